@@ -80,7 +80,7 @@ func (x *extension) Answered(o calls.Outcome) []byte {
 		overwritten, a, err = err, script.Extended{}, nil
 	}
 	answer := ledger.Answer{
-		Status: ledger.NotHolder, Fence: a.Fence, Holds: a.Holds, SentAt: x.q.SentAt, At: x.e.calls.Clock.Now(),
+		Status: ledger.NotHolder, Fence: a.Fence, Holds: a.Holds, SentAt: x.q.SentAt,
 	}
 	switch {
 	case err != nil:

@@ -45,7 +45,7 @@ func hold(t *testing.T, e *Engine, s contract.Caller, key string, fence int64) (
 	t.Helper()
 	c := e.holds.Claim(&s, key, "")
 	verdict := c.Granted(time.Now(), &holds.Grant{
-		Grant: ledger.Grant{Fence: fence, Count: 1, Mine: 1, TTL: time.Minute, SentAt: time.Now(), Grace: -1}, Renewer: e.client,
+		Grant: ledger.Grant{Fence: fence, Count: 1, TTL: time.Minute, SentAt: time.Now(), Grace: -1}, Renewer: e.client,
 	})
 	if verdict != holds.Usable {
 		t.Fatalf("verdict %d", verdict)

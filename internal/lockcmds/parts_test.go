@@ -1,7 +1,6 @@
 package lockcmds
 
 import (
-	"cmp"
 	"context"
 	"testing"
 	"time"
@@ -269,60 +268,6 @@ func TestTheOthersLeaseIsRenewedBehindASessionsEnd(t *testing.T) {
 		p.cleanedUp()
 		before := p.deadline("k")
 		redistest.Eventually(t, patience, "a renewal"+options, func() bool { return p.deadline("k").After(before) })
-	}
-}
-
-// A proxy does not know what another proxy has promised to the same owner. At the end of the fixed lease that it knows, the owner keeps its last hold.
-func TestAFixedLeaseIsMadeLongerThroughAnotherProxy(t *testing.T) {
-	t.Parallel()
-	for name, commands := range map[string][]string{
-		"an extension":                          {"EXTENDLOCK k PX 60000 OWNER me", ":1"},
-		"a re-entry, which is released":         {"TRYLOCK k PX 60000 OWNER me", "", "UNLOCK k OWNER me", ":0"},
-		"a renewed re-entry, which is released": {"TRYLOCK k OWNER me", "", "UNLOCK k OWNER me", ":0"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			srv := redistest.Start(t)
-			p, q := startProxy(t, srv, nil), startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
-			a, b, other := p.session(3), q.session(2), q.session(2)
-			fence := itoa(a.fence("LOCK k PX 3000 OWNER me"))
-			for i := 0; i < len(commands); i += 2 {
-				if got := b.do(commands[i]); got != cmp.Or(commands[i+1], ":"+fence) {
-					t.Fatalf("%s: %s", commands[i], got)
-				}
-			}
-			equal(t, "push", a.push(), ">[lock-lost k :"+fence+" expired]")
-			p.cleanedUp()
-			other.want("TRYLOCK k", "(nil)")
-			b.want("UNLOCK k OWNER me", ":1")
-			other.fence("TRYLOCK k")
-		})
-	}
-}
-
-// A proxy that has had no answer for a lease does not know whether Redis goes on with a lease of its own. A longer one is another proxy's.
-func TestALongerLeaseOutlivesAProxyThatHasLostContact(t *testing.T) {
-	t.Parallel()
-	const lease = 4 * time.Second
-	for name, left := range map[string]time.Duration{"short": time.Minute, "long": lease - lease/8} { // left of the other proxy's lease when contact is back
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			srv := redistest.Start(t)
-			p, gate := startGated(t, srv, lease)
-			a, b := p.session(3), startProxy(t, srv, nil).session(2)
-			fence := itoa(a.fence("LOCK k OWNER me"))
-			gate.shut()
-			b.want("EXTENDLOCK k PX "+itoa((lease+lease/2+left).Milliseconds())+" OWNER me", ":1")
-			equal(t, "push", a.push(), ">[lock-lost k :"+fence+" deadline]")
-			redis := srv.Client(t)
-			redistest.Eventually(t, time.Minute, "the other lease to go on for a while", func() bool {
-				return name == "short" || redis.PTTL(t.Context(), "k").Val() <= left
-			})
-			gate.open()
-			redistest.Eventually(t, patience, "the clean-up to end", func() bool { return !p.e.calls.Busy() })
-			b.want("TRYLOCK k", "(nil)")
-			b.want("UNLOCK k OWNER me", ":1")
-		})
 	}
 }
 

@@ -506,7 +506,7 @@ func TestFenceThatSomebodyHasWrittenIsReplaced(t *testing.T) {
 func TestHashWithoutAnOwnerIsNotFree(t *testing.T) {
 	srv := redistest.Start(t)
 	s := startProxy(t, srv, nil).session(2)
-	srv.Do(t, "HSET", "k", "fence", "17", "{ours}", "0")
+	srv.Do(t, "HSET", "k", "fence", "17", "{request}", "1")
 	s.want("TRYLOCK k", "(nil)")
 	if got := s.do("LOCKINFO k"); got == "(nil)" {
 		t.Errorf("LOCKINFO: %q", got)

@@ -22,7 +22,6 @@ type release struct {
 	e       *Engine
 	session *holds.Session
 	request int64         // number of the call
-	field   string        // names the field of the session, or of this release alone; empty: the owner has one session
 	next    waiters.Offer // of the waiters here, one of which may get the lock in the same step
 	q       calls.Request
 }
@@ -38,7 +37,7 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 			return
 		}
 		r.Release = l.Release(&session.Session, k, cmd.Fence)
-		r.nameField(false)
+		r.request = e.holds.NextRequest()
 		if h := holds.Of(r.Hold); h != nil {
 			if !h.Fixed { // a fixed lease, or one that is not ours to judge, is left to run out as it was
 				r.Lease = e.holds.NextLease(h)
@@ -56,15 +55,13 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 	r.send(s.Session)
 }
 
-// nameField gives the release a number and a field. Requires Holds.mu.
-func (r *release) nameField(anew bool) {
-	r.request = r.e.holds.NextRequest()
-	r.field = r.e.holds.NameField(r.session, &r.Release, r.request, anew)
-}
-
 // part is what the release writes about its session's part in the lock.
 func (r *release) part() script.Part {
-	return script.Part{Owner: r.Key.Owner, Session: r.field, Request: r.request, Fence: r.Fence, Holds: r.Holds}
+	p := script.Part{Owner: r.Key.Owner, Request: r.request, Fence: r.Fence, Holds: r.Holds}
+	if r.named() {
+		p.Session = r.session.Name
+	}
+	return p
 }
 
 // named reports whether the owner is not the session's own.
@@ -72,7 +69,7 @@ func (r *release) named() bool { return r.Key.Owner != r.session.Name }
 
 // call is the release without a hand-over.
 func (r *release) call() script.Release {
-	return script.Release{Key: r.Key.Lock, Part: r.part(), Lease: r.Lease, From: r.From}
+	return script.Release{Key: r.Key.Lock, Part: r.part(), Lease: r.Lease}
 }
 
 // send sends the release, or the hand-over if a waiter here can have the lock next. Requires the session lock.
@@ -116,28 +113,24 @@ func (r *release) Answered(o calls.Outcome) []byte {
 		r.next.Answered(r.q.Session, a, r.q.SentAt, err)
 	}
 	var reply ledger.Reply
-	var field calls.Rollback
-	var ended, spare bool
-	var at time.Time
-	if err == nil && a.Status == script.StillHeld {
-		at = r.e.calls.Clock.Now()
-	}
+	var rest calls.Rollback
+	var ended, left bool
 	r.e.holds.Step(func(l *ledger.Ledger) {
 		reply = l.Released(&r.Release, ledger.Answer{
-			Status: statusOf(a, err), Fence: a.Fence, Holds: a.Holds, SentAt: r.q.SentAt, At: at, Repeated: o.Repeated,
+			Status: statusOf(a, err), Fence: a.Fence, Holds: a.Holds, SentAt: r.q.SentAt, Repeated: o.Repeated,
 		})
 		r.session.Doubted = r.session.Doubted || errors.Is(err, contract.ErrInDoubt)
-		ended = r.session.Ended() && err != nil && r.Lowered
-		part := r.part()
-		part.Fence = a.Fence
-		field, spare = r.e.holds.Field(r.session, part, r.Key.Lock, err == nil && a.Status == script.StillHeld, o.Repeated)
+		ended = r.session.Ended() && err != nil && r.Lowered && !r.named()
+		if r.session.Ended() && r.Hold != nil {
+			rest, left = r.e.holds.Rest(r.session, r.Hold)
+		}
 		if reply == ledger.Newer {
 			r.Release = l.Again(&r.Release, a.Fence)
-			r.nameField(true)
+			r.request = r.e.holds.NextRequest()
 		}
 	})
-	if spare {
-		r.e.calls.RollBack(field)
+	if left {
+		r.e.calls.RollBack(rest)
 	}
 	if reply == ledger.Newer {
 		r.anew(a.Fence)

@@ -80,13 +80,6 @@ func (l *Lease) Pause(then func()) {
 	}
 }
 
-// IsPaused reports whether a Pause goes on. The loss of the lease ends none.
-func (l *Lease) IsPaused() bool {
-	l.w.mu.Lock()
-	defer l.w.mu.Unlock()
-	return l.pauses > 0
-}
-
 // Resume ends a Pause after a command that set the lease anew: a re-entry, a partial release, an extension. The entry
 // replaces the old one and the deadline counts from sentAt, as with Track. It returns false if the lease has been lost
 // or forgotten meanwhile; if the lock is held all the same it must be tracked again.

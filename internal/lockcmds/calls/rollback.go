@@ -2,29 +2,27 @@ package calls
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
 // Rollback ends a session's part in a grant that no client relies on: the client was not told of it, was told that it is lost, or
-// has gone. No command waits for it: a later call of the session has a larger number, and then the rollback changes nothing.
+// has gone. No command waits for it: a later call of the session has a larger number.
 type Rollback struct {
 	script.Drop
 	By    redislink.Node  // nil: the engine's own
 	After *watchdog.Lease // whose renewal on its way is waited for, because it could make the lease longer again; nil: none
-	Ends  time.Time       // the lease is another proxy's if it ends later, and then the last holds stay; zero: they never do
 	Until time.Time       // the end of the lease that goes on if holds are left; zero: Drop.Lease says how long it is from the attempt on
 	Limit time.Duration   // of trying: by then the lease has run out
 	Gone  func()          // the owner does not hold the lock by that grant any more; requires no locks. nil: not of interest
 	Done  func(ok bool)   // the end, behind Gone; requires no locks. nil: not of interest
 }
-
-// rounding is what the whole milliseconds of Redis may add to a lease.
-const rounding = time.Millisecond
 
 // RollBack sends a rollback until Redis answers. It does not block.
 func (c *Calls) RollBack(r Rollback) {
@@ -40,14 +38,11 @@ func (c *Calls) RollBack(r Rollback) {
 			if by == nil {
 				by = c.Client.Node(r.Key)
 			}
-			now := c.Clock.Now() // of each attempt: the lease runs meanwhile
-			if !r.Ends.IsZero() {
-				r.Spare = max(0, r.Ends.Sub(now)) + rounding
-			}
 			if !r.Until.IsZero() {
-				r.Lease = max(rounding, r.Until.Sub(now))
+				r.Lease = max(time.Millisecond, r.Until.Sub(c.Clock.Now())) // of each attempt: the lease runs meanwhile
 			}
 			v, err := c.Client.runAs(ctx, by, r.Call())
+			r.Copy = r.Copy || errors.Is(err, contract.ErrInDoubt)
 			left, err := Decoded(v, err, script.DecodeDropped)
 			if err == nil && !left && r.Gone != nil {
 				r.Gone()

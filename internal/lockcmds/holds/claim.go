@@ -21,8 +21,9 @@ type Claim struct {
 	hold    *Hold // that the acquire is to deepen; nil: none
 	sent    bool  // Pause has been called: the hold is not renewed, and does not end by releases, until the outcome is known
 	request int64 // the number of the acquire
+	undone  int64 // the number of the acquire that was rolled back last; 0: none. Guarded by Holds.mu
 	fence   int64 // of the grant that it deepens; 0: none
-	holds   int64 // of the session afterwards, if it is that grant
+	holds   int64 // of the session afterwards, if it is that grant and none of them is lost meanwhile
 
 	earlier      *Hold         // that the session has a part in before the acquire; nil: none. The ledger forgets the part when the session ends
 	earlierGrace time.Duration // GRACE of that part; negative: none
@@ -182,7 +183,7 @@ func (c *Claim) Granted(now time.Time, g *Grant) Verdict {
 	case c.s.ended:
 		x.mu.Unlock()
 		return Ended
-	case c.fence != 0 && g.Fence == c.fence && !x.ledger.Deepens(&c.s.Session, c.key, g.Fence):
+	case c.fence != 0 && g.Fence == c.fence && c.key.Owner == c.s.Name && !x.ledger.Deepens(&c.s.Session, c.key, g.Fence):
 		// Our clock judges earlier than Redis's. A client that was not listening would count on its earlier holds if it got the same
 		// fence again.
 		x.mu.Unlock()
@@ -224,8 +225,14 @@ func (c *Claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
 	x, part := c.x, c.Part()
 	part.Request, part.Fence, part.Holds = x.NextRequest(), fence, 0
 	r := calls.Rollback{Limit: max(lease, x.Lease), Done: done}
+	r.Remember = true
 	x.mu.Lock()
-	r.Remember = c.s.Doubted
+	if c.undone != c.request { // it is rolled back once, although its session may end behind that
+		r.Less, c.undone = 1, c.request
+	}
+	if fence == 0 {
+		r.Acquire = c.request // it may not have been executed
+	}
 	h := Of(x.ledger.Find(c.key))
 	if h != nil {
 		if fence == 0 || fence == h.Fence {
@@ -246,7 +253,7 @@ func (c *Claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
 		case h == nil && c.earlierGrace < 0:
 			part.Holds, r.Until = c.holds-1, c.earlier.lease.Deadline()
 		case h == nil && c.earlierGrace > 0:
-			r.Grace, r.After = c.earlierGrace, c.earlier.lease
+			r.Grace, r.After, r.Less = c.earlierGrace, c.earlier.lease, c.holds
 		case h == c.earlier && c.earlierGrace < 0:
 			part.Holds = c.holds - 1
 		}

@@ -51,7 +51,7 @@ func TestAGrantThatCannotBeUsedIsNotRecorded(t *testing.T) {
 		w, a := newWorld(t), newClient(1)
 		w.acquire(t, a, "", nil)
 		claim := w.Claim(&a.caller, lock, "")
-		g := Grant{Grant: ledger.Grant{Fence: fence, Count: 2, Mine: 2, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}, Renewer: w.Calls.Client}
+		g := Grant{Grant: ledger.Grant{Fence: fence, Count: 2, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}, Renewer: w.Calls.Client}
 		c.end(w, a, &claim)
 		if got := claim.Granted(w.Time, &g); got != c.want {
 			t.Errorf("%s: verdict %d, want %d", c.name, got, c.want)

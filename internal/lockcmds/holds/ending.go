@@ -52,9 +52,8 @@ func (x *Holds) endSlice(c *Session, holds []*ledger.Hold) (left []*ledger.Hold)
 	rollbacks := make([]calls.Rollback, 0, len(some))
 	x.mu.Lock()
 	for _, h := range some {
-		// A field that a copy may need stays. If releases are on their way, the last answer removes it: Field.
-		if rest, ok := x.ledger.Part(h, &c.Session); ok && (rest.Grace >= 0 || !rest.Remember) {
-			rollbacks = append(rollbacks, x.restLocked(rest, c))
+		if r, ok := x.Rest(c, h); ok {
+			rollbacks = append(rollbacks, r)
 		}
 	}
 	x.settleLocked()
@@ -66,13 +65,18 @@ func (x *Holds) endSlice(c *Session, holds []*ledger.Hold) (left []*ledger.Hold)
 	return holds[n:]
 }
 
-// restLocked returns the rollback of what an ended session may have left of a hold. Requires Holds.mu.
-func (x *Holds) restLocked(rest ledger.Rest, c *Session) calls.Rollback {
-	h := Of(rest.Hold)
-	r := x.rollback(h, &c.Session)
-	r.Grace, r.Remember, r.Limit = rest.Grace, rest.Remember, h.Most
-	if rest.Grace >= 0 && !x.ledger.Knows(rest.Hold) { // else the lease goes on for the other sessions, and no Continue would end the pause
+// Rest takes an ended session out of a hold, and returns the rollback of what it may have left there. false: it has left nothing, or a release of a
+// named owner's hold is on its way. Then the answer is followed by another call. It is for an event of Step. Requires Holds.mu.
+func (x *Holds) Rest(c *Session, entry *ledger.Hold) (r calls.Rollback, ok bool) {
+	rest, ok := x.ledger.Part(entry, &c.Session)
+	if !ok {
+		return r, false
+	}
+	h := Of(entry)
+	r = x.rollback(h, &c.Session)
+	r.Grace, r.Less, r.Remember, r.Limit = rest.Grace, rest.Less, rest.Remember, h.Most
+	if !x.ledger.Knows(entry) { // else the lease goes on for the other sessions, and no Continue would end the pause
 		r.After = h.lease
 	}
-	return r
+	return r, true
 }

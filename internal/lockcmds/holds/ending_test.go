@@ -16,9 +16,10 @@ const (
 	argHolds    = 2
 	argGrace    = 5
 	argField    = 6
-	argSpare    = 9
 	argLease    = 7
 	argRemember = 8
+	argLess     = 9
+	argAcquire  = 10
 )
 
 func TestTheEndOfASessionAppliesGrace(t *testing.T) {
@@ -31,11 +32,11 @@ func TestTheEndOfASessionAppliesGrace(t *testing.T) {
 		{"its own owner", "", -1, false, ""},
 		{"its own owner, at once", "", 0, false, "0"},
 		{"its own owner, soon", "", time.Second, false, "1000"},
-		{"a named owner", "me", -1, false, "-1"},
+		{"a named owner", "me", -1, false, ""},
 		{"a named owner, at once", "me", 0, false, "0"},
 		{"a named owner, soon", "me", time.Second, false, "1000"},
 		{"a named owner with others, at once", "me", 0, true, "0"},
-		{"a named owner with others, soon", "me", time.Second, true, "-1"},
+		{"a named owner with others, soon", "me", time.Second, true, "0"},
 	} {
 		w, a, b := newWorld(t), newClient(1), newClient(2)
 		w.Own.Answers = []any{goesOn}
@@ -87,7 +88,7 @@ func TestVeryManyHoldsEndInSlices(t *testing.T) {
 	const n = 3*sliceSize + 1
 	for i := range n {
 		claim := w.Claim(&a.caller, strconv.Itoa(i), "")
-		claim.Granted(w.Time, &Grant{Grant: ledger.Grant{Fence: fence, Count: 1, Mine: 1, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}, Renewer: w.Calls.Client})
+		claim.Granted(w.Time, &Grant{Grant: ledger.Grant{Fence: fence, Count: 1, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}, Renewer: w.Calls.Client})
 	}
 	w.End(a.caller.ID)
 	if left := w.Len(); left != n-sliceSize {

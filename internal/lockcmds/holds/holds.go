@@ -21,7 +21,7 @@
 //   - The lease of each hold of the ledger is watched. A hold that has ended is not renewed.
 //   - A renewal does not overlap with a re-entry or extension that may shorten the lease: the lease is paused around these. A release
 //     waits for no renewal: Redis refuses a renewal behind it by owner and fence.
-//   - GRACE releases exactly the holds of the session that ends.
+//   - GRACE releases what the session that ends has acquired and not released.
 //   - After a session was told that it lost a grant of its own owner, it never gets the same fence again.
 //   - No call leaves an owner a shorter lease than the owner was promised.
 package holds
@@ -85,8 +85,7 @@ type Session struct {
 	Proto  int
 
 	// Guarded by Holds.mu.
-	ended    bool
-	removing int // how many fields of the session are being removed: see fields.go
+	ended bool
 }
 
 // Ended reports whether the client of the session has gone. It is for an event of Step. Requires Holds.mu.

@@ -1,8 +1,6 @@
 package holds
 
 import (
-	"time"
-
 	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
@@ -31,7 +29,7 @@ func (x *Holds) Lost(l *watchdog.Lease, reason watchdog.Reason) bool {
 	if reason != watchdog.ReasonGone {
 		// Our clock, not Redis, says that the lease has ended. The sessions are told, so they cannot use what Redis may have left of
 		// their holds.
-		rest = x.staleLocked(h, reason)
+		rest = x.staleLocked(h)
 	}
 	x.ledger.Lost(&h.Hold, string(reason), false, nil)
 	told := x.settleLocked()
@@ -45,25 +43,11 @@ func (x *Holds) Lost(l *watchdog.Lease, reason watchdog.Reason) bool {
 
 // staleLocked returns the rollbacks of a hold that the sessions here have lost. Each is tried for as long as Redis may have a part of the
 // hold. Requires Holds.mu.
-//
-// A lease that another proxy has given to a named owner is not ended here. The lease goes on in Redis for one of three reasons. Our clock counts from the
-// moment at which a call was sent, and Redis executed it later: the hold knows how much later at most. A call or a renewal without an answer has set the
-// lease anew: before now, because Redis would have ended the lease by now, too. Or another proxy has set it. While a command is on its way, it may be any.
-func (x *Holds) staleLocked(h *Hold, reason watchdog.Reason) []calls.Rollback {
-	limit := max(h.Most, x.Lease)
-	ends := h.Ends
-	switch {
-	case reason == watchdog.ReasonMaxHold || h.IsUnsettled() || h.lease.IsPaused():
-		ends = time.Time{}
-	case reason != watchdog.ReasonExpired || ends.IsZero():
-		ends = x.Calls.Clock.Now().Add(limit)
-	}
+func (x *Holds) staleLocked(h *Hold) []calls.Rollback {
 	all := make([]calls.Rollback, 0, len(h.Holders()))
 	for _, o := range h.Holders() {
 		r := x.rollback(h, o.Session)
-		if r.Limit = limit; r.Part.Session != "" {
-			r.Ends = ends
-		}
+		r.Limit, r.Less, r.Remember = max(h.Most, x.Lease), o.Holds, true
 		all = append(all, r)
 	}
 	return all

@@ -7,25 +7,19 @@ import (
 	"time"
 )
 
-// What our clock says is lost, and Redis may have left, is dropped. What Redis says is gone needs no drop. A lease that is longer than calls from
-// here can have left it is another proxy's, and keeps the last holds.
+// What our clock says is lost, and Redis may have left, is dropped. What Redis says is gone needs no drop.
 func TestALossIsToldOnceAndTheRestIsDropped(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(g *Grant)
 		redis  any // the answer to a renewal
-		doubt  func(h *Hold)
 		reason string
-		spare  string // of the drops, in ms; empty: there are none
+		drops  bool
 	}{
-		{"no renewal succeeds", nil, nil, nil, "deadline", "30001"},
-		{"a fixed lease", func(g *Grant) { g.Fixed = true }, nil, nil, "expired", "1"},
-		{"a fixed lease, and a command is on its way", func(g *Grant) { g.Fixed = true }, nil, func(h *Hold) { h.lease.Pause(nil) }, "expired", "0"},
-		{"a fixed lease, and a longer one in doubt", func(g *Grant) { g.Fixed = true }, nil, func(h *Hold) { h.Most, h.Ends = time.Minute, time.Time{} }, "expired", "60001"},
-		{"a fixed lease that was answered late", func(g *Grant) { g.Fixed, g.At = true, g.SentAt.Add(4*time.Second) }, nil, nil, "expired", "4001"},
-		{"no renewal succeeds, and a command is on its way", nil, nil, func(h *Hold) { h.lease.Pause(nil) }, "deadline", "0"},
-		{"a limit", func(g *Grant) { g.MaxHold = 5 * time.Second }, nil, nil, "max-hold", "0"},
-		{"Redis does not have it", nil, isGone, nil, "gone", ""},
+		{"no renewal succeeds", nil, nil, "deadline", true},
+		{"a fixed lease", func(g *Grant) { g.Fixed = true }, nil, "expired", true},
+		{"a limit", func(g *Grant) { g.MaxHold = 5 * time.Second }, nil, "max-hold", true},
+		{"Redis does not have it", nil, isGone, "gone", false},
 	} {
 		w, a, b := newWorld(t), newClient(1), newClient(2)
 		w.acquire(t, a, "me", c.change)
@@ -35,9 +29,6 @@ func TestALossIsToldOnceAndTheRestIsDropped(t *testing.T) {
 				c.change(g)
 			}
 		})
-		if c.doubt != nil {
-			c.doubt(h)
-		}
 		for range 12 {
 			w.Own.Answers = nil
 			if c.redis != nil {
@@ -47,11 +38,11 @@ func TestALossIsToldOnceAndTheRestIsDropped(t *testing.T) {
 		}
 		fields := map[string]bool{}
 		for i, name := range w.Own.Asked {
-			if args := w.Own.Args[i]; name == "drop" && args[argFence] == strconv.Itoa(fence) && args[argHolds] == "0" && args[argGrace] == "0" && args[argSpare] == c.spare {
+			if args := w.Own.Args[i]; name == "drop" && args[argFence] == strconv.Itoa(fence) && args[argGrace] == "0" && args[argLess] == "1" && args[argRemember] == "1" {
 				fields[args[argField]] = true
 			}
 		}
-		if got := strings.Join(w.lost, " "); got != c.reason || c.spare != "" && len(fields) != 2 || c.spare == "" && len(fields) > 0 {
+		if got := strings.Join(w.lost, " "); got != c.reason || c.drops && len(fields) != 2 || !c.drops && len(fields) > 0 {
 			t.Errorf("%s: losses %q, the parts of %d sessions are dropped", c.name, got, len(fields))
 		}
 		for _, s := range []*client{a, b} {

@@ -68,7 +68,7 @@ func (w *world) acquire(t *testing.T, c *client, owner string, change func(g *Gr
 	t.Helper()
 	claim := w.Claim(&c.caller, lock, owner)
 	g := Grant{
-		Grant:   ledger.Grant{Fence: fence, Count: claim.holds, Mine: claim.holds, SentAt: w.Time, At: w.Time, TTL: 30 * time.Second, Grace: -1},
+		Grant:   ledger.Grant{Fence: fence, Count: claim.holds, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1},
 		Renewer: w.Calls.Client,
 	}
 	if change != nil {

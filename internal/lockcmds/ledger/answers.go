@@ -21,7 +21,6 @@ type Answer struct {
 	Fence    int64     // of the owner's grant
 	Holds    int64     // that the owner has left
 	SentAt   time.Time // before the first copy was sent: that one may have set the lease
-	At       time.Time // of the answer: the lease was set before. Needed if Status is Held
 	Repeated bool      // an earlier copy of the command may have been executed, or may still be
 }
 
@@ -45,9 +44,7 @@ type Grant struct {
 	Key     Key
 	Fence   int64
 	Count   int64 // holds of the owner
-	Mine    int64 // of the session
 	SentAt  time.Time
-	At      time.Time // as in Answer
 	TTL     time.Duration
 	Fixed   bool
 	MaxHold time.Duration // the limit of renewals; 0: none
@@ -73,8 +70,8 @@ func (l *Ledger) NotDeepened(h *Hold) {
 	}
 }
 
-// MayLast notes that an acquire may set the lease to that length, or may have done so, although it was rolled back.
-func (l *Ledger) MayLast(h *Hold, ttl time.Duration) { h.Most, h.Ends = max(h.Most, ttl), time.Time{} }
+// MayLast notes that a call may have set the lease to that length: it was rolled back, or Redis has executed it before the latest one or behind it.
+func (l *Ledger) MayLast(h *Hold, ttl time.Duration) { h.Most = max(h.Most, ttl) }
 
 // Granted records a grant. An older hold of the same owner is lost by it. nil: another session of this owner has released this grant and
 // acquired again meanwhile. If the grant is of the paused hold, its Pause is ended.
@@ -100,7 +97,7 @@ func (l *Ledger) Granted(g *Grant) (h *Hold, fresh bool) {
 	}
 	newer := h.counted(g.Count, g.SentAt)
 	if newer {
-		h.lasts(g.TTL, g.At)
+		h.lasts(g.TTL)
 		h.Fixed = g.Fixed
 		if g.MaxHold > 0 {
 			h.Until = g.SentAt.Add(g.MaxHold)
@@ -111,7 +108,7 @@ func (l *Ledger) Granted(g *Grant) (h *Hold, fresh bool) {
 	l.join(h, g)
 	switch {
 	case !newer: // the lease is as a later command of another session has set it, unless Redis has executed that one first
-		h.mayLast(g.TTL, g.At)
+		l.MayLast(h, g.TTL)
 		if g.Paused == h {
 			l.goOn(h)
 		}
@@ -126,19 +123,34 @@ func (l *Ledger) Granted(g *Grant) (h *Hold, fresh bool) {
 	return h, fresh
 }
 
-// join notes how many holds the session has after an acquire.
+// join notes how many holds the session has after an acquire: for its own owner all that Redis says.
 func (l *Ledger) join(h *Hold, g *Grant) {
-	o := h.HolderOf(g.By)
-	if o == nil {
-		if h.holders == nil {
-			h.holders = h.first[:0]
-		}
-		h.holders = append(h.holders, Holder{})
-		o = &h.holders[len(h.holders)-1]
+	o := h.part(g.By)
+	o.Grace, o.Client = g.Grace, g.Client
+	if o.Holds++; g.Key.Owner == g.By.Name {
+		o.Holds = g.Count
 	}
-	*o = Holder{Session: g.By, Holds: g.Mine, Grace: g.Grace, Client: g.Client}
-	g.By.gets(h)
 	g.By.Losses.Forget(h.Lock, h.Owner)
+}
+
+// visited notes that the session has a field in the lock's hash: its end removes the field.
+func (l *Ledger) visited(h *Hold, s *Session) {
+	if l.Knows(h) && !s.left {
+		h.part(s)
+	}
+}
+
+// part returns a session's part in the hold. A new one has no holds.
+func (h *Hold) part(s *Session) *Holder {
+	if o := h.HolderOf(s); o != nil {
+		return o
+	}
+	if h.holders == nil {
+		h.holders = h.first[:0]
+	}
+	h.holders = append(h.holders, Holder{Session: s, Grace: -1})
+	s.gets(h)
+	return &h.holders[len(h.holders)-1]
 }
 
 // InDoubt is for a command of the session that sets the lease of h to that length, and whose answer was lost. The command may have been
@@ -179,12 +191,15 @@ func (l *Ledger) extended(s *Session, k Key, h *Hold, ttl time.Duration, a Answe
 		if h == nil {
 			return l.tellLost(s, k, lost, Yes)
 		}
+		if h.Fence == a.Fence {
+			l.visited(h, s)
+		}
 		if h.Fence == a.Fence && h.counted(a.Holds, a.SentAt) {
-			h.lasts(ttl, a.At)
+			h.lasts(ttl)
 			h.promise(a.SentAt)
 			l.effect(Effect{Op: Resume, Hold: h, SentAt: a.SentAt})
 		} else {
-			h.mayLast(ttl, a.At)
+			l.MayLast(h, ttl)
 			l.goOn(h)
 		}
 		s.Losses.Forget(k.Lock, k.Owner)

@@ -48,15 +48,11 @@ type Session struct {
 
 	holds []*Hold       // without an order of their own, but a map would give them a random one when the session ends
 	at    map[*Hold]int // their places in holds
-	// releasing is how many of its releases are on their way, or in doubt: a copy of them may still be sent.
-	releasing int
-	// Doubted says that the answer to one of its acquires or releases was lost. The caller sets it.
+	// Doubted says that the answer to one of its acquires or releases was lost: a copy may still reach Redis, where only the session's field
+	// tells that it is one. The caller sets it.
 	Doubted bool
+	left    bool // Leave has been called
 }
-
-// Copies reports whether a copy of an acquire or a release of the session may still reach Redis, where only the session's field tells that
-// it is one.
-func (s *Session) Copies() bool { return s.releasing > 0 || s.Doubted }
 
 // Has reports whether the session has a part in the hold.
 func (s *Session) Has(h *Hold) bool {
@@ -102,7 +98,7 @@ func (s *Session) Holding() int { return len(s.holds) }
 // Leave returns the holds of a session that has ended, for Part. Later losses are not told to it.
 func (s *Session) Leave() []*Hold {
 	holds := s.holds
-	s.holds, s.at = nil, nil
+	s.holds, s.at, s.left = nil, nil, true
 	return holds
 }
 
@@ -114,7 +110,6 @@ type Hold struct {
 	Count int64         // acquires not yet released, as Redis said
 	TTL   time.Duration // length of the lease
 	Most  time.Duration // length that the lease may have in Redis: more than TTL after a command whose answer was lost, and after MayLast
-	Ends  time.Time     // when a lease that sessions here have set can end at the latest; zero: a call without an answer may set it still
 	Fixed bool          // the client has set the length: never renewed
 	Until time.Time     // the limit of renewals; zero: none
 	Since time.Time     // when the command was sent that acquired it
@@ -138,10 +133,11 @@ type Hold struct {
 
 // Holder is one session's part in a hold.
 type Holder struct {
-	Session *Session
-	Holds   int64         // as the session writes them: its acquires less its releases, those on their way included
-	Grace   time.Duration // the most that is left of the lease when the session ends, if no other session holds it; negative: all
-	Client  Client
+	Session   *Session
+	Holds     int64         // its acquires less its releases, those on their way included
+	Grace     time.Duration // the most that is left of the lease when the session ends, if no other session holds it; negative: all
+	Client    Client
+	releasing int // how many releases of the session are on their way
 }
 
 // holdCost is the memory of a hold without its names: the records here and in the watchdog.
@@ -174,9 +170,6 @@ func (h *Hold) Client() Client {
 
 // Reason is why the hold was lost; empty: it was not.
 func (h *Hold) Reason() string { return h.reason }
-
-// IsUnsettled reports whether an acquire or a release of a session here is on its way, or Redis has not answered a release.
-func (h *Hold) IsUnsettled() bool { return h.releasing+h.doubts+h.acquiring > 0 }
 
 // isLostFor reports whether the hold has ended as a loss of which no reply has told the session. nil: there was none.
 func (h *Hold) isLostFor(s *Session) bool { return h != nil && h.lost && h.answered != s }
@@ -216,16 +209,8 @@ func (h *Hold) counted(n int64, sentAt time.Time) (newer bool) {
 	return true
 }
 
-// lasts notes the length of the lease, as a call has set it that was answered at that instant.
-func (h *Hold) lasts(ttl time.Duration, at time.Time) { h.TTL, h.Most, h.Ends = ttl, ttl, at.Add(ttl) }
-
-// mayLast is lasts for a call that Redis may have executed before the latest one or behind it.
-func (h *Hold) mayLast(ttl time.Duration, at time.Time) {
-	h.Most = max(h.Most, ttl)
-	if end := at.Add(ttl); !h.Ends.IsZero() && end.After(h.Ends) {
-		h.Ends = end
-	}
-}
+// lasts notes the length of the lease, as a call has set it.
+func (h *Hold) lasts(ttl time.Duration) { h.TTL, h.Most = ttl, ttl }
 
 // promise puts the limit of renewals off to the end of the lease that was set by a command sent at that instant: a client may rely on
 // what it was given last.
@@ -292,18 +277,23 @@ func (l *Ledger) drop(h *Hold, end End) {
 
 // Rest is what a session that has ended may have left of a hold in Redis, to be rolled back.
 type Rest struct {
-	Hold  *Hold
-	Grace time.Duration // the most that may be left of the lease; negative: all, only the field of a session of a named owner is to go
-	// Remember keeps the number of the call in Redis: a copy of an older release of the session may still arrive.
+	Grace time.Duration // the most that may be left of the lease
+	Less  int64         // how many holds of a named owner the session has acquired and not released; 0: only its field is to go
+	// Remember keeps the session's field: a copy of an older call may still arrive.
 	Remember bool
 }
 
 // Part takes a session that has ended out of a hold. false: nothing is to be rolled back. With GRACE the session's part is, and of a
-// named owner always the session's field: holds that go on are no known session's then.
+// named owner that goes on the session's field. While a release of a named owner's hold is on its way, the part stays: Part
+// is called again behind the answer.
 func (l *Ledger) Part(h *Hold, s *Session) (Rest, bool) {
 	i := slices.IndexFunc(h.holders, func(o Holder) bool { return o.Session == s })
 	if i < 0 {
 		return Rest{}, false // it was lost or let go meanwhile
+	}
+	private := h.Owner == s.Name
+	if !private && h.holders[i].releasing > 0 {
+		return Rest{}, false
 	}
 	o, end := h.holders[i], End{Client: h.Client(), HungUp: h.holders[i].Holds > 0}
 	h.holders = slices.Delete(h.holders, i, i+1)
@@ -311,16 +301,14 @@ func (l *Ledger) Part(h *Hold, s *Session) (Rest, bool) {
 	if last {
 		l.drop(h, end)
 	}
-	private, grace := h.Owner == s.Name, o.Grace
+	rest := Rest{Grace: o.Grace, Less: o.Holds, Remember: s.Doubted || h.acquiring > 0}
 	switch {
-	case !private && o.Holds == 0:
-		grace = 0
-	case private && grace < 0:
-		return Rest{}, false
-	case !last && grace > 0:
-		grace = -1 // the lease is that of the others
-	case !last && grace == 0:
+	case private:
+		return rest, o.Grace >= 0
+	case o.Grace < 0 || !last && o.Grace > 0: // the lease is that of the others
+		rest.Grace, rest.Less = 0, 0
+	case !last:
 		h.Count -= o.Holds
 	}
-	return Rest{Hold: h, Grace: grace, Remember: s.Copies()}, true
+	return rest, rest.Less > 0 || !last && !rest.Remember
 }

@@ -15,43 +15,36 @@ type Release struct {
 	Fence   int64         // to be sent; 0: not known
 	Holds   int64         // that the session has left
 	Lease   time.Duration // least lease that goes on if holds are left; 0: its TTL stays
-	From    string        // the session whose hold is released, if not this one; empty: any
 }
 
-// Release begins a release: it takes one hold off the session, and pauses the lease. If the session has none, the release counts for
-// another one of the owner, if possible for one at this proxy.
+// Release begins a release: it takes one hold off the session, if it has one, and pauses the lease.
 //
 // A renewal that is on its way, perhaps on a sick connection, is not waited for. Behind the release Redis refuses it by owner and fence,
 // and what it says of a hold that is being released is no loss.
 func (l *Ledger) Release(by *Session, k Key, named int64) Release {
 	r := Release{By: by, Key: k, Named: named, Fence: named, Hold: l.holds.find(k)}
-	by.releasing++
 	if r.Hold == nil {
 		return r
 	}
 	l.effect(Effect{Op: Pause, Hold: r.Hold})
 	r.Hold.releasing++
+	o := r.Hold.HolderOf(by)
+	if o != nil {
+		o.releasing++
+	}
 	if named != 0 && named != r.Hold.Fence {
 		return r
 	}
 	r.Fence = r.Hold.Fence
-	for i := range r.Hold.holders {
-		switch o := &r.Hold.holders[i]; {
-		case o.Holds == 0:
-		case o.Session == by:
-			o.Holds--
-			r.Holds, r.Lowered = o.Holds, true
-			return r
-		default:
-			r.From = o.Session.Name
-		}
+	if o != nil && o.Holds > 0 {
+		o.Holds--
+		r.Holds, r.Lowered = o.Holds, true
 	}
 	return r
 }
 
 // Again is the release that follows the reply Newer, for the grant of that fence. The session has no part in it, and the lease is left.
 func (l *Ledger) Again(r *Release, fence int64) Release {
-	r.By.releasing++
 	return Release{By: r.By, Key: r.Key, Named: r.Named, Fence: fence}
 }
 
@@ -65,9 +58,11 @@ func (l *Ledger) Released(r *Release, a Answer) Reply {
 
 func (l *Ledger) released(r *Release, a Answer) Reply {
 	h := r.Hold
-	r.By.releasing--
 	if h != nil {
 		h.releasing--
+		if o := h.HolderOf(r.By); o != nil {
+			o.releasing--
+		}
 	}
 	lost := h.isLostFor(r.By) && (r.Lowered || h.untold != nil && slices.Contains(h.untold.To, r.By))
 	if h != nil && !l.Knows(h) {
@@ -128,7 +123,7 @@ func (l *Ledger) stillHeld(r *Release, h *Hold, lost bool, a Answer) Reply {
 	reply := Left
 	newer := h != nil && h.Fence == a.Fence && h.counted(a.Holds, a.SentAt)
 	if h != nil && h.Fence == a.Fence && r.Lease > 0 {
-		h.mayLast(r.Lease, a.At)
+		l.MayLast(h, r.Lease)
 	}
 	switch {
 	case h != nil && h.unused(): // the holds that are left are another proxy's, or Redisson's
@@ -139,6 +134,9 @@ func (l *Ledger) stillHeld(r *Release, h *Hold, lost bool, a Answer) Reply {
 		l.goOn(h)
 	case lost && r.Hold.Fence == a.Fence && r.Hold.releasing < a.Holds: // Redis judges later than our clock
 		reply = LostLease
+	}
+	if h != nil && h.Fence == a.Fence {
+		l.visited(h, r.By)
 	}
 	r.By.Losses.Forget(r.Key.Lock, r.Key.Owner)
 	return reply

@@ -15,7 +15,7 @@ type Part struct {
 	// Request is the number of this call, larger than those of all earlier calls of the session. A copy has the same number.
 	Request int64
 	Fence   int64 // of the grant that the session has or means; 0: none, or any
-	Holds   int64 // of the session, after this call
+	Holds   int64 // of the owner's only session, after this call. The holds of a named owner are raised and lowered by one
 }
 
 // field is the session's field in the hash; empty: it needs none.
@@ -113,7 +113,7 @@ func (a Crowd) Call() Call {
 type Acquired struct {
 	Granted      bool
 	Fence, Holds int64         // if granted: of the owner
-	Mine         int64         // if granted: holds of the session
+	Overtaken    bool          // if granted: a later call of the session was faster, so this one may not have been executed
 	PTTL         time.Duration // if not: the rest of the holder's lease, NoTTL or Kept
 	Damage       Damage
 	Placed       bool  // Place is known: the call was Crowd or a hand-over
@@ -126,11 +126,7 @@ func DecodeAcquired(v resp.Value) (Acquired, error) {
 	if err != nil || n.at[0] != 1 {
 		return Acquired{PTTL: n.duration(1)}, err
 	}
-	a := Acquired{Granted: true, Fence: n.at[1], Holds: n.at[2], Mine: 1, Damage: Damage(n.at[3])}
-	if n.len > 5 {
-		a.Mine = n.at[5]
-	}
-	return a, nil
+	return Acquired{Granted: true, Fence: n.at[1], Holds: n.at[2], Overtaken: n.at[5] == 1, Damage: Damage(n.at[3])}, nil
 }
 
 // DecodeCrowd decodes the answer of crowd.lua.
@@ -140,6 +136,6 @@ func DecodeCrowd(v resp.Value) (Acquired, error) {
 		return Acquired{PTTL: n.duration(1), Placed: err == nil, Place: n.at[2]}, err
 	}
 	return Acquired{
-		Granted: true, Fence: n.at[1], Holds: n.at[2], Mine: n.at[5], Damage: Damage(n.at[3]), Placed: true, Place: n.at[4],
+		Granted: true, Fence: n.at[1], Holds: n.at[2], Overtaken: n.at[5] == 1, Damage: Damage(n.at[3]), Placed: true, Place: n.at[4],
 	}, nil
 }

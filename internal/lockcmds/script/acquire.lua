@@ -12,13 +12,14 @@
 -- ARGV[3]  request   number of this call, larger than those of earlier calls of the session
 -- ARGV[4]  publish   PUBLISH, or SPUBLISH in a cluster
 -- ARGV[5]  fence     of the grant that the session has; 0 or absent: none
--- ARGV[6]  holds     of the session after this, if that is the grant; absent: 1
+-- ARGV[6]  holds     of the owner's only session after this, if that is the grant; absent: 1
 -- ARGV[7]  field     of the session, for a named owner; empty or absent: the owner has one session
 -- ARGV[8]  tell      channel on which other waiters of the owner are told of a first hold; absent: there are none
 --
--- Returns  {1, fence, holds, odd, 0, mine}  acquired; mine: the holds of the session
---          fence                            acquired, a first hold; or {1, fence, 1, 1}: the counter held no fence
---          {0, pttl_ms}                     held by another owner; -1: without a TTL; -2: free, but kept for a waiter
+-- Returns  {1, fence, holds, odd, 0}     acquired
+--          {1, fence, holds, odd, 0, 1}  overtaken by a later call of the session
+--          fence                         acquired, a first hold; or {1, fence, 1, 1}: the counter held no fence
+--          {0, pttl_ms}                  held by another owner; -1: without a TTL; -2: free, but kept for a waiter
 
 local pttl = -2
 if redis.call('EXISTS', KEYS[1], KEYS[3]) > 0 then -- usually neither exists, and this is one call less

@@ -13,7 +13,7 @@
 -- ARGV[2]  lease_ms   lease length, > 0
 -- ARGV[3]  request    number of this acquire, larger than those of earlier calls of the session
 -- ARGV[4]  fence      of the grant that the session has; 0: none
--- ARGV[5]  holds      of the session after this, if that is the grant
+-- ARGV[5]  holds      of the owner's only session after this, if that is the grant
 -- ARGV[6]  field      of the session, for a named owner; empty: the owner has one session
 -- ARGV[7]  wait_ms    what a deadline is counted in, > 0
 -- ARGV[8]  place      of the proxy's plain waiters
@@ -22,9 +22,9 @@
 -- ARGV[11] publish    PUBLISH, or SPUBLISH in a cluster
 -- ARGV[12] tell       channel on which other waiters of the owner are told of a first hold; empty: there are none
 --
--- Returns  {1, fence, holds, odd, place, mine}  acquired; odd 1: the counter held no fence
---          {0, pttl_ms, place}                  not acquired; pttl -2: free, but kept for another
---          mine: the holds of the session
+-- Returns  {1, fence, holds, odd, place}  acquired; odd 1: the counter held no fence
+--          {1, fence, holds, odd, 0, 1}   overtaken by a later call of the session
+--          {0, pttl_ms, place}            not acquired; pttl -2: free, but kept for another
 --          place: 0 not in the queue, 1 at its head, 2 behind others
 
 local pttl = redis.call('PTTL', KEYS[1])
@@ -47,7 +47,7 @@ if pttl == -2 then
       redis.call(ARGV[11], ARGV[12], '0')
     end
     local fence, replaced = grant(KEYS[1], KEYS[4], ARGV[1], ARGV[2], time, ARGV[3], ARGV[6])
-    return {1, fence, 1, replaced or 0, crowd_granted(KEYS[2], KEYS[3], KEYS[1], ARGV[8], ARGV[9]), 1}
+    return {1, fence, 1, replaced or 0, crowd_granted(KEYS[2], KEYS[3], KEYS[1], ARGV[8], ARGV[9])}
   end
 else
   local answer = deepen(KEYS[1], KEYS[4], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])
@@ -55,7 +55,7 @@ else
     if not answer.err then
       shortened(ARGV[11], KEYS[5], KEYS[2], KEYS[1], pttl)
     end
-    if not answer.err and not answer.older then
+    if not answer.err and not answer[6] then
       answer[5] = crowd_granted(KEYS[2], KEYS[3], KEYS[1], ARGV[8], ARGV[9])
     end
     return answer

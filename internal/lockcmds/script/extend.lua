@@ -1,8 +1,7 @@
 -- extend.lua: reset the lease of a lock its owner holds.
 --
 -- Waiters are woken if it ends earlier now than they had been told. Run again, or overtaken by a later call of the
--- session, the script changes nothing, if the session has holds; a session of a named owner that has none resets the
--- lease of the same grant again.
+-- session, the script changes nothing.
 --
 -- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:place
@@ -30,18 +29,11 @@ end
 if (ARGV[6] or '0') ~= '0' and held[2] ~= ARGV[6] then
   return {-2, tonumber(held[2] or 0)}
 end
-local n, last, taken = nil, tonumber(held[3] or 0), nil
-if field ~= '' then
-  n, last, taken = field_of(held[3])
-end
+local last = tonumber(held[3] or 0) or 0
 if last < tonumber(ARGV[4]) then
   local pttl = redis.call('PTTL', KEYS[1])
   redis.call('PEXPIRE', KEYS[1], ARGV[2]) -- first: a Redis out of memory refuses a script that begins with HSET
-  if field == '' then
-    redis.call('HSET', KEYS[1], '{request}', ARGV[4])
-  elseif held[3] then
-    redis.call('HSET', KEYS[1], field, n .. ' ' .. ARGV[4] .. ' ' .. taken)
-  end
+  redis.call('HSET', KEYS[1], field == '' and '{request}' or field, ARGV[4])
   mark(KEYS[1], held)
   if pttl < 0 or pttl > tonumber(ARGV[2]) then
     wake(ARGV[3], KEYS[2], KEYS[3], KEYS[1])

@@ -17,7 +17,7 @@
 -- ARGV[2]  lease_ms   lease length, > 0
 -- ARGV[3]  request    number of this acquire, larger than those of earlier calls of the session
 -- ARGV[4]  fence      of the grant that the session has; 0: none
--- ARGV[5]  holds      of the session after this, if that is the grant
+-- ARGV[5]  holds      of the owner's only session after this, if that is the grant
 -- ARGV[6]  field      of the session, for a named owner; empty: the owner has one session
 -- ARGV[7]  wait_ms    what a deadline is counted in, > 0
 -- ARGV[8]  enqueue    1: wait in the queue if it is not our turn; 0: do not
@@ -25,9 +25,10 @@
 -- ARGV[10] place      the owner's name in the queue
 -- ARGV[11] tell       1: other waiters of the owner are told of a first hold; 0: there are none
 --
--- Returns  {1, fence, holds, odd, 0, mine}  acquired; mine: the holds of the session
---          fence                            acquired, a first hold; or {1, fence, 1, 1}: the counter held no fence
---          {0, pttl_ms}                     not acquired; pttl -2: free, but others are first
+-- Returns  {1, fence, holds, odd, 0}     acquired
+--          {1, fence, holds, odd, 0, 1}  overtaken by a later call of the session
+--          fence                         acquired, a first hold; or {1, fence, 1, 1}: the counter held no fence
+--          {0, pttl_ms}                  not acquired; pttl -2: free, but others are first
 
 local owner, wait, place = ARGV[1], tonumber(ARGV[7]), ARGV[10]
 local time = redis.call('TIME')
@@ -59,7 +60,7 @@ elseif redis.pcall('HEXISTS', KEYS[1], owner) ~= 0 then
   --@ deepen
   local answer = deepen(KEYS[1], KEYS[4], owner, ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])
   if answer then
-    local waited = ARGV[11] == '1' and not (answer.err or answer.older)
+    local waited = ARGV[11] == '1' and not (answer.err or answer[6])
     if waited and type(redis.pcall('ZSCORE', KEYS[3], place)) == 'string' then
       --@ take_turn
       take_turn(KEYS[2], KEYS[3], place) -- it waited, and another session of the owner has got the lock

@@ -18,24 +18,23 @@
 -- ARGV[2]  fence          release only the grant with this fence; 0: any
 -- ARGV[3]  request        number of this call, larger than those of earlier calls of the session
 -- ARGV[4]  publish        PUBLISH, or SPUBLISH in a cluster
--- ARGV[5]  holds          of the session, after this
+-- ARGV[5]  holds          of the owner's only session after this
 -- ARGV[6]  lease_ms       least lease that goes on if holds are left; 0: its TTL stays
 -- ARGV[7]  field          of the session, for a named owner; empty: the owner has one session
--- ARGV[8]  from           field from which a session without holds takes one if it can; empty: any
--- ARGV[9]  wait_ms        what a deadline is counted in, > 0
--- ARGV[10] crowd          place of the plain waiters
--- ARGV[11] stays          1: that place stays in the queue after a grant to them; 0: it leaves
--- ARGV[12] plain_owner    first of the plain waiters, another owner; empty: there is none
--- ARGV[13] plain_lease    its lease length in ms, > 0
--- ARGV[14] plain_request  number of its acquire
--- ARGV[15] plain_field    field of its session, for a named owner; empty: the owner has one session
--- ARGV[16] plain_tell     channel on which other waiters of that owner are told; empty: there are none
--- ARGV[17] fair_owner     first of the fair waiters, another owner; absent: there is none
--- ARGV[18] fair_lease     its lease length in ms, > 0
--- ARGV[19] fair_request   number of its acquire
--- ARGV[20] fair_field     as plain_field
--- ARGV[21] fair_tell      as plain_tell
--- ARGV[22] fair_place     its place
+-- ARGV[8]  wait_ms        what a deadline is counted in, > 0
+-- ARGV[9]  crowd          place of the plain waiters
+-- ARGV[10] stays          1: that place stays in the queue after a grant to them; 0: it leaves
+-- ARGV[11] plain_owner    first of the plain waiters, another owner; empty: there is none
+-- ARGV[12] plain_lease    its lease length in ms, > 0
+-- ARGV[13] plain_request  number of its acquire
+-- ARGV[14] plain_field    field of its session, for a named owner; empty: the owner has one session
+-- ARGV[15] plain_tell     channel on which other waiters of that owner are told; empty: there are none
+-- ARGV[16] fair_owner     first of the fair waiters, another owner; absent: there is none
+-- ARGV[17] fair_lease     its lease length in ms, > 0
+-- ARGV[18] fair_request   number of its acquire
+-- ARGV[19] fair_field     as plain_field
+-- ARGV[20] fair_tell      as plain_tell
+-- ARGV[21] fair_place     its place
 --
 -- Returns  {2, new fence, fence, odd, who, place}  released, and granted to who: 1 the plain waiter, 2 the fair one
 --          {1, fence, 1, odd, 0, place}            released; fence 0: it was taken without one
@@ -53,24 +52,24 @@ if ARGV[5] == '0' and ARGV[7] == '' then -- usually it is the last hold, of the 
 end
 if not known then
   --@ lower
-  local by, answer = lower(KEYS[1], ARGV[1], ARGV[2], ARGV[5], ARGV[3], ARGV[6], ARGV[7], ARGV[8])
+  local by, answer = lower(KEYS[1], ARGV[1], ARGV[2], ARGV[5], ARGV[3], ARGV[6], ARGV[7])
   if answer then
     return answer
   end
   fence = by
 end
 --@ head
-local plain, fair = ARGV[12] ~= '', ARGV[17]
+local plain, fair = ARGV[11] ~= '', ARGV[16]
 local head = head_of(KEYS[3], KEYS[1])
 local who, place = 0, 0
 if not head then
   who = fair and 2 or 1
-elseif plain and head == ARGV[10] then
+elseif plain and head == ARGV[9] then
   who = 1
-elseif fair and head == ARGV[22] then
+elseif fair and head == ARGV[21] then
   who = 2
 end
-local next = who == 1 and 12 or 17
+local next = who == 1 and 11 or 16
 local lease, tell = ARGV[next + 1], ARGV[next + 4]
 local new, replaced
 if who == 0 then
@@ -94,15 +93,15 @@ else
     redis.call(ARGV[4], tell, '0')
   end
 end
-if who == 1 and head and ARGV[11] == '1' then
+if who == 1 and head and ARGV[10] == '1' then
   place = 1 -- the turn of the plain waiters goes on
 elseif head and plain then
   --@ deadline
   --@ crowd
   if who == 1 then
-    place = crowd_granted(KEYS[3], KEYS[5], KEYS[1], ARGV[10], ARGV[11])
+    place = crowd_granted(KEYS[3], KEYS[5], KEYS[1], ARGV[9], ARGV[10])
   else
-    place = crowd_joins(KEYS[3], KEYS[5], KEYS[1], ARGV[10], tonumber(ARGV[9]))
+    place = crowd_joins(KEYS[3], KEYS[5], KEYS[1], ARGV[9], tonumber(ARGV[8]))
   end
 end
 local odd = replaced or no_queue or 0

@@ -12,7 +12,6 @@ type Release struct {
 	Key string
 	Part
 	Lease time.Duration // least lease that goes on if holds are left; 0: its TTL stays
-	From  string        // session from which a session without holds of its own takes one if it can; empty: any
 }
 
 // Call is the call of release.lua.
@@ -38,9 +37,7 @@ func (r Release) Call() Call {
 
 // appendArgs appends the arguments of release.lua.
 func (r Release) appendArgs(dst []string) []string {
-	return append(dst,
-		r.Owner, itoa(r.Fence), itoa(r.Request), publish, itoa(r.Holds), millis(r.Lease), r.field(), Part{Session: r.From}.field(),
-	)
+	return append(dst, r.Owner, itoa(r.Fence), itoa(r.Request), publish, itoa(r.Holds), millis(r.Lease), r.field())
 }
 
 // HandOver is a Release that grants the lock in the same step to the waiter whose turn it is.
@@ -56,7 +53,7 @@ type HandOver struct {
 // Call is the call of handover.lua.
 func (h HandOver) Call() Call {
 	n := Of(h.Key)
-	all := make([]string, 0, 27) // for two waiters
+	all := make([]string, 0, 26) // for two waiters
 	all = h.appendArgs(append(all, n.Lock, n.Channel, n.Queue, n.Fence, n.Deadlines))
 	all = append(all, millis(h.Wait), n.PlaceOf(h.Crowd), flag(h.Stays))
 	all = h.Plain.appendWaiter(all, n)
@@ -136,33 +133,28 @@ func (r *Release) Decode(v resp.Value) (Released, error) {
 	return Released{}, errStrange
 }
 
-// Drop ends a session's part in a grant: it releases holds at once, or shortens the rest of the lease, or only removes the session's
-// field.
+// Drop ends a session's part in a grant: it releases holds at once, or shortens the rest of the lease.
 type Drop struct {
 	Key string
 	Part
-	// Grace is the most that may be left of the lease; 0: release. Negative: all of it, and the holds go on as no known session's. This applies only
-	// to a named owner, and also if Request is the number of the call that has written the field.
-	Grace time.Duration
+	Grace time.Duration // the most that may be left of the lease; 0: release
 	Lease time.Duration // to which the lease is set if holds are left; for a named owner it is only made longer; 0: its TTL stays
-	// Remember keeps the number of the call, although the session has no holds then: a copy of an older call may still arrive.
-	Remember bool
-	// Spare is the most that calls of this proxy can have left of the lease when the call is sent. If more is left, another proxy has set it for the
-	// owner: then the owner's last holds stay, and end with the lease. 0: they are released anyway.
-	Spare time.Duration
+	// The following fields are for a named owner.
+
+	Remember bool  // the number of the call stays in the hash: a copy of an older call may still arrive
+	Less     int64 // how many holds the session has acquired and not released
+	Acquire  int64 // those are the hold of that call, if it is the last that was applied of the session; 0: of any calls
+	Copy     bool  // an earlier copy of the call may have been executed
 }
 
 // Call is the call of drop.lua.
 func (d Drop) Call() Call {
-	if d.Grace < 0 {
-		d.Grace = -time.Millisecond
-	}
 	return Call{
 		drop,
 		[]string{d.Key, Channel(d.Key), Queue(d.Key)},
 		[]string{
 			d.Owner, itoa(d.Fence), itoa(d.Holds), publish, itoa(d.Request), millis(d.Grace), d.field(), millis(d.Lease), flag(d.Remember),
-			millis(d.Spare),
+			itoa(d.Less), itoa(d.Acquire), flag(d.Copy),
 		},
 	}
 }

@@ -75,7 +75,7 @@ func TestHoldOfRedissonGetsAFence(t *testing.T) {
 			t.Fatalf("re-entry: %v", got)
 		}
 		again := b.must(b.s["acquire"], keys, ownerA, 30000, 2, "PUBLISH", got[1], 2, "{s}", "x")
-		equal(t, "again", again, []int64{1, got[1], 3, 0, 0, 2})
+		equal(t, "again", again, []int64{1, got[1], 3, 0, 0})
 	})
 }
 
@@ -155,7 +155,7 @@ func TestScriptsPassWrongTypeThrough(t *testing.T) {
 			{b.s["acquire"], []string{n.Lock, n.Fence, n.Channel}, []any{ownerA, 1000, 1}},
 			{b.s["fair"], []string{n.Lock, n.Queue, n.Deadlines, n.Fence, n.Channel}, []any{ownerA, 1000, 1, 0, 1, "", 1000, 1, "PUBLISH", ownerA, 0}},
 			{b.s["release"], []string{n.Lock, n.Channel, n.Queue}, []any{ownerA, 0, 1, "PUBLISH", 0}},
-			{b.s["handover"], []string{n.Lock, n.Channel, n.Queue, n.Fence}, []any{ownerA, 0, 1, "PUBLISH", 0, 1000, "", "", 1000, crowd, 0, ownerB, 1000, 1, "", ""}},
+			{b.s["handover"], []string{n.Lock, n.Channel, n.Queue, n.Fence}, []any{ownerA, 0, 1, "PUBLISH", 0, 1000, "", 1000, crowd, 0, ownerB, 1000, 1, "", ""}},
 			{b.s["extend"], []string{n.Lock, n.Channel, n.Queue}, []any{ownerA, 1000, "PUBLISH", 1, ""}},
 			{b.s["info"], []string{n.Lock, n.Queue}, nil},
 			{b.s["force"], []string{n.Lock, n.Channel, n.Queue}, []any{"PUBLISH", 0}},
@@ -196,7 +196,7 @@ func (b *bench) handoverTo(owner, next string, lease int64, fair int) []int64 {
 // its owner, lease, channel and place.
 func (b *bench) handoverOf(owner string, who ...any) []int64 {
 	b.t.Helper()
-	args := []any{owner, 0, b.next(), "PUBLISH", b.releases(owner), 30000, "", "", 300000, who[3], who[4], who[0], who[1], b.next(), "", who[2]}
+	args := []any{owner, 0, b.next(), "PUBLISH", b.releases(owner), 30000, "", 300000, who[3], who[4], who[0], who[1], b.next(), "", who[2]}
 	if len(who) > 5 {
 		args = append(args, who[5], who[6], b.next(), "", who[7], who[8])
 	}
@@ -375,22 +375,6 @@ func TestDropShortensOrReleases(t *testing.T) {
 		equal(t, "none", drop(ownerA, fence, 0), []int64{1})
 		equal(t, "messages", heard(), []string{"redisson_lock__channel:{foo} 0"})
 		equal(t, "hash", b.hash(), map[string]string{})
-	})
-}
-
-// A session has fields only for a named owner: here nothing else would be left of the lock.
-func TestADropSparesTheLastHoldsOfALongerLease(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *bench) {
-		fence := b.acquire(ownerA, 30000)[1]
-		drop := func(spare int64) []int64 {
-			return b.must(b.s["drop"], []string{b.n.Lock, b.n.Channel, b.n.Queue}, ownerA, fence, 0, "PUBLISH", b.next(), 0, "", 0, 0, spare)
-		}
-		hash := b.hash()
-		equal(t, "a longer lease", drop(1000), []int64{2})
-		equal(t, "hash", b.hash(), hash)
-		equal(t, "a shorter lease", drop(60000), []int64{1})
-		equal(t, "hash", b.hash(), map[string]string{})
-		equal(t, "free", drop(1000), []int64{0})
 	})
 }
 

@@ -17,12 +17,7 @@ local held = redis.pcall('HMGET', KEYS[1], ARGV[1], 'fence', field == '' and '{r
 if held.err or not held[1] or held[2] ~= ARGV[2] then
   return 0
 end
---@ hash
-local _, last = field_of(held[3])
-if field == '' then
-  last = tonumber(held[3] or 0) or 0
-end
-if last < tonumber(ARGV[3]) then
+if (tonumber(held[3] or 0) or 0) < tonumber(ARGV[3]) then
   return 0
 end
 redis.call('HSET', KEYS[1], 'fence', ARGV[2])

@@ -1,8 +1,7 @@
 -- release.lua: release one hold; with the last one free the lock and wake plain waiters and the fair head.
 --
--- The session writes how many holds it has then. A session without holds of its own, of a named owner, releases one of
--- another session. Run again, or overtaken by a later call of the session, the script changes nothing; of a grant that
--- is over it finds none.
+-- Any session of a named owner may release one. Run again, or overtaken by a later call of the session, the script
+-- changes nothing; of a grant that is over it finds none.
 --
 -- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:place
@@ -11,10 +10,9 @@
 -- ARGV[2]  fence     release only the grant with this fence; 0: any
 -- ARGV[3]  request   number of this call, larger than those of earlier calls of the session
 -- ARGV[4]  publish   PUBLISH, or SPUBLISH in a cluster
--- ARGV[5]  holds     of the session, after this; absent: none, and the owner has one session
+-- ARGV[5]  holds     of the owner's only session after this; absent: none
 -- ARGV[6]  lease_ms  least lease that goes on if holds are left; 0: its TTL stays
 -- ARGV[7]  field     of the session, for a named owner; empty: the owner has one session
--- ARGV[8]  from      field from which a session without holds takes one if it can; empty: any
 --
 -- Returns  fence              released; 0: it was taken without one
 --          {0, holds, fence}  still held; the number of holds of the owner
@@ -31,8 +29,7 @@ if not ARGV[5] then -- usually it is the last hold, of the grant that the sessio
 end
 if not fence then
   --@ lower
-  local by, answer =
-    lower(KEYS[1], ARGV[1], ARGV[2], ARGV[5] or '0', ARGV[3], ARGV[6] or '0', ARGV[7] or '', ARGV[8] or '')
+  local by, answer = lower(KEYS[1], ARGV[1], ARGV[2], ARGV[5] or '0', ARGV[3], ARGV[6] or '0', ARGV[7] or '')
   if answer then
     return answer
   end

@@ -1,9 +1,8 @@
 // Package script is what the locks are in Redis: the Lua scripts, and for each script a typed call and one decoded
 // answer. It does no I/O and keeps no state.
 //
-// Invariant: every number in a lock's hash has one writer, which writes it absolutely, for the grant that it knows by its fence.
-// A script that is run twice leaves what it leaves when it is run once. So a call whose answer was lost may be sent again. lib/hash.lua
-// says how.
+// Invariant: a script that is run twice leaves what it leaves when it is run once, because the hash of a lock has the number of the last
+// call of each session. So a call whose answer was lost may be sent again. lib/hash.lua says how.
 //
 //	Acquire{…}.Call() ──► keys and arguments ──► EVALSHA ──► reply ──► DecodeAcquired ──► Acquired{Granted, Fence, Holds, …}
 //

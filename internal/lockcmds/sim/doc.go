@@ -19,8 +19,8 @@
 // The rules about servers are in loss_test.go. A grant that all replicas had is never lost. Another one is lost only with a primary that was
 // replaced without agreement, and its client learns of that by the next renewal. A change in agreement loses nothing, and no waiter.
 //
-// Two rules in promise_test.go are about leases that go on. If an owner uses several proxies, a proxy that has lost contact, or knows an older lease only, ends
-// no lease that another proxy has given. The lease of a client that has gone goes on until the end of which it was told, whatever is rolled back for it.
+// The rule in promise_test.go is that the lease of a client that has gone goes on until the end of which it was told, whatever is rolled back for it. The rule
+// in owners_test.go is about owners that several sessions are: copies count nothing, and a rollback takes no hold of another session.
 //
 // Most histories are short: three to twelve acquires within two seconds. Those without faults on one server are long, with up to 29 acquires within
 // five seconds. In test/locks/README.md is what planted bugs say about it.

@@ -14,7 +14,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/losses"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
 // lease is the watchdog's lease of all engines.
@@ -130,10 +129,7 @@ type client struct {
 	over   map[grant]struct{}    // what it knows to hold no more
 	overAt byLock[time.Duration] // since when
 	told   map[grant]int         // pushes
-	lapsed map[grant]lapse       // leases that have ended, as pushes say
 	shared []shared              // what it may hold for owners that others may be as well
-	// repliedAt is when a command for the lock was answered last. A loss may be the answer to a command on its way, and then its push comes behind.
-	repliedAt byLock[time.Duration]
 	// blurred is whether the client does not know what it holds: of a command in doubt.
 	blurred byLock[bool]
 }
@@ -187,7 +183,7 @@ func (w *world) newClient(n int, p *proxy, proto int) *client {
 	token := strconv.FormatUint(w.ids, 10)
 	c := &client{
 		w: w, p: p, slot: n, id: w.ids, token: token, name: p.uuid + ":" + token, proto: proto, lost: losses.NewSet(losses.NewBudget(losses.DefaultBudget)),
-		over: map[grant]struct{}{}, told: map[grant]int{}, lapsed: map[grant]lapse{},
+		over: map[grant]struct{}{}, told: map[grant]int{},
 	}
 	c.begin = c.next
 	return c
@@ -314,9 +310,6 @@ func (c *client) Reply(b []byte) {
 	c.answer(c.current, b)
 }
 
-// pushed is how long behind the reply to a command on its way the push of the same loss comes, at most.
-const pushed = 10 * time.Millisecond
-
 func (c *client) Push(b []byte) {
 	c.mustBeLocked("Push")
 	if c.ended {
@@ -335,12 +328,6 @@ func (c *client) Push(b []byte) {
 	g := grant{key, fence}
 	if c.told[g]++; c.told[g] > 1 {
 		c.w.fail("a loss is told twice", "%s: %s %d", c, key, fence)
-	}
-	if reason := watchdog.Reason(v.Elems[3].Str); reason == watchdog.ReasonExpired || reason == watchdog.ReasonDeadline {
-		loud := func(o *client) bool {
-			return o.p == c.p && (o.asks(key) || c.w.now-*o.repliedAt.of(key) < pushed || *o.blurred.of(key))
-		}
-		c.lapsed[g] = lapse{reason, !slices.ContainsFunc(c.w.all, loud)}
 	}
 	c.finished(key, fence)
 }
@@ -387,7 +374,6 @@ func (c *client) wasTold(key string, fence int64) bool {
 
 // received is what the client learns from a reply.
 func (c *client) received(s *slot, v resp.Value) {
-	*c.repliedAt.of(s.cmd.Key) = c.w.now
 	if s.cmd.Owner != "" {
 		c.receivedShared(s, v)
 		return

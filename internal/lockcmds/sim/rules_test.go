@@ -15,26 +15,26 @@ import (
 
 // rules is what must be true after each step of a history.
 type rules struct {
-	w        *world
-	running  bool                    // a script is
-	written  [3]snapshot             // of keys, in the script in progress
-	keys     []string                // of locks
-	ok       map[renewable]int64     // until when it may be renewed, as Redis's own clock says, in ms
-	chains   byLock[chain]           // hand-overs in a row
-	free     byLock[freedom]         //
-	debts    []debt                  // losses that must be told soon
-	upset    byLock[time.Duration]   // when somebody from outside took a lock away, or a clock jumped
-	settled  time.Duration           //
-	short    byLock[time.Duration]   // until when waiters may not know that its lease was made shorter
-	granted  byLock[time.Duration]   // when Redis granted it last
-	flushed  byLock[int64]           // the largest fence whose counter was flushed
-	made     map[grant]time.Duration // when the server that counts made it
-	movedAt  byLock[time.Duration]   // when its hash slot got to another shard
-	unknown  []debt                  // holds that the server which counts does not know
-	lossy    byLock[bool]            // something was lost with a primary
-	shorter  map[grant]bool          // its lease may be shorter than its client knows, because a renewal was lost
-	promises byLock[promise]         // for owners that several sessions are
-	torn     bool                    // a place may be left in a queue, and is reaped later: a copy came late, or one of the two keys was evicted
+	w       *world
+	running bool                    // a script is
+	written [3]snapshot             // of keys, in the script in progress
+	keys    []string                // of locks
+	ok      map[renewable]int64     // until when it may be renewed, as Redis's own clock says, in ms
+	chains  byLock[chain]           // hand-overs in a row
+	free    byLock[freedom]         //
+	debts   []debt                  // losses that must be told soon
+	upset   byLock[time.Duration]   // when somebody from outside took a lock away, or a clock jumped
+	settled time.Duration           //
+	short   byLock[time.Duration]   // until when waiters may not know that its lease was made shorter
+	granted byLock[time.Duration]   // when Redis granted it last
+	flushed byLock[int64]           // the largest fence whose counter was flushed
+	made    map[grant]time.Duration // when the server that counts made it
+	movedAt byLock[time.Duration]   // when its hash slot got to another shard
+	unknown []debt                  // holds that the server which counts does not know
+	lossy   byLock[bool]            // something was lost with a primary
+	shorter map[grant]bool          // its lease may be shorter than its client knows, because a renewal was lost
+	parts   map[part]int64          // of the owners that several sessions are
+	torn    bool                    // a place may be left in a queue, and is reaped later: a copy came late, or one of the two keys was evicted
 }
 
 // byLock has one value for each lock.
@@ -97,7 +97,7 @@ type debt struct {
 func newRules(w *world, keys []string) *rules {
 	return &rules{
 		w: w, keys: keys, ok: map[renewable]int64{}, upset: byLock[time.Duration]{-never, -never, -never},
-		made: map[grant]time.Duration{}, shorter: map[grant]bool{},
+		made: map[grant]time.Duration{}, shorter: map[grant]bool{}, parts: map[part]int64{},
 	}
 }
 
@@ -107,8 +107,7 @@ type holder struct {
 	holds, fence int64
 	request      int64 // {request}: the number of the last call, of an owner that is one session
 	owners       int
-	ours         int64  // {ours}: what sessions hold for an owner that several of them are
-	sessions     string // their fields
+	sessions     string // the fields of the sessions of another owner
 	expire       int64
 	exists       bool
 }
@@ -139,11 +138,9 @@ func (s *server) holder(key string) (h holder) {
 		switch field, text := e.hash[i], e.hash[i+1]; {
 		case field == "fence":
 			h.fence = whole(text)
-		case field == "{ours}":
-			h.ours = whole(text)
 		case field == "{request}":
 			h.request = whole(text)
-		case field[0] == '{' && strings.Contains(text, " "):
+		case field[0] == '{':
 			h.sessions += field + " " + text + "\n"
 		case isOwner(field):
 			h.owner, h.holds = field, whole(text)
@@ -245,8 +242,7 @@ func (r *rules) executed(at *server, p *proxy, name string, args []string, key s
 	if name == "drop" && args[1] != "0" && args[1] != strconv.FormatInt(before.fence, 10) {
 		w.fail("a rollback of another grant", "%s of %s: fence %d, not %s", key, before.owner, before.fence, args[1])
 	}
-	r.sessions(name, args, key, before, after)
-	r.promised(at, p, name, args, key, before, after)
+	r.countedByOne(name, args, key, before, after)
 	r.kept(at, p, name, key, before, after)
 	r.again(name, args, key, before, after)
 	granted := after.owner != "" && after.fence != before.fence
@@ -305,35 +301,6 @@ func (r *rules) again(name string, args []string, key string, before, after hold
 	n, _ := strconv.ParseInt(args[i], 10, 64)
 	if n <= before.request && (after.owner != before.owner || after.fence != before.fence || after.holds != before.holds) {
 		r.w.fail("a copy was carried out again", "%s of %s: %s with number %d, after %d", key, before.owner, name, n, before.request)
-	}
-}
-
-// sessions judges the fields of the sessions of one owner: each is written by its own session alone, but for what others have taken of
-// its holds, and together they say what {ours} says.
-func (r *rules) sessions(name string, args []string, key string, before, after holder) {
-	if before.sessions == after.sessions && before.ours == after.ours {
-		return
-	}
-	was := map[string]string{} // holds, by field
-	for line := range strings.Lines(before.sessions) {
-		f := strings.Fields(line)
-		was[f[0]] = f[1]
-	}
-	var sum int64
-	for line := range strings.Lines(after.sessions) {
-		f := strings.Fields(line)
-		holds, _ := strconv.ParseInt(f[1], 10, 64)
-		taken, _ := strconv.ParseInt(f[3], 10, 64)
-		sum += max(holds-taken, 0)
-		if f[1] != was[f[0]] && !slices.Contains(args, f[0]) {
-			r.w.fail("holds were written by another session", "%s: %s of %s, by %s", key, f[0], after.owner, name)
-		}
-	}
-	if after.sessions != "" && sum != after.ours {
-		r.w.fail("the sum of the sessions is wrong", "%s of %s: %d, but the sessions hold %d, by %s", key, after.owner, after.ours, sum, name)
-	}
-	if after.sessions != "" && after.holds < after.ours {
-		r.w.fail("the sum of the sessions is wrong", "%s of %s: %d holds, but the sessions hold %d, by %s", key, after.owner, after.holds, after.ours, name)
 	}
 }
 
@@ -571,7 +538,7 @@ func (r *rules) agree() string {
 			}
 		}
 		switch {
-		case h.exists && held == 0 && !r.spared(key, h.fence):
+		case h.exists && held == 0:
 			return fmt.Sprintf("%s: redis has %d holds of %s, and no engine knows", key, h.holds, h.owner)
 		case believers > 1:
 			return fmt.Sprintf("%s: %d clients count on it", key, believers)
@@ -614,9 +581,4 @@ func (r *rules) gone() {
 			}
 		}
 	}
-}
-
-// owned reports whether none of the owners is one that several sessions are.
-func owned(owners ...string) bool {
-	return !slices.ContainsFunc(owners, func(o string) bool { return strings.HasPrefix(o, "o") })
 }

@@ -209,18 +209,24 @@ const replySize = 24
 type grant struct {
 	fence  int64
 	count  int64 // holds of the owner
-	mine   int64 // of the session
 	sentAt time.Time
 	synced bool // as many replicas as it needs have it
+
+	overtaken bool // a later call of the session was faster
 }
 
 func grantOf(a script.Acquired, sentAt time.Time) grant {
-	return grant{fence: a.Fence, count: a.Holds, mine: a.Mine, sentAt: sentAt}
+	return grant{fence: a.Fence, count: a.Holds, sentAt: sentAt, overtaken: a.Overtaken}
 }
 
 // granted turns a grant into the reply, with the lease watched from here on. Nil: the client cannot use the grant. Then the acquire goes on,
 // or is answered when the grant has been rolled back. Requires the session lock, or that the session has ended.
 func (w *waiter) granted(g grant) []byte {
+	if g.overtaken { // a rollback of holds that the session has lost; the acquire may not have been executed
+		w.claim.Anew()
+		w.x.Calls.Background(jobs.Attempt, w.goOn)
+		return nil
+	}
 	if w.Sync > 0 && !g.synced {
 		w.confirm(g)
 		return nil
@@ -228,7 +234,7 @@ func (w *waiter) granted(g grant) []byte {
 	now := w.x.Calls.Clock.Now()
 	verdict := w.claim.Granted(now, &holds.Grant{
 		Grant: ledger.Grant{
-			Fence: g.fence, Count: g.count, Mine: g.mine, SentAt: g.sentAt, At: now,
+			Fence: g.fence, Count: g.count, SentAt: g.sentAt,
 			TTL: w.Lease, Fixed: w.Fixed, MaxHold: w.MaxHold, Grace: w.Grace, Client: ledger.Client(w.session().Client.ClientInfo),
 		},
 		Renewer: w.home.Calls.Client, Streak: w.streak, Sync: w.Sync,
@@ -236,7 +242,7 @@ func (w *waiter) granted(g grant) []byte {
 	switch {
 	case verdict == holds.Usable:
 		w.finish()
-		if g.mine > 1 && !w.Shared {
+		if g.count > 1 && !w.Shared {
 			w.x.Reentry.Note(w.session().Client, w.lock(), false)
 		}
 		if f := w.x.Events.Granted; f != nil {

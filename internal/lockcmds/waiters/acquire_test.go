@@ -83,6 +83,23 @@ func TestAGrantThatComesTooLate(t *testing.T) {
 	}
 }
 
+// A rollback has been executed before the acquire. Then Redis may have the owner's grant without a hold of the session.
+func TestAnAcquireThatWasOvertakenIsMadeAnew(t *testing.T) {
+	for _, line := range []string{"TRYLOCK k OWNER me", "LOCK k OWNER me", "FAIRLOCK k OWNER me", "LOCK k"} {
+		w := newWorld(t)
+		a := w.client(1)
+		a.sends(line)
+		number := a.Sent[0].Args[2]
+		w.Own.Answers = []any{locktest.Numbers(1, 7, 3, 0, 0)}
+		a.answered(locktest.Numbers(1, 7, 2, 0, 0, 1), nil)
+		w.confirm()
+		a.got(":7")
+		if len(w.Own.Args) != 1 || w.Own.Args[0][2] == number {
+			t.Errorf("%s, with number %s: then %q", line, number, w.Own.Args)
+		}
+	}
+}
+
 func TestAGrantToAClientThatHasGoneIsRolledBack(t *testing.T) {
 	w := newWorld(t)
 	a := w.client(1)

@@ -214,7 +214,7 @@ func (o *Offer) settle(a script.Released, sentAt time.Time, err error) (to *wait
 	case err != nil && !errors.Is(err, contract.ErrInDoubt):
 		err = contract.ErrUnsent // the release was refused: nothing happened to the waiters
 	case err == nil && (a.Status == script.Freed || a.Status == script.HandedOver):
-		granted = script.Acquired{Granted: true, Fence: a.Granted, Holds: 1, Mine: 1, Placed: true, Place: a.Place}
+		granted = script.Acquired{Granted: true, Fence: a.Granted, Holds: 1, Placed: true, Place: a.Place}
 		missed.Placed, missed.Place = true, a.Place
 	}
 	o.x.mu.Lock()

@@ -19,27 +19,27 @@ type Errand struct {
 	at  reply.ID
 	raw []byte // the command
 	subject
-	state  state
 	node   topology.Node // where it is sent
-	to     *server       // where it was sent last; nil: nowhere yet
+	home   topology.Node // where it was sent first
 	fixed  bool          // it goes to that node and no other
 	heirs  bool          // or else to its successor
 	keys   commands.Spec // of a script
 	writes bool
 
 	// Of the reply.
-	asked  bool   // it was sent behind an ASKING
-	skips  bool   // the reply to that comes first
-	begun  bool   // bytes of it have come
-	failed []byte // the reply so far, if it is an error
-	answer []byte // of a script: the error that it may have made up
+	asked   bool   // it was sent behind an ASKING
+	skips   bool   // the reply to that comes first
+	begun   bool   // bytes of it have come
+	failed  []byte // the reply so far, if it is an error
+	probes  bool   // the server has been asked for the keys of a script
+	answer  []byte // the error that it may have made up
+	doubted bool   // the server has not confirmed it
 
 	// Of refusals.
 	attempts Attempts
-	rests    bool          // it waits for a new view
+	rests    uint64        // the round of Errands in which it is sent again
 	moved    topology.Node // the server that serves its slot, as the last one that refused it says; Any: it names none
 	asking   bool          // it is sent behind an ASKING
-	then     []*Errand     // the refused ones that wait for the reply
 }
 
 // over drops an errand that has been answered.
@@ -54,12 +54,12 @@ func (e *Errand) over() {
 
 // depart sends the errand to its node.
 func (e *Errand) depart() {
-	e.state = sent
+	e.of.flying++
 	if e.node == topology.Any {
 		e.of.session.Lose(e.at)
 		return
 	}
-	e.begun, e.failed = false, e.failed[:0]
+	e.begun, e.failed, e.probes = false, e.failed[:0], false
 	e.asked, e.asking = e.asking, false
 	e.attempts.Sent()
 	e.transmit(e.raw)
@@ -67,8 +67,6 @@ func (e *Errand) depart() {
 
 // transmit sends the errand's command, or a question in its place, behind an ASKING if need be.
 func (e *Errand) transmit(raw []byte) {
-	e.to = e.of.to(e.node)
-	e.to.last = e
 	if e.skips = e.asked; e.asked {
 		e.of.session.Transmit(e.node, slices.Concat(command.Asking, raw), e.at, 2)
 		return
@@ -94,41 +92,31 @@ func (e *Errand) Take(at reply.ID, b []byte, n int, more bool) int {
 	}
 	e.begun = true
 	switch {
-	case more && len(e.failed) > reply.LongestRefusal && e.state != probing:
+	case more && len(e.failed) > reply.LongestRefusal && !e.probes:
 		b, e.failed = e.failed, nil
 		return e.pass(at, b, n, more)
-	case more && (e.state == probing || len(e.failed) > 0):
+	case more && (e.probes || len(e.failed) > 0):
 		return 0
 	case more:
 		return e.pass(at, b, n, more)
-	}
-	then := e.arrived()
-	n = e.end(at, b, n)
-	turns(then)
-	return n
-}
-
-// end takes the end of the reply.
-func (e *Errand) end(at reply.ID, b []byte, n int) int {
-	switch {
-	case e.state == probing && e.madeUp():
-		b = e.answer
-	case e.state == probing:
-		if e.refuse() {
+	case e.probes:
+		if e.confirmed() {
 			return 0
 		}
 		b = e.failed
 	case len(e.failed) > 0:
-		if e.reword() || e.probe() || e.refuse() {
+		if e.reword() || e.probe() || e.refused() {
 			return 0
 		}
 		b = e.failed
 	}
+	e.of.flying--
 	if e.writes {
 		e.of.note(e.node)
 	}
-	n = e.pass(at, b, n, false)
-	e.settle()
+	e.of.parked.carriedOut(e.subject, e.at)
+	n = e.pass(at, b, n, more)
+	e.over()
 	return n
 }
 
@@ -137,9 +125,6 @@ type Reworded interface {
 	// Otherwise returns the other words; nil: the refusal is the reply.
 	Otherwise(refusal []byte) []byte
 }
-
-// At is the server to which it is sent; Any: none is known.
-func (e *Errand) At() topology.Node { return e.node }
 
 // For is the handler of the reply; nil: it passes to the client.
 func (e *Errand) For() reply.Handler { return e.h }
@@ -175,15 +160,25 @@ func (e *Errand) probe() bool {
 	if len(question) == 1 {
 		question = [][]byte{[]byte("PING")}
 	}
-	e.state, e.answer = probing, append(e.answer[:0], e.failed...)
+	e.probes, e.answer = true, append(e.answer[:0], e.failed...)
 	e.begun, e.failed = false, e.failed[:0]
 	e.transmit(resp.AppendCommand(nil, question...))
 	return true
 }
 
-// madeUp reports whether the answer to a probe says that the script has made up the refusal: the server does not refuse the keys.
-func (e *Errand) madeUp() bool {
-	return topology.ReadRefusal(e.failed).Reason == topology.NotRefused
+// confirmed parks a script whose refusal the server confirms. If it does not, the slot may have moved meanwhile: the view tells.
+func (e *Errand) confirmed() bool {
+	e.probes = false
+	if topology.ReadRefusal(e.failed).Reason != topology.NotRefused {
+		return e.refused()
+	}
+	e.failed = append(e.failed[:0], e.answer...)
+	if e.slot < 0 || !e.attempts.Refused(e.of.Wait()) {
+		return false
+	}
+	e.doubted = true
+	e.rest()
+	return true
 }
 
 // pass hands bytes of the reply on.
@@ -195,8 +190,8 @@ func (e *Errand) pass(at reply.ID, b []byte, n int, more bool) int {
 	return n
 }
 
-// refuse has the errand sent again if the error that it was answered with says that it has not run.
-func (e *Errand) refuse() bool {
+// refused parks the errand if the error that it was answered with says that it has not run.
+func (e *Errand) refused() bool {
 	why := topology.ReadRefusal(e.failed)
 	if !why.Concerns(e.slot) || e.of.session.Gone() {
 		return false
@@ -209,43 +204,60 @@ func (e *Errand) refuse() bool {
 	e.moved = topology.Any
 	if node := e.of.Refused(why); node != topology.Any {
 		e.asking, e.node = true, node
-		e.again()
+		e.park()
 		return true
 	}
-	if n := e.of.cluster.View().At(why.Address); n != nil {
+	if n := e.of.view.At(why.Address); n != nil {
 		e.moved = topology.Node(n.ID)
 	}
-	// After one redirection it follows at once: the session's view may change later.
-	e.rests = e.moved == topology.Any || e.moved == e.node || e.fixed || !e.attempts.First()
-	e.again()
+	if e.moved != topology.Any && e.moved != e.node && !e.fixed && e.attempts.First() {
+		e.park() // it follows at once; the session's view may change later
+		return true
+	}
+	e.rest()
 	return true
 }
 
-// Unsent has the errand sent again, which could not be sent. false: the client is told.
+// giveUp makes the refusal the reply to the client. It knows no other servers.
+func (e *Errand) giveUp() {
+	if topology.ReadRefusal(e.failed).Reason != topology.TryLate {
+		e.failed = append(e.failed[:0], shared.NoUpstream...)
+	}
+}
+
+// Unsent parks the errand, which could not be sent. false: the client is told.
 func (e *Errand) Unsent() bool {
 	s := e.of.session
 	if s.Gone() || s.Hopeless() || !e.attempts.Refused(e.of.Wait()) {
 		return false
 	}
-	then := e.arrived()
 	e.failed = append(e.failed[:0], shared.NoUpstream...)
-	e.rests = true
-	e.again()
-	turns(then)
+	e.rest()
 	return true
+}
+
+// rest parks the errand until the view has been refreshed.
+func (e *Errand) rest() {
+	e.rests = e.of.round + 1
+	e.park()
+}
+
+func (e *Errand) park() {
+	n := e.of
+	n.flying--
+	n.parked.add(e)
+	n.session.Await() // nothing may overtake it
 }
 
 // Lost implements reply.Handler.
 func (e *Errand) Lost(at reply.ID, _ int, sent bool) {
-	then := e.arrived()
+	e.of.flying--
 	if e.h != nil {
 		e.h.Lost(at, 1, sent)
 	} else {
 		e.of.session.Refuse(at, 1)
 	}
-	e.state = givenUp
-	e.settle()
-	turns(then)
+	e.over()
 }
 
 var _ reply.Handler = (*Errand)(nil)

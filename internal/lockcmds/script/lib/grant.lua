@@ -2,8 +2,7 @@
 --
 -- The fence is Redis's time in microseconds, or one more than the last: it also grows after FLUSHALL, a restart without
 -- persistence, and the promotion of a stale replica whose clock is not behind. lease is in ms; time is what TIME returned. request is the number of the
--- call; field is the session's field, empty for the owner's only session. holds, ours and mine are what the fields of a named
--- owner say then, if the lock was held already, without a fence; absent: it is a first hold.
+-- call; field is the session's field, empty for the owner's only session. holds are the owner's then; absent: it is a first hold.
 --
 -- Every user of locks may write any value to the counter. What cannot have been a fence, because it is no whole number or
 -- lies two centuries ahead of the clock, is replaced by the time. A fence that is less far ahead, as after a clock jumped
@@ -11,7 +10,7 @@
 --
 -- Returns the fence, and 1 if the counter was replaced, else nil.
 
-local function grant(lock, counter, owner, lease, time, request, field, holds, ours, mine)
+local function grant(lock, counter, owner, lease, time, request, field, holds)
   local fence = time[1] * 1000000 + time[2]
   local text = time[1] .. string.sub('00000' .. time[2], -6) -- a quarter of the time of string.format
   local last, replaced = redis.pcall('SET', counter, text, 'GET'), nil
@@ -27,12 +26,7 @@ local function grant(lock, counter, owner, lease, time, request, field, holds, o
       redis.call('SET', counter, text)
     end
   end
-  if field == '' then
-    redis.call('HSET', lock, owner, '1', 'fence', text, '{request}', request, 'mode', 'lock')
-  else
-    mine = mine or '1 ' .. request .. ' 0'
-    redis.call('HSET', lock, owner, holds or '1', 'fence', text, '{ours}', ours or '1', field, mine, 'mode', 'lock')
-  end
+  redis.call('HSET', lock, owner, holds or '1', 'fence', text, field == '' and '{request}' or field, request, 'mode', 'lock')
   redis.call('PEXPIRE', lock, lease)
   return fence, replaced
 end
