@@ -51,7 +51,6 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l sentinel-cert-file -r -d 'Certificate (PEM) that is shown when a Sentinel asks for one'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l sentinel-key-file -r -d 'Key (PEM) of sentinel.cert-file'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l sentinel-server-name -r -d 'The name that the Sentinels\' certificates must have'
-complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l cluster-order -r -d 'The order in which commands take effect in a cluster: session (all commands of one client, as sent) or key (those about one key; faster for pipelines)'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l cluster-cross-slot -r -d 'MGET, MSET, DEL, UNLINK, EXISTS and TOUCH with keys of several slots of a cluster: split (among the servers, not atomic) or refuse (-CROSSSLOT, as by Redis)'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l lock-lease -r -d 'Lease of a lock taken without PX or EX'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l lock-grace -r -d 'Most that is left of a lease after its client has gone'

@@ -67,7 +67,6 @@ _lockproxy() {
 		'--sentinel-cert-file=[Certificate (PEM) that is shown when a Sentinel asks for one]:value:_files' \
 		'--sentinel-key-file=[Key (PEM) of sentinel.cert-file]:value:_files' \
 		'--sentinel-server-name=[The name that the Sentinels'\'' certificates must have]:value:_files' \
-		'--cluster-order=[The order in which commands take effect in a cluster\: session (all commands of one client, as sent) or key (those about one key; faster for pipelines)]:value:_files' \
 		'--cluster-cross-slot=[MGET, MSET, DEL, UNLINK, EXISTS and TOUCH with keys of several slots of a cluster\: split (among the servers, not atomic) or refuse (-CROSSSLOT, as by Redis)]:value:_files' \
 		'--lock-lease=[Lease of a lock taken without PX or EX]:value:_files' \
 		'--lock-grace=[Most that is left of a lease after its client has gone]:value:_files' \

@@ -103,7 +103,6 @@ type SentinelConfig struct {
 
 // ClusterConfig says how a Redis Cluster is used.
 type ClusterConfig struct {
-	Order     string `yaml:"order" help:"The order in which commands take effect in a cluster: session (all commands of one client, as sent) or key (those about one key; faster for pipelines)."`
 	CrossSlot string `yaml:"cross-slot" help:"MGET, MSET, DEL, UNLINK, EXISTS and TOUCH with keys of several slots of a cluster: split (among the servers, not atomic) or refuse (-CROSSSLOT, as by Redis)."`
 }
 
@@ -161,7 +160,7 @@ func NewConfig() Config {
 		ClientAuth: proxy.AuthUpstream,
 		Engine:     proxy.EngineAuto,
 		Upstream:   UpstreamConfig{Address: defaultUpstream},
-		Cluster:    ClusterConfig{Order: proxy.OrderSession, CrossSlot: proxy.CrossSplit},
+		Cluster:    ClusterConfig{CrossSlot: proxy.CrossSplit},
 		Lock: LockConfig{
 			Lease: 30 * time.Second, Reentry: proxy.ReentryConnection, SlowWait: time.Second, SlowHold: 10 * time.Second, SlowLogLen: 128,
 		},
@@ -249,7 +248,6 @@ func (c Config) Verify() error {
 	} else {
 		check(c.Sentinel == SentinelConfig{}, "sentinel", "needs an upstream.address of Sentinels, as in sentinel://host:26379/mymaster")
 	}
-	oneOf("cluster.order", c.Cluster.Order, proxy.OrderSession, proxy.OrderKey)
 	oneOf("cluster.cross-slot", c.Cluster.CrossSlot, proxy.CrossSplit, proxy.CrossRefuse)
 	check(!c.Embedded || c.Upstream.Address == defaultUpstream, "embedded", "excludes upstream.address")
 	oneOf("client-auth", c.ClientAuth, proxy.AuthUpstream, proxy.AuthProxy, proxy.AuthNone)

@@ -110,8 +110,6 @@ func samples(key string) [3]string {
 		return [3]string{"owner", "connection", "owner"}
 	case "log.level":
 		return [3]string{"debug", "warn", "error"}
-	case "cluster.order":
-		return [3]string{"key", "session", "key"}
 	case "cluster.cross-slot":
 		return [3]string{"refuse", "split", "refuse"}
 	case "log.format":

@@ -258,7 +258,7 @@ func TestAdminServerEndsWhenNoMoreClientsAreAccepted(t *testing.T) {
 		status, body := get("/readyz")
 		return status == http.StatusServiceUnavailable && body == "draining\n"
 	})
-	if _, body := get("/status"); !strings.Contains(body, `"draining":true`) {
+	if _, body := get("/clients"); !strings.Contains(body, `"draining":true`) {
 		t.Error("the page does not say that it drains")
 	}
 	redistest.Eventually(t, 20*time.Second, "the port for operators to be given up", func() bool {

@@ -248,7 +248,7 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 			LoginWait:         cfg.LoginWait,
 			MaxLanes:          int(cfg.MaxLanes),
 		},
-		Cluster:        proxy.Cluster{Order: cfg.Cluster.Order, CrossSlot: cfg.Cluster.CrossSlot},
+		Cluster:        proxy.Cluster{CrossSlot: cfg.Cluster.CrossSlot},
 		Engine:         cfg.Engine,
 		TLS:            store.Server(),
 		ProxyProtocol:  cfg.ProxyProtocol,

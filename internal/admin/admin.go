@@ -4,20 +4,19 @@
 //	GET /healthz      200 while the process serves at all
 //	GET /readyz       200 if Redis takes writes on a connection of its own and the proxy takes clients, else 503 and why
 //	GET /debug/pprof  profiles, if they are enabled
-//	GET /             the status page; the next three have its content as JSON
-//	GET /status       numbers with their last minutes, pins and why, lanes
-//	GET /locks        the locks that are held or waited for through the proxy, in pages
-//	GET /clients      the clients, in pages
+//	GET /             the status page; the next two have its content as JSON
+//	GET /locks        the locks that are held or waited for through the proxy
+//	GET /clients      the clients
 //	POST /force-unlock  ends a lock, if that is enabled
 //
 // This package counts nothing: every request reads the proxy's own counters. There is no authentication, and lock names may be
 // secret. So an address without a host is on the loopback interface only, and a request must ask for a known host.
 //
-// Every answer comes in bounded time, even if the proxy or Redis hangs. A goroutine of package timely takes locks or asks Redis, and a
+// Every answer comes in bounded time, even if the proxy or Redis hangs. A goroutine of a Recent or a Desk takes locks or asks Redis, and a
 // request waits for it for a limited time.
 //
-// Goroutines: Run serves until its context ends, and samples numbers; net/http has one for each connection, each question of package
-// timely one. Run waits for them briefly.
+// Goroutines: Run serves until its context ends; net/http has one for each connection, each question of a Recent or a Desk one. Run waits for
+// them briefly.
 package admin
 
 import (
@@ -29,7 +28,6 @@ import (
 	"net/http/pprof"
 	rpprof "runtime/pprof"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -68,9 +66,7 @@ type Server struct {
 	tables   Desk
 
 	stats     Recent[status.Stats]
-	overview  Recent[overview]
 	readiness Recent[error]
-	trend     Trend
 }
 
 const (
@@ -117,7 +113,6 @@ func New(opts Options) (*Server, error) {
 	}
 	s.life, s.stop = context.WithCancel(context.Background())
 	s.stats.Ask = s.proxy.Stats
-	s.overview.Ask = s.look
 	s.readiness.Ask = func() error { return s.proxy.Probe(s.life) }
 	metrics := prometheus.NewRegistry()
 	for _, c := range []prometheus.Collector{
@@ -153,10 +148,6 @@ func (s *Server) Yield() { s.listener.Yield() }
 func (s *Server) Run(ctx context.Context) error {
 	defer s.stop()
 	s.log.Info("listening", zap.String("addr", s.Addr().String()))
-	s.overview.Get(answerLimit) // so that there is a snapshot to show if the proxy hangs later
-	var remembering sync.WaitGroup
-	remembering.Go(s.remember)
-	defer remembering.Wait()
 	served := make(chan error, 1) // the result of Serve
 	go func() { served <- s.http.Serve(s.listener) }()
 	select {
@@ -171,7 +162,6 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.stop()
 	s.stats.Settle(closeLimit)
-	s.overview.Settle(closeLimit)
 	s.readiness.Settle(closeLimit)
 	s.tables.Settle(closeLimit)
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
@@ -192,7 +182,6 @@ func (s *Server) routes(metrics http.Handler, profiles bool) http.Handler {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", s.ready)
 	Register(mux)
-	mux.HandleFunc("GET /status", s.state)
 	mux.HandleFunc("GET /locks", s.locks)
 	mux.HandleFunc("GET /clients", s.clients)
 	if s.token != "" {

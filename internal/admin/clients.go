@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"cmp"
 	"net/url"
 	"time"
 
@@ -27,40 +26,24 @@ type Client struct {
 
 // Clients is the answer of /clients.
 type Clients struct {
+	process
 	At       time.Time `json:"at"`
 	Clients  int       `json:"connected"`
 	Waiting  int       `json:"waiting"` // for locks
 	Pinned   int       `json:"pinned"`
 	Matching int       `json:"matching"`
-	Offset   int       `json:"offset"`
 	Rows     []Client  `json:"clients"`
 }
 
-// clientTable is the table of clients. Its default order is that in which they have connected.
-var clientTable = table[proxy.ClientStatus]{
-	only: []string{"waiting", "pinned", "unanswered"},
-	columns: []column[proxy.ClientStatus]{
-		by("id", func(c *proxy.ClientStatus) uint64 { return c.ID }),
-		by("address", func(c *proxy.ClientStatus) string { return c.Addr }),
-		by("name", func(c *proxy.ClientStatus) string { return c.Name }),
-		by("identity", func(c *proxy.ClientStatus) string { return c.Identity }),
-		by("state", func(c *proxy.ClientStatus) string { return c.State }),
-		since("waiting", func(c *proxy.ClientStatus) time.Time { return c.Asked }),
-		by("pin", func(c *proxy.ClientStatus) string { return c.Pin }),
-		by("unanswered", func(c *proxy.ClientStatus) int { return c.Unanswered }),
-		by("unread", func(c *proxy.ClientStatus) int { return c.Unread }),
-	},
-	alike: func(a, b proxy.ClientStatus) int { return cmp.Compare(a.ID, b.ID) },
+// parseClients reads a query for clients.
+func parseClients(form url.Values) (Query, error) {
+	return parseQuery(form, "waiting", "pinned", "unanswered")
 }
 
-// ParseClients reads a query for clients.
-func ParseClients(form url.Values) (Query, error) { return clientTable.parse(form) }
-
-// FindClients looks at all clients.
+// FindClients looks at all clients. The rows are those of the clients that have connected first.
 func (s *Source) FindClients(q Query) Clients {
 	now := time.Now()
-	out := Clients{At: now, Offset: q.Offset}
-	found := clientTable.selection(q)
+	out := Clients{At: now, Rows: []Client{}}
 	s.EachClient(func(c proxy.ClientStatus) {
 		out.Clients++
 		if c.Lock != "" {
@@ -71,19 +54,17 @@ func (s *Source) FindClients(q Query) Clients {
 		}
 		switch {
 		case q.Only == "waiting" && c.Lock == "", q.Only == "pinned" && c.Pin == "", q.Only == "unanswered" && c.Unanswered == 0:
-		case q.has(c.Addr, c.Name, c.Identity, c.Lock, c.Pin):
-			found.add(c)
+			return
+		case !q.has(c.Addr, c.Name, c.Identity, c.Lock, c.Pin):
+			return
 		}
+		if out.Matching++; out.Matching > maxRows {
+			return
+		}
+		out.Rows = append(out.Rows, Client{
+			ID: c.ID, Address: c.Addr, Name: shown(c.Name), Identity: c.Identity, Connected: ago(c.Since, now), State: c.State, WaitsFor: shown(c.Lock),
+			Waiting: ago(c.Asked, now), Pin: c.Pin, Unanswered: c.Unanswered, Unread: c.Unread, Paused: c.Paused, SetAside: c.SetAside,
+		})
 	})
-	page := found.page()
-	out.Matching = found.count
-	out.Rows = make([]Client, len(page))
-	for i := range page {
-		c := &page[i]
-		out.Rows[i] = Client{
-			ID: c.ID, Address: c.Addr, Name: shown(c.Name), Identity: c.Identity, Connected: ago(c.Since, now), State: c.State, WaitsFor: shown(c.Lock), Waiting: ago(c.Asked, now),
-			Pin: c.Pin, Unanswered: c.Unanswered, Unread: c.Unread, Paused: c.Paused, SetAside: c.SetAside,
-		}
-	}
 	return out
 }

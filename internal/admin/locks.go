@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -47,44 +48,25 @@ type Lock struct {
 
 // Locks is the answer of /locks.
 type Locks struct {
+	process
 	At        time.Time `json:"at"`
 	Held      int       `json:"held"`      // by clients of this proxy
 	Contended int       `json:"contended"` // locks with waiters at this proxy
 	Matching  int       `json:"matching"`
-	Offset    int       `json:"offset"`
 	Rows      []Lock    `json:"locks"`
 }
 
-// lockTable is the table of locks. Its default order has the longest wait first.
-var lockTable = table[proxy.SeenLock]{
-	only: []string{"contended", "held", "orphaned"},
-	columns: []column[proxy.SeenLock]{
-		since("waiting", func(l *proxy.SeenLock) time.Time { return l.Oldest }),
-		by("key", func(l *proxy.SeenLock) string { return l.Key }),
-		by("holder", func(l *proxy.SeenLock) string { return l.Client.Addr }),
-		since("held", func(l *proxy.SeenLock) time.Time { return l.Since }),
-		by("lease", func(l *proxy.SeenLock) time.Duration { return l.TTL }),
-		by("waiters", func(l *proxy.SeenLock) int { return l.Waiters }),
-	},
-	alike: func(a, b proxy.SeenLock) int {
-		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.DB, b.DB), cmp.Compare(a.Fence, b.Fence))
-	},
+// parseLocks reads a query for locks.
+func parseLocks(form url.Values) (Query, error) {
+	return parseQuery(form, "contended", "held", "orphaned")
 }
 
-// ParseLocks reads a query for locks.
-func ParseLocks(form url.Values) (Query, error) {
-	q, err := lockTable.parse(form)
-	if form.Get("sort") == "" && form.Get("order") == "" {
-		q.Descending = true
-	}
-	return q, err
-}
-
-// FindLocks looks at all locks. Redis is asked for the holders that are not here, in the page only. It may take as long as ctx.
+// FindLocks looks at all locks. The rows are those of the locks with the longest waits. Redis is asked for the holders that are not here, of
+// these rows only. It may take as long as ctx.
 func (s *Source) FindLocks(ctx context.Context, q Query) Locks {
 	now := time.Now()
-	out := Locks{At: now, Offset: q.Offset}
-	found := lockTable.selection(q)
+	out := Locks{At: now}
+	var found []proxy.SeenLock
 	s.EachLock(func(l proxy.SeenLock) {
 		if l.Held {
 			out.Held++
@@ -94,18 +76,36 @@ func (s *Source) FindLocks(ctx context.Context, q Query) Locks {
 		}
 		switch {
 		case q.Only == "contended" && l.Waiters == 0, q.Only == "held" && !l.Held, q.Only == "orphaned" && l.Held:
-		case q.has(l.Key, l.Client.Addr, l.Client.Name):
-			found.add(l)
+			return
+		case !q.has(l.Key, l.Client.Addr, l.Client.Name):
+			return
+		}
+		out.Matching++
+		if found = append(found, l); len(found) >= 4*maxRows { // so that the memory does not depend on their number
+			found = longest(found)
 		}
 	})
-	page := found.page()
-	out.Matching = found.count
-	out.Rows = make([]Lock, len(page))
-	for i := range page {
-		out.Rows[i] = rowOf(&page[i], now)
+	found = longest(found)
+	out.Rows = make([]Lock, len(found))
+	for i := range found {
+		out.Rows[i] = rowOf(&found[i], now)
 	}
-	s.askHolders(ctx, page, out.Rows)
+	s.askHolders(ctx, found, out.Rows)
 	return out
+}
+
+// longest are the locks of one table: those with the longest waits, then those without a wait by their keys.
+func longest(all []proxy.SeenLock) []proxy.SeenLock {
+	slices.SortFunc(all, func(a, b proxy.SeenLock) int {
+		if a.Oldest.IsZero() != b.Oldest.IsZero() {
+			if a.Oldest.IsZero() {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Or(a.Oldest.Compare(b.Oldest), cmp.Compare(a.Key, b.Key), cmp.Compare(a.DB, b.DB))
+	})
+	return all[:min(maxRows, len(all))]
 }
 
 func rowOf(l *proxy.SeenLock, now time.Time) Lock {

@@ -1,9 +1,8 @@
-// The status page. It asks for /status and for the table that is shown every two seconds, and changes only what differs.
+// The status page. It asks for the table that is shown every two seconds, sorts its rows, and changes only what differs.
 // Texts from the proxy are set as text, never as markup.
 'use strict';
 
 const PERIOD = 2000;
-const LIMIT = 100;
 const $ = id => document.getElementById(id);
 
 // ---- small helpers
@@ -26,7 +25,6 @@ function setText(e, text) {
 const whole = new Intl.NumberFormat('en');
 const short = new Intl.NumberFormat('en', {notation: 'compact', maximumFractionDigits: 1});
 const number = n => n < 10000 ? whole.format(Math.round(n)) : short.format(n);
-const rate = n => n > 0 && n < 10 ? n.toFixed(1) : number(n);
 
 function bytes(n) {
   for (const unit of ['B', 'KB', 'MB', 'GB']) {
@@ -51,15 +49,14 @@ function duration(s) {
 
 // ---- what is shown, kept in the address so that it can be reloaded and sent
 
-const state = {tab: 'locks', search: '', only: '', sort: '', order: '', offset: 0};
+const state = {tab: 'locks', search: '', only: '', sort: '', order: ''};
 let live = true;
-let proxy = null; // the last answer of /status
+let latest = null; // the last answer
 
 function readAddress() {
   const form = new URLSearchParams(location.hash.slice(1));
-  state.tab = tables[form.get('tab')] || form.get('tab') === 'connections' ? form.get('tab') : 'locks';
+  state.tab = tables[form.get('tab')] ? form.get('tab') : 'locks';
   for (const name of ['search', 'only', 'sort', 'order']) state[name] = form.get(name) || '';
-  state.offset = Math.max(0, parseInt(form.get('offset') || '0', 10) || 0);
 }
 
 function writeAddress() {
@@ -68,9 +65,9 @@ function writeAddress() {
   history.replaceState(null, '', '#' + form);
 }
 
-// change what is shown, from the first page unless that changes the page.
+// change what is shown.
 function show(change) {
-  Object.assign(state, {offset: 0}, change);
+  Object.assign(state, change);
   writeAddress();
   frame();
   refresh();
@@ -124,7 +121,7 @@ function identity(text) {
   return user === undefined ? text : [user === '-' ? 'no login' : user, sub(`db ${db}, RESP${proto}`)];
 }
 
-// columns: [name, title, class, cell, sort key, idle]. Narrow screens leave cells out that idle says have nothing to tell.
+// columns: [name, title, class, cell, sort key, idle]. The key is a function of the row. Narrow screens leave cells out that idle says have nothing to tell.
 const tables = {
   locks: {
     path: '/locks', rows: 'locks', search: 'Key, client or name',
@@ -132,40 +129,50 @@ const tables = {
     start: ['waiting', 'down'],
     id: l => l.database + ' ' + (l.key_base64 || l.key) + (l.key_bytes ? ' ' + l.fence : ''),
     columns: [
-      ['key', 'Lock', 'w-key', l => [make('span', {class: 'key'}, l.key), l.database || l.user ? sub([l.user, l.database ? 'db ' + l.database : ''].filter(Boolean).join(', ')) : ''], 'key'],
-      ['holder', 'Holder', 'w-who full', holder, 'holder'],
-      ['held', 'Held for', 'n', l => l.held_seconds < 0 ? none() : [duration(l.held_seconds), l.holds > 1 ? sub(l.holds + ' holds') : ''], 'held', l => l.held_seconds < 0],
-      ['lease', 'Lease left', 'n', lease, 'lease', l => l.lease_left_seconds < 0],
-      ['waiters', 'Waiters', 'n', l => [count(l.waiters), l.fair_waiters ? sub(l.fair_waiters + ' fair') : ''], 'waiters', l => !l.waiters],
-      ['waiting', 'Oldest wait', 'n', l => wait(l.oldest_wait_seconds), 'waiting', l => l.oldest_wait_seconds < 0],
-      ['end', '', 'w-act act full', end, ''],
+      ['key', 'Lock', 'w-key', l => [make('span', {class: 'key'}, l.key), l.database || l.user ? sub([l.user, l.database ? 'db ' + l.database : ''].filter(Boolean).join(', ')) : ''], l => l.key],
+      ['holder', 'Holder', 'w-who full', holder, l => l.holder + ' ' + (l.client || '')],
+      ['held', 'Held for', 'n', l => l.held_seconds < 0 ? none() : [duration(l.held_seconds), l.holds > 1 ? sub(l.holds + ' holds') : ''], l => l.held_seconds, l => l.held_seconds < 0],
+      ['lease', 'Lease left', 'n', lease, l => l.lease_left_seconds, l => l.lease_left_seconds < 0],
+      ['waiters', 'Waiters', 'n', l => [count(l.waiters), l.fair_waiters ? sub(l.fair_waiters + ' fair') : ''], l => l.waiters, l => !l.waiters],
+      ['waiting', 'Oldest wait', 'n', l => wait(l.oldest_wait_seconds), l => l.oldest_wait_seconds, l => l.oldest_wait_seconds < 0],
+      ['end', '', 'w-act act full', end],
     ],
     empty: 'No locks.', emptier: 'No lock matches.',
   },
   clients: {
     path: '/clients', rows: 'clients', search: 'Address, name, user, lock or pin',
     only: [['', 'All'], ['waiting', 'Waiting'], ['pinned', 'Pinned'], ['unanswered', 'Unanswered']],
-    start: ['id', 'up'],
+    start: ['connected', 'down'],
     id: c => String(c.id),
     columns: [
-      ['name', 'Client', 'w-who', c => c.name ? [c.name, sub(c.address)] : c.address, 'address'],
-      ['identity', 'Identity', 'w-id', c => identity(c.identity), 'identity'],
-      ['state', 'Waits for', 'w-wide full', reason, 'state', c => !c.waits_for && !c.state && !c.paused && !c.lane_set_aside],
-      ['waiting', 'Since', 'n', c => wait(c.waiting_seconds), 'waiting', c => c.waiting_seconds < 0],
-      ['pin', 'Pin', 'w-pin', c => c.pin ? make('span', {class: 'mono'}, c.pin.toUpperCase()) : none(), 'pin', c => !c.pin],
-      ['unanswered', 'Unanswered', 'n', c => count(c.unanswered), 'unanswered', c => !c.unanswered],
-      ['unread', 'Unread', 'n', c => c.unread_bytes ? bytes(c.unread_bytes) : none(), 'unread', c => !c.unread_bytes],
-      ['connected', 'Connected', 'n', c => duration(c.connected_seconds), 'id'],
+      ['name', 'Client', 'w-who', c => c.name ? [c.name, sub(c.address)] : c.address, c => c.name || c.address],
+      ['identity', 'Identity', 'w-id', c => identity(c.identity), c => c.identity],
+      ['state', 'Waits for', 'w-wide full', reason, c => c.waits_for || c.state, c => !c.waits_for && !c.state && !c.paused && !c.lane_set_aside],
+      ['waiting', 'Since', 'n', c => wait(c.waiting_seconds), c => c.waiting_seconds, c => c.waiting_seconds < 0],
+      ['pin', 'Pin', 'w-pin', c => c.pin ? make('span', {class: 'mono'}, c.pin.toUpperCase()) : none(), c => c.pin || '', c => !c.pin],
+      ['unanswered', 'Unanswered', 'n', c => count(c.unanswered), c => c.unanswered, c => !c.unanswered],
+      ['unread', 'Unread', 'n', c => c.unread_bytes ? bytes(c.unread_bytes) : none(), c => c.unread_bytes, c => !c.unread_bytes],
+      ['connected', 'Connected', 'n', c => duration(c.connected_seconds), c => c.connected_seconds],
     ],
     empty: 'No clients.', emptier: 'No client matches.',
   },
 };
 
-// shown are the columns at present.
-const shown = t => t.columns.filter(c => c[0] !== 'end' || proxy && proxy.force_unlock);
+const order = Object.keys(tables);
 
-// sorting is the column and the order in force. Connected sorts by id: the oldest has the smallest.
-const sorting = t => state.sort ? [state.sort, state.order || 'up'] : t.start;
+// shown are the columns at present.
+const shown = t => t.columns.filter(c => c[0] !== 'end' || latest && latest.token);
+
+// sorting is the column and the order in force.
+const sorting = t => t.columns.some(c => c[0] === state.sort && c[4]) ? [state.sort, state.order || 'up'] : t.start;
+
+// sorted are the rows in that order. Rows that are alike keep the server's.
+function sorted(t, rows) {
+  const [column, order] = sorting(t);
+  const key = t.columns.find(c => c[0] === column)[4];
+  const sign = order === 'down' ? -1 : 1;
+  return [...rows].sort((a, b) => sign * (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : 0));
+}
 
 // ---- a table, changed in place so that focus, selection and scrolling stay
 
@@ -183,9 +190,9 @@ function drawTable(t, answer) {
   if (!table || table.dataset.of !== names) {
     table = make('table', {'data-of': names});
     const head = make('tr');
-    for (const [, title, kind, , sort] of columns) {
-      const label = sort ? make('button', {type: 'button', onclick: () => sortBy(t, sort)}, title) : make('span', {}, title ? title : make('span', {class: 'hide'}, 'Actions'));
-      head.append(make('th', {scope: 'col', class: kind.replace('full', ''), 'data-sort': sort}, label));
+    for (const [name, title, kind, , key] of columns) {
+      const label = key ? make('button', {type: 'button', onclick: () => sortBy(t, name)}, title) : make('span', {}, title ? title : make('span', {class: 'hide'}, 'Actions'));
+      head.append(make('th', {scope: 'col', class: kind.replace('full', ''), 'data-sort': key && name}, label));
     }
     table.append(make('thead', {}, head), make('tbody'));
     $('rows').replaceChildren(table);
@@ -196,7 +203,7 @@ function drawTable(t, answer) {
     else th.removeAttribute('aria-sort');
   }
   const body = table.tBodies[0];
-  const rows = answer[t.rows];
+  const rows = sorted(t, answer[t.rows]);
   const known = new Map([...body.rows].map(r => [r.dataset.id, r]));
   rows.forEach((row, i) => {
     const id = t.id(row);
@@ -220,68 +227,17 @@ function drawTable(t, answer) {
   const filtered = state.search || state.only;
   setText($('empty'), filtered ? t.emptier : t.empty);
   $('empty').hidden = rows.length > 0;
-  const last = answer.offset + rows.length;
-  $('pager').hidden = answer.matching <= LIMIT && !answer.offset;
-  setText($('range'), rows.length ? `${whole.format(answer.offset + 1)}–${whole.format(last)} of ${whole.format(answer.matching)}` : '');
-  $('previous').disabled = answer.offset === 0;
-  $('next').disabled = last >= answer.matching || last > 10000;
+  $('more').hidden = answer.matching <= rows.length;
+  setText($('more'), `${whole.format(rows.length)} of ${whole.format(answer.matching)} are shown. Search for the others.`);
 }
 
 function sortBy(t, column) {
   const [now, order] = sorting(t);
-  const falls = ['waiting', 'waiters', 'held', 'unanswered', 'unread'].includes(column); // most people want the largest first
+  const falls = t.columns.find(c => c[0] === column)[2] === 'n'; // most people want the largest first
   show({sort: column, order: now === column ? (order === 'down' ? 'up' : 'down') : falls ? 'down' : 'up'});
 }
 
-// ---- tiles, with a line of the last five minutes
-
-const tiles = [
-  ['Commands', 'commands', p => [rate(latest(p, 'commands')), 'per second']],
-  ['Lock grants', 'grants', p => [rate(latest(p, 'grants')), 'per second']],
-  ['Locks held', 'locks_held', p => [number(p.locks_held), '']],
-  ['Clients waiting', 'lock_waiters', p => [number(p.lock_waiters), p.oldest_wait_seconds < 0 ? '' : 'oldest ' + duration(p.oldest_wait_seconds)], p => p.oldest_wait_seconds >= 60],
-  ['Clients', 'clients', p => [number(p.clients), '']],
-  ['Locks lost', 'locks_lost', p => [number(p.lines.locks_lost.reduce((a, b) => a + b, 0) * p.period_seconds), 'in 5 min'], p => p.lines.locks_lost.some(v => v > 0)],
-];
-
-function latest(p, name) {
-  const line = p.lines[name];
-  return line.length ? line[line.length - 1] : 0;
-}
-
-const SVG = 'http://www.w3.org/2000/svg';
-
-function drawTiles(p) {
-  const box = $('tiles');
-  if (!box.firstChild) {
-    for (const [title] of tiles) {
-      const svg = document.createElementNS(SVG, 'svg');
-      svg.setAttribute('viewBox', '0 0 150 34');
-      svg.setAttribute('preserveAspectRatio', 'none');
-      svg.setAttribute('aria-hidden', 'true');
-      for (const kind of ['area', 'line']) {
-        const path = document.createElementNS(SVG, 'path');
-        path.setAttribute('class', kind);
-        svg.append(path);
-      }
-      box.append(make('div', {class: 'tile'}, make('h2', {}, title), make('p'), svg));
-    }
-  }
-  tiles.forEach(([, name, text, alarm], i) => {
-    const tile = box.children[i];
-    const [value, unit] = text(p);
-    fill(tile.querySelector('p'), [value, unit ? make('small', {}, unit) : '']);
-    tile.classList.toggle('alarm', Boolean(alarm && alarm(p)));
-    const line = p.lines[name];
-    const top = Math.max(...line, 1);
-    const points = line.map((v, n) => `${150 - (line.length - 1 - n) * 150 / 149} ${(32 - v / top * 28).toFixed(2)}`);
-    const path = points.length > 1 ? 'M' + points.join('L') : '';
-    tile.querySelector('.line').setAttribute('d', path);
-    tile.querySelector('.area').setAttribute('d', path && `${path}L150 34L${points[0].split(' ')[0]} 34Z`);
-  });
-}
-
-// ---- the head, and the connections
+// ---- the head
 
 function drawHead(p) {
   setText($('version'), p.version);
@@ -293,65 +249,24 @@ function drawHead(p) {
   $('uptime').title = 'This process, as owners elsewhere are named: ' + p.uuid;
 }
 
-function meter(title, used, limit, text) {
-  const m = make('meter', {min: 0, max: limit || 1, low: 0.7 * limit, high: 0.9 * limit, optimum: 0, value: Math.min(used, limit || 1), 'aria-label': title});
-  return make('div', {}, make('b', {}, title), make('span', {}, `${text(used)} of ${text(limit)}`), m);
-}
-
-function plainTable(titles, rows, kinds) {
-  const cells = (tag, row) => row.map((c, i) => make(tag, {class: kinds[i], 'data-label': titles[i]}, ...(tag === 'th' ? [make('span', {}, c)] : [c].flat())));
-  return make('table', {}, make('thead', {}, make('tr', {}, ...cells('th', titles))), make('tbody', {}, ...rows.map(r => make('tr', {}, ...cells('td', r)))));
-}
-
-function drawConnections(p) {
-  const l = p.limits || {};
-  const parts = [
-    make('h2', {}, 'Limits'),
-    make('div', {class: 'meters'},
-      meter('Clients', p.clients, l['max-clients'], number), meter('Waiters', p.lock_waiters, l['max-waiters'], number),
-      meter('Pins', p.pins_used + p.pins_idle, l['max-pins'], number), meter('Memory of clients', p.memory_bytes, p.memory_limit_bytes, bytes)),
-    make('div', {class: 'pair'},
-      make('section', {},
-        make('h2', {}, 'Pins in use', make('small', {}, 'by the command that needs one')),
-        p.pins.length ? plainTable(['Command', 'Pins'], p.pins.map(r => [make('span', {class: 'mono'}, r.command.toUpperCase()), number(r.pins)]), ['', 'n'])
-          : make('p', {class: 'empty'}, 'No pin is in use.')),
-      make('section', {},
-        make('h2', {}, 'Lanes', make('small', {}, 'connections that clients share')),
-        p.lanes.length ? plainTable(['Identity', 'Used for', 'State', 'Clients', 'Unanswered', 'Unwritten'], p.lanes.map(r => [
-          [...[identity(r.identity)].flat(), r.server ? sub(r.server) : ''], r.use === 'all' ? 'all commands' : r.use,
-          !r.up ? badge('not connected', 'bad') : r.use === 'set aside' ? badge('stands still', 'warn') : badge('connected', ''),
-          count(r.clients), count(r.commands), r.bytes ? bytes(r.bytes) : none(),
-        ]), ['', '', '', 'n', 'n', 'n']) : make('p', {class: 'empty'}, 'No lane is open.'))),
-  ];
-  const fresh = make('div', {}, ...parts);
-  const old = $('connections').firstChild;
-  if (!old || !old.isEqualNode(fresh)) $('connections').replaceChildren(fresh);
-}
-
 // frame draws what does not depend on answers.
 function frame() {
-  for (const tab of ['locks', 'clients', 'connections']) {
+  for (const tab of order) {
     const e = $('tab-' + tab);
     e.setAttribute('aria-selected', state.tab === tab);
     e.tabIndex = state.tab === tab ? 0 : -1;
   }
   $('view').setAttribute('aria-labelledby', 'tab-' + state.tab);
   const t = tables[state.tab];
-  $('tools').hidden = $('rows').hidden = !t;
-  $('connections').hidden = Boolean(t);
-  $('json').href = t ? t.path : '/status';
-  if (!t) {
-    $('empty').hidden = $('pager').hidden = true;
-    return;
-  }
+  $('json').href = t.path;
   const search = $('search');
   search.placeholder = t.search;
   if (document.activeElement !== search) search.value = state.search;
   if ($('only').dataset.of !== state.tab) {
     $('only').dataset.of = state.tab;
     $('only').replaceChildren(...t.only.map(([only, title]) => make('button', {type: 'button', 'data-only': only, onclick: () => show({only})}, title)));
-    const orders = t.columns.filter(c => c[4]).flatMap(([, title, , , sort]) => [['down', '↓'], ['up', '↑']].map(([order, sign]) =>
-      make('option', {value: sort + ' ' + order}, `${title} ${sign}`)));
+    const orders = t.columns.filter(c => c[4]).flatMap(([name, title]) => [['down', '↓'], ['up', '↑']].map(([order, sign]) =>
+      make('option', {value: name + ' ' + order}, `${title} ${sign}`)));
     $('sorter').replaceChildren(...orders);
   }
   for (const b of $('only').children) b.setAttribute('aria-pressed', b.dataset.only === state.only);
@@ -383,7 +298,7 @@ async function endDoomed() {
   else body.key = l.key;
   try {
     const answer = await fetch('/force-unlock', {
-      method: 'POST', headers: {'Content-Type': 'application/json', 'X-Lockproxy-Token': proxy.token}, body: JSON.stringify(body),
+      method: 'POST', headers: {'Content-Type': 'application/json', 'X-Lockproxy-Token': latest.token}, body: JSON.stringify(body),
     });
     if (!answer.ok) throw new Error((await answer.text()).trim());
     const {ended} = await answer.json();
@@ -418,11 +333,9 @@ async function ask(path) {
 }
 
 function query() {
-  const t = tables[state.tab];
-  const [sort, order] = sorting(t);
-  const form = new URLSearchParams({sort, order, offset: state.offset, limit: LIMIT});
+  const form = new URLSearchParams();
   for (const name of ['search', 'only']) if (state[name]) form.set(name, state[name]);
-  return t.path + '?' + form;
+  return tables[state.tab].path + '?' + form;
 }
 
 async function refresh() {
@@ -430,17 +343,14 @@ async function refresh() {
   const mine = ++turn;
   const t = tables[state.tab];
   try {
-    const [p, answer] = await Promise.all([ask('/status'), t ? ask(query()) : null]);
+    const answer = await ask(query());
     if (mine !== turn) return;
-    proxy = p;
-    banner(p.age_seconds > 0 ? `The proxy does not answer. The numbers are ${duration(p.age_seconds)} old.` : '');
-    drawHead(p);
-    drawTiles(p);
-    if (t === tables.locks && !state.search && !state.only) setText(document.querySelector('#tab-locks i'), number(answer.matching));
-    setText(document.querySelector('#tab-clients i'), number(p.clients));
-    if (t) drawTable(t, answer);
-    else drawConnections(p);
-    document.title = (p.upstream_up ? '' : 'Redis down · ') + (p.lock_waiters ? number(p.lock_waiters) + ' waiting · ' : '') + 'lockproxy';
+    latest = answer;
+    banner('');
+    drawHead(answer);
+    if (!state.search && !state.only) setText(document.querySelector(`#tab-${state.tab} i`), number(answer.matching));
+    drawTable(t, answer);
+    document.title = (answer.upstream_up ? '' : 'Redis down · ') + 'lockproxy';
   } catch (e) {
     if (mine !== turn) return;
     banner(e instanceof TypeError ? 'The proxy cannot be reached. The page shows its last answer.' : 'No fresh answer: ' + e.message);
@@ -474,23 +384,18 @@ $('sorter').addEventListener('change', () => {
   const [sort, order] = $('sorter').value.split(' ');
   show({sort, order});
 });
-$('previous').addEventListener('click', () => show({offset: Math.max(0, state.offset - LIMIT)}));
-$('next').addEventListener('click', () => show({offset: state.offset + LIMIT}));
 $('live').addEventListener('click', () => setLive(!live));
 $('confirm-go').addEventListener('click', endDoomed);
 document.addEventListener('visibilitychange', () => { if (!document.hidden && live) refresh(); });
 window.addEventListener('hashchange', () => { readAddress(); frame(); refresh(); });
 
-const order = ['locks', 'clients', 'connections'];
 const open = tab => show({tab, search: '', only: '', sort: '', order: ''});
 order.forEach((tab, i) => {
   $('tab-' + tab).addEventListener('click', () => open(tab));
   $('tab-' + tab).addEventListener('keydown', e => {
-    const step = {ArrowRight: 1, ArrowLeft: 2}[e.key];
-    if (!step) return;
+    if (e.key !== 'ArrowRight' && e.key !== 'ArrowLeft') return;
     e.preventDefault();
-    e.stopPropagation();
-    const next = order[(i + step) % 3];
+    const next = order[1 - i];
     open(next);
     $('tab-' + next).focus();
   });
@@ -509,9 +414,7 @@ document.addEventListener('keydown', e => {
   if (e.key === ' ' && e.target.matches('button, a')) return; // it presses the button
   const keys = {
     '/': () => $('search').focus(), ' ': () => setLive(!live),
-    1: () => open('locks'), 2: () => open('clients'), 3: () => open('connections'),
-    ArrowLeft: () => $('previous').disabled || $('pager').hidden || $('previous').click(),
-    ArrowRight: () => $('next').disabled || $('pager').hidden || $('next').click(),
+    1: () => open('locks'), 2: () => open('clients'),
   };
   if (keys[e.key]) {
     e.preventDefault();

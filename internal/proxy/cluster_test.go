@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,7 +60,8 @@ func TestOverACluster(t *testing.T) {
 	t.Run("pause", func(t *testing.T) { aPauseConcernsAllServers(t, alone, c, proxies) })
 	t.Run("loading", func(t *testing.T) { commandsAwaitTheData(t, c) })
 	t.Run("try out", func(t *testing.T) { addressesAreOfTheirKind(t, alone, c) })
-	t.Run("order of keys", func(t *testing.T) { serversAreUsedAtOnce(t, c) })
+	t.Run("several servers", func(t *testing.T) { serversAreUsedAtOnce(t, c) })
+	t.Run("barrier", func(t *testing.T) { anUnlockIsABarrier(t, c, proxies) })
 	t.Run("silent server", func(t *testing.T) { newClientsNeedNoSilentServer(t, c, proxies[EngineGoroutine]) })
 }
 
@@ -1041,7 +1043,6 @@ func serversAreUsedAtOnce(t *testing.T, c *redistest.Cluster) {
 		srv := startProxy(t, c.Nodes[0], func(o *Options) {
 			o.Engine = engine
 			o.Upstream.Addr = "cluster://" + c.Addrs()
-			o.Cluster.Order = OrderKey
 		})
 		p := dialClient(t, address(srv))
 		silent, other := keyOf(t, c, c.Nodes[0]), keyOf(t, c, c.Nodes[1])
@@ -1060,6 +1061,35 @@ func serversAreUsedAtOnce(t *testing.T, c *redistest.Cluster) {
 		}
 		if got := p.quiet("MGET", silent, other); got != "*2\r\n$1\r\n2\r\n$1\r\n2\r\n" {
 			t.Errorf("%s: %q", engine, got)
+		}
+		c.AwaitReady()
+	}
+}
+
+// An UNLOCK waits for the write before it, at a server that does not answer.
+func anUnlockIsABarrier(t *testing.T, c *redistest.Cluster, proxies map[string]*Server) {
+	for engine, srv := range proxies {
+		silent, other := keyOf(t, c, c.Nodes[0]), keyOf(t, c, c.Nodes[1])
+		lock := "{" + other + "}lock" + engine
+		p, next, reader := dialClient(t, address(srv)), dialClient(t, address(srv)), dialClient(t, address(srv))
+		p.script("LOCK "+lock, "", "SET "+other+" 0", "+OK")
+		next.send("LOCK", lock)
+		c.Nodes[0].Pause()
+		p.raw(inline("SET "+silent+" 1", "SET "+other+" 1", "UNLOCK "+lock))
+		redistest.Eventually(t, patience, "the write to the other server", func() bool { return reader.quiet("GET", other) == "$1\r\n1\r\n" })
+		var awake atomic.Bool
+		granted := make(chan string, 1)
+		go func() {
+			got, err := next.frame()
+			granted <- fmt.Sprint(got, err, awake.Load())
+		}()
+		for range 20 { // the UNLOCK would take effect meanwhile
+			reader.quiet("GET", other)
+		}
+		awake.Store(true)
+		c.Nodes[0].Continue()
+		if got := <-granted; !strings.HasSuffix(got, "\r\n<nil> true") {
+			t.Errorf("%s: the lock was free before the write: %q", engine, got)
 		}
 		c.AwaitReady()
 	}

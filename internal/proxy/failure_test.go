@@ -181,9 +181,9 @@ func TestClosedLaneIsReplacedAtOnce(t *testing.T) {
 				c.quiet("SET", "k", fmt.Sprint(i))
 				c.quiet("SELECT", "0") // and a pin in the pool
 				waitFor(t, "all lanes to be connected", func() bool {
-					return count("lane connected") == count("lane lost its connection")+len(srv.Lanes())
+					return count("lane connected") == count("lane lost its connection")+len(srv.shared.Upstream.Lanes())
 				})
-				lost := count("lane lost its connection") + len(srv.Lanes())
+				lost := count("lane lost its connection") + len(srv.shared.Upstream.Lanes())
 				redis.Do(t, "CLIENT", "KILL", "TYPE", "normal")
 				waitFor(t, "the proxy to know", func() bool { return count("lane lost its connection") == lost })
 				waitFor(t, "the client to be served", func() bool { return c.quiet("GET", "k") == fmt.Sprintf("$1\r\n%d\r\n", i) })

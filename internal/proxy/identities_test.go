@@ -23,11 +23,11 @@ func TestAnyPasswordIsOneIdentity(t *testing.T) {
 			}
 		}
 		identities := map[string]bool{} // a machine that stands still has spare lanes for each
-		for _, lane := range srv.Lanes() {
-			identities[lane.Identity] = true
+		for _, lane := range srv.shared.Upstream.Lanes() {
+			identities[lane.Identity.String()] = true
 		}
 		if len(identities) > 3 {
-			t.Errorf("%d identities: %v", len(identities), srv.Lanes())
+			t.Errorf("%d identities: %v", len(identities), srv.shared.Upstream.Lanes())
 		}
 		if n := srv.shared.Locks.Len(); n > 3 {
 			t.Errorf("%d lock engines", n)
@@ -66,7 +66,7 @@ func TestWalkThroughDatabases(t *testing.T) {
 				c.expectReply(want)
 			}
 		}
-		if n := len(srv.Lanes()); n > 8 {
+		if n := len(srv.shared.Upstream.Lanes()); n > 8 {
 			t.Errorf("%d lanes", n)
 		}
 		if s := srv.Stats(); s.PinsOpen > 16 {

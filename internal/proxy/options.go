@@ -133,26 +133,19 @@ const (
 	ReentryOwner      = "owner"      // only an OWNER
 )
 
-// Values of Cluster.Order and Cluster.CrossSlot.
+// Values of Cluster.CrossSlot.
 const (
-	OrderSession = "session" // the commands of one client take effect in the order sent
-	OrderKey     = "key"     // those about one key do
-	CrossSplit   = "split"   // MGET, MSET, DEL, UNLINK, EXISTS and TOUCH with keys of several slots are divided
-	CrossRefuse  = "refuse"  // they are refused, as by Redis
+	CrossSplit  = "split"  // MGET, MSET, DEL, UNLINK, EXISTS and TOUCH with keys of several slots are divided
+	CrossRefuse = "refuse" // they are refused, as by Redis
 )
 
 // Cluster says how a cluster is used.
 type Cluster struct {
-	Order     string // OrderSession (default) or OrderKey
 	CrossSlot string // CrossSplit (default) or CrossRefuse
 }
 
 func (c *Cluster) setDefaults() error {
-	orElse(&c.Order, OrderSession)
 	orElse(&c.CrossSlot, CrossSplit)
-	if v := c.Order; v != OrderSession && v != OrderKey {
-		return fmt.Errorf("proxy: cluster.order %q is none of session, key", v)
-	}
 	if v := c.CrossSlot; v != CrossSplit && v != CrossRefuse {
 		return fmt.Errorf("proxy: cluster.cross-slot %q is none of split, refuse", v)
 	}
@@ -289,7 +282,7 @@ func orElse[T comparable](v *T, def T) {
 
 // forSessions returns the options of sessions.
 func (o *Options) forSessions() shared.Settings {
-	c := shared.Cluster{ByKey: o.Cluster.Order == OrderKey, Refuses: o.Cluster.CrossSlot == CrossRefuse}
+	c := shared.Cluster{Refuses: o.Cluster.CrossSlot == CrossRefuse}
 	return shared.Settings{ClientAuth: o.ClientAuth, Cluster: c, Limits: o.Limits.forSessions(), Logger: o.Logger}
 }
 

@@ -50,31 +50,6 @@ func (srv *Server) ForceUnlock(ctx context.Context, user string, db int, key str
 	return srv.shared.Locks.Force(ctx, user, db, key, fence, operator)
 }
 
-// LaneStatus describes one connection to Redis that clients share, for people.
-type LaneStatus struct {
-	Identity string // without its password
-	Server   string // where it leads to, in a cluster
-	Use      string // what it is for
-	Up       bool   // it is connected
-	Clients  int
-	Commands int64 // without an answer
-	Bytes    int64 // not yet written
-}
-
-// Lanes lists the lanes by identity.
-func (srv *Server) Lanes() []LaneStatus {
-	var list []LaneStatus
-	for _, l := range srv.shared.Upstream.Lanes() {
-		list = append(list, LaneStatus{
-			Identity: l.Identity.String(), Server: string(l.At), Use: l.Use, Up: l.Up, Clients: l.Users, Commands: l.Commands, Bytes: l.Bytes,
-		})
-	}
-	slices.SortFunc(list, func(a, b LaneStatus) int {
-		return cmp.Or(cmp.Compare(a.Identity, b.Identity), cmp.Compare(a.Server, b.Server), cmp.Compare(a.Use, b.Use))
-	})
-	return list
-}
-
 // Probe asks Redis, on a connection of its own, whether it serves.
 func (srv *Server) Probe(ctx context.Context) error { return srv.shared.Upstream.Probe(ctx) }
 

@@ -255,10 +255,10 @@ func TestPageLooksRight(t *testing.T) {
 	s.populate()
 	defer s.load()()
 	b.open("", 1280, 900, "light")
-	b.until("a few samples", `document.querySelector('.tile .line').getAttribute('d').split('L').length > 6`)
+	b.until("rows", `document.querySelectorAll('#rows tbody tr').length > 5`)
 	for _, scheme := range []string{"light", "dark"} {
 		for width, height := range map[int64]int64{1280: 900, 400: 860} {
-			for _, tab := range []string{"locks", "clients", "connections"} {
+			for _, tab := range []string{"locks", "clients"} {
 				b.open("#tab="+tab, width, height, scheme)
 				b.picture(fmt.Sprintf("%s-%d-%s", tab, width, scheme))
 			}
@@ -308,8 +308,6 @@ func TestPageIsUsed(t *testing.T) {
 	if text := eval[string](b, "document.querySelector('#rows').innerText"); !strings.Contains(text, "invoice:2026-11:acme") || !strings.Contains(text, "BLPOP") {
 		t.Errorf("clients: %s", text)
 	}
-	b.key("3")
-	b.until("lanes and pins", `document.querySelector('#connections').innerText.includes('MULTI')`)
 	b.key(" ")
 	b.until("a pause", `document.querySelector('#live').ariaPressed === 'false'`)
 	b.key(" ")
@@ -329,7 +327,7 @@ func TestPageIsUsed(t *testing.T) {
 	b.until("the next waiter to hold the lock", fmt.Sprintf("document.querySelector('#rows tbody tr').lock.client !== %q && !document.querySelector('#toast').hidden", holder))
 }
 
-// Ten thousand locks cost neither the page nor the proxy much: one page is shown, and clients are served meanwhile.
+// Ten thousand locks cost neither the page nor the proxy much: some of them are shown, and clients are served meanwhile.
 func TestTenThousandLocks(t *testing.T) {
 	s := newStand(t)
 	b := newBrowser(t, s)
@@ -347,25 +345,23 @@ func TestTenThousandLocks(t *testing.T) {
 		}
 	}
 	b.open("#sort=key&order=up", 1280, 900, "light")
-	b.until("the first page", `document.querySelector('#range').textContent === '1–100 of 10,000'`)
-	b.click("#next")
-	b.until("a later page", `document.querySelector('#range').textContent.startsWith('101–200 of') || document.querySelector('#range').textContent.startsWith('201–300 of')`)
+	b.until("the first rows", `document.querySelector('#more').textContent.startsWith('500 of 10,000 ')`)
 	b.key("/")
 	b.press("lock:0999")
 	b.until("ten of them", `document.querySelectorAll('#rows tbody tr').length === 10`)
-	drawing := eval[float64](b, `(() => { const rows = {locks: Array.from({length: 100}, (_, i) => ({key: 'k' + i, database: 0, user: '', holder: 'here', client: '127.0.0.1:1', held_seconds: i,
-		lease_left_seconds: 9, renewed: true, holds: 1, fence: i, waiters: i, fair_waiters: 0, oldest_wait_seconds: i})), matching: 10000, offset: 0, held: 10000};
+	drawing := eval[float64](b, `(() => { const rows = {locks: Array.from({length: 500}, (_, i) => ({key: 'k' + i, database: 0, user: '', holder: 'here', client: '127.0.0.1:1', held_seconds: i,
+		lease_left_seconds: 9, renewed: true, holds: 1, fence: i, waiters: i, fair_waiters: 0, oldest_wait_seconds: i})), matching: 10000, held: 10000};
 		const begin = performance.now(); drawTable(tables.locks, rows); drawTable(tables.locks, rows); return performance.now() - begin; })()`)
-	t.Logf("100 rows are drawn twice in %.0f ms", drawing)
-	if drawing > 1000 {
-		t.Errorf("100 rows take %.0f ms twice", drawing)
+	t.Logf("500 rows are drawn twice in %.0f ms", drawing)
+	if drawing > 2000 {
+		t.Errorf("500 rows take %.0f ms twice", drawing)
 	}
 
 	asked := make(chan time.Duration, 1)
 	go func() {
 		begin := time.Now()
 		for range 10 {
-			eval[chromedp.Void](b, "void fetch('/locks?sort=waiters&order=down&limit=500').then(a => a.json()).then(a => a.locks.length).then(n => { window.n = n; })")
+			eval[chromedp.Void](b, "void fetch('/locks').then(a => a.json()).then(a => a.locks.length).then(n => { window.n = n; })")
 			redistest.Eventually(t, 30*time.Second, "an answer", func() bool { return eval[int](b, "window.n || 0") == 500 })
 			eval[chromedp.Void](b, "window.n = 0")
 		}

@@ -26,7 +26,11 @@ func (a *Attempts) Refused(within time.Duration) bool {
 }
 
 // Sent notes that the command is sent again. Before the first refusal it does nothing.
-func (a *Attempts) Sent() { a.elapse() }
+func (a *Attempts) Sent() {
+	if a.tries > 0 {
+		a.elapse()
+	}
+}
 
 // Waited forgets the refusals if a server, which refuses the command now, has let it wait since then: another slot has moved, or the same one again.
 func (a *Attempts) Waited(within time.Duration) {

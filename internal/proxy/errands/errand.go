@@ -19,27 +19,27 @@ type Errand struct {
 	at  reply.ID
 	raw []byte // the command
 	subject
+	state  state
 	node   topology.Node // where it is sent
-	home   topology.Node // where it was sent first
+	to     *server       // where it was sent last; nil: nowhere yet
 	fixed  bool          // it goes to that node and no other
 	heirs  bool          // or else to its successor
 	keys   commands.Spec // of a script
 	writes bool
 
 	// Of the reply.
-	asked   bool   // it was sent behind an ASKING
-	skips   bool   // the reply to that comes first
-	begun   bool   // bytes of it have come
-	failed  []byte // the reply so far, if it is an error
-	probes  bool   // the server has been asked for the keys of a script
-	answer  []byte // the error that it may have made up
-	doubted bool   // the server has not confirmed it
+	asked  bool   // it was sent behind an ASKING
+	skips  bool   // the reply to that comes first
+	begun  bool   // bytes of it have come
+	failed []byte // the reply so far, if it is an error
+	answer []byte // of a script: the error that it may have made up
 
 	// Of refusals.
 	attempts Attempts
-	rests    uint64        // the round of Errands in which it is sent again
+	rests    bool          // it waits for a new view
 	moved    topology.Node // the server that serves its slot, as the last one that refused it says; Any: it names none
 	asking   bool          // it is sent behind an ASKING
+	then     []*Errand     // the refused ones that wait for the reply
 }
 
 // over drops an errand that has been answered.
@@ -54,12 +54,12 @@ func (e *Errand) over() {
 
 // depart sends the errand to its node.
 func (e *Errand) depart() {
-	e.of.flying++
+	e.state = sent
 	if e.node == topology.Any {
 		e.of.session.Lose(e.at)
 		return
 	}
-	e.begun, e.failed, e.probes = false, e.failed[:0], false
+	e.begun, e.failed = false, e.failed[:0]
 	e.asked, e.asking = e.asking, false
 	e.attempts.Sent()
 	e.transmit(e.raw)
@@ -67,6 +67,8 @@ func (e *Errand) depart() {
 
 // transmit sends the errand's command, or a question in its place, behind an ASKING if need be.
 func (e *Errand) transmit(raw []byte) {
+	e.to = e.of.to(e.node)
+	e.to.last = e
 	if e.skips = e.asked; e.asked {
 		e.of.session.Transmit(e.node, slices.Concat(command.Asking, raw), e.at, 2)
 		return
@@ -92,31 +94,41 @@ func (e *Errand) Take(at reply.ID, b []byte, n int, more bool) int {
 	}
 	e.begun = true
 	switch {
-	case more && len(e.failed) > reply.LongestRefusal && !e.probes:
+	case more && len(e.failed) > reply.LongestRefusal && e.state != probing:
 		b, e.failed = e.failed, nil
 		return e.pass(at, b, n, more)
-	case more && (e.probes || len(e.failed) > 0):
+	case more && (e.state == probing || len(e.failed) > 0):
 		return 0
 	case more:
 		return e.pass(at, b, n, more)
-	case e.probes:
-		if e.confirmed() {
+	}
+	then := e.arrived()
+	n = e.end(at, b, n)
+	turns(then)
+	return n
+}
+
+// end takes the end of the reply.
+func (e *Errand) end(at reply.ID, b []byte, n int) int {
+	switch {
+	case e.state == probing && e.madeUp():
+		b = e.answer
+	case e.state == probing:
+		if e.refuse() {
 			return 0
 		}
 		b = e.failed
 	case len(e.failed) > 0:
-		if e.reword() || e.probe() || e.refused() {
+		if e.reword() || e.probe() || e.refuse() {
 			return 0
 		}
 		b = e.failed
 	}
-	e.of.flying--
 	if e.writes {
 		e.of.note(e.node)
 	}
-	e.of.parked.carriedOut(e.subject, e.at)
-	n = e.pass(at, b, n, more)
-	e.over()
+	n = e.pass(at, b, n, false)
+	e.settle()
 	return n
 }
 
@@ -125,6 +137,9 @@ type Reworded interface {
 	// Otherwise returns the other words; nil: the refusal is the reply.
 	Otherwise(refusal []byte) []byte
 }
+
+// At is the server to which it is sent; Any: none is known.
+func (e *Errand) At() topology.Node { return e.node }
 
 // For is the handler of the reply; nil: it passes to the client.
 func (e *Errand) For() reply.Handler { return e.h }
@@ -160,25 +175,15 @@ func (e *Errand) probe() bool {
 	if len(question) == 1 {
 		question = [][]byte{[]byte("PING")}
 	}
-	e.probes, e.answer = true, append(e.answer[:0], e.failed...)
+	e.state, e.answer = probing, append(e.answer[:0], e.failed...)
 	e.begun, e.failed = false, e.failed[:0]
 	e.transmit(resp.AppendCommand(nil, question...))
 	return true
 }
 
-// confirmed parks a script whose refusal the server confirms. If it does not, the slot may have moved meanwhile: the view tells.
-func (e *Errand) confirmed() bool {
-	e.probes = false
-	if topology.ReadRefusal(e.failed).Reason != topology.NotRefused {
-		return e.refused()
-	}
-	e.failed = append(e.failed[:0], e.answer...)
-	if e.slot < 0 || !e.attempts.Refused(e.of.Wait()) {
-		return false
-	}
-	e.doubted = true
-	e.rest()
-	return true
+// madeUp reports whether the answer to a probe says that the script has made up the refusal: the server does not refuse the keys.
+func (e *Errand) madeUp() bool {
+	return topology.ReadRefusal(e.failed).Reason == topology.NotRefused
 }
 
 // pass hands bytes of the reply on.
@@ -190,8 +195,8 @@ func (e *Errand) pass(at reply.ID, b []byte, n int, more bool) int {
 	return n
 }
 
-// refused parks the errand if the error that it was answered with says that it has not run.
-func (e *Errand) refused() bool {
+// refuse has the errand sent again if the error that it was answered with says that it has not run.
+func (e *Errand) refuse() bool {
 	why := topology.ReadRefusal(e.failed)
 	if !why.Concerns(e.slot) || e.of.session.Gone() {
 		return false
@@ -204,60 +209,43 @@ func (e *Errand) refused() bool {
 	e.moved = topology.Any
 	if node := e.of.Refused(why); node != topology.Any {
 		e.asking, e.node = true, node
-		e.park()
+		e.again()
 		return true
 	}
-	if n := e.of.view.At(why.Address); n != nil {
+	if n := e.of.cluster.View().At(why.Address); n != nil {
 		e.moved = topology.Node(n.ID)
 	}
-	if e.moved != topology.Any && e.moved != e.node && !e.fixed && e.attempts.First() {
-		e.park() // it follows at once; the session's view may change later
-		return true
-	}
-	e.rest()
+	// After one redirection it follows at once: the session's view may change later.
+	e.rests = e.moved == topology.Any || e.moved == e.node || e.fixed || !e.attempts.First()
+	e.again()
 	return true
 }
 
-// giveUp makes the refusal the reply to the client. It knows no other servers.
-func (e *Errand) giveUp() {
-	if topology.ReadRefusal(e.failed).Reason != topology.TryLate {
-		e.failed = append(e.failed[:0], shared.NoUpstream...)
-	}
-}
-
-// Unsent parks the errand, which could not be sent. false: the client is told.
+// Unsent has the errand sent again, which could not be sent. false: the client is told.
 func (e *Errand) Unsent() bool {
 	s := e.of.session
 	if s.Gone() || s.Hopeless() || !e.attempts.Refused(e.of.Wait()) {
 		return false
 	}
+	then := e.arrived()
 	e.failed = append(e.failed[:0], shared.NoUpstream...)
-	e.rest()
+	e.rests = true
+	e.again()
+	turns(then)
 	return true
-}
-
-// rest parks the errand until the view has been refreshed.
-func (e *Errand) rest() {
-	e.rests = e.of.round + 1
-	e.park()
-}
-
-func (e *Errand) park() {
-	n := e.of
-	n.flying--
-	n.parked.add(e)
-	n.session.Await() // nothing may overtake it
 }
 
 // Lost implements reply.Handler.
 func (e *Errand) Lost(at reply.ID, _ int, sent bool) {
-	e.of.flying--
+	then := e.arrived()
 	if e.h != nil {
 		e.h.Lost(at, 1, sent)
 	} else {
 		e.of.session.Refuse(at, 1)
 	}
-	e.over()
+	e.state = givenUp
+	e.settle()
+	turns(then)
 }
 
 var _ reply.Handler = (*Errand)(nil)

@@ -17,8 +17,9 @@ import (
 type Session interface {
 	reply.Gatherer
 
-	// Take returns a slot for the reply to a command that is about to be sent to a server; Any: to none.
-	Take(at topology.Node, h reply.Handler) reply.ID
+	// Take returns a slot for the reply to a command that is to be sent to a server; Any: to none. waiting: the bytes of
+	// the command, if it is not sent at once.
+	Take(at topology.Node, h reply.Handler, waiting int) reply.ID
 
 	// Transmit sends n commands to a server for the reply in a slot.
 	Transmit(at topology.Node, raw []byte, id reply.ID, n int)
@@ -26,11 +27,8 @@ type Session interface {
 	// Lose says that the command of a slot could not be sent.
 	Lose(id reply.ID)
 
-	// Hopeless reports whether the lane refuses for another reason than that its server is away.
+	// Hopeless reports whether the present lane refuses for another reason than that its server is away.
 	Hopeless() bool
-
-	// Await has the next command wait until nothing is outstanding.
-	Await()
 
 	// Leave leaves the lanes to some servers. Nothing is outstanding there.
 	Leave(which func(at topology.Node) bool)
@@ -90,11 +88,10 @@ func (r *Route) Look(row *command.Row, args [][]byte) {
 	}
 }
 
-// subject is a thing that commands concern: commands of one subject keep their order. Commands of other keys do not, even if their slot is the same: while
-// the slot moves, each key is at one server or at the other. Nothing is sent behind a command of several keys before it is answered.
+// subject is what commands concern whose order counts: a key.
 type subject struct {
 	slot int
-	key  uint64 // 0: all keys of the slot
+	key  uint64 // 0: there is none, or several
 }
 
 // Part prepares the way of a part of a command that many servers carry out. The parts have no order among themselves.
@@ -114,18 +111,23 @@ func (n *Errands) Direct(keys []string) {
 
 // Errands are the commands of one session that are on their way to the servers of a cluster. In front of one server all of it stays empty.
 type Errands struct {
-	view   *topology.View // nil: there is no cluster
-	parked parking        // refused ones
+	view *topology.View // nil: there is no cluster
 	Route
 	session Session
 	cluster Cluster
 
-	flying  int       // sent, and not answered
-	resting bool      // they wait for a new view
-	round   uint64    // the number of times that they have got one
-	spare   []*Errand // answered ones
-	kept    int       // bytes of the commands that are on their way or parked
+	servers []*server             // to which the session has sent commands
+	queues  map[subject][]*Errand // by key: a refused command, and those behind it
+	resting []*Errand             // the refused ones that wait for a new view
+	spare   []*Errand             // answered ones
+	kept    int                   // bytes of the commands that are not answered
 	writings
+}
+
+// server is what a session has sent to a server, whose replies come in that order.
+type server struct {
+	node topology.Node
+	last *Errand // the last one; nil: it has been answered
 }
 
 // Open prepares the errands of a session.
@@ -137,15 +139,18 @@ func (n *Errands) Clustered() bool { return n.view != nil }
 // Seen is the view by which the session routes; nil: there is no cluster.
 func (n *Errands) Seen() *topology.View { return n.view }
 
-// Parked reports whether refused commands wait to be sent again.
-func (n *Errands) Parked() bool { return !n.parked.empty() }
+// Outdated reports whether there is a newer view. The session adopts it when nothing is on its way: otherwise a command
+// could overtake one that the old owner of its slot refuses.
+func (n *Errands) Outdated() bool { return n.view != n.cluster.View() }
 
 // Kept is the number of bytes of commands that may have to be sent again.
 func (n *Errands) Kept() int { return n.kept }
 
 // Owner is the server of a slot; Any: none is known.
-func (n *Errands) Owner(slot int) topology.Node {
-	if node := n.view.Owner(slot); node != nil {
+func (n *Errands) Owner(slot int) topology.Node { return owner(n.view, slot) }
+
+func owner(v *topology.View, slot int) topology.Node {
+	if node := v.Owner(slot); node != nil {
 		return topology.Node(node.ID)
 	}
 	return topology.Any
@@ -153,7 +158,7 @@ func (n *Errands) Owner(slot int) topology.Node {
 
 // Chance is one of the servers, if possible one that answers; Any: none is known.
 func (n *Errands) Chance() topology.Node {
-	list := n.view.Nodes()
+	list := n.cluster.View().Nodes()
 	if len(list) == 0 {
 		return topology.Any
 	}
@@ -228,7 +233,7 @@ func (n *Errands) Adopt() {
 		return
 	}
 	before := n.view
-	n.view = n.cluster.View()
+	n.view, n.servers = n.cluster.View(), nil
 	n.adopt(before, n.view)
 	n.session.Leave(func(at topology.Node) bool { return n.view.Primary(string(at)) == nil })
 }
@@ -238,79 +243,33 @@ func (n *Errands) Send(raw []byte, h reply.Handler) {
 	e := n.newErrand()
 	e.h, e.subject, e.node, e.keys, e.writes = h, subject{n.Slot, n.key}, n.Target, n.keys, n.writes
 	e.fixed, e.heirs = n.Fixed || n.Heirs, n.Heirs
-	e.home = e.node
 	e.raw = append(e.raw, raw...)
 	n.kept += len(raw)
-	e.at = n.session.Take(e.node, e)
-	e.depart()
-	n.GoOn()
-}
-
-// GoOn sends the parked errands again when nothing is on its way.
-func (n *Errands) GoOn() {
-	for !n.parked.empty() && n.flying == 0 && !n.resting && !n.session.Gone() {
-		if e := n.parked.first(); e.rests > n.round {
-			n.rest(e)
-			return
-		}
-		late := n.parked.overtaken(n.parked.first())
-		e := n.parked.leave()
-		if e.doubted && !e.fixed {
-			n.Adopt()
-			late = late || e.slot >= 0 && n.Owner(e.slot) == e.home
-		}
-		if late {
-			if !e.doubted {
-				e.giveUp()
-			}
-			at, answered := e.at, e.pass(e.at, e.failed, 1, false)
-			e.over()
-			n.session.Answered(at, answered)
-			continue
-		}
-		if !e.asking && !e.fixed {
-			n.Adopt()
-			if e.slot < 0 {
-				e.node = n.Chance()
-			} else {
-				e.node = n.successor(e)
-			}
-		}
-		if e.heirs { // the session's view is the one by which its node was chosen
-			if heir := n.view.Heir(string(e.node), n.cluster.View()); heir != nil {
-				e.node = topology.Node(heir.ID)
-			}
-		}
-		e.doubted = false
-		n.session.Leave(func(at topology.Node) bool { return at == e.node }) // the lane may be closed for good
-		e.depart()
+	if _, waits := n.queues[e.subject]; waits {
+		e.at = n.session.Take(e.node, e, len(raw))
+		e.attempts.Refused(n.Wait())
+	} else {
+		e.at = n.session.Take(e.node, e, 0)
 	}
+	e.send()
 }
 
-// successor is the owner of an errand's slot. A view may be older than a refusal, by a server that has not heard of the change. Then it is the server
-// that the refusal names.
-func (n *Errands) successor(e *Errand) topology.Node {
-	owner := n.Owner(e.slot)
-	if owner == e.node && e.moved != topology.Any && n.view.Server(string(e.moved)) != nil {
-		return e.moved
+// to returns the server of a node.
+func (n *Errands) to(at topology.Node) *server {
+	for _, s := range n.servers {
+		if s.node == at {
+			return s
+		}
 	}
-	return owner
-}
-
-// rest has the parked errands sent again when the view has been refreshed. The first one's number of attempts says how soon.
-func (n *Errands) rest(e *Errand) {
-	n.resting = true
-	n.Later(e.node, e.attempts.Pause(), func() {
-		n.resting = false
-		n.round++
-		n.GoOn()
-	})
+	s := &server{node: at}
+	n.servers = append(n.servers, s)
+	return s
 }
 
 // Refused notes that a server has refused a command for another server's sake. It returns the server that has the key already; Any: none is known.
 func (n *Errands) Refused(why topology.Refusal) (asking topology.Node) {
 	n.cluster.Refused(why.Reason)
-	hint := n.view.At(why.Address)
+	hint := n.cluster.View().At(why.Address)
 	switch {
 	case hint == nil:
 		return topology.Any
@@ -334,16 +293,21 @@ func (n *Errands) Later(hint topology.Node, pause time.Duration, f func()) {
 // Wait is the time for which a refused command is sent again.
 func (n *Errands) Wait() time.Duration { return n.cluster.FailoverWait() }
 
-// Drop gives up the parked errands of a session that has ended.
+// Drop gives up what a session that has ended will not send again.
 func (n *Errands) Drop() {
-	for _, e := range n.parked.all() {
-		n.session.GiveUp(e.at)
-		n.kept -= len(e.raw)
-		if e.h != nil {
-			e.h.Lost(e.at, 1, false)
+	for _, queue := range n.queues {
+		for _, e := range queue {
+			if e.state == sent || e.state == probing {
+				continue
+			}
+			n.session.GiveUp(e.at)
+			n.kept -= len(e.raw)
+			if e.h != nil {
+				e.h.Lost(e.at, 1, false)
+			}
 		}
 	}
-	n.parked.clear()
+	n.queues, n.resting = nil, nil
 }
 
 func (n *Errands) newErrand() *Errand {

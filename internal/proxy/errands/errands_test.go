@@ -27,7 +27,7 @@ type client struct {
 	silent  topology.Node
 	wait    time.Duration
 
-	sent  []sent
+	sent  []sending
 	then  []func() // called after a refresh
 	aside []func() func()
 	got   strings.Builder
@@ -35,8 +35,8 @@ type client struct {
 	quiet bool // what is sent and answered is not recorded
 }
 
-// sent is a transmission.
-type sent struct {
+// sending is a transmission.
+type sending struct {
 	at  topology.Node
 	raw string
 	id  reply.ID
@@ -58,15 +58,17 @@ func (c *client) Gone() bool                            { return false }
 func (c *client) Pass(at reply.ID, b []byte, more bool) { c.Put(at, b, more) }
 func (c *client) Refusal() []byte                       { return []byte("-REFUSED\r\n") }
 
-func (c *client) Refuse(at reply.ID, _ int)                       { c.Put(at, c.Refusal(), false) }
-func (c *client) Held(int)                                        {}
-func (c *client) Resume()                                         {}
-func (c *client) Aside(work func() (then func()))                 { c.aside = append(c.aside, work) }
-func (c *client) Hopeless() bool                                  { return false }
-func (c *client) Await()                                          {}
-func (c *client) Leave(func(at topology.Node) bool)               {}
-func (c *client) GiveUp(id reply.ID)                              { c.slots.Answer(id, 1) }
-func (c *client) Take(at topology.Node, h reply.Handler) reply.ID { return c.slots.Add(at, h, 1) }
+func (c *client) Refuse(at reply.ID, _ int)         { c.Put(at, c.Refusal(), false) }
+func (c *client) Held(int)                          {}
+func (c *client) Resume()                           {}
+func (c *client) Aside(work func() (then func()))   { c.aside = append(c.aside, work) }
+func (c *client) Hopeless() bool                    { return false }
+func (c *client) Leave(func(at topology.Node) bool) {}
+func (c *client) GiveUp(id reply.ID)                { c.slots.Answer(id, 1) }
+
+func (c *client) Take(at topology.Node, h reply.Handler, _ int) reply.ID {
+	return c.slots.Add(at, h, 1)
+}
 
 func (c *client) Put(at reply.ID, b []byte, more bool) {
 	if c.slots.Put(at, b, more) && !c.quiet {
@@ -83,10 +85,10 @@ func (c *client) Answered(id reply.ID, n int) {
 
 func (c *client) Transmit(at topology.Node, raw []byte, id reply.ID, n int) {
 	if c.quiet {
-		c.sent = append(c.sent, sent{at, "", id, n})
+		c.sent = append(c.sent, sending{at, "", id, n})
 		return
 	}
-	c.sent = append(c.sent, sent{at, string(raw), id, n})
+	c.sent = append(c.sent, sending{at, string(raw), id, n})
 }
 
 func (c *client) Lose(id reply.ID) {
@@ -112,21 +114,20 @@ func (c *client) ask(raw []byte) {
 }
 
 // take returns the transmissions since the last call.
-func (c *client) take() []sent {
+func (c *client) take() []sending {
 	list := slices.Clone(c.sent)
 	c.sent = c.sent[:0]
 	return list
 }
 
 // answer answers a transmission.
-func (c *client) answer(to sent, reply string) {
+func (c *client) answer(to sending, reply string) {
 	h, due := c.slots.Handler(to.id)
 	if !due {
 		c.t.Fatalf("no reply is due to %q", to.raw)
 	}
 	n := h.Take(to.id, []byte(reply), to.n, false)
 	c.Answered(to.id, n)
-	c.errands.GoOn()
 }
 
 // refreshed has the view replaced.
@@ -194,12 +195,17 @@ func TestRefusedCommandsAreSentAgainInTheirOrder(t *testing.T) {
 		}
 		c.answer(one, moved)
 	}
-	for i := range 3 { // before the view is fresh
+	for i, n := range []int{1, 2} { // before the view is fresh
 		again := c.take()
-		if len(again) != 1 || again[0].at != "b" || again[0].raw != first[i].raw {
-			t.Fatalf("command %d: %v", i, again)
+		if len(again) != n {
+			t.Fatalf("sent: %v", again)
 		}
-		c.answer(again[0], fmt.Sprintf(":%d\r\n", i+1))
+		for j, one := range again {
+			if one.at != "b" || one.raw != first[i+j].raw {
+				t.Fatalf("command %d: %v", i+j, one)
+			}
+			c.answer(one, fmt.Sprintf(":%d\r\n", i+j+1))
+		}
 	}
 	if got := c.got.String(); got != ":1\r\n:2\r\n:3\r\n" {
 		t.Errorf("the client got %q", got)
@@ -322,21 +328,93 @@ func TestACommandIsSentAgainBehindThoseOfOtherKeys(t *testing.T) {
 	}
 }
 
-// A command of several keys that was carried out may have concerned any key of the slot.
-func TestACommandIsNotSentAgainBehindOneOfSeveralKeys(t *testing.T) {
+// A server that has refused a command may carry out the next one of its key, which is on its way already. So that comes first.
+func TestARefusedCommandWaitsForThoseBehindIt(t *testing.T) {
 	c := newClient(t)
-	key := "{" + c.low() + "}"
-	c.ask(words("SET " + key + " 1"))
-	c.ask(words("RENAME " + key + "2 " + key))
-	list := c.take()
-	c.answer(list[0], fmt.Sprintf("-ASK %d h:2\r\n", hashslot.Of([]byte(key))))
-	c.answer(list[1], "+OK\r\n")
-	if again := c.take(); len(again) > 0 {
-		t.Errorf("sent again: %v", again)
+	key, other := c.low(), c.low()+"x"
+	for hashslot.Of([]byte(other)) >= hashslot.Count/2 {
+		other += "x"
 	}
-	if got := c.got.String(); !strings.HasPrefix(got, "-NOUPSTREAM ") || !strings.HasSuffix(got, "\r\n+OK\r\n") {
+	c.ask(words("SET " + key + " 1"))
+	c.ask(words("SET " + other + " 2"))
+	c.ask(words("SET " + key + " 3"))
+	list := c.take()
+	loading := "-LOADING Redis is loading the dataset in memory\r\n"
+	c.answer(list[0], loading)
+	c.answer(list[1], loading)
+	c.ask(words("SET " + key + " 4"))
+	if len(c.then) > 0 || len(c.sent) > 0 {
+		t.Fatalf("a command does not wait: %v", c.sent)
+	}
+	c.answer(list[2], "+OK\r\n")
+	again := c.take()
+	if len(again) != 1 || again[0].raw != string(words("SET "+key+" 4")) {
+		t.Fatalf("sent: %v", again)
+	}
+	c.answer(again[0], "+OK\r\n")
+	c.refreshed(c.view)
+	again = c.take()
+	if len(again) != 1 || again[0].raw != string(words("SET "+other+" 2")) {
+		t.Fatalf("sent: %v", again)
+	}
+	c.answer(again[0], "+OK\r\n")
+	if got, want := c.got.String(), loading+strings.Repeat("+OK\r\n", 3); got != want {
+		t.Errorf("the client got %q, want %q", got, want)
+	}
+}
+
+// While a command waits for its server, those of its key wait behind it, and those of other keys go on.
+func TestCommandsWaitForThoseOfTheirKey(t *testing.T) {
+	c := newClient(t)
+	key := c.low()
+	c.ask(words("INCR " + key))
+	c.answer(c.take()[0], "-CLUSTERDOWN Hash slot not served\r\n")
+	c.ask(words("GET " + key))
+	c.ask(words("GET " + c.high()))
+	sent := c.take()
+	if len(sent) != 1 || sent[0].at != "b" {
+		t.Fatalf("sent: %v", sent)
+	}
+	c.answer(sent[0], "$1\r\nx\r\n")
+	c.refreshed(clustertest.Split(t, 0))
+	for _, want := range []string{"INCR " + key, "GET " + key} {
+		again := c.take()
+		if len(again) != 1 || again[0].at != "b" || again[0].raw != string(words(want)) {
+			t.Fatalf("sent: %v, want %s", again, want)
+		}
+		c.answer(again[0], ":1\r\n")
+	}
+	if got := c.got.String(); got != ":1\r\n:1\r\n$1\r\nx\r\n" {
 		t.Errorf("the client got %q", got)
 	}
+}
+
+// A command that has been refused for too long leaves the server to the one behind it.
+func TestACommandGivenUpIsFollowedByTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t)
+		c.wait = time.Second
+		key := c.low()
+		down := "-CLUSTERDOWN Hash slot not served\r\n"
+		c.ask(words("INCR " + key))
+		c.answer(c.take()[0], down)
+		time.Sleep(c.wait)
+		c.ask(words("GET " + key))
+		c.refreshed(c.view)
+		for _, want := range []string{"INCR " + key, "GET " + key} {
+			again := c.take()
+			if len(again) != 1 || again[0].raw != string(words(want)) {
+				t.Fatalf("sent: %v, want %s", again, want)
+			}
+			c.answer(again[0], down)
+		}
+		time.Sleep(c.wait)
+		c.refreshed(c.view)
+		c.answer(c.take()[0], "$1\r\nx\r\n")
+		if got := c.got.String(); got != down+"$1\r\nx\r\n" {
+			t.Errorf("the client got %q", got)
+		}
+	})
 }
 
 func TestAskedCommandsFollowAnAsking(t *testing.T) {
@@ -463,34 +541,6 @@ var (
 	_ Session = (*client)(nil)
 	_ Cluster = (*client)(nil)
 )
-
-func TestParkedErrandsStayInTheirOrder(t *testing.T) {
-	var p parking
-	for _, at := range []reply.ID{2, 4, 6, 5, 1} {
-		p.add(&Errand{at: at, subject: subject{slot: int(at % 2)}})
-	}
-	p.carriedOut(subject{}, 5)
-	var got []reply.ID
-	var late []reply.ID
-	for !p.empty() {
-		if p.overtaken(p.first()) {
-			late = append(late, p.first().at)
-		}
-		e := p.leave()
-		if got = append(got, e.at); len(got) == 2 { // it is refused again
-			p.add(e)
-		}
-	}
-	if want := []reply.ID{1, 2, 2, 4, 5, 6}; !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
-	if want := []reply.ID{2, 2, 4}; !slices.Equal(late, want) {
-		t.Errorf("overtaken: %v, want %v", late, want)
-	}
-	if p.carriedOut(subject{}, 9); p.overtaken(&Errand{at: 1}) {
-		t.Error("a command is remembered although no errand is parked")
-	}
-}
 
 // A client chooses the number of its refused commands. Their cost must not grow with the square of it.
 func BenchmarkRefusedPipeline(b *testing.B) {

@@ -18,9 +18,14 @@
 // session itself may answer it, at any time: replies leave in the order of the slots. A run of ordinary commands has one slot.
 //
 // Commands take effect in the order sent because a session uses one upstream connection at a time, its lane or its pin. A
-// move between lane and pin, or a change of identity, waits until no reply is due. So does a command for another server of a cluster,
-// but for runs of reads, the parts of one command, and a session whose order is kept for each key alone (cluster.order). A session that waits is not parsed
+// move between lane and pin, or a change of identity, waits until no reply is due. A session that waits is not parsed
 // further, but it is still read, so that a hang-up is seen.
+//
+// In front of a cluster a session uses lanes to several servers at a time. Commands about one key take effect in the order
+// sent (package errands). The others keep no order among each other, but for those by which other clients learn of the
+// session's work, and those that concern all that is sent: lock commands, transactions and whatever needs a pin, PUBLISH,
+// WAIT, changes of identity, and commands of several keys. Each is sent when everything before it has been answered, and is
+// answered before anything behind it is sent.
 //
 // # Goroutines
 //

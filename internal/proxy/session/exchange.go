@@ -44,7 +44,6 @@ func (s *Session) Replies(tag uint64, b []byte, n int, more bool) {
 	defer s.exit()
 	s.usual = s.pin == nil
 	s.receive(reply.ID(tag), b, n, more)
-	s.GoOn()
 	s.advance()
 }
 
@@ -83,7 +82,6 @@ func (s *Session) Lost(tag uint64, n int, sent bool) {
 	s.mu.Lock()
 	defer s.exit()
 	s.lose(reply.ID(tag), n, sent)
-	s.GoOn()
 	s.advance()
 }
 
@@ -96,6 +94,9 @@ func (s *Session) lose(at reply.ID, n int, sent bool) {
 	}
 	asker := h
 	if e, ok := h.(*errands.Errand); ok {
+		if e.At() != upstream.AnyNode {
+			s.turnTo(e.At())
+		}
 		if n = 1; !sent && e.Unsent() { // with ASKING it counts as two
 			return
 		}
@@ -297,8 +298,8 @@ func (s *Session) inTurn(work func() func()) (then func()) {
 }
 
 // Take implements errands.Session.
-func (s *Session) Take(at upstream.Node, h reply.Handler) reply.ID {
-	s.unanswered += slotCost
+func (s *Session) Take(at upstream.Node, h reply.Handler, waiting int) reply.ID {
+	s.unanswered += slotCost + waiting
 	if at == upstream.AnyNode {
 		return s.out.Slots.Add(nil, h, 1)
 	}
@@ -317,13 +318,6 @@ func (s *Session) Lose(id reply.ID) { s.lose(id, 1, false) }
 
 // Hopeless implements errands.Session.
 func (s *Session) Hopeless() bool { return s.lane != nil && s.lane.Hopeless() }
-
-// Await implements errands.Session.
-func (s *Session) Await() {
-	if s.wait == waitNone {
-		s.wait = waitQuiet
-	}
-}
 
 // GiveUp implements errands.Session.
 func (s *Session) GiveUp(id reply.ID) { s.out.Slots.Answer(id, 1) }

@@ -96,9 +96,9 @@ func (s *Session) endVisit() {
 	}
 }
 
-// In a cluster the session uses a lane to each server that it needs. A command for another server than those before it waits until nothing is
-// outstanding. So the commands take effect in the order sent. Several lanes have commands of the session at a time only if these are
-// reads, or the parts of one divided command, or if the operator asks for the order of each key only.
+// In a cluster the session uses a lane to each server that it needs, all at once: the effects on each key keep their order, as package errands says. Commands
+// by which others learn of the session's work wait until nothing is outstanding, and the commands behind them wait for their answers. So do commands of several
+// keys: while their slot moves some keys are at one server and some at the other.
 
 // heldLane is a lane that the session has joined.
 type heldLane struct {
@@ -106,9 +106,10 @@ type heldLane struct {
 	role upstream.Role
 }
 
-// aim finds the server of the command being routed, and makes the session wait if commands are outstanding at another one. false: it waits.
+// aim finds the server of the command being routed. false: the session waits until nothing is outstanding.
 func (s *Session) aim(row *command.Row) bool {
-	if s.out.Slots.Due() == 0 {
+	due := s.out.Slots.Due() > 0
+	if !due {
 		s.Adopt()
 	}
 	if s.Look(row, s.args); row.Name == "publish" {
@@ -121,24 +122,14 @@ func (s *Session) aim(row *command.Row) bool {
 	if r := s.repeated; r != nil && r.asking != upstream.AnyNode {
 		s.Target, s.Asks = r.asking, true
 	}
-	if s.out.Slots.Due() == 0 {
-		s.wrote = false
-	} else if s.alone || row.Barrier || s.Parked() || s.lane == nil || s.lane.At() != s.Target && !s.free(row) {
+	alone := s.Many || row.Barrier || row.Script && s.Slot < 0
+	if due && (alone || s.alone || s.Outdated()) {
 		return s.awaitQuiet()
-	} else {
+	}
+	if s.alone = alone; due && s.Target != upstream.AnyNode {
 		s.turnTo(s.Target)
 	}
-	s.alone, s.wrote = s.Many, s.wrote || row.Writes
 	return true
-}
-
-// free reports whether the command being routed may be sent while commands are outstanding at another server: reads have no effect that could come
-// too early, or the operator asks for the order of each key only.
-func (s *Session) free(row *command.Row) bool {
-	if row.Policy != command.Shared || row.Script || s.Slot < 0 {
-		return false
-	}
-	return s.proxy.Settings.Cluster.ByKey || !s.wrote && !row.Writes
 }
 
 // serverOf is the server of a slot; AnyNode: none is known. A command without a key goes where the session is.

@@ -110,8 +110,7 @@ type Session struct {
 	writes, scripts bool           // the command being routed may change data; it runs a script
 	reading         bool           // the session is being fed
 	due             *upstream.Lane // is to be written when the session is unlocked; nil: none
-	wrote           bool           // a command that may write has been sent since nothing was outstanding
-	alone           bool           // nothing is sent behind the last command: it has several keys, and has to wait while only some of them have moved
+	alone           bool           // in front of a cluster: nothing is sent behind the last command before it is answered
 	weight          Weight         // of the replies
 	unanswered      int            // bytes of the commands sent since no reply was due, and of their slots
 	repeated        *repetition    // a command of a pin that is routed anew; nil: none

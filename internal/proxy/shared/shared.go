@@ -38,7 +38,6 @@ type Settings struct {
 
 // Cluster says how sessions use a cluster.
 type Cluster struct {
-	ByKey   bool // effects keep their order for each key only
 	Refuses bool // commands with keys of several slots are refused, not divided
 }
 
