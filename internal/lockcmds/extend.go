@@ -68,7 +68,7 @@ func (x *extension) Postponed() (script.Call, time.Duration) {
 
 // Doubted implements calls.Asker.
 func (x *extension) Doubted(sentAt time.Time) {
-	x.e.holds.Step(func(l *ledger.Ledger) { l.InDoubt(&x.session.Session, x.h, x.call.Lease, sentAt) })
+	x.e.holds.Step(func(l *ledger.Ledger) { l.InDoubt(x.h, x.call.Lease, sentAt) })
 }
 
 // Answered turns the answer of an extension into the reply, or sends it once more: for a later grant of the owner than this proxy knew.

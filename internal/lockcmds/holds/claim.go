@@ -103,7 +103,7 @@ func (c *Claim) Deepened() *Hold { return c.hold }
 func (c *Claim) Doubt(lease time.Duration, sentAt time.Time) {
 	c.x.Step(func(l *ledger.Ledger) {
 		c.s.Doubted = true
-		l.InDoubt(&c.s.Session, l.Find(c.key), lease, sentAt)
+		l.InDoubt(l.Find(c.key), lease, sentAt)
 	})
 }
 

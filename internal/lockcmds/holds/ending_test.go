@@ -112,7 +112,7 @@ func TestARollbackIsTriedForAsLongAsALeaseMayLast(t *testing.T) {
 		} {
 			w, a := newWorld(t), newClient(1)
 			h := w.acquire(t, a, "", func(g *Grant) { g.Grace = 0 })
-			w.Step(func(l *ledger.Ledger) { l.InDoubt(&a.session(w).Session, &h.Hold, c.doubtful, w.Time) })
+			w.Step(func(l *ledger.Ledger) { l.InDoubt(&h.Hold, c.doubtful, w.Time) })
 			begun := w.Time
 			if lasts := w.Lasts(&h.Hold); lasts != c.want {
 				t.Errorf("%v in doubt: it may last for %v", c.doubtful, lasts)

@@ -153,37 +153,29 @@ func (h *Hold) part(s *Session) *Holder {
 	return &h.holders[len(h.holders)-1]
 }
 
-// InDoubt is for a command of the session that sets the lease of h to that length, and whose answer was lost. The command may have been
-// executed, and a copy may still be. So the shorter lease counts until an answer sets another one. nil: no hold is known.
-func (l *Ledger) InDoubt(s *Session, h *Hold, ttl time.Duration, sentAt time.Time) {
-	switch {
-	case h == nil, !l.Knows(h):
-	case h.Owner == s.Name && sentAt.Before(h.countedAt): // Redis has executed a later call of the owner's only session, and executes no older one then
-	default:
-		l.MayLast(h, ttl)
-		if ttl < h.TTL {
-			h.TTL = ttl
-			l.effect(Effect{Op: Shorten, Hold: h, SentAt: sentAt})
-		}
+// InDoubt is for a command that sets the lease of h to that length, and whose answer was lost. The command may have been executed, and a copy
+// may still be. So the shorter lease counts until an answer sets another one. nil: no hold is known.
+func (l *Ledger) InDoubt(h *Hold, ttl time.Duration, sentAt time.Time) {
+	if h == nil || !l.Knows(h) {
+		return
+	}
+	l.MayLast(h, ttl)
+	if ttl < h.TTL {
+		h.TTL = ttl
+		l.effect(Effect{Op: Shorten, Hold: h, SentAt: sentAt})
 	}
 }
 
 // Extended takes the answer to an extension of h to that length. The extension has paused the lease of h; nil: it found no hold.
 func (l *Ledger) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a Answer) Reply {
-	reply := l.extended(s, k, h, ttl, a)
-	h.tells(s, reply)
-	return reply
-}
-
-func (l *Ledger) extended(s *Session, k Key, h *Hold, ttl time.Duration, a Answer) Reply {
-	lost := h.isLostFor(s)
+	lost := h != nil && h.lost
 	if h != nil && !l.Knows(h) {
 		h = nil
 	}
 	switch {
 	case a.Status == Failed || a.Status == InDoubt:
 		if a.Status == InDoubt {
-			l.InDoubt(s, h, ttl, a.SentAt)
+			l.InDoubt(h, ttl, a.SentAt)
 		}
 		l.settle(h, false)
 		return Failure

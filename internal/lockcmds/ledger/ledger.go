@@ -123,12 +123,11 @@ type Hold struct {
 	doubts    int64 // sent, and not answered
 	// Acquires here on their way that may deepen it: Deepening.
 	acquiring int64
-	known     bool     // the ledger has it
-	lost      bool     // it ended as a loss
-	reason    string   // of the loss
-	answered  *Session // to which a reply has told the loss last
-	untold    *Loss    // its report, while releases are on their way that may have ended the hold; nil: it was made, or there is none
-	place     int      // in Ledger.list
+	known     bool   // the ledger has it
+	lost      bool   // it ended as a loss
+	reason    string // of the loss
+	untold    *Loss  // its report, while releases are on their way that may have ended the hold; nil: it was made, or there is none
+	place     int    // in Ledger.list
 }
 
 // Holder is one session's part in a hold.
@@ -170,16 +169,6 @@ func (h *Hold) Client() Client {
 
 // Reason is why the hold was lost; empty: it was not.
 func (h *Hold) Reason() string { return h.reason }
-
-// isLostFor reports whether the hold has ended as a loss of which no reply has told the session. nil: there was none.
-func (h *Hold) isLostFor(s *Session) bool { return h != nil && h.lost && h.answered != s }
-
-// tells notes a reply to the session. nil: there is no hold.
-func (h *Hold) tells(s *Session, r Reply) {
-	if h != nil && r == LostLease {
-		h.answered = s
-	}
-}
 
 // IsLost reports whether the hold has ended as a loss.
 func (h *Hold) IsLost() bool { return h.lost }

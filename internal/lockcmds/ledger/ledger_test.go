@@ -146,7 +146,7 @@ func TestEffectsKeepNoHoldAlive(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
-// A command in doubt makes the lease no longer, and one behind which Redis has executed a later call of the session changes nothing.
+// A command in doubt makes the lease no longer.
 func TestTheShorterLeaseOfACommandInDoubtCounts(t *testing.T) {
 	for _, c := range []struct {
 		name, owner string
@@ -156,7 +156,6 @@ func TestTheShorterLeaseOfACommandInDoubtCounts(t *testing.T) {
 	}{
 		{"a shorter one", "s", time.Second, 3, time.Second},
 		{"a longer one", "s", time.Hour, 3, time.Minute},
-		{"behind a later call of the owner's only session", "s", time.Second, 1, time.Minute},
 		{"behind a call of another session of the owner", "o", time.Second, 1, time.Second},
 	} {
 		for _, extension := range []bool{false, true} {
@@ -167,7 +166,7 @@ func TestTheShorterLeaseOfACommandInDoubtCounts(t *testing.T) {
 				b.paused[h]++
 				b.Extended(s, h.Key, h, c.ttl, ledger.Answer{Status: ledger.InDoubt, SentAt: at(c.sent)})
 			} else {
-				b.InDoubt(s, h, c.ttl, at(c.sent))
+				b.InDoubt(h, c.ttl, at(c.sent))
 			}
 			b.settle(t)
 			if want := c.want < time.Minute; h.TTL != c.want || b.shortened[h] != want || b.paused[h] != 0 {
@@ -175,8 +174,8 @@ func TestTheShorterLeaseOfACommandInDoubtCounts(t *testing.T) {
 			}
 			b.Drop(h)
 			b.settle(t)
-			b.InDoubt(s, h, time.Millisecond, at(9)) // it has ended
-			b.InDoubt(s, nil, time.Millisecond, at(9))
+			b.InDoubt(h, time.Millisecond, at(9)) // it has ended
+			b.InDoubt(nil, time.Millisecond, at(9))
 			b.settle(t)
 			if h.TTL != c.want {
 				t.Errorf("%s: a hold that has ended is changed", c.name)

@@ -51,7 +51,6 @@ func (l *Ledger) Again(r *Release, fence int64) Release {
 // Released takes the answer to a release.
 func (l *Ledger) Released(r *Release, a Answer) Reply {
 	reply := l.released(r, a)
-	r.Hold.tells(r.By, reply)
 	l.tellUntold(r, a, reply)
 	return reply
 }
@@ -64,7 +63,7 @@ func (l *Ledger) released(r *Release, a Answer) Reply {
 			o.releasing--
 		}
 	}
-	lost := h.isLostFor(r.By) && (r.Lowered || h.untold != nil && slices.Contains(h.untold.To, r.By))
+	lost := h != nil && h.lost && (r.Lowered || h.untold != nil && slices.Contains(h.untold.To, r.By))
 	if h != nil && !l.Knows(h) {
 		h = nil // lost or dropped meanwhile
 	}
