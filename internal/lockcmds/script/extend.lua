@@ -13,10 +13,9 @@
 -- ARGV[5]  field     of the session, for a named owner; empty: the owner has one session
 -- ARGV[6]  fence     only the grant with this fence; 0 or absent: any
 --
--- Returns  {1, fence, holds}     reset, or done before
---          {1, fence, holds, 1}  overtaken by a later call of the session; an earlier copy has perhaps reset the lease
---          {-1}                  the owner is not the holder
---          {-2, fence}           it is, but by a grant with another fence
+-- Returns  {1, fence, holds}  reset, or done before
+--          {-1}               the owner is not the holder
+--          {-2, fence}        it is, but by a grant with another fence
 
 local field = ARGV[5]
 local held = hold_of(KEYS[1], ARGV[1], field)
@@ -41,4 +40,4 @@ if last < tonumber(ARGV[4]) then
 elseif last == tonumber(ARGV[4]) then
   lengthen(KEYS[1], ARGV[2])
 end
-return {1, tonumber(held[2] or 0), tonumber(held[1]), last > tonumber(ARGV[4]) and 1 or nil}
+return {1, tonumber(held[2] or 0), tonumber(held[1])}

@@ -215,7 +215,6 @@ func (x Extend) Call() Call {
 type Extended struct {
 	Held         bool // the owner is the holder, by the grant that was meant
 	Other        bool // it is, but by a grant with another fence
-	Overtaken    bool // a later call of the session was faster: only an earlier copy may have set the lease
 	Fence, Holds int64
 }
 
@@ -225,7 +224,7 @@ func DecodeExtended(v resp.Value) (Extended, error) {
 	if err != nil || n.at[0] != 1 && n.at[0] != -2 {
 		return Extended{}, err
 	}
-	return Extended{Held: n.at[0] == 1, Other: n.at[0] == -2, Overtaken: n.at[3] == 1, Fence: n.at[1], Holds: n.at[2]}, nil
+	return Extended{Held: n.at[0] == 1, Other: n.at[0] == -2, Fence: n.at[1], Holds: n.at[2]}, nil
 }
 
 // Renewal is one lease of a Renew.

@@ -293,7 +293,7 @@ func TestExtendNeedsTheHolder(t *testing.T) {
 		}
 		older := b.next()
 		equal(t, "later", extend(ownerA, 95000), []int64{1, fence, 1})
-		equal(t, "overtaken", call(ownerA, 99000, older), []int64{1, fence, 1, 1})
+		equal(t, "overtaken", call(ownerA, 99000, older), []int64{1, fence, 1})
 		if !within(b.pttl(), 95000) {
 			t.Fatalf("ttl %v", b.pttl())
 		}
