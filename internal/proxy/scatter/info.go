@@ -9,7 +9,7 @@ import (
 
 // summed are the fields of INFO that count what happens at each server. The others are those of the first server.
 var summed = map[string]bool{
-	"connected_clients": true, "blocked_clients": true, "tracking_clients": true, "pubsub_clients": true, "watching_clients": true,
+	"blocked_clients": true, "tracking_clients": true, "pubsub_clients": true, "watching_clients": true,
 	"clients_in_timeout_table": true, "total_blocking_keys": true, "total_blocking_keys_on_nokey": true, "total_watched_keys": true,
 	"rdb_changes_since_last_save": true,
 	"total_connections_received":  true, "total_commands_processed": true, "instantaneous_ops_per_sec": true, "total_net_input_bytes": true,

@@ -273,7 +273,7 @@ func TestInfoCountsAllServers(t *testing.T) {
 		text("# Clients\r\nconnected_clients:3\r\nmaxclients:10\r\nblocked_clients:1\r\n\r\n# Commandstats\r\ncmdstat_get:calls=1,usec=4,usec_per_call=4.00,failed_calls=0\r\n\r\n# Errorstats\r\n\r\n# Cluster\r\ncluster_enabled:1\r\n\r\n# Keyspace\r\ndb0:keys=1,expires=0,avg_ttl=0\r\n"),
 		text("# Clients\r\nconnected_clients:4\r\nmaxclients:10\r\nblocked_clients:0\r\n\r\n# Commandstats\r\ncmdstat_get:calls=3,usec=2,usec_per_call=0.67,failed_calls=1\r\ncmdstat_set:calls=1,usec=2,usec_per_call=2.00,failed_calls=0\r\n\r\n# Errorstats\r\nerrorstat_ERR:count=2\r\n\r\n# Cluster\r\ncluster_enabled:1\r\n\r\n# Keyspace\r\n"),
 	})
-	want := text("# Clients\r\nconnected_clients:7\r\nmaxclients:10\r\nblocked_clients:1\r\n\r\n# Commandstats\r\ncmdstat_get:calls=4,usec=6,usec_per_call=1.50,failed_calls=1\r\ncmdstat_set:calls=1,usec=2,usec_per_call=2.00,failed_calls=0\r\n\r\n# Errorstats\r\nerrorstat_ERR:count=2\r\n\r\n# Cluster\r\ncluster_enabled:0\r\n\r\n# Keyspace\r\ndb0:keys=1,expires=0,avg_ttl=0\r\n")
+	want := text("# Clients\r\nconnected_clients:3\r\nmaxclients:10\r\nblocked_clients:1\r\n\r\n# Commandstats\r\ncmdstat_get:calls=4,usec=6,usec_per_call=1.50,failed_calls=1\r\ncmdstat_set:calls=1,usec=2,usec_per_call=2.00,failed_calls=0\r\n\r\n# Errorstats\r\nerrorstat_ERR:count=2\r\n\r\n# Cluster\r\ncluster_enabled:0\r\n\r\n# Keyspace\r\ndb0:keys=1,expires=0,avg_ttl=0\r\n")
 	if string(got) != string(want) {
 		t.Errorf("%q, want\n%q", got, want)
 	}
