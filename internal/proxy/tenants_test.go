@@ -12,7 +12,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
-// tenantRules are the ACL rules of docs/LOCKS.md for a user whose locks begin with a prefix.
+// tenantRules are the ACL rules of docs/OPERATIONS.md for a user whose locks begin with a prefix.
 func tenantRules(prefix string) []any {
 	rules := []any{
 		"resetkeys", "resetchannels", "-@all", "+evalsha", "+eval", "+publish", "+subscribe", "+unsubscribe", "+@hash", "+@list", "+@sortedset",
