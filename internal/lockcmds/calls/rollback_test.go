@@ -17,6 +17,9 @@ const (
 	isGone = 0
 )
 
+// argCopy is the argument of drop.lua that says whether an earlier copy may have been executed.
+const argCopy = 11
+
 func TestARollbackTellsWhetherTheGrantIsGone(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -46,6 +49,11 @@ func TestARollbackTellsWhetherTheGrantIsGone(t *testing.T) {
 		w.Settle()
 		if got := strings.Join(told, " "); got != c.want || len(w.Own.Asked) != c.asked || w.Busy() {
 			t.Errorf("%s: told %q after %d scripts, want %q after %d; busy: %v", c.name, got, len(w.Own.Asked), c.want, c.asked, w.Busy())
+		}
+		for i, args := range w.Own.Args {
+			if copied := args[argCopy] == "1"; copied != (i > 0 && strings.HasPrefix(c.name, "a copy")) {
+				t.Errorf("%s: attempt %d is a copy: %v", c.name, i, copied)
+			}
 		}
 	}
 }

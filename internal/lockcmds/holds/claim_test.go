@@ -78,7 +78,7 @@ func TestARollbackOfAReentryEndsAHoldThatIsGone(t *testing.T) {
 			claim.Continue()
 			w.Work()
 			args := w.Own.Args[0]
-			if !ended || args[argHolds] != "1" || args[argLease] != "30000" {
+			if !ended || args[argHolds] != "1" || args[argLease] != "30000" || args[argLess] != "1" || (args[argAcquire] == "0") != (grant != 0) {
 				t.Errorf("gone: %v: rolled back: %v, with %q", gone, ended, args)
 			}
 			if held := w.ledger.Find(claim.Key()) != nil; held == gone || (len(a.Pushes) == 1) != gone {
@@ -115,7 +115,11 @@ func TestARollbackOfAReentryLeavesTheHoldsOfASessionThatHasEnded(t *testing.T) {
 				if grant == fence+1 { // it is not the grant of these holds
 					want = [3]string{"0", "0", "0"}
 				}
-				if args := w.Own.Args[sent]; args[argHolds] != want[0] || args[argGrace] != want[1] || args[argLease] != want[2] {
+				args, less := w.Own.Args[sent], "1"
+				if want[1] != "0" { // GRACE is that of the earlier hold, too
+					less = "2"
+				}
+				if args[argHolds] != want[0] || args[argGrace] != want[1] || args[argLease] != want[2] || args[argLess] != less {
 					t.Errorf("owner %q, fence %d, GRACE %v: rolled back with %q", owner, grant, grace, args)
 				}
 			}

@@ -526,7 +526,11 @@ func TestASessionThatHasReleasedAnothersHoldLeavesItsField(t *testing.T) {
 			r := b.Release(o, h.Key, 0)
 			b.Released(&r, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 1, SentAt: at(3)})
 		}
-		for _, left := range o.Leave() {
+		holds := o.Leave()
+		if len(holds) != 1 {
+			t.Errorf("extends: %v: it leaves %d holds", extends, len(holds))
+		}
+		for _, left := range holds {
 			if rest, ok := b.Part(left, o); !ok || rest.Less != 0 || rest.Remember {
 				t.Errorf("%+v %v", rest, ok)
 			}
