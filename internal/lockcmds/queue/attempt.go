@@ -103,8 +103,12 @@ func (s *Set) Answered(w *Waiter, a Answer) {
 	w.state = waiting
 	first := q.shared.First() == w && !w.turn.first // it has become the first meanwhile
 	q.placed(w, a)
-	failed := a.Status >= Refused
-	w.doubt = failed && (w.doubt || a.Status == InDoubt)
+	w.failed = a.Status >= Refused
+	w.doubt = w.failed && (w.doubt || a.Status == InDoubt)
+	if !w.failed && q.pause > 0 {
+		q.pause = 0
+		s.recover(q)
+	}
 	switch {
 	case a.Status == Held:
 		q.expect(a.TTL)
@@ -122,24 +126,29 @@ func (s *Set) Answered(w *Waiter, a Answer) {
 	case w.pending != None:
 		s.remove(w, w.pending, w.err)
 		s.Wake(q.names.Key)
-	case failed:
+	case w.failed:
 		q.pause = min(max(2*q.pause, retryFirst), retryLast)
 		q.failed = true
 		q.setTimer(Expiry, q.pause/2, q.pause/2)
+	case w.woken || a.Again || first && a.TTL == Kept: // perhaps for the shared place
+		s.try(w)
+	case w.Kind.OwnPlace:
+		q.notYet(w, a)
 	default:
-		q.pause = 0
-		switch {
-		case w.woken || a.Again || first && a.TTL == Kept: // perhaps for the shared place
-			s.try(w)
-		case w.Kind.OwnPlace:
-			q.notYet(w, a)
-		default:
-			q.expect(a.TTL)
-			if a.TTL == Kept {
-				q.watchHead()
-			}
+		q.expect(a.TTL)
+		if a.TTL == Kept {
+			q.watchHead()
 		}
 	}
+}
+
+// recover has the waiters ask again whose attempts have failed, now that Redis answers. Each may have no place in Redis, by which it would be woken.
+func (s *Set) recover(q *Queue) {
+	s.backlog.Each(q.own.All(), func(w *Waiter) {
+		if w.failed {
+			s.try(w)
+		}
+	})
 }
 
 // Pauses between attempts while Redis does not answer.

@@ -785,6 +785,24 @@ func TestAnAttemptThatFailsIsRepeatedLater(t *testing.T) {
 	}
 }
 
+// A fair waiter whose attempt has failed may have no place in Redis, so no release would wake it.
+func TestAFairWaiterAsksAgainWhenRedisAnswersAnother(t *testing.T) {
+	w := newWorld(t)
+	w.ask(Plain, "")
+	first, second := w.ask(Fair, ""), w.ask(Fair, "")
+	w.settle()
+	for _, c := range []*client{first, second} {
+		w.s.try(&c.Waiter)
+	}
+	w.s.Effects()
+	w.s.Answered(&second.Waiter, Answer{Status: Unsent})
+	w.effect(t, SetTimer)
+	w.s.Answered(&first.Waiter, Answer{TTL: time.Minute})
+	if e := w.effect(t, Attempt); e.Waiter != &second.Waiter {
+		t.Error("another one asks")
+	}
+}
+
 // The first waiter cannot ask before its own channel is confirmed, and may leave before that.
 func TestAWakeUpOfAWaiterThatCannotAskIsNotLost(t *testing.T) {
 	for name, wake := range map[string]func(w *world){

@@ -28,6 +28,7 @@ type Waiter struct {
 
 	state   state
 	woken   bool    // while an attempt was on its way
+	failed  bool    // the latest attempt came to nothing: the waiter may have no place in Redis
 	doubt   bool    // an attempt was not answered: it is unknown whether the waiter has the lock
 	pending Outcome // how it leaves if the attempt on its way comes to nothing
 	err     error   // of pending
