@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -10,16 +11,16 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
-// A transaction that begins at another server than that of its first key is the same transaction there: no command is missing, whatever it is.
-func everyCommandOfATransactionMoves(t *testing.T, alone *redistest.Server, c *redistest.Cluster, proxies map[string]*Server) {
+// The commands before the first key of a transaction are kept back. None is missing, whatever it is.
+func everyCommandOfATransactionIsKept(t *testing.T, alone *redistest.Server, c *redistest.Cluster, proxies map[string]*Server) {
 	sameAsAlone(t, alone, c, proxies, func(s *side) {
 		s.hideHelloID()
 		a := s.client("a")
-		for i, key := range []string{"a", "b", "c"} { // at all servers, so that MULTI begins at others
+		for i, key := range []string{"a", "b", "c"} { // at all servers
 			for _, script := range []string{
 				"UNWATCH|PING|SET KEY 1|GET KEY", "CLIENT GETNAME|CLIENT SETNAME one|CLIENT GETNAME|SET KEY 1", "SET KEY 1|CLIENT GETNAME|CLIENT SETNAME two",
-				"WAIT 0 0|SET KEY 1", "NOSUCH x|SET KEY 2|GET KEY", "SET|SET KEY 2", "PING|MULTI|SET KEY 3", "SET KEY 4|MULTI|GET KEY", "SELECT 0|SET KEY 5", "AUTH no no|SET KEY 6", "HELLO 3|SET KEY 7|HELLO 2",
-				"CLIENT SETINFO LIB-NAME x|SET KEY 7", "CLUSTER INFO|SET KEY 8|CLUSTER RESET|ASKING|GET KEY", "EVAL return{1} 0|SET KEY 9", "INFO nosuch|SET KEY 10", "COMMAND INFO get|INCR KEY",
+				"WAIT 0 0|SET KEY 1", "NOSUCH x|SET KEY 2|GET KEY", "SET|SET KEY 2", "SET KEY 4|MULTI|GET KEY", "SELECT 0|SET KEY 5", "AUTH no no|SET KEY 6", "HELLO 3|SET KEY 7|HELLO 2",
+				"SET KEY 7|CLIENT SETINFO LIB-NAME x", "CLUSTER INFO|SET KEY 8|CLUSTER RESET|ASKING|GET KEY", "EVAL return{1} 0|SET KEY 9", "INFO nosuch|SET KEY 10", "COMMAND INFO get|INCR KEY",
 			} {
 				words := "MULTI|" + strings.ReplaceAll(script, "KEY", key) + "|EXEC|GET " + key + "|CLIENT GETNAME|PING"
 				list := strings.Split(words, "|")
@@ -36,23 +37,27 @@ func everyCommandOfATransactionMoves(t *testing.T, alone *redistest.Server, c *r
 	})
 }
 
-// The slot of a transaction moves before EXEC. All that has been queued is carried out at its new server.
-func aTransactionFollowsItsSlot(t *testing.T, c *redistest.Cluster, proxies map[string]*Server) {
+// The slot of a transaction moves. Nothing of it is carried out, and the client gets no redirection.
+func aTransactionEndsWhenItsSlotMoves(t *testing.T, c *redistest.Cluster, proxies map[string]*Server) {
 	for engine, srv := range proxies {
-		p := dialClient(t, address(srv))
-		key := "moving" + engine
-		slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", key).(int64))
-		m := newMover(t, c)
-		home := m.owner[slot]
-		defer m.move(slot, home)
-		p.script("SET "+key+" 1", "+OK", "MULTI", "+OK", "UNWATCH", "+QUEUED", "INCR "+key, "+QUEUED", "CLIENT SETNAME joe", "+QUEUED", "CLIENT GETNAME", "+QUEUED")
-		m.move(slot, (home+1)%c.Primaries)
-		p.script("INCR "+key, "+QUEUED")
-		if got, want := p.quiet("EXEC"), "*5\r\n+OK\r\n:2\r\n+OK\r\n$3\r\njoe\r\n:3\r\n"; got != want {
-			t.Errorf("%s: EXEC: %q, want %q", engine, got, want)
-		}
-		if got := p.quiet("CLIENT", "GETNAME"); got != "$3\r\njoe\r\n" {
-			t.Errorf("%s: the name of the session: %q", engine, got)
+		for _, seen := range []bool{false, true} {
+			p := dialClient(t, address(srv))
+			key := fmt.Sprint("moving", engine, seen)
+			slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", key).(int64))
+			m := newMover(t, c)
+			home := m.owner[slot]
+			p.script("SET "+key+" 1", "+OK", "MULTI", "+OK", "UNWATCH", "+QUEUED", "INCR "+key, "+QUEUED", "CLIENT SETNAME joe", "+QUEUED")
+			m.move(slot, (home+1)%c.Primaries)
+			if seen {
+				p.script("INCR "+key, "-TRYAGAIN ", "INCR {"+key+"}2", "-TRYAGAIN ")
+			}
+			p.script("EXEC", "-EXECABORT ", "GET "+key, "$1\r\n1\r\n", "CLIENT GETNAME", "$-1")
+			redistest.Eventually(t, patience, "a transaction at the new server", func() bool { // a refusal has the view refreshed
+				p.quiet("MULTI")
+				p.quiet("INCR", key)
+				return p.quiet("EXEC") == "*1\r\n:2\r\n"
+			})
+			m.move(slot, home)
 		}
 	}
 }
@@ -104,7 +109,11 @@ func aSlotWithoutAnOwnerIsNoRedirection(t *testing.T, c *redistest.Cluster) {
 	for i, p := range clients {
 		line := []string{"GET " + key, "BLPOP " + key + " 9", "WATCH " + key, "EXEC"}[i%4]
 		running.Go(func() {
-			if got := p.quiet(strings.Fields(line)...); !strings.HasPrefix(got, "-NOUPSTREAM ") {
+			want := "-NOUPSTREAM "
+			if line == "EXEC" {
+				want = "-EXECABORT "
+			}
+			if got := p.quiet(strings.Fields(line)...); !strings.HasPrefix(got, want) {
 				t.Errorf("%s: %q", line, got)
 			}
 			if got := p.quiet("PING"); got != "+PONG\r\n" {
@@ -129,44 +138,24 @@ func neighboursAt(t testing.TB, c *redistest.Cluster, node *redistest.Server, n 
 	return keys
 }
 
-// The server at which a transaction goes on refuses MULTI. Nothing of the transaction runs alone there.
-func aTransactionThatCannotFollowItsSlotRunsNot(t *testing.T, c *redistest.Cluster, proxies map[string]*Server) {
+// The server of a transaction refuses MULTI, which has been answered. Nothing behind it runs alone.
+func aTransactionThatIsRefusedRunsNot(t *testing.T, c *redistest.Cluster, proxies map[string]*Server) {
 	for engine, srv := range proxies {
-		key := "refused" + engine
-		slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", key).(int64))
-		m := newMover(t, c)
-		home := m.owner[slot]
-		next := c.Nodes[(home+1)%c.Primaries]
+		key := keyOf(t, c, c.Nodes[0])
 		p := dialClient(t, address(srv))
-		p.script("SET "+key+" before", "+OK", "MULTI", "+OK", "SET "+key+" alone", "+QUEUED")
-		next.Do(t, "ACL", "SETUSER", "default", "-multi")
-		m.move(slot, (home+1)%c.Primaries)
-		p.script("EXEC", "-NOPERM ", "GET "+key, "$6\r\nbefore\r\n")
-		next.Do(t, "ACL", "SETUSER", "default", "+multi")
-		m.move(slot, home)
+		p.script("SET "+key+" before", "+OK")
+		c.Nodes[0].Do(t, "ACL", "SETUSER", "default", "-multi")
+		p.script("MULTI", "+OK", "PING", "+QUEUED", "SET "+key+" "+engine, "-NOPERM ", "SET "+key+" alone", "-NOPERM ", "EXEC", "-NOPERM ", "GET "+key, "$6\r\nbefore\r\n", "DEL "+key, ":1")
+		c.Nodes[0].Do(t, "ACL", "SETUSER", "default", "+multi")
 	}
 }
 
-// A server from which a transaction moves away does not let the user end it there. No other client gets into it.
-func aTransactionThatCannotBeDiscardedIsLeft(t *testing.T, c *redistest.Cluster, proxies map[string]*Server) {
-	here, there := keyOf(t, c, c.Nodes[0]), keyOf(t, c, c.Nodes[1])
-	c.Nodes[0].Do(t, "ACL", "SETUSER", "default", "-discard")
-	defer c.Nodes[0].Do(t, "ACL", "SETUSER", "default", "+discard")
-	for _, srv := range proxies {
-		p, other := dialClient(t, address(srv)), dialClient(t, address(srv))
-		for range 5 { // the pool may have other connections
-			p.script("GET "+here, "", "MULTI", "+OK", "SET "+there+" x", "+QUEUED", "EXEC", "*1\r\n+OK\r\n")
-			other.script("GET "+here, "", "MULTI", "+OK", "GET "+here, "+QUEUED", "EXEC", "*1\r\n")
-		}
-	}
-}
-
-// A long transaction is queued again in slices, behind none of which anything is missing.
-func aLongTransactionMoves(t *testing.T, proxies map[string]*Server) {
+// A long transaction is queued in slices, behind none of which anything is missing.
+func aLongTransactionIsWhole(t *testing.T, proxies map[string]*Server) {
 	const n = 2500
 	for engine, srv := range proxies {
 		p := dialClient(t, address(srv))
-		for _, key := range []string{"a", "b", "c"} { // at all servers, so that MULTI begins at others
+		for _, key := range []string{"a", "b", "c"} { // at all servers
 			p.raw(inline("SET "+key+" 1", "MULTI") + strings.Repeat("PING\r\n", n) + inline("INCR "+key, "EXEC", "GET "+key))
 			want := append(slices.Repeat([]string{"+QUEUED\r\n"}, n+1), "*2501\r\n"+strings.Repeat("+PONG\r\n", n)+":2\r\n", "$1\r\n2\r\n")
 			for i, want := range append([]string{"+OK\r\n", "+OK\r\n"}, want...) {

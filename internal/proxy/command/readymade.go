@@ -9,6 +9,6 @@ var (
 	WhoAmI    = resp.AppendCommand(nil, "ACL", "WHOAMI")
 	ReplyOn   = resp.AppendCommand(nil, "CLIENT", "REPLY", "ON") // answers OK to every sender
 	Asking    = resp.AppendCommand(nil, "ASKING")
-	Discard   = resp.AppendCommand(nil, "DISCARD")
+	Multi     = resp.AppendCommand(nil, "MULTI")
 	Malformed = resp.AppendCommand(nil, "EVALSHA") // every Redis refuses it before it does anything
 )

@@ -23,12 +23,12 @@ func (s *Session) subscribe(row *command.Row, raw []byte) bool {
 	}
 	channels := len(s.args) - 1
 	if pin.InTx {
-		pin.Queue(Step{Verb: row.Name, Left: channels}, raw)
+		pin.Queue(Step{Verb: row.Name, Left: channels})
 		s.forward(raw, s.handler(), 1)
 		return true
 	}
 	s.readFrames()
-	pin.Count(raw)
+	pin.Count()
 	s.forward(raw, AwaitReply(s, &pin.Subscriptions, s.muted, row.Name, channels), 1)
 	return true
 }
@@ -141,7 +141,7 @@ func (s *Session) routeUnread(raw []byte) bool {
 	pin.fresh = false
 	switch {
 	case pin.InTx || s.subscriber():
-		pin.Count(raw)
+		pin.Count()
 		pin.spent = true // Redis refuses or queues it; its effect at EXEC is not examined
 		s.forward(raw, s.handler(), 1)
 	case s.muted:

@@ -39,11 +39,11 @@ func (s *Session) reidentify(name string, raw []byte) bool {
 		if change.Hello {
 			step.Rewrite = s.ownID
 		}
-		pin.Queue(step, raw)
+		pin.Queue(step)
 		s.forward(raw, s.handler(), 1)
 		return true
 	}
-	pin.Count(raw)
+	pin.Count()
 	s.wait = waitReply // the next commands must travel under the new identity
 	h := &reply.Reply{Session: s, Muted: s.muted, Done: func(reply []byte) {
 		s.Resume()
@@ -309,7 +309,7 @@ func (s *Session) agree() bool {
 	case s.subscriber():
 		return s.answer(Refusal("auth"))
 	case s.pin != nil && s.pin.InTx:
-		s.pin.Count(command.ReplyOn)
+		s.pin.Count()
 		s.forward(command.ReplyOn, s.handler(), 1)
 		return true
 	}

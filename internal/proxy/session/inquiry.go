@@ -35,7 +35,7 @@ func (s *Session) askAbout(raw []byte) bool {
 	q := &inquiry{s: s, words: words, args: words[2:], size: len(raw), muted: s.muted}
 	if s.pin != nil {
 		s.pin.fresh = false
-		s.pin.Count(raw)
+		s.pin.Count()
 	}
 	s.wait = waitReply
 	q.at = s.out.Slots.Hold()

@@ -123,7 +123,7 @@ func (s *Session) locate(row *command.Row, begin []byte) bool {
 			s.forward(command.Asking, reply.Discard{}, 1)
 		}
 		return true
-	case at == 0 || len(args) <= at || s.replay != nil || s.clusterSubs.Listening() || s.pin != nil && !s.pin.fresh:
+	case at == 0 || len(args) <= at || s.kept != nil || s.clusterSubs.Listening() || s.pin != nil && !s.pin.fresh:
 		return false
 	}
 	s.large, s.located = progress{}, false

@@ -47,7 +47,7 @@ func (s *Session) local(row *command.Row, raw []byte) bool {
 	}
 	if s.pin != nil {
 		s.pin.fresh = false
-		s.pin.Count(raw)
+		s.pin.Count()
 	}
 	s.forward(raw, h, 1)
 	return true

@@ -53,10 +53,10 @@ func (s *Session) stationary() int {
 	n := s.Kept() + s.clusterSubs.Bytes() + cap(s.script) + cap(s.args)*argCost + s.gathered + locking +
 		len(s.name) + len(s.called) + len(s.lib[0]) + len(s.lib[1]) + len(s.library) + len(s.ident.User) + len(s.ident.Password)
 	if p := s.pin; p != nil {
-		n += len(p.Steps)*stepCost + p.Names + len(p.Kept)*argCost + p.Size + p.execution.Due()*stepCost + p.frame
+		n += len(p.Steps)*stepCost + p.Names + p.execution.Due()*stepCost + p.frame
 	}
-	if r := s.replay; r != nil {
-		n += len(r.Steps)*stepCost + r.Names + len(r.Kept)*argCost + r.Size
+	if tx := s.kept; tx != nil {
+		n += len(tx.commands)*argCost + tx.size
 	}
 	return n
 }

@@ -14,15 +14,13 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// In a cluster a transaction belongs to the server of its keys, but MULTI names none. It begins at some server. At the first key of another
-// server it is discarded there, and its commands are queued again at that other server. The same happens if the slot has moved when the client says
-// EXEC: a server that refuses to queue a command carries out none of the transaction.
+// In a cluster a transaction belongs to the server of its keys, but MULTI names none. So it is kept back until the first key, and so are the commands without a
+// key that come before that. If the slot of a transaction moves, the transaction is over: EXEC carries out nothing.
 
 // placement is what a pin remembers of its transaction.
 type placement struct {
-	home    int // slot of the first key; -1: there was none
-	refused topology.Refusal
-	ends    bool // EXEC or DISCARD has been sent
+	home int  // slot of the first key; -1: there was none
+	ends bool // EXEC or DISCARD has been sent
 }
 
 // watch is what a pin remembers of its WATCH.
@@ -31,25 +29,147 @@ type watch struct {
 	broken bool // the server no longer has them all, so it cannot tell whether they change
 }
 
-// replay is a transaction that goes on at another server.
-type replay struct {
-	TxState // of the connection that it has left
-	placement
-	asking   upstream.Node // the server that has the keys already; AnyNode: the owner of the slot
-	begun    bool          // MULTI has been sent
-	answer   []byte        // the reply to it; nil: it could not be sent
-	sent     int           // commands of those that are kept, MULTI included
+// A keptTx is a transaction that no server has yet.
+type keptTx struct {
+	commands [][]byte // behind MULTI; they have no key
+	size     int      // their bytes
+	begun    bool     // MULTI has been sent
+	answer   []byte   // the reply to it; nil: it could not be sent
 	attempts errands.Attempts
 }
 
-// begin notes that MULTI is about to be sent. In an open transaction Redis refuses it, and the transaction goes on.
-func (p *pinned) begin(raw []byte) {
-	if p.InTx {
-		p.Keep(raw)
-		return
+// keepBack begins a transaction without a server.
+func (s *Session) keepBack() bool {
+	if !s.awaitQuiet() {
+		return false
 	}
-	p.placement = placement{home: -1}
-	p.Opens(raw, p.s.Clustered())
+	s.kept = &keptTx{}
+	return s.answer([]byte(resp.OK))
+}
+
+// routeKept routes a command behind a MULTI that is kept back. The first key names the server, and EXEC has any. false: the session waits.
+func (s *Session) routeKept(row *command.Row, p command.Policy, raw []byte) bool {
+	tx := s.kept
+	if !s.awaitQuiet() {
+		return false
+	}
+	s.Adopt()
+	s.Look(row, s.args)
+	switch {
+	case tx.begun && (tx.answer == nil || topology.ReadRefusal(tx.answer).Reason == topology.TryLate):
+		if pin := s.pin; pin != nil {
+			s.pin = nil
+			pin.discard()
+		}
+		if tx.begun = false; tx.attempts.Refused(s.Wait()) {
+			s.wait = waitReply
+			s.Later(upstream.AnyNode, tx.attempts.Pause(), s.Resume)
+			return false
+		}
+		if tx.answer == nil {
+			tx.answer = shared.NoUpstream
+		}
+		return tx.end(s, row, tx.answer)
+	case tx.begun && !resp.IsOK(tx.answer): // the commands behind it would run one by one
+		return tx.end(s, row, tx.answer)
+	case tx.begun && len(tx.commands) == 0:
+		s.kept = nil
+		return s.routePinned(row, p, raw)
+	case tx.begun:
+		if !tx.send(s) {
+			return false
+		}
+	case row.Name == "reset", row.Name == "quit":
+		s.kept = nil
+		return s.local(row, raw)
+	case row.Name == "discard":
+		s.kept = nil
+		return s.answer([]byte(resp.OK))
+	case s.Slot < 0 && row.Name != "exec" && row.Name != "multi":
+		return tx.add(s, row, p, raw)
+	default:
+		if err := s.pinTimedOut; s.pin == nil && err != nil {
+			s.pinTimedOut = nil
+			return tx.end(s, row, s.proxy.NoPinFree(err, s.Addr))
+		}
+		if s.Target, s.hasty = s.serverOf(s.Slot), true; s.pin == nil && !s.takePin("multi", command.Transaction) {
+			return false
+		}
+		tx.begin(s)
+	}
+	return s.awaitQuiet() && !s.out.Gone() && s.routeKept(row, p, raw) // the connection is down already, if nothing is outstanding
+}
+
+// add keeps a command without a key back. A user's right to it shows at EXEC. A command that Redis refuses whatever the state of its connection is goes to some
+// server, which says so, and another one takes its place.
+func (tx *keptTx) add(s *Session, row *command.Row, p command.Policy, raw []byte) bool {
+	kept, words, bad := raw, queued, row.Malformed(s.args)
+	if refusal := s.notInTx(row, p, raw); refusal != nil || bad {
+		kept, words = command.Malformed, refusal
+	}
+	tx.commands = append(tx.commands, bytes.Clone(kept))
+	tx.size += len(kept)
+	if bad {
+		s.Target = s.home()
+		s.Send(raw, s.handler())
+		return true
+	}
+	return s.answer(words)
+}
+
+// notInTx is the refusal of a command that is not possible in a transaction; nil: it is possible, or Redis refuses it.
+func (s *Session) notInTx(row *command.Row, p command.Policy, raw []byte) []byte {
+	switch {
+	case s.absent(row):
+		return nil
+	case p == command.PubSub:
+		return noSubscriptionsInTx
+	case p == command.Lock, p == command.AboutClients, row.Name == "client" && command.Keyword(s.args, 1) == "reply":
+		return notInTx
+	case scatter.NeedsAll(row.Name, command.Keyword(s.args, 1)):
+		return allInTx
+	}
+	return s.impossible(row, p, raw)
+}
+
+// begin sends MULTI.
+func (tx *keptTx) begin(s *Session) {
+	s.pin.fresh, s.pin.placement = false, placement{home: -1}
+	tx.begun, tx.answer = true, nil
+	tx.attempts.Sent()
+	opened := s.pin.opens()
+	s.forward(command.Multi, &reply.Reply{Session: s, Muted: true, Done: func(reply []byte) {
+		opened(reply)
+		tx.answer = bytes.Clone(reply)
+	}, Whole: true}, 1)
+}
+
+// mostAtOnce commands are sent before others have their turn: a client chooses the number of commands in its transaction.
+const mostAtOnce = 1024
+
+// send sends the next commands behind MULTI, which has begun the transaction. false: the session waits.
+func (tx *keptTx) send(s *Session) bool {
+	args, muted := s.args, s.muted
+	s.kept, s.muted = nil, true
+	defer func() { s.kept, s.args, s.muted = tx, args, muted }()
+	for range min(len(tx.commands), mostAtOnce) {
+		raw := tx.commands[0]
+		s.args = resp.Split(raw, nil)
+		row := s.proxy.Policies().Lookup(s.args[0])
+		if !s.routePinned(row, row.PolicyFor(s.args), raw) {
+			return false
+		}
+		tx.commands = tx.commands[1:]
+	}
+	return true
+}
+
+// end refuses a transaction that cannot begin, from the command in row.
+func (tx *keptTx) end(s *Session, row *command.Row, why []byte) bool {
+	s.kept = nil
+	s.refused.Refuse(why, true)
+	s.releasePin()
+	return s.answer(s.refused.Step(row.Name, s.muted))
 }
 
 // opens returns the function that takes the reply to the MULTI that is sent next.
@@ -66,14 +186,11 @@ func (p *pinned) opens() func(reply []byte) {
 // routeAt looks whether the pin's server is the one for a command. handled is false if it is. Else done is false if the command must wait.
 func (s *Session) routeAt(row *command.Row, p command.Policy, raw []byte) (done, handled bool) {
 	pin := s.pin
-	if s.replay != nil {
-		return s.resumeTx(row, p, raw), true
-	}
 	asks := s.Asks && pin.fresh // it has been routed to this pin so
 	s.Look(row, s.args)
 	s.Asks = asks
 	s.Wrote(pin.conn.At())
-	if (pin.ends || pin.Opening > 0) && !s.awaitQuiet() { // a MULTI that cannot be sent here begins the transaction elsewhere
+	if (pin.ends || pin.Opening > 0) && !s.awaitQuiet() {
 		return false, true
 	}
 	pin.ends = row.Name == "exec" || row.Name == "discard"
@@ -101,33 +218,22 @@ func (s *Session) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 	if p == command.Transaction && row.Name != "watch" {
 		return false, false
 	}
-	absent, refusal := s.absent(row), s.impossible(row, p, raw)
-	if refusal == nil && scatter.NeedsAll(row.Name, command.Keyword(s.args, 1)) {
-		refusal = allInTx
-	}
-	if absent || refusal != nil || s.Slot >= 0 && pin.home < 0 {
-		if !s.awaitQuiet() {
-			return false, true
-		}
+	absent, refusal := s.absent(row), s.notInTx(row, p, raw)
+	if (absent || refusal != nil) && !s.awaitQuiet() {
+		return false, true
 	}
 	switch {
 	case absent: // a command that answers for any user is queued in its place
-		pin.Queue(Step{Rewrite: func([]byte) []byte { return noCluster }}, command.Hello)
+		pin.Queue(Step{Rewrite: func([]byte) []byte { return noCluster }})
 		s.forward(command.Hello, s.handler(), 1)
 		return true, true
 	case refusal != nil:
 		s.poison(refusal)
 		return true, true
 	case s.Slot >= 0 && pin.home < 0:
-		at := s.Owner(s.Slot)
-		switch elsewhere := at != pin.conn.At() && at != upstream.AnyNode; {
-		case pin.Watching && s.Slot != pin.watch.slot:
+		if pin.Watching && s.Slot != pin.watch.slot {
 			s.poison(shared.CrossSlot)
 			return true, true
-		case elsewhere && !pin.Watching: // a server that has lost watched keys refuses the command
-			pin.home = s.Slot
-			pin.moveTx(upstream.AnyNode)
-			return false, true
 		}
 		pin.home = s.Slot
 	}
@@ -138,109 +244,13 @@ func (s *Session) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 	return false, false
 }
 
-// moveTx discards the transaction here, and has it begin anew at another server.
-func (p *pinned) moveTx(asking upstream.Node) {
-	s, pin := p.s, p
-	s.replay = &replay{TxState: pin.TxState, placement: pin.placement, asking: asking}
-	pin.placement = placement{home: -1}
-	s.forward(command.Discard, &reply.Reply{Session: s, Muted: true, Done: func(reply []byte) {
-		pin.End()
-		pin.spent = pin.spent || !resp.IsOK(reply) // the transaction is still open, if the user may not end it
-	}}, 1)
-	if s.wait == waitNone {
-		s.wait = waitQuiet
-	}
-}
-
-// resumeTx goes on with a transaction at another server, and then with the command behind it. false: the session waits.
-func (s *Session) resumeTx(row *command.Row, p command.Policy, raw []byte) bool {
-	r := s.replay
-	if !s.awaitQuiet() {
-		return false
-	}
-	switch {
-	case r.begun && r.answer == nil:
-		if pin := s.pin; pin != nil {
-			s.pin = nil
-			pin.discard()
-		}
-		if r.begun = false; r.attempts.Refused(s.Wait()) {
-			s.wait = waitReply
-			s.Later(upstream.AnyNode, r.attempts.Pause(), s.Resume)
-			return false
-		}
-		return r.end(s, row, shared.NoUpstream)
-	case r.begun && !resp.IsOK(r.answer): // the commands behind it would run one by one
-		return r.end(s, row, r.answer)
-	case r.begun && r.sent == len(r.Kept):
-		s.replay = nil
-		s.pin.Resume(r.TxState)
-		s.pin.placement = r.placement
-		return s.routePinned(row, p, raw)
-	case r.begun:
-		r.send(s)
-	default:
-		if err := s.pinTimedOut; s.pin == nil && err != nil {
-			s.pinTimedOut = nil
-			return r.end(s, row, s.proxy.NoPinFree(err, s.Addr))
-		}
-		if s.pin == nil && !r.takePin(s) {
-			return false
-		}
-		r.begin(s)
-	}
-	return s.awaitQuiet() && !s.out.Gone() && s.resumeTx(row, p, raw) // the connection is down already, if nothing is outstanding
-}
-
-// takePin takes a connection to the server at which the transaction goes on. false: the session waits for one.
-func (r *replay) takePin(s *Session) bool {
-	s.Adopt()
-	if s.Target = s.Owner(r.home); r.asking != upstream.AnyNode {
-		s.Target = r.asking
-	}
-	s.hasty = true
-	return s.takePin("multi", command.Transaction)
-}
-
-// begin sends MULTI.
-func (r *replay) begin(s *Session) {
-	s.pin.fresh, r.begun, r.answer, r.sent = false, true, nil, 1
-	if r.asking != upstream.AnyNode {
-		s.forward(command.Asking, reply.Discard{}, 1)
-	}
-	opened := s.pin.opens()
-	s.forward(r.Kept[0], &reply.Reply{Session: s, Muted: true, Done: func(reply []byte) {
-		opened(reply)
-		r.answer = bytes.Clone(reply)
-	}, Whole: true}, 1)
-}
-
-// maxReplayed commands are sent before others have their turn: a client chooses the number of commands in its transaction.
-const maxReplayed = 1024
-
-// send sends the next commands behind MULTI, which has begun the transaction.
-func (r *replay) send(s *Session) {
-	next := r.Kept[r.sent:]
-	next = next[:min(len(next), maxReplayed)]
-	r.sent += len(next)
-	for _, kept := range next {
-		s.forward(kept, &reply.Reply{Session: s, Muted: true, Whole: true, Done: func(reply []byte) {
-			if why := topology.ReadRefusal(reply); why.Reason != topology.NotRefused {
-				r.refused = why
-			}
-		}}, 1)
-	}
-}
-
-// end refuses a transaction that cannot go on, from the command in row.
-func (r *replay) end(s *Session, row *command.Row, why []byte) bool {
-	s.replay = nil
-	s.refused.Refuse(why, true)
-	s.releasePin()
-	return s.answer(s.refused.Step(row.Name, s.muted))
-}
-
 var queued = []byte("+QUEUED\r\n")
+
+// The slot of a transaction has moved.
+var (
+	tryAgain = resp.AppendRawError(nil, "TRYAGAIN Multiple keys request during rehashing of slot")
+	txMoved  = resp.AppendRawError(nil, "EXECABORT Transaction discarded because its slot has moved.")
+)
 
 // watchOver returns the handler of the reply to a command on the pin, where to is that of a reply that is no refusal.
 func (s *Session) watchOver(row *command.Row, p command.Policy, raw []byte, to reply.Handler) reply.Handler {
@@ -252,9 +262,13 @@ func (s *Session) watchOver(row *command.Row, p command.Policy, raw []byte, to r
 	case pin.InTx || pin.Opening > 0:
 		muted := s.muted
 		return &reply.Guarded{Session: s, To: to, Slot: s.Slot, Read: topology.ReadRefusal, Refused: func(at reply.ID, why topology.Refusal) bool {
-			pin.refused = why
+			s.Refused(why)
+			words := tryAgain
+			if pin.Watching {
+				words, pin.watch.broken = queued, true
+			}
 			if !muted {
-				s.out.Put(at, queued, false)
+				s.out.Put(at, words, false)
 			}
 			return true
 		}}
@@ -271,7 +285,7 @@ func (s *Session) watchOver(row *command.Row, p command.Policy, raw []byte, to r
 			}
 			return true
 		}}
-	case row.Name == "multi" || s.Slot >= 0 && (p == command.PinOnce || p == command.PinAhead || row.Name == "watch"):
+	case s.Slot >= 0 && (p == command.PinOnce || p == command.PinAhead || row.Name == "watch"):
 		r := s.repetition(row, raw)
 		if s.Asks {
 			s.forward(command.Asking, reply.Discard{}, 1)

@@ -9,7 +9,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
-	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // overNoCluster returns a session in front of a cluster that cannot be reached. Its lock is held.
@@ -44,7 +43,7 @@ func onDeadPin(t *testing.T, s *Session) {
 }
 
 func TestACommandIsRepeatedUntilItsConnectionIsNotDown(t *testing.T) {
-	for _, cmd := range []string{"WATCH k", "BLPOP k 0", "MULTI"} {
+	for _, cmd := range []string{"WATCH k", "BLPOP k 0"} {
 		s := overNoCluster(t)
 		onDeadPin(t, s)
 		s.consume([]byte(typed(cmd)))
@@ -61,28 +60,15 @@ func TestACommandIsRepeatedUntilItsConnectionIsNotDown(t *testing.T) {
 	}
 }
 
-func TestATransactionIsQueuedAnewUntilItsConnectionIsNotDown(t *testing.T) {
+func TestATransactionBeginsWhenItsConnectionIsNotDown(t *testing.T) {
 	s := overNoCluster(t)
-	s.replay = &replay{TxState: TxState{Kept: [][]byte{[]byte(typed("MULTI"))}}, asking: upstream.AnyNode}
+	s.consume([]byte(typed("MULTI")))
 	for n := range 3 {
 		onDeadPin(t, s)
-		if s.consume([]byte(typed("GET k"))) > 0 || s.replay == nil || s.wait != waitReply || s.pin != nil {
-			t.Fatalf("after %d repetitions it waits for %v, and is to be queued: %v", n, s.wait, s.replay != nil)
+		if s.consume([]byte(typed("GET k"))) > 0 || s.kept == nil || s.wait != waitReply || s.pin != nil {
+			t.Fatalf("after %d repetitions it waits for %v, and is kept back: %v", n, s.wait, s.kept != nil)
 		}
 		s.Resume()
-	}
-}
-
-// A MULTI that cannot be sent begins its transaction elsewhere. What the client has sent behind it must not be on its way to the first server by then.
-func TestNothingIsSentBehindAMultiWithoutAnAnswer(t *testing.T) {
-	for _, next := range []string{"PING", "EXEC", "DISCARD", "MULTI", "UNWATCH", "SET k v", "CLIENT SETNAME x", "CLUSTER INFO", "DBSIZE"} {
-		s := overNoCluster(t)
-		if !s.takePin("test", command.Transaction) {
-			t.Fatal("no pin")
-		}
-		if n, want := s.consume([]byte(typed("MULTI", next))), len(typed("MULTI")); n != want || s.out.Slots.Due() > 1 {
-			t.Errorf("%s: %d bytes have been taken, want %d; %d replies are due", next, n, want, s.out.Slots.Due())
-		}
 	}
 }
 
@@ -107,18 +93,18 @@ func TestALargeCommandOutlivesTheConnectionItWasLocatedOn(t *testing.T) {
 	}
 }
 
-// A client chooses how many commands it queues before the first key. They are queued again in slices, between which others have their turn.
-func TestATransactionIsQueuedAgainInSlices(t *testing.T) {
+// A client chooses how many commands it queues before the first key. They are sent in slices, between which others have their turn.
+func TestATransactionIsQueuedInSlices(t *testing.T) {
 	s, _ := byHand(t, shared.Limits{})
 	s.mu.Lock()
 	defer s.unlock()
 	if !s.takePin("multi", command.Transaction) {
 		t.Fatal("no pin")
 	}
-	r := &replay{TxState: TxState{Kept: slices.Repeat([][]byte{[]byte(typed("PING"))}, 2*maxReplayed+2)}, sent: 1}
-	for _, want := range []int{maxReplayed, maxReplayed, 1, 0} {
+	tx := &keptTx{commands: slices.Repeat([][]byte{[]byte(typed("PING"))}, 2*mostAtOnce+1)}
+	for _, want := range []int{mostAtOnce, mostAtOnce, 1, 0} {
 		before := s.out.Slots.Due()
-		if r.send(s); s.out.Slots.Due()-before != want {
+		if tx.send(s); s.out.Slots.Due()-before != want {
 			t.Errorf("%d commands are sent, want %d", s.out.Slots.Due()-before, want)
 		}
 	}

@@ -42,6 +42,9 @@ func (s *Session) route(row *command.Row, raw []byte) bool {
 			handled, routed = true, s.answer(words)
 		}
 	}
+	if !handled && s.kept != nil {
+		handled, routed = true, s.routeKept(row, p, raw)
+	}
 	if !handled && s.Clustered() && (p == command.PubSub || s.clusterSubs.Listening()) {
 		handled, routed = s.listen(row, p)
 	}
@@ -84,8 +87,8 @@ func (s *Session) routeShared(row *command.Row, p command.Policy, raw []byte) bo
 		if !s.aim(row) {
 			return false
 		}
-		if s.replay != nil {
-			return s.resumeTx(row, p, raw)
+		if row.Name == "multi" && len(s.args) == 1 {
+			return s.keepBack()
 		}
 		if handled, done := s.whole(row, p, raw); handled {
 			return done
@@ -191,7 +194,7 @@ func (s *Session) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 				s.poison(tooManyEdits)
 				return true
 			}
-			pin.Queue(Step{Rewrite: h.Replace}, raw)
+			pin.Queue(Step{Rewrite: h.Replace})
 			s.forward(raw, to, 1)
 			return true
 		}
@@ -202,7 +205,7 @@ func (s *Session) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 		if done := s.pauseOf(row); done != nil {
 			if pin.InTx {
 				pin.fresh = false
-				pin.Queue(Step{Apply: done}, raw)
+				pin.Queue(Step{Apply: done})
 				s.forward(raw, to, 1)
 				return true
 			}
@@ -213,7 +216,7 @@ func (s *Session) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 		return s.keepPin(row, p, raw)
 	}
 	pin.fresh = false
-	pin.Count(raw)
+	pin.Count()
 	s.forward(raw, s.watchOver(row, p, raw, to), 1)
 	return true
 }
@@ -249,11 +252,11 @@ func (s *Session) markPin(raw []byte, h *reply.Reply, keep bool, accepted func()
 	pin.fresh = false
 	h.Done = func(reply []byte) { pin.marked(reply, keep, accepted) }
 	if pin.InTx {
-		pin.Queue(Step{Apply: func(reply []byte) { s.pin.marked(reply, keep, accepted) }}, raw) // it may be another one by then
+		pin.Queue(Step{Apply: func(reply []byte) { s.pin.marked(reply, keep, accepted) }}) // it may be another one by then
 		s.forward(raw, s.handler(), 1)
 		return true
 	}
-	pin.Count(raw)
+	pin.Count()
 	s.forward(raw, h, 1)
 	return true
 }
@@ -288,11 +291,11 @@ func (s *Session) queueLocal(row *command.Row, p command.Policy, raw []byte) boo
 			if resp.IsOK(reply) {
 				s.rename(name, true)
 			}
-		}}, raw)
+		}})
 	case command.Keyword(s.args, 1) == "getname":
-		s.pin.Count(raw)
+		s.pin.Count()
 	default:
-		s.pin.Queue(Step{Apply: func([]byte) { s.pin.spent = true }}, raw)
+		s.pin.Queue(Step{Apply: func([]byte) { s.pin.spent = true }})
 	}
 	s.forward(raw, s.handler(), 1)
 	return true
@@ -300,7 +303,6 @@ func (s *Session) queueLocal(row *command.Row, p command.Policy, raw []byte) boo
 
 // poison answers err and makes the open transaction fail, like a command that Redis refuses to queue.
 func (s *Session) poison(err []byte) {
-	s.pin.Keep(command.Malformed) // it fails at another server, too
 	s.forward(command.Malformed, &reply.Reply{Session: s, Muted: s.muted, Replace: func([]byte) []byte { return err }}, 1)
 }
 

@@ -124,7 +124,7 @@ type Session struct {
 	hasty         bool        // the command that gets the pin does not wait for other clients
 	pinTimedOut   error       // why the request for a pin has failed
 	redir         clients.Redirection
-	replay        *replay       // a transaction that goes on at another server; nil: none
+	kept          *keptTx       // in front of a cluster: a transaction that no server has yet; nil: none
 	crowded       chan struct{} // closed when the client has read bytes that pass unread, or the session is over; nil: it has read enough
 	opening       reply.Handler // of the reply to the last MULTI, until EXEC or DISCARD is sent; nil: none
 

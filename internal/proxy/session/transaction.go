@@ -29,16 +29,12 @@ type TxState struct {
 	Steps    []Step
 	Names    int // bytes of the names in steps
 	Edits    int // steps with a Rewrite
-
-	Keeps bool     // the transaction may have to go on at another server
-	Kept  [][]byte // if it may: MULTI and the commands behind it
-	Size  int      // their bytes
 }
 
-// Queue notes the command that is sent next, raw, which changes the session.
-func (tx *TxState) Queue(step Step, raw []byte) {
+// Queue notes the command that is sent next, which changes the session.
+func (tx *TxState) Queue(step Step) {
 	step.Index = tx.Queued - tx.Base
-	tx.Count(raw)
+	tx.Count()
 	tx.Steps = append(tx.Steps, step)
 	if step.Rewrite != nil {
 		tx.Edits++
@@ -52,36 +48,12 @@ const MostEdits = 128
 // Full reports whether no further step with a Rewrite may be queued.
 func (tx *TxState) Full() bool { return tx.InTx && tx.Edits >= MostEdits }
 
-// Count notes the command that is sent next, raw: a transaction would queue it.
-func (tx *TxState) Count(raw []byte) {
-	tx.Queued++
-	tx.Keep(raw)
-}
-
-// Keep notes a command that is sent next. The transaction is not the same without it, even if Redis refuses it.
-func (tx *TxState) Keep(raw []byte) {
-	if tx.Keeps {
-		tx.Kept = append(tx.Kept, bytes.Clone(raw))
-		tx.Size += len(raw)
-	}
-}
-
-// Opens notes that MULTI, raw, is about to be sent.
-func (tx *TxState) Opens(raw []byte, keeps bool) {
-	tx.Keeps, tx.Kept, tx.Size = keeps, nil, 0
-	tx.Keep(raw)
-}
+// Count notes the command that is sent next: a transaction would queue it.
+func (tx *TxState) Count() { tx.Queued++ }
 
 // Opened notes that Redis has accepted the MULTI before which base commands had been sent.
 func (tx *TxState) Opened(base int) {
 	tx.InTx, tx.Base, tx.Steps, tx.Names, tx.Edits = true, base, nil, 0, 0
-}
-
-// Resume notes that the transaction of another connection, which has ended there, has been queued here.
-func (tx *TxState) Resume(from TxState) {
-	tx.Queued = tx.Base + from.Queued - from.Base
-	tx.Steps, tx.Names, tx.Edits = from.Steps, from.Names, from.Edits
-	tx.Keeps, tx.Kept, tx.Size = from.Keeps, from.Kept, from.Size
 }
 
 // Subscribes reports whether a subscription command has been queued.
@@ -97,7 +69,6 @@ func (tx *TxState) Subscribes() bool {
 // End notes that the transaction is over.
 func (tx *TxState) End() {
 	tx.InTx, tx.Watching, tx.Steps, tx.Names, tx.Edits = false, false, nil, 0, 0
-	tx.Keeps, tx.Kept, tx.Size = false, nil, 0
 }
 
 // Changes reports whether the reply to the EXEC may change the session.

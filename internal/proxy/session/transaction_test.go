@@ -10,9 +10,9 @@ func TestExecAnswersQueuedCommandsByTheirPosition(t *testing.T) {
 	tx.InTx, tx.Base = true, 3
 	tx.Queued = 3
 	tx.Queued++ // an ordinary command
-	tx.Queue(Step{Rewrite: func(reply []byte) []byte { return append([]byte("+new "), reply[1:]...) }}, nil)
+	tx.Queue(Step{Rewrite: func(reply []byte) []byte { return append([]byte("+new "), reply[1:]...) }})
 	tx.Queued++
-	tx.Queue(Step{Verb: "subscribe", Left: 1}, nil)
+	tx.Queue(Step{Verb: "subscribe", Left: 1})
 	if !tx.Rewrites() || !tx.Subscribes() {
 		t.Error("the steps are not known")
 	}
@@ -28,31 +28,6 @@ func TestExecAnswersQueuedCommandsByTheirPosition(t *testing.T) {
 	tx.End()
 	if tx.InTx || tx.Rewrites() || tx.Subscribes() {
 		t.Error("the steps outlive the transaction")
-	}
-}
-
-// Steps keep their positions at another connection, which has had other commands before, and a MULTI in the transaction that Redis refused.
-func TestATransactionGoesOnAtAnotherConnection(t *testing.T) {
-	var first, second TxState
-	first.Opens([]byte("MULTI"), true)
-	first.Opened(0)
-	first.Count([]byte("PING"))
-	first.Keep([]byte("MULTI"))
-	first.Queue(Step{}, []byte("CLIENT SETNAME x"))
-	from := first
-	first.End()
-	if first.Kept != nil || first.Keeps || first.Size != 0 {
-		t.Error("an ended transaction keeps its commands")
-	}
-	second.Queued = 7
-	second.Opened(second.Queued)
-	second.Resume(from)
-	second.Queue(Step{}, []byte("HELLO"))
-	if got, want := string(bytes.Join(second.Kept, []byte("|"))), "MULTI|PING|MULTI|CLIENT SETNAME x|HELLO"; got != want || second.Size != len(want)-4 {
-		t.Errorf("kept: %s, %d bytes", got, second.Size)
-	}
-	if second.Queued != 10 || second.Steps[0].Index != 1 || second.Steps[1].Index != 2 {
-		t.Errorf("%d commands, steps %+v", second.Queued-second.Base, second.Steps)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -21,8 +20,10 @@ func (s *Session) transact(row *command.Row, raw []byte) bool {
 	switch name {
 	case "multi":
 		s.opening = &opening{h, s}
-		to = s.watchOver(row, command.Transaction, raw, s.opening)
-		pin.begin(raw)
+		to = s.opening
+		if !pin.InTx { // else Redis refuses it, and the transaction goes on
+			pin.placement = placement{home: -1}
+		}
 		h.Done = pin.opens()
 	case "exec":
 		s.opening = nil
@@ -39,7 +40,7 @@ func (s *Session) transact(row *command.Row, raw []byte) bool {
 		if pin.Changes() { // the session may then ask Redis on this connection, where its question must not get into the client's next transaction
 			s.wait = waitReply
 		}
-		to = s.watchOverExec(row, raw, h)
+		to = s.watchOverExec(h)
 	case "discard":
 		s.opening = nil
 		h.Done = func(reply []byte) {
@@ -49,9 +50,6 @@ func (s *Session) transact(row *command.Row, raw []byte) bool {
 		}
 	case "watch":
 		to = s.watchOver(row, command.Transaction, raw, h)
-		if pin.InTx {
-			pin.Keep(raw)
-		}
 		h.Missed = func() { s.refused.Behind("watch", h.Session.Refusal(), h.Muted) }
 		slot := s.Slot
 		h.Done = func(reply []byte) {
@@ -60,7 +58,7 @@ func (s *Session) transact(row *command.Row, raw []byte) bool {
 			}
 		}
 	case "unwatch":
-		pin.Count(raw)
+		pin.Count()
 		h.Done = func(reply []byte) {
 			if resp.IsOK(reply) {
 				pin.Watching = false
@@ -69,7 +67,6 @@ func (s *Session) transact(row *command.Row, raw []byte) bool {
 	}
 	s.forward(raw, to, 1)
 	if name == "multi" && pin.Watching && pin.watch.broken {
-		pin.refused = topology.Refusal{Reason: topology.TryLate}
 		s.forward(command.Malformed, &reply.Reply{Session: s, Muted: true}, 1)
 	}
 	return true
@@ -83,6 +80,9 @@ type opening struct {
 
 // Lost implements reply.Handler. If EXEC has been sent behind the MULTI, it is lost too, and so is everything in between.
 func (o *opening) Lost(at reply.ID, n int, sent bool) {
+	if o.s.Clustered() && o.s.pin != nil && o.s.pin.Watching {
+		o.s.CutOff() // the watch is lost
+	}
 	if o.s.opening == o {
 		o.s.refused.Refuse(o.Session.Refusal(), o.Muted)
 	}
@@ -107,41 +107,32 @@ func (s *Session) executed(pin *pinned, reply []byte) {
 	}
 }
 
-// watchOverExec is watchOver for an EXEC. If the server has carried out nothing of the transaction, it is queued anew at another one. With WATCH the client
-// gets the answer that its keys may have changed.
-func (s *Session) watchOverExec(row *command.Row, raw []byte, h *reply.Reply) reply.Handler {
+// watchOverExec is watchOver for an EXEC. The server has carried out nothing of the transaction. With WATCH the client gets the answer that its keys may have
+// changed.
+func (s *Session) watchOverExec(h *reply.Reply) reply.Handler {
 	pin := s.pin
 	if !s.Clustered() {
 		return h
 	}
-	r := s.repetition(row, raw)
-	g := &reply.Guarded{Session: s, To: h, Slot: pin.home}
-	g.Read = func(reply []byte) topology.Refusal {
-		if bytes.HasPrefix(reply, []byte("-EXECABORT")) {
-			return pin.refused
+	read := func(reply []byte) topology.Refusal {
+		if pin.watch.broken && bytes.HasPrefix(reply, []byte("-EXECABORT")) {
+			return topology.Refusal{Reason: topology.TryLate}
 		}
 		return topology.ReadRefusal(reply)
 	}
-	g.Refused = func(at reply.ID, why topology.Refusal) bool {
+	return &reply.Guarded{Session: s, To: h, Slot: pin.home, Read: read, Refused: func(at reply.ID, why topology.Refusal) bool {
+		s.Refused(why)
+		words := txMoved
 		if pin.Watching {
-			pin.End()
-			if !h.Muted {
-				s.out.Put(at, nullArray(s.ident.Proto), false)
-			}
-			return true
+			words = nullArray(s.ident.Proto)
 		}
-		move := &replay{TxState: pin.TxState, placement: pin.placement, asking: upstream.AnyNode}
-		if !s.again(r, pin.conn.At(), why) {
-			return false
-		}
-		move.asking, r.asking = r.asking, upstream.AnyNode
-		move.refused, move.ends = topology.Refusal{}, false
-		s.replay, pin.placement = move, placement{home: -1}
 		pin.End()
-		pin.yield()
+		s.Resume()
+		if !h.Muted {
+			s.out.Put(at, words, false)
+		}
 		return true
-	}
-	return g
+	}}
 }
 
 func nullArray(proto int) []byte {
