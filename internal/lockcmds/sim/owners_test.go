@@ -17,7 +17,7 @@ var fieldAt = map[string]int{"acquire": 6, "fair": 5, "crowd": 5, "extend": 4, "
 
 // countedByOne judges what a call has done to the holds of an owner that several sessions are: an acquire raises them by one and a release lowers them by
 // one, unless the call is a copy, and a rollback takes no more than its session has acquired and not released.
-func (r *rules) countedByOne(name string, args []string, key string, before, after holder) {
+func (r *rules) countedByOne(at *server, name string, args []string, key string, before, after holder) {
 	was, is := latest(before.sessions), latest(after.sessions)
 	if after.exists && after.fence != before.fence {
 		for field := range is { // of the session that was granted the lock
@@ -38,6 +38,7 @@ func (r *rules) countedByOne(name string, args []string, key string, before, aft
 	change := after.holds - before.holds
 	copied := whole(args[numbered[name]]) <= was[mine.field]
 	switch {
+	case name == "drop" && at.shard.primary != at: // its successor may have carried the rollback out as well
 	case name == "drop":
 		if -change > r.parts[mine] {
 			r.w.fail("a rollback released the hold of another session", "%s of %s: %d, of %d that %s has", key, before.owner, -change, r.parts[mine], mine.field)

@@ -242,7 +242,7 @@ func (r *rules) executed(at *server, p *proxy, name string, args []string, key s
 	if name == "drop" && args[1] != "0" && args[1] != strconv.FormatInt(before.fence, 10) {
 		w.fail("a rollback of another grant", "%s of %s: fence %d, not %s", key, before.owner, before.fence, args[1])
 	}
-	r.countedByOne(name, args, key, before, after)
+	r.countedByOne(at, name, args, key, before, after)
 	r.kept(at, p, name, key, before, after)
 	r.again(name, args, key, before, after)
 	granted := after.owner != "" && after.fence != before.fence
