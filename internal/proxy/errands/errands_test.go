@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,7 +29,8 @@ type client struct {
 	wait    time.Duration
 
 	sent  []sending
-	then  []func() // called after a refresh
+	mu    sync.Mutex
+	then  []func() // called after a refresh; guarded by mu, as a timer adds to it
 	aside []func() func()
 	got   strings.Builder
 	args  [][]byte
@@ -50,7 +52,6 @@ func newClient(t testing.TB) *client {
 }
 
 func (c *client) View() *topology.View                  { return c.view }
-func (c *client) Refresh(_ topology.Node, then func())  { c.then = append(c.then, then) }
 func (c *client) Silent(at topology.Node) bool          { return at == c.silent }
 func (c *client) Refused(topology.RefusalReason)        {}
 func (c *client) FailoverWait() time.Duration           { return c.wait }
@@ -68,6 +69,12 @@ func (c *client) GiveUp(id reply.ID)                { c.slots.Answer(id, 1) }
 
 func (c *client) Take(at topology.Node, h reply.Handler, _ int) reply.ID {
 	return c.slots.Add(at, h, 1)
+}
+
+func (c *client) Refresh(_ topology.Node, then func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.then = append(c.then, then)
 }
 
 func (c *client) Put(at reply.ID, b []byte, more bool) {
@@ -133,8 +140,10 @@ func (c *client) answer(to sending, reply string) {
 // refreshed has the view replaced.
 func (c *client) refreshed(v *topology.View) {
 	c.view = v
+	c.mu.Lock()
 	then := c.then
 	c.then = nil
+	c.mu.Unlock()
 	for _, f := range then {
 		if f != nil {
 			f()
