@@ -348,6 +348,8 @@ func (p *pending) answered(frame []byte) error {
 		p.next++
 	case isPong(frame) && (head.pushes > 0 || frame[0] == '+'):
 		p.next += 2 // the command has been carried out, and the PING behind it
+	case isPong(frame): // the library would take it for the answer to the PING, and panic at that
+		return fmt.Errorf("redis ends no subscription at present: %.40q", frame)
 	default:
 		return outOfPlace(frame, "it confirms no end of a subscription")
 	}

@@ -267,7 +267,7 @@ func (c *Client) Publish(ctx context.Context, messages []Message) error {
 // classify sorts an error of the library into the three kinds that callers tell apart.
 func classify(err error) error {
 	if refusal, ok := rueidis.IsRedisErr(err); ok {
-		return Refusal(refusal.Error())
+		return Refusal(refusalWords(refusal))
 	}
 	kind := ErrInDoubt
 	var op *net.OpError
@@ -275,6 +275,16 @@ func classify(err error) error {
 		kind = ErrUnsent
 	}
 	return fmt.Errorf("%w: %w", kind, err)
+}
+
+// refusalWords are those of Redis. The library takes the code ERR off.
+func refusalWords(refusal *rueidis.RedisError) string {
+	text := refusal.Error()
+	code, _, _ := strings.Cut(text, " ")
+	if code == "" || strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
+		return "ERR " + text
+	}
+	return text
 }
 
 // valueOf turns what the library returns for a script into a reply. An error reply of Redis is a reply.
@@ -287,7 +297,7 @@ func (c *Client) valueOf(result rueidis.RedisResult) (resp.Value, error) {
 		if c.readonly != nil && strings.HasPrefix(refusal.Error(), "READONLY ") {
 			c.readonly()
 		}
-		return resp.Value{Kind: resp.SimpleError, Str: []byte(refusal.Error())}, nil
+		return resp.Value{Kind: resp.SimpleError, Str: []byte(refusalWords(refusal))}, nil
 	}
 	if err != nil {
 		return resp.Value{}, classify(err)

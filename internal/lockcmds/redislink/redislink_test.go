@@ -5,6 +5,8 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"errors"
+	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,7 +88,7 @@ func TestScriptsAreSentWithTheirTextWhenRedisDoesNotKnowThem(t *testing.T) {
 		srv.Do(t, "SCRIPT", "FLUSH")
 	}
 	v, err := c.Eval(t.Context(), text("return redis.call('GET', KEYS[1], 'x')"), []string{"k"}, nil)
-	if err != nil || !v.IsError() {
+	if err != nil || !v.IsError() || !strings.HasPrefix(string(v.Str), "ERR Wrong number of args") {
 		t.Errorf("an error reply: %+v, %v", v, err)
 	}
 	if v, err := c.Eval(t.Context(), text("return false"), nil, nil); err != nil || !v.Null {
@@ -196,4 +198,53 @@ func TestARefusedChannelIsGivenUp(t *testing.T) {
 	c.Subscribe("theirs")
 	c.Subscribe("ours:1")
 	h.want(t, "refused theirs", "confirmed ours:1")
+}
+
+// A script that runs for long has Redis refuse everything else. Subscriptions outlast it, also if one of them ends or begins meanwhile.
+func TestSubscriptionsOutlastABusyRedis(t *testing.T) {
+	for _, change := range []func(c *Client){
+		func(c *Client) { c.Unsubscribe("b") },
+		func(c *Client) { c.Subscribe("c") },
+	} {
+		srv := redistest.Start(t, "--busy-reply-threshold", "1")
+		dialed := make(chan struct{}, 1000)
+		c, h := start(t, Options{Addr: srv.Addr(), Dial: func(ctx context.Context) (net.Conn, error) {
+			dialed <- struct{}{}
+			return new(net.Dialer).DialContext(ctx, "tcp", srv.Addr())
+		}})
+		c.Subscribe("a")
+		c.Subscribe("b")
+		h.want(t, "confirmed a", "confirmed b")
+		for len(dialed) > 0 {
+			<-dialed
+		}
+		other, done := srv.Client(t), make(chan error, 1)
+		go func() { done <- srv.Client(t).Eval(context.Background(), "while true do end", nil).Err() }()
+		redistest.Eventually(t, patience, "Redis to be busy", func() bool {
+			err := other.Ping(t.Context()).Err()
+			return err != nil && strings.HasPrefix(err.Error(), "BUSY")
+		})
+		change(c)
+		select {
+		case <-dialed: // the change is refused, and everything begins anew
+		case got := <-h:
+			t.Fatal(got)
+		case <-time.After(patience):
+			t.Fatal("the change is not refused")
+		}
+		if err := other.ScriptKill(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		<-done
+		for got := ""; got != "confirmed a"; {
+			select {
+			case got = <-h:
+			case <-time.After(patience):
+				t.Fatal("the subscription does not begin anew")
+			}
+			if strings.HasPrefix(got, "refused") {
+				t.Fatal(got)
+			}
+		}
+	}
 }

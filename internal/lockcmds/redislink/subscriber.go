@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -138,8 +139,8 @@ type link struct {
 	sharded bool
 }
 
-// each sends the commands for some channels: one for all, or one for each channel of a slot. It returns the first error that is not Redis's,
-// and Redis's refusals.
+// each sends the commands for some channels: one for all, or one for each channel of a slot. It returns Redis's refusals. The error is the first one
+// that is not Redis's, or the refusal of a Redis that refuses everything for a while.
 func (l link) each(ctx context.Context, channels []string, on bool) (refused map[string]Refusal, err error) {
 	var commands rueidis.Commands
 	switch b := l.B(); {
@@ -165,16 +166,24 @@ func (l link) each(ctx context.Context, channels []string, on bool) (refused map
 		err := answer.Error()
 		refusal, ok := rueidis.IsRedisErr(err)
 		switch {
+		case ok && isBusy(refusal):
+			return nil, err
 		case ok:
 			if refused == nil {
 				refused = map[string]Refusal{}
 			}
-			refused[channels[i]] = Refusal(refusal.Error())
+			refused[channels[i]] = Refusal(refusalWords(refusal))
 		case err != nil:
 			return nil, err
 		}
 	}
 	return refused, nil
+}
+
+// isBusy reports whether Redis refuses everything at present: a script runs for long, or a dataset is being loaded. The subscriptions begin anew when it
+// answers again.
+func isBusy(refusal *rueidis.RedisError) bool {
+	return strings.HasPrefix(refusal.Error(), "BUSY ") || strings.HasPrefix(refusal.Error(), "LOADING ")
 }
 
 // update works off todo. The confirmations arrive at subscription.
