@@ -301,6 +301,21 @@ func TestFirstCommandDuringTheDrainIsServed(t *testing.T) {
 	})
 }
 
+// A client that sends nothing does not stay as long as another one has a lock.
+func TestAClientWithoutACommandLeavesTheDrain(t *testing.T) {
+	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		s := startStopping(t, redis, engine)
+		holder, mute := dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
+		holder.quiet("LOCK", "k")
+		waitFor(t, "the second client", func() bool { return s.Stats().Clients == 2 })
+		s.drains()
+		mute.ends()
+		holder.quiet("UNLOCK", "k")
+		holder.ends()
+		s.ended()
+	})
+}
+
 // At the end the log has the number of the clients that were cut off, and the keys of some of the locks that were left.
 func TestTheLastEntryNamesWhatWasLeft(t *testing.T) {
 	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {

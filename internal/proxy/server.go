@@ -303,6 +303,15 @@ func (srv *Server) pending() bool {
 	return srv.shared.Counters.Clients.Load() > int64(len(srv.conns))
 }
 
+// closePending closes the connections on which no command has come yet.
+func (srv *Server) closePending() {
+	for c := range srv.shared.Clients.Each(nil) {
+		if a, ok := c.(*pendingConn); ok {
+			a.KillIf(func(*clients.Info) bool { return true })
+		}
+	}
+}
+
 // drain asks the clients to leave, and closes each at a quiet moment, until all have left or ctx ends.
 func (srv *Server) drain(ctx context.Context) {
 	until, _ := ctx.Deadline()
@@ -311,7 +320,11 @@ func (srv *Server) drain(ctx context.Context) {
 	ticker := time.NewTicker(sweepPeriod)
 	defer ticker.Stop()
 	for begun, empty := time.Now(), (<-chan struct{})(nil); ; {
-		if empty == nil && (!srv.pending() || time.Since(begun) >= firstWords) {
+		late := time.Since(begun) >= firstWords
+		if late {
+			srv.closePending()
+		}
+		if empty == nil && (late || !srv.pending()) {
 			empty = srv.whenEmpty()
 		}
 		select {
