@@ -30,7 +30,7 @@ type forceRequest struct {
 	KeyBase64 string `json:"key_base64"` // in place of Key, if that is not UTF-8
 	Database  int    `json:"database"`
 	User      string `json:"user"`
-	Fence     int64  `json:"fence"` // of the grant that is meant: no later one is ended
+	Fence     *int64 `json:"fence"` // of the grant that is meant: no later one is ended; 0: one without a fence
 }
 
 // forceAnswer is the outcome.
@@ -63,13 +63,13 @@ func (s *Server) forceUnlock(w http.ResponseWriter, r *http.Request) {
 		}
 		f.Key = string(key)
 	}
-	if f.Key == "" {
-		reply(w, http.StatusBadRequest, "no key")
+	if f.Key == "" || f.Fence == nil || *f.Fence < 0 {
+		reply(w, http.StatusBadRequest, "no key, or no fence")
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), forceLimit)
 	defer cancel()
-	ended, err := s.proxy.ForceUnlock(ctx, f.User, f.Database, f.Key, f.Fence, r.RemoteAddr)
+	ended, err := s.proxy.ForceUnlock(ctx, f.User, f.Database, f.Key, *f.Fence, r.RemoteAddr)
 	switch {
 	case errors.Is(err, proxy.ErrUnknownIdentity):
 		reply(w, http.StatusNotFound, err.Error())

@@ -293,7 +293,7 @@ function confirmEnd(l) {
 async function endDoomed() {
   const l = doomed;
   $('confirm-go').disabled = true;
-  const body = {database: l.database, user: l.user, fence: l.fence};
+  const body = {database: l.database, user: l.user, fence: l.fence || 0};
   if (l.key_base64) body.key_base64 = l.key_base64;
   else body.key = l.key;
   try {

@@ -225,9 +225,12 @@ func TestLocksAreEndedByOperators(t *testing.T) {
 		"no key":            {`{"database":1}`, nil, http.StatusBadRequest},
 		"unknown fields":    {`{"key":"k","all":true}`, nil, http.StatusBadRequest},
 		"not JSON":          {`key=k`, nil, http.StatusBadRequest},
-		"another database":  {`{"key":"k","database":7}`, nil, http.StatusNotFound},
+		"no fence":          {`{"key":"k","database":1}`, nil, http.StatusBadRequest},
+		"a negative fence":  {`{"key":"k","database":1,"fence":-1}`, nil, http.StatusBadRequest},
+		"another database":  {`{"key":"k","database":7,"fence":1}`, nil, http.StatusNotFound},
 		"an earlier grant":  {fmt.Sprintf(`{"key":"k","database":1,"fence":%d}`, l.Fence-1), nil, http.StatusOK},
-		"a lock that is no": {`{"key":"j","database":1}`, nil, http.StatusOK},
+		"no fence then":     {`{"key":"k","database":1,"fence":0}`, nil, http.StatusOK},
+		"a lock that is no": {`{"key":"j","database":1,"fence":0}`, nil, http.StatusOK},
 	} {
 		var change []func(*http.Request)
 		if c.change != nil {

@@ -16,7 +16,7 @@ import (
 
 // startForce executes FORCEUNLOCK. It is not repeated: a copy could end a later grant.
 func (e *Engine) startForce(s contract.Caller, cmd grammar.Command) {
-	call := script.Force{Key: cmd.Key}.Call()
+	call := script.Force{Key: cmd.Key, Fence: script.AnyGrant}.Call()
 	e.calls.Send(call, &calls.Request{Session: s.Session, For: calls.Plain{Later: call, Reply: func(o calls.Outcome) []byte {
 		a, err := calls.Decoded(o.Reply, o.Err, script.DecodeForced)
 		switch {

@@ -71,7 +71,7 @@ func (e *Engine) Holder(ctx context.Context, key string) (script.Holder, error) 
 	return calls.RunFor(ctx, e.client, script.Info{Key: key}.Call(), script.DecodeHolder)
 }
 
-// Force ends a lock for an operator, as FORCEUNLOCK does, if it is still held by the grant with that fence; 0: by any. false: it is not.
+// Force ends a lock for an operator, as FORCEUNLOCK does, if it is still held by the grant with that fence; 0: by one without a fence. false: it is not.
 // Requires no locks.
 func (e *Engine) Force(ctx context.Context, key string, fence int64, operator string) (ended bool, err error) {
 	a, err := calls.RunFor(ctx, e.client, script.Force{Key: key, Fence: fence}.Call(), script.DecodeForced)

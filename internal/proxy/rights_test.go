@@ -137,3 +137,17 @@ func TestDocumentedRightsAreEnough(t *testing.T) {
 		wantNoDenial(t, c.Nodes...)
 	})
 }
+
+// A user that may not PEXPIRE gets an error, and leaves no lock behind that would never end.
+func TestNoLockStaysWithoutATTL(t *testing.T) {
+	redis := redistest.Start(t)
+	redis.Do(t, "ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-pexpire")
+	srv := startProxy(t, redis)
+	c, other := dialClient(t, address(srv)), dialClient(t, address(srv))
+	c.script("AUTH app secret", "+OK")
+	for _, command := range []string{"LOCK k PX 60000", "TRYLOCK k", "FAIRLOCK k", "LOCK k OWNER o"} {
+		c.script(command, "-")
+		redistest.Eventually(t, patience, "the lock to be free behind "+command, func() bool { return redis.Do(t, "EXISTS", "k") == int64(0) })
+		other.script("LOCK k", ":", "UNLOCK k", ":1")
+	}
+}

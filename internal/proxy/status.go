@@ -45,7 +45,7 @@ func (srv *Server) EachLock(f func(SeenLock)) { srv.shared.Locks.Each(f) }
 // ErrUnknownIdentity says that no client uses locks as that user in that database.
 var ErrUnknownIdentity = engines.ErrUnknown
 
-// ForceUnlock ends a lock for an operator. fence names the grant that is meant; 0: any. false: the lock is free, or another grant holds it.
+// ForceUnlock ends a lock for an operator. fence names the grant that is meant; 0: one without a fence. false: the lock is free, or another grant holds it.
 func (srv *Server) ForceUnlock(ctx context.Context, user string, db int, key string, fence int64, operator string) (bool, error) {
 	return srv.shared.Locks.Force(ctx, user, db, key, fence, operator)
 }

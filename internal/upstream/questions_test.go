@@ -116,6 +116,15 @@ func TestAProbeEndsWithItsContext(t *testing.T) {
 	}
 }
 
+func TestTryOutNamesRenamedCommands(t *testing.T) {
+	for _, name := range vital {
+		a, _ := asker(t, redistest.Start(t, "--rename-command", name, "renamed").Addr(), "", "")
+		if err := a.TryOut(t.Context(), true); err == nil || !strings.Contains(err.Error(), name+": ERR unknown command") {
+			t.Errorf("%s is renamed: %v", name, err)
+		}
+	}
+}
+
 func TestTryOutNamesEachMissingRight(t *testing.T) {
 	server := withUser(t, "+@all", "-command", "-eval")
 	a, _ := asker(t, server.Addr(), "u", "p")

@@ -50,6 +50,9 @@ for _, text in ipairs(ARGV) do
 end
 return denied`
 
+// vital are the commands that Redis must know. Without HELLO, the lock engine is told of no release at another proxy.
+var vital = []string{"HELLO", "EVAL", "SUBSCRIBE"}
+
 // TryOut asks for everything that the proxy needs of Redis. lent: clients use the proxy's own user, which then needs the rights of the lock
 // commands, too. The error names each right that is missing.
 func (a *Asker) TryOut(ctx context.Context, lent bool) error {
@@ -100,7 +103,7 @@ func (a *Asker) TryOut(ctx context.Context, lent bool) error {
 			}
 			return nil
 		}
-		if isDenied(line) {
+		if isDenied(line) || strings.HasPrefix(line, "-ERR unknown command") && slices.Contains(vital, name) {
 			missing = append(missing, fmt.Errorf("%s: %s", name, line[1:]))
 		}
 		if v, _, err := resp.Decode(reply); name == "EVAL" && err == nil {

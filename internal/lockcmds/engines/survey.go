@@ -92,8 +92,8 @@ func (r *Registry) OldestWait() (oldest time.Time) {
 // ErrUnknown says that no client of the proxy uses locks as that user in that database.
 var ErrUnknown = errors.New("no client of this proxy uses locks as that user in that database")
 
-// Force ends a lock for an operator, on the connection of an engine of that identity. fence names the grant that is meant; 0: any. false: the
-// lock is free, or another grant holds it.
+// Force ends a lock for an operator, on the connection of an engine of that identity. fence names the grant that is meant; 0: one
+// without a fence. false: the lock is free, or another grant holds it.
 func (r *Registry) Force(ctx context.Context, user string, db int, key string, fence int64, operator string) (bool, error) {
 	r.mu.Lock()
 	engines := r.all()

@@ -7,7 +7,7 @@
 -- KEYS[2]  channel  base channel of the lock; a fair waiter listens on channel:place
 -- KEYS[3]  queue    list of places of waiters, first to ask at the head
 -- ARGV[1]  publish  PUBLISH, or SPUBLISH in a cluster
--- ARGV[2]  fence    of the grant that is meant; 0: any
+-- ARGV[2]  fence    of the grant that is meant; 0: one without a fence; -1: any
 -- ARGV[3]  lost     channel on which losses of the lock are told
 -- ARGV[4]  forced   channel on which proxies are told of grants that were ended by force
 --
@@ -18,7 +18,7 @@ local held = holder(KEYS[1])
 if #held == 0 then
   return held
 end
-if ARGV[2] ~= '0' and held[3] ~= tonumber(ARGV[2]) then
+if ARGV[2] ~= '-1' and held[3] ~= tonumber(ARGV[2]) then
   return {}
 end
 free(ARGV[1], KEYS[2], KEYS[3], KEYS[1])

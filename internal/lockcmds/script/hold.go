@@ -169,8 +169,11 @@ func DecodeDropped(v resp.Value) (left bool, err error) {
 // Force frees a lock of any holder.
 type Force struct {
 	Key   string
-	Fence int64 // of the grant that is meant; 0: any
+	Fence int64 // of the grant that is meant; 0: one without a fence; AnyGrant: any
 }
+
+// AnyGrant is no fence: any grant is meant.
+const AnyGrant = -1
 
 // Call is the call of force.lua.
 func (f Force) Call() Call {

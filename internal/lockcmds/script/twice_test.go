@@ -231,7 +231,7 @@ func calls(owner string, request int64) map[string]script.Call {
 		"drop another acquire":    unknown.Call(),
 		"renew":                   script.Renew{{Key: key, Owner: owner, Fence: fence, Lease: 30 * time.Second}}.Call(),
 		"info":                    script.Info{Key: key}.Call(),
-		"force":                   script.Force{Key: key}.Call(),
+		"force":                   script.Force{Key: key, Fence: script.AnyGrant}.Call(),
 		"force that grant":        script.Force{Key: key, Fence: fence}.Call(),
 		"leave":                   script.Leave{Key: key, Places: []string{me}}.Call(),
 		"many leave":              script.Leave{Key: key, Places: []string{me, third, place, "a", "b", "c"}}.Call(),

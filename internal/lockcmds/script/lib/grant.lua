@@ -27,6 +27,9 @@ local function grant(lock, counter, owner, lease, time, request, field, holds)
     end
   end
   redis.call('HSET', lock, owner, holds or '1', 'fence', text, field == '' and '{request}' or field, request, 'mode', 'lock')
-  redis.call('PEXPIRE', lock, lease)
+  if type(redis.pcall('PEXPIRE', lock, lease)) == 'table' then -- the user may not, but it may SET: no lock stays without a TTL
+    redis.call('SET', lock, '', 'PX', 1)
+    redis.call('PEXPIRE', lock, lease) -- the error
+  end
   return fence, replaced
 end
