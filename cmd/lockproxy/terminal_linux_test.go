@@ -261,7 +261,7 @@ func TestAtATerminalCtrlCEndsAScript(t *testing.T) {
 // stoppedJob starts a job that waits for a line, and stops it.
 func (l *locks) stoppedJob(s *screen) {
 	l.t.Helper()
-	s.line("lockproxy exec --lease 1500ms job -- sh -c 'echo $$ > pid; echo ready; read x; echo got $x'")
+	s.line("lockproxy exec --lease 4s job -- sh -c 'echo $$ > pid; echo ready; read x; echo got $x'")
 	s.want("ready")
 	s.press(ctrlZ)
 	s.want("Stopped")
@@ -274,11 +274,11 @@ func TestAtATerminalAStoppedJobKeepsItsLock(t *testing.T) {
 	eachShell(t, func(t *testing.T, l *locks, s *screen, _ string) {
 		l.stoppedJob(s)
 		began := time.Now()
-		redistest.Eventually(t, 20*time.Second, "two leases", func() bool {
+		redistest.Eventually(t, 20*time.Second, "the lease to be over", func() bool {
 			if l.redis.Client(t).Exists(t.Context(), "job").Val() != 1 {
 				t.Fatal("the lock has ended")
 			}
-			return time.Since(began) > 3*time.Second
+			return time.Since(began) > 5*time.Second
 		})
 		s.line("fg")
 		s.line("a word")

@@ -194,7 +194,7 @@ func (s *Server) start(args []string) error {
 	argv := slices.Concat(s.conf, []string{
 		"--port", strconv.Itoa(s.port), "--bind", s.place.Host, "--protected-mode", "no", "--unixsocket", s.socket, "--dir", s.dir,
 		"--logfile", s.logFile(), "--save", "", "--appendonly", "no", "--daemonize", "no",
-		"--repl-diskless-sync-delay", "0", // replicas need not wait 5 s for others to join them
+		"--repl-diskless-sync", "no", // with it, a replica counts only from its first acknowledgement on, of which it sends one a second
 		"--hz", "100", // a blocked command times out at the next tick of the clock, by default up to 100 ms later
 	}, args)
 	argv = slices.Concat(s.place.Inside, []string{s.bin}, argv)

@@ -34,6 +34,7 @@ type rules struct {
 	lossy   byLock[bool]            // something was lost with a primary
 	shorter map[grant]bool          // its lease may be shorter than its client knows, because a renewal was lost
 	parts   map[part]int64          // of the owners that several sessions are
+	servers map[grant]*server       // of such a grant: the only one that has carried out calls; nil: several have
 	torn    bool                    // a place may be left in a queue, and is reaped later: a copy came late, or one of the two keys was evicted
 }
 
@@ -97,7 +98,7 @@ type debt struct {
 func newRules(w *world, keys []string) *rules {
 	return &rules{
 		w: w, keys: keys, ok: map[renewable]int64{}, upset: byLock[time.Duration]{-never, -never, -never},
-		made: map[grant]time.Duration{}, shorter: map[grant]bool{}, parts: map[part]int64{},
+		made: map[grant]time.Duration{}, shorter: map[grant]bool{}, parts: map[part]int64{}, servers: map[grant]*server{},
 	}
 }
 
