@@ -220,7 +220,7 @@ func TestEveryOptionOfTheLockCommandsIsSet(t *testing.T) {
 			}
 		}
 	})
-	inspect(t, "internal/lockcmds/engines/registry.go", func(n ast.Node) { // what each has of its own
+	inspect(t, "internal/lockcmds/registry.go", func(n ast.Node) { // what each has of its own
 		if assign, ok := n.(*ast.AssignStmt); ok {
 			for _, e := range assign.Lhs {
 				if option, ok := strings.CutPrefix(selected(e), "opts."); ok {

@@ -7,7 +7,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/losses"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -16,7 +15,7 @@ import (
 // instant is a session whose Redis answers at once, from memory.
 type instant struct {
 	fence int64
-	lost  *losses.Set
+	lost  *contract.Set
 }
 
 func (s *instant) Do(f func()) bool     { f(); return true }
@@ -45,7 +44,7 @@ func pairOf(tb testing.TB) (pair func()) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s := &instant{lost: losses.NewSet(losses.NewBudget(0))}
+	s := &instant{lost: contract.NewSet(contract.NewBudget(0))}
 	commands := [][][]byte{locktest.Words("LOCK job:17"), locktest.Words("UNLOCK job:17")}
 	return func() {
 		for _, args := range commands {

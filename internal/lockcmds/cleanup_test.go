@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
@@ -56,7 +54,7 @@ func TestABacklogOfCleanUpDoesNotStarveRenewals(t *testing.T) {
 	gate := make(chan struct{})
 	for range 1000 {
 		p.e.calls.Background(jobs.Attempt, func() { <-gate })
-		p.e.calls.Retry(calls.Cleanup{What: "wait", Key: "k", Limit: patience, Task: func(context.Context) error { <-gate; return nil }})
+		p.e.calls.Retry(Cleanup{What: "wait", Key: "k", Limit: patience, Task: func(context.Context) error { <-gate; return nil }})
 	}
 	defer close(gate)
 	a := p.session(2)
@@ -73,7 +71,7 @@ func (p *proxy) deadline(key string) (deadline time.Time) {
 	p.e.holds.Step(func(l *ledger.Ledger) {
 		for _, h := range l.List() {
 			if h.Lock == key {
-				deadline = holds.Of(h).Deadline()
+				deadline = holdOf(h).Deadline()
 			}
 		}
 	})

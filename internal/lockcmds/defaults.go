@@ -4,14 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/terms"
 )
-
-// Defaults are the settings of the lock commands that can change while engines run. A change applies to commands to come.
-type Defaults = terms.Defaults
-
-// SyncAll is the number of replicas that stands for all that are known.
-const SyncAll = terms.SyncAll
 
 // Changes is the way by which engines that share it get new Defaults. The zero value has none.
 type Changes struct{ now atomic.Pointer[Defaults] }

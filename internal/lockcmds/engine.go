@@ -9,18 +9,11 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/announce"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/confirm"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/damage"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/failstop"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/waiters"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
@@ -29,15 +22,15 @@ type Engine struct {
 	opts     Options // immutable after New
 	log      *zap.Logger
 	jobs     jobs.Runner
-	losses   *announce.Announcer
-	calls    *calls.Calls
-	guard    failstop.Guard
-	damage   damage.Reporter
-	client   calls.Client
+	losses   *Announcer
+	calls    *Calls
+	guard    Guard
+	damage   Reporter
+	client   scriptRunner
 	watchdog *watchdog.Watchdog
-	confirm  *confirm.Confirmer
-	holds    *holds.Holds
-	waiters  *waiters.Waiters
+	confirm  *Confirmer
+	holds    *Holds
+	waiters  *Waiters
 
 	life    context.Context // of the engine's own work; ended by Close or with Run's context
 	end     context.CancelFunc
@@ -54,8 +47,8 @@ func New(o Options) (*Engine, error) {
 	e := &Engine{
 		opts:   opts,
 		log:    opts.Logger,
-		client: calls.Client{Topology: opts.Redis},
-		guard:  failstop.Guard{Log: opts.Logger},
+		client: scriptRunner{Topology: opts.Redis},
+		guard:  Guard{Log: opts.Logger},
 		done:   make(chan struct{}),
 	}
 	defaults := opts.present()
@@ -65,9 +58,9 @@ func New(o Options) (*Engine, error) {
 	}
 	e.jobs = opts.Jobs.NewRunner(e.guard.Crash)
 	e.life, e.end = context.WithCancel(context.Background())
-	e.calls = calls.New(calls.Options{Client: e.client, Jobs: e.jobs, Clock: opts.Clock, Life: e.life, Log: e.log, Guard: e.guard, Failover: opts.Failover, Lease: opts.Lease})
+	e.calls = newCalls(callOptions{Client: e.client, Jobs: e.jobs, Clock: opts.Clock, Life: e.life, Log: e.log, Guard: e.guard, Failover: opts.Failover, Lease: opts.Lease})
 	e.damage.Clock, e.damage.Logger, e.damage.Repaired, e.damage.Servers = opts.Clock, opts.Logger, opts.Events.Repaired, opts.Redis.Servers
-	e.losses = announce.New(announce.Options{Jobs: e.jobs, Redis: opts.Redis, Life: e.life, Logger: opts.Logger})
+	e.losses = newAnnouncer(announceOptions{Jobs: e.jobs, Redis: opts.Redis, Life: e.life, Logger: opts.Logger})
 	e.watchdog, err = watchdog.New(watchdog.Options{
 		Renew: e.client.Renew, OnLost: e.onLost, Renewed: opts.Events.Renewed, Logger: opts.Logger, Now: opts.Clock.Now,
 		Submit: func(job func()) error {
@@ -78,16 +71,16 @@ func New(o Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lockcmds: %w", err)
 	}
-	e.holds = holds.New(holds.Options{
+	e.holds = newHolds(holdOptions{
 		Calls: e.calls, Watchdog: e.watchdog, Announce: e.losses, OnLost: opts.Events.Lost, OnEnd: opts.Events.Ended, UUID: opts.UUID, Lease: opts.Lease,
 		Requests: opts.Requests, Told: told,
 	})
-	e.confirm = confirm.New(confirm.Options{Jobs: e.jobs, Clock: opts.Clock, Life: e.life})
-	e.waiters = waiters.New(waiters.Options{
+	e.confirm = newConfirmer(confirmOptions{Jobs: e.jobs, Clock: opts.Clock, Life: e.life})
+	e.waiters = newWaiters(waiterOptions{
 		Calls: e.calls, Holds: e.holds, Damage: &e.damage, UUID: opts.UUID, Lease: opts.Lease, Defaults: defaults,
 		FairWait: opts.fairWait, StaleHead: opts.staleHead, Waiting: opts.Waiting, Reentry: opts.Reentry, Told: told,
 		Confirm: e.confirm, Replicas: opts.Replicas,
-		Events: waiters.Events{
+		Events: waiterEvents{
 			Granted: opts.Events.Granted, HandedOver: opts.Events.HandedOver, Attempt: opts.Events.Attempt, Left: opts.Events.Left, Refused: opts.Events.Refused,
 		},
 	})

@@ -6,12 +6,9 @@ import (
 
 	"github.com/tidwall/redcon"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
@@ -30,53 +27,53 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 			x.call.Fence = x.h.Fence
 		}
 	})
-	h := holds.Of(x.h)
+	h := holdOf(x.h)
 	switch {
 	case lost:
-		s.Reply(replies.LostLease())
+		s.Reply(LostLease())
 	case e.holds.Pause(h, cmd.Lease):
 		x.send(s.Session)
 	default:
-		e.holds.Ordered(s.Session, h, func() { x.send(s.Session) }, func() { x.Answered(calls.Outcome{Err: contract.ErrUnsent}) })
+		e.holds.Ordered(s.Session, h, func() { x.send(s.Session) }, func() { x.Answered(callOutcome{Err: contract.ErrUnsent}) })
 	}
 }
 
 // extension is one EXTENDLOCK in progress.
 type extension struct {
 	e       *Engine
-	session *holds.Session
+	session *Session
 	h       *ledger.Hold // nil: no session of this proxy holds the lock for that owner
 	call    script.Extend
-	q       calls.Request
+	q       Request
 }
 
 // send sends the extension. Requires the session lock.
 func (x *extension) send(s contract.Session) {
-	x.q = calls.Request{Session: s, For: x}
+	x.q = Request{Session: s, For: x}
 	x.e.calls.Send(x.call.Call(), &x.q)
 }
 
-// Again implements calls.Asker. The copy for a named owner names the grant, else it could find a later one.
+// Again implements Asker. The copy for a named owner names the grant, else it could find a later one.
 func (x *extension) Again() (script.Call, bool) {
 	return x.call.Call(), x.call.Session == "" || x.call.Fence != 0
 }
 
-// Postponed implements calls.Asker. When the lease that goes on has ended, there is nothing to extend.
+// Postponed implements Asker. When the lease that goes on has ended, there is nothing to extend.
 func (x *extension) Postponed() (script.Call, time.Duration) {
 	return x.call.Call(), max(x.e.calls.DoubtLimit(), x.e.holds.Lasts(x.h))
 }
 
-// Doubted implements calls.Asker.
+// Doubted implements Asker.
 func (x *extension) Doubted(sentAt time.Time) {
 	x.e.holds.Step(func(l *ledger.Ledger) { l.InDoubt(x.h, x.call.Lease, sentAt) })
 }
 
 // Answered turns the answer of an extension into the reply, or sends it once more: for a later grant of the owner than this proxy knew.
 // Requires the session lock, or that the session has ended.
-func (x *extension) Answered(o calls.Outcome) []byte {
-	a, err := calls.Decoded(o.Reply, o.Err, script.DecodeExtended)
+func (x *extension) Answered(o callOutcome) []byte {
+	a, err := Decoded(o.Reply, o.Err, script.DecodeExtended)
 	var overwritten error // the answer to a session that has lost nothing, or knows it
-	if x.h != nil && calls.IsOverwritten(err) {
+	if x.h != nil && IsOverwritten(err) {
 		overwritten, a, err = err, script.Extended{}, nil
 	}
 	answer := ledger.Answer{
@@ -98,7 +95,7 @@ func (x *extension) Answered(o calls.Outcome) []byte {
 	case reply == ledger.Newer:
 		x.anew(a.Fence)
 	case reply == ledger.NotHeld && overwritten != nil:
-		return replies.Failure(overwritten)
+		return Failure(overwritten)
 	}
 	return replyOf(reply, err, x.call.Session != "", 0)
 }
@@ -123,17 +120,17 @@ func unanswered(err error) ledger.Status {
 func replyOf(r ledger.Reply, err error, named bool, fence int64) []byte {
 	switch r {
 	case ledger.Failure:
-		return replies.Failure(err)
+		return Failure(err)
 	case ledger.Unknown:
-		return replies.Failure(contract.ErrInDoubt)
+		return Failure(contract.ErrInDoubt)
 	case ledger.Yes:
 		return redcon.AppendInt(nil, 1)
 	case ledger.Left:
 		return redcon.AppendInt(nil, 0)
 	case ledger.LostLease:
-		return replies.LostLease()
+		return LostLease()
 	case ledger.NotHeld:
-		return replies.NotHeld(named, fence)
+		return NotHeld(named, fence)
 	default:
 		return nil
 	}

@@ -6,10 +6,8 @@ import (
 	"github.com/tidwall/redcon"
 	"go.uber.org/zap"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/logging"
 )
@@ -17,11 +15,11 @@ import (
 // startForce executes FORCEUNLOCK. It is not repeated: a copy could end a later grant.
 func (e *Engine) startForce(s contract.Caller, cmd grammar.Command) {
 	call := script.Force{Key: cmd.Key, Fence: script.AnyGrant}.Call()
-	e.calls.Send(call, &calls.Request{Session: s.Session, For: calls.Plain{Later: call, Reply: func(o calls.Outcome) []byte {
-		a, err := calls.Decoded(o.Reply, o.Err, script.DecodeForced)
+	e.calls.Send(call, &Request{Session: s.Session, For: plainAsker{Later: call, Reply: func(o callOutcome) []byte {
+		a, err := Decoded(o.Reply, o.Err, script.DecodeForced)
 		switch {
 		case err != nil:
-			return replies.Failure(err)
+			return Failure(err)
 		case !a.Held:
 			return redcon.AppendInt(nil, 0)
 		}

@@ -7,18 +7,16 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/waiters"
 )
 
 // listener is the receiver of messages: those of locks are for waiters, and those of grants that were ended by force, through any proxy, for holders.
 //
 // A message is only a reason to look, because every client with the right may publish.
 type listener struct {
-	*waiters.Waiters
+	*Waiters
 	e *Engine
 }
 
@@ -59,7 +57,7 @@ func (e *Engine) look(lock string, fence int64) {
 	}
 	e.calls.Background(jobs.Loss, func() {
 		for again := true; again; again = e.holds.EndLook(k, fence) {
-			held, err := calls.RunFor(e.life, e.client, script.Info{Key: lock}.Call(), script.DecodeHolder)
+			held, err := RunFor(e.life, e.client, script.Info{Key: lock}.Call(), script.DecodeHolder)
 			if err == nil && held.Fence != fence {
 				e.Forced(lock, script.Forced{Held: true, Owner: k.Owner, Fence: fence})
 			}

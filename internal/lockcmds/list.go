@@ -3,11 +3,9 @@ package lockcmds
 import (
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
@@ -15,18 +13,18 @@ import (
 // several sessions hold for one owner is shown once, with the session that acquired first; fair-waiters are those of this proxy.
 // Redis is asked first whether the session may run scripts, as for every lock command: it may have to authenticate. Requires the session lock.
 func (e *Engine) startList(s contract.Caller, cmd grammar.Command) {
-	e.show(s, func() []byte { return replies.Reply(s.Proto, e.find(cmd.Match, cmd.Count)) })
+	e.show(s, func() []byte { return Reply(s.Proto, e.find(cmd.Match, cmd.Count)) })
 }
 
 // show has a job make a reply from what the engine knows, if Redis lets the session run scripts. Requires the session lock.
 func (e *Engine) show(s contract.Caller, make func() []byte) {
-	e.calls.Send(script.Ask{}.Call(), &calls.Request{Session: s.Session, For: calls.Plain{Reply: func(o calls.Outcome) []byte {
+	e.calls.Send(script.Ask{}.Call(), &Request{Session: s.Session, For: plainAsker{Reply: func(o callOutcome) []byte {
 		err := o.Err
 		if err == nil {
 			err = script.DecodeAsk(o.Reply)
 		}
 		if err != nil {
-			return replies.Failure(err)
+			return Failure(err)
 		}
 		e.calls.Background(jobs.List, func() {
 			reply := make()
@@ -37,12 +35,12 @@ func (e *Engine) show(s contract.Caller, make func() []byte) {
 }
 
 // find lists the locks that are held through this engine. Requires no locks.
-func (e *Engine) find(pattern string, most int) []replies.Info {
-	return replies.Find(e.heldSlice, e.Holds(), pattern, most)
+func (e *Engine) find(pattern string, most int) []Info {
+	return Find(e.heldSlice, e.Holds(), pattern, most)
 }
 
-// heldSlice is a replies.Source: the holds, each with its waiters at this proxy.
-func (e *Engine) heldSlice(slice []replies.Info, end int) ([]replies.Info, int) {
+// heldSlice is a Source: the holds, each with its waiters at this proxy.
+func (e *Engine) heldSlice(slice []Info, end int) ([]Info, int) {
 	before := len(slice)
 	slice, end = e.holds.List(slice, end)
 	e.waiters.CountAll(slice[before:])

@@ -8,11 +8,9 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 )
 
@@ -44,10 +42,10 @@ func stocked(t *testing.T, n int) (*Engine, *locktest.Session, []*ledger.Hold) {
 func hold(t *testing.T, e *Engine, s contract.Caller, key string, fence int64) (h *ledger.Hold) {
 	t.Helper()
 	c := e.holds.Claim(&s, key, "")
-	verdict := c.Granted(time.Now(), &holds.Grant{
+	verdict := c.Granted(time.Now(), &holdGrant{
 		Grant: ledger.Grant{Fence: fence, Count: 1, TTL: time.Minute, SentAt: time.Now(), Grace: -1}, Renewer: e.client,
 	})
-	if verdict != holds.Usable {
+	if verdict != Usable {
 		t.Fatalf("verdict %d", verdict)
 	}
 	e.holds.Step(func(l *ledger.Ledger) { h = l.Find(c.Key()) })
@@ -73,10 +71,10 @@ func TestListIsTheFirstByKey(t *testing.T) {
 
 // Between two slices locks come and go. What is there all the time must be in the list, once.
 func TestListHasWhatIsThereAllTheTime(t *testing.T) {
-	e, _, all := stocked(t, 5*replies.Slice)
+	e, _, all := stocked(t, 5*Slice)
 	seen := map[string]int{}
 	gone := map[string]bool{}
-	var slice []replies.Info
+	var slice []Info
 	for end, turn := -1, 0; end != 0; turn++ {
 		slice, end = e.heldSlice(slice[:0], end)
 		for _, i := range slice {
@@ -99,7 +97,7 @@ func TestListHasWhatIsThereAllTheTime(t *testing.T) {
 	if n := len(all) - len(gone); e.Holds() != n {
 		t.Errorf("%d counted, want %d", e.Holds(), n)
 	}
-	if found := replies.FirstByKey(append(slices.Clone(slice), slice...), 0); len(found) != len(slice) {
+	if found := FirstByKey(append(slices.Clone(slice), slice...), 0); len(found) != len(slice) {
 		t.Errorf("%d of %d, each seen twice", len(found), len(slice))
 	}
 }

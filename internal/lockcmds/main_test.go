@@ -2,7 +2,7 @@
 // a real Redis, by theme:
 //
 //	engine, frontdoor, list   each verb, in the usual case
-//	repeat, doubt             answers that are lost: release.go, extend.go, and package waiters
+//	repeat, doubt             answers that are lost: release.go, extend.go, and Waiters
 //	order, races, shorter     answers that come in another order, or late: release.go, extend.go, force.go
 //	parts, fields, sharednames, redisson   one owner, several sessions or proxies
 //	cleanup, slices           the ends of many sessions and leases at once

@@ -10,12 +10,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/reentry"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
@@ -71,7 +69,7 @@ type Options struct {
 	Changes *Changes
 
 	// Reentry is the rule about a connection that acquires again without OWNER. nil: it may.
-	Reentry *reentry.Rule
+	Reentry *Rule
 
 	// Waiting counts the waiters of all engines that share it, which MaxWaiters bounds together. nil: of this one.
 	Waiting *atomic.Int64
@@ -101,9 +99,6 @@ type Events struct {
 	Lost     func(reason string)
 	Repaired func() // the fence counter was set to Redis's time, because it cannot have been a fence
 }
-
-// LossReasons lists the reasons that Events.Lost may be called with.
-func LossReasons() []string { return holds.LossReasons() }
 
 // minLease leaves a renewal, which is due every third, some round trips.
 const minLease = 100 * time.Millisecond

@@ -4,15 +4,11 @@ import (
 	"errors"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/waiters"
 )
 
 // release is one UNLOCK in progress.
@@ -20,10 +16,10 @@ type release struct {
 	ledger.Release
 
 	e       *Engine
-	session *holds.Session
-	request int64         // number of the call
-	next    waiters.Offer // of the waiters here, one of which may get the lock in the same step
-	q       calls.Request
+	session *Session
+	request int64 // number of the call
+	next    Offer // of the waiters here, one of which may get the lock in the same step
+	q       Request
 }
 
 // startRelease executes UNLOCK. Requires the session lock.
@@ -31,14 +27,14 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 	session, k := e.holds.Begin(&s, cmd.Key, cmd.Owner)
 	r := &release{e: e, session: session}
 	var lost, last bool
-	var streak turns.Streak
+	var streak queue.Streak
 	e.holds.Step(func(l *ledger.Ledger) {
 		if lost = l.KnowsLoss(&session.Session, k); lost {
 			return
 		}
 		r.Release = l.Release(&session.Session, k, cmd.Fence)
 		r.request = e.holds.NextRequest()
-		if h := holds.Of(r.Hold); h != nil {
+		if h := holdOf(r.Hold); h != nil {
 			if !h.Fixed { // a fixed lease, or one that is not ours to judge, is left to run out as it was
 				r.Lease = e.holds.NextLease(h)
 			}
@@ -46,7 +42,7 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 		}
 	})
 	if lost {
-		s.Reply(replies.LostLease())
+		s.Reply(LostLease())
 		return
 	}
 	if last {
@@ -74,7 +70,7 @@ func (r *release) call() script.Release {
 
 // send sends the release, or the hand-over if a waiter here can have the lock next. Requires the session lock.
 func (r *release) send(s contract.Session) {
-	r.q = calls.Request{Session: s, For: r}
+	r.q = Request{Session: s, For: r}
 	if r.next.Empty() {
 		r.e.calls.Send(r.call().Call(), &r.q)
 	} else {
@@ -82,30 +78,30 @@ func (r *release) send(s contract.Session) {
 	}
 }
 
-// Again implements calls.Asker. The copy for a named owner names the grant, else it could find a later one.
+// Again implements Asker. The copy for a named owner names the grant, else it could find a later one.
 func (r *release) Again() (script.Call, bool) {
 	return r.call().Call(), !r.named() || r.Fence != 0
 }
 
-// Postponed implements calls.Asker. A waiter here is not kept for it.
+// Postponed implements Asker. A waiter here is not kept for it.
 func (r *release) Postponed() (script.Call, time.Duration) {
 	r.next.Answered(r.q.Session, script.Released{}, r.q.SentAt, contract.ErrUnsent)
-	r.next = waiters.Offer{}
+	r.next = Offer{}
 	return r.call().Call(), max(r.e.calls.DoubtLimit(), r.e.holds.Lasts(r.Hold))
 }
 
-// Doubted implements calls.Asker. The copy is a plain release.
+// Doubted implements Asker. The copy is a plain release.
 func (r *release) Doubted(sentAt time.Time) {
 	r.e.holds.Doubt(r.session)
 	r.next.Answered(r.q.Session, script.Released{}, sentAt, contract.ErrInDoubt)
 }
 
 // Answered turns the outcome of a release into the reply. Requires the session lock, or that the session has ended.
-func (r *release) Answered(o calls.Outcome) []byte {
+func (r *release) Answered(o callOutcome) []byte {
 	sent := r.call()
-	a, err := calls.Decoded(o.Reply, o.Err, sent.Decode)
+	a, err := Decoded(o.Reply, o.Err, sent.Decode)
 	var overwritten error // the answer to a session that has lost nothing, or knows it
-	if r.Hold != nil && calls.IsOverwritten(err) {
+	if r.Hold != nil && IsOverwritten(err) {
 		overwritten, a, err = err, script.Released{Status: script.NotHolder}, nil
 	}
 	r.e.damage.Note(r.Key.Lock, a.Damage)
@@ -113,7 +109,7 @@ func (r *release) Answered(o calls.Outcome) []byte {
 		r.next.Answered(r.q.Session, a, r.q.SentAt, err)
 	}
 	var reply ledger.Reply
-	var rest calls.Rollback
+	var rest Rollback
 	var ended, left bool
 	r.e.holds.Step(func(l *ledger.Ledger) {
 		reply = l.Released(&r.Release, ledger.Answer{
@@ -139,10 +135,10 @@ func (r *release) Answered(o calls.Outcome) []byte {
 	if ended { // the session's end has left this hold to the release
 		part := r.part()
 		part.Request = r.e.holds.NextRequest()
-		r.e.calls.RollBack(calls.Rollback{Drop: script.Drop{Key: r.Key.Lock, Part: part}, Limit: r.e.opts.Lease})
+		r.e.calls.RollBack(Rollback{Drop: script.Drop{Key: r.Key.Lock, Part: part}, Limit: r.e.opts.Lease})
 	}
 	if reply == ledger.NotHeld && overwritten != nil {
-		return replies.Failure(overwritten)
+		return Failure(overwritten)
 	}
 	return replyOf(reply, err, r.named(), r.Named)
 }
@@ -166,7 +162,7 @@ func statusOf(a script.Released, err error) ledger.Status {
 
 // anew sends the release once more, for a later grant of the owner than this proxy knew.
 func (r *release) anew(fence int64) {
-	r.next = waiters.Offer{}
+	r.next = Offer{}
 	r.q.Once = fence == 0
 	r.e.calls.Anew(&r.q, r.call().Call())
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
@@ -239,7 +238,7 @@ func TestLastAttemptWhoseAnswerIsLostIsSentAgain(t *testing.T) {
 		a.send(verb)
 		a.executed(2)
 		p.e.holds.Step(func(l *ledger.Ledger) {
-			l.Lost(l.Find(ledger.Key{Lock: "k", Owner: p.ownerOf(a)}), string(holds.ReasonForced), true, nil)
+			l.Lost(l.Find(ledger.Key{Lock: "k", Owner: p.ownerOf(a)}), string(ReasonForced), true, nil)
 		})
 		cut.Store(4)
 		answer()
@@ -457,7 +456,7 @@ func TestLostGrantIsNotTakenForANewOne(t *testing.T) {
 	a := p.session(2) // hears no pushes
 	fence := a.fence("LOCK k PX 60000")
 	p.e.holds.Step(func(l *ledger.Ledger) {
-		l.Lost(l.Find(ledger.Key{Lock: "k", Owner: p.ownerOf(a)}), string(holds.ReasonForced), true, nil) // and Redis does not know yet
+		l.Lost(l.Find(ledger.Key{Lock: "k", Owner: p.ownerOf(a)}), string(ReasonForced), true, nil) // and Redis does not know yet
 	})
 	if again := a.fence("LOCK k"); again <= fence {
 		t.Errorf("fence %d for a lock that was lost with fence %d", again, fence)

@@ -5,7 +5,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
 )
 
 // startSlow executes LOCKSLOW: the slow waits and holds of sessions of this user and database, as known here. Redis is asked first, as for LOCKLIST.
@@ -14,14 +13,14 @@ func (e *Engine) startSlow(s contract.Caller, cmd grammar.Command) {
 	e.show(s, func() []byte {
 		switch cmd.Sub {
 		case grammar.SlowGet:
-			return replies.Slow(s.Proto, e.opts.SlowLog.Latest(cmd.Count))
+			return Slow(s.Proto, e.opts.SlowLog.Latest(cmd.Count))
 		case grammar.SlowLen:
 			return redcon.AppendInt(nil, int64(e.opts.SlowLog.Len()))
 		case grammar.SlowReset:
 			e.opts.SlowLog.Reset()
 			return redcon.AppendOK(nil)
 		default:
-			return replies.SlowHelp()
+			return SlowHelp()
 		}
 	})
 }

@@ -83,8 +83,8 @@ func TestAGrantThatReplicasDoNotHaveIsRolledBack(t *testing.T) {
 		command string
 		least   time.Duration
 	}{
-		{"TRYLOCK k0 SYNC 1", syncLeast},
-		{"TRYLOCK held SYNC 1 OWNER o", syncLeast}, // a re-entry
+		{"TRYLOCK k0 SYNC 1", syncShortest},
+		{"TRYLOCK held SYNC 1 OWNER o", syncShortest}, // a re-entry
 		{"LOCK k1 SYNC 1 WAIT 400 OWNER o", 390 * time.Millisecond},
 		{"FAIRLOCK k2 SYNC 1 WAIT 500", 490 * time.Millisecond},
 		{"LOCK k4 SYNC 1 WAIT 800", 790 * time.Millisecond},
@@ -162,7 +162,7 @@ func TestALockOutlivesAReentryOfAClientThatHasGone(t *testing.T) {
 	}
 }
 
-const syncLeast = 300 * time.Millisecond
+const syncShortest = 300 * time.Millisecond
 
 func TestManyGrantsShareAWait(t *testing.T) {
 	srv := redistest.Start(t)

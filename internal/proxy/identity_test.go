@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/engines"
+	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -237,7 +237,7 @@ func TestARefusedHELLOMayLogIn(t *testing.T) {
 				if got := c.quiet("CLIENT", "INFO"); !strings.Contains(got, " user="+user+" ") {
 					t.Errorf("%s, %s: Redis says %q, CLIENT INFO %s", one.before, one.hello, user, got)
 				}
-				srv.shared.Locks.Each(func(l engines.Lock) {
+				srv.shared.Locks.Each(func(l lockcmds.Lock) {
 					if l.User != user {
 						t.Errorf("%s, %s: Redis says %q, the lock is one of %q", one.before, one.hello, user, l.User)
 					}

@@ -26,9 +26,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/listen"
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/engines"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/reentry"
 	"github.com/lockproxy/lockproxy/internal/proxy/engine"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -306,7 +304,7 @@ func (srv *Server) Change(c Changeable) {
 }
 
 // forEngines returns the options of the lock engines.
-func (o *Options) forEngines(up *upstream.Upstream, e *shared.Proxy, rule *reentry.Rule, changes *lockcmds.Changes) engines.Options {
+func (o *Options) forEngines(up *upstream.Upstream, e *shared.Proxy, rule *lockcmds.Rule, changes *lockcmds.Changes) lockcmds.RegistryOptions {
 	counters := &e.Counters
 	events := counters.LockEvents()
 	counted := events.Refused
@@ -314,7 +312,7 @@ func (o *Options) forEngines(up *upstream.Upstream, e *shared.Proxy, rule *reent
 		counted(limit, client)
 		e.WaitRefused(limit, client)
 	}
-	all := engines.Options{
+	all := lockcmds.RegistryOptions{
 		Engine: lockcmds.Options{
 			UUID:              o.uuid,
 			Lease:             o.Locks.Lease,

@@ -16,8 +16,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/engines"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/reentry"
 	"github.com/lockproxy/lockproxy/internal/logging"
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
@@ -35,7 +33,7 @@ type Server struct {
 	opts      Options // immutable
 	live      atomic.Pointer[Changeable]
 	changes   lockcmds.Changes
-	reentry   *reentry.Rule
+	reentry   *lockcmds.Rule
 	shared    *shared.Proxy
 	listeners []*endpoint
 	ids       *clients.IDs
@@ -70,8 +68,8 @@ func New(opts Options) (*Server, error) {
 	srv.patience, srv.hurry = context.WithCancel(context.Background())
 	changeable := opts.Changeable()
 	srv.live.Store(&changeable)
-	srv.reentry = &reentry.Rule{OwnersOnly: opts.Locks.Reentry == ReentryOwner, Counted: e.Counters.Reentered, Logger: opts.Logger.Named("locks")}
-	if e.Locks, err = engines.New(opts.forEngines(up, e, srv.reentry, &srv.changes)); err != nil {
+	srv.reentry = &lockcmds.Rule{OwnersOnly: opts.Locks.Reentry == ReentryOwner, Counted: e.Counters.Reentered, Logger: opts.Logger.Named("locks")}
+	if e.Locks, err = lockcmds.NewRegistry(opts.forEngines(up, e, srv.reentry, &srv.changes)); err != nil {
 		return nil, err
 	}
 	e.Budget = budget.New(int64(opts.Limits.Memory), srv.tasks.Start)

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/engines"
 	"github.com/lockproxy/lockproxy/internal/proxy/session"
 	"github.com/lockproxy/lockproxy/internal/proxy/status"
 )
@@ -37,13 +36,13 @@ func (srv *Server) Locks(n int) []LockStatus {
 }
 
 // SeenLock describes one lock that clients of this proxy hold or wait for, for people.
-type SeenLock = engines.Lock
+type SeenLock = lockcmds.Lock
 
 // EachLock calls f for the locks that clients of this proxy hold or wait for, in no order. Not for an event loop.
 func (srv *Server) EachLock(f func(SeenLock)) { srv.shared.Locks.Each(f) }
 
 // ErrUnknownIdentity says that no client uses locks as that user in that database.
-var ErrUnknownIdentity = engines.ErrUnknown
+var ErrUnknownIdentity = lockcmds.ErrUnknown
 
 // ForceUnlock ends a lock for an operator. fence names the grant that is meant; 0: one without a fence. false: the lock is free, or another grant holds it.
 func (srv *Server) ForceUnlock(ctx context.Context, user string, db int, key string, fence int64, operator string) (bool, error) {

@@ -5,7 +5,6 @@ package contract
 import (
 	"sync/atomic"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/losses"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -53,7 +52,7 @@ type Caller struct {
 	Token string // what owners.NewToken has made for the session: its default owner is "<UUID>:<token>"
 	// Losses is what the session has lost in its present database and was not told by a reply. All engines that know the
 	// session in that database share it.
-	Losses *losses.Set
+	Losses *Set
 	// Held counts the bytes of memory that the locks of the session take, in all engines that know it. nil: it is not counted.
 	Held           *atomic.Int64
 	Info           ClientInfo // shown by LOCKLIST

@@ -11,8 +11,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/losses"
 )
 
 var start = time.Unix(1000, 0)
@@ -36,7 +36,7 @@ func newBook() *book {
 }
 
 func session(name string) *ledger.Session {
-	return &ledger.Session{Name: name, Losses: losses.NewSet(losses.NewBudget(1000))}
+	return &ledger.Session{Name: name, Losses: contract.NewSet(contract.NewBudget(1000))}
 }
 
 // settle carries out the effects, and returns the losses that are told.

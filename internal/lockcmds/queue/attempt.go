@@ -2,8 +2,6 @@ package queue
 
 import (
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
 
 // Answer is what came of an attempt, or of a hand-over.
@@ -12,9 +10,9 @@ type Answer struct {
 	Err    error // of Refused
 	// If Granted: the length of the lease. If Busy: the rest of the holder's lease, NoTTL or Kept.
 	TTL    time.Duration
-	Placed bool        // if Busy: Place is known
-	Place  turns.Place // where the shared place is now, if the attempt was made there
-	Again  bool        // if Busy: the answer says nothing of now; ask again at once
+	Placed bool  // if Busy: Place is known
+	Place  Place // where the shared place is now, if the attempt was made there
+	Again  bool  // if Busy: the answer says nothing of now; ask again at once
 }
 
 // Status says how an attempt ended.
@@ -123,7 +121,7 @@ func (s *Set) Answered(w *Waiter, a Answer) {
 	case a.Status == Refused && w.pending <= Null:
 		s.remove(w, Error, a.Err)
 		s.Wake(q.names.Key)
-	case w.pending != None:
+	case w.pending != NoOutcome:
 		s.remove(w, w.pending, w.err)
 		s.Wake(q.names.Key)
 	case w.failed:

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
 
 // tester is what testing.T and rapid.T have in common.
@@ -94,7 +93,7 @@ func (w *world) script(c *client, at turn) Answer {
 	if !c.Kind.OwnPlace {
 		place = w.names.Place
 	}
-	where := func() turns.Place { return w.where(place) }
+	where := func() Place { return w.where(place) }
 	mine := len(w.queue) == 0 || w.queue[0] == place && (c.Kind.OwnPlace || at.first)
 	switch {
 	case w.holder == c.Owner, w.holder == "" && mine:
@@ -108,7 +107,7 @@ func (w *world) script(c *client, at turn) Answer {
 		}
 		return Answer{Status: Held, TTL: 30 * time.Second, Place: where()}
 	case c.Kind.OwnPlace || at.first && (at.enqueue || len(w.queue) > 0):
-		if where() == turns.None {
+		if where() == NoPlace {
 			w.queue = append(w.queue, place)
 		}
 	}
@@ -154,14 +153,14 @@ func (w *world) release(handOver bool) {
 	w.wakeHead()
 }
 
-func (w *world) where(place string) turns.Place {
+func (w *world) where(place string) Place {
 	switch slices.Index(w.queue, place) {
 	case -1:
-		return turns.None
+		return NoPlace
 	case 0:
-		return turns.Head
+		return Head
 	}
-	return turns.Behind
+	return Behind
 }
 
 func (w *world) wakeHead() {
@@ -196,7 +195,7 @@ func (w *world) effects() {
 		case Attempt:
 			c := e.Waiter.Tag.(*client)
 			switch {
-			case c.outcome != None || !c.Waits():
+			case c.outcome != NoOutcome || !c.Waits():
 				w.t.Fatalf("client %d asks after its reply", c.n)
 			case c.asking:
 				w.t.Fatalf("client %d has two attempts on their way", c.n)
@@ -207,7 +206,7 @@ func (w *world) effects() {
 			w.attempts = append(w.attempts, c)
 		case Reply:
 			c := e.Waiter.Tag.(*client)
-			if c.outcome != None || e.Outcome == None {
+			if c.outcome != NoOutcome || e.Outcome == NoOutcome {
 				w.t.Fatalf("client %d gets %d after %d", c.n, e.Outcome, c.outcome)
 			}
 			c.outcome = e.Outcome

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
 
 // Queued reports whether the shared place is in the queue in Redis, as far as is known.
@@ -51,7 +50,7 @@ func (q *Queue) abandonPlace() (place string) {
 	if q.place.Queued() {
 		place = q.names.Place
 	}
-	q.byName, q.place = nil, turns.Crowd{}
+	q.byName, q.place = nil, Crowd{}
 	return place
 }
 

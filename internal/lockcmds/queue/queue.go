@@ -25,7 +25,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
 
 // Names are the names of one lock that waiting needs.
@@ -47,7 +46,7 @@ type Queue struct {
 
 	base   *channel      // of Names.Channel
 	denied error         // why Redis does not let us listen to it; nil: it does
-	place  turns.Crowd   // the shared place in Redis
+	place  Crowd         // the shared place in Redis
 	byName *channel      // of Names.Wake; nil: it was not needed yet
 	woken  bool          // a message or a timer has come since the latest attempt of shared
 	timed  bool          // the timer Expiry has been set

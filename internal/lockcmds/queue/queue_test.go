@@ -10,7 +10,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
 
 // history is a random one: clients ask, hang up, time out, release; answers, messages and confirmations arrive in any order.
@@ -132,7 +131,7 @@ func TestEachWaiterIsAnsweredOnceAndNoneIsForgotten(t *testing.T) {
 				asked := history(t, w, faults)
 				w.drain()
 				for _, c := range asked {
-					if c.outcome == None {
+					if c.outcome == NoOutcome {
 						t.Fatalf("client %d was forgotten", c.n)
 					}
 				}
@@ -246,7 +245,7 @@ func TestDismissalWaitsForTheAttempt(t *testing.T) {
 			t.Fatal("what a dismissal reports")
 		}
 		w.effects()
-		if c.outcome != None {
+		if c.outcome != NoOutcome {
 			t.Fatal("it is answered although an attempt is on its way")
 		}
 		want := Error
@@ -292,7 +291,7 @@ func TestRefusedSubscriptionEndsTheWait(t *testing.T) {
 	}
 	c := w.ask(Plain, "") // a new queue tries anew
 	w.settle()
-	if c.outcome != None || w.s.Denied("k") != nil {
+	if c.outcome != NoOutcome || w.s.Denied("k") != nil {
 		t.Fatal("the next one is refused unasked")
 	}
 }
@@ -371,12 +370,12 @@ func TestWaitersLeaveTheQueueInRedisTogether(t *testing.T) {
 	if got := w.s.Departing("k"); !slices.Equal(got, []string{"o1", "o2", "o3"}) {
 		t.Fatalf("%v leave; o4 has come back", got)
 	}
-	if w.clients[1].outcome != None {
+	if w.clients[1].outcome != NoOutcome {
 		t.Fatal("the reply has not waited")
 	}
 	w.s.PatienceDue("k")
 	w.effects()
-	if w.clients[1].outcome != None {
+	if w.clients[1].outcome != NoOutcome {
 		t.Fatal("the reply has waited for less than a round")
 	}
 	w.s.PatienceDue("k")
@@ -877,7 +876,7 @@ func TestTheLastPlainWaiterIsToldWhenTheSharedPlaceHasLeft(t *testing.T) {
 		w.settle()
 		w.s.Published("c")
 		w.s.Effects()
-		w.s.Answered(&first.Waiter, Answer{TTL: NoTTL, Placed: true, Place: turns.Head})
+		w.s.Answered(&first.Waiter, Answer{TTL: NoTTL, Placed: true, Place: Head})
 		w.s.Effects()
 		w.s.Remove(&first.Waiter, o, nil)
 		if e := w.effect(t, Reply); e.Waiter != &first.Waiter || w.s.Leaving() != 0 {

@@ -76,11 +76,11 @@ type Outcome uint8
 
 // The outcomes.
 const (
-	None    Outcome = iota // it waits
-	Granted                // it has the lock
-	Null                   // it may not wait any longer
-	Error                  // the same, with an error for the reason
-	Gone                   // its client has gone: no reply is sent
+	NoOutcome Outcome = iota // it waits
+	Granted                  // it has the lock
+	Null                     // it may not wait any longer
+	Error                    // the same, with an error for the reason
+	Gone                     // its client has gone: no reply is sent
 )
 
 // Join makes a waiter of an acquire that Redis has answered with Busy. m is what was noted before that attempt.
@@ -97,7 +97,7 @@ func (s *Set) Join(w *Waiter, n Names, m Mark, a Answer) {
 		q.woken, q.timed, q.failed, q.pause = false, false, false, 0
 	}
 	s.waiters.Push(&w.inSet, w)
-	w.queue, w.state, w.pending, w.err = q, waiting, None, nil
+	w.queue, w.state, w.pending, w.err = q, waiting, NoOutcome, nil
 	if w.Named() {
 		w.sub = s.channels.Listen(w.Wake)
 		w.sub.Listeners.waiters.Push(&w.inSub, w)

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/failstop"
+	"github.com/lockproxy/lockproxy/internal/lockcmds"
 )
 
 // crashes is the log of all engines. An engine that panics ends its process by an entry of the level Fatal: here it ends the history.
@@ -56,7 +56,7 @@ func TestAPanicOfAnEngineBreaksARule(t *testing.T) {
 	func() {
 		defer w.crashed()
 		w.start(func() {
-			outer, inner := failstop.Guard{Log: crashes}, failstop.Guard{Log: crashes}
+			outer, inner := lockcmds.Guard{Log: crashes}, lockcmds.Guard{Log: crashes}
 			defer outer.Stop()
 			defer inner.Stop()
 			panic("the list has no head")

@@ -12,7 +12,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/losses"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -111,7 +110,7 @@ type client struct {
 	token   string
 	name    string // as an owner
 	proto   int
-	lost    *losses.Set
+	lost    *contract.Set
 	ended   bool
 	endedAt time.Duration
 
@@ -182,7 +181,7 @@ func (w *world) newClient(n int, p *proxy, proto int) *client {
 	w.ids++
 	token := strconv.FormatUint(w.ids, 10)
 	c := &client{
-		w: w, p: p, slot: n, id: w.ids, token: token, name: p.uuid + ":" + token, proto: proto, lost: losses.NewSet(losses.NewBudget(losses.DefaultBudget)),
+		w: w, p: p, slot: n, id: w.ids, token: token, name: p.uuid + ":" + token, proto: proto, lost: contract.NewSet(contract.NewBudget(contract.DefaultBudget)),
 		over: map[grant]struct{}{}, told: map[grant]int{},
 	}
 	c.begin = c.next

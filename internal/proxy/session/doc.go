@@ -14,7 +14,7 @@
 //
 // # Order
 //
-// Each command has a slot for its reply, in the order of the commands (package replies). A lane, a pin, a lock engine or the
+// Each command has a slot for its reply, in the order of the commands (package reply). A lane, a pin, a lock engine or the
 // session itself may answer it, at any time: replies leave in the order of the slots. A run of ordinary commands has one slot.
 //
 // Commands take effect in the order sent because a session uses one upstream connection at a time, its lane or its pin. A

@@ -7,10 +7,9 @@ import (
 	"strconv"
 
 	"github.com/lockproxy/lockproxy/internal/buffers"
+	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/engines"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/losses"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
@@ -39,7 +38,7 @@ func (s *Session) lock(raw []byte) bool {
 	engine, eerr := s.lockEngine()
 	if eerr != nil {
 		words := shared.NoUpstream
-		if errors.Is(eerr, engines.ErrFull) {
+		if errors.Is(eerr, lockcmds.ErrFull) {
 			words = s.proxy.Refuse(shared.NoEngineFree, "max-lock-engines", s.Addr)
 		}
 		return s.awaitQuiet() && s.answer(words)
@@ -62,15 +61,15 @@ func (s *Session) lock(raw []byte) bool {
 }
 
 // lockIDOf is the identity of a session's lock engine at Redis.
-func lockIDOf(id upstream.Identity, era uint64) engines.ID {
+func lockIDOf(id upstream.Identity, era uint64) lockcmds.ID {
 	if id.Authenticated() {
 		era = 0
 	}
-	return engines.ID{User: id.User, Password: id.Password, DB: id.DB, Era: era}
+	return lockcmds.ID{User: id.User, Password: id.Password, DB: id.DB, Era: era}
 }
 
 // lockEngine returns the lock engine of the session's identity, which knows the session from now on.
-func (s *Session) lockEngine() (*engines.Engine, error) {
+func (s *Session) lockEngine() (*lockcmds.IdentityEngine, error) {
 	id := lockIDOf(s.ident, s.era)
 	for _, e := range s.engines {
 		if e.ID() == id {
@@ -90,7 +89,7 @@ func (s *Session) lockEngine() (*engines.Engine, error) {
 // leaveEngines leaves the engines in which the session has no hold and no wait. So a session that moves from identity to identity
 // keeps only the engines that it needs. Nothing is outstanding.
 func (s *Session) leaveEngines() {
-	s.engines = slices.DeleteFunc(s.engines, func(e *engines.Engine) bool {
+	s.engines = slices.DeleteFunc(s.engines, func(e *lockcmds.IdentityEngine) bool {
 		gone := e.Leave(s.ID)
 		if gone {
 			s.proxy.Locks.Leave(e)
@@ -114,11 +113,11 @@ func (s *Session) caller() contract.Caller {
 }
 
 // lossesHere is the set of the session's losses in its database.
-func (s *Session) lossesHere() *losses.Set {
+func (s *Session) lossesHere() *contract.Set {
 	set := s.losses[s.ident.DB]
 	if set == nil {
 		if s.losses == nil {
-			s.losses = map[int]*losses.Set{}
+			s.losses = map[int]*contract.Set{}
 		}
 		set = s.proxy.Locks.NewLosses()
 		s.losses[s.ident.DB] = set

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/engines"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/losses"
+	"github.com/lockproxy/lockproxy/internal/lockcmds"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
@@ -146,10 +146,10 @@ type Session struct {
 	visited *upstream.Lane // the lane on which Redis judges an identity change; nil: none
 
 	// Lock commands.
-	engines []*engines.Engine   // the engines that know this session
-	token   string              // of its default owner as lock engines know it; empty: not made yet
-	losses  map[int]*losses.Set // of locks, by database
-	script  []byte              // scratch: the script call being sent
+	engines []*lockcmds.IdentityEngine // the engines that know this session
+	token   string                     // of its default owner as lock engines know it; empty: not made yet
+	losses  map[int]*contract.Set      // of locks, by database
+	script  []byte                     // scratch: the script call being sent
 
 	clusterSubs pubsub.Subscriptions // in front of a cluster
 }

@@ -5,7 +5,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/engines"
+	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/logging"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
@@ -21,7 +21,7 @@ var CrossSlot = []byte("-CROSSSLOT Keys in request don't hash to the same slot\r
 var NoLaneFree = resp.AppendError(nil, resp.Overloaded, "no connection to share is free for this identity (max-lanes), nothing was sent")
 
 // NoEngineFree is the reply when the session's identity cannot have a lock engine.
-var NoEngineFree = resp.AppendError(nil, resp.Overloaded, engines.ErrFull.Error()+" (max-lock-engines), nothing was sent")
+var NoEngineFree = resp.AppendError(nil, resp.Overloaded, lockcmds.ErrFull.Error()+" (max-lock-engines), nothing was sent")
 
 // ErrLogins refuses a connection for judging an identity change.
 var ErrLogins = errors.New("no upstream connection is free for logins")

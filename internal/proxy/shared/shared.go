@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/engines"
+	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/logging"
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
@@ -77,7 +77,7 @@ type Proxy struct {
 	Settings Settings
 	changed  atomic.Pointer[Limits] // nil: as in Settings
 	Upstream *upstream.Upstream
-	Locks    *engines.Registry
+	Locks    *lockcmds.Registry
 	table    atomic.Pointer[command.Table]
 	Merger   command.Merger
 	Counters status.Counters

@@ -1,0 +1,297 @@
+package lockcmds
+
+import (
+	"errors"
+	"time"
+
+	"github.com/tidwall/redcon"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/logging"
+)
+
+// waiter is one acquire in progress, from its first attempt on the session's own connection to its answer.
+type waiter struct {
+	queue.Waiter       // its state in the wait queue; guarded by Waiters.mu
+	claim        Claim // its part in the record of holds
+
+	// Immutable after start.
+	Terms  // Sync is never SyncAll: the number is known
+	x      *Waiters
+	began  time.Time
+	home   *Waiters       // of the session; not x, if the acquire is to deepen a hold from before an AUTH
+	asked  *askedTwice    // by which home asks if the acquire deepens no hold here; nil: it is at home
+	behind *observe.Party // the holder when it began to wait; set before it joins its wait queue. nil: not of interest
+	sent   Request        // the first attempt
+
+	// Guarded by Waiters.mu.
+	ended  bool         // its session has
+	fence  int64        // of a grant that replicas are to confirm; 0: there is none
+	timer  jobs.Timer   // its own deadline
+	mark   queue.Mark   // before the first attempt
+	streak queue.Streak // of the hand-over on its way
+}
+
+// askedTwice is an acquire as its client has asked for it.
+type askedTwice struct {
+	caller contract.Caller
+	cmd    grammar.Command
+}
+
+// kind is the kind of lock that it asks for.
+func (w *waiter) kind() *Kind { return kindOf(w.Verb) }
+
+// lock is the key of the lock.
+func (w *waiter) lock() string { return w.claim.Key().Lock }
+
+// session is the session that acquires.
+func (w *waiter) session() *Session { return w.claim.Session() }
+
+// conn is the session's part of the contract.
+func (w *waiter) conn() contract.Session { return w.claim.Session().Conn }
+
+// Start starts an acquire of a session, whose home is here or at the waiters of another engine. Requires the session lock.
+func (x *Waiters) Start(s contract.Caller, cmd grammar.Command, home *Waiters) {
+	now := x.Calls.Clock.Now()
+	x.start(&askedTwice{caller: s, cmd: cmd}, now, now, home)
+}
+
+// start starts an acquire now that was asked for at the moment began. It does not keep a, so that most commands stay on the stack.
+func (x *Waiters) start(a *askedTwice, began, now time.Time, home *Waiters) {
+	s, cmd, defaults := &a.caller, &a.cmd, x.Defaults()
+	w := &waiter{
+		x: x, Terms: termsOf(cmd, defaults), began: began, home: home,
+		claim: x.Holds.Claim(s, cmd.Key, cmd.Owner),
+	}
+	w.Waiter = queue.Waiter{
+		Kind: w.kind().Waits, Owner: w.claim.Key().Owner, Shared: cmd.Owner != "", Placed: cmd.Wait != 0, Tag: w,
+	}
+	if w.Named() {
+		n := script.Of(cmd.Key)
+		w.Place, w.Wake = n.PlaceOf(w.Owner), n.NameChannel(w.Owner)
+	}
+	if w.Sync == SyncAll {
+		if w.Sync = x.replicas(cmd.Key); w.Sync == 0 {
+			s.Reply(NoReplicas())
+			return
+		}
+	}
+	if home != x {
+		again := *a
+		w.asked = &again
+	}
+	if cmd.Owner == "" && x.Reentry.Refuses() && w.claim.Reenters() {
+		x.Reentry.Note(w.session().Client, cmd.Key, true)
+		s.Reply(NoReentry(cmd.Verb, s.Proto))
+		return
+	}
+	x.mu.Lock()
+	x.asks[s.ID] = w
+	if w.Wait != 0 {
+		w.mark = x.set.Mark(&w.Waiter, cmd.Key)
+	}
+	queues := s.NothingPending && !w.claim.Deepens() && home == x && w.Wait != 0 && !w.Shared && x.set.MayJoin(cmd.Key, w.Kind)
+	if queues {
+		w.mark = queue.Mark{} // if it turns out to be the first after all, it must ask
+	}
+	x.mu.Unlock()
+	switch {
+	case queues:
+		if reply := w.await(script.Acquired{PTTL: script.NoTTL}); reply != nil {
+			s.Reply(reply)
+		}
+	case w.claim.Pause(w.Lease):
+		w.send(now)
+	default:
+		x.Holds.Ordered(w.conn(), w.claim.Deepened(), func() { w.send(x.Calls.Clock.Now()) }, w.claim.Continue)
+	}
+}
+
+// send makes the first attempt. A fair one takes its place in the queue in the same step, so the order is that in which Redis gets
+// them. Requires the session lock.
+func (w *waiter) send(now time.Time) {
+	w.sent = Request{Session: w.conn(), For: w}
+	w.x.Calls.SendAt(now, w.kind().Ask(w.asking()).Call, &w.sent)
+}
+
+// Answered is the outcome of the first attempt. Requires the session lock, or that the session has ended.
+func (w *waiter) Answered(o callOutcome) []byte {
+	a, err := Decoded(o.Reply, o.Err, script.DecodeAcquired)
+	switch {
+	case errors.Is(err, contract.ErrInDoubt):
+		w.rollBack(0, nil)
+		w.withdraw(queue.Error, err) // it may have a place in the queue
+		return nil
+	case IsOverwritten(err) && w.claim.Overwritten(): // the loss is the answer
+		w.finish()
+		return LostLease()
+	case IsPostponed(err) && w.Wait != 0 && w.claim.Lasts() == 0: // it asks again as a waiter
+		if w.goHome() {
+			return nil
+		}
+		return w.await(script.Acquired{PTTL: script.NoTTL})
+	case err != nil:
+		w.finish()
+		return Failure(err)
+	case a.Granted:
+		w.x.Damage.Note(w.lock(), a.Damage)
+		return w.granted(grantOf(a, o.SentAt))
+	}
+	w.claim.Overtaken()
+	if w.Wait == 0 {
+		w.finish()
+		return Null(w.session().Proto)
+	}
+	if w.goHome() {
+		return nil
+	}
+	return w.await(a)
+}
+
+// Again implements Asker.
+func (w *waiter) Again() (script.Call, bool) { return w.kind().Ask(w.asking()).Call, true }
+
+// Postponed implements Asker. A client that waits for a lock waits for its hash slot, too, in the wait queue. An acquire that deepens a hold is sent
+// again until the hold has ended.
+func (w *waiter) Postponed() (script.Call, time.Duration) {
+	limit := w.claim.Lasts()
+	if limit == 0 {
+		return script.Call{}, 0
+	}
+	limit += 2 * LongestPause // the last attempt finds that the hold has ended
+	if w.Wait >= 0 {
+		limit = min(limit, w.began.Add(w.Wait).Sub(w.x.Calls.Clock.Now()))
+	}
+	return w.kind().Ask(w.asking()).Call, limit
+}
+
+// Doubted implements Asker.
+func (w *waiter) Doubted(sentAt time.Time) { w.claim.Doubt(w.Lease, sentAt) }
+
+// finish ends the acquire.
+func (w *waiter) finish() {
+	w.x.mu.Lock()
+	w.finishLocked()
+	w.x.mu.Unlock()
+	w.claim.Continue()
+}
+
+// finishLocked is finish, for an acquire that has no hold to deepen. Requires Waiters.mu.
+func (w *waiter) finishLocked() {
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	if w.x.asks[w.session().ID] == w {
+		delete(w.x.asks, w.session().ID)
+	}
+}
+
+// reply answers a finished acquire from a job or a timer. Requires no locks.
+func (w *waiter) reply(build func(proto int) []byte) {
+	w.x.Calls.Guard.Do(w.conn(), func() { w.conn().Reply(build(w.session().Proto)) })
+}
+
+// replySize is enough for the reply with any fence.
+const replySize = 24
+
+// grant is Redis's word that a waiter's owner holds the lock.
+type grant struct {
+	fence  int64
+	count  int64 // holds of the owner
+	sentAt time.Time
+	synced bool // as many replicas as it needs have it
+
+	overtaken bool // a later call of the session was faster
+}
+
+func grantOf(a script.Acquired, sentAt time.Time) grant {
+	return grant{fence: a.Fence, count: a.Holds, sentAt: sentAt, overtaken: a.Overtaken}
+}
+
+// granted turns a grant into the reply, with the lease watched from here on. Nil: the client cannot use the grant. Then the acquire goes on,
+// or is answered when the grant has been rolled back. Requires the session lock, or that the session has ended.
+func (w *waiter) granted(g grant) []byte {
+	if g.overtaken { // a rollback of holds that the session has lost; the acquire may not have been executed
+		w.claim.Anew()
+		w.x.Calls.Background(jobs.Attempt, w.goOn)
+		return nil
+	}
+	if w.Sync > 0 && !g.synced {
+		w.confirm(g)
+		return nil
+	}
+	now := w.x.Calls.Clock.Now()
+	verdict := w.claim.Granted(now, &holdGrant{
+		Grant: ledger.Grant{
+			Fence: g.fence, Count: g.count, SentAt: g.sentAt,
+			TTL: w.Lease, Fixed: w.Fixed, MaxHold: w.MaxHold, Grace: w.Grace, Client: ledger.Client(w.session().Client.ClientInfo),
+		},
+		Renewer: w.home.Calls.Client, Streak: w.streak, Sync: w.Sync,
+	})
+	switch {
+	case verdict == Usable:
+		w.finish()
+		if g.count > 1 && !w.Shared {
+			w.x.Reentry.Note(w.session().Client, w.lock(), false)
+		}
+		if f := w.x.Events.Granted; f != nil {
+			f(w.Verb, now.Sub(w.began))
+		}
+		w.noteEnd(now, observe.Granted, g.fence)
+		return redcon.AppendInt(make([]byte, 0, replySize), g.fence)
+	case verdict == Ended:
+		w.hungUp(g.fence)
+		return nil
+	}
+	w.x.Calls.Log.Warn("a grant came too late to be used", logging.Text("key", w.lock()))
+	// A lease that is shorter than a round trip would end before each grant, and the client would wait for ever.
+	if verdict == Lost || w.mayWait() && !w.Chosen {
+		w.rollBack(g.fence, nil)
+		w.claim.Anew()
+		w.x.Calls.Background(jobs.Attempt, w.goOn)
+		return nil
+	}
+	w.drop(g, Null)
+	return nil
+}
+
+// drop rolls a grant back that the client is not to have, and then answers: the turn of the client is over. Requires no locks but that of the session.
+func (w *waiter) drop(g grant, reply func(proto int) []byte) {
+	w.finish()
+	w.noteEnd(w.x.Calls.Clock.Now(), observe.Failed, 0)
+	w.rollBack(g.fence, w.x.Calls.OnceWithin(w.x.Calls.DoubtLimit(), func(ok bool) {
+		if ok {
+			w.reply(reply)
+		} else {
+			w.claim.Doubt(w.Lease, g.sentAt)
+			w.reply(Failed(contract.ErrInDoubt))
+		}
+	}))
+}
+
+// rollBack undoes what copies of the acquire have done, or may still do. fence is of the grant; 0: it is not known. Requires no locks.
+func (w *waiter) rollBack(fence int64, done func(ok bool)) { w.claim.RollBack(fence, w.Lease, done) }
+
+// goHome passes the acquire to the session's home, if that is another engine: this engine has no hold that the acquire could
+// deepen. Requires the session lock.
+func (w *waiter) goHome() bool {
+	if w.home == w.x {
+		return false
+	}
+	w.x.mu.Lock()
+	ended := w.ended
+	w.finishLocked()
+	w.x.mu.Unlock()
+	w.claim.Continue()
+	if !ended {
+		w.asked.caller.NothingPending = false // the answer to this attempt is being dealt with
+		w.home.start(w.asked, w.began, w.home.Calls.Clock.Now(), w.home)
+	}
+	return true
+}

@@ -1,0 +1,131 @@
+package lockcmds
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/locktest"
+	"github.com/lockproxy/lockproxy/internal/resp"
+)
+
+func TestTheFirstAttemptIsOneScriptOnTheSessionsOwnConnection(t *testing.T) {
+	for _, c := range []struct {
+		line   string
+		script string
+		answer resp.Value
+		err    error
+		reply  string
+	}{
+		{"LOCK k", "acquire", grantOfFence(7), nil, ":7"},
+		{"FAIRLOCK k", "fair", grantOfFence(7), nil, ":7"},
+		{"TRYLOCK k", "acquire", busy(time.Second), nil, "(nil)"},
+		{"LOCK k WAIT 0", "acquire", busy(time.Second), nil, "(nil)"},
+		{"LOCK k", "acquire", resp.Value{}, contract.ErrUnsent, "-NOUPSTREAM nothing was sent"},
+		{"LOCK k", "acquire", resp.Value{Kind: resp.SimpleError, Str: []byte("NOPERM no")}, nil, "-NOPERM no"},
+	} {
+		w := newWaiterWorld(t)
+		a := w.client(1)
+		a.sends(c.line)
+		if name := a.Sent[0].Script.Name(); name != c.script {
+			t.Errorf("%s: %s.lua", c.line, name)
+		}
+		a.answered(c.answer, c.err)
+		a.got(c.reply)
+		if w.x.Asks(1) || (w.holds.Len() == 1) != (c.reply == ":7") || len(w.Own.Asked) != 0 {
+			t.Errorf("%s: asks %v, %d holds, the engine asked %q", c.line, w.x.Asks(1), w.holds.Len(), w.Own.Asked)
+		}
+	}
+}
+
+func TestAnAcquireWhoseAnswerIsLostIsSentAgain(t *testing.T) {
+	w := newWaiterWorld(t)
+	a := w.client(1)
+	a.sends("LOCK k")
+	w.Own.Answers = []any{contract.ErrUnsent, grantOfFence(9)}
+	a.answered(resp.Value{}, contract.ErrInDoubt)
+	a.got()
+	w.Pass(time.Second)
+	a.got(":9")
+}
+
+func TestAnAcquireInDoubtIsRolledBack(t *testing.T) {
+	w := newWaiterWorld(t)
+	a := w.client(1)
+	a.sends("LOCK k")
+	a.answered(resp.Value{}, contract.ErrInDoubt)
+	w.Pass(6 * time.Second)
+	a.got("-INDOUBT sent, but no answer came")
+	if last := w.Own.Asked[len(w.Own.Asked)-1]; last != "drop" {
+		t.Errorf("the last script is %s", last)
+	}
+}
+
+// A lease that the client has made shorter than a round trip would end before each grant.
+func TestAGrantThatComesTooLate(t *testing.T) {
+	for line, waits := range map[string]bool{
+		"LOCK k": true, "LOCK k PX 1000": false, "LOCK k MAXHOLD 1000": false, "TRYLOCK k": false, "LOCK k WAIT 5": false, "LOCK k MAXHOLD 60000": true,
+	} {
+		w := newWaiterWorld(t)
+		a := w.client(1)
+		a.sends(line)
+		w.Time = w.Time.Add(31 * time.Second)
+		w.Own.Answers = []any{locktest.Numbers(1)} // to the rollback
+		a.answered(grantOfFence(7), nil)
+		if waits {
+			a.got()
+		} else {
+			a.got("(nil)")
+		}
+		if w.holds.Len() != 0 || w.x.Asks(1) != waits {
+			t.Errorf("%s: %d holds, waits: %v", line, w.holds.Len(), w.x.Asks(1))
+		}
+	}
+}
+
+// A rollback has been executed before the acquire. Then Redis may have the owner's grant without a hold of the session.
+func TestAnAcquireThatWasOvertakenIsMadeAnew(t *testing.T) {
+	for _, line := range []string{"TRYLOCK k OWNER me", "LOCK k OWNER me", "FAIRLOCK k OWNER me", "LOCK k"} {
+		w := newWaiterWorld(t)
+		a := w.client(1)
+		a.sends(line)
+		number := a.Sent[0].Args[2]
+		w.Own.Answers = []any{locktest.Numbers(1, 7, 3, 0, 0)}
+		a.answered(locktest.Numbers(1, 7, 2, 0, 0, 1), nil)
+		w.confirm()
+		a.got(":7")
+		if len(w.Own.Args) != 1 || w.Own.Args[0][2] == number {
+			t.Errorf("%s, with number %s: then %q", line, number, w.Own.Args)
+		}
+	}
+}
+
+func TestAGrantToAClientThatHasGoneIsRolledBack(t *testing.T) {
+	w := newWaiterWorld(t)
+	a := w.client(1)
+	a.sends("LOCK k")
+	a.Ended = true
+	w.holds.End(1)
+	w.x.Left(1)
+	w.Own.Answers = []any{locktest.Numbers(1)}
+	if reply := a.Sent[0].For.Done(grantOfFence(7), nil); reply != nil {
+		t.Errorf("reply %q", reply)
+	}
+	w.Work()
+	if w.holds.Len() != 0 || len(w.Own.Asked) != 1 || w.Own.Asked[0] != "drop" {
+		t.Errorf("%d holds, asked %q", w.holds.Len(), w.Own.Asked)
+	}
+}
+
+func TestAnOverwrittenKeyIsTheLossOfTheHoldThere(t *testing.T) {
+	w := newWaiterWorld(t)
+	a := w.client(1)
+	a.sends("LOCK k")
+	a.answered(grantOfFence(7), nil)
+	a.sends("LOCK k")
+	a.answered(resp.Value{Kind: resp.SimpleError, Str: []byte("WRONGTYPE Operation against a key")}, nil)
+	a.got(":7", "-LOSTLEASE the lock was lost before this command: its lease ended, or it was taken away")
+	if w.holds.Len() != 0 {
+		t.Error("the hold is still known")
+	}
+}

@@ -1,0 +1,240 @@
+package lockcmds
+
+import (
+	"errors"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+)
+
+// attempt is one script call for a waiter, as a job.
+func (w *waiter) attempt() {
+	if f := w.x.Events.Attempt; f != nil {
+		f()
+	}
+	a, sentAt, err := w.call()
+	answer := AnswerOf(a, w.Lease, err)
+	w.x.Step(func(q *queue.Set) { q.Answered(&w.Waiter, answer) })
+	if answer.Status == queue.Held {
+		w.deliver(grantOf(a, sentAt))
+	}
+}
+
+// call asks for the lock on the engine's own connection.
+func (w *waiter) call() (a script.Acquired, sentAt time.Time, err error) {
+	c := w.x.Calls
+	sentAt = c.Clock.Now()
+	q := w.question()
+	a, err = RunFor(c.Life, c.Client, q.Call, q.Decode)
+	if errors.Is(err, contract.ErrInDoubt) {
+		w.claim.Doubt(w.Lease, sentAt)
+	}
+	w.x.Damage.Note(w.lock(), a.Damage)
+	return a, sentAt, err
+}
+
+// deliver tells the client of a grant. If the client has gone, the grant is rolled back at once.
+func (w *waiter) deliver(g grant) {
+	ok := w.x.Calls.Guard.Do(w.conn(), func() {
+		if reply := w.granted(g); reply != nil {
+			w.conn().Reply(reply)
+		}
+	})
+	if !ok {
+		w.hungUp(g.fence)
+	}
+}
+
+// asking is what the scripts of an attempt must know of the acquire.
+func (w *waiter) asking() Attempt {
+	return Attempt{Acquire: w.acquire(), Waits: w.Wait != 0, FairWait: w.x.FairWait, Crowd: w.x.place}
+}
+
+func (w *waiter) acquire() script.Acquire {
+	return script.Acquire{Key: w.lock(), Part: w.claim.Part(), Lease: w.Lease}
+}
+
+// question is the script of the waiter's next attempt.
+func (w *waiter) question() Question { return w.kind().Question(w.asking(), &w.Waiter) }
+
+// mayWait reports whether the client has time left to wait.
+func (w *waiter) mayWait() bool { return w.MayWait(w.x.Calls.Clock.Now().Sub(w.began)) }
+
+// goOn has an acquire ask again whose first attempt has come to nothing: as a waiter, or once if it may not wait any longer.
+// Requires no locks.
+func (w *waiter) goOn() {
+	if !w.mayWait() {
+		w.x.Calls.Background(jobs.Attempt, w.tryOnce)
+		return
+	}
+	ok := w.x.Calls.Guard.Do(w.conn(), func() {
+		if w.goHome() {
+			return
+		}
+		w.mark = queue.Mark{}
+		if reply := w.await(script.Acquired{}); reply != nil {
+			w.conn().Reply(reply)
+		}
+	})
+	if !ok {
+		w.withdraw(queue.Gone, nil)
+	}
+}
+
+// tryOnce is the last attempt of an acquire that may not wait any longer. If its answer is lost, it is sent again like a call of a session.
+func (w *waiter) tryOnce() {
+	w.x.mu.Lock()
+	ended := w.ended
+	w.x.mu.Unlock()
+	if ended {
+		w.withdraw(queue.Gone, nil)
+		return
+	}
+	a, sentAt, err := w.call()
+	switch {
+	case errors.Is(err, contract.ErrInDoubt):
+		w.x.Calls.Repeat(&Request{Session: w.conn(), For: lastAttempt{w}}, w.question().Call)
+	case err != nil:
+		w.withdraw(queue.Error, err)
+	case a.Granted:
+		w.deliver(grantOf(a, sentAt))
+	default:
+		w.claim.Overtaken()
+		w.withdraw(queue.Null, nil)
+	}
+}
+
+// lastAttempt is a waiter whose last attempt is sent again. It may have a place in the queue from an earlier attempt, so it is withdrawn if
+// it gets no grant.
+type lastAttempt struct{ *waiter }
+
+// Postponed implements Asker.
+func (lastAttempt) Postponed() (script.Call, time.Duration) { return script.Call{}, 0 }
+
+// Answered implements Asker.
+func (l lastAttempt) Answered(o callOutcome) []byte {
+	w := l.waiter
+	a, err := Decoded(o.Reply, o.Err, script.DecodeAcquired)
+	w.x.Damage.Note(w.lock(), a.Damage)
+	switch {
+	case err == nil && a.Granted:
+		return w.granted(grantOf(a, o.SentAt))
+	case err == nil:
+		w.claim.Overtaken()
+		w.withdraw(queue.Null, nil)
+		return nil
+	case errors.Is(err, contract.ErrInDoubt):
+		w.rollBack(0, nil)
+	}
+	w.withdraw(queue.Error, err)
+	return nil
+}
+
+// Offer is the first waiters of a lock at the release of its last hold. One of them gets the lock in the same step, if the script finds
+// that it is its turn. The zero value has no waiters.
+type Offer struct {
+	x     *Waiters
+	plain *waiter // the first of the plain waiters; nil: none is here, or it may not have the lock
+	fair  *waiter // the same of the fair ones
+}
+
+// Offer takes the waiters to which the holder of that name may hand the lock over. last is the streak of the holder's own grant. The caller
+// calls Answered, if the offer is not empty. Requires no locks.
+func (x *Waiters) Offer(lock, holder string, last queue.Streak) Offer {
+	o := Offer{x: x}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.set.Find(lock) == nil {
+		return o
+	}
+	next, ok := last.Next(x.Calls.Clock.Now())
+	if !ok {
+		return o // the message of the release gives all waiters the same chance
+	}
+	x.stepLocked(func(q *queue.Set) {
+		shared, own := q.Offer(lock, holder)
+		if shared != nil {
+			o.plain = waiterOf(shared)
+			o.plain.streak = next
+		}
+		if own != nil {
+			o.fair = waiterOf(own)
+			o.fair.streak = next
+		}
+	})
+	return o
+}
+
+// Empty reports whether the release hands the lock over to no waiter.
+func (o *Offer) Empty() bool { return o.plain == nil && o.fair == nil }
+
+// Call is the script of the release that grants the lock to one of the waiters.
+func (o *Offer) Call(r script.Release) script.Call {
+	acquire := func(w *waiter) *script.Acquire {
+		if w == nil {
+			return nil
+		}
+		a := w.acquire()
+		return &a
+	}
+	h := script.HandOver{Release: r, Wait: o.x.FairWait, Crowd: o.x.place, Plain: acquire(o.plain), Fair: acquire(o.fair)}
+	if o.plain != nil {
+		_, h.Stays, _ = o.plain.First()
+	}
+	return h.Call()
+}
+
+// Answered settles the waiters with the outcome of the release, which the session s has sent at the moment sentAt. It is called once, at
+// once if the outcome is in doubt. The client that gets the lock is told when s is unlocked. Requires the session lock of s.
+func (o *Offer) Answered(s contract.Session, a script.Released, sentAt time.Time, err error) {
+	if o.Empty() {
+		return
+	}
+	if errors.Is(err, contract.ErrInDoubt) {
+		for _, w := range []*waiter{o.plain, o.fair} {
+			if w != nil {
+				w.claim.Doubt(w.Lease, sentAt)
+			}
+		}
+	}
+	if to, g := o.settle(a, sentAt, err); to != nil {
+		o.x.Calls.Guard.AfterUnlock(s, func() { to.deliver(g) })
+	}
+}
+
+// settle returns the waiter that has got the lock, whose client is to be told; nil: none has.
+func (o *Offer) settle(a script.Released, sentAt time.Time, err error) (to *waiter, g grant) {
+	granted, missed := script.Acquired{}, script.Acquired{PTTL: script.NoTTL}
+	switch {
+	case err != nil && !errors.Is(err, contract.ErrInDoubt):
+		err = contract.ErrUnsent // the release was refused: nothing happened to the waiters
+	case err == nil && (a.Status == script.Freed || a.Status == script.HandedOver):
+		granted = script.Acquired{Granted: true, Fence: a.Granted, Holds: 1, Placed: true, Place: a.Place}
+		missed.Placed, missed.Place = true, a.Place
+	}
+	o.x.mu.Lock()
+	defer o.x.mu.Unlock()
+	if a.To != script.ToNobody && o.x.Events.HandedOver != nil {
+		o.x.Events.HandedOver(o.x.Calls.Clock.Now().Sub(sentAt))
+	}
+	for i, w := range []*waiter{script.ToPlain: o.plain, script.ToFair: o.fair} {
+		if w == nil {
+			continue
+		}
+		outcome, answer := granted, AnswerOf(granted, w.Lease, err)
+		if a.To != int64(i) && a.To != script.ToNamed {
+			// If the lock was freed, its message wakes the waiter along with the others. If the lock was handed to another waiter, this
+			// one's turn will come. Else the next attempt tells how things stand.
+			outcome, answer = missed, AnswerOf(missed, w.Lease, err)
+			answer.Again = err == nil && !missed.Placed
+		}
+		o.x.stepLocked(func(q *queue.Set) { q.Answered(&w.Waiter, answer) })
+		if answer.Status == queue.Held {
+			to, g = w, grantOf(outcome, sentAt)
+		}
+	}
+	return to, g
+}

@@ -1,0 +1,115 @@
+package lockcmds
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/logging"
+)
+
+// This file carries the scripts of a lock engine to Redis. It knows the connection of each script, when it is sent again, and
+// when to give up. It knows no holders.
+//
+//	a session's command ──► Send ──► the session's own lane or pin ──answer lost──► Repeat ──► the engine's own connection
+//	leases              ──► Client.Renew ──► the connection of the identity that acquired last
+//	rollbacks           ──► RollBack ──► Retry ──► the same, until Redis answers
+//	other work          ──► RunFor   ──► the engine's own connection
+//
+// A call whose answer is lost is sent again, for DoubtLimit at most, until Redis answers. A script that runs twice leaves what it leaves
+// when it runs once. Nothing here blocks but RunFor and Renew, which are for jobs.
+
+// callOptions of Calls. All but Failover and Lease are required.
+type callOptions struct {
+	Client scriptRunner
+	Jobs   jobs.Runner
+	Clock  jobs.Clock
+	Life   context.Context // of the engine's own work
+	Log    *zap.Logger
+	Guard  Guard
+
+	Failover func() time.Duration // how long a failover takes, by the topology; 0: there is none. nil: there never is
+	Lease    time.Duration        // of locks
+}
+
+// Calls is the calls of one engine. Its methods may be called from any goroutine.
+type Calls struct {
+	callOptions
+
+	sent       jobs.Count   // on sessions' connections, and their outcome has not been dealt with
+	unfinished atomic.Int64 // those, doubts, clean-ups and background tasks that have not come to an end
+}
+
+// newCalls returns the calls of one engine.
+func newCalls(o callOptions) *Calls {
+	return &Calls{callOptions: o}
+}
+
+// Busy reports whether a call, a doubt, a clean-up or a background task has not come to an end.
+func (c *Calls) Busy() bool { return c.unfinished.Load() != 0 }
+
+// WaitSent returns when the outcome of every call on a session's connection has been dealt with, or ctx ends.
+func (c *Calls) WaitSent(ctx context.Context) { c.sent.Wait(ctx) }
+
+// Background runs a task as a job, and keeps the engine busy until its end.
+func (c *Calls) Background(class jobs.Class, task func()) {
+	c.unfinished.Add(1)
+	c.Jobs.Submit(class, func() {
+		defer c.unfinished.Add(-1)
+		task()
+	})
+}
+
+// After runs a task as a job when d has passed, and keeps the engine busy until its end.
+func (c *Calls) After(d time.Duration, class jobs.Class, task func()) {
+	c.unfinished.Add(1)
+	c.Jobs.After(d, class, func() {
+		defer c.unfinished.Add(-1)
+		task()
+	})
+}
+
+// Cleanup is something that has to be done in Redis though no client asks for it.
+type Cleanup struct {
+	What, Key string
+	Task      func(context.Context) error
+	Limit     time.Duration // of trying: by then the lease it is about has run out
+	Done      func(ok bool) // the end; requires no locks. nil: no caller waits for it
+}
+
+// Retry runs a clean-up as jobs until it succeeds, Redis refuses it, or its limit has passed.
+func (c *Calls) Retry(u Cleanup) {
+	until := c.Clock.Now().Add(u.Limit)
+	pause := retryFirst
+	c.unfinished.Add(1)
+	end := func(err error) {
+		if err != nil {
+			c.Log.Warn("clean-up failed", zap.String("task", u.What), logging.Text("key", u.Key), zap.Error(err))
+		}
+		if u.Done != nil {
+			u.Done(err == nil)
+		}
+		c.unfinished.Add(-1)
+	}
+	var attempt func()
+	attempt = func() {
+		err := u.Task(c.Life)
+		if err == nil || isFinal(err) || c.Life.Err() != nil || c.Clock.Now().After(until) {
+			end(err)
+			return
+		}
+		c.Jobs.After(pause, jobs.CleanUp, attempt)
+		pause = min(2*pause, LongestPause)
+	}
+	c.Jobs.Submit(jobs.CleanUp, attempt)
+}
+
+// Pauses between attempts while Redis does not answer.
+const (
+	retryFirst = 20 * time.Millisecond
+	// LongestPause is the pause that no other one exceeds.
+	LongestPause = time.Second
+)

@@ -1,0 +1,262 @@
+package lockcmds
+
+import (
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+)
+
+// Claim is the part of one acquire in the record of holds, from its start to its end. All copies and attempts of the acquire write the same
+// Part. The acquire calls one method at a time.
+type Claim struct {
+	x   *Holds
+	s   *Session
+	key ledger.Key
+
+	hold    *sessionHold // that the acquire is to deepen; nil: none
+	sent    bool         // Pause has been called: the hold is not renewed, and does not end by releases, until the outcome is known
+	request int64        // the number of the acquire
+	undone  int64        // the number of the acquire that was rolled back last; 0: none. Guarded by Holds.mu
+	fence   int64        // of the grant that it deepens; 0: none
+	holds   int64        // of the session afterwards, if it is that grant and none of them is lost meanwhile
+
+	earlier      *sessionHold  // that the session has a part in before the acquire; nil: none. The ledger forgets the part when the session ends
+	earlierGrace time.Duration // GRACE of that part; negative: none
+}
+
+// Claim begins an acquire of a lock for an owner. An empty owner is the session's own. Requires the session lock.
+func (x *Holds) Claim(s *contract.Caller, lock, owner string) Claim {
+	x.mu.Lock()
+	session, key := x.beginLocked(s, lock, owner)
+	session.Client, session.Proto = reentrant{ClientInfo: s.Info, Library: s.Library}, s.Proto
+	c := Claim{x: x, s: session, key: key, request: x.NextRequest(), holds: 1}
+	if h := holdOf(x.ledger.Find(key)); h != nil {
+		c.hold = h
+		if o := h.HolderOf(&session.Session); o != nil {
+			c.fence, c.holds, c.earlier, c.earlierGrace = h.Fence, o.Holds+1, h, o.Grace
+		}
+	}
+	x.mu.Unlock()
+	return c
+}
+
+// Key names the hold that the acquire asks for.
+func (c *Claim) Key() ledger.Key { return c.key }
+
+// Session is the record of the session that acquires.
+func (c *Claim) Session() *Session { return c.s }
+
+// Deepens reports whether sessions of this proxy hold the lock for the owner already.
+func (c *Claim) Deepens() bool { return c.hold != nil }
+
+// Lasts is how long the hold that the acquire is to deepen may last without a renewal; 0: there is none, or it has ended meanwhile. Requires no
+// locks.
+func (c *Claim) Lasts() time.Duration {
+	h := c.hold
+	if h == nil {
+		return 0
+	}
+	c.x.mu.Lock()
+	defer c.x.mu.Unlock()
+	if !c.x.ledger.Knows(&h.Hold) {
+		return 0
+	}
+	return h.Most
+}
+
+// Reenters reports whether the session itself has holds that it has not begun to release.
+func (c *Claim) Reenters() bool { return c.holds > 1 }
+
+// Part is what the acquire writes about its session's part in the lock.
+func (c *Claim) Part() script.Part {
+	p := script.Part{Owner: c.key.Owner, Request: c.request, Fence: c.fence, Holds: c.holds}
+	if c.key.Owner != c.s.Name {
+		p.Session = c.s.Name
+	}
+	return p
+}
+
+// Pause is called before an acquire of that lease is sent: the hold that it is to deepen is not renewed from here on, nor dropped for want of
+// holds, until Granted or Continue. It reports whether the acquire may be sent at once, as Holds.Pause does. Requires the session lock.
+func (c *Claim) Pause(lease time.Duration) (now bool) {
+	h := c.hold
+	if h == nil {
+		return true
+	}
+	c.sent = true
+	c.x.mu.Lock()
+	defer c.x.mu.Unlock()
+	c.x.ledger.Deepening(&h.Hold)
+	return h.pauseLocked(lease)
+}
+
+// Deepened is the hold that the acquire is to deepen, for Holds.Ordered; nil: none.
+func (c *Claim) Deepened() *sessionHold { return c.hold }
+
+// Doubt notes that the answer to a call of the acquire was lost, which asked for a lease of that length at the moment sentAt. The owner may
+// have a hold here by now: then the lease of the hold may be that one. Requires no locks.
+func (c *Claim) Doubt(lease time.Duration, sentAt time.Time) {
+	c.x.Step(func(l *ledger.Ledger) {
+		c.s.Doubted = true
+		l.InDoubt(l.Find(c.key), lease, sentAt)
+	})
+}
+
+// Continue ends what Pause has begun, if the acquire has not deepened the hold. Requires no locks.
+func (c *Claim) Continue() {
+	if h := c.hold; h != nil && c.sent {
+		c.x.Step(func(l *ledger.Ledger) { l.NotDeepened(&h.Hold) })
+	}
+	c.hold = nil
+}
+
+// Anew makes a new call of the acquire, because its grant cannot be used. The new call replaces what Redis has of that grant. Requires no
+// locks.
+func (c *Claim) Anew() {
+	c.Continue()
+	c.request, c.fence, c.holds, c.earlier = c.x.NextRequest(), 0, 1, nil
+}
+
+// Overtaken ends the hold that the acquire was to deepen: Redis has answered that another owner has the lock. Requires no locks.
+func (c *Claim) Overtaken() {
+	h := c.hold
+	if h == nil {
+		return
+	}
+	c.hold = nil
+	c.x.gone(h)
+}
+
+// gone ends a hold that Redis does not have any more. Requires no locks.
+func (x *Holds) gone(h *sessionHold) {
+	x.Step(func(l *ledger.Ledger) {
+		if l.Knows(&h.Hold) {
+			l.Lost(&h.Hold, ledger.Gone, false, nil)
+		}
+	})
+}
+
+// Overwritten says that the key holds something else than a lock. It reports whether the session held a lock there, which is lost. Requires
+// no locks.
+func (c *Claim) Overwritten() (lost bool) {
+	c.x.Step(func(l *ledger.Ledger) {
+		lost = c.s.Losses.Forget(c.key.Lock, c.key.Owner)
+		if h := c.hold; h != nil && l.Knows(&h.Hold) {
+			c.hold = nil
+			l.Lost(&h.Hold, ledger.Gone, false, &c.s.Session)
+			lost = true
+		}
+	})
+	return lost
+}
+
+// Verdict says whether a client can use a grant.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Usable Verdict = iota // the hold is recorded, and its lease is watched
+	Late                  // the lease has ended meanwhile
+	Lost                  // the session was told that it lost this grant while the acquire was on its way
+	Ended                 // the session has ended
+)
+
+// holdGrant is Redis's word that an owner holds a lock, with the terms that the client has asked for. Claim.Granted sets By, Key and Paused.
+type holdGrant struct {
+	ledger.Grant
+	Renewer scriptRunner // the connections that renew the lease
+	Streak  queue.Streak // of the hand-over that has granted the lock
+	Sync    int          // replicas that had to have it
+}
+
+// Granted records a grant now, unless the client cannot use it: then the caller rolls it back. Requires the session lock, or that the session has
+// ended.
+func (c *Claim) Granted(now time.Time, g *holdGrant) Verdict {
+	x := c.x
+	x.mu.Lock()
+	switch {
+	case c.s.ended:
+		x.mu.Unlock()
+		return Ended
+	case c.fence != 0 && g.Fence == c.fence && c.key.Owner == c.s.Name && !x.ledger.Deepens(&c.s.Session, c.key, g.Fence):
+		// Our clock judges earlier than Redis's. A client that was not listening would count on its earlier holds if it got the same
+		// fence again.
+		x.mu.Unlock()
+		return Lost
+	case now.Sub(g.SentAt) >= g.TTL:
+		x.mu.Unlock()
+		return Late
+	}
+	told := c.recordLocked(g)
+	x.mu.Unlock()
+	x.tell(told)
+	return Usable
+}
+
+// recordLocked records the grant and has its lease watched. It returns the loss of an older hold of the same owner, which the grant
+// proves lost. Requires Holds.mu.
+func (c *Claim) recordLocked(g *holdGrant) (told *ledger.Loss) {
+	g.By, g.Key = &c.s.Session, c.key
+	if c.hold != nil {
+		g.Paused = &c.hold.Hold
+	}
+	held, fresh := c.x.ledger.Granted(&g.Grant)
+	if h := holdOf(held); h != nil {
+		h.by = g.Renewer
+		if fresh {
+			h.Streak, h.Sync = g.Streak, g.Sync
+		}
+		if c.hold == h {
+			c.hold = nil // the ledger has ended the pause
+		}
+	}
+	return c.x.settleLocked()
+}
+
+// RollBack undoes what copies of the acquire have done, or may still do. fence is of the grant; 0: it is not known. The session keeps the
+// holds of which its client was told, and their lease. If the session has ended, GRACE applies to them. done is called at the end; nil: not of
+// interest. Requires no locks.
+func (c *Claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
+	x, part := c.x, c.Part()
+	part.Request, part.Fence, part.Holds = x.NextRequest(), fence, 0
+	r := Rollback{Limit: max(lease, x.Lease), Done: done}
+	r.Remember = true
+	x.mu.Lock()
+	if c.undone != c.request { // it is rolled back once, although its session may end behind that
+		r.Less, c.undone = 1, c.request
+	}
+	if fence == 0 {
+		r.Acquire = c.request // it may not have been executed
+	}
+	h := holdOf(x.ledger.Find(c.key))
+	if h != nil {
+		if fence == 0 || fence == h.Fence {
+			if o := h.HolderOf(&c.s.Session); o != nil {
+				part.Holds = o.Holds
+			}
+			r.Gone = func() { x.gone(h) }
+			x.ledger.MayLast(&h.Hold, lease)
+		}
+		if h.Fixed { // the acquire may have made the lease shorter, or longer
+			r.Until = h.lease.Deadline()
+		} else {
+			r.Lease = x.NextLease(h)
+		}
+	}
+	if c.s.ended && c.Reenters() && !c.earlier.IsLost() && (fence == 0 || fence == c.fence) { // the ledger does not know its part any more
+		switch {
+		case h == nil && c.earlierGrace < 0:
+			part.Holds, r.Until = c.holds-1, c.earlier.lease.Deadline()
+		case h == nil && c.earlierGrace > 0:
+			r.Grace, r.After, r.Less = c.earlierGrace, c.earlier.lease, c.holds
+		case h == c.earlier && c.earlierGrace < 0:
+			part.Holds = c.holds - 1
+		}
+	}
+	x.mu.Unlock()
+	r.Key, r.Part = c.key.Lock, part
+	x.Calls.RollBack(r)
+}

@@ -1,0 +1,195 @@
+package lockcmds
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/locktest"
+)
+
+// The answers of drop.lua: the grant goes on, and the owner does not hold the lock by it.
+var goesOn, isGone = locktest.Numbers(2), locktest.Numbers(0)
+
+func TestAClaimWritesTheHoldsThatTheSessionHasThen(t *testing.T) {
+	w, a, b := newHoldWorld(t), newClient(1), newClient(2)
+	for _, owner := range []string{"", "me"} {
+		first := w.Claim(&a.caller, lock, owner)
+		if p := first.Part(); p.Fence != 0 || p.Holds != 1 || (p.Session != "") != (owner != "") || first.Deepens() || first.Reenters() {
+			t.Errorf("%q: the first acquire writes %+v", owner, p)
+		}
+		first.Continue()
+		w.acquire(t, a, owner, nil)
+		again := w.Claim(&a.caller, lock, owner)
+		if p := again.Part(); p.Fence != fence || p.Holds != 2 || p.Request <= first.Part().Request || !again.Deepens() || !again.Reenters() {
+			t.Errorf("%q: a re-entry writes %+v", owner, p)
+		}
+		again.Anew()
+		if p := again.Part(); p.Fence != 0 || p.Holds != 1 || again.Deepens() {
+			t.Errorf("%q: a new call of the re-entry writes %+v", owner, p)
+		}
+	}
+	other := w.Claim(&b.caller, lock, "me")
+	if p := other.Part(); p.Fence != 0 || p.Holds != 1 || !other.Deepens() || other.Reenters() {
+		t.Errorf("another session of the owner writes %+v", p)
+	}
+	other.Continue()
+}
+
+func TestAGrantThatCannotBeUsedIsNotRecorded(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		end  func(w *holdWorld, a *holdClient, claim *Claim) // before the answer
+		want Verdict
+		held bool // afterwards
+	}{
+		{"in time", func(*holdWorld, *holdClient, *Claim) {}, Usable, true},
+		{"its lease has passed", func(w *holdWorld, _ *holdClient, _ *Claim) { w.Time = w.Time.Add(30 * time.Second) }, Late, true},
+		{"its session has ended", func(w *holdWorld, a *holdClient, _ *Claim) { w.End(a.caller.ID) }, Ended, false},
+		{"its session was told of a loss", func(w *holdWorld, _ *holdClient, claim *Claim) { w.Forced(claim.Key(), fence) }, Lost, false},
+	} {
+		w, a := newHoldWorld(t), newClient(1)
+		w.acquire(t, a, "", nil)
+		claim := w.Claim(&a.caller, lock, "")
+		g := holdGrant{Grant: ledger.Grant{Fence: fence, Count: 2, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}, Renewer: w.Calls.Client}
+		c.end(w, a, &claim)
+		if got := claim.Granted(w.Time, &g); got != c.want {
+			t.Errorf("%s: verdict %d, want %d", c.name, got, c.want)
+		}
+		if h := w.ledger.Find(claim.Key()); (h != nil) != c.held || h != nil && (h.Count == 2) != (c.want == Usable) {
+			t.Errorf("%s: %+v", c.name, h)
+		}
+	}
+}
+
+// A re-entry that is rolled back leaves the earlier holds, if Redis has them.
+func TestARollbackOfAReentryEndsAHoldThatIsGone(t *testing.T) {
+	for _, grant := range []int64{0, fence} {
+		for _, gone := range []bool{false, true} {
+			w, a := newHoldWorld(t), newClient(1)
+			w.acquire(t, a, "", nil)
+			claim := w.Claim(&a.caller, lock, "")
+			w.Own.Answers = []any{goesOn}
+			if gone {
+				w.Own.Answers = []any{isGone}
+			}
+			ended := false
+			claim.RollBack(grant, time.Second, func(ok bool) { ended = ok })
+			claim.Continue()
+			w.Work()
+			args := w.Own.Args[0]
+			if !ended || args[argHolds] != "1" || args[argLease] != "30000" || args[argLess] != "1" || (args[argAcquire] == "0") != (grant != 0) {
+				t.Errorf("gone: %v: rolled back: %v, with %q", gone, ended, args)
+			}
+			if held := w.ledger.Find(claim.Key()) != nil; held == gone || (len(a.Pushes) == 1) != gone {
+				t.Errorf("gone: %v: held: %v, told %q", gone, held, a.Pushes)
+			}
+		}
+	}
+	w, a := newHoldWorld(t), newClient(1)
+	w.acquire(t, a, "", nil)
+	claim := w.Claim(&a.caller, lock, "")
+	w.Own.Answers = []any{isGone}
+	claim.RollBack(fence+1, time.Second, nil) // of another grant
+	w.Work()
+	if args := w.Own.Args[0]; args[argHolds] != "0" || w.ledger.Find(claim.Key()) == nil {
+		t.Errorf("the rollback of another grant keeps holds of it, or ends this one: %q", args)
+	}
+}
+
+// The client may count on the holds of which it was told, although its connection has ended.
+func TestARollbackOfAReentryLeavesTheHoldsOfASessionThatHasEnded(t *testing.T) {
+	for _, owner := range []string{"", "me"} {
+		for _, grant := range []int64{0, fence, fence + 1} {
+			for grace, want := range map[time.Duration][3]string{-1: {"1", "0", "50000"}, 0: {"0", "0", "0"}, time.Second: {"0", "1000", "0"}} {
+				w, a := newHoldWorld(t), newClient(1)
+				w.acquire(t, a, owner, func(g *holdGrant) { g.Fixed, g.TTL, g.Grace = true, time.Minute, grace })
+				claim := w.Claim(&a.caller, lock, owner)
+				w.Own.Answers = []any{goesOn, goesOn}
+				w.End(a.caller.ID)
+				w.Work()
+				sent := len(w.Own.Args)
+				w.pass(t, 10*time.Second)
+				claim.RollBack(grant, time.Second, nil)
+				w.Work()
+				if grant == fence+1 { // it is not the grant of these holds
+					want = [3]string{"0", "0", "0"}
+				}
+				args, less := w.Own.Args[sent], "1"
+				if want[1] != "0" { // GRACE is that of the earlier hold, too
+					less = "2"
+				}
+				if args[argHolds] != want[0] || args[argGrace] != want[1] || args[argLease] != want[2] || args[argLess] != less {
+					t.Errorf("owner %q, fence %d, GRACE %v: rolled back with %q", owner, grant, grace, args)
+				}
+			}
+		}
+	}
+}
+
+// Another session of the owner here does not take the holds of the one that has ended.
+func TestARollbackOfAReentryLeavesTheHoldsOfTwoSessions(t *testing.T) {
+	w, a, b := newHoldWorld(t), newClient(1), newClient(2)
+	w.acquire(t, a, "me", nil)
+	w.acquire(t, b, "me", nil)
+	claim := w.Claim(&a.caller, lock, "me")
+	w.End(a.caller.ID)
+	w.Work()
+	sent := len(w.Own.Args)
+	claim.RollBack(fence, time.Second, nil)
+	w.Work()
+	if args := w.Own.Args[sent]; args[argHolds] != "1" || args[argLease] != "30000" {
+		t.Errorf("rolled back with %q", args)
+	}
+}
+
+// A rollback makes the lease no longer than MAXHOLD allows.
+func TestARollbackKeepsMaxHold(t *testing.T) {
+	w, a := newHoldWorld(t), newClient(1)
+	w.acquire(t, a, "", func(g *holdGrant) { g.MaxHold = 40 * time.Second })
+	w.Pass(20 * time.Second)
+	claim := w.Claim(&a.caller, lock, "")
+	claim.RollBack(fence, time.Second, nil)
+	w.Work()
+	if args := w.Own.Args[0]; args[argHolds] != "1" || args[argLease] != "20000" {
+		t.Errorf("rolled back with %q", args)
+	}
+}
+
+func TestADoubtfulReentryShortensTheLease(t *testing.T) {
+	w, a, b := newHoldWorld(t), newClient(1), newClient(2)
+	h := w.acquire(t, a, "me", nil)
+	claim := w.Claim(&b.caller, lock, "me")
+	claim.Doubt(time.Minute, w.Time)
+	if !b.session(w).Doubted || h.Deadline() != w.Time.Add(30*time.Second) {
+		t.Errorf("doubted: %v, the lease ends in %v", b.session(w).Doubted, h.Deadline().Sub(w.Time))
+	}
+	claim.Doubt(2*time.Second, w.Time)
+	claim.Continue()
+	if end := h.Deadline(); end != w.Time.Add(2*time.Second) {
+		t.Errorf("the lease ends in %v", end.Sub(w.Time))
+	}
+}
+
+func (c *holdClient) session(w *holdWorld) *Session { return w.sessions[c.caller.ID] }
+
+func TestAKeyThatWasOverwrittenIsALossOnce(t *testing.T) {
+	for _, told := range []bool{false, true} { // by a push, before
+		w, a := newHoldWorld(t), newClient(1)
+		h := w.acquire(t, a, "", nil)
+		if told {
+			w.Forced(h.Key, fence)
+		}
+		for i, want := range []bool{true, false} {
+			claim := w.Claim(&a.caller, lock, "")
+			if got := claim.Overwritten(); got != want {
+				t.Errorf("%d: lost: %v", i, got)
+			}
+			claim.Continue()
+		}
+		w.Work()
+		if (len(a.Pushes) == 1) != told || len(w.lost) != 1 {
+			t.Errorf("told %q, losses %q", a.Pushes, w.lost)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package lockcmds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/resp"
+)
+
+// scriptRunner is the engine's client of Redis: its own connections.
+type scriptRunner struct{ redislink.Topology }
+
+// run runs a script on the node of its keys. Errors wrap ErrUnsent or ErrInDoubt; the reply may be Redis's refusal.
+func (cl scriptRunner) run(ctx context.Context, c script.Call) (resp.Value, error) {
+	return cl.runOn(ctx, cl.Node(c.Keys[0]), c)
+}
+
+// runAs runs a script on the connection of the identity that acquired a hold last. If that identity's rights or connection do not
+// suffice any more, the script runs on the engine's own connection: that of the identity that acquired the hold first.
+func (cl scriptRunner) runAs(ctx context.Context, by redislink.Node, c script.Call) (resp.Value, error) {
+	v, err := cl.runOn(ctx, by, c)
+	if by != cl.Node(c.Keys[0]) && (errors.Is(err, contract.ErrUnsent) || v.IsError() && isFinal(script.Error(v.Str))) {
+		return cl.run(ctx, c)
+	}
+	return v, err
+}
+
+func (cl scriptRunner) runOn(ctx context.Context, node redislink.Node, c script.Call) (resp.Value, error) {
+	c = c.On(cl.Servers())
+	v, err := node.Eval(ctx, c.Script, c.Keys, c.Args)
+	if err != nil {
+		err = fmt.Errorf("run %s: %w", c.Name(), err)
+	}
+	return v, err
+}
+
+// RunFor runs a script on the node of its keys and decodes its answer. Errors are a script.Error, or wrap ErrUnsent or ErrInDoubt.
+func RunFor[A any](ctx context.Context, cl scriptRunner, c script.Call, decode func(resp.Value) (A, error)) (A, error) {
+	v, err := cl.run(ctx, c)
+	return Decoded(v, err, decode)
+}
+
+// Decoded is the answer in a reply. Errors are a script.Error, or the one that came instead of a reply.
+func Decoded[A any](v resp.Value, err error, decode func(resp.Value) (A, error)) (a A, _ error) {
+	if err != nil {
+		return a, err
+	}
+	return decode(v)
+}
+
+// AsRefusal finds the error reply of Redis in err.
+func AsRefusal(err error) (script.Error, bool) {
+	if err == nil {
+		return "", false // without an allocation
+	}
+	var refusal script.Error
+	ok := errors.As(err, &refusal)
+	return refusal, ok
+}
+
+// IsOverwritten reports whether the key holds no lock but something else. A session that held a lock there has lost it.
+func IsOverwritten(err error) bool {
+	refusal, _ := AsRefusal(err)
+	return strings.HasPrefix(string(refusal), "WRONGTYPE ")
+}
+
+// IsPostponed reports whether a cluster cannot carry something out at present that needs a hash slot: the slot is being moved, or no server serves it.
+func IsPostponed(err error) bool {
+	refusal, _ := AsRefusal(err)
+	return strings.HasPrefix(string(refusal), "TRYAGAIN ") || strings.HasPrefix(string(refusal), "CLUSTERDOWN ")
+}
+
+// isHalfMoved reports whether a call of several keys cannot be carried out because their hash slot is being moved. A call of one key can.
+func isHalfMoved(err error) bool {
+	refusal, _ := AsRefusal(err)
+	return strings.HasPrefix(string(refusal), "TRYAGAIN ")
+}
+
+// isFinal reports whether Redis refuses something for good, and not because of a state that passes.
+func isFinal(err error) bool {
+	refusal, refused := AsRefusal(err)
+	code, _, _ := strings.Cut(string(refusal), " ")
+	switch code {
+	case "LOADING", "BUSY", "MASTERDOWN", "READONLY", "MISCONF", "NOREPLICAS", "OOM", "CLUSTERDOWN", "TRYAGAIN":
+		return false
+	}
+	return refused
+}

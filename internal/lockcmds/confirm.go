@@ -1,0 +1,206 @@
+package lockcmds
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+)
+
+// This file finds out whether replicas have a grant before its client is told of it.
+//
+//	Confirm ──► quick line of the server ──► round: prove.lua for each grant, one WAIT ──► Done
+//	                                         │ not enough replicas yet
+//	                                         ▼
+//	            patient line of the server ──► round: the same, with a longer WAIT ──► …
+//
+// WAIT counts the replicas that have the last write of its own connection, and stops that connection. A grant is written by another
+// connection. So a round writes behind each grant, on the connection that waits: prove.lua finds the grant by its fence and by the
+// number of the acquire, and changes nothing. A replica that has this write has the grant. If the server is not the one that gave the grant, the script
+// does not find it.
+//
+// All grants that wait at a server share a round, of whatever hash slots they are. After each round the servers of the others are looked up anew,
+// because their slots may have moved. There is one round at a time in each line. A round waits for the smallest number first, and
+// for the next larger one if enough replicas have answered. So a client that wants more replicas than there are delays the others by
+// quickLimit at most: after that its grant is in the patient line.
+//
+// Goroutines: none of its own. A round is a job that waits for patientLimit at most.
+
+// confirmOptions of a Confirmer. All are required.
+type confirmOptions struct {
+	Jobs  jobs.Runner
+	Clock jobs.Clock
+	Life  context.Context // of the engine's own work
+}
+
+// unconfirmedGrant is a grant whose client has not been told of it.
+type unconfirmedGrant struct {
+	Lock     string
+	Part     script.Part          // as the acquire has written it, with the fence of the grant
+	Replicas int                  // that must have it, at least 1
+	Until    time.Time            // when its client waits no longer
+	Done     func(o confirmation) // called once by a job. Requires no locks
+}
+
+// confirmation is what became of a Grant.
+type confirmation struct {
+	Confirmed bool
+	Have      int   // if not: how many replicas have it for certain
+	Refused   error // if not: why Redis refuses the question for good; nil: it does not
+}
+
+// Confirmer has the grants of one engine confirmed. Its methods may be called from any goroutine.
+type Confirmer struct {
+	confirmOptions
+	life context.Context // of rounds
+	end  context.CancelFunc
+
+	mu    sync.Mutex // guards the fields below and all lines
+	lines map[place]*line
+	count int // grants without an outcome
+}
+
+// place names a line.
+type place struct {
+	server  redislink.Server
+	patient bool
+}
+
+// line is the grants that wait for the next round at a server. It exists while a round is on its way, or about to begin.
+type line struct{ waiting []wanted }
+
+// wanted is a grant that waits for a round.
+type wanted struct {
+	unconfirmedGrant
+	node redislink.Node // that gave it
+}
+
+// newConfirmer returns a confirmer without grants.
+func newConfirmer(o confirmOptions) *Confirmer {
+	c := &Confirmer{confirmOptions: o, lines: make(map[place]*line)}
+	c.life, c.end = context.WithCancel(o.Life)
+	return c
+}
+
+// Close ends the rounds on their way. Grants without an outcome are not confirmed.
+func (c *Confirmer) Close() { c.end() }
+
+// Busy reports whether a grant waits for its outcome.
+func (c *Confirmer) Busy() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.count > 0
+}
+
+// Confirm asks for a grant that was given by a node. It does not block.
+func (c *Confirmer) Confirm(node redislink.Node, g unconfirmedGrant) {
+	c.mu.Lock()
+	c.count++
+	c.mu.Unlock()
+	c.add(place{node.Server(), false}, 0, wanted{g, node})
+}
+
+// add has grants wait for the next round of a line. A round that is not on its way begins after a pause.
+func (c *Confirmer) add(at place, pause time.Duration, grants ...wanted) {
+	c.mu.Lock()
+	l := c.lines[at]
+	begin := l == nil
+	if begin {
+		l = &line{}
+		c.lines[at] = l
+	}
+	l.waiting = append(l.waiting, grants...)
+	c.mu.Unlock()
+	if begin {
+		c.begin(at, pause)
+	}
+}
+
+func (c *Confirmer) begin(at place, pause time.Duration) {
+	if pause == 0 {
+		c.Jobs.Submit(jobs.Confirm, func() { c.round(at) })
+	} else {
+		c.Jobs.After(pause, jobs.Confirm, func() { c.round(at) })
+	}
+}
+
+// done tells the outcome of a grant.
+func (c *Confirmer) done(g unconfirmedGrant, o confirmation) {
+	g.Done(o)
+	c.mu.Lock()
+	c.count--
+	c.mu.Unlock()
+}
+
+const (
+	// quickLimit is how long a round of the quick line waits.
+	quickLimit = 50 * time.Millisecond
+	// patientLimit is the same for the patient line. A replica that is farther behind confirms grants only while no new ones come.
+	patientLimit = 500 * time.Millisecond
+	// grace is how much later the answer to a WAIT may come.
+	grace = 200 * time.Millisecond
+	// earlyPause is the pause after a round that did not wait for its time, because the server could not be asked.
+	earlyPause = 50 * time.Millisecond
+	// most is the grants of a round: they are written in one go.
+	most = 1000
+)
+
+// round asks for all grants of a line.
+func (c *Confirmer) round(at place) {
+	c.mu.Lock()
+	l := c.lines[at]
+	grants := l.waiting[:min(len(l.waiting), most)]
+	l.waiting = l.waiting[len(grants):]
+	c.mu.Unlock()
+	rest, early := c.ask(at, grants)
+	now := c.Clock.Now()
+	later := rest[:0]
+	for _, one := range rest {
+		if one.Until.After(now) && c.life.Err() == nil {
+			later = append(later, one)
+		} else {
+			c.done(one.unconfirmedGrant, confirmation{Have: one.have})
+		}
+	}
+	pause := time.Duration(0)
+	if early {
+		pause = earlyPause
+	}
+	for _, part := range byServer(later) {
+		c.add(place{part.at, true}, pause, part.grants...)
+	}
+	c.mu.Lock()
+	more := len(l.waiting) > 0
+	if !more {
+		delete(c.lines, at)
+	}
+	c.mu.Unlock()
+	if more {
+		c.begin(at, pause)
+	}
+}
+
+// part is the grants of one server.
+type part struct {
+	at     redislink.Server
+	grants []wanted
+}
+
+// byServer parts grants by the servers where they are now, in the order of the servers' first grants.
+func byServer(all []askedReplicas) (parts []part) {
+	places := map[redislink.Server]int{}
+	for _, one := range all {
+		at := one.node.Server()
+		i, ok := places[at]
+		if !ok {
+			i = len(parts)
+			places[at] = i
+			parts = append(parts, part{at: at})
+		}
+		parts[i].grants = append(parts[i].grants, one.wanted)
+	}
+	return parts
+}

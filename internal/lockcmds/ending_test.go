@@ -1,0 +1,127 @@
+package lockcmds
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/watchdog"
+)
+
+// The arguments of drop.lua.
+const (
+	argFence    = 1
+	argHolds    = 2
+	argGrace    = 5
+	argField    = 6
+	argLease    = 7
+	argRemember = 8
+	argLess     = 9
+	argAcquire  = 10
+)
+
+func TestTheEndOfASessionAppliesGrace(t *testing.T) {
+	for _, c := range []struct {
+		name, owner string
+		grace       time.Duration
+		others      bool   // another session of the owner holds the lock
+		drop        string // the grace that is sent; empty: nothing is
+	}{
+		{"its own owner", "", -1, false, ""},
+		{"its own owner, at once", "", 0, false, "0"},
+		{"its own owner, soon", "", time.Second, false, "1000"},
+		{"a named owner", "me", -1, false, ""},
+		{"a named owner, at once", "me", 0, false, "0"},
+		{"a named owner, soon", "me", time.Second, false, "1000"},
+		{"a named owner with others, at once", "me", 0, true, "0"},
+		{"a named owner with others, soon", "me", time.Second, true, "0"},
+	} {
+		w, a, b := newHoldWorld(t), newClient(1), newClient(2)
+		w.Own.Answers = []any{goesOn}
+		h := w.acquire(t, a, c.owner, func(g *holdGrant) { g.Grace = c.grace })
+		if c.others {
+			w.acquire(t, b, c.owner, func(g *holdGrant) { g.Count = 2 })
+		}
+		w.End(a.caller.ID)
+		w.Work()
+		got := ""
+		if len(w.Own.Args) > 0 {
+			got = w.Own.Args[0][argGrace]
+		}
+		if got != c.drop || len(w.Own.Args) > 1 || w.ledger.Knows(&h.Hold) != c.others {
+			t.Errorf("%s: grace %q, want %q; the hold goes on: %v", c.name, got, c.drop, w.ledger.Knows(&h.Hold))
+		}
+		w.End(a.caller.ID) // once more: nothing
+		w.pass(t, 15*time.Second)
+		if renewed := slices.Contains(w.Own.Asked, "renew"); renewed != c.others {
+			t.Errorf("%s: renewed: %v", c.name, renewed)
+		}
+	}
+}
+
+// The field of a session that has ended stays while copies of its calls may come.
+func TestTheEndOfASessionLeavesAFieldThatCopiesNeed(t *testing.T) {
+	w, a := newHoldWorld(t), newClient(1)
+	w.acquire(t, a, "me", nil)
+	w.Doubt(a.session(w))
+	w.End(a.caller.ID)
+	w.Work()
+	if len(w.Own.Asked) != 0 {
+		t.Errorf("the field is removed: %q", w.Own.Args)
+	}
+	b := newClient(2)
+	w.acquire(t, b, "me", func(g *holdGrant) { g.Grace = 0; g.Fence++ })
+	w.Doubt(b.session(w))
+	w.Own.Answers = []any{goesOn}
+	w.End(b.caller.ID)
+	w.Work()
+	if len(w.Own.Args) != 1 || w.Own.Args[0][argRemember] != "1" {
+		t.Errorf("GRACE 0 does not remember the number of the call: %q", w.Own.Args)
+	}
+}
+
+// Very many holds end in slices: the first at once, and the rest by a job that lets others in.
+func TestVeryManyHoldsEndInSlices(t *testing.T) {
+	w, a := newHoldWorld(t), newClient(1)
+	const n = 3*endingSlice + 1
+	for i := range n {
+		claim := w.Claim(&a.caller, strconv.Itoa(i), "")
+		claim.Granted(w.Time, &holdGrant{Grant: ledger.Grant{Fence: fence, Count: 1, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}, Renewer: w.Calls.Client})
+	}
+	w.End(a.caller.ID)
+	if left := w.Len(); left != n-endingSlice {
+		t.Errorf("%d holds are left behind the first slice, want %d", left, n-endingSlice)
+	}
+	w.Work()
+	if left := w.Len(); left != 0 || !w.Empty() {
+		t.Errorf("%d holds are left", left)
+	}
+}
+
+// Redis may have the longer of two leases while the answer to a command is lost that sets one.
+func TestARollbackIsTriedForAsLongAsALeaseMayLast(t *testing.T) {
+	for _, c := range []struct{ doubtful, want time.Duration }{
+		{200 * time.Millisecond, 30 * time.Second},
+		{time.Minute, time.Minute},
+	} {
+		for name, end := range map[string]func(w *holdWorld, a *holdClient, h *sessionHold){
+			"GRACE 0": func(w *holdWorld, a *holdClient, _ *sessionHold) { w.End(a.caller.ID) },
+			"a loss":  func(w *holdWorld, _ *holdClient, h *sessionHold) { w.Lost(h.lease, watchdog.ReasonDeadline) },
+		} {
+			w, a := newHoldWorld(t), newClient(1)
+			h := w.acquire(t, a, "", func(g *holdGrant) { g.Grace = 0 })
+			w.Step(func(l *ledger.Ledger) { l.InDoubt(&h.Hold, c.doubtful, w.Time) })
+			begun := w.Time
+			if lasts := w.Lasts(&h.Hold); lasts != c.want {
+				t.Errorf("%v in doubt: it may last for %v", c.doubtful, lasts)
+			}
+			end(w, a, h)
+			w.Settle() // without an answer
+			if took := w.Time.Sub(begun); took < c.want-time.Second || took > c.want+time.Second {
+				t.Errorf("%s, %v in doubt: given up after %v", name, c.doubtful, took)
+			}
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package lockcmds
+
+import (
+	"errors"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/resp"
+)
+
+// This file has the kinds of locks: how the waiters of each take turns, the scripts by which they ask, and the meaning of an answer. A new
+// kind is a new value. The package does no I/O and keeps no state.
+//
+//	Of(verb) ──► Kind ──Ask, Question──► a script with the decoder of its answer ──► AnswerOf ──► queue.Answer
+
+// Kind is one kind of lock. It is immutable.
+type Kind struct {
+	Waits *queue.Kind
+	// ask is an attempt of one waiter.
+	ask func(a Attempt) Question
+	// lead is an attempt of the first of the waiters that share a place in the queue, made for all of them; nil: each has its own place.
+	lead func(a Attempt, stays, enqueue bool) Question
+}
+
+// Attempt is an acquire that asks for its lock.
+type Attempt struct {
+	script.Acquire
+	Waits    bool          // it waits if the lock is not free
+	FairWait time.Duration // the unit of deadlines in the queue in Redis
+	Crowd    string        // the name of the place that the plain waiters share
+}
+
+// Question is a script that asks for a lock.
+type Question struct {
+	script.Call
+	Decode func(resp.Value) (script.Acquired, error)
+}
+
+// The kinds. Fair is first come, first served.
+var (
+	plainKind = &Kind{Waits: queue.Plain, ask: askPlain, lead: leadPlain}
+	fairKind  = &Kind{Waits: queue.Fair, ask: askFair}
+)
+
+// kindOf is the kind of lock that a verb asks for.
+func kindOf(v grammar.Verb) *Kind {
+	if v == grammar.FairLock {
+		return fairKind
+	}
+	return plainKind
+}
+
+// Ask is an attempt of an acquire for itself.
+func (k *Kind) Ask(a Attempt) Question { return k.ask(a) }
+
+// Question is the next attempt of a waiter: for itself, or for all that share its place.
+func (k *Kind) Question(a Attempt, w *queue.Waiter) Question {
+	if first, stays, enqueue := w.First(); first && k.lead != nil {
+		return k.lead(a, stays, enqueue)
+	}
+	return k.ask(a)
+}
+
+func askPlain(a Attempt) Question { return Question{a.Acquire.Call(), script.DecodeAcquired} }
+
+func leadPlain(a Attempt, stays, enqueue bool) Question {
+	return Question{
+		script.Crowd{Acquire: a.Acquire, Wait: a.FairWait, Crowd: a.Crowd, Stays: stays, Enqueue: enqueue}.Call(),
+		script.DecodeCrowd,
+	}
+}
+
+// askFair takes or keeps the waiter's place in the queue, unless it does not wait.
+func askFair(a Attempt) Question {
+	return Question{script.Fair{Acquire: a.Acquire, Wait: a.FairWait, Enqueue: a.Waits}.Call(), script.DecodeAcquired}
+}
+
+// AnswerOf is the meaning of an attempt's outcome to the wait queue. lease is that of a grant.
+func AnswerOf(a script.Acquired, lease time.Duration, err error) queue.Answer {
+	if err != nil {
+		return callFailure(err)
+	}
+	answer := queue.Answer{TTL: a.PTTL, Placed: a.Placed, Place: queue.Place(a.Place)}
+	if a.Granted {
+		answer.Status, answer.TTL = queue.Held, lease
+	}
+	return answer
+}
+
+func callFailure(err error) queue.Answer {
+	switch _, refused := AsRefusal(err); {
+	case IsPostponed(err):
+		return queue.Answer{Status: queue.Unsent}
+	case refused:
+		return queue.Answer{Status: queue.Refused, Err: err}
+	case errors.Is(err, contract.ErrInDoubt):
+		return queue.Answer{Status: queue.InDoubt}
+	default:
+		return queue.Answer{Status: queue.Unsent}
+	}
+}

@@ -1,0 +1,80 @@
+package lockcmds
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/locktest"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/watchdog"
+)
+
+func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
+	sent, answer := make(chan struct{}), make(chan struct{})
+	renewals, err := watchdog.New(watchdog.Options{
+		Submit: func(f func()) error { go f(); return nil },
+		Renew: func(context.Context, any, []watchdog.Renewal) ([]watchdog.Verdict, error) {
+			close(sent)
+			<-answer
+			return []watchdog.Verdict{watchdog.Renewed}, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		_ = renewals.Run(ctx)
+	}()
+	defer func() { cancel(); <-stopped }()
+	l := renewals.Track(watchdog.Entry{Key: "k", Owner: "o", Fence: 1, TTL: 3 * time.Second}, time.Now())
+	<-sent
+	s := locktest.New(t, nil, 1, 2, nil)
+	done := make(chan struct{})
+	s.Lock()
+	ordered(Guard{}, s, l, func() { close(done) }, nil)
+	s.Unlock()
+	select {
+	case <-done:
+		t.Error("sent while a renewal was on its way")
+	default:
+	}
+	close(answer)
+	<-done
+	now := false
+	ordered(Guard{}, s, l, func() { now = true }, nil)
+	if !now {
+		t.Fatal("not sent at once though no renewal was on its way")
+	}
+	l.Forget()
+}
+
+// A holdClient may go while its acquire waits for a renewal of the hold that the acquire is to deepen. The hold must not wait for it for ever.
+func TestAnAcquireThatIsNotSentLetsTheHoldEnd(t *testing.T) {
+	w, a, b := newHoldWorld(t), newClient(1), newClient(2)
+	h := w.acquire(t, a, "me", nil)
+	claim := w.Claim(&b.caller, lock, "me")
+	w.Time = w.Time.Add(11 * time.Second)
+	w.Own.Answers = []any{func() resp.Value { // a renewal is on its way
+		if claim.Pause(time.Second) {
+			t.Error("a shorter lease is set though a renewal may set a longer one")
+		}
+		w.Ordered(b, claim.Deepened(), func() { t.Error("sent for a client that has gone") }, claim.Continue)
+		b.Ended = true
+		w.End(b.caller.ID)
+		return locktest.Numbers(1)
+	}}
+	w.Watchdog.Step(t.Context())
+	w.Work()
+	w.Step(func(l *ledger.Ledger) {
+		r := l.Release(&a.session(w).Session, h.Key, 0)
+		l.Released(&r, ledger.Answer{Status: ledger.Held, Fence: fence, Holds: 1, SentAt: w.Time}) // the owner has a hold elsewhere
+	})
+	if len(w.Own.Asked) != 1 || w.Len() != 0 {
+		t.Errorf("asked %q, %d holds", w.Own.Asked, w.Len())
+	}
+}

@@ -1,0 +1,102 @@
+package lockcmds
+
+import (
+	"cmp"
+	"runtime"
+	"slices"
+
+	"github.com/tidwall/redcon"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
+)
+
+// This file makes lists of locks. The cost of a list grows with the number of locks, and a client chooses the time, the number of
+// lists and the pattern. So a job makes the list. It takes the locks in slices, each under the lock of the engine, and matches, sorts and
+// prints between them without it.
+
+// Slice is how many locks are looked at in one go.
+const Slice = 256
+
+// Source appends the locks before place end of the list of the held locks, the last first, Slice of them at most. It returns up to where
+// it has come; end -1 begins, and 0 is the end. Walked backwards, a lock that is there all the time is seen though others come and go. It
+// may be seen twice.
+type Source func(slice []Info, end int) ([]Info, int)
+
+// Find lists the locks of a source whose key matches the pattern, by key, and at most most of them; an empty pattern
+// matches all, and 0 is no limit. size is how many locks there are, roughly. A lock that is taken or let go meanwhile may be in the list or not. Requires no locks.
+func Find(held Source, size int, pattern string, most int) []Info {
+	matches := func(string) bool { return true }
+	if pattern != "" {
+		matches = observe.Compile(pattern).Match
+	}
+	var found, slice []Info
+	if pattern == "" && most == 0 {
+		found = make([]Info, 0, size)
+	}
+	for end := -1; end != 0; {
+		slice, end = held(slice[:0], end)
+		for _, i := range slice {
+			if matches(i.Key) {
+				found = append(found, i)
+			}
+		}
+		if most > 0 && len(found) >= 2*most+Slice {
+			found = FirstByKey(found, most)
+		}
+		runtime.Gosched() // as yield does
+	}
+	return FirstByKey(found, most)
+}
+
+// FirstByKey returns the first of the locks by key, each once; 0 is no limit.
+func FirstByKey(found []Info, most int) []Info {
+	order := make([]int, len(found)) // cheaper to move than the locks
+	for i := range order {
+		order[i] = i
+	}
+	steps := 0
+	slices.SortFunc(order, func(a, b int) int {
+		yield(steps)
+		steps++
+		return cmp.Or(cmp.Compare(found[a].Key, found[b].Key), cmp.Compare(found[a].Owner, found[b].Owner))
+	})
+	if most == 0 {
+		most = len(found)
+	}
+	first := make([]Info, 0, min(most, len(found)))
+	for n, i := range order {
+		if last := len(first) - 1; last >= 0 && first[last].Key == found[i].Key && first[last].Owner == found[i].Owner {
+			continue
+		}
+		if len(first) == most {
+			break
+		}
+		first = append(first, found[i])
+		yield(n)
+	}
+	return first
+}
+
+// Reply is the reply of LOCKLIST.
+func Reply(proto int, found []Info) []byte {
+	size := 0
+	for _, i := range found {
+		size += typicalInfo + len(i.Key) + len(i.Owner) + len(i.Client.Addr) + len(i.Client.Name)
+	}
+	out := redcon.AppendArray(make([]byte, 0, size), len(found))
+	for n, i := range found {
+		out = AppendInfo(out, proto, i)
+		yield(n)
+	}
+	return out
+}
+
+// typicalInfo is what a lock takes in a list besides its names: little more than that.
+const typicalInfo = 256
+
+// yield lets the engines that move bytes go first, now and then in a loop that makes a list.
+func yield(i int) {
+	if i%Slice == Slice-1 {
+		runtime.Gosched()
+	}
+}

@@ -1,0 +1,95 @@
+package lockcmds
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+)
+
+// This file is the rule about a connection that acquires a lock which it holds already, and names no OWNER.
+//
+// Such an acquire is a re-entry: the connection is the owner. But a library that shares connections between threads or tasks sends two
+// tasks' acquires on one connection. Then both tasks have the lock. So each re-entry is counted, a library that has announced itself is
+// named in the log, and the rule may refuse re-entry without OWNER altogether.
+//
+// The package starts no goroutine.
+
+// Rule is shared by all lock engines of a proxy. The zero value allows re-entry by connection. Its fields do not change after the first
+// use; its methods may be called from any goroutine, and nil is the zero value.
+type Rule struct {
+	OwnersOnly bool               // only a named OWNER may acquire again
+	Counted    func(refused bool) // of each re-entry; nil: nothing counts them
+	Logger     *zap.Logger        // nil: silent
+
+	changed atomic.Pointer[bool] // nil: as OwnersOnly says
+
+	mu    sync.Mutex
+	named map[string]struct{} // clients that the log has named
+}
+
+// A reentrantClient chooses its names, so the number and the length of those that are remembered are limited.
+const (
+	mostNames   = 256
+	longestName = 64 // bytes
+)
+
+// reentrant is the client of a connection that acquires.
+type reentrant struct {
+	contract.ClientInfo
+	Library string // as in contract.Caller
+}
+
+// Refuses reports whether a connection may not acquire again.
+func (r *Rule) Refuses() bool {
+	if r == nil {
+		return false
+	}
+	if changed := r.changed.Load(); changed != nil {
+		return *changed
+	}
+	return r.OwnersOnly
+}
+
+// Change sets OwnersOnly while the rule is in use.
+func (r *Rule) Change(ownersOnly bool) { r.changed.Store(&ownersOnly) }
+
+// Note counts a re-entry, and logs the first one of each client name if the client's library has announced itself. A client without
+// a name goes by the name of its library.
+func (r *Rule) Note(c reentrant, key string, refused bool) {
+	if r == nil {
+		return
+	}
+	if r.Counted != nil {
+		r.Counted(refused)
+	}
+	if r.Logger == nil || c.Library == "" || !r.first(c) {
+		return
+	}
+	r.Logger.Warn("a connection acquires a lock that it holds already: threads or tasks that share a connection are one owner "+
+		"unless each names an OWNER", zap.String("library", clipped(c.Library)), zap.String("name", clipped(c.Name)),
+		zap.String("client", c.Addr), zap.String("key", clipped(key)), zap.Bool("refused", refused))
+}
+
+// first reports whether the client's name is a new one.
+func (r *Rule) first(c reentrant) bool {
+	name := "library " + clipped(c.Library)
+	if c.Name != "" {
+		name = "name " + clipped(c.Name)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.named[name]; known || len(r.named) == mostNames {
+		return false
+	}
+	if r.named == nil {
+		r.named = map[string]struct{}{}
+	}
+	r.named[name] = struct{}{}
+	return true
+}
+
+// clipped is a client's text, no longer than the log and the memory of names allow.
+func clipped(s string) string { return s[:min(len(s), longestName)] }

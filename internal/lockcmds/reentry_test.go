@@ -1,0 +1,66 @@
+package lockcmds
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+)
+
+func reentrantClient(library, name string) reentrant {
+	return reentrant{Library: library, ClientInfo: contract.ClientInfo{Addr: "10.0.0.1:1", Name: name}}
+}
+
+func TestEachNameIsLoggedOnce(t *testing.T) {
+	core, logs := observer.New(zap.InfoLevel)
+	counted := map[bool]int{}
+	r := &Rule{Logger: zap.New(core), Counted: func(refused bool) { counted[refused]++ }}
+	for _, c := range []reentrant{
+		reentrantClient("", ""), reentrantClient("", "worker"), // not announced
+		reentrantClient("redis-py", ""), reentrantClient("redis-py", ""), reentrantClient("redis-py", "worker"), reentrantClient("go-redis", "worker"), reentrantClient("go-redis", ""),
+	} {
+		r.Note(c, "k", false)
+	}
+	r.Note(reentrantClient("go-redis", ""), "k", true)
+	var got []string
+	for _, e := range logs.All() {
+		m := e.ContextMap()
+		got = append(got, m["library"].(string)+"/"+m["name"].(string))
+	}
+	if want := "redis-py/ redis-py/worker go-redis/"; strings.Join(got, " ") != want {
+		t.Errorf("logged %q, want %q", got, want)
+	}
+	if counted[false] != 7 || counted[true] != 1 {
+		t.Errorf("counted %v", counted)
+	}
+}
+
+// Clients choose names: they fill neither the memory nor the log.
+func TestNamesAreBounded(t *testing.T) {
+	core, logs := observer.New(zap.InfoLevel)
+	r := &Rule{Logger: zap.New(core)}
+	long := strings.Repeat("n", 1<<20)
+	for i := range 2 * mostNames {
+		r.Note(reentrantClient(long, strconv.Itoa(i)+long), long, false)
+	}
+	if logs.Len() != mostNames || len(r.named) != mostNames {
+		t.Errorf("%d lines, %d names", logs.Len(), len(r.named))
+	}
+	for name := range r.named {
+		if len(name) > longestName+len("library ") {
+			t.Fatalf("a name of %d bytes is kept", len(name))
+		}
+	}
+}
+
+func TestNilAllowsReentry(t *testing.T) {
+	var r *Rule
+	r.Note(reentrantClient("redis-py", ""), "k", false)
+	if r.Refuses() || new(Rule).Refuses() || !(&Rule{OwnersOnly: true}).Refuses() {
+		t.Error("wrong rule")
+	}
+}

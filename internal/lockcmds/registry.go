@@ -1,0 +1,346 @@
+package lockcmds
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/lockproxy/lockproxy/internal/admission"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+)
+
+// This file keeps the lock engines of a proxy: one for each identity that uses lock commands, as long as it does. An engine has
+// connections of its own to Redis, so their number is bounded, and no client can take all of them.
+
+// ID is the user and the database of an engine at Redis. The protocol version does not matter to it.
+type ID struct {
+	User, Password string
+	DB             int
+	Era            uint64 // of clients without credentials: clients that came before Redis demanded some keep their engine
+}
+
+// account is a user in a database, with any password.
+type account struct {
+	user string
+	db   int
+	era  uint64
+}
+
+func (id ID) account() account { return account{id.User, id.DB, id.Era} }
+
+// keptSlowLogs is the number of accounts without an engine whose slow waits and holds are kept.
+const keptSlowLogs = 256
+
+// An IdentityEngine is the lock engine of one identity.
+type IdentityEngine struct {
+	*Engine
+	id    ID     // immutable
+	owner string // on whose account it was started; immutable
+
+	// Guarded by Registry.mu.
+	users  int       // sessions that have used it and not ended
+	unused time.Time // since when users is 0
+}
+
+// ID says whose engine it is.
+func (e *IdentityEngine) ID() ID { return e.id }
+
+// RegistryOptions configure a Registry. All fields but Fleet are required.
+type RegistryOptions struct {
+	// IdentityEngine is what all engines have in common. The Registry sets Redis, Jobs, Waiting, Requests, SlowLog, Forced
+	// and User.
+	Engine Options
+
+	Addr    string                                      // of Redis, for messages
+	Connect func(ctx context.Context) (net.Conn, error) // to Redis, for the engines' own clients
+	Fleet   redislink.Fleet                             // the servers of a cluster; nil: there is one server
+
+	// Readonly is called when Redis refuses a write because it is a replica. It must not block. nil: not called.
+	Readonly func()
+
+	Max    int           // engines at once
+	Idle   time.Duration // how long an engine is kept that no session uses
+	Logger *zap.Logger
+}
+
+// Registry has one lock engine for each identity that uses lock commands. One that is not used any more, and has nothing
+// left to do, is dropped after a while: it has two connections to Redis.
+type Registry struct {
+	opts RegistryOptions
+	jobs *jobs.Pool
+	wg   sync.WaitGroup
+
+	waiting  atomic.Int64     // of all engines
+	requests atomic.Int64     // numbers the calls of all sessions
+	lost     *contract.Budget // of all sessions
+	slow     *observe.Shelf[account]
+
+	mu       sync.Mutex
+	engines  map[ID]*IdentityEngine
+	places   *admission.Places
+	unused   *admission.Idle[ID, *IdentityEngine]
+	draining bool
+	closed   bool
+}
+
+// lockWorkers bounds the attempts for locks that run at once, and in proportion the engines' other jobs. Each is a round trip to
+// Redis, so a few hundred keep it busy.
+const lockWorkers = 256
+
+// NewRegistry makes a Registry without engines.
+func NewRegistry(opts RegistryOptions) (*Registry, error) {
+	pool, err := jobs.New(lockWorkers)
+	if err != nil {
+		return nil, err
+	}
+	budget := observe.NewBudget(observe.DefaultBudget)
+	return &Registry{
+		opts: opts, jobs: pool, engines: map[ID]*IdentityEngine{}, lost: contract.NewBudget(contract.DefaultBudget),
+		slow:   observe.NewShelf[account](keptSlowLogs, func() *observe.Log { return opts.Engine.NewSlowLog(budget) }),
+		places: admission.NewPlaces(opts.Max, admission.Share(opts.Max)), unused: admission.NewIdle[ID, *IdentityEngine](),
+	}, nil
+}
+
+// Why there is no engine for an identity.
+var (
+	ErrFull   = errors.New("no lock engine is free for this identity")
+	ErrClosed = errors.New("the lock engines have been closed")
+)
+
+// Join returns the identity's engine for one more session, starting it on owner's account if need be. Each call is paired with
+// one of Leave. It does not block.
+func (r *Registry) Join(id ID, owner string) (*IdentityEngine, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.engines[id]; e != nil {
+		r.unused.Remove(e)
+		e.users++
+		return e, nil
+	}
+	if r.closed {
+		return nil, ErrClosed
+	}
+	if !r.place(owner) {
+		return nil, ErrFull
+	}
+	engine, err := r.newEngine(id)
+	if err != nil {
+		r.places.Return(owner)
+		return nil, err
+	}
+	e := &IdentityEngine{Engine: engine, id: id, owner: owner, users: 1}
+	r.engines[id] = e
+	r.wg.Go(func() {
+		// Run ends when Close says so; it reports nothing that its log lines have not said.
+		_ = e.Run(context.Background())
+	})
+	if r.draining {
+		e.Drain()
+	}
+	return e, nil
+}
+
+// Leave counts a session out that has ended.
+func (r *Registry) Leave(e *IdentityEngine) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e.users--; e.users == 0 {
+		e.unused = time.Now()
+		if r.engines[e.id] == e {
+			r.unused.Add(e.id, e, e.owner)
+		}
+		r.dropAfter(r.opts.Idle, e)
+	}
+}
+
+func (r *Registry) dropAfter(d time.Duration, e *IdentityEngine) {
+	time.AfterFunc(d, func() { r.drop(e) })
+}
+
+// drop ends an engine that no session has used for a while.
+func (r *Registry) drop(e *IdentityEngine) {
+	r.mu.Lock()
+	idle := r.opts.Idle
+	switch {
+	case e.users > 0, r.engines[e.id] != e, r.closed, time.Since(e.unused) < idle:
+		r.mu.Unlock()
+		return
+	case !e.Idle():
+		r.dropAfter(idle, e)
+		r.mu.Unlock()
+		return
+	}
+	r.forget(e)
+	r.mu.Unlock()
+	r.end(e)
+}
+
+// forget removes an engine from those that sessions may join. Requires r.mu.
+func (r *Registry) forget(e *IdentityEngine) {
+	delete(r.engines, e.id)
+	r.unused.Remove(e)
+	r.places.Return(e.owner)
+	r.slow.Return(e.id.account())
+}
+
+// end closes an engine that has nothing to do.
+func (r *Registry) end(e *IdentityEngine) {
+	ctx, cancel := context.WithTimeout(context.Background(), dropLimit)
+	defer cancel()
+	if err := e.Close(ctx); err != nil {
+		r.opts.Logger.Warn("closing an unused lock engine failed", zap.Error(err))
+	}
+}
+
+// maxTries bounds how many engines are looked at to find one that can go.
+const maxTries = 16
+
+// place takes a place for owner. An unused engine with nothing left to do may be ended for it. Requires
+// r.mu.
+func (r *Registry) place(owner string) bool {
+	busy := map[*IdentityEngine]bool{}
+	defer func() {
+		for e := range busy {
+			r.unused.Add(e.id, e, e.owner)
+		}
+	}()
+	for range maxTries {
+		var e *IdentityEngine
+		var found bool
+		switch r.places.Take(owner) {
+		case admission.Granted:
+			return true
+		case admission.OverShare:
+			e, found = r.unused.EvictOf(owner)
+		default:
+			e, found = r.unused.Evict(owner)
+		}
+		switch {
+		case !found:
+			return false
+		case !e.Idle():
+			busy[e] = true
+		default:
+			r.forget(e)
+			r.wg.Go(func() { r.end(e) })
+		}
+	}
+	return false
+}
+
+// dropLimit bounds the end of an engine that has nothing to do.
+const dropLimit = 10 * time.Second
+
+// newEngine makes the engine of an identity, with a way of its own to Redis.
+func (r *Registry) newEngine(id ID) (*Engine, error) {
+	link, err := r.newLink(id)
+	if err != nil {
+		return nil, err
+	}
+	opts := r.opts.Engine
+	opts.Redis, opts.Jobs, opts.Waiting = link, r.jobs, &r.waiting
+	opts.Requests, opts.SlowLog = &r.requests, r.slow.Take(id.account())
+	opts.User = id.User
+	opts.Forced = func(key string, ended script.Forced) { r.forced(id, key, ended) }
+	engine, err := New(opts)
+	if err != nil {
+		r.slow.Return(id.account())
+	}
+	return engine, err
+}
+
+// newLink makes the engine's own way to Redis. A cluster has one database.
+func (r *Registry) newLink(id ID) (redislink.Topology, error) {
+	if r.opts.Fleet != nil {
+		return redislink.NewCluster(redislink.ClusterOptions{Fleet: r.opts.Fleet, User: id.User, Password: id.Password, Logger: r.opts.Engine.Logger})
+	}
+	return redislink.New(redislink.Options{
+		Addr: r.opts.Addr, Dial: r.opts.Connect, User: id.User, Password: id.Password, DB: id.DB, Logger: r.opts.Engine.Logger,
+		Readonly: r.opts.Readonly,
+	})
+}
+
+// Drain refuses all waiters from now on.
+func (r *Registry) Drain() {
+	r.mu.Lock()
+	r.draining = true
+	engines := r.all()
+	r.mu.Unlock()
+	for _, e := range engines {
+		e.Drain()
+	}
+}
+
+// Close ends all engines; sessions have ended.
+func (r *Registry) Close(ctx context.Context) error {
+	r.mu.Lock()
+	r.closed = true
+	engines := r.all()
+	r.mu.Unlock()
+	var first error
+	for _, e := range engines {
+		if err := e.Close(ctx); err != nil && first == nil {
+			first = err
+		}
+	}
+	r.wg.Wait()
+	if err := r.jobs.Close(dropLimit); err != nil && first == nil {
+		first = err
+	}
+	return first
+}
+
+// Held is how many locks clients of this proxy hold.
+func (r *Registry) Held() int {
+	r.mu.Lock()
+	engines := r.all()
+	r.mu.Unlock()
+	n := 0
+	for _, e := range engines {
+		n += e.Holds()
+	}
+	return n
+}
+
+// Waiting is how many clients wait for a lock.
+func (r *Registry) Waiting() int { return int(r.waiting.Load()) }
+
+// List lists the locks that clients of this proxy hold, at most that number of each engine.
+func (r *Registry) List(most int) []Held {
+	r.mu.Lock()
+	engines := r.all()
+	r.mu.Unlock()
+	var list []Held
+	for _, e := range engines {
+		list = append(list, e.Held(most)...)
+	}
+	return list
+}
+
+// NewLosses is for the losses of a session, of one database.
+func (r *Registry) NewLosses() *contract.Set { return contract.NewSet(r.lost) }
+
+// Len is the number of engines.
+func (r *Registry) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.engines)
+}
+
+// all lists the engines. Requires r.mu.
+func (r *Registry) all() []*IdentityEngine {
+	var list []*IdentityEngine
+	for _, e := range r.engines {
+		list = append(list, e)
+	}
+	return list
+}

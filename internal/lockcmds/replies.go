@@ -1,0 +1,124 @@
+package lockcmds
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tidwall/redcon"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/resp"
+)
+
+// This file writes the replies of the lock commands. Each reply is one that docs/LOCKS.md or docs/ERRORS.md lists.
+
+// Null is the null reply: Redis refused, or the grant has been rolled back.
+func Null(proto int) []byte { return resp.AppendNull(nil, proto) }
+
+// Failure is the error reply for a script that failed: Redis's own, -NOUPSTREAM or -INDOUBT.
+func Failure(err error) []byte {
+	var refusal script.Error
+	var unsent *contract.UnsentError
+	switch {
+	case errors.As(err, &refusal):
+		return resp.AppendRawError(nil, string(refusal))
+	case errors.As(err, &unsent):
+		return bytes.Clone(unsent.Reply)
+	case errors.Is(err, contract.ErrUnsent):
+		return resp.AppendError(nil, resp.NoUpstream, "nothing was sent")
+	default:
+		return resp.AppendError(nil, resp.InDoubt, "sent, but no answer came")
+	}
+}
+
+// Failed is Failure for a client that speaks any protocol version.
+func Failed(err error) func(proto int) []byte {
+	return func(int) []byte { return Failure(err) }
+}
+
+// LostLease says that the session lost the lock before.
+func LostLease() []byte {
+	return resp.AppendError(nil, resp.LostLease, "the lock was lost before this command: its lease ended, or it was taken away")
+}
+
+// NotHeld says that the owner does not hold the lock: the connection, or an OWNER that the command names. With a fence it says that the
+// owner does not hold it by that grant.
+func NotHeld(named bool, fence int64) []byte {
+	switch {
+	case fence != 0:
+		return resp.AppendError(nil, resp.NotHeld, "the lock is not held with this fence")
+	case named:
+		return resp.AppendError(nil, resp.NotHeld, "this OWNER does not hold the lock")
+	}
+	return resp.AppendError(nil, resp.NotHeld, "this connection does not hold the lock (is it pooled, shared, or new after a reconnect? use OWNER)")
+}
+
+// NoReentry is the reply to a connection that holds the lock already, and may not acquire it again without OWNER.
+func NoReentry(v grammar.Verb, proto int) []byte {
+	if v == grammar.TryLock {
+		return Null(proto)
+	}
+	return resp.AppendError(nil, resp.Err, "this connection holds the lock already; threads that share a connection need OWNER (lock.reentry is owner)")
+}
+
+// NotSynced says that a grant was rolled back because have of the replicas that it needs had it in time.
+func NotSynced(have, needs int) []byte {
+	return resp.AppendError(nil, resp.NotSynced, fmt.Sprintf("%d of %d replicas had the grant in time, and it was rolled back", have, needs))
+}
+
+// NoReplicas says that a grant that all replicas must have was not asked for, because none is known.
+func NoReplicas() []byte {
+	return resp.AppendError(nil, resp.NotSynced, "lock.sync is all, and no replica is known; nothing was granted")
+}
+
+// Overloaded says why the client may not wait.
+func Overloaded(why string) []byte { return resp.AppendError(nil, resp.Overloaded, why) }
+
+// Info is what LOCKINFO and LOCKLIST show of one lock.
+type Info struct {
+	Key          string // shown by LOCKLIST only; empty: LOCKINFO
+	Owner        string
+	Holds, Fence int64
+	TTL          int64               // in milliseconds
+	Fair, Local  int64               // waiters: in the fair queue, and of this proxy
+	Client       contract.ClientInfo // shown by LOCKLIST only
+
+	// For operators only.
+	Since time.Time // when the command was sent that acquired it
+	Fixed bool      // the client has set the lease: it is not renewed
+}
+
+// AppendInfo appends a lock as a map.
+func AppendInfo(dst []byte, proto int, i Info) []byte {
+	pairs := 6
+	if i.Key != "" {
+		pairs = 9
+	}
+	dst = resp.AppendMapHeader(dst, proto, pairs)
+	if i.Key != "" {
+		dst = appendText(dst, "key", i.Key)
+	}
+	dst = appendText(dst, "owner", i.Owner)
+	dst = appendNumber(dst, "holds", i.Holds)
+	dst = appendNumber(dst, "ttl-ms", i.TTL)
+	dst = appendNumber(dst, "fence", i.Fence)
+	dst = appendNumber(dst, "fair-waiters", i.Fair)
+	dst = appendNumber(dst, "local-waiters", i.Local)
+	if i.Key != "" {
+		dst = appendText(dst, "client", i.Client.Addr)
+		dst = appendText(dst, "name", i.Client.Name)
+	}
+	return dst
+}
+
+func appendText(dst []byte, name, value string) []byte {
+	return redcon.AppendBulkString(redcon.AppendBulkString(dst, name), value)
+}
+
+func appendNumber(dst []byte, name string, value int64) []byte {
+	return redcon.AppendInt(redcon.AppendBulkString(dst, name), value)
+}

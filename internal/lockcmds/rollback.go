@@ -1,0 +1,64 @@
+package lockcmds
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/watchdog"
+)
+
+// Rollback ends a session's part in a grant that no client relies on: the client was not told of it, was told that it is lost, or
+// has gone. No command waits for it: a later call of the session has a larger number.
+type Rollback struct {
+	script.Drop
+	By    redislink.Node  // nil: the engine's own
+	After *watchdog.Lease // whose renewal on its way is waited for, because it could make the lease longer again; nil: none
+	Until time.Time       // the end of the lease that goes on if holds are left; zero: Drop.Lease says how long it is from the attempt on
+	Limit time.Duration   // of trying: by then the lease has run out
+	Gone  func()          // the owner does not hold the lock by that grant any more; requires no locks. nil: not of interest
+	Done  func(ok bool)   // the end, behind Gone; requires no locks. nil: not of interest
+}
+
+// RollBack sends a rollback until Redis answers. It does not block.
+func (c *Calls) RollBack(r Rollback) {
+	if lease := r.After; lease != nil {
+		r.After = nil
+		lease.Pause(func() { c.RollBack(r) })
+		return
+	}
+	c.Retry(Cleanup{
+		What: "roll a hold back", Key: r.Key, Limit: r.Limit, Done: r.Done,
+		Task: func(ctx context.Context) error {
+			by := r.By
+			if by == nil {
+				by = c.Client.Node(r.Key)
+			}
+			if !r.Until.IsZero() {
+				r.Lease = max(time.Millisecond, r.Until.Sub(c.Clock.Now())) // of each attempt: the lease runs meanwhile
+			}
+			v, err := c.Client.runAs(ctx, by, r.Call())
+			r.Copy = r.Copy || errors.Is(err, contract.ErrInDoubt)
+			left, err := Decoded(v, err, script.DecodeDropped)
+			if err == nil && !left && r.Gone != nil {
+				r.Gone()
+			}
+			return err
+		},
+	})
+}
+
+// OnceWithin returns a function that runs f once: with its own argument, or with false when the time is over.
+func (c *Calls) OnceWithin(limit time.Duration, f func(ok bool)) func(ok bool) {
+	var once sync.Once
+	run := func(ok bool) { once.Do(func() { f(ok) }) }
+	late := c.Clock.AfterFunc(limit, func() { run(false) })
+	return func(ok bool) {
+		late.Stop()
+		run(ok)
+	}
+}

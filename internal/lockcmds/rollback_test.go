@@ -1,0 +1,106 @@
+package lockcmds
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/locktest"
+)
+
+// The answers of drop.lua: the lock is free, the grant goes on, and the owner does not hold the lock by that grant.
+const (
+	freed      = 1
+	callGoesOn = 2
+	callIsGone = 0
+)
+
+// argCopy is the argument of drop.lua that says whether an earlier copy may have been executed.
+const argCopy = 11
+
+func TestARollbackTellsWhetherTheGrantIsGone(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		answers []any
+		want    string
+		asked   int
+	}{
+		{"the grant goes on", []any{locktest.Numbers(callGoesOn)}, "ended", 1},
+		{"it is gone", []any{locktest.Numbers(callIsGone)}, "gone ended", 1},
+		{"nothing is left of it", []any{locktest.Numbers(freed)}, "gone ended", 1},
+		{"a copy finds that it goes on", []any{contract.ErrInDoubt, locktest.Numbers(callGoesOn)}, "ended", 2},
+		{"a copy finds that it is gone", []any{contract.ErrInDoubt, contract.ErrUnsent, locktest.Numbers(callIsGone)}, "gone ended", 3},
+		{"Redis refuses", []any{locktest.Refusal("NOPERM no")}, "failed", 1},
+		{"Redis is busy", []any{locktest.Refusal("LOADING soon"), locktest.Numbers(callGoesOn)}, "ended", 2},
+	} {
+		w := newCallWorld(t)
+		w.Own.Answers = c.answers
+		var told []string
+		w.RollBack(Rollback{
+			Drop: script.Drop{Key: "k", Part: script.Part{Owner: "o"}}, Limit: time.Minute,
+			Gone: func() { told = append(told, "gone") },
+			Done: func(ok bool) { told = append(told, map[bool]string{true: "ended", false: "failed"}[ok]) },
+		})
+		if !w.Busy() || len(w.Own.Asked) > 0 {
+			t.Errorf("%s: it is not sent by a job", c.name)
+		}
+		w.Settle()
+		if got := strings.Join(told, " "); got != c.want || len(w.Own.Asked) != c.asked || w.Busy() {
+			t.Errorf("%s: told %q after %d scripts, want %q after %d; busy: %v", c.name, got, len(w.Own.Asked), c.want, c.asked, w.Busy())
+		}
+		for i, args := range w.Own.Args {
+			if copied := args[argCopy] == "1"; copied != (i > 0 && strings.HasPrefix(c.name, "a copy")) {
+				t.Errorf("%s: attempt %d is a copy: %v", c.name, i, copied)
+			}
+		}
+	}
+}
+
+// The lease that goes on runs while Redis is away.
+func TestEachAttemptOfARollbackSaysWhatIsLeftOfTheLease(t *testing.T) {
+	w := newCallWorld(t)
+	w.Own.Answers = []any{contract.ErrInDoubt, locktest.Numbers(callGoesOn)}
+	w.RollBack(Rollback{Drop: script.Drop{Key: "k"}, Limit: time.Hour, Until: w.Time.Add(time.Minute)})
+	w.Settle()
+	const argLease = 7
+	if first, second := w.Own.Args[0][argLease], w.Own.Args[1][argLease]; first != "60000" || second[0] != '5' {
+		t.Errorf("%s ms, and later %s ms", first, second)
+	}
+}
+
+func TestARollbackIsGivenUpAtItsLimit(t *testing.T) {
+	w := newCallWorld(t)
+	begun, ended := w.Time, 0
+	w.RollBack(Rollback{Drop: script.Drop{Key: "k"}, Limit: 10 * time.Second, Gone: func() { t.Error("gone") }, Done: func(ok bool) {
+		if ended++; ok {
+			t.Error("without an answer it has succeeded")
+		}
+	}})
+	w.Settle()
+	if took := w.Time.Sub(begun); ended != 1 || took < 10*time.Second || took > 12*time.Second {
+		t.Errorf("ended %d times, after %v", ended, took)
+	}
+}
+
+// The rights of the identity that has acquired the hold last decide, and if they do not suffice, those of the first one.
+func TestARollbackTravelsOnTheConnectionOfTheLatestIdentity(t *testing.T) {
+	for _, c := range []struct {
+		answer any
+		own    int // scripts on the engine's own connection
+	}{
+		{locktest.Numbers(callGoesOn), 0},
+		{locktest.Refusal("NOPERM no"), 1},
+		{contract.ErrUnsent, 1},
+		{contract.ErrInDoubt, 0}, // then it is sent there again
+	} {
+		w, by := newCallWorld(t), &locktest.Node{Answers: []any{c.answer, locktest.Numbers(callGoesOn)}}
+		w.Own.Answers = []any{locktest.Numbers(callGoesOn)}
+		w.RollBack(Rollback{Drop: script.Drop{Key: "k"}, By: by, Limit: time.Minute})
+		w.Settle()
+		if len(w.Own.Asked) != c.own || w.Busy() {
+			t.Errorf("%v: %d scripts on the engine's own connection, want %d; busy: %v", c.answer, len(w.Own.Asked), c.own, w.Busy())
+		}
+	}
+}

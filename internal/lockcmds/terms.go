@@ -1,0 +1,106 @@
+package lockcmds
+
+import (
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
+)
+
+// This file works out the terms of an acquire: the options of the command, and the present defaults for the others. It does no I/O, keeps
+// no state and reads no clock.
+//
+//	grammar.Command, Defaults ──► Of ──► Terms ──► how long the client waits, and what it holds the lock for
+
+// SyncAll is the number of replicas that stands for all that the operator or the topology knows.
+const SyncAll = -1
+
+// Defaults are the settings of the lock commands that can change while engines run. A change applies to commands to come.
+type Defaults struct {
+	Lease   time.Duration  // renewed by the watchdog
+	Grace   *time.Duration // the most that may be left of a lease after the connection ends; nil: all of it
+	MaxHold time.Duration  // how long the watchdog renews; 0: without a limit
+	Sync    int            // how many replicas must have a grant before it is answered; 0: none; SyncAll: all that are known
+
+	MaxWaiters        int // 0: no limit
+	MaxWaitersPerLock int // 0: no limit
+
+	Slow observe.Settings // which waits and holds LOCKSLOW shows
+}
+
+// Full says why no further client may wait, and names the setting that is the reason; empty: one may. all clients wait, and forLock of them for
+// the same lock.
+func (d *Defaults) Full(all int64, forLock int) (why, limit string) {
+	switch {
+	case d.MaxWaiters > 0 && all >= int64(d.MaxWaiters):
+		return "too many waiters (max-waiters)", "max-waiters"
+	case d.MaxWaitersPerLock > 0 && forLock >= d.MaxWaitersPerLock:
+		return "too many waiters for this lock (max-waiters-per-lock)", "max-waiters-per-lock"
+	}
+	return "", ""
+}
+
+// Terms are those of one acquire.
+type Terms struct {
+	Verb    grammar.Verb
+	Lease   time.Duration // of a grant
+	MaxHold time.Duration // 0: none
+	Grace   time.Duration // negative: all
+	Wait    time.Duration // negative: without a limit
+	Sync    int           // replicas that must have the grant; 0: none; SyncAll: all that are known
+	Fixed   bool          // the client has set the lease, which is never renewed
+	Chosen  bool          // the client's terms have set the lease, not lock.lease
+}
+
+// termsOf returns the terms of a command.
+func termsOf(cmd *grammar.Command, d *Defaults) Terms {
+	t := Terms{
+		Verb: cmd.Verb, Wait: cmd.Wait, Lease: cmd.Lease, Fixed: cmd.Lease > 0, MaxHold: cmd.MaxHold, Grace: cmd.Grace, Sync: cmd.Sync,
+	}
+	if t.Sync < 0 {
+		t.Sync = d.Sync
+	}
+	if !t.Fixed {
+		t.Lease = d.Lease
+	}
+	if t.MaxHold < 0 {
+		t.MaxHold = d.MaxHold
+	}
+	if t.MaxHold > 0 {
+		t.Lease = min(t.Lease, t.MaxHold)
+	}
+	t.Chosen = t.Fixed || t.Lease < d.Lease
+	if t.Grace < 0 && d.Grace != nil {
+		t.Grace = *d.Grace
+	}
+	return t
+}
+
+// MayWait reports whether a client has time left that has waited for this time.
+func (t *Terms) MayWait(waited time.Duration) bool {
+	return t.Wait < 0 || t.Wait > 0 && waited < t.Wait
+}
+
+const (
+	// syncMost is the time that replicas have to confirm a grant, if the client has as much left to wait.
+	syncMost = time.Second
+	// syncLeast is the time that they have in any case, so that TRYLOCK can use SYNC.
+	syncLeast = 300 * time.Millisecond
+)
+
+// ConfirmUntil is when replicas must have confirmed a grant of now, by an acquire that began then and was sent at that moment: its lease goes
+// on from there. An acquire that deepens a hold leaves half of its lease for a rollback, because the whole hold ends with that lease.
+func (t *Terms) ConfirmUntil(now, began, sentAt time.Time, deepens bool) time.Time {
+	limit := syncMost
+	if t.Wait >= 0 {
+		limit = min(limit, max(syncLeast, began.Add(t.Wait).Sub(now)))
+	}
+	until, lease := now.Add(limit), t.Lease
+	if deepens {
+		lease /= 2
+	}
+	if end := sentAt.Add(lease); end.Before(until) {
+		until = end
+	}
+	return until
+}

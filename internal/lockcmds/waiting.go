@@ -1,0 +1,221 @@
+package lockcmds
+
+import (
+	"errors"
+	"math"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+)
+
+// await makes a busy acquire a waiter; a is the answer to its attempt. It returns the reply if the acquire must not wait, else nil.
+// Requires the session lock.
+func (w *waiter) await(a script.Acquired) []byte {
+	x, key := w.x, w.lock()
+	w.noteHolder()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	refusal := x.set.Denied(key)
+	full, limit := x.fullLocked(key)
+	switch {
+	case w.ended, refusal != nil, full != "":
+		outcome := observe.Failed
+		if w.ended {
+			outcome = observe.HungUp
+		}
+		w.noteEnd(x.Calls.Clock.Now(), outcome, 0)
+		w.finishLocked()
+		x.stepLocked(func(q *queue.Set) { q.Withdraw(&w.Waiter, key, queue.Gone, nil) })
+	default:
+		x.stepLocked(func(q *queue.Set) { q.Join(&w.Waiter, x.namesOfLocked(key), w.mark, AnswerOf(a, w.Lease, nil)) })
+		if w.Wait > 0 {
+			left := w.began.Add(w.Wait).Sub(x.Calls.Clock.Now())
+			w.timer = x.Calls.Clock.AfterFunc(left, func() { x.Step(func(q *queue.Set) { q.TimedOut(&w.Waiter) }) })
+		}
+		return nil
+	}
+	switch {
+	case w.ended:
+		return nil
+	case refusal != nil:
+		return w.replyTo(queue.Error, refusal)(w.session().Proto)
+	}
+	w.refused(limit)
+	return Overloaded(full)
+}
+
+// leftLocked ends an acquire that has left its wait queue. A granted one goes on: its attempt delivers the grant. Requires Waiters.mu.
+func (w *waiter) leftLocked(f *queue.Effect) {
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	now := w.x.Calls.Clock.Now()
+	if left := w.x.Events.Left; left != nil {
+		left(f.Outcome, now.Sub(w.began))
+	}
+	if f.Outcome == queue.Granted {
+		return
+	}
+	w.noteEnd(now, outcomeOf(f.Outcome), 0)
+	w.finishLocked()
+	if f.Outcome == queue.Gone && !f.Doubt {
+		return
+	}
+	left := *f // the queue uses f again
+	w.x.Calls.Background(jobs.Attempt, func() { w.without(&left) })
+}
+
+// without answers an acquire that has left its wait queue and has not got the lock. If an attempt was not answered, the lock may have been
+// granted: then that is rolled back first, because a null says that the client does not hold the lock. Requires no locks.
+func (w *waiter) without(f *queue.Effect) {
+	switch {
+	case f.Outcome == queue.Gone:
+		w.rollBack(0, nil)
+	case f.Doubt:
+		w.rollBack(0, w.x.Calls.OnceWithin(w.x.Calls.DoubtLimit(), func(ok bool) {
+			if ok {
+				w.reply(w.replyTo(f.Outcome, f.Err))
+			} else {
+				w.reply(Failed(contract.ErrInDoubt))
+			}
+		}))
+	default:
+		w.reply(w.replyTo(f.Outcome, f.Err))
+	}
+}
+
+// hungUp ends an acquire that was granted when its client had gone. fence is of the grant. Requires no locks.
+func (w *waiter) hungUp(fence int64) {
+	w.finish()
+	w.noteEnd(w.x.Calls.Clock.Now(), observe.HungUp, 0)
+	w.rollBack(fence, nil)
+}
+
+// withdraw ends an acquire that is in no wait queue, with that outcome. The reply comes when its place has left the queue in Redis: a client
+// that asks again at once must not be taken out by the clean-up of its earlier wait. Requires no locks.
+func (w *waiter) withdraw(o queue.Outcome, err error) {
+	w.claim.Continue()
+	w.x.mu.Lock()
+	defer w.x.mu.Unlock()
+	w.finishLocked()
+	if o == queue.Gone { // no Reply follows, by which leftLocked tells observers
+		w.noteEnd(w.x.Calls.Clock.Now(), observe.HungUp, 0)
+	}
+	w.x.stepLocked(func(q *queue.Set) { q.Withdraw(&w.Waiter, w.lock(), o, err) })
+}
+
+// replyTo is the reply to an acquire that has to go without the lock.
+func (w *waiter) replyTo(o queue.Outcome, err error) func(proto int) []byte {
+	switch {
+	case errors.Is(err, errDraining):
+		w.refused("")
+		return func(int) []byte { return Overloaded(errDraining.Error()) }
+	case o == queue.Error:
+		return Failed(err)
+	}
+	return Null
+}
+
+// refused tells metrics and the log that the client may not wait. limit is the setting that is the reason; empty: the proxy stops.
+func (w *waiter) refused(limit string) {
+	if f := w.x.Events.Refused; f != nil {
+		f(limit, w.session().Client.Addr)
+	}
+}
+
+// replicas is how many replicas there are for a lock; 0: it is not known.
+func (x *Waiters) replicas(lock string) int {
+	if x.Replicas == nil {
+		return 0
+	}
+	return x.Replicas(lock)
+}
+
+// confirm has replicas confirm a grant, which is not recorded until then and whose client is not told. The lease is not renewed meanwhile.
+func (w *waiter) confirm(g grant) {
+	w.x.mu.Lock()
+	ended := w.ended
+	w.fence = g.fence
+	w.x.mu.Unlock()
+	if ended {
+		w.hungUp(g.fence)
+		return
+	}
+	until := w.ConfirmUntil(w.x.Calls.Clock.Now(), w.began, g.sentAt, w.claim.Deepens())
+	part := w.claim.Part()
+	part.Fence = g.fence
+	w.home.Confirm.Confirm(w.home.Calls.Client.Node(w.lock()), unconfirmedGrant{
+		Lock: w.lock(), Part: part, Replicas: w.Sync, Until: until,
+		Done: func(o confirmation) {
+			w.x.mu.Lock()
+			w.fence = 0
+			w.x.mu.Unlock()
+			if o.Confirmed {
+				g.synced = true
+				w.deliver(g)
+			} else {
+				w.dropUnsynced(g, o)
+			}
+		},
+	})
+}
+
+// dropUnsynced drops a grant that too few replicas have, and answers. Requires no locks.
+func (w *waiter) dropUnsynced(g grant, o confirmation) {
+	w.x.mu.Lock()
+	ended := w.ended
+	w.x.mu.Unlock()
+	switch {
+	case ended:
+		w.hungUp(g.fence)
+	case o.Refused != nil:
+		w.drop(g, Failed(o.Refused))
+	default:
+		w.drop(g, func(int) []byte { return NotSynced(o.Have, w.Sync) })
+	}
+}
+
+// noteHolder notes the holder behind which the acquire begins to wait, unless it has waited before. Requires no locks of this package.
+func (w *waiter) noteHolder() {
+	if w.behind != nil || !w.x.Told.Wants(observe.Wait, math.MaxInt64) {
+		return
+	}
+	holder := w.x.Holds.Holder(w.lock())
+	if holder.Owner == "" {
+		holder.Owner = observe.Elsewhere
+	}
+	w.behind = &holder
+}
+
+// noteEnd tells observers of the end of an acquire. fence is of the grant; 0: there is none.
+func (w *waiter) noteEnd(now time.Time, outcome string, fence int64) {
+	took := now.Sub(w.began)
+	if !w.x.Told.Wants(observe.Wait, took) {
+		return
+	}
+	c := w.session().Client
+	e := observe.Ending{
+		At: now, Kind: observe.Wait, Key: w.lock(), By: observe.Party{Owner: w.claim.Key().Owner, Addr: c.Addr, Name: c.Name},
+		Took: took, Outcome: outcome, Fence: fence, Sync: w.Sync,
+	}
+	if w.behind != nil {
+		e.Behind = *w.behind
+	}
+	w.x.Told.Ended(e)
+}
+
+// outcomeOf is the word for the outcome of a wait without the lock.
+func outcomeOf(o queue.Outcome) string {
+	switch o {
+	case queue.Null:
+		return observe.TimedOut
+	case queue.Gone:
+		return observe.HungUp
+	default:
+		return observe.Failed
+	}
+}

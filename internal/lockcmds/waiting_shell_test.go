@@ -1,0 +1,54 @@
+package lockcmds
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/locktest"
+)
+
+func TestAWaiterSubscribesBeforeItsDecidingAttempt(t *testing.T) {
+	w := newWaiterWorld(t)
+	a := w.client(1)
+	a.sends("LOCK k")
+	a.answered(busy(20*time.Second), nil)
+	if len(w.Wanted) != 1 || w.Wanted[0] != channel() || len(w.Own.Asked) != 0 {
+		t.Fatalf("wanted %q, asked %q", w.Wanted, w.Own.Asked)
+	}
+	w.Own.Answers = append(w.Own.Answers, grantOfFence(8))
+	w.confirm()
+	a.got(":8")
+}
+
+func TestAFairWaiterLeavesTheQueueWhenItsClientHasGone(t *testing.T) {
+	w := newWaiterWorld(t)
+	a := w.waits(1, "FAIRLOCK k")
+	a.Ended = true
+	w.x.Left(1)
+	w.Own.Asked, w.Own.Answers = nil, []any{contract.ErrUnsent, locktest.Numbers(1)}
+	w.Work()
+	w.Pass(time.Second)
+	if len(w.Own.Asked) != 2 || w.Own.Asked[0] != "leave" || !w.x.Empty() {
+		t.Errorf("asked %q", w.Own.Asked)
+	}
+}
+
+func TestThePlacesOfFairWaitersAreRefreshed(t *testing.T) {
+	w := newWaiterWorld(t)
+	w.waits(1, "FAIRLOCK k")
+	w.Own.Asked = nil
+	refreshed := 0
+	for range 21 {
+		w.Own.Answers = append(w.Own.Answers, busy(20*time.Second))
+	}
+	w.Pass(101 * time.Second)
+	for _, name := range w.Own.Asked {
+		if name == "refresh" {
+			refreshed++
+		}
+	}
+	if refreshed != 1 {
+		t.Errorf("refreshed %d times in a third of the time: %q", refreshed, w.Own.Asked)
+	}
+}

@@ -1,0 +1,21 @@
+package lockcmds
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/lockproxy/lockproxy/internal/locktest"
+)
+
+// callWorld is calls without I/O.
+type callWorld struct {
+	*locktest.World
+	*Calls
+}
+
+func newCallWorld(t *testing.T) *callWorld {
+	w := locktest.NewWorld()
+	return &callWorld{w, newCalls(callOptions{Client: scriptRunner{Topology: w}, Jobs: w, Clock: w, Life: t.Context(), Log: zap.NewNop(), Lease: 30 * time.Second})}
+}
