@@ -18,19 +18,19 @@ import (
 
 // waiter is one acquire in progress, from its first attempt on the session's own connection to its answer.
 type waiter struct {
-	queue.Waiter       // its state in the wait queue; guarded by Waiters.mu
-	claim        Claim // its part in the record of holds
+	queue.Waiter       // its state in the wait queue; guarded by waiters.mu
+	claim        claim // its part in the record of holds
 
 	// Immutable after start.
-	Terms  // Sync is never SyncAll: the number is known
-	x      *Waiters
-	began  time.Time
-	home   *Waiters       // of the session; not x, if the acquire is to deepen a hold from before an AUTH
-	asked  *askedTwice    // by which home asks if the acquire deepens no hold here; nil: it is at home
-	behind *observe.Party // the holder when it began to wait; set before it joins its wait queue. nil: not of interest
-	sent   Request        // the first attempt
+	acquireTerms // Sync is never SyncAll: the number is known
+	x            *waiters
+	began        time.Time
+	home         *waiters       // of the session; not x, if the acquire is to deepen a hold from before an AUTH
+	asked        *askedAcquire  // by which home asks if the acquire deepens no hold here; nil: it is at home
+	behind       *observe.Party // the holder when it began to wait; set before it joins its wait queue. nil: not of interest
+	sent         callRequest    // the first attempt
 
-	// Guarded by Waiters.mu.
+	// Guarded by waiters.mu.
 	ended  bool         // its session has
 	fence  int64        // of a grant that replicas are to confirm; 0: there is none
 	timer  jobs.Timer   // its own deadline
@@ -38,35 +38,35 @@ type waiter struct {
 	streak queue.Streak // of the hand-over on its way
 }
 
-// askedTwice is an acquire as its client has asked for it.
-type askedTwice struct {
+// askedAcquire is an acquire as its client has asked for it.
+type askedAcquire struct {
 	caller contract.Caller
 	cmd    grammar.Command
 }
 
 // kind is the kind of lock that it asks for.
-func (w *waiter) kind() *Kind { return kindOf(w.Verb) }
+func (w *waiter) kind() *lockKind { return kindOf(w.Verb) }
 
 // lock is the key of the lock.
 func (w *waiter) lock() string { return w.claim.Key().Lock }
 
 // session is the session that acquires.
-func (w *waiter) session() *Session { return w.claim.Session() }
+func (w *waiter) session() *holdSession { return w.claim.Session() }
 
 // conn is the session's part of the contract.
 func (w *waiter) conn() contract.Session { return w.claim.Session().Conn }
 
 // Start starts an acquire of a session, whose home is here or at the waiters of another engine. Requires the session lock.
-func (x *Waiters) Start(s contract.Caller, cmd grammar.Command, home *Waiters) {
+func (x *waiters) Start(s contract.Caller, cmd grammar.Command, home *waiters) {
 	now := x.Calls.Clock.Now()
-	x.start(&askedTwice{caller: s, cmd: cmd}, now, now, home)
+	x.start(&askedAcquire{caller: s, cmd: cmd}, now, now, home)
 }
 
 // start starts an acquire now that was asked for at the moment began. It does not keep a, so that most commands stay on the stack.
-func (x *Waiters) start(a *askedTwice, began, now time.Time, home *Waiters) {
+func (x *waiters) start(a *askedAcquire, began, now time.Time, home *waiters) {
 	s, cmd, defaults := &a.caller, &a.cmd, x.Defaults()
 	w := &waiter{
-		x: x, Terms: termsOf(cmd, defaults), began: began, home: home,
+		x: x, acquireTerms: termsOf(cmd, defaults), began: began, home: home,
 		claim: x.Holds.Claim(s, cmd.Key, cmd.Owner),
 	}
 	w.Waiter = queue.Waiter{
@@ -78,7 +78,7 @@ func (x *Waiters) start(a *askedTwice, began, now time.Time, home *Waiters) {
 	}
 	if w.Sync == SyncAll {
 		if w.Sync = x.replicas(cmd.Key); w.Sync == 0 {
-			s.Reply(NoReplicas())
+			s.Reply(noReplicasReply())
 			return
 		}
 	}
@@ -88,7 +88,7 @@ func (x *Waiters) start(a *askedTwice, began, now time.Time, home *Waiters) {
 	}
 	if cmd.Owner == "" && x.Reentry.Refuses() && w.claim.Reenters() {
 		x.Reentry.Note(w.session().Client, cmd.Key, true)
-		s.Reply(NoReentry(cmd.Verb, s.Proto))
+		s.Reply(noReentryReply(cmd.Verb, s.Proto))
 		return
 	}
 	x.mu.Lock()
@@ -116,29 +116,29 @@ func (x *Waiters) start(a *askedTwice, began, now time.Time, home *Waiters) {
 // send makes the first attempt. A fair one takes its place in the queue in the same step, so the order is that in which Redis gets
 // them. Requires the session lock.
 func (w *waiter) send(now time.Time) {
-	w.sent = Request{Session: w.conn(), For: w}
+	w.sent = callRequest{Session: w.conn(), For: w}
 	w.x.Calls.SendAt(now, w.kind().Ask(w.asking()).Call, &w.sent)
 }
 
 // Answered is the outcome of the first attempt. Requires the session lock, or that the session has ended.
 func (w *waiter) Answered(o callOutcome) []byte {
-	a, err := Decoded(o.Reply, o.Err, script.DecodeAcquired)
+	a, err := decoded(o.Reply, o.Err, script.DecodeAcquired)
 	switch {
 	case errors.Is(err, contract.ErrInDoubt):
 		w.rollBack(0, nil)
 		w.withdraw(queue.Error, err) // it may have a place in the queue
 		return nil
-	case IsOverwritten(err) && w.claim.Overwritten(): // the loss is the answer
+	case isOverwritten(err) && w.claim.Overwritten(): // the loss is the answer
 		w.finish()
-		return LostLease()
-	case IsPostponed(err) && w.Wait != 0 && w.claim.Lasts() == 0: // it asks again as a waiter
+		return lostLeaseReply()
+	case isPostponed(err) && w.Wait != 0 && w.claim.Lasts() == 0: // it asks again as a waiter
 		if w.goHome() {
 			return nil
 		}
 		return w.await(script.Acquired{PTTL: script.NoTTL})
 	case err != nil:
 		w.finish()
-		return Failure(err)
+		return failureReply(err)
 	case a.Granted:
 		w.x.Damage.Note(w.lock(), a.Damage)
 		return w.granted(grantOf(a, o.SentAt))
@@ -146,7 +146,7 @@ func (w *waiter) Answered(o callOutcome) []byte {
 	w.claim.Overtaken()
 	if w.Wait == 0 {
 		w.finish()
-		return Null(w.session().Proto)
+		return nullReply(w.session().Proto)
 	}
 	if w.goHome() {
 		return nil
@@ -154,24 +154,24 @@ func (w *waiter) Answered(o callOutcome) []byte {
 	return w.await(a)
 }
 
-// Again implements Asker.
+// Again implements asker.
 func (w *waiter) Again() (script.Call, bool) { return w.kind().Ask(w.asking()).Call, true }
 
-// Postponed implements Asker. A client that waits for a lock waits for its hash slot, too, in the wait queue. An acquire that deepens a hold is sent
+// Postponed implements asker. A client that waits for a lock waits for its hash slot, too, in the wait queue. An acquire that deepens a hold is sent
 // again until the hold has ended.
 func (w *waiter) Postponed() (script.Call, time.Duration) {
 	limit := w.claim.Lasts()
 	if limit == 0 {
 		return script.Call{}, 0
 	}
-	limit += 2 * LongestPause // the last attempt finds that the hold has ended
+	limit += 2 * longestPause // the last attempt finds that the hold has ended
 	if w.Wait >= 0 {
 		limit = min(limit, w.began.Add(w.Wait).Sub(w.x.Calls.Clock.Now()))
 	}
 	return w.kind().Ask(w.asking()).Call, limit
 }
 
-// Doubted implements Asker.
+// Doubted implements asker.
 func (w *waiter) Doubted(sentAt time.Time) { w.claim.Doubt(w.Lease, sentAt) }
 
 // finish ends the acquire.
@@ -182,7 +182,7 @@ func (w *waiter) finish() {
 	w.claim.Continue()
 }
 
-// finishLocked is finish, for an acquire that has no hold to deepen. Requires Waiters.mu.
+// finishLocked is finish, for an acquire that has no hold to deepen. Requires waiters.mu.
 func (w *waiter) finishLocked() {
 	if w.timer != nil {
 		w.timer.Stop()
@@ -235,7 +235,7 @@ func (w *waiter) granted(g grant) []byte {
 		Renewer: w.home.Calls.Client, Streak: w.streak, Sync: w.Sync,
 	})
 	switch {
-	case verdict == Usable:
+	case verdict == verdictUsable:
 		w.finish()
 		if g.count > 1 && !w.Shared {
 			w.x.Reentry.Note(w.session().Client, w.lock(), false)
@@ -245,19 +245,19 @@ func (w *waiter) granted(g grant) []byte {
 		}
 		w.noteEnd(now, observe.Granted, g.fence)
 		return redcon.AppendInt(make([]byte, 0, replySize), g.fence)
-	case verdict == Ended:
+	case verdict == verdictEnded:
 		w.hungUp(g.fence)
 		return nil
 	}
 	w.x.Calls.Log.Warn("a grant came too late to be used", logging.Text("key", w.lock()))
 	// A lease that is shorter than a round trip would end before each grant, and the client would wait for ever.
-	if verdict == Lost || w.mayWait() && !w.Chosen {
+	if verdict == verdictLost || w.mayWait() && !w.Chosen {
 		w.rollBack(g.fence, nil)
 		w.claim.Anew()
 		w.x.Calls.Background(jobs.Attempt, w.goOn)
 		return nil
 	}
-	w.drop(g, Null)
+	w.drop(g, nullReply)
 	return nil
 }
 
@@ -270,7 +270,7 @@ func (w *waiter) drop(g grant, reply func(proto int) []byte) {
 			w.reply(reply)
 		} else {
 			w.claim.Doubt(w.Lease, g.sentAt)
-			w.reply(Failed(contract.ErrInDoubt))
+			w.reply(failedReply(contract.ErrInDoubt))
 		}
 	}))
 }

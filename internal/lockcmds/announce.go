@@ -19,8 +19,8 @@ import (
 
 // This file tells of lost leases: the holders by a push, all others on a Redis channel, operators by the log.
 
-// Loss is the report of one lost hold.
-type Loss struct {
+// lossReport is the report of one lost hold.
+type lossReport struct {
 	Key, Owner string
 	Fence      int64
 	Reason     string
@@ -40,14 +40,14 @@ type announceOptions struct {
 	Logger *zap.Logger
 }
 
-// Announcer tells of losses in their order. One job at a time tells them, batch in a go.
-type Announcer struct {
+// announcer tells of losses in their order. One job at a time tells them, batch in a go.
+type announcer struct {
 	opts    announceOptions
 	entries *logging.Repeats
 
 	mu   sync.Mutex
-	list []Loss // not told yet
-	busy bool   // a job tells them
+	list []lossReport // not told yet
+	busy bool         // a job tells them
 }
 
 // Losses of one reason that are logged one by one in a period. The others of the period have one summary.
@@ -60,15 +60,15 @@ const (
 const batch = 128
 
 // newAnnouncer returns an Announcer without losses.
-func newAnnouncer(opts announceOptions) *Announcer {
-	return &Announcer{opts: opts, entries: logging.NewRepeats(opts.Logger, entriesMost, entriesPeriod)}
+func newAnnouncer(opts announceOptions) *announcer {
+	return &announcer{opts: opts, entries: logging.NewRepeats(opts.Logger, entriesMost, entriesPeriod)}
 }
 
 // Close writes the summaries of losses that are due.
-func (a *Announcer) Close() { a.entries.Flush() }
+func (a *announcer) Close() { a.entries.Flush() }
 
 // Tell announces a loss. It leaves the work to a job. Requires no session lock.
-func (a *Announcer) Tell(l Loss) {
+func (a *announcer) Tell(l lossReport) {
 	a.mu.Lock()
 	a.list = append(a.list, l)
 	start := !a.busy
@@ -80,7 +80,7 @@ func (a *Announcer) Tell(l Loss) {
 }
 
 // announce is the job. Holders are told at once. To publish needs Redis, whose absence may be why the leases were lost.
-func (a *Announcer) announce() {
+func (a *announcer) announce() {
 	some := a.take()
 	if len(some) == 0 {
 		return
@@ -95,7 +95,7 @@ func (a *Announcer) announce() {
 }
 
 // log writes the entry of a loss. A mass of losses is summarised.
-func (a *Announcer) log(l *Loss) {
+func (a *announcer) log(l *lossReport) {
 	level, message := zap.WarnLevel, "lease lost"
 	if l.Expired {
 		level, message = zap.DebugLevel, "fixed lease expired"
@@ -108,7 +108,7 @@ func (a *Announcer) log(l *Loss) {
 }
 
 // take returns the losses to be told next; none: the job is over.
-func (a *Announcer) take() []Loss {
+func (a *announcer) take() []lossReport {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	n := min(len(a.list), batch)
@@ -121,7 +121,7 @@ func (a *Announcer) take() []Loss {
 }
 
 // publish tells the channel.
-func (a *Announcer) publish(losses []Loss) {
+func (a *announcer) publish(losses []lossReport) {
 	messages := make(map[redislink.Node][]redislink.Message, 1)
 	var nodes []redislink.Node // in the order of the losses
 	for _, l := range losses {
@@ -145,7 +145,7 @@ func (a *Announcer) publish(losses []Loss) {
 }
 
 // appendPush appends the push "lock-lost key fence reason".
-func appendPush(dst []byte, l *Loss) []byte {
+func appendPush(dst []byte, l *lossReport) []byte {
 	dst = resp.AppendPushHeader(dst, 4)
 	dst = redcon.AppendBulkString(dst, "lock-lost")
 	dst = redcon.AppendBulkString(dst, l.Key)

@@ -56,9 +56,9 @@ func TestLossesAreToldInOrderAndInBatches(t *testing.T) {
 	const many = 2*batch + 3
 	var pushed, published []string
 	for n := range many {
-		a.Tell(Loss{Key: fmt.Sprint("k", n), Fence: int64(n), Reason: "gone", Push: func(push []byte) {
+		a.Tell(lossReport{Key: fmt.Sprint("k", n), Fence: int64(n), Reason: "gone", Push: func(push []byte) {
 			if n == 7 { // while the job runs
-				a.Tell(Loss{Key: "late", Reason: "gone", Push: func([]byte) { pushed = append(pushed, "late") }})
+				a.Tell(lossReport{Key: "late", Reason: "gone", Push: func([]byte) { pushed = append(pushed, "late") }})
 			}
 			pushed = append(pushed, string(push))
 		}})

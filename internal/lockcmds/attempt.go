@@ -16,7 +16,7 @@ func (w *waiter) attempt() {
 		f()
 	}
 	a, sentAt, err := w.call()
-	answer := AnswerOf(a, w.Lease, err)
+	answer := answerOf(a, w.Lease, err)
 	w.x.Step(func(q *queue.Set) { q.Answered(&w.Waiter, answer) })
 	if answer.Status == queue.Held {
 		w.deliver(grantOf(a, sentAt))
@@ -28,7 +28,7 @@ func (w *waiter) call() (a script.Acquired, sentAt time.Time, err error) {
 	c := w.x.Calls
 	sentAt = c.Clock.Now()
 	q := w.question()
-	a, err = RunFor(c.Life, c.Client, q.Call, q.Decode)
+	a, err = runFor(c.Life, c.Client, q.Call, q.Decode)
 	if errors.Is(err, contract.ErrInDoubt) {
 		w.claim.Doubt(w.Lease, sentAt)
 	}
@@ -49,8 +49,8 @@ func (w *waiter) deliver(g grant) {
 }
 
 // asking is what the scripts of an attempt must know of the acquire.
-func (w *waiter) asking() Attempt {
-	return Attempt{Acquire: w.acquire(), Waits: w.Wait != 0, FairWait: w.x.FairWait, Crowd: w.x.place}
+func (w *waiter) asking() attempt {
+	return attempt{Acquire: w.acquire(), Waits: w.Wait != 0, FairWait: w.x.FairWait, Crowd: w.x.place}
 }
 
 func (w *waiter) acquire() script.Acquire {
@@ -58,7 +58,7 @@ func (w *waiter) acquire() script.Acquire {
 }
 
 // question is the script of the waiter's next attempt.
-func (w *waiter) question() Question { return w.kind().Question(w.asking(), &w.Waiter) }
+func (w *waiter) question() question { return w.kind().Question(w.asking(), &w.Waiter) }
 
 // mayWait reports whether the client has time left to wait.
 func (w *waiter) mayWait() bool { return w.MayWait(w.x.Calls.Clock.Now().Sub(w.began)) }
@@ -96,7 +96,7 @@ func (w *waiter) tryOnce() {
 	a, sentAt, err := w.call()
 	switch {
 	case errors.Is(err, contract.ErrInDoubt):
-		w.x.Calls.Repeat(&Request{Session: w.conn(), For: lastAttempt{w}}, w.question().Call)
+		w.x.Calls.Repeat(&callRequest{Session: w.conn(), For: lastAttempt{w}}, w.question().Call)
 	case err != nil:
 		w.withdraw(queue.Error, err)
 	case a.Granted:
@@ -111,13 +111,13 @@ func (w *waiter) tryOnce() {
 // it gets no grant.
 type lastAttempt struct{ *waiter }
 
-// Postponed implements Asker.
+// Postponed implements asker.
 func (lastAttempt) Postponed() (script.Call, time.Duration) { return script.Call{}, 0 }
 
-// Answered implements Asker.
+// Answered implements asker.
 func (l lastAttempt) Answered(o callOutcome) []byte {
 	w := l.waiter
-	a, err := Decoded(o.Reply, o.Err, script.DecodeAcquired)
+	a, err := decoded(o.Reply, o.Err, script.DecodeAcquired)
 	w.x.Damage.Note(w.lock(), a.Damage)
 	switch {
 	case err == nil && a.Granted:
@@ -133,18 +133,18 @@ func (l lastAttempt) Answered(o callOutcome) []byte {
 	return nil
 }
 
-// Offer is the first waiters of a lock at the release of its last hold. One of them gets the lock in the same step, if the script finds
+// offer is the first waiters of a lock at the release of its last hold. One of them gets the lock in the same step, if the script finds
 // that it is its turn. The zero value has no waiters.
-type Offer struct {
-	x     *Waiters
+type offer struct {
+	x     *waiters
 	plain *waiter // the first of the plain waiters; nil: none is here, or it may not have the lock
 	fair  *waiter // the same of the fair ones
 }
 
-// Offer takes the waiters to which the holder of that name may hand the lock over. last is the streak of the holder's own grant. The caller
+// offer takes the waiters to which the holder of that name may hand the lock over. last is the streak of the holder's own grant. The caller
 // calls Answered, if the offer is not empty. Requires no locks.
-func (x *Waiters) Offer(lock, holder string, last queue.Streak) Offer {
-	o := Offer{x: x}
+func (x *waiters) Offer(lock, holder string, last queue.Streak) offer {
+	o := offer{x: x}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.set.Find(lock) == nil {
@@ -169,10 +169,10 @@ func (x *Waiters) Offer(lock, holder string, last queue.Streak) Offer {
 }
 
 // Empty reports whether the release hands the lock over to no waiter.
-func (o *Offer) Empty() bool { return o.plain == nil && o.fair == nil }
+func (o *offer) Empty() bool { return o.plain == nil && o.fair == nil }
 
 // Call is the script of the release that grants the lock to one of the waiters.
-func (o *Offer) Call(r script.Release) script.Call {
+func (o *offer) Call(r script.Release) script.Call {
 	acquire := func(w *waiter) *script.Acquire {
 		if w == nil {
 			return nil
@@ -189,7 +189,7 @@ func (o *Offer) Call(r script.Release) script.Call {
 
 // Answered settles the waiters with the outcome of the release, which the session s has sent at the moment sentAt. It is called once, at
 // once if the outcome is in doubt. The client that gets the lock is told when s is unlocked. Requires the session lock of s.
-func (o *Offer) Answered(s contract.Session, a script.Released, sentAt time.Time, err error) {
+func (o *offer) Answered(s contract.Session, a script.Released, sentAt time.Time, err error) {
 	if o.Empty() {
 		return
 	}
@@ -206,7 +206,7 @@ func (o *Offer) Answered(s contract.Session, a script.Released, sentAt time.Time
 }
 
 // settle returns the waiter that has got the lock, whose client is to be told; nil: none has.
-func (o *Offer) settle(a script.Released, sentAt time.Time, err error) (to *waiter, g grant) {
+func (o *offer) settle(a script.Released, sentAt time.Time, err error) (to *waiter, g grant) {
 	granted, missed := script.Acquired{}, script.Acquired{PTTL: script.NoTTL}
 	switch {
 	case err != nil && !errors.Is(err, contract.ErrInDoubt):
@@ -224,11 +224,11 @@ func (o *Offer) settle(a script.Released, sentAt time.Time, err error) (to *wait
 		if w == nil {
 			continue
 		}
-		outcome, answer := granted, AnswerOf(granted, w.Lease, err)
+		outcome, answer := granted, answerOf(granted, w.Lease, err)
 		if a.To != int64(i) && a.To != script.ToNamed {
 			// If the lock was freed, its message wakes the waiter along with the others. If the lock was handed to another waiter, this
 			// one's turn will come. Else the next attempt tells how things stand.
-			outcome, answer = missed, AnswerOf(missed, w.Lease, err)
+			outcome, answer = missed, answerOf(missed, w.Lease, err)
 			answer.Again = err == nil && !missed.Placed
 		}
 		o.x.stepLocked(func(q *queue.Set) { q.Answered(&w.Waiter, answer) })

@@ -35,8 +35,8 @@ type callOptions struct {
 	Lease    time.Duration        // of locks
 }
 
-// Calls is the calls of one engine. Its methods may be called from any goroutine.
-type Calls struct {
+// calls is the calls of one engine. Its methods may be called from any goroutine.
+type calls struct {
 	callOptions
 
 	sent       jobs.Count   // on sessions' connections, and their outcome has not been dealt with
@@ -44,18 +44,18 @@ type Calls struct {
 }
 
 // newCalls returns the calls of one engine.
-func newCalls(o callOptions) *Calls {
-	return &Calls{callOptions: o}
+func newCalls(o callOptions) *calls {
+	return &calls{callOptions: o}
 }
 
 // Busy reports whether a call, a doubt, a clean-up or a background task has not come to an end.
-func (c *Calls) Busy() bool { return c.unfinished.Load() != 0 }
+func (c *calls) Busy() bool { return c.unfinished.Load() != 0 }
 
 // WaitSent returns when the outcome of every call on a session's connection has been dealt with, or ctx ends.
-func (c *Calls) WaitSent(ctx context.Context) { c.sent.Wait(ctx) }
+func (c *calls) WaitSent(ctx context.Context) { c.sent.Wait(ctx) }
 
 // Background runs a task as a job, and keeps the engine busy until its end.
-func (c *Calls) Background(class jobs.Class, task func()) {
+func (c *calls) Background(class jobs.Class, task func()) {
 	c.unfinished.Add(1)
 	c.Jobs.Submit(class, func() {
 		defer c.unfinished.Add(-1)
@@ -64,7 +64,7 @@ func (c *Calls) Background(class jobs.Class, task func()) {
 }
 
 // After runs a task as a job when d has passed, and keeps the engine busy until its end.
-func (c *Calls) After(d time.Duration, class jobs.Class, task func()) {
+func (c *calls) After(d time.Duration, class jobs.Class, task func()) {
 	c.unfinished.Add(1)
 	c.Jobs.After(d, class, func() {
 		defer c.unfinished.Add(-1)
@@ -72,8 +72,8 @@ func (c *Calls) After(d time.Duration, class jobs.Class, task func()) {
 	})
 }
 
-// Cleanup is something that has to be done in Redis though no client asks for it.
-type Cleanup struct {
+// cleanup is something that has to be done in Redis though no client asks for it.
+type cleanup struct {
 	What, Key string
 	Task      func(context.Context) error
 	Limit     time.Duration // of trying: by then the lease it is about has run out
@@ -81,7 +81,7 @@ type Cleanup struct {
 }
 
 // Retry runs a clean-up as jobs until it succeeds, Redis refuses it, or its limit has passed.
-func (c *Calls) Retry(u Cleanup) {
+func (c *calls) Retry(u cleanup) {
 	until := c.Clock.Now().Add(u.Limit)
 	pause := retryFirst
 	c.unfinished.Add(1)
@@ -102,7 +102,7 @@ func (c *Calls) Retry(u Cleanup) {
 			return
 		}
 		c.Jobs.After(pause, jobs.CleanUp, attempt)
-		pause = min(2*pause, LongestPause)
+		pause = min(2*pause, longestPause)
 	}
 	c.Jobs.Submit(jobs.CleanUp, attempt)
 }
@@ -110,6 +110,6 @@ func (c *Calls) Retry(u Cleanup) {
 // Pauses between attempts while Redis does not answer.
 const (
 	retryFirst = 20 * time.Millisecond
-	// LongestPause is the pause that no other one exceeds.
-	LongestPause = time.Second
+	// longestPause is the pause that no other one exceeds.
+	longestPause = time.Second
 )

@@ -38,7 +38,7 @@ func TestRetryGivesUpAtItsLimitOrARefusal(t *testing.T) {
 		life, cancel := context.WithCancel(t.Context())
 		own := newCalls(callOptions{Log: zap.NewNop(), Clock: jobs.System{}, Jobs: pool.NewQueue(func(r any) { t.Error(r) }), Life: life})
 		calls, ended := make(chan struct{}, 100), make(chan bool, 1)
-		own.Retry(Cleanup{
+		own.Retry(cleanup{
 			What: "test", Key: "k", Limit: callPatience,
 			Task: func(context.Context) error {
 				calls <- struct{}{}

@@ -9,17 +9,17 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
-// Claim is the part of one acquire in the record of holds, from its start to its end. All copies and attempts of the acquire write the same
+// claim is the part of one acquire in the record of holds, from its start to its end. All copies and attempts of the acquire write the same
 // Part. The acquire calls one method at a time.
-type Claim struct {
-	x   *Holds
-	s   *Session
+type claim struct {
+	x   *holds
+	s   *holdSession
 	key ledger.Key
 
 	hold    *sessionHold // that the acquire is to deepen; nil: none
 	sent    bool         // Pause has been called: the hold is not renewed, and does not end by releases, until the outcome is known
 	request int64        // the number of the acquire
-	undone  int64        // the number of the acquire that was rolled back last; 0: none. Guarded by Holds.mu
+	undone  int64        // the number of the acquire that was rolled back last; 0: none. Guarded by holds.mu
 	fence   int64        // of the grant that it deepens; 0: none
 	holds   int64        // of the session afterwards, if it is that grant and none of them is lost meanwhile
 
@@ -27,12 +27,12 @@ type Claim struct {
 	earlierGrace time.Duration // GRACE of that part; negative: none
 }
 
-// Claim begins an acquire of a lock for an owner. An empty owner is the session's own. Requires the session lock.
-func (x *Holds) Claim(s *contract.Caller, lock, owner string) Claim {
+// claim begins an acquire of a lock for an owner. An empty owner is the session's own. Requires the session lock.
+func (x *holds) Claim(s *contract.Caller, lock, owner string) claim {
 	x.mu.Lock()
 	session, key := x.beginLocked(s, lock, owner)
 	session.Client, session.Proto = reentrant{ClientInfo: s.Info, Library: s.Library}, s.Proto
-	c := Claim{x: x, s: session, key: key, request: x.NextRequest(), holds: 1}
+	c := claim{x: x, s: session, key: key, request: x.NextRequest(), holds: 1}
 	if h := holdOf(x.ledger.Find(key)); h != nil {
 		c.hold = h
 		if o := h.HolderOf(&session.Session); o != nil {
@@ -44,17 +44,17 @@ func (x *Holds) Claim(s *contract.Caller, lock, owner string) Claim {
 }
 
 // Key names the hold that the acquire asks for.
-func (c *Claim) Key() ledger.Key { return c.key }
+func (c *claim) Key() ledger.Key { return c.key }
 
-// Session is the record of the session that acquires.
-func (c *Claim) Session() *Session { return c.s }
+// holdSession is the record of the session that acquires.
+func (c *claim) Session() *holdSession { return c.s }
 
 // Deepens reports whether sessions of this proxy hold the lock for the owner already.
-func (c *Claim) Deepens() bool { return c.hold != nil }
+func (c *claim) Deepens() bool { return c.hold != nil }
 
 // Lasts is how long the hold that the acquire is to deepen may last without a renewal; 0: there is none, or it has ended meanwhile. Requires no
 // locks.
-func (c *Claim) Lasts() time.Duration {
+func (c *claim) Lasts() time.Duration {
 	h := c.hold
 	if h == nil {
 		return 0
@@ -68,10 +68,10 @@ func (c *Claim) Lasts() time.Duration {
 }
 
 // Reenters reports whether the session itself has holds that it has not begun to release.
-func (c *Claim) Reenters() bool { return c.holds > 1 }
+func (c *claim) Reenters() bool { return c.holds > 1 }
 
 // Part is what the acquire writes about its session's part in the lock.
-func (c *Claim) Part() script.Part {
+func (c *claim) Part() script.Part {
 	p := script.Part{Owner: c.key.Owner, Request: c.request, Fence: c.fence, Holds: c.holds}
 	if c.key.Owner != c.s.Name {
 		p.Session = c.s.Name
@@ -81,7 +81,7 @@ func (c *Claim) Part() script.Part {
 
 // Pause is called before an acquire of that lease is sent: the hold that it is to deepen is not renewed from here on, nor dropped for want of
 // holds, until Granted or Continue. It reports whether the acquire may be sent at once, as Holds.Pause does. Requires the session lock.
-func (c *Claim) Pause(lease time.Duration) (now bool) {
+func (c *claim) Pause(lease time.Duration) (now bool) {
 	h := c.hold
 	if h == nil {
 		return true
@@ -94,11 +94,11 @@ func (c *Claim) Pause(lease time.Duration) (now bool) {
 }
 
 // Deepened is the hold that the acquire is to deepen, for Holds.Ordered; nil: none.
-func (c *Claim) Deepened() *sessionHold { return c.hold }
+func (c *claim) Deepened() *sessionHold { return c.hold }
 
 // Doubt notes that the answer to a call of the acquire was lost, which asked for a lease of that length at the moment sentAt. The owner may
 // have a hold here by now: then the lease of the hold may be that one. Requires no locks.
-func (c *Claim) Doubt(lease time.Duration, sentAt time.Time) {
+func (c *claim) Doubt(lease time.Duration, sentAt time.Time) {
 	c.x.Step(func(l *ledger.Ledger) {
 		c.s.Doubted = true
 		l.InDoubt(l.Find(c.key), lease, sentAt)
@@ -106,7 +106,7 @@ func (c *Claim) Doubt(lease time.Duration, sentAt time.Time) {
 }
 
 // Continue ends what Pause has begun, if the acquire has not deepened the hold. Requires no locks.
-func (c *Claim) Continue() {
+func (c *claim) Continue() {
 	if h := c.hold; h != nil && c.sent {
 		c.x.Step(func(l *ledger.Ledger) { l.NotDeepened(&h.Hold) })
 	}
@@ -115,13 +115,13 @@ func (c *Claim) Continue() {
 
 // Anew makes a new call of the acquire, because its grant cannot be used. The new call replaces what Redis has of that grant. Requires no
 // locks.
-func (c *Claim) Anew() {
+func (c *claim) Anew() {
 	c.Continue()
 	c.request, c.fence, c.holds, c.earlier = c.x.NextRequest(), 0, 1, nil
 }
 
 // Overtaken ends the hold that the acquire was to deepen: Redis has answered that another owner has the lock. Requires no locks.
-func (c *Claim) Overtaken() {
+func (c *claim) Overtaken() {
 	h := c.hold
 	if h == nil {
 		return
@@ -131,7 +131,7 @@ func (c *Claim) Overtaken() {
 }
 
 // gone ends a hold that Redis does not have any more. Requires no locks.
-func (x *Holds) gone(h *sessionHold) {
+func (x *holds) gone(h *sessionHold) {
 	x.Step(func(l *ledger.Ledger) {
 		if l.Knows(&h.Hold) {
 			l.Lost(&h.Hold, ledger.Gone, false, nil)
@@ -141,7 +141,7 @@ func (x *Holds) gone(h *sessionHold) {
 
 // Overwritten says that the key holds something else than a lock. It reports whether the session held a lock there, which is lost. Requires
 // no locks.
-func (c *Claim) Overwritten() (lost bool) {
+func (c *claim) Overwritten() (lost bool) {
 	c.x.Step(func(l *ledger.Ledger) {
 		lost = c.s.Losses.Forget(c.key.Lock, c.key.Owner)
 		if h := c.hold; h != nil && l.Knows(&h.Hold) {
@@ -153,15 +153,15 @@ func (c *Claim) Overwritten() (lost bool) {
 	return lost
 }
 
-// Verdict says whether a client can use a grant.
-type Verdict uint8
+// verdict says whether a client can use a grant.
+type verdict uint8
 
 // The verdicts.
 const (
-	Usable Verdict = iota // the hold is recorded, and its lease is watched
-	Late                  // the lease has ended meanwhile
-	Lost                  // the session was told that it lost this grant while the acquire was on its way
-	Ended                 // the session has ended
+	verdictUsable verdict = iota // the hold is recorded, and its lease is watched
+	verdictLate                  // the lease has ended meanwhile
+	verdictLost                  // the session was told that it lost this grant while the acquire was on its way
+	verdictEnded                 // the session has ended
 )
 
 // holdGrant is Redis's word that an owner holds a lock, with the terms that the client has asked for. Claim.Granted sets By, Key and Paused.
@@ -174,31 +174,31 @@ type holdGrant struct {
 
 // Granted records a grant now, unless the client cannot use it: then the caller rolls it back. Requires the session lock, or that the session has
 // ended.
-func (c *Claim) Granted(now time.Time, g *holdGrant) Verdict {
+func (c *claim) Granted(now time.Time, g *holdGrant) verdict {
 	x := c.x
 	x.mu.Lock()
 	switch {
 	case c.s.ended:
 		x.mu.Unlock()
-		return Ended
+		return verdictEnded
 	case c.fence != 0 && g.Fence == c.fence && c.key.Owner == c.s.Name && !x.ledger.Deepens(&c.s.Session, c.key, g.Fence):
 		// Our clock judges earlier than Redis's. A client that was not listening would count on its earlier holds if it got the same
 		// fence again.
 		x.mu.Unlock()
-		return Lost
+		return verdictLost
 	case now.Sub(g.SentAt) >= g.TTL:
 		x.mu.Unlock()
-		return Late
+		return verdictLate
 	}
 	told := c.recordLocked(g)
 	x.mu.Unlock()
 	x.tell(told)
-	return Usable
+	return verdictUsable
 }
 
 // recordLocked records the grant and has its lease watched. It returns the loss of an older hold of the same owner, which the grant
-// proves lost. Requires Holds.mu.
-func (c *Claim) recordLocked(g *holdGrant) (told *ledger.Loss) {
+// proves lost. Requires holds.mu.
+func (c *claim) recordLocked(g *holdGrant) (told *ledger.Loss) {
 	g.By, g.Key = &c.s.Session, c.key
 	if c.hold != nil {
 		g.Paused = &c.hold.Hold
@@ -219,10 +219,10 @@ func (c *Claim) recordLocked(g *holdGrant) (told *ledger.Loss) {
 // RollBack undoes what copies of the acquire have done, or may still do. fence is of the grant; 0: it is not known. The session keeps the
 // holds of which its client was told, and their lease. If the session has ended, GRACE applies to them. done is called at the end; nil: not of
 // interest. Requires no locks.
-func (c *Claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
+func (c *claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
 	x, part := c.x, c.Part()
 	part.Request, part.Fence, part.Holds = x.NextRequest(), fence, 0
-	r := Rollback{Limit: max(lease, x.Lease), Done: done}
+	r := rollback{Limit: max(lease, x.Lease), Done: done}
 	r.Remember = true
 	x.mu.Lock()
 	if c.undone != c.request { // it is rolled back once, although its session may end behind that

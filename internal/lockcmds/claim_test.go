@@ -39,14 +39,14 @@ func TestAClaimWritesTheHoldsThatTheSessionHasThen(t *testing.T) {
 func TestAGrantThatCannotBeUsedIsNotRecorded(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		end  func(w *holdWorld, a *holdClient, claim *Claim) // before the answer
-		want Verdict
+		end  func(w *holdWorld, a *holdClient, claim *claim) // before the answer
+		want verdict
 		held bool // afterwards
 	}{
-		{"in time", func(*holdWorld, *holdClient, *Claim) {}, Usable, true},
-		{"its lease has passed", func(w *holdWorld, _ *holdClient, _ *Claim) { w.Time = w.Time.Add(30 * time.Second) }, Late, true},
-		{"its session has ended", func(w *holdWorld, a *holdClient, _ *Claim) { w.End(a.caller.ID) }, Ended, false},
-		{"its session was told of a loss", func(w *holdWorld, _ *holdClient, claim *Claim) { w.Forced(claim.Key(), fence) }, Lost, false},
+		{"in time", func(*holdWorld, *holdClient, *claim) {}, verdictUsable, true},
+		{"its lease has passed", func(w *holdWorld, _ *holdClient, _ *claim) { w.Time = w.Time.Add(30 * time.Second) }, verdictLate, true},
+		{"its session has ended", func(w *holdWorld, a *holdClient, _ *claim) { w.End(a.caller.ID) }, verdictEnded, false},
+		{"its session was told of a loss", func(w *holdWorld, _ *holdClient, claim *claim) { w.Forced(claim.Key(), fence) }, verdictLost, false},
 	} {
 		w, a := newHoldWorld(t), newClient(1)
 		w.acquire(t, a, "", nil)
@@ -56,7 +56,7 @@ func TestAGrantThatCannotBeUsedIsNotRecorded(t *testing.T) {
 		if got := claim.Granted(w.Time, &g); got != c.want {
 			t.Errorf("%s: verdict %d, want %d", c.name, got, c.want)
 		}
-		if h := w.ledger.Find(claim.Key()); (h != nil) != c.held || h != nil && (h.Count == 2) != (c.want == Usable) {
+		if h := w.ledger.Find(claim.Key()); (h != nil) != c.held || h != nil && (h.Count == 2) != (c.want == verdictUsable) {
 			t.Errorf("%s: %+v", c.name, h)
 		}
 	}
@@ -171,7 +171,7 @@ func TestADoubtfulReentryShortensTheLease(t *testing.T) {
 	}
 }
 
-func (c *holdClient) session(w *holdWorld) *Session { return w.sessions[c.caller.ID] }
+func (c *holdClient) session(w *holdWorld) *holdSession { return w.sessions[c.caller.ID] }
 
 func TestAKeyThatWasOverwrittenIsALossOnce(t *testing.T) {
 	for _, told := range []bool{false, true} { // by a push, before

@@ -54,7 +54,7 @@ func TestABacklogOfCleanUpDoesNotStarveRenewals(t *testing.T) {
 	gate := make(chan struct{})
 	for range 1000 {
 		p.e.calls.Background(jobs.Attempt, func() { <-gate })
-		p.e.calls.Retry(Cleanup{What: "wait", Key: "k", Limit: patience, Task: func(context.Context) error { <-gate; return nil }})
+		p.e.calls.Retry(cleanup{What: "wait", Key: "k", Limit: patience, Task: func(context.Context) error { <-gate; return nil }})
 	}
 	defer close(gate)
 	a := p.session(2)

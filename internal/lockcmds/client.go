@@ -39,22 +39,22 @@ func (cl scriptRunner) runOn(ctx context.Context, node redislink.Node, c script.
 	return v, err
 }
 
-// RunFor runs a script on the node of its keys and decodes its answer. Errors are a script.Error, or wrap ErrUnsent or ErrInDoubt.
-func RunFor[A any](ctx context.Context, cl scriptRunner, c script.Call, decode func(resp.Value) (A, error)) (A, error) {
+// runFor runs a script on the node of its keys and decodes its answer. Errors are a script.Error, or wrap ErrUnsent or ErrInDoubt.
+func runFor[A any](ctx context.Context, cl scriptRunner, c script.Call, decode func(resp.Value) (A, error)) (A, error) {
 	v, err := cl.run(ctx, c)
-	return Decoded(v, err, decode)
+	return decoded(v, err, decode)
 }
 
-// Decoded is the answer in a reply. Errors are a script.Error, or the one that came instead of a reply.
-func Decoded[A any](v resp.Value, err error, decode func(resp.Value) (A, error)) (a A, _ error) {
+// decoded is the answer in a reply. Errors are a script.Error, or the one that came instead of a reply.
+func decoded[A any](v resp.Value, err error, decode func(resp.Value) (A, error)) (a A, _ error) {
 	if err != nil {
 		return a, err
 	}
 	return decode(v)
 }
 
-// AsRefusal finds the error reply of Redis in err.
-func AsRefusal(err error) (script.Error, bool) {
+// asRefusal finds the error reply of Redis in err.
+func asRefusal(err error) (script.Error, bool) {
 	if err == nil {
 		return "", false // without an allocation
 	}
@@ -63,27 +63,27 @@ func AsRefusal(err error) (script.Error, bool) {
 	return refusal, ok
 }
 
-// IsOverwritten reports whether the key holds no lock but something else. A session that held a lock there has lost it.
-func IsOverwritten(err error) bool {
-	refusal, _ := AsRefusal(err)
+// isOverwritten reports whether the key holds no lock but something else. A session that held a lock there has lost it.
+func isOverwritten(err error) bool {
+	refusal, _ := asRefusal(err)
 	return strings.HasPrefix(string(refusal), "WRONGTYPE ")
 }
 
-// IsPostponed reports whether a cluster cannot carry something out at present that needs a hash slot: the slot is being moved, or no server serves it.
-func IsPostponed(err error) bool {
-	refusal, _ := AsRefusal(err)
+// isPostponed reports whether a cluster cannot carry something out at present that needs a hash slot: the slot is being moved, or no server serves it.
+func isPostponed(err error) bool {
+	refusal, _ := asRefusal(err)
 	return strings.HasPrefix(string(refusal), "TRYAGAIN ") || strings.HasPrefix(string(refusal), "CLUSTERDOWN ")
 }
 
 // isHalfMoved reports whether a call of several keys cannot be carried out because their hash slot is being moved. A call of one key can.
 func isHalfMoved(err error) bool {
-	refusal, _ := AsRefusal(err)
+	refusal, _ := asRefusal(err)
 	return strings.HasPrefix(string(refusal), "TRYAGAIN ")
 }
 
 // isFinal reports whether Redis refuses something for good, and not because of a state that passes.
 func isFinal(err error) bool {
-	refusal, refused := AsRefusal(err)
+	refusal, refused := asRefusal(err)
 	code, _, _ := strings.Cut(string(refusal), " ")
 	switch code {
 	case "LOADING", "BUSY", "MASTERDOWN", "READONLY", "MISCONF", "NOREPLICAS", "OOM", "CLUSTERDOWN", "TRYAGAIN":

@@ -52,8 +52,8 @@ type confirmation struct {
 	Refused   error // if not: why Redis refuses the question for good; nil: it does not
 }
 
-// Confirmer has the grants of one engine confirmed. Its methods may be called from any goroutine.
-type Confirmer struct {
+// confirmer has the grants of one engine confirmed. Its methods may be called from any goroutine.
+type confirmer struct {
 	confirmOptions
 	life context.Context // of rounds
 	end  context.CancelFunc
@@ -79,24 +79,24 @@ type wanted struct {
 }
 
 // newConfirmer returns a confirmer without grants.
-func newConfirmer(o confirmOptions) *Confirmer {
-	c := &Confirmer{confirmOptions: o, lines: make(map[place]*line)}
+func newConfirmer(o confirmOptions) *confirmer {
+	c := &confirmer{confirmOptions: o, lines: make(map[place]*line)}
 	c.life, c.end = context.WithCancel(o.Life)
 	return c
 }
 
 // Close ends the rounds on their way. Grants without an outcome are not confirmed.
-func (c *Confirmer) Close() { c.end() }
+func (c *confirmer) Close() { c.end() }
 
 // Busy reports whether a grant waits for its outcome.
-func (c *Confirmer) Busy() bool {
+func (c *confirmer) Busy() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.count > 0
 }
 
 // Confirm asks for a grant that was given by a node. It does not block.
-func (c *Confirmer) Confirm(node redislink.Node, g unconfirmedGrant) {
+func (c *confirmer) Confirm(node redislink.Node, g unconfirmedGrant) {
 	c.mu.Lock()
 	c.count++
 	c.mu.Unlock()
@@ -104,7 +104,7 @@ func (c *Confirmer) Confirm(node redislink.Node, g unconfirmedGrant) {
 }
 
 // add has grants wait for the next round of a line. A round that is not on its way begins after a pause.
-func (c *Confirmer) add(at place, pause time.Duration, grants ...wanted) {
+func (c *confirmer) add(at place, pause time.Duration, grants ...wanted) {
 	c.mu.Lock()
 	l := c.lines[at]
 	begin := l == nil
@@ -119,7 +119,7 @@ func (c *Confirmer) add(at place, pause time.Duration, grants ...wanted) {
 	}
 }
 
-func (c *Confirmer) begin(at place, pause time.Duration) {
+func (c *confirmer) begin(at place, pause time.Duration) {
 	if pause == 0 {
 		c.Jobs.Submit(jobs.Confirm, func() { c.round(at) })
 	} else {
@@ -128,7 +128,7 @@ func (c *Confirmer) begin(at place, pause time.Duration) {
 }
 
 // done tells the outcome of a grant.
-func (c *Confirmer) done(g unconfirmedGrant, o confirmation) {
+func (c *confirmer) done(g unconfirmedGrant, o confirmation) {
 	g.Done(o)
 	c.mu.Lock()
 	c.count--
@@ -149,7 +149,7 @@ const (
 )
 
 // round asks for all grants of a line.
-func (c *Confirmer) round(at place) {
+func (c *confirmer) round(at place) {
 	c.mu.Lock()
 	l := c.lines[at]
 	grants := l.waiting[:min(len(l.waiting), most)]

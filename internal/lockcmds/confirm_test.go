@@ -120,7 +120,7 @@ func (n *confirmNode) Server() redislink.Server {
 
 // A confirmWorld is a confirmer in virtual time. It runs the jobs, each on a goroutine.
 type confirmWorld struct {
-	*Confirmer
+	*confirmer
 	wg    sync.WaitGroup
 	begin time.Time
 	open  chan struct{} // closed by settle: the first round has all grants before it
@@ -147,7 +147,7 @@ func play(t *testing.T, f func(t *testing.T, w *confirmWorld)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &confirmWorld{begin: time.Now(), open: make(chan struct{}), outcomes: map[string]string{}}
-		w.Confirmer = newConfirmer(confirmOptions{Jobs: w, Clock: jobs.System{}, Life: t.Context()})
+		w.confirmer = newConfirmer(confirmOptions{Jobs: w, Clock: jobs.System{}, Life: t.Context()})
 		f(t, w)
 		w.Close()
 	})

@@ -16,8 +16,8 @@ import (
 // period is the least time between two log entries, because damage may be done all the time.
 const period = time.Second
 
-// Reporter logs damage. Its methods may be called from any goroutine.
-type Reporter struct {
+// damageReporter logs damage. Its methods may be called from any goroutine.
+type damageReporter struct {
 	Clock    jobs.Clock
 	Logger   *zap.Logger
 	Repaired func()                // counts repaired fence counters; nil: nothing counts them
@@ -27,7 +27,7 @@ type Reporter struct {
 }
 
 // Note logs and counts the damage that the answer of an acquire or a release has found.
-func (r *Reporter) Note(key string, found script.Damage) {
+func (r *damageReporter) Note(key string, found script.Damage) {
 	if found == script.NoDamage {
 		return
 	}

@@ -22,7 +22,7 @@ func (h *hands) Now() time.Time { return h.now }
 func TestDamageIsCountedAlwaysAndLoggedNowAndThen(t *testing.T) {
 	core, entries := observer.New(zap.WarnLevel)
 	h, repaired := &hands{now: time.Unix(1000, 0)}, 0
-	r := Reporter{
+	r := damageReporter{
 		Clock: h, Logger: zap.New(core), Repaired: func() { repaired++ }, Servers: func() (s script.Servers) { return s },
 	}
 	r.Note("k", script.NoDamage)

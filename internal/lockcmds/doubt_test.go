@@ -48,7 +48,7 @@ func TestExtensionIsForTheOwnersPresentGrant(t *testing.T) {
 	b.want("UNLOCK k OWNER me", ":1")
 	b.fence("LOCK k OWNER me")
 	late := script.Extend{Key: "k", Part: script.Part{Owner: "me", Session: p.ownerOf(a), Request: 1000, Fence: old}, Lease: time.Second}.Call()
-	if _, err := RunFor(t.Context(), p.e.client, late, script.DecodeExtended); err != nil {
+	if _, err := runFor(t.Context(), p.e.client, late, script.DecodeExtended); err != nil {
 		t.Fatal(err)
 	}
 	if left := redis.PTTL(t.Context(), "k").Val(); left < 30*time.Second {

@@ -15,15 +15,15 @@ import (
 //	                   ├─► a timer ──────────────────────────────┐
 //	                   └─► a job, one round trip to Redis each ──┴─► Step: the event that follows
 
-// Carrier carries out the effects of one engine's wait queues. All fields are required and immutable.
-type Carrier struct {
-	Calls *Calls
+// effectCarrier carries out the effects of one engine's wait queues. All fields are required and immutable.
+type effectCarrier struct {
+	Calls *calls
 	Wait  time.Duration                // the unit of deadlines in the queue in Redis
 	Step  func(event func(*queue.Set)) // tells the wait queues of an event; requires no locks
 }
 
 // CarryOut carries out one effect, or has a job do it. It is called for one effect at a time, and for none of Attempt and Reply.
-func (c *Carrier) CarryOut(f *queue.Effect) {
+func (c *effectCarrier) CarryOut(f *queue.Effect) {
 	q, key, channel := f.Queue, f.Key, f.Channel
 	switch f.Op {
 	case queue.Attempt, queue.Reply:
@@ -67,7 +67,7 @@ func (c *Carrier) CarryOut(f *queue.Effect) {
 // timers are those of one wait queue.
 type timers [queue.TimersCount]jobs.Timer
 
-func (c *Carrier) setTimer(q *queue.Queue, f *queue.Effect) {
+func (c *effectCarrier) setTimer(q *queue.Queue, f *queue.Effect) {
 	all, ok := q.Tag.(*timers)
 	if !ok {
 		all = &timers{}

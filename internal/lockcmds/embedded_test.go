@@ -28,12 +28,12 @@ func TestEngineRunsOnTheEmbeddedRedis(t *testing.T) {
 		b.want("UNLOCK k", ":1")
 		fenceIn(t, c.reply())
 		c.want("UNLOCK k", ":1")
-		c.want("UNLOCK k", notHeldReply)
+		c.want("UNLOCK k", notHeldWords)
 	}
 	fence := itoa(a.fence("LOCK k"))
 	if got := b.do("LOCKINFO k"); got != "%[owner "+p.e.opts.UUID+":1 holds :1 ttl-ms :6000 fence :"+fence+" fair-waiters :0 local-waiters :0]" {
 		t.Errorf("LOCKINFO: %s", got)
 	}
 	b.want("FORCEUNLOCK k", ":1")
-	a.want("UNLOCK k", lostLeaseReply)
+	a.want("UNLOCK k", lostLeaseWords)
 }

@@ -22,15 +22,15 @@ type Engine struct {
 	opts     Options // immutable after New
 	log      *zap.Logger
 	jobs     jobs.Runner
-	losses   *Announcer
-	calls    *Calls
+	losses   *announcer
+	calls    *calls
 	guard    Guard
-	damage   Reporter
+	damage   damageReporter
 	client   scriptRunner
 	watchdog *watchdog.Watchdog
-	confirm  *Confirmer
-	holds    *Holds
-	waiters  *Waiters
+	confirm  *confirmer
+	holds    *holds
+	waiters  *waiters
 
 	life    context.Context // of the engine's own work; ended by Close or with Run's context
 	end     context.CancelFunc
@@ -159,7 +159,7 @@ func (e *Engine) Keeps(session uint64, c grammar.Command) bool {
 	}
 }
 
-// Ended is called once when the client connection has ended: its waiters leave, its leases are no longer renewed, and
+// verdictEnded is called once when the client connection has ended: its waiters leave, its leases are no longer renewed, and
 // GRACE applies. It does not block. Requires the session lock.
 func (e *Engine) Ended(session uint64) {
 	defer e.guard.Stop()

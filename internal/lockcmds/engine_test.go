@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	notHeldReply   = "-NOTHELD this connection does not hold the lock (is it pooled, shared, or new after a reconnect? use OWNER)"
+	notHeldWords   = "-NOTHELD this connection does not hold the lock (is it pooled, shared, or new after a reconnect? use OWNER)"
 	notOwnerReply  = "-NOTHELD this OWNER does not hold the lock"
 	otherFence     = "-NOTHELD the lock is not held with this fence"
-	lostLeaseReply = "-LOSTLEASE the lock was lost before this command: its lease ended, or it was taken away"
+	lostLeaseWords = "-LOSTLEASE the lock was lost before this command: its lease ended, or it was taken away"
 )
 
 func TestAcquireExcludesOtherSessions(t *testing.T) {
@@ -29,15 +29,15 @@ func TestAcquireExcludesOtherSessions(t *testing.T) {
 	c.want("TRYLOCK k", "(nil)")
 	c.want("LOCK k WAIT 0", "(nil)")
 	c.want("FAIRLOCK k WAIT 0", "(nil)")
-	b.want("UNLOCK k", notHeldReply)
-	c.want("UNLOCK k", notHeldReply)
+	b.want("UNLOCK k", notHeldWords)
+	c.want("UNLOCK k", notHeldWords)
 	if again := a.fence("LOCK k"); again != first {
 		t.Fatalf("re-entry changed the fence from %d to %d", first, again)
 	}
 	a.want("UNLOCK k", ":0")
 	a.want("UNLOCK k FENCE 12", otherFence)
 	a.want("UNLOCK k", ":1")
-	a.want("UNLOCK k", notHeldReply)
+	a.want("UNLOCK k", notHeldWords)
 	if next := c.fence("TRYLOCK k"); next <= first {
 		t.Fatalf("fence %d after %d", next, first)
 	}
@@ -339,8 +339,8 @@ func TestLossIsToldOnceByEveryWay(t *testing.T) {
 				t.Fatalf("channel: %v %v", m, err)
 			}
 			if name != "other type" {
-				a.want("UNLOCK k", lostLeaseReply)
-				a.want("UNLOCK k", notHeldReply)
+				a.want("UNLOCK k", lostLeaseWords)
+				a.want("UNLOCK k", notHeldWords)
 			}
 			if n := p.losses.Load(); n != 1 || len(a.Pushes) != 0 {
 				t.Errorf("told %d times", n)
@@ -358,7 +358,7 @@ func TestLossIsLoggedOnceWithKeyAndReason(t *testing.T) {
 	fence := a.fence("LOCK k")
 	srv.Do(t, "DEL", "k")
 	a.push()
-	a.want("UNLOCK k", lostLeaseReply)
+	a.want("UNLOCK k", lostLeaseWords)
 	lines := logs.FilterFieldKey("key").All()
 	if len(lines) != 1 {
 		t.Fatalf("%d lines: %v", len(lines), lines)
@@ -379,13 +379,13 @@ func TestUnlockOfALeaseThatEndedSaysSo(t *testing.T) {
 	a := p.session(3)
 	a.fence("LOCK k")
 	srv.Do(t, "DEL", "k")
-	a.want("UNLOCK k", lostLeaseReply) // before the watchdog has noticed
-	a.want("UNLOCK k", notHeldReply)
+	a.want("UNLOCK k", lostLeaseWords) // before the watchdog has noticed
+	a.want("UNLOCK k", notHeldWords)
 	fence := itoa(a.fence("LOCK k PX 1500"))
 	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" expired]")
-	a.want("EXTENDLOCK k PX 1000", lostLeaseReply)
+	a.want("EXTENDLOCK k PX 1000", lostLeaseWords)
 	redistest.Eventually(t, patience, "the key to go", func() bool { return srv.Client(t).Exists(t.Context(), "k").Val() == 0 })
-	a.want("EXTENDLOCK k PX 1000", notHeldReply)
+	a.want("EXTENDLOCK k PX 1000", notHeldWords)
 }
 
 func TestMaxHoldEndsALockOfALivingClient(t *testing.T) {
@@ -401,7 +401,7 @@ func TestMaxHoldEndsALockOfALivingClient(t *testing.T) {
 	if took := time.Since(start); took < 5990*time.Millisecond || took > 11*time.Second {
 		t.Fatalf("ended after %v", took)
 	}
-	a.want("UNLOCK k", lostLeaseReply)
+	a.want("UNLOCK k", lostLeaseWords)
 	b.want("UNLOCK k", ":1")
 }
 
@@ -438,7 +438,7 @@ func TestExplicitOwnerActsFromAnySession(t *testing.T) {
 	a.hangUp()
 	c.want("TRYLOCK k WAIT 6000", "(nil)") // b still holds for the owner
 	b.want("UNLOCK k OWNER job", ":0")
-	b.want("UNLOCK k", notHeldReply)
+	b.want("UNLOCK k", notHeldWords)
 	c.want("UNLOCK k OWNER job", ":1") // through another proxy
 	c.fence("TRYLOCK k WAIT 5000")     // the place of its earlier wait may keep the lock reserved for a moment
 }
@@ -462,7 +462,7 @@ func TestExtendKeepsTheWatchdogGoing(t *testing.T) {
 	a.fence("LOCK k")
 	a.want("EXTENDLOCK k PX 4500", ":1")
 	b.want("TRYLOCK k WAIT 7000", "(nil)")
-	b.want("EXTENDLOCK k PX 2500", notHeldReply)
+	b.want("EXTENDLOCK k PX 2500", notHeldWords)
 	a.fence("LOCK j PX 10000")
 	a.want("EXTENDLOCK j EX 60", ":1")
 	if ttl := srv.Client(t).PTTL(t.Context(), "j").Val(); ttl < 55*time.Second {
@@ -480,7 +480,7 @@ func TestForceUnlockTellsTheHolderAndWakes(t *testing.T) {
 	c.want("FORCEUNLOCK k", ":1")
 	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" forced]")
 	fenceIn(t, b.reply())
-	a.want("UNLOCK k", lostLeaseReply)
+	a.want("UNLOCK k", lostLeaseWords)
 	b.want("UNLOCK k", ":1")
 	c.want("FORCEUNLOCK k", ":0")
 }
@@ -633,7 +633,7 @@ func TestReleaseInDoubtIsNoLoss(t *testing.T) {
 	a.want("UNLOCK k", "-INDOUBT sent, but no answer came")
 	redistest.Eventually(t, patience, "the watchdog to find out", func() bool { return p.e.watchdog.Len() == 0 })
 	a.Lane.Fail(nil)
-	a.want("UNLOCK k", notHeldReply)
+	a.want("UNLOCK k", notHeldWords)
 	if p.losses.Load() != 0 || len(a.Pushes) != 0 {
 		t.Error("a release counts as a loss")
 	}

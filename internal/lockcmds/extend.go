@@ -30,7 +30,7 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 	h := holdOf(x.h)
 	switch {
 	case lost:
-		s.Reply(LostLease())
+		s.Reply(lostLeaseReply())
 	case e.holds.Pause(h, cmd.Lease):
 		x.send(s.Session)
 	default:
@@ -41,29 +41,29 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 // extension is one EXTENDLOCK in progress.
 type extension struct {
 	e       *Engine
-	session *Session
+	session *holdSession
 	h       *ledger.Hold // nil: no session of this proxy holds the lock for that owner
 	call    script.Extend
-	q       Request
+	q       callRequest
 }
 
 // send sends the extension. Requires the session lock.
 func (x *extension) send(s contract.Session) {
-	x.q = Request{Session: s, For: x}
+	x.q = callRequest{Session: s, For: x}
 	x.e.calls.Send(x.call.Call(), &x.q)
 }
 
-// Again implements Asker. The copy for a named owner names the grant, else it could find a later one.
+// Again implements asker. The copy for a named owner names the grant, else it could find a later one.
 func (x *extension) Again() (script.Call, bool) {
 	return x.call.Call(), x.call.Session == "" || x.call.Fence != 0
 }
 
-// Postponed implements Asker. When the lease that goes on has ended, there is nothing to extend.
+// Postponed implements asker. When the lease that goes on has ended, there is nothing to extend.
 func (x *extension) Postponed() (script.Call, time.Duration) {
 	return x.call.Call(), max(x.e.calls.DoubtLimit(), x.e.holds.Lasts(x.h))
 }
 
-// Doubted implements Asker.
+// Doubted implements asker.
 func (x *extension) Doubted(sentAt time.Time) {
 	x.e.holds.Step(func(l *ledger.Ledger) { l.InDoubt(x.h, x.call.Lease, sentAt) })
 }
@@ -71,9 +71,9 @@ func (x *extension) Doubted(sentAt time.Time) {
 // Answered turns the answer of an extension into the reply, or sends it once more: for a later grant of the owner than this proxy knew.
 // Requires the session lock, or that the session has ended.
 func (x *extension) Answered(o callOutcome) []byte {
-	a, err := Decoded(o.Reply, o.Err, script.DecodeExtended)
+	a, err := decoded(o.Reply, o.Err, script.DecodeExtended)
 	var overwritten error // the answer to a session that has lost nothing, or knows it
-	if x.h != nil && IsOverwritten(err) {
+	if x.h != nil && isOverwritten(err) {
 		overwritten, a, err = err, script.Extended{}, nil
 	}
 	answer := ledger.Answer{
@@ -95,7 +95,7 @@ func (x *extension) Answered(o callOutcome) []byte {
 	case reply == ledger.Newer:
 		x.anew(a.Fence)
 	case reply == ledger.NotHeld && overwritten != nil:
-		return Failure(overwritten)
+		return failureReply(overwritten)
 	}
 	return replyOf(reply, err, x.call.Session != "", 0)
 }
@@ -120,17 +120,17 @@ func unanswered(err error) ledger.Status {
 func replyOf(r ledger.Reply, err error, named bool, fence int64) []byte {
 	switch r {
 	case ledger.Failure:
-		return Failure(err)
+		return failureReply(err)
 	case ledger.Unknown:
-		return Failure(contract.ErrInDoubt)
+		return failureReply(contract.ErrInDoubt)
 	case ledger.Yes:
 		return redcon.AppendInt(nil, 1)
 	case ledger.Left:
 		return redcon.AppendInt(nil, 0)
 	case ledger.LostLease:
-		return LostLease()
+		return lostLeaseReply()
 	case ledger.NotHeld:
-		return NotHeld(named, fence)
+		return notHeldReply(named, fence)
 	default:
 		return nil
 	}

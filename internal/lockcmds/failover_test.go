@@ -13,7 +13,7 @@ func TestCallsOnTheirWayOutliveAFailover(t *testing.T) {
 	srv := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "no")
 	p := startProxy(t, srv, func(o *Options) {
 		o.Lease = time.Minute
-		o.Failover = func() time.Duration { return DoubtLimit + time.Second }
+		o.Failover = func() time.Duration { return doubtLimit + time.Second }
 	})
 	holder, taker := p.session(2), p.session(2)
 	holder.fence("LOCK held")
@@ -21,7 +21,7 @@ func TestCallsOnTheirWayOutliveAFailover(t *testing.T) {
 	holder.send("UNLOCK held")
 	taker.send("LOCK k")
 	srv.Kill() // the calls are lost with it, or run before
-	holder.quiet(DoubtLimit + 500*time.Millisecond)
+	holder.quiet(doubtLimit + 500*time.Millisecond)
 	srv.Restart()
 	if got := holder.reply(); got != ":1" {
 		t.Errorf("UNLOCK: %s", got)

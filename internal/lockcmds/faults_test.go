@@ -45,7 +45,7 @@ func TestUnreachableRedisLosesTheLeaseAtItsDeadline(t *testing.T) {
 		t.Errorf("told after %v", took)
 	}
 	srv.Continue()
-	a.want("UNLOCK k", lostLeaseReply)
+	a.want("UNLOCK k", lostLeaseWords)
 }
 
 func TestEngineWaitsForARedisThatIsDown(t *testing.T) {

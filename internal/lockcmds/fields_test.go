@@ -167,7 +167,7 @@ func TestASessionThatHasReleasedItsHoldsIsNotToldOfALoss(t *testing.T) {
 			t.Errorf("%s of the session that holds nothing: %s", command, reply)
 		}
 	}
-	b.want("UNLOCK k OWNER me", lostLeaseReply)
+	b.want("UNLOCK k OWNER me", lostLeaseWords)
 }
 
 // TestALockIsNotRenewedForASessionThatHasReleasedIt: the owner's other session is at another proxy, which dies.

@@ -15,11 +15,11 @@ import (
 // startForce executes FORCEUNLOCK. It is not repeated: a copy could end a later grant.
 func (e *Engine) startForce(s contract.Caller, cmd grammar.Command) {
 	call := script.Force{Key: cmd.Key, Fence: script.AnyGrant}.Call()
-	e.calls.Send(call, &Request{Session: s.Session, For: plainAsker{Later: call, Reply: func(o callOutcome) []byte {
-		a, err := Decoded(o.Reply, o.Err, script.DecodeForced)
+	e.calls.Send(call, &callRequest{Session: s.Session, For: plainAsker{Later: call, Reply: func(o callOutcome) []byte {
+		a, err := decoded(o.Reply, o.Err, script.DecodeForced)
 		switch {
 		case err != nil:
-			return Failure(err)
+			return failureReply(err)
 		case !a.Held:
 			return redcon.AppendInt(nil, 0)
 		}

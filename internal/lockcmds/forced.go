@@ -16,21 +16,21 @@ import (
 //
 // A message is only a reason to look, because every client with the right may publish.
 type listener struct {
-	*Waiters
+	*waiters
 	e *Engine
 }
 
 // Confirmed implements redislink.Listener.
 func (l listener) Confirmed(channel string) {
 	if channel != script.ForcedChannel {
-		l.Waiters.Confirmed(channel)
+		l.waiters.Confirmed(channel)
 	}
 }
 
 // Published implements redislink.Listener.
 func (l listener) Published(channel, text string) {
 	if channel != script.ForcedChannel {
-		l.Waiters.Published(channel, text)
+		l.waiters.Published(channel, text)
 		return
 	}
 	number, lock, _ := strings.Cut(text, " ")
@@ -42,7 +42,7 @@ func (l listener) Published(channel, text string) {
 // Refused implements redislink.Listener.
 func (l listener) Refused(channel string, reason redislink.Refusal) {
 	if channel != script.ForcedChannel {
-		l.Waiters.Refused(channel, reason)
+		l.waiters.Refused(channel, reason)
 		return
 	}
 	l.e.log.Debug("the end of locks by force is not heard of", zap.Error(reason))
@@ -57,7 +57,7 @@ func (e *Engine) look(lock string, fence int64) {
 	}
 	e.calls.Background(jobs.Loss, func() {
 		for again := true; again; again = e.holds.EndLook(k, fence) {
-			held, err := RunFor(e.life, e.client, script.Info{Key: lock}.Call(), script.DecodeHolder)
+			held, err := runFor(e.life, e.client, script.Info{Key: lock}.Call(), script.DecodeHolder)
 			if err == nil && held.Fence != fence {
 				e.Forced(lock, script.Forced{Held: true, Owner: k.Owner, Fence: fence})
 			}

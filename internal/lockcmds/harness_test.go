@@ -23,8 +23,8 @@ type waiterWorld struct {
 	*locktest.World
 
 	t      *testing.T
-	x      *Waiters
-	holds  *Holds
+	x      *waiters
+	holds  *holds
 	limits Defaults
 }
 
@@ -44,7 +44,7 @@ func newWaiterWorld(t *testing.T) *waiterWorld {
 		Announce: newAnnouncer(announceOptions{Jobs: w, Redis: w, Life: t.Context(), Logger: zap.NewNop()}),
 	})
 	w.x = newWaiters(waiterOptions{
-		Calls: c, Holds: w.holds, Damage: &Reporter{Clock: w, Logger: zap.NewNop(), Servers: w.Servers}, UUID: "u", Lease: 30 * time.Second,
+		Calls: c, Holds: w.holds, Damage: &damageReporter{Clock: w, Logger: zap.NewNop(), Servers: w.Servers}, UUID: "u", Lease: 30 * time.Second,
 		Defaults: func() *Defaults { return &w.limits }, FairWait: 300 * time.Second, StaleHead: 8 * time.Second, Waiting: new(atomic.Int64), Told: observe.Observers{slow},
 	})
 	return w

@@ -30,7 +30,7 @@ import (
 //
 // Goroutines: none of its own. A session with very many holds is ended by a job.
 //
-// Holds.mu guards the sessions, the ledger and the holds. The watchdog and the losses of a session are used under it. No session method,
+// holds.mu guards the sessions, the ledger and the holds. The watchdog and the losses of a session are used under it. No session method,
 // Redis call or callback runs under it, but for Options.OnEnd and the observers, which do not block.
 //
 // Invariants:
@@ -43,9 +43,9 @@ import (
 
 // holdOptions of Holds. All fields but OnLost, OnEnd and Told are required.
 type holdOptions struct {
-	Calls    *Calls
+	Calls    *calls
 	Watchdog *watchdog.Watchdog
-	Announce *Announcer
+	Announce *announcer
 	OnLost   func(reason string)                           // called once for each loss; it must not block. nil: not of interest
 	OnEnd    func(end observe.HoldEnd, held time.Duration) // called at the end of each hold; it must not block. nil: not of interest
 	UUID     string                                        // the first part of the owner of every session
@@ -54,25 +54,25 @@ type holdOptions struct {
 	Told     observe.Observers                             // of the ends of holds
 }
 
-// Holds is the sessions of one engine with their holds. Its methods may be called from any goroutine.
-type Holds struct {
+// holds is the sessions of one engine with their holds. Its methods may be called from any goroutine.
+type holds struct {
 	holdOptions // immutable
 
 	count atomic.Int64 // ledger.Len()
 
 	mu       sync.Mutex // guards the fields below and all sessions and holds
-	sessions map[uint64]*Session
+	sessions map[uint64]*holdSession
 	ledger   *ledger.Ledger
 }
 
 // newHolds returns the record of an engine without sessions.
-func newHolds(o holdOptions) *Holds {
-	return &Holds{holdOptions: o, sessions: make(map[uint64]*Session), ledger: ledger.New(newHold)}
+func newHolds(o holdOptions) *holds {
+	return &holds{holdOptions: o, sessions: make(map[uint64]*holdSession), ledger: ledger.New(newHold)}
 }
 
-// Session is the record of one session.
-type Session struct {
-	ledger.Session // Name is "<UUID>:<token>"; Name, Losses and Held are immutable, Holds.mu guards the rest
+// holdSession is the record of one session.
+type holdSession struct {
+	ledger.Session // Name is "<UUID>:<token>"; Name, Losses and Held are immutable, holds.mu guards the rest
 
 	ID   uint64           // immutable
 	Conn contract.Session // immutable
@@ -81,14 +81,14 @@ type Session struct {
 	Client reentrant
 	Proto  int
 
-	// Guarded by Holds.mu.
+	// Guarded by holds.mu.
 	ended bool
 }
 
-// Ended reports whether the client of the session has gone. It is for an event of Step. Requires Holds.mu.
-func (s *Session) Ended() bool { return s.ended }
+// verdictEnded reports whether the client of the session has gone. It is for an event of Step. Requires holds.mu.
+func (s *holdSession) Ended() bool { return s.ended }
 
-// sessionHold is a hold of the ledger with its lease. Holds.mu guards its fields.
+// sessionHold is a hold of the ledger with its lease. holds.mu guards its fields.
 type sessionHold struct {
 	ledger.Hold
 	Streak queue.Streak // of the hand-over that has granted it
@@ -123,15 +123,15 @@ func (h *sessionHold) entry() watchdog.Entry {
 // Deadline is the end of the lease of a hold, by the proxy's clock.
 func (h *sessionHold) Deadline() time.Time { return h.lease.Deadline() }
 
-// NextLease is the lease that a renewal of the hold gives now: MAXHOLD limits it. Requires Holds.mu.
-func (x *Holds) NextLease(h *sessionHold) time.Duration {
+// NextLease is the lease that a renewal of the hold gives now: MAXHOLD limits it. Requires holds.mu.
+func (x *holds) NextLease(h *sessionHold) time.Duration {
 	if h.Until.IsZero() {
 		return h.TTL
 	}
 	return max(time.Millisecond, min(h.TTL, h.Until.Sub(x.Calls.Clock.Now())))
 }
 
-// pauseLocked is Holds.Pause. Requires Holds.mu.
+// pauseLocked is Holds.Pause. Requires holds.mu.
 func (h *sessionHold) pauseLocked(lease time.Duration) (now bool) {
 	if now = lease >= h.TTL; now {
 		h.lease.Pause(nil)
@@ -140,8 +140,8 @@ func (h *sessionHold) pauseLocked(lease time.Duration) (now bool) {
 }
 
 // rollback is the rollback of a session's part in a hold. part has the fence of the hold.
-func (x *Holds) rollback(h *sessionHold, s *ledger.Session) Rollback {
-	r := Rollback{By: h.by.Node(h.Lock)}
+func (x *holds) rollback(h *sessionHold, s *ledger.Session) rollback {
+	r := rollback{By: h.by.Node(h.Lock)}
 	r.Key, r.Part = h.Lock, x.Part(s, h.Owner)
 	r.Part.Fence = h.Fence
 	return r
@@ -149,17 +149,17 @@ func (x *Holds) rollback(h *sessionHold, s *ledger.Session) Rollback {
 
 // Begin returns the record of a session, which is known from now on, and the key of the hold that a command of it is about. The owner is
 // the session's own if the command names none. Requires no locks.
-func (x *Holds) Begin(s *contract.Caller, lock, owner string) (*Session, ledger.Key) {
+func (x *holds) Begin(s *contract.Caller, lock, owner string) (*holdSession, ledger.Key) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.beginLocked(s, lock, owner)
 }
 
-// beginLocked is Begin. Requires Holds.mu.
-func (x *Holds) beginLocked(s *contract.Caller, lock, owner string) (*Session, ledger.Key) {
+// beginLocked is Begin. Requires holds.mu.
+func (x *holds) beginLocked(s *contract.Caller, lock, owner string) (*holdSession, ledger.Key) {
 	c := x.sessions[s.ID]
 	if c == nil {
-		c = &Session{ID: s.ID, Conn: s.Session}
+		c = &holdSession{ID: s.ID, Conn: s.Session}
 		c.Name, c.Losses, c.Tag, c.Held = script.Default(x.UUID, s.Token), s.Losses, c, s.Held
 		x.sessions[s.ID] = c
 	}
@@ -168,7 +168,7 @@ func (x *Holds) beginLocked(s *contract.Caller, lock, owner string) (*Session, l
 
 // Part is what a call of a session writes about its part in a lock of that owner: the number of the call and, if it is not the owner's
 // only session, its name.
-func (x *Holds) Part(s *ledger.Session, owner string) script.Part {
+func (x *holds) Part(s *ledger.Session, owner string) script.Part {
 	p := script.Part{Owner: owner, Request: x.NextRequest()}
 	if owner != s.Name {
 		p.Session = s.Name
@@ -177,10 +177,10 @@ func (x *Holds) Part(s *ledger.Session, owner string) script.Part {
 }
 
 // NextRequest returns the number of a call. The numbers grow, also for a session that moves to another engine.
-func (x *Holds) NextRequest() int64 { return x.Requests.Add(1) }
+func (x *holds) NextRequest() int64 { return x.Requests.Add(1) }
 
 // Step tells the ledger of events, and carries out the effects. Requires no locks.
-func (x *Holds) Step(event func(l *ledger.Ledger)) {
+func (x *holds) Step(event func(l *ledger.Ledger)) {
 	x.mu.Lock()
 	event(x.ledger)
 	told := x.settleLocked()
@@ -189,8 +189,8 @@ func (x *Holds) Step(event func(l *ledger.Ledger)) {
 }
 
 // settleLocked carries out the effects of the ledger. It returns the loss that is to be told without locks; nil: there is none. Requires
-// Holds.mu.
-func (x *Holds) settleLocked() (told *ledger.Loss) {
+// holds.mu.
+func (x *holds) settleLocked() (told *ledger.Loss) {
 	effects := x.ledger.Effects()
 	for i := range effects {
 		f := &effects[i]
@@ -220,8 +220,8 @@ func (x *Holds) settleLocked() (told *ledger.Loss) {
 	return told
 }
 
-// endedLocked tells metrics and observers of the end of a hold. Requires Holds.mu.
-func (x *Holds) endedLocked(h *sessionHold, end ledger.End) {
+// endedLocked tells metrics and observers of the end of a hold. Requires holds.mu.
+func (x *holds) endedLocked(h *sessionHold, end ledger.End) {
 	now := x.Calls.Clock.Now()
 	held := now.Sub(h.Since)
 	by, outcome := observe.ByRelease, observe.Released
@@ -247,7 +247,7 @@ func (x *Holds) endedLocked(h *sessionHold, end ledger.End) {
 
 // Holder is the owner that holds a lock by a client of this engine, with its client. The zero value: none is known. Requires no locks of this
 // package.
-func (x *Holds) Holder(lock string) observe.Party {
+func (x *holds) Holder(lock string) observe.Party {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	h := x.ledger.Holder(lock)
@@ -260,7 +260,7 @@ func (x *Holds) Holder(lock string) observe.Party {
 
 // Keeps reports whether the session has a part in the hold of that lock and owner. An empty owner is the session's own. Requires no
 // locks.
-func (x *Holds) Keeps(session uint64, lock, owner string) bool {
+func (x *holds) Keeps(session uint64, lock, owner string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	c := x.sessions[session]
@@ -272,7 +272,7 @@ func (x *Holds) Keeps(session uint64, lock, owner string) bool {
 }
 
 // Leave forgets a session without holds, and reports whether the session is unknown now. Requires no locks.
-func (x *Holds) Leave(session uint64) bool {
+func (x *holds) Leave(session uint64) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if c := x.sessions[session]; c != nil && c.Holding() > 0 {
@@ -283,18 +283,18 @@ func (x *Holds) Leave(session uint64) bool {
 }
 
 // Empty reports whether no session is known and no lock is held. Requires no locks.
-func (x *Holds) Empty() bool {
+func (x *holds) Empty() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return len(x.sessions)+x.ledger.Len() == 0
 }
 
 // Len is the number of holds.
-func (x *Holds) Len() int { return int(x.count.Load()) }
+func (x *holds) Len() int { return int(x.count.Load()) }
 
 // List is a Source of the holds, without their waiters. It walks backwards: the last hold, which takes the place of one that
 // ends, has been seen already. Requires no locks.
-func (x *Holds) List(slice []Info, end int) ([]Info, int) {
+func (x *holds) List(slice []lockInfo, end int) ([]lockInfo, int) {
 	now := x.Calls.Clock.Now()
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -302,10 +302,10 @@ func (x *Holds) List(slice []Info, end int) ([]Info, int) {
 	if end < 0 || end > len(held) {
 		end = len(held)
 	}
-	begin := max(0, end-Slice)
+	begin := max(0, end-listSlice)
 	for _, entry := range held[begin:end] {
 		h := holdOf(entry)
-		i := Info{
+		i := lockInfo{
 			Key: h.Lock, Owner: h.Owner, Holds: h.Count, Fence: h.Fence,
 			TTL: max(0, h.lease.Deadline().Sub(now).Milliseconds()), Client: contract.ClientInfo(h.Client()),
 			Since: h.Since, Fixed: h.Fixed,
@@ -317,19 +317,19 @@ func (x *Holds) List(slice []Info, end int) ([]Info, int) {
 
 // tell announces a loss: to metrics, to the log, to the holders by a push, to subscribers by a channel. nil: there is nothing to tell. It
 // leaves the work to a job. Requires no locks.
-func (x *Holds) tell(l *ledger.Loss) {
+func (x *holds) tell(l *ledger.Loss) {
 	if l == nil {
 		return
 	}
 	if x.OnLost != nil {
 		x.OnLost(l.Reason)
 	}
-	x.Announce.Tell(Loss{
-		Key: l.Key.Lock, Owner: l.Key.Owner, Fence: l.Fence, Reason: l.Reason, Expired: l.Reason == string(watchdog.ReasonExpired), Published: l.Reason == string(ReasonForced),
+	x.Announce.Tell(lossReport{
+		Key: l.Key.Lock, Owner: l.Key.Owner, Fence: l.Fence, Reason: l.Reason, Expired: l.Reason == string(watchdog.ReasonExpired), Published: l.Reason == string(reasonForced),
 		Held: x.Calls.Clock.Now().Sub(l.Since), Client: contract.ClientInfo(l.Client),
 		Push: func(push []byte) {
 			for _, c := range l.To {
-				s := c.Tag.(*Session).Conn
+				s := c.Tag.(*holdSession).Conn
 				x.Calls.Guard.Do(s, func() { s.Push(push) })
 			}
 		},
@@ -338,7 +338,7 @@ func (x *Holds) tell(l *ledger.Loss) {
 
 // Doubt notes that the answer to an acquire or a release of the session was lost. A copy may reach Redis at any time, so the session's
 // fields stay. Requires no locks.
-func (x *Holds) Doubt(s *Session) {
+func (x *holds) Doubt(s *holdSession) {
 	x.mu.Lock()
 	s.Doubted = true
 	x.mu.Unlock()

@@ -11,16 +11,16 @@ import (
 func (e *Engine) startInfo(s contract.Caller, cmd grammar.Command) {
 	proto := s.Proto
 	call := script.Info{Key: cmd.Key}.Call()
-	e.calls.Send(call, &Request{Session: s.Session, For: plainAsker{Copy: call, Later: call, Reply: func(o callOutcome) []byte {
-		a, err := Decoded(o.Reply, o.Err, script.DecodeHolder)
+	e.calls.Send(call, &callRequest{Session: s.Session, For: plainAsker{Copy: call, Later: call, Reply: func(o callOutcome) []byte {
+		a, err := decoded(o.Reply, o.Err, script.DecodeHolder)
 		switch {
 		case err != nil:
-			return Failure(err)
+			return failureReply(err)
 		case !a.Held:
 			return resp.AppendNull(nil, proto)
 		}
 		local, _ := e.waiters.Count(cmd.Key)
-		return AppendInfo(nil, proto, Info{
+		return appendLockInfo(nil, proto, lockInfo{
 			Owner: a.Owner, Holds: a.Holds, TTL: a.PTTL.Milliseconds(), Fence: a.Fence, Fair: a.FairWaiters,
 			Local: int64(local),
 		})

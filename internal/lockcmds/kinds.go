@@ -16,37 +16,37 @@ import (
 //
 //	Of(verb) ──► Kind ──Ask, Question──► a script with the decoder of its answer ──► AnswerOf ──► queue.Answer
 
-// Kind is one kind of lock. It is immutable.
-type Kind struct {
+// lockKind is one kind of lock. It is immutable.
+type lockKind struct {
 	Waits *queue.Kind
 	// ask is an attempt of one waiter.
-	ask func(a Attempt) Question
+	ask func(a attempt) question
 	// lead is an attempt of the first of the waiters that share a place in the queue, made for all of them; nil: each has its own place.
-	lead func(a Attempt, stays, enqueue bool) Question
+	lead func(a attempt, stays, enqueue bool) question
 }
 
-// Attempt is an acquire that asks for its lock.
-type Attempt struct {
+// attempt is an acquire that asks for its lock.
+type attempt struct {
 	script.Acquire
 	Waits    bool          // it waits if the lock is not free
 	FairWait time.Duration // the unit of deadlines in the queue in Redis
 	Crowd    string        // the name of the place that the plain waiters share
 }
 
-// Question is a script that asks for a lock.
-type Question struct {
+// question is a script that asks for a lock.
+type question struct {
 	script.Call
 	Decode func(resp.Value) (script.Acquired, error)
 }
 
 // The kinds. Fair is first come, first served.
 var (
-	plainKind = &Kind{Waits: queue.Plain, ask: askPlain, lead: leadPlain}
-	fairKind  = &Kind{Waits: queue.Fair, ask: askFair}
+	plainKind = &lockKind{Waits: queue.Plain, ask: askPlain, lead: leadPlain}
+	fairKind  = &lockKind{Waits: queue.Fair, ask: askFair}
 )
 
 // kindOf is the kind of lock that a verb asks for.
-func kindOf(v grammar.Verb) *Kind {
+func kindOf(v grammar.Verb) *lockKind {
 	if v == grammar.FairLock {
 		return fairKind
 	}
@@ -54,32 +54,32 @@ func kindOf(v grammar.Verb) *Kind {
 }
 
 // Ask is an attempt of an acquire for itself.
-func (k *Kind) Ask(a Attempt) Question { return k.ask(a) }
+func (k *lockKind) Ask(a attempt) question { return k.ask(a) }
 
-// Question is the next attempt of a waiter: for itself, or for all that share its place.
-func (k *Kind) Question(a Attempt, w *queue.Waiter) Question {
+// question is the next attempt of a waiter: for itself, or for all that share its place.
+func (k *lockKind) Question(a attempt, w *queue.Waiter) question {
 	if first, stays, enqueue := w.First(); first && k.lead != nil {
 		return k.lead(a, stays, enqueue)
 	}
 	return k.ask(a)
 }
 
-func askPlain(a Attempt) Question { return Question{a.Acquire.Call(), script.DecodeAcquired} }
+func askPlain(a attempt) question { return question{a.Acquire.Call(), script.DecodeAcquired} }
 
-func leadPlain(a Attempt, stays, enqueue bool) Question {
-	return Question{
+func leadPlain(a attempt, stays, enqueue bool) question {
+	return question{
 		script.Crowd{Acquire: a.Acquire, Wait: a.FairWait, Crowd: a.Crowd, Stays: stays, Enqueue: enqueue}.Call(),
 		script.DecodeCrowd,
 	}
 }
 
 // askFair takes or keeps the waiter's place in the queue, unless it does not wait.
-func askFair(a Attempt) Question {
-	return Question{script.Fair{Acquire: a.Acquire, Wait: a.FairWait, Enqueue: a.Waits}.Call(), script.DecodeAcquired}
+func askFair(a attempt) question {
+	return question{script.Fair{Acquire: a.Acquire, Wait: a.FairWait, Enqueue: a.Waits}.Call(), script.DecodeAcquired}
 }
 
-// AnswerOf is the meaning of an attempt's outcome to the wait queue. lease is that of a grant.
-func AnswerOf(a script.Acquired, lease time.Duration, err error) queue.Answer {
+// answerOf is the meaning of an attempt's outcome to the wait queue. lease is that of a grant.
+func answerOf(a script.Acquired, lease time.Duration, err error) queue.Answer {
 	if err != nil {
 		return callFailure(err)
 	}
@@ -91,8 +91,8 @@ func AnswerOf(a script.Acquired, lease time.Duration, err error) queue.Answer {
 }
 
 func callFailure(err error) queue.Answer {
-	switch _, refused := AsRefusal(err); {
-	case IsPostponed(err):
+	switch _, refused := asRefusal(err); {
+	case isPostponed(err):
 		return queue.Answer{Status: queue.Unsent}
 	case refused:
 		return queue.Answer{Status: queue.Refused, Err: err}

@@ -18,13 +18,13 @@ func (e *Engine) startList(s contract.Caller, cmd grammar.Command) {
 
 // show has a job make a reply from what the engine knows, if Redis lets the session run scripts. Requires the session lock.
 func (e *Engine) show(s contract.Caller, make func() []byte) {
-	e.calls.Send(script.Ask{}.Call(), &Request{Session: s.Session, For: plainAsker{Reply: func(o callOutcome) []byte {
+	e.calls.Send(script.Ask{}.Call(), &callRequest{Session: s.Session, For: plainAsker{Reply: func(o callOutcome) []byte {
 		err := o.Err
 		if err == nil {
 			err = script.DecodeAsk(o.Reply)
 		}
 		if err != nil {
-			return Failure(err)
+			return failureReply(err)
 		}
 		e.calls.Background(jobs.List, func() {
 			reply := make()
@@ -35,12 +35,12 @@ func (e *Engine) show(s contract.Caller, make func() []byte) {
 }
 
 // find lists the locks that are held through this engine. Requires no locks.
-func (e *Engine) find(pattern string, most int) []Info {
-	return Find(e.heldSlice, e.Holds(), pattern, most)
+func (e *Engine) find(pattern string, most int) []lockInfo {
+	return findLocks(e.heldSlice, e.Holds(), pattern, most)
 }
 
 // heldSlice is a Source: the holds, each with its waiters at this proxy.
-func (e *Engine) heldSlice(slice []Info, end int) ([]Info, int) {
+func (e *Engine) heldSlice(slice []lockInfo, end int) ([]lockInfo, int) {
 	before := len(slice)
 	slice, end = e.holds.List(slice, end)
 	e.waiters.CountAll(slice[before:])
@@ -68,5 +68,5 @@ func (e *Engine) Held(most int) []Held {
 	return list
 }
 
-// Holds is how many locks are held through this engine.
+// holds is how many locks are held through this engine.
 func (e *Engine) Holds() int { return e.holds.Len() }

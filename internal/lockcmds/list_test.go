@@ -45,7 +45,7 @@ func hold(t *testing.T, e *Engine, s contract.Caller, key string, fence int64) (
 	verdict := c.Granted(time.Now(), &holdGrant{
 		Grant: ledger.Grant{Fence: fence, Count: 1, TTL: time.Minute, SentAt: time.Now(), Grace: -1}, Renewer: e.client,
 	})
-	if verdict != Usable {
+	if verdict != verdictUsable {
 		t.Fatalf("verdict %d", verdict)
 	}
 	e.holds.Step(func(l *ledger.Ledger) { h = l.Find(c.Key()) })
@@ -71,10 +71,10 @@ func TestListIsTheFirstByKey(t *testing.T) {
 
 // Between two slices locks come and go. What is there all the time must be in the list, once.
 func TestListHasWhatIsThereAllTheTime(t *testing.T) {
-	e, _, all := stocked(t, 5*Slice)
+	e, _, all := stocked(t, 5*listSlice)
 	seen := map[string]int{}
 	gone := map[string]bool{}
-	var slice []Info
+	var slice []lockInfo
 	for end, turn := -1, 0; end != 0; turn++ {
 		slice, end = e.heldSlice(slice[:0], end)
 		for _, i := range slice {
@@ -97,7 +97,7 @@ func TestListHasWhatIsThereAllTheTime(t *testing.T) {
 	if n := len(all) - len(gone); e.Holds() != n {
 		t.Errorf("%d counted, want %d", e.Holds(), n)
 	}
-	if found := FirstByKey(append(slices.Clone(slice), slice...), 0); len(found) != len(slice) {
+	if found := firstByKey(append(slices.Clone(slice), slice...), 0); len(found) != len(slice) {
 		t.Errorf("%d of %d, each seen twice", len(found), len(slice))
 	}
 }

@@ -14,24 +14,24 @@ import (
 // lists and the pattern. So a job makes the list. It takes the locks in slices, each under the lock of the engine, and matches, sorts and
 // prints between them without it.
 
-// Slice is how many locks are looked at in one go.
-const Slice = 256
+// listSlice is how many locks are looked at in one go.
+const listSlice = 256
 
-// Source appends the locks before place end of the list of the held locks, the last first, Slice of them at most. It returns up to where
+// lockSource appends the locks before place end of the list of the held locks, the last first, Slice of them at most. It returns up to where
 // it has come; end -1 begins, and 0 is the end. Walked backwards, a lock that is there all the time is seen though others come and go. It
 // may be seen twice.
-type Source func(slice []Info, end int) ([]Info, int)
+type lockSource func(slice []lockInfo, end int) ([]lockInfo, int)
 
-// Find lists the locks of a source whose key matches the pattern, by key, and at most most of them; an empty pattern
+// findLocks lists the locks of a source whose key matches the pattern, by key, and at most most of them; an empty pattern
 // matches all, and 0 is no limit. size is how many locks there are, roughly. A lock that is taken or let go meanwhile may be in the list or not. Requires no locks.
-func Find(held Source, size int, pattern string, most int) []Info {
+func findLocks(held lockSource, size int, pattern string, most int) []lockInfo {
 	matches := func(string) bool { return true }
 	if pattern != "" {
 		matches = observe.Compile(pattern).Match
 	}
-	var found, slice []Info
+	var found, slice []lockInfo
 	if pattern == "" && most == 0 {
-		found = make([]Info, 0, size)
+		found = make([]lockInfo, 0, size)
 	}
 	for end := -1; end != 0; {
 		slice, end = held(slice[:0], end)
@@ -40,16 +40,16 @@ func Find(held Source, size int, pattern string, most int) []Info {
 				found = append(found, i)
 			}
 		}
-		if most > 0 && len(found) >= 2*most+Slice {
-			found = FirstByKey(found, most)
+		if most > 0 && len(found) >= 2*most+listSlice {
+			found = firstByKey(found, most)
 		}
 		runtime.Gosched() // as yield does
 	}
-	return FirstByKey(found, most)
+	return firstByKey(found, most)
 }
 
-// FirstByKey returns the first of the locks by key, each once; 0 is no limit.
-func FirstByKey(found []Info, most int) []Info {
+// firstByKey returns the first of the locks by key, each once; 0 is no limit.
+func firstByKey(found []lockInfo, most int) []lockInfo {
 	order := make([]int, len(found)) // cheaper to move than the locks
 	for i := range order {
 		order[i] = i
@@ -63,7 +63,7 @@ func FirstByKey(found []Info, most int) []Info {
 	if most == 0 {
 		most = len(found)
 	}
-	first := make([]Info, 0, min(most, len(found)))
+	first := make([]lockInfo, 0, min(most, len(found)))
 	for n, i := range order {
 		if last := len(first) - 1; last >= 0 && first[last].Key == found[i].Key && first[last].Owner == found[i].Owner {
 			continue
@@ -78,14 +78,14 @@ func FirstByKey(found []Info, most int) []Info {
 }
 
 // Reply is the reply of LOCKLIST.
-func Reply(proto int, found []Info) []byte {
+func Reply(proto int, found []lockInfo) []byte {
 	size := 0
 	for _, i := range found {
 		size += typicalInfo + len(i.Key) + len(i.Owner) + len(i.Client.Addr) + len(i.Client.Name)
 	}
 	out := redcon.AppendArray(make([]byte, 0, size), len(found))
 	for n, i := range found {
-		out = AppendInfo(out, proto, i)
+		out = appendLockInfo(out, proto, i)
 		yield(n)
 	}
 	return out
@@ -96,7 +96,7 @@ const typicalInfo = 256
 
 // yield lets the engines that move bytes go first, now and then in a loop that makes a list.
 func yield(i int) {
-	if i%Slice == Slice-1 {
+	if i%listSlice == listSlice-1 {
 		runtime.Gosched()
 	}
 }

@@ -5,18 +5,18 @@ import (
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
-// ReasonForced is the reason of a loss by FORCEUNLOCK. The watchdog has the other reasons.
-const ReasonForced watchdog.Reason = "forced"
+// reasonForced is the reason of a loss by FORCEUNLOCK. The watchdog has the other reasons.
+const reasonForced watchdog.Reason = "forced"
 
 // LossReasons lists the reasons that Options.OnLost is called with.
 func LossReasons() []string {
 	return []string{
-		string(watchdog.ReasonGone), string(watchdog.ReasonDeadline), string(watchdog.ReasonExpired), string(watchdog.ReasonMaxHold), string(ReasonForced),
+		string(watchdog.ReasonGone), string(watchdog.ReasonDeadline), string(watchdog.ReasonExpired), string(watchdog.ReasonMaxHold), string(reasonForced),
 	}
 }
 
-// Lost ends the hold of a lease that the watchdog has found lost. false: the hold has ended already. Requires no locks.
-func (x *Holds) Lost(l *watchdog.Lease, reason watchdog.Reason) bool {
+// verdictLost ends the hold of a lease that the watchdog has found lost. false: the hold has ended already. Requires no locks.
+func (x *holds) Lost(l *watchdog.Lease, reason watchdog.Reason) bool {
 	entry := l.Entry()
 	x.mu.Lock()
 	h := holdOf(x.ledger.Find(ledger.Key{Lock: entry.Key, Owner: entry.Owner}))
@@ -24,7 +24,7 @@ func (x *Holds) Lost(l *watchdog.Lease, reason watchdog.Reason) bool {
 		x.mu.Unlock()
 		return false
 	}
-	var rest []Rollback
+	var rest []rollback
 	if reason != watchdog.ReasonGone {
 		// Our clock, not Redis, says that the lease has ended. The sessions are told, so they cannot use what Redis may have left of
 		// their holds.
@@ -41,9 +41,9 @@ func (x *Holds) Lost(l *watchdog.Lease, reason watchdog.Reason) bool {
 }
 
 // staleLocked returns the rollbacks of a hold that the sessions here have lost. Each is tried for as long as Redis may have a part of the
-// hold. Requires Holds.mu.
-func (x *Holds) staleLocked(h *sessionHold) []Rollback {
-	all := make([]Rollback, 0, len(h.Holders()))
+// hold. Requires holds.mu.
+func (x *holds) staleLocked(h *sessionHold) []rollback {
+	all := make([]rollback, 0, len(h.Holders()))
 	for _, o := range h.Holders() {
 		r := x.rollback(h, o.Session)
 		r.Limit, r.Less, r.Remember = max(h.Most, x.Lease), o.Holds, true
@@ -63,7 +63,7 @@ const (
 
 // BeginLook returns the hold of a grant of which Redis is to be asked whether it goes on. false: no session here has it, or the question is on its way
 // and will be asked again. So however often a client gives a reason to look, there is one question at a time for a grant. Requires no locks.
-func (x *Holds) BeginLook(lock string, fence int64) (k ledger.Key, ok bool) {
+func (x *holds) BeginLook(lock string, fence int64) (k ledger.Key, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	h := holdOf(x.ledger.Holder(lock))
@@ -79,7 +79,7 @@ func (x *Holds) BeginLook(lock string, fence int64) (k ledger.Key, ok bool) {
 }
 
 // EndLook notes that Redis has answered BeginLook, and the hold goes on. It reports whether Redis is to be asked again. Requires no locks.
-func (x *Holds) EndLook(k ledger.Key, fence int64) (again bool) {
+func (x *holds) EndLook(k ledger.Key, fence int64) (again bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	h := holdOf(x.ledger.Find(k))
@@ -96,10 +96,10 @@ func (x *Holds) EndLook(k ledger.Key, fence int64) (again bool) {
 
 // Forced ends the hold of a grant that FORCEUNLOCK has ended, if it is here. A holder here whose grant is still on its way learns it from its
 // next renewal. Requires no locks.
-func (x *Holds) Forced(k ledger.Key, fence int64) {
+func (x *holds) Forced(k ledger.Key, fence int64) {
 	x.Step(func(l *ledger.Ledger) {
 		if h := l.Find(k); h != nil && h.Fence == fence {
-			l.Lost(h, string(ReasonForced), true, nil)
+			l.Lost(h, string(reasonForced), true, nil)
 		}
 	})
 }

@@ -56,7 +56,7 @@ type Options struct {
 	MaxWaiters        int // 0: no limit
 	MaxWaitersPerLock int // 0: no limit
 
-	// Slow says which waits and holds LOCKSLOW shows. The zero value: none.
+	// slowReply says which waits and holds LOCKSLOW shows. The zero value: none.
 	Slow observe.Settings
 
 	// SlowLog is what LOCKSLOW shows. nil: the engine has one of its own.
@@ -69,7 +69,7 @@ type Options struct {
 	Changes *Changes
 
 	// Reentry is the rule about a connection that acquires again without OWNER. nil: it may.
-	Reentry *Rule
+	Reentry *ReentryRule
 
 	// Waiting counts the waiters of all engines that share it, which MaxWaiters bounds together. nil: of this one.
 	Waiting *atomic.Int64

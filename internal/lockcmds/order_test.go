@@ -64,7 +64,7 @@ func TestReleaseThatIsAnsweredAfterTheDeadline(t *testing.T) {
 		lost  int64
 	}{
 		{"the last one", 1, ":1", 0},
-		{"holds are left", 2, lostLeaseReply, 1},
+		{"holds are left", 2, lostLeaseWords, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := startProxy(t, srv, nil)
@@ -81,7 +81,7 @@ func TestReleaseThatIsAnsweredAfterTheDeadline(t *testing.T) {
 			p.eventuallyHeld("k", p.ownerOf(a), "")
 			b.fence("LOCK k")
 			b.want("UNLOCK k", ":1")
-			a.want("UNLOCK k", notHeldReply)
+			a.want("UNLOCK k", notHeldWords)
 			equal(t, "losses", p.losses.Load(), c.lost)
 		})
 	}
@@ -98,7 +98,7 @@ func TestExtensionThatIsAnsweredAfterTheDeadline(t *testing.T) {
 	a.executed(2)
 	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" expired]")
 	answer()
-	equal(t, "extend", a.reply(), lostLeaseReply)
+	equal(t, "extend", a.reply(), lostLeaseWords)
 	p.eventuallyHeld("k", "me", "")
 	b.fence("LOCK k")
 }
@@ -118,7 +118,7 @@ func TestForceUnlockIsFasterThanTheGrantItEnds(t *testing.T) {
 		t.Errorf("push: %s", got)
 	}
 	b.fence("LOCK k")
-	a.want("UNLOCK k", lostLeaseReply)
+	a.want("UNLOCK k", lostLeaseWords)
 }
 
 // The holders are told although the answer to the command is on its way.
@@ -133,10 +133,10 @@ func TestForceUnlockIsToldToThoseWhoRelease(t *testing.T) {
 	c.send("FORCEUNLOCK k")
 	c.executed(1)
 	equal(t, "push", b.push(), ">[lock-lost k :"+fence+" forced]")
-	a.want("UNLOCK k OWNER me", lostLeaseReply)
+	a.want("UNLOCK k OWNER me", lostLeaseWords)
 	forced()
 	equal(t, "force", c.reply(), ":1")
-	b.want("UNLOCK k OWNER me", lostLeaseReply)
+	b.want("UNLOCK k OWNER me", lostLeaseWords)
 }
 
 func TestEndOfAGrantThatIsNotAnsweredYetWakesTheNext(t *testing.T) {
@@ -296,8 +296,8 @@ func TestExtensionsAfterTheDeadlineLeaveWhatTheOwnerHoldsElsewhere(t *testing.T)
 	b.push()
 	first()
 	second()
-	equal(t, "extend", a.reply(), lostLeaseReply)
-	equal(t, "extend", b.reply(), lostLeaseReply)
+	equal(t, "extend", a.reply(), lostLeaseWords)
+	equal(t, "extend", b.reply(), lostLeaseWords)
 	p.eventuallyHeld("k", "me", "1")
 	p.cleanedUp()
 	elsewhere.want("UNLOCK k OWNER me", ":1")

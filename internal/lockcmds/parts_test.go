@@ -208,10 +208,10 @@ func TestUnlockOfALostLeaseReleasesNothingElse(t *testing.T) {
 	fence := itoa(a.fence("LOCK k OWNER me PX 1500"))
 	b.fence("LOCK k OWNER me PX 60000")
 	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" expired]")
-	a.want("UNLOCK k OWNER me", lostLeaseReply)
+	a.want("UNLOCK k OWNER me", lostLeaseWords)
 	p.eventuallyHeld("k", "me", "1")
 	a.want("UNLOCK k OWNER me", ":1") // now it knows, and acts for the owner as any session may
-	b.want("UNLOCK k OWNER me", lostLeaseReply)
+	b.want("UNLOCK k OWNER me", lostLeaseWords)
 }
 
 func TestUnlockThatReleasesSaysSoInSpiteOfAnEarlierLoss(t *testing.T) {

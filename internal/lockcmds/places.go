@@ -15,15 +15,15 @@ func failureOf(err error) reaper.Failure {
 	if err == nil {
 		return reaper.OK
 	}
-	if _, refused := AsRefusal(err); refused && !IsPostponed(err) {
+	if _, refused := asRefusal(err); refused && !isPostponed(err) {
 		return reaper.Final
 	}
 	return reaper.Passing
 }
 
 // removePlaces takes places out of the queue in Redis.
-func (c *Carrier) removePlaces(key string) {
-	c.Calls.Retry(Cleanup{
+func (c *effectCarrier) removePlaces(key string) {
+	c.Calls.Retry(cleanup{
 		What: "leave the fair queue", Key: key, Limit: c.Wait,
 		Task: func(ctx context.Context) error {
 			var places []string
@@ -31,7 +31,7 @@ func (c *Carrier) removePlaces(key string) {
 			if len(places) == 0 {
 				return nil
 			}
-			_, err := RunFor(ctx, c.Calls.Client, script.Leave{Key: key, Places: places}.Call(), script.DecodeCount)
+			_, err := runFor(ctx, c.Calls.Client, script.Leave{Key: key, Places: places}.Call(), script.DecodeCount)
 			return err
 		},
 		Done: func(bool) { c.Step(func(q *queue.Set) { q.Departed(key) }) },
@@ -42,10 +42,10 @@ func (c *Carrier) removePlaces(key string) {
 const refreshBatch = 1000
 
 // refresh puts off the deadlines of places in Redis.
-func (c *Carrier) refresh(q *queue.Queue, places []string) {
+func (c *effectCarrier) refresh(q *queue.Queue, places []string) {
 	lost := false
 	for batch := range slices.Chunk(places, refreshBatch) {
-		n, err := RunFor(
+		n, err := runFor(
 			c.Calls.Life, c.Calls.Client, script.Refresh{Key: q.Names().Key, Wait: c.Wait, Places: batch}.Call(), script.DecodeCount)
 		if err != nil {
 			break
@@ -56,22 +56,22 @@ func (c *Carrier) refresh(q *queue.Queue, places []string) {
 }
 
 // listPlaces asks Redis for the places in the queue of a lock.
-func (c *Carrier) listPlaces(q *queue.Queue) {
+func (c *effectCarrier) listPlaces(q *queue.Queue) {
 	name := script.Queue(q.Names().Key)
 	places, err := c.Calls.Client.Node(name).List(c.Calls.Life, name, reaper.SeenLimit)
 	c.Step(func(*queue.Set) { q.PlacesListed(places, failureOf(err)) })
 }
 
 // askHead asks Redis whose place is the first.
-func (c *Carrier) askHead(q *queue.Queue, look bool) {
-	place, err := RunFor(c.Calls.Life, c.Calls.Client, script.Head{Key: q.Names().Key}.Call(), script.DecodeHead)
+func (c *effectCarrier) askHead(q *queue.Queue, look bool) {
+	place, err := runFor(c.Calls.Life, c.Calls.Client, script.Head{Key: q.Names().Key}.Call(), script.DecodeHead)
 	c.Step(func(*queue.Set) { q.HeadTold(look, place, failureOf(err)) })
 }
 
 // removeHead removes the first place if its waiter is stale.
-func (c *Carrier) removeHead(q *queue.Queue, place string, force bool) {
+func (c *effectCarrier) removeHead(q *queue.Queue, place string, force bool) {
 	key := q.Names().Key
-	a, err := RunFor(c.Calls.Life, c.Calls.Client, script.RemoveHead{Key: key, Place: place, Force: force}.Call(), script.DecodeHeadRemoved)
+	a, err := runFor(c.Calls.Life, c.Calls.Client, script.RemoveHead{Key: key, Place: place, Force: force}.Call(), script.DecodeHeadRemoved)
 	if a.Removed {
 		c.Calls.Log.Info("stale fair waiter removed", logging.Text("key", key))
 	}

@@ -17,9 +17,9 @@ import (
 //
 // The package starts no goroutine.
 
-// Rule is shared by all lock engines of a proxy. The zero value allows re-entry by connection. Its fields do not change after the first
+// ReentryRule is shared by all lock engines of a proxy. The zero value allows re-entry by connection. Its fields do not change after the first
 // use; its methods may be called from any goroutine, and nil is the zero value.
-type Rule struct {
+type ReentryRule struct {
 	OwnersOnly bool               // only a named OWNER may acquire again
 	Counted    func(refused bool) // of each re-entry; nil: nothing counts them
 	Logger     *zap.Logger        // nil: silent
@@ -43,7 +43,7 @@ type reentrant struct {
 }
 
 // Refuses reports whether a connection may not acquire again.
-func (r *Rule) Refuses() bool {
+func (r *ReentryRule) Refuses() bool {
 	if r == nil {
 		return false
 	}
@@ -54,11 +54,11 @@ func (r *Rule) Refuses() bool {
 }
 
 // Change sets OwnersOnly while the rule is in use.
-func (r *Rule) Change(ownersOnly bool) { r.changed.Store(&ownersOnly) }
+func (r *ReentryRule) Change(ownersOnly bool) { r.changed.Store(&ownersOnly) }
 
 // Note counts a re-entry, and logs the first one of each client name if the client's library has announced itself. A client without
 // a name goes by the name of its library.
-func (r *Rule) Note(c reentrant, key string, refused bool) {
+func (r *ReentryRule) Note(c reentrant, key string, refused bool) {
 	if r == nil {
 		return
 	}
@@ -74,7 +74,7 @@ func (r *Rule) Note(c reentrant, key string, refused bool) {
 }
 
 // first reports whether the client's name is a new one.
-func (r *Rule) first(c reentrant) bool {
+func (r *ReentryRule) first(c reentrant) bool {
 	name := "library " + clipped(c.Library)
 	if c.Name != "" {
 		name = "name " + clipped(c.Name)

@@ -18,7 +18,7 @@ func reentrantClient(library, name string) reentrant {
 func TestEachNameIsLoggedOnce(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	counted := map[bool]int{}
-	r := &Rule{Logger: zap.New(core), Counted: func(refused bool) { counted[refused]++ }}
+	r := &ReentryRule{Logger: zap.New(core), Counted: func(refused bool) { counted[refused]++ }}
 	for _, c := range []reentrant{
 		reentrantClient("", ""), reentrantClient("", "worker"), // not announced
 		reentrantClient("redis-py", ""), reentrantClient("redis-py", ""), reentrantClient("redis-py", "worker"), reentrantClient("go-redis", "worker"), reentrantClient("go-redis", ""),
@@ -42,7 +42,7 @@ func TestEachNameIsLoggedOnce(t *testing.T) {
 // Clients choose names: they fill neither the memory nor the log.
 func TestNamesAreBounded(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
-	r := &Rule{Logger: zap.New(core)}
+	r := &ReentryRule{Logger: zap.New(core)}
 	long := strings.Repeat("n", 1<<20)
 	for i := range 2 * mostNames {
 		r.Note(reentrantClient(long, strconv.Itoa(i)+long), long, false)
@@ -58,9 +58,9 @@ func TestNamesAreBounded(t *testing.T) {
 }
 
 func TestNilAllowsReentry(t *testing.T) {
-	var r *Rule
+	var r *ReentryRule
 	r.Note(reentrantClient("redis-py", ""), "k", false)
-	if r.Refuses() || new(Rule).Refuses() || !(&Rule{OwnersOnly: true}).Refuses() {
+	if r.Refuses() || new(ReentryRule).Refuses() || !(&ReentryRule{OwnersOnly: true}).Refuses() {
 		t.Error("wrong rule")
 	}
 }

@@ -21,8 +21,8 @@ import (
 // This file keeps the lock engines of a proxy: one for each identity that uses lock commands, as long as it does. An engine has
 // connections of its own to Redis, so their number is bounded, and no client can take all of them.
 
-// ID is the user and the database of an engine at Redis. The protocol version does not matter to it.
-type ID struct {
+// EngineID is the user and the database of an engine at Redis. The protocol version does not matter to it.
+type EngineID struct {
 	User, Password string
 	DB             int
 	Era            uint64 // of clients without credentials: clients that came before Redis demanded some keep their engine
@@ -35,7 +35,7 @@ type account struct {
 	era  uint64
 }
 
-func (id ID) account() account { return account{id.User, id.DB, id.Era} }
+func (id EngineID) account() account { return account{id.User, id.DB, id.Era} }
 
 // keptSlowLogs is the number of accounts without an engine whose slow waits and holds are kept.
 const keptSlowLogs = 256
@@ -43,16 +43,16 @@ const keptSlowLogs = 256
 // An IdentityEngine is the lock engine of one identity.
 type IdentityEngine struct {
 	*Engine
-	id    ID     // immutable
-	owner string // on whose account it was started; immutable
+	id    EngineID // immutable
+	owner string   // on whose account it was started; immutable
 
 	// Guarded by Registry.mu.
 	users  int       // sessions that have used it and not ended
 	unused time.Time // since when users is 0
 }
 
-// ID says whose engine it is.
-func (e *IdentityEngine) ID() ID { return e.id }
+// EngineID says whose engine it is.
+func (e *IdentityEngine) ID() EngineID { return e.id }
 
 // RegistryOptions configure a Registry. All fields but Fleet are required.
 type RegistryOptions struct {
@@ -85,9 +85,9 @@ type Registry struct {
 	slow     *observe.Shelf[account]
 
 	mu       sync.Mutex
-	engines  map[ID]*IdentityEngine
+	engines  map[EngineID]*IdentityEngine
 	places   *admission.Places
-	unused   *admission.Idle[ID, *IdentityEngine]
+	unused   *admission.Idle[EngineID, *IdentityEngine]
 	draining bool
 	closed   bool
 }
@@ -104,9 +104,9 @@ func NewRegistry(opts RegistryOptions) (*Registry, error) {
 	}
 	budget := observe.NewBudget(observe.DefaultBudget)
 	return &Registry{
-		opts: opts, jobs: pool, engines: map[ID]*IdentityEngine{}, lost: contract.NewBudget(contract.DefaultBudget),
+		opts: opts, jobs: pool, engines: map[EngineID]*IdentityEngine{}, lost: contract.NewBudget(contract.DefaultBudget),
 		slow:   observe.NewShelf[account](keptSlowLogs, func() *observe.Log { return opts.Engine.NewSlowLog(budget) }),
-		places: admission.NewPlaces(opts.Max, admission.Share(opts.Max)), unused: admission.NewIdle[ID, *IdentityEngine](),
+		places: admission.NewPlaces(opts.Max, admission.Share(opts.Max)), unused: admission.NewIdle[EngineID, *IdentityEngine](),
 	}, nil
 }
 
@@ -118,7 +118,7 @@ var (
 
 // Join returns the identity's engine for one more session, starting it on owner's account if need be. Each call is paired with
 // one of Leave. It does not block.
-func (r *Registry) Join(id ID, owner string) (*IdentityEngine, error) {
+func (r *Registry) Join(id EngineID, owner string) (*IdentityEngine, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e := r.engines[id]; e != nil {
@@ -241,7 +241,7 @@ func (r *Registry) place(owner string) bool {
 const dropLimit = 10 * time.Second
 
 // newEngine makes the engine of an identity, with a way of its own to Redis.
-func (r *Registry) newEngine(id ID) (*Engine, error) {
+func (r *Registry) newEngine(id EngineID) (*Engine, error) {
 	link, err := r.newLink(id)
 	if err != nil {
 		return nil, err
@@ -259,7 +259,7 @@ func (r *Registry) newEngine(id ID) (*Engine, error) {
 }
 
 // newLink makes the engine's own way to Redis. A cluster has one database.
-func (r *Registry) newLink(id ID) (redislink.Topology, error) {
+func (r *Registry) newLink(id EngineID) (redislink.Topology, error) {
 	if r.opts.Fleet != nil {
 		return redislink.NewCluster(redislink.ClusterOptions{Fleet: r.opts.Fleet, User: id.User, Password: id.Password, Logger: r.opts.Engine.Logger})
 	}

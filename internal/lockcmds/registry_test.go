@@ -22,8 +22,8 @@ import (
 const registryPatience = 10 * time.Second
 
 var (
-	anyone = ID{}
-	user   = ID{User: "u", Password: "p"}
+	anyone = EngineID{}
+	user   = EngineID{User: "u", Password: "p"}
 )
 
 // A registryWorld is the lock engines of one proxy.
@@ -71,7 +71,7 @@ func startWith(t *testing.T, srv *redistest.Server, change func(*RegistryOptions
 }
 
 // join fails if there is no engine.
-func (w *registryWorld) join(id ID, owner string) *IdentityEngine {
+func (w *registryWorld) join(id EngineID, owner string) *IdentityEngine {
 	w.t.Helper()
 	e, err := w.Join(id, owner)
 	if err != nil {
@@ -81,7 +81,7 @@ func (w *registryWorld) join(id ID, owner string) *IdentityEngine {
 }
 
 // session is a client of an engine until the test ends.
-func (w *registryWorld) session(id ID) *locktest.Session {
+func (w *registryWorld) session(id EngineID) *locktest.Session {
 	w.t.Helper()
 	s := locktest.New(w.t, w.join(id, ""), sessions.Add(1), 3, locktest.NewLane(w.t, w.srv.Addr()))
 	w.t.Cleanup(s.HangUp)
@@ -101,7 +101,7 @@ func registryHold(t *testing.T, s *locktest.Session, line string) (fence int64) 
 
 func TestAnEngineIsOneIdentitys(t *testing.T) {
 	w := start(t, redistest.Start(t), time.Hour)
-	ids := []ID{anyone, user, {DB: 3}, {Era: 1}}
+	ids := []EngineID{anyone, user, {DB: 3}, {Era: 1}}
 	seen := map[*IdentityEngine]bool{}
 	for _, id := range ids {
 		e := w.join(id, id.User)
@@ -123,28 +123,28 @@ func TestEnginesAreBounded(t *testing.T) {
 	w := start(t, redistest.Start(t), time.Hour)
 	var greedy []*IdentityEngine
 	for db := range 3 {
-		greedy = append(greedy, w.join(ID{DB: db}, "greedy"))
+		greedy = append(greedy, w.join(EngineID{DB: db}, "greedy"))
 	}
-	if _, err := w.Join(ID{DB: 3}, "greedy"); !errors.Is(err, ErrFull) {
+	if _, err := w.Join(EngineID{DB: 3}, "greedy"); !errors.Is(err, ErrFull) {
 		t.Errorf("a fourth engine of one address: %v", err)
 	}
-	w.join(ID{DB: 4}, "other")
-	if _, err := w.Join(ID{DB: 5}, "third"); !errors.Is(err, ErrFull) {
+	w.join(EngineID{DB: 4}, "other")
+	if _, err := w.Join(EngineID{DB: 5}, "third"); !errors.Is(err, ErrFull) {
 		t.Errorf("a fifth engine: %v", err)
 	}
 	w.Leave(greedy[1])
-	if w.join(ID{DB: 1}, "greedy") != greedy[1] {
+	if w.join(EngineID{DB: 1}, "greedy") != greedy[1] {
 		t.Error("an unused engine was not used again")
 	}
-	if _, err := w.Join(ID{DB: 5}, "third"); !errors.Is(err, ErrFull) {
+	if _, err := w.Join(EngineID{DB: 5}, "third"); !errors.Is(err, ErrFull) {
 		t.Errorf("an engine that is used again lost its place: %v", err)
 	}
 	w.Leave(greedy[1])
-	w.join(ID{DB: 5}, "third")
+	w.join(EngineID{DB: 5}, "third")
 	if n := w.Len(); n != 4 {
 		t.Errorf("%d engines", n)
 	}
-	if _, err := w.Join(ID{DB: 1}, "greedy"); !errors.Is(err, ErrFull) {
+	if _, err := w.Join(EngineID{DB: 1}, "greedy"); !errors.Is(err, ErrFull) {
 		t.Errorf("the engine that made room is still there: %v", err)
 	}
 }
@@ -157,7 +157,7 @@ func TestAnEngineWithWorkKeepsItsPlace(t *testing.T) {
 	busy := w.join(anyone, "")
 	w.Leave(busy)
 	for db := 1; db <= 3; db++ {
-		w.join(ID{DB: db}, fmt.Sprint(db))
+		w.join(EngineID{DB: db}, fmt.Sprint(db))
 	}
 	w.srv.Pause()
 	s.HangUp()
@@ -219,7 +219,7 @@ func TestDrainReachesLaterEngines(t *testing.T) {
 // The holder learns that its lock was ended by force, whichever engine did it.
 func TestAForcedEndReachesTheOtherEngines(t *testing.T) {
 	w := start(t, redistest.Start(t), time.Hour)
-	holder, elsewhere := w.session(anyone), w.session(ID{DB: 3})
+	holder, elsewhere := w.session(anyone), w.session(EngineID{DB: 3})
 	fence := registryHold(t, holder, "LOCK k")
 	registryHold(t, elsewhere, "LOCK other") // an engine of another database
 	if _, err := w.Force(t.Context(), "u", 0, "k", 0, "operator"); !errors.Is(err, ErrUnknown) {
@@ -257,7 +257,7 @@ func TestLocksAreSeenWithTheWaitersOfAllEngines(t *testing.T) {
 	registryHold(t, holder, "LOCK alone")
 	begin := time.Now()
 	for i, c := range []struct {
-		id   ID
+		id   EngineID
 		line string
 	}{{user, "LOCK ours"}, {user, "FAIRLOCK theirs"}, {anyone, "LOCK theirs"}, {anyone, "FAIRLOCK ours"}} {
 		w.session(c.id).Send(c.line)
@@ -314,7 +314,7 @@ func TestARefusedRenewalIsASignOfAMove(t *testing.T) {
 			}
 		}
 	})
-	registryHold(t, w.session(ID{}), "LOCK k")
+	registryHold(t, w.session(EngineID{}), "LOCK k")
 	srv.Do(t, "REPLICAOF", "127.0.0.1", 1)
 	select {
 	case <-signs:

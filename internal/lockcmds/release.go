@@ -16,10 +16,10 @@ type release struct {
 	ledger.Release
 
 	e       *Engine
-	session *Session
+	session *holdSession
 	request int64 // number of the call
-	next    Offer // of the waiters here, one of which may get the lock in the same step
-	q       Request
+	next    offer // of the waiters here, one of which may get the lock in the same step
+	q       callRequest
 }
 
 // startRelease executes UNLOCK. Requires the session lock.
@@ -42,7 +42,7 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 		}
 	})
 	if lost {
-		s.Reply(LostLease())
+		s.Reply(lostLeaseReply())
 		return
 	}
 	if last {
@@ -70,7 +70,7 @@ func (r *release) call() script.Release {
 
 // send sends the release, or the hand-over if a waiter here can have the lock next. Requires the session lock.
 func (r *release) send(s contract.Session) {
-	r.q = Request{Session: s, For: r}
+	r.q = callRequest{Session: s, For: r}
 	if r.next.Empty() {
 		r.e.calls.Send(r.call().Call(), &r.q)
 	} else {
@@ -78,19 +78,19 @@ func (r *release) send(s contract.Session) {
 	}
 }
 
-// Again implements Asker. The copy for a named owner names the grant, else it could find a later one.
+// Again implements asker. The copy for a named owner names the grant, else it could find a later one.
 func (r *release) Again() (script.Call, bool) {
 	return r.call().Call(), !r.named() || r.Fence != 0
 }
 
-// Postponed implements Asker. A waiter here is not kept for it.
+// Postponed implements asker. A waiter here is not kept for it.
 func (r *release) Postponed() (script.Call, time.Duration) {
 	r.next.Answered(r.q.Session, script.Released{}, r.q.SentAt, contract.ErrUnsent)
-	r.next = Offer{}
+	r.next = offer{}
 	return r.call().Call(), max(r.e.calls.DoubtLimit(), r.e.holds.Lasts(r.Hold))
 }
 
-// Doubted implements Asker. The copy is a plain release.
+// Doubted implements asker. The copy is a plain release.
 func (r *release) Doubted(sentAt time.Time) {
 	r.e.holds.Doubt(r.session)
 	r.next.Answered(r.q.Session, script.Released{}, sentAt, contract.ErrInDoubt)
@@ -99,9 +99,9 @@ func (r *release) Doubted(sentAt time.Time) {
 // Answered turns the outcome of a release into the reply. Requires the session lock, or that the session has ended.
 func (r *release) Answered(o callOutcome) []byte {
 	sent := r.call()
-	a, err := Decoded(o.Reply, o.Err, sent.Decode)
+	a, err := decoded(o.Reply, o.Err, sent.Decode)
 	var overwritten error // the answer to a session that has lost nothing, or knows it
-	if r.Hold != nil && IsOverwritten(err) {
+	if r.Hold != nil && isOverwritten(err) {
 		overwritten, a, err = err, script.Released{Status: script.NotHolder}, nil
 	}
 	r.e.damage.Note(r.Key.Lock, a.Damage)
@@ -109,7 +109,7 @@ func (r *release) Answered(o callOutcome) []byte {
 		r.next.Answered(r.q.Session, a, r.q.SentAt, err)
 	}
 	var reply ledger.Reply
-	var rest Rollback
+	var rest rollback
 	var ended, left bool
 	r.e.holds.Step(func(l *ledger.Ledger) {
 		reply = l.Released(&r.Release, ledger.Answer{
@@ -135,10 +135,10 @@ func (r *release) Answered(o callOutcome) []byte {
 	if ended { // the session's end has left this hold to the release
 		part := r.part()
 		part.Request = r.e.holds.NextRequest()
-		r.e.calls.RollBack(Rollback{Drop: script.Drop{Key: r.Key.Lock, Part: part}, Limit: r.e.opts.Lease})
+		r.e.calls.RollBack(rollback{Drop: script.Drop{Key: r.Key.Lock, Part: part}, Limit: r.e.opts.Lease})
 	}
 	if reply == ledger.NotHeld && overwritten != nil {
-		return Failure(overwritten)
+		return failureReply(overwritten)
 	}
 	return replyOf(reply, err, r.named(), r.Named)
 }
@@ -162,7 +162,7 @@ func statusOf(a script.Released, err error) ledger.Status {
 
 // anew sends the release once more, for a later grant of the owner than this proxy knew.
 func (r *release) anew(fence int64) {
-	r.next = Offer{}
+	r.next = offer{}
 	r.q.Once = fence == 0
 	r.e.calls.Anew(&r.q, r.call().Call())
 }

@@ -86,11 +86,11 @@ func TestAnAnswerOfAnotherLengthIsNoVerdict(t *testing.T) {
 	w := newCallWorld(t)
 	w.Own.Answers = []any{locktest.Numbers(1)}
 	batch := []watchdog.Renewal{{Key: "a", Owner: "o"}, {Key: "b", Owner: "o"}}
-	if _, err := w.Calls.Client.Renew(t.Context(), w.Own, batch); err == nil {
+	if _, err := w.calls.Client.Renew(t.Context(), w.Own, batch); err == nil {
 		t.Error("one answer for two renewals")
 	}
 	w.Own.Answers = []any{contract.ErrInDoubt}
-	if _, err := w.Calls.Client.Renew(t.Context(), w.Own, batch); err == nil {
+	if _, err := w.calls.Client.Renew(t.Context(), w.Own, batch); err == nil {
 		t.Error("a lost answer is no error")
 	}
 }

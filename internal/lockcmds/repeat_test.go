@@ -133,7 +133,7 @@ func TestUnlockIsForTheOwnersPresentGrant(t *testing.T) {
 	b.want("UNLOCK k OWNER me", ":1")
 	b.fence("LOCK k OWNER me")
 	a.want("UNLOCK k OWNER me", ":1") // a pool sends it by any connection
-	b.want("UNLOCK k OWNER me", lostLeaseReply)
+	b.want("UNLOCK k OWNER me", lostLeaseWords)
 }
 
 func TestReleaseIsRepeatedWhenRedisIsBack(t *testing.T) {
@@ -164,7 +164,7 @@ func TestExtensionInDoubtAfterTheDeadlineLeavesNothing(t *testing.T) {
 	a.send("EXTENDLOCK k PX 3600000")
 	a.push()
 	answer()
-	equal(t, "extend", a.reply(), lostLeaseReply)
+	equal(t, "extend", a.reply(), lostLeaseWords)
 	p.eventuallyHeld("k", p.ownerOf(a), "")
 }
 
@@ -238,7 +238,7 @@ func TestLastAttemptWhoseAnswerIsLostIsSentAgain(t *testing.T) {
 		a.send(verb)
 		a.executed(2)
 		p.e.holds.Step(func(l *ledger.Ledger) {
-			l.Lost(l.Find(ledger.Key{Lock: "k", Owner: p.ownerOf(a)}), string(ReasonForced), true, nil)
+			l.Lost(l.Find(ledger.Key{Lock: "k", Owner: p.ownerOf(a)}), string(reasonForced), true, nil)
 		})
 		cut.Store(4)
 		answer()
@@ -438,7 +438,7 @@ func TestGrantThatIsBeingRolledBackIsReplacedByANewOne(t *testing.T) {
 	srv.Do(t, "PEXPIRE", "k", 60000) // Redis judges later
 	gate.shut()
 	a.push()
-	a.want("UNLOCK k", lostLeaseReply)
+	a.want("UNLOCK k", lostLeaseWords)
 	a.send("LOCK k PX 60000")
 	a.executed(2)
 	gate.open()
@@ -456,7 +456,7 @@ func TestLostGrantIsNotTakenForANewOne(t *testing.T) {
 	a := p.session(2) // hears no pushes
 	fence := a.fence("LOCK k PX 60000")
 	p.e.holds.Step(func(l *ledger.Ledger) {
-		l.Lost(l.Find(ledger.Key{Lock: "k", Owner: p.ownerOf(a)}), string(ReasonForced), true, nil) // and Redis does not know yet
+		l.Lost(l.Find(ledger.Key{Lock: "k", Owner: p.ownerOf(a)}), string(reasonForced), true, nil) // and Redis does not know yet
 	})
 	if again := a.fence("LOCK k"); again <= fence {
 		t.Errorf("fence %d for a lock that was lost with fence %d", again, fence)

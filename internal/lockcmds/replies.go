@@ -16,11 +16,11 @@ import (
 
 // This file writes the replies of the lock commands. Each reply is one that docs/LOCKS.md or docs/ERRORS.md lists.
 
-// Null is the null reply: Redis refused, or the grant has been rolled back.
-func Null(proto int) []byte { return resp.AppendNull(nil, proto) }
+// nullReply is the null reply: Redis refused, or the grant has been rolled back.
+func nullReply(proto int) []byte { return resp.AppendNull(nil, proto) }
 
-// Failure is the error reply for a script that failed: Redis's own, -NOUPSTREAM or -INDOUBT.
-func Failure(err error) []byte {
+// failureReply is the error reply for a script that failed: Redis's own, -NOUPSTREAM or -INDOUBT.
+func failureReply(err error) []byte {
 	var refusal script.Error
 	var unsent *contract.UnsentError
 	switch {
@@ -35,19 +35,19 @@ func Failure(err error) []byte {
 	}
 }
 
-// Failed is Failure for a client that speaks any protocol version.
-func Failed(err error) func(proto int) []byte {
-	return func(int) []byte { return Failure(err) }
+// failedReply is Failure for a client that speaks any protocol version.
+func failedReply(err error) func(proto int) []byte {
+	return func(int) []byte { return failureReply(err) }
 }
 
-// LostLease says that the session lost the lock before.
-func LostLease() []byte {
+// lostLeaseReply says that the session lost the lock before.
+func lostLeaseReply() []byte {
 	return resp.AppendError(nil, resp.LostLease, "the lock was lost before this command: its lease ended, or it was taken away")
 }
 
-// NotHeld says that the owner does not hold the lock: the connection, or an OWNER that the command names. With a fence it says that the
+// notHeldReply says that the owner does not hold the lock: the connection, or an OWNER that the command names. With a fence it says that the
 // owner does not hold it by that grant.
-func NotHeld(named bool, fence int64) []byte {
+func notHeldReply(named bool, fence int64) []byte {
 	switch {
 	case fence != 0:
 		return resp.AppendError(nil, resp.NotHeld, "the lock is not held with this fence")
@@ -57,29 +57,29 @@ func NotHeld(named bool, fence int64) []byte {
 	return resp.AppendError(nil, resp.NotHeld, "this connection does not hold the lock (is it pooled, shared, or new after a reconnect? use OWNER)")
 }
 
-// NoReentry is the reply to a connection that holds the lock already, and may not acquire it again without OWNER.
-func NoReentry(v grammar.Verb, proto int) []byte {
+// noReentryReply is the reply to a connection that holds the lock already, and may not acquire it again without OWNER.
+func noReentryReply(v grammar.Verb, proto int) []byte {
 	if v == grammar.TryLock {
-		return Null(proto)
+		return nullReply(proto)
 	}
 	return resp.AppendError(nil, resp.Err, "this connection holds the lock already; threads that share a connection need OWNER (lock.reentry is owner)")
 }
 
-// NotSynced says that a grant was rolled back because have of the replicas that it needs had it in time.
-func NotSynced(have, needs int) []byte {
+// notSyncedReply says that a grant was rolled back because have of the replicas that it needs had it in time.
+func notSyncedReply(have, needs int) []byte {
 	return resp.AppendError(nil, resp.NotSynced, fmt.Sprintf("%d of %d replicas had the grant in time, and it was rolled back", have, needs))
 }
 
-// NoReplicas says that a grant that all replicas must have was not asked for, because none is known.
-func NoReplicas() []byte {
+// noReplicasReply says that a grant that all replicas must have was not asked for, because none is known.
+func noReplicasReply() []byte {
 	return resp.AppendError(nil, resp.NotSynced, "lock.sync is all, and no replica is known; nothing was granted")
 }
 
-// Overloaded says why the client may not wait.
-func Overloaded(why string) []byte { return resp.AppendError(nil, resp.Overloaded, why) }
+// overloadedReply says why the client may not wait.
+func overloadedReply(why string) []byte { return resp.AppendError(nil, resp.Overloaded, why) }
 
-// Info is what LOCKINFO and LOCKLIST show of one lock.
-type Info struct {
+// lockInfo is what LOCKINFO and LOCKLIST show of one lock.
+type lockInfo struct {
 	Key          string // shown by LOCKLIST only; empty: LOCKINFO
 	Owner        string
 	Holds, Fence int64
@@ -92,8 +92,8 @@ type Info struct {
 	Fixed bool      // the client has set the lease: it is not renewed
 }
 
-// AppendInfo appends a lock as a map.
-func AppendInfo(dst []byte, proto int, i Info) []byte {
+// appendLockInfo appends a lock as a map.
+func appendLockInfo(dst []byte, proto int, i lockInfo) []byte {
 	pairs := 6
 	if i.Key != "" {
 		pairs = 9

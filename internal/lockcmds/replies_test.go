@@ -22,7 +22,7 @@ func TestFailureSaysWhetherAnythingHappened(t *testing.T) {
 		{contract.ErrInDoubt, "-INDOUBT sent, but no answer came\r\n"},
 		{errors.New("strange"), "-INDOUBT sent, but no answer came\r\n"}, // it is not known to be harmless
 	} {
-		if got := string(Failure(c.err)); got != c.want || string(Failed(c.err)(3)) != c.want {
+		if got := string(failureReply(c.err)); got != c.want || string(failedReply(c.err)(3)) != c.want {
 			t.Errorf("%v: %q", c.err, got)
 		}
 	}
@@ -30,26 +30,26 @@ func TestFailureSaysWhetherAnythingHappened(t *testing.T) {
 
 func TestNotHeldNamesWhatTheCommandNamed(t *testing.T) {
 	for want, got := range map[string][]byte{
-		"this connection": NotHeld(false, 0), "this OWNER": NotHeld(true, 0), "with this fence": NotHeld(true, 7), "holds the lock already": NoReentry(grammar.Lock, 2),
+		"this connection": notHeldReply(false, 0), "this OWNER": notHeldReply(true, 0), "with this fence": notHeldReply(true, 7), "holds the lock already": noReentryReply(grammar.Lock, 2),
 	} {
 		if !strings.Contains(string(got), want) {
 			t.Errorf("%q: %q", want, got)
 		}
 	}
-	if got := string(NoReentry(grammar.TryLock, 3)); got != "_\r\n" {
+	if got := string(noReentryReply(grammar.TryLock, 3)); got != "_\r\n" {
 		t.Errorf("TRYLOCK: %q", got)
 	}
 }
 
 func TestAppendInfoIsAMap(t *testing.T) {
-	i := Info{Owner: "o", Holds: 1, Fence: 7, TTL: 5, Fair: 2, Local: 3}
+	i := lockInfo{Owner: "o", Holds: 1, Fence: 7, TTL: 5, Fair: 2, Local: 3}
 	for proto, head := range map[int]string{2: "*12\r\n", 3: "%6\r\n"} {
-		if got := string(AppendInfo(nil, proto, i)); !strings.HasPrefix(got, head) || strings.Contains(got, "client") {
+		if got := string(appendLockInfo(nil, proto, i)); !strings.HasPrefix(got, head) || strings.Contains(got, "client") {
 			t.Errorf("protocol %d: %q", proto, got)
 		}
 	}
 	i.Key, i.Client = "k", contract.ClientInfo{Addr: "10.0.0.1:1", Name: "n"}
-	if got := string(AppendInfo(nil, 3, i)); !strings.HasPrefix(got, "%9\r\n$3\r\nkey\r\n$1\r\nk\r\n") || !strings.Contains(got, "10.0.0.1:1") {
+	if got := string(appendLockInfo(nil, 3, i)); !strings.HasPrefix(got, "%9\r\n$3\r\nkey\r\n$1\r\nk\r\n") || !strings.Contains(got, "10.0.0.1:1") {
 		t.Errorf("of a list: %q", got)
 	}
 }

@@ -11,35 +11,35 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// DoubtLimit is how long a call whose answer was lost is sent again before the client is told that the outcome is in doubt, if there are no
+// doubtLimit is how long a call whose answer was lost is sent again before the client is told that the outcome is in doubt, if there are no
 // failovers. Calls.DoubtLimit is the limit where there may be.
-const DoubtLimit = 5 * time.Second
+const doubtLimit = 5 * time.Second
 
-// DoubtLimit is how long a call whose answer was lost is sent again: a failover is outlived, but no more than a lease.
-func (c *Calls) DoubtLimit() time.Duration {
+// doubtLimit is how long a call whose answer was lost is sent again: a failover is outlived, but no more than a lease.
+func (c *calls) DoubtLimit() time.Duration {
 	if c.Failover == nil {
-		return DoubtLimit
+		return doubtLimit
 	}
-	return max(DoubtLimit, min(c.Failover()+afterFailover, c.Lease))
+	return max(doubtLimit, min(c.Failover()+afterFailover, c.Lease))
 }
 
 // afterFailover is the time that is left for the answer when a failover is over.
 const afterFailover = 2 * time.Second
 
-// Request is one call of a session. If its answer is lost with the connection, a copy is sent on the engine's own connection until
+// callRequest is one call of a session. If its answer is lost with the connection, a copy is sent on the engine's own connection until
 // Redis answers: a script that runs twice leaves what it leaves when it runs once.
-type Request struct {
+type callRequest struct {
 	Session contract.Session
-	For     Asker
+	For     asker
 	SentAt  time.Time // set by Send: before the first copy was sent
 
-	calls *Calls
+	calls *calls
 
 	Once bool // the copy is sent once, because a later one could find another grant
 }
 
-// Asker is the lock command that a request belongs to.
-type Asker interface {
+// asker is the lock command that a request belongs to.
+type asker interface {
 	// Again is the copy, if the call can be repeated. Requires the session lock, or that the session has ended.
 	Again() (copy script.Call, ok bool)
 	// Postponed is for a call that Redis cannot carry out now, because the hash slot is being moved. Nothing has happened. It returns the call to
@@ -61,21 +61,21 @@ type plainAsker struct {
 	Reply func(o callOutcome) []byte
 }
 
-// Again implements Asker.
+// Again implements asker.
 func (p plainAsker) Again() (script.Call, bool) { return p.Copy, p.Copy.Script != nil }
 
-// Postponed implements Asker.
+// Postponed implements asker.
 func (p plainAsker) Postponed() (script.Call, time.Duration) {
 	if p.Later.Script == nil {
 		return script.Call{}, 0
 	}
-	return p.Later, DoubtLimit
+	return p.Later, doubtLimit
 }
 
-// Doubted implements Asker.
+// Doubted implements asker.
 func (plainAsker) Doubted(time.Time) {}
 
-// Answered implements Asker.
+// Answered implements asker.
 func (p plainAsker) Answered(o callOutcome) []byte { return p.Reply(o) }
 
 // callOutcome is the end of a request.
@@ -87,10 +87,10 @@ type callOutcome struct {
 }
 
 // Send puts a call on the session's connection. The request is the call's own until its end. Requires the session lock.
-func (c *Calls) Send(call script.Call, r *Request) { c.SendAt(c.Clock.Now(), call, r) }
+func (c *calls) Send(call script.Call, r *callRequest) { c.SendAt(c.Clock.Now(), call, r) }
 
 // SendAt is Send for a caller that has just read the clock.
-func (c *Calls) SendAt(now time.Time, call script.Call, r *Request) {
+func (c *calls) SendAt(now time.Time, call script.Call, r *callRequest) {
 	r.calls, r.SentAt = c, now
 	c.unfinished.Add(1) // until the outcome has been dealt with, though the session may have ended
 	c.sent.Begin()
@@ -98,7 +98,7 @@ func (c *Calls) SendAt(now time.Time, call script.Call, r *Request) {
 }
 
 // Done implements contract.Asker.
-func (r *Request) Done(v resp.Value, err error) []byte {
+func (r *callRequest) Done(v resp.Value, err error) []byte {
 	c := r.calls
 	defer c.Guard.Stop()
 	defer c.sent.End()
@@ -110,7 +110,7 @@ func (r *Request) Done(v resp.Value, err error) []byte {
 			return nil
 		}
 	}
-	if err == nil && IsPostponed(refusalOf(v)) {
+	if err == nil && isPostponed(refusalOf(v)) {
 		if call, limit := r.For.Postponed(); limit > 0 {
 			c.repeat(r, repetition{call: call, limit: limit, certain: true})
 			return nil
@@ -120,12 +120,12 @@ func (r *Request) Done(v resp.Value, err error) []byte {
 }
 
 // Repeat sends the copy of a request until Redis answers it, for as long as DoubtLimit says.
-func (c *Calls) Repeat(r *Request, again script.Call) {
+func (c *calls) Repeat(r *callRequest, again script.Call) {
 	c.repeat(r, repetition{call: again, limit: c.DoubtLimit(), repeated: true})
 }
 
 // Anew sends another call for a request whose first one was answered, until Redis answers, for as long as DoubtLimit says.
-func (c *Calls) Anew(r *Request, call script.Call) {
+func (c *calls) Anew(r *callRequest, call script.Call) {
 	c.repeat(r, repetition{call: call, limit: c.DoubtLimit()})
 }
 
@@ -138,7 +138,7 @@ type repetition struct {
 }
 
 // repeat sends a call on the engine's own connection.
-func (c *Calls) repeat(r *Request, again repetition) {
+func (c *calls) repeat(r *callRequest, again repetition) {
 	until := c.Clock.Now().Add(again.limit)
 	pause := retryFirst
 	c.unfinished.Add(1)
@@ -160,7 +160,7 @@ func (c *Calls) repeat(r *Request, again repetition) {
 			}
 			if !r.Once && !isFinal(refusalOf(v)) && c.Life.Err() == nil && c.Clock.Now().Add(pause).Before(until) {
 				c.Jobs.After(pause, jobs.Attempt, attempt)
-				pause = min(2*pause, LongestPause)
+				pause = min(2*pause, longestPause)
 				return
 			}
 			if !again.certain || again.repeated {
@@ -191,7 +191,7 @@ func later(a, b time.Time) time.Time {
 // resolves reports whether the answer to a copy says what has become of the call. A refusal does not, because it speaks of the copy
 // alone; but a key that holds no lock has none.
 func resolves(v resp.Value, err error) bool {
-	return err == nil && (!v.IsError() || IsOverwritten(refusalOf(v)))
+	return err == nil && (!v.IsError() || isOverwritten(refusalOf(v)))
 }
 
 // refusalOf is the error reply in v, or nil.

@@ -79,7 +79,7 @@ func TestALostAnswerIsDoubtedOnceAndAskedForAgain(t *testing.T) {
 			w, s, a := newCallWorld(t), &locktest.Client{}, c.command
 			w.Own.Answers = c.copies
 			a.w = w
-			q := &Request{Session: s, For: &a}
+			q := &callRequest{Session: s, For: &a}
 			w.Send(script.Extend{Key: "k"}.Call(), q)
 			w.Time = w.Time.Add(time.Millisecond)
 			s.Ended = hungUp
@@ -99,8 +99,8 @@ func TestALostAnswerIsDoubtedOnceAndAskedForAgain(t *testing.T) {
 
 func TestACopyIsSentForAsLongAsAFailoverTakes(t *testing.T) {
 	for _, c := range []struct{ failover, want time.Duration }{
-		{0, DoubtLimit},
-		{time.Second, DoubtLimit},
+		{0, doubtLimit},
+		{time.Second, doubtLimit},
 		{10 * time.Second, 10*time.Second + afterFailover},
 		{time.Hour, 30 * time.Second}, // the lease
 	} {
@@ -110,7 +110,7 @@ func TestACopyIsSentForAsLongAsAFailoverTakes(t *testing.T) {
 			t.Errorf("failover %v: %v, want %v", c.failover, got, c.want)
 		}
 		s, a := &locktest.Client{}, &command{w: w, again: true}
-		w.Send(script.Extend{Key: "k"}.Call(), &Request{Session: s, For: a})
+		w.Send(script.Extend{Key: "k"}.Call(), &callRequest{Session: s, For: a})
 		begun := w.Time
 		s.Answer(resp.Value{}, contract.ErrInDoubt)
 		w.Settle()

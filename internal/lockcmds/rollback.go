@@ -12,9 +12,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
-// Rollback ends a session's part in a grant that no client relies on: the client was not told of it, was told that it is lost, or
+// rollback ends a session's part in a grant that no client relies on: the client was not told of it, was told that it is lost, or
 // has gone. No command waits for it: a later call of the session has a larger number.
-type Rollback struct {
+type rollback struct {
 	script.Drop
 	By    redislink.Node  // nil: the engine's own
 	After *watchdog.Lease // whose renewal on its way is waited for, because it could make the lease longer again; nil: none
@@ -25,13 +25,13 @@ type Rollback struct {
 }
 
 // RollBack sends a rollback until Redis answers. It does not block.
-func (c *Calls) RollBack(r Rollback) {
+func (c *calls) RollBack(r rollback) {
 	if lease := r.After; lease != nil {
 		r.After = nil
 		lease.Pause(func() { c.RollBack(r) })
 		return
 	}
-	c.Retry(Cleanup{
+	c.Retry(cleanup{
 		What: "roll a hold back", Key: r.Key, Limit: r.Limit, Done: r.Done,
 		Task: func(ctx context.Context) error {
 			by := r.By
@@ -43,7 +43,7 @@ func (c *Calls) RollBack(r Rollback) {
 			}
 			v, err := c.Client.runAs(ctx, by, r.Call())
 			r.Copy = r.Copy || errors.Is(err, contract.ErrInDoubt)
-			left, err := Decoded(v, err, script.DecodeDropped)
+			left, err := decoded(v, err, script.DecodeDropped)
 			if err == nil && !left && r.Gone != nil {
 				r.Gone()
 			}
@@ -53,7 +53,7 @@ func (c *Calls) RollBack(r Rollback) {
 }
 
 // OnceWithin returns a function that runs f once: with its own argument, or with false when the time is over.
-func (c *Calls) OnceWithin(limit time.Duration, f func(ok bool)) func(ok bool) {
+func (c *calls) OnceWithin(limit time.Duration, f func(ok bool)) func(ok bool) {
 	var once sync.Once
 	run := func(ok bool) { once.Do(func() { f(ok) }) }
 	late := c.Clock.AfterFunc(limit, func() { run(false) })

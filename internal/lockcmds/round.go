@@ -19,7 +19,7 @@ type askedReplicas struct {
 }
 
 // ask is one round. It tells the outcomes of the grants that have one, and returns the others. early: the server has not let the round wait.
-func (c *Confirmer) ask(at place, grants []wanted) (rest []askedReplicas, early bool) {
+func (c *confirmer) ask(at place, grants []wanted) (rest []askedReplicas, early bool) {
 	limit := quickLimit
 	if at.patient {
 		limit = patientLimit
@@ -56,7 +56,7 @@ func (c *Confirmer) ask(at place, grants []wanted) (rest []askedReplicas, early 
 const leastLimit = 5 * time.Millisecond
 
 // askOn asks on one connection. all is in the order of the numbers of replicas.
-func (c *Confirmer) askOn(
+func (c *confirmer) askOn(
 	ctx context.Context, at redislink.Server, conn redislink.Confirmation, all []askedReplicas, end time.Time,
 ) (rest []askedReplicas, err error) {
 	keys, args := make([][]string, len(all)), make([][]string, len(all))
@@ -98,7 +98,7 @@ func (c *Confirmer) askOn(
 }
 
 // sort tells the outcomes of the grants that are not at the server, and parts those that it has written from those that it may write later.
-func (c *Confirmer) sort(all []askedReplicas, answers []resp.Value) (written, unwritten []askedReplicas) {
+func (c *confirmer) sort(all []askedReplicas, answers []resp.Value) (written, unwritten []askedReplicas) {
 	for i, g := range all {
 		here, err := script.DecodeProved(answers[i])
 		switch refusal := finalOf(err); {

@@ -16,8 +16,8 @@ func TestTheShorterLeaseCountsWhileTheAnswerIsUnknown(t *testing.T) {
 	p, gate := startGated(t, srv, time.Minute)
 	q := startProxy(t, srv, nil)
 	for _, c := range []struct{ hold, line, push, reply string }{
-		{"LOCK k", "EXTENDLOCK k PX 200", "deadline", lostLeaseReply},
-		{"LOCK k PX 60000", "EXTENDLOCK k PX 200", "expired", lostLeaseReply},
+		{"LOCK k", "EXTENDLOCK k PX 200", "deadline", lostLeaseWords},
+		{"LOCK k PX 60000", "EXTENDLOCK k PX 200", "expired", lostLeaseWords},
 		{"LOCK k", "TRYLOCK k PX 200", "deadline", "(nil)"},
 		{"LOCK k PX 60000", "TRYLOCK k PX 200", "expired", "(nil)"},
 	} {

@@ -13,14 +13,14 @@ func (e *Engine) startSlow(s contract.Caller, cmd grammar.Command) {
 	e.show(s, func() []byte {
 		switch cmd.Sub {
 		case grammar.SlowGet:
-			return Slow(s.Proto, e.opts.SlowLog.Latest(cmd.Count))
+			return slowReply(s.Proto, e.opts.SlowLog.Latest(cmd.Count))
 		case grammar.SlowLen:
 			return redcon.AppendInt(nil, int64(e.opts.SlowLog.Len()))
 		case grammar.SlowReset:
 			e.opts.SlowLog.Reset()
 			return redcon.AppendOK(nil)
 		default:
-			return SlowHelp()
+			return slowHelpReply()
 		}
 	})
 }

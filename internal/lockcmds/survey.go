@@ -28,7 +28,7 @@ type Hold struct {
 // EachHold calls f for the locks that are held through this engine, in no order. It looks at them in slices, and f is called without locks. A lock
 // that is held all the time is seen, perhaps twice. Not for an event loop.
 func (e *Engine) EachHold(f func(Hold)) {
-	var slice []Info
+	var slice []lockInfo
 	for end := -1; end != 0; {
 		slice, end = e.holds.List(slice[:0], end)
 		for _, i := range slice {
@@ -42,7 +42,7 @@ func (e *Engine) EachHold(f func(Hold)) {
 
 // EachContended calls f for the locks that clients wait for through this engine, as EachHold does.
 func (e *Engine) EachContended(f func(Contended)) {
-	slice := make([]Contended, 0, Slice)
+	slice := make([]Contended, 0, listSlice)
 	for end := -1; end != 0; {
 		slice, end = e.waiters.Contended(slice[:0], end)
 		for _, c := range slice {
@@ -62,13 +62,13 @@ func (e *Engine) WaitsFor(session uint64) (lock string, since time.Time, ok bool
 
 // Holder asks Redis for the holder of a lock, on the engine's own connection. Requires no locks.
 func (e *Engine) Holder(ctx context.Context, key string) (script.Holder, error) {
-	return RunFor(ctx, e.client, script.Info{Key: key}.Call(), script.DecodeHolder)
+	return runFor(ctx, e.client, script.Info{Key: key}.Call(), script.DecodeHolder)
 }
 
 // Force ends a lock for an operator, as FORCEUNLOCK does, if it is still held by the grant with that fence; 0: by one without a fence. false: it is not.
 // Requires no locks.
 func (e *Engine) Force(ctx context.Context, key string, fence int64, operator string) (ended bool, err error) {
-	a, err := RunFor(ctx, e.client, script.Force{Key: key, Fence: fence}.Call(), script.DecodeForced)
+	a, err := runFor(ctx, e.client, script.Force{Key: key, Fence: fence}.Call(), script.DecodeForced)
 	if err == nil && a.Held {
 		e.log.Log(logging.Audit, "lock ended by an operator", logging.Text("key", key), logging.Text("owner", a.Owner), zap.Int64("fence", a.Fence),
 			zap.String("operator", operator), zap.String("user", cmp.Or(e.opts.User, "default")))

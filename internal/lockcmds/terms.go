@@ -40,8 +40,8 @@ func (d *Defaults) Full(all int64, forLock int) (why, limit string) {
 	return "", ""
 }
 
-// Terms are those of one acquire.
-type Terms struct {
+// acquireTerms are those of one acquire.
+type acquireTerms struct {
 	Verb    grammar.Verb
 	Lease   time.Duration // of a grant
 	MaxHold time.Duration // 0: none
@@ -53,8 +53,8 @@ type Terms struct {
 }
 
 // termsOf returns the terms of a command.
-func termsOf(cmd *grammar.Command, d *Defaults) Terms {
-	t := Terms{
+func termsOf(cmd *grammar.Command, d *Defaults) acquireTerms {
+	t := acquireTerms{
 		Verb: cmd.Verb, Wait: cmd.Wait, Lease: cmd.Lease, Fixed: cmd.Lease > 0, MaxHold: cmd.MaxHold, Grace: cmd.Grace, Sync: cmd.Sync,
 	}
 	if t.Sync < 0 {
@@ -77,7 +77,7 @@ func termsOf(cmd *grammar.Command, d *Defaults) Terms {
 }
 
 // MayWait reports whether a client has time left that has waited for this time.
-func (t *Terms) MayWait(waited time.Duration) bool {
+func (t *acquireTerms) MayWait(waited time.Duration) bool {
 	return t.Wait < 0 || t.Wait > 0 && waited < t.Wait
 }
 
@@ -90,7 +90,7 @@ const (
 
 // ConfirmUntil is when replicas must have confirmed a grant of now, by an acquire that began then and was sent at that moment: its lease goes
 // on from there. An acquire that deepens a hold leaves half of its lease for a rollback, because the whole hold ends with that lease.
-func (t *Terms) ConfirmUntil(now, began, sentAt time.Time, deepens bool) time.Time {
+func (t *acquireTerms) ConfirmUntil(now, began, sentAt time.Time, deepens bool) time.Time {
 	limit := syncMost
 	if t.Wait >= 0 {
 		limit = min(limit, max(syncLeast, began.Add(t.Wait).Sub(now)))

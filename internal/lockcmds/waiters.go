@@ -29,7 +29,7 @@ import (
 //	granted ──SYNC──► Confirmer ──► granted again, or dropUnsynced ──► the reply
 //	                            └── Offer: a release here grants in the same step ──► Offer.Answered ─┘
 //
-// Terms works out what the client has asked for, package kinds the scripts that ask. observe.Observers are told of each grant, and of
+// acquireTerms works out what the client has asked for, package kinds the scripts that ask. observe.Observers are told of each grant, and of
 // each wait without one.
 //
 // The package stands above Holds, which knows neither waiters nor this package. An acquire reaches the record of holds only through
@@ -37,7 +37,7 @@ import (
 //
 // Goroutines: none of its own. Work is done by timers and by jobs on the pool, each at most one round trip long. Waiters are data.
 //
-// Waiters.mu guards the wait queues and all waiters. Jobs are submitted and channels are subscribed under it. No session method, Redis
+// waiters.mu guards the wait queues and all waiters. Jobs are submitted and channels are subscribed under it. No session method, Redis
 // call or callback runs under it, and no method of Holds that takes a mutex. Events and observers are told under it: they do not block.
 //
 // Invariants:
@@ -49,9 +49,9 @@ import (
 
 // waiterOptions of Waiters. All fields but Replicas, Reentry, Told and the events are required.
 type waiterOptions struct {
-	Calls  *Calls
-	Holds  *Holds
-	Damage *Reporter
+	Calls  *calls
+	Holds  *holds
+	Damage *damageReporter
 	UUID   string // of this process
 
 	Lease     time.Duration    // a lock with waiters is looked at once in that time
@@ -61,13 +61,13 @@ type waiterOptions struct {
 
 	Waiting *atomic.Int64 // counts the waiters of all engines that share MaxWaiters
 
-	Confirm *Confirmer
+	Confirm *confirmer
 	// Replicas is how many replicas the server that keeps a lock has, by the word of the operator or of the topology: also those that
 	// the server does not see. 0: it is not known. nil: it never is.
 	Replicas func(lock string) int
 
 	// Reentry is the rule about a connection that acquires again without OWNER. nil: it may.
-	Reentry *Rule
+	Reentry *ReentryRule
 	Told    observe.Observers // of the ends of acquires
 	Events  waiterEvents
 }
@@ -82,11 +82,11 @@ type waiterEvents struct {
 	Refused func(limit, client string)
 }
 
-// Waiters is the acquires in progress of one engine, with their wait queues. Its methods may be called from any goroutine.
-type Waiters struct {
-	waiterOptions         // immutable
-	place         string  // immutable; the name of the place that plain waiters share in a queue in Redis
-	effects       Carrier // immutable
+// waiters is the acquires in progress of one engine, with their wait queues. Its methods may be called from any goroutine.
+type waiters struct {
+	waiterOptions               // immutable
+	place         string        // immutable; the name of the place that plain waiters share in a queue in Redis
+	effects       effectCarrier // immutable
 
 	mu       sync.Mutex // guards the fields below and all waiters
 	set      *queue.Set
@@ -96,26 +96,26 @@ type Waiters struct {
 }
 
 // newWaiters returns the waiters of an engine. The caller has redislink call it as a Listener.
-func newWaiters(o waiterOptions) *Waiters {
-	x := &Waiters{
+func newWaiters(o waiterOptions) *waiters {
+	x := &waiters{
 		waiterOptions: o,
 		place:         script.Shared(o.UUID, uint32(o.Calls.Clock.Random(1<<32))),
 		set:           queue.New(queue.Config{Lease: o.Lease, Wait: o.FairWait, StaleHead: o.StaleHead}),
 		asks:          make(map[uint64]*waiter),
 	}
-	x.effects = Carrier{Calls: o.Calls, Wait: o.FairWait, Step: x.Step}
+	x.effects = effectCarrier{Calls: o.Calls, Wait: o.FairWait, Step: x.Step}
 	return x
 }
 
 // Step tells the wait queues of an event, and carries out the effects. Requires no locks.
-func (x *Waiters) Step(event func(q *queue.Set)) {
+func (x *waiters) Step(event func(q *queue.Set)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.stepLocked(event)
 }
 
-// stepLocked is Step. Requires Waiters.mu.
-func (x *Waiters) stepLocked(event func(q *queue.Set)) {
+// stepLocked is Step. Requires waiters.mu.
+func (x *waiters) stepLocked(event func(q *queue.Set)) {
 	event(x.set)
 	for {
 		all := x.set.Effects()
@@ -133,8 +133,8 @@ func (x *Waiters) stepLocked(event func(q *queue.Set)) {
 	}
 }
 
-// carryOutLocked carries out one effect, or has a job do it. Requires Waiters.mu.
-func (x *Waiters) carryOutLocked(f *queue.Effect) {
+// carryOutLocked carries out one effect, or has a job do it. Requires waiters.mu.
+func (x *waiters) carryOutLocked(f *queue.Effect) {
 	switch f.Op {
 	case queue.Attempt:
 		w := waiterOf(f.Waiter)
@@ -155,27 +155,27 @@ func (x *Waiters) carryOutLocked(f *queue.Effect) {
 func waiterOf(w *queue.Waiter) *waiter { return w.Tag.(*waiter) }
 
 // Confirmed implements redislink.Listener.
-func (x *Waiters) Confirmed(channel string) {
+func (x *waiters) Confirmed(channel string) {
 	x.Step(func(q *queue.Set) { q.Subscribed(channel) })
 }
 
 // Published implements redislink.Listener.
-func (x *Waiters) Published(channel, _ string) {
+func (x *waiters) Published(channel, _ string) {
 	x.Step(func(q *queue.Set) { q.Published(channel) })
 }
 
 // Refused implements redislink.Listener.
-func (x *Waiters) Refused(channel string, reason redislink.Refusal) {
+func (x *waiters) Refused(channel string, reason redislink.Refusal) {
 	x.Step(func(q *queue.Set) { q.SubscriptionRefused(channel, reason) })
 }
 
 // Wake has the first waiters of a lock ask: it may be free. Requires no locks.
-func (x *Waiters) Wake(lock string) {
+func (x *waiters) Wake(lock string) {
 	x.Step(func(q *queue.Set) { q.Wake(lock) })
 }
 
 // Left takes the acquire of a session out whose client has gone. Requires no locks.
-func (x *Waiters) Left(session uint64) {
+func (x *waiters) Left(session uint64) {
 	x.mu.Lock()
 	w := x.asks[session]
 	if w == nil {
@@ -193,7 +193,7 @@ func (x *Waiters) Left(session uint64) {
 }
 
 // Asks reports whether an acquire of the session is in progress. Requires no locks.
-func (x *Waiters) Asks(session uint64) bool {
+func (x *waiters) Asks(session uint64) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.asks[session] != nil
@@ -201,7 +201,7 @@ func (x *Waiters) Asks(session uint64) bool {
 
 // Unblock ends the wait of a session, as CLIENT UNBLOCK asks: as if its time were up, or with an error. It reports whether the
 // session was waiting. Requires no locks.
-func (x *Waiters) Unblock(session uint64, withError bool) (waited bool) {
+func (x *waiters) Unblock(session uint64, withError bool) (waited bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	w := x.asks[session]
@@ -219,7 +219,7 @@ func (x *Waiters) Unblock(session uint64, withError bool) (waited bool) {
 }
 
 // Drain refuses all waiters, and those to come. Requires no locks.
-func (x *Waiters) Drain() {
+func (x *waiters) Drain() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.draining = true
@@ -232,20 +232,20 @@ var (
 )
 
 // Empty reports whether no client waits. Requires no locks.
-func (x *Waiters) Empty() bool {
+func (x *waiters) Empty() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.set.Waiters() == 0
 }
 
 // Count is the number of waiters of a lock, and the number of those with places of their own. Requires no locks.
-func (x *Waiters) Count(lock string) (all, own int) {
+func (x *waiters) Count(lock string) (all, own int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.countLocked(lock)
 }
 
-func (x *Waiters) countLocked(lock string) (all, own int) {
+func (x *waiters) countLocked(lock string) (all, own int) {
 	if q := x.set.Find(lock); q != nil {
 		return q.Len()
 	}
@@ -253,7 +253,7 @@ func (x *Waiters) countLocked(lock string) (all, own int) {
 }
 
 // CountAll sets the numbers of waiters in a slice of a list of locks. Requires no locks.
-func (x *Waiters) CountAll(list []Info) {
+func (x *waiters) CountAll(list []lockInfo) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for i := range list {
@@ -263,8 +263,8 @@ func (x *Waiters) CountAll(list []Info) {
 }
 
 // fullLocked says why no further client may wait for this lock now, and names the setting that is the reason; empty: one may. Requires
-// Waiters.mu.
-func (x *Waiters) fullLocked(lock string) (why, limit string) {
+// waiters.mu.
+func (x *waiters) fullLocked(lock string) (why, limit string) {
 	if x.draining {
 		return errDraining.Error(), ""
 	}
@@ -273,8 +273,8 @@ func (x *Waiters) fullLocked(lock string) (why, limit string) {
 	return d.Full(x.Waiting.Load(), all)
 }
 
-// namesOfLocked returns the names that waiting for a lock needs. Requires Waiters.mu.
-func (x *Waiters) namesOfLocked(lock string) queue.Names {
+// namesOfLocked returns the names that waiting for a lock needs. Requires waiters.mu.
+func (x *waiters) namesOfLocked(lock string) queue.Names {
 	if q := x.set.Find(lock); q != nil {
 		return q.Names()
 	}
@@ -293,14 +293,14 @@ type Contended struct {
 // Contended appends the locks with waiters before place end of their list, the last first, Slice of them at most. It returns up to
 // where it has come; end -1 begins, and 0 is the end. A lock that has waiters all the time is seen though others come and go. It may be seen
 // twice. Requires no locks.
-func (x *Waiters) Contended(slice []Contended, end int) ([]Contended, int) {
+func (x *waiters) Contended(slice []Contended, end int) ([]Contended, int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	all := queue.Queues(x.set)
 	if end < 0 || end > len(all) {
 		end = len(all)
 	}
-	begin := max(0, end-Slice)
+	begin := max(0, end-listSlice)
 	for _, q := range all[begin:end] {
 		c := Contended{Key: q.Names().Key}
 		if c.All, c.Own = q.Len(); c.All == 0 {
@@ -328,7 +328,7 @@ func firstOf(q *queue.Queue) (first []*waiter) {
 }
 
 // Oldest is when the command came of the client that has waited for longest; the zero time: none waits. It costs O(1). Requires no locks.
-func (x *Waiters) Oldest() (began time.Time) {
+func (x *waiters) Oldest() (began time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if w := queue.Oldest(x.set); w != nil {
@@ -338,7 +338,7 @@ func (x *Waiters) Oldest() (began time.Time) {
 }
 
 // WaitsFor returns the lock that a session asks for, and when its command came. false: it asks for none. Requires no locks of this package.
-func (x *Waiters) WaitsFor(session uint64) (lock string, since time.Time, ok bool) {
+func (x *waiters) WaitsFor(session uint64) (lock string, since time.Time, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	w := x.asks[session]

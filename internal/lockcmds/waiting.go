@@ -31,7 +31,7 @@ func (w *waiter) await(a script.Acquired) []byte {
 		w.finishLocked()
 		x.stepLocked(func(q *queue.Set) { q.Withdraw(&w.Waiter, key, queue.Gone, nil) })
 	default:
-		x.stepLocked(func(q *queue.Set) { q.Join(&w.Waiter, x.namesOfLocked(key), w.mark, AnswerOf(a, w.Lease, nil)) })
+		x.stepLocked(func(q *queue.Set) { q.Join(&w.Waiter, x.namesOfLocked(key), w.mark, answerOf(a, w.Lease, nil)) })
 		if w.Wait > 0 {
 			left := w.began.Add(w.Wait).Sub(x.Calls.Clock.Now())
 			w.timer = x.Calls.Clock.AfterFunc(left, func() { x.Step(func(q *queue.Set) { q.TimedOut(&w.Waiter) }) })
@@ -45,10 +45,10 @@ func (w *waiter) await(a script.Acquired) []byte {
 		return w.replyTo(queue.Error, refusal)(w.session().Proto)
 	}
 	w.refused(limit)
-	return Overloaded(full)
+	return overloadedReply(full)
 }
 
-// leftLocked ends an acquire that has left its wait queue. A granted one goes on: its attempt delivers the grant. Requires Waiters.mu.
+// leftLocked ends an acquire that has left its wait queue. A granted one goes on: its attempt delivers the grant. Requires waiters.mu.
 func (w *waiter) leftLocked(f *queue.Effect) {
 	if w.timer != nil {
 		w.timer.Stop()
@@ -80,7 +80,7 @@ func (w *waiter) without(f *queue.Effect) {
 			if ok {
 				w.reply(w.replyTo(f.Outcome, f.Err))
 			} else {
-				w.reply(Failed(contract.ErrInDoubt))
+				w.reply(failedReply(contract.ErrInDoubt))
 			}
 		}))
 	default:
@@ -113,11 +113,11 @@ func (w *waiter) replyTo(o queue.Outcome, err error) func(proto int) []byte {
 	switch {
 	case errors.Is(err, errDraining):
 		w.refused("")
-		return func(int) []byte { return Overloaded(errDraining.Error()) }
+		return func(int) []byte { return overloadedReply(errDraining.Error()) }
 	case o == queue.Error:
-		return Failed(err)
+		return failedReply(err)
 	}
-	return Null
+	return nullReply
 }
 
 // refused tells metrics and the log that the client may not wait. limit is the setting that is the reason; empty: the proxy stops.
@@ -128,7 +128,7 @@ func (w *waiter) refused(limit string) {
 }
 
 // replicas is how many replicas there are for a lock; 0: it is not known.
-func (x *Waiters) replicas(lock string) int {
+func (x *waiters) replicas(lock string) int {
 	if x.Replicas == nil {
 		return 0
 	}
@@ -173,9 +173,9 @@ func (w *waiter) dropUnsynced(g grant, o confirmation) {
 	case ended:
 		w.hungUp(g.fence)
 	case o.Refused != nil:
-		w.drop(g, Failed(o.Refused))
+		w.drop(g, failedReply(o.Refused))
 	default:
-		w.drop(g, func(int) []byte { return NotSynced(o.Have, w.Sync) })
+		w.drop(g, func(int) []byte { return notSyncedReply(o.Have, w.Sync) })
 	}
 }
 

@@ -167,7 +167,7 @@ func TestAnAcquireThatIsNotSentKeepsNoHold(t *testing.T) {
 		"no replicas": func(w *waiterWorld) {
 			w.limits.Sync, w.x.Replicas = SyncAll, func(string) int { return 0 }
 		},
-		"no re-entry": func(w *waiterWorld) { w.x.Reentry = &Rule{OwnersOnly: true} },
+		"no re-entry": func(w *waiterWorld) { w.x.Reentry = &ReentryRule{OwnersOnly: true} },
 	} {
 		w := newWaiterWorld(t)
 		a := w.client(1)

@@ -12,7 +12,7 @@ import (
 // callWorld is calls without I/O.
 type callWorld struct {
 	*locktest.World
-	*Calls
+	*calls
 }
 
 func newCallWorld(t *testing.T) *callWorld {

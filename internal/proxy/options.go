@@ -304,7 +304,7 @@ func (srv *Server) Change(c Changeable) {
 }
 
 // forEngines returns the options of the lock engines.
-func (o *Options) forEngines(up *upstream.Upstream, e *shared.Proxy, rule *lockcmds.Rule, changes *lockcmds.Changes) lockcmds.RegistryOptions {
+func (o *Options) forEngines(up *upstream.Upstream, e *shared.Proxy, rule *lockcmds.ReentryRule, changes *lockcmds.Changes) lockcmds.RegistryOptions {
 	counters := &e.Counters
 	events := counters.LockEvents()
 	counted := events.Refused

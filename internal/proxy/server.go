@@ -33,7 +33,7 @@ type Server struct {
 	opts      Options // immutable
 	live      atomic.Pointer[Changeable]
 	changes   lockcmds.Changes
-	reentry   *lockcmds.Rule
+	reentry   *lockcmds.ReentryRule
 	shared    *shared.Proxy
 	listeners []*endpoint
 	ids       *clients.IDs
@@ -68,7 +68,7 @@ func New(opts Options) (*Server, error) {
 	srv.patience, srv.hurry = context.WithCancel(context.Background())
 	changeable := opts.Changeable()
 	srv.live.Store(&changeable)
-	srv.reentry = &lockcmds.Rule{OwnersOnly: opts.Locks.Reentry == ReentryOwner, Counted: e.Counters.Reentered, Logger: opts.Logger.Named("locks")}
+	srv.reentry = &lockcmds.ReentryRule{OwnersOnly: opts.Locks.Reentry == ReentryOwner, Counted: e.Counters.Reentered, Logger: opts.Logger.Named("locks")}
 	if e.Locks, err = lockcmds.NewRegistry(opts.forEngines(up, e, srv.reentry, &srv.changes)); err != nil {
 		return nil, err
 	}

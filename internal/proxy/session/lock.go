@@ -61,11 +61,11 @@ func (s *Session) lock(raw []byte) bool {
 }
 
 // lockIDOf is the identity of a session's lock engine at Redis.
-func lockIDOf(id upstream.Identity, era uint64) lockcmds.ID {
+func lockIDOf(id upstream.Identity, era uint64) lockcmds.EngineID {
 	if id.Authenticated() {
 		era = 0
 	}
-	return lockcmds.ID{User: id.User, Password: id.Password, DB: id.DB, Era: era}
+	return lockcmds.EngineID{User: id.User, Password: id.Password, DB: id.DB, Era: era}
 }
 
 // lockEngine returns the lock engine of the session's identity, which knows the session from now on.

@@ -22,7 +22,7 @@ const (
 // holdWorld is the record of holds of one engine without I/O.
 type holdWorld struct {
 	*locktest.World
-	*Holds
+	*holds
 
 	lost []string // reasons
 }
@@ -38,7 +38,7 @@ func newHoldWorld(t *testing.T) *holdWorld {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Holds = newHolds(holdOptions{
+	w.holds = newHolds(holdOptions{
 		Calls: c, Watchdog: dog, UUID: "u", Lease: 30 * time.Second, Requests: new(atomic.Int64),
 		OnLost:   func(reason string) { w.lost = append(w.lost, reason) },
 		Announce: newAnnouncer(announceOptions{Jobs: w, Redis: w, Life: t.Context(), Logger: zap.NewNop()}),
@@ -71,7 +71,7 @@ func (w *holdWorld) acquire(t *testing.T, c *holdClient, owner string, change fu
 	if change != nil {
 		change(&g)
 	}
-	if v := claim.Granted(w.Time, &g); v != Usable {
+	if v := claim.Granted(w.Time, &g); v != verdictUsable {
 		t.Fatalf("verdict %d", v)
 	}
 	return holdOf(w.ledger.Find(claim.Key()))

@@ -110,7 +110,7 @@ func (r *Registry) Force(ctx context.Context, user string, db int, key string, f
 }
 
 // forced says that the engine of an identity has ended a grant by force. The holder and the waiters may be of other identities.
-func (r *Registry) forced(by ID, key string, ended script.Forced) {
+func (r *Registry) forced(by EngineID, key string, ended script.Forced) {
 	r.mu.Lock()
 	engines := r.all()
 	r.mu.Unlock()

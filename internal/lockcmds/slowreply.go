@@ -7,8 +7,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// Slow is the reply of LOCKSLOW GET.
-func Slow(proto int, entries []*observe.Entry) []byte {
+// slowReply is the reply of LOCKSLOW GET.
+func slowReply(proto int, entries []*observe.Entry) []byte {
 	dst := redcon.AppendArray(nil, len(entries))
 	for _, e := range entries {
 		pairs := 10
@@ -37,8 +37,8 @@ func Slow(proto int, entries []*observe.Entry) []byte {
 	return dst
 }
 
-// SlowHelp is the reply of LOCKSLOW HELP, in the form of SLOWLOG HELP.
-func SlowHelp() []byte {
+// slowHelpReply is the reply of LOCKSLOW HELP, in the form of SLOWLOG HELP.
+func slowHelpReply() []byte {
 	lines := []string{
 		"LOCKSLOW <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
 		"GET [<count>]",
