@@ -318,11 +318,12 @@ func (srv *Server) drain(ctx context.Context) {
 	ticker := time.NewTicker(sweepPeriod)
 	defer ticker.Stop()
 	for begun, empty := time.Now(), (<-chan struct{})(nil); ; {
-		late := time.Since(begun) >= firstWords
-		if late {
+		switch { // no client comes any more
+		case empty != nil:
+		case time.Since(begun) >= firstWords:
 			srv.closePending()
-		}
-		if empty == nil && (late || !srv.pending()) {
+			empty = srv.whenEmpty()
+		case !srv.pending():
 			empty = srv.whenEmpty()
 		}
 		select {

@@ -154,7 +154,6 @@ func (p *pinned) Push(b []byte, kind resp.Kind) {
 		s.out.Emit(b)
 		if s.out.Unread() >= mostUntaken && s.crowded == nil {
 			s.crowded = make(chan struct{})
-			p.crowded = s.crowded
 		}
 	default:
 		s.out.Push(s.redir.Translate(b))
@@ -203,10 +202,13 @@ func (p *pinned) broken() {
 // Flush implements upstream.Observer. A connection whose bytes pass unread is read no faster than its client reads. The rest waits at
 // Redis, within the limits of Redis, as on a direct connection.
 func (p *pinned) Flush() {
-	p.s.host.Flush()
-	if p.crowded != nil {
-		<-p.crowded
-		p.crowded = nil
+	s := p.s
+	s.host.Flush()
+	s.mu.Lock()
+	crowded := s.crowded
+	s.mu.Unlock()
+	if crowded != nil {
+		<-crowded
 	}
 }
 

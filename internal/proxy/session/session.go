@@ -175,12 +175,11 @@ type pinned struct {
 	dressed     bool // it was bare, and is as the session needs it now
 	spent       bool // it may bear a trace that this session does not know: it is closed, not returned to the pool
 
-	waits    bool          // an unanswered command may wait for other clients: BLPOP, WAIT
-	debugs   bool          // after SCRIPT DEBUG: an unanswered command may wait for the client's next words
-	frame    int           // bytes of a frame that the connection keeps until it is whole
-	unread   int           // commands sent since it is not read any more that are to be answered
-	crowded  chan struct{} // Session.crowded, for which the reader of the connection waits; that reader alone uses this field
-	borrowed int           // the number of sessions that are about to name this connection to Redis, and so must find this session on it
+	waits    bool // an unanswered command may wait for other clients: BLPOP, WAIT
+	debugs   bool // after SCRIPT DEBUG: an unanswered command may wait for the client's next words
+	frame    int  // bytes of a frame that the connection keeps until it is whole
+	unread   int  // commands sent since it is not read any more that are to be answered
+	borrowed int  // the number of sessions that are about to name this connection to Redis, and so must find this session on it
 
 	outcome  outcome // of identity changes after which the session has not settled
 	conclude func()  // runs once, as soon as nothing is outstanding
