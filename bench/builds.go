@@ -11,7 +11,8 @@ import (
 	"github.com/lockproxy/lockproxy/bench/fleet"
 )
 
-// Two builds of lockproxy are compared as two contestants: one has the name that it always has, the other that name with a suffix.
+// Two builds of lockproxy are compared as two contestants: one has the name that it always has, the other that name
+// with a suffix.
 const baseline = " (baseline)"
 
 // ofBuilds is the scenario with the two builds of lockproxy as its only contestants.

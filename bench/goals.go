@@ -117,7 +117,8 @@ func (r *report) goals(w io.Writer) {
 	}
 }
 
-// table writes the goals that were reached, or those that were missed, and returns how many. A goal may be in both, by engine.
+// table writes the goals that were reached, or those that were missed, and returns how many. A goal may be in both, by
+// engine.
 func (r *report) table(w io.Writer, reached bool) (rows int) {
 	fmt.Fprintf(w, "| goal | bound | goroutine | epoll |\n|---|---:|---:|---:|\n")
 	for _, g := range goals() {

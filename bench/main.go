@@ -4,11 +4,11 @@
 //	    │
 //	    └─ round 1: A B C, round 2: A B C, … ──► samples ──► medians and ratios ──► report, plots, goals
 //
-// All contestants of a scenario run in turn within each round, so that what disturbs the machine for a while disturbs all of
-// them, and ratios are those of runs next to each other.
+// All contestants of a scenario run in turn within each round, so that what disturbs the machine for a while disturbs
+// all of them, and ratios are those of runs next to each other.
 //
-// Everything runs on the main goroutine, except for the clients of lock libraries, which are goroutines by nature, and a
-// reader that is slow on purpose.
+// Everything runs on the main goroutine, except for the clients of lock libraries, which are goroutines by nature, and
+// a reader that is slow on purpose.
 package main
 
 import (

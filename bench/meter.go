@@ -83,8 +83,8 @@ func mallocs(ctx context.Context, addr string) (float64, error) {
 	return -1, nil
 }
 
-// end sets the cost per operation in µs, the share of a core that the proxy and Redis used in percent, and allocations of
-// the proxy per operation if they can be known. It returns the seconds that have passed.
+// end sets the cost per operation in µs, the share of a core that the proxy and Redis used in percent, and allocations
+// of the proxy per operation if they can be known. It returns the seconds that have passed.
 func (m *meter) end(ctx context.Context, values map[string]float64, operations float64) (float64, error) {
 	to, err := read(m.s)
 	if err != nil {

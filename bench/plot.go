@@ -11,8 +11,8 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// draw makes a plot of the latencies by percentile, in the form that shows the rare slow ones: each unit to the right is
-// ten times fewer of them. false: there was nothing to draw.
+// draw makes a plot of the latencies by percentile, in the form that shows the rare slow ones: each unit to the right
+// is ten times fewer of them. false: there was nothing to draw.
 func (r *result) draw(path string) (bool, error) {
 	p := plot.New()
 	p.Title.Text = r.title

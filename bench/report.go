@@ -103,7 +103,8 @@ func (r *report) write(dir string) error {
 	return r.updateReadme(filepath.Join(dir, "../README.md"))
 }
 
-// readmeLink is the way from a report in dir to the page that explains it. Parts of the results are one directory deeper.
+// readmeLink is the way from a report in dir to the page that explains it. Parts of the results are one directory
+// deeper.
 func readmeLink(dir string) string {
 	if filepath.Base(filepath.Dir(filepath.Clean(dir))) == "results" {
 		return "../../README.md"

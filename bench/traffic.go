@@ -160,10 +160,12 @@ func (b *bench) drive(ctx context.Context, s *fleet.Server, clients int, w load.
 	return err
 }
 
-// stallLimit is how long a server may take over its first reply in a measurement before it counts as broken, and not slow.
+// stallLimit is how long a server may take over its first reply in a measurement before it counts as broken, and not
+// slow.
 const stallLimit = 20 * time.Second
 
-// count drives l for the planned time, and beyond it until there is something to count in h, and returns how much there is.
+// count drives l for the planned time, and beyond it until there is something to count in h, and returns how much there
+// is.
 func (b *bench) count(ctx context.Context, l *load.Loop, h *hist) (float64, error) {
 	if err := l.Run(ctx, b.plan.measure, nil); err != nil {
 		return 0, err

@@ -1,5 +1,5 @@
-// Package fleet starts the servers that are compared, on free ports of the loopback interface, and reads from /proc what
-// they cost.
+// Package fleet starts the servers that are compared, on free ports of the loopback interface, and reads from /proc
+// what they cost.
 //
 //	Start ──► redis-server ◄── twemproxy, haproxy, lockproxy (once per engine)
 //	          or a primary with replicas and Sentinels, or a cluster ◄── envoy, lockproxy

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// envoy finds the program: the system's, or that of the Python package in the virtual environment of install-bench-deps.sh.
+// envoy finds the program: the system's, or that of the Python package in the virtual environment of
+// install-bench-deps.sh.
 func envoy() string {
 	if path := look("envoy"); path != "" {
 		return path
@@ -24,7 +25,8 @@ func envoy() string {
 	return path
 }
 
-// Envoy's Redis proxy in front of a cluster: redirections are followed, and each is a reason to ask for the slots again.
+// Envoy's Redis proxy in front of a cluster: redirections are followed, and each is a reason to ask for the slots
+// again.
 const envoyConfig = `static_resources:
   listeners:
   - address: {socket_address: {address: 127.0.0.1, port_value: %s}}

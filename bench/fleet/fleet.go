@@ -113,7 +113,8 @@ func (p Programs) Versions() string {
 type Fleet struct {
 	Servers map[string]*Server
 
-	// Baseline has the servers of the other build of lockproxy, in front of the same Redis; nil: there is none. It ends with this Fleet.
+	// Baseline has the servers of the other build of lockproxy, in front of the same Redis; nil: there is none. It ends
+	// with this Fleet.
 	Baseline *Fleet
 
 	// Nodes are the servers of Redis: the primaries, and behind them the replicas of each, in the same order.

@@ -14,8 +14,8 @@ import (
 // userHZ is the unit of the times in /proc/<pid>/stat: fixed at 100 on the systems that Go runs on.
 const userHZ = 100
 
-// CPU is the processor time that a process has used. The scheduler's own count is exact to the ns, but a thread that has
-// ended takes its part along; the older count in ticks includes those. The larger one is right.
+// CPU is the processor time that a process has used. The scheduler's own count is exact to the ns, but a thread that
+// has ended takes its part along; the older count in ticks includes those. The larger one is right.
 func CPU(pid int) (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

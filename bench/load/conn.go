@@ -31,8 +31,8 @@ type sent struct {
 	tag int
 }
 
-// Send queues a command. tag comes back with its reply, as does at: the time from which the reply's latency counts. What is
-// queued is written when the Workload returns.
+// Send queues a command. tag comes back with its reply, as does at: the time from which the reply's latency counts.
+// The queued commands are written when the Workload returns.
 func (c *Conn) Send(cmd []byte, tag int, at int64) {
 	c.out = append(c.out, cmd...)
 	c.sent = append(c.sent, sent{at, tag})

@@ -13,8 +13,8 @@ const maxLine = 64 << 10
 // errPartial says that the frame goes on behind the bytes at hand.
 var errPartial = errors.New("partial frame")
 
-// frame measures the reply at the start of b. head is its first line without the line end. n may lie beyond len(b) for a
-// bulk string, of which nothing but the length is of interest here.
+// frame measures the reply at the start of b. head is its first line without the line end. n may lie beyond len(b) for
+// a bulk string, of which nothing but the length is of interest here.
 func frame(b []byte) (head []byte, n int, err error) {
 	end := bytes.IndexByte(b, '\n')
 	if end < 1 {

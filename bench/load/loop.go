@@ -123,8 +123,8 @@ func (l *Loop) watch(op int, c *Conn) error {
 	return nil
 }
 
-// Pace calls f at a constant rate per second from now on, with the time at which each call was due. Calls that could not be
-// made in time are made up for, so that the rate holds.
+// Pace calls f at a constant rate per second from now on, with the time at which each call was due. Calls that could
+// not be made in time are made up for, so that the rate holds.
 func (l *Loop) Pace(rate float64, f func(due int64)) error {
 	timer, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
@@ -157,8 +157,8 @@ func (l *Loop) paced() error {
 	return l.armTimer()
 }
 
-// Run drives the connections for d, or until done (which may be nil) returns true. It returns the first failure of any of
-// them.
+// Run drives the connections for d, or until done (which may be nil) returns true. It returns the first failure of any
+// of them.
 func (l *Loop) Run(ctx context.Context, d time.Duration, done func() bool) error {
 	const tick = 20 // ms; how late Run may notice its end when nothing happens
 	events := make([]unix.EpollEvent, 512)

@@ -55,8 +55,8 @@ func (w *Closed) Reply(c *Conn, r Reply) {
 	}
 }
 
-// End adds the commands that have no reply yet, with the time that they have waited so far: a server that has stopped must
-// not look as it did before.
+// End adds the commands that have no reply yet, with the time that they have waited so far: a server that has stopped
+// must not look as it did before.
 func (w *Closed) End(l *Loop) {
 	for _, c := range l.Conns() {
 		c.Outstanding(func(_ int, at int64) { w.record(l.now - at) })
@@ -177,7 +177,8 @@ func (w *Pairs) Reply(c *Conn, r Reply) {
 	c.Send(w.acquire[c.ID], acquiring, now)
 }
 
-// End adds the clients that still wait, with the time that they have waited so far: one that starves must not go uncounted.
+// End adds the clients that still wait, with the time that they have waited so far: one that starves must not go
+// uncounted.
 func (w *Pairs) End(l *Loop) {
 	for _, c := range l.Conns() {
 		c.Outstanding(func(tag int, at int64) {

@@ -19,8 +19,8 @@ import (
 // (--lock-lease) and the environment variable (LOCKPROXY_LOCK_LEASE). The flag is the key's path joined by dashes; only
 // upstream.address is shortened, to --upstream.
 //
-// Config is the one table of settings. Its tags make the flags, the variables and the keys of the file; NewConfig has all defaults. A setting
-// with the tag reload changes at SIGHUP; proxyOptions and service.Reload apply it.
+// Config is the one table of settings. Its tags make the flags, the variables and the keys of the file; NewConfig has
+// all defaults. A setting with the tag reload changes at SIGHUP; proxyOptions and service.Reload apply it.
 // docs/SETTINGS.md is written from both, and tests compare configs/lockproxy.yml and the README with them.
 type Config struct {
 	Listen     []string `yaml:"listen" help:"Addresses for clients: host:port, tls:host:port or unix:/path. May be repeated."`
@@ -88,7 +88,8 @@ type UpstreamConfig struct {
 	Map []string `yaml:"map" name:"upstream-map" placeholder:"ANNOUNCED=REACHABLE" help:"Where a server is reached that Sentinels or a cluster announce with an address of another network: two of host:port, or two hosts. May be repeated."`
 }
 
-// SentinelConfig is how the proxy connects to the Sentinels of upstream.address. They have users and certificates of their own.
+// SentinelConfig is how the proxy connects to the Sentinels of upstream.address. They have users and certificates of
+// their own.
 type SentinelConfig struct {
 	User         Text   `yaml:"user" help:"ACL user of the proxy at the Sentinels."`
 	Password     Secret `yaml:"password" placeholder:"PASSWORD" help:"Password of the proxy at the Sentinels. Better set by password-file or in the environment."`
@@ -140,7 +141,8 @@ type LogConfig struct {
 	Format string `yaml:"format" reload:"yes" help:"json or console."`
 }
 
-// TracingConfig says where spans of waits and holds are sent. OpenTelemetry's own variables have the rest: headers, certificates, sampling.
+// TracingConfig says where spans of waits and holds are sent. OpenTelemetry's own variables have the rest: headers,
+// certificates, sampling.
 type TracingConfig struct {
 	Endpoint string `yaml:"endpoint" placeholder:"URL" help:"OpenTelemetry collector that gets spans of waits and holds, by OTLP over HTTP, as in http://localhost:4318. Unset: the one that OTEL_EXPORTER_OTLP_ENDPOINT names, or none."`
 }
@@ -369,8 +371,8 @@ func splitAddress(address string) (network, addr string, err error) {
 	return "tcp", address, nil
 }
 
-// reloaded is c with those settings of next that can change while the proxy runs. changed lists them by their keys; kept lists the settings
-// that differ and cannot.
+// reloaded is c with those settings of next that can change while the proxy runs. changed lists them by their keys;
+// kept lists the settings that differ and cannot.
 func (c Config) reloaded(next Config) (merged Config, changed, kept []string) {
 	merged = c
 	var walk func(prefix string, old, now reflect.Value)

@@ -4,8 +4,8 @@ import (
 	"fmt"
 )
 
-// ownFiles is the number of file descriptors that the process needs besides those of clients and Redis: the log, listeners, event loops,
-// operators' connections, files that are read again.
+// ownFiles is the number of file descriptors that the process needs besides those of clients and Redis: the log,
+// listeners, event loops, operators' connections, files that are read again.
 const ownFiles = 128
 
 // checkFiles reports a limit of open file descriptors that is too low for this configuration.

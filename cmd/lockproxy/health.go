@@ -60,8 +60,8 @@ func (c Config) probe() probe {
 	return p
 }
 
-// checkReady asks the proxy whether it serves clients: /readyz at the address for operators if there is one, else for a PONG. A demand
-// for authentication is as good an answer, because it comes from Redis.
+// checkReady asks the proxy whether it serves clients: /readyz at the address for operators if there is one, else for a
+// PONG. A demand for authentication is as good an answer, because it comes from Redis.
 func checkReady(ctx context.Context, p probe) error {
 	if p.admin != "" {
 		return p.askAdmin(ctx, "/readyz")
@@ -76,8 +76,8 @@ func checkReady(ctx context.Context, p probe) error {
 	return errors.New("PING was answered " + line)
 }
 
-// checkHealth asks the proxy whether it lives. Redis's state does not matter: a proxy that was restarted while Redis is away would only
-// lose its clients.
+// checkHealth asks the proxy whether it lives. Redis's state does not matter: a proxy that was restarted while Redis is
+// away would only lose its clients.
 func checkHealth(ctx context.Context, p probe) error {
 	if p.admin != "" {
 		return p.askAdmin(ctx, "/healthz")

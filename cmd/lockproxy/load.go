@@ -22,8 +22,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/cli"
 )
 
-// envPrefix starts the name of every environment variable that is read. Other variables with this prefix are errors, as unknown keys in the
-// file are, except for those of serviceVariable and testVariable.
+// envPrefix starts the name of every environment variable that is read. Other variables with this prefix are errors, as
+// unknown keys in the file are, except for those of serviceVariable and testVariable.
 const envPrefix = "LOCKPROXY"
 
 // command is one invocation of the program with its configuration.
@@ -82,8 +82,9 @@ func description() string {
 	return b.String()
 }
 
-// loader loads the configuration of these arguments again, after the first time. The function that it returns is called by one goroutine at a time.
-// A file that has lost all its settings is an error: an editor has truncated it, perhaps. So is a pipe, which can be read once.
+// loader loads the configuration of these arguments again, after the first time. The function that it returns is called
+// by one goroutine at a time. A file that has lost all its settings is an error: an editor has truncated it, perhaps.
+// So is a pipe, which can be read once.
 func loader(args []string, first command) func() (Config, error) {
 	blank := first.blank
 	return func() (Config, error) {
@@ -141,16 +142,17 @@ func (cmd *command) parse(args []string) error {
 	return nil
 }
 
-// serviceVariable matches the variables that Kubernetes sets by itself for each service whose name is lockproxy, or begins with lockproxy-. No
-// setting has a name of this form.
+// serviceVariable matches the variables that Kubernetes sets by itself for each service whose name is lockproxy, or
+// begins with lockproxy-. No setting has a name of this form.
 var serviceVariable = regexp.MustCompile(
 	`^LOCKPROXY(_[A-Z0-9_]+)?_(SERVICE_HOST=|SERVICE_PORT(_[A-Z0-9_]+)?=|PORT=\w+://|PORT_\d+_(TCP|UDP|SCTP)(_PROTO|_PORT|_ADDR)?=)`)
 
-// testVariable matches the variables of the subcommands, and those that steer this project's own tests. The proxies that these start
-// inherit them.
+// testVariable matches the variables of the subcommands, and those that steer this project's own tests. The proxies
+// that these start inherit them.
 var testVariable = regexp.MustCompile(`^LOCKPROXY_(BINARY|URL|URL_PASSWORD_FILE|SEED|CHAOS_TIME|SOAK_TIME|REDIS_SERVER|REQUIRE_REDIS|REQUIRE_INTEROP|INTEROP_[A-Z]+|TEST_[A-Z_]+)$`)
 
-// unknownVariables reports variables of the environment that look like settings and are none. It does not print their values.
+// unknownVariables reports variables of the environment that look like settings and are none. It does not print their
+// values.
 func unknownVariables(flags []*kong.Flag, environ []string) error {
 	var errs []error
 	for _, entry := range environ {
@@ -181,7 +183,8 @@ func formatDefault(field reflect.Value) (text string, ok bool) {
 	return fmt.Sprint(field.Interface()), !field.IsZero()
 }
 
-// fileLimit is more than any configuration has. A larger file is one that was named by mistake, and takes minutes to parse.
+// fileLimit is more than any configuration has. A larger file is one that was named by mistake, and takes minutes to
+// parse.
 const fileLimit = 1 << 20
 
 // readFile returns the defaults with the file's settings on top. Unknown and repeated keys are errors with their line;
@@ -214,7 +217,8 @@ func readFile(name string) (command, error) {
 	return command{Config: cfg}, nil
 }
 
-// plain is what the decoder says of a file, with the line and the column. The decoder would name a wrong type in Go's words.
+// plain is what the decoder says of a file, with the line and the column. The decoder would name a wrong type in Go's
+// words.
 func plain(err error) string {
 	typeError, ok := errors.AsType[*yaml.TypeError](err)
 	if !ok {
@@ -230,8 +234,8 @@ func plain(err error) string {
 	return fmt.Sprintf("[%d:%d] must be %s", at.Line, at.Column, wanted)
 }
 
-// badDuration describes the first text in a file that is no duration where one belongs; empty: there is none. The decoder would name neither
-// its key nor its line.
+// badDuration describes the first text in a file that is no duration where one belongs; empty: there is none. The
+// decoder would name neither its key nor its line.
 func badDuration(data []byte) string {
 	file, err := parser.ParseBytes(data, 0)
 	if err != nil {

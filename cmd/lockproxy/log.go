@@ -10,8 +10,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
-// newLogger returns the process's log, which writes to w; the parts name their own sub-loggers. Durations are numbers of seconds. cfg has been
-// verified.
+// newLogger returns the process's log, which writes to w; the parts name their own sub-loggers. Durations are numbers
+// of seconds. cfg has been verified.
 func newLogger(cfg LogConfig, w io.Writer) (*zap.Logger, *logForm) {
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.TimeKey = "time"
@@ -64,5 +64,6 @@ func (c formed) Check(e zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.Checke
 // unsynced hides the Sync of a file. Entries above the level error would have it called for each.
 type unsynced struct{ io.Writer }
 
-// never is the rule for stack traces. By default zap adds one to each entry above the level fatal, and the level audit is there.
+// never is the rule for stack traces. By default zap adds one to each entry above the level fatal, and the level audit
+// is there.
 func never(zapcore.Level) bool { return false }

@@ -29,7 +29,8 @@ func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is the program: it returns the exit code. Logs and errors go to stderr, the answers of --help, --version and --check go to stdout.
+// run is the program: it returns the exit code. Logs and errors go to stderr, the answers of --help, --version and
+// --check go to stdout.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == "help" { // help exec, help
 		args = append(args[1:len(args):len(args)], "--help")
@@ -62,7 +63,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return start(ctx, cmd.Config, loader(args, cmd), stderr)
 }
 
-// reported is the exit code of a question to the running proxy, which has failed with err, or not. It prints err behind the flag's name.
+// reported is the exit code of a question to the running proxy, which has failed with err, or not. It prints err behind
+// the flag's name.
 func reported(flag string, err error, stderr io.Writer) int {
 	if err != nil {
 		fmt.Fprintf(stderr, "lockproxy: %s: %v\n", flag, err)

@@ -17,8 +17,8 @@ import (
 // unknownMemory stands for what this process may have where the system does not say.
 const unknownMemory = 2 << 30
 
-// availableMemory is the memory that this process may have, in bytes: the machine's memory, or less if its control group (version 1 or 2) is
-// limited, as in a container.
+// availableMemory is the memory that this process may have, in bytes: the machine's memory, or less if its control
+// group (version 1 or 2) is limited, as in a container.
 func availableMemory() (uint64, error) {
 	available, err := memlimit.FromSystem()
 	limited, cerr := memlimit.FromCgroup()
@@ -31,20 +31,21 @@ func availableMemory() (uint64, error) {
 	return available, nil
 }
 
-// collectBelow is the share of the available memory from which on the garbage collector works harder, rather than let the
-// process grow and be killed.
+// collectBelow is the share of the available memory from which on the garbage collector works harder, rather than let
+// the process grow and be killed.
 const collectBelow = 0.9
 
-// The process has its own needs beside the buffers of clients, and garbage: from clients * garbageShare + ownMemory on the garbage collector works
-// harder as well. Buffers have no pointers, so even much work of it costs little. With a share of 1, the process had 40 MB more at its peak with
-// clients = 256 MB.
+// The process has its own needs beside the buffers of clients, and garbage: from clients * garbageShare + ownMemory on
+// the garbage collector works harder as well. Buffers have no pointers, so even much work of it costs little. With a
+// share of 1, the process had 40 MB more at its peak with clients = 256 MB.
 const (
 	garbageShare = 0.85
 	ownMemory    = 24 << 20
 )
 
-// buffersOf is the part of the memory for clients that their buffers may take, in bytes. The rest is for what is charged to no client: copies of buffers
-// that grow, garbage, and the names of locks whose clients have gone. With all of it for the buffers, the process reached 1.5 times the memory.
+// buffersOf is the part of the memory for clients that their buffers may take, in bytes. The rest is for what is
+// charged to no client: copies of buffers that grow, garbage, and the names of locks whose clients have gone. With all
+// of it for the buffers, the process reached 1.5 times the memory.
 func buffersOf(clients int) int { return clients / 4 * 3 }
 
 // limitMemory makes the runtime stay within available, and near clients, which is the memory for all clients, unless
@@ -58,7 +59,8 @@ func limitMemory(available, clients uint64, log *zap.Logger) {
 	log.Debug("memory", zap.Uint64("available", available), zap.Int64("soft_limit", soft))
 }
 
-// A release returns memory to the system when clients need much less than before. By itself the runtime would wait for minutes.
+// A release returns memory to the system when clients need much less than before. By itself the runtime would wait for
+// minutes.
 type release struct {
 	most    int64 // the bytes of clients at their highest since the last release
 	settled int64 // the bytes of the process at the last release

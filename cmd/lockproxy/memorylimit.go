@@ -9,8 +9,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// MemoryLimit is an amount of memory: bytes, written as a Size, or, if it is negative, that many percent of the memory that this
-// process may have, written as 50%.
+// MemoryLimit is an amount of memory: bytes, written as a Size, or, if it is negative, that many percent of the memory
+// that this process may have, written as 50%.
 type MemoryLimit int64
 
 // UnmarshalText parses a size or a share.

@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// readSecrets reads the secrets for which the configuration names files. A secret in two places is an error, because the two may
-// differ.
+// readSecrets reads the secrets for which the configuration names files. A secret in two places is an error, because
+// the two may differ.
 func (c *Config) readSecrets() error {
 	for _, s := range []struct {
 		key    string
@@ -37,7 +37,8 @@ func (c *Config) readSecrets() error {
 // secretLimit is more than any password has. A larger file is one that was named by mistake.
 const secretLimit = 64 << 10
 
-// readSecret returns the content of a file, without the one line end that editors append. No error contains any part of it.
+// readSecret returns the content of a file, without the one line end that editors append. No error contains any part of
+// it.
 func readSecret(name string) (Secret, error) {
 	text, err := readLimited(name, secretLimit+2)
 	if err != nil {
@@ -53,7 +54,8 @@ func readSecret(name string) (Secret, error) {
 	return Secret(text), nil
 }
 
-// readLimited returns the content of a file, of which it reads one byte beyond the limit at most: a device may have no end.
+// readLimited returns the content of a file, of which it reads one byte beyond the limit at most: a device may have no
+// end.
 func readLimited(name string, limit int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

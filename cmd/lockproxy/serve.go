@@ -12,8 +12,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// server is the interface of the proxy that serve needs. Run serves until ctx ends, then drains, and returns nil; it returns early
-// with an error if it cannot serve.
+// server is the interface of the proxy that serve needs. Run serves until ctx ends, then drains, and returns nil; it
+// returns early with an error if it cannot serve.
 type server interface {
 	Run(ctx context.Context) error
 
@@ -53,7 +53,8 @@ const (
 	gone           // nothing is waited for
 )
 
-// sameSignal is the time for which a signal is a repetition of the one that has counted last: supervisors send it to the process and to its group.
+// sameSignal is the time for which a signal is a repetition of the one that has counted last: supervisors send it to
+// the process and to its group.
 const sameSignal = time.Second
 
 // departure is the phase of the process. The zero value is running.
@@ -71,8 +72,9 @@ func (d *departure) signal(now time.Time) bool {
 	return true
 }
 
-// serve runs srv. The first of signals ends its context, upon which it drains. A second one ends the waiting, and a third one does not wait for
-// srv at all. Each of hangups reloads until the first one, one after the other. A reload that has not ended when srv has is given up.
+// serve runs srv. The first of signals ends its context, upon which it drains. A second one ends the waiting, and a
+// third one does not wait for srv at all. Each of hangups reloads until the first one, one after the other. A reload
+// that has not ended when srv has is given up.
 func serve(ctx context.Context, srv server, signals, hangups <-chan os.Signal, log *zap.Logger) int {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

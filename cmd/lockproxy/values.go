@@ -11,10 +11,11 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// This file has the types of settings that are written in a way of their own: sizes, counts, shares of memory, file modes and
-// secrets. Each type reads one form, in the file, in the environment and as a flag, and writes the same.
+// This file has the types of settings that are written in a way of their own: sizes, counts, shares of memory, file
+// modes and secrets. Each type reads one form, in the file, in the environment and as a flag, and writes the same.
 
-// Size is a number of bytes, written as in redis.conf: 1k is 1000, 1kb is 1024, likewise m, mb, g, gb; no unit is bytes.
+// Size is a number of bytes, written as in redis.conf: 1k is 1000, 1kb is 1024, likewise m, mb, g, gb; no unit is
+// bytes.
 type Size int64
 
 // The units of a size that redis.conf calls kb, mb and gb.
@@ -73,8 +74,8 @@ func (s Size) String() string {
 // UnmarshalYAML says where in the file a size is wrong.
 func (s *Size) UnmarshalYAML(node ast.Node) error { return unmarshalScalar(node, s.UnmarshalText) }
 
-// unmarshalScalar reads the text of a single value as it is written: what looks like a number of some kind is not turned into one
-// first. A key without a value keeps its default.
+// unmarshalScalar reads the text of a single value as it is written: what looks like a number of some kind is not
+// turned into one first. A key without a value keeps its default.
 func unmarshalScalar(node ast.Node, read func(text []byte) error) error {
 	at := node.GetToken().Position
 	switch scalar := node.(type) {
@@ -92,7 +93,8 @@ func unmarshalScalar(node ast.Node, read func(text []byte) error) error {
 // Count is a whole number, written in decimal digits and nothing else.
 type Count int
 
-// UnmarshalText parses a count; fractions, exponents and overflowing ones are errors. Negative ones are for Verify to name.
+// UnmarshalText parses a count; fractions, exponents and overflowing ones are errors. Negative ones are for Verify to
+// name.
 func (c *Count) UnmarshalText(text []byte) error {
 	digits := strings.TrimPrefix(string(text), "-")
 	n, err := strconv.ParseInt(string(text), 10, strconv.IntSize)

@@ -129,8 +129,8 @@ func (s *service) abandon() {
 // stopLimit is the time that an end takes at most, besides the drain.
 const stopLimit = 30 * time.Second
 
-// Run serves until ctx ends, and drains. The server for operators ends when no more clients are accepted, so that the next process can take its
-// port.
+// Run serves until ctx ends, and drains. The server for operators ends when no more clients are accepted, so that the
+// next process can take its port.
 func (s *service) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

@@ -9,14 +9,15 @@
 //	GET /clients      the clients
 //	POST /force-unlock  ends a lock, if that is enabled
 //
-// This package counts nothing: every request reads the proxy's own counters. There is no authentication, and lock names may be
-// secret. So an address without a host is on the loopback interface only, and a request must ask for a known host.
+// This package counts nothing: every request reads the proxy's own counters. There is no authentication, and lock names
+// may be secret. So an address without a host is on the loopback interface only, and a request must ask for a known
+// host.
 //
-// Every answer comes in bounded time, even if the proxy or Redis hangs. A goroutine of a Recent or a Desk takes locks or asks Redis, and a
-// request waits for it for a limited time.
+// Every answer comes in bounded time, even if the proxy or Redis hangs. A goroutine of a Recent or a Desk takes locks
+// or asks Redis, and a request waits for it for a limited time.
 //
-// Goroutines: Run serves until its context ends; net/http has one for each connection, each question of a Recent or a Desk one. Run waits for
-// them briefly.
+// Goroutines: Run serves until its context ends; net/http has one for each connection, each question of a Recent or a
+// Desk one. Run waits for them briefly.
 package admin
 
 import (
@@ -70,8 +71,8 @@ type Server struct {
 }
 
 const (
-	// headerLimit bounds a request's header; requests have no body. writeLimit bounds the answer, profileLimit a profile with
-	// its measurement, and idleLimit the time until the next request.
+	// headerLimit bounds a request's header; requests have no body. writeLimit bounds the answer, profileLimit a
+	// profile with its measurement, and idleLimit the time until the next request.
 	headerLimit  = 5 * time.Second
 	writeLimit   = 10 * time.Second
 	profileLimit = 5 * time.Minute

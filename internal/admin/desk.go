@@ -2,7 +2,8 @@ package admin
 
 import "time"
 
-// Desk answers questions that cost much, one at a time. A question that hangs costs one goroutine, however many askers there are.
+// Desk answers questions that cost much, one at a time. A question that hangs costs one goroutine, however many askers
+// there are.
 type Desk struct {
 	seat chan struct{} // has a value while a question is being answered
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy"
 )
 
-// A page on the web must not be able to end locks by the browser of an operator. So such a request must come from the same origin as far as the
-// browser tells it (http.CrossOriginProtection), carry JSON, which no form can send, and have a token that only a reader of /locks knows.
+// A page on the web must not be able to end locks by the browser of an operator. So such a request must come from the
+// same origin as far as the browser tells it (http.CrossOriginProtection), carry JSON, which no form can send, and have
+// a token that only a reader of /locks knows.
 
 // tokenHeader has the token of a request that changes something.
 const tokenHeader = "X-Lockproxy-Token"

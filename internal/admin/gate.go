@@ -22,9 +22,9 @@ func HostsFor(listen string, more []string) Hosts {
 	return h
 }
 
-// Check answers only requests for a known name or for an IP address. A web page can make the name of its own host lead to this
-// server's address, have its visitor's browser send a request, and read the answer. Such a request names the page's host. A request
-// without a host, as balancers send in HTTP/1.0, is from no browser. refuse answers all others.
+// Check answers only requests for a known name or for an IP address. A web page can make the name of its own host lead
+// to this server's address, have its visitor's browser send a request, and read the answer. Such a request names the
+// page's host. A request without a host, as balancers send in HTTP/1.0, is from no browser. refuse answers all others.
 func (h Hosts) Check(next, refuse http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !h.allow(r.Host) {
@@ -49,8 +49,8 @@ func (h Hosts) allow(host string) bool {
 	return host != "" && slices.Contains(h, host)
 }
 
-// Connections keeps the number of connections below a limit. A new connection takes the place of the one that has been idle longest. If
-// none is idle, the new one is closed.
+// Connections keeps the number of connections below a limit. A new connection takes the place of the one that has been
+// idle longest. If none is idle, the new one is closed.
 type Connections struct {
 	Most int // immutable
 

@@ -24,8 +24,8 @@ const (
 	HolderUnknown   = "unknown"   // Redis has not said in time
 )
 
-// Lock is a row of the table of locks. The owner is left out: its name is enough to release the lock. Durations are in seconds, and -1 stands
-// for none, or for one that is not known.
+// Lock is a row of the table of locks. The owner is left out: its name is enough to release the lock. Durations are in
+// seconds, and -1 stands for none, or for one that is not known.
 type Lock struct {
 	Key       string  `json:"key"`
 	KeyBase64 string  `json:"key_base64,omitempty"` // the bytes of a key that is not UTF-8, unless it is shortened
@@ -61,8 +61,8 @@ func parseLocks(form url.Values) (Query, error) {
 	return parseQuery(form, "contended", "held", "orphaned")
 }
 
-// FindLocks looks at all locks. The rows are those of the locks with the longest waits. Redis is asked for the holders that are not here, of
-// these rows only. It may take as long as ctx.
+// FindLocks looks at all locks. The rows are those of the locks with the longest waits. Redis is asked for the holders
+// that are not here, of these rows only. It may take as long as ctx.
 func (s *Source) FindLocks(ctx context.Context, q Query) Locks {
 	now := time.Now()
 	out := Locks{At: now}

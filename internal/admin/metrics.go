@@ -34,7 +34,8 @@ var described = func() []*prometheus.Desc {
 	return all
 }()
 
-// both is a histogram with the buckets of the text format, and with native buckets for scrapes that ask for protocol buffers.
+// both is a histogram with the buckets of the text format, and with native buckets for scrapes that ask for protocol
+// buffers.
 type both struct {
 	prometheus.Metric
 	native prometheus.Metric

@@ -5,16 +5,17 @@ import (
 	"time"
 )
 
-// This file answers in bounded time, however long the answer takes to find: because of a lock that is held, or a Redis that is silent.
+// This file answers in bounded time, however long the answer takes to find: because of a lock that is held, or a Redis
+// that is silent.
 //
 //	Recent.Get ──► one question for all callers; late: the last answer
 //	Ask ──► Desk ──► one question after the other; late: none
 //
 // Goroutines: one for each Recent and Desk, while it finds an answer. Settle waits for it.
 
-// Recent asks for a value that may take arbitrarily long to get, because of a lock that is held or a Redis that does not answer. The
-// caller waits for a bounded time. At most one question is under way, so a question that hangs costs one goroutine, however many
-// callers there are.
+// Recent asks for a value that may take arbitrarily long to get, because of a lock that is held or a Redis that does
+// not answer. The caller waits for a bounded time. At most one question is under way, so a question that hangs costs
+// one goroutine, however many callers there are.
 type Recent[T any] struct {
 	Ask func() T // immutable
 
@@ -24,8 +25,8 @@ type Recent[T any] struct {
 	at     time.Time // when the answer to value came; zero: there was none
 }
 
-// Get waits, at most for the given time, for the answer to a question that was put after the call. It returns the last answer and the
-// time of it; fresh reports that the answer is no older than the call.
+// Get waits, at most for the given time, for the answer to a question that was put after the call. It returns the last
+// answer and the time of it; fresh reports that the answer is no older than the call.
 func (r *Recent[T]) Get(most time.Duration) (value T, at time.Time, fresh bool) {
 	deadline := time.NewTimer(most)
 	defer deadline.Stop()

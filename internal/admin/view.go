@@ -10,9 +10,9 @@ import (
 
 // This file makes the tables that operators see: locks and clients, searched and bounded. The page sorts them.
 //
-// A table is made from all locks, or all clients, one after the other. None of them is held while another one is looked at, and a table keeps
-// a bounded number of rows in memory. The time grows with their number, so a goroutine of an operator makes a table, and no
-// event loop.
+// A table is made from all locks, or all clients, one after the other. None of them is held while another one is looked
+// at, and a table keeps a bounded number of rows in memory. The time grows with their number, so a goroutine of an
+// operator makes a table, and no event loop.
 //
 // Goroutines: a few for each table of locks, which ask Redis for holders. They end before the table is returned.
 
@@ -32,7 +32,8 @@ func newSource(p *proxy.Server) *Source {
 	}
 }
 
-// longestShown is how much of a name a table shows, in bytes. Clients choose names of any length, and JSON makes them up to six times as long.
+// longestShown is how much of a name a table shows, in bytes. Clients choose names of any length, and JSON makes them
+// up to six times as long.
 const longestShown = 1024
 
 // shown is a name as a table shows it.

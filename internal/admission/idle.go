@@ -72,8 +72,8 @@ func (s *Idle[K, V]) Remove(v V) bool {
 // CountOf is the number of things that owner has used last.
 func (s *Idle[K, V]) CountOf(owner string) int { return s.count[owner] }
 
-// Evict takes out one thing to free a place for owner: the owner's own oldest one, else the oldest of all. So an owner that uses much
-// loses its own things first.
+// Evict takes out one thing to free a place for owner: the owner's own oldest one, else the oldest of all. So an owner
+// that uses much loses its own things first.
 func (s *Idle[K, V]) Evict(owner string) (v V, ok bool) {
 	if s.count[owner] > 0 {
 		return s.EvictOf(owner)

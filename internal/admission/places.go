@@ -78,5 +78,6 @@ func (p *Places) Total() int { return p.total }
 // Taken is the number of taken places.
 func (p *Places) Taken() int { return p.taken }
 
-// Share is one owner's part of total by default: three quarters, rounded up, so that some places are left for other owners.
+// Share is one owner's part of total by default: three quarters, rounded up, so that some places are left for other
+// owners.
 func Share(total int) int { return (3*total + 3) / 4 }

@@ -2,8 +2,9 @@ package admission
 
 import "container/list"
 
-// Queue holds the requests that wait for places. Owners have their turns one after the other, and the requests of one owner are
-// served in the order of their arrival. So an owner with many requests delays a request of another owner by one place.
+// Queue holds the requests that wait for places. Owners have their turns one after the other, and the requests of one
+// owner are served in the order of their arrival. So an owner with many requests delays a request of another owner by
+// one place.
 type Queue[T any] struct {
 	turns *list.List // of *line: the owners with requests
 	lines map[string]*line[T]

@@ -1,5 +1,5 @@
-// Package buffers recycles large byte slices, so that megabyte values do not make garbage. Small slices are ordinary ones:
-// up to Small bytes the garbage collector is the better pool.
+// Package buffers recycles large byte slices, so that megabyte values do not make garbage. Small slices are ordinary
+// ones: up to Small bytes the garbage collector is the better pool.
 //
 //	dst = buffers.Append(dst, b, announced) ─▶ … ─▶ buffers.Free(dst)
 //
@@ -18,8 +18,8 @@ const (
 	Large = 4 << 20
 )
 
-// classes are the pools, four for each power of two: 40 KiB, 48 KiB, 56 KiB, 64 KiB, 80 KiB … Large. So a slice has a quarter more space than was asked for
-// at most.
+// classes are the pools, four for each power of two: 40 KiB, 48 KiB, 56 KiB, 64 KiB, 80 KiB … Large. So a slice has a
+// quarter more space than was asked for at most.
 var classes [7 * 4]sync.Pool
 
 // class is the pool whose slices have space for n bytes, and the size of these; -1: none.
@@ -44,9 +44,9 @@ func Get(n int) []byte {
 	return make([]byte, 0, size)
 }
 
-// Append appends b to dst, which it may free. If dst must grow beyond Small, it gets space for announced bytes at once, up to
-// Large. announced is the number of bytes that are known to follow, or 0. The slice grows in proportion, so that many small pieces
-// cost no more than their bytes.
+// Append appends b to dst, which it may free. If dst must grow beyond Small, it gets space for announced bytes at once,
+// up to Large. announced is the number of bytes that are known to follow, or 0. The slice grows in proportion, so that
+// many small pieces cost no more than their bytes.
 func Append(dst, b []byte, announced int) []byte {
 	n := len(dst) + len(b)
 	if n <= cap(dst) || n <= Small {

@@ -7,8 +7,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// KeepBytes makes kong take texts as they are, from arguments and from the environment. By itself it passes each text through JSON, which has no
-// place for bytes that are not UTF-8, and divides lists into characters.
+// KeepBytes makes kong take texts as they are, from arguments and from the environment. By itself it passes each text
+// through JSON, which has no place for bytes that are not UTF-8, and divides lists into characters.
 func KeepBytes() kong.Option {
 	return kong.OptionFunc(func(k *kong.Kong) error {
 		if err := kong.KindMapper(reflect.String, kong.MapperFunc(takeText)).Apply(k); err != nil {

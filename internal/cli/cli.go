@@ -21,8 +21,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Exit codes. A command under exec has its own exit code; these are told apart from it by their numbers, which are those of sysexits.h
-// and of timeout(1).
+// Exit codes. A command under exec has its own exit code; these are told apart from it by their numbers, which are
+// those of sysexits.h and of timeout(1).
 const (
 	ExitOK          = 0
 	ExitNo          = 1 // info, unlock: there is no such lock

@@ -17,8 +17,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// This file is one connection to a running proxy, for the subcommands. Unlike a client library it never connects again by itself and
-// repeats nothing: the lock of a connection ends with the connection.
+// This file is one connection to a running proxy, for the subcommands. Unlike a client library it never connects again
+// by itself and repeats nothing: the lock of a connection ends with the connection.
 //
 //	Dial ──► Conn ── Do ──► one reply
 //	           └── Pushes ──► lock-lost
@@ -75,7 +75,8 @@ const mostPushes = 16
 // dialLimit bounds the connection with its handshakes.
 const dialLimit = 5 * time.Second
 
-// Dial connects and logs in. The connection speaks RESP3 if Redis does, so that losses are pushed. name is shown in lists of clients.
+// Dial connects and logs in. The connection speaks RESP3 if Redis does, so that losses are pushed. name is shown in
+// lists of clients.
 func Dial(ctx context.Context, t Target, name string) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
@@ -171,7 +172,8 @@ func (c *Conn) greet(ctx context.Context, t Target, name string) error {
 	return err
 }
 
-// Do sends a command and returns its reply. An error reply is an Error. After any other error the connection is of no more use.
+// Do sends a command and returns its reply. An error reply is an Error. After any other error the connection is of no
+// more use.
 func (c *Conn) Do(ctx context.Context, args ...string) (resp.Value, error) {
 	began := time.Now()
 	if deadline, ok := ctx.Deadline(); ok {

@@ -179,8 +179,8 @@ func (c *execCommand) attempt(ctx context.Context, h *Holder, verb string, wait 
 	return h.Lock(ctx, verb, wait)
 }
 
-// watchProxy ends a wait at a proxy that has twice not answered whether it lives. A proxy that takes no connections any more may still serve those
-// that wait.
+// watchProxy ends a wait at a proxy that has twice not answered whether it lives. A proxy that takes no connections any
+// more may still serve those that wait.
 func watchProxy(ctx context.Context, t Target, end context.CancelCauseFunc) {
 	for silent := false; ; {
 		if !silent {
@@ -206,7 +206,8 @@ func watchProxy(ctx context.Context, t Target, end context.CancelCauseFunc) {
 	}
 }
 
-// temporary reports whether the same request may succeed later, at this proxy or at another one behind the same address.
+// temporary reports whether the same request may succeed later, at this proxy or at another one behind the same
+// address.
 func temporary(e Error) bool {
 	switch e.Code() {
 	case "NOUPSTREAM", "OVERLOADED", "INDOUBT", "LOADING", "MASTERDOWN", "READONLY", "BUSY", "TRYAGAIN", "CLUSTERDOWN":
@@ -234,7 +235,8 @@ type guardCommand struct {
 	Socket int `arg:""`
 }
 
-// run waits for the end of exec. If that was its death, no process of the command is left afterwards, and the lock is released.
+// run waits for the end of exec. If that was its death, no process of the command is left afterwards, and the lock is
+// released.
 func (c guardCommand) run(p *program) int {
 	note, err := process.Guard(c.Socket)
 	if err != nil {

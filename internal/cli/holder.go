@@ -10,13 +10,15 @@ import (
 	"time"
 )
 
-// This file is one lock at a running proxy, held for an OWNER of its own. So the lock can be kept over a new connection.
+// This file is one lock at a running proxy, held for an OWNER of its own. So the lock can be kept over a new
+// connection.
 //
 //	New ──► Lock ──► Extend, again and again ──► Release
 //
 // It starts no goroutine and decides nothing: its caller knows when to extend, and what a loss means.
 
-// Grant is what a later process needs to release a grant. Texts are bytes, because JSON keeps no others than those of UTF-8.
+// Grant is what a later process needs to release a grant. Texts are bytes, because JSON keeps no others than those of
+// UTF-8.
 type Grant struct {
 	URL          []byte `json:"url"`
 	PasswordFile []byte `json:"password_file,omitempty"`
@@ -86,8 +88,8 @@ func (h *Holder) do(ctx context.Context, args ...string) (reply int64, null bool
 	return v.Int, v.Null, err
 }
 
-// Lock acquires the lock and makes sure of it: sure is the time when the extension was sent that has confirmed the grant. GRACE keeps
-// the lease as long as it is, because the holder counts on it while it connects again.
+// Lock acquires the lock and makes sure of it: sure is the time when the extension was sent that has confirmed the
+// grant. GRACE keeps the lease as long as it is, because the holder counts on it while it connects again.
 func (h *Holder) Lock(ctx context.Context, verb string, wait time.Duration) (sure time.Time, err error) {
 	args := []string{verb, h.Key, "OWNER", h.Owner, "GRACE", millis(h.Lease)}
 	if wait >= 0 {
@@ -109,7 +111,8 @@ func (h *Holder) Lock(ctx context.Context, verb string, wait time.Duration) (sur
 	return h.Extend(ctx)
 }
 
-// Extend gives the lock a new lease, over a new connection if need be. It returns when it was asked for. ErrLost: the lock is not ours.
+// Extend gives the lock a new lease, over a new connection if need be. It returns when it was asked for. ErrLost: the
+// lock is not ours.
 func (h *Holder) Extend(ctx context.Context) (sentAt time.Time, err error) {
 	if h.conn == nil { // the old one has ended: the new one must hold the lock, or no proxy renews it
 		fence, null, err := h.do(ctx, "LOCK", h.Key, "WAIT", "0", "OWNER", h.Owner, "GRACE", millis(h.Lease))

@@ -2,15 +2,18 @@ package cli
 
 import "time"
 
-// This file decides what the holder of a lock does with the command that runs under it: a state machine without I/O or clock.
+// This file decides what the holder of a lock does with the command that runs under it: a state machine without I/O or
+// clock.
 //
 //	Extended, Failed, Lost ──► Tenure ── Step ──► Extend, Terminate, Kill, Suspend, Resume
 //
-// The holder extends its lease at the proxy and knows when it asked. So it knows a moment until which the lock is certainly its own: the
-// last successful extension was sent then, and the lease is so long. If no extension succeeds, the command is told to end and then
-// killed before that moment. If the lock is lost at once, the command is killed a moment later.
+// The holder extends its lease at the proxy and knows when it asked. So it knows a moment until which the lock is
+// certainly its own: the last successful extension was sent then, and the lease is so long. If no extension succeeds,
+// the command is told to end and then killed before that moment. If the lock is lost at once, the command is killed a
+// moment later.
 //
-// If the holder itself was stopped, the proxy has kept the lock meanwhile, or has not. The command is suspended until the proxy has said so.
+// If the holder itself was stopped, the proxy has kept the lock meanwhile, or has not. The command is suspended until
+// the proxy has said so.
 //
 // Invariants:
 //   - Kill comes before the known end of the lease, unless the lock was taken away before.
@@ -126,7 +129,8 @@ func (t *Tenure) end(why Reason, killAt time.Time) {
 	}
 }
 
-// Step says what to do now, and when to ask again if nothing happens before. It is asked again at once after each action but None.
+// Step says what to do now, and when to ask again if nothing happens before. It is asked again at once after each
+// action but None.
 func (t *Tenure) Step(now time.Time) (Action, time.Time) {
 	if t.killed {
 		return NoAction, now.Add(t.cfg.Lease)

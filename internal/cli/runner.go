@@ -15,8 +15,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// runner is a command under its lock. Its fields belong to the goroutine of run; holder belongs to the extension on its way, if
-// there is one.
+// runner is a command under its lock. Its fields belong to the goroutine of run; holder belongs to the extension on its
+// way, if there is one.
 type runner struct {
 	p       *program
 	lease   time.Duration

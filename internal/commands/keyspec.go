@@ -7,11 +7,12 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// This file finds the keys of a command by Redis's own description (the key specifications in COMMAND). A specification is compiled
-// once; finding a key allocates nothing.
+// This file finds the keys of a command by Redis's own description (the key specifications in COMMAND). A specification
+// is compiled once; finding a key allocates nothing.
 //
-// A key stands at a fixed position, behind a number of keys, or behind a word. Redis itself checks that all keys of a command are in one slot,
-// so the first key is enough to find the server of a command. All keys are needed for commands that are split.
+// A key stands at a fixed position, behind a number of keys, or behind a word. Redis itself checks that all keys of a
+// command are in one slot, so the first key is enough to find the server of a command. All keys are needed for commands
+// that are split.
 
 // A Spec finds the keys of one command. The zero value finds none.
 type Spec struct{ places []place }
@@ -29,8 +30,8 @@ type place struct {
 	limit   int // if last is -1 and limit is above 1: only 1/limit of the arguments are keys
 }
 
-// Range is a specification for keys at fixed positions, as Redis described all commands before version 7: the first and the last key, and the
-// step between keys. A negative last counts from the end.
+// Range is a specification for keys at fixed positions, as Redis described all commands before version 7: the first and
+// the last key, and the step between keys. A negative last counts from the end.
 func Range(first, last, step int) Spec {
 	if first <= 0 {
 		return Spec{}
@@ -120,7 +121,8 @@ func lowered(c byte) byte {
 	return c
 }
 
-// Fixed is the index of the command's only key, if it is the same in every command; 0: it is not, or there are more keys.
+// Fixed is the index of the command's only key, if it is the same in every command; 0: it is not, or there are more
+// keys.
 func (s Spec) Fixed() int {
 	if len(s.places) != 1 || s.places[0].word != "" || s.places[0].numbers || s.places[0].last != 0 {
 		return 0
@@ -128,7 +130,8 @@ func (s Spec) Fixed() int {
 	return s.places[0].index
 }
 
-// Early reports whether the first few arguments of a command, n of them, tell which its first key is, and whether there are more keys.
+// Early reports whether the first few arguments of a command, n of them, tell which its first key is, and whether there
+// are more keys.
 func (s Spec) Early(n int) bool {
 	return !slices.ContainsFunc(s.places, func(p place) bool {
 		return p.word != "" || p.numbers || p.limit > 1 || p.index+p.step >= n
@@ -138,8 +141,8 @@ func (s Spec) Early(n int) bool {
 // Keyless reports whether the command never has keys.
 func (s Spec) Keyless() bool { return len(s.places) == 0 }
 
-// First returns the index of the first key among the arguments, of which the first is the command's name; 0: it has none, or the arguments
-// are such that Redis will refuse them.
+// First returns the index of the first key among the arguments, of which the first is the command's name; 0: it has
+// none, or the arguments are such that Redis will refuse them.
 func (s Spec) First(args [][]byte) int {
 	for i := range s.places {
 		first, last, _ := s.places[i].find(args)
@@ -230,9 +233,9 @@ func equal(b []byte, word string) bool {
 	return true
 }
 
-// parse reads a number of keys, a positive one. It reads as Redis does when it looks for the server of a command, by atoi: white space in front
-// and text behind are no error, and of a number beyond 32 bits the lowest 32 count. Redis refuses such a number at the server of these keys,
-// and answers -MOVED at others.
+// parse reads a number of keys, a positive one. It reads as Redis does when it looks for the server of a command, by
+// atoi: white space in front and text behind are no error, and of a number beyond 32 bits the lowest 32 count. Redis
+// refuses such a number at the server of these keys, and answers -MOVED at others.
 func parse(b []byte) (int, bool) {
 	for len(b) > 0 && (b[0] == ' ' || b[0] >= '\t' && b[0] <= '\r') {
 		b = b[1:]

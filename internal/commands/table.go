@@ -1,4 +1,5 @@
-// Package commands knows what Redis says of its commands: the table that decides how each may travel, and where the keys of a command stand.
+// Package commands knows what Redis says of its commands: the table that decides how each may travel, and where the
+// keys of a command stand.
 package commands
 
 import (
@@ -26,7 +27,8 @@ type Command struct {
 	Arity int    // arguments with the name; negative: at least that many
 	Flags Flags
 
-	// Subcommands are the arities of its subcommands, by their names without the container's, lower case; nil if there are none.
+	// Subcommands are the arities of its subcommands, by their names without the container's, lower case; nil if there
+	// are none.
 	Subcommands map[string]int
 
 	Keys Spec // of the command, or, as far as is known, of all its subcommands that have keys
@@ -47,8 +49,9 @@ func (t *Table) Len() int { return len(t.order) }
 // All lists the commands in Redis's order. The caller must not change them.
 func (t *Table) All() []*Command { return t.order }
 
-// snapshotRESP is the answer of a Redis 7.0.15 to COMMAND in RESP2. It is used if the upstream's own table is not available: its
-// ACL refuses COMMAND, or the upstream is a stand-in that lists no commands. TestSnapshotIsRedisAnswer rewrites it with -update.
+// snapshotRESP is the answer of a Redis 7.0.15 to COMMAND in RESP2. It is used if the upstream's own table is not
+// available: its ACL refuses COMMAND, or the upstream is a stand-in that lists no commands. TestSnapshotIsRedisAnswer
+// rewrites it with -update.
 //
 //go:embed snapshot.resp
 var snapshotRESP []byte
@@ -85,8 +88,8 @@ func Parse(b []byte) (*Table, error) {
 	return t, nil
 }
 
-// parseCommand reads one entry: name, arity, flags, first key, last key, step, ACL categories, tips, key specs, subcommands.
-// The last four exist since Redis 7.
+// parseCommand reads one entry: name, arity, flags, first key, last key, step, ACL categories, tips, key specs,
+// subcommands. The last four exist since Redis 7.
 func parseCommand(v resp.Value) (*Command, error) {
 	if len(v.Elems) < 3 {
 		return nil, errNoTable
@@ -134,7 +137,8 @@ func parseCommand(v resp.Value) (*Command, error) {
 	return c, nil
 }
 
-// keysOf finds the keys of a command or subcommand. All subcommands of a container that have keys have the first one at the same place.
+// keysOf finds the keys of a command or subcommand. All subcommands of a container that have keys have the first one at
+// the same place.
 func keysOf(v resp.Value) Spec {
 	switch {
 	case len(v.Elems) >= 9 && len(v.Elems[8].Elems) > 0:
@@ -148,8 +152,8 @@ func keysOf(v resp.Value) Spec {
 // changes reports whether a flag says that a command may change data.
 func changes(flag resp.Value) bool { return string(flag.Str) == "write" }
 
-// mayReplicate are the commands besides those flagged write that Redis holds back with them, because they may have effects on
-// replicas. COMMAND does not list that flag.
+// mayReplicate are the commands besides those flagged write that Redis holds back with them, because they may have
+// effects on replicas. COMMAND does not list that flag.
 var mayReplicate = map[string]bool{
 	"eval": true, "evalsha": true, "fcall": true, "pfcount": true, "publish": true, "script": true, "spublish": true,
 }

@@ -5,17 +5,18 @@
 //	                                                        ▲
 //	                             tick, every 10 ms ─────────┘
 //
-// miniredis keeps a remaining time per key and shortens it only when told to. The ticker makes keys vanish while
-// no command comes. The ticker alone would end a lease up to 10 ms early, because a key set between two ticks pays for the whole
-// interval; so a step is also made before each command, as long as that is cheap (a step costs a walk over all keys).
+// miniredis keeps a remaining time per key and shortens it only when told to. The ticker makes keys vanish while no
+// command comes. The ticker alone would end a lease up to 10 ms early, because a key set between two ticks pays for the
+// whole interval; so a step is also made before each command, as long as that is cheap (a step costs a walk over all
+// keys).
 //
 // Goroutines: Start starts tick, Close waits for it and for the connections' goroutines, which are miniredis' own.
 //
 // It lacks these commands of a real Redis that clients and tools send:
 //   - inline commands (lockproxy turns them into arrays before they get here)
 //   - COMMAND: miniredis answers with a fixed table of Redis 5, whatever the subcommand; redis-cli aborts on that as
-//     the answer to COMMAND DOCS. It is refused here, so that clients do without it. Only COMMAND DOCS without names is answered, in
-//     RESP2, because redis-cli hints by it.
+//     the answer to COMMAND DOCS. It is refused here, so that clients do without it. Only COMMAND DOCS without names is
+//     answered, in RESP2, because redis-cli hints by it.
 //   - CONFIG: only GET, of the few settings that redis-benchmark and lockproxy look at; it is not queued by MULTI
 //   - CLIENT ID, KILL, LIST, TRACKING and all others but SETNAME and GETNAME
 //   - OBJECT ENCODING, INFO sections other than clients and stats, functions, sharded pub/sub, MONITOR, ACL,
@@ -37,8 +38,8 @@ import (
 
 const tickEvery = 10 * time.Millisecond
 
-// settings are the answers to CONFIG GET. They are true for this server. redis-benchmark prints save and appendonly, and warns if it
-// cannot. lockproxy warns if maxmemory-policy could evict locks.
+// settings are the answers to CONFIG GET. They are true for this server. redis-benchmark prints save and appendonly,
+// and warns if it cannot. lockproxy warns if maxmemory-policy could evict locks.
 var settings = [][2]string{
 	{"appendonly", "no"},
 	{"databases", "16"},

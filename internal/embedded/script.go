@@ -11,8 +11,8 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// Errors of scripts. miniredis answers with the text of its Lua interpreter, a trace of its stack behind it, and calls each error one of
-// compilation:
+// Errors of scripts. miniredis answers with the text of its Lua interpreter, a trace of its stack behind it, and calls
+// each error one of compilation:
 //
 //	ERR Error compiling script (new function): :1: boom stack traceback:  [G]: in function 'error'  :1: in main chunk  [G]: ?
 //
@@ -25,7 +25,8 @@ var (
 	lastLine = regexp.MustCompile(`:(\d+): in main chunk`)
 )
 
-// script answers a command that runs a script, with its error as Redis would have it. It reports whether it has answered.
+// script answers a command that runs a script, with its error as Redis would have it. It reports whether it has
+// answered.
 func (s *Server) script(c *server.Peer, cmd string, args []string) bool {
 	if _, inner := s.inner.Load(c); inner || len(args) == 0 {
 		return false

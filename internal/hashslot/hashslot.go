@@ -6,7 +6,8 @@ import "bytes"
 // Count is the number of hash slots of a cluster.
 const Count = 16384
 
-// Of returns the hash slot of a key. Only the part between the first '{' and the next '}' counts, if there is one and it is not empty.
+// Of returns the hash slot of a key. Only the part between the first '{' and the next '}' counts, if there is one and
+// it is not empty.
 func Of(key []byte) int {
 	if open := bytes.IndexByte(key, '{'); open >= 0 {
 		if length := bytes.IndexByte(key[open+1:], '}'); length > 0 {

@@ -1,6 +1,7 @@
-// Package listen opens the sockets that clients and operators connect to. Two processes of one configuration can overlap: the next one opens the
-// addresses of a process that yields them because it is about to stop, while that one accepts as well. Without that, a second process is
-// refused, as for any address in use. systemd may pass the sockets instead.
+// Package listen opens the sockets that clients and operators connect to. Two processes of one configuration can
+// overlap: the next one opens the addresses of a process that yields them because it is about to stop, while that one
+// accepts as well. Without that, a second process is refused, as for any address in use. systemd may pass the sockets
+// instead.
 package listen
 
 import (
@@ -42,8 +43,8 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// Finish lets Accept fail soon. Clients that the system has connected until then are accepted within that time: it would reset their
-// connections. Those on a socket that systemd keeps wait for the next process.
+// Finish lets Accept fail soon. Clients that the system has connected until then are accepted within that time: it
+// would reset their connections. Those on a socket that systemd keeps wait for the next process.
 func (l *Listener) Finish(within time.Duration) {
 	ln, ok := l.Listener.(interface{ SetDeadline(time.Time) error })
 	if l.passed || !ok || ln.SetDeadline(time.Now().Add(within)) != nil {
@@ -115,7 +116,8 @@ func (s *Sockets) TCP(addr string, alive net.KeepAliveConfig) (*Listener, error)
 
 func wildcard(ip net.IP) bool { return len(ip) == 0 || ip.IsUnspecified() }
 
-// Unix opens a unix socket. The file of a process that has gone or yields is replaced. perm is the file's mode; 0: the umask decides.
+// Unix opens a unix socket. The file of a process that has gone or yields is replaced. perm is the file's mode; 0: the
+// umask decides.
 func (s *Sockets) Unix(path string, perm fs.FileMode) (*Listener, error) {
 	same := func(other net.Addr) bool {
 		o, ok := other.(*net.UnixAddr)

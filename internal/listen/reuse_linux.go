@@ -24,9 +24,9 @@ func bindTCP(addr string, alive net.KeepAliveConfig, reuse bool) (net.Listener, 
 	return lc.Listen(context.Background(), "tcp", addr)
 }
 
-// claim keeps other processes of this program from opening a port, although SO_REUSEPORT would let them, until release is called. The claim is a
-// name that one process can have: the system frees it when the process ends. nil: there is no claim, because the port is not known yet, or
-// unix sockets are not allowed here.
+// claim keeps other processes of this program from opening a port, although SO_REUSEPORT would let them, until release
+// is called. The claim is a name that one process can have: the system frees it when the process ends. nil: there is no
+// claim, because the port is not known yet, or unix sockets are not allowed here.
 func claim(at *net.TCPAddr) (release func(), err error) {
 	if at.Port == 0 {
 		return nil, nil

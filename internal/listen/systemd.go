@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file tells systemd how far the process is, for units of Type=notify and notify-reload, and keeps the unit's watchdog content. It takes the
-// sockets that systemd passes. Without systemd all of it does nothing.
+// This file tells systemd how far the process is, for units of Type=notify and notify-reload, and keeps the unit's
+// watchdog content. It takes the sockets that systemd passes. Without systemd all of it does nothing.
 //
 // Watch runs on a goroutine of its caller.
 
@@ -50,8 +50,8 @@ func Stopping(within time.Duration) {
 	notify(fmt.Sprintf("%s\nEXTEND_TIMEOUT_USEC=%d", daemon.SdNotifyStopping, within.Microseconds()))
 }
 
-// Watch tells the watchdog of the unit that the process works, until ctx ends. alive blocks for as long as the process does not. Without a
-// watchdog it returns at once.
+// Watch tells the watchdog of the unit that the process works, until ctx ends. alive blocks for as long as the process
+// does not. Without a watchdog it returns at once.
 func Watch(ctx context.Context, alive func()) {
 	period, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || period == 0 {

@@ -47,8 +47,8 @@ func bindUnix(path string, perm fs.FileMode) (*net.UnixListener, error) {
 	return ln, nil
 }
 
-// unixListener removes its file before it closes. The number of a file tells it from the file of the next process. The system gives
-// that number to no other file as long as the socket is open.
+// unixListener removes its file before it closes. The number of a file tells it from the file of the next process. The
+// system gives that number to no other file as long as the socket is open.
 type unixListener struct {
 	*net.UnixListener
 	file   file

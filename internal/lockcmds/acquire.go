@@ -56,13 +56,15 @@ func (w *waiter) session() *holdSession { return w.claim.Session() }
 // conn is the session's part of the contract.
 func (w *waiter) conn() contract.Session { return w.claim.Session().Conn }
 
-// Start starts an acquire of a session, whose home is here or at the waiters of another engine. Requires the session lock.
+// Start starts an acquire of a session, whose home is here or at the waiters of another engine. Requires the session
+// lock.
 func (x *waiters) Start(s contract.Caller, cmd grammar.Command, home *waiters) {
 	now := x.Calls.Clock.Now()
 	x.start(&askedAcquire{caller: s, cmd: cmd}, now, now, home)
 }
 
-// start starts an acquire now that was asked for at the moment began. It does not keep a, so that most commands stay on the stack.
+// start starts an acquire now that was asked for at the moment began. It does not keep a, so that most commands stay on
+// the stack.
 func (x *waiters) start(a *askedAcquire, began, now time.Time, home *waiters) {
 	s, cmd, defaults := &a.caller, &a.cmd, x.Defaults()
 	w := &waiter{
@@ -113,8 +115,8 @@ func (x *waiters) start(a *askedAcquire, began, now time.Time, home *waiters) {
 	}
 }
 
-// send makes the first attempt. A fair one takes its place in the queue in the same step, so the order is that in which Redis gets
-// them. Requires the session lock.
+// send makes the first attempt. A fair one takes its place in the queue in the same step, so the order is that in which
+// Redis gets them. Requires the session lock.
 func (w *waiter) send(now time.Time) {
 	w.sent = callRequest{Session: w.conn(), For: w}
 	w.x.Calls.SendAt(now, w.kind().Ask(w.asking()).Call, &w.sent)
@@ -157,8 +159,8 @@ func (w *waiter) Answered(o callOutcome) []byte {
 // Again implements asker.
 func (w *waiter) Again() (script.Call, bool) { return w.kind().Ask(w.asking()).Call, true }
 
-// Postponed implements asker. A client that waits for a lock waits for its hash slot, too, in the wait queue. An acquire that deepens a hold is sent
-// again until the hold has ended.
+// Postponed implements asker. A client that waits for a lock waits for its hash slot, too, in the wait queue. An
+// acquire that deepens a hold is sent again until the hold has ended.
 func (w *waiter) Postponed() (script.Call, time.Duration) {
 	limit := w.claim.Lasts()
 	if limit == 0 {
@@ -214,8 +216,9 @@ func grantOf(a script.Acquired, sentAt time.Time) grant {
 	return grant{fence: a.Fence, count: a.Holds, sentAt: sentAt, overtaken: a.Overtaken}
 }
 
-// granted turns a grant into the reply, with the lease watched from here on. Nil: the client cannot use the grant. Then the acquire goes on,
-// or is answered when the grant has been rolled back. Requires the session lock, or that the session has ended.
+// granted turns a grant into the reply, with the lease watched from here on. Nil: the client cannot use the grant. Then
+// the acquire goes on, or is answered when the grant has been rolled back. Requires the session lock, or that the
+// session has ended.
 func (w *waiter) granted(g grant) []byte {
 	if g.overtaken { // a rollback of holds that the session has lost; the acquire may not have been executed
 		w.claim.Anew()
@@ -261,7 +264,8 @@ func (w *waiter) granted(g grant) []byte {
 	return nil
 }
 
-// drop rolls a grant back that the client is not to have, and then answers: the turn of the client is over. Requires no locks but that of the session.
+// drop rolls a grant back that the client is not to have, and then answers: the turn of the client is over. Requires no
+// locks but that of the session.
 func (w *waiter) drop(g grant, reply func(proto int) []byte) {
 	w.finish()
 	w.noteEnd(w.x.Calls.Clock.Now(), observe.Failed, 0)
@@ -275,11 +279,12 @@ func (w *waiter) drop(g grant, reply func(proto int) []byte) {
 	}))
 }
 
-// rollBack undoes what copies of the acquire have done, or may still do. fence is of the grant; 0: it is not known. Requires no locks.
+// rollBack undoes what copies of the acquire have done, or may still do. fence is of the grant; 0: it is not known.
+// Requires no locks.
 func (w *waiter) rollBack(fence int64, done func(ok bool)) { w.claim.RollBack(fence, w.Lease, done) }
 
-// goHome passes the acquire to the session's home, if that is another engine: this engine has no hold that the acquire could
-// deepen. Requires the session lock.
+// goHome passes the acquire to the session's home, if that is another engine: this engine has no hold that the acquire
+// could deepen. Requires the session lock.
 func (w *waiter) goHome() bool {
 	if w.home == w.x {
 		return false

@@ -63,8 +63,8 @@ func (w *waiter) question() question { return w.kind().Question(w.asking(), &w.W
 // mayWait reports whether the client has time left to wait.
 func (w *waiter) mayWait() bool { return w.MayWait(w.x.Calls.Clock.Now().Sub(w.began)) }
 
-// goOn has an acquire ask again whose first attempt has come to nothing: as a waiter, or once if it may not wait any longer.
-// Requires no locks.
+// goOn has an acquire ask again whose first attempt has come to nothing: as a waiter, or once if it may not wait any
+// longer. Requires no locks.
 func (w *waiter) goOn() {
 	if !w.mayWait() {
 		w.x.Calls.Background(jobs.Attempt, w.tryOnce)
@@ -84,7 +84,8 @@ func (w *waiter) goOn() {
 	}
 }
 
-// tryOnce is the last attempt of an acquire that may not wait any longer. If its answer is lost, it is sent again like a call of a session.
+// tryOnce is the last attempt of an acquire that may not wait any longer. If its answer is lost, it is sent again like
+// a call of a session.
 func (w *waiter) tryOnce() {
 	w.x.mu.Lock()
 	ended := w.ended
@@ -107,8 +108,8 @@ func (w *waiter) tryOnce() {
 	}
 }
 
-// lastAttempt is a waiter whose last attempt is sent again. It may have a place in the queue from an earlier attempt, so it is withdrawn if
-// it gets no grant.
+// lastAttempt is a waiter whose last attempt is sent again. It may have a place in the queue from an earlier attempt,
+// so it is withdrawn if it gets no grant.
 type lastAttempt struct{ *waiter }
 
 // Postponed implements asker.
@@ -133,16 +134,16 @@ func (l lastAttempt) Answered(o callOutcome) []byte {
 	return nil
 }
 
-// offer is the first waiters of a lock at the release of its last hold. One of them gets the lock in the same step, if the script finds
-// that it is its turn. The zero value has no waiters.
+// offer is the first waiters of a lock at the release of its last hold. One of them gets the lock in the same step, if
+// the script finds that it is its turn. The zero value has no waiters.
 type offer struct {
 	x     *waiters
 	plain *waiter // the first of the plain waiters; nil: none is here, or it may not have the lock
 	fair  *waiter // the same of the fair ones
 }
 
-// offer takes the waiters to which the holder of that name may hand the lock over. last is the streak of the holder's own grant. The caller
-// calls Answered, if the offer is not empty. Requires no locks.
+// Offer takes the waiters to which the holder of that name may hand the lock over. last is the streak of the holder's
+// own grant. The caller calls Answered, if the offer is not empty. Requires no locks.
 func (x *waiters) Offer(lock, holder string, last queue.Streak) offer {
 	o := offer{x: x}
 	x.mu.Lock()
@@ -187,8 +188,9 @@ func (o *offer) Call(r script.Release) script.Call {
 	return h.Call()
 }
 
-// Answered settles the waiters with the outcome of the release, which the session s has sent at the moment sentAt. It is called once, at
-// once if the outcome is in doubt. The client that gets the lock is told when s is unlocked. Requires the session lock of s.
+// Answered settles the waiters with the outcome of the release, which the session s has sent at the moment sentAt. It
+// is called once, at once if the outcome is in doubt. The client that gets the lock is told when s is unlocked.
+// Requires the session lock of s.
 func (o *offer) Answered(s contract.Session, a script.Released, sentAt time.Time, err error) {
 	if o.Empty() {
 		return
@@ -226,8 +228,8 @@ func (o *offer) settle(a script.Released, sentAt time.Time, err error) (to *wait
 		}
 		outcome, answer := granted, answerOf(granted, w.Lease, err)
 		if a.To != int64(i) && a.To != script.ToNamed {
-			// If the lock was freed, its message wakes the waiter along with the others. If the lock was handed to another waiter, this
-			// one's turn will come. Else the next attempt tells how things stand.
+			// If the lock was freed, its message wakes the waiter along with the others. If the lock was handed to
+			// another waiter, this one's turn will come. Else the next attempt tells how things stand.
 			outcome, answer = missed, answerOf(missed, w.Lease, err)
 			answer.Again = err == nil && !missed.Placed
 		}

@@ -11,16 +11,16 @@ import (
 	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
-// This file carries the scripts of a lock engine to Redis. It knows the connection of each script, when it is sent again, and
-// when to give up. It knows no holders.
+// This file carries the scripts of a lock engine to Redis. It knows the connection of each script, when it is sent
+// again, and when to give up. It knows no holders.
 //
 //	a session's command ──► Send ──► the session's own lane or pin ──answer lost──► Repeat ──► the engine's own connection
 //	leases              ──► Client.Renew ──► the connection of the identity that acquired last
 //	rollbacks           ──► RollBack ──► Retry ──► the same, until Redis answers
 //	other work          ──► RunFor   ──► the engine's own connection
 //
-// A call whose answer is lost is sent again, for DoubtLimit at most, until Redis answers. A script that runs twice leaves what it leaves
-// when it runs once. Nothing here blocks but RunFor and Renew, which are for jobs.
+// A call whose answer is lost is sent again, for DoubtLimit at most, until Redis answers. A script that runs twice
+// leaves what it leaves when it runs once. Nothing here blocks but RunFor and Renew, which are for jobs.
 
 // callOptions of Calls. All but Failover and Lease are required.
 type callOptions struct {

@@ -9,8 +9,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
-// claim is the part of one acquire in the record of holds, from its start to its end. All copies and attempts of the acquire write the same
-// Part. The acquire calls one method at a time.
+// claim is the part of one acquire in the record of holds, from its start to its end. All copies and attempts of the
+// acquire write the same Part. The acquire calls one method at a time.
 type claim struct {
 	x   *holds
 	s   *holdSession
@@ -27,7 +27,7 @@ type claim struct {
 	earlierGrace time.Duration // GRACE of that part; negative: none
 }
 
-// claim begins an acquire of a lock for an owner. An empty owner is the session's own. Requires the session lock.
+// Claim begins an acquire of a lock for an owner. An empty owner is the session's own. Requires the session lock.
 func (x *holds) Claim(s *contract.Caller, lock, owner string) claim {
 	x.mu.Lock()
 	session, key := x.beginLocked(s, lock, owner)
@@ -46,14 +46,14 @@ func (x *holds) Claim(s *contract.Caller, lock, owner string) claim {
 // Key names the hold that the acquire asks for.
 func (c *claim) Key() ledger.Key { return c.key }
 
-// holdSession is the record of the session that acquires.
+// Session is the record of the session that acquires.
 func (c *claim) Session() *holdSession { return c.s }
 
 // Deepens reports whether sessions of this proxy hold the lock for the owner already.
 func (c *claim) Deepens() bool { return c.hold != nil }
 
-// Lasts is how long the hold that the acquire is to deepen may last without a renewal; 0: there is none, or it has ended meanwhile. Requires no
-// locks.
+// Lasts is how long the hold that the acquire is to deepen may last without a renewal; 0: there is none, or it has
+// ended meanwhile. Requires no locks.
 func (c *claim) Lasts() time.Duration {
 	h := c.hold
 	if h == nil {
@@ -79,8 +79,9 @@ func (c *claim) Part() script.Part {
 	return p
 }
 
-// Pause is called before an acquire of that lease is sent: the hold that it is to deepen is not renewed from here on, nor dropped for want of
-// holds, until Granted or Continue. It reports whether the acquire may be sent at once, as Holds.Pause does. Requires the session lock.
+// Pause is called before an acquire of that lease is sent: the hold that it is to deepen is not renewed from here on,
+// nor dropped for want of holds, until Granted or Continue. It reports whether the acquire may be sent at once, as
+// Holds.Pause does. Requires the session lock.
 func (c *claim) Pause(lease time.Duration) (now bool) {
 	h := c.hold
 	if h == nil {
@@ -96,8 +97,8 @@ func (c *claim) Pause(lease time.Duration) (now bool) {
 // Deepened is the hold that the acquire is to deepen, for Holds.Ordered; nil: none.
 func (c *claim) Deepened() *sessionHold { return c.hold }
 
-// Doubt notes that the answer to a call of the acquire was lost, which asked for a lease of that length at the moment sentAt. The owner may
-// have a hold here by now: then the lease of the hold may be that one. Requires no locks.
+// Doubt notes that the answer to a call of the acquire was lost, which asked for a lease of that length at the moment
+// sentAt. The owner may have a hold here by now: then the lease of the hold may be that one. Requires no locks.
 func (c *claim) Doubt(lease time.Duration, sentAt time.Time) {
 	c.x.Step(func(l *ledger.Ledger) {
 		c.s.Doubted = true
@@ -113,14 +114,15 @@ func (c *claim) Continue() {
 	c.hold = nil
 }
 
-// Anew makes a new call of the acquire, because its grant cannot be used. The new call replaces what Redis has of that grant. Requires no
-// locks.
+// Anew makes a new call of the acquire, because its grant cannot be used. The new call replaces what Redis has of that
+// grant. Requires no locks.
 func (c *claim) Anew() {
 	c.Continue()
 	c.request, c.fence, c.holds, c.earlier = c.x.NextRequest(), 0, 1, nil
 }
 
-// Overtaken ends the hold that the acquire was to deepen: Redis has answered that another owner has the lock. Requires no locks.
+// Overtaken ends the hold that the acquire was to deepen: Redis has answered that another owner has the lock. Requires
+// no locks.
 func (c *claim) Overtaken() {
 	h := c.hold
 	if h == nil {
@@ -139,8 +141,8 @@ func (x *holds) gone(h *sessionHold) {
 	})
 }
 
-// Overwritten says that the key holds something else than a lock. It reports whether the session held a lock there, which is lost. Requires
-// no locks.
+// Overwritten says that the key holds something else than a lock. It reports whether the session held a lock there,
+// which is lost. Requires no locks.
 func (c *claim) Overwritten() (lost bool) {
 	c.x.Step(func(l *ledger.Ledger) {
 		lost = c.s.Losses.Forget(c.key.Lock, c.key.Owner)
@@ -164,7 +166,8 @@ const (
 	verdictEnded                 // the session has ended
 )
 
-// holdGrant is Redis's word that an owner holds a lock, with the terms that the client has asked for. Claim.Granted sets By, Key and Paused.
+// holdGrant is Redis's word that an owner holds a lock, with the terms that the client has asked for. Claim.Granted
+// sets By, Key and Paused.
 type holdGrant struct {
 	ledger.Grant
 	Renewer scriptRunner // the connections that renew the lease
@@ -172,8 +175,8 @@ type holdGrant struct {
 	Sync    int          // replicas that had to have it
 }
 
-// Granted records a grant now, unless the client cannot use it: then the caller rolls it back. Requires the session lock, or that the session has
-// ended.
+// Granted records a grant now, unless the client cannot use it: then the caller rolls it back. Requires the session
+// lock, or that the session has ended.
 func (c *claim) Granted(now time.Time, g *holdGrant) verdict {
 	x := c.x
 	x.mu.Lock()
@@ -182,8 +185,8 @@ func (c *claim) Granted(now time.Time, g *holdGrant) verdict {
 		x.mu.Unlock()
 		return verdictEnded
 	case c.fence != 0 && g.Fence == c.fence && c.key.Owner == c.s.Name && !x.ledger.Deepens(&c.s.Session, c.key, g.Fence):
-		// Our clock judges earlier than Redis's. A client that was not listening would count on its earlier holds if it got the same
-		// fence again.
+		// Our clock judges earlier than Redis's. A client that was not listening would count on its earlier holds if it
+		// got the same fence again.
 		x.mu.Unlock()
 		return verdictLost
 	case now.Sub(g.SentAt) >= g.TTL:
@@ -196,8 +199,8 @@ func (c *claim) Granted(now time.Time, g *holdGrant) verdict {
 	return verdictUsable
 }
 
-// recordLocked records the grant and has its lease watched. It returns the loss of an older hold of the same owner, which the grant
-// proves lost. Requires holds.mu.
+// recordLocked records the grant and has its lease watched. It returns the loss of an older hold of the same owner,
+// which the grant proves lost. Requires holds.mu.
 func (c *claim) recordLocked(g *holdGrant) (told *ledger.Loss) {
 	g.By, g.Key = &c.s.Session, c.key
 	if c.hold != nil {
@@ -216,9 +219,9 @@ func (c *claim) recordLocked(g *holdGrant) (told *ledger.Loss) {
 	return c.x.settleLocked()
 }
 
-// RollBack undoes what copies of the acquire have done, or may still do. fence is of the grant; 0: it is not known. The session keeps the
-// holds of which its client was told, and their lease. If the session has ended, GRACE applies to them. done is called at the end; nil: not of
-// interest. Requires no locks.
+// RollBack undoes what copies of the acquire have done, or may still do. fence is of the grant; 0: it is not known. The
+// session keeps the holds of which its client was told, and their lease. If the session has ended, GRACE applies to
+// them. done is called at the end; nil: not of interest. Requires no locks.
 func (c *claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
 	x, part := c.x, c.Part()
 	part.Request, part.Fence, part.Holds = x.NextRequest(), fence, 0

@@ -20,8 +20,9 @@ func (cl scriptRunner) run(ctx context.Context, c script.Call) (resp.Value, erro
 	return cl.runOn(ctx, cl.Node(c.Keys[0]), c)
 }
 
-// runAs runs a script on the connection of the identity that acquired a hold last. If that identity's rights or connection do not
-// suffice any more, the script runs on the engine's own connection: that of the identity that acquired the hold first.
+// runAs runs a script on the connection of the identity that acquired a hold last. If that identity's rights or
+// connection do not suffice any more, the script runs on the engine's own connection: that of the identity that
+// acquired the hold first.
 func (cl scriptRunner) runAs(ctx context.Context, by redislink.Node, c script.Call) (resp.Value, error) {
 	v, err := cl.runOn(ctx, by, c)
 	if by != cl.Node(c.Keys[0]) && (errors.Is(err, contract.ErrUnsent) || v.IsError() && isFinal(script.Error(v.Str))) {
@@ -39,7 +40,8 @@ func (cl scriptRunner) runOn(ctx context.Context, node redislink.Node, c script.
 	return v, err
 }
 
-// runFor runs a script on the node of its keys and decodes its answer. Errors are a script.Error, or wrap ErrUnsent or ErrInDoubt.
+// runFor runs a script on the node of its keys and decodes its answer. Errors are a script.Error, or wrap ErrUnsent or
+// ErrInDoubt.
 func runFor[A any](ctx context.Context, cl scriptRunner, c script.Call, decode func(resp.Value) (A, error)) (A, error) {
 	v, err := cl.run(ctx, c)
 	return decoded(v, err, decode)
@@ -69,13 +71,15 @@ func isOverwritten(err error) bool {
 	return strings.HasPrefix(string(refusal), "WRONGTYPE ")
 }
 
-// isPostponed reports whether a cluster cannot carry something out at present that needs a hash slot: the slot is being moved, or no server serves it.
+// isPostponed reports whether a cluster cannot carry something out at present that needs a hash slot: the slot is being
+// moved, or no server serves it.
 func isPostponed(err error) bool {
 	refusal, _ := asRefusal(err)
 	return strings.HasPrefix(string(refusal), "TRYAGAIN ") || strings.HasPrefix(string(refusal), "CLUSTERDOWN ")
 }
 
-// isHalfMoved reports whether a call of several keys cannot be carried out because their hash slot is being moved. A call of one key can.
+// isHalfMoved reports whether a call of several keys cannot be carried out because their hash slot is being moved. A
+// call of one key can.
 func isHalfMoved(err error) bool {
 	refusal, _ := asRefusal(err)
 	return strings.HasPrefix(string(refusal), "TRYAGAIN ")

@@ -17,15 +17,16 @@ import (
 //	                                         ▼
 //	            patient line of the server ──► round: the same, with a longer WAIT ──► …
 //
-// WAIT counts the replicas that have the last write of its own connection, and stops that connection. A grant is written by another
-// connection. So a round writes behind each grant, on the connection that waits: prove.lua finds the grant by its fence and by the
-// number of the acquire, and changes nothing. A replica that has this write has the grant. If the server is not the one that gave the grant, the script
-// does not find it.
+// WAIT counts the replicas that have the last write of its own connection, and stops that connection. A grant is
+// written by another connection. So a round writes behind each grant, on the connection that waits: prove.lua finds the
+// grant by its fence and by the number of the acquire, and changes nothing. A replica that has this write has the
+// grant. If the server is not the one that gave the grant, the script does not find it.
 //
-// All grants that wait at a server share a round, of whatever hash slots they are. After each round the servers of the others are looked up anew,
-// because their slots may have moved. There is one round at a time in each line. A round waits for the smallest number first, and
-// for the next larger one if enough replicas have answered. So a client that wants more replicas than there are delays the others by
-// quickLimit at most: after that its grant is in the patient line.
+// All grants that wait at a server share a round, of whatever hash slots they are. After each round the servers of the
+// others are looked up anew, because their slots may have moved. There is one round at a time in each line. A round
+// waits for the smallest number first, and for the next larger one if enough replicas have answered. So a client that
+// wants more replicas than there are delays the others by quickLimit at most: after that its grant is in the patient
+// line.
 //
 // Goroutines: none of its own. A round is a job that waits for patientLimit at most.
 
@@ -69,7 +70,8 @@ type place struct {
 	patient bool
 }
 
-// line is the grants that wait for the next round at a server. It exists while a round is on its way, or about to begin.
+// line is the grants that wait for the next round at a server. It exists while a round is on its way, or about to
+// begin.
 type line struct{ waiting []wanted }
 
 // wanted is a grant that waits for a round.
@@ -138,7 +140,8 @@ func (c *confirmer) done(g unconfirmedGrant, o confirmation) {
 const (
 	// quickLimit is how long a round of the quick line waits.
 	quickLimit = 50 * time.Millisecond
-	// patientLimit is the same for the patient line. A replica that is farther behind confirms grants only while no new ones come.
+	// patientLimit is the same for the patient line. A replica that is farther behind confirms grants only while no new
+	// ones come.
 	patientLimit = 500 * time.Millisecond
 	// grace is how much later the answer to a WAIT may come.
 	grace = 200 * time.Millisecond

@@ -1,5 +1,5 @@
-// Package lockcmds is the lock commands: LOCK, TRYLOCK, FAIRLOCK, UNLOCK, EXTENDLOCK, LOCKINFO, LOCKLIST, LOCKSLOW, FORCEUNLOCK.
-// The locks live in Redis in the layout of Redisson, so its clients and ours exclude each other.
+// Package lockcmds is the lock commands: LOCK, TRYLOCK, FAIRLOCK, UNLOCK, EXTENDLOCK, LOCKINFO, LOCKLIST, LOCKSLOW,
+// FORCEUNLOCK. The locks live in Redis in the layout of Redisson, so its clients and ours exclude each other.
 //
 //	session ──Parse──► Engine.Start ──┬─ LOCK, TRYLOCK, FAIRLOCK ──► waiters ──────────► queue.Set
 //	                                  │                                    │ claim
@@ -9,23 +9,24 @@
 //	                                  └─ LOCKINFO, LOCKSLOW                              │ Engine.onLost
 //	                                                                      watchdog ──► scriptRunner.Renew (batches)
 //
-// Each command is one script on the session's own lane or pin (calls). An UNLOCK with waiters here is one script that releases and
-// grants to the next: offer has its part for the waiters. A loss ends the hold (holds), and then wakes the waiters of the
-// lock.
+// Each command is one script on the session's own lane or pin (calls). An UNLOCK with waiters here is one script that
+// releases and grants to the next: offer has its part for the waiters. A loss ends the hold (holds), and then wakes the
+// waiters of the lock.
 //
-// An Engine serves all sessions of one identity (ACL user, password, db), and the holds of former ones. It is the one front door. A command
-// runs on its session's own connection, with that session's rights and in its place among the session's other commands. Work that belongs
-// to no command in flight runs on the engine's own connection: attempts of waiters, renewals, rollbacks, and calls that are sent again.
+// An Engine serves all sessions of one identity (ACL user, password, db), and the holds of former ones. It is the one
+// front door. A command runs on its session's own connection, with that session's rights and in its place among the
+// session's other commands. Work that belongs to no command in flight runs on the engine's own connection: attempts of
+// waiters, renewals, rollbacks, and calls that are sent again.
 //
-// Goroutines: Run's link (subscriptions) and watchdog (scheduler). All other work is done by timers and by jobs on the pool, each at
-// most one round trip long.
+// Goroutines: Run's link (subscriptions) and watchdog (scheduler). All other work is done by timers and by jobs on the
+// pool, each at most one round trip long.
 //
 // The Engine has no mutex. Those of waiters and holds are never held together (docs/LOCKORDER.md).
 //
 // Invariants, besides those of waiters, holds, and packages queue and ledger:
-//   - A script that runs twice leaves the state that it leaves when it runs once. A private owner's
-//     count is written as an absolute number. A named owner's count goes up or down by one, and the session's field has the number of the last
-//     request that was applied: a copy with that number or an older one changes nothing.
-//   - A call whose answer is lost is sent again until Redis answers, for as long as calls.DoubtLimit says. Only calls that could end a later
-//     grant are not.
+//   - A script that runs twice leaves the state that it leaves when it runs once. A private owner's count is written as
+//     an absolute number. A named owner's count goes up or down by one, and the session's field has the number of the
+//     last request that was applied: a copy with that number or an older one changes nothing.
+//   - A call whose answer is lost is sent again until Redis answers, for as long as calls.DoubtLimit says. Only calls
+//     that could end a later grant are not.
 package lockcmds

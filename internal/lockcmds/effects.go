@@ -8,8 +8,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 )
 
-// This file carries out the effects of package queue that concern no acquire: subscriptions, timers, and the places that waiters have in
-// the queue in Redis. It keeps no state but the timers.
+// This file carries out the effects of package queue that concern no acquire: subscriptions, timers, and the places
+// that waiters have in the queue in Redis. It keeps no state but the timers.
 //
 //	effect ──CarryOut──┬─► subscriptions, at once
 //	                   ├─► a timer ──────────────────────────────┐
@@ -22,7 +22,8 @@ type effectCarrier struct {
 	Step  func(event func(*queue.Set)) // tells the wait queues of an event; requires no locks
 }
 
-// CarryOut carries out one effect, or has a job do it. It is called for one effect at a time, and for none of Attempt and Reply.
+// CarryOut carries out one effect, or has a job do it. It is called for one effect at a time, and for none of Attempt
+// and Reply.
 func (c *effectCarrier) CarryOut(f *queue.Effect) {
 	q, key, channel := f.Queue, f.Key, f.Channel
 	switch f.Op {

@@ -7,14 +7,14 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
 )
 
-// Work on thousands of holds at once, as at the end of a session with very many locks, is done in slices. Between two slices other
-// goroutines get holds.mu and the processor.
+// Work on thousands of holds at once, as at the end of a session with very many locks, is done in slices. Between two
+// slices other goroutines get holds.mu and the processor.
 
 // endingSlice is the number of holds that end while holds.mu is held once: about a tenth of a millisecond.
 const endingSlice = 128
 
-// End forgets a session whose client has gone: the leases are no longer renewed, and GRACE applies. It does not block. Requires the session
-// lock.
+// End forgets a session whose client has gone: the leases are no longer renewed, and GRACE applies. It does not block.
+// Requires the session lock.
 func (x *holds) End(session uint64) {
 	x.mu.Lock()
 	c := x.sessions[session]
@@ -29,8 +29,8 @@ func (x *holds) End(session uint64) {
 	x.endHolds(c, holds)
 }
 
-// endHolds takes an ended session out of its holds. The first slice is done at once. A job of a class without backlog does the rest,
-// because the leases are renewed until then. Requires the session lock.
+// endHolds takes an ended session out of its holds. The first slice is done at once. A job of a class without backlog
+// does the rest, because the leases are renewed until then. Requires the session lock.
 func (x *holds) endHolds(c *holdSession, holds []*ledger.Hold) {
 	holds = x.endSlice(c, holds)
 	if len(holds) == 0 {
@@ -44,7 +44,8 @@ func (x *holds) endHolds(c *holdSession, holds []*ledger.Hold) {
 	})
 }
 
-// endSlice takes the session out of the first of the holds, ends each of them that no other session has, and returns the others.
+// endSlice takes the session out of the first of the holds, ends each of them that no other session has, and returns
+// the others.
 func (x *holds) endSlice(c *holdSession, holds []*ledger.Hold) (left []*ledger.Hold) {
 	n := min(len(holds), endingSlice)
 	some := holds[:n]
@@ -64,8 +65,9 @@ func (x *holds) endSlice(c *holdSession, holds []*ledger.Hold) (left []*ledger.H
 	return holds[n:]
 }
 
-// Rest takes an ended session out of a hold, and returns the rollback of what it may have left there. false: it has left nothing, or a release of a
-// named owner's hold is on its way. Then the answer is followed by another call. It is for an event of Step. Requires holds.mu.
+// Rest takes an ended session out of a hold, and returns the rollback of what it may have left there. false: it has
+// left nothing, or a release of a named owner's hold is on its way. Then the answer is followed by another call. It is
+// for an event of Step. Requires holds.mu.
 func (x *holds) Rest(c *holdSession, entry *ledger.Hold) (r rollback, ok bool) {
 	rest, ok := x.ledger.Part(entry, &c.Session)
 	if !ok {

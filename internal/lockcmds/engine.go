@@ -88,8 +88,9 @@ func New(o Options) (*Engine, error) {
 	return e, nil
 }
 
-// Step does what Run does with leases, for a caller whose clock does not wait: it tells of what is lost by now and starts the
-// renewals that are due. It returns when the next step is due; false: nothing is held. A command, or an answer, may make it due earlier.
+// Step does what Run does with leases, for a caller whose clock does not wait: it tells of what is lost by now and
+// starts the renewals that are due. It returns when the next step is due; false: nothing is held. A command, or an
+// answer, may make it due earlier.
 func (e *Engine) Step() (due time.Time, ok bool) { return e.watchdog.Step(e.life) }
 
 // Run keeps leases and subscriptions alive until ctx ends or Close is called. Call it once. Commands started before it
@@ -112,11 +113,12 @@ func (e *Engine) Run(ctx context.Context) error {
 // Start executes a lock command: it calls s.Script and s.Reply, now or later. Requires the session lock.
 func (e *Engine) Start(s contract.Caller, c grammar.Command) { e.StartFor(s, c, e) }
 
-// StartFor is Start for a session whose home may be another engine of the same database by now. Requires the session lock.
+// StartFor is Start for a session whose home may be another engine of the same database by now. Requires the session
+// lock.
 //
-// A session that has authenticated as another user belongs to another engine, but its holds are still its own. So the engine that has
-// a hold carries out the commands about it, on the session's own connection and with the session's present rights. All other work,
-// also waiting, is done by the session's present engine, its home.
+// A session that has authenticated as another user belongs to another engine, but its holds are still its own. So the
+// engine that has a hold carries out the commands about it, on the session's own connection and with the session's
+// present rights. All other work, also waiting, is done by the session's present engine, its home.
 func (e *Engine) StartFor(s contract.Caller, c grammar.Command, home *Engine) {
 	defer e.guard.Stop()
 	switch c.Verb {
@@ -159,23 +161,23 @@ func (e *Engine) Keeps(session uint64, c grammar.Command) bool {
 	}
 }
 
-// verdictEnded is called once when the client connection has ended: its waiters leave, its leases are no longer renewed, and
-// GRACE applies. It does not block. Requires the session lock.
+// Ended is called once when the client connection has ended: its waiters leave, its leases are no longer
+// renewed, and GRACE applies. It does not block. Requires the session lock.
 func (e *Engine) Ended(session uint64) {
 	defer e.guard.Stop()
 	e.holds.End(session) // first: a grant that comes from now on is rolled back
 	e.waiters.Left(session)
 }
 
-// Unblock ends the wait of a session, as CLIENT UNBLOCK asks: as if its time were up, or with an error. It reports whether the
-// session was waiting. Requires the session lock.
+// Unblock ends the wait of a session, as CLIENT UNBLOCK asks: as if its time were up, or with an error. It reports
+// whether the session was waiting. Requires the session lock.
 func (e *Engine) Unblock(session uint64, withError bool) (waited bool) {
 	defer e.guard.Stop()
 	return e.waiters.Unblock(session, withError)
 }
 
-// Leave forgets a session that holds nothing here and waits for nothing. It reports whether it has; else the session stays known.
-// The session may come back. None of its commands is on its way.
+// Leave forgets a session that holds nothing here and waits for nothing. It reports whether it has; else the session
+// stays known. The session may come back. None of its commands is on its way.
 func (e *Engine) Leave(session uint64) bool {
 	defer e.guard.Stop()
 	return !e.waiters.Asks(session) && e.holds.Leave(session)
@@ -187,8 +189,8 @@ func (e *Engine) Drain() {
 	e.waiters.Drain()
 }
 
-// Idle reports whether no session is known, and nothing is held, waited for or being cleaned up. It asks in the order in which a lock
-// goes from a waiter to a holder, and from there to a rollback.
+// Idle reports whether no session is known, and nothing is held, waited for or being cleaned up. It asks in the order
+// in which a lock goes from a waiter to a holder, and from there to a rollback.
 func (e *Engine) Idle() bool {
 	return e.waiters.Empty() && !e.confirm.Busy() && e.holds.Empty() && !e.calls.Busy()
 }

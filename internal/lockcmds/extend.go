@@ -68,8 +68,8 @@ func (x *extension) Doubted(sentAt time.Time) {
 	x.e.holds.Step(func(l *ledger.Ledger) { l.InDoubt(x.h, x.call.Lease, sentAt) })
 }
 
-// Answered turns the answer of an extension into the reply, or sends it once more: for a later grant of the owner than this proxy knew.
-// Requires the session lock, or that the session has ended.
+// Answered turns the answer of an extension into the reply, or sends it once more: for a later grant of the owner than
+// this proxy knew. Requires the session lock, or that the session has ended.
 func (x *extension) Answered(o callOutcome) []byte {
 	a, err := decoded(o.Reply, o.Err, script.DecodeExtended)
 	var overwritten error // the answer to a session that has lost nothing, or knows it

@@ -8,13 +8,13 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 )
 
-// This file ends the process at a panic in the lock engine. All renewals end with it, so its locks end with their leases. Going
-// on would be worse. The panic may have left a mutex locked, or half of a change behind. Then clients would hang or get wrong answers,
-// while the leases of ended sessions were renewed for ever.
+// This file ends the process at a panic in the lock engine. All renewals end with it, so its locks end with their
+// leases. Going on would be worse. The panic may have left a mutex locked, or half of a change behind. Then clients
+// would hang or get wrong answers, while the leases of ended sessions were renewed for ever.
 //
-// Every way into the engine is guarded, because sessions and pools recover from panics: what a session calls (Start, StartFor, Keeps,
-// Leave, Unblock, Ended), Drain, functions that a session runs, jobs, and the callbacks of the watchdog. Timers and the link to Redis
-// need no guard: no panic is recovered there.
+// Every way into the engine is guarded, because sessions and pools recover from panics: what a session calls (Start,
+// StartFor, Keeps, Leave, Unblock, Ended), Drain, functions that a session runs, jobs, and the callbacks of the
+// watchdog. Timers and the link to Redis need no guard: no panic is recovered there.
 
 // Guard guards the ways into one engine.
 type Guard struct{ Log *zap.Logger }

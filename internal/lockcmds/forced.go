@@ -12,7 +12,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
-// listener is the receiver of messages: those of locks are for waiters, and those of grants that were ended by force, through any proxy, for holders.
+// listener is the receiver of messages: those of locks are for waiters, and those of grants that were ended by force,
+// through any proxy, for holders.
 //
 // A message is only a reason to look, because every client with the right may publish.
 type listener struct {
@@ -65,8 +66,8 @@ func (e *Engine) look(lock string, fence int64) {
 	})
 }
 
-// tellAgain tells the proxies of a grant that was ended by force once more: the holder's may not have listened yet, or not at that moment. Only
-// one that has the hold still takes notice.
+// tellAgain tells the proxies of a grant that was ended by force once more: the holder's may not have listened yet, or
+// not at that moment. Only one that has the hold still takes notice.
 func (e *Engine) tellAgain(lock string, fence int64) {
 	e.calls.After(tellAgainAfter, jobs.Loss, func() {
 		message := redislink.Message{Channel: script.ForcedChannel, Text: strconv.FormatInt(fence, 10) + " " + lock}

@@ -14,8 +14,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
-// This file is the shell of package ledger: it carries out the effects of the ledger on leases, and reports losses. It knows the
-// sessions of one lock engine, and the holds of each.
+// This file is the shell of package ledger: it carries out the effects of the ledger on leases, and reports losses. It
+// knows the sessions of one lock engine, and the holds of each.
 //
 //	acquire ──► Claim ──► Part: written by the script ──► Granted ──► ledger ──► effects: the watchdog watches the lease
 //	               └──► Doubt: the answer is lost ──► ledger ──► effects: the lease is shortened
@@ -30,13 +30,13 @@ import (
 //
 // Goroutines: none of its own. A session with very many holds is ended by a job.
 //
-// holds.mu guards the sessions, the ledger and the holds. The watchdog and the losses of a session are used under it. No session method,
-// Redis call or callback runs under it, but for Options.OnEnd and the observers, which do not block.
+// holds.mu guards the sessions, the ledger and the holds. The watchdog and the losses of a session are used under it.
+// No session method, Redis call or callback runs under it, but for Options.OnEnd and the observers, which do not block.
 //
 // Invariants:
 //   - The lease of each hold of the ledger is watched. A hold that has ended is not renewed.
-//   - A renewal does not overlap with a re-entry or extension that may shorten the lease: the lease is paused around these. A release
-//     waits for no renewal: Redis refuses a renewal behind it by owner and fence.
+//   - A renewal does not overlap with a re-entry or extension that may shorten the lease: the lease is paused around
+//     these. A release waits for no renewal: Redis refuses a renewal behind it by owner and fence.
 //   - GRACE releases what the session that ends has acquired and not released.
 //   - After a session was told that it lost a grant of its own owner, it never gets the same fence again.
 //   - No call leaves an owner a shorter lease than the owner was promised.
@@ -85,7 +85,7 @@ type holdSession struct {
 	ended bool
 }
 
-// verdictEnded reports whether the client of the session has gone. It is for an event of Step. Requires holds.mu.
+// Ended reports whether the client of the session has gone. It is for an event of Step. Requires holds.mu.
 func (s *holdSession) Ended() bool { return s.ended }
 
 // sessionHold is a hold of the ledger with its lease. holds.mu guards its fields.
@@ -147,8 +147,8 @@ func (x *holds) rollback(h *sessionHold, s *ledger.Session) rollback {
 	return r
 }
 
-// Begin returns the record of a session, which is known from now on, and the key of the hold that a command of it is about. The owner is
-// the session's own if the command names none. Requires no locks.
+// Begin returns the record of a session, which is known from now on, and the key of the hold that a command of it is
+// about. The owner is the session's own if the command names none. Requires no locks.
 func (x *holds) Begin(s *contract.Caller, lock, owner string) (*holdSession, ledger.Key) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -166,8 +166,8 @@ func (x *holds) beginLocked(s *contract.Caller, lock, owner string) (*holdSessio
 	return c, ledger.Key{Lock: lock, Owner: cmp.Or(owner, c.Name)}
 }
 
-// Part is what a call of a session writes about its part in a lock of that owner: the number of the call and, if it is not the owner's
-// only session, its name.
+// Part is what a call of a session writes about its part in a lock of that owner: the number of the call and, if it is
+// not the owner's only session, its name.
 func (x *holds) Part(s *ledger.Session, owner string) script.Part {
 	p := script.Part{Owner: owner, Request: x.NextRequest()}
 	if owner != s.Name {
@@ -188,8 +188,8 @@ func (x *holds) Step(event func(l *ledger.Ledger)) {
 	x.tell(told)
 }
 
-// settleLocked carries out the effects of the ledger. It returns the loss that is to be told without locks; nil: there is none. Requires
-// holds.mu.
+// settleLocked carries out the effects of the ledger. It returns the loss that is to be told without locks; nil: there
+// is none. Requires holds.mu.
 func (x *holds) settleLocked() (told *ledger.Loss) {
 	effects := x.ledger.Effects()
 	for i := range effects {
@@ -245,8 +245,8 @@ func (x *holds) endedLocked(h *sessionHold, end ledger.End) {
 	})
 }
 
-// Holder is the owner that holds a lock by a client of this engine, with its client. The zero value: none is known. Requires no locks of this
-// package.
+// Holder is the owner that holds a lock by a client of this engine, with its client. The zero value: none is known.
+// Requires no locks of this package.
 func (x *holds) Holder(lock string) observe.Party {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -258,8 +258,8 @@ func (x *holds) Holder(lock string) observe.Party {
 	return observe.Party{Owner: h.Owner, Addr: c.Addr, Name: c.Name}
 }
 
-// Keeps reports whether the session has a part in the hold of that lock and owner. An empty owner is the session's own. Requires no
-// locks.
+// Keeps reports whether the session has a part in the hold of that lock and owner. An empty owner is the session's own.
+// Requires no locks.
 func (x *holds) Keeps(session uint64, lock, owner string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -292,8 +292,8 @@ func (x *holds) Empty() bool {
 // Len is the number of holds.
 func (x *holds) Len() int { return int(x.count.Load()) }
 
-// List is a Source of the holds, without their waiters. It walks backwards: the last hold, which takes the place of one that
-// ends, has been seen already. Requires no locks.
+// List is a Source of the holds, without their waiters. It walks backwards: the last hold, which takes the place of one
+// that ends, has been seen already. Requires no locks.
 func (x *holds) List(slice []lockInfo, end int) ([]lockInfo, int) {
 	now := x.Calls.Clock.Now()
 	x.mu.Lock()
@@ -315,8 +315,8 @@ func (x *holds) List(slice []lockInfo, end int) ([]lockInfo, int) {
 	return slice, begin
 }
 
-// tell announces a loss: to metrics, to the log, to the holders by a push, to subscribers by a channel. nil: there is nothing to tell. It
-// leaves the work to a job. Requires no locks.
+// tell announces a loss: to metrics, to the log, to the holders by a push, to subscribers by a channel. nil: there is
+// nothing to tell. It leaves the work to a job. Requires no locks.
 func (x *holds) tell(l *ledger.Loss) {
 	if l == nil {
 		return
@@ -336,8 +336,8 @@ func (x *holds) tell(l *ledger.Loss) {
 	})
 }
 
-// Doubt notes that the answer to an acquire or a release of the session was lost. A copy may reach Redis at any time, so the session's
-// fields stay. Requires no locks.
+// Doubt notes that the answer to an acquire or a release of the session was lost. A copy may reach Redis at any time,
+// so the session's fields stay. Requires no locks.
 func (x *holds) Doubt(s *holdSession) {
 	x.mu.Lock()
 	s.Doubted = true

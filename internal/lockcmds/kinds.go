@@ -11,8 +11,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// This file has the kinds of locks: how the waiters of each take turns, the scripts by which they ask, and the meaning of an answer. A new
-// kind is a new value. The package does no I/O and keeps no state.
+// This file has the kinds of locks: how the waiters of each take turns, the scripts by which they ask, and the meaning
+// of an answer. A new kind is a new value. The package does no I/O and keeps no state.
 //
 //	Of(verb) ──► Kind ──Ask, Question──► a script with the decoder of its answer ──► AnswerOf ──► queue.Answer
 
@@ -21,7 +21,8 @@ type lockKind struct {
 	Waits *queue.Kind
 	// ask is an attempt of one waiter.
 	ask func(a attempt) question
-	// lead is an attempt of the first of the waiters that share a place in the queue, made for all of them; nil: each has its own place.
+	// lead is an attempt of the first of the waiters that share a place in the queue, made for all of them; nil: each
+	// has its own place.
 	lead func(a attempt, stays, enqueue bool) question
 }
 
@@ -56,7 +57,7 @@ func kindOf(v grammar.Verb) *lockKind {
 // Ask is an attempt of an acquire for itself.
 func (k *lockKind) Ask(a attempt) question { return k.ask(a) }
 
-// question is the next attempt of a waiter: for itself, or for all that share its place.
+// Question is the next attempt of a waiter: for itself, or for all that share its place.
 func (k *lockKind) Question(a attempt, w *queue.Waiter) question {
 	if first, stays, enqueue := w.First(); first && k.lead != nil {
 		return k.lead(a, stays, enqueue)

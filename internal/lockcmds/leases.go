@@ -9,9 +9,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
-// Pause pauses the lease of a hold for a command that sets the lease to that length. It reports whether the command may be sent at once:
-// Ordered waits for a renewal on its way, but only if that could give the lock a longer lease than the command. h is nil: there is no hold,
-// and nothing to pause. Requires the session lock.
+// Pause pauses the lease of a hold for a command that sets the lease to that length. It reports whether the command may
+// be sent at once: Ordered waits for a renewal on its way, but only if that could give the lock a longer lease than the
+// command. h is nil: there is no hold, and nothing to pause. Requires the session lock.
 func (x *holds) Pause(h *sessionHold, lease time.Duration) (now bool) {
 	if h == nil {
 		return true
@@ -31,8 +31,9 @@ func (x *holds) Lasts(h *ledger.Hold) time.Duration {
 	return h.Most
 }
 
-// Ordered pauses the lease of a hold and runs send, with the session locked, when no renewal of the lease is on its way: at once, or later.
-// If the session ends before that, it runs unsent instead, which has the lease renewed again. Requires the session lock.
+// Ordered pauses the lease of a hold and runs send, with the session locked, when no renewal of the lease is on its
+// way: at once, or later. If the session ends before that, it runs unsent instead, which has the lease renewed again.
+// Requires the session lock.
 func (x *holds) Ordered(s contract.Session, h *sessionHold, send, unsent func()) {
 	x.mu.Lock()
 	lease := h.lease

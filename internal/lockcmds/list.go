@@ -9,14 +9,16 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
-// startList executes LOCKLIST: the locks that sessions of this identity hold through this proxy, by key, as known here. A lock that
-// several sessions hold for one owner is shown once, with the session that acquired first; fair-waiters are those of this proxy.
-// Redis is asked first whether the session may run scripts, as for every lock command: it may have to authenticate. Requires the session lock.
+// startList executes LOCKLIST: the locks that sessions of this identity hold through this proxy, by key, as known here.
+// A lock that several sessions hold for one owner is shown once, with the session that acquired first; fair-waiters are
+// those of this proxy. Redis is asked first whether the session may run scripts, as for every lock command: it may have
+// to authenticate. Requires the session lock.
 func (e *Engine) startList(s contract.Caller, cmd grammar.Command) {
 	e.show(s, func() []byte { return Reply(s.Proto, e.find(cmd.Match, cmd.Count)) })
 }
 
-// show has a job make a reply from what the engine knows, if Redis lets the session run scripts. Requires the session lock.
+// show has a job make a reply from what the engine knows, if Redis lets the session run scripts. Requires the session
+// lock.
 func (e *Engine) show(s contract.Caller, make func() []byte) {
 	e.calls.Send(script.Ask{}.Call(), &callRequest{Session: s.Session, For: plainAsker{Reply: func(o callOutcome) []byte {
 		err := o.Err
@@ -56,7 +58,8 @@ type Held struct {
 	Client       contract.ClientInfo // of those that hold it for this owner, the first
 }
 
-// Held lists the locks that are held through this engine, by key. It returns the first of them; 0 is no limit. Not for an event loop: it looks at all locks.
+// Held lists the locks that are held through this engine, by key. It returns the first of them; 0 is no limit. Not for
+// an event loop: it looks at all locks.
 func (e *Engine) Held(most int) []Held {
 	var list []Held
 	for _, i := range e.find("", most) {
@@ -68,5 +71,5 @@ func (e *Engine) Held(most int) []Held {
 	return list
 }
 
-// holds is how many locks are held through this engine.
+// Holds is how many locks are held through this engine.
 func (e *Engine) Holds() int { return e.holds.Len() }

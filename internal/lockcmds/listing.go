@@ -10,20 +10,21 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 )
 
-// This file makes lists of locks. The cost of a list grows with the number of locks, and a client chooses the time, the number of
-// lists and the pattern. So a job makes the list. It takes the locks in slices, each under the lock of the engine, and matches, sorts and
-// prints between them without it.
+// This file makes lists of locks. The cost of a list grows with the number of locks, and a client chooses the time, the
+// number of lists and the pattern. So a job makes the list. It takes the locks in slices, each under the lock of the
+// engine, and matches, sorts and prints between them without it.
 
 // listSlice is how many locks are looked at in one go.
 const listSlice = 256
 
-// lockSource appends the locks before place end of the list of the held locks, the last first, Slice of them at most. It returns up to where
-// it has come; end -1 begins, and 0 is the end. Walked backwards, a lock that is there all the time is seen though others come and go. It
-// may be seen twice.
+// lockSource appends the locks before place end of the list of the held locks, the last first, Slice of them at most.
+// It returns up to where it has come; end -1 begins, and 0 is the end. Walked backwards, a lock that is there all the
+// time is seen though others come and go. It may be seen twice.
 type lockSource func(slice []lockInfo, end int) ([]lockInfo, int)
 
-// findLocks lists the locks of a source whose key matches the pattern, by key, and at most most of them; an empty pattern
-// matches all, and 0 is no limit. size is how many locks there are, roughly. A lock that is taken or let go meanwhile may be in the list or not. Requires no locks.
+// findLocks lists the locks of a source whose key matches the pattern, by key, and at most most of them; an empty
+// pattern matches all, and 0 is no limit. size is how many locks there are, roughly. A lock that is taken or let go
+// meanwhile may be in the list or not. Requires no locks.
 func findLocks(held lockSource, size int, pattern string, most int) []lockInfo {
 	matches := func(string) bool { return true }
 	if pattern != "" {

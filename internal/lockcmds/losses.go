@@ -15,7 +15,8 @@ func LossReasons() []string {
 	}
 }
 
-// verdictLost ends the hold of a lease that the watchdog has found lost. false: the hold has ended already. Requires no locks.
+// Lost ends the hold of a lease that the watchdog has found lost. false: the hold has ended already. Requires no
+// locks.
 func (x *holds) Lost(l *watchdog.Lease, reason watchdog.Reason) bool {
 	entry := l.Entry()
 	x.mu.Lock()
@@ -26,8 +27,8 @@ func (x *holds) Lost(l *watchdog.Lease, reason watchdog.Reason) bool {
 	}
 	var rest []rollback
 	if reason != watchdog.ReasonGone {
-		// Our clock, not Redis, says that the lease has ended. The sessions are told, so they cannot use what Redis may have left of
-		// their holds.
+		// Our clock, not Redis, says that the lease has ended. The sessions are told, so they cannot use what Redis may
+		// have left of their holds.
 		rest = x.staleLocked(h)
 	}
 	x.ledger.Lost(&h.Hold, string(reason), false, nil)
@@ -40,8 +41,8 @@ func (x *holds) Lost(l *watchdog.Lease, reason watchdog.Reason) bool {
 	return true
 }
 
-// staleLocked returns the rollbacks of a hold that the sessions here have lost. Each is tried for as long as Redis may have a part of the
-// hold. Requires holds.mu.
+// staleLocked returns the rollbacks of a hold that the sessions here have lost. Each is tried for as long as Redis may
+// have a part of the hold. Requires holds.mu.
 func (x *holds) staleLocked(h *sessionHold) []rollback {
 	all := make([]rollback, 0, len(h.Holders()))
 	for _, o := range h.Holders() {
@@ -61,8 +62,9 @@ const (
 	lookAgain      // there was another reason to look meanwhile: Redis may have answered before it
 )
 
-// BeginLook returns the hold of a grant of which Redis is to be asked whether it goes on. false: no session here has it, or the question is on its way
-// and will be asked again. So however often a client gives a reason to look, there is one question at a time for a grant. Requires no locks.
+// BeginLook returns the hold of a grant of which Redis is to be asked whether it goes on. false: no session here has
+// it, or the question is on its way and will be asked again. So however often a client gives a reason to look, there is
+// one question at a time for a grant. Requires no locks.
 func (x *holds) BeginLook(lock string, fence int64) (k ledger.Key, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -78,7 +80,8 @@ func (x *holds) BeginLook(lock string, fence int64) (k ledger.Key, ok bool) {
 	return h.Key, true
 }
 
-// EndLook notes that Redis has answered BeginLook, and the hold goes on. It reports whether Redis is to be asked again. Requires no locks.
+// EndLook notes that Redis has answered BeginLook, and the hold goes on. It reports whether Redis is to be asked again.
+// Requires no locks.
 func (x *holds) EndLook(k ledger.Key, fence int64) (again bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -94,8 +97,8 @@ func (x *holds) EndLook(k ledger.Key, fence int64) (again bool) {
 	return again
 }
 
-// Forced ends the hold of a grant that FORCEUNLOCK has ended, if it is here. A holder here whose grant is still on its way learns it from its
-// next renewal. Requires no locks.
+// Forced ends the hold of a grant that FORCEUNLOCK has ended, if it is here. A holder here whose grant is still on its
+// way learns it from its next renewal. Requires no locks.
 func (x *holds) Forced(k ledger.Key, fence int64) {
 	x.Step(func(l *ledger.Ledger) {
 		if h := l.Find(k); h != nil && h.Fence == fence {

@@ -28,7 +28,8 @@ const (
 
 // Options configure an Engine. Redis, UUID and Jobs are required; zero values pick the defaults.
 type Options struct {
-	// Redis is the engine's own connections: for attempts of waiters, renewals, clean-up and subscriptions. The engine closes them.
+	// Redis is the engine's own connections: for attempts of waiters, renewals, clean-up and subscriptions. The engine
+	// closes them.
 	Redis redislink.Topology
 	// UUID of this process, 36 characters: the first part of the owner of every session.
 	UUID string
@@ -42,11 +43,12 @@ type Options struct {
 	MaxHold time.Duration  // how long the watchdog renews; 0: without a limit
 	Sync    int            // how many replicas must have a grant before it is answered; 0: none; SyncAll: all that Replicas knows
 
-	// Replicas is how many replicas the server that keeps a lock has, by the word of the topology. 0: it is not known. nil: it never is.
+	// Replicas is how many replicas the server that keeps a lock has, by the word of the topology. 0: it is not known.
+	// nil: it never is.
 	Replicas func(lock string) int
 
-	// Failover is how long a failover takes, by the word of the topology: a call without an answer is sent again for as long. 0: there is
-	// none. nil: there never is.
+	// Failover is how long a failover takes, by the word of the topology: a call without an answer is sent again for as
+	// long. 0: there is none. nil: there never is.
 	Failover func() time.Duration
 
 	// Tests change these.
@@ -77,8 +79,8 @@ type Options struct {
 	// Requests numbers the calls of sessions. Engines that may serve the same session share it. nil: of this one.
 	Requests *atomic.Int64
 
-	// Forced is told, by a job, of a grant that this engine has ended by force: its holder and its waiters may be of other engines. It must not
-	// block. nil: there are no others.
+	// Forced is told, by a job, of a grant that this engine has ended by force: its holder and its waiters may be of
+	// other engines. It must not block. nil: there are no others.
 	Forced func(key string, ended script.Forced)
 
 	Logger *zap.Logger // nil: silent

@@ -11,14 +11,14 @@ import (
 
 // This file is the rule about a connection that acquires a lock which it holds already, and names no OWNER.
 //
-// Such an acquire is a re-entry: the connection is the owner. But a library that shares connections between threads or tasks sends two
-// tasks' acquires on one connection. Then both tasks have the lock. So each re-entry is counted, a library that has announced itself is
-// named in the log, and the rule may refuse re-entry without OWNER altogether.
+// Such an acquire is a re-entry: the connection is the owner. But a library that shares connections between threads or
+// tasks sends two tasks' acquires on one connection. Then both tasks have the lock. So each re-entry is counted, a
+// library that has announced itself is named in the log, and the rule may refuse re-entry without OWNER altogether.
 //
 // The package starts no goroutine.
 
-// ReentryRule is shared by all lock engines of a proxy. The zero value allows re-entry by connection. Its fields do not change after the first
-// use; its methods may be called from any goroutine, and nil is the zero value.
+// ReentryRule is shared by all lock engines of a proxy. The zero value allows re-entry by connection. Its fields do not
+// change after the first use; its methods may be called from any goroutine, and nil is the zero value.
 type ReentryRule struct {
 	OwnersOnly bool               // only a named OWNER may acquire again
 	Counted    func(refused bool) // of each re-entry; nil: nothing counts them
@@ -56,8 +56,8 @@ func (r *ReentryRule) Refuses() bool {
 // Change sets OwnersOnly while the rule is in use.
 func (r *ReentryRule) Change(ownersOnly bool) { r.changed.Store(&ownersOnly) }
 
-// Note counts a re-entry, and logs the first one of each client name if the client's library has announced itself. A client without
-// a name goes by the name of its library.
+// Note counts a re-entry, and logs the first one of each client name if the client's library has announced itself. A
+// client without a name goes by the name of its library.
 func (r *ReentryRule) Note(c reentrant, key string, refused bool) {
 	if r == nil {
 		return

@@ -18,8 +18,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
-// This file keeps the lock engines of a proxy: one for each identity that uses lock commands, as long as it does. An engine has
-// connections of its own to Redis, so their number is bounded, and no client can take all of them.
+// This file keeps the lock engines of a proxy: one for each identity that uses lock commands, as long as it does. An
+// engine has connections of its own to Redis, so their number is bounded, and no client can take all of them.
 
 // EngineID is the user and the database of an engine at Redis. The protocol version does not matter to it.
 type EngineID struct {
@@ -51,13 +51,13 @@ type IdentityEngine struct {
 	unused time.Time // since when users is 0
 }
 
-// EngineID says whose engine it is.
+// ID says whose engine it is.
 func (e *IdentityEngine) ID() EngineID { return e.id }
 
 // RegistryOptions configure a Registry. All fields but Fleet are required.
 type RegistryOptions struct {
-	// IdentityEngine is what all engines have in common. The Registry sets Redis, Jobs, Waiting, Requests, SlowLog, Forced
-	// and User.
+	// IdentityEngine is what all engines have in common. The Registry sets Redis, Jobs, Waiting, Requests, SlowLog,
+	// Forced and User.
 	Engine Options
 
 	Addr    string                                      // of Redis, for messages
@@ -72,8 +72,8 @@ type RegistryOptions struct {
 	Logger *zap.Logger
 }
 
-// Registry has one lock engine for each identity that uses lock commands. One that is not used any more, and has nothing
-// left to do, is dropped after a while: it has two connections to Redis.
+// Registry has one lock engine for each identity that uses lock commands. One that is not used any more, and has
+// nothing left to do, is dropped after a while: it has two connections to Redis.
 type Registry struct {
 	opts RegistryOptions
 	jobs *jobs.Pool
@@ -92,8 +92,8 @@ type Registry struct {
 	closed   bool
 }
 
-// lockWorkers bounds the attempts for locks that run at once, and in proportion the engines' other jobs. Each is a round trip to
-// Redis, so a few hundred keep it busy.
+// lockWorkers bounds the attempts for locks that run at once, and in proportion the engines' other jobs. Each is a
+// round trip to Redis, so a few hundred keep it busy.
 const lockWorkers = 256
 
 // NewRegistry makes a Registry without engines.
@@ -116,8 +116,8 @@ var (
 	ErrClosed = errors.New("the lock engines have been closed")
 )
 
-// Join returns the identity's engine for one more session, starting it on owner's account if need be. Each call is paired with
-// one of Leave. It does not block.
+// Join returns the identity's engine for one more session, starting it on owner's account if need be. Each call is
+// paired with one of Leave. It does not block.
 func (r *Registry) Join(id EngineID, owner string) (*IdentityEngine, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

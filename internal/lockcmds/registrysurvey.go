@@ -31,8 +31,9 @@ type name struct {
 	key string
 }
 
-// Each calls f for the locks that clients of this proxy hold or wait for, in no order, without locks. A lock that is there all the time is
-// seen, perhaps twice if it moves. The time and the memory grow with the number of locks: not for an event loop.
+// Each calls f for the locks that clients of this proxy hold or wait for, in no order, without locks. A lock that is
+// there all the time is seen, perhaps twice if it moves. The time and the memory grow with the number of locks: not for
+// an event loop.
 func (r *Registry) Each(f func(Lock)) {
 	r.mu.Lock()
 	engines := r.all()
@@ -75,7 +76,8 @@ func (r *Registry) Each(f func(Lock)) {
 	}
 }
 
-// OldestWait is when the command came that waits for a lock for longest; the zero time: none waits. It costs O(1) for each engine.
+// OldestWait is when the command came that waits for a lock for longest; the zero time: none waits. It costs O(1) for
+// each engine.
 func (r *Registry) OldestWait() (oldest time.Time) {
 	r.mu.Lock()
 	engines := r.all()
@@ -91,8 +93,8 @@ func (r *Registry) OldestWait() (oldest time.Time) {
 // ErrUnknown says that no client of the proxy uses locks as that user in that database.
 var ErrUnknown = errors.New("no client of this proxy uses locks as that user in that database")
 
-// Force ends a lock for an operator, on the connection of an engine of that identity. fence names the grant that is meant; 0: one
-// without a fence. false: the lock is free, or another grant holds it.
+// Force ends a lock for an operator, on the connection of an engine of that identity. fence names the grant that is
+// meant; 0: one without a fence. false: the lock is free, or another grant holds it.
 func (r *Registry) Force(ctx context.Context, user string, db int, key string, fence int64, operator string) (bool, error) {
 	r.mu.Lock()
 	engines := r.all()
@@ -109,7 +111,8 @@ func (r *Registry) Force(ctx context.Context, user string, db int, key string, f
 	return by.Force(ctx, key, fence, operator)
 }
 
-// forced says that the engine of an identity has ended a grant by force. The holder and the waiters may be of other identities.
+// forced says that the engine of an identity has ended a grant by force. The holder and the waiters may be of other
+// identities.
 func (r *Registry) forced(by EngineID, key string, ended script.Forced) {
 	r.mu.Lock()
 	engines := r.all()

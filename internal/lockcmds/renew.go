@@ -9,7 +9,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
-// Renew is the watchdog's round trip: one script for the whole batch, on the connection of one identity, which is a redislink.Node.
+// Renew is the watchdog's round trip: one script for the whole batch, on the connection of one identity, which is a
+// redislink.Node.
 func (cl scriptRunner) Renew(ctx context.Context, by any, batch []watchdog.Renewal) ([]watchdog.Verdict, error) {
 	verdicts := make([]watchdog.Verdict, len(batch))
 	if err := cl.renewSome(ctx, by.(redislink.Node), batch, verdicts); err != nil {
@@ -44,8 +45,8 @@ func (cl scriptRunner) renewAll(ctx context.Context, by redislink.Node, batch []
 	return nil
 }
 
-// renewSome renews a batch, or the halves of one that Redis refuses as a whole: a right that is missing for one lock must
-// not cost the others their lease. Renewals without a verdict are tried again.
+// renewSome renews a batch, or the halves of one that Redis refuses as a whole: a right that is missing for one lock
+// must not cost the others their lease. Renewals without a verdict are tried again.
 func (cl scriptRunner) renewSome(ctx context.Context, by redislink.Node, batch []watchdog.Renewal, verdicts []watchdog.Verdict) error {
 	err := cl.renewAll(ctx, by, batch, verdicts)
 	if len(batch) == 1 || !isFinal(err) && !isHalfMoved(err) {

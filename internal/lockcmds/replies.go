@@ -45,8 +45,8 @@ func lostLeaseReply() []byte {
 	return resp.AppendError(nil, resp.LostLease, "the lock was lost before this command: its lease ended, or it was taken away")
 }
 
-// notHeldReply says that the owner does not hold the lock: the connection, or an OWNER that the command names. With a fence it says that the
-// owner does not hold it by that grant.
+// notHeldReply says that the owner does not hold the lock: the connection, or an OWNER that the command names. With a
+// fence it says that the owner does not hold it by that grant.
 func notHeldReply(named bool, fence int64) []byte {
 	switch {
 	case fence != 0:

@@ -11,11 +11,11 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// doubtLimit is how long a call whose answer was lost is sent again before the client is told that the outcome is in doubt, if there are no
-// failovers. Calls.DoubtLimit is the limit where there may be.
+// doubtLimit is how long a call whose answer was lost is sent again before the client is told that the outcome is in
+// doubt, if there are no failovers. Calls.DoubtLimit is the limit where there may be.
 const doubtLimit = 5 * time.Second
 
-// doubtLimit is how long a call whose answer was lost is sent again: a failover is outlived, but no more than a lease.
+// DoubtLimit is how long a call whose answer was lost is sent again: a failover is outlived, but no more than a lease.
 func (c *calls) DoubtLimit() time.Duration {
 	if c.Failover == nil {
 		return doubtLimit
@@ -26,8 +26,8 @@ func (c *calls) DoubtLimit() time.Duration {
 // afterFailover is the time that is left for the answer when a failover is over.
 const afterFailover = 2 * time.Second
 
-// callRequest is one call of a session. If its answer is lost with the connection, a copy is sent on the engine's own connection until
-// Redis answers: a script that runs twice leaves what it leaves when it runs once.
+// callRequest is one call of a session. If its answer is lost with the connection, a copy is sent on the engine's own
+// connection until Redis answers: a script that runs twice leaves what it leaves when it runs once.
 type callRequest struct {
 	Session contract.Session
 	For     asker
@@ -42,15 +42,17 @@ type callRequest struct {
 type asker interface {
 	// Again is the copy, if the call can be repeated. Requires the session lock, or that the session has ended.
 	Again() (copy script.Call, ok bool)
-	// Postponed is for a call that Redis cannot carry out now, because the hash slot is being moved. Nothing has happened. It returns the call to
-	// send until Redis can, and for how long. If an answer is lost meanwhile, it is sent for DoubtLimit at least from then on. 0: the refusal is the
-	// answer. Requires the session lock, or that the session has ended.
+	// Postponed is for a call that Redis cannot carry out now, because the hash slot is being moved. Nothing has
+	// happened. It returns the call to send until Redis can, and for how long. If an answer is lost meanwhile, it is
+	// sent for DoubtLimit at least from then on. 0: the refusal is the answer. Requires the session lock, or that the
+	// session has ended.
 	Postponed() (call script.Call, limit time.Duration)
-	// Doubted says that the answer to a call is lost, which was sent at that moment. It is called once at most, before a copy of that call is sent.
-	// It is not called if the call cannot be repeated: then Answered says it. Requires the session lock, or that the session has ended.
+	// Doubted says that the answer to a call is lost, which was sent at that moment. It is called once at most, before
+	// a copy of that call is sent. It is not called if the call cannot be repeated: then Answered says it. Requires the
+	// session lock, or that the session has ended.
 	Doubted(sentAt time.Time)
-	// Answered is called once. It requires the session lock, or that the session has ended. It returns the reply; nil: Session.Reply
-	// follows, or the request was handed to Anew.
+	// Answered is called once. It requires the session lock, or that the session has ended. It returns the reply; nil:
+	// Session.Reply follows, or the request was handed to Anew.
 	Answered(o callOutcome) []byte
 }
 
@@ -124,7 +126,8 @@ func (c *calls) Repeat(r *callRequest, again script.Call) {
 	c.repeat(r, repetition{call: again, limit: c.DoubtLimit(), repeated: true})
 }
 
-// Anew sends another call for a request whose first one was answered, until Redis answers, for as long as DoubtLimit says.
+// Anew sends another call for a request whose first one was answered, until Redis answers, for as long as DoubtLimit
+// says.
 func (c *calls) Anew(r *callRequest, call script.Call) {
 	c.repeat(r, repetition{call: call, limit: c.DoubtLimit()})
 }
@@ -188,8 +191,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// resolves reports whether the answer to a copy says what has become of the call. A refusal does not, because it speaks of the copy
-// alone; but a key that holds no lock has none.
+// resolves reports whether the answer to a copy says what has become of the call. A refusal does not, because it speaks
+// of the copy alone; but a key that holds no lock has none.
 func resolves(v resp.Value, err error) bool {
 	return err == nil && (!v.IsError() || isOverwritten(refusalOf(v)))
 }

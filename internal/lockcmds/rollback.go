@@ -12,8 +12,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
-// rollback ends a session's part in a grant that no client relies on: the client was not told of it, was told that it is lost, or
-// has gone. No command waits for it: a later call of the session has a larger number.
+// rollback ends a session's part in a grant that no client relies on: the client was not told of it, was told that it
+// is lost, or has gone. No command waits for it: a later call of the session has a larger number.
 type rollback struct {
 	script.Drop
 	By    redislink.Node  // nil: the engine's own

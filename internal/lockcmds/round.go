@@ -18,7 +18,8 @@ type askedReplicas struct {
 	have int // replicas that have it for certain
 }
 
-// ask is one round. It tells the outcomes of the grants that have one, and returns the others. early: the server has not let the round wait.
+// ask is one round. It tells the outcomes of the grants that have one, and returns the others. early: the server has
+// not let the round wait.
 func (c *confirmer) ask(at place, grants []wanted) (rest []askedReplicas, early bool) {
 	limit := quickLimit
 	if at.patient {
@@ -97,7 +98,8 @@ func (c *confirmer) askOn(
 	}
 }
 
-// sort tells the outcomes of the grants that are not at the server, and parts those that it has written from those that it may write later.
+// sort tells the outcomes of the grants that are not at the server, and parts those that it has written from those that
+// it may write later.
 func (c *confirmer) sort(all []askedReplicas, answers []resp.Value) (written, unwritten []askedReplicas) {
 	for i, g := range all {
 		here, err := script.DecodeProved(answers[i])

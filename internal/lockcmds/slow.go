@@ -7,8 +7,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 )
 
-// startSlow executes LOCKSLOW: the slow waits and holds of sessions of this user and database, as known here. Redis is asked first, as for LOCKLIST.
-// Requires the session lock.
+// startSlow executes LOCKSLOW: the slow waits and holds of sessions of this user and database, as known here. Redis is
+// asked first, as for LOCKLIST. Requires the session lock.
 func (e *Engine) startSlow(s contract.Caller, cmd grammar.Command) {
 	e.show(s, func() []byte {
 		switch cmd.Sub {

@@ -25,8 +25,8 @@ type Hold struct {
 	Client       contract.ClientInfo
 }
 
-// EachHold calls f for the locks that are held through this engine, in no order. It looks at them in slices, and f is called without locks. A lock
-// that is held all the time is seen, perhaps twice. Not for an event loop.
+// EachHold calls f for the locks that are held through this engine, in no order. It looks at them in slices, and f is
+// called without locks. A lock that is held all the time is seen, perhaps twice. Not for an event loop.
 func (e *Engine) EachHold(f func(Hold)) {
 	var slice []lockInfo
 	for end := -1; end != 0; {
@@ -65,8 +65,8 @@ func (e *Engine) Holder(ctx context.Context, key string) (script.Holder, error) 
 	return runFor(ctx, e.client, script.Info{Key: key}.Call(), script.DecodeHolder)
 }
 
-// Force ends a lock for an operator, as FORCEUNLOCK does, if it is still held by the grant with that fence; 0: by one without a fence. false: it is not.
-// Requires no locks.
+// Force ends a lock for an operator, as FORCEUNLOCK does, if it is still held by the grant with that fence; 0: by one
+// without a fence. false: it is not. Requires no locks.
 func (e *Engine) Force(ctx context.Context, key string, fence int64, operator string) (ended bool, err error) {
 	a, err := runFor(ctx, e.client, script.Force{Key: key, Fence: fence}.Call(), script.DecodeForced)
 	if err == nil && a.Held {
@@ -88,7 +88,8 @@ func (e *Engine) forced(key string, ended script.Forced) {
 	}
 }
 
-// Forced says that a grant was ended by force: a holder of this engine is told, and waiters ask. Requires no locks of this package.
+// Forced says that a grant was ended by force: a holder of this engine is told, and waiters ask. Requires no locks of
+// this package.
 func (e *Engine) Forced(key string, ended script.Forced) {
 	defer e.guard.Stop()
 	e.holds.Forced(ledger.Key{Lock: key, Owner: ended.Owner}, ended.Fence)

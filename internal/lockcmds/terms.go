@@ -7,15 +7,16 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 )
 
-// This file works out the terms of an acquire: the options of the command, and the present defaults for the others. It does no I/O, keeps
-// no state and reads no clock.
+// This file works out the terms of an acquire: the options of the command, and the present defaults for the others. It
+// does no I/O, keeps no state and reads no clock.
 //
 //	grammar.Command, Defaults ──► Of ──► Terms ──► how long the client waits, and what it holds the lock for
 
 // SyncAll is the number of replicas that stands for all that the operator or the topology knows.
 const SyncAll = -1
 
-// Defaults are the settings of the lock commands that can change while engines run. A change applies to commands to come.
+// Defaults are the settings of the lock commands that can change while engines run. A change applies to commands to
+// come.
 type Defaults struct {
 	Lease   time.Duration  // renewed by the watchdog
 	Grace   *time.Duration // the most that may be left of a lease after the connection ends; nil: all of it
@@ -28,8 +29,8 @@ type Defaults struct {
 	Slow observe.Settings // which waits and holds LOCKSLOW shows
 }
 
-// Full says why no further client may wait, and names the setting that is the reason; empty: one may. all clients wait, and forLock of them for
-// the same lock.
+// Full says why no further client may wait, and names the setting that is the reason; empty: one may. all clients wait,
+// and forLock of them for the same lock.
 func (d *Defaults) Full(all int64, forLock int) (why, limit string) {
 	switch {
 	case d.MaxWaiters > 0 && all >= int64(d.MaxWaiters):
@@ -88,8 +89,9 @@ const (
 	syncLeast = 300 * time.Millisecond
 )
 
-// ConfirmUntil is when replicas must have confirmed a grant of now, by an acquire that began then and was sent at that moment: its lease goes
-// on from there. An acquire that deepens a hold leaves half of its lease for a rollback, because the whole hold ends with that lease.
+// ConfirmUntil is when replicas must have confirmed a grant of now, by an acquire that began then and was sent at that
+// moment: its lease goes on from there. An acquire that deepens a hold leaves half of its lease for a rollback, because
+// the whole hold ends with that lease.
 func (t *acquireTerms) ConfirmUntil(now, began, sentAt time.Time, deepens bool) time.Time {
 	limit := syncMost
 	if t.Wait >= 0 {

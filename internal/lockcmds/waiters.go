@@ -14,8 +14,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
-// This file is the shell of package queue: it carries out LOCK, TRYLOCK and FAIRLOCK from the first attempt to the reply. One value
-// serves the sessions of one lock engine.
+// This file is the shell of package queue: it carries out LOCK, TRYLOCK and FAIRLOCK from the first attempt to the
+// reply. One value serves the sessions of one lock engine.
 //
 //	Start ──► Claim ──► one script on the session's own lane or pin ──► Answered ──granted──────┐
 //	  │ plain waiters are here already                    │ busy, and the client may wait             │
@@ -29,22 +29,25 @@ import (
 //	granted ──SYNC──► Confirmer ──► granted again, or dropUnsynced ──► the reply
 //	                            └── Offer: a release here grants in the same step ──► Offer.Answered ─┘
 //
-// acquireTerms works out what the client has asked for, package kinds the scripts that ask. observe.Observers are told of each grant, and of
-// each wait without one.
+// acquireTerms works out what the client has asked for, package kinds the scripts that ask. observe.Observers are told
+// of each grant, and of each wait without one.
 //
-// The package stands above Holds, which knows neither waiters nor this package. An acquire reaches the record of holds only through
-// its Claim.
+// The package stands above Holds, which knows neither waiters nor this package. An acquire reaches the record of holds
+// only through its Claim.
 //
-// Goroutines: none of its own. Work is done by timers and by jobs on the pool, each at most one round trip long. Waiters are data.
+// Goroutines: none of its own. Work is done by timers and by jobs on the pool, each at most one round trip long.
+// Waiters are data.
 //
-// waiters.mu guards the wait queues and all waiters. Jobs are submitted and channels are subscribed under it. No session method, Redis
-// call or callback runs under it, and no method of Holds that takes a mutex. Events and observers are told under it: they do not block.
+// waiters.mu guards the wait queues and all waiters. Jobs are submitted and channels are subscribed under it. No
+// session method, Redis call or callback runs under it, and no method of Holds that takes a mutex. Events and observers
+// are told under it: they do not block.
 //
 // Invariants:
 //   - Every grant ends in the client's reply with the lease watched, or in a rollback.
 //   - A waiter gets exactly one reply, unless its session has ended.
-//   - A deciding attempt of a waiter begins after the confirmation of its subscription. Every later message, reconnect and end of the
-//     holder's lease causes another attempt. A waiter that joins other waiters needs no attempt of its own: the first one has made it.
+//   - A deciding attempt of a waiter begins after the confirmation of its subscription. Every later message, reconnect
+//     and end of the holder's lease causes another attempt. A waiter that joins other waiters needs no attempt of its
+//     own: the first one has made it.
 //   - A null reply means that Redis refused, or that the grant has been rolled back.
 
 // waiterOptions of Waiters. All fields but Replicas, Reentry, Told and the events are required.
@@ -62,8 +65,8 @@ type waiterOptions struct {
 	Waiting *atomic.Int64 // counts the waiters of all engines that share MaxWaiters
 
 	Confirm *confirmer
-	// Replicas is how many replicas the server that keeps a lock has, by the word of the operator or of the topology: also those that
-	// the server does not see. 0: it is not known. nil: it never is.
+	// Replicas is how many replicas the server that keeps a lock has, by the word of the operator or of the topology:
+	// also those that the server does not see. 0: it is not known. nil: it never is.
 	Replicas func(lock string) int
 
 	// Reentry is the rule about a connection that acquires again without OWNER. nil: it may.
@@ -82,7 +85,8 @@ type waiterEvents struct {
 	Refused func(limit, client string)
 }
 
-// waiters is the acquires in progress of one engine, with their wait queues. Its methods may be called from any goroutine.
+// waiters is the acquires in progress of one engine, with their wait queues. Its methods may be called from any
+// goroutine.
 type waiters struct {
 	waiterOptions               // immutable
 	place         string        // immutable; the name of the place that plain waiters share in a queue in Redis
@@ -199,8 +203,8 @@ func (x *waiters) Asks(session uint64) bool {
 	return x.asks[session] != nil
 }
 
-// Unblock ends the wait of a session, as CLIENT UNBLOCK asks: as if its time were up, or with an error. It reports whether the
-// session was waiting. Requires no locks.
+// Unblock ends the wait of a session, as CLIENT UNBLOCK asks: as if its time were up, or with an error. It reports
+// whether the session was waiting. Requires no locks.
 func (x *waiters) Unblock(session uint64, withError bool) (waited bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -262,8 +266,8 @@ func (x *waiters) CountAll(list []lockInfo) {
 	}
 }
 
-// fullLocked says why no further client may wait for this lock now, and names the setting that is the reason; empty: one may. Requires
-// waiters.mu.
+// fullLocked says why no further client may wait for this lock now, and names the setting that is the reason; empty:
+// one may. Requires waiters.mu.
 func (x *waiters) fullLocked(lock string) (why, limit string) {
 	if x.draining {
 		return errDraining.Error(), ""
@@ -290,9 +294,9 @@ type Contended struct {
 	Oldest time.Time // when the command came that waits for longest
 }
 
-// Contended appends the locks with waiters before place end of their list, the last first, Slice of them at most. It returns up to
-// where it has come; end -1 begins, and 0 is the end. A lock that has waiters all the time is seen though others come and go. It may be seen
-// twice. Requires no locks.
+// Contended appends the locks with waiters before place end of their list, the last first, Slice of them at most. It
+// returns up to where it has come; end -1 begins, and 0 is the end. A lock that has waiters all the time is seen though
+// others come and go. It may be seen twice. Requires no locks.
 func (x *waiters) Contended(slice []Contended, end int) ([]Contended, int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -327,7 +331,8 @@ func firstOf(q *queue.Queue) (first []*waiter) {
 	return first
 }
 
-// Oldest is when the command came of the client that has waited for longest; the zero time: none waits. It costs O(1). Requires no locks.
+// Oldest is when the command came of the client that has waited for longest; the zero time: none waits. It costs O(1).
+// Requires no locks.
 func (x *waiters) Oldest() (began time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -337,7 +342,8 @@ func (x *waiters) Oldest() (began time.Time) {
 	return began
 }
 
-// WaitsFor returns the lock that a session asks for, and when its command came. false: it asks for none. Requires no locks of this package.
+// WaitsFor returns the lock that a session asks for, and when its command came. false: it asks for none. Requires no
+// locks of this package.
 func (x *waiters) WaitsFor(session uint64) (lock string, since time.Time, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
-// await makes a busy acquire a waiter; a is the answer to its attempt. It returns the reply if the acquire must not wait, else nil.
-// Requires the session lock.
+// await makes a busy acquire a waiter; a is the answer to its attempt. It returns the reply if the acquire must not
+// wait, else nil. Requires the session lock.
 func (w *waiter) await(a script.Acquired) []byte {
 	x, key := w.x, w.lock()
 	w.noteHolder()
@@ -48,7 +48,8 @@ func (w *waiter) await(a script.Acquired) []byte {
 	return overloadedReply(full)
 }
 
-// leftLocked ends an acquire that has left its wait queue. A granted one goes on: its attempt delivers the grant. Requires waiters.mu.
+// leftLocked ends an acquire that has left its wait queue. A granted one goes on: its attempt delivers the grant.
+// Requires waiters.mu.
 func (w *waiter) leftLocked(f *queue.Effect) {
 	if w.timer != nil {
 		w.timer.Stop()
@@ -69,8 +70,9 @@ func (w *waiter) leftLocked(f *queue.Effect) {
 	w.x.Calls.Background(jobs.Attempt, func() { w.without(&left) })
 }
 
-// without answers an acquire that has left its wait queue and has not got the lock. If an attempt was not answered, the lock may have been
-// granted: then that is rolled back first, because a null says that the client does not hold the lock. Requires no locks.
+// without answers an acquire that has left its wait queue and has not got the lock. If an attempt was not answered, the
+// lock may have been granted: then that is rolled back first, because a null says that the client does not hold the
+// lock. Requires no locks.
 func (w *waiter) without(f *queue.Effect) {
 	switch {
 	case f.Outcome == queue.Gone:
@@ -95,8 +97,9 @@ func (w *waiter) hungUp(fence int64) {
 	w.rollBack(fence, nil)
 }
 
-// withdraw ends an acquire that is in no wait queue, with that outcome. The reply comes when its place has left the queue in Redis: a client
-// that asks again at once must not be taken out by the clean-up of its earlier wait. Requires no locks.
+// withdraw ends an acquire that is in no wait queue, with that outcome. The reply comes when its place has left the
+// queue in Redis: a client that asks again at once must not be taken out by the clean-up of its earlier wait. Requires
+// no locks.
 func (w *waiter) withdraw(o queue.Outcome, err error) {
 	w.claim.Continue()
 	w.x.mu.Lock()
@@ -120,7 +123,8 @@ func (w *waiter) replyTo(o queue.Outcome, err error) func(proto int) []byte {
 	return nullReply
 }
 
-// refused tells metrics and the log that the client may not wait. limit is the setting that is the reason; empty: the proxy stops.
+// refused tells metrics and the log that the client may not wait. limit is the setting that is the reason; empty: the
+// proxy stops.
 func (w *waiter) refused(limit string) {
 	if f := w.x.Events.Refused; f != nil {
 		f(limit, w.session().Client.Addr)
@@ -135,7 +139,8 @@ func (x *waiters) replicas(lock string) int {
 	return x.Replicas(lock)
 }
 
-// confirm has replicas confirm a grant, which is not recorded until then and whose client is not told. The lease is not renewed meanwhile.
+// confirm has replicas confirm a grant, which is not recorded until then and whose client is not told. The lease is not
+// renewed meanwhile.
 func (w *waiter) confirm(g grant) {
 	w.x.mu.Lock()
 	ended := w.ended
@@ -179,7 +184,8 @@ func (w *waiter) dropUnsynced(g grant, o confirmation) {
 	}
 }
 
-// noteHolder notes the holder behind which the acquire begins to wait, unless it has waited before. Requires no locks of this package.
+// noteHolder notes the holder behind which the acquire begins to wait, unless it has waited before. Requires no locks
+// of this package.
 func (w *waiter) noteHolder() {
 	if w.behind != nil || !w.x.Told.Wants(observe.Wait, math.MaxInt64) {
 		return

@@ -7,8 +7,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 )
 
-// CheckSession checks that a session keeps the part of the contract that the lock engine relies on: Do locks the session, AfterUnlock runs
-// on the same goroutine when the session is not locked any more, and nothing runs in a session that has ended. end ends the session.
+// CheckSession checks that a session keeps the part of the contract that the lock engine relies on: Do locks the
+// session, AfterUnlock runs on the same goroutine when the session is not locked any more, and nothing runs in a
+// session that has ended. end ends the session.
 func CheckSession(t *testing.T, s contract.Session, end func()) {
 	t.Helper()
 	steps := make(chan string, 10)

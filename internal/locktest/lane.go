@@ -92,7 +92,8 @@ func (l *Lane) Close() {
 	}
 }
 
-// Fail has the next answers fail with that error; contract.ErrUnsent also sends nothing. nil: they do not fail any more.
+// Fail has the next answers fail with that error; contract.ErrUnsent also sends nothing. nil: they do not fail any
+// more.
 func (l *Lane) Fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package locktest is for tests only. It has the double of a session as the lock commands see it (package contract), the check that a session
-// keeps that contract, and a world without I/O for parts of the lock engine.
+// Package locktest is for tests only. It has the double of a session as the lock commands see it (package contract),
+// the check that a session keeps that contract, and a world without I/O for parts of the lock engine.
 package locktest
 
 import (

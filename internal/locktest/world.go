@@ -12,8 +12,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// World is what a part of a lock engine lives in, without any I/O: the test answers the scripts, runs the jobs and moves the clock. It
-// implements jobs.Clock, jobs.Runner and redislink.Topology.
+// World is what a part of a lock engine lives in, without any I/O: the test answers the scripts, runs the jobs and
+// moves the clock. It implements jobs.Clock, jobs.Runner and redislink.Topology.
 type World struct {
 	redislink.Topology
 	Own *Node // the engine's own connection

@@ -1,5 +1,5 @@
-// Package logging has the forms that entries of the log share: the audit level, durations as numbers with their unit, texts of clients, and
-// summaries of entries that repeat.
+// Package logging has the forms that entries of the log share: the audit level, durations as numbers with their unit,
+// texts of clients, and summaries of entries that repeat.
 //
 //	Repeats.Write ──► the first entries of a period ──► log
 //	              └─► the others, counted ── end of the period ──► one summary
@@ -16,8 +16,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// Audit is the level of entries about acts that an operator has to answer for: refused logins, locks ended by force, limits that refuse
-// clients. It is above all other levels, so the log has these entries at each log level.
+// Audit is the level of entries about acts that an operator has to answer for: refused logins, locks ended by force,
+// limits that refuse clients. It is above all other levels, so the log has these entries at each log level.
 const Audit = zapcore.FatalLevel + 1
 
 // EncodeLevel writes a level in lower case.
@@ -37,8 +37,9 @@ func Seconds(name string, d time.Duration) zap.Field {
 // longestText is how much of a client's text an entry has, in bytes.
 const longestText = 256
 
-// Text is a text that clients choose, such as the name of a lock. It may be of any length, so the entry has its beginning.
-// Bytes that are not UTF-8 are written as \x and two digits, in quotes: the encoder of the log would make the same character of all of them.
+// Text is a text that clients choose, such as the name of a lock. It may be of any length, so the entry has its
+// beginning. Bytes that are not UTF-8 are written as \x and two digits, in quotes: the encoder of the log would make
+// the same character of all of them.
 func Text(name, text string) zap.Field { return zap.String(name, Shortened(text)) }
 
 // Shortened is a text as Text writes it.

@@ -9,9 +9,9 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// Repeats writes entries that a client or an outage may repeat without end. Of the entries of one kind, the first ones of a period are
-// written as they come. The others are counted, and the end of the period writes one summary: the last entry with its number of repetitions.
-// All methods may be called from any goroutine.
+// Repeats writes entries that a client or an outage may repeat without end. Of the entries of one kind, the first ones
+// of a period are written as they come. The others are counted, and the end of the period writes one summary: the last
+// entry with its number of repetitions. All methods may be called from any goroutine.
 type Repeats struct {
 	log    *zap.Logger
 	most   int
@@ -39,7 +39,8 @@ func NewRepeats(log *zap.Logger, most int, period time.Duration) *Repeats {
 	return &Repeats{log: log, most: most, period: period, kinds: map[kind]*run{}}
 }
 
-// Write writes an entry, or counts it for the summary. Entries of one kind share level, message and what, which are from a closed set.
+// Write writes an entry, or counts it for the summary. Entries of one kind share level, message and what, which are
+// from a closed set.
 func (r *Repeats) Write(level zapcore.Level, message, what string, fields ...zap.Field) {
 	k := kind{level, message, what}
 	r.mu.Lock()

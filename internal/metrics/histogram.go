@@ -15,8 +15,8 @@ type Waits struct {
 	Native  map[int]int64            // the number of durations in each native bucket of NativeSchema that has some
 }
 
-// waitBounds are the upper bounds of all buckets but the last: from an uncontended grant, which takes one round trip, to a wait or a hold of an
-// hour.
+// waitBounds are the upper bounds of all buckets but the last: from an uncontended grant, which takes one round trip,
+// to a wait or a hold of an hour.
 var waitBounds = [...]time.Duration{
 	50 * time.Microsecond, 100 * time.Microsecond, 200 * time.Microsecond, 500 * time.Microsecond,
 	time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond,
@@ -24,8 +24,8 @@ var waitBounds = [...]time.Duration{
 	time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 10 * time.Minute, time.Hour,
 }
 
-// NativeSchema is the resolution of Waits.Native, in Prometheus's terms. Native buckets grow by the factor 2^(1/4): from 2^-20 s, about a
-// microsecond, to 2^12 s, more than an hour.
+// NativeSchema is the resolution of Waits.Native, in Prometheus's terms. Native buckets grow by the factor 2^(1/4):
+// from 2^-20 s, about a microsecond, to 2^12 s, more than an hour.
 const NativeSchema = 2
 
 const (
@@ -41,8 +41,8 @@ var nativeEnds = func() (ends [nativeCount]time.Duration) {
 	return ends
 }()
 
-// nativeIndex is the place of the bucket of a duration in nativeEnds. The number of bits of the nanoseconds leads to it, or to one of the four
-// places before it.
+// nativeIndex is the place of the bucket of a duration in nativeEnds. The number of bits of the nanoseconds leads to
+// it, or to one of the four places before it.
 func nativeIndex(d time.Duration) int {
 	const before = 123 // d of n bits is at least 2^(n-1) ns, and log2(1e9) is 29.9: so its bucket has at least the number 4n - 123
 	i := max(0, min(bits.Len64(uint64(max(d, 0)))<<NativeSchema-before-nativeFirst, nativeCount-1))

@@ -1,4 +1,5 @@
-// Package metrics measures single commands on their way through the proxy: how long the proxy has them, and how long Redis.
+// Package metrics measures single commands on their way through the proxy: how long the proxy has them, and how long
+// Redis.
 //
 //	Start ── the proxy ──► Mark.Note ── Redis ──► Answered ── the proxy ──► Done
 //
@@ -42,7 +43,8 @@ type Watch struct {
 	taken    Mark
 }
 
-// Start begins to measure a command of that class. stays says that the proxy answers it itself. An earlier command is given up.
+// Start begins to measure a command of that class. stays says that the proxy answers it itself. An earlier command is
+// given up.
 func (w *Watch) Start(class int, stays bool) {
 	w.state, w.class, w.stays = begun, uint8(class), stays
 	w.taken.at.Store(0)
@@ -52,7 +54,8 @@ func (w *Watch) Start(class int, stays bool) {
 // Begun reports whether a command is measured that is to be sent.
 func (w *Watch) Begun() bool { return w.state == begun && !w.stays }
 
-// Sent says that the command is about to be sent with that tag. The mark is to be noted when it is handed to the socket.
+// Sent says that the command is about to be sent with that tag. The mark is to be noted when it is handed to the
+// socket.
 func (w *Watch) Sent(tag uint64) *Mark {
 	w.state, w.tag = sent, tag
 	return &w.taken
@@ -67,8 +70,8 @@ func (w *Watch) Answered() { w.state, w.answered = answered, time.Since(epoch) }
 // Ends reports whether the measurement ends when output is written.
 func (w *Watch) Ends() bool { return w.state == answered || w.state == begun && w.stays }
 
-// Done says that the reply has been written. proxy is the time in the proxy, upstream that from the socket to Redis until the reply; it is negative
-// for a command that was not sent. ok is false if a moment is missing.
+// Done says that the reply has been written. proxy is the time in the proxy, upstream that from the socket to Redis
+// until the reply; it is negative for a command that was not sent. ok is false if a moment is missing.
 func (w *Watch) Done() (class int, proxy, upstream time.Duration, ok bool) {
 	now, taken := time.Since(epoch), time.Duration(w.taken.at.Load())
 	was := w.state

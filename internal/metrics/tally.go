@@ -14,8 +14,8 @@ import (
 //
 //	Tally.Add, Histogram.Add, Least.Add, Traffic.Add ──► Snapshot, Value ──► package status
 //
-// Any goroutine may change a counter. Counting never waits: a counter is made of atomic numbers, or is a small map behind a mutex of its own
-// under which nothing else happens.
+// Any goroutine may change a counter. Counting never waits: a counter is made of atomic numbers, or is a small map
+// behind a mutex of its own under which nothing else happens.
 
 // Tally counts by labels from a closed set. A label whose count is zero is not shown. The zero value is ready.
 type Tally struct {

@@ -17,7 +17,8 @@ var ClassNames = [Classes]string{"shared", "pinned", "local", "lock"}
 // shards spreads the counters, so that event loops do not share a cache line. It is a power of two.
 const shards = 8
 
-// Traffic counts commands and their bytes. Each batch of ordinary commands changes it, so counting neither allocates nor waits. The zero value is ready.
+// Traffic counts commands and their bytes. Each batch of ordinary commands changes it, so counting neither allocates
+// nor waits. The zero value is ready.
 type Traffic struct {
 	shard [shards]struct {
 		commands, bytes [Classes]atomic.Int64
@@ -36,7 +37,8 @@ func (t *Traffic) Add(session uint64, class, n, bytes int) {
 // measured is how many commands there are for each one that is measured. To measure one reads the clock four times.
 const measured = 64
 
-// Due reports whether one of the next n commands of a session is to be measured: one of 64 of its class, and one in each tick of the proxy's clock.
+// Due reports whether one of the next n commands of a session is to be measured: one of 64 of its class, and one in
+// each tick of the proxy's clock.
 func (t *Traffic) Due(session uint64, class, n int, tick int64) bool {
 	s := &t.shard[session%shards]
 	if s.tick.Load() != tick {

@@ -6,9 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The runtime gives the processor of a goroutine in a system call to another thread after some microseconds. It is right about calls that wait. A call
-// on a socket that does not block only computes, for about as long: then threads take the processors from each other, and each change costs more
-// than the call. So the runtime is not told of such calls, except for large writes: they would delay a collection of garbage.
+// The runtime gives the processor of a goroutine in a system call to another thread after some microseconds. It is
+// right about calls that wait. A call on a socket that does not block only computes, for about as long: then threads
+// take the processors from each other, and each change costs more than the call. So the runtime is not told of such
+// calls, except for large writes: they would delay a collection of garbage.
 
 // quiet is the largest number of bytes of a write of which the runtime is not told.
 const quiet = 64 << 10

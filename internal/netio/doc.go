@@ -1,6 +1,6 @@
-// Package netio adds operations on sockets to those of package net: it writes the bytes that a socket takes at once and returns their number,
-// reads a socket whenever that has bytes, sees the end of a client's input before the bytes in front of it have been read, and tells whether bytes have
-// not been read.
+// Package netio adds operations on sockets to those of package net: it writes the bytes that a socket takes at once and
+// returns their number, reads a socket whenever that has bytes, sees the end of a client's input before the bytes in
+// front of it have been read, and tells whether bytes have not been read.
 package netio
 
 import (

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// An EndWatch sees the end of a client's input even if bytes before it have not been read. One goroutine waits at a time, and no goroutine
-// reads meanwhile.
+// An EndWatch sees the end of a client's input even if bytes before it have not been read. One goroutine waits at a
+// time, and no goroutine reads meanwhile.
 type EndWatch struct {
 	nc  net.Conn // the socket
 	raw syscall.RawConn

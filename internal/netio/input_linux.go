@@ -15,7 +15,8 @@ func UnreadFD(fd int) bool {
 	return err == nil && n > 0
 }
 
-// Left reports whether the client of the socket under nc has ended its side, even if bytes before the end have not been read. It does not block.
+// Left reports whether the client of the socket under nc has ended its side, even if bytes before the end have not been
+// read. It does not block.
 func Left(nc net.Conn) bool { return holds(nc, LeftFD) }
 
 // LeftFD is Left for a file descriptor.

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SetUserTimeout bounds the time for which written bytes may stay unacknowledged before the kernel gives the connection up. Without it,
-// Linux retries for about a quarter of an hour after the peer has vanished.
+// SetUserTimeout bounds the time for which written bytes may stay unacknowledged before the kernel gives the connection
+// up. Without it, Linux retries for about a quarter of an hour after the peer has vanished.
 func SetUserTimeout(c *net.TCPConn, d time.Duration) error {
 	if d <= 0 {
 		return nil

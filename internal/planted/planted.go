@@ -1,5 +1,5 @@
-// Package planted puts deliberate bugs into copies of the source tree. A test of the tests then demands that they fail. A bug is
-// a patch file. The lines at its head say of it what a table says: "Bug: …" and others.
+// Package planted puts deliberate bugs into copies of the source tree. A test of the tests then demands that they fail.
+// A bug is a patch file. The lines at its head say of it what a table says: "Bug: …" and others.
 package planted
 
 import (
@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// Patches lists the patch files of some directories, those of each in the order of their names. Fewer than least of them end the test.
+// Patches lists the patch files of some directories, those of each in the order of their names. Fewer than least of
+// them end the test.
 func Patches(t testing.TB, least int, dirs ...string) []string {
 	t.Helper()
 	var all []string
@@ -48,7 +49,8 @@ func Head(t testing.TB, patch, key string) string {
 	return ""
 }
 
-// Fits fails the test for each patch that git cannot apply to the tree at root. The test is skipped on a machine without git.
+// Fits fails the test for each patch that git cannot apply to the tree at root. The test is skipped on a machine
+// without git.
 func Fits(t testing.TB, root string, patches []string) {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
@@ -63,8 +65,8 @@ func Fits(t testing.TB, root string, patches []string) {
 	}
 }
 
-// Tree copies parts of the tree at root, with its go.mod, applies a patch to the copy and runs the go command there. It returns the
-// copy's directory, which ends with the test.
+// Tree copies parts of the tree at root, with its go.mod, applies a patch to the copy and runs the go command there. It
+// returns the copy's directory, which ends with the test.
 func Tree(t testing.TB, root, patch string, parts []string, goArgs ...string) string {
 	t.Helper()
 	tree := t.TempDir()

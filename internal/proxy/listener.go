@@ -50,8 +50,9 @@ type guardedListener struct {
 	server *Server
 }
 
-// Accept returns an error only when the drain has ended, because redcon closes the clients then that have not sent a command. It never returns
-// a temporary error to redcon, which would call again at once and keep a processor busy while the process has no file descriptors left.
+// Accept returns an error only when the drain has ended, because redcon closes the clients then that have not sent a
+// command. It never returns a temporary error to redcon, which would call again at once and keep a processor busy while
+// the process has no file descriptors left.
 func (l *guardedListener) Accept() (net.Conn, error) {
 	const first, last = 5 * time.Millisecond, time.Second
 	delay := first
@@ -93,7 +94,8 @@ func (srv *Server) accept(ln *endpoint) error {
 // acceptLast is the time for which clients are accepted that have connected before the listeners close.
 const acceptLast = 20 * time.Millisecond
 
-// lastCall closes the listeners. Clients that the system has connected already are accepted first: it would reset their connections.
+// lastCall closes the listeners. Clients that the system has connected already are accepted first: it would reset their
+// connections.
 func (srv *Server) lastCall() {
 	for _, ln := range srv.listeners {
 		ln.Finish(acceptLast)
@@ -107,7 +109,8 @@ func (srv *Server) closeListeners() {
 	}
 }
 
-// tune bounds the time for which a client that has vanished may leave bytes unacknowledged. Its keepalive comes from the listener.
+// tune bounds the time for which a client that has vanished may leave bytes unacknowledged. Its keepalive comes from
+// the listener.
 func (srv *Server) tune(nc net.Conn) {
 	tc, ok := nc.(*net.TCPConn)
 	if !ok {

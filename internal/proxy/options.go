@@ -88,7 +88,8 @@ type Options struct {
 	Locks      Locks
 	Limits     Limits
 
-	// DrainDelay is the time for which a stopping server accepts clients as before, so that balancers notice that it is not ready. 0: none.
+	// DrainDelay is the time for which a stopping server accepts clients as before, so that balancers notice that it is
+	// not ready. 0: none.
 	DrainDelay time.Duration
 
 	// DrainTimeout is the time that clients of a stopping server then have to finish. 0: 10 s.
@@ -203,7 +204,8 @@ type Limits struct {
 	Handshake    time.Duration // of TLS, and for the PROXY header; 0: 10 s
 }
 
-// PubSub bounds the bytes that a client with subscriptions has not taken, as Redis's client-output-buffer-limit pubsub does.
+// PubSub bounds the bytes that a client with subscriptions has not taken, as Redis's client-output-buffer-limit pubsub
+// does.
 type PubSub struct {
 	Hard     int           // at any moment; 0: 32 MiB
 	Soft     int           // all the time for SoftTime; 0: 8 MiB
@@ -288,8 +290,8 @@ func (l Limits) forSessions() shared.Limits {
 	return shared.Limits{Request: l.Request, Query: l.Query, Unanswered: l.Unanswered, Output: l.Output, PubSub: shared.PubSub(l.PubSub), LargeCommand: l.LargeCommand}
 }
 
-// Change replaces options while the server runs. They apply to clients and commands to come; limits apply at once. The limit of memory, the
-// number of lock engines and the limits of requests do not change.
+// Change replaces options while the server runs. They apply to clients and commands to come; limits apply at once. The
+// limit of memory, the number of lock engines and the limits of requests do not change.
 func (srv *Server) Change(c Changeable) {
 	c.setDefaults()
 	c.Upstream.Lease = c.Locks.Lease

@@ -14,11 +14,11 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// pendingConn is a client connection until its first command. redcon reads from it, and never sees a byte that the guard has
-// not checked: exactly one whole command, in array form. Then the session takes over.
+// pendingConn is a client connection until its first command. redcon reads from it, and never sees a byte that the
+// guard has not checked: exactly one whole command, in array form. Then the session takes over.
 //
-// The client's own goroutine reads the bytes before the first command: the PROXY header and the TLS handshake. So a slow
-// client delays no other client. To redcon's accept loop a pendingConn is its bare socket.
+// The client's own goroutine reads the bytes before the first command: the PROXY header and the TLS handshake. So a
+// slow client delays no other client. To redcon's accept loop a pendingConn is its bare socket.
 type pendingConn struct {
 	net.Conn // the socket
 	end      *endpoint
@@ -33,8 +33,8 @@ type pendingConn struct {
 
 	detached bool // the session has taken over
 
-	// CLIENT LIST and KILL find a client before it has a session. mu guards the fields that they use: the origin, whose address the
-	// PROXY header sets, and killed.
+	// CLIENT LIST and KILL find a client before it has a session. mu guards the fields that they use: the origin, whose
+	// address the PROXY header sets, and killed.
 	mu     sync.Mutex
 	killed bool
 }
@@ -69,8 +69,8 @@ func (a *pendingConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// open reads the bytes before the protocol. Its time limit covers writing as well, because a client may not read our half of a
-// handshake.
+// open reads the bytes before the protocol. Its time limit covers writing as well, because a client may not read our
+// half of a handshake.
 func (a *pendingConn) open() error {
 	limits := a.server.live.Load().Limits
 	by := a.Since.Add(limits.Handshake)
@@ -151,8 +151,8 @@ func (a *pendingConn) findFirst() error {
 		line := n > 0 && len(f.Raw) > 0 && a.buf[0] != '*'
 		if n == 0 || line && resp.Exceeds(resp.Split(f.Raw, nil)) {
 			if n > 0 || len(a.buf) >= handOver {
-				// It need not be held whole: the session can send it on as it comes. A long line passes to the session unchanged:
-				// as an array it might be refused.
+				// It need not be held whole: the session can send it on as it comes. A long line passes to the session
+				// unchanged: as an array it might be refused.
 				a.first, a.given, a.early = placeholder, true, true
 				return nil
 			}
@@ -177,11 +177,12 @@ func (a *pendingConn) findFirst() error {
 	return err
 }
 
-// handOver is the number of bytes of a first command that are read before the session takes over, and the size of one read.
+// handOver is the number of bytes of a first command that are read before the session takes over, and the size of one
+// read.
 const handOver = 16 << 10
 
-// chunks are buffers for such reads. A new one for each client would be most of the memory that a connection takes, and a seventh of its
-// processor time.
+// chunks are buffers for such reads. A new one for each client would be most of the memory that a connection takes, and
+// a seventh of its processor time.
 var chunks = sync.Pool{New: func() any { return new([handOver]byte) }}
 
 // placeholder is the command that redcon parses in its place.

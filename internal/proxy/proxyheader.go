@@ -14,8 +14,9 @@ import (
 // headerBuffer holds any header of version 1, and one of version 2 without many extras.
 const headerBuffer = 512
 
-// readProxyHeader reads a header of the PROXY protocol, version 1 or 2, in which a load balancer names its client. It returns
-// the client's address, and the bytes that it has read beyond the header. Without a header, all bytes are beyond it.
+// readProxyHeader reads a header of the PROXY protocol, version 1 or 2, in which a load balancer names its client. It
+// returns the client's address, and the bytes that it has read beyond the header. Without a header, all bytes are
+// beyond it.
 func readProxyHeader(nc net.Conn, required bool) (addr string, rest []byte, err error) {
 	r := bufio.NewReaderSize(nc, headerBuffer)
 	addr = nc.RemoteAddr().String()
@@ -31,8 +32,8 @@ func readProxyHeader(nc net.Conn, required bool) (addr string, rest []byte, err 
 		if err != nil {
 			return addr, nil, fmt.Errorf("proxy protocol: %w", err)
 		}
-		// LOCAL is the load balancer's own connection, a health check for instance. The path of a unix socket may be any bytes, such as a
-		// line of CLIENT LIST, so it is not taken.
+		// LOCAL is the load balancer's own connection, a health check for instance. The path of a unix socket may be
+		// any bytes, such as a line of CLIENT LIST, so it is not taken.
 		if source := h.SourceAddr; h.Command.IsProxy() && source != nil && !h.TransportProtocol.IsUnix() {
 			addr = source.String()
 		}
@@ -46,9 +47,9 @@ func readProxyHeader(nc net.Conn, required bool) (addr string, rest []byte, err 
 // longestHeaderLine is the length of the longest header of version 1.
 const longestHeaderLine = 107
 
-// awaitHeaderLine reads until the first line is whole, and no byte of the next one unless it has arrived with the line. It
-// ends early if the line is too long, and for a header of version 2, which begins with an empty line. proxyproto refuses a
-// line of which a part is still on its way.
+// awaitHeaderLine reads until the first line is whole, and no byte of the next one unless it has arrived with the line.
+// It ends early if the line is too long, and for a header of version 2, which begins with an empty line. proxyproto
+// refuses a line of which a part is still on its way.
 func awaitHeaderLine(r *bufio.Reader) error {
 	for n := 1; n <= longestHeaderLine; n = r.Buffered() + 1 {
 		if _, err := r.Peek(n); err != nil {
@@ -61,8 +62,8 @@ func awaitHeaderLine(r *bufio.Reader) error {
 	return nil
 }
 
-// announcesHeader reports whether a header begins here. It reads no byte more than it needs for the answer: a client that
-// sends a short inline command waits for its reply before it sends more.
+// announcesHeader reports whether a header begins here. It reads no byte more than it needs for the answer: a client
+// that sends a short inline command waits for its reply before it sends more.
 func announcesHeader(r *bufio.Reader) (bool, error) {
 	for n := 1; ; n++ {
 		b, err := r.Peek(n)

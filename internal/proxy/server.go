@@ -112,15 +112,16 @@ func (srv *Server) Addrs() []net.Addr {
 // Ready reports whether Redis was reachable at the last contact, and if not why.
 func (srv *Server) Ready() (bool, error) { return srv.shared.Upstream.Ready() }
 
-// TryOut asks Redis whether it serves the proxy as Options say, and logs what Run logs of Redis at its start. It makes the only connections, and
-// excludes Run.
+// TryOut asks Redis whether it serves the proxy as Options say, and logs what Run logs of Redis at its start. It makes
+// the only connections, and excludes Run.
 func (srv *Server) TryOut(ctx context.Context) error { return srv.shared.Upstream.TryOut(ctx) }
 
 // Hurry ends the waiting of the drain: DrainDelay, and DrainTimeout. It may be called at any time, and more than once.
 func (srv *Server) Hurry() { srv.hurry() }
 
-// Run serves clients until ctx ends, then drains: after DrainDelay it stops accepting, refuses clients that wait for locks, and asks all clients
-// to leave. It closes each at a quiet moment, and the rest after DrainTimeout. Senders stop before receivers: clients, locks, upstream.
+// Run serves clients until ctx ends, then drains: after DrainDelay it stops accepting, refuses clients that wait for
+// locks, and asks all clients to leave. It closes each at a quiet moment, and the rest after DrainTimeout. Senders stop
+// before receivers: clients, locks, upstream.
 func (srv *Server) Run(ctx context.Context) error {
 	upstreamCtx, stopUpstream := context.WithCancel(context.Background())
 	defer stopUpstream()
@@ -195,8 +196,8 @@ func (srv *Server) admit(rc redcon.Conn) bool {
 	return true
 }
 
-// gone is called by redcon, under its mutex, when redcon is done with a connection: it was closed before its first command, or
-// detached by handle.
+// gone is called by redcon, under its mutex, when redcon is done with a connection: it was closed before its first
+// command, or detached by handle.
 func (srv *Server) gone(rc redcon.Conn, _ error) {
 	if a, ok := rc.NetConn().(*pendingConn); ok && !a.detached {
 		srv.shared.Counters.Clients.Add(-1)

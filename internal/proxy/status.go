@@ -13,7 +13,8 @@ import (
 // ClientStatus describes one client connection for people.
 type ClientStatus = session.Status
 
-// EachClient calls f for all clients, in the order of their ids. Clients that have not sent a command are left out. Not for an event loop.
+// EachClient calls f for all clients, in the order of their ids. Clients that have not sent a command are left out. Not
+// for an event loop.
 func (srv *Server) EachClient(f func(ClientStatus)) {
 	for l := range srv.shared.Clients.Each(nil) {
 		if s, ok := l.(*session.Session); ok {
@@ -44,7 +45,8 @@ func (srv *Server) EachLock(f func(SeenLock)) { srv.shared.Locks.Each(f) }
 // ErrUnknownIdentity says that no client uses locks as that user in that database.
 var ErrUnknownIdentity = lockcmds.ErrUnknown
 
-// ForceUnlock ends a lock for an operator. fence names the grant that is meant; 0: one without a fence. false: the lock is free, or another grant holds it.
+// ForceUnlock ends a lock for an operator. fence names the grant that is meant; 0: one without a fence. false: the lock
+// is free, or another grant holds it.
 func (srv *Server) ForceUnlock(ctx context.Context, user string, db int, key string, fence int64, operator string) (bool, error) {
 	return srv.shared.Locks.Force(ctx, user, db, key, fence, operator)
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/tasks"
 )
 
-// acceptTLS makes the handshake of a client on nc, of which the bytes in read have been read already. It computes while it
-// has a turn, and fails with os.ErrDeadlineExceeded if it gets none by a time. The caller limits the reading and writing by
-// a deadline of nc.
+// acceptTLS makes the handshake of a client on nc, of which the bytes in read have been read already. It computes while
+// it has a turn, and fails with os.ErrDeadlineExceeded if it gets none by a time. The caller limits the reading and
+// writing by a deadline of nc.
 //
 // Only a few handshakes compute at a time: a handshake costs a thousand times as much as a command, so thousands of new
 // clients would otherwise hold up the commands and the renewals of all others. A handshake that waits for bytes of its
@@ -32,7 +32,8 @@ func acceptTLS(t tasks.Turns, nc net.Conn, read []byte, by time.Time, config *tl
 	return &tlsConn{secure, c}, nil
 }
 
-// A tlsConn is a client's connection on which a handshake has been made. It tells whether TLS holds bytes of its client.
+// A tlsConn is a client's connection on which a handshake has been made. It tells whether TLS holds bytes of its
+// client.
 type tlsConn struct {
 	*tls.Conn
 	under *tlsSocket
@@ -47,13 +48,13 @@ func (c *tlsConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Holds reports whether TLS has got bytes of the client that Read has not returned. A record without bytes for the reader
-// counts until the next Read. Holds may be called from any goroutine.
+// Holds reports whether TLS has got bytes of the client that Read has not returned. A record without bytes for the
+// reader counts until the next Read. Holds may be called from any goroutine.
 func (c *tlsConn) Holds() bool { return c.under.ahead.Load() > 0 }
 
-// tlsSocket is the client's connection under TLS. During the handshake, it has no turn while it waits for bytes, and TLS gets
-// no bytes behind the present record, so that none of those for the reader are among them. The writes of a handshake fit into
-// the buffer of a socket.
+// tlsSocket is the client's connection under TLS. During the handshake, it has no turn while it waits for bytes, and
+// TLS gets no bytes behind the present record, so that none of those for the reader are among them. The writes of a
+// handshake fit into the buffer of a socket.
 type tlsSocket struct {
 	net.Conn
 	rest   []byte // has been read already

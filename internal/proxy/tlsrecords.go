@@ -20,7 +20,8 @@ func (r *tlsRecords) missing() int {
 	return r.left
 }
 
-// pass goes over bytes of the stream, and returns the number of records of which they have the end, or the last bytes so far.
+// pass goes over bytes of the stream, and returns the number of records of which they have the end, or the last bytes
+// so far.
 func (r *tlsRecords) pass(b []byte) (n int) {
 	for len(b) > 0 {
 		if r.got < recordHead {

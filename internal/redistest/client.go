@@ -71,8 +71,9 @@ func Eventually(t testing.TB, limit time.Duration, claim string, holds func() bo
 	}
 }
 
-// Info is the sum of the numbers in a section of INFO, each behind one of the names, "blocked_clients:" or "cmdstat_eval:calls=" for example. A name that
-// is not there counts 0. Each call is a connection, which "total_connections_received:" counts.
+// Info is the sum of the numbers in a section of INFO, each behind one of the names, "blocked_clients:" or
+// "cmdstat_eval:calls=" for example. A name that is not there counts 0. Each call is a connection, which
+// "total_connections_received:" counts.
 func (s *Server) Info(t testing.TB, section string, names ...string) (sum int) {
 	t.Helper()
 	text, _ := s.Do(t, "INFO", section).(string)
@@ -91,8 +92,8 @@ func (s *Server) Info(t testing.TB, section string, names ...string) (sum int) {
 	return sum
 }
 
-// AwaitReplicas returns when n replicas have all writes so far. WAIT on a new connection says that of Redis 7.0 alone: later versions count
-// from the last write of the connection itself.
+// AwaitReplicas returns when n replicas have all writes so far. WAIT on a new connection says that of Redis 7.0 alone:
+// later versions count from the last write of the connection itself.
 func (s *Server) AwaitReplicas(t testing.TB, n int) {
 	t.Helper()
 	written := s.Info(t, "replication", "master_repl_offset:")
@@ -110,8 +111,8 @@ func (s *Server) AwaitReplicas(t testing.TB, n int) {
 
 var replicaOffset = regexp.MustCompile(`slave\d+:.*,offset=(\d+),`)
 
-// Talk connects to a server, sends it commands one by one and reads the first line of each reply. The last command gets no answer yet if it
-// begins with "~". Words are separated by spaces. The connection ends with t.
+// Talk connects to a server, sends it commands one by one and reads the first line of each reply. The last command gets
+// no answer yet if it begins with "~". Words are separated by spaces. The connection ends with t.
 func Talk(t testing.TB, addr string, commands ...string) net.Conn {
 	t.Helper()
 	nc, err := net.Dial("tcp", addr)

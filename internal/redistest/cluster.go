@@ -12,11 +12,11 @@ import (
 // Slots is the number of hash slots of a cluster.
 const Slots = 16384
 
-// Cluster is a Redis Cluster whose slots are spread evenly over its primaries. Each node is a Server of its own: it can be killed, paused
-// and restarted.
+// Cluster is a Redis Cluster whose slots are spread evenly over its primaries. Each node is a Server of its own: it can
+// be killed, paused and restarted.
 type Cluster struct {
-	// Nodes are all nodes: first those that began as primaries, by ascending slots, then replicas. Node Primaries+i began as a replica of
-	// node i % Primaries. The caller must not change it.
+	// Nodes are all nodes: first those that began as primaries, by ascending slots, then replicas. Node Primaries+i
+	// began as a replica of node i % Primaries. The caller must not change it.
 	Nodes []*Server
 
 	// Primaries is the number of primaries.
@@ -29,8 +29,9 @@ type Cluster struct {
 // NodeTimeout is the time after which a node takes a silent node for down.
 const NodeTimeout = time.Second
 
-// StartCluster runs a cluster of primaries, each with the given number of replicas, and returns when all nodes agree on it and all replicas
-// have their first copy. Extra arguments are for each node. A Redis of version 7.0 or later is needed.
+// StartCluster runs a cluster of primaries, each with the given number of replicas, and returns when all nodes agree on
+// it and all replicas have their first copy. Extra arguments are for each node. A Redis of version 7.0 or later is
+// needed.
 func StartCluster(t testing.TB, primaries, replicasEach int, args ...string) *Cluster {
 	t.Helper()
 	return StartClusterAt(t, nil, primaries, replicasEach, args...)
@@ -42,7 +43,8 @@ func StartClusterAt(t testing.TB, places []Place, primaries, replicasEach int, a
 	return startCluster(t, places, primaries, replicasEach, (*Cluster).share, args)
 }
 
-// StartScatteredCluster is StartCluster with each slot in a range of its own, as after many moves: the slots are dealt out to the primaries in turn.
+// StartScatteredCluster is StartCluster with each slot in a range of its own, as after many moves: the slots are dealt
+// out to the primaries in turn.
 func StartScatteredCluster(t testing.TB, primaries, replicasEach int, args ...string) *Cluster {
 	t.Helper()
 	return startCluster(t, nil, primaries, replicasEach, func(_ *Cluster, i int) []any {
@@ -112,7 +114,8 @@ func (c *Cluster) Age() {
 	}
 }
 
-// Anew makes the nodes another cluster, without data, in which the primaries have their slots in reverse order. Its epochs begin anew.
+// Anew makes the nodes another cluster, without data, in which the primaries have their slots in reverse order. Its
+// epochs begin anew.
 func (c *Cluster) Anew() {
 	c.t.Helper()
 	for _, node := range c.Nodes {
@@ -168,8 +171,8 @@ func (c *Cluster) Addrs() string {
 // ID is the id of a node in the cluster.
 func (c *Cluster) ID(node *Server) string { return c.ids[node] }
 
-// AwaitReady returns when all nodes that run find the cluster complete and well: each slot has an owner, all nodes know each other, and each
-// replica has its copy.
+// AwaitReady returns when all nodes that run find the cluster complete and well: each slot has an owner, all nodes know
+// each other, and each replica has its copy.
 func (c *Cluster) AwaitReady() {
 	c.t.Helper()
 	for _, node := range c.Nodes {

@@ -17,8 +17,8 @@ import (
 // can take the port of a server that is down between Stop and Restart.
 const firstPort, lastPort = 20000, 31999
 
-// Port is a free port on the loopback interface. Until t ends, no other test gets it, in this process or another one: a server may be down, and its
-// clients must not find the server of another test.
+// Port is a free port on the loopback interface. Until t ends, no other test gets it, in this process or another one: a
+// server may be down, and its clients must not find the server of another test.
 func Port(t testing.TB) int {
 	t.Helper()
 	port, err := ports.draw(firstPort, lastPort)
@@ -29,8 +29,8 @@ func Port(t testing.TB) int {
 	return port
 }
 
-// reservations are the ports of the tests of this process. The locks of a file, one byte for each port, tell other processes of them. They end with
-// the process.
+// reservations are the ports of the tests of this process. The locks of a file, one byte for each port, tell other
+// processes of them. They end with the process.
 type reservations struct {
 	mu    sync.Mutex
 	taken map[int]bool // guarded by mu

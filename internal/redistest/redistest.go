@@ -1,5 +1,5 @@
-// Package redistest runs real redis-servers, Sentinels and clusters for tests, and signs certificates for them. It is a leaf: it imports nothing
-// of this module, and only tests import it.
+// Package redistest runs real redis-servers, Sentinels and clusters for tests, and signs certificates for them. It is a
+// leaf: it imports nothing of this module, and only tests import it.
 //
 //	Start ──► free port + own directory ──► redis-server ──► PING answered on the unix socket
 //	                                            │
@@ -90,7 +90,8 @@ func newServer(t testing.TB, place Place) *Server {
 	return s
 }
 
-// launch starts a server for the first time. Its port may change: another process may take it between the look and the start.
+// launch starts a server for the first time. Its port may change: another process may take it between the look and the
+// start.
 func (s *Server) launch(args []string) {
 	s.t.Helper()
 	var err error
@@ -236,8 +237,8 @@ func (s *Server) awaitReady(p *process) error {
 	}
 }
 
-// answers reports whether a PING gets a reply that is not LOADING. NOAUTH is an answer too, but says nothing about loading, so
-// a known password is sent.
+// answers reports whether a PING gets a reply that is not LOADING. NOAUTH is an answer too, but says nothing about
+// loading, so a known password is sent.
 func (s *Server) answers() bool {
 	c, err := net.Dial("unix", s.socket)
 	if err != nil {

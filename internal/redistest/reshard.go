@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Move is the way of one slot from a primary to another, as redis-cli goes it: Begin, Keys, End. Between the steps Redis refuses commands
-// for several keys of the slot.
+// Move is the way of one slot from a primary to another, as redis-cli goes it: Begin, Keys, End. Between the steps
+// Redis refuses commands for several keys of the slot.
 type Move struct {
 	Cluster  *Cluster
 	Slot     int
@@ -32,15 +32,16 @@ func (m Move) Keys() {
 	}
 }
 
-// End makes the target the owner of the slot. It returns when all nodes that run know that, and have heard of its epoch: two nodes that get slots
-// in turn could claim the same epoch, and take slots from each other.
+// End makes the target the owner of the slot. It returns when all nodes that run know that, and have heard of its
+// epoch: two nodes that get slots in turn could claim the same epoch, and take slots from each other.
 func (m Move) End() {
 	m.Cluster.t.Helper()
 	m.Tell()
 	m.Await()
 }
 
-// Tell makes the target the owner of the slot. All primaries are told: one that is not could give the slot to an earlier owner.
+// Tell makes the target the owner of the slot. All primaries are told: one that is not could give the slot to an
+// earlier owner.
 func (m Move) Tell() {
 	c := m.Cluster
 	c.t.Helper()
@@ -55,7 +56,8 @@ func (m Move) Tell() {
 	}
 }
 
-// Await returns when all nodes that run know the new owner and its epoch. It does for all slots that were moved to the target before.
+// Await returns when all nodes that run know the new owner and its epoch. It does for all slots that were moved to the
+// target before.
 func (m Move) Await() {
 	c := m.Cluster
 	c.t.Helper()

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Sentinels watch one primary and its replicas, and promote a replica if a majority of them finds the primary down. Each is a Server of
-// its own: it can be killed, paused and restarted.
+// Sentinels watch one primary and its replicas, and promote a replica if a majority of them finds the primary down.
+// Each is a Server of its own: it can be killed, paused and restarted.
 type Sentinels struct {
 	// Name is the name under which they know the primary.
 	Name string
@@ -31,18 +31,20 @@ type Sentinels struct {
 	servers []*Server // the primary and its replicas
 }
 
-// pace makes Sentinels look at the servers, and tell each other, more often than they do by themselves. It counts most that they connect again
-// within the ping period: a promotion closes all connections of the promoted server, and its default of one second is as long as DownAfter. Then
-// Sentinels may find the new primary down before they have connected to it, and fail over again and again. A shorter one makes their knowledge
-// of replicas too old for a failover sooner. A Sentinel that had to wait for a processor for two seconds does nothing for some time, by default for
-// 30 seconds. A Sentinel that is restarted has the defaults.
+// pace makes Sentinels look at the servers, and tell each other, more often than they do by themselves. It counts most
+// that they connect again within the ping period: a promotion closes all connections of the promoted server, and its
+// default of one second is as long as DownAfter. Then Sentinels may find the new primary down before they have
+// connected to it, and fail over again and again. A shorter one makes their knowledge of replicas too old for a
+// failover sooner. A Sentinel that had to wait for a processor for two seconds does nothing for some time, by default
+// for 30 seconds. A Sentinel that is restarted has the defaults.
 var pace = []any{"SENTINEL", "DEBUG", "PING-PERIOD", 500, "INFO-PERIOD", 1000, "PUBLISH-PERIOD", 500, "TILT-PERIOD", 1000}
 
 // DownAfter is the time after which a Sentinel takes a silent primary for down.
 const DownAfter = time.Second
 
-// StartSentinels runs n Sentinels that watch a primary and its replicas under the name mymaster, and returns when all of them are ready to
-// fail over. Options are lines of their file without the name: "down-after-milliseconds 500", or whole lines: "sentinel resolve-hostnames yes".
+// StartSentinels runs n Sentinels that watch a primary and its replicas under the name mymaster, and returns when all
+// of them are ready to fail over. Options are lines of their file without the name: "down-after-milliseconds 500", or
+// whole lines: "sentinel resolve-hostnames yes".
 func StartSentinels(t testing.TB, n int, primary *Server, replicas []*Server, options ...string) *Sentinels {
 	t.Helper()
 	return StartSentinelsAt(t, Loopback, n, primary, replicas, options...)
@@ -87,7 +89,8 @@ func (s *Sentinels) awaitComplete() {
 	}
 }
 
-// Anew replaces all Sentinels by others at the same addresses, which know of no failover yet. They watch a primary and its replicas.
+// Anew replaces all Sentinels by others at the same addresses, which know of no failover yet. They watch a primary and
+// its replicas.
 func (s *Sentinels) Anew(primary *Server, replicas []*Server, options ...string) {
 	s.t.Helper()
 	for _, one := range s.All {
@@ -101,7 +104,8 @@ func (s *Sentinels) Anew(primary *Server, replicas []*Server, options ...string)
 	s.awaitComplete()
 }
 
-// StartSentinelsTLS is StartSentinels with Sentinels that also serve TLS, with a certificate of a. Clients must show one as well.
+// StartSentinelsTLS is StartSentinels with Sentinels that also serve TLS, with a certificate of a. Clients must show
+// one as well.
 func StartSentinelsTLS(t testing.TB, a *Authority, n int, primary *Server, replicas []*Server, options ...string) *Sentinels {
 	t.Helper()
 	cert, key := a.Issue(t, "sentinel")
@@ -151,8 +155,8 @@ func (s *Sentinels) file(i int, ids, options []string) string {
 // troubled are the flags of a server for which a Sentinel has something to do.
 var troubled = regexp.MustCompile("disconnected|down|failover_in_progress")
 
-// complete reports whether a Sentinel is connected with all servers and all other Sentinels, finds none of them down, and has no failover to
-// finish: it would undo the next one.
+// complete reports whether a Sentinel is connected with all servers and all other Sentinels, finds none of them down,
+// and has no failover to finish: it would undo the next one.
 func (s *Sentinels) complete(one *Server) bool {
 	peers := append(rows(one.Do(s.t, "SENTINEL", "REPLICAS", s.Name)), rows(one.Do(s.t, "SENTINEL", "SENTINELS", s.Name))...)
 	if len(peers) != len(s.servers)-1+len(s.All)-1 {
@@ -202,7 +206,8 @@ func (s *Sentinels) Primary() *Server {
 	return nil
 }
 
-// Ready reports whether all Sentinels are connected with all servers, find none of them down, and would fail over at once.
+// Ready reports whether all Sentinels are connected with all servers, find none of them down, and would fail over at
+// once.
 func (s *Sentinels) Ready() bool {
 	s.t.Helper()
 	for _, one := range s.All {
@@ -213,7 +218,8 @@ func (s *Sentinels) Ready() bool {
 	return true
 }
 
-// Failover makes the Sentinels promote a replica although the primary is well, and returns the new primary when they agree on it.
+// Failover makes the Sentinels promote a replica although the primary is well, and returns the new primary when they
+// agree on it.
 func (s *Sentinels) Failover() *Server {
 	s.t.Helper()
 	before := s.Primary()

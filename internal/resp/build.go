@@ -71,15 +71,16 @@ func AppendPushHeader(dst []byte, n int) []byte {
 	return AppendHeader(dst, '>', n)
 }
 
-// AppendDraining appends the push that asks a client to leave: the proxy closes the connection in that time at the latest.
+// AppendDraining appends the push that asks a client to leave: the proxy closes the connection in that time at the
+// latest.
 func AppendDraining(dst []byte, within time.Duration) []byte {
 	dst = AppendPushHeader(dst, 2)
 	dst = redcon.AppendBulkString(dst, "draining")
 	return redcon.AppendInt(dst, max(within, 0).Milliseconds())
 }
 
-// AppendHeader appends the first line of a frame: its kind, such as '*' for an array, and a number, the length of what follows. The
-// header of an integer is the whole frame.
+// AppendHeader appends the first line of a frame: its kind, such as '*' for an array, and a number, the length of what
+// follows. The header of an integer is the whole frame.
 func AppendHeader(dst []byte, kind byte, n int) []byte {
 	switch { // most lengths have one or two digits
 	case n >= 0 && n < 10:

@@ -71,14 +71,16 @@ func NewGuard(limits Limits) *Guard {
 	return &Guard{limits: limits, plain: int(min(limits.MaxBulk, restrictedBulk)), plainArgs: min(limits.MaxArgs, restrictedArgs), bulk: -1}
 }
 
-// LimitBulk has headers read from now on held to another limit of Redis's, at least 16 KiB, if it is smaller than the guard's own.
+// LimitBulk has headers read from now on held to another limit of Redis's, at least 16 KiB, if it is smaller than the
+// guard's own.
 func (g *Guard) LimitBulk(most int64) { g.most = most }
 
 // Restrict sets whether headers read from now on are held to what Redis grants a client before it has authenticated:
 // 10 arguments of 16 KiB.
 func (g *Guard) Restrict(on bool) { g.restricted = on }
 
-// Exceeds reports whether a whole command in array form has more than Redis grants a client before it has authenticated.
+// Exceeds reports whether a whole command in array form has more than Redis grants a client before it has
+// authenticated.
 func Exceeds(args [][]byte) bool {
 	for _, arg := range args {
 		if len(arg) > restrictedBulk {
@@ -94,8 +96,8 @@ func (g *Guard) Restricted() bool { return g.restricted }
 // Next looks for one whole command at the start of buf.
 //
 // n > 0: f is that command and took buf[:n]. f.Raw aliases buf; that of an inline command is the Guard's memory, valid
-// until the next call. n == 0 and no error: the command is incomplete; call again with the same start and more bytes, and
-// the search resumes where it stopped. An error is a *ProtocolError, and stays.
+// until the next call. n == 0 and no error: the command is incomplete; call again with the same start and more bytes,
+// and the search resumes where it stopped. An error is a *ProtocolError, and stays.
 //
 // Next writes to buf[:n]: where Redis skips the bytes of a line end unseen, it puts the "\r\n" that belongs there.
 func (g *Guard) Next(buf []byte) (f Frame, n int, err error) {
@@ -152,8 +154,8 @@ func (g *Guard) Next(buf []byte) (f Frame, n int, err error) {
 	return f, pos, nil
 }
 
-// Need returns the length buf must have before another call of Next can get any further: the end of the open argument if
-// its header has been read, else one byte more than the last time. It never adds up more than one header announced.
+// Need returns the length buf must have before another call of Next can get any further: the end of the open argument
+// if its header has been read, else one byte more than the last time. It never adds up more than one header announced.
 func (g *Guard) Need() int {
 	if g.bulk >= 0 {
 		return g.pos + g.bulk + 2
@@ -197,7 +199,8 @@ func (g *Guard) Discard(n int) {
 	g.last = g.last[n:]
 }
 
-// readCount reads the header "*count". n > 0: the command is empty and took n bytes. g.left stays 0 while it is incomplete.
+// readCount reads the header "*count". n > 0: the command is empty and took n bytes. g.left stays 0 while it is
+// incomplete.
 func (g *Guard) readCount(buf []byte) (n int, err error) {
 	end, found := g.header(buf)
 	if !found {
@@ -340,7 +343,8 @@ func (g *Guard) fail(reason string) error {
 	return g.err
 }
 
-// plainHeader reads a plain "$length\r\n" or "*count\r\n" of up to five digits at pos. length < 0: not all there, or not plain.
+// plainHeader reads a plain "$length\r\n" or "*count\r\n" of up to five digits at pos. length < 0: not all there, or
+// not plain.
 func plainHeader(buf []byte, pos int, kind byte) (length, body int) {
 	if len(buf)-pos < 4 || buf[pos] != kind {
 		return -1, 0

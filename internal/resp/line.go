@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// line reads the line of a length or a count byte by byte, without keeping it: all between the type byte and "\r\n". The line
-// of a scalar is text and needs no check: a number that is none, as Redis passes on what a script or a module calls a number,
-// says as well as any other where its reply ends.
+// line reads the line of a length or a count byte by byte, without keeping it: all between the type byte and "\r\n".
+// The line of a scalar is text and needs no check: a number that is none, as Redis passes on what a script or a module
+// calls a number, says as well as any other where its reply ends.
 type line struct {
 	column int   // bytes so far
 	number int64 // value so far, or one of the below

@@ -40,8 +40,8 @@ const (
 // script's cyclic table only at its stack limit, thousands of levels down, and passes all of them on.
 const maxDepth = 128
 
-// Scanner finds where replies end in the bytes of one connection. The zero value is ready. It is not safe for concurrent
-// use.
+// Scanner finds where replies end in the bytes of one connection. The zero value is ready. It is not safe for
+// concurrent use.
 type Scanner struct {
 	kind  Kind
 	state state
@@ -89,8 +89,9 @@ func (s *Scanner) Kind() Kind { return s.kind }
 // Reset forgets everything, for a new connection.
 func (s *Scanner) Reset() { *s = Scanner{streams: s.streams[:0]} }
 
-// Scan takes bytes of one reply from b: n bytes belong to it, and done says that it ends there. The bytes behind them belong to
-// the next reply and the next call. b is not kept. An error says that the stream cannot be understood any more; it stays.
+// Scan takes bytes of one reply from b: n bytes belong to it, and done says that it ends there. The bytes behind them
+// belong to the next reply and the next call. b is not kept. An error says that the stream cannot be understood any
+// more; it stays.
 func (s *Scanner) Scan(b []byte) (n int, done bool, err error) {
 	if s.err != nil {
 		return 0, false, s.err
@@ -120,8 +121,8 @@ func (s *Scanner) Scan(b []byte) (n int, done bool, err error) {
 	return n, false, nil
 }
 
-// step goes on by one state in b, which is not empty. ended says that an element has ended, be it a string or the header
-// of an aggregate.
+// step goes on by one state in b, which is not empty. ended says that an element has ended, be it a string or the
+// header of an aggregate.
 func (s *Scanner) step(b []byte) (n int, ended bool, err error) {
 	switch s.state {
 	case atType:

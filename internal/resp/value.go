@@ -28,8 +28,8 @@ var errVerbatim = errors.New("resp: verbatim string without a format")
 func (v Value) IsError() bool { return v.Kind == SimpleError || v.Kind == BulkError }
 
 // Decode decodes the reply at the start of b, n bytes long. It is for the few replies the proxy reads itself, not for
-// traffic. An error is ErrIncomplete or says what is malformed or too deep; Decode refuses more than 128 levels, and more than four million elements, which
-// take far more memory than their bytes.
+// traffic. An error is ErrIncomplete or says what is malformed or too deep; Decode refuses more than 128 levels, and
+// more than four million elements, which take far more memory than their bytes.
 func Decode(b []byte) (v Value, n int, err error) {
 	d := decoder{rest: b}
 	if v, err = d.value(maxDepth); err != nil {

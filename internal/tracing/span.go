@@ -45,7 +45,8 @@ func attributes(e observe.Ending) []attribute.KeyValue {
 	return append(all, attribute.Int("lockproxy.sync", e.Sync))
 }
 
-// text is an attribute that a client may have chosen. A text that is not UTF-8 would keep a whole batch of spans from being sent.
+// text is an attribute that a client may have chosen. A text that is not UTF-8 would keep a whole batch of spans from
+// being sent.
 func text(name, value string) attribute.KeyValue {
 	return attribute.String(name, strings.ToValidUTF8(value, "\uFFFD"))
 }

@@ -2,8 +2,8 @@
 //
 //	observe.Ending ──► Ended: queue, or dropped ──► Tracer.run ──► spans ──► the library's batches ──► exporter ──► collector
 //
-// A span is made when the wait or the hold has ended, with its times. So a wait or a hold in progress costs nothing. The spans of one grant share
-// a trace, whose ID is made of lock and fence: also spans of different proxies.
+// A span is made when the wait or the hold has ended, with its times. So a wait or a hold in progress costs nothing.
+// The spans of one grant share a trace, whose ID is made of lock and fence: also spans of different proxies.
 //
 // Goroutines: Tracer.run makes spans of waits and holds that have ended; the library's batch processor exports them.
 //
@@ -35,7 +35,8 @@ import (
 
 // Options of a Tracer.
 type Options struct {
-	// Endpoint is the URL to which spans are posted, or the URL of a collector without a path. Empty: the library's variables name it.
+	// Endpoint is the URL to which spans are posted, or the URL of a collector without a path. Empty: the library's
+	// variables name it.
 	Endpoint string
 
 	Version string
@@ -136,7 +137,8 @@ func (t *Tracer) Ended(e observe.Ending) {
 	}
 }
 
-// Counts are the spans that a collector has taken, and those that it has not, or that were dropped because too many waited for it.
+// Counts are the spans that a collector has taken, and those that it has not, or that were dropped because too many
+// waited for it.
 func (t *Tracer) Counts() (sent, lost int64) {
 	return t.exporter.sent.Load(), t.exporter.failed.Load() + t.dropped.Load()
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
-// Contacts knows whether Redis was available at the last contact, and logs outages. Its methods may be called from any goroutine.
+// Contacts knows whether Redis was available at the last contact, and logs outages. Its methods may be called from any
+// goroutine.
 type Contacts struct {
 	// Entries is the log for entries that each connection may repeat.
 	Entries *logging.Repeats
@@ -29,7 +30,8 @@ const (
 	entriesPeriod = 10 * time.Second
 )
 
-// NewContacts is for the Redis at an address. cause says an error in words from a small set. lasting reports whether time does not cure it.
+// NewContacts is for the Redis at an address. cause says an error in words from a small set. lasting reports whether
+// time does not cure it.
 func NewContacts(addr string, log *zap.Logger, cause func(error) string, lasting func(error) bool) *Contacts {
 	return &Contacts{
 		addr: zap.String("addr", addr), Entries: logging.NewRepeats(log, entriesMost, entriesPeriod), lasting: lasting, outage: Outage{Cause: cause},

@@ -12,11 +12,13 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 )
 
-// This file finds out whether Redis accepts connections without credentials. On a direct connection Redis decides that when the client
-// connects, and it announces no change. A shared connection that was accepted says nothing about a later client, so Redis is asked for each
-// client. Clients that come while one question is on its way share the next one.
+// This file finds out whether Redis accepts connections without credentials. On a direct connection Redis decides that
+// when the client connects, and it announces no change. A shared connection that was accepted says nothing about a
+// later client, so Redis is asked for each client. Clients that come while one question is on its way share the next
+// one.
 //
-// RESET brings a connection back to the state of a new one, so one connection serves for all questions. One goroutine at most asks.
+// RESET brings a connection back to the state of a new one, so one connection serves for all questions. One goroutine
+// at most asks.
 
 // DoorOptions name the server that is asked. All but Patience are required.
 type DoorOptions struct {
@@ -53,9 +55,9 @@ func (d *Door) Shut() bool { return d.shut.Load() }
 // doorLimit bounds one question. After that the last known answer stands.
 const doorLimit = 3 * time.Second
 
-// Knock finds out whether Redis now serves a new connection without credentials. It calls told from another goroutine when lanes and pins
-// without credentials have the same rights. Clients without credentials to which
-// another era was told have other rights.
+// Knock finds out whether Redis now serves a new connection without credentials. It calls told from another goroutine
+// when lanes and pins without credentials have the same rights. Clients without credentials to which another era was
+// told have other rights.
 func (d *Door) Knock(told func(era uint64)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -110,8 +112,8 @@ var (
 // maxServers bounds the servers that one question is put to.
 const maxServers = 4
 
-// ask reports whether Redis demands credentials of a new connection. A server that has been stopped keeps its connections and does not
-// answer, so another one is asked then.
+// ask reports whether Redis demands credentials of a new connection. A server that has been stopped keeps its
+// connections and does not answer, so another one is asked then.
 func (d *Door) ask(ctx context.Context) (shut bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, doorLimit)
 	defer cancel()

@@ -30,13 +30,15 @@ type farewell struct {
 	timer *time.Timer
 }
 
-// NewFarewell returns no servers. over is called from another goroutine, without locks, when the time of a server is over.
+// NewFarewell returns no servers. over is called from another goroutine, without locks, when the time of a server is
+// over.
 func NewFarewell(over func(at topology.Node)) *Servers {
 	return &Servers{over: over, all: map[topology.Node]*farewell{}}
 }
 
-// Update says which servers have left and still owe replies, and how long each of them has from now. A server that has left before keeps its end, unless
-// the new one is sooner: it may have died meanwhile. The farewell of a server that is not named is called off.
+// Update says which servers have left and still owe replies, and how long each of them has from now. A server that has
+// left before keeps its end, unless the new one is sooner: it may have died meanwhile. The farewell of a server that is
+// not named is called off.
 func (s *Servers) Update(left map[topology.Node]time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// WarnOfEviction logs if Redis may evict locks when its memory is full: every policy but noeviction can pick a key with a
-// TTL, and all locks have one. It asks INFO, since CONFIG is often refused.
+// WarnOfEviction logs if Redis may evict locks when its memory is full: every policy but noeviction can pick a key with
+// a TTL, and all locks have one. It asks INFO, since CONFIG is often refused.
 func (a *Asker) WarnOfEviction(ctx context.Context) {
 	nc, err := a.connect(ctx)
 	if err != nil {

@@ -22,11 +22,12 @@ type Fleet struct {
 // View is the cluster as it is known at present.
 func (f *Fleet) View() *topology.View { return f.Cluster.View() }
 
-// Watch has told called from another goroutine whenever the view has changed, until stop is called. told must not block.
+// Watch has told called from another goroutine whenever the view has changed, until stop is called. told must not
+// block.
 func (f *Fleet) Watch(told func()) (stop func()) { return f.Cluster.Watch(told) }
 
-// Refresh has then called from another goroutine when the view has been refreshed, by a question that has begun after this call. hint is a server
-// that should know of a change; Any: none. then may be nil.
+// Refresh has then called from another goroutine when the view has been refreshed, by a question that has begun after
+// this call. hint is a server that should know of a change; Any: none. then may be nil.
 func (f *Fleet) Refresh(hint topology.Node, then func()) { f.Views.Ask(hint, then) }
 
 // Connect opens a bare connection to a server for a client library that does its own handshake.

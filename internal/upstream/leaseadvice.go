@@ -9,14 +9,15 @@ import (
 	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
-// This file compares the lease of locks with the time that a failover takes. A lock whose lease ends before a replica is promoted is
-// lost, even if the replica knows it.
+// This file compares the lease of locks with the time that a failover takes. A lock whose lease ends before a replica
+// is promoted is lost, even if the replica knows it.
 
-// failoverWork is the time that a failover takes when the primary has been found to be down: the votes, the promotion, and its spreading.
+// failoverWork is the time that a failover takes when the primary has been found to be down: the votes, the promotion,
+// and its spreading.
 const failoverWork = 3 * time.Second
 
-// LeastLease returns the shortest lease that outlives a failover, if a primary is found to be down after a time. A lease is renewed every third, so
-// two thirds are left at worst when the primary fails.
+// LeastLease returns the shortest lease that outlives a failover, if a primary is found to be down after a time. A
+// lease is renewed every third, so two thirds are left at worst when the primary fails.
 func LeastLease(downAfter time.Duration) time.Duration { return (downAfter + failoverWork) * 3 / 2 }
 
 // Warner warns when a lease is too short for a failover. All methods may be called from any goroutine.

@@ -14,11 +14,13 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// roomy is a limit of Redis for the memory of one connection, in bytes, that clients who share it are not expected to reach.
+// roomy is a limit of Redis for the memory of one connection, in bytes, that clients who share it are not expected to
+// reach.
 const roomy = 1 << 30
 
-// Tight finds out whether Redis closes connections because of unread replies. Many clients may share such a connection. It logs each
-// setting once. A Redis that does not tell its limits counts as one without limits. Without an answer, nothing is known.
+// Tight finds out whether Redis closes connections because of unread replies. Many clients may share such a connection.
+// It logs each setting once. A Redis that does not tell its limits counts as one without limits. Without an answer,
+// nothing is known.
 func (a *Asker) Tight(ctx context.Context) (tight, known bool) {
 	nc, err := a.connect(ctx)
 	if err != nil {
@@ -81,8 +83,9 @@ func (a *Asker) setting(nc net.Conn, name string) (string, error) {
 // timeoutsAtOnce is the number of nodes that NodeTimeout asks, and timeoutsLimit the time that it takes at most.
 const timeoutsAtOnce, timeoutsLimit = 3, time.Second
 
-// NodeTimeout asks some nodes of a cluster, others at each call, for the time after which they take a silent node for down. They may differ: it
-// returns the longest time of those that are known. Nodes for which skip is true are not asked. 0: none has told.
+// NodeTimeout asks some nodes of a cluster, others at each call, for the time after which they take a silent node for
+// down. They may differ: it returns the longest time of those that are known. Nodes for which skip is true are not
+// asked. 0: none has told.
 func (a *Asker) NodeTimeout(ctx context.Context, nodes []topology.Node, skip func(topology.Node) bool) (longest time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, timeoutsLimit)
 	defer cancel()

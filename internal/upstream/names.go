@@ -69,9 +69,9 @@ var (
 	ErrPinShare = pins.ErrShare
 )
 
-// Lane returns a lane of an identity to a server that driver moves, connecting it if need be on owner's account. Goroutines move the lanes
-// of a nil driver, and all lanes over TLS. If all places are taken, the lane that is returned refuses everything (Full). Each
-// call is paired with one of Leave.
+// Lane returns a lane of an identity to a server that driver moves, connecting it if need be on owner's account.
+// Goroutines move the lanes of a nil driver, and all lanes over TLS. If all places are taken, the lane that is returned
+// refuses everything (Full). Each call is paired with one of Leave.
 func (u *Upstream) Lane(id Identity, at Node, driver Driver, owner string, r Role) *Lane {
 	return u.lanes.Lane(id, at, driver, owner, r)
 }
@@ -81,13 +81,14 @@ func (u *Upstream) HasPlace(id Identity, at Node, driver Driver, owner string) b
 	return u.lanes.HasPlace(id, at, driver, owner)
 }
 
-// Join returns the lane for reads of an identity if it is connected, else nil. Each call that returns one is paired with one of
-// Leave.
+// Join returns the lane for reads of an identity if it is connected, else nil. Each call that returns one is paired
+// with one of Leave.
 func (u *Upstream) Join(id Identity, at Node, driver Driver) *Lane {
 	return u.lanes.Join(id, at, driver)
 }
 
-// Move returns the lane that a user of l uses next. It may be l itself. No command of the caller may be outstanding on l.
+// Move returns the lane that a user of l uses next. It may be l itself. No command of the caller may be outstanding on
+// l.
 func (u *Upstream) Move(l *Lane, r Role) *Lane { return u.lanes.Move(l, r) }
 
 // Leave says that a caller of Lane does not use it any more. No command of the caller may be outstanding on it.
@@ -96,8 +97,8 @@ func (u *Upstream) Leave(l *Lane) { u.lanes.Leave(l) }
 // Paused says that Redis holds back the writes of all clients until then; a time that is over says that it does not.
 func (u *Upstream) Paused(until time.Time) { u.lanes.Paused(until) }
 
-// HeldBack estimates the number of clients that wait because Redis holds back writes, beyond those that Redis counts as blocked. Redis counts a
-// lane once.
+// HeldBack estimates the number of clients that wait because Redis holds back writes, beyond those that Redis counts as
+// blocked. Redis counts a lane once.
 func (u *Upstream) HeldBack() int { return u.lanes.HeldBack() }
 
 // Lanes describes the lanes that serve new sessions, in no order.
@@ -110,8 +111,8 @@ func (u *Upstream) LaneEvents() (aside, lost int64) { return u.lanes.Counts() }
 // it, and are reported as lost and unsent if Redis cannot be reached.
 func (u *Upstream) Acquire(a Ask) *Pin { return u.pins.Acquire(a) }
 
-// AwaitPin queues for a pin. Waiting addresses take turns. deliver is called once, from another goroutine:
-// with the pin, or, after the wait limit, with the reason why there is none. The returned function withdraws the request; it
+// AwaitPin queues for a pin. Waiting addresses take turns. deliver is called once, from another goroutine: with the
+// pin, or, after the wait limit, with the reason why there is none. The returned function withdraws the request; it
 // reports false if deliver has been or is being called.
 func (u *Upstream) AwaitPin(a Ask, deliver func(*Pin, error)) (withdraw func() bool) {
 	return u.pins.Await(a, deliver)

@@ -37,14 +37,15 @@ func (n *nodes) primaries() (all []Node) {
 	return all
 }
 
-// Watch has f called from another goroutine whenever the view has changed, until stop is called. f may still be running then. It is for clusters only.
+// Watch has f called from another goroutine whenever the view has changed, until stop is called. f may still be running
+// then. It is for clusters only.
 func (n *nodes) Watch(f func()) (stop func()) { return n.cluster.Watch(f) }
 
 // Fleet is the servers, for a client library that finds the server of each key itself; nil: there is one server.
 func (n *nodes) Fleet() *Fleet { return n.fleet }
 
-// Refresh has then called from another goroutine when the view has been refreshed, by a question that has begun after this call. hint is a server
-// that should know of a change; AnyNode: none. It is for clusters only.
+// Refresh has then called from another goroutine when the view has been refreshed, by a question that has begun after
+// this call. hint is a server that should know of a change; AnyNode: none. It is for clusters only.
 func (n *nodes) Refresh(hint Node, then func()) { n.views.Ask(hint, then) }
 
 // refreshViews prepares for following a cluster, if the servers are one.
@@ -73,7 +74,8 @@ func (n *nodes) refreshViews(u *Upstream, servers dial.Resolver) {
 // Refused notes that a server has refused a command for another server's sake.
 func (n *nodes) Refused(why topology.RefusalReason) { n.refused[why].Add(1) }
 
-// Redirections are the numbers of commands that a server of a cluster has refused for another server's sake, by reason, since the start.
+// Redirections are the numbers of commands that a server of a cluster has refused for another server's sake, by reason,
+// since the start.
 func (n *nodes) Redirections() map[string]int64 {
 	all := map[string]int64{}
 	for _, why := range []topology.RefusalReason{topology.Moved, topology.Asking, topology.TryLate} {
@@ -82,7 +84,8 @@ func (n *nodes) Redirections() map[string]int64 {
 	return all
 }
 
-// Refreshes are the numbers of questions about the servers of a cluster, and of the views that were new, since the start.
+// Refreshes are the numbers of questions about the servers of a cluster, and of the views that were new, since the
+// start.
 func (n *nodes) Refreshes() (asked, changed int64) {
 	if n.views == nil {
 		return 0, 0
@@ -101,12 +104,13 @@ func (n *nodes) patience() time.Duration {
 	return 100 * time.Millisecond
 }
 
-// grace is the time that a server without slots has to answer the requests that it got, if it is down: a server that was stopped delays its clients by no
-// more. One that is alive has as long as a command waits for a server that moves.
+// grace is the time that a server without slots has to answer the requests that it got, if it is down: a server that
+// was stopped delays its clients by no more. One that is alive has as long as a command waits for a server that moves.
 const grace = 150 * time.Millisecond
 
-// viewChanged gives up the connections to servers that serve no slots any more. Commands that they have not answered in time are lost: a server that has
-// been stopped would answer never, and keep its clients. One that serves slots again by then keeps its connections.
+// viewChanged gives up the connections to servers that serve no slots any more. Commands that they have not answered in
+// time are lost: a server that has been stopped would answer never, and keep its clients. One that serves slots again
+// by then keeps its connections.
 func (u *Upstream) viewChanged() {
 	gone := func(at Node) bool { return at != topology.Any && u.View().Primary(string(at)) == nil }
 	left := map[Node]time.Duration{}
@@ -125,8 +129,8 @@ func (n *nodes) laneLost(t dial.Target) {
 	}
 }
 
-// slow returns a function that has the view of a cluster refreshed. It is for a primary that takes long to accept a connection: the primary may have
-// been stopped, and no server announces that. nil: the servers are no cluster.
+// slow returns a function that has the view of a cluster refreshed. It is for a primary that takes long to accept a
+// connection: the primary may have been stopped, and no server announces that. nil: the servers are no cluster.
 func (n *nodes) slow(servers dial.Resolver) func(at Node) {
 	c, ok := servers.(*topology.Cluster)
 	if !ok {

@@ -17,7 +17,8 @@ import (
 
 // Options configure an Upstream. Zero values pick the defaults.
 type Options struct {
-	// Addr is Redis's address: host:port, unix:/path, sentinel://host:port,host:port/name or cluster://host:port,host:port. Required.
+	// Addr is Redis's address: host:port, unix:/path, sentinel://host:port,host:port/name or
+	// cluster://host:port,host:port. Required.
 	Addr string
 
 	// Map says where servers are reached that Sentinels or a cluster announce.
@@ -26,11 +27,12 @@ type Options struct {
 	// Sentinel is how the proxy connects to Sentinels.
 	Sentinel Sentinel
 
-	// FailoverWait is how long a command waits for a server that moves, before it is refused. 0: 1 s, negative: it does not wait. A
-	// server at a fixed address does not move.
+	// FailoverWait is how long a command waits for a server that moves, before it is refused. 0: 1 s, negative: it does
+	// not wait. A server at a fixed address does not move.
 	FailoverWait time.Duration
 
-	// BuiltinCommands means that Redis has no COMMAND to be asked: it is the embedded one, whose commands are those of the built-in table.
+	// BuiltinCommands means that Redis has no COMMAND to be asked: it is the embedded one, whose commands are those of
+	// the built-in table.
 	BuiltinCommands bool
 
 	// Lease is the lease of locks, which should outlive a failover. 0: there are none.
@@ -46,8 +48,8 @@ type Options struct {
 	// Exposed are the addresses at which the network can connect to the proxy without a certificate.
 	Exposed []string
 
-	// TLS, if set, makes every connection TLS. It is called for each connection, so that certificates can change. The caller must
-	// not change the config that it has returned. A config without ServerName expects the host of Addr.
+	// TLS, if set, makes every connection TLS. It is called for each connection, so that certificates can change. The
+	// caller must not change the config that it has returned. A config without ServerName expects the host of Addr.
 	TLS func() *tls.Config
 
 	// DialTimeout bounds connecting and the handshake together. 0: 3 s.
@@ -56,11 +58,12 @@ type Options struct {
 	// KeepAlive is the idle time before TCP keepalive probes. 0: 30 s.
 	KeepAlive time.Duration
 
-	// UserTimeout bounds the time for which written bytes may stay unacknowledged (Linux). 0: 20 s, negative: the system's.
+	// UserTimeout bounds the time for which written bytes may stay unacknowledged (Linux). 0: 20 s, negative: the
+	// system's.
 	UserTimeout time.Duration
 
-	// authPeriod is the period of the question whether clients must authenticate, which may change while Redis runs. 0: 5 s. Tests
-	// shorten it.
+	// authPeriod is the period of the question whether clients must authenticate, which may change while Redis runs. 0:
+	// 5 s. Tests shorten it.
 	authPeriod time.Duration
 
 	// MaxPins bounds the pins in use. 0: 1000.
@@ -75,8 +78,8 @@ type Options struct {
 	// LoginWait is the longest wait of a session for one of them. 0: 10 s.
 	LoginWait time.Duration
 
-	// MaxLanes bounds the connections that sessions share: one for each identity in use and each Driver. 0: 256. The clients
-	// of one address open three quarters of them at most.
+	// MaxLanes bounds the connections that sessions share: one for each identity in use and each Driver. 0: 256. The
+	// clients of one address open three quarters of them at most.
 	MaxLanes int
 
 	// PinWait is the longest wait of a session for a pin. 0: 1 s.
@@ -160,7 +163,8 @@ type sentinels struct {
 	watcher *sentinel.Watcher // nil: there are none, and the server does not move
 }
 
-// copies is how many replicas the server has, by the word of the Sentinels: also those that it does not see. 0: it is not known.
+// copies is how many replicas the server has, by the word of the Sentinels: also those that it does not see. 0: it is
+// not known.
 func (s sentinels) copies() int {
 	if s.watcher == nil {
 		return 0
@@ -168,13 +172,14 @@ func (s sentinels) copies() int {
 	return s.watcher.Replicas()
 }
 
-// looks reports whether an attempt to connect has failed because the proxy has just started, and the Sentinels have not been asked yet.
+// looks reports whether an attempt to connect has failed because the proxy has just started, and the Sentinels have not
+// been asked yet.
 func (s sentinels) looks(err error) bool {
 	return s.watcher != nil && errors.Is(err, topology.ErrUnknown) && s.watcher.Young()
 }
 
-// find makes the topology that an address describes, with the watcher that keeps it; nil: it does not change. moved is called when the
-// server has moved, leases of the time that a failover takes.
+// find makes the topology that an address describes, with the watcher that keeps it; nil: it does not change. moved is
+// called when the server has moved, leases of the time that a failover takes.
 func (o *Options) find(addr topology.Address, dialing dial.Options, leases *Warner, moved func(from, to string)) (dial.Resolver, *sentinel.Watcher, error) {
 	switch addr.Kind {
 	case topology.KindSentinel:

@@ -2,9 +2,9 @@ package upstream
 
 import "time"
 
-// This file follows whether Redis is available to the proxy. Outcomes of contacts go in, entries for the log come out. The state machine
-// Outage has no I/O and no clock; Contacts is its shell. An outage has one entry at its begin, one for each minute that it lasts or when its cause changes, and one
-// at its end, however many connections fail meanwhile.
+// This file follows whether Redis is available to the proxy. Outcomes of contacts go in, entries for the log come out.
+// The state machine Outage has no I/O and no clock; Contacts is its shell. An outage has one entry at its begin, one
+// for each minute that it lasts or when its cause changes, and one at its end, however many connections fail meanwhile.
 
 // OutagePeriod is the time between two entries about an outage that goes on.
 const OutagePeriod = time.Minute

@@ -4,8 +4,8 @@ import "sync"
 
 // This file remembers the passwords that Redis has accepted. It is a leaf.
 
-// Proofs are the passwords that Redis has accepted, one for each user: clients of a user share lanes whichever password they have. The zero
-// value has none.
+// Proofs are the passwords that Redis has accepted, one for each user: clients of a user share lanes whichever password
+// they have. The zero value has none.
 type Proofs struct {
 	mu     sync.Mutex
 	proven map[string]string // by the user's name

@@ -12,8 +12,8 @@ import (
 // errReplica says that Redis would refuse writes.
 var errReplica = errors.New("redis is a replica")
 
-// Probe asks Redis, on a connection of its own, whether it answers and takes writes. An error for missing rights or missing credentials
-// of the proxy's own user counts as a good answer.
+// Probe asks Redis, on a connection of its own, whether it answers and takes writes. An error for missing rights or
+// missing credentials of the proxy's own user counts as a good answer.
 func (a *Asker) Probe(ctx context.Context) error {
 	nc, err := a.connect(ctx)
 	if err != nil {
@@ -32,8 +32,8 @@ func (a *Asker) Probe(ctx context.Context) error {
 	case line != "+PONG" && !isDenied(line):
 		return &dial.RefusedError{Reply: strings.TrimPrefix(line, "-")}
 	}
-	// Redis refuses a write that changes nothing for the same reasons as other writes: it is a replica, there are too few replicas, the disk is
-	// full.
+	// Redis refuses a write that changes nothing for the same reasons as other writes: it is a replica, there are too
+	// few replicas, the disk is full.
 	if line, err = ask("PERSIST", "lockproxy:probe"); err != nil {
 		return err
 	}

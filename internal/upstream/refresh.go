@@ -16,8 +16,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// This file keeps the view of a cluster fresh. It asks some nodes at a time, and takes the latest owner of each slot. However many
-// sessions see a sign of change, one question is on its way, and one follows it.
+// This file keeps the view of a cluster fresh. It asks some nodes at a time, and takes the latest owner of each slot.
+// However many sessions see a sign of change, one question is on its way, and one follows it.
 //
 // It has one goroutine, Run, and for a moment one for each node that is asked.
 
@@ -54,8 +54,8 @@ func NewRefresher(o RefreshOptions) *Refresher {
 	return &Refresher{opts: o, wake: make(chan struct{}, 1), hints: map[topology.Node]bool{}}
 }
 
-// Ask has then called from another goroutine after a refresh that has begun after this call. hint is a node that should know what has changed;
-// Any: none. then may be nil.
+// Ask has then called from another goroutine after a refresh that has begun after this call. hint is a node that should
+// know what has changed; Any: none. then may be nil.
 func (r *Refresher) Ask(hint topology.Node, then func()) {
 	r.mu.Lock()
 	if then != nil {
@@ -81,12 +81,14 @@ const (
 	// The calmGap period is that of a cluster that serves all slots. Without one, questions follow each other faster.
 	calmGap, troubledGap = 5 * time.Second, 100 * time.Millisecond
 
-	// The gap is the least time between two refreshes: nodes make their answers anew for each question. It is short while the view changes, and
-	// grows while questions bring nothing new. But it is at least some times what the last refresh has cost, up to a limit: nodes whose slots are
-	// in thousands of ranges, or that are busy, have to serve commands, too.
+	// The gap is the least time between two refreshes: nodes make their answers anew for each question. It is short
+	// while the view changes, and grows while questions bring nothing new. But it is at least some times what the last
+	// refresh has cost, up to a limit: nodes whose slots are in thousands of ranges, or that are busy, have to serve
+	// commands, too.
 	shortGap, longGap, refreshCosts, mostGap = 5 * time.Millisecond, 25 * time.Millisecond, 4, 250 * time.Millisecond
 
-	// refreshPatience bounds the wait for a node's answer. otherServers is the wait for the otherServers after the first good answer.
+	// refreshPatience bounds the wait for a node's answer. otherServers is the wait for the otherServers after the
+	// first good answer.
 	refreshPatience, otherServers = time.Second, 50 * time.Millisecond
 )
 
@@ -180,8 +182,8 @@ func (r *Refresher) refresh(ctx context.Context) {
 	}
 }
 
-// choose returns the nodes to ask: those of the hints, and others up to a number. Seeds are asked if nothing else is known, or if the nodes do not
-// answer.
+// choose returns the nodes to ask: those of the hints, and others up to a number. Seeds are asked if nothing else is
+// known, or if the nodes do not answer.
 func (r *Refresher) choose(v *topology.View, hints map[topology.Node]bool) []topology.Node {
 	var nodes []topology.Node
 	for hint := range hints {
@@ -205,7 +207,8 @@ func (r *Refresher) choose(v *topology.View, hints map[topology.Node]bool) []top
 
 var errNone = errors.New("no node to ask")
 
-// settle has all servers asked next if some speak of other servers than the view has, and reports a cluster that is another one.
+// settle has all servers asked next if some speak of other servers than the view has, and reports a cluster that is
+// another one.
 func (r *Refresher) settle(asked topology.Asked, outcome topology.Outcome) {
 	r.next = topology.AskedSome
 	switch outcome {
@@ -220,7 +223,8 @@ func (r *Refresher) settle(asked topology.Asked, outcome topology.Outcome) {
 	}
 }
 
-// gather asks nodes at the same time. After the first good answer it waits for the others a moment only. An error means that none has answered.
+// gather asks nodes at the same time. After the first good answer it waits for the others a moment only. An error means
+// that none has answered.
 func (r *Refresher) gather(ctx context.Context, nodes []topology.Node) (good []topology.Answer, err error) {
 	type reply struct {
 		topology.Answer
@@ -297,7 +301,8 @@ func (r *Refresher) ask(ctx context.Context, at topology.Node) (a topology.Answe
 	return topology.Answer{View: told.View(string(info.Str)), Address: nc.RemoteAddr().String()}, nil
 }
 
-// nodes asks for CLUSTER NODES. It returns nil if the proxy's user may not ask: then the numbers of replicas and the epochs are not known.
+// nodes asks for CLUSTER NODES. It returns nil if the proxy's user may not ask: then the numbers of replicas and the
+// epochs are not known.
 func (r *Refresher) nodes(nc net.Conn) (*topology.Told, error) {
 	answer, err := r.question(nc, "NODES")
 	if _, refused := errors.AsType[*dial.RefusedError](err); refused {

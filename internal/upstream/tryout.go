@@ -53,8 +53,8 @@ return denied`
 // vital are the commands that Redis must know. Without HELLO, the lock engine is told of no release at another proxy.
 var vital = []string{"HELLO", "EVAL", "SUBSCRIBE"}
 
-// TryOut asks for everything that the proxy needs of Redis. lent: clients use the proxy's own user, which then needs the rights of the lock
-// commands, too. The error names each right that is missing.
+// TryOut asks for everything that the proxy needs of Redis. lent: clients use the proxy's own user, which then needs
+// the rights of the lock commands, too. The error names each right that is missing.
 func (a *Asker) TryOut(ctx context.Context, lent bool) error {
 	if err := a.Probe(ctx); err != nil {
 		return err

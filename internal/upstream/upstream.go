@@ -113,8 +113,8 @@ const (
 	trimPeriod = 15 * time.Second
 )
 
-// Run keeps the command table fresh and closes unused connections, until ctx ends; then it closes everything. Sessions have
-// ended by then.
+// Run keeps the command table fresh and closes unused connections, until ctx ends; then it closes everything. Sessions
+// have ended by then.
 func (u *Upstream) Run(ctx context.Context) error {
 	defer u.close()
 	ticks := time.NewTicker(trimPeriod)
@@ -202,12 +202,13 @@ func (u *Upstream) inspect(ctx context.Context) {
 // Ready reports whether Redis was reachable at the last contact, and if not why.
 func (u *Upstream) Ready() (bool, error) { return u.contacts.Ready() }
 
-// NeedsAuth reports whether Redis refused to serve a connection without credentials when the proxy last looked: at every
-// (re)connect and every authPeriod.
+// NeedsAuth reports whether Redis refused to serve a connection without credentials when the proxy last looked: at
+// every (re)connect and every authPeriod.
 func (u *Upstream) NeedsAuth() bool { return u.door.Shut() }
 
-// Knock finds out whether Redis now serves a new connection without credentials. It calls told from another goroutine when lanes and pins
-// without credentials have the same rights. Clients without credentials to which another era was told have other rights.
+// Knock finds out whether Redis now serves a new connection without credentials. It calls told from another goroutine
+// when lanes and pins without credentials have the same rights. Clients without credentials to which another era was
+// told have other rights.
 func (u *Upstream) Knock(told func(era uint64)) { u.door.Knock(told) }
 
 // lookAtAuth finds out whether clients must authenticate. Redis does not announce a change.
@@ -246,12 +247,12 @@ const (
 	locked         // the same, and the proxy has none of its own
 )
 
-// Probe asks Redis, on a connection of its own, whether it answers and takes writes. An error for missing rights or missing credentials
-// of the proxy's own user counts as a good answer.
+// Probe asks Redis, on a connection of its own, whether it answers and takes writes. An error for missing rights or
+// missing credentials of the proxy's own user counts as a good answer.
 func (u *Upstream) Probe(ctx context.Context) error { return u.asker.Probe(ctx) }
 
-// TryOut asks Redis, on connections of its own, for everything that the proxy needs of it, and warns of what Run warns of at its start. It
-// excludes Run.
+// TryOut asks Redis, on connections of its own, for everything that the proxy needs of it, and warns of what Run warns
+// of at its start. It excludes Run.
 func (u *Upstream) TryOut(ctx context.Context) error {
 	if u.watcher != nil {
 		if err := u.watcher.Find(ctx); err != nil {
@@ -263,7 +264,8 @@ func (u *Upstream) TryOut(ctx context.Context) error {
 	return err
 }
 
-// lookAtSettings finds out whether Redis closes connections that have much to send, and when the nodes of a cluster find that one is down.
+// lookAtSettings finds out whether Redis closes connections that have much to send, and when the nodes of a cluster
+// find that one is down.
 func (u *Upstream) lookAtSettings(ctx context.Context) {
 	if tight, known := u.asker.Tight(ctx); known {
 		in := u.asker.Input
@@ -281,8 +283,9 @@ func (u *Upstream) lookAtSettings(ctx context.Context) {
 // MaxArgument is the longest argument that Redis takes, in bytes, as far as is known.
 func (u *Upstream) MaxArgument() int64 { return u.input.Load().Argument }
 
-// MaxShared is the longest command, in bytes, that may travel on a connection that sessions share: Redis closes the connection of a longer one, or might. Its
-// query buffer may hold the commands in front, and be longer than what is in it, so it is a quarter of client-query-buffer-limit.
+// MaxShared is the longest command, in bytes, that may travel on a connection that sessions share: Redis closes the
+// connection of a longer one, or might. Its query buffer may hold the commands in front, and be longer than what is in
+// it, so it is a quarter of client-query-buffer-limit.
 func (u *Upstream) MaxShared() int64 { return u.input.Load().Buffer / 4 }
 
 // Tight reports whether Redis is known to close connections with much output.
@@ -297,7 +300,8 @@ func (u *Upstream) Connections() *dial.Connections { return u.dialer.Census() }
 // Moves returns how often the server has moved to another address since the start.
 func (u *Upstream) Moves() int64 { return u.moves.Load() }
 
-// moved ends all connections to another address than the present one, and returns when they have ended. One call at a time.
+// moved ends all connections to another address than the present one, and returns when they have ended. One call at a
+// time.
 func (u *Upstream) moved(from, to string) {
 	at := topology.Any
 	if from == "" {
@@ -349,8 +353,8 @@ func (u *Upstream) close() {
 	u.contacts.Entries.Flush()
 }
 
-// Replicas is how many replicas the primary of a key has, by the word of the Sentinels or of the cluster: also those that are down. 0: it is
-// not known.
+// Replicas is how many replicas the primary of a key has, by the word of the Sentinels or of the cluster: also those
+// that are down. 0: it is not known.
 func (u *Upstream) Replicas(key string) int {
 	if v := u.View(); v != nil {
 		return v.Replicas(hashslot.Of([]byte(key)))

@@ -22,8 +22,8 @@ type group struct {
 	failing bool // the latest batch failed: only the change is logged
 }
 
-// batches are those of all watchdogs. A pool of its own would keep a watchdog, and all that it refers to, in memory for two collections after
-// its end.
+// batches are those of all watchdogs. A pool of its own would keep a watchdog, and all that it refers to, in memory for
+// two collections after its end.
 var batches = sync.Pool{New: func() any { return &batch{} }}
 
 // batch is a job's working memory, reused through batches.

@@ -109,8 +109,8 @@ func (l *Lease) Continue() bool {
 	return !l.over
 }
 
-// Shorten is for a command that was sent at sentAt and whose answer was lost: it may have set the lease to ttl, or may still do so. From now on
-// the lease counts as the shorter one, and is renewed with that length. It ends no Pause.
+// Shorten is for a command that was sent at sentAt and whose answer was lost: it may have set the lease to ttl, or may
+// still do so. From now on the lease counts as the shorter one, and is renewed with that length. It ends no Pause.
 func (l *Lease) Shorten(sentAt time.Time, ttl time.Duration) {
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()

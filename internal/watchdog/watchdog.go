@@ -190,8 +190,9 @@ func (w *Watchdog) Run(ctx context.Context) error {
 	return nil
 }
 
-// Step is one turn of Run, for a caller that drives the watchdog by a clock of its own: losses are reported, and the renewals that are
-// due are handed to the pool. It returns when the next step is due; false: no lease is watched. Step and Run exclude each other.
+// Step is one turn of Run, for a caller that drives the watchdog by a clock of its own: losses are reported, and the
+// renewals that are due are handed to the pool. It returns when the next step is due; false: no lease is watched. Step
+// and Run exclude each other.
 func (w *Watchdog) Step(ctx context.Context) (due time.Time, ok bool) {
 	w.step(ctx)
 	return w.Due()
@@ -239,9 +240,9 @@ func (w *Watchdog) Len() int {
 	return len(w.heap)
 }
 
-// collectLocked takes the leases that are due from the heap: leases past their deadline are lost, renewals join their group's
-// queue and stay in the heap under their deadline. It takes sliceSize of them at the most: others wait for the mutex. more says that it
-// is to be called again at once.
+// collectLocked takes the leases that are due from the heap: leases past their deadline are lost, renewals join their
+// group's queue and stay in the heap under their deadline. It takes sliceSize of them at the most: others wait for the
+// mutex. more says that it is to be called again at once.
 func (w *Watchdog) collectLocked(losses []loss) (due []loss, more bool) {
 	now := w.now()
 	for n := 0; len(w.heap) > 0; n++ {

@@ -55,9 +55,10 @@ func Start(opts Options) (*Command, error) {
 	return c, nil
 }
 
-// startGuard starts the guard, in a process group of its own: it must outlive a signal to the group of this process. At a terminal it is in this group,
-// because it is the parent of the command. A parent in another group of the session would stand for a shell that controls the job: if the real one died, the
-// kernel would not wake a stopped job with SIGHUP, and the lock would be held for ever. The guard's end of the socket keeps its number, because the files that
+// startGuard starts the guard, in a process group of its own: it must outlive a signal to the group of this process. At
+// a terminal it is in this group, because it is the parent of the command. A parent in another group of the session
+// would stand for a shell that controls the job: if the real one died, the kernel would not wake a stopped job with
+// SIGHUP, and the lock would be held for ever. The guard's end of the socket keeps its number, because the files that
 // this process has inherited are the command's.
 func (c *Command) startGuard(opts Options) error {
 	self, err := os.Executable()
@@ -130,15 +131,15 @@ func (c *Command) signal(sig syscall.Signal) {
 	}
 }
 
-// Signals are those that Pass takes. SIGHUP and SIGINT are not among them if they were ignored when this process began: the command ignores them too. Of
-// other signals the runtime of Go does not say whether they were.
+// Signals are those that Pass takes. SIGHUP and SIGINT are not among them if they were ignored when this process began:
+// the command ignores them too. Of other signals the runtime of Go does not say whether they were.
 func Signals() []os.Signal {
 	all := []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH}
 	return slices.DeleteFunc(all, signal.Ignored)
 }
 
-// Pass passes a signal that this process has got to all processes of the command. A signal that ends processes also continues those that are stopped.
-// The terminal has sent its own signals to the command as well.
+// Pass passes a signal that this process has got to all processes of the command. A signal that ends processes also
+// continues those that are stopped. The terminal has sent its own signals to the command as well.
 func (c *Command) Pass(sig os.Signal) {
 	switch sig {
 	case unix.SIGINT, unix.SIGQUIT, unix.SIGWINCH:
@@ -182,8 +183,8 @@ func toAll(processes func() []int, sig syscall.Signal) {
 // CodeOf is the exit code of a process that a signal has ended.
 func CodeOf(sig os.Signal) int { return 128 + int(sig.(unix.Signal)) }
 
-// EndBy ends this process by a signal, as its command has ended. A shell that runs a script ends the script only then. It returns if the signal
-// is ignored.
+// EndBy ends this process by a signal, as its command has ended. A shell that runs a script ends the script only then.
+// It returns if the signal is ignored.
 func EndBy(sig os.Signal) {
 	signal.Reset(sig)
 	if !signal.Ignored(sig) && unix.Kill(os.Getpid(), sig.(syscall.Signal)) == nil {

@@ -16,7 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// order is the command that a guard is told to start. Texts are bytes, because JSON keeps no others than those of UTF-8.
+// order is the command that a guard is told to start. Texts are bytes, because JSON keeps no others than those of
+// UTF-8.
 type order struct {
 	Path  []byte   `json:"path"`
 	Args  [][]byte `json:"args"`
@@ -24,7 +25,8 @@ type order struct {
 	Note  []byte   `json:"note"`
 }
 
-// report is the word of a guard: the first one when the command has started, or has not, and the last one when it has ended.
+// report is the word of a guard: the first one when the command has started, or has not, and the last one when it has
+// ended.
 type report struct {
 	PID    int             `json:"pid,omitempty"`
 	Error  string          `json:"error,omitempty"`
@@ -37,8 +39,8 @@ const farewell = "end\n"
 // reapLimit bounds the wait for killed processes to be gone.
 const reapLimit = 5 * time.Second
 
-// Guard is the guard: it starts the command and reports to its supervisor over a socket. If the supervisor has died, it kills all processes of
-// the command and returns the note when none is left. nil: there is nothing to do.
+// Guard is the guard: it starts the command and reports to its supervisor over a socket. If the supervisor has died, it
+// kills all processes of the command and returns the note when none is left. nil: there is nothing to do.
 func Guard(socket int) ([]byte, error) {
 	syscall.CloseOnExec(socket)
 	adopt()
@@ -112,8 +114,8 @@ type process struct {
 	guard       bool
 }
 
-// descendants lists the living processes that a process has started, and those that these have started, parents first. Guards are left out: each
-// ends by itself when its supervisor is gone, and then releases its lock.
+// descendants lists the living processes that a process has started, and those that these have started, parents first.
+// Guards are left out: each ends by itself when its supervisor is gone, and then releases its lock.
 func descendants(root int) []int {
 	children := map[int][]process{}
 	for _, p := range allProcesses() {

@@ -15,8 +15,8 @@ func openTerminal() terminal {
 	return terminal(fd)
 }
 
-// group is the process group for a command; 0: one of its own. At a terminal it is that of this process, because a shell controls its jobs, and
-// a terminal its foreground, by groups.
+// group is the process group for a command; 0: one of its own. At a terminal it is that of this process, because a
+// shell controls its jobs, and a terminal its foreground, by groups.
 func (t terminal) group() int {
 	if t < 0 {
 		return 0

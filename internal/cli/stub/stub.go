@@ -20,8 +20,8 @@ type Proxy struct {
 	asked   []string
 }
 
-// Start runs a proxy until the test ends. It gives one answer, in RESP without the last line end, to each command but the greetings of a new connection.
-// At "" it closes the connection.
+// Start runs a proxy until the test ends. It gives one answer, in RESP without the last line end, to each command but
+// the greetings of a new connection. At "" it closes the connection.
 func Start(t testing.TB, answers ...string) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

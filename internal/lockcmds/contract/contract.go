@@ -1,5 +1,6 @@
-// Package contract is what the lock commands and the sessions that send them demand of each other. Package lockcmds takes its types from
-// here, the sessions of the proxy keep the contract, and so does the test double in package locktest.
+// Package contract is what the lock commands and the sessions that send them demand of each other. Package lockcmds
+// takes its types from here, the sessions of the proxy keep the contract, and so does the test double in package
+// locktest.
 package contract
 
 import (
@@ -29,16 +30,17 @@ func (*UnsentError) Unwrap() error { return ErrUnsent }
 // Session is what the lock commands ask of one client connection. A session's lock is taken before any lock of the lock
 // engine: the engine calls Do only while it holds none, and the other methods only where the session is locked.
 type Session interface {
-	// Do runs f with the session locked. It returns false, and does not run f, if the session has ended. Requires no locks.
+	// Do runs f with the session locked. It returns false, and does not run f, if the session has ended. Requires no
+	// locks.
 	Do(f func()) bool
-	// AfterUnlock has f run by the same goroutine as soon as the session is not locked any more. f may enter other sessions,
-	// and must not block. Requires the session lock.
+	// AfterUnlock has f run by the same goroutine as soon as the session is not locked any more. f may enter other
+	// sessions, and must not block. Requires the session lock.
 	AfterUnlock(f func())
-	// Script sends the call as the next command of the session's own lane or pin: with EVAL and Script.Text until that connection
-	// has run the script once, and again if it is forgotten. Requires the session lock.
+	// Script sends the call as the next command of the session's own lane or pin: with EVAL and Script.Text until that
+	// connection has run the script once, and again if it is forgotten. Requires the session lock.
 	Script(c Call)
-	// Reply is the whole reply of the lock command in progress; the session goes on with its next command. Requires the session
-	// lock.
+	// Reply is the whole reply of the lock command in progress; the session goes on with its next command. Requires the
+	// session lock.
 	Reply(reply []byte)
 	// Push is an out-of-band RESP3 push, ignored for RESP2. Requires the session lock.
 	Push(b []byte)
@@ -50,10 +52,11 @@ type Caller struct {
 
 	ID    uint64 // of the session, unique in this process
 	Token string // what owners.NewToken has made for the session: its default owner is "<UUID>:<token>"
-	// Losses is what the session has lost in its present database and was not told by a reply. All engines that know the
-	// session in that database share it.
+	// Losses is what the session has lost in its present database and was not told by a reply. All engines that know
+	// the session in that database share it.
 	Losses *Set
-	// Held counts the bytes of memory that the locks of the session take, in all engines that know it. nil: it is not counted.
+	// Held counts the bytes of memory that the locks of the session take, in all engines that know it. nil: it is not
+	// counted.
 	Held           *atomic.Int64
 	Info           ClientInfo // shown by LOCKLIST
 	Library        string     // of CLIENT SETINFO LIB-NAME; may be empty

@@ -8,10 +8,10 @@ import (
 
 // This file remembers the locks that a session has lost, until a reply has told the session.
 //
-// A session gets -LOSTLEASE for every lost lock, however many there are. Each of them costs a few dozen bytes, because names are
-// kept as keyed hashes of 128 bits. Beyond a floor the memory comes out of a budget that all sessions share. When the budget is
-// spent, the session's oldest losses are dropped, and from then on every lock that it does not hold counts as lost. So a loss may be
-// reported that did not happen, but no loss stays unreported.
+// A session gets -LOSTLEASE for every lost lock, however many there are. Each of them costs a few dozen bytes, because
+// names are kept as keyed hashes of 128 bits. Beyond a floor the memory comes out of a budget that all sessions share.
+// When the budget is spent, the session's oldest losses are dropped, and from then on every lock that it does not hold
+// counts as lost. So a loss may be reported that did not happen, but no loss stays unreported.
 
 // Floor is how many losses a session may have that cost the budget nothing.
 const Floor = 1024

@@ -28,7 +28,8 @@ func errSubcommand(s *Spec, name []byte) error {
 
 func errCount() error { return &ParseError{"ERR count should be greater than or equal to -1"} }
 
-// subcommand parses the arguments of a verb that has subcommands, the first of which is there. The errors are those of SLOWLOG.
+// subcommand parses the arguments of a verb that has subcommands, the first of which is there. The errors are those of
+// SLOWLOG.
 func (s *Spec) subcommand(args [][]byte) (c Command, err error) {
 	c = Command{Verb: s.Verb, Grace: unset, MaxHold: unset, Sync: unsetSync}
 	var word string

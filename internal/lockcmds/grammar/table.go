@@ -2,8 +2,8 @@ package grammar
 
 import "strings"
 
-// Spec is everything that is to be known of one verb: what Parse accepts, what COMMAND and COMMAND DOCS answer, and what the
-// tables of the documents say. It is never written.
+// Spec is everything that is to be known of one verb: what Parse accepts, what COMMAND and COMMAND DOCS answer, and
+// what the tables of the documents say. It is never written.
 type Spec struct {
 	Verb      Verb
 	Name      string // in lower case
@@ -116,8 +116,8 @@ var acquire = Spec{
 	Tips: []string{"nondeterministic_output"}, Access: []string{"RW", "access", "update"},
 }
 
-// table is the one place that says what the lock commands look like. A lock command is a script for Redis, so a user needs the
-// category scripting for it. It is refused inside a transaction and unknown to Redis's own scripts.
+// table is the one place that says what the lock commands look like. A lock command is a script for Redis, so a user
+// needs the category scripting for it. It is refused inside a transaction and unknown to Redis's own scripts.
 var table = complete([]Spec{
 	acquire.with(Spec{
 		Verb: Lock, Name: "lock",
@@ -266,7 +266,8 @@ func Verbs() []string {
 	return names
 }
 
-// option finds an option of the verb by its name, in any case; each takes one value. 0: the verb has no such option. It does not allocate.
+// option finds an option of the verb by its name, in any case; each takes one value. 0: the verb has no such option. It
+// does not allocate.
 func (s *Spec) option(name []byte) option {
 	for i := range s.options {
 		if foldEqual(name, s.options[i].name) {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The time that the lock engine lives in comes from a Clock. The product uses System. A test may use a clock of its own, so that hours
-// pass in a moment and the same seed gives the same history.
+// The time that the lock engine lives in comes from a Clock. The product uses System. A test may use a clock of its
+// own, so that hours pass in a moment and the same seed gives the same history.
 
 // Clock tells the time and calls back when it has passed.
 type Clock interface {
@@ -14,7 +14,8 @@ type Clock interface {
 	Now() time.Time
 	// AfterFunc calls f once, when d has passed. f may run on another goroutine.
 	AfterFunc(d time.Duration, f func()) Timer
-	// Random is a random length of time in [0, n). n is positive. It spreads what would else happen everywhere at the same instant.
+	// Random is a random length of time in [0, n). n is positive. It spreads what would else happen everywhere at the
+	// same instant.
 	Random(n time.Duration) time.Duration
 }
 

@@ -1,12 +1,12 @@
-// Package jobs runs the short tasks of the lock engines on one bounded pool. Each task has a class, and each class has workers of
-// its own: a backlog of clean-up takes no worker from the renewals of leases.
+// Package jobs runs the short tasks of the lock engines on one bounded pool. Each task has a class, and each class has
+// workers of its own: a backlog of clean-up takes no worker from the renewals of leases.
 //
 //	engine ──► Queue ──┐             ┌─ Renewal ──► workers
 //	engine ──► Queue ──┼─ by class ──┼─ Loss     ──► workers ──► the pool
 //	engine ──► Queue ──┘             └─ …        ──► workers
 //
-// A class serves its queues in turn, one task each, and one queue has at most half of the workers of a class. So the backlog of
-// one engine does not hold up another.
+// A class serves its queues in turn, one task each, and one queue has at most half of the workers of a class. So the
+// backlog of one engine does not hold up another.
 //
 // Invariants:
 //   - Submit does not block and never refuses a task before Close.
@@ -40,8 +40,8 @@ const (
 	classes
 )
 
-// sizes is the number of workers of each class of a pool, from the number for attempts. Lists are made one at a time: each takes much
-// computing, and as many workers as processors would leave the event loops none.
+// sizes is the number of workers of each class of a pool, from the number for attempts. Lists are made one at a time:
+// each takes much computing, and as many workers as processors would leave the event loops none.
 func sizes(workers int) [classes]int {
 	return [classes]int{
 		Renewal: workers / 2, Loss: workers / 16, HandOver: workers, Attempt: workers, CleanUp: workers / 4, Confirm: workers, List: 1,
@@ -81,7 +81,8 @@ type class struct {
 	ready   fifo[*line] // lines with a task that may begin, the next first
 }
 
-// line is the tasks of one class of one queue. It is in class.ready exactly when it has a task and fewer running than its share.
+// line is the tasks of one class of one queue. It is in class.ready exactly when it has a task and fewer running than
+// its share.
 type line struct {
 	queue   *Queue
 	class   *class
@@ -98,7 +99,8 @@ type Queue struct {
 	lines   [classes]line // guarded by Pool.mu
 }
 
-// New makes a pool with that number of workers for attempts. The other classes have workers in proportion, at least one each.
+// New makes a pool with that number of workers for attempts. The other classes have workers in proportion, at least one
+// each.
 func New(workers int) (*Pool, error) {
 	p := &Pool{}
 	total := 0
@@ -174,8 +176,8 @@ func (l *line) offerLocked() (start bool) {
 	return true
 }
 
-// start adds a worker, which has been counted. The pool has a place for every worker, but one that has just run out of tasks may not
-// have left its place yet.
+// start adds a worker, which has been counted. The pool has a place for every worker, but one that has just run out of
+// tasks may not have left its place yet.
 func (p *Pool) start(c *class) {
 	if err := p.ants.Submit(func() { p.serve(c) }); err != nil && !p.ants.IsClosed() {
 		time.AfterFunc(startAgain, func() { p.start(c) })

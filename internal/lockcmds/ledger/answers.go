@@ -53,13 +53,15 @@ type Grant struct {
 	Paused  *Hold // whose lease the acquire has paused; nil: none
 }
 
-// Deepens reports whether an acquire that was sent to deepen the grant of that fence still can: the session has a part in it.
+// Deepens reports whether an acquire that was sent to deepen the grant of that fence still can: the session has a part
+// in it.
 func (l *Ledger) Deepens(s *Session, k Key, fence int64) bool {
 	h := l.holds.find(k)
 	return h != nil && h.Fence == fence && h.HolderOf(s) != nil
 }
 
-// Deepening begins an acquire by which a session may deepen the hold. Granted ends it, or NotDeepened, or the end of the hold.
+// Deepening begins an acquire by which a session may deepen the hold. Granted ends it, or NotDeepened, or the end of
+// the hold.
 func (l *Ledger) Deepening(h *Hold) { h.acquiring++ }
 
 // NotDeepened ends an acquire that has not deepened the hold, and the Pause of its lease.
@@ -70,15 +72,16 @@ func (l *Ledger) NotDeepened(h *Hold) {
 	}
 }
 
-// MayLast notes that a call may have set the lease to that length: it was rolled back, or Redis has executed it before the latest one or behind it.
+// MayLast notes that a call may have set the lease to that length: it was rolled back, or Redis has executed it before
+// the latest one or behind it.
 func (l *Ledger) MayLast(h *Hold, ttl time.Duration) { h.Most = max(h.Most, ttl) }
 
-// Granted records a grant. An older hold of the same owner is lost by it. nil: another session of this owner has released this grant and
-// acquired again meanwhile. If the grant is of the paused hold, its Pause is ended.
+// Granted records a grant. An older hold of the same owner is lost by it. nil: another session of this owner has
+// released this grant and acquired again meanwhile. If the grant is of the paused hold, its Pause is ended.
 func (l *Ledger) Granted(g *Grant) (h *Hold, fresh bool) {
 	h = l.holds.find(g.Key)
-	// The owner's only session has one acquire at a time. A smaller fence says that a server which does not know the hold, and whose clock is
-	// behind, has become the primary.
+	// The owner's only session has one acquire at a time. A smaller fence says that a server which does not know the
+	// hold, and whose clock is behind, has become the primary.
 	back := h != nil && h.Fence > g.Fence && g.Key.Owner == g.By.Name && g.SentAt.After(h.countedAt)
 	if h != nil && h.Fence > g.Fence && !back {
 		return nil, false
@@ -153,8 +156,9 @@ func (h *Hold) part(s *Session) *Holder {
 	return &h.holders[len(h.holders)-1]
 }
 
-// InDoubt is for a command that sets the lease of h to that length, and whose answer was lost. The command may have been executed, and a copy
-// may still be. So the shorter lease counts until an answer sets another one. nil: no hold is known.
+// InDoubt is for a command that sets the lease of h to that length, and whose answer was lost. The command may have
+// been executed, and a copy may still be. So the shorter lease counts until an answer sets another one. nil: no hold is
+// known.
 func (l *Ledger) InDoubt(h *Hold, ttl time.Duration, sentAt time.Time) {
 	if h == nil || !l.Knows(h) {
 		return
@@ -166,7 +170,8 @@ func (l *Ledger) InDoubt(h *Hold, ttl time.Duration, sentAt time.Time) {
 	}
 }
 
-// Extended takes the answer to an extension of h to that length. The extension has paused the lease of h; nil: it found no hold.
+// Extended takes the answer to an extension of h to that length. The extension has paused the lease of h; nil: it found
+// no hold.
 func (l *Ledger) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a Answer) Reply {
 	lost := h != nil && h.lost
 	if h != nil && !l.Knows(h) {
@@ -197,8 +202,8 @@ func (l *Ledger) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a Answe
 		s.Losses.Forget(k.Lock, k.Owner)
 		return Yes
 	case a.Status == OtherGrant && k.Owner != s.Name && (h == nil || h.Fence < a.Fence || a.Fence == 0):
-		// Another session of the owner has acquired the lock again. An older grant says that a server which does not know the later
-		// ones has become the primary.
+		// Another session of the owner has acquired the lock again. An older grant says that a server which does not
+		// know the later ones has become the primary.
 		l.settle(h, true)
 		return Newer
 	case h != nil && !h.givenUp():

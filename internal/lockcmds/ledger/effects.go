@@ -69,8 +69,8 @@ func (l *Ledger) goOn(h *Hold) { l.effect(Effect{Op: Continue, Hold: h}) }
 // Gone is the reason of a loss of which Redis's answer tells.
 const Gone = "gone"
 
-// Lost ends a hold that is not ours any more. The session that learns it by its own reply is left out. certain: the releases that are on
-// their way cannot have ended it.
+// Lost ends a hold that is not ours any more. The session that learns it by its own reply is left out. certain: the
+// releases that are on their way cannot have ended it.
 func (l *Ledger) Lost(h *Hold, reason string, certain bool, except *Session) {
 	h.lost, h.reason = true, reason
 	loss := &Loss{Key: h.Key, Fence: h.Fence, Reason: reason, Since: h.Since, Client: h.Client()}
@@ -95,8 +95,8 @@ func (l *Ledger) tell(loss *Loss) {
 	l.effect(Effect{Op: Tell, Loss: loss})
 }
 
-// tellUntold reports a loss that was not told because releases were on their way, when one of them has been answered and the others cannot have
-// ended the hold.
+// tellUntold reports a loss that was not told because releases were on their way, when one of them has been answered
+// and the others cannot have ended the hold.
 func (l *Ledger) tellUntold(r *Release, a Answer, reply Reply) {
 	h := r.Hold
 	if h == nil || h.untold == nil {
@@ -121,15 +121,15 @@ func (l *Ledger) tellUntold(r *Release, a Answer, reply Reply) {
 	}
 }
 
-// KnowsLoss reports that the session has lost this lock, and forgets it: the answer is to be LostLease, and nothing may be sent. Redis may
-// have the key for an instant more, or for the same owner by another session. A session that was told of the loss must not act on it
-// unawares.
+// KnowsLoss reports that the session has lost this lock, and forgets it: the answer is to be LostLease, and nothing may
+// be sent. Redis may have the key for an instant more, or for the same owner by another session. A session that was
+// told of the loss must not act on it unawares.
 func (l *Ledger) KnowsLoss(s *Session, k Key) bool {
 	return l.holds.find(k) == nil && s.Losses.Forget(k.Lock, k.Owner)
 }
 
-// tellLost replaces the reply if the lock was lost while the command was on its way, or the session has lost it before and was not told
-// by a reply yet.
+// tellLost replaces the reply if the lock was lost while the command was on its way, or the session has lost it before
+// and was not told by a reply yet.
 func (l *Ledger) tellLost(s *Session, k Key, lost bool, reply Reply) Reply {
 	if s.Losses.Forget(k.Lock, k.Owner) || lost || s.Losses.Vague() {
 		return LostLease

@@ -1,7 +1,8 @@
 package ledger
 
-// index finds holds by lock and owner, and the holder of a lock. Redis knows one holder, so a lock has rarely a second hold here: one that
-// has ended in Redis, without an answer that says so. All calls cost O(1), because a client chooses how many of those there are.
+// index finds holds by lock and owner, and the holder of a lock. Redis knows one holder, so a lock has rarely a second
+// hold here: one that has ended in Redis, without an answer that says so. All calls cost O(1), because a client chooses
+// how many of those there are.
 type index map[string]sameLock
 
 // sameLock is the holds of one lock.

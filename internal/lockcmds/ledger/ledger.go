@@ -1,14 +1,15 @@
-// Package ledger is the record of which owner holds which lock by which sessions of this proxy: a state machine without I/O, clock or
-// mutex. Events go in, effects come out, and the lock engine carries the effects out.
+// Package ledger is the record of which owner holds which lock by which sessions of this proxy: a state machine without
+// I/O, clock or mutex. Events go in, effects come out, and the lock engine carries the effects out.
 //
 //	Deepening, Granted, Release, Released, Extended, ──► Ledger ──► Effects: watch a lease, pause it, go on with it, shorten it, end it;
 //	InDoubt, Lost, Part                                             tell of a loss
 //
-// Redis decides about every lock. The ledger knows what Redis has said, and the instant before the command was sent that Redis answered.
+// Redis decides about every lock. The ledger knows what Redis has said, and the instant before the command was sent
+// that Redis answered.
 //
 // Invariants:
-//   - A hold that the ledger finds has a session that holds the lock, or whose release or acquire is on its way or in doubt. So a lease
-//     is not renewed for sessions that have released all their holds.
+//   - A hold that the ledger finds has a session that holds the lock, or whose release or acquire is on its way or in
+//     doubt. So a lease is not renewed for sessions that have released all their holds.
 //   - Each Pause of a lease is ended by exactly one Resume or Continue, or by the Forget of its hold.
 //   - An answer to an older command changes neither the count nor the lease that an answer to a later one has set.
 //   - While the answer to a command is lost that sets the lease, the shorter of the old and the new lease counts.
@@ -22,8 +23,8 @@ import (
 	"time"
 )
 
-// Key names a hold: at most one owner holds a lock in Redis, but an old hold may still be known here when the next owner's answer
-// arrives.
+// Key names a hold: at most one owner holds a lock in Redis, but an old hold may still be known here when the next
+// owner's answer arrives.
 type Key struct{ Lock, Owner string }
 
 // Client names a client connection for people.
@@ -42,14 +43,14 @@ type Session struct {
 	Losses Losses
 	Tag    any // the caller's
 
-	// Held counts the bytes of memory that its holds take. It is read without the caller's mutex, and not counted down when the session has
-	// ended. nil: it is not counted.
+	// Held counts the bytes of memory that its holds take. It is read without the caller's mutex, and not counted down
+	// when the session has ended. nil: it is not counted.
 	Held *atomic.Int64
 
 	holds []*Hold       // without an order of their own, but a map would give them a random one when the session ends
 	at    map[*Hold]int // their places in holds
-	// Doubted says that the answer to one of its acquires or releases was lost: a copy may still reach Redis, where only the session's field
-	// tells that it is one. The caller sets it.
+	// Doubted says that the answer to one of its acquires or releases was lost: a copy may still reach Redis, where
+	// only the session's field tells that it is one. The caller sets it.
 	Doubted bool
 	left    bool // Leave has been called
 }
@@ -102,8 +103,8 @@ func (s *Session) Leave() []*Hold {
 	return holds
 }
 
-// Hold is a lock that sessions of this proxy hold for one owner, by one grant. The caller reads the exported fields; the ledger alone
-// changes them, but for Tag.
+// Hold is a lock that sessions of this proxy hold for one owner, by one grant. The caller reads the exported fields;
+// the ledger alone changes them, but for Tag.
 type Hold struct {
 	Key
 	Fence int64
@@ -158,7 +159,8 @@ func (h *Hold) HolderOf(s *Session) *Holder {
 	return nil
 }
 
-// Client is the client of the first session that holds the lock, or that has begun to release its last hold if all have.
+// Client is the client of the first session that holds the lock, or that has begun to release its last hold if all
+// have.
 func (h *Hold) Client() Client {
 	if len(h.holders) == 0 {
 		return Client{}
@@ -179,8 +181,8 @@ func (h *Hold) IsHeldBy(s *Session) bool {
 	return o != nil && o.Holds > 0
 }
 
-// unused reports whether no session here has holds or may get one, by confirmed releases. The owner may still hold the lock through
-// another proxy.
+// unused reports whether no session here has holds or may get one, by confirmed releases. The owner may still hold the
+// lock through another proxy.
 func (h *Hold) unused() bool {
 	return h.releasing+h.doubts+h.acquiring == 0 && !slices.ContainsFunc(h.holders, func(o Holder) bool { return o.Holds > 0 })
 }
@@ -188,8 +190,8 @@ func (h *Hold) unused() bool {
 // givenUp reports whether the hold may have ended by the releases of its sessions: they need not be told.
 func (h *Hold) givenUp() bool { return h.releasing+h.doubts >= h.Count }
 
-// counted notes how many holds there are, as Redis answered a command sent at that instant. Several sessions of one owner may hear the
-// answers in another order; an older one says nothing about the lease either.
+// counted notes how many holds there are, as Redis answered a command sent at that instant. Several sessions of one
+// owner may hear the answers in another order; an older one says nothing about the lease either.
 func (h *Hold) counted(n int64, sentAt time.Time) (newer bool) {
 	if sentAt.Before(h.countedAt) {
 		return false
@@ -201,8 +203,8 @@ func (h *Hold) counted(n int64, sentAt time.Time) (newer bool) {
 // lasts notes the length of the lease, as a call has set it.
 func (h *Hold) lasts(ttl time.Duration) { h.TTL, h.Most = ttl, ttl }
 
-// promise puts the limit of renewals off to the end of the lease that was set by a command sent at that instant: a client may rely on
-// what it was given last.
+// promise puts the limit of renewals off to the end of the lease that was set by a command sent at that instant: a
+// client may rely on what it was given last.
 func (h *Hold) promise(sentAt time.Time) {
 	if end := sentAt.Add(h.TTL); !h.Until.IsZero() && end.After(h.Until) {
 		h.Until = end
@@ -217,7 +219,8 @@ type Ledger struct {
 	effects []Effect
 }
 
-// New returns an empty ledger. It calls make for each new hold, so that the caller may keep a hold within a value of its own.
+// New returns an empty ledger. It calls make for each new hold, so that the caller may keep a hold within a value of
+// its own.
 func New(make func() *Hold) *Ledger { return &Ledger{make: make, holds: index{}} }
 
 // Find returns the hold of that name; nil: there is none.
@@ -232,7 +235,8 @@ func (l *Ledger) Holder(lock string) *Hold { return l.holds[lock].latest }
 // Len is how many holds there are.
 func (l *Ledger) Len() int { return len(l.list) }
 
-// List is the holds in no order, for callers that walk them backwards in slices. If a hold ends, the last one takes its place.
+// List is the holds in no order, for callers that walk them backwards in slices. If a hold ends, the last one takes its
+// place.
 func (l *Ledger) List() []*Hold { return l.list }
 
 // add records a new hold.
@@ -272,9 +276,9 @@ type Rest struct {
 	Remember bool
 }
 
-// Part takes a session that has ended out of a hold. false: nothing is to be rolled back. With GRACE the session's part is, and of a
-// named owner that goes on the session's field. While a release of a named owner's hold is on its way, the part stays: Part
-// is called again behind the answer.
+// Part takes a session that has ended out of a hold. false: nothing is to be rolled back. With GRACE the session's part
+// is, and of a named owner that goes on the session's field. While a release of a named owner's hold is on its way, the
+// part stays: Part is called again behind the answer.
 func (l *Ledger) Part(h *Hold, s *Session) (Rest, bool) {
 	i := slices.IndexFunc(h.holders, func(o Holder) bool { return o.Session == s })
 	if i < 0 {

@@ -19,8 +19,8 @@ type Release struct {
 
 // Release begins a release: it takes one hold off the session, if it has one, and pauses the lease.
 //
-// A renewal that is on its way, perhaps on a sick connection, is not waited for. Behind the release Redis refuses it by owner and fence,
-// and what it says of a hold that is being released is no loss.
+// A renewal that is on its way, perhaps on a sick connection, is not waited for. Behind the release Redis refuses it by
+// owner and fence, and what it says of a hold that is being released is no loss.
 func (l *Ledger) Release(by *Session, k Key, named int64) Release {
 	r := Release{By: by, Key: k, Named: named, Fence: named, Hold: l.holds.find(k)}
 	if r.Hold == nil {
@@ -43,7 +43,8 @@ func (l *Ledger) Release(by *Session, k Key, named int64) Release {
 	return r
 }
 
-// Again is the release that follows the reply Newer, for the grant of that fence. The session has no part in it, and the lease is left.
+// Again is the release that follows the reply Newer, for the grant of that fence. The session has no part in it, and
+// the lease is left.
 func (l *Ledger) Again(r *Release, fence int64) Release {
 	return Release{By: r.By, Key: r.Key, Named: r.Named, Fence: fence}
 }
@@ -91,8 +92,8 @@ func (l *Ledger) released(r *Release, a Answer) Reply {
 	case a.Status == Held:
 		return l.stillHeld(r, h, lost, a)
 	case a.Status == OtherGrant && !a.Repeated && r.Key.Owner != r.By.Name && r.Named == 0 && (r.Fence < a.Fence || a.Fence == 0):
-		// Another session of the owner has released the grant, and one, or Redisson, has acquired the lock again: this release is for
-		// the new grant. A copy is not: the release may have been executed before the new grant.
+		// Another session of the owner has released the grant, and one, or Redisson, has acquired the lock again: this
+		// release is for the new grant. A copy is not: the release may have been executed before the new grant.
 		l.settle(h, true)
 		return Newer
 	}

@@ -1,5 +1,5 @@
-// Package observe describes waits for locks and holds of locks at their ends, and tells the observers: the slow log, traces. Metrics
-// count by events of their own, which have no texts.
+// Package observe describes waits for locks and holds of locks at their ends, and tells the observers: the slow log,
+// traces. Metrics count by events of their own, which have no texts.
 //
 //	holds:   a hold ends ──► Wants: comparisons ──► Ending ──► Observer: slowlog.Log, tracing.Tracer
 //	waiters: a wait ends ──┘
@@ -71,7 +71,8 @@ type Ending struct {
 	Behind  Party  // of a wait: the holder when the wait began. Without an owner: the lock was free
 }
 
-// Observer takes endings. Its methods may be called from any goroutine, and under the mutex of a lock engine: they do not block.
+// Observer takes endings. Its methods may be called from any goroutine, and under the mutex of a lock engine: they do
+// not block.
 type Observer interface {
 	// Wants reports whether the ending of a wait or hold of that length is of interest.
 	Wants(kind Kind, took time.Duration) bool

@@ -1,11 +1,12 @@
 package observe
 
-// This file matches names against patterns as Redis's KEYS and SCAN do, at a cost that grows with the product of their lengths and
-// no faster.
+// This file matches names against patterns as Redis's KEYS and SCAN do, at a cost that grows with the product of their
+// lengths and no faster.
 //
-// A pattern becomes an automaton with one state for each of its characters. A match takes one step for each byte of the name, and
-// a step moves all states at once, 64 to a word. There is no backtracking: a name of n bytes against a pattern of m costs n × m/64
-// operations at most, however many stars the pattern has. A backtracking matcher takes exponential time.
+// A pattern becomes an automaton with one state for each of its characters. A match takes one step for each byte of the
+// name, and a step moves all states at once, 64 to a word. There is no backtracking: a name of n bytes against a
+// pattern of m costs n × m/64 operations at most, however many stars the pattern has. A backtracking matcher takes
+// exponential time.
 //
 //	?      one byte
 //	*      any bytes, or none

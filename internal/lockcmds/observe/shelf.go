@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Shelf keeps a Log for each key that is in use, and those of the keys that were in use last. Its methods may be called from any
-// goroutine.
+// Shelf keeps a Log for each key that is in use, and those of the keys that were in use last. Its methods may be called
+// from any goroutine.
 type Shelf[K comparable] struct {
 	newLog func() *Log
 	most   int // logs that are not in use

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// This file remembers the latest waits for locks and holds of locks that have taken longer than a threshold, as Redis's SLOWLOG
-// remembers commands. LOCKSLOW shows them. Each user has a Log in each database, so a client sees what its user does there. A Shelf keeps
-// the logs, also when their users' engines have ended.
+// This file remembers the latest waits for locks and holds of locks that have taken longer than a threshold, as Redis's
+// SLOWLOG remembers commands. LOCKSLOW shows them. Each user has a Log in each database, so a client sees what its user
+// does there. A Shelf keeps the logs, also when their users' engines have ended.
 //
 //	a wait or a hold ends ──► Wants: one comparison ──► Ended ──► Latest ◄── LOCKSLOW GET
 //

@@ -53,8 +53,8 @@ func (q *Queue) tryShared() {
 	}
 }
 
-// try has one waiter ask, or notes that it must ask again after the attempt on its way. Before its subscriptions are confirmed it does
-// not ask: the confirmation lets it.
+// try has one waiter ask, or notes that it must ask again after the attempt on its way. Before its subscriptions are
+// confirmed it does not ask: the confirmation lets it.
 func (s *Set) try(w *Waiter) {
 	q := w.queue
 	switch {
@@ -77,8 +77,8 @@ func (q *Queue) begin(w *Waiter) {
 	}
 }
 
-// Offer takes the waiters of which one gets the lock by a hand-over, if Redis finds that it is its turn. owner is the holder that hands it over. The
-// outcome of each is told by Answered.
+// Offer takes the waiters of which one gets the lock by a hand-over, if Redis finds that it is its turn. owner is the
+// holder that hands it over. The outcome of each is told by Answered.
 func (s *Set) Offer(key, owner string) (shared, own *Waiter) {
 	q := s.queues[key]
 	if q == nil {
@@ -140,7 +140,8 @@ func (s *Set) Answered(w *Waiter, a Answer) {
 	}
 }
 
-// recover has the waiters ask again whose attempts have failed, now that Redis answers. Each may have no place in Redis, by which it would be woken.
+// recover has the waiters ask again whose attempts have failed, now that Redis answers. Each may have no place in
+// Redis, by which it would be woken.
 func (s *Set) recover(q *Queue) {
 	s.backlog.Each(q.own.All(), func(w *Waiter) {
 		if w.failed {
@@ -177,8 +178,8 @@ func (q *Queue) placed(w *Waiter, a Answer) {
 	}
 }
 
-// notYet is the outcome "not your turn". The first one here watches for the rest: the end of the holder's lease, and a free lock that
-// its head does not take.
+// notYet is the outcome "not your turn". The first one here watches for the rest: the end of the holder's lease, and a
+// free lock that its head does not take.
 func (q *Queue) notYet(w *Waiter, a Answer) {
 	if q.own.First() != w {
 		return
@@ -194,9 +195,10 @@ func (q *Queue) notYet(w *Waiter, a Answer) {
 	}
 }
 
-// expect has the first waiters ask again when the holder's lease is over: nothing announces that. Nor that a key was deleted by hand,
-// or a lease shortened by a re-entry: so the lock is looked at once per lease of ours in any case. An attempt that has failed is repeated before that:
-// the answer to another one may be older than a message which has come meanwhile.
+// expect has the first waiters ask again when the holder's lease is over: nothing announces that. Nor that a key was
+// deleted by hand, or a lease shortened by a re-entry: so the lock is looked at once per lease of ours in any case. An
+// attempt that has failed is repeated before that: the answer to another one may be older than a message which has come
+// meanwhile.
 func (q *Queue) expect(ttl time.Duration) {
 	switch {
 	case q.failed:

@@ -2,15 +2,17 @@ package queue
 
 import "time"
 
-// This file has places of waiters leave the queues of locks in Redis together: one call takes out all places of a lock that have
-// gathered while the call before was on its way. So the end of n waiters costs n steps here, and one pass over the queue in Redis for each
-// batch. It is a state machine: events come in as calls, and Hooks are what it asks for. It does no I/O, has no mutex and reads no clock.
+// This file has places of waiters leave the queues of locks in Redis together: one call takes out all places of a lock
+// that have gathered while the call before was on its way. So the end of n waiters costs n steps here, and one pass
+// over the queue in Redis for each batch. It is a state machine: events come in as calls, and Hooks are what it asks
+// for. It does no I/O, has no mutex and reads no clock.
 //
 //	Depart ──► gathered ──Hooks.Remove──► Batch ──► the caller asks Redis ──► Done ──► Hooks.Send: the replies that waited for it
 //	   └─ with a reply: Hooks.Wait ──► Due ──► Hooks.Send: a reply is put off for Patience at most
 
 const (
-	// ReplyDelay bounds the delay of a reply that waits for a place to leave the queue: it is between half of it and all of it.
+	// ReplyDelay bounds the delay of a reply that waits for a place to leave the queue: it is between half of it and
+	// all of it.
 	ReplyDelay = 50 * time.Millisecond
 	// batchLimit bounds one call, because Redis serves no other client meanwhile.
 	batchLimit = 1000
@@ -108,8 +110,8 @@ func (s *Departures[R]) send(l *lateDepartures[R]) {
 	}
 }
 
-// Batch returns the places that the call is to take out: those that have gathered when it begins, without those that are occupied again. A
-// call that is repeated asks again.
+// Batch returns the places that the call is to take out: those that have gathered when it begins, without those that
+// are occupied again. A call that is repeated asks again.
 func (s *Departures[R]) Batch(key string) []string {
 	d := s.locks[key]
 	if d == nil {

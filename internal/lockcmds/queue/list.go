@@ -2,8 +2,8 @@ package queue
 
 import "iter"
 
-// This file has a list whose operations cost O(1), with removal from anywhere. A value brings its nodes along, so that a list costs no
-// allocation.
+// This file has a list whose operations cost O(1), with removal from anywhere. A value brings its nodes along, so that
+// a list costs no allocation.
 
 // Line is a list. The zero value is empty. It is not safe for several goroutines.
 type Line[T any] struct {

@@ -32,7 +32,8 @@ func (s *Set) occupied(key, place string) bool {
 	return q != nil && (q.places[place] != nil || place == q.names.Place && q.place.Queued())
 }
 
-// abandoned is the waiter's own place in Redis, if it has one that no other waiter here has for the same owner; else empty.
+// abandoned is the waiter's own place in Redis, if it has one that no other waiter here has for the same owner; else
+// empty.
 func (s *Set) abandoned(w *Waiter, key string) string {
 	if w.Kind.OwnPlace && w.Placed && !s.occupied(key, w.Place) {
 		return w.Place
@@ -40,7 +41,8 @@ func (s *Set) abandoned(w *Waiter, key string) string {
 	return ""
 }
 
-// abandonPlace gives the shared place up when the last of its waiters has gone. It returns the place if it may be in the queue in Redis.
+// abandonPlace gives the shared place up when the last of its waiters has gone. It returns the place if it may be in
+// the queue in Redis.
 func (q *Queue) abandonPlace() (place string) {
 	if q.byName == nil {
 		return ""
@@ -77,8 +79,8 @@ func (q *Queue) refreshDue() {
 	q.set.emit(Effect{Op: Refresh, Queue: q, Places: places})
 }
 
-// Refreshed is the answer to the effect Refresh. lost says that places were not there any more: a client of Redisson has dropped them.
-// The next attempt takes new ones.
+// Refreshed is the answer to the effect Refresh. lost says that places were not there any more: a client of Redisson
+// has dropped them. The next attempt takes new ones.
 func (q *Queue) Refreshed(lost bool) {
 	if !lost {
 		return
@@ -91,7 +93,8 @@ func (q *Queue) Refreshed(lost bool) {
 // PatienceDue says that the timer of the effect Patience has run out.
 func (s *Set) PatienceDue(key string) { s.leaving.Due(key) }
 
-// Departing returns the places that the call for the effect RemovePlaces is to take out. A call that is repeated asks again.
+// Departing returns the places that the call for the effect RemovePlaces is to take out. A call that is repeated asks
+// again.
 func (s *Set) Departing(key string) []string { return s.leaving.Batch(key) }
 
 // Departed says that the call for the effect RemovePlaces has ended.
@@ -100,11 +103,11 @@ func (s *Set) Departed(key string) { s.leaving.Done(key) }
 // Leaving is how many locks have places that are to leave the queue in Redis.
 func (s *Set) Leaving() int { return s.leaving.Len() }
 
-// The first waiter in the queue of a free lock must take it, or all waiters behind it wait. Package reaper decides what to do about a head
-// that does not.
+// The first waiter in the queue of a free lock must take it, or all waiters behind it wait. Package reaper decides what
+// to do about a head that does not.
 
-// released is a message on the base channel. The head in Redis is woken by name; if it is not ours and does not react, no message
-// would come.
+// released is a message on the base channel. The head in Redis is woken by name; if it is not ours and does not react,
+// no message would come.
 func (q *Queue) released() {
 	q.reaper.Released()
 	if q.queued() {
@@ -115,13 +118,13 @@ func (q *Queue) released() {
 // watchHead looks at the queue in Redis when a live head must have reacted.
 func (q *Queue) watchHead() { q.take(q.reaper.Watch()) }
 
-// lingerLimit bounds how many queues linger: clients choose the keys, and a reaper may remember reaper.SeenLimit places. At the limit, further
-// queues end with their last waiter, and each that lingers comes to its look.
+// lingerLimit bounds how many queues linger: clients choose the keys, and a reaper may remember reaper.SeenLimit
+// places. At the limit, further queues end with their last waiter, and each that lingers comes to its look.
 const lingerLimit = 100
 
-// linger has the reaper go on for as long as a whole watch takes, when the last waiter with a place in Redis has left without the lock. Many
-// programs wait for a short time, again and again: the watch would begin anew with each wait, and never come to a look. The queue keeps its
-// base channel, on which the reaper hears of releases.
+// linger has the reaper go on for as long as a whole watch takes, when the last waiter with a place in Redis has left
+// without the lock. Many programs wait for a short time, again and again: the watch would begin anew with each wait,
+// and never come to a look. The queue keeps its base channel, on which the reaper hears of releases.
 func (q *Queue) linger() {
 	s := q.set
 	switch {
@@ -180,8 +183,8 @@ func (q *Queue) PlacesListed(places []string, f reaper.Failure) {
 	q.take(q.reaper.Listed(places, q.set.config.StaleHead, q.needed(), f))
 }
 
-// HeadTold is the answer to the effect AskHead: the first place in the queue in Redis; empty: the queue is empty. look is that of the
-// effect.
+// HeadTold is the answer to the effect AskHead: the first place in the queue in Redis; empty: the queue is empty. look
+// is that of the effect.
 func (q *Queue) HeadTold(look bool, head string, f reaper.Failure) {
 	ours := f == reaper.OK && head != "" && q.tryHead(head)
 	if look {
@@ -194,8 +197,8 @@ func (q *Queue) HeadRemoved(place string, removed bool, listeners int64, f reape
 	q.take(q.reaper.Removed(place, removed, listeners, q.needed(), f))
 }
 
-// tryHead lets the head of the queue in Redis ask if it waits here, and reports whether it does. It need not be the first one here: in
-// Redis the order is that in which it heard of them, here that in which its answers came.
+// tryHead lets the head of the queue in Redis ask if it waits here, and reports whether it does. It need not be the
+// first one here: in Redis the order is that in which it heard of them, here that in which its answers came.
 func (q *Queue) tryHead(head string) bool {
 	if head == q.names.Place && q.shared.Len() > 0 {
 		q.tryShared()

@@ -1,24 +1,27 @@
-// Package queue decides which waiter asks for its lock, and when. It is a state machine: events come in as calls of the methods of
-// Set, and effects go out through Set.Effects. The package does no I/O, has no mutex and reads no clock.
+// Package queue decides which waiter asks for its lock, and when. It is a state machine: events come in as calls of the
+// methods of Set, and effects go out through Set.Effects. The package does no I/O, has no mutex and reads no clock.
 //
 //	Join ──► Queue, one for each lock ──► Attempt ──► the caller asks Redis ──► Answered ──► Reply
 //	            ▲ a message, the end of the holder's lease, a release here
 //
-// Parts of the state have packages of their own, which a Set asks: channels (which ones are subscribed), departures (which places leave
-// the queue in Redis together), reaper (whether the head of a free lock's queue is stale) and backlog (work for many waiters, in slices).
+// Parts of the state have packages of their own, which a Set asks: channels (which ones are subscribed), departures
+// (which places leave the queue in Redis together), reaper (whether the head of a free lock's queue is stale) and
+// backlog (work for many waiters, in slices).
 //
-// A kind says how waiters take turns. Waiters of a kind with own places stand in the queue in Redis, each by its own name, and are
-// woken by that name. The others share one place there, and only the first of them asks.
+// A kind says how waiters take turns. Waiters of a kind with own places stand in the queue in Redis, each by its own
+// name, and are woken by that name. The others share one place there, and only the first of them asks.
 //
-// The caller serializes all calls. It carries out the effects in their order, and may do so later. An answer for a queue that has
-// ended finds no waiter, and ends the work of the reaper.
+// The caller serializes all calls. It carries out the effects in their order, and may do so later. An answer for a
+// queue that has ended finds no waiter, and ends the work of the reaper.
 //
 // Invariants:
 //   - Each waiter that has joined gets one Reply, and no effect after it.
 //   - A waiter has at most one attempt on its way. If it is woken meanwhile, another attempt follows.
-//   - No attempt begins before the waiter's subscriptions are confirmed. The confirmation causes one. If the waiter leaves before, the next one asks.
+//   - No attempt begins before the waiter's subscriptions are confirmed. The confirmation causes one. If the waiter
+//     leaves before, the next one asks.
 //   - Waiters of one kind ask in the order in which they joined, but for those that are woken by name.
-//   - Each event costs O(1), or O(1) for each waiter that it concerns. Work for many waiters is done in slices: Continue.
+//   - Each event costs O(1), or O(1) for each waiter that it concerns. Work for many waiters is done in slices:
+//     Continue.
 package queue
 
 import (
@@ -78,7 +81,8 @@ func (q *Queue) Names() Names { return q.names }
 // Len is how many waiters there are, and how many of them have places of their own.
 func (q *Queue) Len() (all, own int) { return q.shared.Len() + q.own.Len(), q.own.Len() }
 
-// First returns the waiters that have joined the queue first: of the waiters that share a place, and of the others. nil: there is none.
+// First returns the waiters that have joined the queue first: of the waiters that share a place, and of the others.
+// nil: there is none.
 func (q *Queue) First() (shared, own *Waiter) { return q.shared.First(), q.own.First() }
 
 // Settled reports whether all subscriptions are confirmed and no waiter asks.
@@ -153,7 +157,8 @@ func (s *Set) Subscribed(channel string) {
 		q.woken = q.woken || missed
 		q.tryShared()
 	})
-	// Confirmations come in any order. A waiter that is woken by name, and whose own channel was confirmed first, has waited for this one.
+	// Confirmations come in any order. A waiter that is woken by name, and whose own channel was confirmed first, has
+	// waited for this one.
 	for q := range sub.Listeners.queues.Values() {
 		s.backlog.Each(q.appendAll(nil), s.tryNamed)
 	}
@@ -181,8 +186,8 @@ func (s *Set) Published(channel string) {
 	})
 }
 
-// wakeNamed has all waiters ask that are woken by that name: the first in the queue of a free lock, or whose owner has been granted the lock,
-// here or at another proxy.
+// wakeNamed has all waiters ask that are woken by that name: the first in the queue of a free lock, or whose owner has
+// been granted the lock, here or at another proxy.
 func (s *Set) wakeNamed(sub *channel) { s.backlog.Each(sub.Listeners.waiters.All(), s.try) }
 
 // eachQueue calls f for the queues whose base channel it is, or on which their shared place is woken.
@@ -195,7 +200,8 @@ func (l *listeners) eachQueue(f func(q *Queue, base bool)) {
 	}
 }
 
-// SubscriptionRefused says that Redis does not let us listen to a channel. The waiters that need the channel get the error.
+// SubscriptionRefused says that Redis does not let us listen to a channel. The waiters that need the channel get the
+// error.
 func (s *Set) SubscriptionRefused(channel string, err error) {
 	sub := s.channels.Refused(channel)
 	if sub == nil {
@@ -213,7 +219,8 @@ func (s *Set) SubscriptionRefused(channel string, err error) {
 // Mark is how much a waiter's channels had told when it was noted.
 type Mark struct{ base, own SubscriptionMark[listeners] }
 
-// Mark notes what the channels of a waiter for that lock have told so far. It is called before the attempt that may make Join necessary.
+// Mark notes what the channels of a waiter for that lock have told so far. It is called before the attempt that may
+// make Join necessary.
 func (s *Set) Mark(w *Waiter, key string) (m Mark) {
 	if q := s.queues[key]; q != nil {
 		m.base = q.base.Mark()

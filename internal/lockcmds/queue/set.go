@@ -59,8 +59,8 @@ func (s *Set) Waiters() int { return s.waiters.Len() }
 // Oldest is the waiter that has joined first; nil: none waits.
 func Oldest(s *Set) *Waiter { return s.waiters.First() }
 
-// Queues is the queues in no order, for callers that walk them backwards in slices. If a queue ends, the last one takes its place. The caller
-// does not change or keep it.
+// Queues is the queues in no order, for callers that walk them backwards in slices. If a queue ends, the last one takes
+// its place. The caller does not change or keep it.
 func Queues(s *Set) []*Queue { return s.list }
 
 // Denied is the error with which Redis refuses the subscriptions of the lock; nil: it does not.
@@ -71,8 +71,8 @@ func (s *Set) Denied(key string) error {
 	return nil
 }
 
-// MayJoin reports whether a waiter may join the waiters that share the place without asking Redis first: those go before it, and the
-// same messages wake it when its turn comes.
+// MayJoin reports whether a waiter may join the waiters that share the place without asking Redis first: those go
+// before it, and the same messages wake it when its turn comes.
 func (s *Set) MayJoin(key string, k *Kind) bool {
 	q := s.queues[key]
 	return !k.OwnPlace && q != nil && q.shared.Len() > 0 && q.base.Ready() && q.pause == 0
@@ -136,7 +136,8 @@ const TimersCount = int(Forget) + 1
 
 func (s *Set) emit(e Effect) { s.effects = append(s.effects, e) }
 
-// Effects returns what is to be done because of the events since the last call. The slice belongs to the caller until it calls Done.
+// Effects returns what is to be done because of the events since the last call. The slice belongs to the caller until
+// it calls Done.
 func (s *Set) Effects() []Effect {
 	if len(s.effects) == 0 {
 		return nil // the slice stays for the next event

@@ -1,7 +1,7 @@
 package queue
 
-// This file does work for many waiters in slices, so that no event takes long however many waiters it concerns. It does no I/O, has no
-// mutex and reads no clock.
+// This file does work for many waiters in slices, so that no event takes long however many waiters it concerns. It does
+// no I/O, has no mutex and reads no clock.
 //
 //	Each ──► the first slice at once ──Hooks.GoOn──► the caller serves others ──► Continue ──► the next slice …
 
@@ -30,8 +30,8 @@ type task[T any] struct {
 // NewBacklog returns an empty backlog.
 func NewBacklog[T any](h BacklogHooks[T]) *Backlog[T] { return &Backlog[T]{hooks: h} }
 
-// Each calls f for those of the waiters that still wait: for some at once, for the others by Continue. f may call Each. The slice belongs to
-// the Backlog.
+// Each calls f for those of the waiters that still wait: for some at once, for the others by Continue. f may call Each.
+// The slice belongs to the Backlog.
 func (b *Backlog[T]) Each(waiters []T, f func(T)) {
 	if len(waiters) == 0 {
 		return

@@ -2,18 +2,18 @@ package queue
 
 import "time"
 
-// This file decides which channels an engine listens to, and for how long. It is a state machine: events come in as calls, and Hooks
-// are what it asks for. It does no I/O, has no mutex and reads no clock.
+// This file decides which channels an engine listens to, and for how long. It is a state machine: events come in as
+// calls, and Hooks are what it asks for. It does no I/O, has no mutex and reads no clock.
 //
 //	Listen ──Hooks.Subscribe──► Confirmed ──► Told, for each message ──► Leave ──Linger──► Hooks.Unsubscribe
 //	                               ▲    └── the connection is lost ──┐
 //	                               └────────────────────────────────┘
 //
-// All listeners of a channel share it, whatever lock they wait for: "a" and "{a}" have one base channel, and that of "{a}:j" is the channel
-// of the owner j that waits for "a".
+// All listeners of a channel share it, whatever lock they wait for: "a" and "{a}" have one base channel, and that of
+// "{a}:j" is the channel of the owner j that waits for "a".
 
-// Linger is the least time for which an unused channel stays subscribed: a contended lock would else subscribe and unsubscribe with
-// every hand-over.
+// Linger is the least time for which an unused channel stays subscribed: a contended lock would else subscribe and
+// unsubscribe with every hand-over.
 const Linger = 2 * time.Second
 
 // channelSlice is how many unused channels one event deals with.
@@ -90,7 +90,8 @@ func (s *Channels[L]) Leave(c *Channel[L]) {
 	}
 }
 
-// Due is the end of the timer of Hooks.Wait. Channels that were unused for a whole round are unsubscribed. A round lasts for Linger.
+// Due is the end of the timer of Hooks.Wait. Channels that were unused for a whole round are unsubscribed. A round
+// lasts for Linger.
 func (s *Channels[L]) Due() {
 	u := &s.unused
 	n := min(len(u.list), channelSlice)
@@ -120,8 +121,9 @@ func (s *Channels[L]) Due() {
 	s.hooks.Wait(Linger)
 }
 
-// Confirmed notes that Redis has confirmed the subscription, for the first time or after a new connection. missed: messages may have been
-// lost since the connection before. It returns nil if the channel is not wanted, as Told and Refused do.
+// Confirmed notes that Redis has confirmed the subscription, for the first time or after a new connection. missed:
+// messages may have been lost since the connection before. It returns nil if the channel is not wanted, as Told and
+// Refused do.
 func (s *Channels[L]) Confirmed(name string) (c *Channel[L], missed bool) {
 	if c = s.channels[name]; c == nil {
 		return nil, false
@@ -174,8 +176,8 @@ func (c *Channel[L]) Mark() SubscriptionMark[L] {
 	return SubscriptionMark[L]{c, c.told}
 }
 
-// Missed reports whether the channel has told something since the mark, or was not subscribed all the time. nil has told nothing since it was
-// not subscribed.
+// Missed reports whether the channel has told something since the mark, or was not subscribed all the time. nil has
+// told nothing since it was not subscribed.
 func (m SubscriptionMark[L]) Missed(c *Channel[L]) bool {
 	return m.channel != c || c != nil && m.told != c.told
 }

@@ -11,9 +11,10 @@ import "time"
 //	queue   fair 1 · crowd of proxy A (3) · fair 2 · crowd of proxy B (1)
 //	grants  1        1  1  1                1        1                     …
 //
-// A crowd whose place is at the head has its turn: one grant for each waiter that waits when the turn begins, by one hand-over
-// after the other. With the last grant the place leaves the queue. Waiters that have come meanwhile take a new place at the end.
-// So each waiter, plain or fair, at any proxy, gets one grant a round, and a crowd's share is in proportion to its number.
+// A crowd whose place is at the head has its turn: one grant for each waiter that waits when the turn begins, by one
+// hand-over after the other. With the last grant the place leaves the queue. Waiters that have come meanwhile take a
+// new place at the end. So each waiter, plain or fair, at any proxy, gets one grant a round, and a crowd's share is in
+// proportion to its number.
 //
 // A crowd has no place if no others wait for its lock. Then the queue is empty, and no turn ends its hand-overs.
 
@@ -36,8 +37,8 @@ type Crowd struct {
 // Queued reports whether the crowd has a place in the queue, as far as is known.
 func (c *Crowd) Queued() bool { return c.queued }
 
-// Stays reports whether the place stays where it is after the next grant. waiting is the number of waiters, the one that asks
-// included. The place is given up with the last grant of a turn, and with the last waiter.
+// Stays reports whether the place stays where it is after the next grant. waiting is the number of waiters, the one
+// that asks included. The place is given up with the last grant of a turn, and with the last waiter.
 func (c *Crowd) Stays(waiting int) bool { return waiting > 1 && c.left != 1 }
 
 // Granted notes a grant to one of that number of waiters, and where the place is now.
@@ -64,9 +65,10 @@ func (c *Crowd) Refused(now Place) {
 // Doubt notes that it is unknown whether a script ran: it may have taken a place.
 func (c *Crowd) Doubt() { c.queued = true }
 
-// Limits of the hand-overs of a lock within one proxy, by number and by time. Then the lock is released openly once, because
-// Redisson's plain waiters stand in no queue, and nor do those of another proxy before they have lost a race. They must not wait
-// for much longer than any other waiter, even if there are few waiters and each holds the lock for milliseconds.
+// Limits of the hand-overs of a lock within one proxy, by number and by time. Then the lock is released openly once,
+// because Redisson's plain waiters stand in no queue, and nor do those of another proxy before they have lost a race.
+// They must not wait for much longer than any other waiter, even if there are few waiters and each holds the lock for
+// milliseconds.
 const (
 	MaxHandOvers = 32
 	MaxStreak    = 25 * time.Millisecond

@@ -65,8 +65,8 @@ func (w *Waiter) Asks() (asks, again bool) { return w.state == asking, w.woken }
 // InDoubt reports whether an attempt of the waiter was not answered.
 func (w *Waiter) InDoubt() bool { return w.doubt }
 
-// First reports whether its attempt on its way is made at the shared place; stays and enqueue say what becomes of the place if the
-// lock is granted, and if it is not.
+// First reports whether its attempt on its way is made at the shared place; stays and enqueue say what becomes of the
+// place if the lock is granted, and if it is not.
 func (w *Waiter) First() (first, stays, enqueue bool) {
 	return w.turn.first, w.turn.stays, w.turn.enqueue
 }
@@ -130,8 +130,8 @@ func (s *Set) TimedOut(w *Waiter) { s.Remove(w, Null, nil) }
 // Left says that the waiter's client has gone.
 func (s *Set) Left(w *Waiter) { s.Remove(w, Gone, nil) }
 
-// Remove takes a waiter out with that outcome: Null, Error or Gone. If its attempt is on its way, the outcome is for the case that the
-// attempt comes to nothing. It reports whether that has changed how the waiter leaves.
+// Remove takes a waiter out with that outcome: Null, Error or Gone. If its attempt is on its way, the outcome is for
+// the case that the attempt comes to nothing. It reports whether that has changed how the waiter leaves.
 func (s *Set) Remove(w *Waiter, o Outcome, err error) bool {
 	switch {
 	case w.queue == nil:
@@ -161,8 +161,8 @@ func (s *Set) RemoveAll(err error) {
 	s.backlog.Each(s.waiters.All(), func(w *Waiter) { s.Remove(w, Error, err) })
 }
 
-// Withdraw is for a waiter that does not join after all. Its place in Redis, if it has taken one, is given up, and a Reply follows unless
-// the outcome is Gone.
+// Withdraw is for a waiter that does not join after all. Its place in Redis, if it has taken one, is given up, and a
+// Reply follows unless the outcome is Gone.
 func (s *Set) Withdraw(w *Waiter, key string, o Outcome, err error) {
 	place := s.abandoned(w, key)
 	if o != Gone {
@@ -202,9 +202,9 @@ func (s *Set) remove(w *Waiter, o Outcome, err error) {
 	s.reply(w, q.names.Key, place, o, err)
 }
 
-// reply replies to a waiter that is out of its queue, and has the place leave the queue in Redis that it was the last one to need; empty:
-// there is none. Without a grant, the reply comes when the place has left: a client that asks again at once must not be taken out by the
-// clean-up of its earlier wait, nor find the lock reserved for it.
+// reply replies to a waiter that is out of its queue, and has the place leave the queue in Redis that it was the last
+// one to need; empty: there is none. Without a grant, the reply comes when the place has left: a client that asks again
+// at once must not be taken out by the clean-up of its earlier wait, nor find the lock reserved for it.
 func (s *Set) reply(w *Waiter, key, place string, o Outcome, err error) {
 	e := Effect{Op: Reply, Waiter: w, Outcome: o, Err: err, Doubt: w.doubt}
 	if place != "" && (o == Null || o == Error) {

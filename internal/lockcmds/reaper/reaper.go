@@ -1,6 +1,6 @@
-// Package reaper decides whether the first waiter in the queue of a free lock is stale. It must take the lock, or all waiters behind it wait.
-// The reaper of a proxy with a waiter behind it, now or lately, watches that. It is a state machine: each event returns the step that the caller takes. It
-// does no I/O, has no mutex and reads no clock.
+// Package reaper decides whether the first waiter in the queue of a free lock is stale. It must take the lock, or all
+// waiters behind it wait. The reaper of a proxy with a waiter behind it, now or lately, watches that. It is a state
+// machine: each event returns the step that the caller takes. It does no I/O, has no mutex and reads no clock.
 //
 //	Watch ──► List ──Listed──► Pause of the stale time ──Due──► AskHead: wake the head by name ──Told──┬─ ours, or none: Wake
 //	            ▲                                                  ▲                                   ▼
@@ -8,8 +8,8 @@
 //	                                                                                                   │ a subscriber: it has 1 s
 //	          the lock is taken: the new lease is waited for ◄── Wake ◄────────────────────────────────┘ MaxLooks times: removed
 //
-// Redis counts a connection that was cut off silently as a subscriber until TCP gives it up, hence the second way. A waiter that was
-// removed and comes back takes a new place.
+// Redis counts a connection that was cut off silently as a subscriber until TCP gives it up, hence the second way. A
+// waiter that was removed and comes back takes a new place.
 package reaper
 
 import (
@@ -93,8 +93,9 @@ func (r *Reaper) Watch() Step {
 	return Step{Op: List}
 }
 
-// Listed is the answer to List. Only waiters that are in the queue now will have been there for long enough when a look is due, after stale.
-// That time counts from here: it does not begin while Redis does not answer. needed: a waiter here has a place in the queue, or had one lately.
+// Listed is the answer to List. Only waiters that are in the queue now will have been there for long enough when a look
+// is due, after stale. That time counts from here: it does not begin while Redis does not answer. needed: a waiter here
+// has a place in the queue, or had one lately.
 func (r *Reaper) Listed(places []string, stale time.Duration, needed bool, f Failure) Step {
 	switch {
 	case !needed || f == Final:
@@ -124,7 +125,8 @@ func (r *Reaper) Due() Step {
 	}
 }
 
-// Told is the answer to AskHead: the first place in the queue; empty: there is none. ours: a waiter here has that place, and asks now.
+// Told is the answer to AskHead: the first place in the queue; empty: there is none. ours: a waiter here has that
+// place, and asks now.
 func (r *Reaper) Told(head string, ours, needed bool, f Failure) Step {
 	switch {
 	case f != OK:
@@ -136,8 +138,8 @@ func (r *Reaper) Told(head string, ours, needed bool, f Failure) Step {
 	return Step{Op: RemoveHead, Place: head, Force: ignored}
 }
 
-// Removed is the answer to RemoveHead: whether the place was removed, and how many listen for it. If it was removed, the next one is looked
-// at.
+// Removed is the answer to RemoveHead: whether the place was removed, and how many listen for it. If it was removed,
+// the next one is looked at.
 func (r *Reaper) Removed(place string, removed bool, listeners int64, needed bool, f Failure) Step {
 	switch {
 	case f != OK:
@@ -150,8 +152,8 @@ func (r *Reaper) Removed(place string, removed bool, listeners int64, needed boo
 	return Step{Op: AskHead}
 }
 
-// looked ends a look. again: the head must react now, or Redis did not answer, so the reaper looks again soon. The first waiters here ask how
-// things stand; the outcome has the head watched if need be.
+// looked ends a look. again: the head must react now, or Redis did not answer, so the reaper looks again soon. The
+// first waiters here ask how things stand; the outcome has the head watched if need be.
 func (r *Reaper) looked(again, needed bool) Step {
 	r.phase = asleep
 	if !needed {
@@ -164,8 +166,8 @@ func (r *Reaper) looked(again, needed bool) Step {
 	return step
 }
 
-// countLook returns the number of looks since the head was first woken, at which it had not come. A look does not count if the lock was taken
-// and released in between: the head may have come too late.
+// countLook returns the number of looks since the head was first woken, at which it had not come. A look does not count
+// if the lock was taken and released in between: the head may have come too late.
 func (r *Reaper) countLook(head string) int {
 	switch {
 	case r.woken != head:

@@ -10,9 +10,10 @@ import (
 	"sync"
 )
 
-// checked is a connection for the library, which trusts Redis: a reply that nothing has asked for, a negative count or a count beyond all
-// memory makes it panic, in goroutines of its own. So its bytes are checked first. A frame is passed on when it is whole, well-formed and in
-// place. The first other frame ends the connection: Read returns an error, and the library makes another connection.
+// checked is a connection for the library, which trusts Redis: a reply that nothing has asked for, a negative count or
+// a count beyond all memory makes it panic, in goroutines of its own. So its bytes are checked first. A frame is passed
+// on when it is whole, well-formed and in place. The first other frame ends the connection: Read returns an error, and
+// the library makes another connection.
 //
 //	Redis ──► frames: is it whole and well-formed? ──► pending: has it been asked for? ──► library
 //	library ──► requests: which replies will come? ──► pending, Redis
@@ -65,8 +66,8 @@ func (c *checked) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Limits of a frame. Frames are far smaller, but a channel has the name of its lock, and a message that a foreign client publishes may be as long as
-// any string in Redis.
+// Limits of a frame. Frames are far smaller, but a channel has the name of its lock, and a message that a foreign
+// client publishes may be as long as any string in Redis.
 const (
 	maxString   = 512 << 20
 	maxFrame    = maxString + 64<<10
@@ -152,8 +153,9 @@ func (f *frames) next() []byte {
 	}
 }
 
-// element measures the element at the start of b, an aggregate without its children. size is 0 if it has not come in whole. Types that no command of
-// the engine is answered with are malformed: attributes, streams, and a push that is not a frame of its own.
+// element measures the element at the start of b, an aggregate without its children. size is 0 if it has not come in
+// whole. Types that no command of the engine is answered with are malformed: attributes, streams, and a push that is
+// not a frame of its own.
 func element(b []byte, first bool) (size, children int, err error) {
 	if len(b) == 0 {
 		return 0, 0, nil
@@ -318,7 +320,8 @@ func (p *pending) sent(a answer, args int) {
 	p.answers = append(p.answers, awaited{answer: a, channels: args})
 }
 
-// answered notes a frame. The error says that it is out of place: the library would panic, or give it to another command. Requires no locks.
+// answered notes a frame. The error says that it is out of place: the library would panic, or give it to another
+// command. Requires no locks.
 func (p *pending) answered(frame []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -390,7 +393,8 @@ func isPong(frame []byte) bool {
 	return string(frame) == "+PONG\r\n"
 }
 
-// words returns the first word of a push, and whether the push has the form of a confirmation: the word, a channel and a number.
+// words returns the first word of a push, and whether the push has the form of a confirmation: the word, a channel and
+// a number.
 func words(push []byte) (name string, confirms bool) {
 	var types [3]byte
 	size, children, _ := element(push, true)

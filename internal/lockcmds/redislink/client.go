@@ -38,15 +38,18 @@ type Options struct {
 
 	// Sharded reports whether channels belong to slots, as in a cluster: SSUBSCRIBE. nil: they do not.
 	Sharded func() bool
-	// Moved says that the server does not serve a channel: why is Redis's refusal; empty if Redis has ended the subscription unasked. It reports
-	// whether another subscription follows, so that the refusal is not final. nil: each refusal is.
+	// Moved says that the server does not serve a channel: why is Redis's refusal; empty if Redis has ended the
+	// subscription unasked. It reports whether another subscription follows, so that the refusal is not final. nil:
+	// each refusal is.
 	Moved func(channel string, why Refusal) bool
-	// Readonly is called when the server refuses a write because it is a replica: the primary has moved, perhaps. It must not block. nil: not called.
+	// Readonly is called when the server refuses a write because it is a replica: the primary has moved, perhaps. It
+	// must not block. nil: not called.
 	Readonly func()
 }
 
-// Client is the Topology of one server, and its only Node. It has one connection for commands and one for subscriptions. They are made
-// when they are first needed, because Redis may be down when the proxy starts, and made anew by themselves afterwards.
+// Client is the Topology of one server, and its only Node. It has one connection for commands and one for
+// subscriptions. They are made when they are first needed, because Redis may be down when the proxy starts, and made
+// anew by themselves afterwards.
 type Client struct {
 	option   rueidis.ClientOption // immutable
 	readonly func()               // Options.Readonly

@@ -19,21 +19,23 @@ import (
 //	Node(key).Eval ──► the owner of the slot, by the present view ──MOVED, ASK──► the server that Redis names, if the view has it
 //	Node(channel).Subscribe ──► homes ──► Run ──► the subscriber of the owner; of the next one when the view changes
 //
-// A call that a server refuses for the cluster's sake has not run. If no other server is known that can run it, ErrUnsent or
-// Redis's refusal says so.
+// A call that a server refuses for the cluster's sake has not run. If no other server is known that can run it,
+// ErrUnsent or Redis's refusal says so.
 
 // Fleet is what a Cluster is told of the servers.
 type Fleet interface {
 	// View is the present view.
 	View() *topology.View
-	// Watch has f called whenever the view has changed, until stop is called. f must not block. It may still be running after stop.
+	// Watch has f called whenever the view has changed, until stop is called. f must not block. It may still be running
+	// after stop.
 	Watch(f func()) (stop func())
-	// Refresh has then called from another goroutine when the view has been refreshed by a question that has begun after this call. hint is a
-	// server that should know of a change. then may be nil.
+	// Refresh has then called from another goroutine when the view has been refreshed by a question that has begun
+	// after this call. hint is a server that should know of a change. then may be nil.
 	Refresh(hint topology.Node, then func())
 	// Connect opens a connection to a server.
 	Connect(ctx context.Context, at topology.Node) (net.Conn, error)
-	// Sharded reports whether the servers know SPUBLISH and SSUBSCRIBE. Redisson's clients use them then, and in a cluster only.
+	// Sharded reports whether the servers know SPUBLISH and SSUBSCRIBE. Redisson's clients use them then, and in a
+	// cluster only.
 	Sharded() bool
 }
 
@@ -44,8 +46,8 @@ type ClusterOptions struct {
 	Logger         *zap.Logger // nil: silent
 }
 
-// Cluster is the Topology of a Redis Cluster. It has a Node for each hash slot, so renewals of one batch are of one slot, and a Client for each
-// server that it needs.
+// Cluster is the Topology of a Redis Cluster. It has a Node for each hash slot, so renewals of one batch are of one
+// slot, and a Client for each server that it needs.
 type Cluster struct {
 	opts     ClusterOptions
 	listener Listener
@@ -112,8 +114,8 @@ func (c *Cluster) stir() {
 	}
 }
 
-// moved notes that a channel has no subscription at its home any more, unless Redis has refused it for good. When the view is fresh it gets
-// one, there or elsewhere.
+// moved notes that a channel has no subscription at its home any more, unless Redis has refused it for good. When the
+// view is fresh it gets one, there or elsewhere.
 func (c *Cluster) moved(channel string, why Refusal) bool {
 	if why != "" && !passes(why) {
 		return false
@@ -187,7 +189,8 @@ func (h *homes) settle(ctx context.Context, v *topology.View) {
 	}
 }
 
-// subscribe subscribes a channel at its owner, if it is not, or anew. If no server owns the slot, it stays where it was.
+// subscribe subscribes a channel at its owner, if it is not, or anew. If no server owns the slot, it stays where it
+// was.
 func (h *homes) subscribe(ctx context.Context, channel string, v *topology.View, anew bool) {
 	owner := v.Owner(hashslot.Of([]byte(channel)))
 	old, had := h.at[channel]
@@ -225,8 +228,8 @@ func (c *Cluster) leaveTo(at topology.Node, channel string) {
 	}
 }
 
-// gone takes out the servers that serve no slots any more; none while slots have no owner, because the owner may be one of them. A channel that
-// stays there would not be subscribed anew.
+// gone takes out the servers that serve no slots any more; none while slots have no owner, because the owner may be one
+// of them. A channel that stays there would not be subscribed anew.
 func (c *Cluster) gone(v *topology.View) (all []*server) {
 	if !v.Covered() {
 		return nil

@@ -10,10 +10,11 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// Confirmation is one connection that waits for replicas. WAIT stops a connection, so it has none of the engine's other work.
+// Confirmation is one connection that waits for replicas. WAIT stops a connection, so it has none of the engine's other
+// work.
 type Confirmation interface {
-	// Write runs a script for each entry of keys and args, and then waits as Wait does. The answers may be error replies. An error wraps
-	// ErrUnsent or ErrInDoubt, or is a Refusal of the wait.
+	// Write runs a script for each entry of keys and args, and then waits as Wait does. The answers may be error
+	// replies. An error wraps ErrUnsent or ErrInDoubt, or is a Refusal of the wait.
 	Write(ctx context.Context, s Script, keys, args [][]string, replicas int, limit time.Duration) (answers []resp.Value, have int, err error)
 	// Wait returns how many replicas have what Write wrote: when there are that many replicas, or limit has passed.
 	Wait(ctx context.Context, replicas int, limit time.Duration) (have int, err error)

@@ -1,6 +1,6 @@
-// Package redislink is the lock engine's own way to Redis: scripts for waiters, renewals and clean-up, and the subscriptions of
-// waiters. It alone imports the Redis client library. The engine sees interfaces without any type of that library, so a test can put
-// a model of Redis in its place.
+// Package redislink is the lock engine's own way to Redis: scripts for waiters, renewals and clean-up, and the
+// subscriptions of waiters. It alone imports the Redis client library. The engine sees interfaces without any type of
+// that library, so a test can put a model of Redis in its place.
 //
 //	engine ── Topology.Node(key) ──► Node.Eval, List, Publish ──► one connection for commands
 //	                                 Node.Server ──► Server.Confirm ──► connections that wait for replicas
@@ -43,10 +43,11 @@ type Topology interface {
 	Close()
 }
 
-// Node is where the keys of a lock are: one server, or one hash slot. Nodes may be compared: a batch of commands may be sent as one if it is for one node.
+// Node is where the keys of a lock are: one server, or one hash slot. Nodes may be compared: a batch of commands may be
+// sent as one if it is for one node.
 type Node interface {
-	// Eval runs a script and returns Redis's reply, which may be an error reply. It waits for the reply until ctx ends, and for
-	// AnswerLimit at most. An error wraps ErrUnsent or ErrInDoubt.
+	// Eval runs a script and returns Redis's reply, which may be an error reply. It waits for the reply until ctx ends,
+	// and for AnswerLimit at most. An error wraps ErrUnsent or ErrInDoubt.
 	Eval(ctx context.Context, s Script, keys, args []string) (resp.Value, error)
 	// List returns the first n entries of a list; see Eval. An error may also be a Refusal.
 	List(ctx context.Context, key string, most int) ([]string, error)
@@ -54,7 +55,8 @@ type Node interface {
 	Publish(ctx context.Context, messages []Message) error
 	// Server is the server that this is at present. Many nodes of a cluster may be at one.
 	Server() Server
-	// Subscribe wants a channel. Listener.Confirmed follows now and after each new connection, until Unsubscribe. It does not block.
+	// Subscribe wants a channel. Listener.Confirmed follows now and after each new connection, until Unsubscribe. It
+	// does not block.
 	Subscribe(channel string)
 	// Unsubscribe gives a channel up. It does not block. A call to Listener about it may still be on its way.
 	Unsubscribe(channel string)
@@ -62,7 +64,8 @@ type Node interface {
 
 // Server is one process of Redis. Servers may be compared: a connection to one serves all nodes that are there.
 type Server interface {
-	// Confirm runs f with a connection that waits for replicas. f must not keep it. Only f's error, or one that wraps ErrUnsent, is returned.
+	// Confirm runs f with a connection that waits for replicas. f must not keep it. Only f's error, or one that wraps
+	// ErrUnsent, is returned.
 	Confirm(f func(Confirmation) error) error
 }
 

@@ -12,11 +12,12 @@ import (
 )
 
 const (
-	// answerLimit bounds one round trip to a server of a cluster. Workers that wait for a server which was stopped are missing elsewhere. A
-	// renewal has a limit of its own, which is a share of its lease.
+	// answerLimit bounds one round trip to a server of a cluster. Workers that wait for a server which was stopped are
+	// missing elsewhere. A renewal has a limit of its own, which is a share of its lease.
 	answerLimit = time.Second
-	// A server that has answered none of several calls for a while gets no further one: it may have been stopped. The while is shorter for a
-	// call with less time: standstillShare of that time, which for a renewal is a third of its lease.
+	// A server that has answered none of several calls for a while gets no further one: it may have been stopped. The
+	// while is shorter for a call with less time: standstillShare of that time, which for a renewal is a third of its
+	// lease.
 	crowd, standstill, standstillShare = 16, 200 * time.Millisecond, 5
 	// farewell is the time that a server without slots has to answer the calls that it got.
 	farewell = 400 * time.Millisecond

@@ -17,8 +17,9 @@ import (
 const (
 	// Channels per command, so that one command stays small.
 	subscribeBatch = 256
-	// Pauses between attempts to connect grow from the first to the second, with jitter. The second is how late waiters hear that
-	// Redis is back. While it is away the connections of all engines share their attempts, so more of them cost little.
+	// Pauses between attempts to connect grow from the first to the second, with jitter. The second is how late waiters
+	// hear that Redis is back. While it is away the connections of all engines share their attempts, so more of them
+	// cost little.
 	reconnectFirst, reconnectLast = 20 * time.Millisecond, 200 * time.Millisecond
 )
 
@@ -27,8 +28,8 @@ const (
 //	Subscribe, Unsubscribe ──► wanted, todo ──► run: SUBSCRIBE, UNSUBSCRIBE in batches ──► Redis
 //	Listener ◄── reader of that connection ◄──────────────────────────────────────────────┘
 //
-// run is its only goroutine. Each command waits for its confirmation before the next one is sent. So a confirmation that arrives
-// belongs to the latest SUBSCRIBE of its channel.
+// run is its only goroutine. Each command waits for its confirmation before the next one is sent. So a confirmation
+// that arrives belongs to the latest SUBSCRIBE of its channel.
 type subscriber struct {
 	// Immutable after init and Listen.
 	client   *Client
@@ -139,8 +140,9 @@ type link struct {
 	sharded bool
 }
 
-// each sends the commands for some channels: one for all, or one for each channel of a slot. It returns Redis's refusals. The error is the first one
-// that is not Redis's, or the refusal of a Redis that refuses everything for a while.
+// each sends the commands for some channels: one for all, or one for each channel of a slot. It returns Redis's
+// refusals. The error is the first one that is not Redis's, or the refusal of a Redis that refuses everything for a
+// while.
 func (l link) each(ctx context.Context, channels []string, on bool) (refused map[string]Refusal, err error) {
 	var commands rueidis.Commands
 	switch b := l.B(); {
@@ -180,8 +182,8 @@ func (l link) each(ctx context.Context, channels []string, on bool) (refused map
 	return refused, nil
 }
 
-// isBusy reports whether Redis refuses everything at present: a script runs for long, or a dataset is being loaded. The subscriptions begin anew when it
-// answers again.
+// isBusy reports whether Redis refuses everything at present: a script runs for long, or a dataset is being loaded. The
+// subscriptions begin anew when it answers again.
 func isBusy(refusal *rueidis.RedisError) bool {
 	return strings.HasPrefix(refusal.Error(), "BUSY ") || strings.HasPrefix(refusal.Error(), "LOADING ")
 }

@@ -10,9 +10,11 @@ import (
 // Part is one session's part in a lock, as a call of that session writes it.
 type Part struct {
 	Owner string
-	// Session is the session's own owner, if Owner was named by OWNER: other sessions may hold the lock for it. Empty: none may.
+	// Session is the session's own owner, if Owner was named by OWNER: other sessions may hold the lock for it. Empty:
+	// none may.
 	Session string
-	// Request is the number of this call, larger than those of all earlier calls of the session. A copy has the same number.
+	// Request is the number of this call, larger than those of all earlier calls of the session. A copy has the same
+	// number.
 	Request int64
 	Fence   int64 // of the grant that the session has or means; 0: none, or any
 	Holds   int64 // of the owner's only session, after this call. The holds of a named owner are raised and lowered by one

@@ -159,8 +159,8 @@ func (d Drop) Call() Call {
 	}
 }
 
-// DecodeDropped decodes the answer of drop.lua. It reports whether the owner holds the lock by that grant, with other holds than those that
-// were dropped. The answer to a copy says the same.
+// DecodeDropped decodes the answer of drop.lua. It reports whether the owner holds the lock by that grant, with other
+// holds than those that were dropped. The answer to a copy says the same.
 func DecodeDropped(v resp.Value) (left bool, err error) {
 	n, err := numbersOf(v)
 	return err == nil && n.at[0] == 2, err
@@ -251,7 +251,8 @@ func (r Renew) Call() Call {
 	return Call{renew, keys, args}
 }
 
-// DecodeRenewed decodes the answer of renew.lua: for each lease how many holds the owner has, 0: it is not ours any more.
+// DecodeRenewed decodes the answer of renew.lua: for each lease how many holds the owner has, 0: it is not ours any
+// more.
 func DecodeRenewed(v resp.Value) ([]int64, error) {
 	if v.IsError() {
 		return nil, Error(v.Str)
@@ -309,7 +310,8 @@ func DecodeHolder(v resp.Value) (Holder, error) {
 	}, nil
 }
 
-// Prove tells whether a grant is on a server, by a write that changes nothing. WAIT behind it counts the replicas that have the grant.
+// Prove tells whether a grant is on a server, by a write that changes nothing. WAIT behind it counts the replicas that
+// have the grant.
 type Prove struct {
 	Key  string
 	Part // of the acquire; Holds says nothing

@@ -44,8 +44,8 @@ func Queue(key string) string { return tagged(queuePrefix, key) }
 // Deadlines is the deadlines of the places in that queue.
 func Deadlines(key string) string { return tagged(deadlinesPrefix, key) }
 
-// ForcedChannel is the channel on which proxies are told of grants that were ended by force: the fence, a blank and the lock. All locks share it, so in a cluster
-// it is no shard channel.
+// ForcedChannel is the channel on which proxies are told of grants that were ended by force: the fence, a blank and the
+// lock. All locks share it, so in a cluster it is no shard channel.
 const ForcedChannel = "lockproxy:forced"
 
 // Lost is the channel on which the loss of a lock is told.
@@ -54,8 +54,8 @@ func Lost(key string) string { return tagged("lockproxy:lost", key) }
 // NameChannel is the channel on which the waiters of an owner are woken by its name.
 func (n Names) NameChannel(owner string) string { return n.Channel + ":" + n.PlaceOf(owner) }
 
-// PlaceOf is the name under which an owner stands in the fair queue. Redisson's rule gives "a" and "{a}" one queue, so the places of
-// waiters for "{a}" are marked; see lib/head.lua. "{}" has no such other lock.
+// PlaceOf is the name under which an owner stands in the fair queue. Redisson's rule gives "a" and "{a}" one queue, so
+// the places of waiters for "{a}" are marked; see lib/head.lua. "{}" has no such other lock.
 func (n Names) PlaceOf(owner string) string {
 	inner, ok := strings.CutPrefix(n.Lock, "{")
 	if ok && len(inner) > 1 && strings.HasSuffix(inner, "}") && !strings.Contains(inner, "{") {

@@ -10,14 +10,15 @@ import (
 
 // This file makes and recognizes the owner names that a proxy gives out itself.
 //
-// A session that can name an owner can act for it. The default owner of a session is "<UUID of the process>:<token>", in Redisson's
-// form. The lock engine relies on no other session acting for that owner. So the token is random and cannot be guessed, and the option
-// OWNER refuses names of this form, because LOCKINFO shows them.
+// A session that can name an owner can act for it. The default owner of a session is "<UUID of the process>:<token>",
+// in Redisson's form. The lock engine relies on no other session acting for that owner. So the token is random and
+// cannot be guessed, and the option OWNER refuses names of this form, because LOCKINFO shows them.
 
 const (
 	uuidLength  = 36
 	tokenLength = 19
-	// leastToken is the least number of that many digits. Redisson's second part, a thread's number, is a positive 64-bit integer too.
+	// leastToken is the least number of that many digits. Redisson's second part, a thread's number, is a positive
+	// 64-bit integer too.
 	leastToken = 1_000_000_000_000_000_000
 )
 
@@ -32,11 +33,12 @@ func NewToken() string {
 // Default is the default owner of a session with that token, in the process with that UUID.
 func Default(uuid, token string) string { return uuid + ":" + token }
 
-// sharedMark follows the UUID in the name of the place that the plain waiters of a proxy share in a wait queue; the scripts know it.
-// OWNER refuses such a name: under it, FAIRLOCK would take the turn of those waiters.
+// sharedMark follows the UUID in the name of the place that the plain waiters of a proxy share in a wait queue; the
+// scripts know it. OWNER refuses such a name: under it, FAIRLOCK would take the turn of those waiters.
 const sharedMark = ":plain-"
 
-// Shared is the name of the place that the plain waiters of one engine share in a wait queue. number is the engine's own, at random.
+// Shared is the name of the place that the plain waiters of one engine share in a wait queue. number is the engine's
+// own, at random.
 func Shared(uuid string, number uint32) string {
 	return fmt.Sprintf("%s%s%08x", uuid, sharedMark, number)
 }
@@ -65,8 +67,8 @@ func IsDefault(name string) bool {
 	return true
 }
 
-// Process is the part of a name that all owners of one process share, in this proxy's form and Redisson's; empty if the name has
-// another form.
+// Process is the part of a name that all owners of one process share, in this proxy's form and Redisson's; empty if the
+// name has another form.
 func Process(name string) string {
 	if len(name) > uuidLength && name[uuidLength] == ':' {
 		return name[:uuidLength]

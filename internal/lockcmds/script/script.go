@@ -1,8 +1,8 @@
 // Package script is what the locks are in Redis: the Lua scripts, and for each script a typed call and one decoded
 // answer. It does no I/O and keeps no state.
 //
-// Invariant: a script that is run twice leaves what it leaves when it is run once, because the hash of a lock has the number of the last
-// call of each session. So a call whose answer was lost may be sent again. lib/hash.lua says how.
+// Invariant: a script that is run twice leaves what it leaves when it is run once, because the hash of a lock has the
+// number of the last call of each session. So a call whose answer was lost may be sent again. lib/hash.lua says how.
 //
 //	Acquire{…}.Call() ──► keys and arguments ──► EVALSHA ──► reply ──► DecodeAcquired ──► Acquired{Granted, Fence, Holds, …}
 //
@@ -123,8 +123,8 @@ func (s *Script) publishes(arg int) *Script {
 	return s
 }
 
-// includes are lines that stand for a file of lib, where its functions are needed only from there on: Redis makes the functions of a
-// script anew each time it runs.
+// includes are lines that stand for a file of lib, where its functions are needed only from there on: Redis makes the
+// functions of a script anew each time it runs.
 var includes = regexp.MustCompile(`(?m)^ *--@ [a-z_]+\n`)
 
 func included(text string) string {
@@ -141,7 +141,8 @@ func read(name string) string {
 	return string(text)
 }
 
-// publish is the command by which the scripts wake waiters, spublish the one in a cluster whose clients listen by SSUBSCRIBE.
+// publish is the command by which the scripts wake waiters, spublish the one in a cluster whose clients listen by
+// SSUBSCRIBE.
 const (
 	publish  = "PUBLISH"
 	spublish = "SPUBLISH"
@@ -175,8 +176,8 @@ func (e Error) Error() string { return string(e) }
 // errStrange is for an answer that no script of ours gives.
 const errStrange = Error("ERR unexpected answer of a lock script")
 
-// Damage is what a script found wrong with a key beside the lock. Such keys are shared with every user that may lock, and with
-// Redisson's clients. A foreign value there does not stop a lock command.
+// Damage is what a script found wrong with a key beside the lock. Such keys are shared with every user that may lock,
+// and with Redisson's clients. A foreign value there does not stop a lock command.
 type Damage int64
 
 // Values of Damage.
@@ -192,8 +193,8 @@ const (
 	Kept  = -2 * time.Millisecond // the lock is free, but kept for another
 )
 
-// numbers is what most scripts return: integers, status first; 0 behind the end. The usual end of an acquire or a release comes as a bare
-// fence, short for {1, fence, 1}: an array costs Redis a microsecond more.
+// numbers is what most scripts return: integers, status first; 0 behind the end. The usual end of an acquire or a
+// release comes as a bare fence, short for {1, fence, 1}: an array costs Redis a microsecond more.
 type numbers struct {
 	at  [6]int64
 	len int

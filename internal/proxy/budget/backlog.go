@@ -1,8 +1,10 @@
 package budget
 
-// Backlog estimates the bytes that one client has appended to a shared connection and that are not written yet. Positions count the bytes of all of them since the connection began. The zero value is ready.
+// Backlog estimates the bytes that one client has appended to a shared connection and that are not written yet.
+// Positions count the bytes of all of them since the connection began. The zero value is ready.
 //
-// It keeps two marks. The bytes before a mark are written when the connection has written up to it. The estimate is never too low.
+// It keeps two marks. The bytes before a mark are written when the connection has written up to it. The estimate is
+// never too low.
 type Backlog struct {
 	old, recent       int   // appended up to the first mark, and since
 	oldEnd, recentEnd int64 // the marks

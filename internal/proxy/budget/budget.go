@@ -1,12 +1,12 @@
-// Package budget keeps the memory of all clients together below one limit. It does no I/O and does not know the purpose of the
-// memory.
+// Package budget keeps the memory of all clients together below one limit. It does no I/O and does not know the purpose
+// of the memory.
 //
 //	owner's memory changes ─▶ Account.Charge ─▶ Budget.used ── above the limit ─▶ reap ─▶ the largest owners are cut
 //	                                                        │                     the others wait meanwhile (WhenFits)
 //	                                                        ── half used        ─▶ Allowance shrinks: owners are read less
 //
-// The first Free bytes of a client are not charged, so an ordinary client costs one comparison and touches no shared memory. Beyond
-// that, charges move in steps.
+// The first Free bytes of a client are not charged, so an ordinary client costs one comparison and touches no shared
+// memory. Beyond that, charges move in steps.
 package budget
 
 import (
@@ -23,7 +23,8 @@ const (
 	// step is the unit to which charges are rounded up.
 	step = 32 << 10
 
-	// leastAllowance is the number of bytes that an owner may have even if nothing is left: one read of a client's socket.
+	// leastAllowance is the number of bytes that an owner may have even if nothing is left: one read of a client's
+	// socket.
 	leastAllowance = 64 << 10
 
 	// allowanceShare is the number of owners that may use up the rest of the first half of the budget.
@@ -35,8 +36,8 @@ type Owner interface {
 	// Measure charges the owner's present memory, and returns it in bytes.
 	Measure() int
 
-	// Cut makes the owner give up its memory, because it is the largest owner and the budget is exceeded. It charges the
-	// rest. Cutting twice does no harm.
+	// Cut makes the owner give up its memory, because it is the largest owner and the budget is exceeded. It charges
+	// the rest. Cutting twice does no harm.
 	Cut(bytes int)
 }
 
@@ -53,7 +54,8 @@ type Budget struct {
 	paused   []func()              // see WhenFits
 }
 
-// New returns a budget of limit bytes. start runs a task in a goroutine, or returns false if there will be no more of them.
+// New returns a budget of limit bytes. start runs a task in a goroutine, or returns false if there will be no more of
+// them.
 func New(limit int64, start func(task func()) bool) *Budget {
 	return &Budget{limit: limit, start: start, accounts: map[*Account]struct{}{}}
 }
@@ -64,8 +66,8 @@ func (b *Budget) Limit() int64 { return b.limit }
 // Used is the number of charged bytes. It may exceed the limit for a moment.
 func (b *Budget) Used() int64 { return b.used.Load() }
 
-// Allowance is the number of bytes, at most most, that an owner may have of memory whose growth can be stopped. It shrinks as the
-// first half of the budget is used up. The other half is for growth that cannot be stopped.
+// Allowance is the number of bytes, at most most, that an owner may have of memory whose growth can be stopped. It
+// shrinks as the first half of the budget is used up. The other half is for growth that cannot be stopped.
 func (b *Budget) Allowance(most int) int {
 	left := (b.limit/2 - b.used.Load()) / allowanceShare
 	return int(min(int64(most), max(left, leastAllowance)))
@@ -85,8 +87,9 @@ func (b *Budget) reap() {
 	}
 }
 
-// WhenFits calls f once, in another goroutine, when owners have been cut because the budget is exceeded. It returns false, and does not keep f, if none
-// are about to be. An owner that stops growing until then keeps hundreds of others from growing faster than they can be cut.
+// WhenFits calls f once, in another goroutine, when owners have been cut because the budget is exceeded. It returns
+// false, and does not keep f, if none are about to be. An owner that stops growing until then keeps hundreds of others
+// from growing faster than they can be cut.
 func (b *Budget) WhenFits(f func()) bool {
 	if b.used.Load() <= b.limit {
 		return false
@@ -136,7 +139,8 @@ func (b *Budget) charged() []*Account {
 	return list
 }
 
-// An Account is the charged memory of one owner. Open makes it ready. Its methods are called by one goroutine at a time.
+// An Account is the charged memory of one owner. Open makes it ready. Its methods are called by one goroutine at a
+// time.
 type Account struct {
 	budget *Budget
 	owner  Owner

@@ -23,8 +23,8 @@ type Counts struct {
 	Waiting int // clients of the proxy that wait and that Redis does not count as blocked: for locks, or behind other commands on a lane
 }
 
-// Edit puts the proxy's clients into the section Clients of a reply to INFO. All other bytes stay. Redis counts the clients that are
-// blocked, track keys, are subscribed or watch, because each has a connection of its own there.
+// Edit puts the proxy's clients into the section Clients of a reply to INFO. All other bytes stay. Redis counts the
+// clients that are blocked, track keys, are subscribed or watch, because each has a connection of its own there.
 func (c Counts) Edit(reply []byte) []byte {
 	text, ok := Text(reply)
 	if !ok {

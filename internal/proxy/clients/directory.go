@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// Directory finds clients by their ids. A listing of all clients delays no other user: each shard has a mutex of its own,
-// which is held only while the shard's few entries are copied. The zero value is ready.
+// Directory finds clients by their ids. A listing of all clients delays no other user: each shard has a mutex of its
+// own, which is held only while the shard's few entries are copied. The zero value is ready.
 type Directory[T any] struct {
 	shards [shardCount]shard[T]
 	len    atomic.Int64
@@ -61,8 +61,9 @@ func (d *Directory[T]) Get(id uint64) (c T, ok bool) {
 // Len is the number of clients.
 func (d *Directory[T]) Len() int { return int(d.len.Load()) }
 
-// Each passes through the clients with these ids, in that order, or for nil through all clients, in the order of their ids. It lets other
-// goroutines run now and then: with as many such loops as processors, event loops would wait for a time slice of the scheduler, 10 ms.
+// Each passes through the clients with these ids, in that order, or for nil through all clients, in the order of their
+// ids. It lets other goroutines run now and then: with as many such loops as processors, event loops would wait for a
+// time slice of the scheduler, 10 ms.
 func (d *Directory[T]) Each(ids []uint64) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		if ids == nil {

@@ -29,8 +29,8 @@ type option struct {
 	values [][]byte
 }
 
-// options cuts what follows LIST or KILL. An ID may have several values, if Redis has that. whole is false if a part does
-// not look like an option with its values. Redis then says what is wrong with it.
+// options cuts what follows LIST or KILL. An ID may have several values, if Redis has that. whole is false if a part
+// does not look like an option with its values. Redis then says what is wrong with it.
 func options(args [][]byte) (list []option, rest [][]byte, whole bool) {
 	for len(args) > 1 {
 		o := option{name: strings.ToLower(string(args[0])), raw: args[0], values: args[1:2]}
@@ -50,9 +50,9 @@ func IsNumber(b []byte) bool {
 	return err == nil
 }
 
-// Harmless is a CLIENT KILL that kills no client, and that Redis judges like the one with these arguments, which follow KILL: by the
-// user's rights, the syntax, and the existence of a named user. Its answer is an error in Redis's words or says that no client was
-// killed.
+// Harmless is a CLIENT KILL that kills no client, and that Redis judges like the one with these arguments, which follow
+// KILL: by the user's rights, the syntax, and the existence of a named user. Its answer is an error in Redis's words or
+// says that no client was killed.
 func Harmless(args [][]byte) []byte {
 	words := [][]byte{[]byte("CLIENT"), []byte("KILL")}
 	switch len(args) {
@@ -81,7 +81,8 @@ func Killed(reply []byte) bool {
 
 var noSuchClient = []byte("-ERR No such client\r\n")
 
-// ParseKill reads the arguments behind KILL, which Redis has accepted. false: they have an option that the proxy does not know.
+// ParseKill reads the arguments behind KILL, which Redis has accepted. false: they have an option that the proxy does
+// not know.
 func ParseKill(args [][]byte) (f Filter, ok bool) {
 	if len(args) == 1 {
 		addr := string(args[0])
@@ -90,7 +91,8 @@ func ParseKill(args [][]byte) (f Filter, ok bool) {
 	return parse(Filter{SkipMe: true}, args)
 }
 
-// ParseList reads the arguments behind LIST, which Redis has accepted. false: they have an option that the proxy does not know.
+// ParseList reads the arguments behind LIST, which Redis has accepted. false: they have an option that the proxy does
+// not know.
 func ParseList(args [][]byte) (f Filter, ok bool) { return parse(f, args) }
 
 // parse reads options into a filter.
@@ -128,7 +130,8 @@ func parse(f Filter, args [][]byte) (_ Filter, ok bool) {
 	return f, whole
 }
 
-// Match reports whether the filter chooses a client with one of its IDs. SkipMe is left to the caller, who knows whose filter it is.
+// Match reports whether the filter chooses a client with one of its IDs. SkipMe is left to the caller, who knows whose
+// filter it is.
 func (f *Filter) Match(c *Info) bool {
 	return (f.Addr == nil || *f.Addr == c.Addr) &&
 		(f.LAddr == nil || *f.LAddr == c.LAddr) &&

@@ -5,9 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// IDs gives each client of one proxy process an id. Redis counts its ids from 1 and never gets as far as firstID, so an id tells by
-// itself whether it is the proxy's or Redis's. All ids can be held by a float64, as JavaScript needs it. The middle is
-// random for each process: the id of another proxy's client is not one of this proxy's, except once in a million.
+// IDs gives each client of one proxy process an id. Redis counts its ids from 1 and never gets as far as firstID, so an
+// id tells by itself whether it is the proxy's or Redis's. All ids can be held by a float64, as JavaScript needs it.
+// The middle is random for each process: the id of another proxy's client is not one of this proxy's, except once in a
+// million.
 type IDs struct {
 	base uint64
 	n    atomic.Uint64

@@ -112,8 +112,8 @@ func (c *Info) Type() Type {
 	return Normal
 }
 
-// Append appends the client's line in a shape, without its end. own is Redis's line about the connection that it has for
-// itself; nil: none.
+// Append appends the client's line in a shape, without its end. own is Redis's line about the connection that it has
+// for itself; nil: none.
 func (c *Info) Append(dst []byte, s *Shape, own Line) []byte {
 	for i, f := range s.fields {
 		if i > 0 {

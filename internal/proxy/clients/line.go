@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Line is one line of CLIENT LIST as Redis sent it, without its end: "id=3 addr=127.0.0.1:5000 … resp=2". No value has a
-// space in it, except for the path of a unix socket.
+// Line is one line of CLIENT LIST as Redis sent it, without its end: "id=3 addr=127.0.0.1:5000 … resp=2". No value has
+// a space in it, except for the path of a unix socket.
 type Line []byte
 
 // Field is the value of a field; empty: it has none, or there is no such field.
@@ -36,7 +36,8 @@ func untilSpace(v []byte) []byte {
 	}
 }
 
-// startsField reports whether a name of lower case letters and a '=' stand here. In the path of a unix socket they do not.
+// startsField reports whether a name of lower case letters and a '=' stand here. In the path of a unix socket they do
+// not.
 func startsField(b []byte) bool {
 	for i, c := range b {
 		switch {

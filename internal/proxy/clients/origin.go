@@ -40,7 +40,8 @@ func (o *Origin) DescribeTo(c *Info) {
 	c.Age = int64(time.Since(o.Since) / time.Second)
 }
 
-// Visible is a connected client as other clients see it. Its methods may be called from any goroutine that holds no session's lock.
+// Visible is a connected client as other clients see it. Its methods may be called from any goroutine that holds no
+// session's lock.
 type Visible interface {
 	// Describe returns the facts for CLIENT LIST. false: the client has gone.
 	Describe() (Info, bool)

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// Redirection is the target of CLIENT TRACKING's invalidations: the client with that id, whose connection at Redis is conn. The zero
-// value: none, or a client of Redis itself.
+// Redirection is the target of CLIENT TRACKING's invalidations: the client with that id, whose connection at Redis is
+// conn. The zero value: none, or a client of Redis itself.
 type Redirection struct{ Client, Conn uint64 }
 
 // Translate puts the client's id into a reply or push that ends with that of its connection.
@@ -27,6 +27,6 @@ func (r Redirection) Translate(reply []byte) []byte {
 	return reply
 }
 
-// redirPrefixes stand before the id in the replies to CLIENT GETREDIR and TRACKINGINFO, and in the push that says that the
-// client has gone.
+// redirPrefixes stand before the id in the replies to CLIENT GETREDIR and TRACKINGINFO, and in the push that says that
+// the client has gone.
 var redirPrefixes = []string{"", "$8\r\nredirect\r\n", "$21\r\ntracking-redir-broken\r\n"}

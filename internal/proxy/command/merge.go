@@ -13,9 +13,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// COMMAND and INFO are answered by Redis, as its ACL says, and the lock commands and the proxy's own section are put into
-// its answer. All other bytes stay as Redis sent them. A reply that is not of the known shape passes whole:
-// an error, or the QUEUED of a transaction, whose EXEC then answers without the lock commands.
+// COMMAND and INFO are answered by Redis, as its ACL says, and the lock commands and the proxy's own section are put
+// into its answer. All other bytes stay as Redis sent them. A reply that is not of the known shape passes whole: an
+// error, or the QUEUED of a transaction, whose EXEC then answers without the lock commands.
 
 // commandPolicy: COMMAND's questions about commands that we have are answered with them.
 func commandPolicy(args [][]byte) Policy {
@@ -39,8 +39,9 @@ func commandPolicy(args [][]byte) Policy {
 	return Shared
 }
 
-// A Merger puts the lock commands into Redis's replies to COMMAND. It keeps the latest whole answers, of some 200 KB each, which are the same for all
-// clients: cutting one takes as long as thousands of ordinary commands. The zero value is ready, and may be used by many goroutines.
+// A Merger puts the lock commands into Redis's replies to COMMAND. It keeps the latest whole answers, of some 200 KB
+// each, which are the same for all clients: cutting one takes as long as thousands of ordinary commands. The zero value
+// is ready, and may be used by many goroutines.
 type Merger struct {
 	latest [len(wholes)][2]atomic.Pointer[merged] // by subcommand and protocol
 }
@@ -51,8 +52,8 @@ var wholes = [...]string{"", "list", "info", "docs"}
 // merged is a reply of Redis's, and what a client gets for it. Both are read only.
 type merged struct{ reply, to []byte }
 
-// For returns what puts the lock commands into the reply to a COMMAND with these arguments, for a client of that version of the protocol. Its results are
-// read only.
+// For returns what puts the lock commands into the reply to a COMMAND with these arguments, for a client of that
+// version of the protocol. Its results are read only.
 func (c *Merger) For(args [][]byte, proto int) func(reply []byte) []byte {
 	m := merger{sub: Keyword(args, 1), proto: proto}
 	for _, arg := range args[min(len(args), 2):] {
@@ -117,9 +118,9 @@ func (m *merger) merge(reply []byte) []byte {
 	return l.append(make([]byte, 0, len(reply)+8<<10))
 }
 
-// standIn answers for an upstream that does not know COMMAND, such as the embedded one: with the table by which the proxy
-// itself routes its commands. There are no descriptions in it. The error stays where they are asked for in general, so that
-// redis-cli falls back to those it brings along and takes from COMMAND what it does not know.
+// standIn answers for an upstream that does not know COMMAND, such as the embedded one: with the table by which the
+// proxy itself routes its commands. There are no descriptions in it. The error stays where they are asked for in
+// general, so that redis-cli falls back to those it brings along and takes from COMMAND what it does not know.
 func (m *merger) standIn(err []byte) []byte {
 	l, ok := parseListing(commands.Snapshot(), false)
 	if !ok {
@@ -176,8 +177,8 @@ func (m *merger) wants(spec *grammar.Spec) bool {
 	return false // of no module
 }
 
-// docs puts the lock commands among those that Redis described, in the order of the names asked for. Redis leaves out what
-// it does not know.
+// docs puts the lock commands among those that Redis described, in the order of the names asked for. Redis leaves out
+// what it does not know.
 func (m *merger) docs(theirs []listed) []listed {
 	var all []listed
 	for _, arg := range m.args {

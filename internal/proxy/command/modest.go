@@ -2,10 +2,10 @@ package command
 
 import "github.com/lockproxy/lockproxy/internal/resp"
 
-// A client that Redis lets do nothing before it authenticates is refused command by command, over a lane that it shares with
-// others like it. Redis closes that connection if a command in array form has more than ten arguments, or one of more than
-// 16 KiB. The client's own are held to that as they are read. Others become so large here: a line, which Redis does not
-// limit in this way, is made an array, and a lock command a script with keys and arguments.
+// A client that Redis lets do nothing before it authenticates is refused command by command, over a lane that it shares
+// with others like it. Redis closes that connection if a command in array form has more than ten arguments, or one of
+// more than 16 KiB. The client's own are held to that as they are read. Others become so large here: a line, which
+// Redis does not limit in this way, is made an array, and a lock command a script with keys and arguments.
 
 // Modest returns n commands in a form that Redis does not close the lane for.
 func Modest(raw []byte, n int) []byte {
@@ -25,6 +25,6 @@ func Modest(raw []byte, n int) []byte {
 // maxLine is the length of a line that Redis does not take any more.
 const maxLine = 64 << 10
 
-// refusedAnyhow stands for a command that cannot be sent: a client that has not authenticated is told so, and nothing runs if Redis has changed
-// its mind meanwhile.
+// refusedAnyhow stands for a command that cannot be sent: a client that has not authenticated is told so, and nothing
+// runs if Redis has changed its mind meanwhile.
 var refusedAnyhow = resp.AppendCommand(nil, "EVALSHA", "0000000000000000000000000000000000000000", "0")

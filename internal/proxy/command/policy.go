@@ -30,9 +30,9 @@ const (
 	byArguments                 // the arguments decide: see Row.decide
 )
 
-// overrides are the commands that Redis's own flags do not describe well enough. Everything else is decided by the flags:
-// blocking and module commands are pinned once, commands that Redis does not list are pinned for the rest of the session once it
-// has accepted one, all others are shared.
+// overrides are the commands that Redis's own flags do not describe well enough. Everything else is decided by the
+// flags: blocking and module commands are pinned once, commands that Redis does not list are pinned for the rest of the
+// session once it has accepted one, all others are shared.
 var overrides = map[string]Policy{
 	"auth": Identity, "hello": Identity, "select": Identity,
 	"reset": Local, "quit": Local,
@@ -58,9 +58,9 @@ var subPolicies = map[string]func(args [][]byte) Policy{
 	"command":    commandPolicy,
 }
 
-// clientPolicy keeps here what clients say of themselves, and speaks of the proxy's clients where Redis speaks of its own.
-// The other subcommands concern the connection that they are sent on. So it must be the session's own, unless they say what is
-// the case on every lane anyhow.
+// clientPolicy keeps here what clients say of themselves, and speaks of the proxy's clients where Redis speaks of its
+// own. The other subcommands concern the connection that they are sent on. So it must be the session's own, unless they
+// say what is the case on every lane anyhow.
 func clientPolicy(args [][]byte) Policy {
 	switch sub := Keyword(args, 1); sub {
 	case "setname", "getname", "setinfo", "reply", "maint_notifications":
@@ -81,9 +81,9 @@ func clientPolicy(args [][]byte) Policy {
 	return PinForever
 }
 
-// streamReadPolicy: XREAD and XREADGROUP wait only if they say BLOCK. Their options stand before STREAMS, in any order, and each
-// has a fixed number of arguments, which may be any words. Only a command whose options are all known not to wait is shared:
-// a command that is not known here may wait.
+// streamReadPolicy: XREAD and XREADGROUP wait only if they say BLOCK. Their options stand before STREAMS, in any order,
+// and each has a fixed number of arguments, which may be any words. Only a command whose options are all known not to
+// wait is shared: a command that is not known here may wait.
 func streamReadPolicy(args [][]byte) Policy {
 	for i := 1; i < len(args); i++ {
 		switch Keyword(args, i) {
@@ -101,8 +101,8 @@ func streamReadPolicy(args [][]byte) Policy {
 	return PinOnce
 }
 
-// scriptPolicy: the debugger changes what EVAL does on that connection, and KILL must overtake the script that the lane may be
-// waiting for.
+// scriptPolicy: the debugger changes what EVAL does on that connection, and KILL must overtake the script that the lane
+// may be waiting for.
 func scriptPolicy(args [][]byte) Policy {
 	switch Keyword(args, 1) {
 	case "debug":
@@ -121,7 +121,8 @@ func functionPolicy(args [][]byte) Policy {
 	return Shared
 }
 
-// infoPolicy: one section is ours, and one counts our clients. Redis is asked all the same, because it knows which users may ask.
+// infoPolicy: one section is ours, and one counts our clients. Redis is asked all the same, because it knows which
+// users may ask.
 func infoPolicy(args [][]byte) Policy {
 	if IsOwnInfo(args) || clients.Counted(args[1:]) {
 		return Augmented
@@ -132,8 +133,8 @@ func infoPolicy(args [][]byte) Policy {
 // IsOwnInfo reports whether an INFO asks for the proxy's own section.
 func IsOwnInfo(args [][]byte) bool { return len(args) == 2 && Keyword(args, 1) == "lockproxy" }
 
-// Keyword is the i-th argument as a keyword, in lower case, or "" if there is none. As in Redis, only ASCII letters have two
-// cases. An argument longer than any keyword becomes "?", which is no keyword.
+// Keyword is the i-th argument as a keyword, in lower case, or "" if there is none. As in Redis, only ASCII letters
+// have two cases. An argument longer than any keyword becomes "?", which is no keyword.
 func Keyword(args [][]byte, i int) string {
 	if i >= len(args) {
 		return ""
@@ -198,8 +199,8 @@ func (c *Row) PolicyFor(args [][]byte) Policy {
 // HasSubcommands reports whether the command has subcommands.
 func (c *Row) HasSubcommands() bool { return c.subs != nil }
 
-// Malformed reports whether Redis refuses a command with these arguments whatever the state of its connection is: Redis does not have the command
-// or its subcommand, or the number of arguments is wrong.
+// Malformed reports whether Redis refuses a command with these arguments whatever the state of its connection is: Redis
+// does not have the command or its subcommand, or the number of arguments is wrong.
 func (c *Row) Malformed(args [][]byte) bool {
 	if c.form == nil {
 		return c.Title == ""
@@ -256,7 +257,8 @@ func NewTable(src *commands.Table, verbs []string) *Table {
 	return t
 }
 
-// runsScript are the commands that run a script. Redis gives the same flags and categories to those that manage scripts.
+// runsScript are the commands that run a script. Redis gives the same flags and categories to those that manage
+// scripts.
 var runsScript = map[string]bool{
 	"eval": true, "evalsha": true, "eval_ro": true, "evalsha_ro": true, "fcall": true, "fcall_ro": true,
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commands"
 )
 
-// TitleOf is what CLIENT LIST says of a whole command in array form, as the client's last one; empty: Redis does not have it.
+// TitleOf is what CLIENT LIST says of a whole command in array form, as the client's last one; empty: Redis does not
+// have it.
 func (c *Row) TitleOf(raw []byte) string {
 	if c.subs == nil {
 		return c.Title

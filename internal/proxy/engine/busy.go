@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// This file estimates the share of its time in which an event loop works. It measures one round of many, so that the clock costs
-// a round a few nanoseconds.
+// This file estimates the share of its time in which an event loop works. It measures one round of many, so that the
+// clock costs a round a few nanoseconds.
 //
 // Goroutines: none. A loop measures its rounds; any goroutine reads the time.
 
-// sample is how many rounds stand for the one that is measured. It is odd, so that it does not keep step with rounds of two kinds in turn.
+// sample is how many rounds stand for the one that is measured. It is odd, so that it does not keep step with rounds of
+// two kinds in turn.
 const sample = 67
 
 // epoch is any moment: to measure from it reads only the monotonic clock, which takes half of the time.

@@ -17,7 +17,8 @@ import (
 // readSize is the largest number of bytes of one read from a client.
 const readSize = 16 << 10
 
-// readBuffers have the bytes of one read each. A socket takes one only while it has bytes, so that clients share a few that the processor has at hand.
+// readBuffers have the bytes of one read each. A socket takes one only while it has bytes, so that clients share a few
+// that the processor has at hand.
 var readBuffers = netio.Space(readSize)
 
 // conn moves bytes between one client's socket and its session with goroutines.
@@ -54,7 +55,8 @@ func (c *conn) readLoop(first []byte) {
 	err := c.read(first)
 	switch {
 	case errors.Is(err, io.EOF):
-		// The client has ended its side. Its commands are still answered, up to the first one that must wait for other clients.
+		// The client has ended its side. Its commands are still answered, up to the first one that must wait for other
+		// clients.
 		if c.sess.EOF() {
 			c.Flush()
 			return
@@ -160,10 +162,10 @@ func (c *conn) Unread() bool {
 // Left implements Client.
 func (c *conn) Left() bool { return netio.Left(c.nc) }
 
-// Flush implements Client. Most output fits the socket at once and is written here, by the goroutine that produced it: the client's own reader or
-// the reader of its lane, which saves a switch of goroutines for each reply. A goroutine writes the rest, so a
-// client that does not read never holds up its lane.
-// A client that reads as fast as it is written to does not, either.
+// Flush implements Client. Most output fits the socket at once and is written here, by the goroutine that produced it:
+// the client's own reader or the reader of its lane, which saves a switch of goroutines for each reply. A goroutine
+// writes the rest, so a client that does not read never holds up its lane. A client that reads as fast as it is written
+// to does not, either.
 func (c *conn) Flush() {
 	left := turn
 	b, last := c.next(nil)
@@ -188,7 +190,8 @@ func (c *conn) Flush() {
 	}
 }
 
-// next is the session's NextWrite. The last output and the end of the connection travel together. TLS has an end of its own.
+// next is the session's NextWrite. The last output and the end of the connection travel together. TLS has an end of its
+// own.
 func (c *conn) next(done []byte) (b []byte, last bool) {
 	b, last = c.sess.NextWrite(done)
 	switch {

@@ -1,14 +1,17 @@
-// Package engine moves the bytes of clients. It knows sockets, a few methods of a session, and upstream's Wire; it does not know the
-// meaning of the bytes.
+// Package engine moves the bytes of clients. It knows sockets, a few methods of a session, and upstream's Wire; it does
+// not know the meaning of the bytes.
 //
 //	conn:        goroutines    one client of any kind of socket, on any system
 //	eventLoop:   epoll, Linux  many clients on plain sockets (epollClient), and their lanes (epollLane)
 //
 // # Goroutines
 //
-//   - eventLoop.run, one for two processors: it moves the bytes of its clients and of their lanes, which have no goroutines of their own;
-//   - conn.readLoop, one for each client that no loop serves: it reads the socket and feeds the session; it ends with the connection;
-//   - conn.drainOutput, only while a client does not take its replies: it writes what a first, non-blocking write left over.
+//   - eventLoop.run, one for two processors: it moves the bytes of its clients and of their lanes, which have no
+//     goroutines of their own;
+//   - conn.readLoop, one for each client that no loop serves: it reads the socket and feeds the session; it ends with
+//     the connection;
+//   - conn.drainOutput, only while a client does not take its replies: it writes what a first, non-blocking write left
+//     over.
 package engine
 
 import (
@@ -32,8 +35,8 @@ const (
 
 // A Session is an engine's view of one client. Its methods do not block.
 type Session interface {
-	// Feed takes bytes of the client. It does not keep b. alive is false if the session has ended, and the connection is to be closed. more is false
-	// if the engine may not read from the client until Client.Resume.
+	// Feed takes bytes of the client. It does not keep b. alive is false if the session has ended, and the connection
+	// is to be closed. more is false if the engine may not read from the client until Client.Resume.
 	Feed(b []byte) (alive, more bool)
 
 	// EOF says that the client has ended its side, although it may still read. false: the session has ended.
@@ -46,9 +49,9 @@ type Session interface {
 	// Hungup says that the client's connection is gone.
 	Hungup()
 
-	// NextWrite hands output to the engine, which returns it with the next NextWrite or EndWrite; meanwhile the engine is the only writer. done is the
-	// output that it has written; nil: none. b is nil if there is nothing to write, or another goroutine is writing. last: after b the connection
-	// is to be closed.
+	// NextWrite hands output to the engine, which returns it with the next NextWrite or EndWrite; meanwhile the engine
+	// is the only writer. done is the output that it has written; nil: none. b is nil if there is nothing to write, or
+	// another goroutine is writing. last: after b the connection is to be closed.
 	NextWrite(done []byte) (b []byte, last bool)
 
 	// EndWrite returns output that has been written, or that never will be.
@@ -66,7 +69,8 @@ type Client interface {
 	// Resume ends a pause that Session.Feed has asked for. The session may be locked.
 	Resume()
 
-	// Yield has the goroutines that the caller has just started run soon: the client waits for one of them. The session may be locked.
+	// Yield has the goroutines that the caller has just started run soon: the client waits for one of them. The session
+	// may be locked.
 	Yield()
 
 	// Driver moves the bytes of the session's lane; nil: goroutines do.
@@ -75,7 +79,8 @@ type Client interface {
 	// Unread reports whether the client has sent bytes that the session has not got. The session may be locked.
 	Unread() bool
 
-	// Left reports whether the client has ended its side, even if the session has not been told yet. The session may be locked.
+	// Left reports whether the client has ended its side, even if the session has not been told yet. The session may be
+	// locked.
 	Left() bool
 }
 
@@ -85,12 +90,12 @@ type Arrival struct {
 	Addr string   // of the client, for the log
 	Read []byte   // the bytes read from it: the session gets them at once, so it knows whether the client has waited for a reply
 
-	// Open makes the session of the client. fd is its file descriptor if that is another one now, else 0. No other goroutine knows the
-	// session, or c, before Opened.
+	// Open makes the session of the client. fd is its file descriptor if that is another one now, else 0. No other
+	// goroutine knows the session, or c, before Opened.
 	Open func(c Client, fd int) Session
 
-	// Opened makes the session known to others: from then on any goroutine may call c. An error refuses the client; its connection is
-	// closed then.
+	// Opened makes the session known to others: from then on any goroutine may call c. An error refuses the client; its
+	// connection is closed then.
 	Opened func(c Client) error
 
 	// Closed is called once, after the connection of a client that Opened did not refuse has been closed.
@@ -173,6 +178,6 @@ func plain(nc net.Conn) bool {
 	return false
 }
 
-// turn is the number of bytes of output that are written for one client before the next client's turn. Otherwise a client that reads as fast
-// as it is written to would occupy an event loop, or the reader of a lane.
+// turn is the number of bytes of output that are written for one client before the next client's turn. Otherwise a
+// client that reads as fast as it is written to would occupy an event loop, or the reader of a lane.
 const turn = 512 << 10

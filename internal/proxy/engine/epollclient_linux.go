@@ -33,8 +33,8 @@ type epollClient struct {
 	resumed bool // to be read again
 }
 
-// begin adds the client to epoll, settles what others have asked for since it was opened, and handles the bytes that it has already
-// sent.
+// begin adds the client to epoll, settles what others have asked for since it was opened, and handles the bytes that it
+// has already sent.
 func (r *epollClient) begin(first []byte) {
 	r.events, r.most = watchInput, readSize
 	if err := r.loop.enter(r.fd, r, r.events); err != nil {

@@ -74,8 +74,8 @@ func (w *epollLane) end(err error) {
 	if w.fd < 0 {
 		return
 	}
-	// The kernel drops the bytes that it has not delivered: a request that was given up must not reach Redis after its repetition on
-	// another connection.
+	// The kernel drops the bytes that it has not delivered: a request that was given up must not reach Redis after its
+	// repetition on another connection.
 	_ = unix.SetsockoptLinger(w.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}) // unix sockets have no such thing
 	w.loop.leave(w.fd)
 	if w.out != nil && w.off == 0 {

@@ -15,8 +15,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
-// eventLoop is the engine for plain sockets on Linux: one goroutine that waits on epoll, and moves the bytes of its clients and
-// of its own lanes. There is no goroutine and no buffer per client. One round is
+// eventLoop is the engine for plain sockets on Linux: one goroutine that waits on epoll, and moves the bytes of its
+// clients and of its own lanes. There is no goroutine and no buffer per client. One round is
 //
 //	wait ─▶ read every ready client into its session and every ready lane into its receivers
 //	     ─▶ write each lane that got requests, once
@@ -53,12 +53,13 @@ type socket interface {
 // loopReadSize is the largest number of bytes of one read. All sockets of a loop share the buffer.
 const loopReadSize = 256 << 10
 
-// eventsPerWait bounds one round, so that Redis and the clients of this round work while the next one is read. Side by side on
-// two cores, medians of eight rounds, 32 gave 13 % more GET/s than 512 with 50 clients at depth 16, 3 % with 500 clients, and
-// the same at depth 1; 8 gave a fifth less at depth 1.
+// eventsPerWait bounds one round, so that Redis and the clients of this round work while the next one is read. Side by
+// side on two cores, medians of eight rounds, 32 gave 13 % more GET/s than 512 with 50 clients at depth 16, 3 % with
+// 500 clients, and the same at depth 1; 8 gave a fifth less at depth 1.
 const eventsPerWait = 32
 
-// newEventLoops makes one loop for two processors: the other processor is Redis's, or another proxy's, or the lock engine's.
+// newEventLoops makes one loop for two processors: the other processor is Redis's, or another proxy's, or the lock
+// engine's.
 func newEventLoops(string) ([]*eventLoop, error) {
 	loops := make([]*eventLoop, max(1, runtime.GOMAXPROCS(0)/2))
 	for i := range loops {
@@ -117,10 +118,10 @@ func (l *eventLoop) run() {
 
 // yield lets the goroutines run that the round has started, if a client waits for one of them.
 //
-// The last goroutine that a goroutine has started is the next one on its processor. Another thread leaves it there for some 50 µs, a sleep of the
-// runtime, because the goroutine that runs there may be about to wait. The loop's calls on sockets are not told to the runtime (package direct), so
-// the loop never seems to wait until it does. With the yield a hand-over between two clients takes a tenth less processor time
-// (bench/README.md has the command and the quartiles).
+// The last goroutine that a goroutine has started is the next one on its processor. Another thread leaves it there for
+// some 50 µs, a sleep of the runtime, because the goroutine that runs there may be about to wait. The loop's calls on
+// sockets are not told to the runtime (package direct), so the loop never seems to wait until it does. With the yield a
+// hand-over between two clients takes a tenth less processor time (bench/README.md has the command and the quartiles).
 func (l *eventLoop) yield() {
 	if l.yields.Load() {
 		l.yields.Store(false)
@@ -142,8 +143,8 @@ func (l *eventLoop) wake() {
 	l.mu.Unlock()
 }
 
-// settle does the work of a round: jobs, then lanes, so that requests are on their way while clients are written. false: the loop has
-// been stopped.
+// settle does the work of a round: jobs, then lanes, so that requests are on their way while clients are written.
+// false: the loop has been stopped.
 func (l *eventLoop) settle() bool {
 	l.mu.Lock()
 	jobs, rung, dirty := l.jobs, l.rung, l.dirty
@@ -235,8 +236,8 @@ func (l *eventLoop) enter(fd int, s socket, events uint32) error {
 	return nil
 }
 
-// leave forgets fd, which may not have entered, and closes it. A socket that gets the same number enters in settle, when no event of this round is left
-// that could be taken for one of its own.
+// leave forgets fd, which may not have entered, and closes it. A socket that gets the same number enters in settle,
+// when no event of this round is left that could be taken for one of its own.
 func (l *eventLoop) leave(fd int) {
 	if fd < len(l.sockets) {
 		l.sockets[fd] = nil

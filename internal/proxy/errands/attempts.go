@@ -32,14 +32,16 @@ func (a *Attempts) Sent() {
 	}
 }
 
-// Waited forgets the refusals if a server, which refuses the command now, has let it wait since then: another slot has moved, or the same one again.
+// Waited forgets the refusals if a server, which refuses the command now, has let it wait since then: another slot has
+// moved, or the same one again.
 func (a *Attempts) Waited(within time.Duration) {
 	if time.Since(a.last) > within {
 		*a = Attempts{}
 	}
 }
 
-// Held is Waited for a command that waits for other clients: no refusal has cost it the time since it was sent, however short that is.
+// Held is Waited for a command that waits for other clients: no refusal has cost it the time since it was sent, however
+// short that is.
 func (a *Attempts) Held(within time.Duration) {
 	a.Waited(within)
 	a.last = time.Now()

@@ -6,8 +6,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// A division is a command of very many keys on its way to the servers of its slots. A client chooses the number of keys. So the command is divided
-// without the session's lock, and its parts are sent in slices.
+// A division is a command of very many keys on its way to the servers of its slots. A client chooses the number of
+// keys. So the command is divided without the session's lock, and its parts are sent in slices.
 type division struct {
 	of    *Errands
 	name  string
@@ -20,8 +20,8 @@ type division struct {
 	sent  int // of them
 }
 
-// Divide sends the command being routed, by its name in lower case, in parts, whose joined reply has a slot. The session waits for the reply meanwhile.
-// The command belongs to the division.
+// Divide sends the command being routed, by its name in lower case, in parts, whose joined reply has a slot. The
+// session waits for the reply meanwhile. The command belongs to the division.
 func (n *Errands) Divide(name string, raw []byte, at reply.ID, muted bool) {
 	d := &division{of: n, name: name, raw: raw, at: at, muted: muted, route: n.Route}
 	n.session.Aside(d.cut)

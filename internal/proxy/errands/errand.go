@@ -161,8 +161,8 @@ func (e *Errand) reword() bool {
 	return true
 }
 
-// probe asks the server for the keys of a script that seems to have been refused, or whether it answers if the script has none. The reply comes in place
-// of the script's.
+// probe asks the server for the keys of a script that seems to have been refused, or whether it answers if the script
+// has none. The reply comes in place of the script's.
 func (e *Errand) probe() bool {
 	if e.keys.Keyless() || topology.ReadRefusal(e.failed).Reason == topology.NotRefused || e.of.session.Gone() {
 		return false
@@ -181,7 +181,8 @@ func (e *Errand) probe() bool {
 	return true
 }
 
-// madeUp reports whether the answer to a probe says that the script has made up the refusal: the server does not refuse the keys.
+// madeUp reports whether the answer to a probe says that the script has made up the refusal: the server does not refuse
+// the keys.
 func (e *Errand) madeUp() bool {
 	return topology.ReadRefusal(e.failed).Reason == topology.NotRefused
 }

@@ -17,8 +17,8 @@ import (
 type Session interface {
 	reply.Gatherer
 
-	// Take returns a slot for the reply to a command that is to be sent to a server; Any: to none. waiting: the bytes of
-	// the command, if it is not sent at once.
+	// Take returns a slot for the reply to a command that is to be sent to a server; Any: to none. waiting: the bytes
+	// of the command, if it is not sent at once.
 	Take(at topology.Node, h reply.Handler, waiting int) reply.ID
 
 	// Transmit sends n commands to a server for the reply in a slot.
@@ -45,7 +45,8 @@ type Cluster interface {
 	// View is the present view; nil: there is one server, and no cluster.
 	View() *topology.View
 
-	// Refresh has then called from another goroutine when the view has been refreshed by a question that has begun after this call.
+	// Refresh has then called from another goroutine when the view has been refreshed by a question that has begun
+	// after this call.
 	Refresh(hint topology.Node, then func())
 
 	// Refused notes that a server has refused a command for another server's sake.
@@ -109,7 +110,8 @@ func (n *Errands) Direct(keys []string) {
 	}
 }
 
-// Errands are the commands of one session that are on their way to the servers of a cluster. In front of one server all of it stays empty.
+// Errands are the commands of one session that are on their way to the servers of a cluster. In front of one server all
+// of it stays empty.
 type Errands struct {
 	view *topology.View // nil: there is no cluster
 	Route
@@ -193,8 +195,8 @@ func promotes(before, after *topology.View) bool {
 	return slices.ContainsFunc(after.Nodes(), func(n topology.ClusterNode) bool { return before.Primary(n.ID) == nil })
 }
 
-// WritesLost reports whether a server to which the session had written has been replaced by a replica, which may not have the writes. The session
-// begins anew: the loss is reported once.
+// WritesLost reports whether a server to which the session had written has been replaced by a replica, which may not
+// have the writes. The session begins anew: the loss is reported once.
 func (w *writings) WritesLost() bool {
 	lost := w.lost
 	if lost {
@@ -227,7 +229,8 @@ func (n *Errands) WrittenTo() []topology.Node {
 	return slices.Clone(n.wrote)
 }
 
-// Adopt takes over the present view of the cluster. No errand is on its way. Lanes to servers that serve no slots any more are left.
+// Adopt takes over the present view of the cluster. No errand is on its way. Lanes to servers that serve no slots any
+// more are left.
 func (n *Errands) Adopt() {
 	if n.view == nil || n.view == n.cluster.View() {
 		return
@@ -266,7 +269,8 @@ func (n *Errands) to(at topology.Node) *server {
 	return s
 }
 
-// Refused notes that a server has refused a command for another server's sake. It returns the server that has the key already; Any: none is known.
+// Refused notes that a server has refused a command for another server's sake. It returns the server that has the key
+// already; Any: none is known.
 func (n *Errands) Refused(why topology.Refusal) (asking topology.Node) {
 	n.cluster.Refused(why.Reason)
 	hint := n.cluster.View().At(why.Address)

@@ -69,7 +69,8 @@ func (e *Errand) again() {
 	e.turn()
 }
 
-// arrived says that the reply to what the errand has sent last is in, or will not come. It returns the errands that have waited for it.
+// arrived says that the reply to what the errand has sent last is in, or will not come. It returns the errands that
+// have waited for it.
 func (e *Errand) arrived() (then []*Errand) {
 	if e.to != nil && e.to.last == e {
 		e.to.last = nil
@@ -117,7 +118,8 @@ func (n *Errands) rest(e *Errand) {
 	})
 }
 
-// redirect sends the errand again. All others of its key that were on their way have been answered, so it follows the newest view.
+// redirect sends the errand again. All others of its key that were on their way have been answered, so it follows the
+// newest view.
 func (e *Errand) redirect() {
 	n := e.of
 	if !e.asking && !e.fixed {
@@ -134,8 +136,8 @@ func (e *Errand) redirect() {
 	e.depart()
 }
 
-// successor is the owner of an errand's slot. A view may be older than a refusal, by a server that has not heard of the change. Then it is the server
-// that the refusal names.
+// successor is the owner of an errand's slot. A view may be older than a refusal, by a server that has not heard of the
+// change. Then it is the server that the refusal names.
 func (n *Errands) successor(e *Errand) topology.Node {
 	view := n.cluster.View()
 	if e.slot < 0 {
@@ -148,8 +150,8 @@ func (n *Errands) successor(e *Errand) topology.Node {
 	return at
 }
 
-// settle goes on with the queue of the errand's key when its reply is final. If it was carried out, the errands before it in the queue are not sent again,
-// and if there are none, those behind it follow it to its server.
+// settle goes on with the queue of the errand's key when its reply is final. If it was carried out, the errands before
+// it in the queue are not sent again, and if there are none, those behind it follow it to its server.
 func (e *Errand) settle() {
 	n := e.of
 	queue, waits := n.queues[e.subject]

@@ -10,8 +10,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// Shortened is a command that waits for others, by its name in lower case, as it is sent again after it has waited for a time: its time limit is what is
-// left. raw is the command of the client. The limit is never 0, which means none.
+// Shortened is a command that waits for others, by its name in lower case, as it is sent again after it has waited for
+// a time, with the rest of its time limit. raw is the command of the client. The limit is never 0, which means none.
 func Shortened(name string, raw []byte, waited time.Duration) []byte {
 	args := resp.Split(raw, nil)
 	at, unit := timeLimit(name, args)

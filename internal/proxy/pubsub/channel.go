@@ -50,8 +50,8 @@ func (t channel) slot() int {
 	return PublishSlot
 }
 
-// PublishSlot is the slot to whose server all PUBLISH and the subscriptions to channels belong. With one server for both, messages reach each
-// subscriber in order, and PUBLISH counts the subscribers.
+// PublishSlot is the slot to whose server all PUBLISH and the subscriptions to channels belong. With one server for
+// both, messages reach each subscriber in order, and PUBLISH counts the subscribers.
 const PublishSlot = 0
 
 // eventPrefixes begin the channels of the events of keys.
@@ -86,8 +86,8 @@ func isEvent(source []byte) bool {
 	return false
 }
 
-// words are the first three elements of a frame, as far as they are strings. The third one of a message is not looked at, except for that to a pattern,
-// where it is the channel.
+// words are the first three elements of a frame, as far as they are strings. The third one of a message is not looked
+// at, except for that to a pattern, where it is the channel.
 func words(frame []byte) (verb, second, third []byte) {
 	if len(frame) == 0 || frame[0] != '*' && frame[0] != '>' {
 		return nil, nil, nil

@@ -15,8 +15,8 @@ type message struct {
 	b       []byte
 }
 
-// A request is a subscription command of the client. A client chooses how many names it has, so it is carried out part by part: each is asked for,
-// confirmed and told before the next one begins.
+// A request is a subscription command of the client. A client chooses how many names it has, so it is carried out part
+// by part: each is asked for, confirmed and told before the next one begins.
 type request struct {
 	at    reply.ID
 	verb  string
@@ -32,8 +32,8 @@ type request struct {
 	timer *time.Timer // limits the wait for them
 }
 
-// Ask carries out a subscription command, by its name in lower case. No other one is in progress. The reply has a slot at; the session is resumed
-// when it is whole. proto is the session's protocol.
+// Ask carries out a subscription command, by its name in lower case. No other one is in progress. The reply has a slot
+// at; the session is resumed when it is whole. proto is the session's protocol.
 func (e *Subscriptions) Ask(verb string, names [][]byte, proto int, at reply.ID, muted bool) {
 	k, on, _ := kindOf(verb)
 	r := &request{at: at, verb: verb, kind: k, on: on, muted: muted}
@@ -126,7 +126,8 @@ func (e *Subscriptions) end(r *request) {
 	e.send()
 }
 
-// expire ends the wait of a request for servers that do not answer. Channels that are received from one server have begun.
+// expire ends the wait of a request for servers that do not answer. Channels that are received from one server have
+// begun.
 func (e *Subscriptions) expire(r *request) {
 	switch {
 	case e.request != r, r.rests:
@@ -199,8 +200,8 @@ func (e *Subscriptions) answer(r *request, words []byte) {
 	e.send()
 }
 
-// tell gives a part of the reply to a request, and the messages that have come for channels of which the client knows then. Confirmations reach even a
-// client that sees no replies.
+// tell gives a part of the reply to a request, and the messages that have come for channels of which the client knows
+// then. Confirmations reach even a client that sees no replies.
 func (e *Subscriptions) tell(r *request, words []byte) {
 	if !r.muted || words[0] != '-' {
 		e.session.Put(r.at, words, false)
@@ -214,7 +215,8 @@ func (e *Subscriptions) tell(r *request, words []byte) {
 	}
 }
 
-// fail ends a request with an error, and undoes the subscriptions of its present part. The client has been told of the parts before it.
+// fail ends a request with an error, and undoes the subscriptions of its present part. The client has been told of the
+// parts before it.
 func (e *Subscriptions) fail(r *request, words []byte) {
 	for _, t := range r.fresh {
 		for _, one := range e.subscribers {

@@ -53,7 +53,8 @@ func (o *subscriber) leave(t channel, r *request) {
 	o.add(t, false, r)
 }
 
-// add puts a channel into the last command that has not been sent, if it fits: a server wants the shard channels of one command in one slot.
+// add puts a channel into the last command that has not been sent, if it fits: a server wants the shard channels of one
+// command in one slot.
 func (o *subscriber) add(t channel, on bool, r *request) {
 	if r != nil {
 		r.left++

@@ -13,11 +13,12 @@ import (
 
 // A Session is the session of the subscriptions. All methods but Do require its lock.
 type Session interface {
-	// Open returns a connection of the session's own to a server. If none is free, it returns nil, and calls then later, from another goroutine,
-	// with the connection or the reply that says why there is none.
+	// Open returns a connection of the session's own to a server. If none is free, it returns nil, and calls then
+	// later, from another goroutine, with the connection or the reply that says why there is none.
 	Open(at topology.Node, then func(c Conn, refusal []byte)) (c Conn, withdraw func() bool)
 
-	// Put adds bytes to the replies of a slot; more: they end within one. Answered counts replies that have become whole.
+	// Put adds bytes to the replies of a slot; more: they end within one. Answered counts replies that have become
+	// whole.
 	Put(at reply.ID, b []byte, more bool)
 	Answered(at reply.ID, n int)
 
@@ -57,7 +58,8 @@ type Cluster interface {
 	// View is the present view.
 	View() *topology.View
 
-	// Watch has f called from another goroutine whenever the view has changed, until stop is called. f may still be running then.
+	// Watch has f called from another goroutine whenever the view has changed, until stop is called. f may still be
+	// running then.
 	Watch(f func()) (stop func())
 
 	// Refused notes that a server has refused a subscription for another server's sake.
@@ -146,7 +148,8 @@ func (e *Subscriptions) nodes(t channel) (all []topology.Node) {
 	return all
 }
 
-// place subscribes to channels where they belong. r is the request that they are part of; nil: the client knows of them.
+// place subscribes to channels where they belong. r is the request that they are part of; nil: the client knows of
+// them.
 func (e *Subscriptions) place(list []channel, r *request) {
 	for _, t := range list {
 		nodes := e.nodes(t)
@@ -236,8 +239,8 @@ func (e *Subscriptions) shelter(some []channel) {
 	}
 }
 
-// inParts calls f for a list of channels, some at a time, and then done: a client chooses how many there are. Each part is a step of its own. Channels
-// of a later part may have ended before it.
+// inParts calls f for a list of channels, some at a time, and then done: a client chooses how many there are. Each part
+// is a step of its own. Channels of a later part may have ended before it.
 func (e *Subscriptions) inParts(list []channel, f func(part []channel), done func()) {
 	n := min(len(list), maxAsked)
 	if f(list[:n]); n == len(list) {
@@ -311,7 +314,8 @@ func (e *Subscriptions) Close() {
 	e.state = state{}
 }
 
-// lost notes that a server does not hear a channel any more, and has another one found. r is the request that waits for it; nil: none does.
+// lost notes that a server does not hear a channel any more, and has another one found. r is the request that waits for
+// it; nil: none does.
 func (e *Subscriptions) lost(t channel, r *request, at topology.Node) {
 	if e.wanted[t] == nil {
 		return
@@ -354,8 +358,9 @@ func (e *Subscriptions) without(t channel, by *subscriber) {
 	}
 }
 
-// received passes a message on. Of the servers that hear a channel, the first one tells the messages that all are told. Before the client knows of
-// the subscription that is the server to which the messages are sent: another one may hear late of a message that is older than the subscription.
+// received passes a message on. Of the servers that hear a channel, the first one tells the messages that all are told.
+// Before the client knows of the subscription that is the server to which the messages are sent: another one may hear
+// late of a message that is older than the subscription.
 func (e *Subscriptions) received(by *subscriber, t channel, source, b []byte) {
 	sub := e.wanted[t]
 	if sub == nil || !slices.Contains(sub.at, by) {

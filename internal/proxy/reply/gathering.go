@@ -8,8 +8,8 @@ import (
 type Gatherer interface {
 	Session
 
-	// Aside runs work, whose cost a client chooses, without the session's lock, and then the function that it returns with the lock, unless the
-	// client gets no more by then.
+	// Aside runs work, whose cost a client chooses, without the session's lock, and then the function that it returns
+	// with the lock, unless the client gets no more by then.
 	Aside(work func() (then func()))
 }
 

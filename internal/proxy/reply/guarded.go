@@ -4,7 +4,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// A Guarded handler looks for refusals of a server of a cluster among the replies to a command. The client gets no redirection.
+// A Guarded handler looks for refusals of a server of a cluster among the replies to a command. The client gets no
+// redirection.
 type Guarded struct {
 	Session Session
 	To      Handler // of other replies; nil: they pass to the client

@@ -1,12 +1,13 @@
-// Package reply brings the replies to a client, from the slots in which they are due, in the order of the commands, to the bytes that an engine writes. A
-// Handler does work with replies besides passing them on: a reply that changes the session, a reply that is joined from several, a reply that may say that the
-// command belongs on another server. It does no I/O. Everything in it requires the lock of the session.
+// Package reply brings the replies to a client, from the slots in which they are due, in the order of the commands, to
+// the bytes that an engine writes. A Handler does work with replies besides passing them on: a reply that changes the
+// session, a reply that is joined from several, a reply that may say that the command belongs on another server. It
+// does no I/O. Everything in it requires the lock of the session.
 package reply
 
 // A Handler handles the replies of a slot. The session may have ended.
 type Handler interface {
-	// Take handles bytes of the replies to commands of the slot, in which n of them end; more: they end within one. It returns the
-	// number of commands that they answer.
+	// Take handles bytes of the replies to commands of the slot, in which n of them end; more: they end within one. It
+	// returns the number of commands that they answer.
 	Take(at ID, b []byte, n int, more bool) (answered int)
 
 	// Lost says that n commands get no reply: they were not sent, or, if sent is set, may have been executed.

@@ -4,7 +4,8 @@ import "github.com/lockproxy/lockproxy/internal/buffers"
 
 // This file holds the bytes for a client, in order, until an engine has written them.
 
-// An Outbox is bytes on their way to one client. One writer at a time takes them chunk by chunk. The zero value is empty.
+// An Outbox is bytes on their way to one client. One writer at a time takes them chunk by chunk. The zero value is
+// empty.
 type Outbox struct {
 	last    []byte   // the newest bytes
 	full    [][]byte // the bytes before them, each about chunkSize
@@ -15,7 +16,8 @@ type Outbox struct {
 // chunkSize is about the number of bytes of one write.
 const chunkSize = 256 << 10
 
-// Append adds b at the end. It does not keep b. Very many bytes become chunks, each of which is written and returned by itself.
+// Append adds b at the end. It does not keep b. Very many bytes become chunks, each of which is written and returned by
+// itself.
 func (o *Outbox) Append(b []byte) {
 	for len(b) > 2*chunkSize {
 		o.append(b[:chunkSize])
@@ -76,7 +78,8 @@ func (o *Outbox) Writing() bool { return o.writing }
 // Spare is the memory of the emptied buffer.
 func (o *Outbox) Spare() int { return cap(o.spare) }
 
-// Sizes are the bytes of the newest chunk, its free memory with that of the emptied buffer, and the number of older chunks.
+// Sizes are the bytes of the newest chunk, its free memory with that of the emptied buffer, and the number of older
+// chunks.
 func (o *Outbox) Sizes() (n, free, chunks int) {
 	return len(o.last), cap(o.last) - len(o.last) + cap(o.spare), len(o.full)
 }

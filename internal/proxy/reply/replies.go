@@ -9,14 +9,15 @@ package reply
 //	Push                          out-of-band bytes go out between two replies
 //	Next                          the bytes that may leave now
 //
-// A slot stands for a run of commands: those that one connection answers and one handler handles. So a pipeline takes one slot,
-// and an ordinary command costs no allocation. The bytes of the first slot go out at once; the bytes of a later slot wait in it.
+// A slot stands for a run of commands: those that one connection answers and one handler handles. So a pipeline takes
+// one slot, and an ordinary command costs no allocation. The bytes of the first slot go out at once; the bytes of a
+// later slot wait in it.
 
 // ID names a slot. A queue never uses an ID again, so an answer that comes too late finds no slot.
 type ID uint64
 
-// A Queue holds the replies for one client. The zero value is empty. C is the type of a connection, which answers commands. H is the type
-// of a handler; replies without a handler pass to the client unchanged.
+// A Queue holds the replies for one client. The zero value is empty. C is the type of a connection, which answers
+// commands. H is the type of a handler; replies without a handler pass to the client unchanged.
 type Queue[C, H comparable] struct {
 	slots  []slot[C, H] // in the order of the commands; those before head have left
 	head   int
@@ -34,8 +35,8 @@ type slot[C, H comparable] struct {
 	b       []byte // bytes that have come before their turn
 }
 
-// Add takes a place for the replies to n commands that are sent now. Commands with the same connection and handler as the ones
-// before share their slot. from is not the zero value.
+// Add takes a place for the replies to n commands that are sent now. Commands with the same connection and handler as
+// the ones before share their slot. from is not the zero value.
 func (q *Queue[C, H]) Add(from C, handler H, n int) ID {
 	q.due += n
 	if last := len(q.slots) - 1; last >= q.head {
@@ -106,8 +107,8 @@ func (q *Queue[C, H]) Handler(id ID) (h H, ok bool) {
 	return s.handler, true
 }
 
-// Put adds bytes to a slot's replies; more: they end within one. True: they may leave at once, and the caller sends them. Otherwise the
-// queue keeps a copy. Nothing may be due to go out: see Next.
+// Put adds bytes to a slot's replies; more: they end within one. True: they may leave at once, and the caller sends
+// them. Otherwise the queue keeps a copy. Nothing may be due to go out: see Next.
 func (q *Queue[C, H]) Put(id ID, b []byte, more bool) (now bool) {
 	s, i := q.slot(id)
 	if s == nil {
@@ -121,7 +122,8 @@ func (q *Queue[C, H]) Put(id ID, b []byte, more bool) (now bool) {
 	return false
 }
 
-// Answer says that n replies of a slot have become whole. False: they were not due. The caller then sends the bytes that Next returns.
+// Answer says that n replies of a slot have become whole. False: they were not due. The caller then sends the bytes
+// that Next returns.
 func (q *Queue[C, H]) Answer(id ID, n int) bool {
 	s, _ := q.slot(id)
 	if s == nil {
@@ -180,8 +182,8 @@ func (q *Queue[C, H]) Next() []byte {
 // maxKept bounds the slots that an empty queue keeps.
 const maxKept = 16
 
-// First returns the slot that a connection answers next. It serves connections that do not return IDs. False: nothing is due from that
-// connection.
+// First returns the slot that a connection answers next. It serves connections that do not return IDs. False: nothing
+// is due from that connection.
 func (q *Queue[C, H]) First(from C) (id ID, handler H, ok bool) {
 	for i := q.head; i < len(q.slots); i++ {
 		if s := &q.slots[i]; s.n > 0 && s.from == from {
@@ -197,8 +199,8 @@ func (q *Queue[C, H]) Due() int { return q.due }
 // Slots is the number of slots in use.
 func (q *Queue[C, H]) Slots() int { return len(q.slots) - q.head }
 
-// Forget drops the bytes that wait: the client gets no more replies. The replies of connections stay due, and those of the proxy itself
-// do not.
+// Forget drops the bytes that wait: the client gets no more replies. The replies of connections stay due, and those of
+// the proxy itself do not.
 func (q *Queue[C, H]) Forget() {
 	q.pushes = nil
 	var nobody C

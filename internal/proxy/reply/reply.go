@@ -1,7 +1,7 @@
 package reply
 
-// A Reply handles the reply to one command that changes the session. The reply passes to the client unchanged, unless Replace is
-// set.
+// A Reply handles the reply to one command that changes the session. The reply passes to the client unchanged, unless
+// Replace is set.
 type Reply struct {
 	Session Session
 	Muted   bool                      // the client does not see the reply

@@ -9,16 +9,19 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// A Cursor is the place of a SCAN of the whole cluster. It scans the servers one after the other, in the order of their IDs. As a number it has, from
-// the top, a mark of the servers and their slots when the pass began (16 bits), whether some slots were being moved at the end of the pass before (1
-// bit), the number of passes before (2 bits), the position of the present server (10 bits), and the server's own cursor (34 bits). All of it is in the
-// number, so any proxy can go on with it.
+// A Cursor is the place of a SCAN of the whole cluster. It scans the servers one after the other, in the order of their
+// IDs. As a number it has, from the top, a mark of the servers and their slots when the pass began (16 bits), whether
+// some slots were being moved at the end of the pass before (1 bit), the number of passes before (2 bits), the position
+// of the present server (10 bits), and the server's own cursor (34 bits). All of it is in the number, so any proxy can
+// go on with it.
 //
-// A key is left out by a pass if it moves from a server that has not been scanned to one that has been. So the servers are asked for their slots at the
-// beginning and at the end of a pass. If the answers differ, another pass follows. It has all keys whose slots stay meanwhile.
+// A key is left out by a pass if it moves from a server that has not been scanned to one that has been. So the servers
+// are asked for their slots at the beginning and at the end of a pass. If the answers differ, another pass follows. It
+// has all keys whose slots stay meanwhile.
 //
-// While a slot is being moved its keys go from one server to the other, and the answers stay. A pass behind one that ended like that, with the same
-// answers, finds the keys that have gone. A slot that is never moved to the end does not keep a scan from its end.
+// While a slot is being moved its keys go from one server to the other, and the answers stay. A pass behind one that
+// ended like that, with the same answers, finds the keys that have gone. A slot that is never moved to the end does not
+// keep a scan from its end.
 type Cursor struct {
 	mark   uint16 // 0: the scan has not begun
 	moving bool
@@ -61,10 +64,12 @@ func (c Cursor) text() []byte {
 	return strconv.AppendUint(nil, n, 10)
 }
 
-// Begins reports whether the scan begins. The servers are asked for their slots, and the first one is scanned behind that.
+// Begins reports whether the scan begins. The servers are asked for their slots, and the first one is scanned behind
+// that.
 func (c Cursor) Begins() bool { return c.mark == 0 }
 
-// At returns the server to scan and that server's own cursor; nil: all have been scanned. They are asked for their slots then.
+// At returns the server to scan and that server's own cursor; nil: all have been scanned. They are asked for their
+// slots then.
 func (c Cursor) At(v *topology.View) (n *topology.ClusterNode, own uint64) {
 	if nodes := v.Nodes(); c.index < len(nodes) {
 		return &nodes[c.index], c.own
@@ -75,7 +80,8 @@ func (c Cursor) At(v *topology.View) (n *topology.ClusterNode, own uint64) {
 // Question asks a server for its slots. See readLayout.
 var Question = resp.AppendCommand(nil, "CLUSTER", "NODES")
 
-// First is the reply to the first SCAN: answers are those to Question, in the order of the servers, and behind them the first server's page.
+// First is the reply to the first SCAN: answers are those to Question, in the order of the servers, and behind them the
+// first server's page.
 func (c Cursor) First(v *topology.View, answers [][]byte) []byte {
 	last := len(answers) - 1
 	c.mark, _ = markOf(v, answers[:last])

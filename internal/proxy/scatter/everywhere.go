@@ -18,9 +18,9 @@ func acts(join Join) whole { return whole{true, unlessError(true, join)} }
 
 func asks(join Join) whole { return whole{false, unlessError(false, join)} }
 
-// everywhere has the commands that concern all primaries, by name or "name subcommand". Redis's tips (request_policy, response_policy) say most of
-// this. For PING, RANDOMKEY, PUBSUB and ACL, among others, they are missing or do not fit, so the list is the proxy's own. Other commands without a
-// key go to any server.
+// everywhere has the commands that concern all primaries, by name or "name subcommand". Redis's tips (request_policy,
+// response_policy) say most of this. For PING, RANDOMKEY, PUBSUB and ACL, among others, they are missing or do not fit,
+// so the list is the proxy's own. Other commands without a key go to any server.
 var everywhere = map[string]whole{
 	"keys": asks(concatenate), "dbsize": asks(sum), "randomkey": asks(some(rand.IntN)), "info": {join: info},
 	"flushall": acts(first), "flushdb": acts(first),
@@ -43,8 +43,8 @@ var everywhere = map[string]whole{
 func both(a, b int) int { return a & b }
 func plus(a, b int) int { return a + b }
 
-// Everywhere returns how the replies of all primaries to a command are joined; nil: the command concerns one server. name and sub, the first
-// argument, are in lower case. args are those of the command.
+// Everywhere returns how the replies of all primaries to a command are joined; nil: the command concerns one server.
+// name and sub, the first argument, are in lower case. args are those of the command.
 func Everywhere(name, sub string, args [][]byte) Join {
 	if join := everywhere[name].join; join != nil {
 		return join
@@ -58,7 +58,8 @@ func Everywhere(name, sub string, args [][]byte) Join {
 	return everywhere[name+" "+sub].join
 }
 
-// NeedsAll reports whether a command makes no sense at one server only, as inside a transaction: it acts on all servers, or concerns all keys.
+// NeedsAll reports whether a command makes no sense at one server only, as inside a transaction: it acts on all
+// servers, or concerns all keys.
 func NeedsAll(name, sub string) bool {
 	switch name {
 	case "keys", "scan", "dbsize":

@@ -22,8 +22,8 @@ var summed = map[string]bool{
 // Statistics have a line for each command or error that a server has seen, name:key=number,key=number.
 var statistics = [][]byte{[]byte("cmdstat_"), []byte("errorstat_")}
 
-// totals replaces the counts in the first server's text by those of all servers. Lines that the first server lacks stand behind the last one of
-// their kind.
+// totals replaces the counts in the first server's text by those of all servers. Lines that the first server lacks
+// stand behind the last one of their kind.
 func totals(replies [][]byte) []byte {
 	if len(replies) == 1 {
 		return replies[0]

@@ -12,7 +12,8 @@ import (
 // A Join makes one reply of the whole replies of all parts, in the order of the parts. There is at least one.
 type Join func(replies [][]byte) []byte
 
-// unlessError is join if no reply is an error. If a command that writes has failed at some servers only, the reply says so.
+// unlessError is join if no reply is an error. If a command that writes has failed at some servers only, the reply says
+// so.
 func unlessError(writes bool, join Join) Join {
 	return func(replies [][]byte) []byte {
 		failed, words := 0, []byte(nil)
@@ -192,7 +193,8 @@ func elementwise(f func(a, b int) int) Join {
 	}
 }
 
-// anyOf is the first reply that is no error; else the first error that differs from NOTBUSY, by which a server says that it has nothing to end.
+// anyOf is the first reply that is no error; else the first error that differs from NOTBUSY, by which a server says
+// that it has nothing to end.
 func anyOf(replies [][]byte) []byte {
 	best := replies[0]
 	for _, r := range replies {

@@ -10,8 +10,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// markOf is a mark, never 0, of the servers and the slots that each has by its own answer to Question. moving: some slots are being moved. If a server
-// does not answer, or may not, the mark is that of the view.
+// markOf is a mark, never 0, of the servers and the slots that each has by its own answer to Question. moving: some
+// slots are being moved. If a server does not answer, or may not, the mark is that of the view.
 func markOf(v *topology.View, answers [][]byte) (mark uint16, moving bool) {
 	h := fnv.New32a()
 	for _, n := range v.Nodes() {

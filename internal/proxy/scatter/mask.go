@@ -6,11 +6,11 @@ import (
 	"strconv"
 )
 
-// A client library that sees a cluster goes past the proxy to its servers. So the texts by which a server says that it is one of a cluster are
-// edited to those of a server that stands alone.
+// A client library that sees a cluster goes past the proxy to its servers. So the texts by which a server says that it
+// is one of a cluster are edited to those of a server that stands alone.
 
-// info is the first server's text, with the counts and the keys of all servers that can be reached. Client libraries ask for it before they use a
-// connection, whichever servers they need then.
+// info is the first server's text, with the counts and the keys of all servers that can be reached. Client libraries
+// ask for it before they use a connection, whichever servers they need then.
 func info(all [][]byte) []byte {
 	replies := slices.DeleteFunc(slices.Clone(all), func(r []byte) bool { return bytes.HasPrefix(r, []byte("-NOUPSTREAM ")) })
 	if len(replies) == 0 {

@@ -30,8 +30,8 @@ func Divides(name string) bool {
 	return ok
 }
 
-// Split divides a command, by its name in lower case, whose keys are in several slots; nil: they are in one slot, the command cannot be split, or
-// Redis will refuse it. The order of the keys of one slot stays.
+// Split divides a command, by its name in lower case, whose keys are in several slots; nil: they are in one slot, the
+// command cannot be split, or Redis will refuse it. The order of the keys of one slot stays.
 func Split(name string, args [][]byte) ([]Part, Join) {
 	how, ok := splits[name]
 	if !ok || len(args) <= how.step || inOneSlot(args, how.step) {

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Disown takes all credentials out of the arguments of a HELLO, by Redis's own grammar: an argument of SETNAME is no option.
-// The arguments behind an option that Redis does not accept are left out too, so that no unread argument travels; Redis
-// refuses the command at that option. It reuses args.
+// Disown takes all credentials out of the arguments of a HELLO, by Redis's own grammar: an argument of SETNAME is no
+// option. The arguments behind an option that Redis does not accept are left out too, so that no unread argument
+// travels; Redis refuses the command at that option. It reuses args.
 func Disown(args [][]byte) [][]byte {
 	out := args[:min(2, len(args))]
 	for i := 2; i < len(args); i++ {

@@ -9,23 +9,24 @@
 //	                                                   lock     ─▶ lockcmds ─▶ script on the same lane or pin
 //	client ◀─bytes─ engine ◀─ Session.NextWrite ◀─ Replies(bytes, n) from the lane's or pin's reader
 //
-// Events go in (bytes of the client, replies, a lock's result, a hang-up), bytes to send come out. A session knows the engine that
-// moves its bytes as a Host.
+// Events go in (bytes of the client, replies, a lock's result, a hang-up), bytes to send come out. A session knows the
+// engine that moves its bytes as a Host.
 //
 // # Order
 //
-// Each command has a slot for its reply, in the order of the commands (package reply). A lane, a pin, a lock engine or the
-// session itself may answer it, at any time: replies leave in the order of the slots. A run of ordinary commands has one slot.
+// Each command has a slot for its reply, in the order of the commands (package reply). A lane, a pin, a lock engine or
+// the session itself may answer it, at any time: replies leave in the order of the slots. A run of ordinary commands
+// has one slot.
 //
-// Commands take effect in the order sent because a session uses one upstream connection at a time, its lane or its pin. A
-// move between lane and pin, or a change of identity, waits until no reply is due. A session that waits is not parsed
+// Commands take effect in the order sent because a session uses one upstream connection at a time, its lane or its pin.
+// A move between lane and pin, or a change of identity, waits until no reply is due. A session that waits is not parsed
 // further, but it is still read, so that a hang-up is seen.
 //
-// In front of a cluster a session uses lanes to several servers at a time. Commands about one key take effect in the order
-// sent (package errands). The others keep no order among each other, but for those by which other clients learn of the
-// session's work, and those that concern all that is sent: lock commands, transactions and whatever needs a pin, PUBLISH,
-// WAIT, changes of identity, and commands of several keys. Each is sent when everything before it has been answered, and is
-// answered before anything behind it is sent.
+// In front of a cluster a session uses lanes to several servers at a time. Commands about one key take effect in the
+// order sent (package errands). The others keep no order among each other, but for those by which other clients learn
+// of the session's work, and those that concern all that is sent: lock commands, transactions and whatever needs a pin,
+// PUBLISH, WAIT, changes of identity, and commands of several keys. Each is sent when everything before it has been
+// answered, and is answered before anything behind it is sent.
 //
 // # Goroutines
 //
@@ -35,7 +36,7 @@
 //
 // # Locks
 //
-// A session's mutex guards its fields, never I/O. Order: Session.mu, then the mutexes of lockcmds, then those of upstream and of
-// the directory of clients. No goroutine holds two sessions' mutexes: work on another session is done from Session.afterUnlock or
-// from a goroutine of its own.
+// A session's mutex guards its fields, never I/O. Order: Session.mu, then the mutexes of lockcmds, then those of
+// upstream and of the directory of clients. No goroutine holds two sessions' mutexes: work on another session is done
+// from Session.afterUnlock or from a goroutine of its own.
 package session

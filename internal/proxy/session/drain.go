@@ -1,7 +1,7 @@
 package session
 
-// This file says when a client leaves that is asked to: behind a reply if it goes on sending, so that no command of its crosses the end of
-// the connection, else after a silence. It does no I/O and has no lock.
+// This file says when a client leaves that is asked to: behind a reply if it goes on sending, so that no command of its
+// crosses the end of the connection, else after a silence. It does no I/O and has no lock.
 
 // A DrainState is how far one client is. The zero value: it is not asked to leave.
 type DrainState uint8
@@ -11,7 +11,8 @@ const (
 	drainServed                       // it leaves behind a reply
 )
 
-// drainSilence is the number of milliseconds without traffic after which a client counts as one that is not about to send.
+// drainSilence is the number of milliseconds without traffic after which a client counts as one that is not about to
+// send.
 const drainSilence = 500
 
 // Ask asks the client to leave. busy: replies to it are outstanding. It reports whether this is the first time.

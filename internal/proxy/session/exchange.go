@@ -12,12 +12,12 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
-// A session receives all replies to its commands, from its lane and from its pin. Each command has a slot for its reply, whose
-// ID travels as the tag. The slot's handler does any work with the reply besides passing it on.
+// A session receives all replies to its commands, from its lane and from its pin. Each command has a slot for its
+// reply, whose ID travels as the tag. The slot's handler does any work with the reply besides passing it on.
 
-// NextWrite hands output to the engine, which returns it with the next NextWrite or EndWrite; meanwhile the engine is the only writer. done is the
-// output that it has written; nil: none. b is nil if there is nothing to write, or another goroutine is writing. last: after b the connection is to
-// be closed.
+// NextWrite hands output to the engine, which returns it with the next NextWrite or EndWrite; meanwhile the engine is
+// the only writer. done is the output that it has written; nil: none. b is nil if there is nothing to write, or another
+// goroutine is writing. last: after b the connection is to be closed.
 func (s *Session) NextWrite(done []byte) (b []byte, last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,8 +85,8 @@ func (s *Session) Lost(tag uint64, n int, sent bool) {
 	s.advance()
 }
 
-// lose handles n commands without a reply. A command that was never sent is refused with an error. For a command that may have run, the
-// connection closes, as a dying Redis would close it. The lock engine decides about a script call.
+// lose handles n commands without a reply. A command that was never sent is refused with an error. For a command that
+// may have run, the connection closes, as a dying Redis would close it. The lock engine decides about a script call.
 func (s *Session) lose(at reply.ID, n int, sent bool) {
 	h, due := s.out.Slots.Handler(at)
 	if !due {
@@ -133,8 +133,8 @@ func (s *Session) Flush() { s.host.Flush() }
 
 var _ upstream.Receiver = (*Session)(nil)
 
-// rejected reports whether Redis no longer accepts the session's credentials, because its user has been deleted for example. Redis
-// itself closes the connections of such a user.
+// rejected reports whether Redis no longer accepts the session's credentials, because its user has been deleted for
+// example. Redis itself closes the connections of such a user.
 func (s *Session) rejected() bool {
 	if s.pin != nil {
 		return s.pin.conn.Rejected()
@@ -193,7 +193,8 @@ func (s *Session) laneTo(at upstream.Node) connection {
 	return s.onLane()
 }
 
-// scriptConn is the connection on which a script has been answered: in a cluster always a lane, because a pin may be at another server.
+// scriptConn is the connection on which a script has been answered: in a cluster always a lane, because a pin may be at
+// another server.
 func (s *Session) scriptConn() connection {
 	if s.Clustered() {
 		return s.onLane()
@@ -235,7 +236,8 @@ func (s *Session) transmit(conn connection, raw []byte, at reply.ID, n int) {
 	}
 }
 
-// append sends commands. Those for a lane leave when the session is unlocked, if its client is being read: the goroutine that reads it then writes them.
+// append sends commands. Those for a lane leave when the session is unlocked, if its client is being read: the
+// goroutine that reads it then writes them.
 func (s *Session) append(conn connection, raw []byte, at reply.ID, n int) error {
 	lane, ok := conn.(*upstream.Lane)
 	if !ok || !s.reading || s.due != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// On a pin in pub/sub mode replies cannot be counted by the connection: SUBSCRIBE answers once per channel, UNSUBSCRIBE once per
-// channel there was, and in RESP2 messages look like replies. So the session examines every frame, and assigns it to the command that it answers, or to
-// none. Redis counts a client's subscriptions in its confirmations, so at each point of the stream the session knows what Redis
-// knows, and which frames can come.
+// On a pin in pub/sub mode replies cannot be counted by the connection: SUBSCRIBE answers once per channel, UNSUBSCRIBE
+// once per channel there was, and in RESP2 messages look like replies. So the session examines every frame, and assigns
+// it to the command that it answers, or to none. Redis counts a client's subscriptions in its confirmations, so at each
+// point of the stream the session knows what Redis knows, and which frames can come.
 
 // subscribe sends a subscription command. Its frames are examined from then on.
 func (s *Session) subscribe(row *command.Row, raw []byte) bool {
@@ -56,8 +56,8 @@ func (s *Session) execSubscriptions(raw []byte) bool {
 
 var noSubscriptionsInTx = resp.AppendError(nil, resp.Err, "subscriptions are not possible inside a transaction in front of a cluster")
 
-// listen routes the commands of a session in front of a cluster that its subscriptions concern. They do not occupy its pin. handled is false for
-// other commands. done is false if the command must wait.
+// listen routes the commands of a session in front of a cluster that its subscriptions concern. They do not occupy its
+// pin. handled is false for other commands. done is false if the command must wait.
 func (s *Session) listen(row *command.Row, p command.Policy) (handled, done bool) {
 	switch {
 	case s.guard.Restricted(), p == command.PubSub && len(s.args) < 2 && !strings.HasSuffix(row.Name, "unsubscribe"): // Redis refuses it
@@ -85,8 +85,8 @@ func (s *Session) readFrames() {
 	if s.pin.mode == readsReplies {
 		s.pin.mode = readsFrames
 		s.pin.fresh = false
-		// Redis keeps the hash tables of a connection's subscriptions at the size that they had, which shows in the order of
-		// the replies to an UNSUBSCRIBE of everything.
+		// Redis keeps the hash tables of a connection's subscriptions at the size that they had, which shows in the
+		// order of the replies to an UNSUBSCRIBE of everything.
 		s.pin.spent = true
 		s.pin.conn.ReadFrames()
 	}
@@ -131,8 +131,8 @@ func (s *Session) loseFrames(p *pinned, sent bool) {
 	}
 }
 
-// routeUnread sends MONITOR, SYNC or PSYNC: if Redis accepts it, the connection carries requests and replies no longer, and bytes
-// pass both ways unread. If Redis refuses it, the session continues as before.
+// routeUnread sends MONITOR, SYNC or PSYNC: if Redis accepts it, the connection carries requests and replies no longer,
+// and bytes pass both ways unread. If Redis refuses it, the session continues as before.
 func (s *Session) routeUnread(raw []byte) bool {
 	if !s.awaitQuiet() {
 		return false
@@ -179,8 +179,8 @@ func (s *Session) verdict(b []byte, kind resp.Kind) {
 }
 
 // replconf sends REPLCONF, which prepares a connection for replication. Redis does not answer ACK and GETACK and the
-// arguments behind them, which have a meaning only during replication. So Redis gets the arguments before them, and only a refusal
-// is passed on.
+// arguments behind them, which have a meaning only during replication. So Redis gets the arguments before them, and
+// only a refusal is passed on.
 func (s *Session) replconf(raw []byte) bool {
 	h := &reply.Reply{Session: s, Muted: s.muted}
 	for i := 1; i < len(s.args) && len(s.args)%2 == 1; i += 2 {
@@ -208,8 +208,8 @@ var replyCommands = map[replyMode][]byte{
 	replySkip: resp.AppendCommand(nil, "CLIENT", "REPLY", "SKIP"),
 }
 
-// routeRaw routes a command of a session whose pin is not read any more. The pin stays the session's until its end, so the
-// command's effect on the connection does not matter.
+// routeRaw routes a command of a session whose pin is not read any more. The pin stays the session's until its end, so
+// the command's effect on the connection does not matter.
 func (s *Session) routeRaw(p command.Policy, raw []byte) bool {
 	if p == command.Lock {
 		s.out.Say(monitorsCannotLock)

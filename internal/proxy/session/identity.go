@@ -11,11 +11,12 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
-// reidentify sends AUTH, HELLO or SELECT on the session's pin: Redis judges it, and its answer goes to the client. If Redis
-// agrees, the pin and the session belong to another identity from then on.
+// reidentify sends AUTH, HELLO or SELECT on the session's pin: Redis judges it, and its answer goes to the client. If
+// Redis agrees, the pin and the session belong to another identity from then on.
 //
-// A login waits until all earlier commands are answered: newer servers do not answer a refused AUTH behind answers that are still to be written
-// (see pins.Pin.AnswersRefusals). The next answer would count as that to the AUTH. In a transaction, answers always are, so there a login is refused.
+// A login waits until all earlier commands are answered: newer servers do not answer a refused AUTH behind answers that
+// are still to be written (see pins.Pin.AnswersRefusals). The next answer would count as that to the AUTH. In a
+// transaction, answers always are, so there a login is refused.
 func (s *Session) reidentify(name string, raw []byte) bool {
 	pin := s.pin
 	change := ReadChange(name, s.args)
@@ -57,8 +58,9 @@ func (s *Session) reidentify(name string, raw []byte) bool {
 	return true
 }
 
-// An outcome is Redis's answers to the identity changes that have run on a pin since the session last settled: to one, or to all of an
-// EXEC. Questions to Redis wait until nothing is outstanding, because the later changes decide the questions.
+// An outcome is Redis's answers to the identity changes that have run on a pin since the session last settled: to one,
+// or to all of an EXEC. Questions to Redis wait until nothing is outstanding, because the later changes decide the
+// questions.
 type outcome struct {
 	target        upstream.Identity // of the connection now, as far as the answers tell
 	changed       bool              // target differs from the session's identity, or its user has logged in anew
@@ -103,10 +105,10 @@ func (s *Session) judge(c Change, reply []byte) {
 
 // settle moves the session to the identity that Redis has accepted, as soon as all facts are known.
 //
-// A user may have several passwords, or accept any: the rights are the same. The clients of such a user share their lanes.
-// Therefore Redis is asked whether a password that it has accepted before is still good; if so, that password serves for all. A
-// user who may not SELECT stays in the database that was selected before. No other connection can be made like this one, so the
-// session keeps it. Nothing is outstanding.
+// A user may have several passwords, or accept any: the rights are the same. The clients of such a user share their
+// lanes. Therefore Redis is asked whether a password that it has accepted before is still good; if so, that password
+// serves for all. A user who may not SELECT stays in the database that was selected before. No other connection can be
+// made like this one, so the session keeps it. Nothing is outstanding.
 func (s *Session) settle() {
 	pin := s.pin
 	o := pin.outcome
@@ -189,10 +191,12 @@ type vital struct {
 	s *Session
 }
 
-// Lost implements reply.Handler. The client knows already that it is another user, or in another database, and the session never will.
+// Lost implements reply.Handler. The client knows already that it is another user, or in another database, and the
+// session never will.
 func (v vital) Lost(reply.ID, int, bool) { v.s.CutOff() }
 
-// askName asks for the name that a refused HELLO has left on the session's pin. then follows if the session goes on as before.
+// askName asks for the name that a refused HELLO has left on the session's pin. then follows if the session goes on as
+// before.
 func (s *Session) askName(then func()) {
 	s.inquire(command.GetName, func(reply []byte) {
 		switch v, _, err := resp.Decode(reply); {
@@ -211,7 +215,8 @@ func (s *Session) askName(then func()) {
 
 func isNoAuth(reply []byte) bool { return bytes.HasPrefix(reply, []byte("-NOAUTH ")) }
 
-// askUser asks for the user's name after a refused HELLO that may have logged in. The session follows, if the HELLO says how.
+// askUser asks for the user's name after a refused HELLO that may have logged in. The session follows, if the HELLO
+// says how.
 func (s *Session) askUser(c Change) {
 	s.inquire(command.WhoAmI, func(reply []byte) {
 		v, _, err := resp.Decode(reply)
@@ -229,8 +234,8 @@ func (s *Session) askUser(c Change) {
 	})
 }
 
-// checkLogin keeps the session's pin if a refused HELLO may have logged in there. A client that is not logged in by then does not
-// need it.
+// checkLogin keeps the session's pin if a refused HELLO may have logged in there. A client that is not logged in by
+// then does not need it.
 func (s *Session) checkLogin() {
 	bare := s.pin.conn.Bare()
 	if s.ident.Authenticated() && !bare {
@@ -249,8 +254,8 @@ func (s *Session) checkLogin() {
 	})
 }
 
-// keepLogin keeps the session's pin for the rest of the session: no other session may have it, and no other connection can be made
-// like it.
+// keepLogin keeps the session's pin for the rest of the session: no other session may have it, and no other connection
+// can be made like it.
 func (s *Session) keepLogin() {
 	s.pin.keep = true
 	if s.pin.conn.Bare() && !s.pin.dressed {
@@ -263,8 +268,8 @@ func (s *Session) keepLogin() {
 	}
 }
 
-// dress gives a bare connection, on which the client has logged in, the protocol and the database of its session. If the user may
-// not select it, no connection can be what the client expects.
+// dress gives a bare connection, on which the client has logged in, the protocol and the database of its session. If
+// the user may not select it, no connection can be what the client expects.
 func (p *pinned) dress() {
 	s := p.s
 	done := func(reply []byte) {
@@ -284,8 +289,8 @@ func (p *pinned) dress() {
 	})
 }
 
-// disown removes the credentials from AUTH and HELLO where all clients use the proxy's own. It returns the command to send
-// instead, with s.args to match, or nil if no part of it is left.
+// disown removes the credentials from AUTH and HELLO where all clients use the proxy's own. It returns the command to
+// send instead, with s.args to match, or nil if no part of it is left.
 func (s *Session) disown(name string, raw []byte) []byte {
 	switch name {
 	case "auth":

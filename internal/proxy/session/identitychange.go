@@ -10,8 +10,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
-// This file reads AUTH, HELLO and SELECT. It says which identity each leads to if Redis accepts it, and whether a shared
-// connection may carry it. It does no I/O.
+// This file reads AUTH, HELLO and SELECT. It says which identity each leads to if Redis accepts it, and whether a
+// shared connection may carry it. It does no I/O.
 
 // Change is the effect of AUTH, HELLO or SELECT if Redis accepts it.
 type Change struct {
@@ -28,7 +28,8 @@ type Change struct {
 	logins [][2]string // all users and passwords of a HELLO
 }
 
-// ReadChange reads a command whose name, in lower case, is name. Redis rejects malformed ones, so nothing is checked here.
+// ReadChange reads a command whose name, in lower case, is name. Redis rejects malformed ones, so nothing is checked
+// here.
 func ReadChange(name string, args [][]byte) Change {
 	switch name {
 	case "select":
@@ -59,8 +60,8 @@ func readHello(args [][]byte) Change {
 	for i := 2; i < len(args); i++ {
 		switch option := strings.ToLower(string(args[i])); {
 		case option == "auth" && i+2 < len(args):
-			// Redis acts on options one after another: one that comes after SETNAME, or twice, may fail when another has
-			// been acted on.
+			// Redis acts on options one after another: one that comes after SETNAME, or twice, may fail when another
+			// has been acted on.
 			c.odd = c.odd || c.Auth || c.Name != nil
 			c.Auth = true
 			c.auths++
@@ -92,8 +93,8 @@ func credentials(args [][]byte) (user, password string) {
 	}
 }
 
-// nameless stands for the user with the empty name, which Redis may have. In an identity, an empty name means the default user. No
-// connection can be made for that user, so its session keeps the connection that it has.
+// nameless stands for the user with the empty name, which Redis may have. In an identity, an empty name means the
+// default user. No connection can be made for that user, so its session keeps the connection that it has.
 const nameless = "\x00"
 
 // nameless reports whether it authenticates the user with the empty name.
@@ -119,8 +120,8 @@ func (c *Change) Apply(id upstream.Identity) upstream.Identity {
 	return id
 }
 
-// Shared returns the command to send on a shared connection that has the identity to which the change leads. There it changes
-// nothing, whether Redis accepts it or not. nil: there may be a change.
+// Shared returns the command to send on a shared connection that has the identity to which the change leads. There it
+// changes nothing, whether Redis accepts it or not. nil: there may be a change.
 func (c *Change) Shared(raw []byte, args [][]byte) []byte {
 	switch {
 	case c.odd:
@@ -147,14 +148,15 @@ func Untouched(reply []byte) bool {
 	return slices.ContainsFunc(refusals, func(r []byte) bool { return bytes.HasPrefix(reply, r) })
 }
 
-// MayHaveAuthenticated reports whether a command that was refused may have logged in all the same: Redis acts on HELLO's options
-// one after another, so a bad one may follow an AUTH that went well. Such a connection must never serve another session.
+// MayHaveAuthenticated reports whether a command that was refused may have logged in all the same: Redis acts on
+// HELLO's options one after another, so a bad one may follow an AUTH that went well. Such a connection must never serve
+// another session.
 func (c *Change) MayHaveAuthenticated(reply []byte) bool {
 	return c.Hello && c.Auth && c.looked(reply) && !(c.auths == 1 && bytes.HasPrefix(reply, []byte("-WRONGPASS ")))
 }
 
-// LoggedIn is the identity behind such a command, if the connection was another user's before and is that user's now. false: it is not known, because the
-// command carries no password of the user, or several.
+// LoggedIn is the identity behind such a command, if the connection was another user's before and is that user's now.
+// false: it is not known, because the command carries no password of the user, or several.
 func (c *Change) LoggedIn(user string, id upstream.Identity) (upstream.Identity, bool) {
 	found := false
 	for _, login := range c.logins {
@@ -182,8 +184,8 @@ func (c *Change) looked(reply []byte) bool {
 // refusesUnnamed: HELLO is refused for the want of credentials only after all of its options.
 func refusesUnnamed(reply []byte) bool { return bytes.HasPrefix(reply, []byte("-NOAUTH ")) }
 
-// Denied reports whether Redis has refused the credentials of user, which the command carries. Other refusals say nothing about
-// them.
+// Denied reports whether Redis has refused the credentials of user, which the command carries. Other refusals say
+// nothing about them.
 func (c *Change) Denied(reply []byte) (user string, denied bool) {
 	if !c.Auth || !c.looked(reply) {
 		return "", false
@@ -194,8 +196,8 @@ func (c *Change) Denied(reply []byte) (user string, denied bool) {
 	return c.user, denied
 }
 
-// denials are Redis's errors for refused credentials: a wrong pair, in the words of Redis 6 and of older ones, and a password for a
-// user without one.
+// denials are Redis's errors for refused credentials: a wrong pair, in the words of Redis 6 and of older ones, and a
+// password for a user without one.
 var denials = []string{"-WRONGPASS ", "-ERR invalid password", "-ERR AUTH ", "-ERR Client sent AUTH"}
 
 // ValidName reports whether Redis accepts b as a client name: printable ASCII without spaces.

@@ -10,9 +10,10 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// Feed takes bytes from the client. It does not keep b. alive is false if the session has ended, and the connection is to be closed. more is false if
-// the engine may not read from the client: too many bytes of commands are unanswered, or held behind a command that waits. Then Resume follows. The
-// session never waits for the client, so two sides that only send cannot block each other.
+// Feed takes bytes from the client. It does not keep b. alive is false if the session has ended, and the connection is
+// to be closed. more is false if the engine may not read from the client: too many bytes of commands are unanswered, or
+// held behind a command that waits. Then Resume follows. The session never waits for the client, so two sides that only
+// send cannot block each other.
 func (s *Session) Feed(b []byte) (alive, more bool) {
 	alive, more, output := s.feed(b)
 	if output {
@@ -54,7 +55,8 @@ func (s *Session) feed(b []byte) (alive, more, output bool) {
 	return alive, more, output
 }
 
-// hold keeps bytes that cannot be sent on yet. What a client only announces takes no more of the memory of all than the client may be read ahead.
+// hold keeps bytes that cannot be sent on yet. What a client only announces takes no more of the memory of all than the
+// client may be read ahead.
 func (s *Session) hold(b []byte) {
 	s.in.Append(b, min(s.guard.Need(), s.proxy.Budget.Allowance(buffers.Large)))
 }
@@ -66,8 +68,8 @@ func (s *Session) contain() {
 	}
 }
 
-// consume routes the whole commands at the start of buf until the session must wait, and returns the number of their bytes.
-// Consecutive commands for the lane are sent together, with one copy.
+// consume routes the whole commands at the start of buf until the session must wait, and returns the number of their
+// bytes. Consecutive commands for the lane are sent together, with one copy.
 func (s *Session) consume(buf []byte) int {
 	table, careful := s.proxy.Policies(), s.careful()
 	off := 0
@@ -149,9 +151,10 @@ func (s *Session) consume(buf []byte) int {
 	return off
 }
 
-// A turn is the commands that a session takes at once: a lane, an event loop and the session's lock are its own meanwhile. It ends after a time, because
-// the costs of commands differ a thousandfold. The clock is read only now and then, so a command by itself pays nothing for it. A turn ends also when mostDue
-// replies are due, because the commands of others stand behind these on a connection that they share.
+// A turn is the commands that a session takes at once: a lane, an event loop and the session's lock are its own
+// meanwhile. It ends after a time, because the costs of commands differ a thousandfold. The clock is read only now and
+// then, so a command by itself pays nothing for it. A turn ends also when mostDue replies are due, because the commands
+// of others stand behind these on a connection that they share.
 type turn struct {
 	began  time.Time // zero: not yet
 	weight int       // of the commands since the clock was read
@@ -180,7 +183,8 @@ func (t *turn) ends(due int) bool {
 	return due >= mostDue
 }
 
-// rest ends a turn. The session goes on when half of its replies are in. If none is due, it goes on after the time of a turn, which is that of others.
+// rest ends a turn. The session goes on when half of its replies are in. If none is due, it goes on after the time of a
+// turn, which is that of others.
 func (s *Session) rest() {
 	s.wait, s.rests = waitTurn, s.out.Slots.Due()/2
 	if s.out.Slots.Due() == 0 {
@@ -197,8 +201,9 @@ func (s *Session) goOn() {
 	})
 }
 
-// mayAnswer reports whether a reply that the proxy makes or edits is needed now: nothing is outstanding, and the client has taken the replies before it, but for
-// a few. Otherwise the session waits. So a client has one such reply at a time made, however many it asks for.
+// mayAnswer reports whether a reply that the proxy makes or edits is needed now: nothing is outstanding, and the client
+// has taken the replies before it, but for a few. Otherwise the session waits. So a client has one such reply at a time
+// made, however many it asks for.
 func (s *Session) mayAnswer() bool {
 	if !s.awaitQuiet() {
 		return false
@@ -220,8 +225,8 @@ func (s *Session) taken() {
 	}
 }
 
-// empty handles an empty command. On a connection it ends the effect of the command before it, such as CLIENT CACHING, and it is a
-// replica's sign of life. A lane has no such state.
+// empty handles an empty command. On a connection it ends the effect of the command before it, such as CLIENT CACHING,
+// and it is a replica's sign of life. A lane has no such state.
 func (s *Session) empty(raw []byte) {
 	if s.reply == replySkip {
 		s.reply = replyOn // it counts as the command that gets no reply
@@ -272,29 +277,31 @@ func (r *batch) forward(raw []byte, n int) {
 	r.s.forward(raw, nil, n)
 }
 
-// maxHeld is the number of bytes that are read behind a command that waits for other clients. Further bytes stay in the sockets. It is large, because
-// the end of a client is seen only if all bytes before it fit in here and in the sockets.
+// maxHeld is the number of bytes that are read behind a command that waits for other clients. Further bytes stay in the
+// sockets. It is large, because the end of a client is seen only if all bytes before it fit in here and in the sockets.
 const maxHeld = 16 << 20
 
 // maxQueued is the number of bytes that are read behind any other command that waits: its wait ends by itself.
 const maxQueued = 64 << 10
 
-// maxStranger is the number of bytes that are held for a client that has yet to authenticate, in each direction. Redis takes its longest argument for a
-// client's whole need.
+// maxStranger is the number of bytes that are held for a client that has yet to authenticate, in each direction. Redis
+// takes its longest argument for a client's whole need.
 const maxStranger = 16 << 10
 
-// mayHold is the number of bytes that may be held behind a command that waits for other clients: here, or on the way to Redis if that command is there.
+// mayHold is the number of bytes that may be held behind a command that waits for other clients: here, or on the way to
+// Redis if that command is there.
 func mayHold(b *budget.Budget, unanswered int) int { return b.Allowance(min(maxHeld, unanswered)) }
 
-// pausesAtQuery reports whether the session waits for something that comes by itself, such as a pin. Then the client has done
-// nothing wrong: reading pauses at the limit of the query buffer. Everywhere else the limit closes the client, as Redis does.
+// pausesAtQuery reports whether the session waits for something that comes by itself, such as a pin. Then the client
+// has done nothing wrong: reading pauses at the limit of the query buffer. Everywhere else the limit closes the client,
+// as Redis does.
 func (s *Session) pausesAtQuery() bool {
 	return s.wait != waitNone && s.wait != waitLock && !s.pinWaits()
 }
 
-// hasEnough reports whether the session holds as many bytes of its client as it may. Behind a command that waits for other clients,
-// reading continues as long as the bytes can be held, so that a hang-up is seen. Of a large command, only the bytes that its pin
-// has not sent are held. The pin says when these are few again.
+// hasEnough reports whether the session holds as many bytes of its client as it may. Behind a command that waits for
+// other clients, reading continues as long as the bytes can be held, so that a hang-up is seen. Of a large command,
+// only the bytes that its pin has not sent are held. The pin says when these are few again.
 //
 // A session that does not wait holds one incomplete command at most, which can only become whole if reading continues.
 func (s *Session) hasEnough() bool {
@@ -321,7 +328,8 @@ func (s *Session) hasEnough() bool {
 	return s.out.Slots.Due() > 0 && s.unanswered >= min(limits.Unanswered, budget.Free) && !s.pinWaits() && s.unanswered+held >= s.proxy.Budget.Allowance(limits.Unanswered)
 }
 
-// readOn ends a pause of the engine if there is space again, behind all that the session can do with the bytes that it holds.
+// readOn ends a pause of the engine if there is space again, behind all that the session can do with the bytes that it
+// holds.
 func (s *Session) readOn() {
 	if s.paused && !s.hasEnough() {
 		s.paused = false

@@ -4,8 +4,8 @@ import "github.com/lockproxy/lockproxy/internal/buffers"
 
 // This file holds the bytes of a client that must wait.
 
-// An Inbox is bytes in the order of their arrival. Taking n bytes off its start costs O(n) in the long run, however many bytes are
-// behind them. The zero value is empty.
+// An Inbox is bytes in the order of their arrival. Taking n bytes off its start costs O(n) in the long run, however
+// many bytes are behind them. The zero value is empty.
 type Inbox struct {
 	buf []byte
 	off int // the first byte that has not been dropped

@@ -13,9 +13,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// This file answers CLIENT LIST, KILL and UNBLOCK, which concern other clients of the proxy. Redis gets a harmless form of the command first,
-// on the session's own connection: Redis judges the rights and the syntax. Then a goroutine does the work, because it looks at many
-// clients, each of which has a lock of its own.
+// This file answers CLIENT LIST, KILL and UNBLOCK, which concern other clients of the proxy. Redis gets a harmless form
+// of the command first, on the session's own connection: Redis judges the rights and the syntax. Then a goroutine does
+// the work, because it looks at many clients, each of which has a lock of its own.
 
 // inquiry is such a command on its way. The session waits meanwhile, and a slot is held for the reply.
 type inquiry struct {
@@ -53,8 +53,8 @@ func (s *Session) askAbout(raw []byte) bool {
 	return true
 }
 
-// harmlessList is a CLIENT LIST that Redis judges like the client's, and answers with a line of its own version if possible. The line shows the
-// fields that a client has.
+// harmlessList is a CLIENT LIST that Redis judges like the client's, and answers with a line of its own version if
+// possible. The line shows the fields that a client has.
 func (q *inquiry) harmlessList(raw []byte) []byte {
 	any := strconv.FormatUint(q.s.proxy.Upstream.Connections().Any(), 10)
 	switch {
@@ -108,8 +108,8 @@ func (q *inquiry) own(c *clients.Info) {
 	}
 }
 
-// kill goes on with Redis's judgement of CLIENT KILL. Redis ends the pins of the clients before the answer: after the answer a killed client
-// must take nothing, such as an element of a list.
+// kill goes on with Redis's judgement of CLIENT KILL. Redis ends the pins of the clients before the answer: after the
+// answer a killed client must take nothing, such as an element of a list.
 func (q *inquiry) kill(judgement []byte) {
 	f, ok := clients.ParseKill(q.args)
 	switch {
@@ -194,8 +194,8 @@ func (q *inquiry) unblock(judgement []byte) {
 
 var oneClient = []byte(":1\r\n")
 
-// ask sends a command about each of these connections to its server, and has next run with all replies, one after the other, on a goroutine
-// of its own. If the session ends, next is not called. Requires no locks.
+// ask sends a command about each of these connections to its server, and has next run with all replies, one after the
+// other, on a goroutine of its own. If the session ends, next is not called. Requires no locks.
 func (q *inquiry) ask(next func(replies []byte), conns []clients.Conn, command func(id string) []byte) {
 	s := q.s
 	s.mu.Lock()

@@ -8,8 +8,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
-// A session stays on its lane while replies are outstanding there, so that its commands take effect in the order sent. With
-// none outstanding it moves to another lane if its lane stands still, or does not take all commands at present.
+// A session stays on its lane while replies are outstanding there, so that its commands take effect in the order sent.
+// With none outstanding it moves to another lane if its lane stands still, or does not take all commands at present.
 
 // onLane returns the session's lane; it has one from its first command on.
 func (s *Session) onLane() *upstream.Lane {
@@ -47,25 +47,28 @@ func (s *Session) runsScripts() bool {
 	return s.scripts || s.weight.Mixed > 0
 }
 
-// mix keeps a session that sends a script behind other commands on the lane for scripts: it waits for its replies once, not at
-// each script.
+// mix keeps a session that sends a script behind other commands on the lane for scripts: it waits for its replies once,
+// not at each script.
 func (s *Session) mix() {
 	if s.scripts && s.out.Slots.Due() > 0 {
 		s.weight.Mixed = CalmBursts
 	}
 }
 
-// careful reports whether commands must be examined one by one, because it matters which of them write, or how many they are.
+// careful reports whether commands must be examined one by one, because it matters which of them write, or how many
+// they are.
 func (s *Session) careful() bool {
 	return s.Clustered() || s.lane == nil || s.lane.Unsettled() || s.weight.Window > 0 || s.outgrown() || s.guard.Restricted()
 }
 
-// mustWait reports whether the next command must wait until nothing is outstanding, because it belongs on another lane, or may.
+// mustWait reports whether the next command must wait until nothing is outstanding, because it belongs on another lane,
+// or may.
 func (s *Session) mustWait() bool {
 	return s.out.Slots.Due() > 0 && (s.strays() || s.scripts && s.role == upstream.Reads || s.outgrown() || s.fills())
 }
 
-// fills reports whether as many commands are outstanding as allowed: see weight, and the limits of clients that have not authenticated.
+// fills reports whether as many commands are outstanding as allowed: see weight, and the limits of clients that have
+// not authenticated.
 func (s *Session) fills() bool {
 	if s.guard.Restricted() {
 		return true // one at a time, because the next ones will be refused too
@@ -78,7 +81,8 @@ func (s *Session) outgrown() bool {
 	return s.weight.Burst >= LargeBurst && s.role != upstream.Large
 }
 
-// strays reports whether a command that writes would follow reads of this session to a lane that is kept free of writes.
+// strays reports whether a command that writes would follow reads of this session to a lane that is kept free of
+// writes.
 func (s *Session) strays() bool {
 	return s.writes && s.role == upstream.Reads && s.lane != nil && s.lane.Unsettled()
 }
@@ -96,9 +100,10 @@ func (s *Session) endVisit() {
 	}
 }
 
-// In a cluster the session uses a lane to each server that it needs, all at once: the effects on each key keep their order, as package errands says. Commands
-// by which others learn of the session's work wait until nothing is outstanding, and the commands behind them wait for their answers. So do commands of several
-// keys: while their slot moves some keys are at one server and some at the other.
+// In a cluster the session uses a lane to each server that it needs, all at once: the effects on each key keep their
+// order, as package errands says. Commands by which others learn of the session's work wait until nothing is
+// outstanding, and the commands behind them wait for their answers. So do commands of several keys: while their slot
+// moves some keys are at one server and some at the other.
 
 // heldLane is a lane that the session has joined.
 type heldLane struct {

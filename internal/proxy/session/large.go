@@ -13,21 +13,22 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// A large command need not be held whole. If its name is known, and it only carries data, the session takes a pin and sends the
-// bytes as they come. The lane stays free for other sessions meanwhile.
+// A large command need not be held whole. If its name is known, and it only carries data, the session takes a pin and
+// sends the bytes as they come. The lane stays free for other sessions meanwhile.
 const (
 	// streamFrom is the announced size from which a command is streamed. Smaller commands are cheaper on the lane.
 	streamFrom = 4 << 20
 
-	// streamHeld is the announced size up to which a command is held whole in front of a cluster, if there is plenty of memory: then it can be sent
-	// again when its slot moves at that moment.
+	// streamHeld is the announced size up to which a command is held whole in front of a cluster, if there is plenty of
+	// memory: then it can be sent again when its slot moves at that moment.
 	streamHeld = 16 << 20
 
-	// streamBacklog is the number of its bytes that may wait for Redis, if there is plenty of memory. Beyond it the client is not read.
+	// streamBacklog is the number of its bytes that may wait for Redis, if there is plenty of memory. Beyond it the
+	// client is not read.
 	streamBacklog = 1 << 20
 
-	// streamLeast is the number of its bytes that must come within each Limits.LargeCommand. A client that announces a large command
-	// and then sends little of it loses its pin.
+	// streamLeast is the number of its bytes that must come within each Limits.LargeCommand. A client that announces a
+	// large command and then sends little of it loses its pin.
 	streamLeast = 64 << 10
 )
 
@@ -44,8 +45,8 @@ type progress struct {
 	refusal []byte // the reply to it, if no server can be had; nil: one has been found
 }
 
-// stream sends the start of a command that is not whole yet, if the command is large and may be streamed. It returns the number of
-// bytes of buf that it has consumed.
+// stream sends the start of a command that is not whole yet, if the command is large and may be streamed. It returns
+// the number of bytes of buf that it has consumed.
 func (s *Session) stream(table *command.Table, buf []byte) int {
 	if size := max(s.guard.Need(), s.guard.Checked()); !s.streaming && (size < streamFrom || size < s.heldWhole()) || s.wait != waitNone || s.ended {
 		return 0
@@ -75,7 +76,8 @@ func (s *Session) heldWhole() int {
 	return s.proxy.Budget.Allowance(streamHeld)
 }
 
-// beginStream takes a pin for a large command, of which begin has come. false: the command must be held whole, or the session waits.
+// beginStream takes a pin for a large command, of which begin has come. false: the command must be held whole, or the
+// session waits.
 func (s *Session) beginStream(table *command.Table, begin []byte) bool {
 	name, _, open := s.guard.Open()
 	if !open || s.unpinned {
@@ -106,10 +108,10 @@ func (s *Session) beginStream(table *command.Table, begin []byte) bool {
 	return true
 }
 
-// locate finds the server of a large command in front of a cluster. Bytes that have been streamed are gone, and cannot follow a redirection. So the
-// server is asked first whether it serves the key; the question follows redirections, and waits for a successor. begin is the part of the command that
-// is there. false: the session waits, or the command must be held whole, because its key is not known yet, or the session has a connection for a
-// transaction.
+// locate finds the server of a large command in front of a cluster. Bytes that have been streamed are gone, and cannot
+// follow a redirection. So the server is asked first whether it serves the key; the question follows redirections, and
+// waits for a successor. begin is the part of the command that is there. false: the session waits, or the command must
+// be held whole, because its key is not known yet, or the session has a connection for a transaction.
 func (s *Session) locate(row *command.Row, begin []byte) bool {
 	at := row.Keys.Fixed()
 	args := resp.Begin(begin, at+1)
@@ -132,7 +134,8 @@ func (s *Session) locate(row *command.Row, begin []byte) bool {
 	return false
 }
 
-// found takes the answer to the question of locate. If the user may not ask it, the server is the one that the view names.
+// found takes the answer to the question of locate. If the user may not ask it, the server is the one that the view
+// names.
 func (s *Session) found(reply []byte) {
 	s.located, s.large.asks = true, s.Asks
 	if bytes.HasPrefix(reply, shared.NoUpstream) || topology.ReadRefusal(reply).Reason == topology.TryLate {
@@ -159,7 +162,8 @@ func (f found) Lost(reply.ID, int, bool) {
 	f.s.Resume()
 }
 
-// endStream sends the last part of a large command. If its pin was lost before any byte reached Redis, the command is refused.
+// endStream sends the last part of a large command. If its pin was lost before any byte reached Redis, the command is
+// refused.
 func (s *Session) endStream(rest []byte) {
 	s.usual = false
 	s.streaming = false

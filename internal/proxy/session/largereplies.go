@@ -1,24 +1,26 @@
 package session
 
-// This file tells which sessions have large replies, and bounds the outstanding commands of a session whose replies are unknown.
+// This file tells which sessions have large replies, and bounds the outstanding commands of a session whose replies are
+// unknown.
 //
 // Redis keeps unsent replies in its memory, and may close a connection with many of them (client-output-buffer-limit,
-// maxmemory-clients). The end of a shared lane ends the connections of other clients too, and on any lane small replies wait behind
-// large ones. So a session with large replies uses a lane that only such sessions share.
+// maxmemory-clients). The end of a shared lane ends the connections of other clients too, and on any lane small replies
+// wait behind large ones. So a session with large replies uses a lane that only such sessions share.
 
 // The bounds.
 const (
-	// LargeBurst is the number of bytes of replies, between two moments without anything outstanding, that makes a session bulky.
+	// LargeBurst is the number of bytes of replies, between two moments without anything outstanding, that makes a
+	// session bulky.
 	LargeBurst = 1 << 20
 
 	// CalmBursts is the number of smaller bursts in a row that makes it ordinary again.
 	// It is also how many bursts a session that sends scripts among other commands stays on the lane for scripts.
 	CalmBursts = 64
 
-	// If Redis closes connections that have much to send, a new session sends no read beyond a window of outstanding commands,
-	// because the size of its replies is not known yet. The window grows fourfold each time that all commands have been
-	// answered, and is open after the last. Without such a limit there is no window: commands that Redis has been sent run even if
-	// the client closes at once.
+	// If Redis closes connections that have much to send, a new session sends no read beyond a window of outstanding
+	// commands, because the size of its replies is not known yet. The window grows fourfold each time that all commands
+	// have been answered, and is open after the last. Without such a limit there is no window: commands that Redis has
+	// been sent run even if the client closes at once.
 	FirstWindow, lastWindow = 16, 1024
 )
 

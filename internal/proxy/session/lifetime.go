@@ -8,7 +8,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// judgePause is how much later than at the end of its time a subscriber is judged for which no more messages come. Redis looks once a second.
+// judgePause is how much later than at the end of its time a subscriber is judged for which no more messages come.
+// Redis looks once a second.
 const judgePause = time.Second
 
 // New makes the session of a client.
@@ -56,8 +57,8 @@ func (s *Session) Hungup() {
 	s.end()
 }
 
-// EOF says that the client has ended its side, although it may still read. As in Redis, its commands run and are answered up to
-// the first one that must wait for other clients. It returns false if the session has ended.
+// EOF says that the client has ended its side, although it may still read. As in Redis, its commands run and are
+// answered up to the first one that must wait for other clients. It returns false if the session has ended.
 func (s *Session) EOF() bool {
 	s.mu.Lock()
 	defer s.exit()
@@ -66,8 +67,9 @@ func (s *Session) EOF() bool {
 	return !s.ended
 }
 
-// Leaving says that the client has ended its side before all its bytes have been read. Reading continues after Resume. It returns
-// false if the session has ended: a client that waits for other clients waits no longer, even if commands follow.
+// Leaving says that the client has ended its side before all its bytes have been read. Reading continues after Resume.
+// It returns false if the session has ended: a client that waits for other clients waits no longer, even if commands
+// follow.
 func (s *Session) Leaving() bool {
 	s.mu.Lock()
 	defer s.exit()
@@ -109,9 +111,9 @@ func (s *Session) awaitsOthers() bool {
 	return s.wait == waitLock && s.out.Slots.Due() == 0 || s.wait == waitPin && !s.hasty || s.pinWaits()
 }
 
-// Drain asks the client to leave, and closes the connection at a quiet moment from now on. Until then the session works as before. within is the
-// time that it has. Drain may be called again: a client that has sent nothing for a while is closed then; now: also one that has just sent. It
-// reports whether the connection is about to close.
+// Drain asks the client to leave, and closes the connection at a quiet moment from now on. Until then the session works
+// as before. within is the time that it has. Drain may be called again: a client that has sent nothing for a while is
+// closed then; now: also one that has just sent. It reports whether the connection is about to close.
 func (s *Session) Drain(within time.Duration, now bool) bool {
 	s.mu.Lock()
 	defer s.exit()
@@ -132,8 +134,8 @@ func (s *Session) departServed() {
 	}
 }
 
-// depart closes the connection of a client that is asked to leave, if this is a quiet moment: nothing is outstanding, no command has come in
-// part, and the client has no lock, no wait, and no connection to Redis of its own.
+// depart closes the connection of a client that is asked to leave, if this is a quiet moment: nothing is outstanding,
+// no command has come in part, and the client has no lock, no wait, and no connection to Redis of its own.
 func (s *Session) depart() {
 	if s.out.Gone() || s.wait != waitNone || s.out.Slots.Due() > 0 || s.in.Len() > 0 || s.streaming || s.pin != nil || s.kept != nil || s.clusterSubs.Listening() || s.host.Unread() {
 		return

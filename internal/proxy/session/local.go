@@ -11,8 +11,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// local handles a command about the client, not about Redis's data. Nothing is outstanding. Redis still judges
-// the right to the command: it gets the command, or a similar one that changes nothing on a connection that other sessions share.
+// local handles a command about the client, not about Redis's data. Nothing is outstanding. Redis still judges the
+// right to the command: it gets the command, or a similar one that changes nothing on a connection that other sessions
+// share.
 func (s *Session) local(row *command.Row, raw []byte) bool {
 	if row.Name == "quit" {
 		return s.quit(raw)
@@ -53,8 +54,8 @@ func (s *Session) local(row *command.Row, raw []byte) bool {
 	return true
 }
 
-// quit answers OK and closes the connection, as Redis still does. A session's own connection quits first: once the client has its
-// answer, no trace of it is left at Redis, such as a subscription.
+// quit answers OK and closes the connection, as Redis still does. A session's own connection quits first: once the
+// client has its answer, no trace of it is left at Redis, such as a subscription.
 func (s *Session) quit(raw []byte) bool {
 	words := []byte(resp.OK)
 	if s.muted {
@@ -108,7 +109,8 @@ func (s *Session) resetPin() {
 	s.resetState()
 	p.conn.Named("", false)
 	p.keep = false
-	// RESET removes the proxy's credentials from a connection. Where clients use them, the connection has no further use.
+	// RESET removes the proxy's credentials from a connection. Where clients use them, the connection has no further
+	// use.
 	p.spent = p.spent || s.proxy.Settings.Lends()
 }
 
@@ -132,8 +134,8 @@ func (s *Session) setName(h *reply.Reply, raw []byte) []byte {
 	return raw
 }
 
-// setInfo is CLIENT SETINFO with a value that Redis would accept. It returns the command to send. The value itself is sent on no
-// connection, because the connection may serve another client later.
+// setInfo is CLIENT SETINFO with a value that Redis would accept. It returns the command to send. The value itself is
+// sent on no connection, because the connection may serve another client later.
 func (s *Session) setInfo(h *reply.Reply) []byte {
 	option, value := string(s.args[2]), string(s.args[3])
 	i := slices.IndexFunc(libOptions, func(name string) bool { return strings.EqualFold(name, option) })
@@ -201,8 +203,8 @@ func (s *Session) setReplyMode(h *reply.Reply, raw []byte) []byte {
 	return command.ReplyOn
 }
 
-// CLIENT subcommands about the client itself: Redis answers on the connection that the session uses, and the proxy replaces the parts
-// that it knows better.
+// CLIENT subcommands about the client itself: Redis answers on the connection that the session uses, and the proxy
+// replaces the parts that it knows better.
 
 // augment is the handler of the reply to the command being routed, which has size bytes, if its policy is Augmented.
 func (s *Session) augment(row *command.Row, size int) *reply.Reply {
@@ -231,7 +233,8 @@ func (s *Session) augment(row *command.Row, size int) *reply.Reply {
 	return h
 }
 
-// aboutSelf returns the function that edits Redis's reply to CLIENT ID, INFO, GETREDIR or TRACKINGINFO. size is that of the command.
+// aboutSelf returns the function that edits Redis's reply to CLIENT ID, INFO, GETREDIR or TRACKINGINFO. size is that of
+// the command.
 func (s *Session) aboutSelf(size int) func(reply []byte) []byte {
 	args := 0
 	for _, arg := range s.args {

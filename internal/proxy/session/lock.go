@@ -86,8 +86,8 @@ func (s *Session) lockEngine() (*lockcmds.IdentityEngine, error) {
 	return e, err
 }
 
-// leaveEngines leaves the engines in which the session has no hold and no wait. So a session that moves from identity to identity
-// keeps only the engines that it needs. Nothing is outstanding.
+// leaveEngines leaves the engines in which the session has no hold and no wait. So a session that moves from identity
+// to identity keeps only the engines that it needs. Nothing is outstanding.
 func (s *Session) leaveEngines() {
 	s.engines = slices.DeleteFunc(s.engines, func(e *lockcmds.IdentityEngine) bool {
 		gone := e.Leave(s.ID)
@@ -204,9 +204,10 @@ type scriptCall struct {
 	told   bool   // the engine has the outcome
 }
 
-// build makes the command in the session's scratch: by the script's hash if the connection has run it before, else by its text.
-// Redis may not know the script, and a repeated call would run behind the client's later commands. A call with a long name is sent with the text as well: it
-// is never repeated, so its keys and arguments, which have the name several times, need not be kept.
+// build makes the command in the session's scratch: by the script's hash if the connection has run it before, else by
+// its text. Redis may not know the script, and a repeated call would run behind the client's later commands. A call
+// with a long name is sent with the text as well: it is never repeated, so its keys and arguments, which have the name
+// several times, need not be kept.
 func (c *scriptCall) build(conn connection) []byte {
 	size := c.call.Size()
 	c.byText = conn == nil || size > buffers.Small || !conn.Scripts().Has(c.call.Script.ID())
@@ -248,7 +249,8 @@ func (c *scriptCall) Take(at reply.ID, b []byte, n int, more bool) int {
 	return n
 }
 
-// Otherwise implements errands.Reworded: in a cluster the call is sent to another server, or again, with the text of the script.
+// Otherwise implements errands.Reworded: in a cluster the call is sent to another server, or again, with the text of
+// the script.
 func (c *scriptCall) Otherwise(reply []byte) []byte {
 	if !bytes.HasPrefix(reply, []byte("-NOSCRIPT")) || c.byText || c.s.out.Gone() {
 		return nil
@@ -269,7 +271,8 @@ func (c *scriptCall) repeat(at reply.ID) {
 	s.script = buffers.Empty(s.script)
 }
 
-// finish gives the engine the outcome, once: a waiter may depend on the lock that the call was to free. The client gets the answer.
+// finish gives the engine the outcome, once: a waiter may depend on the lock that the call was to free. The client gets
+// the answer.
 func (c *scriptCall) finish(at reply.ID, v resp.Value, err error) {
 	if c.told {
 		return

@@ -13,10 +13,11 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
-// AUTH, HELLO and SELECT lead the session to another identity. If there is a lane of that identity, the command is sent on it. It changes
-// nothing there, so Redis can judge it on a shared connection, and many clients that log in at once need no connections of their
-// own. The session visits that lane until Redis has answered, and moves to it if Redis agrees. Without such a lane, Redis judges the
-// command on a connection from a small pool (reidentify), and there it judges all logins if it does not answer each one that it refuses.
+// AUTH, HELLO and SELECT lead the session to another identity. If there is a lane of that identity, the command is sent
+// on it. It changes nothing there, so Redis can judge it on a shared connection, and many clients that log in at once
+// need no connections of their own. The session visits that lane until Redis has answered, and moves to it if Redis
+// agrees. Without such a lane, Redis judges the command on a connection from a small pool (reidentify), and there it
+// judges all logins if it does not answer each one that it refuses.
 
 // visit sends an identity change of a session that has no pin on the lane of the identity to which it leads. Nothing is
 // outstanding. It is refused if no such lane is possible. false: the command must be judged on a pin.
@@ -125,8 +126,8 @@ func (s *Session) hasPlace(c Change) bool {
 	return s.proxy.Upstream.HasPlace(target, s.home(), s.host.Driver(), s.owner)
 }
 
-// A client without credentials has the rights that Redis gives to a new connection at the moment of the client's arrival or of its
-// RESET, as on a direct connection. Later demands of Redis on new connections do not change them.
+// A client without credentials has the rights that Redis gives to a new connection at the moment of the client's
+// arrival or of its RESET, as on a direct connection. Later demands of Redis on new connections do not change them.
 
 // knock makes the session wait until Redis has said whether a new connection needs credentials now.
 func (s *Session) knock() {

@@ -4,15 +4,16 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 )
 
-// Bytes that small things take, with the structures and slices around them. They are estimates, which no test checks. They make
-// things count that a client can have by the million.
+// Bytes that small things take, with the structures and slices around them. They are estimates, which no test checks.
+// They make things count that a client can have by the million.
 const (
 	slotCost = 256 // a slot and its handler
 	stepCost = 128 // a transaction.Step
 	argCost  = 24  // a slice
 
-	// nameCopies is how often the name of a lock is in memory while a client waits for it: in the keys, channels and places of the lock engine,
-	// and in the script call. A client that waits for a lock with a name of 1 MB takes 4.4 MB.
+	// nameCopies is how often the name of a lock is in memory while a client waits for it: in the keys, channels and
+	// places of the lock engine, and in the script call. A client that waits for a lock with a name of 1 MB takes 4.4
+	// MB.
 	nameCopies = 5
 )
 

@@ -8,8 +8,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 )
 
-// This file has the way of replies to one client: each waits in its slot for its turn, and then for the engine. It counts the bytes that the
-// client has not taken. The package does no I/O and has no lock. An Output belongs to one session, which guards it.
+// This file has the way of replies to one client: each waits in its slot for its turn, and then for the engine. It
+// counts the bytes that the client has not taken. The package does no I/O and has no lock. An Output belongs to one
+// session, which guards it.
 
 // An Output is the output of one session. C is the type of its connections to Redis.
 type Output[C comparable] struct {
@@ -25,8 +26,8 @@ type Output[C comparable] struct {
 	watch    metrics.Watch // of a command that is measured
 }
 
-// Open prepares the output. overflow is called when the client leaves more bytes unread than a limit allows. later has Judge called after a time, because a
-// client may be behind while nothing more comes for it.
+// Open prepares the output. overflow is called when the client leaves more bytes unread than a limit allows. later has
+// Judge called after a time, because a client may be behind while nothing more comes for it.
 func (o *Output[C]) Open(p *shared.Proxy, overflow func(limit shared.Limit, unread int), later func(d time.Duration)) {
 	o.proxy, o.overflow, o.later = p, overflow, later
 }
@@ -81,8 +82,8 @@ func (o *Output[C]) Push(b []byte) {
 	}
 }
 
-// Message is Push for a message to a subscriber. Subscribers that do not read have limits of their own, as in Redis: each message would be kept once for
-// each of them.
+// Message is Push for a message to a subscriber. Subscribers that do not read have limits of their own, as in Redis:
+// each message would be kept once for each of them.
 func (o *Output[C]) Message(b []byte) {
 	o.Push(b)
 	switch limits := &o.proxy.Limits().PubSub; {

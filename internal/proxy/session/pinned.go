@@ -11,8 +11,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
-// takePin gives the session a connection of its own for a command; Shared, PinAhead: for a large one. Nothing may be outstanding. false: the session
-// waits for one.
+// takePin gives the session a connection of its own for a command; Shared, PinAhead: for a large one. Nothing may be
+// outstanding. false: the session waits for one.
 func (s *Session) takePin(reason string, p command.Policy) bool {
 	login := p == command.Identity
 	// MONITOR shows all later connections. A patient request keeps the connection of a new spare out of its view.
@@ -75,8 +75,8 @@ func (s *Session) setPin(conn *upstream.Pin, reason string, login bool) {
 	}
 }
 
-// named is the handler of the answer to the CLIENT SETNAME that gives a connection the name of its session. A user who may not do
-// that may have the connection, but no later session may.
+// named is the handler of the answer to the CLIENT SETNAME that gives a connection the name of its session. A user who
+// may not do that may have the connection, but no later session may.
 func (s *Session) named(name string) *reply.Reply {
 	pin := s.pin
 	return &reply.Reply{Session: s, Muted: true, Done: func(reply []byte) {
@@ -91,8 +91,9 @@ func (s *Session) named(name string) *reply.Reply {
 // releasePin returns the pin to the pool if nothing ties the session to it. Nothing is outstanding.
 //
 // The next session must find the connection as if it were new. That holds because every command on a pin is on one of
-// these lists, or makes the pin spent: commands whose policy is known to leave no trace (routePinned); the session's own commands,
-// whose trace is known (local); transactions, subscriptions and identities, whose state is read from Redis's answers.
+// these lists, or makes the pin spent: commands whose policy is known to leave no trace (routePinned); the session's
+// own commands, whose trace is known (local); transactions, subscriptions and identities, whose state is read from
+// Redis's answers.
 func (s *Session) releasePin() {
 	p := s.pin
 	if p == nil || p.fresh || p.mode != readsReplies || s.streaming || s.located && s.large.refusal == nil || p.keep || p.borrowed > 0 || p.InTx || p.Watching || s.wait != waitNone {
@@ -181,8 +182,8 @@ func (p *pinned) Closed(error) {
 	s.advance()
 }
 
-// broken handles the end of the connection. The session's state there is lost, so the client's connection ends too. If it had no state
-// there yet, its commands are refused with an error reply.
+// broken handles the end of the connection. The session's state there is lost, so the client's connection ends too. If
+// it had no state there yet, its commands are refused with an error reply.
 func (p *pinned) broken() {
 	s := p.s
 	if p.conn.Connected() && (p.mode != readsReplies || p.InTx || p.Watching || p.keep || s.streaming || s.eof) || s.rejected() {
@@ -199,8 +200,8 @@ func (p *pinned) broken() {
 	}
 }
 
-// Flush implements upstream.Observer. A connection whose bytes pass unread is read no faster than its client reads. The rest waits at
-// Redis, within the limits of Redis, as on a direct connection.
+// Flush implements upstream.Observer. A connection whose bytes pass unread is read no faster than its client reads. The
+// rest waits at Redis, within the limits of Redis, as on a direct connection.
 func (p *pinned) Flush() {
 	s := p.s
 	s.host.Flush()
@@ -222,8 +223,8 @@ func (s *Session) letRead() {
 
 var _ upstream.Observer = (*pinned)(nil)
 
-// unblock ends the session's wait for a lock. If it has a connection to Redis on which it may be waiting, that is returned, and the
-// session keeps it until release is called.
+// unblock ends the session's wait for a lock. If it has a connection to Redis on which it may be waiting, that is
+// returned, and the session keeps it until release is called.
 func (s *Session) unblock(withError bool) (done bool, conn clients.Conn, release func()) {
 	s.mu.Lock()
 	defer s.exit()
@@ -252,7 +253,8 @@ func (s *Session) unborrow(p *pinned) {
 	}
 }
 
-// countReplicas sends WAIT or WAITAOF on the pin, and in a cluster then to the next server to which the session has written.
+// countReplicas sends WAIT or WAITAOF on the pin, and in a cluster then to the next server to which the session has
+// written.
 func (s *Session) countReplicas(row *command.Row, raw []byte) bool {
 	pin := s.pin
 	if s.Clustered() && !s.awaitQuiet() {

@@ -14,8 +14,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// In a cluster a transaction belongs to the server of its keys, but MULTI names none. So it is kept back until the first key, and so are the commands without a
-// key that come before that. If the slot of a transaction moves, the transaction is over: EXEC carries out nothing.
+// In a cluster a transaction belongs to the server of its keys, but MULTI names none. So it is kept back until the
+// first key, and so are the commands without a key that come before that. If the slot of a transaction moves, the
+// transaction is over: EXEC carries out nothing.
 
 // placement is what a pin remembers of its transaction.
 type placement struct {
@@ -47,7 +48,8 @@ func (s *Session) keepBack() bool {
 	return s.answer([]byte(resp.OK))
 }
 
-// routeKept routes a command behind a MULTI that is kept back. The first key names the server, and EXEC has any. false: the session waits.
+// routeKept routes a command behind a MULTI that is kept back. The first key names the server, and EXEC has any. false:
+// the session waits.
 func (s *Session) routeKept(row *command.Row, p command.Policy, raw []byte) bool {
 	tx := s.kept
 	if !s.awaitQuiet() {
@@ -100,8 +102,8 @@ func (s *Session) routeKept(row *command.Row, p command.Policy, raw []byte) bool
 	return s.awaitQuiet() && !s.out.Gone() && s.routeKept(row, p, raw) // the connection is down already, if nothing is outstanding
 }
 
-// add keeps a command without a key back. A user's right to it shows at EXEC. A command that Redis refuses whatever the state of its connection is goes to some
-// server, which says so, and another one takes its place.
+// add keeps a command without a key back. A user's right to it shows at EXEC. A command that Redis refuses whatever the
+// state of its connection is goes to some server, which says so, and another one takes its place.
 func (tx *keptTx) add(s *Session, row *command.Row, p command.Policy, raw []byte) bool {
 	kept, words, bad := raw, queued, row.Malformed(s.args)
 	if refusal := s.notInTx(row, p, raw); refusal != nil || bad {
@@ -144,7 +146,8 @@ func (tx *keptTx) begin(s *Session) {
 	}, Whole: true}, 1)
 }
 
-// mostAtOnce commands are sent before others have their turn: a client chooses the number of commands in its transaction.
+// mostAtOnce commands are sent before others have their turn: a client chooses the number of commands in its
+// transaction.
 const mostAtOnce = 1024
 
 // send sends the next commands behind MULTI, which has begun the transaction. false: the session waits.
@@ -183,7 +186,8 @@ func (p *pinned) opens() func(reply []byte) {
 	}
 }
 
-// routeAt looks whether the pin's server is the one for a command. handled is false if it is. Else done is false if the command must wait.
+// routeAt looks whether the pin's server is the one for a command. handled is false if it is. Else done is false if the
+// command must wait.
 func (s *Session) routeAt(row *command.Row, p command.Policy, raw []byte) (done, handled bool) {
 	pin := s.pin
 	asks := s.Asks && pin.fresh // it has been routed to this pin so
@@ -295,8 +299,8 @@ func (s *Session) watchOver(row *command.Row, p command.Policy, raw []byte, to r
 	return to
 }
 
-// rerouted returns the handler of a command that is routed anew if the pin's server refuses it, or cannot be reached. read reads a refusal. to gets
-// other replies.
+// rerouted returns the handler of a command that is routed anew if the pin's server refuses it, or cannot be reached.
+// read reads a refusal. to gets other replies.
 func (p *pinned) rerouted(r *repetition, slot int, read func(reply []byte) topology.Refusal, to reply.Handler) reply.Handler {
 	muted := p.s.muted
 	return &reply.Guarded{Session: p.s, To: to, Slot: slot, Read: read, Refused: func(_ reply.ID, why topology.Refusal) bool {
@@ -316,8 +320,9 @@ func (p *pinned) rerouted(r *repetition, slot int, read func(reply []byte) topol
 
 var vanished = resp.AppendRawError(nil, "UNBLOCKED the stream key no longer exists")
 
-// lookFor asks the pin's server for the keys of a command that has waited there for a key which has vanished. If the key was moved, the server refuses the
-// question, and the command is routed anew. Otherwise the key was deleted, and the client is told.
+// lookFor asks the pin's server for the keys of a command that has waited there for a key which has vanished. If the
+// key was moved, the server refuses the question, and the command is routed anew. Otherwise the key was deleted, and
+// the client is told.
 func (p *pinned) lookFor(r *repetition, slot int, muted bool) {
 	s := p.s
 	args := resp.Split(r.raw, nil)

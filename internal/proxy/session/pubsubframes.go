@@ -6,8 +6,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 )
 
-// Frames is the handler of a command that any number of frames answers: a subscription command, or an EXEC with such commands. Each frame that
-// comes is given to Confirm if Awaits says so, else to Take.
+// Frames is the handler of a command that any number of frames answers: a subscription command, or an EXEC with such
+// commands. Each frame that comes is given to Confirm if Awaits says so, else to Take.
 type Frames struct {
 	session reply.Session
 	subs    *Subscriptions
@@ -35,7 +35,8 @@ func (f *Frames) Awaits(verb string) bool {
 	return f.exec == nil && len(f.list) > 0 && verb != "" && f.list[0].Verb == verb
 }
 
-// Confirm takes a confirmation. A command without arguments ends all subscriptions of its kind, and has a confirmation for each, but at least one.
+// Confirm takes a confirmation. A command without arguments ends all subscriptions of its kind, and has a confirmation
+// for each, but at least one.
 func (f *Frames) Confirm(verb string, count int64) {
 	head := &f.list[0]
 	if head.Left == 0 {
@@ -84,9 +85,9 @@ func (f *Frames) Take(at reply.ID, b []byte, n int, _ bool) int {
 	return f.Done()
 }
 
-// executed reads the array of the reply to an EXEC, and returns the part that the client gets. Subscription commands answer with any
-// number of frames in the place of one element, so frames behind the array may still belong to the transaction. A client that sees no
-// replies gets the confirmations and the messages in the array.
+// executed reads the array of the reply to an EXEC, and returns the part that the client gets. Subscription commands
+// answer with any number of frames in the place of one element, so frames behind the array may still belong to the
+// transaction. A client that sees no replies gets the confirmations and the messages in the array.
 func (f *Frames) executed(b []byte) (seen []byte) {
 	if !f.muted {
 		seen = append(seen, b[:bytes.IndexByte(b, '\n')+1]...)
@@ -108,7 +109,8 @@ func (f *Frames) executed(b []byte) (seen []byte) {
 	return seen
 }
 
-// reply takes the reply to a command that is no subscription command, or was refused. It returns the reply as the client sees it.
+// reply takes the reply to a command that is no subscription command, or was refused. It returns the reply as the
+// client sees it.
 func (f *Frames) reply(b []byte) []byte {
 	if len(f.list) == 0 {
 		return b

@@ -25,8 +25,9 @@ func redirection(args [][]byte) int {
 	return 0
 }
 
-// trackTo sends a CLIENT TRACKING that redirects to a client of the proxy, whose id is argument at. Redis gets the number of that client's own
-// connection, or one of no client, so that Redis refuses. The session waits until the number is known.
+// trackTo sends a CLIENT TRACKING that redirects to a client of the proxy, whose id is argument at. Redis gets the
+// number of that client's own connection, or one of no client, so that Redis refuses. The session waits until the
+// number is known.
 func (s *Session) trackTo(at int, raw []byte) bool {
 	if (s.pin.InTx || s.pin.Opening > 0) && !s.awaitQuiet() {
 		return false
@@ -68,8 +69,9 @@ func (s *Session) trackTo(at int, raw []byte) bool {
 	return true
 }
 
-// provide gives the session a connection of its own until the session's end, because another client names it. then is called once with
-// the connection's number at Redis; 0: there is none, because the session waits for something now. then requires no locks.
+// provide gives the session a connection of its own until the session's end, because another client names it. then is
+// called once with the connection's number at Redis; 0: there is none, because the session waits for something now.
+// then requires no locks.
 func (s *Session) provide(then func(conn uint64)) {
 	defer s.host.Flush()
 	s.mu.Lock()

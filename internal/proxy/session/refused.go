@@ -2,11 +2,12 @@ package session
 
 import "slices"
 
-// Refused is what is not carried out because there is no connection to Redis for the command in front of it. The client could not foresee that, and may
-// have sent the next commands already. The zero value is nothing.
+// Refused is what is not carried out because there is no connection to Redis for the command in front of it. The client
+// could not foresee that, and may have sent the next commands already. The zero value is nothing.
 //
-// Of a transaction none of the commands runs alone: up to EXEC or DISCARD, each gets the same refusal as MULTI. Behind SELECT and WATCH, each command
-// gets it that the client has sent before it can have read the refusal: in another database, or without the watch, it would do something else.
+// Of a transaction none of the commands runs alone: up to EXEC or DISCARD, each gets the same refusal as MULTI. Behind
+// SELECT and WATCH, each command gets it that the client has sent before it can have read the refusal: in another
+// database, or without the watch, it would do something else.
 type Refused struct {
 	words []byte // the reply to each command; nil: there is none
 	piped bool   // of a transaction: the client has not waited for the reply to MULTI, or that was OK, or there is none
@@ -17,12 +18,14 @@ type Refused struct {
 // Open reports whether there is anything.
 func (r *Refused) Open() bool { return r.words != nil }
 
-// Refuse begins a transaction. blind: the client does not learn from the reply to MULTI that it is refused, because that was OK, or there is none.
+// Refuse begins a transaction. blind: the client does not learn from the reply to MULTI that it is refused, because
+// that was OK, or there is none.
 func (r *Refused) Refuse(words []byte, blind bool) {
 	*r = Refused{words: slices.Clone(words), piped: blind}
 }
 
-// Behind notes the refusal of a command, by its name in lower case, if others depend on it. blind: the client gets no reply.
+// Behind notes the refusal of a command, by its name in lower case, if others depend on it. blind: the client gets no
+// reply.
 func (r *Refused) Behind(name string, words []byte, blind bool) {
 	switch name {
 	case "multi":
@@ -34,7 +37,8 @@ func (r *Refused) Behind(name string, words []byte, blind bool) {
 	}
 }
 
-// Step takes the next command, by its name in lower case, and returns the reply; nil: the command is not concerned. muted: the client gets no reply.
+// Step takes the next command, by its name in lower case, and returns the reply; nil: the command is not concerned.
+// muted: the client gets no reply.
 func (r *Refused) Step(name string, muted bool) []byte {
 	words := r.words
 	switch {
@@ -61,8 +65,8 @@ func (r *Refused) Step(name string, muted bool) []byte {
 // Undecided reports whether it depends on the client: it may have waited for the refusal.
 func (r *Refused) Undecided() bool { return r.words != nil && !r.piped }
 
-// Leaves says that the replies so far are about to leave; more: the client has sent something behind its commands. Else it waits for the replies, and
-// learns of the refusal.
+// Leaves says that the replies so far are about to leave; more: the client has sent something behind its commands. Else
+// it waits for the replies, and learns of the refusal.
 func (r *Refused) Leaves(more bool) {
 	if r.until != "" {
 		more = more || r.blind

@@ -13,8 +13,8 @@ import (
 // notInTx refuses a command that is not possible in a transaction.
 var notInTx = resp.AppendError(nil, resp.Err, "Command not allowed inside a transaction")
 
-// route sends one command as its policy says. false: not now. The session's wait has the reason, and the command is parsed again
-// after the wait.
+// route sends one command as its policy says. false: not now. The session's wait has the reason, and the command is
+// parsed again after the wait.
 func (s *Session) route(row *command.Row, raw []byte) bool {
 	s.usual = false
 	if row.Policy == command.Shared && isLong(raw) && row.Keys.Early(fewArgs) {
@@ -226,8 +226,8 @@ func (s *Session) subscriber() bool {
 	return s.pin != nil && s.pin.mode == readsFrames && s.pin.Subscribed() && s.ident.Proto == 2
 }
 
-// keepPin sends a command that may leave a trace on the connection. The connection then stays the session's own, unless Redis refuses
-// the command.
+// keepPin sends a command that may leave a trace on the connection. The connection then stays the session's own, unless
+// Redis refuses the command.
 func (s *Session) keepPin(row *command.Row, p command.Policy, raw []byte) bool {
 	if row.Name == "client" && command.Keyword(s.args, 1) == "tracking" {
 		if at := redirection(s.args); at > 0 && clients.IsNumber(s.args[at]) {
@@ -242,8 +242,8 @@ func (s *Session) keepPin(row *command.Row, p command.Policy, raw []byte) bool {
 	return s.markPin(raw, &reply.Reply{Session: s, Muted: s.muted}, p != command.PinSpent, accepted)
 }
 
-// markPin sends such a command. h gets its reply. keep: the connection becomes the session's own if Redis accepts the command; then
-// accepted is called, if it is not nil.
+// markPin sends such a command. h gets its reply. keep: the connection becomes the session's own if Redis accepts the
+// command; then accepted is called, if it is not nil.
 func (s *Session) markPin(raw []byte, h *reply.Reply, keep bool, accepted func()) bool {
 	pin := s.pin
 	if (pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
@@ -308,8 +308,8 @@ func (s *Session) poison(err []byte) {
 
 var tooManyEdits = resp.AppendError(nil, resp.Err, "too many CLIENT and HELLO commands in one transaction, 128 are possible")
 
-// emptied makes the scratch for arguments ready for the next command. It drops a scratch that a command of many arguments has made
-// large.
+// emptied makes the scratch for arguments ready for the next command. It drops a scratch that a command of many
+// arguments has made large.
 func emptied(args [][]byte) [][]byte {
 	if cap(args) > maxKeptArgs {
 		return nil
@@ -327,8 +327,8 @@ var allInTx = resp.AppendRawError(nil, "CROSSSLOT A transaction is at one server
 
 var noCluster = resp.AppendError(nil, resp.Err, "This instance has cluster support disabled")
 
-// whole handles a command that concerns the cluster, not one server of it. handled is false for other commands. done is false if the command must
-// wait.
+// whole handles a command that concerns the cluster, not one server of it. handled is false for other commands. done is
+// false if the command must wait.
 func (s *Session) whole(row *command.Row, p command.Policy, raw []byte) (handled, done bool) {
 	switch {
 	case s.absent(row):

@@ -42,7 +42,8 @@ type Host interface {
 	// Hangup closes the client's connection. The session may be locked.
 	Hangup()
 
-	// Yield has the goroutines that the caller has just started run soon: the client waits for one of them. The session may be locked.
+	// Yield has the goroutines that the caller has just started run soon: the client waits for one of them. The session
+	// may be locked.
 	Yield()
 
 	// Driver moves the bytes of the session's lane; nil: goroutines do.
@@ -51,19 +52,22 @@ type Host interface {
 	// Unread reports whether the client has sent bytes that Feed has not got. The session may be locked.
 	Unread() bool
 
-	// Left reports whether the client has ended its side, even if Leaving has not been called yet. The session may be locked.
+	// Left reports whether the client has ended its side, even if Leaving has not been called yet. The session may be
+	// locked.
 	Left() bool
 
 	// Resume ends a pause that Feed has asked for. The session may be locked.
 	Resume()
 }
 
-// A Session is one client connection without its I/O. Its mutex guards all fields but proxy and host, which never change.
+// A Session is one client connection without its I/O. Its mutex guards all fields but proxy and host, which never
+// change.
 //
-// The engine calls the exported methods that take the mutex: Feed, NextWrite, Hungup and the like. Handlers of replies, the parts of the session and
-// the lock engine call back with the mutex held, all but Do and Flush.
+// The engine calls the exported methods that take the mutex: Feed, NextWrite, Hungup and the like. Handlers of replies,
+// the parts of the session and the lock engine call back with the mutex held, all but Do and Flush.
 //
-// The fields that each ordinary command uses come first, also in each group: with many clients, each line of memory takes time to load.
+// The fields that each ordinary command uses come first, also in each group: with many clients, each line of memory
+// takes time to load.
 type Session struct {
 	proxy *shared.Proxy
 	host  Host
@@ -266,8 +270,8 @@ func (s *Session) end() {
 	s.host.Hangup()
 }
 
-// CutOff ends a session but for its output: the client gets the replies so far, and its connection closes. The client may take its time to
-// read them, so nothing else remains: no lock, and no connection to Redis.
+// CutOff ends a session but for its output: the client gets the replies so far, and its connection closes. The client
+// may take its time to read them, so nothing else remains: no lock, and no connection to Redis.
 func (s *Session) CutOff() {
 	if s.out.Gone() {
 		return

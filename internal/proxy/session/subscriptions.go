@@ -7,7 +7,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// This file reads the frames of a connection in pub/sub mode, assigns them to the commands that they answer, and counts subscriptions. It does no I/O.
+// This file reads the frames of a connection in pub/sub mode, assigns them to the commands that they answer, and counts
+// subscriptions. It does no I/O.
 
 // Subscriptions counts the subscriptions of one connection. Each confirmation of Redis has their number.
 type Subscriptions struct {
@@ -65,8 +66,8 @@ func Pong(text [][]byte) []byte {
 	return resp.AppendCommand(nil, []byte("pong"), word)
 }
 
-// ReadPubSubFrame reads the first element of an array or push if it is a short string, and its last element if that is an
-// integer.
+// ReadPubSubFrame reads the first element of an array or push if it is a short string, and its last element if that is
+// an integer.
 func ReadPubSubFrame(b []byte) (kind string, last int64) {
 	if b[0] != '*' && b[0] != '>' {
 		return "", 0

@@ -5,7 +5,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 )
 
-// Time measures the next n commands, of that class and of a session of that number, if it is their turn. tick changes now and then.
+// Time measures the next n commands, of that class and of a session of that number, if it is their turn. tick changes
+// now and then.
 func (o *Output[C]) Time(session uint64, class, n int, tick int64) {
 	if o.proxy.Counters.Traffic.Due(session, class, n, tick) {
 		o.watch.Start(class, class == metrics.ClassLocal)

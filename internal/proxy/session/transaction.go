@@ -7,8 +7,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// This file follows a transaction of one connection, as far as Redis has confirmed it, and reads the reply to EXEC. It does
-// no I/O.
+// This file follows a transaction of one connection, as far as Redis has confirmed it, and reads the reply to EXEC. It
+// does no I/O.
 
 // A Step is a queued command that changes the session. Its change happens when EXEC runs it.
 type Step struct {
@@ -41,8 +41,8 @@ func (tx *TxState) Queue(step Step) {
 	}
 }
 
-// MostEdits is how many elements of the reply to an EXEC may have a Rewrite. They are edited in one go, and other clients wait meanwhile: about 20
-// microseconds for each.
+// MostEdits is how many elements of the reply to an EXEC may have a Rewrite. They are edited in one go, and other
+// clients wait meanwhile: about 20 microseconds for each.
 const MostEdits = 128
 
 // Full reports whether no further step with a Rewrite may be queued.

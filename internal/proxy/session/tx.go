@@ -78,7 +78,8 @@ type opening struct {
 	s *Session
 }
 
-// Lost implements reply.Handler. If EXEC has been sent behind the MULTI, it is lost too, and so is everything in between.
+// Lost implements reply.Handler. If EXEC has been sent behind the MULTI, it is lost too, and so is everything in
+// between.
 func (o *opening) Lost(at reply.ID, n int, sent bool) {
 	if o.s.Clustered() && o.s.pin != nil && o.s.pin.Watching {
 		o.s.CutOff() // the watch is lost
@@ -107,8 +108,8 @@ func (s *Session) executed(pin *pinned, reply []byte) {
 	}
 }
 
-// watchOverExec is watchOver for an EXEC. The server has carried out nothing of the transaction. With WATCH the client gets the answer that its keys may have
-// changed.
+// watchOverExec is watchOver for an EXEC. The server has carried out nothing of the transaction. With WATCH the client
+// gets the answer that its keys may have changed.
 func (s *Session) watchOverExec(h *reply.Reply) reply.Handler {
 	pin := s.pin
 	if !s.Clustered() {

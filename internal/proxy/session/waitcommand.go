@@ -11,13 +11,15 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// This file carries out WAIT and WAITAOF, which count the replicas that have the writes of a session. The writes travelled on shared connections, in
-// front of a cluster to several servers. So each of these servers is asked, one after the other, on a connection of the session's own. A mark, sent on
-// it before, has the server count from a point behind the writes. It does no I/O.
+// This file carries out WAIT and WAITAOF, which count the replicas that have the writes of a session. The writes
+// travelled on shared connections, in front of a cluster to several servers. So each of these servers is asked, one
+// after the other, on a connection of the session's own. A mark, sent on it before, has the server count from a point
+// behind the writes. It does no I/O.
 
-// Marks are the commands that are sent in front of WAIT. They change nothing. Redis before 7.2 counts from the end of the connection's last command,
-// whatever it was: no ACL refuses HELLO. Later versions and Valkey count from the last command that went to the replicas. PUBLISH does, except in a
-// cluster; the channel has no subscriber. FUNCTION RESTORE of no functions does everywhere, but counts as a write.
+// Marks are the commands that are sent in front of WAIT. They change nothing. Redis before 7.2 counts from the end of
+// the connection's last command, whatever it was: no ACL refuses HELLO. Later versions and Valkey count from the last
+// command that went to the replicas. PUBLISH does, except in a cluster; the channel has no subscriber. FUNCTION RESTORE
+// of no functions does everywhere, but counts as a write.
 var Marks = [...][]byte{
 	resp.AppendCommand(nil, "HELLO"),
 	resp.AppendCommand(nil, "PUBLISH", "lockproxy:wait", ""),

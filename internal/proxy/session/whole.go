@@ -21,8 +21,8 @@ func (s *Session) gather(n int, join scatter.Join) *reply.Gathering {
 	return reply.Gather(s, s.out.Slots.Hold(), s.muted, n, join)
 }
 
-// Of a command with more than manyArgs arguments only fewArgs are looked at, if these tell its way. A client chooses the number, and others wait
-// meanwhile.
+// Of a command with more than manyArgs arguments only fewArgs are looked at, if these tell its way. A client chooses
+// the number, and others wait meanwhile.
 const manyArgs, fewArgs = 2048, 8
 
 // isLong reports whether a command has more than manyArgs arguments. Each takes six bytes or more.
@@ -58,7 +58,8 @@ func (s *Session) everywhere(row *command.Row, raw []byte, join scatter.Join) bo
 	return true
 }
 
-// scan sends a SCAN to the server that its cursor names. At the beginning and at the end of a pass all servers are asked for their slots.
+// scan sends a SCAN to the server that its cursor names. At the beginning and at the end of a pass all servers are
+// asked for their slots.
 func (s *Session) scan(raw []byte) (handled, done bool) {
 	if len(s.args) < 2 {
 		return false, false
@@ -99,8 +100,8 @@ func (s *Session) scan(raw []byte) (handled, done bool) {
 	return true, true
 }
 
-// pauseOf returns the action behind Redis's answer to a CLIENT PAUSE or UNPAUSE: reads and writes separate before the first write is
-// held back. A pause from another client of Redis is noticed when a lane stands still.
+// pauseOf returns the action behind Redis's answer to a CLIENT PAUSE or UNPAUSE: reads and writes separate before the
+// first write is held back. A pause from another client of Redis is noticed when a lane stands still.
 func (s *Session) pauseOf(row *command.Row) func(reply []byte) {
 	if row.Name != "client" {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
-// Clients can reach limits, and guess passwords, at any rate. So the log has the first entries of one kind in a period, and a summary of the
-// others.
+// Clients can reach limits, and guess passwords, at any rate. So the log has the first entries of one kind in a period,
+// and a summary of the others.
 const (
 	EntriesLogged = 10
 	entriesPeriod = 10 * time.Second
@@ -74,7 +74,8 @@ func (e *Proxy) SlowCommand(client string, n int) {
 	e.closed("large-command-timeout", client, zap.Int("bytes", n))
 }
 
-// MemoryLimit counts and logs a client that is closed because all clients together have too much memory and it has the most.
+// MemoryLimit counts and logs a client that is closed because all clients together have too much memory and it has the
+// most.
 func (e *Proxy) MemoryLimit(client string, n int) {
 	e.Counters.MemoryLimit.Add(1)
 	e.closed("max-memory", client, zap.Int("bytes", n), zap.Int64("all", e.Budget.Used()), zap.Int64("max_memory", e.Budget.Limit()))

@@ -1,5 +1,5 @@
-// Package shared has the things that all sessions of one proxy share: settings, counters, the connections to Redis, the lock engines, the
-// directory of clients, and the replies of the proxy's own that never vary.
+// Package shared has the things that all sessions of one proxy share: settings, counters, the connections to Redis, the
+// lock engines, the directory of clients, and the replies of the proxy's own that never vary.
 package shared
 
 import (
@@ -109,8 +109,8 @@ func (e *Proxy) Panicked(client string, r any) {
 	e.Counters.Panics.Add(1)
 }
 
-// Aside runs work, whose cost a client chooses, in a goroutine. broken follows if the work panics, or if it does not run because the server has ended.
-// Requires no locks.
+// Aside runs work, whose cost a client chooses, in a goroutine. broken follows if the work panics, or if it does not
+// run because the server has ended. Requires no locks.
 func (e *Proxy) Aside(client string, work, broken func()) {
 	started := e.Inquiries.Start(func() {
 		defer func() {
@@ -145,7 +145,8 @@ func (e *Proxy) Restricts(id upstream.Identity) bool {
 	return !id.Authenticated() && e.Upstream.NeedsAuth()
 }
 
-// clockPeriod is the resolution of idle times. Reading the system's clock at each command would cost more than the command.
+// clockPeriod is the resolution of idle times. Reading the system's clock at each command would cost more than the
+// command.
 const clockPeriod = 250 * time.Millisecond
 
 // Tick keeps the clock until stop is closed.

@@ -6,11 +6,11 @@
 //	                                               ├─► the status page
 //	                                               └─► docs/METRICS.md
 //
-// Table has one row for each number. A new counter needs a field of Counters, one of Stats, and a row; the tests of this
-// package fail if the row is missing.
+// Table has one row for each number. A new counter needs a field of Counters, one of Stats, and a row; the tests of
+// this package fail if the row is missing.
 //
-// Any goroutine may change a counter. Counting never blocks: a counter is an atomic number, or a small map behind a mutex of
-// its own under which nothing else happens. The package starts no goroutine.
+// Any goroutine may change a counter. Counting never blocks: a counter is an atomic number, or a small map behind a
+// mutex of its own under which nothing else happens. The package starts no goroutine.
 package status
 
 import (
@@ -27,7 +27,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
-// Counters are the numbers that the proxy keeps itself. All but Clients and PinReasons only grow. The zero value is ready.
+// Counters are the numbers that the proxy keeps itself. All but Clients and PinReasons only grow. The zero value is
+// ready.
 type Counters struct {
 	Accepted atomic.Int64 // client connections
 	Clients  atomic.Int64 // client connections that are open
@@ -74,7 +75,8 @@ type Counters struct {
 	repaired    atomic.Int64                             // fence counters
 }
 
-// Timed counts the times of one measured command: in the proxy, and at Redis; the latter is negative if it was not sent.
+// Timed counts the times of one measured command: in the proxy, and at Redis; the latter is negative if it was not
+// sent.
 func (c *Counters) Timed(class int, proxy, upstream time.Duration) {
 	c.proxyTime[class].Add(proxy)
 	if upstream >= 0 {

@@ -3,8 +3,8 @@ package tasks
 
 import "sync"
 
-// A Group starts goroutines and waits for them. Unlike with a sync.WaitGroup, Start may be called while Wait blocks. After Wait has
-// seen that no task is running, Start returns false. The zero value is ready.
+// A Group starts goroutines and waits for them. Unlike with a sync.WaitGroup, Start may be called while Wait blocks.
+// After Wait has seen that no task is running, Start returns false. The zero value is ready.
 type Group struct {
 	mu   sync.Mutex // guards the fields below
 	n    int

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Turns let few goroutines compute at a time, in the order of their arrival, so that event loops have processors to run on. nil is no limit.
+// Turns let few goroutines compute at a time, in the order of their arrival, so that event loops have processors to run
+// on. nil is no limit.
 type Turns chan struct{}
 
 // NewTurns leaves half of the processors to others.

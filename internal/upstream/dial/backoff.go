@@ -12,7 +12,8 @@ const (
 	lastDelay  = 2 * time.Second
 )
 
-// A command that finds its lane resting brings the next attempt forward, but not before a pause that doubles up to lastPause.
+// A command that finds its lane resting brings the next attempt forward, but not before a pause that doubles up to
+// lastPause.
 const (
 	firstPause = 5 * time.Millisecond
 	lastPause  = 50 * time.Millisecond
@@ -32,9 +33,9 @@ func (b *Backoff) Next() (delay, pause time.Duration) {
 // steady is the age from which the loss of a connection is nothing unusual.
 const steady = time.Second
 
-// Repair yields the pauses before a lane that has lost its connection connects again. A Redis that closes single connections
-// is reachable, so the first attempt follows at once. A Redis that closes each connection is asked less and less often. The zero value
-// starts anew.
+// Repair yields the pauses before a lane that has lost its connection connects again. A Redis that closes single
+// connections is reachable, so the first attempt follows at once. A Redis that closes each connection is asked less and
+// less often. The zero value starts anew.
 type Repair struct{ pause time.Duration }
 
 // After is called when a connection is lost.

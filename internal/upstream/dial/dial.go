@@ -1,6 +1,6 @@
-// Package dial opens connections to Redis: it finds the server, connects, and makes the connection an Identity's. It knows every
-// connection that is open, and whether a server can be reached at all: while it cannot, one attempt at a time speaks for
-// all connections to it.
+// Package dial opens connections to Redis: it finds the server, connects, and makes the connection an Identity's. It
+// knows every connection that is open, and whether a server can be reached at all: while it cannot, one attempt at a
+// time speaks for all connections to it.
 //
 // It starts one goroutine at most: the attempt that speaks for all.
 package dial
@@ -20,8 +20,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// A Target is what a connection is for: a server, and the identity that the connection has there. Connections are shared only within one. It is
-// comparable.
+// A Target is what a connection is for: a server, and the identity that the connection has there. Connections are
+// shared only within one. It is comparable.
 type Target struct {
 	At topology.Node
 	ID Identity
@@ -45,7 +45,8 @@ type Options struct {
 	UserTimeout time.Duration      // how long written bytes may stay unacknowledged; negative: the system's
 	Wait        time.Duration      // of commands for a server that may move while it cannot be reached
 
-	// Slow is told from time to time of a server that takes long to accept a connection; nil: none is wanted. It does not block.
+	// Slow is told from time to time of a server that takes long to accept a connection; nil: none is wanted. It does
+	// not block.
 	Slow func(at topology.Node)
 
 	Spawn func(func())    // runs a goroutine and waits for its end
@@ -81,9 +82,9 @@ func (d *Dialer) reachOf(at topology.Node) *reach {
 // Census is the connections that this dialer has opened.
 func (d *Dialer) Census() *Connections { return &d.conns }
 
-// Open is dial for connections with waiting commands. While Redis cannot be reached, it does not dial, but waits for the common attempt
-// of all connections. A connection that Redis closes within the handshake has been closed on purpose (CLIENT KILL), so open tries
-// again. A server that may move is looked for until Options.Wait is over.
+// Open is dial for connections with waiting commands. While Redis cannot be reached, it does not dial, but waits for
+// the common attempt of all connections. A connection that Redis closes within the handshake has been closed on purpose
+// (CLIENT KILL), so open tries again. A server that may move is looked for until Options.Wait is over.
 func (d *Dialer) Open(ctx context.Context, t Target) (net.Conn, error) {
 	now := time.Now()
 	cutLimit, limit := now.Add(patience), now.Add(d.opts.Wait)
@@ -236,7 +237,8 @@ func (d *Dialer) HangUp(nc net.Conn) {
 	_ = nc.Close() // no session needs it any more
 }
 
-// connect is the one place where an address is looked up. The attempt is given up when the server moves meanwhile: cancel ends ctx.
+// connect is the one place where an address is looked up. The attempt is given up when the server moves meanwhile:
+// cancel ends ctx.
 func (d *Dialer) connect(ctx context.Context, cancel func(), at topology.Node) (net.Conn, topology.Place, error) {
 	place, err := d.opts.Resolver.Resolve(at)
 	if err != nil {
@@ -270,7 +272,8 @@ func (d *Dialer) connect(ctx context.Context, cancel func(), at topology.Node) (
 	return tc, place, nil
 }
 
-// isNoTLS reports whether a handshake may have failed because the server speaks no TLS. Redis waits then for the end of a line.
+// isNoTLS reports whether a handshake may have failed because the server speaks no TLS. Redis waits then for the end of
+// a line.
 func isNoTLS(err error) bool {
 	_, noRecord := errors.AsType[tls.RecordHeaderError](err)
 	return noRecord || errors.Is(err, context.DeadlineExceeded) || IsCut(err)
@@ -286,9 +289,9 @@ func (d *Dialer) tlsConfig(address string) *tls.Config {
 	return cfg
 }
 
-// Connect opens a bare connection for a client library that does its own handshake. When it is closed, the kernel drops what
-// it has not delivered: a script that was given up during a cut must not run when the cut is over, and for example queue a
-// waiter that has left.
+// Connect opens a bare connection for a client library that does its own handshake. When it is closed, the kernel drops
+// what it has not delivered: a script that was given up during a cut must not run when the cut is over, and for example
+// queue a waiter that has left.
 func (d *Dialer) Connect(ctx context.Context, at topology.Node) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.opts.Timeout)
 	defer cancel()
@@ -333,8 +336,8 @@ func (d *Dialer) Ask(nc net.Conn, args ...string) ([]byte, error) {
 	return NewReader(nc).Raw()
 }
 
-// Await has contacts with a server told on a channel of capacity one, until Forget. err is the outcome of an attempt: if Redis refused it, only
-// successful contacts are told. It reports false if Redis was reached since.
+// Await has contacts with a server told on a channel of capacity one, until Forget. err is the outcome of an attempt:
+// if Redis refused it, only successful contacts are told. It reports false if Redis was reached since.
 func (d *Dialer) Await(at topology.Node, tell chan<- struct{}, err error) bool {
 	return d.reachOf(at).rest(tell, err)
 }
@@ -366,8 +369,8 @@ func (d *Dialer) Lost(at topology.Node, nc net.Conn, why error) {
 	d.opts.Resolver.Doubt(at, topology.Place{Address: d.conns.At(nc)}, why)
 }
 
-// OnReadonly returns a function that is to be told when the server refuses a write because it is a replica: it has moved, perhaps. nil: the server
-// does not move.
+// OnReadonly returns a function that is to be told when the server refuses a write because it is a replica: it has
+// moved, perhaps. nil: the server does not move.
 func (d *Dialer) OnReadonly(at topology.Node) func() {
 	place, err := d.opts.Resolver.Resolve(at)
 	if err != nil || !place.Primary {
@@ -378,14 +381,15 @@ func (d *Dialer) OnReadonly(at topology.Node) func() {
 
 var errReadonly = errors.New("the server refuses a write because it is a replica")
 
-// IsElsewhere reports whether the server has moved since an open connection was made. A connection to any server has found one.
+// IsElsewhere reports whether the server has moved since an open connection was made. A connection to any server has
+// found one.
 func (d *Dialer) IsElsewhere(at topology.Node, nc net.Conn) bool {
 	place, err := d.opts.Resolver.Resolve(at)
 	return err == nil && !place.Some && place.Address != d.conns.At(nc)
 }
 
-// Abort closes a connection so that the kernel drops what it has not delivered: bytes of a request that was given up must
-// not reach Redis after its repetition on another connection.
+// Abort closes a connection so that the kernel drops what it has not delivered: bytes of a request that was given up
+// must not reach Redis after its repetition on another connection.
 func Abort(nc net.Conn) {
 	nc = Bare(nc)
 	if tc, ok := nc.(*net.TCPConn); ok {

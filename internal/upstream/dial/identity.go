@@ -7,8 +7,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// Identity is the user, database and protocol version of a connection to Redis. Connections are shared only within one identity, so
-// nothing of one client can travel with the rights, the database or the protocol of another. It is comparable.
+// Identity is the user, database and protocol version of a connection to Redis. Connections are shared only within one
+// identity, so nothing of one client can travel with the rights, the database or the protocol of another. It is
+// comparable.
 type Identity struct {
 	// User and Password are what Redis was given by AUTH or HELLO … AUTH; both empty: not authenticated.
 	// They never appear in logs, metrics or errors.
@@ -36,8 +37,8 @@ func (id Identity) String() string {
 // GoString is String: a %#v must not print the password either.
 func (id Identity) GoString() string { return id.String() }
 
-// step is one command of a handshake. An optional step may be refused by Redis without ending the handshake, unless it is the
-// connection that is refused.
+// step is one command of a handshake. An optional step may be refused by Redis without ending the handshake, unless it
+// is the connection that is refused.
 type step struct {
 	cmd      []byte
 	optional bool

@@ -15,8 +15,8 @@ type lent struct {
 	seen   bool                    // the role was found, or is not going to come
 }
 
-// Lend returns a connection for a library that does its own handshake. check, if it is not nil, is told the role of the server. Its error is
-// that of the library's read, before the library has sent a command.
+// Lend returns a connection for a library that does its own handshake. check, if it is not nil, is told the role of the
+// server. Its error is that of the library's read, before the library has sent a command.
 func (c *Connections) Lend(nc net.Conn, check func(role string) error) net.Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()

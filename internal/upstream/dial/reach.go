@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// reach tells all connections whether Redis can be reached. While it cannot, one attempt at a time serves all of them, however many commands,
-// lanes and pins ask. The first successful contact ends the wait of all.
+// reach tells all connections whether Redis can be reached. While it cannot, one attempt at a time serves all of them,
+// however many commands, lanes and pins ask. The first successful contact ends the wait of all.
 type reach struct {
 	try   func(context.Context) error // connects, notes the outcome, and hangs up
 	spawn func(func())                // runs a goroutine, for which the end of Run waits
@@ -34,7 +34,8 @@ const (
 	patience = 150 * time.Millisecond
 )
 
-// pass returns nil at once if Redis is reachable as far as is known. Else it asks for an attempt, and returns its outcome.
+// pass returns nil at once if Redis is reachable as far as is known. Else it asks for an attempt, and returns its
+// outcome.
 func (r *reach) pass(ctx context.Context) error {
 	r.mu.Lock()
 	cause := r.cause
@@ -96,8 +97,8 @@ func (r *reach) renew() {
 	r.foundLocked(nil)
 }
 
-// foundLocked ends the waits of connections that may succeed now. A refusal says nothing new to those that were refused: they would wake
-// each other, or themselves, for ever. Requires reach.mu.
+// foundLocked ends the waits of connections that may succeed now. A refusal says nothing new to those that were
+// refused: they would wake each other, or themselves, for ever. Requires reach.mu.
 func (r *reach) foundLocked(refusal error) {
 	r.cause = nil
 	for tell, refused := range r.resting {
@@ -111,8 +112,8 @@ func (r *reach) foundLocked(refusal error) {
 	}
 }
 
-// rest has contacts told on a channel of capacity one, until wake: all after an attempt that did not reach Redis, successful ones after one
-// that Redis refused. err is its outcome. It reports false if Redis was reached since.
+// rest has contacts told on a channel of capacity one, until wake: all after an attempt that did not reach Redis,
+// successful ones after one that Redis refused. err is its outcome. It reports false if Redis was reached since.
 func (r *reach) rest(tell chan<- struct{}, err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,8 +19,8 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return "upstream refused the connection: " + e.Reply }
 
-// Refusal is the reply to every command that waits for a connection which could not be made: Redis's own reply to a step of the handshake
-// where that is also the reply to the command, else -NOUPSTREAM and the cause.
+// Refusal is the reply to every command that waits for a connection which could not be made: Redis's own reply to a
+// step of the handshake where that is also the reply to the command, else -NOUPSTREAM and the cause.
 type Refusal struct{ latest atomic.Pointer[words] }
 
 // words are a reply. final: Redis has refused the connection, or the configuration is wrong; the server is not away.
@@ -43,8 +43,9 @@ func (r *Refusal) IsFinal() bool {
 	return w != nil && w.final
 }
 
-// Note keeps the reason of a failed attempt to connect; nil: the connection was made. own: the credentials are the proxy's, whose rights
-// are not the client's. There is no reply for a client whose credentials Redis has refused: it loses its connection.
+// Note keeps the reason of a failed attempt to connect; nil: the connection was made. own: the credentials are the
+// proxy's, whose rights are not the client's. There is no reply for a client whose credentials Redis has refused: it
+// loses its connection.
 func (r *Refusal) Note(err error, own bool) {
 	var refused *RefusedError
 	isRefused := errors.As(err, &refused)
@@ -64,8 +65,8 @@ func (r *Refusal) Note(err error, own bool) {
 // ErrNotRedis says that the server speaks another protocol than Redis's.
 var ErrNotRedis = errors.New("upstream is not a Redis server")
 
-// Cause says in a few words why a connection with the proxy's own credentials, or with none, could not be made. Time cures all causes that
-// are not named: Redis is away, loads its data, or has too many clients.
+// Cause says in a few words why a connection with the proxy's own credentials, or with none, could not be made. Time
+// cures all causes that are not named: Redis is away, loads its data, or has too many clients.
 func Cause(err error) string {
 	switch {
 	case IsRejected(err):
@@ -76,7 +77,8 @@ func Cause(err error) string {
 	return "upstream is not reachable"
 }
 
-// IsLasting reports whether time does not cure a failure to connect with the proxy's own credentials: the configuration is wrong.
+// IsLasting reports whether time does not cure a failure to connect with the proxy's own credentials: the configuration
+// is wrong.
 func IsLasting(err error) bool { return IsRejected(err) || errors.Is(err, ErrNotRedis) }
 
 func isPassing(err error) bool {
@@ -84,8 +86,8 @@ func isPassing(err error) bool {
 	return errors.As(err, &refused) && slices.Contains(passing, refused.code())
 }
 
-// passing are the codes of replies that also apply to the command: a script does not end, the connection needs credentials, or the
-// user may not select the database.
+// passing are the codes of replies that also apply to the command: a script does not end, the connection needs
+// credentials, or the user may not select the database.
 var passing = []string{"BUSY", "NOAUTH", "NOPERM"}
 
 // code is the first word of the error.
@@ -105,7 +107,8 @@ func IsCut(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// IsTemporary reports whether Redis refused for a reason that time cures: it has too many clients, loads its data, or runs a script.
+// IsTemporary reports whether Redis refused for a reason that time cures: it has too many clients, loads its data, or
+// runs a script.
 func IsTemporary(err error) bool {
 	var refused *RefusedError
 	if !errors.As(err, &refused) {
@@ -124,7 +127,8 @@ func IsWrongPassword(err error) bool {
 	return errors.As(err, &refused) && refused.code() == "WRONGPASS"
 }
 
-// IsRejected reports whether Redis refused the connection's credentials, or that their user does what the handshake needs.
+// IsRejected reports whether Redis refused the connection's credentials, or that their user does what the handshake
+// needs.
 func IsRejected(err error) bool {
 	var refused *RefusedError
 	if !errors.As(err, &refused) {

@@ -9,7 +9,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// Connections are the open connections to Redis, and what is known of each. All methods may be called from any goroutine.
+// Connections are the open connections to Redis, and what is known of each. All methods may be called from any
+// goroutine.
 type Connections struct {
 	mu   sync.Mutex
 	open map[net.Conn]connected

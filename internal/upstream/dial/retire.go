@@ -8,15 +8,16 @@ import (
 
 // This file ends the connections to a server that has moved.
 //
-// No connection to the old address gets another request. Requests on their way get a short time for their replies, because the old server
-// answers them if the move was planned. Then the connections are aborted: a server that has been stopped would keep them for ever,
-// because its kernel acknowledges all that it is sent.
+// No connection to the old address gets another request. Requests on their way get a short time for their replies,
+// because the old server answers them if the move was planned. Then the connections are aborted: a server that has been
+// stopped would keep them for ever, because its kernel acknowledges all that it is sent.
 //
 // It starts no goroutines.
 
 // Leaver is a connection to the old address.
 type Leaver interface {
-	// Leave takes no more requests for the connection, and reports whether none is on its way. It is called several times.
+	// Leave takes no more requests for the connection, and reports whether none is on its way. It is called several
+	// times.
 	Leave() (settled bool)
 
 	// Abort ends the connection. Requests on their way are reported as sent.
@@ -24,7 +25,8 @@ type Leaver interface {
 }
 
 const (
-	// grace is the time for replies. A server that answers at all needs less, and a server that is gone delays its clients by no more.
+	// grace is the time for replies. A server that answers at all needs less, and a server that is gone delays its
+	// clients by no more.
 	grace = 100 * time.Millisecond
 
 	// lookEvery is the pause between two looks at the requests on their way.

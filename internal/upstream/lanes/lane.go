@@ -20,7 +20,8 @@ import (
 
 // This file has the connection to Redis that sessions share, and that is made again until the lane is closed.
 //
-// It starts no goroutines but those of package wire: its owner runs Run, which dials, serves and backs off, and owns the connection.
+// It starts no goroutines but those of package wire: its owner runs Run, which dials, serves and backs off, and owns
+// the connection.
 
 // An Owner has lanes that sessions use. Run calls its methods. Requires no locks.
 type Owner interface {
@@ -54,13 +55,15 @@ type LaneOptions struct {
 
 	Owner Owner
 
-	// Busy is called when a command is outstanding after none was. The caller may hold locks, and is on the path of every command.
+	// Busy is called when a command is outstanding after none was. The caller may hold locks, and is on the path of
+	// every command.
 	Busy func()
 }
 
 // A Lane is a shared, ordered connection to Redis. Its sessions' commands are written in the order in which they were
-// appended, many at a time, and each reply goes to the session that asked. It reconnects by itself. While it has no connection,
-// commands wait for the outcome of the next attempt, which they bring forward. If it fails, they are reported as unsent.
+// appended, many at a time, and each reply goes to the session that asked. It reconnects by itself. While it has no
+// connection, commands wait for the outcome of the next attempt, which they bring forward. If it fails, they are
+// reported as unsent.
 //
 // All methods but Run may be called from any goroutine.
 type Lane struct {
@@ -105,8 +108,8 @@ func (l *Lane) At() topology.Node { return l.opts.Target.At }
 // Identity of the lane's connection.
 func (l *Lane) Identity() dial.Identity { return l.opts.Target.ID }
 
-// Append sends n commands, b, on behalf of to, which gets the tag back with the replies. It copies b and does not block. ErrDown
-// means that nothing was sent.
+// Append sends n commands, b, on behalf of to, which gets the tag back with the replies. It copies b and does not
+// block. ErrDown means that nothing was sent.
 func (l *Lane) Append(b []byte, to stream.Receiver, tag uint64, n int) error {
 	return l.stream.Append(b, to, tag, n)
 }
@@ -119,16 +122,19 @@ func (l *Lane) AppendDue(b []byte, to stream.Receiver, tag uint64, n int) (due b
 // WriteDue writes the appended bytes without blocking. Requires no locks.
 func (l *Lane) WriteDue() { l.stream.WriteDue() }
 
-// Note has the mark noted when the next bytes that are appended are handed to the socket. A mark before that is given up.
+// Note has the mark noted when the next bytes that are appended are handed to the socket. A mark before that is given
+// up.
 func (l *Lane) Note(m *metrics.Mark) { l.stream.Note(m) }
 
-// Progress returns the number of bytes that all sessions have appended, and the number of these that have been written or given up.
+// Progress returns the number of bytes that all sessions have appended, and the number of these that have been written
+// or given up.
 func (l *Lane) Progress() (appended, written int64) { return l.stream.Progress() }
 
 // Outstanding is the number of commands without an answer.
 func (l *Lane) Outstanding() int64 { return l.stream.Outstanding() }
 
-// Moved returns the numbers of commands that were asked and that are settled, since the lane was made, and whether it is connected.
+// Moved returns the numbers of commands that were asked and that are settled, since the lane was made, and whether it
+// is connected.
 func (l *Lane) Moved() (asked, settled uint64, connected bool) { return l.stream.Moved() }
 
 // Probe finds out whether replies still come in their turns, see stream.Stream.Probe.
@@ -144,22 +150,24 @@ func (l *Lane) Scripts() *stream.ScriptSet { return &l.stream.Scripts }
 // find one.
 func (l *Lane) Full() bool { return l.full }
 
-// Refusal is the reply to commands if the lane is not connected: Redis's own if it refused a step of the handshake, being busy with a
-// script for example, else -NOUPSTREAM with the cause. nil: no attempt to connect has failed.
+// Refusal is the reply to commands if the lane is not connected: Redis's own if it refused a step of the handshake,
+// being busy with a script for example, else -NOUPSTREAM with the cause. nil: no attempt to connect has failed.
 func (l *Lane) Refusal() []byte { return l.refusal.Get() }
 
-// Hopeless reports whether the lane refuses commands for another reason than that its server is away, so that none of them waits for a successor.
+// Hopeless reports whether the lane refuses commands for another reason than that its server is away, so that none of
+// them waits for a successor.
 func (l *Lane) Hopeless() bool { return l.full || l.Rejected() || l.refusal.IsFinal() }
 
 // Settle says whether a user with nothing outstanding may stay on the lane for the next command.
 func (l *Lane) Settle(on bool) { l.unsettled.Store(!on) }
 
-// Unsettled reports whether a user with nothing outstanding on the lane must ask for another one before the next command: the lane stands
-// still, or it does not take all commands at present. It costs one load.
+// Unsettled reports whether a user with nothing outstanding on the lane must ask for another one before the next
+// command: the lane stands still, or it does not take all commands at present. It costs one load.
 func (l *Lane) Unsettled() bool { return l.unsettled.Load() }
 
-// AnswersRefusals reports whether the server of the latest connection answers each AUTH that it refuses, see pins.Pin.AnswersRefusals. Otherwise
-// no AUTH may be sent on the lane: the next answer, which may be another session's, would count as its own.
+// AnswersRefusals reports whether the server of the latest connection answers each AUTH that it refuses, see
+// pins.Pin.AnswersRefusals. Otherwise no AUTH may be sent on the lane: the next answer, which may be another session's,
+// would count as its own.
 func (l *Lane) AnswersRefusals() bool { return l.answers.Load() }
 
 // Rejected reports whether Redis has refused the identity's credentials. Such a lane has no further use. The next
@@ -271,8 +279,8 @@ func (l *Lane) Run() {
 // spread is the time over which lanes without waiting commands come back after an outage.
 const spread = 50 * time.Millisecond
 
-// rest waits for the time of the next attempt: after delay; after pause if a command waits for it; or soon after a successful contact
-// of another connection.
+// rest waits for the time of the next attempt: after delay; after pause if a command waits for it; or soon after a
+// successful contact of another connection.
 func (l *Lane) rest(err error, delay, pause time.Duration) {
 	unreached := l.opts.Dialer.Await(l.At(), l.contact, err)
 	defer l.opts.Dialer.Forget(l.At(), l.contact)

@@ -1,5 +1,5 @@
-// Package lanes gives sessions the lanes of their identities: it opens, shares and closes them. Package lane has one of them, package lineup
-// decides which of an identity's lanes takes which commands.
+// Package lanes gives sessions the lanes of their identities: it opens, shares and closes them. Package lane has one of
+// them, package lineup decides which of an identity's lanes takes which commands.
 //
 // # Goroutines
 //
@@ -39,7 +39,8 @@ type Options struct {
 	Events Events
 }
 
-// Events tell about connections. All but Stuck are called from the goroutine of a lane. None of them blocks. Requires no locks.
+// Events tell about connections. All but Stuck are called from the goroutine of a lane. None of them blocks. Requires
+// no locks.
 type Events struct {
 	Connected func(t dial.Target, owner string, again bool) // owner: the account on which the lane was opened; again: it had a connection before
 	Failed    func(t dial.Target, err error, inUse bool)    // an attempt to connect has failed
@@ -87,9 +88,9 @@ func New(o Options) *Lanes {
 	}
 }
 
-// Lane returns a lane of an identity to a server that driver moves, connecting it if need be on owner's account. Goroutines move the lanes
-// of a nil driver, and all lanes over TLS. If all places are taken, the lane that is returned refuses everything (Full). Each
-// call is paired with one of Leave.
+// Lane returns a lane of an identity to a server that driver moves, connecting it if need be on owner's account.
+// Goroutines move the lanes of a nil driver, and all lanes over TLS. If all places are taken, the lane that is returned
+// refuses everything (Full). Each call is paired with one of Leave.
 func (ls *Lanes) Lane(id dial.Identity, at topology.Node, driver stream.Driver, owner string, r Role) *Lane {
 	k := ls.key(id, at, driver)
 	ls.mu.Lock()
@@ -125,8 +126,8 @@ func (ls *Lanes) HasPlace(id dial.Identity, at topology.Node, driver stream.Driv
 	return ls.opts.Free(id) || ls.sets[ls.key(id, at, driver)] != nil || ls.places.mayTake(owner)
 }
 
-// Join returns the lane for reads of an identity if it is connected, else nil. Each call that returns one is paired with one of
-// Leave.
+// Join returns the lane for reads of an identity if it is connected, else nil. Each call that returns one is paired
+// with one of Leave.
 func (ls *Lanes) Join(id dial.Identity, at topology.Node, driver stream.Driver) *Lane {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -142,7 +143,8 @@ func (ls *Lanes) Join(id dial.Identity, at topology.Node, driver stream.Driver) 
 	return m.lane
 }
 
-// Move returns the lane that a user of l uses next. It may be l itself. No command of the caller may be outstanding on l.
+// Move returns the lane that a user of l uses next. It may be l itself. No command of the caller may be outstanding on
+// l.
 func (ls *Lanes) Move(l *Lane, r Role) *Lane {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -212,8 +214,8 @@ func (ls *Lanes) closeLocked(m *member) {
 	m.lane.Close()
 }
 
-// DropBare lets lanes without credentials serve the sessions that have them, and no new ones: Redis demands credentials from new
-// connections now, and leaves open ones alone.
+// DropBare lets lanes without credentials serve the sessions that have them, and no new ones: Redis demands credentials
+// from new connections now, and leaves open ones alone.
 func (ls *Lanes) DropBare() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -225,8 +227,8 @@ func (ls *Lanes) DropBare() {
 	}
 }
 
-// DropAt closes the unused lanes that lead to servers that are gone, and returns those of these servers to which others lead. No further session gets
-// one of these.
+// DropAt closes the unused lanes that lead to servers that are gone, and returns those of these servers to which others
+// lead. No further session gets one of these.
 func (ls *Lanes) DropAt(gone func(at topology.Node) bool) (used []topology.Node) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -265,7 +267,8 @@ func (ls *Lanes) Paused(until time.Time) {
 	}
 }
 
-// Leaving returns the connections that lead to another address than the present one of their server. They take no more requests.
+// Leaving returns the connections that lead to another address than the present one of their server. They take no more
+// requests.
 func (ls *Lanes) Leaving(isElsewhere func(net.Conn) bool) []dial.Leaver {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -278,7 +281,8 @@ func (ls *Lanes) Leaving(isElsewhere func(net.Conn) bool) []dial.Leaver {
 	return leavers
 }
 
-// Trim closes lanes that no session has used since t, but for one spare lane of each set in use. It returns the targets in use.
+// Trim closes lanes that no session has used since t, but for one spare lane of each set in use. It returns the targets
+// in use.
 func (ls *Lanes) Trim(t time.Time) (inUse map[dial.Target]bool) {
 	inUse = map[dial.Target]bool{}
 	ls.mu.Lock()

@@ -2,18 +2,20 @@ package lanes
 
 import "time"
 
-// This file decides which of an identity's lanes takes which commands. A lane that stands still then holds up only the sessions
-// with commands on it. The lineup is a state machine without I/O: its input is the progress of each lane, its output the lane to use.
+// This file decides which of an identity's lanes takes which commands. A lane that stands still then holds up only the
+// sessions with commands on it. The lineup is a state machine without I/O: its input is the progress of each lane, its
+// output the lane to use.
 //
 //	Pick(role) ──► the role's lane, or one that is to be opened
 //	Look ──► a lane whose oldest command waits too long loses its role: it is set aside until that command and all that were
 //	         behind it have been answered. Meanwhile the lineup is divided: writes and reads have lanes of their own.
 //
-// It is divided because Redis may hold back the writes of all clients (CLIENT PAUSE … WRITE). Otherwise the next lane would stand still
-// with the first write on it, and so would each one after it, until there were no lane left to read on.
+// It is divided because Redis may hold back the writes of all clients (CLIENT PAUSE … WRITE). Otherwise the next lane
+// would stand still with the first write on it, and so would each one after it, until there were no lane left to read
+// on.
 //
-// Scripts have a lane of their own from the start. A command behind an endless script gets no answer, not even -BUSY, before the
-// script is killed, and the command's client may be the one to kill it.
+// Scripts have a lane of their own from the start. A command behind an endless script gets no answer, not even -BUSY,
+// before the script is killed, and the command's client may be the one to kill it.
 
 // Max is the largest number of lanes of a lineup.
 const Max = 6
@@ -22,8 +24,8 @@ const (
 	// StandsStill is the time that the oldest command of a lane waits before the lane is set aside.
 	StandsStill = 25 * time.Millisecond
 
-	// brisk is the number of answers within that time that shows that a lane does not stand still but has much to do: another
-	// lane would be no faster.
+	// brisk is the number of answers within that time that shows that a lane does not stand still but has much to do:
+	// another lane would be no faster.
 	brisk = 256
 )
 
@@ -39,7 +41,8 @@ const (
 	roles
 )
 
-// Lineup is the lanes of one identity by number, 0 to Max-1. The zero value has none. It is not safe for concurrent use.
+// Lineup is the lanes of one identity by number, 0 to Max-1. The zero value has none. It is not safe for concurrent
+// use.
 type Lineup struct {
 	lanes  [Max]lane
 	holder [roles]int // number of the role's lane plus one; 0: none
@@ -152,7 +155,8 @@ func (l *Lineup) Settled(i int) bool {
 	}
 }
 
-// MayBeHeld reports whether a lane stands still if Redis holds back writes: it is one for writes or scripts, or has been set aside.
+// MayBeHeld reports whether a lane stands still if Redis holds back writes: it is one for writes or scripts, or has
+// been set aside.
 func (l *Lineup) MayBeHeld(i int) bool {
 	r := l.role(i)
 	return l.lanes[i].aside || r == Writes || r == Scripts
@@ -203,8 +207,8 @@ func (l *Lineup) Close(i int) {
 	l.lanes[i] = lane{}
 }
 
-// Look takes in how many commands each open lane has been asked and how many of them are settled. It returns how many lanes
-// it has set aside.
+// Look takes in how many commands each open lane has been asked and how many of them are settled. It returns how many
+// lanes it has set aside.
 func (l *Lineup) Look(now time.Time, progress func(i int) (asked, settled uint64)) (aside int) {
 	for i := range l.lanes {
 		n := &l.lanes[i]
@@ -228,8 +232,8 @@ func (l *Lineup) Look(now time.Time, progress func(i int) (asked, settled uint64
 	return aside
 }
 
-// setAside takes its role from a lane, unless there are too few to replace it. Writes that are held back would stop one lane
-// after the other, so lanes are left for reads to move on to.
+// setAside takes its role from a lane, unless there are too few to replace it. Writes that are held back would stop one
+// lane after the other, so lanes are left for reads to move on to.
 func (l *Lineup) setAside(i int) bool {
 	r := l.role(i)
 	if r == roles {

@@ -2,8 +2,9 @@ package lanes
 
 import "github.com/lockproxy/lockproxy/internal/admission"
 
-// places are the places of sets. The sets of new clients have none, and are always there (Options.Free). All other sets have places, and
-// unused ones lose them when there are many. The caller closes the lanes that have lost their places. It is guarded by Lanes.mu.
+// places are the places of sets. The sets of new clients have none, and are always there (Options.Free). All other sets
+// have places, and unused ones lose them when there are many. The caller closes the lanes that have lost their places.
+// It is guarded by Lanes.mu.
 type places struct {
 	taken  *admission.Places
 	unused *admission.Idle[key, *set] // of the sets with places
@@ -13,8 +14,8 @@ func newPlaces(size int) places {
 	return places{admission.NewPlaces(size, admission.Share(size)), admission.NewIdle[key, *set]()}
 }
 
-// A quarter of the sets may be unused, and one address may have opened a quarter of those: a client that moves from identity to
-// identity leaves no more behind.
+// A quarter of the sets may be unused, and one address may have opened a quarter of those: a client that moves from
+// identity to identity leaves no more behind.
 func (p *places) mayRest() int      { return max(1, p.taken.Total()/4) }
 func (p *places) mayRestByOne() int { return max(1, p.mayRest()/4) }
 

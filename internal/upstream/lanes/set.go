@@ -4,7 +4,8 @@ import (
 	"time"
 )
 
-// A set is the lanes of one identity to one server that one driver moves. It is guarded by Lanes.mu. It is the owner of its lanes.
+// A set is the lanes of one identity to one server that one driver moves. It is guarded by Lanes.mu. It is the owner of
+// its lanes.
 type set struct {
 	all     *Lanes // immutable
 	key     key    // immutable
@@ -21,11 +22,12 @@ const (
 	// lookEvery is the period in which lanes with outstanding commands are checked.
 	lookEvery = 5 * time.Millisecond
 
-	// probeEvery is the time for which commands of a lane are outstanding before it is asked whether its replies are in step.
+	// probeEvery is the time for which commands of a lane are outstanding before it is asked whether its replies are in
+	// step.
 	probeEvery = time.Second
 
-	// stuckPeriod is the time between two calls of Events.Stuck while a lane stands still: the server may have been stopped, which nothing
-	// announces.
+	// stuckPeriod is the time between two calls of Events.Stuck while a lane stands still: the server may have been
+	// stopped, which nothing announces.
 	stuckPeriod = 100 * time.Millisecond
 )
 
@@ -56,8 +58,8 @@ func (s *set) pick(r Role) *member {
 	return s.members[i]
 }
 
-// openSpare connects one lane ahead of need. When a lane stands still, it may be too late: a Redis that is busy with a script refuses
-// SELECT.
+// openSpare connects one lane ahead of need. When a lane stands still, it may be too late: a Redis that is busy with a
+// script refuses SELECT.
 func (s *set) openSpare() {
 	if i, open := s.lineup.Spare(); open {
 		s.open(i)

@@ -37,8 +37,8 @@ func (ls *Lanes) List() []Status {
 	return list
 }
 
-// HeldBack estimates the number of clients that wait because Redis holds back writes, beyond those that Redis counts as blocked. Redis counts a
-// lane once.
+// HeldBack estimates the number of clients that wait because Redis holds back writes, beyond those that Redis counts as
+// blocked. Redis counts a lane once.
 func (ls *Lanes) HeldBack() int {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

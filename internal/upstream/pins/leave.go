@@ -5,8 +5,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// Leaving is called when a server has moved. Idle pins at its old address are closed. The others are returned, for the caller to Leave and
-// Abort. No session gets one of them any more.
+// Leaving is called when a server has moved. Idle pins at its old address are closed. The others are returned, for the
+// caller to Leave and Abort. No session gets one of them any more.
 func (ps *Pins) Leaving(at topology.Node) []*Pin {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -24,8 +24,8 @@ func (ps *Pins) Leaving(at topology.Node) []*Pin {
 	return lent
 }
 
-// DropAt closes the idle pins that lead to servers that are gone, and returns those of these servers to which others lead. No other session gets one of
-// these.
+// DropAt closes the idle pins that lead to servers that are gone, and returns those of these servers to which others
+// lead. No other session gets one of these.
 func (ps *Pins) DropAt(gone func(at topology.Node) bool) (used []topology.Node) {
 	ps.dropIdle(func(p *Pin) bool { return gone(p.target.At) })
 	ps.mu.Lock()
@@ -39,7 +39,8 @@ func (ps *Pins) DropAt(gone func(at topology.Node) bool) (used []topology.Node) 
 	return used
 }
 
-// EndAt ends the pins that lead to a server. If it is alive, a session keeps a pin on which nothing is outstanding: it may be in a transaction.
+// EndAt ends the pins that lead to a server. If it is alive, a session keeps a pin on which nothing is outstanding: it
+// may be in a transaction.
 func (ps *Pins) EndAt(node topology.Node, alive bool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()

@@ -14,7 +14,8 @@ type Limits struct {
 	LoginWait        time.Duration
 }
 
-// Change replaces the limits. A session keeps the pin that it has, also beyond the new limits. New waits apply to requests to come.
+// Change replaces the limits. A session keeps the pin that it has, also beyond the new limits. New waits apply to
+// requests to come.
 func (ps *Pins) Change(l Limits) {
 	ps.mu.Lock()
 	ps.resizeLocked(&ps.work, l.Max, l.MaxPerOwner, l.Wait)

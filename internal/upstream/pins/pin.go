@@ -16,7 +16,8 @@ import (
 )
 
 // A Pin is a connection to Redis of a single session, while that session is in a state that cannot be shared. Between
-// sessions it waits in the pool. It belongs to the session from Acquire to Release or Discard; only that session may use it.
+// sessions it waits in the pool. It belongs to the session from Acquire to Release or Discard; only that session may
+// use it.
 type Pin struct {
 	pins   *Pins
 	stream *stream.Stream
@@ -57,8 +58,8 @@ func (p *Pin) Identity() dial.Identity { return p.target.ID }
 // ID is the id that Redis gave the connection; 0: it is not connected yet, or Redis did not say.
 func (p *Pin) ID() uint64 { return p.number.Load() }
 
-// Greeted takes the answer to a HELLO on a connection that is Connected: the connection could not be asked for its id before it was
-// authenticated.
+// Greeted takes the answer to a HELLO on a connection that is Connected: the connection could not be asked for its id
+// before it was authenticated.
 func (p *Pin) Greeted(hello resp.Value) {
 	p.pins.opts.Dialer.Census().Greeted(p.nc, hello)
 	p.know()
@@ -71,8 +72,8 @@ func (p *Pin) know() {
 	p.old.Store(old)
 }
 
-// AnswersRefusals reports whether the server answers each AUTH that it refuses. Valkey, and Redis from 7.2 on, do not answer one that
-// comes while answers are still to be written, so never in a transaction.
+// AnswersRefusals reports whether the server answers each AUTH that it refuses. Valkey, and Redis from 7.2 on, do not
+// answer one that comes while answers are still to be written, so never in a transaction.
 func (p *Pin) AnswersRefusals() bool { return p.old.Load() }
 
 // Connected reports whether the connection was ever established.
@@ -87,8 +88,8 @@ func (p *Pin) Became(id dial.Identity) {
 // Name is the client name that the connection has in Redis.
 func (p *Pin) Name() string { return p.name }
 
-// Named records the connection's name. byCommand says that CLIENT SETNAME has given it. Not every user may send that command: a connection
-// that HELLO or another user has named may keep its name for ever.
+// Named records the connection's name. byCommand says that CLIENT SETNAME has given it. Not every user may send that
+// command: a connection that HELLO or another user has named may keep its name for ever.
 func (p *Pin) Named(name string, byCommand bool) {
 	p.name = name
 	p.free = p.free || byCommand
@@ -97,27 +98,30 @@ func (p *Pin) Named(name string, byCommand bool) {
 // Send writes the appended bytes without blocking. Bytes that the socket does not take now are written later.
 func (p *Pin) Send() { p.stream.Send() }
 
-// Append has n commands, b, sent by the next Send on behalf of to, which gets the tag back with the replies. It copies b and does
-// not block. ErrDown: the connection has ended.
+// Append has n commands, b, sent by the next Send on behalf of to, which gets the tag back with the replies. It copies
+// b and does not block. ErrDown: the connection has ended.
 func (p *Pin) Append(b []byte, to stream.Receiver, tag uint64, n int) error {
 	return p.stream.Append(b, to, tag, n)
 }
 
-// Note has the mark noted when the next bytes that are appended are handed to the socket. A mark before that is given up.
+// Note has the mark noted when the next bytes that are appended are handed to the socket. A mark before that is given
+// up.
 func (p *Pin) Note(m *metrics.Mark) { p.stream.Note(m) }
 
-// Progress returns how many bytes have been appended to the connection, and how many of them have been written or given up.
+// Progress returns how many bytes have been appended to the connection, and how many of them have been written or given
+// up.
 func (p *Pin) Progress() (appended, written int64) { return p.stream.Progress() }
 
 // Scripts that the connection has run.
 func (p *Pin) Scripts() *stream.ScriptSet { return &p.stream.Scripts }
 
-// WhenEmpty asks for one call of f, from another goroutine that holds no locks, when the connection has taken everything
-// appended, if more than n bytes are still waiting. false: no more than n bytes are waiting, and f is not called.
+// WhenEmpty asks for one call of f, from another goroutine that holds no locks, when the connection has taken
+// everything appended, if more than n bytes are still waiting. false: no more than n bytes are waiting, and f is not
+// called.
 func (p *Pin) WhenEmpty(n int, f func()) bool { return p.stream.WhenEmpty(n, f) }
 
-// CloseWrite says that nothing more will be appended: when Redis has read everything, it sees the end of its client. Replies
-// may still come.
+// CloseWrite says that nothing more will be appended: when Redis has read everything, it sees the end of its client.
+// Replies may still come.
 func (p *Pin) CloseWrite() {
 	p.finished = true
 	p.stream.Finish()
@@ -126,43 +130,45 @@ func (p *Pin) CloseWrite() {
 // Finished reports whether CloseWrite was called.
 func (p *Pin) Finished() bool { return p.finished }
 
-// Keep says that the session will have the pin for long, even if it was acquired for a login. false: no place is left for that, and the
-// session must release it.
+// Keep says that the session will have the pin for long, even if it was acquired for a login. false: no place is left
+// for that, and the session must release it.
 func (p *Pin) Keep() bool { return p.pins.keep(p) }
 
 // Rejected reports whether Redis has refused the identity's credentials.
 func (p *Pin) Rejected() bool { return p.rejected.Load() }
 
-// Refusal is the reply to commands if the connection could not be made: Redis's own if it did not let the connection do the things that
-// the identity needs, else -NOUPSTREAM with the cause. nil: there is none.
+// Refusal is the reply to commands if the connection could not be made: Redis's own if it did not let the connection do
+// the things that the identity needs, else -NOUPSTREAM with the cause. nil: there is none.
 func (p *Pin) Refusal() []byte { return p.refusal.Get() }
 
 // Hopeless reports whether the connection could not be made for another reason than that its server is away.
 func (p *Pin) Hopeless() bool { return p.Rejected() || p.refusal.IsFinal() }
 
-// Bare reports whether the connection is not the identity's, but one without credentials, in database 0 and RESP2, because Redis did
-// not accept the identity. Only a request with Ask.Anew gets such a pin. It serves once: Release closes it.
+// Bare reports whether the connection is not the identity's, but one without credentials, in database 0 and RESP2,
+// because Redis did not accept the identity. Only a request with Ask.Anew gets such a pin. It serves once: Release
+// closes it.
 func (p *Pin) Bare() bool { return p.bare.Load() }
 
 // Observe names the receiver of the bytes that are no replies.
 func (p *Pin) Observe(o stream.Observer) { p.stream.Observe(o) }
 
-// ReadFrames makes every frame an Observer.Push from now on, because replies cannot be counted. Nothing may be outstanding.
+// ReadFrames makes every frame an Observer.Push from now on, because replies cannot be counted. Nothing may be
+// outstanding.
 func (p *Pin) ReadFrames() { p.stream.SetMode(stream.Framed) }
 
 // ReadReplies returns to counting replies. Nothing may be outstanding.
 func (p *Pin) ReadReplies() { p.stream.SetMode(stream.Counted) }
 
 // ReadVerdict leaves it to Redis how the connection is read after the next command. If the reply is an error, it is an
-// Observer.Push of its kind and ReadFrames is in force. Otherwise the reply and all bytes behind it pass as with ReadRaw. Nothing
-// may be outstanding.
+// Observer.Push of its kind and ReadFrames is in force. Otherwise the reply and all bytes behind it pass as with
+// ReadRaw. Nothing may be outstanding.
 func (p *Pin) ReadVerdict() { p.stream.SetMode(stream.Verdict) }
 
 // ReadRaw passes all bytes to the Observer until the connection ends. Nothing may be outstanding.
 func (p *Pin) ReadRaw() { p.stream.SetMode(stream.Raw) }
 
-// Release returns a clean connection to the pool: nothing outstanding, no state on it but its identity and name. A connection whose
-// name cannot be removed is closed.
+// Release returns a clean connection to the pool: nothing outstanding, no state on it but its identity and name. A
+// connection whose name cannot be removed is closed.
 func (p *Pin) Release() {
 	if p.finished || p.bare.Load() || p.name != "" && !p.free {
 		p.Discard()
@@ -172,7 +178,8 @@ func (p *Pin) Release() {
 	p.pins.put(p)
 }
 
-// Discard closes the connection. The receivers of outstanding requests are told that they are lost. The Observer is told nothing.
+// Discard closes the connection. The receivers of outstanding requests are told that they are lost. The Observer is
+// told nothing.
 func (p *Pin) Discard() {
 	p.stream.Observe(nil)
 	p.once.Do(func() { close(p.stop) })

@@ -1,8 +1,10 @@
-// Package pins is the bounded pools of connections that one session at a time has for itself: one pool for work, and one for logins.
+// Package pins is the bounded pools of connections that one session at a time has for itself: one pool for work, and
+// one for logins.
 //
 // # Goroutines
 //
-// Pin.run, one for each pin, connects it and serves it until it ends; another one hands a pin to a session that has waited.
+// Pin.run, one for each pin, connects it and serves it until it ends; another one hands a pin to a session that has
+// waited.
 package pins
 
 import (
@@ -34,12 +36,12 @@ type Ask struct {
 	// Owner is the account of the pin: the client's address.
 	Owner string
 
-	// Login asks for a connection on which Redis judges an identity change. These are few, and apart from all others, so that
-	// work never keeps a client from logging in.
+	// Login asks for a connection on which Redis judges an identity change. These are few, and apart from all others,
+	// so that work never keeps a client from logging in.
 	Login bool
 
-	// Anew says that the identity change replaces the user. If Redis does not accept the present one any more, a connection without
-	// credentials will do (Pin.Bare).
+	// Anew says that the identity change replaces the user. If Redis does not accept the present one any more, a
+	// connection without credentials will do (Pin.Bare).
 	Anew bool
 
 	// Patient leaves the identity's spare pin to other requests.
@@ -98,8 +100,8 @@ type pinWait struct {
 	timer   *time.Timer
 }
 
-// Acquire returns a pin, or nil if there is none for the request now. The pin may still be connecting. Its requests wait, and are reported as
-// lost and unsent if Redis cannot be reached.
+// Acquire returns a pin, or nil if there is none for the request now. The pin may still be connecting. Its requests
+// wait, and are reported as lost and unsent if Redis cannot be reached.
 func (ps *Pins) Acquire(a Ask) *Pin {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -110,9 +112,9 @@ func (ps *Pins) Acquire(a Ask) *Pin {
 	return ps.giveLocked(p, a)
 }
 
-// Await queues for a pin; addresses have their turns one after the other. deliver is called once, from another goroutine:
-// with the pin, or, after the wait limit, with the reason why there is none. The returned function withdraws the request; it
-// reports false if deliver has been or is being called.
+// Await queues for a pin; addresses have their turns one after the other. deliver is called once, from another
+// goroutine: with the pin, or, after the wait limit, with the reason why there is none. The returned function withdraws
+// the request; it reports false if deliver has been or is being called.
 func (ps *Pins) Await(a Ask, deliver func(*Pin, error)) (withdraw func() bool) {
 	w := &pinWait{ask: a, deliver: deliver}
 	ps.mu.Lock()
@@ -174,8 +176,8 @@ func (ps *Pins) giveLocked(pool *pool, a Ask) *Pin {
 	return p
 }
 
-// Spare connects a pin ahead of need for an identity in use, if it has none that is idle: a command that blocks is then at Redis as
-// soon as it would be from a client that is connected there.
+// Spare connects a pin ahead of need for an identity in use, if it has none that is idle: a command that blocks is then
+// at Redis as soon as it would be from a client that is connected there.
 func (ps *Pins) Spare(t dial.Target, owner string) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -323,9 +325,9 @@ func (ps *Pins) dropIdle(which func(*Pin) bool) {
 	ps.dropIdleLocked(which)
 }
 
-// DropBare is called when Redis has begun to demand credentials of new connections. Pins that have rights without them serve no further
-// session: idle ones are closed, and those of sessions do not return to the pool. That holds for all of these, because a
-// RESET that removes the credentials of one may be on its way.
+// DropBare is called when Redis has begun to demand credentials of new connections. Pins that have rights without them
+// serve no further session: idle ones are closed, and those of sessions do not return to the pool. That holds for all
+// of these, because a RESET that removes the credentials of one may be on its way.
 func (ps *Pins) DropBare() {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()

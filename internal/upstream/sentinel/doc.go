@@ -4,16 +4,18 @@
 //	                                   ▲                  │ asks all Sentinels: every second, at each event, and at each
 //	                                   └──────────────────┘ failed connection to the primary
 //
-// All Sentinels are asked. A majority of those of the configuration is followed: at once if its epoch is greater, else when it has lasted and its server is a
-// primary. Fewer are followed to a server that belongs to the present primary, with a greater epoch, and not against a majority. A Sentinel that does not
-// answer is left out. If none answers, the view stays. Record 46 has the reasons.
+// All Sentinels are asked. A majority of those of the configuration is followed: at once if its epoch is greater, else
+// when it has lasted and its server is a primary. Fewer are followed to a server that belongs to the present primary,
+// with a greater epoch, and not against a majority. A Sentinel that does not answer is left out. If none answers, the
+// view stays. Record 46 has the reasons.
 //
-// Sentinels that know the primary by its name tell which others watch it. These are asked, too, up to a limit (package roster), so the view stays fresh when all
-// Sentinels of the configuration have been replaced.
+// Sentinels that know the primary by its name tell which others watch it. These are asked, too, up to a limit (package
+// roster), so the view stays fresh when all Sentinels of the configuration have been replaced.
 //
 // # Goroutines
 //
 //   - Watcher.Run is the only one that decides.
 //   - link.run, one for each Sentinel, connects, subscribes to events, and reads answers.
-//   - watchPromotions asks replicas that are being promoted for their role, and one more at a time asks the servers of a proposal for theirs.
+//   - watchPromotions asks replicas that are being promoted for their role, and one more at a time asks the servers of
+//     a proposal for theirs.
 package sentinel

@@ -31,15 +31,16 @@ type proposal struct {
 	proof proof
 }
 
-// agreedFor is the time for which a majority must have named another primary before it is followed whatever its epoch. A promoted replica that is
-// followed ahead of the Sentinels' answers has that time, too: then they must have noticed the promotion.
+// agreedFor is the time for which a majority must have named another primary before it is followed whatever its epoch.
+// A promoted replica that is followed ahead of the Sentinels' answers has that time, too: then they must have noticed
+// the promotion.
 const agreedFor = 5 * time.Second
 
 // election decides which server is the primary by the words of the Sentinels. It is a state machine without I/O.
 //
-// A later failover has a greater epoch. But an epoch is comparable only among Sentinels that have told each other: Sentinels that were set up anew begin
-// with 0, and those of another system may have any. So an epoch decides only with a majority, or for a server of which is known that it belongs to the
-// present primary.
+// A later failover has a greater epoch. But an epoch is comparable only among Sentinels that have told each other:
+// Sentinels that were set up anew begin with 0, and those of another system may have any. So an epoch decides only with
+// a majority, or for a server of which is known that it belongs to the present primary.
 type election struct {
 	present view
 
@@ -77,8 +78,9 @@ func count(all []voice) map[string]*tally {
 	return tallies
 }
 
-// judge returns the view that follows from the living answers of different Sentinels; the present one: there is no better. majority is that of the
-// Sentinels that may vote, with or without an answer. refuted says that the process at the present address has said that it is no primary.
+// judge returns the view that follows from the living answers of different Sentinels; the present one: there is no
+// better. majority is that of the Sentinels that may vote, with or without an answer. refuted says that the process at
+// the present address has said that it is no primary.
 func (e *election) judge(now time.Time, all []voice, majority int, refuted bool) proposal {
 	tallies := count(all)
 	if e.present.addr == "" {
@@ -143,7 +145,8 @@ func leader(tallies map[string]*tally, majority int) string {
 	return ""
 }
 
-// successor is the view of the greatest epoch, if it is later than the present one, among those of servers that belong to the present primary.
+// successor is the view of the greatest epoch, if it is later than the present one, among those of servers that belong
+// to the present primary.
 func (e *election) successor(tallies map[string]*tally) (next view) {
 	for addr, t := range tallies {
 		later := t.epoch > e.present.epoch && e.kin[addr]
@@ -154,8 +157,9 @@ func (e *election) successor(tallies map[string]*tally) (next view) {
 	return next
 }
 
-// believes reports whether a Sentinel is believed that it promotes a replica of a primary: others list that replica of the present primary, or the
-// operator has named the Sentinel, and it speaks of the present primary or of one of its replicas.
+// believes reports whether a Sentinel is believed that it promotes a replica of a primary: others list that replica of
+// the present primary, or the operator has named the Sentinel, and it speaks of the present primary or of one of its
+// replicas.
 func (e *election) believes(replica, primary string, configured bool) bool {
 	return e.kin[replica] || configured && (primary == e.present.addr || e.kin[primary])
 }

@@ -21,8 +21,9 @@ var events = []string{
 	"+convert-to-slave", "+odown",
 }
 
-// promoting is the event of the Sentinel that leads a failover, when it has told a replica to become the primary. All other answers and events
-// name the new primary up to a second later, because Sentinels ask for the role of a server once a second.
+// promoting is the event of the Sentinel that leads a failover, when it has told a replica to become the primary. All
+// other answers and events name the new primary up to a second later, because Sentinels ask for the role of a server
+// once a second.
 const promoting = "+failover-state-wait-promotion"
 
 // link is the connection to one Sentinel. It asks and hears the events on one connection, which RESP3 allows.
@@ -128,7 +129,8 @@ func (l *link) write(nc net.Conn, b []byte) error {
 	return err
 }
 
-// ask sends a question if none is on its way. Else it is repeated behind the answer, which may have been given before the reason to ask.
+// ask sends a question if none is on its way. Else it is repeated behind the answer, which may have been given before
+// the reason to ask.
 func (l *link) ask() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,8 +138,8 @@ func (l *link) ask() {
 	case l.nc == nil:
 	case l.since.IsZero():
 		l.since = time.Now()
-		// The first two commands arrive together, so the Sentinel runs them one right after the other. From the promotion of a replica on, the
-		// second one names it, long before the first one does.
+		// The first two commands arrive together, so the Sentinel runs them one right after the other. From the
+		// promotion of a replica on, the second one names it, long before the first one does.
 		question := resp.AppendCommand(resp.AppendCommand(nil, "SENTINEL", "MASTER", l.name), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", l.name)
 		question = resp.AppendCommand(resp.AppendCommand(question, "SENTINEL", "REPLICAS", l.name), "SENTINEL", "SENTINELS", l.name)
 		question = resp.AppendCommand(question, "SENTINEL", "MYID")

@@ -7,8 +7,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 )
 
-// A promoted replica takes writes up to a second before any Sentinel says so, and in a planned failover the old primary takes writes as
-// long, which are lost. So a replica that a Sentinel has told to become the primary is asked for its role until it is one.
+// A promoted replica takes writes up to a second before any Sentinel says so, and in a planned failover the old primary
+// takes writes as long, which are lost. So a replica that a Sentinel has told to become the primary is asked for its
+// role until it is one.
 
 const (
 	// lookEvery is the pause between two questions for the role.
@@ -24,7 +25,8 @@ type rising struct {
 	primary string // of the replica until now; both as announced
 }
 
-// look has a replica asked that a Sentinel promotes, if the Sentinel is believed: the question has the proxy's password.
+// look has a replica asked that a Sentinel promotes, if the Sentinel is believed: the question has the proxy's
+// password.
 func (w *Watcher) look(p rising) {
 	if !w.election.believes(p.replica, p.primary, w.roster.Configured(p.by)) {
 		return
@@ -87,7 +89,8 @@ type trial struct {
 	proved bool
 }
 
-// try looks for the proof of a proposal. One is tried at a time: the next answer of a Sentinel brings the proposal again.
+// try looks for the proof of a proposal. One is tried at a time: the next answer of a Sentinel brings the proposal
+// again.
 func (w *Watcher) try(ctx context.Context, p proposal) {
 	if w.trying {
 		return

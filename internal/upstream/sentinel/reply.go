@@ -13,7 +13,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// This file reads the replies and messages of a Sentinel: values go in, facts about one primary come out. It does no I/O.
+// This file reads the replies and messages of a Sentinel: values go in, facts about one primary come out. It does no
+// I/O.
 
 // Answer is what one Sentinel says about the primary.
 type Answer struct {
@@ -49,7 +50,8 @@ func Names(message, primary string) bool {
 // ErrUnknownName is a Sentinel's answer about a name that it does not know.
 var ErrUnknownName = errors.New("it knows no primary of this name")
 
-// ReadAnswer reads the replies to a question that are about the primary and its replicas. A Sentinel may refuse to tell the replicas.
+// ReadAnswer reads the replies to a question that are about the primary and its replicas. A Sentinel may refuse to tell
+// the replicas.
 func ReadAnswer(master, addr, replicas resp.Value) (Answer, error) {
 	if master.IsError() {
 		if strings.Contains(string(master.Str), "No such master") {
@@ -112,8 +114,8 @@ func (r answerRow) addr() (addr string, ok bool) {
 	return net.JoinHostPort(r["ip"], r["port"]), err == nil && n != 0 && r["ip"] != ""
 }
 
-// quietFor is the time after which a Sentinel that tells the others nothing of the primary counts as one that does not watch it any more. Sentinels do
-// so every two seconds, and never forget each other by themselves.
+// quietFor is the time after which a Sentinel that tells the others nothing of the primary counts as one that does not
+// watch it any more. Sentinels do so every two seconds, and never forget each other by themselves.
 const quietFor = 30 * time.Second
 
 // Peers reads the reply that lists the other Sentinels of a primary. A Sentinel may refuse to tell them.

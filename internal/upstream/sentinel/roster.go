@@ -5,17 +5,19 @@ import (
 	"time"
 )
 
-// This file knows which Sentinels are asked about a primary: those of the configuration, and others of which these tell that they watch the same
-// primary. Over the years all those of the configuration may be replaced. It is a state machine without I/O: answers go in, Sentinels that join and
-// leave come out.
+// This file knows which Sentinels are asked about a primary: those of the configuration, and others of which these tell
+// that they watch the same primary. Over the years all those of the configuration may be replaced. It is a state
+// machine without I/O: answers go in, Sentinels that join and leave come out.
 
 // Limits of the Sentinels that are asked though no configuration names them.
 const (
 	// mostLearnt bounds them.
 	mostLearnt = 16
-	// silentFor is the time after which one that does not answer may make way for another one, or a configured one leaves the others to themselves.
+	// silentFor is the time after which one that does not answer may make way for another one, or a configured one
+	// leaves the others to themselves.
 	silentFor = time.Minute
-	// unlistedFor is the time after which one is forgotten that no other Sentinel lists, unless it answers and no configured one does.
+	// unlistedFor is the time after which one is forgotten that no other Sentinel lists, unless it answers and no
+	// configured one does.
 	unlistedFor = time.Minute
 	// recent is the age of an answer up to which its Sentinel is known to be at its address.
 	recent = 3 * time.Second
@@ -106,10 +108,12 @@ func (r *Roster) Voters(now time.Time) Voters {
 	return v
 }
 
-// Answered takes the answer of a Sentinel that knows the primary by its name. id is its own; "": it does not tell. counts: so does its answer. It does not
-// if another Sentinel is at the address than the one that is listed. joins are to be asked from now on, leaves not any more.
+// Answered takes the answer of a Sentinel that knows the primary by its name. id is its own; "": it does not tell.
+// counts: so does its answer. It does not if another Sentinel is at the address than the one that is listed. joins are
+// to be asked from now on, leaves not any more.
 //
-// The Sentinels of the configuration say which others there are. If none of them has answered for long, the others say so themselves.
+// The Sentinels of the configuration say which others there are. If none of them has answered for long, the others say
+// so themselves.
 func (r *Roster) Answered(number int, id string, peers []Peer, now time.Time) (counts bool, joins, leaves []Member) {
 	from := r.at(number)
 	if from == nil || !from.Configured && from.ID != id {
@@ -144,8 +148,8 @@ func (r *Roster) Answered(number int, id string, peers []Peer, now time.Time) (c
 	return true, joins, leaves
 }
 
-// lists notes that a Sentinel is listed, and reports whether it is asked already. One that is known at another address, and does not answer
-// there, has moved.
+// lists notes that a Sentinel is listed, and reports whether it is asked already. One that is known at another address,
+// and does not answer there, has moved.
 func (r *Roster) lists(p Peer, now time.Time) (known bool) {
 	for i := range r.members {
 		m := &r.members[i]

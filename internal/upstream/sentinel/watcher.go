@@ -32,7 +32,8 @@ type Options struct {
 	// Moved is called after each change of the address, from Run's goroutine, with the old and the new address.
 	Moved func(from, to string)
 
-	// DownAfter is told the time after which Sentinels take a silent primary for down, when it is known and when it changes.
+	// DownAfter is told the time after which Sentinels take a silent primary for down, when it is known and when it
+	// changes.
 	DownAfter func(time.Duration)
 
 	Logger *zap.Logger
@@ -114,7 +115,8 @@ func (w *Watcher) end(number int) {
 }
 
 const (
-	// pollEvery is the pause between two questions to a Sentinel without a reason. Sentinels do not promise to tell all events.
+	// pollEvery is the pause between two questions to a Sentinel without a reason. Sentinels do not promise to tell all
+	// events.
 	pollEvery = time.Second
 	// askEvery is the least time between two questions to a Sentinel.
 	askEvery = 20 * time.Millisecond
@@ -301,11 +303,12 @@ func (w *Watcher) publish(next view) {
 	}
 }
 
-// Replicas is how many replicas the primary has, by the word of the Sentinel that knows most. 0: it is not known. It may be called from any
-// goroutine.
+// Replicas is how many replicas the primary has, by the word of the Sentinel that knows most. 0: it is not known. It
+// may be called from any goroutine.
 func (w *Watcher) Replicas() int { return int(w.replicas.Load()) }
 
-// weigh notes how many replicas there are, and tells the longest time after which a Sentinel takes the primary for down.
+// weigh notes how many replicas there are, and tells the longest time after which a Sentinel takes the primary for
+// down.
 func (w *Watcher) weigh(all []voice) {
 	longest, replicas, known := time.Duration(0), 0, false
 	for _, v := range all {

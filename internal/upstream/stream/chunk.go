@@ -6,8 +6,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/buffers"
 )
 
-// A chunk is requests that are taken together. Requests that wait for a slow connection are a list of chunks: one buffer for all would be copied each time
-// it grows, so that the memory of all of them would be needed twice.
+// A chunk is requests that are taken together. Requests that wait for a slow connection are a list of chunks: one
+// buffer for all would be copied each time it grows, so that the memory of all of them would be needed twice.
 type chunk struct {
 	bytes []byte
 	spans int // the receivers

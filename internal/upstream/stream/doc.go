@@ -1,5 +1,6 @@
-// Package stream is the state machine of one ordered connection to Redis, without I/O of its own: requests go in, the bytes to write
-// come out, the bytes that were read go in, and each reply is handed to the receiver whose request it answers.
+// Package stream is the state machine of one ordered connection to Redis, without I/O of its own: requests go in, the
+// bytes to write come out, the bytes that were read go in, and each reply is handed to the receiver whose request it
+// answers.
 //
 //	session ──Append(raw, receiver, tag, n)──▶ Stream ──Take──▶ write loop ──▶ Redis
 //	session ◀──Replies(tag, bytes, n)────────── Stream ◀──Feed── read loop ◀── Redis
@@ -7,13 +8,13 @@
 // # Invariants
 //
 //   - Replies reach receivers in the order in which their requests were appended.
-//   - A request is taken at most once. A request that was not taken when a connection ends is reported as unsent, all others as sent;
-//     nothing is sent again.
+//   - A request is taken at most once. A request that was not taken when a connection ends is reported as unsent, all
+//     others as sent; nothing is sent again.
 //   - A stream never holds its mutex while it calls a Receiver or an Observer. Lock order: session, then stream.
 //
 // # Goroutines
 //
-// The package starts none. One goroutine at a time takes (the writer, or one that calls Send or WriteDue while the writer sleeps), and
-// one feeds (the reader). Append may be called from any. When both have returned, the keeper of the connection ends it with Reconnect, Rest or
-// Refuse.
+// The package starts none. One goroutine at a time takes (the writer, or one that calls Send or WriteDue while the
+// writer sleeps), and one feeds (the reader). Append may be called from any. When both have returned, the keeper of the
+// connection ends it with Reconnect, Rest or Refuse.
 package stream

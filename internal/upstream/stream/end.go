@@ -10,8 +10,8 @@ type batch struct {
 	bytes  []byte // all of them, if none could be written
 }
 
-// Unwritten says that none of the bytes b, which Take has returned last, could be written. So Redis has carried out none of their requests. The
-// connection ends.
+// Unwritten says that none of the bytes b, which Take has returned last, could be written. So Redis has carried out
+// none of their requests. The connection ends.
 func (s *Stream) Unwritten(b []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -20,8 +20,8 @@ func (s *Stream) Unwritten(b []byte) {
 	}
 }
 
-// cut separates the requests of the batch, with their bytes, from others in front of them, if Redis has got none of the batch. done is the number of
-// requests that are answered.
+// cut separates the requests of the batch, with their bytes, from others in front of them, if Redis has got none of the
+// batch. done is the number of requests that are answered.
 func (l *batch) cut(flight []span, done uint64) (sent, unsent []span, out []byte) {
 	if l.bytes == nil || len(flight) < l.spans || done > l.before { // a reply to a request that was not written can only be a mistake
 		return flight, nil, nil
@@ -33,8 +33,9 @@ func (l *batch) cut(flight []span, done uint64) (sent, unsent []span, out []byte
 // end marks the stream broken and tells every receiver and the observer. The reader and the writer have returned.
 // next is the state afterwards: down, connecting if an attempt to reconnect follows at once, or resting.
 //
-// Requests that have not been taken, or not been written, wait for the next connection if one follows at once and their receivers want that. Other requests
-// are refused after the outcome of all earlier ones has been reported, because a receiver answers in the order of the reports.
+// Requests that have not been taken, or not been written, wait for the next connection if one follows at once and their
+// receivers want that. Other requests are refused after the outcome of all earlier ones has been reported, because a
+// receiver answers in the order of the reports.
 func (s *Stream) end(err error, next state) {
 	s.mu.Lock()
 	if len(s.left) > 0 && !s.last.begun { // the socket has taken nothing of the batch
@@ -74,7 +75,8 @@ func (s *Stream) end(err error, next state) {
 	}
 }
 
-// keep returns the requests that are lost. The others, whose receivers let them wait, go in front of the requests that have come meanwhile.
+// keep returns the requests that are lost. The others, whose receivers let them wait, go in front of the requests that
+// have come meanwhile.
 func (s *Stream) keep(list []span, out []byte) (others []span) {
 	var kept []span
 	var bytes []byte
@@ -97,8 +99,8 @@ func (s *Stream) keep(list []span, out []byte) (others []span) {
 	return others
 }
 
-// enter enters the state that follows the end, unless it is down and requests have been accepted meanwhile: then it returns
-// them, to be told first. Last, it returns the function that waits until all bytes have been taken.
+// enter enters the state that follows the end, unless it is down and requests have been accepted meanwhile: then it
+// returns them, to be told first. Last, it returns the function that waits until all bytes have been taken.
 func (s *Stream) enter(next state) (unsent []span, empty func(), more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

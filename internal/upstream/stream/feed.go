@@ -141,7 +141,8 @@ func (in *input) frames(b []byte, obs Observer) error {
 	return nil
 }
 
-// agreed ends verdict mode at the first byte of a reply, and reports whether the next bytes are raw. Pushes come in between.
+// agreed ends verdict mode at the first byte of a reply, and reports whether the next bytes are raw. Pushes come in
+// between.
 func (in *input) agreed(first byte) bool {
 	in.s.mu.Lock()
 	defer in.s.mu.Unlock()

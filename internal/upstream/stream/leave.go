@@ -1,8 +1,8 @@
 package stream
 
-// Leave says that the server has moved: the connection takes no more requests, and those that have not been taken wait for the next
-// connection. It reports whether all that have been taken are settled. It may be called again until then, from Open to the
-// connection's end.
+// Leave says that the server has moved: the connection takes no more requests, and those that have not been taken wait
+// for the next connection. It reports whether all that have been taken are settled. It may be called again until then,
+// from Open to the connection's end.
 func (s *Stream) Leave() (settled bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,13 +1,15 @@
 package stream
 
-// Redis (as of 2025) closes a connection that has not authenticated as soon as its replies do not fit into the buffer that it has for
-// them: 16 KiB, and after some seconds of little use 1 KiB. On a shared lane that would cost every client without credentials
-// its connection because of one of them, or because many come at once. So such a lane has few requests outstanding.
+// Redis (as of 2025) closes a connection that has not authenticated as soon as its replies do not fit into the buffer
+// that it has for them: 16 KiB, and after some seconds of little use 1 KiB. On a shared lane that would cost every
+// client without credentials its connection because of one of them, or because many come at once. So such a lane has
+// few requests outstanding.
 
 // maxMeek bounds the requests that are outstanding on a lane without credentials: a refusal has less than 340 bytes.
 const maxMeek = 3
 
-// MakeMeek says that Redis refuses the stream's requests for want of credentials. It is called before the stream is opened.
+// MakeMeek says that Redis refuses the stream's requests for want of credentials. It is called before the stream is
+// opened.
 func (s *Stream) MakeMeek(on bool) { s.meek.Store(on) }
 
 // takeMeek takes the requests that may be outstanding; nil: none for now, and relent wakes the writer.

@@ -9,12 +9,12 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// errOutOfStep says that replies are missing, or came twice, or that one has swallowed others: bytes of Redis were damaged on their way. All
-// further replies would go to the wrong clients, and the last ones would be awaited for ever.
+// errOutOfStep says that replies are missing, or came twice, or that one has swallowed others: bytes of Redis were
+// damaged on their way. All further replies would go to the wrong clients, and the last ones would be awaited for ever.
 var errOutOfStep = errors.New("upstream: replies are out of step")
 
-// A probe is a PING with a word that no other reply has, so it tells whether replies still come in the order of the requests. It is its own
-// receiver. Only the reader uses it.
+// A probe is a PING with a word that no other reply has, so it tells whether replies still come in the order of the
+// requests. It is its own receiver. Only the reader uses it.
 type probe struct {
 	s     *Stream
 	word  []byte // with the line end behind it
@@ -23,8 +23,9 @@ type probe struct {
 	wrong bool   // the reply in its turn is another one
 }
 
-// Probe asks Redis for a word, unless an earlier question is on its way. If the word does not come in its turn, the connection ends. It is called when
-// requests have been outstanding for a while: else the numbers of requests and replies show by themselves that the connection is in step.
+// Probe asks Redis for a word, unless an earlier question is on its way. If the word does not come in its turn, the
+// connection ends. It is called when requests have been outstanding for a while: else the numbers of requests and
+// replies show by themselves that the connection is in step.
 func (s *Stream) Probe() {
 	word := strconv.FormatUint(rand.Uint64(), 36) + strconv.FormatUint(rand.Uint64(), 36)
 	p := &probe{s: s, word: append([]byte(word), "\r\n"...)}

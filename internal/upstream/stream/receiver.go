@@ -2,18 +2,20 @@ package stream
 
 import "github.com/lockproxy/lockproxy/internal/resp"
 
-// A Receiver gets the replies to the requests it appended. Each request has a tag of the receiver's choice, which comes back with
-// its replies. A connection calls the methods from one goroutine at a time, without any lock of this package; they must not block.
+// A Receiver gets the replies to the requests it appended. Each request has a tag of the receiver's choice, which comes
+// back with its replies. A connection calls the methods from one goroutine at a time, without any lock of this package;
+// they must not block.
 type Receiver interface {
-	// Replies hands over bytes of the replies to requests of one tag, valid only during the call, in which n whole replies end. b
-	// may begin in the middle of a reply; if more is set it also ends in the middle of one.
+	// Replies hands over bytes of the replies to requests of one tag, valid only during the call, in which n whole
+	// replies end. b may begin in the middle of a reply; if more is set it also ends in the middle of one.
 	Replies(tag uint64, b []byte, n int, more bool)
 
-	// Lost says that n requests of one tag will get no (further) reply. sent is false if none of their bytes were written.
+	// Lost says that n requests of one tag will get no (further) reply. sent is false if none of their bytes were
+	// written.
 	Lost(tag uint64, n int, sent bool)
 
-	// Keeps reports whether unwritten requests wait for the next connection, if a lane makes one at once. Else they are lost. It is called
-	// after all sent requests have been reported.
+	// Keeps reports whether unwritten requests wait for the next connection, if a lane makes one at once. Else they are
+	// lost. It is called after all sent requests have been reported.
 	Keeps() bool
 
 	// Flush follows one or more calls of Replies or Lost when the connection has nothing more for now.

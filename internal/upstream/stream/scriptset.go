@@ -2,8 +2,8 @@ package stream
 
 import "sync/atomic"
 
-// ScriptSet records which scripts a connection has run, so that the server which it leads to knows their text. It is cleared when
-// the connection ends. IDs are 0 to 63. Several goroutines may use it.
+// ScriptSet records which scripts a connection has run, so that the server which it leads to knows their text. It is
+// cleared when the connection ends. IDs are 0 to 63. Several goroutines may use it.
 type ScriptSet struct{ bits atomic.Uint64 }
 
 // Has reports whether the connection has run a script.

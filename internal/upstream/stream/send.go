@@ -7,11 +7,12 @@ import (
 	"github.com/lockproxy/lockproxy/internal/netio"
 )
 
-// The sending goroutine itself writes to a pin, as far as the socket takes the bytes at once. So they are at Redis as soon as those of a
-// directly connected client. A writer goroutine would have to be woken first; it writes only the bytes that the socket did not take.
+// The sending goroutine itself writes to a pin, as far as the socket takes the bytes at once. So they are at Redis as
+// soon as those of a directly connected client. A writer goroutine would have to be woken first; it writes only the
+// bytes that the socket did not take.
 //
-// To wake the writer of a lane may cost more than the write, too, because it may wake a processor. So the goroutine that would wake the writer writes
-// in its place, and wakes it only if there is more than it may write.
+// To wake the writer of a lane may cost more than the write, too, because it may wake a processor. So the goroutine
+// that would wake the writer writes in its place, and wakes it only if there is more than it may write.
 //
 // At most one goroutine takes from a stream: the writer, or, while the writer is asleep, Send or WriteDue for a moment.
 
@@ -30,8 +31,8 @@ func (s *Stream) Send() {
 	}
 }
 
-// writeLocked takes the appended bytes and writes them. It makes that many writes at most, and unlocks the stream during each. false: the writer has to go
-// on. Requires s.mu.
+// writeLocked takes the appended bytes and writes them. It makes that many writes at most, and unlocks the stream
+// during each. false: the writer has to go on. Requires s.mu.
 func (s *Stream) writeLocked(times int) (done bool) {
 	for range times {
 		w := s.direct
@@ -62,8 +63,8 @@ func (s *Stream) writeLocked(times int) (done bool) {
 	return done
 }
 
-// maxDirect bounds the bytes that are written so: a large command takes the time of many small ones, and a microsecond does not matter
-// to it.
+// maxDirect bounds the bytes that are written so: a large command takes the time of many small ones, and a microsecond
+// does not matter to it.
 const maxDirect = 64 << 10
 
 // WriteDirectly lets Send and WriteDue write to a socket.

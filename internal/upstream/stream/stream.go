@@ -93,7 +93,8 @@ type Stream struct {
 	in input // owned by the reader
 }
 
-// input is the reader's half of a stream: the bytes that came, and the requests that they answer. Only the reader uses it, and end after it.
+// input is the reader's half of a stream: the bytes that came, and the requests that they answer. Only the reader uses
+// it, and end after it.
 type input struct {
 	s       *Stream
 	done    uint64 // settled, to be
@@ -130,16 +131,16 @@ func NewLazy() *Stream {
 	return s
 }
 
-// OnAppend sets the function that is called when there are bytes to take. Without it, Wake has a value then. It is called before the
-// stream is used.
+// OnAppend sets the function that is called when there are bytes to take. Without it, Wake has a value then. It is
+// called before the stream is used.
 func (s *Stream) OnAppend(f func()) { s.onAppend = f }
 
-// OnBusy sets the function that is called when a request is outstanding after none was. f requires no locks. OnBusy is called before
-// the stream is used.
+// OnBusy sets the function that is called when a request is outstanding after none was. f requires no locks. OnBusy is
+// called before the stream is used.
 func (s *Stream) OnBusy(f func()) { s.idle, s.watch = true, f }
 
-// OnReadonly sets the function that is called when a command is refused because the server is a replica. f must not block. OnReadonly is called
-// before the stream has a connection. A client's script can make such a refusal up.
+// OnReadonly sets the function that is called when a command is refused because the server is a replica. f must not
+// block. OnReadonly is called before the stream has a connection. A client's script can make such a refusal up.
 func (s *Stream) OnReadonly(f func()) { s.readonly = f }
 
 // Wake has a value when there are bytes to take. It is never closed.
@@ -208,8 +209,8 @@ func (s *Stream) Note(m *metrics.Mark) {
 	s.mu.Unlock()
 }
 
-// Moved returns the number of accepted requests, the number of these that are settled, and whether the stream is connected. If all are
-// settled, watch is called for the next one.
+// Moved returns the number of accepted requests, the number of these that are settled, and whether the stream is
+// connected. If all are settled, watch is called for the next one.
 func (s *Stream) Moved() (asked, settled uint64, connected bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,8 +234,8 @@ func (s *Stream) ring() {
 	s.wake.give()
 }
 
-// WhenEmpty asks for a call of f, from another goroutine, when everything appended has been taken, if more than n bytes have
-// not been. It reports whether f will be called, or the stream's end told.
+// WhenEmpty asks for a call of f, from another goroutine, when everything appended has been taken, if more than n bytes
+// have not been. It reports whether f will be called, or the stream's end told.
 func (s *Stream) WhenEmpty(n int, f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,7 +253,8 @@ func (s *Stream) Progress() (appended, written int64) {
 	return s.total, s.written
 }
 
-// Finish says that nothing more will be appended: the writer ends its direction of the connection behind the appended bytes.
+// Finish says that nothing more will be appended: the writer ends its direction of the connection behind the appended
+// bytes.
 func (s *Stream) Finish() {
 	s.mu.Lock()
 	s.fin = true

@@ -16,8 +16,8 @@ type Driver interface {
 
 // A Mover moves the bytes of one lane.
 type Mover interface {
-	// Wake says that the wire has bytes to take, after it had none. It may be called from any goroutine, with locks held,
-	// and must not block.
+	// Wake says that the wire has bytes to take, after it had none. It may be called from any goroutine, with locks
+	// held, and must not block.
 	Wake()
 
 	// Drive moves bytes between nc and the wire until the connection fails or stop is closed. It closes nc, and returns
@@ -34,8 +34,8 @@ func NewWire(s *Stream) *Wire { return &Wire{s} }
 // Open says that the connection is ready. If requests are waiting already, Wake is called.
 func (w *Wire) Open() { w.stream.Open() }
 
-// Take returns the bytes to write next, or nil, after which Wake announces more. The caller owns the bytes and returns them
-// as spare in a later call.
+// Take returns the bytes to write next, or nil, after which Wake announces more. The caller owns the bytes and returns
+// them as spare in a later call.
 func (w *Wire) Take(spare []byte) []byte { return w.stream.Take(spare) }
 
 // Feed takes bytes that Redis sent and hands the replies on. After an error the connection is useless.

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// AddressMap says where announced servers are reached: behind NAT, Sentinels and clusters announce addresses of another network. The
-// key is the announced host:port, or a host alone, which stands for all its ports. The zero value changes nothing.
+// AddressMap says where announced servers are reached: behind NAT, Sentinels and clusters announce addresses of another
+// network. The key is the announced host:port, or a host alone, which stands for all its ports. The zero value changes
+// nothing.
 type AddressMap map[string]string
 
 // ParseAddressMap reads entries of the form announced=reachable: two of host:port, or two hosts.

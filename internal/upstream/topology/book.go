@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// A Book has the addresses at which clients reach the servers. Only CLUSTER SLOTS tells them, by settings of the cluster that CLUSTER NODES does not
-// show. But CLUSTER SLOTS repeats all servers for each range of slots, so after many moves it costs the node tens of milliseconds. So it is needed when a
-// server is new or has another address among the nodes, and once in a while. All methods may be called from any goroutine. The zero value knows nothing.
+// A Book has the addresses at which clients reach the servers. Only CLUSTER SLOTS tells them, by settings of the
+// cluster that CLUSTER NODES does not show. But CLUSTER SLOTS repeats all servers for each range of slots, so after
+// many moves it costs the node tens of milliseconds. So it is needed when a server is new or has another address among
+// the nodes, and once in a while. All methods may be called from any goroutine. The zero value knows nothing.
 type Book struct {
 	mu    sync.Mutex
 	known map[entry]place
@@ -28,11 +29,12 @@ type place struct {
 	since   time.Time // of the answer
 }
 
-// bookAge is the time after which an address is asked for anew: CLUSTER NODES does not show that names are preferred to addresses.
+// bookAge is the time after which an address is asked for anew: CLUSTER NODES does not show that names are preferred to
+// addresses.
 const bookAge = 15 * time.Second
 
-// Fill fills in the addresses in an answer to CLUSTER NODES. false: CLUSTER SLOTS has to be asked. It need not tell of a replica, which may have no
-// data yet.
+// Fill fills in the addresses in an answer to CLUSTER NODES. false: CLUSTER SLOTS has to be asked. It need not tell of
+// a replica, which may have no data yet.
 func (b *Book) Fill(t *Told, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -59,8 +61,9 @@ func (b *Book) last(m *member) string {
 	return b.known[e].address
 }
 
-// Learn takes the addresses from a node's answer to CLUSTER SLOTS, and fills them in in its answer to CLUSTER NODES. An address that the former does not
-// tell stays: the server may have lost its last slot between the two answers, or may be a replica that is being promoted. Servers that the node does not know are forgotten.
+// Learn takes the addresses from a node's answer to CLUSTER SLOTS, and fills them in in its answer to CLUSTER NODES. An
+// address that the former does not tell stays: the server may have lost its last slot between the two answers, or may
+// be a replica that is being promoted. Servers that the node does not know are forgotten.
 func (b *Book) Learn(t, from *Told, now time.Time) {
 	addresses := map[string]string{}
 	for i := range from.members {

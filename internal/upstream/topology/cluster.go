@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Cluster is the servers of a Redis Cluster. The name of a server is the ID that the cluster gave it. All methods may be called from any
-// goroutine.
+// Cluster is the servers of a Redis Cluster. The name of a server is the ID that the cluster gave it. All methods may
+// be called from any goroutine.
 type Cluster struct {
 	seeds []string   // addresses that the operator named
 	reach AddressMap // of announced addresses
@@ -31,7 +31,8 @@ type leaving struct {
 	leave context.CancelFunc
 }
 
-// NewCluster returns the topology of a cluster of which nothing is known but some addresses. reach says where announced servers are reached.
+// NewCluster returns the topology of a cluster of which nothing is known but some addresses. reach says where announced
+// servers are reached.
 func NewCluster(a Address, reach AddressMap) (*Cluster, error) {
 	if a.Kind != KindCluster {
 		return nil, fmt.Errorf("%s is no cluster", a)
@@ -47,7 +48,8 @@ func NewCluster(a Address, reach AddressMap) (*Cluster, error) {
 // View is what is known of the cluster at present.
 func (c *Cluster) View() *View { return c.view.Load() }
 
-// Show replaces the view. Only one goroutine calls it. Attempts to connect to servers that are no primaries any more are given up.
+// Show replaces the view. Only one goroutine calls it. Attempts to connect to servers that are no primaries any more
+// are given up.
 func (c *Cluster) Show(v *View) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,8 +90,8 @@ func (c *Cluster) Seeds() []Node {
 
 var errGone = errors.New("the server is no longer part of the cluster")
 
-// Resolve returns where a server is now, for net.Dialer. It is asked before every attempt to connect. Any is one primary after the other; if none
-// is known, one seed after the other.
+// Resolve returns where a server is now, for net.Dialer. It is asked before every attempt to connect. Any is one
+// primary after the other; if none is known, one seed after the other.
 func (c *Cluster) Resolve(at Node) (Place, error) {
 	v := c.View()
 	if at == Any {
@@ -129,7 +131,8 @@ func tcp(address string) Place { return Place{Network: "tcp", Address: address} 
 // silence is the time for which a server without an answer is avoided where any other will do.
 const silence = time.Second
 
-// Doubt says that a server was not found at a place, for the given reason. The connections that need it have the view refreshed.
+// Doubt says that a server was not found at a place, for the given reason. The connections that need it have the view
+// refreshed.
 func (c *Cluster) Doubt(_ Node, place Place, _ error) { c.doubt(place.Address) }
 
 // Suspect says that a server does not answer.

@@ -20,8 +20,8 @@ const (
 // An Outcome is that of a round of questions.
 type Outcome uint8
 
-// Settled: the answers are of one cluster. Doubtful: some speak of other servers, and all should be asked. Anew: the cluster is another one at the same
-// addresses, or some of its servers are.
+// Settled: the answers are of one cluster. Doubtful: some speak of other servers, and all should be asked. Anew: the
+// cluster is another one at the same addresses, or some of its servers are.
 const (
 	Settled Outcome = iota
 	Doubtful
@@ -30,9 +30,11 @@ const (
 
 // JoinViews joins a view with the answers of servers to whom it belongs.
 //
-// Epochs are comparable within one cluster only. Nodes that share no ID belong to different ones: one at the address of a server may be foreign, or may have been
-// reset. Such a stranger is not heard alone. Strangers that know each other are the cluster from now on if they are at most of the addresses, or at the addresses of most primaries while
-// no other server answers. A primary that no server knows any more, most of which have answered, has been forgotten, whatever its epoch.
+// Epochs are comparable within one cluster only. Nodes that share no ID belong to different ones: one at the address of
+// a server may be foreign, or may have been reset. Such a stranger is not heard alone. Strangers that know each other
+// are the cluster from now on if they are at most of the addresses, or at the addresses of most primaries while no
+// other server answers. A primary that no server knows any more, most of which have answered, has been forgotten,
+// whatever its epoch.
 func JoinViews(present *View, asked Asked, answers []Answer) (*View, Outcome) {
 	answers = distinct(answers)
 	servers := present.Servers()
@@ -122,7 +124,8 @@ func fold(v *View, answers []Answer) *View {
 	return v
 }
 
-// without is the view without some primaries. It is older than any answer: each slot has the owner of the greatest epoch that is left.
+// without is the view without some primaries. It is older than any answer: each slot has the owner of the greatest
+// epoch that is left.
 func (v *View) without(ids map[string]bool) *View {
 	c := v.clone()
 	c.Epoch, c.OK = 0, false

@@ -2,9 +2,9 @@ package topology
 
 import "slices"
 
-// NewestView joins two views; it is a or b if one of them is not older in any slot. A node may know of the latest epoch, but not yet of each
-// slot that has moved. A node that gets a slot configures itself in a greater epoch than the node that had it. So of two owners of a slot the one
-// of the greater epoch is the later one.
+// NewestView joins two views; it is a or b if one of them is not older in any slot. A node may know of the latest
+// epoch, but not yet of each slot that has moved. A node that gets a slot configures itself in a greater epoch than the
+// node that had it. So of two owners of a slot the one of the greater epoch is the later one.
 func NewestView(a, b *View) *View {
 	later, other := a, b
 	if b.replaces(a) {
@@ -35,7 +35,8 @@ func (v *View) replaces(other *View) bool {
 	return v.OK || !other.OK
 }
 
-// isLaterIn reports whether the owner of a slot in v is known to be later than that in another view. A node knows best which slots it has itself.
+// isLaterIn reports whether the owner of a slot in v is known to be later than that in another view. A node knows best
+// which slots it has itself.
 func (v *View) isLaterIn(slot int, other *View) bool {
 	mine, theirs := v.owner[slot], other.owner[slot]
 	if mine == 0 || theirs == 0 || v.nodes[mine-1].ID == other.nodes[theirs-1].ID || v.nodes[mine-1].ID == other.source {

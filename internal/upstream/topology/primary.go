@@ -16,7 +16,8 @@ type primaryView struct {
 	leave context.CancelFunc // ends place.left
 }
 
-// Primary is one server that serves all keys and moves from process to process. All methods may be called from any goroutine.
+// Primary is one server that serves all keys and moves from process to process. All methods may be called from any
+// goroutine.
 type Primary struct {
 	view  atomic.Pointer[primaryView]
 	doubt chan struct{} // size 1, never closed
@@ -50,7 +51,8 @@ func (p *Primary) Resolve(Node) (Place, error) {
 // View returns what is known; nil: nothing.
 func (p *Primary) View() *primaryView { return p.view.Load() }
 
-// Publish replaces the address, and reports whether it differs from the present one. Connections to the old one have left then.
+// Publish replaces the address, and reports whether it differs from the present one. Connections to the old one have
+// left then.
 func (p *Primary) Publish(addr string) (moved bool) {
 	p.publish.Lock()
 	defer p.publish.Unlock()

@@ -44,7 +44,8 @@ type Refusal struct {
 	Address string // of the other node
 }
 
-// Concerns reports whether a server has refused a command whose key has that slot. With another slot the reply is a script's own.
+// Concerns reports whether a server has refused a command whose key has that slot. With another slot the reply is a
+// script's own.
 func (r Refusal) Concerns(slot int) bool {
 	return r.Reason == TryLate || r.Reason == Vanished || r.Reason != NotRefused && r.Slot == slot
 }
@@ -61,7 +62,8 @@ var late = [][]byte{
 	[]byte("-UNBLOCKED force unblock from blocking operation, instance state changed"), // the server has been demoted while the command waited
 }
 
-// ReadRefusal reads a whole reply. A text that merely resembles a refusal is the command's own reply: a script may answer anything.
+// ReadRefusal reads a whole reply. A text that merely resembles a refusal is the command's own reply: a script may
+// answer anything.
 func ReadRefusal(reply []byte) Refusal {
 	switch {
 	case bytes.HasPrefix(reply, []byte("-MOVED ")):

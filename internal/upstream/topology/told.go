@@ -36,7 +36,8 @@ type span struct{ from, to int }
 // counts reports whether a view has the server, if its address is known. Clients are not told of failed replicas.
 func (m *member) counts() bool { return len(m.spans) > 0 || m.replica && !m.failed }
 
-// idle is a primary that has no slots, but may get some. CLUSTER SLOTS does not tell of it, so its address is the one that the nodes use.
+// idle is a primary that has no slots, but may get some. CLUSTER SLOTS does not tell of it, so its address is the one
+// that the nodes use.
 func (m *member) idle() ClusterNode {
 	where, _, _ := strings.Cut(m.where, "@")
 	colon := strings.LastIndexByte(where, ':') // an IPv6 address has no brackets
@@ -48,8 +49,9 @@ func (m *member) idle() ClusterNode {
 
 var errTold = errors.New("cluster: not an answer to CLUSTER NODES or CLUSTER SLOTS")
 
-// ReadNodes reads an answer to CLUSTER NODES. A line is ID, address, flags, the ID of the primary, two times, the epoch of the configuration, the state
-// of the link, and slots. The addresses are those that nodes use, so the members have none for clients.
+// ReadNodes reads an answer to CLUSTER NODES. A line is ID, address, flags, the ID of the primary, two times, the epoch
+// of the configuration, the state of the link, and slots. The addresses are those that nodes use, so the members have
+// none for clients.
 func ReadNodes(answer string) (*Told, error) {
 	t := &Told{copies: true}
 	for line := range strings.Lines(answer) {
@@ -91,8 +93,9 @@ func ReadNodes(answer string) (*Told, error) {
 	return t, nil
 }
 
-// inherit gives the slots of replicas to their primaries. A server that has been demoted says so at once (Valkey from 8.1 on), and a node may hear
-// that before it hears its successor claim the slots: it lists them with the replica for a moment.
+// inherit gives the slots of replicas to their primaries. A server that has been demoted says so at once (Valkey from
+// 8.1 on), and a node may hear that before it hears its successor claim the slots: it lists them with the replica for a
+// moment.
 func (t *Told) inherit() {
 	for i := range t.members {
 		m := &t.members[i]
@@ -117,8 +120,8 @@ func readSpan(word string) (span, bool) {
 	return span{int(from), int(to)}, err == nil && err2 == nil && from <= to && to < hashslot.Count
 }
 
-// ReadSlots reads an answer to CLUSTER SLOTS. host is the address at which the node was asked: a node that does not know its own address says so by an
-// empty one. A server whose address is not known stays without one.
+// ReadSlots reads an answer to CLUSTER SLOTS. host is the address at which the node was asked: a node that does not
+// know its own address says so by an empty one. A server whose address is not known stays without one.
 func ReadSlots(answer resp.Value, host string) (*Told, error) {
 	if answer.Kind != resp.Array || answer.Null || len(answer.Elems) > hashslot.Count {
 		return nil, errTold
@@ -152,7 +155,8 @@ func ReadSlots(answer resp.Value, host string) (*Told, error) {
 	return t, nil
 }
 
-// readAddress reads the address of a server in CLUSTER SLOTS: host, port, ID, and more since Redis 7. "": it is not known.
+// readAddress reads the address of a server in CLUSTER SLOTS: host, port, ID, and more since Redis 7. "": it is not
+// known.
 func readAddress(server resp.Value, asked string) string {
 	host, port := string(server.Elems[0].Str), server.Elems[1].Int
 	if host == "" { // the node does not know its own address, or prefers the one that was asked
@@ -164,7 +168,8 @@ func readAddress(server resp.Value, asked string) string {
 	return net.JoinHostPort(host, strconv.FormatInt(port, 10))
 }
 
-// View makes a view of what a node says of the servers, and of its answer to CLUSTER INFO. Servers without a known address are left out, with their slots.
+// View makes a view of what a node says of the servers, and of its answer to CLUSTER INFO. Servers without a known
+// address are left out, with their slots.
 func (t *Told) View(info string) *View {
 	v := &View{Epoch: infoNumber(info, "cluster_current_epoch"), OK: infoField(info, "cluster_state") == "ok", source: t.source, knows: map[string]bool{}}
 	if t.copies {

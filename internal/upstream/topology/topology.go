@@ -1,15 +1,15 @@
 // Package topology knows the Redis servers behind the proxy: which there are, and where each of them is.
 //
-// Lanes, pins and spare connections belong to a Node, which keeps its name when the server moves. Single is one server at a fixed
-// address. Primary is one server that moves: Sentinels promote another process. Cluster is the nodes of a cluster, in a View that is replaced as a
-// whole. An Address is what operators write.
+// Lanes, pins and spare connections belong to a Node, which keeps its name when the server moves. Single is one server
+// at a fixed address. Primary is one server that moves: Sentinels promote another process. Cluster is the nodes of a
+// cluster, in a View that is replaced as a whole. An Address is what operators write.
 //
 // The nodes of a cluster say what they know of it, and refuse commands for slots that they do not serve (Refusal):
 //
 //	CLUSTER NODES ──► Told ──Book: addresses for clients──► View        CLUSTER SLOTS ──► Told ──► Book, when a server is new
 //
-// A View never changes. A node's answer may be old. NewestView joins two views by the epochs that the nodes count, so that no
-// slot returns to an owner that it had before.
+// A View never changes. A node's answer may be old. NewestView joins two views by the epochs that the nodes count, so
+// that no slot returns to an owner that it had before.
 package topology
 
 import (
@@ -62,5 +62,6 @@ func NewSingle(a Address) (*Single, error) {
 // Resolve returns where a server is now. It is asked before every attempt to connect.
 func (s *Single) Resolve(Node) (Place, error) { return s.place, nil }
 
-// Doubt says that a server was not found at a place, for the given reason. The address of a single server does not change.
+// Doubt says that a server was not found at a place, for the given reason. The address of a single server does not
+// change.
 func (s *Single) Doubt(Node, Place, error) {}

@@ -15,7 +15,8 @@ type ClusterNode struct {
 	Address string // host:port
 }
 
-// A View is what is known of a cluster at one time: which node serves which slot. It is immutable. The zero value knows nothing. NewestView joins two.
+// A View is what is known of a cluster at one time: which node serves which slot. It is immutable. The zero value knows
+// nothing. NewestView joins two.
 type View struct {
 	Epoch    uint64                 // the cluster's current epoch, as the node that was asked knows it
 	OK       bool                   // that node says that the cluster serves commands
@@ -47,14 +48,15 @@ func infoNumber(info, name string) uint64 {
 	return n
 }
 
-// Same reports whether two views have the same nodes at the same addresses with the same slots, the same numbers of replicas, and the same servers that
-// are down.
+// Same reports whether two views have the same nodes at the same addresses with the same slots, the same numbers of
+// replicas, and the same servers that are down.
 func (v *View) Same(other *View) bool {
 	return v.owner == other.owner && slices.Equal(v.nodes, other.nodes) && slices.Equal(v.replicas, other.replicas) && slices.Equal(v.idle, other.idle) && maps.Equal(v.copies, other.copies) &&
 		maps.Equal(v.lives, other.lives)
 }
 
-// Lives reports whether the nodes do not take a server for down, although it may have no slots. false: it is down, or unknown.
+// Lives reports whether the nodes do not take a server for down, although it may have no slots. false: it is down, or
+// unknown.
 func (v *View) Lives(id string) bool { return v.lives[id] }
 
 // Nodes are the primaries with slots, in the order of their IDs. The caller must not change them.
@@ -71,7 +73,8 @@ func (v *View) Owner(slot int) *ClusterNode {
 	return nil
 }
 
-// Replicas is how many replicas the owner of a slot has, with those that have failed and have not been forgotten. 0: it is not known.
+// Replicas is how many replicas the owner of a slot has, with those that have failed and have not been forgotten. 0: it
+// is not known.
 func (v *View) Replicas(slot int) int {
 	owner := v.Owner(slot)
 	if owner == nil {

@@ -1,5 +1,5 @@
-// Command image makes the container image of the Dockerfile without a daemon and without a registry: its last stage copies files into an empty
-// image, and that needs neither.
+// Command image makes the container image of the Dockerfile without a daemon and without a registry: its last stage
+// copies files into an empty image, and that needs neither.
 //
 //	bin/lockproxy, LICENSE, CA certificates ──layer──┐
 //	Dockerfile, from FROM scratch on ──────config────┴──► an archive for docker load, podman load, skopeo
@@ -110,7 +110,8 @@ func (b builder) image() (v1.Image, error) {
 	return mutate.ConfigFile(image, file)
 }
 
-// lastStage reads what the Dockerfile says behind FROM scratch: the configuration, and the files that are copied, by their places in the image.
+// lastStage reads what the Dockerfile says behind FROM scratch: the configuration, and the files that are copied, by
+// their places in the image.
 func (b builder) lastStage() (config v1.Config, copied []string, err error) {
 	text, err := os.Open(b.root + "/Dockerfile")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package clustertest makes views of clusters that do not exist, for tests. It is no part of redistest, which the tests of
-// packages below topology use.
+// Package clustertest makes views of clusters that do not exist, for tests. It is no part of redistest, which the tests
+// of packages below topology use.
 package clustertest
 
 import (
