@@ -184,9 +184,10 @@ func (c *claim) Granted(now time.Time, g *holdGrant) verdict {
 	case c.s.ended:
 		x.mu.Unlock()
 		return verdictEnded
-	case c.fence != 0 && g.Fence == c.fence && c.key.Owner == c.s.Name && !x.ledger.Deepens(&c.s.Session, c.key, g.Fence):
+	case c.fence != 0 && g.Fence == c.fence && !x.ledger.Deepens(&c.s.Session, c.key, g.Fence):
 		// Our clock judges earlier than Redis's. A client that was not listening would count on its earlier holds if it
-		// got the same fence again.
+		// got the same fence again; a client that hears of the loss behind the reply would give up a lock that is renewed
+		// for it.
 		x.mu.Unlock()
 		return verdictLost
 	case now.Sub(g.SentAt) >= g.TTL:

@@ -48,16 +48,18 @@ func TestAGrantThatCannotBeUsedIsNotRecorded(t *testing.T) {
 		{"its session has ended", func(w *holdWorld, a *holdClient, _ *claim) { w.End(a.caller.ID) }, verdictEnded, false},
 		{"its session was told of a loss", func(w *holdWorld, _ *holdClient, claim *claim) { w.Forced(claim.Key(), fence) }, verdictLost, false},
 	} {
-		w, a := newHoldWorld(t), newClient(1)
-		w.acquire(t, a, "", nil)
-		claim := w.Claim(&a.caller, lock, "")
-		g := holdGrant{Grant: ledger.Grant{Fence: fence, Count: 2, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}, Renewer: w.Calls.Client}
-		c.end(w, a, &claim)
-		if got := claim.Granted(w.Time, &g); got != c.want {
-			t.Errorf("%s: verdict %d, want %d", c.name, got, c.want)
-		}
-		if h := w.ledger.Find(claim.Key()); (h != nil) != c.held || h != nil && (h.Count == 2) != (c.want == verdictUsable) {
-			t.Errorf("%s: %+v", c.name, h)
+		for _, owner := range []string{"", "me"} {
+			w, a := newHoldWorld(t), newClient(1)
+			w.acquire(t, a, owner, nil)
+			claim := w.Claim(&a.caller, lock, owner)
+			g := holdGrant{Grant: ledger.Grant{Fence: fence, Count: 2, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}, Renewer: w.Calls.Client}
+			c.end(w, a, &claim)
+			if got := claim.Granted(w.Time, &g); got != c.want {
+				t.Errorf("%s, owner %q: verdict %d, want %d", c.name, owner, got, c.want)
+			}
+			if h := w.ledger.Find(claim.Key()); (h != nil) != c.held || h != nil && (h.Count == 2) != (c.want == verdictUsable) {
+				t.Errorf("%s, owner %q: %+v", c.name, owner, h)
+			}
 		}
 	}
 }
