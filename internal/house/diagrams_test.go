@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// drawn lists the types whose values are the states of a diagram in docs/DIAGRAMS.md.
+// drawn lists the types whose values are the states of a diagram in docs/dev/DIAGRAMS.md.
 var drawn = map[string][]string{
 	"internal/proxy/session":  {"wait", "pinMode"},
 	"internal/lockcmds/queue": {"Outcome"},
@@ -17,7 +17,7 @@ var drawn = map[string][]string{
 
 // A semicolon ends a statement of Mermaid, also within the text of a message or a note.
 func TestDiagramsHaveNoSemicolons(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs/DIAGRAMS.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs/dev/DIAGRAMS.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestDiagramsHaveNoSemicolons(t *testing.T) {
 }
 
 func TestDiagramsHaveEveryState(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs/DIAGRAMS.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs/dev/DIAGRAMS.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestDiagramsHaveEveryState(t *testing.T) {
 				}
 				values++
 				if !regexp.MustCompile(`\b` + id.Name + `\b`).Match(text) {
-					t.Errorf("docs/DIAGRAMS.md does not have %s of %s.%s", id.Name, p.name, name)
+					t.Errorf("docs/dev/DIAGRAMS.md does not have %s of %s.%s", id.Name, p.name, name)
 				}
 			}
 			if values == 0 {

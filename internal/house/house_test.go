@@ -128,7 +128,7 @@ func TestImportsFollowTheArrows(t *testing.T) {
 var tablePackages = regexp.MustCompile("(?m)^\\| `((?:cmd|internal)/[^`]+)` \\|")
 
 func TestArchitectureNamesEveryPackage(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs/ARCHITECTURE.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs/dev/ARCHITECTURE.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestArchitectureNamesEveryPackage(t *testing.T) {
 		documented = append(documented, string(match[1]))
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(packages(t))), documented); diff != "" {
-		t.Errorf("docs/ARCHITECTURE.md, sorted (-packages +document):\n%s", diff)
+		t.Errorf("docs/dev/ARCHITECTURE.md, sorted (-packages +document):\n%s", diff)
 	}
 }
 
@@ -161,21 +161,11 @@ func TestErrorsDocumentListsEveryCode(t *testing.T) {
 var relativeLink = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
 
 func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
-	documents, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	records, err := filepath.Glob(filepath.Join(root, "docs/adr/*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var others []string
-	for _, name := range []string{
-		"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md", "examples/README.md", "interop/README.md", "test/locks/README.md", "packaging/README.md",
-	} {
-		others = append(others, filepath.Join(root, name))
-	}
-	for _, name := range slices.Concat(documents, records, others) {
+	for _, name := range tree(t) {
+		if path.Ext(name) != ".md" {
+			continue
+		}
+		name = filepath.Join(root, name)
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -189,7 +179,7 @@ func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 }
 
 func TestRecordsAreNumberedOnce(t *testing.T) {
-	records, err := filepath.Glob(filepath.Join(root, "docs/adr/*.md"))
+	records, err := filepath.Glob(filepath.Join(root, "docs/dev/adr/*.md"))
 	if err != nil || len(records) == 0 {
 		t.Fatal("no records", err)
 	}

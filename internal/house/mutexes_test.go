@@ -13,11 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// documentedMutex is a row of docs/LOCKORDER.md.
+// documentedMutex is a row of docs/dev/LOCKORDER.md.
 var documentedMutex = regexp.MustCompile("(?m)^\\| \\d+ \\| `([^`]+)` \\|")
 
 func TestDocumentHasEveryMutex(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs/LOCKORDER.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs/dev/LOCKORDER.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestDocumentHasEveryMutex(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(declared)), slices.Sorted(maps.Keys(documented))); diff != "" {
-		t.Errorf("docs/LOCKORDER.md (-code +document):\n%s", diff)
+		t.Errorf("docs/dev/LOCKORDER.md (-code +document):\n%s", diff)
 	}
 }
 

@@ -15,14 +15,14 @@ var (
 
 // TestWalksNameFunctionsThatExist keeps the four walks of ARCHITECTURE.md: each name is declared in the package before it.
 func TestWalksNameFunctionsThatExist(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs/ARCHITECTURE.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs/dev/ARCHITECTURE.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, walks, begun := strings.Cut(string(text), "## Four walks through the code")
 	walks, _, ended := strings.Cut(walks, "## Goroutines")
 	if !begun || !ended {
-		t.Fatal("docs/ARCHITECTURE.md has no walks")
+		t.Fatal("docs/dev/ARCHITECTURE.md has no walks")
 	}
 	declared := map[string]bool{} // "package.name", of all packages
 	for _, p := range listed(t) {
@@ -42,12 +42,12 @@ func TestWalksNameFunctionsThatExist(t *testing.T) {
 			count++
 			if of, member, qualified := strings.Cut(name, "."); qualified {
 				if !declared[step[1]+"."+of] {
-					t.Errorf("docs/ARCHITECTURE.md: package %s has no %s", step[1], of)
+					t.Errorf("docs/dev/ARCHITECTURE.md: package %s has no %s", step[1], of)
 				}
 				name = member
 			}
 			if !declared[step[1]+"."+name] {
-				t.Errorf("docs/ARCHITECTURE.md: package %s has no %s", step[1], name)
+				t.Errorf("docs/dev/ARCHITECTURE.md: package %s has no %s", step[1], name)
 			}
 		}
 	}

@@ -26,7 +26,7 @@ type bannedWord struct {
 
 func prose(pattern string) *regexp.Regexp { return regexp.MustCompile(`(?i)\b(?:` + pattern + `)\b`) }
 
-// bannedWords lists the old vocabulary. docs/GLOSSARY.md has the words that replace it.
+// bannedWords lists the old vocabulary. docs/dev/GLOSSARY.md has the words that replace it.
 var bannedWords = []bannedWord{
 	// Words with a meaning known to nobody else, where the field has its own.
 	{prose("rooms?"), []string{"room", "rooms"}, "wait queue; of memory: space"},
@@ -137,7 +137,7 @@ func TestWordsAreTheFields(t *testing.T) {
 func texts(t *testing.T) []string {
 	t.Helper()
 	tops := []string{"README.md", "CONTRIBUTING.md", "cmd", "internal", "bench", "configs", "docs", "examples", "interop/README.md", "test/locks/README.md"}
-	history := []string{"docs/adr", "bench/results", "internal/house"}
+	history := []string{"docs/dev/adr", "bench/results", "internal/house"}
 	var list []string
 	for _, name := range tree(t) {
 		in := func(top string) bool { return under(name, top) }

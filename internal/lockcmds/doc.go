@@ -21,7 +21,7 @@
 // Goroutines: Run's link (subscriptions) and watchdog (scheduler). All other work is done by timers and by jobs on the
 // pool, each at most one round trip long.
 //
-// The Engine has no mutex. Those of waiters and holds are never held together (docs/LOCKORDER.md).
+// The Engine has no mutex. Those of waiters and holds are never held together (docs/dev/LOCKORDER.md).
 //
 // Invariants, besides those of waiters, holds, and packages queue and ledger:
 //   - A script that runs twice leaves the state that it leaves when it runs once. A private owner's count is written as
