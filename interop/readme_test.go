@@ -18,19 +18,21 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
-// shellBlock is a block of commands in a document.
-var shellBlock = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
+// codeBlock is a block in a document: its language, and its lines.
+var codeBlock = regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```$")
 
-// blocks returns the command blocks of a document as they stand.
-func blocks(t *testing.T, document string) []string {
+// blocks returns the blocks of a document in a language as they stand.
+func blocks(t *testing.T, document, language string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, document))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var found []string
-	for _, m := range shellBlock.FindAllStringSubmatch(string(text), -1) {
-		found = append(found, m[1])
+	for _, m := range codeBlock.FindAllStringSubmatch(string(text), -1) {
+		if m[1] == language {
+			found = append(found, m[2])
+		}
 	}
 	return found
 }
@@ -91,22 +93,30 @@ func atFixedPorts(t *testing.T, ports ...string) {
 	}
 }
 
-// TestReadme runs every command block of the README, in order and as it stands, twice: a newcomer tries again.
+// TestReadme runs every block of the README, as it stands, twice: a newcomer tries again.
 func TestReadme(t *testing.T) {
 	requireTools(t, "redis-cli", "redis-benchmark", "redis-server", "make")
 	atFixedPorts(t, "7379", "6379")
-	got := blocks(t, "README.md")
-	if len(got) != 3 {
-		t.Fatalf("%d blocks, want: serve, try, serve before Redis", len(got))
+	got := blocks(t, "README.md", "sh")
+	if len(got) != 4 {
+		t.Fatalf("%d blocks, want: lock, serve, try, serve before Redis", len(got))
 	}
+	lock, embedded, try, inFront := got[0], got[1], got[2], got[3]
 	const proxy = "127.0.0.1:7379"
-	wants := regexp.MustCompile(`^I hold hello, fence \d+\n\d+\n\d+\n\n1\n$`)
-	end := serve(t, got[0], proxy)
-	for range 2 {
-		if out := shell(t, got[1]); !wants.MatchString(out) {
-			t.Errorf("the quickstart printed %q", out)
+	tried := regexp.MustCompile(`^I hold hello, fence \d+\n\d+\n\d+\n$`)
+	locked := regexp.MustCompile(`^\d+\n1\n$`)
+	all := func() {
+		for range 2 {
+			if out := shell(t, try); !tried.MatchString(out) {
+				t.Errorf("the quickstart printed %q", out)
+			}
+			if out := shell(t, lock); !locked.MatchString(out) {
+				t.Errorf("the first lines printed %q", out)
+			}
 		}
 	}
+	end := serve(t, embedded, proxy)
+	all()
 	end()
 	redis := exec.Command("redis-server", "--port", "6379", "--save", "", "--dir", t.TempDir())
 	if err := redis.Start(); err != nil {
@@ -116,13 +126,27 @@ func TestReadme(t *testing.T) {
 		_ = redis.Process.Kill()
 		_ = redis.Wait()
 	}()
-	defer serve(t, got[2], proxy)()
-	if out := shell(t, got[1]); !wants.MatchString(out) {
-		t.Errorf("in front of Redis the quickstart printed %q", out)
-	}
+	defer serve(t, inFront, proxy)()
+	all()
 	for _, document := range []string{"docs/EXEC.md", "bench/README.md"} {
-		for _, block := range blocks(t, document) {
+		for _, block := range blocks(t, document, "sh") {
 			shell(t, "PATH=$PWD/bin:$PATH\n"+block)
 		}
+	}
+	for language, prepared := range map[string][3]string{
+		"php":    {"-r", "$redis = new Redis(); $redis->connect('127.0.0.1', 7379);", "echo $fence;"},
+		"python": {"-c", "import redis; r = redis.Redis(port=7379, single_connection_client=True)", "print(fence)"},
+	} {
+		t.Run(language, func(t *testing.T) {
+			name, _ := examples[language](t) // or skips
+			code := strings.Join([]string{prepared[1], blocks(t, "README.md", language)[0], prepared[2]}, "\n")
+			out, err := exec.Command(name, prepared[0], code).CombinedOutput()
+			if err != nil || !regexp.MustCompile(`^\d+\s*$`).Match(out) {
+				t.Errorf("%v, the fence is %q", err, out)
+			}
+			if got := ask(proxy, "LOCKINFO invoice:42"); !strings.HasPrefix(got, "*-1") && !strings.HasPrefix(got, "$-1") {
+				t.Errorf("the lock is still held: %q", got)
+			}
+		})
 	}
 }

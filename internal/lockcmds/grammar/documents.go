@@ -40,7 +40,7 @@ func (a Argument) forms() (all []string) {
 
 // sections are the parts of the documents that are generated, by the name in their marks.
 var sections = map[string]func() string{
-	"syntax": syntaxBlock, "verbs": verbTable, "options": optionTable, "waits": waitTable,
+	"syntax": syntaxBlock, "verbs": verbTable, "options": optionTable,
 }
 
 // Update returns a document with its generated sections as they should be. A section stands between two marks:
@@ -82,16 +82,6 @@ func verbTable() string {
 	rows := [][]string{{"Command", "Does", "Answers"}}
 	for _, s := range table {
 		rows = append(rows, []string{code(strings.ToUpper(s.Name)), s.Does, s.Replies})
-	}
-	return markdown(rows)
-}
-
-func waitTable() string {
-	rows := [][]string{{"", "waits", "order"}}
-	for _, s := range table {
-		if s.Waits != "" {
-			rows = append(rows, []string{code(strings.ToUpper(s.Name) + " key"), s.Waits, s.Order})
-		}
 	}
 	return markdown(rows)
 }

@@ -17,7 +17,6 @@ type Spec struct {
 	Complexity string
 
 	Does, Replies string // in README.md
-	Waits, Order  string // in docs/LOCKS.md; empty: it acquires nothing
 
 	// Made from Arguments.
 	keys     int
@@ -46,7 +45,7 @@ type Argument struct {
 	OneOf      []Argument // the alternatives, for Type "oneof"; the parts, for Type "block"
 
 	Value  string // the name of the value in Syntax
-	Means  string // in README.md
+	Means  string // in docs/LOCKS.md
 	Absent string // the same without the option; empty: there is nothing to say
 
 	option option
@@ -122,22 +121,19 @@ var table = complete([]Spec{
 	acquire.with(Spec{
 		Verb: Lock, Name: "lock",
 		Summary: "Acquire a lock, waiting until it is free, and return its fencing token", Complexity: "O(1)",
-		Does:    "acquires the lock, and waits until it is granted; `WAIT` limits the wait. Newcomers may overtake",
+		Does:    "acquires the lock, and waits until it is granted; `WAIT` limits the wait. A newcomer may overtake waiters",
 		Replies: "the fencing token, an integer ≥ 1; null if the lock was not granted in time; `-NOTSYNCED`",
-		Waits:   "until the lock is granted, or for `WAIT ms`", Order: "in turns; a newcomer may overtake waiters; throughput is best",
 	}),
 	acquire.with(Spec{
 		Verb: TryLock, Name: "trylock",
 		Summary: "Acquire a lock if it is free, and return its fencing token", Complexity: "O(1)",
 		Does: "as `LOCK`, but does not wait unless `WAIT` is given", Replies: "the same",
-		Waits: "not at all, or for `WAIT ms`", Order: "as `LOCK`",
 	}),
 	acquire.with(Spec{
 		Verb: FairLock, Name: "fairlock",
 		Summary:    "Acquire a lock in the order of requests, and return its fencing token",
 		Complexity: "O(log(N)) with N being the number of fair waiters",
 		Does:       "as `LOCK`, first come, first served, across all proxies and Redisson clients", Replies: "the same",
-		Waits: "as `LOCK`", Order: "first come, first served, across all proxies and Redisson clients",
 	}),
 	{
 		Verb: Unlock, Name: "unlock", Arguments: []Argument{argKey, argOwner, argFence},
@@ -177,9 +173,8 @@ var table = complete([]Spec{
 		Tips:       []string{"nondeterministic_output"},
 		Summary:    "Show the latest slow waits and holds of locks",
 		Complexity: "O(N) with N being the number of entries returned",
-		Does: "shows the latest waits and holds of clients of the same user in the same database that took longer than `lock.slow-wait` and " +
-			"`lock.slow-hold`, as `SLOWLOG` does",
-		Replies: "`GET`: the n latest entries, by default 10; `LEN`: their number; `RESET`: `OK`",
+		Does:       "shows the latest slow waits and holds of clients of the same user in the same database, as `SLOWLOG` does",
+		Replies:    "`GET`: the n latest entries; `LEN`: their number; `RESET`: `OK`",
 	},
 	{
 		Verb: ForceUnlock, Name: "forceunlock", Arguments: []Argument{argKey},
