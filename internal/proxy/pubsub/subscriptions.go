@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/proxy/errands"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
@@ -89,7 +88,7 @@ type state struct {
 	early    []message            // about its channels
 	homeless map[channel]*request // channels that some server should have, and the requests that wait for it; nil: none does
 	seeking  bool                 // they are placed when the view has been refreshed
-	attempts errands.Attempts     // to place them
+	attempts topology.Attempts    // to place them
 	bytes    int                  // of names and early messages
 }
 
@@ -388,6 +387,6 @@ func (e *Subscriptions) calm() {
 		}
 	}
 	if len(e.homeless) == 0 {
-		e.attempts = errands.Attempts{}
+		e.attempts = topology.Attempts{}
 	}
 }

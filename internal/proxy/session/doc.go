@@ -2,7 +2,7 @@
 //
 //	client ─bytes─▶ engine        ─▶ Session.Feed ─▶ resp.Guard ─▶ route, by the policy table:
 //	                                                   shared   ─▶ lane    (many sessions, one connection; in a cluster
-//	                                                                        an errand, on a lane to the server of its keys)
+//	                                                                        a request, on a lane to the server of its keys)
 //	                                                   pinned   ─▶ pin     (MULTI, BLPOP, SUBSCRIBE …)
 //	                                                   local    ─▶ answered here (CLIENT SETNAME, QUIT …)
 //	                                                   about    ─▶ an inquiry into all clients (CLIENT LIST …)
@@ -23,7 +23,7 @@
 // further, but it is still read, so that a hang-up is seen.
 //
 // In front of a cluster a session uses lanes to several servers at a time. Commands about one key take effect in the
-// order sent (package errands). The others keep no order among each other, but for those by which other clients learn
+// order sent (keyorder.go). The others keep no order among each other, but for those by which other clients learn
 // of the session's work, and those that concern all that is sent: lock commands, transactions and whatever needs a pin,
 // PUBLISH, WAIT, changes of identity, and commands of several keys. Each is sent when everything before it has been
 // answered, and is answered before anything behind it is sent.

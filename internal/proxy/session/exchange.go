@@ -5,7 +5,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
-	"github.com/lockproxy/lockproxy/internal/proxy/errands"
 	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
@@ -93,14 +92,14 @@ func (s *Session) lose(at reply.ID, n int, sent bool) {
 		return
 	}
 	asker := h
-	if e, ok := h.(*errands.Errand); ok {
-		if e.At() != upstream.AnyNode {
-			s.turnTo(e.At())
+	if r, ok := h.(*request); ok {
+		if r.node != upstream.AnyNode {
+			s.turnTo(r.node)
 		}
-		if n = 1; !sent && e.Unsent() { // with ASKING it counts as two
+		if n = 1; !sent && r.unsent() { // with ASKING it counts as two
 			return
 		}
-		asker = e.For()
+		asker = r.h
 	}
 	if _, call := asker.(*scriptCall); sent && !call || !sent && s.rejected() {
 		s.CutOff()
@@ -196,7 +195,7 @@ func (s *Session) laneTo(at upstream.Node) connection {
 // scriptConn is the connection on which a script has been answered: in a cluster always a lane, because a pin may be at
 // another server.
 func (s *Session) scriptConn() connection {
-	if s.Clustered() {
+	if s.clustered() {
 		return s.onLane()
 	}
 	return s.conn()
@@ -299,31 +298,6 @@ func (s *Session) inTurn(work func() func()) (then func()) {
 	return work()
 }
 
-// Take implements errands.Session.
-func (s *Session) Take(at upstream.Node, h reply.Handler, waiting int) reply.ID {
-	s.unanswered += slotCost + waiting
-	if at == upstream.AnyNode {
-		return s.out.Slots.Add(nil, h, 1)
-	}
-	s.turnTo(at)
-	return s.out.Slots.Add(s.onLane(), h, 1)
-}
-
-// Transmit implements errands.Session.
-func (s *Session) Transmit(at upstream.Node, raw []byte, id reply.ID, n int) {
-	s.turnTo(at)
-	s.transmit(s.onLane(), raw, id, n)
-}
-
-// Lose implements errands.Session.
-func (s *Session) Lose(id reply.ID) { s.lose(id, 1, false) }
-
-// Hopeless implements errands.Session.
-func (s *Session) Hopeless() bool { return s.lane != nil && s.lane.Hopeless() }
-
-// GiveUp implements errands.Session.
-func (s *Session) GiveUp(id reply.ID) { s.out.Slots.Answer(id, 1) }
-
 // Open implements pubsub.Session.
 func (s *Session) Open(at upstream.Node, then func(c pubsub.Conn, refusal []byte)) (pubsub.Conn, func() bool) {
 	ask := upstream.Ask{ID: s.ident, At: at, Owner: s.owner}
@@ -360,8 +334,7 @@ func (e subscriberPin) Discard() {
 	e.Pin.Discard()
 }
 
-// The cluster and its subscriptions are parts of the session that call it.
 var (
-	_ errands.Session = (*Session)(nil)
-	_ pubsub.Session  = (*Session)(nil)
+	_ reply.Gatherer = (*Session)(nil)
+	_ pubsub.Session = (*Session)(nil)
 )

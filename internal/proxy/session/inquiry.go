@@ -207,7 +207,7 @@ func (q *inquiry) ask(next func(replies []byte), conns []clients.Conn, command f
 	to := &question{q: q, left: len(conns), next: next}
 	for _, c := range conns {
 		raw := command(strconv.FormatUint(c.ID, 10))
-		if !s.Clustered() {
+		if !s.clustered() {
 			s.forward(raw, to, 1)
 			continue
 		}

@@ -16,7 +16,7 @@ func (s *Session) onLane() *upstream.Lane {
 	switch {
 	case s.lane == nil:
 		s.role = s.wants()
-		s.lane = s.proxy.Upstream.Lane(s.ident, s.Target, s.host.Driver(), s.owner, s.role)
+		s.lane = s.proxy.Upstream.Lane(s.ident, s.target, s.host.Driver(), s.owner, s.role)
 	case s.out.Slots.Due() == 0 && (s.lane.Unsettled() || s.runsScripts()): // the lane for scripts may have become another one since
 		s.role = s.wants()
 		s.lane = s.proxy.Upstream.Move(s.lane, s.role)
@@ -58,7 +58,7 @@ func (s *Session) mix() {
 // careful reports whether commands must be examined one by one, because it matters which of them write, or how many
 // they are.
 func (s *Session) careful() bool {
-	return s.Clustered() || s.lane == nil || s.lane.Unsettled() || s.weight.Window > 0 || s.outgrown() || s.guard.Restricted()
+	return s.clustered() || s.lane == nil || s.lane.Unsettled() || s.weight.Window > 0 || s.outgrown() || s.guard.Restricted()
 }
 
 // mustWait reports whether the next command must wait until nothing is outstanding, because it belongs on another lane,
@@ -89,7 +89,7 @@ func (s *Session) strays() bool {
 
 func (s *Session) leaveLane() {
 	s.endVisit()
-	s.Leave(func(upstream.Node) bool { return true })
+	s.leaveLanes(func(upstream.Node) bool { return true })
 }
 
 // endVisit leaves the lane that the session visits.
@@ -101,7 +101,7 @@ func (s *Session) endVisit() {
 }
 
 // In a cluster the session uses a lane to each server that it needs, all at once: the effects on each key keep their
-// order, as package errands says. Commands by which others learn of the session's work wait until nothing is
+// order, as keyorder.go says. Commands by which others learn of the session's work wait until nothing is
 // outstanding, and the commands behind them wait for their answers. So do commands of several keys: while their slot
 // moves some keys are at one server and some at the other.
 
@@ -115,24 +115,24 @@ type heldLane struct {
 func (s *Session) aim(row *command.Row) bool {
 	due := s.out.Slots.Due() > 0
 	if !due {
-		s.Adopt()
+		s.adopt()
 	}
-	if s.Look(row, s.args); row.Name == "publish" {
-		s.Slot = pubsub.PublishSlot
+	if s.look(row, s.args); row.Name == "publish" {
+		s.slot = pubsub.PublishSlot
 	}
-	s.Target = s.serverOf(s.Slot)
+	s.target = s.serverOf(s.slot)
 	if row.Policy == command.PinAfterWrite {
-		s.Target = s.firstOfRound()
+		s.target = s.firstOfRound()
 	}
 	if r := s.repeated; r != nil && r.asking != upstream.AnyNode {
-		s.Target, s.Asks = r.asking, true
+		s.target, s.asks = r.asking, true
 	}
-	alone := s.Many || row.Barrier || row.Script && s.Slot < 0
-	if due && (alone || s.alone || s.Outdated()) {
+	alone := s.many || row.Barrier || row.Script && s.slot < 0
+	if due && (alone || s.alone || s.outdated()) {
 		return s.awaitQuiet()
 	}
-	if s.alone = alone; due && s.Target != upstream.AnyNode {
-		s.turnTo(s.Target)
+	if s.alone = alone; due && s.target != upstream.AnyNode {
+		s.turnTo(s.target)
 	}
 	return true
 }
@@ -142,7 +142,7 @@ func (s *Session) serverOf(slot int) upstream.Node {
 	if slot < 0 {
 		return s.home()
 	}
-	return s.Owner(slot)
+	return s.ownerOf(slot)
 }
 
 // firstOfRound is the server for a WAIT.
@@ -153,7 +153,7 @@ func (s *Session) firstOfRound() upstream.Node {
 	if s.round != nil {
 		return s.round.At()
 	}
-	if list := s.WrittenTo(); len(list) > 0 {
+	if list := s.writtenTo(); len(list) > 0 {
 		return list[0]
 	}
 	return s.home()
@@ -161,7 +161,7 @@ func (s *Session) firstOfRound() upstream.Node {
 
 // turnTo makes the lane to a server the present one.
 func (s *Session) turnTo(at upstream.Node) {
-	s.Target = at
+	s.target = at
 	if s.lane != nil && s.lane.At() == at {
 		return
 	}
@@ -179,8 +179,8 @@ func (s *Session) turnTo(at upstream.Node) {
 	}
 }
 
-// Leave leaves lanes on which nothing is outstanding.
-func (s *Session) Leave(which func(at upstream.Node) bool) {
+// leaveLanes leaves lanes on which nothing is outstanding.
+func (s *Session) leaveLanes(which func(at upstream.Node) bool) {
 	up := s.proxy.Upstream
 	if s.lane != nil && which(s.lane.At()) {
 		up.Leave(s.lane)

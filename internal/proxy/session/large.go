@@ -70,7 +70,7 @@ func (s *Session) stream(table *command.Table, buf []byte) int {
 
 // heldWhole is the announced size up to which a command is held whole.
 func (s *Session) heldWhole() int {
-	if !s.Clustered() {
+	if !s.clustered() {
 		return streamFrom
 	}
 	return s.proxy.Budget.Allowance(streamHeld)
@@ -89,7 +89,7 @@ func (s *Session) beginStream(table *command.Table, begin []byte) bool {
 	}
 	if s.refused.Open() {
 		s.large.refusal = s.refused.Step(row.Name, s.reply != replyOn)
-	} else if s.Clustered() && !s.locate(row, begin) {
+	} else if s.clustered() && !s.locate(row, begin) {
 		return false
 	}
 	s.hasty = true // it runs even if its client has ended its side behind it
@@ -119,9 +119,9 @@ func (s *Session) locate(row *command.Row, begin []byte) bool {
 	case s.located && s.large.refusal != nil:
 		return true
 	case s.located && s.pin != nil: // it may have ended since the answer
-		s.Look(row, args)
-		s.Wrote(s.pin.conn.At())
-		if s.large.slot = s.Slot; s.large.asks {
+		s.look(row, args)
+		s.noteIfAlters(s.pin.conn.At())
+		if s.large.slot = s.slot; s.large.asks {
 			s.forward(command.Asking, reply.Discard{}, 1)
 		}
 		return true
@@ -137,7 +137,7 @@ func (s *Session) locate(row *command.Row, begin []byte) bool {
 // found takes the answer to the question of locate. If the user may not ask it, the server is the one that the view
 // names.
 func (s *Session) found(reply []byte) {
-	s.located, s.large.asks = true, s.Asks
+	s.located, s.large.asks = true, s.asks
 	if bytes.HasPrefix(reply, shared.NoUpstream) || topology.ReadRefusal(reply).Reason == topology.TryLate {
 		s.large.refusal = bytes.Clone(reply)
 	}
@@ -191,11 +191,11 @@ func (s *Session) endStream(rest []byte) {
 		}
 		return conn.Connected()
 	}
-	if s.Clustered() {
+	if s.clustered() {
 		muted := s.muted
 		h.Slot, h.Read = s.large.slot, topology.ReadRefusal
 		h.Refused = func(at reply.ID, why topology.Refusal) bool {
-			if s.Refused(why); why.Reason == topology.TryLate {
+			if s.noteRefusal(why); why.Reason == topology.TryLate {
 				return false
 			}
 			if !muted {

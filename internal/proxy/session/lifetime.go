@@ -17,7 +17,7 @@ func New(from clients.Origin, e *shared.Proxy, h Host) *Session {
 	s := &Session{
 		Origin: from, owner: clients.Account(from.Addr), proxy: e, host: h,
 	}
-	s.Errands.Open(s, e.Upstream)
+	s.cluster, s.view = e.Upstream, e.Upstream.View()
 	s.clusterSubs.Open(s, e.Upstream)
 	s.out.Open(e, func(limit shared.Limit, unread int) {
 		if !s.ended {
@@ -154,7 +154,7 @@ func (s *Session) giveUp() {
 	if s.streaming {
 		s.large.timer.Stop()
 	}
-	s.Drop()
+	s.dropRequests()
 	s.clusterSubs.Close()
 	s.repeated, s.kept = nil, nil
 	pin := s.dropConnections()

@@ -185,9 +185,9 @@ func (s *Session) Push(b []byte) {
 func (s *Session) Script(c contract.Call) {
 	call := &scriptCall{s: s, call: c, muted: s.muted}
 	s.writes = true
-	if s.Clustered() {
-		s.Direct(c.Keys)
-		s.Send(call.build(s.laneTo(s.Target)), call)
+	if s.clustered() {
+		s.direct(c.Keys)
+		s.send(call.build(s.laneTo(s.target)), call)
 	} else {
 		s.forward(call.build(s.conn()), call, 1)
 	}
@@ -249,9 +249,9 @@ func (c *scriptCall) Take(at reply.ID, b []byte, n int, more bool) int {
 	return n
 }
 
-// Otherwise implements errands.Reworded: in a cluster the call is sent to another server, or again, with the text of
-// the script.
-func (c *scriptCall) Otherwise(reply []byte) []byte {
+// withText returns the call with the text of the script, if the refusal of a server says that it does not know it; else
+// nil. In a cluster a call may be sent to another server, or again.
+func (c *scriptCall) withText(reply []byte) []byte {
 	if !bytes.HasPrefix(reply, []byte("-NOSCRIPT")) || c.byText || c.s.out.Gone() {
 		return nil
 	}

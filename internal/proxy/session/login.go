@@ -105,7 +105,7 @@ var helloID = []byte("$2\r\nid\r\n:")
 
 // ownID puts the session's own number into a reply to HELLO, in place of the lane's. A refusal has none.
 func (s *Session) ownID(reply []byte) []byte {
-	if s.Clustered() {
+	if s.clustered() {
 		reply = scatter.Greeting(reply)
 	}
 	i := bytes.Index(reply, helloID)

@@ -51,7 +51,7 @@ func (s *Session) stationary() int {
 	if s.wait == waitLock {
 		locking *= nameCopies
 	}
-	n := s.Kept() + s.clusterSubs.Bytes() + cap(s.script) + cap(s.args)*argCost + s.gathered + locking +
+	n := s.sentBytes + s.clusterSubs.Bytes() + cap(s.script) + cap(s.args)*argCost + s.gathered + locking +
 		len(s.name) + len(s.called) + len(s.lib[0]) + len(s.lib[1]) + len(s.library) + len(s.ident.User) + len(s.ident.Password)
 	if p := s.pin; p != nil {
 		n += len(p.Steps)*stepCost + p.Names + p.execution.Due()*stepCost + p.frame

@@ -16,7 +16,7 @@ import (
 func (s *Session) takePin(reason string, p command.Policy) bool {
 	login := p == command.Identity
 	// MONITOR shows all later connections. A patient request keeps the connection of a new spare out of its view.
-	ask := upstream.Ask{ID: s.ident, At: s.Target, Owner: s.owner, Login: login, Patient: p == command.PinRaw}
+	ask := upstream.Ask{ID: s.ident, At: s.target, Owner: s.owner, Login: login, Patient: p == command.PinRaw}
 	if login {
 		ask.Anew = ReadChange(reason, s.args).Auth
 	}
@@ -257,16 +257,16 @@ func (s *Session) unborrow(p *pinned) {
 // written.
 func (s *Session) countReplicas(row *command.Row, raw []byte) bool {
 	pin := s.pin
-	if s.Clustered() && !s.awaitQuiet() {
+	if s.clustered() && !s.awaitQuiet() {
 		return false
 	}
 	round, muted := s.round, s.muted
 	if round == nil {
 		nodes := []upstream.Node{pin.conn.At()}
-		if s.Clustered() && !pin.Watching && !pin.keep {
-			nodes = append(nodes, slices.DeleteFunc(s.WrittenTo(), func(at upstream.Node) bool { return at == nodes[0] })...)
+		if s.clustered() && !pin.Watching && !pin.keep {
+			nodes = append(nodes, slices.DeleteFunc(s.writtenTo(), func(at upstream.Node) bool { return at == nodes[0] })...)
 		}
-		round = BeginWait(s.args, nodes, s.Clustered())
+		round = BeginWait(s.args, nodes, s.clustered())
 	}
 	for i, mark := range Marks {
 		s.forward(mark, &reply.Reply{Session: s, Muted: true, Whole: true, Done: func(reply []byte) { round.Marked(i, reply) }}, 1)
@@ -275,7 +275,7 @@ func (s *Session) countReplicas(row *command.Row, raw []byte) bool {
 	s.repeated, s.round = nil, nil
 	pin.fresh = false
 	pin.Queued += len(Marks) + 1
-	waits := s.Clustered() // else the session may wait for the reply to a later command
+	waits := s.clustered() // else the session may wait for the reply to a later command
 	if waits {
 		s.wait = waitReply
 	}

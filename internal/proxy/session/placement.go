@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/errands"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
@@ -36,7 +35,7 @@ type keptTx struct {
 	size     int      // their bytes
 	begun    bool     // MULTI has been sent
 	answer   []byte   // the reply to it; nil: it could not be sent
-	attempts errands.Attempts
+	attempts topology.Attempts
 }
 
 // keepBack begins a transaction without a server.
@@ -55,15 +54,15 @@ func (s *Session) routeKept(row *command.Row, p command.Policy, raw []byte) bool
 	if !s.awaitQuiet() {
 		return false
 	}
-	s.Adopt()
-	s.Look(row, s.args)
+	s.adopt()
+	s.look(row, s.args)
 	switch {
 	case tx.begun && (tx.answer == nil || topology.ReadRefusal(tx.answer).Reason == topology.TryLate):
 		if pin := s.pin; pin != nil {
 			s.pin = nil
 			pin.discard()
 		}
-		if tx.begun = false; tx.attempts.Refused(s.Wait()) {
+		if tx.begun = false; tx.attempts.Refused(s.cluster.FailoverWait()) {
 			s.wait = waitReply
 			s.Later(upstream.AnyNode, tx.attempts.Pause(), s.Resume)
 			return false
@@ -87,14 +86,14 @@ func (s *Session) routeKept(row *command.Row, p command.Policy, raw []byte) bool
 	case row.Name == "discard":
 		s.kept = nil
 		return s.answer([]byte(resp.OK))
-	case s.Slot < 0 && row.Name != "exec" && row.Name != "multi":
+	case s.slot < 0 && row.Name != "exec" && row.Name != "multi":
 		return tx.add(s, row, p, raw)
 	default:
 		if err := s.pinTimedOut; s.pin == nil && err != nil {
 			s.pinTimedOut = nil
 			return tx.end(s, row, s.proxy.NoPinFree(err, s.Addr))
 		}
-		if s.Target, s.hasty = s.serverOf(s.Slot), true; s.pin == nil && !s.takePin("multi", command.Transaction) {
+		if s.target, s.hasty = s.serverOf(s.slot), true; s.pin == nil && !s.takePin("multi", command.Transaction) {
 			return false
 		}
 		tx.begin(s)
@@ -112,8 +111,8 @@ func (tx *keptTx) add(s *Session, row *command.Row, p command.Policy, raw []byte
 	tx.commands = append(tx.commands, bytes.Clone(kept))
 	tx.size += len(kept)
 	if bad {
-		s.Target = s.home()
-		s.Send(raw, s.handler())
+		s.target = s.home()
+		s.send(raw, s.handler())
 		return true
 	}
 	return s.answer(words)
@@ -190,10 +189,10 @@ func (p *pinned) opens() func(reply []byte) {
 // command must wait.
 func (s *Session) routeAt(row *command.Row, p command.Policy, raw []byte) (done, handled bool) {
 	pin := s.pin
-	asks := s.Asks && pin.fresh // it has been routed to this pin so
-	s.Look(row, s.args)
-	s.Asks = asks
-	s.Wrote(pin.conn.At())
+	asks := s.asks && pin.fresh // it has been routed to this pin so
+	s.look(row, s.args)
+	s.asks = asks
+	s.noteIfAlters(pin.conn.At())
 	if (pin.ends || pin.Opening > 0) && !s.awaitQuiet() {
 		return false, true
 	}
@@ -202,19 +201,19 @@ func (s *Session) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 		if !s.awaitQuiet() {
 			return false, true
 		}
-		s.Adopt()
+		s.adopt()
 		if !pin.fresh {
 			if handled, done := s.whole(row, p, raw); handled {
 				return done, true
 			}
 		}
 		switch {
-		case p == command.Shared && s.Slot >= 0 && (pin.Watching || !pin.fresh && s.Owner(s.Slot) != pin.conn.At()): // it may have moved since the WATCH
-			s.Target = s.Owner(s.Slot)
-			s.Send(raw, s.handler())
+		case p == command.Shared && s.slot >= 0 && (pin.Watching || !pin.fresh && s.ownerOf(s.slot) != pin.conn.At()): // it may have moved since the WATCH
+			s.target = s.ownerOf(s.slot)
+			s.send(raw, s.handler())
 			return true, true
-		case !pin.Watching || s.Slot < 0:
-		case row.Name == "watch" && s.Slot != pin.watch.slot, row.Name != "watch" && s.Owner(s.Slot) != pin.conn.At():
+		case !pin.Watching || s.slot < 0:
+		case row.Name == "watch" && s.slot != pin.watch.slot, row.Name != "watch" && s.ownerOf(s.slot) != pin.conn.At():
 			return s.answer(shared.CrossSlot), true
 		}
 		return false, false
@@ -234,14 +233,14 @@ func (s *Session) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 	case refusal != nil:
 		s.poison(refusal)
 		return true, true
-	case s.Slot >= 0 && pin.home < 0:
-		if pin.Watching && s.Slot != pin.watch.slot {
+	case s.slot >= 0 && pin.home < 0:
+		if pin.Watching && s.slot != pin.watch.slot {
 			s.poison(shared.CrossSlot)
 			return true, true
 		}
-		pin.home = s.Slot
+		pin.home = s.slot
 	}
-	if s.Slot >= 0 && s.Slot != pin.home {
+	if s.slot >= 0 && s.slot != pin.home {
 		s.poison(shared.CrossSlot)
 		return true, true
 	}
@@ -259,14 +258,14 @@ var (
 // watchOver returns the handler of the reply to a command on the pin, where to is that of a reply that is no refusal.
 func (s *Session) watchOver(row *command.Row, p command.Policy, raw []byte, to reply.Handler) reply.Handler {
 	pin := s.pin
-	if !s.Clustered() || pin.mode != readsReplies {
+	if !s.clustered() || pin.mode != readsReplies {
 		return to
 	}
 	switch {
 	case pin.InTx || pin.Opening > 0:
 		muted := s.muted
-		return &reply.Guarded{Session: s, To: to, Slot: s.Slot, Read: topology.ReadRefusal, Refused: func(at reply.ID, why topology.Refusal) bool {
-			s.Refused(why)
+		return &reply.Guarded{Session: s, To: to, Slot: s.slot, Read: topology.ReadRefusal, Refused: func(at reply.ID, why topology.Refusal) bool {
+			s.noteRefusal(why)
 			words := tryAgain
 			if pin.Watching {
 				words, pin.watch.broken = queued, true
@@ -276,25 +275,25 @@ func (s *Session) watchOver(row *command.Row, p command.Policy, raw []byte, to r
 			}
 			return true
 		}}
-	case pin.Watching && s.Slot >= 0 && (p == command.PinOnce || row.Name == "watch"):
+	case pin.Watching && s.slot >= 0 && (p == command.PinOnce || row.Name == "watch"):
 		answer := shared.CrossSlot
 		if row.Name == "watch" {
 			answer = []byte(resp.OK)
 		}
 		muted := s.muted
-		return &reply.Guarded{Session: s, To: to, Slot: s.Slot, Read: topology.ReadRefusal, Refused: func(at reply.ID, _ topology.Refusal) bool {
+		return &reply.Guarded{Session: s, To: to, Slot: s.slot, Read: topology.ReadRefusal, Refused: func(at reply.ID, _ topology.Refusal) bool {
 			pin.watch.broken = pin.watch.broken || row.Name == "watch"
 			if !muted {
 				s.out.Put(at, answer, false)
 			}
 			return true
 		}}
-	case s.Slot >= 0 && (p == command.PinOnce || p == command.PinAhead || row.Name == "watch"):
+	case s.slot >= 0 && (p == command.PinOnce || p == command.PinAhead || row.Name == "watch"):
 		r := s.repetition(row, raw)
-		if s.Asks {
+		if s.asks {
 			s.forward(command.Asking, reply.Discard{}, 1)
 		}
-		return pin.rerouted(r, s.Slot, topology.ReadWaitingRefusal, to)
+		return pin.rerouted(r, s.slot, topology.ReadWaitingRefusal, to)
 	}
 	return to
 }
@@ -378,7 +377,7 @@ func (p *pinned) yield() {
 func (s *Session) repeat() bool {
 	r := s.repeated
 	r.due = false
-	if s.wait != waitNone || s.out.Gone() || !s.route(r.row, errands.Shortened(r.row.Name, r.raw, time.Since(r.began))) {
+	if s.wait != waitNone || s.out.Gone() || !s.route(r.row, shortened(r.row.Name, r.raw, time.Since(r.began))) {
 		return false
 	}
 	if !r.due {
@@ -390,12 +389,12 @@ func (s *Session) repeat() bool {
 // again has a command routed anew when the view has been refreshed. false: it has been refused for too long.
 func (s *Session) again(r *repetition, from upstream.Node, why topology.Refusal) bool {
 	if why.Reason != topology.NotRefused {
-		r.attempts.Held(s.Wait())
+		r.attempts.Held(s.cluster.FailoverWait())
 	}
-	if s.out.Gone() || !r.attempts.Refused(s.Wait()) {
+	if s.out.Gone() || !r.attempts.Refused(s.cluster.FailoverWait()) {
 		return false
 	}
-	r.asking = s.Refused(why)
+	r.asking = s.noteRefusal(why)
 	s.repeated, r.due = r, true
 	s.wait = waitReply
 	s.Later(from, r.attempts.Pause(), s.Resume)

@@ -45,7 +45,7 @@ func (s *Session) route(row *command.Row, raw []byte) bool {
 	if !handled && s.kept != nil {
 		handled, routed = true, s.routeKept(row, p, raw)
 	}
-	if !handled && s.Clustered() && (p == command.PubSub || s.clusterSubs.Listening()) {
+	if !handled && s.clustered() && (p == command.PubSub || s.clusterSubs.Listening()) {
 		handled, routed = s.listen(row, p)
 	}
 	switch {
@@ -83,7 +83,7 @@ func classOf(p command.Policy) int {
 
 // routeShared routes a command of a session that has no pin.
 func (s *Session) routeShared(row *command.Row, p command.Policy, raw []byte) bool {
-	if s.Clustered() {
+	if s.clustered() {
 		if !s.aim(row) {
 			return false
 		}
@@ -134,7 +134,7 @@ func (s *Session) routeShared(row *command.Row, p command.Policy, raw []byte) bo
 
 // routePinned routes a command of a session whose pin answers each command once.
 func (s *Session) routePinned(row *command.Row, p command.Policy, raw []byte) bool {
-	if s.Clustered() && s.pin.mode == readsReplies {
+	if s.clustered() && s.pin.mode == readsReplies {
 		if done, handled := s.routeAt(row, p, raw); handled {
 			return done
 		}
@@ -339,7 +339,7 @@ func (s *Session) whole(row *command.Row, p command.Policy, raw []byte) (handled
 		return !s.awaitQuiet(), false
 	case p == command.PinAfterWrite && !s.awaitQuiet():
 		return true, false
-	case p == command.PinAfterWrite && s.WritesLost():
+	case p == command.PinAfterWrite && s.writesLost():
 		return true, s.answer(writesInDoubt)
 	}
 	if refusal := s.impossible(row, p, raw); refusal != nil {
@@ -357,8 +357,8 @@ func (s *Session) whole(row *command.Row, p command.Policy, raw []byte) (handled
 		}
 		g := s.gather(len(split), join)
 		for i, part := range split {
-			s.Slot, s.Target = part.Slot, s.Owner(part.Slot)
-			s.Send(part.Raw, g.Part(i))
+			s.slot, s.target = part.Slot, s.ownerOf(part.Slot)
+			s.send(part.Raw, g.Part(i))
 		}
 		return true, true
 	}

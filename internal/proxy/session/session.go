@@ -10,12 +10,12 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/errands"
 	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // wait is the reason why a session does not take its next command.
@@ -138,7 +138,8 @@ type Session struct {
 	lib          [2]string // CLIENT SETINFO: LIB-NAME, LIB-VER
 	library      string    // the LIB-NAME that it has announced, also to a Redis that does not know SETINFO
 
-	errands.Errands
+	shards
+	way        // of the command being routed
 	cmd string // the last command, for CLIENT LIST
 	clients.Origin
 	args  [][]byte // scratch: arguments of the command being routed
@@ -158,14 +159,14 @@ type Session struct {
 	clusterSubs pubsub.Subscriptions // in front of a cluster
 }
 
-// A repetition is a command on a pin that the pin's server has refused, as with errands. It is routed anew.
+// A repetition is a command on a pin that the pin's server has refused. It is routed anew.
 type repetition struct {
 	due      bool // it is to be sent again; a connection that is down says so while the command is being sent
 	row      *command.Row
 	raw      []byte
 	began    time.Time     // when it was first sent
 	asking   upstream.Node // the server that has the key already; AnyNode: none
-	attempts errands.Attempts
+	attempts topology.Attempts
 }
 
 // pinned is a session's own connection and why it has it. Its fields are guarded by the session.
@@ -326,8 +327,8 @@ func (s *Session) advance() {
 
 // forward sends n commands on the pin or the lane. h handles their replies; nil: they pass to the client.
 func (s *Session) forward(raw []byte, h reply.Handler, n int) {
-	if s.Clustered() && s.pin == nil {
-		s.Send(raw, h)
+	if s.clustered() && s.pin == nil {
+		s.send(raw, h)
 		return
 	}
 	conn := s.conn()
@@ -360,10 +361,10 @@ func (s *Session) handler() reply.Handler {
 // home is the server for commands without a key.
 func (s *Session) home() upstream.Node {
 	switch {
-	case !s.Clustered():
+	case !s.clustered():
 		return upstream.AnyNode
 	case s.lane != nil && s.lane.At() != upstream.AnyNode && s.repeated == nil:
 		return s.lane.At()
 	}
-	return s.Chance()
+	return s.anyServer()
 }

@@ -91,11 +91,18 @@ func byHand(t *testing.T, limits shared.Limits) (*Session, *hand) {
 // testEnv is what sessions share in front of a Redis at that address.
 func testEnv(tb testing.TB, addr string, limits shared.Limits) *shared.Proxy {
 	tb.Helper()
+	return envWith(tb, upstream.Options{Addr: addr}, limits)
+}
+
+// envWith is testEnv with options.
+func envWith(tb testing.TB, opts upstream.Options, limits shared.Limits) *shared.Proxy {
+	tb.Helper()
 	for _, limit := range []*int{&limits.Query, &limits.Unanswered, &limits.Output} {
 		*limit = cmp.Or(*limit, 1<<30)
 	}
 	limits.LargeCommand = cmp.Or(limits.LargeCommand, 10*time.Second)
-	up, err := upstream.New(upstream.Options{Addr: addr, FailoverWait: time.Minute}) // a busy machine is no failure
+	opts.FailoverWait = time.Minute // a busy machine is no failure
+	up, err := upstream.New(opts)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -103,7 +110,7 @@ func testEnv(tb testing.TB, addr string, limits shared.Limits) *shared.Proxy {
 }
 
 // greeter accepts connections and answers their handshakes. The rest of what it reads it answers with other.
-func greeter(t *testing.T, other string) string {
+func greeter(t testing.TB, other string) string {
 	t.Helper()
 	addr := filepath.Join(t.TempDir(), "s")
 	ln, err := net.Listen("unix", addr)

@@ -51,7 +51,7 @@ func (s *Session) transact(row *command.Row, raw []byte) bool {
 	case "watch":
 		to = s.watchOver(row, command.Transaction, raw, h)
 		h.Missed = func() { s.refused.Behind("watch", h.Session.Refusal(), h.Muted) }
-		slot := s.Slot
+		slot := s.slot
 		h.Done = func(reply []byte) {
 			if resp.IsOK(reply) && !pin.Watching {
 				pin.Watching, pin.watch = true, watch{slot: slot}
@@ -81,7 +81,7 @@ type opening struct {
 // Lost implements reply.Handler. If EXEC has been sent behind the MULTI, it is lost too, and so is everything in
 // between.
 func (o *opening) Lost(at reply.ID, n int, sent bool) {
-	if o.s.Clustered() && o.s.pin != nil && o.s.pin.Watching {
+	if o.s.clustered() && o.s.pin != nil && o.s.pin.Watching {
 		o.s.CutOff() // the watch is lost
 	}
 	if o.s.opening == o {
@@ -112,7 +112,7 @@ func (s *Session) executed(pin *pinned, reply []byte) {
 // gets the answer that its keys may have changed.
 func (s *Session) watchOverExec(h *reply.Reply) reply.Handler {
 	pin := s.pin
-	if !s.Clustered() {
+	if !s.clustered() {
 		return h
 	}
 	read := func(reply []byte) topology.Refusal {
@@ -122,7 +122,7 @@ func (s *Session) watchOverExec(h *reply.Reply) reply.Handler {
 		return topology.ReadRefusal(reply)
 	}
 	return &reply.Guarded{Session: s, To: h, Slot: pin.home, Read: read, Refused: func(at reply.ID, why topology.Refusal) bool {
-		s.Refused(why)
+		s.noteRefusal(why)
 		words := txMoved
 		if pin.Watching {
 			words = nullArray(s.ident.Proto)

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"slices"
 	"strconv"
 	"time"
@@ -28,15 +27,9 @@ const manyArgs, fewArgs = 2048, 8
 // isLong reports whether a command has more than manyArgs arguments. Each takes six bytes or more.
 func isLong(raw []byte) bool { return len(raw) > 6*manyArgs && resp.Count(raw) > manyArgs }
 
-// divide has a command of very many keys divided aside. Nothing is outstanding.
-func (s *Session) divide(row *command.Row, raw []byte) {
-	s.wait, s.gathered = waitReply, len(raw)
-	s.Divide(row.Name, bytes.Clone(raw), s.out.Slots.Hold(), s.muted)
-}
-
 // everywhere sends a command to all servers. Nothing is outstanding.
 func (s *Session) everywhere(row *command.Row, raw []byte, join scatter.Join) bool {
-	list := s.Seen().Nodes()
+	list := s.view.Nodes()
 	if len(list) == 0 {
 		return s.answer(shared.NoUpstream)
 	}
@@ -50,10 +43,10 @@ func (s *Session) everywhere(row *command.Row, raw []byte, join scatter.Join) bo
 			return reply
 		})
 	}
-	s.Heirs = true
+	s.heirs = true
 	for i, node := range list {
-		s.Part(i, upstream.Node(node.ID))
-		s.Send(raw, g.Part(i))
+		s.way.part(i, upstream.Node(node.ID))
+		s.send(raw, g.Part(i))
 	}
 	return true
 }
@@ -71,16 +64,16 @@ func (s *Session) scan(raw []byte) (handled, done bool) {
 	if !s.awaitQuiet() {
 		return true, false
 	}
-	view := s.Seen()
+	view := s.view
 	nodes := view.Nodes()
 	if len(nodes) == 0 {
 		return true, s.answer(shared.NoUpstream)
 	}
-	s.Slot, s.Fixed = -1, true
+	s.slot, s.fixed = -1, true
 	node, own := cursor.At(view)
 	if node != nil && !cursor.Begins() {
-		s.Target = upstream.Node(node.ID)
-		s.Send(scatter.WithCursor(s.args, own), &reply.Reply{Session: s, Muted: s.muted, Replace: cursor.Follow})
+		s.target = upstream.Node(node.ID)
+		s.send(scatter.WithCursor(s.args, own), &reply.Reply{Session: s, Muted: s.muted, Replace: cursor.Follow})
 		return true, true
 	}
 	n, join := len(nodes), func(answers [][]byte) []byte { return cursor.End(view, answers) }
@@ -89,13 +82,13 @@ func (s *Session) scan(raw []byte) (handled, done bool) {
 	}
 	g := s.gather(n, join)
 	for i, one := range nodes {
-		s.Part(i, upstream.Node(one.ID))
-		s.Send(scatter.Question, g.Part(i))
+		s.way.part(i, upstream.Node(one.ID))
+		s.send(scatter.Question, g.Part(i))
 	}
 	if cursor.Begins() {
 		i := slices.IndexFunc(nodes, func(one topology.ClusterNode) bool { return one.ID == node.ID })
-		s.Part(i, upstream.Node(node.ID)) // which has told its slots before
-		s.Send(scatter.WithCursor(s.args, own), g.Part(len(nodes)))
+		s.way.part(i, upstream.Node(node.ID)) // which has told its slots before
+		s.send(scatter.WithCursor(s.args, own), g.Part(len(nodes)))
 	}
 	return true, true
 }

@@ -1,4 +1,4 @@
-package errands
+package session
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ import (
 
 // world is two servers that carry out what a client sends, while a slot moves between them, key by key.
 type world struct {
-	*client
+	*twoServers
 	slot    int
 	keys    []string
 	queues  map[topology.Node][]sending
@@ -40,13 +40,11 @@ func other(at topology.Node) topology.Node {
 
 // send has the client send a command of a key, as a session does.
 func (w *world) send(key string) {
-	if w.slots.Due() == 0 {
-		w.errands.Adopt()
-	} else if w.errands.Outdated() {
+	if w.s.out.Slots.Due() > 0 && w.s.outdated() {
 		return
 	}
 	w.asked++
-	w.ask(words(fmt.Sprintf("APPEND %s %d", key, w.asked)))
+	w.ask(encoded(fmt.Sprintf("APPEND %s %d", key, w.asked)))
 	w.collect()
 }
 
@@ -95,9 +93,9 @@ var address = map[topology.Node]string{"a": "h:1", "b": "h:2"}
 
 // refresh has the client learn the owner of the slot.
 func (w *world) refresh(*rapid.T) {
-	v := clustertest.Split(w.client.t, 1) // a primary without slots is none that clustertest makes
+	v := clustertest.Split(w.twoServers.t, 1) // a primary without slots is none that clustertest makes
 	if w.owner == "a" {
-		v = clustertest.Split(w.client.t, hashslot.Count/2)
+		v = clustertest.Split(w.twoServers.t, hashslot.Count/2)
 	}
 	w.refreshed(v)
 	w.collect()
@@ -105,7 +103,7 @@ func (w *world) refresh(*rapid.T) {
 
 // begin has the slot move. It comes back when nothing is on its way from before, and the client has a view of that time.
 func (w *world) begin(t *rapid.T) {
-	if w.moved && w.slots.Due() == 0 {
+	if w.moved && w.s.out.Slots.Due() == 0 {
 		w.moved = false
 		w.refresh(t)
 	}
@@ -126,14 +124,19 @@ func (w *world) end(*rapid.T) {
 
 // The commands of each key are carried out once, in their order, however the slot moves. No command is given up because of a move.
 func TestEachKeyKeepsItsOrder(t *testing.T) {
+	socket := greeter(t, "-ERR refused\r\n")
 	synctest.Test(t, func(t *testing.T) {
-		rapid.Check(struct{ testing.TB }{t}, func(r *rapid.T) { keysKeepTheirOrder(r, newClient(t)) })
+		rapid.Check(struct{ testing.TB }{t}, func(r *rapid.T) {
+			c, end := newTwoServers(t, socket)
+			defer end()
+			keysKeepTheirOrder(r, c)
+		})
 	})
 }
 
-func keysKeepTheirOrder(t *rapid.T, c *client) {
+func keysKeepTheirOrder(t *rapid.T, c *twoServers) {
 	w := &world{
-		client: c, queues: map[topology.Node][]sending{}, owner: "a", at: map[string]topology.Node{},
+		twoServers: c, queues: map[topology.Node][]sending{}, owner: "a", at: map[string]topology.Node{},
 		loading: map[topology.Node]bool{}, done: map[string][]int{},
 	}
 	tag := "{" + w.low() + "}"
@@ -163,7 +166,7 @@ func keysKeepTheirOrder(t *rapid.T, c *client) {
 	})
 	clear(w.loading)
 	for range 1000 {
-		if w.slots.Due() == 0 {
+		if w.s.out.Slots.Due() == 0 {
 			break
 		}
 		w.serve(t, "a")
@@ -192,7 +195,7 @@ func keysKeepTheirOrder(t *rapid.T, c *client) {
 			delete(answered, fmt.Sprintf(":%d\r\n", n))
 		}
 	}
-	if n := strings.Count(w.got.String(), "\n"); n != w.asked || w.errands.Kept() != 0 || len(w.errands.queues) > 0 {
-		t.Errorf("%d commands have %d replies; %d bytes are kept; queues: %v", w.asked, n, w.errands.Kept(), w.errands.queues)
+	if n := strings.Count(w.got.String(), "\n"); n != w.asked || w.s.sentBytes != 0 || len(w.s.queues) > 0 {
+		t.Errorf("%d commands have %d replies; %d bytes are kept; queues: %v", w.asked, n, w.s.sentBytes, w.s.queues)
 	}
 }

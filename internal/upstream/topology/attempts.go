@@ -1,4 +1,4 @@
-package errands
+package topology
 
 import "time"
 

@@ -1,4 +1,4 @@
-package errands
+package session
 
 import (
 	"math"
@@ -10,9 +10,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// Shortened is a command that waits for others, by its name in lower case, as it is sent again after it has waited for
+// shortened is a command that waits for others, by its name in lower case, as it is sent again after it has waited for
 // a time, with the rest of its time limit. raw is the command of the client. The limit is never 0, which means none.
-func Shortened(name string, raw []byte, waited time.Duration) []byte {
+func shortened(name string, raw []byte, waited time.Duration) []byte {
 	args := resp.Split(raw, nil)
 	at, unit := timeLimit(name, args)
 	if at <= 0 || at >= len(args) {

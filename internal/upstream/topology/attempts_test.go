@@ -1,4 +1,4 @@
-package errands
+package topology
 
 import (
 	"testing"
@@ -43,5 +43,23 @@ func TestRefusalsCostACommandALimitedTime(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestPausesGrow(t *testing.T) {
+	var a Attempts
+	var last time.Duration
+	for range 20 {
+		if !a.Refused(time.Minute) {
+			t.Fatal("given up")
+		}
+		if p := a.Pause(); p < last || p > 100*time.Millisecond {
+			t.Errorf("a pause of %v after one of %v", p, last)
+		} else {
+			last = p
+		}
+	}
+	if last != 100*time.Millisecond || a.Refused(-1) {
+		t.Error("the longest pause is 100 ms, and attempts end")
 	}
 }

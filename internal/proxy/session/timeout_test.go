@@ -1,4 +1,4 @@
-package errands
+package session
 
 import (
 	"testing"
@@ -23,7 +23,7 @@ func TestARepeatedCommandWaitsForTheRestOfItsTime(t *testing.T) {
 		{"xreadgroup", "XREADGROUP GROUP block 9 BLOCK 1 STREAMS a >", "XREADGROUP GROUP block 9 BLOCK 1 STREAMS a >"},
 		{"get", "GET 5", "GET 5"},
 	} {
-		if got := Shortened(one.name, words(one.text), waited); string(got) != string(words(one.want)) {
+		if got := shortened(one.name, encoded(one.text), waited); string(got) != string(encoded(one.want)) {
 			t.Errorf("%s: %q, want %q", one.text, got, one.want)
 		}
 	}

@@ -1,0 +1,224 @@
+package session
+
+import (
+	"hash/maphash"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/commands"
+	"github.com/lockproxy/lockproxy/internal/hashslot"
+	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
+)
+
+// A cluster knows the servers. It is package upstream, or a test without servers.
+type cluster interface {
+	// View is the present view; nil: there is one server, and no cluster.
+	View() *topology.View
+
+	// Refresh has then called from another goroutine when the view has been refreshed by a question that has begun
+	// after this call.
+	Refresh(hint topology.Node, then func())
+
+	// Refused notes that a server has refused a command for another server's sake.
+	Refused(why topology.RefusalReason)
+
+	// Silent reports whether a server has not answered lately.
+	Silent(at topology.Node) bool
+
+	// FailoverWait is how long a command is sent again.
+	FailoverWait() time.Duration
+}
+
+// shards is the part of a session in front of a cluster: the view that it routes by, and its requests at the servers.
+// In front of one server all of it is empty.
+type shards struct {
+	cluster cluster
+	view    *topology.View // nil: there is no cluster
+
+	servers   []*server              // to which the session has sent requests
+	queues    map[subject][]*request // by key: a refused request, and those behind it
+	resting   []*request             // the refused ones that wait for a new view
+	spare     []*request             // answered ones
+	sentBytes int                    // of the requests that are not answered: they may have to be sent again
+	writings
+}
+
+// server is a server to which a session has sent requests, whose replies come in that order.
+type server struct {
+	node topology.Node
+	last *request // the last one; nil: it has been answered
+}
+
+// way is the way of the command being routed.
+type way struct {
+	target topology.Node
+	slot   int           // of its first key; negative: it has none
+	many   bool          // it has several keys
+	fixed  bool          // it concerns the target, whatever happens
+	heirs  bool          // as fixed, but it concerns the successor of a target that has been demoted
+	asks   bool          // it is sent behind an ASKING
+	key    uint64        // a hash of its only key; 0: it has none, or several
+	keys   commands.Spec // where its keys are, if it runs a script
+	alters bool          // it may change data
+}
+
+var seed = maphash.MakeSeed()
+
+// look finds the slot of a command, and its key.
+func (w *way) look(row *command.Row, args [][]byte) {
+	*w = way{target: w.target, slot: -1, many: row.Keys.Several(args), alters: row.Writes || row.Script}
+	if row.Script {
+		w.keys = row.Keys
+	}
+	i := row.Keys.First(args)
+	if i == 0 {
+		return
+	}
+	if w.slot = hashslot.Of(args[i]); !w.many {
+		w.key = maphash.Bytes(seed, args[i])
+	}
+}
+
+// part prepares the way of a part of a command that many servers carry out. The parts have no order among themselves.
+func (w *way) part(i int, at topology.Node) { w.slot, w.target = -2-i, at }
+
+// direct prepares the way of a command with these keys, which is sent when nothing else is on its way.
+func (s *Session) direct(keys []string) {
+	s.adopt()
+	s.way = way{slot: -1}
+	if len(keys) > 0 {
+		s.slot = hashslot.Of([]byte(keys[0]))
+		s.target = s.ownerOf(s.slot)
+	} else {
+		s.target = s.anyServer()
+	}
+}
+
+// clustered reports whether there is a cluster.
+func (s *Session) clustered() bool { return s.view != nil }
+
+// outdated reports whether there is a newer view. The session adopts it when nothing is on its way: otherwise a command
+// could overtake one that the old owner of its slot refuses.
+func (s *Session) outdated() bool { return s.view != s.cluster.View() }
+
+// adopt takes over the present view of the cluster. No request is on its way. Lanes to servers that serve no slots any
+// more are left.
+func (s *Session) adopt() {
+	if s.view == nil || !s.outdated() {
+		return
+	}
+	before := s.view
+	s.view, s.servers = s.cluster.View(), nil
+	s.writings.adopt(before, s.view)
+	s.leaveLanes(func(at upstream.Node) bool { return s.view.Primary(string(at)) == nil })
+}
+
+// ownerOf is the server of a slot; Any: none is known.
+func (s *Session) ownerOf(slot int) topology.Node { return ownerIn(s.view, slot) }
+
+func ownerIn(v *topology.View, slot int) topology.Node {
+	if node := v.Owner(slot); node != nil {
+		return topology.Node(node.ID)
+	}
+	return topology.Any
+}
+
+// anyServer is one of the servers, if possible one that answers; Any: none is known.
+func (s *Session) anyServer() topology.Node {
+	list := s.cluster.View().Nodes()
+	if len(list) == 0 {
+		return topology.Any
+	}
+	first := rand.IntN(len(list))
+	for i := range list {
+		if at := topology.Node(list[(first+i)%len(list)].ID); !s.cluster.Silent(at) {
+			return at
+		}
+	}
+	return topology.Node(list[first].ID)
+}
+
+// noteRefusal notes that a server has refused a command for another server's sake. It returns the server that has the
+// key already; Any: none is known.
+func (s *Session) noteRefusal(why topology.Refusal) (asking topology.Node) {
+	s.cluster.Refused(why.Reason)
+	hint := s.cluster.View().At(why.Address)
+	switch {
+	case hint == nil:
+		return topology.Any
+	case why.Reason == topology.Asking:
+		return topology.Node(hint.ID)
+	}
+	s.cluster.Refresh(topology.Node(hint.ID), nil)
+	return topology.Any
+}
+
+// Later has f called after a pause and a refresh of the view. f requires the session lock.
+func (s *Session) Later(hint topology.Node, pause time.Duration, f func()) {
+	then := func() { s.Do(f) }
+	if pause == 0 {
+		s.cluster.Refresh(hint, then)
+		return
+	}
+	time.AfterFunc(pause, func() { s.cluster.Refresh(hint, then) })
+}
+
+// writings are the writes of a session.
+type writings struct {
+	wrote []topology.Node // the servers that may have them
+	moved bool            // slots have moved since
+	lost  bool            // one of the servers has been replaced, perhaps without them
+}
+
+// adopt notes that one view has followed another.
+func (w *writings) adopt(before, after *topology.View) {
+	if len(w.wrote) == 0 {
+		return
+	}
+	w.moved = true
+	isNoPrimary := func(at topology.Node) bool { return after.Primary(string(at)) == nil }
+	w.lost = w.lost || slices.ContainsFunc(w.wrote, isNoPrimary) && promotes(before, after)
+}
+
+// promotes reports whether a primary is new. As a rule it has been a replica; not every view knows the replicas.
+func promotes(before, after *topology.View) bool {
+	return slices.ContainsFunc(after.Nodes(), func(n topology.ClusterNode) bool { return before.Primary(n.ID) == nil })
+}
+
+// writesLost reports whether a server to which the session had written has been replaced by a replica, which may not
+// have the writes. The session begins anew: the loss is reported once.
+func (w *writings) writesLost() bool {
+	lost := w.lost
+	if lost {
+		*w = writings{}
+	}
+	return lost
+}
+
+// note says that a server may have a write.
+func (w *writings) note(at topology.Node) {
+	if at != topology.Any && !slices.Contains(w.wrote, at) {
+		w.wrote = append(w.wrote, at)
+	}
+}
+
+// noteIfAlters says that the command being routed is sent to a server.
+func (s *Session) noteIfAlters(at topology.Node) {
+	if s.alters {
+		s.note(at)
+	}
+}
+
+// writtenTo are the servers that may have the writes of the session. If slots have moved, they are all servers.
+func (s *Session) writtenTo() []topology.Node {
+	if s.moved {
+		s.moved, s.wrote = false, s.wrote[:0]
+		for _, node := range s.view.Nodes() {
+			s.wrote = append(s.wrote, topology.Node(node.ID))
+		}
+	}
+	return slices.Clone(s.wrote)
+}

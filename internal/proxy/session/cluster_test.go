@@ -1,0 +1,663 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/hashslot"
+	"github.com/lockproxy/lockproxy/internal/proxy/clients"
+	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology/clustertest"
+)
+
+// twoServers is a session in front of the servers a, at h:1, and b, at h:2. The test is the session's client, moves the
+// bytes of its lanes, answers its commands, and has the view.
+type twoServers struct {
+	t      testing.TB
+	s      *Session
+	view   *topology.View
+	silent topology.Node
+	wait   time.Duration
+	table  *command.Table
+
+	mu    sync.Mutex
+	then  []func()      // called after a refresh; guarded by mu, as a timer adds to it
+	wires []*nodeWire   // guarded by mu
+	up    chan struct{} // has a value for each lane that is connected
+	got   strings.Builder
+
+	isReal bool // not in virtual time
+	quiet  bool // the client throws away what it gets
+}
+
+// nodeWire is a lane to one of the servers.
+type nodeWire struct {
+	*upstream.Wire
+	c   *twoServers
+	at  topology.Node
+	raw []byte // taken, but not yet a whole command
+}
+
+// sending is a command that was sent, with the ASKING in front of it.
+type sending struct {
+	at  topology.Node
+	raw string
+	by  *nodeWire
+}
+
+// inFrontOfTwo runs a test of a session in front of two servers, in virtual time.
+func inFrontOfTwo(t *testing.T, f func(t *testing.T, c *twoServers)) {
+	t.Helper()
+	socket := greeter(t, "-ERR refused\r\n")
+	synctest.Test(t, func(t *testing.T) {
+		c, end := newTwoServers(t, socket)
+		defer end()
+		f(t, c)
+	})
+}
+
+// newTwoServers connects the session's lanes to a greeter.
+func newTwoServers(t testing.TB, socket string) (c *twoServers, end func()) {
+	t.Helper()
+	e := envWith(t, upstream.Options{Addr: "unix:" + socket, MaxPins: -1}, shared.Limits{}) // a pin's goroutines read its socket, in no virtual time
+	c = &twoServers{t: t, view: clustertest.Split(t, hashslot.Count/2), wait: time.Minute, table: e.Policies(), up: make(chan struct{}, 100)}
+	s := New(clients.Origin{ID: 1, Addr: "test"}, e, c)
+	s.known = true // nobody answers at the door
+	s.cluster, s.view = c, c.view
+	c.s = s
+	c.locked(func() {
+		for _, at := range []topology.Node{"a", "b"} {
+			s.laneTo(at)
+		}
+	})
+	for range 2 {
+		<-c.up
+	}
+	return c, func() {
+		s.Hungup()
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = e.Upstream.Run(ctx) // closes the lanes
+	}
+}
+
+func (c *twoServers) View() *topology.View           { return c.view }
+func (c *twoServers) Silent(at topology.Node) bool   { return at == c.silent }
+func (c *twoServers) Refused(topology.RefusalReason) {}
+func (c *twoServers) FailoverWait() time.Duration    { return c.wait }
+
+func (c *twoServers) Refresh(_ topology.Node, then func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.then = append(c.then, then)
+}
+
+func (c *twoServers) Flush() {
+	for b, _ := c.s.NextWrite(nil); b != nil; b, _ = c.s.NextWrite(b) {
+		if !c.quiet {
+			c.got.Write(b)
+		}
+	}
+}
+
+func (c *twoServers) Hangup()      {}
+func (c *twoServers) Yield()       {}
+func (c *twoServers) Resume()      {}
+func (c *twoServers) Unread() bool { return false }
+func (c *twoServers) Left() bool   { return false }
+
+// Driver is that of the lane to the server to which a command is about to be sent.
+func (c *twoServers) Driver() upstream.Driver { return nodeDriver{c, c.s.target} }
+
+type nodeDriver struct {
+	c  *twoServers
+	at topology.Node
+}
+
+// Attach implements upstream.Driver.
+func (d nodeDriver) Attach(w *upstream.Wire) upstream.Mover {
+	d.c.mu.Lock()
+	defer d.c.mu.Unlock()
+	wire := &nodeWire{Wire: w, c: d.c, at: d.at}
+	d.c.wires = append(d.c.wires, wire)
+	return wire
+}
+
+// Wake implements upstream.Mover.
+func (*nodeWire) Wake() {}
+
+// Drive implements upstream.Mover.
+func (w *nodeWire) Drive(nc net.Conn, stop <-chan struct{}) error {
+	w.Open()
+	w.c.up <- struct{}{}
+	<-stop
+	return nc.Close()
+}
+
+// locked runs f with the session locked.
+func (c *twoServers) locked(f func()) {
+	c.s.mu.Lock()
+	defer c.s.unlock()
+	f()
+}
+
+// ask has the client send a command.
+func (c *twoServers) ask(raw []byte) {
+	if alive, _ := c.s.Feed(raw); !alive {
+		c.t.Fatalf("the session ended at %q", raw)
+	}
+}
+
+// probe is the start of a lane's own question whether Redis still answers.
+const probe = "*2\r\n$4\r\nPING\r\n"
+
+// take returns what has been sent to the servers since the last call, in the order of each.
+func (c *twoServers) take() (list []sending) {
+	if !c.isReal {
+		synctest.Wait() // a lane may be connected
+	}
+	c.mu.Lock()
+	wires := slices.Clone(c.wires)
+	c.mu.Unlock()
+	slices.SortStableFunc(wires, func(a, b *nodeWire) int { return strings.Compare(string(a.at), string(b.at)) })
+	for _, w := range wires {
+		for b := w.Take(nil); b != nil; b = w.Take(nil) {
+			w.raw = append(w.raw, b...)
+		}
+		asking := ""
+		for guard := resp.NewGuard(resp.Limits{}); ; {
+			f, n, err := guard.Next(w.raw)
+			if n == 0 || err != nil {
+				break
+			}
+			raw := string(f.Raw)
+			switch w.raw = w.raw[n:]; {
+			case raw == string(command.Asking):
+				asking = raw
+				continue
+			case !c.isReal && strings.HasPrefix(raw, probe): // the lane stands still
+				continue
+			}
+			list = append(list, sending{w.at, asking + raw, w})
+			asking = ""
+		}
+	}
+	return list
+}
+
+// answer answers a command that was sent.
+func (c *twoServers) answer(to sending, reply string) {
+	if err := to.by.Feed([]byte(reply)); err != nil {
+		c.t.Fatal(err)
+	}
+	c.Flush()
+}
+
+// refreshed has the view replaced.
+func (c *twoServers) refreshed(v *topology.View) {
+	c.view = v
+	c.mu.Lock()
+	then := c.then
+	c.then = nil
+	c.mu.Unlock()
+	for _, f := range then {
+		if f != nil {
+			f()
+		}
+	}
+}
+
+func encoded(text string) []byte {
+	return resp.AppendCommand(nil, strings.Fields(text)...)
+}
+
+// low and high are keys of the servers a and b.
+func (c *twoServers) low() string {
+	return c.key(func(slot int) bool { return slot < hashslot.Count/2 })
+}
+
+func (c *twoServers) high() string {
+	return c.key(func(slot int) bool { return slot >= hashslot.Count/2 })
+}
+
+func (c *twoServers) key(of func(slot int) bool) string {
+	for i := range 100 {
+		if key := fmt.Sprint("key", i); of(hashslot.Of([]byte(key))) {
+			return key
+		}
+	}
+	c.t.Fatal("no key")
+	return ""
+}
+
+func TestACommandOfOneKeyDoesNotAllocate(t *testing.T) {
+	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
+		raw, reply := encoded("GET "+c.low()), []byte("$1\r\nx\r\n")
+		wire, spare := c.wires[0], []byte(nil)
+		round := func() {
+			c.ask(raw)
+			spare = wire.Take(spare)
+			_ = wire.Take(nil)
+			if err := wire.Feed(reply); err != nil {
+				t.Fatal(err)
+			}
+			c.Flush()
+		}
+		c.quiet = true
+		for range 4 { // buffers find their sizes
+			round()
+		}
+		if n := testing.AllocsPerRun(100, round); n != 0 {
+			t.Errorf("%v allocations", n)
+		}
+		if n := c.s.sentBytes; n != 0 {
+			t.Errorf("%d bytes of answered commands are counted", n)
+		}
+	})
+}
+
+func TestRefusedCommandsAreSentAgainInTheirOrder(t *testing.T) {
+	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
+		key := c.low()
+		moved := fmt.Sprintf("-MOVED %d h:2\r\n", hashslot.Of([]byte(key)))
+		for i := range 3 {
+			c.ask(encoded(fmt.Sprint("APPEND ", key, " ", i)))
+		}
+		first := c.take()
+		for _, one := range first {
+			if one.at != "a" {
+				t.Fatalf("%q is sent to %s", one.raw, one.at)
+			}
+			c.answer(one, moved)
+		}
+		for i, n := range []int{1, 2} { // before the view is fresh
+			again := c.take()
+			if len(again) != n {
+				t.Fatalf("sent: %v", again)
+			}
+			for j, one := range again {
+				if one.at != "b" || one.raw != first[i+j].raw {
+					t.Fatalf("command %d: %v", i+j, one)
+				}
+				c.answer(one, fmt.Sprintf(":%d\r\n", i+j+1))
+			}
+		}
+		if got := c.got.String(); got != ":1\r\n:2\r\n:3\r\n" {
+			t.Errorf("the client got %q", got)
+		}
+	})
+}
+
+// The servers do not hear of a change at the same time. Commands that they send to each other wait for a new view.
+func TestACommandFollowsOneRedirectionAtOnce(t *testing.T) {
+	inFrontOfTwo(t, commandFollowsOneRedirection)
+}
+
+func commandFollowsOneRedirection(t *testing.T, c *twoServers) {
+	key := c.low()
+	slot := hashslot.Of([]byte(key))
+	c.ask(encoded("GET " + key))
+	c.answer(c.take()[0], fmt.Sprintf("-MOVED %d h:2\r\n", slot))
+	again := c.take()
+	if len(again) != 1 || again[0].at != "b" {
+		t.Fatalf("sent: %v", again)
+	}
+	c.answer(again[0], fmt.Sprintf("-MOVED %d h:1\r\n", slot))
+	if again = c.take(); len(again) > 0 {
+		t.Fatalf("sent again before the view is fresh: %v", again)
+	}
+	time.Sleep(100 * time.Millisecond)
+	synctest.Wait()
+	c.refreshed(c.view)
+	if again = c.take(); len(again) != 1 || again[0].at != "a" {
+		t.Fatalf("sent: %v", again)
+	}
+}
+
+// A slot may move to a server that holds the command back before it hands over to its replica. The time for refusals begins anew then. It does not begin anew
+// with a view that takes long.
+func TestACommandThatAServerHasHeldBackIsSentAgain(t *testing.T) {
+	for name, held := range map[string]bool{"a server holds it back": true, "the view takes long": false} {
+		t.Run(name, func(t *testing.T) {
+			inFrontOfTwo(t, func(t *testing.T, c *twoServers) { heldBack(t, c, held) })
+		})
+	}
+}
+
+func heldBack(t *testing.T, c *twoServers, held bool) {
+	c.wait = time.Second
+	key := c.low()
+	slot := hashslot.Of([]byte(key))
+	c.ask(encoded("GET " + key))
+	c.answer(c.take()[0], "-CLUSTERDOWN Hash slot not served\r\n")
+	if !held {
+		time.Sleep(2 * time.Second)
+	}
+	c.refreshed(clustertest.Split(t, 0))
+	again := c.take()
+	if len(again) != 1 || again[0].at != "b" {
+		t.Fatalf("sent: %v", again)
+	}
+	if held {
+		time.Sleep(2 * time.Second)
+	}
+	c.answer(again[0], fmt.Sprintf("-MOVED %d h:1\r\n", slot))
+	c.refreshed(clustertest.Split(t, hashslot.Count))
+	if again = c.take(); held != (len(again) == 1) {
+		t.Errorf("sent: %v; the client got %q", again, c.got.String())
+	}
+}
+
+// The servers do not hear of a change at the same time, so the refreshed view may be older than the refusal.
+func TestARefusalIsNewerThanTheView(t *testing.T) {
+	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
+		key := c.low()
+		c.ask(encoded("GET " + key))
+		c.answer(c.take()[0], fmt.Sprintf("-MOVED %d h:2\r\n", hashslot.Of([]byte(key))))
+		c.refreshed(c.view)
+		again := c.take()
+		if len(again) != 1 || again[0].at != "b" {
+			t.Fatalf("sent: %v", again)
+		}
+	})
+}
+
+func TestACommandIsNotSentAgainBehindItsSuccessor(t *testing.T) {
+	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
+		key := c.low()
+		c.ask(encoded("SET " + key + " 1"))
+		c.ask(encoded("SET " + key + " 2"))
+		list := c.take()
+		c.answer(list[0], fmt.Sprintf("-MOVED %d h:2\r\n", hashslot.Of([]byte(key))))
+		c.answer(list[1], "+OK\r\n")
+		c.refreshed(clustertest.Split(t, 0))
+		if again := c.take(); len(again) > 0 {
+			t.Errorf("sent again: %v", again)
+		}
+		if got := c.got.String(); !strings.HasPrefix(got, "-NOUPSTREAM ") || !strings.HasSuffix(got, "\r\n+OK\r\n") {
+			t.Errorf("the client got %q", got)
+		}
+	})
+}
+
+// While a slot moves, some of its keys are at one server and the others at the other. A command is not refused because one of another key has been carried out.
+func TestACommandIsSentAgainBehindThoseOfOtherKeys(t *testing.T) {
+	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
+		key := "{" + c.low() + "}"
+		asking := fmt.Sprintf("-ASK %d h:2\r\n", hashslot.Of([]byte(key)))
+		for _, line := range []string{"INCR %s1", "INCR %s2", "INCR %s1", "GET %s3"} {
+			c.ask(encoded(fmt.Sprintf(line, key)))
+		}
+		list := c.take()
+		for i, reply := range []string{asking, ":7\r\n", asking, "$-1\r\n"} {
+			c.answer(list[i], reply)
+		}
+		for i, want := range []int{0, 2} {
+			again := c.take()
+			if len(again) != 1 || again[0].at != "b" || !strings.HasSuffix(again[0].raw, list[want].raw) {
+				t.Fatalf("sent: %v", again)
+			}
+			c.answer(again[0], fmt.Sprintf("+OK\r\n:%d\r\n", i+1))
+		}
+		if got := c.got.String(); got != ":1\r\n:7\r\n:2\r\n$-1\r\n" {
+			t.Errorf("the client got %q", got)
+		}
+	})
+}
+
+// A server that has refused a command may carry out the next one of its key, which is on its way already. So that comes first.
+func TestARefusedCommandWaitsForThoseBehindIt(t *testing.T) {
+	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
+		key, other := c.low(), c.low()+"x"
+		for hashslot.Of([]byte(other)) >= hashslot.Count/2 {
+			other += "x"
+		}
+		c.ask(encoded("SET " + key + " 1"))
+		c.ask(encoded("SET " + other + " 2"))
+		c.ask(encoded("SET " + key + " 3"))
+		list := c.take()
+		loading := "-LOADING Redis is loading the dataset in memory\r\n"
+		c.answer(list[0], loading)
+		c.answer(list[1], loading)
+		c.ask(encoded("SET " + key + " 4"))
+		if list := c.take(); len(c.then) > 0 || len(list) > 0 {
+			t.Fatalf("a command does not wait: %v", list)
+		}
+		c.answer(list[2], "+OK\r\n")
+		again := c.take()
+		if len(again) != 1 || again[0].raw != string(encoded("SET "+key+" 4")) {
+			t.Fatalf("sent: %v", again)
+		}
+		c.answer(again[0], "+OK\r\n")
+		c.refreshed(c.view)
+		again = c.take()
+		if len(again) != 1 || again[0].raw != string(encoded("SET "+other+" 2")) {
+			t.Fatalf("sent: %v", again)
+		}
+		c.answer(again[0], "+OK\r\n")
+		if got, want := c.got.String(), loading+strings.Repeat("+OK\r\n", 3); got != want {
+			t.Errorf("the client got %q, want %q", got, want)
+		}
+	})
+}
+
+// While a command waits for its server, those of its key wait behind it, and those of other keys go on.
+func TestCommandsWaitForThoseOfTheirKey(t *testing.T) {
+	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
+		key := c.low()
+		c.ask(encoded("INCR " + key))
+		c.answer(c.take()[0], "-CLUSTERDOWN Hash slot not served\r\n")
+		c.ask(encoded("GET " + key))
+		c.ask(encoded("GET " + c.high()))
+		sent := c.take()
+		if len(sent) != 1 || sent[0].at != "b" {
+			t.Fatalf("sent: %v", sent)
+		}
+		c.answer(sent[0], "$1\r\nx\r\n")
+		c.refreshed(clustertest.Split(t, 0))
+		for _, want := range []string{"INCR " + key, "GET " + key} {
+			again := c.take()
+			if len(again) != 1 || again[0].at != "b" || again[0].raw != string(encoded(want)) {
+				t.Fatalf("sent: %v, want %s", again, want)
+			}
+			c.answer(again[0], ":1\r\n")
+		}
+		if got := c.got.String(); got != ":1\r\n:1\r\n$1\r\nx\r\n" {
+			t.Errorf("the client got %q", got)
+		}
+	})
+}
+
+// A command that has been refused for too long leaves the server to the one behind it.
+func TestACommandGivenUpIsFollowedByTheNext(t *testing.T) {
+	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
+		c.wait = time.Second
+		key := c.low()
+		down := "-CLUSTERDOWN Hash slot not served\r\n"
+		c.ask(encoded("INCR " + key))
+		c.answer(c.take()[0], down)
+		time.Sleep(c.wait)
+		c.ask(encoded("GET " + key))
+		c.refreshed(c.view)
+		for _, want := range []string{"INCR " + key, "GET " + key} {
+			again := c.take()
+			if len(again) != 1 || again[0].raw != string(encoded(want)) {
+				t.Fatalf("sent: %v, want %s", again, want)
+			}
+			c.answer(again[0], down)
+		}
+		time.Sleep(c.wait)
+		c.refreshed(c.view)
+		c.answer(c.take()[0], "$1\r\nx\r\n")
+		if got := c.got.String(); got != down+"$1\r\nx\r\n" {
+			t.Errorf("the client got %q", got)
+		}
+	})
+}
+
+func TestAskedCommandsFollowAnAsking(t *testing.T) {
+	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
+		key := c.low()
+		c.ask(encoded("GET " + key))
+		c.answer(c.take()[0], fmt.Sprintf("-ASK %d h:2\r\n", hashslot.Of([]byte(key))))
+		again := c.take()
+		if len(again) != 1 || again[0].at != "b" || again[0].raw != string(command.Asking)+string(encoded("GET "+key)) {
+			t.Fatalf("sent: %v", again)
+		}
+		c.answer(again[0], "+OK\r\n$1\r\nx\r\n")
+		if got := c.got.String(); got != "$1\r\nx\r\n" {
+			t.Errorf("the client got %q", got)
+		}
+	})
+}
+
+func TestOnlyServersOfTheViewAreAsked(t *testing.T) {
+	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
+		key := c.low()
+		c.ask(encoded("GET " + key))
+		c.answer(c.take()[0], fmt.Sprintf("-ASK %d stranger:1\r\n", hashslot.Of([]byte(key))))
+		c.refreshed(c.view)
+		again := c.take()
+		if len(again) != 1 || again[0].at != "a" {
+			t.Fatalf("sent: %v", again)
+		}
+		c.wait = 0
+		c.answer(again[0], fmt.Sprintf("-ASK %d stranger:1\r\n", hashslot.Of([]byte(key))))
+		if got := c.got.String(); !strings.HasPrefix(got, "-NOUPSTREAM ") {
+			t.Errorf("the client got %q", got)
+		}
+	})
+}
+
+// A server that has been demoted refuses what all servers are to do. It concerns the successor then, unless it is about the server itself.
+func TestWhatAllServersDoGoesToTheSuccessor(t *testing.T) {
+	for _, follows := range []bool{true, false} {
+		inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
+			c.locked(func() {
+				s := c.s
+				s.look(c.table.Lookup([]byte("flushall")), nil)
+				s.fixed, s.heirs = !follows, follows
+				for i, at := range []topology.Node{"a", "b"} {
+					s.way.part(i, at)
+					s.send(encoded("FLUSHALL"), nil)
+				}
+			})
+			both := c.take()
+			c.answer(both[0], "-READONLY You can't write against a read only replica.\r\n")
+			c.answer(both[1], "+OK\r\n") // has no order with the other part
+			c.refreshed(clustertest.Split(t, 0))
+			want := topology.Node("a")
+			if follows {
+				want = "b"
+			}
+			again := c.take()
+			if len(again) != 1 || again[0].at != want {
+				t.Fatalf("sent: %v, want it at %s", again, want)
+			}
+			c.answer(again[0], "+OK\r\n")
+			if got := c.got.String(); got != "+OK\r\n+OK\r\n" {
+				t.Errorf("the client got %q", got)
+			}
+		})
+	}
+}
+
+func TestARefusalOfAnotherSlotIsTheCommandsOwnReply(t *testing.T) {
+	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
+		c.ask(encoded("GET " + c.low()))
+		words := fmt.Sprintf("-MOVED %d h:2\r\n", hashslot.Of([]byte(c.high())))
+		c.answer(c.take()[0], words)
+		if got := c.got.String(); got != words {
+			t.Errorf("the client got %q", got)
+		}
+	})
+}
+
+func TestAScriptThatMakesUpARefusalRunsOnce(t *testing.T) {
+	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
+		key := c.low()
+		madeUp := fmt.Sprintf("-MOVED %d h:2\r\n", hashslot.Of([]byte(key)))
+		c.ask(encoded("EVAL text 1 " + key))
+		c.answer(c.take()[0], madeUp)
+		probe := c.take()
+		if len(probe) != 1 || probe[0].raw != string(encoded("EXISTS "+key)) || probe[0].at != "a" {
+			t.Fatalf("sent: %v", probe)
+		}
+		c.answer(probe[0], ":0\r\n")
+		c.refreshed(c.view)
+		if again := c.take(); len(again) > 0 {
+			t.Errorf("the script is sent again: %v", again)
+		}
+		if got := c.got.String(); got != madeUp {
+			t.Errorf("the client got %q", got)
+		}
+	})
+}
+
+func TestAKeylessCommandAvoidsASilentServer(t *testing.T) {
+	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
+		c.silent = "a"
+		for range 20 {
+			if at := c.s.anyServer(); at != "b" {
+				t.Fatalf("sent to %s", at)
+			}
+		}
+	})
+}
+
+// A client chooses the number of its refused commands, and of those behind them. Their cost must not grow with the square
+// of it.
+func BenchmarkRefusedPipeline(b *testing.B) {
+	for _, n := range []int{200, 2000} {
+		b.Run(fmt.Sprint("moved/", n), func(b *testing.B) { refusePipeline(b, n, time.Minute) })
+		b.Run(fmt.Sprint("given up/", n), func(b *testing.B) { refusePipeline(b, n, 0) })
+	}
+}
+
+func refusePipeline(b *testing.B, n int, wait time.Duration) {
+	b.Helper()
+	c, end := newTwoServers(b, greeter(b, "-ERR refused\r\n"))
+	defer end()
+	c.isReal = true
+	moved, other := encoded("GET "+c.low()), encoded("GET "+c.high())
+	refusal := fmt.Sprintf("-MOVED %d h:2\r\n", hashslot.Of([]byte(c.low())))
+	answer := func(words string) {
+		for _, one := range c.take() {
+			switch token, isProbe := strings.CutPrefix(one.raw, probe); {
+			case isProbe:
+				c.answer(one, token)
+			case one.at == "a":
+				c.answer(one, refusal)
+			default:
+				c.answer(one, words)
+			}
+		}
+	}
+	for b.Loop() {
+		c.wait = time.Minute
+		for range n / 2 {
+			c.ask(moved)
+			c.ask(other)
+		}
+		answer("+OK\r\n")
+		for c.wait = wait; c.s.out.Slots.Due() > 0; c.refreshed(c.view) {
+			if wait == 0 {
+				answer("-CLUSTERDOWN Hash slot not served\r\n")
+			} else {
+				answer("+OK\r\n")
+			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/command")
+}
