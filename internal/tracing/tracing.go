@@ -24,7 +24,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.uber.org/zap"
@@ -85,14 +85,6 @@ var _ observe.Observer = (*Tracer)(nil)
 
 // New starts a tracer. The caller closes it when nothing ends any more.
 func New(o Options) (*Tracer, error) {
-	var client []otlptracehttp.Option
-	if o.Endpoint != "" {
-		to, err := spansURL(o.Endpoint)
-		if err != nil {
-			return nil, err
-		}
-		client = append(client, otlptracehttp.WithEndpointURL(to))
-	}
 	entries := logging.NewRepeats(o.Logger, 3, time.Minute)
 	note := func(err error) {
 		text := err.Error() // it may have all that the collector has said
@@ -100,8 +92,12 @@ func New(o Options) (*Tracer, error) {
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(note))
 	otel.SetLogger(funcr.New(func(_, args string) { note(errors.New(args)) }, funcr.Options{})) // settings that it cannot read
+	to, err := newClient(o.Endpoint, note)
+	if err != nil {
+		return nil, fmt.Errorf("tracing: %w", err)
+	}
 	life, abort := context.WithCancel(context.Background())
-	out, err := otlptracehttp.New(life, client...)
+	out, err := otlptrace.New(life, to)
 	if err != nil {
 		abort()
 		return nil, fmt.Errorf("tracing: %w", err)
