@@ -4,9 +4,10 @@ _lockproxy() {
 	case $words[2] in
 	exec)
 		_arguments \
-		'--url=[The proxy\: redis\://user\:password@host\:port/db, rediss\:// for TLS, unix\:///path (redis\://127.0.0.1\:7379)]:value:_files' \
-		'--password-file=[File that holds the password, if it is not in the URL]:value:_files' \
-		'--wait=[Longest wait for the lock; 0s\: no wait]:value:_files' \
+		'--url=[The proxy\: redis\://user\:password@host\:port/db, rediss\:// for TLS, unix\:///path]:value:_files' \
+		'--password-file=[FILE that holds the password, if it is not in the URL]:value:_files' \
+		'--wait=[Longest wait for the lock, as in 10s; a number is seconds]:value:_files' \
+		'--no-wait[Do not wait, as --wait 0s]' \
 		'--fair[First come, first served (FAIRLOCK)]' \
 		'--lease=[Lease of the lock]:value:_files' \
 		'--max-hold=[End the command after this time]:value:_files' \
@@ -14,37 +15,38 @@ _lockproxy() {
 		;;
 	locks)
 		_arguments \
-		'--url=[The proxy\: redis\://user\:password@host\:port/db, rediss\:// for TLS, unix\:///path (redis\://127.0.0.1\:7379)]:value:_files' \
-		'--password-file=[File that holds the password, if it is not in the URL]:value:_files' \
-		'--match=[List only keys that match, as in KEYS]:value:_files' \
-		'--count=[List at most n locks]:value:_files' \
+		'--url=[The proxy\: redis\://user\:password@host\:port/db, rediss\:// for TLS, unix\:///path]:value:_files' \
+		'--password-file=[FILE that holds the password, if it is not in the URL]:value:_files' \
+		'--match=[List only keys that match PATTERN, as in KEYS]:value:_files' \
+		'--count=[List at most N locks]:value:_files' \
 		'--json[Print JSON]' \
 		'*::argument:_default'
 		;;
 	info)
 		_arguments \
-		'--url=[The proxy\: redis\://user\:password@host\:port/db, rediss\:// for TLS, unix\:///path (redis\://127.0.0.1\:7379)]:value:_files' \
-		'--password-file=[File that holds the password, if it is not in the URL]:value:_files' \
+		'--url=[The proxy\: redis\://user\:password@host\:port/db, rediss\:// for TLS, unix\:///path]:value:_files' \
+		'--password-file=[FILE that holds the password, if it is not in the URL]:value:_files' \
 		'--json[Print JSON]' \
 		'*::argument:_default'
 		;;
 	unlock)
 		_arguments \
-		'--url=[The proxy\: redis\://user\:password@host\:port/db, rediss\:// for TLS, unix\:///path (redis\://127.0.0.1\:7379)]:value:_files' \
-		'--password-file=[File that holds the password, if it is not in the URL]:value:_files' \
-		'--owner=[Release one hold of this OWNER only]:value:_files' \
+		'--url=[The proxy\: redis\://user\:password@host\:port/db, rediss\:// for TLS, unix\:///path]:value:_files' \
+		'--password-file=[FILE that holds the password, if it is not in the URL]:value:_files' \
+		'--owner=[Release one hold of the OWNER ID only]:value:_files' \
 		'--json[Print JSON]' \
 		'*::argument:_default'
 		;;
 	*)
 		_arguments \
-		'--config=[Configuration file (YAML)]:value:_files' \
+		'--config=[Configuration FILE (YAML)]:value:_files' \
 		'--check[Validate the configuration and exit\: 0 valid, 2 not]' \
 		'--connect[With --check\: also open the listeners and ask Redis whether it serves the proxy'\''s user]' \
 		'--health[Ask the proxy that runs with this configuration whether it lives, whatever the state of Redis, and exit\: 0 it answers, 1 not]' \
 		'--ready[Ask the proxy that runs with this configuration whether it serves clients from Redis, and exit\: 0 it does, 1 not]' \
 		'--version[Print the version and exit]' \
-		'--help[Show this help and exit]' \
+		'--help[Show the usual flags and exit]' \
+		'--help-all[Show all flags and exit]' \
 		'--listen=[Addresses for clients\: host\:port, tls\:host\:port or unix\:/path]:value:_files' \
 		'--embedded[Serve from an in-process Redis instead of an upstream]' \
 		'--client-auth=[The credentials that a client'\''s commands carry to Redis\: upstream (the client'\''s own), proxy (the proxy'\''s, until the client authenticates) or none (always the proxy'\''s)]:value:_files' \

@@ -13,14 +13,9 @@ import (
 
 // proxyFlags are all flags of the proxy itself.
 func proxyFlags() []cli.Flag {
-	var flags []cli.Flag
-	names, helps := ownFlags()
-	for i := range names {
-		flags = append(flags, cli.Flag{Name: names[i], Help: helps[i], Value: names[i] == "--config"})
-	}
-	for _, key := range settings() {
-		field := reflect.TypeFor[Config]().FieldByIndex(fieldIndex(key))
-		flags = append(flags, cli.Flag{Name: flagName(key), Help: field.Tag.Get("help"), Value: field.Type.Kind() != reflect.Bool})
+	flags := ownFlags()
+	for _, s := range settingsOf(new(NewConfig())) {
+		flags = append(flags, cli.Flag{Name: "--" + s.flag(), Help: s.tag.Get("help"), Value: s.field.Kind() != reflect.Bool})
 	}
 	return flags
 }

@@ -20,42 +20,43 @@ import (
 // upstream.address is shortened, to --upstream.
 //
 // Config is the one table of settings. Its tags make the flags, the variables and the keys of the file; NewConfig has
-// all defaults. A setting with the tag reload changes at SIGHUP; proxyOptions and service.Reload apply it.
+// all defaults. A setting with the tag reload changes at SIGHUP; proxyOptions and service.Reload apply it. Those with the
+// tag usual are in --help; --help-all has all.
 // docs/SETTINGS.md is written from both, and tests compare configs/lockproxy.yml and the README with them.
 type Config struct {
-	Listen     []string `yaml:"listen" help:"Addresses for clients: host:port, tls:host:port or unix:/path. May be repeated."`
-	Embedded   bool     `yaml:"embedded" help:"Serve from an in-process Redis instead of an upstream. Nothing is persisted."`
-	ClientAuth string   `yaml:"client-auth" help:"The credentials that a client's commands carry to Redis: upstream (the client's own), proxy (the proxy's, until the client authenticates) or none (always the proxy's)."`
-	Engine     string   `yaml:"engine" help:"The engine that moves the bytes of clients: goroutine, epoll (Linux) or auto (epoll where it exists)."`
+	Listen     List   `yaml:"listen" usual:"yes" help:"Addresses for clients: host:port, tls:host:port or unix:/path. May be repeated."`
+	Embedded   bool   `yaml:"embedded" usual:"yes" help:"Serve from an in-process Redis instead of an upstream. Nothing is persisted."`
+	ClientAuth string `yaml:"client-auth" help:"The credentials that a client's commands carry to Redis: upstream (the client's own), proxy (the proxy's, until the client authenticates) or none (always the proxy's)."`
+	Engine     string `yaml:"engine" help:"The engine that moves the bytes of clients: goroutine, epoll (Linux) or auto (epoll where it exists)."`
 
-	Upstream UpstreamConfig `yaml:"upstream" embed:""`
-	Sentinel SentinelConfig `yaml:"sentinel" embed:"" prefix:"sentinel-"`
-	Cluster  ClusterConfig  `yaml:"cluster" embed:"" prefix:"cluster-"`
-	Lock     LockConfig     `yaml:"lock" embed:"" prefix:"lock-"`
-	Drain    DrainConfig    `yaml:"drain" embed:"" prefix:"drain-"`
-	Log      LogConfig      `yaml:"log" embed:"" prefix:"log-"`
-	Tracing  TracingConfig  `yaml:"tracing" embed:"" prefix:"tracing-"`
-	TCP      TCPConfig      `yaml:"tcp" embed:"" prefix:"tcp-"`
-	TLS      TLSConfig      `yaml:"tls" embed:"" prefix:"tls-"`
+	Upstream UpstreamConfig `yaml:"upstream"`
+	Sentinel SentinelConfig `yaml:"sentinel"`
+	Cluster  ClusterConfig  `yaml:"cluster"`
+	Lock     LockConfig     `yaml:"lock"`
+	Drain    DrainConfig    `yaml:"drain"`
+	Log      LogConfig      `yaml:"log"`
+	Tracing  TracingConfig  `yaml:"tracing"`
+	TCP      TCPConfig      `yaml:"tcp"`
+	TLS      TLSConfig      `yaml:"tls"`
 
 	ProxyProtocol  string   `yaml:"proxy-protocol" help:"PROXY headers (v1 or v2) in front of TCP connections, which name the client: off, optional or required."`
 	UnixSocketPerm FileMode `yaml:"unix-socket-perm" placeholder:"MODE" help:"Mode of the unix sockets in listen, octal as in 700. Unset: the umask decides."`
-	AdminListen    string   `yaml:"admin-listen" placeholder:"HOST:PORT" help:"Address for metrics, health and a status page over HTTP. Without a host: loopback only. Unset: none."`
+	AdminListen    string   `yaml:"admin-listen" usual:"yes" placeholder:"HOST:PORT" help:"Address for metrics, health and a status page over HTTP. Without a host: loopback only. Unset: none."`
 
-	AdminPprof       bool     `yaml:"admin-pprof" help:"Serve profiles at admin-listen as well."`
-	AdminForceUnlock bool     `yaml:"admin-force-unlock" help:"Let the status page at admin-listen end locks, as FORCEUNLOCK does."`
-	AdminHosts       []string `yaml:"admin-hosts" placeholder:"NAME" help:"Host names under which admin-listen may be asked, besides localhost and its own. May be repeated. IP addresses are always answered."`
+	AdminPprof       bool `yaml:"admin-pprof" help:"Serve profiles at admin-listen as well."`
+	AdminForceUnlock bool `yaml:"admin-force-unlock" help:"Let the status page at admin-listen end locks, as FORCEUNLOCK does."`
+	AdminHosts       List `yaml:"admin-hosts" placeholder:"NAME" help:"Host names under which admin-listen may be asked, besides localhost and its own. May be repeated. IP addresses are always answered."`
 
 	FailoverWait        time.Duration `yaml:"failover-wait" help:"Longest wait of a command for a server that Sentinels or a cluster move, before it is refused. 0: it is refused at once."`
 	DialTimeout         time.Duration `yaml:"dial-timeout" help:"Longest wait for a connection to Redis."`
 	FirstCommandTimeout time.Duration `yaml:"first-command-timeout" reload:"yes" help:"Time in which a new client must send its first whole command, or be closed. 0: no limit."`
 	HandshakeTimeout    time.Duration `yaml:"handshake-timeout" reload:"yes" help:"Longest TLS handshake of a client, its PROXY header included."`
 	MaxClients          Count         `yaml:"max-clients" reload:"yes" help:"Client connections. More are refused."`
-	MaxMemory           MemoryLimit   `yaml:"max-memory" help:"Memory for all clients together: a size, or a share of the memory of the machine or container. Their buffers may take three quarters of it. Beyond that the largest clients are closed."`
+	MaxMemory           MemoryLimit   `yaml:"max-memory" usual:"yes" help:"Memory for all clients together: a size, or a share of the memory of the machine or container. Their buffers may take three quarters of it. Beyond that the largest clients are closed."`
 	ClientOutputLimit   Size          `yaml:"client-output-limit" reload:"yes" help:"Replies that a client has not read. Beyond it the client is closed. 0: no limit."`
-	ClientPubSubLimit   Size          `yaml:"client-pubsub-limit" name:"client-pubsub-limit" reload:"yes" help:"Messages that a client with subscriptions has not read. Beyond it the client is closed. 0: no limit."`
-	ClientPubSubSoft    Size          `yaml:"client-pubsub-soft-limit" name:"client-pubsub-soft-limit" reload:"yes" help:"The same for a client that has left more than this unread all the time for client-pubsub-soft-time. 0: no limit."`
-	ClientPubSubTime    time.Duration `yaml:"client-pubsub-soft-time" name:"client-pubsub-soft-time" reload:"yes" help:"Time for which a client with subscriptions may have more than client-pubsub-soft-limit unread."`
+	ClientPubSubLimit   Size          `yaml:"client-pubsub-limit" reload:"yes" help:"Messages that a client with subscriptions has not read. Beyond it the client is closed. 0: no limit."`
+	ClientPubSubSoft    Size          `yaml:"client-pubsub-soft-limit" reload:"yes" help:"The same for a client that has left more than this unread all the time for client-pubsub-soft-time. 0: no limit."`
+	ClientPubSubTime    time.Duration `yaml:"client-pubsub-soft-time" reload:"yes" help:"Time for which a client with subscriptions may have more than client-pubsub-soft-limit unread."`
 	ClientQueryLimit    Size          `yaml:"client-query-limit" reload:"yes" help:"Requests read from a client and not yet sent on. Beyond it the client is closed."`
 	ClientPendingLimit  Size          `yaml:"client-pending-limit" reload:"yes" help:"Requests of a client that Redis has not answered. Beyond it the client is not read."`
 	ProtoMaxBulkLen     Size          `yaml:"proto-max-bulk-len" help:"Longest argument of a command. A longer one is a protocol error."`
@@ -73,19 +74,19 @@ type Config struct {
 
 // UpstreamConfig has the address of Redis and the proxy's credentials there.
 type UpstreamConfig struct {
-	Address  string `yaml:"address" name:"upstream" help:"The Redis to serve from: host:port, unix:/path, sentinel://host:port,host:port/name for the primary that Sentinels know under a name, or cluster://host:port,host:port for a Redis Cluster."`
-	User     Text   `yaml:"user" name:"upstream-user" help:"ACL user of the proxy's own connections."`
-	Password Secret `yaml:"password" name:"upstream-password" placeholder:"PASSWORD" help:"Password of the proxy's own connections. Better set by password-file or in the environment: all users of a machine see arguments."`
+	Address  string `yaml:"address" usual:"yes" help:"The Redis to serve from: host:port, unix:/path, sentinel://host:port,host:port/name for the primary that Sentinels know under a name, or cluster://host:port,host:port for a Redis Cluster."`
+	User     Text   `yaml:"user" help:"ACL user of the proxy's own connections."`
+	Password Secret `yaml:"password" placeholder:"PASSWORD" help:"Password of the proxy's own connections. Better set by password-file or in the environment: all users of a machine see arguments."`
 
-	PasswordFile string `yaml:"password-file" name:"upstream-password-file" placeholder:"FILE" help:"File that holds the password. One line end at its end is ignored."`
+	PasswordFile string `yaml:"password-file" usual:"yes" placeholder:"FILE" help:"File that holds the password. One line end at its end is ignored."`
 
-	TLS        bool   `yaml:"tls" name:"upstream-tls" help:"Connect to Redis by TLS."`
-	CAFile     string `yaml:"ca-file" name:"upstream-ca-file" placeholder:"FILE" help:"Authorities (PEM) that may have signed the Redis's certificate. Unset: the system's."`
-	CertFile   string `yaml:"cert-file" name:"upstream-cert-file" placeholder:"FILE" help:"Certificate (PEM) that is shown when Redis asks for one."`
-	KeyFile    string `yaml:"key-file" name:"upstream-key-file" placeholder:"FILE" help:"Key (PEM) of upstream.cert-file."`
-	ServerName string `yaml:"server-name" name:"upstream-server-name" placeholder:"NAME" help:"The name that the Redis's certificate must have. Unset: the host of the address."`
+	TLS        bool   `yaml:"tls" help:"Connect to Redis by TLS."`
+	CAFile     string `yaml:"ca-file" placeholder:"FILE" help:"Authorities (PEM) that may have signed the Redis's certificate. Unset: the system's."`
+	CertFile   string `yaml:"cert-file" placeholder:"FILE" help:"Certificate (PEM) that is shown when Redis asks for one."`
+	KeyFile    string `yaml:"key-file" placeholder:"FILE" help:"Key (PEM) of upstream.cert-file."`
+	ServerName string `yaml:"server-name" placeholder:"NAME" help:"The name that the Redis's certificate must have. Unset: the host of the address."`
 
-	Map []string `yaml:"map" name:"upstream-map" placeholder:"ANNOUNCED=REACHABLE" help:"Where a server is reached that Sentinels or a cluster announce with an address of another network: two of host:port, or two hosts. May be repeated."`
+	Map List `yaml:"map" placeholder:"ANNOUNCED=REACHABLE" help:"Where a server is reached that Sentinels or a cluster announce with an address of another network: two of host:port, or two hosts. May be repeated."`
 }
 
 // SentinelConfig is how the proxy connects to the Sentinels of upstream.address. They have users and certificates of
@@ -96,7 +97,7 @@ type SentinelConfig struct {
 	PasswordFile string `yaml:"password-file" placeholder:"FILE" help:"File that holds the password for the Sentinels. One line end at its end is ignored."`
 
 	TLS        bool   `yaml:"tls" help:"Connect to the Sentinels by TLS."`
-	CAFile     string `yaml:"ca-file" name:"ca-file" placeholder:"FILE" help:"Authorities (PEM) that may have signed the Sentinels' certificates. Unset: the system's."`
+	CAFile     string `yaml:"ca-file" placeholder:"FILE" help:"Authorities (PEM) that may have signed the Sentinels' certificates. Unset: the system's."`
 	CertFile   string `yaml:"cert-file" placeholder:"FILE" help:"Certificate (PEM) that is shown when a Sentinel asks for one."`
 	KeyFile    string `yaml:"key-file" placeholder:"FILE" help:"Key (PEM) of sentinel.cert-file."`
 	ServerName string `yaml:"server-name" placeholder:"NAME" help:"The name that the Sentinels' certificates must have. Unset: the host of each Sentinel's address."`
@@ -111,14 +112,14 @@ type ClusterConfig struct {
 type TLSConfig struct {
 	CertFile    string `yaml:"cert-file" placeholder:"FILE" help:"The proxy's certificate (PEM) for tls: addresses, with its chain behind it."`
 	KeyFile     string `yaml:"key-file" placeholder:"FILE" help:"Key (PEM) of tls.cert-file."`
-	CAFile      string `yaml:"ca-file" name:"ca-file" placeholder:"FILE" help:"Authorities (PEM) that may have signed clients' certificates."`
+	CAFile      string `yaml:"ca-file" placeholder:"FILE" help:"Authorities (PEM) that may have signed clients' certificates."`
 	AuthClients string `yaml:"auth-clients" help:"Certificates of clients: yes (required), optional (checked if shown) or no (not asked for)."`
 }
 
 // LockConfig holds the defaults of the lock commands.
 type LockConfig struct {
-	Lease   time.Duration  `yaml:"lease" reload:"yes" help:"Lease of a lock taken without PX or EX. It is renewed every third of this while the client is connected."`
-	Grace   *time.Duration `yaml:"grace" reload:"yes" placeholder:"DURATION" help:"Most that is left of a lease after its client has gone. 0s releases the lock at once. Unset: the lease runs out by itself."`
+	Lease   time.Duration  `yaml:"lease" usual:"yes" reload:"yes" help:"Lease of a lock taken without PX or EX. It is renewed every third of this while the client is connected."`
+	Grace   *time.Duration `yaml:"grace" usual:"yes" reload:"yes" placeholder:"DURATION" help:"Most that is left of a lease after its client has gone. 0s releases the lock at once. Unset: the lease runs out by itself."`
 	Reentry string         `yaml:"reentry" reload:"yes" help:"The owners that may acquire a lock again while they hold it: connection (also a connection that names no OWNER) or owner (only a named OWNER: safe with shared connections)."`
 	MaxHold time.Duration  `yaml:"max-hold" reload:"yes" help:"Longest hold of a renewed lock. 0s: no limit."`
 
@@ -137,7 +138,7 @@ type DrainConfig struct {
 
 // LogConfig shapes the log, which goes to standard error.
 type LogConfig struct {
-	Level  string `yaml:"level" reload:"yes" help:"Lowest level that is logged: debug, info, warn or error."`
+	Level  string `yaml:"level" usual:"yes" reload:"yes" help:"Lowest level that is logged: debug, info, warn or error."`
 	Format string `yaml:"format" reload:"yes" help:"json or console."`
 }
 
@@ -158,7 +159,7 @@ const defaultUpstream = "127.0.0.1:6379"
 // NewConfig returns the defaults.
 func NewConfig() Config {
 	return Config{
-		Listen:     []string{"127.0.0.1:7379"},
+		Listen:     List{"127.0.0.1:7379"},
 		ClientAuth: proxy.AuthUpstream,
 		Engine:     proxy.EngineAuto,
 		Upstream:   UpstreamConfig{Address: defaultUpstream},
@@ -198,8 +199,7 @@ func NewConfig() Config {
 // minLease keeps renewals, every third of a lease, clear of ordinary round trips.
 const minLease = 100 * time.Millisecond
 
-// Verify reports every setting that cannot be served, named by its key. It is not called Validate, because kong calls a
-// method of that name, and would before the file has been read.
+// Verify reports every setting that cannot be served, named by its key.
 func (c Config) Verify() error {
 	var errs []error
 	check := func(ok bool, key, format string, args ...any) {

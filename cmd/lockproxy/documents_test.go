@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -40,23 +39,15 @@ Durations have a unit, as in ` + "`250ms`" + ` or ` + "`1h30m`" + `. Sizes are w
 func settingsTable() string {
 	var b strings.Builder
 	b.WriteString(settingsHead)
-	defaults := reflect.ValueOf(NewConfig())
-	for _, key := range settings() {
-		index := fieldIndex(key)
-		value, ok := formatDefault(defaults.FieldByIndex(index))
-		switch kind := defaults.FieldByIndex(index).Kind(); {
-		case ok:
-			value = "`" + value + "`"
-		case kind == reflect.Bool, kind == reflect.Int, kind == reflect.Int64:
-			value = "`" + fmt.Sprint(defaults.FieldByIndex(index).Interface()) + "`"
-		default:
+	for _, s := range settingsOf(new(NewConfig())) {
+		value, reload := "`"+s.String()+"`", ""
+		if s.String() == "" {
 			value = "unset"
 		}
-		tag, reload := reflect.TypeFor[Config]().FieldByIndex(index).Tag, ""
-		if tag.Get("reload") == "yes" {
+		if s.tag.Get("reload") == "yes" {
 			reload = "reload"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", key, value, reload, tag.Get("help"))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.key, value, reload, s.tag.Get("help"))
 	}
 	return b.String()
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"reflect"
 	"regexp"
@@ -14,10 +15,11 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/alecthomas/kong"
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+	"github.com/spf13/pflag"
 
 	"github.com/lockproxy/lockproxy/internal/cli"
 )
@@ -30,16 +32,24 @@ const envPrefix = "LOCKPROXY"
 type command struct {
 	Config
 
-	File    string `name:"config" placeholder:"FILE" help:"Configuration file (YAML)."`
-	Check   bool   `env:"-" help:"Validate the configuration and exit: 0 valid, 2 not."`
-	Connect bool   `env:"-" help:"With --check: also open the listeners and ask Redis whether it serves the proxy's user. It prints each right that is missing, and the warnings of a start. Exit code 1: it does not work. Not beside a proxy that runs."`
-	Health  bool   `env:"-" help:"Ask the proxy that runs with this configuration whether it lives, whatever the state of Redis, and exit: 0 it answers, 1 not."`
-	Ready   bool   `env:"-" help:"Ask the proxy that runs with this configuration whether it serves clients from Redis, and exit: 0 it does, 1 not."`
-	Version bool   `env:"-" help:"Print the version and exit."`
-	Help    bool   `short:"h" help:"Show this help and exit."`
+	File string // of the configuration; empty: none
 
-	help  string // the text to print if Help
+	Check, Connect, Health, Ready, Version, Help, HelpAll bool
+
+	help  string // the text to print if Help or HelpAll
 	blank bool   // File has no settings
+}
+
+// flags declares the flags that are no settings.
+func (cmd *command) flags(f *pflag.FlagSet) {
+	f.StringVar(&cmd.File, "config", cmd.File, "Configuration `FILE` (YAML).")
+	f.BoolVar(&cmd.Check, "check", false, "Validate the configuration and exit: 0 valid, 2 not.")
+	f.BoolVar(&cmd.Connect, "connect", false, "With --check: also open the listeners and ask Redis whether it serves the proxy's user. It prints each right that is missing, and the warnings of a start. Exit code 1: it does not work. Not beside a proxy that runs.")
+	f.BoolVar(&cmd.Health, "health", false, "Ask the proxy that runs with this configuration whether it lives, whatever the state of Redis, and exit: 0 it answers, 1 not.")
+	f.BoolVar(&cmd.Ready, "ready", false, "Ask the proxy that runs with this configuration whether it serves clients from Redis, and exit: 0 it does, 1 not.")
+	f.BoolVar(&cmd.Version, "version", false, "Print the version and exit.")
+	f.BoolVarP(&cmd.Help, "help", "h", false, "Show the usual flags and exit.")
+	f.BoolVar(&cmd.HelpAll, "help-all", false, "Show all flags and exit.")
 }
 
 // load reads the configuration. A flag wins over an environment variable, that over the file, that over the default.
@@ -68,7 +78,7 @@ func load(args []string) (command, error) {
 // description is the head of --help.
 func description() string {
 	var b strings.Builder
-	b.WriteString("A Redis proxy that adds distributed locks. Without a subcommand it serves.\n\nSubcommands ask a running proxy; each has --help:\n\n")
+	b.WriteString("Usage: lockproxy [flags]\n\nA Redis proxy that adds distributed locks. Without a subcommand it serves.\n\nSubcommands ask a running proxy; each has --help:\n\n")
 	subcommands := cli.Subcommands()
 	width := 0
 	for _, sub := range subcommands {
@@ -78,7 +88,7 @@ func description() string {
 		summary, _, _ := strings.Cut(sub.Help, ". ")
 		fmt.Fprintf(&b, "  %-*s  %s\n", width, sub.Name+" "+sub.Args, strings.TrimSuffix(summary, "."))
 	}
-	b.WriteString("\nThe flags are those of the proxy.")
+	b.WriteString("\nFlags of the proxy. Each setting is also a variable, LOCKPROXY_LOCK_LEASE for --lock-lease, and a key of the file, lock.lease:\n\n")
 	return b.String()
 }
 
@@ -103,43 +113,87 @@ func loader(args []string, first command) func() (Config, error) {
 	}
 }
 
-// parse applies environment and arguments to cmd. Kong resets every field to the default in its tag before it parses;
-// so the present values (the defaults, or the file's) become kong's defaults first.
+// parse applies environment and arguments to cmd.
 func (cmd *command) parse(args []string) error {
-	var help bytes.Buffer
-	parser, err := kong.New(cmd,
-		cli.KeepBytes(),
-		kong.Name("lockproxy"),
-		kong.NoDefaultHelp(),
-		kong.DefaultEnvars(envPrefix),
-		kong.Writers(&help, io.Discard),
-		kong.Exit(func(int) {}),
-		kong.PostBuild(func(k *kong.Kong) error {
-			for _, flag := range k.Model.Flags {
-				text, ok := formatDefault(flag.Target)
-				flag.Default, flag.HasDefault = strings.ReplaceAll(text, "$", "$$"), ok // kong expands ${name}
-			}
-			return nil
-		}),
-	)
-	if err != nil {
-		return fmt.Errorf("BUG: command line grammar: %w", err)
-	}
-	ctx, err := parser.Parse(args)
-	if err != nil {
-		return err
-	}
-	if err := unknownVariables(parser.Model.Flags, os.Environ()); err != nil {
-		return err
-	}
-	if cmd.Help {
-		parser.Model.Help = description()
-		if err := ctx.PrintUsage(false); err != nil {
-			return fmt.Errorf("print usage: %w", err)
+	all, usual := flagSet(), flagSet()
+	cmd.flags(all)
+	all.VisitAll(usual.AddFlag)
+	settings := settingsOf(&cmd.Config)
+	for _, s := range settings {
+		flag := all.VarPF(s, s.flag(), "", s.tag.Get("help"))
+		if s.field.Kind() == reflect.Bool {
+			flag.NoOptDefVal = "true"
 		}
-		cmd.help = help.String()
+		if s.tag.Get("usual") != "" {
+			usual.AddFlag(flag)
+		}
+	}
+	if err := readVariables(settings, os.Environ()); err != nil {
+		return err
+	}
+	if file, ok := os.LookupEnv(envPrefix + "_CONFIG"); ok {
+		cmd.File = file
+	}
+	if err := all.Parse(args); err != nil {
+		return misspelt(err, all)
+	}
+	if all.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %s", all.Arg(0))
+	}
+	switch {
+	case cmd.HelpAll:
+		cmd.help = description() + all.FlagUsagesWrapped(helpWidth)
+	case cmd.Help:
+		cmd.help = description() + usual.FlagUsagesWrapped(helpWidth) + "\n--help-all shows all flags.\n"
 	}
 	return nil
+}
+
+// misspelt is a parser's error. If a flag is unknown, it has the flag that is meant, perhaps.
+func misspelt(err error, known *pflag.FlagSet) error {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return err
+	}
+	var names []string
+	known.VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+	return errors.New(err.Error() + meant("--"+unknown.GetSpecifiedName(), names))
+}
+
+// helpWidth is the columns of a help text.
+const helpWidth = 100
+
+func flagSet() *pflag.FlagSet {
+	f := pflag.NewFlagSet("lockproxy", pflag.ContinueOnError)
+	f.SortFlags = false
+	f.Usage = func() {}
+	return f
+}
+
+// readVariables takes the settings from the environment. A variable that looks like a setting and is none is an error.
+// Errors do not have the values.
+func readVariables(settings []*setting, environ []string) error {
+	known := map[string]*setting{}
+	for _, s := range settings {
+		known[s.variable()] = s
+	}
+	var errs []error
+	for _, entry := range environ {
+		name, value, _ := strings.Cut(entry, "=")
+		s := known[name]
+		switch {
+		case s != nil:
+			if err := s.Set(value); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", name, err))
+			}
+			s.given = false // a flag does not continue the list
+		case !strings.HasPrefix(name, envPrefix+"_"), name == envPrefix+"_CONFIG", serviceVariable.MatchString(entry), testVariable.MatchString(name):
+		default:
+			names := slices.Sorted(maps.Keys(known))
+			errs = append(errs, fmt.Errorf("unknown variable %s in the environment%s", name, meant(name, names)))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // serviceVariable matches the variables that Kubernetes sets by itself for each service whose name is lockproxy, or
@@ -150,38 +204,6 @@ var serviceVariable = regexp.MustCompile(
 // testVariable matches the variables of the subcommands, and those that steer this project's own tests. The proxies
 // that these start inherit them.
 var testVariable = regexp.MustCompile(`^LOCKPROXY_(BINARY|URL|URL_PASSWORD_FILE|SEED|CHAOS_TIME|SOAK_TIME|REDIS_SERVER|REQUIRE_REDIS|REQUIRE_INTEROP|INTEROP_[A-Z]+|TEST_[A-Z_]+)$`)
-
-// unknownVariables reports variables of the environment that look like settings and are none. It does not print their
-// values.
-func unknownVariables(flags []*kong.Flag, environ []string) error {
-	var errs []error
-	for _, entry := range environ {
-		name, _, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, envPrefix+"_") || serviceVariable.MatchString(entry) ||
-			testVariable.MatchString(name) || slices.ContainsFunc(flags, func(f *kong.Flag) bool { return slices.Contains(f.Envs, name) }) {
-			continue
-		}
-		errs = append(errs, fmt.Errorf("unknown variable %s in the environment", name))
-	}
-	return errors.Join(errs...)
-}
-
-// formatDefault writes a field's value the way kong reads it; ok is false where there is none.
-func formatDefault(field reflect.Value) (text string, ok bool) {
-	if field.Kind() == reflect.Pointer {
-		if field.IsNil() {
-			return "", false
-		}
-		field = field.Elem()
-	}
-	switch v := field.Interface().(type) {
-	case Secret:
-		return string(v), v != ""
-	case []string:
-		return kong.JoinEscaped(v, ','), len(v) > 0
-	}
-	return fmt.Sprint(field.Interface()), !field.IsZero()
-}
 
 // fileLimit is more than any configuration has. A larger file is one that was named by mistake, and takes minutes to
 // parse.
@@ -209,7 +231,7 @@ func readFile(name string) (command, error) {
 		if bad := badDuration(data); bad != "" {
 			return command{}, fmt.Errorf("%s: %s", name, bad)
 		}
-		return command{}, fmt.Errorf("%s: %s", name, plain(err))
+		return command{}, fmt.Errorf("%s: %s", name, plain(err, data))
 	}
 	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
 		return command{}, fmt.Errorf("%s: more than one document", name)
@@ -218,8 +240,11 @@ func readFile(name string) (command, error) {
 }
 
 // plain is what the decoder says of a file, with the line and the column. The decoder would name a wrong type in Go's
-// words.
-func plain(err error) string {
+// words, and an unknown key without its section.
+func plain(err error, data []byte) string {
+	if unknown, ok := errors.AsType[*yaml.UnknownFieldError](err); ok {
+		return unknownKey(unknown.Token, data)
+	}
 	typeError, ok := errors.AsType[*yaml.TypeError](err)
 	if !ok {
 		return yaml.FormatError(err, false, false)
@@ -232,6 +257,36 @@ func plain(err error) string {
 		wanted = "true or false"
 	}
 	return fmt.Sprintf("[%d:%d] must be %s", at.Line, at.Column, wanted)
+}
+
+// unknownKey describes a key of a file that no setting has.
+func unknownKey(at *token.Token, data []byte) string {
+	key := at.Value
+	if file, err := parser.ParseBytes(data, 0); err == nil {
+		for _, doc := range file.Docs {
+			ast.Walk(pathOf{at.Position, &key}, doc.Body)
+		}
+	}
+	text := fmt.Sprintf("[%d:%d] unknown key %s", at.Position.Line, at.Position.Column, key)
+	var known []string
+	for _, s := range settingsOf(new(NewConfig())) {
+		known = append(known, s.key)
+	}
+	return text + meant(key, known)
+}
+
+// pathOf looks for the key at a position, and notes its path.
+type pathOf struct {
+	at   *token.Position
+	path *string
+}
+
+// Visit implements ast.Visitor.
+func (v pathOf) Visit(n ast.Node) ast.Visitor {
+	if m, ok := n.(*ast.MappingValueNode); ok && m.Key.GetToken().Position.Offset == v.at.Offset {
+		*v.path = strings.TrimPrefix(m.Key.GetPath(), "$.")
+	}
+	return v
 }
 
 // badDuration describes the first text in a file that is no duration where one belongs; empty: there is none. The

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alecthomas/kong"
 	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
 )
@@ -18,18 +17,9 @@ import (
 // settings lists the keys of Config, sections joined by dots.
 func settings() []string {
 	var keys []string
-	var walk func(prefix string, typ reflect.Type)
-	walk = func(prefix string, typ reflect.Type) {
-		for field := range typ.Fields() {
-			key := prefix + field.Tag.Get("yaml")
-			if field.Type.Kind() == reflect.Struct {
-				walk(key+".", field.Type)
-			} else {
-				keys = append(keys, key)
-			}
-		}
+	for _, s := range settingsOf(new(NewConfig())) {
+		keys = append(keys, s.key)
 	}
-	walk("", reflect.TypeFor[Config]())
 	return keys
 }
 
@@ -195,7 +185,7 @@ func show(t *testing.T, args []string, key string) string {
 	switch v := value.Interface().(type) {
 	case Secret:
 		return string(v)
-	case []string:
+	case List:
 		return strings.Join(v, ",")
 	case *time.Duration:
 		return v.String()
@@ -256,6 +246,8 @@ func TestListenFlagIsRepeatableAndReplacesTheFile(t *testing.T) {
 		args, want []string
 	}{
 		{[]string{"--config", file}, []string{"127.0.0.1:1", "127.0.0.1:2"}},
+		{[]string{"--config", writeFile(t, "listen: 127.0.0.1:7\n")}, []string{"127.0.0.1:7"}},
+		{[]string{"--listen", `:3,unix:/a\,b`}, []string{":3", "unix:/a,b"}},
 		{[]string{"--config", file, "--listen", ":3", "--listen", "unix:/a b"}, []string{":3", "unix:/a b"}},
 	}
 	for _, test := range tests {
@@ -263,7 +255,7 @@ func TestListenFlagIsRepeatableAndReplacesTheFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(test.want, cmd.Listen); diff != "" {
+		if diff := cmp.Diff(test.want, []string(cmd.Listen)); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", test.args, diff)
 		}
 	}
@@ -474,12 +466,8 @@ func TestAPipeIsNotLoadedAgain(t *testing.T) {
 
 // Kubernetes sets variables for each service, whose prefix may be that of a setting. What does not have their form is a misspelt setting.
 func TestVariablesOfServicesAreNoSettings(t *testing.T) {
-	cmd := command{Config: NewConfig()}
-	parser, err := kong.New(&cmd, kong.NoDefaultHelp(), kong.DefaultEnvars(envPrefix))
-	if err != nil {
-		t.Fatal(err)
-	}
-	unknown := func(entry string) bool { return unknownVariables(parser.Model.Flags, []string{entry}) != nil }
+	all := settingsOf(new(NewConfig()))
+	unknown := func(entry string) bool { return readVariables(all, []string{entry}) != nil }
 	for _, service := range []string{"LOCKPROXY", "LOCKPROXY_METRICS", "LOCKPROXY_LISTEN", "LOCKPROXY_LOCK", "LOCKPROXY_ADMIN_LISTEN", "LOCKPROXY_2", "LOCKPROXY_SERVICE", "LOCKPROXY_PORT"} {
 		for _, rest := range []string{
 			"_SERVICE_HOST=10.0.0.1", "_SERVICE_HOST=fd00::1", "_SERVICE_PORT=7379", "_SERVICE_PORT_REDIS=7379", "_SERVICE_PORT_REDIS_TLS=7380",
@@ -500,11 +488,9 @@ func TestVariablesOfServicesAreNoSettings(t *testing.T) {
 			t.Errorf("%s is taken for no setting", misspelt)
 		}
 	}
-	for _, flag := range parser.Model.Flags {
-		for _, name := range flag.Envs {
-			if serviceVariable.MatchString(name + "=tcp://10.0.0.1:7379") {
-				t.Errorf("%s could be set by Kubernetes", name)
-			}
+	for _, s := range all {
+		if name := s.variable(); serviceVariable.MatchString(name + "=tcp://10.0.0.1:7379") {
+			t.Errorf("%s could be set by Kubernetes", name)
 		}
 	}
 }

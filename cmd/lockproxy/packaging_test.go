@@ -3,11 +3,11 @@ package main
 import (
 	"fmt"
 	"os"
-	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 
 	"github.com/lockproxy/lockproxy/internal/cli"
 )
@@ -23,17 +23,15 @@ func packaged() map[string]string {
 }
 
 // ownFlags are the flags that are no settings.
-func ownFlags() (names, helps []string) {
-	for field := range reflect.TypeFor[command]().Fields() {
-		if help := field.Tag.Get("help"); help != "" && !field.Anonymous {
-			name := field.Tag.Get("name")
-			if name == "" {
-				name = strings.ToLower(field.Name)
-			}
-			names, helps = append(names, "--"+name), append(helps, help)
-		}
-	}
-	return names, helps
+func ownFlags() []cli.Flag {
+	var flags []cli.Flag
+	f := flagSet()
+	new(command).flags(f)
+	f.VisitAll(func(flag *pflag.Flag) {
+		_, help := pflag.UnquoteUsage(flag)
+		flags = append(flags, cli.Flag{Name: "--" + flag.Name, Help: help, Value: flag.NoOptDefVal == ""})
+	})
+	return flags
 }
 
 // manual is the page lockproxy(1).
@@ -59,9 +57,8 @@ Put lockproxy in front of Redis and call LOCK from any client. The proxy renews 
 command unchanged. The subcommands ask a running proxy. Their variable LOCKPROXY_URL is the address of the proxy.
 .SH OPTIONS
 `)
-	names, helps := ownFlags()
-	for i := range names {
-		option(names[i], helps[i])
+	for _, flag := range ownFlags() {
+		option(flag.Name, flag.Help)
 	}
 	b.WriteString(".SH SUBCOMMANDS\n")
 	for _, sub := range cli.Subcommands() {
@@ -71,8 +68,8 @@ command unchanged. The subcommands ask a running proxy. Their variable LOCKPROXY
 		}
 	}
 	b.WriteString(".SH SETTINGS\nEach is also a variable, LOCKPROXY_LOCK_LEASE for \\-\\-lock\\-lease, and a key of the file, lock.lease.\n")
-	for _, key := range settings() {
-		option(flagName(key), reflect.TypeFor[Config]().FieldByIndex(fieldIndex(key)).Tag.Get("help"))
+	for _, s := range settingsOf(new(NewConfig())) {
+		option("--"+s.flag(), s.tag.Get("help"))
 	}
 	fmt.Fprintf(&b, `.SH EXIT STATUS
 The proxy: 0 success, 1 failure, 2 a mistake in usage or configuration.

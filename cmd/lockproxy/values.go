@@ -90,6 +90,29 @@ func unmarshalScalar(node ast.Node, read func(text []byte) error) error {
 	return fmt.Errorf("[%d:%d] a single value is expected", at.Line, at.Column)
 }
 
+// List is texts. A file may have a single one without brackets.
+type List []string
+
+// UnmarshalYAML reads the elements as they are written.
+func (l *List) UnmarshalYAML(node ast.Node) error {
+	elements := []ast.Node{node}
+	switch n := node.(type) {
+	case *ast.NullNode:
+		return nil
+	case *ast.SequenceNode:
+		elements = n.Values
+	}
+	*l = make(List, len(elements))
+	for i, element := range elements {
+		var text Text
+		if err := text.UnmarshalYAML(element); err != nil {
+			return err
+		}
+		(*l)[i] = string(text)
+	}
+	return nil
+}
+
 // Count is a whole number, written in decimal digits and nothing else.
 type Count int
 

@@ -8,17 +8,16 @@
 package cli
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/alecthomas/kong"
+	"github.com/spf13/pflag"
 )
 
 // Exit codes. A command under exec has its own exit code; these are told apart from it by their numbers, which are
@@ -35,24 +34,60 @@ const (
 	ExitNotFound    = 127 // there is no such command
 )
 
-// commands is the grammar of all subcommands.
-type commands struct {
-	Exec      execCommand   `cmd:"" help:"Hold a lock while a command runs."`
-	Locks     locksCommand  `cmd:"" help:"List the locks that are held through the proxy."`
-	Info      infoCommand   `cmd:"" help:"Show the holder of a lock. Exit code 1: it is free."`
-	Unlock    unlockCommand `cmd:"" help:"Remove a lock of any holder, or with --owner one of that OWNER. Exit code 1: there was none."`
-	ExecGuard guardCommand  `cmd:"" hidden:""`
+// command is the flags and arguments of one invocation of a subcommand.
+type command interface {
+	// flags declares its flags.
+	flags(f *pflag.FlagSet)
+
+	// arguments takes the arguments that f has not parsed.
+	arguments(f *pflag.FlagSet) error
+
+	// run executes it and returns the exit code.
+	run(p *program) int
+}
+
+// subcommand is a row in the grammar of the program.
+type subcommand struct {
+	name, args string
+	help       string // one sentence, or several
+	details    string // behind the flags in its --help
+	begin      func() command
+	hidden     bool
+}
+
+// subcommands is the grammar.
+var subcommands = []subcommand{
+	{name: "exec", args: "KEY -- COMMAND ...", help: "Hold a lock while a command runs.", details: execDetails, begin: func() command { return &execCommand{} }},
+	{name: "locks", help: "List the locks that are held through the proxy.", begin: func() command { return &locksCommand{} }},
+	{name: "info", args: "KEY", help: "Show the holder of a lock. Exit code 1: it is free.", begin: func() command { return &infoCommand{} }},
+	{
+		name: "unlock", args: "KEY", help: "Remove a lock of any holder, or with --owner one of that OWNER. Exit code 1: there was none.",
+		begin: func() command { return &unlockCommand{} },
+	},
+	{name: guardName, begin: func() command { return &guardCommand{} }, hidden: true},
+}
+
+// find returns the subcommand of that name; nil: there is none.
+func find(name string) *subcommand {
+	for i := range subcommands {
+		if subcommands[i].name == name {
+			return &subcommands[i]
+		}
+	}
+	return nil
 }
 
 // Is reports whether the arguments of the program begin with a subcommand.
-func Is(args []string) bool {
-	return len(args) > 0 && slices.Contains([]string{"exec", "locks", "info", "unlock", guardName}, args[0])
-}
+func Is(args []string) bool { return len(args) > 0 && find(args[0]) != nil }
 
 // connection is how the proxy is reached.
-type connection struct {
-	URL          string `name:"url" short:"u" env:"LOCKPROXY_URL" default:"redis://127.0.0.1:7379" placeholder:"URL" help:"The proxy: redis://user:password@host:port/db, rediss:// for TLS, unix:///path (${default})."`
-	PasswordFile string `env:"LOCKPROXY_URL_PASSWORD_FILE" placeholder:"FILE" help:"File that holds the password, if it is not in the URL."`
+type connection struct{ URL, PasswordFile string }
+
+const defaultURL = "redis://127.0.0.1:7379"
+
+func (c *connection) flags(f *pflag.FlagSet) {
+	f.StringVarP(&c.URL, "url", "u", "", "The proxy: redis://user:password@host:port/db, rediss:// for TLS, unix:///path. Unset: LOCKPROXY_URL, or "+defaultURL+".")
+	f.StringVar(&c.PasswordFile, "password-file", "", "`FILE` that holds the password, if it is not in the URL. Unset: LOCKPROXY_URL_PASSWORD_FILE.")
 }
 
 // target reads the address.
@@ -67,18 +102,25 @@ func (c connection) target() (Target, error) {
 	return t, err
 }
 
-// keyed is a subcommand about one lock.
-type keyed struct {
-	Key string `arg:"" help:"The lock."`
+// complete puts the variables in the place of flags that were not given.
+func (c *connection) complete() {
+	c.URL = cmp.Or(c.URL, os.Getenv("LOCKPROXY_URL"), defaultURL)
+	c.PasswordFile = cmp.Or(c.PasswordFile, os.Getenv("LOCKPROXY_URL_PASSWORD_FILE"))
 }
 
-// Validate refuses the empty key, which no lock has: a variable of a script is not set.
-func (k keyed) Validate() error {
-	if k.Key == "" {
-		return errors.New("the name of the lock is empty")
+// onlyKey takes the name of a lock, the only argument.
+func onlyKey(f *pflag.FlagSet) (key string, err error) {
+	if f.NArg() != 1 {
+		return "", fmt.Errorf("%d arguments, where the name of one lock is expected", f.NArg())
 	}
-	return nil
+	if f.Arg(0) == "" { // a variable of a script is not set
+		return "", errNoName
+	}
+	return f.Arg(0), nil
 }
+
+// errNoName is about the empty key, which no lock has.
+var errNoName = errors.New("the name of the lock is empty")
 
 // program is the surroundings of a subcommand.
 type program struct {
@@ -100,37 +142,39 @@ func (p *program) fail(code int, format string, args ...any) int {
 
 // Run executes a subcommand and returns the exit code.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	var grammar commands
-	var help bytes.Buffer
-	helped := false
-	parser, err := kong.New(&grammar,
-		KeepBytes(), kong.Name("lockproxy"), kong.Description("Locks of a running lockproxy."),
-		kong.Writers(&help, io.Discard), kong.Exit(func(int) { helped = true }), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-	)
-	if err != nil {
-		panic("BUG: grammar of the subcommands: " + err.Error())
-	}
-	parsed, err := parser.Parse(args)
-	if helped {
-		_, _ = io.Copy(stdout, &help)
+	sub := find(args[0])
+	cmd := sub.begin()
+	f := sub.flagSet(cmd)
+	err := f.Parse(args[1:])
+	if errors.Is(err, pflag.ErrHelp) {
+		sub.printHelp(stdout, f)
 		return ExitOK
 	}
-	if err != nil {
-		fmt.Fprintln(stderr, "lockproxy:", err)
-		return ExitUsage
+	if err == nil {
+		err = cmd.arguments(f)
 	}
-	p := &program{ctx: ctx, name: args[0], stdout: stdout, stderr: stderr}
-	switch strings.Fields(parsed.Command())[0] {
-	case "exec":
-		return grammar.Exec.run(p)
-	case "locks":
-		return grammar.Locks.run(p)
-	case "info":
-		return grammar.Info.run(p)
-	case "unlock":
-		return grammar.Unlock.run(p)
-	default:
-		return grammar.ExecGuard.run(p)
+	p := &program{ctx: ctx, name: sub.name, stdout: stdout, stderr: stderr}
+	if err != nil {
+		return p.fail(ExitUsage, "%s", readable(err))
+	}
+	return cmd.run(p)
+}
+
+func (s *subcommand) flagSet(cmd command) *pflag.FlagSet {
+	f := pflag.NewFlagSet(s.name, pflag.ContinueOnError)
+	f.SortFlags = false
+	f.Usage = func() {}
+	cmd.flags(f)
+	return f
+}
+
+// helpWidth is the columns of a help text.
+const helpWidth = 100
+
+func (s *subcommand) printHelp(w io.Writer, f *pflag.FlagSet) {
+	fmt.Fprintf(w, "Usage: lockproxy %s [flags] %s\n\n%s\n\nFlags:\n%s", s.name, s.args, s.help, f.FlagUsagesWrapped(helpWidth))
+	if s.details != "" {
+		fmt.Fprintf(w, "\n%s\n", s.details)
 	}
 }
 
@@ -178,30 +222,17 @@ type Flag struct {
 
 // Subcommands lists the subcommands for users, in the order of the grammar.
 func Subcommands() []Subcommand {
-	parser, err := kong.New(&commands{}, kong.Name("lockproxy"))
-	if err != nil {
-		panic("BUG: grammar of the subcommands: " + err.Error())
-	}
 	var all []Subcommand
-	for _, node := range parser.Model.Children {
-		if node.Hidden {
+	for i := range subcommands {
+		s := &subcommands[i]
+		if s.hidden {
 			continue
 		}
-		sub := Subcommand{Name: node.Name, Help: node.Help}
-		var args []string
-		for _, arg := range node.Positional {
-			switch name := strings.ToUpper(arg.Name); {
-			case arg.Passthrough || arg.IsCumulative():
-				args = append(args, "--", name, "...")
-			default:
-				args = append(args, name)
-			}
-		}
-		sub.Args = strings.Join(args, " ")
-		for _, flag := range node.Flags {
-			help, _, _ := strings.Cut(flag.Help, " ($")
-			sub.Flags = append(sub.Flags, Flag{Name: "--" + flag.Name, Help: help, Value: !flag.IsBool()})
-		}
+		sub := Subcommand{Name: s.name, Args: s.args, Help: s.help}
+		s.flagSet(s.begin()).VisitAll(func(f *pflag.Flag) {
+			_, help := pflag.UnquoteUsage(f)
+			sub.Flags = append(sub.Flags, Flag{Name: "--" + f.Name, Help: help, Value: f.NoOptDefVal == ""})
+		})
 		all = append(all, sub)
 	}
 	return all

@@ -9,28 +9,29 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/lockproxy/lockproxy/internal/cli/process"
 )
 
 type execCommand struct {
-	connection `embed:""`
+	connection
 
-	Wait    *time.Duration `placeholder:"DURATION" help:"Longest wait for the lock; 0s: no wait. Without it: no limit. Exit code 75: another client has the lock."`
-	Fair    bool           `help:"First come, first served (FAIRLOCK)."`
-	Lease   time.Duration  `default:"30s" help:"Lease of the lock. It is renewed while the command runs. If this machine fails, the lock ends within this time (${default})."`
-	MaxHold time.Duration  `placeholder:"DURATION" help:"End the command after this time. Exit code 124."`
-
-	keyed   `embed:""`
-	Command []string `arg:"" passthrough:"" help:"The command with its arguments, behind --. It finds LOCK_KEY and LOCK_FENCE in its environment."`
+	Wait    patience
+	NoWait  bool
+	Fair    bool
+	Lease   time.Duration
+	MaxHold time.Duration
+	Key     string
+	Command []string
 }
 
-// Help is shown by --help.
-func (execCommand) Help() string {
-	return `The exit code is that of the command, or
+const execDetails = `COMMAND finds LOCK_KEY and LOCK_FENCE in its environment. The exit code is that of the command, or
 
   69   the proxy cannot be asked or refuses; the command was not started
   74   the lock was lost, and the command was ended
@@ -38,6 +39,35 @@ func (execCommand) Help() string {
   124  the command was ended after --max-hold
   126  the command cannot be executed; 127: there is none
   128+n  signal n has ended the command`
+
+func (c *execCommand) flags(f *pflag.FlagSet) {
+	c.Lease = 30 * time.Second
+	c.connection.flags(f)
+	f.VarP(&c.Wait, "wait", "w", "Longest wait for the lock, as in 10s; a number is seconds. Without it: no limit. Exit code 75: another client has the lock.")
+	f.BoolVarP(&c.NoWait, "no-wait", "n", false, "Do not wait, as --wait 0s.")
+	f.BoolVar(&c.Fair, "fair", false, "First come, first served (FAIRLOCK).")
+	f.Var((*Duration)(&c.Lease), "lease", "Lease of the lock. It is renewed while the command runs. If this machine fails, the lock ends within this time.")
+	f.Var((*Duration)(&c.MaxHold), "max-hold", "End the command after this time. Exit code 124. 0s: no limit.")
+	f.SetInterspersed(false) // what follows the command is its own
+}
+
+// arguments takes the key, further flags, and the command.
+func (c *execCommand) arguments(f *pflag.FlagSet) error {
+	if f.NArg() == 0 || f.Arg(0) == "" {
+		return errNoName
+	}
+	c.Key = f.Arg(0)
+	if err := f.Parse(f.Args()[1:]); err != nil {
+		return err
+	}
+	if c.Command = f.Args(); len(c.Command) == 0 {
+		return errors.New("no command behind --")
+	}
+	if c.NoWait {
+		c.Wait = patience{limited: true}
+	}
+	c.complete()
+	return nil
 }
 
 // leastLease leaves the extensions of a lease some round trips.
@@ -45,18 +75,13 @@ const leastLease = time.Second
 
 // run acquires the lock, runs the command, releases the lock.
 func (c *execCommand) run(p *program) int {
-	if c.Command[0] == "--" {
-		c.Command = c.Command[1:]
-	}
 	t, err := c.target()
 	switch {
 	case err != nil:
 		return p.fail(ExitUsage, "%v", err)
-	case len(c.Command) == 0:
-		return p.fail(ExitUsage, "no command behind --")
 	case c.Lease < leastLease:
 		return p.fail(ExitUsage, "--lease: %v is less than %v", c.Lease, leastLease)
-	case c.MaxHold < 0, c.Wait != nil && *c.Wait < 0:
+	case c.MaxHold < 0, c.Wait.limit < 0:
 		return p.fail(ExitUsage, "--wait and --max-hold are not negative")
 	}
 	path, err := exec.LookPath(c.Command[0])
@@ -131,8 +156,8 @@ func (c *execCommand) await(ctx context.Context, h *Holder) (time.Time, error) {
 	began, trouble := time.Now(), time.Time{}
 	for {
 		wait, limit := time.Duration(-1), awayLimit
-		if c.Wait != nil {
-			wait = max(*c.Wait-time.Since(began), 0)
+		if c.Wait.limited {
+			wait = max(c.Wait.limit-time.Since(began), 0)
 			limit = min(limit, wait)
 		}
 		asked := time.Now()
@@ -231,13 +256,18 @@ func (c *execCommand) giveBack(p *program, h *Holder) {
 // guardName is the subcommand that exec starts for the case of its own death.
 const guardName = "exec-guard"
 
-type guardCommand struct {
-	Socket int `arg:""`
+type guardCommand struct{ Socket int }
+
+func (*guardCommand) flags(*pflag.FlagSet) {}
+
+func (c *guardCommand) arguments(f *pflag.FlagSet) (err error) {
+	c.Socket, err = strconv.Atoi(f.Arg(0))
+	return err
 }
 
 // run waits for the end of exec. If that was its death, no process of the command is left afterwards, and the lock is
 // released.
-func (c guardCommand) run(p *program) int {
+func (c *guardCommand) run(p *program) int {
 	note, err := process.Guard(c.Socket)
 	if err != nil {
 		return p.fail(ExitUnreachable, "%v", err)

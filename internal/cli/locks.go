@@ -11,32 +11,70 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/spf13/pflag"
+
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 type locksCommand struct {
-	connection `embed:""`
+	connection
 
-	Match string `placeholder:"PATTERN" help:"List only keys that match, as in KEYS."`
-	Count int    `placeholder:"N" help:"List at most n locks."`
-	JSON  bool   `name:"json" help:"Print JSON."`
+	Match string
+	Count int
+	JSON  bool
+}
+
+func (c *locksCommand) flags(f *pflag.FlagSet) {
+	c.connection.flags(f)
+	f.StringVar(&c.Match, "match", "", "List only keys that match `PATTERN`, as in KEYS.")
+	f.IntVar(&c.Count, "count", 0, "List at most `N` locks.")
+	f.BoolVar(&c.JSON, "json", false, "Print JSON.")
+}
+
+func (c *locksCommand) arguments(f *pflag.FlagSet) error {
+	if f.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %s", f.Arg(0))
+	}
+	c.complete()
+	return nil
 }
 
 type infoCommand struct {
-	connection `embed:""`
+	connection
 
-	keyed `embed:""`
+	Key  string
+	JSON bool
+}
 
-	JSON bool `name:"json" help:"Print JSON."`
+func (c *infoCommand) flags(f *pflag.FlagSet) {
+	c.connection.flags(f)
+	f.BoolVar(&c.JSON, "json", false, "Print JSON.")
+}
+
+func (c *infoCommand) arguments(f *pflag.FlagSet) (err error) {
+	c.complete()
+	c.Key, err = onlyKey(f)
+	return err
 }
 
 type unlockCommand struct {
-	connection `embed:""`
+	connection
 
-	keyed `embed:""`
+	Key   string
+	Owner string
+	JSON  bool
+}
 
-	Owner string `placeholder:"ID" help:"Release one hold of this OWNER only."`
-	JSON  bool   `name:"json" help:"Print JSON."`
+func (c *unlockCommand) flags(f *pflag.FlagSet) {
+	c.connection.flags(f)
+	f.StringVar(&c.Owner, "owner", "", "Release one hold of the OWNER `ID` only.")
+	f.BoolVar(&c.JSON, "json", false, "Print JSON.")
+}
+
+func (c *unlockCommand) arguments(f *pflag.FlagSet) (err error) {
+	c.complete()
+	c.Key, err = onlyKey(f)
+	return err
 }
 
 // lock is a lock as LOCKINFO and LOCKLIST show it.

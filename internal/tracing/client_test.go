@@ -19,15 +19,15 @@ import (
 var theSpans = []*tracepb.ResourceSpans{{SchemaUrl: "mine"}}
 
 // upload sends theSpans to the collector that the environment names.
-func upload(t *testing.T) (error, []error) {
+func upload(t *testing.T) (noted []error, err error) {
 	t.Helper()
-	var noted []error
 	c, err := newClient("", func(err error) { noted = append(noted, err) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Stop(t.Context())
-	return c.UploadTraces(t.Context(), theSpans), noted
+	err = c.UploadTraces(t.Context(), theSpans)
+	return noted, err
 }
 
 func TestTheVariablesSayHowSpansAreSent(t *testing.T) {
@@ -59,7 +59,7 @@ func TestTheVariablesSayHowSpansAreSent(t *testing.T) {
 		"OTEL_EXPORTER_OTLP_ENDPOINT": "/at/v1/traces", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "/at",
 	} {
 		t.Setenv(variable, server.URL+"/at")
-		if err, noted := upload(t); err != nil || len(noted) != 1 {
+		if noted, err := upload(t); err != nil || len(noted) != 1 {
 			t.Errorf("%v, noted %v", err, noted)
 		}
 		if path != want || head.Get("x-token") != "a secret" || head.Get("x-b") != "2" || head.Get("x-other") != "" || len(got.ResourceSpans) != 1 {
@@ -84,7 +84,7 @@ func TestSpansAreCompressed(t *testing.T) {
 	defer server.Close()
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
 	t.Setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
-	if err, noted := upload(t); err != nil || noted != nil || len(got.ResourceSpans) != 1 {
+	if noted, err := upload(t); err != nil || noted != nil || len(got.ResourceSpans) != 1 {
 		t.Errorf("%v, noted %v, %v", err, noted, &got)
 	}
 }
@@ -105,7 +105,7 @@ func TestSpansAreSentAgain(t *testing.T) {
 			}
 		}))
 		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
-		err, _ := upload(t)
+		_, err := upload(t)
 		server.Close()
 		if asked != want || (err == nil) != (want == 2) {
 			t.Errorf("%d: asked %d times, %v", status, asked, err)
@@ -124,7 +124,7 @@ func TestTheCollectorNamesThePause(t *testing.T) {
 	}))
 	defer server.Close()
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
-	if err, _ := upload(t); err != nil || len(asked) != 2 || asked[1].Sub(asked[0]) < time.Second {
+	if _, err := upload(t); err != nil || len(asked) != 2 || asked[1].Sub(asked[0]) < time.Second {
 		t.Errorf("%v, asked at %v", err, asked)
 	}
 }
