@@ -12,7 +12,7 @@ import (
 // drawn lists the types whose values are the states of a diagram in docs/dev/DIAGRAMS.md.
 var drawn = map[string][]string{
 	"internal/proxy/session":  {"wait", "pinMode"},
-	"internal/lockcmds/queue": {"Outcome"},
+	"internal/lockcmds/table": {"Outcome"},
 }
 
 // A semicolon ends a statement of Mermaid, also within the text of a message or a note.

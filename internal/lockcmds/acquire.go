@@ -9,16 +9,15 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
 // waiter is one acquire in progress, from its first attempt on the session's own connection to its answer.
 type waiter struct {
-	queue.Waiter       // its state in the wait queue; guarded by waiters.mu
+	table.Waiter       // its state in the wait queue; guarded by waiters.mu
 	claim        claim // its part in the record of holds
 
 	// Immutable after start.
@@ -34,8 +33,8 @@ type waiter struct {
 	ended  bool         // its session has
 	fence  int64        // of a grant that replicas are to confirm; 0: there is none
 	timer  jobs.Timer   // its own deadline
-	mark   queue.Mark   // before the first attempt
-	streak queue.Streak // of the hand-over on its way
+	mark   table.Mark   // before the first attempt
+	streak table.Streak // of the hand-over on its way
 }
 
 // askedAcquire is an acquire as its client has asked for it.
@@ -71,7 +70,7 @@ func (x *waiters) start(a *askedAcquire, began, now time.Time, home *waiters) {
 		x: x, acquireTerms: termsOf(cmd, defaults), began: began, home: home,
 		claim: x.Holds.Claim(s, cmd.Key, cmd.Owner),
 	}
-	w.Waiter = queue.Waiter{
+	w.Waiter = table.Waiter{
 		Kind: w.kind().Waits, Owner: w.claim.Key().Owner, Shared: cmd.Owner != "", Placed: cmd.Wait != 0, Tag: w,
 	}
 	if w.Named() {
@@ -100,7 +99,7 @@ func (x *waiters) start(a *askedAcquire, began, now time.Time, home *waiters) {
 	}
 	queues := s.NothingPending && !w.claim.Deepens() && home == x && w.Wait != 0 && !w.Shared && x.set.MayJoin(cmd.Key, w.Kind)
 	if queues {
-		w.mark = queue.Mark{} // if it turns out to be the first after all, it must ask
+		w.mark = table.Mark{} // if it turns out to be the first after all, it must ask
 	}
 	x.mu.Unlock()
 	switch {
@@ -128,7 +127,7 @@ func (w *waiter) Answered(o callOutcome) []byte {
 	switch {
 	case errors.Is(err, contract.ErrInDoubt):
 		w.rollBack(0, nil)
-		w.withdraw(queue.Error, err) // it may have a place in the queue
+		w.withdraw(table.Error, err) // it may have a place in the queue
 		return nil
 	case isOverwritten(err) && w.claim.Overwritten(): // the loss is the answer
 		w.finish()
@@ -231,9 +230,9 @@ func (w *waiter) granted(g grant) []byte {
 	}
 	now := w.x.Calls.Clock.Now()
 	verdict := w.claim.Granted(now, &holdGrant{
-		Grant: ledger.Grant{
+		Grant: table.Grant{
 			Fence: g.fence, Count: g.count, SentAt: g.sentAt,
-			TTL: w.Lease, Fixed: w.Fixed, MaxHold: w.MaxHold, Grace: w.Grace, Client: ledger.Client(w.session().Client.ClientInfo),
+			TTL: w.Lease, Fixed: w.Fixed, MaxHold: w.MaxHold, Grace: w.Grace, Client: table.Client(w.session().Client.ClientInfo),
 		},
 		Renewer: w.home.Calls.Client, Streak: w.streak, Sync: w.Sync,
 	})

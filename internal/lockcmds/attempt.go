@@ -6,8 +6,8 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
 
 // attempt is one script call for a waiter, as a job.
@@ -17,8 +17,8 @@ func (w *waiter) attempt() {
 	}
 	a, sentAt, err := w.call()
 	answer := answerOf(a, w.Lease, err)
-	w.x.Step(func(q *queue.Set) { q.Answered(&w.Waiter, answer) })
-	if answer.Status == queue.Held {
+	w.x.Step(func(q *table.Set) { q.Answered(&w.Waiter, answer) })
+	if answer.Status == table.Held {
 		w.deliver(grantOf(a, sentAt))
 	}
 }
@@ -74,13 +74,13 @@ func (w *waiter) goOn() {
 		if w.goHome() {
 			return
 		}
-		w.mark = queue.Mark{}
+		w.mark = table.Mark{}
 		if reply := w.await(script.Acquired{}); reply != nil {
 			w.conn().Reply(reply)
 		}
 	})
 	if !ok {
-		w.withdraw(queue.Gone, nil)
+		w.withdraw(table.Gone, nil)
 	}
 }
 
@@ -91,7 +91,7 @@ func (w *waiter) tryOnce() {
 	ended := w.ended
 	w.x.mu.Unlock()
 	if ended {
-		w.withdraw(queue.Gone, nil)
+		w.withdraw(table.Gone, nil)
 		return
 	}
 	a, sentAt, err := w.call()
@@ -99,12 +99,12 @@ func (w *waiter) tryOnce() {
 	case errors.Is(err, contract.ErrInDoubt):
 		w.x.Calls.Repeat(&callRequest{Session: w.conn(), For: lastAttempt{w}}, w.question().Call)
 	case err != nil:
-		w.withdraw(queue.Error, err)
+		w.withdraw(table.Error, err)
 	case a.Granted:
 		w.deliver(grantOf(a, sentAt))
 	default:
 		w.claim.Overtaken()
-		w.withdraw(queue.Null, nil)
+		w.withdraw(table.Null, nil)
 	}
 }
 
@@ -125,12 +125,12 @@ func (l lastAttempt) Answered(o callOutcome) []byte {
 		return w.granted(grantOf(a, o.SentAt))
 	case err == nil:
 		w.claim.Overtaken()
-		w.withdraw(queue.Null, nil)
+		w.withdraw(table.Null, nil)
 		return nil
 	case errors.Is(err, contract.ErrInDoubt):
 		w.rollBack(0, nil)
 	}
-	w.withdraw(queue.Error, err)
+	w.withdraw(table.Error, err)
 	return nil
 }
 
@@ -144,7 +144,7 @@ type offer struct {
 
 // Offer takes the waiters to which the holder of that name may hand the lock over. last is the streak of the holder's
 // own grant. The caller calls Answered, if the offer is not empty. Requires no locks.
-func (x *waiters) Offer(lock, holder string, last queue.Streak) offer {
+func (x *waiters) Offer(lock, holder string, last table.Streak) offer {
 	o := offer{x: x}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -155,7 +155,7 @@ func (x *waiters) Offer(lock, holder string, last queue.Streak) offer {
 	if !ok {
 		return o // the message of the release gives all waiters the same chance
 	}
-	x.stepLocked(func(q *queue.Set) {
+	x.stepLocked(func(q *table.Set) {
 		shared, own := q.Offer(lock, holder)
 		if shared != nil {
 			o.plain = waiterOf(shared)
@@ -233,8 +233,8 @@ func (o *offer) settle(a script.Released, sentAt time.Time, err error) (to *wait
 			outcome, answer = missed, answerOf(missed, w.Lease, err)
 			answer.Again = err == nil && !missed.Placed
 		}
-		o.x.stepLocked(func(q *queue.Set) { q.Answered(&w.Waiter, answer) })
-		if answer.Status == queue.Held {
+		o.x.stepLocked(func(q *table.Set) { q.Answered(&w.Waiter, answer) })
+		if answer.Status == table.Held {
 			to, g = w, grantOf(outcome, sentAt)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -132,7 +132,7 @@ func TestAReleaseGrantsTheLockToTheFirstWaiter(t *testing.T) {
 	a, b := w.waits(1, "LOCK k"), w.client(2)
 	holder := w.client(9)
 	b.sends("LOCK k") // joins without a script
-	o := w.x.Offer("k", "holder", queue.Streak{})
+	o := w.x.Offer("k", "holder", table.Streak{})
 	if o.Empty() || o.Call(script.Release{Key: "k"}).Name() != "handover" {
 		t.Fatalf("offer %+v", o)
 	}
@@ -150,7 +150,7 @@ func TestAReleaseThatIsRefusedLeavesTheWaiterWaiting(t *testing.T) {
 	for name, err := range map[string]error{"refused": script.Error("NOPERM no"), "unsent": contract.ErrUnsent, "in doubt": contract.ErrInDoubt} {
 		w := newWaiterWorld(t)
 		a, holder := w.waits(1, "LOCK k"), w.client(9)
-		o := w.x.Offer("k", "holder", queue.Streak{})
+		o := w.x.Offer("k", "holder", table.Streak{})
 		o.Answered(holder, script.Released{}, w.Time, err)
 		holder.Unlock()
 		w.Own.Answers = []any{grantOfFence(8)}
@@ -164,11 +164,11 @@ func TestAReleaseThatIsRefusedLeavesTheWaiterWaiting(t *testing.T) {
 
 func TestNoOfferWithoutWaiters(t *testing.T) {
 	w := newWaiterWorld(t)
-	if o := w.x.Offer("k", "holder", queue.Streak{}); !o.Empty() {
+	if o := w.x.Offer("k", "holder", table.Streak{}); !o.Empty() {
 		t.Error("an offer to no waiter")
 	}
 	w.waits(1, "LOCK k OWNER me")
-	if o := w.x.Offer("k", "me", queue.Streak{}); !o.Empty() {
+	if o := w.x.Offer("k", "me", table.Streak{}); !o.Empty() {
 		t.Error("an offer to the owner that releases")
 	}
 }

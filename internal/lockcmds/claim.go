@@ -4,9 +4,8 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
 
 // claim is the part of one acquire in the record of holds, from its start to its end. All copies and attempts of the
@@ -14,7 +13,7 @@ import (
 type claim struct {
 	x   *holds
 	s   *holdSession
-	key ledger.Key
+	key table.Key
 
 	hold    *sessionHold // that the acquire is to deepen; nil: none
 	sent    bool         // Pause has been called: the hold is not renewed, and does not end by releases, until the outcome is known
@@ -44,7 +43,7 @@ func (x *holds) Claim(s *contract.Caller, lock, owner string) claim {
 }
 
 // Key names the hold that the acquire asks for.
-func (c *claim) Key() ledger.Key { return c.key }
+func (c *claim) Key() table.Key { return c.key }
 
 // Session is the record of the session that acquires.
 func (c *claim) Session() *holdSession { return c.s }
@@ -100,7 +99,7 @@ func (c *claim) Deepened() *sessionHold { return c.hold }
 // Doubt notes that the answer to a call of the acquire was lost, which asked for a lease of that length at the moment
 // sentAt. The owner may have a hold here by now: then the lease of the hold may be that one. Requires no locks.
 func (c *claim) Doubt(lease time.Duration, sentAt time.Time) {
-	c.x.Step(func(l *ledger.Ledger) {
+	c.x.Step(func(l *table.Ledger) {
 		c.s.Doubted = true
 		l.InDoubt(l.Find(c.key), lease, sentAt)
 	})
@@ -109,7 +108,7 @@ func (c *claim) Doubt(lease time.Duration, sentAt time.Time) {
 // Continue ends what Pause has begun, if the acquire has not deepened the hold. Requires no locks.
 func (c *claim) Continue() {
 	if h := c.hold; h != nil && c.sent {
-		c.x.Step(func(l *ledger.Ledger) { l.NotDeepened(&h.Hold) })
+		c.x.Step(func(l *table.Ledger) { l.NotDeepened(&h.Hold) })
 	}
 	c.hold = nil
 }
@@ -134,9 +133,9 @@ func (c *claim) Overtaken() {
 
 // gone ends a hold that Redis does not have any more. Requires no locks.
 func (x *holds) gone(h *sessionHold) {
-	x.Step(func(l *ledger.Ledger) {
+	x.Step(func(l *table.Ledger) {
 		if l.Knows(&h.Hold) {
-			l.Lost(&h.Hold, ledger.Gone, false, nil)
+			l.Lost(&h.Hold, table.ReasonGone, false, nil)
 		}
 	})
 }
@@ -144,11 +143,11 @@ func (x *holds) gone(h *sessionHold) {
 // Overwritten says that the key holds something else than a lock. It reports whether the session held a lock there,
 // which is lost. Requires no locks.
 func (c *claim) Overwritten() (lost bool) {
-	c.x.Step(func(l *ledger.Ledger) {
+	c.x.Step(func(l *table.Ledger) {
 		lost = c.s.Losses.Forget(c.key.Lock, c.key.Owner)
 		if h := c.hold; h != nil && l.Knows(&h.Hold) {
 			c.hold = nil
-			l.Lost(&h.Hold, ledger.Gone, false, &c.s.Session)
+			l.Lost(&h.Hold, table.ReasonGone, false, &c.s.Session)
 			lost = true
 		}
 	})
@@ -169,9 +168,9 @@ const (
 // holdGrant is Redis's word that an owner holds a lock, with the terms that the client has asked for. Claim.Granted
 // sets By, Key and Paused.
 type holdGrant struct {
-	ledger.Grant
+	table.Grant
 	Renewer scriptRunner // the connections that renew the lease
-	Streak  queue.Streak // of the hand-over that has granted the lock
+	Streak  table.Streak // of the hand-over that has granted the lock
 	Sync    int          // replicas that had to have it
 }
 
@@ -202,7 +201,7 @@ func (c *claim) Granted(now time.Time, g *holdGrant) verdict {
 
 // recordLocked records the grant and has its lease watched. It returns the loss of an older hold of the same owner,
 // which the grant proves lost. Requires holds.mu.
-func (c *claim) recordLocked(g *holdGrant) (told *ledger.Loss) {
+func (c *claim) recordLocked(g *holdGrant) (told *table.Loss) {
 	g.By, g.Key = &c.s.Session, c.key
 	if c.hold != nil {
 		g.Paused = &c.hold.Hold

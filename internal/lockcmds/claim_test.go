@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 )
 
@@ -52,7 +52,7 @@ func TestAGrantThatCannotBeUsedIsNotRecorded(t *testing.T) {
 			w, a := newHoldWorld(t), newClient(1)
 			w.acquire(t, a, owner, nil)
 			claim := w.Claim(&a.caller, lock, owner)
-			g := holdGrant{Grant: ledger.Grant{Fence: fence, Count: 2, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}, Renewer: w.Calls.Client}
+			g := holdGrant{Grant: table.Grant{Fence: fence, Count: 2, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}, Renewer: w.Calls.Client}
 			c.end(w, a, &claim)
 			if got := claim.Granted(w.Time, &g); got != c.want {
 				t.Errorf("%s, owner %q: verdict %d, want %d", c.name, owner, got, c.want)

@@ -6,9 +6,8 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -42,7 +41,7 @@ func TestFairWaitersThatHangUpTogetherLeaveTogether(t *testing.T) {
 		t.Errorf("%d script calls took %d waiters out of the queue", n, many)
 	}
 	var left int
-	p.e.waiters.Step(func(q *queue.Set) { left = q.Leaving() })
+	p.e.waiters.Step(func(q *table.Set) { left = q.Leaving() })
 	if left > 1 {
 		t.Errorf("%d locks with departures", left)
 	}
@@ -68,7 +67,7 @@ func TestABacklogOfCleanUpDoesNotStarveRenewals(t *testing.T) {
 
 // deadline is when the lease of a lock ends that is held here; zero: it is not held.
 func (p *proxy) deadline(key string) (deadline time.Time) {
-	p.e.holds.Step(func(l *ledger.Ledger) {
+	p.e.holds.Step(func(l *table.Ledger) {
 		for _, h := range l.List() {
 			if h.Lock == key {
 				deadline = holdOf(h).Deadline()

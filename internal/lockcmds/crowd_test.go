@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -142,7 +142,7 @@ func TestCrowdTakesTurnsWithRedisson(t *testing.T) {
 	inRedis := func() []string { return srv.Client(t).LRange(t.Context(), script.Queue("k"), 0, -1).Val() }
 	var place string
 	redistest.Eventually(t, patience, "the place and its subscription", func() bool {
-		return p.waitQueue("k", func(q *queue.Queue) bool {
+		return p.waitQueue("k", func(q *table.Queue) bool {
 			place = q.Names().Place
 			return q.Queued() && q.Settled()
 		})

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
 
 // This file carries out the effects of package queue that concern no acquire: subscriptions, timers, and the places
@@ -19,56 +19,56 @@ import (
 type effectCarrier struct {
 	Calls *calls
 	Wait  time.Duration                // the unit of deadlines in the queue in Redis
-	Step  func(event func(*queue.Set)) // tells the wait queues of an event; requires no locks
+	Step  func(event func(*table.Set)) // tells the wait queues of an event; requires no locks
 }
 
 // CarryOut carries out one effect, or has a job do it. It is called for one effect at a time, and for none of Attempt
 // and Reply.
-func (c *effectCarrier) CarryOut(f *queue.Effect) {
+func (c *effectCarrier) CarryOut(f *table.Effect) {
 	q, key, channel := f.Queue, f.Key, f.Channel
 	switch f.Op {
-	case queue.Attempt, queue.Reply:
+	case table.Attempt, table.Finish:
 		panic("BUG: an effect about an acquire")
-	case queue.Subscribe:
+	case table.Subscribe:
 		c.Calls.Client.Node(channel).Subscribe(channel)
-	case queue.Unsubscribe:
+	case table.Unsubscribe:
 		c.Calls.Client.Node(channel).Unsubscribe(channel)
-	case queue.SetTimer:
+	case table.SetTimer:
 		c.setTimer(q, f)
-	case queue.StopTimers:
+	case table.StopTimers:
 		stopTimers(q)
-	case queue.Tidy:
-		c.Calls.Clock.AfterFunc(f.Delay, func() { c.Step((*queue.Set).TidyDue) })
-	case queue.Patience:
-		c.Calls.Clock.AfterFunc(f.Delay, func() { c.Step(func(s *queue.Set) { s.PatienceDue(key) }) })
-	case queue.RemovePlaces:
+	case table.Tidy:
+		c.Calls.Clock.AfterFunc(f.Delay, func() { c.Step((*table.Set).TidyDue) })
+	case table.Patience:
+		c.Calls.Clock.AfterFunc(f.Delay, func() { c.Step(func(s *table.Set) { s.PatienceDue(key) }) })
+	case table.RemovePlaces:
 		c.removePlaces(key)
-	case queue.Refresh:
+	case table.Refresh:
 		places := f.Places
 		c.Calls.Jobs.Submit(jobs.Renewal, func() { c.refresh(q, places) })
-	case queue.ListPlaces:
+	case table.ListPlaces:
 		c.Calls.Jobs.Submit(jobs.Attempt, func() { c.listPlaces(q) })
-	case queue.AskHead:
+	case table.AskHead:
 		class, look := jobs.HandOver, f.Look
 		if look {
 			class = jobs.Attempt
 		}
 		c.Calls.Jobs.Submit(class, func() { c.askHead(q, look) })
-	case queue.RemoveHead:
+	case table.RemoveHead:
 		place, force := f.Place, f.Force
 		c.Calls.Jobs.Submit(jobs.Attempt, func() { c.removeHead(q, place, force) })
-	case queue.GoOn: // a class without backlog
+	case table.GoOn: // a class without backlog
 		c.Calls.Jobs.Submit(jobs.Renewal, func() {
 			runtime.Gosched()
-			c.Step((*queue.Set).Continue)
+			c.Step((*table.Set).Continue)
 		})
 	}
 }
 
 // timers are those of one wait queue.
-type timers [queue.TimersCount]jobs.Timer
+type timers [table.TimersCount]jobs.Timer
 
-func (c *effectCarrier) setTimer(q *queue.Queue, f *queue.Effect) {
+func (c *effectCarrier) setTimer(q *table.Queue, f *table.Effect) {
 	all, ok := q.Tag.(*timers)
 	if !ok {
 		all = &timers{}
@@ -82,10 +82,10 @@ func (c *effectCarrier) setTimer(q *queue.Queue, f *queue.Effect) {
 		t.Reset(d)
 		return
 	}
-	all[timer] = c.Calls.Clock.AfterFunc(d, func() { c.Step(func(*queue.Set) { q.TimerDue(timer) }) })
+	all[timer] = c.Calls.Clock.AfterFunc(d, func() { c.Step(func(*table.Set) { q.TimerDue(timer) }) })
 }
 
-func stopTimers(q *queue.Queue) {
+func stopTimers(q *table.Queue) {
 	if all, ok := q.Tag.(*timers); ok {
 		for _, t := range all {
 			if t != nil {

@@ -4,7 +4,7 @@ import (
 	"runtime"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
 
 // Work on thousands of holds at once, as at the end of a session with very many locks, is done in slices. Between two
@@ -31,7 +31,7 @@ func (x *holds) End(session uint64) {
 
 // endHolds takes an ended session out of its holds. The first slice is done at once. A job of a class without backlog
 // does the rest, because the leases are renewed until then. Requires the session lock.
-func (x *holds) endHolds(c *holdSession, holds []*ledger.Hold) {
+func (x *holds) endHolds(c *holdSession, holds []*table.Hold) {
 	holds = x.endSlice(c, holds)
 	if len(holds) == 0 {
 		return
@@ -46,7 +46,7 @@ func (x *holds) endHolds(c *holdSession, holds []*ledger.Hold) {
 
 // endSlice takes the session out of the first of the holds, ends each of them that no other session has, and returns
 // the others.
-func (x *holds) endSlice(c *holdSession, holds []*ledger.Hold) (left []*ledger.Hold) {
+func (x *holds) endSlice(c *holdSession, holds []*table.Hold) (left []*table.Hold) {
 	n := min(len(holds), endingSlice)
 	some := holds[:n]
 	rollbacks := make([]rollback, 0, len(some))
@@ -68,7 +68,7 @@ func (x *holds) endSlice(c *holdSession, holds []*ledger.Hold) (left []*ledger.H
 // Rest takes an ended session out of a hold, and returns the rollback of what it may have left there. false: it has
 // left nothing, or a release of a named owner's hold is on its way. Then the answer is followed by another call. It is
 // for an event of Step. Requires holds.mu.
-func (x *holds) Rest(c *holdSession, entry *ledger.Hold) (r rollback, ok bool) {
+func (x *holds) Rest(c *holdSession, entry *table.Hold) (r rollback, ok bool) {
 	rest, ok := x.ledger.Part(entry, &c.Session)
 	if !ok {
 		return r, false

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
@@ -88,7 +88,7 @@ func TestVeryManyHoldsEndInSlices(t *testing.T) {
 	const n = 3*endingSlice + 1
 	for i := range n {
 		claim := w.Claim(&a.caller, strconv.Itoa(i), "")
-		claim.Granted(w.Time, &holdGrant{Grant: ledger.Grant{Fence: fence, Count: 1, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}, Renewer: w.Calls.Client})
+		claim.Granted(w.Time, &holdGrant{Grant: table.Grant{Fence: fence, Count: 1, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}, Renewer: w.Calls.Client})
 	}
 	w.End(a.caller.ID)
 	if left := w.Len(); left != n-endingSlice {
@@ -112,7 +112,7 @@ func TestARollbackIsTriedForAsLongAsALeaseMayLast(t *testing.T) {
 		} {
 			w, a := newHoldWorld(t), newClient(1)
 			h := w.acquire(t, a, "", func(g *holdGrant) { g.Grace = 0 })
-			w.Step(func(l *ledger.Ledger) { l.InDoubt(&h.Hold, c.doubtful, w.Time) })
+			w.Step(func(l *table.Ledger) { l.InDoubt(&h.Hold, c.doubtful, w.Time) })
 			begun := w.Time
 			if lasts := w.Lasts(&h.Hold); lasts != c.want {
 				t.Errorf("%v in doubt: it may last for %v", c.doubtful, lasts)

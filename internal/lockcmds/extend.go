@@ -8,8 +8,8 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
 
 // startExtend executes EXTENDLOCK. The watchdog goes on with the new length. Requires the session lock.
@@ -19,7 +19,7 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 		e: e, session: session, call: script.Extend{Key: cmd.Key, Part: e.holds.Part(&session.Session, k.Owner), Lease: cmd.Lease},
 	}
 	lost := false
-	e.holds.Step(func(l *ledger.Ledger) {
+	e.holds.Step(func(l *table.Ledger) {
 		if lost = l.KnowsLoss(&session.Session, k); lost {
 			return
 		}
@@ -42,7 +42,7 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 type extension struct {
 	e       *Engine
 	session *holdSession
-	h       *ledger.Hold // nil: no session of this proxy holds the lock for that owner
+	h       *table.Hold // nil: no session of this proxy holds the lock for that owner
 	call    script.Extend
 	q       callRequest
 }
@@ -65,7 +65,7 @@ func (x *extension) Postponed() (script.Call, time.Duration) {
 
 // Doubted implements asker.
 func (x *extension) Doubted(sentAt time.Time) {
-	x.e.holds.Step(func(l *ledger.Ledger) { l.InDoubt(x.h, x.call.Lease, sentAt) })
+	x.e.holds.Step(func(l *table.Ledger) { l.InDoubt(x.h, x.call.Lease, sentAt) })
 }
 
 // Answered turns the answer of an extension into the reply, or sends it once more: for a later grant of the owner than
@@ -76,25 +76,25 @@ func (x *extension) Answered(o callOutcome) []byte {
 	if x.h != nil && isOverwritten(err) {
 		overwritten, a, err = err, script.Extended{}, nil
 	}
-	answer := ledger.Answer{
-		Status: ledger.NotHolder, Fence: a.Fence, Holds: a.Holds, SentAt: x.q.SentAt,
+	answer := table.HoldAnswer{
+		Status: table.NotHolder, Fence: a.Fence, Holds: a.Holds, SentAt: x.q.SentAt,
 	}
 	switch {
 	case err != nil:
 		answer.Status = unanswered(err)
 	case a.Held:
-		answer.Status = ledger.Held
+		answer.Status = table.StillHeld
 	case a.Other:
-		answer.Status = ledger.OtherGrant
+		answer.Status = table.OtherGrant
 	}
-	var reply ledger.Reply
-	x.e.holds.Step(func(l *ledger.Ledger) {
-		reply = l.Extended(&x.session.Session, ledger.Key{Lock: x.call.Key, Owner: x.call.Owner}, x.h, x.call.Lease, answer)
+	var reply table.Reply
+	x.e.holds.Step(func(l *table.Ledger) {
+		reply = l.Extended(&x.session.Session, table.Key{Lock: x.call.Key, Owner: x.call.Owner}, x.h, x.call.Lease, answer)
 	})
 	switch {
-	case reply == ledger.Newer:
+	case reply == table.Newer:
 		x.anew(a.Fence)
-	case reply == ledger.NotHeld && overwritten != nil:
+	case reply == table.NotHeld && overwritten != nil:
 		return failureReply(overwritten)
 	}
 	return replyOf(reply, err, x.call.Session != "", 0)
@@ -109,27 +109,27 @@ func (x *extension) anew(fence int64) {
 }
 
 // unanswered is what an error in place of an answer means to the ledger.
-func unanswered(err error) ledger.Status {
+func unanswered(err error) table.HoldStatus {
 	if errors.Is(err, contract.ErrInDoubt) {
-		return ledger.InDoubt
+		return table.HoldInDoubt
 	}
-	return ledger.Failed
+	return table.NotDone
 }
 
 // replyOf is the reply to a release or an extension; nil: there is none yet. named and fence: what the command names.
-func replyOf(r ledger.Reply, err error, named bool, fence int64) []byte {
+func replyOf(r table.Reply, err error, named bool, fence int64) []byte {
 	switch r {
-	case ledger.Failure:
+	case table.Failure:
 		return failureReply(err)
-	case ledger.Unknown:
+	case table.Unknown:
 		return failureReply(contract.ErrInDoubt)
-	case ledger.Yes:
+	case table.Yes:
 		return redcon.AppendInt(nil, 1)
-	case ledger.Left:
+	case table.Left:
 		return redcon.AppendInt(nil, 0)
-	case ledger.LostLease:
+	case table.LostLease:
 		return lostLeaseReply()
-	case ledger.NotHeld:
+	case table.NotHeld:
 		return notHeldReply(named, fence)
 	default:
 		return nil

@@ -7,10 +7,9 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
@@ -58,21 +57,21 @@ type holdOptions struct {
 type holds struct {
 	holdOptions // immutable
 
-	count atomic.Int64 // ledger.Len()
+	count atomic.Int64 // table.Len()
 
 	mu       sync.Mutex // guards the fields below and all sessions and holds
 	sessions map[uint64]*holdSession
-	ledger   *ledger.Ledger
+	ledger   *table.Ledger
 }
 
 // newHolds returns the record of an engine without sessions.
 func newHolds(o holdOptions) *holds {
-	return &holds{holdOptions: o, sessions: make(map[uint64]*holdSession), ledger: ledger.New(newHold)}
+	return &holds{holdOptions: o, sessions: make(map[uint64]*holdSession), ledger: table.NewLedger(newHold)}
 }
 
 // holdSession is the record of one session.
 type holdSession struct {
-	ledger.Session // Name is "<UUID>:<token>"; Name, Losses and Held are immutable, holds.mu guards the rest
+	table.Session // Name is "<UUID>:<token>"; Name, Losses and Held are immutable, holds.mu guards the rest
 
 	ID   uint64           // immutable
 	Conn contract.Session // immutable
@@ -90,8 +89,8 @@ func (s *holdSession) Ended() bool { return s.ended }
 
 // sessionHold is a hold of the ledger with its lease. holds.mu guards its fields.
 type sessionHold struct {
-	ledger.Hold
-	Streak queue.Streak // of the hand-over that has granted it
+	table.Hold
+	Streak table.Streak // of the hand-over that has granted it
 	Sync   int          // replicas that had to have the grant
 
 	lease *watchdog.Lease
@@ -99,14 +98,14 @@ type sessionHold struct {
 	look  look         // whether Redis is asked about the grant
 }
 
-func newHold() *ledger.Hold {
+func newHold() *table.Hold {
 	h := &sessionHold{}
 	h.Tag = h
 	return &h.Hold
 }
 
 // holdOf returns the hold of an entry of the ledger, or nil.
-func holdOf(h *ledger.Hold) *sessionHold {
+func holdOf(h *table.Hold) *sessionHold {
 	if h == nil {
 		return nil
 	}
@@ -140,7 +139,7 @@ func (h *sessionHold) pauseLocked(lease time.Duration) (now bool) {
 }
 
 // rollback is the rollback of a session's part in a hold. part has the fence of the hold.
-func (x *holds) rollback(h *sessionHold, s *ledger.Session) rollback {
+func (x *holds) rollback(h *sessionHold, s *table.Session) rollback {
 	r := rollback{By: h.by.Node(h.Lock)}
 	r.Key, r.Part = h.Lock, x.Part(s, h.Owner)
 	r.Part.Fence = h.Fence
@@ -149,26 +148,26 @@ func (x *holds) rollback(h *sessionHold, s *ledger.Session) rollback {
 
 // Begin returns the record of a session, which is known from now on, and the key of the hold that a command of it is
 // about. The owner is the session's own if the command names none. Requires no locks.
-func (x *holds) Begin(s *contract.Caller, lock, owner string) (*holdSession, ledger.Key) {
+func (x *holds) Begin(s *contract.Caller, lock, owner string) (*holdSession, table.Key) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.beginLocked(s, lock, owner)
 }
 
 // beginLocked is Begin. Requires holds.mu.
-func (x *holds) beginLocked(s *contract.Caller, lock, owner string) (*holdSession, ledger.Key) {
+func (x *holds) beginLocked(s *contract.Caller, lock, owner string) (*holdSession, table.Key) {
 	c := x.sessions[s.ID]
 	if c == nil {
 		c = &holdSession{ID: s.ID, Conn: s.Session}
 		c.Name, c.Losses, c.Tag, c.Held = script.Default(x.UUID, s.Token), s.Losses, c, s.Held
 		x.sessions[s.ID] = c
 	}
-	return c, ledger.Key{Lock: lock, Owner: cmp.Or(owner, c.Name)}
+	return c, table.Key{Lock: lock, Owner: cmp.Or(owner, c.Name)}
 }
 
 // Part is what a call of a session writes about its part in a lock of that owner: the number of the call and, if it is
 // not the owner's only session, its name.
-func (x *holds) Part(s *ledger.Session, owner string) script.Part {
+func (x *holds) Part(s *table.Session, owner string) script.Part {
 	p := script.Part{Owner: owner, Request: x.NextRequest()}
 	if owner != s.Name {
 		p.Session = s.Name
@@ -180,7 +179,7 @@ func (x *holds) Part(s *ledger.Session, owner string) script.Part {
 func (x *holds) NextRequest() int64 { return x.Requests.Add(1) }
 
 // Step tells the ledger of events, and carries out the effects. Requires no locks.
-func (x *holds) Step(event func(l *ledger.Ledger)) {
+func (x *holds) Step(event func(l *table.Ledger)) {
 	x.mu.Lock()
 	event(x.ledger)
 	told := x.settleLocked()
@@ -190,28 +189,28 @@ func (x *holds) Step(event func(l *ledger.Ledger)) {
 
 // settleLocked carries out the effects of the ledger. It returns the loss that is to be told without locks; nil: there
 // is none. Requires holds.mu.
-func (x *holds) settleLocked() (told *ledger.Loss) {
+func (x *holds) settleLocked() (told *table.Loss) {
 	effects := x.ledger.Effects()
 	for i := range effects {
 		f := &effects[i]
 		h := holdOf(f.Hold)
 		switch f.Op {
-		case ledger.Track:
+		case table.Track:
 			h.lease = x.Watchdog.Track(h.entry(), f.SentAt)
-		case ledger.Pause:
+		case table.Pause:
 			h.lease.Pause(nil)
-		case ledger.Resume:
+		case table.Resume:
 			if !h.lease.Resume(f.SentAt, h.entry()) {
 				h.lease = x.Watchdog.Track(h.entry(), f.SentAt)
 			}
-		case ledger.Continue:
+		case table.Continue:
 			h.lease.Continue()
-		case ledger.Shorten:
+		case table.Shorten:
 			h.lease.Shorten(f.SentAt, h.TTL)
-		case ledger.Forget:
+		case table.Forget:
 			h.lease.Forget()
 			x.endedLocked(h, f.End)
-		case ledger.Tell:
+		case table.Tell:
 			told = f.Loss
 		}
 	}
@@ -221,7 +220,7 @@ func (x *holds) settleLocked() (told *ledger.Loss) {
 }
 
 // endedLocked tells metrics and observers of the end of a hold. Requires holds.mu.
-func (x *holds) endedLocked(h *sessionHold, end ledger.End) {
+func (x *holds) endedLocked(h *sessionHold, end table.End) {
 	now := x.Calls.Clock.Now()
 	held := now.Sub(h.Since)
 	by, outcome := observe.ByRelease, observe.Released
@@ -267,7 +266,7 @@ func (x *holds) Keeps(session uint64, lock, owner string) bool {
 	if c == nil {
 		return false
 	}
-	h := x.ledger.Find(ledger.Key{Lock: lock, Owner: cmp.Or(owner, c.Name)})
+	h := x.ledger.Find(table.Key{Lock: lock, Owner: cmp.Or(owner, c.Name)})
 	return h != nil && c.Has(h)
 }
 
@@ -317,7 +316,7 @@ func (x *holds) List(slice []lockInfo, end int) ([]lockInfo, int) {
 
 // tell announces a loss: to metrics, to the log, to the holders by a push, to subscribers by a channel. nil: there is
 // nothing to tell. It leaves the work to a job. Requires no locks.
-func (x *holds) tell(l *ledger.Loss) {
+func (x *holds) tell(l *table.Loss) {
 	if l == nil {
 		return
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
@@ -65,7 +65,7 @@ func (w *holdWorld) acquire(t *testing.T, c *holdClient, owner string, change fu
 	t.Helper()
 	claim := w.Claim(&c.caller, lock, owner)
 	g := holdGrant{
-		Grant:   ledger.Grant{Fence: fence, Count: claim.holds, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1},
+		Grant:   table.Grant{Fence: fence, Count: claim.holds, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1},
 		Renewer: w.Calls.Client,
 	}
 	if change != nil {

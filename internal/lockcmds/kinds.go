@@ -6,19 +6,19 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // This file has the kinds of locks: how the waiters of each take turns, the scripts by which they ask, and the meaning
 // of an answer. A new kind is a new value. The package does no I/O and keeps no state.
 //
-//	Of(verb) ──► Kind ──Ask, Question──► a script with the decoder of its answer ──► AnswerOf ──► queue.Answer
+//	Of(verb) ──► Kind ──Ask, Question──► a script with the decoder of its answer ──► AnswerOf ──► table.Answer
 
 // lockKind is one kind of lock. It is immutable.
 type lockKind struct {
-	Waits *queue.Kind
+	Waits *table.Kind
 	// ask is an attempt of one waiter.
 	ask func(a attempt) question
 	// lead is an attempt of the first of the waiters that share a place in the queue, made for all of them; nil: each
@@ -42,8 +42,8 @@ type question struct {
 
 // The kinds. Fair is first come, first served.
 var (
-	plainKind = &lockKind{Waits: queue.Plain, ask: askPlain, lead: leadPlain}
-	fairKind  = &lockKind{Waits: queue.Fair, ask: askFair}
+	plainKind = &lockKind{Waits: table.Plain, ask: askPlain, lead: leadPlain}
+	fairKind  = &lockKind{Waits: table.Fair, ask: askFair}
 )
 
 // kindOf is the kind of lock that a verb asks for.
@@ -58,7 +58,7 @@ func kindOf(v grammar.Verb) *lockKind {
 func (k *lockKind) Ask(a attempt) question { return k.ask(a) }
 
 // Question is the next attempt of a waiter: for itself, or for all that share its place.
-func (k *lockKind) Question(a attempt, w *queue.Waiter) question {
+func (k *lockKind) Question(a attempt, w *table.Waiter) question {
 	if first, stays, enqueue := w.First(); first && k.lead != nil {
 		return k.lead(a, stays, enqueue)
 	}
@@ -80,26 +80,26 @@ func askFair(a attempt) question {
 }
 
 // answerOf is the meaning of an attempt's outcome to the wait queue. lease is that of a grant.
-func answerOf(a script.Acquired, lease time.Duration, err error) queue.Answer {
+func answerOf(a script.Acquired, lease time.Duration, err error) table.Answer {
 	if err != nil {
 		return callFailure(err)
 	}
-	answer := queue.Answer{TTL: a.PTTL, Placed: a.Placed, Place: queue.Place(a.Place)}
+	answer := table.Answer{TTL: a.PTTL, Placed: a.Placed, Place: table.Place(a.Place)}
 	if a.Granted {
-		answer.Status, answer.TTL = queue.Held, lease
+		answer.Status, answer.TTL = table.Held, lease
 	}
 	return answer
 }
 
-func callFailure(err error) queue.Answer {
+func callFailure(err error) table.Answer {
 	switch _, refused := asRefusal(err); {
 	case isPostponed(err):
-		return queue.Answer{Status: queue.Unsent}
+		return table.Answer{Status: table.Failed}
 	case refused:
-		return queue.Answer{Status: queue.Refused, Err: err}
+		return table.Answer{Status: table.Refused, Err: err}
 	case errors.Is(err, contract.ErrInDoubt):
-		return queue.Answer{Status: queue.InDoubt}
+		return table.Answer{Status: table.InDoubt}
 	default:
-		return queue.Answer{Status: queue.Unsent}
+		return table.Answer{Status: table.Failed}
 	}
 }

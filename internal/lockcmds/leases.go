@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
@@ -22,7 +22,7 @@ func (x *holds) Pause(h *sessionHold, lease time.Duration) (now bool) {
 }
 
 // Lasts is how long a hold may last without a renewal; nil: 0. Requires no locks of this package.
-func (x *holds) Lasts(h *ledger.Hold) time.Duration {
+func (x *holds) Lasts(h *table.Hold) time.Duration {
 	if h == nil {
 		return 0
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
@@ -70,9 +70,9 @@ func TestAnAcquireThatIsNotSentLetsTheHoldEnd(t *testing.T) {
 	}}
 	w.Watchdog.Step(t.Context())
 	w.Work()
-	w.Step(func(l *ledger.Ledger) {
+	w.Step(func(l *table.Ledger) {
 		r := l.Release(&a.session(w).Session, h.Key, 0)
-		l.Released(&r, ledger.Answer{Status: ledger.Held, Fence: fence, Holds: 1, SentAt: w.Time}) // the owner has a hold elsewhere
+		l.Released(&r, table.HoldAnswer{Status: table.StillHeld, Fence: fence, Holds: 1, SentAt: w.Time}) // the owner has a hold elsewhere
 	})
 	if len(w.Own.Asked) != 1 || w.Len() != 0 {
 		t.Errorf("asked %q, %d holds", w.Own.Asked, w.Len())

@@ -9,13 +9,13 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 )
 
 // stocked is an engine that holds n locks for one session, and does not run.
-func stocked(t *testing.T, n int) (*Engine, *locktest.Session, []*ledger.Hold) {
+func stocked(t *testing.T, n int) (*Engine, *locktest.Session, []*table.Hold) {
 	t.Helper()
 	pool, err := jobs.New(1)
 	if err != nil {
@@ -31,7 +31,7 @@ func stocked(t *testing.T, n int) (*Engine, *locktest.Session, []*ledger.Hold) {
 		t.Fatal(err)
 	}
 	s := locktest.New(t, e, 1, 2, nil)
-	var all []*ledger.Hold
+	var all []*table.Hold
 	for i := range n {
 		all = append(all, hold(t, e, s.Caller(), fmt.Sprintf("key:%05d", i), 1))
 	}
@@ -39,16 +39,16 @@ func stocked(t *testing.T, n int) (*Engine, *locktest.Session, []*ledger.Hold) {
 }
 
 // hold records a hold of a session, as if Redis had granted it.
-func hold(t *testing.T, e *Engine, s contract.Caller, key string, fence int64) (h *ledger.Hold) {
+func hold(t *testing.T, e *Engine, s contract.Caller, key string, fence int64) (h *table.Hold) {
 	t.Helper()
 	c := e.holds.Claim(&s, key, "")
 	verdict := c.Granted(time.Now(), &holdGrant{
-		Grant: ledger.Grant{Fence: fence, Count: 1, TTL: time.Minute, SentAt: time.Now(), Grace: -1}, Renewer: e.client,
+		Grant: table.Grant{Fence: fence, Count: 1, TTL: time.Minute, SentAt: time.Now(), Grace: -1}, Renewer: e.client,
 	})
 	if verdict != verdictUsable {
 		t.Fatalf("verdict %d", verdict)
 	}
-	e.holds.Step(func(l *ledger.Ledger) { h = l.Find(c.Key()) })
+	e.holds.Step(func(l *table.Ledger) { h = l.Find(c.Key()) })
 	return h
 }
 
@@ -80,7 +80,7 @@ func TestListHasWhatIsThereAllTheTime(t *testing.T) {
 		for _, i := range slice {
 			seen[i.Key]++
 		}
-		e.holds.Step(func(l *ledger.Ledger) {
+		e.holds.Step(func(l *table.Ledger) {
 			for i := turn; i < len(all); i += 7 { // from everywhere
 				if h := all[i]; !gone[h.Lock] {
 					gone[h.Lock] = true
@@ -126,7 +126,7 @@ func longestWait(e *Engine) (longest time.Duration) {
 	}()
 	for running := true; running; {
 		began := time.Now()
-		e.holds.Step(func(*ledger.Ledger) {}) // how long it takes to get is the question
+		e.holds.Step(func(*table.Ledger) {}) // how long it takes to get is the question
 		longest = max(longest, time.Since(began))
 		select {
 		case <-done:

@@ -1,7 +1,7 @@
 package lockcmds
 
 import (
-	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
@@ -20,7 +20,7 @@ func LossReasons() []string {
 func (x *holds) Lost(l *watchdog.Lease, reason watchdog.Reason) bool {
 	entry := l.Entry()
 	x.mu.Lock()
-	h := holdOf(x.ledger.Find(ledger.Key{Lock: entry.Key, Owner: entry.Owner}))
+	h := holdOf(x.ledger.Find(table.Key{Lock: entry.Key, Owner: entry.Owner}))
 	if h == nil || h.lease != l {
 		x.mu.Unlock()
 		return false
@@ -65,7 +65,7 @@ const (
 // BeginLook returns the hold of a grant of which Redis is to be asked whether it goes on. false: no session here has
 // it, or the question is on its way and will be asked again. So however often a client gives a reason to look, there is
 // one question at a time for a grant. Requires no locks.
-func (x *holds) BeginLook(lock string, fence int64) (k ledger.Key, ok bool) {
+func (x *holds) BeginLook(lock string, fence int64) (k table.Key, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	h := holdOf(x.ledger.Holder(lock))
@@ -82,7 +82,7 @@ func (x *holds) BeginLook(lock string, fence int64) (k ledger.Key, ok bool) {
 
 // EndLook notes that Redis has answered BeginLook, and the hold goes on. It reports whether Redis is to be asked again.
 // Requires no locks.
-func (x *holds) EndLook(k ledger.Key, fence int64) (again bool) {
+func (x *holds) EndLook(k table.Key, fence int64) (again bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	h := holdOf(x.ledger.Find(k))
@@ -99,8 +99,8 @@ func (x *holds) EndLook(k ledger.Key, fence int64) (again bool) {
 
 // Forced ends the hold of a grant that FORCEUNLOCK has ended, if it is here. A holder here whose grant is still on its
 // way learns it from its next renewal. Requires no locks.
-func (x *holds) Forced(k ledger.Key, fence int64) {
-	x.Step(func(l *ledger.Ledger) {
+func (x *holds) Forced(k table.Key, fence int64) {
+	x.Step(func(l *table.Ledger) {
 		if h := l.Find(k); h != nil && h.Fence == fence {
 			l.Lost(h, string(reasonForced), true, nil)
 		}

@@ -12,9 +12,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
@@ -92,7 +92,7 @@ type Options struct {
 type Events struct {
 	Granted    func(v grammar.Verb, waited time.Duration)    // a lock was acquired, so long after it was asked for
 	HandedOver func(took time.Duration)                      // by a release that granted in the same step, from sending it to its answer
-	Left       func(o queue.Outcome, waited time.Duration)   // a waiter has left its wait queue; the time counts from its command
+	Left       func(o table.Outcome, waited time.Duration)   // a waiter has left its wait queue; the time counts from its command
 	Ended      func(end observe.HoldEnd, held time.Duration) // a hold has ended; the time counts from the command that acquired it
 	Renewed    func(watchdog.Round)                          // a batch of renewals has been answered, or has failed
 	Attempt    func()                                        // one script for a waiter

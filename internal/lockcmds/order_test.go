@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -154,7 +154,7 @@ func TestEndOfAGrantThatIsNotAnsweredYetWakesTheNext(t *testing.T) {
 	a.executed(2)
 	elsewhere.want("FORCEUNLOCK k", ":1")
 	redistest.Eventually(t, patience, "the message", func() bool {
-		return p.waitQueue("k", func(q *queue.Queue) bool {
+		return p.waitQueue("k", func(q *table.Queue) bool {
 			next, _ := q.First() // b
 			_, again := next.Asks()
 			return again

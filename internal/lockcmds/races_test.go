@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -38,7 +38,7 @@ func (p *proxy) awaitAttempt(key string) {
 
 // settled reports whether no attempt for the lock is on its way.
 func (p *proxy) settled(key string) bool {
-	return p.waitQueue(key, (*queue.Queue).Settled)
+	return p.waitQueue(key, (*table.Queue).Settled)
 }
 
 func TestMessageDuringAnAttemptCausesAnother(t *testing.T) {
@@ -49,17 +49,17 @@ func TestMessageDuringAnAttemptCausesAnother(t *testing.T) {
 	b.send("LOCK k")
 	b.awaitWaiting()
 	q.awaitAttempt("k")
-	var w *queue.Waiter
-	q.e.waiters.Step(func(s *queue.Set) { // as if an attempt were on its way that finds the lock held
+	var w *table.Waiter
+	q.e.waiters.Step(func(s *table.Set) { // as if an attempt were on its way that finds the lock held
 		w, _ = s.Offer("k", "")
 	})
 	a.want("UNLOCK k", ":1")
 	redistest.Eventually(t, patience, "the message", func() bool {
 		again := false
-		q.e.waiters.Step(func(*queue.Set) { _, again = w.Asks() })
+		q.e.waiters.Step(func(*table.Set) { _, again = w.Asks() })
 		return again
 	})
-	q.e.waiters.Step(func(s *queue.Set) { s.Answered(w, queue.Answer{TTL: time.Minute}) })
+	q.e.waiters.Step(func(s *table.Set) { s.Answered(w, table.Answer{TTL: time.Minute}) })
 	fenceIn(t, b.reply())
 }
 

@@ -9,9 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -337,7 +336,7 @@ func TestDeadFairHeadIsRemovedForShortWaits(t *testing.T) {
 		least   time.Duration
 	}{
 		"without a subscriber": {false, stale},
-		"with a subscriber":    {true, stale + reaper.MaxLooks*reaper.LookAgain},
+		"with a subscriber":    {true, stale + table.MaxLooks*table.LookAgain},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -365,7 +364,7 @@ func TestDeadFairHeadIsRemovedForShortWaits(t *testing.T) {
 			if took := time.Since(start); took < c.least {
 				t.Errorf("granted after %v", took)
 			}
-			if p.waitQueue(key, func(*queue.Queue) bool { return true }) {
+			if p.waitQueue(key, func(*table.Queue) bool { return true }) {
 				t.Error("the wait queue is left behind")
 			}
 		})
@@ -437,7 +436,7 @@ func TestSlowFairHeadKeepsItsTurn(t *testing.T) {
 	case <-time.After(2500 * time.Millisecond):
 	}
 	if got := j.fair(); got != nil {
-		if time.Since(start) > reaper.MaxLooks*reaper.LookAgain {
+		if time.Since(start) > table.MaxLooks*table.LookAgain {
 			t.Skip("the machine stood still for longer than a live head may")
 		}
 		t.Fatalf("redisson: %v", got)

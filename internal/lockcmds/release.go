@@ -6,14 +6,13 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
 
 // release is one UNLOCK in progress.
 type release struct {
-	ledger.Release
+	table.Release
 
 	e       *Engine
 	session *holdSession
@@ -27,8 +26,8 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 	session, k := e.holds.Begin(&s, cmd.Key, cmd.Owner)
 	r := &release{e: e, session: session}
 	var lost, last bool
-	var streak queue.Streak
-	e.holds.Step(func(l *ledger.Ledger) {
+	var streak table.Streak
+	e.holds.Step(func(l *table.Ledger) {
 		if lost = l.KnowsLoss(&session.Session, k); lost {
 			return
 		}
@@ -108,11 +107,11 @@ func (r *release) Answered(o callOutcome) []byte {
 	if !o.Repeated {
 		r.next.Answered(r.q.Session, a, r.q.SentAt, err)
 	}
-	var reply ledger.Reply
+	var reply table.Reply
 	var rest rollback
 	var ended, left bool
-	r.e.holds.Step(func(l *ledger.Ledger) {
-		reply = l.Released(&r.Release, ledger.Answer{
+	r.e.holds.Step(func(l *table.Ledger) {
+		reply = l.Released(&r.Release, table.HoldAnswer{
 			Status: statusOf(a, err), Fence: a.Fence, Holds: a.Holds, SentAt: r.q.SentAt, Repeated: o.Repeated,
 		})
 		r.session.Doubted = r.session.Doubted || errors.Is(err, contract.ErrInDoubt)
@@ -120,7 +119,7 @@ func (r *release) Answered(o callOutcome) []byte {
 		if r.session.Ended() && r.Hold != nil {
 			rest, left = r.e.holds.Rest(r.session, r.Hold)
 		}
-		if reply == ledger.Newer {
+		if reply == table.Newer {
 			r.Release = l.Again(&r.Release, a.Fence)
 			r.request = r.e.holds.NextRequest()
 		}
@@ -128,7 +127,7 @@ func (r *release) Answered(o callOutcome) []byte {
 	if left {
 		r.e.calls.RollBack(rest)
 	}
-	if reply == ledger.Newer {
+	if reply == table.Newer {
 		r.anew(a.Fence)
 		return nil
 	}
@@ -137,26 +136,26 @@ func (r *release) Answered(o callOutcome) []byte {
 		part.Request = r.e.holds.NextRequest()
 		r.e.calls.RollBack(rollback{Drop: script.Drop{Key: r.Key.Lock, Part: part}, Limit: r.e.opts.Lease})
 	}
-	if reply == ledger.NotHeld && overwritten != nil {
+	if reply == table.NotHeld && overwritten != nil {
 		return failureReply(overwritten)
 	}
 	return replyOf(reply, err, r.named(), r.Named)
 }
 
 // statusOf is what the answer to a release means to the ledger.
-func statusOf(a script.Released, err error) ledger.Status {
+func statusOf(a script.Released, err error) table.HoldStatus {
 	if err != nil {
 		return unanswered(err)
 	}
 	switch a.Status {
 	case script.Freed, script.HandedOver:
-		return ledger.Freed
+		return table.Freed
 	case script.StillHeld:
-		return ledger.Held
+		return table.StillHeld
 	case script.OtherGrant:
-		return ledger.OtherGrant
+		return table.OtherGrant
 	default:
-		return ledger.NotHolder
+		return table.NotHolder
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
@@ -174,8 +174,8 @@ func fenceIn(t testing.TB, reply string) int64 {
 }
 
 // waitQueue calls f with the wait queue of a lock, and returns its result; false: no client waits.
-func (p *proxy) waitQueue(key string, f func(q *queue.Queue) bool) (ok bool) {
-	p.e.waiters.Step(func(s *queue.Set) {
+func (p *proxy) waitQueue(key string, f func(q *table.Queue) bool) (ok bool) {
+	p.e.waiters.Step(func(s *table.Set) {
 		if q := s.Find(key); q != nil {
 			ok = f(q)
 		}

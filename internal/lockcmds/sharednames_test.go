@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
@@ -110,11 +110,11 @@ func TestQueuesThatShareAKeyDoNotJudgeEachOther(t *testing.T) {
 				w.want("UNLOCK "+free+" FENCE "+itoa(fence), ":1")
 				fenceIn(t, next.reply())
 				next.want("UNLOCK "+free, ":1")
-				if took := time.Since(start); took > reaper.MaxLooks*reaper.LookAgain { // by then the other waiter has been taken for dead
+				if took := time.Since(start); took > table.MaxLooks*table.LookAgain { // by then the other waiter has been taken for dead
 					t.Errorf("granted after %v", took)
 				}
 			}
-			first.quiet((reaper.MaxLooks + 1) * reaper.LookAgain / 4)
+			first.quiet((table.MaxLooks + 1) * table.LookAgain / 4)
 			equal(t, "queue", srv.Client(t).LRange(t.Context(), script.Queue("a"), 0, -1).Val(), place)
 			holder.want("UNLOCK "+held, ":1")
 			fenceIn(t, first.reply())

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -43,7 +43,7 @@ func TestLossesOfManyLeasesAtOnceAreToldInOrder(t *testing.T) {
 	const many = 500
 	for i := range many {
 		h := hold(t, p.e, s.Caller(), itoa(int64(i)), int64(i))
-		p.e.holds.Step(func(l *ledger.Ledger) { l.Lost(h, ledger.Gone, true, nil) })
+		p.e.holds.Step(func(l *table.Ledger) { l.Lost(h, table.ReasonGone, true, nil) })
 	}
 	for i := range many {
 		n := itoa(int64(i))

@@ -10,8 +10,8 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
@@ -92,6 +92,6 @@ func (e *Engine) forced(key string, ended script.Forced) {
 // this package.
 func (e *Engine) Forced(key string, ended script.Forced) {
 	defer e.guard.Stop()
-	e.holds.Forced(ledger.Key{Lock: key, Owner: ended.Owner}, ended.Fence)
+	e.holds.Forced(table.Key{Lock: key, Owner: ended.Owner}, ended.Fence)
 	e.waiters.Wake(key)
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
 
 // This file is the shell of package queue: it carries out LOCK, TRYLOCK and FAIRLOCK from the first attempt to the
@@ -24,7 +24,7 @@ import (
 //	                            ▼                                                                  granted ──► Claim.Granted
 //	                      package queue ──► its effects                                               ▲              │
 //	                            ▲             Subscribe ──► package effects ──► Confirmed, Published  │              ▼
-//	                            │             Attempt ──► one script, as a job ──► queue.Answered ─► deliver      reply
+//	                            │             Attempt ──► one script, as a job ──► table.Answered ─► deliver      reply
 //	                            │             Reply ──► leftLocked ──► without: null or an error      ▲
 //	granted ──SYNC──► Confirmer ──► granted again, or dropUnsynced ──► the reply
 //	                            └── Offer: a release here grants in the same step ──► Offer.Answered ─┘
@@ -79,7 +79,7 @@ type waiterOptions struct {
 type waiterEvents struct {
 	Granted    func(v grammar.Verb, waited time.Duration)  // a lock was acquired, so long after it was asked for
 	HandedOver func(took time.Duration)                    // by a release that granted in the same step, from sending it to its answer
-	Left       func(o queue.Outcome, waited time.Duration) // a waiter has left its wait queue; the time counts from its command
+	Left       func(o table.Outcome, waited time.Duration) // a waiter has left its wait queue; the time counts from its command
 	Attempt    func()                                      // one script for a waiter
 	// Refused: a client may not wait. limit is the setting that too many waiters have reached; empty: the proxy stops.
 	Refused func(limit, client string)
@@ -93,7 +93,7 @@ type waiters struct {
 	effects       effectCarrier // immutable
 
 	mu       sync.Mutex // guards the fields below and all waiters
-	set      *queue.Set
+	set      *table.Set
 	asks     map[uint64]*waiter // the acquires in progress, by session
 	draining bool               // no client may begin to wait
 	waiting  int64              // set.Waiters(), as Options.Waiting counts it
@@ -104,7 +104,7 @@ func newWaiters(o waiterOptions) *waiters {
 	x := &waiters{
 		waiterOptions: o,
 		place:         script.Shared(o.UUID, uint32(o.Calls.Clock.Random(1<<32))),
-		set:           queue.New(queue.Config{Lease: o.Lease, Wait: o.FairWait, StaleHead: o.StaleHead}),
+		set:           table.NewSet(table.Config{Lease: o.Lease, Wait: o.FairWait, StaleHead: o.StaleHead}),
 		asks:          make(map[uint64]*waiter),
 	}
 	x.effects = effectCarrier{Calls: o.Calls, Wait: o.FairWait, Step: x.Step}
@@ -112,14 +112,14 @@ func newWaiters(o waiterOptions) *waiters {
 }
 
 // Step tells the wait queues of an event, and carries out the effects. Requires no locks.
-func (x *waiters) Step(event func(q *queue.Set)) {
+func (x *waiters) Step(event func(q *table.Set)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.stepLocked(event)
 }
 
 // stepLocked is Step. Requires waiters.mu.
-func (x *waiters) stepLocked(event func(q *queue.Set)) {
+func (x *waiters) stepLocked(event func(q *table.Set)) {
 	event(x.set)
 	for {
 		all := x.set.Effects()
@@ -138,17 +138,17 @@ func (x *waiters) stepLocked(event func(q *queue.Set)) {
 }
 
 // carryOutLocked carries out one effect, or has a job do it. Requires waiters.mu.
-func (x *waiters) carryOutLocked(f *queue.Effect) {
+func (x *waiters) carryOutLocked(f *table.Effect) {
 	switch f.Op {
-	case queue.Attempt:
+	case table.Attempt:
 		w := waiterOf(f.Waiter)
-		w.streak = queue.Streak{}
+		w.streak = table.Streak{}
 		class := jobs.Attempt
 		if f.Urgent {
 			class = jobs.HandOver
 		}
 		x.Calls.Jobs.Submit(class, w.attempt)
-	case queue.Reply:
+	case table.Finish:
 		waiterOf(f.Waiter).leftLocked(f)
 	default:
 		x.effects.CarryOut(f)
@@ -156,26 +156,26 @@ func (x *waiters) carryOutLocked(f *queue.Effect) {
 }
 
 // waiterOf is the acquire that waits.
-func waiterOf(w *queue.Waiter) *waiter { return w.Tag.(*waiter) }
+func waiterOf(w *table.Waiter) *waiter { return w.Tag.(*waiter) }
 
 // Confirmed implements redislink.Listener.
 func (x *waiters) Confirmed(channel string) {
-	x.Step(func(q *queue.Set) { q.Subscribed(channel) })
+	x.Step(func(q *table.Set) { q.Subscribed(channel) })
 }
 
 // Published implements redislink.Listener.
 func (x *waiters) Published(channel, _ string) {
-	x.Step(func(q *queue.Set) { q.Published(channel) })
+	x.Step(func(q *table.Set) { q.Published(channel) })
 }
 
 // Refused implements redislink.Listener.
 func (x *waiters) Refused(channel string, reason redislink.Refusal) {
-	x.Step(func(q *queue.Set) { q.SubscriptionRefused(channel, reason) })
+	x.Step(func(q *table.Set) { q.SubscriptionRefused(channel, reason) })
 }
 
 // Wake has the first waiters of a lock ask: it may be free. Requires no locks.
 func (x *waiters) Wake(lock string) {
-	x.Step(func(q *queue.Set) { q.Wake(lock) })
+	x.Step(func(q *table.Set) { q.Wake(lock) })
 }
 
 // Left takes the acquire of a session out whose client has gone. Requires no locks.
@@ -189,7 +189,7 @@ func (x *waiters) Left(session uint64) {
 	delete(x.asks, session)
 	w.ended = true
 	fence := w.fence
-	x.stepLocked(func(q *queue.Set) { q.Left(&w.Waiter) })
+	x.stepLocked(func(q *table.Set) { q.Left(&w.Waiter) })
 	x.mu.Unlock()
 	if fence != 0 { // no wait for replicas that may not come
 		w.rollBack(fence, nil)
@@ -212,11 +212,11 @@ func (x *waiters) Unblock(session uint64, withError bool) (waited bool) {
 	if w == nil {
 		return false
 	}
-	x.stepLocked(func(q *queue.Set) {
+	x.stepLocked(func(q *table.Set) {
 		if withError {
-			waited = q.Remove(&w.Waiter, queue.Error, errUnblocked)
+			waited = q.Remove(&w.Waiter, table.Error, errUnblocked)
 		} else {
-			waited = q.Remove(&w.Waiter, queue.Null, nil)
+			waited = q.Remove(&w.Waiter, table.Null, nil)
 		}
 	})
 	return waited
@@ -227,7 +227,7 @@ func (x *waiters) Drain() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.draining = true
-	x.stepLocked(func(q *queue.Set) { q.RemoveAll(errDraining) })
+	x.stepLocked(func(q *table.Set) { q.RemoveAll(errDraining) })
 }
 
 var (
@@ -278,12 +278,12 @@ func (x *waiters) fullLocked(lock string) (why, limit string) {
 }
 
 // namesOfLocked returns the names that waiting for a lock needs. Requires waiters.mu.
-func (x *waiters) namesOfLocked(lock string) queue.Names {
+func (x *waiters) namesOfLocked(lock string) table.Names {
 	if q := x.set.Find(lock); q != nil {
 		return q.Names()
 	}
 	n := script.Of(lock)
-	return queue.Names{Key: lock, Channel: n.Channel, Place: n.PlaceOf(x.place), Wake: n.NameChannel(x.place)}
+	return table.Names{Key: lock, Channel: n.Channel, Place: n.PlaceOf(x.place), Wake: n.NameChannel(x.place)}
 }
 
 // Contended is one lock that clients wait for through this engine.
@@ -300,7 +300,7 @@ type Contended struct {
 func (x *waiters) Contended(slice []Contended, end int) ([]Contended, int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	all := queue.Queues(x.set)
+	all := table.Queues(x.set)
 	if end < 0 || end > len(all) {
 		end = len(all)
 	}
@@ -321,9 +321,9 @@ func (x *waiters) Contended(slice []Contended, end int) ([]Contended, int) {
 }
 
 // firstOf lists the waiters of a queue that are the first of their kind.
-func firstOf(q *queue.Queue) (first []*waiter) {
+func firstOf(q *table.Queue) (first []*waiter) {
 	shared, own := q.First()
-	for _, w := range []*queue.Waiter{shared, own} {
+	for _, w := range []*table.Waiter{shared, own} {
 		if w != nil {
 			first = append(first, waiterOf(w))
 		}
@@ -336,7 +336,7 @@ func firstOf(q *queue.Queue) (first []*waiter) {
 func (x *waiters) Oldest() (began time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if w := queue.Oldest(x.set); w != nil {
+	if w := table.Oldest(x.set); w != nil {
 		began = waiterOf(w).began
 	}
 	return began

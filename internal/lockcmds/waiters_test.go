@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
@@ -360,7 +360,7 @@ func TestHandOversAmongTwoLetOthersIn(t *testing.T) {
 	elsewhere.awaitWaiting()
 	q.awaitAttempt("k")
 	for turn := 0; len(elsewhere.Replies) == 0; turn++ {
-		if turn == 50*queue.MaxHandOvers {
+		if turn == 50*table.MaxHandOvers {
 			t.Fatal("the lock never went elsewhere")
 		}
 		next.send("LOCK k")

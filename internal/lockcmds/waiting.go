@@ -8,8 +8,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
 
 // await makes a busy acquire a waiter; a is the answer to its attempt. It returns the reply if the acquire must not
@@ -29,12 +29,12 @@ func (w *waiter) await(a script.Acquired) []byte {
 		}
 		w.noteEnd(x.Calls.Clock.Now(), outcome, 0)
 		w.finishLocked()
-		x.stepLocked(func(q *queue.Set) { q.Withdraw(&w.Waiter, key, queue.Gone, nil) })
+		x.stepLocked(func(q *table.Set) { q.Withdraw(&w.Waiter, key, table.Gone, nil) })
 	default:
-		x.stepLocked(func(q *queue.Set) { q.Join(&w.Waiter, x.namesOfLocked(key), w.mark, answerOf(a, w.Lease, nil)) })
+		x.stepLocked(func(q *table.Set) { q.Join(&w.Waiter, x.namesOfLocked(key), w.mark, answerOf(a, w.Lease, nil)) })
 		if w.Wait > 0 {
 			left := w.began.Add(w.Wait).Sub(x.Calls.Clock.Now())
-			w.timer = x.Calls.Clock.AfterFunc(left, func() { x.Step(func(q *queue.Set) { q.TimedOut(&w.Waiter) }) })
+			w.timer = x.Calls.Clock.AfterFunc(left, func() { x.Step(func(q *table.Set) { q.TimedOut(&w.Waiter) }) })
 		}
 		return nil
 	}
@@ -42,7 +42,7 @@ func (w *waiter) await(a script.Acquired) []byte {
 	case w.ended:
 		return nil
 	case refusal != nil:
-		return w.replyTo(queue.Error, refusal)(w.session().Proto)
+		return w.replyTo(table.Error, refusal)(w.session().Proto)
 	}
 	w.refused(limit)
 	return overloadedReply(full)
@@ -50,7 +50,7 @@ func (w *waiter) await(a script.Acquired) []byte {
 
 // leftLocked ends an acquire that has left its wait queue. A granted one goes on: its attempt delivers the grant.
 // Requires waiters.mu.
-func (w *waiter) leftLocked(f *queue.Effect) {
+func (w *waiter) leftLocked(f *table.Effect) {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
@@ -58,12 +58,12 @@ func (w *waiter) leftLocked(f *queue.Effect) {
 	if left := w.x.Events.Left; left != nil {
 		left(f.Outcome, now.Sub(w.began))
 	}
-	if f.Outcome == queue.Granted {
+	if f.Outcome == table.Granted {
 		return
 	}
 	w.noteEnd(now, outcomeOf(f.Outcome), 0)
 	w.finishLocked()
-	if f.Outcome == queue.Gone && !f.Doubt {
+	if f.Outcome == table.Gone && !f.Doubt {
 		return
 	}
 	left := *f // the queue uses f again
@@ -73,9 +73,9 @@ func (w *waiter) leftLocked(f *queue.Effect) {
 // without answers an acquire that has left its wait queue and has not got the lock. If an attempt was not answered, the
 // lock may have been granted: then that is rolled back first, because a null says that the client does not hold the
 // lock. Requires no locks.
-func (w *waiter) without(f *queue.Effect) {
+func (w *waiter) without(f *table.Effect) {
 	switch {
-	case f.Outcome == queue.Gone:
+	case f.Outcome == table.Gone:
 		w.rollBack(0, nil)
 	case f.Doubt:
 		w.rollBack(0, w.x.Calls.OnceWithin(w.x.Calls.DoubtLimit(), func(ok bool) {
@@ -100,24 +100,24 @@ func (w *waiter) hungUp(fence int64) {
 // withdraw ends an acquire that is in no wait queue, with that outcome. The reply comes when its place has left the
 // queue in Redis: a client that asks again at once must not be taken out by the clean-up of its earlier wait. Requires
 // no locks.
-func (w *waiter) withdraw(o queue.Outcome, err error) {
+func (w *waiter) withdraw(o table.Outcome, err error) {
 	w.claim.Continue()
 	w.x.mu.Lock()
 	defer w.x.mu.Unlock()
 	w.finishLocked()
-	if o == queue.Gone { // no Reply follows, by which leftLocked tells observers
+	if o == table.Gone { // no Reply follows, by which leftLocked tells observers
 		w.noteEnd(w.x.Calls.Clock.Now(), observe.HungUp, 0)
 	}
-	w.x.stepLocked(func(q *queue.Set) { q.Withdraw(&w.Waiter, w.lock(), o, err) })
+	w.x.stepLocked(func(q *table.Set) { q.Withdraw(&w.Waiter, w.lock(), o, err) })
 }
 
 // replyTo is the reply to an acquire that has to go without the lock.
-func (w *waiter) replyTo(o queue.Outcome, err error) func(proto int) []byte {
+func (w *waiter) replyTo(o table.Outcome, err error) func(proto int) []byte {
 	switch {
 	case errors.Is(err, errDraining):
 		w.refused("")
 		return func(int) []byte { return overloadedReply(errDraining.Error()) }
-	case o == queue.Error:
+	case o == table.Error:
 		return failedReply(err)
 	}
 	return nullReply
@@ -215,11 +215,11 @@ func (w *waiter) noteEnd(now time.Time, outcome string, fence int64) {
 }
 
 // outcomeOf is the word for the outcome of a wait without the lock.
-func outcomeOf(o queue.Outcome) string {
+func outcomeOf(o table.Outcome) string {
 	switch o {
-	case queue.Null:
+	case table.Null:
 		return observe.TimedOut
-	case queue.Gone:
+	case table.Gone:
 		return observe.HungUp
 	default:
 		return observe.Failed

@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -180,9 +180,9 @@ func TestAnAcquireThatIsNotSentKeepsNoHold(t *testing.T) {
 		}
 		caller := a.caller()
 		s, key := w.holds.Begin(&caller, "k", "")
-		w.holds.Step(func(l *ledger.Ledger) {
+		w.holds.Step(func(l *table.Ledger) {
 			r := l.Release(&s.Session, key, 0)
-			l.Released(&r, ledger.Answer{Status: ledger.Held, Fence: 7, Holds: 1, SentAt: w.Time}) // the owner has a hold elsewhere
+			l.Released(&r, table.HoldAnswer{Status: table.StillHeld, Fence: 7, Holds: 1, SentAt: w.Time}) // the owner has a hold elsewhere
 		})
 		if w.holds.Len() != 0 {
 			t.Errorf("%s: the hold goes on", name)

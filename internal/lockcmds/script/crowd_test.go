@@ -6,7 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
 
 // first is the first of the plain waiters of a proxy that asks, whose place stays in the queue or not.
@@ -22,7 +22,7 @@ func (b *bench) first(owner string, stays, enqueue int) []int64 {
 
 func TestCrowdHasOnePlaceInTheQueue(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		const none, head, behind = int64(queue.NoPlace), int64(queue.Head), int64(queue.Behind)
+		const none, head, behind = int64(table.NoPlace), int64(table.Head), int64(table.Behind)
 		got := func(what string, a []int64, status, place int64) {
 			t.Helper()
 			equal(t, what, []int64{a[0], a[len(a)-1]}, []int64{status, place})
@@ -60,7 +60,7 @@ func TestFreeLockIsKeptForTheFirst(t *testing.T) {
 		b.release(ownerA, 0, 0)
 		equal(t, "kept for", b.turn.of, ownerB)
 		equal(t, "a newcomer", b.acquire(ownerA, 30000), []int64{0, -2})
-		equal(t, "a crowd", b.first(ownerA, 1, 0), []int64{0, -2, int64(queue.Behind)})
+		equal(t, "a crowd", b.first(ownerA, 1, 0), []int64{0, -2, int64(table.Behind)})
 		b.leave(ownerB)
 		equal(t, "kept for the next", b.turn.of, ownerC)
 		equal(t, "C", b.fair(ownerC, 30000, wait, 1)[0], int64(1))
@@ -71,7 +71,7 @@ func TestFreeLockIsKeptForTheFirst(t *testing.T) {
 		equal(t, "nobody waits", b.acquire(ownerA, 30000)[0], int64(1))
 		b.fair(ownerB, 30000, wait, 1)
 		b.release(ownerA, 0, 0)
-		if d := b.turn.left; d <= 0 || d > queue.TurnLimit {
+		if d := b.turn.left; d <= 0 || d > table.TurnLimit {
 			t.Fatalf("it is kept for %v", d)
 		}
 		b.turn = &turn{} // as when it has not come
@@ -83,9 +83,9 @@ func TestQueueOfAnotherTypeStopsNoPlainLock(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		b.c.Set(t.Context(), b.n.Queue, "x", 0)
 		fence := b.acquire(ownerA, 30000)[1]
-		equal(t, "a waiter", b.first(ownerB, 1, 1)[2], int64(queue.NoPlace))
+		equal(t, "a waiter", b.first(ownerB, 1, 1)[2], int64(table.NoPlace))
 		got := b.handoverOf(ownerA, ownerB, 30000, "", crowd, 1)
-		equal(t, "hand-over", []int64{got[0], got[2], got[5]}, []int64{2, fence, int64(queue.NoPlace)})
+		equal(t, "hand-over", []int64{got[0], got[2], got[5]}, []int64{2, fence, int64(table.NoPlace)})
 		equal(t, "release", b.release(ownerB, 0, 0)[0], int64(1))
 		equal(t, "deadlines", b.c.Exists(t.Context(), b.n.Deadlines).Val(), int64(0))
 	})
@@ -105,7 +105,7 @@ func TestPlaceOfTheDeadHoldsUpNobody(t *testing.T) {
 		b.c.RPush(t.Context(), b.n.Queue, left)
 		b.c.ZAdd(t.Context(), b.n.Deadlines, redis.Z{Score: float64(now + wait), Member: left})
 		b.release(ownerA, 0, 0)
-		equal(t, "it may be about to subscribe", b.first(ownerB, 1, 1), []int64{0, -2, int64(queue.Behind)})
+		equal(t, "it may be about to subscribe", b.first(ownerB, 1, 1), []int64{0, -2, int64(table.Behind)})
 		b.turn = &turn{} // a moment later
 		equal(t, "it has not come", b.first(ownerB, 1, 1)[0], int64(1))
 		near(t, "the deadline of the dead", b.score(left), time.Now().UnixMilli()+8000)

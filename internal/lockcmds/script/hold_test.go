@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
 
 func TestAcquireAndReleaseFollowTheContract(t *testing.T) {
@@ -129,7 +129,7 @@ func TestQueueOfAnotherTypeDoesNotStopARelease(t *testing.T) {
 		equal(t, "release", b.release(ownerA, 0, 0), []int64{1, fence, 1, int64(script.NoQueue)})
 		fence = b.acquire(ownerA, 30000)[1]
 		got := b.handover(ownerA, ownerC)
-		equal(t, "hand-over", got, []int64{2, got[1], fence, int64(script.NoQueue), 1, int64(queue.NoPlace)})
+		equal(t, "hand-over", got, []int64{2, got[1], fence, int64(script.NoQueue), 1, int64(table.NoPlace)})
 	})
 }
 

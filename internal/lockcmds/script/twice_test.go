@@ -33,15 +33,15 @@ const (
 	leaseMS = 20_000
 )
 
-// table runs calls on a real Redis.
-type table struct {
+// rig runs calls on a real Redis.
+type rig struct {
 	t       *testing.T
 	c       *redis.Client
 	strange bool // a key holds a value of another type, so a script may be refused
 }
 
-func newTable(t *testing.T) table {
-	b := table{t: t, c: redistest.Start(t).Client(t)}
+func newRig(t *testing.T) rig {
+	b := rig{t: t, c: redistest.Start(t).Client(t)}
 	for _, s := range script.All() {
 		if err := b.c.ScriptLoad(t.Context(), s.Text()).Err(); err != nil {
 			t.Fatal(err)
@@ -50,7 +50,7 @@ func newTable(t *testing.T) table {
 	return b
 }
 
-func (b table) run(c script.Call) resp.Value {
+func (b rig) run(c script.Call) resp.Value {
 	b.t.Helper()
 	args := make([]any, len(c.Args))
 	for i, a := range c.Args {
@@ -83,7 +83,7 @@ func value(v any) resp.Value {
 }
 
 // state is what Redis has of the lock, in words. Leases are compared to the second. counts is the part of it that says who holds the lock.
-func (b table) state() (counts, all string) {
+func (b rig) state() (counts, all string) {
 	b.t.Helper()
 	n := script.Of(key)
 	var kind, text, queue, turn, counter, lease, places redis.Cmder
@@ -110,7 +110,7 @@ func (b table) state() (counts, all string) {
 // A text stands for a value of another type.
 const text = "not a lock, nor a queue"
 
-func (b table) reset(hash []any, queue ...string) {
+func (b rig) reset(hash []any, queue ...string) {
 	b.t.Helper()
 	n := script.Of(key)
 	_, err := b.c.Pipelined(b.t.Context(), func(p redis.Pipeliner) error {
@@ -280,8 +280,8 @@ func ours(owner string, hash []any) bool {
 
 // eachCase plays each call on each state of the hash and of the queue. A free lock is kept for a waiter for 250 ms only, so a case that takes longer is
 // played again.
-func eachCase(t *testing.T, f func(b table, owner, name, what string, reset func())) {
-	b := newTable(t)
+func eachCase(t *testing.T, f func(b rig, owner, name, what string, reset func())) {
+	b := newRig(t)
 	for _, owner := range []string{me, named} {
 		for state, hash := range states {
 			if !ours(owner, hash) {
@@ -309,7 +309,7 @@ func inTime(play func()) {
 
 func TestAScriptThatRunsTwiceLeavesWhatItLeavesOnce(t *testing.T) {
 	t.Parallel()
-	eachCase(t, func(b table, owner, name, what string, reset func()) {
+	eachCase(t, func(b rig, owner, name, what string, reset func()) {
 		call := calls(owner, newest)[name]
 		var before, once, twice string
 		var answer, again resp.Value
@@ -346,7 +346,7 @@ func TestAScriptThatRunsTwiceLeavesWhatItLeavesOnce(t *testing.T) {
 // Redisson's read and write locks judge by the field mode, and its readers count every numeric field down to one: see lib/hash.lua.
 func TestEveryGrantHasItsMode(t *testing.T) {
 	t.Parallel()
-	eachCase(t, func(b table, owner, name, what string, reset func()) {
+	eachCase(t, func(b rig, owner, name, what string, reset func()) {
 		reset()
 		before := b.c.HGetAll(t.Context(), key).Val()
 		answer := b.run(calls(owner, newest)[name])
@@ -375,7 +375,7 @@ func TestEveryGrantHasItsMode(t *testing.T) {
 // A rollback ends a hold that Redis does not have any more. Its answer may be lost, so the answer to a copy must say the same.
 func TestADropTellsWhetherTheGrantGoesOn(t *testing.T) {
 	t.Parallel()
-	eachCase(t, func(b table, owner, name, what string, reset func()) {
+	eachCase(t, func(b rig, owner, name, what string, reset func()) {
 		if verb, _, _ := strings.Cut(name, " "); verb != "drop" || name == "drop with grace" {
 			return
 		}
@@ -397,7 +397,7 @@ func TestADropTellsWhetherTheGrantGoesOn(t *testing.T) {
 // Each call counts one hold of a named owner, in the field of its own session, and a drop no more than its session has acquired.
 func TestHoldsOfANamedOwnerAreCountedByOne(t *testing.T) {
 	t.Parallel()
-	b := newTable(t)
+	b := newRig(t)
 	all := calls(named, newest)
 	overtaken := script.Drop{Key: key, Part: part(named, 4, 0), Less: 2, Remember: true}
 	all["drop, overtaken"] = overtaken.Call()
@@ -442,7 +442,7 @@ func TestHoldsOfANamedOwnerAreCountedByOne(t *testing.T) {
 func TestAnOlderCopyChangesNothing(t *testing.T) {
 	t.Parallel()
 	later := []string{"acquire", "acquire again", "release one", "release", "extend"}
-	eachCase(t, func(b table, owner, name, what string, reset func()) {
+	eachCase(t, func(b rig, owner, name, what string, reset func()) {
 		if name == "force" || b.strange { // it means any grant, so it is never sent again; and what is no lock is never changed
 			return
 		}
@@ -492,7 +492,7 @@ func TestAnOlderCopyChangesNothing(t *testing.T) {
 // A copy of a call of a session that runs after the session has gone does not undo its GRACE.
 func TestALateCopyDoesNotUndoGrace(t *testing.T) {
 	t.Parallel()
-	b := newTable(t)
+	b := newRig(t)
 	for owner, state := range map[string]string{me: "mine", named: "named, mine alone"} {
 		for _, late := range []string{"acquire again", "fair again", "extend", "release one"} {
 			b.reset(states[state])
@@ -510,7 +510,7 @@ func TestALateCopyDoesNotUndoGrace(t *testing.T) {
 // sessions hold the lock for the owner, the copy adds no hold that no client knows.
 func TestALateAcquireOfANamedOwnerBehindItsRollbackChangesNothing(t *testing.T) {
 	t.Parallel()
-	b := newTable(t)
+	b := newRig(t)
 	rollback := script.Drop{Key: key, Part: script.Part{Owner: named, Session: me, Request: newest + 1}, Remember: true, Less: 1, Acquire: newest}.Call()
 	for _, state := range []string{"named, another session's", "named, of two sessions", "named, of a version back"} {
 		for name, late := range calls(named, newest) {
@@ -532,7 +532,7 @@ func TestALateAcquireOfANamedOwnerBehindItsRollbackChangesNothing(t *testing.T) 
 // The usual answer to a hand-over is one number. It says what the long answer says, which a call for two waiters gets.
 func TestAHandOverToTheOneThatIsNamedIsAnsweredInShort(t *testing.T) {
 	t.Parallel()
-	b := newTable(t)
+	b := newRig(t)
 	release := script.Release{Key: key, Part: part(me, newest, 0), Lease: 30 * time.Second}
 	waiter := script.Acquire{Key: key, Part: script.Part{Owner: third, Request: 3, Holds: 1}, Lease: 30 * time.Second}
 	plain := script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Plain: &waiter}

@@ -19,15 +19,15 @@ import (
 type machine struct {
 	compiled   map[redislink.Script]*function
 	server     *redis // that the script in progress talks to
-	keys, argv *table
-	args       []string // of redis.call, of those in progress
-	values     []value  // of lists of expressions, of those in progress
-	tables     []*table // that the script in progress has made; then those that are used again
+	keys, argv *luaTable
+	args       []string    // of redis.call, of those in progress
+	values     []value     // of lists of expressions, of those in progress
+	tables     []*luaTable // that the script in progress has made; then those that are used again
 	made       int
 }
 
 func newMachine() *machine {
-	return &machine{compiled: map[redislink.Script]*function{}, keys: &table{}, argv: &table{}}
+	return &machine{compiled: map[redislink.Script]*function{}, keys: &luaTable{}, argv: &luaTable{}}
 }
 
 // function is a compiled function, or a whole script.
@@ -66,7 +66,7 @@ const (
 type raised struct{ of value }
 
 func raise(format string, args ...any) {
-	t := &table{}
+	t := &luaTable{}
 	t.set(word("err"), word("ERR "+fmt.Sprintf(format, args...)))
 	panic(raised{value{kind: isTable, t: t}})
 }

@@ -107,7 +107,7 @@ func (s *scope) index(e *ast.AttrGetExpr) expression {
 }
 
 // given is the table and the place of a key or an argument of the script that is named by a number; nil: it is something else.
-func (s *scope) given(e ast.Expr) (t *table, place int) {
+func (s *scope) given(e ast.Expr) (t *luaTable, place int) {
 	at, ok := e.(*ast.AttrGetExpr)
 	if !ok {
 		return nil, 0
@@ -128,14 +128,14 @@ func (s *scope) given(e ast.Expr) (t *table, place int) {
 
 func (s *scope) tableOf(e *ast.TableExpr) expression {
 	var items []ast.Expr
-	var fields []func(f *frame, t *table)
+	var fields []func(f *frame, t *luaTable)
 	for _, one := range e.Fields {
 		if one.Key == nil {
 			items = append(items, one.Value)
 			continue
 		}
 		key, v := s.expression(one.Key), s.expression(one.Value)
-		fields = append(fields, func(f *frame, t *table) { t.set(key(f), v(f)) })
+		fields = append(fields, func(f *frame, t *luaTable) { t.set(key(f), v(f)) })
 	}
 	all := s.list(items)
 	return func(f *frame) value {

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -354,7 +354,7 @@ func (r *rules) chain(p *proxy, key string, before, after holder) {
 		}
 	}
 	*r.chains.of(key) = c
-	if c.n > queue.MaxHandOvers || r.w.calm && c.n > 1 && r.w.now-c.since > queue.MaxStreak+100*time.Millisecond {
+	if c.n > table.MaxHandOvers || r.w.calm && c.n > 1 && r.w.now-c.since > table.MaxStreak+100*time.Millisecond {
 		r.w.fail("too many hand-overs in a row", "%s: %d in %v", key, c.n, r.w.now-c.since)
 	}
 }

@@ -16,7 +16,7 @@ type value struct {
 	kind kind
 	n    float64
 	s    string
-	t    *table
+	t    *luaTable
 }
 
 type kind byte
@@ -32,7 +32,7 @@ const (
 
 func (v value) holds() bool { return v.kind > isFalse }
 
-func (v value) table() *table {
+func (v value) table() *luaTable {
 	if v.kind != isTable {
 		raise("attempt to index a %s value", v.kind)
 	}
@@ -156,16 +156,16 @@ func (k kind) String() string {
 	return [...]string{"nil", "boolean", "boolean", "number", "string", "table"}[k]
 }
 
-// table has items 1 to n, and fields.
-type table struct {
+// luaTable has items 1 to n, and fields.
+type luaTable struct {
 	list   []value
 	names  []string
 	fields []value
 }
 
-func (m *machine) newTable() *table {
+func (m *machine) newTable() *luaTable {
 	if m.made == len(m.tables) {
-		m.tables = append(m.tables, &table{})
+		m.tables = append(m.tables, &luaTable{})
 	}
 	t := m.tables[m.made]
 	m.made++
@@ -173,7 +173,7 @@ func (m *machine) newTable() *table {
 	return t
 }
 
-func (t *table) setTexts(all []string) {
+func (t *luaTable) setTexts(all []string) {
 	t.list = t.list[:0]
 	for _, s := range all {
 		t.list = append(t.list, word(s))
@@ -181,25 +181,25 @@ func (t *table) setTexts(all []string) {
 }
 
 // setItems takes items; nils at the end are none.
-func (t *table) setItems(all []value) {
+func (t *luaTable) setItems(all []value) {
 	t.list = append(t.list, all...)
 	t.trim()
 }
 
-func (t *table) trim() {
+func (t *luaTable) trim() {
 	for n := len(t.list); n > 0 && t.list[n-1].kind == isNil; n-- {
 		t.list = t.list[:n-1]
 	}
 }
 
-func (t *table) item(i int) value {
+func (t *luaTable) item(i int) value {
 	if i < 1 || i > len(t.list) {
 		return value{}
 	}
 	return t.list[i-1]
 }
 
-func (t *table) field(name string) value {
+func (t *luaTable) field(name string) value {
 	for i, n := range t.names {
 		if n == name {
 			return t.fields[i]
@@ -208,7 +208,7 @@ func (t *table) field(name string) value {
 	return value{}
 }
 
-func (t *table) get(key value) value {
+func (t *luaTable) get(key value) value {
 	switch key.kind {
 	case isNumber:
 		if key.n == math.Trunc(key.n) && math.Abs(key.n) < 1e9 {
@@ -222,7 +222,7 @@ func (t *table) get(key value) value {
 	}
 }
 
-func (t *table) set(key, v value) {
+func (t *luaTable) set(key, v value) {
 	switch key.kind {
 	case isText:
 		for i, n := range t.names {
@@ -254,7 +254,7 @@ func (t *table) set(key, v value) {
 }
 
 // pair is the i-th pair in the order of pairs, or of ipairs.
-func (t *table) pair(i int, fields bool) (key, v value, more bool) {
+func (t *luaTable) pair(i int, fields bool) (key, v value, more bool) {
 	switch {
 	case i < len(t.list):
 		v = t.list[i]

@@ -21,7 +21,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
@@ -92,7 +92,7 @@ func (c *Counters) LockEvents() lockcmds.Events {
 			c.handovers.Add(1)
 			c.handoverIn[0].Add(took)
 		},
-		Left:  func(outcome queue.Outcome, waited time.Duration) { c.queued[queuedAs(outcome)].Add(waited) },
+		Left:  func(outcome table.Outcome, waited time.Duration) { c.queued[queuedAs(outcome)].Add(waited) },
 		Ended: func(end observe.HoldEnd, held time.Duration) { c.holds[end].Add(held) },
 		Renewed: func(r watchdog.Round) {
 			c.renewed.Add(int64(r.Done))
@@ -113,13 +113,13 @@ func (c *Counters) LockEvents() lockcmds.Events {
 // queuedNames are the outcomes of waits.
 var queuedNames = [4]string{"granted", "timed_out", "refused", "hung_up"}
 
-func queuedAs(o queue.Outcome) int {
+func queuedAs(o table.Outcome) int {
 	switch o {
-	case queue.Granted:
+	case table.Granted:
 		return 0
-	case queue.Null:
+	case table.Null:
 		return 1
-	case queue.Gone:
+	case table.Gone:
 		return 3
 	default:
 		return 2

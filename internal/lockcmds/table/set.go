@@ -1,4 +1,4 @@
-package queue
+package table
 
 import (
 	"time"
@@ -15,30 +15,30 @@ type Config struct {
 type Set struct {
 	config   Config
 	queues   map[string]*Queue
-	channels *Channels[listeners]
-	leaving  *Departures[Effect]
-	waiters  Line[*Waiter] // of all queues, in the order in which they joined
+	channels *subscriptions[listeners]
+	leaving  *departures[Effect]
+	waiters  line[*Waiter] // of all queues, in the order in which they joined
 	list     []*Queue      // the queues in no order, so that they can be walked in slices
-	backlog  *Backlog[*Waiter]
+	backlog  *backlog[*Waiter]
 	effects  []Effect
 
-	lingering Line[*Queue] // at most lingerLimit
+	lingering line[*Queue] // at most lingerLimit
 	stopped   bool         // RemoveAll was called: no queue lingers
 }
 
-// New returns a set without queues.
-func New(c Config) *Set {
+// NewSet returns a set without queues.
+func NewSet(c Config) *Set {
 	s := &Set{config: c, queues: make(map[string]*Queue)}
-	s.channels = NewChannels[listeners](ChannelHooks{
+	s.channels = newSubscriptions[listeners](subscriptionHooks{
 		Subscribe:   func(channel string) { s.emit(Effect{Op: Subscribe, Channel: channel}) },
 		Unsubscribe: func(channel string) { s.emit(Effect{Op: Unsubscribe, Channel: channel}) },
 		Wait:        func(d time.Duration) { s.emit(Effect{Op: Tidy, Delay: d}) },
 	})
-	s.backlog = NewBacklog(BacklogHooks[*Waiter]{
+	s.backlog = newBacklog(backlogHooks[*Waiter]{
 		GoOn:  func() { s.emit(Effect{Op: GoOn}) },
 		Waits: (*Waiter).Waits,
 	})
-	s.leaving = NewDepartures(DepartureHooks[Effect]{
+	s.leaving = newDepartures(departureHooks[Effect]{
 		Remove:   func(key string) { s.emit(Effect{Op: RemovePlaces, Key: key}) },
 		Wait:     func(key string, d time.Duration) { s.emit(Effect{Op: Patience, Key: key, Delay: d}) },
 		Send:     s.emit,
@@ -84,7 +84,7 @@ type Op uint8
 // The effects. In parentheses: the fields that are set, and the event that follows.
 const (
 	Attempt      Op = iota // ask for the lock for a waiter (Waiter, Queue, Urgent; Answered)
-	Reply                  // the waiter has left: tell its client (Waiter, Outcome, Err, Doubt)
+	Finish                 // the waiter has left: tell its client (Waiter, Outcome, Err, Doubt)
 	Subscribe              // listen to a channel (Channel; Subscribed after each confirmation, Published, SubscriptionRefused)
 	Unsubscribe            // do not listen to it any more (Channel)
 	SetTimer               // in place of the one before of that queue and kind (Queue, Timer, Delay, Spread; TimerDue)
@@ -125,14 +125,14 @@ type Timer uint8
 
 // The timers of a queue.
 const (
-	Expiry  Timer = iota // the end of the holder's lease, or of the pause after an error
-	Freshen              // the deadlines of places in Redis
-	Look                 // the reaper's
-	Forget               // the end of lingering
+	expiry     Timer = iota // the end of the holder's lease, or of the pause after an error
+	freshen                 // the deadlines of places in Redis
+	lookDue                 // the reaper's
+	lingerOver              // the end of lingering
 )
 
 // TimersCount is how many timers a queue has.
-const TimersCount = int(Forget) + 1
+const TimersCount = int(lingerOver) + 1
 
 func (s *Set) emit(e Effect) { s.effects = append(s.effects, e) }
 

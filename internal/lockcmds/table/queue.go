@@ -1,34 +1,10 @@
-// Package queue decides which waiter asks for its lock, and when. It is a state machine: events come in as calls of the
-// methods of Set, and effects go out through Set.Effects. The package does no I/O, has no mutex and reads no clock.
-//
-//	Join ──► Queue, one for each lock ──► Attempt ──► the caller asks Redis ──► Answered ──► Reply
-//	            ▲ a message, the end of the holder's lease, a release here
-//
-// Parts of the state have packages of their own, which a Set asks: channels (which ones are subscribed), departures
-// (which places leave the queue in Redis together), reaper (whether the head of a free lock's queue is stale) and
-// backlog (work for many waiters, in slices).
-//
-// A kind says how waiters take turns. Waiters of a kind with own places stand in the queue in Redis, each by its own
-// name, and are woken by that name. The others share one place there, and only the first of them asks.
-//
-// The caller serializes all calls. It carries out the effects in their order, and may do so later. An answer for a
-// queue that has ended finds no waiter, and ends the work of the reaper.
-//
-// Invariants:
-//   - Each waiter that has joined gets one Reply, and no effect after it.
-//   - A waiter has at most one attempt on its way. If it is woken meanwhile, another attempt follows.
-//   - No attempt begins before the waiter's subscriptions are confirmed. The confirmation causes one. If the waiter
-//     leaves before, the next one asks.
-//   - Waiters of one kind ask in the order in which they joined, but for those that are woken by name.
-//   - Each event costs O(1), or O(1) for each waiter that it concerns. Work for many waiters is done in slices:
-//     Continue.
-package queue
+package table
 
 import (
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
 )
+
+// This file has the wait queue of one lock, and the messages on channels.
 
 // Names are the names of one lock that waiting needs.
 type Names struct {
@@ -44,35 +20,35 @@ type Queue struct {
 	names Names
 	Tag   any // the caller's own
 
-	shared Line[*Waiter] // the waiters that share a place: only the first asks, one attempt at a time
-	own    Line[*Waiter] // of those with places of their own
+	shared line[*Waiter] // the waiters that share a place: only the first asks, one attempt at a time
+	own    line[*Waiter] // of those with places of their own
 
 	base   *channel      // of Names.Channel
 	denied error         // why Redis does not let us listen to it; nil: it does
-	place  Crowd         // the shared place in Redis
+	place  crowd         // the shared place in Redis
 	byName *channel      // of Names.Wake; nil: it was not needed yet
 	woken  bool          // a message or a timer has come since the latest attempt of shared
 	timed  bool          // the timer Expiry has been set
 	failed bool          // it has been set because an attempt has failed, which is repeated then
 	pause  time.Duration // after an error; 0: the latest attempt was answered
 
-	places     map[string]*Line[*Waiter] // of own: the waiters by place
+	places     map[string]*line[*Waiter] // of own: the waiters by place
 	refreshing bool                      // the timer Refresh is set, or its answer is on its way
-	reaper     reaper.Reaper
+	reaper     reaper
 	lingers    bool // the reaper goes on though the last waiter with a place in Redis has left
 
 	index                         int // in Set.list
-	inBase, inByName, inLingering Node[*Queue]
+	inBase, inByName, inLingering node[*Queue]
 }
 
 // channel is a channel of waiters.
-type channel = Channel[listeners]
+type channel = subscription[listeners]
 
 // listeners are the queues and waiters that a message on a channel concerns.
 type listeners struct {
-	queues  Line[*Queue]  // whose base channel it is
-	byName  Line[*Queue]  // whose shared place is woken on it
-	waiters Line[*Waiter] // woken on it by name
+	queues  line[*Queue]  // whose base channel it is
+	byName  line[*Queue]  // whose shared place is woken on it
+	waiters line[*Waiter] // woken on it by name
 }
 
 // Names returns the names of the lock.
@@ -95,7 +71,7 @@ func (q *Queue) Settled() bool {
 	return q.base.Ready() && (q.byName == nil || q.byName.Ready())
 }
 
-func (q *Queue) line(k *Kind) *Line[*Waiter] {
+func (q *Queue) line(k *Kind) *line[*Waiter] {
 	if k.OwnPlace {
 		return &q.own
 	}
@@ -105,7 +81,7 @@ func (q *Queue) line(k *Kind) *Line[*Waiter] {
 func (q *Queue) appendAll(all []*Waiter) []*Waiter { return q.own.AppendTo(q.shared.AppendTo(all)) }
 
 func (q *Queue) setTimer(t Timer, delay, spread time.Duration) {
-	if t == Expiry {
+	if t == expiry {
 		q.timed = true
 	}
 	q.set.emit(Effect{Op: SetTimer, Queue: q, Timer: t, Delay: delay, Spread: spread})
@@ -114,17 +90,17 @@ func (q *Queue) setTimer(t Timer, delay, spread time.Duration) {
 // TimerDue says that a timer of a queue has run out.
 func (q *Queue) TimerDue(t Timer) {
 	switch t {
-	case Expiry:
+	case expiry:
 		q.woken, q.failed = true, false
 		q.wake()
 		if w := q.own.First(); w != nil && w.state != asking { // its subscriptions are not confirmed, and it may leave before that
-			q.setTimer(Expiry, retryLast, 0)
+			q.setTimer(expiry, retryLast, 0)
 		}
-	case Freshen:
+	case freshen:
 		q.refreshDue()
-	case Look:
+	case lookDue:
 		q.take(q.reaper.Due())
-	case Forget:
+	case lingerOver:
 		q.forget()
 	}
 }
@@ -217,7 +193,7 @@ func (s *Set) SubscriptionRefused(channel string, err error) {
 }
 
 // Mark is how much a waiter's channels had told when it was noted.
-type Mark struct{ base, own SubscriptionMark[listeners] }
+type Mark struct{ base, own subscriptionMark[listeners] }
 
 // Mark notes what the channels of a waiter for that lock have told so far. It is called before the attempt that may
 // make Join necessary.

@@ -1,11 +1,9 @@
-package queue
+package table
 
 import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
 )
 
 // tester is what testing.T and rapid.T have in common.
@@ -49,7 +47,7 @@ type client struct {
 
 func newWorld(t tester) *world {
 	return &world{
-		t: t, s: New(Config{Lease: 30 * time.Second, Wait: 300 * time.Second, StaleHead: 8 * time.Second}),
+		t: t, s: NewSet(Config{Lease: 30 * time.Second, Wait: 300 * time.Second, StaleHead: 8 * time.Second}),
 		names:     Names{Key: "k", Channel: "c", Place: "all", Wake: "c:all"},
 		confirmed: map[string]bool{}, timers: map[Timer]bool{},
 	}
@@ -204,7 +202,7 @@ func (w *world) effects() {
 			}
 			c.asking = true
 			w.attempts = append(w.attempts, c)
-		case Reply:
+		case Finish:
 			c := e.Waiter.Tag.(*client)
 			if c.outcome != NoOutcome || e.Outcome == NoOutcome {
 				w.t.Fatalf("client %d gets %d after %d", c.n, e.Outcome, c.outcome)
@@ -306,7 +304,7 @@ func (w *world) progress(pick int) bool {
 		can = append(can, func() {
 			w.listing = false
 			if q := w.s.Find(w.names.Key); q != nil {
-				q.PlacesListed(w.queue, reaper.OK)
+				q.PlacesListed(w.queue, OK)
 				w.effects()
 			}
 		})
@@ -320,7 +318,7 @@ func (w *world) progress(pick int) bool {
 				head = w.queue[0]
 			}
 			if q := w.s.Find(w.names.Key); q != nil {
-				q.HeadTold(look, head, reaper.OK)
+				q.HeadTold(look, head, OK)
 				w.effects()
 			}
 		})
@@ -366,13 +364,13 @@ func (w *world) drain() {
 				w.effects()
 				break
 			}
-		case w.holder == "" && w.s.Waiters() == 0 && w.timers[Forget]: // it lingers: the reaper comes to its look, which ends that
-			if w.timers[Look] {
-				delete(w.timers, Look)
-				w.s.Find("k").TimerDue(Look)
+		case w.holder == "" && w.s.Waiters() == 0 && w.timers[lingerOver]: // it lingers: the reaper comes to its look, which ends that
+			if w.timers[lookDue] {
+				delete(w.timers, lookDue)
+				w.s.Find("k").TimerDue(lookDue)
 			} else {
-				delete(w.timers, Forget)
-				w.s.Find("k").TimerDue(Forget)
+				delete(w.timers, lingerOver)
+				w.s.Find("k").TimerDue(lingerOver)
 			}
 			w.effects()
 		case w.holder == "":

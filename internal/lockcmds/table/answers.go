@@ -1,23 +1,23 @@
-package ledger
+package table
 
 import "time"
 
-// Status is what Redis has answered, or why there is no answer.
-type Status uint8
+// HoldStatus is what Redis has answered, or why there is no answer.
+type HoldStatus uint8
 
 // The statuses.
 const (
-	Failed     Status = iota // refused or not sent: nothing has happened
-	InDoubt                  // sent, and not answered
-	Freed                    // the last hold was released; the lock may have another owner by now
-	Held                     // the owner holds the lock, after a release or an extension
-	NotHolder                // the owner does not hold the lock
-	OtherGrant               // the owner holds the lock by another grant than the one that was named
+	NotDone     HoldStatus = iota // refused or not sent: nothing has happened
+	HoldInDoubt                   // sent, and not answered
+	Freed                         // the last hold was released; the lock may have another owner by now
+	StillHeld                     // the owner holds the lock, after a release or an extension
+	NotHolder                     // the owner does not hold the lock
+	OtherGrant                    // the owner holds the lock by another grant than the one that was named
 )
 
-// Answer is the outcome of a release or an extension.
-type Answer struct {
-	Status   Status
+// HoldAnswer is the outcome of a release or an extension.
+type HoldAnswer struct {
+	Status   HoldStatus
 	Fence    int64     // of the owner's grant
 	Holds    int64     // that the owner has left
 	SentAt   time.Time // before the first copy was sent: that one may have set the lease
@@ -87,7 +87,7 @@ func (l *Ledger) Granted(g *Grant) (h *Hold, fresh bool) {
 		return nil, false
 	}
 	if h != nil && (h.Fence < g.Fence || back) {
-		l.Lost(h, Gone, false, nil)
+		l.Lost(h, ReasonGone, false, nil)
 		h = nil
 	}
 	if g.Paused == h && h != nil {
@@ -116,12 +116,12 @@ func (l *Ledger) Granted(g *Grant) (h *Hold, fresh bool) {
 			l.goOn(h)
 		}
 	case fresh:
-		l.effect(Effect{Op: Track, Hold: h, SentAt: g.SentAt})
+		l.effect(LeaseEffect{Op: Track, Hold: h, SentAt: g.SentAt})
 	default:
 		if g.Paused != h {
-			l.effect(Effect{Op: Pause, Hold: h}) // Resume ends exactly one
+			l.effect(LeaseEffect{Op: Pause, Hold: h}) // Resume ends exactly one
 		}
-		l.effect(Effect{Op: Resume, Hold: h, SentAt: g.SentAt})
+		l.effect(LeaseEffect{Op: Resume, Hold: h, SentAt: g.SentAt})
 	}
 	return h, fresh
 }
@@ -166,25 +166,25 @@ func (l *Ledger) InDoubt(h *Hold, ttl time.Duration, sentAt time.Time) {
 	l.MayLast(h, ttl)
 	if ttl < h.TTL {
 		h.TTL = ttl
-		l.effect(Effect{Op: Shorten, Hold: h, SentAt: sentAt})
+		l.effect(LeaseEffect{Op: Shorten, Hold: h, SentAt: sentAt})
 	}
 }
 
 // Extended takes the answer to an extension of h to that length. The extension has paused the lease of h; nil: it found
 // no hold.
-func (l *Ledger) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a Answer) Reply {
+func (l *Ledger) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a HoldAnswer) Reply {
 	lost := h != nil && h.lost
 	if h != nil && !l.Knows(h) {
 		h = nil
 	}
 	switch {
-	case a.Status == Failed || a.Status == InDoubt:
-		if a.Status == InDoubt {
+	case a.Status == NotDone || a.Status == HoldInDoubt:
+		if a.Status == HoldInDoubt {
 			l.InDoubt(h, ttl, a.SentAt)
 		}
 		l.settle(h, false)
 		return Failure
-	case a.Status == Held:
+	case a.Status == StillHeld:
 		if h == nil {
 			return l.tellLost(s, k, lost, Yes)
 		}
@@ -194,7 +194,7 @@ func (l *Ledger) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a Answe
 		if h.Fence == a.Fence && h.counted(a.Holds, a.SentAt) {
 			h.lasts(ttl)
 			h.promise(a.SentAt)
-			l.effect(Effect{Op: Resume, Hold: h, SentAt: a.SentAt})
+			l.effect(LeaseEffect{Op: Resume, Hold: h, SentAt: a.SentAt})
 		} else {
 			l.MayLast(h, ttl)
 			l.goOn(h)
@@ -208,7 +208,7 @@ func (l *Ledger) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a Answe
 		return Newer
 	case h != nil && !h.givenUp():
 		held := h.IsHeldBy(s)
-		l.Lost(h, Gone, true, s)
+		l.Lost(h, ReasonGone, true, s)
 		if !held {
 			return NotHeld // other sessions have lost it
 		}

@@ -1,40 +1,40 @@
-package queue
+package table
 
 import "time"
 
 // This file has places of waiters leave the queues of locks in Redis together: one call takes out all places of a lock
 // that have gathered while the call before was on its way. So the end of n waiters costs n steps here, and one pass
 // over the queue in Redis for each batch. It is a state machine: events come in as calls, and Hooks are what it asks
-// for. It does no I/O, has no mutex and reads no clock.
+// for.
 //
 //	Depart ──► gathered ──Hooks.Remove──► Batch ──► the caller asks Redis ──► Done ──► Hooks.Send: the replies that waited for it
 //	   └─ with a reply: Hooks.Wait ──► Due ──► Hooks.Send: a reply is put off for Patience at most
 
 const (
-	// ReplyDelay bounds the delay of a reply that waits for a place to leave the queue: it is between half of it and
+	// replyDelay bounds the delay of a reply that waits for a place to leave the queue: it is between half of it and
 	// all of it.
-	ReplyDelay = 50 * time.Millisecond
+	replyDelay = 50 * time.Millisecond
 	// batchLimit bounds one call, because Redis serves no other client meanwhile.
 	batchLimit = 1000
 )
 
-// DepartureHooks are what a Set asks of its caller. They must not call the Set.
-type DepartureHooks[R any] struct {
+// departureHooks are what a Set asks of its caller. They must not call the Set.
+type departureHooks[R any] struct {
 	Remove   func(key string)                  // begin a call that takes places out: Batch, then Done
 	Wait     func(key string, d time.Duration) // start a timer: Due
 	Send     func(reply R)                     // called once for each reply
 	Occupied func(key, place string) bool      // whether a waiter has the place by now: then it stays
 }
 
-// Departures is the places that are to leave, of all locks. R is a reply that waits until the place has left.
-type Departures[R any] struct {
-	hooks DepartureHooks[R]
+// departures is the places that are to leave, of all locks. R is a reply that waits until the place has left.
+type departures[R any] struct {
+	hooks departureHooks[R]
 	locks map[string]*lockDepartures[R]
 }
 
-// NewDepartures returns an empty set.
-func NewDepartures[R any](h DepartureHooks[R]) *Departures[R] {
-	return &Departures[R]{hooks: h, locks: make(map[string]*lockDepartures[R])}
+// newDepartures returns an empty set.
+func newDepartures[R any](h departureHooks[R]) *departures[R] {
+	return &departures[R]{hooks: h, locks: make(map[string]*lockDepartures[R])}
 }
 
 // lockDepartures is the places of one lockDepartures that are to leave its queue. It exists while there are any.
@@ -58,21 +58,21 @@ type lateDepartures[R any] struct {
 }
 
 // Depart has a place leave the queue of a lock.
-func (s *Departures[R]) Depart(key, place string) { s.depart(key, departure[R]{place: place}) }
+func (s *departures[R]) Depart(key, place string) { s.depart(key, departure[R]{place: place}) }
 
 // DepartBefore has a place leave the queue of a lock before the reply is sent, or Patience passes.
-func (s *Departures[R]) DepartBefore(key, place string, reply R) {
+func (s *departures[R]) DepartBefore(key, place string, reply R) {
 	l := &lateDepartures[R]{reply: reply}
 	d := s.depart(key, departure[R]{place, l})
 	l.round = d.round
 	d.replies = append(d.replies, l)
 	if !d.timed {
 		d.timed = true
-		s.hooks.Wait(key, ReplyDelay/2)
+		s.hooks.Wait(key, replyDelay/2)
 	}
 }
 
-func (s *Departures[R]) depart(key string, one departure[R]) *lockDepartures[R] {
+func (s *departures[R]) depart(key string, one departure[R]) *lockDepartures[R] {
 	d := s.locks[key]
 	if d == nil {
 		d = &lockDepartures[R]{}
@@ -84,7 +84,7 @@ func (s *Departures[R]) depart(key string, one departure[R]) *lockDepartures[R] 
 }
 
 // Due is the end of the timer of Hooks.Wait. A reply that has waited for a whole round is sent.
-func (s *Departures[R]) Due(key string) {
+func (s *departures[R]) Due(key string) {
 	d := s.locks[key]
 	if d == nil {
 		return
@@ -99,11 +99,11 @@ func (s *Departures[R]) Due(key string) {
 	d.replies = d.replies[n:]
 	d.round++
 	if d.timed = len(d.replies) > 0; d.timed {
-		s.hooks.Wait(key, ReplyDelay/2)
+		s.hooks.Wait(key, replyDelay/2)
 	}
 }
 
-func (s *Departures[R]) send(l *lateDepartures[R]) {
+func (s *departures[R]) send(l *lateDepartures[R]) {
 	if l != nil && !l.sent {
 		l.sent = true
 		s.hooks.Send(l.reply)
@@ -112,7 +112,7 @@ func (s *Departures[R]) send(l *lateDepartures[R]) {
 
 // Batch returns the places that the call is to take out: those that have gathered when it begins, without those that
 // are occupied again. A call that is repeated asks again.
-func (s *Departures[R]) Batch(key string) []string {
+func (s *departures[R]) Batch(key string) []string {
 	d := s.locks[key]
 	if d == nil {
 		return nil
@@ -131,7 +131,7 @@ func (s *Departures[R]) Batch(key string) []string {
 }
 
 // Done says that the call has ended.
-func (s *Departures[R]) Done(key string) {
+func (s *departures[R]) Done(key string) {
 	d := s.locks[key]
 	if d == nil {
 		return
@@ -147,4 +147,4 @@ func (s *Departures[R]) Done(key string) {
 }
 
 // Len is how many locks have places that are to leave.
-func (s *Departures[R]) Len() int { return len(s.locks) }
+func (s *departures[R]) Len() int { return len(s.locks) }

@@ -1,4 +1,4 @@
-package queue
+package table
 
 import (
 	"slices"
@@ -6,8 +6,8 @@ import (
 )
 
 func TestLineRemovesFromAnywhere(t *testing.T) {
-	var l Line[int]
-	nodes := make([]Node[int], 5)
+	var l line[int]
+	nodes := make([]node[int], 5)
 	for i := range nodes {
 		l.Push(&nodes[i], i)
 	}

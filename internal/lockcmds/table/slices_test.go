@@ -1,4 +1,4 @@
-package queue
+package table
 
 import (
 	"slices"
@@ -7,20 +7,20 @@ import (
 
 func TestWorkIsDoneInSlices(t *testing.T) {
 	goOn, gone := 0, map[int]bool{}
-	b := NewBacklog(BacklogHooks[int]{GoOn: func() { goOn++ }, Waits: func(w int) bool { return !gone[w] }})
+	b := newBacklog(backlogHooks[int]{GoOn: func() { goOn++ }, Waits: func(w int) bool { return !gone[w] }})
 	var done, all []int
-	for i := range 2*Slice + 1 {
+	for i := range 2*sliceSize + 1 {
 		all = append(all, i)
 	}
-	gone[Slice] = true
+	gone[sliceSize] = true
 	b.Each(slices.Clone(all), func(w int) { done = append(done, w) })
-	if len(done) != Slice || goOn != 1 {
+	if len(done) != sliceSize || goOn != 1 {
 		t.Fatalf("%d at once, %d calls of GoOn", len(done), goOn)
 	}
 	b.Each([]int{-1}, func(w int) { done = append(done, w) }) // in its turn
 	b.Continue()
 	b.Continue()
-	all = append(slices.Delete(all, Slice, Slice+1), -1)
+	all = append(slices.Delete(all, sliceSize, sliceSize+1), -1)
 	if !slices.Equal(done, all) || goOn != 2 {
 		t.Fatalf("%v, %d calls of GoOn", done, goOn)
 	}
@@ -28,7 +28,7 @@ func TestWorkIsDoneInSlices(t *testing.T) {
 
 func TestWorkAddsWork(t *testing.T) {
 	var done []int
-	b := NewBacklog(BacklogHooks[int]{GoOn: func() { t.Fatal("it all fits into one slice") }, Waits: func(int) bool { return true }})
+	b := newBacklog(backlogHooks[int]{GoOn: func() { t.Fatal("it all fits into one slice") }, Waits: func(int) bool { return true }})
 	b.Each([]int{1, 2}, func(w int) {
 		done = append(done, w)
 		b.Each([]int{10 * w}, func(w int) { done = append(done, w) })

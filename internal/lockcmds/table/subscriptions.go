@@ -1,9 +1,9 @@
-package queue
+package table
 
 import "time"
 
 // This file decides which channels an engine listens to, and for how long. It is a state machine: events come in as
-// calls, and Hooks are what it asks for. It does no I/O, has no mutex and reads no clock.
+// calls, and Hooks are what it asks for.
 //
 //	Listen ──Hooks.Subscribe──► Confirmed ──► Told, for each message ──► Leave ──Linger──► Hooks.Unsubscribe
 //	                               ▲    └── the connection is lost ──┐
@@ -12,29 +12,29 @@ import "time"
 // All listeners of a channel share it, whatever lock they wait for: "a" and "{a}" have one base channel, and that of
 // "{a}:j" is the channel of the owner j that waits for "a".
 
-// Linger is the least time for which an unused channel stays subscribed: a contended lock would else subscribe and
+// lingerTime is the least time for which an unused channel stays subscribed: a contended lock would else subscribe and
 // unsubscribe with every hand-over.
-const Linger = 2 * time.Second
+const lingerTime = 2 * time.Second
 
 // channelSlice is how many unused channels one event deals with.
 const channelSlice = 256
 
-// ChannelHooks are what a Set asks of its caller. They must not call the Set.
-type ChannelHooks struct {
+// subscriptionHooks are what a Set asks of its caller. They must not call the Set.
+type subscriptionHooks struct {
 	Subscribe   func(channel string)
 	Unsubscribe func(channel string)
 	Wait        func(d time.Duration) // start a timer: Due
 }
 
-// Channels is the wanted channels. L is what the caller knows of the listeners of one channel.
-type Channels[L any] struct {
-	hooks    ChannelHooks
-	channels map[string]*Channel[L]
+// subscriptions is the wanted channels. L is what the caller knows of the listeners of one channel.
+type subscriptions[L any] struct {
+	hooks    subscriptionHooks
+	channels map[string]*subscription[L]
 	unused   unusedChannel[L]
 }
 
-// Channel is one wanted channel. It is kept while it has listeners, and for Linger after them.
-type Channel[L any] struct {
+// subscription is one wanted channel. It is kept while it has listeners, and for Linger after them.
+type subscription[L any] struct {
 	Listeners L // the caller's own
 
 	name    string
@@ -49,22 +49,22 @@ type Channel[L any] struct {
 
 // unusedChannel are the channels without listeners, and some that have been wanted again meanwhile.
 type unusedChannel[L any] struct {
-	list  []*Channel[L]
-	later []*Channel[L] // those of list that have been looked at in this round and may stay
+	list  []*subscription[L]
+	later []*subscription[L] // those of list that have been looked at in this round and may stay
 	round int
 	timed bool // Due follows
 }
 
-// NewChannels returns an empty set.
-func NewChannels[L any](h ChannelHooks) *Channels[L] {
-	return &Channels[L]{hooks: h, channels: make(map[string]*Channel[L])}
+// newSubscriptions returns an empty set.
+func newSubscriptions[L any](h subscriptionHooks) *subscriptions[L] {
+	return &subscriptions[L]{hooks: h, channels: make(map[string]*subscription[L])}
 }
 
 // Listen returns the channel for one more listener. Each call is followed by one of Leave.
-func (s *Channels[L]) Listen(name string) *Channel[L] {
+func (s *subscriptions[L]) Listen(name string) *subscription[L] {
 	c := s.channels[name]
 	if c == nil {
-		c = &Channel[L]{name: name}
+		c = &subscription[L]{name: name}
 		s.channels[name] = c
 		s.hooks.Subscribe(name)
 	}
@@ -73,7 +73,7 @@ func (s *Channels[L]) Listen(name string) *Channel[L] {
 }
 
 // Leave is the end of a listener.
-func (s *Channels[L]) Leave(c *Channel[L]) {
+func (s *subscriptions[L]) Leave(c *subscription[L]) {
 	c.refs--
 	if c.refs > 0 || c.refused {
 		return
@@ -86,13 +86,13 @@ func (s *Channels[L]) Leave(c *Channel[L]) {
 	u.list = append(u.list, c)
 	if !u.timed {
 		u.timed = true
-		s.hooks.Wait(Linger)
+		s.hooks.Wait(lingerTime)
 	}
 }
 
 // Due is the end of the timer of Hooks.Wait. Channels that were unused for a whole round are unsubscribed. A round
 // lasts for Linger.
-func (s *Channels[L]) Due() {
+func (s *subscriptions[L]) Due() {
 	u := &s.unused
 	n := min(len(u.list), channelSlice)
 	some := u.list[:n:n]
@@ -110,7 +110,7 @@ func (s *Channels[L]) Due() {
 	}
 	switch {
 	case len(u.list) > 0:
-		s.hooks.Wait(Linger / 100)
+		s.hooks.Wait(lingerTime / 100)
 		return
 	case len(u.later) == 0:
 		*u = unusedChannel[L]{round: u.round + 1}
@@ -118,13 +118,13 @@ func (s *Channels[L]) Due() {
 	}
 	u.list, u.later = u.later, nil
 	u.round++
-	s.hooks.Wait(Linger)
+	s.hooks.Wait(lingerTime)
 }
 
 // Confirmed notes that Redis has confirmed the subscription, for the first time or after a new connection. missed:
 // messages may have been lost since the connection before. It returns nil if the channel is not wanted, as Told and
 // Refused do.
-func (s *Channels[L]) Confirmed(name string) (c *Channel[L], missed bool) {
+func (s *subscriptions[L]) Confirmed(name string) (c *subscription[L], missed bool) {
 	if c = s.channels[name]; c == nil {
 		return nil, false
 	}
@@ -135,7 +135,7 @@ func (s *Channels[L]) Confirmed(name string) (c *Channel[L], missed bool) {
 }
 
 // Told notes a message.
-func (s *Channels[L]) Told(name string) *Channel[L] {
+func (s *subscriptions[L]) Told(name string) *subscription[L] {
 	c := s.channels[name]
 	if c != nil {
 		c.told++
@@ -144,7 +144,7 @@ func (s *Channels[L]) Told(name string) *Channel[L] {
 }
 
 // Refused notes that Redis does not let us listen to the channel. The next listener asks Redis anew.
-func (s *Channels[L]) Refused(name string) *Channel[L] {
+func (s *subscriptions[L]) Refused(name string) *subscription[L] {
 	c := s.channels[name]
 	if c != nil {
 		delete(s.channels, name)
@@ -154,30 +154,30 @@ func (s *Channels[L]) Refused(name string) *Channel[L] {
 }
 
 // Find returns a channel that is wanted, or was lately; else nil.
-func (s *Channels[L]) Find(name string) *Channel[L] { return s.channels[name] }
+func (s *subscriptions[L]) Find(name string) *subscription[L] { return s.channels[name] }
 
 // Len is how many channels are subscribed, or about to be.
-func (s *Channels[L]) Len() int { return len(s.channels) }
+func (s *subscriptions[L]) Len() int { return len(s.channels) }
 
 // Ready reports whether the subscription is confirmed.
-func (c *Channel[L]) Ready() bool { return c.ready }
+func (c *subscription[L]) Ready() bool { return c.ready }
 
-// SubscriptionMark is how much a channel had told when it was noted; the zero value: it was not subscribed.
-type SubscriptionMark[L any] struct {
-	channel *Channel[L]
+// subscriptionMark is how much a channel had told when it was noted; the zero value: it was not subscribed.
+type subscriptionMark[L any] struct {
+	channel *subscription[L]
 	told    uint64
 }
 
 // Mark notes what the channel has told so far. nil is a channel that is not subscribed.
-func (c *Channel[L]) Mark() SubscriptionMark[L] {
+func (c *subscription[L]) Mark() subscriptionMark[L] {
 	if c == nil || !c.ready {
-		return SubscriptionMark[L]{}
+		return subscriptionMark[L]{}
 	}
-	return SubscriptionMark[L]{c, c.told}
+	return subscriptionMark[L]{c, c.told}
 }
 
 // Missed reports whether the channel has told something since the mark, or was not subscribed all the time. nil has
 // told nothing since it was not subscribed.
-func (m SubscriptionMark[L]) Missed(c *Channel[L]) bool {
+func (m subscriptionMark[L]) Missed(c *subscription[L]) bool {
 	return m.channel != c || c != nil && m.told != c.told
 }

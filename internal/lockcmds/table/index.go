@@ -1,4 +1,4 @@
-package ledger
+package table
 
 // index finds holds by lock and owner, and the holder of a lock. Redis knows one holder, so a lock has rarely a second
 // hold here: one that has ended in Redis, without an answer that says so. All calls cost O(1), because a client chooses

@@ -1,4 +1,4 @@
-package queue
+package table
 
 import (
 	"errors"
@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
-
-	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
 )
 
 // history is a random one: clients ask, hang up, time out, release; answers, messages and confirmations arrive in any order.
@@ -76,7 +74,7 @@ func history(t *rapid.T, w *world, faults bool) (asked []*client) {
 		"timer": func(t *rapid.T) {
 			q := w.s.Find(w.names.Key)
 			timer := Timer(pick.Draw(t, "timer") % TimersCount)
-			if q != nil && w.timers[timer] && timer != Look {
+			if q != nil && w.timers[timer] && timer != lookDue {
 				delete(w.timers, timer)
 				q.TimerDue(timer)
 				w.effects()
@@ -89,7 +87,7 @@ func history(t *rapid.T, w *world, faults bool) (asked []*client) {
 				w.faulty = true
 				c := w.attempts[n-1]
 				w.attempts = w.attempts[:n-1]
-				status := Unsent
+				status := Failed
 				if rapid.Bool().Draw(t, "in doubt") {
 					status = InDoubt
 					if a := w.script(c, c.turn); a.Status == Held {
@@ -186,7 +184,7 @@ func TestNobodyAsksBeforeTheConfirmation(t *testing.T) {
 		c := w.ask(k, "")
 		w.release(false)
 		w.s.Wake("k")
-		w.s.Find("k").TimerDue(Expiry)
+		w.s.Find("k").TimerDue(expiry)
 		w.effects() // fails if it asks
 		if len(w.attempts) > 0 {
 			t.Fatal("it asks")
@@ -274,7 +272,7 @@ func TestWaiterInDoubtIsToldSo(t *testing.T) {
 	w.s.TimedOut(&c.Waiter)
 	w.s.Departing("k") // the attempt may have taken the shared place
 	w.s.Departed("k")
-	if e := w.effect(t, Reply); !e.Doubt || e.Outcome != Null {
+	if e := w.effect(t, Finish); !e.Doubt || e.Outcome != Null {
 		t.Fatalf("%+v", e)
 	}
 }
@@ -328,7 +326,7 @@ func TestManyWaitersAreDealtWithInSlices(t *testing.T) {
 				w.s.Continue()
 				w.effects()
 			}
-			if slices < many/Slice-1 && name != "same owner" || w.most > 2*Slice {
+			if slices < many/sliceSize-1 && name != "same owner" || w.most > 2*sliceSize {
 				t.Fatalf("%d slices of up to %d effects", slices, w.most)
 			}
 		})
@@ -432,7 +430,7 @@ func TestAFreeLockIsLookedAtAgainSoon(t *testing.T) {
 	w.s.Effects()
 	w.s.Answered(q.own.First(), Answer{TTL: Kept})
 	for _, e := range w.s.Effects() {
-		if e.Op == SetTimer && e.Timer == Expiry && e.Delay == TurnLimit {
+		if e.Op == SetTimer && e.Timer == expiry && e.Delay == TurnLimit {
 			return
 		}
 	}
@@ -457,8 +455,8 @@ func watched(t *testing.T, heads ...string) (w *world, q *Queue, expect func(op 
 	}
 	w.s.Published("c")
 	expect(ListPlaces)
-	q.PlacesListed(heads, reaper.OK)
-	if e := expect(SetTimer); e.Timer != Look || e.Delay != w.s.config.StaleHead {
+	q.PlacesListed(heads, OK)
+	if e := expect(SetTimer); e.Timer != lookDue || e.Delay != w.s.config.StaleHead {
 		t.Fatalf("%+v", e)
 	}
 	return w, q, expect
@@ -466,15 +464,15 @@ func watched(t *testing.T, heads ...string) (w *world, q *Queue, expect func(op 
 
 func TestDeadHeadsAreRemoved(t *testing.T) {
 	_, q, expect := watched(t, "dead", "other", "o1")
-	q.TimerDue(Look)
+	q.TimerDue(lookDue)
 	expect(AskHead)
-	q.HeadTold(true, "dead", reaper.OK)
+	q.HeadTold(true, "dead", OK)
 	if e := expect(RemoveHead); e.Place != "dead" || e.Force {
 		t.Fatalf("%+v", e)
 	}
-	q.HeadRemoved("dead", true, 0, reaper.OK)
+	q.HeadRemoved("dead", true, 0, OK)
 	expect(AskHead)
-	q.HeadTold(true, "newcomer", reaper.OK) // it was not there when the watch began
+	q.HeadTold(true, "newcomer", OK) // it was not there when the watch began
 	if !q.reaper.Asleep() {
 		t.Fatal("who has come lately is suspected")
 	}
@@ -483,23 +481,23 @@ func TestDeadHeadsAreRemoved(t *testing.T) {
 func TestDeafHeadsAreRemovedAfterSomeLooks(t *testing.T) {
 	const process = "0f8fad5b-d9cb-469f-a165-70867728950e"
 	_, q, expect := watched(t, process+":1", process+":2", "o1")
-	for look := range reaper.MaxLooks + 1 {
-		q.TimerDue(Look)
+	for look := range MaxLooks + 1 {
+		q.TimerDue(lookDue)
 		expect(AskHead)
-		q.HeadTold(true, process+":1", reaper.OK)
-		if e := expect(RemoveHead); e.Force != (look == reaper.MaxLooks) {
+		q.HeadTold(true, process+":1", OK)
+		if e := expect(RemoveHead); e.Force != (look == MaxLooks) {
 			t.Fatalf("look %d: %+v", look, e)
 		}
-		if look < reaper.MaxLooks {
-			q.HeadRemoved(process+":1", false, 1, reaper.OK)
-			if e := expect(SetTimer); e.Delay != reaper.LookAgain {
+		if look < MaxLooks {
+			q.HeadRemoved(process+":1", false, 1, OK)
+			if e := expect(SetTimer); e.Delay != LookAgain {
 				t.Fatalf("%+v", e)
 			}
 		}
 	}
-	q.HeadRemoved(process+":1", true, 1, reaper.OK)
+	q.HeadRemoved(process+":1", true, 1, OK)
 	expect(AskHead)
-	q.HeadTold(true, process+":2", reaper.OK)
+	q.HeadTold(true, process+":2", OK)
 	if e := expect(RemoveHead); !e.Force {
 		t.Fatal("another waiter of a ignored process is given more time")
 	}
@@ -507,14 +505,14 @@ func TestDeafHeadsAreRemovedAfterSomeLooks(t *testing.T) {
 
 func TestALiveHeadThatWasOvertakenIsNotDeaf(t *testing.T) {
 	w, q, expect := watched(t, "slow", "o1")
-	for range 3 * reaper.MaxLooks {
-		q.TimerDue(Look)
+	for range 3 * MaxLooks {
+		q.TimerDue(lookDue)
 		expect(AskHead)
-		q.HeadTold(true, "slow", reaper.OK)
+		q.HeadTold(true, "slow", OK)
 		if e := expect(RemoveHead); e.Force {
 			t.Fatal("it counts as ignored")
 		}
-		q.HeadRemoved("slow", false, 1, reaper.OK)
+		q.HeadRemoved("slow", false, 1, OK)
 		w.s.Published("c") // somebody else was faster, and has released
 		w.s.Effects()
 	}
@@ -522,13 +520,13 @@ func TestALiveHeadThatWasOvertakenIsNotDeaf(t *testing.T) {
 
 func TestReaperWaitsWhileRedisDoesNotAnswer(t *testing.T) {
 	_, q, expect := watched(t, "dead", "o1")
-	q.TimerDue(Look)
-	q.HeadTold(true, "", reaper.Passing)
-	if e := expect(SetTimer); e.Timer != Look || e.Delay != reaper.LookAgain {
+	q.TimerDue(lookDue)
+	q.HeadTold(true, "", Passing)
+	if e := expect(SetTimer); e.Timer != lookDue || e.Delay != LookAgain {
 		t.Fatalf("%+v", e)
 	}
-	q.TimerDue(Look)
-	q.HeadTold(true, "", reaper.Final)
+	q.TimerDue(lookDue)
+	q.HeadTold(true, "", Final)
 	if !q.reaper.Asleep() {
 		t.Fatal("it asks again what Redis refuses")
 	}
@@ -554,24 +552,24 @@ func shortWait(s *Set, key string, o Outcome) {
 func TestShortWaitsRemoveADeadHead(t *testing.T) {
 	w, q, expect := watched(t, "dead", "o1")
 	w.s.TimedOut(&w.clients[1].Waiter)
-	if e := expect(SetTimer); e.Timer != Forget || e.Delay <= w.s.config.StaleHead+reaper.MaxLooks*reaper.LookAgain {
+	if e := expect(SetTimer); e.Timer != lingerOver || e.Delay <= w.s.config.StaleHead+MaxLooks*LookAgain {
 		t.Fatalf("it lingers for less than a watch: %+v", e)
 	}
 	for range 3 { // the watch goes on with the next waiters
 		shortWait(w.s, "k", Null)
 		for _, e := range w.s.Effects() {
-			if e.Op == ListPlaces || e.Op == SetTimer && e.Timer == Look || e.Op == StopTimers {
+			if e.Op == ListPlaces || e.Op == SetTimer && e.Timer == lookDue || e.Op == StopTimers {
 				t.Fatalf("the watch begins anew: %+v", e)
 			}
 		}
 	}
-	q.TimerDue(Look)
+	q.TimerDue(lookDue)
 	expect(AskHead)
-	q.HeadTold(true, "dead", reaper.OK)
+	q.HeadTold(true, "dead", OK)
 	expect(RemoveHead)
-	q.HeadRemoved("dead", true, 0, reaper.OK)
+	q.HeadRemoved("dead", true, 0, OK)
 	expect(AskHead)
-	q.HeadTold(true, "", reaper.OK)
+	q.HeadTold(true, "", OK)
 	if expect(StopTimers); w.s.Len() > 0 || w.s.lingering.Len() > 0 {
 		t.Error("the queue lingers without a watch")
 	}
@@ -581,16 +579,16 @@ func TestShortWaitsRemoveADeafHead(t *testing.T) {
 	s := newWorld(t).s
 	shortWait(s, "k", Null)
 	q := s.Find("k")
-	q.PlacesListed([]string{"deaf", "me"}, reaper.OK) // as all answers, it comes when nobody waits
-	for look := range reaper.MaxLooks + 1 {
-		q.TimerDue(Look)
-		q.HeadTold(true, "deaf", reaper.OK)
+	q.PlacesListed([]string{"deaf", "me"}, OK) // as all answers, it comes when nobody waits
+	for look := range MaxLooks + 1 {
+		q.TimerDue(lookDue)
+		q.HeadTold(true, "deaf", OK)
 		effects := s.Effects()
-		if e := effects[len(effects)-1]; e.Op != RemoveHead || e.Force != (look == reaper.MaxLooks) {
+		if e := effects[len(effects)-1]; e.Op != RemoveHead || e.Force != (look == MaxLooks) {
 			t.Fatalf("look %d: %+v", look, e)
 		}
-		if look < reaper.MaxLooks {
-			q.HeadRemoved("deaf", false, 1, reaper.OK)
+		if look < MaxLooks {
+			q.HeadRemoved("deaf", false, 1, OK)
 			shortWait(s, "k", Null)
 		}
 	}
@@ -598,15 +596,15 @@ func TestShortWaitsRemoveADeafHead(t *testing.T) {
 
 func TestShortWaitsDoNotTakeALiveHeadForDead(t *testing.T) {
 	w, q, expect := watched(t, "slow", "o1")
-	for range 3 * reaper.MaxLooks {
+	for range 3 * MaxLooks {
 		shortWait(w.s, "k", Null)
-		q.TimerDue(Look)
-		q.HeadTold(true, "slow", reaper.OK)
+		q.TimerDue(lookDue)
+		q.HeadTold(true, "slow", OK)
 		if e := expect(RemoveHead); e.Force {
 			t.Fatal("it counts as ignored")
 		}
 		w.s.Published("c") // nobody waits here, and somebody else was faster and has released
-		q.HeadRemoved("slow", false, 1, reaper.OK)
+		q.HeadRemoved("slow", false, 1, OK)
 	}
 }
 
@@ -618,24 +616,24 @@ func TestAQueueLingersWithinBounds(t *testing.T) {
 			t.Errorf("%d queues, %d linger, want %d", s.Len(), s.lingering.Len(), want)
 		}
 	}
-	s := New(Config{})
+	s := NewSet(Config{})
 	for n := range 3 * lingerLimit {
 		shortWait(s, fmt.Sprint(n), Gone)
 	}
 	lingers(s, lingerLimit)
 	for n := range lingerLimit {
-		s.Find(fmt.Sprint(n)).TimerDue(Forget)
+		s.Find(fmt.Sprint(n)).TimerDue(lingerOver)
 	}
 	lingers(s, 0)
 	for name, end := range map[string]func(s *Set){
-		"its time is over":         func(s *Set) { s.Find("k").TimerDue(Forget) },
+		"its time is over":         func(s *Set) { s.Find("k").TimerDue(lingerOver) },
 		"the proxy stops":          func(s *Set) { s.RemoveAll(errTest) },
 		"Redis refuses to listen":  func(s *Set) { s.SubscriptionRefused("k", errTest) },
-		"Redis refuses to answer":  func(s *Set) { s.Find("k").PlacesListed(nil, reaper.Final) },
+		"Redis refuses to answer":  func(s *Set) { s.Find("k").PlacesListed(nil, Final) },
 		"the next waiter is first": func(s *Set) { shortWait(s, "k", Granted) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := New(Config{})
+			s := NewSet(Config{})
 			shortWait(s, "k", Null)
 			lingers(s, 1)
 			if end(s); s.Find("k") != nil {
@@ -674,8 +672,8 @@ func TestALingeringQueueIsAsNewForTheNextWaiter(t *testing.T) {
 
 func TestOwnHeadIsWoken(t *testing.T) {
 	w, q, _ := watched(t, "o1")
-	q.TimerDue(Look)
-	q.HeadTold(true, "o1", reaper.OK)
+	q.TimerDue(lookDue)
+	q.HeadTold(true, "o1", OK)
 	if c := w.clients[1]; c.state != asking || !c.woken || !q.reaper.Asleep() {
 		t.Fatalf("%+v", c)
 	}
@@ -763,7 +761,7 @@ func TestAHeadThatIsNotTheFirstHereIsLookedFor(t *testing.T) {
 	if e := w.effect(t, AskHead); e.Look {
 		t.Fatal("the reaper asks")
 	}
-	w.s.Find("k").HeadTold(false, "o2", reaper.OK)
+	w.s.Find("k").HeadTold(false, "o2", OK)
 	if e := w.effect(t, Attempt); e.Waiter != &second.Waiter {
 		t.Fatal("another one asks")
 	}
@@ -777,8 +775,8 @@ func TestAnAttemptThatFailsIsRepeatedLater(t *testing.T) {
 	for pause := retryFirst; pause <= retryLast; pause *= 2 {
 		w.s.Wake("k")
 		w.s.Effects()
-		w.s.Answered(&c.Waiter, Answer{Status: Unsent})
-		if e := w.effect(t, SetTimer); e.Timer != Expiry || e.Delay != pause/2 || e.Spread != pause/2 {
+		w.s.Answered(&c.Waiter, Answer{Status: Failed})
+		if e := w.effect(t, SetTimer); e.Timer != expiry || e.Delay != pause/2 || e.Spread != pause/2 {
 			t.Fatalf("%+v", e)
 		}
 	}
@@ -794,7 +792,7 @@ func TestAFairWaiterAsksAgainWhenRedisAnswersAnother(t *testing.T) {
 		w.s.try(&c.Waiter)
 	}
 	w.s.Effects()
-	w.s.Answered(&second.Waiter, Answer{Status: Unsent})
+	w.s.Answered(&second.Waiter, Answer{Status: Failed})
 	w.effect(t, SetTimer)
 	w.s.Answered(&first.Waiter, Answer{TTL: time.Minute})
 	if e := w.effect(t, Attempt); e.Waiter != &second.Waiter {
@@ -806,7 +804,7 @@ func TestAFairWaiterAsksAgainWhenRedisAnswersAnother(t *testing.T) {
 func TestAWakeUpOfAWaiterThatCannotAskIsNotLost(t *testing.T) {
 	for name, wake := range map[string]func(w *world){
 		"a message": func(w *world) { w.s.Published("c") },
-		"a timer":   func(w *world) { w.s.Find("k").TimerDue(Expiry) },
+		"a timer":   func(w *world) { w.s.Find("k").TimerDue(expiry) },
 	} {
 		w := newWorld(t)
 		w.ask(Plain, "")
@@ -826,8 +824,8 @@ func TestAWakeUpOfAWaiterThatCannotAskIsNotLost(t *testing.T) {
 	w.ask(Plain, "")
 	w.ask(Fair, "o1")
 	w.s.Effects()
-	w.s.Find("k").TimerDue(Expiry)
-	if e := w.effect(t, SetTimer); e.Timer != Expiry || e.Delay != retryLast {
+	w.s.Find("k").TimerDue(expiry)
+	if e := w.effect(t, SetTimer); e.Timer != expiry || e.Delay != retryLast {
 		t.Errorf("%+v", e)
 	}
 }
@@ -842,17 +840,17 @@ func TestAnotherAnswerDoesNotPutOffAFailedAttempt(t *testing.T) {
 		w.s.try(&c.Waiter)
 	}
 	w.s.Effects()
-	w.s.Answered(&c.Waiter, Answer{Status: Unsent})
+	w.s.Answered(&c.Waiter, Answer{Status: Failed})
 	w.effect(t, SetTimer)
 	w.s.Answered(&other.Waiter, Answer{TTL: time.Minute})
 	w.noEffect(t, SetTimer)
-	c.queue.TimerDue(Expiry)
+	c.queue.TimerDue(expiry)
 	if asks, _ := c.Asks(); !asks {
 		t.Error("the failed attempt is not repeated")
 	}
 	w.s.Answered(&c.Waiter, Answer{TTL: time.Minute})
 	w.s.Answered(&other.Waiter, Answer{TTL: time.Minute})
-	if e := w.effect(t, SetTimer); e.Timer != Expiry || e.Delay != w.s.config.Lease {
+	if e := w.effect(t, SetTimer); e.Timer != expiry || e.Delay != w.s.config.Lease {
 		t.Errorf("%+v", e)
 	}
 }
@@ -863,7 +861,7 @@ func TestAPlaceThatAnotherWaiterOfTheOwnerNeedsStays(t *testing.T) {
 	c, _ := w.ask(Fair, "job"), w.ask(Fair, "job")
 	w.settle()
 	w.s.TimedOut(&c.Waiter)
-	if e := w.effect(t, Reply); e.Outcome != Null || w.s.Leaving() != 0 {
+	if e := w.effect(t, Finish); e.Outcome != Null || w.s.Leaving() != 0 {
 		t.Fatalf("%+v", e)
 	}
 }
@@ -879,13 +877,13 @@ func TestTheLastPlainWaiterIsToldWhenTheSharedPlaceHasLeft(t *testing.T) {
 		w.s.Answered(&first.Waiter, Answer{TTL: NoTTL, Placed: true, Place: Head})
 		w.s.Effects()
 		w.s.Remove(&first.Waiter, o, nil)
-		if e := w.effect(t, Reply); e.Waiter != &first.Waiter || w.s.Leaving() != 0 {
+		if e := w.effect(t, Finish); e.Waiter != &first.Waiter || w.s.Leaving() != 0 {
 			t.Fatalf("outcome %d: the place leaves with the first waiter", o)
 		}
 		w.s.Remove(&last.Waiter, o, nil)
 		told := 0
 		for _, e := range w.s.Effects() {
-			if e.Op == Reply {
+			if e.Op == Finish {
 				told++
 			}
 		}
@@ -897,7 +895,7 @@ func TestTheLastPlainWaiterIsToldWhenTheSharedPlaceHasLeft(t *testing.T) {
 		}
 		w.s.Departed("k")
 		for _, e := range w.s.Effects() {
-			if e.Op == Reply {
+			if e.Op == Finish {
 				told++
 			}
 		}
@@ -909,7 +907,7 @@ func TestTheLastPlainWaiterIsToldWhenTheSharedPlaceHasLeft(t *testing.T) {
 
 // A contended lock has a few effects for each command, and an empty list of effects behind them.
 func TestTheListOfEffectsIsUsedAgain(t *testing.T) {
-	s := New(Config{})
+	s := NewSet(Config{})
 	step := func() {
 		s.emit(Effect{Op: Tidy})
 		for all := s.Effects(); len(all) > 0; all = s.Effects() {

@@ -1,4 +1,4 @@
-package ledger_test
+package table
 
 import (
 	"fmt"
@@ -12,7 +12,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
 )
 
 var start = time.Unix(1000, 0)
@@ -22,21 +21,21 @@ func at(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
 
 // book is a ledger with the leases as its effects make them.
 type book struct {
-	*ledger.Ledger
+	*Ledger
 
-	paused  map[*ledger.Hold]int // pauses of the leases that are watched
-	tracked []*ledger.Hold
-	told    []*ledger.Loss
+	paused  map[*Hold]int // pauses of the leases that are watched
+	tracked []*Hold
+	told    []*Loss
 
-	shortened map[*ledger.Hold]bool
+	shortened map[*Hold]bool
 }
 
 func newBook() *book {
-	return &book{Ledger: ledger.New(func() *ledger.Hold { return &ledger.Hold{} }), paused: map[*ledger.Hold]int{}, shortened: map[*ledger.Hold]bool{}}
+	return &book{Ledger: NewLedger(func() *Hold { return &Hold{} }), paused: map[*Hold]int{}, shortened: map[*Hold]bool{}}
 }
 
-func session(name string) *ledger.Session {
-	return &ledger.Session{Name: name, Losses: contract.NewSet(contract.NewBudget(1000))}
+func session(name string) *Session {
+	return &Session{Name: name, Losses: contract.NewSet(contract.NewBudget(1000))}
 }
 
 // settle carries out the effects, and returns the losses that are told.
@@ -44,27 +43,27 @@ func (b *book) settle(t interface{ Fatalf(string, ...any) }) (told int) {
 	for _, f := range b.Effects() {
 		n, watched := b.paused[f.Hold]
 		switch f.Op {
-		case ledger.Track:
+		case Track:
 			if watched {
 				t.Fatalf("%v is watched twice", f.Hold.Key)
 			}
 			b.paused[f.Hold] = 0
 			b.tracked = append(b.tracked, f.Hold)
-		case ledger.Pause:
+		case Pause:
 			b.paused[f.Hold] = n + 1
-		case ledger.Resume, ledger.Continue:
+		case Resume, Continue:
 			if n < 1 {
 				t.Fatalf("%v goes on without a pause", f.Hold.Key)
 			}
 			b.paused[f.Hold] = n - 1
-		case ledger.Shorten:
+		case Shorten:
 			if !watched {
 				t.Fatalf("%v is shortened, and not watched", f.Hold.Key)
 			}
 			b.shortened[f.Hold] = true
-		case ledger.Forget:
+		case Forget:
 			delete(b.paused, f.Hold)
-		case ledger.Tell:
+		case Tell:
 			told++
 			b.told = append(b.told, f.Loss)
 		}
@@ -75,9 +74,9 @@ func (b *book) settle(t interface{ Fatalf(string, ...any) }) (told int) {
 	return told
 }
 
-func (b *book) grant(s *ledger.Session, owner string, fence, count int64, sent int) *ledger.Hold {
-	h, _ := b.Granted(&ledger.Grant{
-		By: s, Key: ledger.Key{Lock: "k", Owner: owner}, Fence: fence, Count: count, SentAt: at(sent), TTL: time.Minute, Grace: -1,
+func (b *book) grant(s *Session, owner string, fence, count int64, sent int) *Hold {
+	h, _ := b.Granted(&Grant{
+		By: s, Key: Key{Lock: "k", Owner: owner}, Fence: fence, Count: count, SentAt: at(sent), TTL: time.Minute, Grace: -1,
 	})
 	return h
 }
@@ -87,20 +86,20 @@ func TestReleasedByStatus(t *testing.T) {
 		name   string
 		count  int64 // holds before
 		fence  int64 // of the answer; the grant's is 5
-		answer ledger.Answer
-		want   ledger.Reply
+		answer HoldAnswer
+		want   Reply
 		held   bool // afterwards
 	}{
-		{"the last", 1, 5, ledger.Answer{Status: ledger.Freed}, ledger.Yes, false},
-		{"a release of a newer grant", 1, 6, ledger.Answer{Status: ledger.Freed}, ledger.Yes, false},
-		{"a release of an older grant", 1, 4, ledger.Answer{Status: ledger.Freed}, ledger.Yes, true},
-		{"one of two", 2, 5, ledger.Answer{Status: ledger.Held, Holds: 1}, ledger.Left, true},
-		{"refused", 1, 0, ledger.Answer{Status: ledger.Failed}, ledger.Failure, true},
-		{"in doubt", 1, 0, ledger.Answer{Status: ledger.InDoubt}, ledger.Failure, true},
-		{"not held", 1, 0, ledger.Answer{Status: ledger.NotHolder}, ledger.LostLease, false},
-		{"not held, though two holds were left", 2, 0, ledger.Answer{Status: ledger.NotHolder}, ledger.LostLease, false},
-		{"another grant of a private owner", 2, 6, ledger.Answer{Status: ledger.OtherGrant}, ledger.LostLease, false},
-		{"a copy finds no hold", 1, 0, ledger.Answer{Status: ledger.NotHolder, Repeated: true}, ledger.Unknown, false},
+		{"the last", 1, 5, HoldAnswer{Status: Freed}, Yes, false},
+		{"a release of a newer grant", 1, 6, HoldAnswer{Status: Freed}, Yes, false},
+		{"a release of an older grant", 1, 4, HoldAnswer{Status: Freed}, Yes, true},
+		{"one of two", 2, 5, HoldAnswer{Status: StillHeld, Holds: 1}, Left, true},
+		{"refused", 1, 0, HoldAnswer{Status: NotDone}, Failure, true},
+		{"in doubt", 1, 0, HoldAnswer{Status: HoldInDoubt}, Failure, true},
+		{"not held", 1, 0, HoldAnswer{Status: NotHolder}, LostLease, false},
+		{"not held, though two holds were left", 2, 0, HoldAnswer{Status: NotHolder}, LostLease, false},
+		{"another grant of a private owner", 2, 6, HoldAnswer{Status: OtherGrant}, LostLease, false},
+		{"a copy finds no hold", 1, 0, HoldAnswer{Status: NotHolder, Repeated: true}, Unknown, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b, s := newBook(), session("s")
@@ -127,17 +126,17 @@ func TestReleasedByStatus(t *testing.T) {
 
 // The effects of a hold that has ended keep it from nothing: names may have a megabyte.
 func TestEffectsKeepNoHoldAlive(t *testing.T) {
-	l := ledger.New(func() *ledger.Hold { return &ledger.Hold{} })
+	l := NewLedger(func() *Hold { return &Hold{} })
 	s := session("s")
-	h, _ := l.Granted(&ledger.Grant{
-		By: s, Key: ledger.Key{Lock: "k", Owner: "s"}, Fence: 5, Count: 1, SentAt: at(1), TTL: time.Minute, Grace: -1,
+	h, _ := l.Granted(&Grant{
+		By: s, Key: Key{Lock: "k", Owner: "s"}, Fence: 5, Count: 1, SentAt: at(1), TTL: time.Minute, Grace: -1,
 	})
 	l.Done(l.Effects())
 	r := l.Release(s, h.Key, 0)
-	l.Released(&r, ledger.Answer{Status: ledger.Freed, Fence: 5, SentAt: at(2)})
+	l.Released(&r, HoldAnswer{Status: Freed, Fence: 5, SentAt: at(2)})
 	l.Done(l.Effects())
 	gone := weak.Make(h)
-	h, r = nil, ledger.Release{}
+	h, r = nil, Release{}
 	runtime.GC()
 	if gone.Value() != nil {
 		t.Error("the hold is still in memory")
@@ -164,7 +163,7 @@ func TestTheShorterLeaseOfACommandInDoubtCounts(t *testing.T) {
 			b.settle(t)
 			if extension {
 				b.paused[h]++
-				b.Extended(s, h.Key, h, c.ttl, ledger.Answer{Status: ledger.InDoubt, SentAt: at(c.sent)})
+				b.Extended(s, h.Key, h, c.ttl, HoldAnswer{Status: HoldInDoubt, SentAt: at(c.sent)})
 			} else {
 				b.InDoubt(h, c.ttl, at(c.sent))
 			}
@@ -190,7 +189,7 @@ func TestARefusedReleaseIsRefunded(t *testing.T) {
 	h := b.grant(s, "s", 5, 1, 1)
 	for range 3 {
 		r := b.Release(s, h.Key, 0)
-		b.Released(&r, ledger.Answer{Status: ledger.Failed})
+		b.Released(&r, HoldAnswer{Status: NotDone})
 		if o := h.HolderOf(s); o.Holds != 1 {
 			t.Fatalf("%d holds are left", o.Holds)
 		}
@@ -202,9 +201,9 @@ func TestNotHeldAfterADoubtIsNoLoss(t *testing.T) {
 	b, s := newBook(), session("s")
 	h := b.grant(s, "s", 5, 1, 1)
 	r := b.Release(s, h.Key, 0)
-	b.Released(&r, ledger.Answer{Status: ledger.InDoubt})
+	b.Released(&r, HoldAnswer{Status: HoldInDoubt})
 	r = b.Release(s, h.Key, 0)
-	if got := b.Released(&r, ledger.Answer{Status: ledger.NotHolder}); got != ledger.NotHeld {
+	if got := b.Released(&r, HoldAnswer{Status: NotHolder}); got != NotHeld {
 		t.Errorf("reply %d", got)
 	}
 	if b.settle(t) != 0 || b.Len() != 0 {
@@ -217,7 +216,7 @@ func TestALossThatAReleaseOfAnotherGrantFindsIsTold(t *testing.T) {
 	b, s := newBook(), session("s")
 	h := b.grant(s, "s", 5, 1, 1)
 	r := b.Release(s, h.Key, 4)
-	if got := b.Released(&r, ledger.Answer{Status: ledger.NotHolder}); got != ledger.NotHeld {
+	if got := b.Released(&r, HoldAnswer{Status: NotHolder}); got != NotHeld {
 		t.Errorf("the reply is %d", got)
 	}
 	if b.settle(t) != 1 || len(b.told[0].To) != 1 || !b.KnowsLoss(s, h.Key) || b.KnowsLoss(s, h.Key) {
@@ -231,12 +230,12 @@ func TestNotHeldBesideAnotherReleaseIsNoLoss(t *testing.T) {
 		b, s, other := newBook(), session("s"), session("other")
 		h := b.grant(s, "shared", 5, 1, 1)
 		first := b.Release(s, h.Key, 0)
-		want, told := ledger.LostLease, 1
+		want, told := LostLease, 1
 		if beside {
 			b.Release(other, h.Key, 0)
-			want, told = ledger.NotHeld, 0
+			want, told = NotHeld, 0
 		}
-		if got := b.Released(&first, ledger.Answer{Status: ledger.NotHolder}); got != want || b.settle(t) != told || b.Len() != 0 {
+		if got := b.Released(&first, HoldAnswer{Status: NotHolder}); got != want || b.settle(t) != told || b.Len() != 0 {
 			t.Errorf("beside another release: %v; the reply is %d, %d losses are told, %d holds are left", beside, got, len(b.told), b.Len())
 		}
 	}
@@ -262,7 +261,7 @@ func TestALaterGrantTellsThatTheOlderIsLost(t *testing.T) {
 	if b.settle(t) != 1 || b.told[0].Fence != 5 || len(b.told[0].To) != 1 || b.told[0].To[0] != s || s.Has(old) {
 		t.Errorf("told: %+v", b.told)
 	}
-	k := ledger.Key{Lock: "k", Owner: "shared"}
+	k := Key{Lock: "k", Owner: "shared"}
 	if b.KnowsLoss(s, k) {
 		t.Error("the owner holds the lock again")
 	}
@@ -274,7 +273,7 @@ func TestExtendedByAnotherGrant(t *testing.T) {
 	h := b.grant(s, "shared", 5, 1, 1)
 	b.settle(t)
 	for _, fence := range []int64{6, 7} {
-		if got := b.Extended(s, h.Key, h, time.Minute, ledger.Answer{Status: ledger.OtherGrant, Fence: fence}); got != ledger.Newer {
+		if got := b.Extended(s, h.Key, h, time.Minute, HoldAnswer{Status: OtherGrant, Fence: fence}); got != Newer {
 			t.Fatalf("reply %d", got)
 		}
 		b.settle(t)
@@ -283,7 +282,7 @@ func TestExtendedByAnotherGrant(t *testing.T) {
 		}
 		k := h.Key
 		h = nil
-		if got := b.Extended(s, k, h, time.Minute, ledger.Answer{Status: ledger.OtherGrant, Fence: fence + 10}); got != ledger.Newer {
+		if got := b.Extended(s, k, h, time.Minute, HoldAnswer{Status: OtherGrant, Fence: fence + 10}); got != Newer {
 			t.Fatalf("reply %d", got)
 		}
 		h = b.grant(s, "shared", fence, 1, 3)
@@ -293,12 +292,12 @@ func TestExtendedByAnotherGrant(t *testing.T) {
 
 // The answer to a release was lost, and the owner has acquired the lock again meanwhile. If the copy were for that grant, one UNLOCK would take two holds.
 func TestACopyOfAReleaseIsNotForALaterGrant(t *testing.T) {
-	for repeated, want := range map[bool]ledger.Reply{false: ledger.Newer, true: ledger.Unknown} {
+	for repeated, want := range map[bool]Reply{false: Newer, true: Unknown} {
 		b, s := newBook(), session("s")
 		h := b.grant(s, "shared", 5, 1, 1)
 		b.settle(t)
 		r := b.Release(s, h.Key, 0)
-		if got := b.Released(&r, ledger.Answer{Status: ledger.OtherGrant, Fence: 6, Repeated: repeated}); got != want {
+		if got := b.Released(&r, HoldAnswer{Status: OtherGrant, Fence: 6, Repeated: repeated}); got != want {
 			t.Errorf("repeated %v: reply %d, want %d", repeated, got, want)
 		}
 		b.settle(t)
@@ -314,7 +313,7 @@ func TestAnOlderGrantOfTheOwnerSaysThatTheHoldIsLost(t *testing.T) {
 		b, s := newBook(), session("s")
 		h := b.grant(s, owner, 5, 1, 1)
 		r := b.Release(s, h.Key, 0)
-		if got := b.Released(&r, ledger.Answer{Status: ledger.OtherGrant, Fence: 4}); got != ledger.LostLease {
+		if got := b.Released(&r, HoldAnswer{Status: OtherGrant, Fence: 4}); got != LostLease {
 			t.Errorf("UNLOCK by %s: reply %d", owner, got)
 		}
 		if b.settle(t) != 1 || len(b.told[0].To) != 0 || b.Len() != 0 {
@@ -322,7 +321,7 @@ func TestAnOlderGrantOfTheOwnerSaysThatTheHoldIsLost(t *testing.T) {
 		}
 		h = b.grant(s, owner, 6, 1, 2)
 		b.settle(t)
-		if got := b.Extended(s, h.Key, h, time.Minute, ledger.Answer{Status: ledger.OtherGrant, Fence: 4}); got != ledger.LostLease {
+		if got := b.Extended(s, h.Key, h, time.Minute, HoldAnswer{Status: OtherGrant, Fence: 4}); got != LostLease {
 			t.Errorf("EXTENDLOCK by %s: reply %d", owner, got)
 		}
 		if b.settle(t) != 1 || b.Len() != 0 {
@@ -347,14 +346,14 @@ func TestALossBehindAReleaseThatWasNotSentIsTold(t *testing.T) {
 	h := b.grant(s, "s", 5, 1, 1)
 	first := b.Release(s, h.Key, 0)
 	second := b.Release(s, h.Key, 0) // finds no hold of the session
-	if got := b.Released(&first, ledger.Answer{}); got != ledger.Failure {
+	if got := b.Released(&first, HoldAnswer{}); got != Failure {
 		t.Fatalf("reply %d", got)
 	}
 	b.Lost(h, "deadline", false, nil)
 	if b.settle(t) != 0 {
 		t.Fatal("told while a release is on its way")
 	}
-	if got := b.Released(&second, ledger.Answer{}); got != ledger.LostLease {
+	if got := b.Released(&second, HoldAnswer{}); got != LostLease {
 		t.Errorf("reply %d", got)
 	}
 	if b.settle(t) != 0 {
@@ -368,7 +367,7 @@ func TestALossBehindAReleaseThatWasNotSentIsTold(t *testing.T) {
 	if b.settle(t) != 0 {
 		t.Fatal("told while a release is on its way")
 	}
-	if got := b.Released(&second, ledger.Answer{}); got != ledger.Failure {
+	if got := b.Released(&second, HoldAnswer{}); got != Failure {
 		t.Errorf("reply %d", got)
 	}
 	if b.settle(t) != 1 || len(b.told) != 1 || len(b.told[0].To) != 1 || b.told[0].To[0] != holder {
@@ -397,8 +396,8 @@ func TestPartByGrace(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b, s, o := newBook(), session("s"), session("o")
-			k := ledger.Key{Lock: "k", Owner: c.owner}
-			g := ledger.Grant{By: s, Key: k, Fence: 5, Count: 1, SentAt: at(1), TTL: time.Minute, Grace: c.grace}
+			k := Key{Lock: "k", Owner: c.owner}
+			g := Grant{By: s, Key: k, Fence: 5, Count: 1, SentAt: at(1), TTL: time.Minute, Grace: c.grace}
 			h, _ := b.Granted(&g)
 			if c.others {
 				g.By, g.Count, g.SentAt = o, 2, at(2)
@@ -423,47 +422,47 @@ func TestPartByGrace(t *testing.T) {
 func TestAHoldThatNoSessionHereHasIsForgotten(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		end  func(b *book, h *ledger.Hold, s, o *ledger.Session)
+		end  func(b *book, h *Hold, s, o *Session)
 		held bool // afterwards
 	}{
-		{"released", func(b *book, h *ledger.Hold, s, o *ledger.Session) {
-			for i, by := range []*ledger.Session{s, o} {
+		{"released", func(b *book, h *Hold, s, o *Session) {
+			for i, by := range []*Session{s, o} {
 				r := b.Release(by, h.Key, 0)
-				b.Released(&r, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 2 - int64(i), SentAt: at(3 + i)})
+				b.Released(&r, HoldAnswer{Status: StillHeld, Fence: 5, Holds: 2 - int64(i), SentAt: at(3 + i)})
 			}
 		}, false},
-		{"the first has released, and the second has gone", func(b *book, h *ledger.Hold, s, o *ledger.Session) {
+		{"the first has released, and the second has gone", func(b *book, h *Hold, s, o *Session) {
 			r := b.Release(s, h.Key, 0)
-			b.Released(&r, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 2, SentAt: at(3)})
+			b.Released(&r, HoldAnswer{Status: StillHeld, Fence: 5, Holds: 2, SentAt: at(3)})
 			b.Part(h, o)
 		}, false},
-		{"the second still holds it", func(b *book, h *ledger.Hold, s, _ *ledger.Session) {
+		{"the second still holds it", func(b *book, h *Hold, s, _ *Session) {
 			r := b.Release(s, h.Key, 0)
-			b.Released(&r, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 2, SentAt: at(3)})
+			b.Released(&r, HoldAnswer{Status: StillHeld, Fence: 5, Holds: 2, SentAt: at(3)})
 		}, true},
-		{"released, with an acquire on its way", func(b *book, h *ledger.Hold, s, o *ledger.Session) {
+		{"released, with an acquire on its way", func(b *book, h *Hold, s, o *Session) {
 			b.Deepening(h)
-			for i, by := range []*ledger.Session{s, o} {
+			for i, by := range []*Session{s, o} {
 				r := b.Release(by, h.Key, 0)
-				b.Released(&r, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 2 - int64(i), SentAt: at(3 + i)})
+				b.Released(&r, HoldAnswer{Status: StillHeld, Fence: 5, Holds: 2 - int64(i), SentAt: at(3 + i)})
 			}
 		}, true},
-		{"released, and an acquire has come to nothing", func(b *book, h *ledger.Hold, s, o *ledger.Session) {
+		{"released, and an acquire has come to nothing", func(b *book, h *Hold, s, o *Session) {
 			b.Deepening(h)
 			b.paused[h]++ // by the caller
-			for i, by := range []*ledger.Session{s, o} {
+			for i, by := range []*Session{s, o} {
 				r := b.Release(by, h.Key, 0)
-				b.Released(&r, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 2 - int64(i), SentAt: at(3 + i)})
+				b.Released(&r, HoldAnswer{Status: StillHeld, Fence: 5, Holds: 2 - int64(i), SentAt: at(3 + i)})
 			}
 			b.NotDeepened(h)
 		}, false},
-		{"the release is on its way, and the second has gone", func(b *book, h *ledger.Hold, s, o *ledger.Session) {
+		{"the release is on its way, and the second has gone", func(b *book, h *Hold, s, o *Session) {
 			b.Release(s, h.Key, 0)
 			b.Part(h, o)
 		}, true},
-		{"the release is in doubt, and the second has gone", func(b *book, h *ledger.Hold, s, o *ledger.Session) {
+		{"the release is in doubt, and the second has gone", func(b *book, h *Hold, s, o *Session) {
 			r := b.Release(s, h.Key, 0)
-			b.Released(&r, ledger.Answer{Status: ledger.InDoubt})
+			b.Released(&r, HoldAnswer{Status: HoldInDoubt})
 			b.Part(h, o)
 		}, true},
 	} {
@@ -486,8 +485,8 @@ func TestALossIsToldToTheSessionsThatHaveHolds(t *testing.T) {
 	h := b.grant(s, "shared", 5, 1, 1)
 	b.grant(o, "shared", 5, 2, 2)
 	r := b.Release(s, h.Key, 0)
-	b.Released(&r, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 1, SentAt: at(3)})
-	b.Lost(h, ledger.Gone, true, nil)
+	b.Released(&r, HoldAnswer{Status: StillHeld, Fence: 5, Holds: 1, SentAt: at(3)})
+	b.Lost(h, ReasonGone, true, nil)
 	if b.settle(t) != 1 || len(b.told[0].To) != 1 || b.told[0].To[0] != o {
 		t.Errorf("told: %+v", b.told)
 	}
@@ -499,7 +498,7 @@ func TestALossIsToldToTheSessionsThatHaveHolds(t *testing.T) {
 // A drop that overtakes a release would make it an older call. So the part of a session of a named owner stays until the answer.
 func TestPartWaitsForReleasesOfANamedOwner(t *testing.T) {
 	b, s, o := newBook(), session("s"), session("o")
-	g := ledger.Grant{By: s, Key: ledger.Key{Lock: "k", Owner: "shared"}, Fence: 5, Count: 1, SentAt: at(1), TTL: time.Minute}
+	g := Grant{By: s, Key: Key{Lock: "k", Owner: "shared"}, Fence: 5, Count: 1, SentAt: at(1), TTL: time.Minute}
 	b.Granted(&g)
 	g.Count, g.SentAt = 2, at(2)
 	h, _ := b.Granted(&g)
@@ -508,7 +507,7 @@ func TestPartWaitsForReleasesOfANamedOwner(t *testing.T) {
 	if rest, ok := b.Part(h, s); ok {
 		t.Errorf("with a release on its way: %+v", rest)
 	}
-	b.Released(&r, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 2, SentAt: at(4)})
+	b.Released(&r, HoldAnswer{Status: StillHeld, Fence: 5, Holds: 2, SentAt: at(4)})
 	if rest, ok := b.Part(h, s); !ok || rest.Less != 1 || rest.Grace != 0 || rest.Remember || h.Count != 1 {
 		t.Errorf("behind the answer: %+v %v, %d holds", rest, ok, h.Count)
 	}
@@ -521,10 +520,10 @@ func TestASessionThatHasReleasedAnothersHoldLeavesItsField(t *testing.T) {
 		b.grant(s, "shared", 5, 1, 1)
 		h := b.grant(s, "shared", 5, 2, 2)
 		if extends {
-			b.Extended(o, h.Key, h, time.Minute, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 2, SentAt: at(3)})
+			b.Extended(o, h.Key, h, time.Minute, HoldAnswer{Status: StillHeld, Fence: 5, Holds: 2, SentAt: at(3)})
 		} else {
 			r := b.Release(o, h.Key, 0)
-			b.Released(&r, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 1, SentAt: at(3)})
+			b.Released(&r, HoldAnswer{Status: StillHeld, Fence: 5, Holds: 1, SentAt: at(3)})
 		}
 		holds := o.Leave()
 		if len(holds) != 1 {
@@ -535,7 +534,7 @@ func TestASessionThatHasReleasedAnothersHoldLeavesItsField(t *testing.T) {
 				t.Errorf("%+v %v", rest, ok)
 			}
 		}
-		if !b.Knows(h) || b.Extended(o, h.Key, h, time.Minute, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 2, SentAt: at(4)}) != ledger.Yes || o.Has(h) {
+		if !b.Knows(h) || b.Extended(o, h.Key, h, time.Minute, HoldAnswer{Status: StillHeld, Fence: 5, Holds: 2, SentAt: at(4)}) != Yes || o.Has(h) {
 			t.Error("the hold has ended, or a session that has ended has a part in it")
 		}
 	}
@@ -546,24 +545,24 @@ func TestASessionThatHasReleasedAnothersHoldLeavesItsField(t *testing.T) {
 func TestLedgerAgreesWithItselfWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := newBook()
-		var sessions []*ledger.Session
+		var sessions []*Session
 		for i := range 3 {
 			sessions = append(sessions, session(fmt.Sprint("s", i)))
 		}
 		type extension struct {
-			by *ledger.Session
-			k  ledger.Key
-			h  *ledger.Hold
+			by *Session
+			k  Key
+			h  *Hold
 		}
-		var releases []ledger.Release
+		var releases []Release
 		var extensions []extension
 		fence, now := int64(1), 0
-		key := func(s *ledger.Session) ledger.Key {
-			return ledger.Key{Lock: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "lock"), Owner: rapid.SampledFrom([]string{s.Name, "shared"}).Draw(t, "owner")}
+		key := func(s *Session) Key {
+			return Key{Lock: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "lock"), Owner: rapid.SampledFrom([]string{s.Name, "shared"}).Draw(t, "owner")}
 		}
-		answer := func() ledger.Answer {
-			return ledger.Answer{
-				Status: ledger.Status(rapid.IntRange(int(ledger.Failed), int(ledger.OtherGrant)).Draw(t, "status")),
+		answer := func() HoldAnswer {
+			return HoldAnswer{
+				Status: HoldStatus(rapid.IntRange(int(NotDone), int(OtherGrant)).Draw(t, "status")),
 				Fence:  rapid.Int64Range(max(0, fence-2), fence).Draw(t, "answered fence"), Holds: rapid.Int64Range(1, 3).Draw(t, "left"),
 				SentAt: at(rapid.IntRange(max(0, now-3), now).Draw(t, "sent")), Repeated: rapid.Bool().Draw(t, "repeated"),
 			}
@@ -575,7 +574,7 @@ func TestLedgerAgreesWithItselfWhateverHappens(t *testing.T) {
 			case 0, 1:
 				fence += int64(rapid.IntRange(0, 1).Draw(t, "new"))
 				mine := rapid.Int64Range(1, 2).Draw(t, "mine")
-				b.Granted(&ledger.Grant{By: s, Key: key(s), Fence: fence, Count: mine, SentAt: at(now), TTL: time.Minute, Grace: -1})
+				b.Granted(&Grant{By: s, Key: key(s), Fence: fence, Count: mine, SentAt: at(now), TTL: time.Minute, Grace: -1})
 			case 2:
 				releases = append(releases, b.Release(s, key(s), 0))
 			case 3:
@@ -584,7 +583,7 @@ func TestLedgerAgreesWithItselfWhateverHappens(t *testing.T) {
 				}
 				i := rapid.IntRange(0, len(releases)-1).Draw(t, "release")
 				a := answer()
-				if b.Released(&releases[i], a) == ledger.Newer {
+				if b.Released(&releases[i], a) == Newer {
 					releases = append(releases, b.Again(&releases[i], a.Fence))
 				}
 				releases = append(releases[:i], releases[i+1:]...)
@@ -604,7 +603,7 @@ func TestLedgerAgreesWithItselfWhateverHappens(t *testing.T) {
 				b.Extended(x.by, x.k, x.h, time.Second, answer())
 			case 6:
 				if h := b.Find(key(s)); h != nil {
-					b.Lost(h, ledger.Gone, rapid.Bool().Draw(t, "certain"), nil)
+					b.Lost(h, ReasonGone, rapid.Bool().Draw(t, "certain"), nil)
 				}
 			}
 			b.settle(t)
@@ -631,11 +630,11 @@ func TestLedgerAgreesWithItselfWhateverHappens(t *testing.T) {
 			}
 		}
 		for i := 0; i < len(releases); i++ { // an end to everything on its way
-			b.Released(&releases[i], ledger.Answer{Status: ledger.Failed})
+			b.Released(&releases[i], HoldAnswer{Status: NotDone})
 			b.settle(t)
 		}
 		for _, x := range extensions {
-			b.Extended(x.by, x.k, x.h, time.Second, ledger.Answer{Status: ledger.Failed})
+			b.Extended(x.by, x.k, x.h, time.Second, HoldAnswer{Status: NotDone})
 			b.settle(t)
 		}
 		for h, n := range b.paused {
@@ -670,7 +669,7 @@ func TestASessionLeavesItsHoldsInOneOrder(t *testing.T) {
 	var want []string
 	for i := range 20 {
 		name := string(rune('a' + i))
-		b.Granted(&ledger.Grant{By: s, Key: ledger.Key{Lock: name, Owner: "s"}, Fence: int64(i + 1), Count: 1, SentAt: at(1), TTL: time.Minute})
+		b.Granted(&Grant{By: s, Key: Key{Lock: name, Owner: "s"}, Fence: int64(i + 1), Count: 1, SentAt: at(1), TTL: time.Minute})
 		want = append(want, name)
 	}
 	var got []string
@@ -685,7 +684,7 @@ func TestASessionLeavesItsHoldsInOneOrder(t *testing.T) {
 // Redis may have executed two commands in another order than they were sent: then the lease that it has is that of the earlier one.
 func TestALeaseThatIsAnsweredLateMayBeLeft(t *testing.T) {
 	b, s, o := newBook(), session("s"), session("o")
-	g := ledger.Grant{By: s, Key: ledger.Key{Lock: "k", Owner: "me"}, Fence: 5, Count: 1, SentAt: at(9), TTL: time.Minute, Grace: -1}
+	g := Grant{By: s, Key: Key{Lock: "k", Owner: "me"}, Fence: 5, Count: 1, SentAt: at(9), TTL: time.Minute, Grace: -1}
 	h, _ := b.Granted(&g)
 	equals := func(after string, ttl, most time.Duration) {
 		t.Helper()
@@ -696,10 +695,10 @@ func TestALeaseThatIsAnsweredLateMayBeLeft(t *testing.T) {
 	g.By, g.Count, g.SentAt, g.TTL = o, 2, at(1), time.Hour
 	b.Granted(&g)
 	equals("an earlier acquire", time.Minute, time.Hour)
-	b.Extended(s, h.Key, h, time.Second, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 2, SentAt: at(10)})
+	b.Extended(s, h.Key, h, time.Second, HoldAnswer{Status: StillHeld, Fence: 5, Holds: 2, SentAt: at(10)})
 	equals("a later extension", time.Second, time.Second)
 	r := b.Release(o, h.Key, 0)
 	r.Lease = time.Minute // as it was when the release began
-	b.Released(&r, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 1, SentAt: at(8)})
+	b.Released(&r, HoldAnswer{Status: StillHeld, Fence: 5, Holds: 1, SentAt: at(8)})
 	equals("an earlier release that has lengthened the lease", time.Second, time.Minute)
 }

@@ -1,25 +1,25 @@
-package queue
+package table
 
 import "iter"
 
 // This file has a list whose operations cost O(1), with removal from anywhere. A value brings its nodes along, so that
 // a list costs no allocation.
 
-// Line is a list. The zero value is empty. It is not safe for several goroutines.
-type Line[T any] struct {
-	head, tail *Node[T]
+// line is a list. The zero value is empty. It is not safe for several goroutines.
+type line[T any] struct {
+	head, tail *node[T]
 	len        int
 }
 
-// Node is the place of a value in one line. The zero value is in none.
-type Node[T any] struct {
-	prev, next *Node[T]
+// node is the place of a value in one line. The zero value is in none.
+type node[T any] struct {
+	prev, next *node[T]
 	value      T
 }
 
 // Push appends a value by a node that is in no line.
-func (l *Line[T]) Push(n *Node[T], value T) {
-	*n = Node[T]{prev: l.tail, value: value}
+func (l *line[T]) Push(n *node[T], value T) {
+	*n = node[T]{prev: l.tail, value: value}
 	if l.tail == nil {
 		l.head = n
 	} else {
@@ -30,7 +30,7 @@ func (l *Line[T]) Push(n *Node[T], value T) {
 }
 
 // Remove takes out the value of a node of this line.
-func (l *Line[T]) Remove(n *Node[T]) {
+func (l *line[T]) Remove(n *node[T]) {
 	if n.prev == nil {
 		l.head = n.next
 	} else {
@@ -41,12 +41,12 @@ func (l *Line[T]) Remove(n *Node[T]) {
 	} else {
 		n.next.prev = n.prev
 	}
-	*n = Node[T]{}
+	*n = node[T]{}
 	l.len--
 }
 
 // First is the value at the head; the zero value: the line is empty.
-func (l *Line[T]) First() (value T) {
+func (l *line[T]) First() (value T) {
 	if l.head != nil {
 		value = l.head.value
 	}
@@ -54,7 +54,7 @@ func (l *Line[T]) First() (value T) {
 }
 
 // AppendTo appends the values of the line in their order.
-func (l *Line[T]) AppendTo(all []T) []T {
+func (l *line[T]) AppendTo(all []T) []T {
 	for v := range l.Values() {
 		all = append(all, v)
 	}
@@ -62,10 +62,10 @@ func (l *Line[T]) AppendTo(all []T) []T {
 }
 
 // All returns the values of the line in their order.
-func (l *Line[T]) All() []T { return l.AppendTo(make([]T, 0, l.len)) }
+func (l *line[T]) All() []T { return l.AppendTo(make([]T, 0, l.len)) }
 
 // Values yields the values of the line in their order. The line must not change meanwhile.
-func (l *Line[T]) Values() iter.Seq[T] {
+func (l *line[T]) Values() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for n := l.head; n != nil && yield(n.value); n = n.next {
 		}
@@ -73,4 +73,4 @@ func (l *Line[T]) Values() iter.Seq[T] {
 }
 
 // Len is how many values there are.
-func (l *Line[T]) Len() int { return l.len }
+func (l *line[T]) Len() int { return l.len }

@@ -1,22 +1,21 @@
-package queue
+package table
 
-// This file does work for many waiters in slices, so that no event takes long however many waiters it concerns. It does
-// no I/O, has no mutex and reads no clock.
+// This file does work for many waiters in slices, so that no event takes long however many waiters it concerns.
 //
 //	Each ──► the first slice at once ──Hooks.GoOn──► the caller serves others ──► Continue ──► the next slice …
 
-// Slice is how many waiters one event deals with: about a tenth of a millisecond.
-const Slice = 128
+// sliceSize is how many waiters one event deals with: about a tenth of a millisecond.
+const sliceSize = 128
 
-// BacklogHooks are what a Backlog asks of its caller.
-type BacklogHooks[T any] struct {
+// backlogHooks are what a Backlog asks of its caller.
+type backlogHooks[T any] struct {
 	GoOn  func()       // call Continue, when others have had their turn; it must not call the Backlog
 	Waits func(T) bool // whether a waiter still waits: the work for the others falls away
 }
 
-// Backlog is the work that is left, in the order in which it came.
-type Backlog[T any] struct {
-	hooks BacklogHooks[T]
+// backlog is the work that is left, in the order in which it came.
+type backlog[T any] struct {
+	hooks backlogHooks[T]
 	tasks []task[T]
 	going bool // Continue follows, or works
 }
@@ -27,12 +26,12 @@ type task[T any] struct {
 	f       func(T)
 }
 
-// NewBacklog returns an empty backlog.
-func NewBacklog[T any](h BacklogHooks[T]) *Backlog[T] { return &Backlog[T]{hooks: h} }
+// newBacklog returns an empty backlog.
+func newBacklog[T any](h backlogHooks[T]) *backlog[T] { return &backlog[T]{hooks: h} }
 
 // Each calls f for those of the waiters that still wait: for some at once, for the others by Continue. f may call Each.
 // The slice belongs to the Backlog.
-func (b *Backlog[T]) Each(waiters []T, f func(T)) {
+func (b *backlog[T]) Each(waiters []T, f func(T)) {
 	if len(waiters) == 0 {
 		return
 	}
@@ -43,14 +42,14 @@ func (b *Backlog[T]) Each(waiters []T, f func(T)) {
 }
 
 // Continue does the next slice.
-func (b *Backlog[T]) Continue() {
+func (b *backlog[T]) Continue() {
 	b.going = false
 	b.work()
 }
 
-func (b *Backlog[T]) work() {
+func (b *backlog[T]) work() {
 	b.going = true // what is added now is worked off in its turn
-	left := Slice
+	left := sliceSize
 	for len(b.tasks) > 0 && left > 0 {
 		t := &b.tasks[0]
 		n := min(left, len(t.waiters))

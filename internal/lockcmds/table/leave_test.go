@@ -1,4 +1,4 @@
-package queue
+package table
 
 import (
 	"slices"
@@ -8,7 +8,7 @@ import (
 
 // departuresWorld records what a Set asks for.
 type departuresWorld struct {
-	*Departures[string]
+	*departures[string]
 	calls    int
 	waits    int
 	sent     []string
@@ -17,7 +17,7 @@ type departuresWorld struct {
 
 func newDeparturesWorld() *departuresWorld {
 	w := &departuresWorld{occupied: map[string]bool{}}
-	w.Departures = NewDepartures(DepartureHooks[string]{
+	w.departures = newDepartures(departureHooks[string]{
 		Remove:   func(string) { w.calls++ },
 		Wait:     func(string, time.Duration) { w.waits++ },
 		Send:     func(reply string) { w.sent = append(w.sent, reply) },

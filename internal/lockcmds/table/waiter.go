@@ -1,4 +1,4 @@
-package queue
+package table
 
 // Kind is one sort of lock as far as waiting goes.
 type Kind struct {
@@ -34,7 +34,7 @@ type Waiter struct {
 	err     error   // of pending
 	turn    turn    // of the attempt on its way
 
-	inLine, inSub, inPlace, inSet Node[*Waiter]
+	inLine, inSub, inPlace, inSet node[*Waiter]
 }
 
 // state says what may happen to a waiter.
@@ -87,7 +87,7 @@ const (
 func (s *Set) Join(w *Waiter, n Names, m Mark, a Answer) {
 	q := s.queues[n.Key]
 	if q == nil {
-		q = &Queue{set: s, names: n, places: make(map[string]*Line[*Waiter])}
+		q = &Queue{set: s, names: n, places: make(map[string]*line[*Waiter])}
 		q.base = s.channels.Listen(n.Channel)
 		q.base.Listeners.queues.Push(&q.inBase, q)
 		s.queues[n.Key] = q
@@ -162,7 +162,7 @@ func (s *Set) RemoveAll(err error) {
 }
 
 // Withdraw is for a waiter that does not join after all. Its place in Redis, if it has taken one, is given up, and a
-// Reply follows unless the outcome is Gone.
+// Finish follows unless the outcome is Gone.
 func (s *Set) Withdraw(w *Waiter, key string, o Outcome, err error) {
 	place := s.abandoned(w, key)
 	if o != Gone {
@@ -206,7 +206,7 @@ func (s *Set) remove(w *Waiter, o Outcome, err error) {
 // one to need; empty: there is none. Without a grant, the reply comes when the place has left: a client that asks again
 // at once must not be taken out by the clean-up of its earlier wait, nor find the lock reserved for it.
 func (s *Set) reply(w *Waiter, key, place string, o Outcome, err error) {
-	e := Effect{Op: Reply, Waiter: w, Outcome: o, Err: err, Doubt: w.doubt}
+	e := Effect{Op: Finish, Waiter: w, Outcome: o, Err: err, Doubt: w.doubt}
 	if place != "" && (o == Null || o == Error) {
 		s.leaving.DepartBefore(key, place, e)
 		return

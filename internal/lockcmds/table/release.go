@@ -1,4 +1,4 @@
-package ledger
+package table
 
 import (
 	"slices"
@@ -26,7 +26,7 @@ func (l *Ledger) Release(by *Session, k Key, named int64) Release {
 	if r.Hold == nil {
 		return r
 	}
-	l.effect(Effect{Op: Pause, Hold: r.Hold})
+	l.effect(LeaseEffect{Op: Pause, Hold: r.Hold})
 	r.Hold.releasing++
 	o := r.Hold.HolderOf(by)
 	if o != nil {
@@ -50,13 +50,13 @@ func (l *Ledger) Again(r *Release, fence int64) Release {
 }
 
 // Released takes the answer to a release.
-func (l *Ledger) Released(r *Release, a Answer) Reply {
+func (l *Ledger) Released(r *Release, a HoldAnswer) Reply {
 	reply := l.released(r, a)
 	l.tellUntold(r, a, reply)
 	return reply
 }
 
-func (l *Ledger) released(r *Release, a Answer) Reply {
+func (l *Ledger) released(r *Release, a HoldAnswer) Reply {
 	h := r.Hold
 	if h != nil {
 		h.releasing--
@@ -68,18 +68,18 @@ func (l *Ledger) released(r *Release, a Answer) Reply {
 	if h != nil && !l.Knows(h) {
 		h = nil // lost or dropped meanwhile
 	}
-	if r.Lowered && (a.Status == Failed || a.Status == OtherGrant) {
+	if r.Lowered && (a.Status == NotDone || a.Status == OtherGrant) {
 		l.undoRelease(r)
 	}
 	switch {
-	case a.Status == Failed:
+	case a.Status == NotDone:
 		if h != nil {
 			l.goOn(h)
 		} else if lost {
 			return LostLease // nothing was released, and the loss was not told because this release was on its way
 		}
 		return Failure
-	case a.Status == InDoubt:
+	case a.Status == HoldInDoubt:
 		if h != nil {
 			h.doubts++
 			l.goOn(h)
@@ -89,7 +89,7 @@ func (l *Ledger) released(r *Release, a Answer) Reply {
 		l.settle(h, h != nil && h.Fence <= a.Fence)
 		r.By.Losses.Forget(r.Key.Lock, r.Key.Owner)
 		return Yes
-	case a.Status == Held:
+	case a.Status == StillHeld:
 		return l.stillHeld(r, h, lost, a)
 	case a.Status == OtherGrant && !a.Repeated && r.Key.Owner != r.By.Name && r.Named == 0 && (r.Fence < a.Fence || a.Fence == 0):
 		// Another session of the owner has released the grant, and one, or Redisson, has acquired the lock again: this
@@ -105,10 +105,10 @@ func (l *Ledger) released(r *Release, a Answer) Reply {
 		return Unknown
 	case over && !h.givenUp():
 		if !r.Lowered { // other sessions have lost it, or this one has named another fence
-			l.Lost(h, Gone, true, nil)
+			l.Lost(h, ReasonGone, true, nil)
 			return NotHeld
 		}
-		l.Lost(h, Gone, true, r.By)
+		l.Lost(h, ReasonGone, true, r.By)
 		return LostLease
 	case over:
 		l.Drop(h)
@@ -119,7 +119,7 @@ func (l *Ledger) released(r *Release, a Answer) Reply {
 }
 
 // stillHeld is Released with holds left.
-func (l *Ledger) stillHeld(r *Release, h *Hold, lost bool, a Answer) Reply {
+func (l *Ledger) stillHeld(r *Release, h *Hold, lost bool, a HoldAnswer) Reply {
 	reply := Left
 	newer := h != nil && h.Fence == a.Fence && h.counted(a.Holds, a.SentAt)
 	if h != nil && h.Fence == a.Fence && r.Lease > 0 {
@@ -129,7 +129,7 @@ func (l *Ledger) stillHeld(r *Release, h *Hold, lost bool, a Answer) Reply {
 	case h != nil && h.unused(): // the holds that are left are another proxy's, or Redisson's
 		l.Drop(h)
 	case newer && !h.Fixed:
-		l.effect(Effect{Op: Resume, Hold: h, SentAt: a.SentAt})
+		l.effect(LeaseEffect{Op: Resume, Hold: h, SentAt: a.SentAt})
 	case h != nil:
 		l.goOn(h)
 	case lost && r.Hold.Fence == a.Fence && r.Hold.releasing < a.Holds: // Redis judges later than our clock

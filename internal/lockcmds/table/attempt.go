@@ -1,4 +1,4 @@
-package queue
+package table
 
 import (
 	"time"
@@ -23,7 +23,7 @@ const (
 	Busy    Status = iota // another owner holds the lock, or it is reserved for another waiter
 	Held                  // granted
 	Refused               // an error reply of Redis
-	Unsent                // nothing happened
+	Failed                // nothing happened
 	InDoubt               // sent, and not answered
 )
 
@@ -84,7 +84,7 @@ func (s *Set) Offer(key, owner string) (shared, own *Waiter) {
 	if q == nil {
 		return nil, nil
 	}
-	take := func(l *Line[*Waiter]) *Waiter {
+	take := func(l *line[*Waiter]) *Waiter {
 		w := l.First()
 		if w == nil || w.state != waiting || w.Owner == owner || w.doubt {
 			return nil
@@ -127,7 +127,7 @@ func (s *Set) Answered(w *Waiter, a Answer) {
 	case w.failed:
 		q.pause = min(max(2*q.pause, retryFirst), retryLast)
 		q.failed = true
-		q.setTimer(Expiry, q.pause/2, q.pause/2)
+		q.setTimer(expiry, q.pause/2, q.pause/2)
 	case w.woken || a.Again || first && a.TTL == Kept: // perhaps for the shared place
 		s.try(w)
 	case w.Kind.OwnPlace:
@@ -203,12 +203,12 @@ func (q *Queue) expect(ttl time.Duration) {
 	switch {
 	case q.failed:
 	case ttl == Kept:
-		q.setTimer(Expiry, TurnLimit, TurnLimit/8)
+		q.setTimer(expiry, TurnLimit, TurnLimit/8)
 	case ttl < 0:
-		q.setTimer(Expiry, q.set.config.Lease, 0)
+		q.setTimer(expiry, q.set.config.Lease, 0)
 	default:
 		// Redis still has the key in its last millisecond, and waiters elsewhere have been told the same instant.
-		q.setTimer(Expiry, min(q.set.config.Lease, ttl+time.Millisecond), 3*time.Millisecond)
+		q.setTimer(expiry, min(q.set.config.Lease, ttl+time.Millisecond), 3*time.Millisecond)
 	}
 }
 

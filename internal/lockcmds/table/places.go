@@ -1,8 +1,4 @@
-package queue
-
-import (
-	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
-)
+package table
 
 // Queued reports whether the shared place is in the queue in Redis, as far as is known.
 func (q *Queue) Queued() bool { return q.place.Queued() }
@@ -13,7 +9,7 @@ func (q *Queue) queued() bool { return q.own.Len() > 0 || q.place.Queued() }
 func (q *Queue) takePlace(w *Waiter) {
 	l := q.places[w.Place]
 	if l == nil {
-		l = &Line[*Waiter]{}
+		l = &line[*Waiter]{}
 		q.places[w.Place] = l
 	}
 	l.Push(&w.inPlace, w)
@@ -52,7 +48,7 @@ func (q *Queue) abandonPlace() (place string) {
 	if q.place.Queued() {
 		place = q.names.Place
 	}
-	q.byName, q.place = nil, Crowd{}
+	q.byName, q.place = nil, crowd{}
 	return place
 }
 
@@ -60,7 +56,7 @@ func (q *Queue) abandonPlace() (place string) {
 func (q *Queue) refresh() {
 	if !q.refreshing {
 		q.refreshing = true
-		q.setTimer(Freshen, q.set.config.Wait/3, 0)
+		q.setTimer(freshen, q.set.config.Wait/3, 0)
 	}
 }
 
@@ -68,7 +64,7 @@ func (q *Queue) refreshDue() {
 	if q.refreshing = q.queued(); !q.refreshing {
 		return
 	}
-	q.setTimer(Freshen, q.set.config.Wait/3, 0)
+	q.setTimer(freshen, q.set.config.Wait/3, 0)
 	places := make([]string, 0, len(q.places)+1)
 	if q.place.Queued() {
 		places = append(places, q.names.Place)
@@ -118,7 +114,7 @@ func (q *Queue) released() {
 // watchHead looks at the queue in Redis when a live head must have reacted.
 func (q *Queue) watchHead() { q.take(q.reaper.Watch()) }
 
-// lingerLimit bounds how many queues linger: clients choose the keys, and a reaper may remember reaper.SeenLimit
+// lingerLimit bounds how many queues linger: clients choose the keys, and a reaper may remember SeenLimit
 // places. At the limit, further queues end with their last waiter, and each that lingers comes to its look.
 const lingerLimit = 100
 
@@ -136,7 +132,7 @@ func (q *Queue) linger() {
 		q.lingers = true
 		s.lingering.Push(&q.inLingering, q)
 	}
-	q.setTimer(Forget, s.config.StaleHead+(reaper.MaxLooks+1)*reaper.LookAgain, 0)
+	q.setTimer(lingerOver, s.config.StaleHead+(MaxLooks+1)*LookAgain, 0)
 }
 
 // forget ends lingering, and the queue if it has no waiters.
@@ -155,20 +151,20 @@ func (q *Queue) forget() {
 func (q *Queue) needed() bool { return q.queued() || q.lingers }
 
 // take takes a step of the reaper.
-func (q *Queue) take(s reaper.Step) {
+func (q *Queue) take(s reaperStep) {
 	if s.Delay > 0 {
-		q.setTimer(Look, s.Delay, 0)
+		q.setTimer(lookDue, s.Delay, 0)
 	}
 	switch s.Op {
-	case reaper.List:
+	case reapList:
 		q.set.emit(Effect{Op: ListPlaces, Queue: q})
-	case reaper.AskHead:
+	case reapAskHead:
 		q.set.emit(Effect{Op: AskHead, Queue: q, Look: true})
-	case reaper.RemoveHead:
+	case reapRemoveHead:
 		q.set.emit(Effect{Op: RemoveHead, Queue: q, Place: s.Place, Force: s.Force})
-	case reaper.Wake:
+	case reapWake:
 		q.wake()
-	case reaper.Nothing, reaper.Pause:
+	case reapNothing, reapPause:
 	}
 	if q.reaper.Asleep() {
 		q.forget()
@@ -176,8 +172,8 @@ func (q *Queue) take(s reaper.Step) {
 }
 
 // PlacesListed is the answer to the effect ListPlaces.
-func (q *Queue) PlacesListed(places []string, f reaper.Failure) {
-	if f == reaper.OK && q.queued() && len(places) > 0 {
+func (q *Queue) PlacesListed(places []string, f Trouble) {
+	if f == OK && q.queued() && len(places) > 0 {
 		q.tryHead(places[0])
 	}
 	q.take(q.reaper.Listed(places, q.set.config.StaleHead, q.needed(), f))
@@ -185,15 +181,15 @@ func (q *Queue) PlacesListed(places []string, f reaper.Failure) {
 
 // HeadTold is the answer to the effect AskHead: the first place in the queue in Redis; empty: the queue is empty. look
 // is that of the effect.
-func (q *Queue) HeadTold(look bool, head string, f reaper.Failure) {
-	ours := f == reaper.OK && head != "" && q.tryHead(head)
+func (q *Queue) HeadTold(look bool, head string, f Trouble) {
+	ours := f == OK && head != "" && q.tryHead(head)
 	if look {
 		q.take(q.reaper.Told(head, ours, q.needed(), f))
 	}
 }
 
 // HeadRemoved is the answer to the effect RemoveHead: whether the place was removed, and how many listen for it.
-func (q *Queue) HeadRemoved(place string, removed bool, listeners int64, f reaper.Failure) {
+func (q *Queue) HeadRemoved(place string, removed bool, listeners int64, f Trouble) {
 	q.take(q.reaper.Removed(place, removed, listeners, q.needed(), f))
 }
 

@@ -1,4 +1,4 @@
-package queue
+package table
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 )
 
 func TestTurnIsOneGrantForEachThatWaits(t *testing.T) {
-	var c Crowd
+	var c crowd
 	step := func(what string, waiting int, stays bool) {
 		t.Helper()
 		if got := c.Stays(waiting); got != stays {
@@ -35,7 +35,7 @@ func TestTurnIsOneGrantForEachThatWaits(t *testing.T) {
 }
 
 func TestTurnThatWasLostBeginsAnew(t *testing.T) {
-	var c Crowd
+	var c crowd
 	c.Granted(5, Head) // four are left of the turn
 	c.Refused(Head)    // somebody was faster: it is still our turn
 	for n := range 3 {
@@ -53,7 +53,7 @@ func TestTurnThatWasLostBeginsAnew(t *testing.T) {
 	if c.Stays(3) {
 		t.Fatal("a grant out of turn counts")
 	}
-	c = Crowd{}
+	c = crowd{}
 	if c.Doubt(); !c.Queued() {
 		t.Fatal("a script in doubt may have taken a place")
 	}
@@ -85,11 +85,11 @@ func TestChainEnds(t *testing.T) {
 // the lock next.
 type model struct {
 	queue  []string
-	crowds map[string]*crowd
+	crowds map[string]*waitingCrowd
 }
 
-type crowd struct {
-	Crowd
+type waitingCrowd struct {
+	crowd
 	waiting []int // clients, first come first
 }
 
@@ -139,12 +139,12 @@ func TestSharesAreInProportion(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(sizes), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 2))
-			m := &model{crowds: make(map[string]*crowd)}
+			m := &model{crowds: make(map[string]*waitingCrowd)}
 			group := []string{} // of each client
 			fair := make(map[string]int)
 			for i, n := range sizes.plain {
 				name := fmt.Sprint("crowd ", i)
-				m.crowds[name] = &crowd{}
+				m.crowds[name] = &waitingCrowd{}
 				group = append(group, slices.Repeat([]string{name}, n)...)
 			}
 			for i, n := range sizes.fair {

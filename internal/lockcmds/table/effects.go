@@ -1,27 +1,27 @@
-package ledger
+package table
 
 import (
 	"slices"
 	"time"
 )
 
-// Op is what an effect asks for.
-type Op uint8
+// LeaseOp is what an effect asks for.
+type LeaseOp uint8
 
 // The effects.
 const (
-	Track    Op = iota // watch the lease, which counts from SentAt
-	Pause              // no renewal begins until Resume or Continue
-	Resume             // ends a Pause: the lease was set anew, by a command that was sent at SentAt
-	Continue           // ends a Pause: the lease goes on as it was
-	Shorten            // a command that was sent at SentAt may have set the lease to the present, shorter TTL; it ends no Pause
-	Forget             // the hold has ended: its lease is watched no more
-	Tell               // tell the sessions of a loss
+	Track    LeaseOp = iota // watch the lease, which counts from SentAt
+	Pause                   // no renewal begins until Resume or Continue
+	Resume                  // ends a Pause: the lease was set anew, by a command that was sent at SentAt
+	Continue                // ends a Pause: the lease goes on as it was
+	Shorten                 // a command that was sent at SentAt may have set the lease to the present, shorter TTL; it ends no Pause
+	Forget                  // the hold has ended: its lease is watched no more
+	Tell                    // tell the sessions of a loss
 )
 
-// Effect is what the caller does after an event, in this order. No event has more than one Tell.
-type Effect struct {
-	Op     Op
+// LeaseEffect is what the caller does after an event, in this order. No event has more than one Tell.
+type LeaseEffect struct {
+	Op     LeaseOp
 	Hold   *Hold
 	SentAt time.Time // of Track, Resume and Shorten
 	Loss   *Loss     // of Tell
@@ -45,29 +45,29 @@ type Loss struct {
 }
 
 // Effects returns the effects of the events since the last call. Done takes the slice for the next time.
-func (l *Ledger) Effects() []Effect {
+func (l *Ledger) Effects() []LeaseEffect {
 	effects := l.effects
 	l.effects = nil
 	return effects
 }
 
-// keptEffects is how long a slice of effects may be that is used again: a burst must not keep its memory.
-const keptEffects = 256
+// keptLeaseEffects is how long a slice of effects may be that is used again: a burst must not keep its memory.
+const keptLeaseEffects = 256
 
 // Done takes the slice of Effects for the next time. It keeps no hold alive: names may have a megabyte.
-func (l *Ledger) Done(effects []Effect) {
-	if l.effects == nil && cap(effects) <= keptEffects {
+func (l *Ledger) Done(effects []LeaseEffect) {
+	if l.effects == nil && cap(effects) <= keptLeaseEffects {
 		clear(effects)
 		l.effects = effects[:0]
 	}
 }
 
-func (l *Ledger) effect(f Effect) { l.effects = append(l.effects, f) }
+func (l *Ledger) effect(f LeaseEffect) { l.effects = append(l.effects, f) }
 
-func (l *Ledger) goOn(h *Hold) { l.effect(Effect{Op: Continue, Hold: h}) }
+func (l *Ledger) goOn(h *Hold) { l.effect(LeaseEffect{Op: Continue, Hold: h}) }
 
-// Gone is the reason of a loss of which Redis's answer tells.
-const Gone = "gone"
+// ReasonGone is the reason of a loss of which Redis's answer tells.
+const ReasonGone = "gone"
 
 // Lost ends a hold that is not ours any more. The session that learns it by its own reply is left out. certain: the
 // releases that are on their way cannot have ended it.
@@ -92,25 +92,25 @@ func (l *Ledger) tell(loss *Loss) {
 	for _, s := range loss.To {
 		s.Losses.Add(loss.Key.Lock, loss.Key.Owner, loss.Fence)
 	}
-	l.effect(Effect{Op: Tell, Loss: loss})
+	l.effect(LeaseEffect{Op: Tell, Loss: loss})
 }
 
 // tellUntold reports a loss that was not told because releases were on their way, when one of them has been answered
 // and the others cannot have ended the hold.
-func (l *Ledger) tellUntold(r *Release, a Answer, reply Reply) {
+func (l *Ledger) tellUntold(r *Release, a HoldAnswer, reply Reply) {
 	h := r.Hold
 	if h == nil || h.untold == nil {
 		return
 	}
 	switch a.Status {
-	case InDoubt:
+	case HoldInDoubt:
 		h.doubts++
 	case Freed:
 		h.untold = nil
 		return
-	case Held:
+	case StillHeld:
 		h.Count = a.Holds
-	case Failed, NotHolder, OtherGrant:
+	case NotDone, NotHolder, OtherGrant:
 	}
 	if reply == LostLease {
 		h.untold.To = slices.DeleteFunc(h.untold.To, func(s *Session) bool { return s == r.By })

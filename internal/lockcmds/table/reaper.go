@@ -1,6 +1,14 @@
-// Package reaper decides whether the first waiter in the queue of a free lock is stale. It must take the lock, or all
+package table
+
+import (
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+)
+
+// This file decides whether the first waiter in the queue of a free lock is stale. It must take the lock, or all
 // waiters behind it wait. The reaper of a proxy with a waiter behind it, now or lately, watches that. It is a state
-// machine: each event returns the step that the caller takes. It does no I/O, has no mutex and reads no clock.
+// machine: each event returns the step that the caller takes.
 //
 //	Watch ──► List ──Listed──► Pause of the stale time ──Due──► AskHead: wake the head by name ──Told──┬─ ours, or none: Wake
 //	            ▲                                                  ▲                                   ▼
@@ -10,13 +18,6 @@
 //
 // Redis counts a connection that was cut off silently as a subscriber until TCP gives it up, hence the second way. A
 // waiter that was removed and comes back takes a new place.
-package reaper
-
-import (
-	"time"
-
-	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
-)
 
 const (
 	// LookAgain is how long a head that was woken by name has to react before it is woken again.
@@ -27,39 +28,39 @@ const (
 	SeenLimit = 1000
 )
 
-// Op says what a Step asks for.
-type Op uint8
+// reaperOp says what a Step asks for.
+type reaperOp uint8
 
 // The steps. In parentheses: the fields that are set, and the event that follows.
 const (
-	Nothing    Op = iota
-	List          // ask Redis for the places in the queue (Listed)
-	Pause         // (Delay; Due)
-	AskHead       // ask Redis for the first place (Told)
-	RemoveHead    // remove the first place if the waiter there is stale (Place, Force; Removed)
-	Wake          // let the first waiters here ask how things stand; if Delay is set, also Pause
+	reapNothing    reaperOp = iota
+	reapList                // ask Redis for the places in the queue (Listed)
+	reapPause               // (Delay; Due)
+	reapAskHead             // ask Redis for the first place (Told)
+	reapRemoveHead          // remove the first place if the waiter there is stale (Place, Force; Removed)
+	reapWake                // let the first waiters here ask how things stand; if Delay is set, also Pause
 )
 
-// Step is what the caller does.
-type Step struct {
-	Op    Op
+// reaperStep is what the caller does.
+type reaperStep struct {
+	Op    reaperOp
 	Delay time.Duration
 	Place string
 	Force bool // the waiter was woken often enough
 }
 
-// Failure says how a question to Redis ended.
-type Failure uint8
+// Trouble says how a question to Redis ended.
+type Trouble uint8
 
-// The values of Failure.
+// The values of Trouble.
 const (
-	OK      Failure = iota // with an answer
+	OK      Trouble = iota // with an answer
 	Passing                // Redis did not answer
 	Final                  // Redis refused
 )
 
-// Reaper is what a queue knows of a head that does not take a free lock. The zero value is asleep.
-type Reaper struct {
+// reaper is what a queue knows of a head that does not take a free lock. The zero value is asleep.
+type reaper struct {
 	phase   phase
 	seen    map[string]bool // the places in the queue in Redis when the watch began
 	woken   string          // the head that the latest look has woken, and that has a subscriber
@@ -79,55 +80,55 @@ const (
 )
 
 // Asleep reports whether no look follows unless Watch is called.
-func (r *Reaper) Asleep() bool { return r.phase == asleep }
+func (r *reaper) Asleep() bool { return r.phase == asleep }
 
 // Released says that the lock was released: another owner may have been faster than the head.
-func (r *Reaper) Released() { r.freed = true }
+func (r *reaper) Released() { r.freed = true }
 
 // Watch begins to watch the head, unless the reaper does already: it looks when a live head must have reacted.
-func (r *Reaper) Watch() Step {
+func (r *reaper) Watch() reaperStep {
 	if r.phase != asleep {
-		return Step{}
+		return reaperStep{}
 	}
-	*r = Reaper{phase: listing}
-	return Step{Op: List}
+	*r = reaper{phase: listing}
+	return reaperStep{Op: reapList}
 }
 
 // Listed is the answer to List. Only waiters that are in the queue now will have been there for long enough when a look
 // is due, after stale. That time counts from here: it does not begin while Redis does not answer. needed: a waiter here
 // has a place in the queue, or had one lately.
-func (r *Reaper) Listed(places []string, stale time.Duration, needed bool, f Failure) Step {
+func (r *reaper) Listed(places []string, stale time.Duration, needed bool, f Trouble) reaperStep {
 	switch {
 	case !needed || f == Final:
 		r.phase = asleep
-		return Step{}
+		return reaperStep{}
 	case f == Passing:
-		return Step{Op: Pause, Delay: LookAgain}
+		return reaperStep{Op: reapPause, Delay: LookAgain}
 	}
 	r.seen = make(map[string]bool, len(places))
 	for _, place := range places {
 		r.seen[place] = true
 	}
 	r.phase = idling
-	return Step{Op: Pause, Delay: stale}
+	return reaperStep{Op: reapPause, Delay: stale}
 }
 
 // Due is the end of a Pause.
-func (r *Reaper) Due() Step {
+func (r *reaper) Due() reaperStep {
 	switch r.phase {
 	case listing:
-		return Step{Op: List}
+		return reaperStep{Op: reapList}
 	case idling:
 		r.phase, r.gone = looking, ""
-		return Step{Op: AskHead}
+		return reaperStep{Op: reapAskHead}
 	default:
-		return Step{}
+		return reaperStep{}
 	}
 }
 
 // Told is the answer to AskHead: the first place in the queue; empty: there is none. ours: a waiter here has that
 // place, and asks now.
-func (r *Reaper) Told(head string, ours, needed bool, f Failure) Step {
+func (r *reaper) Told(head string, ours, needed bool, f Trouble) reaperStep {
 	switch {
 	case f != OK:
 		return r.looked(f == Passing, needed)
@@ -135,12 +136,12 @@ func (r *Reaper) Told(head string, ours, needed bool, f Failure) Step {
 		return r.looked(false, needed)
 	}
 	ignored := r.countLook(head) >= MaxLooks || r.gone != "" && script.Process(head) == r.gone
-	return Step{Op: RemoveHead, Place: head, Force: ignored}
+	return reaperStep{Op: reapRemoveHead, Place: head, Force: ignored}
 }
 
 // Removed is the answer to RemoveHead: whether the place was removed, and how many listen for it. If it was removed,
 // the next one is looked at.
-func (r *Reaper) Removed(place string, removed bool, listeners int64, needed bool, f Failure) Step {
+func (r *reaper) Removed(place string, removed bool, listeners int64, needed bool, f Trouble) reaperStep {
 	switch {
 	case f != OK:
 		return r.looked(f == Passing, needed)
@@ -149,17 +150,17 @@ func (r *Reaper) Removed(place string, removed bool, listeners int64, needed boo
 	case listeners > 0:
 		r.gone = script.Process(place)
 	}
-	return Step{Op: AskHead}
+	return reaperStep{Op: reapAskHead}
 }
 
 // looked ends a look. again: the head must react now, or Redis did not answer, so the reaper looks again soon. The
 // first waiters here ask how things stand; the outcome has the head watched if need be.
-func (r *Reaper) looked(again, needed bool) Step {
+func (r *reaper) looked(again, needed bool) reaperStep {
 	r.phase = asleep
 	if !needed {
-		return Step{}
+		return reaperStep{}
 	}
-	step := Step{Op: Wake}
+	step := reaperStep{Op: reapWake}
 	if again {
 		r.phase, step.Delay = idling, LookAgain
 	}
@@ -168,7 +169,7 @@ func (r *Reaper) looked(again, needed bool) Step {
 
 // countLook returns the number of looks since the head was first woken, at which it had not come. A look does not count
 // if the lock was taken and released in between: the head may have come too late.
-func (r *Reaper) countLook(head string) int {
+func (r *reaper) countLook(head string) int {
 	switch {
 	case r.woken != head:
 		r.woken, r.ignored = head, 0

@@ -1,4 +1,4 @@
-package queue
+package table
 
 import (
 	"slices"
@@ -8,14 +8,14 @@ import (
 
 // channelsWorld has a set, and what it has asked for.
 type channelsWorld struct {
-	*Channels[string]
+	*subscriptions[string]
 	subscribed []string // in the order of asking
 	waits      []time.Duration
 }
 
 func newChannelsWorld() *channelsWorld {
 	w := &channelsWorld{}
-	w.Channels = NewChannels[string](ChannelHooks{
+	w.subscriptions = newSubscriptions[string](subscriptionHooks{
 		Subscribe: func(name string) { w.subscribed = append(w.subscribed, name) },
 		Unsubscribe: func(name string) {
 			w.subscribed = slices.DeleteFunc(w.subscribed, func(n string) bool { return n == name })
@@ -57,7 +57,7 @@ func TestUnusedChannelsStayForAWholeRound(t *testing.T) {
 		t.Fatalf("%v stay for ever, %d more rounds", w.subscribed, len(w.waits)-rounds)
 	}
 	for _, d := range w.waits {
-		if d != Linger {
+		if d != lingerTime {
 			t.Fatalf("rounds of %v", w.waits)
 		}
 	}
@@ -75,7 +75,7 @@ func TestManyUnusedChannelsAreDealtWithInSlices(t *testing.T) {
 	if got := w.Len(); got != 2*channelSlice {
 		t.Fatalf("%d channels after a slice of the second round", got)
 	}
-	if last := w.waits[len(w.waits)-1]; last != Linger/100 {
+	if last := w.waits[len(w.waits)-1]; last != lingerTime/100 {
 		t.Fatalf("the next slice comes after %v", last)
 	}
 }

@@ -1,27 +1,12 @@
-// Package ledger is the record of which owner holds which lock by which sessions of this proxy: a state machine without
-// I/O, clock or mutex. Events go in, effects come out, and the lock engine carries the effects out.
-//
-//	Deepening, Granted, Release, Released, Extended, ──► Ledger ──► Effects: watch a lease, pause it, go on with it, shorten it, end it;
-//	InDoubt, Lost, Part                                             tell of a loss
-//
-// Redis decides about every lock. The ledger knows what Redis has said, and the instant before the command was sent
-// that Redis answered.
-//
-// Invariants:
-//   - A hold that the ledger finds has a session that holds the lock, or whose release or acquire is on its way or in
-//     doubt. So a lease is not renewed for sessions that have released all their holds.
-//   - Each Pause of a lease is ended by exactly one Resume or Continue, or by the Forget of its hold.
-//   - An answer to an older command changes neither the count nor the lease that an answer to a later one has set.
-//   - While the answer to a command is lost that sets the lease, the shorter of the old and the new lease counts.
-//   - A session is told of a loss once: by Tell, or by the reply LostLease.
-//   - No loss is told if the releases that are on their way, or whose outcome is in doubt, may have ended the hold.
-package ledger
+package table
 
 import (
 	"slices"
 	"sync/atomic"
 	"time"
 )
+
+// This file has the holds: which owner holds which lock by which sessions of this proxy.
 
 // Key names a hold: at most one owner holds a lock in Redis, but an old hold may still be known here when the next
 // owner's answer arrives.
@@ -43,7 +28,7 @@ type Session struct {
 	Losses Losses
 	Tag    any // the caller's
 
-	// Held counts the bytes of memory that its holds take. It is read without the caller's mutex, and not counted down
+	// StillHeld counts the bytes of memory that its holds take. It is read without the caller's mutex, and not counted down
 	// when the session has ended. nil: it is not counted.
 	Held *atomic.Int64
 
@@ -216,12 +201,12 @@ type Ledger struct {
 	make    func() *Hold
 	holds   index
 	list    []*Hold // the same in no order, so that they can be walked in slices
-	effects []Effect
+	effects []LeaseEffect
 }
 
-// New returns an empty ledger. It calls make for each new hold, so that the caller may keep a hold within a value of
+// NewLedger returns an empty ledger. It calls make for each new hold, so that the caller may keep a hold within a value of
 // its own.
-func New(make func() *Hold) *Ledger { return &Ledger{make: make, holds: index{}} }
+func NewLedger(make func() *Hold) *Ledger { return &Ledger{make: make, holds: index{}} }
 
 // Find returns the hold of that name; nil: there is none.
 func (l *Ledger) Find(k Key) *Hold { return l.holds.find(k) }
@@ -265,7 +250,7 @@ func (l *Ledger) drop(h *Hold, end End) {
 		o.Session.loses(h)
 	}
 	h.holders, h.first = nil, [1]Holder{}
-	l.effect(Effect{Op: Forget, Hold: h, End: end})
+	l.effect(LeaseEffect{Op: Forget, Hold: h, End: end})
 }
 
 // Rest is what a session that has ended may have left of a hold in Redis, to be rolled back.

@@ -1,9 +1,8 @@
-package queue
+package table
 
 import "time"
 
-// This file holds the rules by which the waiters of one proxy take turns with those of others. It does no I/O and
-// reads no clock.
+// This file holds the rules by which the waiters of one proxy take turns with those of others.
 //
 // All turns are taken in one queue in Redis, Redisson's fair queue of the lock. A fair waiter has a place of its own in
 // it. The plain waiters of a proxy are a crowd with one place for all of them:
@@ -28,21 +27,21 @@ const (
 	Behind               // in the queue, behind others
 )
 
-// Crowd is the plain waiters for one lock at one proxy, as far as turns go. Its zero value has no place.
-type Crowd struct {
+// crowd is the plain waiters for one lock at one proxy, as far as turns go. Its zero value has no place.
+type crowd struct {
 	queued bool
 	left   int // grants left of the turn; 0: the turn has not begun
 }
 
 // Queued reports whether the crowd has a place in the queue, as far as is known.
-func (c *Crowd) Queued() bool { return c.queued }
+func (c *crowd) Queued() bool { return c.queued }
 
 // Stays reports whether the place stays where it is after the next grant. waiting is the number of waiters, the one
 // that asks included. The place is given up with the last grant of a turn, and with the last waiter.
-func (c *Crowd) Stays(waiting int) bool { return waiting > 1 && c.left != 1 }
+func (c *crowd) Stays(waiting int) bool { return waiting > 1 && c.left != 1 }
 
 // Granted notes a grant to one of that number of waiters, and where the place is now.
-func (c *Crowd) Granted(waiting int, now Place) {
+func (c *crowd) Granted(waiting int, now Place) {
 	c.queued = now != NoPlace
 	switch {
 	case now != Head:
@@ -55,7 +54,7 @@ func (c *Crowd) Granted(waiting int, now Place) {
 }
 
 // Refused notes that the lock went to others, or stayed with them, and where the place is now.
-func (c *Crowd) Refused(now Place) {
+func (c *crowd) Refused(now Place) {
 	c.queued = now != NoPlace
 	if now != Head {
 		c.left = 0
@@ -63,7 +62,7 @@ func (c *Crowd) Refused(now Place) {
 }
 
 // Doubt notes that it is unknown whether a script ran: it may have taken a place.
-func (c *Crowd) Doubt() { c.queued = true }
+func (c *crowd) Doubt() { c.queued = true }
 
 // Limits of the hand-overs of a lock within one proxy, by number and by time. Then the lock is released openly once,
 // because Redisson's plain waiters stand in no queue, and nor do those of another proxy before they have lost a race.

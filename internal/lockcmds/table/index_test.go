@@ -1,4 +1,4 @@
-package ledger
+package table
 
 import (
 	"math/rand/v2"
@@ -37,7 +37,7 @@ func TestIndexIsAMap(t *testing.T) {
 }
 
 func TestTheLatestGrantIsTheHolders(t *testing.T) {
-	l := New(func() *Hold { return &Hold{} })
+	l := NewLedger(func() *Hold { return &Hold{} })
 	old, next := l.add(Key{"k", "old"}, 1), l.add(Key{"k", "next"}, 2)
 	l.add(Key{"k", "late"}, 0)
 	if got := l.Holder("k"); got != next {

@@ -1,0 +1,45 @@
+// Package table is the table of the locks that clients of one lock engine hold and wait for: a state machine without
+// I/O, clock or mutex. Events go in as calls, effects come out, and the lock engine carries the effects out.
+//
+//	                     busy                  its turn               granted
+//	an acquire is asked ──────► Join ──► Queue ────────► Attempt ──► Answered ──► Finish ──► Granted ──► Hold
+//	                                       ▲                                        ▲                    │
+//	  Published, Wake, Offer, TimerDue ────┘      granted, or handed over ──────────┘                    │
+//	  (a message, a loss, a release here,                                                                ▼
+//	   the end of the holder's lease)         Release ──► Redis ──► Released: Forget, the lease ends, or Resume
+//	                                          Extended, Deepening ──► Pause … Resume, Continue, Shorten
+//	                                          Lost, Part ──► Forget, Tell
+//
+// Redis decides about every lock. The table knows what Redis has said, and the instant before the command was sent that
+// Redis answered.
+//
+// The holders (ledger.go, release.go, answers.go): a Hold is a lock that sessions of this proxy hold for one owner, by
+// one grant. Its lease is watched from Track to Forget.
+//
+// The waiters (queue.go, waiter.go, attempt.go, places.go): a Queue is the waiters of one lock. A kind says how waiters
+// take turns. Waiters of a kind with own places stand in the queue in Redis, each by its own name, and are woken by
+// that name. The others share one place there, and only the first of them asks. The queues share the subscriptions, the
+// departures (places that leave the queue in Redis together) and the backlog (work for many waiters, in slices). Each
+// queue has a reaper, which looks for a stale waiter at the head of a free lock's queue.
+//
+// The caller serializes all calls. It carries out the effects in their order, and may do so later. An answer for a
+// queue that has ended finds no waiter, and ends the work of the reaper.
+//
+// Invariants of holds:
+//   - A hold that the table finds has a session that holds the lock, or whose release or acquire is on its way or in
+//     doubt. So a lease is not renewed for sessions that have released all their holds.
+//   - Each Pause of a lease is ended by exactly one Resume or Continue, or by the Forget of its hold.
+//   - An answer to an older command changes neither the count nor the lease that an answer to a later one has set.
+//   - While the answer to a command is lost that sets the lease, the shorter of the old and the new lease counts.
+//   - A session is told of a loss once: by Tell, or by the reply LostLease.
+//   - No loss is told if the releases that are on their way, or whose outcome is in doubt, may have ended the hold.
+//
+// Invariants of waiters:
+//   - Each waiter that has joined gets one Finish, and no effect after it.
+//   - A waiter has at most one attempt on its way. If it is woken meanwhile, another attempt follows.
+//   - No attempt begins before the waiter's subscriptions are confirmed. The confirmation causes one. If the waiter
+//     leaves before, the next one asks.
+//   - Waiters of one kind ask in the order in which they joined, but for those that are woken by name.
+//   - Each event costs O(1), or O(1) for each waiter that it concerns. Work for many waiters is done in slices:
+//     Continue.
+package table
