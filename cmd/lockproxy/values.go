@@ -71,6 +71,14 @@ func (s Size) String() string {
 	return strconv.FormatInt(int64(s), 10)
 }
 
+// orNone is the size as a limit of which 0 means that there is none.
+func (s Size) orNone() int {
+	if s == 0 {
+		return math.MaxInt
+	}
+	return int(s)
+}
+
 // UnmarshalYAML says where in the file a size is wrong.
 func (s *Size) UnmarshalYAML(node ast.Node) error { return unmarshalScalar(node, s.UnmarshalText) }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -203,7 +202,7 @@ func (s *service) Reload() {
 	}
 	s.form.set(next.Log)
 	opts := proxyOptions(next, s.available, s.certs, s.log)
-	s.proxy.Change(opts.Changeable())
+	s.proxy.Change(opts)
 	s.cfg.Store(&next)
 	if len(kept) > 0 {
 		s.log.Warn("these settings change with a restart only", zap.Strings("settings", kept))
@@ -223,32 +222,29 @@ func certOptions(cfg Config, log *zap.Logger) certs.Options {
 	return opts
 }
 
-// proxyOptions translates the configuration, in which zero means zero, into options in which zero means the default.
-// available is the memory that this process may have.
+// proxyOptions hands each setting to the package that uses it. available is the memory that this process may have.
 func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Logger) proxy.Options {
 	announced, _ := topology.ParseAddressMap(cfg.Upstream.Map) // it has been verified
 	opts := proxy.Options{
 		Listen: cfg.Listen,
 		Upstream: upstream.Options{
-			Addr:              cfg.Upstream.Address,
-			User:              string(cfg.Upstream.User),
-			Password:          string(cfg.Upstream.Password),
-			Map:               announced,
-			Sentinel:          upstream.Sentinel{User: string(cfg.Sentinel.User), Password: string(cfg.Sentinel.Password)},
-			FailoverWait:      cfg.FailoverWait,
-			Lease:             cfg.Lock.Lease,
-			Exposed:           cfg.exposed(),
-			DialTimeout:       cfg.DialTimeout,
-			KeepAlive:         cfg.TCP.Keepalive,
-			UserTimeout:       cfg.TCP.UserTimeout,
-			MaxPins:           int(cfg.MaxPins),
-			PinWait:           cfg.PinWait,
-			MaxPinsPerAddress: int(cfg.MaxPinsPerAddress),
-			MaxLogins:         int(cfg.MaxLogins),
-			LoginWait:         cfg.LoginWait,
-			MaxLanes:          int(cfg.MaxLanes),
+			Addr:         cfg.Upstream.Address,
+			User:         string(cfg.Upstream.User),
+			Password:     string(cfg.Upstream.Password),
+			Map:          announced,
+			Sentinel:     upstream.Sentinel{User: string(cfg.Sentinel.User), Password: string(cfg.Sentinel.Password)},
+			FailoverWait: cfg.FailoverWait,
+			Lease:        cfg.Lock.Lease,
+			Exposed:      cfg.exposed(),
+			DialTimeout:  cfg.DialTimeout,
+			KeepAlive:    cfg.TCP.Keepalive,
+			UserTimeout:  cfg.TCP.UserTimeout,
+			Pins: upstream.PinLimits{
+				Max: int(cfg.MaxPins), MaxPerOwner: int(cfg.MaxPinsPerAddress), Wait: cfg.PinWait, MaxLogins: int(cfg.MaxLogins), LoginWait: cfg.LoginWait,
+			},
+			MaxLanes: int(cfg.MaxLanes),
 		},
-		Cluster:        proxy.Cluster{CrossSlot: cfg.Cluster.CrossSlot},
+		CrossSlot:      cfg.Cluster.CrossSlot,
 		Engine:         cfg.Engine,
 		TLS:            store.Server(),
 		ProxyProtocol:  cfg.ProxyProtocol,
@@ -258,21 +254,21 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 			Lease:             cfg.Lock.Lease,
 			Grace:             cfg.Lock.Grace,
 			MaxHold:           cfg.Lock.MaxHold,
-			Reentry:           cfg.Lock.Reentry,
 			Sync:              int(cfg.Lock.Sync),
 			Slow:              proxy.SlowLog{Wait: cfg.Lock.SlowWait, Hold: cfg.Lock.SlowHold, Len: int(cfg.Lock.SlowLogLen)},
-			MaxEngines:        int(cfg.MaxLockEngines),
 			MaxWaiters:        int(cfg.MaxWaiters),
 			MaxWaitersPerLock: int(cfg.MaxWaitersPerLock),
 		},
+		Reentry:    cfg.Lock.Reentry,
+		MaxEngines: int(cfg.MaxLockEngines),
 		Limits: proxy.Limits{
 			Request:      resp.Limits{MaxBulk: int64(cfg.ProtoMaxBulkLen)},
 			Clients:      int(cfg.MaxClients),
 			Memory:       buffersOf(cfg.MaxMemory.Of(available)),
 			Query:        int(cfg.ClientQueryLimit),
 			Unanswered:   int(cfg.ClientPendingLimit),
-			Output:       int(cfg.ClientOutputLimit),
-			PubSub:       proxy.PubSub{Hard: int(cfg.ClientPubSubLimit), Soft: int(cfg.ClientPubSubSoft), SoftTime: cfg.ClientPubSubTime},
+			Output:       cfg.ClientOutputLimit.orNone(),
+			PubSub:       proxy.PubSub{Hard: cfg.ClientPubSubLimit.orNone(), Soft: cfg.ClientPubSubSoft.orNone(), SoftTime: cfg.ClientPubSubTime},
 			LargeCommand: cfg.LargeCommandTimeout,
 			FirstCommand: cfg.FirstCommandTimeout,
 			Handshake:    cfg.HandshakeTimeout,
@@ -289,20 +285,6 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 	}
 	if cfg.Sentinel.TLS {
 		opts.Upstream.Sentinel.TLS = store.Sentinel
-	}
-	if cfg.FailoverWait == 0 {
-		opts.Upstream.FailoverWait = -1
-	}
-	for _, limit := range []*int{&opts.Limits.Output, &opts.Limits.PubSub.Hard, &opts.Limits.PubSub.Soft} {
-		if *limit == 0 {
-			*limit = math.MaxInt
-		}
-	}
-	if cfg.TCP.UserTimeout == 0 {
-		opts.UserTimeout, opts.Upstream.UserTimeout = -1, -1 // the system's
-	}
-	if cfg.Drain.Timeout == 0 {
-		opts.DrainTimeout = time.Nanosecond
 	}
 	return opts
 }

@@ -31,7 +31,7 @@ func TestEveryOptionOfTheProxyIsSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	notConfigured := map[string]bool{
-		"uuid": true, "Sockets": true, "Tracing": true, "lockIdle": true, "Upstream.Logger": true, "Upstream.authPeriod": true,
+		"Sockets": true, "Tracing": true, "lockIdle": true, "Upstream.Logger": true, "Upstream.authPeriod": true,
 		"Upstream.Lent": true, "Upstream.Exposed": true, // the server sets them
 		"Upstream.BuiltinCommands": true, // set with the address of the embedded Redis
 		"Limits.Request.MaxArgs":   true, "Limits.Request.MaxInline": true,
@@ -56,19 +56,13 @@ func TestEveryOptionOfTheProxyIsSet(t *testing.T) {
 	walk("", reflect.ValueOf(proxyOptions(cfg, 1<<30, store, zap.NewNop())))
 }
 
-func TestZeroOfASettingIsNotADefaultOfTheProxy(t *testing.T) {
+func TestZeroOfASizeIsNoLimit(t *testing.T) {
 	cfg := NewConfig()
 	cfg.ClientPubSubLimit, cfg.ClientPubSubSoft = 0, 0
-	cfg.ClientOutputLimit, cfg.TCP.UserTimeout, cfg.Drain.Timeout = 0, 0, 0
+	cfg.ClientOutputLimit = 0
 	opts := proxyOptions(cfg, 1<<30, new(certs.Store), zap.NewNop())
 	if l := opts.Limits; min(l.Output, l.PubSub.Hard, l.PubSub.Soft) < 1<<31-1 {
 		t.Errorf("output limits %d, %v, want none", l.Output, l.PubSub)
-	}
-	if opts.UserTimeout >= 0 || opts.Upstream.UserTimeout >= 0 {
-		t.Errorf("user timeouts %s and %s, want the system's", opts.UserTimeout, opts.Upstream.UserTimeout)
-	}
-	if opts.DrainTimeout <= 0 || opts.DrainTimeout > time.Millisecond {
-		t.Errorf("drain timeout %s, want next to none", opts.DrainTimeout)
 	}
 }
 

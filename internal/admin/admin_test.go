@@ -15,6 +15,7 @@ import (
 
 	"github.com/panjf2000/ants/v2"
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/proxy"
 	"github.com/lockproxy/lockproxy/internal/proxy/status"
@@ -52,10 +53,19 @@ func newStand(t *testing.T, change ...func(*Options)) *stand {
 // newStandOf has a proxy that is somebody at this Redis.
 func newStandOf(t *testing.T, redis *redistest.Server, up upstream.Options, change ...func(*Options)) *stand {
 	t.Helper()
-	up.Addr = redis.Addr()
+	up.Addr, up.DialTimeout, up.MaxLanes = redis.Addr(), 3*time.Second, 256
+	up.Pins = upstream.PinLimits{Max: 1000, Wait: time.Second, MaxLogins: 16, LoginWait: time.Second}
 	s := &stand{t: t, redis: redis, http: &http.Client{Transport: &http.Transport{}, Timeout: 20 * time.Second}}
 	var err error
-	s.proxy, err = proxy.New(proxy.Options{Listen: []string{"127.0.0.1:0"}, Upstream: up, Version: "1.2.3", DrainTimeout: time.Millisecond})
+	s.proxy, err = proxy.New(proxy.Options{
+		Listen: []string{"127.0.0.1:0"}, Upstream: up, Version: "1.2.3", DrainTimeout: time.Millisecond, Logger: zap.NewNop(),
+		Engine: proxy.EngineAuto, ClientAuth: proxy.AuthUpstream, CrossSlot: proxy.CrossSplit, ProxyProtocol: proxy.ProxyOff,
+		Limits: proxy.Limits{
+			Clients: 1000, Memory: 1 << 30, Query: 1 << 30, Unanswered: 1 << 30, Output: 1 << 30, LargeCommand: time.Minute, Handshake: time.Minute,
+			PubSub: proxy.PubSub{Hard: 1 << 30, Soft: 1 << 30, SoftTime: time.Minute},
+		},
+		Locks: proxy.Locks{Lease: 30 * time.Second}, Reentry: proxy.ReentryConnection, MaxEngines: 256,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

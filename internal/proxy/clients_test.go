@@ -172,7 +172,7 @@ func TestClientListShowsTheProxysClients(t *testing.T) {
 // Asking pins nothing, and neither does a command that is refused, nor one that switches off what is not on.
 func TestAskingAboutClientsPinsNothing(t *testing.T) {
 	redis := redistest.Start(t)
-	srv := startProxy(t, redis, func(o *Options) { o.Upstream.MaxPins = 1; o.Upstream.PinWait = 50 * time.Millisecond })
+	srv := startProxy(t, redis, func(o *Options) { o.Upstream.Pins.Max = 1; o.Upstream.Pins.Wait = 50 * time.Millisecond })
 	var askers []*peer
 	for i := range 8 {
 		askers = append(askers, named(t, address(srv), "asker"+strconv.Itoa(i)))

@@ -247,7 +247,7 @@ func pipelinesKeepOrder(t *testing.T, proxies map[string]*Server) {
 // noPartOfATransactionRunsAlone: a transaction may find no pin when its first key names the server. MULTI has been answered by then, so the commands behind it
 // must not run as if there were no transaction.
 func noPartOfATransactionRunsAlone(t *testing.T, c *redistest.Cluster) {
-	for engine, srv := range startOverCluster(t, c, patient, func(o *Options) { o.Upstream.MaxPins, o.Upstream.PinWait = 1, 50*time.Millisecond }) {
+	for engine, srv := range startOverCluster(t, c, patient, func(o *Options) { o.Upstream.Pins.Max, o.Upstream.Pins.Wait = 1, 50*time.Millisecond }) {
 		key := keyOf(t, c, c.Nodes[0])
 		c.Nodes[0].Do(t, "DEL", key)
 		p, rival := dialClient(t, address(srv)), dialClient(t, address(srv))

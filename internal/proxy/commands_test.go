@@ -491,7 +491,9 @@ func proxyTo(t *testing.T, redisAddr string) string {
 // runProxy runs a proxy for the test. It has found Redis when it returns.
 func runProxy(t *testing.T, redisAddr string) *proxy.Server {
 	t.Helper()
-	srv, err := proxy.New(proxy.Options{Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: redisAddr}, Version: "test"})
+	opts := proxy.Options{Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: redisAddr}, Version: "test"}
+	proxy.Finish(&opts)
+	srv, err := proxy.New(opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/lockproxy/lockproxy/internal/commands"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -146,7 +148,7 @@ func isLeftOut(cmd []string) bool {
 
 func newGenerator(t *testing.T, redis *redistest.Server) *generator {
 	t.Helper()
-	up, err := upstream.New(upstream.Options{Addr: redis.Addr()})
+	up, err := upstream.New(upstream.Options{Addr: redis.Addr(), DialTimeout: patience, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,6 +36,7 @@ func startStopping(t *testing.T, redis *redistest.Server, engine string, change 
 	for _, f := range change {
 		f(&opts)
 	}
+	Finish(&opts)
 	srv, err := New(opts)
 	if err != nil {
 		t.Fatal(err)

@@ -344,7 +344,9 @@ func TestSentinelsAndRedisHaveCredentialsOfTheirOwn(t *testing.T) {
 // tryOut makes the connections that --check makes, within a time.
 func tryOut(t *testing.T, to upstream.Options, limit time.Duration) error {
 	t.Helper()
-	srv, err := New(Options{Listen: []string{"127.0.0.1:0"}, Upstream: to})
+	opts := Options{Listen: []string{"127.0.0.1:0"}, Upstream: to}
+	Finish(&opts)
+	srv, err := New(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -391,7 +393,7 @@ func TestSentinelsServeTLS(t *testing.T) {
 	redistest.Eventually(t, patience, "the replica to take a write", func() bool {
 		return c.quiet("SET", "k", "w") == "+OK\r\n" && replica.Do(t, "GET", "k") == "w"
 	})
-	u, err := upstream.New(upstream.Options{Addr: "sentinel://" + s.TLS[0] + "/" + s.Name, Sentinel: upstream.Sentinel{TLS: func() *tls.Config {
+	u, err := upstream.New(upstream.Options{Addr: "sentinel://" + s.TLS[0] + "/" + s.Name, DialTimeout: patience, Logger: zap.NewNop(), Sentinel: upstream.Sentinel{TLS: func() *tls.Config {
 		return &tls.Config{RootCAs: redistest.NewAuthority(t).Pool(), Certificates: []tls.Certificate{cert}}
 	}}})
 	if err != nil {

@@ -108,8 +108,8 @@ func TestAWaitForAPinEndsWithTheClient(t *testing.T) {
 			redis := redistest.Start(t)
 			srv := startProxy(t, redis, func(o *Options) {
 				o.Engine = engine
-				o.Upstream.MaxPins = 1
-				o.Upstream.PinWait = time.Minute
+				o.Upstream.Pins.Max = 1
+				o.Upstream.Pins.Wait = time.Minute
 			})
 			for how, hangup := range hangups {
 				busy, c := dialClient(t, address(srv)), dialClient(t, address(srv))

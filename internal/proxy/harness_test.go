@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	gocmp "cmp"
 	"context"
 	"errors"
 	"flag"
@@ -21,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/panjf2000/ants/v2"
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -78,6 +80,38 @@ func standstill(t testing.TB, server *redistest.Server) (longest func() time.Dur
 	return longest
 }
 
+// Finish fills in the options that a test leaves open.
+func Finish(o *Options) {
+	orElse(&o.Engine, EngineAuto)
+	orElse(&o.ClientAuth, AuthUpstream)
+	orElse(&o.CrossSlot, CrossSplit)
+	orElse(&o.ProxyProtocol, ProxyOff)
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	orElse(&o.DrainTimeout, 10*time.Second)
+	orElse(&o.MaxEngines, 256)
+	orElse(&o.Locks.Lease, 30*time.Second)
+	orElse(&o.Upstream.DialTimeout, 3*time.Second)
+	orElse(&o.Upstream.FailoverWait, time.Second)
+	orElse(&o.Upstream.MaxLanes, 256)
+	orElse(&o.Upstream.Pins.Max, 1000)
+	orElse(&o.Upstream.Pins.Wait, time.Second)
+	orElse(&o.Upstream.Pins.MaxLogins, 16)
+	orElse(&o.Upstream.Pins.LoginWait, patience)
+	l := &o.Limits
+	orElse(&l.Clients, 10_000)
+	for _, bytes := range []*int{&l.Memory, &l.Query, &l.Output, &l.PubSub.Hard, &l.PubSub.Soft} {
+		orElse(bytes, 1<<30)
+	}
+	orElse(&l.Unanswered, 64<<20)
+	orElse(&l.PubSub.SoftTime, time.Minute)
+	orElse(&l.LargeCommand, patience)
+	orElse(&l.Handshake, patience)
+}
+
+func orElse[T comparable](v *T, other T) { *v = gocmp.Or(*v, other) }
+
 // startProxy runs a Server in front of redis until the test ends. change may adjust its options.
 func startProxy(t testing.TB, redis *redistest.Server, change ...func(*Options)) *Server {
 	t.Helper()
@@ -89,6 +123,7 @@ func startProxy(t testing.TB, redis *redistest.Server, change ...func(*Options))
 	for _, f := range change {
 		f(&opts)
 	}
+	Finish(&opts)
 	srv, err := New(opts)
 	if err != nil {
 		t.Fatal(err)

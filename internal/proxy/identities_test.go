@@ -75,7 +75,7 @@ func TestWalkThroughDatabases(t *testing.T) {
 		redistest.Eventually(t, patience, "the connections to be few", func() bool {
 			return strings.Count(redis.Do(t, "CLIENT", "LIST").(string), "\n") < 60
 		})
-	}, func(o *Options) { o.Upstream.MaxLanes, o.Upstream.MaxPins, o.Locks.MaxEngines = 64, 20, 8 })
+	}, func(o *Options) { o.Upstream.MaxLanes, o.Upstream.Pins.Max, o.MaxEngines = 64, 20, 8 })
 }
 
 // Over the limit of lanes a client is told so, another address still gets one, and nothing hangs.
@@ -141,7 +141,7 @@ func TestLockEnginesAreBounded(t *testing.T) {
 			got, err := late.frame()
 			return err == nil && strings.HasPrefix(got, ":")
 		})
-	}, func(o *Options) { o.Locks.MaxEngines, o.lockIdle = 4, time.Hour })
+	}, func(o *Options) { o.MaxEngines, o.lockIdle = 4, time.Hour })
 }
 
 // The database that was selected before AUTH stays selected, also for a user who may not SELECT.

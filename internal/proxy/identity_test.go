@@ -69,7 +69,7 @@ func TestHalfRefusedHelloIsNobodyElses(t *testing.T) {
 	users(t, redis)
 	redis.Do(t, "ACL", "SETUSER", "default", "-acl|list")
 	for _, engine := range engineNames() {
-		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Upstream.MaxPins = engine, 1 })
+		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Upstream.Pins.Max = engine, 1 })
 		for _, hello := range []string{
 			"HELLO 3 AUTH alice pw BAD", "HELLO 3 SETNAME thief BAD", `HELLO 3 AUTH alice pw SETNAME "bad name"`, "HELLO 3 AUTH alice pw AUTH bob wrong",
 			"MULTI\r\nHELLO 3 AUTH alice pw BAD\r\nEXEC", "HELLO 2 AUTH alice wrong", "HELLO 9 AUTH alice pw", "AUTH alice wrong",
@@ -119,7 +119,7 @@ func TestNothingTravelsOnAnothersConnection(t *testing.T) {
 		}
 	}
 	for _, engine := range engineNames() {
-		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Upstream.MaxPins, o.Upstream.PinWait = engine, 8, patience })
+		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Upstream.Pins.Max, o.Upstream.Pins.Wait = engine, 8, patience })
 		var wg sync.WaitGroup
 		for i := range 32 {
 			wg.Go(func() { wander(t, address(srv), i) })

@@ -210,7 +210,7 @@ func TestHandshakeMustEndInTime(t *testing.T) {
 func TestPinsAreBoundedAndWaitedForAWhile(t *testing.T) {
 	srv, _ := serve(t, proxy.Options{
 		Listen:   []string{"127.0.0.1:0"},
-		Upstream: upstream.Options{Addr: redistest.Start(t).Addr(), MaxPins: 1, PinWait: 200 * time.Millisecond},
+		Upstream: upstream.Options{Addr: redistest.Start(t).Addr(), Pins: upstream.PinLimits{Max: 1, Wait: 200 * time.Millisecond}},
 	})
 	holder, c := dial(t, address(srv, 0)), dial(t, address(srv, 0))
 	holder.ask("MULTI")

@@ -62,7 +62,7 @@ func TestTheLogTellsOfLimits(t *testing.T) {
 	core, logs := observer.New(zap.ErrorLevel)
 	srv := startProxy(t, redistest.Start(t), func(o *Options) {
 		o.Logger, o.Locks.MaxWaiters, o.Limits.Clients = zap.New(core), 1, 3
-		o.Upstream.MaxPins, o.Upstream.PinWait = 1, 1
+		o.Upstream.Pins.Max, o.Upstream.Pins.Wait = 1, 1
 	})
 	a, b, c := dialClient(t, address(srv)), dialClient(t, address(srv)), dialClient(t, address(srv))
 	a.quiet("LOCK", "k")
@@ -86,6 +86,7 @@ func startBlind(t *testing.T, change func(*Options)) *Server {
 	t.Helper()
 	opts := Options{Listen: []string{"127.0.0.1:0"}, DrainTimeout: 1}
 	change(&opts)
+	Finish(&opts)
 	srv, err := New(opts)
 	if err != nil {
 		t.Fatal(err)

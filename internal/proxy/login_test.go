@@ -103,7 +103,7 @@ func TestLoginsDoNotCompeteWithWork(t *testing.T) {
 			}
 		}
 	}, func(o *Options) {
-		o.Upstream.MaxPins, o.Upstream.MaxPinsPerAddress, o.Upstream.PinWait = 2, 2, 50*time.Millisecond
+		o.Upstream.Pins.Max, o.Upstream.Pins.MaxPerOwner, o.Upstream.Pins.Wait = 2, 2, 50*time.Millisecond
 	})
 }
 
@@ -124,7 +124,7 @@ func TestNoAddressTakesAllPins(t *testing.T) {
 		last := dialFrom(t, "127.0.0.3", address(srv))
 		last.send("MULTI")
 		last.expectReply("-OVERLOADED no upstream connection is free (max-pins)")
-	}, func(o *Options) { o.Upstream.MaxPins, o.Upstream.PinWait = 4, 50*time.Millisecond })
+	}, func(o *Options) { o.Upstream.Pins.Max, o.Upstream.Pins.Wait = 4, 50*time.Millisecond })
 }
 
 // dialFrom connects a client from another address.
@@ -176,7 +176,7 @@ func TestWrongPasswordsDoNotHoldUpLogins(t *testing.T) {
 		if n := len(srv.shared.Upstream.Lanes()); n > 2 {
 			t.Errorf("%d lanes", n)
 		}
-	}, func(o *Options) { o.Upstream.MaxLogins = 4 })
+	}, func(o *Options) { o.Upstream.Pins.MaxLogins = 4 })
 }
 
 // A client that goes away while Redis judges its command on another's lane leaves that lane as it was.

@@ -17,7 +17,7 @@ func TestARefusedCommandKeepsNoConnection(t *testing.T) {
 	for _, engine := range engineNames() {
 		redis := redistest.Start(t, "--requirepass", "secret")
 		redis.Do(t, "ACL", "SETUSER", "poor", "reset", "on", ">pw", "~*", "&*", "+get", "+multi", "+exec")
-		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Upstream.MaxPins, o.Upstream.PinWait = engine, pins, patience })
+		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Upstream.Pins.Max, o.Upstream.Pins.Wait = engine, pins, patience })
 		login := inline("AUTH poor pw")
 		for _, c := range []struct{ name, before, cmd, reply string }{
 			{"no login", "", "HELLO 2 BAD", "-"},
@@ -230,7 +230,7 @@ func TestFewerPinsAreKeptAfterAChange(t *testing.T) {
 	t.Parallel()
 	for _, engine := range engineNames() {
 		srv := startProxy(t, redistest.Start(t), func(o *Options) {
-			o.Engine, o.Upstream.MaxPins, o.Upstream.MaxPinsPerAddress, o.Upstream.PinWait = engine, 4, 4, patience
+			o.Engine, o.Upstream.Pins.Max, o.Upstream.Pins.MaxPerOwner, o.Upstream.Pins.Wait = engine, 4, 4, patience
 		})
 		var subscribers []*peer
 		for range 3 {
@@ -239,7 +239,7 @@ func TestFewerPinsAreKeptAfterAChange(t *testing.T) {
 			subscribers = append(subscribers, c)
 		}
 		fewer := *srv.live.Load()
-		fewer.Upstream.MaxPins, fewer.Upstream.MaxPinsPerAddress, fewer.Upstream.PinWait = 1, 1, 1
+		fewer.Upstream.Pins.Max, fewer.Upstream.Pins.MaxPerOwner, fewer.Upstream.Pins.Wait = 1, 1, 1
 		srv.Change(fewer)
 		late := dialClient(t, address(srv))
 		late.script("SUBSCRIBE c", "-OVERLOADED")

@@ -150,10 +150,3 @@ func TestConnectionWithoutDemandedHeaderIsClosed(t *testing.T) {
 		t.Errorf("not counted: %s", v.Str)
 	}
 }
-
-func TestUnknownProxyProtocolModeIsRefused(t *testing.T) {
-	_, err := proxy.New(proxy.Options{Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: "127.0.0.1:1"}, ProxyProtocol: "v3"})
-	if err == nil || !strings.Contains(err.Error(), `"v3" is none of`) {
-		t.Errorf("%v", err)
-	}
-}

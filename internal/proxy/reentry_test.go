@@ -55,7 +55,7 @@ func TestReentryByOwnerOnly(t *testing.T) {
 			core, logs := observer.New(zap.WarnLevel)
 			redis := redistest.Start(t)
 			srv := startProxy(t, redis, func(o *Options) {
-				o.Engine, o.Logger, o.Locks.Reentry = engine, zap.New(core), ReentryOwner
+				o.Engine, o.Logger, o.Reentry = engine, zap.New(core), ReentryOwner
 			})
 			a, b := dialClient(t, address(srv)), dialClient(t, address(srv))
 			a.quiet("CLIENT", "SETINFO", "LIB-NAME", "somelib")

@@ -20,7 +20,7 @@ const noPin = "-OVERLOADED no upstream connection is free (max-pins), nothing wa
 func withoutPins(t *testing.T, test func(t *testing.T, srv *Server, holder, c *peer)) {
 	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		srv := startProxy(t, redis, func(o *Options) {
-			o.Engine, o.Upstream.MaxPins, o.Upstream.PinWait = engine, 1, 50*time.Millisecond
+			o.Engine, o.Upstream.Pins.Max, o.Upstream.Pins.Wait = engine, 1, 50*time.Millisecond
 		})
 		holder := dialClient(t, address(srv))
 		holder.script("WATCH w", "+OK")

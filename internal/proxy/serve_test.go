@@ -17,6 +17,7 @@ var engines = []string{proxy.EngineAuto, proxy.EngineGoroutine}
 // serve runs a proxy with these options until the test ends, or stop is called. It has found Redis when it returns.
 func serve(t *testing.T, opts proxy.Options) (srv *proxy.Server, stop func()) {
 	t.Helper()
+	proxy.Finish(&opts)
 	srv, err := proxy.New(opts)
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/tidwall/redcon"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -30,8 +31,8 @@ import (
 
 // Server accepts clients and serves them from one Redis.
 type Server struct {
-	opts      Options // immutable
-	live      atomic.Pointer[Changeable]
+	opts      Options                 // immutable
+	live      atomic.Pointer[Options] // with those that Change has replaced
 	changes   lockcmds.Changes
 	reentry   *lockcmds.ReentryRule
 	shared    *shared.Proxy
@@ -53,28 +54,30 @@ type Server struct {
 	closed bool          // empty is closed, and no more are added
 }
 
-// New checks opts and opens the listeners, so that clients can connect as soon as it returns. Run serves them.
+// New opens the listeners, so that clients can connect as soon as it returns. Run serves them.
 func New(opts Options) (*Server, error) {
-	if err := opts.setDefaults(); err != nil {
-		return nil, err
-	}
+	opts.Upstream.Logger = opts.Logger.Named("upstream")
+	opts.Upstream.Lent = opts.ClientAuth != AuthUpstream
 	up, err := upstream.New(opts.Upstream)
 	if err != nil {
 		return nil, err
 	}
-	e := &shared.Proxy{Settings: opts.forSessions(), Upstream: up, Started: time.Now(), Turns: tasks.NewTurns(), Entries: shared.NewEntries(opts.Logger)}
+	e := &shared.Proxy{
+		Settings: shared.Settings{ClientAuth: opts.ClientAuth, RefuseCrossSlot: opts.CrossSlot == CrossRefuse, Limits: opts.Limits, Logger: opts.Logger},
+		Upstream: up, Started: time.Now(), Turns: tasks.NewTurns(), Entries: shared.NewEntries(opts.Logger),
+	}
 	srv := &Server{opts: opts, shared: e, ids: clients.NewIDs(), tlsTurns: tasks.NewTurns(), conns: map[engine.Client]*session.Session{}}
 	srv.stop, srv.over = make(chan struct{}), make(chan struct{})
 	srv.patience, srv.hurry = context.WithCancel(context.Background())
-	changeable := opts.Changeable()
-	srv.live.Store(&changeable)
-	srv.reentry = &lockcmds.ReentryRule{OwnersOnly: opts.Locks.Reentry == ReentryOwner, Counted: e.Counters.Reentered, Logger: opts.Logger.Named("locks")}
-	if e.Locks, err = lockcmds.NewRegistry(opts.forEngines(up, e, srv.reentry, &srv.changes)); err != nil {
+	srv.live.Store(&opts)
+	id := uuid.NewString()
+	srv.reentry = &lockcmds.ReentryRule{OwnersOnly: opts.Reentry == ReentryOwner, Counted: e.Counters.Reentered, Logger: opts.Logger.Named("locks")}
+	if e.Locks, err = lockcmds.NewRegistry(opts.forEngines(id, e, srv.reentry, &srv.changes)); err != nil {
 		return nil, err
 	}
 	e.Budget = budget.New(int64(opts.Limits.Memory), srv.tasks.Start)
 	e.Numbers = status.Source{
-		Version: opts.Version, UUID: opts.uuid, Started: e.Started,
+		Version: opts.Version, UUID: id, Started: e.Started,
 		Counters: &e.Counters, Upstream: up, Memory: e.Budget, Locks: e.Locks, Limits: srv.limits, Spans: opts.spans(),
 	}
 	if srv.engine, err = engine.New(engine.Options{Kind: opts.Engine, Tasks: &srv.tasks, Logger: opts.Logger}); err != nil {

@@ -83,5 +83,5 @@ func TestSparesMakeRoom(t *testing.T) {
 		if got, _ := peers[5].frame(); !strings.HasPrefix(got, "-OVERLOADED") {
 			t.Errorf("a fifth pin of four: %q", got)
 		}
-	}, func(o *Options) { o.Upstream.MaxPins, o.Upstream.MaxPinsPerAddress, o.Upstream.PinWait = 4, 4, 50e6 })
+	}, func(o *Options) { o.Upstream.Pins.Max, o.Upstream.Pins.MaxPerOwner, o.Upstream.Pins.Wait = 4, 4, 50e6 })
 }

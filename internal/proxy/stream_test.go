@@ -142,7 +142,7 @@ func TestLargeCommandWithoutAPin(t *testing.T) {
 	redis := redistest.Start(t)
 	for _, engine := range engineNames() {
 		srv := startProxy(t, redis, func(o *Options) {
-			o.Engine, o.Upstream.MaxPins, o.Upstream.PinWait = engine, 1, 20*time.Millisecond
+			o.Engine, o.Upstream.Pins.Max, o.Upstream.Pins.Wait = engine, 1, 20*time.Millisecond
 		})
 		holder, c := dialClient(t, address(srv)), dialClient(t, address(srv))
 		holder.script("MULTI", "+OK")
@@ -164,7 +164,7 @@ func TestAnnouncedBytesTakeLittleMemory(t *testing.T) {
 	const waiters, n, begun = 8, 5 << 20, 64 << 10
 	redis := redistest.Start(t)
 	for _, engine := range engineNames() {
-		srv := startProxy(t, redis, small, func(o *Options) { o.Engine, o.Upstream.MaxPins, o.Upstream.PinWait = engine, 1, time.Minute })
+		srv := startProxy(t, redis, small, func(o *Options) { o.Engine, o.Upstream.Pins.Max, o.Upstream.Pins.Wait = engine, 1, time.Minute })
 		holder := dialClient(t, address(srv))
 		holder.script("MULTI", "+OK")
 		var all [waiters]*peer
@@ -236,7 +236,7 @@ func TestBytesOfLargeCommandsCountUntilRedisTakesThem(t *testing.T) {
 func TestLargeCommandOfAClientThatHasEndedItsSide(t *testing.T) {
 	redis := redistest.Start(t)
 	for _, engine := range engineNames() {
-		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Upstream.MaxPins, o.Upstream.PinWait = engine, 1, patience })
+		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Upstream.Pins.Max, o.Upstream.Pins.Wait = engine, 1, patience })
 		holder, c := dialClient(t, address(srv)), dialClient(t, address(srv))
 		holder.script("MULTI", "+OK")
 		c.script("PING", "+PONG") // it is admitted

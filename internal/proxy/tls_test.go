@@ -211,7 +211,9 @@ func TestEverythingReachesAnUpstreamByTLS(t *testing.T) {
 
 // A listener without a certificate must not serve in the clear.
 func TestTLSAddressNeedsACertificate(t *testing.T) {
-	_, err := proxy.New(proxy.Options{Listen: []string{"tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: "127.0.0.1:1"}})
+	opts := proxy.Options{Listen: []string{"tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: "127.0.0.1:1"}}
+	proxy.Finish(&opts)
+	_, err := proxy.New(opts)
 	if err == nil || !strings.Contains(err.Error(), "no certificate") {
 		t.Errorf("%v", err)
 	}

@@ -117,7 +117,9 @@ func TestFileThatIsNotALeftoverSocketIsNotTouched(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{taken, file, link} {
-		_, err := proxy.New(proxy.Options{Listen: []string{"unix:" + path}, Upstream: upstream.Options{Addr: "127.0.0.1:1"}})
+		opts := proxy.Options{Listen: []string{"unix:" + path}, Upstream: upstream.Options{Addr: "127.0.0.1:1"}}
+		proxy.Finish(&opts)
+		_, err := proxy.New(opts)
 		if !errors.Is(err, syscall.EADDRINUSE) {
 			t.Errorf("%s: %v", path, err)
 		}

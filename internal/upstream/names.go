@@ -42,6 +42,9 @@ type (
 	// Ask is a request for a pin.
 	Ask = pins.Ask
 
+	// PinLimits bound the pins.
+	PinLimits = pins.Limits
+
 	// Driver moves the bytes of lanes in place of goroutines.
 	Driver = stream.Driver
 

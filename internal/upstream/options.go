@@ -8,14 +8,13 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/lockproxy/lockproxy/internal/admission"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/pins"
 	"github.com/lockproxy/lockproxy/internal/upstream/sentinel"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// Options configure an Upstream. Zero values pick the defaults.
+// Options configure an Upstream. Zero means zero; there are no defaults.
 type Options struct {
 	// Addr is Redis's address: host:port, unix:/path, sentinel://host:port,host:port/name or
 	// cluster://host:port,host:port. Required.
@@ -27,8 +26,8 @@ type Options struct {
 	// Sentinel is how the proxy connects to Sentinels.
 	Sentinel Sentinel
 
-	// FailoverWait is how long a command waits for a server that moves, before it is refused. 0: 1 s, negative: it does
-	// not wait. A server at a fixed address does not move.
+	// FailoverWait is how long a command waits for a server that moves, before it is refused. A server at a fixed
+	// address does not move.
 	FailoverWait time.Duration
 
 	// BuiltinCommands means that Redis has no COMMAND to be asked: it is the embedded one, whose commands are those of
@@ -52,13 +51,13 @@ type Options struct {
 	// caller must not change the config that it has returned. A config without ServerName expects the host of Addr.
 	TLS func() *tls.Config
 
-	// DialTimeout bounds connecting and the handshake together. 0: 3 s.
+	// DialTimeout bounds connecting and the handshake together.
 	DialTimeout time.Duration
 
-	// KeepAlive is the idle time before TCP keepalive probes. 0: 30 s.
+	// KeepAlive is the idle time before TCP keepalive probes.
 	KeepAlive time.Duration
 
-	// UserTimeout bounds the time for which written bytes may stay unacknowledged (Linux). 0: 20 s, negative: the
+	// UserTimeout bounds the time for which written bytes may stay unacknowledged (Linux). 0: the
 	// system's.
 	UserTimeout time.Duration
 
@@ -66,26 +65,14 @@ type Options struct {
 	// 5 s. Tests shorten it.
 	authPeriod time.Duration
 
-	// MaxPins bounds the pins in use. 0: 1000.
-	MaxPins int
+	// Pins bounds the pins, and the waits for them.
+	Pins pins.Limits
 
-	// MaxPinsPerAddress bounds the pins of the clients of one address. 0: three quarters of MaxPins.
-	MaxPinsPerAddress int
-
-	// MaxLogins bounds the connections on which Redis judges identity changes. 0: 16.
-	MaxLogins int
-
-	// LoginWait is the longest wait of a session for one of them. 0: 10 s.
-	LoginWait time.Duration
-
-	// MaxLanes bounds the connections that sessions share: one for each identity in use and each Driver. 0: 256. The
+	// MaxLanes bounds the connections that sessions share: one for each identity in use and each Driver. The
 	// clients of one address open three quarters of them at most.
 	MaxLanes int
 
-	// PinWait is the longest wait of a session for a pin. 0: 1 s.
-	PinWait time.Duration
-
-	Logger *zap.Logger // nil: no log
+	Logger *zap.Logger
 }
 
 // Sentinel has the credentials that Sentinels want, which are not those of Redis.
@@ -94,58 +81,10 @@ type Sentinel struct {
 	TLS            func() *tls.Config // as Options.TLS; nil: none
 }
 
-func (o *Options) setDefaults() {
-	setDefault(&o.DialTimeout, 3*time.Second)
-	setDefault(&o.KeepAlive, 30*time.Second)
-	setDefault(&o.UserTimeout, 20*time.Second)
-	setDefault(&o.MaxLanes, 256)
-	setDefault(&o.authPeriod, 5*time.Second)
-	setDefault(&o.FailoverWait, time.Second)
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
-}
-
-// Changeable are the options that Upstream.Change can change. Options has their meaning.
-type Changeable struct {
-	Lease              time.Duration
-	MaxPins            int
-	MaxPinsPerAddress  int
-	MaxLogins          int
-	PinWait, LoginWait time.Duration
-}
-
-// Changeable is the part of the options that can change.
-func (o *Options) Changeable() Changeable {
-	return Changeable{
-		Lease: o.Lease, MaxPins: o.MaxPins, MaxPinsPerAddress: o.MaxPinsPerAddress, MaxLogins: o.MaxLogins, PinWait: o.PinWait, LoginWait: o.LoginWait,
-	}
-}
-
-func (c *Changeable) setDefaults() {
-	setDefault(&c.PinWait, time.Second)
-	setDefault(&c.LoginWait, 10*time.Second)
-	setDefault(&c.MaxPins, 1000)
-	setDefault(&c.MaxPinsPerAddress, admission.Share(c.MaxPins))
-	setDefault(&c.MaxLogins, 16)
-}
-
-func (c Changeable) pins() pins.Limits {
-	c.setDefaults()
-	return pins.Limits{Max: c.MaxPins, MaxPerOwner: c.MaxPinsPerAddress, Wait: c.PinWait, MaxLogins: c.MaxLogins, LoginWait: c.LoginWait}
-}
-
-// Change replaces options while the proxy runs. A session keeps the pin that it has.
-func (u *Upstream) Change(c Changeable) {
-	u.Lease(c.Lease)
-	u.pins.Change(c.pins())
-}
-
-func setDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
+// Change replaces the limits of pins, and the lease of locks, while the proxy runs. A session keeps the pin that it has.
+func (u *Upstream) Change(l pins.Limits, lease time.Duration) {
+	u.Lease(lease)
+	u.pins.Change(l)
 }
 
 // own reports whether an identity has the proxy's own credentials. The operator must correct these.

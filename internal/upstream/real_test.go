@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -22,9 +23,23 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
+// finish fills in the options that a test leaves open.
+func finish(o *Options) {
+	o.DialTimeout = cmp.Or(o.DialTimeout, 3*time.Second)
+	o.FailoverWait = cmp.Or(o.FailoverWait, time.Second)
+	o.MaxLanes = cmp.Or(o.MaxLanes, 256)
+	p := &o.Pins
+	p.Max, p.Wait = cmp.Or(p.Max, 1000), cmp.Or(p.Wait, time.Second)
+	p.MaxLogins, p.LoginWait = cmp.Or(p.MaxLogins, 16), cmp.Or(p.LoginWait, 10*time.Second)
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+}
+
 // start runs an Upstream in front of a real Redis until the test ends.
 func start(t *testing.T, opts Options) *Upstream {
 	t.Helper()
+	finish(&opts)
 	u, err := New(opts)
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +203,7 @@ func TestLaneReconnectsAndNeverSendsTwice(t *testing.T) {
 
 func TestPinsAreBoundedAndQueued(t *testing.T) {
 	r := redistest.Start(t)
-	opts := Options{Addr: r.Addr(), MaxPins: 2, PinWait: 50 * time.Millisecond}
+	opts := Options{Addr: r.Addr(), Pins: PinLimits{Max: 2, Wait: 50 * time.Millisecond}}
 	u := start(t, opts)
 	id := Identity{Proto: 2}
 	first, second := u.Acquire(Ask{ID: id}), u.Acquire(Ask{ID: id})
@@ -203,8 +218,8 @@ func TestPinsAreBoundedAndQueued(t *testing.T) {
 	if p := <-got; p != nil {
 		t.Error("a pin was delivered though none was given back")
 	}
-	opts.PinWait = time.Minute
-	u.Change(opts.Changeable())
+	opts.Pins.Wait = time.Minute
+	u.Change(opts.Pins, 0)
 	u.AwaitPin(Ask{ID: id}, func(p *Pin, _ error) { got <- p })
 	ask(t, first, "PING")
 	first.Release()
@@ -225,7 +240,7 @@ func TestPinsAreBoundedAndQueued(t *testing.T) {
 
 func TestIdlePinMakesRoomForAnotherIdentity(t *testing.T) {
 	r := redistest.Start(t)
-	u := start(t, Options{Addr: r.Addr(), MaxPins: 1})
+	u := start(t, Options{Addr: r.Addr(), Pins: PinLimits{Max: 1}})
 	p := u.Acquire(Ask{ID: Identity{Proto: 2}})
 	ask(t, p, "PING")
 	p.Release()

@@ -71,11 +71,13 @@ func TestTLSConfigIsAskedForEachConnection(t *testing.T) {
 	_, addr := redistest.StartTLS(t, a, "--tls-auth-clients", "no")
 	current := make(chan *tls.Config, 1)
 	current <- &tls.Config{RootCAs: redistest.NewAuthority(t).Pool()}
-	u, err := New(Options{Addr: addr, TLS: func() *tls.Config {
+	opts := Options{Addr: addr, TLS: func() *tls.Config {
 		cfg := <-current
 		current <- cfg
 		return cfg
-	}})
+	}}
+	finish(&opts)
+	u, err := New(opts)
 	if err != nil {
 		t.Fatal(err)
 	}

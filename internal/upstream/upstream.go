@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -48,7 +49,6 @@ func New(opts Options) (*Upstream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("upstream: %w", err)
 	}
-	opts.setDefaults()
 	u := &Upstream{
 		opts: opts, refresh: make(chan struct{}, 1), over: make(chan struct{}),
 		contacts: NewContacts(opts.Addr, opts.Logger, dial.Cause, dial.IsLasting),
@@ -68,7 +68,7 @@ func New(opts Options) (*Upstream, error) {
 	u.dialer = dial.New(dialing)
 	u.asker = &Asker{Dialer: u.dialer, Server: topology.Any, Cluster: addr.Kind == topology.KindCluster, Own: u.Own(), Logger: opts.Logger}
 	u.pins = pins.New(pins.Options{
-		Dialer: u.dialer, Own: u.opts.own, Spawn: u.wg.Go, Limits: opts.Changeable().pins(),
+		Dialer: u.dialer, Own: u.opts.own, Spawn: u.wg.Go, Limits: opts.Pins,
 	})
 	u.lanes = lanes.New(lanes.Options{
 		Size: opts.MaxLanes, Dialer: u.dialer, TLS: opts.TLS != nil, Own: u.opts.own, Free: u.opts.free, Meek: u.NeedsAuth,
@@ -119,7 +119,7 @@ func (u *Upstream) Run(ctx context.Context) error {
 	defer u.close()
 	ticks := time.NewTicker(trimPeriod)
 	defer ticks.Stop()
-	looks := time.NewTicker(u.opts.authPeriod)
+	looks := time.NewTicker(cmp.Or(u.opts.authPeriod, 5*time.Second))
 	defer looks.Stop()
 	if u.watcher != nil {
 		u.wg.Go(func() { u.watcher.Run(ctx) })

@@ -21,6 +21,7 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/admin"
 	"github.com/lockproxy/lockproxy/internal/proxy"
@@ -40,10 +41,19 @@ type stand struct {
 func newStand(t *testing.T) *stand {
 	t.Helper()
 	s := &stand{t: t, redis: redistest.Start(t)}
+	up := upstream.Options{
+		Addr: s.redis.Addr(), DialTimeout: 3 * time.Second, MaxLanes: 256,
+		Pins: upstream.PinLimits{Max: 1000, Wait: time.Second, MaxLogins: 16, LoginWait: time.Second},
+	}
 	var err error
 	s.proxy, err = proxy.New(proxy.Options{
-		Listen: []string{"127.0.0.1:0"}, Version: "0.1.0", DrainTimeout: time.Millisecond,
-		Upstream: upstream.Options{Addr: s.redis.Addr(), MaxPins: 1000, MaxLanes: 256},
+		Listen: []string{"127.0.0.1:0"}, Upstream: up, Version: "0.1.0", DrainTimeout: time.Millisecond, Logger: zap.NewNop(),
+		Engine: proxy.EngineAuto, ClientAuth: proxy.AuthUpstream, CrossSlot: proxy.CrossSplit, ProxyProtocol: proxy.ProxyOff,
+		Limits: proxy.Limits{
+			Clients: 1000, Memory: 1 << 30, Query: 1 << 30, Unanswered: 1 << 30, Output: 1 << 30, LargeCommand: time.Minute, Handshake: time.Minute,
+			PubSub: proxy.PubSub{Hard: 1 << 30, Soft: 1 << 30, SoftTime: time.Minute},
+		},
+		Locks: proxy.Locks{Lease: 30 * time.Second}, Reentry: proxy.ReentryConnection, MaxEngines: 256,
 	})
 	if err != nil {
 		t.Fatal(err)

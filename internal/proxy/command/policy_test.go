@@ -6,7 +6,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/commands"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
-	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // Names of groups, consumers and streams may be words of the command's own grammar.
@@ -52,11 +51,7 @@ func TestOnlyAStreamReadThatCannotWaitIsShared(t *testing.T) {
 // upstreamTable is what a Redis lists that does not list its commands.
 func upstreamTable(t testing.TB) *commands.Table {
 	t.Helper()
-	u, err := upstream.New(upstream.Options{Addr: "127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u.Commands()
+	return commands.BuiltIn()
 }
 
 func TestKeywordsAreASCIIWordsInAnyCase(t *testing.T) {

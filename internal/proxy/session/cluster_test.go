@@ -70,7 +70,7 @@ func inFrontOfTwo(t *testing.T, f func(t *testing.T, c *twoServers)) {
 // newTwoServers connects the session's lanes to a greeter.
 func newTwoServers(t testing.TB, socket string) (c *twoServers, end func()) {
 	t.Helper()
-	e := envWith(t, upstream.Options{Addr: "unix:" + socket, MaxPins: -1}, shared.Limits{}) // a pin's goroutines read its socket, in no virtual time
+	e := envWith(t, upstream.Options{Addr: "unix:" + socket}, shared.Limits{}) // a pin's goroutines read its socket, in no virtual time
 	c = &twoServers{t: t, view: clustertest.Split(t, hashslot.Count/2), wait: time.Minute, table: e.Policies(), up: make(chan struct{}, 100)}
 	s := New(clients.Origin{ID: 1, Addr: "test"}, e, c)
 	s.known = true // nobody answers at the door

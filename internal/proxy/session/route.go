@@ -345,13 +345,13 @@ func (s *Session) whole(row *command.Row, p command.Policy, raw []byte) (handled
 	if refusal := s.impossible(row, p, raw); refusal != nil {
 		return true, s.awaitQuiet() && s.answer(refusal)
 	}
-	if isLong(raw) && scatter.Divides(row.Name) && !s.proxy.Settings.Cluster.Refuses {
+	if isLong(raw) && scatter.Divides(row.Name) && !s.proxy.Settings.RefuseCrossSlot {
 		if done = s.awaitQuiet(); done {
 			s.divide(row, raw)
 		}
 		return true, done
 	}
-	if split, join := scatter.Split(row.Name, s.args); split != nil && !s.proxy.Settings.Cluster.Refuses {
+	if split, join := scatter.Split(row.Name, s.args); split != nil && !s.proxy.Settings.RefuseCrossSlot {
 		if !s.awaitQuiet() {
 			return true, false
 		}

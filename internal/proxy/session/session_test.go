@@ -91,7 +91,7 @@ func byHand(t *testing.T, limits shared.Limits) (*Session, *hand) {
 // testEnv is what sessions share in front of a Redis at that address.
 func testEnv(tb testing.TB, addr string, limits shared.Limits) *shared.Proxy {
 	tb.Helper()
-	return envWith(tb, upstream.Options{Addr: addr}, limits)
+	return envWith(tb, upstream.Options{Addr: addr, Pins: upstream.PinLimits{Max: 1000}}, limits)
 }
 
 // envWith is testEnv with options.
@@ -102,6 +102,8 @@ func envWith(tb testing.TB, opts upstream.Options, limits shared.Limits) *shared
 	}
 	limits.LargeCommand = cmp.Or(limits.LargeCommand, 10*time.Second)
 	opts.FailoverWait = time.Minute // a busy machine is no failure
+	opts.DialTimeout, opts.MaxLanes, opts.Logger = 10*time.Second, 256, zap.NewNop()
+	opts.Pins.Wait, opts.Pins.MaxLogins, opts.Pins.LoginWait = time.Second, 16, 10*time.Second
 	up, err := upstream.New(opts)
 	if err != nil {
 		tb.Fatal(err)

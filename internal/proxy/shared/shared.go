@@ -30,28 +30,28 @@ const (
 
 // Settings are the configuration of sessions.
 type Settings struct {
-	ClientAuth string // see above
-	Cluster    Cluster
-	Limits     Limits
-	Logger     *zap.Logger
+	ClientAuth      string // see above
+	RefuseCrossSlot bool   // of a cluster: commands with keys of several slots are refused, not divided
+	Limits          Limits
+	Logger          *zap.Logger
 }
 
-// Cluster says how sessions use a cluster.
-type Cluster struct {
-	Refuses bool // commands with keys of several slots are refused, not divided
-}
-
-// Limits bound the state that a session holds for its client.
+// Limits bound the state that the proxy holds for clients.
 type Limits struct {
 	Request      resp.Limits
-	Query        int           // bytes read and not yet parsed
-	Unanswered   int           // bytes of commands without a reply after which the client is not read
-	Output       int           // bytes of replies that the client has not taken
+	Clients      int           // connected at once
+	Memory       int           // bytes of buffers of all clients together
+	Query        int           // bytes of a client read and not yet parsed
+	Unanswered   int           // bytes of a client's commands without a reply after which it is not read
+	Output       int           // bytes of replies that a client has not taken
 	PubSub       PubSub        // the same of a client with subscriptions
 	LargeCommand time.Duration // in which another 64 KiB of a command that is streamed must come
+	FirstCommand time.Duration // from the connection to the first command, TLS included; 0: no limit
+	Handshake    time.Duration // of TLS, and for the PROXY header
 }
 
-// PubSub bounds the bytes that a client with subscriptions has not taken.
+// PubSub bounds the bytes that a client with subscriptions has not taken, as Redis's client-output-buffer-limit pubsub
+// does.
 type PubSub struct {
 	Hard     int           // at any moment
 	Soft     int           // all the time for SoftTime

@@ -127,7 +127,7 @@ func TestWorkAsideIsDoneOrBroken(t *testing.T) {
 }
 
 func TestTheFirstIdentity(t *testing.T) {
-	up, err := upstream.New(upstream.Options{Addr: "127.0.0.1:1", User: "own", Password: "pw"})
+	up, err := upstream.New(upstream.Options{Addr: "127.0.0.1:1", User: "own", Password: "pw", Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestTheClockTicks(t *testing.T) {
 
 // A command table is made anew only if Redis has told other commands.
 func TestTheTableOfCommandsIsKept(t *testing.T) {
-	up, err := upstream.New(upstream.Options{Addr: "127.0.0.1:1"})
+	up, err := upstream.New(upstream.Options{Addr: "127.0.0.1:1", Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}

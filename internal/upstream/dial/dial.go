@@ -42,7 +42,7 @@ type Options struct {
 	Setting     string             // the setting that decides about TLS, for errors
 	Timeout     time.Duration      // of connecting and the handshake together, and of a question
 	KeepAlive   time.Duration      // before TCP keepalive probes
-	UserTimeout time.Duration      // how long written bytes may stay unacknowledged; negative: the system's
+	UserTimeout time.Duration      // how long written bytes may stay unacknowledged; 0: the system's
 	Wait        time.Duration      // of commands for a server that may move while it cannot be reached
 
 	// Slow is told from time to time of a server that takes long to accept a connection; nil: none is wanted. It does

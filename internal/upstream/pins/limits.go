@@ -1,24 +1,29 @@
 package pins
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/admission"
 )
 
-// Limits say how many pins there may be, and how long a session waits for one. All are required.
+// Limits say how many pins there may be, and how long a session waits for one. All but MaxPerOwner are required.
 type Limits struct {
-	Max, MaxPerOwner int           // pins for work
-	Wait             time.Duration // for one of them
-	MaxLogins        int
-	LoginWait        time.Duration
+	Max         int           // pins for work
+	MaxPerOwner int           // pins for the clients of one address; 0: three quarters of Max
+	Wait        time.Duration // for one of them
+	MaxLogins   int           // connections on which Redis judges identity changes
+	LoginWait   time.Duration // for one of them
 }
+
+// share is the number of pins for work that one owner may have.
+func (l *Limits) share() int { return cmp.Or(l.MaxPerOwner, admission.Share(l.Max)) }
 
 // Change replaces the limits. A session keeps the pin that it has, also beyond the new limits. New waits apply to
 // requests to come.
 func (ps *Pins) Change(l Limits) {
 	ps.mu.Lock()
-	ps.resizeLocked(&ps.work, l.Max, l.MaxPerOwner, l.Wait)
+	ps.resizeLocked(&ps.work, l.Max, l.share(), l.Wait)
 	ps.serveLocked(&ps.work)
 	ps.mu.Lock()
 	ps.resizeLocked(&ps.logins, l.MaxLogins, admission.Share(l.MaxLogins), l.LoginWait)

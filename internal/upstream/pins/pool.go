@@ -71,7 +71,7 @@ type Pins struct {
 func New(opts Options) *Pins {
 	l := opts.Limits
 	return &Pins{
-		opts: opts, all: map[*Pin]struct{}{}, work: newPool(l.Max, l.MaxPerOwner, l.Wait),
+		opts: opts, all: map[*Pin]struct{}{}, work: newPool(l.Max, l.share(), l.Wait),
 		logins: newPool(l.MaxLogins, admission.Share(l.MaxLogins), l.LoginWait),
 	}
 }
