@@ -49,30 +49,30 @@ _lockproxy() {
 		'--help-all[Show all flags and exit]' \
 		'--listen=[Addresses for clients\: host\:port, tls\:host\:port or unix\:/path]:value:_files' \
 		'--embedded[Serve from an in-process Redis instead of an upstream]' \
-		'--client-auth=[The credentials that a client'\''s commands carry to Redis\: upstream (the client'\''s own), proxy (the proxy'\''s, until the client authenticates) or none (always the proxy'\''s)]:value:_files' \
-		'--engine=[The engine that moves the bytes of clients\: goroutine, epoll (Linux) or auto (epoll where it exists)]:value:_files' \
-		'--upstream=[The Redis to serve from\: host\:port, unix\:/path, sentinel\://host\:port,host\:port/name for the primary that Sentinels know under a name, or cluster\://host\:port,host\:port for a Redis Cluster]:value:_files' \
+		'--client-auth=[Credentials that a client'\''s commands carry\: upstream (its own), proxy (the proxy'\''s, until the client authenticates) or none (always the proxy'\''s)]:value:_files' \
+		'--engine=[Engine for client connections\: goroutine, epoll (Linux) or auto (epoll where it exists)]:value:_files' \
+		'--upstream=[Redis\: host\:port, unix\:/path, sentinel\://host\:port,host\:port/name (the primary of that name) or cluster\://host\:port,host\:port]:value:_files' \
 		'--upstream-user=[ACL user of the proxy'\''s own connections]:value:_files' \
 		'--upstream-password=[Password of the proxy'\''s own connections]:value:_files' \
 		'--upstream-password-file=[File that holds the password]:value:_files' \
 		'--upstream-tls[Connect to Redis by TLS]' \
-		'--upstream-ca-file=[Authorities (PEM) that may have signed the Redis'\''s certificate]:value:_files' \
+		'--upstream-ca-file=[Trusted CA certificates (PEM) for Redis'\''s certificate]:value:_files' \
 		'--upstream-cert-file=[Certificate (PEM) that is shown when Redis asks for one]:value:_files' \
 		'--upstream-key-file=[Key (PEM) of upstream.cert-file]:value:_files' \
-		'--upstream-server-name=[The name that the Redis'\''s certificate must have]:value:_files' \
-		'--upstream-map=[Where a server is reached that Sentinels or a cluster announce with an address of another network\: two of host\:port, or two hosts]:value:_files' \
+		'--upstream-server-name=[Name that Redis'\''s certificate must have]:value:_files' \
+		'--upstream-map=[Where to reach a server that Sentinels or a cluster announce with another address\: two of host\:port, or two hosts]:value:_files' \
 		'--sentinel-user=[ACL user of the proxy at the Sentinels]:value:_files' \
 		'--sentinel-password=[Password of the proxy at the Sentinels]:value:_files' \
 		'--sentinel-password-file=[File that holds the password for the Sentinels]:value:_files' \
 		'--sentinel-tls[Connect to the Sentinels by TLS]' \
-		'--sentinel-ca-file=[Authorities (PEM) that may have signed the Sentinels'\'' certificates]:value:_files' \
+		'--sentinel-ca-file=[Trusted CA certificates (PEM) for the Sentinels'\'' certificates]:value:_files' \
 		'--sentinel-cert-file=[Certificate (PEM) that is shown when a Sentinel asks for one]:value:_files' \
 		'--sentinel-key-file=[Key (PEM) of sentinel.cert-file]:value:_files' \
-		'--sentinel-server-name=[The name that the Sentinels'\'' certificates must have]:value:_files' \
-		'--cluster-cross-slot=[MGET, MSET, DEL, UNLINK, EXISTS and TOUCH with keys of several slots of a cluster\: split (among the servers, not atomic) or refuse (-CROSSSLOT, as by Redis)]:value:_files' \
+		'--sentinel-server-name=[Name that the Sentinels'\'' certificates must have]:value:_files' \
+		'--cluster-cross-slot=[MGET, MSET, DEL, UNLINK, EXISTS and TOUCH with keys of several slots\: split (not atomic) or refuse (-CROSSSLOT, as by Redis)]:value:_files' \
 		'--lock-lease=[Lease of a lock taken without PX or EX]:value:_files' \
 		'--lock-grace=[Most that is left of a lease after its client has gone]:value:_files' \
-		'--lock-reentry=[The owners that may acquire a lock again while they hold it\: connection (also a connection that names no OWNER) or owner (only a named OWNER\: safe with shared connections)]:value:_files' \
+		'--lock-reentry=[Owners that may acquire a lock again while they hold it\: connection (all) or owner (only a named OWNER\: safe with shared connections)]:value:_files' \
 		'--lock-max-hold=[Longest hold of a renewed lock]:value:_files' \
 		'--lock-slow-wait=[Waits for locks that take longer are shown by LOCKSLOW]:value:_files' \
 		'--lock-slow-hold=[Holds of locks that take longer are shown by LOCKSLOW]:value:_files' \
@@ -82,19 +82,19 @@ _lockproxy() {
 		'--drain-timeout=[Time that follows it, in which each client is closed at a quiet moment]:value:_files' \
 		'--log-level=[Lowest level that is logged\: debug, info, warn or error]:value:_files' \
 		'--log-format=[json or console]:value:_files' \
-		'--tracing-endpoint=[OpenTelemetry collector that gets spans of waits and holds, by OTLP over HTTP, as in http\://localhost\:4318]:value:_files' \
+		'--tracing-endpoint=[OpenTelemetry collector for spans of waits and holds, over HTTP, as in http\://localhost\:4318]:value:_files' \
 		'--tcp-keepalive=[Idle time before keepalive probes]:value:_files' \
 		'--tcp-user-timeout=[Time after which a connection with unacknowledged data is closed (Linux)]:value:_files' \
 		'--tls-cert-file=[The proxy'\''s certificate (PEM) for tls\: addresses, with its chain behind it]:value:_files' \
 		'--tls-key-file=[Key (PEM) of tls.cert-file]:value:_files' \
-		'--tls-ca-file=[Authorities (PEM) that may have signed clients'\'' certificates]:value:_files' \
+		'--tls-ca-file=[Trusted CA certificates (PEM) for clients'\'' certificates]:value:_files' \
 		'--tls-auth-clients=[Certificates of clients\: yes (required), optional (checked if shown) or no (not asked for)]:value:_files' \
 		'--proxy-protocol=[PROXY headers (v1 or v2) in front of TCP connections, which name the client\: off, optional or required]:value:_files' \
 		'--unix-socket-perm=[Mode of the unix sockets in listen, octal as in 700]:value:_files' \
 		'--admin-listen=[Address for metrics, health and a status page over HTTP]:value:_files' \
 		'--admin-pprof[Serve profiles at admin-listen as well]' \
 		'--admin-force-unlock[Let the status page at admin-listen end locks, as FORCEUNLOCK does]' \
-		'--admin-hosts=[Host names under which admin-listen may be asked, besides localhost and its own]:value:_files' \
+		'--admin-hosts=[Host names under which admin-listen may be asked, besides localhost, its own and IP addresses]:value:_files' \
 		'--failover-wait=[Longest wait of a command for a server that Sentinels or a cluster move, before it is refused]:value:_files' \
 		'--dial-timeout=[Longest wait for a connection to Redis]:value:_files' \
 		'--first-command-timeout=[Time in which a new client must send its first whole command, or be closed]:value:_files' \
@@ -113,7 +113,7 @@ _lockproxy() {
 		'--max-pins-per-address=[Pins for the clients of one address]:value:_files' \
 		'--max-logins=[Connections to Redis on which it judges AUTH, HELLO and SELECT]:value:_files' \
 		'--login-wait=[Longest wait for a free connection of max-logins]:value:_files' \
-		'--max-lanes=[Lanes\: connections to Redis that clients share, one for each identity (user, database, protocol) in use on each event loop]:value:_files' \
+		'--max-lanes=[Lanes\: connections to Redis that clients share, one for each user, database and protocol on each event loop]:value:_files' \
 		'--max-lock-engines=[Lock engines, one for each user and database that uses lock commands]:value:_files' \
 		'--large-command-timeout=[Time in which a client must send another 64kb of a large command, or be closed]:value:_files' \
 		'--max-waiters=[Clients that wait for locks, in total]:value:_files' \

@@ -26,8 +26,8 @@ import (
 type Config struct {
 	Listen     List   `yaml:"listen" usual:"yes" help:"Addresses for clients: host:port, tls:host:port or unix:/path. May be repeated."`
 	Embedded   bool   `yaml:"embedded" usual:"yes" help:"Serve from an in-process Redis instead of an upstream. Nothing is persisted."`
-	ClientAuth string `yaml:"client-auth" help:"The credentials that a client's commands carry to Redis: upstream (the client's own), proxy (the proxy's, until the client authenticates) or none (always the proxy's)."`
-	Engine     string `yaml:"engine" help:"The engine that moves the bytes of clients: goroutine, epoll (Linux) or auto (epoll where it exists)."`
+	ClientAuth string `yaml:"client-auth" help:"Credentials that a client's commands carry: upstream (its own), proxy (the proxy's, until the client authenticates) or none (always the proxy's)."`
+	Engine     string `yaml:"engine" help:"Engine for client connections: goroutine, epoll (Linux) or auto (epoll where it exists)."`
 
 	Upstream UpstreamConfig `yaml:"upstream"`
 	Sentinel SentinelConfig `yaml:"sentinel"`
@@ -45,14 +45,14 @@ type Config struct {
 
 	AdminPprof       bool `yaml:"admin-pprof" help:"Serve profiles at admin-listen as well."`
 	AdminForceUnlock bool `yaml:"admin-force-unlock" help:"Let the status page at admin-listen end locks, as FORCEUNLOCK does."`
-	AdminHosts       List `yaml:"admin-hosts" placeholder:"NAME" help:"Host names under which admin-listen may be asked, besides localhost and its own. May be repeated. IP addresses are always answered."`
+	AdminHosts       List `yaml:"admin-hosts" placeholder:"NAME" help:"Host names under which admin-listen may be asked, besides localhost, its own and IP addresses. May be repeated."`
 
 	FailoverWait        time.Duration `yaml:"failover-wait" help:"Longest wait of a command for a server that Sentinels or a cluster move, before it is refused. 0: it is refused at once."`
 	DialTimeout         time.Duration `yaml:"dial-timeout" help:"Longest wait for a connection to Redis."`
 	FirstCommandTimeout time.Duration `yaml:"first-command-timeout" reload:"yes" help:"Time in which a new client must send its first whole command, or be closed. 0: no limit."`
 	HandshakeTimeout    time.Duration `yaml:"handshake-timeout" reload:"yes" help:"Longest TLS handshake of a client, its PROXY header included."`
 	MaxClients          Count         `yaml:"max-clients" reload:"yes" help:"Client connections. More are refused."`
-	MaxMemory           MemoryLimit   `yaml:"max-memory" usual:"yes" help:"Memory for all clients together: a size, or a share of the memory of the machine or container. Their buffers may take three quarters of it. Beyond that the largest clients are closed."`
+	MaxMemory           MemoryLimit   `yaml:"max-memory" usual:"yes" help:"Memory for all clients together: a size, or a share of the memory of the machine or container. Beyond it the largest clients are closed."`
 	ClientOutputLimit   Size          `yaml:"client-output-limit" reload:"yes" help:"Replies that a client has not read. Beyond it the client is closed. 0: no limit."`
 	ClientPubSubLimit   Size          `yaml:"client-pubsub-limit" reload:"yes" help:"Messages that a client with subscriptions has not read. Beyond it the client is closed. 0: no limit."`
 	ClientPubSubSoft    Size          `yaml:"client-pubsub-soft-limit" reload:"yes" help:"The same for a client that has left more than this unread all the time for client-pubsub-soft-time. 0: no limit."`
@@ -65,7 +65,7 @@ type Config struct {
 	MaxPinsPerAddress   Count         `yaml:"max-pins-per-address" reload:"yes" help:"Pins for the clients of one address. 0: three quarters of max-pins."`
 	MaxLogins           Count         `yaml:"max-logins" reload:"yes" help:"Connections to Redis on which it judges AUTH, HELLO and SELECT."`
 	LoginWait           time.Duration `yaml:"login-wait" reload:"yes" help:"Longest wait for a free connection of max-logins."`
-	MaxLanes            Count         `yaml:"max-lanes" help:"Lanes: connections to Redis that clients share, one for each identity (user, database, protocol) in use on each event loop."`
+	MaxLanes            Count         `yaml:"max-lanes" help:"Lanes: connections to Redis that clients share, one for each user, database and protocol on each event loop."`
 	MaxLockEngines      Count         `yaml:"max-lock-engines" help:"Lock engines, one for each user and database that uses lock commands. Each has two connections to Redis."`
 	LargeCommandTimeout time.Duration `yaml:"large-command-timeout" reload:"yes" help:"Time in which a client must send another 64kb of a large command, or be closed."`
 	MaxWaiters          Count         `yaml:"max-waiters" reload:"yes" help:"Clients that wait for locks, in total. More are refused."`
@@ -74,19 +74,19 @@ type Config struct {
 
 // UpstreamConfig has the address of Redis and the proxy's credentials there.
 type UpstreamConfig struct {
-	Address  string `yaml:"address" usual:"yes" help:"The Redis to serve from: host:port, unix:/path, sentinel://host:port,host:port/name for the primary that Sentinels know under a name, or cluster://host:port,host:port for a Redis Cluster."`
+	Address  string `yaml:"address" usual:"yes" help:"Redis: host:port, unix:/path, sentinel://host:port,host:port/name (the primary of that name) or cluster://host:port,host:port."`
 	User     Text   `yaml:"user" help:"ACL user of the proxy's own connections."`
-	Password Secret `yaml:"password" placeholder:"PASSWORD" help:"Password of the proxy's own connections. Better set by password-file or in the environment: all users of a machine see arguments."`
+	Password Secret `yaml:"password" placeholder:"PASSWORD" help:"Password of the proxy's own connections. Better set by password-file or in the environment, because arguments can be seen."`
 
 	PasswordFile string `yaml:"password-file" usual:"yes" placeholder:"FILE" help:"File that holds the password. One line end at its end is ignored."`
 
 	TLS        bool   `yaml:"tls" help:"Connect to Redis by TLS."`
-	CAFile     string `yaml:"ca-file" placeholder:"FILE" help:"Authorities (PEM) that may have signed the Redis's certificate. Unset: the system's."`
+	CAFile     string `yaml:"ca-file" placeholder:"FILE" help:"Trusted CA certificates (PEM) for Redis's certificate. Unset: the system's."`
 	CertFile   string `yaml:"cert-file" placeholder:"FILE" help:"Certificate (PEM) that is shown when Redis asks for one."`
 	KeyFile    string `yaml:"key-file" placeholder:"FILE" help:"Key (PEM) of upstream.cert-file."`
-	ServerName string `yaml:"server-name" placeholder:"NAME" help:"The name that the Redis's certificate must have. Unset: the host of the address."`
+	ServerName string `yaml:"server-name" placeholder:"NAME" help:"Name that Redis's certificate must have. Unset: the host of the address."`
 
-	Map List `yaml:"map" placeholder:"ANNOUNCED=REACHABLE" help:"Where a server is reached that Sentinels or a cluster announce with an address of another network: two of host:port, or two hosts. May be repeated."`
+	Map List `yaml:"map" placeholder:"ANNOUNCED=REACHABLE" help:"Where to reach a server that Sentinels or a cluster announce with another address: two of host:port, or two hosts. May be repeated."`
 }
 
 // SentinelConfig is how the proxy connects to the Sentinels of upstream.address. They have users and certificates of
@@ -97,30 +97,30 @@ type SentinelConfig struct {
 	PasswordFile string `yaml:"password-file" placeholder:"FILE" help:"File that holds the password for the Sentinels. One line end at its end is ignored."`
 
 	TLS        bool   `yaml:"tls" help:"Connect to the Sentinels by TLS."`
-	CAFile     string `yaml:"ca-file" placeholder:"FILE" help:"Authorities (PEM) that may have signed the Sentinels' certificates. Unset: the system's."`
+	CAFile     string `yaml:"ca-file" placeholder:"FILE" help:"Trusted CA certificates (PEM) for the Sentinels' certificates. Unset: the system's."`
 	CertFile   string `yaml:"cert-file" placeholder:"FILE" help:"Certificate (PEM) that is shown when a Sentinel asks for one."`
 	KeyFile    string `yaml:"key-file" placeholder:"FILE" help:"Key (PEM) of sentinel.cert-file."`
-	ServerName string `yaml:"server-name" placeholder:"NAME" help:"The name that the Sentinels' certificates must have. Unset: the host of each Sentinel's address."`
+	ServerName string `yaml:"server-name" placeholder:"NAME" help:"Name that the Sentinels' certificates must have. Unset: the host of each address."`
 }
 
 // ClusterConfig says how a Redis Cluster is used.
 type ClusterConfig struct {
-	CrossSlot string `yaml:"cross-slot" help:"MGET, MSET, DEL, UNLINK, EXISTS and TOUCH with keys of several slots of a cluster: split (among the servers, not atomic) or refuse (-CROSSSLOT, as by Redis)."`
+	CrossSlot string `yaml:"cross-slot" help:"MGET, MSET, DEL, UNLINK, EXISTS and TOUCH with keys of several slots: split (not atomic) or refuse (-CROSSSLOT, as by Redis)."`
 }
 
 // TLSConfig is for the tls: addresses of Listen. The files are loaded again at SIGHUP.
 type TLSConfig struct {
 	CertFile    string `yaml:"cert-file" placeholder:"FILE" help:"The proxy's certificate (PEM) for tls: addresses, with its chain behind it."`
 	KeyFile     string `yaml:"key-file" placeholder:"FILE" help:"Key (PEM) of tls.cert-file."`
-	CAFile      string `yaml:"ca-file" placeholder:"FILE" help:"Authorities (PEM) that may have signed clients' certificates."`
+	CAFile      string `yaml:"ca-file" placeholder:"FILE" help:"Trusted CA certificates (PEM) for clients' certificates."`
 	AuthClients string `yaml:"auth-clients" help:"Certificates of clients: yes (required), optional (checked if shown) or no (not asked for)."`
 }
 
 // LockConfig holds the defaults of the lock commands.
 type LockConfig struct {
 	Lease   time.Duration  `yaml:"lease" usual:"yes" reload:"yes" help:"Lease of a lock taken without PX or EX. It is renewed every third of this while the client is connected."`
-	Grace   *time.Duration `yaml:"grace" usual:"yes" reload:"yes" placeholder:"DURATION" help:"Most that is left of a lease after its client has gone. 0s releases the lock at once. Unset: the lease runs out by itself."`
-	Reentry string         `yaml:"reentry" reload:"yes" help:"The owners that may acquire a lock again while they hold it: connection (also a connection that names no OWNER) or owner (only a named OWNER: safe with shared connections)."`
+	Grace   *time.Duration `yaml:"grace" usual:"yes" reload:"yes" placeholder:"DURATION" help:"Most that is left of a lease after its client has gone. 0s: none. Unset: the lease expires by itself."`
+	Reentry string         `yaml:"reentry" reload:"yes" help:"Owners that may acquire a lock again while they hold it: connection (all) or owner (only a named OWNER: safe with shared connections)."`
 	MaxHold time.Duration  `yaml:"max-hold" reload:"yes" help:"Longest hold of a renewed lock. 0s: no limit."`
 
 	SlowWait   time.Duration `yaml:"slow-wait" reload:"yes" help:"Waits for locks that take longer are shown by LOCKSLOW. 0s: none."`
@@ -145,7 +145,7 @@ type LogConfig struct {
 // TracingConfig says where spans of waits and holds are sent. OpenTelemetry's own variables have the rest: headers,
 // certificates, sampling.
 type TracingConfig struct {
-	Endpoint string `yaml:"endpoint" placeholder:"URL" help:"OpenTelemetry collector that gets spans of waits and holds, by OTLP over HTTP, as in http://localhost:4318. Unset: the one that OTEL_EXPORTER_OTLP_ENDPOINT names, or none."`
+	Endpoint string `yaml:"endpoint" placeholder:"URL" help:"OpenTelemetry collector for spans of waits and holds, over HTTP, as in http://localhost:4318. Unset: OTEL_EXPORTER_OTLP_ENDPOINT, or none."`
 }
 
 // TCPConfig decides how soon a dead peer is noticed, on client and upstream connections.

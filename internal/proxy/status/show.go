@@ -51,7 +51,13 @@ func (s Stats) Headline() string {
 func Document() string {
 	var b strings.Builder
 	b.WriteString(documentHead)
+	described := map[string]bool{}
 	for _, row := range Table {
+		help := row.Help
+		if described[help] {
+			help = "the same"
+		}
+		described[row.Help] = true
 		metric := ""
 		if row.Metric != "" {
 			metric = "lockproxy_" + row.Metric
@@ -61,7 +67,7 @@ func Document() string {
 				metric += "{" + row.Label + "}"
 			}
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", code(row.Info), code(metric), row.Kind, row.Help)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", code(row.Info), code(metric), row.Kind, help)
 	}
 	return b.String()
 }
