@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/conntest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -18,7 +17,7 @@ import (
 // until the test ends.
 func handshake(t *testing.T, server, client *tls.Config) (serverSide, clientSide *tls.Conn, err error) {
 	t.Helper()
-	peer, nc := conntest.TCP(t)
+	peer, nc := redistest.TCPConns(t)
 	deadline := time.Now().Add(10 * time.Second)
 	_, _ = nc.SetDeadline(deadline), peer.SetDeadline(deadline)
 	serverSide, clientSide = tls.Server(peer, server), tls.Client(nc, client)

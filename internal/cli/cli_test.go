@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/cli/stub"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -57,9 +56,9 @@ func TestAnswersAsTextAndAsJSON(t *testing.T) {
 		{"unlock k", "-NOUPSTREAM x", "FORCEUNLOCK k", ExitUnreachable, ""},
 		{"unlock k", "", "FORCEUNLOCK k", ExitUnreachable, ""},
 	} {
-		proxy := stub.Start(t, test.answer)
-		code, out, complaints := ran(t, append(strings.Fields(test.args), "-u", proxy.Addr)...)
-		proxy.Want(t, test.asked)
+		proxy := startStub(t, test.answer)
+		code, out, complaints := ran(t, append(strings.Fields(test.args), "-u", proxy.addr)...)
+		proxy.want(t, test.asked)
 		parts := strings.Split(test.out, "…")
 		at := 0
 		for _, part := range parts {
@@ -96,13 +95,13 @@ func TestExecRefusesBeforeItAsks(t *testing.T) {
 		"exec k -- " + plainFile + ".nosuch": ExitNotFound,
 		"exec k -- nosuch-command":           ExitNotFound,
 	} {
-		proxy := stub.Start(t)
+		proxy := startStub(t)
 		words := strings.Split(args, " ")
-		words = append([]string{words[0], "-u", proxy.Addr}, words[1:]...)
+		words = append([]string{words[0], "-u", proxy.addr}, words[1:]...)
 		if code, _, complaints := ran(t, words...); code != want || complaints == "" {
 			t.Errorf("%q: exit code %d, want %d: %q", words, code, want, complaints)
 		}
-		proxy.Want(t)
+		proxy.want(t)
 	}
 }
 
@@ -121,8 +120,8 @@ func TestAwaitingALock(t *testing.T) {
 		{[]string{"", "_"}, []string{ask, ask}, ErrBusy},                         // the proxy has gone away, and is back
 		{[]string{":7", "-NOTHELD x", "_"}, []string{ask, extend, ask}, ErrBusy}, // taken away at once
 	} {
-		proxy := stub.Start(t, test.answers...)
-		target, err := ParseTarget(proxy.Addr)
+		proxy := startStub(t, test.answers...)
+		target, err := ParseTarget(proxy.addr)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,15 +131,15 @@ func TestAwaitingALock(t *testing.T) {
 		if !errors.Is(err, test.want) {
 			t.Errorf("%q: %v, want %v", test.answers, err, test.want)
 		}
-		proxy.Want(t, test.asked...)
+		proxy.want(t, test.asked...)
 		h.Disconnect()
 	}
 }
 
 // A wait that has begun ends with its context, not only with an answer.
 func TestAwaitingEndsWithItsContext(t *testing.T) {
-	proxy := stub.Start(t, "-LOADING x")
-	target, err := ParseTarget(proxy.Addr)
+	proxy := startStub(t, "-LOADING x")
+	target, err := ParseTarget(proxy.addr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,15 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/cli/stub"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // dial connects to a proxy that gives some answers.
-func dial(t *testing.T, answers ...string) (*Conn, *stub.Proxy) {
+func dial(t *testing.T, answers ...string) (*Conn, *stubProxy) {
 	t.Helper()
-	p := stub.Start(t, answers...)
-	target, err := ParseTarget(p.Addr)
+	p := startStub(t, answers...)
+	target, err := ParseTarget(p.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,8 +87,8 @@ func TestAConnectionGreets(t *testing.T) {
 		{"/3", []string{"-ERR DB index is out of range"}, []string{"SELECT 3"}, false},
 		{"", nil, nil, true},
 	} {
-		p := stub.Start(t, test.answers...)
-		target, err := ParseTarget("redis://" + p.Addr + test.url)
+		p := startStub(t, test.answers...)
+		target, err := ParseTarget("redis://" + p.addr + test.url)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,6 +99,6 @@ func TestAConnectionGreets(t *testing.T) {
 		if err == nil {
 			c.Close()
 		}
-		p.Want(t, test.asked...)
+		p.want(t, test.asked...)
 	}
 }

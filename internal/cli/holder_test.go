@@ -6,15 +6,13 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/cli/stub"
 )
 
 // at returns a holder at a proxy that gives some answers.
-func at(t *testing.T, answers ...string) (*Holder, *stub.Proxy) {
+func at(t *testing.T, answers ...string) (*Holder, *stubProxy) {
 	t.Helper()
-	p := stub.Start(t, answers...)
-	target, err := ParseTarget(p.Addr)
+	p := startStub(t, answers...)
+	target, err := ParseTarget(p.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +36,7 @@ func TestAGrantIsMadeSureOf(t *testing.T) {
 	if _, err := h.Lock(t.Context(), "LOCK", -1); !errors.Is(err, ErrBusy) {
 		t.Errorf("a null is answered with %v", err)
 	}
-	p.Want(t, "FAIRLOCK k OWNER o GRACE 5000 WAIT 1500 MAXHOLD 65000", extension, "LOCK k OWNER o GRACE 5000")
+	p.want(t, "FAIRLOCK k OWNER o GRACE 5000 WAIT 1500 MAXHOLD 65000", extension, "LOCK k OWNER o GRACE 5000")
 }
 
 // A loss is told from a failure, after which the lock may still be held.
@@ -58,7 +56,7 @@ func TestOnlySomeErrorsAreLosses(t *testing.T) {
 		if (h.Conn() == nil) != (reply == "") {
 			t.Errorf("%q: the connection is left: %v", reply, h.Conn() == nil)
 		}
-		p.Want(t, "LOCK k OWNER o GRACE 5000 WAIT 0", extension, extension)
+		p.want(t, "LOCK k OWNER o GRACE 5000 WAIT 0", extension, extension)
 	}
 }
 
@@ -80,7 +78,7 @@ func TestTheGrantIsTakenAlongToANewConnection(t *testing.T) {
 		if _, err := h.Extend(t.Context()); errors.Is(err, ErrLost) != test.lost || !test.lost && err != nil {
 			t.Errorf("%q: %v", test.answers, err)
 		}
-		p.Want(t, test.asked...)
+		p.want(t, test.asked...)
 	}
 }
 
@@ -100,7 +98,7 @@ func TestReleaseEndsAllHolds(t *testing.T) {
 		if err := h.Release(t.Context()); !errors.Is(err, test.want) {
 			t.Errorf("%q: %v, want %v", test.answers, err, test.want)
 		}
-		p.Want(t, slices.Repeat([]string{unlock}, len(test.answers))...)
+		p.want(t, slices.Repeat([]string{unlock}, len(test.answers))...)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	h, _ := at(t)

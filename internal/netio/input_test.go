@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/conntest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 func TestLeftSeesTheEndBehindBytesThatHaveNotBeenRead(t *testing.T) {
@@ -19,7 +19,7 @@ func TestLeftSeesTheEndBehindBytesThatHaveNotBeenRead(t *testing.T) {
 			return c.Close()
 		},
 	} {
-		server, client := conntest.TCP(t)
+		server, client := redistest.TCPConns(t)
 		if _, err := client.Write([]byte("LOCK k")); err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/conntest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // ran waits for Run.
@@ -30,7 +30,7 @@ func ran(t *testing.T, r *Reader, handle func(b []byte) bool) error {
 func TestTheEndThatComesWithBytesIsSeen(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		for _, size := range []int{1, 2, 16} {
-			own, other := conntest.New(t, network)
+			own, other := redistest.Conns(t, network)
 			if _, err := other.Write([]byte("a")); err != nil {
 				t.Fatal(err)
 			}
@@ -54,7 +54,7 @@ func TestTheEndThatComesWithBytesIsSeen(t *testing.T) {
 
 // A client that is killed with unread replies ends its connection with a reset.
 func TestAResetThatComesWithBytesIsSeen(t *testing.T) {
-	own, other := conntest.New(t, "tcp")
+	own, other := redistest.Conns(t, "tcp")
 	if _, err := other.Write([]byte("a")); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestAResetThatComesWithBytesIsSeen(t *testing.T) {
 func TestBytesAreReadAsTheyCome(t *testing.T) {
 	const rounds = 1000
 	for _, network := range []string{"tcp", "unix"} {
-		own, other := conntest.New(t, network)
+		own, other := redistest.Conns(t, network)
 		r, ten, n := NewReader(own, Space(4)), make([]byte, 10), 0
 		if _, err := other.Write(ten); err != nil {
 			t.Fatal(err)
@@ -101,7 +101,7 @@ func TestBytesAreReadAsTheyCome(t *testing.T) {
 
 // A session that is being read may end its connection.
 func TestShutDoesNotWaitForTheReader(t *testing.T) {
-	own, other := conntest.New(t, "tcp")
+	own, other := redistest.Conns(t, "tcp")
 	r := NewReader(own, Space(4))
 	if _, err := other.Write([]byte("x")); err != nil {
 		t.Fatal(err)

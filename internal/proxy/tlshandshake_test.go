@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/conntest"
 	"github.com/lockproxy/lockproxy/internal/netio"
 	"github.com/lockproxy/lockproxy/internal/proxy/tasks"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // countedKey is a private key that counts its use at the same time.
@@ -62,7 +62,7 @@ func countedConfig(t *testing.T) (*countedKey, *tls.Config) {
 // socketPair are the two ends of a connection.
 func socketPair(t *testing.T) (server, client net.Conn) {
 	t.Helper()
-	server, client = conntest.New(t, "tcp")
+	server, client = redistest.Conns(t, "tcp")
 	_, _ = client.SetDeadline(time.Now().Add(patience)), server.SetDeadline(time.Now().Add(patience))
 	return server, client
 }

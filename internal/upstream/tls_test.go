@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/conntest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
@@ -95,7 +94,7 @@ func TestTLSConfigIsAskedForEachConnection(t *testing.T) {
 
 // Bytes that the kernel still has must not reach a Redis whose answer nobody waits for.
 func TestGivenUpTLSConnectionIsReset(t *testing.T) {
-	peer, nc := conntest.TCP(t)
+	peer, nc := redistest.TCPConns(t)
 	dial.Abort(tls.Client(nc, &tls.Config{}))
 	if err := peer.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		t.Fatal(err)

@@ -7,8 +7,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/lockproxy/lockproxy/internal/conntest"
 	"github.com/lockproxy/lockproxy/internal/proxy/tasks"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // brief is a session that ends at its first bytes.
@@ -83,7 +83,7 @@ func TestHangupOfAClientThatIsBeingRead(t *testing.T) {
 	for _, kind := range []string{Goroutine, Epoll} {
 		t.Run(kind, func(t *testing.T) {
 			e := running(t, kind)
-			own, other := conntest.TCP(t)
+			own, other := redistest.TCPConns(t)
 			s, closed := &leaver{}, make(chan struct{})
 			err := e.Adopt(Arrival{
 				Conn: own,

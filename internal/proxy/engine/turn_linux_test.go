@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/conntest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // flood is a session whose client is owed bytes without end.
@@ -29,7 +29,7 @@ func (f *flood) NextWrite(done []byte) ([]byte, bool) {
 // flooded connects a client that reads whatever comes, and returns the other end. It takes more than turn at once.
 func flooded(t *testing.T) *net.TCPConn {
 	t.Helper()
-	own, client := conntest.TCP(t)
+	own, client := redistest.TCPConns(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

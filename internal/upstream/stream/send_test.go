@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/lockproxy/lockproxy/internal/conntest"
 	"github.com/lockproxy/lockproxy/internal/netio"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // hooked is a socket that calls before in front of each write.
@@ -36,7 +36,7 @@ func (ended) Write(func(fd uintptr) bool) error       { return net.ErrClosed }
 // lazyOn is an open stream whose writer is asleep, and the two ends of its connection.
 func lazyOn(t *testing.T, before func()) (s *Stream, redis net.Conn) {
 	t.Helper()
-	redis, own := conntest.TCP(t)
+	redis, own := redistest.TCPConns(t)
 	raw, err := own.SyscallConn()
 	if err != nil {
 		t.Fatal(err)

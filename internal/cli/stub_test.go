@@ -1,5 +1,4 @@
-// Package stub is a proxy that gives prepared answers, for tests of the subcommands.
-package stub
+package cli
 
 import (
 	"net"
@@ -11,25 +10,25 @@ import (
 	"github.com/tidwall/redcon"
 )
 
-// A Proxy answers what it was told to.
-type Proxy struct {
-	Addr string // host:port
+// stubProxy gives prepared answers.
+type stubProxy struct {
+	addr string // host:port
 
 	mu      sync.Mutex // guards the fields below
 	answers []string
 	asked   []string
 }
 
-// Start runs a proxy until the test ends. It gives one answer, in RESP without the last line end, to each command but
+// startStub runs a proxy until the test ends. It gives one answer, in RESP without the last line end, to each command but
 // the greetings of a new connection. At "" it closes the connection.
-func Start(t testing.TB, answers ...string) *Proxy {
+func startStub(t testing.TB, answers ...string) *stubProxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{Addr: l.Addr().String(), answers: answers}
-	server := redcon.NewServer(p.Addr, p.answer, nil, nil)
+	p := &stubProxy{addr: l.Addr().String(), answers: answers}
+	server := redcon.NewServer(p.addr, p.answer, nil, nil)
 	var served sync.WaitGroup
 	served.Go(func() { _ = server.Serve(l) })
 	t.Cleanup(func() {
@@ -39,7 +38,7 @@ func Start(t testing.TB, answers ...string) *Proxy {
 	return p
 }
 
-func (p *Proxy) answer(conn redcon.Conn, cmd redcon.Command) {
+func (p *stubProxy) answer(conn redcon.Conn, cmd redcon.Command) {
 	var words []string
 	for _, arg := range cmd.Args {
 		words = append(words, string(arg))
@@ -61,8 +60,8 @@ func (p *Proxy) answer(conn redcon.Conn, cmd redcon.Command) {
 	}
 }
 
-// Want fails the test if the commands, without the greetings, are others. Their words are separated by spaces.
-func (p *Proxy) Want(t testing.TB, want ...string) {
+// want fails the test if the commands, without the greetings, are others. Their words are separated by spaces.
+func (p *stubProxy) want(t testing.TB, want ...string) {
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,5 +1,4 @@
-// Package conntest makes connections of which a test has both ends.
-package conntest
+package redistest
 
 import (
 	"net"
@@ -7,15 +6,15 @@ import (
 	"testing"
 )
 
-// TCP is New for a connection on loopback.
-func TCP(t testing.TB) (accepted, dialed *net.TCPConn) {
+// TCPConns is Conns for a connection on loopback.
+func TCPConns(t testing.TB) (accepted, dialed *net.TCPConn) {
 	t.Helper()
-	a, d := New(t, "tcp")
+	a, d := Conns(t, "tcp")
 	return a.(*net.TCPConn), d.(*net.TCPConn)
 }
 
-// New returns the two ends of a connection by "tcp", on loopback, or by "unix". They are closed when the test ends.
-func New(t testing.TB, network string) (accepted, dialed net.Conn) {
+// Conns returns the two ends of a connection by "tcp", on loopback, or by "unix". They are closed when the test ends.
+func Conns(t testing.TB, network string) (accepted, dialed net.Conn) {
 	t.Helper()
 	addr := "127.0.0.1:0"
 	if network == "unix" {
