@@ -59,11 +59,10 @@ func limitMemory(available, clients uint64, log *zap.Logger) {
 	log.Debug("memory", zap.Uint64("available", available), zap.Int64("soft_limit", soft))
 }
 
-// A release returns memory to the system when clients need much less than before. By itself the runtime would wait for
-// minutes.
+// A release returns memory to the system when the process has much that clients do not need. By itself the runtime
+// would wait for minutes.
 type release struct {
-	most    int64 // the bytes of clients at their highest since the last release
-	settled int64 // the bytes of the process at the last release
+	settled int64 // the bytes of the process beside those of clients: at the last release, or the least since
 }
 
 const (
@@ -84,21 +83,20 @@ func (r *release) watch(ctx context.Context, used func() int64) {
 		if r.due(used(), residentMemory()) {
 			runtime.GC() // pools keep their memory until the second collection
 			debug.FreeOSMemory()
-			r.settled = residentMemory()
+			r.settled = beside(used(), residentMemory())
 		}
 	}
 }
 
-// due reports whether it is time: clients need less than half of their most, or the process has grown by a quarter.
+// due reports whether it is time: the process has grown by a quarter, apart from the bytes of clients.
 func (r *release) due(used, resident int64) bool {
-	r.most = max(r.most, used)
-	r.settled = min(r.settled, resident)
-	if r.most-used > max(releaseFrom, r.most/2) || resident > r.settled+r.settled/4+releaseFrom {
-		r.most = used
-		return true
-	}
-	return false
+	own := beside(used, resident)
+	r.settled = min(r.settled, own)
+	return own > r.settled+r.settled/4+releaseFrom
 }
+
+// beside is the part of the process that is not of clients. Charges may be too high.
+func beside(used, resident int64) int64 { return max(0, resident-used) }
 
 // residentMemory is the memory that the runtime has of the system.
 func residentMemory() int64 {

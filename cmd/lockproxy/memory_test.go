@@ -30,7 +30,7 @@ func TestRuntimeStaysWithinTheAvailableMemory(t *testing.T) {
 	}
 }
 
-// Memory is released once when clients need less or the process has grown, not again and again.
+// Memory is released when clients have gone or the process has grown, not again and again.
 func TestMemoryIsReleasedOnce(t *testing.T) {
 	const mb = 1 << 20
 	r := &release{settled: 60 * mb}
@@ -40,14 +40,33 @@ func TestMemoryIsReleasedOnce(t *testing.T) {
 	}{
 		{0, 60 * mb, false},
 		{10 * mb, 80 * mb, false},
-		{100 * mb, 100 * mb, false},
-		{60 * mb, 100 * mb, false},
-		{20 * mb, 100 * mb, true}, // clients have gone
+		{100 * mb, 150 * mb, false},
+		{90 * mb, 150 * mb, false},
+		{20 * mb, 150 * mb, true}, // clients have gone
 		{20 * mb, 100 * mb, false},
-		{20 * mb, 120 * mb, true}, // garbage
+		{20 * mb, 160 * mb, true}, // garbage
 	} {
 		if got := r.due(step.used, step.resident); got != step.due {
 			t.Errorf("step %d: due %v", i, got)
 		}
+		if step.due {
+			r.settled = beside(step.used, step.resident)
+		}
+	}
+}
+
+// A release while clients come and go does not keep the last ones of them.
+func TestMemoryIsReleasedBehindTheLastClients(t *testing.T) {
+	const mb = 1 << 20
+	r := &release{settled: 30 * mb}
+	if !r.due(20*mb, 240*mb) {
+		t.Fatal("the first clients have gone")
+	}
+	r.settled = beside(20*mb, 70*mb)
+	if r.due(180*mb, 240*mb) {
+		t.Error("others have come")
+	}
+	if !r.due(0, 240*mb) {
+		t.Error("the last ones have gone")
 	}
 }
