@@ -74,7 +74,7 @@ func (x *waiters) start(a *askedAcquire, began, now time.Time, home *waiters) {
 		Kind: w.kind().Waits, Owner: w.claim.Key().Owner, Shared: cmd.Owner != "", Placed: cmd.Wait != 0, Tag: w,
 	}
 	if w.Named() {
-		n := script.Of(cmd.Key)
+		n := script.ForWaiters(cmd.Key)
 		w.Place, w.Wake = n.PlaceOf(w.Owner), n.NameChannel(w.Owner)
 	}
 	if w.Sync == SyncAll {

@@ -282,7 +282,7 @@ func (x *waiters) namesOfLocked(lock string) table.Names {
 	if q := x.set.Find(lock); q != nil {
 		return q.Names()
 	}
-	n := script.Of(lock)
+	n := script.ForWaiters(lock)
 	return table.Names{Key: lock, Channel: n.Channel, Place: n.PlaceOf(x.place), Wake: n.NameChannel(x.place)}
 }
 

@@ -64,7 +64,7 @@ func New(opts Options) (*Server, error) {
 	}
 	e := &shared.Proxy{
 		Settings: shared.Settings{ClientAuth: opts.ClientAuth, RefuseCrossSlot: opts.CrossSlot == CrossRefuse, Limits: opts.Limits, Logger: opts.Logger},
-		Upstream: up, Started: time.Now(), Turns: tasks.NewTurns(), Entries: shared.NewEntries(opts.Logger),
+		Upstream: up, Started: time.Now(), Turns: tasks.NewTurns(), LongNames: make(tasks.Turns, 1), Entries: shared.NewEntries(opts.Logger),
 	}
 	srv := &Server{opts: opts, shared: e, ids: clients.NewIDs(), tlsTurns: tasks.NewTurns(), conns: map[engine.Client]*session.Session{}}
 	srv.stop, srv.over = make(chan struct{}), make(chan struct{})

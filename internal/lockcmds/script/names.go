@@ -35,6 +35,10 @@ func Of(key string) Names {
 	return Names{Lock: key, Channel: text[:channel], Queue: text[channel:queue], Deadlines: text[queue:], Fence: Fence}
 }
 
+// ForWaiters builds the names for key that waiters need: Queue and Deadlines are empty. A waiter keeps them, and clients
+// choose how long they are.
+func ForWaiters(key string) Names { return Names{Lock: key, Channel: Channel(key)} }
+
 // Channel is the base channel of a lock.
 func Channel(key string) string { return tagged(channelPrefix, key) }
 

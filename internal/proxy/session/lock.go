@@ -20,10 +20,37 @@ import (
 // The name of a lock is part of the names of its channel and its queue, which are longer.
 const longestPrefix = 1 << 10
 
-var longName = resp.AppendError(nil, resp.Err, "the name of the lock is too long for proto-max-bulk-len or client-query-buffer-limit of upstream")
+// longestLock bounds a lock command: a script call has the name several times.
+const longestLock = 2 << 20
 
-// lock executes a lock command. The session goes on when it has been answered.
+var longName = resp.AppendError(nil, resp.Err, "the name of the lock is too long: it may have 2 MB, or less with a smaller proto-max-bulk-len or client-query-buffer-limit of upstream")
+
+// lock executes a lock command. The session goes on when it has been answered. A command with a long name takes many
+// times its size for a moment. So such commands have one turn at a time, each is charged before the next one, and while
+// clients are being closed for their memory none begins.
 func (s *Session) lock(raw []byte) bool {
+	if len(raw) <= buffers.Small {
+		return s.lockNow(raw)
+	}
+	if !s.awaitQuiet() { // a reply would wait for the session's mutex
+		return false
+	}
+	s.proxy.LongNames.Take()
+	defer s.proxy.LongNames.Leave()
+	if s.proxy.Budget.WhenFits(s.goOn) {
+		s.wait = waitTurn
+		return false
+	}
+	taken := s.lockNow(raw)
+	s.bill.Charge(s.bytes())
+	return taken
+}
+
+func (s *Session) lockNow(raw []byte) bool {
+	most := min(s.proxy.Upstream.MaxArgument(), s.proxy.Upstream.MaxShared(), longestLock)
+	if int64(len(raw)) > most-longestPrefix {
+		return s.awaitQuiet() && s.answer(longName)
+	}
 	cmd, err := grammar.Parse(s.args)
 	if err != nil {
 		return s.awaitQuiet() && s.answer(resp.AppendRawError(nil, err.Error()))
@@ -31,9 +58,6 @@ func (s *Session) lock(raw []byte) bool {
 	lists := cmd.Verb == grammar.LockList || cmd.Verb == grammar.LockSlow
 	if lists && !s.mayAnswer() {
 		return false
-	}
-	if most := min(s.proxy.Upstream.MaxArgument(), s.proxy.Upstream.MaxShared()); int64(len(raw))+longestPrefix > most {
-		return s.awaitQuiet() && s.answer(longName)
 	}
 	engine, eerr := s.lockEngine()
 	if eerr != nil {

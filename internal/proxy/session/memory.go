@@ -11,9 +11,8 @@ const (
 	stepCost = 128 // a transaction.Step
 	argCost  = 24  // a slice
 
-	// nameCopies is how often the name of a lock is in memory while a client waits for it: in the keys, channels and
-	// places of the lock engine, and in the script call. A client that waits for a lock with a name of 1 MB takes 4.4
-	// MB.
+	// nameCopies is how often the name of a lock is in memory while a client waits for it: in the keys and channels of
+	// the lock engine, and in the script call.
 	nameCopies = 5
 )
 

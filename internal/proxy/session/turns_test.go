@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/buffers"
+	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 )
 
@@ -114,4 +116,54 @@ func TestRepliesAreEditedAsTheClientTakesThem(t *testing.T) {
 	if s.out.Slots.Due() != 1 || s.wait == waitTaken {
 		t.Errorf("%d replies are due, the session waits for %v", s.out.Slots.Due(), s.wait)
 	}
+}
+
+// leaver is an owner of memory that has none any more when it is asked.
+type leaver struct{ account budget.Account }
+
+func (l *leaver) Measure() int {
+	l.account.Charge(0)
+	return 0
+}
+
+func (*leaver) Cut(int) {}
+
+// A lock command with a long name takes many times its size. It begins when clients have been closed for their memory.
+func TestALongNameOfALockWaitsUntilClientsFit(t *testing.T) {
+	s, h := byHand(t, shared.Limits{})
+	var reap func()
+	s.proxy.Budget = budget.New(1<<20, func(task func()) bool {
+		reap = task
+		return true
+	})
+	var other leaver
+	other.account.Open(s.proxy.Budget, &other)
+	other.account.Charge(2 << 20)
+	refused := " BOGUS"
+	feed(t, s, "LOCK short"+refused)
+	long := "LOCK " + strings.Repeat("n", buffers.Small) + refused
+	feed(t, s, "GET a\r\n"+long)
+	if s.wait != waitQuiet {
+		t.Errorf("behind a command the session waits for %v", s.wait)
+	}
+	h.replies(t, "$-1\r\n")
+	if s.wait != waitTurn {
+		t.Fatalf("the session waits for %v", s.wait)
+	}
+	const syntax = "-ERR syntax error\r\n"
+	if got := taken(s); got != syntax+"$-1\r\n" {
+		t.Errorf("before: %q", got)
+	}
+	reap()
+	if got := taken(s); got != syntax {
+		t.Errorf("behind it: %q", got)
+	}
+}
+
+// taken is the output that the client reads.
+func taken(s *Session) string {
+	b, _ := s.NextWrite(nil)
+	text := string(b)
+	s.EndWrite(b)
+	return text
 }

@@ -91,6 +91,7 @@ type Proxy struct {
 	Clock     atomic.Int64                       // milliseconds since started, as far as idle times need it
 	Inquiries tasks.Group                        // goroutines of Aside
 	Turns     tasks.Turns                        // of those that compute
+	LongNames tasks.Turns                        // of lock commands with long names
 }
 
 // Policies is the policy table for the commands that Redis has now.
