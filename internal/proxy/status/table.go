@@ -119,7 +119,7 @@ var Table = []Row{
 	},
 	{
 		Metric: "command_proxy_seconds", Label: "class", Kind: Timing,
-		Help:  "Time of commands in the proxy, by class: from the parsed command to the socket to Redis, and from the reply to the client's socket. One command of 64 is measured, and one in each quarter of a second.",
+		Help:  "Time of commands in the proxy, by class, to Redis's socket and back to the client's. One command of 64 is measured, and one in each quarter of a second.",
 		Waits: func(s *Stats) map[string]metrics.Waits { return s.ProxyTime },
 	},
 	{
@@ -145,7 +145,7 @@ var Table = []Row{
 	},
 	{
 		Info: "loop_busy_ms", Metric: "loop_busy_seconds_total", Kind: Counter, Scale: 0.001,
-		Help:   "Time for which event loops were busy, of all together. It is estimated: one round of 67 is measured. Per second and loop it is their share of busy time.",
+		Help:   "Time for which event loops were busy, of all together, estimated. Per second and loop it is their share of busy time.",
 		Number: func(s *Stats) int64 { return s.LoopsBusy.Milliseconds() },
 	},
 	{
