@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"runtime"
 	"runtime/debug"
+	"strings"
 )
 
 // Both are set at build time with -ldflags "-X main.version=... -X main.commit=...", as the Makefile does.
@@ -19,6 +20,9 @@ type build struct {
 }
 
 func (b build) String() string { return fmt.Sprintf("%s (%s, %s)", b.version, b.sources, b.made) }
+
+// revision is the commit, or the checksum of the module.
+func (b build) revision() string { return strings.TrimPrefix(b.sources, "commit ") }
 
 // thisBuild is the running program.
 func thisBuild() build {

@@ -279,6 +279,8 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 		DrainTimeout: cfg.Drain.Timeout,
 		Logger:       log,
 		Version:      thisBuild().version,
+		Revision:     thisBuild().revision(),
+		Certificates: store.Ends,
 	}
 	if cfg.Upstream.TLS {
 		opts.Upstream.TLS = store.Upstream

@@ -127,7 +127,7 @@ func New(opts Options) (*Server, error) {
 		return nil, fmt.Errorf("admin: %w", err)
 	}
 	s.http = http.Server{
-		Handler:           HostsFor(host, opts.Hosts).Check(s.routes(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}), opts.Pprof), http.HandlerFunc(unknownHost)),
+		Handler:           HostsFor(host, opts.Hosts).Check(s.routes(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}), opts.Pprof), http.HandlerFunc(unknownHost)),
 		ReadHeaderTimeout: headerLimit,
 		ReadTimeout:       headerLimit,
 		WriteTimeout:      writeLimit,

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -55,10 +56,12 @@ func newStandOf(t *testing.T, redis *redistest.Server, up upstream.Options, chan
 	t.Helper()
 	up.Addr, up.DialTimeout, up.MaxLanes = redis.Addr(), 3*time.Second, 256
 	up.Pins = upstream.PinLimits{Max: 1000, Wait: time.Second, MaxLogins: 16, LoginWait: time.Second}
+	ends := func() map[string]time.Time { return map[string]time.Time{"clients": time.Unix(1795339455, 0)} }
 	s := &stand{t: t, redis: redis, http: &http.Client{Transport: &http.Transport{}, Timeout: 20 * time.Second}}
 	var err error
 	s.proxy, err = proxy.New(proxy.Options{
-		Listen: []string{"127.0.0.1:0"}, Upstream: up, Version: "1.2.3", DrainTimeout: time.Millisecond, Logger: zap.NewNop(),
+		Listen: []string{"127.0.0.1:0"}, Upstream: up, Version: "1.2.3", Revision: "0123abc", Certificates: ends,
+		DrainTimeout: time.Millisecond, Logger: zap.NewNop(),
 		Engine: proxy.EngineAuto, ClientAuth: proxy.AuthUpstream, CrossSlot: proxy.CrossSplit, ProxyProtocol: proxy.ProxyOff,
 		Limits: proxy.Limits{
 			Clients: 1000, Memory: 1 << 30, Query: 1 << 30, Unanswered: 1 << 30, Output: 1 << 30, LargeCommand: time.Minute, Handshake: time.Minute,
@@ -156,23 +159,26 @@ func TestMetricsSayWhatHappens(t *testing.T) {
 	}
 	_, _ = io.ReadAll(bad)
 	for name, want := range map[string]string{
-		`lockproxy_build_info{version="1.2.3"}`:                         "1",
-		`lockproxy_upstream_up`:                                         "1",
-		`lockproxy_clients`:                                             "2",
-		`lockproxy_connections_total`:                                   "3",
-		`lockproxy_clients_closed_total{reason="protocol_error"}`:       "1",
-		`lockproxy_clients_closed_total{reason="output_limit"}`:         "0",
-		`lockproxy_commands_refused_total{code="NOUPSTREAM"}`:           "0",
-		`lockproxy_pins{state="used"}`:                                  "1",
-		`lockproxy_pins_by_command{command="multi"}`:                    "1",
-		`lockproxy_pin_timeouts_total`:                                  "0",
-		`lockproxy_logins_failed_total`:                                 "1",
-		`lockproxy_locks_held`:                                          "1",
-		`lockproxy_lock_wait_seconds_count{verb="lock"}`:                "1",
-		`lockproxy_lock_wait_seconds_count{verb="trylock"}`:             "1",
-		`lockproxy_lock_wait_seconds_bucket{verb="fairlock",le="+Inf"}`: "0",
-		`lockproxy_locks_lost_total{reason="gone"}`:                     "0",
-		`lockproxy_locks_lost_total{reason="forced"}`:                   "0",
+		`lockproxy_build_info{goversion="` + runtime.Version() + `",revision="0123abc",version="1.2.3"}`: "1",
+		`lockproxy_certificate_not_after_timestamp_seconds{side="clients"}`:                              "1.795339455e+09",
+		`lockproxy_limit{setting="max_clients"}`:                                                         "1000",
+		`lockproxy_upstream_up`:                                                                          "1",
+		`lockproxy_clients`:                                                                              "2",
+		`lockproxy_connections_total`:                                                                    "3",
+		`lockproxy_clients_closed_total{reason="protocol_error"}`:                                        "1",
+		`lockproxy_clients_closed_total{reason="output_limit"}`:                                          "0",
+		`lockproxy_commands_refused_total{code="NOUPSTREAM"}`:                                            "0",
+		`lockproxy_pins{state="used"}`:                                                                   "1",
+		`lockproxy_pins_by_command{command="multi"}`:                                                     "1",
+		`lockproxy_pin_timeouts_total`:                                                                   "0",
+		`lockproxy_logins_failed_total`:                                                                  "1",
+		`lockproxy_locks_held`:                                                                           "1",
+		`lockproxy_lock_wait_seconds_count{verb="lock"}`:                                                 "1",
+		`lockproxy_lock_wait_seconds_count{verb="trylock"}`:                                              "1",
+		`lockproxy_lock_wait_seconds_bucket{verb="fairlock",le="+Inf"}`:                                  "0",
+		`lockproxy_locks_lost_total{reason="gone"}`:                                                      "0",
+		`lockproxy_locks_lost_total{reason="forced"}`:                                                    "0",
+		`lockproxy_locks_lost_total{reason="max_hold"}`:                                                  "0",
 	} {
 		redistest.Eventually(t, 10*time.Second, fmt.Sprintf("%s to be %s", name, want), func() bool { return s.metric(name) == want })
 	}

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,7 +17,7 @@ type collector struct{ stats *Recent[status.Stats] }
 func desc(name, help, label string) *prometheus.Desc {
 	var labels []string
 	if label != "" {
-		labels = append(labels, label)
+		labels = strings.Split(label, ",")
 	}
 	return prometheus.NewDesc("lockproxy_"+name, help, labels, nil)
 }
@@ -95,9 +96,11 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 					native: prometheus.MustNewConstNativeHistogram(d, w.Count, w.Sum.Seconds(), w.Native, nil, 0, metrics.NativeSchema, 0, time.Now().Add(-s.Uptime), label),
 				}
 			}
+		case row.Values != nil:
+			out <- prometheus.MustNewConstMetric(d, kind, 1, row.Values(&s)...)
 		case row.ByLabel != nil:
 			for label, n := range row.ByLabel(&s) {
-				out <- prometheus.MustNewConstMetric(d, kind, float64(n), label)
+				out <- prometheus.MustNewConstMetric(d, kind, float64(n), strings.ReplaceAll(label, "-", "_"))
 			}
 		case row.Label != "":
 			out <- prometheus.MustNewConstMetric(d, kind, float64(row.Number(&s)), row.Value)

@@ -3,6 +3,8 @@ package admin
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -51,6 +53,40 @@ func TestMetricsAreLintFreeAndTheirUsersNameThem(t *testing.T) {
 		if strings.HasSuffix(file, ".json") && !json.Valid(text) {
 			t.Errorf("%s is not JSON", file)
 		}
+	}
+}
+
+// One style of labels, so that an expression can be written without a look at the answer.
+func TestValuesOfLabelsHaveUnderscores(t *testing.T) {
+	s := newStand(t)
+	s.client("MULTI")
+	_, text := s.get("/metrics")
+	labels := regexp.MustCompile(`(?m)^lockproxy_.*\b(?:reason|setting|outcome|end|class|verb|side|state)="([^"]*)"`).FindAllStringSubmatch(text, -1)
+	for _, label := range labels {
+		if !regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`).MatchString(label[1]) {
+			t.Error(label[0])
+		}
+	}
+	if len(labels) < 50 {
+		t.Errorf("only %d labels", len(labels))
+	}
+}
+
+func TestScraperThatAsksForOpenMetricsGetsIt(t *testing.T) {
+	s := newStand(t)
+	request, err := http.NewRequest(http.MethodGet, "http://"+s.admin.Addr().String()+"/metrics", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Accept", "application/openmetrics-text;version=1.0.0")
+	answer, err := s.http.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil || !strings.HasPrefix(answer.Header.Get("Content-Type"), "application/openmetrics-text") || !strings.HasSuffix(string(body), "\n# EOF\n") {
+		t.Errorf("%s, %v, %d bytes", answer.Header.Get("Content-Type"), err, len(body))
 	}
 }
 

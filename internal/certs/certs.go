@@ -91,6 +91,18 @@ func (s *Store) Upstream() *tls.Config { return s.current.Load().upstream }
 // Sentinel is for the next connection to a Sentinel. nil: that side has no TLS. The caller must not change it.
 func (s *Store) Sentinel() *tls.Config { return s.current.Load().sentinel }
 
+// Ends are the times after which the certificates that the proxy shows are not valid, by side.
+func (s *Store) Ends() map[string]time.Time {
+	ends := map[string]time.Time{}
+	p := s.current.Load()
+	for side, cfg := range map[string]*tls.Config{"clients": p.server, "upstream": p.upstream, "sentinels": p.sentinel} {
+		if cfg != nil && len(cfg.Certificates) > 0 {
+			ends[side] = cfg.Certificates[0].Leaf.NotAfter
+		}
+	}
+	return ends
+}
+
 // Reload loads all files again, for connections to come. If one of them is bad, nothing changes.
 func (s *Store) Reload() error {
 	s.reload.Lock()

@@ -93,6 +93,9 @@ func TestReloadedCertificateIsShownToNewConnectionsAndOldOnesStay(t *testing.T) 
 	if err := s.Reload(); err != nil {
 		t.Fatal(err)
 	}
+	if ends := s.Ends(); len(ends) != 1 || time.Until(ends["clients"]) < time.Minute {
+		t.Errorf("the certificates end at %v", ends)
+	}
 	_, newClient, err := handshake(t, s.Server(), client)
 	if err != nil {
 		t.Fatal(err)

@@ -99,8 +99,11 @@ type Options struct {
 	// Tracing is told of the ends of waits and holds. nil: there is none.
 	Tracing Tracing
 
-	Logger  *zap.Logger
-	Version string
+	// Certificates are the ends of the proxy's own certificates, by side, for /metrics. nil: there are none.
+	Certificates func() map[string]time.Time
+
+	Logger            *zap.Logger
+	Version, Revision string
 
 	// lockIdle is the time for which an unused lock engine is kept. 0: a minute. Tests shorten it.
 	lockIdle time.Duration

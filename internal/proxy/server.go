@@ -77,8 +77,9 @@ func New(opts Options) (*Server, error) {
 	}
 	e.Budget = budget.New(int64(opts.Limits.Memory), srv.tasks.Start)
 	e.Numbers = status.Source{
-		Version: opts.Version, UUID: id, Started: e.Started,
-		Counters: &e.Counters, Upstream: up, Memory: e.Budget, Locks: e.Locks, Limits: srv.limits, Spans: opts.spans(),
+		Version: opts.Version, Revision: opts.Revision, UUID: id, Started: e.Started,
+		Counters: &e.Counters, Upstream: up, Memory: e.Budget, Locks: e.Locks,
+		Certificates: opts.Certificates, Limits: srv.limits, Spans: opts.spans(),
 	}
 	if srv.engine, err = engine.New(engine.Options{Kind: opts.Engine, Tasks: &srv.tasks, Logger: opts.Logger}); err != nil {
 		return nil, err

@@ -111,7 +111,7 @@ func (c *Counters) LockEvents() lockcmds.Events {
 }
 
 // queuedNames are the outcomes of waits.
-var queuedNames = [4]string{"granted", "timed_out", "refused", "hung_up"}
+var queuedNames = [4]string{"granted", "timed_out", "refused", "client_gone"}
 
 func queuedAs(o table.Outcome) int {
 	switch o {

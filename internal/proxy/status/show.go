@@ -84,8 +84,9 @@ const documentHead = `# Metrics
 This file is written from the table in internal/proxy/status by ` + "`go test ./internal/proxy/status -update`" + `.
 
 INFO lockproxy and /metrics (` + "`admin-listen`" + `) show the same numbers. Counters begin at 0 when the proxy starts. The values of every
-label are from a closed set. /metrics has one number more: ` + "`lockproxy_stats_age_seconds`" + ` is the age of
-the others, 0, or more if the proxy does not answer.
+label are from a closed set. They are the words of the log and the settings with underscores (` + "`max_hold`, `max_clients`" + `), and the
+error codes. /metrics has one number more: ` + "`lockproxy_stats_age_seconds`" + ` is the age of
+the others, 0, or more if the proxy does not answer. It also speaks OpenMetrics.
 
 | INFO lockproxy | /metrics | Kind | Meaning |
 |---|---|---|---|

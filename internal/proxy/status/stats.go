@@ -16,10 +16,11 @@ import (
 
 // Stats holds all numbers at one moment. Labels are from closed sets.
 type Stats struct {
-	Version, UUID string
-	Process       int           // id of the process
-	Uptime        time.Duration // since the start
-	UpstreamUp    bool          // Redis was reachable at the last contact
+	Version, Revision, UUID string
+	Process                 int              // id of the process
+	Uptime                  time.Duration    // since the start
+	UpstreamUp              bool             // Redis was reachable at the last contact
+	CertificateEnds         map[string]int64 // the proxy's own, in seconds since 1970, by side
 
 	Clients  int64
 	Accepted int64
@@ -69,16 +70,17 @@ type Stats struct {
 
 // A Source has everything that the numbers of one proxy are read from.
 type Source struct {
-	Version, UUID string
-	Started       time.Time
+	Version, Revision, UUID string
+	Started                 time.Time
 
-	Counters *Counters
-	Upstream *upstream.Upstream
-	Memory   *budget.Budget
-	Locks    LockEngines
-	Limits   func() map[string]int64            // the present limits, by setting; nil: none
-	Spans    func() (sent, lost int64)          // spans of waits and holds; nil: there are none
-	Loops    func() (n int, busy time.Duration) // event loops, and about how long all together have been busy; nil: none
+	Counters     *Counters
+	Upstream     *upstream.Upstream
+	Memory       *budget.Budget
+	Locks        LockEngines
+	Certificates func() map[string]time.Time        // the ends of the proxy's own, by side; nil: none
+	Limits       func() map[string]int64            // the present limits, by setting; nil: none
+	Spans        func() (sent, lost int64)          // spans of waits and holds; nil: there are none
+	Loops        func() (n int, busy time.Duration) // event loops, and about how long all together have been busy; nil: none
 }
 
 // LockEngines counts for a Source.
@@ -98,6 +100,7 @@ func (src *Source) Stats() Stats {
 	lanes := src.Upstream.Lanes()
 	s := Stats{
 		Version:   src.Version,
+		Revision:  src.Revision,
 		UUID:      src.UUID,
 		Process:   os.Getpid(),
 		Uptime:    time.Since(src.Started),
@@ -126,6 +129,12 @@ func (src *Source) Stats() Stats {
 	s.Spans = map[string]int64{"sent": 0, "lost": 0}
 	if src.Spans != nil {
 		s.Spans["sent"], s.Spans["lost"] = src.Spans()
+	}
+	s.CertificateEnds = map[string]int64{}
+	if src.Certificates != nil {
+		for side, end := range src.Certificates() {
+			s.CertificateEnds[side] = end.Unix()
+		}
 	}
 	if src.Limits != nil {
 		s.Limits = src.Limits()

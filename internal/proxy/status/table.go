@@ -1,6 +1,10 @@
 package status
 
-import "github.com/lockproxy/lockproxy/internal/metrics"
+import (
+	"runtime"
+
+	"github.com/lockproxy/lockproxy/internal/metrics"
+)
 
 // A Kind is the type of a number as Prometheus has it.
 type Kind string
@@ -16,8 +20,8 @@ const (
 type Row struct {
 	Info   string // its name in INFO lockproxy; empty: not shown there
 	Metric string // its name at /metrics behind "lockproxy_"; empty: not shown there
-	Label  string // the label of Metric; empty: none
-	Value  string // the value of Label. Empty with a Label: all that ByLabel or Waits have
+	Label  string // the label of Metric, or with Values several, with commas; empty: none
+	Value  string // the value of Label. Empty with a Label: all that ByLabel, Waits or Values have
 	Kind   Kind
 	Help   string // the meaning; rows of one metric have the same
 	Page   string // the words behind the number in the first line of the status page; empty: not shown there
@@ -28,6 +32,7 @@ type Row struct {
 	Text    func(*Stats) string // INFO shows it instead of Number and ByLabel
 	ByLabel func(*Stats) map[string]int64
 	Waits   func(*Stats) map[string]metrics.Waits
+	Values  func(*Stats) []string // /metrics shows 1 with these values of the labels
 }
 
 const (
@@ -41,9 +46,10 @@ const (
 // Table has every number that the proxy shows, in the order of INFO lockproxy.
 var Table = []Row{
 	{
-		Info: "lockproxy_version", Metric: "build_info", Kind: Gauge, Help: "1, labelled with the version.", Label: "version",
-		ByLabel: func(s *Stats) map[string]int64 { return map[string]int64{s.Version: 1} },
-		Text:    func(s *Stats) string { return s.Version },
+		Info: "lockproxy_version", Metric: "build_info", Kind: Gauge, Help: "1, labelled with the version of the proxy, the revision of its sources and the version of Go.",
+		Label:  "version,revision,goversion",
+		Values: func(s *Stats) []string { return []string{s.Version, s.Revision, runtime.Version()} },
+		Text:   func(s *Stats) string { return s.Version },
 	},
 	{
 		Info: "lockproxy_uuid", Help: "The proxy's part in the names of default owners.",
@@ -71,6 +77,12 @@ var Table = []Row{
 			}
 			return "down"
 		},
+	},
+	{
+		Info: "certificates_not_after", Metric: "certificate_not_after_timestamp_seconds", Kind: Gauge, Label: "side",
+		Help:    "When the proxy's certificates expire, in seconds since 1970, by side: clients, upstream, sentinels. A side without a certificate is left out.",
+		ByLabel: func(s *Stats) map[string]int64 { return s.CertificateEnds },
+		Text:    func(s *Stats) string { return metrics.Joined(s.CertificateEnds) },
 	},
 	{
 		Info: "connected_clients", Metric: "clients", Kind: Gauge, Help: "Client connections that are open.", Page: "clients",
@@ -293,7 +305,7 @@ var Table = []Row{
 	},
 	{
 		Info: "locks_lost", Metric: "locks_lost_total", Label: "reason", Kind: Counter,
-		Help:    "Locks lost by clients of this proxy, by reason: gone, deadline, max-hold and forced are losses; expired: a fixed lease (PX, EX) has run out; client_gone: the client has hung up while it held the lock, which INFO does not count.",
+		Help:    "Locks lost by clients of this proxy, by reason: gone, deadline, max_hold and forced are losses; expired: a fixed lease (PX, EX) has run out; client_gone: the client has hung up while it held the lock, which INFO does not count.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.Lost },
 		Number:  (*Stats).toldLosses,
 	},

@@ -64,7 +64,7 @@ func TestRowsAreComplete(t *testing.T) {
 		if (row.Kind == Counter) != strings.HasSuffix(row.Metric, "_total") {
 			t.Errorf("%s is a %s", name, row.Kind)
 		}
-		labelled := row.ByLabel != nil || row.Waits != nil
+		labelled := row.ByLabel != nil || row.Waits != nil || row.Values != nil
 		if labelled != (row.Label != "" && row.Value == "") || !labelled && row.Number == nil {
 			t.Errorf("%s: its values do not fit its label", name)
 		}
@@ -81,6 +81,8 @@ func TestEveryNumberIsShown(t *testing.T) {
 				for label, w := range row.Waits(s) {
 					text += label + w.Sum.String()
 				}
+			case row.Values != nil:
+				text += strings.Join(row.Values(s), " ")
 			case row.ByLabel != nil:
 				text += metrics.Joined(row.ByLabel(s))
 			case row.Number != nil:
