@@ -3,8 +3,9 @@ package redistest
 // Place is where a server runs: in a network namespace of its own, for instance. Its unix socket is reached from
 // anywhere.
 type Place struct {
-	Host   string   // the address that it binds, and by which other servers know it
-	Inside []string // what comes before the command that starts it: "ip", "netns", "exec", "a"
+	Host    string   // the address that it binds, and by which other servers know it
+	Inside  []string // what comes before the command that starts it: "ip", "netns", "exec", "a"
+	Program string   // the server's binary; empty: the one of all tests
 }
 
 // Loopback is where servers run unless a test says otherwise.

@@ -17,6 +17,7 @@ package redistest
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -35,8 +36,10 @@ import (
 const (
 	// startLimit bounds starting, stopping and the first synchronisation of a replica on a loaded machine.
 	startLimit = time.Minute
-	// probeEvery is the pause between two questions to a server that is not ready yet.
+	// probeEvery is the pause between two questions to a server that is not ready yet, at first.
 	probeEvery = 3 * time.Millisecond
+	// probeAtLeast is the longest such pause.
+	probeAtLeast = 25 * time.Millisecond
 	// maxSocketPath is what sun_path holds on the systems we run on (104 on macOS, 108 on Linux), less the final zero.
 	maxSocketPath = 103
 )
@@ -83,7 +86,7 @@ func StartAt(t testing.TB, place Place, args ...string) *Server {
 // newServer has a directory and a port, and is down.
 func newServer(t testing.TB, place Place) *Server {
 	t.Helper()
-	s := &Server{t: t, bin: binary(t), place: place}
+	s := &Server{t: t, bin: binary(t, place.Program), place: place}
 	s.dir, s.socket = socketDir(t)
 	t.Cleanup(s.cleanup)
 	s.port = Port(t)
@@ -339,12 +342,9 @@ func (s *Server) password() string {
 	return ""
 }
 
-func binary(t testing.TB) string {
+func binary(t testing.TB, program string) string {
 	t.Helper()
-	name := os.Getenv("LOCKPROXY_REDIS_SERVER")
-	if name == "" {
-		name = "redis-server"
-	}
+	name := cmp.Or(program, os.Getenv("LOCKPROXY_REDIS_SERVER"), "redis-server")
 	path, err := exec.LookPath(name)
 	if err == nil {
 		return path
