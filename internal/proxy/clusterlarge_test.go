@@ -24,7 +24,7 @@ func announce(t *testing.T, srv *Server, p *peer, key string, n int) (rest func(
 
 // The clients together send several times the memory that the proxy may have for all of them. None is closed.
 func largeCommandsAreStreamed(t *testing.T, c *redistest.Cluster) {
-	const n = 16 << 20
+	const n = 8 << 20 // with six clients twice the memory of all
 	for engine, srv := range startOverCluster(t, c, small) {
 		var running sync.WaitGroup
 		for i := range 6 {
@@ -114,6 +114,7 @@ func largeCommandsNeedNoOtherRight(t *testing.T, c *redistest.Cluster) {
 
 // A large command for a dead server waits for a successor. If there is none, it is read to its end and refused.
 func TestLargeCommandsOfADeadServerAreRefused(t *testing.T) {
+	t.Parallel()
 	const limit = 300 * time.Millisecond
 	c := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
 	proxies := startOverCluster(t, c, small, func(o *Options) { o.Upstream.FailoverWait = limit })

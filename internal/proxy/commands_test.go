@@ -24,6 +24,7 @@ import (
 )
 
 func TestCommandIsRedisAnswerWithLockCommands(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	addr := proxyTo(t, srv.Addr())
 	// A young Redis still rehashes its table of commands, a step with each look-up, and lists it in another order each time.
@@ -115,6 +116,7 @@ func withoutLocks(t *testing.T, reply []byte, question string) (rest []resp.Valu
 }
 
 func TestCommandListingsKeepTheOrderOfNames(t *testing.T) {
+	t.Parallel()
 	addr := proxyTo(t, redistest.Start(t).Addr())
 	for _, hello := range []string{"HELLO 2", "HELLO 3"} {
 		v := decode(t, ask(t, addr, hello, "COMMAND INFO unlock get nope LOCK set"))
@@ -141,6 +143,7 @@ func TestCommandListingsKeepTheOrderOfNames(t *testing.T) {
 }
 
 func TestCommandCountsLockCommands(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	addr := proxyTo(t, srv.Addr())
 	want := decode(t, ask(t, srv.Addr(), "COMMAND COUNT")).Int + int64(len(grammar.Verbs()))
@@ -150,6 +153,7 @@ func TestCommandCountsLockCommands(t *testing.T) {
 }
 
 func TestCommandGetKeysKnowsLockCommands(t *testing.T) {
+	t.Parallel()
 	addr := proxyTo(t, redistest.Start(t).Addr())
 	for question, want := range map[string]string{
 		"COMMAND GETKEYS LOCK a":                   "*1\r\n$1\r\na\r\n",
@@ -169,6 +173,7 @@ func TestCommandGetKeysKnowsLockCommands(t *testing.T) {
 
 // Whatever walks Redis's entries can walk ours: the same kinds in the same places, the same keys.
 func TestLockEntriesHaveTheShapeOfRedisEntries(t *testing.T) {
+	t.Parallel()
 	addr := proxyTo(t, redistest.Start(t).Addr())
 	for _, hello := range []string{"HELLO 2", "HELLO 3"} {
 		// Each pair has the same in number: keys and tips.
@@ -238,6 +243,7 @@ func shapes(v resp.Value) map[string][]string {
 
 // What COMMAND says of a lock command is what the command takes.
 func TestLockEntriesAgreeWithTheGrammar(t *testing.T) {
+	t.Parallel()
 	addr := proxyTo(t, redistest.Start(t).Addr())
 	tokens := []string{"WAIT", "PX", "EX", "OWNER", "GRACE", "MAXHOLD", "FENCE", "MATCH", "COUNT"}
 	for _, verb := range grammar.Verbs() {
@@ -292,6 +298,7 @@ func parse(args []string) error {
 }
 
 func TestCommandRefusedByACLStaysRefused(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t, "--requirepass", "secret")
 	addr := proxyTo(t, srv.Addr())
 	srv.Do(t, "ACL", "SETUSER", "limited", "on", ">pw", "~*", "+@all", "-command", "-info")
@@ -309,6 +316,7 @@ func TestCommandRefusedByACLStaysRefused(t *testing.T) {
 }
 
 func TestCommandInTransactionIsQueued(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	addr := proxyTo(t, srv.Addr())
 	for _, question := range []string{"COMMAND COUNT", "COMMAND INFO lock", "INFO lockproxy"} {
@@ -326,6 +334,7 @@ func TestCommandInTransactionIsQueued(t *testing.T) {
 }
 
 func TestCommandKeepsItsPlaceAmongOthers(t *testing.T) {
+	t.Parallel()
 	addr := proxyTo(t, redistest.Start(t).Addr())
 	for _, mode := range []string{"PING", "WATCH k", "SUBSCRIBE c", "CLIENT NO-EVICT ON"} {
 		c := dial(t, addr)
@@ -347,6 +356,7 @@ func TestCommandKeepsItsPlaceAmongOthers(t *testing.T) {
 }
 
 func TestClientLibraryReadsCommand(t *testing.T) {
+	t.Parallel()
 	addr := proxyTo(t, redistest.Start(t).Addr())
 	for _, proto := range []int{2, 3} {
 		c := redis.NewClient(&redis.Options{
@@ -388,6 +398,7 @@ func TestClientLibraryReadsCommand(t *testing.T) {
 }
 
 func TestEmbeddedRedisListsLockCommands(t *testing.T) {
+	t.Parallel()
 	srv, err := embedded.Start(embedded.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -430,6 +441,7 @@ func TestEmbeddedRedisListsLockCommands(t *testing.T) {
 }
 
 func TestInfoLockproxyTellsWhatTheProxyDoes(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	addr := proxyTo(t, srv.Addr())
 	tx := dial(t, addr)
@@ -465,6 +477,7 @@ func TestInfoLockproxyTellsWhatTheProxyDoes(t *testing.T) {
 }
 
 func TestInfoLockproxyAnswersWithoutRedis(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	p := runProxy(t, srv.Addr())
 	addr := p.Addrs()[0].String()

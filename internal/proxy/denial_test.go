@@ -15,6 +15,7 @@ import (
 // Each login that Redis refuses is counted. The log names the client and the user, never a password, and is not filled by whoever
 // guesses.
 func TestFailedLoginsAreCountedAndLogged(t *testing.T) {
+	t.Parallel()
 	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			redis := redistest.Start(t, "--requirepass", "secret")

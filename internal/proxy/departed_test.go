@@ -24,6 +24,7 @@ func nothingRemains(t *testing.T, srv *Server) {
 
 // Under SCRIPT DEBUG only the client's own next words, or its end, let a script go on. With SYNC, all of Redis waits meanwhile.
 func TestTheEndOfAClientEndsItsDebugger(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		for _, mode := range []string{"YES", "SYNC"} {
 			for _, behind := range []string{"CLIENT SETNAME x", "LOCK k", "SELECT 1", "QUIT", "*x", "BLPOP l 0", "MULTI\r\nCLIENT SETNAME x"} {
@@ -52,6 +53,7 @@ func TestTheEndOfAClientEndsItsDebugger(t *testing.T) {
 // A client that has ended its side, or its session, may take its time to read the replies. Its locks and its connections to Redis do not
 // wait for that.
 func TestUnreadRepliesKeepNothingElse(t *testing.T) {
+	t.Parallel()
 	const size = 2 << 20 // more than sockets of this kind hold
 	value := strings.Repeat("v", size)
 	ends := map[string]struct {
@@ -108,6 +110,7 @@ func laneUsers(srv *Server) (n int) {
 
 // A client may go while the lock engine still asks Redis what has become of its UNLOCK: its place on the lane is free at once.
 func TestAnUnlockInDoubtKeepsNoLane(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		for _, how := range departures {
 			c := dialClient(t, address(srv))

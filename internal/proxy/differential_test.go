@@ -32,6 +32,7 @@ const differentialRounds = 150
 // Random commands, valid and not, in random pieces: the bytes that come back through the proxy are those that come back
 // directly. Round n of seed s is always the same.
 func TestDifferential(t *testing.T) {
+	t.Parallel()
 	// Timeouts and the order of hash tables must not depend on when Redis gets to its housekeeping.
 	b := newBench(t, "--hz", "500", "--activerehashing", "no")
 	g := newGenerator(t, b.redis)

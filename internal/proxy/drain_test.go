@@ -103,6 +103,7 @@ func (c *peer) ends() {
 
 // Clients without locks or state move elsewhere at once; the drain does not wait for its timeout.
 func TestQuietClientsAreClosed(t *testing.T) {
+	t.Parallel()
 	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
 		idle, once, silent := dialClient(t, address(s.Server)), dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
@@ -121,6 +122,7 @@ func TestQuietClientsAreClosed(t *testing.T) {
 
 // Each command that a client has sent is answered, and the connection ends behind a reply.
 func TestBusyClientsAreClosedBehindAReply(t *testing.T) {
+	t.Parallel()
 	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
 		const depth = 50
@@ -170,6 +172,7 @@ func TestBusyClientsAreClosedBehindAReply(t *testing.T) {
 
 // A holder goes on, even with further locks, until it has released the last one.
 func TestHoldersStayUntilTheirLastRelease(t *testing.T) {
+	t.Parallel()
 	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
 		holder, talker := dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
@@ -195,6 +198,7 @@ func TestHoldersStayUntilTheirLastRelease(t *testing.T) {
 }
 
 func TestWaitersAreToldAndClosed(t *testing.T) {
+	t.Parallel()
 	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
 		holder, waiter, fair := dialClient(t, address(s.Server)), dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
@@ -218,6 +222,7 @@ func TestWaitersAreToldAndClosed(t *testing.T) {
 
 // A transaction, a subscription and a blocked command are not cut off before the time is over.
 func TestStateOnAConnectionIsKept(t *testing.T) {
+	t.Parallel()
 	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
 		tx, sub, pop, other := dialClient(t, address(s.Server)), dialClient(t, address(s.Server)), dialClient(t, address(s.Server)), dialClient(t, redis.Addr())
@@ -284,6 +289,7 @@ func TestClientsAreAcceptedDuringTheDelay(t *testing.T) {
 
 // A connection that was accepted is served, even if its first command comes late.
 func TestFirstCommandDuringTheDrainIsServed(t *testing.T) {
+	t.Parallel()
 	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
 		holder, late := dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
@@ -304,6 +310,7 @@ func TestFirstCommandDuringTheDrainIsServed(t *testing.T) {
 
 // A client that sends nothing does not stay as long as another one has a lock.
 func TestAClientWithoutACommandLeavesTheDrain(t *testing.T) {
+	t.Parallel()
 	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
 		holder, mute := dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
@@ -319,6 +326,7 @@ func TestAClientWithoutACommandLeavesTheDrain(t *testing.T) {
 
 // At the end the log has the number of the clients that were cut off, and the keys of some of the locks that were left.
 func TestTheLastEntryNamesWhatWasLeft(t *testing.T) {
+	t.Parallel()
 	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine, func(o *Options) { o.DrainTimeout = 100 * time.Millisecond })
 		a, b, idle := dialClient(t, address(s.Server)), dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
@@ -341,6 +349,7 @@ func TestTheLastEntryNamesWhatWasLeft(t *testing.T) {
 
 // A client that has sent a part of a command is not at a quiet moment: its command is answered first.
 func TestCommandInPartIsAnsweredBeforeTheEnd(t *testing.T) {
+	t.Parallel()
 	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
 		half, talker := dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
@@ -370,6 +379,7 @@ func TestCommandInPartIsAnsweredBeforeTheEnd(t *testing.T) {
 
 // A client that comes to the next proxy learns why it does not hold the lock that it had, unless it names an OWNER: then it has it still.
 func TestHoldersThatWereCutOffAtTheNextProxy(t *testing.T) {
+	t.Parallel()
 	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine, func(o *Options) { o.DrainTimeout = 100 * time.Millisecond })
 		next := startStopping(t, redis, engine)

@@ -33,6 +33,7 @@ func recovers(t *testing.T, srv *Server) {
 // Redis goes away: what was sent and not answered ends its client's connection, what is not sent is refused in words, and
 // whoever had state there is cut off. When it is back, so is everything else.
 func TestRedisIsKilled(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		idle, outstanding, blocked, watching, subscribed, monitoring := dialClient(t, address(srv)), dialClient(t, address(srv)), dialClient(t, address(srv)),
 			dialClient(t, address(srv)), dialClient(t, address(srv)), dialClient(t, address(srv))
@@ -98,6 +99,7 @@ func pendingOf(srv *Server) int {
 
 // Restarts in the middle of traffic: no client gets a reply that is not the one to its command, and no write is done twice.
 func TestRestartsAmidTraffic(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		stop := make(chan struct{})
 		var wg sync.WaitGroup
@@ -170,6 +172,7 @@ func traffic(t *testing.T, srv *Server, id int, stop <-chan struct{}, served *at
 
 // Redis closes the lane and a pin: a client with nothing outstanding does not notice, unless it sends before the proxy knows.
 func TestClosedLaneIsReplacedAtOnce(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
@@ -195,6 +198,7 @@ func TestClosedLaneIsReplacedAtOnce(t *testing.T) {
 
 // A Redis that has too many clients is reported as unreachable, is not stormed, and is used again when it has room.
 func TestRedisHasTooManyClients(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		admin := dialClient(t, "unix:"+redis.Socket())
 		c := dialClient(t, address(srv))
@@ -231,6 +235,7 @@ func TestRedisHasTooManyClients(t *testing.T) {
 
 // While Redis loads its data it says so, and clients are told what it says.
 func TestLoadingPassesThrough(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		c := dialClient(t, address(srv))
 		c.quiet("DEBUG", "POPULATE", "100000")
@@ -251,6 +256,7 @@ func TestLoadingPassesThrough(t *testing.T) {
 
 // A Redis that closes connections is there: what has not been sent waits for the next one.
 func TestLaneThatIsKilledAgainAndAgainIsNoOutage(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		admin := dialClient(t, "unix:"+redis.Socket())
 		var c *peer

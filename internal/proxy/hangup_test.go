@@ -23,6 +23,7 @@ var hangups = map[string]func(c *peer){
 
 // What a client waits for is withdrawn when it hangs up, and nothing that stands behind it is executed.
 func TestNothingIsExecutedBehindAWaitThatAHangupEnds(t *testing.T) {
+	t.Parallel()
 	pipelines := map[string][]string{
 		"lock":                  {"BLPOP l 0", "LOCK k", "SET ghost 1"},
 		"try lock":              {"BLPOP l 0", "TRYLOCK k", "SET ghost 1"},
@@ -77,6 +78,7 @@ func awaitClients(t testing.TB, redis *redistest.Server, srv *Server, want strin
 
 // A client that hangs up while it waits for a lock does not get it, nor is anything behind it executed.
 func TestNothingIsExecutedBehindAWaitForALock(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		for how, hangup := range hangups {
 			for _, verb := range []string{"LOCK", "FAIRLOCK", "TRYLOCK"} {
@@ -103,6 +105,7 @@ func TestNothingIsExecutedBehindAWaitForALock(t *testing.T) {
 
 // A client that hangs up while no connection is free for its blocking command takes nothing from the list later.
 func TestAWaitForAPinEndsWithTheClient(t *testing.T) {
+	t.Parallel()
 	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			redis := redistest.Start(t)
@@ -139,6 +142,7 @@ func TestAWaitForAPinEndsWithTheClient(t *testing.T) {
 // A hang-up is seen behind any number of commands that stand behind a blocking one, and more of them than may be unanswered
 // are held back, not lost.
 func TestAHangupIsSeenBehindManyCommandsThatWait(t *testing.T) {
+	t.Parallel()
 	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			redis := redistest.Start(t)
@@ -177,6 +181,7 @@ func TestAHangupIsSeenBehindManyCommandsThatWait(t *testing.T) {
 // A client may end its side behind its last command, as a pipe into nc does. All that Redis serves at once is done and answered, however
 // closely the end of the client follows.
 func TestCommandsInFrontOfTheEndAreServed(t *testing.T) {
+	t.Parallel()
 	const rounds = 100
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		for _, c := range []struct{ lines, want string }{
@@ -201,6 +206,7 @@ func TestCommandsInFrontOfTheEndAreServed(t *testing.T) {
 
 // A client that gets no replies may end together with its last bytes. Its end is seen all the same, and its locks are free.
 func TestAnEndThatComesWithTheLastBytesIsSeen(t *testing.T) {
+	t.Parallel()
 	const clients = 100
 	eachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
 		for how, hangup := range hangups {

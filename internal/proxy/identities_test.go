@@ -12,6 +12,7 @@ import (
 
 // A user without a password may log in with any: that makes neither connections nor lock engines.
 func TestAnyPasswordIsOneIdentity(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	redis.Do(t, "ACL", "SETUSER", "open", "on", "nopass", "~*", "&*", "+@all")
 	onEngines(t, redis, func(t *testing.T, srv *Server) {
@@ -37,6 +38,7 @@ func TestAnyPasswordIsOneIdentity(t *testing.T) {
 
 // What stood for all passwords of a user gives way to one that is good.
 func TestPasswordThatIsGoodNow(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	onEngines(t, redis, func(t *testing.T, srv *Server) {
 		redis.Do(t, "ACL", "SETUSER", "u", "reset", "on", "nopass", "~*", "&*", "+@all")
@@ -57,6 +59,7 @@ func TestPasswordThatIsGoodNow(t *testing.T) {
 
 // One client that walks through all databases leaves few connections behind.
 func TestWalkThroughDatabases(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t, "--databases", "1000")
 	onEngines(t, redis, func(t *testing.T, srv *Server) {
 		c := dialClient(t, address(srv))
@@ -80,6 +83,7 @@ func TestWalkThroughDatabases(t *testing.T) {
 
 // Over the limit of lanes a client is told so, another address still gets one, and nothing hangs.
 func TestLanesAreBounded(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t, "--databases", "100")
 	onEngines(t, redis, func(t *testing.T, srv *Server) {
 		var residents []*peer
@@ -117,6 +121,7 @@ func TestLanesAreBounded(t *testing.T) {
 
 // Lock engines are bounded; one that somebody needs stays.
 func TestLockEnginesAreBounded(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t, "--databases", "100")
 	onEngines(t, redis, func(t *testing.T, srv *Server) {
 		holder := dialClient(t, address(srv))
@@ -146,6 +151,7 @@ func TestLockEnginesAreBounded(t *testing.T) {
 
 // The database that was selected before AUTH stays selected, also for a user who may not SELECT.
 func TestDatabaseSelectedBeforeAuth(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.redis.Do(t, "ACL", "SETUSER", "stay", "on", ">pw", "~*", "&*", "+@all", "-select")
 	b.redis.Do(t, "ACL", "SETUSER", "", "on", "nopass", "~*", "&*", "+@all", "-set")
@@ -163,6 +169,7 @@ func TestDatabaseSelectedBeforeAuth(t *testing.T) {
 
 // EXEC runs several identity changes at once. Those behind an AUTH must hold, although the session has questions to Redis about the AUTH.
 func TestIdentityChangesOfOneTransaction(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.redis.Do(t, "ACL", "SETUSER", "open", "reset", "on", "nopass", "~*", "&*", "+@all")
 	b.redis.Do(t, "ACL", "SETUSER", "stay", "reset", "on", "nopass", "~*", "&*", "+@all", "-select")
@@ -200,6 +207,7 @@ func TestIdentityChangesOfOneTransaction(t *testing.T) {
 
 // The user with the empty name is not the default user.
 func TestUserWithoutAName(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	redis.Do(t, "ACL", "SETUSER", "", "on", "nopass", "~*", "&*", "+@all", "-set")
 	onEngines(t, redis, func(t *testing.T, srv *Server) {

@@ -21,6 +21,7 @@ func users(t testing.TB, redis *redistest.Server) {
 }
 
 func TestIdentitiesAreRedisOwn(t *testing.T) {
+	t.Parallel()
 	everything := []string{
 		"PING", "GET alice:k", "SET alice:k v", "GET bob:k", "SET bob:k v", "GET shared:k", "SET shared:k v", "MGET alice:k bob:k", "CONFIG GET port", "KEYS *",
 		"CLIENT GETNAME", "CLIENT SETNAME x", "CLIENT GETNAME", "CLIENT SETINFO lib-name x", "CLIENT REPLY ON", "CLIENT REPLY OFF", "CLIENT REPLY ON", "CLIENT LIST TYPE replica", "CLIENT NO-EVICT on",
@@ -65,6 +66,7 @@ func TestIdentitiesAreRedisOwn(t *testing.T) {
 
 // A connection that a refused HELLO has logged in all the same never serves another client.
 func TestHalfRefusedHelloIsNobodyElses(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	users(t, redis)
 	redis.Do(t, "ACL", "SETUSER", "default", "-acl|list")
@@ -108,6 +110,7 @@ func first[T any](v T, _ error) T { return v }
 // Clients of all identities at once, each of which asks who and where it is on every kind of connection: none may ever be
 // told that it is somebody else.
 func TestNothingTravelsOnAnothersConnection(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	for i := range 4 {
 		redis.Do(t, "ACL", "SETUSER", fmt.Sprint("u", i), "reset", "on", fmt.Sprint(">p", i), "~*", "&*", "+@all")
@@ -159,6 +162,7 @@ func wander(t *testing.T, addr string, seed int) {
 
 // A user who is deleted loses the connection, as directly.
 func TestDeletedUserIsCutOff(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	scripts := map[string]func(s *side, c *peer){
 		"on a lane":   func(_ *side, c *peer) { c.do("GET", "k") },
@@ -200,6 +204,7 @@ func TestDeletedUserIsCutOff(t *testing.T) {
 
 // Redis 7.0 logs a client in although it refuses its HELLO. CLIENT INFO and the lock engine follow the server, whichever it is.
 func TestARefusedHELLOMayLogIn(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t, "--requirepass", "pw")
 	redis.Do(t, "ACL", "SETUSER", "alice", "on", ">pw", "~*", "&*", "+@all")
 	redis.Do(t, "ACL", "SETUSER", "mute", "on", ">pw", "~*", "&*", "+@all", "-acl")

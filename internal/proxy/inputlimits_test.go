@@ -45,6 +45,7 @@ func neighbours(t *testing.T, addr string, n int) (end func()) {
 
 // Redis closes the connection of a client whose argument or query buffer is too long. It is the connection of that client alone.
 func TestTheInputLimitsOfRedisConcernTheirClientOnly(t *testing.T) {
+	t.Parallel()
 	for name, setting := range map[string]string{"argument": "proto-max-bulk-len", "buffer": "client-query-buffer-limit"} {
 		t.Run(name, func(t *testing.T) {
 			eachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
@@ -96,10 +97,11 @@ func TestTheInputLimitsOfRedisConcernTheirClientOnly(t *testing.T) {
 // The connection of a large command closes while the command is sent on, wherever Redis stops to read it. As from Redis, the client gets the replies so
 // far, and no word about the command.
 func TestALargeCommandBeyondTheQueryBufferLimitClosesItsClient(t *testing.T) {
+	t.Parallel()
 	for limit, sizes := range map[string][]int{"1mb": {4 << 20, 5 << 20, 20 << 20}, "8mb": {9 << 20, 20 << 20}} {
 		t.Run(limit, func(t *testing.T) {
 			eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
-				for i := range 10 {
+				for i := range 3 {
 					for _, size := range sizes {
 						for name, addr := range map[string]string{"direct": redis.Addr(), "through the proxy": address(srv)} {
 							c := dialClient(t, addr)

@@ -41,6 +41,7 @@ func blockedIn(t *testing.T, redis *redistest.Server, n int) {
 
 // Writes that are held back hold up nobody who reads, however many write.
 func TestHeldBackWritesHoldUpNoReads(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		readers, writers := warm(t, srv, 8), warm(t, srv, 20)
 		admin := dialClient(t, "unix:"+redis.Socket()) // the proxy does not see the pause begin
@@ -91,6 +92,7 @@ func TestHeldBackWritesHoldUpNoReads(t *testing.T) {
 
 // A pause that a client of this proxy asks for is known at once: not even the command next to the first write waits.
 func TestPauseThroughTheProxyIsKnownAtOnce(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		c := warm(t, srv, 3, "SELECT", "9")
 		if b := c[0].quiet("CLIENT", "PAUSE", "600000", "WRITE"); b != "+OK\r\n" {
@@ -112,6 +114,7 @@ func TestPauseThroughTheProxyIsKnownAtOnce(t *testing.T) {
 
 // A client whose command comes right behind a script without an end is told so, and can end it.
 func TestScriptWithoutEndIsEndedByWhoComesNext(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
 		c := warm(t, srv, 2)
 		for i := range 20 {
@@ -141,6 +144,7 @@ func TestScriptWithoutEndIsEndedByWhoComesNext(t *testing.T) {
 
 // Commands behind a script in one go keep their order, and so do those that come later.
 func TestOrderOfOneClientAroundScripts(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
 		c := warm(t, srv, 2)[0]
 		const incr = `"return redis.call('INCR','n')"`
@@ -165,6 +169,7 @@ func TestOrderOfOneClientAroundScripts(t *testing.T) {
 
 // INFO counts each client whose write is held back, though they share a connection to Redis.
 func TestHeldBackClientsAreCountedAsBlocked(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
 		c := warm(t, srv, 5)
 		c[0].quiet("MULTI")
@@ -186,6 +191,7 @@ func TestHeldBackClientsAreCountedAsBlocked(t *testing.T) {
 
 // While a script runs for too long, others are told so, in every database.
 func TestBusyScriptIsToldToOthers(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		c := warm(t, srv, 3, "SELECT", "9")
 		stalls(t, srv, c[0], "EVAL", "while true do end", "0")
@@ -205,6 +211,7 @@ func TestBusyScriptIsToldToOthers(t *testing.T) {
 
 // Lock commands travel on the same lanes.
 func TestLockBesideALaneThatStandsStill(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		c := warm(t, srv, 3)
 		fence := c[1].quiet("LOCK", "l")
@@ -230,6 +237,7 @@ func TestLockBesideALaneThatStandsStill(t *testing.T) {
 
 // A client whose lane stands still keeps its order, whatever it goes on to send.
 func TestOrderOfOneClientWhoseLaneIsSetAside(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		c := warm(t, srv, 2)
 		admin := dialClient(t, "unix:"+redis.Socket())
@@ -277,6 +285,7 @@ func TestOthersWaitShortlyForALaneThatStandsStill(t *testing.T) {
 
 // A client whose replies are large does not cost others their connection when Redis closes the one that they come on.
 func TestLargeRepliesCostOnlyThoseWhoAskForThem(t *testing.T) {
+	t.Parallel()
 	const size = 1 << 20
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		redis.Do(t, "SET", "big", strings.Repeat("x", size))

@@ -11,6 +11,7 @@ import (
 
 // A client that has its last reply knows already that the connection has ended, so no command of its crosses the end.
 func TestTheEndOfTheConnectionComesWithTheLastReply(t *testing.T) {
+	t.Parallel()
 	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
 		const rounds = 500
@@ -33,6 +34,7 @@ func TestTheEndOfTheConnectionComesWithTheLastReply(t *testing.T) {
 
 // Bytes that the proxy has not read make the kernel reset the connection when it is closed. The last reply is on its way by then.
 func TestTheLastReplyArrivesAlthoughInputIsLeft(t *testing.T) {
+	t.Parallel()
 	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
 		const rounds = 200

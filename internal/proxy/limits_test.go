@@ -53,6 +53,7 @@ func expectClosed(t *testing.T, srv *proxy.Server, reason string, n int64) {
 }
 
 func TestClientsOverTheLimitAreRefusedInRedisWords(t *testing.T) {
+	t.Parallel()
 	limited(t, proxy.Limits{Clients: 2}, func(t *testing.T, srv *proxy.Server) {
 		first, silent := dial(t, address(srv, 0)), dial(t, address(srv, 0))
 		first.ask("PING")
@@ -70,6 +71,7 @@ func TestClientsOverTheLimitAreRefusedInRedisWords(t *testing.T) {
 }
 
 func TestRefusedTLSClientsHoldUpNobody(t *testing.T) {
+	t.Parallel()
 	a := redistest.NewAuthority(t)
 	srv, _ := serve(t, proxy.Options{
 		Listen: []string{"tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()},
@@ -86,6 +88,7 @@ func TestRefusedTLSClientsHoldUpNobody(t *testing.T) {
 }
 
 func TestQueryLimitClosesTheClient(t *testing.T) {
+	t.Parallel()
 	limited(t, proxy.Limits{Query: 1 << 20}, func(t *testing.T, srv *proxy.Server) {
 		// Nothing is parsed while the answer to a blocking command decides how the next ones travel.
 		holder, c := dial(t, address(srv, 0)), dial(t, address(srv, 0))
@@ -105,6 +108,7 @@ func TestQueryLimitClosesTheClient(t *testing.T) {
 }
 
 func TestOutputLimitClosesTheClientThatDoesNotRead(t *testing.T) {
+	t.Parallel()
 	limited(t, proxy.Limits{Output: 8 << 20}, func(t *testing.T, srv *proxy.Server) {
 		other, c := dial(t, address(srv, 0)), dial(t, address(srv, 0))
 		other.ask("SET k " + strings.Repeat("v", 1<<20))
@@ -119,6 +123,7 @@ func TestOutputLimitClosesTheClientThatDoesNotRead(t *testing.T) {
 
 // What a client has taken does not count.
 func TestClientThatReadsMayHaveAsMuchAsItWants(t *testing.T) {
+	t.Parallel()
 	limited(t, proxy.Limits{Output: 1 << 20}, func(t *testing.T, srv *proxy.Server) {
 		c := dial(t, address(srv, 0))
 		value := strings.Repeat("v", 100_000)
@@ -134,6 +139,7 @@ func TestClientThatReadsMayHaveAsMuchAsItWants(t *testing.T) {
 
 // A subscriber gets what it has not asked for.
 func TestOutputLimitClosesTheSubscriberThatDoesNotRead(t *testing.T) {
+	t.Parallel()
 	limited(t, proxy.Limits{Output: 4 << 20}, func(t *testing.T, srv *proxy.Server) {
 		publisher, c := dial(t, address(srv, 0)), dial(t, address(srv, 0))
 		c.ask("SUBSCRIBE news")
@@ -208,6 +214,7 @@ func TestHandshakeMustEndInTime(t *testing.T) {
 }
 
 func TestPinsAreBoundedAndWaitedForAWhile(t *testing.T) {
+	t.Parallel()
 	srv, _ := serve(t, proxy.Options{
 		Listen:   []string{"127.0.0.1:0"},
 		Upstream: upstream.Options{Addr: redistest.Start(t).Addr(), Pins: upstream.PinLimits{Max: 1, Wait: 200 * time.Millisecond}},
@@ -233,6 +240,7 @@ func TestPinsAreBoundedAndWaitedForAWhile(t *testing.T) {
 }
 
 func TestWaitersForLocksAreBoundedForAllClients(t *testing.T) {
+	t.Parallel()
 	redisServer := redistest.Start(t)
 	redisServer.Do(t, "ACL", "SETUSER", "other", "on", ">pw", "~*", "&*", "+@all")
 	srv, _ := serve(t, proxy.Options{
@@ -255,6 +263,7 @@ func TestWaitersForLocksAreBoundedForAllClients(t *testing.T) {
 // What Redis refuses for its size is refused here, in the same words and before it is read, whether it is a client's first
 // command or a later one, before authentication and after.
 func TestOversizedRequestsAreRefusedAsByRedis(t *testing.T) {
+	t.Parallel()
 	open := redistest.Start(t)
 	guarded := redistest.Start(t, "--requirepass", "pw")
 	tests := []struct {
@@ -301,6 +310,7 @@ func TestOversizedRequestsAreRefusedAsByRedis(t *testing.T) {
 }
 
 func TestLimitsBeforeAuthenticationEndWithIt(t *testing.T) {
+	t.Parallel()
 	redisServer := redistest.Start(t, "--requirepass", "pw")
 	srv, _ := serve(t, proxy.Options{Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: redisServer.Addr(), Password: "pw"}})
 	c := dial(t, address(srv, 0))
@@ -312,6 +322,7 @@ func TestLimitsBeforeAuthenticationEndWithIt(t *testing.T) {
 
 // Commands that Redis does not take are not read without end: the client is slowed down, not closed.
 func TestUnansweredCommandsAreBounded(t *testing.T) {
+	t.Parallel()
 	redisServer := redistest.Start(t)
 	for _, engine := range engines {
 		t.Run(engine, func(t *testing.T) {
@@ -361,6 +372,7 @@ func TestUnansweredCommandsAreBounded(t *testing.T) {
 
 // A subscriber that stays behind is closed, although nothing more is published.
 func TestPubSubLimitClosesTheSubscriberOfAQuietChannel(t *testing.T) {
+	t.Parallel()
 	limits := proxy.Limits{PubSub: proxy.PubSub{Hard: 1 << 40, Soft: 1 << 20, SoftTime: time.Second}}
 	limited(t, limits, func(t *testing.T, srv *proxy.Server) {
 		publisher, c := dial(t, address(srv, 0)), dial(t, address(srv, 0))
@@ -375,6 +387,7 @@ func TestPubSubLimitClosesTheSubscriberOfAQuietChannel(t *testing.T) {
 
 // Subscribers have limits of their own, the smaller one for as long as it is exceeded.
 func TestPubSubLimitClosesTheSubscriberThatDoesNotRead(t *testing.T) {
+	t.Parallel()
 	for _, test := range []proxy.PubSub{{Hard: 4 << 20}, {Hard: 1 << 40, Soft: 1 << 20, SoftTime: time.Second}} {
 		limited(t, proxy.Limits{PubSub: test}, func(t *testing.T, srv *proxy.Server) {
 			publisher, c, reads := dial(t, address(srv, 0)), dial(t, address(srv, 0)), dial(t, address(srv, 0))

@@ -17,6 +17,7 @@ import (
 
 // A fixed lease that runs out has done what the client wanted. Other losses are warnings that say who has lost what.
 func TestTheLogTellsOfLostLeases(t *testing.T) {
+	t.Parallel()
 	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			core, logs := observer.New(zap.DebugLevel)
@@ -59,6 +60,7 @@ func TestTheLogTellsOfLostLeases(t *testing.T) {
 }
 
 func TestTheLogTellsOfLimits(t *testing.T) {
+	t.Parallel()
 	core, logs := observer.New(zap.ErrorLevel)
 	srv := startProxy(t, redistest.Start(t), func(o *Options) {
 		o.Logger, o.Locks.MaxWaiters, o.Limits.Clients = zap.New(core), 1, 3
@@ -104,6 +106,7 @@ func startBlind(t *testing.T, change func(*Options)) *Server {
 }
 
 func TestWrongCredentialsOfTheProxyAreAnError(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t, "--requirepass", "secret")
 	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
@@ -131,6 +134,7 @@ func TestWrongCredentialsOfTheProxyAreAnError(t *testing.T) {
 }
 
 func TestAServerThatIsNoRedisIsNamed(t *testing.T) {
+	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ func onEngines(t *testing.T, redis *redistest.Server, test func(t *testing.T, sr
 
 // Clients that say HELLO, AUTH or SELECT all at once are answered as by Redis itself, by few connections.
 func TestManyClientsLogInAtOnce(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	redis.Do(t, "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
 	const clients = 1200
@@ -60,6 +61,7 @@ func accepted(t *testing.T, redis *redistest.Server) int {
 
 // The reply to HELLO on a shared lane is Redis's own but for the id.
 func TestHelloOnALaneIsRedisOwn(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.redis.Do(t, "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
 	b.redis.Do(t, "ACL", "SETUSER", "poor", "on", ">pw", "~*", "&*", "+@all", "-select")
@@ -84,6 +86,7 @@ func TestHelloOnALaneIsRedisOwn(t *testing.T) {
 
 // Logins have connections of their own: nobody who works, or only says so, keeps others from logging in.
 func TestLoginsDoNotCompeteWithWork(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	redis.Do(t, "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
 	onEngines(t, redis, func(t *testing.T, srv *Server) {
@@ -109,6 +112,7 @@ func TestLoginsDoNotCompeteWithWork(t *testing.T) {
 
 // The clients of one address get no more than their share of the pins.
 func TestNoAddressTakesAllPins(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	onEngines(t, redis, func(t *testing.T, srv *Server) {
 		for range 3 {
@@ -141,6 +145,7 @@ func dialFrom(t *testing.T, from, addr string) *peer {
 
 // One address that tries passwords without end does not keep another from logging in.
 func TestWrongPasswordsDoNotHoldUpLogins(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t, "--requirepass", "secret")
 	onEngines(t, redis, func(t *testing.T, srv *Server) {
 		var wg sync.WaitGroup
@@ -264,6 +269,7 @@ func TestLargeCommandsMustComeAlong(t *testing.T) {
 
 // A user who may not SELECT stays in the database that was selected before its login, as on a direct connection.
 func TestAUserWhoMayNotSelectStaysInItsDatabase(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.redis.Do(t, "ACL", "SETUSER", "poor", "on", ">pw", ">pw2", "~*", "&*", "+@all", "-select")
 	b.compare(t, func(s *side) {

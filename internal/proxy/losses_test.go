@@ -166,6 +166,7 @@ func TestALossIsToldInFrontOfLaterReleases(t *testing.T) {
 
 // TestAForcedEndIsToldToAHolderOfAnotherUser: an operator who ends a lock is rarely the user who holds it.
 func TestAForcedEndIsToldToAHolderOfAnotherUser(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	redis.Do(t, "ACL", "SETUSER", "tenant", "on", ">pw", "~*", "&*", "+@all")
 	srv := startProxy(t, redis, func(o *Options) { o.Locks.Lease = time.Hour })

@@ -18,6 +18,7 @@ import (
 
 // The numbers answer who waited, held, and was refused.
 func TestNumbersFollowLocksAndCommands(t *testing.T) {
+	t.Parallel()
 	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			b := newBench(t)
@@ -70,6 +71,7 @@ func TestNumbersFollowLocksAndCommands(t *testing.T) {
 
 // An answer in doubt counts also if the session has gone on behind its command.
 func TestAnswersInDoubtAreCounted(t *testing.T) {
+	t.Parallel()
 	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
 		c := dialClient(t, address(srv))
@@ -95,6 +97,7 @@ func TestAnswersInDoubtAreCounted(t *testing.T) {
 
 // Each command counts once, with its bytes, however it travels: alone, in a pipeline, inline, or as it comes because it is large.
 func TestEveryCommandIsCounted(t *testing.T) {
+	t.Parallel()
 	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			b := newBench(t)
@@ -127,6 +130,7 @@ func TestEveryCommandIsCounted(t *testing.T) {
 
 // The last entry says how many clients were cut, and which locks they leave.
 func TestTheLastEntryNamesTheLocksLeft(t *testing.T) {
+	t.Parallel()
 	core, logs := observer.New(zap.InfoLevel)
 	redis := redistest.Start(t)
 	clients := t // they stay until the proxy has ended
@@ -148,6 +152,7 @@ func TestTheLastEntryNamesTheLocksLeft(t *testing.T) {
 
 // The four ends of a hold are told apart, in hold times as well as in losses.
 func TestEndsOfHoldsAreToldApart(t *testing.T) {
+	t.Parallel()
 	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			b := newBench(t)

@@ -13,6 +13,7 @@ import (
 
 // What Redis refuses keeps no connection: clients that may do nothing cannot take all of them.
 func TestARefusedCommandKeepsNoConnection(t *testing.T) {
+	t.Parallel()
 	const pins = 2
 	for _, engine := range engineNames() {
 		redis := redistest.Start(t, "--requirepass", "secret")
@@ -95,6 +96,7 @@ func TestARefusedCommandKeepsNoConnection(t *testing.T) {
 
 // After a refused MONITOR, PSYNC or the like everything goes on as on a direct connection, and once it is accepted too.
 func TestWhatFollowsARefusalIsRedisOwn(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.redis.Do(t, "ACL", "SETUSER", "poor", "reset", "on", ">pw", "~*", "&*", "+@all", "-monitor", "-psync", "-sync", "-replconf", "-client|tracking")
 	b.both(t, func(s *side, proto int) {
@@ -141,6 +143,7 @@ var traces = []string{
 
 // Whatever a client does to its connections, the next client finds them as if they were new.
 func TestTheNextClientFindsAConnectionAsIfItWereNew(t *testing.T) {
+	t.Parallel()
 	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			redis := redistest.Start(t, "--enable-debug-command", "yes")

@@ -17,6 +17,7 @@ import (
 )
 
 func TestTwoProtocolVersionsAtOnce(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.compare(t, func(s *side) {
 		s.hideHelloID()
@@ -47,6 +48,7 @@ func TestTwoProtocolVersionsAtOnce(t *testing.T) {
 }
 
 func TestRequestsInEveryForm(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	scripts := map[string]string{
 		"inline":                           "SET k \"a b\\x41\\n\"\r\nGET k\n  GET   k  \r\nset 'k' 'single \\' quote'\r\nget k\r\nPING\r\n",
@@ -140,6 +142,7 @@ func heap() int64 {
 
 // A client may send everything before it reads anything.
 func TestHugePipelineBeforeTheFirstRead(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	value := strings.Repeat("v", 1024)
 	const n = 40_000 // replies of 40 MiB, more than the sockets take
@@ -186,6 +189,7 @@ func takeBuffer(c *peer) io.Reader {
 
 // A client that does not read its replies is cut off at its limit, and meanwhile others have theirs.
 func TestSlowReaderIsCutOffAndDelaysNobody(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, "--client-output-buffer-limit", "pubsub 0 0 0") // Redis has a limit of its own
 	b.redis.Do(t, "SET", "k", strings.Repeat("v", 100_000))
 	for _, engine := range engineNames() {
@@ -220,6 +224,7 @@ func TestSlowReaderIsCutOffAndDelaysNobody(t *testing.T) {
 
 // redis-cli --pipe sends everything, then asks for an echo, and counts.
 func TestRedisCLIPipe(t *testing.T) {
+	t.Parallel()
 	cli, err := exec.LookPath("redis-cli")
 	if err != nil {
 		t.Skip("no redis-cli: ", err)
@@ -254,6 +259,7 @@ func TestRedisCLIPipe(t *testing.T) {
 // A client that is not read for the moment, because too much is unanswered, and says that it has finished, has everything
 // executed all the same.
 func TestEndOfInputWhilePausedLosesNothing(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {

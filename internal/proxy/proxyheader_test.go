@@ -41,6 +41,7 @@ func local(t *testing.T, version byte) []byte {
 // The header, the first commands and the last ones arrive in one segment: none of it may get lost on the way to whoever
 // serves the connection.
 func TestProxyHeaderNamesTheClient(t *testing.T) {
+	t.Parallel()
 	a := redistest.NewAuthority(t)
 	redisAddr := redistest.Start(t).Addr()
 	client4, here4 := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7).To4(), Port: 4242}, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1).To4(), Port: 7379}
@@ -110,6 +111,7 @@ func expectClient(t *testing.T, c *wire, want string) {
 
 // Without a header the proxy must not wait for bytes that could make one.
 func TestShortCommandsAreNotTakenForAHeader(t *testing.T) {
+	t.Parallel()
 	srv, _ := serve(t, proxy.Options{
 		Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, ProxyProtocol: proxy.ProxyOptional,
 	})
@@ -125,6 +127,7 @@ func TestShortCommandsAreNotTakenForAHeader(t *testing.T) {
 }
 
 func TestConnectionWithoutDemandedHeaderIsClosed(t *testing.T) {
+	t.Parallel()
 	srv, _ := serve(t, proxy.Options{
 		Listen: []string{"127.0.0.1:0", "unix:" + socketPath(t)}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()},
 		ProxyProtocol: proxy.ProxyRequired,

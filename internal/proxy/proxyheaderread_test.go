@@ -18,6 +18,7 @@ func headerV2(family byte, addresses string) string {
 }
 
 func TestPROXYHeaderInPieces(t *testing.T) {
+	t.Parallel()
 	const line = "PROXY TCP4 192.0.2.7 192.0.2.1 4242 7379\r\n"
 	inet := headerV2(byte(proxyproto.TCPv4), "\xc0\x00\x02\x07\xc0\x00\x02\x01\x10\x92\x1c\xd3")
 	path := "/s name=x\nid=1 addr=192.0.2.9:1"

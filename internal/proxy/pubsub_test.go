@@ -9,6 +9,7 @@ import (
 )
 
 func TestPubSubIsRedisOwn(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	scripts := map[string]func(s *side, proto int){
 		"messages": func(s *side, proto int) {
@@ -215,6 +216,7 @@ func TestPubSubIsRedisOwn(t *testing.T) {
 
 // A client that may not subscribe, or may not PING, gets Redis's refusals and nothing else.
 func TestPubSubWithLimitedRights(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, "--requirepass", "secret")
 	b.redis.Do(t, "ACL", "SETUSER", "bob", "on", ">pw", "~*", "&open*", "+@all", "-ping", "-psubscribe")
 	b.both(t, func(s *side, proto int) {
@@ -229,6 +231,7 @@ func TestPubSubWithLimitedRights(t *testing.T) {
 
 // Once a client has the answer to QUIT, nothing of it is left at Redis.
 func TestQuitEndsSubscriptionsBeforeItIsAnswered(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		direct := dialClient(t, "unix:"+redis.Socket())
 		for i := range 100 {

@@ -30,6 +30,7 @@ func withoutPins(t *testing.T, test func(t *testing.T, srv *Server, holder, c *p
 
 // No pin is free for a MULTI. The client has sent the commands of the transaction with it, so none of them runs alone.
 func TestNothingOfARefusedTransactionRunsAlone(t *testing.T) {
+	t.Parallel()
 	withoutPins(t, func(t *testing.T, srv *Server, holder, c *peer) {
 		for _, end := range []string{"EXEC", "DISCARD"} {
 			c.script("LOCK l", ":") // the connection, and so the lock, stays
@@ -61,6 +62,7 @@ func TestNothingOfARefusedTransactionRunsAlone(t *testing.T) {
 
 // No pin is free for a WATCH. The client has sent a transaction with it, which would run without the watch.
 func TestNoTransactionRunsBehindARefusedWatch(t *testing.T) {
+	t.Parallel()
 	withoutPins(t, func(t *testing.T, srv *Server, holder, c *peer) {
 		before := srv.Stats().PinTimeouts
 		c.raw(inline("WATCH k", "GET k", "MULTI", "SET k 1", "EXEC"))
@@ -77,6 +79,7 @@ func TestNoTransactionRunsBehindARefusedWatch(t *testing.T) {
 
 // Redis is away when SELECT comes, and is there again for the commands behind it, which are for the other database. The client has not seen the refusal.
 func TestNothingRunsInADatabaseThatTheClientHasLeft(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		c, other := dialClient(t, address(srv)), dialClient(t, address(srv))
 		c.script("SET k 1", "+OK")
@@ -110,6 +113,7 @@ func withoutLanes(t *testing.T, test func(t *testing.T, srv *Server), change fun
 
 // The first bytes of a client may hold a SELECT that is refused at once, and commands behind it.
 func TestTheFirstSelectIsRefusedWithWhatCameWithIt(t *testing.T) {
+	t.Parallel()
 	withoutLanes(t, func(t *testing.T, srv *Server) {
 		late := dialClient(t, address(srv))
 		late.raw(inline("SELECT 50", "SET k 2"))
@@ -120,6 +124,7 @@ func TestTheFirstSelectIsRefusedWithWhatCameWithIt(t *testing.T) {
 
 // A client that speaks TLS has sent each command in a record of its own. They are at the proxy together, but its TLS gives the session one at a time.
 func TestASelectIsRefusedWithTheRecordsBehindIt(t *testing.T) {
+	t.Parallel()
 	a := redistest.NewAuthority(t)
 	cert, err := tls.LoadX509KeyPair(a.Issue(t, "proxy"))
 	if err != nil {
@@ -161,6 +166,7 @@ func (g *gathered) Write(b []byte) (int, error) {
 
 // Redis is away when MULTI comes, and is there again for the commands behind it.
 func TestNothingOfATransactionRunsAloneBehindAnOutage(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		c, other := dialClient(t, address(srv)), dialClient(t, address(srv))
 		c.script("SET k 1", "+OK")

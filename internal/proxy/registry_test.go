@@ -13,6 +13,7 @@ import (
 
 // A lock engine has connections of its own to Redis, for as long as its identity has something to do with locks.
 func TestUnusedLockEnginesAreDropped(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	redis.Do(t, "ACL", "SETUSER", "tenant", "on", ">pw", "~*", "&*", "+@all")
 	srv := startProxy(t, redis, func(o *Options) { o.lockIdle = 50 * time.Millisecond })
@@ -68,6 +69,7 @@ func (c *peer) expectReply(start string) {
 
 // A session that ends tells its lock engine that it will get no answers: whoever was to get the lock next must go on.
 func TestReleaseOfASubscriberThatHangsUpIsSettled(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	for _, engine := range engineNames() {
 		srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })

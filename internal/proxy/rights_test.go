@@ -140,6 +140,7 @@ func TestDocumentedRightsAreEnough(t *testing.T) {
 
 // A user that may not PEXPIRE gets an error, and leaves no lock behind that would never end.
 func TestNoLockStaysWithoutATTL(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	redis.Do(t, "ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-pexpire")
 	srv := startProxy(t, redis)

@@ -9,6 +9,7 @@ import (
 
 // Redis does not know the scripts yet. A call that had to be repeated would run behind what the client has sent after it.
 func TestFirstUseOfAScriptKeepsTheOrder(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
 		c := dialClient(t, address(srv))
 		steps := []struct{ cmd, reply string }{

@@ -9,6 +9,7 @@ import (
 )
 
 func TestServerThatWaitsForTheLastClientTakesNoMore(t *testing.T) {
+	t.Parallel()
 	srv := &Server{shared: &shared.Proxy{}, conns: map[engine.Client]*session.Session{}}
 	first := &nobody{}
 	if !srv.enlist(first, &session.Session{}) {

@@ -87,6 +87,7 @@ func answersRefusals(t testing.TB, redis *redistest.Server) bool {
 // A client with a wrong password stays who it is, even if the server does not answer the refused login and something else comes in the
 // place of the answer.
 func TestTheAnswerToALoginIsNoOther(t *testing.T) {
+	t.Parallel()
 	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		redis.Do(t, "ACL", "SETUSER", "boss", "on", ">good", "~*", "&*", "+@all")
 		redis.Do(t, "ACL", "SETUSER", "guest", "on", ">pw", "~*", "&*", "+@all")

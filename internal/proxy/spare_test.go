@@ -11,6 +11,7 @@ import (
 // A command that blocks is at Redis before what another client sends after it, as on direct connections: nobody waits for a
 // sign that it is.
 func TestBlockingCommandIsAtRedisFirst(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	redis.Do(t, "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
 	onEngines(t, redis, func(t *testing.T, srv *Server) {
@@ -61,6 +62,7 @@ func (srv *Server) sessionHasPin(c *peer) bool {
 
 // The spares of identities are bounded with the other pins, and go for those who need a pin.
 func TestSparesMakeRoom(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	onEngines(t, redis, func(t *testing.T, srv *Server) {
 		var peers []*peer

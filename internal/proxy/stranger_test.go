@@ -11,6 +11,7 @@ import (
 // Clients that have not authenticated share a connection that Redis would close for too many refusals at once, or for one
 // command that is too large. None of them may bring that about.
 func TestStrangersKeepTheirLane(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t, "--requirepass", "secret")
 	long := strings.Repeat("k", 16<<10)
 	for _, engine := range engineNames() {

@@ -24,6 +24,7 @@ func large() string {
 }
 
 func TestLargeCommandPassesWithoutBeingHeld(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	value := large()
 	for _, engine := range engineNames() {
@@ -63,6 +64,7 @@ func TestLargeCommandPassesWithoutBeingHeld(t *testing.T) {
 }
 
 func TestLargeCommandWithoutRedisIsReadToItsEnd(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	for _, engine := range engineNames() {
 		srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
@@ -90,6 +92,7 @@ func TestLargeCommandWithoutRedisIsReadToItsEnd(t *testing.T) {
 }
 
 func TestLargeCommandInATransactionIsQueued(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	for _, engine := range engineNames() {
 		c := dialClient(t, address(startProxy(t, redis, func(o *Options) { o.Engine = engine })))
@@ -107,6 +110,7 @@ func TestLargeCommandInATransactionIsQueued(t *testing.T) {
 
 // What was read behind a command that waits is the start of a large one. The rest is read when the wait is over.
 func TestLargeCommandBehindACommandThatWaits(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
@@ -139,6 +143,7 @@ func TestLargeCommandBehindACommandThatWaits(t *testing.T) {
 
 // No pin comes for a large command. It is held whole, and the next command that needs a pin may get one.
 func TestLargeCommandWithoutAPin(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	for _, engine := range engineNames() {
 		srv := startProxy(t, redis, func(o *Options) {
@@ -161,6 +166,7 @@ func TestLargeCommandWithoutAPin(t *testing.T) {
 
 // Large commands wait for a connection. Their clients have announced more than the memory of all, and sent little of it. None is closed.
 func TestAnnouncedBytesTakeLittleMemory(t *testing.T) {
+	t.Parallel()
 	const waiters, n, begun = 8, 5 << 20, 64 << 10
 	redis := redistest.Start(t)
 	for _, engine := range engineNames() {
@@ -197,6 +203,7 @@ func TestAnnouncedBytesTakeLittleMemory(t *testing.T) {
 
 // Redis does not take large commands. Their bytes count, and little of them is read. When Redis goes on, all are carried out.
 func TestBytesOfLargeCommandsCountUntilRedisTakesThem(t *testing.T) {
+	t.Parallel()
 	const senders, n = 4, 24 << 20
 	redis := redistest.Start(t)
 	for _, engine := range engineNames() {
@@ -234,6 +241,7 @@ func TestBytesOfLargeCommandsCountUntilRedisTakesThem(t *testing.T) {
 
 // A client ends its side behind a large command that waits for a pin. The command does not wait for other clients, so it runs.
 func TestLargeCommandOfAClientThatHasEndedItsSide(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	for _, engine := range engineNames() {
 		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Upstream.Pins.Max, o.Upstream.Pins.Wait = engine, 1, patience })

@@ -13,6 +13,7 @@ import (
 
 // TestSyncedLocksOutliveTheirPrimary kills the primary right after the reply. Without SYNC some of the grants would be lost with it.
 func TestSyncedLocksOutliveTheirPrimary(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		options []string
@@ -123,6 +124,7 @@ func (k *taker) run(t *testing.T, stop <-chan struct{}) {
 // TestSyncedLocksOutliveAFailover has clients acquire locks while the primary moves. No other client is granted a lock that one was told it
 // holds. Without SYNC, the locks are lost that were granted by a primary which was cut off.
 func TestSyncedLocksOutliveAFailover(t *testing.T) {
+	t.Parallel()
 	for _, fault := range []struct {
 		name   string
 		strike func(s *failoverStand, primary *redistest.Server)
@@ -240,6 +242,7 @@ func TestAGrantThatNoReplicaHasLeavesNothing(t *testing.T) {
 
 // TestGrantsOfAClusterShareAWaitAtEachServer acquires locks of many slots, beside clients that ask for more replicas than there are.
 func TestGrantsOfAClusterShareAWaitAtEachServer(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 3, 1)
 	srv := startProxy(t, c.Nodes[0], func(o *Options) { o.Upstream.Addr = "cluster://" + c.Addrs() })
 	const n = 300

@@ -1,13 +1,9 @@
 package proxy
 
 import (
-	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
@@ -81,97 +77,6 @@ func TestTenantsDoNotReachEachOthersLocks(t *testing.T) {
 		redis.Do(t, "DEL", "blue:j")
 		if push, err := blue.frame(); err != nil || !strings.Contains(push, "lock-lost") {
 			t.Fatalf("%q, %v", push, err)
-		}
-	})
-}
-
-// TestQueueOfAnotherTypeIsNoQueue writes something else to the keys of the fair queue.
-func TestQueueOfAnotherTypeIsNoQueue(t *testing.T) {
-	t.Parallel()
-	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Locks.Lease = engine, 20*time.Second })
-		for _, key := range []string{"redisson_lock_queue:{k}", "redisson_lock_timeout:{k}", "redisson_lock__channel:{k}"} {
-			for _, write := range [][]any{{"SET", key, "x"}, {"HSET", key, "x", "y"}, {"SADD", key, "x"}, {"XADD", key, "*", "x", "y"}} {
-				redis.Do(t, "FLUSHALL")
-				redis.Do(t, write...)
-				c, w := dialClient(t, address(srv)), dialClient(t, address(srv))
-				c.script("LOCK k", ":", "LOCK k", ":", "LOCKINFO k", "*12", "EXTENDLOCK k PX 60000", ":1", "UNLOCK k", ":0", "UNLOCK k", ":1")
-				c.script("LOCK k GRACE 0", ":")
-				w.send("LOCK", "k")
-				redistest.Eventually(t, patience, "the waiter", func() bool { return srv.Stats().Waiting == 1 })
-				c.script("UNLOCK k", ":1")
-				if got, err := w.frame(); err != nil || got[0] != ':' {
-					t.Fatalf("%v: %q, %v", write, got, err)
-				}
-				c.script("FORCEUNLOCK k", ":1", "LOCK k GRACE 0", ":")
-				_ = c.nc.Close()
-				w.script("LOCK k WAIT 8000", ":")
-			}
-		}
-	})
-}
-
-// TestPoisonedFenceCounter writes what cannot be a fence to the counter, which everybody who locks may do.
-func TestPoisonedFenceCounter(t *testing.T) {
-	t.Parallel()
-	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Locks.Lease = engine, 20*time.Second })
-		c, w := dialClient(t, address(srv)), dialClient(t, address(srv))
-		var last int64
-		fence := func(reply, what string) {
-			t.Helper()
-			n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimPrefix(reply, ":"), "\r\n"), 10, 64)
-			if err != nil || n <= last || n > 1<<53 {
-				t.Fatalf("%s: %q after %d", what, reply, last)
-			}
-			last = n
-		}
-		repairs := int64(0)
-		for _, poison := range []string{
-			"1e300", "inf", "-inf", "nan", "-nan", "text", "", "-5", "-1e300", "1.5", "9007199254740991", "9007199254740993", "9223372036854775807",
-			"18446744073709551616", strings.Repeat("9", 400), "0x7fffffffffffffff", "\x00\x01", "HASH", "LIST", "STREAM",
-		} {
-			write := func() {
-				redis.Do(t, "DEL", "lockproxy:fence")
-				switch poison {
-				case "HASH":
-					redis.Do(t, "HSET", "lockproxy:fence", "a", "b")
-				case "LIST":
-					redis.Do(t, "RPUSH", "lockproxy:fence", "a")
-				case "STREAM":
-					redis.Do(t, "XADD", "lockproxy:fence", "*", "a", "b")
-				default:
-					redis.Do(t, "SET", "lockproxy:fence", poison)
-				}
-			}
-			name := fmt.Sprintf("%.30q", poison)
-			for _, verb := range []string{"LOCK", "TRYLOCK", "FAIRLOCK"} {
-				write()
-				fence(c.do(verb, "k"), name+" "+verb)
-				for range 3 { // and on from there
-					fence(w.do("LOCK", uuid.NewString()), name+" others")
-				}
-				write()
-				w.send(verb, "k", "WAIT", "8000") // by a hand-over
-				redistest.Eventually(t, patience, "the waiter", func() bool { return srv.Stats().Waiting == 1 })
-				c.script("UNLOCK k", ":1")
-				got, err := w.frame()
-				if err != nil {
-					t.Fatal(err)
-				}
-				fence(got, name+" hand-over")
-				w.script("UNLOCK k", ":1")
-				repairs += 2
-			}
-		}
-		if got := srv.Stats().FencesRepaired; got != repairs {
-			t.Errorf("%d repairs counted, want %d", got, repairs)
-		}
-		// What may have been a fence is one: clocks jump.
-		for _, ahead := range []int64{last + 1e6, last + 3.6e9, 4e15, 8e15} {
-			redis.Do(t, "SET", "lockproxy:fence", ahead)
-			last = ahead
-			fence(c.do("LOCK", uuid.NewString()), "ahead")
 		}
 	})
 }

@@ -48,6 +48,7 @@ func dialTLS(t *testing.T, addr string, a *redistest.Authority, name string) *wi
 }
 
 func TestClientsSpeakTLSBesidePlainOnes(t *testing.T) {
+	t.Parallel()
 	a := redistest.NewAuthority(t)
 	redisAddr := redistest.Start(t).Addr()
 	for _, engine := range engines {
@@ -79,6 +80,7 @@ func TestClientsSpeakTLSBesidePlainOnes(t *testing.T) {
 
 // Both sides of a pipeline are larger than what sockets hold, so neither may wait for the other.
 func TestLargePipelineOverTLS(t *testing.T) {
+	t.Parallel()
 	a := redistest.NewAuthority(t)
 	srv, _ := serve(t, proxy.Options{
 		Listen: []string{"tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, TLS: serverTLS(t, a, certs.AuthNo),
@@ -104,6 +106,7 @@ func TestLargePipelineOverTLS(t *testing.T) {
 }
 
 func TestClientCertificateDecidesWhoGetsIn(t *testing.T) {
+	t.Parallel()
 	a := redistest.NewAuthority(t)
 	srv, _ := serve(t, proxy.Options{
 		Listen: []string{"tls:127.0.0.1:0", "127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, TLS: serverTLS(t, a, certs.AuthYes),
@@ -130,6 +133,7 @@ func TestClientCertificateDecidesWhoGetsIn(t *testing.T) {
 }
 
 func TestClientLibrariesConnectByTLS(t *testing.T) {
+	t.Parallel()
 	a := redistest.NewAuthority(t)
 	srv, _ := serve(t, proxy.Options{
 		Listen: []string{"tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, TLS: serverTLS(t, a, certs.AuthYes),
@@ -161,6 +165,7 @@ func TestClientLibrariesConnectByTLS(t *testing.T) {
 
 // Lanes, pins and the lock engine's own client all connect to a Redis that serves nothing but TLS.
 func TestEverythingReachesAnUpstreamByTLS(t *testing.T) {
+	t.Parallel()
 	a := redistest.NewAuthority(t)
 	redisServer, addr := redistest.StartTLS(t, a)
 	cert, key := a.Issue(t, "lockproxy")
@@ -211,6 +216,7 @@ func TestEverythingReachesAnUpstreamByTLS(t *testing.T) {
 
 // A listener without a certificate must not serve in the clear.
 func TestTLSAddressNeedsACertificate(t *testing.T) {
+	t.Parallel()
 	opts := proxy.Options{Listen: []string{"tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: "127.0.0.1:1"}}
 	proxy.Finish(&opts)
 	_, err := proxy.New(opts)
@@ -220,6 +226,7 @@ func TestTLSAddressNeedsACertificate(t *testing.T) {
 }
 
 func TestRepliesAreDeliveredToATLSClientThatSendsNoMore(t *testing.T) {
+	t.Parallel()
 	a := redistest.NewAuthority(t)
 	srv, _ := serve(t, proxy.Options{
 		Listen: []string{"tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, TLS: serverTLS(t, a, certs.AuthNo),

@@ -68,6 +68,7 @@ func socketPair(t *testing.T) (server, client net.Conn) {
 }
 
 func TestFewHandshakesComputeAtATime(t *testing.T) {
+	t.Parallel()
 	k, cfg := countedConfig(t)
 	turns := make(tasks.Turns, 2)
 	var wg sync.WaitGroup
@@ -95,6 +96,7 @@ func TestFewHandshakesComputeAtATime(t *testing.T) {
 
 // Some of the clients send nothing, others no answer to the proxy's part.
 func TestSlowClientsTakeNoTurn(t *testing.T) {
+	t.Parallel()
 	_, cfg := countedConfig(t)
 	turns := make(tasks.Turns, 1)
 	var wg sync.WaitGroup
@@ -143,6 +145,7 @@ func (s *skipping) Write(b []byte) (int, error) {
 }
 
 func TestHandshakeWithoutATurnFails(t *testing.T) {
+	t.Parallel()
 	_, cfg := countedConfig(t)
 	turns := make(tasks.Turns, 1)
 	turns <- struct{}{}
@@ -169,6 +172,7 @@ func (d *delayed) Write(b []byte) (int, error) {
 }
 
 func TestRecordsThatHaveNotBeenReadAreHeld(t *testing.T) {
+	t.Parallel()
 	_, cfg := countedConfig(t)
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		server, client := socketPair(t)

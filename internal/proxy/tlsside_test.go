@@ -13,6 +13,7 @@ import (
 
 // A client on the wrong side of TLS is told so, where it can be, and does not wait.
 func TestClientsOnTheWrongSideOfTLS(t *testing.T) {
+	t.Parallel()
 	a := redistest.NewAuthority(t)
 	cert, err := tls.LoadX509KeyPair(a.Issue(t, "proxy"))
 	if err != nil {

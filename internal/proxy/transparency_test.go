@@ -12,6 +12,7 @@ import (
 )
 
 func TestReplyModesAreRedisOwn(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	// Every sequence of up to three modes with commands of each kind between and behind them.
 	modes := []string{"CLIENT REPLY ON", "CLIENT REPLY OFF", "CLIENT REPLY SKIP", "CLIENT REPLY BAD", "client reply skip", "CLIENT REPLY"}
@@ -71,6 +72,7 @@ func (c *peer) steps(raw string, n int) {
 }
 
 func TestClientCommandsAreRedisOwn(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	scripts := map[string]func(s *side, proto int){
 		"names": func(s *side, proto int) {
@@ -150,6 +152,7 @@ func TestClientCommandsAreRedisOwn(t *testing.T) {
 }
 
 func TestTrackingIsRedisOwn(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	scripts := map[string]func(s *side){
 		"invalidations between replies": func(s *side) {
@@ -236,6 +239,7 @@ func TestTrackingIsRedisOwn(t *testing.T) {
 }
 
 func TestMonitorIsRedisOwn(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.both(t, func(s *side, proto int) {
 		s.hide(`\+\d+\.\d+ \[(\d+) [^\]]*\]`, "+TIME [$1 ADDR]")
@@ -256,6 +260,7 @@ func TestMonitorIsRedisOwn(t *testing.T) {
 }
 
 func TestEveryKindOfDataPassesUnchanged(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	every := make([]byte, 256)
 	for i := range every {
@@ -334,6 +339,7 @@ func TestEveryKindOfDataPassesUnchanged(t *testing.T) {
 
 // SHUTDOWN is Redis's to obey. A client that asked for it sees its connection end.
 func TestShutdownReachesRedis(t *testing.T) {
+	t.Parallel()
 	for _, engine := range engineNames() {
 		redis := redistest.Start(t)
 		srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })

@@ -11,6 +11,7 @@ import (
 
 // A client may ask at once for thousands of replies that cost the proxy much. Other clients are served in between.
 func TestAFloodOfRepliesThatTheProxyMakesHoldsUpNobody(t *testing.T) {
+	t.Parallel()
 	const many = 10000
 	lines := []string{
 		"INFO lockproxy", "INFO clients", "INFO", "COMMAND LIST", "COMMAND COUNT", "COMMAND INFO lock get", "COMMAND DOCS lock", "CLIENT INFO", "CLIENT ID", "CLIENT LIST", "LOCKLIST",

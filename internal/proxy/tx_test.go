@@ -10,6 +10,7 @@ import (
 )
 
 func TestTransactionsAreRedisOwn(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	scripts := map[string]func(s *side, proto int){
 		"exec": func(s *side, proto int) {
@@ -149,6 +150,7 @@ func TestTransactionsAreRedisOwn(t *testing.T) {
 
 // A transaction with a lock command fails as one with a command that Redis refuses to queue.
 func TestLockVerbInTransactionAborts(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	c := dialClient(t, b.proxied())
 	for _, verb := range []string{"LOCK", "TRYLOCK", "FAIRLOCK", "UNLOCK", "LOCKINFO", "FORCEUNLOCK", "lock"} {
@@ -167,6 +169,7 @@ func TestLockVerbInTransactionAborts(t *testing.T) {
 
 // The proxy edits the replies to CLIENT INFO. Others wait while it edits those of a whole transaction, so their number is limited.
 func TestATransactionHasALimitedNumberOfRepliesThatTheProxyEdits(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
 		c := dialClient(t, address(srv))
 		queue := func(n int) {

@@ -52,6 +52,7 @@ func leave(t *testing.T, path string) {
 }
 
 func TestUnixSocketsOnBothSides(t *testing.T) {
+	t.Parallel()
 	redisServer, path := redistest.Start(t), socketPath(t)
 	leave(t, path)
 	for _, engine := range engines {
@@ -81,6 +82,7 @@ func TestUnixSocketsOnBothSides(t *testing.T) {
 }
 
 func TestModeOfAUnixSocketIsTheUmasksIfNotSet(t *testing.T) {
+	t.Parallel()
 	path, plain := socketPath(t), socketPath(t)
 	ln, err := net.Listen("unix", plain)
 	if err != nil {
@@ -102,6 +104,7 @@ func TestModeOfAUnixSocketIsTheUmasksIfNotSet(t *testing.T) {
 }
 
 func TestFileThatIsNotALeftoverSocketIsNotTouched(t *testing.T) {
+	t.Parallel()
 	taken := socketPath(t)
 	ln, err := net.Listen("unix", taken)
 	if err != nil {

@@ -2,6 +2,7 @@ package script_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,7 +102,10 @@ func TestCounterThatHoldsNoFenceIsSetToTheTime(t *testing.T) {
 			}
 			last = got[at]
 		}
-		for _, poison := range []string{"1e300", "inf", "nan", "text", "-5", "1.5", "9007199254740992", "9223372036854775807"} {
+		for _, poison := range []string{
+			"1e300", "-1e300", "inf", "-inf", "nan", "-nan", "text", "", "-5", "1.5", "0x7fffffffffffffff", "\x00\x01",
+			"9007199254740992", "9007199254740993", "9223372036854775807", "18446744073709551616", strings.Repeat("9", 400),
+		} {
 			poisoned := func() { b.c.Set(t.Context(), b.n.Fence, poison, 0) }
 			poisoned()
 			grown(poison, b.acquire(ownerA, 30000), 1)

@@ -446,16 +446,17 @@ func TestAnOlderCopyChangesNothing(t *testing.T) {
 		if name == "force" || b.strange { // it means any grant, so it is never sent again; and what is no lock is never changed
 			return
 		}
+		older, newer := calls(owner, newest)[name], calls(owner, newest+1)
 		for i, next := range later {
 			if i%2 == 1 && !numbered(name) {
 				continue
 			}
 			reset()
-			b.run(calls(owner, newest)[name])
-			b.run(calls(owner, newest+1)[next])
+			b.run(older)
+			b.run(newer[next])
 			counts, before := b.state()
 			if !numbered(name) {
-				b.run(calls(owner, newest)[name])
+				b.run(older)
 				after, _ := b.state()
 				if diff := cmp.Diff(counts, after); diff != "" {
 					t.Errorf("%s, then %s: an older copy changes the holds (-before +after):\n%s", what, next, diff)
@@ -464,7 +465,7 @@ func TestAnOlderCopyChangesNothing(t *testing.T) {
 			}
 			held := b.c.HExists(t.Context(), key, owner).Val()
 			mine := owner != named || b.c.HExists(t.Context(), key, fieldOf(me)).Val()
-			b.run(calls(owner, newest)[name])
+			b.run(older)
 			if !asks(name) || held && mine {
 				_, after := b.state()
 				if diff := cmp.Diff(before, after); diff != "" && !(held && !mine && !asks(name)) {
