@@ -20,18 +20,18 @@ const (
 This file is written from the table in cmd/lockproxy/config.go by ` + "`go test ./cmd/lockproxy -run Document -update`" + `.
 [configs/lockproxy.yml](../configs/lockproxy.yml) has every key with its default and a longer explanation.
 
-A flag wins over the environment, the environment over the file (` + "`--config`" + `), the file over the default. The key ` + "`lock.lease`" + ` is
-the flag ` + "`--lock-lease`" + ` and the variable ` + "`LOCKPROXY_LOCK_LEASE`" + `. Only ` + "`upstream.address`" + ` is shorter: ` + "`--upstream`" + `.
+A flag wins over the environment, the environment over the file (` + "`--config`" + `), the file over the default. The key ` + "`lock.lease`" + `
+is the flag ` + "`--lock-lease`" + ` and the variable ` + "`LOCKPROXY_LOCK_LEASE`" + `. Only ` + "`upstream.address`" + ` is shorter: ` + "`--upstream`" + `.
 Unknown keys and unknown variables that begin with ` + "`LOCKPROXY_`" + ` are errors, except for those that Kubernetes sets.
 
-A setting marked with "reload" changes at SIGHUP, for clients and commands to come. Files of certificates are read again,
+A setting marked with ↻ changes at SIGHUP, for clients and commands to come. Files of certificates are read again,
 too. Other settings that differ are named in the log and wait for a restart. If the configuration is not valid, nothing
 changes, and the log says why. At SIGHUP, a file without any setting is not valid; nor is a pipe.
 
 Durations have a unit, as in ` + "`250ms`" + ` or ` + "`1h30m`" + `. Sizes are written as in redis.conf: ` + "`64mb`" + ` is 64·1024·1024 bytes.
 
-| Key | Default | SIGHUP | Meaning |
-|---|---|---|---|
+| Key | Default | Meaning |
+|---|---|---|
 `
 )
 
@@ -40,14 +40,14 @@ func settingsTable() string {
 	var b strings.Builder
 	b.WriteString(settingsHead)
 	for _, s := range settingsOf(new(NewConfig())) {
-		value, reload := "`"+s.String()+"`", ""
+		value, meaning := "`"+s.String()+"`", s.tag.Get("help")
 		if s.String() == "" {
 			value = "unset"
 		}
 		if s.tag.Get("reload") == "yes" {
-			reload = "reload"
+			meaning += " ↻"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.key, value, reload, s.tag.Get("help"))
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.key, value, meaning)
 	}
 	return b.String()
 }
