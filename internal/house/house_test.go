@@ -259,3 +259,30 @@ func selected(e ast.Expr) string {
 	}
 	return x.Name + "." + s.Sel.Name
 }
+
+// An alert at night leads to the section that says what to do.
+func TestAlertsLeadToSectionsOfOperations(t *testing.T) {
+	alerts, err := os.ReadFile(filepath.Join(root, "configs/prometheus-alerts.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "docs/OPERATIONS.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	operations := string(text)
+	sections := map[string]bool{}
+	for _, heading := range regexp.MustCompile(`(?m)^#+ ([\w ]+)$`).FindAllStringSubmatch(operations, -1) {
+		sections[strings.ReplaceAll(strings.ToLower(heading[1]), " ", "-")] = true
+	}
+	for _, alert := range strings.Split(string(alerts), "- alert: ")[1:] {
+		name, rule, _ := strings.Cut(alert, "\n")
+		_, url, _ := strings.Cut(rule, "runbook_url: https://"+modulePath+"/blob/main/docs/OPERATIONS.md#")
+		if section, _, _ := strings.Cut(url, "\n"); !sections[section] {
+			t.Errorf("%s leads to section %q of OPERATIONS.md, which does not exist", name, section)
+		}
+		if !strings.Contains(operations, "`"+name+"`") {
+			t.Errorf("OPERATIONS.md does not name %s", name)
+		}
+	}
+}
