@@ -67,7 +67,7 @@ func (w *waiter) mayWait() bool { return w.MayWait(w.x.Calls.Clock.Now().Sub(w.b
 // longer. Requires no locks.
 func (w *waiter) goOn() {
 	if !w.mayWait() {
-		w.x.Calls.Background(jobs.Attempt, w.tryOnce)
+		w.x.Calls.Background(jobs.Attempt.For(w.lock()), w.tryOnce)
 		return
 	}
 	ok := w.x.Calls.Guard.Do(w.conn(), func() {

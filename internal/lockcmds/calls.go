@@ -101,10 +101,10 @@ func (c *calls) Retry(u cleanup) {
 			end(err)
 			return
 		}
-		c.Jobs.After(pause, jobs.CleanUp, attempt)
+		c.Jobs.After(pause, jobs.CleanUp.For(u.Key), attempt)
 		pause = min(2*pause, longestPause)
 	}
-	c.Jobs.Submit(jobs.CleanUp, attempt)
+	c.Jobs.Submit(jobs.CleanUp.For(u.Key), attempt)
 }
 
 // Pauses between attempts while Redis does not answer.

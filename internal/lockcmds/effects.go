@@ -45,24 +45,29 @@ func (c *effectCarrier) CarryOut(f *table.Effect) {
 		c.removePlaces(key)
 	case table.Refresh:
 		places := f.Places
-		c.Calls.Jobs.Submit(jobs.Renewal, func() { c.refresh(q, places) })
+		c.submit(jobs.Renewal, q, func() { c.refresh(q, places) })
 	case table.ListPlaces:
-		c.Calls.Jobs.Submit(jobs.Attempt, func() { c.listPlaces(q) })
+		c.submit(jobs.Attempt, q, func() { c.listPlaces(q) })
 	case table.AskHead:
 		class, look := jobs.HandOver, f.Look
 		if look {
 			class = jobs.Attempt
 		}
-		c.Calls.Jobs.Submit(class, func() { c.askHead(q, look) })
+		c.submit(class, q, func() { c.askHead(q, look) })
 	case table.RemoveHead:
 		place, force := f.Place, f.Force
-		c.Calls.Jobs.Submit(jobs.Attempt, func() { c.removeHead(q, place, force) })
+		c.submit(jobs.Attempt, q, func() { c.removeHead(q, place, force) })
 	case table.GoOn: // a class without backlog
 		c.Calls.Jobs.Submit(jobs.Renewal, func() {
 			runtime.Gosched()
 			c.Step((*table.Set).Continue)
 		})
 	}
+}
+
+// submit has a job do the task, which sends a script about the lock of a queue.
+func (c *effectCarrier) submit(class jobs.Class, q *table.Queue, task func()) {
+	c.Calls.Jobs.Submit(class.For(q.Names().Key), task)
 }
 
 // timers are those of one wait queue.

@@ -147,7 +147,7 @@ func (x *waiters) carryOutLocked(f *table.Effect) {
 		if f.Urgent {
 			class = jobs.HandOver
 		}
-		x.Calls.Jobs.Submit(class, w.attempt)
+		x.Calls.Jobs.Submit(class.For(w.lock()), w.attempt)
 	case table.Finish:
 		waiterOf(f.Waiter).leftLocked(f)
 	default:
