@@ -31,6 +31,7 @@ type contenders struct {
 // proxies go on getting their locks, and so does a new client of Redisson. Threads of Redisson that have begun earlier may have lost their
 // subscriptions, as they do without lockproxy.
 func TestRedissonWhileServersChange(t *testing.T) {
+	t.Parallel()
 	version := redissonVersions[len(redissonVersions)-1]
 	classes := redisson(t, version)
 	c := redistest.StartCluster(t, 3, 1)

@@ -95,11 +95,12 @@ const (
 const oneLine = `^(no lock: |Could not connect )[^\n]+\n$`
 
 func TestExamplesWithPools(t *testing.T) {
+	t.Parallel()
 	for language, example := range pools {
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()
 			name, args := example(t)
-			s := newStand(t)
+			s := newStand(t, redistest.Loopback)
 			receive(t, startExample(t, s, "", name, args)).want(t, exampleDone, `^count 40\n$`)
 			if refusals := ask(s.proxy, "INFO lockproxy"); !strings.Contains(refusals, "lock_reentries_by_connection:granted=0,refused=0") {
 				t.Errorf("tasks have shared a lock: %s", refusals)
@@ -111,11 +112,12 @@ func TestExamplesWithPools(t *testing.T) {
 }
 
 func TestExamples(t *testing.T) {
+	t.Parallel()
 	for language, example := range examples {
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()
 			name, args := example(t)
-			s := newStand(t)
+			s := newStand(t, redistest.Loopback)
 			start := func(workMS string) <-chan exampleRun { return startExample(t, s, workMS, name, args) }
 			lock := openGoRedis(t, "redis://"+s.proxy)
 

@@ -3,6 +3,7 @@
 package interop
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,6 +24,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "interop:", err)
 		os.Exit(1)
 	}
+	_ = flag.Set("test.parallel", "4") // programs of clients wait for leases more than they compute
 	os.Exit(m.Run())
 }
 

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // programs are the clients that have a program of their own, by name.
@@ -36,12 +38,12 @@ func javaClient(t *testing.T, class string) *exec.Cmd {
 }
 
 func TestClientLibraries(t *testing.T) {
-	upstreams(t, func(t *testing.T) {
+	upstreams(t, func(t *testing.T, at redistest.Place) {
 		for name, command := range programs {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				cmd := command(t)
-				cmd.Env = newStand(t).environment("OPERATIONS=" + writeOperations(t))
+				cmd.Env = newStand(t, at).environment("OPERATIONS=" + writeOperations(t))
 				runClaims(t, claims, cmd)
 			})
 		}

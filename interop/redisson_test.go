@@ -30,6 +30,7 @@ const clusterClaims = 15
 
 // TestRedissonInACluster runs Redisson and the proxy in front of one Redis Cluster, on the same locks.
 func TestRedissonInACluster(t *testing.T) {
+	t.Parallel()
 	for _, version := range redissonVersions {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
@@ -56,12 +57,12 @@ func redisson(t *testing.T, version string) (classpath string) {
 
 // TestRedisson runs Redisson against the Redis behind the proxy, on the same locks as the proxy's clients.
 func TestRedisson(t *testing.T) {
-	upstreams(t, func(t *testing.T) {
+	upstreams(t, func(t *testing.T, at redistest.Place) {
 		for _, version := range redissonVersions {
 			t.Run(version, func(t *testing.T) {
 				t.Parallel()
-				s := newStand(t, "--lock-lease", "3s")
-				replica := redistest.StartReplica(t, s.behind)
+				s := newStand(t, at, "--lock-lease", "3s")
+				replica := redistest.StartReplicaAt(t, at, s.behind)
 				cmd := javaCommand(redisson(t, version), "Scenarios")
 				cmd.Env = s.environment("REPLICA_PID=" + strconv.Itoa(replica.Pid()))
 				runClaims(t, redissonClaims, cmd)
@@ -80,11 +81,11 @@ func TestEachClassOfRedissonOnTheNameOfALock(t *testing.T) {
 	for _, class := range classes {
 		claims = append(claims, "behind-proxy-"+class, "behind-redisson-"+class)
 	}
-	upstreams(t, func(t *testing.T) {
+	upstreams(t, func(t *testing.T, at redistest.Place) {
 		for _, version := range redissonVersions {
 			t.Run(version, func(t *testing.T) {
 				t.Parallel()
-				s := newStand(t, "--lock-lease", "3s")
+				s := newStand(t, at, "--lock-lease", "3s")
 				cmd := javaCommand(redisson(t, version), "Classes")
 				cmd.Env = s.environment()
 				runClaims(t, claims, cmd)

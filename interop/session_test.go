@@ -35,8 +35,8 @@ type library struct {
 }
 
 // claim runs all claims of a Go client.
-func (l library) claim(t *testing.T) {
-	s := newStand(t)
+func (l library) claim(t *testing.T, at redistest.Place) {
+	s := newStand(t, at)
 	direct, url := "redis://"+s.direct.Addr(), "redis://"+s.proxy
 	operations := writeOperations(t)
 	c := lockClaims{open: l.open, url: url}

@@ -26,9 +26,9 @@ type stand struct {
 }
 
 // newStand starts the two servers and the proxy; all end with t. Extra flags go to the proxy.
-func newStand(t *testing.T, flags ...string) *stand {
+func newStand(t *testing.T, at redistest.Place, flags ...string) *stand {
 	t.Helper()
-	s := &stand{behind: redistest.Start(t), direct: redistest.Start(t)}
+	s := &stand{behind: redistest.StartAt(t, at), direct: redistest.StartAt(t, at)}
 	s.proxy, s.log = startProxy(t, s.behind.Addr(), flags...)
 	return s
 }
@@ -137,33 +137,20 @@ func tail(path string) string {
 	return string(bytes.TrimSpace(b[max(0, len(b)-4096):]))
 }
 
-// upstreams runs the test once for each kind of Redis that the machine has or can fetch. Tests of one kind run next to
-// each other; redistest takes the server's name from the environment, so the kinds run one after the other.
-func upstreams(t *testing.T, test func(t *testing.T)) {
-	t.Run("redis", func(t *testing.T) {
-		t.Logf("upstream: %s", version("redis-server"))
-		t.Run("group", test)
-	})
-	t.Run("valkey", func(t *testing.T) {
-		server := valkey(t)
-		t.Logf("upstream: %s", version(server))
-		const name = "LOCKPROXY_REDIS_SERVER"
-		before, set := os.LookupEnv(name)
-		if err := os.Setenv(name, server); err != nil { // t.Setenv does not allow parallel subtests
-			t.Fatal(err)
-		}
-		defer func() {
-			if err := os.Unsetenv(name); err != nil {
-				t.Error(err)
-			}
-			if set {
-				if err := os.Setenv(name, before); err != nil {
-					t.Error(err)
-				}
-			}
-		}()
-		t.Run("group", test)
-	})
+// upstreams runs the test with each kind of Redis that the machine has or can fetch, at the same time.
+func upstreams(t *testing.T, test func(t *testing.T, at redistest.Place)) {
+	t.Parallel()
+	for kind, server := range map[string]func(t *testing.T) string{
+		"redis": func(*testing.T) string { return "redis-server" }, "valkey": valkey,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			at := redistest.Loopback
+			at.Program = server(t)
+			t.Logf("upstream: %s", version(at.Program))
+			test(t, at)
+		})
+	}
 }
 
 func version(server string) string {

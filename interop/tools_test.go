@@ -14,13 +14,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // TestRedisCLI runs redis-cli as people do: one command a call, a script of commands on its input, --pipe, RESP3.
 func TestRedisCLI(t *testing.T) {
 	requireTools(t, "redis-cli")
-	upstreams(t, func(t *testing.T) {
-		s := newStand(t)
+	upstreams(t, func(t *testing.T, at redistest.Place) {
+		s := newStand(t, at)
 		both := func(t *testing.T, input string, args ...string) {
 			t.Helper()
 			got, want := cli(t, s.proxy, input, args...), cli(t, s.direct.Addr(), input, args...)
@@ -135,10 +137,10 @@ func readUntil(r io.Reader, text string) error {
 // TestRedisBenchmark runs redis-benchmark's default tests: all must end, and none may speak of an error.
 func TestRedisBenchmark(t *testing.T) {
 	requireTools(t, "redis-benchmark")
-	upstreams(t, func(t *testing.T) {
+	upstreams(t, func(t *testing.T, at redistest.Place) {
 		for _, args := range [][]string{{"-P", "1", "-n", "2000"}, {"-P", "16", "-n", "16000"}, {"-P", "4", "-n", "2000", "-3", "-t", "get,set,lpush,mset"}} {
 			t.Run(strings.Join(args, " "), func(t *testing.T) {
-				s := newStand(t)
+				s := newStand(t, at)
 				host, port, _ := strings.Cut(s.proxy, ":")
 				ctx, cancel := context.WithTimeout(t.Context(), programLimit)
 				defer cancel()
