@@ -73,8 +73,7 @@ var (
 	}
 	argOwner = Argument{
 		Name: "id", Type: "string", Token: "OWNER", Optional: true, Value: "id", option: optOwner,
-		Means: "the owner, 1-256 bytes; by default the connection, whose name is refused here. The same owner may acquire again " +
-			"(hold count + 1, same fence), and release from another connection",
+		Means: "the [owner](#owners), 1-256 bytes; by default the connection, whose own name is refused here",
 	}
 	argGrace = Argument{
 		Name: "milliseconds", Type: "integer", Token: "GRACE", Optional: true, Value: "ms", option: optGrace,
