@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	notHeldWords   = "-NOTHELD this connection does not hold the lock (is it pooled, shared, or new after a reconnect? use OWNER)"
+	notHeldWords   = "-NOTHELD this connection does not hold the lock (is it pooled, shared, or new after a reconnect? name the FENCE of the grant, or an OWNER)"
 	notOwnerReply  = "-NOTHELD this OWNER does not hold the lock"
 	otherFence     = "-NOTHELD the lock is not held with this fence"
 	lostLeaseWords = "-LOSTLEASE the lock was lost before this command: its lease ended, or it was taken away"

@@ -14,17 +14,32 @@ import (
 
 // startExtend executes EXTENDLOCK. The watchdog goes on with the new length. Requires the session lock.
 func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
+	if cmd.Fence != 0 && cmd.Owner == "" {
+		e.withHandle(s, cmd, e.extend)
+		return
+	}
+	e.extend(s, cmd, false)
+}
+
+// extend begins an extension. Requires the session lock.
+func (e *Engine) extend(s contract.Caller, cmd grammar.Command, _ bool) {
 	session, k := e.holds.Begin(&s, cmd.Key, cmd.Owner)
 	x := &extension{
-		e: e, session: session, call: script.Extend{Key: cmd.Key, Part: e.holds.Part(&session.Session, k.Owner), Lease: cmd.Lease},
+		e: e, session: session, named: cmd.Fence, call: script.Extend{Key: cmd.Key, Part: e.holds.Part(&session.Session, k.Owner), Lease: cmd.Lease},
 	}
 	lost := false
 	e.holds.Step(func(l *table.Ledger) {
 		if lost = l.KnowsLoss(&session.Session, k); lost {
 			return
 		}
-		if x.h = l.Find(k); x.h != nil {
+		if x.h = l.Find(k); x.h != nil && cmd.Fence != 0 && x.h.Fence != cmd.Fence {
+			x.h = nil // another grant is meant, which Redis may have
+		}
+		if x.h != nil {
 			x.call.Fence = x.h.Fence
+		}
+		if cmd.Fence != 0 {
+			x.call.Fence = cmd.Fence
 		}
 	})
 	h := holdOf(x.h)
@@ -43,6 +58,7 @@ type extension struct {
 	e       *Engine
 	session *holdSession
 	h       *table.Hold // nil: no session of this proxy holds the lock for that owner
+	named   int64       // the fence that the client has named; 0: none
 	call    script.Extend
 	q       callRequest
 }
@@ -84,7 +100,7 @@ func (x *extension) Answered(o callOutcome) []byte {
 		answer.Status = unanswered(err)
 	case a.Held:
 		answer.Status = table.StillHeld
-	case a.Other:
+	case a.Other && x.named == 0:
 		answer.Status = table.OtherGrant
 	}
 	var reply table.Reply
@@ -97,7 +113,7 @@ func (x *extension) Answered(o callOutcome) []byte {
 	case reply == table.NotHeld && overwritten != nil:
 		return failureReply(overwritten)
 	}
-	return replyOf(reply, err, x.call.Session != "", 0)
+	return replyOf(reply, err, x.call.Session != "", x.named)
 }
 
 // anew sends the extension for a later grant of the owner, of which this proxy has no hold.

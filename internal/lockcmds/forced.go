@@ -10,6 +10,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
 
 // listener is the receiver of messages: those of locks are for waiters, and those of grants that were ended by force,
@@ -35,8 +36,9 @@ func (l listener) Published(channel, text string) {
 		return
 	}
 	number, lock, _ := strings.Cut(text, " ")
-	if fence, err := strconv.ParseInt(number, 10, 64); err == nil && fence > 0 {
-		l.e.look(lock, fence)
+	released := strings.HasPrefix(number, "-")
+	if fence, err := strconv.ParseInt(strings.TrimPrefix(number, "-"), 10, 64); err == nil && fence > 0 {
+		l.e.look(lock, fence, released)
 	}
 }
 
@@ -49,8 +51,9 @@ func (l listener) Refused(channel string, reason redislink.Refusal) {
 	l.e.log.Debug("the end of locks by force is not heard of", zap.Error(reason))
 }
 
-// look asks Redis whether a grant goes on, if it is held here. Requires no locks.
-func (e *Engine) look(lock string, fence int64) {
+// look asks Redis whether a grant goes on, if it is held here. released: one of its holds was released by its handle, so
+// that the end of the grant is no loss. Requires no locks.
+func (e *Engine) look(lock string, fence int64, released bool) {
 	defer e.guard.Stop()
 	k, ok := e.holds.BeginLook(lock, fence)
 	if !ok {
@@ -58,8 +61,13 @@ func (e *Engine) look(lock string, fence int64) {
 	}
 	e.calls.Background(jobs.Loss, func() {
 		for again := true; again; again = e.holds.EndLook(k, fence) {
+			askedAt := e.calls.Clock.Now()
 			held, err := runFor(e.life, e.client, script.Info{Key: lock}.Call(), script.DecodeHolder)
-			if err == nil && held.Fence != fence {
+			switch {
+			case err != nil:
+			case released:
+				e.holds.Step(func(l *table.Ledger) { l.ReleasedElsewhere(k, fence, held.Fence == fence, held.Holds, askedAt) })
+			case held.Fence != fence:
 				e.Forced(lock, script.Forced{Held: true, Owner: k.Owner, Fence: fence})
 			}
 		}
@@ -69,12 +77,14 @@ func (e *Engine) look(lock string, fence int64) {
 // tellAgain tells the proxies of a grant that was ended by force once more: the holder's may not have listened yet, or
 // not at that moment. Only one that has the hold still takes notice.
 func (e *Engine) tellAgain(lock string, fence int64) {
-	e.calls.After(tellAgainAfter, jobs.Loss, func() {
-		message := redislink.Message{Channel: script.ForcedChannel, Text: strconv.FormatInt(fence, 10) + " " + lock}
-		if err := e.client.Node(lock).Publish(e.life, []redislink.Message{message}); err != nil {
-			e.log.Debug("the end of a lock by force was not told again", zap.Error(err))
-		}
-	})
+	e.calls.After(tellAgainAfter, jobs.Loss, func() { e.tellHolders(lock, strconv.FormatInt(fence, 10)+" "+lock) })
+}
+
+// tellHolders publishes a message about a grant to the proxies.
+func (e *Engine) tellHolders(lock, text string) {
+	if err := e.client.Node(lock).Publish(e.life, []redislink.Message{{Channel: script.ForcedChannel, Text: text}}); err != nil {
+		e.log.Debug("the end of a grant was not told", zap.Error(err))
+	}
 }
 
 // tellAgainAfter is how much later: a proxy that has just granted its first lock listens by then.

@@ -27,7 +27,7 @@ type ReentryRule struct {
 	changed atomic.Pointer[bool] // nil: as OwnersOnly says
 
 	mu    sync.Mutex
-	named map[string]struct{} // clients that the log has named
+	named map[logged]struct{} // clients that the log has named
 }
 
 // A reentrantClient chooses its names, so the number and the length of those that are remembered are limited.
@@ -35,6 +35,9 @@ const (
 	mostNames   = 256
 	longestName = 64 // bytes
 )
+
+// logged is an event of which the log has named a client.
+type logged struct{ event, client string }
 
 // reentrant is the client of a connection that acquires.
 type reentrant struct {
@@ -65,7 +68,7 @@ func (r *ReentryRule) Note(c reentrant, key string, refused bool) {
 	if r.Counted != nil {
 		r.Counted(refused)
 	}
-	if r.Logger == nil || c.Library == "" || !r.first(c) {
+	if !r.logs(c, "re-entry") {
 		return
 	}
 	r.Logger.Warn("a connection acquires a lock that it holds already: threads or tasks that share a connection are one owner "+
@@ -73,11 +76,25 @@ func (r *ReentryRule) Note(c reentrant, key string, refused bool) {
 		zap.String("client", c.Addr), zap.String("key", clipped(key)), zap.Bool("refused", refused))
 }
 
-// first reports whether the client's name is a new one.
-func (r *ReentryRule) first(c reentrant) bool {
-	name := "library " + clipped(c.Library)
+// NoteNotHeld logs the first release of each client name, as Note does, that comes from a connection without the lock:
+// the lock may be another connection's of the same pool, whose idle connection goes on to hold it.
+func (r *ReentryRule) NoteNotHeld(c reentrant, key string) {
+	if r == nil || !r.logs(c, "release") {
+		return
+	}
+	r.Logger.Warn("a connection releases a lock that it does not hold: a pool may release on another connection if it names the FENCE of "+
+		"the grant, or an OWNER", zap.String("library", clipped(c.Library)), zap.String("name", clipped(c.Name)),
+		zap.String("client", c.Addr), zap.String("key", clipped(key)))
+}
+
+// logs reports whether the client's library has announced itself, and its name is a new one for that event.
+func (r *ReentryRule) logs(c reentrant, event string) bool {
+	if r.Logger == nil || c.Library == "" {
+		return false
+	}
+	name := logged{event, "library " + clipped(c.Library)}
 	if c.Name != "" {
-		name = "name " + clipped(c.Name)
+		name.client = "name " + clipped(c.Name)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,7 +102,7 @@ func (r *ReentryRule) first(c reentrant) bool {
 		return false
 	}
 	if r.named == nil {
-		r.named = map[string]struct{}{}
+		r.named = map[logged]struct{}{}
 	}
 	r.named[name] = struct{}{}
 	return true

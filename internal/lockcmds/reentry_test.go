@@ -26,12 +26,15 @@ func TestEachNameIsLoggedOnce(t *testing.T) {
 		r.Note(c, "k", false)
 	}
 	r.Note(reentrantClient("go-redis", ""), "k", true)
+	for range 2 {
+		r.NoteNotHeld(reentrantClient("go-redis", ""), "k")
+	}
 	var got []string
 	for _, e := range logs.All() {
 		m := e.ContextMap()
 		got = append(got, m["library"].(string)+"/"+m["name"].(string))
 	}
-	if want := "redis-py/ redis-py/worker go-redis/"; strings.Join(got, " ") != want {
+	if want := "redis-py/ redis-py/worker go-redis/ go-redis/"; strings.Join(got, " ") != want {
 		t.Errorf("logged %q, want %q", got, want)
 	}
 	if counted[false] != 7 || counted[true] != 1 {
@@ -51,8 +54,8 @@ func TestNamesAreBounded(t *testing.T) {
 		t.Errorf("%d lines, %d names", logs.Len(), len(r.named))
 	}
 	for name := range r.named {
-		if len(name) > longestName+len("library ") {
-			t.Fatalf("a name of %d bytes is kept", len(name))
+		if len(name.client) > longestName+len("library ") {
+			t.Fatalf("a name of %d bytes is kept", len(name.client))
 		}
 	}
 }

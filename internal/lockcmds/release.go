@@ -14,17 +14,28 @@ import (
 type release struct {
 	table.Release
 
-	e       *Engine
-	session *holdSession
-	request int64 // number of the call
-	next    offer // of the waiters here, one of which may get the lock in the same step
-	q       callRequest
+	e         *Engine
+	session   *holdSession
+	elsewhere bool // the grant was found by its handle, and is another proxy's
+	client    reentrant
+	request   int64 // number of the call
+	next      offer // of the waiters here, one of which may get the lock in the same step
+	q         callRequest
 }
 
 // startRelease executes UNLOCK. Requires the session lock.
 func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
+	if cmd.Fence != 0 && cmd.Owner == "" {
+		e.withHandle(s, cmd, e.release)
+		return
+	}
+	e.release(s, cmd, false)
+}
+
+// release begins the release of a hold. elsewhere: the holder's proxy is to be told. Requires the session lock.
+func (e *Engine) release(s contract.Caller, cmd grammar.Command, elsewhere bool) {
 	session, k := e.holds.Begin(&s, cmd.Key, cmd.Owner)
-	r := &release{e: e, session: session}
+	r := &release{e: e, session: session, elsewhere: elsewhere, client: reentrant{ClientInfo: s.Info, Library: s.Library}}
 	var lost, last bool
 	var streak table.Streak
 	e.holds.Step(func(l *table.Ledger) {
@@ -127,6 +138,9 @@ func (r *release) Answered(o callOutcome) []byte {
 	if left {
 		r.e.calls.RollBack(rest)
 	}
+	if r.elsewhere && (reply == table.Yes || reply == table.Left) {
+		r.e.tellReleased(r.Key.Lock, r.Named)
+	}
 	if reply == table.Newer {
 		r.anew(a.Fence)
 		return nil
@@ -138,6 +152,9 @@ func (r *release) Answered(o callOutcome) []byte {
 	}
 	if reply == table.NotHeld && overwritten != nil {
 		return failureReply(overwritten)
+	}
+	if reply == table.NotHeld && !r.named() && r.Named == 0 {
+		r.e.opts.Reentry.NoteNotHeld(r.client, r.Key.Lock)
 	}
 	return replyOf(reply, err, r.named(), r.Named)
 }

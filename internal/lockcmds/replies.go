@@ -54,7 +54,7 @@ func notHeldReply(named bool, fence int64) []byte {
 	case named:
 		return resp.AppendError(nil, resp.NotHeld, "this OWNER does not hold the lock")
 	}
-	return resp.AppendError(nil, resp.NotHeld, "this connection does not hold the lock (is it pooled, shared, or new after a reconnect? use OWNER)")
+	return resp.AppendError(nil, resp.NotHeld, "this connection does not hold the lock (is it pooled, shared, or new after a reconnect? name the FENCE of the grant, or an OWNER)")
 }
 
 // noReentryReply is the reply to a connection that holds the lock already, and may not acquire it again without OWNER.

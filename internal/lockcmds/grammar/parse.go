@@ -65,7 +65,7 @@ type Command struct {
 	Grace   time.Duration // the most that may be left of the lease after the connection ends; negative: as configured
 	MaxHold time.Duration // when the watchdog stops renewing; 0: never, negative: as configured
 	Sync    int           // how many replicas must have the grant before it is answered; negative: as configured
-	Fence   int64         // UNLOCK: only the grant with this fence; 0: any
+	Fence   int64         // UNLOCK, EXTENDLOCK: only the grant with this fence; 0: any
 	Match   string        // LOCKLIST: only keys that match this glob; empty: all
 	Count   int           // LOCKLIST: the most locks to list; 0: all. LOCKSLOW GET: the most entries; negative: all
 	Sub     Sub           // LOCKSLOW: what is asked

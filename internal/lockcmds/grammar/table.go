@@ -89,7 +89,7 @@ var (
 	}
 	argFence = Argument{
 		Name: "token", Type: "integer", Token: "FENCE", Optional: true, Value: "n", option: optFence,
-		Means: "release only the grant that has this fence",
+		Means: "only the grant that has this fence. Without `OWNER` the connection need not be the one that acquired it: the fence is the handle of the grant",
 	}
 	argMatch = Argument{
 		Name: "pattern", Type: "pattern", Token: "MATCH", Optional: true, Value: "pattern", option: optMatch,
@@ -142,7 +142,7 @@ var table = complete([]Spec{
 		Does: "releases one hold", Replies: "`1` released; `0` still held, one hold fewer; `-NOTHELD`; `-LOSTLEASE`",
 	},
 	{
-		Verb: ExtendLock, Name: "extendlock", Arguments: []Argument{argKey, argLease, argOwner},
+		Verb: ExtendLock, Name: "extendlock", Arguments: []Argument{argKey, argLease, argOwner, argFence},
 		Flags: []string{"write", "noscript", "no_multi"}, Categories: []string{"write", "slow", "scripting"},
 		Access:  []string{"RW", "access", "update"},
 		Summary: "Set a new lease for a lock that is held", Complexity: "O(1)",

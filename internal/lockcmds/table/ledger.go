@@ -18,6 +18,7 @@ type Client struct{ Addr, Name string }
 // Losses remembers what a session has lost and was not told of by a reply; see Set.
 type Losses interface {
 	Add(key, owner string, fence int64)
+	Fence(key, owner string) int64
 	Forget(key, owner string) bool
 	Vague() bool
 }
@@ -164,6 +165,16 @@ func (h *Hold) IsLost() bool { return h.lost }
 func (h *Hold) IsHeldBy(s *Session) bool {
 	o := h.HolderOf(s)
 	return o != nil && o.Holds > 0
+}
+
+// private returns the part of the session whose own owner has the hold; nil: the owner is a named one, or the session
+// has ended.
+func (h *Hold) private() *Holder {
+	i := slices.IndexFunc(h.holders, func(o Holder) bool { return o.Session.Name == h.Owner })
+	if i < 0 {
+		return nil
+	}
+	return &h.holders[i]
 }
 
 // unused reports whether no session here has holds or may get one, by confirmed releases. The owner may still hold the

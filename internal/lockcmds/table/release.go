@@ -17,7 +17,8 @@ type Release struct {
 	Lease   time.Duration // least lease that goes on if holds are left; 0: its TTL stays
 }
 
-// Release begins a release: it takes one hold off the session, if it has one, and pauses the lease.
+// Release begins a release: it takes one hold off the session, if it has one, and pauses the lease. A session that
+// releases the grant of another session's own owner, by its handle, takes the hold off that one.
 //
 // A renewal that is on its way, perhaps on a sick connection, is not waited for. Behind the release Redis refuses it by
 // owner and fence, and what it says of a hold that is being released is no loss.
@@ -29,6 +30,9 @@ func (l *Ledger) Release(by *Session, k Key, named int64) Release {
 	l.effect(LeaseEffect{Op: Pause, Hold: r.Hold})
 	r.Hold.releasing++
 	o := r.Hold.HolderOf(by)
+	if owner := r.Hold.private(); owner != nil && named == r.Hold.Fence {
+		o, r.By = owner, owner.Session
+	}
 	if o != nil {
 		o.releasing++
 	}
@@ -160,5 +164,20 @@ func (l *Ledger) undoRelease(r *Release) {
 	}
 	if o := r.Hold.HolderOf(r.By); o != nil {
 		o.Holds++
+	}
+}
+
+// ReleasedElsewhere is for a grant of which one hold was released by its handle through another proxy. Redis was asked
+// about it at the moment askedAt: it goes on with that many holds, or it is over, which is no loss.
+func (l *Ledger) ReleasedElsewhere(k Key, fence int64, goesOn bool, holds int64, askedAt time.Time) {
+	h := l.holds.find(k)
+	switch {
+	case h == nil || h.Fence != fence:
+	case !goesOn:
+		l.Drop(h)
+	case h.releasing+h.acquiring+h.doubts == 0 && h.counted(holds, askedAt): // else an answer on its way tells
+		if owner := h.private(); owner != nil {
+			owner.Holds = holds
+		}
 	}
 }

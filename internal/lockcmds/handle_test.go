@@ -1,0 +1,85 @@
+package lockcmds
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// The fence is the handle of a grant: any connection releases and extends it, and the connection that has acquired it has
+// lost nothing.
+func TestAnyConnectionReleasesAGrantByItsFence(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	for name, by := range map[string]*session{"same proxy": p.session(2), "another proxy": q.session(2)} {
+		for _, owner := range []string{"", " OWNER job"} {
+			a := p.session(3)
+			fence := itoa(a.fence("LOCK k PX 60000" + owner))
+			if name == "another proxy" {
+				listening(t, srv, 2)
+			}
+			by.want("UNLOCK k FENCE 1", "-NOTHELD the lock is not held with this fence")
+			by.want("EXTENDLOCK k PX 70000 FENCE 1", "-NOTHELD the lock is not held with this fence")
+			by.want("EXTENDLOCK k PX 70000 FENCE "+fence, ":1")
+			if ttl := srv.Do(t, "PTTL", "k").(int64); ttl < 60000 {
+				t.Errorf("%s%s: the lease has %d ms", name, owner, ttl)
+			}
+			if again := itoa(a.fence("LOCK k PX 60000" + owner)); again != fence {
+				t.Fatalf("fence %s, and then %s", fence, again)
+			}
+			by.want("UNLOCK k FENCE "+fence, ":0")
+			redistest.Eventually(t, patience, "the holder's proxy to count", func() bool { return strings.Contains(a.do("LOCKLIST"), "holds :1") })
+			a.want("UNLOCK k"+owner, ":1")
+
+			fence = itoa(a.fence("LOCK k PX 60000" + owner))
+			by.want("UNLOCK k FENCE "+fence, ":1")
+			redistest.Eventually(t, patience, "the holder's proxy to know", func() bool { return p.e.holds.Len() == 0 })
+			by.want("UNLOCK k FENCE "+fence, "-NOTHELD the lock is not held with this fence")
+			if got := a.do("UNLOCK k" + owner); !strings.HasPrefix(got, "-NOTHELD") {
+				t.Errorf("%s%s: the connection that acquired it is answered %s", name, owner, got)
+			}
+			a.quiet(20 * time.Millisecond)
+			if len(a.Pushes) > 0 {
+				t.Errorf("%s%s: a loss is told: %s", name, owner, <-a.Pushes)
+			}
+			a.hangUp()
+		}
+	}
+	if n := p.losses.Load(); n != 0 {
+		t.Errorf("%d losses are counted", n)
+	}
+}
+
+// A loss of the connection's own grant has nothing to do with another grant, and a waiter gets the lock at once.
+func TestAHandleIsOfOneGrant(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b, c := p.session(2), p.session(2), p.session(2)
+	old := itoa(b.fence("LOCK k"))
+	c.want("FORCEUNLOCK k", ":1")
+	fence := itoa(a.fence("LOCK k"))
+	c.send("LOCK k")
+	redistest.Eventually(t, patience, "the waiter", func() bool { n, _ := p.e.waiters.Count("k"); return n == 1 })
+	b.want("UNLOCK k FENCE "+fence, ":1")
+	next := fenceIn(t, c.reply())
+	b.want("UNLOCK k FENCE "+old, lostLeaseWords)
+	b.want("UNLOCK k FENCE "+itoa(next), ":1")
+}
+
+// A pool may lend the connection that holds the lock to a second task, which gets the same fence: the handle does not tell
+// tasks apart.
+func TestATaskWithAFenceIsNoOwner(t *testing.T) {
+	t.Parallel()
+	p := startProxy(t, redistest.Start(t), nil)
+	lent, other := p.session(2), p.session(2)
+	first, second := lent.fence("LOCK k"), lent.fence("LOCK k")
+	if first != second {
+		t.Errorf("the fences are %d and %d", first, second)
+	}
+	other.want("UNLOCK k FENCE "+itoa(first), ":0")
+	other.want("UNLOCK k FENCE "+itoa(second), ":1")
+}
