@@ -92,6 +92,7 @@ func Finish(o *Options) {
 	orElse(&o.DrainTimeout, 10*time.Second)
 	orElse(&o.MaxEngines, 256)
 	orElse(&o.Locks.Lease, 30*time.Second)
+	orElse(&o.Locks.MaxWaiters, 100_000)
 	orElse(&o.Upstream.DialTimeout, 3*time.Second)
 	orElse(&o.Upstream.FailoverWait, time.Second)
 	orElse(&o.Upstream.MaxLanes, 256)
