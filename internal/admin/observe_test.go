@@ -50,8 +50,33 @@ func TestMetricsAreLintFreeAndTheirUsersNameThem(t *testing.T) {
 				t.Errorf("%s: there is no metric %s", file, name[0])
 			}
 		}
-		if strings.HasSuffix(file, ".json") && !json.Valid(text) {
-			t.Errorf("%s is not JSON", file)
+	}
+}
+
+func TestDashboardExplainsItsPanelsAndSelectsTheirProxies(t *testing.T) {
+	text, err := os.ReadFile("../../configs/grafana-dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dashboard struct {
+		Panels []struct {
+			Type, Title, Description string
+			Targets                  []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(text, &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	metric := regexp.MustCompile(`\b(?:lockproxy|process|go)_[a-z_]+`)
+	for _, p := range dashboard.Panels {
+		if p.Type != "row" && p.Description == "" {
+			t.Errorf("panel %s has no description", p.Title)
+		}
+		for _, target := range p.Targets {
+			names := len(metric.FindAllString(target.Expr, -1))
+			if names == 0 || strings.Count(target.Expr, `{job=~"$job", instance=~"$instance"`) != names {
+				t.Errorf("panel %s: %s does not select by job and instance", p.Title, target.Expr)
+			}
 		}
 	}
 }
