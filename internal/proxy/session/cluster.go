@@ -1,14 +1,11 @@
 package session
 
 import (
-	"hash/maphash"
 	"math/rand/v2"
 	"slices"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/commands"
 	"github.com/lockproxy/lockproxy/internal/hashslot"
-	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -52,49 +49,14 @@ type server struct {
 	last *request // the last one; nil: it has been answered
 }
 
-// way is the way of the command being routed.
-type way struct {
-	target topology.Node
-	slot   int           // of its first key; negative: it has none
-	many   bool          // it has several keys
-	fixed  bool          // it concerns the target, whatever happens
-	heirs  bool          // as fixed, but it concerns the successor of a target that has been demoted
-	asks   bool          // it is sent behind an ASKING
-	key    uint64        // a hash of its only key; 0: it has none, or several
-	keys   commands.Spec // where its keys are, if it runs a script
-	alters bool          // it may change data
-}
-
-var seed = maphash.MakeSeed()
-
-// look finds the slot of a command, and its key.
-func (w *way) look(row *command.Row, args [][]byte) {
-	*w = way{target: w.target, slot: -1, many: row.Keys.Several(args), alters: row.Writes || row.Script}
-	if row.Script {
-		w.keys = row.Keys
-	}
-	i := row.Keys.First(args)
-	if i == 0 {
-		return
-	}
-	if w.slot = hashslot.Of(args[i]); !w.many {
-		w.key = maphash.Bytes(seed, args[i])
-	}
-}
-
-// part prepares the way of a part of a command that many servers carry out. The parts have no order among themselves.
-func (w *way) part(i int, at topology.Node) { w.slot, w.target = -2-i, at }
-
-// direct prepares the way of a command with these keys, which is sent when nothing else is on its way.
-func (s *Session) direct(keys []string) {
+// serverOfKeys is the slot and the server for a command with these keys. No request is on its way.
+func (s *Session) serverOfKeys(keys []string) (slot int, at topology.Node) {
 	s.adopt()
-	s.way = way{slot: -1}
-	if len(keys) > 0 {
-		s.slot = hashslot.Of([]byte(keys[0]))
-		s.target = s.ownerOf(s.slot)
-	} else {
-		s.target = s.anyServer()
+	if len(keys) == 0 {
+		return -1, s.anyServer()
 	}
+	slot = hashslot.Of([]byte(keys[0]))
+	return slot, s.ownerOf(slot)
 }
 
 // clustered reports whether there is a cluster.
@@ -202,13 +164,6 @@ func (w *writings) writesLost() bool {
 func (w *writings) note(at topology.Node) {
 	if at != topology.Any && !slices.Contains(w.wrote, at) {
 		w.wrote = append(w.wrote, at)
-	}
-}
-
-// noteIfAlters says that the command being routed is sent to a server.
-func (s *Session) noteIfAlters(at topology.Node) {
-	if s.alters {
-		s.note(at)
 	}
 }
 

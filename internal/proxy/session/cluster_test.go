@@ -78,7 +78,7 @@ func newTwoServers(t testing.TB, socket string) (c *twoServers, end func()) {
 	c.s = s
 	c.locked(func() {
 		for _, at := range []topology.Node{"a", "b"} {
-			s.laneTo(at)
+			s.laneTo(ordinary, at)
 		}
 	})
 	for range 2 {
@@ -117,8 +117,8 @@ func (c *twoServers) Resume()      {}
 func (c *twoServers) Unread() bool { return false }
 func (c *twoServers) Left() bool   { return false }
 
-// Driver is that of the lane to the server to which a command is about to be sent.
-func (c *twoServers) Driver() upstream.Driver { return nodeDriver{c, c.s.target} }
+// Driver is that of the lane that is about to be opened.
+func (c *twoServers) Driver() upstream.Driver { return nodeDriver{c, c.s.at} }
 
 type nodeDriver struct {
 	c  *twoServers
@@ -545,12 +545,10 @@ func TestWhatAllServersDoGoesToTheSuccessor(t *testing.T) {
 	for _, follows := range []bool{true, false} {
 		inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
 			c.locked(func() {
-				s := c.s
-				s.look(c.table.Lookup([]byte("flushall")), nil)
-				s.fixed, s.heirs = !follows, follows
+				r := c.s.newRequest(c.table.Lookup([]byte("flushall")), encoded("FLUSHALL"))
+				r.fixed, r.heirs = !follows, follows
 				for i, at := range []topology.Node{"a", "b"} {
-					s.way.part(i, at)
-					s.send(encoded("FLUSHALL"), nil)
+					r.partOf(r.raw, i, at).send(nil)
 				}
 			})
 			both := c.take()

@@ -17,8 +17,11 @@ func (c *twoServers) divided(keys []string) *division {
 	var d *division
 	c.locked(func() {
 		c.s.wait = waitReply
-		c.s.look(c.table.Lookup(args[0]), args)
-		d = &division{s: c.s, name: "del", raw: raw, at: c.s.out.Slots.Hold(), way: c.s.way}
+		r := c.s.newRequest(c.table.Lookup(args[0]), raw)
+		r.args = args
+		r.look()
+		r.keep()
+		d = &division{of: r, at: c.s.out.Slots.Hold()}
 	})
 	d.cut()
 	return d
@@ -26,11 +29,11 @@ func (c *twoServers) divided(keys []string) *division {
 
 // next has the next slice sent. more: there is another one.
 func (d *division) next() (more bool) {
-	d.s.mu.Lock()
-	defer d.s.unlock()
+	d.of.s.mu.Lock()
+	defer d.of.s.unlock()
 	d.send()
-	more = len(d.s.afterUnlock) > 0
-	d.s.afterUnlock = nil
+	more = len(d.of.s.afterUnlock) > 0
+	d.of.s.afterUnlock = nil
 	return more
 }
 
@@ -45,7 +48,6 @@ func TestADivisionIsSentInSlices(t *testing.T) {
 		all, turns := 0, 0
 		for more := true; more; {
 			turns++
-			c.locked(func() { c.s.slot, c.s.target = 7, "b" }) // the session has sent something else
 			more = d.next()
 			slice := c.take()
 			if len(slice) == 0 || len(slice) > sliceParts {

@@ -93,8 +93,8 @@ func (s *Session) lose(at reply.ID, n int, sent bool) {
 	}
 	asker := h
 	if r, ok := h.(*request); ok {
-		if r.node != upstream.AnyNode {
-			s.turnTo(r.node)
+		if r.target != upstream.AnyNode {
+			s.turnTo(r.target)
 		}
 		if n = 1; !sent && r.unsent() { // with ASKING it counts as two
 			return
@@ -175,30 +175,30 @@ func (s *Session) quiet() {
 	}
 }
 
-// conn returns the connection of the next command.
-func (s *Session) conn() connection {
+// conn returns the connection of a request that is not in front of a cluster, or on a pin.
+func (s *Session) conn(r *request) connection {
 	if s.pin != nil {
 		return s.pin.conn
 	}
-	return s.onLane()
+	return s.onLane(r)
 }
 
 // laneTo is the session's lane to a server of a cluster; nil: no server is known.
-func (s *Session) laneTo(at upstream.Node) connection {
+func (s *Session) laneTo(r *request, at upstream.Node) connection {
 	if at == upstream.AnyNode {
 		return nil
 	}
 	s.turnTo(at)
-	return s.onLane()
+	return s.onLane(r)
 }
 
 // scriptConn is the connection on which a script has been answered: in a cluster always a lane, because a pin may be at
 // another server.
 func (s *Session) scriptConn() connection {
 	if s.clustered() {
-		return s.onLane()
+		return s.onLane(lockCall)
 	}
-	return s.conn()
+	return s.conn(lockCall)
 }
 
 // connection is a lane or a pin.

@@ -16,31 +16,31 @@ import (
 // point of the stream the session knows what Redis knows, and which frames can come.
 
 // subscribe sends a subscription command. Its frames are examined from then on.
-func (s *Session) subscribe(row *command.Row, raw []byte) bool {
+func (s *Session) subscribe(r *request) bool {
 	pin := s.pin
 	if (pin.mode != readsFrames || pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
 		return false
 	}
-	channels := len(s.args) - 1
+	channels := len(r.args) - 1
 	if pin.InTx {
-		pin.Queue(Step{Verb: row.Name, Left: channels})
-		s.forward(raw, s.handler(), 1)
+		pin.Queue(Step{Verb: r.row.Name, Left: channels})
+		r.forward(r.raw, r.handler())
 		return true
 	}
 	s.readFrames()
 	pin.Count()
-	s.forward(raw, AwaitReply(s, &pin.Subscriptions, s.muted, row.Name, channels), 1)
+	r.forward(r.raw, AwaitReply(s, &pin.Subscriptions, r.muted, r.row.Name, channels))
 	return true
 }
 
 // execSubscriptions sends an EXEC whose transaction holds subscription commands.
-func (s *Session) execSubscriptions(raw []byte) bool {
+func (s *Session) execSubscriptions(r *request) bool {
 	if !s.awaitQuiet() {
 		return false
 	}
 	pin := s.pin
 	s.readFrames()
-	exec := &reply.Reply{Session: s, Muted: s.muted, Done: func(reply []byte) {
+	exec := &reply.Reply{Session: s, Muted: r.muted, Done: func(reply []byte) {
 		s.Resume()
 		if !bytes.HasPrefix(reply, []byte("-")) || bytes.HasPrefix(reply, []byte("-EXECABORT")) {
 			pin.End()
@@ -50,7 +50,7 @@ func (s *Session) execSubscriptions(raw []byte) bool {
 	if pin.Changes() { // as without subscription commands
 		s.wait = waitReply
 	}
-	s.forward(raw, pin.execution, 1)
+	r.forward(r.raw, pin.execution)
 	return true
 }
 
@@ -58,27 +58,27 @@ var noSubscriptionsInTx = resp.AppendError(nil, resp.Err, "subscriptions are not
 
 // listen routes the commands of a session in front of a cluster that its subscriptions concern. They do not occupy its
 // pin. handled is false for other commands. done is false if the command must wait.
-func (s *Session) listen(row *command.Row, p command.Policy) (handled, done bool) {
+func (s *Session) listen(r *request) (handled, done bool) {
 	switch {
-	case s.guard.Restricted(), p == command.PubSub && len(s.args) < 2 && !strings.HasSuffix(row.Name, "unsubscribe"): // Redis refuses it
+	case s.guard.Restricted(), r.policy == command.PubSub && len(r.args) < 2 && !strings.HasSuffix(r.row.Name, "unsubscribe"): // Redis refuses it
 		return false, false
-	case p == command.PubSub && !s.awaitQuiet():
+	case r.policy == command.PubSub && !s.awaitQuiet():
 		return true, false
-	case p == command.PubSub && s.pin != nil && s.pin.InTx:
-		s.poison(noSubscriptionsInTx)
+	case r.policy == command.PubSub && s.pin != nil && s.pin.InTx:
+		s.poison(r, noSubscriptionsInTx)
 		return true, true
-	case p == command.PubSub:
+	case r.policy == command.PubSub:
 		s.wait = waitReply
-		s.clusterSubs.Ask(row.Name, s.args[1:], s.ident.Proto, s.out.Slots.Hold(), s.muted)
+		s.clusterSubs.Ask(r.row.Name, r.args[1:], s.ident.Proto, s.out.Slots.Hold(), r.muted)
 		return true, true
-	case s.ident.Proto == 3, row.Malformed(s.args), row.Name == "quit", row.Name == "reset", row.Name == "ping" && len(s.args) > 2:
+	case s.ident.Proto == 3, r.row.Malformed(r.args), r.row.Name == "quit", r.row.Name == "reset", r.row.Name == "ping" && len(r.args) > 2:
 		return false, false
 	case !s.awaitQuiet():
 		return true, false
-	case row.Name == "ping":
-		return true, s.answer(Pong(s.args[1:]))
+	case r.row.Name == "ping":
+		return true, r.answerWith(Pong(r.args[1:]))
 	}
-	return true, s.answer(Refusal(s.cmd))
+	return true, r.answerWith(Refusal(s.cmd))
 }
 
 func (s *Session) readFrames() {
@@ -133,7 +133,7 @@ func (s *Session) loseFrames(p *pinned, sent bool) {
 
 // routeUnread sends MONITOR, SYNC or PSYNC: if Redis accepts it, the connection carries requests and replies no longer,
 // and bytes pass both ways unread. If Redis refuses it, the session continues as before.
-func (s *Session) routeUnread(raw []byte) bool {
+func (s *Session) routeUnread(r *request) bool {
 	if !s.awaitQuiet() {
 		return false
 	}
@@ -143,23 +143,23 @@ func (s *Session) routeUnread(raw []byte) bool {
 	case pin.InTx || s.subscriber():
 		pin.Count()
 		pin.spent = true // Redis refuses or queues it; its effect at EXEC is not examined
-		s.forward(raw, s.handler(), 1)
-	case s.muted:
+		r.forward(r.raw, r.handler())
+	case r.muted:
 		// No reply will show the outcome. Redis keeps the reply mode too from now on.
 		pin.mode = readsRaw
 		pin.conn.ReadRaw()
-		s.sendUnread(slices.Concat(replyCommands[s.reply], raw))
+		s.sendUnread(r, slices.Concat(replyCommands[s.reply], r.raw))
 	default:
 		s.wait = waitReply
 		s.readFrames()
 		pin.mode = readsVerdict
 		pin.waits = true // a replica may have to wait for its copy
 		pin.conn.ReadVerdict()
-		s.forward(raw, &reply.Reply{Session: s, Done: func(reply []byte) {
+		r.forward(r.raw, &reply.Reply{Session: s, Done: func(reply []byte) {
 			pin.mode = readsFrames
 			pin.marked(reply, false, nil)
 			s.Resume()
-		}}, 1)
+		}})
 	}
 	return true
 }
@@ -181,11 +181,11 @@ func (s *Session) verdict(b []byte, kind resp.Kind) {
 // replconf sends REPLCONF, which prepares a connection for replication. Redis does not answer ACK and GETACK and the
 // arguments behind them, which have a meaning only during replication. So Redis gets the arguments before them, and
 // only a refusal is passed on.
-func (s *Session) replconf(raw []byte) bool {
-	h := &reply.Reply{Session: s, Muted: s.muted}
-	for i := 1; i < len(s.args) && len(s.args)%2 == 1; i += 2 {
-		if word := command.Keyword(s.args, i); word == "ack" || word == "getack" {
-			raw = resp.AppendCommand(nil, s.args[:i]...)
+func (s *Session) replconf(r *request) bool {
+	h := &reply.Reply{Session: s, Muted: r.muted}
+	for i := 1; i < len(r.args) && len(r.args)%2 == 1; i += 2 {
+		if word := command.Keyword(r.args, i); word == "ack" || word == "getack" {
+			r.raw = resp.AppendCommand(nil, r.args[:i]...)
 			h.Replace = func(reply []byte) []byte {
 				if resp.IsOK(reply) {
 					return nil
@@ -195,7 +195,7 @@ func (s *Session) replconf(raw []byte) bool {
 			break
 		}
 	}
-	return s.markPin(raw, h, true, nil)
+	return s.markPin(r, r.raw, h, true, nil)
 }
 
 var monitorsCannotLock = resp.AppendError(nil, resp.Err, "lock commands are not possible on a connection that monitors or replicates")
@@ -210,21 +210,21 @@ var replyCommands = map[replyMode][]byte{
 
 // routeRaw routes a command of a session whose pin is not read any more. The pin stays the session's until its end, so
 // the command's effect on the connection does not matter.
-func (s *Session) routeRaw(p command.Policy, raw []byte) bool {
-	if p == command.Lock {
+func (s *Session) routeRaw(r *request) bool {
+	if r.policy == command.Lock {
 		s.out.Say(monitorsCannotLock)
 		return true
 	}
-	if p == command.AboutClients {
+	if r.policy == command.AboutClients {
 		s.out.Say(monitorsCannotAsk)
 		return true
 	}
-	s.sendUnread(raw)
+	s.sendUnread(r, r.raw)
 	return true
 }
 
-func (s *Session) sendUnread(raw []byte) {
-	if !s.muted {
+func (s *Session) sendUnread(r *request, raw []byte) {
+	if !r.muted {
 		s.pin.unread++
 	}
 	s.transmit(s.pin.conn, raw, 0, 0)

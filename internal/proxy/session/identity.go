@@ -17,22 +17,22 @@ import (
 // A login waits until all earlier commands are answered: newer servers do not answer a refused AUTH behind answers that
 // are still to be written (see pins.Pin.AnswersRefusals). The next answer would count as that to the AUTH. In a
 // transaction, answers always are, so there a login is refused.
-func (s *Session) reidentify(name string, raw []byte) bool {
-	pin := s.pin
-	change := ReadChange(name, s.args)
+func (s *Session) reidentify(r *request) bool {
+	pin, name := s.pin, r.row.Name
+	change := ReadChange(name, r.args)
 	if (change.Auth || pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
 		return false
 	}
-	if pin.fresh && s.out.Slots.Due() == 0 && s.visitFromPin(name, change, raw) {
+	if pin.fresh && s.out.Slots.Due() == 0 && s.visitFromPin(r, change) {
 		return true
 	}
 	pin.fresh = false
 	if pin.InTx && change.Auth && !pin.conn.AnswersRefusals() {
-		s.poison(notInTx)
+		s.poison(r, notInTx)
 		return true
 	}
 	if change.Hello && pin.Full() {
-		s.poison(tooManyEdits)
+		s.poison(r, tooManyEdits)
 		return true
 	}
 	if pin.InTx {
@@ -41,12 +41,12 @@ func (s *Session) reidentify(name string, raw []byte) bool {
 			step.Rewrite = s.ownID
 		}
 		pin.Queue(step)
-		s.forward(raw, s.handler(), 1)
+		r.forward(r.raw, r.handler())
 		return true
 	}
 	pin.Count()
 	s.wait = waitReply // the next commands must travel under the new identity
-	h := &reply.Reply{Session: s, Muted: s.muted, Done: func(reply []byte) {
+	h := &reply.Reply{Session: s, Muted: r.muted, Done: func(reply []byte) {
 		s.Resume()
 		s.judge(change, reply)
 	}}
@@ -54,7 +54,7 @@ func (s *Session) reidentify(name string, raw []byte) bool {
 		h.Replace = s.ownID
 	}
 	h.Missed = func() { s.refused.Behind(name, h.Session.Refusal(), h.Muted) }
-	s.forward(raw, h, 1)
+	r.forward(r.raw, h)
 	return true
 }
 
@@ -169,7 +169,8 @@ func (s *Session) selectDatabase(target upstream.Identity) {
 func (s *Session) arrive(target upstream.Identity) {
 	s.become(target)
 	if s.pin.login {
-		s.onLane()
+		s.turnTo(s.pin.conn.At())
+		s.onLane(ordinary)
 	}
 }
 
@@ -177,7 +178,7 @@ func (s *Session) arrive(target upstream.Identity) {
 func (s *Session) inquire(cmd []byte, then func(reply []byte)) {
 	pin := s.pin
 	s.wait = waitReply
-	s.forward(cmd, vital{s: s, Reply: &reply.Reply{Session: s, Muted: true, Done: func(reply []byte) {
+	s.forward(ordinary, cmd, vital{s: s, Reply: &reply.Reply{Session: s, Muted: true, Done: func(reply []byte) {
 		s.Resume()
 		if s.pin == pin {
 			then(reply)
@@ -291,34 +292,34 @@ func (p *pinned) dress() {
 
 // disown removes the credentials from AUTH and HELLO where all clients use the proxy's own. It returns the command to
 // send instead, with s.args to match, or nil if no part of it is left.
-func (s *Session) disown(name string, raw []byte) []byte {
-	switch name {
+func (s *Session) disown(r *request) []byte {
+	switch r.row.Name {
 	case "auth":
-		if len(s.args) == 2 || len(s.args) == 3 {
+		if len(r.args) == 2 || len(r.args) == 3 {
 			return nil
 		}
 	case "hello":
-		if kept := Disown(s.args); len(kept) < len(s.args) {
-			s.args = kept
-			return resp.AppendCommand(nil, s.args...)
+		if kept := Disown(r.args); len(kept) < len(r.args) {
+			r.args = kept
+			return resp.AppendCommand(nil, r.args...)
 		}
 	}
-	return raw
+	return r.raw
 }
 
 // agree answers an AUTH of which no part is left. In a transaction a command that answers OK is queued for it.
-func (s *Session) agree() bool {
+func (s *Session) agree(r *request) bool {
 	switch {
 	case !s.awaitQuiet():
 		return false
 	case s.subscriber():
-		return s.answer(Refusal("auth"))
+		return r.answerWith(Refusal("auth"))
 	case s.pin != nil && s.pin.InTx:
 		s.pin.Count()
-		s.forward(command.ReplyOn, s.handler(), 1)
+		r.forward(command.ReplyOn, r.handler())
 		return true
 	}
-	return s.answer([]byte(resp.OK))
+	return r.answerWith([]byte(resp.OK))
 }
 
 // startOver makes the session the identity that a new client has.

@@ -97,14 +97,14 @@ func (s *Session) consume(buf []byte) int {
 		if n == 0 {
 			batch.send()
 			off += s.stream(table, buf[off:])
-			if ask := s.ask; ask != nil && s.wait == waitNone {
-				s.ask = nil
-				s.route(command.Ahead, ask)
+			if ask := s.large.question; ask != nil && s.wait == waitNone {
+				s.large.question = nil
+				s.route(ask)
 			}
 			break
 		}
 		s.begun, s.unpinned = true, false
-		if s.located {
+		if s.large.located {
 			s.overtake()
 		}
 		if s.streaming {
@@ -138,7 +138,7 @@ func (s *Session) consume(buf []byte) int {
 		}
 		s.cmd, latest = row.TitleOf(f.Raw), nil
 		turn.routed()
-		if !s.route(row, f.Raw) {
+		if !s.route(s.newRequest(row, f.Raw)) {
 			break
 		}
 		off += n
@@ -265,7 +265,6 @@ func (r *batch) add(off int, raw []byte, n int) {
 
 func (r *batch) send() {
 	if r.n > 0 {
-		r.s.scripts = false
 		r.forward(r.buf[r.start:r.end], r.n)
 		r.n = 0
 	}
@@ -274,7 +273,7 @@ func (r *batch) send() {
 func (r *batch) forward(raw []byte, n int) {
 	r.s.out.Time(r.s.ID, metrics.ClassShared, n, r.s.active)
 	r.s.proxy.Counters.Traffic.Add(r.s.ID, metrics.ClassShared, n, len(raw))
-	r.s.forward(raw, nil, n)
+	r.s.forward(ordinary, raw, nil, n)
 }
 
 // maxHeld is the number of bytes that are read behind a command that waits for other clients. Further bytes stay in the

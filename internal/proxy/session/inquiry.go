@@ -30,26 +30,27 @@ type inquiry struct {
 }
 
 // askAbout starts an inquiry. Nothing is outstanding.
-func (s *Session) askAbout(raw []byte) bool {
-	words := resp.Split(bytes.Clone(raw), nil)
-	q := &inquiry{s: s, words: words, args: words[2:], size: len(raw), muted: s.muted}
+func (s *Session) askAbout(r *request) bool {
+	words := resp.Split(bytes.Clone(r.raw), nil)
+	q := &inquiry{s: s, words: words, args: words[2:], size: len(r.raw), muted: r.muted}
 	if s.pin != nil {
 		s.pin.fresh = false
 		s.pin.Count()
 	}
 	s.wait = waitReply
 	q.at = s.out.Slots.Hold()
-	s.gathered = len(raw)
+	s.gathered = len(r.raw)
 	to := &question{q: q, left: 1}
-	switch command.Keyword(s.args, 1) {
+	var raw []byte
+	switch command.Keyword(r.args, 1) {
 	case "list":
-		raw, to.next = q.harmlessList(raw), q.list
+		raw, to.next = q.harmlessList(r.raw), q.list
 	case "kill":
 		raw, to.next = clients.Harmless(q.args), q.kill
 	default:
-		raw, to.next = q.harmlessUnblock(raw), q.unblock
+		raw, to.next = q.harmlessUnblock(r.raw), q.unblock
 	}
-	s.forward(raw, to, 1)
+	r.forward(raw, to)
 	return true
 }
 
@@ -208,10 +209,10 @@ func (q *inquiry) ask(next func(replies []byte), conns []clients.Conn, command f
 	for _, c := range conns {
 		raw := command(strconv.FormatUint(c.ID, 10))
 		if !s.clustered() {
-			s.forward(raw, to, 1)
+			s.forward(ordinary, raw, to, 1)
 			continue
 		}
-		lane := s.laneTo(c.At)
+		lane := s.laneTo(ordinary, c.At)
 		s.transmit(lane, raw, s.out.Slots.Add(lane, to, 1), 1)
 	}
 }

@@ -63,7 +63,7 @@ func (s *Session) keepQueue(about subject, queue []*request) {
 
 // follow sends the request, unless requests of its key wait.
 func (r *request) follow() {
-	if _, waits := r.s.queues[r.subject]; waits {
+	if _, waits := r.s.queues[r.subject()]; waits {
 		r.state = inQueue
 		r.enqueue()
 		return
@@ -73,10 +73,10 @@ func (r *request) follow() {
 
 // enqueue puts the request, which has not been carried out, into the queue of its key.
 func (r *request) enqueue() {
-	queue := r.s.queues[r.subject]
+	queue := r.s.queues[r.subject()]
 	i, in := place(queue, r)
 	if !in {
-		r.s.keepQueue(r.subject, slices.Insert(queue, i, r))
+		r.s.keepQueue(r.subject(), slices.Insert(queue, i, r))
 	}
 }
 
@@ -115,7 +115,7 @@ func (r *request) turn() {
 	case s.out.Gone():
 	case r.state == overtaken:
 		r.fail()
-	case s.queues[r.subject][0] != r:
+	case s.queues[r.subject()][0] != r:
 		r.state = inQueue
 	case r.rests:
 		s.awaitView(r)
@@ -130,7 +130,7 @@ func (s *Session) awaitView(r *request) {
 	if len(s.resting) > 1 {
 		return
 	}
-	s.Later(r.node, r.attempts.Pause(), func() {
+	s.Later(r.target, r.attempts.Pause(), func() {
 		list := s.resting
 		s.resting = nil
 		for _, r := range list {
@@ -144,16 +144,16 @@ func (s *Session) awaitView(r *request) {
 // newest view.
 func (r *request) redirect() {
 	s := r.s
-	if !r.asking && !r.fixed {
-		r.node = s.successor(r)
+	if !r.asking && !r.fixed && !r.heirs {
+		r.target = s.successor(r)
 	}
 	if r.heirs { // the session's view is the one by which its node was chosen
-		if heir := s.view.Heir(string(r.node), s.cluster.View()); heir != nil {
-			r.node = topology.Node(heir.ID)
+		if heir := s.view.Heir(string(r.target), s.cluster.View()); heir != nil {
+			r.target = topology.Node(heir.ID)
 		}
 	}
-	if s.serverAt(r.node).last == nil {
-		s.leaveLanes(func(at upstream.Node) bool { return at == r.node }) // the lane may be closed for good
+	if s.serverAt(r.target).last == nil {
+		s.leaveLanes(func(at upstream.Node) bool { return at == r.target }) // the lane may be closed for good
 	}
 	r.depart()
 }
@@ -162,11 +162,11 @@ func (r *request) redirect() {
 // change. Then it is the server that the refusal names.
 func (s *Session) successor(r *request) topology.Node {
 	view := s.cluster.View()
-	if r.subject.slot < 0 {
+	if r.slot < 0 {
 		return s.anyServer()
 	}
-	at := ownerIn(view, r.subject.slot)
-	if at == r.node && r.moved != topology.Any && view.Server(string(r.moved)) != nil {
+	at := ownerIn(view, r.slot)
+	if at == r.target && r.moved != topology.Any && view.Server(string(r.moved)) != nil {
 		return r.moved
 	}
 	return at
@@ -176,13 +176,13 @@ func (s *Session) successor(r *request) topology.Node {
 // before it in the queue are not sent again, and if there are none, those behind it follow it to its server.
 func (r *request) settle() {
 	s := r.s
-	queue, waits := s.queues[r.subject]
+	queue, waits := s.queues[r.subject()]
 	if !waits {
 		r.over()
 		return
 	}
 	i, in := place(queue, r)
-	about, done, node, asked := r.subject, r.state != givenUp, r.node, r.asked
+	about, done, node, asked := r.subject(), r.state != givenUp, r.target, r.asked
 	r.over()
 	if !done || i > 0 {
 		for _, one := range queue[:i] {
@@ -209,7 +209,7 @@ func (r *request) settle() {
 	}
 	for _, one := range queue {
 		if one.state == inQueue {
-			one.node, one.asking, one.rests = node, asked, false
+			one.target, one.asking, one.rests = node, asked, false
 			one.follow()
 		} else {
 			one.enqueue()

@@ -11,14 +11,14 @@ import (
 // A session stays on its lane while replies are outstanding there, so that its commands take effect in the order sent.
 // With none outstanding it moves to another lane if its lane stands still, or does not take all commands at present.
 
-// onLane returns the session's lane; it has one from its first command on.
-func (s *Session) onLane() *upstream.Lane {
+// onLane returns the session's present lane, for a request. The first time it opens one.
+func (s *Session) onLane(r *request) *upstream.Lane {
 	switch {
 	case s.lane == nil:
-		s.role = s.wants()
-		s.lane = s.proxy.Upstream.Lane(s.ident, s.target, s.host.Driver(), s.owner, s.role)
-	case s.out.Slots.Due() == 0 && (s.lane.Unsettled() || s.runsScripts()): // the lane for scripts may have become another one since
-		s.role = s.wants()
+		s.role = s.wants(r)
+		s.lane = s.proxy.Upstream.Lane(s.ident, s.at, s.host.Driver(), s.owner, s.role)
+	case s.out.Slots.Due() == 0 && (s.lane.Unsettled() || s.runsScripts(r)): // the lane for scripts may have become another one since
+		s.role = s.wants(r)
 		s.lane = s.proxy.Upstream.Move(s.lane, s.role)
 	default:
 		return s.lane
@@ -30,27 +30,27 @@ func (s *Session) onLane() *upstream.Lane {
 }
 
 // wants is the role of the lane for the command being routed.
-func (s *Session) wants() upstream.Role {
+func (s *Session) wants(r *request) upstream.Role {
 	switch {
 	case s.weight.Bulky():
 		return upstream.Large
-	case s.runsScripts():
+	case s.runsScripts(r):
 		return upstream.Scripts
-	case s.writes:
+	case r.writes:
 		return upstream.Writes
 	}
 	return upstream.Reads
 }
 
 // runsScripts reports whether the command being routed belongs on the lane for scripts.
-func (s *Session) runsScripts() bool {
-	return s.scripts || s.weight.Mixed > 0
+func (s *Session) runsScripts(r *request) bool {
+	return r.scripts || s.weight.Mixed > 0
 }
 
 // mix keeps a session that sends a script behind other commands on the lane for scripts: it waits for its replies once,
 // not at each script.
-func (s *Session) mix() {
-	if s.scripts && s.out.Slots.Due() > 0 {
+func (s *Session) mix(r *request) {
+	if r.scripts && s.out.Slots.Due() > 0 {
 		s.weight.Mixed = CalmBursts
 	}
 }
@@ -63,17 +63,17 @@ func (s *Session) careful() bool {
 
 // mustWait reports whether the next command must wait until nothing is outstanding, because it belongs on another lane,
 // or may.
-func (s *Session) mustWait() bool {
-	return s.out.Slots.Due() > 0 && (s.strays() || s.scripts && s.role == upstream.Reads || s.outgrown() || s.fills())
+func (s *Session) mustWait(r *request) bool {
+	return s.out.Slots.Due() > 0 && (s.strays(r) || r.scripts && s.role == upstream.Reads || s.outgrown() || s.fills(r))
 }
 
 // fills reports whether as many commands are outstanding as allowed: see weight, and the limits of clients that have
 // not authenticated.
-func (s *Session) fills() bool {
+func (s *Session) fills(r *request) bool {
 	if s.guard.Restricted() {
 		return true // one at a time, because the next ones will be refused too
 	}
-	return s.weight.Window > 0 && !s.writes && s.out.Slots.Due() >= s.weight.Window && s.role != upstream.Large
+	return s.weight.Window > 0 && !r.writes && s.out.Slots.Due() >= s.weight.Window && s.role != upstream.Large
 }
 
 // outgrown reports whether the replies have become so large that further commands belong on another lane.
@@ -83,8 +83,8 @@ func (s *Session) outgrown() bool {
 
 // strays reports whether a command that writes would follow reads of this session to a lane that is kept free of
 // writes.
-func (s *Session) strays() bool {
-	return s.writes && s.role == upstream.Reads && s.lane != nil && s.lane.Unsettled()
+func (s *Session) strays(r *request) bool {
+	return r.writes && s.role == upstream.Reads && s.lane != nil && s.lane.Unsettled()
 }
 
 func (s *Session) leaveLane() {
@@ -112,27 +112,27 @@ type heldLane struct {
 }
 
 // aim finds the server of the command being routed. false: the session waits until nothing is outstanding.
-func (s *Session) aim(row *command.Row) bool {
+func (s *Session) aim(r *request) bool {
 	due := s.out.Slots.Due() > 0
 	if !due {
 		s.adopt()
 	}
-	if s.look(row, s.args); row.Name == "publish" {
-		s.slot = pubsub.PublishSlot
+	if r.look(); r.row.Name == "publish" {
+		r.slot = pubsub.PublishSlot
 	}
-	s.target = s.serverOf(s.slot)
-	if row.Policy == command.PinAfterWrite {
-		s.target = s.firstOfRound()
+	r.target = s.serverOf(r.slot)
+	if r.row.Policy == command.PinAfterWrite {
+		r.target = s.firstOfRound(r)
 	}
-	if r := s.repeated; r != nil && r.asking != upstream.AnyNode {
-		s.target, s.asks = r.asking, true
+	if r.askAt != upstream.AnyNode {
+		r.target, r.asking = r.askAt, true
 	}
-	alone := s.many || row.Barrier || row.Script && s.slot < 0
+	alone := r.many || r.row.Barrier || r.row.Script && r.slot < 0
 	if due && (alone || s.alone || s.outdated()) {
 		return s.awaitQuiet()
 	}
-	if s.alone = alone; due && s.target != upstream.AnyNode {
-		s.turnTo(s.target)
+	if s.alone = alone; due && r.target != upstream.AnyNode {
+		s.turnTo(r.target)
 	}
 	return true
 }
@@ -146,12 +146,9 @@ func (s *Session) serverOf(slot int) upstream.Node {
 }
 
 // firstOfRound is the server for a WAIT.
-func (s *Session) firstOfRound() upstream.Node {
-	if s.repeated == nil {
-		s.round = nil
-	}
-	if s.round != nil {
-		return s.round.At()
+func (s *Session) firstOfRound(r *request) upstream.Node {
+	if r.round != nil {
+		return r.round.At()
 	}
 	if list := s.writtenTo(); len(list) > 0 {
 		return list[0]
@@ -161,7 +158,7 @@ func (s *Session) firstOfRound() upstream.Node {
 
 // turnTo makes the lane to a server the present one.
 func (s *Session) turnTo(at upstream.Node) {
-	s.target = at
+	s.at = at
 	if s.lane != nil && s.lane.At() == at {
 		return
 	}

@@ -39,10 +39,11 @@ type progress struct {
 	checked int  // received at the last check
 	excused bool // the client was not read all the time since then
 
-	// In front of a cluster.
-	asks    bool   // the command goes behind an ASKING
-	slot    int    // of its key
-	refusal []byte // the reply to it, if no server can be had; nil: one has been found
+	request  *request // the command, of which the start has been sent
+	refusal  []byte   // the reply to it, if no server can be had; nil: one has been found
+	located  bool     // in front of a cluster: it is known where it goes
+	asking   bool     // there, it goes behind an ASKING
+	question *request // for its server, which is about to be sent; nil: none
 }
 
 // stream sends the start of a command that is not whole yet, if the command is large and may be streamed. It returns
@@ -76,8 +77,8 @@ func (s *Session) heldWhole() int {
 	return s.proxy.Budget.Allowance(streamHeld)
 }
 
-// beginStream takes a pin for a large command, of which begin has come. false: the command must be held whole, or the
-// session waits.
+// beginStream begins a large command, of which begin has come. false: the command must be held whole, or the session
+// waits.
 func (s *Session) beginStream(table *command.Table, begin []byte) bool {
 	name, _, open := s.guard.Open()
 	if !open || s.unpinned {
@@ -87,20 +88,27 @@ func (s *Session) beginStream(table *command.Table, begin []byte) bool {
 	if row.Policy != command.Shared || s.pin != nil && s.pin.mode != readsReplies {
 		return false
 	}
+	r := s.newRequest(row, begin)
+	r.args, r.muted = resp.Begin(begin, row.Keys.Fixed()+1), s.reply != replyOn
+	return r.routed(s.openStream)
+}
+
+// openStream takes a pin for a large command. false: the command must be held whole, or the session waits.
+func (s *Session) openStream(r *request) bool {
 	if s.refused.Open() {
-		s.large.refusal = s.refused.Step(row.Name, s.reply != replyOn)
-	} else if s.clustered() && !s.locate(row, begin) {
+		s.large.refusal = s.refused.Step(r.row.Name, r.muted)
+	} else if s.clustered() && !s.locate(r) {
 		return false
 	}
 	s.hasty = true // it runs even if its client has ended its side behind it
-	if s.pin == nil && s.large.refusal == nil && (!s.awaitQuiet() || !s.takePin(row.Name+" (large)", row.Policy)) {
+	if s.pin == nil && s.large.refusal == nil && (!s.awaitQuiet() || !s.takePin(r, r.row.Name+" (large)", r.row.Policy)) {
 		return false
 	}
-	s.muted = s.reply != replyOn
-	s.streaming, s.located = true, false
+	s.streaming, s.large.located = true, false
+	s.large.request, r.held = r, true
 	s.large.bytes, s.large.checked, s.large.excused = 0, 0, false
 	s.large.timer = time.AfterFunc(s.proxy.Limits().LargeCommand, s.checkStream)
-	s.cmd = row.Title
+	s.cmd = r.row.Title
 	if s.pin != nil {
 		s.pin.fresh = false
 		s.pin.Queued++
@@ -110,34 +118,34 @@ func (s *Session) beginStream(table *command.Table, begin []byte) bool {
 
 // locate finds the server of a large command in front of a cluster. Bytes that have been streamed are gone, and cannot
 // follow a redirection. So the server is asked first whether it serves the key; the question follows redirections, and
-// waits for a successor. begin is the part of the command that is there. false: the session waits, or the command must
-// be held whole, because its key is not known yet, or the session has a connection for a transaction.
-func (s *Session) locate(row *command.Row, begin []byte) bool {
-	at := row.Keys.Fixed()
-	args := resp.Begin(begin, at+1)
+// waits for a successor. The arguments are those that have come. false: the session waits, or the command must be held
+// whole, because its key is not known yet, or the session has a connection for a transaction.
+func (s *Session) locate(r *request) bool {
+	at := r.row.Keys.Fixed()
 	switch {
-	case s.located && s.large.refusal != nil:
+	case s.large.located && s.large.refusal != nil:
 		return true
-	case s.located && s.pin != nil: // it may have ended since the answer
-		s.look(row, args)
-		s.noteIfAlters(s.pin.conn.At())
-		if s.large.slot = s.slot; s.large.asks {
-			s.forward(command.Asking, reply.Discard{}, 1)
+	case s.large.located && s.pin != nil: // it may have ended since the answer
+		if r.look(); r.alters() {
+			s.note(s.pin.conn.At())
+		}
+		if s.large.asking {
+			s.forward(ordinary, command.Asking, reply.Discard{}, 1)
 		}
 		return true
-	case at == 0 || len(args) <= at || s.kept != nil || s.clusterSubs.Listening() || s.pin != nil && !s.pin.fresh:
+	case at == 0 || len(r.args) <= at || s.kept != nil || s.clusterSubs.Listening() || s.pin != nil && !s.pin.fresh:
 		return false
 	}
-	s.large, s.located = progress{}, false
-	s.ask = resp.AppendCommand(nil, "EXISTS", string(args[at]))
-	s.asked = found{s, &reply.Reply{Session: s, Muted: true, Whole: true, Done: s.found}}
+	q := s.newRequest(command.Ahead, resp.AppendCommand(nil, "EXISTS", string(r.args[at])))
+	q.h = found{s, &reply.Reply{Session: s, Muted: true, Whole: true, Done: func(reply []byte) { s.found(q, reply) }}}
+	s.large = progress{question: q}
 	return false
 }
 
 // found takes the answer to the question of locate. If the user may not ask it, the server is the one that the view
 // names.
-func (s *Session) found(reply []byte) {
-	s.located, s.large.asks = true, s.asks
+func (s *Session) found(question *request, reply []byte) {
+	s.large.located, s.large.asking = true, question.asking
 	if bytes.HasPrefix(reply, shared.NoUpstream) || topology.ReadRefusal(reply).Reason == topology.TryLate {
 		s.large.refusal = bytes.Clone(reply)
 	}
@@ -146,7 +154,7 @@ func (s *Session) found(reply []byte) {
 
 // overtake gives up the pin of a large command that has come in whole before it could be streamed.
 func (s *Session) overtake() {
-	s.located, s.large.refusal = false, nil
+	s.large.located, s.large.refusal = false, nil
 	s.releasePin()
 }
 
@@ -158,7 +166,7 @@ type found struct {
 
 // Lost implements reply.Handler: there is no server. The command is read to its end, and refused.
 func (f found) Lost(reply.ID, int, bool) {
-	f.s.located, f.s.large.refusal = true, f.Session.Refusal()
+	f.s.large.located, f.s.large.refusal = true, f.Session.Refusal()
 	f.s.Resume()
 }
 
@@ -168,6 +176,9 @@ func (s *Session) endStream(rest []byte) {
 	s.usual = false
 	s.streaming = false
 	s.large.timer.Stop()
+	r := s.large.request
+	s.large.request = nil
+	defer r.release()
 	if s.reply == replySkip {
 		s.reply = replyOn
 	}
@@ -179,12 +190,12 @@ func (s *Session) endStream(rest []byte) {
 		if s.out.Slots.Due() == 0 {
 			s.backlog = budget.Backlog{} // of a connection that has ended
 		}
-		s.answer(refusal)
+		r.answerWith(refusal)
 		return
 	}
 	s.proxy.Counters.Traffic.Add(s.ID, metrics.ClassPinned, 1, s.large.bytes+len(rest))
 	conn := s.pin.conn
-	h := &reply.Guarded{Session: s, To: s.handler(), Read: func([]byte) topology.Refusal { return topology.Refusal{} }}
+	h := &reply.Guarded{Session: s, To: r.handler(), Read: func([]byte) topology.Refusal { return topology.Refusal{} }}
 	h.Unsent = func() bool { // Redis has the start: it has closed the connection, because the command is too long for example
 		if conn.Connected() {
 			s.CutOff()
@@ -192,8 +203,8 @@ func (s *Session) endStream(rest []byte) {
 		return conn.Connected()
 	}
 	if s.clustered() {
-		muted := s.muted
-		h.Slot, h.Read = s.large.slot, topology.ReadRefusal
+		muted := r.muted
+		h.Slot, h.Read = r.slot, topology.ReadRefusal
 		h.Refused = func(at reply.ID, why topology.Refusal) bool {
 			if s.noteRefusal(why); why.Reason == topology.TryLate {
 				return false
@@ -204,7 +215,7 @@ func (s *Session) endStream(rest []byte) {
 			return true
 		}
 	}
-	s.forward(rest, h, 1)
+	s.forward(ordinary, rest, h, 1)
 }
 
 var movedMeanwhile = resp.AppendError(nil, resp.NoUpstream, "the slot of the key moved while the command was sent, which was not carried out")

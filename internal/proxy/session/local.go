@@ -14,55 +14,55 @@ import (
 // local handles a command about the client, not about Redis's data. Nothing is outstanding. Redis still judges the
 // right to the command: it gets the command, or a similar one that changes nothing on a connection that other sessions
 // share.
-func (s *Session) local(row *command.Row, raw []byte) bool {
-	if row.Name == "quit" {
-		return s.quit(raw)
+func (s *Session) local(r *request) bool {
+	if r.row.Name == "quit" {
+		return s.quit(r)
 	}
-	if row.Name == "reset" {
-		return s.reset(raw)
+	if r.row.Name == "reset" {
+		return s.reset(r)
 	}
-	h := &reply.Reply{Session: s, Muted: s.muted}
-	switch command.Keyword(s.args, 1) {
+	h := &reply.Reply{Session: s, Muted: r.muted}
+	switch command.Keyword(r.args, 1) {
 	case "setname":
-		if len(s.args) == 3 {
-			raw = s.setName(h, raw)
+		if len(r.args) == 3 {
+			r.raw = s.setName(r, h)
 		}
 	case "getname":
 		if s.pin == nil {
 			h.Replace = s.nameFor
 		}
 	case "setinfo":
-		if len(s.args) == 4 && ValidName(s.args[3]) {
-			raw = s.setInfo(h)
+		if len(r.args) == 4 && ValidName(r.args[3]) {
+			r.raw = s.setInfo(r, h)
 		}
 	case "reply":
-		if len(s.args) == 3 {
-			raw = s.setReplyMode(h, raw)
+		if len(r.args) == 3 {
+			r.raw = s.setReplyMode(r, h)
 		}
 	case "maint_notifications":
 		// Notifications of an upstream's maintenance concern the proxy's connections, not the client's. Clients ask on
 		// connect and accept this answer.
 		if s.proxy.Lists("client", "maint_notifications") {
-			return s.answer(resp.AppendError(nil, resp.Err, "unknown subcommand '"+string(s.args[1])+"'. Try CLIENT HELP."))
+			return r.answerWith(resp.AppendError(nil, resp.Err, "unknown subcommand '"+string(r.args[1])+"'. Try CLIENT HELP."))
 		}
 	}
 	if s.pin != nil {
 		s.pin.fresh = false
 		s.pin.Count()
 	}
-	s.forward(raw, h, 1)
+	r.forward(r.raw, h)
 	return true
 }
 
 // quit answers OK and closes the connection, as Redis still does. A session's own connection quits first: once the
 // client has its answer, no trace of it is left at Redis, such as a subscription.
-func (s *Session) quit(raw []byte) bool {
+func (s *Session) quit(r *request) bool {
 	words := []byte(resp.OK)
-	if s.muted {
+	if r.muted {
 		words = words[:0]
 	}
 	if s.pin != nil && s.pin.mode != readsRaw {
-		s.forward(raw, reply.Discard{}, 1)
+		r.forward(r.raw, reply.Discard{})
 	}
 	s.goodbye(words)
 	return true
@@ -71,27 +71,27 @@ func (s *Session) quit(raw []byte) bool {
 var resetReply = []byte("+RESET\r\n")
 
 // reset brings the session, and its pin if it has one, back to the state of a new client.
-func (s *Session) reset(raw []byte) bool {
+func (s *Session) reset(r *request) bool {
 	muted := s.reply == replySkip // RESET ends the other kind of silence before it answers
 	if s.pin == nil {
-		if len(s.args) != 1 {
-			s.forward(raw, s.handler(), 1)
+		if len(r.args) != 1 {
+			r.forward(r.raw, r.handler())
 			return true
 		}
 		s.resetState()
-		s.muted = muted
-		return s.answer(resetReply)
+		r.muted = muted
+		return r.answerWith(resetReply)
 	}
-	if len(s.args) != 1 {
-		muted = s.muted
+	if len(r.args) != 1 {
+		muted = r.muted
 	}
 	s.wait = waitReply
-	s.forward(raw, &reply.Reply{Session: s, Muted: muted, Done: func(reply []byte) {
+	r.forward(r.raw, &reply.Reply{Session: s, Muted: muted, Done: func(reply []byte) {
 		s.Resume()
 		if string(reply) == string(resetReply) {
 			s.resetPin()
 		}
-	}}, 1)
+	}})
 	return true
 }
 
@@ -115,8 +115,8 @@ func (s *Session) resetPin() {
 }
 
 // setName is CLIENT SETNAME. It returns the command to send.
-func (s *Session) setName(h *reply.Reply, raw []byte) []byte {
-	name := string(s.args[2])
+func (s *Session) setName(r *request, h *reply.Reply) []byte {
+	name := string(r.args[2])
 	h.Done = func(reply []byte) {
 		if resp.IsOK(reply) {
 			s.rename(name, true)
@@ -124,20 +124,20 @@ func (s *Session) setName(h *reply.Reply, raw []byte) []byte {
 			s.called = s.name
 		}
 	}
-	if !ValidName(s.args[2]) {
-		return raw
+	if !ValidName(r.args[2]) {
+		return r.raw
 	}
 	s.called = name
 	if s.pin == nil {
-		return resp.AppendCommand(nil, string(s.args[0]), string(s.args[1]), "")
+		return resp.AppendCommand(nil, string(r.args[0]), string(r.args[1]), "")
 	}
-	return raw
+	return r.raw
 }
 
 // setInfo is CLIENT SETINFO with a value that Redis would accept. It returns the command to send. The value itself is
 // sent on no connection, because the connection may serve another client later.
-func (s *Session) setInfo(h *reply.Reply) []byte {
-	option, value := string(s.args[2]), string(s.args[3])
+func (s *Session) setInfo(r *request, h *reply.Reply) []byte {
+	option, value := string(r.args[2]), string(r.args[3])
 	i := slices.IndexFunc(libOptions, func(name string) bool { return strings.EqualFold(name, option) })
 	h.Done = func(reply []byte) {
 		if resp.IsOK(reply) && i >= 0 {
@@ -147,7 +147,7 @@ func (s *Session) setInfo(h *reply.Reply) []byte {
 	if i == 0 {
 		s.library = value[:min(len(value), longestLibrary)]
 	}
-	return resp.AppendCommand(nil, string(s.args[0]), string(s.args[1]), option, "") // a refusal quotes the client's words
+	return resp.AppendCommand(nil, string(r.args[0]), string(r.args[1]), option, "") // a refusal quotes the client's words
 }
 
 // longestLibrary is how much of a library's name is kept for the log, in bytes.
@@ -168,9 +168,9 @@ func (s *Session) nameFor(reply []byte) []byte {
 }
 
 // setReplyMode is CLIENT REPLY ON|OFF|SKIP. Only ON is answered. It returns the command to send.
-func (s *Session) setReplyMode(h *reply.Reply, raw []byte) []byte {
+func (s *Session) setReplyMode(r *request, h *reply.Reply) []byte {
 	var mode replyMode
-	switch command.Keyword(s.args, 2) {
+	switch command.Keyword(r.args, 2) {
 	case "on":
 		mode = replyOn
 	case "off":
@@ -178,9 +178,9 @@ func (s *Session) setReplyMode(h *reply.Reply, raw []byte) []byte {
 	case "skip":
 		mode = replySkip
 	default:
-		return raw
+		return r.raw
 	}
-	muted := s.muted
+	muted := r.muted
 	h.Muted = false
 	h.Replace = func(reply []byte) []byte {
 		s.Resume()
@@ -206,18 +206,18 @@ func (s *Session) setReplyMode(h *reply.Reply, raw []byte) []byte {
 // CLIENT subcommands about the client itself: Redis answers on the connection that the session uses, and the proxy
 // replaces the parts that it knows better.
 
-// augment is the handler of the reply to the command being routed, which has size bytes, if its policy is Augmented.
-func (s *Session) augment(row *command.Row, size int) *reply.Reply {
-	h := &reply.Reply{Session: s, Muted: s.muted}
-	if row.Name == "client" {
-		h.Replace = s.aboutSelf(size)
+// augment is the handler of the reply to a command whose policy is Augmented.
+func (s *Session) augment(r *request) *reply.Reply {
+	h := &reply.Reply{Session: s, Muted: r.muted}
+	if r.row.Name == "client" {
+		h.Replace = s.aboutSelf(r)
 		return h
 	}
-	if row.Name == "info" && !command.IsOwnInfo(s.args) {
+	if r.row.Name == "info" && !command.IsOwnInfo(r.args) {
 		h.Replace = func(reply []byte) []byte { return s.proxy.Counts().Edit(reply) }
 		return h
 	}
-	if row.Name == "info" {
+	if r.row.Name == "info" {
 		h.Replace = func(reply []byte) []byte {
 			if reply[0] != '$' && reply[0] != '=' {
 				return reply
@@ -229,18 +229,17 @@ func (s *Session) augment(row *command.Row, size int) *reply.Reply {
 		}
 		return h
 	}
-	h.Replace = s.proxy.Merger.For(s.args, s.ident.Proto)
+	h.Replace = s.proxy.Merger.For(r.args, s.ident.Proto)
 	return h
 }
 
-// aboutSelf returns the function that edits Redis's reply to CLIENT ID, INFO, GETREDIR or TRACKINGINFO. size is that of
-// the command.
-func (s *Session) aboutSelf(size int) func(reply []byte) []byte {
-	args := 0
-	for _, arg := range s.args {
+// aboutSelf returns the function that edits Redis's reply to CLIENT ID, INFO, GETREDIR or TRACKINGINFO.
+func (s *Session) aboutSelf(r *request) func(reply []byte) []byte {
+	args, size := 0, len(r.raw)
+	for _, arg := range r.args {
 		args += len(arg)
 	}
-	switch command.Keyword(s.args, 1) {
+	switch command.Keyword(r.args, 1) {
 	case "id":
 		return func(reply []byte) []byte {
 			if reply[0] != ':' {

@@ -28,9 +28,9 @@ var longName = resp.AppendError(nil, resp.Err, "the name of the lock is too long
 // lock executes a lock command. The session goes on when it has been answered. A command with a long name takes many
 // times its size for a moment. So such commands have one turn at a time, each is charged before the next one, and while
 // clients are being closed for their memory none begins.
-func (s *Session) lock(raw []byte) bool {
-	if len(raw) <= buffers.Small {
-		return s.lockNow(raw)
+func (s *Session) lock(r *request) bool {
+	if len(r.raw) <= buffers.Small {
+		return s.lockNow(r)
 	}
 	if !s.awaitQuiet() { // a reply would wait for the session's mutex
 		return false
@@ -41,19 +41,19 @@ func (s *Session) lock(raw []byte) bool {
 		s.wait = waitTurn
 		return false
 	}
-	taken := s.lockNow(raw)
+	taken := s.lockNow(r)
 	s.bill.Charge(s.bytes())
 	return taken
 }
 
-func (s *Session) lockNow(raw []byte) bool {
+func (s *Session) lockNow(r *request) bool {
 	most := min(s.proxy.Upstream.MaxArgument(), s.proxy.Upstream.MaxShared(), longestLock)
-	if int64(len(raw)) > most-longestPrefix {
-		return s.awaitQuiet() && s.answer(longName)
+	if int64(len(r.raw)) > most-longestPrefix {
+		return s.awaitQuiet() && r.answerWith(longName)
 	}
-	cmd, err := grammar.Parse(s.args)
+	cmd, err := grammar.Parse(r.args)
 	if err != nil {
-		return s.awaitQuiet() && s.answer(resp.AppendRawError(nil, err.Error()))
+		return s.awaitQuiet() && r.answerWith(resp.AppendRawError(nil, err.Error()))
 	}
 	lists := cmd.Verb == grammar.LockList || cmd.Verb == grammar.LockSlow
 	if lists && !s.mayAnswer() {
@@ -65,7 +65,7 @@ func (s *Session) lockNow(raw []byte) bool {
 		if errors.Is(eerr, lockcmds.ErrFull) {
 			words = s.proxy.Refuse(shared.NoEngineFree, "max-lock-engines", s.Addr)
 		}
-		return s.awaitQuiet() && s.answer(words)
+		return s.awaitQuiet() && r.answerWith(words)
 	}
 	switch cmd.Verb {
 	case grammar.Lock, grammar.TryLock, grammar.FairLock:
@@ -73,7 +73,7 @@ func (s *Session) lockNow(raw []byte) bool {
 	default:
 		s.wait = waitEngine
 	}
-	s.locking = len(raw)
+	s.locking, r.held = r, true
 	for _, other := range s.engines {
 		if other != engine && other.ID().DB == engine.ID().DB && other.Keeps(s.ID, cmd) {
 			other.StartFor(s.caller(), cmd, engine.Engine)
@@ -180,9 +180,11 @@ func (s *Session) Reply(reply []byte) {
 		return
 	}
 	s.proxy.Counters.LockAnswer(reply)
-	s.answer(reply)
+	if !s.mutesLock() {
+		s.out.Say(reply)
+	}
 	if s.out.Slots.Due() > 0 {
-		s.unanswered += s.locking
+		s.unanswered += s.lockBytes()
 	}
 	s.lockDone()
 }
@@ -192,10 +194,24 @@ func (s *Session) lockDone() {
 	if s.wait == waitLock || s.wait == waitEngine {
 		s.wait = waitNone
 	}
-	s.locking = 0
+	if r := s.locking; r != nil {
+		s.locking = nil
+		r.release()
+	}
 	if s.out.Slots.Due() == 0 {
 		s.releasePin()
 	}
+}
+
+// mutesLock reports whether the client gets no reply to the lock command in progress.
+func (s *Session) mutesLock() bool { return s.locking != nil && s.locking.muted }
+
+// lockBytes is the size of the lock command in progress.
+func (s *Session) lockBytes() int {
+	if s.locking == nil {
+		return 0
+	}
+	return s.locking.size
 }
 
 // Push is an out-of-band message to the client.
@@ -207,13 +223,15 @@ func (s *Session) Push(b []byte) {
 
 // Script puts a script call on the session's own connection.
 func (s *Session) Script(c contract.Call) {
-	call := &scriptCall{s: s, call: c, muted: s.muted}
-	s.writes = true
+	call := &scriptCall{s: s, call: c, muted: s.mutesLock()}
 	if s.clustered() {
-		s.direct(c.Keys)
-		s.send(call.build(s.laneTo(s.target)), call)
+		r := s.unused()
+		r.writes = true
+		r.slot, r.target = s.serverOfKeys(c.Keys)
+		r.raw = call.build(s.laneTo(r, r.target))
+		r.send(call)
 	} else {
-		s.forward(call.build(s.conn()), call, 1)
+		s.forward(lockCall, call.build(s.conn(lockCall)), call, 1)
 	}
 	s.script = buffers.Empty(s.script)
 }
@@ -288,7 +306,7 @@ func (c *scriptCall) withText(reply []byte) []byte {
 // repeat sends the call once more: Redis has forgotten the script, after a SCRIPT FLUSH. The reply keeps its slot.
 func (c *scriptCall) repeat(at reply.ID) {
 	s := c.s
-	conn := s.conn()
+	conn := s.conn(lockCall)
 	conn.Scripts().Remove(c.call.Script.ID())
 	c.reply = nil
 	s.transmit(conn, c.build(conn), at, 1)

@@ -21,22 +21,22 @@ import (
 
 // visit sends an identity change of a session that has no pin on the lane of the identity to which it leads. Nothing is
 // outstanding. It is refused if no such lane is possible. false: the command must be judged on a pin.
-func (s *Session) visit(name string, raw []byte) bool {
-	c := ReadChange(name, s.args)
-	if s.visitFor(name, c, raw) {
+func (s *Session) visit(r *request) bool {
+	c := ReadChange(r.row.Name, r.args)
+	if s.visitFor(r, c) {
 		return true
 	}
-	if c.Shared(raw, s.args) == nil || s.hasPlace(c) {
+	if c.Shared(r.raw, r.args) == nil || s.hasPlace(c) {
 		return false
 	}
 	words := s.proxy.Refuse(shared.NoLaneFree, "max-lanes", s.Addr)
-	s.refused.Behind(name, words, s.muted)
-	return s.answer(words)
+	s.refused.Behind(r.row.Name, words, r.muted)
+	return r.answerWith(words)
 }
 
 // visitFromPin is visit for a session that had to wait for its pin. The lane may exist now.
-func (s *Session) visitFromPin(name string, c Change, raw []byte) bool {
-	if !s.pin.login || !s.visitFor(name, c, raw) {
+func (s *Session) visitFromPin(r *request, c Change) bool {
+	if !s.pin.login || !s.visitFor(r, c) {
 		return false
 	}
 	s.wait, s.pin.fresh = waitNone, false
@@ -45,8 +45,8 @@ func (s *Session) visitFromPin(name string, c Change, raw []byte) bool {
 	return true
 }
 
-func (s *Session) visitFor(name string, c Change, raw []byte) bool {
-	cmd := c.Shared(raw, s.args)
+func (s *Session) visitFor(r *request, c Change) bool {
+	cmd, name := c.Shared(r.raw, r.args), r.row.Name
 	if cmd == nil {
 		return false
 	}
@@ -61,7 +61,7 @@ func (s *Session) visitFor(name string, c Change, raw []byte) bool {
 	}
 	s.visited = lane
 	s.wait = waitReply // what follows must travel under the identity that this leads to
-	h := &reply.Reply{Session: s, Muted: s.muted, Done: func(reply []byte) { s.judged(c, target, reply) }}
+	h := &reply.Reply{Session: s, Muted: r.muted, Done: func(reply []byte) { s.judged(c, target, reply) }}
 	if c.Hello {
 		h.Replace = s.ownID
 	}

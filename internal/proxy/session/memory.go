@@ -46,7 +46,7 @@ func (s *Session) moving() int {
 
 // stationary is the other part.
 func (s *Session) stationary() int {
-	locking := s.locking
+	locking := s.lockBytes()
 	if s.wait == waitLock {
 		locking *= nameCopies
 	}

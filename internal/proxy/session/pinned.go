@@ -13,12 +13,12 @@ import (
 
 // takePin gives the session a connection of its own for a command; Shared, PinAhead: for a large one. Nothing may be
 // outstanding. false: the session waits for one.
-func (s *Session) takePin(reason string, p command.Policy) bool {
+func (s *Session) takePin(r *request, reason string, p command.Policy) bool {
 	login := p == command.Identity
 	// MONITOR shows all later connections. A patient request keeps the connection of a new spare out of its view.
-	ask := upstream.Ask{ID: s.ident, At: s.target, Owner: s.owner, Login: login, Patient: p == command.PinRaw}
+	ask := upstream.Ask{ID: s.ident, At: r.target, Owner: s.owner, Login: login, Patient: p == command.PinRaw}
 	if login {
-		ask.Anew = ReadChange(reason, s.args).Auth
+		ask.Anew = ReadChange(reason, r.args).Auth
 	}
 	if conn := s.proxy.Upstream.Acquire(ask); conn != nil {
 		s.setPin(conn, reason, login)
@@ -68,7 +68,7 @@ func (s *Session) setPin(conn *upstream.Pin, reason string, login bool) {
 	conn.Observe(s.pin)
 	if conn.Name() != s.name {
 		// The name shows in CLIENT LIST and CLIENT INFO of this connection, as it would on the client's own.
-		s.forward(resp.AppendCommand(nil, "CLIENT", "SETNAME", s.name), s.named(s.name), 1)
+		s.forward(ordinary, resp.AppendCommand(nil, "CLIENT", "SETNAME", s.name), s.named(s.name), 1)
 	}
 	if conn.ID() == 0 && conn.Connected() && s.ident.Authenticated() { // it was connected for a client without credentials
 		s.askNumber(func(uint64) {})
@@ -96,7 +96,7 @@ func (s *Session) named(name string) *reply.Reply {
 // Redis's answers.
 func (s *Session) releasePin() {
 	p := s.pin
-	if p == nil || p.fresh || p.mode != readsReplies || s.streaming || s.located && s.large.refusal == nil || p.keep || p.borrowed > 0 || p.InTx || p.Watching || s.wait != waitNone {
+	if p == nil || p.fresh || p.mode != readsReplies || s.streaming || s.large.located && s.large.refusal == nil || p.keep || p.borrowed > 0 || p.InTx || p.Watching || s.wait != waitNone {
 		return
 	}
 	s.pin = nil
@@ -255,24 +255,24 @@ func (s *Session) unborrow(p *pinned) {
 
 // countReplicas sends WAIT or WAITAOF on the pin, and in a cluster then to the next server to which the session has
 // written.
-func (s *Session) countReplicas(row *command.Row, raw []byte) bool {
+func (s *Session) countReplicas(r *request) bool {
 	pin := s.pin
 	if s.clustered() && !s.awaitQuiet() {
 		return false
 	}
-	round, muted := s.round, s.muted
+	round := r.round
 	if round == nil {
 		nodes := []upstream.Node{pin.conn.At()}
 		if s.clustered() && !pin.Watching && !pin.keep {
 			nodes = append(nodes, slices.DeleteFunc(s.writtenTo(), func(at upstream.Node) bool { return at == nodes[0] })...)
 		}
-		round = BeginWait(s.args, nodes, s.clustered())
+		round = BeginWait(r.args, nodes, s.clustered())
 	}
+	r.keep()
 	for i, mark := range Marks {
-		s.forward(mark, &reply.Reply{Session: s, Muted: true, Whole: true, Done: func(reply []byte) { round.Marked(i, reply) }}, 1)
+		r.forward(mark, &reply.Reply{Session: s, Muted: true, Whole: true, Done: func(reply []byte) { round.Marked(i, reply) }})
 	}
-	next := s.repetition(row, raw)
-	s.repeated, s.round = nil, nil
+	s.repeated, r.round = nil, nil
 	pin.fresh = false
 	pin.Queued += len(Marks) + 1
 	waits := s.clustered() // else the session may wait for the reply to a later command
@@ -280,7 +280,7 @@ func (s *Session) countReplicas(row *command.Row, raw []byte) bool {
 		s.wait = waitReply
 	}
 	var joined []byte
-	h := &reply.Reply{Session: s, Muted: muted, Whole: true, Done: func(reply []byte) {
+	h := &reply.Reply{Session: s, Muted: r.muted, Whole: true, Done: func(reply []byte) {
 		if waits {
 			s.Resume()
 		}
@@ -288,13 +288,13 @@ func (s *Session) countReplicas(row *command.Row, raw []byte) bool {
 		if joined, done = round.Answered(reply); done {
 			return
 		}
-		s.repeated, s.round = next, round
+		s.repeated, r.round = r, round
 		pin.yield()
 	}, Replace: func([]byte) []byte { return joined }}
 	to := reply.Handler(h)
 	if waits {
-		to = pin.rerouted(next, -1, ReadRefusal, h)
+		to = pin.rerouted(r, -1, ReadRefusal, h)
 	}
-	s.forward(round.Command(s.args, raw), to, 1)
+	r.forward(round.Command(r.args, r.raw), to)
 	return true
 }

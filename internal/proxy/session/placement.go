@@ -39,23 +39,23 @@ type keptTx struct {
 }
 
 // keepBack begins a transaction without a server.
-func (s *Session) keepBack() bool {
+func (s *Session) keepBack(r *request) bool {
 	if !s.awaitQuiet() {
 		return false
 	}
 	s.kept = &keptTx{}
-	return s.answer([]byte(resp.OK))
+	return r.answerWith([]byte(resp.OK))
 }
 
 // routeKept routes a command behind a MULTI that is kept back. The first key names the server, and EXEC has any. false:
 // the session waits.
-func (s *Session) routeKept(row *command.Row, p command.Policy, raw []byte) bool {
+func (s *Session) routeKept(r *request) bool {
 	tx := s.kept
 	if !s.awaitQuiet() {
 		return false
 	}
 	s.adopt()
-	s.look(row, s.args)
+	r.look()
 	switch {
 	case tx.begun && (tx.answer == nil || topology.ReadRefusal(tx.answer).Reason == topology.TryLate):
 		if pin := s.pin; pin != nil {
@@ -70,67 +70,68 @@ func (s *Session) routeKept(row *command.Row, p command.Policy, raw []byte) bool
 		if tx.answer == nil {
 			tx.answer = shared.NoUpstream
 		}
-		return tx.end(s, row, tx.answer)
+		return tx.end(r, tx.answer)
 	case tx.begun && !resp.IsOK(tx.answer): // the commands behind it would run one by one
-		return tx.end(s, row, tx.answer)
+		return tx.end(r, tx.answer)
 	case tx.begun && len(tx.commands) == 0:
 		s.kept = nil
-		return s.routePinned(row, p, raw)
+		return s.routePinned(r)
 	case tx.begun:
 		if !tx.send(s) {
 			return false
 		}
-	case row.Name == "reset", row.Name == "quit":
+	case r.row.Name == "reset", r.row.Name == "quit":
 		s.kept = nil
-		return s.local(row, raw)
-	case row.Name == "discard":
+		return s.local(r)
+	case r.row.Name == "discard":
 		s.kept = nil
-		return s.answer([]byte(resp.OK))
-	case s.slot < 0 && row.Name != "exec" && row.Name != "multi":
-		return tx.add(s, row, p, raw)
+		return r.answerWith([]byte(resp.OK))
+	case r.slot < 0 && r.row.Name != "exec" && r.row.Name != "multi":
+		return tx.add(r)
 	default:
 		if err := s.pinTimedOut; s.pin == nil && err != nil {
 			s.pinTimedOut = nil
-			return tx.end(s, row, s.proxy.NoPinFree(err, s.Addr))
+			return tx.end(r, s.proxy.NoPinFree(err, s.Addr))
 		}
-		if s.target, s.hasty = s.serverOf(s.slot), true; s.pin == nil && !s.takePin("multi", command.Transaction) {
+		if r.target, s.hasty = s.serverOf(r.slot), true; s.pin == nil && !s.takePin(r, "multi", command.Transaction) {
 			return false
 		}
 		tx.begin(s)
 	}
-	return s.awaitQuiet() && !s.out.Gone() && s.routeKept(row, p, raw) // the connection is down already, if nothing is outstanding
+	return s.awaitQuiet() && !s.out.Gone() && s.routeKept(r) // the connection is down already, if nothing is outstanding
 }
 
 // add keeps a command without a key back. A user's right to it shows at EXEC. A command that Redis refuses whatever the
 // state of its connection is goes to some server, which says so, and another one takes its place.
-func (tx *keptTx) add(s *Session, row *command.Row, p command.Policy, raw []byte) bool {
-	kept, words, bad := raw, queued, row.Malformed(s.args)
-	if refusal := s.notInTx(row, p, raw); refusal != nil || bad {
+func (tx *keptTx) add(r *request) bool {
+	s := r.s
+	kept, words, bad := r.raw, queued, r.row.Malformed(r.args)
+	if refusal := s.notInTx(r); refusal != nil || bad {
 		kept, words = command.Malformed, refusal
 	}
 	tx.commands = append(tx.commands, bytes.Clone(kept))
 	tx.size += len(kept)
 	if bad {
-		s.target = s.home()
-		s.send(raw, s.handler())
+		r.target = s.home()
+		r.send(r.handler())
 		return true
 	}
-	return s.answer(words)
+	return r.answerWith(words)
 }
 
 // notInTx is the refusal of a command that is not possible in a transaction; nil: it is possible, or Redis refuses it.
-func (s *Session) notInTx(row *command.Row, p command.Policy, raw []byte) []byte {
+func (s *Session) notInTx(r *request) []byte {
 	switch {
-	case s.absent(row):
+	case s.absent(r):
 		return nil
-	case p == command.PubSub:
+	case r.policy == command.PubSub:
 		return noSubscriptionsInTx
-	case p == command.Lock, p == command.AboutClients, row.Name == "client" && command.Keyword(s.args, 1) == "reply":
+	case r.policy == command.Lock, r.policy == command.AboutClients, r.row.Name == "client" && command.Keyword(r.args, 1) == "reply":
 		return notInTx
-	case scatter.NeedsAll(row.Name, command.Keyword(s.args, 1)):
+	case scatter.NeedsAll(r.row.Name, command.Keyword(r.args, 1)):
 		return allInTx
 	}
-	return s.impossible(row, p, raw)
+	return s.impossible(r)
 }
 
 // begin sends MULTI.
@@ -139,7 +140,7 @@ func (tx *keptTx) begin(s *Session) {
 	tx.begun, tx.answer = true, nil
 	tx.attempts.Sent()
 	opened := s.pin.opens()
-	s.forward(command.Multi, &reply.Reply{Session: s, Muted: true, Done: func(reply []byte) {
+	s.forward(ordinary, command.Multi, &reply.Reply{Session: s, Muted: true, Done: func(reply []byte) {
 		opened(reply)
 		tx.answer = bytes.Clone(reply)
 	}, Whole: true}, 1)
@@ -151,14 +152,14 @@ const mostAtOnce = 1024
 
 // send sends the next commands behind MULTI, which has begun the transaction. false: the session waits.
 func (tx *keptTx) send(s *Session) bool {
-	args, muted := s.args, s.muted
-	s.kept, s.muted = nil, true
-	defer func() { s.kept, s.args, s.muted = tx, args, muted }()
+	s.kept = nil
+	defer func() { s.kept = tx }()
 	for range min(len(tx.commands), mostAtOnce) {
 		raw := tx.commands[0]
-		s.args = resp.Split(raw, nil)
-		row := s.proxy.Policies().Lookup(s.args[0])
-		if !s.routePinned(row, row.PolicyFor(s.args), raw) {
+		args := resp.Split(raw, nil)
+		r := s.newRequest(s.proxy.Policies().Lookup(args[0]), raw)
+		r.args, r.policy, r.muted = args, r.row.PolicyFor(args), true
+		if !r.routed(s.routePinned) {
 			return false
 		}
 		tx.commands = tx.commands[1:]
@@ -166,12 +167,13 @@ func (tx *keptTx) send(s *Session) bool {
 	return true
 }
 
-// end refuses a transaction that cannot begin, from the command in row.
-func (tx *keptTx) end(s *Session, row *command.Row, why []byte) bool {
+// end refuses a transaction that cannot begin, from a command on.
+func (tx *keptTx) end(r *request, why []byte) bool {
+	s := r.s
 	s.kept = nil
 	s.refused.Refuse(why, true)
 	s.releasePin()
-	return s.answer(s.refused.Step(row.Name, s.muted))
+	return r.answerWith(s.refused.Step(r.row.Name, r.muted))
 }
 
 // opens returns the function that takes the reply to the MULTI that is sent next.
@@ -187,61 +189,62 @@ func (p *pinned) opens() func(reply []byte) {
 
 // routeAt looks whether the pin's server is the one for a command. handled is false if it is. Else done is false if the
 // command must wait.
-func (s *Session) routeAt(row *command.Row, p command.Policy, raw []byte) (done, handled bool) {
+func (s *Session) routeAt(r *request) (handled, done bool) {
 	pin := s.pin
-	asks := s.asks && pin.fresh // it has been routed to this pin so
-	s.look(row, s.args)
-	s.asks = asks
-	s.noteIfAlters(pin.conn.At())
-	if (pin.ends || pin.Opening > 0) && !s.awaitQuiet() {
-		return false, true
+	asking := r.asking && pin.fresh // it has been routed to this pin so
+	r.look()
+	if r.asking = asking; r.alters() {
+		s.note(pin.conn.At())
 	}
-	pin.ends = row.Name == "exec" || row.Name == "discard"
+	if (pin.ends || pin.Opening > 0) && !s.awaitQuiet() {
+		return true, false
+	}
+	pin.ends = r.row.Name == "exec" || r.row.Name == "discard"
 	if !pin.InTx {
 		if !s.awaitQuiet() {
-			return false, true
+			return true, false
 		}
 		s.adopt()
 		if !pin.fresh {
-			if handled, done := s.whole(row, p, raw); handled {
-				return done, true
+			if handled, done = s.whole(r); handled {
+				return true, done
 			}
 		}
 		switch {
-		case p == command.Shared && s.slot >= 0 && (pin.Watching || !pin.fresh && s.ownerOf(s.slot) != pin.conn.At()): // it may have moved since the WATCH
-			s.target = s.ownerOf(s.slot)
-			s.send(raw, s.handler())
+		case r.policy == command.Shared && r.slot >= 0 && (pin.Watching || !pin.fresh && s.ownerOf(r.slot) != pin.conn.At()): // it may have moved since the WATCH
+			r.target = s.ownerOf(r.slot)
+			r.send(r.handler())
 			return true, true
-		case !pin.Watching || s.slot < 0:
-		case row.Name == "watch" && s.slot != pin.watch.slot, row.Name != "watch" && s.ownerOf(s.slot) != pin.conn.At():
-			return s.answer(shared.CrossSlot), true
+		case !pin.Watching || r.slot < 0:
+		case r.row.Name == "watch" && r.slot != pin.watch.slot, r.row.Name != "watch" && s.ownerOf(r.slot) != pin.conn.At():
+			return true, r.answerWith(shared.CrossSlot)
 		}
 		return false, false
 	}
-	if p == command.Transaction && row.Name != "watch" {
+	if r.policy == command.Transaction && r.row.Name != "watch" {
 		return false, false
 	}
-	absent, refusal := s.absent(row), s.notInTx(row, p, raw)
+	absent, refusal := s.absent(r), s.notInTx(r)
 	if (absent || refusal != nil) && !s.awaitQuiet() {
-		return false, true
+		return true, false
 	}
 	switch {
 	case absent: // a command that answers for any user is queued in its place
 		pin.Queue(Step{Rewrite: func([]byte) []byte { return noCluster }})
-		s.forward(command.Hello, s.handler(), 1)
+		r.forward(command.Hello, r.handler())
 		return true, true
 	case refusal != nil:
-		s.poison(refusal)
+		s.poison(r, refusal)
 		return true, true
-	case s.slot >= 0 && pin.home < 0:
-		if pin.Watching && s.slot != pin.watch.slot {
-			s.poison(shared.CrossSlot)
+	case r.slot >= 0 && pin.home < 0:
+		if pin.Watching && r.slot != pin.watch.slot {
+			s.poison(r, shared.CrossSlot)
 			return true, true
 		}
-		pin.home = s.slot
+		pin.home = r.slot
 	}
-	if s.slot >= 0 && s.slot != pin.home {
-		s.poison(shared.CrossSlot)
+	if r.slot >= 0 && r.slot != pin.home {
+		s.poison(r, shared.CrossSlot)
 		return true, true
 	}
 	return false, false
@@ -256,15 +259,15 @@ var (
 )
 
 // watchOver returns the handler of the reply to a command on the pin, where to is that of a reply that is no refusal.
-func (s *Session) watchOver(row *command.Row, p command.Policy, raw []byte, to reply.Handler) reply.Handler {
+func (s *Session) watchOver(r *request, to reply.Handler) reply.Handler {
 	pin := s.pin
 	if !s.clustered() || pin.mode != readsReplies {
 		return to
 	}
 	switch {
 	case pin.InTx || pin.Opening > 0:
-		muted := s.muted
-		return &reply.Guarded{Session: s, To: to, Slot: s.slot, Read: topology.ReadRefusal, Refused: func(at reply.ID, why topology.Refusal) bool {
+		muted := r.muted
+		return &reply.Guarded{Session: s, To: to, Slot: r.slot, Read: topology.ReadRefusal, Refused: func(at reply.ID, why topology.Refusal) bool {
 			s.noteRefusal(why)
 			words := tryAgain
 			if pin.Watching {
@@ -275,36 +278,34 @@ func (s *Session) watchOver(row *command.Row, p command.Policy, raw []byte, to r
 			}
 			return true
 		}}
-	case pin.Watching && s.slot >= 0 && (p == command.PinOnce || row.Name == "watch"):
-		answer := shared.CrossSlot
-		if row.Name == "watch" {
+	case pin.Watching && r.slot >= 0 && (r.policy == command.PinOnce || r.row.Name == "watch"):
+		answer, watches, muted := shared.CrossSlot, r.row.Name == "watch", r.muted
+		if watches {
 			answer = []byte(resp.OK)
 		}
-		muted := s.muted
-		return &reply.Guarded{Session: s, To: to, Slot: s.slot, Read: topology.ReadRefusal, Refused: func(at reply.ID, _ topology.Refusal) bool {
-			pin.watch.broken = pin.watch.broken || row.Name == "watch"
+		return &reply.Guarded{Session: s, To: to, Slot: r.slot, Read: topology.ReadRefusal, Refused: func(at reply.ID, _ topology.Refusal) bool {
+			pin.watch.broken = pin.watch.broken || watches
 			if !muted {
 				s.out.Put(at, answer, false)
 			}
 			return true
 		}}
-	case s.slot >= 0 && (p == command.PinOnce || p == command.PinAhead || row.Name == "watch"):
-		r := s.repetition(row, raw)
-		if s.asks {
-			s.forward(command.Asking, reply.Discard{}, 1)
+	case r.slot >= 0 && (r.policy == command.PinOnce || r.policy == command.PinAhead || r.row.Name == "watch"):
+		r.keep()
+		if r.asking {
+			r.forward(command.Asking, reply.Discard{})
 		}
-		return pin.rerouted(r, s.slot, topology.ReadWaitingRefusal, to)
+		return pin.rerouted(r, r.slot, topology.ReadWaitingRefusal, to)
 	}
 	return to
 }
 
-// rerouted returns the handler of a command that is routed anew if the pin's server refuses it, or cannot be reached.
-// read reads a refusal. to gets other replies.
-func (p *pinned) rerouted(r *repetition, slot int, read func(reply []byte) topology.Refusal, to reply.Handler) reply.Handler {
-	muted := p.s.muted
+// rerouted returns the handler of a kept request that is routed anew if the pin's server refuses it, or cannot be
+// reached. read reads a refusal. to gets other replies.
+func (p *pinned) rerouted(r *request, slot int, read func(reply []byte) topology.Refusal, to reply.Handler) reply.Handler {
 	return &reply.Guarded{Session: p.s, To: to, Slot: slot, Read: read, Refused: func(_ reply.ID, why topology.Refusal) bool {
 		if why.Reason == topology.Vanished {
-			p.lookFor(r, slot, muted)
+			p.lookFor(r)
 			return true
 		}
 		return p.elsewhere(r, why)
@@ -322,26 +323,26 @@ var vanished = resp.AppendRawError(nil, "UNBLOCKED the stream key no longer exis
 // lookFor asks the pin's server for the keys of a command that has waited there for a key which has vanished. If the
 // key was moved, the server refuses the question, and the command is routed anew. Otherwise the key was deleted, and
 // the client is told.
-func (p *pinned) lookFor(r *repetition, slot int, muted bool) {
+func (p *pinned) lookFor(r *request) {
 	s := p.s
-	args := resp.Split(r.raw, nil)
+	args := resp.Split(r.own, nil)
 	question := [][]byte{[]byte("EXISTS")}
 	for _, i := range r.row.Keys.All(args, nil) {
 		question = append(question, args[i])
 	}
 	s.wait = waitReply
 	told := &reply.Reply{
-		Session: s, Muted: muted, Unsent: func() []byte { return vanished },
+		Session: s, Muted: r.muted, Unsent: func() []byte { return vanished },
 		Done: func([]byte) { s.Resume() }, Replace: func([]byte) []byte { return vanished },
 	}
-	s.forward(resp.AppendCommand(nil, question...), &reply.Guarded{
-		Session: s, To: told, Slot: slot, Read: topology.ReadRefusal,
+	r.forward(resp.AppendCommand(nil, question...), &reply.Guarded{
+		Session: s, To: told, Slot: r.slot, Read: topology.ReadRefusal,
 		Refused: func(_ reply.ID, why topology.Refusal) bool { return p.elsewhere(r, why) },
-	}, 1)
+	})
 }
 
 // elsewhere gives up the pin, and has its only command routed anew. false: the command has been refused for too long.
-func (p *pinned) elsewhere(r *repetition, why topology.Refusal) bool {
+func (p *pinned) elsewhere(r *request, why topology.Refusal) bool {
 	if !p.s.again(r, p.conn.At(), why) {
 		return false
 	}
@@ -352,15 +353,6 @@ func (p *pinned) elsewhere(r *repetition, why topology.Refusal) bool {
 	}
 	p.yield()
 	return true
-}
-
-// repetition is the one that the command being routed is, or would be.
-func (s *Session) repetition(row *command.Row, raw []byte) *repetition {
-	if s.repeated != nil {
-		s.repeated.attempts.Sent()
-		return s.repeated
-	}
-	return &repetition{row: row, raw: bytes.Clone(raw), began: time.Now()}
 }
 
 // yield returns a pin on which nothing is outstanding and that has no state.
@@ -377,7 +369,10 @@ func (p *pinned) yield() {
 func (s *Session) repeat() bool {
 	r := s.repeated
 	r.due = false
-	if s.wait != waitNone || s.out.Gone() || !s.route(r.row, shortened(r.row.Name, r.raw, time.Since(r.began))) {
+	if s.wait != waitNone || s.out.Gone() {
+		return false
+	}
+	if r.raw = shortened(r.row.Name, r.own, time.Since(r.began)); !s.route(r) {
 		return false
 	}
 	if !r.due {
@@ -387,14 +382,14 @@ func (s *Session) repeat() bool {
 }
 
 // again has a command routed anew when the view has been refreshed. false: it has been refused for too long.
-func (s *Session) again(r *repetition, from upstream.Node, why topology.Refusal) bool {
+func (s *Session) again(r *request, from upstream.Node, why topology.Refusal) bool {
 	if why.Reason != topology.NotRefused {
 		r.attempts.Held(s.cluster.FailoverWait())
 	}
 	if s.out.Gone() || !r.attempts.Refused(s.cluster.FailoverWait()) {
 		return false
 	}
-	r.asking = s.noteRefusal(why)
+	r.askAt = s.noteRefusal(why)
 	s.repeated, r.due = r, true
 	s.wait = waitReply
 	s.Later(from, r.attempts.Pause(), s.Resume)

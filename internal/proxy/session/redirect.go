@@ -28,11 +28,12 @@ func redirection(args [][]byte) int {
 // trackTo sends a CLIENT TRACKING that redirects to a client of the proxy, whose id is argument at. Redis gets the
 // number of that client's own connection, or one of no client, so that Redis refuses. The session waits until the
 // number is known.
-func (s *Session) trackTo(at int, raw []byte) bool {
+func (s *Session) trackTo(r *request, at int) bool {
 	if (s.pin.InTx || s.pin.Opening > 0) && !s.awaitQuiet() {
 		return false
 	}
-	args, pin, muted := resp.Split(bytes.Clone(raw), nil), s.pin, s.muted
+	r.keep()
+	args, pin := resp.Split(bytes.Clone(r.raw), nil), s.pin
 	id, _ := strconv.ParseUint(string(args[at]), 10, 64) // 0, which is no client's, for a negative number
 	s.wait = waitReply
 	held := s.out.Slots.Hold()
@@ -42,17 +43,16 @@ func (s *Session) trackTo(at int, raw []byte) bool {
 		defer s.exit()
 		s.Answered(held, 1) // the session still waits
 		s.Resume()
-		s.muted = muted
 		switch {
 		case s.over():
 		case s.pin != pin:
-			s.answer(shared.NoUpstream)
+			r.answerWith(shared.NoUpstream)
 		case conn == 0:
 			args[at] = strconv.AppendUint(nil, clients.UnusedID, 10)
-			s.markPin(resp.AppendCommand(nil, args...), &reply.Reply{Session: s, Muted: muted}, true, nil)
+			s.markPin(r, resp.AppendCommand(nil, args...), &reply.Reply{Session: s, Muted: r.muted}, true, nil)
 		default:
 			args[at] = strconv.AppendUint(nil, conn, 10)
-			s.markPin(resp.AppendCommand(nil, args...), &reply.Reply{Session: s, Muted: muted}, true, func() {
+			s.markPin(r, resp.AppendCommand(nil, args...), &reply.Reply{Session: s, Muted: r.muted}, true, func() {
 				s.redir = clients.Redirection{Client: id, Conn: conn}
 			})
 		}
@@ -98,7 +98,7 @@ func (s *Session) provide(then func(conn uint64)) {
 
 // askNumber asks for the number of the session's pin at Redis, and then has then called, which requires no locks.
 func (s *Session) askNumber(then func(conn uint64)) {
-	s.forward(command.Hello, &numbering{pin: s.pin, then: then}, 1)
+	s.forward(ordinary, command.Hello, &numbering{pin: s.pin, then: then}, 1)
 }
 
 // numbering is the handler of the answer to a HELLO that asks for the number of a pin.

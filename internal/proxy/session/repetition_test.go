@@ -37,7 +37,7 @@ func overNoCluster(t *testing.T) *Session {
 // onDeadPin gives the session a connection that is down already when the next command is sent.
 func onDeadPin(t *testing.T, s *Session) {
 	t.Helper()
-	if !s.takePin("test", command.Transaction) || !dialFails(s.pin.conn) {
+	if !s.takePin(ordinary, "test", command.Transaction) || !dialFails(s.pin.conn) {
 		t.Fatal("no pin whose dial has failed")
 	}
 }
@@ -86,10 +86,10 @@ func TestNothingRunsBehindAMultiThatIsLostWithItsWatch(t *testing.T) {
 // The connection on which the server of a large command was found may end before the command is streamed. Then the server is asked again.
 func TestALargeCommandOutlivesTheConnectionItWasLocatedOn(t *testing.T) {
 	s := overNoCluster(t)
-	s.located = true
+	s.large.located = true
 	s.consume([]byte("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$67108864\r\nx"))
-	if s.located || s.streaming {
-		t.Errorf("located %v, streaming %v", s.located, s.streaming)
+	if s.large.located || s.streaming {
+		t.Errorf("located %v, streaming %v", s.large.located, s.streaming)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestATransactionIsQueuedInSlices(t *testing.T) {
 	s, _ := byHand(t, shared.Limits{})
 	s.mu.Lock()
 	defer s.unlock()
-	if !s.takePin("multi", command.Transaction) {
+	if !s.takePin(ordinary, "multi", command.Transaction) {
 		t.Fatal("no pin")
 	}
 	tx := &keptTx{commands: slices.Repeat([][]byte{[]byte(typed("PING"))}, 2*mostAtOnce+1)}

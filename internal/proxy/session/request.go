@@ -2,9 +2,11 @@ package session
 
 import (
 	"bytes"
+	"hash/maphash"
 	"slices"
+	"time"
 
-	"github.com/lockproxy/lockproxy/internal/commands"
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
@@ -12,8 +14,19 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// A request is a command on its way to a server of a cluster, and the handler of its reply. Requests for different
-// servers are on their way at the same time, and their replies keep their slots.
+// A request is a command from the reader to its reply.
+//
+// The reader (consume) makes it, and route decides its way: the functions of a policy (route.go and the files behind it)
+// read the fields of the command, and set those of its way. As a rule it ends when route returns; the handlers of its
+// reply have copied the few facts that they need. Three owners hold it longer:
+//
+//   - In front of a cluster it is the handler of its own reply. A server may refuse it. Then it is sent again, in the
+//     order of its key (keyorder.go). A command for several servers has a part for each.
+//   - A command on a pin that the pin's server refuses is routed anew, and so is a WAIT at the next server
+//     (Session.repeated).
+//   - A lock command is held until the lock engine answers it (Session.locking).
+//
+// A run of plain commands for the lane has no request (batch): the hot path has nothing to decide.
 //
 // Only a command that has certainly not run is sent again: a server refused it in Redis's own words, or it has not been
 // written. It goes to a server of the view, or nowhere. A script may answer with any words after it has run. So the
@@ -21,52 +34,74 @@ import (
 //
 // A server that refuses a command may know more than the refreshed view. If the view still names that server, the
 // command goes to the one that the refusal names.
+//
+// Requests are recycled. The session's mutex guards them.
 type request struct {
-	s   *Session
-	h   reply.Handler // of its reply; nil: it passes to the client
-	at  reply.ID
-	raw []byte // the command
-	subject
+	s *Session
+
+	// The command.
+	row             *command.Row   // nil: a script call of the lock engine
+	policy          command.Policy // of this form of the command
+	raw             []byte         // its bytes: the client's buffer until route returns, own from then on
+	args            [][]byte       // of it, until route returns
+	size            int            // of the command as it came, in bytes
+	muted           bool           // the client gets no reply
+	writes, scripts bool           // it may change data; it runs a script
+
+	// Its way in front of a cluster. route sets it.
+	target topology.Node
+	slot   int    // of its first key; negative: it has none
+	key    uint64 // a hash of its only key; 0: it has none, or several
+	many   bool   // it has several keys
+	fixed  bool   // it concerns the target, whatever happens
+	heirs  bool   // as fixed, but it concerns the successor of a target that has been demoted
+	asking bool   // it is sent behind an ASKING
+
+	// How long it lives.
+	routing bool   // route has not returned
+	held    bool   // it outlives route
+	own     []byte // space for its bytes then
+
+	// Its reply in front of a cluster.
+	h      reply.Handler // of other replies than refusals; nil: they pass to the client
+	at     reply.ID
 	state  requestState
-	node   topology.Node // where it is sent
-	to     *server       // where it was sent last; nil: nowhere yet
-	fixed  bool          // it goes to that node and no other
-	heirs  bool          // or else to its successor
-	keys   commands.Spec // of a script
-	alters bool          // it may change data
+	to     *server // where it was sent last; nil: nowhere yet
+	asked  bool    // it was sent behind an ASKING
+	skips  bool    // the reply to that comes first
+	begun  bool    // bytes of the reply have come
+	failed []byte  // the reply so far, if it is an error
+	answer []byte  // of a script: the error that it may have made up
 
-	// Of the reply.
-	asked  bool   // it was sent behind an ASKING
-	skips  bool   // the reply to that comes first
-	begun  bool   // bytes of it have come
-	failed []byte // the reply so far, if it is an error
-	answer []byte // of a script: the error that it may have made up
-
-	// Of refusals.
+	// Refusals.
 	attempts topology.Attempts
 	rests    bool          // it waits for a new view
 	moved    topology.Node // the server that serves its slot, as the last one that refused it says; Any: it names none
-	asking   bool          // it is sent behind an ASKING
 	then     []*request    // the refused ones that wait for the reply
+
+	// Of a command on a pin that is routed anew.
+	due   bool          // it is to be routed again; a connection that is down says so while the command is being sent
+	began time.Time     // when it was first sent
+	askAt topology.Node // the server that has the key already; Any: none
+	round *WaitRound    // of a WAIT
 }
 
-// send sends the command being routed to its target. h handles its reply; nil: it passes to the client.
-func (s *Session) send(raw []byte, h reply.Handler) {
-	r := s.newRequest()
-	r.h, r.subject, r.node, r.keys, r.alters = h, subject{s.slot, s.key}, s.target, s.way.keys, s.alters
-	r.fixed, r.heirs = s.fixed || s.heirs, s.heirs
-	r.raw = append(r.raw, raw...)
-	s.sentBytes += len(raw)
-	s.unanswered += slotCost
-	if _, waits := s.queues[r.subject]; waits {
-		s.unanswered += len(raw)
-		r.attempts.Refused(s.cluster.FailoverWait())
+// ordinary stands for the commands of a batch, and for the proxy's own commands on a pin. lockCall stands for the script
+// calls of the lock engine. They never change.
+var ordinary, lockCall = &request{}, &request{writes: true}
+
+// newRequest begins a command.
+func (s *Session) newRequest(row *command.Row, raw []byte) *request {
+	r := s.unused()
+	r.row, r.raw, r.size = row, raw, len(raw)
+	if row != nil {
+		r.writes, r.scripts = row.Writes, row.Script
 	}
-	r.at = s.out.Slots.Add(s.laneTo(r.node), r, 1)
-	r.follow()
+	return r
 }
 
-func (s *Session) newRequest() *request {
+// unused returns a request without a command.
+func (s *Session) unused() *request {
 	if last := len(s.spare) - 1; last >= 0 {
 		r := s.spare[last]
 		s.spare = s.spare[:last]
@@ -77,6 +112,114 @@ func (s *Session) newRequest() *request {
 
 // maxSpare bounds the requests that an idle session keeps, and the bytes that each keeps.
 const maxSpare, maxSpareRaw = 32, 512
+
+// release ends the life of a request, at the latest when route returns.
+func (r *request) release() {
+	if r.held = false; r.routing {
+		return
+	}
+	if s := r.s; len(s.spare) < maxSpare && cap(r.own) <= maxSpareRaw {
+		*r = request{s: s, own: r.own[:0], failed: r.failed[:0], answer: r.answer[:0]}
+		s.spare = append(s.spare, r)
+	}
+}
+
+// keep holds a request that may be routed anew, with a copy of its bytes. The garbage collector ends it.
+func (r *request) keep() {
+	if r.held { // it is being routed anew
+		r.attempts.Sent()
+		return
+	}
+	r.held, r.began = true, time.Now()
+	r.own = append(r.own[:0], r.raw...)
+}
+
+// part is a part of the command for one server.
+func (r *request) part(raw []byte, slot int, at topology.Node) *request {
+	p := r.s.unused()
+	p.row, p.muted, p.writes, p.scripts = r.row, r.muted, r.writes, r.scripts
+	p.fixed, p.heirs = r.fixed, r.heirs
+	p.raw, p.slot, p.target = raw, slot, at
+	return p
+}
+
+// partOf is a part that another server carries out as well. Such parts have no order among themselves.
+func (r *request) partOf(raw []byte, i int, at topology.Node) *request { return r.part(raw, -2-i, at) }
+
+// routed has a function decide the way of the request, which ends then unless it is held.
+func (r *request) routed(decide func(*request) bool) bool {
+	r.routing = true
+	done := decide(r)
+	if r.routing, r.args, r.raw = false, nil, r.own; !r.held {
+		r.release()
+	}
+	return done
+}
+
+// answerWith gives the proxy's own reply.
+func (r *request) answerWith(b []byte) bool {
+	if !r.muted {
+		r.s.out.Say(b)
+	}
+	return true
+}
+
+// handler handles a reply that passes as it is.
+func (r *request) handler() reply.Handler {
+	if r.muted {
+		return reply.Discard{}
+	}
+	return nil
+}
+
+// forward sends the command, in these words, on the pin or a lane. h handles the reply; nil: it passes to the client.
+func (r *request) forward(raw []byte, h reply.Handler) {
+	switch s := r.s; {
+	case !s.clustered() || s.pin != nil:
+		s.forward(r, raw, h, 1)
+	case r.held: // as a question about it
+		r.part(raw, r.slot, r.target).send(h)
+	default:
+		r.raw = raw
+		r.send(h)
+	}
+}
+
+// look finds the slot of the command, and its key.
+func (r *request) look() {
+	r.slot, r.key, r.many, r.fixed, r.heirs, r.asking = -1, 0, r.row.Keys.Several(r.args), false, false, false
+	i := r.row.Keys.First(r.args)
+	if i == 0 {
+		return
+	}
+	if r.slot = hashslot.Of(r.args[i]); !r.many {
+		r.key = maphash.Bytes(seed, r.args[i])
+	}
+}
+
+var seed = maphash.MakeSeed()
+
+// subject is what the command concerns if its order counts.
+func (r *request) subject() subject { return subject{r.slot, r.key} }
+
+// alters reports whether the client's command may change data.
+func (r *request) alters() bool { return r.row != nil && (r.writes || r.scripts) }
+
+// send sends the request to its target in front of a cluster. h handles its reply; nil: it passes to the client.
+func (r *request) send(h reply.Handler) {
+	s := r.s
+	r.h, r.held = h, true
+	r.own = append(r.own[:0], r.raw...)
+	r.raw = r.own
+	s.sentBytes += len(r.raw)
+	s.unanswered += slotCost
+	if _, waits := s.queues[r.subject()]; waits {
+		s.unanswered += len(r.raw)
+		r.attempts.Refused(s.cluster.FailoverWait())
+	}
+	r.at = s.out.Slots.Add(s.laneTo(r, r.target), r, 1)
+	r.follow()
+}
 
 // dropRequests gives up what a session that has ended will not send again.
 func (s *Session) dropRequests() {
@@ -95,20 +238,16 @@ func (s *Session) dropRequests() {
 	s.queues, s.resting = nil, nil
 }
 
-// over drops an request that has been answered.
+// over ends a request that has been answered.
 func (r *request) over() {
-	s := r.s
-	s.sentBytes -= len(r.raw)
-	if len(s.spare) < maxSpare && cap(r.raw) <= maxSpareRaw {
-		*r = request{s: s, raw: r.raw[:0], failed: r.failed[:0], answer: r.answer[:0]}
-		s.spare = append(s.spare, r)
-	}
+	r.s.sentBytes -= len(r.raw)
+	r.release()
 }
 
 // depart sends the request to its node.
 func (r *request) depart() {
 	r.state = sent
-	if r.node == topology.Any {
+	if r.target == topology.Any {
 		r.s.lose(r.at, 1, false)
 		return
 	}
@@ -121,13 +260,13 @@ func (r *request) depart() {
 // transmit sends the request's command, or a question in its place, behind an ASKING if need be.
 func (r *request) transmit(raw []byte) {
 	s := r.s
-	r.to = s.serverAt(r.node)
+	r.to = s.serverAt(r.target)
 	r.to.last = r
 	n := 1
 	if r.skips = r.asked; r.asked {
 		raw, n = slices.Concat(command.Asking, raw), 2
 	}
-	s.transmit(s.laneTo(r.node), raw, r.at, n)
+	s.transmit(s.laneTo(r, r.target), raw, r.at, n)
 }
 
 // serverAt is what the session has sent to a server.
@@ -190,8 +329,8 @@ func (r *request) end(at reply.ID, b []byte, n int) int {
 		}
 		b = r.failed
 	}
-	if r.alters {
-		r.s.note(r.node)
+	if r.alters() {
+		r.s.note(r.target)
 	}
 	n = r.pass(at, b, n, false)
 	r.settle()
@@ -209,7 +348,8 @@ func (r *request) reword() bool {
 		return false
 	}
 	r.s.sentBytes += len(raw) - len(r.raw)
-	r.raw = append(r.raw[:0], raw...)
+	r.own = append(r.own[:0], raw...)
+	r.raw = r.own
 	r.begun, r.failed = false, r.failed[:0]
 	r.transmit(r.raw)
 	return true
@@ -218,12 +358,12 @@ func (r *request) reword() bool {
 // probe asks the server for the keys of a script that seems to have been refused, or whether it answers if the script
 // has none. The reply comes in place of the script's.
 func (r *request) probe() bool {
-	if r.keys.Keyless() || topology.ReadRefusal(r.failed).Reason == topology.NotRefused || r.s.out.Gone() {
+	if r.row == nil || !r.row.Script || r.row.Keys.Keyless() || topology.ReadRefusal(r.failed).Reason == topology.NotRefused || r.s.out.Gone() {
 		return false
 	}
 	args := resp.Split(r.raw, nil)
 	question := [][]byte{[]byte("EXISTS")}
-	for _, i := range r.keys.All(args, nil) {
+	for _, i := range r.row.Keys.All(args, nil) {
 		question = append(question, args[i])
 	}
 	if len(question) == 1 {
@@ -264,7 +404,7 @@ func (r *request) refuse() bool {
 	}
 	r.moved = topology.Any
 	if node := r.s.noteRefusal(why); node != topology.Any {
-		r.asking, r.node = true, node
+		r.asking, r.target = true, node
 		r.again()
 		return true
 	}
@@ -272,7 +412,7 @@ func (r *request) refuse() bool {
 		r.moved = topology.Node(n.ID)
 	}
 	// After one redirection it follows at once: the session's view may change later.
-	r.rests = r.moved == topology.Any || r.moved == r.node || r.fixed || !r.attempts.First()
+	r.rests = r.moved == topology.Any || r.moved == r.target || r.fixed || r.heirs || !r.attempts.First()
 	r.again()
 	return true
 }

@@ -15,56 +15,61 @@ var notInTx = resp.AppendError(nil, resp.Err, "Command not allowed inside a tran
 
 // route sends one command as its policy says. false: not now. The session's wait has the reason, and the command is
 // parsed again after the wait.
-func (s *Session) route(row *command.Row, raw []byte) bool {
+func (s *Session) route(r *request) bool {
 	s.usual = false
-	if row.Policy == command.Shared && isLong(raw) && row.Keys.Early(fewArgs) {
-		s.args = resp.Begin(raw, fewArgs)
+	if r.row.Policy == command.Shared && isLong(r.raw) && r.row.Keys.Early(fewArgs) {
+		r.args = resp.Begin(r.raw, fewArgs)
 	} else {
-		s.args = resp.Split(raw, s.args[:0])
+		r.args = resp.Split(r.raw, s.args[:0])
 	}
-	s.muted = s.reply != replyOn
-	s.writes, s.scripts = row.Writes, row.Script
-	p := row.PolicyFor(s.args)
-	if p == command.Shared && s.pin == nil && int64(len(raw)) > s.proxy.Upstream.MaxShared() {
-		p = command.PinOnce // Redis may close the connection, which is the client's own then
+	args, policy := r.args, r.row.PolicyFor(r.args)
+	if policy == command.Shared && s.pin == nil && int64(len(r.raw)) > s.proxy.Upstream.MaxShared() {
+		policy = command.PinOnce // Redis may close the connection, which is the client's own then
 	}
-	skip := s.reply == replySkip && p != command.PinAhead
-	if p == command.Identity && s.proxy.Settings.ClientAuth == shared.AuthNone {
-		if raw = s.disown(row.Name, raw); raw == nil {
-			return s.agree()
+	r.policy, r.muted = policy, s.reply != replyOn
+	skip := s.reply == replySkip && policy != command.PinAhead
+	if policy == command.Identity && s.proxy.Settings.ClientAuth == shared.AuthNone {
+		if r.raw = s.disown(r); r.raw == nil {
+			done := r.routed(s.agree)
+			s.args = emptied(args)
+			return done
 		}
 	}
-	class := classOf(p)
-	s.out.Time(s.ID, class, 1, s.active)
-	var routed, handled bool
-	if s.refused.Open() {
-		if words := s.refused.Step(row.Name, s.muted); words != nil {
-			handled, routed = true, s.answer(words)
-		}
-	}
-	if !handled && s.kept != nil {
-		handled, routed = true, s.routeKept(row, p, raw)
-	}
-	if !handled && s.clustered() && (p == command.PubSub || s.clusterSubs.Listening()) {
-		handled, routed = s.listen(row, p)
-	}
-	switch {
-	case handled:
-	case s.pin == nil:
-		routed = s.routeShared(row, p, raw)
-	case s.pin.mode == readsRaw:
-		routed = s.routeRaw(p, raw)
-	default:
-		routed = s.routePinned(row, p, raw)
-	}
-	if routed && p != command.PinAhead {
-		s.proxy.Counters.Traffic.Add(s.ID, class, 1, len(raw))
+	size := len(r.raw)
+	s.out.Time(s.ID, classOf(policy), 1, s.active)
+	routed := r.routed(s.byState)
+	if routed && policy != command.PinAhead {
+		s.proxy.Counters.Traffic.Add(s.ID, classOf(policy), 1, size)
 		if skip {
 			s.reply = replyOn
 		}
 	}
-	s.args = emptied(s.args)
+	s.args = emptied(args)
 	return routed
+}
+
+// byState routes a command by the state of the session.
+func (s *Session) byState(r *request) (routed bool) {
+	if s.refused.Open() {
+		if words := s.refused.Step(r.row.Name, r.muted); words != nil {
+			return r.answerWith(words)
+		}
+	}
+	if s.kept != nil {
+		return s.routeKept(r)
+	}
+	if s.clustered() && (r.policy == command.PubSub || s.clusterSubs.Listening()) {
+		if handled, done := s.listen(r); handled {
+			return done
+		}
+	}
+	switch {
+	case s.pin == nil:
+		return s.routeShared(r)
+	case s.pin.mode == readsRaw:
+		return s.routeRaw(r)
+	}
+	return s.routePinned(r)
 }
 
 // classOf is the class of a policy in metrics.
@@ -82,38 +87,38 @@ func classOf(p command.Policy) int {
 }
 
 // routeShared routes a command of a session that has no pin.
-func (s *Session) routeShared(row *command.Row, p command.Policy, raw []byte) bool {
+func (s *Session) routeShared(r *request) bool {
 	if s.clustered() {
-		if !s.aim(row) {
+		if !s.aim(r) {
 			return false
 		}
-		if row.Name == "multi" && len(s.args) == 1 {
-			return s.keepBack()
+		if r.row.Name == "multi" && len(r.args) == 1 {
+			return s.keepBack(r)
 		}
-		if handled, done := s.whole(row, p, raw); handled {
+		if handled, done := s.whole(r); handled {
 			return done
 		}
 	}
-	s.mix()
-	if s.mustWait() && !s.awaitQuiet() {
+	s.mix(r)
+	if s.mustWait(r) && !s.awaitQuiet() {
 		return false
 	}
-	switch p {
+	switch r.policy {
 	case command.Shared:
-		s.forward(raw, s.handler(), 1)
+		r.forward(r.raw, r.handler())
 		return true
 	case command.Augmented:
 		if !s.mayAnswer() {
 			return false
 		}
-		s.forward(raw, s.augment(row, len(raw)), 1)
+		r.forward(r.raw, s.augment(r))
 		return true
 	case command.AboutClients:
-		return s.mayAnswer() && s.askAbout(raw)
+		return s.mayAnswer() && s.askAbout(r)
 	case command.Local:
-		return s.awaitQuiet() && s.local(row, raw)
+		return s.awaitQuiet() && s.local(r)
 	case command.Lock:
-		return s.lock(raw)
+		return s.lock(r)
 	default:
 		if !s.awaitQuiet() {
 			return false
@@ -121,103 +126,103 @@ func (s *Session) routeShared(row *command.Row, p command.Policy, raw []byte) bo
 		if err := s.pinTimedOut; err != nil {
 			s.pinTimedOut = nil
 			words := s.proxy.NoPinFree(err, s.Addr)
-			s.refused.Behind(row.Name, words, s.muted)
-			return s.answer(words)
+			s.refused.Behind(r.row.Name, words, r.muted)
+			return r.answerWith(words)
 		}
-		if p == command.Identity && s.visit(row.Name, raw) {
+		if r.policy == command.Identity && s.visit(r) {
 			return true
 		}
-		s.hasty = !row.MayWait(p)
-		return s.takePin(row.Name, p) && s.routePinned(row, p, raw)
+		s.hasty = !r.row.MayWait(r.policy)
+		return s.takePin(r, r.row.Name, r.policy) && s.routePinned(r)
 	}
 }
 
 // routePinned routes a command of a session whose pin answers each command once.
-func (s *Session) routePinned(row *command.Row, p command.Policy, raw []byte) bool {
+func (s *Session) routePinned(r *request) bool {
 	if s.clustered() && s.pin.mode == readsReplies {
-		if done, handled := s.routeAt(row, p, raw); handled {
+		if handled, done := s.routeAt(r); handled {
 			return done
 		}
 	}
-	pin, to := s.pin, s.handler()
+	pin, to := s.pin, r.handler()
 	if s.pinWaits() && s.unanswered >= mayHold(s.proxy.Budget, s.proxy.Limits().Unanswered) && !s.awaitQuiet() {
 		return false
 	}
-	mayWait := row.MayWait(p)
+	mayWait := r.row.MayWait(r.policy)
 	if mayWait && (pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
 		return false // only Redis knows whether the transaction is open, in which no command waits
 	}
 	pin.waits = pin.waits || mayWait && !pin.InTx
-	switch p {
+	switch r.policy {
 	case command.Transaction:
-		if row.Name == "exec" && pin.Subscribes() {
-			return s.execSubscriptions(raw)
+		if r.row.Name == "exec" && pin.Subscribes() {
+			return s.execSubscriptions(r)
 		}
-		return s.transact(row, raw)
+		return s.transact(r)
 	case command.Identity:
-		return s.reidentify(row.Name, raw)
+		return s.reidentify(r)
 	case command.PubSub:
-		return s.subscribe(row, raw)
+		return s.subscribe(r)
 	case command.PinRaw:
-		return s.routeUnread(raw)
+		return s.routeUnread(r)
 	case command.PinAhead:
-		to, s.wait = s.asked, waitReply
+		to, s.wait = r.h, waitReply
 	case command.PinAfterWrite:
 		if !pin.InTx {
-			return s.countReplicas(row, raw)
+			return s.countReplicas(r)
 		}
 	case command.Lock, command.Local, command.AboutClients:
-		if !s.awaitQuiet() || p == command.AboutClients && !s.mayAnswer() {
+		if !s.awaitQuiet() || r.policy == command.AboutClients && !s.mayAnswer() {
 			return false
 		}
 		switch {
 		case pin.InTx:
-			return s.queueLocal(row, p, raw)
-		case s.subscriber() && p == command.Lock:
-			return s.answer(Refusal(row.Name))
-		case s.subscriber() && row.Name != "quit" && row.Name != "reset":
-			s.forward(raw, to, 1)
+			return s.queueLocal(r)
+		case s.subscriber() && r.policy == command.Lock:
+			return r.answerWith(Refusal(r.row.Name))
+		case s.subscriber() && r.row.Name != "quit" && r.row.Name != "reset":
+			r.forward(r.raw, to)
 			return true
-		case p == command.Lock:
-			return s.lock(raw)
-		case p == command.AboutClients:
-			return s.askAbout(raw)
+		case r.policy == command.Lock:
+			return s.lock(r)
+		case r.policy == command.AboutClients:
+			return s.askAbout(r)
 		}
-		return s.local(row, raw)
+		return s.local(r)
 	case command.Augmented:
 		if !s.mayAnswer() {
 			return false
 		}
-		h := s.augment(row, len(raw))
-		if pin.InTx && row.Name == "client" {
+		h := s.augment(r)
+		if pin.InTx && r.row.Name == "client" {
 			if h.Replace != nil && pin.Full() {
-				s.poison(tooManyEdits)
+				s.poison(r, tooManyEdits)
 				return true
 			}
 			pin.Queue(Step{Rewrite: h.Replace})
-			s.forward(raw, to, 1)
+			r.forward(r.raw, to)
 			return true
 		}
 		to = h
 	case command.Replication:
-		return s.replconf(raw)
+		return s.replconf(r)
 	case command.PinOnce:
-		if done := s.pauseOf(row); done != nil {
+		if done := s.pauseOf(r); done != nil {
 			if pin.InTx {
 				pin.fresh = false
 				pin.Queue(Step{Apply: done})
-				s.forward(raw, to, 1)
+				r.forward(r.raw, to)
 				return true
 			}
-			to = &reply.Reply{Session: s, Muted: s.muted, Done: done}
+			to = &reply.Reply{Session: s, Muted: r.muted, Done: done}
 		}
 	case command.Shared: // sent as it is
 	default:
-		return s.keepPin(row, p, raw)
+		return s.keepPin(r)
 	}
 	pin.fresh = false
 	pin.Count()
-	s.forward(raw, s.watchOver(row, p, raw, to), 1)
+	r.forward(r.raw, s.watchOver(r, to))
 	return true
 }
 
@@ -228,23 +233,23 @@ func (s *Session) subscriber() bool {
 
 // keepPin sends a command that may leave a trace on the connection. The connection then stays the session's own, unless
 // Redis refuses the command.
-func (s *Session) keepPin(row *command.Row, p command.Policy, raw []byte) bool {
-	if row.Name == "client" && command.Keyword(s.args, 1) == "tracking" {
-		if at := redirection(s.args); at > 0 && clients.IsNumber(s.args[at]) {
-			return s.trackTo(at, raw)
+func (s *Session) keepPin(r *request) bool {
+	if r.row.Name == "client" && command.Keyword(r.args, 1) == "tracking" {
+		if at := redirection(r.args); at > 0 && clients.IsNumber(r.args[at]) {
+			return s.trackTo(r, at)
 		}
 	}
 	var accepted func()
-	if row.Name == "script" { // SCRIPT DEBUG
-		pin, on := s.pin, command.Keyword(s.args, 2) != "no"
+	if r.row.Name == "script" { // SCRIPT DEBUG
+		pin, on := s.pin, command.Keyword(r.args, 2) != "no"
 		accepted = func() { pin.debugs = on }
 	}
-	return s.markPin(raw, &reply.Reply{Session: s, Muted: s.muted}, p != command.PinSpent, accepted)
+	return s.markPin(r, r.raw, &reply.Reply{Session: s, Muted: r.muted}, r.policy != command.PinSpent, accepted)
 }
 
 // markPin sends such a command. h gets its reply. keep: the connection becomes the session's own if Redis accepts the
 // command; then accepted is called, if it is not nil.
-func (s *Session) markPin(raw []byte, h *reply.Reply, keep bool, accepted func()) bool {
+func (s *Session) markPin(r *request, raw []byte, h *reply.Reply, keep bool, accepted func()) bool {
 	pin := s.pin
 	if (pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
 		return false
@@ -253,11 +258,11 @@ func (s *Session) markPin(raw []byte, h *reply.Reply, keep bool, accepted func()
 	h.Done = func(reply []byte) { pin.marked(reply, keep, accepted) }
 	if pin.InTx {
 		pin.Queue(Step{Apply: func(reply []byte) { s.pin.marked(reply, keep, accepted) }}) // it may be another one by then
-		s.forward(raw, s.handler(), 1)
+		r.forward(raw, r.handler())
 		return true
 	}
 	pin.Count()
-	s.forward(raw, h, 1)
+	r.forward(raw, h)
 	return true
 }
 
@@ -277,33 +282,33 @@ func (p *pinned) marked(reply []byte, keep bool, accepted func()) {
 }
 
 // queueLocal handles commands of the proxy inside a transaction, where Redis would queue them.
-func (s *Session) queueLocal(row *command.Row, p command.Policy, raw []byte) bool {
+func (s *Session) queueLocal(r *request) bool {
 	switch {
-	case p == command.Lock, p == command.AboutClients, row.Name == "client" && command.Keyword(s.args, 1) == "reply":
-		s.poison(notInTx)
+	case r.policy == command.Lock, r.policy == command.AboutClients, r.row.Name == "client" && command.Keyword(r.args, 1) == "reply":
+		s.poison(r, notInTx)
 		return true
-	case row.Name == "reset", row.Name == "quit":
-		return s.local(row, raw)
-	case command.Keyword(s.args, 1) == "setname" && len(s.args) == 3:
-		name := string(s.args[2])
+	case r.row.Name == "reset", r.row.Name == "quit":
+		return s.local(r)
+	case command.Keyword(r.args, 1) == "setname" && len(r.args) == 3:
+		name := string(r.args[2])
 		s.pin.Names += len(name)
 		s.pin.Queue(Step{Apply: func(reply []byte) {
 			if resp.IsOK(reply) {
 				s.rename(name, true)
 			}
 		}})
-	case command.Keyword(s.args, 1) == "getname":
+	case command.Keyword(r.args, 1) == "getname":
 		s.pin.Count()
 	default:
 		s.pin.Queue(Step{Apply: func([]byte) { s.pin.spent = true }})
 	}
-	s.forward(raw, s.handler(), 1)
+	r.forward(r.raw, r.handler())
 	return true
 }
 
 // poison answers err and makes the open transaction fail, like a command that Redis refuses to queue.
-func (s *Session) poison(err []byte) {
-	s.forward(command.Malformed, &reply.Reply{Session: s, Muted: s.muted, Replace: func([]byte) []byte { return err }}, 1)
+func (s *Session) poison(r *request, err []byte) {
+	r.forward(command.Malformed, &reply.Reply{Session: s, Muted: r.muted, Replace: func([]byte) []byte { return err }})
 }
 
 var tooManyEdits = resp.AppendError(nil, resp.Err, "too many CLIENT and HELLO commands in one transaction, 128 are possible")
@@ -329,56 +334,55 @@ var noCluster = resp.AppendError(nil, resp.Err, "This instance has cluster suppo
 
 // whole handles a command that concerns the cluster, not one server of it. handled is false for other commands. done is
 // false if the command must wait.
-func (s *Session) whole(row *command.Row, p command.Policy, raw []byte) (handled, done bool) {
+func (s *Session) whole(r *request) (handled, done bool) {
 	switch {
-	case s.absent(row):
-		return true, s.awaitQuiet() && s.answer(noCluster)
-	case row.Name == "scan":
-		return s.scan(raw)
-	case p == command.Lock:
+	case s.absent(r):
+		return true, s.awaitQuiet() && r.answerWith(noCluster)
+	case r.row.Name == "scan":
+		return s.scan(r)
+	case r.policy == command.Lock:
 		return !s.awaitQuiet(), false
-	case p == command.PinAfterWrite && !s.awaitQuiet():
+	case r.policy == command.PinAfterWrite && !s.awaitQuiet():
 		return true, false
-	case p == command.PinAfterWrite && s.writesLost():
-		return true, s.answer(writesInDoubt)
+	case r.policy == command.PinAfterWrite && s.writesLost():
+		return true, r.answerWith(writesInDoubt)
 	}
-	if refusal := s.impossible(row, p, raw); refusal != nil {
-		return true, s.awaitQuiet() && s.answer(refusal)
+	if refusal := s.impossible(r); refusal != nil {
+		return true, s.awaitQuiet() && r.answerWith(refusal)
 	}
-	if isLong(raw) && scatter.Divides(row.Name) && !s.proxy.Settings.RefuseCrossSlot {
+	if isLong(r.raw) && scatter.Divides(r.row.Name) && !s.proxy.Settings.RefuseCrossSlot {
 		if done = s.awaitQuiet(); done {
-			s.divide(row, raw)
+			s.divide(r)
 		}
 		return true, done
 	}
-	if split, join := scatter.Split(row.Name, s.args); split != nil && !s.proxy.Settings.RefuseCrossSlot {
+	if split, join := scatter.Split(r.row.Name, r.args); split != nil && !s.proxy.Settings.RefuseCrossSlot {
 		if !s.awaitQuiet() {
 			return true, false
 		}
-		g := s.gather(len(split), join)
+		g := s.gather(r, len(split), join)
 		for i, part := range split {
-			s.slot, s.target = part.Slot, s.ownerOf(part.Slot)
-			s.send(part.Raw, g.Part(i))
+			r.part(part.Raw, part.Slot, s.ownerOf(part.Slot)).send(g.Part(i))
 		}
 		return true, true
 	}
-	if command.IsOwnInfo(s.args) {
+	if command.IsOwnInfo(r.args) {
 		return false, false
 	}
-	if join := scatter.Everywhere(row.Name, command.Keyword(s.args, 1), s.args); join != nil {
+	if join := scatter.Everywhere(r.row.Name, command.Keyword(r.args, 1), r.args); join != nil {
 		if !s.awaitQuiet() {
 			return true, false
 		}
-		return true, s.everywhere(row, raw, join)
+		return true, s.everywhere(r, join)
 	}
 	return false, false
 }
 
 // absent reports whether the command being routed is refused by a server that is no part of a cluster.
-func (s *Session) absent(row *command.Row) bool {
-	switch row.Name {
+func (s *Session) absent(r *request) bool {
+	switch r.row.Name {
 	case "cluster":
-		return len(s.args) > 1
+		return len(r.args) > 1
 	case "readonly", "readwrite", "asking":
 		return true
 	}
@@ -386,10 +390,10 @@ func (s *Session) absent(row *command.Row) bool {
 }
 
 // impossible is the refusal of a command whose state would be that of one server; nil: it has none.
-func (s *Session) impossible(row *command.Row, p command.Policy, raw []byte) []byte {
-	switch p {
+func (s *Session) impossible(r *request) []byte {
+	switch r.policy {
 	case command.PinForever, command.PinRaw, command.Replication:
-		if title := row.TitleOf(raw); title != "" {
+		if title := r.row.TitleOf(r.raw); title != "" {
 			return resp.AppendError(nil, resp.Err, title+" is not available in front of a cluster")
 		}
 	default:

@@ -3,7 +3,6 @@ package session
 import (
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
@@ -15,7 +14,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
-	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // wait is the reason why a session does not take its next command.
@@ -76,16 +74,15 @@ type Session struct {
 	wait           wait
 	ended, closing bool // closing: the connection closes when all output is written
 	parting        DrainState
-	muted          bool     // the command being routed gets no reply
 	afterUnlock    []func() // run when the session is unlocked
 
 	// Memory, besides the buffers.
-	bill              budget.Account
-	backlog           budget.Backlog // bytes appended to the lane or pin that are still here
-	held              atomic.Int64   // bytes of memory that its locks take
-	usual             bool           // the present entry has only moved ordinary commands and replies, so standing is as it was
-	standing          int            // bytes that such an entry does not change, at the last other entry
-	gathered, locking int            // bytes of a reply that must be held whole; of the lock command that has not been answered
+	bill     budget.Account
+	backlog  budget.Backlog // bytes appended to the lane or pin that are still here
+	held     atomic.Int64   // bytes of memory that its locks take
+	usual    bool           // the present entry has only moved ordinary commands and replies, so standing is as it was
+	standing int            // bytes that such an entry does not change, at the last other entry
+	gathered int            // bytes of a reply that must be held whole
 
 	// The bytes from the client, and the command that is being read.
 	guard        *resp.Guard
@@ -99,27 +96,23 @@ type Session struct {
 	leaving      bool         // the client has ended its side; some of its bytes are still to be read
 	eof          bool         // the client has ended its side, and all its bytes have been read
 
-	streaming bool          // the start of a large command has been sent on the pin, or dropped if the pin is gone
-	unpinned  bool          // no pin came for the large command that is being received: it is held whole
-	located   bool          // in front of a cluster: it is known where the large command goes that is being received
-	ask       []byte        // the question for its server, if that is about to be sent
-	asked     reply.Handler // of the answer
+	streaming bool // the start of a large command has been sent on the pin, or dropped if the pin is gone
+	unpinned  bool // no pin came for the large command that is being received: it is held whole
 	large     progress
 
 	out Output[connection] // the replies, until the engine has written them
 
 	// The connections that the session shares. It uses its pin if it has one, else its lane.
-	lane            *upstream.Lane // of the session's identity; nil until first used
-	role            upstream.Role  // the role for which the lane was asked
-	writes, scripts bool           // the command being routed may change data; it runs a script
-	reading         bool           // the session is being fed
-	due             *upstream.Lane // is to be written when the session is unlocked; nil: none
-	alone           bool           // in front of a cluster: nothing is sent behind the last command before it is answered
-	weight          Weight         // of the replies
-	unanswered      int            // bytes of the commands sent since no reply was due, and of their slots
-	repeated        *repetition    // a command of a pin that is routed anew; nil: none
-	round           *WaitRound     // of the WAIT that is routed anew at the next server; nil: none
-	others          []heldLane     // to servers of a cluster that are not the present one
+	lane       *upstream.Lane // of the session's identity; nil until first used
+	at         upstream.Node  // the server of the lane; AnyNode: there is one server
+	role       upstream.Role  // the role for which the lane was asked
+	reading    bool           // the session is being fed
+	due        *upstream.Lane // is to be written when the session is unlocked; nil: none
+	alone      bool           // in front of a cluster: nothing is sent behind the last command before it is answered
+	weight     Weight         // of the replies
+	unanswered int            // bytes of the commands sent since no reply was due, and of their slots
+	repeated   *request       // a command of a pin that is routed anew; nil: none
+	others     []heldLane     // to servers of a cluster that are not the present one
 
 	// The connection of its own.
 	pin           *pinned // nil: none
@@ -130,7 +123,6 @@ type Session struct {
 	redir         clients.Redirection
 	kept          *keptTx       // in front of a cluster: a transaction that no server has yet; nil: none
 	crowded       chan struct{} // closed when the client has read bytes that pass unread, or the session is over; nil: it has read enough
-	opening       reply.Handler // of the reply to the last MULTI, until EXEC or DISCARD is sent; nil: none
 
 	// Facts that the client has told of itself.
 	reply        replyMode
@@ -139,10 +131,9 @@ type Session struct {
 	library      string    // the LIB-NAME that it has announced, also to a Redis that does not know SETINFO
 
 	shards
-	way        // of the command being routed
 	cmd string // the last command, for CLIENT LIST
 	clients.Origin
-	args  [][]byte // scratch: arguments of the command being routed
+	args  [][]byte // scratch for the arguments of the request being routed
 	owner string   // the account of its connections to Redis: the client's address
 
 	// The identity at Redis, and a change to another one.
@@ -151,22 +142,13 @@ type Session struct {
 	visited *upstream.Lane // the lane on which Redis judges an identity change; nil: none
 
 	// Lock commands.
+	locking *request                   // has not been answered; nil: none
 	engines []*lockcmds.IdentityEngine // the engines that know this session
 	token   string                     // of its default owner as lock engines know it; empty: not made yet
 	losses  map[int]*contract.Set      // of locks, by database
 	script  []byte                     // scratch: the script call being sent
 
 	clusterSubs pubsub.Subscriptions // in front of a cluster
-}
-
-// A repetition is a command on a pin that the pin's server has refused. It is routed anew.
-type repetition struct {
-	due      bool // it is to be sent again; a connection that is down says so while the command is being sent
-	row      *command.Row
-	raw      []byte
-	began    time.Time     // when it was first sent
-	asking   upstream.Node // the server that has the key already; AnyNode: none
-	attempts topology.Attempts
 }
 
 // pinned is a session's own connection and why it has it. Its fields are guarded by the session.
@@ -190,7 +172,8 @@ type pinned struct {
 	conclude func()  // runs once, as soon as nothing is outstanding
 	TxState
 	Subscriptions
-	placement // of the transaction in a cluster
+	opening   reply.Handler // of the reply to the last MULTI, until EXEC or DISCARD is sent; nil: none
+	placement               // of the transaction in a cluster
 	watch     watch
 	execution *Frames // of the last EXEC with subscription commands; nil: there was none
 }
@@ -325,13 +308,10 @@ func (s *Session) advance() {
 	s.readOn()
 }
 
-// forward sends n commands on the pin or the lane. h handles their replies; nil: they pass to the client.
-func (s *Session) forward(raw []byte, h reply.Handler, n int) {
-	if s.clustered() && s.pin == nil {
-		s.send(raw, h)
-		return
-	}
-	conn := s.conn()
+// forward sends n commands on the pin, or on the lane if there is no cluster. h handles their replies; nil: they pass to
+// the client.
+func (s *Session) forward(r *request, raw []byte, h reply.Handler, n int) {
+	conn := s.conn(r)
 	if s.pin == nil && s.guard.Restricted() {
 		raw = command.Modest(raw, n)
 	}
@@ -340,22 +320,6 @@ func (s *Session) forward(raw []byte, h reply.Handler, n int) {
 		s.unanswered += slotCost
 	}
 	s.transmit(conn, raw, at, n)
-}
-
-// answer gives the proxy's own reply to the command being routed.
-func (s *Session) answer(b []byte) bool {
-	if !s.muted {
-		s.out.Say(b)
-	}
-	return true
-}
-
-// handler handles a reply that passes as it is.
-func (s *Session) handler() reply.Handler {
-	if s.muted {
-		return reply.Discard{}
-	}
-	return nil
 }
 
 // home is the server for commands without a key.

@@ -218,7 +218,7 @@ func TestOnlyALockCommandThatGoesOnYields(t *testing.T) {
 // The commands behind a lock command wait for its answer, also while its script is sent once more.
 func TestCommandsWaitBehindALockCommand(t *testing.T) {
 	s, h := byHand(t, shared.Limits{})
-	s.conn().Scripts().Add(0) // the connection has run the script before
+	s.conn(ordinary).Scripts().Add(0) // the connection has run the script before
 	feed(t, s, "GET a")
 	s.Do(func() {
 		s.wait = waitEngine
@@ -313,7 +313,7 @@ func TestPanicEndsOnlyItsSession(t *testing.T) {
 	other.lane = s.proxy.Upstream.Lane(s.ident, upstream.AnyNode, h, "", upstream.Reads)
 	defer other.Hungup()
 	s.mu.Lock()
-	s.forward([]byte("*1\r\n$4\r\nPING\r\n"), &reply.Reply{Session: s, Done: func([]byte) { panic("test") }}, 1)
+	s.forward(ordinary, []byte("*1\r\n$4\r\nPING\r\n"), &reply.Reply{Session: s, Done: func([]byte) { panic("test") }}, 1)
 	s.mu.Unlock()
 	feed(t, other, "GET a")
 	h.replies(t, "+PONG\r\n$1\r\na\r\n")
@@ -420,8 +420,8 @@ func TestCommandsForAPinThatNeverWasAreRefusedInWords(t *testing.T) {
 		if err := os.Remove(h.socket); err != nil {
 			t.Fatal(err)
 		}
-		s.mu.Lock()                                                          // so that the session is not told yet
-		failed := s.takePin("test", command.PinRaw) && dialFails(s.pin.conn) // not the spare, which is connected
+		s.mu.Lock()                                                                    // so that the session is not told yet
+		failed := s.takePin(ordinary, "test", command.PinRaw) && dialFails(s.pin.conn) // not the spare, which is connected
 		s.consume([]byte(typed(append(cmds, "GET k")...)))
 		s.unlock()
 		if !failed {
@@ -439,7 +439,7 @@ func TestSessionEndsWithoutAnAnswerToItsOwnQuestion(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.mu.Lock()
-	failed := s.takePin("test", command.PinRaw) && dialFails(s.pin.conn)
+	failed := s.takePin(ordinary, "test", command.PinRaw) && dialFails(s.pin.conn)
 	s.pin.fresh = false
 	s.inquire(command.Hello, func([]byte) { t.Error("an answer") })
 	gone := s.out.Gone()

@@ -11,22 +11,22 @@ import (
 
 // transact sends one of MULTI, EXEC, DISCARD, WATCH, UNWATCH. What it did to the transaction is read from its reply, so
 // the session is in a transaction exactly when Redis says so.
-func (s *Session) transact(row *command.Row, raw []byte) bool {
-	name := row.Name
+func (s *Session) transact(r *request) bool {
+	name := r.row.Name
 	pin := s.pin
 	pin.fresh = false
-	h := &reply.Reply{Session: s, Muted: s.muted}
+	h := &reply.Reply{Session: s, Muted: r.muted}
 	to := reply.Handler(h)
 	switch name {
 	case "multi":
-		s.opening = &opening{h, s}
-		to = s.opening
+		pin.opening = &opening{h, pin}
+		to = pin.opening
 		if !pin.InTx { // else Redis refuses it, and the transaction goes on
 			pin.placement = placement{home: -1}
 		}
 		h.Done = pin.opens()
 	case "exec":
-		s.opening = nil
+		pin.opening = nil
 		// The reply may be large: it is only kept whole if something in it matters here.
 		h.Whole = len(pin.Steps) > 0
 		if pin.Rewrites() {
@@ -40,18 +40,18 @@ func (s *Session) transact(row *command.Row, raw []byte) bool {
 		if pin.Changes() { // the session may then ask Redis on this connection, where its question must not get into the client's next transaction
 			s.wait = waitReply
 		}
-		to = s.watchOverExec(h)
+		to = s.watchOverExec(r, h)
 	case "discard":
-		s.opening = nil
+		pin.opening = nil
 		h.Done = func(reply []byte) {
 			if resp.IsOK(reply) {
 				pin.End()
 			}
 		}
 	case "watch":
-		to = s.watchOver(row, command.Transaction, raw, h)
+		to = s.watchOver(r, h)
 		h.Missed = func() { s.refused.Behind("watch", h.Session.Refusal(), h.Muted) }
-		slot := s.slot
+		slot := r.slot
 		h.Done = func(reply []byte) {
 			if resp.IsOK(reply) && !pin.Watching {
 				pin.Watching, pin.watch = true, watch{slot: slot}
@@ -65,9 +65,9 @@ func (s *Session) transact(row *command.Row, raw []byte) bool {
 			}
 		}
 	}
-	s.forward(raw, to, 1)
+	r.forward(r.raw, to)
 	if name == "multi" && pin.Watching && pin.watch.broken {
-		s.forward(command.Malformed, &reply.Reply{Session: s, Muted: true}, 1)
+		r.forward(command.Malformed, &reply.Reply{Session: s, Muted: true})
 	}
 	return true
 }
@@ -75,17 +75,18 @@ func (s *Session) transact(row *command.Row, raw []byte) bool {
 // opening is the handler of the reply to a MULTI.
 type opening struct {
 	*reply.Reply
-	s *Session
+	pin *pinned
 }
 
 // Lost implements reply.Handler. If EXEC has been sent behind the MULTI, it is lost too, and so is everything in
 // between.
 func (o *opening) Lost(at reply.ID, n int, sent bool) {
-	if o.s.clustered() && o.s.pin != nil && o.s.pin.Watching {
-		o.s.CutOff() // the watch is lost
+	s := o.pin.s
+	if s.clustered() && s.pin != nil && s.pin.Watching {
+		s.CutOff() // the watch is lost
 	}
-	if o.s.opening == o {
-		o.s.refused.Refuse(o.Session.Refusal(), o.Muted)
+	if o.pin.opening == o {
+		s.refused.Refuse(o.Session.Refusal(), o.Muted)
 	}
 	o.Reply.Lost(at, n, sent)
 }
@@ -110,7 +111,7 @@ func (s *Session) executed(pin *pinned, reply []byte) {
 
 // watchOverExec is watchOver for an EXEC. The server has carried out nothing of the transaction. With WATCH the client
 // gets the answer that its keys may have changed.
-func (s *Session) watchOverExec(h *reply.Reply) reply.Handler {
+func (s *Session) watchOverExec(r *request, h *reply.Reply) reply.Handler {
 	pin := s.pin
 	if !s.clustered() {
 		return h

@@ -15,9 +15,9 @@ import (
 )
 
 // gather begins a command of n parts. Nothing is outstanding.
-func (s *Session) gather(n int, join scatter.Join) *reply.Gathering {
+func (s *Session) gather(r *request, n int, join scatter.Join) *reply.Gathering {
 	s.wait = waitReply
-	return reply.Gather(s, s.out.Slots.Hold(), s.muted, n, join)
+	return reply.Gather(s, s.out.Slots.Hold(), r.muted, n, join)
 }
 
 // Of a command with more than manyArgs arguments only fewArgs are looked at, if these tell its way. A client chooses
@@ -28,36 +28,35 @@ const manyArgs, fewArgs = 2048, 8
 func isLong(raw []byte) bool { return len(raw) > 6*manyArgs && resp.Count(raw) > manyArgs }
 
 // everywhere sends a command to all servers. Nothing is outstanding.
-func (s *Session) everywhere(row *command.Row, raw []byte, join scatter.Join) bool {
+func (s *Session) everywhere(r *request, join scatter.Join) bool {
 	list := s.view.Nodes()
 	if len(list) == 0 {
-		return s.answer(shared.NoUpstream)
+		return r.answerWith(shared.NoUpstream)
 	}
-	g := s.gather(len(list), join)
-	if row.Name == "info" {
-		g.Edit(s.augment(row, len(raw)).Replace)
+	g := s.gather(r, len(list), join)
+	if r.row.Name == "info" {
+		g.Edit(s.augment(r).Replace)
 	}
-	if done := s.pauseOf(row); done != nil {
+	if done := s.pauseOf(r); done != nil {
 		g.Edit(func(reply []byte) []byte {
 			done(reply)
 			return reply
 		})
 	}
-	s.heirs = true
+	r.heirs = true
 	for i, node := range list {
-		s.way.part(i, upstream.Node(node.ID))
-		s.send(raw, g.Part(i))
+		r.partOf(r.raw, i, upstream.Node(node.ID)).send(g.Part(i))
 	}
 	return true
 }
 
 // scan sends a SCAN to the server that its cursor names. At the beginning and at the end of a pass all servers are
 // asked for their slots.
-func (s *Session) scan(raw []byte) (handled, done bool) {
-	if len(s.args) < 2 {
+func (s *Session) scan(r *request) (handled, done bool) {
+	if len(r.args) < 2 {
 		return false, false
 	}
-	cursor, ok := scatter.ReadCursor(s.args[1])
+	cursor, ok := scatter.ReadCursor(r.args[1])
 	if !ok {
 		return false, false
 	}
@@ -67,42 +66,41 @@ func (s *Session) scan(raw []byte) (handled, done bool) {
 	view := s.view
 	nodes := view.Nodes()
 	if len(nodes) == 0 {
-		return true, s.answer(shared.NoUpstream)
+		return true, r.answerWith(shared.NoUpstream)
 	}
-	s.slot, s.fixed = -1, true
+	r.slot, r.fixed = -1, true
 	node, own := cursor.At(view)
 	if node != nil && !cursor.Begins() {
-		s.target = upstream.Node(node.ID)
-		s.send(scatter.WithCursor(s.args, own), &reply.Reply{Session: s, Muted: s.muted, Replace: cursor.Follow})
+		r.target = upstream.Node(node.ID)
+		r.raw = scatter.WithCursor(r.args, own)
+		r.send(&reply.Reply{Session: s, Muted: r.muted, Replace: cursor.Follow})
 		return true, true
 	}
 	n, join := len(nodes), func(answers [][]byte) []byte { return cursor.End(view, answers) }
 	if cursor.Begins() {
 		n, join = n+1, func(answers [][]byte) []byte { return cursor.First(view, answers) }
 	}
-	g := s.gather(n, join)
+	g := s.gather(r, n, join)
 	for i, one := range nodes {
-		s.way.part(i, upstream.Node(one.ID))
-		s.send(scatter.Question, g.Part(i))
+		r.partOf(scatter.Question, i, upstream.Node(one.ID)).send(g.Part(i))
 	}
 	if cursor.Begins() {
 		i := slices.IndexFunc(nodes, func(one topology.ClusterNode) bool { return one.ID == node.ID })
-		s.way.part(i, upstream.Node(node.ID)) // which has told its slots before
-		s.send(scatter.WithCursor(s.args, own), g.Part(len(nodes)))
+		r.partOf(scatter.WithCursor(r.args, own), i, upstream.Node(node.ID)).send(g.Part(len(nodes))) // its slots come before
 	}
 	return true, true
 }
 
 // pauseOf returns the action behind Redis's answer to a CLIENT PAUSE or UNPAUSE: reads and writes separate before the
 // first write is held back. A pause from another client of Redis is noticed when a lane stands still.
-func (s *Session) pauseOf(row *command.Row) func(reply []byte) {
-	if row.Name != "client" {
+func (s *Session) pauseOf(r *request) func(reply []byte) {
+	if r.row.Name != "client" {
 		return nil
 	}
 	var length time.Duration
-	switch command.Keyword(s.args, 1) {
+	switch command.Keyword(r.args, 1) {
 	case "pause":
-		ms, err := strconv.ParseInt(command.Keyword(s.args, 2), 10, 64)
+		ms, err := strconv.ParseInt(command.Keyword(r.args, 2), 10, 64)
 		if err != nil {
 			return nil // Redis refuses it
 		}
