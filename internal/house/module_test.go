@@ -2,7 +2,6 @@ package house
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -32,26 +31,5 @@ func TestModuleCanBeInstalled(t *testing.T) {
 		if !regexp.MustCompile(`(?m)^module ` + regexp.QuoteMeta(want) + `$`).Match(text) {
 			t.Errorf("%s is not the module %s", filepath.Join(dir, "go.mod"), want)
 		}
-	}
-}
-
-// mostBytes is the size that the program may have. A library that calls methods by names which the linker does not know, or
-// imports text/template, adds 12 MB: then the linker keeps all methods, rueidis's command builders among them.
-const mostBytes = 20 << 20
-
-func TestTheProgramIsSmall(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "lockproxy")
-	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags", "-s -w", "-o", program, "./cmd/lockproxy")
-	build.Dir = root
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	info, err := os.Stat(program)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info.Size() > mostBytes {
-		t.Errorf("the program has %d bytes, more than %d", info.Size(), mostBytes)
 	}
 }
