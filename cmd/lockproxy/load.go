@@ -221,6 +221,7 @@ func readFile(name string) (command, error) {
 	case !utf8.Valid(data): // the decoder would put other characters in place of such bytes, in a password too
 		return command{}, errors.New(name + " is not UTF-8")
 	}
+	data = bytes.TrimPrefix(data, []byte("\uFEFF")) // some editors mark UTF-8 so
 	cfg := NewConfig()
 	dec := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict())
 	err = dec.Decode(&cfg)

@@ -261,6 +261,14 @@ func TestListenFlagIsRepeatableAndReplacesTheFile(t *testing.T) {
 	}
 }
 
+// Some editors mark a file as UTF-8 by its first bytes.
+func TestAFileMayBeginWithAByteOrderMark(t *testing.T) {
+	cmd, err := load([]string{"--config", writeFile(t, "\uFEFFlock:\n  lease: 7s\n")})
+	if err != nil || cmd.Lock.Lease != 7*time.Second {
+		t.Errorf("%v, %v", cmd.Lock.Lease, err)
+	}
+}
+
 // A value passes from the file through the flag parser, which has an escape syntax of its own.
 func TestFileValuesArriveUnchanged(t *testing.T) {
 	for _, password := range []string{"plain", "007", "${HOME}", "$$", "a,b", `c\d`, "--listen", "-x", `"q"`, "1e3", "ö"} {

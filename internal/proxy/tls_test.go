@@ -240,3 +240,49 @@ func TestRepliesAreDeliveredToATLSClientThatSendsNoMore(t *testing.T) {
 		t.Errorf("%q, %v", b, err)
 	}
 }
+
+// recorded keeps the bytes that are read.
+type recorded struct {
+	net.Conn
+	bytes []byte
+}
+
+func (r *recorded) Read(b []byte) (int, error) {
+	n, err := r.Conn.Read(b)
+	r.bytes = append(r.bytes, b[:n]...)
+	return n, err
+}
+
+// A connection ends with the word of TLS that no more follows: without it, clients take the end for an attack.
+func TestATLSConnectionEndsInOrder(t *testing.T) {
+	t.Parallel()
+	a := redistest.NewAuthority(t)
+	srv, _ := serve(t, proxy.Options{
+		Listen: []string{"tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, TLS: serverTLS(t, a, certs.AuthNo),
+	})
+	for _, last := range []string{"GET k\r\n", "QUIT\r\n"} {
+		nc, err := net.Dial("tcp", address(srv, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		under := &recorded{Conn: nc}
+		c := tls.Client(under, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}) // the type of an alert can be seen
+		if err := c.Handshake(); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = c.Write([]byte(last))
+		_ = c.CloseWrite()
+		if _, err := io.ReadAll(c); err != nil {
+			t.Fatal(err)
+		}
+		const alert, header = 21, 5
+		kind := byte(0)
+		for b := under.bytes; len(b) > header; b = b[header+(int(b[3])<<8|int(b[4])):] {
+			kind = b[0]
+		}
+		if kind != alert {
+			t.Errorf("%q: the last record is of type %d", last, kind)
+		}
+	}
+}

@@ -186,7 +186,7 @@ func (c *conn) Flush() {
 		b, last = c.next(b) // written, or useless: the connection has been shut
 	}
 	if last {
-		c.shutLater() // the client's own reader may be the caller
+		c.part() // the client's own reader may be the caller
 	}
 }
 
@@ -223,8 +223,21 @@ func (c *conn) drainOutput(b []byte, n int) {
 		n = 0
 	}
 	if last {
-		c.shutLater()
+		c.part()
 	}
+}
+
+// part ends a connection whose output has been written. A client of TLS may wait for the word that no more follows.
+func (c *conn) part() {
+	c.opts.Tasks.Start(func() { // as for shutLater; and the word waits for a client that does not read
+		if secure, ok := c.nc.(interface {
+			Holds() bool
+			CloseWrite() error
+		}); ok {
+			_ = secure.CloseWrite() // the connection is closed next
+		}
+		c.shut()
+	})
 }
 
 // Hangup implements Client: it ends the connection's reads and writes, and readLoop does the rest.
