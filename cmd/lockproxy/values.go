@@ -11,9 +11,6 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// This file has the types of settings that are written in a way of their own: sizes, counts, shares of memory, file
-// modes and secrets. Each type reads one form, in the file, in the environment and as a flag, and writes the same.
-
 // Size is a number of bytes, written as in redis.conf: 1k is 1000, 1kb is 1024, likewise m, mb, g, gb; no unit is
 // bytes.
 type Size int64

@@ -8,8 +8,6 @@ import (
 	"sync"
 )
 
-// This file keeps requests out: those for unknown hosts, and connections beyond a limit.
-
 // Hosts has the names under which a request may ask for this server.
 type Hosts []string
 

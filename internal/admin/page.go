@@ -5,13 +5,12 @@ import (
 	"net/http"
 )
 
-// This file serves the status page: one document with its style and script, embedded. The script asks for the content
-// as JSON.
+// The status page is one document with its style and script. The script asks for the content as JSON.
 //
 // The page needs nothing from elsewhere and allows nothing: its content security policy forbids scripts, styles, images
 // and requests of any other origin, and scripts and styles within the document. The names of keys and clients are set
 // as text only.
-
+//
 //go:embed page.html page.css page.js icon.svg
 var files embed.FS
 

@@ -5,14 +5,6 @@ import (
 	"time"
 )
 
-// This file answers in bounded time, however long the answer takes to find: because of a lock that is held, or a Redis
-// that is silent.
-//
-//	Recent.Get ──► one question for all callers; late: the last answer
-//	Ask ──► Desk ──► one question after the other; late: none
-//
-// Goroutines: one for each Recent and Desk, while it finds an answer. Settle waits for it.
-
 // Recent asks for a value that may take arbitrarily long to get, because of a lock that is held or a Redis that does
 // not answer. The caller waits for a bounded time. At most one question is under way, so a question that hangs costs
 // one goroutine, however many callers there are.

@@ -8,14 +8,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy"
 )
 
-// This file makes the tables that operators see: locks and clients, searched and bounded. The page sorts them.
-//
-// A table is made from all locks, or all clients, one after the other. None of them is held while another one is looked
-// at, and a table keeps a bounded number of rows in memory. The time grows with their number, so a goroutine of an
-// operator makes a table, and no event loop.
-//
-// Goroutines: a few for each table of locks, which ask Redis for holders. They end before the table is returned.
-
 // Source is where the tables come from. All fields are required.
 type Source struct {
 	UUID       string // the proxy's part in the names of owners

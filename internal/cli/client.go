@@ -17,14 +17,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// This file is one connection to a running proxy, for the subcommands. Unlike a client library it never connects again
-// by itself and repeats nothing: the lock of a connection ends with the connection.
-//
-//	Dial ──► Conn ── Do ──► one reply
-//	           └── Pushes ──► lock-lost
-//
-// Goroutines: a Conn has one that reads. It ends with the connection, and Close waits for it.
-
 // Error is an error reply, without the dash.
 type Error string
 
@@ -60,6 +52,14 @@ func (e *Unanswered) Unwrap() error { return e.cause }
 var ErrClosed = errors.New("the proxy has closed the connection")
 
 // Conn is a connection to a proxy. One goroutine at a time may use it.
+//
+// Unlike a client library it never connects again by itself and repeats nothing: the lock of a connection ends with the
+// connection.
+//
+//	Dial ──► Conn ── Do ──► one reply
+//	           └── Pushes ──► lock-lost
+//
+// Goroutines: a Conn has one that reads. It ends with the connection, and Close waits for it.
 type Conn struct {
 	addr    string
 	nc      net.Conn

@@ -10,13 +10,6 @@ import (
 	"time"
 )
 
-// This file is one lock at a running proxy, held for an OWNER of its own. So the lock can be kept over a new
-// connection.
-//
-//	New ──► Lock ──► Extend, again and again ──► Release
-//
-// It starts no goroutine and decides nothing: its caller knows when to extend, and what a loss means.
-
 // Grant is what a later process needs to release a grant. Texts are bytes, because JSON keeps no others than those of
 // UTF-8.
 type Grant struct {
@@ -28,6 +21,12 @@ type Grant struct {
 }
 
 // Holder is a lock at the proxy. Its methods are called by one goroutine at a time.
+//
+// It has an OWNER of its own, so the lock can be kept over a new connection.
+//
+//	New ──► Lock ──► Extend, again and again ──► Release
+//
+// It starts no goroutine and decides nothing: its caller knows when to extend, and what a loss means.
 type Holder struct {
 	Target Target
 	Key    string

@@ -2,25 +2,6 @@ package cli
 
 import "time"
 
-// This file decides what the holder of a lock does with the command that runs under it: a state machine without I/O or
-// clock.
-//
-//	Extended, Failed, Lost ──► Tenure ── Step ──► Extend, Terminate, Kill, Suspend, Resume
-//
-// The holder extends its lease at the proxy and knows when it asked. So it knows a moment until which the lock is
-// certainly its own: the last successful extension was sent then, and the lease is so long. If no extension succeeds,
-// the command is told to end and then killed before that moment. If the lock is lost at once, the command is killed a
-// moment later.
-//
-// If the holder itself was stopped, the proxy has kept the lock meanwhile, or has not. The command is suspended until
-// the proxy has said so.
-//
-// Invariants:
-//   - Kill comes before the known end of the lease, unless the lock was taken away before.
-//   - Terminate comes once, and before Kill, except to a suspended command. Nothing comes after Kill.
-//   - After Suspend comes Resume, Terminate or Kill.
-//   - At most one extension is on its way.
-
 // Action is what the holder does now.
 type Action uint8
 
@@ -71,6 +52,24 @@ func (c Config) mercy() time.Duration { return min(2*time.Second, c.Lease/10) }
 func (c Config) AttemptLimit() time.Duration { return c.Lease / 4 }
 
 // Tenure is one hold of one lock.
+//
+// It is a state machine without I/O or clock.
+//
+//	Extended, Failed, Lost ──► Tenure ── Step ──► Extend, Terminate, Kill, Suspend, Resume
+//
+// The holder extends its lease at the proxy and knows when it asked. So it knows a moment until which the lock is
+// certainly its own: the last successful extension was sent then, and the lease is so long. If no extension succeeds,
+// the command is told to end and then killed before that moment. If the lock is lost at once, the command is killed a
+// moment later.
+//
+// If the holder itself was stopped, the proxy has kept the lock meanwhile, or has not. The command is suspended until
+// the proxy has said so.
+//
+// Invariants:
+//   - Kill comes before the known end of the lease, unless the lock was taken away before.
+//   - Terminate comes once, and before Kill, except to a suspended command. Nothing comes after Kill.
+//   - After Suspend comes Resume, Terminate or Kill.
+//   - At most one extension is on its way.
 type Tenure struct {
 	cfg    Config
 	began  time.Time

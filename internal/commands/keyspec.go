@@ -7,14 +7,14 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// This file finds the keys of a command by Redis's own description (the key specifications in COMMAND). A specification
-// is compiled once; finding a key allocates nothing.
+// A Spec finds the keys of one command. The zero value finds none.
+//
+// It is Redis's own description (the key specifications in COMMAND). A specification is compiled once; finding a key
+// allocates nothing.
 //
 // A key stands at a fixed position, behind a number of keys, or behind a word. Redis itself checks that all keys of a
 // command are in one slot, so the first key is enough to find the server of a command. All keys are needed for commands
 // that are split.
-
-// A Spec finds the keys of one command. The zero value finds none.
 type Spec struct{ places []place }
 
 // place is one specification: where to begin, and how to find keys from there.

@@ -13,11 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file tells systemd how far the process is, for units of Type=notify and notify-reload, and keeps the unit's
-// watchdog content. It takes the sockets that systemd passes. Without systemd all of it does nothing.
-//
-// Watch runs on a goroutine of its caller.
-
 // Passed are the sockets that systemd has opened for this process. It may be called once.
 func Passed() ([]net.Listener, error) {
 	all, err := activation.Listeners()

@@ -5,8 +5,6 @@ import (
 	"unicode/utf8"
 )
 
-// This file shortens texts that clients choose, such as the names of locks, for people to read.
-
 // Excerpt is a text of at most that many bytes as it is, and of a longer one the beginning and the number of the other
 // bytes, as SLOWLOG writes it. No character of UTF-8 is cut in two. What it returns does not keep a longer text in
 // memory.

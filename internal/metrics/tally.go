@@ -10,14 +10,9 @@ import (
 	"time"
 )
 
-// This file has the forms of counters that are more than one number: by label, by duration, and by class of commands.
-//
-//	Tally.Add, Histogram.Add, Least.Add, Traffic.Add ──► Snapshot, Value ──► package status
-//
-// Any goroutine may change a counter. Counting never waits: a counter is made of atomic numbers, or is a small map
-// behind a mutex of its own under which nothing else happens.
-
-// Tally counts by labels from a closed set. A label whose count is zero is not shown. The zero value is ready.
+// Tally counts by labels from a closed set. A label whose count is zero is not shown. The zero value is ready. Counting
+// never waits: a counter of this package is made of atomic numbers, or is a small map behind a mutex of its own under
+// which nothing else happens.
 type Tally struct {
 	mu    sync.Mutex
 	count map[string]int64

@@ -16,8 +16,10 @@ package proxy
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"io/fs"
+	"net"
 	"time"
 
 	"go.uber.org/zap"
@@ -196,11 +198,13 @@ func (o *Options) forEngines(uuid string, e *shared.Proxy, rule *lockcmds.Reentr
 			Reentry:           rule,
 			Told:              o.Tracing,
 		},
-		Addr: up.Addr(), Connect: up.Connect, Readonly: up.Readonly,
+		Addr: up.Addr(), Readonly: up.Readonly,
+		Connect: func(ctx context.Context) (net.Conn, error) { return up.Connect(ctx, upstream.AnyNode) },
+
 		Max: o.MaxEngines, Idle: cmp.Or(o.lockIdle, time.Minute), Logger: o.Logger,
 	}
-	if fleet := up.Fleet(); fleet != nil {
-		all.Fleet = fleet
+	if up.View() != nil {
+		all.Fleet = up
 	}
 	return all
 }

@@ -12,14 +12,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 )
 
-// This file finds out whether Redis accepts connections without credentials. On a direct connection Redis decides that
-// when the client connects, and it announces no change. A shared connection that was accepted says nothing about a
-// later client, so Redis is asked for each client. Clients that come while one question is on its way share the next
-// one.
-//
-// RESET brings a connection back to the state of a new one, so one connection serves for all questions. One goroutine
-// at most asks.
-
 // DoorOptions name the server that is asked. All but Patience are required.
 type DoorOptions struct {
 	Dialer *dial.Dialer
@@ -34,6 +26,13 @@ type DoorOptions struct {
 }
 
 // A Door is the door of one Redis. All methods but Close may be called from any goroutine.
+//
+// It finds out whether Redis accepts connections without credentials. On a direct connection Redis decides that when
+// the client connects, and it announces no change. A shared connection that was accepted says nothing about a later
+// client, so Redis is asked for each client. Clients that come while one question is on its way share the next one.
+//
+// RESET brings a connection back to the state of a new one, so one connection serves for all questions. One goroutine
+// at most asks.
 type Door struct {
 	opts DoorOptions // immutable
 	shut atomic.Bool // when Redis was last asked

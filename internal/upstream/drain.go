@@ -7,7 +7,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// This file gives the servers that have left a cluster's view time for the replies that they still owe.
+// Servers are those that have their farewell. Create them with New.
+//
+// A server that has left a cluster's view has time for the replies that it has not sent yet.
 //
 //	         has left                        the time is over
 //	present ──────────▶ has its farewell ───────────────────────▶ its connections end
@@ -16,8 +18,6 @@ import (
 //	          is back
 //
 // A server that leaves, comes back and leaves again has a whole farewell the second time.
-
-// Servers are those that have their farewell. Create them with New.
 type Servers struct {
 	over func(at topology.Node)
 

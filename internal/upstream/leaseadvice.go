@@ -9,9 +9,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
-// This file compares the lease of locks with the time that a failover takes. A lock whose lease ends before a replica
-// is promoted is lost, even if the replica knows it.
-
 // failoverWork is the time that a failover takes when the primary has been found to be down: the votes, the promotion,
 // and its spreading.
 const failoverWork = 3 * time.Second
@@ -21,6 +18,9 @@ const failoverWork = 3 * time.Second
 func LeastLease(downAfter time.Duration) time.Duration { return (downAfter + failoverWork) * 3 / 2 }
 
 // Warner warns when a lease is too short for a failover. All methods may be called from any goroutine.
+//
+// It compares the lease of locks with the time that a failover takes. A lock whose lease ends before a replica is
+// promoted is lost, even if the replica knows it.
 type Warner struct {
 	log *zap.Logger
 

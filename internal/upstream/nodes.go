@@ -12,7 +12,6 @@ import (
 type nodes struct {
 	cluster   *topology.Cluster
 	views     *Refresher
-	fleet     *Fleet
 	farewells *Servers
 	wait      time.Duration
 	refused   [topology.RefusalReasons]atomic.Int64
@@ -41,9 +40,6 @@ func (n *nodes) primaries() (all []Node) {
 // then. It is for clusters only.
 func (n *nodes) Watch(f func()) (stop func()) { return n.cluster.Watch(f) }
 
-// Fleet is the servers, for a client library that finds the server of each key itself; nil: there is one server.
-func (n *nodes) Fleet() *Fleet { return n.fleet }
-
 // Refresh has then called from another goroutine when the view has been refreshed, by a question that has begun after
 // this call. hint is a server that should know of a change; AnyNode: none. It is for clusters only.
 func (n *nodes) Refresh(hint Node, then func()) { n.views.Ask(hint, then) }
@@ -68,7 +64,6 @@ func (n *nodes) refreshViews(u *Upstream, servers dial.Resolver) {
 			n.cluster.Tell()
 		}, Outcome: u.contacts.Note,
 	})
-	n.fleet = &Fleet{Cluster: c, Views: n.views, Dialer: u.dialer, Commands: u.Commands}
 }
 
 // Refused notes that a server has refused a command for another server's sake.

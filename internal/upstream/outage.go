@@ -2,10 +2,6 @@ package upstream
 
 import "time"
 
-// This file follows whether Redis is available to the proxy. Outcomes of contacts go in, entries for the log come out.
-// The state machine Outage has no I/O and no clock; Contacts is its shell. An outage has one entry at its begin, one
-// for each minute that it lasts or when its cause changes, and one at its end, however many connections fail meanwhile.
-
 // OutagePeriod is the time between two entries about an outage that goes on.
 const OutagePeriod = time.Minute
 
@@ -29,6 +25,10 @@ type OutageEvent struct {
 }
 
 // Outage is the present state. Set Cause before the first use.
+//
+// It is a state machine without I/O and clock: outcomes of contacts go in, entries for the log come out. An outage has
+// one entry at its begin, one for each minute that it lasts or when its cause changes, and one at its end, however many
+// connections fail meanwhile.
 type Outage struct {
 	Cause func(error) string // the error in words from a small set
 

@@ -2,8 +2,6 @@ package upstream
 
 import "sync"
 
-// This file remembers the passwords that Redis has accepted. It is a leaf.
-
 // Proofs are the passwords that Redis has accepted, one for each user: clients of a user share lanes whichever password
 // they have. The zero value has none.
 type Proofs struct {

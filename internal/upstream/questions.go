@@ -13,10 +13,10 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// This file asks Redis what the proxy itself wants to know: which commands there are, whether clients need credentials,
-// and which settings may hurt locks or shared connections. Each question has a connection of its own.
-
 // An Asker asks one server, with the proxy's own credentials.
+//
+// It asks which commands there are, whether clients need credentials, and which settings may hurt locks or shared
+// connections. Each question has a connection of its own.
 type Asker struct {
 	Dialer *dial.Dialer
 	Server topology.Node

@@ -16,11 +16,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// This file keeps the view of a cluster fresh. It asks some nodes at a time, and takes the latest owner of each slot.
-// However many sessions see a sign of change, one question is on its way, and one follows it.
-//
-// It has one goroutine, Run, and for a moment one for each node that is asked.
-
 // RefreshOptions name the servers that are asked, and the parts of the proxy that are told. All are required.
 type RefreshOptions struct {
 	Dialer  *dial.Dialer
@@ -32,6 +27,11 @@ type RefreshOptions struct {
 }
 
 // A Refresher keeps the view of a cluster fresh. All methods but Run may be called from any goroutine.
+//
+// It asks some nodes at a time, and takes the latest owner of each slot. However many sessions see a sign of change,
+// one question is on its way, and one follows it.
+//
+// It has one goroutine, Run, and for a moment one for each node that is asked.
 type Refresher struct {
 	opts RefreshOptions
 	book topology.Book

@@ -39,7 +39,7 @@ func TestLanesAndPinsSpeakTLS(t *testing.T) {
 	if got := ask(t, pin, "GET", "k"); got != "$1\r\nv\r\n" {
 		t.Errorf("pin: %q", got)
 	}
-	nc, err := u.Connect(t.Context())
+	nc, err := u.Connect(t.Context(), AnyNode)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestUpstreamThatCannotBeTrustedIsNotSpokenTo(t *testing.T) {
 	foreign := &tls.Config{RootCAs: redistest.NewAuthority(t).Pool()}
 	u := start(t, Options{Addr: addr, TLS: func() *tls.Config { return foreign }})
 	var unknown x509.UnknownAuthorityError
-	if _, err := u.Connect(t.Context()); !errors.As(err, &unknown) {
+	if _, err := u.Connect(t.Context(), AnyNode); !errors.As(err, &unknown) {
 		t.Errorf("connect: %v", err)
 	}
 	lane := u.Lane(Identity{Proto: 2}, topology.Any, nil, "", Reads)
@@ -80,12 +80,12 @@ func TestTLSConfigIsAskedForEachConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := u.Connect(t.Context()); err == nil {
+	if _, err := u.Connect(t.Context(), AnyNode); err == nil {
 		t.Fatal("connected with the wrong authority")
 	}
 	<-current
 	current <- &tls.Config{RootCAs: a.Pool()}
-	nc, err := u.Connect(t.Context())
+	nc, err := u.Connect(t.Context(), AnyNode)
 	if err != nil {
 		t.Fatal(err)
 	}

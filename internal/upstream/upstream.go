@@ -90,10 +90,11 @@ func New(opts Options) (*Upstream, error) {
 // Addr is Redis's address for people.
 func (u *Upstream) Addr() string { return u.opts.Addr }
 
-// Connect opens a bare connection for a client library that does its own handshake, and that serves any key.
-func (u *Upstream) Connect(ctx context.Context) (net.Conn, error) {
-	return u.dialer.Connect(ctx, topology.Any)
-}
+// Connect opens a bare connection to a server for a client library that does its own handshake.
+func (u *Upstream) Connect(ctx context.Context, at Node) (net.Conn, error) { return u.dialer.Connect(ctx, at) }
+
+// Sharded reports whether the servers know shard channels, as Redis 7.0 and later does.
+func (u *Upstream) Sharded() bool { return u.Commands().Lookup("spublish") != nil }
 
 // Readonly says that Redis has refused a write of such a library because it is a replica: it has moved, perhaps.
 func (u *Upstream) Readonly() {

@@ -5,11 +5,6 @@ import (
 	"time"
 )
 
-// This file estimates the share of its time in which an event loop works. It measures one round of many, so that the
-// clock costs a round a few nanoseconds.
-//
-// Goroutines: none. A loop measures its rounds; any goroutine reads the time.
-
 // sample is how many rounds stand for the one that is measured. It is odd, so that it does not keep step with rounds of
 // two kinds in turn.
 const sample = 67
@@ -18,6 +13,10 @@ const sample = 67
 var epoch = time.Now()
 
 // Meter is the busy time of one loop. The zero value is ready.
+//
+// It measures one round of many, so that the clock costs a round a few nanoseconds.
+//
+// Goroutines: none. A loop measures its rounds; any goroutine reads the time.
 type Meter struct {
 	total atomic.Int64 // nanoseconds
 

@@ -2,8 +2,6 @@ package reply
 
 import "github.com/lockproxy/lockproxy/internal/buffers"
 
-// This file holds the bytes for a client, in order, until an engine has written them.
-
 // An Outbox is bytes on their way to one client. One writer at a time takes them chunk by chunk. The zero value is
 // empty.
 type Outbox struct {

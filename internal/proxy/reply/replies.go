@@ -1,7 +1,12 @@
 package reply
 
-// This file keeps the replies to one client in the order of its commands. The commands may be answered by several
-// connections, by the proxy itself, and in any order.
+// ID names a slot. A queue never uses an ID again, so an answer that comes too late finds no slot.
+type ID uint64
+
+// A Queue holds the replies for one client. The zero value is empty. C is the type of a connection, which answers
+// commands. H is the type of a handler; replies without a handler pass to the client unchanged.
+//
+// The commands may be answered by several connections, by the proxy itself, and in any order.
 //
 //	Add(connection, handler, n)   n commands take the last slot; the connection returns the slot's ID with the replies
 //	Hold, Say                     the proxy itself answers: later, or at once
@@ -12,12 +17,6 @@ package reply
 // A slot stands for a run of commands: those that one connection answers and one handler handles. So a pipeline takes
 // one slot, and an ordinary command costs no allocation. The bytes of the first slot go out at once; the bytes of a
 // later slot wait in it.
-
-// ID names a slot. A queue never uses an ID again, so an answer that comes too late finds no slot.
-type ID uint64
-
-// A Queue holds the replies for one client. The zero value is empty. C is the type of a connection, which answers
-// commands. H is the type of a handler; replies without a handler pass to the client unchanged.
 type Queue[C, H comparable] struct {
 	slots  []slot[C, H] // in the order of the commands; those before head have left
 	head   int

@@ -76,23 +76,11 @@ type Source struct {
 	Counters     *Counters
 	Upstream     *upstream.Upstream
 	Memory       *budget.Budget
-	Locks        LockEngines
+	Locks        *lockcmds.Registry
 	Certificates func() map[string]time.Time        // the ends of the proxy's own, by side; nil: none
 	Limits       func() map[string]int64            // the present limits, by setting; nil: none
 	Spans        func() (sent, lost int64)          // spans of waits and holds; nil: there are none
 	Loops        func() (n int, busy time.Duration) // event loops, and about how long all together have been busy; nil: none
-}
-
-// LockEngines counts for a Source.
-type LockEngines interface {
-	// Held is the number of locks that clients of this proxy hold.
-	Held() int
-
-	// Waiting is the number of clients that wait for a lock.
-	Waiting() int
-
-	// OldestWait is when the command came that waits for longest; the zero time: none waits.
-	OldestWait() time.Time
 }
 
 // Stats reads the numbers, one after the other.

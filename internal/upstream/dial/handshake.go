@@ -9,11 +9,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// This file makes a new connection to Redis an Identity's: it sends AUTH, HELLO and SELECT, reads the replies, and says
-// what a refusal means. It starts no goroutine and opens no connection.
-//
-//	dial ──► Shake ──► the identity's steps, all in one write ──► Reader ──► the reply to HELLO, or RefusedError
-
 // Shake makes a connection an identity's. It sends all steps at once and reads their replies, until ctx ends. It
 // returns the reply to HELLO, which has the connection's id and the role of the server.
 func Shake(ctx context.Context, nc net.Conn, id Identity) (hello resp.Value, err error) {

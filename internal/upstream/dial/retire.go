@@ -6,14 +6,6 @@ import (
 	"time"
 )
 
-// This file ends the connections to a server that has moved.
-//
-// No connection to the old address gets another request. Requests on their way get a short time for their replies,
-// because the old server answers them if the move was planned. Then the connections are aborted: a server that has been
-// stopped would keep them for ever, because its kernel acknowledges all that it is sent.
-//
-// It starts no goroutines.
-
 // Leaver is a connection to the old address.
 type Leaver interface {
 	// Leave takes no more requests for the connection, and reports whether none is on its way. It is called several
@@ -34,6 +26,14 @@ const (
 )
 
 // All ends connections as they settle, and returns when all have been ended or stop is closed.
+//
+// They are connections to a server that has moved.
+//
+// No connection to the old address gets another request. Requests on their way get a short time for their replies,
+// because the old server answers them if the move was planned. Then the connections are aborted: a server that has been
+// stopped would keep them for ever, because its kernel acknowledges all that it is sent.
+//
+// It starts no goroutines.
 func All(leavers []Leaver, stop <-chan struct{}) {
 	end := time.Now().Add(grace)
 	for {

@@ -18,11 +18,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// This file has the connection to Redis that sessions share, and that is made again until the lane is closed.
-//
-// It starts no goroutines but those of package wire: its owner runs Run, which dials, serves and backs off, and owns
-// the connection.
-
 // An Owner has lanes that sessions use. Run calls its methods. Requires no locks.
 type Owner interface {
 	// InUse reports whether a session uses the lane.

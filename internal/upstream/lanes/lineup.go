@@ -2,21 +2,6 @@ package lanes
 
 import "time"
 
-// This file decides which of an identity's lanes takes which commands. A lane that stands still then holds up only the
-// sessions with commands on it. The lineup is a state machine without I/O: its input is the progress of each lane, its
-// output the lane to use.
-//
-//	Pick(role) ──► the role's lane, or one that is to be opened
-//	Look ──► a lane whose oldest command waits too long loses its role: it is set aside until that command and all that were
-//	         behind it have been answered. Meanwhile the lineup is divided: writes and reads have lanes of their own.
-//
-// It is divided because Redis may hold back the writes of all clients (CLIENT PAUSE … WRITE). Otherwise the next lane
-// would stand still with the first write on it, and so would each one after it, until there were no lane left to read
-// on.
-//
-// Scripts have a lane of their own from the start. A command behind an endless script gets no answer, not even -BUSY,
-// before the script is killed, and the command's client may be the one to kill it.
-
 // Max is the largest number of lanes of a lineup.
 const Max = 6
 
@@ -43,6 +28,20 @@ const (
 
 // Lineup is the lanes of one identity by number, 0 to Max-1. The zero value has none. It is not safe for concurrent
 // use.
+//
+// A lane that stands still then holds up only the sessions with commands on it. The lineup is a state machine without
+// I/O: its input is the progress of each lane, its output the lane to use.
+//
+//	Pick(role) ──► the role's lane, or one that is to be opened
+//	Look ──► a lane whose oldest command waits too long loses its role: it is set aside until that command and all that were
+//	         behind it have been answered. Meanwhile the lineup is divided: writes and reads have lanes of their own.
+//
+// It is divided because Redis may hold back the writes of all clients (CLIENT PAUSE … WRITE). Otherwise the next lane
+// would stand still with the first write on it, and so would each one after it, until there were no lane left to read
+// on.
+//
+// Scripts have a lane of their own from the start. A command behind an endless script gets no answer, not even -BUSY,
+// before the script is killed, and the command's client may be the one to kill it.
 type Lineup struct {
 	lanes  [Max]lane
 	holder [roles]int // number of the role's lane plus one; 0: none

@@ -13,9 +13,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// This file reads the replies and messages of a Sentinel: values go in, facts about one primary come out. It does no
-// I/O.
-
 // Answer is what one Sentinel says about the primary.
 type Answer struct {
 	Epoch int64  // of its configuration

@@ -5,10 +5,6 @@ import (
 	"time"
 )
 
-// This file knows which Sentinels are asked about a primary: those of the configuration, and others of which these tell
-// that they watch the same primary. Over the years all those of the configuration may be replaced. It is a state
-// machine without I/O: answers go in, Sentinels that join and leave come out.
-
 // Limits of the Sentinels that are asked though no configuration names them.
 const (
 	// mostLearnt bounds them.
@@ -42,6 +38,10 @@ type Member struct {
 }
 
 // A Roster is the Sentinels that are asked.
+//
+// It has those of the configuration, and others of which these tell that they watch the same primary. Over the years
+// all those of the configuration may be replaced. It is a state machine without I/O: answers go in, Sentinels that join
+// and leave come out.
 type Roster struct {
 	members []Member
 	next    int // number

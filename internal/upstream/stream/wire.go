@@ -4,10 +4,6 @@ import (
 	"net"
 )
 
-// This file moves the bytes between a stream and its socket. Goroutines do it (Serve), or an event loop (Driver).
-//
-// Serve has three goroutines: the caller reads, one writes, and one closes the connection when it is asked to.
-
 // A Driver moves the bytes of lanes in place of this package's goroutines: an event loop, for one. It is comparable.
 type Driver interface {
 	// Attach prepares for moving the bytes of one lane.
@@ -26,6 +22,10 @@ type Mover interface {
 }
 
 // Wire is a lane's side toward its connection, for a Mover. Take and Feed are each used by one goroutine at a time.
+//
+// It moves the bytes between a stream and its socket. Goroutines do it (Serve), or an event loop (Driver).
+//
+// Serve has three goroutines: the caller reads, one writes, and one closes the connection when it is asked to.
 type Wire struct{ stream *Stream }
 
 // NewWire returns the wire of a stream.

@@ -9,13 +9,6 @@ import (
 	"strings"
 )
 
-// This file reads the addresses of Redis as operators write them. It knows four forms and connects to nothing.
-//
-//	host:port                    one server
-//	unix:/path                   one server on this machine
-//	sentinel://h:p,h:p/name      the primary that Sentinels know under a name
-//	cluster://h:p,h:p            a Redis Cluster, by some of its nodes
-
 // AddressKind of an address.
 type AddressKind int
 
@@ -55,6 +48,13 @@ const (
 const AddressForms = "host:port, unix:/path, sentinel://host:port,host:port/name or cluster://host:port,host:port"
 
 // ParseAddress reads an address. Its errors say what to write.
+//
+// It knows four forms:
+//
+//	host:port                    one server
+//	unix:/path                   one server on this machine
+//	sentinel://h:p,h:p/name      the primary that Sentinels know under a name
+//	cluster://h:p,h:p            a Redis Cluster, by some of its nodes
 func ParseAddress(text string) (Address, error) {
 	a := Address{text: text}
 	var err error
