@@ -13,11 +13,11 @@
 // may be secret. So an address without a host is on the loopback interface only, and a request must ask for a known
 // host.
 //
-// Every answer comes in bounded time, even if the proxy or Redis hangs. A goroutine of a Recent or a Desk takes locks
+// Every answer comes in bounded time, even if the proxy or Redis hangs. A goroutine of a recentValue or a singleFlight takes locks
 // or asks Redis, and a request waits for it for a limited time.
 //
-// Goroutines: Run serves until its context ends; net/http has one for each connection, each question of a Recent or a
-// Desk one. Run waits for them briefly.
+// Goroutines: Run serves until its context ends; net/http has one for each connection, each question of a recentValue or a
+// singleFlight one. Run waits for them briefly.
 package admin
 
 import (
@@ -64,10 +64,10 @@ type Server struct {
 	stop     context.CancelFunc
 	token    string // of requests that change something; empty: there are none
 	view     *Source
-	tables   Desk
+	tables   singleFlight
 
-	stats     Recent[status.Stats]
-	readiness Recent[error]
+	stats     recentValue[status.Stats]
+	readiness recentValue[error]
 }
 
 const (
@@ -108,7 +108,7 @@ func New(opts Options) (*Server, error) {
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
 	}
-	s := &Server{proxy: opts.Proxy, log: opts.Logger, view: newSource(opts.Proxy), tables: NewDesk()}
+	s := &Server{proxy: opts.Proxy, log: opts.Logger, view: newSource(opts.Proxy), tables: newSingleFlight()}
 	if opts.ForceUnlock {
 		s.token = newToken()
 	}
@@ -127,13 +127,13 @@ func New(opts Options) (*Server, error) {
 		return nil, fmt.Errorf("admin: %w", err)
 	}
 	s.http = http.Server{
-		Handler:           HostsFor(host, opts.Hosts).Check(s.routes(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}), opts.Pprof), http.HandlerFunc(unknownHost)),
+		Handler:           hostNamesFor(host, opts.Hosts).Check(s.routes(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}), opts.Pprof), http.HandlerFunc(unknownHost)),
 		ReadHeaderTimeout: headerLimit,
 		ReadTimeout:       headerLimit,
 		WriteTimeout:      writeLimit,
 		IdleTimeout:       idleLimit,
 		MaxHeaderBytes:    headerBytes,
-		ConnState:         (&Connections{Most: connectionLimit}).Track,
+		ConnState:         (&connLimiter{Most: connectionLimit}).Track,
 		ErrorLog:          zap.NewStdLog(opts.Logger),
 	}
 	return s, nil

@@ -8,12 +8,12 @@ import (
 	"sync"
 )
 
-// Hosts has the names under which a request may ask for this server.
-type Hosts []string
+// hostNames has the names under which a request may ask for this server.
+type hostNames []string
 
-// HostsFor allows the name that is listened on, localhost and the names of the configuration.
-func HostsFor(listen string, more []string) Hosts {
-	h := Hosts{"localhost", strings.ToLower(listen)}
+// hostNamesFor allows the name that is listened on, localhost and the names of the configuration.
+func hostNamesFor(listen string, more []string) hostNames {
+	h := hostNames{"localhost", strings.ToLower(listen)}
 	for _, name := range more {
 		h = append(h, strings.ToLower(name))
 	}
@@ -23,7 +23,7 @@ func HostsFor(listen string, more []string) Hosts {
 // Check answers only requests for a known name or for an IP address. A web page can make the name of its own host lead
 // to this server's address, have its visitor's browser send a request, and read the answer. Such a request names the
 // page's host. A request without a host, as balancers send in HTTP/1.0, is from no browser. refuse answers all others.
-func (h Hosts) Check(next, refuse http.Handler) http.Handler {
+func (h hostNames) Check(next, refuse http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !h.allow(r.Host) {
 			refuse.ServeHTTP(w, r)
@@ -33,7 +33,7 @@ func (h Hosts) Check(next, refuse http.Handler) http.Handler {
 	})
 }
 
-func (h Hosts) allow(host string) bool {
+func (h hostNames) allow(host string) bool {
 	if host == "" {
 		return true
 	}
@@ -47,9 +47,9 @@ func (h Hosts) allow(host string) bool {
 	return host != "" && slices.Contains(h, host)
 }
 
-// Connections keeps the number of connections below a limit. A new connection takes the place of the one that has been
+// connLimiter keeps the number of connections below a limit. A new connection takes the place of the one that has been
 // idle longest. If none is idle, the new one is closed.
-type Connections struct {
+type connLimiter struct {
 	Most int // immutable
 
 	mu   sync.Mutex
@@ -58,7 +58,7 @@ type Connections struct {
 }
 
 // Track is http.Server.ConnState.
-func (c *Connections) Track(nc net.Conn, state http.ConnState) {
+func (c *connLimiter) Track(nc net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if i := slices.Index(c.idle, nc); i >= 0 {
@@ -85,7 +85,7 @@ func (c *Connections) Track(nc net.Conn, state http.ConnState) {
 	}
 }
 
-func (c *Connections) evictLocked() bool {
+func (c *connLimiter) evictLocked() bool {
 	if len(c.idle) == 0 {
 		return false
 	}

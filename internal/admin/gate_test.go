@@ -11,7 +11,7 @@ import (
 )
 
 func TestOnlyKnownHostsPass(t *testing.T) {
-	hosts := HostsFor("Listen.example", []string{"Proxy.example"})
+	hosts := hostNamesFor("Listen.example", []string{"Proxy.example"})
 	code := func(code int) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) })
 	}
@@ -45,7 +45,7 @@ func (c *conn) Close() error {
 // The server reports the end of a connection some time after the connection has been closed.
 func TestConnectionsStayBelowTheLimit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		gate := &Connections{Most: rapid.IntRange(1, 4).Draw(t, "most")}
+		gate := &connLimiter{Most: rapid.IntRange(1, 4).Draw(t, "most")}
 		var all []*conn // the longest idle first, apart from those that are answered
 		report := func(c *conn, state http.ConnState) {
 			c.state = state

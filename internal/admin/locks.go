@@ -16,12 +16,12 @@ import (
 
 // Where the holder of a lock is.
 const (
-	HolderHere      = "here"      // a client of this proxy
-	HolderGone      = "gone"      // a client that this proxy had: the lease runs out
-	HolderElsewhere = "elsewhere" // a client of another proxy, or of Redisson
-	HolderNamed     = "named"     // an OWNER for which no client of this proxy holds the lock
-	HolderNone      = "none"      // the lock is free: a waiter is about to get it
-	HolderUnknown   = "unknown"   // Redis has not said in time
+	holderHere      = "here"      // a client of this proxy
+	holderGone      = "gone"      // a client that this proxy had: the lease runs out
+	holderElsewhere = "elsewhere" // a client of another proxy, or of Redisson
+	holderNamed     = "named"     // an OWNER for which no client of this proxy holds the lock
+	holderNone      = "none"      // the lock is free: a waiter is about to get it
+	holderUnknown   = "unknown"   // Redis has not said in time
 )
 
 // Lock is a row of the table of locks. The owner is left out: its name is enough to release the lock. Durations are in
@@ -110,7 +110,7 @@ func longest(all []proxy.SeenLock) []proxy.SeenLock {
 
 func rowOf(l *proxy.SeenLock, now time.Time) Lock {
 	row := Lock{
-		Key: shown(l.Key), Database: l.DB, User: l.User, Holder: HolderUnknown, Held: -1, LeaseLeft: -1, Waiters: l.Waiters, Fair: l.Fair, Waiting: ago(l.Oldest, now),
+		Key: shown(l.Key), Database: l.DB, User: l.User, Holder: holderUnknown, Held: -1, LeaseLeft: -1, Waiters: l.Waiters, Fair: l.Fair, Waiting: ago(l.Oldest, now),
 	}
 	switch {
 	case len(l.Key) > longestShown:
@@ -119,7 +119,7 @@ func rowOf(l *proxy.SeenLock, now time.Time) Lock {
 		row.KeyBase64 = base64.StdEncoding.EncodeToString([]byte(l.Key))
 	}
 	if l.Held {
-		row.Holder, row.Client, row.Name = HolderHere, l.Client.Addr, shown(l.Client.Name)
+		row.Holder, row.Client, row.Name = holderHere, l.Client.Addr, shown(l.Client.Name)
 		row.Held, row.LeaseLeft, row.Renewed, row.Holds, row.Fence = ago(l.Since, now), l.TTL.Seconds(), !l.Fixed, l.Holds, l.Fence
 	}
 	return row
@@ -166,7 +166,7 @@ func (s *Source) askHolder(ctx context.Context, l *proxy.SeenLock, row *Lock) {
 	case err != nil:
 		return
 	case !h.Held:
-		row.Holder = HolderNone
+		row.Holder = holderNone
 		return
 	}
 	row.Fence, row.Holds = h.Fence, h.Holds
@@ -175,11 +175,11 @@ func (s *Source) askHolder(ctx context.Context, l *proxy.SeenLock, row *Lock) {
 	}
 	switch process, ok := processOf(h.Owner); {
 	case !ok:
-		row.Holder = HolderNamed
+		row.Holder = holderNamed
 	case process == s.UUID:
-		row.Holder = HolderGone
+		row.Holder = holderGone
 	default:
-		row.Holder, row.Process = HolderElsewhere, process
+		row.Holder, row.Process = holderElsewhere, process
 	}
 }
 

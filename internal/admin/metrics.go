@@ -12,7 +12,7 @@ import (
 )
 
 // collector turns a snapshot of the proxy's numbers into metrics, once for each scrape.
-type collector struct{ stats *Recent[status.Stats] }
+type collector struct{ stats *recentValue[status.Stats] }
 
 func desc(name, help, label string) *prometheus.Desc {
 	var labels []string

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Recent asks for a value that may take arbitrarily long to get, because of a lock that is held or a Redis that does
-// not answer. The caller waits for a bounded time. At most one question is under way, so a question that hangs costs
-// one goroutine, however many callers there are.
-type Recent[T any] struct {
+// recentValue asks for a value that may take arbitrarily long to get, because of a lock that is held or a Redis that
+// does not answer. The caller waits for a bounded time. At most one question is under way, so a question that hangs
+// costs one goroutine, however many callers there are.
+type recentValue[T any] struct {
 	Ask func() T // immutable
 
 	mu     sync.Mutex    // guards the fields below; never held while asking
@@ -19,7 +19,7 @@ type Recent[T any] struct {
 
 // Get waits, at most for the given time, for the answer to a question that was put after the call. It returns the last
 // answer and the time of it; fresh reports that the answer is no older than the call.
-func (r *Recent[T]) Get(most time.Duration) (value T, at time.Time, fresh bool) {
+func (r *recentValue[T]) Get(most time.Duration) (value T, at time.Time, fresh bool) {
 	deadline := time.NewTimer(most)
 	defer deadline.Stop()
 	begin := time.Now()
@@ -49,7 +49,7 @@ func (r *Recent[T]) Get(most time.Duration) (value T, at time.Time, fresh bool) 
 }
 
 // Settle waits until no question is under way, at most for the given time.
-func (r *Recent[T]) Settle(most time.Duration) {
+func (r *recentValue[T]) Settle(most time.Duration) {
 	r.mu.Lock()
 	asking := r.asking
 	r.mu.Unlock()
@@ -63,7 +63,7 @@ func (r *Recent[T]) Settle(most time.Duration) {
 }
 
 // run puts the question. It is the only writer of value.
-func (r *Recent[T]) run(answered chan struct{}) {
+func (r *recentValue[T]) run(answered chan struct{}) {
 	value := r.Ask()
 	r.mu.Lock()
 	r.value, r.at, r.asking = value, time.Now(), nil

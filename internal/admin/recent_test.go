@@ -12,7 +12,7 @@ func TestAnswersComeInTimeWhileTheQuestionHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n, running atomic.Int64
 		hang := make(chan struct{})
-		r := Recent[int64]{Ask: func() int64 {
+		r := recentValue[int64]{Ask: func() int64 {
 			if running.Add(1) > 1 {
 				t.Error("two questions at once")
 			}
@@ -48,7 +48,7 @@ func TestAnswersComeInTimeWhileTheQuestionHangs(t *testing.T) {
 func TestAnswerIsToAQuestionPutAfterTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var truth atomic.Int64
-		r := Recent[int64]{Ask: func() int64 {
+		r := recentValue[int64]{Ask: func() int64 {
 			v := truth.Load()
 			<-time.After(time.Second)
 			return v

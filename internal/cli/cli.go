@@ -1,6 +1,6 @@
 // Package cli is the subcommands of the program, which ask a running proxy: exec, locks, info, unlock.
 //
-//	Run ─┬─► exec ──► holder (the lock at the proxy) + tenure (what to do when) + process (the command)
+//	Run ─┬─► exec ──► holder (the lock at the proxy) + renewal (what to do when) + process (the command)
 //	     ├─► exec-guard, which exec starts for the case of its own death
 //	     └─► locks, info, unlock: one question, one answer
 //
@@ -92,7 +92,7 @@ func (c *connection) flags(f *pflag.FlagSet) {
 
 // target reads the address.
 func (c connection) target() (Target, error) {
-	t, err := ParseTarget(c.URL)
+	t, err := parseTarget(c.URL)
 	if err == nil && c.PasswordFile != "" {
 		var b []byte
 		if b, err = os.ReadFile(c.PasswordFile); err == nil {

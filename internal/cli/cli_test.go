@@ -114,18 +114,18 @@ func TestAwaitingALock(t *testing.T) {
 		want    error
 	}{
 		{[]string{":7", ":1"}, []string{ask, extend}, nil},
-		{[]string{"_"}, []string{ask}, ErrBusy},
+		{[]string{"_"}, []string{ask}, errBusy},
 		{[]string{"-NOPERM x"}, []string{ask}, Error("NOPERM x")},
 		{[]string{"-OVERLOADED x", ":7", ":1"}, []string{ask, ask, extend}, nil},
-		{[]string{"", "_"}, []string{ask, ask}, ErrBusy},                         // the proxy has gone away, and is back
-		{[]string{":7", "-NOTHELD x", "_"}, []string{ask, extend, ask}, ErrBusy}, // taken away at once
+		{[]string{"", "_"}, []string{ask, ask}, errBusy},                         // the proxy has gone away, and is back
+		{[]string{":7", "-NOTHELD x", "_"}, []string{ask, extend, ask}, errBusy}, // taken away at once
 	} {
 		proxy := startStub(t, test.answers...)
-		target, err := ParseTarget(proxy.addr)
+		target, err := parseTarget(proxy.addr)
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := NewHolder(target, "k", 5*time.Second)
+		h := newHolder(target, "k", 5*time.Second)
 		h.Owner = "o"
 		_, err = (&execCommand{}).await(t.Context(), h)
 		if !errors.Is(err, test.want) {
@@ -139,12 +139,12 @@ func TestAwaitingALock(t *testing.T) {
 // A wait that has begun ends with its context, not only with an answer.
 func TestAwaitingEndsWithItsContext(t *testing.T) {
 	proxy := startStub(t, "-LOADING x")
-	target, err := ParseTarget(proxy.addr)
+	target, err := parseTarget(proxy.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	why := errors.New("why")
-	h := NewHolder(target, "k", 5*time.Second)
+	h := newHolder(target, "k", 5*time.Second)
 	defer h.Disconnect()
 	if err := h.Connect(t.Context()); err != nil {
 		t.Fatal(err)
@@ -187,10 +187,10 @@ func TestOnlyThePushAboutTheOwnGrantIsALoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		now := time.Now()
-		r := &runner{holder: &Holder{Key: "k", Fence: 7}, tenure: NewTenure(Config{Lease: time.Minute}, now), lease: time.Minute}
+		r := &runner{holder: &Holder{Key: "k", Fence: 7}, renewal: newLockRenewal(Config{Lease: time.Minute}, now), lease: time.Minute}
 		r.pushed(v)
-		r.tenure.Step(now)
-		if got := r.tenure.Reason() == Taken; got != lost {
+		r.renewal.Step(now)
+		if got := r.renewal.Reason() == Taken; got != lost {
 			t.Errorf("%q: lost %v", push, got)
 		}
 	}

@@ -28,8 +28,8 @@ func (e Error) Code() string {
 	return code
 }
 
-// IsCode reports whether err is an error reply with that code.
-func IsCode(err error, code string) bool {
+// isCode reports whether err is an error reply with that code.
+func isCode(err error, code string) bool {
 	var reply Error
 	return errors.As(err, &reply) && reply.Code() == code
 }
@@ -48,8 +48,8 @@ func (e *Unanswered) Error() string {
 
 func (e *Unanswered) Unwrap() error { return e.cause }
 
-// ErrClosed says that the proxy has closed the connection.
-var ErrClosed = errors.New("the proxy has closed the connection")
+// errClosed says that the proxy has closed the connection.
+var errClosed = errors.New("the proxy has closed the connection")
 
 // Conn is a connection to a proxy. One goroutine at a time may use it.
 //
@@ -165,7 +165,7 @@ func (c *Conn) greet(ctx context.Context, t Target, name string) error {
 	}
 	if err == nil {
 		_, err = c.Do(ctx, "CLIENT", "SETNAME", name)
-		if IsCode(err, "NOPERM") {
+		if isCode(err, "NOPERM") {
 			err = nil // the name is a courtesy
 		}
 	}
@@ -182,7 +182,7 @@ func (c *Conn) Do(ctx context.Context, args ...string) (resp.Value, error) {
 	if _, err := c.nc.Write(resp.AppendCommand(nil, args...)); errors.Is(err, os.ErrDeadlineExceeded) {
 		return resp.Value{}, &Unanswered{c.addr, args[0], time.Since(began), err}
 	} else if err != nil {
-		return resp.Value{}, fmt.Errorf("%s: %w (%w)", c.addr, ErrClosed, err)
+		return resp.Value{}, fmt.Errorf("%s: %w (%w)", c.addr, errClosed, err)
 	}
 	select {
 	case v := <-c.replies:
@@ -191,7 +191,7 @@ func (c *Conn) Do(ctx context.Context, args ...string) (resp.Value, error) {
 		}
 		return v, nil
 	case <-c.done:
-		return resp.Value{}, fmt.Errorf("%s: %w", c.addr, ErrClosed)
+		return resp.Value{}, fmt.Errorf("%s: %w", c.addr, errClosed)
 	case <-ctx.Done():
 		if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			return resp.Value{}, err

@@ -14,7 +14,7 @@ import (
 func dial(t *testing.T, answers ...string) (*Conn, *stubProxy) {
 	t.Helper()
 	p := startStub(t, answers...)
-	target, err := ParseTarget(p.addr)
+	target, err := parseTarget(p.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,10 +52,10 @@ func TestPushesAreNoAnswers(t *testing.T) {
 func TestErrorsHaveTheirKinds(t *testing.T) {
 	c, _ := dial(t, "-NOTHELD not yours", "")
 	_, err := c.Do(t.Context(), "ONE")
-	if !IsCode(err, "NOTHELD") || IsCode(err, "NOT") || !IsCode(fmt.Errorf("so: %w", err), "NOTHELD") {
+	if !isCode(err, "NOTHELD") || isCode(err, "NOT") || !isCode(fmt.Errorf("so: %w", err), "NOTHELD") {
 		t.Errorf("an error reply is %v", err)
 	}
-	if _, err = c.Do(t.Context(), "TWO"); !errors.Is(err, ErrClosed) || IsCode(err, "ERR") {
+	if _, err = c.Do(t.Context(), "TWO"); !errors.Is(err, errClosed) || isCode(err, "ERR") {
 		t.Errorf("the end of the connection is %v", err)
 	}
 	select {
@@ -88,7 +88,7 @@ func TestAConnectionGreets(t *testing.T) {
 		{"", nil, nil, true},
 	} {
 		p := startStub(t, test.answers...)
-		target, err := ParseTarget("redis://" + p.addr + test.url)
+		target, err := parseTarget("redis://" + p.addr + test.url)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -95,7 +95,7 @@ func (c *execCommand) run(p *program) int {
 	signal.Notify(signals, process.Signals()...)
 	defer signal.Stop(signals)
 
-	h := NewHolder(t, c.Key, c.Lease)
+	h := newHolder(t, c.Key, c.Lease)
 	h.Limit = c.MaxHold
 	defer h.Disconnect()
 	sure, code := c.acquire(p, h, signals)
@@ -103,7 +103,7 @@ func (c *execCommand) run(p *program) int {
 		return code
 	}
 	r := &runner{
-		p: p, lease: c.Lease, holder: h, tenure: NewTenure(Config{Lease: c.Lease, MaxHold: c.MaxHold}, sure),
+		p: p, lease: c.Lease, holder: h, renewal: newLockRenewal(Config{Lease: c.Lease, MaxHold: c.MaxHold}, sure),
 	}
 	return r.run(path, c.Command, Grant{
 		URL: []byte(c.URL), PasswordFile: []byte(c.PasswordFile), Key: []byte(h.Key), Owner: []byte(h.Owner), Fence: h.Fence,
@@ -139,7 +139,7 @@ func (c *execCommand) acquire(p *program, h *Holder, signals <-chan os.Signal) (
 		switch {
 		case a.err == nil:
 			return a.sentAt, ExitOK
-		case errors.Is(a.err, ErrBusy):
+		case errors.Is(a.err, errBusy):
 			return sure, p.fail(ExitBusy, "%s: %v", plain(c.Key), a.err)
 		default:
 			return sure, p.fail(ExitUnreachable, "%s: %s", plain(c.Key), readable(a.err))
@@ -163,13 +163,13 @@ func (c *execCommand) await(ctx context.Context, h *Holder) (time.Time, error) {
 		asked := time.Now()
 		sure, err := c.attempt(ctx, h, verb, wait)
 		var reply Error
-		answered := errors.As(err, &reply) || errors.Is(err, ErrClosed)
+		answered := errors.As(err, &reply) || errors.Is(err, errClosed)
 		switch {
-		case err == nil || errors.Is(err, ErrBusy):
+		case err == nil || errors.Is(err, errBusy):
 			return sure, err
 		case reply != "" && !temporary(reply):
 			return sure, fmt.Errorf("the proxy answers: %w", err)
-		case errors.Is(err, ErrLost): // taken away at once: ask again
+		case errors.Is(err, errLost): // taken away at once: ask again
 		case !answered && trouble.IsZero():
 			return sure, err // the proxy was never there
 		case trouble.IsZero() || time.Since(asked) > awayLimit: // until now the request has waited

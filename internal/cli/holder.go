@@ -40,12 +40,12 @@ type Holder struct {
 
 // Answers of the proxy that are not failures.
 var (
-	ErrBusy = errors.New("another client has the lock")
-	ErrLost = errors.New("the lock was lost")
+	errBusy = errors.New("another client has the lock")
+	errLost = errors.New("the lock was lost")
 )
 
-// NewHolder returns a holder of a new OWNER, without a connection.
-func NewHolder(t Target, key string, lease time.Duration) *Holder {
+// newHolder returns a holder of a new OWNER, without a connection.
+func newHolder(t Target, key string, lease time.Duration) *Holder {
 	host, _ := os.Hostname()
 	if len(host) > 64 {
 		host = host[:64]
@@ -102,7 +102,7 @@ func (h *Holder) Lock(ctx context.Context, verb string, wait time.Duration) (sur
 	case err != nil:
 		return sure, err
 	case null:
-		return sure, ErrBusy
+		return sure, errBusy
 	}
 	h.Fence = fence
 	ctx, cancel := context.WithTimeout(ctx, h.Lease)
@@ -119,10 +119,10 @@ func (h *Holder) Extend(ctx context.Context) (sentAt time.Time, err error) {
 		case err != nil:
 			return sentAt, h.judge(err)
 		case null:
-			return sentAt, ErrLost
+			return sentAt, errLost
 		case fence != h.Fence:
 			_, _, _ = h.do(ctx, "UNLOCK", h.Key, "OWNER", h.Owner)
-			return sentAt, ErrLost
+			return sentAt, errLost
 		}
 	}
 	sentAt = time.Now()
@@ -133,8 +133,8 @@ func (h *Holder) Extend(ctx context.Context) (sentAt time.Time, err error) {
 // judge tells a loss from a failure.
 func (h *Holder) judge(err error) error {
 	for _, code := range []string{"NOTHELD", "LOSTLEASE", "WRONGTYPE"} {
-		if IsCode(err, code) {
-			return ErrLost
+		if isCode(err, code) {
+			return errLost
 		}
 	}
 	return err
@@ -155,9 +155,9 @@ func (h *Holder) Release(ctx context.Context) error {
 		switch err = h.judge(err); {
 		case err == nil && left == 1:
 			return nil
-		case errors.Is(err, ErrLost) && asked:
+		case errors.Is(err, errLost) && asked:
 			return nil // an earlier request, whose answer is missing, has released it
-		case errors.Is(err, ErrLost):
+		case errors.Is(err, errLost):
 			return err
 		case err != nil:
 			asked = true

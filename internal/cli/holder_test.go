@@ -12,11 +12,11 @@ import (
 func at(t *testing.T, answers ...string) (*Holder, *stubProxy) {
 	t.Helper()
 	p := startStub(t, answers...)
-	target, err := ParseTarget(p.addr)
+	target, err := parseTarget(p.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := NewHolder(target, "k", 5*time.Second)
+	h := newHolder(target, "k", 5*time.Second)
 	h.Owner = "o"
 	t.Cleanup(h.Disconnect)
 	return h, p
@@ -33,7 +33,7 @@ func TestAGrantIsMadeSureOf(t *testing.T) {
 		t.Errorf("fence %d, sure %v after the begin, %v", h.Fence, sure.Sub(before), err)
 	}
 	h.Limit = 0
-	if _, err := h.Lock(t.Context(), "LOCK", -1); !errors.Is(err, ErrBusy) {
+	if _, err := h.Lock(t.Context(), "LOCK", -1); !errors.Is(err, errBusy) {
 		t.Errorf("a null is answered with %v", err)
 	}
 	p.want(t, "FAIRLOCK k OWNER o GRACE 5000 WAIT 1500 MAXHOLD 65000", extension, "LOCK k OWNER o GRACE 5000")
@@ -50,7 +50,7 @@ func TestOnlySomeErrorsAreLosses(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := h.Extend(t.Context())
-		if err == nil || errors.Is(err, ErrLost) != lost {
+		if err == nil || errors.Is(err, errLost) != lost {
 			t.Errorf("%q gives %v", reply, err)
 		}
 		if (h.Conn() == nil) != (reply == "") {
@@ -75,7 +75,7 @@ func TestTheGrantIsTakenAlongToANewConnection(t *testing.T) {
 	} {
 		h, p := at(t, test.answers...)
 		h.Fence = 7
-		if _, err := h.Extend(t.Context()); errors.Is(err, ErrLost) != test.lost || !test.lost && err != nil {
+		if _, err := h.Extend(t.Context()); errors.Is(err, errLost) != test.lost || !test.lost && err != nil {
 			t.Errorf("%q: %v", test.answers, err)
 		}
 		p.want(t, test.asked...)
@@ -89,7 +89,7 @@ func TestReleaseEndsAllHolds(t *testing.T) {
 		want    error
 	}{
 		{[]string{":0", ":0", ":1"}, nil},
-		{[]string{"-NOTHELD x"}, ErrLost},
+		{[]string{"-NOTHELD x"}, errLost},
 		{[]string{"", "-NOTHELD x"}, nil}, // the answer to the first one is missing
 		{[]string{"-NOUPSTREAM x", ":1"}, nil},
 	} {
@@ -104,7 +104,7 @@ func TestReleaseEndsAllHolds(t *testing.T) {
 	h, _ := at(t)
 	h.Fence = 7
 	cancel()
-	if err := h.Release(ctx); err == nil || errors.Is(err, ErrLost) {
+	if err := h.Release(ctx); err == nil || errors.Is(err, errLost) {
 		t.Errorf("without time: %v", err)
 	}
 }

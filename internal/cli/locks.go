@@ -176,7 +176,7 @@ func (c *unlockCommand) run(p *program) int {
 	}
 	return p.ask(c.connection, func(ctx context.Context, conn *Conn) (int, error) {
 		v, err := conn.Do(ctx, args...)
-		if IsCode(err, "NOTHELD") || IsCode(err, "LOSTLEASE") {
+		if isCode(err, "NOTHELD") || isCode(err, "LOSTLEASE") {
 			return ExitNo, err
 		}
 		if err != nil {

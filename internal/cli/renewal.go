@@ -7,12 +7,12 @@ type Action uint8
 
 // The actions.
 const (
-	NoAction     Action = iota
-	ActExtend           // ask the proxy to extend the lease
-	ActTerminate        // SIGTERM to the command
-	ActKill             // SIGKILL to the command
-	ActSuspend          // SIGSTOP to the command
-	ActResume           // SIGCONT to the command
+	actNone      Action = iota
+	actExtend           // ask the proxy to extend the lease
+	actTerminate        // SIGTERM to the command
+	actKill             // SIGKILL to the command
+	actSuspend          // SIGSTOP to the command
+	actResume           // SIGCONT to the command
 )
 
 // Reason says why the command is ended.
@@ -23,7 +23,7 @@ const (
 	Running Reason = iota // it is not
 	Taken                 // the proxy says that the lock is lost
 	Silence               // no extension has succeeded for too long
-	HeldOut               // the longest hold is over
+	heldOut               // the longest hold is over
 )
 
 // course is how a command goes.
@@ -51,7 +51,7 @@ func (c Config) mercy() time.Duration { return min(2*time.Second, c.Lease/10) }
 // AttemptLimit is the longest wait for the answer to one extension.
 func (c Config) AttemptLimit() time.Duration { return c.Lease / 4 }
 
-// Tenure is one hold of one lock.
+// lockRenewal is one hold of one lock.
 //
 // It is a state machine without I/O or clock.
 //
@@ -70,7 +70,7 @@ func (c Config) AttemptLimit() time.Duration { return c.Lease / 4 }
 //   - Terminate comes once, and before Kill, except to a suspended command. Nothing comes after Kill.
 //   - After Suspend comes Resume, Terminate or Kill.
 //   - At most one extension is on its way.
-type Tenure struct {
+type lockRenewal struct {
 	cfg    Config
 	began  time.Time
 	sure   time.Time // when the last successful extension was sent
@@ -87,41 +87,41 @@ type Tenure struct {
 	wake   time.Time // Step has asked to be called by then
 }
 
-// NewTenure begins a tenure with an extension that was sent at that moment.
-func NewTenure(cfg Config, sentAt time.Time) *Tenure {
+// newLockRenewal begins a renewal with an extension that was sent at that moment.
+func newLockRenewal(cfg Config, sentAt time.Time) *lockRenewal {
 	next := sentAt.Add(cfg.interval())
-	return &Tenure{cfg: cfg, began: sentAt, sure: sentAt, next: next, wake: next}
+	return &lockRenewal{cfg: cfg, began: sentAt, sure: sentAt, next: next, wake: next}
 }
 
 // Reason says why the command is ended, or that it is not.
-func (t *Tenure) Reason() Reason { return t.reason }
+func (t *lockRenewal) Reason() Reason { return t.reason }
 
 // Sure reports whether the lock is certainly still held at that moment.
-func (t *Tenure) Sure(now time.Time) bool {
+func (t *lockRenewal) Sure(now time.Time) bool {
 	return t.reason != Taken && now.Before(t.sure.Add(t.cfg.Lease))
 }
 
 // Extended notes an extension that was sent at that moment and has succeeded.
-func (t *Tenure) Extended(sentAt time.Time) {
+func (t *lockRenewal) Extended(sentAt time.Time) {
 	t.asking = false
 	t.sure, t.next = sentAt, sentAt.Add(t.cfg.interval())
 }
 
 // Failed notes an extension without an answer.
-func (t *Tenure) Failed(now time.Time) {
+func (t *lockRenewal) Failed(now time.Time) {
 	t.asking = false
 	t.next = now.Add(t.cfg.retry())
 }
 
 // Lost notes the proxy's word that the lock is lost.
-func (t *Tenure) Lost(now time.Time) {
+func (t *lockRenewal) Lost(now time.Time) {
 	t.asking = false
 	if t.reason != Taken {
 		t.end(Taken, now.Add(t.cfg.mercy()))
 	}
 }
 
-func (t *Tenure) end(why Reason, killAt time.Time) {
+func (t *lockRenewal) end(why Reason, killAt time.Time) {
 	t.reason = why
 	if t.killAt.IsZero() || killAt.Before(t.killAt) {
 		t.killAt = killAt
@@ -130,18 +130,18 @@ func (t *Tenure) end(why Reason, killAt time.Time) {
 
 // Step says what to do now, and when to ask again if nothing happens before. It is asked again at once after each
 // action but None.
-func (t *Tenure) Step(now time.Time) (Action, time.Time) {
+func (t *lockRenewal) Step(now time.Time) (Action, time.Time) {
 	if t.killed {
-		return NoAction, now.Add(t.cfg.Lease)
+		return actNone, now.Add(t.cfg.Lease)
 	}
 	if t.course == going && t.reason == Running && now.Sub(t.wake) > t.cfg.interval() { // the caller was stopped
 		t.course, t.since, t.next = suspended, now, now
 		t.wake = now
-		return ActSuspend, now
+		return actSuspend, now
 	}
 	if t.course == suspended {
 		action, wake := t.suspended(now)
-		if action != ActTerminate {
+		if action != actTerminate {
 			t.wake = wake
 			return action, wake
 		}
@@ -151,13 +151,13 @@ func (t *Tenure) Step(now time.Time) (Action, time.Time) {
 	switch {
 	case !t.killAt.IsZero() && !now.Before(t.killAt):
 		t.killed = true
-		return ActKill, now
+		return actKill, now
 	case t.reason != Running && !t.told:
 		t.told = true
-		return ActTerminate, now
+		return actTerminate, now
 	case t.reason != Taken && !t.asking && !now.Before(t.next):
 		t.asking = true
-		return ActExtend, now
+		return actExtend, now
 	}
 	wake := t.sure.Add(t.cfg.polite())
 	if !now.Before(wake) {
@@ -173,29 +173,29 @@ func (t *Tenure) Step(now time.Time) (Action, time.Time) {
 		wake = earlier(wake, t.next)
 	}
 	t.wake = wake
-	return NoAction, wake
+	return actNone, wake
 }
 
 // suspended says what to do about a suspended command. Terminate: go on as if it were not.
-func (t *Tenure) suspended(now time.Time) (Action, time.Time) {
+func (t *lockRenewal) suspended(now time.Time) (Action, time.Time) {
 	limit := t.since.Add(t.cfg.polite())
 	switch {
 	case !t.sure.Before(t.since):
 		t.course = going
-		return ActResume, now
+		return actResume, now
 	case t.reason == Taken, !now.Before(limit):
-		return ActTerminate, now
+		return actTerminate, now
 	case !t.asking && !now.Before(t.next):
 		t.asking = true
-		return ActExtend, now
+		return actExtend, now
 	case t.asking:
-		return NoAction, limit
+		return actNone, limit
 	}
-	return NoAction, earlier(limit, t.next)
+	return actNone, earlier(limit, t.next)
 }
 
 // decide notes what the time says.
-func (t *Tenure) decide(now time.Time) {
+func (t *lockRenewal) decide(now time.Time) {
 	if t.reason == Taken {
 		return
 	}
@@ -208,7 +208,7 @@ func (t *Tenure) decide(now time.Time) {
 		t.killAt = time.Time{} // the proxy has answered: the lock is held while the command ends
 	}
 	if limit := t.began.Add(t.cfg.MaxHold); t.cfg.MaxHold > 0 && t.reason == Running && !now.Before(limit) {
-		t.end(HeldOut, now.Add(t.cfg.polite()))
+		t.end(heldOut, now.Add(t.cfg.polite()))
 	}
 }
 

@@ -21,7 +21,7 @@ type runner struct {
 	p       *program
 	lease   time.Duration
 	holder  *Holder
-	tenure  *Tenure
+	renewal *lockRenewal
 	command *process.Command
 	answers chan answer // of the extension on its way
 	asking  bool
@@ -92,9 +92,9 @@ func (r *runner) supervise(signals <-chan os.Signal) process.Exit {
 		case push := <-pushes:
 			r.pushed(push)
 		case <-closed:
-			r.trouble = fmt.Errorf("%s: %w", r.holder.Target.Addr, ErrClosed)
+			r.trouble = fmt.Errorf("%s: %w", r.holder.Target.Addr, errClosed)
 			r.holder.Disconnect()
-			r.tenure.Failed(time.Now())
+			r.renewal.Failed(time.Now())
 		case <-timer.C:
 		}
 		timer.Stop()
@@ -112,21 +112,21 @@ func (r *runner) conn() *Conn {
 // step does what is due, and returns when something is due again.
 func (r *runner) step() time.Time {
 	for {
-		action, wake := r.tenure.Step(time.Now())
+		action, wake := r.renewal.Step(time.Now())
 		switch action {
-		case ActExtend:
+		case actExtend:
 			r.extend()
-		case ActSuspend:
+		case actSuspend:
 			r.command.Suspend()
-		case ActResume:
+		case actResume:
 			r.command.Resume()
-		case ActTerminate:
+		case actTerminate:
 			r.command.Terminate()
 			r.explain()
-		case ActKill:
+		case actKill:
 			r.command.Kill()
 			r.explain()
-		case NoAction:
+		case actNone:
 			return wake
 		}
 	}
@@ -136,7 +136,7 @@ func (r *runner) step() time.Time {
 var words = map[Reason]string{
 	Taken:   "the lock was lost",
 	Silence: "the proxy does not confirm the lock any more",
-	HeldOut: "--max-hold is over",
+	heldOut: "--max-hold is over",
 }
 
 // explain tells why the command is ended, once.
@@ -145,8 +145,8 @@ func (r *runner) explain() {
 		return
 	}
 	r.told = true
-	why := words[r.tenure.Reason()]
-	if r.tenure.Reason() == Silence && r.trouble != nil {
+	why := words[r.renewal.Reason()]
+	if r.renewal.Reason() == Silence && r.trouble != nil {
 		why += ": " + readable(r.trouble)
 	}
 	r.p.tell("%s: ending the command: %s", plain(r.holder.Key), why)
@@ -169,19 +169,19 @@ func (r *runner) answered(a answer) {
 	switch {
 	case a.err == nil:
 		r.trouble = nil
-		r.tenure.Extended(a.sentAt)
-	case errors.Is(a.err, ErrLost):
-		r.tenure.Lost(time.Now())
+		r.renewal.Extended(a.sentAt)
+	case errors.Is(a.err, errLost):
+		r.renewal.Lost(time.Now())
 	default:
 		r.trouble = a.err
-		r.tenure.Failed(time.Now())
+		r.renewal.Failed(time.Now())
 	}
 }
 
 // pushed takes a message of the proxy: "lock-lost key fence reason" is for us.
 func (r *runner) pushed(v resp.Value) {
 	if len(v.Elems) >= 3 && string(v.Elems[0].Str) == "lock-lost" && string(v.Elems[1].Str) == r.holder.Key && number(v.Elems[2]) == r.holder.Fence {
-		r.tenure.Lost(time.Now())
+		r.renewal.Lost(time.Now())
 	}
 }
 
@@ -196,7 +196,7 @@ func number(v resp.Value) int64 {
 
 // finish releases the lock and returns the exit code of a command that has ended at that moment.
 func (r *runner) finish(exit process.Exit, ended time.Time) int {
-	why, held := r.tenure.Reason(), r.tenure.Sure(ended)
+	why, held := r.renewal.Reason(), r.renewal.Sure(ended)
 	if why != Running {
 		r.command.Kill() // processes that the command has left behind
 	}
@@ -205,9 +205,9 @@ func (r *runner) finish(exit process.Exit, ended time.Time) int {
 	}
 	err := r.release()
 	switch {
-	case why == HeldOut && (held || err == nil): // a release by fence proves that it was held
+	case why == heldOut && (held || err == nil): // a release by fence proves that it was held
 		return ExitHeldOut
-	case errors.Is(err, ErrLost), err != nil && !held:
+	case errors.Is(err, errLost), err != nil && !held:
 		return r.p.fail(ExitLost, "%s: the lock was lost while the command ran", plain(r.holder.Key))
 	case err != nil:
 		r.p.tell("%s: held to the end of the command, but not released: it ends with its lease (%s)", plain(r.holder.Key), readable(err))

@@ -21,9 +21,9 @@ type Target struct {
 // defaultPort is that of the proxy's setting listen.
 const defaultPort = "7379"
 
-// ParseTarget reads an address in the form of other Redis tools: redis://user:password@host:port/db, rediss:// for TLS,
+// parseTarget reads an address in the form of other Redis tools: redis://user:password@host:port/db, rediss:// for TLS,
 // unix://user:password@/path?db=n. A bare host:port is an address too. No error quotes the password.
-func ParseTarget(text string) (Target, error) {
+func parseTarget(text string) (Target, error) {
 	if !strings.Contains(text, "://") {
 		text = "redis://" + text
 	}

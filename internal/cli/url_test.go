@@ -12,15 +12,15 @@ func TestParse(t *testing.T) {
 		"unix://me:x@/run/lp.sock":   {Network: "unix", Addr: "/run/lp.sock", User: "me", Password: "x"},
 		"redis://127.0.0.1:7379?db=": {Network: "tcp", Addr: "127.0.0.1:7379"},
 	} {
-		if got, err := ParseTarget(text); err != nil || got != want {
+		if got, err := parseTarget(text); err != nil || got != want {
 			t.Errorf("%s: %+v, %v", text, got, err)
 		}
 	}
-	if got, err := ParseTarget("rediss://example.org"); err != nil || got.TLS == nil || got.TLS.ServerName != "example.org" {
+	if got, err := parseTarget("rediss://example.org"); err != nil || got.TLS == nil || got.TLS.ServerName != "example.org" {
 		t.Errorf("rediss: %+v, %v", got, err)
 	}
 	for _, text := range []string{"http://h", "redis://h/x", "redis://h/-1", "redis://h:port", "redis://a:b:c:%zz@h"} {
-		if got, err := ParseTarget(text); err == nil {
+		if got, err := parseTarget(text); err == nil {
 			t.Errorf("%s: %+v", text, got)
 		}
 	}

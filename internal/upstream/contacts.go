@@ -9,9 +9,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
-// Contacts knows whether Redis was available at the last contact, and logs outages. Its methods may be called from any
-// goroutine.
-type Contacts struct {
+// redisContacts knows whether Redis was available at the last contact, and logs outages. Its methods may be called from
+// any goroutine.
+type redisContacts struct {
 	// Entries is the log for entries that each connection may repeat.
 	Entries *logging.Repeats
 
@@ -21,7 +21,7 @@ type Contacts struct {
 	mu     sync.Mutex
 	ready  bool  // the last contact with Redis was successful
 	cause  error // why not
-	outage Outage
+	outage outageState
 }
 
 // Entries of one kind that the log has in a period; the others become a summary.
@@ -30,32 +30,32 @@ const (
 	entriesPeriod = 10 * time.Second
 )
 
-// NewContacts is for the Redis at an address. cause says an error in words from a small set. lasting reports whether
-// time does not cure it.
-func NewContacts(addr string, log *zap.Logger, cause func(error) string, lasting func(error) bool) *Contacts {
-	return &Contacts{
-		addr: zap.String("addr", addr), Entries: logging.NewRepeats(log, entriesMost, entriesPeriod), lasting: lasting, outage: Outage{Cause: cause},
+// newRedisContacts is for the Redis at an address. cause says an error in words from a small set. lasting reports
+// whether time does not cure it.
+func newRedisContacts(addr string, log *zap.Logger, cause func(error) string, lasting func(error) bool) *redisContacts {
+	return &redisContacts{
+		addr: zap.String("addr", addr), Entries: logging.NewRepeats(log, entriesMost, entriesPeriod), lasting: lasting, outage: outageState{Cause: cause},
 	}
 }
 
 // Ready reports whether Redis was reachable at the last contact, and if not why.
-func (c *Contacts) Ready() (bool, error) {
+func (c *redisContacts) Ready() (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ready, c.cause
 }
 
 // Note notes the outcome of a contact with Redis, and logs what it means to the operator. Requires no locks.
-func (c *Contacts) Note(err error) {
+func (c *redisContacts) Note(err error) {
 	c.mu.Lock()
 	c.ready, c.cause = err == nil, err
 	e := c.outage.Note(time.Now(), err)
 	c.mu.Unlock()
 	switch e.Kind {
-	case NoEvent:
-	case OutageOver:
+	case noEvent:
+	case outageOver:
 		c.Entries.Write(zap.InfoLevel, "upstream is available again", "", c.addr, logging.Seconds("unavailable", e.Lasted), zap.Int("failures", e.Failures))
-	case OutageBegan, OutageGoesOn:
+	case outageBegan, outageGoesOn:
 		level := zap.ErrorLevel // the configuration is wrong, and time does not cure it
 		if !c.lasting(err) {
 			level = zap.WarnLevel

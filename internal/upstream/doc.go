@@ -12,5 +12,5 @@
 // # Goroutines
 //
 //   - Upstream.Run: refreshes the command table, asks for settings that matter here, and closes unused connections.
-//   - those of packages dial, door, lanes, pins and wire.
+//   - those of packages dial, lanes, pins and stream.
 package upstream

@@ -7,39 +7,39 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// Servers are those that have their farewell. Create them with New.
+// drainingServers are those that have left, and still have time.
 //
 // A server that has left a cluster's view has time for the replies that it has not sent yet.
 //
 //	         has left                        the time is over
-//	present ──────────▶ has its farewell ───────────────────────▶ its connections end
+//	present ──────────▶ drains ──────────────────────────────────▶ its connections end
 //	   ▲                      │
 //	   └──────────────────────┘
 //	          is back
 //
-// A server that leaves, comes back and leaves again has a whole farewell the second time.
-type Servers struct {
+// A server that leaves, comes back and leaves again has a whole drain the second time.
+type drainingServers struct {
 	over func(at topology.Node)
 
 	mu  sync.Mutex
-	all map[topology.Node]*farewell
+	all map[topology.Node]*drainTime
 }
 
-type farewell struct {
+type drainTime struct {
 	until time.Time
 	timer *time.Timer
 }
 
-// NewFarewell returns no servers. over is called from another goroutine, without locks, when the time of a server is
-// over.
-func NewFarewell(over func(at topology.Node)) *Servers {
-	return &Servers{over: over, all: map[topology.Node]*farewell{}}
+// newDrainingServers returns no servers. over is called from another goroutine, without locks, when the time of a
+// server is over.
+func newDrainingServers(over func(at topology.Node)) *drainingServers {
+	return &drainingServers{over: over, all: map[topology.Node]*drainTime{}}
 }
 
 // Update says which servers have left and still owe replies, and how long each of them has from now. A server that has
-// left before keeps its end, unless the new one is sooner: it may have died meanwhile. The farewell of a server that is
+// left before keeps its end, unless the new one is sooner: it may have died meanwhile. The drain of a server that is
 // not named is called off.
-func (s *Servers) Update(left map[topology.Node]time.Duration) {
+func (s *drainingServers) Update(left map[topology.Node]time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for at, f := range s.all {
@@ -57,14 +57,14 @@ func (s *Servers) Update(left map[topology.Node]time.Duration) {
 		if f != nil {
 			f.timer.Stop()
 		}
-		next := &farewell{until: until}
+		next := &drainTime{until: until}
 		next.timer = time.AfterFunc(d, func() { s.end(at, next) })
 		s.all[at] = next
 	}
 }
 
-// end ends a farewell, unless it has been called off.
-func (s *Servers) end(at topology.Node, f *farewell) {
+// end ends a drain, unless it has been called off.
+func (s *drainingServers) end(at topology.Node, f *drainTime) {
 	s.mu.Lock()
 	valid := s.all[at] == f
 	if valid {

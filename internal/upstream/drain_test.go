@@ -12,13 +12,14 @@ import (
 
 type left = map[topology.Node]time.Duration
 
-// play tells the servers that have left, a second apart, and fails unless the farewells of these servers are over, each after so many seconds.
+// play tells the servers that have left, a second apart, and fails unless the drains of these servers are over, each
+// after so many seconds.
 func play(t *testing.T, told []left, want map[topology.Node][]int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		begin, got := time.Now(), map[topology.Node][]int{} // guarded by mu
-		s := NewFarewell(func(at topology.Node) {
+		s := newDrainingServers(func(at topology.Node) {
 			mu.Lock()
 			defer mu.Unlock()
 			got[at] = append(got[at], int(time.Since(begin).Seconds()))
@@ -32,11 +33,11 @@ func play(t *testing.T, told []left, want map[topology.Node][]int) {
 		synctest.Wait()
 		for _, at := range []topology.Node{"a", "b"} {
 			if !slices.Equal(got[at], want[at]) {
-				t.Errorf("the farewells of %s end after %v s, want %v", at, got[at], want[at])
+				t.Errorf("the drains of %s end after %v s, want %v", at, got[at], want[at])
 			}
 		}
 		if len(s.all) > 0 {
-			t.Error("a farewell is remembered")
+			t.Error("a drain is remembered")
 		}
 	})
 }

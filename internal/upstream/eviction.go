@@ -11,7 +11,7 @@ import (
 
 // WarnOfEviction logs if Redis may evict locks when its memory is full: every policy but noeviction can pick a key with
 // a TTL, and all locks have one. It asks INFO, since CONFIG is often refused.
-func (a *Asker) WarnOfEviction(ctx context.Context) {
+func (a *asker) WarnOfEviction(ctx context.Context) {
 	nc, err := a.connect(ctx)
 	if err != nil {
 		return // a session that needs Redis reports that it is away

@@ -13,15 +13,15 @@ import (
 // and its spreading.
 const failoverWork = 3 * time.Second
 
-// LeastLease returns the shortest lease that outlives a failover, if a primary is found to be down after a time. A
+// leastLease returns the shortest lease that outlives a failover, if a primary is found to be down after a time. A
 // lease is renewed every third, so two thirds are left at worst when the primary fails.
-func LeastLease(downAfter time.Duration) time.Duration { return (downAfter + failoverWork) * 3 / 2 }
+func leastLease(downAfter time.Duration) time.Duration { return (downAfter + failoverWork) * 3 / 2 }
 
-// Warner warns when a lease is too short for a failover. All methods may be called from any goroutine.
+// leaseWarner warns when a lease is too short for a failover. All methods may be called from any goroutine.
 //
 // It compares the lease of locks with the time that a failover takes. A lock whose lease ends before a replica is
 // promoted is lost, even if the replica knows it.
-type Warner struct {
+type leaseWarner struct {
 	log *zap.Logger
 
 	mu        sync.Mutex
@@ -29,11 +29,13 @@ type Warner struct {
 	downAfter time.Duration // 0: it is not known, or there is no failover
 }
 
-// NewWarner returns a warner. A lease of 0 says that there are no locks.
-func NewWarner(lease time.Duration, log *zap.Logger) *Warner { return &Warner{lease: lease, log: log} }
+// newLeaseWarner returns a warner. A lease of 0 says that there are no locks.
+func newLeaseWarner(lease time.Duration, log *zap.Logger) *leaseWarner {
+	return &leaseWarner{lease: lease, log: log}
+}
 
 // Lease notes a change of the lease.
-func (w *Warner) Lease(d time.Duration) {
+func (w *leaseWarner) Lease(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if d != w.lease {
@@ -43,7 +45,7 @@ func (w *Warner) Lease(d time.Duration) {
 }
 
 // DownAfter notes a change of the time after which a silent primary is taken for down.
-func (w *Warner) DownAfter(d time.Duration) {
+func (w *leaseWarner) DownAfter(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if d != w.downAfter {
@@ -53,7 +55,7 @@ func (w *Warner) DownAfter(d time.Duration) {
 }
 
 // Failover is the time that a failover takes. 0: it is not known, or there is no failover.
-func (w *Warner) Failover() time.Duration {
+func (w *leaseWarner) Failover() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.downAfter == 0 {
@@ -63,8 +65,8 @@ func (w *Warner) Failover() time.Duration {
 }
 
 // compare requires w.mu.
-func (w *Warner) compare() {
-	if least := LeastLease(w.downAfter); w.downAfter != 0 && w.lease != 0 && w.lease < least {
+func (w *leaseWarner) compare() {
+	if least := leastLease(w.downAfter); w.downAfter != 0 && w.lease != 0 && w.lease < least {
 		w.log.Warn("a failover may take longer than the lease of locks, which are lost then",
 			logging.Seconds("lock.lease", w.lease), logging.Seconds("down_after", w.downAfter), logging.Seconds("least_lease", least))
 	}

@@ -21,7 +21,7 @@ func TestALeaseThatAFailoverMayOutlastIsReported(t *testing.T) {
 		{0, time.Hour, 0},       // there are no locks
 	} {
 		core, logs := observer.New(zap.WarnLevel)
-		w := NewWarner(c.lease, zap.New(core))
+		w := newLeaseWarner(c.lease, zap.New(core))
 		for range 2 { // the same again is no change
 			w.DownAfter(c.downAfter)
 			w.Lease(c.lease)
@@ -34,7 +34,7 @@ func TestALeaseThatAFailoverMayOutlastIsReported(t *testing.T) {
 
 func TestAChangeIsComparedAgain(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
-	w := NewWarner(30*time.Second, zap.New(core))
+	w := newLeaseWarner(30*time.Second, zap.New(core))
 	w.DownAfter(time.Second)
 	w.Lease(time.Second)
 	if logs.Len() != 1 {

@@ -21,7 +21,7 @@ const roomy = 1 << 30
 // Tight finds out whether Redis closes connections because of unread replies. Many clients may share such a connection.
 // It logs each setting once. A Redis that does not tell its limits counts as one without limits. Without an answer,
 // nothing is known.
-func (a *Asker) Tight(ctx context.Context) (tight, known bool) {
+func (a *asker) Tight(ctx context.Context) (tight, known bool) {
 	nc, err := a.connect(ctx)
 	if err != nil {
 		return false, false // a session that needs Redis reports that it is away
@@ -49,12 +49,12 @@ type Input struct {
 	Buffer   int64 // bytes of its query buffer (client-query-buffer-limit): beyond it Redis closes the connection without a word
 }
 
-// DefaultInput is Redis's own default. It counts where the proxy's user may not ask.
-var DefaultInput = Input{Argument: 512 << 20, Buffer: 1 << 30}
+// defaultInput is Redis's own default. It counts where the proxy's user may not ask.
+var defaultInput = Input{Argument: 512 << 20, Buffer: 1 << 30}
 
 // input asks for the limits of input.
-func (a *Asker) input(nc net.Conn) Input {
-	in := DefaultInput
+func (a *asker) input(nc net.Conn) Input {
+	in := defaultInput
 	for name, to := range map[string]*int64{"proto-max-bulk-len": &in.Argument, "client-query-buffer-limit": &in.Buffer} {
 		text, err := a.setting(nc, name)
 		if err != nil {
@@ -68,7 +68,7 @@ func (a *Asker) input(nc net.Conn) Input {
 }
 
 // setting asks for one setting. "": the user has no right to ask, or an older Redis does not have it.
-func (a *Asker) setting(nc net.Conn, name string) (string, error) {
+func (a *asker) setting(nc net.Conn, name string) (string, error) {
 	b, err := a.Dialer.Ask(nc, "CONFIG", "GET", name)
 	if err != nil {
 		return "", err
@@ -86,7 +86,7 @@ const timeoutsAtOnce, timeoutsLimit = 3, time.Second
 // NodeTimeout asks some nodes of a cluster, others at each call, for the time after which they take a silent node for
 // down. They may differ: it returns the longest time of those that are known. Nodes for which skip is true are not
 // asked. 0: none has told.
-func (a *Asker) NodeTimeout(ctx context.Context, nodes []topology.Node, skip func(topology.Node) bool) (longest time.Duration) {
+func (a *asker) NodeTimeout(ctx context.Context, nodes []topology.Node, skip func(topology.Node) bool) (longest time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, timeoutsLimit)
 	defer cancel()
 	known := make(map[topology.Node]time.Duration, len(nodes))
@@ -110,7 +110,7 @@ func (a *Asker) NodeTimeout(ctx context.Context, nodes []topology.Node, skip fun
 	return longest
 }
 
-func (a *Asker) nodeTimeout(ctx context.Context, at topology.Node) time.Duration {
+func (a *asker) nodeTimeout(ctx context.Context, at topology.Node) time.Duration {
 	nc, err := a.Dialer.Dial(ctx, dial.Target{At: at, ID: a.Own})
 	if err != nil {
 		return 0 // a session that needs Redis reports that it is away

@@ -10,11 +10,11 @@ import (
 
 // nodes is the view of a cluster. In front of one server it is empty.
 type nodes struct {
-	cluster   *topology.Cluster
-	views     *Refresher
-	farewells *Servers
-	wait      time.Duration
-	refused   [topology.RefusalReasons]atomic.Int64
+	cluster *topology.Cluster
+	views   *viewRefresher
+	drains  *drainingServers
+	wait    time.Duration
+	refused [topology.RefusalReasons]atomic.Int64
 }
 
 // FailoverWait is how long a command waits for a server that moves.
@@ -51,14 +51,14 @@ func (n *nodes) refreshViews(u *Upstream, servers dial.Resolver) {
 		return
 	}
 	n.cluster, n.wait = c, u.opts.FailoverWait
-	n.farewells = NewFarewell(func(at Node) {
+	n.drains = newDrainingServers(func(at Node) {
 		if c.View().Primary(string(at)) != nil {
 			return // it is back
 		}
 		u.lanes.EndAt(at)
 		u.pins.EndAt(at, c.View().Lives(string(at)))
 	})
-	n.views = NewRefresher(RefreshOptions{
+	n.views = newViewRefresher(viewRefresherOptions{
 		Dialer: u.dialer, Cluster: c, Own: u.Own(), Logger: u.opts.Logger, Changed: func() {
 			u.viewChanged()
 			n.cluster.Tell()
@@ -114,7 +114,7 @@ func (u *Upstream) viewChanged() {
 			left[at] = max(grace, u.wait)
 		}
 	}
-	u.farewells.Update(left)
+	u.drains.Update(left)
 }
 
 // laneLost notes that a lane has lost its connection.

@@ -52,8 +52,8 @@ func TestTimeoutsThatDifferAreReportedOnce(t *testing.T) {
 	}
 	c.Nodes[1].Do(t, "CONFIG", "SET", "cluster-node-timeout", "15000")
 	redistest.Eventually(t, 10*time.Second, "a shorter time", func() bool { return u.Failover() == 18*time.Second })
-	// Servers that do not answer hold up nothing else for long that the proxy has to look at.
-	asker := &Asker{Dialer: u.dialer, Own: u.Own()}
+	// drainingServers that do not answer hold up nothing else for long that the proxy has to look at.
+	asker := &asker{Dialer: u.dialer, Own: u.Own()}
 	nodes := u.primaries()
 	for _, node := range c.Nodes {
 		node.Pause()

@@ -81,7 +81,8 @@ type Sentinel struct {
 	TLS            func() *tls.Config // as Options.TLS; nil: none
 }
 
-// Change replaces the limits of pins, and the lease of locks, while the proxy runs. A session keeps the pin that it has.
+// Change replaces the limits of pins, and the lease of locks, while the proxy runs. A session keeps the pin that it
+// has.
 func (u *Upstream) Change(l pins.Limits, lease time.Duration) {
 	u.Lease(lease)
 	u.pins.Change(l)
@@ -119,7 +120,7 @@ func (s sentinels) looks(err error) bool {
 
 // find makes the topology that an address describes, with the watcher that keeps it; nil: it does not change. moved is
 // called when the server has moved, leases of the time that a failover takes.
-func (o *Options) find(addr topology.Address, dialing dial.Options, leases *Warner, moved func(from, to string)) (dial.Resolver, *sentinel.Watcher, error) {
+func (o *Options) find(addr topology.Address, dialing dial.Options, leases *leaseWarner, moved func(from, to string)) (dial.Resolver, *sentinel.Watcher, error) {
 	switch addr.Kind {
 	case topology.KindSentinel:
 		primary := topology.NewPrimary()

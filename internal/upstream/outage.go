@@ -2,34 +2,34 @@ package upstream
 
 import "time"
 
-// OutagePeriod is the time between two entries about an outage that goes on.
-const OutagePeriod = time.Minute
+// outagePeriod is the time between two entries about an outage that goes on.
+const outagePeriod = time.Minute
 
-// OutageKind says what a contact means to the operator.
-type OutageKind int
+// outageKind says what a contact means to the operator.
+type outageKind int
 
 // The kinds.
 const (
-	NoEvent      OutageKind = iota // nothing that the log does not have
-	OutageBegan                    // Redis is not available, or no longer for the same cause
-	OutageGoesOn                   // the same for another period
-	OutageOver                     // Redis is available again
+	noEvent      outageKind = iota // nothing that the log does not have
+	outageBegan                    // Redis is not available, or no longer for the same cause
+	outageGoesOn                   // the same for another period
+	outageOver                     // Redis is available again
 )
 
-// OutageEvent is an entry for the log.
-type OutageEvent struct {
-	Kind     OutageKind
+// outageEvent is an entry for the log.
+type outageEvent struct {
+	Kind     outageKind
 	Cause    string        // of Began and GoesOn
 	Lasted   time.Duration // since the first failure
 	Failures int           // since then
 }
 
-// Outage is the present state. Set Cause before the first use.
+// outageState is the present state. Set Cause before the first use.
 //
 // It is a state machine without I/O and clock: outcomes of contacts go in, entries for the log come out. An outage has
 // one entry at its begin, one for each minute that it lasts or when its cause changes, and one at its end, however many
 // connections fail meanwhile.
-type Outage struct {
+type outageState struct {
 	Cause func(error) string // the error in words from a small set
 
 	since, logged time.Time // zero: Redis is available, as far as is known
@@ -38,16 +38,16 @@ type Outage struct {
 }
 
 // Note takes the outcome of a contact.
-func (o *Outage) Note(now time.Time, err error) OutageEvent {
+func (o *outageState) Note(now time.Time, err error) outageEvent {
 	if err == nil {
-		e := OutageEvent{Kind: OutageOver, Lasted: now.Sub(o.since), Failures: o.failures}
+		e := outageEvent{Kind: outageOver, Lasted: now.Sub(o.since), Failures: o.failures}
 		if o.since.IsZero() {
-			return OutageEvent{}
+			return outageEvent{}
 		}
 		o.since, o.failures, o.cause = time.Time{}, 0, ""
 		return e
 	}
-	var kind OutageKind
+	var kind outageKind
 	cause := o.Cause(err)
 	if o.since.IsZero() {
 		o.since = now
@@ -55,12 +55,12 @@ func (o *Outage) Note(now time.Time, err error) OutageEvent {
 	o.failures++
 	switch {
 	case cause != o.cause:
-		kind = OutageBegan
-	case now.Sub(o.logged) >= OutagePeriod:
-		kind = OutageGoesOn
+		kind = outageBegan
+	case now.Sub(o.logged) >= outagePeriod:
+		kind = outageGoesOn
 	default:
-		return OutageEvent{}
+		return outageEvent{}
 	}
 	o.cause, o.logged = cause, now
-	return OutageEvent{Kind: kind, Cause: cause, Lasted: now.Sub(o.since), Failures: o.failures}
+	return outageEvent{Kind: kind, Cause: cause, Lasted: now.Sub(o.since), Failures: o.failures}
 }

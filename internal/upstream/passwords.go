@@ -2,9 +2,9 @@ package upstream
 
 import "sync"
 
-// Proofs are the passwords that Redis has accepted, one for each user: clients of a user share lanes whichever password
-// they have. The zero value has none.
-type Proofs struct {
+// acceptedPasswords are the passwords that Redis has accepted, one for each user: clients of a user share lanes
+// whichever password they have. The zero value has none.
+type acceptedPasswords struct {
 	mu     sync.Mutex
 	proven map[string]string // by the user's name
 }
@@ -13,7 +13,7 @@ type Proofs struct {
 const maxProven = 4096
 
 // Proven returns a password of a user that Redis has accepted before, if there is one.
-func (p *Proofs) Proven(user string) (password string, ok bool) {
+func (p *acceptedPasswords) Proven(user string) (password string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	password, ok = p.proven[user]
@@ -21,7 +21,7 @@ func (p *Proofs) Proven(user string) (password string, ok bool) {
 }
 
 // Prove notes that Redis has accepted a user's password just now.
-func (p *Proofs) Prove(user, password string) {
+func (p *acceptedPasswords) Prove(user, password string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.proven) >= maxProven {
@@ -34,7 +34,7 @@ func (p *Proofs) Prove(user, password string) {
 }
 
 // Disprove notes that Redis does not accept a password any more.
-func (p *Proofs) Disprove(user, password string) {
+func (p *acceptedPasswords) Disprove(user, password string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.proven[user] == password {

@@ -6,7 +6,7 @@ import (
 )
 
 func TestTheLatestPasswordOfAUserIsProven(t *testing.T) {
-	var p Proofs
+	var p acceptedPasswords
 	if _, ok := p.Proven("u"); ok {
 		t.Error("a password is proven that was never accepted")
 	}
@@ -28,7 +28,7 @@ func TestTheLatestPasswordOfAUserIsProven(t *testing.T) {
 
 // A client chooses the names of users where Redis accepts any.
 func TestTheNumberOfProofsIsBounded(t *testing.T) {
-	var p Proofs
+	var p acceptedPasswords
 	for i := range 3*maxProven + 1 {
 		user := strconv.Itoa(i)
 		if p.Prove(user, "x"); len(p.proven) > maxProven {

@@ -14,7 +14,7 @@ var errReplica = errors.New("redis is a replica")
 
 // Probe asks Redis, on a connection of its own, whether it answers and takes writes. An error for missing rights or
 // missing credentials of the proxy's own user counts as a good answer.
-func (a *Asker) Probe(ctx context.Context) error {
+func (a *asker) Probe(ctx context.Context) error {
 	nc, err := a.connect(ctx)
 	if err != nil {
 		return err

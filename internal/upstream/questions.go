@@ -13,11 +13,11 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// An Asker asks one server, with the proxy's own credentials.
+// An asker asks one server, with the proxy's own credentials.
 //
 // It asks which commands there are, whether clients need credentials, and which settings may hurt locks or shared
 // connections. Each question has a connection of its own.
-type Asker struct {
+type asker struct {
 	Dialer *dial.Dialer
 	Server topology.Node
 
@@ -35,12 +35,12 @@ type Asker struct {
 }
 
 // connect opens a connection with the proxy's own credentials.
-func (a *Asker) connect(ctx context.Context) (net.Conn, error) {
+func (a *asker) connect(ctx context.Context) (net.Conn, error) {
 	return a.Dialer.Dial(ctx, dial.Target{At: a.Server, ID: a.Own})
 }
 
 // Commands asks for the table of commands. A Redis that cannot list its commands has those of the built-in table.
-func (a *Asker) Commands(ctx context.Context) (*commands.Table, error) {
+func (a *asker) Commands(ctx context.Context) (*commands.Table, error) {
 	nc, err := a.connect(ctx)
 	if err != nil {
 		return nil, err
@@ -61,15 +61,15 @@ func (a *Asker) Commands(ctx context.Context) (*commands.Table, error) {
 }
 
 // NeedsAuth asks whether Redis refuses to serve a connection without credentials.
-func (a *Asker) NeedsAuth(ctx context.Context) (bool, error) {
+func (a *asker) NeedsAuth(ctx context.Context) (bool, error) {
 	nc, err := a.Dialer.Dial(ctx, dial.Target{At: a.Server, ID: dial.Identity{Proto: 2}})
 	if err != nil {
 		return false, err
 	}
 	defer a.Dialer.HangUp(nc)
 	b, err := a.Dialer.Ask(nc, "PING")
-	return IsNoAuth(b), err
+	return isNoAuth(b), err
 }
 
-// IsNoAuth reports whether a reply says that the connection needs credentials.
-func IsNoAuth(reply []byte) bool { return bytes.HasPrefix(reply, []byte("-NOAUTH ")) }
+// isNoAuth reports whether a reply says that the connection needs credentials.
+func isNoAuth(reply []byte) bool { return bytes.HasPrefix(reply, []byte("-NOAUTH ")) }

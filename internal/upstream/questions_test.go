@@ -20,12 +20,12 @@ import (
 )
 
 // asker asks the server at an address as a user.
-func asker(t *testing.T, addr, user, password string) (*Asker, *observer.ObservedLogs) {
+func askerOf(t *testing.T, addr, user, password string) (*asker, *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zap.WarnLevel)
 	stop := make(chan struct{})
 	t.Cleanup(func() { close(stop) })
-	return &Asker{
+	return &asker{
 		Dialer: dial.New(dial.Options{
 			Resolver: topology.Named{}, Timeout: 3 * time.Second, KeepAlive: time.Minute, UserTimeout: -1, Wait: -1,
 			Spawn: func(f func()) { go f() }, Stop: stop,
@@ -43,15 +43,15 @@ func withUser(t *testing.T, rights ...any) *redistest.Server {
 }
 
 func TestARedisThatCannotListItsCommandsHasTheBuiltInTable(t *testing.T) {
-	a, _ := asker(t, redistest.Start(t, "--rename-command", "GETEX", "").Addr(), "", "")
+	a, _ := askerOf(t, redistest.Start(t, "--rename-command", "GETEX", "").Addr(), "", "")
 	if table, err := a.Commands(t.Context()); err != nil || table.Lookup("get") == nil || table.Lookup("getex") != nil {
 		t.Errorf("Redis's own table: %v", err)
 	}
-	a, _ = asker(t, withUser(t, "+@all", "-command").Addr(), "u", "p")
+	a, _ = askerOf(t, withUser(t, "+@all", "-command").Addr(), "u", "p")
 	if _, err := a.Commands(t.Context()); !dial.IsRefused(err) || !strings.Contains(err.Error(), "NOPERM") {
 		t.Errorf("without the right: %v", err)
 	}
-	a, _ = asker(t, withEmptyTable(t), "", "")
+	a, _ = askerOf(t, withEmptyTable(t), "", "")
 	if table, err := a.Commands(t.Context()); err != nil || table.Len() != commands.BuiltIn().Len() {
 		t.Errorf("an empty list: %v", err)
 	}
@@ -59,15 +59,15 @@ func TestARedisThatCannotListItsCommandsHasTheBuiltInTable(t *testing.T) {
 
 func TestNeedsAuth(t *testing.T) {
 	server := redistest.Start(t)
-	a, _ := asker(t, server.Addr(), "u", "not used for this question")
+	a, _ := askerOf(t, server.Addr(), "u", "not used for this question")
 	if needs, err := a.NeedsAuth(t.Context()); needs || err != nil {
 		t.Errorf("an open server: %v, %v", needs, err)
 	}
-	a, _ = asker(t, redistest.Start(t, "--requirepass", "secret").Addr(), "", "")
+	a, _ = askerOf(t, redistest.Start(t, "--requirepass", "secret").Addr(), "", "")
 	if needs, err := a.NeedsAuth(t.Context()); !needs || err != nil {
 		t.Errorf("a server with a password: %v, %v", needs, err)
 	}
-	if IsNoAuth([]byte("-NOAUTHx\r\n")) || IsNoAuth([]byte("+PONG\r\n")) {
+	if isNoAuth([]byte("-NOAUTHx\r\n")) || isNoAuth([]byte("+PONG\r\n")) {
 		t.Error("another reply")
 	}
 }
@@ -76,7 +76,7 @@ func TestProbe(t *testing.T) {
 	server := withUser(t, "+@all", "-ping", "-persist")
 	probe := func(addr, user string) error {
 		t.Helper()
-		a, _ := asker(t, addr, user, user)
+		a, _ := askerOf(t, addr, user, user)
 		if user != "" {
 			a.Own.Password = "p"
 		}
@@ -105,7 +105,7 @@ func TestProbe(t *testing.T) {
 // A server that has been stopped answers no question.
 func TestAProbeEndsWithItsContext(t *testing.T) {
 	server := redistest.Start(t)
-	a, _ := asker(t, server.Addr(), "", "")
+	a, _ := askerOf(t, server.Addr(), "", "")
 	ctx, cancel := context.WithCancel(t.Context())
 	server.Pause()
 	defer server.Continue()
@@ -118,7 +118,7 @@ func TestAProbeEndsWithItsContext(t *testing.T) {
 
 func TestTryOutNamesRenamedCommands(t *testing.T) {
 	for _, name := range vital {
-		a, _ := asker(t, redistest.Start(t, "--rename-command", name, "renamed").Addr(), "", "")
+		a, _ := askerOf(t, redistest.Start(t, "--rename-command", name, "renamed").Addr(), "", "")
 		if err := a.TryOut(t.Context(), true); err == nil || !strings.Contains(err.Error(), name+": ERR unknown command") {
 			t.Errorf("%s is renamed: %v", name, err)
 		}
@@ -127,7 +127,7 @@ func TestTryOutNamesRenamedCommands(t *testing.T) {
 
 func TestTryOutNamesEachMissingRight(t *testing.T) {
 	server := withUser(t, "+@all", "-command", "-eval")
-	a, _ := asker(t, server.Addr(), "u", "p")
+	a, _ := askerOf(t, server.Addr(), "u", "p")
 	if err := a.TryOut(t.Context(), true); err == nil || !strings.Contains(err.Error(), "COMMAND: NOPERM") || !strings.Contains(err.Error(), "EVAL: NOPERM") {
 		t.Errorf("rights for clients are missing: %v", err)
 	}
@@ -150,7 +150,7 @@ func TestTryOutNamesEachMissingRight(t *testing.T) {
 	if err := a.TryOut(t.Context(), true); !errors.Is(err, errNoNode) {
 		t.Errorf("no node of a cluster: %v", err)
 	}
-	a, _ = asker(t, redistest.Start(t, "--requirepass", "secret").Addr(), "", "")
+	a, _ = askerOf(t, redistest.Start(t, "--requirepass", "secret").Addr(), "", "")
 	if err := a.TryOut(t.Context(), false); err != nil {
 		t.Errorf("clients have credentials, the proxy has none and needs none: %v", err)
 	}
@@ -161,7 +161,7 @@ func TestTryOutNamesEachMissingRight(t *testing.T) {
 
 func TestTightLimitsAreLoggedOnce(t *testing.T) {
 	server := withUser(t, "+@all", "-config")
-	a, logs := asker(t, server.Addr(), "", "")
+	a, logs := askerOf(t, server.Addr(), "", "")
 	expect := func(tight bool, warnings int) {
 		t.Helper()
 		if got, known := a.Tight(t.Context()); got != tight || !known || logs.Len() != warnings {
@@ -228,7 +228,7 @@ func TestTheLongestKnownTimeoutOfTheNodesCounts(t *testing.T) {
 		s := redistest.Start(t, "--cluster-node-timeout", ms)
 		servers, nodes = append(servers, s), append(nodes, topology.Node(s.Addr()))
 	}
-	a, _ := asker(t, servers[0].Addr(), "", "")
+	a, _ := askerOf(t, servers[0].Addr(), "", "")
 	ask := func(want time.Duration, skipped ...topology.Node) {
 		t.Helper()
 		if d := a.NodeTimeout(t.Context(), nodes, func(at topology.Node) bool { return slices.Contains(skipped, at) }); d != want {

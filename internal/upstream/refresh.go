@@ -16,8 +16,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// RefreshOptions name the servers that are asked, and the parts of the proxy that are told. All are required.
-type RefreshOptions struct {
+// viewRefresherOptions name the servers that are asked, and the parts of the proxy that are told. All are required.
+type viewRefresherOptions struct {
 	Dialer  *dial.Dialer
 	Cluster *topology.Cluster
 	Own     dial.Identity
@@ -26,14 +26,14 @@ type RefreshOptions struct {
 	Outcome func(err error) // called by Run after each refresh; nil: a node has answered
 }
 
-// A Refresher keeps the view of a cluster fresh. All methods but Run may be called from any goroutine.
+// A viewRefresher keeps the view of a cluster fresh. All methods but Run may be called from any goroutine.
 //
 // It asks some nodes at a time, and takes the latest owner of each slot. However many sessions see a sign of change,
 // one question is on its way, and one follows it.
 //
 // It has one goroutine, Run, and for a moment one for each node that is asked.
-type Refresher struct {
-	opts RefreshOptions
+type viewRefresher struct {
+	opts viewRefresherOptions
 	book topology.Book
 	wake chan struct{}  // size 1, never closed: a refresh is wanted
 	cost time.Duration  // of the last refresh until the first answer, for Run
@@ -49,14 +49,14 @@ type Refresher struct {
 	last    error                  // of the last refresh
 }
 
-// NewRefresher returns a refresher that does nothing before Run.
-func NewRefresher(o RefreshOptions) *Refresher {
-	return &Refresher{opts: o, wake: make(chan struct{}, 1), hints: map[topology.Node]bool{}}
+// newViewRefresher returns a refresher that does nothing before Run.
+func newViewRefresher(o viewRefresherOptions) *viewRefresher {
+	return &viewRefresher{opts: o, wake: make(chan struct{}, 1), hints: map[topology.Node]bool{}}
 }
 
 // Ask has then called from another goroutine after a refresh that has begun after this call. hint is a node that should
 // know what has changed; Any: none. then may be nil.
-func (r *Refresher) Ask(hint topology.Node, then func()) {
+func (r *viewRefresher) Ask(hint topology.Node, then func()) {
 	r.mu.Lock()
 	if then != nil {
 		r.waiting = append(r.waiting, then)
@@ -93,17 +93,17 @@ const (
 )
 
 // Counts are the numbers of refreshes, and of those that found a change, since the start.
-func (r *Refresher) Counts() (asked, changed int64) { return r.asked.Load(), r.changed.Load() }
+func (r *viewRefresher) Counts() (asked, changed int64) { return r.asked.Load(), r.changed.Load() }
 
 // Err is why the last refresh has failed; nil: it has not.
-func (r *Refresher) Err() error {
+func (r *viewRefresher) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.last
 }
 
 // Run refreshes the view when it is asked to and from time to time, until ctx ends.
-func (r *Refresher) Run(ctx context.Context) {
+func (r *viewRefresher) Run(ctx context.Context) {
 	defer r.asking.Wait()
 	gap := shortGap
 	for {
@@ -142,7 +142,7 @@ func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 }
 
 // tell takes the waiting functions and calls them.
-func (r *Refresher) tell() {
+func (r *viewRefresher) tell() {
 	r.mu.Lock()
 	waiting := r.waiting
 	r.waiting = nil
@@ -152,7 +152,7 @@ func (r *Refresher) tell() {
 	}
 }
 
-func (r *Refresher) refresh(ctx context.Context) {
+func (r *viewRefresher) refresh(ctx context.Context) {
 	r.mu.Lock()
 	waiting, hints := r.waiting, r.hints
 	r.waiting, r.hints = nil, map[topology.Node]bool{}
@@ -184,7 +184,7 @@ func (r *Refresher) refresh(ctx context.Context) {
 
 // choose returns the nodes to ask: those of the hints, and others up to a number. Seeds are asked if nothing else is
 // known, or if the nodes do not answer.
-func (r *Refresher) choose(v *topology.View, hints map[topology.Node]bool) []topology.Node {
+func (r *viewRefresher) choose(v *topology.View, hints map[topology.Node]bool) []topology.Node {
 	var nodes []topology.Node
 	for hint := range hints {
 		nodes = append(nodes, hint)
@@ -209,7 +209,7 @@ var errNone = errors.New("no node to ask")
 
 // settle has all servers asked next if some speak of other servers than the view has, and reports a cluster that is
 // another one.
-func (r *Refresher) settle(asked topology.Asked, outcome topology.Outcome) {
+func (r *viewRefresher) settle(asked topology.Asked, outcome topology.Outcome) {
 	r.next = topology.AskedSome
 	switch outcome {
 	case topology.Settled:
@@ -225,7 +225,7 @@ func (r *Refresher) settle(asked topology.Asked, outcome topology.Outcome) {
 
 // gather asks nodes at the same time. After the first good answer it waits for the others a moment only. An error means
 // that none has answered.
-func (r *Refresher) gather(ctx context.Context, nodes []topology.Node) (good []topology.Answer, err error) {
+func (r *viewRefresher) gather(ctx context.Context, nodes []topology.Node) (good []topology.Answer, err error) {
 	type reply struct {
 		topology.Answer
 		err error
@@ -269,7 +269,7 @@ func (r *Refresher) gather(ctx context.Context, nodes []topology.Node) (good []t
 }
 
 // ask asks one node, on a connection of its own.
-func (r *Refresher) ask(ctx context.Context, at topology.Node) (a topology.Answer, err error) {
+func (r *viewRefresher) ask(ctx context.Context, at topology.Node) (a topology.Answer, err error) {
 	nc, err := r.opts.Dialer.Dial(ctx, dial.Target{At: at, ID: r.opts.Own})
 	if err != nil {
 		return a, err
@@ -303,7 +303,7 @@ func (r *Refresher) ask(ctx context.Context, at topology.Node) (a topology.Answe
 
 // nodes asks for CLUSTER NODES. It returns nil if the proxy's user may not ask: then the numbers of replicas and the
 // epochs are not known.
-func (r *Refresher) nodes(nc net.Conn) (*topology.Told, error) {
+func (r *viewRefresher) nodes(nc net.Conn) (*topology.Told, error) {
 	answer, err := r.question(nc, "NODES")
 	if _, refused := errors.AsType[*dial.RefusedError](err); refused {
 		return nil, nil //nolint:nilnil // no answer is one
@@ -314,7 +314,7 @@ func (r *Refresher) nodes(nc net.Conn) (*topology.Told, error) {
 	return topology.ReadNodes(string(answer.Str))
 }
 
-func (r *Refresher) question(nc net.Conn, about string) (resp.Value, error) {
+func (r *viewRefresher) question(nc net.Conn, about string) (resp.Value, error) {
 	raw, err := r.opts.Dialer.Ask(nc, "CLUSTER", about)
 	if err != nil {
 		return resp.Value{}, err

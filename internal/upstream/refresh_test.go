@@ -88,7 +88,7 @@ func know(nodes ...*node) {
 }
 
 // startRefresher runs a refresher in front of some nodes.
-func startRefresher(t *testing.T, nodes ...*node) (*Refresher, *topology.Cluster, context.CancelFunc) {
+func startRefresher(t *testing.T, nodes ...*node) (*viewRefresher, *topology.Cluster, context.CancelFunc) {
 	t.Helper()
 	addrs := make([]string, len(nodes))
 	for i, n := range nodes {
@@ -104,7 +104,7 @@ func startRefresher(t *testing.T, nodes ...*node) (*Refresher, *topology.Cluster
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	r := NewRefresher(RefreshOptions{
+	r := newViewRefresher(viewRefresherOptions{
 		Dialer:  dial.New(dial.Options{Resolver: c, Timeout: 3 * time.Second, KeepAlive: time.Minute, Spawn: running.Go, Stop: ctx.Done()}),
 		Cluster: c, Own: dial.Identity{Proto: 2}, Logger: zap.NewNop(), Changed: func() {}, Outcome: func(error) {},
 	})
@@ -115,7 +115,7 @@ func startRefresher(t *testing.T, nodes ...*node) (*Refresher, *topology.Cluster
 }
 
 // await returns when the view has been refreshed.
-func await(r *Refresher) {
+func await(r *viewRefresher) {
 	told := make(chan struct{})
 	r.Ask(topology.Any, func() { close(told) })
 	<-told

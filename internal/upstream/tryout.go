@@ -55,7 +55,7 @@ var vital = []string{"HELLO", "EVAL", "SUBSCRIBE"}
 
 // TryOut asks for everything that the proxy needs of Redis. lent: clients use the proxy's own user, which then needs
 // the rights of the lock commands, too. The error names each right that is missing.
-func (a *Asker) TryOut(ctx context.Context, lent bool) error {
+func (a *asker) TryOut(ctx context.Context, lent bool) error {
 	if err := a.Probe(ctx); err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (a *Asker) TryOut(ctx context.Context, lent bool) error {
 			name += " " + question[1]
 		}
 		line := strings.TrimSpace(string(reply))
-		if IsNoAuth(reply) { // so will be all others, and Redis closes the connection at a long one
+		if isNoAuth(reply) { // so will be all others, and Redis closes the connection at a long one
 			if lent {
 				return fmt.Errorf("%s: %s", name, line[1:])
 			}

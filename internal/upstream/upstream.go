@@ -21,26 +21,26 @@ import (
 
 // Upstream is one Redis, with all connections to it.
 type Upstream struct {
-	opts    Options // immutable after New
-	dialer  *dial.Dialer
-	asker   *Asker
-	pins    *pins.Pins
-	table   atomic.Pointer[commands.Table]
-	refresh chan struct{} // size 1, never closed: the command table may have changed
-	tight   atomic.Bool   // see Tight
-	input   atomic.Pointer[Input]
-	wg      sync.WaitGroup
-	door    *Door
-	over    chan struct{} // closed by close
-	moves   atomic.Int64  // of the server to another address
-	access  access        // as the log has it; owned by the caller of lookAtAuth
-	lanes   *lanes.Lanes
+	opts      Options // immutable after New
+	dialer    *dial.Dialer
+	asker     *asker
+	pins      *pins.Pins
+	table     atomic.Pointer[commands.Table]
+	refresh   chan struct{} // size 1, never closed: the command table may have changed
+	tight     atomic.Bool   // see Tight
+	input     atomic.Pointer[Input]
+	wg        sync.WaitGroup
+	authProbe *authProbe
+	over      chan struct{} // closed by close
+	moves     atomic.Int64  // of the server to another address
+	access    access        // as the log has it; owned by the caller of lookAtAuth
+	lanes     *lanes.Lanes
 
-	Proofs
+	acceptedPasswords
 	nodes
 	sentinels
-	contacts *Contacts
-	*Warner  // of locks that a failover loses
+	contacts     *redisContacts
+	*leaseWarner // of locks that a failover loses
 }
 
 // New checks opts. Nothing is connected before a lane or pin is asked for.
@@ -51,14 +51,14 @@ func New(opts Options) (*Upstream, error) {
 	}
 	u := &Upstream{
 		opts: opts, refresh: make(chan struct{}, 1), over: make(chan struct{}),
-		contacts: NewContacts(opts.Addr, opts.Logger, dial.Cause, dial.IsLasting),
-		Warner:   NewWarner(opts.Lease, opts.Logger),
+		contacts:    newRedisContacts(opts.Addr, opts.Logger, dial.Cause, dial.IsLasting),
+		leaseWarner: newLeaseWarner(opts.Lease, opts.Logger),
 	}
 	dialing := dial.Options{
 		Timeout: opts.DialTimeout, KeepAlive: opts.KeepAlive, UserTimeout: opts.UserTimeout, Spawn: u.wg.Go, Stop: u.over,
 	}
 	var servers dial.Resolver
-	if servers, u.watcher, err = opts.find(addr, dialing, u.Warner, u.moved); err != nil {
+	if servers, u.watcher, err = opts.find(addr, dialing, u.leaseWarner, u.moved); err != nil {
 		return nil, fmt.Errorf("upstream: %w", err)
 	}
 	if u.watcher != nil {
@@ -66,7 +66,7 @@ func New(opts Options) (*Upstream, error) {
 	}
 	dialing.Resolver, dialing.TLS, dialing.Setting, dialing.Slow = servers, opts.TLS, "upstream.tls", u.slow(servers)
 	u.dialer = dial.New(dialing)
-	u.asker = &Asker{Dialer: u.dialer, Server: topology.Any, Cluster: addr.Kind == topology.KindCluster, Own: u.Own(), Logger: opts.Logger}
+	u.asker = &asker{Dialer: u.dialer, Server: topology.Any, Cluster: addr.Kind == topology.KindCluster, Own: u.Own(), Logger: opts.Logger}
 	u.pins = pins.New(pins.Options{
 		Dialer: u.dialer, Own: u.opts.own, Spawn: u.wg.Go, Limits: opts.Pins,
 	})
@@ -78,12 +78,12 @@ func New(opts Options) (*Upstream, error) {
 		},
 	})
 	u.refreshViews(u, servers)
-	u.door = NewDoor(DoorOptions{Dialer: u.dialer, Asker: u.asker, Spawn: u.wg.Go, Stop: u.over, Patience: u.patience(), Shut: func() {
+	u.authProbe = newAuthProbe(authProbeOptions{Dialer: u.dialer, Asker: u.asker, Spawn: u.wg.Go, Stop: u.over, Patience: u.patience(), Shut: func() {
 		u.lanes.DropBare()
 		u.pins.DropBare()
 	}})
 	u.table.Store(commands.BuiltIn())
-	u.input.Store(&DefaultInput)
+	u.input.Store(&defaultInput)
 	return u, nil
 }
 
@@ -91,7 +91,9 @@ func New(opts Options) (*Upstream, error) {
 func (u *Upstream) Addr() string { return u.opts.Addr }
 
 // Connect opens a bare connection to a server for a client library that does its own handshake.
-func (u *Upstream) Connect(ctx context.Context, at Node) (net.Conn, error) { return u.dialer.Connect(ctx, at) }
+func (u *Upstream) Connect(ctx context.Context, at Node) (net.Conn, error) {
+	return u.dialer.Connect(ctx, at)
+}
 
 // Sharded reports whether the servers know shard channels, as Redis 7.0 and later does.
 func (u *Upstream) Sharded() bool { return u.Commands().Lookup("spublish") != nil }
@@ -205,12 +207,12 @@ func (u *Upstream) Ready() (bool, error) { return u.contacts.Ready() }
 
 // NeedsAuth reports whether Redis refused to serve a connection without credentials when the proxy last looked: at
 // every (re)connect and every authPeriod.
-func (u *Upstream) NeedsAuth() bool { return u.door.Shut() }
+func (u *Upstream) NeedsAuth() bool { return u.authProbe.Shut() }
 
 // Knock finds out whether Redis now serves a new connection without credentials. It calls told from another goroutine
 // when lanes and pins without credentials have the same rights. Clients without credentials to which another era was
 // told have other rights.
-func (u *Upstream) Knock(told func(era uint64)) { u.door.Knock(told) }
+func (u *Upstream) Knock(told func(era uint64)) { u.authProbe.Knock(told) }
 
 // lookAtAuth finds out whether clients must authenticate. Redis does not announce a change.
 func (u *Upstream) lookAtAuth(ctx context.Context) {
@@ -218,7 +220,7 @@ func (u *Upstream) lookAtAuth(ctx context.Context) {
 	if err != nil {
 		return // unchanged
 	}
-	u.door.Saw(needed)
+	u.authProbe.Saw(needed)
 	now := closed
 	switch {
 	case needed && u.opts.Password == "":
@@ -350,7 +352,7 @@ func (u *Upstream) close() {
 	u.lanes.Close()
 	u.pins.Close()
 	u.wg.Wait()
-	u.door.Close()
+	u.authProbe.Close()
 	u.contacts.Entries.Flush()
 }
 

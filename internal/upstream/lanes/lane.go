@@ -18,8 +18,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// An Owner has lanes that sessions use. Run calls its methods. Requires no locks.
-type Owner interface {
+// A laneOwner has lanes that sessions use. Run calls its methods. Requires no locks.
+type laneOwner interface {
 	// InUse reports whether a session uses the lane.
 	InUse(l *Lane) bool
 
@@ -36,8 +36,8 @@ type Owner interface {
 	Rejected(l *Lane)
 }
 
-// LaneOptions of a Lane. All but Driver are required.
-type LaneOptions struct {
+// laneOptions of a Lane. All but Driver are required.
+type laneOptions struct {
 	Target dial.Target
 	Driver stream.Driver // moves its bytes; nil: two goroutines do
 	Dialer *dial.Dialer
@@ -48,7 +48,7 @@ type LaneOptions struct {
 	Logger  *zap.Logger
 	Entries *logging.Repeats // the log for entries that each lane may repeat
 
-	Owner Owner
+	Owner laneOwner
 
 	// Busy is called when a command is outstanding after none was. The caller may hold locks, and is on the path of
 	// every command.
@@ -62,7 +62,7 @@ type LaneOptions struct {
 //
 // All methods but Run may be called from any goroutine.
 type Lane struct {
-	opts   LaneOptions  // immutable
+	opts   laneOptions  // immutable
 	full   bool         // there was no place for it
 	mover  stream.Mover // nil: two goroutines move its bytes
 	stream *stream.Stream
@@ -79,8 +79,8 @@ type Lane struct {
 	refusal dial.Refusal
 }
 
-// NewLane returns a lane that connects in Run.
-func NewLane(o LaneOptions) *Lane {
+// newLane returns a lane that connects in Run.
+func newLane(o laneOptions) *Lane {
 	l := &Lane{opts: o, stream: stream.New(), stop: make(chan struct{}), contact: make(chan struct{}, 1)}
 	l.stream.OnBusy(o.Busy)
 	if o.Driver != nil {
@@ -90,9 +90,9 @@ func NewLane(o LaneOptions) *Lane {
 	return l
 }
 
-// Refusing returns a lane that never connects and refuses everything. full: there was no place for one.
-func Refusing(t dial.Target, full bool) *Lane {
-	l := &Lane{opts: LaneOptions{Target: t}, full: full, stream: stream.New()}
+// refusingLane returns a lane that never connects and refuses everything. full: there was no place for one.
+func refusingLane(t dial.Target, full bool) *Lane {
+	l := &Lane{opts: laneOptions{Target: t}, full: full, stream: stream.New()}
 	l.stream.Refuse(stream.ErrDown)
 	return l
 }

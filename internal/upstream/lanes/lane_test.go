@@ -87,7 +87,7 @@ func run(t *testing.T, s *server, id dial.Identity, own bool) (l *Lane, over <-c
 	stop, done := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
 	repeats := logging.NewRepeats(zap.New(core), 5, time.Hour)
-	l = NewLane(LaneOptions{
+	l = newLane(laneOptions{
 		Target:  dial.Target{At: topology.Any, ID: id},
 		Dialer:  dial.New(dial.Options{Resolver: s, Timeout: 10 * time.Second, KeepAlive: time.Minute, UserTimeout: -1, Spawn: wg.Go, Stop: stop}),
 		Own:     own,
@@ -261,7 +261,7 @@ func TestPausesBetweenAttempts(t *testing.T) {
 func TestARefusingLane(t *testing.T) {
 	target := dial.Target{At: "there", ID: dial.Identity{DB: 3, Proto: 2}}
 	for _, full := range []bool{true, false} {
-		l := Refusing(target, full)
+		l := refusingLane(target, full)
 		if l.Full() != full || l.Hopeless() != full || l.At() != "there" || l.Identity() != target.ID {
 			t.Errorf("full %v: %v at %s as %v", full, l.Full(), l.At(), l.Identity())
 		}

@@ -1,5 +1,5 @@
-// Package lanes gives sessions the lanes of their identities: it opens, shares and closes them. Package lane has one of
-// them, package lineup decides which of an identity's lanes takes which commands.
+// Package lanes gives sessions the lanes of their identities: it opens, shares and closes them. A selection
+// decides which of an identity's lanes takes which commands.
 //
 // # Goroutines
 //
@@ -102,7 +102,7 @@ func (ls *Lanes) Lane(id dial.Identity, at topology.Node, driver stream.Driver, 
 			placed = ls.takePlaceLocked(owner)
 		}
 		if full := !placed && !ls.opts.Free(id); ls.closed || full {
-			return Refusing(k.target, full && !ls.closed)
+			return refusingLane(k.target, full && !ls.closed)
 		}
 		s = newSet(ls, k, owner, placed)
 		ls.sets[k] = s

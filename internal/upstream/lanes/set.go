@@ -7,15 +7,15 @@ import (
 // A set is the lanes of one identity to one server that one driver moves. It is guarded by Lanes.mu. It is the owner of
 // its lanes.
 type set struct {
-	all     *Lanes // immutable
-	key     key    // immutable
-	owner   string // the account on which it was opened; immutable
-	lineup  Lineup
-	members [Max]*member // nil: not open
-	users   int          // of all of them, also of those that have left the set
-	placed  bool         // it has one of the places
-	told    time.Time    // when Events.Stuck was called
-	looks   *time.Timer  // runs look; armed while commands are outstanding
+	all       *Lanes // immutable
+	key       key    // immutable
+	owner     string // the account on which it was opened; immutable
+	selection laneSelection
+	members   [maxLanes]*member // nil: not open
+	users     int               // of all of them, also of those that have left the set
+	placed    bool              // it has one of the places
+	told      time.Time         // when Events.Stuck was called
+	looks     *time.Timer       // runs look; armed while commands are outstanding
 }
 
 const (
@@ -41,16 +41,16 @@ func newSet(ls *Lanes, k key, owner string, placed bool) *set {
 
 // pause takes over from Lanes until when writes are held back.
 func (s *set) pause() {
-	s.lineup.Pause(s.all.paused, time.Now())
+	s.selection.Pause(s.all.paused, time.Now())
 	s.tell()
-	if s.lineup.Divided() {
+	if s.selection.Divided() {
 		s.looks.Reset(lookEvery)
 	}
 }
 
 // pick returns the lane for a role.
 func (s *set) pick(r Role) *member {
-	i, open := s.lineup.Pick(r)
+	i, open := s.selection.Pick(r)
 	if open {
 		s.open(i)
 	}
@@ -61,7 +61,7 @@ func (s *set) pick(r Role) *member {
 // openSpare connects one lane ahead of need. When a lane stands still, it may be too late: a Redis that is busy with a
 // script refuses SELECT.
 func (s *set) openSpare() {
-	if i, open := s.lineup.Spare(); open {
+	if i, open := s.selection.Spare(); open {
 		s.open(i)
 		s.tell()
 	}
@@ -69,7 +69,7 @@ func (s *set) openSpare() {
 
 func (s *set) open(i int) {
 	o, id := &s.all.opts, s.key.target.ID
-	l := NewLane(LaneOptions{
+	l := newLane(laneOptions{
 		Target: s.key.target, Driver: s.key.driver, Dialer: o.Dialer, Own: o.Own(id), Meek: o.Meek, Logger: o.Logger, Entries: o.Entries,
 		Owner: s, Busy: s.watch,
 	})
@@ -94,7 +94,7 @@ func (s *set) drop(i int) {
 	m := s.members[i]
 	m.lane.Settle(true)
 	s.members[i] = nil
-	s.lineup.Close(i)
+	s.selection.Close(i)
 	if m.users == 0 {
 		s.all.closeLocked(m)
 	}
@@ -112,7 +112,7 @@ func (s *set) dropAll() {
 func (s *set) tell() {
 	for i, m := range s.members {
 		if m != nil {
-			m.lane.Settle(s.lineup.Settled(i))
+			m.lane.Settle(s.selection.Settled(i))
 		}
 	}
 }
@@ -129,7 +129,7 @@ func (s *set) look() {
 		return
 	}
 	now, busy := time.Now(), false
-	aside := s.lineup.Look(now, func(i int) (asked, settled uint64) {
+	aside := s.selection.Look(now, func(i int) (asked, settled uint64) {
 		m := s.members[i]
 		asked, settled, connected := m.lane.Moved()
 		busy = busy || asked != settled
@@ -148,7 +148,7 @@ func (s *set) look() {
 		return asked, settled
 	})
 	ls.aside.Add(int64(aside))
-	if s.lineup.Aside() && now.Sub(s.told) > stuckPeriod {
+	if s.selection.Aside() && now.Sub(s.told) > stuckPeriod {
 		s.told = now
 		ls.opts.Events.Stuck(s.key.target.At)
 	}
@@ -156,7 +156,7 @@ func (s *set) look() {
 	if aside > 0 && s.users > 1 {
 		s.openSpare()
 	}
-	if busy || s.lineup.Divided() {
+	if busy || s.selection.Divided() {
 		s.looks.Reset(lookEvery)
 	}
 }
@@ -166,7 +166,7 @@ func (s *set) trim(t time.Time) {
 	spare := s.users < 2 // whether a spare lane has been found
 	for i, m := range s.members {
 		switch {
-		case m == nil, m.users > 0, !m.unused.Before(t), s.users > 0 && !s.lineup.Unused(i):
+		case m == nil, m.users > 0, !m.unused.Before(t), s.users > 0 && !s.selection.Unused(i):
 		case !spare:
 			spare = true
 		default:
@@ -175,7 +175,7 @@ func (s *set) trim(t time.Time) {
 	}
 }
 
-func (s *set) isEmpty() bool { return s.members == [Max]*member{} }
+func (s *set) isEmpty() bool { return s.members == [maxLanes]*member{} }
 
 // InUse is a method of Owner.
 func (s *set) InUse(l *Lane) bool {

@@ -28,7 +28,7 @@ func (ls *Lanes) List() []Status {
 			if m != nil {
 				appended, written := m.lane.Progress()
 				list = append(list, Status{
-					Identity: s.key.target.ID, At: s.key.target.At, Use: s.lineup.Use(i), Up: m.lane.IsUp(), Users: m.users,
+					Identity: s.key.target.ID, At: s.key.target.At, Use: s.selection.Use(i), Up: m.lane.IsUp(), Users: m.users,
 					Commands: m.lane.Outstanding(), Bytes: appended - written,
 				})
 			}
@@ -48,7 +48,7 @@ func (ls *Lanes) HeldBack() int {
 	n := 0
 	for _, s := range ls.sets {
 		for i, m := range s.members {
-			if m != nil && s.lineup.MayBeHeld(i) {
+			if m != nil && s.selection.MayBeHeld(i) {
 				asked, settled, _ := m.lane.Moved()
 				n += max(0, min(int(asked-settled), m.users)-1)
 			}

@@ -10,7 +10,7 @@
 // view stays. Record 46 has the reasons.
 //
 // Sentinels that know the primary by its name tell which others watch it. These are asked, too, up to a limit (package
-// roster), so the view stays fresh when all Sentinels of the configuration have been replaced.
+// sentinels), so the view stays fresh when all Sentinels of the configuration have been replaced.
 //
 // # Goroutines
 //

@@ -176,7 +176,7 @@ func (l *link) read(ctx context.Context, in *dial.Reader) error {
 		again := l.answered()
 		r := result{number: l.number}
 		var err error
-		if r.answer, err = ReadAnswer(replies[0], replies[1], replies[2]); err != nil {
+		if r.answer, err = readAnswer(replies[0], replies[1], replies[2]); err != nil {
 			r.err = fmt.Errorf("sentinel %s: %w", l.addr, err)
 		} else {
 			r.peers, r.id = Peers(replies[3], l.reach), ID(replies[4])
@@ -209,7 +209,7 @@ func (l *link) reply(in *dial.Reader) (resp.Value, error) {
 			continue
 		}
 		event, message := string(v.Elems[1].Str), string(v.Elems[2].Str)
-		if replica, primary, ok := Candidate(message, l.name); ok && event == promoting {
+		if replica, primary, ok := candidate(message, l.name); ok && event == promoting {
 			select {
 			case l.chosen <- rising{l.number, replica, primary}:
 			default: // it is known

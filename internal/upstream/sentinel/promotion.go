@@ -28,7 +28,7 @@ type rising struct {
 // look has a replica asked that a Sentinel promotes, if the Sentinel is believed: the question has the proxy's
 // password.
 func (w *Watcher) look(p rising) {
-	if !w.election.believes(p.replica, p.primary, w.roster.Configured(p.by)) {
+	if !w.election.believes(p.replica, p.primary, w.sentinels.Configured(p.by)) {
 		return
 	}
 	select {

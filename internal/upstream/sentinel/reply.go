@@ -25,8 +25,8 @@ type Answer struct {
 	Others []string
 }
 
-// Candidate reads a message about a replica of a primary with a name: slave NAME IP PORT @ PRIMARY IP PORT.
-func Candidate(message, name string) (replica, primary string, ok bool) {
+// candidate reads a message about a replica of a primary with a name: slave NAME IP PORT @ PRIMARY IP PORT.
+func candidate(message, name string) (replica, primary string, ok bool) {
 	words := strings.Fields(message)
 	if len(words) != 8 || words[0] != "slave" || words[4] != "@" || words[5] != name {
 		return "", "", false
@@ -44,20 +44,20 @@ func Names(message, primary string) bool {
 	return false
 }
 
-// ErrUnknownName is a Sentinel's answer about a name that it does not know.
-var ErrUnknownName = errors.New("it knows no primary of this name")
+// errUnknownName is a Sentinel's answer about a name that it does not know.
+var errUnknownName = errors.New("it knows no primary of this name")
 
-// ReadAnswer reads the replies to a question that are about the primary and its replicas. A Sentinel may refuse to tell
+// readAnswer reads the replies to a question that are about the primary and its replicas. A Sentinel may refuse to tell
 // the replicas.
-func ReadAnswer(master, addr, replicas resp.Value) (Answer, error) {
+func readAnswer(master, addr, replicas resp.Value) (Answer, error) {
 	if master.IsError() {
 		if strings.Contains(string(master.Str), "No such master") {
-			return Answer{}, ErrUnknownName
+			return Answer{}, errUnknownName
 		}
 		return Answer{}, &dial.RefusedError{Reply: string(master.Str)}
 	}
 	if len(addr.Elems) != 2 {
-		return Answer{}, ErrUnknownName
+		return Answer{}, errUnknownName
 	}
 	a := Answer{Addr: net.JoinHostPort(string(addr.Elems[0].Str), string(addr.Elems[1].Str))}
 	known := false

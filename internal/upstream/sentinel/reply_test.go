@@ -26,20 +26,20 @@ func refused(text string) resp.Value { return resp.Value{Kind: resp.SimpleError,
 func TestAnswersAreRead(t *testing.T) {
 	master := list("name", "mymaster", "config-epoch", "7", "num-slaves", "2", "down-after-milliseconds", "5000")
 	replicas := lists(list("ip", "10.0.0.2", "port", "6379"), list("ip", "::1", "port", "6380"), list("ip", "", "port", "0"), list("port"))
-	a, err := ReadAnswer(master, list("10.0.0.1", "6379"), replicas)
+	a, err := readAnswer(master, list("10.0.0.1", "6379"), replicas)
 	if err != nil || a.Epoch != 7 || a.Addr != "10.0.0.1:6379" || a.Replicas != 2 || a.DownAfter != 5*time.Second {
 		t.Errorf("%+v, %v", a, err)
 	}
 	if want := []string{"10.0.0.2:6379", "[::1]:6380"}; !slices.Equal(a.Others, want) {
 		t.Errorf("replicas %q, want %q", a.Others, want)
 	}
-	if a, err := ReadAnswer(master, list("10.0.0.1", "6379"), refused("NOPERM")); err != nil || len(a.Others) > 0 {
+	if a, err := readAnswer(master, list("10.0.0.1", "6379"), refused("NOPERM")); err != nil || len(a.Others) > 0 {
 		t.Errorf("without a right to ask for replicas: %+v, %v", a, err)
 	}
-	if _, err := ReadAnswer(refused("ERR No such master with that name"), resp.Value{Null: true}, replicas); !errors.Is(err, ErrUnknownName) {
+	if _, err := readAnswer(refused("ERR No such master with that name"), resp.Value{Null: true}, replicas); !errors.Is(err, errUnknownName) {
 		t.Errorf("an unknown name: %v", err)
 	}
-	if _, err := ReadAnswer(list("a", "b"), list("10.0.0.1", "6379"), replicas); err == nil {
+	if _, err := readAnswer(list("a", "b"), list("10.0.0.1", "6379"), replicas); err == nil {
 		t.Error("a server without an epoch is a Sentinel")
 	}
 }
@@ -65,7 +65,7 @@ func TestEventsAreRead(t *testing.T) {
 		"slave 10.0.0.2:6379 10.0.0.2 6379 @ other 10.0.0.1 6379":    "",
 		"master mymaster 10.0.0.1 6379":                              "",
 	} {
-		if got, primary, ok := Candidate(message, "mymaster"); ok != (want != "") || ok && (got != want || primary == "") {
+		if got, primary, ok := candidate(message, "mymaster"); ok != (want != "") || ok && (got != want || primary == "") {
 			t.Errorf("%s: %q, %v", message, got, ok)
 		}
 	}

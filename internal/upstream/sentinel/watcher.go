@@ -56,13 +56,13 @@ type Watcher struct {
 	old      atomic.Bool  // it has run for a second
 
 	// Owned by Run.
-	roster   *Roster
-	links    map[int]running // by the number of the Sentinel, as the next ones
-	latest   map[int]said
-	ignorant map[int]bool // Sentinels that do not know the name
-	asked    time.Time
-	election election
-	trying   bool // the proof of a proposal is looked for
+	sentinels *sentinelSet
+	links     map[int]running // by the number of the Sentinel, as the next ones
+	latest    map[int]said
+	ignorant  map[int]bool // Sentinels that do not know the name
+	asked     time.Time
+	election  election
+	trying    bool // the proof of a proposal is looked for
 }
 
 // said is the latest answer of a Sentinel.
@@ -90,7 +90,7 @@ func New(opts Options) *Watcher {
 	for _, server := range opts.Sentinels {
 		addrs = append(addrs, server.Addr)
 	}
-	w.roster = NewRoster(addrs)
+	w.sentinels = newSentinelSet(addrs)
 	return w
 }
 
@@ -131,7 +131,7 @@ const (
 // Run follows the primary until ctx ends.
 func (w *Watcher) Run(ctx context.Context) {
 	defer w.asking.Wait()
-	for _, m := range w.roster.Members() {
+	for _, m := range w.sentinels.Members() {
 		w.start(ctx, m)
 	}
 	w.asking.Go(func() { w.watchPromotions(ctx) })
@@ -210,7 +210,7 @@ func (w *Watcher) enlist(ctx context.Context, r result) (counts bool) {
 	if w.Young() { // the Sentinels of the configuration may be listed by other addresses, and have not told their ids yet
 		r.peers = nil
 	}
-	counts, joins, leaves := w.roster.Answered(r.number, r.id, r.peers, time.Now())
+	counts, joins, leaves := w.sentinels.Answered(r.number, r.id, r.peers, time.Now())
 	for _, m := range leaves {
 		w.opts.Logger.Info("a sentinel is not asked any more that no configuration names", zap.String("sentinel", m.Addr))
 		w.end(m.Number)
@@ -229,7 +229,7 @@ func (w *Watcher) note(r result) {
 		delete(w.ignorant, r.number)
 		return
 	}
-	if errors.Is(r.err, ErrUnknownName) {
+	if errors.Is(r.err, errUnknownName) {
 		delete(w.latest, r.number)
 		if !w.ignorant[r.number] {
 			w.opts.Logger.Warn("a sentinel does not know the primary", zap.String("name", w.opts.Name), zap.Error(r.err))
@@ -244,9 +244,9 @@ func (w *Watcher) note(r result) {
 // voices are the living answers. majority is that of the Sentinels that may vote.
 func (w *Watcher) voices() (all []voice, majority int) {
 	now := time.Now()
-	voters := w.roster.Voters(now)
+	voters := w.sentinels.Voters(now)
 	counted := map[string]bool{} // a Sentinel with two addresses counts once
-	for _, m := range w.roster.Members() {
+	for _, m := range w.sentinels.Members() {
 		s, spoken := w.latest[m.Number]
 		switch {
 		case !spoken:

@@ -37,33 +37,33 @@ type Member struct {
 	listed   time.Time // by another Sentinel, last
 }
 
-// A Roster is the Sentinels that are asked.
+// A sentinelSet is the Sentinels that are asked.
 //
 // It has those of the configuration, and others of which these tell that they watch the same primary. Over the years
 // all those of the configuration may be replaced. It is a state machine without I/O: answers go in, Sentinels that join
 // and leave come out.
-type Roster struct {
+type sentinelSet struct {
 	members []Member
 	next    int // number
 }
 
-// NewRoster returns the Sentinels of the configuration, by their addresses.
-func NewRoster(addrs []string) *Roster {
-	r := &Roster{}
+// newSentinelSet returns the Sentinels of the configuration, by their addresses.
+func newSentinelSet(addrs []string) *sentinelSet {
+	r := &sentinelSet{}
 	for _, addr := range addrs {
 		r.add(Member{Addr: addr, Configured: true})
 	}
 	return r
 }
 
-func (r *Roster) add(m Member) Member {
+func (r *sentinelSet) add(m Member) Member {
 	m.Number = r.next
 	r.next++
 	r.members = append(r.members, m)
 	return m
 }
 
-func (r *Roster) at(number int) *Member {
+func (r *sentinelSet) at(number int) *Member {
 	for i := range r.members {
 		if r.members[i].Number == number {
 			return &r.members[i]
@@ -73,16 +73,16 @@ func (r *Roster) at(number int) *Member {
 }
 
 // Members are the Sentinels that are asked now. The caller must not change them.
-func (r *Roster) Members() []Member { return r.members }
+func (r *sentinelSet) Members() []Member { return r.members }
 
 // Configured reports whether the operator has named a member.
-func (r *Roster) Configured(number int) bool {
+func (r *sentinelSet) Configured(number int) bool {
 	m := r.at(number)
 	return m != nil && m.Configured
 }
 
 // led reports whether a Sentinel of the configuration has answered lately.
-func (r *Roster) led(now time.Time) bool {
+func (r *sentinelSet) led(now time.Time) bool {
 	return slices.ContainsFunc(r.members, func(m Member) bool { return m.Configured && now.Sub(m.answered) <= silentFor })
 }
 
@@ -96,7 +96,7 @@ type Voters struct {
 func (v Voters) Has(m Member) bool { return m.Configured == v.configured }
 
 // Voters are the Sentinels of the configuration. If none of them has answered for long, the others vote.
-func (r *Roster) Voters(now time.Time) Voters {
+func (r *sentinelSet) Voters(now time.Time) Voters {
 	v := Voters{configured: r.led(now) || r.learnt() == 0}
 	seen := map[string]bool{}
 	for _, m := range r.members {
@@ -114,7 +114,7 @@ func (r *Roster) Voters(now time.Time) Voters {
 //
 // The Sentinels of the configuration say which others there are. If none of them has answered for long, the others say
 // so themselves.
-func (r *Roster) Answered(number int, id string, peers []Peer, now time.Time) (counts bool, joins, leaves []Member) {
+func (r *sentinelSet) Answered(number int, id string, peers []Peer, now time.Time) (counts bool, joins, leaves []Member) {
 	from := r.at(number)
 	if from == nil || !from.Configured && from.ID != id {
 		return false, nil, nil
@@ -150,7 +150,7 @@ func (r *Roster) Answered(number int, id string, peers []Peer, now time.Time) (c
 
 // lists notes that a Sentinel is listed, and reports whether it is asked already. One that is known at another address,
 // and does not answer there, has moved.
-func (r *Roster) lists(p Peer, now time.Time) (known bool) {
+func (r *sentinelSet) lists(p Peer, now time.Time) (known bool) {
 	for i := range r.members {
 		m := &r.members[i]
 		if m.Addr == p.Addr || p.ID != "" && m.ID == p.ID && now.Sub(m.answered) < recent {
@@ -165,14 +165,14 @@ func (r *Roster) lists(p Peer, now time.Time) (known bool) {
 }
 
 // isTwin reports whether a Sentinel is asked at another address, too, and answers there.
-func (r *Roster) isTwin(m Member, now time.Time) bool {
+func (r *sentinelSet) isTwin(m Member, now time.Time) bool {
 	return m.ID != "" && slices.ContainsFunc(r.members, func(other Member) bool {
 		return other.ID == m.ID && other.Number < m.Number && now.Sub(other.answered) < recent
 	})
 }
 
 // learnt is how many are asked that the configuration does not name.
-func (r *Roster) learnt() (n int) {
+func (r *sentinelSet) learnt() (n int) {
 	for _, m := range r.members {
 		if !m.Configured {
 			n++
@@ -182,7 +182,7 @@ func (r *Roster) learnt() (n int) {
 }
 
 // mostSilent is the place of the one that may make way; -1: there is none.
-func (r *Roster) mostSilent(now time.Time) int {
+func (r *sentinelSet) mostSilent(now time.Time) int {
 	found := -1
 	for i, m := range r.members {
 		if !m.Configured && now.Sub(m.answered) > silentFor && (found < 0 || m.answered.Before(r.members[found].answered)) {
@@ -192,7 +192,7 @@ func (r *Roster) mostSilent(now time.Time) int {
 	return found
 }
 
-func (r *Roster) remove(i int) Member {
+func (r *sentinelSet) remove(i int) Member {
 	m := r.members[i]
 	r.members = slices.Delete(r.members, i, i+1)
 	return m

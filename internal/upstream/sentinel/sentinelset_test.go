@@ -9,7 +9,7 @@ import (
 )
 
 // play has one Sentinel tell of others.
-func (r *Roster) play(t *testing.T, now time.Time, from int, list ...string) (joins, leaves string) {
+func (r *sentinelSet) play(t *testing.T, now time.Time, from int, list ...string) (joins, leaves string) {
 	t.Helper()
 	var peers []Peer
 	for _, word := range list {
@@ -32,7 +32,7 @@ func addrs(all []Member) string {
 
 func TestTheRosterIsBounded(t *testing.T) {
 	now := time.Now()
-	r := NewRoster([]string{"a:1", "b:1"})
+	r := newSentinelSet([]string{"a:1", "b:1"})
 	var all []string
 	for i := range 100 {
 		all = append(all, fmt.Sprintf("x%02d@x%02d:1", i, i))
@@ -44,7 +44,8 @@ func TestTheRosterIsBounded(t *testing.T) {
 	if joins, leaves := r.play(t, now.Add(silentFor), 0, all...); joins != "" || leaves != "" {
 		t.Errorf("%q joins, %q leaves", joins, leaves)
 	}
-	// One that has not answered for long makes room. Those of the configuration stay, though one of them has never answered.
+	// One that has not answered for long makes room. Those of the configuration stay, though one of them has never
+	// answered.
 	now = now.Add(silentFor + time.Second)
 	r.at(2).answered = now
 	if joins, leaves := r.play(t, now, 0, "y@y:1", "z@z:1!"); joins != "y:1" || leaves != "x01:1" {
@@ -61,7 +62,7 @@ func TestTheRosterIsBounded(t *testing.T) {
 
 func TestASentinelThatMovesIsFollowed(t *testing.T) {
 	now := time.Now()
-	r := NewRoster([]string{"a:1", "b:1"})
+	r := newSentinelSet([]string{"a:1", "b:1"})
 	if joins, _ := r.play(t, now, 0, "x@x:1", "c1@elsewhere:1!"); joins != "x:1" {
 		t.Errorf("%q joins", joins)
 	}
@@ -84,7 +85,7 @@ func TestASentinelThatMovesIsFollowed(t *testing.T) {
 // The Sentinels of the configuration say which others there are, as long as one of them answers.
 func TestSentinelsSpeakForThemselvesIfNoConfiguredOneAnswers(t *testing.T) {
 	now := time.Now()
-	r := NewRoster([]string{"a:1"})
+	r := newSentinelSet([]string{"a:1"})
 	r.play(t, now, 0, "x@x:1", "y@y:1")
 	tells := func(number int, id string, peers ...Peer) (joins string) {
 		t.Helper()
@@ -119,7 +120,7 @@ func TestSentinelsSpeakForThemselvesIfNoConfiguredOneAnswers(t *testing.T) {
 
 func TestAnotherSentinelAtAListedAddressIsNotHeard(t *testing.T) {
 	now := time.Now()
-	r := NewRoster([]string{"a:1"})
+	r := newSentinelSet([]string{"a:1"})
 	r.play(t, now, 0, "x@x:1")
 	for _, id := range []string{"", "stranger", "c0"} {
 		if heard, _, _ := r.Answered(1, id, nil, now); heard {
@@ -137,7 +138,7 @@ func TestAnotherSentinelAtAListedAddressIsNotHeard(t *testing.T) {
 
 func TestTheConfiguredOnesVoteUntilAllAreSilent(t *testing.T) {
 	now := time.Now()
-	r := NewRoster([]string{"a:1", "b:1", "alias-of-b:1"})
+	r := newSentinelSet([]string{"a:1", "b:1", "alias-of-b:1"})
 	if v := r.Voters(now); v.Number != 3 || !v.Has(*r.at(0)) {
 		t.Errorf("at the start: %+v", v)
 	}

@@ -29,12 +29,12 @@ func (s *several) Resolve(topology.Node) (topology.Place, error) {
 
 func (*several) Doubt(topology.Node, topology.Place, error) {}
 
-// bench has a door whose goroutine is the test: run asks.
+// bench has a probe whose goroutine is the test: run asks.
 type bench struct {
-	*Door
+	*authProbe
 	jobs []func()
 	told []uint64 // the eras
-	shut int      // the number of times that the door was found shut after it had been open
+	shut int      // how often that credentials were found to be needed after they had not been
 	stop chan struct{}
 }
 
@@ -48,8 +48,8 @@ func newBench(t *testing.T, patience time.Duration, addrs ...string) *bench {
 		Resolver: &several{addrs: addrs}, Timeout: 2 * time.Second, KeepAlive: time.Minute, UserTimeout: -1, Wait: -1,
 		Spawn: func(f func()) { go f() }, Stop: stop,
 	})
-	b.Door = NewDoor(DoorOptions{
-		Dialer: dialer, Asker: &Asker{Dialer: dialer, Logger: zap.NewNop()}, Spawn: spawn, Stop: b.stop, Patience: patience,
+	b.authProbe = newAuthProbe(authProbeOptions{
+		Dialer: dialer, Asker: &asker{Dialer: dialer, Logger: zap.NewNop()}, Spawn: spawn, Stop: b.stop, Patience: patience,
 		Shut: func() { b.shut++ },
 	})
 	t.Cleanup(b.Close)

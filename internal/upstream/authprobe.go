@@ -12,20 +12,20 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 )
 
-// DoorOptions name the server that is asked. All but Patience are required.
-type DoorOptions struct {
+// authProbeOptions name the server that is asked. All but Patience are required.
+type authProbeOptions struct {
 	Dialer *dial.Dialer
-	Asker  *Asker
+	Asker  *asker
 	Spawn  func(func())    // runs a goroutine and waits for its end
 	Stop   <-chan struct{} // closed when no answer is needed any more
 
 	// Patience is the wait for one server's answer before another one is asked. 0: there is one server.
 	Patience time.Duration
 
-	Shut func() // called when the door is found shut after it was open: connections that were accepted serve no new client
+	Shut func() // called when Redis is found to want credentials after it did not: connections that were accepted serve no new client
 }
 
-// A Door is the door of one Redis. All methods but Close may be called from any goroutine.
+// An authProbe is that of one Redis. All methods but Close may be called from any goroutine.
 //
 // It finds out whether Redis accepts connections without credentials. On a direct connection Redis decides that when
 // the client connects, and it announces no change. A shared connection that was accepted says nothing about a later
@@ -33,31 +33,31 @@ type DoorOptions struct {
 //
 // RESET brings a connection back to the state of a new one, so one connection serves for all questions. One goroutine
 // at most asks.
-type Door struct {
-	opts DoorOptions // immutable
-	shut atomic.Bool // when Redis was last asked
+type authProbe struct {
+	opts authProbeOptions // immutable
+	shut atomic.Bool      // when Redis was last asked
 
 	mu    sync.Mutex
 	queue []func(era uint64) // the callers since the latest question
 	busy  bool               // a goroutine asks
-	era   uint64             // the number of times that the door was found shut after it had been open
+	era   uint64             // the number of times that Redis was found to want credentials after it had not
 
 	nc net.Conn // owned by the goroutine that has set busy; nil: none
 }
 
-// NewDoor returns a door that is open as far as is known.
-func NewDoor(opts DoorOptions) *Door { return &Door{opts: opts} }
+// newAuthProbe returns a probe that expects no credentials as far as is known.
+func newAuthProbe(opts authProbeOptions) *authProbe { return &authProbe{opts: opts} }
 
 // Shut reports whether Redis demanded credentials of new connections when it was last asked.
-func (d *Door) Shut() bool { return d.shut.Load() }
+func (d *authProbe) Shut() bool { return d.shut.Load() }
 
-// doorLimit bounds one question. After that the last known answer stands.
-const doorLimit = 3 * time.Second
+// authProbeLimit bounds one question. After that the last known answer stands.
+const authProbeLimit = 3 * time.Second
 
 // Knock finds out whether Redis now serves a new connection without credentials. It calls told from another goroutine
 // when lanes and pins without credentials have the same rights. Clients without credentials to which another era was
 // told have other rights.
-func (d *Door) Knock(told func(era uint64)) {
+func (d *authProbe) Knock(told func(era uint64)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.queue = append(d.queue, told)
@@ -68,7 +68,7 @@ func (d *Door) Knock(told func(era uint64)) {
 	d.opts.Spawn(d.answer)
 }
 
-func (d *Door) over() bool {
+func (d *authProbe) over() bool {
 	select {
 	case <-d.opts.Stop:
 		return true
@@ -78,7 +78,7 @@ func (d *Door) over() bool {
 }
 
 // answer asks as long as there are calls of Knock to answer.
-func (d *Door) answer() {
+func (d *authProbe) answer() {
 	ctx, cancel := dial.UntilClosed(d.opts.Stop)
 	defer cancel()
 	for {
@@ -113,8 +113,8 @@ const maxServers = 4
 
 // ask reports whether Redis demands credentials of a new connection. A server that has been stopped keeps its
 // connections and does not answer, so another one is asked then.
-func (d *Door) ask(ctx context.Context) (shut bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, doorLimit)
+func (d *authProbe) ask(ctx context.Context) (shut bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, authProbeLimit)
 	defer cancel()
 	for range maxServers {
 		if shut, err = d.askOne(ctx); err == nil || d.opts.Patience == 0 || dial.IsRefused(err) || ctx.Err() != nil {
@@ -125,7 +125,7 @@ func (d *Door) ask(ctx context.Context) (shut bool, err error) {
 }
 
 // askOne asks the server that was asked before, and if it does not answer the next one.
-func (d *Door) askOne(ctx context.Context) (shut bool, err error) {
+func (d *authProbe) askOne(ctx context.Context) (shut bool, err error) {
 	if d.opts.Patience > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, d.opts.Patience)
@@ -166,11 +166,11 @@ func askReset(ctx context.Context, nc net.Conn) (shut bool, err error) {
 		return false, &dial.RefusedError{Reply: string(bytes.TrimSpace(b))}
 	}
 	b, err = rd.Raw()
-	return IsNoAuth(b), err
+	return isNoAuth(b), err
 }
 
 // Saw notes what Redis does with connections without credentials.
-func (d *Door) Saw(shut bool) {
+func (d *authProbe) Saw(shut bool) {
 	d.mu.Lock()
 	closing := !d.shut.Swap(shut) && shut
 	if closing {
@@ -183,7 +183,7 @@ func (d *Door) Saw(shut bool) {
 }
 
 // Close closes the connection for questions. It is called when no goroutine asks any more.
-func (d *Door) Close() {
+func (d *authProbe) Close() {
 	if d.nc != nil {
 		d.opts.Dialer.HangUp(d.nc)
 		d.nc = nil

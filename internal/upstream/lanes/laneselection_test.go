@@ -7,15 +7,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-// play is a lineup with commands on its lanes.
+// play is a selection with commands on its lanes.
 type play struct {
 	t interface {
 		Helper()
 		Errorf(format string, args ...any)
 	}
-	Lineup
+	laneSelection
 	now            time.Time
-	asked, settled [Max]uint64
+	asked, settled [maxLanes]uint64
 }
 
 func newPlay(t *testing.T) *play { return &play{t: t, now: time.Unix(1, 0)} }
@@ -112,7 +112,7 @@ func TestALaneThatMovesIsNotSetAside(t *testing.T) {
 func TestWritesThatAreHeldBackDoNotTakeTheLanesOfReads(t *testing.T) {
 	p := newPlay(t)
 	p.stall(p.ask(Reads)) // by a write
-	for range 3 * Max {
+	for range 3 * maxLanes {
 		p.ask(Writes)
 		p.look(StandsStill)
 	}
@@ -160,12 +160,13 @@ func TestAConnectionThatEndsStartsAnew(t *testing.T) {
 	}
 }
 
-// Whatever happens, there is a lane for every role, none that is set aside has one, and reads move on as long as a lane does.
+// Whatever happens, there is a lane for every role, none that is set aside has one, and reads move on as long as a lane
+// does.
 func TestLineupHoldsTogether(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := &play{t: t, now: time.Unix(1, 0)}
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
-			i := rapid.IntRange(0, Max-1).Draw(t, "lane")
+			i := rapid.IntRange(0, maxLanes-1).Draw(t, "lane")
 			switch rapid.IntRange(0, 5).Draw(t, "step") {
 			case 0, 1:
 				p.ask(Role(rapid.IntRange(0, int(roles)-1).Draw(t, "role")))

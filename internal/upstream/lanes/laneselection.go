@@ -2,8 +2,8 @@ package lanes
 
 import "time"
 
-// Max is the largest number of lanes of a lineup.
-const Max = 6
+// maxLanes is the largest number of lanes of a selection.
+const maxLanes = 6
 
 const (
 	// StandsStill is the time that the oldest command of a lane waits before the lane is set aside.
@@ -17,7 +17,7 @@ const (
 // Role is the kind of commands that a lane takes.
 type Role uint8
 
-// The roles. While a lineup is not divided, Reads takes writes as well.
+// The roles. While a selection is not divided, Reads takes writes as well.
 const (
 	Reads   Role = iota // commands that change no data
 	Writes              // commands that may change data
@@ -26,15 +26,15 @@ const (
 	roles
 )
 
-// Lineup is the lanes of one identity by number, 0 to Max-1. The zero value has none. It is not safe for concurrent
-// use.
+// laneSelection is the lanes of one identity by number, 0 to Max-1. The zero value has none. It is not safe for
+// concurrent use.
 //
-// A lane that stands still then holds up only the sessions with commands on it. The lineup is a state machine without
+// A lane that stands still then holds up only the sessions with commands on it. The selection is a state machine without
 // I/O: its input is the progress of each lane, its output the lane to use.
 //
 //	Pick(role) ──► the role's lane, or one that is to be opened
 //	Look ──► a lane whose oldest command waits too long loses its role: it is set aside until that command and all that were
-//	         behind it have been answered. Meanwhile the lineup is divided: writes and reads have lanes of their own.
+//	         behind it have been answered. Meanwhile the selection is divided: writes and reads have lanes of their own.
 //
 // It is divided because Redis may hold back the writes of all clients (CLIENT PAUSE … WRITE). Otherwise the next lane
 // would stand still with the first write on it, and so would each one after it, until there were no lane left to read
@@ -42,8 +42,8 @@ const (
 //
 // Scripts have a lane of their own from the start. A command behind an endless script gets no answer, not even -BUSY,
 // before the script is killed, and the command's client may be the one to kill it.
-type Lineup struct {
-	lanes  [Max]lane
+type laneSelection struct {
+	lanes  [maxLanes]lane
 	holder [roles]int // number of the role's lane plus one; 0: none
 	until  time.Time  // writes are known to be held back until then
 	paused bool       // they were at the last look
@@ -60,7 +60,7 @@ type lane struct {
 }
 
 // Pick returns the lane for a role. open: it is the caller's to open.
-func (l *Lineup) Pick(r Role) (i int, open bool) {
+func (l *laneSelection) Pick(r Role) (i int, open bool) {
 	if r == Writes && !l.Divided() {
 		r = Reads
 	}
@@ -86,7 +86,7 @@ func need(r Role) int {
 }
 
 // free counts the lanes without a role and finds one, an open one if possible.
-func (l *Lineup) free() (best, n int) {
+func (l *laneSelection) free() (best, n int) {
 	best = -1
 	for i := range l.lanes {
 		if l.lanes[i].aside || l.role(i) != roles {
@@ -100,7 +100,7 @@ func (l *Lineup) free() (best, n int) {
 }
 
 // role of a lane; roles: it has none.
-func (l *Lineup) role(i int) Role {
+func (l *laneSelection) role(i int) Role {
 	for r, h := range l.holder {
 		if h == i+1 {
 			return Role(r)
@@ -110,7 +110,7 @@ func (l *Lineup) role(i int) Role {
 }
 
 // Spare returns a lane to be opened ahead of need, unless one without a role is open already or the set is full.
-func (l *Lineup) Spare() (i int, open bool) {
+func (l *laneSelection) Spare() (i int, open bool) {
 	i, n := l.free()
 	if n == 0 || l.lanes[i].open {
 		return 0, false
@@ -120,10 +120,10 @@ func (l *Lineup) Spare() (i int, open bool) {
 }
 
 // Unused reports whether a lane has no role, now or when it has drained.
-func (l *Lineup) Unused(i int) bool { return !l.lanes[i].aside && l.role(i) == roles }
+func (l *laneSelection) Unused(i int) bool { return !l.lanes[i].aside && l.role(i) == roles }
 
 // Use says for people what a lane is for.
-func (l *Lineup) Use(i int) string {
+func (l *laneSelection) Use(i int) string {
 	switch r := l.role(i); {
 	case l.lanes[i].aside:
 		return "set aside"
@@ -143,7 +143,7 @@ func (l *Lineup) Use(i int) string {
 }
 
 // Settled reports whether the users of a lane need not Pick again before the next command.
-func (l *Lineup) Settled(i int) bool {
+func (l *laneSelection) Settled(i int) bool {
 	switch l.role(i) {
 	case Reads:
 		return !l.Divided()
@@ -156,13 +156,13 @@ func (l *Lineup) Settled(i int) bool {
 
 // MayBeHeld reports whether a lane stands still if Redis holds back writes: it is one for writes or scripts, or has
 // been set aside.
-func (l *Lineup) MayBeHeld(i int) bool {
+func (l *laneSelection) MayBeHeld(i int) bool {
 	r := l.role(i)
 	return l.lanes[i].aside || r == Writes || r == Scripts
 }
 
 // Divided reports whether writes travel on a lane of their own.
-func (l *Lineup) Divided() bool {
+func (l *laneSelection) Divided() bool {
 	if l.paused {
 		return true
 	}
@@ -175,7 +175,7 @@ func (l *Lineup) Divided() bool {
 }
 
 // Aside reports whether a lane is set aside.
-func (l *Lineup) Aside() bool {
+func (l *laneSelection) Aside() bool {
 	for i := range l.lanes {
 		if l.lanes[i].aside {
 			return true
@@ -185,13 +185,13 @@ func (l *Lineup) Aside() bool {
 }
 
 // Pause says that Redis holds back writes until a time, as far as is known at present; a time that is over ends it.
-func (l *Lineup) Pause(until, now time.Time) {
+func (l *laneSelection) Pause(until, now time.Time) {
 	l.until = until
 	l.pass(now)
 }
 
 // pass lets time pass.
-func (l *Lineup) pass(now time.Time) {
+func (l *laneSelection) pass(now time.Time) {
 	l.paused = now.Before(l.until)
 	if !l.Divided() {
 		l.holder[Writes] = 0
@@ -199,7 +199,7 @@ func (l *Lineup) pass(now time.Time) {
 }
 
 // Close says that a lane is closed.
-func (l *Lineup) Close(i int) {
+func (l *laneSelection) Close(i int) {
 	if r := l.role(i); r != roles {
 		l.holder[r] = 0
 	}
@@ -208,7 +208,7 @@ func (l *Lineup) Close(i int) {
 
 // Look takes in how many commands each open lane has been asked and how many of them are settled. It returns how many
 // lanes it has set aside.
-func (l *Lineup) Look(now time.Time, progress func(i int) (asked, settled uint64)) (aside int) {
+func (l *laneSelection) Look(now time.Time, progress func(i int) (asked, settled uint64)) (aside int) {
 	for i := range l.lanes {
 		n := &l.lanes[i]
 		if !n.open {
@@ -233,7 +233,7 @@ func (l *Lineup) Look(now time.Time, progress func(i int) (asked, settled uint64
 
 // setAside takes its role from a lane, unless there are too few to replace it. Writes that are held back would stop one
 // lane after the other, so lanes are left for reads to move on to.
-func (l *Lineup) setAside(i int) bool {
+func (l *laneSelection) setAside(i int) bool {
 	r := l.role(i)
 	if r == roles {
 		return false
