@@ -13,11 +13,11 @@
 // may be secret. So an address without a host is on the loopback interface only, and a request must ask for a known
 // host.
 //
-// Every answer comes in bounded time, even if the proxy or Redis hangs. A goroutine of a recentValue or a singleFlight takes locks
-// or asks Redis, and a request waits for it for a limited time.
+// Every answer comes in bounded time, even if the proxy or Redis hangs. A goroutine of a recentValue or a singleFlight
+// takes locks or asks Redis, and a request waits for it for a limited time.
 //
-// Goroutines: Run serves until its context ends; net/http has one for each connection, each question of a recentValue or a
-// singleFlight one. Run waits for them briefly.
+// Goroutines: Run serves until its context ends; net/http has one for each connection, each question of a recentValue
+// or a singleFlight one. Run waits for them briefly.
 package admin
 
 import (
