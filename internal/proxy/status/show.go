@@ -58,6 +58,9 @@ func Document() string {
 			help = "the same"
 		}
 		described[row.Help] = true
+		if row.Kind == Timing {
+			help += " Histogram."
+		}
 		metric := ""
 		if row.Metric != "" {
 			metric = "lockproxy_" + row.Metric
@@ -67,7 +70,7 @@ func Document() string {
 				metric += "{" + row.Label + "}"
 			}
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", code(row.Info), code(metric), row.Kind, help)
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", code(row.Info), code(metric), help)
 	}
 	return b.String()
 }
@@ -83,11 +86,11 @@ const documentHead = `# Metrics
 
 This file is written from the table in internal/proxy/status by ` + "`go test ./internal/proxy/status -update`" + `.
 
-INFO lockproxy and /metrics (` + "`admin-listen`" + `) show the same numbers. Counters begin at 0 when the proxy starts. The values of every
-label are from a closed set. They are the words of the log and the settings with underscores (` + "`max_hold`, `max_clients`" + `), and the
-error codes. /metrics has one number more: ` + "`lockproxy_stats_age_seconds`" + ` is the age of
-the others, 0, or more if the proxy does not answer. It also speaks OpenMetrics.
+INFO lockproxy and /metrics (` + "`admin-listen`" + `) show the same numbers. Counters end in ` + "`_total`" + ` and begin at 0 when the proxy
+starts. Values of labels are the words of the log and the settings with underscores (` + "`max_hold`, `max_clients`" + `), and the error
+codes. /metrics, which also speaks OpenMetrics, has one number more: ` + "`lockproxy_stats_age_seconds`" + ` is the age of the others if
+the proxy does not answer, else 0.
 
-| INFO lockproxy | /metrics | Kind | Meaning |
-|---|---|---|---|
+| INFO lockproxy | /metrics | Meaning |
+|---|---|---|
 `
