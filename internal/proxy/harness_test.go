@@ -443,6 +443,12 @@ func (c *peer) quiet(args ...string) string {
 	return b
 }
 
+// granted acquires a lock for a short time. On a machine that stands still, that time may be over before the grant comes, and it is acquired anew.
+func (c *peer) granted(args ...string) {
+	c.t.Helper()
+	redistest.Eventually(c.t, patience, "a grant that comes in time", func() bool { return c.quiet(args...)[0] == ':' })
+}
+
 // until notes frames up to one that contains word.
 func (c *peer) until(word string) {
 	c.t.Helper()

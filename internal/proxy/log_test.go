@@ -26,7 +26,7 @@ func TestTheLogTellsOfLostLeases(t *testing.T) {
 			holder.quiet("CLIENT", "SETNAME", "billing")
 			other.quiet("CLIENT", "SETNAME", "operator")
 
-			holder.quiet("LOCK", "short", "PX", "10")
+			holder.granted("LOCK", "short", "PX", "10")
 			waitFor(t, "the end of the fixed lease", func() bool { return logs.FilterMessage("fixed lease expired").Len() == 1 })
 			if e := logs.FilterMessage("fixed lease expired").All()[0]; e.Level != zap.DebugLevel {
 				t.Errorf("a fixed lease that expires is logged as %s", e.Level)

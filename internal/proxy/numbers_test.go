@@ -47,7 +47,7 @@ func TestNumbersFollowLocksAndCommands(t *testing.T) {
 				"a shared command":      s.Commands["shared"] == 1+before.Commands["shared"],
 				"its bytes":             s.Bytes["shared"]-before.Bytes["shared"] == int64(len("*3\r\n$3\r\nSET\r\n$1\r\nx\r\n$1\r\n1\r\n")),
 				"a pinned command":      s.Commands["pinned"] == 1,
-				"a limit":               s.Limits["max-waiters"] == 100_000,
+				"a limit":               s.Limits["max-clients"] == 10_000,
 			} {
 				if !ok {
 					t.Errorf("the numbers do not show %s", what)
@@ -193,8 +193,8 @@ func TestEndsOfHoldsAreToldApart(t *testing.T) {
 					c.quiet("DEL", "k")
 				}},
 				{"DEL, and UNLOCK", "lost", "gone", func(c *peer) { c.quiet("LOCK", "k", "PX", "60000"); c.quiet("DEL", "k"); c.quiet("UNLOCK", "k") }},
-				{"MAXHOLD", "lost", "max-hold", func(c *peer) { c.quiet("LOCK", "k", "MAXHOLD", "150") }},
-				{"PX", "expired", "expired", func(c *peer) { c.quiet("LOCK", "k", "PX", "150") }},
+				{"MAXHOLD", "lost", "max-hold", func(c *peer) { c.granted("LOCK", "k", "MAXHOLD", "150") }},
+				{"PX", "expired", "expired", func(c *peer) { c.granted("LOCK", "k", "PX", "150") }},
 				{"the client hangs up", "client_gone", "client_gone", hungUp("LOCK", "h1", "PX", "60000")},
 				{"the client hangs up, GRACE 0", "client_gone", "client_gone", hungUp("LOCK", "h2", "GRACE", "0")},
 				{"the client hangs up, GRACE", "client_gone", "client_gone", hungUp("LOCK", "h3", "OWNER", "me", "GRACE", "500")},
