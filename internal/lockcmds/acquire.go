@@ -17,20 +17,19 @@ import (
 
 // waiter is one acquire in progress, from its first attempt on the session's own connection to its answer.
 type waiter struct {
-	table.Waiter       // its state in the wait queue; guarded by waiters.mu
+	table.Waiter       // its state in the wait queue; guarded by Engine.mu
 	claim        claim // its part in the record of holds
 
 	// Immutable after start.
 	acquireTerms // Sync is never SyncAll: the number is known
-	x            *waiters
+	e            *Engine
 	began        time.Time
-	home         *waiters       // of the session; not x, if the acquire is to deepen a hold from before an AUTH
+	home         *Engine        // of the session; not e, if the acquire is to deepen a hold from before an AUTH
 	asked        *askedAcquire  // by which home asks if the acquire deepens no hold here; nil: it is at home
 	behind       *observe.Party // the holder when it began to wait; set before it joins its wait queue. nil: not of interest
 	sent         callRequest    // the first attempt
 
-	// Guarded by waiters.mu.
-	ended  bool         // its session has
+	// Guarded by Engine.mu.
 	fence  int64        // of a grant that replicas are to confirm; 0: there is none
 	timer  jobs.Timer   // its own deadline
 	mark   table.Mark   // before the first attempt
@@ -55,20 +54,28 @@ func (w *waiter) session() *holdSession { return w.claim.Session() }
 // conn is the session's part of the contract.
 func (w *waiter) conn() contract.Session { return w.claim.Session().Conn }
 
-// Start starts an acquire of a session, whose home is here or at the waiters of another engine. Requires the session
-// lock.
-func (x *waiters) Start(s contract.Caller, cmd grammar.Command, home *waiters) {
-	now := x.Calls.Clock.Now()
-	x.start(&askedAcquire{caller: s, cmd: cmd}, now, now, home)
-}
-
-// start starts an acquire now that was asked for at the moment began. It does not keep a, so that most commands stay on
-// the stack.
-func (x *waiters) start(a *askedAcquire, began, now time.Time, home *waiters) {
-	s, cmd, defaults := &a.caller, &a.cmd, x.Defaults()
-	w := &waiter{
-		x: x, acquireTerms: termsOf(cmd, defaults), began: began, home: home,
-		claim: x.Holds.Claim(s, cmd.Key, cmd.Owner),
+// startAcquire starts an acquire now that was asked for at the moment began, of a session whose home is here or another
+// engine. It does not keep a, so that most commands stay on the stack. Requires the session lock.
+func (e *Engine) startAcquire(a *askedAcquire, began, now time.Time, home *Engine) {
+	s, cmd := &a.caller, &a.cmd
+	w := &waiter{e: e, acquireTerms: termsOf(cmd, e.defaults()), began: began, home: home}
+	if w.Sync == SyncAll {
+		if w.Sync = e.replicas(cmd.Key); w.Sync == 0 {
+			s.Reply(noReplicasReply())
+			return
+		}
+	}
+	if home != e {
+		again := *a
+		w.asked = &again
+	}
+	e.mu.Lock()
+	w.claim = e.claimLocked(s, cmd.Key, cmd.Owner)
+	if cmd.Owner == "" && e.opts.Reentry.Refuses() && w.claim.Reenters() {
+		e.mu.Unlock()
+		e.opts.Reentry.Note(w.session().Client, cmd.Key, true)
+		s.Reply(noReentryReply(cmd.Verb, s.Proto))
+		return
 	}
 	w.Waiter = table.Waiter{
 		Kind: w.kind().Waits, Owner: w.claim.Key().Owner, Shared: cmd.Owner != "", Placed: cmd.Wait != 0, Tag: w,
@@ -77,40 +84,22 @@ func (x *waiters) start(a *askedAcquire, began, now time.Time, home *waiters) {
 		n := script.ForWaiters(cmd.Key)
 		w.Place, w.Wake = n.PlaceOf(w.Owner), n.NameChannel(w.Owner)
 	}
-	if w.Sync == SyncAll {
-		if w.Sync = x.replicas(cmd.Key); w.Sync == 0 {
-			s.Reply(noReplicasReply())
-			return
-		}
+	w.session().asks = w
+	joins := s.NothingPending && !w.claim.Deepens() && home == e && w.Wait != 0 && !w.Shared && e.table.MayJoin(cmd.Key, w.Kind)
+	if w.Wait != 0 && !joins { // one that joins must ask, if it turns out to be the first after all
+		w.mark = e.table.Mark(&w.Waiter, cmd.Key)
 	}
-	if home != x {
-		again := *a
-		w.asked = &again
-	}
-	if cmd.Owner == "" && x.Reentry.Refuses() && w.claim.Reenters() {
-		x.Reentry.Note(w.session().Client, cmd.Key, true)
-		s.Reply(noReentryReply(cmd.Verb, s.Proto))
-		return
-	}
-	x.mu.Lock()
-	x.asks[s.ID] = w
-	if w.Wait != 0 {
-		w.mark = x.set.Mark(&w.Waiter, cmd.Key)
-	}
-	queues := s.NothingPending && !w.claim.Deepens() && home == x && w.Wait != 0 && !w.Shared && x.set.MayJoin(cmd.Key, w.Kind)
-	if queues {
-		w.mark = table.Mark{} // if it turns out to be the first after all, it must ask
-	}
-	x.mu.Unlock()
+	atOnce := joins || w.claim.pauseLocked(w.Lease)
+	e.mu.Unlock()
 	switch {
-	case queues:
+	case joins:
 		if reply := w.await(script.Acquired{PTTL: script.NoTTL}); reply != nil {
 			s.Reply(reply)
 		}
-	case w.claim.Pause(w.Lease):
+	case atOnce:
 		w.send(now)
 	default:
-		x.Holds.Ordered(w.conn(), w.claim.Deepened(), func() { w.send(x.Calls.Clock.Now()) }, w.claim.Continue)
+		e.ordered(w.conn(), w.claim.Deepened(), func() { w.send(e.calls.Clock.Now()) }, w.claim.Continue)
 	}
 }
 
@@ -118,7 +107,7 @@ func (x *waiters) start(a *askedAcquire, began, now time.Time, home *waiters) {
 // Redis gets them. Requires the session lock.
 func (w *waiter) send(now time.Time) {
 	w.sent = callRequest{Session: w.conn(), For: w}
-	w.x.Calls.SendAt(now, w.kind().Ask(w.asking()).Call, &w.sent)
+	w.e.calls.SendAt(now, w.kind().Ask(w.asking()).Call, &w.sent)
 }
 
 // Answered is the outcome of the first attempt. Requires the session lock, or that the session has ended.
@@ -141,7 +130,7 @@ func (w *waiter) Answered(o callOutcome) []byte {
 		w.finish()
 		return failureReply(err)
 	case a.Granted:
-		w.x.Damage.Note(w.lock(), a.Damage)
+		w.e.damage.Note(w.lock(), a.Damage)
 		return w.granted(grantOf(a, o.SentAt))
 	}
 	w.claim.Overtaken()
@@ -167,7 +156,7 @@ func (w *waiter) Postponed() (script.Call, time.Duration) {
 	}
 	limit += 2 * longestPause // the last attempt finds that the hold has ended
 	if w.Wait >= 0 {
-		limit = min(limit, w.began.Add(w.Wait).Sub(w.x.Calls.Clock.Now()))
+		limit = min(limit, w.began.Add(w.Wait).Sub(w.e.calls.Clock.Now()))
 	}
 	return w.kind().Ask(w.asking()).Call, limit
 }
@@ -175,27 +164,23 @@ func (w *waiter) Postponed() (script.Call, time.Duration) {
 // Doubted implements asker.
 func (w *waiter) Doubted(sentAt time.Time) { w.claim.Doubt(w.Lease, sentAt) }
 
-// finish ends the acquire.
-func (w *waiter) finish() {
-	w.x.mu.Lock()
-	w.finishLocked()
-	w.x.mu.Unlock()
-	w.claim.Continue()
-}
+// finish ends the acquire. Requires no locks.
+func (w *waiter) finish() { w.e.step(func(*table.Table) { w.finishLocked() }) }
 
-// finishLocked is finish, for an acquire that has no hold to deepen. Requires waiters.mu.
+// finishLocked is finish. The caller carries out the effects. Requires Engine.mu.
 func (w *waiter) finishLocked() {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
-	if w.x.asks[w.session().ID] == w {
-		delete(w.x.asks, w.session().ID)
+	if s := w.session(); s.asks == w {
+		s.asks = nil
 	}
+	w.claim.continueLocked()
 }
 
 // reply answers a finished acquire from a job or a timer. Requires no locks.
 func (w *waiter) reply(build func(proto int) []byte) {
-	w.x.Calls.Guard.Do(w.conn(), func() { w.conn().Reply(build(w.session().Proto)) })
+	w.e.calls.Guard.Do(w.conn(), func() { w.conn().Reply(build(w.session().Proto)) })
 }
 
 // replySize is enough for the reply with any fence.
@@ -221,28 +206,33 @@ func grantOf(a script.Acquired, sentAt time.Time) grant {
 func (w *waiter) granted(g grant) []byte {
 	if g.overtaken { // a rollback of holds that the session has lost; the acquire may not have been executed
 		w.claim.Anew()
-		w.x.Calls.Background(jobs.Attempt, w.goOn)
+		w.e.calls.Background(jobs.Attempt, w.goOn)
 		return nil
 	}
 	if w.Sync > 0 && !g.synced {
 		w.confirm(g)
 		return nil
 	}
-	now := w.x.Calls.Clock.Now()
-	verdict := w.claim.Granted(now, &holdGrant{
+	now := w.e.calls.Clock.Now()
+	w.e.mu.Lock()
+	verdict := w.claim.grantedLocked(now, &holdGrant{
 		Grant: table.Grant{
 			Fence: g.fence, Count: g.count, SentAt: g.sentAt,
 			TTL: w.Lease, Fixed: w.Fixed, MaxHold: w.MaxHold, Grace: w.Grace, Client: table.Client(w.session().Client.ClientInfo),
 		},
-		Renewer: w.home.Calls.Client, Streak: w.streak, Sync: w.Sync,
+		Renewer: w.home.calls.Client, Streak: w.streak, Sync: w.Sync,
 	})
+	if verdict == verdictUsable {
+		w.finishLocked()
+		w.e.settleLocked()
+	}
+	w.e.mu.Unlock()
 	switch {
 	case verdict == verdictUsable:
-		w.finish()
 		if g.count > 1 && !w.Shared {
-			w.x.Reentry.Note(w.session().Client, w.lock(), false)
+			w.e.opts.Reentry.Note(w.session().Client, w.lock(), false)
 		}
-		if f := w.x.Events.Granted; f != nil {
+		if f := w.e.opts.Events.Granted; f != nil {
 			f(w.Verb, now.Sub(w.began))
 		}
 		w.noteEnd(now, observe.Granted, g.fence)
@@ -251,12 +241,12 @@ func (w *waiter) granted(g grant) []byte {
 		w.hungUp(g.fence)
 		return nil
 	}
-	w.x.Calls.Log.Warn("a grant came too late to be used", logging.Text("key", w.lock()))
+	w.e.calls.Log.Warn("a grant came too late to be used", logging.Text("key", w.lock()))
 	// A lease that is shorter than a round trip would end before each grant, and the client would wait for ever.
 	if verdict == verdictLost || w.mayWait() && !w.Chosen {
 		w.rollBack(g.fence, nil)
 		w.claim.Anew()
-		w.x.Calls.Background(jobs.Attempt, w.goOn)
+		w.e.calls.Background(jobs.Attempt, w.goOn)
 		return nil
 	}
 	w.drop(g, nullReply)
@@ -267,8 +257,8 @@ func (w *waiter) granted(g grant) []byte {
 // locks but that of the session.
 func (w *waiter) drop(g grant, reply func(proto int) []byte) {
 	w.finish()
-	w.noteEnd(w.x.Calls.Clock.Now(), observe.Failed, 0)
-	w.rollBack(g.fence, w.x.Calls.OnceWithin(w.x.Calls.DoubtLimit(), func(ok bool) {
+	w.noteEnd(w.e.calls.Clock.Now(), observe.Failed, 0)
+	w.rollBack(g.fence, w.e.calls.OnceWithin(w.e.calls.DoubtLimit(), func(ok bool) {
 		if ok {
 			w.reply(reply)
 		} else {
@@ -285,17 +275,17 @@ func (w *waiter) rollBack(fence int64, done func(ok bool)) { w.claim.RollBack(fe
 // goHome passes the acquire to the session's home, if that is another engine: this engine has no hold that the acquire
 // could deepen. Requires the session lock.
 func (w *waiter) goHome() bool {
-	if w.home == w.x {
+	if w.home == w.e {
 		return false
 	}
-	w.x.mu.Lock()
-	ended := w.ended
-	w.finishLocked()
-	w.x.mu.Unlock()
-	w.claim.Continue()
+	ended := false
+	w.e.step(func(*table.Table) {
+		ended = w.session().ended
+		w.finishLocked()
+	})
 	if !ended {
 		w.asked.caller.NothingPending = false // the answer to this attempt is being dealt with
-		w.home.start(w.asked, w.began, w.home.Calls.Clock.Now(), w.home)
+		w.home.startAcquire(w.asked, w.began, w.home.calls.Clock.Now(), w.home)
 	}
 	return true
 }

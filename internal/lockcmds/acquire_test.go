@@ -24,7 +24,7 @@ func TestTheFirstAttemptIsOneScriptOnTheSessionsOwnConnection(t *testing.T) {
 		{"LOCK k", "acquire", resp.Value{}, contract.ErrUnsent, "-NOUPSTREAM nothing was sent"},
 		{"LOCK k", "acquire", resp.Value{Kind: resp.SimpleError, Str: []byte("NOPERM no")}, nil, "-NOPERM no"},
 	} {
-		w := newWaiterWorld(t)
+		w := newLockWorld(t)
 		a := w.client(1)
 		a.sends(c.line)
 		if name := a.Sent[0].Script.Name(); name != c.script {
@@ -32,14 +32,14 @@ func TestTheFirstAttemptIsOneScriptOnTheSessionsOwnConnection(t *testing.T) {
 		}
 		a.answered(c.answer, c.err)
 		a.got(c.reply)
-		if w.x.Asks(1) || (w.holds.Len() == 1) != (c.reply == ":7") || len(w.Own.Asked) != 0 {
-			t.Errorf("%s: asks %v, %d holds, the engine asked %q", c.line, w.x.Asks(1), w.holds.Len(), w.Own.Asked)
+		if w.asks(1) || (w.Holds() == 1) != (c.reply == ":7") || len(w.Own.Asked) != 0 {
+			t.Errorf("%s: asks %v, %d holds, the engine asked %q", c.line, w.asks(1), w.Holds(), w.Own.Asked)
 		}
 	}
 }
 
 func TestAnAcquireWhoseAnswerIsLostIsSentAgain(t *testing.T) {
-	w := newWaiterWorld(t)
+	w := newLockWorld(t)
 	a := w.client(1)
 	a.sends("LOCK k")
 	w.Own.Answers = []any{contract.ErrUnsent, grantOfFence(9)}
@@ -50,7 +50,7 @@ func TestAnAcquireWhoseAnswerIsLostIsSentAgain(t *testing.T) {
 }
 
 func TestAnAcquireInDoubtIsRolledBack(t *testing.T) {
-	w := newWaiterWorld(t)
+	w := newLockWorld(t)
 	a := w.client(1)
 	a.sends("LOCK k")
 	a.answered(resp.Value{}, contract.ErrInDoubt)
@@ -66,7 +66,7 @@ func TestAGrantThatComesTooLate(t *testing.T) {
 	for line, waits := range map[string]bool{
 		"LOCK k": true, "LOCK k PX 1000": false, "LOCK k MAXHOLD 1000": false, "TRYLOCK k": false, "LOCK k WAIT 5": false, "LOCK k MAXHOLD 60000": true,
 	} {
-		w := newWaiterWorld(t)
+		w := newLockWorld(t)
 		a := w.client(1)
 		a.sends(line)
 		w.Time = w.Time.Add(31 * time.Second)
@@ -77,8 +77,8 @@ func TestAGrantThatComesTooLate(t *testing.T) {
 		} else {
 			a.got("(nil)")
 		}
-		if w.holds.Len() != 0 || w.x.Asks(1) != waits {
-			t.Errorf("%s: %d holds, waits: %v", line, w.holds.Len(), w.x.Asks(1))
+		if w.Holds() != 0 || w.asks(1) != waits {
+			t.Errorf("%s: %d holds, waits: %v", line, w.Holds(), w.asks(1))
 		}
 	}
 }
@@ -86,7 +86,7 @@ func TestAGrantThatComesTooLate(t *testing.T) {
 // A rollback has been executed before the acquire. Then Redis may have the owner's grant without a hold of the session.
 func TestAnAcquireThatWasOvertakenIsMadeAnew(t *testing.T) {
 	for _, line := range []string{"TRYLOCK k OWNER me", "LOCK k OWNER me", "FAIRLOCK k OWNER me", "LOCK k"} {
-		w := newWaiterWorld(t)
+		w := newLockWorld(t)
 		a := w.client(1)
 		a.sends(line)
 		number := a.Sent[0].Args[2]
@@ -101,31 +101,30 @@ func TestAnAcquireThatWasOvertakenIsMadeAnew(t *testing.T) {
 }
 
 func TestAGrantToAClientThatHasGoneIsRolledBack(t *testing.T) {
-	w := newWaiterWorld(t)
+	w := newLockWorld(t)
 	a := w.client(1)
 	a.sends("LOCK k")
 	a.Ended = true
-	w.holds.End(1)
-	w.x.Left(1)
+	w.Ended(1)
 	w.Own.Answers = []any{locktest.Numbers(1)}
 	if reply := a.Sent[0].For.Done(grantOfFence(7), nil); reply != nil {
 		t.Errorf("reply %q", reply)
 	}
 	w.Work()
-	if w.holds.Len() != 0 || len(w.Own.Asked) != 1 || w.Own.Asked[0] != "drop" {
-		t.Errorf("%d holds, asked %q", w.holds.Len(), w.Own.Asked)
+	if w.Holds() != 0 || len(w.Own.Asked) != 1 || w.Own.Asked[0] != "drop" {
+		t.Errorf("%d holds, asked %q", w.Holds(), w.Own.Asked)
 	}
 }
 
 func TestAnOverwrittenKeyIsTheLossOfTheHoldThere(t *testing.T) {
-	w := newWaiterWorld(t)
+	w := newLockWorld(t)
 	a := w.client(1)
 	a.sends("LOCK k")
 	a.answered(grantOfFence(7), nil)
 	a.sends("LOCK k")
 	a.answered(resp.Value{Kind: resp.SimpleError, Str: []byte("WRONGTYPE Operation against a key")}, nil)
 	a.got(":7", "-LOSTLEASE the lock was lost before this command: its lease ended, or it was taken away")
-	if w.holds.Len() != 0 {
+	if w.Holds() != 0 {
 		t.Error("the hold is still known")
 	}
 }

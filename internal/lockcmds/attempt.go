@@ -12,12 +12,12 @@ import (
 
 // attempt is one script call for a waiter, as a job.
 func (w *waiter) attempt() {
-	if f := w.x.Events.Attempt; f != nil {
+	if f := w.e.opts.Events.Attempt; f != nil {
 		f()
 	}
 	a, sentAt, err := w.call()
 	answer := answerOf(a, w.Lease, err)
-	w.x.Step(func(q *table.Set) { q.Answered(&w.Waiter, answer) })
+	w.e.step(func(t *table.Table) { t.Answered(&w.Waiter, answer) })
 	if answer.Status == table.Held {
 		w.deliver(grantOf(a, sentAt))
 	}
@@ -25,20 +25,20 @@ func (w *waiter) attempt() {
 
 // call asks for the lock on the engine's own connection.
 func (w *waiter) call() (a script.Acquired, sentAt time.Time, err error) {
-	c := w.x.Calls
+	c := w.e.calls
 	sentAt = c.Clock.Now()
 	q := w.question()
 	a, err = runFor(c.Life, c.Client, q.Call, q.Decode)
 	if errors.Is(err, contract.ErrInDoubt) {
 		w.claim.Doubt(w.Lease, sentAt)
 	}
-	w.x.Damage.Note(w.lock(), a.Damage)
+	w.e.damage.Note(w.lock(), a.Damage)
 	return a, sentAt, err
 }
 
 // deliver tells the client of a grant. If the client has gone, the grant is rolled back at once.
 func (w *waiter) deliver(g grant) {
-	ok := w.x.Calls.Guard.Do(w.conn(), func() {
+	ok := w.e.calls.Guard.Do(w.conn(), func() {
 		if reply := w.granted(g); reply != nil {
 			w.conn().Reply(reply)
 		}
@@ -50,7 +50,7 @@ func (w *waiter) deliver(g grant) {
 
 // asking is what the scripts of an attempt must know of the acquire.
 func (w *waiter) asking() attempt {
-	return attempt{Acquire: w.acquire(), Waits: w.Wait != 0, FairWait: w.x.FairWait, Crowd: w.x.place}
+	return attempt{Acquire: w.acquire(), Waits: w.Wait != 0, FairWait: w.e.opts.fairWait, Crowd: w.e.place}
 }
 
 func (w *waiter) acquire() script.Acquire {
@@ -61,16 +61,16 @@ func (w *waiter) acquire() script.Acquire {
 func (w *waiter) question() question { return w.kind().Question(w.asking(), &w.Waiter) }
 
 // mayWait reports whether the client has time left to wait.
-func (w *waiter) mayWait() bool { return w.MayWait(w.x.Calls.Clock.Now().Sub(w.began)) }
+func (w *waiter) mayWait() bool { return w.MayWait(w.e.calls.Clock.Now().Sub(w.began)) }
 
 // goOn has an acquire ask again whose first attempt has come to nothing: as a waiter, or once if it may not wait any
 // longer. Requires no locks.
 func (w *waiter) goOn() {
 	if !w.mayWait() {
-		w.x.Calls.Background(jobs.Attempt.For(w.lock()), w.tryOnce)
+		w.e.calls.Background(jobs.Attempt.For(w.lock()), w.tryOnce)
 		return
 	}
-	ok := w.x.Calls.Guard.Do(w.conn(), func() {
+	ok := w.e.calls.Guard.Do(w.conn(), func() {
 		if w.goHome() {
 			return
 		}
@@ -87,17 +87,14 @@ func (w *waiter) goOn() {
 // tryOnce is the last attempt of an acquire that may not wait any longer. If its answer is lost, it is sent again like
 // a call of a session.
 func (w *waiter) tryOnce() {
-	w.x.mu.Lock()
-	ended := w.ended
-	w.x.mu.Unlock()
-	if ended {
+	if w.e.hasEnded(w.session()) {
 		w.withdraw(table.Gone, nil)
 		return
 	}
 	a, sentAt, err := w.call()
 	switch {
 	case errors.Is(err, contract.ErrInDoubt):
-		w.x.Calls.Repeat(&callRequest{Session: w.conn(), For: lastAttempt{w}}, w.question().Call)
+		w.e.calls.Repeat(&callRequest{Session: w.conn(), For: lastAttempt{w}}, w.question().Call)
 	case err != nil:
 		w.withdraw(table.Error, err)
 	case a.Granted:
@@ -119,7 +116,7 @@ func (lastAttempt) Postponed() (script.Call, time.Duration) { return script.Call
 func (l lastAttempt) Answered(o callOutcome) []byte {
 	w := l.waiter
 	a, err := decoded(o.Reply, o.Err, script.DecodeAcquired)
-	w.x.Damage.Note(w.lock(), a.Damage)
+	w.e.damage.Note(w.lock(), a.Damage)
 	switch {
 	case err == nil && a.Granted:
 		return w.granted(grantOf(a, o.SentAt))
@@ -137,35 +134,32 @@ func (l lastAttempt) Answered(o callOutcome) []byte {
 // offer is the first waiters of a lock at the release of its last hold. One of them gets the lock in the same step, if
 // the script finds that it is its turn. The zero value has no waiters.
 type offer struct {
-	x     *waiters
+	e     *Engine
 	plain *waiter // the first of the plain waiters; nil: none is here, or it may not have the lock
 	fair  *waiter // the same of the fair ones
 }
 
-// Offer takes the waiters to which the holder of that name may hand the lock over. last is the streak of the holder's
-// own grant. The caller calls Answered, if the offer is not empty. Requires no locks.
-func (x *waiters) Offer(lock, holder string, last table.Streak) offer {
-	o := offer{x: x}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.set.Find(lock) == nil {
+// offerLocked takes the waiters to which the holder of that name may hand the lock over. last is the streak of the
+// holder's own grant. If the offer is not empty, answeredLocked is called once, at once if the outcome is in doubt.
+// Requires Engine.mu.
+func (e *Engine) offerLocked(lock, holder string, last table.Streak) offer {
+	o := offer{e: e}
+	if e.table.Queue(lock) == nil {
 		return o
 	}
-	next, ok := last.Next(x.Calls.Clock.Now())
+	next, ok := last.Next(e.calls.Clock.Now())
 	if !ok {
 		return o // the message of the release gives all waiters the same chance
 	}
-	x.stepLocked(func(q *table.Set) {
-		shared, own := q.Offer(lock, holder)
-		if shared != nil {
-			o.plain = waiterOf(shared)
-			o.plain.streak = next
-		}
-		if own != nil {
-			o.fair = waiterOf(own)
-			o.fair.streak = next
-		}
-	})
+	shared, own := e.table.Offer(lock, holder)
+	if shared != nil {
+		o.plain = waiterOf(shared)
+		o.plain.streak = next
+	}
+	if own != nil {
+		o.fair = waiterOf(own)
+		o.fair.streak = next
+	}
 	return o
 }
 
@@ -181,34 +175,27 @@ func (o *offer) Call(r script.Release) script.Call {
 		a := w.acquire()
 		return &a
 	}
-	h := script.HandOver{Release: r, Wait: o.x.FairWait, Crowd: o.x.place, Plain: acquire(o.plain), Fair: acquire(o.fair)}
+	h := script.HandOver{Release: r, Wait: o.e.opts.fairWait, Crowd: o.e.place, Plain: acquire(o.plain), Fair: acquire(o.fair)}
 	if o.plain != nil {
 		_, h.Stays, _ = o.plain.First()
 	}
 	return h.Call()
 }
 
-// Answered settles the waiters with the outcome of the release, which the session s has sent at the moment sentAt. It
-// is called once, at once if the outcome is in doubt. The client that gets the lock is told when s is unlocked.
-// Requires the session lock of s.
-func (o *offer) Answered(s contract.Session, a script.Released, sentAt time.Time, err error) {
+// answeredLocked settles the waiters with the outcome of the release, which was sent at that moment. It returns the
+// waiter that has got the lock, for deliver; nil: none has. The caller carries out the effects. Requires Engine.mu.
+func (o *offer) answeredLocked(a script.Released, sentAt time.Time, err error) (to *waiter, g grant) {
 	if o.Empty() {
-		return
+		return nil, g
 	}
+	t := o.e.table
 	if errors.Is(err, contract.ErrInDoubt) {
 		for _, w := range []*waiter{o.plain, o.fair} {
 			if w != nil {
-				w.claim.Doubt(w.Lease, sentAt)
+				w.claim.doubtLocked(w.Lease, sentAt)
 			}
 		}
 	}
-	if to, g := o.settle(a, sentAt, err); to != nil {
-		o.x.Calls.Guard.AfterUnlock(s, func() { to.deliver(g) })
-	}
-}
-
-// settle returns the waiter that has got the lock, whose client is to be told; nil: none has.
-func (o *offer) settle(a script.Released, sentAt time.Time, err error) (to *waiter, g grant) {
 	granted, missed := script.Acquired{}, script.Acquired{PTTL: script.NoTTL}
 	switch {
 	case err != nil && !errors.Is(err, contract.ErrInDoubt):
@@ -217,10 +204,8 @@ func (o *offer) settle(a script.Released, sentAt time.Time, err error) (to *wait
 		granted = script.Acquired{Granted: true, Fence: a.Granted, Holds: 1, Placed: true, Place: a.Place}
 		missed.Placed, missed.Place = true, a.Place
 	}
-	o.x.mu.Lock()
-	defer o.x.mu.Unlock()
-	if a.To != script.ToNobody && o.x.Events.HandedOver != nil {
-		o.x.Events.HandedOver(o.x.Calls.Clock.Now().Sub(sentAt))
+	if a.To != script.ToNobody && o.e.opts.Events.HandedOver != nil {
+		o.e.opts.Events.HandedOver(o.e.calls.Clock.Now().Sub(sentAt))
 	}
 	for i, w := range []*waiter{script.ToPlain: o.plain, script.ToFair: o.fair} {
 		if w == nil {
@@ -233,10 +218,18 @@ func (o *offer) settle(a script.Released, sentAt time.Time, err error) (to *wait
 			outcome, answer = missed, answerOf(missed, w.Lease, err)
 			answer.Again = err == nil && !missed.Placed
 		}
-		o.x.stepLocked(func(q *table.Set) { q.Answered(&w.Waiter, answer) })
+		t.Answered(&w.Waiter, answer)
 		if answer.Status == table.Held {
 			to, g = w, grantOf(outcome, sentAt)
 		}
 	}
 	return to, g
+}
+
+// deliver tells the client of a waiter that has got the lock when the session s is unlocked; nil: none has. Requires
+// the session lock of s.
+func (o *offer) deliver(s contract.Session, to *waiter, g grant) {
+	if to != nil {
+		o.e.guard.AfterUnlock(s, func() { to.deliver(g) })
+	}
 }

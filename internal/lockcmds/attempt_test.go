@@ -17,19 +17,19 @@ import (
 func channel() string { return script.Channel("k") }
 
 func TestAMessageCausesAnAttemptThatIsGranted(t *testing.T) {
-	w := newWaiterWorld(t)
+	w := newLockWorld(t)
 	a := w.waits(1, "LOCK k")
 	w.Own.Answers = []any{grantOfFence(8)}
-	w.x.Published(channel(), "0")
+	listener{w.Engine}.Published(channel(), "0")
 	w.Work()
 	a.got(":8")
-	if w.holds.Len() != 1 || !w.x.Empty() {
-		t.Errorf("%d holds, no waiter: %v", w.holds.Len(), w.x.Empty())
+	if w.Holds() != 1 || !w.noWaiter() {
+		t.Errorf("%d holds, no waiter: %v", w.Holds(), w.noWaiter())
 	}
 }
 
 func TestTheEndOfTheHoldersLeaseCausesAnAttempt(t *testing.T) {
-	w := newWaiterWorld(t)
+	w := newLockWorld(t)
 	a := w.waits(1, "LOCK k")
 	w.Own.Answers = []any{grantOfFence(8)}
 	w.Pass(19 * time.Second)
@@ -39,10 +39,10 @@ func TestTheEndOfTheHoldersLeaseCausesAnAttempt(t *testing.T) {
 }
 
 func TestAnAttemptThatFailsIsMadeAgainAfterAPause(t *testing.T) {
-	w := newWaiterWorld(t)
+	w := newLockWorld(t)
 	a := w.waits(1, "LOCK k")
 	w.Own.Answers = []any{contract.ErrUnsent, contract.ErrInDoubt, grantOfFence(8)}
-	w.x.Published(channel(), "0")
+	listener{w.Engine}.Published(channel(), "0")
 	w.Work()
 	a.got()
 	w.Pass(time.Second)
@@ -51,7 +51,7 @@ func TestAnAttemptThatFailsIsMadeAgainAfterAPause(t *testing.T) {
 
 // Redis takes a call with the number of the late one for a copy, and one with a number from before the rollback for an older call.
 func TestAnAcquireWhoseGrantCameTooLateIsANewCall(t *testing.T) {
-	w := newWaiterWorld(t)
+	w := newLockWorld(t)
 	a := w.waits(1, "LOCK k")
 	w.Own.Asked, w.Own.Args = nil, nil
 	late := func() resp.Value {
@@ -59,7 +59,7 @@ func TestAnAcquireWhoseGrantCameTooLateIsANewCall(t *testing.T) {
 		return grantOfFence(8)
 	}
 	w.Own.Answers = []any{late, locktest.Numbers(1), grantOfFence(9)}
-	w.x.Wake("k")
+	w.wake("k")
 	w.Work()
 	w.confirm()
 	a.got(":9")
@@ -83,9 +83,9 @@ func number(t *testing.T, text string) int {
 
 // An attempt was not answered, so the client may hold the lock: null is the reply behind the rollback.
 func TestAWaiterInDoubtIsRolledBackBeforeItsReply(t *testing.T) {
-	w := newWaiterWorld(t)
+	w := newLockWorld(t)
 	a := w.waits(1, "LOCK k WAIT 5000")
-	w.x.Published(channel(), "0")
+	listener{w.Engine}.Published(channel(), "0")
 	w.Pass(4 * time.Second) // no attempt is answered
 	w.Own.Answers = nil
 	w.Pass(1500 * time.Millisecond)
@@ -99,27 +99,26 @@ func TestAWaiterInDoubtIsRolledBackBeforeItsReply(t *testing.T) {
 }
 
 func TestAGrantToAWaiterThatHasGoneIsRolledBack(t *testing.T) {
-	w := newWaiterWorld(t)
+	w := newLockWorld(t)
 	a := w.waits(1, "LOCK k")
-	w.x.Published(channel(), "0") // the attempt is a job that has not run yet
+	listener{w.Engine}.Published(channel(), "0") // the attempt is a job that has not run yet
 	a.Ended = true
-	w.holds.End(1)
-	w.x.Left(1)
+	w.Ended(1)
 	w.Own.Answers = []any{grantOfFence(8), locktest.Numbers(1)}
 	w.Work()
 	a.got()
-	if w.holds.Len() != 0 || w.Own.Asked[len(w.Own.Asked)-1] != "drop" {
-		t.Errorf("%d holds, asked %q", w.holds.Len(), w.Own.Asked)
+	if w.Holds() != 0 || w.Own.Asked[len(w.Own.Asked)-1] != "drop" {
+		t.Errorf("%d holds, asked %q", w.Holds(), w.Own.Asked)
 	}
 }
 
 // The first of the plain waiters asks for all of them, so it asks by crowd.lua; a fair one asks for itself.
 func TestTheScriptOfAnAttempt(t *testing.T) {
 	for line, want := range map[string]string{"LOCK k": "crowd", "FAIRLOCK k": "fair"} {
-		w := newWaiterWorld(t)
+		w := newLockWorld(t)
 		w.waits(1, line)
 		w.Own.Asked = nil
-		w.x.Wake("k")
+		w.wake("k")
 		w.Work()
 		if len(w.Own.Asked) != 1 || w.Own.Asked[0] != want {
 			t.Errorf("%s: %q", line, w.Own.Asked)
@@ -128,47 +127,47 @@ func TestTheScriptOfAnAttempt(t *testing.T) {
 }
 
 func TestAReleaseGrantsTheLockToTheFirstWaiter(t *testing.T) {
-	w := newWaiterWorld(t)
+	w := newLockWorld(t)
 	a, b := w.waits(1, "LOCK k"), w.client(2)
 	holder := w.client(9)
 	b.sends("LOCK k") // joins without a script
-	o := w.x.Offer("k", "holder", table.Streak{})
+	o := w.offer("k", "holder", table.Streak{})
 	if o.Empty() || o.Call(script.Release{Key: "k"}).Name() != "handover" {
 		t.Fatalf("offer %+v", o)
 	}
-	o.Answered(holder, script.Released{Status: script.HandedOver, Granted: 8, To: script.ToPlain}, w.Time, nil)
+	o.answered(holder, script.Released{Status: script.HandedOver, Granted: 8, To: script.ToPlain}, w.Time, nil)
 	a.got() // not before the session of the holder is unlocked
 	holder.Unlock()
 	a.got(":8")
 	b.got()
-	if all, _ := w.x.Count("k"); all != 1 || w.holds.Len() != 1 {
-		t.Errorf("%d waiters, %d holds", all, w.holds.Len())
+	if all := w.count("k"); all != 1 || w.Holds() != 1 {
+		t.Errorf("%d waiters, %d holds", all, w.Holds())
 	}
 }
 
 func TestAReleaseThatIsRefusedLeavesTheWaiterWaiting(t *testing.T) {
 	for name, err := range map[string]error{"refused": script.Error("NOPERM no"), "unsent": contract.ErrUnsent, "in doubt": contract.ErrInDoubt} {
-		w := newWaiterWorld(t)
+		w := newLockWorld(t)
 		a, holder := w.waits(1, "LOCK k"), w.client(9)
-		o := w.x.Offer("k", "holder", table.Streak{})
-		o.Answered(holder, script.Released{}, w.Time, err)
+		o := w.offer("k", "holder", table.Streak{})
+		o.answered(holder, script.Released{}, w.Time, err)
 		holder.Unlock()
 		w.Own.Answers = []any{grantOfFence(8)}
 		a.got()
 		w.Pass(2 * time.Second)
-		if a.got(":8"); !w.x.Empty() { // by an attempt of its own
+		if a.got(":8"); !w.noWaiter() { // by an attempt of its own
 			t.Errorf("%s: the waiter is still there", name)
 		}
 	}
 }
 
 func TestNoOfferWithoutWaiters(t *testing.T) {
-	w := newWaiterWorld(t)
-	if o := w.x.Offer("k", "holder", table.Streak{}); !o.Empty() {
+	w := newLockWorld(t)
+	if o := w.offer("k", "holder", table.Streak{}); !o.Empty() {
 		t.Error("an offer to no waiter")
 	}
 	w.waits(1, "LOCK k OWNER me")
-	if o := w.x.Offer("k", "me", table.Streak{}); !o.Empty() {
+	if o := w.offer("k", "me", table.Streak{}); !o.Empty() {
 		t.Error("an offer to the owner that releases")
 	}
 }

@@ -11,34 +11,33 @@ import (
 // claim is the part of one acquire in the record of holds, from its start to its end. All copies and attempts of the
 // acquire write the same Part. The acquire calls one method at a time.
 type claim struct {
-	x   *holds
+	e   *Engine
 	s   *holdSession
 	key table.Key
 
 	hold    *sessionHold // that the acquire is to deepen; nil: none
 	sent    bool         // Pause has been called: the hold is not renewed, and does not end by releases, until the outcome is known
 	request int64        // the number of the acquire
-	undone  int64        // the number of the acquire that was rolled back last; 0: none. Guarded by holds.mu
+	undone  int64        // the number of the acquire that was rolled back last; 0: none. Guarded by Engine.mu
 	fence   int64        // of the grant that it deepens; 0: none
 	holds   int64        // of the session afterwards, if it is that grant and none of them is lost meanwhile
 
-	earlier      *sessionHold  // that the session has a part in before the acquire; nil: none. The ledger forgets the part when the session ends
+	earlier      *sessionHold  // that the session has a part in before the acquire; nil: none. The table forgets the part when the session ends
 	earlierGrace time.Duration // GRACE of that part; negative: none
 }
 
-// Claim begins an acquire of a lock for an owner. An empty owner is the session's own. Requires the session lock.
-func (x *holds) Claim(s *contract.Caller, lock, owner string) claim {
-	x.mu.Lock()
-	session, key := x.beginLocked(s, lock, owner)
+// claimLocked begins an acquire of a lock for an owner. An empty owner is the session's own. Requires the session lock
+// and Engine.mu.
+func (e *Engine) claimLocked(s *contract.Caller, lock, owner string) claim {
+	session, key := e.beginLocked(s, lock, owner)
 	session.Client, session.Proto = reentrant{ClientInfo: s.Info, Library: s.Library}, s.Proto
-	c := claim{x: x, s: session, key: key, request: x.NextRequest(), holds: 1}
-	if h := holdOf(x.ledger.Find(key)); h != nil {
+	c := claim{e: e, s: session, key: key, request: e.nextRequest(), holds: 1}
+	if h := holdOf(e.table.Hold(key)); h != nil {
 		c.hold = h
 		if o := h.HolderOf(&session.Session); o != nil {
 			c.fence, c.holds, c.earlier, c.earlierGrace = h.Fence, o.Holds+1, h, o.Grace
 		}
 	}
-	x.mu.Unlock()
 	return c
 }
 
@@ -58,9 +57,9 @@ func (c *claim) Lasts() time.Duration {
 	if h == nil {
 		return 0
 	}
-	c.x.mu.Lock()
-	defer c.x.mu.Unlock()
-	if !c.x.ledger.Knows(&h.Hold) {
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	if !c.e.table.Knows(&h.Hold) {
 		return 0
 	}
 	return h.Most
@@ -78,37 +77,41 @@ func (c *claim) Part() script.Part {
 	return p
 }
 
-// Pause is called before an acquire of that lease is sent: the hold that it is to deepen is not renewed from here on,
-// nor dropped for want of holds, until Granted or Continue. It reports whether the acquire may be sent at once, as
-// Holds.Pause does. Requires the session lock.
-func (c *claim) Pause(lease time.Duration) (now bool) {
+// pauseLocked is called before an acquire of that lease is sent: the hold that it is to deepen is not renewed from here
+// on, nor dropped for want of holds, until Granted or Continue. It reports whether the acquire may be sent at once, as
+// sessionHold.pauseLocked does. Requires the session lock and Engine.mu.
+func (c *claim) pauseLocked(lease time.Duration) (now bool) {
 	h := c.hold
 	if h == nil {
 		return true
 	}
 	c.sent = true
-	c.x.mu.Lock()
-	defer c.x.mu.Unlock()
-	c.x.ledger.Deepening(&h.Hold)
+	c.e.table.Deepening(&h.Hold)
 	return h.pauseLocked(lease)
 }
 
-// Deepened is the hold that the acquire is to deepen, for Holds.Ordered; nil: none.
+// Deepened is the hold that the acquire is to deepen, for Engine.ordered; nil: none.
 func (c *claim) Deepened() *sessionHold { return c.hold }
 
 // Doubt notes that the answer to a call of the acquire was lost, which asked for a lease of that length at the moment
 // sentAt. The owner may have a hold here by now: then the lease of the hold may be that one. Requires no locks.
 func (c *claim) Doubt(lease time.Duration, sentAt time.Time) {
-	c.x.Step(func(l *table.Ledger) {
-		c.s.Doubted = true
-		l.InDoubt(l.Find(c.key), lease, sentAt)
-	})
+	c.e.step(func(*table.Table) { c.doubtLocked(lease, sentAt) })
 }
 
-// Continue ends what Pause has begun, if the acquire has not deepened the hold. Requires no locks.
-func (c *claim) Continue() {
+// doubtLocked is Doubt. The caller carries out the effects. Requires Engine.mu.
+func (c *claim) doubtLocked(lease time.Duration, sentAt time.Time) {
+	c.s.Doubted = true
+	c.e.table.InDoubt(c.e.table.Hold(c.key), lease, sentAt)
+}
+
+// Continue ends what pauseLocked has begun, if the acquire has not deepened the hold. Requires no locks.
+func (c *claim) Continue() { c.e.step(func(*table.Table) { c.continueLocked() }) }
+
+// continueLocked is Continue. The caller carries out the effects. Requires Engine.mu.
+func (c *claim) continueLocked() {
 	if h := c.hold; h != nil && c.sent {
-		c.x.Step(func(l *table.Ledger) { l.NotDeepened(&h.Hold) })
+		c.e.table.NotDeepened(&h.Hold)
 	}
 	c.hold = nil
 }
@@ -116,8 +119,10 @@ func (c *claim) Continue() {
 // Anew makes a new call of the acquire, because its grant cannot be used. The new call replaces what Redis has of that
 // grant. Requires no locks.
 func (c *claim) Anew() {
-	c.Continue()
-	c.request, c.fence, c.holds, c.earlier = c.x.NextRequest(), 0, 1, nil
+	if c.hold != nil {
+		c.Continue()
+	}
+	c.request, c.fence, c.holds, c.earlier = c.e.nextRequest(), 0, 1, nil
 }
 
 // Overtaken ends the hold that the acquire was to deepen: Redis has answered that another owner has the lock. Requires
@@ -128,14 +133,14 @@ func (c *claim) Overtaken() {
 		return
 	}
 	c.hold = nil
-	c.x.gone(h)
+	c.e.gone(h)
 }
 
 // gone ends a hold that Redis does not have any more. Requires no locks.
-func (x *holds) gone(h *sessionHold) {
-	x.Step(func(l *table.Ledger) {
-		if l.Knows(&h.Hold) {
-			l.Lost(&h.Hold, table.ReasonGone, false, nil)
+func (e *Engine) gone(h *sessionHold) {
+	e.step(func(t *table.Table) {
+		if t.Knows(&h.Hold) {
+			t.Lost(&h.Hold, table.ReasonGone, false, nil)
 		}
 	})
 }
@@ -143,11 +148,11 @@ func (x *holds) gone(h *sessionHold) {
 // Overwritten says that the key holds something else than a lock. It reports whether the session held a lock there,
 // which is lost. Requires no locks.
 func (c *claim) Overwritten() (lost bool) {
-	c.x.Step(func(l *table.Ledger) {
+	c.e.step(func(t *table.Table) {
 		lost = c.s.Losses.Forget(c.key.Lock, c.key.Owner)
-		if h := c.hold; h != nil && l.Knows(&h.Hold) {
+		if h := c.hold; h != nil && t.Knows(&h.Hold) {
 			c.hold = nil
-			l.Lost(&h.Hold, table.ReasonGone, false, &c.s.Session)
+			t.Lost(&h.Hold, table.ReasonGone, false, &c.s.Session)
 			lost = true
 		}
 	})
@@ -165,7 +170,7 @@ const (
 	verdictEnded                 // the session has ended
 )
 
-// holdGrant is Redis's word that an owner holds a lock, with the terms that the client has asked for. Claim.Granted
+// holdGrant is Redis's word that an owner holds a lock, with the terms that the client has asked for. claim.grantedLocked
 // sets By, Key and Paused.
 type holdGrant struct {
 	table.Grant
@@ -174,82 +179,71 @@ type holdGrant struct {
 	Sync    int          // replicas that had to have it
 }
 
-// Granted records a grant now, unless the client cannot use it: then the caller rolls it back. Requires the session
-// lock, or that the session has ended.
-func (c *claim) Granted(now time.Time, g *holdGrant) verdict {
-	x := c.x
-	x.mu.Lock()
+// grantedLocked records a grant now, and has its lease watched, unless the client cannot use it: then the caller rolls
+// it back. A grant may prove an older hold of the same owner lost. Requires Engine.mu, and the session lock or that the
+// session has ended.
+func (c *claim) grantedLocked(now time.Time, g *holdGrant) verdict {
+	t := c.e.table
 	switch {
 	case c.s.ended:
-		x.mu.Unlock()
 		return verdictEnded
-	case c.fence != 0 && g.Fence == c.fence && !x.ledger.Deepens(&c.s.Session, c.key, g.Fence):
+	case c.fence != 0 && g.Fence == c.fence && !t.Deepens(&c.s.Session, c.key, g.Fence):
 		// Our clock judges earlier than Redis's. A client that was not listening would count on its earlier holds if it
 		// got the same fence again; a client that hears of the loss behind the reply would give up a lock that is renewed
 		// for it.
-		x.mu.Unlock()
 		return verdictLost
 	case now.Sub(g.SentAt) >= g.TTL:
-		x.mu.Unlock()
 		return verdictLate
 	}
-	told := c.recordLocked(g)
-	x.mu.Unlock()
-	x.tell(told)
-	return verdictUsable
-}
-
-// recordLocked records the grant and has its lease watched. It returns the loss of an older hold of the same owner,
-// which the grant proves lost. Requires holds.mu.
-func (c *claim) recordLocked(g *holdGrant) (told *table.Loss) {
 	g.By, g.Key = &c.s.Session, c.key
 	if c.hold != nil {
 		g.Paused = &c.hold.Hold
 	}
-	held, fresh := c.x.ledger.Granted(&g.Grant)
+	held, fresh := t.Granted(&g.Grant)
 	if h := holdOf(held); h != nil {
 		h.by = g.Renewer
 		if fresh {
 			h.Streak, h.Sync = g.Streak, g.Sync
 		}
 		if c.hold == h {
-			c.hold = nil // the ledger has ended the pause
+			c.hold = nil // the table has ended the pause
 		}
 	}
-	return c.x.settleLocked()
+	c.e.settleLocked()
+	return verdictUsable
 }
 
 // RollBack undoes what copies of the acquire have done, or may still do. fence is of the grant; 0: it is not known. The
 // session keeps the holds of which its client was told, and their lease. If the session has ended, GRACE applies to
 // them. done is called at the end; nil: not of interest. Requires no locks.
 func (c *claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
-	x, part := c.x, c.Part()
-	part.Request, part.Fence, part.Holds = x.NextRequest(), fence, 0
-	r := rollback{Limit: max(lease, x.Lease), Done: done}
+	e, part := c.e, c.Part()
+	part.Request, part.Fence, part.Holds = e.nextRequest(), fence, 0
+	r := rollback{Limit: max(lease, e.opts.Lease), Done: done}
 	r.Remember = true
-	x.mu.Lock()
+	e.mu.Lock()
 	if c.undone != c.request { // it is rolled back once, although its session may end behind that
 		r.Less, c.undone = 1, c.request
 	}
 	if fence == 0 {
 		r.Acquire = c.request // it may not have been executed
 	}
-	h := holdOf(x.ledger.Find(c.key))
+	h := holdOf(e.table.Hold(c.key))
 	if h != nil {
 		if fence == 0 || fence == h.Fence {
 			if o := h.HolderOf(&c.s.Session); o != nil {
 				part.Holds = o.Holds
 			}
-			r.Gone = func() { x.gone(h) }
-			x.ledger.MayLast(&h.Hold, lease)
+			r.Gone = func() { e.gone(h) }
+			e.table.MayLast(&h.Hold, lease)
 		}
 		if h.Fixed { // the acquire may have made the lease shorter, or longer
 			r.Until = h.lease.Deadline()
 		} else {
-			r.Lease = x.NextLease(h)
+			r.Lease = e.nextLease(h)
 		}
 	}
-	if c.s.ended && c.Reenters() && !c.earlier.IsLost() && (fence == 0 || fence == c.fence) { // the ledger does not know its part any more
+	if c.s.ended && c.Reenters() && !c.earlier.IsLost() && (fence == 0 || fence == c.fence) { // the table does not know its part any more
 		switch {
 		case h == nil && c.earlierGrace < 0:
 			part.Holds, r.Until = c.holds-1, c.earlier.lease.Deadline()
@@ -259,7 +253,7 @@ func (c *claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
 			part.Holds = c.holds - 1
 		}
 	}
-	x.mu.Unlock()
+	e.mu.Unlock()
 	r.Key, r.Part = c.key.Lock, part
-	x.Calls.RollBack(r)
+	e.calls.RollBack(r)
 }

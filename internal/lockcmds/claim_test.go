@@ -12,15 +12,15 @@ import (
 var goesOn, isGone = locktest.Numbers(2), locktest.Numbers(0)
 
 func TestAClaimWritesTheHoldsThatTheSessionHasThen(t *testing.T) {
-	w, a, b := newHoldWorld(t), newClient(1), newClient(2)
+	w, a, b := newLockWorld(t), newClient(1), newClient(2)
 	for _, owner := range []string{"", "me"} {
-		first := w.Claim(&a.caller, lock, owner)
+		first := w.claim(&a.caller, lock, owner)
 		if p := first.Part(); p.Fence != 0 || p.Holds != 1 || (p.Session != "") != (owner != "") || first.Deepens() || first.Reenters() {
 			t.Errorf("%q: the first acquire writes %+v", owner, p)
 		}
 		first.Continue()
 		w.acquire(t, a, owner, nil)
-		again := w.Claim(&a.caller, lock, owner)
+		again := w.claim(&a.caller, lock, owner)
 		if p := again.Part(); p.Fence != fence || p.Holds != 2 || p.Request <= first.Part().Request || !again.Deepens() || !again.Reenters() {
 			t.Errorf("%q: a re-entry writes %+v", owner, p)
 		}
@@ -29,7 +29,7 @@ func TestAClaimWritesTheHoldsThatTheSessionHasThen(t *testing.T) {
 			t.Errorf("%q: a new call of the re-entry writes %+v", owner, p)
 		}
 	}
-	other := w.Claim(&b.caller, lock, "me")
+	other := w.claim(&b.caller, lock, "me")
 	if p := other.Part(); p.Fence != 0 || p.Holds != 1 || !other.Deepens() || other.Reenters() {
 		t.Errorf("another session of the owner writes %+v", p)
 	}
@@ -39,25 +39,25 @@ func TestAClaimWritesTheHoldsThatTheSessionHasThen(t *testing.T) {
 func TestAGrantThatCannotBeUsedIsNotRecorded(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		end  func(w *holdWorld, a *holdClient, claim *claim) // before the answer
+		end  func(w *lockWorld, a *holdClient, claim *claim) // before the answer
 		want verdict
 		held bool // afterwards
 	}{
-		{"in time", func(*holdWorld, *holdClient, *claim) {}, verdictUsable, true},
-		{"its lease has passed", func(w *holdWorld, _ *holdClient, _ *claim) { w.Time = w.Time.Add(30 * time.Second) }, verdictLate, true},
-		{"its session has ended", func(w *holdWorld, a *holdClient, _ *claim) { w.End(a.caller.ID) }, verdictEnded, false},
-		{"its session was told of a loss", func(w *holdWorld, _ *holdClient, claim *claim) { w.Forced(claim.Key(), fence) }, verdictLost, false},
+		{"in time", func(*lockWorld, *holdClient, *claim) {}, verdictUsable, true},
+		{"its lease has passed", func(w *lockWorld, _ *holdClient, _ *claim) { w.Time = w.Time.Add(30 * time.Second) }, verdictLate, true},
+		{"its session has ended", func(w *lockWorld, a *holdClient, _ *claim) { w.Ended(a.caller.ID) }, verdictEnded, false},
+		{"its session was told of a loss", func(w *lockWorld, _ *holdClient, claim *claim) { w.force(claim.Key(), fence) }, verdictLost, false},
 	} {
 		for _, owner := range []string{"", "me"} {
-			w, a := newHoldWorld(t), newClient(1)
+			w, a := newLockWorld(t), newClient(1)
 			w.acquire(t, a, owner, nil)
-			claim := w.Claim(&a.caller, lock, owner)
-			g := holdGrant{Grant: table.Grant{Fence: fence, Count: 2, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}, Renewer: w.Calls.Client}
+			claim := w.claim(&a.caller, lock, owner)
+			g := holdGrant{Grant: table.Grant{Fence: fence, Count: 2, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}, Renewer: w.calls.Client}
 			c.end(w, a, &claim)
-			if got := claim.Granted(w.Time, &g); got != c.want {
+			if got := claim.granted(w.Time, &g); got != c.want {
 				t.Errorf("%s, owner %q: verdict %d, want %d", c.name, owner, got, c.want)
 			}
-			if h := w.ledger.Find(claim.Key()); (h != nil) != c.held || h != nil && (h.Count == 2) != (c.want == verdictUsable) {
+			if h := w.table.Hold(claim.Key()); (h != nil) != c.held || h != nil && (h.Count == 2) != (c.want == verdictUsable) {
 				t.Errorf("%s, owner %q: %+v", c.name, owner, h)
 			}
 		}
@@ -68,9 +68,9 @@ func TestAGrantThatCannotBeUsedIsNotRecorded(t *testing.T) {
 func TestARollbackOfAReentryEndsAHoldThatIsGone(t *testing.T) {
 	for _, grant := range []int64{0, fence} {
 		for _, gone := range []bool{false, true} {
-			w, a := newHoldWorld(t), newClient(1)
+			w, a := newLockWorld(t), newClient(1)
 			w.acquire(t, a, "", nil)
-			claim := w.Claim(&a.caller, lock, "")
+			claim := w.claim(&a.caller, lock, "")
 			w.Own.Answers = []any{goesOn}
 			if gone {
 				w.Own.Answers = []any{isGone}
@@ -83,18 +83,18 @@ func TestARollbackOfAReentryEndsAHoldThatIsGone(t *testing.T) {
 			if !ended || args[argHolds] != "1" || args[argLease] != "30000" || args[argLess] != "1" || (args[argAcquire] == "0") != (grant != 0) {
 				t.Errorf("gone: %v: rolled back: %v, with %q", gone, ended, args)
 			}
-			if held := w.ledger.Find(claim.Key()) != nil; held == gone || (len(a.Pushes) == 1) != gone {
+			if held := w.table.Hold(claim.Key()) != nil; held == gone || (len(a.Pushes) == 1) != gone {
 				t.Errorf("gone: %v: held: %v, told %q", gone, held, a.Pushes)
 			}
 		}
 	}
-	w, a := newHoldWorld(t), newClient(1)
+	w, a := newLockWorld(t), newClient(1)
 	w.acquire(t, a, "", nil)
-	claim := w.Claim(&a.caller, lock, "")
+	claim := w.claim(&a.caller, lock, "")
 	w.Own.Answers = []any{isGone}
 	claim.RollBack(fence+1, time.Second, nil) // of another grant
 	w.Work()
-	if args := w.Own.Args[0]; args[argHolds] != "0" || w.ledger.Find(claim.Key()) == nil {
+	if args := w.Own.Args[0]; args[argHolds] != "0" || w.table.Hold(claim.Key()) == nil {
 		t.Errorf("the rollback of another grant keeps holds of it, or ends this one: %q", args)
 	}
 }
@@ -104,11 +104,11 @@ func TestARollbackOfAReentryLeavesTheHoldsOfASessionThatHasEnded(t *testing.T) {
 	for _, owner := range []string{"", "me"} {
 		for _, grant := range []int64{0, fence, fence + 1} {
 			for grace, want := range map[time.Duration][3]string{-1: {"1", "0", "50000"}, 0: {"0", "0", "0"}, time.Second: {"0", "1000", "0"}} {
-				w, a := newHoldWorld(t), newClient(1)
+				w, a := newLockWorld(t), newClient(1)
 				w.acquire(t, a, owner, func(g *holdGrant) { g.Fixed, g.TTL, g.Grace = true, time.Minute, grace })
-				claim := w.Claim(&a.caller, lock, owner)
+				claim := w.claim(&a.caller, lock, owner)
 				w.Own.Answers = []any{goesOn, goesOn}
-				w.End(a.caller.ID)
+				w.Ended(a.caller.ID)
 				w.Work()
 				sent := len(w.Own.Args)
 				w.pass(t, 10*time.Second)
@@ -131,11 +131,11 @@ func TestARollbackOfAReentryLeavesTheHoldsOfASessionThatHasEnded(t *testing.T) {
 
 // Another session of the owner here does not take the holds of the one that has ended.
 func TestARollbackOfAReentryLeavesTheHoldsOfTwoSessions(t *testing.T) {
-	w, a, b := newHoldWorld(t), newClient(1), newClient(2)
+	w, a, b := newLockWorld(t), newClient(1), newClient(2)
 	w.acquire(t, a, "me", nil)
 	w.acquire(t, b, "me", nil)
-	claim := w.Claim(&a.caller, lock, "me")
-	w.End(a.caller.ID)
+	claim := w.claim(&a.caller, lock, "me")
+	w.Ended(a.caller.ID)
 	w.Work()
 	sent := len(w.Own.Args)
 	claim.RollBack(fence, time.Second, nil)
@@ -147,10 +147,10 @@ func TestARollbackOfAReentryLeavesTheHoldsOfTwoSessions(t *testing.T) {
 
 // A rollback makes the lease no longer than MAXHOLD allows.
 func TestARollbackKeepsMaxHold(t *testing.T) {
-	w, a := newHoldWorld(t), newClient(1)
+	w, a := newLockWorld(t), newClient(1)
 	w.acquire(t, a, "", func(g *holdGrant) { g.MaxHold = 40 * time.Second })
 	w.Pass(20 * time.Second)
-	claim := w.Claim(&a.caller, lock, "")
+	claim := w.claim(&a.caller, lock, "")
 	claim.RollBack(fence, time.Second, nil)
 	w.Work()
 	if args := w.Own.Args[0]; args[argHolds] != "1" || args[argLease] != "20000" {
@@ -159,9 +159,9 @@ func TestARollbackKeepsMaxHold(t *testing.T) {
 }
 
 func TestADoubtfulReentryShortensTheLease(t *testing.T) {
-	w, a, b := newHoldWorld(t), newClient(1), newClient(2)
+	w, a, b := newLockWorld(t), newClient(1), newClient(2)
 	h := w.acquire(t, a, "me", nil)
-	claim := w.Claim(&b.caller, lock, "me")
+	claim := w.claim(&b.caller, lock, "me")
 	claim.Doubt(time.Minute, w.Time)
 	if !b.session(w).Doubted || h.Deadline() != w.Time.Add(30*time.Second) {
 		t.Errorf("doubted: %v, the lease ends in %v", b.session(w).Doubted, h.Deadline().Sub(w.Time))
@@ -173,17 +173,17 @@ func TestADoubtfulReentryShortensTheLease(t *testing.T) {
 	}
 }
 
-func (c *holdClient) session(w *holdWorld) *holdSession { return w.sessions[c.caller.ID] }
+func (c *holdClient) session(w *lockWorld) *holdSession { return w.sessions[c.caller.ID] }
 
 func TestAKeyThatWasOverwrittenIsALossOnce(t *testing.T) {
 	for _, told := range []bool{false, true} { // by a push, before
-		w, a := newHoldWorld(t), newClient(1)
+		w, a := newLockWorld(t), newClient(1)
 		h := w.acquire(t, a, "", nil)
 		if told {
-			w.Forced(h.Key, fence)
+			w.force(h.Key, fence)
 		}
 		for i, want := range []bool{true, false} {
-			claim := w.Claim(&a.caller, lock, "")
+			claim := w.claim(&a.caller, lock, "")
 			if got := claim.Overwritten(); got != want {
 				t.Errorf("%d: lost: %v", i, got)
 			}

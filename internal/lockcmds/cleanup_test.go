@@ -41,7 +41,7 @@ func TestFairWaitersThatHangUpTogetherLeaveTogether(t *testing.T) {
 		t.Errorf("%d script calls took %d waiters out of the queue", n, many)
 	}
 	var left int
-	p.e.waiters.Step(func(q *table.Set) { left = q.Leaving() })
+	p.e.step(func(q *table.Table) { left = q.Leaving() })
 	if left > 1 {
 		t.Errorf("%d locks with departures", left)
 	}
@@ -67,8 +67,8 @@ func TestABacklogOfCleanUpDoesNotStarveRenewals(t *testing.T) {
 
 // deadline is when the lease of a lock ends that is held here; zero: it is not held.
 func (p *proxy) deadline(key string) (deadline time.Time) {
-	p.e.holds.Step(func(l *table.Ledger) {
-		for _, h := range l.List() {
+	p.e.step(func(l *table.Table) {
+		for _, h := range l.Holds() {
 			if h.Lock == key {
 				deadline = holdOf(h).Deadline()
 			}

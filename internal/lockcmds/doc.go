@@ -1,17 +1,15 @@
 // Package lockcmds is the lock commands: LOCK, TRYLOCK, FAIRLOCK, UNLOCK, EXTENDLOCK, LOCKINFO, LOCKLIST, LOCKSLOW,
 // FORCEUNLOCK. The locks live in Redis in the layout of Redisson, so its clients and ours exclude each other.
 //
-//	session ──Parse──► Engine.Start ──┬─ LOCK, TRYLOCK, FAIRLOCK ──► waiters ──────────► queue.Set
-//	                                  │                                    │ claim
-//	                                  │                                    ▼
-//	                                  ├─ UNLOCK, EXTENDLOCK, ──────► holds ────────► ledger.Ledger ──► effects: leases, losses
-//	                                  │  FORCEUNLOCK, LOCKLIST                           ▲
-//	                                  └─ LOCKINFO, LOCKSLOW                              │ Engine.onLost
-//	                                                                      watchdog ──► scriptRunner.Renew (batches)
+//	session ──Parse──► Engine.Start ──┬─ LOCK, TRYLOCK, FAIRLOCK ──► acquire.go ──┐
+//	                                  ├─ UNLOCK, EXTENDLOCK ───────► release.go ──┤
+//	watchdog, messages, hang-ups ─────┼───────────────────────────────────────────┴─► step ──► table.Table ──► effects
+//	                                  └─ LOCKINFO, LOCKLIST, LOCKSLOW, FORCEUNLOCK          leases, jobs, timers, replies
 //
-// Each command is one script on the session's own lane or pin (calls). An UNLOCK with waiters here is one script that
-// releases and grants to the next: offer has its part for the waiters. A loss ends the hold (holds), and then wakes the
-// waiters of the lock.
+// The table decides (package table). The engine has the only mutex of its locks, under which step tells the table of an
+// event and carries out the effects (effects.go). Each command is one script on the session's own lane or pin
+// (calls.go). An UNLOCK with waiters here is one script that releases and grants to the next: offer has its part for
+// the waiters. A loss ends the hold, and then wakes the waiters of the lock.
 //
 // An Engine serves all sessions of one identity (ACL user, password, db), and the holds of former ones. It is the one
 // front door. A command runs on its session's own connection, with that session's rights and in its place among the
@@ -21,9 +19,11 @@
 // Goroutines: Run's link (subscriptions) and watchdog (scheduler). All other work is done by timers and by jobs on the
 // pool, each at most one round trip long.
 //
-// The Engine has no mutex. Those of waiters and holds are never held together (docs/dev/LOCKORDER.md).
+// Engine.mu guards the table and all sessions, holds and waiters. The watchdog, the losses of a session, jobs and
+// subscriptions are used under it. No session method and no call to Redis runs under it. Options.Events and the
+// observers are told under it: they do not block.
 //
-// Invariants, besides those of waiters, holds, and packages queue and ledger:
+// Invariants, besides those of holds.go, waiters.go and package table:
 //   - A script that runs twice leaves the state that it leaves when it runs once. A private owner's count is written as
 //     an absolute number. A named owner's count goes up or down by one, and the session's field has the number of the
 //     last request that was applied: a copy with that number or an older one changes nothing.

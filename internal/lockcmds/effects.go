@@ -2,78 +2,136 @@ package lockcmds
 
 import (
 	"runtime"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
 
-// This file carries out the effects of package queue that concern no acquire: subscriptions, timers, and the places
-// that waiters have in the queue in Redis. It keeps no state but the timers.
+// This file is the shell of the table: it tells the table of events, and carries out the effects.
 //
-//	effect ──CarryOut──┬─► subscriptions, at once
-//	                   ├─► a timer ──────────────────────────────┐
-//	                   └─► a job, one round trip to Redis each ──┴─► Step: the event that follows
+//	event ──► step ──► the table ──► effects ──┬─► leases, subscriptions and losses, at once
+//	            ▲                              ├─► a timer ──────────────────────────────┐
+//	            │                              └─► a job, one round trip to Redis each ──┤
+//	            └──────────────────────────── the event that follows ────────────────────┘
 
-// effectCarrier carries out the effects of one engine's wait queues. All fields are required and immutable.
-type effectCarrier struct {
-	Calls *calls
-	Wait  time.Duration                // the unit of deadlines in the queue in Redis
-	Step  func(event func(*table.Set)) // tells the wait queues of an event; requires no locks
+// step tells the table of an event, and carries out the effects. Requires no locks.
+func (e *Engine) step(event func(t *table.Table)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stepLocked(event)
 }
 
-// CarryOut carries out one effect, or has a job do it. It is called for one effect at a time, and for none of Attempt
-// and Reply.
-func (c *effectCarrier) CarryOut(f *table.Effect) {
+// stepLocked is step. Requires Engine.mu.
+func (e *Engine) stepLocked(event func(t *table.Table)) {
+	event(e.table)
+	e.settleLocked()
+}
+
+// settleLocked carries out the effects of the table, and those that follow from them. Requires Engine.mu.
+func (e *Engine) settleLocked() {
+	for all := e.table.Effects(); len(all) > 0; all = e.table.Effects() {
+		for i := range all {
+			if f := &all[i]; f.Op <= table.Tell {
+				e.carryOutHold(f)
+			} else {
+				e.carryOutWait(f)
+			}
+		}
+		e.table.Done(all)
+	}
+	e.held.Store(int64(len(e.table.Holds())))
+	if now := int64(e.table.Waiters()); now != e.waiting {
+		e.opts.Waiting.Add(now - e.waiting)
+		e.waiting = now
+	}
+}
+
+// carryOutHold carries out one effect about a lease or a hold. Requires Engine.mu.
+func (e *Engine) carryOutHold(f *table.Effect) {
+	h := holdOf(f.Hold)
+	switch f.Op {
+	case table.Track:
+		h.lease = e.watchdog.Track(h.entry(), f.SentAt)
+	case table.Pause:
+		h.lease.Pause(nil)
+	case table.Resume:
+		if !h.lease.Resume(f.SentAt, h.entry()) {
+			h.lease = e.watchdog.Track(h.entry(), f.SentAt)
+		}
+	case table.Continue:
+		h.lease.Continue()
+	case table.Shorten:
+		h.lease.Shorten(f.SentAt, h.TTL)
+	case table.Forget:
+		h.lease.Forget()
+		e.endedLocked(h, f.End)
+	case table.Tell:
+		e.tell(f.Loss)
+	default:
+		panic("BUG: an effect about no hold")
+	}
+}
+
+// carryOutWait carries out one effect about waiters, or has a job do it. Requires Engine.mu.
+func (e *Engine) carryOutWait(f *table.Effect) {
 	q, key, channel := f.Queue, f.Key, f.Channel
 	switch f.Op {
-	case table.Attempt, table.Finish:
-		panic("BUG: an effect about an acquire")
+	case table.Attempt:
+		w, class := waiterOf(f.Waiter), jobs.Attempt
+		w.streak = table.Streak{}
+		if f.Urgent {
+			class = jobs.HandOver
+		}
+		e.jobs.Submit(class.For(w.lock()), w.attempt)
+	case table.Finish:
+		waiterOf(f.Waiter).leftLocked(f)
 	case table.Subscribe:
-		c.Calls.Client.Node(channel).Subscribe(channel)
+		e.client.Node(channel).Subscribe(channel)
 	case table.Unsubscribe:
-		c.Calls.Client.Node(channel).Unsubscribe(channel)
+		e.client.Node(channel).Unsubscribe(channel)
 	case table.SetTimer:
-		c.setTimer(q, f)
+		e.setTimer(q, f)
 	case table.StopTimers:
 		stopTimers(q)
 	case table.Tidy:
-		c.Calls.Clock.AfterFunc(f.Delay, func() { c.Step((*table.Set).TidyDue) })
+		e.opts.Clock.AfterFunc(f.Delay, func() { e.step((*table.Table).TidyDue) })
 	case table.Patience:
-		c.Calls.Clock.AfterFunc(f.Delay, func() { c.Step(func(s *table.Set) { s.PatienceDue(key) }) })
+		e.opts.Clock.AfterFunc(f.Delay, func() { e.step(func(t *table.Table) { t.PatienceDue(key) }) })
 	case table.RemovePlaces:
-		c.removePlaces(key)
+		e.removePlaces(key)
 	case table.Refresh:
 		places := f.Places
-		c.submit(jobs.Renewal, q, func() { c.refresh(q, places) })
+		e.submit(jobs.Renewal, q, func() { e.refresh(q, places) })
 	case table.ListPlaces:
-		c.submit(jobs.Attempt, q, func() { c.listPlaces(q) })
+		e.submit(jobs.Attempt, q, func() { e.listPlaces(q) })
 	case table.AskHead:
 		class, look := jobs.HandOver, f.Look
 		if look {
 			class = jobs.Attempt
 		}
-		c.submit(class, q, func() { c.askHead(q, look) })
+		e.submit(class, q, func() { e.askHead(q, look) })
 	case table.RemoveHead:
 		place, force := f.Place, f.Force
-		c.submit(jobs.Attempt, q, func() { c.removeHead(q, place, force) })
+		e.submit(jobs.Attempt, q, func() { e.removeHead(q, place, force) })
 	case table.GoOn: // a class without backlog
-		c.Calls.Jobs.Submit(jobs.Renewal, func() {
+		e.jobs.Submit(jobs.Renewal, func() {
 			runtime.Gosched()
-			c.Step((*table.Set).Continue)
+			e.step((*table.Table).Continue)
 		})
+	default:
+		panic("BUG: an effect about no waiter")
 	}
 }
 
 // submit has a job do the task, which sends a script about the lock of a queue.
-func (c *effectCarrier) submit(class jobs.Class, q *table.Queue, task func()) {
-	c.Calls.Jobs.Submit(class.For(q.Names().Key), task)
+func (e *Engine) submit(class jobs.Class, q *table.Queue, task func()) {
+	e.jobs.Submit(class.For(q.Names().Key), task)
 }
 
 // timers are those of one wait queue.
 type timers [table.TimersCount]jobs.Timer
 
-func (c *effectCarrier) setTimer(q *table.Queue, f *table.Effect) {
+func (e *Engine) setTimer(q *table.Queue, f *table.Effect) {
 	all, ok := q.Tag.(*timers)
 	if !ok {
 		all = &timers{}
@@ -81,13 +139,13 @@ func (c *effectCarrier) setTimer(q *table.Queue, f *table.Effect) {
 	}
 	timer, d := f.Timer, f.Delay
 	if f.Spread > 0 {
-		d += c.Calls.Clock.Random(f.Spread)
+		d += e.opts.Clock.Random(f.Spread)
 	}
 	if t := all[timer]; t != nil {
 		t.Reset(d)
 		return
 	}
-	all[timer] = c.Calls.Clock.AfterFunc(d, func() { c.Step(func(*table.Set) { q.TimerDue(timer) }) })
+	all[timer] = e.opts.Clock.AfterFunc(d, func() { e.step(func(*table.Table) { q.TimerDue(timer) }) })
 }
 
 func stopTimers(q *table.Queue) {

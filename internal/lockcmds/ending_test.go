@@ -38,22 +38,22 @@ func TestTheEndOfASessionAppliesGrace(t *testing.T) {
 		{"a named owner with others, at once", "me", 0, true, "0"},
 		{"a named owner with others, soon", "me", time.Second, true, "0"},
 	} {
-		w, a, b := newHoldWorld(t), newClient(1), newClient(2)
+		w, a, b := newLockWorld(t), newClient(1), newClient(2)
 		w.Own.Answers = []any{goesOn}
 		h := w.acquire(t, a, c.owner, func(g *holdGrant) { g.Grace = c.grace })
 		if c.others {
 			w.acquire(t, b, c.owner, func(g *holdGrant) { g.Count = 2 })
 		}
-		w.End(a.caller.ID)
+		w.Ended(a.caller.ID)
 		w.Work()
 		got := ""
 		if len(w.Own.Args) > 0 {
 			got = w.Own.Args[0][argGrace]
 		}
-		if got != c.drop || len(w.Own.Args) > 1 || w.ledger.Knows(&h.Hold) != c.others {
-			t.Errorf("%s: grace %q, want %q; the hold goes on: %v", c.name, got, c.drop, w.ledger.Knows(&h.Hold))
+		if got != c.drop || len(w.Own.Args) > 1 || w.table.Knows(&h.Hold) != c.others {
+			t.Errorf("%s: grace %q, want %q; the hold goes on: %v", c.name, got, c.drop, w.table.Knows(&h.Hold))
 		}
-		w.End(a.caller.ID) // once more: nothing
+		w.Ended(a.caller.ID) // once more: nothing
 		w.pass(t, 15*time.Second)
 		if renewed := slices.Contains(w.Own.Asked, "renew"); renewed != c.others {
 			t.Errorf("%s: renewed: %v", c.name, renewed)
@@ -63,19 +63,19 @@ func TestTheEndOfASessionAppliesGrace(t *testing.T) {
 
 // The field of a session that has ended stays while copies of its calls may come.
 func TestTheEndOfASessionLeavesAFieldThatCopiesNeed(t *testing.T) {
-	w, a := newHoldWorld(t), newClient(1)
+	w, a := newLockWorld(t), newClient(1)
 	w.acquire(t, a, "me", nil)
-	w.Doubt(a.session(w))
-	w.End(a.caller.ID)
+	w.doubt(a.session(w))
+	w.Ended(a.caller.ID)
 	w.Work()
 	if len(w.Own.Asked) != 0 {
 		t.Errorf("the field is removed: %q", w.Own.Args)
 	}
 	b := newClient(2)
 	w.acquire(t, b, "me", func(g *holdGrant) { g.Grace = 0; g.Fence++ })
-	w.Doubt(b.session(w))
+	w.doubt(b.session(w))
 	w.Own.Answers = []any{goesOn}
-	w.End(b.caller.ID)
+	w.Ended(b.caller.ID)
 	w.Work()
 	if len(w.Own.Args) != 1 || w.Own.Args[0][argRemember] != "1" {
 		t.Errorf("GRACE 0 does not remember the number of the call: %q", w.Own.Args)
@@ -84,18 +84,18 @@ func TestTheEndOfASessionLeavesAFieldThatCopiesNeed(t *testing.T) {
 
 // Very many holds end in slices: the first at once, and the rest by a job that lets others in.
 func TestVeryManyHoldsEndInSlices(t *testing.T) {
-	w, a := newHoldWorld(t), newClient(1)
+	w, a := newLockWorld(t), newClient(1)
 	const n = 3*endingSlice + 1
 	for i := range n {
-		claim := w.Claim(&a.caller, strconv.Itoa(i), "")
-		claim.Granted(w.Time, &holdGrant{Grant: table.Grant{Fence: fence, Count: 1, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}, Renewer: w.Calls.Client})
+		claim := w.claim(&a.caller, strconv.Itoa(i), "")
+		claim.granted(w.Time, &holdGrant{Grant: table.Grant{Fence: fence, Count: 1, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}, Renewer: w.calls.Client})
 	}
-	w.End(a.caller.ID)
-	if left := w.Len(); left != n-endingSlice {
+	w.Ended(a.caller.ID)
+	if left := w.Holds(); left != n-endingSlice {
 		t.Errorf("%d holds are left behind the first slice, want %d", left, n-endingSlice)
 	}
 	w.Work()
-	if left := w.Len(); left != 0 || !w.Empty() {
+	if left := w.Holds(); left != 0 || !w.noWaiter() {
 		t.Errorf("%d holds are left", left)
 	}
 }
@@ -106,15 +106,15 @@ func TestARollbackIsTriedForAsLongAsALeaseMayLast(t *testing.T) {
 		{200 * time.Millisecond, 30 * time.Second},
 		{time.Minute, time.Minute},
 	} {
-		for name, end := range map[string]func(w *holdWorld, a *holdClient, h *sessionHold){
-			"GRACE 0": func(w *holdWorld, a *holdClient, _ *sessionHold) { w.End(a.caller.ID) },
-			"a loss":  func(w *holdWorld, _ *holdClient, h *sessionHold) { w.Lost(h.lease, watchdog.ReasonDeadline) },
+		for name, end := range map[string]func(w *lockWorld, a *holdClient, h *sessionHold){
+			"GRACE 0": func(w *lockWorld, a *holdClient, _ *sessionHold) { w.Ended(a.caller.ID) },
+			"a loss":  func(w *lockWorld, _ *holdClient, h *sessionHold) { w.onLost(h.lease, watchdog.ReasonDeadline) },
 		} {
-			w, a := newHoldWorld(t), newClient(1)
+			w, a := newLockWorld(t), newClient(1)
 			h := w.acquire(t, a, "", func(g *holdGrant) { g.Grace = 0 })
-			w.Step(func(l *table.Ledger) { l.InDoubt(&h.Hold, c.doubtful, w.Time) })
+			w.step(func(l *table.Table) { l.InDoubt(&h.Hold, c.doubtful, w.Time) })
 			begun := w.Time
-			if lasts := w.Lasts(&h.Hold); lasts != c.want {
+			if lasts := w.lasts(&h.Hold); lasts != c.want {
 				t.Errorf("%v in doubt: it may last for %v", c.doubtful, lasts)
 			}
 			end(w, a, h)

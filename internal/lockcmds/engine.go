@@ -14,6 +14,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
@@ -29,8 +30,16 @@ type Engine struct {
 	client   scriptRunner
 	watchdog *watchdog.Watchdog
 	confirm  *confirmer
-	holds    *holds
-	waiters  *waiters
+	told     observe.Observers // of the ends of holds and acquires
+	defaults func() *Defaults  // the present ones, which do not change
+	place    string            // the name of the place that plain waiters share in a queue in Redis
+	held     atomic.Int64      // len(table.Holds())
+
+	mu       sync.Mutex // guards the fields below, and all sessions, holds and waiters
+	table    *table.Table
+	sessions map[uint64]*holdSession
+	draining bool  // no client may begin to wait
+	waiting  int64 // table.Waiters(), as Options.Waiting counts it
 
 	life    context.Context // of the engine's own work; ended by Close or with Run's context
 	end     context.CancelFunc
@@ -50,11 +59,17 @@ func New(o Options) (*Engine, error) {
 		client: scriptRunner{Topology: opts.Redis},
 		guard:  Guard{Log: opts.Logger},
 		done:   make(chan struct{}),
+
+		told:     observe.Observers{opts.SlowLog},
+		defaults: opts.present(),
+		place:    script.Shared(opts.UUID, uint32(opts.Clock.Random(1<<32))),
+		table: table.New(table.Config{
+			Lease: opts.Lease, Wait: opts.fairWait, StaleHead: opts.staleHead, NewHold: newHold,
+		}),
+		sessions: make(map[uint64]*holdSession),
 	}
-	defaults := opts.present()
-	told := observe.Observers{opts.SlowLog}
 	if opts.Told != nil {
-		told = append(told, opts.Told)
+		e.told = append(e.told, opts.Told)
 	}
 	e.jobs = opts.Jobs.NewRunner(e.guard.Crash)
 	e.life, e.end = context.WithCancel(context.Background())
@@ -71,20 +86,8 @@ func New(o Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lockcmds: %w", err)
 	}
-	e.holds = newHolds(holdOptions{
-		Calls: e.calls, Watchdog: e.watchdog, Announce: e.losses, OnLost: opts.Events.Lost, OnEnd: opts.Events.Ended, UUID: opts.UUID, Lease: opts.Lease,
-		Requests: opts.Requests, Told: told,
-	})
 	e.confirm = newConfirmer(confirmOptions{Jobs: e.jobs, Clock: opts.Clock, Life: e.life})
-	e.waiters = newWaiters(waiterOptions{
-		Calls: e.calls, Holds: e.holds, Damage: &e.damage, UUID: opts.UUID, Lease: opts.Lease, Defaults: defaults,
-		FairWait: opts.fairWait, StaleHead: opts.staleHead, Waiting: opts.Waiting, Reentry: opts.Reentry, Told: told,
-		Confirm: e.confirm, Replicas: opts.Replicas,
-		Events: waiterEvents{
-			Granted: opts.Events.Granted, HandedOver: opts.Events.HandedOver, Attempt: opts.Events.Attempt, Left: opts.Events.Left, Refused: opts.Events.Refused,
-		},
-	})
-	e.client.Listen(listener{e.waiters, e})
+	e.client.Listen(listener{e})
 	return e, nil
 }
 
@@ -123,7 +126,8 @@ func (e *Engine) StartFor(s contract.Caller, c grammar.Command, home *Engine) {
 	defer e.guard.Stop()
 	switch c.Verb {
 	case grammar.Lock, grammar.TryLock, grammar.FairLock:
-		e.waiters.Start(s, c, home.waiters)
+		now := e.calls.Clock.Now()
+		e.startAcquire(&askedAcquire{caller: s, cmd: c}, now, now, home)
 	case grammar.Unlock:
 		e.startRelease(s, c)
 	case grammar.ExtendLock:
@@ -141,58 +145,38 @@ func (e *Engine) StartFor(s contract.Caller, c grammar.Command, home *Engine) {
 	}
 }
 
-// onLost is the watchdog's verdict. It is called at most once per lease.
-func (e *Engine) onLost(l *watchdog.Lease, reason watchdog.Reason) {
-	defer e.guard.Stop()
-	if e.holds.Lost(l, reason) {
-		e.waiters.Wake(l.Entry().Key)
-	}
-}
-
 // Keeps reports whether the engine keeps a hold of the session that the command is about.
 // Requires the session lock.
 func (e *Engine) Keeps(session uint64, c grammar.Command) bool {
 	defer e.guard.Stop()
 	switch c.Verb {
 	case grammar.Lock, grammar.TryLock, grammar.FairLock, grammar.Unlock, grammar.ExtendLock:
-		return e.holds.Keeps(session, c.Key, c.Owner)
+		return e.keeps(session, c.Key, c.Owner)
 	default:
 		return false
 	}
-}
-
-// Ended is called once when the client connection has ended: its waiters leave, its leases are no longer
-// renewed, and GRACE applies. It does not block. Requires the session lock.
-func (e *Engine) Ended(session uint64) {
-	defer e.guard.Stop()
-	e.holds.End(session) // first: a grant that comes from now on is rolled back
-	e.waiters.Left(session)
-}
-
-// Unblock ends the wait of a session, as CLIENT UNBLOCK asks: as if its time were up, or with an error. It reports
-// whether the session was waiting. Requires the session lock.
-func (e *Engine) Unblock(session uint64, withError bool) (waited bool) {
-	defer e.guard.Stop()
-	return e.waiters.Unblock(session, withError)
 }
 
 // Leave forgets a session that holds nothing here and waits for nothing. It reports whether it has; else the session
 // stays known. The session may come back. None of its commands is on its way.
 func (e *Engine) Leave(session uint64) bool {
 	defer e.guard.Stop()
-	return !e.waiters.Asks(session) && e.holds.Leave(session)
-}
-
-// Drain refuses all waiters, and those to come, with -OVERLOADED. Holders keep their leases.
-func (e *Engine) Drain() {
-	defer e.guard.Stop()
-	e.waiters.Drain()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c := e.sessions[session]; c != nil && (c.asks != nil || c.Holding() > 0) {
+		return false
+	}
+	delete(e.sessions, session)
+	return true
 }
 
 // Idle reports whether no session is known, and nothing is held, waited for or being cleaned up. It asks in the order
 // in which a lock goes from a waiter to a holder, and from there to a rollback.
 func (e *Engine) Idle() bool {
-	return e.waiters.Empty() && !e.confirm.Busy() && e.holds.Empty() && !e.calls.Busy()
+	e.mu.Lock()
+	idle := len(e.sessions)+e.table.Waiters()+len(e.table.Holds()) == 0
+	e.mu.Unlock()
+	return idle && !e.confirm.Busy() && !e.calls.Busy()
 }
 
 // Close refuses waiters, lets clean-up that is on its way finish, ends Run and waits for it, all until ctx ends. Leases

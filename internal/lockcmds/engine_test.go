@@ -123,7 +123,7 @@ func (s *session) awaitWaiting() {
 	redistest.Eventually(s.t, patience, "the acquire to wait", func() bool {
 		s.Lock()
 		defer s.Unlock()
-		return s.Pending() == 0 && s.p.e.waiters.Asks(s.ID)
+		return s.Pending() == 0 && s.p.e.asks(s.ID)
 	})
 }
 

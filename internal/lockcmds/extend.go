@@ -23,16 +23,16 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 
 // extend begins an extension. Requires the session lock.
 func (e *Engine) extend(s contract.Caller, cmd grammar.Command, _ bool) {
-	session, k := e.holds.Begin(&s, cmd.Key, cmd.Owner)
-	x := &extension{
-		e: e, session: session, named: cmd.Fence, call: script.Extend{Key: cmd.Key, Part: e.holds.Part(&session.Session, k.Owner), Lease: cmd.Lease},
-	}
-	lost := false
-	e.holds.Step(func(l *table.Ledger) {
-		if lost = l.KnowsLoss(&session.Session, k); lost {
+	x := &extension{e: e, named: cmd.Fence}
+	lost, atOnce := false, false
+	e.step(func(t *table.Table) {
+		session, k := e.beginLocked(&s, cmd.Key, cmd.Owner)
+		if lost = t.KnowsLoss(&session.Session, k); lost {
 			return
 		}
-		if x.h = l.Find(k); x.h != nil && cmd.Fence != 0 && x.h.Fence != cmd.Fence {
+		x.session = session
+		x.call = script.Extend{Key: cmd.Key, Part: e.part(&session.Session, k.Owner), Lease: cmd.Lease}
+		if x.h = t.Hold(k); x.h != nil && cmd.Fence != 0 && x.h.Fence != cmd.Fence {
 			x.h = nil // another grant is meant, which Redis may have
 		}
 		if x.h != nil {
@@ -41,15 +41,15 @@ func (e *Engine) extend(s contract.Caller, cmd grammar.Command, _ bool) {
 		if cmd.Fence != 0 {
 			x.call.Fence = cmd.Fence
 		}
+		atOnce = holdOf(x.h).pauseLocked(cmd.Lease)
 	})
-	h := holdOf(x.h)
 	switch {
 	case lost:
 		s.Reply(lostLeaseReply())
-	case e.holds.Pause(h, cmd.Lease):
+	case atOnce:
 		x.send(s.Session)
 	default:
-		e.holds.Ordered(s.Session, h, func() { x.send(s.Session) }, func() { x.Answered(callOutcome{Err: contract.ErrUnsent}) })
+		e.ordered(s.Session, holdOf(x.h), func() { x.send(s.Session) }, func() { x.Answered(callOutcome{Err: contract.ErrUnsent}) })
 	}
 }
 
@@ -76,12 +76,12 @@ func (x *extension) Again() (script.Call, bool) {
 
 // Postponed implements asker. When the lease that goes on has ended, there is nothing to extend.
 func (x *extension) Postponed() (script.Call, time.Duration) {
-	return x.call.Call(), max(x.e.calls.DoubtLimit(), x.e.holds.Lasts(x.h))
+	return x.call.Call(), max(x.e.calls.DoubtLimit(), x.e.lasts(x.h))
 }
 
 // Doubted implements asker.
 func (x *extension) Doubted(sentAt time.Time) {
-	x.e.holds.Step(func(l *table.Ledger) { l.InDoubt(x.h, x.call.Lease, sentAt) })
+	x.e.step(func(t *table.Table) { t.InDoubt(x.h, x.call.Lease, sentAt) })
 }
 
 // Answered turns the answer of an extension into the reply, or sends it once more: for a later grant of the owner than
@@ -99,13 +99,13 @@ func (x *extension) Answered(o callOutcome) []byte {
 	case err != nil:
 		answer.Status = unanswered(err)
 	case a.Held:
-		answer.Status = table.StillHeld
+		answer.Status = table.Held
 	case a.Other && x.named == 0:
 		answer.Status = table.OtherGrant
 	}
 	var reply table.Reply
-	x.e.holds.Step(func(l *table.Ledger) {
-		reply = l.Extended(&x.session.Session, table.Key{Lock: x.call.Key, Owner: x.call.Owner}, x.h, x.call.Lease, answer)
+	x.e.step(func(t *table.Table) {
+		reply = t.Extended(&x.session.Session, table.Key{Lock: x.call.Key, Owner: x.call.Owner}, x.h, x.call.Lease, answer)
 	})
 	switch {
 	case reply == table.Newer:
@@ -119,17 +119,17 @@ func (x *extension) Answered(o callOutcome) []byte {
 // anew sends the extension for a later grant of the owner, of which this proxy has no hold.
 func (x *extension) anew(fence int64) {
 	x.h = nil
-	x.call.Request, x.call.Fence = x.e.holds.NextRequest(), fence
+	x.call.Request, x.call.Fence = x.e.nextRequest(), fence
 	x.q.Once = fence == 0
 	x.e.calls.Anew(&x.q, x.call.Call())
 }
 
-// unanswered is what an error in place of an answer means to the ledger.
-func unanswered(err error) table.HoldStatus {
+// unanswered is what an error in place of an answer means to the table.
+func unanswered(err error) table.Status {
 	if errors.Is(err, contract.ErrInDoubt) {
-		return table.HoldInDoubt
+		return table.InDoubt
 	}
-	return table.NotDone
+	return table.Failed
 }
 
 // replyOf is the reply to a release or an extension; nil: there is none yet. named and fence: what the command names.

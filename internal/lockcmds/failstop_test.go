@@ -73,16 +73,18 @@ func TestAPanicOnAnyWayIntoTheEngineEndsTheProcess(t *testing.T) {
 	s := p.session(2)
 	mistake := func() { panic("mistake") }
 	// An engine without most of what it needs.
-	halved := &Engine{guard: p.e.guard}
+	halved := func() *Engine {
+		return &Engine{guard: p.e.guard, sessions: map[uint64]*holdSession{1: {asks: &waiter{}}}}
+	}
 	for where, provoke := range map[string]func(){
 		"a job":       func() { p.e.jobs.Submit(jobs.Attempt, mistake) },
 		"Do":          func() { p.e.guard.Do(s, mistake) },
 		"AfterUnlock": func() { s.Lock(); p.e.guard.AfterUnlock(s, mistake); s.Unlock() },
 		"Start":       func() { p.e.Start(s.Caller(), grammar.Command{}) },
-		"StartFor":    func() { halved.StartFor(s.Caller(), grammar.Command{Verb: grammar.Lock}, p.e) },
-		"Ended":       func() { halved.Ended(1) },
-		"Unblock":     func() { halved.Unblock(1, true) },
-		"Drain":       func() { halved.Drain() },
+		"StartFor":    func() { halved().StartFor(s.Caller(), grammar.Command{Verb: grammar.Lock}, p.e) },
+		"Ended":       func() { halved().Ended(1) },
+		"Unblock":     func() { halved().Unblock(1, true) },
+		"Drain":       func() { halved().Drain() },
 		"a verdict":   func() { p.e.onLost(nil, "") },
 	} {
 		t.Run(where, func(t *testing.T) {

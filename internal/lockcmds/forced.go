@@ -18,21 +18,20 @@ import (
 //
 // A message is only a reason to look, because every client with the right may publish.
 type listener struct {
-	*waiters
 	e *Engine
 }
 
 // Confirmed implements redislink.Listener.
 func (l listener) Confirmed(channel string) {
 	if channel != script.ForcedChannel {
-		l.waiters.Confirmed(channel)
+		l.e.step(func(t *table.Table) { t.Subscribed(channel) })
 	}
 }
 
 // Published implements redislink.Listener.
 func (l listener) Published(channel, text string) {
 	if channel != script.ForcedChannel {
-		l.waiters.Published(channel, text)
+		l.e.step(func(t *table.Table) { t.Published(channel) })
 		return
 	}
 	number, lock, _ := strings.Cut(text, " ")
@@ -45,7 +44,7 @@ func (l listener) Published(channel, text string) {
 // Refused implements redislink.Listener.
 func (l listener) Refused(channel string, reason redislink.Refusal) {
 	if channel != script.ForcedChannel {
-		l.waiters.Refused(channel, reason)
+		l.e.step(func(t *table.Table) { t.SubscriptionRefused(channel, reason) })
 		return
 	}
 	l.e.log.Debug("the end of locks by force is not heard of", zap.Error(reason))
@@ -55,18 +54,18 @@ func (l listener) Refused(channel string, reason redislink.Refusal) {
 // that the end of the grant is no loss. Requires no locks.
 func (e *Engine) look(lock string, fence int64, released bool) {
 	defer e.guard.Stop()
-	k, ok := e.holds.BeginLook(lock, fence)
+	k, ok := e.beginLook(lock, fence)
 	if !ok {
 		return
 	}
 	e.calls.Background(jobs.Loss, func() {
-		for again := true; again; again = e.holds.EndLook(k, fence) {
+		for again := true; again; again = e.endLook(k, fence) {
 			askedAt := e.calls.Clock.Now()
 			held, err := runFor(e.life, e.client, script.Info{Key: lock}.Call(), script.DecodeHolder)
 			switch {
 			case err != nil:
 			case released:
-				e.holds.Step(func(l *table.Ledger) { l.ReleasedElsewhere(k, fence, held.Fence == fence, held.Holds, askedAt) })
+				e.step(func(t *table.Table) { t.ReleasedElsewhere(k, fence, held.Fence == fence, held.Holds, askedAt) })
 			case held.Fence != fence:
 				e.Forced(lock, script.Forced{Held: true, Owner: k.Owner, Fence: fence})
 			}

@@ -14,8 +14,11 @@ import (
 // handle of the grant. The session's own grant comes first, then one of another session here; Redis is asked about any
 // other. elsewhere: the grant is not known here. Requires the session lock.
 func (e *Engine) withHandle(s contract.Caller, cmd grammar.Command, run func(s contract.Caller, cmd grammar.Command, elsewhere bool)) {
-	session, _ := e.holds.Begin(&s, cmd.Key, "")
-	if owner, known := e.holds.ownerOf(session, cmd.Key, cmd.Fence); known {
+	e.mu.Lock()
+	session, _ := e.beginLocked(&s, cmd.Key, "")
+	owner, known := e.ownerLocked(session, cmd.Key, cmd.Fence)
+	e.mu.Unlock()
+	if known {
 		cmd.Owner = owner
 		run(s, cmd, false)
 		return
@@ -28,7 +31,7 @@ func (e *Engine) withHandle(s contract.Caller, cmd grammar.Command, run func(s c
 			return failureReply(err)
 		case a.Fence != cmd.Fence || a.Owner == "":
 			return notHeldReply(true, cmd.Fence)
-		case e.holds.hasEnded(session):
+		case e.hasEnded(session):
 			return nil
 		}
 		cmd.Owner = a.Owner
@@ -37,24 +40,22 @@ func (e *Engine) withHandle(s contract.Caller, cmd grammar.Command, run func(s c
 	}}})
 }
 
-// ownerOf is the owner of a grant that a session here has, or that this session has lost. Empty: it is the session's
-// own. Requires no locks.
-func (x *holds) ownerOf(s *holdSession, lock string, fence int64) (owner string, known bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if own := x.ledger.Find(table.Key{Lock: lock, Owner: s.Name}); own != nil && own.Fence == fence || s.Losses.Fence(lock, s.Name) == fence {
+// ownerLocked is the owner of a grant that a session here has, or that this session has lost. Empty: it is the
+// session's own. Requires Engine.mu.
+func (e *Engine) ownerLocked(s *holdSession, lock string, fence int64) (owner string, known bool) {
+	if own := e.table.Hold(table.Key{Lock: lock, Owner: s.Name}); own != nil && own.Fence == fence || s.Losses.Fence(lock, s.Name) == fence {
 		return "", true
 	}
-	if h := x.ledger.Holder(lock); h != nil && h.Fence == fence {
+	if h := e.table.Holder(lock); h != nil && h.Fence == fence {
 		return h.Owner, true
 	}
 	return "", false
 }
 
 // hasEnded reports whether the client of a session has gone. Requires no locks.
-func (x *holds) hasEnded(s *holdSession) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+func (e *Engine) hasEnded(s *holdSession) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	return s.ended
 }
 

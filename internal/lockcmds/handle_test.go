@@ -36,7 +36,7 @@ func TestAnyConnectionReleasesAGrantByItsFence(t *testing.T) {
 
 			fence = itoa(a.fence("LOCK k PX 60000" + owner))
 			by.want("UNLOCK k FENCE "+fence, ":1")
-			redistest.Eventually(t, patience, "the holder's proxy to know", func() bool { return p.e.holds.Len() == 0 })
+			redistest.Eventually(t, patience, "the holder's proxy to know", func() bool { return p.e.Holds() == 0 })
 			by.want("UNLOCK k FENCE "+fence, "-NOTHELD the lock is not held with this fence")
 			if got := a.do("UNLOCK k" + owner); !strings.HasPrefix(got, "-NOTHELD") {
 				t.Errorf("%s%s: the connection that acquired it is answered %s", name, owner, got)
@@ -63,7 +63,7 @@ func TestAHandleIsOfOneGrant(t *testing.T) {
 	c.want("FORCEUNLOCK k", ":1")
 	fence := itoa(a.fence("LOCK k"))
 	c.send("LOCK k")
-	redistest.Eventually(t, patience, "the waiter", func() bool { n, _ := p.e.waiters.Count("k"); return n == 1 })
+	redistest.Eventually(t, patience, "the waiter", func() bool { return p.e.count("k") == 1 })
 	b.want("UNLOCK k FENCE "+fence, ":1")
 	next := fenceIn(t, c.reply())
 	b.want("UNLOCK k FENCE "+old, lostLeaseWords)

@@ -3,59 +3,20 @@ package lockcmds
 import (
 	"cmp"
 	"strings"
-	"sync/atomic"
-	"testing"
 	"time"
-
-	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
-// waiterWorld is the waiters of one engine without any I/O.
-type waiterWorld struct {
-	*locktest.World
-
-	t      *testing.T
-	x      *waiters
-	holds  *holds
-	limits Defaults
-}
-
-func newWaiterWorld(t *testing.T) *waiterWorld {
-	t.Helper()
-	w := &waiterWorld{World: locktest.NewWorld(), t: t, limits: Defaults{Lease: 30 * time.Second}}
-	c := newCalls(callOptions{Client: scriptRunner{Topology: w}, Jobs: w, Clock: w, Life: t.Context(), Log: zap.NewNop()})
-	dog, err := watchdog.New(watchdog.Options{
-		Renew: c.Client.Renew, Submit: func(f func()) error { w.Submit(jobs.Renewal, f); return nil }, Now: w.Now,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	slow := observe.New(observe.NewBudget(100), func() observe.Settings { return w.limits.Slow })
-	w.holds = newHolds(holdOptions{
-		Told: observe.Observers{slow}, Calls: c, Watchdog: dog, UUID: "u", Lease: 30 * time.Second, Requests: new(atomic.Int64),
-		Announce: newAnnouncer(announceOptions{Jobs: w, Redis: w, Life: t.Context(), Logger: zap.NewNop()}),
-	})
-	w.x = newWaiters(waiterOptions{
-		Calls: c, Holds: w.holds, Damage: &damageReporter{Clock: w, Logger: zap.NewNop(), Servers: w.Servers}, UUID: "u", Lease: 30 * time.Second,
-		Defaults: func() *Defaults { return &w.limits }, FairWait: 300 * time.Second, StaleHead: 8 * time.Second, Waiting: new(atomic.Int64), Told: observe.Observers{slow},
-	})
-	return w
-}
-
 // confirm confirms all channels that are wanted.
-func (w *waiterWorld) confirm() {
+func (w *lockWorld) confirm() {
 	all := w.Wanted
 	w.Wanted = nil
 	for _, channel := range all {
-		w.x.Confirmed(channel)
+		listener{w.Engine}.Confirmed(channel)
 	}
 	w.Work()
 }
@@ -64,11 +25,11 @@ func (w *waiterWorld) confirm() {
 type waitingClient struct {
 	locktest.Client
 
-	w  *waiterWorld
+	w  *lockWorld
 	id uint64
 }
 
-func (w *waiterWorld) client(id uint64) *waitingClient { return &waitingClient{w: w, id: id} }
+func (w *lockWorld) client(id uint64) *waitingClient { return &waitingClient{w: w, id: id} }
 
 func (c *waitingClient) caller() contract.Caller {
 	return contract.Caller{
@@ -83,7 +44,7 @@ func (c *waitingClient) sends(line string) {
 	if err != nil {
 		c.w.t.Fatal(err)
 	}
-	c.w.x.Start(c.caller(), cmd, c.w.x)
+	c.w.Engine.Start(c.caller(), cmd)
 	c.Unlock()
 }
 

@@ -1,17 +1,15 @@
 package lockcmds
 
 import (
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/locktest"
-	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
 const (
@@ -19,31 +17,92 @@ const (
 	fence = 7
 )
 
-// holdWorld is the record of holds of one engine without I/O.
-type holdWorld struct {
+// lockWorld is a lock engine without I/O.
+type lockWorld struct {
 	*locktest.World
-	*holds
+	*Engine
 
-	lost []string // reasons
+	t      *testing.T
+	limits Defaults
+	lost   []string // reasons
 }
 
-func newHoldWorld(t *testing.T) *holdWorld {
+// NewRunner implements jobs.Source.
+func (w *lockWorld) NewRunner(func(any)) jobs.Runner { return w.World }
+
+func newLockWorld(t *testing.T) *lockWorld {
 	t.Helper()
-	w := &holdWorld{World: locktest.NewWorld()}
-	c := newCalls(callOptions{Client: scriptRunner{Topology: w}, Jobs: w, Clock: w, Life: t.Context(), Log: zap.NewNop()})
-	dog, err := watchdog.New(watchdog.Options{
-		Renew: c.Client.Renew, Submit: func(f func()) error { w.Submit(jobs.Renewal, f); return nil }, Now: w.Now,
-		OnLost: func(l *watchdog.Lease, reason watchdog.Reason) { w.Lost(l, reason) },
+	w := &lockWorld{World: locktest.NewWorld(), t: t, limits: Defaults{Lease: 30 * time.Second}}
+	var err error
+	w.Engine, err = New(Options{
+		Redis: w.World, UUID: "u", Jobs: w, Clock: w.World, Lease: 30 * time.Second,
+		SlowLog: observe.New(observe.NewBudget(100), func() observe.Settings { return w.limits.Slow }),
+		Events:  Events{Lost: func(reason string) { w.lost = append(w.lost, reason) }},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.holds = newHolds(holdOptions{
-		Calls: c, Watchdog: dog, UUID: "u", Lease: 30 * time.Second, Requests: new(atomic.Int64),
-		OnLost:   func(reason string) { w.lost = append(w.lost, reason) },
-		Announce: newAnnouncer(announceOptions{Jobs: w, Redis: w, Life: t.Context(), Logger: zap.NewNop()}),
-	})
+	w.defaults = func() *Defaults { return &w.limits }
 	return w
+}
+
+// claim begins an acquire.
+func (e *Engine) claim(s *contract.Caller, lock, owner string) claim {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.claimLocked(s, lock, owner)
+}
+
+// begin returns the record of a session, and the key of a hold.
+func (e *Engine) begin(s *contract.Caller, lock, owner string) (*holdSession, table.Key) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.beginLocked(s, lock, owner)
+}
+
+func (c *claim) pause(lease time.Duration) bool {
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	return c.pauseLocked(lease)
+}
+
+func (c *claim) granted(now time.Time, g *holdGrant) verdict {
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	return c.grantedLocked(now, g)
+}
+
+func (e *Engine) offer(lock, holder string, last table.Streak) (o offer) {
+	e.step(func(*table.Table) { o = e.offerLocked(lock, holder, last) })
+	return o
+}
+
+func (o *offer) answered(s contract.Session, a script.Released, sentAt time.Time, err error) {
+	var to *waiter
+	var g grant
+	o.e.step(func(*table.Table) { to, g = o.answeredLocked(a, sentAt, err) })
+	o.deliver(s, to, g)
+}
+
+// force ends a hold as FORCEUNLOCK does.
+func (w *lockWorld) force(k table.Key, fence int64) {
+	w.Forced(k.Lock, script.Forced{Held: true, Owner: k.Owner, Fence: fence})
+}
+
+// wake has the first waiters of a lock ask, as if a message had come.
+func (e *Engine) wake(lock string) { e.step(func(t *table.Table) { t.Wake(lock) }) }
+
+// asks reports whether an acquire of the session is in progress.
+func (e *Engine) asks(session uint64) bool {
+	_, _, ok := e.WaitsFor(session)
+	return ok
+}
+
+// noWaiter reports whether no client waits.
+func (e *Engine) noWaiter() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.table.Waiters() == 0
 }
 
 // holdClient is a session, and what identifies it.
@@ -61,25 +120,25 @@ func newClient(id uint64) *holdClient {
 }
 
 // acquire has Redis grant the lock for that owner at once; empty: the session's own.
-func (w *holdWorld) acquire(t *testing.T, c *holdClient, owner string, change func(g *holdGrant)) *sessionHold {
+func (w *lockWorld) acquire(t *testing.T, c *holdClient, owner string, change func(g *holdGrant)) *sessionHold {
 	t.Helper()
-	claim := w.Claim(&c.caller, lock, owner)
+	claim := w.claim(&c.caller, lock, owner)
 	g := holdGrant{
 		Grant:   table.Grant{Fence: fence, Count: claim.holds, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1},
-		Renewer: w.Calls.Client,
+		Renewer: w.Engine.client,
 	}
 	if change != nil {
 		change(&g)
 	}
-	if v := claim.Granted(w.Time, &g); v != verdictUsable {
+	if v := claim.granted(w.Time, &g); v != verdictUsable {
 		t.Fatalf("verdict %d", v)
 	}
-	return holdOf(w.ledger.Find(claim.Key()))
+	return holdOf(w.table.Hold(claim.Key()))
 }
 
 // pass moves the clock to the end of d, with the watchdog's steps.
-func (w *holdWorld) pass(t *testing.T, d time.Duration) {
+func (w *lockWorld) pass(t *testing.T, d time.Duration) {
 	w.Pass(d)
-	w.Watchdog.Step(t.Context())
+	w.Engine.Step()
 	w.Work()
 }

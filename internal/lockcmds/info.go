@@ -19,7 +19,7 @@ func (e *Engine) startInfo(s contract.Caller, cmd grammar.Command) {
 		case !a.Held:
 			return resp.AppendNull(nil, proto)
 		}
-		local, _ := e.waiters.Count(cmd.Key)
+		local := e.count(cmd.Key)
 		return appendLockInfo(nil, proto, lockInfo{
 			Owner: a.Owner, Holds: a.Holds, TTL: a.PTTL.Milliseconds(), Fence: a.Fence, Fair: a.FairWaiters,
 			Local: int64(local),

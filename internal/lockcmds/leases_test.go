@@ -36,7 +36,7 @@ func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 	s := locktest.New(t, nil, 1, 2, nil)
 	done := make(chan struct{})
 	s.Lock()
-	ordered(Guard{}, s, l, func() { close(done) }, nil)
+	order(Guard{}, s, l, func() { close(done) }, nil)
 	s.Unlock()
 	select {
 	case <-done:
@@ -46,7 +46,7 @@ func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 	close(answer)
 	<-done
 	now := false
-	ordered(Guard{}, s, l, func() { now = true }, nil)
+	order(Guard{}, s, l, func() { now = true }, nil)
 	if !now {
 		t.Fatal("not sent at once though no renewal was on its way")
 	}
@@ -55,26 +55,26 @@ func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 
 // A holdClient may go while its acquire waits for a renewal of the hold that the acquire is to deepen. The hold must not wait for it for ever.
 func TestAnAcquireThatIsNotSentLetsTheHoldEnd(t *testing.T) {
-	w, a, b := newHoldWorld(t), newClient(1), newClient(2)
+	w, a, b := newLockWorld(t), newClient(1), newClient(2)
 	h := w.acquire(t, a, "me", nil)
-	claim := w.Claim(&b.caller, lock, "me")
+	claim := w.claim(&b.caller, lock, "me")
 	w.Time = w.Time.Add(11 * time.Second)
 	w.Own.Answers = []any{func() resp.Value { // a renewal is on its way
-		if claim.Pause(time.Second) {
+		if claim.pause(time.Second) {
 			t.Error("a shorter lease is set though a renewal may set a longer one")
 		}
-		w.Ordered(b, claim.Deepened(), func() { t.Error("sent for a client that has gone") }, claim.Continue)
+		w.ordered(b, claim.Deepened(), func() { t.Error("sent for a client that has gone") }, claim.Continue)
 		b.Ended = true
-		w.End(b.caller.ID)
+		w.Ended(b.caller.ID)
 		return locktest.Numbers(1)
 	}}
-	w.Watchdog.Step(t.Context())
+	w.Engine.Step()
 	w.Work()
-	w.Step(func(l *table.Ledger) {
+	w.step(func(l *table.Table) {
 		r := l.Release(&a.session(w).Session, h.Key, 0)
-		l.Released(&r, table.HoldAnswer{Status: table.StillHeld, Fence: fence, Holds: 1, SentAt: w.Time}) // the owner has a hold elsewhere
+		l.Released(&r, table.HoldAnswer{Status: table.Held, Fence: fence, Holds: 1, SentAt: w.Time}) // the owner has a hold elsewhere
 	})
-	if len(w.Own.Asked) != 1 || w.Len() != 0 {
-		t.Errorf("asked %q, %d holds", w.Own.Asked, w.Len())
+	if len(w.Own.Asked) != 1 || w.Holds() != 0 {
+		t.Errorf("asked %q, %d holds", w.Own.Asked, w.Holds())
 	}
 }

@@ -41,14 +41,6 @@ func (e *Engine) find(pattern string, most int) []lockInfo {
 	return findLocks(e.heldSlice, e.Holds(), pattern, most)
 }
 
-// heldSlice is a Source: the holds, each with its waiters at this proxy.
-func (e *Engine) heldSlice(slice []lockInfo, end int) ([]lockInfo, int) {
-	before := len(slice)
-	slice, end = e.holds.List(slice, end)
-	e.waiters.CountAll(slice[before:])
-	return slice, end
-}
-
 // Held is one lock that is held through an engine.
 type Held struct {
 	Key, Owner   string
@@ -72,4 +64,4 @@ func (e *Engine) Held(most int) []Held {
 }
 
 // Holds is how many locks are held through this engine.
-func (e *Engine) Holds() int { return e.holds.Len() }
+func (e *Engine) Holds() int { return int(e.held.Load()) }

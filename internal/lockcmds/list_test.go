@@ -41,14 +41,14 @@ func stocked(t *testing.T, n int) (*Engine, *locktest.Session, []*table.Hold) {
 // hold records a hold of a session, as if Redis had granted it.
 func hold(t *testing.T, e *Engine, s contract.Caller, key string, fence int64) (h *table.Hold) {
 	t.Helper()
-	c := e.holds.Claim(&s, key, "")
-	verdict := c.Granted(time.Now(), &holdGrant{
+	c := e.claim(&s, key, "")
+	verdict := c.granted(time.Now(), &holdGrant{
 		Grant: table.Grant{Fence: fence, Count: 1, TTL: time.Minute, SentAt: time.Now(), Grace: -1}, Renewer: e.client,
 	})
 	if verdict != verdictUsable {
 		t.Fatalf("verdict %d", verdict)
 	}
-	e.holds.Step(func(l *table.Ledger) { h = l.Find(c.Key()) })
+	e.step(func(l *table.Table) { h = l.Hold(c.Key()) })
 	return h
 }
 
@@ -80,7 +80,7 @@ func TestListHasWhatIsThereAllTheTime(t *testing.T) {
 		for _, i := range slice {
 			seen[i.Key]++
 		}
-		e.holds.Step(func(l *table.Ledger) {
+		e.step(func(l *table.Table) {
 			for i := turn; i < len(all); i += 7 { // from everywhere
 				if h := all[i]; !gone[h.Lock] {
 					gone[h.Lock] = true
@@ -126,7 +126,7 @@ func longestWait(e *Engine) (longest time.Duration) {
 	}()
 	for running := true; running; {
 		began := time.Now()
-		e.holds.Step(func(*table.Ledger) {}) // how long it takes to get is the question
+		e.step(func(*table.Table) {}) // how long it takes to get is the question
 		longest = max(longest, time.Since(began))
 		select {
 		case <-done:

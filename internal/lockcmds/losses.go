@@ -1,6 +1,7 @@
 package lockcmds
 
 import (
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
@@ -15,39 +16,37 @@ func LossReasons() []string {
 	}
 }
 
-// Lost ends the hold of a lease that the watchdog has found lost. false: the hold has ended already. Requires no
-// locks.
-func (x *holds) Lost(l *watchdog.Lease, reason watchdog.Reason) bool {
+// onLost is the watchdog's verdict about a lease: its hold ends, and then waiters ask. It is called at most once per
+// lease. Requires no locks.
+func (e *Engine) onLost(l *watchdog.Lease, reason watchdog.Reason) {
+	defer e.guard.Stop()
 	entry := l.Entry()
-	x.mu.Lock()
-	h := holdOf(x.ledger.Find(table.Key{Lock: entry.Key, Owner: entry.Owner}))
-	if h == nil || h.lease != l {
-		x.mu.Unlock()
-		return false
-	}
 	var rest []rollback
-	if reason != watchdog.ReasonGone {
-		// Our clock, not Redis, says that the lease has ended. The sessions are told, so they cannot use what Redis may
-		// have left of their holds.
-		rest = x.staleLocked(h)
-	}
-	x.ledger.Lost(&h.Hold, string(reason), false, nil)
-	told := x.settleLocked()
-	x.mu.Unlock()
+	e.step(func(t *table.Table) {
+		h := holdOf(t.Hold(table.Key{Lock: entry.Key, Owner: entry.Owner}))
+		if h == nil || h.lease != l {
+			return // the hold has ended already
+		}
+		if reason != watchdog.ReasonGone {
+			// Our clock, not Redis, says that the lease has ended. The sessions are told, so they cannot use what Redis
+			// may have left of their holds.
+			rest = e.staleLocked(h)
+		}
+		t.Lost(&h.Hold, string(reason), false, nil)
+		t.Wake(entry.Key)
+	})
 	for _, r := range rest {
-		x.Calls.RollBack(r)
+		e.calls.RollBack(r)
 	}
-	x.tell(told)
-	return true
 }
 
 // staleLocked returns the rollbacks of a hold that the sessions here have lost. Each is tried for as long as Redis may
-// have a part of the hold. Requires holds.mu.
-func (x *holds) staleLocked(h *sessionHold) []rollback {
+// have a part of the hold. Requires Engine.mu.
+func (e *Engine) staleLocked(h *sessionHold) []rollback {
 	all := make([]rollback, 0, len(h.Holders()))
 	for _, o := range h.Holders() {
-		r := x.rollback(h, o.Session)
-		r.Limit, r.Less, r.Remember = max(h.Most, x.Lease), o.Holds, true
+		r := e.rollback(h, o.Session)
+		r.Limit, r.Less, r.Remember = max(h.Most, e.opts.Lease), o.Holds, true
 		all = append(all, r)
 	}
 	return all
@@ -62,13 +61,13 @@ const (
 	lookAgain      // there was another reason to look meanwhile: Redis may have answered before it
 )
 
-// BeginLook returns the hold of a grant of which Redis is to be asked whether it goes on. false: no session here has
+// beginLook returns the hold of a grant of which Redis is to be asked whether it goes on. false: no session here has
 // it, or the question is on its way and will be asked again. So however often a client gives a reason to look, there is
 // one question at a time for a grant. Requires no locks.
-func (x *holds) BeginLook(lock string, fence int64) (k table.Key, ok bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	h := holdOf(x.ledger.Holder(lock))
+func (e *Engine) beginLook(lock string, fence int64) (k table.Key, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	h := holdOf(e.table.Holder(lock))
 	switch {
 	case h == nil || h.Fence != fence:
 		return k, false
@@ -80,12 +79,12 @@ func (x *holds) BeginLook(lock string, fence int64) (k table.Key, ok bool) {
 	return h.Key, true
 }
 
-// EndLook notes that Redis has answered BeginLook, and the hold goes on. It reports whether Redis is to be asked again.
+// endLook notes that Redis has answered beginLook, and the hold goes on. It reports whether Redis is to be asked again.
 // Requires no locks.
-func (x *holds) EndLook(k table.Key, fence int64) (again bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	h := holdOf(x.ledger.Find(k))
+func (e *Engine) endLook(k table.Key, fence int64) (again bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	h := holdOf(e.table.Hold(k))
 	if h == nil || h.Fence != fence {
 		return false
 	}
@@ -97,12 +96,14 @@ func (x *holds) EndLook(k table.Key, fence int64) (again bool) {
 	return again
 }
 
-// Forced ends the hold of a grant that FORCEUNLOCK has ended, if it is here. A holder here whose grant is still on its
-// way learns it from its next renewal. Requires no locks.
-func (x *holds) Forced(k table.Key, fence int64) {
-	x.Step(func(l *table.Ledger) {
-		if h := l.Find(k); h != nil && h.Fence == fence {
-			l.Lost(h, string(reasonForced), true, nil)
+// Forced says that a grant was ended by force: a holder of this engine is told, and waiters ask. A holder here whose
+// grant is still on its way learns it from its next renewal. Requires no locks of this package.
+func (e *Engine) Forced(key string, ended script.Forced) {
+	defer e.guard.Stop()
+	e.step(func(t *table.Table) {
+		if h := t.Hold(table.Key{Lock: key, Owner: ended.Owner}); h != nil && h.Fence == ended.Fence {
+			t.Lost(h, string(reasonForced), true, nil)
 		}
+		t.Wake(key)
 	})
 }

@@ -21,7 +21,7 @@ func TestALossIsToldOnceAndTheRestIsDropped(t *testing.T) {
 		{"a limit", func(g *holdGrant) { g.MaxHold = 5 * time.Second }, nil, "max-hold", true},
 		{"Redis does not have it", nil, isGone, "gone", false},
 	} {
-		w, a, b := newHoldWorld(t), newClient(1), newClient(2)
+		w, a, b := newLockWorld(t), newClient(1), newClient(2)
 		w.acquire(t, a, "me", c.change)
 		h := w.acquire(t, b, "me", func(g *holdGrant) {
 			g.Count = 2
@@ -50,27 +50,27 @@ func TestALossIsToldOnceAndTheRestIsDropped(t *testing.T) {
 				t.Errorf("%s: told %q", c.name, s.Pushes)
 			}
 		}
-		if w.ledger.Knows(&h.Hold) || w.Len() != 0 {
+		if w.table.Knows(&h.Hold) || w.Holds() != 0 {
 			t.Errorf("%s: the hold goes on", c.name)
 		}
 	}
 }
 
 func TestAForcedEndIsOfTheGrantThatWasNamed(t *testing.T) {
-	w, a := newHoldWorld(t), newClient(1)
+	w, a := newLockWorld(t), newClient(1)
 	h := w.acquire(t, a, "", nil)
-	w.Forced(h.Key, fence+1)
-	if w.Len() != 1 {
+	w.force(h.Key, fence+1)
+	if w.Holds() != 1 {
 		t.Fatal("another grant was ended")
 	}
-	w.Forced(h.Key, fence)
-	w.Forced(h.Key, fence)
+	w.force(h.Key, fence)
+	w.force(h.Key, fence)
 	w.Work()
-	if got := strings.Join(w.lost, " "); got != "forced" || w.Len() != 0 || len(a.Pushes) != 1 {
-		t.Errorf("losses %q, %d holds, told %q", got, w.Len(), a.Pushes)
+	if got := strings.Join(w.lost, " "); got != "forced" || w.Holds() != 0 || len(a.Pushes) != 1 {
+		t.Errorf("losses %q, %d holds, told %q", got, w.Holds(), a.Pushes)
 	}
 	w.acquire(t, a, "", func(g *holdGrant) { g.Fence++ })
-	if w.Lost(h.lease, "deadline") || w.Len() != 1 {
+	if w.onLost(h.lease, "deadline"); w.Holds() != 1 || len(w.lost) != 1 {
 		t.Error("the lease of a hold that has ended is lost once more")
 	}
 }

@@ -228,11 +228,11 @@ func TestAbandonedReleaseIsOfTheGrantItNames(t *testing.T) {
 	other := p.session(2)
 	other.Lock()
 	caller := other.Caller()
-	claim := p.e.holds.Claim(&caller, "k", "me")
-	if claim.Pause(time.Millisecond) {
+	claim := p.e.claim(&caller, "k", "me")
+	if claim.pause(time.Millisecond) {
 		t.Error("no renewal could set a longer lease")
 	}
-	p.e.holds.Ordered(other.Session, claim.Deepened(), func() { close(renewed) }, claim.Continue) // behind the release
+	p.e.ordered(other.Session, claim.Deepened(), func() { close(renewed) }, claim.Continue) // behind the release
 	other.Unlock()
 	srv.Continue()
 	<-renewed
@@ -367,7 +367,7 @@ func TestSameOwnerIsLetInBeforeAMessageIsHeeded(t *testing.T) {
 	answer := holder.Lane.HoldBack()
 	holder.send("UNLOCK k") // hands over to the first
 	holder.executed(2)
-	p.e.waiters.Wake("k") // as if a message had come
+	p.e.wake("k") // as if a message had come
 	answer()
 	equal(t, "unlock", holder.reply(), ":1")
 	fenceIn(t, first.reply())

@@ -50,16 +50,16 @@ func TestMessageDuringAnAttemptCausesAnother(t *testing.T) {
 	b.awaitWaiting()
 	q.awaitAttempt("k")
 	var w *table.Waiter
-	q.e.waiters.Step(func(s *table.Set) { // as if an attempt were on its way that finds the lock held
+	q.e.step(func(s *table.Table) { // as if an attempt were on its way that finds the lock held
 		w, _ = s.Offer("k", "")
 	})
 	a.want("UNLOCK k", ":1")
 	redistest.Eventually(t, patience, "the message", func() bool {
 		again := false
-		q.e.waiters.Step(func(*table.Set) { _, again = w.Asks() })
+		q.e.step(func(*table.Table) { _, again = w.Asks() })
 		return again
 	})
-	q.e.waiters.Step(func(s *table.Set) { s.Answered(w, table.Answer{TTL: time.Minute}) })
+	q.e.step(func(s *table.Table) { s.Answered(w, table.Answer{TTL: time.Minute}) })
 	fenceIn(t, b.reply())
 }
 

@@ -34,29 +34,30 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 
 // release begins the release of a hold. elsewhere: the holder's proxy is to be told. Requires the session lock.
 func (e *Engine) release(s contract.Caller, cmd grammar.Command, elsewhere bool) {
-	session, k := e.holds.Begin(&s, cmd.Key, cmd.Owner)
-	r := &release{e: e, session: session, elsewhere: elsewhere, client: reentrant{ClientInfo: s.Info, Library: s.Library}}
-	var lost, last bool
-	var streak table.Streak
-	e.holds.Step(func(l *table.Ledger) {
-		if lost = l.KnowsLoss(&session.Session, k); lost {
+	r := &release{e: e, elsewhere: elsewhere, client: reentrant{ClientInfo: s.Info, Library: s.Library}}
+	lost := false
+	e.step(func(t *table.Table) {
+		session, k := e.beginLocked(&s, cmd.Key, cmd.Owner)
+		if lost = t.KnowsLoss(&session.Session, k); lost {
 			return
 		}
-		r.Release = l.Release(&session.Session, k, cmd.Fence)
-		r.request = e.holds.NextRequest()
-		if h := holdOf(r.Hold); h != nil {
-			if !h.Fixed { // a fixed lease, or one that is not ours to judge, is left to run out as it was
-				r.Lease = e.holds.NextLease(h)
-			}
-			last, streak = h.Count == 1, h.Streak
+		r.session = session
+		r.Release = t.Release(&session.Session, k, cmd.Fence)
+		r.request = e.nextRequest()
+		h := holdOf(r.Hold)
+		if h == nil {
+			return
+		}
+		if !h.Fixed { // a fixed lease, or one that is not ours to judge, is left to run out as it was
+			r.Lease = e.nextLease(h)
+		}
+		if h.Count == 1 {
+			r.next = e.offerLocked(k.Lock, k.Owner, h.Streak)
 		}
 	})
 	if lost {
 		s.Reply(lostLeaseReply())
 		return
-	}
-	if last {
-		r.next = e.waiters.Offer(k.Lock, k.Owner, streak)
 	}
 	r.send(s.Session)
 }
@@ -95,15 +96,17 @@ func (r *release) Again() (script.Call, bool) {
 
 // Postponed implements asker. A waiter here is not kept for it.
 func (r *release) Postponed() (script.Call, time.Duration) {
-	r.next.Answered(r.q.Session, script.Released{}, r.q.SentAt, contract.ErrUnsent)
+	r.e.step(func(*table.Table) { r.next.answeredLocked(script.Released{}, r.q.SentAt, contract.ErrUnsent) })
 	r.next = offer{}
-	return r.call().Call(), max(r.e.calls.DoubtLimit(), r.e.holds.Lasts(r.Hold))
+	return r.call().Call(), max(r.e.calls.DoubtLimit(), r.e.lasts(r.Hold))
 }
 
 // Doubted implements asker. The copy is a plain release.
 func (r *release) Doubted(sentAt time.Time) {
-	r.e.holds.Doubt(r.session)
-	r.next.Answered(r.q.Session, script.Released{}, sentAt, contract.ErrInDoubt)
+	r.e.step(func(*table.Table) {
+		r.session.Doubted = true
+		r.next.answeredLocked(script.Released{}, sentAt, contract.ErrInDoubt)
+	})
 }
 
 // Answered turns the outcome of a release into the reply. Requires the session lock, or that the session has ended.
@@ -115,26 +118,29 @@ func (r *release) Answered(o callOutcome) []byte {
 		overwritten, a, err = err, script.Released{Status: script.NotHolder}, nil
 	}
 	r.e.damage.Note(r.Key.Lock, a.Damage)
-	if !o.Repeated {
-		r.next.Answered(r.q.Session, a, r.q.SentAt, err)
-	}
+	var to *waiter
+	var g grant
 	var reply table.Reply
 	var rest rollback
 	var ended, left bool
-	r.e.holds.Step(func(l *table.Ledger) {
-		reply = l.Released(&r.Release, table.HoldAnswer{
+	r.e.step(func(t *table.Table) {
+		if !o.Repeated {
+			to, g = r.next.answeredLocked(a, r.q.SentAt, err)
+		}
+		reply = t.Released(&r.Release, table.HoldAnswer{
 			Status: statusOf(a, err), Fence: a.Fence, Holds: a.Holds, SentAt: r.q.SentAt, Repeated: o.Repeated,
 		})
 		r.session.Doubted = r.session.Doubted || errors.Is(err, contract.ErrInDoubt)
-		ended = r.session.Ended() && err != nil && r.Lowered && !r.named()
-		if r.session.Ended() && r.Hold != nil {
-			rest, left = r.e.holds.Rest(r.session, r.Hold)
+		ended = r.session.ended && err != nil && r.Lowered && !r.named()
+		if r.session.ended && r.Hold != nil {
+			rest, left = r.e.restLocked(r.session, r.Hold)
 		}
 		if reply == table.Newer {
-			r.Release = l.Again(&r.Release, a.Fence)
-			r.request = r.e.holds.NextRequest()
+			r.Release = t.Again(&r.Release, a.Fence)
+			r.request = r.e.nextRequest()
 		}
 	})
+	r.next.deliver(r.q.Session, to, g)
 	if left {
 		r.e.calls.RollBack(rest)
 	}
@@ -147,7 +153,7 @@ func (r *release) Answered(o callOutcome) []byte {
 	}
 	if ended { // the session's end has left this hold to the release
 		part := r.part()
-		part.Request = r.e.holds.NextRequest()
+		part.Request = r.e.nextRequest()
 		r.e.calls.RollBack(rollback{Drop: script.Drop{Key: r.Key.Lock, Part: part}, Limit: r.e.opts.Lease})
 	}
 	if reply == table.NotHeld && overwritten != nil {
@@ -159,8 +165,8 @@ func (r *release) Answered(o callOutcome) []byte {
 	return replyOf(reply, err, r.named(), r.Named)
 }
 
-// statusOf is what the answer to a release means to the ledger.
-func statusOf(a script.Released, err error) table.HoldStatus {
+// statusOf is what the answer to a release means to the table.
+func statusOf(a script.Released, err error) table.Status {
 	if err != nil {
 		return unanswered(err)
 	}
@@ -168,7 +174,7 @@ func statusOf(a script.Released, err error) table.HoldStatus {
 	case script.Freed, script.HandedOver:
 		return table.Freed
 	case script.StillHeld:
-		return table.StillHeld
+		return table.Held
 	case script.OtherGrant:
 		return table.OtherGrant
 	default:

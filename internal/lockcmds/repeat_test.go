@@ -237,8 +237,8 @@ func TestLastAttemptWhoseAnswerIsLostIsSentAgain(t *testing.T) {
 		answer := a.Lane.HoldBack()
 		a.send(verb)
 		a.executed(2)
-		p.e.holds.Step(func(l *table.Ledger) {
-			l.Lost(l.Find(table.Key{Lock: "k", Owner: p.ownerOf(a)}), string(reasonForced), true, nil)
+		p.e.step(func(l *table.Table) {
+			l.Lost(l.Hold(table.Key{Lock: "k", Owner: p.ownerOf(a)}), string(reasonForced), true, nil)
 		})
 		cut.Store(4)
 		answer()
@@ -455,8 +455,8 @@ func TestLostGrantIsNotTakenForANewOne(t *testing.T) {
 	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
 	a := p.session(2) // hears no pushes
 	fence := a.fence("LOCK k PX 60000")
-	p.e.holds.Step(func(l *table.Ledger) {
-		l.Lost(l.Find(table.Key{Lock: "k", Owner: p.ownerOf(a)}), string(reasonForced), true, nil) // and Redis does not know yet
+	p.e.step(func(l *table.Table) {
+		l.Lost(l.Hold(table.Key{Lock: "k", Owner: p.ownerOf(a)}), string(reasonForced), true, nil) // and Redis does not know yet
 	})
 	if again := a.fence("LOCK k"); again <= fence {
 		t.Errorf("fence %d for a lock that was lost with fence %d", again, fence)

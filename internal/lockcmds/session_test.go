@@ -175,8 +175,8 @@ func fenceIn(t testing.TB, reply string) int64 {
 
 // waitQueue calls f with the wait queue of a lock, and returns its result; false: no client waits.
 func (p *proxy) waitQueue(key string, f func(q *table.Queue) bool) (ok bool) {
-	p.e.waiters.Step(func(s *table.Set) {
-		if q := s.Find(key); q != nil {
+	p.e.step(func(s *table.Table) {
+		if q := s.Queue(key); q != nil {
 			ok = f(q)
 		}
 	})

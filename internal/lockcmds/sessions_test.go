@@ -3,45 +3,45 @@ package lockcmds
 import "testing"
 
 func TestASessionIsKnownWhileItHasAHold(t *testing.T) {
-	w, a, b := newHoldWorld(t), newClient(1), newClient(2)
+	w, a, b := newLockWorld(t), newClient(1), newClient(2)
 	h := w.acquire(t, a, "", nil)
-	w.Begin(&b.caller, lock, "")
+	w.begin(&b.caller, lock, "")
 	for _, c := range []struct {
 		session     uint64
 		lock, owner string
 		keeps       bool
 	}{{1, lock, "", true}, {1, lock, "me", false}, {1, "other", "", false}, {2, lock, "", false}, {2, lock, h.Owner, false}, {3, lock, "", false}} {
-		if got := w.Keeps(c.session, c.lock, c.owner); got != c.keeps {
+		if got := w.keeps(c.session, c.lock, c.owner); got != c.keeps {
 			t.Errorf("session %d keeps %s of %q: %v", c.session, c.lock, c.owner, got)
 		}
 	}
 	if w.Leave(1) || !w.Leave(2) || !w.Leave(3) {
 		t.Error("the wrong session has left")
 	}
-	w.Forced(h.Key, fence)
-	if !w.Leave(1) || !w.Empty() {
+	w.force(h.Key, fence)
+	if !w.Leave(1) || !w.noWaiter() {
 		t.Error("a session without holds is known")
 	}
 }
 
 func TestThereIsOneQuestionAtATimeAboutAGrant(t *testing.T) {
-	w := newHoldWorld(t)
+	w := newLockWorld(t)
 	h := w.acquire(t, newClient(1), "", nil)
 	begins := func(fence int64) bool {
-		_, ok := w.BeginLook(lock, fence)
+		_, ok := w.beginLook(lock, fence)
 		return ok
 	}
 	if begins(fence+1) || !begins(fence) || begins(fence) || begins(fence) {
 		t.Error("not one question")
 	}
-	if !w.EndLook(h.Key, fence) || w.EndLook(h.Key, fence) {
+	if !w.endLook(h.Key, fence) || w.endLook(h.Key, fence) {
 		t.Error("the reasons that have come meanwhile are not one question more")
 	}
-	if !begins(fence) || w.EndLook(h.Key, fence+1) {
+	if !begins(fence) || w.endLook(h.Key, fence+1) {
 		t.Error("no question behind the answer")
 	}
-	w.Forced(h.Key, fence)
-	if w.EndLook(h.Key, fence) || begins(fence) {
+	w.force(h.Key, fence)
+	if w.endLook(h.Key, fence) || begins(fence) {
 		t.Error("a question about a hold that has ended")
 	}
 }

@@ -43,7 +43,7 @@ func TestLossesOfManyLeasesAtOnceAreToldInOrder(t *testing.T) {
 	const many = 500
 	for i := range many {
 		h := hold(t, p.e, s.Caller(), itoa(int64(i)), int64(i))
-		p.e.holds.Step(func(l *table.Ledger) { l.Lost(h, table.ReasonGone, true, nil) })
+		p.e.step(func(l *table.Table) { l.Lost(h, table.ReasonGone, true, nil) })
 	}
 	for i := range many {
 		n := itoa(int64(i))

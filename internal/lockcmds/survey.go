@@ -11,7 +11,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
@@ -30,7 +29,7 @@ type Hold struct {
 func (e *Engine) EachHold(f func(Hold)) {
 	var slice []lockInfo
 	for end := -1; end != 0; {
-		slice, end = e.holds.List(slice[:0], end)
+		slice, end = e.heldSlice(slice[:0], end)
 		for _, i := range slice {
 			f(Hold{
 				Key: i.Key, Holds: i.Holds, Fence: i.Fence, Since: i.Since, TTL: time.Duration(i.TTL) * time.Millisecond, Fixed: i.Fixed, Client: i.Client,
@@ -44,20 +43,12 @@ func (e *Engine) EachHold(f func(Hold)) {
 func (e *Engine) EachContended(f func(Contended)) {
 	slice := make([]Contended, 0, listSlice)
 	for end := -1; end != 0; {
-		slice, end = e.waiters.Contended(slice[:0], end)
+		slice, end = e.contended(slice[:0], end)
 		for _, c := range slice {
 			f(c)
 		}
 		runtime.Gosched()
 	}
-}
-
-// OldestWait is when the command came that waits for a lock for longest; the zero time: none waits. It costs O(1).
-func (e *Engine) OldestWait() time.Time { return e.waiters.Oldest() }
-
-// WaitsFor returns the lock that a session asks for, and when its command came. false: it asks for none.
-func (e *Engine) WaitsFor(session uint64) (lock string, since time.Time, ok bool) {
-	return e.waiters.WaitsFor(session)
 }
 
 // Holder asks Redis for the holder of a lock, on the engine's own connection. Requires no locks.
@@ -86,12 +77,4 @@ func (e *Engine) forced(key string, ended script.Forced) {
 	if others := e.opts.Forced; others != nil {
 		e.calls.Background(jobs.Loss, func() { others(key, ended) })
 	}
-}
-
-// Forced says that a grant was ended by force: a holder of this engine is told, and waiters ask. Requires no locks of
-// this package.
-func (e *Engine) Forced(key string, ended script.Forced) {
-	defer e.guard.Stop()
-	e.holds.Forced(table.Key{Lock: key, Owner: ended.Owner}, ended.Fence)
-	e.waiters.Wake(key)
 }

@@ -132,7 +132,7 @@ func TestThousandsOfWaitersCostLittle(t *testing.T) {
 	a.want("UNLOCK k", ":1")
 	fenceIn(t, sessions[0].reply())
 	sessions[0].want("UNLOCK k", ":1")
-	if !p.e.waiters.Empty() || p.e.opts.Waiting.Load() != 0 {
+	if !p.e.noWaiter() || p.e.opts.Waiting.Load() != 0 {
 		t.Errorf("%d waiters left", p.e.opts.Waiting.Load())
 	}
 }
@@ -209,7 +209,7 @@ func TestOtherSessionsOfAnOwnerGetInWithTheFirst(t *testing.T) {
 			return srv.Client(t).Exists(t.Context(), "k").Val() == 1
 		})
 		a.want("FORCEUNLOCK k", ":1")
-		redistest.Eventually(t, patience, "the wait queue to be empty", p.e.waiters.Empty)
+		redistest.Eventually(t, patience, "the wait queue to be empty", p.e.noWaiter)
 		a.do("FORCEUNLOCK k")
 	}
 }
@@ -412,7 +412,7 @@ func TestFairWaitersOfOneProxyMayStandInAnotherOrder(t *testing.T) {
 	first := srv.Do(t, "LPOP", "redisson_lock_queue:{k}")
 	srv.Do(t, "RPUSH", "redisson_lock_queue:{k}", first)
 	srv.Do(t, "DEL", "k")
-	p.e.waiters.Wake("k") // as when the holder's lease has ended
+	p.e.wake("k") // as when the holder's lease has ended
 	fenceIn(t, b.reply())
 	b.want("UNLOCK k", ":1")
 	fenceIn(t, a.reply())

@@ -9,7 +9,7 @@ import (
 )
 
 func TestAWaiterSubscribesBeforeItsDecidingAttempt(t *testing.T) {
-	w := newWaiterWorld(t)
+	w := newLockWorld(t)
 	a := w.client(1)
 	a.sends("LOCK k")
 	a.answered(busy(20*time.Second), nil)
@@ -22,20 +22,20 @@ func TestAWaiterSubscribesBeforeItsDecidingAttempt(t *testing.T) {
 }
 
 func TestAFairWaiterLeavesTheQueueWhenItsClientHasGone(t *testing.T) {
-	w := newWaiterWorld(t)
+	w := newLockWorld(t)
 	a := w.waits(1, "FAIRLOCK k")
 	a.Ended = true
-	w.x.Left(1)
+	w.Ended(1)
 	w.Own.Asked, w.Own.Answers = nil, []any{contract.ErrUnsent, locktest.Numbers(1)}
 	w.Work()
 	w.Pass(time.Second)
-	if len(w.Own.Asked) != 2 || w.Own.Asked[0] != "leave" || !w.x.Empty() {
+	if len(w.Own.Asked) != 2 || w.Own.Asked[0] != "leave" || !w.noWaiter() {
 		t.Errorf("asked %q", w.Own.Asked)
 	}
 }
 
 func TestThePlacesOfFairWaitersAreRefreshed(t *testing.T) {
-	w := newWaiterWorld(t)
+	w := newLockWorld(t)
 	w.waits(1, "FAIRLOCK k")
 	w.Own.Asked = nil
 	refreshed := 0

@@ -15,31 +15,31 @@ import (
 // await makes a busy acquire a waiter; a is the answer to its attempt. It returns the reply if the acquire must not
 // wait, else nil. Requires the session lock.
 func (w *waiter) await(a script.Acquired) []byte {
-	x, key := w.x, w.lock()
-	w.noteHolder()
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	refusal := x.set.Denied(key)
-	full, limit := x.fullLocked(key)
+	e, key := w.e, w.lock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	w.noteHolderLocked()
+	refusal, ended := e.table.Denied(key), w.session().ended
+	full, limit := e.fullLocked(key)
 	switch {
-	case w.ended, refusal != nil, full != "":
+	case ended, refusal != nil, full != "":
 		outcome := observe.Failed
-		if w.ended {
+		if ended {
 			outcome = observe.HungUp
 		}
-		w.noteEnd(x.Calls.Clock.Now(), outcome, 0)
+		w.noteEnd(e.calls.Clock.Now(), outcome, 0)
 		w.finishLocked()
-		x.stepLocked(func(q *table.Set) { q.Withdraw(&w.Waiter, key, table.Gone, nil) })
+		e.stepLocked(func(t *table.Table) { t.Withdraw(&w.Waiter, key, table.Gone, nil) })
 	default:
-		x.stepLocked(func(q *table.Set) { q.Join(&w.Waiter, x.namesOfLocked(key), w.mark, answerOf(a, w.Lease, nil)) })
+		e.stepLocked(func(t *table.Table) { t.Join(&w.Waiter, e.namesOfLocked(key), w.mark, answerOf(a, w.Lease, nil)) })
 		if w.Wait > 0 {
-			left := w.began.Add(w.Wait).Sub(x.Calls.Clock.Now())
-			w.timer = x.Calls.Clock.AfterFunc(left, func() { x.Step(func(q *table.Set) { q.TimedOut(&w.Waiter) }) })
+			left := w.began.Add(w.Wait).Sub(e.calls.Clock.Now())
+			w.timer = e.calls.Clock.AfterFunc(left, func() { e.step(func(t *table.Table) { t.TimedOut(&w.Waiter) }) })
 		}
 		return nil
 	}
 	switch {
-	case w.ended:
+	case ended:
 		return nil
 	case refusal != nil:
 		return w.replyTo(table.Error, refusal)(w.session().Proto)
@@ -49,13 +49,13 @@ func (w *waiter) await(a script.Acquired) []byte {
 }
 
 // leftLocked ends an acquire that has left its wait queue. A granted one goes on: its attempt delivers the grant.
-// Requires waiters.mu.
+// Requires Engine.mu.
 func (w *waiter) leftLocked(f *table.Effect) {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
-	now := w.x.Calls.Clock.Now()
-	if left := w.x.Events.Left; left != nil {
+	now := w.e.calls.Clock.Now()
+	if left := w.e.opts.Events.Left; left != nil {
 		left(f.Outcome, now.Sub(w.began))
 	}
 	if f.Outcome == table.Granted {
@@ -67,7 +67,7 @@ func (w *waiter) leftLocked(f *table.Effect) {
 		return
 	}
 	left := *f // the queue uses f again
-	w.x.Calls.Background(jobs.Attempt, func() { w.without(&left) })
+	w.e.calls.Background(jobs.Attempt, func() { w.without(&left) })
 }
 
 // without answers an acquire that has left its wait queue and has not got the lock. If an attempt was not answered, the
@@ -78,7 +78,7 @@ func (w *waiter) without(f *table.Effect) {
 	case f.Outcome == table.Gone:
 		w.rollBack(0, nil)
 	case f.Doubt:
-		w.rollBack(0, w.x.Calls.OnceWithin(w.x.Calls.DoubtLimit(), func(ok bool) {
+		w.rollBack(0, w.e.calls.OnceWithin(w.e.calls.DoubtLimit(), func(ok bool) {
 			if ok {
 				w.reply(w.replyTo(f.Outcome, f.Err))
 			} else {
@@ -93,7 +93,7 @@ func (w *waiter) without(f *table.Effect) {
 // hungUp ends an acquire that was granted when its client had gone. fence is of the grant. Requires no locks.
 func (w *waiter) hungUp(fence int64) {
 	w.finish()
-	w.noteEnd(w.x.Calls.Clock.Now(), observe.HungUp, 0)
+	w.noteEnd(w.e.calls.Clock.Now(), observe.HungUp, 0)
 	w.rollBack(fence, nil)
 }
 
@@ -101,14 +101,13 @@ func (w *waiter) hungUp(fence int64) {
 // queue in Redis: a client that asks again at once must not be taken out by the clean-up of its earlier wait. Requires
 // no locks.
 func (w *waiter) withdraw(o table.Outcome, err error) {
-	w.claim.Continue()
-	w.x.mu.Lock()
-	defer w.x.mu.Unlock()
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
 	w.finishLocked()
-	if o == table.Gone { // no Reply follows, by which leftLocked tells observers
-		w.noteEnd(w.x.Calls.Clock.Now(), observe.HungUp, 0)
+	if o == table.Gone { // no Finish follows, by which leftLocked tells observers
+		w.noteEnd(w.e.calls.Clock.Now(), observe.HungUp, 0)
 	}
-	w.x.stepLocked(func(q *table.Set) { q.Withdraw(&w.Waiter, w.lock(), o, err) })
+	w.e.stepLocked(func(t *table.Table) { t.Withdraw(&w.Waiter, w.lock(), o, err) })
 }
 
 // replyTo is the reply to an acquire that has to go without the lock.
@@ -126,39 +125,39 @@ func (w *waiter) replyTo(o table.Outcome, err error) func(proto int) []byte {
 // refused tells metrics and the log that the client may not wait. limit is the setting that is the reason; empty: the
 // proxy stops.
 func (w *waiter) refused(limit string) {
-	if f := w.x.Events.Refused; f != nil {
+	if f := w.e.opts.Events.Refused; f != nil {
 		f(limit, w.session().Client.Addr)
 	}
 }
 
 // replicas is how many replicas there are for a lock; 0: it is not known.
-func (x *waiters) replicas(lock string) int {
-	if x.Replicas == nil {
+func (e *Engine) replicas(lock string) int {
+	if e.opts.Replicas == nil {
 		return 0
 	}
-	return x.Replicas(lock)
+	return e.opts.Replicas(lock)
 }
 
 // confirm has replicas confirm a grant, which is not recorded until then and whose client is not told. The lease is not
 // renewed meanwhile.
 func (w *waiter) confirm(g grant) {
-	w.x.mu.Lock()
-	ended := w.ended
+	w.e.mu.Lock()
+	ended := w.session().ended
 	w.fence = g.fence
-	w.x.mu.Unlock()
+	w.e.mu.Unlock()
 	if ended {
 		w.hungUp(g.fence)
 		return
 	}
-	until := w.ConfirmUntil(w.x.Calls.Clock.Now(), w.began, g.sentAt, w.claim.Deepens())
+	until := w.ConfirmUntil(w.e.calls.Clock.Now(), w.began, g.sentAt, w.claim.Deepens())
 	part := w.claim.Part()
 	part.Fence = g.fence
-	w.home.Confirm.Confirm(w.home.Calls.Client.Node(w.lock()), unconfirmedGrant{
+	w.home.confirm.Confirm(w.home.calls.Client.Node(w.lock()), unconfirmedGrant{
 		Lock: w.lock(), Part: part, Replicas: w.Sync, Until: until,
 		Done: func(o confirmation) {
-			w.x.mu.Lock()
+			w.e.mu.Lock()
 			w.fence = 0
-			w.x.mu.Unlock()
+			w.e.mu.Unlock()
 			if o.Confirmed {
 				g.synced = true
 				w.deliver(g)
@@ -171,11 +170,8 @@ func (w *waiter) confirm(g grant) {
 
 // dropUnsynced drops a grant that too few replicas have, and answers. Requires no locks.
 func (w *waiter) dropUnsynced(g grant, o confirmation) {
-	w.x.mu.Lock()
-	ended := w.ended
-	w.x.mu.Unlock()
 	switch {
-	case ended:
+	case w.e.hasEnded(w.session()):
 		w.hungUp(g.fence)
 	case o.Refused != nil:
 		w.drop(g, failedReply(o.Refused))
@@ -184,13 +180,13 @@ func (w *waiter) dropUnsynced(g grant, o confirmation) {
 	}
 }
 
-// noteHolder notes the holder behind which the acquire begins to wait, unless it has waited before. Requires no locks
-// of this package.
-func (w *waiter) noteHolder() {
-	if w.behind != nil || !w.x.Told.Wants(observe.Wait, math.MaxInt64) {
+// noteHolderLocked notes the holder behind which the acquire begins to wait, unless it has waited before. Requires
+// Engine.mu.
+func (w *waiter) noteHolderLocked() {
+	if w.behind != nil || !w.e.told.Wants(observe.Wait, math.MaxInt64) {
 		return
 	}
-	holder := w.x.Holds.Holder(w.lock())
+	holder := w.e.holderLocked(w.lock())
 	if holder.Owner == "" {
 		holder.Owner = observe.Elsewhere
 	}
@@ -200,7 +196,7 @@ func (w *waiter) noteHolder() {
 // noteEnd tells observers of the end of an acquire. fence is of the grant; 0: there is none.
 func (w *waiter) noteEnd(now time.Time, outcome string, fence int64) {
 	took := now.Sub(w.began)
-	if !w.x.Told.Wants(observe.Wait, took) {
+	if !w.e.told.Wants(observe.Wait, took) {
 		return
 	}
 	c := w.session().Client
@@ -211,7 +207,7 @@ func (w *waiter) noteEnd(now time.Time, outcome string, fence int64) {
 	if w.behind != nil {
 		e.Behind = *w.behind
 	}
-	w.x.Told.Ended(e)
+	w.e.told.Ended(e)
 }
 
 // outcomeOf is the word for the outcome of a wait without the lock.

@@ -14,7 +14,7 @@ import (
 )
 
 // waits has a client wait for a lock that another proxy's client holds. Its deciding attempt has been answered with busy.
-func (w *waiterWorld) waits(id uint64, line string) *waitingClient {
+func (w *lockWorld) waits(id uint64, line string) *waitingClient {
 	w.t.Helper()
 	c := w.client(id)
 	c.sends(line)
@@ -26,22 +26,22 @@ func (w *waiterWorld) waits(id uint64, line string) *waitingClient {
 }
 
 func TestAWaiterIsAnsweredWhenItsTimeIsOver(t *testing.T) {
-	w := newWaiterWorld(t)
+	w := newLockWorld(t)
 	a := w.waits(1, "LOCK k WAIT 5000")
 	w.Pass(4 * time.Second)
 	a.got()
 	w.Pass(2 * time.Second)
 	a.got("(nil)")
-	if w.x.Asks(1) || !w.x.Empty() || w.x.Waiting.Load() != 0 {
-		t.Errorf("asks %v, empty %v, %d waiters", w.x.Asks(1), w.x.Empty(), w.x.Waiting.Load())
+	if w.asks(1) || !w.noWaiter() || w.opts.Waiting.Load() != 0 {
+		t.Errorf("asks %v, empty %v, %d waiters", w.asks(1), w.noWaiter(), w.opts.Waiting.Load())
 	}
 }
 
 func TestAWaiterIsUnblocked(t *testing.T) {
 	for withError, reply := range map[bool]string{false: "(nil)", true: "-UNBLOCKED client unblocked via CLIENT UNBLOCK"} {
-		w := newWaiterWorld(t)
+		w := newLockWorld(t)
 		a := w.waits(1, "LOCK k")
-		if !w.x.Unblock(1, withError) || w.x.Unblock(2, withError) {
+		if !w.Unblock(1, withError) || w.Unblock(2, withError) {
 			t.Error("the wrong session was waiting")
 		}
 		w.Work()
@@ -50,9 +50,9 @@ func TestAWaiterIsUnblocked(t *testing.T) {
 }
 
 func TestADrainRefusesTheWaitersAndThoseToCome(t *testing.T) {
-	w := newWaiterWorld(t)
+	w := newLockWorld(t)
 	a := w.waits(1, "LOCK k")
-	w.x.Drain()
+	w.Drain()
 	w.Work()
 	a.got("-OVERLOADED " + errDraining.Error())
 	b := w.client(2)
@@ -63,7 +63,7 @@ func TestADrainRefusesTheWaitersAndThoseToCome(t *testing.T) {
 
 func TestTheNumberOfWaitersIsBounded(t *testing.T) {
 	for _, limits := range []Defaults{{MaxWaiters: 1}, {MaxWaitersPerLock: 1}} {
-		w := newWaiterWorld(t)
+		w := newLockWorld(t)
 		w.limits = limits
 		w.limits.Lease = 30 * time.Second
 		w.waits(1, "FAIRLOCK k")
@@ -75,24 +75,24 @@ func TestTheNumberOfWaitersIsBounded(t *testing.T) {
 		if len(b.Replies) != 1 || b.Replies[0][:12] != "-OVERLOADED " {
 			t.Errorf("%+v: %q", limits, b.Replies)
 		}
-		if all, own := w.x.Count("k"); all != 1 || own != 1 {
+		if all, own := w.countLocked("k"); all != 1 || own != 1 {
 			t.Errorf("%d waiters, %d of them fair", all, own)
 		}
 	}
 }
 
 func TestARefusedSubscriptionIsTheReply(t *testing.T) {
-	w := newWaiterWorld(t)
+	w := newLockWorld(t)
 	a := w.client(1)
 	a.sends("LOCK k")
 	a.answered(busy(time.Second), nil)
-	w.x.Refused(w.Wanted[0], "NOPERM no channel")
+	listener{w.Engine}.Refused(w.Wanted[0], "NOPERM no channel")
 	w.Work()
 	a.got("-NOPERM no channel")
 }
 
 func TestSlowWaitsAndHoldsAreLogged(t *testing.T) {
-	w := newWaiterWorld(t)
+	w := newLockWorld(t)
 	w.limits.Slow = observe.Settings{Wait: time.Second, Hold: 3 * time.Second, Len: 10}
 	a := w.client(1)
 	a.sends("LOCK k OWNER me")
@@ -100,15 +100,14 @@ func TestSlowWaitsAndHoldsAreLogged(t *testing.T) {
 	late, brief := w.waits(2, "LOCK k WAIT 5000"), w.waits(3, "FAIRLOCK k WAIT 900")
 	other := w.waits(4, "LOCK other OWNER x WAIT 60000")
 	w.Pass(4 * time.Second)
-	w.holds.End(1)
-	w.x.Left(1)
+	w.Ended(1)
 	w.Pass(2 * time.Second)
 	late.got("(nil)")
 	brief.got("(nil)")
-	w.x.Unblock(4, true)
+	w.Unblock(4, true)
 	w.Work()
 	other.got("-UNBLOCKED client unblocked via CLIENT UNBLOCK")
-	slow := w.holds.Told[0].(*observe.Log)
+	slow := w.told[0].(*observe.Log)
 	start := time.Unix(1000, 0)
 	want := []observe.Entry{
 		{ID: 2, Ending: observe.Ending{
@@ -133,22 +132,22 @@ func TestSlowWaitsAndHoldsAreLogged(t *testing.T) {
 }
 
 func TestAGrantAfterALongTimeIsASlowWait(t *testing.T) {
-	w := newWaiterWorld(t)
+	w := newLockWorld(t)
 	w.limits.Slow = observe.Settings{Wait: time.Second, Len: 10}
 	a := w.waits(1, "LOCK k OWNER me")
 	w.Pass(2 * time.Second)
 	w.Own.Answers = []any{grantOfFence(9)}
-	w.x.Wake("k")
+	w.wake("k")
 	w.Work()
 	a.got(":9")
-	entries := w.holds.Told[0].(*observe.Log).Latest(-1)
+	entries := w.told[0].(*observe.Log).Latest(-1)
 	if len(entries) != 1 || entries[0].Outcome != "granted" || entries[0].Fence != 9 || entries[0].Took != 2*time.Second || entries[0].Behind.Owner != "elsewhere" {
 		t.Errorf("%+v", entries)
 	}
 }
 
 func TestNoSlowHoldOrWaitIsLoggedWithoutThresholds(t *testing.T) {
-	w := newWaiterWorld(t)
+	w := newLockWorld(t)
 	w.limits.Slow.Len = 10
 	a := w.waits(1, "LOCK k WAIT 5000")
 	w.Pass(6 * time.Second)
@@ -156,20 +155,20 @@ func TestNoSlowHoldOrWaitIsLoggedWithoutThresholds(t *testing.T) {
 	b := w.client(2)
 	b.sends("LOCK k")
 	b.answered(resp.Value{}, contract.ErrUnsent)
-	if n := w.holds.Told[0].(*observe.Log).Len(); n != 0 {
+	if n := w.told[0].(*observe.Log).Len(); n != 0 {
 		t.Errorf("%d entries", n)
 	}
 }
 
 // A hold whose lease is watched for an acquire that is never sent would be renewed for ever.
 func TestAnAcquireThatIsNotSentKeepsNoHold(t *testing.T) {
-	for name, set := range map[string]func(w *waiterWorld){
-		"no replicas": func(w *waiterWorld) {
-			w.limits.Sync, w.x.Replicas = SyncAll, func(string) int { return 0 }
+	for name, set := range map[string]func(w *lockWorld){
+		"no replicas": func(w *lockWorld) {
+			w.limits.Sync, w.opts.Replicas = SyncAll, func(string) int { return 0 }
 		},
-		"no re-entry": func(w *waiterWorld) { w.x.Reentry = &ReentryRule{OwnersOnly: true} },
+		"no re-entry": func(w *lockWorld) { w.opts.Reentry = &ReentryRule{OwnersOnly: true} },
 	} {
-		w := newWaiterWorld(t)
+		w := newLockWorld(t)
 		a := w.client(1)
 		a.sends("LOCK k")
 		a.answered(grantOfFence(7), nil)
@@ -179,12 +178,12 @@ func TestAnAcquireThatIsNotSentKeepsNoHold(t *testing.T) {
 			t.Fatalf("%s: sent %d, replies %q", name, len(a.Sent), a.Replies)
 		}
 		caller := a.caller()
-		s, key := w.holds.Begin(&caller, "k", "")
-		w.holds.Step(func(l *table.Ledger) {
+		s, key := w.begin(&caller, "k", "")
+		w.step(func(l *table.Table) {
 			r := l.Release(&s.Session, key, 0)
-			l.Released(&r, table.HoldAnswer{Status: table.StillHeld, Fence: 7, Holds: 1, SentAt: w.Time}) // the owner has a hold elsewhere
+			l.Released(&r, table.HoldAnswer{Status: table.Held, Fence: 7, Holds: 1, SentAt: w.Time}) // the owner has a hold elsewhere
 		})
-		if w.holds.Len() != 0 {
+		if w.Holds() != 0 {
 			t.Errorf("%s: the hold goes on", name)
 		}
 	}
@@ -192,15 +191,15 @@ func TestAnAcquireThatIsNotSentKeepsNoHold(t *testing.T) {
 
 func TestAWaitThatGoesOnKeepsTheHolderBehindWhichItBegan(t *testing.T) {
 	for _, refused := range []bool{false, true} {
-		w := newWaiterWorld(t)
+		w := newLockWorld(t)
 		w.limits.Slow = observe.Settings{Wait: time.Second, Len: 10}
 		a := w.client(1)
 		a.sends("LOCK k WAIT 5000")
-		w.x.asks[1].behind = &observe.Party{Owner: "first"} // of a wait that has ended with a grant that came too late
+		w.sessions[1].asks.behind = &observe.Party{Owner: "first"} // of a wait that has ended with a grant that came too late
 		w.Time = w.Time.Add(2 * time.Second)
 		if refused {
 			w.limits.MaxWaiters = 1
-			w.x.Waiting.Store(1)
+			w.opts.Waiting.Store(1)
 		}
 		a.answered(busy(20*time.Second), nil)
 		w.Pass(5 * time.Second)
@@ -208,7 +207,7 @@ func TestAWaitThatGoesOnKeepsTheHolderBehindWhichItBegan(t *testing.T) {
 		if refused {
 			want = observe.Failed
 		}
-		entries := w.holds.Told[0].(*observe.Log).Latest(1)
+		entries := w.told[0].(*observe.Log).Latest(1)
 		if len(entries) != 1 || entries[0].Outcome != want || entries[0].Behind.Owner != "first" {
 			t.Errorf("refused: %v: %+v", refused, entries)
 		}

@@ -2,22 +2,26 @@ package table
 
 import "time"
 
-// HoldStatus is what Redis has answered, or why there is no answer.
-type HoldStatus uint8
+// Status is what Redis has answered, or why there is no answer.
+type Status uint8
 
-// The statuses.
+// The statuses. The last three are failures.
 const (
-	NotDone     HoldStatus = iota // refused or not sent: nothing has happened
-	HoldInDoubt                   // sent, and not answered
-	Freed                         // the last hold was released; the lock may have another owner by now
-	StillHeld                     // the owner holds the lock, after a release or an extension
-	NotHolder                     // the owner does not hold the lock
-	OtherGrant                    // the owner holds the lock by another grant than the one that was named
+	Busy       Status = iota // another owner holds the lock, or it is reserved for another waiter
+	Held                     // the owner holds the lock: it was granted, or the release or extension has left it
+	Freed                    // the last hold was released; the lock may have another owner by now
+	NotHolder                // the owner does not hold the lock
+	OtherGrant               // the owner holds the lock by another grant than the one that was named
+	Refused                  // an error reply of Redis ends the attempt
+	Failed                   // refused or not sent: nothing has happened
+	InDoubt                  // sent, and not answered
 )
+
+func (s Status) failed() bool { return s >= Refused }
 
 // HoldAnswer is the outcome of a release or an extension.
 type HoldAnswer struct {
-	Status   HoldStatus
+	Status   Status
 	Fence    int64     // of the owner's grant
 	Holds    int64     // that the owner has left
 	SentAt   time.Time // before the first copy was sent: that one may have set the lease
@@ -55,31 +59,31 @@ type Grant struct {
 
 // Deepens reports whether an acquire that was sent to deepen the grant of that fence still can: the session has a part
 // in it.
-func (l *Ledger) Deepens(s *Session, k Key, fence int64) bool {
-	h := l.holds.find(k)
+func (t *Table) Deepens(s *Session, k Key, fence int64) bool {
+	h := t.locks.find(k)
 	return h != nil && h.Fence == fence && h.HolderOf(s) != nil
 }
 
 // Deepening begins an acquire by which a session may deepen the hold. Granted ends it, or NotDeepened, or the end of
 // the hold.
-func (l *Ledger) Deepening(h *Hold) { h.acquiring++ }
+func (t *Table) Deepening(h *Hold) { h.acquiring++ }
 
 // NotDeepened ends an acquire that has not deepened the hold, and the Pause of its lease.
-func (l *Ledger) NotDeepened(h *Hold) {
-	if l.Knows(h) {
+func (t *Table) NotDeepened(h *Hold) {
+	if t.Knows(h) {
 		h.acquiring--
-		l.settle(h, h.unused())
+		t.settle(h, h.unused())
 	}
 }
 
 // MayLast notes that a call may have set the lease to that length: it was rolled back, or Redis has executed it before
 // the latest one or behind it.
-func (l *Ledger) MayLast(h *Hold, ttl time.Duration) { h.Most = max(h.Most, ttl) }
+func (t *Table) MayLast(h *Hold, ttl time.Duration) { h.Most = max(h.Most, ttl) }
 
 // Granted records a grant. An older hold of the same owner is lost by it. nil: another session of this owner has
 // released this grant and acquired again meanwhile. If the grant is of the paused hold, its Pause is ended.
-func (l *Ledger) Granted(g *Grant) (h *Hold, fresh bool) {
-	h = l.holds.find(g.Key)
+func (t *Table) Granted(g *Grant) (h *Hold, fresh bool) {
+	h = t.locks.find(g.Key)
 	// The owner's only session has one acquire at a time. A smaller fence says that a server which does not know the
 	// hold, and whose clock is behind, has become the primary.
 	back := h != nil && h.Fence > g.Fence && g.Key.Owner == g.By.Name && g.SentAt.After(h.countedAt)
@@ -87,7 +91,7 @@ func (l *Ledger) Granted(g *Grant) (h *Hold, fresh bool) {
 		return nil, false
 	}
 	if h != nil && (h.Fence < g.Fence || back) {
-		l.Lost(h, ReasonGone, false, nil)
+		t.Lost(h, ReasonGone, false, nil)
 		h = nil
 	}
 	if g.Paused == h && h != nil {
@@ -95,7 +99,7 @@ func (l *Ledger) Granted(g *Grant) (h *Hold, fresh bool) {
 	}
 	fresh = h == nil
 	if fresh {
-		h = l.add(g.Key, g.Fence)
+		h = t.add(g.Key, g.Fence)
 		h.Since = g.SentAt
 	}
 	newer := h.counted(g.Count, g.SentAt)
@@ -108,26 +112,26 @@ func (l *Ledger) Granted(g *Grant) (h *Hold, fresh bool) {
 			h.promise(g.SentAt)
 		}
 	}
-	l.join(h, g)
+	t.join(h, g)
 	switch {
 	case !newer: // the lease is as a later command of another session has set it, unless Redis has executed that one first
-		l.MayLast(h, g.TTL)
+		t.MayLast(h, g.TTL)
 		if g.Paused == h {
-			l.goOn(h)
+			t.goOn(h)
 		}
 	case fresh:
-		l.effect(LeaseEffect{Op: Track, Hold: h, SentAt: g.SentAt})
+		t.emit(Effect{Op: Track, Hold: h, SentAt: g.SentAt})
 	default:
 		if g.Paused != h {
-			l.effect(LeaseEffect{Op: Pause, Hold: h}) // Resume ends exactly one
+			t.emit(Effect{Op: Pause, Hold: h}) // Resume ends exactly one
 		}
-		l.effect(LeaseEffect{Op: Resume, Hold: h, SentAt: g.SentAt})
+		t.emit(Effect{Op: Resume, Hold: h, SentAt: g.SentAt})
 	}
 	return h, fresh
 }
 
 // join notes how many holds the session has after an acquire: for its own owner all that Redis says.
-func (l *Ledger) join(h *Hold, g *Grant) {
+func (t *Table) join(h *Hold, g *Grant) {
 	o := h.part(g.By)
 	o.Grace, o.Client = g.Grace, g.Client
 	if o.Holds++; g.Key.Owner == g.By.Name {
@@ -137,8 +141,8 @@ func (l *Ledger) join(h *Hold, g *Grant) {
 }
 
 // visited notes that the session has a field in the lock's hash: its end removes the field.
-func (l *Ledger) visited(h *Hold, s *Session) {
-	if l.Knows(h) && !s.left {
+func (t *Table) visited(h *Hold, s *Session) {
+	if t.Knows(h) && !s.left {
 		h.part(s)
 	}
 }
@@ -159,63 +163,63 @@ func (h *Hold) part(s *Session) *Holder {
 // InDoubt is for a command that sets the lease of h to that length, and whose answer was lost. The command may have
 // been executed, and a copy may still be. So the shorter lease counts until an answer sets another one. nil: no hold is
 // known.
-func (l *Ledger) InDoubt(h *Hold, ttl time.Duration, sentAt time.Time) {
-	if h == nil || !l.Knows(h) {
+func (t *Table) InDoubt(h *Hold, ttl time.Duration, sentAt time.Time) {
+	if h == nil || !t.Knows(h) {
 		return
 	}
-	l.MayLast(h, ttl)
+	t.MayLast(h, ttl)
 	if ttl < h.TTL {
 		h.TTL = ttl
-		l.effect(LeaseEffect{Op: Shorten, Hold: h, SentAt: sentAt})
+		t.emit(Effect{Op: Shorten, Hold: h, SentAt: sentAt})
 	}
 }
 
 // Extended takes the answer to an extension of h to that length. The extension has paused the lease of h; nil: it found
 // no hold.
-func (l *Ledger) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a HoldAnswer) Reply {
+func (t *Table) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a HoldAnswer) Reply {
 	lost := h != nil && h.lost
-	if h != nil && !l.Knows(h) {
+	if h != nil && !t.Knows(h) {
 		h = nil
 	}
 	switch {
-	case a.Status == NotDone || a.Status == HoldInDoubt:
-		if a.Status == HoldInDoubt {
-			l.InDoubt(h, ttl, a.SentAt)
+	case a.Status == Failed || a.Status == InDoubt:
+		if a.Status == InDoubt {
+			t.InDoubt(h, ttl, a.SentAt)
 		}
-		l.settle(h, false)
+		t.settle(h, false)
 		return Failure
-	case a.Status == StillHeld:
+	case a.Status == Held:
 		if h == nil {
-			return l.tellLost(s, k, lost, Yes)
+			return t.tellLost(s, k, lost, Yes)
 		}
 		if h.Fence == a.Fence {
-			l.visited(h, s)
+			t.visited(h, s)
 		}
 		if h.Fence == a.Fence && h.counted(a.Holds, a.SentAt) {
 			h.lasts(ttl)
 			h.promise(a.SentAt)
-			l.effect(LeaseEffect{Op: Resume, Hold: h, SentAt: a.SentAt})
+			t.emit(Effect{Op: Resume, Hold: h, SentAt: a.SentAt})
 		} else {
-			l.MayLast(h, ttl)
-			l.goOn(h)
+			t.MayLast(h, ttl)
+			t.goOn(h)
 		}
 		s.Losses.Forget(k.Lock, k.Owner)
 		return Yes
 	case a.Status == OtherGrant && k.Owner != s.Name && (h == nil || h.Fence < a.Fence || a.Fence == 0):
 		// Another session of the owner has acquired the lock again. An older grant says that a server which does not
 		// know the later ones has become the primary.
-		l.settle(h, true)
+		t.settle(h, true)
 		return Newer
 	case h != nil && !h.givenUp():
 		held := h.IsHeldBy(s)
-		l.Lost(h, ReasonGone, true, s)
+		t.Lost(h, ReasonGone, true, s)
 		if !held {
 			return NotHeld // other sessions have lost it
 		}
 		return LostLease
 	case h != nil:
-		l.Drop(h)
+		t.Drop(h)
 		return NotHeld
 	}
-	return l.tellLost(s, k, lost, NotHeld)
+	return t.tellLost(s, k, lost, NotHeld)
 }

@@ -15,18 +15,6 @@ type Answer struct {
 	Again  bool  // if Busy: the answer says nothing of now; ask again at once
 }
 
-// Status says how an attempt ended.
-type Status uint8
-
-// The values of Status. The last three are failures.
-const (
-	Busy    Status = iota // another owner holds the lock, or it is reserved for another waiter
-	Held                  // granted
-	Refused               // an error reply of Redis
-	Failed                // nothing happened
-	InDoubt               // sent, and not answered
-)
-
 // TTLs that stand for something else than a length of time.
 const (
 	NoTTL = -1 * time.Millisecond // the key has none, or it is not known
@@ -34,8 +22,8 @@ const (
 )
 
 // Wake lets the first waiters of a lock ask: it may be free.
-func (s *Set) Wake(key string) {
-	if q := s.queues[key]; q != nil {
+func (t *Table) Wake(key string) {
+	if q := t.locks[key].queue; q != nil {
 		q.wake()
 	}
 }
@@ -43,19 +31,19 @@ func (s *Set) Wake(key string) {
 func (q *Queue) wake() {
 	q.tryShared()
 	if w := q.own.First(); w != nil {
-		q.set.try(w)
+		q.table.try(w)
 	}
 }
 
 func (q *Queue) tryShared() {
 	if w := q.shared.First(); w != nil {
-		q.set.try(w)
+		q.table.try(w)
 	}
 }
 
 // try has one waiter ask, or notes that it must ask again after the attempt on its way. Before its subscriptions are
 // confirmed it does not ask: the confirmation lets it.
-func (s *Set) try(w *Waiter) {
+func (t *Table) try(w *Waiter) {
 	q := w.queue
 	switch {
 	case w.state == asking:
@@ -65,7 +53,7 @@ func (s *Set) try(w *Waiter) {
 		return
 	}
 	q.begin(w)
-	s.emit(Effect{Op: Attempt, Waiter: w, Queue: q, Urgent: q.line(w.Kind).First() == w})
+	t.emit(Effect{Op: Attempt, Waiter: w, Queue: q, Urgent: q.line(w.Kind).First() == w})
 }
 
 // begin notes that an attempt of the waiter, or a hand-over to it, is on its way.
@@ -79,8 +67,8 @@ func (q *Queue) begin(w *Waiter) {
 
 // Offer takes the waiters of which one gets the lock by a hand-over, if Redis finds that it is its turn. owner is the
 // holder that hands it over. The outcome of each is told by Answered.
-func (s *Set) Offer(key, owner string) (shared, own *Waiter) {
-	q := s.queues[key]
+func (t *Table) Offer(key, owner string) (shared, own *Waiter) {
+	q := t.locks[key].queue
 	if q == nil {
 		return nil, nil
 	}
@@ -96,40 +84,40 @@ func (s *Set) Offer(key, owner string) (shared, own *Waiter) {
 }
 
 // Answered is the outcome of an attempt, or of a hand-over. w is in a queue until then.
-func (s *Set) Answered(w *Waiter, a Answer) {
+func (t *Table) Answered(w *Waiter, a Answer) {
 	q := w.queue
 	w.state = waiting
 	first := q.shared.First() == w && !w.turn.first // it has become the first meanwhile
 	q.placed(w, a)
-	w.failed = a.Status >= Refused
+	w.failed = a.Status.failed()
 	w.doubt = w.failed && (w.doubt || a.Status == InDoubt)
 	if !w.failed && q.pause > 0 {
 		q.pause = 0
-		s.recover(q)
+		t.recover(q)
 	}
 	switch {
 	case a.Status == Held:
 		q.expect(a.TTL)
 		woken, sub := w.woken, w.sub
-		s.remove(w, Granted, nil)
+		t.remove(w, Granted, nil)
 		if w.Shared { // others of the owner only deepen the hold, and need not wait to be told
-			s.backlog.Each(sub.Listeners.waiters.All(), s.try)
+			t.backlog.Each(sub.Listeners.waiters.All(), t.try)
 		}
 		if woken { // the message may have been about the end of this very grant
-			s.Wake(q.names.Key)
+			t.Wake(q.names.Key)
 		}
 	case a.Status == Refused && w.pending <= Null:
-		s.remove(w, Error, a.Err)
-		s.Wake(q.names.Key)
+		t.remove(w, Error, a.Err)
+		t.Wake(q.names.Key)
 	case w.pending != NoOutcome:
-		s.remove(w, w.pending, w.err)
-		s.Wake(q.names.Key)
+		t.remove(w, w.pending, w.err)
+		t.Wake(q.names.Key)
 	case w.failed:
 		q.pause = min(max(2*q.pause, retryFirst), retryLast)
 		q.failed = true
 		q.setTimer(expiry, q.pause/2, q.pause/2)
 	case w.woken || a.Again || first && a.TTL == Kept: // perhaps for the shared place
-		s.try(w)
+		t.try(w)
 	case w.Kind.OwnPlace:
 		q.notYet(w, a)
 	default:
@@ -142,10 +130,10 @@ func (s *Set) Answered(w *Waiter, a Answer) {
 
 // recover has the waiters ask again whose attempts have failed, now that Redis answers. Each may have no place in
 // Redis, by which it would be woken.
-func (s *Set) recover(q *Queue) {
-	s.backlog.Each(q.own.All(), func(w *Waiter) {
+func (t *Table) recover(q *Queue) {
+	t.backlog.Each(q.own.All(), func(w *Waiter) {
 		if w.failed {
-			s.try(w)
+			t.try(w)
 		}
 	})
 }
@@ -172,7 +160,7 @@ func (q *Queue) placed(w *Waiter, a Answer) {
 	}
 	if q.place.Queued() && q.byName == nil {
 		// Redisson's clients wake the first by name alone, and a place without a subscriber is removed.
-		q.byName = q.set.channels.Listen(q.names.Wake)
+		q.byName = q.table.channels.Listen(q.names.Wake)
 		q.byName.Listeners.byName.Push(&q.inByName, q)
 		q.refresh()
 	}
@@ -191,7 +179,7 @@ func (q *Queue) notYet(w *Waiter, a Answer) {
 	}
 	q.watchHead()
 	if q.own.Len() > 1 {
-		q.set.emit(Effect{Op: AskHead, Queue: q})
+		q.table.emit(Effect{Op: AskHead, Queue: q})
 	}
 }
 
@@ -205,10 +193,10 @@ func (q *Queue) expect(ttl time.Duration) {
 	case ttl == Kept:
 		q.setTimer(expiry, TurnLimit, TurnLimit/8)
 	case ttl < 0:
-		q.setTimer(expiry, q.set.config.Lease, 0)
+		q.setTimer(expiry, q.table.config.Lease, 0)
 	default:
 		// Redis still has the key in its last millisecond, and waiters elsewhere have been told the same instant.
-		q.setTimer(expiry, min(q.set.config.Lease, ttl+time.Millisecond), 3*time.Millisecond)
+		q.setTimer(expiry, min(q.table.config.Lease, ttl+time.Millisecond), 3*time.Millisecond)
 	}
 }
 

@@ -10,10 +10,10 @@
 //	                                          Extended, Deepening ──► Pause … Resume, Continue, Shorten
 //	                                          Lost, Part ──► Forget, Tell
 //
-// Redis decides about every lock. The table knows what Redis has said, and the instant before the command was sent that
+// A lock (lock.go) is its holds and its wait queue. Redis decides about every lock. The table knows what Redis has said, and the instant before the command was sent that
 // Redis answered.
 //
-// The holders (ledger.go, release.go, answers.go): a Hold is a lock that sessions of this proxy hold for one owner, by
+// The holders (hold.go, release.go, answers.go): a Hold is a lock that sessions of this proxy hold for one owner, by
 // one grant. Its lease is watched from Track to Forget.
 //
 // The waiters (queue.go, waiter.go, attempt.go, places.go): a Queue is the waiters of one lock. A kind says how waiters

@@ -5,28 +5,77 @@ import (
 	"time"
 )
 
-// LeaseOp is what an effect asks for.
-type LeaseOp uint8
+// Op says what an Effect asks for.
+type Op uint8
 
-// The effects.
+// The effects about leases and holds. In parentheses: the fields that are set besides Hold.
 const (
-	Track    LeaseOp = iota // watch the lease, which counts from SentAt
-	Pause                   // no renewal begins until Resume or Continue
-	Resume                  // ends a Pause: the lease was set anew, by a command that was sent at SentAt
-	Continue                // ends a Pause: the lease goes on as it was
-	Shorten                 // a command that was sent at SentAt may have set the lease to the present, shorter TTL; it ends no Pause
-	Forget                  // the hold has ended: its lease is watched no more
-	Tell                    // tell the sessions of a loss
+	Track    Op = iota // watch the lease, which counts from SentAt (SentAt)
+	Pause              // no renewal begins until Resume or Continue
+	Resume             // ends a Pause: the lease was set anew, by a command that was sent at SentAt (SentAt)
+	Continue           // ends a Pause: the lease goes on as it was
+	Shorten            // a command may have set the lease to the present, shorter TTL; it ends no Pause (SentAt)
+	Forget             // the hold has ended: its lease is watched no more (End)
+	Tell               // tell the sessions of a loss (Loss alone)
 )
 
-// LeaseEffect is what the caller does after an event, in this order. No event has more than one Tell.
-type LeaseEffect struct {
-	Op     LeaseOp
+// The effects about waiters. In parentheses: the fields that are set, and the event that follows.
+const (
+	Attempt      Op = iota + Tell + 1 // ask for the lock for a waiter (Waiter, Queue, Urgent; Answered)
+	Finish                            // the waiter has left: tell its client (Waiter, Outcome, Err, Doubt)
+	Subscribe                         // listen to a channel (Channel; Subscribed after each confirmation, Published, SubscriptionRefused)
+	Unsubscribe                       // do not listen to it any more (Channel)
+	SetTimer                          // in place of the one before of that queue and kind (Queue, Timer, Delay, Spread; TimerDue)
+	StopTimers                        // all of the queue (Queue)
+	Tidy                              // a timer (Delay; TidyDue)
+	Patience                          // a timer (Key, Delay; PatienceDue)
+	RemovePlaces                      // take places out of the queue in Redis (Key; Departing, then Departed)
+	Refresh                           // put off the deadlines of places in Redis (Queue, Places; Refreshed)
+	ListPlaces                        // ask for the queue in Redis (Queue; PlacesListed)
+	AskHead                           // ask for its first place (Queue, Look; HeadTold)
+	RemoveHead                        // remove its first place if the waiter there is stale (Queue, Place, Force; HeadRemoved)
+	GoOn                              // call Continue, when others have had their turn
+)
+
+// Effect is something that the caller is to do after an event, in this order.
+type Effect struct {
+	Op     Op
 	Hold   *Hold
-	SentAt time.Time // of Track, Resume and Shorten
-	Loss   *Loss     // of Tell
-	End    End       // of Forget
+	SentAt time.Time // when the command was sent that has set the lease
+	Loss   *Loss
+	End    End
+
+	Waiter *Waiter
+	Queue  *Queue
+
+	Key, Channel, Place string
+	Places              []string
+
+	Outcome Outcome
+	Err     error // of the outcome Error
+	Doubt   bool  // whatever the outcome, it is unknown whether the waiter's owner has the lock
+
+	Timer         Timer
+	Delay, Spread time.Duration // the delay, and a random length of time up to Spread more
+
+	Urgent bool // the attempt is the first waiter's
+	Look   bool // the question is the reaper's
+	Force  bool // the waiter at the head was woken often enough
 }
+
+// Timer is one of a queue's timers.
+type Timer uint8
+
+// The timers of a queue.
+const (
+	expiry     Timer = iota // the end of the holder's lease, or of the pause after an error
+	freshen                 // the deadlines of places in Redis
+	lookDue                 // the reaper's
+	lingerOver              // the end of lingering
+)
+
+// TimersCount is how many timers a queue has.
+const TimersCount = int(lingerOver) + 1
 
 // End says how a hold has ended. The zero value: by its releases.
 type End struct {
@@ -44,34 +93,38 @@ type Loss struct {
 	To     []*Session // that had holds
 }
 
-// Effects returns the effects of the events since the last call. Done takes the slice for the next time.
-func (l *Ledger) Effects() []LeaseEffect {
-	effects := l.effects
-	l.effects = nil
+func (t *Table) emit(e Effect) { t.effects = append(t.effects, e) }
+
+// Effects returns what is to be done because of the events since the last call. The slice belongs to the caller until
+// it calls Done.
+func (t *Table) Effects() []Effect {
+	if len(t.effects) == 0 {
+		return nil // the slice stays for the next event
+	}
+	effects := t.effects
+	t.effects = nil
 	return effects
 }
 
-// keptLeaseEffects is how long a slice of effects may be that is used again: a burst must not keep its memory.
-const keptLeaseEffects = 256
+// keptEffects is how long a slice of effects may be that is used again: a burst must not keep its memory.
+const keptEffects = 256
 
 // Done takes the slice of Effects for the next time. It keeps no hold alive: names may have a megabyte.
-func (l *Ledger) Done(effects []LeaseEffect) {
-	if l.effects == nil && cap(effects) <= keptLeaseEffects {
+func (t *Table) Done(effects []Effect) {
+	if t.effects == nil && cap(effects) <= keptEffects {
 		clear(effects)
-		l.effects = effects[:0]
+		t.effects = effects[:0]
 	}
 }
 
-func (l *Ledger) effect(f LeaseEffect) { l.effects = append(l.effects, f) }
-
-func (l *Ledger) goOn(h *Hold) { l.effect(LeaseEffect{Op: Continue, Hold: h}) }
+func (t *Table) goOn(h *Hold) { t.emit(Effect{Op: Continue, Hold: h}) }
 
 // ReasonGone is the reason of a loss of which Redis's answer tells.
 const ReasonGone = "gone"
 
 // Lost ends a hold that is not ours any more. The session that learns it by its own reply is left out. certain: the
 // releases that are on their way cannot have ended it.
-func (l *Ledger) Lost(h *Hold, reason string, certain bool, except *Session) {
+func (t *Table) Lost(h *Hold, reason string, certain bool, except *Session) {
 	h.lost, h.reason = true, reason
 	loss := &Loss{Key: h.Key, Fence: h.Fence, Reason: reason, Since: h.Since, Client: h.Client()}
 	for _, o := range h.holders {
@@ -79,58 +132,58 @@ func (l *Ledger) Lost(h *Hold, reason string, certain bool, except *Session) {
 			loss.To = append(loss.To, o.Session)
 		}
 	}
-	l.Drop(h)
+	t.Drop(h)
 	if h.givenUp() && !certain { // the answers to the releases say whether they came in time
 		h.untold = loss
 		return
 	}
-	l.tell(loss)
+	t.tell(loss)
 }
 
 // tell reports a loss.
-func (l *Ledger) tell(loss *Loss) {
+func (t *Table) tell(loss *Loss) {
 	for _, s := range loss.To {
 		s.Losses.Add(loss.Key.Lock, loss.Key.Owner, loss.Fence)
 	}
-	l.effect(LeaseEffect{Op: Tell, Loss: loss})
+	t.emit(Effect{Op: Tell, Loss: loss})
 }
 
 // tellUntold reports a loss that was not told because releases were on their way, when one of them has been answered
 // and the others cannot have ended the hold.
-func (l *Ledger) tellUntold(r *Release, a HoldAnswer, reply Reply) {
+func (t *Table) tellUntold(r *Release, a HoldAnswer, reply Reply) {
 	h := r.Hold
 	if h == nil || h.untold == nil {
 		return
 	}
 	switch a.Status {
-	case HoldInDoubt:
+	case InDoubt:
 		h.doubts++
 	case Freed:
 		h.untold = nil
 		return
-	case StillHeld:
+	case Held:
 		h.Count = a.Holds
-	case NotDone, NotHolder, OtherGrant:
+	case Busy, NotHolder, OtherGrant, Refused, Failed:
 	}
 	if reply == LostLease {
 		h.untold.To = slices.DeleteFunc(h.untold.To, func(s *Session) bool { return s == r.By })
 	}
 	if loss := h.untold; !h.givenUp() && len(loss.To) > 0 {
 		h.untold = nil
-		l.tell(loss)
+		t.tell(loss)
 	}
 }
 
 // KnowsLoss reports that the session has lost this lock, and forgets it: the answer is to be LostLease, and nothing may
 // be sent. Redis may have the key for an instant more, or for the same owner by another session. A session that was
 // told of the loss must not act on it unawares.
-func (l *Ledger) KnowsLoss(s *Session, k Key) bool {
-	return l.holds.find(k) == nil && s.Losses.Forget(k.Lock, k.Owner)
+func (t *Table) KnowsLoss(s *Session, k Key) bool {
+	return t.locks.find(k) == nil && s.Losses.Forget(k.Lock, k.Owner)
 }
 
 // tellLost replaces the reply if the lock was lost while the command was on its way, or the session has lost it before
 // and was not told by a reply yet.
-func (l *Ledger) tellLost(s *Session, k Key, lost bool, reply Reply) Reply {
+func (t *Table) tellLost(s *Session, k Key, lost bool, reply Reply) Reply {
 	if s.Losses.Forget(k.Lock, k.Owner) || lost || s.Losses.Vague() {
 		return LostLease
 	}

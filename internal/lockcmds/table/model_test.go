@@ -15,7 +15,7 @@ type tester interface {
 // world is one lock in a model of Redis, the machine, and a caller that carries out its effects when a test says so.
 type world struct {
 	t     tester
-	s     *Set
+	s     *Table
 	names Names
 
 	// Redis.
@@ -47,7 +47,7 @@ type client struct {
 
 func newWorld(t tester) *world {
 	return &world{
-		t: t, s: NewSet(Config{Lease: 30 * time.Second, Wait: 300 * time.Second, StaleHead: 8 * time.Second}),
+		t: t, s: New(Config{Lease: 30 * time.Second, Wait: 300 * time.Second, StaleHead: 8 * time.Second}),
 		names:     Names{Key: "k", Channel: "c", Place: "all", Wake: "c:all"},
 		confirmed: map[string]bool{}, timers: map[Timer]bool{},
 	}
@@ -180,10 +180,10 @@ func (w *world) answer(c *client, a Answer) {
 // effects notes what the machine wants, and checks it.
 func (w *world) effects() {
 	w.t.Helper()
-	if q := w.s.Find(w.names.Key); (q != nil) != slices.Contains(Queues(w.s), q) || len(Queues(w.s)) != w.s.Len() {
-		w.t.Fatalf("the list of queues is %v", Queues(w.s))
+	if q := w.s.Queue(w.names.Key); (q != nil) != slices.Contains(w.s.Queues(), q) || len(w.s.Queues()) != len(w.s.locks) {
+		w.t.Fatalf("the list of queues is %v", w.s.Queues())
 	}
-	if oldest := Oldest(w.s); (oldest != nil) != (w.s.Waiters() > 0) || oldest != nil && !oldest.Waits() {
+	if oldest := w.s.Oldest(); (oldest != nil) != (w.s.Waiters() > 0) || oldest != nil && !oldest.Waits() {
 		w.t.Fatalf("of %d waiters the oldest is %v", w.s.Waiters(), oldest)
 	}
 	effects := w.s.Effects()
@@ -232,6 +232,8 @@ func (w *world) effects() {
 		case GoOn:
 			w.goOn = true
 		case Tidy:
+		default:
+			w.t.Fatalf("effect %d is about no waiter", e.Op)
 		}
 	}
 	w.s.Done(effects)
@@ -294,7 +296,7 @@ func (w *world) progress(pick int) bool {
 		can = append(can, func() {
 			lost := slices.ContainsFunc(w.places[0], func(p string) bool { return !slices.Contains(w.queue, p) })
 			w.places = w.places[1:]
-			if q := w.s.Find(w.names.Key); q != nil {
+			if q := w.s.Queue(w.names.Key); q != nil {
 				q.Refreshed(lost)
 				w.effects()
 			}
@@ -303,7 +305,7 @@ func (w *world) progress(pick int) bool {
 	if w.listing {
 		can = append(can, func() {
 			w.listing = false
-			if q := w.s.Find(w.names.Key); q != nil {
+			if q := w.s.Queue(w.names.Key); q != nil {
 				q.PlacesListed(w.queue, OK)
 				w.effects()
 			}
@@ -317,7 +319,7 @@ func (w *world) progress(pick int) bool {
 			if len(w.queue) > 0 {
 				head = w.queue[0]
 			}
-			if q := w.s.Find(w.names.Key); q != nil {
+			if q := w.s.Queue(w.names.Key); q != nil {
 				q.HeadTold(look, head, OK)
 				w.effects()
 			}
@@ -353,24 +355,24 @@ func (w *world) drain() {
 	for n := 0; ; n++ {
 		w.settle()
 		switch {
-		case w.s.Find(w.names.Key) == nil && w.holder == "":
-			if w.s.Len() != 0 || w.s.Leaving() != 0 || w.s.Waiters() != 0 {
-				w.t.Fatalf("%d queues, %d departures, %d waiters are left", w.s.Len(), w.s.Leaving(), w.s.Waiters())
+		case w.s.Queue(w.names.Key) == nil && w.holder == "":
+			if len(w.s.Queues()) != 0 || w.s.Leaving() != 0 || w.s.Waiters() != 0 {
+				w.t.Fatalf("%d queues, %d departures, %d waiters are left", len(w.s.Queues()), w.s.Leaving(), w.s.Waiters())
 			}
 			return
 		case w.holder == "" && w.faulty && n < 10_000: // then the timers help
 			for timer := range w.timers {
-				w.s.Find("k").TimerDue(timer)
+				w.s.Queue("k").TimerDue(timer)
 				w.effects()
 				break
 			}
 		case w.holder == "" && w.s.Waiters() == 0 && w.timers[lingerOver]: // it lingers: the reaper comes to its look, which ends that
 			if w.timers[lookDue] {
 				delete(w.timers, lookDue)
-				w.s.Find("k").TimerDue(lookDue)
+				w.s.Queue("k").TimerDue(lookDue)
 			} else {
 				delete(w.timers, lingerOver)
-				w.s.Find("k").TimerDue(lingerOver)
+				w.s.Queue("k").TimerDue(lingerOver)
 			}
 			w.effects()
 		case w.holder == "":

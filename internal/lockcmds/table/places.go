@@ -23,15 +23,15 @@ func (q *Queue) givePlace(w *Waiter) {
 }
 
 // occupied reports whether a waiter here has that place.
-func (s *Set) occupied(key, place string) bool {
-	q := s.queues[key]
+func (t *Table) occupied(key, place string) bool {
+	q := t.locks[key].queue
 	return q != nil && (q.places[place] != nil || place == q.names.Place && q.place.Queued())
 }
 
 // abandoned is the waiter's own place in Redis, if it has one that no other waiter here has for the same owner; else
 // empty.
-func (s *Set) abandoned(w *Waiter, key string) string {
-	if w.Kind.OwnPlace && w.Placed && !s.occupied(key, w.Place) {
+func (t *Table) abandoned(w *Waiter, key string) string {
+	if w.Kind.OwnPlace && w.Placed && !t.occupied(key, w.Place) {
 		return w.Place
 	}
 	return ""
@@ -44,7 +44,7 @@ func (q *Queue) abandonPlace() (place string) {
 		return ""
 	}
 	q.byName.Listeners.byName.Remove(&q.inByName)
-	q.set.channels.Leave(q.byName)
+	q.table.channels.Leave(q.byName)
 	if q.place.Queued() {
 		place = q.names.Place
 	}
@@ -56,7 +56,7 @@ func (q *Queue) abandonPlace() (place string) {
 func (q *Queue) refresh() {
 	if !q.refreshing {
 		q.refreshing = true
-		q.setTimer(freshen, q.set.config.Wait/3, 0)
+		q.setTimer(freshen, q.table.config.Wait/3, 0)
 	}
 }
 
@@ -64,7 +64,7 @@ func (q *Queue) refreshDue() {
 	if q.refreshing = q.queued(); !q.refreshing {
 		return
 	}
-	q.setTimer(freshen, q.set.config.Wait/3, 0)
+	q.setTimer(freshen, q.table.config.Wait/3, 0)
 	places := make([]string, 0, len(q.places)+1)
 	if q.place.Queued() {
 		places = append(places, q.names.Place)
@@ -72,7 +72,7 @@ func (q *Queue) refreshDue() {
 	for w := range q.own.Values() {
 		places = append(places, w.Place)
 	}
-	q.set.emit(Effect{Op: Refresh, Queue: q, Places: places})
+	q.table.emit(Effect{Op: Refresh, Queue: q, Places: places})
 }
 
 // Refreshed is the answer to the effect Refresh. lost says that places were not there any more: a client of Redisson
@@ -83,21 +83,21 @@ func (q *Queue) Refreshed(lost bool) {
 	}
 	q.woken = true
 	q.tryShared()
-	q.set.backlog.Each(q.own.All(), q.set.try)
+	q.table.backlog.Each(q.own.All(), q.table.try)
 }
 
 // PatienceDue says that the timer of the effect Patience has run out.
-func (s *Set) PatienceDue(key string) { s.leaving.Due(key) }
+func (t *Table) PatienceDue(key string) { t.leaving.Due(key) }
 
 // Departing returns the places that the call for the effect RemovePlaces is to take out. A call that is repeated asks
 // again.
-func (s *Set) Departing(key string) []string { return s.leaving.Batch(key) }
+func (t *Table) Departing(key string) []string { return t.leaving.Batch(key) }
 
 // Departed says that the call for the effect RemovePlaces has ended.
-func (s *Set) Departed(key string) { s.leaving.Done(key) }
+func (t *Table) Departed(key string) { t.leaving.Done(key) }
 
 // Leaving is how many locks have places that are to leave the queue in Redis.
-func (s *Set) Leaving() int { return s.leaving.Len() }
+func (t *Table) Leaving() int { return t.leaving.Len() }
 
 // The first waiter in the queue of a free lock must take it, or all waiters behind it wait. Package reaper decides what
 // to do about a head that does not.
@@ -122,17 +122,17 @@ const lingerLimit = 100
 // without the lock. Many programs wait for a short time, again and again: the watch would begin anew with each wait,
 // and never come to a look. The queue keeps its base channel, on which the reaper hears of releases.
 func (q *Queue) linger() {
-	s := q.set
+	t := q.table
 	switch {
-	case q.reaper.Asleep() || s.stopped || q.denied != nil:
+	case q.reaper.Asleep() || t.stopped || q.denied != nil:
 		return
-	case !q.lingers && s.lingering.Len() == lingerLimit:
+	case !q.lingers && t.lingering.Len() == lingerLimit:
 		return
 	case !q.lingers:
 		q.lingers = true
-		s.lingering.Push(&q.inLingering, q)
+		t.lingering.Push(&q.inLingering, q)
 	}
-	q.setTimer(lingerOver, s.config.StaleHead+(MaxLooks+1)*LookAgain, 0)
+	q.setTimer(lingerOver, t.config.StaleHead+(MaxLooks+1)*LookAgain, 0)
 }
 
 // forget ends lingering, and the queue if it has no waiters.
@@ -141,7 +141,7 @@ func (q *Queue) forget() {
 		return
 	}
 	q.lingers = false
-	q.set.lingering.Remove(&q.inLingering)
+	q.table.lingering.Remove(&q.inLingering)
 	if q.empty() {
 		q.end()
 	}
@@ -157,11 +157,11 @@ func (q *Queue) take(s reaperStep) {
 	}
 	switch s.Op {
 	case reapList:
-		q.set.emit(Effect{Op: ListPlaces, Queue: q})
+		q.table.emit(Effect{Op: ListPlaces, Queue: q})
 	case reapAskHead:
-		q.set.emit(Effect{Op: AskHead, Queue: q, Look: true})
+		q.table.emit(Effect{Op: AskHead, Queue: q, Look: true})
 	case reapRemoveHead:
-		q.set.emit(Effect{Op: RemoveHead, Queue: q, Place: s.Place, Force: s.Force})
+		q.table.emit(Effect{Op: RemoveHead, Queue: q, Place: s.Place, Force: s.Force})
 	case reapWake:
 		q.wake()
 	case reapNothing, reapPause:
@@ -176,7 +176,7 @@ func (q *Queue) PlacesListed(places []string, f Trouble) {
 	if f == OK && q.queued() && len(places) > 0 {
 		q.tryHead(places[0])
 	}
-	q.take(q.reaper.Listed(places, q.set.config.StaleHead, q.needed(), f))
+	q.take(q.reaper.Listed(places, q.table.config.StaleHead, q.needed(), f))
 }
 
 // HeadTold is the answer to the effect AskHead: the first place in the queue in Redis; empty: the queue is empty. look
@@ -202,7 +202,7 @@ func (q *Queue) tryHead(head string) bool {
 	}
 	l := q.places[head]
 	if l != nil {
-		q.set.try(l.First())
+		q.table.try(l.First())
 	}
 	return l != nil
 }

@@ -16,7 +16,7 @@ type Names struct {
 
 // Queue is the waiters of one lock. It exists while there are any, and for a moment longer if it lingers.
 type Queue struct {
-	set   *Set
+	table *Table
 	names Names
 	Tag   any // the caller's own
 
@@ -37,7 +37,7 @@ type Queue struct {
 	reaper     reaper
 	lingers    bool // the reaper goes on though the last waiter with a place in Redis has left
 
-	index                         int // in Set.list
+	index                         int // in Table.queues
 	inBase, inByName, inLingering node[*Queue]
 }
 
@@ -84,7 +84,7 @@ func (q *Queue) setTimer(t Timer, delay, spread time.Duration) {
 	if t == expiry {
 		q.timed = true
 	}
-	q.set.emit(Effect{Op: SetTimer, Queue: q, Timer: t, Delay: delay, Spread: spread})
+	q.table.emit(Effect{Op: SetTimer, Queue: q, Timer: t, Delay: delay, Spread: spread})
 }
 
 // TimerDue says that a timer of a queue has run out.
@@ -111,24 +111,24 @@ func (q *Queue) empty() bool { return q.shared.Len()+q.own.Len() == 0 }
 // end ends a queue without waiters.
 func (q *Queue) end() {
 	q.base.Listeners.queues.Remove(&q.inBase)
-	q.set.channels.Leave(q.base)
-	s := q.set
-	last := len(s.list) - 1
-	s.list[q.index] = s.list[last]
-	s.list[q.index].index = q.index
-	s.list[last] = nil
-	s.list = s.list[:last]
-	delete(s.queues, q.names.Key)
-	s.emit(Effect{Op: StopTimers, Queue: q})
+	q.table.channels.Leave(q.base)
+	t := q.table
+	last := len(t.queues) - 1
+	t.queues[q.index] = t.queues[last]
+	t.queues[q.index].index = q.index
+	t.queues[last] = nil
+	t.queues = t.queues[:last]
+	t.locks.setQueue(q.names.Key, nil)
+	t.emit(Effect{Op: StopTimers, Queue: q})
 }
 
 // Subscribed is the confirmation of a channel, the first one or one after a new connection.
-func (s *Set) Subscribed(channel string) {
-	sub, missed := s.channels.Confirmed(channel)
+func (t *Table) Subscribed(channel string) {
+	sub, missed := t.channels.Confirmed(channel)
 	if sub == nil {
 		return
 	}
-	s.wakeNamed(sub)
+	t.wakeNamed(sub)
 	sub.Listeners.eachQueue(func(q *Queue, _ bool) {
 		q.woken = q.woken || missed
 		q.tryShared()
@@ -136,23 +136,23 @@ func (s *Set) Subscribed(channel string) {
 	// Confirmations come in any order. A waiter that is woken by name, and whose own channel was confirmed first, has
 	// waited for this one.
 	for q := range sub.Listeners.queues.Values() {
-		s.backlog.Each(q.appendAll(nil), s.tryNamed)
+		t.backlog.Each(q.appendAll(nil), t.tryNamed)
 	}
 }
 
-func (s *Set) tryNamed(w *Waiter) {
+func (t *Table) tryNamed(w *Waiter) {
 	if w.Named() {
-		s.try(w)
+		t.try(w)
 	}
 }
 
 // Published is a message on a channel. All waiters that listen to it ask, whatever lock they wait for.
-func (s *Set) Published(channel string) {
-	sub := s.channels.Told(channel)
+func (t *Table) Published(channel string) {
+	sub := t.channels.Told(channel)
 	if sub == nil {
 		return
 	}
-	s.wakeNamed(sub)
+	t.wakeNamed(sub)
 	sub.Listeners.eachQueue(func(q *Queue, base bool) {
 		q.woken = true
 		q.tryShared()
@@ -164,7 +164,7 @@ func (s *Set) Published(channel string) {
 
 // wakeNamed has all waiters ask that are woken by that name: the first in the queue of a free lock, or whose owner has
 // been granted the lock, here or at another proxy.
-func (s *Set) wakeNamed(sub *channel) { s.backlog.Each(sub.Listeners.waiters.All(), s.try) }
+func (t *Table) wakeNamed(sub *channel) { t.backlog.Each(sub.Listeners.waiters.All(), t.try) }
 
 // eachQueue calls f for the queues whose base channel it is, or on which their shared place is woken.
 func (l *listeners) eachQueue(f func(q *Queue, base bool)) {
@@ -178,8 +178,8 @@ func (l *listeners) eachQueue(f func(q *Queue, base bool)) {
 
 // SubscriptionRefused says that Redis does not let us listen to a channel. The waiters that need the channel get the
 // error.
-func (s *Set) SubscriptionRefused(channel string, err error) {
-	sub := s.channels.Refused(channel)
+func (t *Table) SubscriptionRefused(channel string, err error) {
+	sub := t.channels.Refused(channel)
 	if sub == nil {
 		return
 	}
@@ -189,7 +189,7 @@ func (s *Set) SubscriptionRefused(channel string, err error) {
 		all = q.appendAll(all)
 		q.forget()
 	}
-	s.backlog.Each(all, func(w *Waiter) { s.Remove(w, Error, err) })
+	t.backlog.Each(all, func(w *Waiter) { t.Remove(w, Error, err) })
 }
 
 // Mark is how much a waiter's channels had told when it was noted.
@@ -197,11 +197,11 @@ type Mark struct{ base, own subscriptionMark[listeners] }
 
 // Mark notes what the channels of a waiter for that lock have told so far. It is called before the attempt that may
 // make Join necessary.
-func (s *Set) Mark(w *Waiter, key string) (m Mark) {
-	if q := s.queues[key]; q != nil {
+func (t *Table) Mark(w *Waiter, key string) (m Mark) {
+	if q := t.locks[key].queue; q != nil {
 		m.base = q.base.Mark()
 		if w.Named() {
-			m.own = s.channels.Find(w.Wake).Mark()
+			m.own = t.channels.Find(w.Wake).Mark()
 		}
 	}
 	return m

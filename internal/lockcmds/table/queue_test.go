@@ -72,7 +72,7 @@ func history(t *rapid.T, w *world, faults bool) (asked []*client) {
 			}
 		},
 		"timer": func(t *rapid.T) {
-			q := w.s.Find(w.names.Key)
+			q := w.s.Queue(w.names.Key)
 			timer := Timer(pick.Draw(t, "timer") % TimersCount)
 			if q != nil && w.timers[timer] && timer != lookDue {
 				delete(w.timers, timer)
@@ -184,7 +184,7 @@ func TestNobodyAsksBeforeTheConfirmation(t *testing.T) {
 		c := w.ask(k, "")
 		w.release(false)
 		w.s.Wake("k")
-		w.s.Find("k").TimerDue(expiry)
+		w.s.Queue("k").TimerDue(expiry)
 		w.effects() // fails if it asks
 		if len(w.attempts) > 0 {
 			t.Fatal("it asks")
@@ -425,7 +425,7 @@ func TestAFreeLockIsLookedAtAgainSoon(t *testing.T) {
 	w.ask(Plain, "")
 	w.ask(Fair, "")
 	w.settle()
-	q := w.s.Find("k")
+	q := w.s.Queue("k")
 	q.wake()
 	w.s.Effects()
 	w.s.Answered(q.own.First(), Answer{TTL: Kept})
@@ -443,7 +443,7 @@ func watched(t *testing.T, heads ...string) (w *world, q *Queue, expect func(op 
 	w.ask(Plain, "")
 	w.ask(Fair, "")
 	w.settle()
-	q = w.s.Find("k")
+	q = w.s.Queue("k")
 	expect = func(op Op) Effect {
 		t.Helper()
 		effects := w.s.Effects()
@@ -533,7 +533,7 @@ func TestReaperWaitsWhileRedisDoesNotAnswer(t *testing.T) {
 }
 
 // shortWait is a fair waiter that finds a free lock kept for a foreign head, and leaves with that outcome.
-func shortWait(s *Set, key string, o Outcome) {
+func shortWait(s *Table, key string, o Outcome) {
 	w := &Waiter{Kind: Fair, Owner: "me", Place: "me", Wake: key + ":me"}
 	s.Join(w, Names{Key: key, Channel: key, Place: "all", Wake: key + ":all"}, Mark{}, Answer{TTL: Kept})
 	s.Subscribed(key)
@@ -570,7 +570,7 @@ func TestShortWaitsRemoveADeadHead(t *testing.T) {
 	q.HeadRemoved("dead", true, 0, OK)
 	expect(AskHead)
 	q.HeadTold(true, "", OK)
-	if expect(StopTimers); w.s.Len() > 0 || w.s.lingering.Len() > 0 {
+	if expect(StopTimers); len(w.s.Queues()) > 0 || w.s.lingering.Len() > 0 {
 		t.Error("the queue lingers without a watch")
 	}
 }
@@ -578,7 +578,7 @@ func TestShortWaitsRemoveADeadHead(t *testing.T) {
 func TestShortWaitsRemoveADeafHead(t *testing.T) {
 	s := newWorld(t).s
 	shortWait(s, "k", Null)
-	q := s.Find("k")
+	q := s.Queue("k")
 	q.PlacesListed([]string{"deaf", "me"}, OK) // as all answers, it comes when nobody waits
 	for look := range MaxLooks + 1 {
 		q.TimerDue(lookDue)
@@ -609,34 +609,34 @@ func TestShortWaitsDoNotTakeALiveHeadForDead(t *testing.T) {
 }
 
 func TestAQueueLingersWithinBounds(t *testing.T) {
-	newSet := func() *Set { return newWorld(t).s }
-	lingers := func(s *Set, want int) {
+	newSet := func() *Table { return newWorld(t).s }
+	lingers := func(s *Table, want int) {
 		t.Helper()
-		if s.Len() != want || s.lingering.Len() != want || s.Waiters() != 0 {
-			t.Errorf("%d queues, %d linger, want %d", s.Len(), s.lingering.Len(), want)
+		if len(s.Queues()) != want || s.lingering.Len() != want || s.Waiters() != 0 {
+			t.Errorf("%d queues, %d linger, want %d", len(s.Queues()), s.lingering.Len(), want)
 		}
 	}
-	s := NewSet(Config{})
+	s := New(Config{})
 	for n := range 3 * lingerLimit {
 		shortWait(s, fmt.Sprint(n), Gone)
 	}
 	lingers(s, lingerLimit)
 	for n := range lingerLimit {
-		s.Find(fmt.Sprint(n)).TimerDue(lingerOver)
+		s.Queue(fmt.Sprint(n)).TimerDue(lingerOver)
 	}
 	lingers(s, 0)
-	for name, end := range map[string]func(s *Set){
-		"its time is over":         func(s *Set) { s.Find("k").TimerDue(lingerOver) },
-		"the proxy stops":          func(s *Set) { s.RemoveAll(errTest) },
-		"Redis refuses to listen":  func(s *Set) { s.SubscriptionRefused("k", errTest) },
-		"Redis refuses to answer":  func(s *Set) { s.Find("k").PlacesListed(nil, Final) },
-		"the next waiter is first": func(s *Set) { shortWait(s, "k", Granted) },
+	for name, end := range map[string]func(s *Table){
+		"its time is over":         func(s *Table) { s.Queue("k").TimerDue(lingerOver) },
+		"the proxy stops":          func(s *Table) { s.RemoveAll(errTest) },
+		"Redis refuses to listen":  func(s *Table) { s.SubscriptionRefused("k", errTest) },
+		"Redis refuses to answer":  func(s *Table) { s.Queue("k").PlacesListed(nil, Final) },
+		"the next waiter is first": func(s *Table) { shortWait(s, "k", Granted) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := NewSet(Config{})
+			s := New(Config{})
 			shortWait(s, "k", Null)
 			lingers(s, 1)
-			if end(s); s.Find("k") != nil {
+			if end(s); s.Queue("k") != nil {
 				t.Error("it lingers")
 			}
 			lingers(s, 0)
@@ -761,7 +761,7 @@ func TestAHeadThatIsNotTheFirstHereIsLookedFor(t *testing.T) {
 	if e := w.effect(t, AskHead); e.Look {
 		t.Fatal("the reaper asks")
 	}
-	w.s.Find("k").HeadTold(false, "o2", OK)
+	w.s.Queue("k").HeadTold(false, "o2", OK)
 	if e := w.effect(t, Attempt); e.Waiter != &second.Waiter {
 		t.Fatal("another one asks")
 	}
@@ -804,7 +804,7 @@ func TestAFairWaiterAsksAgainWhenRedisAnswersAnother(t *testing.T) {
 func TestAWakeUpOfAWaiterThatCannotAskIsNotLost(t *testing.T) {
 	for name, wake := range map[string]func(w *world){
 		"a message": func(w *world) { w.s.Published("c") },
-		"a timer":   func(w *world) { w.s.Find("k").TimerDue(expiry) },
+		"a timer":   func(w *world) { w.s.Queue("k").TimerDue(expiry) },
 	} {
 		w := newWorld(t)
 		w.ask(Plain, "")
@@ -824,7 +824,7 @@ func TestAWakeUpOfAWaiterThatCannotAskIsNotLost(t *testing.T) {
 	w.ask(Plain, "")
 	w.ask(Fair, "o1")
 	w.s.Effects()
-	w.s.Find("k").TimerDue(expiry)
+	w.s.Queue("k").TimerDue(expiry)
 	if e := w.effect(t, SetTimer); e.Timer != expiry || e.Delay != retryLast {
 		t.Errorf("%+v", e)
 	}
@@ -907,7 +907,7 @@ func TestTheLastPlainWaiterIsToldWhenTheSharedPlaceHasLeft(t *testing.T) {
 
 // A contended lock has a few effects for each command, and an empty list of effects behind them.
 func TestTheListOfEffectsIsUsedAgain(t *testing.T) {
-	s := NewSet(Config{})
+	s := New(Config{})
 	step := func() {
 		s.emit(Effect{Op: Tidy})
 		for all := s.Effects(); len(all) > 0; all = s.Effects() {

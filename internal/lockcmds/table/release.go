@@ -22,12 +22,12 @@ type Release struct {
 //
 // A renewal that is on its way, perhaps on a sick connection, is not waited for. Behind the release Redis refuses it by
 // owner and fence, and what it says of a hold that is being released is no loss.
-func (l *Ledger) Release(by *Session, k Key, named int64) Release {
-	r := Release{By: by, Key: k, Named: named, Fence: named, Hold: l.holds.find(k)}
+func (t *Table) Release(by *Session, k Key, named int64) Release {
+	r := Release{By: by, Key: k, Named: named, Fence: named, Hold: t.locks.find(k)}
 	if r.Hold == nil {
 		return r
 	}
-	l.effect(LeaseEffect{Op: Pause, Hold: r.Hold})
+	t.emit(Effect{Op: Pause, Hold: r.Hold})
 	r.Hold.releasing++
 	o := r.Hold.HolderOf(by)
 	if owner := r.Hold.private(); owner != nil && named == r.Hold.Fence {
@@ -49,18 +49,18 @@ func (l *Ledger) Release(by *Session, k Key, named int64) Release {
 
 // Again is the release that follows the reply Newer, for the grant of that fence. The session has no part in it, and
 // the lease is left.
-func (l *Ledger) Again(r *Release, fence int64) Release {
+func (t *Table) Again(r *Release, fence int64) Release {
 	return Release{By: r.By, Key: r.Key, Named: r.Named, Fence: fence}
 }
 
 // Released takes the answer to a release.
-func (l *Ledger) Released(r *Release, a HoldAnswer) Reply {
-	reply := l.released(r, a)
-	l.tellUntold(r, a, reply)
+func (t *Table) Released(r *Release, a HoldAnswer) Reply {
+	reply := t.released(r, a)
+	t.tellUntold(r, a, reply)
 	return reply
 }
 
-func (l *Ledger) released(r *Release, a HoldAnswer) Reply {
+func (t *Table) released(r *Release, a HoldAnswer) Reply {
 	h := r.Hold
 	if h != nil {
 		h.releasing--
@@ -69,97 +69,97 @@ func (l *Ledger) released(r *Release, a HoldAnswer) Reply {
 		}
 	}
 	lost := h != nil && h.lost && (r.Lowered || h.untold != nil && slices.Contains(h.untold.To, r.By))
-	if h != nil && !l.Knows(h) {
+	if h != nil && !t.Knows(h) {
 		h = nil // lost or dropped meanwhile
 	}
-	if r.Lowered && (a.Status == NotDone || a.Status == OtherGrant) {
-		l.undoRelease(r)
+	if r.Lowered && (a.Status == Failed || a.Status == OtherGrant) {
+		t.undoRelease(r)
 	}
 	switch {
-	case a.Status == NotDone:
+	case a.Status == Failed:
 		if h != nil {
-			l.goOn(h)
+			t.goOn(h)
 		} else if lost {
 			return LostLease // nothing was released, and the loss was not told because this release was on its way
 		}
 		return Failure
-	case a.Status == HoldInDoubt:
+	case a.Status == InDoubt:
 		if h != nil {
 			h.doubts++
-			l.goOn(h)
+			t.goOn(h)
 		}
 		return Failure
 	case a.Status == Freed:
-		l.settle(h, h != nil && h.Fence <= a.Fence)
+		t.settle(h, h != nil && h.Fence <= a.Fence)
 		r.By.Losses.Forget(r.Key.Lock, r.Key.Owner)
 		return Yes
-	case a.Status == StillHeld:
-		return l.stillHeld(r, h, lost, a)
+	case a.Status == Held:
+		return t.stillHeld(r, h, lost, a)
 	case a.Status == OtherGrant && !a.Repeated && r.Key.Owner != r.By.Name && r.Named == 0 && (r.Fence < a.Fence || a.Fence == 0):
 		// Another session of the owner has released the grant, and one, or Redisson, has acquired the lock again: this
 		// release is for the new grant. A copy is not: the release may have been executed before the new grant.
-		l.settle(h, true)
+		t.settle(h, true)
 		return Newer
 	}
 	// The owner's grant may also be an older one: a server that does not know the later ones has become the primary.
 	over := h != nil && (a.Status == NotHolder || h.Fence < a.Fence || h.Fence == r.Fence)
 	switch {
 	case a.Repeated: // an earlier copy has released the grant, or it was lost before: only the end of it is certain
-		l.settle(h, over)
+		t.settle(h, over)
 		return Unknown
 	case over && !h.givenUp():
 		if !r.Lowered { // other sessions have lost it, or this one has named another fence
-			l.Lost(h, ReasonGone, true, nil)
+			t.Lost(h, ReasonGone, true, nil)
 			return NotHeld
 		}
-		l.Lost(h, ReasonGone, true, r.By)
+		t.Lost(h, ReasonGone, true, r.By)
 		return LostLease
 	case over:
-		l.Drop(h)
+		t.Drop(h)
 		return NotHeld
 	}
-	l.settle(h, false)
-	return l.tellLost(r.By, r.Key, lost, NotHeld)
+	t.settle(h, false)
+	return t.tellLost(r.By, r.Key, lost, NotHeld)
 }
 
 // stillHeld is Released with holds left.
-func (l *Ledger) stillHeld(r *Release, h *Hold, lost bool, a HoldAnswer) Reply {
+func (t *Table) stillHeld(r *Release, h *Hold, lost bool, a HoldAnswer) Reply {
 	reply := Left
 	newer := h != nil && h.Fence == a.Fence && h.counted(a.Holds, a.SentAt)
 	if h != nil && h.Fence == a.Fence && r.Lease > 0 {
-		l.MayLast(h, r.Lease)
+		t.MayLast(h, r.Lease)
 	}
 	switch {
 	case h != nil && h.unused(): // the holds that are left are another proxy's, or Redisson's
-		l.Drop(h)
+		t.Drop(h)
 	case newer && !h.Fixed:
-		l.effect(LeaseEffect{Op: Resume, Hold: h, SentAt: a.SentAt})
+		t.emit(Effect{Op: Resume, Hold: h, SentAt: a.SentAt})
 	case h != nil:
-		l.goOn(h)
+		t.goOn(h)
 	case lost && r.Hold.Fence == a.Fence && r.Hold.releasing < a.Holds: // Redis judges later than our clock
 		reply = LostLease
 	}
 	if h != nil && h.Fence == a.Fence {
-		l.visited(h, r.By)
+		t.visited(h, r.By)
 	}
 	r.By.Losses.Forget(r.Key.Lock, r.Key.Owner)
 	return reply
 }
 
 // settle ends a hold, or the Pause of its lease. nil: there is none.
-func (l *Ledger) settle(h *Hold, over bool) {
+func (t *Table) settle(h *Hold, over bool) {
 	switch {
 	case h == nil:
 	case over:
-		l.Drop(h)
+		t.Drop(h)
 	default:
-		l.goOn(h)
+		t.goOn(h)
 	}
 }
 
 // undoRelease is for a release that did not happen.
-func (l *Ledger) undoRelease(r *Release) {
-	if !l.Knows(r.Hold) {
+func (t *Table) undoRelease(r *Release) {
+	if !t.Knows(r.Hold) {
 		return
 	}
 	if o := r.Hold.HolderOf(r.By); o != nil {
@@ -169,12 +169,12 @@ func (l *Ledger) undoRelease(r *Release) {
 
 // ReleasedElsewhere is for a grant of which one hold was released by its handle through another proxy. Redis was asked
 // about it at the moment askedAt: it goes on with that many holds, or it is over, which is no loss.
-func (l *Ledger) ReleasedElsewhere(k Key, fence int64, goesOn bool, holds int64, askedAt time.Time) {
-	h := l.holds.find(k)
+func (t *Table) ReleasedElsewhere(k Key, fence int64, goesOn bool, holds int64, askedAt time.Time) {
+	h := t.locks.find(k)
 	switch {
 	case h == nil || h.Fence != fence:
 	case !goesOn:
-		l.Drop(h)
+		t.Drop(h)
 	case h.releasing+h.acquiring+h.doubts == 0 && h.counted(holds, askedAt): // else an answer on its way tells
 		if owner := h.private(); owner != nil {
 			owner.Holds = holds

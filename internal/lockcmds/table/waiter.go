@@ -84,22 +84,22 @@ const (
 )
 
 // Join makes a waiter of an acquire that Redis has answered with Busy. m is what was noted before that attempt.
-func (s *Set) Join(w *Waiter, n Names, m Mark, a Answer) {
-	q := s.queues[n.Key]
+func (t *Table) Join(w *Waiter, n Names, m Mark, a Answer) {
+	q := t.locks[n.Key].queue
 	if q == nil {
-		q = &Queue{set: s, names: n, places: make(map[string]*line[*Waiter])}
-		q.base = s.channels.Listen(n.Channel)
+		q = &Queue{table: t, names: n, places: make(map[string]*line[*Waiter])}
+		q.base = t.channels.Listen(n.Channel)
 		q.base.Listeners.queues.Push(&q.inBase, q)
-		s.queues[n.Key] = q
-		q.index, s.list = len(s.list), append(s.list, q)
+		t.locks.setQueue(n.Key, q)
+		q.index, t.queues = len(t.queues), append(t.queues, q)
 	}
 	if q.empty() { // the queue is new, or lingers: a message or a timer has found no waiter in it
 		q.woken, q.timed, q.failed, q.pause = false, false, false, 0
 	}
-	s.waiters.Push(&w.inSet, w)
+	t.waiters.Push(&w.inSet, w)
 	w.queue, w.state, w.pending, w.err = q, waiting, NoOutcome, nil
 	if w.Named() {
-		w.sub = s.channels.Listen(w.Wake)
+		w.sub = t.channels.Listen(w.Wake)
 		w.sub.Listeners.waiters.Push(&w.inSub, w)
 	}
 	q.line(w.Kind).Push(&w.inLine, w)
@@ -111,7 +111,7 @@ func (s *Set) Join(w *Waiter, n Names, m Mark, a Answer) {
 	first := q.shared.First() == w
 	switch missed := m.base.Missed(q.base) || m.own.Missed(w.sub); {
 	case w.Named() && missed:
-		s.try(w)
+		t.try(w)
 	case w.Kind.OwnPlace:
 		q.notYet(w, a)
 	case first && (missed || a.TTL == Kept): // a place in the queue decides who gets a free lock
@@ -125,14 +125,14 @@ func (s *Set) Join(w *Waiter, n Names, m Mark, a Answer) {
 }
 
 // TimedOut is the end of a waiter's own wait.
-func (s *Set) TimedOut(w *Waiter) { s.Remove(w, Null, nil) }
+func (t *Table) TimedOut(w *Waiter) { t.Remove(w, Null, nil) }
 
 // Left says that the waiter's client has gone.
-func (s *Set) Left(w *Waiter) { s.Remove(w, Gone, nil) }
+func (t *Table) Left(w *Waiter) { t.Remove(w, Gone, nil) }
 
 // Remove takes a waiter out with that outcome: Null, Error or Gone. If its attempt is on its way, the outcome is for
 // the case that the attempt comes to nothing. It reports whether that has changed how the waiter leaves.
-func (s *Set) Remove(w *Waiter, o Outcome, err error) bool {
+func (t *Table) Remove(w *Waiter, o Outcome, err error) bool {
 	switch {
 	case w.queue == nil:
 		return false
@@ -145,7 +145,7 @@ func (s *Set) Remove(w *Waiter, o Outcome, err error) bool {
 	}
 	q := w.queue
 	first := q.shared.First() == w
-	s.remove(w, o, err)
+	t.remove(w, o, err)
 	if first && q.woken { // it could not ask, because its subscriptions were not confirmed
 		q.tryShared()
 	}
@@ -153,33 +153,33 @@ func (s *Set) Remove(w *Waiter, o Outcome, err error) bool {
 }
 
 // RemoveAll takes out all waiters of all locks: the proxy stops.
-func (s *Set) RemoveAll(err error) {
-	s.stopped = true
-	for _, q := range s.lingering.All() {
+func (t *Table) RemoveAll(err error) {
+	t.stopped = true
+	for _, q := range t.lingering.All() {
 		q.forget()
 	}
-	s.backlog.Each(s.waiters.All(), func(w *Waiter) { s.Remove(w, Error, err) })
+	t.backlog.Each(t.waiters.All(), func(w *Waiter) { t.Remove(w, Error, err) })
 }
 
 // Withdraw is for a waiter that does not join after all. Its place in Redis, if it has taken one, is given up, and a
 // Finish follows unless the outcome is Gone.
-func (s *Set) Withdraw(w *Waiter, key string, o Outcome, err error) {
-	place := s.abandoned(w, key)
+func (t *Table) Withdraw(w *Waiter, key string, o Outcome, err error) {
+	place := t.abandoned(w, key)
 	if o != Gone {
-		s.reply(w, key, place, o, err)
+		t.reply(w, key, place, o, err)
 	} else if place != "" {
-		s.leaving.Depart(key, place)
+		t.leaving.Depart(key, place)
 	}
 }
 
 // remove takes a waiter out of its queue.
-func (s *Set) remove(w *Waiter, o Outcome, err error) {
+func (t *Table) remove(w *Waiter, o Outcome, err error) {
 	q := w.queue
-	s.waiters.Remove(&w.inSet)
+	t.waiters.Remove(&w.inSet)
 	w.queue, w.state = nil, outside
 	if w.sub != nil {
 		w.sub.Listeners.waiters.Remove(&w.inSub)
-		s.channels.Leave(w.sub)
+		t.channels.Leave(w.sub)
 		w.sub = nil
 	}
 	watched := q.queued() && o != Granted
@@ -188,7 +188,7 @@ func (s *Set) remove(w *Waiter, o Outcome, err error) {
 	if w.Kind.OwnPlace {
 		q.givePlace(w)
 		if o != Granted {
-			place = s.abandoned(w, q.names.Key)
+			place = t.abandoned(w, q.names.Key)
 		}
 	} else if q.shared.Len() == 0 {
 		place = q.abandonPlace()
@@ -199,20 +199,20 @@ func (s *Set) remove(w *Waiter, o Outcome, err error) {
 	if q.empty() && !q.lingers {
 		q.end()
 	}
-	s.reply(w, q.names.Key, place, o, err)
+	t.reply(w, q.names.Key, place, o, err)
 }
 
 // reply replies to a waiter that is out of its queue, and has the place leave the queue in Redis that it was the last
 // one to need; empty: there is none. Without a grant, the reply comes when the place has left: a client that asks again
 // at once must not be taken out by the clean-up of its earlier wait, nor find the lock reserved for it.
-func (s *Set) reply(w *Waiter, key, place string, o Outcome, err error) {
+func (t *Table) reply(w *Waiter, key, place string, o Outcome, err error) {
 	e := Effect{Op: Finish, Waiter: w, Outcome: o, Err: err, Doubt: w.doubt}
 	if place != "" && (o == Null || o == Error) {
-		s.leaving.DepartBefore(key, place, e)
+		t.leaving.DepartBefore(key, place, e)
 		return
 	}
-	s.emit(e)
+	t.emit(e)
 	if place != "" {
-		s.leaving.Depart(key, place)
+		t.leaving.Depart(key, place)
 	}
 }

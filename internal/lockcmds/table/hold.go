@@ -23,13 +23,13 @@ type Losses interface {
 	Vague() bool
 }
 
-// Session is the ledger's part of one session. The caller sets Name, Losses, Tag and Held before its first use.
+// Session is the table's part of one session. The caller sets Name, Losses, Tag and Held before its first use.
 type Session struct {
 	Name   string // its own, unique: also the owner for which it holds locks if it names none
 	Losses Losses
 	Tag    any // the caller's
 
-	// StillHeld counts the bytes of memory that its holds take. It is read without the caller's mutex, and not counted down
+	// Held counts the bytes of memory that its holds take. It is read without the caller's mutex, and not counted down
 	// when the session has ended. nil: it is not counted.
 	Held *atomic.Int64
 
@@ -90,7 +90,7 @@ func (s *Session) Leave() []*Hold {
 }
 
 // Hold is a lock that sessions of this proxy hold for one owner, by one grant. The caller reads the exported fields;
-// the ledger alone changes them, but for Tag.
+// the table alone changes them, but for Tag.
 type Hold struct {
 	Key
 	Fence int64
@@ -110,11 +110,11 @@ type Hold struct {
 	doubts    int64 // sent, and not answered
 	// Acquires here on their way that may deepen it: Deepening.
 	acquiring int64
-	known     bool   // the ledger has it
+	known     bool   // the table has it
 	lost      bool   // it ended as a loss
 	reason    string // of the loss
 	untold    *Loss  // its report, while releases are on their way that may have ended the hold; nil: it was made, or there is none
-	place     int    // in Ledger.list
+	place     int    // in Table.holds
 }
 
 // Holder is one session's part in a hold.
@@ -207,61 +207,46 @@ func (h *Hold) promise(sentAt time.Time) {
 	}
 }
 
-// Ledger is the holds of one engine. Its methods are called one at a time.
-type Ledger struct {
-	make    func() *Hold
-	holds   index
-	list    []*Hold // the same in no order, so that they can be walked in slices
-	effects []LeaseEffect
-}
-
-// NewLedger returns an empty ledger. It calls make for each new hold, so that the caller may keep a hold within a value of
-// its own.
-func NewLedger(make func() *Hold) *Ledger { return &Ledger{make: make, holds: index{}} }
-
-// Find returns the hold of that name; nil: there is none.
-func (l *Ledger) Find(k Key) *Hold { return l.holds.find(k) }
+// Hold returns the hold of that name; nil: there is none.
+func (t *Table) Hold(k Key) *Hold { return t.locks.find(k) }
 
 // Knows reports whether the hold has not ended.
-func (l *Ledger) Knows(h *Hold) bool { return h.known }
+func (t *Table) Knows(h *Hold) bool { return h.known }
 
 // Holder returns the latest hold of a lock of any owner; nil: none is known.
-func (l *Ledger) Holder(lock string) *Hold { return l.holds[lock].latest }
+func (t *Table) Holder(lock string) *Hold { return t.locks[lock].latest }
 
-// Len is how many holds there are.
-func (l *Ledger) Len() int { return len(l.list) }
-
-// List is the holds in no order, for callers that walk them backwards in slices. If a hold ends, the last one takes its
-// place.
-func (l *Ledger) List() []*Hold { return l.list }
+// Holds is the holds in no order, for callers that walk them backwards in slices. If a hold ends, the last one takes
+// its place. The caller does not change or keep it.
+func (t *Table) Holds() []*Hold { return t.holds }
 
 // add records a new hold.
-func (l *Ledger) add(k Key, fence int64) *Hold {
-	h := l.make()
-	h.Key, h.Fence, h.place, h.known = k, fence, len(l.list), true
-	l.holds.add(h)
-	l.list = append(l.list, h)
+func (t *Table) add(k Key, fence int64) *Hold {
+	h := t.config.NewHold()
+	h.Key, h.Fence, h.place, h.known = k, fence, len(t.holds), true
+	t.locks.add(h)
+	t.holds = append(t.holds, h)
 	return h
 }
 
 // Drop forgets a hold, because it was released, lost, or given up.
-func (l *Ledger) Drop(h *Hold) { l.drop(h, End{Client: h.Client()}) }
+func (t *Table) Drop(h *Hold) { t.drop(h, End{Client: h.Client()}) }
 
-func (l *Ledger) drop(h *Hold, end End) {
+func (t *Table) drop(h *Hold, end End) {
 	if h.known {
 		h.known = false
-		l.holds.remove(h)
-		last := len(l.list) - 1
-		moved := l.list[last]
-		l.list[h.place], moved.place = moved, h.place
-		l.list[last] = nil
-		l.list = l.list[:last]
+		t.locks.remove(h)
+		last := len(t.holds) - 1
+		moved := t.holds[last]
+		t.holds[h.place], moved.place = moved, h.place
+		t.holds[last] = nil
+		t.holds = t.holds[:last]
 	}
 	for _, o := range h.holders {
 		o.Session.loses(h)
 	}
 	h.holders, h.first = nil, [1]Holder{}
-	l.effect(LeaseEffect{Op: Forget, Hold: h, End: end})
+	t.emit(Effect{Op: Forget, Hold: h, End: end})
 }
 
 // Rest is what a session that has ended may have left of a hold in Redis, to be rolled back.
@@ -275,7 +260,7 @@ type Rest struct {
 // Part takes a session that has ended out of a hold. false: nothing is to be rolled back. With GRACE the session's part
 // is, and of a named owner that goes on the session's field. While a release of a named owner's hold is on its way, the
 // part stays: Part is called again behind the answer.
-func (l *Ledger) Part(h *Hold, s *Session) (Rest, bool) {
+func (t *Table) Part(h *Hold, s *Session) (Rest, bool) {
 	i := slices.IndexFunc(h.holders, func(o Holder) bool { return o.Session == s })
 	if i < 0 {
 		return Rest{}, false // it was lost or let go meanwhile
@@ -288,7 +273,7 @@ func (l *Ledger) Part(h *Hold, s *Session) (Rest, bool) {
 	h.holders = slices.Delete(h.holders, i, i+1)
 	last := len(h.holders) == 0 || h.unused()
 	if last {
-		l.drop(h, end)
+		t.drop(h, end)
 	}
 	rest := Rest{Grace: o.Grace, Less: o.Holds, Remember: s.Doubted || h.acquiring > 0}
 	switch {

@@ -19,9 +19,9 @@ var start = time.Unix(1000, 0)
 // at is the instant so many seconds after the start.
 func at(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
 
-// book is a ledger with the leases as its effects make them.
+// book is a table with the leases as its effects make them.
 type book struct {
-	*Ledger
+	*Table
 
 	paused  map[*Hold]int // pauses of the leases that are watched
 	tracked []*Hold
@@ -31,7 +31,7 @@ type book struct {
 }
 
 func newBook() *book {
-	return &book{Ledger: NewLedger(func() *Hold { return &Hold{} }), paused: map[*Hold]int{}, shortened: map[*Hold]bool{}}
+	return &book{Table: New(Config{NewHold: func() *Hold { return &Hold{} }}), paused: map[*Hold]int{}, shortened: map[*Hold]bool{}}
 }
 
 func session(name string) *Session {
@@ -66,6 +66,8 @@ func (b *book) settle(t interface{ Fatalf(string, ...any) }) (told int) {
 		case Tell:
 			told++
 			b.told = append(b.told, f.Loss)
+		default:
+			t.Fatalf("effect %d is about no hold", f.Op)
 		}
 	}
 	if told > 1 {
@@ -93,9 +95,9 @@ func TestReleasedByStatus(t *testing.T) {
 		{"the last", 1, 5, HoldAnswer{Status: Freed}, Yes, false},
 		{"a release of a newer grant", 1, 6, HoldAnswer{Status: Freed}, Yes, false},
 		{"a release of an older grant", 1, 4, HoldAnswer{Status: Freed}, Yes, true},
-		{"one of two", 2, 5, HoldAnswer{Status: StillHeld, Holds: 1}, Left, true},
-		{"refused", 1, 0, HoldAnswer{Status: NotDone}, Failure, true},
-		{"in doubt", 1, 0, HoldAnswer{Status: HoldInDoubt}, Failure, true},
+		{"one of two", 2, 5, HoldAnswer{Status: Held, Holds: 1}, Left, true},
+		{"refused", 1, 0, HoldAnswer{Status: Failed}, Failure, true},
+		{"in doubt", 1, 0, HoldAnswer{Status: InDoubt}, Failure, true},
 		{"not held", 1, 0, HoldAnswer{Status: NotHolder}, LostLease, false},
 		{"not held, though two holds were left", 2, 0, HoldAnswer{Status: NotHolder}, LostLease, false},
 		{"another grant of a private owner", 2, 6, HoldAnswer{Status: OtherGrant}, LostLease, false},
@@ -114,8 +116,8 @@ func TestReleasedByStatus(t *testing.T) {
 				t.Errorf("reply %d, want %d", got, c.want)
 			}
 			b.settle(t)
-			if got := b.Find(h.Key) != nil; got != c.held || s.Has(h) != c.held || b.Len() != len(b.paused) {
-				t.Errorf("held: %v, by the session: %v, %d holds, %d leases", got, s.Has(h), b.Len(), len(b.paused))
+			if got := b.Hold(h.Key) != nil; got != c.held || s.Has(h) != c.held || len(b.Holds()) != len(b.paused) {
+				t.Errorf("held: %v, by the session: %v, %d holds, %d leases", got, s.Has(h), len(b.Holds()), len(b.paused))
 			}
 			if n := b.paused[h]; n != 0 {
 				t.Errorf("the lease is paused %d times", n)
@@ -126,7 +128,7 @@ func TestReleasedByStatus(t *testing.T) {
 
 // The effects of a hold that has ended keep it from nothing: names may have a megabyte.
 func TestEffectsKeepNoHoldAlive(t *testing.T) {
-	l := NewLedger(func() *Hold { return &Hold{} })
+	l := New(Config{NewHold: func() *Hold { return &Hold{} }})
 	s := session("s")
 	h, _ := l.Granted(&Grant{
 		By: s, Key: Key{Lock: "k", Owner: "s"}, Fence: 5, Count: 1, SentAt: at(1), TTL: time.Minute, Grace: -1,
@@ -163,7 +165,7 @@ func TestTheShorterLeaseOfACommandInDoubtCounts(t *testing.T) {
 			b.settle(t)
 			if extension {
 				b.paused[h]++
-				b.Extended(s, h.Key, h, c.ttl, HoldAnswer{Status: HoldInDoubt, SentAt: at(c.sent)})
+				b.Extended(s, h.Key, h, c.ttl, HoldAnswer{Status: InDoubt, SentAt: at(c.sent)})
 			} else {
 				b.InDoubt(h, c.ttl, at(c.sent))
 			}
@@ -189,7 +191,7 @@ func TestARefusedReleaseIsRefunded(t *testing.T) {
 	h := b.grant(s, "s", 5, 1, 1)
 	for range 3 {
 		r := b.Release(s, h.Key, 0)
-		b.Released(&r, HoldAnswer{Status: NotDone})
+		b.Released(&r, HoldAnswer{Status: Failed})
 		if o := h.HolderOf(s); o.Holds != 1 {
 			t.Fatalf("%d holds are left", o.Holds)
 		}
@@ -201,13 +203,13 @@ func TestNotHeldAfterADoubtIsNoLoss(t *testing.T) {
 	b, s := newBook(), session("s")
 	h := b.grant(s, "s", 5, 1, 1)
 	r := b.Release(s, h.Key, 0)
-	b.Released(&r, HoldAnswer{Status: HoldInDoubt})
+	b.Released(&r, HoldAnswer{Status: InDoubt})
 	r = b.Release(s, h.Key, 0)
 	if got := b.Released(&r, HoldAnswer{Status: NotHolder}); got != NotHeld {
 		t.Errorf("reply %d", got)
 	}
-	if b.settle(t) != 0 || b.Len() != 0 {
-		t.Errorf("%d losses, %d holds", len(b.told), b.Len())
+	if b.settle(t) != 0 || len(b.Holds()) != 0 {
+		t.Errorf("%d losses, %d holds", len(b.told), len(b.Holds()))
 	}
 }
 
@@ -235,8 +237,8 @@ func TestNotHeldBesideAnotherReleaseIsNoLoss(t *testing.T) {
 			b.Release(other, h.Key, 0)
 			want, told = NotHeld, 0
 		}
-		if got := b.Released(&first, HoldAnswer{Status: NotHolder}); got != want || b.settle(t) != told || b.Len() != 0 {
-			t.Errorf("beside another release: %v; the reply is %d, %d losses are told, %d holds are left", beside, got, len(b.told), b.Len())
+		if got := b.Released(&first, HoldAnswer{Status: NotHolder}); got != want || b.settle(t) != told || len(b.Holds()) != 0 {
+			t.Errorf("beside another release: %v; the reply is %d, %d losses are told, %d holds are left", beside, got, len(b.told), len(b.Holds()))
 		}
 	}
 }
@@ -277,7 +279,7 @@ func TestExtendedByAnotherGrant(t *testing.T) {
 			t.Fatalf("reply %d", got)
 		}
 		b.settle(t)
-		if b.Len() != 0 {
+		if len(b.Holds()) != 0 {
 			t.Fatal("the hold has not ended")
 		}
 		k := h.Key
@@ -301,7 +303,7 @@ func TestACopyOfAReleaseIsNotForALaterGrant(t *testing.T) {
 			t.Errorf("repeated %v: reply %d, want %d", repeated, got, want)
 		}
 		b.settle(t)
-		if b.Len() != 0 {
+		if len(b.Holds()) != 0 {
 			t.Errorf("repeated %v: the hold has not ended", repeated)
 		}
 	}
@@ -316,16 +318,16 @@ func TestAnOlderGrantOfTheOwnerSaysThatTheHoldIsLost(t *testing.T) {
 		if got := b.Released(&r, HoldAnswer{Status: OtherGrant, Fence: 4}); got != LostLease {
 			t.Errorf("UNLOCK by %s: reply %d", owner, got)
 		}
-		if b.settle(t) != 1 || len(b.told[0].To) != 0 || b.Len() != 0 {
-			t.Errorf("UNLOCK by %s: %d holds, told to %v", owner, b.Len(), b.told)
+		if b.settle(t) != 1 || len(b.told[0].To) != 0 || len(b.Holds()) != 0 {
+			t.Errorf("UNLOCK by %s: %d holds, told to %v", owner, len(b.Holds()), b.told)
 		}
 		h = b.grant(s, owner, 6, 1, 2)
 		b.settle(t)
 		if got := b.Extended(s, h.Key, h, time.Minute, HoldAnswer{Status: OtherGrant, Fence: 4}); got != LostLease {
 			t.Errorf("EXTENDLOCK by %s: reply %d", owner, got)
 		}
-		if b.settle(t) != 1 || b.Len() != 0 {
-			t.Errorf("EXTENDLOCK by %s: %d holds", owner, b.Len())
+		if b.settle(t) != 1 || len(b.Holds()) != 0 {
+			t.Errorf("EXTENDLOCK by %s: %d holds", owner, len(b.Holds()))
 		}
 	}
 }
@@ -335,8 +337,8 @@ func TestASmallerFenceOfALaterAcquireIsANewGrant(t *testing.T) {
 	b, s := newBook(), session("s")
 	b.grant(s, "s", 5, 1, 1)
 	b.settle(t)
-	if h := b.grant(s, "s", 4, 1, 2); h == nil || h.Fence != 4 || b.Len() != 1 || b.settle(t) != 1 {
-		t.Errorf("%+v, %d holds", h, b.Len())
+	if h := b.grant(s, "s", 4, 1, 2); h == nil || h.Fence != 4 || len(b.Holds()) != 1 || b.settle(t) != 1 {
+		t.Errorf("%+v, %d holds", h, len(b.Holds()))
 	}
 }
 
@@ -346,14 +348,14 @@ func TestALossBehindAReleaseThatWasNotSentIsTold(t *testing.T) {
 	h := b.grant(s, "s", 5, 1, 1)
 	first := b.Release(s, h.Key, 0)
 	second := b.Release(s, h.Key, 0) // finds no hold of the session
-	if got := b.Released(&first, HoldAnswer{}); got != Failure {
+	if got := b.Released(&first, HoldAnswer{Status: Failed}); got != Failure {
 		t.Fatalf("reply %d", got)
 	}
 	b.Lost(h, "deadline", false, nil)
 	if b.settle(t) != 0 {
 		t.Fatal("told while a release is on its way")
 	}
-	if got := b.Released(&second, HoldAnswer{}); got != LostLease {
+	if got := b.Released(&second, HoldAnswer{Status: Failed}); got != LostLease {
 		t.Errorf("reply %d", got)
 	}
 	if b.settle(t) != 0 {
@@ -367,7 +369,7 @@ func TestALossBehindAReleaseThatWasNotSentIsTold(t *testing.T) {
 	if b.settle(t) != 0 {
 		t.Fatal("told while a release is on its way")
 	}
-	if got := b.Released(&second, HoldAnswer{}); got != Failure {
+	if got := b.Released(&second, HoldAnswer{Status: Failed}); got != Failure {
 		t.Errorf("reply %d", got)
 	}
 	if b.settle(t) != 1 || len(b.told) != 1 || len(b.told[0].To) != 1 || b.told[0].To[0] != holder {
@@ -428,23 +430,23 @@ func TestAHoldThatNoSessionHereHasIsForgotten(t *testing.T) {
 		{"released", func(b *book, h *Hold, s, o *Session) {
 			for i, by := range []*Session{s, o} {
 				r := b.Release(by, h.Key, 0)
-				b.Released(&r, HoldAnswer{Status: StillHeld, Fence: 5, Holds: 2 - int64(i), SentAt: at(3 + i)})
+				b.Released(&r, HoldAnswer{Status: Held, Fence: 5, Holds: 2 - int64(i), SentAt: at(3 + i)})
 			}
 		}, false},
 		{"the first has released, and the second has gone", func(b *book, h *Hold, s, o *Session) {
 			r := b.Release(s, h.Key, 0)
-			b.Released(&r, HoldAnswer{Status: StillHeld, Fence: 5, Holds: 2, SentAt: at(3)})
+			b.Released(&r, HoldAnswer{Status: Held, Fence: 5, Holds: 2, SentAt: at(3)})
 			b.Part(h, o)
 		}, false},
 		{"the second still holds it", func(b *book, h *Hold, s, _ *Session) {
 			r := b.Release(s, h.Key, 0)
-			b.Released(&r, HoldAnswer{Status: StillHeld, Fence: 5, Holds: 2, SentAt: at(3)})
+			b.Released(&r, HoldAnswer{Status: Held, Fence: 5, Holds: 2, SentAt: at(3)})
 		}, true},
 		{"released, with an acquire on its way", func(b *book, h *Hold, s, o *Session) {
 			b.Deepening(h)
 			for i, by := range []*Session{s, o} {
 				r := b.Release(by, h.Key, 0)
-				b.Released(&r, HoldAnswer{Status: StillHeld, Fence: 5, Holds: 2 - int64(i), SentAt: at(3 + i)})
+				b.Released(&r, HoldAnswer{Status: Held, Fence: 5, Holds: 2 - int64(i), SentAt: at(3 + i)})
 			}
 		}, true},
 		{"released, and an acquire has come to nothing", func(b *book, h *Hold, s, o *Session) {
@@ -452,7 +454,7 @@ func TestAHoldThatNoSessionHereHasIsForgotten(t *testing.T) {
 			b.paused[h]++ // by the caller
 			for i, by := range []*Session{s, o} {
 				r := b.Release(by, h.Key, 0)
-				b.Released(&r, HoldAnswer{Status: StillHeld, Fence: 5, Holds: 2 - int64(i), SentAt: at(3 + i)})
+				b.Released(&r, HoldAnswer{Status: Held, Fence: 5, Holds: 2 - int64(i), SentAt: at(3 + i)})
 			}
 			b.NotDeepened(h)
 		}, false},
@@ -462,7 +464,7 @@ func TestAHoldThatNoSessionHereHasIsForgotten(t *testing.T) {
 		}, true},
 		{"the release is in doubt, and the second has gone", func(b *book, h *Hold, s, o *Session) {
 			r := b.Release(s, h.Key, 0)
-			b.Released(&r, HoldAnswer{Status: HoldInDoubt})
+			b.Released(&r, HoldAnswer{Status: InDoubt})
 			b.Part(h, o)
 		}, true},
 	} {
@@ -485,7 +487,7 @@ func TestALossIsToldToTheSessionsThatHaveHolds(t *testing.T) {
 	h := b.grant(s, "shared", 5, 1, 1)
 	b.grant(o, "shared", 5, 2, 2)
 	r := b.Release(s, h.Key, 0)
-	b.Released(&r, HoldAnswer{Status: StillHeld, Fence: 5, Holds: 1, SentAt: at(3)})
+	b.Released(&r, HoldAnswer{Status: Held, Fence: 5, Holds: 1, SentAt: at(3)})
 	b.Lost(h, ReasonGone, true, nil)
 	if b.settle(t) != 1 || len(b.told[0].To) != 1 || b.told[0].To[0] != o {
 		t.Errorf("told: %+v", b.told)
@@ -507,7 +509,7 @@ func TestPartWaitsForReleasesOfANamedOwner(t *testing.T) {
 	if rest, ok := b.Part(h, s); ok {
 		t.Errorf("with a release on its way: %+v", rest)
 	}
-	b.Released(&r, HoldAnswer{Status: StillHeld, Fence: 5, Holds: 2, SentAt: at(4)})
+	b.Released(&r, HoldAnswer{Status: Held, Fence: 5, Holds: 2, SentAt: at(4)})
 	if rest, ok := b.Part(h, s); !ok || rest.Less != 1 || rest.Grace != 0 || rest.Remember || h.Count != 1 {
 		t.Errorf("behind the answer: %+v %v, %d holds", rest, ok, h.Count)
 	}
@@ -520,10 +522,10 @@ func TestASessionThatHasReleasedAnothersHoldLeavesItsField(t *testing.T) {
 		b.grant(s, "shared", 5, 1, 1)
 		h := b.grant(s, "shared", 5, 2, 2)
 		if extends {
-			b.Extended(o, h.Key, h, time.Minute, HoldAnswer{Status: StillHeld, Fence: 5, Holds: 2, SentAt: at(3)})
+			b.Extended(o, h.Key, h, time.Minute, HoldAnswer{Status: Held, Fence: 5, Holds: 2, SentAt: at(3)})
 		} else {
 			r := b.Release(o, h.Key, 0)
-			b.Released(&r, HoldAnswer{Status: StillHeld, Fence: 5, Holds: 1, SentAt: at(3)})
+			b.Released(&r, HoldAnswer{Status: Held, Fence: 5, Holds: 1, SentAt: at(3)})
 		}
 		holds := o.Leave()
 		if len(holds) != 1 {
@@ -534,15 +536,15 @@ func TestASessionThatHasReleasedAnothersHoldLeavesItsField(t *testing.T) {
 				t.Errorf("%+v %v", rest, ok)
 			}
 		}
-		if !b.Knows(h) || b.Extended(o, h.Key, h, time.Minute, HoldAnswer{Status: StillHeld, Fence: 5, Holds: 2, SentAt: at(4)}) != Yes || o.Has(h) {
+		if !b.Knows(h) || b.Extended(o, h.Key, h, time.Minute, HoldAnswer{Status: Held, Fence: 5, Holds: 2, SentAt: at(4)}) != Yes || o.Has(h) {
 			t.Error("the hold has ended, or a session that has ended has a part in it")
 		}
 	}
 }
 
-// Whatever happens in whatever order: the ledger, the sessions and the leases agree, each pause of a lease is ended once, and nobody is
+// Whatever happens in whatever order: the table, the sessions and the leases agree, each pause of a lease is ended once, and nobody is
 // told of more losses than there are grants.
-func TestLedgerAgreesWithItselfWhateverHappens(t *testing.T) {
+func TestHoldsAgreeWithThemselvesWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := newBook()
 		var sessions []*Session
@@ -562,7 +564,7 @@ func TestLedgerAgreesWithItselfWhateverHappens(t *testing.T) {
 		}
 		answer := func() HoldAnswer {
 			return HoldAnswer{
-				Status: HoldStatus(rapid.IntRange(int(NotDone), int(OtherGrant)).Draw(t, "status")),
+				Status: rapid.SampledFrom([]Status{Failed, InDoubt, Freed, Held, NotHolder, OtherGrant}).Draw(t, "status"),
 				Fence:  rapid.Int64Range(max(0, fence-2), fence).Draw(t, "answered fence"), Holds: rapid.Int64Range(1, 3).Draw(t, "left"),
 				SentAt: at(rapid.IntRange(max(0, now-3), now).Draw(t, "sent")), Repeated: rapid.Bool().Draw(t, "repeated"),
 			}
@@ -589,7 +591,7 @@ func TestLedgerAgreesWithItselfWhateverHappens(t *testing.T) {
 				releases = append(releases[:i], releases[i+1:]...)
 			case 4:
 				k := key(s)
-				x := extension{s, k, b.Find(k)}
+				x := extension{s, k, b.Hold(k)}
 				if x.h != nil {
 					b.paused[x.h]++ // by the caller
 				}
@@ -602,17 +604,17 @@ func TestLedgerAgreesWithItselfWhateverHappens(t *testing.T) {
 				extensions = extensions[1:]
 				b.Extended(x.by, x.k, x.h, time.Second, answer())
 			case 6:
-				if h := b.Find(key(s)); h != nil {
+				if h := b.Hold(key(s)); h != nil {
 					b.Lost(h, ReasonGone, rapid.Bool().Draw(t, "certain"), nil)
 				}
 			}
 			b.settle(t)
-			if b.Len() != len(b.paused) {
-				t.Fatalf("%d holds, %d leases", b.Len(), len(b.paused))
+			if len(b.Holds()) != len(b.paused) {
+				t.Fatalf("%d holds, %d leases", len(b.Holds()), len(b.paused))
 			}
 			parts := 0
-			for _, h := range b.List() {
-				if b.Find(h.Key) != h || len(h.Holders()) == 0 {
+			for _, h := range b.Holds() {
+				if b.Hold(h.Key) != h || len(h.Holders()) == 0 {
 					t.Fatalf("%v is in the list, and not to be found, or held by no session", h.Key)
 				}
 				parts += len(h.Holders())
@@ -630,11 +632,11 @@ func TestLedgerAgreesWithItselfWhateverHappens(t *testing.T) {
 			}
 		}
 		for i := 0; i < len(releases); i++ { // an end to everything on its way
-			b.Released(&releases[i], HoldAnswer{Status: NotDone})
+			b.Released(&releases[i], HoldAnswer{Status: Failed})
 			b.settle(t)
 		}
 		for _, x := range extensions {
-			b.Extended(x.by, x.k, x.h, time.Second, HoldAnswer{Status: NotDone})
+			b.Extended(x.by, x.k, x.h, time.Second, HoldAnswer{Status: Failed})
 			b.settle(t)
 		}
 		for h, n := range b.paused {
@@ -695,10 +697,10 @@ func TestALeaseThatIsAnsweredLateMayBeLeft(t *testing.T) {
 	g.By, g.Count, g.SentAt, g.TTL = o, 2, at(1), time.Hour
 	b.Granted(&g)
 	equals("an earlier acquire", time.Minute, time.Hour)
-	b.Extended(s, h.Key, h, time.Second, HoldAnswer{Status: StillHeld, Fence: 5, Holds: 2, SentAt: at(10)})
+	b.Extended(s, h.Key, h, time.Second, HoldAnswer{Status: Held, Fence: 5, Holds: 2, SentAt: at(10)})
 	equals("a later extension", time.Second, time.Second)
 	r := b.Release(o, h.Key, 0)
 	r.Lease = time.Minute // as it was when the release began
-	b.Released(&r, HoldAnswer{Status: StillHeld, Fence: 5, Holds: 1, SentAt: at(8)})
+	b.Released(&r, HoldAnswer{Status: Held, Fence: 5, Holds: 1, SentAt: at(8)})
 	equals("an earlier release that has lengthened the lease", time.Second, time.Minute)
 }

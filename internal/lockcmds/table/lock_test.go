@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// TestIndexIsAMap compares the index with a map, with many owners of few locks.
-func TestIndexIsAMap(t *testing.T) {
+// TestLocksAreAMap compares the locks with a map, with many owners of few locks.
+func TestLocksAreAMap(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	x, model := index{}, map[Key]*Hold{}
+	x, model := locks{}, map[Key]*Hold{}
 	for i := range 20_000 {
 		k := Key{Lock: string(rune('a' + r.IntN(3))), Owner: string(rune('A' + r.IntN(5)))}
 		h := model[k]
@@ -23,12 +23,12 @@ func TestIndexIsAMap(t *testing.T) {
 			x.remove(h)
 			delete(model, k)
 		}
-		locks := map[string]bool{}
+		keys := map[string]bool{}
 		for k := range model {
-			locks[k.Lock] = true
+			keys[k.Lock] = true
 		}
-		if len(x) != len(locks) {
-			t.Fatalf("step %d: %d locks, want %d", i, len(x), len(locks))
+		if len(x) != len(keys) {
+			t.Fatalf("step %d: %d locks, want %d", i, len(x), len(keys))
 		}
 		if h := x[k.Lock].latest; h != nil && model[h.Key] != h {
 			t.Fatalf("step %d: the latest hold has ended", i)
@@ -37,7 +37,7 @@ func TestIndexIsAMap(t *testing.T) {
 }
 
 func TestTheLatestGrantIsTheHolders(t *testing.T) {
-	l := NewLedger(func() *Hold { return &Hold{} })
+	l := New(Config{NewHold: func() *Hold { return &Hold{} }})
 	old, next := l.add(Key{"k", "old"}, 1), l.add(Key{"k", "next"}, 2)
 	l.add(Key{"k", "late"}, 0)
 	if got := l.Holder("k"); got != next {

@@ -1,0 +1,85 @@
+package table
+
+import (
+	"time"
+)
+
+// Config configures a Table. All fields are required.
+type Config struct {
+	Lease     time.Duration // a lock is looked at once in that time in any case
+	Wait      time.Duration // what deadlines of places in Redis are counted in
+	StaleHead time.Duration // after this time the head of a free lock's queue without a subscriber is stale
+	NewHold   func() *Hold  // makes a hold, which the caller may keep within a value of its own
+}
+
+// Table is the locks of one engine, with their holds and their waiters. Its methods are called one at a time.
+type Table struct {
+	config  Config
+	locks   locks
+	holds   []*Hold  // of all locks in no order, so that they can be walked in slices
+	queues  []*Queue // the same
+	effects []Effect
+
+	waiters  line[*Waiter] // of all queues, in the order in which they joined
+	channels *subscriptions[listeners]
+	leaving  *departures[Effect]
+	backlog  *backlog[*Waiter]
+
+	lingering line[*Queue] // at most lingerLimit
+	stopped   bool         // RemoveAll was called: no queue lingers
+}
+
+// New returns an empty table.
+func New(c Config) *Table {
+	t := &Table{config: c, locks: locks{}}
+	t.channels = newSubscriptions[listeners](subscriptionHooks{
+		Subscribe:   func(channel string) { t.emit(Effect{Op: Subscribe, Channel: channel}) },
+		Unsubscribe: func(channel string) { t.emit(Effect{Op: Unsubscribe, Channel: channel}) },
+		Wait:        func(d time.Duration) { t.emit(Effect{Op: Tidy, Delay: d}) },
+	})
+	t.backlog = newBacklog(backlogHooks[*Waiter]{
+		GoOn:  func() { t.emit(Effect{Op: GoOn}) },
+		Waits: (*Waiter).Waits,
+	})
+	t.leaving = newDepartures(departureHooks[Effect]{
+		Remove:   func(key string) { t.emit(Effect{Op: RemovePlaces, Key: key}) },
+		Wait:     func(key string, d time.Duration) { t.emit(Effect{Op: Patience, Key: key, Delay: d}) },
+		Send:     t.emit,
+		Occupied: t.occupied,
+	})
+	return t
+}
+
+// Queue returns the wait queue of a lock; nil: there is none, and no waiter is here.
+func (t *Table) Queue(key string) *Queue { return t.locks[key].queue }
+
+// Waiters is how many waiters there are in all queues.
+func (t *Table) Waiters() int { return t.waiters.Len() }
+
+// Oldest is the waiter that has joined first; nil: none waits.
+func (t *Table) Oldest() *Waiter { return t.waiters.First() }
+
+// Queues is the queues in no order, for callers that walk them backwards in slices. If a queue ends, the last one takes
+// its place. The caller does not change or keep it.
+func (t *Table) Queues() []*Queue { return t.queues }
+
+// Denied is the error with which Redis refuses the subscriptions of the lock; nil: it does not.
+func (t *Table) Denied(key string) error {
+	if q := t.locks[key].queue; q != nil {
+		return q.denied
+	}
+	return nil
+}
+
+// MayJoin reports whether a waiter may join the waiters that share the place without asking Redis first: those go
+// before it, and the same messages wake it when its turn comes.
+func (t *Table) MayJoin(key string, k *Kind) bool {
+	q := t.locks[key].queue
+	return !k.OwnPlace && q != nil && q.shared.Len() > 0 && q.base.Ready() && q.pause == 0
+}
+
+// TidyDue says that the timer of the effect Tidy has run out.
+func (t *Table) TidyDue() { t.channels.Due() }
+
+// Continue goes on with the work for many waiters, as the effect GoOn asks.
+func (t *Table) Continue() { t.backlog.Continue() }
