@@ -103,11 +103,14 @@ func (s *Session) consume(buf []byte) int {
 			}
 			break
 		}
-		s.begun, s.unpinned = true, false
-		if s.large.located {
+		s.begun = true
+		switch s.large.state {
+		case largeUnknown:
+		case largeHeld:
+			s.large.state = largeUnknown
+		case largeLocated:
 			s.overtake()
-		}
-		if s.streaming {
+		case largeStreaming:
 			batch.send()
 			s.endStream(f.Raw)
 			off += n
@@ -304,7 +307,7 @@ func (s *Session) pausesAtQuery() bool {
 //
 // A session that does not wait holds one incomplete command at most, which can only become whole if reading continues.
 func (s *Session) hasEnough() bool {
-	if s.streaming && s.pin != nil {
+	if s.streaming() && s.pin != nil {
 		full := s.pin.conn.WhenEmpty(s.proxy.Budget.Allowance(streamBacklog), s.unpause)
 		s.large.excused = s.large.excused || full
 		return full

@@ -32,8 +32,22 @@ const (
 	streamLeast = 64 << 10
 )
 
-// progress measures a large command.
+// largeState says how far a command is that is not whole yet.
+type largeState uint8
+
+const (
+	largeUnknown   largeState = iota // it need not be large, or waits for its pin
+	largeHeld                        // no pin came for it: it is held whole
+	largeLocated                     // in front of a cluster: it is known where it goes, or that it is refused
+	largeStreaming                   // its start has been sent on the pin, or dropped if the pin is gone
+)
+
+// streaming reports whether the start of a large command has been sent.
+func (s *Session) streaming() bool { return s.large.state == largeStreaming }
+
+// progress is of a large command.
 type progress struct {
+	state   largeState
 	timer   *time.Timer
 	bytes   int  // received
 	checked int  // received at the last check
@@ -41,20 +55,19 @@ type progress struct {
 
 	request  *request // the command, of which the start has been sent
 	refusal  []byte   // the reply to it, if no server can be had; nil: one has been found
-	located  bool     // in front of a cluster: it is known where it goes
-	asking   bool     // there, it goes behind an ASKING
+	asking   bool     // in front of a cluster: it goes behind an ASKING
 	question *request // for its server, which is about to be sent; nil: none
 }
 
 // stream sends the start of a command that is not whole yet, if the command is large and may be streamed. It returns
 // the number of bytes of buf that it has consumed.
 func (s *Session) stream(table *command.Table, buf []byte) int {
-	if size := max(s.guard.Need(), s.guard.Checked()); !s.streaming && (size < streamFrom || size < s.heldWhole()) || s.wait != waitNone || s.ended {
+	if size := max(s.guard.Need(), s.guard.Checked()); !s.streaming() && (size < streamFrom || size < s.heldWhole()) || s.wait != waitNone || s.ended {
 		return 0
 	}
 	s.usual = false
 	n := s.guard.Checked()
-	if !s.streaming && !s.beginStream(table, buf[:n]) {
+	if !s.streaming() && !s.beginStream(table, buf[:n]) {
 		return 0
 	}
 	if s.pin != nil && s.large.refusal == nil {
@@ -81,7 +94,7 @@ func (s *Session) heldWhole() int {
 // waits.
 func (s *Session) beginStream(table *command.Table, begin []byte) bool {
 	name, _, open := s.guard.Open()
-	if !open || s.unpinned {
+	if !open || s.large.state == largeHeld {
 		return false
 	}
 	row := table.Lookup(name)
@@ -104,8 +117,7 @@ func (s *Session) openStream(r *request) bool {
 	if s.pin == nil && s.large.refusal == nil && (!s.awaitQuiet() || !s.takePin(r, r.row.Name+" (large)", r.row.Policy)) {
 		return false
 	}
-	s.streaming, s.large.located = true, false
-	s.large.request, r.held = r, true
+	s.large.state, s.large.request, r.held = largeStreaming, r, true
 	s.large.bytes, s.large.checked, s.large.excused = 0, 0, false
 	s.large.timer = time.AfterFunc(s.proxy.Limits().LargeCommand, s.checkStream)
 	s.cmd = r.row.Title
@@ -123,9 +135,9 @@ func (s *Session) openStream(r *request) bool {
 func (s *Session) locate(r *request) bool {
 	at := r.row.Keys.Fixed()
 	switch {
-	case s.large.located && s.large.refusal != nil:
+	case s.large.state == largeLocated && s.large.refusal != nil:
 		return true
-	case s.large.located && s.pin != nil: // it may have ended since the answer
+	case s.large.state == largeLocated && s.pin != nil: // it may have ended since the answer
 		if r.look(); r.alters() {
 			s.note(s.pin.conn.At())
 		}
@@ -145,7 +157,7 @@ func (s *Session) locate(r *request) bool {
 // found takes the answer to the question of locate. If the user may not ask it, the server is the one that the view
 // names.
 func (s *Session) found(question *request, reply []byte) {
-	s.large.located, s.large.asking = true, question.asking
+	s.large.state, s.large.asking = largeLocated, question.asking
 	if bytes.HasPrefix(reply, shared.NoUpstream) || topology.ReadRefusal(reply).Reason == topology.TryLate {
 		s.large.refusal = bytes.Clone(reply)
 	}
@@ -154,7 +166,7 @@ func (s *Session) found(question *request, reply []byte) {
 
 // overtake gives up the pin of a large command that has come in whole before it could be streamed.
 func (s *Session) overtake() {
-	s.large.located, s.large.refusal = false, nil
+	s.large.state, s.large.refusal = largeUnknown, nil
 	s.releasePin()
 }
 
@@ -166,7 +178,7 @@ type found struct {
 
 // Lost implements reply.Handler: there is no server. The command is read to its end, and refused.
 func (f found) Lost(reply.ID, int, bool) {
-	f.s.large.located, f.s.large.refusal = true, f.Session.Refusal()
+	f.s.large.state, f.s.large.refusal = largeLocated, f.Session.Refusal()
 	f.s.Resume()
 }
 
@@ -174,7 +186,7 @@ func (f found) Lost(reply.ID, int, bool) {
 // refused.
 func (s *Session) endStream(rest []byte) {
 	s.usual = false
-	s.streaming = false
+	s.large.state = largeUnknown
 	s.large.timer.Stop()
 	r := s.large.request
 	s.large.request = nil
@@ -224,7 +236,7 @@ var movedMeanwhile = resp.AppendError(nil, resp.NoUpstream, "the slot of the key
 func (s *Session) checkStream() {
 	s.mu.Lock()
 	defer s.exit()
-	if !s.streaming || s.ended {
+	if !s.streaming() || s.ended {
 		return
 	}
 	l := &s.large

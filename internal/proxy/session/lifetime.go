@@ -88,7 +88,7 @@ func (s *Session) atEOF() {
 		return
 	}
 	switch {
-	case s.streaming:
+	case s.streaming():
 		s.CutOff() // the large command stays incomplete
 	case s.wait == waitLock && s.out.Slots.Due() == 0:
 		s.end()
@@ -137,7 +137,7 @@ func (s *Session) departServed() {
 // depart closes the connection of a client that is asked to leave, if this is a quiet moment: nothing is outstanding,
 // no command has come in part, and the client has no lock, no wait, and no connection to Redis of its own.
 func (s *Session) depart() {
-	if s.out.Gone() || s.wait != waitNone || s.out.Slots.Due() > 0 || s.in.Len() > 0 || s.streaming || s.pin != nil || s.kept != nil || s.clusterSubs.Listening() || s.host.Unread() {
+	if s.out.Gone() || s.wait != waitNone || s.out.Slots.Due() > 0 || s.in.Len() > 0 || s.streaming() || s.pin != nil || s.kept != nil || s.clusterSubs.Listening() || s.host.Unread() {
 		return
 	}
 	if s.leaveEngines(); len(s.engines) > 0 {
@@ -151,7 +151,7 @@ func (s *Session) depart() {
 func (s *Session) giveUp() {
 	s.out.Slots.Forget()
 	s.in.Forget()
-	if s.streaming {
+	if s.streaming() {
 		s.large.timer.Stop()
 	}
 	s.dropRequests()

@@ -52,7 +52,7 @@ func (s *Session) deliverPin(conn *upstream.Pin, err error, reason string, p com
 	case err == nil:
 		s.setPin(conn, reason, p == command.Identity)
 	case p == command.Shared, p == command.PinAhead:
-		s.unpinned, s.repeated = true, nil
+		s.large.state, s.repeated = largeHeld, nil
 	default:
 		s.pinTimedOut = err
 	}
@@ -96,7 +96,7 @@ func (s *Session) named(name string) *reply.Reply {
 // Redis's answers.
 func (s *Session) releasePin() {
 	p := s.pin
-	if p == nil || p.fresh || p.mode != readsReplies || s.streaming || s.large.located && s.large.refusal == nil || p.keep || p.borrowed > 0 || p.InTx || p.Watching || s.wait != waitNone {
+	if p == nil || p.fresh || p.mode != readsReplies || s.streaming() || s.large.state == largeLocated && s.large.refusal == nil || p.keep || p.borrowed > 0 || p.InTx || p.Watching || s.wait != waitNone {
 		return
 	}
 	s.pin = nil
@@ -186,7 +186,7 @@ func (p *pinned) Closed(error) {
 // it had no state there yet, its commands are refused with an error reply.
 func (p *pinned) broken() {
 	s := p.s
-	if p.conn.Connected() && (p.mode != readsReplies || p.InTx || p.Watching || p.keep || s.streaming || s.eof) || s.rejected() {
+	if p.conn.Connected() && (p.mode != readsReplies || p.InTx || p.Watching || p.keep || s.streaming() || s.eof) || s.rejected() {
 		s.CutOff()
 		return
 	}

@@ -96,9 +96,7 @@ type Session struct {
 	leaving      bool         // the client has ended its side; some of its bytes are still to be read
 	eof          bool         // the client has ended its side, and all its bytes have been read
 
-	streaming bool // the start of a large command has been sent on the pin, or dropped if the pin is gone
-	unpinned  bool // no pin came for the large command that is being received: it is held whole
-	large     progress
+	large progress // of a large command that is being received
 
 	out Output[connection] // the replies, until the engine has written them
 
