@@ -52,7 +52,8 @@ func nativeIndex(d time.Duration) int {
 	return i
 }
 
-// Histogram counts durations by the bounds of their buckets.
+// Histogram counts durations by the bounds of their buckets. INFO reads it, too; a histogram of client_golang is read by
+// way of protobuf only.
 type Histogram struct {
 	buckets [len(waitBounds) + 1]atomic.Uint64
 	native  [nativeCount]atomic.Int64

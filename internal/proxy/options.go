@@ -171,8 +171,9 @@ func (srv *Server) Change(o Options) {
 	srv.reentry.Change(o.Reentry == ReentryOwner)
 }
 
-// forEngines returns the options of the lock engines.
+// forEngines returns the options of the lock engines. Their defaults are in changes.
 func (o *Options) forEngines(uuid string, e *shared.Proxy, rule *lockcmds.ReentryRule, changes *lockcmds.Changes) lockcmds.RegistryOptions {
+	changes.Set(o.Locks)
 	up, counters := e.Upstream, &e.Counters
 	events := counters.LockEvents()
 	counted := events.Refused
@@ -182,21 +183,15 @@ func (o *Options) forEngines(uuid string, e *shared.Proxy, rule *lockcmds.Reentr
 	}
 	all := lockcmds.RegistryOptions{
 		Engine: lockcmds.Options{
-			UUID:              uuid,
-			Lease:             o.Locks.Lease,
-			Grace:             o.Locks.Grace,
-			MaxHold:           o.Locks.MaxHold,
-			Sync:              o.Locks.Sync,
-			Replicas:          up.Replicas,
-			Failover:          up.Failover,
-			MaxWaiters:        o.Locks.MaxWaiters,
-			MaxWaitersPerLock: o.Locks.MaxWaitersPerLock,
-			Slow:              o.Locks.Slow,
-			Logger:            o.Logger.Named("locks"),
-			Events:            events,
-			Changes:           changes,
-			Reentry:           rule,
-			Told:              o.Tracing,
+			UUID:     uuid,
+			Lease:    o.Locks.Lease,
+			Replicas: up.Replicas,
+			Failover: up.Failover,
+			Logger:   o.Logger.Named("locks"),
+			Events:   events,
+			Changes:  changes,
+			Reentry:  rule,
+			Told:     o.Tracing,
 		},
 		Addr: up.Addr(), Readonly: up.Readonly,
 		Connect: func(ctx context.Context) (net.Conn, error) { return up.Connect(ctx, upstream.AnyNode) },

@@ -6,7 +6,8 @@
 //	engine ──► Queue ──┘             └─ …        ──► workers
 //
 // A class serves its queues in turn, one task each, and one queue has at most half of the workers of a class. So the
-// backlog of one engine does not hold up another.
+// backlog of one engine does not hold up another. A semaphore for each class has no such turns, and a waiting goroutine
+// for each task.
 //
 // Invariants:
 //   - Submit does not block and never refuses a task before Close.

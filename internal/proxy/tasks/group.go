@@ -1,4 +1,5 @@
-// Package tasks starts goroutines, bounds how many compute at a time, and waits for their ends.
+// Package tasks starts goroutines, bounds how many compute at a time, and waits for their ends. The groups of sync and
+// x/sync do not refuse a task that comes when the wait for all others is over.
 package tasks
 
 import "sync"

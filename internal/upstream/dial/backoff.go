@@ -20,7 +20,7 @@ const (
 )
 
 // Backoff yields the delays between attempts to connect, and the pauses that commands must leave between them. The zero
-// value starts anew.
+// value starts anew. The two delays grow together, so a library would need two values and a wrapper longer than this.
 type Backoff struct{ delay, pause time.Duration }
 
 // Next is called after each attempt that failed.
