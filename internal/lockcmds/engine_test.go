@@ -227,21 +227,6 @@ func TestHungUpWaiterIsPassedOver(t *testing.T) {
 	}
 }
 
-func TestGrantToAClientThatHungUpIsGivenBack(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
-	a, b := p.session(2), p.session(2)
-	release := a.Lane.HoldBack()
-	a.send("LOCK k")
-	redistest.Eventually(t, patience, "the grant", func() bool { return srv.Client(t).Exists(t.Context(), "k").Val() == 1 })
-	b.send("LOCK k")
-	b.awaitWaiting()
-	a.hangUp()
-	b.quiet(50 * time.Millisecond)
-	release()
-	fenceIn(t, b.reply()) // long before the lease ends
-}
-
 func TestWatchdogKeepsTheLockWhileTheSessionLives(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -637,27 +622,6 @@ func TestReleaseInDoubtIsNoLoss(t *testing.T) {
 	if p.losses.Load() != 0 || len(a.Pushes) != 0 {
 		t.Error("a release counts as a loss")
 	}
-}
-
-func TestDrainRefusesWaiters(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
-	a, b, c, d := p.session(2), p.session(2), p.session(2), p.session(2)
-	a.fence("LOCK k")
-	b.send("LOCK k")
-	b.awaitWaiting()
-	c.send("FAIRLOCK k")
-	c.awaitWaiting()
-	p.e.Drain()
-	equal(t, "plain waiter", b.reply(), "-OVERLOADED the proxy is shutting down, connect again")
-	equal(t, "fair waiter", c.reply(), "-OVERLOADED the proxy is shutting down, connect again")
-	d.want("LOCK k", "-OVERLOADED the proxy is shutting down, connect again")
-	d.want("FAIRLOCK k WAIT 500", "-OVERLOADED the proxy is shutting down, connect again")
-	d.want("TRYLOCK k", "(nil)")
-	a.want("UNLOCK k", ":1")
-	redistest.Eventually(t, patience, "the queue to be empty", func() bool {
-		return srv.Client(t).Exists(t.Context(), "redisson_lock_queue:{k}", "redisson_lock_timeout:{k}").Val() == 0
-	})
 }
 
 func TestWaitersAreLimited(t *testing.T) {

@@ -137,28 +137,6 @@ func TestThousandsOfWaitersCostLittle(t *testing.T) {
 	}
 }
 
-func TestGrantThatComesTooLateIsGivenBack(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = 4 * time.Second })
-	a := p.session(2)
-	for _, line := range []string{"TRYLOCK k", "LOCK k PX 3000"} {
-		answer := a.Lane.HoldBack()
-		a.send(line)
-		a.quiet(4100 * time.Millisecond)
-		answer()
-		equal(t, line, a.reply(), "(nil)")
-	}
-	answer := a.Lane.HoldBack()
-	a.send("LOCK k")
-	a.quiet(4100 * time.Millisecond)
-	answer()
-	fenceIn(t, a.reply()) // by another attempt
-	b := p.session(2)
-	b.want("TRYLOCK k WAIT 6000", "(nil)")
-	a.want("UNLOCK k", ":1")
-}
-
 func TestHoldThatALateCopyHasLeftIsReplaced(t *testing.T) {
 	srv := redistest.Start(t)
 	p := startProxy(t, srv, nil)
