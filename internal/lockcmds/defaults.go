@@ -14,18 +14,16 @@ func (c *Changes) Set(d Defaults) { c.now.Store(&d) }
 
 // present returns a function that returns the present defaults. The caller of that function does not change them.
 func (o *Options) present() func() *Defaults {
-	first := &Defaults{
-		Lease: o.Lease, Grace: o.Grace, MaxHold: o.MaxHold, Sync: o.Sync, MaxWaiters: o.MaxWaiters, MaxWaitersPerLock: o.MaxWaitersPerLock, Slow: o.Slow,
-	}
+	first := o.Defaults
 	if o.Changes == nil {
-		return func() *Defaults { return first }
+		return func() *Defaults { return &first }
 	}
 	now := &o.Changes.now
 	return func() *Defaults {
 		if d := now.Load(); d != nil {
 			return d
 		}
-		return first
+		return &first
 	}
 }
 

@@ -38,10 +38,7 @@ type Options struct {
 	// Clock is the time that the engine lives in; nil: the system's.
 	Clock jobs.Clock
 
-	Lease   time.Duration  // renewed by the watchdog; 0: 30 s
-	Grace   *time.Duration // the most that may be left of a lease after the connection ends; nil: all of it
-	MaxHold time.Duration  // how long the watchdog renews; 0: without a limit
-	Sync    int            // how many replicas must have a grant before it is answered; 0: none; SyncAll: all that Replicas knows
+	Defaults // of lock commands; a lease of 0 is 30 s
 
 	// Replicas is how many replicas the server that keeps a lock has, by the word of the topology. 0: it is not known.
 	// nil: it never is.
@@ -54,12 +51,6 @@ type Options struct {
 	// Tests change these.
 	fairWait  time.Duration // what deadlines in the fair queue are counted in; 0: 300 s, Redisson's default
 	staleHead time.Duration // after this time the head of a free lock's fair queue without a subscriber is stale; 0: 8 s
-
-	MaxWaiters        int // 0: no limit
-	MaxWaitersPerLock int // 0: no limit
-
-	// slowReply says which waits and holds LOCKSLOW shows. The zero value: none.
-	Slow observe.Settings
 
 	// SlowLog is what LOCKSLOW shows. nil: the engine has one of its own.
 	SlowLog *observe.Log

@@ -48,9 +48,9 @@ func startProxy(t testing.TB, srv *redistest.Server, change func(*Options)) *pro
 	t.Helper()
 	p := &proxy{t: t, srv: srv}
 	opts := Options{
-		UUID:  fmt.Sprintf("00000000-0000-4000-8000-%012d", proxies.Add(1)),
-		Lease: someLease,
-		Clock: p,
+		UUID:     fmt.Sprintf("00000000-0000-4000-8000-%012d", proxies.Add(1)),
+		Defaults: Defaults{Lease: someLease},
+		Clock:    p,
 		Events: Events{
 			Attempt:    func() { p.attempts.Add(1) },
 			HandedOver: func(time.Duration) { p.handovers.Add(1) },

@@ -391,7 +391,7 @@ func TestHoldersThatWereCutOffAtTheNextProxy(t *testing.T) {
 		named.ends()
 		s.ended()
 		plain, named = dialClient(t, address(next.Server)), dialClient(t, address(next.Server))
-		if got := plain.quiet("UNLOCK", "plain"); !strings.HasPrefix(got, "-NOTHELD this connection does not hold the lock") || !strings.Contains(got, "new after a reconnect? use OWNER") {
+		if got := plain.quiet("UNLOCK", "plain"); !strings.HasPrefix(got, "-NOTHELD this connection does not hold the lock") || !strings.Contains(got, "new after a reconnect? name the FENCE") {
 			t.Error(got)
 		}
 		if got := named.quiet("LOCK", "named", "OWNER", "job"); got != fence {

@@ -184,7 +184,7 @@ func (o *Options) forEngines(uuid string, e *shared.Proxy, rule *lockcmds.Reentr
 	all := lockcmds.RegistryOptions{
 		Engine: lockcmds.Options{
 			UUID:     uuid,
-			Lease:    o.Locks.Lease,
+			Defaults: o.Locks,
 			Replicas: up.Replicas,
 			Failover: up.Failover,
 			Logger:   o.Logger.Named("locks"),

@@ -52,7 +52,7 @@ func (w *world) newProxy() *proxy {
 	p.link = newLink(p)
 	p.lane = p.newRoad("lane")
 	engine, err := lockcmds.New(lockcmds.Options{
-		Redis: p.link, UUID: p.uuid, Jobs: tasks{p}, Clock: proxyClock{p}, Lease: lease, Waiting: &p.waiting,
+		Redis: p.link, UUID: p.uuid, Jobs: tasks{p}, Clock: proxyClock{p}, Defaults: lockcmds.Defaults{Lease: lease}, Waiting: &p.waiting,
 		Logger: crashes,
 	})
 	if err != nil {
