@@ -52,8 +52,8 @@ modules: ## download the Go modules, with some patience
 deps: modules ## install what the tests need and is missing (redis-server, a C compiler for -race)
 	./scripts/install-test-deps.sh
 
-# Packages with real servers wait as well as compute, so more of them run at a time than there are cores.
-TEST_PACKAGES ?= $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
+# Tests with leases need a share of a core, and internal/proxy has several at a time.
+TEST_PACKAGES ?= $(shell getconf _NPROCESSORS_ONLN)
 
 # The packages whose tests take longest start first. At the end, no core waits for them.
 LONGEST = ./internal/proxy ./internal/lockcmds ./cmd/lockproxy ./test/locks

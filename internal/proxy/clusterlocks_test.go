@@ -269,7 +269,6 @@ func subscribersLock(t *testing.T, proxies map[string]*Server) {
 
 // A planned failover is no error, for locks that are taken, held and waited for. A primary that dies takes nothing with it that its replica has.
 func TestLocksCrossTheFailoverOfAPrimary(t *testing.T) {
-	t.Parallel()
 	c := redistest.StartCluster(t, 3, 1, "--cluster-require-full-coverage", "no")
 	proxies := startOverCluster(t, c)
 	all := eachProxy(proxies)
@@ -421,7 +420,6 @@ func (l *lockLoad) end() {
 }
 
 func TestLocksSurviveTheMoveOfTheirSlots(t *testing.T) {
-	t.Parallel()
 	c := redistest.StartCluster(t, 3, 0, "--cluster-node-timeout", "5000") // a busy machine is no failure
 	const lease = 5 * time.Second
 	proxies := startOverCluster(t, c, patient, func(o *Options) { o.Locks.Lease = lease })
@@ -454,7 +452,6 @@ func TestLocksSurviveTheMoveOfTheirSlots(t *testing.T) {
 // After many moves each slot may be a range of its own. CLUSTER SLOTS repeats all servers for each of them, so the
 // view is refreshed without it.
 func TestLocksAreRenewedWhileScatteredSlotsMove(t *testing.T) {
-	t.Parallel()
 	c := redistest.StartScatteredCluster(t, 3, 0, "--cluster-node-timeout", "5000") // a busy machine is no failure
 	const lease = 3 * time.Second
 	proxies := startOverCluster(t, c, patient, func(o *Options) { o.Locks.Lease = lease })

@@ -13,7 +13,6 @@ import (
 // A proxy that has no connection to a server notices that it was stopped while it connects: the kernel accepts the connection, and the server
 // says nothing.
 func TestANewConnectionToAStoppedPrimaryIsASignOfItsEnd(t *testing.T) {
-	t.Parallel()
 	c := redistest.StartCluster(t, 3, 1, "--cluster-require-full-coverage", "no")
 	key := keyOf(t, c, c.Nodes[0])
 	srv := startProxy(t, c.Nodes[1], func(o *Options) {

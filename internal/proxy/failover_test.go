@@ -162,7 +162,6 @@ func (c *counter) firstSuccess(after time.Time) time.Time {
 }
 
 func TestClientsAndLocksCrossAFailover(t *testing.T) {
-	t.Parallel()
 	for _, fault := range []struct {
 		name    string
 		strike  func(s *failoverStand, primary *redistest.Server)

@@ -12,7 +12,6 @@ import (
 // A WAIT that comes after the death of a server with the session's writes waits for its successor, as other commands do. Then it says that the writes may
 // be lost: the successor counts its own replicas, and may never have had the writes. What the session writes from then on is counted as before.
 func TestWaitDoesNotCountWhatASuccessorMayNotHave(t *testing.T) {
-	t.Parallel()
 	c := redistest.StartCluster(t, 3, 1, "--cluster-require-full-coverage", "no")
 	proxies := startOverCluster(t, c, patient)
 	lost, kept := keyOf(t, c, c.Nodes[0]), keyOf(t, c, c.Nodes[1])
@@ -61,7 +60,6 @@ func TestWaitDoesNotCountWhatASuccessorMayNotHave(t *testing.T) {
 
 // A server with the session's writes is dead, and nothing takes its place.
 func TestWaitAwaitsASuccessorForALimitedTime(t *testing.T) {
-	t.Parallel()
 	const limit = 500 * time.Millisecond
 	c := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
 	proxies := startOverCluster(t, c, func(o *Options) { o.Upstream.FailoverWait = limit })
