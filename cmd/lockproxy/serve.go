@@ -28,7 +28,8 @@ type server interface {
 func start(ctx context.Context, cfg Config, again func() (Config, error), stderr io.Writer) int {
 	log, form := newLogger(cfg.Log, stderr)
 	signals := make(chan os.Signal, 2) // serve takes them at once
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM) // to the end: a late signal must not change the exit code
+	// To the end of the process: a late signal must not change the exit code.
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	hangups := make(chan os.Signal, 1) // one reload serves all that came before it
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
