@@ -110,7 +110,7 @@ func (h *Holder) Lock(ctx context.Context, verb string, wait time.Duration) (sur
 	return h.Extend(ctx)
 }
 
-// Extend gives the lock a new lease, over a new connection if need be. It returns when it was asked for. ErrLost: the
+// Extend gives the lock a new lease, over a new connection if need be. It returns when it was asked for. errLost: the
 // lock is not ours.
 func (h *Holder) Extend(ctx context.Context) (sentAt time.Time, err error) {
 	if h.conn == nil { // the old one has ended: the new one must hold the lock, or no proxy renews it
@@ -143,7 +143,7 @@ func (h *Holder) judge(err error) error {
 // mostHolds is more than a holder has: one for each connection that it has used.
 const mostHolds = 1000
 
-// Release releases all holds. ErrLost: there was none.
+// Release releases all holds. errLost: there was none.
 func (h *Holder) Release(ctx context.Context) error {
 	args := []string{"UNLOCK", h.Key, "OWNER", h.Owner}
 	if h.Fence != 0 {

@@ -55,7 +55,7 @@ func (c Config) AttemptLimit() time.Duration { return c.Lease / 4 }
 //
 // It is a state machine without I/O or clock.
 //
-//	Extended, Failed, Lost ──► Tenure ── Step ──► Extend, Terminate, Kill, Suspend, Resume
+//	Extended, Failed, Lost ──► lockRenewal ── Step ──► actExtend, actTerminate, actKill, actSuspend, actResume
 //
 // The holder extends its lease at the proxy and knows when it asked. So it knows a moment until which the lock is
 // certainly its own: the last successful extension was sent then, and the lease is so long. If no extension succeeds,
@@ -66,9 +66,9 @@ func (c Config) AttemptLimit() time.Duration { return c.Lease / 4 }
 // the proxy has said so.
 //
 // Invariants:
-//   - Kill comes before the known end of the lease, unless the lock was taken away before.
-//   - Terminate comes once, and before Kill, except to a suspended command. Nothing comes after Kill.
-//   - After Suspend comes Resume, Terminate or Kill.
+//   - actKill comes before the known end of the lease, unless the lock was taken away before.
+//   - actTerminate comes once, and before actKill, except to a suspended command. Nothing comes after actKill.
+//   - After actSuspend comes actResume, actTerminate or actKill.
 //   - At most one extension is on its way.
 type lockRenewal struct {
 	cfg    Config
@@ -79,7 +79,7 @@ type lockRenewal struct {
 
 	reason Reason
 	killAt time.Time // zero: not decided
-	told   bool      // Terminate was given
+	told   bool      // actTerminate was given
 	killed bool
 
 	course course
@@ -129,7 +129,7 @@ func (t *lockRenewal) end(why Reason, killAt time.Time) {
 }
 
 // Step says what to do now, and when to ask again if nothing happens before. It is asked again at once after each
-// action but None.
+// action but actNone.
 func (t *lockRenewal) Step(now time.Time) (Action, time.Time) {
 	if t.killed {
 		return actNone, now.Add(t.cfg.Lease)

@@ -18,7 +18,7 @@ import (
 // waiter is one acquire in progress, from its first attempt on the session's own connection to its answer.
 type waiter struct {
 	table.Waiter       // its state in the wait queue; guarded by Engine.mu
-	claim        claim // its part in the record of holds
+	claim        claim // its part in the table
 
 	// Immutable after start.
 	acquireTerms // Sync is never SyncAll: the number is known

@@ -32,7 +32,7 @@ type lossReport struct {
 	Push func(push []byte)
 }
 
-// announceOptions configure an Announcer. All fields are required.
+// announceOptions configure an announcer. All fields are required.
 type announceOptions struct {
 	Jobs   jobs.Runner
 	Redis  redislink.Topology
@@ -59,7 +59,7 @@ const (
 // batch is the most messages that are published in one round trip.
 const batch = 128
 
-// newAnnouncer returns an Announcer without losses.
+// newAnnouncer returns an announcer without losses.
 func newAnnouncer(opts announceOptions) *announcer {
 	return &announcer{opts: opts, entries: logging.NewRepeats(opts.Logger, entriesMost, entriesPeriod)}
 }

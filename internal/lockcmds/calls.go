@@ -17,12 +17,12 @@ import (
 //	a session's command ──► Send ──► the session's own lane or pin ──answer lost──► Repeat ──► the engine's own connection
 //	leases              ──► Client.Renew ──► the connection of the identity that acquired last
 //	rollbacks           ──► RollBack ──► Retry ──► the same, until Redis answers
-//	other work          ──► RunFor   ──► the engine's own connection
+//	other work          ──► runFor   ──► the engine's own connection
 //
 // A call whose answer is lost is sent again, for DoubtLimit at most, until Redis answers. A script that runs twice
-// leaves what it leaves when it runs once. Nothing here blocks but RunFor and Renew, which are for jobs.
+// leaves what it leaves when it runs once. Nothing here blocks but runFor and Renew, which are for jobs.
 
-// callOptions of Calls. All but Failover and Lease are required.
+// callOptions of calls. All but Failover and Lease are required.
 type callOptions struct {
 	Client scriptRunner
 	Jobs   jobs.Runner

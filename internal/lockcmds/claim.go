@@ -8,7 +8,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
 
-// claim is the part of one acquire in the record of holds, from its start to its end. All copies and attempts of the
+// claim is the part of one acquire in the table, from its start to its end. All copies and attempts of the
 // acquire write the same Part. The acquire calls one method at a time.
 type claim struct {
 	e   *Engine
@@ -16,7 +16,7 @@ type claim struct {
 	key table.Key
 
 	hold    *sessionHold // that the acquire is to deepen; nil: none
-	sent    bool         // Pause has been called: the hold is not renewed, and does not end by releases, until the outcome is known
+	sent    bool         // pauseLocked was called: until the outcome, the hold is not renewed, and releases do not end it
 	request int64        // the number of the acquire
 	undone  int64        // the number of the acquire that was rolled back last; 0: none. Guarded by Engine.mu
 	fence   int64        // of the grant that it deepens; 0: none
@@ -78,8 +78,8 @@ func (c *claim) Part() script.Part {
 }
 
 // pauseLocked is called before an acquire of that lease is sent: the hold that it is to deepen is not renewed from here
-// on, nor dropped for want of holds, until Granted or Continue. It reports whether the acquire may be sent at once, as
-// sessionHold.pauseLocked does. Requires the session lock and Engine.mu.
+// on, nor dropped for want of holds, until grantedLocked or Continue. It reports whether the acquire may be sent at
+// once, as sessionHold.pauseLocked does. Requires the session lock and Engine.mu.
 func (c *claim) pauseLocked(lease time.Duration) (now bool) {
 	h := c.hold
 	if h == nil {

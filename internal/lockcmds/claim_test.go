@@ -163,12 +163,12 @@ func TestADoubtfulReentryShortensTheLease(t *testing.T) {
 	h := w.acquire(t, a, "me", nil)
 	claim := w.claim(&b.caller, lock, "me")
 	claim.Doubt(time.Minute, w.Time)
-	if !b.session(w).Doubted || h.Deadline() != w.Time.Add(30*time.Second) {
-		t.Errorf("doubted: %v, the lease ends in %v", b.session(w).Doubted, h.Deadline().Sub(w.Time))
+	if !b.session(w).Doubted || h.lease.Deadline() != w.Time.Add(30*time.Second) {
+		t.Errorf("doubted: %v, the lease ends in %v", b.session(w).Doubted, h.lease.Deadline().Sub(w.Time))
 	}
 	claim.Doubt(2*time.Second, w.Time)
 	claim.Continue()
-	if end := h.Deadline(); end != w.Time.Add(2*time.Second) {
+	if end := h.lease.Deadline(); end != w.Time.Add(2*time.Second) {
 		t.Errorf("the lease ends in %v", end.Sub(w.Time))
 	}
 }

@@ -30,7 +30,7 @@ import (
 //
 // Goroutines: none of its own. A round is a job that waits for patientLimit at most.
 
-// confirmOptions of a Confirmer. All are required.
+// confirmOptions of a confirmer. All are required.
 type confirmOptions struct {
 	Jobs  jobs.Runner
 	Clock jobs.Clock
@@ -46,7 +46,7 @@ type unconfirmedGrant struct {
 	Done     func(o confirmation) // called once by a job. Requires no locks
 }
 
-// confirmation is what became of a Grant.
+// confirmation is what became of an unconfirmedGrant.
 type confirmation struct {
 	Confirmed bool
 	Have      int   // if not: how many replicas have it for certain

@@ -2,13 +2,14 @@
 // FORCEUNLOCK. The locks live in Redis in the layout of Redisson, so its clients and ours exclude each other.
 //
 //	session ──Parse──► Engine.Start ──┬─ LOCK, TRYLOCK, FAIRLOCK ──► acquire.go ──┐
-//	                                  ├─ UNLOCK, EXTENDLOCK ───────► release.go ──┤
+//	                                  ├─ UNLOCK ───────────────────► release.go ──┤
+//	                                  ├─ EXTENDLOCK ───────────────► extend.go ───┤
 //	watchdog, messages, hang-ups ─────┼───────────────────────────────────────────┴─► step ──► table.Table ──► effects
 //	                                  └─ LOCKINFO, LOCKLIST, LOCKSLOW, FORCEUNLOCK          leases, jobs, timers, replies
 //
 // The table decides (package table). The engine has the only mutex of its locks, under which step tells the table of an
 // event and carries out the effects (effects.go). Each command is one script on the session's own lane or pin
-// (calls.go). An UNLOCK with waiters here is one script that releases and grants to the next: offer has its part for
+// (request.go). An UNLOCK with waiters here is one script that releases and grants to the next: offer has its part for
 // the waiters. A loss ends the hold, and then wakes the waiters of the lock.
 //
 // An Engine serves all sessions of one identity (ACL user, password, db), and the holds of former ones. It is the one
@@ -20,10 +21,11 @@
 // pool, each at most one round trip long.
 //
 // Engine.mu guards the table and all sessions, holds and waiters. The watchdog, the losses of a session, jobs and
-// subscriptions are used under it. No session method and no call to Redis runs under it. Options.Events and the
-// observers are told under it: they do not block.
+// subscriptions are used under it. No session method and no call to Redis runs under it. The functions of
+// Options.Events and the observers may be called under it, so they do not block. Granted, Attempt and Renewed are
+// called without it.
 //
-// Invariants, besides those of holds.go, waiters.go and package table:
+// Invariants, besides those of holds.go, acquire.go and package table:
 //   - A script that runs twice leaves the state that it leaves when it runs once. A private owner's count is written as
 //     an absolute number. A named owner's count goes up or down by one, and the session's field has the number of the
 //     last request that was applied: a copy with that number or an older one changes nothing.

@@ -12,14 +12,15 @@ import (
 // leases. Going on would be worse. The panic may have left a mutex locked, or half of a change behind. Then clients
 // would hang or get wrong answers, while the leases of ended sessions were renewed for ever.
 //
-// Every way into the engine is guarded, because sessions and pools recover from panics: what a session calls (Start,
-// StartFor, Keeps, Leave, Unblock, Ended), Drain, functions that a session runs, jobs, and the callbacks of the
-// watchdog. Timers and the link to Redis need no guard: no panic is recovered there.
+// Every way into the engine that can change something is guarded, because sessions and pools recover from panics: calls
+// of a session (Start, StartFor, Keeps, Leave, Unblock, Ended), Drain, functions that a session runs, jobs, and the
+// callbacks of the watchdog. Timers and the link to Redis need no guard: no panic is recovered there. The questions of
+// status and sweeps (WaitsFor, EachHold, EachContended, OldestWait, Held, Idle) have none: they change nothing.
 
 // Guard guards the ways into one engine.
 type Guard struct{ Log *zap.Logger }
 
-// Stop is deferred by every way into the engine.
+// Stop is deferred by every way into the engine that can change something.
 func (g Guard) Stop() {
 	if r := recover(); r != nil {
 		g.Crash(r)

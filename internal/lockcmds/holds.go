@@ -37,7 +37,8 @@ type holdSession struct {
 	ID   uint64           // immutable
 	Conn contract.Session // immutable
 
-	// As the session has sent its last acquire. Guarded by the session's lock.
+	// As the session has sent its last acquire, which writes them under the session's lock and Engine.mu. Code reads them
+	// under one of these, and the acquire also without them, until its reply.
 	Client reentrant
 	Proto  int
 
@@ -77,9 +78,6 @@ func (h *sessionHold) entry() watchdog.Entry {
 		Key: h.Lock, Owner: h.Owner, Fence: h.Fence, TTL: h.TTL, Until: h.Until, Fixed: h.Fixed, Group: h.by.Node(h.Lock),
 	}
 }
-
-// Deadline is the end of the lease of a hold, by the proxy's clock.
-func (h *sessionHold) Deadline() time.Time { return h.lease.Deadline() }
 
 // nextLease is the lease that a renewal of the hold gives now: MAXHOLD limits it. Requires Engine.mu.
 func (e *Engine) nextLease(h *sessionHold) time.Duration {

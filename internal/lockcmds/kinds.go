@@ -12,9 +12,9 @@ import (
 )
 
 // This file has the kinds of locks: how the waiters of each take turns, the scripts by which they ask, and the meaning
-// of an answer. A new kind is a new value. The package does no I/O and keeps no state.
+// of an answer. A new kind is a new value. The code of this file does no I/O and keeps no state.
 //
-//	Of(verb) ──► Kind ──Ask, Question──► a script with the decoder of its answer ──► AnswerOf ──► table.Answer
+//	kindOf(verb) ──► lockKind ──Ask, Question──► a script with the decoder of its answer ──► answerOf ──► table.Answer
 
 // lockKind is one kind of lock. It is immutable.
 type lockKind struct {

@@ -53,7 +53,8 @@ func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 	l.Forget()
 }
 
-// A holdClient may go while its acquire waits for a renewal of the hold that the acquire is to deepen. The hold must not wait for it for ever.
+// A client may go while its acquire waits for a renewal of the hold that the acquire is to deepen. The hold must not
+// wait for it for ever.
 func TestAnAcquireThatIsNotSentLetsTheHoldEnd(t *testing.T) {
 	w, a, b := newLockWorld(t), newClient(1), newClient(2)
 	h := w.acquire(t, a, "me", nil)

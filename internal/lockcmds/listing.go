@@ -17,8 +17,8 @@ import (
 // listSlice is how many locks are looked at in one go.
 const listSlice = 256
 
-// lockSource appends the locks before place end of the list of the held locks, the last first, Slice of them at most.
-// It returns up to where it has come; end -1 begins, and 0 is the end. Walked backwards, a lock that is there all the
+// lockSource appends the locks before place end of the list of the held locks, the last first, at most listSlice. It
+// returns up to where it has come; end -1 begins, and 0 is the end. Walked backwards, a lock that is there all the
 // time is seen though others come and go. It may be seen twice.
 type lockSource func(slice []lockInfo, end int) ([]lockInfo, int)
 

@@ -9,7 +9,7 @@ import (
 // reasonForced is the reason of a loss by FORCEUNLOCK. The watchdog has the other reasons.
 const reasonForced watchdog.Reason = "forced"
 
-// LossReasons lists the reasons that Options.OnLost is called with.
+// LossReasons lists the reasons that Events.Lost is called with.
 func LossReasons() []string {
 	return []string{
 		string(watchdog.ReasonGone), string(watchdog.ReasonDeadline), string(watchdog.ReasonExpired), string(watchdog.ReasonMaxHold), string(reasonForced),

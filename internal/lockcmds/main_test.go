@@ -1,8 +1,8 @@
-// The tests of the parts of the engine are beside their files, in the packages below. The tests of this package play the whole engine in front of
-// a real Redis, by theme:
+// The tests of the parts of the engine are beside their files, here and in the packages below. Other tests of this
+// package play the whole engine in front of a real Redis, by theme:
 //
 //	engine, frontdoor, list   each verb, in the usual case
-//	repeat, doubt             answers that are lost: release.go, extend.go, and Waiters
+//	repeat, doubt             answers that are lost: acquire.go, attempt.go, release.go, extend.go
 //	order, races, shorter     answers that come in another order, or late: release.go, extend.go, force.go
 //	parts, fields, sharednames, redisson   one owner, several sessions or proxies
 //	cleanup, slices           the ends of many sessions and leases at once

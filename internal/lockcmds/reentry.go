@@ -15,7 +15,7 @@ import (
 // tasks sends two tasks' acquires on one connection. Then both tasks have the lock. So each re-entry is counted, a
 // library that has announced itself is named in the log, and the rule may refuse re-entry without OWNER altogether.
 //
-// The package starts no goroutine.
+// The code of this file starts no goroutine.
 
 // ReentryRule is shared by all lock engines of a proxy. The zero value allows re-entry by connection. Its fields do not
 // change after the first use; its methods may be called from any goroutine, and nil is the zero value.

@@ -54,9 +54,9 @@ type IdentityEngine struct {
 // ID says whose engine it is.
 func (e *IdentityEngine) ID() EngineID { return e.id }
 
-// RegistryOptions configure a Registry. All fields but Fleet are required.
+// RegistryOptions configure a Registry. All fields but Fleet and Readonly are required.
 type RegistryOptions struct {
-	// IdentityEngine is what all engines have in common. The Registry sets Redis, Jobs, Waiting, Requests, SlowLog,
+	// Engine is what all engines have in common. The Registry sets Redis, Jobs, Waiting, Requests, SlowLog,
 	// Forced and User.
 	Engine Options
 

@@ -35,7 +35,7 @@ func failureReply(err error) []byte {
 	}
 }
 
-// failedReply is Failure for a client that speaks any protocol version.
+// failedReply is failureReply for a client that speaks any protocol version.
 func failedReply(err error) func(proto int) []byte {
 	return func(int) []byte { return failureReply(err) }
 }

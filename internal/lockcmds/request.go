@@ -12,7 +12,7 @@ import (
 )
 
 // doubtLimit is how long a call whose answer was lost is sent again before the client is told that the outcome is in
-// doubt, if there are no failovers. Calls.DoubtLimit is the limit where there may be.
+// doubt, if there are no failovers. calls.DoubtLimit is the limit where there may be.
 const doubtLimit = 5 * time.Second
 
 // DoubtLimit is how long a call whose answer was lost is sent again: a failover is outlived, but no more than a lease.
@@ -56,7 +56,7 @@ type asker interface {
 	Answered(o callOutcome) []byte
 }
 
-// plainAsker is an Asker to which a doubt means nothing.
+// plainAsker is an asker to which a doubt means nothing.
 type plainAsker struct {
 	Copy  script.Call // of the call; without a script: it cannot be repeated
 	Later script.Call // the call; without a script: it needs no hash slot

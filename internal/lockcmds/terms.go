@@ -10,7 +10,7 @@ import (
 // This file works out the terms of an acquire: the options of the command, and the present defaults for the others. It
 // does no I/O, keeps no state and reads no clock.
 //
-//	grammar.Command, Defaults ──► Of ──► Terms ──► how long the client waits, and what it holds the lock for
+//	grammar.Command, Defaults ──► termsOf ──► acquireTerms ──► how long the client waits, and what it holds the lock for
 
 // SyncAll is the number of replicas that stands for all that the operator or the topology knows.
 const SyncAll = -1

@@ -112,9 +112,9 @@ type Contended struct {
 	Oldest time.Time // when the command came that waits for longest
 }
 
-// contended appends the locks with waiters before place end of their list, the last first, Slice of them at most. It
-// returns up to where it has come; end -1 begins, and 0 is the end. A lock that has waiters all the time is seen though
-// others come and go. It may be seen twice. Requires no locks.
+// contended appends the locks with waiters before place end of their list, the last first, listSlice of them at most.
+// It returns up to where it has come; end -1 begins, and 0 is the end. A lock that has waiters all the time is seen
+// though others come and go. It may be seen twice. Requires no locks.
 func (e *Engine) contended(slice []Contended, end int) ([]Contended, int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -66,7 +66,7 @@ func (w *waiter) leftLocked(f *table.Effect) {
 	if f.Outcome == table.Gone && !f.Doubt {
 		return
 	}
-	left := *f // the queue uses f again
+	left := *f // the table uses f again
 	w.e.calls.Background(jobs.Attempt, func() { w.without(&left) })
 }
 

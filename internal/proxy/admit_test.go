@@ -60,7 +60,7 @@ func TestWhoComesAfterAPasswordWasSetNeedsIt(t *testing.T) {
 	}
 }
 
-// TestDoorIsAskedOnceForMany has many clients come at once.
+// TestDoorIsAskedForAllWhoCome has many clients come at once.
 func TestDoorIsAskedForAllWhoCome(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)

@@ -100,7 +100,7 @@ func kill(t *testing.T, c *redistest.Cluster, node *redistest.Server, proxies ma
 					open++
 				}
 			}
-			const asked = 1 // connection may lead there that is read when it is asked something: see package door
+			const asked = 1 // connection may lead there that is read when it is asked something: see upstream's authProbe
 			return open <= asked && !slices.ContainsFunc(up.Lanes(), func(l upstream.LaneStatus) bool { return l.At == id && l.Up })
 		})
 	}

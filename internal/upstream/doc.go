@@ -4,8 +4,7 @@
 // A session asks for a connection by identity and key. The topology says which server serves the key. Each connection
 // is a stream (package stream): sessions append requests to it, and get the replies. There are two kinds:
 //
-//   - a Lane (package lane) is shared by sessions of one Identity and reconnects until it is closed; package lanes has
-//     all of them;
+//   - a Lane (package lanes) is shared by sessions of one Identity and reconnects until it is closed;
 //   - a Pin (package pins) belongs to one session at a time (MULTI, BLPOP, SUBSCRIBE …), lives as long as its
 //     connection does, and returns to a bounded pool when its session no longer needs it.
 //

@@ -19,7 +19,7 @@ const (
 // outageEvent is an entry for the log.
 type outageEvent struct {
 	Kind     outageKind
-	Cause    string        // of Began and GoesOn
+	Cause    string        // of outageBegan and outageGoesOn
 	Lasted   time.Duration // since the first failure
 	Failures int           // since then
 }

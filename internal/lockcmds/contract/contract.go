@@ -11,7 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// Errors that a Call's Done may be given instead of an answer.
+// Errors that an Asker's Done may be given instead of an answer.
 var (
 	// ErrUnsent says that the script was never sent: nothing has happened.
 	ErrUnsent = redislink.ErrUnsent
@@ -51,7 +51,7 @@ type Caller struct {
 	Session
 
 	ID    uint64 // of the session, unique in this process
-	Token string // what owners.NewToken has made for the session: its default owner is "<UUID>:<token>"
+	Token string // what script.NewToken has made for the session: its default owner is "<UUID>:<token>"
 	// Losses is what the session has lost in its present database and was not told by a reply. All engines that know
 	// the session in that database share it.
 	Losses *Set

@@ -1,10 +1,10 @@
 // Package observe describes waits for locks and holds of locks at their ends, and tells the observers: the slow log,
 // traces. Metrics count by events of their own, which have no texts.
 //
-//	holds:   a hold ends ──► Wants: comparisons ──► Ending ──► Observer: slowlog.Log, tracing.Tracer
+//	holds:   a hold ends ──► Wants: comparisons ──► Ending ──► Observer: observe.Log, tracing.Tracer
 //	waiters: a wait ends ──┘
 //
-// The package does no I/O, has no mutex and starts no goroutine.
+// The package does no I/O and starts no goroutine. Its mutexes, of Shelf and Log, guard memory only.
 package observe
 
 import (

@@ -15,7 +15,7 @@
 // Servers are killed, stopped, cut off from all but one proxy, replaced in agreement or without it, and hash slots move
 // key by key. The proxies learn of it one after the other.
 //
-// What a proxy does below the engine (redislink.Cluster, the sessions' errands, the watcher of Sentinels) is modelled,
+// What a proxy does below the engine (redislink.Cluster, the sessions' requests, the watcher of Sentinels) is modelled,
 // not run: it follows MOVED and ASK, waits for a moment, subscribes anew, and aborts connections to a server that does
 // not count any more.
 //

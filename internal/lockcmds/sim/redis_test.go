@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// The model of Redis: keys with a time to live, hashes, lists, sorted sets and messages. It knows the commands that the lock scripts use,
-// and answers as Redis does. TestModelAnswersAsRedis compares it with a real one.
+// The model of Redis: keys with a time to live, hashes, lists, sorted sets and messages. It knows the commands that the
+// lock scripts use, and answers as Redis does. TestModelRunsTheScriptsAsRedis and TestModelKnowsTheCommandsOfRedis
+// compare it with a real one.
 
 // reply is what a command answers.
 type reply struct {

@@ -224,7 +224,7 @@ type errand struct {
 	home  int           // the place of its hash slot
 	sent  time.Duration // the latest time
 	until time.Duration // it may be sent again; 0: it has not been refused
-	pause time.Duration // before its latest attempt: they become rarer, as with errands.Attempts
+	pause time.Duration // before its latest attempt: they become rarer, as with topology.Attempts
 }
 
 func (e *errand) try() {

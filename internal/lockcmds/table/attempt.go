@@ -200,5 +200,5 @@ func (q *Queue) expect(ttl time.Duration) {
 	}
 }
 
-// TurnLimit is for how long a free lock is kept for the first in Redis's queue: scripts/lib/free.lua.
+// TurnLimit is for how long a free lock is kept for the first in Redis's queue: script/lib/free.lua.
 const TurnLimit = 250 * time.Millisecond

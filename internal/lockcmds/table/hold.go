@@ -15,7 +15,7 @@ type Key struct{ Lock, Owner string }
 // Client names a client connection for people.
 type Client struct{ Addr, Name string }
 
-// Losses remembers what a session has lost and was not told of by a reply; see Set.
+// Losses remembers what a session has lost and was not told of by a reply; see contract.Set.
 type Losses interface {
 	Add(key, owner string, fence int64)
 	Fence(key, owner string) int64

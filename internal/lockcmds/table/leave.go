@@ -4,11 +4,11 @@ import "time"
 
 // This file has places of waiters leave the queues of locks in Redis together: one call takes out all places of a lock
 // that have gathered while the call before was on its way. So the end of n waiters costs n steps here, and one pass
-// over the queue in Redis for each batch. It is a state machine: events come in as calls, and Hooks are what it asks
-// for.
+// over the queue in Redis for each batch. It is a state machine: events come in as calls, and departureHooks are
+// its questions to the caller.
 //
-//	Depart ──► gathered ──Hooks.Remove──► Batch ──► the caller asks Redis ──► Done ──► Hooks.Send: the replies that waited for it
-//	   └─ with a reply: Hooks.Wait ──► Due ──► Hooks.Send: a reply is put off for Patience at most
+//	Depart ──► gathered ──hooks.Remove──► Batch ──► the caller asks Redis ──► Done ──► hooks.Send: the replies that waited
+//	   └─ with a reply: hooks.Wait ──► Due ──► hooks.Send: a reply is put off for replyDelay at most
 
 const (
 	// replyDelay bounds the delay of a reply that waits for a place to leave the queue: it is between half of it and
@@ -18,7 +18,7 @@ const (
 	batchLimit = 1000
 )
 
-// departureHooks are what a Set asks of its caller. They must not call the Set.
+// departureHooks are what departures ask of their caller. They must not call departures.
 type departureHooks[R any] struct {
 	Remove   func(key string)                  // begin a call that takes places out: Batch, then Done
 	Wait     func(key string, d time.Duration) // start a timer: Due
@@ -37,7 +37,7 @@ func newDepartures[R any](h departureHooks[R]) *departures[R] {
 	return &departures[R]{hooks: h, locks: make(map[string]*lockDepartures[R])}
 }
 
-// lockDepartures is the places of one lockDepartures that are to leave its queue. It exists while there are any.
+// lockDepartures is the places of one lock that are to leave its queue. It exists while there are any.
 type lockDepartures[R any] struct {
 	list, batch []departure[R]       // batch is those of the call on its way
 	replies     []*lateDepartures[R] // those of an earlier round first
@@ -60,7 +60,7 @@ type lateDepartures[R any] struct {
 // Depart has a place leave the queue of a lock.
 func (s *departures[R]) Depart(key, place string) { s.depart(key, departure[R]{place: place}) }
 
-// DepartBefore has a place leave the queue of a lock before the reply is sent, or Patience passes.
+// DepartBefore has a place leave the queue of a lock before the reply is sent, or replyDelay passes.
 func (s *departures[R]) DepartBefore(key, place string, reply R) {
 	l := &lateDepartures[R]{reply: reply}
 	d := s.depart(key, departure[R]{place, l})
@@ -83,7 +83,7 @@ func (s *departures[R]) depart(key string, one departure[R]) *lockDepartures[R] 
 	return d
 }
 
-// Due is the end of the timer of Hooks.Wait. A reply that has waited for a whole round is sent.
+// Due is the end of the timer of hooks.Wait. A reply that has waited for a whole round is sent.
 func (s *departures[R]) Due(key string) {
 	d := s.locks[key]
 	if d == nil {

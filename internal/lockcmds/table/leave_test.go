@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// departuresWorld records what a Set asks for.
+// departuresWorld records what departures ask for.
 type departuresWorld struct {
 	*departures[string]
 	calls    int

@@ -99,7 +99,7 @@ func (t *Table) Departed(key string) { t.leaving.Done(key) }
 // Leaving is how many locks have places that are to leave the queue in Redis.
 func (t *Table) Leaving() int { return t.leaving.Len() }
 
-// The first waiter in the queue of a free lock must take it, or all waiters behind it wait. Package reaper decides what
+// The first waiter in the queue of a free lock must take it, or all waiters behind it wait. reaper.go decides what
 // to do about a head that does not.
 
 // released is a message on the base channel. The head in Redis is woken by name; if it is not ours and does not react,

@@ -28,12 +28,12 @@ type Queue struct {
 	place  crowd         // the shared place in Redis
 	byName *channel      // of Names.Wake; nil: it was not needed yet
 	woken  bool          // a message or a timer has come since the latest attempt of shared
-	timed  bool          // the timer Expiry has been set
+	timed  bool          // the timer expiry has been set
 	failed bool          // it has been set because an attempt has failed, which is repeated then
 	pause  time.Duration // after an error; 0: the latest attempt was answered
 
 	places     map[string]*line[*Waiter] // of own: the waiters by place
-	refreshing bool                      // the timer Refresh is set, or its answer is on its way
+	refreshing bool                      // the timer freshen is set, or its answer is on its way
 	reaper     reaper
 	lingers    bool // the reaper goes on though the last waiter with a place in Redis has left
 

@@ -10,11 +10,12 @@ import (
 // waiters behind it wait. The reaper of a proxy with a waiter behind it, now or lately, watches that. It is a state
 // machine: each event returns the step that the caller takes.
 //
-//	Watch ──► List ──Listed──► Pause of the stale time ──Due──► AskHead: wake the head by name ──Told──┬─ ours, or none: Wake
-//	            ▲                                                  ▲                                   ▼
-//	            └── Redis does not answer: 1 s                     └──removed: the next head──── RemoveHead, without a listener
-//	                                                                                                   │ a subscriber: it has 1 s
-//	          the lock is taken: the new lease is waited for ◄── Wake ◄────────────────────────────────┘ MaxLooks times: removed
+//	Watch ──► reapList ──Listed──► reapPause: the stale time ──Due──► reapAskHead wakes the head by name
+//	             ▲                                                       ▲        └──Told──┬─ ours, or none: reapWake
+//	             └── Redis does not answer: 1 s                          │                 ▼
+//	                                                                     └──removed── reapRemoveHead, without a listener
+//	                                                                                       │ a subscriber: it has 1 s
+//	      the lock is taken: the new lease is waited for ◄── reapWake ◄────────────────────┘ MaxLooks times: removed
 //
 // Redis counts a connection that was cut off silently as a subscriber until TCP gives it up, hence the second way. A
 // waiter that was removed and comes back takes a new place.
@@ -28,7 +29,7 @@ const (
 	SeenLimit = 1000
 )
 
-// reaperOp says what a Step asks for.
+// reaperOp says what a reaperStep asks for.
 type reaperOp uint8
 
 // The steps. In parentheses: the fields that are set, and the event that follows.
@@ -38,7 +39,7 @@ const (
 	reapPause               // (Delay; Due)
 	reapAskHead             // ask Redis for the first place (Told)
 	reapRemoveHead          // remove the first place if the waiter there is stale (Place, Force; Removed)
-	reapWake                // let the first waiters here ask how things stand; if Delay is set, also Pause
+	reapWake                // let the first waiters here ask how things stand; if Delay is set, also reapPause
 )
 
 // reaperStep is what the caller does.
@@ -94,9 +95,9 @@ func (r *reaper) Watch() reaperStep {
 	return reaperStep{Op: reapList}
 }
 
-// Listed is the answer to List. Only waiters that are in the queue now will have been there for long enough when a look
-// is due, after stale. That time counts from here: it does not begin while Redis does not answer. needed: a waiter here
-// has a place in the queue, or had one lately.
+// Listed is the answer to reapList. Only waiters that are in the queue now will have been there for long enough when a
+// look is due, after stale. That time counts from here: it does not begin while Redis does not answer. needed: a waiter
+// here has a place in the queue, or had one lately.
 func (r *reaper) Listed(places []string, stale time.Duration, needed bool, f Trouble) reaperStep {
 	switch {
 	case !needed || f == Final:
@@ -113,7 +114,7 @@ func (r *reaper) Listed(places []string, stale time.Duration, needed bool, f Tro
 	return reaperStep{Op: reapPause, Delay: stale}
 }
 
-// Due is the end of a Pause.
+// Due is the end of a reapPause.
 func (r *reaper) Due() reaperStep {
 	switch r.phase {
 	case listing:
@@ -126,7 +127,7 @@ func (r *reaper) Due() reaperStep {
 	}
 }
 
-// Told is the answer to AskHead: the first place in the queue; empty: there is none. ours: a waiter here has that
+// Told is the answer to reapAskHead: the first place in the queue; empty: there is none. ours: a waiter here has that
 // place, and asks now.
 func (r *reaper) Told(head string, ours, needed bool, f Trouble) reaperStep {
 	switch {
@@ -139,8 +140,8 @@ func (r *reaper) Told(head string, ours, needed bool, f Trouble) reaperStep {
 	return reaperStep{Op: reapRemoveHead, Place: head, Force: ignored}
 }
 
-// Removed is the answer to RemoveHead: whether the place was removed, and how many listen for it. If it was removed,
-// the next one is looked at.
+// Removed is the answer to reapRemoveHead: whether the place was removed, and how many listen for it. If it was
+// removed, the next one is looked at.
 func (r *reaper) Removed(place string, removed bool, listeners int64, needed bool, f Trouble) reaperStep {
 	switch {
 	case f != OK:

@@ -2,14 +2,14 @@ package table
 
 // This file does work for many waiters in slices, so that no event takes long however many waiters it concerns.
 //
-//	Each ──► the first slice at once ──Hooks.GoOn──► the caller serves others ──► Continue ──► the next slice …
+//	Each ──► the first slice at once ──hooks.GoOn──► the caller serves others ──► Continue ──► the next slice …
 
 // sliceSize is how many waiters one event deals with: about a tenth of a millisecond.
 const sliceSize = 128
 
-// backlogHooks are what a Backlog asks of its caller.
+// backlogHooks are what a backlog asks of its caller.
 type backlogHooks[T any] struct {
-	GoOn  func()       // call Continue, when others have had their turn; it must not call the Backlog
+	GoOn  func()       // call Continue, when others have had their turn; it must not call the backlog
 	Waits func(T) bool // whether a waiter still waits: the work for the others falls away
 }
 
@@ -30,7 +30,7 @@ type task[T any] struct {
 func newBacklog[T any](h backlogHooks[T]) *backlog[T] { return &backlog[T]{hooks: h} }
 
 // Each calls f for those of the waiters that still wait: for some at once, for the others by Continue. f may call Each.
-// The slice belongs to the Backlog.
+// The slice belongs to the backlog.
 func (b *backlog[T]) Each(waiters []T, f func(T)) {
 	if len(waiters) == 0 {
 		return

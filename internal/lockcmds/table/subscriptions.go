@@ -3,9 +3,9 @@ package table
 import "time"
 
 // This file decides which channels an engine listens to, and for how long. It is a state machine: events come in as
-// calls, and Hooks are what it asks for.
+// calls, and subscriptionHooks are its questions to the caller.
 //
-//	Listen ──Hooks.Subscribe──► Confirmed ──► Told, for each message ──► Leave ──Linger──► Hooks.Unsubscribe
+//	Listen ──hooks.Subscribe──► Confirmed ──► Told, for each message ──► Leave ──lingerTime──► hooks.Unsubscribe
 //	                               ▲    └── the connection is lost ──┐
 //	                               └────────────────────────────────┘
 //
@@ -19,7 +19,7 @@ const lingerTime = 2 * time.Second
 // channelSlice is how many unused channels one event deals with.
 const channelSlice = 256
 
-// subscriptionHooks are what a Set asks of its caller. They must not call the Set.
+// subscriptionHooks are what subscriptions ask of their caller. They must not call subscriptions.
 type subscriptionHooks struct {
 	Subscribe   func(channel string)
 	Unsubscribe func(channel string)
@@ -33,7 +33,7 @@ type subscriptions[L any] struct {
 	unused   unusedChannel[L]
 }
 
-// subscription is one wanted channel. It is kept while it has listeners, and for Linger after them.
+// subscription is one wanted channel. It is kept while it has listeners, and for lingerTime after them.
 type subscription[L any] struct {
 	Listeners L // the caller's own
 
@@ -43,8 +43,8 @@ type subscription[L any] struct {
 	told    uint64 // confirmations and messages so far
 	refused bool   // by Redis
 
-	listed bool // in Set.unused
-	since  int  // round of Set.unused in which refs became 0
+	listed bool // in subscriptions.unused
+	since  int  // round of subscriptions.unused in which refs became 0
 }
 
 // unusedChannel are the channels without listeners, and some that have been wanted again meanwhile.
@@ -90,8 +90,8 @@ func (s *subscriptions[L]) Leave(c *subscription[L]) {
 	}
 }
 
-// Due is the end of the timer of Hooks.Wait. Channels that were unused for a whole round are unsubscribed. A round
-// lasts for Linger.
+// Due is the end of the timer of hooks.Wait. Channels that were unused for a whole round are unsubscribed. A round
+// lasts for lingerTime.
 func (s *subscriptions[L]) Due() {
 	u := &s.unused
 	n := min(len(u.list), channelSlice)

@@ -9,8 +9,8 @@ import (
 )
 
 // This file has the way of replies to one client: each waits in its slot for its turn, and then for the engine. It
-// counts the bytes that the client has not taken. The package does no I/O and has no lock. An Output belongs to one
-// session, which guards it.
+// counts the bytes that the client has not taken. The code of this file does no I/O and has no lock. An Output
+// belongs to one session, which guards it.
 
 // An Output is the output of one session. C is the type of its connections to Redis.
 type Output[C comparable] struct {

@@ -26,7 +26,7 @@ const (
 	roles
 )
 
-// laneSelection is the lanes of one identity by number, 0 to Max-1. The zero value has none. It is not safe for
+// laneSelection is the lanes of one identity by number, 0 to maxLanes-1. The zero value has none. It is not safe for
 // concurrent use.
 //
 // A lane that stands still then holds up only the sessions with commands on it. The selection is a state machine without

@@ -9,8 +9,8 @@
 // with a greater epoch, and not against a majority. A Sentinel that does not answer is left out. If none answers, the
 // view stays. Record 46 has the reasons.
 //
-// Sentinels that know the primary by its name tell which others watch it. These are asked, too, up to a limit (package
-// sentinels), so the view stays fresh when all Sentinels of the configuration have been replaced.
+// Sentinels that know the primary by its name tell which others watch it. These are asked, too, up to a limit
+// (sentinelset.go), so the view stays fresh when all Sentinels of the configuration have been replaced.
 //
 // # Goroutines
 //
