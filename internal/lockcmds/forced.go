@@ -2,7 +2,6 @@ package lockcmds
 
 import (
 	"strconv"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -12,43 +11,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
-
-// listener is the receiver of messages: those of locks are for waiters, and those of grants that were ended by force,
-// through any proxy, for holders.
-//
-// A message is only a reason to look, because every client with the right may publish.
-type listener struct {
-	e *Engine
-}
-
-// Confirmed implements redislink.Listener.
-func (l listener) Confirmed(channel string) {
-	if channel != script.ForcedChannel {
-		l.e.step(func(t *table.Table) { t.Subscribed(channel) })
-	}
-}
-
-// Published implements redislink.Listener.
-func (l listener) Published(channel, text string) {
-	if channel != script.ForcedChannel {
-		l.e.step(func(t *table.Table) { t.Published(channel) })
-		return
-	}
-	number, lock, _ := strings.Cut(text, " ")
-	released := strings.HasPrefix(number, "-")
-	if fence, err := strconv.ParseInt(strings.TrimPrefix(number, "-"), 10, 64); err == nil && fence > 0 {
-		l.e.look(lock, fence, released)
-	}
-}
-
-// Refused implements redislink.Listener.
-func (l listener) Refused(channel string, reason redislink.Refusal) {
-	if channel != script.ForcedChannel {
-		l.e.step(func(t *table.Table) { t.SubscriptionRefused(channel, reason) })
-		return
-	}
-	l.e.log.Debug("the end of locks by force is not heard of", zap.Error(reason))
-}
 
 // look asks Redis whether a grant goes on, if it is held here. released: one of its holds was released by its handle, so
 // that the end of the grant is no loss. Requires no locks.

@@ -8,31 +8,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
 
-// This file tells the table of events that concern waiters: messages, hang-ups, the drain. acquire.go has one acquire,
-// from its first attempt to its reply:
-//
-//	start ──► claim ──► one script on the session's own lane or pin ──► Answered ──granted──────┐
-//	  │ plain waiters are here already                    │ busy, and the client may wait       │
-//	  └─────────────────────► await ◄─────────────────────┘                                     │
-//	                            │ Join                                                          ▼
-//	                            ▼                                                            granted ──► claim.grantedLocked
-//	                      the table ──► its effects                                             ▲              │
-//	                            ▲         Subscribe ──► redislink ──► Confirmed, Published      │              ▼
-//	                            │         Attempt ──► one script, as a job ──► Answered ──► deliver          reply
-//	                            │         Finish ──► leftLocked ──► without: null or an error   ▲
-//	granted ──SYNC──► confirmer ──► granted again, or dropUnsynced ──► the reply                │
-//	                            └── Offer: a release here grants in the same step ──────────────┘
-//
-// acquireTerms works out what the client has asked for, kinds.go the scripts that ask. observe.Observers are told of
-// each grant, and of each wait without one. Waiters are data: they have no goroutine.
-//
-// Invariants:
-//   - Every grant ends in the client's reply with the lease watched, or in a rollback.
-//   - A waiter gets exactly one reply, unless its session has ended.
-//   - A deciding attempt of a waiter begins after the confirmation of its subscription. Every later message, reconnect
-//     and end of the holder's lease causes another attempt. A waiter that joins other waiters needs no attempt of its
-//     own: the first one has made it.
-//   - A null reply means that Redis refused, or that the grant has been rolled back.
+// This file ends waits for CLIENT UNBLOCK and for the drain, and counts and lists the waiters. acquire.go has one
+// acquire.
 
 // waiterOf is the acquire that waits.
 func waiterOf(w *table.Waiter) *waiter { return w.Tag.(*waiter) }

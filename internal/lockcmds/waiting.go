@@ -138,48 +138,6 @@ func (e *Engine) replicas(lock string) int {
 	return e.opts.Replicas(lock)
 }
 
-// confirm has replicas confirm a grant, which is not recorded until then and whose client is not told. The lease is not
-// renewed meanwhile.
-func (w *waiter) confirm(g grant) {
-	w.e.mu.Lock()
-	ended := w.session().ended
-	w.fence = g.fence
-	w.e.mu.Unlock()
-	if ended {
-		w.hungUp(g.fence)
-		return
-	}
-	until := w.ConfirmUntil(w.e.calls.Clock.Now(), w.began, g.sentAt, w.claim.Deepens())
-	part := w.claim.Part()
-	part.Fence = g.fence
-	w.home.confirm.Confirm(w.home.calls.Client.Node(w.lock()), unconfirmedGrant{
-		Lock: w.lock(), Part: part, Replicas: w.Sync, Until: until,
-		Done: func(o confirmation) {
-			w.e.mu.Lock()
-			w.fence = 0
-			w.e.mu.Unlock()
-			if o.Confirmed {
-				g.synced = true
-				w.deliver(g)
-			} else {
-				w.dropUnsynced(g, o)
-			}
-		},
-	})
-}
-
-// dropUnsynced drops a grant that too few replicas have, and answers. Requires no locks.
-func (w *waiter) dropUnsynced(g grant, o confirmation) {
-	switch {
-	case w.e.hasEnded(w.session()):
-		w.hungUp(g.fence)
-	case o.Refused != nil:
-		w.drop(g, failedReply(o.Refused))
-	default:
-		w.drop(g, func(int) []byte { return notSyncedReply(o.Have, w.Sync) })
-	}
-}
-
 // noteHolderLocked notes the holder behind which the acquire begins to wait, unless it has waited before. Requires
 // Engine.mu.
 func (w *waiter) noteHolderLocked() {

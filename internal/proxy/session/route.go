@@ -5,7 +5,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
-	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -327,76 +326,3 @@ func emptied(args [][]byte) [][]byte {
 const maxKeptArgs = 64
 
 var writesInDoubt = resp.AppendError(nil, resp.InDoubt, "a server to which this connection has written was replaced, its successor may not have the writes")
-
-var allInTx = resp.AppendRawError(nil, "CROSSSLOT A transaction is at one server, the command concerns all of them")
-
-var noCluster = resp.AppendError(nil, resp.Err, "This instance has cluster support disabled")
-
-// whole handles a command that concerns the cluster, not one server of it. handled is false for other commands. done is
-// false if the command must wait.
-func (s *Session) whole(r *request) (handled, done bool) {
-	switch {
-	case s.absent(r):
-		return true, s.awaitQuiet() && r.answerWith(noCluster)
-	case r.row.Name == "scan":
-		return s.scan(r)
-	case r.policy == command.Lock:
-		return !s.awaitQuiet(), false
-	case r.policy == command.PinAfterWrite && !s.awaitQuiet():
-		return true, false
-	case r.policy == command.PinAfterWrite && s.writesLost():
-		return true, r.answerWith(writesInDoubt)
-	}
-	if refusal := s.impossible(r); refusal != nil {
-		return true, s.awaitQuiet() && r.answerWith(refusal)
-	}
-	if isLong(r.raw) && scatter.Divides(r.row.Name) && !s.proxy.Settings.RefuseCrossSlot {
-		if done = s.awaitQuiet(); done {
-			s.divide(r)
-		}
-		return true, done
-	}
-	if split, join := scatter.Split(r.row.Name, r.args); split != nil && !s.proxy.Settings.RefuseCrossSlot {
-		if !s.awaitQuiet() {
-			return true, false
-		}
-		g := s.gather(r, len(split), join)
-		for i, part := range split {
-			r.part(part.Raw, part.Slot, s.ownerOf(part.Slot)).send(g.Part(i))
-		}
-		return true, true
-	}
-	if command.IsOwnInfo(r.args) {
-		return false, false
-	}
-	if join := scatter.Everywhere(r.row.Name, command.Keyword(r.args, 1), r.args); join != nil {
-		if !s.awaitQuiet() {
-			return true, false
-		}
-		return true, s.everywhere(r, join)
-	}
-	return false, false
-}
-
-// absent reports whether the command being routed is refused by a server that is no part of a cluster.
-func (s *Session) absent(r *request) bool {
-	switch r.row.Name {
-	case "cluster":
-		return len(r.args) > 1
-	case "readonly", "readwrite", "asking":
-		return true
-	}
-	return false
-}
-
-// impossible is the refusal of a command whose state would be that of one server; nil: it has none.
-func (s *Session) impossible(r *request) []byte {
-	switch r.policy {
-	case command.PinForever, command.PinRaw, command.Replication:
-		if title := r.row.TitleOf(r.raw); title != "" {
-			return resp.AppendError(nil, resp.Err, title+" is not available in front of a cluster")
-		}
-	default:
-	}
-	return nil
-}

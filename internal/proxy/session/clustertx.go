@@ -119,6 +119,8 @@ func (tx *keptTx) add(r *request) bool {
 	return r.answerWith(words)
 }
 
+var allInTx = resp.AppendRawError(nil, "CROSSSLOT A transaction is at one server, the command concerns all of them")
+
 // notInTx is the refusal of a command that is not possible in a transaction; nil: it is possible, or Redis refuses it.
 func (s *Session) notInTx(r *request) []byte {
 	switch {
