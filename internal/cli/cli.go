@@ -108,18 +108,7 @@ func (c *connection) complete() {
 	c.PasswordFile = cmp.Or(c.PasswordFile, os.Getenv("LOCKPROXY_URL_PASSWORD_FILE"))
 }
 
-// onlyKey takes the name of a lock, the only argument.
-func onlyKey(f *pflag.FlagSet) (key string, err error) {
-	if f.NArg() != 1 {
-		return "", fmt.Errorf("%d arguments, where the name of one lock is expected", f.NArg())
-	}
-	if f.Arg(0) == "" { // a variable of a script is not set
-		return "", errNoName
-	}
-	return f.Arg(0), nil
-}
-
-// errNoName is about the empty key, which no lock has.
+// errNoName is about the empty key, which no lock has: a variable of a script is not set.
 var errNoName = errors.New("the name of the lock is empty")
 
 // program is the surroundings of a subcommand.

@@ -39,42 +39,42 @@ func (c *locksCommand) arguments(f *pflag.FlagSet) error {
 	return nil
 }
 
-type infoCommand struct {
+// question is the flags and arguments of a command about one lock.
+type question struct {
 	connection
 
 	Key  string
 	JSON bool
 }
 
-func (c *infoCommand) flags(f *pflag.FlagSet) {
-	c.connection.flags(f)
-	f.BoolVar(&c.JSON, "json", false, "Print JSON.")
+func (q *question) flags(f *pflag.FlagSet) {
+	q.connection.flags(f)
+	f.BoolVar(&q.JSON, "json", false, "Print JSON.")
 }
 
-func (c *infoCommand) arguments(f *pflag.FlagSet) (err error) {
-	c.complete()
-	c.Key, err = onlyKey(f)
-	return err
+func (q *question) arguments(f *pflag.FlagSet) error {
+	q.complete()
+	q.Key = f.Arg(0)
+	switch {
+	case f.NArg() != 1:
+		return fmt.Errorf("%d arguments, where the name of one lock is expected", f.NArg())
+	case q.Key == "":
+		return errNoName
+	}
+	return nil
 }
+
+type infoCommand struct{ question }
 
 type unlockCommand struct {
-	connection
+	question
 
-	Key   string
 	Owner string
-	JSON  bool
 }
 
 func (c *unlockCommand) flags(f *pflag.FlagSet) {
-	c.connection.flags(f)
+	c.question.flags(f)
 	f.StringVar(&c.Owner, "owner", "", "Release one hold of the OWNER `ID` only.")
-	f.BoolVar(&c.JSON, "json", false, "Print JSON.")
-}
-
-func (c *unlockCommand) arguments(f *pflag.FlagSet) (err error) {
-	c.complete()
-	c.Key, err = onlyKey(f)
-	return err
 }
 
 // lock is a lock as LOCKINFO and LOCKLIST show it.
