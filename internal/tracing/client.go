@@ -130,7 +130,7 @@ func (c *client) Stop(context.Context) error {
 	return nil
 }
 
-// UploadTraces implements otlptrace.Client. It tries for a minute at most, if the collector is away or has no time.
+// UploadTraces implements otlptrace.Client. It asks again for a minute at most if the collector says that it has no time.
 func (c *client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
 	body, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans}) // on the wire as ExportTraceServiceRequest
 	if err != nil {
@@ -147,14 +147,18 @@ func (c *client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpan
 	return err
 }
 
-// post makes one attempt. Its error is permanent if the collector has refused the spans.
+// post makes one attempt. Its error is permanent unless the collector asks for another one, or has not answered in time:
+// an operator learns at once that no collector is there.
 func (c *client) post(ctx context.Context, body []byte) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
 	if err != nil {
 		return backoff.Permanent(err)
 	}
-	request.Header = c.head
+	request.Header = c.head.Clone()
 	answer, err := c.http.Do(request)
+	if failed, ok := errors.AsType[*url.Error](err); ok && !failed.Timeout() {
+		return backoff.Permanent(err)
+	}
 	if err != nil {
 		return err
 	}
