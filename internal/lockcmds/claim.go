@@ -30,7 +30,6 @@ type claim struct {
 // and Engine.mu.
 func (e *Engine) claimLocked(s *contract.Caller, lock, owner string) claim {
 	session, key := e.beginLocked(s, lock, owner)
-	session.Client, session.Proto = reentrant{ClientInfo: s.Info, Library: s.Library}, s.Proto
 	c := claim{e: e, s: session, key: key, request: e.nextRequest(), holds: 1}
 	if h := holdOf(e.table.Hold(key)); h != nil {
 		c.hold = h

@@ -37,8 +37,8 @@ type holdSession struct {
 	ID   uint64           // immutable
 	Conn contract.Session // immutable
 
-	// As the session has sent its last acquire, which writes them under the session's lock and Engine.mu. Code reads them
-	// under one of these, and the acquire also without them, until its reply.
+	// As the session has sent its last lock command, which writes them under the session's lock and Engine.mu. Code reads
+	// them under one of these, and the command also without them, until its reply.
 	Client reentrant
 	Proto  int
 
@@ -117,6 +117,7 @@ func (e *Engine) beginLocked(s *contract.Caller, lock, owner string) (*holdSessi
 		c.Name, c.Losses, c.Tag, c.Held = script.Default(e.opts.UUID, s.Token), s.Losses, c, s.Held
 		e.sessions[s.ID] = c
 	}
+	c.Client, c.Proto = reentrant{ClientInfo: s.Info, Library: s.Library}, s.Proto
 	return c, table.Key{Lock: lock, Owner: cmp.Or(owner, c.Name)}
 }
 

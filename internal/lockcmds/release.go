@@ -16,8 +16,7 @@ type release struct {
 
 	e         *Engine
 	session   *holdSession
-	elsewhere bool // the grant was found by its handle, and is another proxy's
-	client    reentrant
+	elsewhere bool  // the grant was found by its handle, and is another proxy's
 	request   int64 // number of the call
 	next      offer // of the waiters here, one of which may get the lock in the same step
 	q         callRequest
@@ -34,7 +33,7 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 
 // release begins the release of a hold. elsewhere: the holder's proxy is to be told. Requires the session lock.
 func (e *Engine) release(s contract.Caller, cmd grammar.Command, elsewhere bool) {
-	r := &release{e: e, elsewhere: elsewhere, client: reentrant{ClientInfo: s.Info, Library: s.Library}}
+	r := &release{e: e, elsewhere: elsewhere}
 	lost := false
 	e.step(func(t *table.Table) {
 		session, k := e.beginLocked(&s, cmd.Key, cmd.Owner)
@@ -160,7 +159,7 @@ func (r *release) Answered(o callOutcome) []byte {
 		return failureReply(overwritten)
 	}
 	if reply == table.NotHeld && !r.named() && r.Named == 0 {
-		r.e.opts.Reentry.NoteNotHeld(r.client, r.Key.Lock)
+		r.e.opts.Reentry.NoteNotHeld(r.session.Client, r.Key.Lock)
 	}
 	return replyOf(reply, err, r.named(), r.Named)
 }
