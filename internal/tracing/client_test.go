@@ -2,6 +2,7 @@ package tracing
 
 import (
 	"compress/gzip"
+	"context"
 	"encoding/pem"
 	"io"
 	"net/http"
@@ -138,5 +139,21 @@ func TestAWrongVariableLeavesTheDefault(t *testing.T) {
 	}
 	if _, err := newClient("collector:4318", nil); err == nil {
 		t.Error("a wrong setting is an error")
+	}
+}
+
+// An operator learns at once that no collector is there.
+func TestACollectorThatIsNotThereIsNotAskedAgain(t *testing.T) {
+	server := httptest.NewServer(nil)
+	server.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
+	ctx, cancel := context.WithTimeout(t.Context(), retryLimit/3)
+	defer cancel()
+	c, err := newClient("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.UploadTraces(ctx, theSpans); err == nil || ctx.Err() != nil {
+		t.Errorf("%v, %v", err, ctx.Err())
 	}
 }
