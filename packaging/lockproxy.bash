@@ -5,7 +5,7 @@ _lockproxy() {
 	exec) words='--help --url --password-file --wait --no-wait --fair --lease --max-hold' ;;
 	locks) words='--help --url --password-file --match --count --json' ;;
 	info) words='--help --url --password-file --json' ;;
-	unlock) words='--help --url --password-file --owner --json' ;;
+	unlock) words='--help --url --password-file --json --owner' ;;
 	help) words='exec locks info unlock' ;;
 	*) [ "$COMP_CWORD" -eq 1 ] && words="exec locks info unlock help $words" ;;
 	esac

@@ -33,8 +33,8 @@ _lockproxy() {
 		_arguments \
 		'--url=[The proxy\: redis\://user\:password@host\:port/db, rediss\:// for TLS, unix\:///path]:value:_files' \
 		'--password-file=[FILE that holds the password, if it is not in the URL]:value:_files' \
-		'--owner=[Release one hold of the OWNER ID only]:value:_files' \
 		'--json[Print JSON]' \
+		'--owner=[Release one hold of the OWNER ID only]:value:_files' \
 		'*::argument:_default'
 		;;
 	*)
