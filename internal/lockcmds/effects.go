@@ -116,7 +116,7 @@ func (e *Engine) carryOutWait(f *table.Effect) {
 	case table.GoOn: // a class without backlog
 		e.jobs.Submit(jobs.Renewal, func() {
 			runtime.Gosched()
-			e.step((*table.Table).Continue)
+			e.step((*table.Table).GoOn)
 		})
 	default:
 		panic("BUG: an effect about no waiter")

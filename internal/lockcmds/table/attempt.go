@@ -49,7 +49,7 @@ func (t *Table) try(w *Waiter) {
 	case w.state == asking:
 		w.woken = true
 		return
-	case w.state != waiting || !q.base.Ready() || w.sub != nil && !w.sub.Ready():
+	case w.state != waiting || !q.base.ready || w.sub != nil && !w.sub.ready:
 		return
 	}
 	q.begin(w)
@@ -101,7 +101,7 @@ func (t *Table) Answered(w *Waiter, a Answer) {
 		woken, sub := w.woken, w.sub
 		t.remove(w, Granted, nil)
 		if w.Shared { // others of the owner only deepen the hold, and need not wait to be told
-			t.backlog.Each(sub.Listeners.waiters.All(), t.try)
+			t.each(sub.waiters.All(), t.try)
 		}
 		if woken { // the message may have been about the end of this very grant
 			t.Wake(q.names.Key)
@@ -131,7 +131,7 @@ func (t *Table) Answered(w *Waiter, a Answer) {
 // recover has the waiters ask again whose attempts have failed, now that Redis answers. Each may have no place in
 // Redis, by which it would be woken.
 func (t *Table) recover(q *Queue) {
-	t.backlog.Each(q.own.All(), func(w *Waiter) {
+	t.each(q.own.All(), func(w *Waiter) {
 		if w.failed {
 			t.try(w)
 		}
@@ -160,8 +160,8 @@ func (q *Queue) placed(w *Waiter, a Answer) {
 	}
 	if q.place.Queued() && q.byName == nil {
 		// Redisson's clients wake the first by name alone, and a place without a subscriber is removed.
-		q.byName = q.table.channels.Listen(q.names.Wake)
-		q.byName.Listeners.byName.Push(&q.inByName, q)
+		q.byName = q.table.listen(q.names.Wake)
+		q.byName.byName.Push(&q.inByName, q)
 		q.refresh()
 	}
 }

@@ -41,5 +41,5 @@
 //     leaves before, the next one asks.
 //   - Waiters of one kind ask in the order in which they joined, but for those that are woken by name.
 //   - Each event costs O(1), or O(1) for each waiter that it concerns. Work for many waiters is done in slices:
-//     Continue.
+//     GoOn.
 package table

@@ -34,7 +34,7 @@ const (
 	ListPlaces                        // ask for the queue in Redis (Queue; PlacesListed)
 	AskHead                           // ask for its first place (Queue, Look; HeadTold)
 	RemoveHead                        // remove its first place if the waiter there is stale (Queue, Place, Force; HeadRemoved)
-	GoOn                              // call Continue, when others have had their turn
+	GoOn                              // call Table.GoOn, when others have had their turn
 )
 
 // Effect is something that the caller is to do after an event, in this order.

@@ -3,95 +3,106 @@ package table
 import (
 	"slices"
 	"testing"
-	"time"
 )
 
-// departuresWorld records what departures ask for.
+// departuresWorld has a table, and what it has asked for about departures.
 type departuresWorld struct {
-	*departures[string]
-	calls    int
-	waits    int
-	sent     []string
-	occupied map[string]bool
+	*Table
+	calls int
+	waits int
+	sent  []string
 }
 
-func newDeparturesWorld() *departuresWorld {
-	w := &departuresWorld{occupied: map[string]bool{}}
-	w.departures = newDepartures(departureHooks[string]{
-		Remove:   func(string) { w.calls++ },
-		Wait:     func(string, time.Duration) { w.waits++ },
-		Send:     func(reply string) { w.sent = append(w.sent, reply) },
-		Occupied: func(_, place string) bool { return w.occupied[place] },
-	})
+func newDeparturesWorld() *departuresWorld { return &departuresWorld{Table: New(Config{})} }
+
+// departBefore has a place leave before a reply.
+func (w *departuresWorld) departBefore(place, reply string) {
+	w.depart("k", place, &Effect{Op: Finish, Waiter: &Waiter{Owner: reply}})
+}
+
+// take notes what the table has asked for.
+func (w *departuresWorld) take() *departuresWorld {
+	for _, f := range w.Effects() {
+		switch f.Op {
+		case RemovePlaces:
+			w.calls++
+		case Patience:
+			w.waits++
+		case Finish:
+			w.sent = append(w.sent, f.Waiter.Owner)
+		default:
+			panic(f.Op)
+		}
+	}
 	return w
 }
 
 func TestPlacesThatGatherDuringACallLeaveTogether(t *testing.T) {
 	w := newDeparturesWorld()
-	w.Depart("k", "a")
-	if got := w.Batch("k"); !slices.Equal(got, []string{"a"}) {
+	w.depart("k", "a", nil)
+	if got := w.Departing("k"); !slices.Equal(got, []string{"a"}) {
 		t.Fatalf("first call: %q", got)
 	}
-	w.DepartBefore("k", "b", "to b")
-	w.DepartBefore("k", "c", "to c")
-	if got := w.Batch("k"); !slices.Equal(got, []string{"a"}) {
+	w.departBefore("b", "to b")
+	w.departBefore("c", "to c")
+	if got := w.Departing("k"); !slices.Equal(got, []string{"a"}) {
 		t.Fatalf("the repeated call: %q", got)
 	}
-	w.Done("k")
-	if got := w.Batch("k"); w.calls != 2 || !slices.Equal(got, []string{"b", "c"}) || len(w.sent) != 0 {
-		t.Fatalf("call %d: %q, sent %q", w.calls, got, w.sent)
+	w.Departed("k")
+	if got := w.Departing("k"); w.take().calls != 2 || !slices.Equal(got, []string{"b", "c"}) || len(w.take().sent) != 0 {
+		t.Fatalf("call %d: %q, sent %q", w.take().calls, got, w.take().sent)
 	}
-	w.Done("k")
-	if w.calls != 2 || w.Len() != 0 || !slices.Equal(w.sent, []string{"to b", "to c"}) {
-		t.Fatalf("%d calls, %d locks, sent %q", w.calls, w.Len(), w.sent)
+	w.Departed("k")
+	if w.take().calls != 2 || w.Leaving() != 0 || !slices.Equal(w.take().sent, []string{"to b", "to c"}) {
+		t.Fatalf("%d calls, %d locks, sent %q", w.take().calls, w.Leaving(), w.take().sent)
 	}
-	w.Due("k") // the timer of an earlier round
+	w.PatienceDue("k") // the timer of an earlier round
 }
 
 func TestAPlaceThatIsOccupiedAgainStays(t *testing.T) {
 	w := newDeparturesWorld()
-	w.DepartBefore("k", "a", "to a")
-	w.occupied["a"] = true
-	if got := w.Batch("k"); len(got) != 0 {
+	w.departBefore("a", "to a")
+	w.locks.setQueue("k", &Queue{places: map[string]*line[*Waiter]{"a": {}}})
+	if got := w.Departing("k"); len(got) != 0 {
 		t.Fatalf("%q", got)
 	}
-	w.Done("k")
-	if !slices.Equal(w.sent, []string{"to a"}) {
-		t.Fatalf("sent %q", w.sent)
+	w.Departed("k")
+	if !slices.Equal(w.take().sent, []string{"to a"}) {
+		t.Fatalf("sent %q", w.take().sent)
 	}
 }
 
 func TestAReplyIsPutOffForOneRoundAtMost(t *testing.T) {
 	w := newDeparturesWorld()
-	w.DepartBefore("k", "a", "to a")
-	w.Batch("k")
-	w.Due("k") // up to half of the time
-	w.DepartBefore("k", "b", "to b")
-	if len(w.sent) != 0 || w.waits != 2 {
-		t.Fatalf("sent %q after %d timers", w.sent, w.waits)
+	w.departBefore("a", "to a")
+	w.Departing("k")
+	w.PatienceDue("k") // up to half of the time
+	w.departBefore("b", "to b")
+	if len(w.take().sent) != 0 || w.take().waits != 2 {
+		t.Fatalf("sent %q after %d timers", w.take().sent, w.take().waits)
 	}
-	w.Due("k")
-	if !slices.Equal(w.sent, []string{"to a"}) || w.waits != 3 {
-		t.Fatalf("sent %q after %d timers", w.sent, w.waits)
+	w.PatienceDue("k")
+	if !slices.Equal(w.take().sent, []string{"to a"}) || w.take().waits != 3 {
+		t.Fatalf("sent %q after %d timers", w.take().sent, w.take().waits)
 	}
-	w.Due("k")
-	w.Done("k")
-	w.Batch("k")
-	w.Done("k")
-	if !slices.Equal(w.sent, []string{"to a", "to b"}) || w.waits != 3 || w.Len() != 0 {
-		t.Fatalf("sent %q after %d timers, %d locks", w.sent, w.waits, w.Len())
+	w.PatienceDue("k")
+	w.Departed("k")
+	w.Departing("k")
+	w.Departed("k")
+	if !slices.Equal(w.take().sent, []string{"to a", "to b"}) || w.take().waits != 3 || w.Leaving() != 0 {
+		t.Fatalf("sent %q after %d timers, %d locks", w.take().sent, w.take().waits, w.Leaving())
 	}
 }
 
 func TestOneCallTakesOutABoundedNumber(t *testing.T) {
 	w := newDeparturesWorld()
 	for range batchLimit + 1 {
-		w.Depart("k", "a")
+		w.depart("k", "a", nil)
 	}
 	for _, want := range []int{batchLimit, 1} {
-		if got := len(w.Batch("k")); got != want {
+		if got := len(w.Departing("k")); got != want {
 			t.Fatalf("%d places, want %d", got, want)
 		}
-		w.Done("k")
+		w.Departed("k")
 	}
 }

@@ -328,7 +328,7 @@ func (w *world) progress(pick int) bool {
 	if w.goOn {
 		can = append(can, func() {
 			w.goOn = false
-			w.s.Continue()
+			w.s.GoOn()
 			w.effects()
 		})
 	}

@@ -43,8 +43,8 @@ func (q *Queue) abandonPlace() (place string) {
 	if q.byName == nil {
 		return ""
 	}
-	q.byName.Listeners.byName.Remove(&q.inByName)
-	q.table.channels.Leave(q.byName)
+	q.byName.byName.Remove(&q.inByName)
+	q.table.unlisten(q.byName)
 	if q.place.Queued() {
 		place = q.names.Place
 	}
@@ -83,21 +83,8 @@ func (q *Queue) Refreshed(lost bool) {
 	}
 	q.woken = true
 	q.tryShared()
-	q.table.backlog.Each(q.own.All(), q.table.try)
+	q.table.each(q.own.All(), q.table.try)
 }
-
-// PatienceDue says that the timer of the effect Patience has run out.
-func (t *Table) PatienceDue(key string) { t.leaving.Due(key) }
-
-// Departing returns the places that the call for the effect RemovePlaces is to take out. A call that is repeated asks
-// again.
-func (t *Table) Departing(key string) []string { return t.leaving.Batch(key) }
-
-// Departed says that the call for the effect RemovePlaces has ended.
-func (t *Table) Departed(key string) { t.leaving.Done(key) }
-
-// Leaving is how many locks have places that are to leave the queue in Redis.
-func (t *Table) Leaving() int { return t.leaving.Len() }
 
 // The first waiter in the queue of a free lock must take it, or all waiters behind it wait. reaper.go decides what
 // to do about a head that does not.

@@ -41,16 +41,6 @@ type Queue struct {
 	inBase, inByName, inLingering node[*Queue]
 }
 
-// channel is a channel of waiters.
-type channel = subscription[listeners]
-
-// listeners are the queues and waiters that a message on a channel concerns.
-type listeners struct {
-	queues  line[*Queue]  // whose base channel it is
-	byName  line[*Queue]  // whose shared place is woken on it
-	waiters line[*Waiter] // woken on it by name
-}
-
 // Names returns the names of the lock.
 func (q *Queue) Names() Names { return q.names }
 
@@ -64,11 +54,11 @@ func (q *Queue) First() (shared, own *Waiter) { return q.shared.First(), q.own.F
 // Settled reports whether all subscriptions are confirmed and no waiter asks.
 func (q *Queue) Settled() bool {
 	for _, w := range q.appendAll(nil) {
-		if w.state == asking || w.sub != nil && !w.sub.Ready() {
+		if w.state == asking || w.sub != nil && !w.sub.ready {
 			return false
 		}
 	}
-	return q.base.Ready() && (q.byName == nil || q.byName.Ready())
+	return q.base.ready && (q.byName == nil || q.byName.ready)
 }
 
 func (q *Queue) line(k *Kind) *line[*Waiter] {
@@ -110,8 +100,8 @@ func (q *Queue) empty() bool { return q.shared.Len()+q.own.Len() == 0 }
 
 // end ends a queue without waiters.
 func (q *Queue) end() {
-	q.base.Listeners.queues.Remove(&q.inBase)
-	q.table.channels.Leave(q.base)
+	q.base.queues.Remove(&q.inBase)
+	q.table.unlisten(q.base)
 	t := q.table
 	last := len(t.queues) - 1
 	t.queues[q.index] = t.queues[last]
@@ -124,19 +114,19 @@ func (q *Queue) end() {
 
 // Subscribed is the confirmation of a channel, the first one or one after a new connection.
 func (t *Table) Subscribed(channel string) {
-	sub, missed := t.channels.Confirmed(channel)
+	sub, missed := t.channels.confirmed(channel)
 	if sub == nil {
 		return
 	}
 	t.wakeNamed(sub)
-	sub.Listeners.eachQueue(func(q *Queue, _ bool) {
+	sub.eachQueue(func(q *Queue, _ bool) {
 		q.woken = q.woken || missed
 		q.tryShared()
 	})
 	// Confirmations come in any order. A waiter that is woken by name, and whose own channel was confirmed first, has
 	// waited for this one.
-	for q := range sub.Listeners.queues.Values() {
-		t.backlog.Each(q.appendAll(nil), t.tryNamed)
+	for q := range sub.queues.Values() {
+		t.each(q.appendAll(nil), t.tryNamed)
 	}
 }
 
@@ -148,12 +138,12 @@ func (t *Table) tryNamed(w *Waiter) {
 
 // Published is a message on a channel. All waiters that listen to it ask, whatever lock they wait for.
 func (t *Table) Published(channel string) {
-	sub := t.channels.Told(channel)
+	sub := t.channels.told(channel)
 	if sub == nil {
 		return
 	}
 	t.wakeNamed(sub)
-	sub.Listeners.eachQueue(func(q *Queue, base bool) {
+	sub.eachQueue(func(q *Queue, base bool) {
 		q.woken = true
 		q.tryShared()
 		if base {
@@ -164,14 +154,14 @@ func (t *Table) Published(channel string) {
 
 // wakeNamed has all waiters ask that are woken by that name: the first in the queue of a free lock, or whose owner has
 // been granted the lock, here or at another proxy.
-func (t *Table) wakeNamed(sub *channel) { t.backlog.Each(sub.Listeners.waiters.All(), t.try) }
+func (t *Table) wakeNamed(sub *channel) { t.each(sub.waiters.All(), t.try) }
 
 // eachQueue calls f for the queues whose base channel it is, or on which their shared place is woken.
-func (l *listeners) eachQueue(f func(q *Queue, base bool)) {
-	for q := range l.queues.Values() {
+func (c *channel) eachQueue(f func(q *Queue, base bool)) {
+	for q := range c.queues.Values() {
 		f(q, true)
 	}
-	for q := range l.byName.Values() {
+	for q := range c.byName.Values() {
 		f(q, false)
 	}
 }
@@ -179,29 +169,29 @@ func (l *listeners) eachQueue(f func(q *Queue, base bool)) {
 // SubscriptionRefused says that Redis does not let us listen to a channel. The waiters that need the channel get the
 // error.
 func (t *Table) SubscriptionRefused(channel string, err error) {
-	sub := t.channels.Refused(channel)
+	sub := t.channels.refuse(channel)
 	if sub == nil {
 		return
 	}
-	all := sub.Listeners.waiters.All()
-	for _, q := range sub.Listeners.queues.All() { // without word of their place alone, plain waiters still hear of a release
+	all := sub.waiters.All()
+	for _, q := range sub.queues.All() { // without word of their place alone, plain waiters still hear of a release
 		q.denied = err
 		all = q.appendAll(all)
 		q.forget()
 	}
-	t.backlog.Each(all, func(w *Waiter) { t.Remove(w, Error, err) })
+	t.each(all, func(w *Waiter) { t.Remove(w, Error, err) })
 }
 
 // Mark is how much a waiter's channels had told when it was noted.
-type Mark struct{ base, own subscriptionMark[listeners] }
+type Mark struct{ base, own channelMark }
 
 // Mark notes what the channels of a waiter for that lock have told so far. It is called before the attempt that may
 // make Join necessary.
 func (t *Table) Mark(w *Waiter, key string) (m Mark) {
 	if q := t.locks[key].queue; q != nil {
-		m.base = q.base.Mark()
+		m.base = q.base.mark()
 		if w.Named() {
-			m.own = t.channels.Find(w.Wake).Mark()
+			m.own = t.channels.byName[w.Wake].mark()
 		}
 	}
 	return m

@@ -315,7 +315,7 @@ func TestManyWaitersAreDealtWithInSlices(t *testing.T) {
 			}
 			for w.effects(); w.goOn; {
 				w.goOn = false
-				w.s.Continue()
+				w.s.GoOn()
 				w.effects()
 			}
 			w.most = 0
@@ -323,7 +323,7 @@ func TestManyWaitersAreDealtWithInSlices(t *testing.T) {
 			slices := 0
 			for w.effects(); w.goOn; slices++ {
 				w.goOn = false
-				w.s.Continue()
+				w.s.GoOn()
 				w.effects()
 			}
 			if slices < many/sliceSize-1 && name != "same owner" || w.most > 2*sliceSize {
@@ -410,7 +410,7 @@ func TestChannelsStayForAWhile(t *testing.T) {
 	}
 	w.s.TidyDue()
 	w.effects()
-	if w.confirmed["c"] || w.s.channels.Len() > 0 {
+	if w.confirmed["c"] || len(w.s.channels.byName) > 0 {
 		t.Fatal("it stays for ever")
 	}
 	w.ask(Plain, "")

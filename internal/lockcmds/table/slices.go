@@ -2,71 +2,57 @@ package table
 
 // This file does work for many waiters in slices, so that no event takes long however many waiters it concerns.
 //
-//	Each ──► the first slice at once ──hooks.GoOn──► the caller serves others ──► Continue ──► the next slice …
+//	each ──► the first slice at once ──the effect GoOn──► the caller serves others ──► GoOn ──► the next slice …
 
 // sliceSize is how many waiters one event deals with: about a tenth of a millisecond.
 const sliceSize = 128
 
-// backlogHooks are what a backlog asks of its caller.
-type backlogHooks[T any] struct {
-	GoOn  func()       // call Continue, when others have had their turn; it must not call the backlog
-	Waits func(T) bool // whether a waiter still waits: the work for the others falls away
-}
-
 // backlog is the work that is left, in the order in which it came.
-type backlog[T any] struct {
-	hooks backlogHooks[T]
-	tasks []task[T]
-	going bool // Continue follows, or works
+type backlog struct {
+	tasks []task
+	going bool // GoOn follows, or works
 }
 
 // task is something that is to be done for each of many waiters.
-type task[T any] struct {
-	waiters []T
-	f       func(T)
+type task struct {
+	waiters []*Waiter
+	f       func(*Waiter)
 }
 
-// newBacklog returns an empty backlog.
-func newBacklog[T any](h backlogHooks[T]) *backlog[T] { return &backlog[T]{hooks: h} }
-
-// Each calls f for those of the waiters that still wait: for some at once, for the others by Continue. f may call Each.
-// The slice belongs to the backlog.
-func (b *backlog[T]) Each(waiters []T, f func(T)) {
+// each calls f for those of the waiters that still wait: for some at once, for the others by GoOn. f may call each. The
+// table keeps the slice.
+func (t *Table) each(waiters []*Waiter, f func(*Waiter)) {
 	if len(waiters) == 0 {
 		return
 	}
-	b.tasks = append(b.tasks, task[T]{waiters, f})
-	if !b.going {
-		b.work()
+	t.backlog.tasks = append(t.backlog.tasks, task{waiters, f})
+	if !t.backlog.going {
+		t.GoOn()
 	}
 }
 
-// Continue does the next slice.
-func (b *backlog[T]) Continue() {
-	b.going = false
-	b.work()
-}
-
-func (b *backlog[T]) work() {
+// GoOn does the next slice, as the effect GoOn asks.
+func (t *Table) GoOn() {
+	b := &t.backlog
 	b.going = true // what is added now is worked off in its turn
 	left := sliceSize
 	for len(b.tasks) > 0 && left > 0 {
-		t := &b.tasks[0]
-		n := min(left, len(t.waiters))
-		some, f := t.waiters[:n], t.f
-		if t.waiters = t.waiters[n:]; len(t.waiters) == 0 {
+		first := &b.tasks[0]
+		n := min(left, len(first.waiters))
+		some, f := first.waiters[:n], first.f
+		if first.waiters = first.waiters[n:]; len(first.waiters) == 0 {
 			if b.tasks = b.tasks[1:]; len(b.tasks) == 0 {
 				b.tasks = nil
 			}
 		}
 		left -= n
 		for _, w := range some {
-			if b.hooks.Waits(w) {
+			if w.Waits() {
 				f(w)
 			}
 		}
 	}
 	if b.going = len(b.tasks) > 0; b.going {
-		b.hooks.GoOn()
+		t.emit(Effect{Op: GoOn})
 	}
 }

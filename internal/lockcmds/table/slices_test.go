@@ -5,35 +5,42 @@ import (
 	"testing"
 )
 
+// waitersOf returns that many waiters in a queue.
+func waitersOf(n int) []*Waiter {
+	all := make([]*Waiter, n)
+	for i := range all {
+		all[i] = &Waiter{queue: &Queue{}}
+	}
+	return all
+}
+
 func TestWorkIsDoneInSlices(t *testing.T) {
-	goOn, gone := 0, map[int]bool{}
-	b := newBacklog(backlogHooks[int]{GoOn: func() { goOn++ }, Waits: func(w int) bool { return !gone[w] }})
-	var done, all []int
-	for i := range 2*sliceSize + 1 {
-		all = append(all, i)
+	x := New(Config{})
+	all := waitersOf(2*sliceSize + 2)
+	first, last := all[:2*sliceSize+1], all[2*sliceSize+1]
+	first[sliceSize].queue = nil // it has left
+	var done []*Waiter
+	note := func(w *Waiter) { done = append(done, w) }
+	x.each(slices.Clone(first), note)
+	if len(done) != sliceSize || len(x.effects) != 1 || x.effects[0].Op != GoOn {
+		t.Fatalf("%d at once, %v", len(done), x.effects)
 	}
-	gone[sliceSize] = true
-	b.Each(slices.Clone(all), func(w int) { done = append(done, w) })
-	if len(done) != sliceSize || goOn != 1 {
-		t.Fatalf("%d at once, %d calls of GoOn", len(done), goOn)
-	}
-	b.Each([]int{-1}, func(w int) { done = append(done, w) }) // in its turn
-	b.Continue()
-	b.Continue()
-	all = append(slices.Delete(all, sliceSize, sliceSize+1), -1)
-	if !slices.Equal(done, all) || goOn != 2 {
-		t.Fatalf("%v, %d calls of GoOn", done, goOn)
+	x.each([]*Waiter{last}, note) // in its turn
+	x.GoOn()
+	x.GoOn()
+	if !slices.Equal(done, slices.Delete(all, sliceSize, sliceSize+1)) || len(x.effects) != 2 {
+		t.Fatalf("%d done, %v", len(done), x.effects)
 	}
 }
 
 func TestWorkAddsWork(t *testing.T) {
-	var done []int
-	b := newBacklog(backlogHooks[int]{GoOn: func() { t.Fatal("it all fits into one slice") }, Waits: func(int) bool { return true }})
-	b.Each([]int{1, 2}, func(w int) {
+	x, all := New(Config{}), waitersOf(4)
+	var done []*Waiter
+	x.each(slices.Clone(all[:2]), func(w *Waiter) {
 		done = append(done, w)
-		b.Each([]int{10 * w}, func(w int) { done = append(done, w) })
+		x.each([]*Waiter{all[2+slices.Index(all, w)]}, func(w *Waiter) { done = append(done, w) })
 	})
-	if !slices.Equal(done, []int{1, 2, 10, 20}) {
-		t.Fatal(done)
+	if !slices.Equal(done, all) || len(x.effects) != 0 {
+		t.Fatalf("%v, and %v: it all fits into one slice", done, x.effects)
 	}
 }

@@ -21,9 +21,9 @@ type Table struct {
 	effects []Effect
 
 	waiters  line[*Waiter] // of all queues, in the order in which they joined
-	channels *subscriptions[listeners]
-	leaving  *departures[Effect]
-	backlog  *backlog[*Waiter]
+	channels channels
+	leaving  map[string]*departures // by lock
+	backlog  backlog
 
 	lingering line[*Queue] // at most lingerLimit
 	stopped   bool         // RemoveAll was called: no queue lingers
@@ -31,23 +31,7 @@ type Table struct {
 
 // New returns an empty table.
 func New(c Config) *Table {
-	t := &Table{config: c, locks: locks{}}
-	t.channels = newSubscriptions[listeners](subscriptionHooks{
-		Subscribe:   func(channel string) { t.emit(Effect{Op: Subscribe, Channel: channel}) },
-		Unsubscribe: func(channel string) { t.emit(Effect{Op: Unsubscribe, Channel: channel}) },
-		Wait:        func(d time.Duration) { t.emit(Effect{Op: Tidy, Delay: d}) },
-	})
-	t.backlog = newBacklog(backlogHooks[*Waiter]{
-		GoOn:  func() { t.emit(Effect{Op: GoOn}) },
-		Waits: (*Waiter).Waits,
-	})
-	t.leaving = newDepartures(departureHooks[Effect]{
-		Remove:   func(key string) { t.emit(Effect{Op: RemovePlaces, Key: key}) },
-		Wait:     func(key string, d time.Duration) { t.emit(Effect{Op: Patience, Key: key, Delay: d}) },
-		Send:     t.emit,
-		Occupied: t.occupied,
-	})
-	return t
+	return &Table{config: c, locks: locks{}, channels: channels{byName: map[string]*channel{}}, leaving: map[string]*departures{}}
 }
 
 // Queue returns the wait queue of a lock; nil: there is none, and no waiter is here.
@@ -75,11 +59,5 @@ func (t *Table) Denied(key string) error {
 // before it, and the same messages wake it when its turn comes.
 func (t *Table) MayJoin(key string, k *Kind) bool {
 	q := t.locks[key].queue
-	return !k.OwnPlace && q != nil && q.shared.Len() > 0 && q.base.Ready() && q.pause == 0
+	return !k.OwnPlace && q != nil && q.shared.Len() > 0 && q.base.ready && q.pause == 0
 }
-
-// TidyDue says that the timer of the effect Tidy has run out.
-func (t *Table) TidyDue() { t.channels.Due() }
-
-// Continue goes on with the work for many waiters, as the effect GoOn asks.
-func (t *Table) Continue() { t.backlog.Continue() }

@@ -88,8 +88,8 @@ func (t *Table) Join(w *Waiter, n Names, m Mark, a Answer) {
 	q := t.locks[n.Key].queue
 	if q == nil {
 		q = &Queue{table: t, names: n, places: make(map[string]*line[*Waiter])}
-		q.base = t.channels.Listen(n.Channel)
-		q.base.Listeners.queues.Push(&q.inBase, q)
+		q.base = t.listen(n.Channel)
+		q.base.queues.Push(&q.inBase, q)
 		t.locks.setQueue(n.Key, q)
 		q.index, t.queues = len(t.queues), append(t.queues, q)
 	}
@@ -99,8 +99,8 @@ func (t *Table) Join(w *Waiter, n Names, m Mark, a Answer) {
 	t.waiters.Push(&w.inSet, w)
 	w.queue, w.state, w.pending, w.err = q, waiting, NoOutcome, nil
 	if w.Named() {
-		w.sub = t.channels.Listen(w.Wake)
-		w.sub.Listeners.waiters.Push(&w.inSub, w)
+		w.sub = t.listen(w.Wake)
+		w.sub.waiters.Push(&w.inSub, w)
 	}
 	q.line(w.Kind).Push(&w.inLine, w)
 	if w.Kind.OwnPlace {
@@ -109,7 +109,7 @@ func (t *Table) Join(w *Waiter, n Names, m Mark, a Answer) {
 		q.forget()
 	}
 	first := q.shared.First() == w
-	switch missed := m.base.Missed(q.base) || m.own.Missed(w.sub); {
+	switch missed := m.base.missed(q.base) || m.own.missed(w.sub); {
 	case w.Named() && missed:
 		t.try(w)
 	case w.Kind.OwnPlace:
@@ -158,7 +158,7 @@ func (t *Table) RemoveAll(err error) {
 	for _, q := range t.lingering.All() {
 		q.forget()
 	}
-	t.backlog.Each(t.waiters.All(), func(w *Waiter) { t.Remove(w, Error, err) })
+	t.each(t.waiters.All(), func(w *Waiter) { t.Remove(w, Error, err) })
 }
 
 // Withdraw is for a waiter that does not join after all. Its place in Redis, if it has taken one, is given up, and a
@@ -168,7 +168,7 @@ func (t *Table) Withdraw(w *Waiter, key string, o Outcome, err error) {
 	if o != Gone {
 		t.reply(w, key, place, o, err)
 	} else if place != "" {
-		t.leaving.Depart(key, place)
+		t.depart(key, place, nil)
 	}
 }
 
@@ -178,8 +178,8 @@ func (t *Table) remove(w *Waiter, o Outcome, err error) {
 	t.waiters.Remove(&w.inSet)
 	w.queue, w.state = nil, outside
 	if w.sub != nil {
-		w.sub.Listeners.waiters.Remove(&w.inSub)
-		t.channels.Leave(w.sub)
+		w.sub.waiters.Remove(&w.inSub)
+		t.unlisten(w.sub)
 		w.sub = nil
 	}
 	watched := q.queued() && o != Granted
@@ -208,11 +208,11 @@ func (t *Table) remove(w *Waiter, o Outcome, err error) {
 func (t *Table) reply(w *Waiter, key, place string, o Outcome, err error) {
 	e := Effect{Op: Finish, Waiter: w, Outcome: o, Err: err, Doubt: w.doubt}
 	if place != "" && (o == Null || o == Error) {
-		t.leaving.DepartBefore(key, place, e)
+		t.depart(key, place, &e)
 		return
 	}
 	t.emit(e)
 	if place != "" {
-		t.leaving.Depart(key, place)
+		t.depart(key, place, nil)
 	}
 }
