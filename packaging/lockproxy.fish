@@ -2,7 +2,7 @@
 complete -c lockproxy -n __fish_use_subcommand -a exec -d 'Hold a lock while a command runs'
 complete -c lockproxy -n '__fish_seen_subcommand_from exec' -l url -r -d 'The proxy: redis://user:password@host:port/db, rediss:// for TLS, unix:///path'
 complete -c lockproxy -n '__fish_seen_subcommand_from exec' -l password-file -r -d 'FILE that holds the password, if it is not in the URL'
-complete -c lockproxy -n '__fish_seen_subcommand_from exec' -l wait -r -d 'Longest wait for the lock, as in 10s; a number is seconds'
+complete -c lockproxy -n '__fish_seen_subcommand_from exec' -l wait -r -d 'Longest wait for the lock, as in 10s; a number, as 0.5, is seconds'
 complete -c lockproxy -n '__fish_seen_subcommand_from exec' -l no-wait -d 'Do not wait, as --wait 0s'
 complete -c lockproxy -n '__fish_seen_subcommand_from exec' -l fair -d 'First come, first served (FAIRLOCK)'
 complete -c lockproxy -n '__fish_seen_subcommand_from exec' -l lease -r -d 'Lease of the lock'

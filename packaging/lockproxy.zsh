@@ -6,7 +6,7 @@ _lockproxy() {
 		_arguments \
 		'--url=[The proxy\: redis\://user\:password@host\:port/db, rediss\:// for TLS, unix\:///path]:value:_files' \
 		'--password-file=[FILE that holds the password, if it is not in the URL]:value:_files' \
-		'--wait=[Longest wait for the lock, as in 10s; a number is seconds]:value:_files' \
+		'--wait=[Longest wait for the lock, as in 10s; a number, as 0.5, is seconds]:value:_files' \
 		'--no-wait[Do not wait, as --wait 0s]' \
 		'--fair[First come, first served (FAIRLOCK)]' \
 		'--lease=[Lease of the lock]:value:_files' \

@@ -2,7 +2,7 @@ package cli
 
 import (
 	"fmt"
-	"strconv"
+	"strings"
 	"time"
 )
 
@@ -37,15 +37,18 @@ type patience struct {
 	limit   time.Duration
 }
 
-// Set implements pflag.Value. A number without a unit is seconds, as with flock.
+// Set implements pflag.Value. A number without a unit is seconds, perhaps with a fraction, as with flock.
 func (w *patience) Set(text string) error {
-	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
-		*w = patience{true, time.Duration(seconds) * time.Second}
-		return nil
+	unit := ""
+	if strings.Trim(text, "0123456789.") == "" {
+		unit = "s"
 	}
-	d, err := ParseDuration(text)
+	d, err := time.ParseDuration(text + unit)
+	if err != nil {
+		return fmt.Errorf("%q is neither a number of seconds nor a duration with a unit, as in 10, 0.5 or 1h30m", text)
+	}
 	*w = patience{true, d}
-	return err
+	return nil
 }
 
 // String implements pflag.Value.

@@ -43,7 +43,7 @@ const execDetails = `COMMAND finds LOCK_KEY and LOCK_FENCE in its environment. T
 func (c *execCommand) flags(f *pflag.FlagSet) {
 	c.Lease = 30 * time.Second
 	c.connection.flags(f)
-	f.VarP(&c.Wait, "wait", "w", "Longest wait for the lock, as in 10s; a number is seconds. Without it: no limit. Exit code 75: another client has the lock.")
+	f.VarP(&c.Wait, "wait", "w", "Longest wait for the lock, as in 10s; a number, as 0.5, is seconds. Without it: no limit. Exit code 75: another client has the lock.")
 	f.BoolVarP(&c.NoWait, "no-wait", "n", false, "Do not wait, as --wait 0s.")
 	f.BoolVar(&c.Fair, "fair", false, "First come, first served (FAIRLOCK).")
 	f.Var((*Duration)(&c.Lease), "lease", "Lease of the lock. It is renewed while the command runs. If this machine fails, the lock ends within this time.")
