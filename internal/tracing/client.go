@@ -32,6 +32,8 @@ type client struct {
 	head http.Header
 	gzip bool
 	http *http.Client
+
+	resume time.Time // the collector has asked for a pause until then; one goroutine at a time uploads
 }
 
 var _ otlptrace.Client = (*client)(nil)
@@ -39,6 +41,7 @@ var _ otlptrace.Client = (*client)(nil)
 const (
 	requestLimit = 10 * time.Second // of one attempt, unless OTEL_EXPORTER_OTLP_TIMEOUT names another
 	retryLimit   = time.Minute      // of all attempts to send a batch
+	pauseLimit   = time.Minute      // of a pause that a collector asks for
 	answerLimit  = 1 << 12          // bytes that are read of what a collector says
 )
 
@@ -55,10 +58,15 @@ func newClient(endpoint string, note func(error)) (*client, error) {
 	}
 	c := &client{url: to, head: http.Header{}, gzip: variable("COMPRESSION") == "gzip"}
 	for pair := range strings.SplitSeq(variable("HEADERS"), ",") {
-		name, value, _ := strings.Cut(pair, "=")
-		if value, err := url.PathUnescape(strings.TrimSpace(value)); err == nil && strings.TrimSpace(name) != "" {
-			c.head.Set(strings.TrimSpace(name), value)
+		name, value, named := strings.Cut(pair, "=")
+		value, err := url.PathUnescape(strings.TrimSpace(value))
+		if name = strings.TrimSpace(name); !named || err != nil || name == "" || strings.ContainsAny(name, ": ") {
+			if strings.TrimSpace(pair) != "" {
+				note(errors.New("OTEL_EXPORTER_OTLP_HEADERS: an entry is not name=value")) // it may be a credential
+			}
+			continue
 		}
+		c.head.Set(name, value)
 	}
 	c.head.Set("Content-Type", "application/x-protobuf")
 	if c.gzip {
@@ -68,7 +76,11 @@ func newClient(endpoint string, note func(error)) (*client, error) {
 	if transport.TLSClientConfig, err = certificates(); err != nil {
 		note(err)
 	}
-	c.http = &http.Client{Transport: transport, Timeout: requestLimit}
+	c.http = &http.Client{
+		Transport: transport, Timeout: requestLimit,
+		// Headers with credentials are for the collector that the operator has named.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	if text := variable("TIMEOUT"); text != "" {
 		ms, err := strconv.Atoi(text)
 		if err != nil || ms < 0 {
@@ -131,6 +143,7 @@ func (c *client) Stop(context.Context) error {
 }
 
 // UploadTraces implements otlptrace.Client. It asks again for a minute at most if the collector says that it has no time.
+// A pause that the collector has asked for is kept, also by later batches.
 func (c *client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
 	body, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans}) // on the wire as ExportTraceServiceRequest
 	if err != nil {
@@ -142,6 +155,13 @@ func (c *client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpan
 		_, _ = w.Write(body) // a buffer takes all
 		_ = w.Close()
 		body = short.Bytes()
+	}
+	pause := time.NewTimer(time.Until(c.resume))
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-ctx.Done():
+		return fmt.Errorf("the collector has asked for a pause: %w", ctx.Err())
 	}
 	_, err = backoff.Retry(ctx, func() (struct{}, error) { return struct{}{}, c.post(ctx, body) }, backoff.WithMaxElapsedTime(retryLimit))
 	return err
@@ -168,10 +188,25 @@ func (c *client) post(ctx context.Context, body []byte) error {
 	case http.StatusOK, http.StatusAccepted, http.StatusNoContent:
 		return nil
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		if seconds, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil && seconds > 0 {
-			return backoff.RetryAfter(seconds)
+		if pause := pauseOf(answer.Header.Get("Retry-After")); pause > 0 {
+			c.resume = time.Now().Add(pause)
+			return fmt.Errorf("%s: %w", answer.Status, &backoff.RetryAfterError{Duration: pause})
 		}
 		return errors.New(answer.Status)
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return backoff.Permanent(fmt.Errorf("%s: %s: a redirect is not followed", c.url, answer.Status))
 	}
 	return backoff.Permanent(fmt.Errorf("%s: %s: %s", c.url, answer.Status, bytes.TrimSpace(said)))
+}
+
+// pauseOf is the pause that a value of Retry-After asks for, within limits: a number of seconds, or a date.
+func pauseOf(text string) time.Duration {
+	if seconds, err := strconv.Atoi(text); err == nil {
+		return time.Duration(min(max(seconds, 0), int(pauseLimit/time.Second))) * time.Second
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	return min(max(time.Until(at), 0), pauseLimit)
 }

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -155,5 +156,81 @@ func TestACollectorThatIsNotThereIsNotAskedAgain(t *testing.T) {
 	}
 	if err := c.UploadTraces(ctx, theSpans); err == nil || ctx.Err() != nil {
 		t.Errorf("%v, %v", err, ctx.Err())
+	}
+}
+
+// A later batch keeps a pause that an earlier one was asked for.
+func TestAPauseHoldsForLaterBatches(t *testing.T) {
+	var asked []time.Time
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked = append(asked, time.Now()); len(asked) == 1 {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer server.Close()
+	c, err := newClient(server.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Stop(t.Context())
+	given, giveUp := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer giveUp()
+	if err := c.UploadTraces(given, theSpans); err == nil {
+		t.Error("a batch is sent before the end of the pause")
+	}
+	if err := c.UploadTraces(given, theSpans); err == nil {
+		t.Error("a batch is sent before the end of the pause")
+	}
+	if err := c.UploadTraces(t.Context(), theSpans); err != nil || len(asked) != 2 || asked[1].Sub(asked[0]) < time.Second {
+		t.Errorf("%v, asked at %v", err, asked)
+	}
+}
+
+func TestPausesAreBounded(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"": 0, "soon": 0, "-1": 0, "7": 7 * time.Second, "3600": pauseLimit, "9223372036854775807": pauseLimit,
+		time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat): 0, time.Now().Add(time.Hour).UTC().Format(http.TimeFormat): pauseLimit,
+	} {
+		if got := pauseOf(text); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}
+
+// The headers are for the named collector only, and a redirect may have a password.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a redirect is followed") }))
+	defer other.Close()
+	for _, status := range []int{http.StatusMovedPermanently, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, strings.Replace(other.URL, "//", "//me:secret@", 1), status)
+		}))
+		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
+		_, err := upload(t)
+		server.Close()
+		if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "not followed") {
+			t.Errorf("%d: %v", status, err)
+		}
+	}
+}
+
+func TestAWrongHeaderIsNotQuoted(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
+	for _, headers := range []string{"secret", "Authorization: Bearer secret", "Authorization: secret=", "x=%zsecret"} {
+		t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", headers)
+		if noted, err := upload(t); err != nil || len(noted) != 1 || strings.Contains(noted[0].Error(), "secret") {
+			t.Errorf("%q: noted %v, %v", headers, noted, err)
+		}
+	}
+}
+
+func TestAWrongEndpointIsNotQuoted(t *testing.T) {
+	for _, endpoint := range []string{"http://me:secret@h", "http://me:se%zsecret@h", "secret", "http://h?token=secret"} {
+		if err := CheckEndpoint(endpoint); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", endpoint, err)
+		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,14 +50,14 @@ func CheckEndpoint(endpoint string) error {
 	return err
 }
 
-// spansURL is the URL to which spans are posted.
+// spansURL is the URL to which spans are posted. Its errors do not quote the endpoint: it may hold a password.
 func spansURL(endpoint string) (string, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil {
-		return "", fmt.Errorf("%q is no URL", endpoint)
+		return "", errors.New("it is no URL")
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return "", fmt.Errorf("%q is not like http://host:4318 or https://host/path", endpoint)
+		return "", errors.New("it is not like http://host:4318 or https://host/path")
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/v1/traces"
@@ -64,11 +65,14 @@ func spansURL(endpoint string) (string, error) {
 	return u.String(), nil
 }
 
+// credentials matches those of URLs in a text, for example of the HTTP proxy that the environment names.
+var credentials = regexp.MustCompile(`(?s)//.*@`)
+
 // queueLen is how many waits and holds may stand before the library's queue of spans, which has as many.
 const queueLen = 2048
 
 // closeLimit is the time that the last spans have to reach the collector.
-const closeLimit = 2 * time.Second
+const closeLimit = 500 * time.Millisecond
 
 // Tracer is an observe.Observer that sends a span of each wait and hold. Its methods may be called from any goroutine.
 type Tracer struct {
@@ -86,10 +90,7 @@ var _ observe.Observer = (*Tracer)(nil)
 // New starts a tracer. The caller closes it when nothing ends any more.
 func New(o Options) (*Tracer, error) {
 	entries := logging.NewRepeats(o.Logger, 3, time.Minute)
-	note := func(err error) {
-		text := err.Error() // it may have all that the collector has said
-		entries.Write(zap.WarnLevel, "sending spans to the collector failed", "", zap.String("error", text[:min(len(text), 300)]))
-	}
+	note := noteTo(entries)
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(note))
 	otel.SetLogger(funcr.New(func(_, args string) { note(errors.New(args)) }, funcr.Options{})) // settings that it cannot read
 	to, err := newClient(o.Endpoint, note)
@@ -108,14 +109,23 @@ func New(o Options) (*Tracer, error) {
 	if err != nil {
 		note(err)
 	}
-	t := &Tracer{
-		spans: make(chan observe.Ending, queueLen), stop: make(chan struct{}), stopped: make(chan struct{}),
-		exporter: &exporter{SpanExporter: out, life: life, abort: abort, note: note, entries: entries},
+	return begin(about, &exporter{SpanExporter: out, life: life, abort: abort, note: note, entries: entries}), nil
+}
+
+// noteTo returns a function that logs why spans were not sent.
+func noteTo(entries *logging.Repeats) func(error) {
+	return func(err error) {
+		text := credentials.ReplaceAllString(err.Error(), "//[hidden]@") // it may have all that the collector has said
+		entries.Write(zap.WarnLevel, "sending spans to the collector failed", "", zap.String("error", text[:min(len(text), 300)]))
 	}
-	t.provider = sdk.NewTracerProvider(
-		sdk.WithResource(about), sdk.WithIDGenerator(ids{}), sdk.WithBatcher(t.exporter, sdk.WithBlocking()))
+}
+
+// begin returns a tracer that runs.
+func begin(about *resource.Resource, x *exporter) *Tracer {
+	t := &Tracer{spans: make(chan observe.Ending, queueLen), stop: make(chan struct{}), stopped: make(chan struct{}), exporter: x}
+	t.provider = sdk.NewTracerProvider(sdk.WithResource(about), sdk.WithIDGenerator(ids{}), sdk.WithBatcher(x, sdk.WithBlocking()))
 	go t.run()
-	return t, nil
+	return t
 }
 
 // Wants implements observe.Observer. All waits and holds are of interest.
@@ -161,10 +171,15 @@ func (t *Tracer) run() {
 	}
 }
 
-// Close sends the remaining spans, for a limited time.
+// Close sends the remaining spans, for a limited time. If the collector has not taken the last ones, it gives up at
+// once.
 func (t *Tracer) Close() {
 	t.close.Do(func() {
-		late := time.AfterFunc(closeLimit, t.exporter.abort)
+		limit := closeLimit
+		if t.exporter.failing.Load() {
+			limit = 0
+		}
+		late := time.AfterFunc(limit, t.exporter.abort)
 		defer late.Stop()
 		close(t.stop)
 		<-t.stopped
@@ -183,6 +198,7 @@ type exporter struct {
 	entries *logging.Repeats
 
 	sent, failed atomic.Int64
+	failing      atomic.Bool // the last batch has failed
 }
 
 // ExportSpans implements sdk.SpanExporter.
@@ -190,7 +206,9 @@ func (x *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(x.life, cancel)()
-	if err := x.SpanExporter.ExportSpans(ctx, spans); err != nil {
+	err := x.SpanExporter.ExportSpans(ctx, spans)
+	x.failing.Store(err != nil)
+	if err != nil {
 		x.failed.Add(int64(len(spans)))
 		x.note(err)
 		return nil

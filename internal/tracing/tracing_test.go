@@ -2,6 +2,7 @@ package tracing
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -10,9 +11,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
@@ -20,6 +24,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
+	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -229,5 +234,53 @@ func TestEndpoints(t *testing.T) {
 		if got != want || (err == nil) != (want != "") {
 			t.Errorf("%q is %q, %v", endpoint, got, err)
 		}
+	}
+}
+
+// stubExporter fails, or waits until it is given up if silent.
+type stubExporter struct{ silent bool }
+
+func (x *stubExporter) ExportSpans(ctx context.Context, _ []sdk.ReadOnlySpan) error {
+	if x.silent {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return errors.New(`Post "http://me:se/cr@et@proxy:1": no`)
+}
+
+func (*stubExporter) Shutdown(context.Context) error { return nil }
+
+// A stop waits a moment for a collector, and not at all for one that has failed before.
+func TestAStopDoesNotWaitForADeadCollector(t *testing.T) {
+	for _, failedBefore := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			core, logs := observer.New(zap.DebugLevel)
+			entries := logging.NewRepeats(zap.New(core), 3, time.Minute)
+			life, abort := context.WithCancel(context.Background())
+			to := &stubExporter{silent: !failedBefore}
+			tracer := begin(resource.Empty(), &exporter{SpanExporter: to, life: life, abort: abort, note: noteTo(entries), entries: entries})
+			if failedBefore {
+				tracer.Ended(observe.Ending{At: time.Now(), Kind: observe.Hold, Key: "k"})
+				synctest.Wait()
+				if err := tracer.provider.ForceFlush(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				to.silent = true
+			}
+			tracer.Ended(observe.Ending{At: time.Now(), Kind: observe.Hold, Key: "k"})
+			began, want := time.Now(), closeLimit
+			tracer.Close()
+			if failedBefore {
+				want = 0
+			}
+			if took := time.Since(began); took != want {
+				t.Errorf("failed before: %v; the stop took %v, want %v", failedBefore, took, want)
+			}
+			for _, line := range logs.All() {
+				if text := line.ContextMap()["error"].(string); strings.Contains(text, "cr@et") || strings.Contains(text, "me:") {
+					t.Errorf("the log has the password: %s", text)
+				}
+			}
+		})
 	}
 }
