@@ -248,7 +248,8 @@ func plain(err error, data []byte) string {
 	}
 	typeError, ok := errors.AsType[*yaml.TypeError](err)
 	if !ok {
-		return yaml.FormatError(err, false, false)
+		_, byDecoder := errors.AsType[*yaml.SyntaxError](err)
+		return withoutValues(yaml.FormatError(err, false, false), byDecoder)
 	}
 	at, wanted := typeError.Token.Position, "another kind of value"
 	switch typeError.DstType {
@@ -258,6 +259,25 @@ func plain(err error, data []byte) string {
 		wanted = "true or false"
 	}
 	return fmt.Sprintf("[%d:%d] must be %s", at.Line, at.Column, wanted)
+}
+
+// quoted matches what the decoder quotes of a file.
+var quoted = regexp.MustCompile(`"(\\.|[^"\\])*"`)
+
+// withoutValues is an error text about a file without the values that the decoder quotes: one may be a password. A
+// password that begins with an asterisk is an alias for YAML.
+func withoutValues(text string, byDecoder bool) string {
+	if strings.Contains(text, "alias") || strings.Contains(text, "anchor") {
+		at, _, _ := strings.Cut(text, "]")
+		if !strings.HasPrefix(at, "[") {
+			at = "["
+		}
+		return strings.TrimPrefix(at+"] ", "[] ") + "a value that begins with * or & stands in quotes"
+	}
+	if !byDecoder || strings.Contains(text, "already defined") { // the type of the setting quotes its text, the decoder a key
+		return text
+	}
+	return quoted.ReplaceAllString(text, "this")
 }
 
 // unknownKey describes a key of a file that no setting has.

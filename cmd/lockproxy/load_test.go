@@ -304,6 +304,22 @@ func TestPasswordIsNotShown(t *testing.T) {
 		t.Error("a list is taken for a password")
 	}
 	_, invalid := load([]string{"--upstream-password", secret, "--max-pins=0"})
+	for _, value := range []string{"*" + secret, "&" + secret, "|" + secret, ">" + secret + " x", "{" + secret, "'" + secret, "\n    " + secret + ": x"} {
+		if _, err := load([]string{"--config", writeFile(t, "upstream:\n  password: "+value+"\n")}); err == nil || strings.Contains(err.Error(), secret) {
+			t.Errorf("password: %s: %v", value, err)
+		}
+	}
+	if _, err := load([]string{"--config", writeFile(t, "upstream:\n  <<: *"+secret+"\n")}); err == nil || strings.Contains(err.Error(), secret) {
+		t.Error(err)
+	}
+	for _, address := range []string{secret, "redis://u:" + secret + "@h:1", "me:" + secret, "sentinel://:" + secret + "@h:1/m", "cluster://h:1/" + secret} {
+		if _, err := load([]string{"--upstream", address}); err == nil || strings.Contains(err.Error(), secret) {
+			t.Errorf("--upstream %s: %v", address, err)
+		}
+	}
+	if _, err := load([]string{"--tracing-endpoint", "http://u:" + secret + "@h:1"}); err == nil || strings.Contains(err.Error(), secret) {
+		t.Error(err)
+	}
 	encoded, err := yaml.Marshal(cmd.Config)
 	if err != nil {
 		t.Fatal(err)

@@ -55,6 +55,7 @@ func TestAnswersAsTextAndAsJSON(t *testing.T) {
 		{"unlock k", "-NOUPSTREAM \x1b", "FORCEUNLOCK k", ExitUnreachable, ""},
 		{"unlock k", "-NOUPSTREAM x", "FORCEUNLOCK k", ExitUnreachable, ""},
 		{"unlock k", "", "FORCEUNLOCK k", ExitUnreachable, ""},
+		{"unlock k", "-ERR unknown command 'FORCEUNLOCK', with args beginning with: '\x1b'", "FORCEUNLOCK k", ExitUnreachable, ""},
 	} {
 		proxy := startStub(t, test.answer)
 		code, out, complaints := ran(t, append(strings.Fields(test.args), "-u", proxy.addr)...)
@@ -72,7 +73,7 @@ func TestAnswersAsTextAndAsJSON(t *testing.T) {
 		if code != test.code || at != len(out) {
 			t.Errorf("%s, answer %q: exit code %d, want %d; %q behind what is wanted", test.args, test.answer, code, test.code, out[min(at, len(out)):])
 		}
-		if (complaints != "") != (test.out == "") || strings.Contains(complaints, "\x1b") {
+		if (complaints != "") != (test.out == "") || strings.Contains(complaints, "\x1b") || strings.Contains(complaints, "with args") {
 			t.Errorf("%s: complaints %q", test.args, complaints)
 		}
 	}

@@ -97,6 +97,9 @@ func Dial(ctx context.Context, t Target, name string) (*Conn, error) {
 func open(ctx context.Context, t Target) (net.Conn, error) {
 	began := time.Now()
 	nc, err := (&net.Dialer{KeepAlive: 5 * time.Second}).DialContext(ctx, t.Network, t.Addr)
+	if unknown, ok := errors.AsType[*net.DNSError](err); ok { // the name is not quoted: it may be a password in a wrong place
+		return nil, fmt.Errorf("the host of the proxy's address is not found: %s", unknown.Err)
+	}
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, &Unanswered{t.Addr, "the connection", time.Since(began), err}
@@ -187,7 +190,8 @@ func (c *Conn) Do(ctx context.Context, args ...string) (resp.Value, error) {
 	select {
 	case v := <-c.replies:
 		if v.IsError() {
-			return v, Error(v.Str)
+			text, _, _ := strings.Cut(string(v.Str), ", with args beginning with") // of a command that Redis does not know: a password, perhaps
+			return v, Error(text)
 		}
 		return v, nil
 	case <-c.done:

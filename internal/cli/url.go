@@ -3,7 +3,6 @@ package cli
 import (
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"strconv"
@@ -22,7 +21,8 @@ type Target struct {
 const defaultPort = "7379"
 
 // parseTarget reads an address in the form of other Redis tools: redis://user:password@host:port/db, rediss:// for TLS,
-// unix://user:password@/path?db=n. A bare host:port is an address too. No error quotes the password.
+// unix://user:password@/path?db=n. A bare host:port is an address too. No error quotes it: any part of a
+// URL with a mistake may be the password.
 func parseTarget(text string) (Target, error) {
 	if !strings.Contains(text, "://") {
 		text = "redis://" + text
@@ -41,11 +41,11 @@ func parseTarget(text string) (Target, error) {
 	case "unix":
 		t.Network, t.Addr, db = "unix", u.Path, ""
 	default:
-		return Target{}, fmt.Errorf("the scheme %q of the address is none of redis, rediss, unix", u.Scheme)
+		return Target{}, errors.New("the address begins with none of redis://, rediss:// and unix://")
 	}
 	db = orElse(u.Query().Get("db"), db)
 	if t.DB, err = strconv.Atoi(orElse(db, "0")); err != nil || t.DB < 0 {
-		return Target{}, fmt.Errorf("the database %q of the address is not a number", db)
+		return Target{}, errors.New("the database of the address, which stands behind the host and a slash, is not a number")
 	}
 	return t, nil
 }

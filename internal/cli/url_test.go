@@ -1,6 +1,9 @@
 package cli
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestParse(t *testing.T) {
 	for text, want := range map[string]Target{
@@ -19,9 +22,19 @@ func TestParse(t *testing.T) {
 	if got, err := parseTarget("rediss://example.org"); err != nil || got.TLS == nil || got.TLS.ServerName != "example.org" {
 		t.Errorf("rediss: %+v, %v", got, err)
 	}
-	for _, text := range []string{"http://h", "redis://h/x", "redis://h/-1", "redis://h:port", "redis://a:b:c:%zz@h"} {
-		if got, err := parseTarget(text); err == nil {
-			t.Errorf("%s: %+v", text, got)
+	for _, text := range []string{"http://h", "redis://h/x", "redis://h/-1", "redis://h:port", "redis://a:b:c:%zz@h", "secret://h", "redis://u:1/secret@h", "redis://u:secret", "redis://h?db=secret"} {
+		if got, err := parseTarget(text); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+}
+
+// A password that is given in place of the address is taken for a host.
+func TestAHostThatIsNotFoundIsNotQuoted(t *testing.T) {
+	for _, text := range []string{"secret.invalid", "redis://secret.invalid#x@127.0.0.1"} {
+		code, _, complaints := ran(t, "info", "k", "-u", text)
+		if code != ExitUnreachable || strings.Contains(complaints, "secret") || !strings.Contains(complaints, "is not found") {
+			t.Errorf("%s: exit code %d, %q", text, code, complaints)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -33,11 +34,18 @@ func Shake(ctx context.Context, nc net.Conn, id Identity) (hello resp.Value, err
 			return hello, err
 		}
 		if v.IsError() && (!st.optional || bytes.HasPrefix(v.Str, []byte("ERR max number of clients"))) {
-			return hello, &RefusedError{Reply: string(v.Str)}
+			return hello, &RefusedError{Reply: withoutArguments(string(v.Str))}
 		}
 		if st.hello {
 			hello = v
 		}
 	}
 	return hello, nil
+}
+
+// withoutArguments is an error reply of Redis without the arguments that it quotes of a command that it does not know:
+// those of AUTH and HELLO are passwords.
+func withoutArguments(reply string) string {
+	reply, _, _ = strings.Cut(reply, ", with args beginning with")
+	return reply
 }

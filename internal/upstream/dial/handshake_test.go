@@ -96,3 +96,13 @@ func TestAnIdentityKeepsItsPasswordToItself(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// Redis quotes the arguments of a command that it does not know, as of one that was renamed.
+func TestARefusalHasNoPassword(t *testing.T) {
+	ours, theirs := net.Pipe()
+	redis(t, theirs, "-ERR unknown command 'AUTH', with args beginning with: 'me' 'secret' \r\n")
+	_, err := Shake(t.Context(), ours, Identity{Proto: 2, User: "me", Password: "secret"})
+	if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "unknown command 'AUTH'") {
+		t.Error(err)
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"slices"
 	"strings"
 )
@@ -47,7 +46,8 @@ const (
 // AddressForms lists what Parse reads.
 const AddressForms = "host:port, unix:/path, sentinel://host:port,host:port/name or cluster://host:port,host:port"
 
-// ParseAddress reads an address. Its errors say what to write.
+// ParseAddress reads an address. Its errors say what to write. They do not quote it: it may hold a password that belongs
+// elsewhere.
 //
 // It knows four forms:
 //
@@ -64,34 +64,34 @@ func ParseAddress(text string) (Address, error) {
 	case strings.HasPrefix(text, unixPrefix):
 		path := strings.TrimPrefix(text, unixPrefix)
 		if path == "" {
-			return a, fmt.Errorf("%q has no path", text)
+			return a, errors.New("unix: has no path behind it")
 		}
 		a.Servers = []Server{{"unix", path}}
 	case strings.HasPrefix(text, sentinelScheme):
 		a.Kind = KindSentinel
 		hosts, name, _ := strings.Cut(strings.TrimPrefix(text, sentinelScheme), "/")
 		if a.Servers, err = servers(hosts); err != nil {
-			return a, fmt.Errorf("%q: %w", text, err)
+			return a, err
 		}
 		if a.Name = name; !goodName(name) {
-			return a, fmt.Errorf("%q: behind the Sentinels and a slash comes the name of the primary in their configuration, as in /mymaster", text)
+			return a, errors.New("behind the Sentinels and a slash comes the name of the primary in their configuration, as in /mymaster")
 		}
 	case strings.HasPrefix(text, clusterScheme):
 		a.Kind = KindCluster
-		hosts, path, slash := strings.Cut(strings.TrimPrefix(text, clusterScheme), "/")
+		hosts, _, slash := strings.Cut(strings.TrimPrefix(text, clusterScheme), "/")
 		if slash {
-			return a, fmt.Errorf("%q: nothing comes behind the nodes of a cluster, which has no name or database (found %q)", text, "/"+path)
+			return a, errors.New("nothing comes behind the nodes of a cluster, which has no name or database")
 		}
 		if a.Servers, err = servers(hosts); err != nil {
-			return a, fmt.Errorf("%q: %w", text, err)
+			return a, err
 		}
 	case strings.Contains(text, "://"):
-		return a, fmt.Errorf("%q is no address of Redis here: it is %s. User, password and TLS are settings of their own", withoutPassword(text), AddressForms)
+		return a, fmt.Errorf("no address of Redis here: it is %s. User, password and TLS are settings of their own", AddressForms)
 	case strings.Contains(text, ","):
-		return a, fmt.Errorf("%q has several servers: write sentinel://%s/name for Sentinels, or cluster://%s for a cluster", text, text, text)
+		return a, errors.New("several servers: write sentinel://host:port,host:port/name for Sentinels, or cluster://host:port,host:port for a cluster")
 	default:
 		if _, _, err := net.SplitHostPort(text); err != nil {
-			return a, fmt.Errorf("%q is no address of Redis: it is %s", text, AddressForms)
+			return a, fmt.Errorf("no address of Redis: it is %s", AddressForms)
 		}
 		if err := hostPort(text); err != nil {
 			return a, err
@@ -101,20 +101,20 @@ func ParseAddress(text string) (Address, error) {
 	return a, nil
 }
 
-// servers reads host:port,host:port.
+// servers reads host:port,host:port. Its errors count from 1.
 func servers(text string) ([]Server, error) {
 	var all []Server
-	for one := range strings.SplitSeq(text, ",") {
+	for i, one := range strings.Split(text, ",") {
 		if strings.Contains(one, "@") {
 			return nil, errors.New("user and password are settings of their own, not part of the address")
 		}
 		if err := hostPort(one); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("server %d: %w", i+1, err)
 		}
 		if server := (Server{"tcp", one}); !slices.Contains(all, server) {
 			all = append(all, server)
 		} else {
-			return nil, fmt.Errorf("%s is listed twice", one)
+			return nil, fmt.Errorf("server %d is listed twice", i+1)
 		}
 	}
 	return all, nil
@@ -123,13 +123,13 @@ func servers(text string) ([]Server, error) {
 func hostPort(text string) error {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
-		return fmt.Errorf("%q is not host:port", text)
+		return errors.New("it is not host:port")
 	}
 	if n, err := net.LookupPort("tcp", port); err != nil || n == 0 {
-		return fmt.Errorf("%q has no valid port", text)
+		return errors.New("it has no valid port")
 	}
 	if strings.ContainsAny(host, "/@ \t") {
-		return fmt.Errorf("%q has no valid host", text)
+		return errors.New("it has no valid host")
 	}
 	return nil
 }
@@ -137,14 +137,4 @@ func hostPort(text string) error {
 // goodName reports whether Sentinel would accept the name of a primary.
 func goodName(name string) bool {
 	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") == ""
-}
-
-// withoutPassword is for messages: a URL that another client takes may hold a password.
-func withoutPassword(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		scheme, _, _ := strings.Cut(text, "://")
-		return scheme + "://..."
-	}
-	return u.Redacted()
 }

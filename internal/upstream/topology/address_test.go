@@ -36,19 +36,30 @@ func TestMistakesAreExplained(t *testing.T) {
 		"redis:port-without-name":    "no valid port",
 		"redis:0":                    "no valid port",
 		"unix:":                      "no path",
-		"a:1,b:2":                    "write sentinel://a:1,b:2/name",
+		"a:1,b:2":                    "write sentinel://host:port,host:port/name",
 		"sentinel://a:1,b:2":         "the name of the primary",
 		"sentinel://a:1/":            "the name of the primary",
 		"sentinel://a:1/my master":   "the name of the primary",
 		"sentinel://a:1/mymaster/0":  "the name of the primary",
 		"sentinel:///mymaster":       "is not host:port",
-		"sentinel://a,b:2/mymaster":  "\"a\" is not host:port",
+		"sentinel://a,b:2/mymaster":  "server 1: it is not host:port",
 		"sentinel://a:1,a:1/m":       "listed twice",
 		"sentinel://u:p@a:1/m":       "settings of their own",
 		"cluster://":                 "is not host:port",
 		"cluster://a:1/0":            "has no name or database",
 		"redis://user:secret@a:6379": "settings of their own",
 		"rediss://a:6379":            "TLS are settings of their own",
+		"secret":                     "no address of Redis",
+		"me:secret@a:1":              "no address of Redis",
+		"secret@a:1":                 "no valid host",
+		"a:secret":                   "no valid port",
+		"a:1,secret":                 "several servers",
+		"redis://:sec#ret@a:1":       "settings of their own",
+		"sentinel://:secret@a:1/m":   "settings of their own",
+		"sentinel://a:1/secret?":     "the name of the primary",
+		"sentinel://a:1,a:secret/m":  "server 2: it has no valid port",
+		"cluster://u:secret@a:1":     "settings of their own",
+		"cluster://a:1/secret":       "has no name or database",
 	} {
 		_, err := ParseAddress(text)
 		if err == nil || !strings.Contains(err.Error(), part) {
@@ -74,6 +85,11 @@ func TestAnnouncedAddressesAreMapped(t *testing.T) {
 	for _, bad := range []string{"", "a", "a=", "=b", "a:1=b", "a=b:1", "a/b=c", "a:x=b:1"} {
 		if m, err := ParseAddressMap([]string{bad}); err == nil {
 			t.Errorf("%q is accepted: %v", bad, m)
+		}
+	}
+	for _, bad := range []string{"redis://u:secret@a:1=b:1", "secret", "a=secret:1"} {
+		if _, err := ParseAddressMap([]string{bad}); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %v", bad, err)
 		}
 	}
 	if _, err := ParseAddressMap([]string{"a=b", "a=c"}); err == nil {

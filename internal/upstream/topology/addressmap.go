@@ -13,22 +13,23 @@ import (
 type AddressMap map[string]string
 
 // ParseAddressMap reads entries of the form announced=reachable: two of host:port, or two hosts.
+// Its errors count entries from 1, and do not quote them, as those of ParseAddress.
 func ParseAddressMap(entries []string) (AddressMap, error) {
 	m := AddressMap{}
-	for _, entry := range entries {
+	for i, entry := range entries {
 		from, to, ok := strings.Cut(entry, "=")
 		if !ok || from == "" || to == "" {
-			return nil, fmt.Errorf("%q is not announced=reachable, as in 10.0.0.5:6379=redis-a.example:6379", entry)
+			return nil, fmt.Errorf("entry %d is not announced=reachable, as in 10.0.0.5:6379=redis-a.example:6379", i+1)
 		}
 		fromErr, toErr := hostPort(from), hostPort(to)
 		if (fromErr == nil) != (toErr == nil) {
-			return nil, fmt.Errorf("%q: a host and port stand for a host and port, a host for a host", entry)
+			return nil, fmt.Errorf("entry %d: a host and port stand for a host and port, a host for a host", i+1)
 		}
 		if fromErr != nil && !(isHost(from) && isHost(to)) {
-			return nil, fmt.Errorf("%q: neither two of host:port nor two hosts", entry)
+			return nil, fmt.Errorf("entry %d: neither two of host:port nor two hosts", i+1)
 		}
 		if _, twice := m[from]; twice {
-			return nil, fmt.Errorf("%q: %s is listed twice", entry, from)
+			return nil, fmt.Errorf("entry %d: its announced address is listed twice", i+1)
 		}
 		m[from] = to
 	}
