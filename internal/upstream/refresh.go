@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,11 +34,12 @@ type viewRefresherOptions struct {
 //
 // It has one goroutine, Run, and for a moment one for each node that is asked.
 type viewRefresher struct {
-	opts viewRefresherOptions
-	book topology.Book
-	wake chan struct{}  // size 1, never closed: a refresh is wanted
-	cost time.Duration  // of the last refresh until the first answer, for Run
-	next topology.Asked // the servers to ask in the next refresh, for Run
+	opts  viewRefresherOptions
+	book  topology.Book
+	wake  chan struct{}  // size 1, never closed: a refresh is wanted
+	cost  time.Duration  // of the last refresh until the first answer, for Run
+	next  topology.Asked // the servers to ask in the next refresh, for Run
+	noted                // what the log says of the view, for Run
 
 	asking sync.WaitGroup // questions on their way
 
@@ -173,13 +175,29 @@ func (r *viewRefresher) refresh(ctx context.Context) {
 		r.opts.Cluster.Show(view)
 		if changed {
 			r.changed.Add(1)
-			r.opts.Logger.Info("the cluster has changed", zap.Uint64("epoch", view.Epoch), zap.Int("primaries", len(view.Nodes())), zap.Bool("covered", view.Covered()))
+			r.note(view)
 			r.opts.Changed()
 		}
 	}
 	for _, f := range waiting {
 		f()
 	}
+}
+
+// noted is what an entry of the log says of a view. Slots that move one after the other within an epoch have one entry.
+type noted struct {
+	epoch     uint64
+	primaries []topology.ClusterNode
+	covered   bool
+}
+
+func (r *viewRefresher) note(v *topology.View) {
+	now := noted{v.Epoch, v.Nodes(), v.Covered()}
+	if now.epoch == r.epoch && now.covered == r.covered && slices.Equal(now.primaries, r.primaries) {
+		return
+	}
+	r.noted = now
+	r.opts.Logger.Info("the cluster has changed", zap.Uint64("epoch", now.epoch), zap.Int("primaries", len(now.primaries)), zap.Bool("covered", now.covered))
 }
 
 // choose returns the nodes to ask: those of the hints, and others up to a number. Seeds are asked if nothing else is

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/tidwall/redcon"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
@@ -28,6 +30,7 @@ type node struct {
 	slow   atomic.Int64            // nanoseconds for which it makes an answer
 	listed atomic.Int64            // times that it was asked for CLUSTER SLOTS
 	peers  atomic.Pointer[[]*node] // other members that it lists; nil: none
+	moved  atomic.Int64            // the first slots, which the first of the peers has that is not the owner
 	stop   func()
 }
 
@@ -64,20 +67,40 @@ func (n *node) answer(conn redcon.Conn, cmd redcon.Command) {
 	}
 	owner := n.owner.Load()
 	if strings.EqualFold(string(cmd.Args[1]), "nodes") {
-		lines := fmt.Sprintf("%s %s@1 master - 0 1 %d connected 0-16383\n", owner.addr, owner.addr, owner.config.Load())
-		if peers := n.peers.Load(); peers != nil {
-			for _, one := range *peers {
-				if one != owner {
-					lines += fmt.Sprintf("%s %s@1 master - 0 1 %d connected\n", one.addr, one.addr, one.config.Load())
-				}
+		moved := n.moved.Load()
+		lines := fmt.Sprintf("%s %s@1 master - 0 1 %d connected %d-16383\n", owner.addr, owner.addr, owner.config.Load(), moved)
+		for _, one := range n.others() {
+			slots := ""
+			if moved > 0 {
+				slots, moved = fmt.Sprintf(" 0-%d", moved-1), 0
 			}
+			lines += fmt.Sprintf("%s %s@1 master - 0 1 %d connected%s\n", one.addr, one.addr, one.config.Load(), slots)
 		}
 		conn.WriteBulkString(lines)
 		return
 	}
 	n.listed.Add(1)
-	host, port, _ := net.SplitHostPort(owner.addr)
-	conn.WriteRaw(fmt.Appendf(nil, "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$%d\r\n%s\r\n:%s\r\n$%d\r\n%s\r\n", len(host), host, port, len(owner.addr), owner.addr))
+	moved := n.moved.Load()
+	if moved == 0 {
+		conn.WriteRaw(owner.slots([]byte("*1\r\n"), 0))
+		return
+	}
+	conn.WriteRaw(owner.slots(n.others()[0].slots([]byte("*2\r\n"), 0), moved))
+}
+
+// others are the members that it lists besides the owner.
+func (n *node) others() []*node {
+	peers, owner := n.peers.Load(), n.owner.Load()
+	if peers == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(*peers), func(one *node) bool { return one == owner })
+}
+
+// slots appends an element of CLUSTER SLOTS: a node has the slots from one on.
+func (n *node) slots(b []byte, from int64) []byte {
+	host, port, _ := net.SplitHostPort(n.addr)
+	return fmt.Appendf(b, "*3\r\n:%d\r\n:16383\r\n*3\r\n$%d\r\n%s\r\n:%s\r\n$%d\r\n%s\r\n", from, len(host), host, port, len(n.addr), n.addr)
 }
 
 // know makes nodes list each other.
@@ -89,6 +112,11 @@ func know(nodes ...*node) {
 
 // startRefresher runs a refresher in front of some nodes.
 func startRefresher(t *testing.T, nodes ...*node) (*viewRefresher, *topology.Cluster, context.CancelFunc) {
+	t.Helper()
+	return startLoggedRefresher(t, zap.NewNop(), nodes...)
+}
+
+func startLoggedRefresher(t *testing.T, log *zap.Logger, nodes ...*node) (*viewRefresher, *topology.Cluster, context.CancelFunc) {
 	t.Helper()
 	addrs := make([]string, len(nodes))
 	for i, n := range nodes {
@@ -106,7 +134,7 @@ func startRefresher(t *testing.T, nodes ...*node) (*viewRefresher, *topology.Clu
 	var running sync.WaitGroup
 	r := newViewRefresher(viewRefresherOptions{
 		Dialer:  dial.New(dial.Options{Resolver: c, Timeout: 3 * time.Second, KeepAlive: time.Minute, Spawn: running.Go, Stop: ctx.Done()}),
-		Cluster: c, Own: dial.Identity{Proto: 2}, Logger: zap.NewNop(), Changed: func() {}, Outcome: func(error) {},
+		Cluster: c, Own: dial.Identity{Proto: 2}, Logger: log, Changed: func() {}, Outcome: func(error) {},
 	})
 	running.Go(func() { r.Run(ctx) })
 	t.Cleanup(running.Wait)
@@ -172,6 +200,40 @@ func TestNoAnswerOfTheSameEpochIsAStepBack(t *testing.T) {
 		if v := view.View(); v.Owner(0).ID != late.addr {
 			t.Errorf("an older view of the same epoch counts: slot 0 at %s", v.Owner(0).ID)
 		}
+	}
+}
+
+// Slots that move one after the other have one entry for each epoch.
+func TestAChangeIsLoggedOnce(t *testing.T) {
+	a, b := startNode(t, 5), startNode(t, 5)
+	know(a, b)
+	b.owner.Store(a)
+	core, logs := observer.New(zap.InfoLevel)
+	r, view, _ := startLoggedRefresher(t, zap.New(core), a, b)
+	await(r)
+	var want []uint64
+	want = append(want, 5)
+	for epoch := int64(6); epoch < 8; epoch++ {
+		for range 20 {
+			for _, n := range []*node{a, b} {
+				n.epoch.Store(epoch)
+				n.config.Store(epoch)
+				n.moved.Add(1)
+			}
+			await(r)
+			await(r) // the answers of the first one may be older
+			if slot := int(a.moved.Load()) - 1; view.View().Owner(slot).ID != b.addr {
+				t.Fatalf("slot %d at %s", slot, view.View().Owner(slot).ID)
+			}
+		}
+		want = append(want, uint64(epoch))
+	}
+	var got []uint64
+	for _, entry := range logs.FilterMessage("the cluster has changed").All() {
+		got = append(got, entry.ContextMap()["epoch"].(uint64))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("entries for the epochs %v, want %v", got, want)
 	}
 }
 
