@@ -62,16 +62,30 @@ func limitMemory(available, clients uint64, log *zap.Logger) {
 // A release returns memory to the system when the process has much that clients do not need. By itself the runtime
 // would wait for minutes.
 type release struct {
-	settled int64 // the bytes of the process beside those of clients: at the last release, or the least since
+	settled   int64 // the bytes of the process beside those of clients: at the last release, or the least since
+	allocated int64 // the bytes that the process has ever allocated, at the last look
 }
 
 const (
 	releasePeriod = 2 * time.Second
 	releaseFrom   = 32 << 20
+	// A process that allocates less than quietBelow in a period works little, and a collection costs clients nothing. It does not come by
+	// itself, so what a crowd has left is released from quietFrom on.
+	quietBelow = 4 << 20
+	quietFrom  = 8 << 20
+	// perClient is the memory of a client beside its buffers. A crowd that goes leaves it.
+	perClient = 16 << 10
 )
 
-// watch releases memory until ctx ends. used is the number of bytes in the buffers of all clients together.
-func (r *release) watch(ctx context.Context, used func() int64) {
+// usage is what the process and its clients have at one moment, in bytes.
+type usage struct {
+	clients   int64 // of all clients together
+	resident  int64 // of the process
+	allocated int64 // of the process since its start, whether released or not
+}
+
+// watch releases memory until ctx ends. clients is the number of bytes of all clients together.
+func (r *release) watch(ctx context.Context, clients func() int64) {
 	ticker := time.NewTicker(releasePeriod)
 	defer ticker.Stop()
 	for {
@@ -80,27 +94,31 @@ func (r *release) watch(ctx context.Context, used func() int64) {
 			return
 		case <-ticker.C:
 		}
-		if r.due(used(), residentMemory()) {
+		if r.due(usageNow(clients)) {
 			runtime.GC() // pools keep their memory until the second collection
 			debug.FreeOSMemory()
-			r.settled = beside(used(), residentMemory())
+			r.settled = usageNow(clients).own()
 		}
 	}
 }
 
-// due reports whether it is time: the process has grown by a quarter, apart from the bytes of clients.
-func (r *release) due(used, resident int64) bool {
-	own := beside(used, resident)
-	r.settled = min(r.settled, own)
-	return own > r.settled+r.settled/4+releaseFrom
+// due reports whether it is time: the process has grown by a quarter, apart from the bytes of clients; or by less, and it is quiet.
+func (r *release) due(u usage) bool {
+	quiet := u.allocated-r.allocated < quietBelow
+	r.allocated = u.allocated
+	r.settled = min(r.settled, u.own())
+	grown := u.own() - r.settled
+	return grown > r.settled/4+releaseFrom || quiet && grown > quietFrom
 }
 
-// beside is the part of the process that is not of clients. Charges may be too high.
-func beside(used, resident int64) int64 { return max(0, resident-used) }
+// own is the part of the process that is not of clients. Charges may be too high.
+func (u usage) own() int64 { return max(0, u.resident-u.clients) }
 
-// residentMemory is the memory that the runtime has of the system.
-func residentMemory() int64 {
-	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+func usageNow(clients func() int64) usage {
+	sample := []metrics.Sample{
+		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/gc/heap/allocs:bytes"},
+	}
 	metrics.Read(sample)
-	return int64(sample[0].Value.Uint64() - sample[1].Value.Uint64())
+	value := func(i int) int64 { return int64(sample[i].Value.Uint64()) }
+	return usage{clients: clients(), resident: value(0) - value(1), allocated: value(2)}
 }

@@ -30,13 +30,15 @@ func TestRuntimeStaysWithinTheAvailableMemory(t *testing.T) {
 	}
 }
 
+const mb = 1 << 20
+
 // Memory is released when clients have gone or the process has grown, not again and again.
 func TestMemoryIsReleasedOnce(t *testing.T) {
-	const mb = 1 << 20
 	r := &release{settled: 60 * mb}
+	var allocated int64
 	for i, step := range []struct {
-		used, resident int64
-		due            bool
+		clients, resident int64
+		due               bool
 	}{
 		{0, 60 * mb, false},
 		{10 * mb, 80 * mb, false},
@@ -46,27 +48,51 @@ func TestMemoryIsReleasedOnce(t *testing.T) {
 		{20 * mb, 100 * mb, false},
 		{20 * mb, 160 * mb, true}, // garbage
 	} {
-		if got := r.due(step.used, step.resident); got != step.due {
+		allocated += 100 * mb // it works all the time
+		u := usage{step.clients, step.resident, allocated}
+		if got := r.due(u); got != step.due {
 			t.Errorf("step %d: due %v", i, got)
 		}
 		if step.due {
-			r.settled = beside(step.used, step.resident)
+			r.settled = u.own()
+		}
+	}
+}
+
+// A process that works little releases what a crowd has left, once.
+func TestMemoryIsReleasedWhenItIsQuiet(t *testing.T) {
+	r := &release{settled: 20 * mb}
+	for i, step := range []struct {
+		clients, resident, allocated int64
+		due                          bool
+	}{
+		{40 * mb, 70 * mb, 100 * mb, false}, // a crowd has come
+		{0, 50 * mb, 110 * mb, false},       // it goes
+		{0, 50 * mb, 111 * mb, true},        // it has gone
+		{0, 24 * mb, 112 * mb, false},
+		{0, 24 * mb, 113 * mb, false},
+	} {
+		u := usage{step.clients, step.resident, step.allocated}
+		if got := r.due(u); got != step.due {
+			t.Errorf("step %d: due %v", i, got)
+		}
+		if step.due {
+			r.settled = 22 * mb // what is left behind the release
 		}
 	}
 }
 
 // A release while clients come and go does not keep the last ones of them.
 func TestMemoryIsReleasedBehindTheLastClients(t *testing.T) {
-	const mb = 1 << 20
 	r := &release{settled: 30 * mb}
-	if !r.due(20*mb, 240*mb) {
+	if !r.due(usage{20 * mb, 240 * mb, 0}) {
 		t.Fatal("the first clients have gone")
 	}
-	r.settled = beside(20*mb, 70*mb)
-	if r.due(180*mb, 240*mb) {
+	r.settled = usage{20 * mb, 70 * mb, 0}.own()
+	if r.due(usage{180 * mb, 240 * mb, 200 * mb}) {
 		t.Error("others have come")
 	}
-	if !r.due(0, 240*mb) {
+	if !r.due(usage{0, 240 * mb, 200 * mb}) {
 		t.Error("the last ones have gone")
 	}
 }

@@ -147,7 +147,12 @@ func (s *service) Run(ctx context.Context) error {
 	watching, unwatch := context.WithCancel(context.Background())
 	var watch sync.WaitGroup
 	watch.Go(func() { listen.Watch(watching, func() { s.proxy.Stats() }) })
-	watch.Go(func() { new(release).watch(watching, func() int64 { return s.proxy.Stats().Memory }) })
+	watch.Go(func() {
+		new(release).watch(watching, func() int64 {
+			stats := s.proxy.Stats()
+			return stats.Memory + stats.Clients*perClient
+		})
+	})
 	defer watch.Wait()
 	defer unwatch()
 	if s.admin == nil {

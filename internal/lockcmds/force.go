@@ -14,8 +14,8 @@ import (
 
 // startForce executes FORCEUNLOCK. It is not repeated: a copy could end a later grant.
 func (e *Engine) startForce(s contract.Caller, cmd grammar.Command) {
-	call := script.Force{Key: cmd.Key, Fence: script.AnyGrant}.Call()
-	e.calls.Send(call, &callRequest{Session: s.Session, For: plainAsker{Later: call, Reply: func(o callOutcome) []byte {
+	call := script.Force{Key: cmd.Key, Fence: script.AnyGrant}.Call
+	e.calls.Send(call(), &callRequest{Session: s.Session, For: plainAsker{Call: call, Unsafe: true, Reply: func(o callOutcome) []byte {
 		a, err := decoded(o.Reply, o.Err, script.DecodeForced)
 		switch {
 		case err != nil:

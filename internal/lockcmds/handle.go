@@ -23,8 +23,8 @@ func (e *Engine) withHandle(s contract.Caller, cmd grammar.Command, run func(s c
 		run(s, cmd, false)
 		return
 	}
-	call := script.Info{Key: cmd.Key}.Call()
-	e.calls.Send(call, &callRequest{Session: s.Session, For: plainAsker{Copy: call, Later: call, Reply: func(o callOutcome) []byte {
+	call := script.Info{Key: cmd.Key}.Call
+	e.calls.Send(call(), &callRequest{Session: s.Session, For: plainAsker{Call: call, Reply: func(o callOutcome) []byte {
 		a, err := decoded(o.Reply, o.Err, script.DecodeHolder)
 		switch {
 		case err != nil:

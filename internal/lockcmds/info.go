@@ -10,8 +10,8 @@ import (
 // startInfo executes LOCKINFO. Requires the session lock.
 func (e *Engine) startInfo(s contract.Caller, cmd grammar.Command) {
 	proto := s.Proto
-	call := script.Info{Key: cmd.Key}.Call()
-	e.calls.Send(call, &callRequest{Session: s.Session, For: plainAsker{Copy: call, Later: call, Reply: func(o callOutcome) []byte {
+	call := script.Info{Key: cmd.Key}.Call
+	e.calls.Send(call(), &callRequest{Session: s.Session, For: plainAsker{Call: call, Reply: func(o callOutcome) []byte {
 		a, err := decoded(o.Reply, o.Err, script.DecodeHolder)
 		switch {
 		case err != nil:

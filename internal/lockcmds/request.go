@@ -58,20 +58,27 @@ type asker interface {
 
 // plainAsker is an asker to which a doubt means nothing.
 type plainAsker struct {
-	Copy  script.Call // of the call; without a script: it cannot be repeated
-	Later script.Call // the call; without a script: it needs no hash slot
-	Reply func(o callOutcome) []byte
+	// Call makes the call again: nothing keeps its names meanwhile, each of which is longer than that of the lock. nil: it cannot be repeated, and
+	// needs no hash slot.
+	Call   func() script.Call
+	Unsafe bool // a copy may do harm
+	Reply  func(o callOutcome) []byte
 }
 
 // Again implements asker.
-func (p plainAsker) Again() (script.Call, bool) { return p.Copy, p.Copy.Script != nil }
+func (p plainAsker) Again() (script.Call, bool) {
+	if p.Call == nil || p.Unsafe {
+		return script.Call{}, false
+	}
+	return p.Call(), true
+}
 
 // Postponed implements asker.
 func (p plainAsker) Postponed() (script.Call, time.Duration) {
-	if p.Later.Script == nil {
+	if p.Call == nil {
 		return script.Call{}, 0
 	}
-	return p.Later, doubtLimit
+	return p.Call(), doubtLimit
 }
 
 // Doubted implements asker.

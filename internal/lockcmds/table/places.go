@@ -102,8 +102,12 @@ func (q *Queue) released() {
 func (q *Queue) watchHead() { q.take(q.reaper.Watch()) }
 
 // lingerLimit bounds how many queues linger: clients choose the keys, and a reaper may remember SeenLimit
-// places. At the limit, further queues end with their last waiter, and each that lingers comes to its look.
-const lingerLimit = 100
+// places. At the limit, further queues end with their last waiter, and each that lingers comes to its look. No client is
+// charged for them, so a queue with a name longer than lingerName ends with its last waiter, too.
+const (
+	lingerLimit = 100
+	lingerName  = 4 << 10
+)
 
 // linger has the reaper go on for as long as a whole watch takes, when the last waiter with a place in Redis has left
 // without the lock. Many programs wait for a short time, again and again: the watch would begin anew with each wait,
@@ -111,7 +115,7 @@ const lingerLimit = 100
 func (q *Queue) linger() {
 	t := q.table
 	switch {
-	case q.reaper.Asleep() || t.stopped || q.denied != nil:
+	case q.reaper.Asleep() || t.stopped || q.denied != nil || len(q.names.Key) > lingerName:
 		return
 	case !q.lingers && t.lingering.Len() == lingerLimit:
 		return

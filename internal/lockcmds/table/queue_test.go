@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -617,6 +618,8 @@ func TestAQueueLingersWithinBounds(t *testing.T) {
 		}
 	}
 	s := New(Config{})
+	shortWait(s, strings.Repeat("k", lingerName+1), Gone)
+	lingers(s, 0)
 	for n := range 3 * lingerLimit {
 		shortWait(s, fmt.Sprint(n), Gone)
 	}
