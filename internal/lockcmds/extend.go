@@ -15,14 +15,13 @@ import (
 // startExtend executes EXTENDLOCK. The watchdog goes on with the new length. Requires the session lock.
 func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 	if cmd.Fence != 0 && cmd.Owner == "" {
-		e.withHandle(s, cmd, e.extend)
-		return
+		owner, known := e.ownerOf(&s, &cmd)
+		if !known { // the watchdog of the grant is another proxy's
+			s.Reply(notHereReply())
+			return
+		}
+		cmd.Owner = owner
 	}
-	e.extend(s, cmd, false)
-}
-
-// extend begins an extension. Requires the session lock.
-func (e *Engine) extend(s contract.Caller, cmd grammar.Command, _ bool) {
 	x := &extension{e: e, named: cmd.Fence}
 	lost, atOnce := false, false
 	e.step(func(t *table.Table) {

@@ -1,67 +1,52 @@
 package lockcmds
 
 import (
-	"strconv"
+	"github.com/tidwall/redcon"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
 
-// withHandle runs a command that names a grant by FENCE, and no owner, for the owner of that grant: the fence is the
-// handle of the grant. The session's own grant comes first, then one of another session here; Redis is asked about any
-// other. elsewhere: the grant is not known here. Requires the session lock.
-func (e *Engine) withHandle(s contract.Caller, cmd grammar.Command, run func(s contract.Caller, cmd grammar.Command, elsewhere bool)) {
-	e.mu.Lock()
-	session, _ := e.beginLocked(&s, cmd.Key, "")
-	owner, known := e.ownerLocked(session, cmd.Key, cmd.Fence)
-	e.mu.Unlock()
-	if known {
-		cmd.Owner = owner
-		run(s, cmd, false)
-		return
-	}
-	call := script.Info{Key: cmd.Key}.Call
+// The fence is the handle of a grant: a command that names a FENCE and no OWNER is for that grant, whichever connection
+// has acquired it. If the grant is the connection's own, the command is an ordinary one.
+
+// releaseGrant ends the grant that UNLOCK names by its fence, with all its holds. A copy of the call finds that grant or
+// none. Requires the session lock.
+func (e *Engine) releaseGrant(s contract.Caller, cmd grammar.Command) {
+	var h *table.Hold
+	e.step(func(t *table.Table) { h = t.Ending(cmd.Key, cmd.Fence) })
+	call := script.Force{Key: cmd.Key, Fence: cmd.Fence, Handle: true}.Call
 	e.calls.Send(call(), &callRequest{Session: s.Session, For: plainAsker{Call: call, Reply: func(o callOutcome) []byte {
-		a, err := decoded(o.Reply, o.Err, script.DecodeHolder)
+		a, err := decoded(o.Reply, o.Err, script.DecodeForced)
+		unknown := err == nil && !a.Held && o.Repeated // an earlier copy has ended the grant, or it was over before
+		e.step(func(t *table.Table) { t.Ended(h, a.Held || unknown) })
 		switch {
 		case err != nil:
 			return failureReply(err)
-		case a.Fence != cmd.Fence || a.Owner == "":
-			return notHeldReply(true, cmd.Fence)
-		case e.hasEnded(session):
-			return nil
+		case unknown:
+			return failureReply(contract.ErrInDoubt)
+		case !a.Held:
+			return notHeldReply(false, cmd.Fence)
 		}
-		cmd.Owner = a.Owner
-		run(s, cmd, true)
-		return nil
+		a.Handle = true
+		e.forced(cmd.Key, a)
+		return redcon.AppendInt(nil, 1)
 	}}})
 }
 
-// ownerLocked is the owner of a grant that a session here has, or that this session has lost. Empty: it is the
-// session's own. Requires Engine.mu.
-func (e *Engine) ownerLocked(s *holdSession, lock string, fence int64) (owner string, known bool) {
-	if own := e.table.Hold(table.Key{Lock: lock, Owner: s.Name}); own != nil && own.Fence == fence || s.Losses.Fence(lock, s.Name) == fence {
+// ownerOf is the owner of the grant that a command names by its fence, if a session here has the grant or this session
+// has lost it. Empty: it is the session's own. Requires the session lock.
+func (e *Engine) ownerOf(s *contract.Caller, cmd *grammar.Command) (owner string, known bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	session, own := e.beginLocked(s, cmd.Key, "")
+	if h := e.table.Hold(own); h != nil && h.Fence == cmd.Fence || session.Losses.Fence(own.Lock, own.Owner) == cmd.Fence {
 		return "", true
 	}
-	if h := e.table.Holder(lock); h != nil && h.Fence == fence {
+	if h := e.table.Holder(cmd.Key); h != nil && h.Fence == cmd.Fence {
 		return h.Owner, true
 	}
 	return "", false
-}
-
-// hasEnded reports whether the client of a session has gone. Requires no locks.
-func (e *Engine) hasEnded(s *holdSession) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return s.ended
-}
-
-// tellReleased tells the holder's proxy that one hold of a grant was released by its handle: it is no loss.
-func (e *Engine) tellReleased(lock string, fence int64) {
-	text := "-" + strconv.FormatInt(fence, 10) + " " + lock
-	e.calls.Background(jobs.Loss, func() { e.tellHolders(lock, text) })
-	e.calls.After(tellAgainAfter, jobs.Loss, func() { e.tellHolders(lock, text) })
 }

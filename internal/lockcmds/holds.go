@@ -121,6 +121,13 @@ func (e *Engine) beginLocked(s *contract.Caller, lock, owner string) (*holdSessi
 	return c, table.Key{Lock: lock, Owner: cmp.Or(owner, c.Name)}
 }
 
+// hasEnded reports whether the client of a session has gone. Requires no locks.
+func (e *Engine) hasEnded(s *holdSession) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return s.ended
+}
+
 // part is what a call of a session writes about its part in a lock of that owner: the number of the call and, if it is
 // not the owner's only session, its name.
 func (e *Engine) part(s *table.Session, owner string) script.Part {

@@ -1,9 +1,6 @@
 package lockcmds
 
 import (
-	"strconv"
-	"strings"
-
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
@@ -32,10 +29,8 @@ func (l listener) Published(channel, text string) {
 		l.e.step(func(t *table.Table) { t.Published(channel) })
 		return
 	}
-	number, lock, _ := strings.Cut(text, " ")
-	released := strings.HasPrefix(number, "-")
-	if fence, err := strconv.ParseInt(strings.TrimPrefix(number, "-"), 10, 64); err == nil && fence > 0 {
-		l.e.look(lock, fence, released)
+	if lock, ended, ok := script.ForcedMessage(text); ok {
+		l.e.look(lock, ended.Fence, ended.Handle)
 	}
 }
 

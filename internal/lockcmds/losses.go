@@ -96,12 +96,18 @@ func (e *Engine) endLook(k table.Key, fence int64) (again bool) {
 	return again
 }
 
-// Forced says that a grant was ended by force: a holder of this engine is told, and waiters ask. A holder here whose
-// grant is still on its way learns it from its next renewal. Requires no locks of this package.
+// Forced says that a grant was ended by force: a holder of this engine is told, and waiters ask. Its end by its handle is
+// no loss. A holder here whose grant is still on its way learns it from its next renewal. Requires no locks of this
+// package.
 func (e *Engine) Forced(key string, ended script.Forced) {
 	defer e.guard.Stop()
 	e.step(func(t *table.Table) {
-		if h := t.Hold(table.Key{Lock: key, Owner: ended.Owner}); h != nil && h.Fence == ended.Fence {
+		h := t.Hold(table.Key{Lock: key, Owner: ended.Owner})
+		switch {
+		case h == nil || h.Fence != ended.Fence:
+		case ended.Handle:
+			t.Drop(h)
+		default:
 			t.Lost(h, string(reasonForced), true, nil)
 		}
 		t.Wake(key)

@@ -14,26 +14,22 @@ import (
 type release struct {
 	table.Release
 
-	e         *Engine
-	session   *holdSession
-	elsewhere bool  // the grant was found by its handle, and is another proxy's
-	request   int64 // number of the call
-	next      offer // of the waiters here, one of which may get the lock in the same step
-	q         callRequest
+	e       *Engine
+	session *holdSession
+	request int64 // number of the call
+	next    offer // of the waiters here, one of which may get the lock in the same step
+	q       callRequest
 }
 
 // startRelease executes UNLOCK. Requires the session lock.
 func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 	if cmd.Fence != 0 && cmd.Owner == "" {
-		e.withHandle(s, cmd, e.release)
-		return
+		if owner, known := e.ownerOf(&s, &cmd); owner != "" || !known {
+			e.releaseGrant(s, cmd)
+			return
+		}
 	}
-	e.release(s, cmd, false)
-}
-
-// release begins the release of a hold. elsewhere: the holder's proxy is to be told. Requires the session lock.
-func (e *Engine) release(s contract.Caller, cmd grammar.Command, elsewhere bool) {
-	r := &release{e: e, elsewhere: elsewhere}
+	r := &release{e: e}
 	lost := false
 	e.step(func(t *table.Table) {
 		session, k := e.beginLocked(&s, cmd.Key, cmd.Owner)
@@ -142,9 +138,6 @@ func (r *release) Answered(o callOutcome) []byte {
 	r.next.deliver(r.q.Session, to, g)
 	if left {
 		r.e.calls.RollBack(rest)
-	}
-	if r.elsewhere && (reply == table.Yes || reply == table.Left) {
-		r.e.tellReleased(r.Key.Lock, r.Named)
 	}
 	if reply == table.Newer {
 		r.anew(a.Fence)

@@ -57,6 +57,11 @@ func notHeldReply(named bool, fence int64) []byte {
 	return resp.AppendError(nil, resp.NotHeld, "this connection does not hold the lock (is it pooled, shared, or new after a reconnect? name the FENCE of the grant, or an OWNER)")
 }
 
+// notHereReply says that no session of this proxy has the grant that EXTENDLOCK names by its fence.
+func notHereReply() []byte {
+	return resp.AppendError(nil, resp.NotHeld, "no connection of this proxy holds the lock with this fence")
+}
+
 // noReentryReply is the reply to a connection that holds the lock already, and may not acquire it again without OWNER.
 func noReentryReply(v grammar.Verb, proto int) []byte {
 	if v == grammar.TryLock {

@@ -68,11 +68,11 @@ func (e *Engine) Force(ctx context.Context, key string, fence int64, operator st
 	return a.Held, err
 }
 
-// forced says that this engine has ended a grant by force. Requires no locks of this package.
+// forced says that this engine has ended a grant by force, or by its handle. Requires no locks of this package.
 func (e *Engine) forced(key string, ended script.Forced) {
 	e.Forced(key, ended)
 	if ended.Fence > 0 {
-		e.tellAgain(key, ended.Fence)
+		e.tellAgain(key, ended)
 	}
 	if others := e.opts.Forced; others != nil {
 		e.calls.Background(jobs.Loss, func() { others(key, ended) })

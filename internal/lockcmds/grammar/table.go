@@ -89,7 +89,7 @@ var (
 	}
 	argFence = Argument{
 		Name: "token", Type: "integer", Token: "FENCE", Optional: true, Value: "n", option: optFence,
-		Means: "only the grant that has this fence. Without `OWNER` the connection need not be the one that acquired it: the fence is the handle of the grant",
+		Means: "only the grant that has this fence. Without `OWNER` the connection need not be the one that acquired it: `UNLOCK` ends the grant with all its holds",
 	}
 	argMatch = Argument{
 		Name: "pattern", Type: "pattern", Token: "MATCH", Optional: true, Value: "pattern", option: optMatch,

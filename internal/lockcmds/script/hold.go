@@ -2,6 +2,7 @@ package script
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -168,8 +169,9 @@ func DecodeDropped(v resp.Value) (left bool, err error) {
 
 // Force frees a lock of any holder.
 type Force struct {
-	Key   string
-	Fence int64 // of the grant that is meant; 0: one without a fence; AnyGrant: any
+	Key    string
+	Fence  int64 // of the grant that is meant; 0: one without a fence; AnyGrant: any
+	Handle bool  // the fence was named as the handle of the grant: no loss is told
 }
 
 // AnyGrant is no fence: any grant is meant.
@@ -177,14 +179,37 @@ const AnyGrant = -1
 
 // Call is the call of force.lua.
 func (f Force) Call() Call {
-	return Call{force, []string{f.Key, Channel(f.Key), Queue(f.Key)}, []string{publish, itoa(f.Fence), Lost(f.Key), ForcedChannel}}
+	lost := Lost(f.Key)
+	if f.Handle {
+		lost = ""
+	}
+	return Call{force, []string{f.Key, Channel(f.Key), Queue(f.Key)}, []string{publish, itoa(f.Fence), lost, ForcedChannel}}
 }
 
 // Forced is the answer to Force.
 type Forced struct {
-	Held  bool   // the lock was held
-	Owner string // whose grant was ended
-	Fence int64  // 0: it was taken without one
+	Held   bool   // the lock was held
+	Owner  string // whose grant was ended
+	Fence  int64  // 0: it was taken without one
+	Handle bool   // as in Force; the caller sets it
+}
+
+// Message is the text of the message on ForcedChannel, as force.lua publishes it: the fence, with a minus for an end by
+// the handle, a blank and the lock.
+func (f Forced) Message(lock string) string {
+	fence := f.Fence
+	if f.Handle {
+		fence = -fence
+	}
+	return itoa(fence) + " " + lock
+}
+
+// ForcedMessage reads such a text. The owner is not known by it.
+func ForcedMessage(text string) (lock string, f Forced, ok bool) {
+	number, lock, _ := strings.Cut(text, " ")
+	fence, err := strconv.ParseInt(number, 10, 64)
+	f = Forced{Held: true, Fence: max(fence, -fence), Handle: fence < 0}
+	return lock, f, err == nil && f.Fence > 0
 }
 
 // DecodeForced decodes the answer of force.lua.
@@ -195,7 +220,7 @@ func DecodeForced(v resp.Value) (Forced, error) {
 	if len(v.Elems) < 2 {
 		return Forced{}, nil
 	}
-	return Forced{true, string(v.Elems[0].Str), v.Elems[1].Int}, nil
+	return Forced{Held: true, Owner: string(v.Elems[0].Str), Fence: v.Elems[1].Int}, nil
 }
 
 // Extend resets the lease of a lock that its owner holds. Of its Part Owner, Session, Request and Fence count.

@@ -2,6 +2,7 @@ package script_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -354,6 +355,36 @@ func TestForceFreesAndWakes(t *testing.T) {
 		equal(t, "again", force(), any([]any{}))
 		b.c.HSet(t.Context(), b.n.Lock, "mode", "write", ownerA, 1)
 		equal(t, "without a fence", force(), any([]any{ownerA, int64(0)}))
+	})
+}
+
+// Go says the message of the end of a grant as the script does. The end by the handle is told to proxies alone.
+func TestForceTellsProxies(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		for _, handle := range []bool{false, true} {
+			fence := b.acquire(ownerA, 30000)[1]
+			number := strconv.FormatInt(fence, 10)
+			told := []string{script.Lost(b.n.Lock) + " " + number + " forced", script.ForcedChannel + " " + number + " " + b.n.Lock}
+			if handle {
+				told = []string{script.ForcedChannel + " -" + number + " " + b.n.Lock}
+			}
+			heard := b.listen(script.Lost(b.n.Lock), script.ForcedChannel)
+			call := script.Force{Key: b.n.Lock, Fence: fence, Handle: handle}.Call()
+			if err := b.c.Eval(t.Context(), b.s["force"].Text(), call.Keys, "PUBLISH", call.Args[1], call.Args[2], call.Args[3]).Err(); err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "messages", heard(), told)
+			_, text, _ := strings.Cut(told[len(told)-1], " ")
+			lock, ended, ok := script.ForcedMessage(text)
+			if lock != b.n.Lock || !ok || ended.Message(lock) != text || ended.Handle != handle {
+				t.Errorf("%q is read as %s, %+v, %v", text, lock, ended, ok)
+			}
+		}
+		for _, text := range []string{"", "x k", "0 k", "-9223372036854775808 k", "9223372036854775808 k"} {
+			if _, ended, ok := script.ForcedMessage(text); ok {
+				t.Errorf("%q is read as %+v", text, ended)
+			}
+		}
 	})
 }
 

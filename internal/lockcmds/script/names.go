@@ -48,8 +48,7 @@ func Queue(key string) string { return tagged(queuePrefix, key) }
 // Deadlines is the deadlines of the places in that queue.
 func Deadlines(key string) string { return tagged(deadlinesPrefix, key) }
 
-// ForcedChannel is the channel on which proxies are told of grants that were ended by force: the fence, a blank and the
-// lock. All locks share it, so in a cluster it is no shard channel.
+// ForcedChannel is the channel on which proxies are told of grants that were ended by force; see Forced.Message. All locks share it, so in a cluster it is no shard channel.
 const ForcedChannel = "lockproxy:forced"
 
 // Lost is the channel on which the loss of a lock is told.

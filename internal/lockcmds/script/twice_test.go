@@ -233,6 +233,7 @@ func calls(owner string, request int64) map[string]script.Call {
 		"info":                    script.Info{Key: key}.Call(),
 		"force":                   script.Force{Key: key, Fence: script.AnyGrant}.Call(),
 		"force that grant":        script.Force{Key: key, Fence: fence}.Call(),
+		"force by handle":         script.Force{Key: key, Fence: fence, Handle: true}.Call(),
 		"leave":                   script.Leave{Key: key, Places: []string{me}}.Call(),
 		"many leave":              script.Leave{Key: key, Places: []string{me, third, place, "a", "b", "c"}}.Call(),
 		"refresh":                 script.Refresh{Key: key, Wait: time.Minute, Places: []string{me}}.Call(),

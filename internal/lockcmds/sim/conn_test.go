@@ -301,7 +301,7 @@ func (n *node) List(ctx context.Context, key string, most int) ([]string, error)
 func (n *node) Publish(ctx context.Context, messages []redislink.Message) error {
 	_, err := n.ask(ctx, nil, doing(func(at *server) resp.Value {
 		for _, m := range messages {
-			at.subs.publish(m.Channel)
+			at.subs.publish(m.Channel, m.Text)
 		}
 		return resp.Value{Kind: resp.Integer}
 	}))
@@ -388,7 +388,7 @@ func (l *link) rehome() {
 
 // message is one that a server has for this proxy. ended: it is the end of the subscription, unasked. Any client may publish on the channel of a
 // lock, so an engine must bear messages that come twice, and late.
-func (l *link) message(at *server, channel string, ended bool) {
+func (l *link) message(at *server, channel, text string, ended bool) {
 	c := l.sub.to(at)
 	gen := c.gen
 	if at.hides(l.p) {
@@ -400,9 +400,9 @@ func (l *link) message(at *server, channel string, ended bool) {
 		case c.gen != gen || !slices.Contains(l.wanted, channel):
 		case !ended:
 			if c.w.keep {
-				c.w.note("%s: message on %s", l.p, channel)
+				c.w.note("%s: message on %s: %s", l.p, channel, text)
 			}
-			l.listener.Published(channel, "0")
+			l.listener.Published(channel, text)
 		case l.homes[channel] == at:
 			l.moved(channel)
 		}
@@ -469,7 +469,7 @@ func (s *subscriptions) end(slot int) {
 		links := s.links[channel]
 		delete(s.links, channel)
 		for _, l := range links {
-			l.message(s.at, channel, true)
+			l.message(s.at, channel, "", true)
 		}
 	}
 }
@@ -485,10 +485,21 @@ func (s *subscriptions) haunt(w *world, channels []string, d time.Duration) {
 	})
 }
 
-func (s *subscriptions) publish(channel string) int64 {
+// publish tells a message to the listeners here. The channel that proxies share is no shard channel: those of all servers hear it.
+func (s *subscriptions) publish(channel, text string) int64 {
+	if channel == script.ForcedChannel {
+		for _, at := range s.at.w.servers {
+			at.subs.tell(channel, text)
+		}
+		return 0
+	}
+	return s.tell(channel, text)
+}
+
+func (s *subscriptions) tell(channel, text string) int64 {
 	links := s.links[channel]
 	for _, l := range links {
-		l.message(s.at, channel, false)
+		l.message(s.at, channel, text, false)
 	}
 	return int64(len(links) + s.ghosts[channel])
 }

@@ -57,13 +57,20 @@ func (r *rules) countedByOne(at *server, name string, args []string, key string,
 		if change < -1 || change > 0 {
 			r.w.fail("holds were not counted by one", "%s of %s: %d by %s", key, before.owner, change, name)
 		}
-		r.parts[mine] = max(0, r.parts[mine]+change)
+		if !r.w.lost(mine) { // else its own hold is rolled back, and this one is another session's
+			r.parts[mine] = max(0, r.parts[mine]+change)
+		}
 	default:
 		if change != 1 {
 			r.w.fail("holds were not counted by one", "%s of %s: %d by %s", key, before.owner, change, name)
 		}
 		r.parts[mine]++
 	}
+}
+
+// lost reports whether the session was told that it has lost its part.
+func (w *world) lost(p part) bool {
+	return slices.ContainsFunc(w.all, func(c *client) bool { return "{"+c.owner()+"}" == p.field && c.told[p.grant] > 0 })
 }
 
 // latest are the numbers in the fields of sessions.

@@ -298,9 +298,17 @@ func (w *world) do(a *action) {
 		r.find(strings.Trim(a.line[strings.IndexByte(a.line, '{')+1:], "}")).command("DEL", a.line)
 	case "force":
 		w.rules.disturb(a.line)
+		line := "FORCEUNLOCK " + a.line
+		for _, holder := range w.clients {
+			if b := *holder.holds.of(a.line); a.n == 1 && b != nil { // by the handle: the holder is not told
+				line = fmt.Sprintf("UNLOCK %s FENCE %d", a.line, b.fence)
+				b.vague, *holder.blurred.of(a.line) = true, true
+				break
+			}
+		}
 		for _, c := range w.clients {
-			if c.current == nil {
-				c.send(parsed("FORCEUNLOCK "+a.line, false))
+			if c.current == nil && *c.holds.of(a.line) == nil {
+				c.send(parsed(line, false))
 				break
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -59,6 +60,7 @@ func (w *world) newProxy() *proxy {
 		panic(err)
 	}
 	p.engine = engine
+	p.link.Subscribe(script.ForcedChannel) // as Run does
 	return p
 }
 
@@ -357,7 +359,7 @@ func (c *client) answer(s *slot, b []byte) {
 // sending is what the client knows when it sends a command.
 func (c *client) sending(s *slot) {
 	b := *c.holds.of(s.cmd.Key)
-	if b != nil && s.cmd.Verb == grammar.Unlock && s.cmd.Owner == "" {
+	if b != nil && s.cmd.Verb == grammar.Unlock && s.cmd.Owner == "" && s.cmd.Fence == 0 {
 		b.releasing = true
 	}
 }
@@ -373,8 +375,14 @@ func (c *client) wasTold(key string, fence int64) bool {
 
 // received is what the client learns from a reply.
 func (c *client) received(s *slot, v resp.Value) {
-	if s.cmd.Owner != "" {
+	switch {
+	case s.cmd.Owner != "":
 		c.receivedShared(s, v)
+		return
+	case s.cmd.Fence != 0: // the grant is another client's
+		if v.Int == 1 {
+			c.w.rules.handled[grant{s.cmd.Key, s.cmd.Fence}] = c.w.now
+		}
 		return
 	}
 	key, b := s.cmd.Key, *c.holds.of(s.cmd.Key)

@@ -32,6 +32,7 @@ type rules struct {
 	movedAt byLock[time.Duration]   // when its hash slot got to another shard
 	unknown []debt                  // holds that the server which counts does not know
 	lossy   byLock[bool]            // something was lost with a primary
+	handled map[grant]time.Duration // when a client was told that it has ended the grant by its handle
 	shorter map[grant]bool          // its lease may be shorter than its client knows, because a renewal was lost
 	parts   map[part]int64          // of the owners that several sessions are
 	servers map[grant]*server       // of such a grant: the only one that has carried out calls; nil: several have
@@ -98,7 +99,7 @@ type debt struct {
 func newRules(w *world, keys []string) *rules {
 	return &rules{
 		w: w, keys: keys, ok: map[renewable]int64{}, upset: byLock[time.Duration]{-never, -never, -never},
-		made: map[grant]time.Duration{}, shorter: map[grant]bool{}, parts: map[part]int64{}, servers: map[grant]*server{},
+		made: map[grant]time.Duration{}, handled: map[grant]time.Duration{}, shorter: map[grant]bool{}, parts: map[part]int64{}, servers: map[grant]*server{},
 	}
 }
 
@@ -371,6 +372,9 @@ func (r *rules) sent(p *proxy, name string, keys, args []string) {
 		if until, known := r.ok[id]; known && r.w.ms() > until+1 && r.w.stepped == 0 {
 			r.w.fail("renewed after the deadline", "%s of %s, fence %s, %d ms after it", key, owner, fence, r.w.ms()-until)
 		}
+		if ended, ok := r.handled[id.grant]; ok && r.w.shape == single && r.w.stepped == 0 && r.w.now > ended+lease {
+			r.w.fail("renewed long after the end by the handle", "%s of %s, fence %s", key, owner, fence)
+		}
 		token, ours := strings.CutPrefix(owner, p.uuid+":")
 		if !ours {
 			continue
@@ -563,7 +567,7 @@ func (r *rules) gone() {
 		if n := p.waiting.Load(); n != 0 {
 			w.fail("waiters are counted that are not there", "%s counts %d", p, n)
 		}
-		if len(p.link.wanted) > 0 {
+		if len(p.link.wanted) > 1 { // the channel of ends by force is kept
 			w.fail("a subscription was left behind", "%s: %q", p, p.link.wanted)
 		}
 	}

@@ -80,9 +80,7 @@ func (w *world) newServer(sh *shard) *server {
 		grants: map[grant]struct{}{}, all: map[grant]struct{}{},
 	}
 	s.subs = newSubscriptions(s)
-	s.redis = newRedis(func() int64 { return int64(sinceUnix+w.now+w.stepped+s.ahead) / 1000 }, func(channel, _ string) int64 {
-		return s.subs.publish(channel)
-	})
+	s.redis = newRedis(func() int64 { return int64(sinceUnix+w.now+w.stepped+s.ahead) / 1000 }, s.subs.publish)
 	s.writing = func(key string) { w.rules.writes(s, key) }
 	s.expired = func(key string) { // nothing announces that; waiters look at a lock once per lease
 		if slices.Contains(keys, key) {

@@ -168,7 +168,12 @@ func (t *Table) tellUntold(r *Release, a HoldAnswer, reply Reply) {
 	if reply == LostLease {
 		h.untold.To = slices.DeleteFunc(h.untold.To, func(s *Session) bool { return s == r.By })
 	}
-	if loss := h.untold; !h.givenUp() && len(loss.To) > 0 {
+	t.tellIfKept(h)
+}
+
+// tellIfKept reports a loss that was not told, if what is on its way cannot have ended the hold.
+func (t *Table) tellIfKept(h *Hold) {
+	if loss := h.untold; loss != nil && !h.givenUp() && len(loss.To) > 0 {
 		h.untold = nil
 		t.tell(loss)
 	}

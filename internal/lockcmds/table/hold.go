@@ -107,6 +107,7 @@ type Hold struct {
 	first     [1]Holder // the memory of holders while there is one: most holds have no more
 	// Releases by sessions here that Redis has not confirmed: a loss may be no more than them.
 	releasing int64 // on their way
+	ending    int64 // ends of the grant by its handle, on their way
 	doubts    int64 // sent, and not answered
 	// Acquires here on their way that may deepen it: Deepening.
 	acquiring int64
@@ -167,16 +168,6 @@ func (h *Hold) IsHeldBy(s *Session) bool {
 	return o != nil && o.Holds > 0
 }
 
-// private returns the part of the session whose own owner has the hold; nil: the owner is a named one, or the session
-// has ended.
-func (h *Hold) private() *Holder {
-	i := slices.IndexFunc(h.holders, func(o Holder) bool { return o.Session.Name == h.Owner })
-	if i < 0 {
-		return nil
-	}
-	return &h.holders[i]
-}
-
 // unused reports whether no session here has holds or may get one, by confirmed releases. The owner may still hold the
 // lock through another proxy.
 func (h *Hold) unused() bool {
@@ -184,7 +175,7 @@ func (h *Hold) unused() bool {
 }
 
 // givenUp reports whether the hold may have ended by the releases of its sessions: they need not be told.
-func (h *Hold) givenUp() bool { return h.releasing+h.doubts >= h.Count }
+func (h *Hold) givenUp() bool { return h.ending > 0 || h.releasing+h.doubts >= h.Count }
 
 // counted notes how many holds there are, as Redis answered a command sent at that instant. Several sessions of one
 // owner may hear the answers in another order; an older one says nothing about the lease either.

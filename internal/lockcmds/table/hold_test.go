@@ -243,6 +243,43 @@ func TestNotHeldBesideAnotherReleaseIsNoLoss(t *testing.T) {
 	}
 }
 
+// The end of a grant by its handle is for all its holds, and no loss: also if the first word of it is another answer.
+func TestAGrantEndsByItsHandle(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		over bool // the answer
+		lost bool // Redis has said before that the grant is over
+		told int
+		held bool
+	}{
+		{"ended", true, false, 0, false},
+		{"not ended", false, false, 0, true},
+		{"ended, and another answer came first", true, true, 0, false},
+		{"it was over before", false, true, 1, false},
+	} {
+		b, s := newBook(), session("s")
+		h := b.grant(s, "s", 5, 2, 1)
+		if b.Ending("k", 4) != nil || b.Ending("other", 5) != nil || b.Ending("k", 5) != h {
+			t.Fatal("the fence names another grant")
+		}
+		if b.settle(t); b.paused[h] != 1 {
+			t.Errorf("%s: paused %d times", c.name, b.paused[h])
+		}
+		if c.lost {
+			b.grant(s, "s", 6, 1, 2)
+			if b.settle(t) != 0 {
+				t.Errorf("%s: told while the end is on its way", c.name)
+			}
+		}
+		b.Ended(h, c.over)
+		told := b.settle(t)
+		if told != c.told || b.Knows(h) != c.held || s.Has(h) != c.held || b.paused[h] != 0 || b.KnowsLoss(s, h.Key) {
+			t.Errorf("%s: %d losses are told, held: %v, paused %d times", c.name, told, b.Knows(h), b.paused[h])
+		}
+		b.Ended(nil, c.over)
+	}
+}
+
 func TestAnOlderAnswerChangesNothing(t *testing.T) {
 	b, s, o := newBook(), session("s"), session("o")
 	h := b.grant(s, "shared", 5, 2, 3)

@@ -17,8 +17,7 @@ type Release struct {
 	Lease   time.Duration // least lease that goes on if holds are left; 0: its TTL stays
 }
 
-// Release begins a release: it takes one hold off the session, if it has one, and pauses the lease. A session that
-// releases the grant of another session's own owner, by its handle, takes the hold off that one.
+// Release begins a release: it takes one hold off the session, if it has one, and pauses the lease.
 //
 // A renewal that is on its way, perhaps on a sick connection, is not waited for. Behind the release Redis refuses it by
 // owner and fence, and what it says of a hold that is being released is no loss.
@@ -30,9 +29,6 @@ func (t *Table) Release(by *Session, k Key, named int64) Release {
 	t.emit(Effect{Op: Pause, Hold: r.Hold})
 	r.Hold.releasing++
 	o := r.Hold.HolderOf(by)
-	if owner := r.Hold.private(); owner != nil && named == r.Hold.Fence {
-		o, r.By = owner, owner.Session
-	}
 	if o != nil {
 		o.releasing++
 	}
@@ -167,17 +163,29 @@ func (t *Table) undoRelease(r *Release) {
 	}
 }
 
-// ReleasedElsewhere is for a grant of which one hold was released by its handle through another proxy. Redis was asked
-// about it at the moment askedAt: it goes on with that many holds, or it is over, which is no loss.
-func (t *Table) ReleasedElsewhere(k Key, fence int64, goesOn bool, holds int64, askedAt time.Time) {
-	h := t.locks.find(k)
-	switch {
-	case h == nil || h.Fence != fence:
-	case !goesOn:
-		t.Drop(h)
-	case h.releasing+h.acquiring+h.doubts == 0 && h.counted(holds, askedAt): // else an answer on its way tells
-		if owner := h.private(); owner != nil {
-			owner.Holds = holds
-		}
+// Ending begins the end of a grant by its handle: it pauses the lease, as Release does. nil: no session of this proxy has
+// that grant.
+func (t *Table) Ending(lock string, fence int64) *Hold {
+	h := t.Holder(lock)
+	if h == nil || h.Fence != fence {
+		return nil
 	}
+	t.emit(Effect{Op: Pause, Hold: h})
+	h.ending++
+	return h
+}
+
+// Ended takes the answer: the grant is over, which is no loss, or it was not ended. nil: Ending has found no hold.
+func (t *Table) Ended(h *Hold, over bool) {
+	switch {
+	case h == nil:
+		return
+	case over:
+		h.untold = nil
+	}
+	h.ending--
+	if t.Knows(h) {
+		t.settle(h, over)
+	}
+	t.tellIfKept(h)
 }
