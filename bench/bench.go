@@ -39,7 +39,7 @@ func (b *bench) measure(ctx context.Context, s scenario) *result {
 	fmt.Fprintf(b.stdout, "\n%s: %s\n", s.name, s.title)
 	var who []string
 	for _, name := range s.contestants {
-		if reason := b.programs.Missing(name); reason != "" {
+		if reason := b.programs.Missing(strings.TrimPrefix(name, scripts)); reason != "" {
 			r.skipped[name] = reason
 			fmt.Fprintf(b.stdout, "  %s skipped: %s\n", name, reason)
 			continue

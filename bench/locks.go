@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/lockproxy/lockproxy/bench/fleet"
@@ -14,7 +15,11 @@ import (
 
 // Contestants besides lockproxy in scenarios about locks.
 const (
-	evalsha     = "EVALSHA direct"
+	scripts          = "EVALSHA " // two scripts of a lock, sent to a server
+	evalsha          = scripts + fleet.Direct
+	throughTwemproxy = scripts + fleet.Twemproxy
+	throughLockproxy = scripts + fleet.Epoll
+
 	redislock   = "bsm/redislock"
 	redsyncLib  = "redsync"
 	rueidislock = "rueidislock"
@@ -62,9 +67,9 @@ func manyKeys(clients int) scenario {
 			"The libraries run in one process with a connection per client, except for rueidislock, which shares its own; its release is not waited for.",
 		plot: "LOCK and UNLOCK", primary: "rate",
 		columns:     []column{{"rate", "k pairs/s", "%.1f"}, colP50, colP99, colMax, {"proxy", "proxy µs/pair", "%.1f"}, {"redis", "Redis µs/pair", "%.1f"}, {"self", "client µs/pair", "%.1f"}, {"allocs", "allocs/pair", "%.1f"}},
-		bases:       []string{evalsha, redislock, redsyncLib, rueidislock},
-		contestants: append(lockServers(), evalsha, redislock, redsyncLib, rueidislock),
-		servers:     lockServers(), prepare: loadScripts,
+		bases:       []string{evalsha, throughTwemproxy, throughLockproxy, redislock, redsyncLib, rueidislock},
+		contestants: append(lockServers(), evalsha, throughTwemproxy, throughLockproxy, redislock, redsyncLib, rueidislock),
+		servers:     append(lockServers(), fleet.Twemproxy), prepare: loadScripts,
 		run: func(ctx context.Context, b *bench, f *fleet.Fleet, who string) (sample, error) {
 			key := keyNames()
 			out := sample{values: map[string]float64{}}
@@ -75,8 +80,8 @@ func manyKeys(clients int) scenario {
 			case fleet.Goroutine, fleet.Epoll:
 				w.Acquire = func(id int) []byte { return load.Command("LOCK", key(id)) }
 				w.Release = func(id int) []byte { return load.Command("UNLOCK", key(id)) }
-			case evalsha:
-				s = f.Servers[fleet.Direct]
+			case evalsha, throughTwemproxy, throughLockproxy:
+				s = f.Servers[strings.TrimPrefix(who, scripts)]
 				w.Acquire = func(id int) []byte {
 					return load.Command("EVALSHA", sha(acquireScript), "1", key(id), fmt.Sprint("owner:", id), fmt.Sprint(lease))
 				}

@@ -38,6 +38,10 @@ func main() {
 		}
 		return
 	}
+	if len(os.Args) == 4 && os.Args[1] == fleet.PipeCommand {
+		fmt.Fprintln(os.Stderr, "pipe:", fleet.ServePipe(os.Args[2], os.Args[3]))
+		os.Exit(1)
+	}
 	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)

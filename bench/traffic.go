@@ -67,14 +67,14 @@ func fill(f *fleet.Fleet) error {
 // trafficScenarios are about ordinary commands.
 func trafficScenarios(p plan) []scenario {
 	all := []scenario{
-		closedLoop("get-1", "GET 64 B, 1 client", 1, 1, gets(keys, smallKey)),
-		closedLoop("set-1", "SET 64 B, 1 client", 1, 1, sets(keys, smallKey, strings.Repeat("x", 64))),
-		closedLoop("get-50", "GET 64 B, 50 clients", 50, 1, gets(keys, smallKey)),
-		closedLoop("set-50", "SET 64 B, 50 clients", 50, 1, sets(keys, smallKey, strings.Repeat("x", 64))),
-		closedLoop("get-500", "GET 64 B, 500 clients", 500, 1, gets(keys, smallKey)),
-		closedLoop("set-500", "SET 64 B, 500 clients", 500, 1, sets(keys, smallKey, strings.Repeat("x", 64))),
-		closedLoop("get-50-p16", "GET 64 B, 50 clients, 16 commands at a time", 50, 16, gets(keys, smallKey)),
-		closedLoop("set-50-p16", "SET 64 B, 50 clients, 16 commands at a time", 50, 16, sets(keys, smallKey, strings.Repeat("x", 64))),
+		withLimit(closedLoop("get-1", "GET 64 B, 1 client", 1, 1, gets(keys, smallKey))),
+		withLimit(closedLoop("set-1", "SET 64 B, 1 client", 1, 1, sets(keys, smallKey, strings.Repeat("x", 64)))),
+		withLimit(closedLoop("get-50", "GET 64 B, 50 clients", 50, 1, gets(keys, smallKey))),
+		withLimit(closedLoop("set-50", "SET 64 B, 50 clients", 50, 1, sets(keys, smallKey, strings.Repeat("x", 64)))),
+		withLimit(closedLoop("get-500", "GET 64 B, 500 clients", 500, 1, gets(keys, smallKey))),
+		withLimit(closedLoop("set-500", "SET 64 B, 500 clients", 500, 1, sets(keys, smallKey, strings.Repeat("x", 64)))),
+		withLimit(closedLoop("get-50-p16", "GET 64 B, 50 clients, 16 commands at a time", 50, 16, gets(keys, smallKey))),
+		withLimit(closedLoop("set-50-p16", "SET 64 B, 50 clients, 16 commands at a time", 50, 16, sets(keys, smallKey, strings.Repeat("x", 64)))),
 		benchmark("redis-benchmark-50", "redis-benchmark: GET 64 B, 50 clients", 1),
 		benchmark("redis-benchmark-50-p16", "redis-benchmark: GET 64 B, 50 clients, 16 commands at a time", 16),
 		bigValues("get-1mb", "GET 1 MB, 4 clients", gets(bigKeys, bigKey)),
@@ -91,6 +91,13 @@ func traffic(s scenario) scenario {
 	s.contestants, s.servers = fleet.Names(), fleet.Names()
 	s.bases = []string{fleet.Direct, fleet.Twemproxy, fleet.HAProxy}
 	s.prepare = fill
+	return s
+}
+
+// withLimit adds another proxy, and the pipe, which no proxy with a connection for each client can beat.
+func withLimit(s scenario) scenario {
+	more := []string{fleet.Envoy, fleet.Pipe}
+	s.contestants, s.servers, s.bases = append(s.contestants, more...), append(s.servers, more...), append(s.bases, more...)
 	return s
 }
 

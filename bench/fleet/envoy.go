@@ -25,8 +25,7 @@ func envoy() string {
 	return path
 }
 
-// Envoy's Redis proxy in front of a cluster: redirections are followed, and each is a reason to ask for the slots
-// again.
+// Envoy's Redis proxy.
 const envoyConfig = `static_resources:
   listeners:
   - address: {socket_address: {address: 127.0.0.1, port_value: %s}}
@@ -36,12 +35,20 @@ const envoyConfig = `static_resources:
         typed_config:
           "@type": type.googleapis.com/envoy.extensions.filters.network.redis_proxy.v3.RedisProxy
           stat_prefix: bench
-          settings: {op_timeout: 10s, enable_redirection: true}
+          settings: {op_timeout: 10s, enable_redirection: %t}
           prefix_routes: {catch_all_route: {cluster: redis}}
   clusters:
   - name: redis
     connect_timeout: 1s
-    lb_policy: CLUSTER_PROVIDED
+%s
+    load_assignment:
+      cluster_name: redis
+      endpoints:
+      - lb_endpoints:
+%s`
+
+// In front of a cluster, redirections are followed, and each is a reason to ask for the slots again.
+const envoyCluster = `    lb_policy: CLUSTER_PROVIDED
     cluster_type:
       name: envoy.clusters.redis
       typed_config:
@@ -50,20 +57,24 @@ const envoyConfig = `static_resources:
         cluster_refresh_timeout: 1s
         redirect_refresh_interval: 0.1s
         redirect_refresh_threshold: 1
-        failure_refresh_threshold: 1
-    load_assignment:
-      cluster_name: redis
-      endpoints:
-      - lb_endpoints:
-%s`
+        failure_refresh_threshold: 1`
+
+// In front of one server, keys are hashed to it.
+const envoyServer = `    type: STATIC
+    lb_policy: MAGLEV`
 
 func (f *Fleet) envoy(ctx context.Context, bin string, s *Server) (err error) {
 	var nodes strings.Builder
 	for _, n := range f.Nodes {
 		fmt.Fprintf(&nodes, "        - endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: %s}}}\n", port(n.Addr))
 	}
+	kind := envoyServer
+	if len(f.Nodes) > 1 {
+		kind = envoyCluster
+	}
 	path := filepath.Join(f.dir, "envoy.yaml")
-	if err := os.WriteFile(path, fmt.Appendf(nil, envoyConfig, port(s.Addr), nodes.String()), 0o600); err != nil {
+	config := fmt.Appendf(nil, envoyConfig, port(s.Addr), kind == envoyCluster, kind, nodes.String())
+	if err := os.WriteFile(path, config, 0o600); err != nil {
 		return fmt.Errorf("configure: %w", err)
 	}
 	s.Proxy, err = f.run(ctx, s.Addr, "envoy", bin, "-c", path, "--disable-hot-restart", "--log-level", "warning")

@@ -18,6 +18,7 @@ const (
 	Twemproxy = "twemproxy"
 	Envoy     = "envoy"
 	HAProxy   = "haproxy"
+	Pipe      = "pipe"
 	Goroutine = "lockproxy goroutine"
 	Epoll     = "lockproxy epoll"
 )
@@ -171,6 +172,8 @@ func (f *Fleet) start(ctx context.Context, opts Options) error {
 			err = f.twemproxy(ctx, opts.Programs.Twemproxy, server)
 		case HAProxy:
 			err = f.haproxy(ctx, opts.Programs.HAProxy, server)
+		case Pipe:
+			err = f.pipe(ctx, server)
 		case Envoy:
 			err = f.envoy(ctx, opts.Programs.Envoy, server)
 		default:
