@@ -54,7 +54,7 @@ func TestGoalsNameScenariosThatExist(t *testing.T) {
 		res := &result{scenario: scenario{name: name}, samples: map[string][]sample{}}
 		for _, who := range []string{
 			"direct", "twemproxy", "haproxy", "lockproxy goroutine", "lockproxy epoll", "LOCK lockproxy goroutine", "LOCK lockproxy epoll",
-			evalsha, redislock, redsyncLib, rueidislock,
+			evalsha, throughLockproxy, "envoy", "pipe", redislock, redsyncLib, rueidislock,
 		} {
 			res.samples[who] = []sample{{values: all}}
 		}
