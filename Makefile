@@ -52,11 +52,11 @@ modules: ## download the Go modules, with some patience
 deps: modules ## install what the tests need and is missing (redis-server, a C compiler for -race)
 	./scripts/install-test-deps.sh
 
-# Tests with leases need a share of a core, and internal/proxy has several at a time.
+# Tests with leases need a share of a core, and these packages have several at a time.
 TEST_PACKAGES ?= $(shell getconf _NPROCESSORS_ONLN)
 
 # The packages whose tests take longest start first. At the end, no core waits for them.
-LONGEST = ./internal/proxy ./internal/lockcmds ./cmd/lockproxy ./test/locks
+LONGEST = ./test/locks ./internal/lockcmds ./test/cluster ./cmd/lockproxy ./test/memory ./test/clients ./test/transparency ./test/failover ./internal/proxy
 
 .PHONY: test
 test: deps ## run all tests with the race detector; a missing redis-server is a failure; `make lint` has vet
@@ -106,7 +106,7 @@ bench-go: ## run the Go benchmarks with allocations, for benchstat; BENCH= selec
 
 .PHONY: differential
 differential: deps ## random commands, direct and through the proxy, for DIFFTIME: the replies must be the same bytes
-	LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -vet=off -run '^TestDifferential$$' -count=1 -timeout 0 ./internal/proxy/ -differential.duration=$(DIFFTIME)
+	LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -vet=off -run '^TestDifferential$$' -count=1 -timeout 0 ./test/transparency/ -differential.duration=$(DIFFTIME)
 
 .PHONY: simulate
 simulate: ## play histories of locks in virtual time for SIMTIME, each of a new seed; a seed that breaks a rule is minimised and printed

@@ -39,7 +39,7 @@ while IFS='	' read -r name suite package; do
 	echo "== $name: $("bin/servers/$name/$package" --version)"
 	LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_REDIS_SERVER=$PWD/bin/servers/$name/$package \
 		"${GO:-go}" test -vet=off -count=1 -timeout 20m -skip "$skip" \
-		./internal/proxy/ ./internal/lockcmds/... ./test/locks/ ./internal/upstream/... ./internal/redistest/ || failed="$failed $name"
+		./internal/proxy/ ./internal/lockcmds/... ./test/... ./internal/upstream/... ./internal/redistest/ || failed="$failed $name"
 done <<END
 $servers
 END

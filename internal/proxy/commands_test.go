@@ -3,7 +3,6 @@ package proxy_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"net"
 	"reflect"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/embedded"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
@@ -502,27 +502,10 @@ func proxyTo(t *testing.T, redisAddr string) string {
 }
 
 // runProxy runs a proxy for the test. It has found Redis when it returns.
-func runProxy(t *testing.T, redisAddr string) *proxy.Server {
+func runProxy(t *testing.T, redisAddr string) *proxytest.Proxy {
 	t.Helper()
 	opts := proxy.Options{Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: redisAddr}, Version: "test"}
-	proxy.Finish(&opts)
-	srv, err := proxy.New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- srv.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Errorf("proxy: %v", err)
-		}
-	})
-	redistest.Eventually(t, 10*time.Second, "the proxy to find Redis", func() bool {
-		ready, _ := srv.Ready()
-		return ready
-	})
+	srv, _ := proxytest.Serve(t, opts)
 	return srv
 }
 

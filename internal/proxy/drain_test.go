@@ -1,8 +1,7 @@
-package proxy
+package proxy_test
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"strconv"
@@ -13,44 +12,46 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // stopping is a server whose stop a test begins and waits for.
 type stopping struct {
-	*Server
+	*proxytest.Proxy
 	t    *testing.T
 	stop context.CancelFunc
 	done chan error
 	logs *observer.ObservedLogs
 }
 
-func startStopping(t *testing.T, redis *redistest.Server, engine string, change ...func(*Options)) *stopping {
+func startStopping(t *testing.T, redis *redistest.Server, engine string, change ...func(*proxy.Options)) *stopping {
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
-	opts := Options{
+	opts := proxy.Options{
 		Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: redis.Addr()}, Engine: engine,
 		DrainTimeout: time.Minute, Logger: zap.New(core),
 	}
 	for _, f := range change {
 		f(&opts)
 	}
-	Finish(&opts)
-	srv, err := New(opts)
+	proxytest.Finish(&opts)
+	srv, err := proxy.New(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stopping{Server: srv, t: t, done: make(chan error, 1), logs: logs}
+	s := &stopping{Proxy: &proxytest.Proxy{Server: srv, Options: opts}, t: t, done: make(chan error, 1), logs: logs}
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(context.Background())
 	go func() { s.done <- srv.Run(ctx) }()
 	t.Cleanup(func() {
 		s.stop()
-		srv.closeConns()
+		srv.CloseConns()
 		s.ended()
 	})
-	waitFor(t, "Redis", func() bool {
+	proxytest.WaitFor(t, "Redis", func() bool {
 		ready, _ := srv.Ready()
 		return ready
 	})
@@ -62,7 +63,7 @@ func (s *stopping) drains() {
 	s.stop()
 	select {
 	case <-s.Stopped():
-	case <-time.After(patience):
+	case <-time.After(proxytest.Patience):
 		s.t.Fatal("the server accepts on")
 	}
 }
@@ -76,7 +77,7 @@ func (s *stopping) ended() map[string]any {
 		if err != nil {
 			s.t.Error(err)
 		}
-	case <-time.After(patience):
+	case <-time.After(proxytest.Patience):
 		s.t.Fatal("the drain does not end")
 	}
 	last := s.logs.FilterMessage("stopped").All()
@@ -87,57 +88,50 @@ func (s *stopping) ended() map[string]any {
 }
 
 // asked waits until the proxy has asked all clients to leave.
-func (s *stopping) asked(talker *peer) {
+func (s *stopping) asked(talker *proxytest.Client) {
 	s.t.Helper()
-	if b, err := talker.frame(); err != nil || !strings.HasPrefix(b, ">2\r\n$8\r\ndraining\r\n:") {
+	if b, err := talker.Frame(); err != nil || !strings.HasPrefix(b, ">2\r\n$8\r\ndraining\r\n:") {
 		s.t.Fatalf("%q, %v instead of the push", b, err)
-	}
-}
-
-func (c *peer) ends() {
-	c.t.Helper()
-	if b, err := c.frame(); !errors.Is(err, io.EOF) || b != "" {
-		c.t.Fatalf("%s: %q, %v instead of the end", c.label, b, err)
 	}
 }
 
 // Clients without locks or state move elsewhere at once; the drain does not wait for its timeout.
 func TestQuietClientsAreClosed(t *testing.T) {
 	t.Parallel()
-	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
-		idle, once, silent := dialClient(t, address(s.Server)), dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
-		idle.quiet("GET", "k")
-		once.quiet("LOCK", "freed")
-		once.quiet("UNLOCK", "freed")
+		idle, once, silent := proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr())
+		idle.Quiet("GET", "k")
+		once.Quiet("LOCK", "freed")
+		once.Quiet("UNLOCK", "freed")
 		s.drains()
-		idle.ends()
-		once.ends()
+		idle.Ends()
+		once.Ends()
 		if fields := s.ended(); fields["clients_cut"] != int64(0) || fields["locks_left"] != int64(0) {
 			t.Errorf("%v", fields)
 		}
-		silent.ends()
+		silent.Ends()
 	})
 }
 
 // Each command that a client has sent is answered, and the connection ends behind a reply.
 func TestBusyClientsAreClosedBehindAReply(t *testing.T) {
 	t.Parallel()
-	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
 		const depth = 50
-		talker, pipeline := dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
-		pipeline.quiet("PING")
+		talker, pipeline := proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr())
+		pipeline.Quiet("PING")
 		begun, over := make(chan struct{}), make(chan int)
 		go func() {
 			rounds := 0
 			defer func() { over <- rounds }()
 			for ; ; rounds++ {
-				if _, err := io.WriteString(pipeline.nc, strings.Repeat("PING\r\n", depth)); err != nil {
+				if _, err := io.WriteString(pipeline.Conn, strings.Repeat("PING\r\n", depth)); err != nil {
 					return
 				}
 				for i := range depth {
-					if b, err := pipeline.frame(); err != nil {
+					if b, err := pipeline.Frame(); err != nil {
 						if i > 0 {
 							t.Errorf("%d of %d replies: %q, %v", i, depth, b, err)
 						}
@@ -151,12 +145,12 @@ func TestBusyClientsAreClosedBehindAReply(t *testing.T) {
 		}()
 		<-begun
 		begin := time.Now()
-		talker.quiet("HELLO", "3")
+		talker.Quiet("HELLO", "3")
 		s.drains()
 		s.asked(talker)
-		talker.side = &side{t: t} // it may be late
-		talker.send("PING")
-		got, err := talker.frame()
+		talker.Side = &proxytest.Side{T: t} // it may be late
+		talker.Send("PING")
+		got, err := talker.Frame()
 		if late := time.Since(begin) > 200*time.Millisecond; err != nil && late { // a silent client goes
 			<-over
 			t.Skip("the machine is too slow for this")
@@ -164,7 +158,7 @@ func TestBusyClientsAreClosedBehindAReply(t *testing.T) {
 		if got != "+PONG\r\n" {
 			t.Error(got, err)
 		}
-		talker.ends()
+		talker.Ends()
 		<-over
 		s.ended()
 	})
@@ -173,24 +167,24 @@ func TestBusyClientsAreClosedBehindAReply(t *testing.T) {
 // A holder goes on, even with further locks, until it has released the last one.
 func TestHoldersStayUntilTheirLastRelease(t *testing.T) {
 	t.Parallel()
-	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
-		holder, talker := dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
-		talker.quiet("HELLO", "3")
-		holder.quiet("LOCK", "a")
-		holder.quiet("LOCK", "b")
+		holder, talker := proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr())
+		talker.Quiet("HELLO", "3")
+		holder.Quiet("LOCK", "a")
+		holder.Quiet("LOCK", "b")
 		s.drains()
 		s.asked(talker)
-		if got := holder.quiet("SET", "k", "v"); got != "+OK\r\n" {
+		if got := holder.Quiet("SET", "k", "v"); got != "+OK\r\n" {
 			t.Error(got)
 		}
-		if got := holder.quiet("UNLOCK", "a"); got != ":1\r\n" {
+		if got := holder.Quiet("UNLOCK", "a"); got != ":1\r\n" {
 			t.Error(got)
 		}
-		if got := holder.quiet("UNLOCK", "b"); got != ":1\r\n" {
+		if got := holder.Quiet("UNLOCK", "b"); got != ":1\r\n" {
 			t.Error(got)
 		}
-		holder.ends()
+		holder.Ends()
 		if fields := s.ended(); fields["clients_cut"] != int64(0) {
 			t.Errorf("%v", fields)
 		}
@@ -199,21 +193,21 @@ func TestHoldersStayUntilTheirLastRelease(t *testing.T) {
 
 func TestWaitersAreToldAndClosed(t *testing.T) {
 	t.Parallel()
-	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
-		holder, waiter, fair := dialClient(t, address(s.Server)), dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
-		holder.quiet("LOCK", "k")
-		waiter.send("LOCK", "k")
-		fair.send("FAIRLOCK", "k", "WAIT", "60000")
-		waitFor(t, "the waiters", func() bool { return s.Stats().Waiting == 2 })
+		holder, waiter, fair := proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr())
+		holder.Quiet("LOCK", "k")
+		waiter.Send("LOCK", "k")
+		fair.Send("FAIRLOCK", "k", "WAIT", "60000")
+		proxytest.WaitFor(t, "the waiters", func() bool { return s.Stats().Waiting == 2 })
 		s.drains()
-		for _, c := range []*peer{waiter, fair} {
-			if b, err := c.frame(); err != nil || b != "-OVERLOADED the proxy is shutting down, connect again\r\n" {
+		for _, c := range []*proxytest.Client{waiter, fair} {
+			if b, err := c.Frame(); err != nil || b != "-OVERLOADED the proxy is shutting down, connect again\r\n" {
 				t.Errorf("%q, %v", b, err)
 			}
-			c.ends()
+			c.Ends()
 		}
-		if got := holder.quiet("UNLOCK", "k"); got != ":1\r\n" {
+		if got := holder.Quiet("UNLOCK", "k"); got != ":1\r\n" {
 			t.Error(got)
 		}
 		s.ended()
@@ -223,34 +217,34 @@ func TestWaitersAreToldAndClosed(t *testing.T) {
 // A transaction, a subscription and a blocked command are not cut off before the time is over.
 func TestStateOnAConnectionIsKept(t *testing.T) {
 	t.Parallel()
-	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
-		tx, sub, pop, other := dialClient(t, address(s.Server)), dialClient(t, address(s.Server)), dialClient(t, address(s.Server)), dialClient(t, redis.Addr())
-		tx.quiet("MULTI")
-		tx.quiet("SET", "k", "v")
-		sub.quiet("HELLO", "3")
-		sub.quiet("SUBSCRIBE", "news")
-		pop.send("BLPOP", "list", "0")
-		waitFor(t, "the blocked client", func() bool { return strings.Contains(other.quiet("INFO", "clients"), "blocked_clients:1\r\n") })
+		tx, sub, pop, other := proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, redis.Addr())
+		tx.Quiet("MULTI")
+		tx.Quiet("SET", "k", "v")
+		sub.Quiet("HELLO", "3")
+		sub.Quiet("SUBSCRIBE", "news")
+		pop.Send("BLPOP", "list", "0")
+		proxytest.WaitFor(t, "the blocked client", func() bool { return strings.Contains(other.Quiet("INFO", "clients"), "blocked_clients:1\r\n") })
 		s.drains()
 		s.asked(sub)
-		if got := tx.quiet("EXEC"); got != "*1\r\n+OK\r\n" {
+		if got := tx.Quiet("EXEC"); got != "*1\r\n+OK\r\n" {
 			t.Error(got)
 		}
-		tx.ends()
-		other.quiet("RPUSH", "list", "x")
-		if b, err := pop.frame(); err != nil || b != "*2\r\n$4\r\nlist\r\n$1\r\nx\r\n" {
+		tx.Ends()
+		other.Quiet("RPUSH", "list", "x")
+		if b, err := pop.Frame(); err != nil || b != "*2\r\n$4\r\nlist\r\n$1\r\nx\r\n" {
 			t.Errorf("%q, %v", b, err)
 		}
-		pop.ends()
-		other.quiet("PUBLISH", "news", "late")
-		if b, err := sub.frame(); err != nil || !strings.Contains(b, "late") {
+		pop.Ends()
+		other.Quiet("PUBLISH", "news", "late")
+		if b, err := sub.Frame(); err != nil || !strings.Contains(b, "late") {
 			t.Errorf("%q, %v", b, err)
 		}
-		if got := sub.quiet("UNSUBSCRIBE", "news"); !strings.Contains(got, "unsubscribe") {
+		if got := sub.Quiet("UNSUBSCRIBE", "news"); !strings.Contains(got, "unsubscribe") {
 			t.Error(got)
 		}
-		sub.ends()
+		sub.Ends()
 		s.ended()
 	})
 }
@@ -259,13 +253,13 @@ func TestStateOnAConnectionIsKept(t *testing.T) {
 func TestClientsAreAcceptedDuringTheDelay(t *testing.T) {
 	t.Parallel()
 	const delay = 4 * time.Second // a busy machine may need some of it for a client
-	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		s := startStopping(t, redis, engine, func(o *Options) { o.DrainDelay = delay })
+	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		s := startStopping(t, redis, engine, func(o *proxy.Options) { o.DrainDelay = delay })
 		begun := time.Now()
 		s.stop()
-		waitFor(t, "the drain", s.Draining)
-		c := dialClient(t, address(s.Server))
-		if got := c.quiet("PING"); got != "+PONG\r\n" {
+		proxytest.WaitFor(t, "the drain", s.Draining)
+		c := proxytest.Dial(t, s.Proxy.Addr())
+		if got := c.Quiet("PING"); got != "+PONG\r\n" {
 			t.Error(got)
 		}
 		if time.Since(begun) > delay {
@@ -276,11 +270,11 @@ func TestClientsAreAcceptedDuringTheDelay(t *testing.T) {
 			t.Error("it accepts no more")
 		default:
 		}
-		c.ends()
+		c.Ends()
 		if took := time.Since(begun); took < delay {
 			t.Errorf("closed after %s", took)
 		}
-		if _, err := net.Dial("tcp", address(s.Server)); err == nil {
+		if _, err := net.Dial("tcp", s.Proxy.Addr()); err == nil {
 			t.Error("a client was accepted after the delay")
 		}
 		s.ended()
@@ -290,20 +284,20 @@ func TestClientsAreAcceptedDuringTheDelay(t *testing.T) {
 // A connection that was accepted is served, even if its first command comes late.
 func TestFirstCommandDuringTheDrainIsServed(t *testing.T) {
 	t.Parallel()
-	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
-		holder, late := dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
-		holder.quiet("HELLO", "3")
-		holder.quiet("LOCK", "k")
-		waitFor(t, "the second client", func() bool { return s.Stats().Clients == 2 })
+		holder, late := proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr())
+		holder.Quiet("HELLO", "3")
+		holder.Quiet("LOCK", "k")
+		proxytest.WaitFor(t, "the second client", func() bool { return s.Stats().Clients == 2 })
 		s.drains()
 		s.asked(holder)
-		if got := late.quiet("PING"); got != "+PONG\r\n" {
+		if got := late.Quiet("PING"); got != "+PONG\r\n" {
 			t.Error(got)
 		}
-		late.ends()
-		holder.quiet("UNLOCK", "k")
-		holder.ends()
+		late.Ends()
+		holder.Quiet("UNLOCK", "k")
+		holder.Ends()
 		s.ended()
 	})
 }
@@ -311,15 +305,15 @@ func TestFirstCommandDuringTheDrainIsServed(t *testing.T) {
 // A client that sends nothing does not stay as long as another one has a lock.
 func TestAClientWithoutACommandLeavesTheDrain(t *testing.T) {
 	t.Parallel()
-	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
-		holder, mute := dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
-		holder.quiet("LOCK", "k")
-		waitFor(t, "the second client", func() bool { return s.Stats().Clients == 2 })
+		holder, mute := proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr())
+		holder.Quiet("LOCK", "k")
+		proxytest.WaitFor(t, "the second client", func() bool { return s.Stats().Clients == 2 })
 		s.drains()
-		mute.ends()
-		holder.quiet("UNLOCK", "k")
-		holder.ends()
+		mute.Ends()
+		holder.Quiet("UNLOCK", "k")
+		holder.Ends()
 		s.ended()
 	})
 }
@@ -327,21 +321,21 @@ func TestAClientWithoutACommandLeavesTheDrain(t *testing.T) {
 // At the end the log has the number of the clients that were cut off, and the keys of some of the locks that were left.
 func TestTheLastEntryNamesWhatWasLeft(t *testing.T) {
 	t.Parallel()
-	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		s := startStopping(t, redis, engine, func(o *Options) { o.DrainTimeout = 100 * time.Millisecond })
-		a, b, idle := dialClient(t, address(s.Server)), dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
-		for i := range locksNamed + 5 {
-			a.quiet("LOCK", "{"+engine+"}"+strconv.Itoa(1000+i), "PX", "60000")
+	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		s := startStopping(t, redis, engine, func(o *proxy.Options) { o.DrainTimeout = 100 * time.Millisecond })
+		a, b, idle := proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr())
+		for i := range proxy.LocksNamed + 5 {
+			a.Quiet("LOCK", "{"+engine+"}"+strconv.Itoa(1000+i), "PX", "60000")
 		}
-		b.quiet("LOCK", "{"+engine+"}z", "PX", "60000")
-		idle.quiet("PING")
+		b.Quiet("LOCK", "{"+engine+"}z", "PX", "60000")
+		idle.Quiet("PING")
 		s.drains()
-		a.ends()
-		b.ends()
-		idle.ends()
+		a.Ends()
+		b.Ends()
+		idle.Ends()
 		fields := s.ended()
 		locks, _ := fields["locks"].([]any)
-		if fields["clients_cut"] != int64(2) || fields["locks_left"] != int64(locksNamed+6) || len(locks) != locksNamed || locks[0] != "{"+engine+"}1000" {
+		if fields["clients_cut"] != int64(2) || fields["locks_left"] != int64(proxy.LocksNamed+6) || len(locks) != proxy.LocksNamed || locks[0] != "{"+engine+"}1000" {
 			t.Errorf("cut %v, left %v, %d names", fields["clients_cut"], fields["locks_left"], len(locks))
 		}
 	})
@@ -350,27 +344,27 @@ func TestTheLastEntryNamesWhatWasLeft(t *testing.T) {
 // A client that has sent a part of a command is not at a quiet moment: its command is answered first.
 func TestCommandInPartIsAnsweredBeforeTheEnd(t *testing.T) {
 	t.Parallel()
-	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
-		half, talker := dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
-		half.quiet("SET", "k", "v")
-		talker.quiet("HELLO", "3")
-		if _, err := io.WriteString(half.nc, "PING\r\n*2\r\n$3\r\nGET\r\n$1\r"); err != nil {
+		half, talker := proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr())
+		half.Quiet("SET", "k", "v")
+		talker.Quiet("HELLO", "3")
+		if _, err := io.WriteString(half.Conn, "PING\r\n*2\r\n$3\r\nGET\r\n$1\r"); err != nil {
 			t.Fatal(err)
 		}
-		if b, err := half.frame(); err != nil || b != "+PONG\r\n" {
+		if b, err := half.Frame(); err != nil || b != "+PONG\r\n" {
 			t.Fatalf("%q, %v", b, err)
 		}
 		s.drains()
 		s.asked(talker)
-		talker.ends() // a client that is silent goes
-		if _, err := io.WriteString(half.nc, "\nk\r\n"); err != nil {
+		talker.Ends() // a client that is silent goes
+		if _, err := io.WriteString(half.Conn, "\nk\r\n"); err != nil {
 			t.Fatal(err)
 		}
-		if b, err := half.frame(); err != nil || b != "$1\r\nv\r\n" {
+		if b, err := half.Frame(); err != nil || b != "$1\r\nv\r\n" {
 			t.Errorf("%q, %v", b, err)
 		}
-		half.ends()
+		half.Ends()
 		if fields := s.ended(); fields["clients_cut"] != int64(0) {
 			t.Errorf("%v", fields)
 		}
@@ -380,25 +374,25 @@ func TestCommandInPartIsAnsweredBeforeTheEnd(t *testing.T) {
 // A client that comes to the next proxy learns why it does not hold the lock that it had, unless it names an OWNER: then it has it still.
 func TestHoldersThatWereCutOffAtTheNextProxy(t *testing.T) {
 	t.Parallel()
-	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		s := startStopping(t, redis, engine, func(o *Options) { o.DrainTimeout = 100 * time.Millisecond })
+	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		s := startStopping(t, redis, engine, func(o *proxy.Options) { o.DrainTimeout = 100 * time.Millisecond })
 		next := startStopping(t, redis, engine)
-		plain, named := dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
-		plain.quiet("LOCK", "plain")
-		fence := named.quiet("LOCK", "named", "OWNER", "job")
+		plain, named := proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr())
+		plain.Quiet("LOCK", "plain")
+		fence := named.Quiet("LOCK", "named", "OWNER", "job")
 		s.drains()
-		plain.ends()
-		named.ends()
+		plain.Ends()
+		named.Ends()
 		s.ended()
-		plain, named = dialClient(t, address(next.Server)), dialClient(t, address(next.Server))
-		if got := plain.quiet("UNLOCK", "plain"); !strings.HasPrefix(got, "-NOTHELD this connection does not hold the lock") || !strings.Contains(got, "new after a reconnect? name the FENCE") {
+		plain, named = proxytest.Dial(t, next.Proxy.Addr()), proxytest.Dial(t, next.Proxy.Addr())
+		if got := plain.Quiet("UNLOCK", "plain"); !strings.HasPrefix(got, "-NOTHELD this connection does not hold the lock") || !strings.Contains(got, "new after a reconnect? name the FENCE") {
 			t.Error(got)
 		}
-		if got := named.quiet("LOCK", "named", "OWNER", "job"); got != fence {
+		if got := named.Quiet("LOCK", "named", "OWNER", "job"); got != fence {
 			t.Errorf("%q after %q", got, fence)
 		}
-		named.script("UNLOCK named OWNER job", ":0", "UNLOCK named OWNER job", ":1")
-		plain.script("FORCEUNLOCK plain", ":1")
+		named.Script("UNLOCK named OWNER job", ":0", "UNLOCK named OWNER job", ":1")
+		plain.Script("FORCEUNLOCK plain", ":1")
 	})
 }
 
@@ -406,17 +400,17 @@ func TestHoldersThatWereCutOffAtTheNextProxy(t *testing.T) {
 func TestTheDrainEndsThoughRedisIsSilent(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	s := startStopping(t, redis, EngineAuto, func(o *Options) {
+	s := startStopping(t, redis, proxy.EngineAuto, func(o *proxy.Options) {
 		o.DrainTimeout, o.Upstream.DialTimeout = 2*time.Second, 2*time.Second // a busy machine needs a moment to connect, and for the waiter
 	})
-	holder, waiter := dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
-	holder.script("LOCK k GRACE 0", ":")
-	waiter.script("FAIRLOCK j", ":", "UNLOCK j", ":") // Redis knows the script: it is called once for each attempt
+	holder, waiter := proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr())
+	holder.Script("LOCK k GRACE 0", ":")
+	waiter.Script("FAIRLOCK j", ":", "UNLOCK j", ":") // Redis knows the script: it is called once for each attempt
 	before := scriptCalls(t, redis)
-	waiter.send("FAIRLOCK", "k")
+	waiter.Send("FAIRLOCK", "k")
 	// A client whose attempt is on its way is cut off, too: it may get the lock. The second attempt comes when the proxy has subscribed.
-	waitFor(t, "both attempts of the waiter", func() bool { return scriptCalls(t, redis) >= before+2 })
-	waitFor(t, "the waiter", func() bool { return s.shared.Locks.Waiting() == 1 })
+	proxytest.WaitFor(t, "both attempts of the waiter", func() bool { return scriptCalls(t, redis) >= before+2 })
+	proxytest.WaitFor(t, "the waiter", func() bool { return s.Stats().Waiting == 1 })
 	redis.Do(t, "PING") // their answers have been sent before this one
 	redis.Pause()
 	defer redis.Continue()

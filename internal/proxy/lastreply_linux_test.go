@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 import (
 	"io"
@@ -6,25 +6,26 @@ import (
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/netio"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // A client that has its last reply knows already that the connection has ended, so no command of its crosses the end.
 func TestTheEndOfTheConnectionComesWithTheLastReply(t *testing.T) {
 	t.Parallel()
-	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
 		const rounds = 500
 		late := 0
 		for range rounds {
-			c := dialClient(t, address(s.Server))
-			if got := c.quiet("QUIT"); got != "+OK\r\n" {
+			c := proxytest.Dial(t, s.Proxy.Addr())
+			if got := c.Quiet("QUIT"); got != "+OK\r\n" {
 				t.Fatal(got)
 			}
-			if !netio.Left(c.nc) {
+			if !netio.Left(c.Conn) {
 				late++
 			}
-			_ = c.nc.Close()
+			_ = c.Conn.Close()
 		}
 		if late > 0 {
 			t.Errorf("the end came later than the reply %d times of %d", late, rounds)
@@ -35,19 +36,19 @@ func TestTheEndOfTheConnectionComesWithTheLastReply(t *testing.T) {
 // Bytes that the proxy has not read make the kernel reset the connection when it is closed. The last reply is on its way by then.
 func TestTheLastReplyArrivesAlthoughInputIsLeft(t *testing.T) {
 	t.Parallel()
-	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
 		const rounds = 200
 		input := "*1\r\n$4\r\nPING\r\n*1\r\n$99999999999\r\n" + strings.Repeat("x", 256<<10)
 		for range rounds {
-			c := dialClient(t, address(s.Server))
-			go func() { _, _ = io.WriteString(c.nc, input) }() // may fail: the connection ends meanwhile
+			c := proxytest.Dial(t, s.Proxy.Addr())
+			go func() { _, _ = io.WriteString(c.Conn, input) }() // may fail: the connection ends meanwhile
 			for _, want := range []string{"+PONG\r\n", "-ERR Protocol error: invalid bulk length\r\n"} {
-				if got, err := c.frame(); err != nil || got != want {
+				if got, err := c.Frame(); err != nil || got != want {
 					t.Fatalf("%q, %v, want %q", got, err, want)
 				}
 			}
-			_ = c.nc.Close()
+			_ = c.Conn.Close()
 		}
 	})
 }

@@ -12,18 +12,19 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/certs"
 	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // limited runs a proxy with these limits for each engine.
-func limited(t *testing.T, limits proxy.Limits, test func(t *testing.T, srv *proxy.Server)) {
+func limited(t *testing.T, limits proxy.Limits, test func(t *testing.T, srv *proxytest.Proxy)) {
 	t.Helper()
 	redisAddr := redistest.Start(t).Addr()
 	for _, engine := range engines {
 		t.Run(engine, func(t *testing.T) {
-			srv, _ := serve(t, proxy.Options{Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: redisAddr}, Limits: limits, Engine: engine})
+			srv, _ := proxytest.Serve(t, proxy.Options{Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: redisAddr}, Limits: limits, Engine: engine})
 			test(t, srv)
 		})
 	}
@@ -40,7 +41,7 @@ func closed(t *testing.T, c *wire) string {
 }
 
 // expectClosed demands that n clients have been closed for this reason, and none for another.
-func expectClosed(t *testing.T, srv *proxy.Server, reason string, n int64) {
+func expectClosed(t *testing.T, srv *proxytest.Proxy, reason string, n int64) {
 	t.Helper()
 	redistest.Eventually(t, 10*time.Second, "clients closed by "+reason+" to be counted", func() bool {
 		return srv.Stats().Closed[reason] == n
@@ -54,7 +55,7 @@ func expectClosed(t *testing.T, srv *proxy.Server, reason string, n int64) {
 
 func TestClientsOverTheLimitAreRefusedInRedisWords(t *testing.T) {
 	t.Parallel()
-	limited(t, proxy.Limits{Clients: 2}, func(t *testing.T, srv *proxy.Server) {
+	limited(t, proxy.Limits{Clients: 2}, func(t *testing.T, srv *proxytest.Proxy) {
 		first, silent := dial(t, address(srv, 0)), dial(t, address(srv, 0))
 		first.ask("PING")
 		redistest.Eventually(t, 10*time.Second, "the silent client to count as well", func() bool { return srv.Stats().Clients == 2 })
@@ -73,7 +74,7 @@ func TestClientsOverTheLimitAreRefusedInRedisWords(t *testing.T) {
 func TestRefusedTLSClientsHoldUpNobody(t *testing.T) {
 	t.Parallel()
 	a := redistest.NewAuthority(t)
-	srv, _ := serve(t, proxy.Options{
+	srv, _ := proxytest.Serve(t, proxy.Options{
 		Listen: []string{"tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()},
 		TLS: serverTLS(t, a, certs.AuthNo), Limits: proxy.Limits{Clients: 1},
 	})
@@ -89,7 +90,7 @@ func TestRefusedTLSClientsHoldUpNobody(t *testing.T) {
 
 func TestQueryLimitClosesTheClient(t *testing.T) {
 	t.Parallel()
-	limited(t, proxy.Limits{Query: 1 << 20}, func(t *testing.T, srv *proxy.Server) {
+	limited(t, proxy.Limits{Query: 1 << 20}, func(t *testing.T, srv *proxytest.Proxy) {
 		// Nothing is parsed while the answer to a blocking command decides how the next ones travel.
 		holder, c := dial(t, address(srv, 0)), dial(t, address(srv, 0))
 		holder.ask("LOCK " + t.Name())
@@ -109,7 +110,7 @@ func TestQueryLimitClosesTheClient(t *testing.T) {
 
 func TestOutputLimitClosesTheClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()
-	limited(t, proxy.Limits{Output: 8 << 20}, func(t *testing.T, srv *proxy.Server) {
+	limited(t, proxy.Limits{Output: 8 << 20}, func(t *testing.T, srv *proxytest.Proxy) {
 		other, c := dial(t, address(srv, 0)), dial(t, address(srv, 0))
 		other.ask("SET k " + strings.Repeat("v", 1<<20))
 		c.send(strings.Split(strings.Repeat("GET k,", 100)+"PING", ",")...)
@@ -124,7 +125,7 @@ func TestOutputLimitClosesTheClientThatDoesNotRead(t *testing.T) {
 // What a client has taken does not count.
 func TestClientThatReadsMayHaveAsMuchAsItWants(t *testing.T) {
 	t.Parallel()
-	limited(t, proxy.Limits{Output: 1 << 20}, func(t *testing.T, srv *proxy.Server) {
+	limited(t, proxy.Limits{Output: 1 << 20}, func(t *testing.T, srv *proxytest.Proxy) {
 		c := dial(t, address(srv, 0))
 		value := strings.Repeat("v", 100_000)
 		c.ask("SET k " + value)
@@ -140,7 +141,7 @@ func TestClientThatReadsMayHaveAsMuchAsItWants(t *testing.T) {
 // A subscriber gets what it has not asked for.
 func TestOutputLimitClosesTheSubscriberThatDoesNotRead(t *testing.T) {
 	t.Parallel()
-	limited(t, proxy.Limits{Output: 4 << 20}, func(t *testing.T, srv *proxy.Server) {
+	limited(t, proxy.Limits{Output: 4 << 20}, func(t *testing.T, srv *proxytest.Proxy) {
 		publisher, c := dial(t, address(srv, 0)), dial(t, address(srv, 0))
 		c.ask("SUBSCRIBE news")
 		message := "PUBLISH news " + strings.Repeat("m", 1<<20)
@@ -157,7 +158,7 @@ func TestFirstCommandMustComeInTime(t *testing.T) {
 	a := redistest.NewAuthority(t)
 	redisAddr := redistest.Start(t).Addr()
 	for _, engine := range engines {
-		srv, _ := serve(t, proxy.Options{
+		srv, _ := proxytest.Serve(t, proxy.Options{
 			Listen: []string{"127.0.0.1:0", "tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redisAddr}, TLS: serverTLS(t, a, certs.AuthNo),
 			Limits: proxy.Limits{FirstCommand: limit}, Engine: engine, ProxyProtocol: proxy.ProxyOptional,
 		})
@@ -193,7 +194,7 @@ func TestFirstCommandMustComeInTime(t *testing.T) {
 func TestHandshakeMustEndInTime(t *testing.T) {
 	t.Parallel()
 	a := redistest.NewAuthority(t)
-	srv, _ := serve(t, proxy.Options{
+	srv, _ := proxytest.Serve(t, proxy.Options{
 		Listen: []string{"tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, TLS: serverTLS(t, a, certs.AuthNo),
 		Limits: proxy.Limits{Handshake: 2 * time.Second},
 	})
@@ -215,7 +216,7 @@ func TestHandshakeMustEndInTime(t *testing.T) {
 
 func TestPinsAreBoundedAndWaitedForAWhile(t *testing.T) {
 	t.Parallel()
-	srv, _ := serve(t, proxy.Options{
+	srv, _ := proxytest.Serve(t, proxy.Options{
 		Listen:   []string{"127.0.0.1:0"},
 		Upstream: upstream.Options{Addr: redistest.Start(t).Addr(), Pins: upstream.PinLimits{Max: 1, Wait: 200 * time.Millisecond}},
 	})
@@ -243,7 +244,7 @@ func TestWaitersForLocksAreBoundedForAllClients(t *testing.T) {
 	t.Parallel()
 	redisServer := redistest.Start(t)
 	redisServer.Do(t, "ACL", "SETUSER", "other", "on", ">pw", "~*", "&*", "+@all")
-	srv, _ := serve(t, proxy.Options{
+	srv, _ := proxytest.Serve(t, proxy.Options{
 		Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: redisServer.Addr()}, Locks: proxy.Locks{MaxWaiters: 1},
 	})
 	holder, waiter := dial(t, address(srv, 0)), dial(t, address(srv, 0))
@@ -290,7 +291,7 @@ func TestOversizedRequestsAreRefusedAsByRedis(t *testing.T) {
 					if test.auth {
 						opts.Upstream.Password = "pw"
 					}
-					srv, _ := serve(t, opts)
+					srv, _ := proxytest.Serve(t, opts)
 					var replies [2]string
 					for i, addr := range []string{redisServer.Addr(), address(srv, 0)} {
 						c := dial(t, addr)
@@ -312,7 +313,7 @@ func TestOversizedRequestsAreRefusedAsByRedis(t *testing.T) {
 func TestLimitsBeforeAuthenticationEndWithIt(t *testing.T) {
 	t.Parallel()
 	redisServer := redistest.Start(t, "--requirepass", "pw")
-	srv, _ := serve(t, proxy.Options{Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: redisServer.Addr(), Password: "pw"}})
+	srv, _ := proxytest.Serve(t, proxy.Options{Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: redisServer.Addr(), Password: "pw"}})
 	c := dial(t, address(srv, 0))
 	c.ask("AUTH pw")
 	if got := string(c.ask("DEL" + strings.Repeat(" k", 20))); got != ":0\r\n" {
@@ -326,7 +327,7 @@ func TestUnansweredCommandsAreBounded(t *testing.T) {
 	redisServer := redistest.Start(t)
 	for _, engine := range engines {
 		t.Run(engine, func(t *testing.T) {
-			srv, _ := serve(t, proxy.Options{
+			srv, _ := proxytest.Serve(t, proxy.Options{
 				Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: redisServer.Addr()}, Limits: proxy.Limits{Unanswered: 1 << 20}, Engine: engine,
 			})
 			c := dial(t, address(srv, 0))
@@ -374,7 +375,7 @@ func TestUnansweredCommandsAreBounded(t *testing.T) {
 func TestPubSubLimitClosesTheSubscriberOfAQuietChannel(t *testing.T) {
 	t.Parallel()
 	limits := proxy.Limits{PubSub: proxy.PubSub{Hard: 1 << 40, Soft: 1 << 20, SoftTime: time.Second}}
-	limited(t, limits, func(t *testing.T, srv *proxy.Server) {
+	limited(t, limits, func(t *testing.T, srv *proxytest.Proxy) {
 		publisher, c := dial(t, address(srv, 0)), dial(t, address(srv, 0))
 		c.ask("SUBSCRIBE news")
 		for range 16 { // more than sockets hold
@@ -389,7 +390,7 @@ func TestPubSubLimitClosesTheSubscriberOfAQuietChannel(t *testing.T) {
 func TestPubSubLimitClosesTheSubscriberThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	for _, test := range []proxy.PubSub{{Hard: 4 << 20}, {Hard: 1 << 40, Soft: 1 << 20, SoftTime: time.Second}} {
-		limited(t, proxy.Limits{PubSub: test}, func(t *testing.T, srv *proxy.Server) {
+		limited(t, proxy.Limits{PubSub: test}, func(t *testing.T, srv *proxytest.Proxy) {
 			publisher, c, reads := dial(t, address(srv, 0)), dial(t, address(srv, 0)), dial(t, address(srv, 0))
 			c.ask("SUBSCRIBE news")
 			reads.ask("SUBSCRIBE news")

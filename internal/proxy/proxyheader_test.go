@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/certs"
 	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
@@ -62,7 +63,7 @@ func TestProxyHeaderNamesTheClient(t *testing.T) {
 	for _, engine := range engines {
 		for _, test := range tests {
 			t.Run(engine+" "+test.name, func(t *testing.T) {
-				srv, _ := serve(t, proxy.Options{
+				srv, _ := proxytest.Serve(t, proxy.Options{
 					Listen: []string{"127.0.0.1:0", "tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redisAddr},
 					TLS: serverTLS(t, a, certs.AuthNo), ProxyProtocol: test.mode, Engine: engine,
 				})
@@ -112,7 +113,7 @@ func expectClient(t *testing.T, c *wire, want string) {
 // Without a header the proxy must not wait for bytes that could make one.
 func TestShortCommandsAreNotTakenForAHeader(t *testing.T) {
 	t.Parallel()
-	srv, _ := serve(t, proxy.Options{
+	srv, _ := proxytest.Serve(t, proxy.Options{
 		Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, ProxyProtocol: proxy.ProxyOptional,
 	})
 	for _, inline := range []string{"PING\r\n", "\r\nPING\r\n", "\r\n\r\nPING\r\n", "ping\n"} {
@@ -128,7 +129,7 @@ func TestShortCommandsAreNotTakenForAHeader(t *testing.T) {
 
 func TestConnectionWithoutDemandedHeaderIsClosed(t *testing.T) {
 	t.Parallel()
-	srv, _ := serve(t, proxy.Options{
+	srv, _ := proxytest.Serve(t, proxy.Options{
 		Listen: []string{"127.0.0.1:0", "unix:" + socketPath(t)}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()},
 		ProxyProtocol: proxy.ProxyRequired,
 	})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/proxy/session"
+	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/proxy/status"
 )
 
@@ -59,3 +60,6 @@ func (srv *Server) Draining() bool { return srv.closing.Load() }
 
 // Stopped is closed when the server accepts no more clients.
 func (srv *Server) Stopped() <-chan struct{} { return srv.stop }
+
+// Shared is what the sessions share. Tests of the whole proxy wait for states in it that no client sees.
+func (srv *Server) Shared() *shared.Proxy { return srv.shared }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/certs"
 	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
@@ -52,7 +53,7 @@ func TestClientsSpeakTLSBesidePlainOnes(t *testing.T) {
 	a := redistest.NewAuthority(t)
 	redisAddr := redistest.Start(t).Addr()
 	for _, engine := range engines {
-		srv, _ := serve(t, proxy.Options{
+		srv, _ := proxytest.Serve(t, proxy.Options{
 			Listen: []string{"tls:127.0.0.1:0", "127.0.0.1:0"}, Upstream: upstream.Options{Addr: redisAddr},
 			TLS: serverTLS(t, a, certs.AuthNo), Engine: engine,
 		})
@@ -82,7 +83,7 @@ func TestClientsSpeakTLSBesidePlainOnes(t *testing.T) {
 func TestLargePipelineOverTLS(t *testing.T) {
 	t.Parallel()
 	a := redistest.NewAuthority(t)
-	srv, _ := serve(t, proxy.Options{
+	srv, _ := proxytest.Serve(t, proxy.Options{
 		Listen: []string{"tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, TLS: serverTLS(t, a, certs.AuthNo),
 	})
 	c := dialTLS(t, address(srv, 0), a, "")
@@ -108,7 +109,7 @@ func TestLargePipelineOverTLS(t *testing.T) {
 func TestClientCertificateDecidesWhoGetsIn(t *testing.T) {
 	t.Parallel()
 	a := redistest.NewAuthority(t)
-	srv, _ := serve(t, proxy.Options{
+	srv, _ := proxytest.Serve(t, proxy.Options{
 		Listen: []string{"tls:127.0.0.1:0", "127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, TLS: serverTLS(t, a, certs.AuthYes),
 	})
 	if got := string(dialTLS(t, address(srv, 0), a, "client").ask("PING")); got != "+PONG\r\n" {
@@ -135,7 +136,7 @@ func TestClientCertificateDecidesWhoGetsIn(t *testing.T) {
 func TestClientLibrariesConnectByTLS(t *testing.T) {
 	t.Parallel()
 	a := redistest.NewAuthority(t)
-	srv, _ := serve(t, proxy.Options{
+	srv, _ := proxytest.Serve(t, proxy.Options{
 		Listen: []string{"tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, TLS: serverTLS(t, a, certs.AuthYes),
 	})
 	certFile, keyFile := a.Issue(t, "client")
@@ -174,7 +175,7 @@ func TestEverythingReachesAnUpstreamByTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, engine := range engines {
-		srv, _ := serve(t, proxy.Options{
+		srv, _ := proxytest.Serve(t, proxy.Options{
 			Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: addr, TLS: store.Upstream}, Engine: engine,
 		})
 		holder, waiter := dial(t, address(srv, 0)), dial(t, address(srv, 0))
@@ -218,7 +219,7 @@ func TestEverythingReachesAnUpstreamByTLS(t *testing.T) {
 func TestTLSAddressNeedsACertificate(t *testing.T) {
 	t.Parallel()
 	opts := proxy.Options{Listen: []string{"tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: "127.0.0.1:1"}}
-	proxy.Finish(&opts)
+	proxytest.Finish(&opts)
 	_, err := proxy.New(opts)
 	if err == nil || !strings.Contains(err.Error(), "no certificate") {
 		t.Errorf("%v", err)
@@ -228,7 +229,7 @@ func TestTLSAddressNeedsACertificate(t *testing.T) {
 func TestRepliesAreDeliveredToATLSClientThatSendsNoMore(t *testing.T) {
 	t.Parallel()
 	a := redistest.NewAuthority(t)
-	srv, _ := serve(t, proxy.Options{
+	srv, _ := proxytest.Serve(t, proxy.Options{
 		Listen: []string{"tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, TLS: serverTLS(t, a, certs.AuthNo),
 	})
 	c := dialTLS(t, address(srv, 0), a, "")
@@ -257,7 +258,7 @@ func (r *recorded) Read(b []byte) (int, error) {
 func TestATLSConnectionEndsInOrder(t *testing.T) {
 	t.Parallel()
 	a := redistest.NewAuthority(t)
-	srv, _ := serve(t, proxy.Options{
+	srv, _ := proxytest.Serve(t, proxy.Options{
 		Listen: []string{"tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, TLS: serverTLS(t, a, certs.AuthNo),
 	})
 	for _, last := range []string{"GET k\r\n", "QUIT\r\n"} {

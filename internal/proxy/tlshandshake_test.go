@@ -23,6 +23,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
+// patience is how long a test waits for what must come.
+const patience = 10 * time.Second
+
 // countedKey is a private key that counts its use at the same time.
 type countedKey struct {
 	*ecdsa.PrivateKey

@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 import (
 	"crypto/tls"
@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -19,31 +21,31 @@ func TestClientsOnTheWrongSideOfTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eachEngine(t, func(t *testing.T, redis *redistest.Server, plain *Server) {
-		secure := startProxy(t, redis, func(o *Options) {
-			o.Engine, o.Listen, o.TLS = plain.opts.Engine, []string{"tls:127.0.0.1:0"}, &tls.Config{Certificates: []tls.Certificate{cert}}
+	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, plain *proxytest.Proxy) {
+		secure := proxytest.Start(t, redis, func(o *proxy.Options) {
+			o.Engine, o.Listen, o.TLS = plain.Options.Engine, []string{"tls:127.0.0.1:0"}, &tls.Config{Certificates: []tls.Certificate{cert}}
 		})
 		for _, first := range []string{"*1\r\n$4\r\nPING\r\n", "PING\r\n"} {
-			c := dialClient(t, address(secure))
-			c.raw(first)
-			if got, err := c.frame(); got != "-ERR the proxy speaks TLS at this address\r\n" || err != nil {
+			c := proxytest.Dial(t, secure.Addr())
+			c.Raw(first)
+			if got, err := c.Frame(); got != "-ERR the proxy speaks TLS at this address\r\n" || err != nil {
 				t.Errorf("%q is answered %q, %v", first, got, err)
 			}
-			c.ends()
+			c.Ends()
 		}
-		nc, err := net.Dial("tcp", address(plain))
+		nc, err := net.Dial("tcp", plain.Addr())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer nc.Close()
-		if err := nc.SetDeadline(time.Now().Add(patience)); err != nil {
+		if err := nc.SetDeadline(time.Now().Add(proxytest.Patience)); err != nil {
 			t.Fatal(err)
 		}
 		if err := tls.Client(nc, &tls.Config{RootCAs: a.Pool(), ServerName: "localhost"}).Handshake(); !errors.Is(err, io.EOF) {
 			t.Errorf("the client gets %v", err)
 		}
-		for _, srv := range []*Server{plain, secure} {
-			waitFor(t, "the count of handshakes", func() bool { return srv.Stats().Closed["handshake"] > 0 })
+		for _, srv := range []*proxytest.Proxy{plain, secure} {
+			proxytest.WaitFor(t, "the count of handshakes", func() bool { return srv.Stats().Closed["handshake"] > 0 })
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
@@ -56,7 +57,7 @@ func TestUnixSocketsOnBothSides(t *testing.T) {
 	redisServer, path := redistest.Start(t), socketPath(t)
 	leave(t, path)
 	for _, engine := range engines {
-		srv, stop := serve(t, proxy.Options{
+		srv, stop := proxytest.Serve(t, proxy.Options{
 			Listen: []string{"unix:" + path}, Upstream: upstream.Options{Addr: "unix:" + redisServer.Socket()}, UnixSocketPerm: 0o700, Engine: engine,
 		})
 		info, err := os.Stat(path)
@@ -93,7 +94,7 @@ func TestModeOfAUnixSocketIsTheUmasksIfNotSet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serve(t, proxy.Options{Listen: []string{"unix:" + path}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}})
+	proxytest.Serve(t, proxy.Options{Listen: []string{"unix:" + path}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}})
 	got, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +122,7 @@ func TestFileThatIsNotALeftoverSocketIsNotTouched(t *testing.T) {
 	}
 	for _, path := range []string{taken, file, link} {
 		opts := proxy.Options{Listen: []string{"unix:" + path}, Upstream: upstream.Options{Addr: "127.0.0.1:1"}}
-		proxy.Finish(&opts)
+		proxytest.Finish(&opts)
 		_, err := proxy.New(opts)
 		if !errors.Is(err, syscall.EADDRINUSE) {
 			t.Errorf("%s: %v", path, err)

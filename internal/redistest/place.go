@@ -1,5 +1,10 @@
 package redistest
 
+import (
+	"net"
+	"testing"
+)
+
 // Place is where a server runs: in a network namespace of its own, for instance. Its unix socket is reached from
 // anywhere.
 type Place struct {
@@ -17,4 +22,15 @@ func at(places []Place, i int) Place {
 		return Loopback
 	}
 	return places[i]
+}
+
+// IPv6 is the loopback interface with its IPv6 address, if the machine has one; else the test is skipped.
+func IPv6(t testing.TB) Place {
+	t.Helper()
+	l, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skipf("this machine has no ::1: %v", err)
+	}
+	_ = l.Close()
+	return Place{Host: "::1"}
 }

@@ -1,0 +1,276 @@
+package clients
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// TestWhoComesAfterAPasswordWasSetNeedsIt sets it while clients without credentials are connected, hold locks and wait.
+func TestWhoComesAfterAPasswordWasSetNeedsIt(t *testing.T) {
+	t.Parallel()
+	shut := map[string][]any{
+		"requirepass": {"CONFIG", "SET", "requirepass", "pw"},
+		"password":    {"ACL", "SETUSER", "default", "resetpass", ">pw"},
+		"off":         {"ACL", "SETUSER", "default", "off"},
+	}
+	for _, engine := range proxytest.Engines() {
+		for name, cmd := range shut {
+			t.Run(engine+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				redis := redistest.Start(t)
+				srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine = engine })
+				admin := proxytest.Dial(t, redis.Addr())
+				admin.Script("PING", "+PONG")
+				holder, waiter, reset := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+				holder.Script("LOCK k", ":", "SET a 1", "+OK")
+				waiter.Script("PING", "+PONG")
+				reset.Script("SET b 1", "+OK", "LOCK r", ":")
+				waiter.Send("LOCK", "k")
+				redistest.Eventually(t, proxytest.Patience, "the waiter, and the proxy's connections for it", func() bool {
+					return srv.Stats().Waiting == 1 && srv.Stats().Attempts > 0
+				})
+				words := make([]string, len(cmd))
+				for i, w := range cmd {
+					words[i] = w.(string)
+				}
+				if got := admin.Do(words...); got != "+OK\r\n" {
+					t.Fatal(got)
+				}
+				// At once: no time for the proxy to have noticed by itself.
+				for _, first := range []string{"LOCK k", "LOCK free", "TRYLOCK free", "LOCKLIST", "LOCKSLOW LEN", "GET a", "UNLOCK k", "LOCKINFO k", "FORCEUNLOCK k", "MULTI", "BLPOP l 0", "PUBLISH c m", "HELLO 3", "SELECT 1"} {
+					late := proxytest.Dial(t, srv.Addr())
+					late.Script(first, "-NOAUTH", "LOCKLIST", "-NOAUTH", "FORCEUNLOCK k", "-NOAUTH", "GET a", "-NOAUTH")
+				}
+				reset.Script("RESET", "+RESET", "GET b", "-NOAUTH", "LOCKLIST", "-NOAUTH", "UNLOCK r", "-NOAUTH")
+				// Who was there before goes on.
+				holder.Script("GET a", "$1", "LOCKLIST", "*2", "UNLOCK k", ":1")
+				if got, err := waiter.Frame(); err != nil || got[0] != ':' {
+					t.Fatalf("%q, %v", got, err)
+				}
+				waiter.Script("UNLOCK k", ":1", "GET a", "$1")
+				if name != "off" {
+					late := proxytest.Dial(t, srv.Addr())
+					late.Script("GET a", "-NOAUTH", "AUTH pw", "+OK", "LOCK k", ":", "UNLOCK k", ":1", "GET a", "$1")
+					reset.Script("AUTH pw", "+OK", "UNLOCK r", ":1")
+				}
+			})
+		}
+	}
+}
+
+// TestDoorIsAskedForAllWhoCome has many clients come at once.
+func TestDoorIsAskedForAllWhoCome(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	srv := proxytest.Start(t, redis)
+	clients := make([]*proxytest.Client, 200)
+	for i := range clients {
+		clients[i] = proxytest.Dial(t, srv.Addr())
+		clients[i].Send("PING")
+	}
+	for _, c := range clients {
+		if got, err := c.Frame(); err != nil || got != "+PONG\r\n" {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+	redis.Kill()
+	late := proxytest.Dial(t, srv.Addr())
+	late.Script("GET a", "-NOUPSTREAM")
+}
+
+// TestBorrowedCredentialsCannotBeExchanged tries to become somebody else where all clients are to use the proxy's user.
+func TestBorrowedCredentialsCannotBeExchanged(t *testing.T) {
+	t.Parallel()
+	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		redis.Do(t, "ACL", "SETUSER", "root", "on", ">pw", "~*", "&*", "+@all")
+		redis.Do(t, "ACL", "SETUSER", "proxy", "on", ">hunter2", "~p:*", "&*", "+@all", "-acl", "+acl|whoami")
+		srv := proxytest.Start(t, redis, func(o *proxy.Options) {
+			o.Engine, o.ClientAuth = engine, proxy.AuthNone
+			o.Upstream.User, o.Upstream.Password = "proxy", "hunter2"
+		})
+		for _, attack := range []string{
+			"AUTH root pw", "HELLO 2 AUTH root pw", "HELLO 2 AUTH a b AUTH root pw", "HELLO 2 AUTH a b AUTH c d AUTH root pw",
+			"HELLO 2 SETNAME auth AUTH root pw", "HELLO 2 SETNAME n AUTH root pw", "HELLO 2 AUTH AUTH AUTH AUTH root pw",
+			"HELLO 2 AUTH root pw BAD", "HELLO 2 BAD AUTH root pw", "hello 2 aUtH root pw",
+		} {
+			c := proxytest.Dial(t, srv.Addr())
+			whoami := func(when string) {
+				t.Helper()
+				c.Send("ACL", "WHOAMI")
+				if got, err := c.Frame(); err != nil || got != "$5\r\nproxy\r\n" {
+					t.Errorf("%s, %s: %q, %v", attack, when, got, err)
+				}
+			}
+			c.Do(strings.Fields(attack)...)
+			whoami("plain")
+			c.Script("MULTI", "+OK")
+			if got := c.Do(strings.Fields(attack)...); !strings.HasPrefix(got, "+QUEUED") {
+				t.Errorf("%s in MULTI: %q", attack, got)
+			}
+			if got := c.Do("EXEC"); strings.HasPrefix(attack, "AUTH") && got != "*1\r\n+OK\r\n" {
+				t.Errorf("%s: EXEC %q", attack, got)
+			}
+			whoami("after a transaction")
+			c.Script("WATCH p:1", "+OK")
+			c.Do(strings.Fields(attack)...)
+			whoami("on a pin")
+			c.Script("UNWATCH", "+OK", "SUBSCRIBE ch", "*3")
+			if got := c.Do(strings.Fields(attack)...); !strings.HasPrefix(got, "-ERR Can't execute") {
+				t.Errorf("%s of a subscriber: %q", attack, got)
+			}
+			c.Script("UNSUBSCRIBE", "*3")
+			whoami("after a subscription")
+			c.Raw(proxytest.Inline(attack, "GET r", "ACL WHOAMI"))
+			for range 2 {
+				_, _ = c.Frame()
+			}
+			if got, err := c.Frame(); err != nil || got != "$5\r\nproxy\r\n" {
+				t.Errorf("%s inline: %q, %v", attack, got, err)
+			}
+			c.Script("RESET", "+RESET")
+			c.Do(strings.Fields(attack)...)
+			whoami("after RESET")
+			c.Script("MONITOR", "+OK")
+			c.Raw(proxytest.Inline(attack, "ACL WHOAMI"))
+			for {
+				got, err := c.Frame()
+				if err != nil || strings.Contains(got, "root") && !strings.HasPrefix(got, "+") {
+					t.Errorf("%s of a monitor: %q, %v", attack, got, err)
+				}
+				if err != nil || strings.HasPrefix(got, "$5\r\nproxy") {
+					break
+				}
+			}
+		}
+	})
+}
+
+// TestWhoCameBeforeAPasswordWasSetMayLogIn has clients without credentials where Redis lets in no new connection as they are.
+func TestWhoCameBeforeAPasswordWasSetMayLogIn(t *testing.T) {
+	t.Parallel()
+	for _, engine := range proxytest.Engines() {
+		for state, script := range map[string][]string{
+			"database 0":        {"PING", "+PONG"},
+			"database 9":        {"SELECT 9", "+OK", "SET k v", "+OK"},
+			"RESP3":             {"HELLO 3", "%7"},
+			"RESP3, database 9": {"HELLO 3", "%7", "SELECT 9", "+OK"},
+			"a name":            {"SELECT 9", "+OK", "CLIENT SETNAME me", "+OK"},
+			"a lock":            {"SELECT 9", "+OK", "LOCK gone", ":", "UNLOCK gone", ":1"},
+		} {
+			t.Run(engine+"/"+state, func(t *testing.T) {
+				t.Parallel()
+				redis := redistest.Start(t)
+				srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine = engine })
+				admin := proxytest.Dial(t, redis.Addr())
+				admin.Script("ACL SETUSER app on >pw ~* &* +@all", "+OK", "ACL SETUSER poor on >pw ~* &* +@all -select", "+OK")
+				connect := func() *proxytest.Client {
+					c := proxytest.Dial(t, srv.Addr())
+					c.Script(append(script, "SET here 1", "+OK")...)
+					return c
+				}
+				logins := [][]string{
+					{"AUTH pw", "+OK"},
+					{"AUTH default pw", "+OK"},
+					{"AUTH app pw", "+OK"},
+					{"HELLO 2 AUTH default pw", "*14"},
+					{"HELLO 3 AUTH app pw SETNAME me", "%7"},
+					{"HELLO 3 SETNAME me AUTH app pw", "%7"},
+					{"HELLO 3 AUTH app wrong AUTH app pw", "-WRONGPASS", "AUTH app pw", "+OK"},
+				}
+				clients := make([]*proxytest.Client, len(logins))
+				for i := range clients {
+					clients[i] = connect()
+				}
+				refused, reset, half, poor := connect(), connect(), connect(), connect()
+				admin.Script("CONFIG SET requirepass pw", "+OK")
+				proxytest.Dial(t, srv.Addr()).Script("GET here", "-NOAUTH") // the proxy knows now, and has closed spare connections
+				for i, c := range clients {
+					c.Script("GET here", "$1", "AUTH wrong", "-WRONGPASS", "HELLO 2 AUTH app wrong SETNAME x", "-WRONGPASS", "GET here", "$1")
+					c.Script(logins[i]...)
+					c.Script("GET here", "$1", "MULTI", "+OK", "GET here", "+QUEUED", "EXEC", "*1", "LOCK l", ":", "UNLOCK l", ":1",
+						"BLPOP here 0", "-WRONGTYPE", "SELECT 7", "+OK", "ECHO x", "$1")
+				}
+				// A connection of its own is refused in Redis's words.
+				for _, cmd := range []string{"MULTI", "WATCH k", "BLPOP l 0", "SUBSCRIBE c", "SELECT 3", "HELLO 2", "HELLO 3", "MONITOR", "WAIT 0 0"} {
+					refused.Script(cmd, "-NOAUTH", "GET here", "$1")
+				}
+				refused.Script("AUTH app pw", "+OK", "MULTI", "+OK", "GET here", "+QUEUED", "EXEC", "*1")
+				reset.Script("RESET", "+RESET", "GET here", "-NOAUTH", "SELECT 9", "-NOAUTH", "AUTH pw", "+OK", "SELECT 9", "+OK", "MULTI", "+OK")
+				// Redis has logged the client in, and refused the command.
+				half.Script("HELLO 3 AUTH app pw BAD", "-ERR", "ACL WHOAMI", "$3\r\napp", "GET here", "$1")
+				if strings.Contains(state, "9") || state == "a name" || state == "a lock" {
+					// There can be no connection in this database for a user who may not SELECT.
+					poor.Send("AUTH", "poor", "pw")
+					for {
+						got, err := poor.Frame()
+						if err != nil {
+							break
+						}
+						if got != "+OK\r\n" {
+							t.Errorf("AUTH as a user who may not SELECT: %q", got)
+						}
+					}
+					return
+				}
+				poor.Script("AUTH poor pw", "+OK", "GET here", "$1", "SELECT 1", "-NOPERM")
+			})
+		}
+	}
+}
+
+// TestLossOfARightDoesNotKeepFromLoggingIn takes away, while a user is connected, what a new connection like the user's would need.
+func TestLossOfARightDoesNotKeepFromLoggingIn(t *testing.T) {
+	t.Parallel()
+	for _, engine := range proxytest.Engines() {
+		for name, cmd := range map[string]string{
+			"SELECT": "ACL SETUSER app -select", "password": "ACL SETUSER app resetpass >other", "off": "ACL SETUSER app off",
+		} {
+			t.Run(engine+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				redis := redistest.Start(t)
+				srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine = engine })
+				admin := proxytest.Dial(t, redis.Addr())
+				admin.Script("ACL SETUSER app on >pw ~* &* +@all", "+OK", "ACL SETUSER next on >pw ~* &* +@all", "+OK")
+				auth, hello := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+				for _, c := range []*proxytest.Client{auth, hello} {
+					c.Script("AUTH app pw", "+OK", "SELECT 9", "+OK", "SET here 1", "+OK")
+				}
+				admin.Script(cmd, "+OK")
+				if name == "SELECT" {
+					auth.Script("SELECT 8", "-NOPERM", "GET here", "$1")
+				}
+				auth.Script("AUTH next wrong", "-WRONGPASS", "ACL WHOAMI", "$3\r\napp", "AUTH next pw", "+OK", "ACL WHOAMI", "$4\r\nnext", "GET here", "$1", "MULTI", "+OK")
+				hello.Script("HELLO 3 AUTH next pw", "%7", "ACL WHOAMI", "$4\r\nnext", "GET here", "$1", "MULTI", "+OK")
+			})
+		}
+	}
+}
+
+// A connection that was made before the password was set has rights that nobody gets without it now. It serves no other client.
+func TestConnectionFromBeforeAPasswordServesNobodyElse(t *testing.T) {
+	t.Parallel()
+	for _, engine := range proxytest.Engines() {
+		redis := redistest.Start(t)
+		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine = engine })
+		early := map[string]*proxytest.Client{"MULTI,DISCARD": nil, "WATCH k,UNWATCH": nil, "SUBSCRIBE c,RESET": nil}
+		for words := range early {
+			begin, _, _ := strings.Cut(words, ",")
+			early[words] = proxytest.Dial(t, srv.Addr())
+			early[words].Quiet(strings.Fields(begin)...)
+		}
+		redis.Do(t, "CONFIG", "SET", "requirepass", "pw")
+		proxytest.Dial(t, srv.Addr()).Script("GET a", "-NOAUTH")
+		for words, c := range early {
+			_, end, _ := strings.Cut(words, ",")
+			c.Script(end, "+")
+		}
+		redistest.Eventually(t, proxytest.Patience, "all pins to be given back", func() bool { return len(srv.Stats().PinReasons) == 0 })
+		for range 4 {
+			proxytest.Dial(t, srv.Addr()).Script("MULTI", "-NOAUTH", "SET k v", "-NOAUTH")
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package clients
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// onEachEngine runs a test with a proxy of each engine.
+func onEachEngine(t *testing.T, f func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy), change ...func(*proxy.Options)) {
+	t.Helper()
+	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		f(t, redis, proxytest.Start(t, redis, append(change, func(o *proxy.Options) { o.Engine = engine })...))
+	})
+}
+
+// lockMany takes n locks, key:0 to key:n-1, with the options given.
+func lockMany(t *testing.T, c *proxytest.Client, n int, options string) {
+	t.Helper()
+	var b strings.Builder
+	for i := range n {
+		b.WriteString("LOCK key:" + strconv.Itoa(i) + " " + options + "\r\n")
+	}
+	c.Raw(b.String())
+	for range n {
+		if got, err := c.Frame(); err != nil || got[0] != ':' {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+}
+
+// A pattern of many stars took the matcher exponential time, under the engine's mutex.
+func TestNoPatternOfLockListHoldsUpOthers(t *testing.T) {
+	t.Parallel()
+	onEachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
+		holder, lister, other := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		name := strings.Repeat("a", 5000)
+		holder.Send("LOCK", name)
+		if got, err := holder.Frame(); err != nil || got[0] != ':' {
+			t.Fatalf("%q, %v", got, err)
+		}
+		lister.Raw("PING\r\nLOCKLIST MATCH " + strings.Repeat("*a", 100) + "b\r\nLOCKLIST MATCH a" + strings.Repeat("*", 100) + "a COUNT 1\r\nECHO end\r\n")
+		for _, command := range []string{"PING", "LOCKINFO " + name, "TRYLOCK " + name, "UNLOCK " + name, "LOCK other"} {
+			other.Raw(command + "\r\n")
+			if got, err := other.Frame(); err != nil {
+				t.Fatalf("%.20s: %q, %v", command, got, err)
+			}
+		}
+		for i, want := range []string{"+PONG\r\n", "*0\r\n", "*1\r\n", "$3\r\nend\r\n"} { // in their order
+			if got, err := lister.Frame(); err != nil || !strings.HasPrefix(got, want) {
+				t.Fatalf("reply %d: %.40q, %v, want %q", i, got, err, want)
+			}
+		}
+	})
+}
+
+func TestLockListIsAnsweredToAClientThatSendsNothingMore(t *testing.T) {
+	t.Parallel()
+	onEachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
+		holder, lister := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		lockMany(t, holder, 1000, "")
+		lister.Raw("LOCKLIST\r\nECHO end\r\n")
+		_ = lister.Conn.(interface{ CloseWrite() error }).CloseWrite()
+		for _, want := range []string{"*1000\r\n", "$3\r\nend\r\n"} {
+			if got, err := lister.Frame(); err != nil || !strings.HasPrefix(got, want) {
+				t.Fatalf("%.40q, %v, want %q", got, err, want)
+			}
+		}
+	})
+}
+
+func TestClientMayHangUpBeforeItsListIsMade(t *testing.T) {
+	t.Parallel()
+	onEachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
+		holder := proxytest.Dial(t, srv.Addr())
+		lockMany(t, holder, 1000, "")
+		for range 20 {
+			c := proxytest.Dial(t, srv.Addr())
+			c.Raw("LOCKLIST\r\nLOCKLIST\r\nLOCKLIST\r\n")
+			_ = c.Conn.Close()
+		}
+		redistest.Eventually(t, proxytest.Patience, "them to be gone", func() bool { return srv.Stats().Clients == 1 })
+		holder.Raw("LOCKLIST COUNT 3\r\n")
+		if got, err := holder.Frame(); err != nil || !strings.HasPrefix(got, "*3\r\n") {
+			t.Fatalf("%.40q, %v", got, err)
+		}
+	})
+}
+
+func TestDefaultOwnersCannotBeGuessedNorNamed(t *testing.T) {
+	t.Parallel()
+	onEachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+		ownerOf := func(c *proxytest.Client, key string) string {
+			c.Send("LOCK", key)
+			if got, err := c.Frame(); err != nil || got[0] != ':' {
+				t.Fatalf("%q, %v", got, err)
+			}
+			fields, _ := redis.Do(t, "HKEYS", key).([]any)
+			for _, f := range fields {
+				if name := f.(string); name != "fence" && name != "mode" && !strings.HasPrefix(name, "{") {
+					return f.(string)
+				}
+			}
+			t.Fatalf("no owner in %v", fields)
+			return ""
+		}
+		a, b := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		first, again, second := ownerOf(a, "one"), ownerOf(a, "two"), ownerOf(b, "three")
+		if first != again || first == second || len(first) != len(second) || first[:37] != second[:37] {
+			t.Errorf("owners %s and %s of one connection, %s of another", first, again, second)
+		}
+		id := a.Do("CLIENT", "ID")
+		if suffix := first[37:]; len(suffix) != 19 || strings.Contains(id, suffix) {
+			t.Errorf("owner %s of the connection with the id %s", first, id)
+		}
+		for _, command := range []string{"UNLOCK one OWNER ", "EXTENDLOCK one PX 1 OWNER ", "LOCK one OWNER "} {
+			b.Raw(command + first + "\r\n")
+			if got, err := b.Frame(); err != nil || got != "-ERR OWNER cannot be the default owner of a connection\r\n" {
+				t.Errorf("%s: %q, %v", command, got, err)
+			}
+		}
+		a.Send("UNLOCK", "one")
+		if got, err := a.Frame(); err != nil || got != ":1\r\n" {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+}

@@ -1,0 +1,753 @@
+package clients
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxy/clients"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// A lock command may be read before Redis has answered the CLIENT SETNAME in front of it.
+func TestLocksKnowTheNameOfTheSameWrite(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
+		c := proxytest.Dial(t, srv.Addr())
+		c.Raw(proxytest.Inline("CLIENT SETNAME early", "LOCK k", "LOCKLIST"))
+		c.Expect(2)
+		if got, err := c.Frame(); err != nil || !strings.Contains(got, "\nearly\r\n") {
+			t.Errorf("LOCKLIST: %q, %v", got, err)
+		}
+	})
+}
+
+func keysOf(lines map[string]clients.Line) []string {
+	var names []string
+	for name := range lines {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestClientListShowsTheProxysClients(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+		direct := proxytest.Named(t, redis.Addr(), "direct")
+		admin := proxytest.Named(t, srv.Addr(), "admin")
+		worker := proxytest.Named(t, srv.Addr(), "worker")
+		worker.Quiet("SELECT", "3")
+		worker.Quiet("SET", "k", "v")
+		reader := proxytest.Named(t, srv.Addr(), "reader")
+		reader.Quiet("HELLO", "3")
+		reader.Quiet("SUBSCRIBE", "ch")
+		tx := proxytest.Named(t, srv.Addr(), "tx")
+		tx.Quiet("MULTI")
+		tx.Quiet("PING")
+		popper := proxytest.Named(t, srv.Addr(), "popper")
+		popper.Send("BLPOP", "empty", "0")
+		locker := proxytest.Named(t, srv.Addr(), "locker")
+		holder := proxytest.Named(t, srv.Addr(), "holder")
+		holder.Quiet("LOCK", "l")
+		locker.Send("LOCK", "l")
+		bare := proxytest.Dial(t, srv.Addr()) // it has not said anything
+
+		var lines map[string]clients.Line
+		redistest.Eventually(t, proxytest.Patience, "two clients to be blocked, and one to have arrived", func() bool {
+			lines = admin.ListOf()
+			return strings.Contains(string(lines["popper"].Field("flags")), "b") && strings.Contains(string(lines["locker"].Field("flags")), "b") &&
+				lines[bare.Conn.LocalAddr().String()] != nil
+		})
+		want := []string{"admin", "holder", "locker", "popper", "reader", "tx", "worker", bare.Conn.LocalAddr().String()}
+		slices.Sort(want)
+		if got := keysOf(lines); !slices.Equal(got, want) {
+			t.Errorf("listed are %q, want %q", got, want)
+		}
+		for name, fields := range map[string]map[string]string{
+			"admin":                        {"flags": "N", "cmd": "client|list", "qbuf": "26", "argv-mem": "10", "db": "0", "user": "default", "resp": "2", "sub": "0", "multi": "-1", "redir": "-1", "events": "r", "addr": admin.Conn.LocalAddr().String(), "laddr": srv.Addr()},
+			"worker":                       {"flags": "N", "cmd": "set", "db": "3", "resp": "2", "addr": worker.Conn.LocalAddr().String()},
+			"reader":                       {"flags": "P", "cmd": "subscribe", "sub": "1", "psub": "0", "resp": "3"},
+			"tx":                           {"flags": "x", "cmd": "ping", "multi": "1"},
+			"popper":                       {"flags": "b", "cmd": "blpop"},
+			"locker":                       {"flags": "b", "cmd": "lock"},
+			"holder":                       {"flags": "N", "cmd": "lock"},
+			bare.Conn.LocalAddr().String(): {"flags": "N", "cmd": "NULL"},
+		} {
+			for field, want := range fields {
+				if got := string(lines[name].Field(field)); got != want {
+					t.Errorf("%s: %s=%s, want %s", name, field, got, want)
+				}
+			}
+		}
+		if idle, err := strconv.Atoi(string(lines["admin"].Field("idle"))); err != nil || idle >= int(proxytest.Patience.Seconds()) {
+			t.Errorf("who asks is idle for %d s, %v", idle, err)
+		}
+		// As in Redis's own order of fields, without one more or less.
+		shape := regexp.MustCompile(`=[^ ]*`)
+		if got, want := shape.ReplaceAllString(string(lines["worker"]), ""), shape.ReplaceAllString(string(direct.ListOf("ID", direct.ID())["direct"]), ""); got != want {
+			t.Errorf("fields:\n%s, Redis's are\n%s", got, want)
+		}
+		for _, c := range []*proxytest.Client{admin, worker, tx} {
+			if c == tx {
+				tx.Quiet("DISCARD")
+			}
+			if got, want := c.ID(), string(lines[c.Label].Field("id")); got != want {
+				t.Errorf("%s: CLIENT ID is %s, in the list %s", c.Label, got, want)
+			}
+		}
+		if pins, _ := srv.Shared().Upstream.Pins(); pins.Open-pins.Idle > 5 {
+			t.Errorf("%d pins", pins.Open-pins.Idle)
+		}
+		for typ, want := range map[string][]string{
+			"pubsub": {"reader"}, "replica": nil, "master": nil,
+			"normal": {"admin", "holder", "locker", "popper", "tx", "worker", bare.Conn.LocalAddr().String()},
+		} {
+			slices.Sort(want)
+			if got := keysOf(admin.ListOf("TYPE", typ)); !slices.Equal(got, want) {
+				t.Errorf("TYPE %s: %q, want %q", typ, got, want)
+			}
+		}
+		id := func(name string) string { return string(lines[name].Field("id")) }
+		text, _ := clients.Text([]byte(admin.Quiet("CLIENT", "LIST", "ID", id("reader"), direct.ID(), id("worker"), id("reader"))))
+		var order []string
+		for line := range strings.Lines(string(text)) {
+			order = append(order, string(clients.Line(line).Field("name"))+" "+string(clients.Line(line).Field("flags")))
+		}
+		if want := []string{"reader P", "worker N", "reader P"}; !slices.Equal(order, want) {
+			t.Errorf("LIST ID: %q, want %q", order, want)
+		}
+	})
+}
+
+// Asking pins nothing, and neither does a command that is refused, nor one that switches off what is not on.
+func TestAskingAboutClientsPinsNothing(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Upstream.Pins.Max = 1; o.Upstream.Pins.Wait = 50 * time.Millisecond })
+	var askers []*proxytest.Client
+	for i := range 8 {
+		askers = append(askers, proxytest.Named(t, srv.Addr(), "asker"+strconv.Itoa(i)))
+	}
+	for _, args := range [][]string{
+		{"CLIENT", "LIST"},
+		{"CLIENT", "LIST", "TYPE", "normal"},
+		{"CLIENT", "INFO"},
+		{"CLIENT", "ID"},
+		{"CLIENT", "GETREDIR"},
+		{"CLIENT", "TRACKINGINFO"},
+		{"CLIENT", "KILL", "ID", "12345"},
+		{"CLIENT", "KILL", "127.0.0.1:1"},
+		{"CLIENT", "UNBLOCK", "12345"},
+		{"CLIENT", "LIST", "BAD"},
+		{"CLIENT", "KILL"},
+		{"CLIENT", "TRACKING", "OFF"},
+		{"CLIENT", "NO-EVICT", "OFF"},
+		{"CLIENT", "CACHING", "YES"},
+		{"CLIENT", "TRACKING", "ON", "NONSENSE"},
+		{"CLIENT", "TRACKING", "ON", "OPTIN", "OPTOUT"},
+		{"CLIENT", "NO-EVICT", "MAYBE"},
+		{"ASKING"},
+		{"READONLY"},
+		{"INFO", "clients"},
+		{"INFO"},
+	} {
+		for _, c := range askers {
+			if got := c.Quiet(args...); strings.HasPrefix(got, "-OVERLOADED") {
+				t.Fatalf("%q: %q", args, got)
+			}
+			if c.Quiet("MULTI"); c.Quiet("EXEC") != "*0\r\n" {
+				t.Fatalf("after %q there is no transaction", args)
+			}
+		}
+	}
+}
+
+// What is wrong with the words, and who may say them, is Redis's to tell, with what the version has.
+func TestClientErrorsAreRedisOwn(t *testing.T) {
+	t.Parallel()
+	b := proxytest.NewBench(t)
+	b.Both(t, func(s *proxytest.Side, proto int) {
+		c := s.Speaking("a", proto)
+		for _, line := range []string{
+			"LIST x", "LIST TYPE", "LIST TYPE x", "LIST TYPE normal x", "LIST ID", "LIST ID x", "LIST ID 1 x", "LIST ID 99999999 88888888", "LIST TYPE master",
+			"KILL", "KILL x", "KILL 127.0.0.1:1", "KILL ID", "KILL ID 10 wrong_arg", "KILL ID str", "KILL ID -1", "KILL ID 0", "KILL TYPE wrong", "KILL USER nobody", "KILL SKIPME yes_or_no",
+			"KILL ID 99999999", "KILL ADDR 1.2.3.4:5", "KILL LADDR 1.2.3.4:5", "KILL TYPE replica", "KILL TYPE pubsub SKIPME no", "KILL ID 10 ADDR", "KILL ID 10 TYPE", "KILL ADDR 1.2.3.4:5 USER",
+			"KILL MAXAGE 10 x y", "KILL USER default ADDR 1.2.3.4:6 TYPE normal ID 5", "KILL ID 1 2 3",
+			"UNBLOCK", "UNBLOCK x", "UNBLOCK 99999999", "UNBLOCK 99999999 ERROR", "UNBLOCK 99999999 x", "UNBLOCK 1 TIMEOUT x", "UNBLOCK 8999999999999999",
+			"ID x", "INFO x", "GETREDIR", "GETREDIR x", "TRACKINGINFO", "TRACKINGINFO x", "CACHING", "CACHING YES", "TRACKING", "TRACKING OFF", "TRACKING ON REDIRECT 8999999999999999",
+			"NO-EVICT", "NO-EVICT OFF", "NOSUCH", "SETINFO LIB-NAME x",
+		} {
+			c.Raw("CLIENT " + line + "\r\n")
+			c.Expect(1)
+		}
+		c.Do("ACL", "SETUSER", "u", "on", ">p", "+@all", "-client|list", "-client|kill")
+		u := s.Speaking("u", proto)
+		u.Do("AUTH", "u", "p")
+		for _, line := range []string{"LIST", "KILL 127.0.0.1:1", "KILL TYPE normal", "UNBLOCK 99999999"} {
+			u.Raw("CLIENT " + line + "\r\n")
+			u.Expect(1)
+		}
+		c.Do("ACL", "DELUSER", "u")
+	})
+}
+
+func TestClientKill(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+		redis.Do(t, "ACL", "SETUSER", "bob", "on", ">p", "~*", "&*", "+@all")
+		admin := proxytest.Named(t, srv.Addr(), "admin")
+		kill := func(want string, args ...string) {
+			t.Helper()
+			if got := admin.Quiet(append([]string{"CLIENT", "KILL"}, args...)...); got != want+"\r\n" {
+				t.Errorf("CLIENT KILL %q: %q, want %q", args, got, want)
+			}
+		}
+		worker := proxytest.Named(t, srv.Addr(), "worker") // found by its name, as BullMQ and RQ do
+		kill(":1", "ID", string(admin.ListOf()["worker"].Field("id")))
+		worker.Gone()
+		if lines := admin.ListOf(); lines["worker"] != nil {
+			t.Errorf("still listed: %s", lines["worker"])
+		}
+		a := proxytest.Named(t, srv.Addr(), "a")
+		kill("+OK", a.Conn.LocalAddr().String())
+		a.Gone()
+		kill("-ERR No such client", a.Conn.LocalAddr().String())
+		b := proxytest.Named(t, srv.Addr(), "b")
+		kill(":0", "ADDR", b.Conn.LocalAddr().String(), "TYPE", "pubsub")
+		kill(":0", "ADDR", b.Conn.LocalAddr().String(), "USER", "bob")
+		kill(":0", "ADDR", b.Conn.LocalAddr().String(), "LADDR", redis.Addr())
+		kill(":1", "ADDR", b.Conn.LocalAddr().String(), "LADDR", srv.Addr(), "TYPE", "normal", "USER", "default")
+		b.Gone()
+		bob := proxytest.Dial(t, srv.Addr())
+		bob.Quiet("AUTH", "bob", "p")
+		directBob := proxytest.Dial(t, redis.Addr())
+		directBob.Quiet("AUTH", "bob", "p")
+		kill(":0", "ID", directBob.ID())
+		kill("-ERR No such client", directBob.Conn.LocalAddr().String())
+		kill(":1", "USER", "bob")
+		bob.Gone()
+		sub := proxytest.Named(t, srv.Addr(), "sub")
+		sub.Quiet("SUBSCRIBE", "ch")
+		kill(":1", "TYPE", "pubsub")
+		sub.Gone()
+		popper := proxytest.Named(t, srv.Addr(), "popper")
+		popper.Send("BLPOP", "empty", "0")
+		bare := proxytest.Dial(t, srv.Addr())
+		redistest.Eventually(t, proxytest.Patience, "the silent client to be there", func() bool { return admin.ListOf()[bare.Conn.LocalAddr().String()] != nil })
+		connected := 0
+		redistest.Eventually(t, proxytest.Patience, "as many to be counted as are listed", func() bool {
+			info := admin.Quiet("INFO", "clients")
+			connected, _ = strconv.Atoi(regexp.MustCompile(`connected_clients:(\d+)`).FindStringSubmatch(info)[1])
+			return connected == len(admin.ListOf())
+		})
+		kill(":"+strconv.Itoa(connected-1), "TYPE", "normal")
+		for _, c := range []*proxytest.Client{popper, bare} {
+			c.Gone()
+		}
+		if got := directBob.Quiet("PING"); got != "+PONG\r\n" {
+			t.Errorf("Redis's own client: %q", got)
+		}
+		// The proxy's own connections were not among them.
+		for range 3 {
+			if got := admin.Quiet("SET", "k", "v"); got != "+OK\r\n" {
+				t.Errorf("SET: %q", got)
+			}
+			admin.Quiet("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+		}
+		// With itself among them, the reply is the last that a client gets.
+		admin.Send("CLIENT", "KILL", "SKIPME", "no")
+		admin.Send("PING")
+		if got, err := admin.Frame(); got != ":1\r\n" || err != nil {
+			t.Errorf("killing itself: %q, %v", got, err)
+		}
+		admin.Gone()
+	})
+}
+
+func TestClientUnblock(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+		admin, c := proxytest.Named(t, srv.Addr(), "admin"), proxytest.Named(t, srv.Addr(), "c")
+		holder := proxytest.Named(t, srv.Addr(), "holder")
+		holder.Quiet("LOCK", "l")
+		id := c.ID()
+		unblock := func(want string, args ...string) {
+			t.Helper()
+			if got := admin.Quiet(append([]string{"CLIENT", "UNBLOCK"}, args...)...); got != want {
+				t.Errorf("UNBLOCK %q: %q, want %q", args, got, want)
+			}
+		}
+		blocked := func() {
+			t.Helper()
+			redistest.Eventually(t, proxytest.Patience, "the client to be blocked", func() bool { return string(admin.ListOf()["c"].Field("flags")) == "b" })
+		}
+		expect := func(want string) {
+			t.Helper()
+			if got, err := c.Frame(); got != want || err != nil {
+				t.Errorf("the blocked command was answered %q, %v, want %q", got, err, want)
+			}
+		}
+		const failure = "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"
+		unblock(":0\r\n", id)
+		for _, command := range [][]string{{"BLPOP", "empty", "0"}, {"LOCK", "l"}, {"FAIRLOCK", "l"}} {
+			timeout := "$-1\r\n"
+			if command[0] == "BLPOP" {
+				timeout = "*-1\r\n"
+			}
+			c.Send(command...)
+			blocked()
+			unblock(":1\r\n", id)
+			expect(timeout)
+			unblock(":0\r\n", id)
+			c.Send(command...)
+			blocked()
+			unblock(":1\r\n", id, "ERROR")
+			expect(failure)
+			unblock(":0\r\n", id, "TIMEOUT")
+			if got := c.Quiet("PING"); got != "+PONG\r\n" {
+				t.Errorf("after %q: %q", command, got)
+			}
+		}
+		redistest.Eventually(t, proxytest.Patience, "the fair waiter to leave", func() bool { // its reply does not wait for that for long
+			return strings.Contains(holder.Quiet("LOCKINFO", "l"), "fair-waiters\r\n:0\r\n")
+		})
+	})
+}
+
+func TestInfoCountsClients(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+		direct := proxytest.Dial(t, redis.Addr())
+		field := func(c *proxytest.Client, name string, args ...string) int {
+			t.Helper()
+			m := regexp.MustCompile(name + `:(\d+)\r\n`).FindStringSubmatch(c.Quiet(append([]string{"INFO"}, args...)...))
+			if m == nil {
+				t.Fatalf("INFO %q has no %s", args, name)
+			}
+			n, _ := strconv.Atoi(m[1])
+			return n
+		}
+		var all []*proxytest.Client
+		for i := range 5 {
+			all = append(all, proxytest.Named(t, srv.Addr(), fmt.Sprint("c", i)))
+		}
+		all[1].Quiet("MULTI")
+		all[2].Send("BLPOP", "empty", "0")
+		all[3].Quiet("LOCK", "l")
+		all[4].Send("LOCK", "l")
+		for _, proto := range []string{"2", "3"} {
+			all[0].Quiet("HELLO", proto)
+			for _, args := range [][]string{nil, {"clients"}, {"ALL"}, {"everything"}, {"server", "CLIENTS"}, {"default"}} {
+				redistest.Eventually(t, proxytest.Patience, "the blocked clients to be counted", func() bool { return field(all[0], "blocked_clients", args...) == 2 })
+				redistest.Eventually(t, proxytest.Patience, "the connected clients to be counted", func() bool { return field(all[0], "connected_clients", args...) == 5 })
+			}
+		}
+		// Apart from the numbers, not a byte is different.
+		all[0].Quiet("HELLO", "2")
+		hide := regexp.MustCompile(`^\S+|:[^\r]*`)
+		if got, want := hide.ReplaceAllString(all[0].Quiet("INFO", "clients"), ""), hide.ReplaceAllString(direct.Quiet("INFO", "clients"), ""); got != want {
+			t.Errorf("%q, Redis says %q", got, want)
+		}
+	})
+}
+
+// What a client says of itself, and HELLO says of it, is what others see of it.
+func TestClientSpeaksOfItself(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+		admin, c := proxytest.Named(t, srv.Addr(), "admin"), proxytest.Named(t, srv.Addr(), "c")
+		id := c.ID()
+		for _, proto := range []string{"3", "2"} {
+			if got := c.Quiet("HELLO", proto); !strings.Contains(got, "$2\r\nid\r\n:"+id+"\r\n") {
+				t.Errorf("HELLO: %q, the id is %s", got, id)
+			}
+			text, _ := clients.Text([]byte(c.Quiet("CLIENT", "INFO")))
+			info := clients.Line(strings.TrimSuffix(string(text), "\n"))
+			other := admin.ListOf("ID", id)["c"]
+			for _, field := range []string{"id", "addr", "laddr", "fd", "name", "flags", "db", "user", "resp", "sub"} {
+				if got, want := string(info.Field(field)), string(other.Field(field)); got != want {
+					t.Errorf("%s=%s in INFO, %s in LIST", field, got, want)
+				}
+			}
+			if got := string(info.Field("cmd")); got != "client|info" {
+				t.Errorf("cmd=%s", got)
+			}
+		}
+		c.Quiet("MULTI")
+		c.Quiet("CLIENT", "ID")
+		c.Quiet("CLIENT", "INFO")
+		c.Quiet("SET", "k", "v")
+		if got := c.Quiet("EXEC"); !strings.HasPrefix(got, "*3\r\n:"+id+"\r\n$") || !strings.Contains(got, "\r\nid="+id+" addr="+c.Conn.LocalAddr().String()) || !strings.HasSuffix(got, "+OK\r\n") {
+			t.Errorf("EXEC: %q", got)
+		}
+		for _, more := range []string{"PING", "UNSUBSCRIBE"} {
+			c.Quiet("MULTI")
+			c.Quiet("HELLO", "2")
+			c.Quiet(more)
+			c.Quiet("CLIENT", "ID")
+			if got := c.Quiet("EXEC"); !strings.Contains(got, "$2\r\nid\r\n:"+id+"\r\n") || !strings.HasSuffix(got, "\r\n:"+id+"\r\n") {
+				t.Errorf("EXEC of HELLO, %s and CLIENT ID: %q", more, got)
+			}
+		}
+		for _, sub := range []string{"LIST", "KILL", "UNBLOCK"} {
+			c.Quiet("MULTI")
+			if got := c.Quiet("CLIENT", sub, "ID", "1"); got != "-ERR Command not allowed inside a transaction\r\n" {
+				t.Errorf("CLIENT %s in a transaction: %q", sub, got)
+			}
+			if got := c.Quiet("EXEC"); !strings.HasPrefix(got, "-EXECABORT") {
+				t.Errorf("EXEC: %q", got)
+			}
+		}
+		c.Send("CLIENT", "REPLY", "OFF")
+		c.Send("CLIENT", "LIST")
+		c.Send("CLIENT", "ID")
+		c.Send("CLIENT", "KILL", "TYPE", "pubsub")
+		if got := c.Quiet("CLIENT", "REPLY", "ON"); got != "+OK\r\n" {
+			t.Errorf("CLIENT REPLY ON: %q", got)
+		}
+	})
+}
+
+// A connection whose number Redis would not say before a client logged in on it ends when that client is killed.
+func TestAKilledClientTakesNothing(t *testing.T) {
+	t.Parallel()
+	for _, engine := range proxytest.Engines() {
+		redis := redistest.Start(t, "--requirepass", "pw")
+		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.Upstream.Addr = engine, "unix:"+redis.Socket() })
+		admin, c := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		for _, p := range []*proxytest.Client{admin, c} {
+			if got := p.Quiet("AUTH", "pw"); got != "+OK\r\n" {
+				t.Fatalf("AUTH: %q", got)
+			}
+			p.Quiet("CLIENT", "SETNAME", "c"+p.ID())
+		}
+		c.Send("BLPOP", "empty", "0")
+		redistest.Eventually(t, proxytest.Patience, "the client to be blocked", func() bool {
+			return strings.Contains(admin.Quiet("INFO", "clients"), "blocked_clients:1\r\n")
+		})
+		if got := admin.Quiet("CLIENT", "KILL", "TYPE", "normal") + admin.Quiet("RPUSH", "empty", "v") + admin.Quiet("LLEN", "empty"); got != ":1\r\n:1\r\n:1\r\n" {
+			t.Errorf("KILL, RPUSH, LLEN: %q", got)
+		}
+		c.Gone()
+	}
+}
+
+// CLIENT TRACKING may redirect to a client of the proxy, by the id that CLIENT ID says.
+func TestTrackingRedirectsToAClient(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+		sink, c, admin := proxytest.Named(t, srv.Addr(), "sink"), proxytest.Named(t, srv.Addr(), "c"), proxytest.Named(t, srv.Addr(), "admin")
+		id := sink.ID()
+		sink.Quiet("SUBSCRIBE", "__redis__:invalidate")
+		if got := c.Quiet("CLIENT", "TRACKING", "ON", "REDIRECT", id); got != "+OK\r\n" {
+			t.Fatalf("TRACKING: %q", got)
+		}
+		c.Quiet("GET", "k")
+		admin.Quiet("SET", "k", "v")
+		if got, err := sink.Frame(); !strings.Contains(got, "__redis__:invalidate\r\n*1\r\n$1\r\nk") || err != nil {
+			t.Errorf("invalidation: %q, %v", got, err)
+		}
+		if got := c.Quiet("CLIENT", "GETREDIR"); got != ":"+id+"\r\n" {
+			t.Errorf("GETREDIR: %q, want %s", got, id)
+		}
+		if got := c.Quiet("CLIENT", "TRACKINGINFO"); !strings.Contains(got, "redirect\r\n:"+id+"\r\n") {
+			t.Errorf("TRACKINGINFO: %q", got)
+		}
+		if got := c.Quiet("CLIENT", "INFO"); !strings.Contains(got, " redir="+id+" ") || !strings.Contains(got, " flags=t ") {
+			t.Errorf("INFO: %s, redirected to %s", got, id)
+		}
+	})
+}
+
+// A client cannot name one of Redis's own clients by its number, and so no connection of the proxy's either: nothing is sent there, and no
+// wait ends.
+func TestNoClientNamesAClientOfRedis(t *testing.T) {
+	t.Parallel()
+	const unknown = "-ERR The client ID you want redirect to does not exist\r\n"
+	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+		other := proxytest.Dial(t, redis.Addr())
+		mine := strings.Trim(other.Quiet("CLIENT", "ID"), ":\r\n")
+		sharer, waiter := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		sharer.Quiet("HELLO", "3")
+		sharer.Quiet("LOCK", "l")
+		sharer.Quiet("GET", "k")
+		waiter.Send("BLPOP", "empty", "0")
+		redistest.Eventually(t, proxytest.Patience, "a blocked client", func() bool { return proxytest.Blocked(t, redis) == 1 })
+		c, monitor := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		monitor.Script("MONITOR", "+OK")
+		list, _ := redis.Do(t, "CLIENT", "LIST").(string)
+		own := 0
+		for line := range strings.Lines(list) {
+			id := strings.TrimPrefix(strings.Fields(line)[0], "id=")
+			if id != mine && !strings.Contains(line, "cmd=client|list") {
+				own++
+			}
+			for _, got := range []string{
+				c.Quiet("CLIENT", "TRACKING", "ON", "REDIRECT", id),
+				c.Quiet("client", "tracking", "on", "bcast", "prefix", "redirect", "noloop", "redirect", id),
+				c.Quiet("MULTI") + c.Quiet("CLIENT", "TRACKING", "ON", "REDIRECT", id) + c.Quiet("EXEC"),
+			} {
+				if !strings.HasSuffix(got, unknown) {
+					t.Errorf("TRACKING: %q for %s", got, line)
+				}
+			}
+			if got := c.Quiet("CLIENT", "UNBLOCK", id, "ERROR"); got != ":0\r\n" {
+				t.Errorf("UNBLOCK: %q for %s", got, line)
+			}
+		}
+		if own < 5 {
+			t.Errorf("%d connections of the proxy in %s", own, list)
+		}
+		redis.Do(t, "RPUSH", "empty", "v")
+		if got, err := waiter.Frame(); !strings.HasPrefix(got, "*2\r\n") || err != nil {
+			t.Errorf("BLPOP: %q, %v", got, err)
+		}
+	})
+}
+
+// The id is the client's even in the answers to commands that were sent before the redirection was answered.
+func TestRedirectionIsKnownInAPipeline(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
+		for _, tx := range [][2]string{{"PING", "PING"}, {"MULTI", "EXEC"}} {
+			c := proxytest.Dial(t, srv.Addr())
+			id := c.ID()
+			c.Raw(proxytest.Inline(tx[0], "CLIENT TRACKING ON REDIRECT "+id, "CLIENT TRACKINGINFO", "CLIENT GETREDIR", tx[1], "ECHO end"))
+			var got string
+			for !strings.Contains(got, "end\r\n") {
+				b, err := c.Frame()
+				if err != nil {
+					t.Fatal(err)
+				}
+				got += b
+			}
+			if !strings.Contains(got, "redirect\r\n:"+id+"\r\n") || strings.Count(got, ":"+id+"\r\n") != 2 {
+				t.Errorf("%s: %q, the id is %s", tx[0], got, id)
+			}
+		}
+	})
+}
+
+// A client that others redirect to has, from then on, a connection of its own, and it keeps it.
+func TestTrackingRedirectsToAClientWithoutAConnection(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+		admin := proxytest.Named(t, srv.Addr(), "admin")
+		for _, state := range []string{"idle", "in a transaction", "itself", "waiting for a lock", "gone"} {
+			sink, c := proxytest.Named(t, srv.Addr(), "sink"), proxytest.Named(t, srv.Addr(), "c")
+			id := sink.ID()
+			sink.Quiet("HELLO", "3")
+			want := "+OK\r\n"
+			switch state {
+			case "in a transaction":
+				sink.Quiet("MULTI")
+				sink.Quiet("PING")
+			case "itself":
+				_ = c.Conn.Close()
+				c = sink
+			case "waiting for a lock":
+				admin.Quiet("LOCK", "l")
+				sink.Send("LOCK", "l")
+				redistest.Eventually(t, proxytest.Patience, "the wait", func() bool { return srv.Stats().Waiting == 1 })
+				want = "-ERR The client ID you want redirect to does not exist\r\n"
+			case "gone":
+				sink.Conn.Close()
+				redistest.Eventually(t, proxytest.Patience, "the end of the client", func() bool { return admin.ListOf()["sink"] == nil })
+				want = "-ERR The client ID you want redirect to does not exist\r\n"
+			}
+			if got := c.Quiet("CLIENT", "TRACKING", "ON", "REDIRECT", id); got != want {
+				t.Errorf("%s: TRACKING: %q, want %q", state, got, want)
+			}
+			if want == "+OK\r\n" {
+				if state == "in a transaction" {
+					sink.Quiet("EXEC")
+				}
+				c.Quiet("GET", state)
+				admin.Quiet("SET", state, "v")
+				if got, err := sink.Frame(); !strings.HasPrefix(got, ">2\r\n$10\r\ninvalidate\r\n") || err != nil {
+					t.Errorf("%s: %q, %v", state, got, err)
+				}
+			}
+			if got := c.Quiet("PING"); got != "+PONG\r\n" {
+				t.Errorf("%s: %q", state, got)
+			}
+			if state == "idle" { // what tells the client that its target has gone has the target's id
+				c.Quiet("HELLO", "3")
+				c.Quiet("GET", state)
+				sink.Conn.Close()
+				redistest.Eventually(t, proxytest.Patience, "the end of the target", func() bool { return admin.ListOf()["sink"] == nil })
+				got, told := "", false
+				redistest.Eventually(t, proxytest.Patience, "word of it", func() bool {
+					admin.Quiet("SET", state, "v2")
+					if got, told = c.FrameWithin(100 * time.Millisecond); !told { // Redis had not noticed it yet, and tells of a key once
+						got = c.Quiet("GET", state)
+					}
+					return got[0] == '>'
+				})
+				if got != ">2\r\n$21\r\ntracking-redir-broken\r\n:"+id+"\r\n" {
+					t.Errorf("%q", got)
+				}
+			}
+			for _, p := range []*proxytest.Client{sink, c} {
+				_ = p.Conn.Close()
+			}
+			redistest.Eventually(t, proxytest.Patience, "the clients to be gone", func() bool { return len(admin.ListOf()) == 1 })
+		}
+	})
+}
+
+// A CLIENT LIST keeps its place among the replies, however long it takes, and commands of others do not wait for it.
+func TestListOfManyClients(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+		const n = 500
+		for i := range n {
+			c := proxytest.Dial(t, srv.Addr())
+			c.Raw(proxytest.Inline("CLIENT SETNAME c" + strconv.Itoa(i)))
+			defer c.Conn.Close()
+		}
+		admin := proxytest.Dial(t, srv.Addr())
+		redistest.Eventually(t, proxytest.Patience, "all to be there", func() bool { return srv.Stats().Clients == n+1 })
+		var ids []string
+		for _, l := range admin.ListOf() {
+			ids = append(ids, string(l.Field("id")))
+		}
+		if len(ids) != n+1 {
+			t.Errorf("%d clients are listed, want %d", len(ids), n+1)
+		}
+		for range 5 {
+			admin.Send("CLIENT", "LIST")
+			admin.Send("ECHO", "x")
+			admin.Send(append([]string{"CLIENT", "LIST", "ID"}, ids...)...)
+			admin.Send("PING")
+		}
+		for range 5 {
+			for _, want := range []string{"id=", "x", "id=", "PONG"} {
+				if got, err := admin.Frame(); !strings.Contains(got, want) || err != nil {
+					t.Fatalf("%.50q, %v, want %s", got, err, want)
+				}
+			}
+		}
+	})
+}
+
+// Killing everybody while everybody asks: nothing deadlocks, and nobody gets a reply that is not to its command.
+func TestClientsAskAndKillAtOnce(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+		done := make(chan struct{})
+		const n = 8
+		for i := range n {
+			go func() {
+				defer func() { done <- struct{}{} }()
+				for j := range 30 {
+					nc, err := net.Dial("tcp", srv.Addr())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					c := &proxytest.Client{T: t, Conn: nc, Side: &proxytest.Side{T: t}}
+					c.Raw(proxytest.Inline("CLIENT LIST", "CLIENT INFO", "CLIENT KILL TYPE normal SKIPME "+[]string{"yes", "no"}[(i+j)%2], "INFO clients"))
+					for _, want := range []string{"$", "$", ":", "$"} {
+						b, err := c.Frame()
+						if errors.Is(err, proxytest.ErrTimeout) || err == nil && !strings.HasPrefix(b, want) {
+							t.Errorf("%.80q, %v, want %s", b, err, want)
+						}
+						if err != nil {
+							break
+						}
+					}
+					_ = nc.Close()
+				}
+			}()
+		}
+		for range n {
+			<-done
+		}
+		proxytest.Recovers(t, srv)
+	})
+}
+
+// A prefix of CLIENT TRACKING may be called like the option behind it.
+func TestRedirectionBehindAPrefixOfThatName(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
+		a, b := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		id := strings.Trim(a.Quiet("CLIENT", "ID"), ":\r\n")
+		a.Quiet("SUBSCRIBE", "__redis__:invalidate")
+		if got := b.Quiet("CLIENT", "TRACKING", "ON", "PREFIX", "redirect", "BCAST", "PREFIX", "prefix", "REDIRECT", id); got != "+OK\r\n" {
+			t.Errorf("CLIENT TRACKING: %q", got)
+		}
+		if got := b.Quiet("CLIENT", "GETREDIR"); got != ":"+id+"\r\n" {
+			t.Errorf("redirected to %q, not to %s", got, id)
+		}
+	})
+}
+
+// A redirection to a client that is just beginning to wait, or whose login Redis judges, fails as one to a client that waits. It does not wait
+// itself.
+func TestTrackingRedirectsToAClientThatBeginsToWait(t *testing.T) {
+	t.Parallel()
+	const unknown = "-ERR The client ID you want redirect to does not exist"
+	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+		redis.Do(t, "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
+		proxytest.Named(t, srv.Addr(), "admin").Quiet("LOCK", "k")
+		first := proxytest.Named(t, srv.Addr(), "first")
+		for what, begin := range map[string]func(sink *proxytest.Client){
+			"a lock": func(sink *proxytest.Client) { sink.Send("LOCK", "k") },
+			"an element": func(sink *proxytest.Client) {
+				first.Send("BLPOP", "l", "0") // takes the connection that is ready
+				redistest.Eventually(t, proxytest.Patience, "the first waiter", func() bool { return srv.StatusOf(first).Pin == "blpop" })
+				sink.Send("BLPOP", "l", "0")
+			},
+			"a login": func(sink *proxytest.Client) { sink.Send("AUTH", "app", "pw") },
+		} {
+			sink, c := proxytest.Named(t, srv.Addr(), "sink"), proxytest.Named(t, srv.Addr(), "c")
+			id := sink.ID()
+			redis.Pause()
+			begin(sink)
+			redistest.Eventually(t, proxytest.Patience, what, func() bool { return srv.StatusOf(sink).Unanswered > 0 })
+			c.Send("CLIENT", "TRACKING", "ON", "REDIRECT", id)
+			redistest.Eventually(t, proxytest.Patience, "the refusal to be asked for", func() bool {
+				st := srv.StatusOf(c)
+				return st.State == "" && st.Unanswered > 0
+			})
+			redis.Continue()
+			c.ExpectReply(unknown)
+		}
+	})
+}
+
+// The proxy asks Redis for the id of a client's connection when another client names it, but not in the middle of a transaction.
+func TestAnIDIsNotAskedForInATransaction(t *testing.T) {
+	t.Parallel()
+	for _, engine := range proxytest.Engines() {
+		redis := redistest.Start(t, "--requirepass", "pw")
+		redis.Do(t, "ACL", "SETUSER", "open", "reset", "on", "nopass", "~*", "&*", "+@all")
+		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine = engine })
+		c, other := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		other.Quiet("AUTH", "pw")
+		if got := c.Quiet("HELLO", "3", "AUTH", "open", "x", "BAD"); got[0] != '-' { // it has logged in, on a connection without a known id
+			t.Fatal(got)
+		}
+		id := strings.Trim(c.Quiet("CLIENT", "ID"), ":\r\n")
+		c.Script("MULTI", "+OK")
+		other.Quiet("CLIENT", "TRACKING", "ON", "REDIRECT", id)
+		c.Script("PING", "+QUEUED")
+		if got := c.Quiet("EXEC"); got != "*1\r\n+PONG\r\n" {
+			t.Errorf("%s: EXEC = %q", engine, got)
+		}
+		if got := other.Quiet("CLIENT", "TRACKING", "ON", "REDIRECT", id); got != "+OK\r\n" {
+			t.Errorf("%s: after the transaction: %q", engine, got)
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package clients
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// A user without a password may log in with any: that makes neither connections nor lock engines.
+func TestAnyPasswordIsOneIdentity(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	redis.Do(t, "ACL", "SETUSER", "open", "on", "nopass", "~*", "&*", "+@all")
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
+		c := proxytest.Dial(t, srv.Addr())
+		for i := range 150 {
+			c.Raw(proxytest.Inline(fmt.Sprintf("AUTH default x%d", i), "SET k v", "LOCK lock GRACE 0", "UNLOCK lock", fmt.Sprintf("HELLO 3 AUTH open x%d", i), "LOCK lock GRACE 0", "UNLOCK lock", "HELLO 2"))
+			for _, want := range []string{"+OK", "+OK", ":", ":1", "%7", ":", ":1", "*14"} {
+				c.ExpectReply(want)
+			}
+		}
+		identities := map[string]bool{} // a machine that stands still has spare lanes for each
+		for _, lane := range srv.Shared().Upstream.Lanes() {
+			identities[lane.Identity.String()] = true
+		}
+		if len(identities) > 3 {
+			t.Errorf("%d identities: %v", len(identities), srv.Shared().Upstream.Lanes())
+		}
+		if n := srv.Shared().Locks.Len(); n > 3 {
+			t.Errorf("%d lock engines", n)
+		}
+	})
+}
+
+// What stood for all passwords of a user gives way to one that is good.
+func TestPasswordThatIsGoodNow(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
+		redis.Do(t, "ACL", "SETUSER", "u", "reset", "on", "nopass", "~*", "&*", "+@all")
+		early := proxytest.Dial(t, srv.Addr())
+		early.Raw(proxytest.Inline("AUTH u junk", "PING"))
+		early.ExpectReply("+OK")
+		early.ExpectReply("+PONG")
+		redis.Do(t, "ACL", "SETUSER", "u", "resetpass", ">good")
+		c := proxytest.Dial(t, srv.Addr())
+		c.Raw(proxytest.Inline("AUTH u junk", "AUTH u good", "SELECT 5", "SET k v", "MULTI", "EXEC", "LOCK lock GRACE 0", "UNLOCK lock"))
+		for _, want := range []string{"-WRONGPASS", "+OK", "+OK", "+OK", "+OK", "*0", ":", ":1"} {
+			c.ExpectReply(want)
+		}
+		early.Send("ACL", "WHOAMI") // as directly
+		early.ExpectReply("$1\r\nu\r\n")
+	})
+}
+
+// One client that walks through all databases leaves few connections behind.
+func TestWalkThroughDatabases(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t, "--databases", "1000")
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
+		c := proxytest.Dial(t, srv.Addr())
+		for db := range 200 {
+			c.Raw(proxytest.Inline("SELECT "+strconv.Itoa(db), "SET k v", "MULTI", "EXEC", "LOCK lock GRACE 0", "UNLOCK lock"))
+			for _, want := range []string{"+OK", "+OK", "+OK", "*0", ":", ":1"} {
+				c.ExpectReply(want)
+			}
+		}
+		if n := srv.Stats().Lanes; n > 8 {
+			t.Errorf("%d lanes", n)
+		}
+		if s := srv.Stats(); s.PinsOpen > 16 {
+			t.Errorf("%d pins", s.PinsOpen)
+		}
+		redistest.Eventually(t, proxytest.Patience, "the connections to be few", func() bool {
+			return strings.Count(redis.Do(t, "CLIENT", "LIST").(string), "\n") < 60
+		})
+	}, func(o *proxy.Options) { o.Upstream.MaxLanes, o.Upstream.Pins.Max, o.MaxEngines = 64, 20, 8 })
+}
+
+// Over the limit of lanes a client is told so, another address still gets one, and nothing hangs.
+func TestLanesAreBounded(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t, "--databases", "100")
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
+		var residents []*proxytest.Client
+		for db := 1; db <= 6; db++ {
+			c := proxytest.Dial(t, srv.Addr())
+			c.Raw(proxytest.Inline("SELECT "+strconv.Itoa(db), "SET k v"))
+			c.ExpectReply("+OK")
+			c.ExpectReply("+OK")
+			residents = append(residents, c)
+		}
+		const full = "-OVERLOADED no connection to share is free for this identity (max-lanes)"
+		late := proxytest.Dial(t, srv.Addr())
+		late.Raw(proxytest.Inline("SELECT 50", "SET k v", "SELECT 3", "GET k", "MULTI", "SELECT 50", "EXEC"))
+		for _, want := range []string{full, full, "+OK", "$1", "+OK", "+QUEUED", "*1"} { // SET is not for the database of before
+			late.ExpectReply(want)
+		}
+		late.Raw(proxytest.Inline("GET k", "SELECT 0", "PING")) // EXEC's own connection serves nothing more
+		for _, want := range []string{full, "+OK", "+PONG"} {
+			late.ExpectReply(want)
+		}
+		other := proxytest.DialFrom(t, "127.0.0.2", srv.Addr())
+		other.Raw(proxytest.Inline("SELECT 50", "SET k v"))
+		other.ExpectReply("+OK")
+		other.ExpectReply("+OK")
+		_ = residents[0].Conn.Close() // its lane is not used any more
+		redistest.Eventually(t, proxytest.Patience, "the lane to be given up", func() bool {
+			late.Send("SELECT", "51")
+			got, err := late.Frame()
+			return err == nil && got == "+OK\r\n"
+		})
+		late.Send("SET", "k", "v")
+		late.ExpectReply("+OK")
+	}, func(o *proxy.Options) { o.Upstream.MaxLanes = 8 })
+}
+
+// Lock engines are bounded; one that somebody needs stays.
+func TestLockEnginesAreBounded(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t, "--databases", "100")
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
+		holder := proxytest.Dial(t, srv.Addr())
+		for db := 1; db <= 3; db++ {
+			holder.Raw(proxytest.Inline("SELECT "+strconv.Itoa(db), "LOCK lock GRACE 0"))
+			holder.ExpectReply("+OK")
+			holder.ExpectReply(":")
+		}
+		late := proxytest.Dial(t, srv.Addr())
+		late.Raw(proxytest.Inline("SELECT 4", "LOCK lock", "SELECT 3", "TRYLOCK lock", "SELECT 4"))
+		for _, want := range []string{"+OK", "-OVERLOADED no lock engine is free for this identity (max-lock-engines)", "+OK", "$-1", "+OK"} {
+			late.ExpectReply(want)
+		}
+		for db := 1; db <= 3; db++ {
+			holder.Raw(proxytest.Inline("SELECT "+strconv.Itoa(db), "UNLOCK lock"))
+			holder.ExpectReply("+OK")
+			holder.ExpectReply(":1")
+		}
+		_ = holder.Conn.Close()
+		redistest.Eventually(t, proxytest.Patience, "an engine to make room", func() bool {
+			late.Send("LOCK", "lock", "PX", "1000")
+			got, err := late.Frame()
+			return err == nil && strings.HasPrefix(got, ":")
+		})
+	}, func(o *proxy.Options) { o.MaxEngines = 4 })
+}
+
+// The database that was selected before AUTH stays selected, also for a user who may not SELECT.
+func TestDatabaseSelectedBeforeAuth(t *testing.T) {
+	t.Parallel()
+	b := proxytest.NewBench(t)
+	b.Redis.Do(t, "ACL", "SETUSER", "stay", "on", ">pw", "~*", "&*", "+@all", "-select")
+	b.Redis.Do(t, "ACL", "SETUSER", "", "on", "nopass", "~*", "&*", "+@all", "-set")
+	for _, login := range []string{"AUTH stay pw", "HELLO 3 AUTH stay pw", "MULTI\r\nAUTH stay pw\r\nEXEC", "WATCH w\r\nAUTH stay pw\r\nUNWATCH", "*3\r\n$4\r\nAUTH\r\n$0\r\n\r\n$1\r\nx"} {
+		t.Run(login, func(t *testing.T) {
+			b.Compare(t, func(s *proxytest.Side) {
+				s.HideHelloID()
+				c := s.Client("c")
+				c.Raw(proxytest.Inline("SELECT 5", "SET k five", login, "GET k", "SET k 5", "MULTI", "GET k", "EXEC", "BLPOP l 0.001", "ACL WHOAMI", "SELECT 5", "GET k", "AUTH default", "HELLO 3", "GET k", "RESET", "GET k", "SELECT 5", "GET k", "ECHO the-end"))
+				c.Until("the-end")
+			})
+		})
+	}
+}
+
+// EXEC runs several identity changes at once. Those behind an AUTH must hold, although the session has questions to Redis about the AUTH.
+func TestIdentityChangesOfOneTransaction(t *testing.T) {
+	t.Parallel()
+	b := proxytest.NewBench(t)
+	b.Redis.Do(t, "ACL", "SETUSER", "open", "reset", "on", "nopass", "~*", "&*", "+@all")
+	b.Redis.Do(t, "ACL", "SETUSER", "stay", "reset", "on", "nopass", "~*", "&*", "+@all", "-select")
+	after := proxytest.Inline("HSET h f v", "HGETALL h", "UNSUBSCRIBE", "CLIENT GETNAME", "ACL WHOAMI", "DBSIZE", "HELLO", "ECHO the-end")
+	transactions := [][]string{
+		{"AUTH open x", "HELLO 3"},
+		{"AUTH open x", "HELLO 2"},
+		{"AUTH open x", "SELECT 0"},
+		{"AUTH open x", "SELECT 2", "HELLO 3 SETNAME n"},
+		{"AUTH open x", "AUTH default y"},
+		{"HELLO 3 AUTH open x BAD", "AUTH default y", "HELLO 2"},
+		{"AUTH open x", "HELLO 3 AUTH stay y", "HELLO 2"},
+		{"AUTH open x", "HELLO 2 SETNAME n BAD", "SELECT 0"},
+		{"AUTH open x", "SUBSCRIBE c", "HELLO 3"},
+		{"HELLO 3", "AUTH open x", "SUBSCRIBE c", "HELLO 2", "UNSUBSCRIBE c", "SELECT 0"},
+		{"AUTH open x", "RESET"},
+	}
+	for _, before := range []string{"PING", "SELECT 1", "HELLO 3\r\nSELECT 1", "AUTH open other\r\nHELLO 3\r\nSELECT 1"} {
+		t.Run(before, func(t *testing.T) {
+			b.Compare(t, func(s *proxytest.Side) {
+				s.HideHelloID()
+				b.Redis.Do(t, "FLUSHALL")
+				for _, changes := range transactions {
+					name := strings.Join(changes, ", ")
+					first, second := s.Client(name), s.Client("behind "+name)
+					first.Raw(proxytest.Inline(before, "MULTI") + proxytest.Inline(changes...) + proxytest.Inline("EXEC") + after)
+					first.Until("the-end")
+					second.Raw(proxytest.Inline(before) + after) // it may get the connection of the first
+					second.Until("the-end")
+				}
+			})
+		})
+	}
+}
+
+// The user with the empty name is not the default user.
+func TestUserWithoutAName(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	redis.Do(t, "ACL", "SETUSER", "", "on", "nopass", "~*", "&*", "+@all", "-set")
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
+		for _, password := range []string{"", "x"} {
+			c := proxytest.Dial(t, srv.Addr())
+			c.Send("AUTH", "", password)
+			c.ExpectReply("+OK")
+			c.Raw(proxytest.Inline("SET k v", "ACL WHOAMI", "MULTI", "ACL WHOAMI", "EXEC", "SET k v", "LOCK l PX 1000"))
+			for _, want := range []string{"-NOPERM", "$0\r\n", "+OK", "+QUEUED", "*1\r\n$0\r\n", "-NOPERM", ""} {
+				c.ExpectReply(want)
+			}
+		}
+	})
+}

@@ -1,0 +1,284 @@
+package clients
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/upstream"
+)
+
+// Clients that say HELLO, AUTH or SELECT all at once are answered as by Redis itself, by few connections.
+func TestManyClientsLogInAtOnce(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	redis.Do(t, "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
+	const clients = 1200
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
+		before := accepted(t, redis)
+		peers := make([]*proxytest.Client, clients)
+		for i := range peers {
+			peers[i] = proxytest.Dial(t, srv.Addr())
+		}
+		logins := []string{"HELLO 3", "HELLO 3 AUTH app pw SETNAME me", "AUTH app pw", "SELECT 3"}
+		wants := []string{"%7\r\n$6\r\nserver", "%7\r\n$6\r\nserver", "+OK", "+OK"}
+		for i, c := range peers {
+			c.Raw(proxytest.Inline(logins[i%4], "PING"))
+		}
+		for i, c := range peers {
+			c.ExpectReply(wants[i%4])
+			c.ExpectReply("+PONG")
+		}
+		limit := 300
+		if !proxytest.AnswersRefusals(t, redis) {
+			limit += clients / 2 // Redis judges each AUTH on a connection of its own
+		}
+		if n := accepted(t, redis) - before; n > limit {
+			t.Errorf("%d clients took %d connections to Redis", clients, n)
+		}
+	})
+}
+
+// accepted is how many connections Redis has had.
+func accepted(t *testing.T, redis *redistest.Server) int {
+	t.Helper()
+	return redis.Info(t, "stats", "total_connections_received:")
+}
+
+// The reply to HELLO on a shared lane is Redis's own but for the id.
+func TestHelloOnALaneIsRedisOwn(t *testing.T) {
+	t.Parallel()
+	b := proxytest.NewBench(t)
+	b.Redis.Do(t, "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
+	b.Redis.Do(t, "ACL", "SETUSER", "poor", "on", ">pw", "~*", "&*", "+@all", "-select")
+	b.Compare(t, func(s *proxytest.Side) {
+		s.HideHelloID()
+		for _, resident := range []string{"HELLO 2", "HELLO 3", "HELLO 3 AUTH app pw", "AUTH app pw", "SELECT 5", "HELLO 3 AUTH poor pw"} {
+			c := s.Client("resident")
+			c.Raw(proxytest.Inline(resident, "PING"))
+			c.Expect(2) // now there is a lane
+		}
+		for _, login := range []string{
+			"HELLO", "HELLO 2", "HELLO 3", "HELLO 3 SETNAME me", "HELLO 3 AUTH app pw SETNAME setname", "HELLO 3 SETNAME me AUTH app pw", "AUTH app pw", "AUTH app wrong", "HELLO 3 AUTH app wrong",
+			"SELECT 5", "SELECT 05", "SELECT 99", "SELECT -1", "SELECT x", "HELLO 3 AUTH poor pw\r\nSELECT 5", "HELLO 3 AUTH app pw\r\nSELECT 5\r\nHELLO 2", "CLIENT REPLY SKIP\r\nHELLO 3\r\nPING",
+			"SELECT 5\r\nSELECT 5\r\nSET k v\r\nSELECT 0\r\nGET k", "MULTI\r\nHELLO 3\r\nSELECT 5\r\nEXEC", "WATCH k\r\nSELECT 5\r\nGET k",
+		} {
+			c := s.Client(login)
+			c.Raw(proxytest.Inline(login, "CLIENT GETNAME", "ACL WHOAMI", "GET nosuch", "ECHO the-end"))
+			c.Until("the-end")
+		}
+	})
+}
+
+// Logins have connections of their own: nobody who works, or only says so, keeps others from logging in.
+func TestLoginsDoNotCompeteWithWork(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	redis.Do(t, "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
+		for range 2 {
+			worker := proxytest.Dial(t, srv.Addr())
+			worker.Send("BLPOP", "l", "0")
+		}
+		redistest.Eventually(t, proxytest.Patience, "all pins to be taken", func() bool { return srv.Stats().PinReasons["blpop"] == 2 })
+		large := proxytest.Dial(t, srv.Addr()) // it finds no pin
+		large.Raw("*1\r\n$4\r\nPING\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$50000000\r\n")
+		large.ExpectReply("+PONG")
+		c := proxytest.Dial(t, srv.Addr())
+		for _, login := range []string{"HELLO 3", "AUTH app pw", "SELECT 2", "HELLO 2 AUTH app pw", "SELECT 7"} {
+			c.Raw(proxytest.Inline(login))
+			if got, err := c.Frame(); err != nil || strings.HasPrefix(got, "-") {
+				t.Errorf("%s: %q %v", login, got, err)
+			}
+		}
+	}, func(o *proxy.Options) {
+		o.Upstream.Pins.Max, o.Upstream.Pins.MaxPerOwner, o.Upstream.Pins.Wait = 2, 2, 50*time.Millisecond
+	})
+}
+
+// The clients of one address get no more than their share of the pins.
+func TestNoAddressTakesAllPins(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
+		for range 3 {
+			proxytest.Dial(t, srv.Addr()).Send("BLPOP", "l", "0")
+		}
+		redistest.Eventually(t, proxytest.Patience, "the share to be taken", func() bool { return srv.Stats().PinReasons["blpop"] == 3 })
+		greedy := proxytest.Dial(t, srv.Addr())
+		greedy.Send("BLPOP", "l", "0")
+		greedy.ExpectReply("-OVERLOADED the clients of this address have all upstream connections that one address may have (max-pins-per-address)")
+		other := proxytest.DialFrom(t, "127.0.0.2", srv.Addr())
+		other.Send("MULTI")
+		other.ExpectReply("+OK")
+		last := proxytest.DialFrom(t, "127.0.0.3", srv.Addr())
+		last.Send("MULTI")
+		last.ExpectReply("-OVERLOADED no upstream connection is free (max-pins)")
+	}, func(o *proxy.Options) { o.Upstream.Pins.Max, o.Upstream.Pins.Wait = 4, 50*time.Millisecond })
+}
+
+// One address that tries passwords without end does not keep another from logging in.
+func TestWrongPasswordsDoNotHoldUpLogins(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t, "--requirepass", "secret")
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		stop := make(chan struct{})
+		defer close(stop)
+		for i := range 64 {
+			c := proxytest.Dial(t, srv.Addr())
+			wg.Go(func() {
+				for n := 0; ; n++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					c.Send("AUTH", "default", fmt.Sprintf("wrong-%d-%d", i, n))
+					if got, err := c.Frame(); err != nil || !strings.HasPrefix(got, "-WRONGPASS") {
+						t.Errorf("a wrong password: %q %v", got, err)
+						return
+					}
+				}
+			})
+		}
+		for range 20 {
+			c := proxytest.DialFrom(t, "127.0.0.2", srv.Addr())
+			c.Send("HELLO", "3", "AUTH", "default", "secret")
+			c.ExpectReply("%")
+			_ = c.Conn.Close()
+		}
+		if work, logins := srv.Shared().Upstream.Pins(); logins.Open > 4 {
+			t.Errorf("%+v and %+v connections, of which 4 may be for logins", work, logins)
+		}
+		if n := srv.Stats().Lanes; n > 2 {
+			t.Errorf("%d lanes", n)
+		}
+	}, func(o *proxy.Options) { o.Upstream.Pins.MaxLogins = 4 })
+}
+
+// A client that goes away while Redis judges its command on another's lane leaves that lane as it was.
+func TestVisitorThatGoesAway(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
+		resident, visitor := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		resident.Raw(proxytest.Inline("SELECT 4", "PING"))
+		resident.Expect(2)
+		redis.Pause()
+		visitor.Send("SELECT", "4")
+		redistest.Eventually(t, proxytest.Patience, "the visit", func() bool {
+			s := srv.StatusOf(visitor)
+			return s != nil && s.State == "reply"
+		})
+		if err := visitor.Conn.(*net.TCPConn).SetLinger(0); err != nil {
+			t.Fatal(err)
+		}
+		_ = visitor.Conn.Close()
+		redistest.Eventually(t, proxytest.Patience, "the session to end", func() bool { return srv.StatusOf(visitor) == nil })
+		redis.Continue()
+		redistest.Eventually(t, proxytest.Patience, "the visitor to have left the lane", func() bool {
+			for _, l := range srv.Shared().Upstream.Lanes() {
+				if (l.Identity == upstream.Identity{DB: 4, Proto: 2}) && l.Users == 1 {
+					return true
+				}
+			}
+			return false
+		})
+		resident.Send("PING")
+		resident.ExpectReply("+PONG")
+	})
+}
+
+// A client that announces a large command and does not send it loses its pin; one that sends it slowly, but sends it, does not.
+func TestLargeCommandsMustComeAlong(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	const size, step, limit = 6 << 20, 1 << 20, 3 * time.Second // a busy machine may stand still for a while
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
+		steady := proxytest.Dial(t, srv.Addr())
+		head := fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n", size)
+		steady.Raw("PING\r\n" + head)
+		steady.ExpectReply("+PONG")
+		var silent, drips []*proxytest.Client
+		for range 3 {
+			silent, drips = append(silent, proxytest.Dial(t, srv.Addr())), append(drips, proxytest.Dial(t, srv.Addr()))
+		}
+		for _, c := range append(silent, drips...) {
+			c.Raw("PING\r\n" + head)
+			c.ExpectReply("+PONG")
+		}
+		redistest.Eventually(t, proxytest.Patience, "the pins to be taken", func() bool { return srv.Stats().PinReasons["set (large)"] == 7 })
+		began := time.Now()
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		for _, c := range drips {
+			wg.Go(func() {
+				for ticks := time.NewTicker(limit / 20); ; {
+					select {
+					case <-stop:
+						return
+					case <-ticks.C:
+						_, _ = c.Conn.Write([]byte("x"))
+					}
+				}
+			})
+		}
+		part := strings.Repeat("v", step)
+		for sent := 0; sent < size; sent += step { // for longer than the limit
+			steady.Raw(part)
+			want := began.Add(limit * time.Duration(sent/step+1) / 4)
+			<-time.After(time.Until(want))
+		}
+		steady.Raw("\r\n")
+		steady.ExpectReply("+OK")
+		redistest.Eventually(t, proxytest.Patience, "the others to be closed", func() bool {
+			return srv.Stats().Closed["slow_command"] == 6 && len(srv.Stats().PinReasons) == 0
+		})
+		close(stop)
+		wg.Wait()
+	}, func(o *proxy.Options) { o.Limits.LargeCommand = limit })
+}
+
+// A user who may not SELECT stays in the database that was selected before its login, as on a direct connection.
+func TestAUserWhoMayNotSelectStaysInItsDatabase(t *testing.T) {
+	t.Parallel()
+	b := proxytest.NewBench(t)
+	b.Redis.Do(t, "ACL", "SETUSER", "poor", "on", ">pw", ">pw2", "~*", "&*", "+@all", "-select")
+	b.Compare(t, func(s *proxytest.Side) {
+		s.HideHelloID()
+		all := [][]string{
+			{"SELECT 3", "AUTH poor pw", "SET k 3", "GET k"},
+			{"SELECT 3", "HELLO 3 AUTH poor pw", "SET k 3", "GET k"},
+			{"SELECT 3", "AUTH poor pw2", "SET k 3", "GET k"},
+			{"SELECT 3", "WATCH k", "AUTH poor pw2", "SET k 3", "GET k"},
+			{"SELECT 3", "HELLO 3 AUTH poor pw BAD", "GET k"},
+			{"SELECT 3", "HELLO 3 SETNAME x AUTH poor pw", "GET k", "CLIENT GETNAME"},
+			{"SELECT 3", "AUTH poor pw", "HELLO 3", "GET k", "BLPOP l 0.01", "MULTI", "GET k", "EXEC", "SUBSCRIBE c"},
+			{"SELECT 3", "AUTH poor pw", "AUTH poor pw2", "GET k", "SELECT 3", "RESET", "GET k"},
+		}
+		if proxytest.AnswersRefusals(t, b.Redis) {
+			all = append(all, []string{"SELECT 3", "MULTI", "AUTH poor pw", "SET k 4", "EXEC", "GET k"},
+				[]string{"MULTI", "SELECT 3", "AUTH poor pw", "SET k 4", "EXEC", "GET k"},
+				[]string{"MULTI", "AUTH poor pw", "SELECT 3", "SET k 4", "EXEC", "GET k"})
+		}
+		for _, lines := range all {
+			c := s.Client("c")
+			c.Raw(proxytest.Inline(lines...) + proxytest.Inline("ECHO the-end"))
+			c.Until("the-end")
+			c = s.Client("c")
+			for _, l := range lines {
+				c.Raw(proxytest.Inline(l))
+				f, err := c.Frame()
+				c.Note(f, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,221 @@
+package clients
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/lanes"
+)
+
+// The numbers answer who waited, held, and was refused.
+func TestNumbersFollowLocksAndCommands(t *testing.T) {
+	t.Parallel()
+	for _, engine := range proxytest.Engines() {
+		t.Run(engine, func(t *testing.T) {
+			b := proxytest.NewBench(t)
+			srv := b.Proxies[engine]
+			before := srv.Stats()
+			holder, other := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+			holder.Quiet("SET", "x", "1")
+			holder.Quiet("LOCK", "k")
+			other.Quiet("LOCK", "k", "WAIT", "10") // times out
+			other.Quiet("UNLOCK", "k")             // NOTHELD
+			other.Send("LOCK", "k")
+			proxytest.WaitFor(t, "the waiter", func() bool { return srv.Stats().Waiting == 1 })
+			holder.Quiet("UNLOCK", "k")
+			if _, err := other.Frame(); err != nil {
+				t.Fatal(err)
+			}
+			other.Quiet("UNLOCK", "k")
+			holder.Quiet("WATCH", "x")
+			s := srv.Stats()
+			for what, ok := range map[string]bool{
+				"a wait that timed out": s.Queued["timed_out"].Count == 1,
+				"a wait with a grant":   s.Queued["granted"].Count == 1,
+				"two holds":             s.Holds["released"].Count == 2 && s.Holds["lost"].Count == 0,
+				"an error":              s.LockErrors["NOTHELD"] == 1,
+				"lock commands":         s.Commands["lock"] == 6,
+				"a shared command":      s.Commands["shared"] == 1+before.Commands["shared"],
+				"its bytes":             s.Bytes["shared"]-before.Bytes["shared"] == int64(len("*3\r\n$3\r\nSET\r\n$1\r\nx\r\n$1\r\n1\r\n")),
+				"a pinned command":      s.Commands["pinned"] == 1,
+				"a limit":               s.Limits["max-clients"] == 10_000,
+			} {
+				if !ok {
+					t.Errorf("the numbers do not show %s", what)
+				}
+			}
+			proxytest.WaitFor(t, "a hand-over", func() bool { // not while an attempt of the waiter is on its way
+				holder.Quiet("LOCK", "k")
+				other.Send("LOCK", "k")
+				proxytest.WaitFor(t, "the waiter", func() bool { return srv.Stats().Waiting == 1 })
+				holder.Quiet("UNLOCK", "k")
+				if _, err := other.Frame(); err != nil {
+					t.Fatal(err)
+				}
+				other.Quiet("UNLOCK", "k")
+				s := srv.Stats()
+				return s.HandedOver > 0 && s.Handovers["local"].Count == uint64(s.HandedOver)
+			})
+		})
+	}
+}
+
+// An answer in doubt counts also if the session has gone on behind its command.
+func TestAnswersInDoubtAreCounted(t *testing.T) {
+	t.Parallel()
+	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine = engine })
+		c := proxytest.Dial(t, srv.Addr())
+		c.Quiet("LOCK", "k")
+		proxytest.WaitFor(t, "a lane that is connected and does not stand still", func() bool {
+			began := time.Now()
+			c.Quiet("SET", "x", "1")
+			return time.Since(began) < lanes.StandsStill/2
+		})
+		redis.Pause()
+		c.Send("UNLOCK", "k")
+		proxytest.WaitFor(t, "the UNLOCK to be sent", func() bool { s := srv.Stats(); return s.LaneCommands == 1 && s.LaneBytes == 0 })
+		redis.Kill()
+		redis.Restart() // without the lock: either it was released, or it was lost
+		if got, err := c.Frame(); err != nil || !strings.HasPrefix(got, "-INDOUBT ") {
+			t.Fatalf("%q, %v", got, err)
+		}
+		if n := srv.Stats().LockErrors["INDOUBT"]; n != 1 {
+			t.Errorf("%d answers in doubt are counted, want 1", n)
+		}
+	})
+}
+
+// Each command counts once, with its bytes, however it travels: alone, in a pipeline, inline, or as it comes because it is large.
+func TestEveryCommandIsCounted(t *testing.T) {
+	t.Parallel()
+	for _, engine := range proxytest.Engines() {
+		t.Run(engine, func(t *testing.T) {
+			b := proxytest.NewBench(t)
+			srv := b.Proxies[engine]
+			c := proxytest.Dial(t, srv.Addr())
+			c.Quiet("GET", "k")
+			before := srv.Stats()
+			one := string(resp.AppendCommand(nil, "GET", "k"))
+			sent := one + strings.Repeat(one, 9) + strings.Repeat("GET k\r\n", 3)
+			c.Raw(one)
+			c.Expect(1)
+			c.Raw(sent[len(one):])
+			c.Expect(12)
+			large := string(resp.AppendCommand(nil, "SET", "k", strings.Repeat("x", 4<<20)))
+			c.Raw(large)
+			c.Expect(1)
+			s := srv.Stats()
+			if n := s.Commands["shared"] - before.Commands["shared"]; n != 13 {
+				t.Errorf("%d commands on lanes, want 13", n)
+			}
+			if n := s.Bytes["shared"] - before.Bytes["shared"]; n < int64(len(one)*10) {
+				t.Errorf("%d bytes of them, want %d at least", n, len(one)*10)
+			}
+			if n, size := s.Commands["pinned"]-before.Commands["pinned"], s.Bytes["pinned"]-before.Bytes["pinned"]; n != 1 || size != int64(len(large)) {
+				t.Errorf("%d commands on pins of %d bytes, want 1 of %d", n, size, len(large))
+			}
+		})
+	}
+}
+
+// The last entry says how many clients were cut, and which locks they leave.
+func TestTheLastEntryNamesTheLocksLeft(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.InfoLevel)
+	redis := redistest.Start(t)
+	clients := t // they stay until the proxy has ended
+	t.Run("until the end", func(t *testing.T) {
+		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Logger = zap.New(core) })
+		holder, past := proxytest.Dial(clients, srv.Addr()), proxytest.Dial(clients, srv.Addr())
+		holder.Quiet("LOCK", "k")
+		past.Quiet("LOCK", "j")
+		past.Quiet("UNLOCK", "j")
+	})
+	last := logs.FilterMessage("stopped").All()
+	if len(last) != 1 {
+		t.Fatalf("%d last entries", len(last))
+	}
+	if fields := last[0].ContextMap(); fields["clients_cut"] != int64(1) || fields["locks_left"] != int64(1) || fmt.Sprint(fields["locks"]) != "[k]" {
+		t.Errorf("the last entry: %v", fields)
+	}
+}
+
+// The four ends of a hold are told apart, in hold times as well as in losses.
+func TestEndsOfHoldsAreToldApart(t *testing.T) {
+	t.Parallel()
+	for _, engine := range proxytest.Engines() {
+		t.Run(engine, func(t *testing.T) {
+			b := proxytest.NewBench(t)
+			srv := b.Proxies[engine]
+			labels := []string{"released", "lost", "expired", "client_gone"}
+			held := func() (counts [4]uint64) {
+				holds := srv.Stats().Holds
+				for i, label := range labels {
+					counts[i] = holds[label].Count
+				}
+				return counts
+			}
+			for _, label := range labels {
+				if _, ok := srv.Stats().Holds[label]; !ok {
+					t.Errorf("%s is not shown before the first hold", label)
+				}
+			}
+			hungUp := func(command ...string) func(c *proxytest.Client) {
+				return func(c *proxytest.Client) {
+					other := proxytest.Dial(t, srv.Addr())
+					other.Quiet(command...)
+					_ = other.Conn.Close()
+				}
+			}
+			for _, end := range []struct {
+				name, label, reason string
+				do                  func(c *proxytest.Client)
+			}{
+				{"UNLOCK", "released", "", func(c *proxytest.Client) { c.Quiet("LOCK", "k"); c.Quiet("UNLOCK", "k") }},
+				{"UNLOCK of a fixed lease", "released", "", func(c *proxytest.Client) { c.Quiet("LOCK", "k", "PX", "60000"); c.Quiet("UNLOCK", "k") }},
+				{"FORCEUNLOCK", "lost", "forced", func(c *proxytest.Client) { c.Quiet("LOCK", "k"); c.Quiet("FORCEUNLOCK", "k") }},
+				{"FORCEUNLOCK of a fixed lease", "lost", "forced", func(c *proxytest.Client) { c.Quiet("LOCK", "k", "PX", "60000"); c.Quiet("FORCEUNLOCK", "k") }},
+				{"DEL, and a renewal", "lost", "gone", func(c *proxytest.Client) {
+					srv.Alter(func(o *proxy.Options) { o.Locks.Lease = 300 * time.Millisecond })
+					c.Quiet("LOCK", "k")
+					c.Quiet("DEL", "k")
+				}},
+				{"DEL, and UNLOCK", "lost", "gone", func(c *proxytest.Client) {
+					c.Quiet("LOCK", "k", "PX", "60000")
+					c.Quiet("DEL", "k")
+					c.Quiet("UNLOCK", "k")
+				}},
+				{"MAXHOLD", "lost", "max-hold", func(c *proxytest.Client) { c.Granted("LOCK", "k", "MAXHOLD", "150") }},
+				{"PX", "expired", "expired", func(c *proxytest.Client) { c.Granted("LOCK", "k", "PX", "150") }},
+				{"the client hangs up", "client_gone", "client_gone", hungUp("LOCK", "h1", "PX", "60000")},
+				{"the client hangs up, GRACE 0", "client_gone", "client_gone", hungUp("LOCK", "h2", "GRACE", "0")},
+				{"the client hangs up, GRACE", "client_gone", "client_gone", hungUp("LOCK", "h3", "OWNER", "me", "GRACE", "500")},
+			} {
+				before, lost := held(), srv.Stats().Lost
+				end.do(proxytest.Dial(t, srv.Addr()))
+				proxytest.WaitFor(t, end.name+": an end", func() bool { return held() != before })
+				want := before
+				want[slices.Index(labels, end.label)]++
+				if got := held(); got != want {
+					t.Errorf("%s: %v are %v, want %v", end.name, labels, got, want)
+				}
+				if end.reason != "" {
+					lost[end.reason]++
+				}
+				proxytest.WaitFor(t, end.name+": the reason", func() bool { return maps.Equal(srv.Stats().Lost, lost) })
+			}
+		})
+	}
+}

@@ -1,0 +1,84 @@
+package clients
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// tenantRules are the ACL rules of docs/OPERATIONS.md for a user whose locks begin with a prefix.
+func tenantRules(prefix string) []any {
+	rules := []any{
+		"resetkeys", "resetchannels", "-@all", "+evalsha", "+eval", "+publish", "+subscribe", "+unsubscribe", "+@hash", "+@list", "+@sortedset",
+		"+get", "+set", "+del", "+exists", "+pexpire", "+pttl", "+time", "+ping", "+hello",
+	}
+	for _, pattern := range []string{
+		"~P*", "~redisson_lock_queue:{P*", "~redisson_lock_queue:P*", "~redisson_lock_timeout:{P*", "~redisson_lock_timeout:P*",
+		"~redisson_lock__channel:{P*", "~redisson_lock__channel:P*", "~lockproxy:fence",
+		"&redisson_lock__channel:{P*", "&redisson_lock__channel:P*", "&lockproxy:lost:{P*", "&lockproxy:lost:P*", "&lockproxy:forced",
+	} {
+		rules = append(rules, strings.ReplaceAll(pattern, "P", prefix))
+	}
+	return rules
+}
+
+// TestTenantsDoNotReachEachOthersLocks uses every lock command as two users with the documented rights, and has each try
+// what would disturb the other.
+func TestTenantsDoNotReachEachOthersLocks(t *testing.T) {
+	t.Parallel()
+	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		for _, tenant := range []string{"red", "blue"} {
+			redis.Do(t, append([]any{"ACL", "SETUSER", tenant, "on", ">" + tenant}, tenantRules(tenant+":")...)...)
+		}
+		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.Locks.Lease = engine, 4*time.Second })
+		as := func(tenant string) *proxytest.Client {
+			c := proxytest.Dial(t, srv.Addr())
+			c.Script("HELLO 3 AUTH "+tenant+" "+tenant, "%")
+			return c
+		}
+		red, more, blue := as("red"), as("red"), as("blue")
+		for _, k := range []string{"red:k", "red:{k}", "{red:k"} {
+			if k == "{red:k" { // not of the prefix
+				red.Script("LOCK "+k, "-NOPERM")
+				continue
+			}
+			fence := red.Do("LOCK", k)
+			red.Script("LOCK "+k, fence, "EXTENDLOCK "+k+" PX 60000", ":1", "UNLOCK "+k, ":0", "LOCKINFO "+k, "%6", "LOCKLIST", "*1")
+			// All ways to wait for it and to get it.
+			for _, verb := range []string{"LOCK", "FAIRLOCK"} {
+				more.Send(verb, k, "WAIT", "8000")
+				redistest.Eventually(t, proxytest.Patience, "the waiter", func() bool { return srv.Stats().Waiting == 1 })
+				red.Script("UNLOCK "+k, ":1")
+				if got, err := more.Frame(); err != nil || got[0] != ':' {
+					t.Fatalf("%s: %q, %v", verb, got, err)
+				}
+				more.Script("UNLOCK "+k, ":1")
+				red.Script("FAIRLOCK "+k, ":")
+			}
+			proxytest.AwaitRenewal(t, redis, k, 1)
+			for _, cmd := range []string{
+				"LOCK NAME", "FAIRLOCK NAME", "TRYLOCK NAME", "UNLOCK NAME", "UNLOCK NAME OWNER x", "EXTENDLOCK NAME PX 1", "LOCKINFO NAME", "FORCEUNLOCK NAME",
+				"RPUSH redisson_lock_queue:{NAME} ghost", "SET redisson_lock_queue:{NAME} x", "DEL redisson_lock_queue:{NAME}",
+				"ZADD redisson_lock_timeout:{NAME} 1 ghost", "DEL redisson_lock_timeout:{NAME}", "PUBLISH redisson_lock__channel:{NAME} 0",
+				"SUBSCRIBE redisson_lock__channel:{NAME}", "SUBSCRIBE lockproxy:lost:{NAME}", "DEL NAME", "HSET NAME x 1",
+			} {
+				if strings.Contains(k, "{") {
+					cmd = strings.ReplaceAll(cmd, "{NAME}", "NAME")
+				}
+				blue.Script(strings.ReplaceAll(cmd, "NAME", k), "-NOPERM")
+			}
+			blue.Script("LOCKLIST", "*0")
+			red.Script("UNLOCK "+k, ":1", "PING", "+PONG")
+		}
+		redis.Do(t, "DEL", "blue:j")
+		blue.Script("LOCK blue:j", ":")
+		redis.Do(t, "DEL", "blue:j")
+		if push, err := blue.Frame(); err != nil || !strings.Contains(push, "lock-lost") {
+			t.Fatalf("%q, %v", push, err)
+		}
+	})
+}

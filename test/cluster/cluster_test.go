@@ -1,0 +1,1054 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockproxy/lockproxy/internal/hashslot"
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream"
+)
+
+// A cluster takes seconds to start, so the tests that leave it as it is share one.
+func TestOverACluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 0, "--enable-debug-command", "yes", "--cluster-node-timeout", "5000") // a busy machine is no failure
+	alone := redistest.Start(t)
+	proxies := proxytest.StartOverCluster(t, c)
+	t.Run("commands", func(t *testing.T) { sameReplies(t, alone, c, proxies) })
+	t.Run("transactions", func(t *testing.T) { sameTransactions(t, alone, c, proxies) })
+	t.Run("watched", func(t *testing.T) { aWatchedSlotMoves(t, c, proxies) })
+	t.Run("messages", func(t *testing.T) { messagesArrive(t, proxies) })
+	t.Run("subscriptions", func(t *testing.T) { subscriptionsAreCounted(t, alone, c, proxies) })
+	t.Run("listeners", func(t *testing.T) { aListenerUsesAllServers(t, c, proxies) })
+	t.Run("events", func(t *testing.T) { eventsOfAllServers(t, c, proxies) })
+	t.Run("moving subscriptions", func(t *testing.T) { subscriptionsMove(t, c, proxies) })
+	t.Run("pipelines", func(t *testing.T) { pipelinesKeepOrder(t, proxies) })
+	t.Run("scan", func(t *testing.T) { scanFindsEachKey(t, c, proxies[proxy.EngineGoroutine]) })
+	t.Run("behind a watch", func(t *testing.T) { allKeysBehindWatch(t, proxies) })
+	t.Run("whole transactions", func(t *testing.T) { everyCommandOfATransactionIsKept(t, alone, c, proxies) })
+	t.Run("long transactions", func(t *testing.T) { aLongTransactionIsWhole(t, proxies) })
+	t.Run("moving transactions", func(t *testing.T) { aTransactionEndsWhenItsSlotMoves(t, c, proxies) })
+	t.Run("refused transactions", func(t *testing.T) { aTransactionThatIsRefusedRunsNot(t, c, proxies) })
+	t.Run("one server", func(t *testing.T) { nothingConcernsAllServersInATransaction(t, c, proxies) })
+	t.Run("no owner", func(t *testing.T) { aSlotWithoutAnOwnerIsNoRedirection(t, c) })
+	t.Run("large commands", func(t *testing.T) { largeCommandsAreStreamed(t, c) })
+	t.Run("large commands and moves", func(t *testing.T) { largeCommandsFollowTheirSlot(t, c) })
+	t.Run("large commands and rights", func(t *testing.T) { largeCommandsNeedNoOtherRight(t, c) })
+	t.Run("many keys", func(t *testing.T) { commandsOfManyKeysLeaveTurns(t, c) })
+	t.Run("transaction without a pin", func(t *testing.T) { noPartOfATransactionRunsAlone(t, c) })
+	t.Run("scripts", func(t *testing.T) { scriptsDoNotRedirect(t, c, proxies) })
+	t.Run("blocking", func(t *testing.T) { aBlockingCommandFollowsItsSlotAgain(t, c) })
+	t.Run("pipelines in a half moved slot", func(t *testing.T) { pipelinesCrossAHalfMovedSlot(t, c) })
+	t.Run("pipelines in a moving slot", func(t *testing.T) { pipelinesCrossAMovingSlot(t, c) })
+	t.Run("moving streams", func(t *testing.T) { aReaderFollowsItsStream(t, c, proxies) })
+	t.Run("half moved", func(t *testing.T) { commandsAwaitTheMove(t, c, proxies) })
+	t.Run("cluster down", func(t *testing.T) { commandsAwaitTheSlot(t, c) })
+	t.Run("unknown owner", func(t *testing.T) { commandsOnPinsAwaitAnOwner(t, c) })
+	t.Run("clients", func(t *testing.T) { clientsAreEndedAtTheirServers(t, c, proxies) })
+	t.Run("pause", func(t *testing.T) { aPauseConcernsAllServers(t, alone, c, proxies) })
+	t.Run("loading", func(t *testing.T) { commandsAwaitTheData(t, c) })
+	t.Run("try out", func(t *testing.T) { addressesAreOfTheirKind(t, alone, c) })
+	t.Run("several servers", func(t *testing.T) { serversAreUsedAtOnce(t, c) })
+	t.Run("barrier", func(t *testing.T) { anUnlockIsABarrier(t, c, proxies) })
+	t.Run("silent server", func(t *testing.T) { newClientsNeedNoSilentServer(t, c, proxies[proxy.EngineGoroutine]) })
+}
+
+// sameAsAlone runs a script against one Redis and against each proxy in front of a cluster, and compares what the clients got.
+func sameAsAlone(t *testing.T, alone *redistest.Server, c *redistest.Cluster, proxies map[string]*proxytest.Proxy, script func(s *proxytest.Side)) {
+	t.Helper()
+	run := func(title, addr string) []string {
+		for _, node := range append([]*redistest.Server{alone}, c.Nodes[:c.Primaries]...) {
+			node.Do(t, "FLUSHALL")
+			node.Do(t, "SCRIPT", "FLUSH")
+			node.Do(t, "FUNCTION", "FLUSH")
+		}
+		s := &proxytest.Side{T: t, Redis: alone, Addr: addr, Title: title}
+		script(s)
+		s.Close()
+		return s.Transcript
+	}
+	direct := run("alone", alone.Addr())
+	for engine, srv := range proxies {
+		if diff := cmp.Diff(direct, run(engine, srv.Addr())); diff != "" {
+			t.Errorf("replies differ (-alone +%s):\n%s", engine, diff)
+		}
+	}
+}
+
+func sameReplies(t *testing.T, alone *redistest.Server, c *redistest.Cluster, proxies map[string]*proxytest.Proxy) {
+	for proto := 2; proto <= 3; proto++ {
+		t.Run(fmt.Sprintf("RESP%d", proto), func(t *testing.T) {
+			sameAsAlone(t, alone, c, proxies, func(s *proxytest.Side) {
+				a := s.Speaking("a", proto)
+				for _, line := range []string{
+					"PING", "SET a 1", "SET b 2", "SET c 3", "INCR a", "MGET a b c missing a", "MSET d 4 e 5 f 6 d 7", "MGET d e f", "EXISTS a b c x a", "TOUCH a b x",
+					"DEL a b x", "UNLINK c d x", "DBSIZE", "MSET k", "MSET k 1 j", "MGET", "EXISTS", "GET", "LPUSH l 1 2 3", "MGET l e",
+					"EVAL return{KEYS[1],ARGV[1]} 1 e x", "EVAL return{1,2} 0", "SCRIPT LOAD return{7}", "SCRIPT EXISTS 00 5a4ddbd8e4a85c1a0ae9c2f8b0ad0dd0e2b3ae06",
+					"EVALSHA 00 0", "RANDOMKEY x", "OBJECT ENCODING e", "TYPE l", "ZADD z 1 a 2 b", "ZUNION 1 z", "RENAME e {e}2", "SORT l", "XADD st 1-1 f v", "XREAD STREAMS st 0",
+					"XRANGE st - +", "BITOP AND {q}1 {q}2", "CLUSTER INFO", "CLUSTER", "READONLY", "ECHO x", "SCAN x", "PUBLISH ch m", "PUBSUB NUMSUB ch", "PUBSUB NUMPAT",
+					"FLUSHALL", "DBSIZE", "RANDOMKEY", "KEYS *", "CLIENT NOSUCH x", "CONFIG SET slowlog-max-len 100", "CONFIG GET slowlog-max-len", "NOSUCH a b", "BLPOP l 0.01", "SPUBLISH ch m",
+					"LMPOP 4294967297 a LEFT", "LMPOP 4294967297 b LEFT", "LMPOP 4294967297 c LEFT", "FCALL f 1x a", "FCALL f 1x b", "FCALL f 1x c", // Redis finds keys
+				} {
+					a.Do(strings.Fields(line)...)
+				}
+			})
+		})
+	}
+}
+
+func sameTransactions(t *testing.T, alone *redistest.Server, c *redistest.Cluster, proxies map[string]*proxytest.Proxy) {
+	for proto := 2; proto <= 3; proto++ {
+		t.Run(fmt.Sprintf("RESP%d", proto), func(t *testing.T) {
+			sameAsAlone(t, alone, c, proxies, func(s *proxytest.Side) {
+				s.HideHelloID()
+				a, b := s.Speaking("a", proto), s.Speaking("b", proto)
+				lines := func(p *proxytest.Client, all string) {
+					for line := range strings.SplitSeq(all, "\n") {
+						p.Do(strings.Fields(line)...)
+					}
+				}
+				for _, key := range []string{"a", "b", "c"} { // on all servers
+					lines(a, strings.ReplaceAll("MULTI\nSET K 1\nPING\nINCR K\nEXEC\nMULTI\nPING\nSET K 5\nDISCARD\nGET K\nWATCH K\nGET K\nMULTI\nINCR K\nEXEC", "K", key))
+					lines(a, strings.ReplaceAll("WATCH K\nGET K", "K", key))
+					b.Do("SET", key, "9")
+					lines(a, strings.ReplaceAll("MULTI\nINCR K\nEXEC\nMULTI\nINCR K\nNOSUCH\nEXEC\nEXEC\nMULTI\nMULTI\nEXEC\nMULTI\nPING\nEXEC", "K", key))
+					lines(a, strings.ReplaceAll("WATCH K\nGET other\nSET other x\nUNWATCH\nWATCH K\nGET other2\nMULTI\nGET K\nEXEC", "K", key))
+					a.Raw(strings.ReplaceAll("MULTI\r\nSET K 3\r\nINCR K\r\nEXEC\r\nGET K\r\nMULTI\r\nGET K\r\nDISCARD\r\nGET z\r\n", "K", key))
+					a.Expect(9)
+					b.Send("BLPOP", "list"+key, "0")
+					redistest.Eventually(t, proxytest.Patience, "a blocked client", func() bool { return proxytest.Blocked(t, append(c.Nodes[:c.Primaries:c.Primaries], alone)...) == 1 })
+					a.Do("RPUSH", "list"+key, "v")
+					b.Expect(1)
+					b.Do("BLPOP", "list"+key, "0.01")
+					lines(b, strings.ReplaceAll("XADD sK 1-1 f v\nXREAD BLOCK 10 STREAMS sK 0\nXREAD BLOCK 10 STREAMS sK $\nBLMOVE xK{K} K{K} LEFT LEFT 0.01\nXGROUP CREATE sK g 0", "K", key))
+				}
+				a.Do("WAIT", "0", "10")
+				a.Do("HELLO")
+				a.Do("HELLO", strconv.Itoa(proto))
+			})
+		})
+	}
+}
+
+// CLIENT PAUSE holds back the writes of all servers, not the reads, until CLIENT UNPAUSE.
+func aPauseConcernsAllServers(t *testing.T, alone *redistest.Server, c *redistest.Cluster, proxies map[string]*proxytest.Proxy) {
+	keys := []string{"a", "b", "c"} // one for each primary
+	for engine, srv := range proxies {
+		t.Run(engine, func(t *testing.T) {
+			admin, reader := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+			if got := admin.Quiet("CLIENT", "PAUSE", "60000", "WRITE"); got != "+OK\r\n" {
+				t.Fatal(got)
+			}
+			var writers []*proxytest.Client
+			for i, key := range keys {
+				w := proxytest.Dial(t, srv.Addr())
+				w.Send("SET", key, engine)
+				redistest.Eventually(t, proxytest.Patience, "the write to be held back", func() bool { return proxytest.Blocked(t, append(c.Nodes[:c.Primaries:c.Primaries], alone)...) == i+1 })
+				writers = append(writers, w)
+				if got := reader.Quiet("GET", key); got == "$"+strconv.Itoa(len(engine))+"\r\n"+engine+"\r\n" {
+					t.Errorf("%s was written: %q", key, got)
+				}
+			}
+			if got := admin.Quiet("CLIENT", "UNPAUSE"); got != "+OK\r\n" {
+				t.Fatal(got)
+			}
+			for _, w := range writers {
+				if got, err := w.Frame(); got != "+OK\r\n" || err != nil {
+					t.Errorf("%q, %v", got, err)
+				}
+			}
+		})
+	}
+}
+
+func messagesArrive(t *testing.T, proxies map[string]*proxytest.Proxy) {
+	for engine, srv := range proxies {
+		t.Run(engine, func(t *testing.T) {
+			sub, shard, pub := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+			sub.Quiet("PSUBSCRIBE", engine+"*") // nodes may still pass on messages of the other engine's test
+			shard.Quiet("SSUBSCRIBE", "sh"+engine)
+			for i := range 10 {
+				pub.Quiet("SET", fmt.Sprint("k", i), "x") // moves to all servers
+				pub.Quiet("PUBLISH", fmt.Sprint(engine, i), "m")
+				pub.Quiet("SPUBLISH", "sh"+engine, "m")
+				if got, err := sub.Frame(); err != nil || !strings.Contains(got, fmt.Sprint(engine, i)) {
+					t.Fatal(got, err)
+				}
+				if got, err := shard.Frame(); err != nil || !strings.Contains(got, "smessage") {
+					t.Fatal(got, err)
+				}
+			}
+		})
+	}
+}
+
+func pipelinesKeepOrder(t *testing.T, proxies map[string]*proxytest.Proxy) {
+	for engine, srv := range proxies {
+		t.Run(engine, func(t *testing.T) {
+			p := proxytest.Dial(t, srv.Addr())
+			const n = 3000
+			var in strings.Builder
+			for i := range n {
+				fmt.Fprintf(&in, "SET %s:%d %d\r\nGET %s:%d\r\n", engine, i, i, engine, i)
+			}
+			go p.Raw(in.String())
+			for i := range n {
+				for _, want := range []string{"+OK\r\n", fmt.Sprintf("$%d\r\n%d\r\n", len(fmt.Sprint(i)), i)} {
+					if got, err := p.Frame(); got != want || err != nil {
+						t.Fatalf("key %d: %q (%v), want %q", i, got, err, want)
+					}
+				}
+			}
+			if got := p.Quiet("DBSIZE"); got == ":0\r\n" {
+				t.Error("no keys")
+			}
+		})
+	}
+}
+
+// noPartOfATransactionRunsAlone: a transaction may find no pin when its first key names the server. MULTI has been answered by then, so the commands behind it
+// must not run as if there were no transaction.
+func noPartOfATransactionRunsAlone(t *testing.T, c *redistest.Cluster) {
+	for engine, srv := range proxytest.StartOverCluster(t, c, proxytest.Patient, func(o *proxy.Options) { o.Upstream.Pins.Max, o.Upstream.Pins.Wait = 1, 50*time.Millisecond }) {
+		key := proxytest.KeyOf(t, c, c.Nodes[0])
+		c.Nodes[0].Do(t, "DEL", key)
+		p, rival := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		p.Script("MULTI", "+OK", "PING", "+QUEUED")
+		rival.Send("BLPOP", "list"+engine, "0")
+		redistest.Eventually(t, proxytest.Patience, "the other client to have the pin", func() bool { return proxytest.Blocked(t, c.Nodes[:c.Primaries]...) == 1 })
+		p.Script("SET "+key+" x", "-OVERLOADED ", "SET "+key+" y", "-OVERLOADED ", "EXEC", "-OVERLOADED ")
+		_ = rival.Conn.Close()
+		if got := proxytest.Dial(t, srv.Addr()).Quiet("GET", key); got != "$-1\r\n" {
+			t.Errorf("%s: a part of the transaction has run alone: %q", engine, got)
+		}
+	}
+}
+
+// allKeysBehindWatch: a connection of its own, which a session has for its WATCH, is that of one server.
+func allKeysBehindWatch(t *testing.T, proxies map[string]*proxytest.Proxy) {
+	for engine, srv := range proxies {
+		p := proxytest.Dial(t, srv.Addr())
+		p.Quiet("FLUSHALL")
+		const n = 60
+		for i := range n {
+			p.Quiet("SET", fmt.Sprint("key:", i), "x")
+		}
+		p.Quiet("WATCH", "key:0")
+		if got := p.Quiet("DBSIZE"); got != fmt.Sprintf(":%d\r\n", n) {
+			t.Errorf("%s: DBSIZE %q", engine, got)
+		}
+		if got := p.Quiet("MGET", "key:0", "key:1", "key:2"); got != "*3\r\n$1\r\nx\r\n$1\r\nx\r\n$1\r\nx\r\n" {
+			t.Errorf("%s: MGET %q", engine, got)
+		}
+		found, cursor := 0, "0"
+		for range 100 {
+			v, _, err := resp.Decode([]byte(p.Quiet("SCAN", cursor, "COUNT", "20")))
+			if err != nil || len(v.Elems) != 2 {
+				t.Fatalf("%s: SCAN: %v, %v", engine, v, err)
+			}
+			found += len(v.Elems[1].Elems)
+			if cursor = string(v.Elems[0].Str); cursor == "0" {
+				break
+			}
+		}
+		if found != n || cursor != "0" {
+			t.Errorf("%s: SCAN found %d of %d keys", engine, found, n)
+		}
+		p.Quiet("MULTI")
+		for _, verb := range []string{"SCAN 0", "KEYS *", "DBSIZE", "FLUSHALL"} {
+			if got := p.Quiet(strings.Fields(verb)...); !strings.HasPrefix(got, "-CROSSSLOT ") {
+				t.Errorf("%s: %s inside MULTI: %q", engine, verb, got)
+			}
+		}
+		if got := p.Quiet("EXEC"); !strings.HasPrefix(got, "-EXECABORT ") {
+			t.Errorf("%s: EXEC: %q", engine, got)
+		}
+		for _, verb := range []string{"DBSIZE", "LOCK l", "GET"} {
+			for i := range 3 { // on each server
+				p.Raw(fmt.Sprintf("MULTI\r\n%s\r\nGET key:%d\r\nEXEC\r\nDBSIZE\r\n", verb, i))
+				var all string
+				for range 5 {
+					got, err := p.Frame()
+					if err != nil {
+						t.Fatal(err)
+					}
+					all += got[:1]
+				}
+				if all != "+-+-:" {
+					t.Errorf("%s: %s and a key in one transaction: %q", engine, verb, all)
+				}
+			}
+		}
+	}
+}
+
+func scanFindsEachKey(t *testing.T, c *redistest.Cluster, srv *proxytest.Proxy) {
+	p := proxytest.Dial(t, srv.Addr())
+	p.Quiet("FLUSHALL")
+	const n = 1000
+	for i := range n {
+		p.Send("SET", fmt.Sprint("key:", i), "x")
+	}
+	for range n {
+		if got, err := p.Frame(); got != "+OK\r\n" {
+			t.Fatal(got, err)
+		}
+	}
+	found, cursor := map[string]bool{}, "0"
+	for range 10 * n {
+		reply := p.Quiet("SCAN", cursor, "COUNT", "50")
+		lines := strings.Split(reply, "\r\n")
+		cursor = lines[2]
+		for i := 5; i < len(lines); i += 2 {
+			found[lines[i]] = true
+		}
+		if cursor == "0" {
+			break
+		}
+	}
+	if len(found) != n {
+		t.Errorf("%d keys, want %d", len(found), n)
+	}
+	if got := p.Quiet("KEYS", "key:*"); !strings.HasPrefix(got, fmt.Sprintf("*%d\r\n", n)) {
+		t.Errorf("KEYS: %.20q", got)
+	}
+	if got := p.Quiet("DBSIZE"); got != fmt.Sprintf(":%d\r\n", n) {
+		t.Errorf("DBSIZE: %q", got)
+	}
+}
+
+// A mover moves slots from node to node, as redis-cli does.
+type mover struct {
+	t     testing.TB
+	c     *redistest.Cluster
+	owner [redistest.Slots]int
+}
+
+func newMover(t testing.TB, c *redistest.Cluster) *mover {
+	m := &mover{t: t, c: c}
+	for i := range c.Primaries {
+		for slot := i * redistest.Slots / c.Primaries; slot < (i+1)*redistest.Slots/c.Primaries; slot++ {
+			m.owner[slot] = i
+		}
+	}
+	return m
+}
+
+// to is the move of a slot from its owner to another node.
+func (m *mover) to(slot, to int) redistest.Move {
+	return redistest.Move{Cluster: m.c, Slot: slot, From: m.c.Nodes[m.owner[slot]], To: m.c.Nodes[to]}
+}
+
+// begin makes a slot importing and migrating.
+func (m *mover) begin(slot, to int) { m.to(slot, to).Begin() }
+
+// keys moves the keys of a slot.
+func (m *mover) keys(slot, to int) { m.to(slot, to).Keys() }
+
+// tell makes the target the owner of a slot. A move to another node must wait until all nodes know; see Move.End.
+func (m *mover) tell(slot, to int) (done redistest.Move) {
+	done = m.to(slot, to)
+	done.Tell()
+	m.owner[slot] = to
+	return done
+}
+
+// end makes the target the owner of a slot, and returns when all nodes know.
+func (m *mover) end(slot, to int) {
+	done := m.tell(slot, to)
+	done.Await()
+}
+
+func (m *mover) move(slot, to int) {
+	if m.owner[slot] == to {
+		return
+	}
+	m.begin(slot, to)
+	m.keys(slot, to)
+	m.end(slot, to)
+}
+
+// moveAll moves those of the slots that a node owns, and returns when all nodes know the owner of the last.
+func (m *mover) moveAll(slots []int, from, to int) {
+	var last *redistest.Move
+	for _, slot := range slots {
+		if m.owner[slot] == from {
+			m.begin(slot, to)
+			m.keys(slot, to)
+			done := m.tell(slot, to)
+			last = &done
+		}
+	}
+	if last != nil {
+		last.Await()
+	}
+}
+
+// load increments counters over the proxies until stop is closed, each counter by one client. It returns the counts that were acknowledged.
+func load(t testing.TB, proxies map[string]*proxytest.Proxy, stop <-chan struct{}) (acknowledged func() map[string]int) {
+	counts := map[string]int{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for engine, srv := range proxies {
+		for i := range 4 {
+			p := proxytest.Dial(t, srv.Addr())
+			wg.Go(func() {
+				done := map[string]int{}
+				longest, last := time.Duration(0), time.Now()
+				defer func() {
+					mu.Lock()
+					defer mu.Unlock()
+					maps.Copy(counts, done)
+					t.Logf("longest gap: %v", longest)
+				}()
+				for round := 0; ; round++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					// A single command, a pipeline, and a divided command in turn.
+					keys := make([]string, 5)
+					for k := range keys {
+						keys[k] = fmt.Sprintf("%s:%d:%d", engine, i, (round*5+k)%200)
+						p.Send("INCR", keys[k])
+					}
+					for _, key := range keys {
+						done[key]++
+						longest, last = max(longest, time.Since(last)), time.Now()
+						if got, err := p.Frame(); got != fmt.Sprintf(":%d\r\n", done[key]) || err != nil {
+							t.Errorf("INCR %s: %q (%v), want %d", key, got, err, done[key])
+							return
+						}
+					}
+					// A transaction, a script of two keys, and a command that waits, on another slot in each round.
+					tag := fmt.Sprintf("{%s:%d:%d}", engine, i, round%200)
+					done[tag+"t"]++
+					want, got := fmt.Sprintf("*2\r\n:%d\r\n+PONG\r\n", done[tag+"t"]), "-EXECABORT "
+					for strings.HasPrefix(got, "-EXECABORT ") { // its slot has moved, nothing was carried out
+						if got = p.Quiet("MULTI"); got == "+OK\r\n" {
+							p.Quiet("INCR", tag+"t")
+							p.Quiet("PING")
+							got = p.Quiet("EXEC")
+						}
+					}
+					if got != want {
+						t.Errorf("transaction of %s: %q, want %q", tag, got, want)
+						return
+					}
+					done[tag+"e"]++
+					if got, want := p.Quiet("EVAL", "redis.call('get', KEYS[2]) return redis.call('incr', KEYS[1])", "2", tag+"e", tag+"t"), fmt.Sprintf(":%d\r\n", done[tag+"e"]); got != want {
+						t.Errorf("script of %s: %q, want %q", tag, got, want)
+						return
+					}
+					list := fmt.Sprintf("%sl%d", tag, round)
+					if got := p.Quiet("RPUSH", list, "x"); got != ":1\r\n" {
+						t.Errorf("RPUSH: %q", got)
+						return
+					}
+					if got := p.Quiet("BLPOP", list, "1"); !strings.HasSuffix(got, "\r\nx\r\n") {
+						t.Errorf("BLPOP: %q", got)
+						return
+					}
+					if got := p.Quiet(append([]string{"MGET"}, keys...)...); !strings.HasPrefix(got, "*5\r\n") || strings.Contains(got, "$-1") {
+						t.Errorf("MGET: %q", got)
+						return
+					}
+				}
+			})
+		}
+	}
+	return func() map[string]int {
+		wg.Wait()
+		return counts
+	}
+}
+
+// counted compares what was acknowledged with what there is.
+func counted(t testing.TB, srv *proxytest.Proxy, counts map[string]int) {
+	t.Helper()
+	p := proxytest.Dial(t, srv.Addr())
+	total := 0
+	for key, want := range counts {
+		total += want
+		if got := p.Quiet("GET", key); !strings.HasSuffix(got, fmt.Sprintf("\r\n%d\r\n", want)) {
+			t.Errorf("%s: %q, want %d", key, got, want)
+		}
+	}
+	t.Logf("%d increments", total)
+	if total == 0 {
+		t.Error("no increments")
+	}
+}
+
+func TestSlotsMoveUnderLoadWithoutAnError(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 0)
+	proxies := proxytest.StartOverCluster(t, c, proxytest.Patient)
+	stop := make(chan struct{})
+	const step = 150
+	scans := scanWhile(t, proxies[proxy.EngineGoroutine], stop, func(slot int) bool { return slot%step == 0 })
+	acknowledged := load(t, proxies, stop)
+	m := newMover(t, c)
+	for slot := 0; slot < redistest.Slots; slot += step {
+		m.move(slot, (m.owner[slot]+1)%3)
+	}
+	close(stop)
+	scans()
+	counted(t, proxies[proxy.EngineGoroutine], acknowledged())
+}
+
+// scanWhile scans keys of some slots, over and over, until stop is closed. Each scan finds all of them. end waits for the last scan.
+func scanWhile(t *testing.T, srv *proxytest.Proxy, stop <-chan struct{}, in func(slot int) bool) (end func()) {
+	p := proxytest.Dial(t, srv.Addr())
+	const keys = 1200
+	for i, n := 0, 0; n < keys; i++ {
+		if key := fmt.Sprint("scanned:", i); in(hashslot.Of([]byte(key))) {
+			p.Send("SET", key, "x")
+			n++
+		}
+	}
+	for range keys {
+		if got, err := p.Frame(); got != "+OK\r\n" {
+			t.Fatal(got, err)
+		}
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				t.Logf("%d scans", n)
+				return
+			default:
+			}
+			found := map[string]bool{}
+			for cursor := "0"; ; {
+				lines := strings.Split(p.Quiet("SCAN", cursor, "MATCH", "scanned:*", "COUNT", "200"), "\r\n")
+				if len(lines) < 5 {
+					t.Errorf("SCAN %s: %q", cursor, lines)
+					return
+				}
+				for i := 5; i < len(lines); i += 2 {
+					found[lines[i]] = true
+				}
+				if cursor = lines[2]; cursor == "0" {
+					break
+				}
+			}
+			if len(found) != keys {
+				t.Errorf("scan %d has found %d keys of %d", n, len(found), keys)
+			}
+		}
+	})
+	return wg.Wait
+}
+
+func TestAFailoverOnRequestIsNoError(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 1)
+	proxies := proxytest.StartOverCluster(t, c, proxytest.Patient)
+	stop := make(chan struct{})
+	acknowledged := load(t, proxies, stop)
+	changes := changeAllServers(t, proxies, stop)
+	// A blocking command waits anew at the new primary.
+	waiting := map[*proxytest.Client]string{}
+	for engine, srv := range proxies {
+		for i, command := range []string{"BLPOP", "BRPOP", "BLPOP"} {
+			p, key := proxytest.Dial(t, srv.Addr()), fmt.Sprint("{", proxytest.KeyOf(t, c, c.Nodes[i]), "}list", engine)
+			p.Send(command, key, "0")
+			waiting[p] = key
+		}
+	}
+	redistest.Eventually(t, proxytest.Patience, "blocked clients", func() bool { return proxytest.Blocked(t, c.Nodes...) == len(waiting) })
+	for i := range 3 {
+		c.Failover(c.Nodes[3+i])
+	}
+	for p, key := range waiting {
+		proxytest.Dial(t, proxies[proxy.EngineGoroutine].Addr()).Script("RPUSH "+key+" x", ":1")
+		if got, err := p.Frame(); err != nil || !strings.HasPrefix(got, "*2") {
+			t.Errorf("%s: %q, %v", key, got, err)
+		}
+	}
+	close(stop)
+	changes()
+	counted(t, proxies[proxy.EngineGoroutine], acknowledged())
+}
+
+// changeAllServers has all servers change data without a key until stop is closed. A server that has been demoted refuses that; its successor does not.
+func changeAllServers(t testing.TB, proxies map[string]*proxytest.Proxy, stop <-chan struct{}) (end func()) {
+	var wg sync.WaitGroup
+	for engine, srv := range proxies {
+		p := proxytest.Dial(t, srv.Addr())
+		wg.Go(func() {
+			for n := 1; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				script := "#!lua name=library\nredis.register_function('f', function() return 1 end)"
+				begin := time.Now()
+				if got := p.Quiet("FUNCTION", "LOAD", "REPLACE", script); got != "$7\r\nlibrary\r\n" {
+					t.Errorf("%s: FUNCTION LOAD %d: %q after %v", engine, n, got, time.Since(begin))
+					return
+				}
+			}
+		})
+	}
+	return wg.Wait
+}
+
+// A script may answer with any error. A redirection that it made up sends nothing anywhere, and the script runs once.
+func scriptsDoNotRedirect(t *testing.T, c *redistest.Cluster, proxies map[string]*proxytest.Proxy) {
+	stranger, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close()
+	met := make(chan struct{})
+	go func() {
+		if nc, err := stranger.Accept(); err == nil {
+			nc.Close()
+			close(met)
+		}
+	}()
+	for engine, srv := range proxies {
+		p := proxytest.Dial(t, srv.Addr())
+		slot := c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", engine).(int64)
+		runs := 0
+		for _, words := range []string{
+			fmt.Sprintf("MOVED %d %s", slot, stranger.Addr()), fmt.Sprintf("ASK %d %s", slot, stranger.Addr()),
+			fmt.Sprintf("MOVED %d %s", slot, c.Nodes[0].Addr()), fmt.Sprintf("MOVED %d %s", slot, c.Nodes[1].Addr()), fmt.Sprintf("MOVED %d %s", slot, c.Nodes[2].Addr()),
+			fmt.Sprintf("ASK %d %s", slot, c.Nodes[0].Addr()), fmt.Sprintf("ASK %d %s", slot, c.Nodes[1].Addr()), fmt.Sprintf("ASK %d %s", slot, c.Nodes[2].Addr()),
+			"MOVED 1 " + stranger.Addr().String(), "MOVED x", "TRYAGAIN x", "CLUSTERDOWN x", "CLUSTERDOWN Hash slot not served", "TRYAGAIN Multiple keys request during rehashing of slot",
+			"LOADING Redis is loading the dataset in memory",
+		} {
+			runs++
+			if got := p.Quiet("EVAL", "redis.call('incr', KEYS[1]) return redis.error_reply(ARGV[1])", "1", engine, words); !strings.HasPrefix(got, "-"+words) {
+				t.Errorf("%s: %q came of %q", engine, got, words)
+			}
+			if got, want := p.Quiet("GET", engine), strconv.Itoa(runs); !strings.HasSuffix(got, "\r\n"+want+"\r\n") {
+				t.Errorf("%s: after %q the script has run %q times, want %s", engine, words, got, want)
+				runs, _ = strconv.Atoi(strings.Split(got, "\r\n")[1])
+			}
+		}
+	}
+	for engine, srv := range proxies { // a script without keys
+		p := proxytest.Dial(t, srv.Addr())
+		for _, words := range []string{
+			"LOADING Redis is loading the dataset in memory", "MASTERDOWN Link with MASTER is down", "CLUSTERDOWN The cluster is down",
+			"TRYAGAIN Multiple keys request during rehashing of slot", "MOVED 0 " + c.Nodes[1].Addr(),
+		} {
+			before := scriptsRun(t, c)
+			if got := p.Quiet("EVAL", "return redis.error_reply(ARGV[1])", "0", words); got != "-"+words+"\r\n" {
+				t.Errorf("%s: %q came of %q", engine, got, words)
+			}
+			if n := scriptsRun(t, c) - before; n != 1 {
+				t.Errorf("%s: a script that answers %q has run %d times", engine, words, n)
+			}
+		}
+	}
+	select {
+	case <-met:
+		t.Error("a stranger was called")
+	default:
+	}
+}
+
+// scriptsRun is the number of EVALs that the nodes have carried out.
+func scriptsRun(t testing.TB, c *redistest.Cluster) (n int) {
+	for _, node := range c.Nodes {
+		n += node.Info(t, "commandstats", "cmdstat_eval:calls=")
+	}
+	return n
+}
+
+// A command waits for an element while its slot moves, long after it has moved before, or several times soon after that.
+func aBlockingCommandFollowsItsSlotAgain(t *testing.T, c *redistest.Cluster) {
+	const wait = time.Second
+	proxies := proxytest.StartOverCluster(t, c, func(o *proxy.Options) { o.Upstream.FailoverWait = wait })
+	for engine, srv := range proxies {
+		followsItsSlot(t, c, srv, "again"+engine, 2, wait+wait/10)
+		followsItsSlot(t, c, srv, "soon"+engine, 4, wait/2)
+	}
+}
+
+// followsItsSlot has a command wait while its slot moves some times, each time when the command has waited at its server for a while.
+func followsItsSlot(t *testing.T, c *redistest.Cluster, srv *proxytest.Proxy, key string, moves int, while time.Duration) {
+	p := proxytest.Dial(t, srv.Addr())
+	p.Send("BLPOP", key, "0")
+	slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", key).(int64))
+	m := newMover(t, c)
+	home := m.owner[slot]
+	waits := func(node *redistest.Server) {
+		since := time.Now()
+		redistest.Eventually(t, proxytest.Patience, "a blocked client", func() bool {
+			if proxytest.Blocked(t, node) != 1 {
+				since = time.Now()
+			}
+			return time.Since(since) > while
+		})
+	}
+	waits(c.Nodes[home])
+	for i := range moves {
+		to := (home + i + 1) % c.Primaries
+		m.moveAll([]int{slot}, m.owner[slot], to)
+		waits(c.Nodes[to])
+	}
+	proxytest.Dial(t, srv.Addr()).Script("RPUSH "+key+" x", ":1")
+	if got, err := p.Frame(); err != nil || !strings.HasPrefix(got, "*2") {
+		t.Errorf("%s: %q, %v", key, got, err)
+	}
+	m.move(slot, home)
+}
+
+func commandsAwaitTheMove(t *testing.T, c *redistest.Cluster, proxies map[string]*proxytest.Proxy) {
+	for engine, srv := range proxytest.StartOverCluster(t, c, proxytest.Patient) {
+		impatient, p := proxytest.Dial(t, proxies[engine].Addr()), proxytest.Dial(t, srv.Addr())
+		one, two := "{"+engine+"}1", "{"+engine+"}2"
+		slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", one).(int64))
+		m := newMover(t, c)
+		p.Quiet("MSET", one, "1", two, "2")
+		to := (m.owner[slot] + 1) % 3
+		m.begin(slot, to)
+		host, port, _ := strings.Cut(c.Nodes[to].Addr(), ":")
+		c.Nodes[m.owner[slot]].Do(t, "MIGRATE", host, port, one, 0, 5000)
+		if got := impatient.Quiet("MGET", one, two); !strings.HasPrefix(got, "-TRYAGAIN ") {
+			t.Errorf("%s: %q while the slot stays half moved", engine, got)
+		}
+		if got := impatient.Quiet("GET", one) + impatient.Quiet("GET", two); got != "$1\r\n1\r\n$1\r\n2\r\n" {
+			t.Errorf("%s: %q", engine, got)
+		}
+		p.Send("MGET", one, two)
+		p.Send("SET", two, "3")
+		p.Send("GET", two)
+		m.keys(slot, to)
+		m.end(slot, to)
+		defer m.move(slot, (to+2)%3)
+		for _, want := range []string{"*2\r\n$1\r\n1\r\n$1\r\n2\r\n", "+OK\r\n", "$1\r\n3\r\n"} {
+			if got, err := p.Frame(); got != want || err != nil {
+				t.Errorf("%s: %q (%v), want %q", engine, got, err, want)
+			}
+		}
+	}
+}
+
+func TestTheEndOfAPrimaryConcernsItsSlotsOnly(t *testing.T) {
+	t.Parallel()
+	for _, stopped := range []bool{false, true} {
+		t.Run(fmt.Sprintf("stopped=%v", stopped), func(t *testing.T) {
+			c := redistest.StartCluster(t, 3, 1, "--cluster-require-full-coverage", "no")
+			keys := []string{proxytest.KeyOf(t, c, c.Nodes[0]), proxytest.KeyOf(t, c, c.Nodes[1])}
+			srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) { o.Upstream.Addr = "cluster://" + c.Addrs() })
+			hit, other := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+			hit.Quiet("SET", keys[0], "x")
+			other.Quiet("MGET", keys[0], keys[1])
+			c.Nodes[0].AwaitReplicas(t, 1)
+			sub, key := proxytest.Dial(t, srv.Addr()), keys[0]
+			sub.Quiet("SUBSCRIBE", "all") // at the server of slot 0, which goes
+			sub.Quiet("SSUBSCRIBE", key)
+			still := proxytest.Standstill(t, c.Nodes[1])
+			begin := time.Now()
+			if stopped {
+				c.Nodes[0].Pause()
+			} else {
+				c.Nodes[0].Kill()
+			}
+			served := make(chan struct{})
+			go func() { // each client is refused, cut off, or served
+				defer close(served)
+				for time.Since(begin) < 2*proxytest.Patience {
+					hit.Send("GET", keys[0])
+					if got, err := hit.Frame(); got == "$1\r\nx\r\n" {
+						return
+					} else if err != nil {
+						hit = proxytest.Dial(t, srv.Addr())
+					}
+				}
+			}()
+			longest, known := time.Duration(0), time.Duration(0)
+			before := srv.Shared().Upstream.View().Epoch
+			for done := false; !done; {
+				at := time.Now()
+				if known == 0 && srv.Shared().Upstream.View().Epoch != before {
+					known = time.Since(begin)
+				}
+				if got := other.Quiet("SET", keys[1], "y"); got != "+OK\r\n" {
+					t.Errorf("another shard: %q", got)
+				}
+				longest = max(longest, time.Since(at))
+				select {
+				case <-served:
+					done = true
+				default:
+				}
+			}
+			t.Logf("new view after %v, served after %v; longest command of another shard: %v", known, time.Since(begin), longest)
+			if late := time.Since(begin) - known; known > 0 && late > 2*time.Second+still() {
+				t.Errorf("a client is served %v after the proxy has known the new primary, and the machine stood still for %v", late, still())
+			}
+			if got := other.Quiet("GET", keys[0]); got != "$1\r\nx\r\n" {
+				t.Errorf("the shard is not served: %q", got)
+			}
+			for verb, name := range map[string]string{"PUBLISH": "all", "SPUBLISH": key} {
+				redistest.Eventually(t, proxytest.Patience, "a message by "+verb, func() bool {
+					other.Quiet(verb, name, "m")
+					got, ok := sub.FrameWithin(20 * time.Millisecond)
+					return ok && strings.Contains(got, "\r\n"+name+"\r\n") && strings.Contains(got, "message\r\n")
+				})
+			}
+		})
+	}
+}
+
+// newClientsNeedNoSilentServer stops one server after the other: the one that the proxy asks about clients without credentials is among them.
+func newClientsNeedNoSilentServer(t *testing.T, c *redistest.Cluster, srv *proxytest.Proxy) {
+	proxytest.Dial(t, srv.Addr()).Quiet("PING") // the proxy has asked
+	for i, node := range c.Nodes[:c.Primaries] {
+		key := proxytest.KeyOf(t, c, c.Nodes[(i+1)%c.Primaries])
+		still := proxytest.Standstill(t, c.Nodes[(i+1)%c.Primaries])
+		node.Pause()
+		begin := time.Now()
+		cl := proxytest.Dial(t, srv.Addr())
+		if got := cl.Quiet("SET", key, "x"); got != "+OK\r\n" {
+			t.Errorf("while server %d is silent: %q", i, got)
+		}
+		took := time.Since(begin)
+		node.Continue()
+		if took > 2*time.Second+still() {
+			t.Errorf("while server %d was silent, a new client of another one waited %v, and the machine stood still for %v", i, took, still())
+		}
+		c.AwaitReady()
+	}
+}
+
+// refusals is the number of errors of a kind that a node has answered.
+func refusals(t testing.TB, node *redistest.Server, kind string) int {
+	t.Helper()
+	return node.Info(t, "errorstats", "errorstat_"+kind+":count=")
+}
+
+// awaitRefusal returns when a node has answered another error of a kind than before.
+func awaitRefusal(t testing.TB, node *redistest.Server, kind string, before int) {
+	t.Helper()
+	redistest.Eventually(t, proxytest.Patience, "a refusal "+kind, func() bool { return refusals(t, node, kind) != before })
+}
+
+func commandsAwaitTheSlot(t *testing.T, c *redistest.Cluster) {
+	node := c.Nodes[0]
+	key := proxytest.KeyOf(t, c, node)
+	slot := node.Do(t, "CLUSTER", "KEYSLOT", key)
+	for engine, srv := range proxytest.StartOverCluster(t, c, proxytest.Patient) {
+		p := proxytest.Dial(t, srv.Addr())
+		p.Quiet("SET", key, "1")
+		before := refusals(t, node, "CLUSTERDOWN")
+		node.Do(t, "CLUSTER", "DELSLOTS", slot)
+		p.Send("INCR", key)
+		p.Send("GET", key)
+		awaitRefusal(t, node, "CLUSTERDOWN", before)
+		node.Do(t, "CLUSTER", "ADDSLOTS", slot)
+		for _, want := range []string{":2\r\n", "$1\r\n2\r\n"} {
+			if got, err := p.Frame(); got != want || err != nil {
+				t.Errorf("%s: %q (%v), want %q", engine, got, err, want)
+			}
+		}
+		c.AwaitReady()
+	}
+}
+
+// commandsOnPinsAwaitAnOwner: nobody serves a slot for a while. Commands on connections of their own ask any server meanwhile.
+func commandsOnPinsAwaitAnOwner(t *testing.T, c *redistest.Cluster) {
+	node := c.Nodes[0]
+	key := proxytest.KeyOf(t, c, node)
+	slot := int(node.Do(t, "CLUSTER", "KEYSLOT", key).(int64))
+	coverage := func(demand string) {
+		for _, one := range c.Nodes[:c.Primaries] {
+			one.Do(t, "CONFIG", "SET", "cluster-require-full-coverage", demand)
+		}
+	}
+	coverage("no") // a cluster that is down says nothing of its slots
+	defer coverage("yes")
+	for engine, srv := range proxytest.StartOverCluster(t, c, proxytest.Patient) {
+		waiting, moving := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		waiting.Quiet("DEL", key)
+		for _, one := range c.Nodes[:c.Primaries] {
+			one.Do(t, "CLUSTER", "DELSLOTS", slot)
+		}
+		redistest.Eventually(t, proxytest.Patience, "a view without the slot's owner", func() bool {
+			done := make(chan struct{})
+			srv.Shared().Upstream.Refresh(upstream.AnyNode, func() { close(done) })
+			<-done
+			return srv.Shared().Upstream.View().Owner(slot) == nil
+		})
+		before := 0
+		for _, one := range c.Nodes[:c.Primaries] {
+			before += refusals(t, one, "CLUSTERDOWN")
+		}
+		waiting.Send("BLPOP", key, "0")
+		moving.Script("MULTI", "+OK", "RPUSH "+key+" x", "-TRYAGAIN ", "EXEC", "-EXECABORT ")
+		moving.Send("RPUSH", key, "x")
+		redistest.Eventually(t, proxytest.Patience, "refusals", func() bool {
+			n := -before
+			for _, one := range c.Nodes[:c.Primaries] {
+				n += refusals(t, one, "CLUSTERDOWN")
+			}
+			return n >= 20
+		})
+		node.Do(t, "CLUSTER", "ADDSLOTS", slot)
+		if got, err := moving.Frame(); got != ":1\r\n" || err != nil {
+			t.Errorf("%s: RPUSH: %q, %v", engine, got, err)
+		}
+		if got, err := waiting.Frame(); !strings.HasSuffix(got, "\r\nx\r\n") || err != nil {
+			t.Errorf("%s: BLPOP: %q, %v", engine, got, err)
+		}
+		c.AwaitReady()
+	}
+}
+
+func commandsAwaitTheData(t *testing.T, c *redistest.Cluster) {
+	proxies := proxytest.StartOverCluster(t, c, proxytest.Patient)
+	node := c.Nodes[0]
+	key := proxytest.KeyOf(t, c, node)
+	slot := fmt.Sprint(node.Do(t, "CLUSTER", "KEYSLOT", key))
+	delay := func(microseconds string) { node.Do(t, "CONFIG", "SET", "key-load-delay", microseconds) }
+	node.Do(t, "CONFIG", "SET", "loading-process-events-interval-bytes", "1024")
+	defer delay("0")
+	node.Do(t, "EVAL", "for i = 1, 2000 do redis.call('SET', '{'..KEYS[1]..'}'..i, string.rep('x', 1024)) end", "1", key) // it answers behind each of them
+	for engine, srv := range proxies {
+		p := proxytest.Dial(t, srv.Addr())
+		p.Quiet("SET", key, slot)
+		before := refusals(t, node, "LOADING")
+		delay("10000") // it takes 20 s, unless the test ends it
+		loaded := make(chan struct{})
+		go func() {
+			defer close(loaded)
+			node.Do(t, "DEBUG", "RELOAD")
+		}()
+		redistest.Eventually(t, proxytest.Patience, "the node to load", func() bool {
+			info, _ := node.Do(t, "INFO", "persistence").(string)
+			return strings.Contains(info, "loading:1")
+		})
+		p.Send("GET", key)
+		awaitRefusal(t, node, "LOADING", before)
+		delay("0")
+		if got, err := p.Frame(); got != fmt.Sprintf("$%d\r\n%s\r\n", len(slot), slot) {
+			t.Errorf("%s: %q, %v", engine, got, err)
+		}
+		<-loaded
+	}
+}
+
+// serversAreUsedAtOnce sends writes to two servers, of which the first does not answer: the other one carries its command out.
+func serversAreUsedAtOnce(t *testing.T, c *redistest.Cluster) {
+	for _, engine := range proxytest.Engines() {
+		srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) {
+			o.Engine = engine
+			o.Upstream.Addr = "cluster://" + c.Addrs()
+		})
+		p := proxytest.Dial(t, srv.Addr())
+		silent, other := proxytest.KeyOf(t, c, c.Nodes[0]), proxytest.KeyOf(t, c, c.Nodes[1])
+		p.Quiet("MSET", silent, "0", other, "0")
+		c.Nodes[0].Pause()
+		for range 2 {
+			p.Send("INCR", silent)
+			p.Send("INCR", other)
+		}
+		redistest.Eventually(t, proxytest.Patience, "the other server to carry out both", func() bool { return c.Nodes[1].Do(t, "GET", other) == "2" })
+		c.Nodes[0].Continue()
+		for _, want := range []string{":1\r\n", ":1\r\n", ":2\r\n", ":2\r\n"} {
+			if got, err := p.Frame(); got != want || err != nil {
+				t.Errorf("%s: %q (%v), want %q", engine, got, err, want)
+			}
+		}
+		if got := p.Quiet("MGET", silent, other); got != "*2\r\n$1\r\n2\r\n$1\r\n2\r\n" {
+			t.Errorf("%s: %q", engine, got)
+		}
+		c.AwaitReady()
+	}
+}
+
+// An UNLOCK waits for the write before it, at a server that does not answer.
+func anUnlockIsABarrier(t *testing.T, c *redistest.Cluster, proxies map[string]*proxytest.Proxy) {
+	for engine, srv := range proxies {
+		silent, other := proxytest.KeyOf(t, c, c.Nodes[0]), proxytest.KeyOf(t, c, c.Nodes[1])
+		lock := "{" + other + "}lock" + engine
+		p, next, reader := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		p.Script("LOCK "+lock, "", "SET "+other+" 0", "+OK")
+		next.Send("LOCK", lock)
+		c.Nodes[0].Pause()
+		p.Raw(proxytest.Inline("SET "+silent+" 1", "SET "+other+" 1", "UNLOCK "+lock))
+		redistest.Eventually(t, proxytest.Patience, "the write to the other server", func() bool { return reader.Quiet("GET", other) == "$1\r\n1\r\n" })
+		var awake atomic.Bool
+		granted := make(chan string, 1)
+		go func() {
+			got, err := next.Frame()
+			granted <- fmt.Sprint(got, err, awake.Load())
+		}()
+		for range 20 { // the UNLOCK would take effect meanwhile
+			reader.Quiet("GET", other)
+		}
+		awake.Store(true)
+		c.Nodes[0].Continue()
+		if got := <-granted; !strings.HasSuffix(got, "\r\n<nil> true") {
+			t.Errorf("%s: the lock was free before the write: %q", engine, got)
+		}
+		c.AwaitReady()
+	}
+}
+
+func addressesAreOfTheirKind(t *testing.T, alone *redistest.Server, c *redistest.Cluster) {
+	for addr, want := range map[string]string{
+		"cluster://" + c.Addrs():    "",
+		alone.Addr():                "",
+		c.Nodes[0].Addr():           "it is a node of a cluster",
+		"cluster://" + alone.Addr(): "it is no node of a cluster",
+	} {
+		if err := proxytest.TryOut(t, upstream.Options{Addr: addr}, proxytest.Patience); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", addr, err, want)
+		}
+	}
+}
+
+// The connection of a client that waits is at the server of its key, where the proxy ends the wait.
+func clientsAreEndedAtTheirServers(t *testing.T, c *redistest.Cluster, proxies map[string]*proxytest.Proxy) {
+	for engine, srv := range proxies {
+		admin := proxytest.Named(t, srv.Addr(), "admin")
+		for _, node := range c.Nodes {
+			key := "{" + proxytest.KeyOf(t, c, node) + "}" + engine
+			waiter := proxytest.Named(t, srv.Addr(), "waiter")
+			id := waiter.ID()
+			blocks := func() {
+				t.Helper()
+				waiter.Send("BLPOP", key, "0")
+				redistest.Eventually(t, proxytest.Patience, "the wait", func() bool { return proxytest.Blocked(t, node) == 1 })
+				if got := admin.Quiet("CLIENT", "LIST", "ID", id); !strings.Contains(got, " flags=b ") {
+					t.Errorf("a waiter is listed as %s", got)
+				}
+			}
+			blocks()
+			if got := admin.Quiet("CLIENT", "UNBLOCK", id, "ERROR"); got != ":1\r\n" {
+				t.Errorf("UNBLOCK: %q", got)
+			}
+			waiter.ExpectReply("-UNBLOCKED client unblocked via CLIENT UNBLOCK")
+			blocks()
+			if got := admin.Quiet("CLIENT", "KILL", "ID", id) + admin.Quiet("RPUSH", key, "v") + admin.Quiet("LLEN", key); got != ":1\r\n:1\r\n:1\r\n" {
+				t.Errorf("KILL, RPUSH, LLEN: %q", got)
+			}
+			waiter.Gone()
+		}
+	}
+}

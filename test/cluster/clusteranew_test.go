@@ -1,0 +1,98 @@
+package cluster
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// servesAll returns when new clients of each proxy write and lock keys of all servers.
+func servesAll(t *testing.T, proxies map[string]*proxytest.Proxy) {
+	t.Helper()
+	for engine, srv := range proxies {
+		for i := range 30 {
+			key := fmt.Sprint(engine, i)
+			redistest.Eventually(t, proxytest.Follows, "a key to be served", func() bool { return proxytest.Dial(t, srv.Addr()).Quiet("SET", key, "x") == "+OK\r\n" })
+		}
+	}
+	allKeysAreServed(t, proxies)
+	for engine, srv := range proxies {
+		p := proxytest.Dial(t, srv.Addr())
+		for i := range 10 {
+			key := fmt.Sprint("lock:", engine, i)
+			if got := p.Quiet("LOCK", key); got[0] != ':' {
+				t.Errorf("%s: LOCK: %q", engine, got)
+			}
+			if got := p.Quiet("UNLOCK", key); got != ":1\r\n" {
+				t.Errorf("%s: UNLOCK: %q", engine, got)
+			}
+		}
+	}
+}
+
+// The nodes have other ids then, and their epochs are smaller than those of before.
+func TestAClusterThatIsCreatedAnewIsFollowed(t *testing.T) {
+	t.Parallel()
+	for _, replicas := range []int{0, 1} {
+		t.Run(fmt.Sprint(replicas, " replicas"), func(t *testing.T) {
+			t.Parallel()
+			c := redistest.StartCluster(t, 3, replicas)
+			c.Age()
+			proxies := proxytest.StartOverCluster(t, c)
+			allKeysAreServed(t, proxies)
+			old := map[string]*proxytest.Client{}
+			for engine, srv := range proxies {
+				old[engine] = proxytest.Dial(t, srv.Addr())
+				old[engine].Quiet("SET", "k", "old")
+			}
+			c.Anew()
+			servesAll(t, proxies)
+			for engine, p := range old {
+				if got := p.Quiet("SET", "k", "new"); got != "+OK\r\n" {
+					t.Errorf("%s: a client from before: %q", engine, got)
+				}
+			}
+		})
+	}
+}
+
+func TestNodesOfAClusterAreReplacedOneByOne(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 0)
+	c.Age()
+	proxies := proxytest.StartOverCluster(t, c)
+	allKeysAreServed(t, proxies)
+	for i := range c.Nodes {
+		c.Replace(i)
+		servesAll(t, proxies)
+	}
+}
+
+// A node that was reset is not heard alone.
+func TestANodeThatIsResetTakesNothing(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
+	proxies := proxytest.StartOverCluster(t, c)
+	allKeysAreServed(t, proxies)
+	first, last := proxytest.KeyOf(t, c, c.Nodes[0]), proxytest.KeyOf(t, c, c.Nodes[2])
+	c.Reset(c.Nodes[1])
+	c.Nodes[1].Do(t, "CLUSTER", "SET-CONFIG-EPOCH", 1000)
+	c.Nodes[1].Do(t, "CLUSTER", "ADDSLOTSRANGE", 0, redistest.Slots-1)
+	for range 3 {
+		for engine, srv := range proxies {
+			told := make(chan struct{})
+			srv.Shared().Upstream.Refresh("", func() { close(told) })
+			<-told
+			for _, key := range []string{first, last} {
+				if got := proxytest.Dial(t, srv.Addr()).Quiet("SET", key, "x"); got != "+OK\r\n" {
+					t.Errorf("%s: SET %s: %q", engine, key, got)
+				}
+			}
+		}
+	}
+	if n := c.Nodes[1].Do(t, "DBSIZE"); n != int64(0) {
+		t.Errorf("%d keys are at the node that was reset", n)
+	}
+}

@@ -1,0 +1,648 @@
+package cluster
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/hashslot"
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// locksOverACluster takes many locks by two proxies, on all servers: each is held by one client, waited for by a client of the other proxy, and
+// handed on.
+func locksOverACluster(t *testing.T, proxies map[string]*proxytest.Proxy) {
+	all := eachProxy(proxies)
+	first, second := all[0], all[len(all)-1]
+	const locks = 200
+	holder := proxytest.Dial(t, first.Addr())
+	fences := make([]int, locks)
+	for i := range fences {
+		fences[i] = proxytest.Integer(t, holder.Quiet("LOCK", fmt.Sprint("lock", i), "WAIT", "0"))
+	}
+	if got := holder.Quiet("LOCKLIST"); !strings.HasPrefix(got, fmt.Sprintf("*%d\r\n", locks)) {
+		t.Errorf("LOCKLIST: %.20q", got)
+	}
+	var wg sync.WaitGroup
+	for i := range locks {
+		waiter := proxytest.Dial(t, second.Addr())
+		waiter.Send("LOCK", fmt.Sprint("lock", i))
+		wg.Go(func() {
+			got, err := waiter.Frame()
+			if err != nil || !strings.HasPrefix(got, ":") {
+				t.Errorf("the waiter of lock %d: %q, %v", i, got, err)
+				return
+			}
+			if fence := proxytest.Integer(t, got); fence <= fences[i] {
+				t.Errorf("lock %d: fence %d after %d", i, fence, fences[i])
+			}
+			if got := waiter.Quiet("UNLOCK", fmt.Sprint("lock", i)); got != ":1\r\n" {
+				t.Errorf("the waiter's UNLOCK of lock %d: %q", i, got)
+			}
+		})
+	}
+	redistest.Eventually(t, proxytest.Patience, "all waiters", func() bool { return second.Stats().Waiting == locks })
+	for i := range locks {
+		holder.Send("UNLOCK", fmt.Sprint("lock", i))
+	}
+	begin := time.Now()
+	for i := range locks {
+		if got, err := holder.Frame(); got != ":1\r\n" {
+			t.Errorf("UNLOCK of lock %d: %q, %v", i, got, err)
+		}
+	}
+	wg.Wait()
+	t.Logf("%d locks went over to their waiters in %v", locks, time.Since(begin))
+}
+
+// verbsOverACluster compares what the lock commands answer with what they answer before one server.
+func verbsOverACluster(t *testing.T, alone *redistest.Server, proxies map[string]*proxytest.Proxy) {
+	script := func(addr string) (said []string) {
+		a, b := proxytest.Dial(t, addr), proxytest.Dial(t, addr)
+		say := func(p *proxytest.Client, args ...string) {
+			got := p.Quiet(args...)
+			if strings.HasPrefix(got, ":1") && len(got) > 10 {
+				got = "fence"
+			}
+			said = append(said, fmt.Sprintf("%v: %s", args, got))
+		}
+		for _, key := range []string{"va", "vb", "vc"} {
+			for _, verb := range []string{"LOCK", "TRYLOCK", "FAIRLOCK"} {
+				say(a, verb, key, "WAIT", "0", "OWNER", "one")
+				say(a, verb, key, "WAIT", "0", "OWNER", "one")
+				say(b, verb, key, "WAIT", "20")
+				say(b, "UNLOCK", key)
+				say(a, "EXTENDLOCK", key, "PX", "5000", "OWNER", "one")
+				say(a, "UNLOCK", key, "OWNER", "one")
+				say(a, "UNLOCK", key, "OWNER", "one")
+				say(a, "UNLOCK", key, "OWNER", "one")
+			}
+			say(a, "LOCK", key, "PX", "60000")
+			say(b, "FORCEUNLOCK", key)
+			say(b, "FORCEUNLOCK", key)
+			say(a, "UNLOCK", key)
+			say(b, "LOCKINFO", key)
+			say(b, "LOCKLIST")
+			say(a, "SET", key, "x")
+			say(a, "LOCK", key, "WAIT", "0")
+			say(a, "DEL", key)
+			say(a, "MULTI")
+			say(a, "GET", key)
+			say(a, "LOCK", key)
+			say(a, "EXEC")
+			say(a, "WATCH", key)
+			say(a, "LOCK", key)
+			say(a, "UNLOCK", key)
+			say(a, "UNWATCH")
+		}
+		return said
+	}
+	want := script(proxytest.Start(t, alone).Addr())
+	for engine, srv := range proxies {
+		for i, got := range script(srv.Addr()) {
+			if got != want[i] {
+				t.Errorf("%s: %q, before one server %q", engine, got, want[i])
+			}
+		}
+		p := proxytest.Dial(t, srv.Addr())
+		if got := p.Quiet("LOCK", "a}b"); !strings.HasPrefix(got, "-CROSSSLOT ") {
+			t.Errorf("a lock whose channel is of another slot: %q", got)
+		}
+	}
+}
+
+func TestLocksOverACluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 0)
+	alone := redistest.Start(t)
+	proxies := proxytest.StartOverCluster(t, c)
+	t.Run("verbs", func(t *testing.T) { verbsOverACluster(t, alone, proxies) })
+	t.Run("many", func(t *testing.T) { locksOverACluster(t, proxies) })
+	t.Run("forced", func(t *testing.T) { forcedOverACluster(t, proxies) })
+	t.Run("fair", func(t *testing.T) { fairOrderOverACluster(t, c, proxies) })
+	t.Run("half moved", func(t *testing.T) { locksAwaitTheMove(t, c) })
+	t.Run("scripts forgotten", func(t *testing.T) { scriptsAreLoadedAnew(t, c, proxies) })
+	t.Run("slow", func(t *testing.T) { slowLocksOverACluster(t, proxies) })
+	t.Run("subscriber", func(t *testing.T) { subscribersLock(t, proxies) })
+}
+
+// eachProxy returns the proxies in the order of their engines.
+func eachProxy(proxies map[string]*proxytest.Proxy) (all []*proxytest.Proxy) {
+	for _, engine := range proxytest.Engines() {
+		all = append(all, proxies[engine])
+	}
+	return all
+}
+
+// forcedOverACluster ends locks of all servers through another proxy than that of their holder, which is told.
+func forcedOverACluster(t *testing.T, proxies map[string]*proxytest.Proxy) {
+	all := eachProxy(proxies)
+	holder, by := proxytest.Dial(t, all[0].Addr()), proxytest.Dial(t, all[len(all)-1].Addr())
+	holder.Script("HELLO 3", "%")
+	for i := range 12 {
+		key := fmt.Sprint("forced", i)
+		fence := holder.Quiet("LOCK", key, "PX", "60000", "OWNER", "job")
+		by.Script("FORCEUNLOCK "+key, ":1")
+		want := fmt.Sprintf(">4\r\n$9\r\nlock-lost\r\n$%d\r\n%s\r\n%s$6\r\nforced\r\n", len(key), key, fence)
+		if got, err := holder.Frame(); err != nil || got != want {
+			t.Fatalf("%q, %v, want %q", got, err, want)
+		}
+	}
+}
+
+// fairOrderOverACluster has fair waiters stand in one queue over all proxies, while the slot moves twice.
+func fairOrderOverACluster(t *testing.T, c *redistest.Cluster, proxies map[string]*proxytest.Proxy) {
+	const waiters = 8
+	all, m := eachProxy(proxies), newMover(t, c)
+	slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", "fair").(int64))
+	holder := proxytest.Dial(t, all[0].Addr())
+	last := proxytest.Integer(t, holder.Quiet("LOCK", "fair"))
+	var queue []*proxytest.Client
+	for i := range waiters {
+		p := proxytest.Dial(t, all[i%len(all)].Addr())
+		p.Send("FAIRLOCK", "fair")
+		redistest.Eventually(t, proxytest.Patience, "a place in the queue", func() bool {
+			n, err := c.Nodes[m.owner[slot]].Client(t).LLen(t.Context(), "redisson_lock_queue:{fair}").Result()
+			return err == nil && int(n) == i+1
+		})
+		queue = append(queue, p)
+		if i == waiters/2 {
+			m.move(slot, (m.owner[slot]+1)%3)
+		}
+	}
+	m.move(slot, (m.owner[slot]+1)%3)
+	for i, p := range append([]*proxytest.Client{holder}, queue...) {
+		if i > 0 {
+			got, err := p.Frame()
+			if err != nil || !strings.HasPrefix(got, ":") {
+				t.Fatalf("waiter %d: %q, %v", i, got, err)
+			}
+			if fence := proxytest.Integer(t, got); fence <= last {
+				t.Errorf("waiter %d: fence %d after %d", i, fence, last)
+			} else {
+				last = fence
+			}
+		}
+		if got := p.Quiet("UNLOCK", "fair"); got != ":1\r\n" {
+			t.Errorf("UNLOCK of place %d: %q", i, got)
+		}
+	}
+	m.move(slot, slot*3/redistest.Slots)
+}
+
+// locksAwaitTheMove leaves a slot half moved for longer than failover-wait: Redis refuses scripts of several keys all the time.
+func locksAwaitTheMove(t *testing.T, c *redistest.Cluster) {
+	const wait = 2500 * time.Millisecond // a busy machine may stand still for a while
+	for engine, srv := range proxytest.StartOverCluster(t, c, func(o *proxy.Options) { o.Upstream.FailoverWait = wait }) {
+		m := newMover(t, c)
+		key := "moving" + engine
+		slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", key).(int64))
+		from, to := m.owner[slot], (m.owner[slot]+1)%3
+		holder, waiter, impatient, stopped := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		fence := proxytest.Integer(t, holder.Quiet("LOCK", key))
+		m.begin(slot, to)
+		begin := time.Now()
+		waiter.Send("LOCK", key)
+		impatient.Send("LOCK", key, "WAIT", strconv.Itoa(int((wait + 500*time.Millisecond).Milliseconds())))
+		stopped.Send("TRYLOCK", key)
+		if got, err := stopped.Frame(); !strings.HasPrefix(got, "-TRYAGAIN ") {
+			t.Errorf("%s: TRYLOCK while the slot is half moved: %q, %v", engine, got, err)
+		}
+		holder.Send("UNLOCK", key)
+		if got, err := impatient.Frame(); got != "$-1\r\n" {
+			t.Errorf("%s: LOCK with WAIT: %q, %v", engine, got, err)
+		}
+		m.keys(slot, to)
+		m.end(slot, to)
+		if took := time.Since(begin); took < wait {
+			t.Errorf("the slot was half moved for %v only", took)
+		}
+		if got, err := holder.Frame(); got != ":1\r\n" {
+			t.Errorf("%s: UNLOCK while the slot was half moved: %q, %v", engine, got, err)
+		}
+		if got, err := waiter.Frame(); err != nil || !strings.HasPrefix(got, ":") || proxytest.Integer(t, got) <= fence {
+			t.Errorf("%s: the waiter while the slot was half moved: %q, %v", engine, got, err)
+		}
+		m.move(slot, from)
+		if got := waiter.Quiet("UNLOCK", key); got != ":1\r\n" {
+			t.Errorf("%s: UNLOCK behind the move: %q", engine, got)
+		}
+	}
+}
+
+// scriptsAreLoadedAnew forgets the scripts of all servers between the commands of one session.
+func scriptsAreLoadedAnew(t *testing.T, c *redistest.Cluster, proxies map[string]*proxytest.Proxy) {
+	for engine, srv := range proxies {
+		p := proxytest.Dial(t, srv.Addr())
+		for range 3 {
+			for _, key := range []string{"sa", "sb", "sc"} {
+				proxytest.Integer(t, p.Quiet("LOCK", key, "WAIT", "0"))
+				for _, node := range c.Nodes {
+					node.Do(t, "SCRIPT", "FLUSH")
+				}
+				if got := p.Quiet("UNLOCK", key); got != ":1\r\n" {
+					t.Errorf("%s: UNLOCK behind SCRIPT FLUSH: %q", engine, got)
+				}
+			}
+		}
+	}
+}
+
+// subscribersLock has a RESP3 client lock while it is subscribed, on each server: its own connection is at one of them.
+func subscribersLock(t *testing.T, proxies map[string]*proxytest.Proxy) {
+	for engine, srv := range proxies {
+		p := proxytest.Dial(t, srv.Addr())
+		p.Quiet("HELLO", "3")
+		p.Quiet("SUBSCRIBE", "ch")
+		for _, key := range []string{"ra", "rb", "rc"} {
+			proxytest.Integer(t, p.Quiet("LOCK", key, "WAIT", "0"))
+			if got := p.Quiet("UNLOCK", key); got != ":1\r\n" {
+				t.Errorf("%s: a subscriber's UNLOCK: %q", engine, got)
+			}
+		}
+	}
+}
+
+// A planned failover is no error, for locks that are taken, held and waited for. A primary that dies takes nothing with it that its replica has.
+func TestLocksCrossTheFailoverOfAPrimary(t *testing.T) {
+	c := redistest.StartCluster(t, 3, 1, "--cluster-require-full-coverage", "no")
+	proxies := proxytest.StartOverCluster(t, c)
+	all := eachProxy(proxies)
+	first, second := all[0], all[len(all)-1]
+	holder := proxytest.Dial(t, first.Addr())
+	const held = 30
+	fences := make([]int, held)
+	for i := range held {
+		fences[i] = proxytest.Integer(t, holder.Quiet("LOCK", fmt.Sprint("held", i)))
+	}
+	for _, key := range []string{"synced", "synced2", "synced3"} { // on each server
+		if got := holder.Quiet("LOCK", key, "SYNC", "1", "WAIT", "9000"); !strings.HasPrefix(got, ":") {
+			t.Errorf("LOCK %s SYNC 1: %q", key, got)
+		}
+		if got := holder.Quiet("TRYLOCK", key+"x", "SYNC", "2"); !strings.HasPrefix(got, "-NOTSYNCED ") {
+			t.Errorf("TRYLOCK %sx SYNC 2: %q", key, got)
+		}
+	}
+	load := startLockLoad(t, proxies, 12, 3)
+	for i := range 3 {
+		c.Failover(c.Nodes[3+i])
+	}
+	load.end()
+
+	hit := proxytest.KeyOf(t, c, c.Nodes[3])
+	fence := proxytest.Integer(t, holder.Quiet("LOCK", hit))
+	waiters := []*proxytest.Client{proxytest.Dial(t, first.Addr()), proxytest.Dial(t, second.Addr())}
+	for i, p := range waiters {
+		p.Send([]string{"LOCK", "FAIRLOCK"}[i], hit)
+	}
+	for _, srv := range all {
+		redistest.Eventually(t, proxytest.Patience, "a waiter", func() bool { return srv.Stats().Waiting > 0 })
+	}
+	c.Nodes[3].AwaitReplicas(t, 1)
+	epoch := first.Shared().Upstream.View().Epoch
+	c.Nodes[3].Kill()
+	other := proxytest.Dial(t, second.Addr())
+	elsewhere := proxytest.KeyOf(t, c, c.Nodes[4])
+	longest, still := time.Duration(0), proxytest.Standstill(t, c.Nodes[4])
+	for first.Shared().Upstream.View().Epoch == epoch {
+		begin := time.Now()
+		proxytest.Integer(t, other.Quiet("LOCK", elsewhere, "WAIT", "0"))
+		other.Quiet("UNLOCK", elsewhere)
+		longest = max(longest, time.Since(begin))
+	}
+	t.Logf("longest round on another server: %v", longest)
+	if longest > time.Second+still() {
+		t.Errorf("a round on another server took %v, and the machine stood still for %v", longest, still())
+	}
+	redistest.Eventually(t, proxytest.Patience, "the lock to be the holder's", func() bool { return holder.Quiet("UNLOCK", hit) == ":1\r\n" })
+	granted := make(chan int, len(waiters))
+	var releasing sync.WaitGroup
+	for _, p := range waiters {
+		releasing.Go(func() {
+			got, err := p.Frame()
+			if err != nil || !strings.HasPrefix(got, ":") {
+				t.Errorf("a waiter: %q, %v", got, err)
+			}
+			n, _ := strconv.Atoi(strings.Trim(got, ":\r\n"))
+			granted <- n // before the next waiter is granted the lock
+			if got := p.Quiet("UNLOCK", hit); got != ":1\r\n" {
+				t.Errorf("a waiter's UNLOCK: %q", got)
+			}
+		})
+	}
+	for range waiters {
+		select {
+		case next := <-granted:
+			if next <= fence {
+				t.Errorf("fence %d after %d", next, fence)
+			}
+			fence = next
+		case <-time.After(proxytest.Patience):
+			t.Fatal("a waiter has not got the lock")
+		}
+	}
+	releasing.Wait()
+	for i := range held {
+		if got := holder.Quiet("UNLOCK", fmt.Sprint("held", i), "FENCE", strconv.Itoa(fences[i])); got != ":1\r\n" {
+			t.Errorf("UNLOCK of a lock that crossed failovers: %q", got)
+		}
+	}
+}
+
+// A lockLoad takes and releases locks until it is stopped. Each lock is contended, over all proxies.
+type lockLoad struct {
+	t       *testing.T
+	stop    chan struct{}
+	wg      sync.WaitGroup
+	holders []atomic.Int64 // of each lock
+	rounds  atomic.Int64
+	longest atomic.Int64
+}
+
+func startLockLoad(t *testing.T, proxies map[string]*proxytest.Proxy, locks, clients int) *lockLoad {
+	l := &lockLoad{t: t, stop: make(chan struct{}), holders: make([]atomic.Int64, locks)}
+	n := 0
+	for _, srv := range proxies {
+		for range clients {
+			p, first := proxytest.Dial(t, srv.Addr()), n
+			n++
+			l.wg.Go(func() { l.run(p, first*7) })
+		}
+	}
+	return l
+}
+
+func (l *lockLoad) run(p *proxytest.Client, i int) {
+	for ; ; i++ {
+		select {
+		case <-l.stop:
+			return
+		default:
+		}
+		n := i % len(l.holders)
+		key, verb := fmt.Sprint("load", n), "LOCK"
+		if i%5 == 0 {
+			verb = "FAIRLOCK"
+		}
+		begin := time.Now()
+		got := p.Quiet(verb, key)
+		if !strings.HasPrefix(got, ":") {
+			l.t.Errorf("%s %s: %q", verb, key, got)
+			return
+		}
+		if l.holders[n].Add(1) != 1 {
+			l.t.Errorf("%s has two holders", key)
+		}
+		l.holders[n].Add(-1)
+		if got := p.Quiet("UNLOCK", key); got != ":1\r\n" {
+			l.t.Errorf("UNLOCK %s: %q", key, got)
+			return
+		}
+		l.rounds.Add(1)
+		if took := int64(time.Since(begin)); took > l.longest.Load() {
+			l.longest.Store(took)
+		}
+	}
+}
+
+func (l *lockLoad) end() {
+	l.t.Helper()
+	close(l.stop)
+	l.wg.Wait()
+	l.t.Logf("%d locks were taken and released; the longest round took %v", l.rounds.Load(), time.Duration(l.longest.Load()))
+	if l.rounds.Load() == 0 {
+		l.t.Error("no lock was taken")
+	}
+}
+
+func TestLocksSurviveTheMoveOfTheirSlots(t *testing.T) {
+	c := redistest.StartCluster(t, 3, 0, "--cluster-node-timeout", "5000") // a busy machine is no failure
+	const lease = 5 * time.Second
+	proxies := proxytest.StartOverCluster(t, c, proxytest.Patient, func(o *proxy.Options) { o.Locks.Lease = lease })
+	holder := proxytest.Dial(t, proxies[proxy.EngineGoroutine].Addr())
+	const held = 30
+	for i := range held {
+		proxytest.Integer(t, holder.Quiet("LOCK", fmt.Sprint("held", i)))
+	}
+	begin := time.Now()
+	load := startLockLoad(t, proxies, 12, 3)
+	m := newMover(t, c)
+	var moving []int
+	for _, kind := range []string{"held", "load"} {
+		for i := range held {
+			moving = append(moving, int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", fmt.Sprint(kind, i)).(int64)))
+		}
+	}
+	for to := range 4 {
+		m.moveAll(moving, (to+1)%3, to%3)
+	}
+	redistest.Eventually(t, proxytest.Patience, "the first leases to be over", func() bool { return time.Since(begin) > lease })
+	load.end()
+	for i := range held {
+		if got := holder.Quiet("UNLOCK", fmt.Sprint("held", i)); got != ":1\r\n" {
+			t.Errorf("UNLOCK of a lock that was moved: %q", got)
+		}
+	}
+}
+
+// After many moves each slot may be a range of its own. CLUSTER SLOTS repeats all servers for each of them, so the
+// view is refreshed without it.
+func TestLocksAreRenewedWhileScatteredSlotsMove(t *testing.T) {
+	c := redistest.StartScatteredCluster(t, 3, 0, "--cluster-node-timeout", "5000") // a busy machine is no failure
+	const lease = 3 * time.Second
+	proxies := proxytest.StartOverCluster(t, c, proxytest.Patient, func(o *proxy.Options) { o.Locks.Lease = lease })
+	holder := proxytest.Dial(t, proxies[proxy.EngineGoroutine].Addr())
+	m := &mover{t: t, c: c}
+	for slot := range m.owner {
+		m.owner[slot] = slot % c.Primaries
+	}
+	const held = 30
+	// On a busy machine the first view of all ranges takes longer than commands wait for it, and the first connections of the lock engine take longer
+	// than a lease.
+	redistest.Eventually(t, time.Minute, "a proxy that serves all servers", func() bool {
+		for i := range held {
+			holder.Send("GET", fmt.Sprint("held", i))
+			if got, _ := holder.LateFrame(); got != "$-1\r\n" {
+				return false
+			}
+		}
+		return true
+	})
+	redistest.Eventually(t, time.Minute, "a proxy that renews", func() bool {
+		for i := range held {
+			proxytest.Integer(t, holder.Quiet("LOCK", fmt.Sprint("held", i)))
+		}
+		begin, renewed := time.Now(), true
+		redistest.Eventually(t, proxytest.Patience, "the first leases to be over", func() bool { return time.Since(begin) > lease })
+		for i := range held {
+			renewed = holder.Quiet("UNLOCK", fmt.Sprint("held", i)) == ":1\r\n" && renewed
+		}
+		return renewed
+	})
+	var moving []int
+	for i := range held {
+		key := fmt.Sprint("held", i)
+		proxytest.Integer(t, holder.Quiet("LOCK", key))
+		moving = append(moving, hashslot.Of([]byte(key)))
+	}
+	for _, node := range c.Nodes {
+		node.Do(t, "CONFIG", "RESETSTAT")
+	}
+	locks := startLockLoad(t, proxies, 12, 1)
+	stop := make(chan struct{})
+	acknowledged := load(t, proxies, stop)
+	for to := range 3 {
+		m.moveAll(moving, (to+1)%3, to)
+	}
+	close(stop)
+	locks.end()
+	counted(t, proxies[proxy.EngineGoroutine], acknowledged())
+	for i := range held {
+		if got := holder.Quiet("UNLOCK", fmt.Sprint("held", i)); got != ":1\r\n" {
+			t.Errorf("UNLOCK of a lock whose slot was moved: %q", got)
+		}
+	}
+	for _, node := range c.Nodes {
+		refreshes, expensive := calls(t, node, "cluster|nodes"), calls(t, node, "cluster|slots")
+		t.Logf("CLUSTER NODES was asked %d times, CLUSTER SLOTS %d times", refreshes, expensive)
+		if expensive > 2 && expensive > refreshes/3 { // addresses are asked for anew from time to time
+			t.Errorf("a node was asked %d times for CLUSTER SLOTS", expensive)
+		}
+	}
+}
+
+// calls is how often a node has been asked a command.
+func calls(t testing.TB, node *redistest.Server, command string) int {
+	t.Helper()
+	return node.Info(t, "commandstats", "cmdstat_"+command+":calls=")
+}
+
+// A primary that is stopped, and not yet replaced, holds up the renewals of its own locks only, however many there are.
+func TestAStoppedPrimaryCostsNoLeaseElsewhere(t *testing.T) {
+	t.Parallel()
+	const lease = 3 * time.Second
+	c := redistest.StartCluster(t, 3, 0, "--cluster-node-timeout", "60000")
+	srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) {
+		o.Upstream.Addr = "cluster://" + c.Addrs()
+		o.Locks.Lease = lease
+	})
+	holder := proxytest.Dial(t, srv.Addr())
+	var elsewhere []string
+	for i := range 600 { // more of them are on the stopped server than there are workers
+		key := fmt.Sprint("lease", i)
+		proxytest.Integer(t, holder.Quiet("LOCK", key, "WAIT", "0"))
+		if hashslot.Of([]byte(key)) >= redistest.Slots/3 {
+			elsewhere = append(elsewhere, key)
+		}
+	}
+	still := proxytest.Standstill(t, c.Nodes[1])
+	c.Nodes[0].Pause()
+	waiter := proxytest.Dial(t, srv.Addr())
+	begin := time.Now()
+	lost := func(what, reply string) {
+		if still() > lease/6 { // then renewals may come too late
+			t.Skipf("the machine has stood still for %v", still())
+		}
+		t.Fatalf("%s: %q", what, reply)
+	}
+	for time.Since(begin) < 2*lease+time.Second {
+		if got := waiter.Quiet("LOCK", elsewhere[0], "WAIT", "500"); got != "$-1\r\n" {
+			lost("the lock of another server", got)
+		}
+	}
+	for _, key := range elsewhere {
+		if got := holder.Quiet("UNLOCK", key); got != ":1\r\n" {
+			lost("UNLOCK "+key, got)
+		}
+	}
+	c.Nodes[0].Continue()
+}
+
+// A primary hangs, and only renewals have to do with it. They reach its successor before the leases are over, though nothing announces it.
+func TestALeaseFollowsAPrimaryThatNoCommandUses(t *testing.T) {
+	t.Parallel()
+	const lease = 4500 * time.Millisecond
+	c := redistest.StartCluster(t, 3, 1, "--cluster-node-timeout", "500")
+	key := proxytest.KeyOf(t, c, c.Nodes[1])
+	var proxies []*proxytest.Proxy
+	var holders []*proxytest.Client
+	for i := range 4 {
+		srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) { o.Upstream.Addr, o.Locks.Lease = "cluster://"+c.Addrs(), lease })
+		p := proxytest.Dial(t, srv.Addr())
+		proxytest.Integer(t, p.Quiet("LOCK", fmt.Sprintf("{%s}%d", key, i)))
+		proxies, holders = append(proxies, srv), append(holders, p)
+		first := c.Nodes[1].Do(t, "PEXPIRETIME", fmt.Sprintf("{%s}%d", key, i)).(int64)
+		redistest.Eventually(t, proxytest.Patience, "a renewal, for which the lock engine connects", func() bool {
+			return c.Nodes[1].Do(t, "PEXPIRETIME", fmt.Sprintf("{%s}%d", key, i)).(int64) > first
+		})
+	}
+	c.Nodes[1].Pause()
+	defer c.Nodes[1].Continue()
+	begin := time.Now()
+	for i, srv := range proxies {
+		redistest.Eventually(t, proxytest.Patience, "the successor to be known", func() bool {
+			return srv.Shared().Upstream.View().Primary(c.ID(c.Nodes[4])) != nil
+		})
+		t.Logf("proxy %d knows the successor after %v", i, time.Since(begin).Round(time.Millisecond))
+	}
+	redistest.Eventually(t, proxytest.Patience, "the first leases to be over", func() bool { return time.Since(begin) > lease })
+	for i, p := range holders {
+		if got := p.Quiet("UNLOCK", fmt.Sprintf("{%s}%d", key, i)); got != ":1\r\n" {
+			t.Errorf("UNLOCK at proxy %d: %q", i, got)
+		}
+	}
+}
+
+// A slot remains half moved for longer than a lease: some locks of it are at the old server, some at the new one. Redis refuses to renew them together.
+func TestShortLeasesAreRenewedWhileTheirSlotIsHalfMoved(t *testing.T) {
+	t.Parallel()
+	const lease = 3 * time.Second
+	c := redistest.StartCluster(t, 2, 0)
+	srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) { o.Upstream.Addr, o.Locks.Lease = "cluster://"+c.Addrs(), lease })
+	p := proxytest.Dial(t, srv.Addr())
+	const tag = "{tag}"
+	slot := hashslot.Of([]byte(tag))
+	from := c.Owner(slot)
+	to := c.Nodes[0]
+	if from == to {
+		to = c.Nodes[1]
+	}
+	for i := range 8 {
+		proxytest.Integer(t, p.Quiet("LOCK", fmt.Sprint(tag, i)))
+	}
+	move := redistest.Move{Cluster: c, Slot: slot, From: from, To: to}
+	move.Begin()
+	host, port, _ := strings.Cut(to.Addr(), ":")
+	from.Do(t, "MIGRATE", host, port, "", 0, 5000, "KEYS", tag+"1", tag+"2", tag+"5")
+	begin := time.Now()
+	redistest.Eventually(t, proxytest.Patience, "two leases to be over", func() bool { return time.Since(begin) > 2*lease })
+	move.Keys()
+	move.End()
+	for i := range 8 {
+		if got := p.Quiet("UNLOCK", fmt.Sprint(tag, i)); got != ":1\r\n" {
+			t.Errorf("UNLOCK %d: %q", i, got)
+		}
+	}
+}
+
+// slowLocksOverACluster has slow holds on all servers of a cluster.
+func slowLocksOverACluster(t *testing.T, proxies map[string]*proxytest.Proxy) {
+	for _, srv := range proxies {
+		proxytest.SlowFrom(srv, 100)
+		a, b := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		for _, key := range []string{"va", "vb", "vc"} {
+			a.Script("LOCK "+key, ":")
+			b.Script("TRYLOCK "+key+" WAIT 10", "$-1") // a hold of 10 ms, at least
+			a.Script("UNLOCK "+key, ":1")
+		}
+		if got := b.Do("LOCKSLOW", "GET", "100"); !strings.HasPrefix(got, "*3\r\n") || strings.Index(got, "vc") > strings.Index(got, "va") {
+			t.Errorf("%q", got)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/proxy/tasks"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// commandsOfManyKeysLeaveTurns: a client chooses the number of keys of a command. Others on the same event loop are answered before it is divided, and
+// between the slices in which it is sent.
+func commandsOfManyKeysLeaveTurns(t *testing.T, c *redistest.Cluster) {
+	const keys = 4096
+	for engine, srv := range proxytest.StartOverCluster(t, c, proxytest.Patient) {
+		srv.Shared().Turns = make(tasks.Turns, 1)
+		p := proxytest.Dial(t, srv.Addr())
+		var others []*proxytest.Client // one of them is on the loop of p
+		for range 8 {
+			others = append(others, proxytest.Dial(t, srv.Addr()))
+		}
+		var mset, mget, del strings.Builder
+		for i := range keys {
+			fmt.Fprintf(&mset, " many:%d %0100d", i, i)
+			fmt.Fprintf(&mget, " many:%d", i)
+			fmt.Fprintf(&del, " many:%d", i)
+		}
+		for _, cmd := range []struct{ words, want string }{
+			{"MSET" + mset.String(), "+OK\r\n"},
+			{"MGET" + mget.String(), fmt.Sprintf("*%d\r\n$100\r\n", keys)},
+			{"EXISTS" + mget.String() + " x y", fmt.Sprintf(":%d\r\n", keys)},
+			{"DEL" + del.String(), fmt.Sprintf(":%d\r\n", keys)},
+		} {
+			name, _, _ := strings.Cut(cmd.words, " ")
+			srv.Shared().Turns.Take()
+			p.Send(strings.Fields(cmd.words)...)
+			proxytest.WaitFor(t, "the command to be there", func() bool { return srv.Unanswered() == 1 })
+			for range 4 { // slices, at least
+				for _, other := range others {
+					other.Script("PING", "+PONG")
+				}
+				if _, early := p.FrameWithin(0); early {
+					t.Fatalf("%s: %s is answered without a turn", engine, name)
+				}
+				srv.Shared().Turns.Leave()
+				srv.Shared().Turns.Take() // behind the goroutine that waits
+			}
+			srv.Shared().Turns.Leave()
+			if got, err := p.Frame(); !strings.HasPrefix(got, cmd.want) {
+				t.Errorf("%s: %s: %.60q, %v, want %.60q", engine, name, got, err, cmd.want)
+			}
+		}
+	}
+}

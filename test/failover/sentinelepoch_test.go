@@ -1,0 +1,118 @@
+package failover
+
+import (
+	"net"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// epoch7 has Sentinels begin as if there had been seven failovers.
+var epoch7 = []string{"config-epoch 7", "sentinel current-epoch 7"}
+
+// overSentinels starts a proxy of each engine in front of Sentinels, with a client.
+func overSentinels(t *testing.T, redis *redistest.Server, addrs, name string) (clients []*proxytest.Client, proxies []*proxytest.Proxy) {
+	t.Helper()
+	for _, engine := range proxytest.Engines() {
+		srv := proxytest.Start(t, redis, proxytest.Patient, func(o *proxy.Options) { o.Engine, o.Upstream.Addr = engine, "sentinel://"+addrs+"/"+name })
+		c := proxytest.Dial(t, srv.Addr())
+		if got := c.Quiet("SET", "x", "first"); got != "+OK\r\n" {
+			t.Fatalf("%s: SET: %q", engine, got)
+		}
+		clients, proxies = append(clients, c), append(proxies, srv)
+	}
+	return clients, proxies
+}
+
+// arrive returns when what a new client of each proxy writes is at a server.
+func arrive(t *testing.T, proxies []*proxytest.Proxy, at *redistest.Server) {
+	t.Helper()
+	for _, srv := range proxies {
+		redistest.Eventually(t, proxytest.Follows, "a proxy to follow the Sentinels", func() bool {
+			c := proxytest.Dial(t, srv.Addr())
+			c.Quiet("SET", "who", srv.Addr())
+			return at.Do(t, "GET", "who") == srv.Addr()
+		})
+		if got := proxytest.Dial(t, srv.Addr()).Quiet("LOCK", srv.Addr()+at.Addr()); got[0] != ':' {
+			t.Errorf("LOCK: %q", got)
+		}
+	}
+}
+
+// A primary that Sentinels are told to monitor has epoch 0.
+func TestAPrimaryThatSentinelsAreToldToMonitorIsFollowed(t *testing.T) {
+	t.Parallel()
+	primary, other := redistest.Start(t), redistest.Start(t)
+	replica := redistest.StartReplica(t, primary)
+	s := redistest.StartSentinels(t, 3, primary, []*redistest.Server{replica}, epoch7...)
+	_, proxies := overSentinels(t, primary, s.Addrs(), s.Name)
+	host, port, _ := net.SplitHostPort(other.Addr())
+	for i, one := range s.All {
+		one.Do(t, "SENTINEL", "REMOVE", s.Name)
+		one.Do(t, "SENTINEL", "MONITOR", s.Name, host, port, 2)
+		if i == 0 && proxies[0].Stats().Moves > 0 {
+			t.Error("one Sentinel is followed against two")
+		}
+	}
+	arrive(t, proxies, other)
+}
+
+func TestSentinelsThatWereDeployedAnewAreFollowed(t *testing.T) {
+	t.Parallel()
+	primary := redistest.Start(t)
+	replicas := []*redistest.Server{redistest.StartReplica(t, primary), redistest.StartReplica(t, primary)}
+	s := redistest.StartSentinels(t, 3, primary, replicas, epoch7...)
+	_, proxies := overSentinels(t, primary, s.Addrs(), s.Name)
+
+	replicas[0].Do(t, "REPLICAOF", "NO", "ONE")
+	replicas[1].Do(t, "REPLICAOF", "127.0.0.1", port(t, replicas[0]))
+	primary.Kill()
+	replicas[0].AwaitReplicas(t, 1)
+	s.Anew(replicas[0], replicas[1:])
+	arrive(t, proxies, replicas[0])
+
+	replicas[0].Pause() // the next failover is an ordinary one
+	s.AwaitOther(replicas[0])
+	arrive(t, proxies, replicas[1])
+}
+
+func port(t *testing.T, s *redistest.Server) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// A Sentinel of another system has an address of the configuration. Its epoch is greater by far.
+func TestAForeignSentinelIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	primary, stranger := redistest.Start(t), redistest.Start(t)
+	replica := redistest.StartReplica(t, primary)
+	s := redistest.StartSentinels(t, 3, primary, []*redistest.Server{replica})
+	foreign := redistest.StartSentinels(t, 1, stranger, nil, "config-epoch 1000", "sentinel current-epoch 1000")
+	clients, proxies := overSentinels(t, primary, s.All[0].Addr()+","+foreign.Addrs()+","+s.All[1].Addr(), s.Name)
+	own := 0
+	asked := func() int {
+		own++ // each look counts
+		return foreign.All[0].Info(t, "stats", "total_commands_processed:") - own
+	}
+	before := asked()
+	redistest.Eventually(t, proxytest.Follows, "the foreign Sentinel to be heard for some seconds", func() bool { return asked() > before+5*8*len(proxies) })
+	for i, srv := range proxies {
+		if n := srv.Stats().Moves; n != 0 {
+			t.Errorf("%d moves by the word of a foreign Sentinel", n)
+		}
+		if got := clients[i].Quiet("GET", "x"); got != "$5\r\nfirst\r\n" {
+			t.Errorf("GET: %q", got)
+		}
+	}
+	s.Failover()
+	arrive(t, proxies, replica)
+	if n := stranger.Do(t, "DBSIZE"); n != int64(0) {
+		t.Errorf("%d keys are at a server of another system", n)
+	}
+}

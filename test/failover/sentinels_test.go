@@ -1,0 +1,49 @@
+package failover
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// The Sentinel of the configuration dies. The others, of which it has told, are followed from then on.
+func TestSentinelsThatTheConfigurationDoesNotNameAreAsked(t *testing.T) {
+	t.Parallel()
+	primary := redistest.Start(t)
+	replica := redistest.StartReplica(t, primary)
+	s := redistest.StartSentinels(t, 3, primary, []*redistest.Server{replica})
+	core, logs := observer.New(zap.InfoLevel)
+	srv := proxytest.Start(t, primary, func(o *proxy.Options) {
+		o.Upstream.Addr, o.Logger, o.Upstream.Lease = "sentinel://"+s.All[0].Addr()+"/"+s.Name, zap.New(core), 30*time.Second
+	})
+	p := proxytest.Dial(t, srv.Addr())
+	if got := p.Quiet("SET", "x", "1"); got != "+OK\r\n" {
+		t.Fatalf("SET: %q", got)
+	}
+	redistest.Eventually(t, proxytest.Patience, "the other Sentinels to be asked", func() bool {
+		return logs.FilterMessageSnippet("another sentinel is asked").Len() == 2
+	})
+	tooLong := func() int { return logs.FilterMessageSnippet("a failover may take longer than the lease").Len() }
+	s.SetDownAfter(time.Minute)
+	redistest.Eventually(t, proxytest.Patience, "a warning of the time that a failover takes now", func() bool { return tooLong() > 0 })
+	s.SetDownAfter(redistest.DownAfter)
+	redistest.Eventually(t, proxytest.Patience, "the time of before", func() bool { return srv.Shared().Upstream.Failover() < time.Minute })
+	s.All[0].Kill()
+	s.Failover()
+	redistest.Eventually(t, proxytest.Patience, "the new primary", func() bool { return srv.Stats().Moves == 1 })
+	redistest.Eventually(t, proxytest.Patience, "a write", func() bool { return p.Quiet("SET", "x", "2") == "+OK\r\n" })
+	unreached := func() int { return logs.FilterMessage("a sentinel cannot be reached").Len() }
+	redistest.Eventually(t, proxytest.Patience, "an entry about the dead Sentinel", func() bool { return unreached() > 0 }) // the failover may end before it
+	if n := unreached(); n != 1 {
+		t.Errorf("%d entries about the dead Sentinel", n)
+	}
+	if n := tooLong(); n != 1 {
+		t.Errorf("%d warnings of one change", n)
+	}
+}

@@ -1,0 +1,318 @@
+package failover
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// TestSyncedLocksOutliveTheirPrimary kills the primary right after the reply. Without SYNC some of the grants would be lost with it.
+func TestSyncedLocksOutliveTheirPrimary(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		options []string
+		all     bool // by the setting
+	}{
+		{name: "SYNC 2", options: []string{"SYNC", "2"}}, {name: "lock.sync all", all: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newFailoverStand(t, func(o *proxy.Options) {
+				if c.all {
+					o.Locks.Sync = proxy.SyncAll
+				}
+			})
+			primary := s.sentinels.Primary()
+			const n = 30
+			var holders, rivals []*proxytest.Client
+			for i := range n {
+				holders = append(holders, proxytest.Dial(t, s.proxies[i%len(s.proxies)].Addr()))
+				rivals = append(rivals, proxytest.Dial(t, s.proxies[(i+1)%len(s.proxies)].Addr()))
+			}
+			fences := make([]int, n)
+			for i, h := range holders {
+				h.Send(append([]string{"LOCK", fmt.Sprint("k", i)}, c.options...)...)
+			}
+			for i, h := range holders {
+				reply, err := h.Frame()
+				if err != nil {
+					t.Fatal(err)
+				}
+				fences[i] = proxytest.Integer(t, reply)
+			}
+			primary.Kill()
+			now, _ := s.newPrimary(t, primary)
+			for i, r := range rivals {
+				reply := ""
+				redistest.Eventually(t, proxytest.Patience, "an answer", func() bool {
+					reply = r.Quiet("TRYLOCK", fmt.Sprint("k", i))
+					return !strings.HasPrefix(reply, "-NOUPSTREAM")
+				})
+				if reply != "$-1\r\n" {
+					t.Errorf("k%d: the rival got %q", i, reply)
+				}
+				r.Send("LOCK", fmt.Sprint("k", i), "WAIT", "20000")
+			}
+			redistest.Eventually(t, proxytest.Patience, "the rivals to wait at the new primary", func() bool {
+				for i := range n {
+					if now.Do(t, "PUBSUB", "NUMSUB", fmt.Sprintf("redisson_lock__channel:{k%d}", i)).([]any)[1] == int64(0) {
+						return false
+					}
+				}
+				return true
+			})
+			for i, h := range holders {
+				if again := proxytest.Integer(t, h.Quiet("LOCK", fmt.Sprint("k", i), "SYNC", "0")); again != fences[i] {
+					t.Errorf("k%d: the holder enters again with fence %d, it had %d", i, again, fences[i])
+				}
+				for _, want := range []string{":0\r\n", ":1\r\n"} {
+					if reply := h.Quiet("UNLOCK", fmt.Sprint("k", i)); reply != want {
+						t.Errorf("k%d: UNLOCK answered %q", i, reply)
+					}
+				}
+			}
+			if c.all {
+				return // the old primary is a replica now, and is down
+			}
+			for i, r := range rivals {
+				if reply, err := r.Frame(); err != nil || proxytest.Integer(t, reply) <= fences[i] {
+					t.Errorf("k%d: the rival got %q, %v; the fence before was %d", i, reply, err, fences[i])
+				}
+			}
+		})
+	}
+}
+
+// taker acquires one lock after the other, and keeps them.
+type taker struct {
+	name, addr string
+	took       []string // the locks that it was told it holds
+	unsynced   int
+}
+
+func (k *taker) run(t *testing.T, stop <-chan struct{}) {
+	var p *proxytest.Client
+	for n := 0; ; n++ {
+		select {
+		case <-stop:
+			return
+		case <-time.After(2 * time.Millisecond):
+		}
+		if p == nil {
+			p = proxytest.Dial(t, k.addr)
+		}
+		key := fmt.Sprint(k.name, n)
+		p.Send("LOCK", key, "SYNC", "2", "WAIT", "300")
+		reply, err := p.Frame()
+		switch {
+		case err != nil:
+			p = nil
+		case strings.HasPrefix(reply, ":"):
+			k.took = append(k.took, key)
+		case strings.HasPrefix(reply, "-NOTSYNCED"):
+			k.unsynced++
+		}
+	}
+}
+
+// TestSyncedLocksOutliveAFailover has clients acquire locks while the primary moves. No other client is granted a lock that one was told it
+// holds. Without SYNC, the locks are lost that were granted by a primary which was cut off.
+func TestSyncedLocksOutliveAFailover(t *testing.T) {
+	t.Parallel()
+	for _, fault := range []struct {
+		name   string
+		strike func(s *failoverStand, primary *redistest.Server)
+	}{
+		{"planned", func(s *failoverStand, _ *redistest.Server) { s.sentinels.BeginFailover() }},
+		{"killed", func(_ *failoverStand, primary *redistest.Server) { primary.Kill() }},
+		{"stopped", func(_ *failoverStand, primary *redistest.Server) { primary.Pause() }},
+		{"cut off from all but the proxies", func(_ *failoverStand, primary *redistest.Server) {
+			primary.Do(t, "ACL", "SETUSER", "default", "-ping", "-psync", "-sync", "-replconf")
+			primary.Do(t, "ACL", "SETUSER", "sentinel", "off")
+			primary.Do(t, "CLIENT", "KILL", "TYPE", "replica")
+			primary.Do(t, "CLIENT", "KILL", "USER", "sentinel")
+		}},
+	} {
+		t.Run(fault.name, func(t *testing.T) {
+			t.Parallel()
+			s := newFailoverStand(t)
+			primary := s.sentinels.Primary()
+			var all []*taker
+			var running sync.WaitGroup
+			stop := make(chan struct{})
+			end := sync.OnceFunc(func() {
+				close(stop)
+				running.Wait()
+			})
+			defer end()
+			for i := range 4 {
+				k := &taker{name: fmt.Sprint("k", i, ":"), addr: s.proxies[i%len(s.proxies)].Addr()}
+				all = append(all, k)
+				running.Go(func() { k.run(t, stop) })
+			}
+			redistest.Eventually(t, proxytest.Patience, "some locks", func() bool { return primary.Do(t, "DBSIZE").(int64) > 100 })
+			fault.strike(s, primary)
+			s.newPrimary(t, primary)
+			redistest.Eventually(t, proxytest.Patience, "the proxies to follow", func() bool {
+				return !slices.ContainsFunc(s.proxies, func(srv *proxytest.Proxy) bool { return srv.Stats().Moves == 0 })
+			})
+			end()
+			rival := proxytest.Dial(t, s.proxies[0].Addr())
+			took := 0
+			for _, k := range all {
+				took += len(k.took)
+				for _, key := range k.took {
+					if reply := rival.Quiet("TRYLOCK", key); reply != "$-1\r\n" {
+						t.Errorf("%s was granted to a client that has it, and to another one: %q", key, reply)
+					}
+				}
+			}
+			t.Logf("%d locks", took)
+			redistest.Eventually(t, proxytest.Patience, "a grant at the new primary", func() bool { // which has one replica at least
+				return strings.HasPrefix(rival.Quiet("LOCK", "k", "SYNC", "1", "WAIT", "1000"), ":")
+			})
+		})
+	}
+}
+
+// TestAGrantThatNoReplicaHasLeavesNothing stops all replicas. Commands with SYNC end with their WAIT, of whatever kind they are, and delay no others.
+func TestAGrantThatNoReplicaHasLeavesNothing(t *testing.T) {
+	t.Parallel()
+	primary := redistest.Start(t)
+	replicas := []*redistest.Server{redistest.StartReplica(t, primary), redistest.StartReplica(t, primary)}
+	sentinels := redistest.StartSentinels(t, 1, primary, replicas, "down-after-milliseconds 60000")
+	known := proxytest.Start(t, primary, func(o *proxy.Options) {
+		o.Upstream.Addr, o.Locks.Sync = "sentinel://"+sentinels.Addrs()+"/"+sentinels.Name, proxy.SyncAll
+	})
+	proxies := []*proxytest.Proxy{known}
+	for _, engine := range proxytest.Engines() {
+		proxies = append(proxies, proxytest.Start(t, primary, func(o *proxy.Options) { o.Engine = engine }))
+	}
+	other := proxytest.Dial(t, proxies[1].Addr())
+	proxytest.Integer(t, other.Quiet("LOCK", "held", "SYNC", "2", "WAIT", "20000"))
+	for _, r := range replicas {
+		r.Pause()
+	}
+	const wait = 800 * time.Millisecond
+	begin := time.Now()
+	var all []*proxytest.Client
+	for i, srv := range proxies {
+		for _, verb := range []string{"LOCK", "FAIRLOCK", "TRYLOCK"} {
+			p := proxytest.Dial(t, srv.Addr())
+			p.Send(verb, fmt.Sprint("gone", i, verb), "SYNC", "1", "WAIT", "800")
+			all = append(all, p)
+		}
+	}
+	for range 20 {
+		proxytest.Integer(t, other.Quiet("LOCK", "free", "SYNC", "0", "WAIT", "0"))
+		if got := other.Quiet("UNLOCK", "free"); got != ":1\r\n" {
+			t.Fatalf("UNLOCK: %q", got)
+		}
+	}
+	for _, p := range all {
+		if got, err := p.Frame(); got != "-NOTSYNCED 0 of 1 replicas had the grant in time, and it was rolled back\r\n" {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	if took := time.Since(begin); took < wait || took > 10*wait {
+		t.Errorf("the answers came after %v", took)
+	}
+	if left, _ := primary.Do(t, "KEYS", "*gone*").([]any); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	if got := other.Quiet("UNLOCK", "held"); got != ":1\r\n" {
+		t.Errorf("UNLOCK of a lock from before: %q", got)
+	}
+
+	replicas[0].Continue() // the other one stays known to the Sentinel
+	p := proxytest.Dial(t, known.Addr())
+	redistest.Eventually(t, proxytest.Patience, "one of two", func() bool {
+		return p.Quiet("TRYLOCK", "gone") == "-NOTSYNCED 1 of 2 replicas had the grant in time, and it was rolled back\r\n"
+	})
+	proxytest.Integer(t, p.Quiet("LOCK", "one", "SYNC", "1", "WAIT", "20000"))
+	replicas[1].Continue()
+	proxytest.Integer(t, p.Quiet("LOCK", "gone", "WAIT", "20000"))
+}
+
+// TestGrantsOfAClusterShareAWaitAtEachServer acquires locks of many slots, beside clients that ask for more replicas than there are.
+func TestGrantsOfAClusterShareAWaitAtEachServer(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 1)
+	srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) { o.Upstream.Addr = "cluster://" + c.Addrs() })
+	const n = 300
+	begin := func(name string, replicas int) (all []*proxytest.Client) {
+		for i := range n {
+			p := proxytest.Dial(t, srv.Addr())
+			p.Send("LOCK", fmt.Sprint(name, i), "SYNC", fmt.Sprint(replicas), "WAIT", "4000")
+			all = append(all, p)
+		}
+		return all
+	}
+	greedy := begin("greedy", 99)
+	modest := begin("modest", 1)
+	for i, p := range modest {
+		if got, err := p.Frame(); err != nil || !strings.HasPrefix(got, ":") {
+			t.Fatalf("modest%d: %q, %v", i, got, err)
+		}
+	}
+	one := proxytest.Dial(t, srv.Addr())
+	for i, p := range greedy {
+		if got, err := p.Frame(); !strings.HasPrefix(got, "-NOTSYNCED ") {
+			t.Errorf("greedy%d: %q, %v", i, got, err)
+		}
+		if got := one.Quiet("EXISTS", fmt.Sprint("greedy", i)); got != ":0\r\n" {
+			t.Errorf("greedy%d is left", i)
+		}
+	}
+}
+
+// TestAllReplicasOfAClusterCountWhileTheyAreDown kills a replica. CLUSTER SLOTS hides it then, and lock.sync: all must not.
+func TestAllReplicasOfAClusterCountWhileTheyAreDown(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 1)
+	first, second := proxytest.KeyOf(t, c, c.Nodes[0]), proxytest.KeyOf(t, c, c.Nodes[1])
+	srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) {
+		o.Upstream.Addr, o.Locks.Sync = "cluster://"+c.Addrs(), proxy.SyncAll
+	})
+	p := proxytest.Dial(t, srv.Addr())
+	for _, key := range []string{first, second} {
+		proxytest.Integer(t, p.Quiet("LOCK", key))
+		p.Quiet("UNLOCK", key)
+	}
+	replica := c.Nodes[c.Primaries] // of the first server
+	replica.Kill()
+	const want = "-NOTSYNCED 0 of 1 replicas had the grant in time, and it was rolled back\r\n"
+	if got := p.Quiet("TRYLOCK", first); got != want {
+		t.Errorf("after the end of the replica: %q", got)
+	}
+	slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", first).(int64))
+	redistest.Eventually(t, proxytest.Patience, "the view without the replica", func() bool {
+		return srv.Shared().Upstream.View().Server(c.ID(replica)) == nil
+	})
+	if n := srv.Shared().Upstream.View().Replicas(slot); n != 1 {
+		t.Errorf("the view knows %d replicas", n)
+	}
+	if got := p.Quiet("TRYLOCK", first); got != want {
+		t.Errorf("while the replica is hidden: %q", got)
+	}
+	if got := p.Quiet("EXISTS", first); got != ":0\r\n" {
+		t.Errorf("the lock is left: %q", got)
+	}
+	proxytest.Integer(t, p.Quiet("TRYLOCK", second))
+	for _, node := range c.Nodes {
+		if node != replica {
+			node.Do(t, "CLUSTER", "FORGET", c.ID(replica))
+		}
+	}
+	redistest.Eventually(t, proxytest.Patience, "the replica to be forgotten", func() bool {
+		return p.Quiet("TRYLOCK", first) == "-NOTSYNCED lock.sync is all, and no replica is known; nothing was granted\r\n"
+	})
+}

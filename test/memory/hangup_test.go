@@ -1,0 +1,228 @@
+package memory
+
+import (
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// hangups are the ways in which a client may end.
+var hangups = map[string]func(c *proxytest.Client){
+	"half-close": (*proxytest.Client).HalfClose,
+	"close":      func(c *proxytest.Client) { _ = c.Conn.Close() },
+	"reset": func(c *proxytest.Client) {
+		_ = c.Conn.(*net.TCPConn).SetLinger(0)
+		_ = c.Conn.Close()
+	},
+}
+
+// What a client waits for is withdrawn when it hangs up, and nothing that stands behind it is executed.
+func TestNothingIsExecutedBehindAWaitThatAHangupEnds(t *testing.T) {
+	t.Parallel()
+	pipelines := map[string][]string{
+		"lock":                  {"BLPOP l 0", "LOCK k", "SET ghost 1"},
+		"try lock":              {"BLPOP l 0", "TRYLOCK k", "SET ghost 1"},
+		"database":              {"BLPOP l 0", "SELECT 1", "SELECT 0", "SET ghost 1"},
+		"login":                 {"BLPOP l 0", "AUTH x", "SET ghost 1"},
+		"protocol":              {"BLPOP l 0", "HELLO 3", "SET ghost 1"},
+		"name":                  {"BLPOP l 0", "CLIENT SETNAME x", "SET ghost 1"},
+		"reply mode":            {"BLPOP l 0", "CLIENT REPLY OFF", "SET ghost 1"},
+		"silence":               {"CLIENT REPLY OFF", "BLPOP l 0", "CLIENT REPLY ON", "SET ghost 1"},
+		"ordinary and lock":     {"GET a", "BLPOP l 0", "GET a", "LOCK k", "SET ghost 1"},
+		"quit":                  {"BLPOP l 0", "QUIT"},
+		"protocol error":        {"BLPOP l 0", "*x"},
+		"reset":                 {"BLPOP l 0", "RESET", "SET ghost 1"},
+		"subscription":          {"BLPOP l 0", "SUBSCRIBE a"},
+		"monitor":               {"BLPOP l 0", "MONITOR"},
+		"transaction":           {"BLPOP l 0", "MULTI", "SET ghost 1", "CLIENT SETNAME x", "EXEC"},
+		"behind a transaction":  {"MULTI", "SET a 1", "EXEC", "BLPOP l 0", "LOCK k"},
+		"watching":              {"WATCH a", "BLPOP l 0", "LOCK k", "SET ghost 1"},
+		"own connection":        {"CLIENT TRACKING ON BCAST", "BLPOP l 0", "LOCK k", "SET ghost 1"},
+		"subscriber":            {"HELLO 3", "SUBSCRIBE a", "BLPOP l 0", "LOCK k", "SET ghost 1"},
+		"twice":                 {"BLPOP l 0", "BLPOP l 0", "LOCK k"},
+		"stream":                {"XREAD BLOCK 0 STREAMS s $", "LOCK k", "SET ghost 1"},
+		"replicas":              {"WAIT 1 0", "LOCK k", "SET ghost 1"},
+		"replicas and database": {"SET a 1", "WAIT 1 0", "SELECT 0", "SET ghost 1"},
+	}
+	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+		for name, lines := range pipelines {
+			for how, hangup := range hangups {
+				c := proxytest.Dial(t, srv.Addr())
+				c.Raw(proxytest.Inline(lines...))
+				awaitClients(t, redis, srv, "\nblocked_clients:1\r", 1)
+				hangup(c)
+				awaitClients(t, redis, srv, "\nblocked_clients:0\r", 0)
+				redis.Do(t, "RPUSH", "l", "x")
+				if got := redis.Do(t, "EVAL", "return {redis.call('LLEN', 'l'), redis.call('EXISTS', 'k', 'ghost')}", 0); got.([]any)[0] != int64(1) || got.([]any)[1] != int64(0) {
+					t.Errorf("%s, %s: %v elements are left, %v keys were written", name, how, got.([]any)[0], got.([]any)[1])
+				}
+				redis.Do(t, "FLUSHALL")
+			}
+		}
+	})
+}
+
+// awaitClients waits until Redis says what is expected of its clients, and the proxy has so many.
+func awaitClients(t testing.TB, redis *redistest.Server, srv *proxytest.Proxy, want string, clients int64) {
+	t.Helper()
+	redistest.Eventually(t, proxytest.Patience, strings.TrimSpace(want), func() bool {
+		info, _ := redis.Do(t, "INFO", "clients").(string)
+		return strings.Contains(info, want) && srv.Stats().Clients == clients
+	})
+}
+
+// A client that hangs up while it waits for a lock does not get it, nor is anything behind it executed.
+func TestNothingIsExecutedBehindAWaitForALock(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+		for how, hangup := range hangups {
+			for _, verb := range []string{"LOCK", "FAIRLOCK", "TRYLOCK"} {
+				holder, waiter := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+				holder.Quiet("LOCK", "k")
+				waiter.Raw(proxytest.Inline("GET a", verb+" k WAIT 60000", "SET ghost 1", "LOCK k2", "BLPOP l 0"))
+				redistest.Eventually(t, proxytest.Patience, "the waiter", func() bool { return srv.Stats().Waiting == 1 })
+				hangup(waiter)
+				redistest.Eventually(t, proxytest.Patience, "the waiter to be gone", func() bool { return srv.Stats().Clients == 1 })
+				if got := holder.Quiet("UNLOCK", "k"); got != ":1\r\n" {
+					t.Errorf("%s, %s: UNLOCK: %q", verb, how, got)
+				}
+				// The lock may have been handed over to the waiter while it left: then it is released at once.
+				redistest.Eventually(t, proxytest.Patience, "the lock to be free", func() bool { return redis.Do(t, "EXISTS", "k") == int64(0) })
+				if got := redis.Do(t, "EXISTS", "k2", "ghost"); got != int64(0) {
+					t.Errorf("%s, %s: %v keys were written", verb, how, got)
+				}
+				_ = holder.Conn.Close()
+				redistest.Eventually(t, proxytest.Patience, "the holder to be gone", func() bool { return srv.Stats().Clients == 0 })
+			}
+		}
+	})
+}
+
+// A client that hangs up while no connection is free for its blocking command takes nothing from the list later.
+func TestAWaitForAPinEndsWithTheClient(t *testing.T) {
+	t.Parallel()
+	for _, engine := range proxytest.Engines() {
+		t.Run(engine, func(t *testing.T) {
+			redis := redistest.Start(t)
+			srv := proxytest.Start(t, redis, func(o *proxy.Options) {
+				o.Engine = engine
+				o.Upstream.Pins.Max = 1
+				o.Upstream.Pins.Wait = time.Minute
+			})
+			for how, hangup := range hangups {
+				busy, c := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+				busy.Send("BLPOP", "busy", "0")
+				awaitClients(t, redis, srv, "\nblocked_clients:1\r", 2)
+				waits := srv.Stats().PinWaits
+				c.Raw(proxytest.Inline("GET a", "BLPOP l 0", "SET ghost 1", "LOCK k"))
+				redistest.Eventually(t, proxytest.Patience, "the wait for a pin", func() bool { return srv.Stats().PinWaits > waits })
+				hangup(c)
+				redistest.Eventually(t, proxytest.Patience, "the client to be gone", func() bool { return srv.Stats().Clients == 1 })
+				redis.Do(t, "RPUSH", "l", "x")
+				redis.Do(t, "RPUSH", "busy", "x")
+				if _, err := busy.Frame(); err != nil {
+					t.Fatal(err)
+				}
+				_ = busy.Conn.Close()
+				awaitClients(t, redis, srv, "\nblocked_clients:0\r", 0)
+				if got := redis.Do(t, "EVAL", "return {redis.call('LLEN', 'l'), redis.call('EXISTS', 'k', 'ghost')}", 0); got.([]any)[0] != int64(1) || got.([]any)[1] != int64(0) {
+					t.Errorf("%s: %v elements are left, %v keys were written", how, got.([]any)[0], got.([]any)[1])
+				}
+				redis.Do(t, "FLUSHALL")
+			}
+		})
+	}
+}
+
+// A hang-up is seen behind any number of commands that stand behind a blocking one, and more of them than may be unanswered
+// are held back, not lost.
+func TestAHangupIsSeenBehindManyCommandsThatWait(t *testing.T) {
+	t.Parallel()
+	for _, engine := range proxytest.Engines() {
+		t.Run(engine, func(t *testing.T) {
+			redis := redistest.Start(t)
+			srv := proxytest.Start(t, redis, func(o *proxy.Options) {
+				o.Engine = engine
+				o.Limits.Unanswered = 1000
+			})
+			many := strings.Repeat(proxytest.Inline("INCR n"), 1000)
+			for how, hangup := range hangups {
+				c := proxytest.Dial(t, srv.Addr())
+				c.Raw(proxytest.Inline("BLPOP l 0") + many)
+				awaitClients(t, redis, srv, "\nblocked_clients:1\r", 1)
+				hangup(c)
+				awaitClients(t, redis, srv, "\nblocked_clients:0\r", 0)
+				redis.Do(t, "RPUSH", "l", how)
+				if got := redis.Do(t, "LPOP", "l"); got != how {
+					t.Errorf("%s: the list had %v", how, got)
+				}
+			}
+			c := proxytest.Dial(t, srv.Addr())
+			c.Raw(proxytest.Inline("BLPOP l 0") + many)
+			awaitClients(t, redis, srv, "\nblocked_clients:1\r", 1)
+			redis.Do(t, "RPUSH", "l", "x")
+			for range 1000 {
+				if _, err := c.Frame(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if b, err := c.Frame(); b != ":1000\r\n" || err != nil {
+				t.Errorf("the last reply is %q, %v", b, err)
+			}
+		})
+	}
+}
+
+// A client may end its side behind its last command, as a pipe into nc does. All that Redis serves at once is done and answered, however
+// closely the end of the client follows.
+func TestCommandsInFrontOfTheEndAreServed(t *testing.T) {
+	t.Parallel()
+	const rounds = 100
+	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+		for _, c := range []struct{ lines, want string }{
+			{proxytest.Inline("RPUSH l a", "BLPOP l 0", "SET k v", "GET k"), ":1\r\n*2\r\n$1\r\nl\r\n$1\r\na\r\n+OK\r\n$1\r\nv\r\n"},
+			{proxytest.Inline("RPUSH l a b", "BLPOP l 0", "CLIENT SETNAME x", "BLPOP l 0", "CLIENT GETNAME"), ":2\r\n*2\r\n$1\r\nl\r\n$1\r\na\r\n+OK\r\n*2\r\n$1\r\nl\r\n$1\r\nb\r\n$1\r\nx\r\n"},
+			{proxytest.Inline("MULTI", "RPUSH l a", "EXEC", "BLPOP l 0", "RESET", "GET k"), "+OK\r\n+QUEUED\r\n*1\r\n:1\r\n*2\r\n$1\r\nl\r\n$1\r\na\r\n+RESET\r\n$-1\r\n"},
+		} {
+			for round := range rounds {
+				p := proxytest.Dial(t, srv.Addr())
+				p.Raw(c.lines)
+				p.HalfClose()
+				got, err := io.ReadAll(p.Conn)
+				_ = p.Conn.Close()
+				if string(got) != c.want || err != nil {
+					t.Fatalf("round %d: %q\ngot %q, %v", round, c.lines, got, err)
+				}
+				redis.Do(t, "DEL", "k", "l")
+			}
+		}
+	})
+}
+
+// A client that gets no replies may end together with its last bytes. Its end is seen all the same, and its locks are free.
+func TestAnEndThatComesWithTheLastBytesIsSeen(t *testing.T) {
+	t.Parallel()
+	const clients = 100
+	proxytest.EachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
+		for how, hangup := range hangups {
+			observer := proxytest.Dial(t, srv.Addr())
+			for i := range clients {
+				c := proxytest.Dial(t, srv.Addr())
+				c.Script("PING", "+PONG")
+				c.Raw(proxytest.Inline("CLIENT REPLY OFF", "LOCK k"+strconv.Itoa(i)))
+				hangup(c)
+			}
+			proxytest.WaitFor(t, "the locks of clients that end by "+how, func() bool {
+				return observer.Quiet("LOCKLIST", "COUNT", "1") == "*0\r\n" && strings.Count(observer.Quiet("CLIENT", "LIST"), " addr=") == 1
+			})
+			_ = observer.Conn.Close()
+		}
+	})
+}

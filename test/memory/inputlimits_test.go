@@ -1,0 +1,129 @@
+package memory
+
+import (
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
+)
+
+// neighbours are clients with a command every now and then. They must not lose their connections.
+func neighbours(t *testing.T, addr string, n int) (end func()) {
+	t.Helper()
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	for range n {
+		c := proxytest.Dial(t, addr)
+		c.Quiet("SET", "n", "v")
+		all.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Millisecond):
+				}
+				if _, err := c.Conn.Write(resp.AppendCommand(nil, "GET", "n")); err != nil {
+					t.Error("a neighbour has lost its connection")
+					return
+				}
+				if b, err := c.Frame(); err != nil || b != "$1\r\nv\r\n" {
+					t.Errorf("a neighbour got %q, %v", b, err)
+					return
+				}
+			}
+		})
+	}
+	return func() {
+		close(stop)
+		all.Wait()
+	}
+}
+
+// Redis closes the connection of a client whose argument or query buffer is too long. It is the connection of that client alone.
+func TestTheInputLimitsOfRedisConcernTheirClientOnly(t *testing.T) {
+	t.Parallel()
+	for name, setting := range map[string]string{"argument": "proto-max-bulk-len", "buffer": "client-query-buffer-limit"} {
+		t.Run(name, func(t *testing.T) {
+			proxytest.EachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
+				proxytest.WaitFor(t, "the limits to be known", func() bool {
+					return min(srv.Shared().Upstream.MaxArgument(), 4*srv.Shared().Upstream.MaxShared()) == 1<<20
+				})
+				end := neighbours(t, srv.Addr(), 8)
+				for _, size := range []int{1<<20 + 1, 1500 << 10, 3 << 20} {
+					for _, command := range []string{"SET", "APPEND", "EVAL"} {
+						c := proxytest.Dial(t, srv.Addr())
+						c.Side = &proxytest.Side{T: t}
+						words := []string{command, "big", strings.Repeat("x", size)}
+						if command == "EVAL" {
+							words = []string{command, "return 1", "0", words[2]}
+						}
+						c.Raw(string(resp.AppendCommand(nil, words...)))
+						got, _ := c.Frame()
+						rest, _ := io.ReadAll(c.Conn)
+						if want := map[string]string{"argument": "-ERR Protocol error: invalid bulk length\r\n"}[name]; got != want || len(rest) > 0 {
+							t.Errorf("%s of %d bytes: %.60q %.60q, want %q", command, size, got, rest, want)
+						}
+					}
+				}
+				// Commands below the limits are served, also many at a time.
+				for _, size := range []int{200 << 10, 600 << 10, 1000 << 10} {
+					c := proxytest.Dial(t, srv.Addr())
+					one := string(resp.AppendCommand(nil, "SET", "below", strings.Repeat("x", size)))
+					go func() { _, _ = io.WriteString(c.Conn, strings.Repeat(one, 20)) }()
+					for i := range 20 {
+						if b, err := c.Frame(); b != "+OK\r\n" {
+							t.Fatalf("SET %d of %d bytes: %q, %v", i, size, b, err)
+						}
+					}
+				}
+				for _, command := range []string{"LOCK", "TRYLOCK", "FAIRLOCK", "LOCKINFO"} {
+					c := proxytest.Dial(t, srv.Addr())
+					if b := c.Quiet(command, strings.Repeat("x", 1<<20-10)); !strings.HasPrefix(b, "-ERR the name of the lock is too long: ") {
+						t.Errorf("%s: %.80q", command, b)
+					}
+				}
+				c := proxytest.Dial(t, srv.Addr())
+				if b := c.Quiet("LOCK", "short"); b[0] != ':' {
+					t.Errorf("LOCK: %q", b)
+				}
+				end()
+			}, "--"+setting, "1mb")
+		})
+	}
+}
+
+// The connection of a large command closes while the command is sent on, wherever Redis stops to read it. As from Redis, the client gets the replies so
+// far, and no word about the command.
+func TestALargeCommandBeyondTheQueryBufferLimitClosesItsClient(t *testing.T) {
+	t.Parallel()
+	for limit, sizes := range map[string][]int{"1mb": {4 << 20, 5 << 20, 20 << 20}, "8mb": {9 << 20, 20 << 20}} {
+		t.Run(limit, func(t *testing.T) {
+			proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+				for i := range 3 {
+					for _, size := range sizes {
+						for name, addr := range map[string]string{"direct": redis.Addr(), "through the proxy": srv.Addr()} {
+							c := proxytest.Dial(t, addr)
+							c.Do("PING")
+							c.Side = &proxytest.Side{T: t}
+							command := resp.AppendCommand(resp.AppendCommand(nil, "PING"), "SET", "big", strings.Repeat("x", size))
+							_, _ = c.Conn.Write(command) // it may fail when the connection closes
+							got, _ := io.ReadAll(c.Conn)
+							if s := string(got); s != "" && s != "+PONG\r\n" { // bytes in front of a reset may get lost
+								t.Errorf("%d: SET of %d bytes, %s: %.80q", i, size, name, got)
+							}
+						}
+					}
+				}
+				c := proxytest.Dial(t, srv.Addr())
+				if got := c.Do("PING"); got != "+PONG\r\n" {
+					t.Errorf("PING behind them = %q", got)
+				}
+			}, "--client-query-buffer-limit", limit)
+		})
+	}
+}

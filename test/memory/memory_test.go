@@ -1,0 +1,624 @@
+package memory
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
+)
+
+// pour sends as much of total bytes of piece as the other side takes, and returns how many it took.
+func pour(t *testing.T, nc net.Conn, piece []byte, total int) int {
+	t.Helper()
+	sent := 0
+	for sent < total {
+		_ = nc.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
+		n, err := nc.Write(piece)
+		sent += n
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		} else if err != nil {
+			t.Fatalf("after %d bytes: %v", sent, err)
+		}
+	}
+	_ = nc.SetWriteDeadline(time.Time{})
+	return sent
+}
+
+// heldAtMost is what a session holds of its client's input behind a command that waits.
+const heldAtMost = 16 << 20
+
+// What is sent behind a command that waits stays with the sender, and is executed when the wait is over.
+func TestInputBehindAWaitingCommandStaysInTheSockets(t *testing.T) {
+	redis := redistest.Start(t)
+	command := resp.AppendCommand(nil, "SETRANGE", "x", "0", strings.Repeat("v", 64<<10))
+	for _, engine := range proxytest.Engines() {
+		t.Run(engine, func(t *testing.T) {
+			srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine = engine })
+			holder := proxytest.Dial(t, srv.Addr())
+			holder.Do("LOCK", t.Name())
+			const waiters, total = 3, 64 << 20
+			var all [waiters]*proxytest.Client
+			var sent [waiters]int
+			for i := range all {
+				all[i] = proxytest.Dial(t, srv.Addr())
+				all[i].Send("LOCK", t.Name())
+				redistest.Eventually(t, proxytest.Patience, "the client to wait", func() bool { return srv.Stats().Waiting == i+1 })
+				all[i].Send("UNLOCK", t.Name())
+				if sent[i] = pour(t, all[i].Conn, command, total); sent[i] >= total {
+					t.Errorf("all %d MiB were taken behind a command that waits", sent[i]>>20)
+				}
+			}
+			if got, most := srv.Measured(), waiters*2*heldAtMost; got > most {
+				t.Errorf("%d bytes are held, want at most %d", got, most)
+			}
+			var heap runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&heap)
+			if heap.HeapInuse > 200<<20 {
+				t.Errorf("the heap has %d MiB", heap.HeapInuse>>20)
+			}
+			holder.Do("UNLOCK", t.Name())
+			for i, c := range all {
+				if rest := sent[i] % len(command); rest > 0 {
+					go func() { _, _ = c.Conn.Write(command[rest:]) }()
+				}
+			}
+			for i, c := range all {
+				want := []string{"", ":1\r\n"}
+				for range (sent[i] + len(command) - 1) / len(command) {
+					want = append(want, ":65536\r\n")
+				}
+				for n, w := range want {
+					if got, err := c.Frame(); err != nil || got != w && w != "" {
+						t.Fatalf("waiter %d, reply %d: %q, %v", i, n, got, err)
+					}
+				}
+			}
+			redistest.Eventually(t, proxytest.Patience, "everything to be given back", func() bool { return srv.Measured() < waiters*budgetFree })
+		})
+	}
+}
+
+const budgetFree = 64 << 10
+
+// Nor does what is sent behind a command that waits at Redis take the memory of all: nobody is closed for it.
+func TestInputBehindABlockedCommandClosesNobody(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	command := resp.AppendCommand(nil, "SETRANGE", "x", "0", strings.Repeat("v", 64<<10))
+	for _, engine := range proxytest.Engines() {
+		t.Run(engine, func(t *testing.T) {
+			srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.Limits.Memory = engine, 16<<20 })
+			const waiters, total = 3, 24 << 20
+			var all [waiters]*proxytest.Client
+			var sent [waiters]int
+			for i := range all {
+				all[i] = proxytest.Dial(t, srv.Addr())
+				all[i].Send("BLPOP", t.Name(), "0")
+				redistest.Eventually(t, proxytest.Patience, "the client to block", func() bool {
+					info, _ := redis.Do(t, "INFO", "clients").(string)
+					return strings.Contains(info, fmt.Sprintf("blocked_clients:%d\r", i+1))
+				})
+				if sent[i] = pour(t, all[i].Conn, command, total); sent[i] >= total {
+					t.Errorf("all %d MiB were taken behind a command that waits", sent[i]>>20)
+				}
+			}
+			for range all {
+				redis.Do(t, "RPUSH", t.Name(), "element")
+			}
+			for i, c := range all {
+				if rest := sent[i] % len(command); rest > 0 {
+					go func() { _, _ = c.Conn.Write(command[rest:]) }()
+				}
+			}
+			for i, c := range all {
+				if got, err := c.Frame(); err != nil || !strings.HasPrefix(got, "*2\r\n") {
+					t.Fatalf("waiter %d: %q, %v", i, got, err)
+				}
+				for n := range (sent[i] + len(command) - 1) / len(command) {
+					if got, err := c.Frame(); err != nil || got != ":65536\r\n" {
+						t.Fatalf("waiter %d, reply %d: %q, %v", i, n, got, err)
+					}
+				}
+			}
+			if n := srv.Stats().Closed["memory_limit"]; n > 0 {
+				t.Errorf("%d clients closed", n)
+			}
+		})
+	}
+}
+
+// A client that hangs up waits no longer, whatever it has sent behind its LOCK.
+func TestHangupIsSeenBehindUnreadInput(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	certificate, err := tls.LoadX509KeyPair(redistest.NewAuthority(t).Issue(t, "proxy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, engine := range append(proxytest.Engines(), "tls") {
+		t.Run(engine, func(t *testing.T) {
+			srv := proxytest.Start(t, redis, func(o *proxy.Options) {
+				o.Engine = engine
+				if engine == "tls" {
+					o.Engine, o.Listen = proxy.EngineGoroutine, []string{"tls:127.0.0.1:0"}
+					o.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
+				}
+				o.Limits.Memory = 1 << 20 // so that little is read
+			})
+			connect := func() *proxytest.Client {
+				c := proxytest.Dial(t, srv.Addr())
+				if engine == "tls" {
+					c.Conn = tls.Client(c.Conn, &tls.Config{InsecureSkipVerify: true})
+				}
+				return c
+			}
+			holder := connect()
+			holder.Do("LOCK", t.Name())
+			for i := range 3 {
+				c := connect()
+				c.Send("LOCK", t.Name())
+				redistest.Eventually(t, proxytest.Patience, "the client to wait", func() bool { return srv.Stats().Waiting == 1 })
+				c.Raw(strings.Repeat(string(resp.AppendCommand(nil, "SET", "k", strings.Repeat("v", 1000))), 90))
+				redistest.Eventually(t, proxytest.Patience, "the client not to be read any more", func() bool { return srv.Paused() == 1 })
+				socket := c.Conn
+				if secure, ok := socket.(*tls.Conn); ok {
+					socket = secure.NetConn()
+				}
+				switch i {
+				case 0:
+					_ = c.Conn.Close()
+				case 1:
+					_ = socket.(*net.TCPConn).CloseWrite()
+				case 2:
+					_ = socket.(*net.TCPConn).SetLinger(0)
+					_ = socket.Close()
+				}
+				redistest.Eventually(t, proxytest.Patience, "the wait to end", func() bool { return srv.Stats().Waiting == 0 && srv.Stats().Clients == 1 })
+			}
+			if got := holder.Do("EXISTS", "k"); got != ":0\r\n" {
+				t.Errorf("what was behind the LOCK of a client that has gone was executed: %q", got)
+			}
+		})
+	}
+}
+
+// The same holds for a command that waits in Redis: no element of a list is given to a client that has gone.
+func TestHangupIsSeenBehindBlockingCommand(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	for _, engine := range proxytest.Engines() {
+		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.Limits.Memory = engine, 1<<20 })
+		other, c := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		c.Send("BLPOP", "list", "0")
+		c.Send("SELECT", "1") // waits for the reply, and everything behind it
+		c.Raw(strings.Repeat(string(resp.AppendCommand(nil, "SET", "k", strings.Repeat("v", 1000))), 90))
+		redistest.Eventually(t, proxytest.Patience, "the client not to be read any more", func() bool { return srv.Paused() == 1 })
+		c.HalfClose()
+		redistest.Eventually(t, proxytest.Patience, engine+": the client to be gone", func() bool { return srv.Stats().Clients == 1 })
+		redistest.Eventually(t, proxytest.Patience, "Redis to know it", func() bool {
+			return strings.Contains(redis.Do(t, "INFO", "clients").(string), "blocked_clients:0\r\n")
+		})
+		if got := other.Do("RPUSH", "list", "x"); got != ":1\r\n" {
+			t.Errorf("%s: RPUSH: %q", engine, got)
+		}
+		other.Do("DEL", "list")
+	}
+}
+
+// Much is still read behind a LOCK, so that its client's end is seen at once.
+func TestHangupIsSeenBehindMuchInput(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	for _, engine := range proxytest.Engines() {
+		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine = engine })
+		holder, c := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		holder.Do("LOCK", t.Name())
+		c.Send("LOCK", t.Name())
+		redistest.Eventually(t, proxytest.Patience, "the client to wait", func() bool { return srv.Stats().Waiting == 1 })
+		c.Raw(strings.Repeat(string(resp.AppendCommand(nil, "SET", "k", strings.Repeat("v", 1000))), 12_000))
+		_ = c.Conn.Close()
+		redistest.Eventually(t, proxytest.Patience, engine+": the wait to end", func() bool { return srv.Stats().Waiting == 0 && srv.Stats().Clients == 1 })
+		holder.Do("UNLOCK", t.Name())
+	}
+}
+
+func TestLargeFirstCommandPassesWithoutBeingHeld(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	value := large()
+	for _, engine := range proxytest.Engines() {
+		t.Run(engine, func(t *testing.T) {
+			srv := proxytest.Start(t, redis, func(o *proxy.Options) {
+				o.Engine = engine
+				o.Limits.Query = 8 << 20
+			})
+			c := proxytest.Dial(t, srv.Addr())
+			c.Send("SET", "k", value)
+			c.Send("STRLEN", "k")
+			for _, want := range []string{"+OK\r\n", fmt.Sprintf(":%d\r\n", len(value))} {
+				if got, err := c.Frame(); got != want || err != nil {
+					t.Fatalf("reply %q, %v, want %q", got, err, want)
+				}
+			}
+		})
+	}
+}
+
+// The limit for the first command holds for one that has begun.
+func TestLargeFirstCommandMustComeInTime(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	for _, engine := range proxytest.Engines() {
+		srv := proxytest.Start(t, redis, func(o *proxy.Options) {
+			o.Engine = engine
+			o.Limits.FirstCommand = 500 * time.Millisecond
+		})
+		var whole *proxytest.Client
+		redistest.Eventually(t, proxytest.Patience, "a client whose first command comes in time", func() bool { // the machine may be busy
+			whole = proxytest.Dial(t, srv.Addr())
+			whole.Side = &proxytest.Side{T: t} // its errors are not ours
+			whole.Send("SET", "k", strings.Repeat("x", 100_000))
+			got, _ := whole.Frame()
+			return got == "+OK\r\n"
+		})
+		whole.Side = nil
+		late := srv.Stats().Closed["first_command"]
+		for _, size := range []int{100_000, 8 << 20} {
+			c := proxytest.Dial(t, srv.Addr())
+			c.Raw(fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n%s", size, strings.Repeat("x", 50_000)))
+			if got, err := c.Frame(); !errors.Is(err, io.EOF) {
+				t.Errorf("%s: %q, %v", engine, got, err)
+			}
+		}
+		if got := srv.Stats().Closed["first_command"] - late; got != 2 {
+			t.Errorf("%s: %d clients are counted", engine, got)
+		}
+		if got := whole.Do("PING"); got != "+PONG\r\n" {
+			t.Errorf("%s: a client whose first command came in time: %q", engine, got)
+		}
+	}
+}
+
+// The largest are closed first, with the reason in the log; nobody else notices.
+func TestLargestClientsAreCutWhenAllTogetherHaveTooMuch(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	redis.Do(t, "SET", "big", strings.Repeat("v", 1<<20))
+	for _, engine := range proxytest.Engines() {
+		t.Run(engine, func(t *testing.T) {
+			core, logs := observer.New(zap.WarnLevel)
+			srv := proxytest.Start(t, redis, func(o *proxy.Options) {
+				o.Engine, o.Limits.Memory, o.Logger = engine, 32<<20, zap.New(core)
+			})
+			small, large := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+			small.Raw(strings.Repeat("GET big\r\n", 18)) // some of it is in the sockets
+			redistest.Eventually(t, proxytest.Patience, "the first client's replies", func() bool { return srv.Measured() > 6<<20 })
+			for range 30 {
+				if srv.Stats().Closed["memory_limit"] > 0 {
+					break
+				}
+				_, _ = large.Conn.Write([]byte(strings.Repeat("GET big\r\n", 10)))
+			}
+			redistest.Eventually(t, proxytest.Patience, "the largest client to be closed", func() bool { return srv.Stats().Closed["memory_limit"] == 1 })
+			for range 18 {
+				if got, err := small.Frame(); err != nil || len(got) < 1<<20 {
+					t.Fatalf("the other client got %d bytes, %v", len(got), err)
+				}
+			}
+			if got := small.Do("PING"); got != "+PONG\r\n" {
+				t.Errorf("the other client: %q", got)
+			}
+			warnings := logs.FilterField(zap.String("limit", "max-memory")).All()
+			if len(warnings) != 1 || warnings[0].ContextMap()["client"] != large.Conn.LocalAddr().String() {
+				t.Errorf("the log says %v", warnings)
+			}
+			redistest.Eventually(t, proxytest.Patience, "everything to be given back", func() bool { return srv.Stats().Memory == 0 })
+		})
+	}
+}
+
+// Requests that Redis does not take are memory as well.
+func TestRequestsThatRedisDoesNotTakeAreCharged(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	for _, engine := range proxytest.Engines() {
+		t.Run(engine, func(t *testing.T) {
+			srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.Limits.Memory = engine, 32<<20 })
+			const clients = 24
+			var all [clients]*proxytest.Client
+			for i := range all {
+				all[i] = proxytest.Dial(t, srv.Addr())
+				all[i].Do("PING")
+			}
+			command := resp.AppendCommand(nil, "SET", "k", strings.Repeat("v", 60<<10))
+			redis.Pause()
+			defer redis.Continue()
+			sent := make([]int, clients)
+			done := make(chan struct{})
+			for i, c := range all {
+				go func() {
+					sent[i] = pour(t, c.Conn, command, 64<<20)
+					done <- struct{}{}
+				}()
+			}
+			for range all {
+				<-done
+			}
+			if got := srv.Stats().Memory; got > 32<<20 {
+				t.Errorf("%d MiB are charged", got>>20)
+			}
+			if n := srv.Stats().Closed["memory_limit"]; n != 0 {
+				t.Errorf("%d clients were closed although it was enough not to read them", n)
+			}
+			redis.Continue()
+			for i, c := range all {
+				if rest := sent[i] % len(command); rest > 0 {
+					if _, err := c.Conn.Write(command[rest:]); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for n := range (sent[i] + len(command) - 1) / len(command) {
+					if got, err := c.Frame(); got != "+OK\r\n" {
+						t.Fatalf("client %d, reply %d: %q, %v", i, n, got, err)
+					}
+				}
+			}
+			redistest.Eventually(t, proxytest.Patience, "everything to be given back", func() bool { return srv.Stats().Memory == 0 })
+		})
+	}
+}
+
+// So are empty ones. A client whose bytes pass unread is not read further than Redis takes them.
+func TestUnreadRequestsThatRedisDoesNotTakeAreCharged(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	for _, engine := range proxytest.Engines() {
+		for _, way := range [][2]string{{"MONITOR", proxytest.Inline("ECHO " + strings.Repeat("x", 1000))}, {"CLIENT NO-EVICT on", proxytest.Inline(strings.Repeat(" ", 1000))}} {
+			srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.Limits.Memory = engine, 4<<20 })
+			c := proxytest.Dial(t, srv.Addr())
+			c.Quiet(strings.Fields(way[0])...)
+			redis.Pause()
+			raw := way[0] == "MONITOR"
+			limit := proxytest.Patience
+			if raw {
+				limit = time.Second // it ends the writing to a proxy that does not read
+			}
+			_ = c.Conn.SetWriteDeadline(time.Now().Add(limit))
+			piece := []byte(strings.Repeat(way[1], 100))
+			for sent, err := 0, error(nil); err == nil && sent < 64<<20; sent += len(piece) {
+				_, err = c.Conn.Write(piece) // fails when the client is closed, or not read
+			}
+			if raw {
+				if got := srv.Measured(); got > 2<<20 || srv.Stats().Clients != 1 {
+					t.Errorf("%s: %d bytes are kept of %d clients that monitor", engine, got, srv.Stats().Clients)
+				}
+			} else {
+				redistest.Eventually(t, proxytest.Patience, engine+": the client to be closed behind "+way[0], func() bool { return srv.Stats().Closed["memory_limit"] == 1 })
+			}
+			redis.Continue()
+		}
+	}
+}
+
+// An idle client does not keep what one large command made the proxy take.
+func TestIdleClientsKeepLittle(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	for _, engine := range proxytest.Engines() {
+		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine = engine })
+		many := strings.Split(strings.Repeat("a ", 30_000)+"a", " ")
+		long := engine + strings.Repeat("x", 1<<20)
+		for _, command := range [][]string{
+			append([]string{"LOCK"}, many...),
+			append([]string{"CLIENT"}, many...),
+			append([]string{"PUBLISH"}, many...),
+			{"LOCK", long, "PX", "10000"},
+			{"UNLOCK", long},
+			{"GET", long},
+		} {
+			c := proxytest.Dial(t, srv.Addr())
+			c.Do(command...)
+			c.Do("PING")
+			held := 0
+			if command[1] == long && command[0] == "LOCK" {
+				held = len(long) // the name of the lock, until its end
+			}
+			if got := srv.Measured(); got > budgetFree+held {
+				t.Errorf("%s: %d bytes are kept after %s", engine, got, command[0])
+			}
+			_ = c.Conn.Close()
+			redistest.Eventually(t, proxytest.Patience, "the client to be gone", func() bool { return srv.Stats().Clients == 0 })
+		}
+	}
+}
+
+// What a client that monitors does not read waits at Redis, as on a direct connection. Nothing of it is lost.
+func TestMonitorIsReadNoFasterThanItsClientReads(t *testing.T) {
+	t.Parallel()
+	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine = engine })
+		monitor, gone, writer := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		monitor.Do("MONITOR")
+		gone.Do("MONITOR")
+		const commands = 24
+		value := strings.Repeat("\n", 512<<10) // MONITOR shows a megabyte, which costs Redis less than letters
+		for range commands {
+			writer.Do("SET", "k", value)
+			if got := srv.Measured(); got > 8<<20 {
+				t.Fatalf("%d bytes are kept for clients that do not read", got)
+			}
+		}
+		_ = gone.Conn.Close()
+		redistest.Eventually(t, proxytest.Patience, "the client that has gone to leave its connection", func() bool { return srv.Stats().PinReasons["monitor"] == 1 })
+		for n := 0; n < commands; {
+			line, err := monitor.Frame()
+			if err != nil {
+				t.Fatalf("after %d commands: %v", n, err)
+			}
+			if strings.Contains(line, `"SET"`) {
+				n++
+			}
+		}
+	})
+}
+
+// Names are the client's choice.
+func TestNamesAreCharged(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	for _, engine := range proxytest.Engines() {
+		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.Limits.Memory = engine, 16<<20 })
+		for range 12 {
+			c := proxytest.Dial(t, srv.Addr())
+			_, _ = c.Conn.Write(resp.AppendCommand(nil, "CLIENT", "SETNAME", strings.Repeat("n", 2<<20)))
+			_, _ = c.Frame()
+		}
+		for range 3 {
+			c := proxytest.Dial(t, srv.Addr())
+			c.Do("MULTI")
+			for range 6 {
+				_, _ = c.Conn.Write(resp.AppendCommand(nil, "CLIENT", "SETNAME", strings.Repeat("n", 1<<20)))
+				_, _ = c.Frame()
+			}
+		}
+		redistest.Eventually(t, proxytest.Patience, "clients to be closed", func() bool { return srv.Stats().Closed["memory_limit"] > 0 })
+		redistest.Eventually(t, proxytest.Patience, "the rest to fit", func() bool { return srv.Measured() <= 16<<20 })
+	}
+}
+
+// The names of locks are in the memory of the proxy for as long as the locks are held.
+func TestLocksCountTowardTheMemoryOfTheirClient(t *testing.T) {
+	t.Parallel()
+	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.Limits.Memory = engine, 16<<20 })
+		other, c := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		other.Do("LOCK", "small")
+		name := strings.Repeat("n", 1<<20)
+		for i := range 8 {
+			c.Do("LOCK", name+fmt.Sprint(i))
+		}
+		if got := srv.Measured(); got < 8<<20 {
+			t.Errorf("8 MiB of names count as %d bytes", got)
+		}
+		for i := range 8 {
+			c.Do("UNLOCK", name+fmt.Sprint(i))
+		}
+		redistest.Eventually(t, proxytest.Patience, "the names to be released", func() bool { return srv.Measured() < 4<<20 })
+		for i := range 20 {
+			_, _ = c.Conn.Write(resp.AppendCommand(nil, "LOCK", name+fmt.Sprint(i))) // it fails when the client has been closed
+		}
+		redistest.Eventually(t, proxytest.Patience, "the client with the large names to be closed", func() bool { return srv.Stats().Closed["memory_limit"] == 1 })
+		if got := other.Do("UNLOCK", "small"); got != ":1\r\n" {
+			t.Errorf("another client: %q", got)
+		}
+	})
+}
+
+// While a client waits for a lock, the lock engine has its name several times.
+func TestTheNameOfALockCountsAsOftenAsItIsHeld(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
+		const waiters = 8
+		name := strings.Repeat("n", 1<<20)
+		holder := proxytest.Dial(t, srv.Addr())
+		holder.Do("LOCK", name)
+		was := srv.Measured()
+		for i := range waiters {
+			proxytest.Dial(t, srv.Addr()).Send("FAIRLOCK", name)
+			redistest.Eventually(t, proxytest.Patience, "the client to wait", func() bool { return srv.Stats().Waiting == i+1 })
+		}
+		if got, least := srv.Measured()-was, waiters*4*len(name); got < least {
+			t.Errorf("%d bytes are charged, at least %d are held", got, least)
+		}
+	})
+}
+
+// Clients choose the names of locks, and the log is for people.
+func TestLongNamesOfLocksDoNotFillTheLog(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	core, logs := observer.New(zap.DebugLevel)
+	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Logger = zap.New(core) })
+	holder, other := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+	name := strings.Repeat("n", 1<<20)
+	holder.Quiet("LOCK", name)
+	other.Quiet("FORCEUNLOCK", name)
+	redistest.Eventually(t, proxytest.Patience, "the loss", func() bool { return logs.FilterMessageSnippet("lost").Len() > 0 })
+	for _, entry := range logs.All() {
+		for field, value := range entry.ContextMap() {
+			if text := fmt.Sprint(value); len(text) > 10_000 {
+				t.Errorf("%s: %s has %d bytes", entry.Message, field, len(text))
+			}
+		}
+	}
+}
+
+// A client may send commands faster than they can be carried out one by one. They stay in its sockets.
+func TestCommandsThatAreCarriedOutOneByOneStayInTheSockets(t *testing.T) {
+	t.Parallel()
+	const name, most, mostOfStrangers = "lock", 4 << 20, 192 << 10
+	for _, test := range []struct {
+		pipeline [][]string
+		password string // of Redis; the client does not know it
+		most     int
+	}{
+		{[][]string{{"AUTH", "nobody", "wrong"}}, "secret", mostOfStrangers},
+		{[][]string{{"HELLO", "3", "AUTH", "nobody", "wrong"}}, "secret", mostOfStrangers},
+		{[][]string{{"GET", "k"}}, "secret", mostOfStrangers},
+		{[][]string{{"LOCK", name}, {"UNLOCK", name}}, "secret", mostOfStrangers},
+		{[][]string{{"AUTH", "nobody", "wrong"}}, "", most},
+		{[][]string{{"LOCK", name}, {"UNLOCK", name}}, "", most},
+		{[][]string{{"TRYLOCK", name, "PX", "1"}}, "", most},
+		{[][]string{{"SELECT", "0"}, {"SELECT", "1"}}, "", most},
+		{[][]string{{"CLIENT", "KILL", "ID", "1000000"}}, "", most},
+		{[][]string{{"MULTI"}, {"EXEC"}}, "", most},
+		{[][]string{{"SUBSCRIBE", "c"}, {"UNSUBSCRIBE", "c"}}, "", most},
+		{[][]string{{"CLIENT", "SETNAME", "n"}, {"CLIENT", "REPLY", "ON"}}, "", most},
+	} {
+		title := fmt.Sprint(test.pipeline[0][0], test.password)
+		t.Run(title, func(t *testing.T) {
+			var args []string
+			if test.password != "" {
+				args = []string{"--requirepass", test.password}
+			}
+			redis := redistest.Start(t, args...)
+			var piece []byte
+			for len(piece) < 1<<20 {
+				for _, command := range test.pipeline {
+					piece = resp.AppendCommand(piece, command...)
+				}
+			}
+			for _, engine := range proxytest.Engines() {
+				srv := proxytest.Start(t, redis, func(o *proxy.Options) {
+					o.Engine, o.Upstream.Password, o.Limits.Unanswered = engine, test.password, 256<<10
+				})
+				c := proxytest.Dial(t, srv.Addr())
+				go func() { _, _ = io.Copy(io.Discard, c.Conn) }()
+				for taken := true; taken; {
+					taken = pour(t, c.Conn, piece, len(piece)) == len(piece)
+					if got := srv.Measured(); got > test.most {
+						t.Fatalf("%s: %d bytes are held, want at most %d", engine, got, test.most)
+					}
+				}
+				_ = c.Conn.Close()
+				redistest.Eventually(t, proxytest.Patience, "everything to be given back", func() bool { return srv.Measured() == 0 })
+			}
+		})
+	}
+}

@@ -1,0 +1,266 @@
+package memory
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxy/budget"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
+)
+
+// large is a value that is streamed: larger than what the proxies of these tests may hold of a client's requests.
+func large() string {
+	b := make([]byte, 32<<20)
+	r := rand.NewChaCha8([32]byte{1})
+	_, _ = r.Read(b) // it never fails
+	return string(b)
+}
+
+func TestLargeCommandPassesWithoutBeingHeld(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	value := large()
+	for _, engine := range proxytest.Engines() {
+		t.Run(engine, func(t *testing.T) {
+			srv := proxytest.Start(t, redis, func(o *proxy.Options) {
+				o.Engine = engine
+				o.Limits.Query = 8 << 20
+			})
+			c, other := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+			// Around it, commands that travel on the lane: their order must hold.
+			c.Raw(fmt.Sprintf("*1\r\n$4\r\nPING\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n", len(value)))
+			c.Raw(value[:20<<20])
+			if got := other.Do("PING"); got != "+PONG\r\n" {
+				t.Errorf("another client's PING in the middle of it = %q", got)
+			}
+			c.Raw(value[20<<20:] + "\r\n*2\r\n$6\r\nSTRLEN\r\n$1\r\nk\r\n")
+			for _, want := range []string{"+PONG\r\n", "+OK\r\n", fmt.Sprintf(":%d\r\n", len(value))} {
+				if got, err := c.Frame(); got != want || err != nil {
+					t.Fatalf("reply %q, %v, want %q", got, err, want)
+				}
+			}
+			direct := proxytest.Dial(t, redis.Addr())
+			for name, from := range map[string]*proxytest.Client{"direct": direct, "through the proxy": c} {
+				from.Send("GET", "k")
+				_ = from.Conn.SetReadDeadline(time.Now().Add(time.Minute)) // that of a single frame is shorter
+				sum := sha256.New()
+				head := fmt.Sprintf("$%d\r\n", len(value))
+				if _, err := io.CopyN(sum, from.Conn, int64(len(head)+len(value)+2)); err != nil {
+					t.Fatal(err)
+				}
+				if sha256.Sum256([]byte(head+value+"\r\n")) != [32]byte(sum.Sum(nil)) {
+					t.Errorf("GET %s differs from what was set", name)
+				}
+			}
+		})
+	}
+}
+
+func TestLargeCommandWithoutRedisIsReadToItsEnd(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	for _, engine := range proxytest.Engines() {
+		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine = engine })
+		c := proxytest.Dial(t, srv.Addr())
+		c.Do("PING")
+		redis.Kill()
+		proxytest.WaitFor(t, "the end of all pins to be seen", func() bool { // one that was being opened as well
+			probe := proxytest.Dial(t, srv.Addr())
+			probe.Send("BLPOP", "l", "0")
+			got, _ := probe.Frame()
+			pins, _ := srv.Shared().Upstream.Pins()
+			return strings.HasPrefix(got, "-NOUPSTREAM") && pins.Open == 0
+		})
+		c.Raw(fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n", 8<<20))
+		c.Raw(strings.Repeat("x", 8<<20) + "\r\n")
+		if got, err := c.Frame(); err != nil || !strings.HasPrefix(got, "-NOUPSTREAM") {
+			t.Errorf("%s: %.40q, %v, want NOUPSTREAM", engine, got, err)
+		}
+		if got := srv.Measured(); got >= budget.Free {
+			t.Errorf("%s: %d bytes count behind the refusal", engine, got)
+		}
+		redis.Restart()
+		redistest.Eventually(t, proxytest.Patience, "the session to serve again", func() bool { return c.Do("PING") == "+PONG\r\n" })
+	}
+}
+
+func TestLargeCommandInATransactionIsQueued(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	for _, engine := range proxytest.Engines() {
+		c := proxytest.Dial(t, proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine = engine }).Addr())
+		c.Send("MULTI")
+		c.Send("SET", "k", strings.Repeat("x", 8<<20))
+		c.Send("STRLEN", "k")
+		c.Send("EXEC")
+		for _, want := range []string{"+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", fmt.Sprintf("*2\r\n+OK\r\n:%d\r\n", 8<<20)} {
+			if got, err := c.Frame(); got != want || err != nil {
+				t.Fatalf("%s: reply %.60q, %v, want %q", engine, got, err, want)
+			}
+		}
+	}
+}
+
+// What was read behind a command that waits is the start of a large one. The rest is read when the wait is over.
+func TestLargeCommandBehindACommandThatWaits(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	for _, engine := range proxytest.Engines() {
+		t.Run(engine, func(t *testing.T) {
+			srv := proxytest.Start(t, redis, func(o *proxy.Options) {
+				o.Engine = engine
+				o.Limits.Memory = 32 << 20 // so that little is read behind the command that waits
+			})
+			holder, c := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+			holder.Do("LOCK", t.Name())
+			c.Send("LOCK", t.Name())
+			sent := make(chan error, 1)
+			go func() {
+				_, err := c.Conn.Write(resp.AppendCommand(nil, "SET", "k", strings.Repeat("x", 8<<20)))
+				sent <- err
+			}()
+			redistest.Eventually(t, proxytest.Patience, "the client not to be read any more", func() bool { return srv.Paused() == 1 })
+			holder.Do("UNLOCK", t.Name())
+			if got, err := c.Frame(); err != nil || !strings.HasPrefix(got, ":") {
+				t.Fatalf("LOCK = %q, %v", got, err)
+			}
+			if got, err := c.Frame(); err != nil || got != "+OK\r\n" {
+				t.Fatalf("SET = %q, %v", got, err)
+			}
+			if err := <-sent; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// No pin comes for a large command. It is held whole, and the next command that needs a pin may get one.
+func TestLargeCommandWithoutAPin(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	for _, engine := range proxytest.Engines() {
+		srv := proxytest.Start(t, redis, func(o *proxy.Options) {
+			o.Engine, o.Upstream.Pins.Max, o.Upstream.Pins.Wait = engine, 1, 20*time.Millisecond
+		})
+		holder, c := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		holder.Script("MULTI", "+OK")
+		value := strings.Repeat("x", 5<<20)
+		c.Raw(fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n%s", len(value), value[:1<<20]))
+		redistest.Eventually(t, proxytest.Patience, "the wait for a pin to end", func() bool { return srv.Stats().PinTimeouts == 1 })
+		c.Raw(value[1<<20:] + "\r\n")
+		if got, err := c.Frame(); got != "+OK\r\n" {
+			t.Fatalf("%s: SET = %q, %v", engine, got, err)
+		}
+		holder.Script("DISCARD", "+OK")
+		redistest.Eventually(t, proxytest.Patience, "the pin to be given back", func() bool { return len(srv.Stats().PinReasons) == 0 })
+		c.Script("MULTI", "+OK", "DISCARD", "+OK")
+	}
+}
+
+// Large commands wait for a connection. Their clients have announced more than the memory of all, and sent little of it. None is closed.
+func TestAnnouncedBytesTakeLittleMemory(t *testing.T) {
+	t.Parallel()
+	const waiters, n, begun = 8, 5 << 20, 64 << 10
+	redis := redistest.Start(t)
+	for _, engine := range proxytest.Engines() {
+		srv := proxytest.Start(t, redis, proxytest.LittleMemory, func(o *proxy.Options) { o.Engine, o.Upstream.Pins.Max, o.Upstream.Pins.Wait = engine, 1, time.Minute })
+		holder := proxytest.Dial(t, srv.Addr())
+		holder.Script("MULTI", "+OK")
+		var all [waiters]*proxytest.Client
+		for i := range all {
+			p := proxytest.Dial(t, srv.Addr())
+			p.Script("PING", "+PONG") // it is admitted
+			p.Raw(fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\n%d\r\n$%d\r\n%s", i, n, strings.Repeat("x", begun)))
+			redistest.Eventually(t, proxytest.Patience, "all that has been sent to be held", func() bool { return srv.Measured() >= (i+1)*begun })
+			all[i] = p
+		}
+		if got, most := srv.Measured(), int(srv.Stats().MaxMemory/2); got > most {
+			t.Errorf("%s: %d bytes are taken for %d, want at most %d", engine, got, waiters*begun, most)
+		}
+		holder.Script("DISCARD", "+OK")
+		var running sync.WaitGroup
+		for i, p := range all {
+			running.Go(func() {
+				p.Raw(strings.Repeat("x", n-begun) + "\r\n")
+				if got, err := p.Frame(); got != "+OK\r\n" {
+					t.Errorf("%s: SET of client %d = %q, %v", engine, i, got, err)
+				}
+			})
+		}
+		running.Wait()
+		if n := srv.Stats().Closed["memory_limit"]; n > 0 {
+			t.Errorf("%s: %d clients have been closed", engine, n)
+		}
+	}
+}
+
+// Redis does not take large commands. Their bytes count, and little of them is read. When Redis goes on, all are carried out.
+func TestBytesOfLargeCommandsCountUntilRedisTakesThem(t *testing.T) {
+	t.Parallel()
+	const senders, n = 4, 24 << 20
+	redis := redistest.Start(t)
+	for _, engine := range proxytest.Engines() {
+		srv := proxytest.Start(t, redis, proxytest.LittleMemory, func(o *proxy.Options) { o.Engine = engine })
+		var all [senders]*proxytest.Client
+		for i := range all {
+			all[i] = proxytest.Dial(t, srv.Addr())
+			all[i].Script("PING", "+PONG") // it is admitted
+		}
+		redis.Pause()
+		var sent [senders]int
+		for i, p := range all {
+			p.Raw(fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\n%d\r\n$%d\r\n", i, n))
+			if sent[i] = pour(t, p.Conn, []byte(strings.Repeat("x", 64<<10)), n); sent[i] >= n {
+				t.Fatalf("%s: a command is taken whole", engine)
+			}
+		}
+		if got, least, most := srv.Measured(), senders*budget.Free, int(srv.Stats().MaxMemory/2); got < least || got > most {
+			t.Errorf("%s: %d bytes count, want %d to %d", engine, got, least, most)
+		}
+		redis.Continue()
+		var running sync.WaitGroup
+		for i, p := range all {
+			running.Go(func() {
+				p.Raw(strings.Repeat("x", n-sent[i]) + "\r\n")
+				if got, err := p.Frame(); got != "+OK\r\n" {
+					t.Errorf("%s: SET of client %d = %q, %v", engine, i, got, err)
+				}
+			})
+		}
+		running.Wait()
+		redistest.Eventually(t, proxytest.Patience, "nothing to count any more", func() bool { return srv.Stats().Memory == 0 })
+	}
+}
+
+// A client ends its side behind a large command that waits for a pin. The command does not wait for other clients, so it runs.
+func TestLargeCommandOfAClientThatHasEndedItsSide(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	for _, engine := range proxytest.Engines() {
+		srv := proxytest.Start(t, redis, func(o *proxy.Options) {
+			o.Engine, o.Upstream.Pins.Max, o.Upstream.Pins.Wait = engine, 1, proxytest.Patience
+		})
+		holder, c := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		holder.Script("MULTI", "+OK")
+		c.Script("PING", "+PONG") // it is admitted
+		c.Send("SET", "k", strings.Repeat("x", 5<<20))
+		c.HalfClose()
+		redistest.Eventually(t, proxytest.Patience, "the wait for a pin", func() bool { return srv.Stats().PinWaits == 1 })
+		for range 10 { // meanwhile the end is seen
+			holder.Script("NOSUCH", "-ERR")
+		}
+		holder.Script("DISCARD", "+OK")
+		if got, err := c.Frame(); got != "+OK\r\n" {
+			t.Errorf("%s: SET = %q, %v", engine, got, err)
+		}
+	}
+}

@@ -1,0 +1,260 @@
+package transparency
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds"
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// users makes the users that the tests of this file talk about.
+func users(t testing.TB, redis *redistest.Server) {
+	t.Helper()
+	redis.Do(t, "ACL", "SETUSER", "alice", "reset", "on", ">pw", "~alice:*", "&alice:*", "+@all", "-@dangerous", "-ping", "+client|id", "-client|setname", "-client|reply")
+	redis.Do(t, "ACL", "SETUSER", "bob", "reset", "on", ">pw", "~bob:*", "%R~shared:*", "&bob:*", "+get", "+set", "+multi", "+exec", "+blpop", "+subscribe", "+client|getname", "+select|1")
+	redis.Do(t, "ACL", "SETUSER", "off", "reset", "off", ">pw", "~*", "+@all")
+	redis.Do(t, "ACL", "SETUSER", "open", "reset", "on", "nopass", "~*", "&*", "+@all")
+}
+
+func TestIdentitiesAreRedisOwn(t *testing.T) {
+	t.Parallel()
+	everything := []string{
+		"PING", "GET alice:k", "SET alice:k v", "GET bob:k", "SET bob:k v", "GET shared:k", "SET shared:k v", "MGET alice:k bob:k", "CONFIG GET port", "KEYS *",
+		"CLIENT GETNAME", "CLIENT SETNAME x", "CLIENT GETNAME", "CLIENT SETINFO lib-name x", "CLIENT REPLY ON", "CLIENT REPLY OFF", "CLIENT REPLY ON", "CLIENT LIST TYPE replica", "CLIENT NO-EVICT on",
+		"MULTI", "GET alice:k", "SET bob:k w", "EXEC", "WATCH alice:k", "WATCH bob:k", "UNWATCH", "DISCARD", "BLPOP alice:l 0.001", "BLPOP bob:l 0.001", "SELECT 1", "SELECT 2", "GET alice:k", "SELECT 0",
+		"EVAL \"return redis.call('GET','alice:k')\" 0", "PUBLISH alice:c m", "SPUBLISH bob:c m", "SCRIPT LOAD x", "WAIT 0 0", "ACL WHOAMI", "ACL GETUSER x", "MONITOR x", "ROLE", "NOSUCH", "ASKING", "RESET x", "COMMAND COUNT x",
+	}
+	for _, args := range [][]string{nil, {"--requirepass", "secret"}} {
+		b := proxytest.NewBench(t, args...)
+		users(t, b.Redis)
+		logins := []string{
+			"PING", "AUTH alice pw", "AUTH bob pw", "AUTH open anything", "AUTH open", "AUTH off pw", "AUTH alice wrong", "AUTH nosuch pw", "AUTH", "AUTH a b c", "AUTH secret", "AUTH wrong", "AUTH default secret",
+			"HELLO", "HELLO 2", "HELLO 3", "HELLO 2 AUTH alice pw", "HELLO 3 AUTH bob pw SETNAME bobby", "HELLO 3 AUTH alice wrong", "HELLO 4 AUTH alice pw", "HELLO x", "HELLO 3 SETNAME", "HELLO 3 AUTH alice",
+			"HELLO 3 AUTH alice pw BAD", "HELLO 3 SETNAME name BAD", `HELLO 3 SETNAME "bad name"`, `HELLO 3 AUTH bob pw SETNAME "bad name"`, "HELLO 3 AUTH alice pw AUTH bob wrong", "HELLO 3 SETNAME name",
+			"RESET", "AUTH alice pw\r\nRESET", "AUTH alice pw\r\nAUTH bob wrong", "AUTH alice pw\r\nHELLO 3\r\nAUTH bob pw", "MULTI\r\nAUTH alice pw\r\nEXEC", "MULTI\r\nHELLO 3 AUTH alice pw BAD\r\nEXEC", "MULTI\r\nHELLO 3 AUTH bob pw\r\nAUTH alice pw\r\nEXEC",
+			"HELLO 3 AUTH alice pw\r\nHELLO 2 AUTH bob pw", "CLIENT SETNAME kept\r\nAUTH bob pw",
+		}
+		for _, login := range logins {
+			t.Run(fmt.Sprintf("requirepass %v, %s", args != nil, strings.ReplaceAll(login, "\r\n", ", ")), func(t *testing.T) {
+				b.Compare(t, func(s *proxytest.Side) {
+					s.HideHelloID()
+					c := s.Client("c")
+					n := strings.Count(login, "\r\n") + 1
+					c.Raw(proxytest.Inline(login))
+					c.Expect(n)
+					for _, cmd := range everything {
+						c.Raw(proxytest.Inline(cmd))
+						if cmd == "CLIENT REPLY OFF" {
+							c.Raw(proxytest.Inline("ACL WHOAMI"))
+							continue
+						}
+						c.Raw(proxytest.Inline("ECHO " + strconv.Quote(cmd)))
+						c.Until("") // one frame at least
+					}
+					c.Raw(proxytest.Inline("SUBSCRIBE alice:c", "SUBSCRIBE bob:c", "UNSUBSCRIBE", "RESET", "ECHO the-end"))
+					c.Until("RESET")
+					c.Expect(1)
+				})
+			})
+		}
+	}
+}
+
+// A connection that a refused HELLO has logged in all the same never serves another client.
+func TestHalfRefusedHelloIsNobodyElses(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	users(t, redis)
+	redis.Do(t, "ACL", "SETUSER", "default", "-acl|list")
+	for _, engine := range proxytest.Engines() {
+		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.Upstream.Pins.Max = engine, 1 })
+		for _, hello := range []string{
+			"HELLO 3 AUTH alice pw BAD", "HELLO 3 SETNAME thief BAD", `HELLO 3 AUTH alice pw SETNAME "bad name"`, "HELLO 3 AUTH alice pw AUTH bob wrong",
+			"MULTI\r\nHELLO 3 AUTH alice pw BAD\r\nEXEC", "HELLO 2 AUTH alice wrong", "HELLO 9 AUTH alice pw", "AUTH alice wrong",
+		} {
+			a := proxytest.Dial(t, srv.Addr())
+			a.Raw(proxytest.Inline(hello))
+			for range strings.Count(hello, "\r\n") + 1 {
+				if _, err := a.Frame(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_ = a.Conn.Close()
+			redistest.Eventually(t, proxytest.Patience, "the pin to be free", func() bool {
+				c := proxytest.Dial(t, srv.Addr())
+				defer c.Conn.Close()
+				// Each answer comes from a pin.
+				reply := c.Quiet("WAIT", "0", "0")
+				if strings.HasPrefix(reply, "-OVERLOADED") {
+					return false
+				}
+				c.Raw(proxytest.Inline("MULTI", "ACL WHOAMI", "CLIENT GETNAME", "EXEC"))
+				for range 3 {
+					_, _ = c.Frame()
+				}
+				if got, want := first(c.Frame()), "*2\r\n$7\r\ndefault\r\n$-1\r\n"; got != want {
+					t.Errorf("after %q another client is %q", hello, got)
+				}
+				return true
+			})
+		}
+	}
+}
+
+func first[T any](v T, _ error) T { return v }
+
+// Clients of all identities at once, each of which asks who and where it is on every kind of connection: none may ever be
+// told that it is somebody else.
+func TestNothingTravelsOnAnothersConnection(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	for i := range 4 {
+		redis.Do(t, "ACL", "SETUSER", fmt.Sprint("u", i), "reset", "on", fmt.Sprint(">p", i), "~*", "&*", "+@all")
+	}
+	for db := range 4 {
+		c := redis.Client(t)
+		if err := c.Do(t.Context(), "EVAL", "redis.call('SELECT', ARGV[1]); redis.call('SET', 'db', ARGV[1]); return 1", 0, db).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, engine := range proxytest.Engines() {
+		srv := proxytest.Start(t, redis, func(o *proxy.Options) {
+			o.Engine, o.Upstream.Pins.Max, o.Upstream.Pins.Wait = engine, 8, proxytest.Patience
+		})
+		var wg sync.WaitGroup
+		for i := range 32 {
+			wg.Go(func() { wander(t, srv.Addr(), i) })
+		}
+		wg.Wait()
+	}
+}
+
+// wander is a client that changes its identity and checks it.
+func wander(t *testing.T, addr string, seed int) {
+	c := proxytest.Dial(t, addr)
+	check := func(user string, db, proto int) {
+		null := map[int]string{2: "$-1\r\n", 3: "_\r\n"}[proto]
+		dbText := fmt.Sprintf("$1\r\n%d\r\n", db)
+		who := fmt.Sprintf("$%d\r\n%s\r\n", len(user), user)
+		c.Raw(proxytest.Inline("ACL WHOAMI", "GET db", "GET nosuch", "MULTI", "ACL WHOAMI", "GET db", "GET nosuch", "EXEC", "ACL WHOAMI", "EVAL \"return redis.call('GET','db')\" 0"))
+		want := []string{who, dbText, null, "+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "*3\r\n" + who + dbText + null, who, dbText}
+		for i, w := range want {
+			if got, err := c.Frame(); got != w {
+				t.Errorf("%s in %d, RESP%d: reply %d is %q, %v", user, db, proto, i, got, err)
+			}
+		}
+	}
+	check("default", 0, 2)
+	for step := range 12 {
+		n := seed*7 + step*5
+		user, db, proto := n%4, n/4%4, 2+n/16%2
+		c.Quiet("HELLO", strconv.Itoa(proto), "AUTH", fmt.Sprint("u", user), fmt.Sprint("p", user))
+		c.Quiet("SELECT", strconv.Itoa(db))
+		check(fmt.Sprint("u", user), db, proto)
+		if n%3 == 0 {
+			c.Quiet("RESET")
+			check("default", 0, 2)
+		}
+	}
+}
+
+// A user who is deleted loses the connection, as directly.
+func TestDeletedUserIsCutOff(t *testing.T) {
+	t.Parallel()
+	b := proxytest.NewBench(t)
+	scripts := map[string]func(s *proxytest.Side, c *proxytest.Client){
+		"on a lane":   func(_ *proxytest.Side, c *proxytest.Client) { c.Do("GET", "k") },
+		"on a pin":    func(_ *proxytest.Side, c *proxytest.Client) { c.Do("WATCH", "k") },
+		"subscribed":  func(_ *proxytest.Side, c *proxytest.Client) { c.Do("SUBSCRIBE", "ch") },
+		"blocked":     func(s *proxytest.Side, c *proxytest.Client) { c.Send("BLPOP", "l", "0"); s.AwaitBlocked(1) },
+		"monitoring":  func(_ *proxytest.Side, c *proxytest.Client) { c.Do("MONITOR") },
+		"not yet any": func(_ *proxytest.Side, c *proxytest.Client) {},
+	}
+	for name, script := range scripts {
+		t.Run(name, func(t *testing.T) {
+			b.Compare(t, func(s *proxytest.Side) {
+				s.Redis.Do(t, "ACL", "SETUSER", "gone", "on", ">pw", "~*", "&*", "+@all")
+				c := s.Client("c")
+				c.Do("AUTH", "gone", "pw")
+				script(s, c)
+				s.Redis.Do(t, "ACL", "DELUSER", "gone")
+				redistest.Eventually(t, proxytest.Patience, "the end of the connection", func() bool {
+					// A client that has nothing outstanding may hear of it only when it asks again.
+					c.Raw(proxytest.Inline("GET k"))
+					b, err := c.Frame()
+					return err != nil && b == ""
+				})
+			})
+		})
+	}
+	t.Run("rights that change", func(t *testing.T) {
+		b.Compare(t, func(s *proxytest.Side) {
+			s.Redis.Do(t, "ACL", "SETUSER", "less", "reset", "on", ">pw", "~*", "&*", "+@all")
+			c := s.Client("c")
+			c.Do("AUTH", "less", "pw")
+			c.Do("SET", "k", "v")
+			s.Redis.Do(t, "ACL", "SETUSER", "less", "-set", "resetkeys", "~x*")
+			c.Raw(proxytest.Inline("SET k v", "GET k", "GET x", "MULTI", "GET k", "EXEC", "BLPOP k 0", "WATCH k"))
+			c.Expect(8)
+		})
+	})
+}
+
+// Redis 7.0 logs a client in although it refuses its HELLO. CLIENT INFO and the lock engine follow the server, whichever it is.
+func TestARefusedHELLOMayLogIn(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t, "--requirepass", "pw")
+	redis.Do(t, "ACL", "SETUSER", "alice", "on", ">pw", "~*", "&*", "+@all")
+	redis.Do(t, "ACL", "SETUSER", "mute", "on", ">pw", "~*", "&*", "+@all", "-acl")
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
+		for _, one := range []struct {
+			before, hello string
+			vague         bool // the proxy cannot tell who is logged in
+		}{
+			{"AUTH pw", "HELLO 3 AUTH alice pw BAD", false},
+			{"AUTH alice pw", "HELLO 3 AUTH default pw BAD", false},
+			{"AUTH alice pw", "HELLO 3 AUTH default pw AUTH mute wrong", false},
+			{"AUTH alice pw", "HELLO 3 AUTH default pw SETNAME name BAD", false},
+			{"PING", "HELLO 3 AUTH alice pw BAD", false},
+			{"AUTH alice pw", "HELLO 3 AUTH alice wrong BAD", false},
+			{"AUTH alice pw", "HELLO 3 BAD AUTH default wrong", false},
+			{"AUTH alice pw", "HELLO 3 AUTH default pw AUTH default wrong", true}, // which password was right?
+			{"AUTH alice pw", "HELLO 3 AUTH mute pw BAD", true},
+		} {
+			direct, c := proxytest.Dial(t, redis.Addr()), proxytest.Dial(t, srv.Addr())
+			for _, words := range []string{one.before, one.hello, "ACL WHOAMI", "CLIENT GETNAME", "HGETALL h"} {
+				if got, want := c.Quiet(strings.Fields(words)...), direct.Quiet(strings.Fields(words)...); got != want {
+					t.Errorf("%s, %s: %s answered %q, Redis %q", one.before, one.hello, words, got, want)
+				}
+			}
+			who := direct.Quiet("ACL", "WHOAMI")
+			fence := c.Quiet("LOCK", "l", "PX", "20000")
+			if strings.HasPrefix(who, "-NOAUTH") {
+				if !strings.HasPrefix(fence, "-NOAUTH") {
+					t.Errorf("%s, %s: LOCK %q of a client that is not logged in", one.before, one.hello, fence)
+				}
+				continue
+			}
+			proxytest.Integer(t, fence)
+			if _, user, _ := strings.Cut(strings.TrimSuffix(who, "\r\n"), "\r\n"); !one.vague {
+				if got := c.Quiet("CLIENT", "INFO"); !strings.Contains(got, " user="+user+" ") {
+					t.Errorf("%s, %s: Redis says %q, CLIENT INFO %s", one.before, one.hello, user, got)
+				}
+				srv.EachLock(func(l lockcmds.Lock) {
+					if l.User != user {
+						t.Errorf("%s, %s: Redis says %q, the lock is one of %q", one.before, one.hello, user, l.User)
+					}
+				})
+			}
+			if got := c.Quiet("UNLOCK", "l"); got != ":1\r\n" {
+				t.Errorf("%s, %s: UNLOCK %q", one.before, one.hello, got)
+			}
+		}
+	})
+}

@@ -1,0 +1,330 @@
+package transparency
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
+)
+
+// warm has n clients that have been served.
+func warm(t *testing.T, srv *proxytest.Proxy, n int, setup ...string) []*proxytest.Client {
+	t.Helper()
+	list := make([]*proxytest.Client, n)
+	for i := range list {
+		list[i] = proxytest.Dial(t, srv.Addr())
+		if len(setup) > 0 {
+			list[i].Quiet(setup...)
+		}
+		list[i].Quiet("GET", "warm")
+	}
+	return list
+}
+
+// stalls has a client send a command with which its lane stands still, and waits until the lane has been set aside.
+func stalls(t *testing.T, srv *proxytest.Proxy, c *proxytest.Client, args ...string) {
+	t.Helper()
+	before := srv.Stats().LanesSetAside
+	c.Send(args...)
+	proxytest.WaitFor(t, "the lane to be set aside", func() bool { return srv.Stats().LanesSetAside > before })
+}
+
+// blockedIn waits until Redis has blocked n clients.
+func blockedIn(t *testing.T, redis *redistest.Server, n int) {
+	t.Helper()
+	(&proxytest.Side{T: t, Redis: redis}).AwaitBlocked(n)
+}
+
+// Writes that are held back hold up nobody who reads, however many write.
+func TestHeldBackWritesHoldUpNoReads(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+		readers, writers := warm(t, srv, 8), warm(t, srv, 20)
+		admin := proxytest.Dial(t, "unix:"+redis.Socket()) // the proxy does not see the pause begin
+		admin.Quiet("CLIENT", "PAUSE", "600000", "WRITE")
+		stalls(t, srv, writers[0], "INCR", "n")
+		for _, c := range writers[1:] {
+			c.Send("INCR", "n")
+		}
+		for i, c := range readers {
+			if b := c.Quiet("GET", "n"); b != "$-1\r\n" {
+				t.Errorf("reader %d: %q", i, b)
+			}
+			c.Raw(proxytest.Inline("GET n", "GET n"))
+			for range 2 {
+				if b, err := c.Frame(); b != "$-1\r\n" {
+					t.Errorf("reader %d: %q %v", i, b, err)
+				}
+			}
+		}
+		// Of one client, nothing overtakes.
+		readers[0].Raw(proxytest.Inline("GET n", "INCR mine", "GET mine"))
+		if b, err := readers[0].Frame(); b != "$-1\r\n" {
+			t.Errorf("before the write: %q %v", b, err)
+		}
+		if b := readers[1].Quiet("GET", "mine"); b != "$-1\r\n" {
+			t.Errorf("another reader: %q", b)
+		}
+		newcomer := proxytest.Dial(t, srv.Addr())
+		if b := newcomer.Quiet("GET", "n"); b != "$-1\r\n" {
+			t.Errorf("newcomer: %q", b)
+		}
+		admin.Quiet("CLIENT", "UNPAUSE")
+		for _, want := range []string{":1\r\n", "$1\r\n1\r\n"} {
+			if b, err := readers[0].Frame(); b != want {
+				t.Errorf("%q %v, want %q", b, err, want)
+			}
+		}
+		for i, c := range writers {
+			if b, err := c.Frame(); err != nil || b[0] != ':' {
+				t.Errorf("writer %d: %q %v", i, b, err)
+			}
+		}
+		proxytest.WaitFor(t, "one lane to take everything again", func() bool {
+			return writers[0].Quiet("GET", "n") == "$2\r\n20\r\n" && !setAside(srv, writers[0])
+		})
+	})
+}
+
+// A pause that a client of this proxy asks for is known at once: not even the command next to the first write waits.
+func TestPauseThroughTheProxyIsKnownAtOnce(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+		c := warm(t, srv, 3, "SELECT", "9")
+		if b := c[0].Quiet("CLIENT", "PAUSE", "600000", "WRITE"); b != "+OK\r\n" {
+			t.Fatalf("CLIENT PAUSE: %q", b)
+		}
+		c[1].Send("SET", "k", "v")
+		if b := c[2].Quiet("GET", "k"); b != "$-1\r\n" {
+			t.Errorf("GET: %q", b)
+		}
+		blockedIn(t, redis, 1)
+		if b := c[0].Quiet("CLIENT", "UNPAUSE"); b != "+OK\r\n" {
+			t.Errorf("CLIENT UNPAUSE: %q", b)
+		}
+		if b, err := c[1].Frame(); b != "+OK\r\n" {
+			t.Errorf("SET: %q %v", b, err)
+		}
+	})
+}
+
+// A client whose command comes right behind a script without an end is told so, and can end it.
+func TestScriptWithoutEndIsEndedByWhoComesNext(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
+		c := warm(t, srv, 2)
+		for i := range 20 {
+			runs := c[0]
+			if i%4 >= 2 { // or a client whose first command wrote
+				runs = proxytest.Dial(t, srv.Addr())
+				runs.Quiet("SET", "k", "v")
+			}
+			before := "" // or a command in front of the script in one go
+			if i%2 == 1 {
+				before = proxytest.Inline("GET k")
+			}
+			runs.Raw(before + string(resp.AppendCommand(nil, "EVAL", "while true do end", "0")))
+			proxytest.WaitFor(t, "-BUSY", func() bool { return strings.HasPrefix(c[1].Quiet("GET", "k"), "-BUSY ") })
+			if b := c[1].Quiet("SCRIPT", "KILL"); b != "+OK\r\n" {
+				t.Errorf("SCRIPT KILL: %q", b)
+			}
+			if before != "" {
+				runs.Expect(1)
+			}
+			if b, err := runs.Frame(); !strings.HasPrefix(b, "-ERR ") {
+				t.Errorf("EVAL: %q %v", b, err)
+			}
+		}
+	}, "--busy-reply-threshold", "20")
+}
+
+// Commands behind a script in one go keep their order, and so do those that come later.
+func TestOrderOfOneClientAroundScripts(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
+		c := warm(t, srv, 2)[0]
+		const incr = `"return redis.call('INCR','n')"`
+		want := 0
+		for range 20 {
+			c.Raw(proxytest.Inline("INCR n", "EVAL "+incr+" 0", "INCR n"))
+			for range 3 {
+				want++
+				if b, err := c.Frame(); b != fmt.Sprintf(":%d\r\n", want) {
+					t.Fatalf("%q %v, want %d", b, err, want)
+				}
+			}
+			for _, args := range [][]string{{"EVAL", "return redis.call('INCR','n')", "0"}, {"INCR", "n"}} {
+				want++
+				if b := c.Quiet(args...); b != fmt.Sprintf(":%d\r\n", want) {
+					t.Fatalf("%q, want %d", b, want)
+				}
+			}
+		}
+	})
+}
+
+// INFO counts each client whose write is held back, though they share a connection to Redis.
+func TestHeldBackClientsAreCountedAsBlocked(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
+		c := warm(t, srv, 5)
+		c[0].Quiet("MULTI")
+		c[0].Quiet("CLIENT", "PAUSE", "600000", "WRITE")
+		if b := c[0].Quiet("EXEC"); b != "*1\r\n+OK\r\n" {
+			t.Fatalf("CLIENT PAUSE: %q", b)
+		}
+		for i, writer := range c[1:] {
+			if i%2 == 0 {
+				writer.Send("PUBLISH", "a", "b")
+			} else {
+				writer.Send("EVAL", "return 1", "0")
+			}
+			want := fmt.Sprintf("blocked_clients:%d\r\n", i+1)
+			proxytest.WaitFor(t, want, func() bool { return strings.Contains(c[0].Quiet("INFO", "clients"), want) })
+		}
+	})
+}
+
+// While a script runs for too long, others are told so, in every database.
+func TestBusyScriptIsToldToOthers(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+		c := warm(t, srv, 3, "SELECT", "9")
+		stalls(t, srv, c[0], "EVAL", "while true do end", "0")
+		for _, c := range c[1:] {
+			proxytest.WaitFor(t, "-BUSY", func() bool { return strings.HasPrefix(c.Quiet("GET", "k"), "-BUSY ") })
+			if b := c.Quiet("SET", "k", "v"); !strings.HasPrefix(b, "-BUSY ") {
+				t.Errorf("SET: %q", b)
+			}
+		}
+		proxytest.Dial(t, "unix:"+redis.Socket()).Quiet("SCRIPT", "KILL")
+		if b, err := c[0].Frame(); !strings.HasPrefix(b, "-ERR ") {
+			t.Errorf("EVAL: %q %v", b, err)
+		}
+		proxytest.WaitFor(t, "the end of the script", func() bool { return c[1].Quiet("SET", "k", "v") == "+OK\r\n" })
+	}, "--busy-reply-threshold", "50")
+}
+
+// Lock commands travel on the same lanes.
+func TestLockBesideALaneThatStandsStill(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+		c := warm(t, srv, 3)
+		fence := c[1].Quiet("LOCK", "l")
+		admin := proxytest.Dial(t, "unix:"+redis.Socket())
+		admin.Quiet("CLIENT", "PAUSE", "600000", "WRITE")
+		stalls(t, srv, c[0], "INCR", "n")
+		c[1].Raw(proxytest.Inline("GET own", "UNLOCK l", "INCR own", "GET own"))
+		if b, err := c[1].Frame(); b != "$-1\r\n" {
+			t.Errorf("GET before UNLOCK: %q %v", b, err)
+		}
+		c[2].Send("LOCK", "l")
+		admin.Quiet("CLIENT", "UNPAUSE")
+		for _, want := range []string{":1\r\n", ":1\r\n", "$1\r\n1\r\n"} {
+			if b, err := c[1].Frame(); b != want {
+				t.Errorf("%q %v, want %q", b, err, want)
+			}
+		}
+		if b, err := c[2].Frame(); err != nil || proxytest.Integer(t, b) <= proxytest.Integer(t, fence) {
+			t.Errorf("the next fence is %q %v after %q", b, err, fence)
+		}
+	})
+}
+
+// A client whose lane stands still keeps its order, whatever it goes on to send.
+func TestOrderOfOneClientWhoseLaneIsSetAside(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+		c := warm(t, srv, 2)
+		admin := proxytest.Dial(t, "unix:"+redis.Socket())
+		for round := range 3 {
+			admin.Quiet("CLIENT", "PAUSE", "600000", "WRITE")
+			stalls(t, srv, c[0], "INCR", "n")
+			c[0].Raw(proxytest.Inline("GET n", "INCR n", "GET n"))
+			c[1].Quiet("GET", "n")
+			admin.Quiet("CLIENT", "UNPAUSE")
+			for i := range 4 {
+				n := 2*round + 1 + i/2
+				want := fmt.Sprintf(":%d\r\n", n)
+				if i%2 == 1 {
+					want = fmt.Sprintf("$1\r\n%d\r\n", n)
+				}
+				if b, err := c[0].Frame(); b != want {
+					t.Errorf("%q %v, want %q", b, err, want)
+				}
+			}
+			proxytest.WaitFor(t, "the lane to be back", func() bool { c[1].Quiet("GET", "n"); return !setAside(srv, c[1]) })
+		}
+	})
+}
+
+// setAside reports whether the lane of a client's session stands still.
+func setAside(srv *proxytest.Proxy, c *proxytest.Client) bool { return srv.StatusOf(c).SetAside }
+
+// How soon a lane is set aside decides how long others wait at most.
+func TestOthersWaitShortlyForALaneThatStandsStill(t *testing.T) {
+	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+		c := warm(t, srv, 2)
+		admin := proxytest.Dial(t, "unix:"+redis.Socket())
+		proxytest.InTime(t, "the wait", time.Second, func() time.Duration {
+			admin.Quiet("CLIENT", "PAUSE", "600000", "WRITE")
+			begin := time.Now()
+			stalls(t, srv, c[0], "INCR", "n")
+			c[1].Quiet("GET", "n")
+			took := time.Since(begin)
+			admin.Quiet("CLIENT", "UNPAUSE")
+			c[0].ExpectReply(":")
+			return took
+		})
+	})
+}
+
+// A client whose replies are large does not cost others their connection when Redis closes the one that they come on.
+func TestLargeRepliesCostOnlyThoseWhoAskForThem(t *testing.T) {
+	t.Parallel()
+	const size = 1 << 20
+	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+		redis.Do(t, "SET", "big", strings.Repeat("x", size))
+		proxytest.WaitFor(t, "the limits to be known", srv.Shared().Upstream.Tight)
+		small, greedy := warm(t, srv, 4), proxytest.Dial(t, srv.Addr())
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		for i, c := range small {
+			c.Side = &proxytest.Side{T: t}
+			wg.Go(func() {
+				for {
+					c.Send("GET", "k")
+					if b, err := c.Frame(); err != nil || b != "$-1\r\n" {
+						t.Errorf("client %d: %q %v", i, b, err)
+						return
+					}
+					select {
+					case <-stop:
+						return
+					default:
+					}
+				}
+			})
+		}
+		greedy.Raw(strings.Repeat(proxytest.Inline("GET big"), 100)) // Redis closes the connection on which it gets this
+		greedy.Side = &proxytest.Side{T: t}
+		got := 0
+		for ; got < 100; got++ {
+			if b, err := greedy.Frame(); err != nil {
+				break
+			} else if len(b) != len("$1048576\r\n")+size+2 {
+				t.Fatalf("a reply of %d bytes", len(b))
+			}
+		}
+		if got == 100 {
+			t.Error("Redis has closed nothing")
+		}
+		close(stop)
+		wg.Wait()
+	}, "--client-output-buffer-limit", "normal 24mb 0 0")
+}

@@ -1,0 +1,256 @@
+package transparency
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// What Redis refuses keeps no connection: clients that may do nothing cannot take all of them.
+func TestARefusedCommandKeepsNoConnection(t *testing.T) {
+	t.Parallel()
+	const pins = 2
+	for _, engine := range proxytest.Engines() {
+		redis := redistest.Start(t, "--requirepass", "secret")
+		redis.Do(t, "ACL", "SETUSER", "poor", "reset", "on", ">pw", "~*", "&*", "+get", "+multi", "+exec")
+		srv := proxytest.Start(t, redis, func(o *proxy.Options) {
+			o.Engine, o.Upstream.Pins.Max, o.Upstream.Pins.Wait = engine, pins, proxytest.Patience
+		})
+		login := proxytest.Inline("AUTH poor pw")
+		for _, c := range []struct{ name, before, cmd, reply string }{
+			{"no login", "", "HELLO 2 BAD", "-"},
+			{"no login", "", "HELLO 3 SETNAME x BAD", "-"},
+			{"no login", "", "HELLO 3 AUTH poor wrong BAD", "-"},
+			{"no login", "", "HELLO 3", "-NOAUTH "},
+			{"no login", "", "AUTH poor wrong", "-WRONGPASS "},
+			{"no login", "", "MONITOR", "-NOAUTH "},
+			{"no login", "", "REPLCONF x", "-"},
+			{"no login", "", "REPLCONF x y", "-NOAUTH "},
+			{"no login", "", "REPLCONF ACK 1", "-NOAUTH "},
+			{"no login", "", "PSYNC ? -1", "-NOAUTH "},
+			{"no login", "", "SYNC", "-NOAUTH "},
+			{"no login", "", "NOSUCH", "-ERR unknown command"},
+			{"no login", "", "CLIENT TRACKING ON", "-NOAUTH "},
+			{"no login", "", "CLIENT NO-EVICT on", "-NOAUTH "},
+			{"no login", "", "SCRIPT DEBUG YES", "-NOAUTH "},
+			{"no login", "", "READONLY", "-NOAUTH "},
+			{"no login", "", "SUBSCRIBE a", "-NOAUTH "},
+			{"no login", "", "MULTI", "-NOAUTH "},
+			{"no login", "", "DEBUG SLEEP 9", "-"},
+			{"no right", login, "MONITOR", "-NOPERM "},
+			{"no right", login, "REPLCONF capa eof", "-NOPERM "},
+			{"no right", login, "PSYNC ? -1", "-NOPERM "},
+			{"no right", login, "SYNC", "-NOPERM "},
+			{"no right", login, "CLIENT TRACKING ON", "-NOPERM "},
+			{"no right", login, "SCRIPT DEBUG YES", "-NOPERM "},
+			{"no right", login, "READONLY", "-NOPERM "},
+			{"an error", proxytest.Inline("AUTH secret"), "CLIENT TRACKING MAYBE", "-ERR "},
+			{"an error", proxytest.Inline("AUTH secret"), "CLIENT TRACKING ON REDIRECT 999999", "-ERR "},
+			{"an error", proxytest.Inline("AUTH secret"), "CLIENT CACHING YES", "-ERR "},
+			{"an error", proxytest.Inline("AUTH secret"), "READONLY", "-ERR "},
+			{"an error", proxytest.Inline("AUTH secret"), "SCRIPT DEBUG MAYBE", "-ERR "},
+			{"an error", proxytest.Inline("AUTH secret"), "PSYNC", "-ERR "},
+			{"an error", proxytest.Inline("AUTH secret"), "MONITOR x", "-ERR "},
+			{"an error", proxytest.Inline("AUTH secret"), "NOSUCH x y", "-ERR unknown command"},
+			{"an error", proxytest.Inline("AUTH secret"), "DEBUG NOSUCH", "-ERR "},
+			{"discarded", proxytest.Inline("AUTH secret", "MULTI", "CLIENT NO-EVICT on"), "DISCARD", "+OK"},
+			{"failed", proxytest.Inline("AUTH secret", "MULTI", "CLIENT CACHING YES"), "EXEC", "*1\r\n-ERR"},
+		} {
+			t.Run(engine+"/"+c.name+"/"+c.cmd, func(t *testing.T) {
+				var crowd []*proxytest.Client
+				for range pins + 1 {
+					p := proxytest.Dial(t, srv.Addr())
+					for line := range strings.SplitSeq(c.before, "\r\n") {
+						if line != "" {
+							p.Quiet(strings.Fields(line)...)
+						}
+					}
+					if got := p.Quiet(strings.Fields(c.cmd)...); !strings.HasPrefix(got, c.reply) {
+						t.Fatalf("%q, want %s…", got, c.reply)
+					}
+					crowd = append(crowd, p)
+				}
+				redistest.Eventually(t, proxytest.Patience, "all pins to be given back", func() bool { return len(srv.Stats().PinReasons) == 0 })
+				p := proxytest.Dial(t, srv.Addr())
+				p.Quiet("AUTH", "secret")
+				if got := p.Quiet("BLPOP", "l", "0.001"); got != "*-1\r\n" {
+					t.Errorf("another client's BLPOP: %q", got)
+				}
+				for _, p := range crowd {
+					want := "-NOAUTH "
+					if c.before != "" {
+						want = "$-1\r\n"
+					}
+					if got := p.Quiet("GET", "k"); !strings.HasPrefix(got, want) {
+						t.Errorf("GET afterwards: %q, want %s…", got, want)
+					}
+					_ = p.Conn.Close()
+				}
+			})
+		}
+	}
+}
+
+// After a refused MONITOR, PSYNC or the like everything goes on as on a direct connection, and once it is accepted too.
+func TestWhatFollowsARefusalIsRedisOwn(t *testing.T) {
+	t.Parallel()
+	b := proxytest.NewBench(t)
+	b.Redis.Do(t, "ACL", "SETUSER", "poor", "reset", "on", ">pw", "~*", "&*", "+@all", "-monitor", "-psync", "-sync", "-replconf", "-client|tracking")
+	b.Both(t, func(s *proxytest.Side, proto int) {
+		s.HideHelloID()
+		c := s.Speaking("c", proto)
+		for _, lines := range [][]string{
+			{"MONITOR x", "GET k"},
+			{"PSYNC", "SET k v", "GET k"},
+			{"SYNC x", "MULTI", "GET k", "EXEC"},
+			{"REPLCONF x", "GET k"},
+			{"REPLCONF nosuch 1", "GET k"},
+			{"REPLCONF ACK 1", "GET k"},
+			{"REPLCONF GETACK *", "GET k"},
+			{"REPLCONF capa eof ack 1 nosuch 2", "GET k"},
+			{"REPLCONF nosuch 1 ack 1", "GET k"},
+			{"RESET", "HELLO " + fmt.Sprint(proto)},
+			{"AUTH poor pw", "MONITOR", "GET k"},
+			{"PSYNC ? -1", "GET k"},
+			{"SYNC", "GET k"},
+			{"REPLCONF ACK 1", "GET k"},
+			{"REPLCONF capa eof", "GET k"},
+			{"CLIENT TRACKING ON", "GET k"},
+			{"CLIENT REPLY SKIP", "MONITOR", "GET k"},
+			{"MULTI", "MONITOR", "GET k", "EXEC", "GET k"},
+			{"SUBSCRIBE a", "MONITOR", "UNSUBSCRIBE", "GET k"},
+			{"BLPOP l 0.001", "MONITOR", "BLPOP l 0.001"},
+			{"WATCH k", "MONITOR", "PSYNC ? -1", "MULTI", "GET k", "EXEC"},
+			{"CLIENT REPLY OFF", "PSYNC ? -1", "CLIENT REPLY ON", "GET k"},
+		} {
+			c.Raw(proxytest.Inline(lines...))
+			c.Sync()
+		}
+	})
+}
+
+// traces are commands that leave something on a connection, or might.
+var traces = []string{
+	"SELECT 3", "HELLO 3", "HELLO 2", "HELLO 3 SETNAME n1", "CLIENT SETNAME n2", "CLIENT SETNAME n3", `CLIENT SETNAME ""`, "AUTH bob pw", "AUTH bob wrong", "AUTH default x", "AUTH carol pw",
+	"HELLO 2 AUTH bob pw SETNAME n4", "HELLO 3 AUTH bob pw BAD", "HELLO 2 SETNAME n5 BAD", "CLIENT NO-EVICT on", "CLIENT NO-EVICT off", "CLIENT TRACKING ON", "CLIENT TRACKING ON BCAST NOLOOP", "CLIENT TRACKING OFF",
+	"SCRIPT DEBUG YES", "SCRIPT DEBUG NO", "CLIENT REPLY ON", "CLIENT REPLY SKIP", "SUBSCRIBE a", "PSUBSCRIBE b*", "SSUBSCRIBE c", "UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE", "MULTI", "EXEC", "DISCARD",
+	"WATCH k", "UNWATCH", "READONLY", "READWRITE", "ASKING", "CLIENT ID", "CLIENT CACHING YES", "CLIENT GETREDIR", "REPLCONF capa eof", "REPLCONF ACK 1", "MONITOR", "DEBUG SLEEP 0", "BLPOP l 0.001", "WAIT 0 0", "RESET", "GET k", "SET k v",
+	"NOSUCH", "CLIENT NOSUCH", "CLIENT SETINFO lib-name x", "TRYLOCK lk GRACE 0", "UNLOCK lk", "CLIENT NO-TOUCH on", "SCRIPT LOAD return", "CLIENT UNPAUSE",
+}
+
+// Whatever a client does to its connections, the next client finds them as if they were new.
+func TestTheNextClientFindsAConnectionAsIfItWereNew(t *testing.T) {
+	t.Parallel()
+	for _, engine := range proxytest.Engines() {
+		t.Run(engine, func(t *testing.T) {
+			redis := redistest.Start(t, "--enable-debug-command", "yes")
+			redis.Do(t, "ACL", "SETUSER", "bob", "reset", "on", ">pw", "~*", "&*", "+@all", "-client|setname", "-client|no-evict")
+			redis.Do(t, "ACL", "SETUSER", "carol", "reset", "on", ">pw", "~*", "&*", "+@all")
+			srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine = engine })
+			var drawn []string
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("the last client's commands: %q", drawn)
+				}
+			})
+			rapid.Check(t, func(rt *rapid.T) {
+				a := proxytest.Dial(t, srv.Addr())
+				lines := rapid.SliceOfN(rapid.SampledFrom(traces), 1, 8).Draw(rt, "commands")
+				a.Raw(proxytest.Inline(lines...) + proxytest.Inline("CLIENT REPLY ON"))
+				end := rapid.SampledFrom([]string{"close", "reset", "reset and close", "half-close"}).Draw(rt, "end")
+				drawn = append(lines, end)
+				switch end {
+				case "close":
+					_ = a.Conn.Close()
+				case "half-close":
+					a.HalfClose()
+				case "reset":
+					a.Raw(proxytest.Inline("RESET", "PING the-end"))
+					a.Side = &proxytest.Side{T: t}
+					a.Until("the-end")
+				case "reset and close":
+					a.Raw(proxytest.Inline("RESET"))
+					_ = a.Conn.Close()
+				}
+				other := rapid.SampledFrom([]string{"HELLO 3", "AUTH carol pw", "SELECT 3"}).Draw(rt, "login")
+				for _, login := range []string{"PING", "AUTH bob pw", other} {
+					pristine(rt, t, redis, srv, login)
+				}
+				_ = a.Conn.Close()
+				redistest.Eventually(t, proxytest.Patience, "all clients to be gone", func() bool { return srv.Stats().Clients == 0 })
+			})
+		})
+	}
+}
+
+var inBRPOP = regexp.MustCompile(`(?m)^.* flags=\S*b\S* .* cmd=brpop .*$`)
+
+// pristine has a client that has only logged in look at a connection of its own.
+func pristine(rt *rapid.T, t *testing.T, redis *redistest.Server, srv *proxytest.Proxy, login string) {
+	c := proxytest.Dial(t, srv.Addr())
+	defer c.Conn.Close()
+	c.Quiet(strings.Fields(login)...)
+	c.Quiet("WATCH", "w") // a pin from here on
+	if got := c.Quiet("EVAL", "return 1", "0"); got != ":1\r\n" {
+		rt.Errorf("%s: EVAL: %q", login, got)
+	}
+	c.Send("BRPOP", "probe", "0") // the BLPOP of the client before may not have ended yet
+	var line string
+	redistest.Eventually(t, proxytest.Patience, "the blocked client", func() bool {
+		list, _ := redis.Do(t, "CLIENT", "LIST").(string)
+		line = inBRPOP.FindString(list)
+		return line != ""
+	})
+	want := map[string]string{"flags": "b", "name": "", "db": "0", "sub": "0", "psub": "0", "ssub": "0", "multi": "-1", "redir": "-1", "user": "default", "resp": "2"}
+	switch verb, arg, _ := strings.Cut(login, " "); verb {
+	case "HELLO":
+		want["resp"] = arg
+	case "SELECT":
+		want["db"] = arg
+	case "AUTH":
+		want["user"], _, _ = strings.Cut(arg, " ")
+	}
+	for field := range strings.FieldsSeq(line) {
+		name, value, _ := strings.Cut(field, "=")
+		if w, ok := want[name]; ok && w != value {
+			rt.Errorf("%s: %s is %q, not %q", login, name, value, w)
+		}
+	}
+	redis.Do(t, "EVAL", "redis.call('SELECT', ARGV[1]); return redis.call('RPUSH', 'probe', 1)", "0", want["db"])
+	if b, err := c.Frame(); err != nil || !strings.Contains(b, "probe") {
+		rt.Errorf("%s: BRPOP: %q, %v", login, b, err)
+	}
+}
+
+// TestFewerPinsAreKeptAfterAChange has three clients with a pin each when max-pins becomes 1: they keep theirs, and the others end with their use.
+func TestFewerPinsAreKeptAfterAChange(t *testing.T) {
+	t.Parallel()
+	for _, engine := range proxytest.Engines() {
+		srv := proxytest.Start(t, redistest.Start(t), func(o *proxy.Options) {
+			o.Engine, o.Upstream.Pins.Max, o.Upstream.Pins.MaxPerOwner, o.Upstream.Pins.Wait = engine, 4, 4, proxytest.Patience
+		})
+		var subscribers []*proxytest.Client
+		for range 3 {
+			c := proxytest.Dial(t, srv.Addr())
+			c.Script("HELLO 3", "%", "SUBSCRIBE c", ">3")
+			subscribers = append(subscribers, c)
+		}
+		srv.Alter(func(o *proxy.Options) {
+			o.Upstream.Pins.Max, o.Upstream.Pins.MaxPerOwner, o.Upstream.Pins.Wait = 1, 1, 1
+		})
+		late := proxytest.Dial(t, srv.Addr())
+		late.Script("SUBSCRIBE c", "-OVERLOADED")
+		for _, c := range subscribers {
+			c.Script("PING", "+PONG", "UNSUBSCRIBE c", ">3", "GET nothing", "_")
+		}
+		redistest.Eventually(t, proxytest.Patience, "at most one connection to be left", func() bool { return srv.Stats().PinsOpen <= 1 })
+		late.Script("SUBSCRIBE c", "*3")
+	}
+}

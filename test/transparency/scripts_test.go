@@ -1,0 +1,35 @@
+package transparency
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// Redis does not know the scripts yet. A call that had to be repeated would run behind what the client has sent after it.
+func TestFirstUseOfAScriptKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
+		c := proxytest.Dial(t, srv.Addr())
+		steps := []struct{ cmd, reply string }{
+			{"LOCK k", ":"},
+			{"LOCKINFO k", "*12"},
+			{"EXTENDLOCK k PX 60000", ":1"},
+			{"UNLOCK k", ":1"},
+			{"TRYLOCK k", ":"},
+			{"FORCEUNLOCK k", ":1"},
+			{"LOCKINFO k", "$-1"},
+			{"UNLOCK k", "-LOSTLEASE"},
+		}
+		for _, step := range steps {
+			c.Send(strings.Fields(step.cmd)...)
+		}
+		for _, step := range steps {
+			if b, err := c.Frame(); err != nil || !strings.HasPrefix(b, step.reply) {
+				t.Errorf("%s: %q, %v, want %s", step.cmd, b, err, step.reply)
+			}
+		}
+	})
+}

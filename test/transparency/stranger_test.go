@@ -1,0 +1,66 @@
+package transparency
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// Clients that have not authenticated share a connection that Redis would close for too many refusals at once, or for one
+// command that is too large. None of them may bring that about.
+func TestStrangersKeepTheirLane(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t, "--requirepass", "secret")
+	long := strings.Repeat("k", 16<<10)
+	for _, engine := range proxytest.Engines() {
+		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine = engine })
+		for _, words := range [][]string{
+			{"FAIRLOCK", "z"},
+			{"FAIRLOCK", "z", "PX", "100", "OWNER", "a\r\nb"},
+			{"LOCK", long},
+			{"FAIRLOCK", long},
+			{"UNLOCK", long[1:]},
+			{"CLIENT", "KILL", "ID", "1", "ADDR", "a:1", "TYPE", "normal", "SKIPME", "no"},
+		} {
+			t.Run(engine+"/"+words[0]+" "+words[1][:1], func(t *testing.T) {
+				if got := proxytest.Dial(t, srv.Addr()).Quiet(words...); !strings.HasPrefix(got, "-NOAUTH ") {
+					t.Errorf("%q", got)
+				}
+			})
+		}
+		for _, line := range []string{"MGET" + strings.Repeat(" k", 30), "MGET" + strings.Repeat(" k", 30_000), "SET k " + long + long} {
+			t.Run(fmt.Sprintf("%s/a line of %d", engine, len(line)), func(t *testing.T) {
+				c := proxytest.Dial(t, srv.Addr())
+				c.Raw(proxytest.Inline(line, line, "AUTH secret"))
+				for _, want := range []string{"-NOAUTH ", "-NOAUTH ", "+OK"} {
+					if b, err := c.Frame(); err != nil || !strings.HasPrefix(b, want) {
+						t.Errorf("%q, %v, want %s…", b, err, want)
+					}
+				}
+			})
+		}
+		t.Run(engine+"/crowd", func(t *testing.T) {
+			const clients, each = 200, 20
+			var crowd []*proxytest.Client
+			for range clients {
+				c := proxytest.Dial(t, srv.Addr())
+				c.Raw(strings.Repeat(proxytest.Inline("GET k"), each) + proxytest.Inline("AUTH secret"))
+				crowd = append(crowd, c)
+			}
+			for i, c := range crowd {
+				for range each {
+					if b, err := c.Frame(); err != nil || !strings.HasPrefix(b, "-NOAUTH ") {
+						t.Fatalf("client %d: %q, %v", i, b, err)
+					}
+				}
+				if b, err := c.Frame(); err != nil || b != "+OK\r\n" {
+					t.Fatalf("client %d: AUTH: %q, %v", i, b, err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,204 @@
+package transparency
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/proxy/session"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+func TestTransactionsAreRedisOwn(t *testing.T) {
+	t.Parallel()
+	b := proxytest.NewBench(t)
+	scripts := map[string]func(s *proxytest.Side, proto int){
+		"exec": func(s *proxytest.Side, proto int) {
+			c := s.Speaking("a", proto)
+			c.Do("SET", "k", "1")
+			c.Do("MULTI")
+			c.Do("INCR", "k")
+			c.Do("GET", "k")
+			c.Do("HSET", "h", "f", "v")
+			c.Do("HGETALL", "h")
+			c.Do("EXEC")
+			c.Do("GET", "k")
+		},
+		"pipelined between ordinary commands": func(s *proxytest.Side, proto int) {
+			c := s.Speaking("a", proto)
+			c.Raw(proxytest.Inline("SET k 1", "MULTI", "INCR k", "GET k", "EXEC", "GET k", "MULTI", "DISCARD", "GET k", "MULTI", "EXEC", "PING"))
+			c.Expect(12)
+		},
+		"error at queue time": func(s *proxytest.Side, proto int) {
+			c := s.Speaking("a", proto)
+			c.Raw(proxytest.Inline("MULTI", "SET k", "GET k", "NOSUCHCOMMAND", "EXEC", "GET k"))
+			c.Expect(6)
+		},
+		"error at run time": func(s *proxytest.Side, proto int) {
+			c := s.Speaking("a", proto)
+			c.Raw(proxytest.Inline("MULTI", "SET k v", "INCR k", "GET k", "EXEC"))
+			c.Expect(5)
+		},
+		"misplaced": func(s *proxytest.Side, proto int) {
+			c := s.Speaking("a", proto)
+			c.Raw(proxytest.Inline("EXEC", "DISCARD", "UNWATCH", "MULTI", "MULTI", "WATCH k", "SET k 1", "EXEC", "EXEC", "MULTI foo", "EXEC foo"))
+			c.Expect(11)
+		},
+		"watch aborts": func(s *proxytest.Side, proto int) {
+			a, b := s.Speaking("a", proto), s.Speaking("b", proto)
+			a.Do("WATCH", "k")
+			a.Do("GET", "k")
+			b.Do("SET", "k", "other")
+			a.Do("MULTI")
+			a.Do("SET", "k", "mine")
+			a.Do("EXEC")
+			a.Do("GET", "k")
+			a.Do("MULTI")
+			a.Do("SET", "k", "mine")
+			a.Do("EXEC")
+		},
+		"watch holds": func(s *proxytest.Side, proto int) {
+			a, b := s.Speaking("a", proto), s.Speaking("b", proto)
+			a.Do("WATCH", "k", "l")
+			b.Do("SET", "m", "other")
+			a.Raw(proxytest.Inline("MULTI", "SET k mine", "EXEC"))
+			a.Expect(3)
+			b.Do("GET", "k")
+		},
+		"unwatch forgets": func(s *proxytest.Side, proto int) {
+			a, b := s.Speaking("a", proto), s.Speaking("b", proto)
+			a.Do("WATCH", "k")
+			a.Do("UNWATCH")
+			b.Do("SET", "k", "other")
+			a.Raw(proxytest.Inline("MULTI", "SET k mine", "EXEC"))
+			a.Expect(3)
+			a.Do("WATCH", "k")
+			a.Do("MULTI")
+			a.Do("DISCARD")
+			b.Do("SET", "k", "other")
+			a.Raw(proxytest.Inline("MULTI", "GET k", "EXEC"))
+			a.Expect(3)
+		},
+		"reset leaves": func(s *proxytest.Side, proto int) {
+			c := s.Speaking("a", proto)
+			c.Raw(proxytest.Inline("MULTI", "SET k v", "RESET", "GET k", "EXEC", "WATCH k", "RESET", "PING"))
+			c.Expect(8)
+		},
+		"select inside": func(s *proxytest.Side, proto int) {
+			c := s.Speaking("a", proto)
+			c.Do("SET", "k", "in 0")
+			c.Raw(proxytest.Inline("MULTI", "UNWATCH", "SELECT 3", "SET k three", "SELECT 99", "SELECT x", "EXEC", "GET k"))
+			c.Expect(8)
+			c.Raw(proxytest.Inline("MULTI", "PING", "MULTI", "SELECT 4", "GET k", "EXEC", "GET k", "WATCH k", "MULTI", "WATCH k", "SELECT 5", "EXEC", "GET k"))
+			c.Expect(13)
+			c.Do("SELECT", "0")
+			c.Do("GET", "k")
+		},
+		"select inside, aborted": func(s *proxytest.Side, proto int) {
+			c := s.Speaking("a", proto)
+			c.Raw(proxytest.Inline("SET k zero", "MULTI", "SELECT 3", "SET k three", "DISCARD", "GET k", "MULTI", "SELECT 3", "BAD", "EXEC", "GET k"))
+			c.Expect(11)
+		},
+		"hello inside": func(s *proxytest.Side, proto int) {
+			s.HideHelloID()
+			c := s.Speaking("a", proto)
+			c.Raw(proxytest.Inline("HSET h f v", "MULTI", "HGETALL h", "HELLO "+map[int]string{2: "3", 3: "2"}[proto], "HGETALL h", "EXEC", "HGETALL h"))
+			c.Expect(7)
+		},
+		"blocking commands inside do not block": func(s *proxytest.Side, proto int) {
+			c := s.Speaking("a", proto)
+			c.Raw(proxytest.Inline("MULTI", "BLPOP l 0", "XREAD BLOCK 0 STREAMS s $", "BLMOVE a b LEFT RIGHT 0", "BZPOPMIN z 0", "WAIT 1 0", "RPUSH l x", "BLPOP l 0", "EXEC", "PING"))
+			c.Expect(10)
+		},
+		"client commands inside": func(s *proxytest.Side, proto int) {
+			c := s.Speaking("a", proto)
+			c.Raw(proxytest.Inline("CLIENT SETNAME before", "MULTI", "CLIENT GETNAME", "CLIENT SETNAME within", "CLIENT GETNAME", "CLIENT SETNAME", "CLIENT NOSUCH", "EXEC", "CLIENT GETNAME"))
+			c.Expect(9)
+			c.Raw(proxytest.Inline("MULTI", "CLIENT SETNAME within", "CLIENT GETNAME", "EXEC", "CLIENT GETNAME", "MULTI", "QUIT"))
+			c.Expect(6)
+			c.End()
+		},
+		// The proxy's own questions after a change of identity stay out of the next transaction, even if that one waits.
+		"identity inside, and a transaction behind it": func(s *proxytest.Side, proto int) {
+			s.HideHelloID()
+			s.Redis.Do(s.T, "ACL", "SETUSER", "tx", "on", ">pw1", ">pw2", "~*", "&*", "+@all")
+			c := s.Speaking("a", proto)
+			c.Raw(proxytest.Inline(`HELLO 3 AUTH tx pw1`, "HELLO "+strconv.Itoa(proto)))
+			c.Expect(2)
+			for _, change := range []string{`HELLO 3 SETNAME "a b"`, "HELLO 3 SETNAME n NOSUCHOPTION", "AUTH tx pw2", "SELECT 1", "CLIENT SETNAME n"} {
+				for _, more := range []string{"PING 0", "UNSUBSCRIBE a"} {
+					c.Raw(proxytest.Inline("MULTI", change, more, "EXEC", "MULTI", "PING 1", "CLIENT GETNAME", "PING 2", "CLIENT GETNAME", "EXEC", "ECHO end"))
+					c.Until("end")
+				}
+			}
+		},
+		"scripts and functions inside": func(s *proxytest.Side, proto int) {
+			c := s.Speaking("a", proto)
+			c.Raw(proxytest.Inline("MULTI", `EVAL "return {1,{2,'x'},false,true}" 0`, `EVAL "return redis.call('SET',KEYS[1],ARGV[1])" 1 k v`, "EVALSHA 0000000000000000000000000000000000000000 0", "EXEC"))
+			c.Expect(5)
+		},
+		"monitor and sync inside": func(s *proxytest.Side, proto int) {
+			c := s.Speaking("a", proto)
+			c.Raw(proxytest.Inline("MULTI", "MONITOR", "EXEC", "MULTI", "PSYNC ? -1", "EXEC", "PING"))
+			c.Expect(7)
+		},
+	}
+	for name, script := range scripts {
+		t.Run(name, func(t *testing.T) { b.Both(t, script) })
+	}
+}
+
+// A transaction with a lock command fails as one with a command that Redis refuses to queue.
+func TestLockVerbInTransactionAborts(t *testing.T) {
+	t.Parallel()
+	b := proxytest.NewBench(t)
+	c := proxytest.Dial(t, b.Proxied())
+	for _, verb := range []string{"LOCK", "TRYLOCK", "FAIRLOCK", "UNLOCK", "LOCKINFO", "FORCEUNLOCK", "lock"} {
+		c.Raw(proxytest.Inline("MULTI", "SET k v", verb+" k", "EXEC", "GET k"))
+		want := []string{
+			"+OK\r\n", "+QUEUED\r\n", "-ERR Command not allowed inside a transaction\r\n",
+			"-EXECABORT Transaction discarded because of previous errors.\r\n", "$-1\r\n",
+		}
+		for i, w := range want {
+			if got, err := c.Frame(); got != w || err != nil {
+				t.Fatalf("%s: reply %d is %q, %v, want %q", verb, i, got, err, w)
+			}
+		}
+	}
+}
+
+// The proxy edits the replies to CLIENT INFO. Others wait while it edits those of a whole transaction, so their number is limited.
+func TestATransactionHasALimitedNumberOfRepliesThatTheProxyEdits(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
+		c := proxytest.Dial(t, srv.Addr())
+		queue := func(n int) {
+			t.Helper()
+			c.Do("MULTI")
+			for i := range n {
+				if got := c.Do("CLIENT", "INFO"); got != "+QUEUED\r\n" {
+					t.Fatalf("CLIENT INFO %d = %q", i, got)
+				}
+			}
+		}
+		queue(session.MostEdits)
+		if got := c.Do("EXEC"); strings.Count(got, " laddr=") != session.MostEdits {
+			t.Errorf("EXEC = %.200q", got)
+		}
+		queue(session.MostEdits)
+		if got := c.Do("CLIENT", "GETNAME"); got != "+QUEUED\r\n" {
+			t.Errorf("a command whose reply passes as it is: %q", got)
+		}
+		c.Do("DISCARD")
+		for _, command := range [][]string{{"CLIENT", "INFO"}, {"CLIENT", "ID"}, {"HELLO", "3"}} {
+			queue(session.MostEdits)
+			if got := c.Do(command...); !strings.HasPrefix(got, "-ERR too many") {
+				t.Errorf("%q = %q", command, got)
+			}
+			if got := c.Do("EXEC"); !strings.HasPrefix(got, "-EXECABORT") {
+				t.Errorf("EXEC = %.200q", got)
+			}
+		}
+	})
+}
