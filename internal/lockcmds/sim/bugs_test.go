@@ -3,6 +3,7 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -13,8 +14,11 @@ import (
 	"github.com/lockproxy/lockproxy/internal/planted"
 )
 
-// hunt is how long the simulation has to find a bug.
-const hunt = 55 * time.Second
+// hunt is how long the simulation has to find a bug, in two processes: one for each core.
+const (
+	hunt    = 55 * time.Second
+	hunters = 2
+)
 
 var brokenRule = regexp.MustCompile(`seed (\d+): ([^:\n]+):`)
 
@@ -50,14 +54,25 @@ func find(t *testing.T, patch string) (rule, seed string, took time.Duration) {
 	t.Helper()
 	tree := planted.Tree(t, root, patch, []string{"internal"}, "test", "-c", "-o", "sim.test", "./internal/lockcmds/sim")
 	start := time.Now()
-	cmd := exec.Command(filepath.Join(tree, "sim.test"), "-test.run", "^TestHistories$", "-test.timeout", "5m", "-sim.time", hunt.String())
-	cmd.Dir = filepath.Join(tree, "internal/lockcmds/sim")
-	out, err := cmd.CombinedOutput()
-	if match := brokenRule.FindSubmatch(out); match != nil {
-		return string(match[2]), string(match[1]), time.Since(start)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	outs := make(chan []byte, hunters)
+	for range hunters {
+		cmd := exec.CommandContext(ctx, filepath.Join(tree, "sim.test"), "-test.run", "^TestHistories$", "-test.timeout", "5m", "-sim.time", hunt.String())
+		cmd.Dir = filepath.Join(tree, "internal/lockcmds/sim")
+		go func() {
+			out, err := cmd.CombinedOutput()
+			if err != nil && ctx.Err() == nil && !brokenRule.Match(out) { // a bug may also end the process, as a deadlock does
+				t.Errorf("the simulation ended without a broken rule: %v\n%s", err, out[:min(len(out), 2000)])
+			}
+			outs <- out
+		}()
 	}
-	if err != nil { // a bug may also end the process, as a deadlock does
-		t.Errorf("the simulation ended without a broken rule: %v\n%s", err, out[:min(len(out), 2000)])
+	for range hunters {
+		if match := brokenRule.FindSubmatch(<-outs); match != nil && rule == "" {
+			rule, seed, took = string(match[2]), string(match[1]), time.Since(start)
+			cancel()
+		}
 	}
-	return "", "", 0
+	return rule, seed, took
 }

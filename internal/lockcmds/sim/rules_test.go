@@ -168,12 +168,7 @@ func (s *server) queue(key string) []string {
 }
 
 // scripts runs the scripts of all histories.
-var scripts runner = newMachine()
-
-// runner executes scripts on a server.
-type runner interface {
-	run(server *redis, s redislink.Script, keys, args []string) resp.Value
-}
+var scripts = newInterpreter()
 
 // eval executes a script for a proxy, and checks what it has done.
 func (w *world) eval(at *server, p *proxy, s redislink.Script, keys, args []string) resp.Value {
