@@ -8,43 +8,9 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
-
-func TestReleaseBetweenAttemptAndSubscriptionIsNotLost(t *testing.T) {
-	srv := redistest.Start(t)
-	minute := func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute }
-	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
-	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
-		a, b := p.session(2), q.session(2)
-		a.fence("LOCK k")
-		answer := b.Lane.HoldBack()
-		b.send(verb + " k") // is told that the lock is busy for a minute, but not before the release
-		redistest.Eventually(t, patience, "redis to answer", func() bool { return b.Lane.Answered.Load() == 1 })
-		a.want("UNLOCK k", ":1")
-		answer()
-		fenceIn(t, b.reply())
-		b.want("UNLOCK k", ":1")
-	}
-}
-
-func TestLeaseThatEndsWakesWithoutAMessage(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
-	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
-		w := p.session(2)
-		srv.Do(t, "HSET", "k", "somebody", "1")
-		start := time.Now()
-		srv.Do(t, "PEXPIRE", "k", "300")
-		w.fence(verb + " k")
-		if took := time.Since(start); took < 290*time.Millisecond {
-			t.Errorf("%s: granted after %v", verb, took)
-		}
-		w.want("UNLOCK k", ":1")
-	}
-}
 
 func TestLockWithoutTTLIsLookedAtOncePerLease(t *testing.T) {
 	srv := redistest.Start(t)
@@ -326,33 +292,6 @@ func TestScriptsPerHandOver(t *testing.T) {
 			s.hangUp()
 		}
 		srv.Do(t, "DEL", "k")
-	}
-}
-
-func TestHandOversAmongTwoLetOthersIn(t *testing.T) {
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute }), startProxy(t, srv, nil)
-	holder, next, elsewhere := p.session(2), p.session(2), q.session(2)
-	holder.fence("LOCK k")
-	elsewhere.send("LOCK k")
-	elsewhere.awaitWaiting()
-	q.awaitAttempt("k")
-	for turn := 0; len(elsewhere.Replies) == 0; turn++ {
-		if turn == 50*table.MaxHandOvers {
-			t.Fatal("the lock never went elsewhere")
-		}
-		next.send("LOCK k")
-		next.awaitWaiting()
-		holder.want("UNLOCK k", ":1")
-		select {
-		case reply := <-next.Replies:
-			fenceIn(t, reply)
-		case reply := <-elsewhere.Replies:
-			elsewhere.Replies <- reply
-		case <-time.After(patience):
-			t.Fatal("nobody has it")
-		}
-		holder, next = next, holder
 	}
 }
 

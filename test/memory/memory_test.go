@@ -610,7 +610,7 @@ func TestCommandsThatAreCarriedOutOneByOneStayInTheSockets(t *testing.T) {
 				})
 				c := proxytest.Dial(t, srv.Addr())
 				go func() { _, _ = io.Copy(io.Discard, c.Conn) }()
-				for taken := true; taken; {
+				for n, taken := 0, true; taken && n < 4*most; n += len(piece) { // Redis may be as fast as the client
 					taken = pour(t, c.Conn, piece, len(piece)) == len(piece)
 					if got := srv.Measured(); got > test.most {
 						t.Fatalf("%s: %d bytes are held, want at most %d", engine, got, test.most)

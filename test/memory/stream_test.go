@@ -247,7 +247,7 @@ func TestLargeCommandOfAClientThatHasEndedItsSide(t *testing.T) {
 	redis := redistest.Start(t)
 	for _, engine := range proxytest.Engines() {
 		srv := proxytest.Start(t, redis, func(o *proxy.Options) {
-			o.Engine, o.Upstream.Pins.Max, o.Upstream.Pins.Wait = engine, 1, proxytest.Patience
+			o.Engine, o.Upstream.Pins.Max, o.Upstream.Pins.Wait = engine, 1, time.Second
 		})
 		holder, c := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
 		holder.Script("MULTI", "+OK")
