@@ -170,6 +170,9 @@ func (s *Source) askHolder(ctx context.Context, l *proxy.SeenLock, row *Lock) {
 		return
 	}
 	row.Fence, row.Holds = h.Fence, h.Holds
+	if h.HeldFor >= 0 {
+		row.Held = h.HeldFor.Round(time.Millisecond).Seconds()
+	}
 	if h.PTTL >= 0 {
 		row.LeaseLeft = h.PTTL.Seconds()
 	}

@@ -86,6 +86,9 @@ func TestLocksAreShownWhereverTheirHolderIs(t *testing.T) {
 	if l := rows["elsewhere"]; l.Process != other || l.LeaseLeft <= 30 || l.LeaseLeft > 40 || l.Held != -1 || l.Waiters != 1 {
 		t.Errorf("elsewhere: %+v", l)
 	}
+	if l := rows["gone"]; l.Held < 0 {
+		t.Errorf("gone: %+v", l)
+	}
 	if l := rows["named"]; l.LeaseLeft != -1 {
 		t.Errorf("named: %+v", l)
 	}

@@ -4,7 +4,8 @@
 //	     ├─► exec-guard, which exec starts for the case of its own death
 //	     └─► locks, info, unlock: one question, one answer
 //
-// Goroutines: exec has one for each extension of its lease, and waits for it.
+// Goroutines: exec has one for each extension of its lease, and while it waits for the lock one for the wait, one that asks
+// whether the proxy lives, and at a terminal one that says who has the lock. It waits for all of them.
 package cli
 
 import (
@@ -116,6 +117,17 @@ type program struct {
 	ctx            context.Context
 	name           string // of the subcommand
 	stdout, stderr io.Writer
+	watched        bool // stderr may be a terminal
+}
+
+// isTerminal reports whether a person may read what is written there. So it says of /dev/null.
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // tell writes a line for the user.
@@ -142,7 +154,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		err = cmd.arguments(f)
 	}
-	p := &program{ctx: ctx, name: sub.name, stdout: stdout, stderr: stderr}
+	p := &program{ctx: ctx, name: sub.name, stdout: stdout, stderr: stderr, watched: isTerminal(stderr)}
 	if err != nil {
 		return p.fail(ExitUsage, "%s", readable(err))
 	}

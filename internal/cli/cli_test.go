@@ -23,7 +23,7 @@ func ran(t *testing.T, args ...string) (code int, out, complaints string) {
 
 // The answers of both protocol versions, as a proxy gives them.
 const (
-	map3 = "%5\r\n+owner\r\n$2\r\n\x1bo\r\n+holds\r\n:2\r\n+ttl-ms\r\n:1500\r\n+fence\r\n:0\r\n+local-waiters\r\n:3"
+	map3 = "%6\r\n+held-ms\r\n:61500\r\n+owner\r\n$2\r\n\x1bo\r\n+holds\r\n:2\r\n+ttl-ms\r\n:1500\r\n+fence\r\n:0\r\n+local-waiters\r\n:3"
 	map2 = "*8\r\n$3\r\nkey\r\n$1\r\nk\r\n$5\r\nowner\r\n$1\r\no\r\n$5\r\nfence\r\n:7\r\n$3\r\nnew\r\n$1\r\nx"
 )
 
@@ -35,12 +35,14 @@ func TestAnswersAsTextAndAsJSON(t *testing.T) {
 		code   int
 		out    string // "…" stands for anything
 	}{
-		{"info k", map3, "LOCKINFO k", ExitOK, "owner    \"\\x1bo\"\nholds    2\nlease    1.5s\nfence    -\nwaiters  3\n"},
+		{"info k", map3, "LOCKINFO k", ExitOK, "owner    \"\\x1bo\"\nholds    2\nheld     1m1.5s\nlease    1.5s\nfence    -\nwaiters  3\n"},
 		{"info k --json", map2, "LOCKINFO k", ExitOK, "{\n  \"key\": \"k\",\n  \"owner\": \"o\",…\"fence\": 7,…}\n"},
+		{"info k --json", map3, "LOCKINFO k", ExitOK, "{…\"held_ms\": 61500,…}\n"},
+		{"info k", "%4\r\n+owner\r\n+o\r\n+client\r\n+1.2.3.4:5\r\n+name\r\n+\x1b\r\n+x\r\n+y", "LOCKINFO k", ExitOK, "owner…held     -\n…client   1.2.3.4:5\nname     \"\\x1b\"\n"},
 		{"info k", "_", "LOCKINFO k", ExitNo, "free\n"},
 		{"info k --json", "*-1", "LOCKINFO k", ExitNo, "null\n"},
 		{"info k", "-NOPERM x", "LOCKINFO k", ExitUnreachable, ""},
-		{"locks", "*1\r\n" + map2, "LOCKLIST", ExitOK, "KEY  OWNER  HOLDS  LEASE  FENCE  WAITERS  CLIENT  NAME\nk    o      0      0s     7      0…\n"},
+		{"locks", "*1\r\n" + map2, "LOCKLIST", ExitOK, "KEY  OWNER  HOLDS  HELD  LEASE  FENCE  WAITERS  CLIENT  NAME\nk    o      0      -     0s     7      0…\n"},
 		{"locks --match a* --count 5 --json", "*0", "LOCKLIST MATCH a* COUNT 5", ExitOK, "[]\n"},
 		{"unlock k", ":1", "FORCEUNLOCK k", ExitOK, "unlocked\n"},
 		{"unlock k", ":0", "FORCEUNLOCK k", ExitNo, "free\n"},
@@ -103,6 +105,22 @@ func TestExecRefusesBeforeItAsks(t *testing.T) {
 			t.Errorf("%q: exit code %d, want %d: %q", words, code, want, complaints)
 		}
 		proxy.want(t)
+	}
+}
+
+// Who has the lock is said if the proxy says so.
+func TestABusyLockHasItsHolder(t *testing.T) {
+	for answer, want := range map[string]string{
+		"%4\r\n+owner\r\n+\x1bo\r\n+client\r\n+1.2.3.4:5\r\n+name\r\n+cron\r\n+held-ms\r\n:61000": `: owner "\x1bo", client 1.2.3.4:5 (cron), since 20`,
+		"*2\r\n+owner\r\n+o": ": owner o\n",
+		"_":                  "has the lock\n", // it is free by now
+		"-NOPERM x":          "has the lock\n",
+	} {
+		proxy := startStub(t, "_", answer)
+		code, _, complaints := ran(t, "exec", "-u", proxy.addr, "-n", "k", "--", "true")
+		if code != ExitBusy || !strings.Contains(complaints, want) || strings.Contains(answer, "61000") && !strings.HasSuffix(complaints, " (1m1s)\n") {
+			t.Errorf("%q: exit code %d, %q", answer, code, complaints)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -125,6 +126,13 @@ func (c *execCommand) acquire(p *program, h *Holder, signals <-chan os.Signal) (
 		sure, err := c.await(ctx, h)
 		done <- answer{sure, err}
 	}()
+	if p.watched {
+		var telling sync.WaitGroup
+		told, target := ctx, h.Target
+		telling.Go(func() { c.tellHolder(told, p, target, h.Owner) })
+		defer telling.Wait()
+		defer cancel(nil)
+	}
 	select {
 	case sig := <-signals:
 		cancel(errors.New("interrupted"))
@@ -140,10 +148,48 @@ func (c *execCommand) acquire(p *program, h *Holder, signals <-chan os.Signal) (
 		case a.err == nil:
 			return a.sentAt, ExitOK
 		case errors.Is(a.err, errBusy):
-			return sure, p.fail(ExitBusy, "%s: %v", plain(c.Key), a.err)
+			return sure, p.fail(ExitBusy, "%s: %v%s", plain(c.Key), a.err, c.behind(ctx, h.Conn()))
 		default:
 			return sure, p.fail(ExitUnreachable, "%s: %s", plain(c.Key), readable(a.err))
 		}
+	}
+}
+
+// The time after which a person at a terminal is told who has the lock, and the longest wait for the answer who has it.
+const (
+	tellAfter   = time.Second
+	holderLimit = time.Second
+)
+
+// behind says who has the lock, behind a colon; empty: the proxy does not say.
+func (c *execCommand) behind(ctx context.Context, conn *Conn) string {
+	if conn == nil {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, holderLimit)
+	defer cancel()
+	v, err := conn.Do(ctx, "LOCKINFO", c.Key)
+	if err != nil || len(v.Elems) == 0 {
+		return ""
+	}
+	return ": " + lockOf(v, c.Key).holder(time.Now())
+}
+
+// tellHolder says once who has the lock, if it is waited for that long. It asks over a connection of its own.
+func (c *execCommand) tellHolder(ctx context.Context, p *program, t Target, own string) {
+	select {
+	case <-time.After(tellAfter):
+	case <-ctx.Done():
+		return
+	}
+	conn, err := Dial(ctx, t, "lockproxy-exec")
+	if err != nil {
+		return // the wait itself says so
+	}
+	defer conn.Close()
+	who := c.behind(ctx, conn)
+	if ctx.Err() == nil && who != "" && !strings.HasPrefix(who, ": owner "+own) {
+		p.tell("%s: waiting%s", plain(c.Key), who)
 	}
 }
 

@@ -84,6 +84,7 @@ type lock struct {
 	Owner   string `json:"owner"`
 	OwnerAs string `json:"owner_base64,omitempty"`
 	Holds   int64  `json:"holds"`
+	HeldMS  *int64 `json:"held_ms,omitempty"` // nil: the proxy does not know it
 	LeaseMS int64  `json:"lease_ms"`
 	Fence   int64  `json:"fence"` // 0: none, a lock of Redisson
 	Fair    int64  `json:"fair_waiters"`
@@ -103,6 +104,8 @@ func lockOf(v resp.Value, key string) lock {
 			*to = string(v.Elems[i+1].Str)
 		} else if to := numbers[string(v.Elems[i].Str)]; to != nil {
 			*to = v.Elems[i+1].Int
+		} else if string(v.Elems[i].Str) == "held-ms" {
+			l.HeldMS = &v.Elems[i+1].Int
 		}
 	}
 	l.KeyAs, l.OwnerAs, l.NameAs = base64Of(l.Key), base64Of(l.Owner), base64Of(l.Name)
@@ -138,9 +141,9 @@ func (c *locksCommand) run(p *program) int {
 			return ExitOK, p.printJSON(locks)
 		}
 		w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "KEY\tOWNER\tHOLDS\tLEASE\tFENCE\tWAITERS\tCLIENT\tNAME")
+		fmt.Fprintln(w, "KEY\tOWNER\tHOLDS\tHELD\tLEASE\tFENCE\tWAITERS\tCLIENT\tNAME")
 		for _, l := range locks {
-			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%d\t%s\t%s\n", plain(l.Key), plain(l.Owner), l.Holds, l.lease(), l.fence(), l.waiters(), plain(l.Client), plain(l.Name))
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%d\t%s\t%s\n", plain(l.Key), plain(l.Owner), l.Holds, l.held(), l.lease(), l.fence(), l.waiters(), plain(l.Client), plain(l.Name))
 		}
 		return ExitOK, w.Flush()
 	})
@@ -164,7 +167,10 @@ func (c *infoCommand) run(p *program) int {
 			return ExitOK, p.printJSON(l)
 		}
 		w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintf(w, "owner\t%s\nholds\t%d\nlease\t%s\nfence\t%s\nwaiters\t%d\n", plain(l.Owner), l.Holds, l.lease(), l.fence(), l.waiters())
+		fmt.Fprintf(w, "owner\t%s\nholds\t%d\nheld\t%s\nlease\t%s\nfence\t%s\nwaiters\t%d\n", plain(l.Owner), l.Holds, l.held(), l.lease(), l.fence(), l.waiters())
+		if l.Client != "" {
+			fmt.Fprintf(w, "client\t%s\nname\t%s\n", plain(l.Client), plain(l.Name))
+		}
 		return ExitOK, w.Flush()
 	})
 }
@@ -213,6 +219,30 @@ func (p *program) printJSON(v any) error {
 }
 
 func (l lock) lease() string { return (time.Duration(l.LeaseMS) * time.Millisecond).String() }
+
+// held is how long the lock has been held.
+func (l lock) held() string {
+	if l.HeldMS == nil {
+		return "-"
+	}
+	return (time.Duration(*l.HeldMS) * time.Millisecond).String()
+}
+
+// holder says who has the lock, and since when, for a person who waits for it.
+func (l lock) holder(now time.Time) string {
+	text := "owner " + plain(l.Owner)
+	if l.Client != "" {
+		text += ", client " + plain(l.Client)
+	}
+	if l.Name != "" {
+		text += " (" + plain(l.Name) + ")"
+	}
+	if l.HeldMS != nil {
+		held := time.Duration(*l.HeldMS) * time.Millisecond
+		text += fmt.Sprintf(", since %s (%v)", now.Add(-held).Format(time.DateTime), held.Round(time.Second))
+	}
+	return text
+}
 
 func (l lock) waiters() int64 { return l.Fair + l.Local }
 

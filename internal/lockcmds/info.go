@@ -19,10 +19,16 @@ func (e *Engine) startInfo(s contract.Caller, cmd grammar.Command) {
 		case !a.Held:
 			return resp.AppendNull(nil, proto)
 		}
-		local := e.count(cmd.Key)
-		return appendLockInfo(nil, proto, lockInfo{
-			Owner: a.Owner, Holds: a.Holds, TTL: a.PTTL.Milliseconds(), Fence: a.Fence, Fair: a.FairWaiters,
-			Local: int64(local),
-		})
+		e.mu.Lock()
+		local, _ := e.countLocked(cmd.Key)
+		here := e.holderLocked(cmd.Key)
+		e.mu.Unlock()
+		i := lockInfo{
+			Owner: a.Owner, Holds: a.Holds, TTL: a.PTTL.Milliseconds(), Fence: a.Fence, Fair: a.FairWaiters, Local: int64(local), Held: a.HeldFor,
+		}
+		if here.Owner == a.Owner {
+			i.Client = contract.ClientInfo{Addr: here.Addr, Name: here.Name}
+		}
+		return appendLockInfo(nil, proto, i)
 	}}})
 }

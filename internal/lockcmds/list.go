@@ -14,22 +14,26 @@ import (
 // those of this proxy. Redis is asked first whether the session may run scripts, as for every lock command: it may have
 // to authenticate. Requires the session lock.
 func (e *Engine) startList(s contract.Caller, cmd grammar.Command) {
-	e.show(s, func() []byte { return Reply(s.Proto, e.find(cmd.Match, cmd.Count)) })
+	e.show(s, func(now int64) []byte {
+		found := e.find(cmd.Match, cmd.Count)
+		for n := range found {
+			found[n].Held = script.HeldFor(found[n].Fence, now)
+			yield(n)
+		}
+		return Reply(s.Proto, found)
+	})
 }
 
-// show has a job make a reply from what the engine knows, if Redis lets the session run scripts. Requires the session
-// lock.
-func (e *Engine) show(s contract.Caller, make func() []byte) {
+// show has a job make a reply from what the engine knows and Redis's time, if Redis lets the session run scripts.
+// Requires the session lock.
+func (e *Engine) show(s contract.Caller, make func(now int64) []byte) {
 	e.calls.Send(script.Ask{}.Call(), &callRequest{Session: s.Session, For: plainAsker{Reply: func(o callOutcome) []byte {
-		err := o.Err
-		if err == nil {
-			err = script.DecodeAsk(o.Reply)
-		}
+		now, err := decoded(o.Reply, o.Err, script.DecodeAsk)
 		if err != nil {
 			return failureReply(err)
 		}
 		e.calls.Background(jobs.List, func() {
-			reply := make()
+			reply := make(now)
 			e.guard.Do(s.Session, func() { s.Reply(reply) })
 		})
 		return nil

@@ -90,7 +90,8 @@ type lockInfo struct {
 	Holds, Fence int64
 	TTL          int64               // in milliseconds
 	Fair, Local  int64               // waiters: in the fair queue, and of this proxy
-	Client       contract.ClientInfo // shown by LOCKLIST only
+	Client       contract.ClientInfo // without an address: it is none of this proxy, and LOCKINFO does not show it
+	Held         time.Duration       // of the grant; negative: not known, and not shown
 
 	// For operators only.
 	Since time.Time // when the command was sent that acquired it
@@ -99,12 +100,19 @@ type lockInfo struct {
 
 // appendLockInfo appends a lock as a map.
 func appendLockInfo(dst []byte, proto int, i lockInfo) []byte {
+	listed := i.Key != ""
 	pairs := 6
-	if i.Key != "" {
-		pairs = 9
+	if listed {
+		pairs++
+	}
+	if listed || i.Client.Addr != "" {
+		pairs += 2
+	}
+	if i.Held >= 0 {
+		pairs++
 	}
 	dst = resp.AppendMapHeader(dst, proto, pairs)
-	if i.Key != "" {
+	if listed {
 		dst = appendText(dst, "key", i.Key)
 	}
 	dst = appendText(dst, "owner", i.Owner)
@@ -113,9 +121,12 @@ func appendLockInfo(dst []byte, proto int, i lockInfo) []byte {
 	dst = appendNumber(dst, "fence", i.Fence)
 	dst = appendNumber(dst, "fair-waiters", i.Fair)
 	dst = appendNumber(dst, "local-waiters", i.Local)
-	if i.Key != "" {
+	if listed || i.Client.Addr != "" {
 		dst = appendText(dst, "client", i.Client.Addr)
 		dst = appendText(dst, "name", i.Client.Name)
+	}
+	if i.Held >= 0 {
+		dst = appendNumber(dst, "held-ms", i.Held.Milliseconds())
 	}
 	return dst
 }

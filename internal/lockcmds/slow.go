@@ -10,7 +10,7 @@ import (
 // startSlow executes LOCKSLOW: the slow waits and holds of sessions of this user and database, as known here. Redis is
 // asked first, as for LOCKLIST. Requires the session lock.
 func (e *Engine) startSlow(s contract.Caller, cmd grammar.Command) {
-	e.show(s, func() []byte {
+	e.show(s, func(int64) []byte {
 		switch cmd.Sub {
 		case grammar.SlowGet:
 			return slowReply(s.Proto, e.opts.SlowLog.Latest(cmd.Count))

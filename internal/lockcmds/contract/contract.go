@@ -58,7 +58,7 @@ type Caller struct {
 	// Held counts the bytes of memory that the locks of the session take, in all engines that know it. nil: it is not
 	// counted.
 	Held           *atomic.Int64
-	Info           ClientInfo // shown by LOCKLIST
+	Info           ClientInfo // shown by LOCKLIST and LOCKINFO
 	Library        string     // of CLIENT SETINFO LIB-NAME; may be empty
 	Proto          int        // the protocol version, 2 or 3
 	NothingPending bool       // every command that the session has sent to Redis has been answered

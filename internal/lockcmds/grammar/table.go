@@ -155,7 +155,7 @@ var table = complete([]Spec{
 		Summary:    "Describe the holder and the waiters of a lock",
 		Complexity: "O(N) with N being the number of fair waiters",
 		Does:       "describes the holder and the waiters",
-		Replies:    "null if free; else `owner`, `holds`, `ttl-ms`, `fence`, `fair-waiters`, `local-waiters`",
+		Replies:    "null if free; else `owner`, `holds`, `ttl-ms`, `fence`, `fair-waiters`, `local-waiters`, with `client` and `name` if it is a client of this proxy, and `held-ms` if it is known",
 	},
 	{
 		Verb: LockList, Name: "locklist", Arguments: []Argument{argMatch, argCount},
@@ -164,7 +164,7 @@ var table = complete([]Spec{
 		Summary:    "List the locks that are held through this proxy",
 		Complexity: "O(N) with N being the number of these locks",
 		Does:       "lists the locks that clients of the same user hold through this proxy in the same database, by key",
-		Replies:    "the same fields, with the address and name of the client",
+		Replies:    "the same fields, with `key` first",
 	},
 	{
 		Verb: LockSlow, Name: "lockslow", Arguments: []Argument{argSlow},

@@ -1,5 +1,5 @@
 -- ask.lua: nothing. Redis answers whether the client may run scripts.
 --
--- Returns  {1}  it may
+-- Returns  {now}  it may; now is that of lib/now.lua
 
-return {1}
+return {now()}

@@ -298,10 +298,20 @@ type Ask struct{}
 // Call is the call of ask.lua.
 func (Ask) Call() Call { return Call{Script: ask} }
 
-// DecodeAsk decodes the answer of ask.lua: nil, or Redis's refusal.
-func DecodeAsk(v resp.Value) error {
-	_, err := numbersOf(v)
-	return err
+// DecodeAsk decodes the answer of ask.lua: Redis's time for HeldFor, or its refusal.
+func DecodeAsk(v resp.Value) (now int64, err error) {
+	n, err := numbersOf(v)
+	return n.at[0], err
+}
+
+// HeldFor is how long the grant with a fence has been held at a time of Redis, both in microseconds: a fence is the time
+// of its grant. -1: it is not known. The grant has no fence, the user may not ask for the time, or the clock has jumped
+// back.
+func HeldFor(fence, now int64) time.Duration {
+	if fence <= 0 || now < fence {
+		return -1
+	}
+	return time.Duration(now-fence) * time.Microsecond
 }
 
 // Info asks for the holder of a lock.
@@ -318,6 +328,7 @@ type Holder struct {
 	PTTL        time.Duration // the rest of the lease, or NoTTL
 	Fence       int64         // 0: it was taken without one
 	FairWaiters int64
+	HeldFor     time.Duration // see HeldFor
 }
 
 // DecodeHolder decodes the answer of info.lua.
@@ -326,12 +337,12 @@ func DecodeHolder(v resp.Value) (Holder, error) {
 		return Holder{}, Error(v.Str)
 	}
 	f := v.Elems
-	if len(f) < 5 {
+	if len(f) < 6 {
 		return Holder{}, nil
 	}
 	return Holder{
 		Held: true, Owner: string(f[0].Str), Holds: f[1].Int, PTTL: time.Duration(f[2].Int) * time.Millisecond,
-		Fence: f[3].Int, FairWaiters: f[4].Int,
+		Fence: f[3].Int, FairWaiters: f[4].Int, HeldFor: HeldFor(f[3].Int, f[5].Int),
 	}, nil
 }
 

@@ -448,7 +448,10 @@ func TestInfoTellsTheHolder(t *testing.T) {
 		if ttl := got[2].(int64); ttl <= 0 || ttl > 30000 {
 			t.Fatalf("ttl %d", ttl)
 		}
-		got[2] = nil
-		equal(t, "held", got, []any{ownerA, int64(1), nil, fence, int64(1)})
+		if held := script.HeldFor(fence, got[5].(int64)); held < 0 || held > time.Minute {
+			t.Errorf("held for %v", held)
+		}
+		got[2], got[5] = nil, nil
+		equal(t, "held", got, []any{ownerA, int64(1), nil, fence, int64(1), nil})
 	})
 }

@@ -1,13 +1,13 @@
 -- info.lua: the holder of a lock.
 --
 -- The places that plain waiters share, one for each proxy, are no fair waiters. Beyond 1,000 places they count all the
--- same, so that the question stays cheap.
+-- same, so that the question stays cheap. now is that of lib/now.lua.
 --
 -- KEYS[1]  lock   hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  queue  list of places of waiters, first to ask at the head
 --
--- Returns  {owner, holds, pttl_ms, fence, fair_waiters}  held; the owner is text; fence 0: it was taken without one
---          {}                                            free
+-- Returns  {owner, holds, pttl_ms, fence, fair_waiters, now}  held; the owner is text; fence 0: taken without one
+--          {}                                                 free
 
 local held = holder(KEYS[1])
 if #held == 0 then
@@ -23,4 +23,4 @@ elseif waiters <= 1000 then
     end
   end
 end
-return {held[1], held[2], redis.call('PTTL', KEYS[1]), held[3], waiters}
+return {held[1], held[2], redis.call('PTTL', KEYS[1]), held[3], waiters, now()}

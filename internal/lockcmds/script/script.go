@@ -75,7 +75,7 @@ var all []*Script
 
 // The scripts, each with the functions of lib that it begins with. A function stands behind those that it calls.
 var (
-	ask        = load("ask")
+	ask        = load("ask", "now")
 	acquire    = load("acquire", "grant").counts(1).publishes(3)
 	crowd      = load("crowd", "hash", "hold", "grant", "deepen", "head", "take_turn", "turn", "deadline", "crowd", "drop_late", "wake", "shortened").counts(3).publishes(10)
 	fair       = load("fair", "head", "deadline").counts(3).publishes(8)
@@ -86,7 +86,7 @@ var (
 	handover   = load("handover").counts(3).publishes(3)
 	extend     = load("extend", "hash", "hold", "mark", "head", "wake").publishes(2)
 	renew      = load("renew", "hold", "mark")
-	info       = load("info", "holder")
+	info       = load("info", "holder", "now")
 	head       = load("head", "head")
 	force      = load("force", "holder", "head", "keep", "free").publishes(0)
 	drop       = load("drop", "hash", "hold", "head", "keep", "free", "wake").publishes(3)
