@@ -83,7 +83,7 @@ func newDesk(tb testing.TB) *desk {
 	up := e.Upstream
 	d := &desk{ready: make(chan struct{}, 1), rung: make(chan *upstream.Wire, 16)}
 	d.sess = New(clients.Origin{ID: 1, Addr: "bench"}, e, d)
-	d.sess.known = true // nobody answers at the door
+	d.sess.heard = heardBytes // nobody answers at the door
 	d.sess.lane = up.Lane(d.sess.ident, upstream.AnyNode, d, "", upstream.Reads)
 	<-d.ready
 	tb.Cleanup(func() {

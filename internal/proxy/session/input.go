@@ -32,13 +32,13 @@ func (s *Session) feed(b []byte) (alive, more, output bool) {
 	}()
 	defer s.contain()
 	s.usual, s.reading = s.pin == nil, true
-	if !s.known {
-		s.known = true
+	if s.heard == heardNothing {
+		s.heard = heardBytes
 		s.knock()
 	}
 	s.parting.Sent()
 	switch {
-	case s.over() || s.eof: // no further command runs
+	case s.over() || s.side == sideEnded: // no further command runs
 	case s.in.Len() > 0:
 		s.hold(b)
 		s.advance()
@@ -103,7 +103,7 @@ func (s *Session) consume(buf []byte) int {
 			}
 			break
 		}
-		s.begun = true
+		s.heard = heardCommand
 		switch s.large.state {
 		case largeUnknown:
 		case largeHeld:

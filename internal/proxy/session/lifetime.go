@@ -43,7 +43,7 @@ func (s *Session) ExpectFirst(by time.Time) {
 	time.AfterFunc(time.Until(by), func() {
 		s.mu.Lock()
 		defer s.exit()
-		if !s.begun && !s.ended {
+		if s.heard != heardCommand && !s.ended {
 			s.proxy.FirstTimeout(s.Addr)
 			s.end()
 		}
@@ -62,7 +62,7 @@ func (s *Session) Hungup() {
 func (s *Session) EOF() bool {
 	s.mu.Lock()
 	defer s.exit()
-	s.eof = true
+	s.side = sideEnded
 	s.atEOF()
 	return !s.ended
 }
@@ -73,7 +73,7 @@ func (s *Session) EOF() bool {
 func (s *Session) Leaving() bool {
 	s.mu.Lock()
 	defer s.exit()
-	s.leaving = true
+	s.side = max(s.side, sideEnding)
 	s.atEOF()
 	return !s.ended
 }
@@ -81,10 +81,10 @@ func (s *Session) Leaving() bool {
 // atEOF ends a session whose client has ended its side, when no command is left to run. A wait for other clients
 // is withdrawn with everything behind it: no client is left to use a lock or an element of a list.
 func (s *Session) atEOF() {
-	if s.leaving && s.awaitsOthers() {
-		s.eof = true // commands that have not been read would not run
+	if s.side == sideEnding && s.awaitsOthers() {
+		s.side = sideEnded // commands that have not been read would not run
 	}
-	if !s.eof || s.out.Gone() {
+	if s.side != sideEnded || s.out.Gone() {
 		return
 	}
 	switch {

@@ -186,7 +186,7 @@ func (p *pinned) Closed(error) {
 // it had no state there yet, its commands are refused with an error reply.
 func (p *pinned) broken() {
 	s := p.s
-	if p.conn.Connected() && (p.mode != readsReplies || p.InTx || p.Watching || p.keep || s.streaming() || s.eof) || s.rejected() {
+	if p.conn.Connected() && (p.mode != readsReplies || p.InTx || p.Watching || p.keep || s.streaming() || s.side == sideEnded) || s.rejected() {
 		s.CutOff()
 		return
 	}

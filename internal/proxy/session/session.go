@@ -85,16 +85,15 @@ type Session struct {
 	gathered int            // bytes of a reply that must be held whole
 
 	// The bytes from the client, and the command that is being read.
-	guard        *resp.Guard
-	in           Inbox // read, but not yet parsed
-	active       int64 // shared.Proxy.Clock at the last bytes from or to the client
-	known, begun bool  // a byte has come; a whole command has come
-	table        *command.Table
-	row          *command.Row // of the last command, in table; nil: none
-	paused       bool         // the engine waits for Resume
-	rests        int          // the number of outstanding replies at which waitTurn ends
-	leaving      bool         // the client has ended its side; some of its bytes are still to be read
-	eof          bool         // the client has ended its side, and all its bytes have been read
+	guard  *resp.Guard
+	in     Inbox // read, but not yet parsed
+	active int64 // shared.Proxy.Clock at the last bytes from or to the client
+	heard  heard
+	side   side
+	table  *command.Table
+	row    *command.Row // of the last command, in table; nil: none
+	paused bool         // the engine waits for Resume
+	rests  int          // the number of outstanding replies at which waitTurn ends
 
 	large progress // of a large command that is being received
 
@@ -184,6 +183,24 @@ const (
 	readsFrames                 // frames that the connection cannot count: pub/sub
 	readsVerdict                // as readsRaw unless Redis refuses the command that has been sent
 	readsRaw                    // bytes that the session does not read: MONITOR, replication
+)
+
+// heard is what has come from the client.
+type heard uint8
+
+const (
+	heardNothing heard = iota
+	heardBytes         // but no whole command
+	heardCommand
+)
+
+// side is the client's side of the connection.
+type side uint8
+
+const (
+	sideOpen   side = iota
+	sideEnding      // the client has ended it, and some of its bytes are still to be read
+	sideEnded       // the client has ended it, and all its bytes have been read, or would not run
 )
 
 // replyMode is the setting of CLIENT REPLY.

@@ -75,7 +75,7 @@ func byHand(t *testing.T, limits shared.Limits) (*Session, *hand) {
 	up := e.Upstream
 	h := &hand{driving: make(chan struct{}), socket: socket}
 	s := New(clients.Origin{ID: 1, Addr: "test"}, e, h)
-	s.known = true // nobody answers at the door
+	s.heard = heardBytes // nobody answers at the door
 	s.lane = up.Lane(s.ident, upstream.AnyNode, h, "", upstream.Reads)
 	<-h.driving
 	h.wire.Open()
@@ -309,7 +309,7 @@ func TestTheChargeIsThatOfAllMemoryAfterOrdinaryCommands(t *testing.T) {
 func TestPanicEndsOnlyItsSession(t *testing.T) {
 	s, h := byHand(t, shared.Limits{})
 	other := New(clients.Origin{ID: 2, Addr: "other"}, s.proxy, h)
-	other.known = true // nobody answers at the door
+	other.heard = heardBytes // nobody answers at the door
 	other.lane = s.proxy.Upstream.Lane(s.ident, upstream.AnyNode, h, "", upstream.Reads)
 	defer other.Hungup()
 	s.mu.Lock()
