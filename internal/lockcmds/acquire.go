@@ -29,7 +29,7 @@ import (
 //	granted ──SYNC──► confirmer ──► granted again, or dropUnsynced ──► the reply                │
 //	                            └── Offer: a release here grants in the same step ──────────────┘
 //
-// acquireTerms works out what the client has asked for, kinds.go the scripts that ask. observe.Observers are told of
+// acquireTerms works out what the client has asked for, the kind of the lock the scripts that ask (kinds.go). observe.Observers are told of
 // each grant, and of each wait without one. Waiters are data: they have no goroutine.
 //
 // Invariants:
@@ -68,7 +68,7 @@ type askedAcquire struct {
 }
 
 // kind is the kind of lock that it asks for.
-func (w *waiter) kind() *lockKind { return kindOf(w.Verb) }
+func (w *waiter) kind() lockKind { return kindOfHold(w.claim.Key()) }
 
 // lock is the key of the lock.
 func (w *waiter) lock() string { return w.claim.Key().Lock }
@@ -95,7 +95,7 @@ func (e *Engine) startAcquire(a *askedAcquire, began, now time.Time, home *Engin
 		w.asked = &again
 	}
 	e.mu.Lock()
-	w.claim = e.claimLocked(s, cmd.Key, cmd.Owner)
+	w.claim = e.claimLocked(s, kindOf(cmd), cmd.Key, cmd.Owner)
 	if cmd.Owner == "" && e.opts.Reentry.Refuses() && w.claim.Reenters() {
 		e.mu.Unlock()
 		e.opts.Reentry.Note(w.session().Client, cmd.Key, true)
@@ -103,14 +103,15 @@ func (e *Engine) startAcquire(a *askedAcquire, began, now time.Time, home *Engin
 		return
 	}
 	w.Waiter = table.Waiter{
-		Kind: w.kind().Waits, Owner: w.claim.Key().Owner, Shared: cmd.Owner != "", Placed: cmd.Wait != 0, Tag: w,
+		Kind: w.claim.Key().Kind, Fair: cmd.Verb == grammar.FairLock, Owner: w.claim.Key().Owner, NamedOwner: cmd.Owner != "",
+		Placed: cmd.Wait != 0, Tag: w,
 	}
 	if w.Named() {
 		n := script.ForWaiters(cmd.Key)
 		w.Place, w.Wake = n.PlaceOf(w.Owner), n.NameChannel(w.Owner)
 	}
 	w.session().asks = w
-	joins := s.NothingPending && !w.claim.Deepens() && home == e && w.Wait != 0 && !w.Shared && e.table.MayJoin(cmd.Key, w.Kind)
+	joins := s.NothingPending && !w.claim.Deepens() && home == e && w.Wait != 0 && !w.NamedOwner && e.table.MayJoin(cmd.Key, w.Fair)
 	if w.Wait != 0 && !joins { // one that joins must ask, if it turns out to be the first after all
 		w.mark = e.table.Mark(&w.Waiter, cmd.Key)
 	}
@@ -132,7 +133,7 @@ func (e *Engine) startAcquire(a *askedAcquire, began, now time.Time, home *Engin
 // Redis gets them. Requires the session lock.
 func (w *waiter) send(now time.Time) {
 	w.sent = callRequest{Session: w.conn(), For: w}
-	w.e.calls.SendAt(now, w.kind().Ask(w.asking()).Call, &w.sent)
+	w.e.calls.SendAt(now, w.question().Call, &w.sent)
 }
 
 // Answered is the outcome of the first attempt. Requires the session lock, or that the session has ended.
@@ -170,7 +171,7 @@ func (w *waiter) Answered(o callOutcome) []byte {
 }
 
 // Again implements asker.
-func (w *waiter) Again() (script.Call, bool) { return w.kind().Ask(w.asking()).Call, true }
+func (w *waiter) Again() (script.Call, bool) { return w.question().Call, true }
 
 // Postponed implements asker. A client that waits for a lock waits for its hash slot, too, in the wait queue. An
 // acquire that deepens a hold is sent again until the hold has ended.
@@ -183,7 +184,7 @@ func (w *waiter) Postponed() (script.Call, time.Duration) {
 	if w.Wait >= 0 {
 		limit = min(limit, w.began.Add(w.Wait).Sub(w.e.calls.Clock.Now()))
 	}
-	return w.kind().Ask(w.asking()).Call, limit
+	return w.question().Call, limit
 }
 
 // Doubted implements asker.
@@ -254,7 +255,7 @@ func (w *waiter) granted(g grant) []byte {
 	w.e.mu.Unlock()
 	switch {
 	case verdict == verdictUsable:
-		if g.count > 1 && !w.Shared {
+		if g.count > 1 && !w.NamedOwner {
 			w.e.opts.Reentry.Note(w.session().Client, w.lock(), false)
 		}
 		if f := w.e.opts.Events.Granted; f != nil {

@@ -49,16 +49,16 @@ func (w *waiter) deliver(g grant) {
 }
 
 // asking is what the scripts of an attempt must know of the acquire.
-func (w *waiter) asking() attempt {
-	return attempt{Acquire: w.acquire(), Waits: w.Wait != 0, FairWait: w.e.opts.fairWait, Crowd: w.e.place}
+func (w *waiter) asking() asking {
+	return asking{Acquire: w.acquire(), Waits: w.Wait != 0, FairWait: w.e.opts.fairWait, Crowd: w.e.place}
 }
 
 func (w *waiter) acquire() script.Acquire {
 	return script.Acquire{Key: w.lock(), Part: w.claim.Part(), Lease: w.Lease}
 }
 
-// question is the script of the waiter's next attempt.
-func (w *waiter) question() question { return w.kind().Question(w.asking(), &w.Waiter) }
+// question is the script of the next attempt.
+func (w *waiter) question() question { return w.kind().Ask(w.asking(), &w.Waiter) }
 
 // mayWait reports whether the client has time left to wait.
 func (w *waiter) mayWait() bool { return w.MayWait(w.e.calls.Clock.Now().Sub(w.began)) }

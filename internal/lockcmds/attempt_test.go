@@ -132,7 +132,7 @@ func TestAReleaseGrantsTheLockToTheFirstWaiter(t *testing.T) {
 	holder := w.client(9)
 	b.sends("LOCK k") // joins without a script
 	o := w.offer("k", "holder", table.Streak{})
-	if o.Empty() || o.Call(script.Release{Key: "k"}).Name() != "handover" {
+	if o.Empty() || o.With(script.Release{Key: "k"}).Call().Name() != "handover" {
 		t.Fatalf("offer %+v", o)
 	}
 	o.answered(holder, script.Released{Status: script.HandedOver, Granted: 8, To: script.ToPlain}, w.Time, nil)

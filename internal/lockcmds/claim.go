@@ -26,12 +26,12 @@ type claim struct {
 	earlierGrace time.Duration // GRACE of that part; negative: none
 }
 
-// claimLocked begins an acquire of a lock for an owner. An empty owner is the session's own. Requires the session lock
+// claimLocked begins an acquire of a lock of that kind for an owner. An empty owner is the session's own. Requires the session lock
 // and Engine.mu.
-func (e *Engine) claimLocked(s *contract.Caller, lock, owner string) claim {
-	session, key := e.beginLocked(s, lock, owner)
+func (e *Engine) claimLocked(s *contract.Caller, kind lockKind, lock, owner string) claim {
+	session, key := e.beginLocked(s, kind, lock, owner)
 	c := claim{e: e, s: session, key: key, request: e.nextRequest(), holds: 1}
-	if h := holdOf(e.table.Hold(key)); h != nil {
+	if h := holdOf(e.table.Hold(key)); h != nil && kind.Reenters() {
 		c.hold = h
 		if o := h.HolderOf(&session.Session); o != nil {
 			c.fence, c.holds, c.earlier, c.earlierGrace = h.Fence, o.Holds+1, h, o.Grace
@@ -218,7 +218,7 @@ func (c *claim) grantedLocked(now time.Time, g *holdGrant) verdict {
 func (c *claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
 	e, part := c.e, c.Part()
 	part.Request, part.Fence, part.Holds = e.nextRequest(), fence, 0
-	r := rollback{Limit: max(lease, e.opts.Lease), Done: done}
+	r := rollback{Kind: kindOfHold(c.key), Limit: max(lease, e.opts.Lease), Done: done}
 	r.Remember = true
 	e.mu.Lock()
 	if c.undone != c.request { // it is rolled back once, although its session may end behind that

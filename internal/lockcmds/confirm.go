@@ -40,7 +40,7 @@ type confirmOptions struct {
 // unconfirmedGrant is a grant whose client has not been told of it.
 type unconfirmedGrant struct {
 	Lock     string
-	Part     script.Part          // as the acquire has written it, with the fence of the grant
+	Proof    script.Call          // finds the grant
 	Replicas int                  // that must have it, at least 1
 	Until    time.Time            // when its client waits no longer
 	Done     func(o confirmation) // called once by a job. Requires no locks
@@ -223,7 +223,7 @@ func (w *waiter) confirm(g grant) {
 	part := w.claim.Part()
 	part.Fence = g.fence
 	w.home.confirm.Confirm(w.home.calls.Client.Node(w.lock()), unconfirmedGrant{
-		Lock: w.lock(), Part: part, Replicas: w.Sync, Until: until,
+		Lock: w.lock(), Proof: w.kind().Prove(script.Prove{Key: w.lock(), Part: part}), Replicas: w.Sync, Until: until,
 		Done: func(o confirmation) {
 			w.e.mu.Lock()
 			w.fence = 0

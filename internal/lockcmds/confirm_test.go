@@ -52,16 +52,17 @@ func (s *server) Confirm(f func(redislink.Confirmation) error) error {
 }
 
 func (s *server) Write(
-	ctx context.Context, _ redislink.Script, keys, _ [][]string, replicas int, limit time.Duration,
+	ctx context.Context, calls []redislink.Call, replicas int, limit time.Duration,
 ) (answers []resp.Value, have int, err error) {
 	s.mu.Lock()
 	var locks []string
-	for _, k := range keys {
-		locks = append(locks, k[0])
-		switch text := s.says[k[0]]; {
+	for _, c := range calls {
+		k := c.Keys[0]
+		locks = append(locks, k)
+		switch text := s.says[k]; {
 		case text != "":
 			answers = append(answers, locktest.Refusal(text))
-		case s.gone[k[0]]:
+		case s.gone[k]:
 			answers = append(answers, resp.Value{Kind: resp.Integer, Int: 0})
 		default:
 			answers = append(answers, resp.Value{Kind: resp.Integer, Int: 1})
@@ -168,7 +169,8 @@ func (w *confirmWorld) settle() {
 
 // grant asks for a grant whose client waits for that long.
 func (w *confirmWorld) grant(at redislink.Node, lock string, replicas int, wait time.Duration) {
-	w.Confirm(at, unconfirmedGrant{Lock: lock, Part: script.Part{Owner: "o", Fence: 7}, Replicas: replicas, Until: time.Now().Add(wait), Done: func(o confirmation) {
+	proof := script.Prove{Key: lock, Part: script.Part{Owner: "o", Fence: 7}}.Call()
+	w.Confirm(at, unconfirmedGrant{Lock: lock, Proof: proof, Replicas: replicas, Until: time.Now().Add(wait), Done: func(o confirmation) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if _, twice := w.outcomes[lock]; twice {

@@ -25,11 +25,11 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 	x := &extension{e: e, named: cmd.Fence}
 	lost, atOnce := false, false
 	e.step(func(t *table.Table) {
-		session, k := e.beginLocked(&s, cmd.Key, cmd.Owner)
+		session, k := e.beginLocked(&s, kindOf(&cmd), cmd.Key, cmd.Owner)
 		if lost = t.KnowsLoss(&session.Session, k); lost {
 			return
 		}
-		x.session = session
+		x.session, x.key = session, k
 		x.call = script.Extend{Key: cmd.Key, Part: e.part(&session.Session, k.Owner), Lease: cmd.Lease}
 		if x.h = t.Hold(k); x.h != nil && cmd.Fence != 0 && x.h.Fence != cmd.Fence {
 			x.h = nil // another grant is meant, which Redis may have
@@ -56,6 +56,7 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 type extension struct {
 	e       *Engine
 	session *holdSession
+	key     table.Key
 	h       *table.Hold // nil: no session of this proxy holds the lock for that owner
 	named   int64       // the fence that the client has named; 0: none
 	call    script.Extend
@@ -65,17 +66,17 @@ type extension struct {
 // send sends the extension. Requires the session lock.
 func (x *extension) send(s contract.Session) {
 	x.q = callRequest{Session: s, For: x}
-	x.e.calls.Send(x.call.Call(), &x.q)
+	x.e.calls.Send(kindOfHold(x.key).Extend(x.call), &x.q)
 }
 
 // Again implements asker. The copy for a named owner names the grant, else it could find a later one.
 func (x *extension) Again() (script.Call, bool) {
-	return x.call.Call(), x.call.Session == "" || x.call.Fence != 0
+	return kindOfHold(x.key).Extend(x.call), x.call.Session == "" || x.call.Fence != 0
 }
 
 // Postponed implements asker. When the lease that goes on has ended, there is nothing to extend.
 func (x *extension) Postponed() (script.Call, time.Duration) {
-	return x.call.Call(), max(x.e.calls.DoubtLimit(), x.e.lasts(x.h))
+	return kindOfHold(x.key).Extend(x.call), max(x.e.calls.DoubtLimit(), x.e.lasts(x.h))
 }
 
 // Doubted implements asker.
@@ -104,7 +105,7 @@ func (x *extension) Answered(o callOutcome) []byte {
 	}
 	var reply table.Reply
 	x.e.step(func(t *table.Table) {
-		reply = t.Extended(&x.session.Session, table.Key{Lock: x.call.Key, Owner: x.call.Owner}, x.h, x.call.Lease, answer)
+		reply = t.Extended(&x.session.Session, x.key, x.h, x.call.Lease, answer)
 	})
 	switch {
 	case reply == table.Newer:
@@ -120,7 +121,7 @@ func (x *extension) anew(fence int64) {
 	x.h = nil
 	x.call.Request, x.call.Fence = x.e.nextRequest(), fence
 	x.q.Once = fence == 0
-	x.e.calls.Anew(&x.q, x.call.Call())
+	x.e.calls.Anew(&x.q, kindOfHold(x.key).Extend(x.call))
 }
 
 // unanswered is what an error in place of an answer means to the table.

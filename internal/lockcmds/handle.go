@@ -41,11 +41,11 @@ func (e *Engine) releaseGrant(s contract.Caller, cmd grammar.Command) {
 func (e *Engine) ownerOf(s *contract.Caller, cmd *grammar.Command) (owner string, known bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	session, own := e.beginLocked(s, cmd.Key, "")
+	session, own := e.beginLocked(s, kindOf(cmd), cmd.Key, "")
 	if h := e.table.Hold(own); h != nil && h.Fence == cmd.Fence || session.Losses.Fence(own.Lock, own.Owner) == cmd.Fence {
 		return "", true
 	}
-	if h := e.table.Holder(cmd.Key); h != nil && h.Fence == cmd.Fence {
+	if h := e.table.HoldByFence(cmd.Key, cmd.Fence); h != nil {
 		return h.Owner, true
 	}
 	return "", false

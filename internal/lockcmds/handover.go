@@ -17,25 +17,25 @@ type offer struct {
 	fair  *waiter // the same of the fair ones
 }
 
-// offerLocked takes the waiters to which the holder of that name may hand the lock over. last is the streak of the
+// offerLocked takes the waiters to which that holder may hand the lock over. last is the streak of the
 // holder's own grant. If the offer is not empty, answeredLocked is called once, at once if the outcome is in doubt.
 // Requires Engine.mu.
-func (e *Engine) offerLocked(lock, holder string, last table.Streak) offer {
+func (e *Engine) offerLocked(from table.Key, last table.Streak) offer {
 	o := offer{e: e}
-	if e.table.Queue(lock) == nil {
+	if e.table.Queue(from.Lock) == nil {
 		return o
 	}
 	next, ok := last.Next(e.calls.Clock.Now())
 	if !ok {
 		return o // the message of the release gives all waiters the same chance
 	}
-	shared, own := e.table.Offer(lock, holder)
-	if shared != nil {
-		o.plain = waiterOf(shared)
+	plain, fair := e.table.Offer(from)
+	if plain != nil {
+		o.plain = waiterOf(plain)
 		o.plain.streak = next
 	}
-	if own != nil {
-		o.fair = waiterOf(own)
+	if fair != nil {
+		o.fair = waiterOf(fair)
 		o.fair.streak = next
 	}
 	return o
@@ -44,8 +44,8 @@ func (e *Engine) offerLocked(lock, holder string, last table.Streak) offer {
 // Empty reports whether the release hands the lock over to no waiter.
 func (o *offer) Empty() bool { return o.plain == nil && o.fair == nil }
 
-// Call is the script of the release that grants the lock to one of the waiters.
-func (o *offer) Call(r script.Release) script.Call {
+// With is a release that grants the lock to one of the waiters.
+func (o *offer) With(r script.Release) script.HandOver {
 	acquire := func(w *waiter) *script.Acquire {
 		if w == nil {
 			return nil
@@ -57,7 +57,7 @@ func (o *offer) Call(r script.Release) script.Call {
 	if o.plain != nil {
 		_, h.Stays, _ = o.plain.First()
 	}
-	return h.Call()
+	return h
 }
 
 // answeredLocked settles the waiters with the outcome of the release, which was sent at that moment. It returns the

@@ -75,7 +75,7 @@ func holdOf(h *table.Hold) *sessionHold {
 // entry is the hold as the watchdog knows it.
 func (h *sessionHold) entry() watchdog.Entry {
 	return watchdog.Entry{
-		Key: h.Lock, Owner: h.Owner, Fence: h.Fence, TTL: h.TTL, Until: h.Until, Fixed: h.Fixed, Group: h.by.Node(h.Lock),
+		Of: h, TTL: h.TTL, Until: h.Until, Fixed: h.Fixed, Group: watchdog.Group{By: h.by.Node(h.Lock), Kind: h.Kind},
 	}
 }
 
@@ -102,7 +102,7 @@ func (h *sessionHold) pauseLocked(lease time.Duration) (now bool) {
 
 // rollback is the rollback of a session's part in a hold. part has the fence of the hold.
 func (e *Engine) rollback(h *sessionHold, s *table.Session) rollback {
-	r := rollback{By: h.by.Node(h.Lock)}
+	r := rollback{Kind: kindOfHold(h.Key), By: h.by.Node(h.Lock)}
 	r.Key, r.Part = h.Lock, e.part(s, h.Owner)
 	r.Part.Fence = h.Fence
 	return r
@@ -110,7 +110,7 @@ func (e *Engine) rollback(h *sessionHold, s *table.Session) rollback {
 
 // beginLocked returns the record of a session, which is known from now on, and the key of the hold that a command of it
 // is about. The owner is the session's own if the command names none. Requires Engine.mu.
-func (e *Engine) beginLocked(s *contract.Caller, lock, owner string) (*holdSession, table.Key) {
+func (e *Engine) beginLocked(s *contract.Caller, kind lockKind, lock, owner string) (*holdSession, table.Key) {
 	c := e.sessions[s.ID]
 	if c == nil {
 		c = &holdSession{ID: s.ID, Conn: s.Session}
@@ -118,7 +118,7 @@ func (e *Engine) beginLocked(s *contract.Caller, lock, owner string) (*holdSessi
 		e.sessions[s.ID] = c
 	}
 	c.Client, c.Proto = reentrant{ClientInfo: s.Info, Library: s.Library}, s.Proto
-	return c, table.Key{Lock: lock, Owner: cmp.Or(owner, c.Name)}
+	return c, table.Key{Lock: lock, Owner: cmp.Or(owner, c.Name), Kind: kind}
 }
 
 // hasEnded reports whether the client of a session has gone. Requires no locks.
@@ -179,14 +179,14 @@ func (e *Engine) holderLocked(lock string) observe.Party {
 
 // keeps reports whether the session has a part in the hold of that lock and owner. An empty owner is the session's own.
 // Requires no locks.
-func (e *Engine) keeps(session uint64, lock, owner string) bool {
+func (e *Engine) keeps(session uint64, kind lockKind, lock, owner string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c := e.sessions[session]
 	if c == nil {
 		return false
 	}
-	h := e.table.Hold(table.Key{Lock: lock, Owner: cmp.Or(owner, c.Name)})
+	h := e.table.Hold(table.Key{Lock: lock, Owner: cmp.Or(owner, c.Name), Kind: kind})
 	return h != nil && c.Has(h)
 }
 
@@ -208,8 +208,8 @@ func (e *Engine) heldSlice(slice []lockInfo, end int) ([]lockInfo, int) {
 			TTL: max(0, h.lease.Deadline().Sub(now).Milliseconds()), Client: contract.ClientInfo(h.Client()),
 			Since: h.Since, Fixed: h.Fixed,
 		}
-		all, own := e.countLocked(h.Lock)
-		i.Local, i.Fair = int64(all), int64(own)
+		all, fair := e.countLocked(h.Lock)
+		i.Local, i.Fair = int64(all), int64(fair)
 		slice = append(slice, i)
 	}
 	return slice, begin

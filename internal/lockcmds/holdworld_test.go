@@ -50,14 +50,14 @@ func newLockWorld(t *testing.T) *lockWorld {
 func (e *Engine) claim(s *contract.Caller, lock, owner string) claim {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.claimLocked(s, lock, owner)
+	return e.claimLocked(s, exclusive{}, lock, owner)
 }
 
 // begin returns the record of a session, and the key of a hold.
 func (e *Engine) begin(s *contract.Caller, lock, owner string) (*holdSession, table.Key) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.beginLocked(s, lock, owner)
+	return e.beginLocked(s, exclusive{}, lock, owner)
 }
 
 func (c *claim) pause(lease time.Duration) bool {
@@ -73,7 +73,7 @@ func (c *claim) granted(now time.Time, g *holdGrant) verdict {
 }
 
 func (e *Engine) offer(lock, holder string, last table.Streak) (o offer) {
-	e.step(func(*table.Table) { o = e.offerLocked(lock, holder, last) })
+	e.step(func(*table.Table) { o = e.offerLocked(table.Key{Lock: lock, Owner: holder, Kind: exclusive{}}, last) })
 	return o
 }
 

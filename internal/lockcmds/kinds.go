@@ -11,23 +11,37 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// This file has the kinds of locks: how the waiters of each take turns, the scripts by which they ask, and the meaning
-// of an answer. A new kind is a new value. The code of this file does no I/O and keeps no state.
+// This file has the seam between the engine and the kinds of locks. The engine asks the kind, and does not know which
+// kinds there are. A new kind is a new value, in a file of its own.
 //
-//	kindOf(verb) ──► lockKind ──Ask, Question──► a script with the decoder of its answer ──► answerOf ──► table.Answer
+//	kindOf(command) ──► lockKind ──┬─ the rules about several holders and waiters ──► table.Key, table.Waiter
+//	                               └─ the calls of its scripts; all kinds answer in the same forms
+//
+// How a client waits is no matter of the kind: plain or fair, a waiter of any kind stands in the one queue of its lock.
 
-// lockKind is one kind of lock. It is immutable.
-type lockKind struct {
-	Waits *table.Kind
-	// ask is an attempt of one waiter.
-	ask func(a attempt) question
-	// lead is an attempt of the first of the waiters that share a place in the queue, made for all of them; nil: each
-	// has its own place.
-	lead func(a attempt, stays, enqueue bool) question
+// lockKind is one kind of lock: its rules, and what is asked of Redis for a holder or a waiter. It does no I/O and keeps
+// no state.
+type lockKind interface {
+	table.Kind
+	// Ask is an attempt of an acquire: for itself, or for the crowd whose first waiter it is.
+	Ask(a asking, w *table.Waiter) question
+	Release(r script.Release) script.Call
+	// HandOver is a release that grants the lock to one of the waiters. Their kinds are those of which HandsOver says so.
+	HandOver(h script.HandOver) script.Call
+	Extend(x script.Extend) script.Call
+	Renew(r script.Renew) script.Call
+	Drop(d script.Drop) script.Call
+	Prove(p script.Prove) script.Call
 }
 
-// attempt is an acquire that asks for its lock.
-type attempt struct {
+// kindOf is the kind of lock that a command is about.
+func kindOf(*grammar.Command) lockKind { return exclusive{} }
+
+// kindOfHold is the kind of a hold, or of the hold that a command is about.
+func kindOfHold(k table.Key) lockKind { return k.Kind.(lockKind) }
+
+// asking is what the script of an attempt must know of the acquire.
+type asking struct {
 	script.Acquire
 	Waits    bool          // it waits if the lock is not free
 	FairWait time.Duration // the unit of deadlines in the queue in Redis
@@ -38,45 +52,6 @@ type attempt struct {
 type question struct {
 	script.Call
 	Decode func(resp.Value) (script.Acquired, error)
-}
-
-// The kinds. Fair is first come, first served.
-var (
-	plainKind = &lockKind{Waits: table.Plain, ask: askPlain, lead: leadPlain}
-	fairKind  = &lockKind{Waits: table.Fair, ask: askFair}
-)
-
-// kindOf is the kind of lock that a verb asks for.
-func kindOf(v grammar.Verb) *lockKind {
-	if v == grammar.FairLock {
-		return fairKind
-	}
-	return plainKind
-}
-
-// Ask is an attempt of an acquire for itself.
-func (k *lockKind) Ask(a attempt) question { return k.ask(a) }
-
-// Question is the next attempt of a waiter: for itself, or for all that share its place.
-func (k *lockKind) Question(a attempt, w *table.Waiter) question {
-	if first, stays, enqueue := w.First(); first && k.lead != nil {
-		return k.lead(a, stays, enqueue)
-	}
-	return k.ask(a)
-}
-
-func askPlain(a attempt) question { return question{a.Acquire.Call(), script.DecodeAcquired} }
-
-func leadPlain(a attempt, stays, enqueue bool) question {
-	return question{
-		script.Crowd{Acquire: a.Acquire, Wait: a.FairWait, Crowd: a.Crowd, Stays: stays, Enqueue: enqueue}.Call(),
-		script.DecodeCrowd,
-	}
-}
-
-// askFair takes or keeps the waiter's place in the queue, unless it does not wait.
-func askFair(a attempt) question {
-	return question{script.Fair{Acquire: a.Acquire, Wait: a.FairWait, Enqueue: a.Waits}.Call(), script.DecodeAcquired}
 }
 
 // answerOf is the meaning of an attempt's outcome to the wait queue. lease is that of a grant.

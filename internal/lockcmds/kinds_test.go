@@ -3,14 +3,15 @@ package lockcmds
 import (
 	"testing"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
 
-func TestKindOfAVerb(t *testing.T) {
-	for verb, waits := range map[grammar.Verb]*table.Kind{grammar.Lock: table.Plain, grammar.TryLock: table.Plain, grammar.FairLock: table.Fair} {
-		if k := kindOf(verb); k.Waits != waits || (k.lead == nil) != waits.OwnPlace {
-			t.Errorf("%s: %+v", verb, k)
+func TestTheScriptOfAnAttemptGoesByTheWayToWait(t *testing.T) {
+	a := asking{Acquire: script.Acquire{Key: "k"}}
+	for name, w := range map[string]*table.Waiter{"acquire": {}, "fair": {Fair: true}} {
+		if got := (exclusive{}).Ask(a, w).Name(); got != name {
+			t.Errorf("%s, want %s", got, name)
 		}
 	}
 }

@@ -15,7 +15,7 @@ func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 	sent, answer := make(chan struct{}), make(chan struct{})
 	renewals, err := watchdog.New(watchdog.Options{
 		Submit: func(f func()) error { go f(); return nil },
-		Renew: func(context.Context, any, []watchdog.Renewal) ([]watchdog.Verdict, error) {
+		Renew: func(context.Context, watchdog.Group, []watchdog.Renewal) ([]watchdog.Verdict, error) {
 			close(sent)
 			<-answer
 			return []watchdog.Verdict{watchdog.Renewed}, nil
@@ -31,7 +31,7 @@ func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 		_ = renewals.Run(ctx)
 	}()
 	defer func() { cancel(); <-stopped }()
-	l := renewals.Track(watchdog.Entry{Key: "k", Owner: "o", Fence: 1, TTL: 3 * time.Second}, time.Now())
+	l := renewals.Track(watchdog.Entry{TTL: 3 * time.Second}, time.Now())
 	<-sent
 	s := locktest.New(t, nil, 1, 2, nil)
 	done := make(chan struct{})

@@ -20,11 +20,10 @@ func LossReasons() []string {
 // lease. Requires no locks.
 func (e *Engine) onLost(l *watchdog.Lease, reason watchdog.Reason) {
 	defer e.guard.Stop()
-	entry := l.Entry()
 	var rest []rollback
 	e.step(func(t *table.Table) {
-		h := holdOf(t.Hold(table.Key{Lock: entry.Key, Owner: entry.Owner}))
-		if h == nil || h.lease != l {
+		h := l.Of().(*sessionHold)
+		if !t.Knows(&h.Hold) || h.lease != l {
 			return // the hold has ended already
 		}
 		if reason != watchdog.ReasonGone {
@@ -33,7 +32,7 @@ func (e *Engine) onLost(l *watchdog.Lease, reason watchdog.Reason) {
 			rest = e.staleLocked(h)
 		}
 		t.Lost(&h.Hold, string(reason), false, nil)
-		t.Wake(entry.Key)
+		t.Wake(h.Lock)
 	})
 	for _, r := range rest {
 		e.calls.RollBack(r)
@@ -67,9 +66,9 @@ const (
 func (e *Engine) beginLook(lock string, fence int64) (k table.Key, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	h := holdOf(e.table.Holder(lock))
+	h := holdOf(e.table.HoldByFence(lock, fence))
 	switch {
-	case h == nil || h.Fence != fence:
+	case h == nil:
 		return k, false
 	case h.look != noLook:
 		h.look = lookAgain
@@ -102,9 +101,9 @@ func (e *Engine) endLook(k table.Key, fence int64) (again bool) {
 func (e *Engine) Forced(key string, ended script.Forced) {
 	defer e.guard.Stop()
 	e.step(func(t *table.Table) {
-		h := t.Hold(table.Key{Lock: key, Owner: ended.Owner})
+		h := t.HoldByFence(key, ended.Fence)
 		switch {
-		case h == nil || h.Fence != ended.Fence:
+		case h == nil || h.Owner != ended.Owner:
 		case ended.Handle:
 			t.Drop(h)
 		default:

@@ -52,7 +52,7 @@ func (r *Registry) Each(f func(Lock)) {
 				return // seen twice
 			}
 			l.Waiters += c.All
-			l.Fair += c.Own
+			l.Fair += c.Fair
 			if c.Oldest.Before(l.Oldest) {
 				l.Oldest = c.Oldest
 			}

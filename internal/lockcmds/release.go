@@ -32,7 +32,7 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 	r := &release{e: e}
 	lost := false
 	e.step(func(t *table.Table) {
-		session, k := e.beginLocked(&s, cmd.Key, cmd.Owner)
+		session, k := e.beginLocked(&s, kindOf(&cmd), cmd.Key, cmd.Owner)
 		if lost = t.KnowsLoss(&session.Session, k); lost {
 			return
 		}
@@ -47,7 +47,7 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 			r.Lease = e.nextLease(h)
 		}
 		if h.Count == 1 {
-			r.next = e.offerLocked(k.Lock, k.Owner, h.Streak)
+			r.next = e.offerLocked(k, h.Streak)
 		}
 	})
 	if lost {
@@ -69,6 +69,9 @@ func (r *release) part() script.Part {
 // named reports whether the owner is not the session's own.
 func (r *release) named() bool { return r.Key.Owner != r.session.Name }
 
+// kind is the kind of lock that it releases.
+func (r *release) kind() lockKind { return kindOfHold(r.Key) }
+
 // call is the release without a hand-over.
 func (r *release) call() script.Release {
 	return script.Release{Key: r.Key.Lock, Part: r.part(), Lease: r.Lease}
@@ -78,22 +81,22 @@ func (r *release) call() script.Release {
 func (r *release) send(s contract.Session) {
 	r.q = callRequest{Session: s, For: r}
 	if r.next.Empty() {
-		r.e.calls.Send(r.call().Call(), &r.q)
+		r.e.calls.Send(r.kind().Release(r.call()), &r.q)
 	} else {
-		r.e.calls.Send(r.next.Call(r.call()), &r.q)
+		r.e.calls.Send(r.kind().HandOver(r.next.With(r.call())), &r.q)
 	}
 }
 
 // Again implements asker. The copy for a named owner names the grant, else it could find a later one.
 func (r *release) Again() (script.Call, bool) {
-	return r.call().Call(), !r.named() || r.Fence != 0
+	return r.kind().Release(r.call()), !r.named() || r.Fence != 0
 }
 
 // Postponed implements asker. A waiter here is not kept for it.
 func (r *release) Postponed() (script.Call, time.Duration) {
 	r.e.step(func(*table.Table) { r.next.answeredLocked(script.Released{}, r.q.SentAt, contract.ErrUnsent) })
 	r.next = offer{}
-	return r.call().Call(), max(r.e.calls.DoubtLimit(), r.e.lasts(r.Hold))
+	return r.kind().Release(r.call()), max(r.e.calls.DoubtLimit(), r.e.lasts(r.Hold))
 }
 
 // Doubted implements asker. The copy is a plain release.
@@ -146,7 +149,7 @@ func (r *release) Answered(o callOutcome) []byte {
 	if ended { // the session's end has left this hold to the release
 		part := r.part()
 		part.Request = r.e.nextRequest()
-		r.e.calls.RollBack(rollback{Drop: script.Drop{Key: r.Key.Lock, Part: part}, Limit: r.e.opts.Lease})
+		r.e.calls.RollBack(rollback{Kind: r.kind(), Drop: script.Drop{Key: r.Key.Lock, Part: part}, Limit: r.e.opts.Lease})
 	}
 	if reply == table.NotHeld && overwritten != nil {
 		return failureReply(overwritten)
@@ -178,5 +181,5 @@ func statusOf(a script.Released, err error) table.Status {
 func (r *release) anew(fence int64) {
 	r.next = offer{}
 	r.q.Once = fence == 0
-	r.e.calls.Anew(&r.q, r.call().Call())
+	r.e.calls.Anew(&r.q, r.kind().Release(r.call()))
 }

@@ -9,23 +9,24 @@ import (
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
-// Renew is the watchdog's round trip: one script for the whole batch, on the connection of one identity, which is a
-// redislink.Node.
-func (cl scriptRunner) Renew(ctx context.Context, by any, batch []watchdog.Renewal) ([]watchdog.Verdict, error) {
+// Renew is the watchdog's round trip: one script for the whole batch of one kind of lock, on the connection of one
+// identity, which is a redislink.Node.
+func (cl scriptRunner) Renew(ctx context.Context, of watchdog.Group, batch []watchdog.Renewal) ([]watchdog.Verdict, error) {
 	verdicts := make([]watchdog.Verdict, len(batch))
-	if err := cl.renewSome(ctx, by.(redislink.Node), batch, verdicts); err != nil {
+	if err := cl.renewSome(ctx, of, batch, verdicts); err != nil {
 		return nil, err
 	}
 	return verdicts, nil
 }
 
 // renewAll is one script.
-func (cl scriptRunner) renewAll(ctx context.Context, by redislink.Node, batch []watchdog.Renewal, verdicts []watchdog.Verdict) error {
+func (cl scriptRunner) renewAll(ctx context.Context, of watchdog.Group, batch []watchdog.Renewal, verdicts []watchdog.Verdict) error {
 	call := make(script.Renew, len(batch))
 	for i, r := range batch {
-		call[i] = script.Renewal{Key: r.Key, Owner: r.Owner, Fence: r.Fence, Lease: r.TTL}
+		h := r.Of.(*sessionHold) // its names do not change
+		call[i] = script.Renewal{Key: h.Lock, Owner: h.Owner, Fence: h.Fence, Lease: r.TTL}
 	}
-	v, err := cl.runAs(ctx, by, call.Call())
+	v, err := cl.runAs(ctx, of.By.(redislink.Node), of.Kind.(lockKind).Renew(call))
 	if err != nil {
 		return err
 	}
@@ -47,14 +48,14 @@ func (cl scriptRunner) renewAll(ctx context.Context, by redislink.Node, batch []
 
 // renewSome renews a batch, or the halves of one that Redis refuses as a whole: a right that is missing for one lock
 // must not cost the others their lease. Renewals without a verdict are tried again.
-func (cl scriptRunner) renewSome(ctx context.Context, by redislink.Node, batch []watchdog.Renewal, verdicts []watchdog.Verdict) error {
-	err := cl.renewAll(ctx, by, batch, verdicts)
+func (cl scriptRunner) renewSome(ctx context.Context, of watchdog.Group, batch []watchdog.Renewal, verdicts []watchdog.Verdict) error {
+	err := cl.renewAll(ctx, of, batch, verdicts)
 	if len(batch) == 1 || !isFinal(err) && !isHalfMoved(err) {
 		return err
 	}
 	half := len(batch) / 2
-	first := cl.renewSome(ctx, by, batch[:half], verdicts[:half])
-	second := cl.renewSome(ctx, by, batch[half:], verdicts[half:])
+	first := cl.renewSome(ctx, of, batch[:half], verdicts[:half])
+	second := cl.renewSome(ctx, of, batch[half:], verdicts[half:])
 	if first != nil && second != nil {
 		return err
 	}

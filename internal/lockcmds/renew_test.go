@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
@@ -36,13 +37,18 @@ func (n *rights) Eval(_ context.Context, _ redislink.Script, keys, args []string
 	return v, nil
 }
 
+// renewalFor is a renewal of the hold of that owner.
+func renewalFor(owner string) watchdog.Renewal {
+	return watchdog.Renewal{Of: &sessionHold{Hold: table.Hold{Key: table.Key{Lock: "k", Owner: owner}}}}
+}
+
 // A refusal of one lock must not cost the others their leases. A state that passes is asked about once.
 func TestABatchThatIsRefusedIsRenewedInHalves(t *testing.T) {
 	batch := make([]watchdog.Renewal, 8)
 	for i := range batch {
-		batch[i] = watchdog.Renewal{Key: "k", Owner: "o"}
+		batch[i] = renewalFor("o")
 	}
-	batch[2].Owner, batch[5].Owner = "gone", "refused"
+	batch[2], batch[5] = renewalFor("gone"), renewalFor("refused")
 	for _, c := range []struct {
 		with    string
 		halves  bool
@@ -55,7 +61,7 @@ func TestABatchThatIsRefusedIsRenewedInHalves(t *testing.T) {
 		w := newCallWorld(t)
 		by := &rights{refused: "refused", with: locktest.Refusal(c.with)}
 		own := scriptRunner{Topology: only{w, by}}
-		verdicts, err := own.Renew(t.Context(), by, batch)
+		verdicts, err := own.Renew(t.Context(), watchdog.Group{By: by, Kind: exclusive{}}, batch)
 		if (err == nil) != c.halves || by.batches != c.batches {
 			t.Errorf("%s: %v after %d batches, want %d", c.with, err, by.batches, c.batches)
 		}
@@ -85,12 +91,13 @@ func (o only) Node(string) redislink.Node { return o.node }
 func TestAnAnswerOfAnotherLengthIsNoVerdict(t *testing.T) {
 	w := newCallWorld(t)
 	w.Own.Answers = []any{locktest.Numbers(1)}
-	batch := []watchdog.Renewal{{Key: "a", Owner: "o"}, {Key: "b", Owner: "o"}}
-	if _, err := w.calls.Client.Renew(t.Context(), w.Own, batch); err == nil {
+	of := watchdog.Group{By: w.Own, Kind: exclusive{}}
+	batch := []watchdog.Renewal{renewalFor("o"), renewalFor("o")}
+	if _, err := w.calls.Client.Renew(t.Context(), of, batch); err == nil {
 		t.Error("one answer for two renewals")
 	}
 	w.Own.Answers = []any{contract.ErrInDoubt}
-	if _, err := w.calls.Client.Renew(t.Context(), w.Own, batch); err == nil {
+	if _, err := w.calls.Client.Renew(t.Context(), of, batch); err == nil {
 		t.Error("a lost answer is no error")
 	}
 }

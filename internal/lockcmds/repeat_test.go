@@ -238,7 +238,7 @@ func TestLastAttemptWhoseAnswerIsLostIsSentAgain(t *testing.T) {
 		a.send(verb)
 		a.executed(2)
 		p.e.step(func(l *table.Table) {
-			l.Lost(l.Hold(table.Key{Lock: "k", Owner: p.ownerOf(a)}), string(reasonForced), true, nil)
+			l.Lost(l.Hold(table.Key{Lock: "k", Owner: p.ownerOf(a), Kind: exclusive{}}), string(reasonForced), true, nil)
 		})
 		cut.Store(4)
 		answer()
@@ -456,7 +456,7 @@ func TestLostGrantIsNotTakenForANewOne(t *testing.T) {
 	a := p.session(2) // hears no pushes
 	fence := a.fence("LOCK k PX 60000")
 	p.e.step(func(l *table.Table) {
-		l.Lost(l.Hold(table.Key{Lock: "k", Owner: p.ownerOf(a)}), string(reasonForced), true, nil) // and Redis does not know yet
+		l.Lost(l.Hold(table.Key{Lock: "k", Owner: p.ownerOf(a), Kind: exclusive{}}), string(reasonForced), true, nil) // and Redis does not know yet
 	})
 	if again := a.fence("LOCK k"); again <= fence {
 		t.Errorf("fence %d for a lock that was lost with fence %d", again, fence)

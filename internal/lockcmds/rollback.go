@@ -16,6 +16,7 @@ import (
 // is lost, or has gone. No command waits for it: a later call of the session has a larger number.
 type rollback struct {
 	script.Drop
+	Kind  lockKind        // of the lock
 	By    redislink.Node  // nil: the engine's own
 	After *watchdog.Lease // whose renewal on its way is waited for, because it could make the lease longer again; nil: none
 	Until time.Time       // the end of the lease that goes on if holds are left; zero: Drop.Lease says how long it is from the attempt on
@@ -41,7 +42,7 @@ func (c *calls) RollBack(r rollback) {
 			if !r.Until.IsZero() {
 				r.Lease = max(time.Millisecond, r.Until.Sub(c.Clock.Now())) // of each attempt: the lease runs meanwhile
 			}
-			v, err := c.Client.runAs(ctx, by, r.Call())
+			v, err := c.Client.runAs(ctx, by, r.Kind.Drop(r.Drop))
 			r.Copy = r.Copy || errors.Is(err, contract.ErrInDoubt)
 			left, err := decoded(v, err, script.DecodeDropped)
 			if err == nil && !left && r.Gone != nil {

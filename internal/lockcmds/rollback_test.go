@@ -39,7 +39,7 @@ func TestARollbackTellsWhetherTheGrantIsGone(t *testing.T) {
 		w.Own.Answers = c.answers
 		var told []string
 		w.RollBack(rollback{
-			Drop: script.Drop{Key: "k", Part: script.Part{Owner: "o"}}, Limit: time.Minute,
+			Kind: exclusive{}, Drop: script.Drop{Key: "k", Part: script.Part{Owner: "o"}}, Limit: time.Minute,
 			Gone: func() { told = append(told, "gone") },
 			Done: func(ok bool) { told = append(told, map[bool]string{true: "ended", false: "failed"}[ok]) },
 		})
@@ -62,7 +62,7 @@ func TestARollbackTellsWhetherTheGrantIsGone(t *testing.T) {
 func TestEachAttemptOfARollbackSaysWhatIsLeftOfTheLease(t *testing.T) {
 	w := newCallWorld(t)
 	w.Own.Answers = []any{contract.ErrInDoubt, locktest.Numbers(callGoesOn)}
-	w.RollBack(rollback{Drop: script.Drop{Key: "k"}, Limit: time.Hour, Until: w.Time.Add(time.Minute)})
+	w.RollBack(rollback{Kind: exclusive{}, Drop: script.Drop{Key: "k"}, Limit: time.Hour, Until: w.Time.Add(time.Minute)})
 	w.Settle()
 	const argLease = 7
 	if first, second := w.Own.Args[0][argLease], w.Own.Args[1][argLease]; first != "60000" || second[0] != '5' {
@@ -73,7 +73,7 @@ func TestEachAttemptOfARollbackSaysWhatIsLeftOfTheLease(t *testing.T) {
 func TestARollbackIsGivenUpAtItsLimit(t *testing.T) {
 	w := newCallWorld(t)
 	begun, ended := w.Time, 0
-	w.RollBack(rollback{Drop: script.Drop{Key: "k"}, Limit: 10 * time.Second, Gone: func() { t.Error("gone") }, Done: func(ok bool) {
+	w.RollBack(rollback{Kind: exclusive{}, Drop: script.Drop{Key: "k"}, Limit: 10 * time.Second, Gone: func() { t.Error("gone") }, Done: func(ok bool) {
 		if ended++; ok {
 			t.Error("without an answer it has succeeded")
 		}
@@ -97,7 +97,7 @@ func TestARollbackTravelsOnTheConnectionOfTheLatestIdentity(t *testing.T) {
 	} {
 		w, by := newCallWorld(t), &locktest.Node{Answers: []any{c.answer, locktest.Numbers(callGoesOn)}}
 		w.Own.Answers = []any{locktest.Numbers(callGoesOn)}
-		w.RollBack(rollback{Drop: script.Drop{Key: "k"}, By: by, Limit: time.Minute})
+		w.RollBack(rollback{Kind: exclusive{}, Drop: script.Drop{Key: "k"}, By: by, Limit: time.Minute})
 		w.Settle()
 		if len(w.Own.Asked) != c.own || w.Busy() {
 			t.Errorf("%v: %d scripts on the engine's own connection, want %d; busy: %v", c.answer, len(w.Own.Asked), c.own, w.Busy())

@@ -60,13 +60,11 @@ const leastLimit = 5 * time.Millisecond
 func (c *confirmer) askOn(
 	ctx context.Context, at redislink.Server, conn redislink.Confirmation, all []askedReplicas, end time.Time,
 ) (rest []askedReplicas, err error) {
-	keys, args := make([][]string, len(all)), make([][]string, len(all))
-	var of *script.Script
+	calls := make([]redislink.Call, len(all))
 	for i, g := range all {
-		call := script.Prove{Key: g.Lock, Part: g.Part}.Call()
-		of, keys[i], args[i] = call.Script, call.Keys, call.Args
+		calls[i] = redislink.Call{Script: g.Proof.Script, Keys: g.Proof.Keys, Args: g.Proof.Args}
 	}
-	answers, have, err := conn.Write(ctx, of, keys, args, all[0].Replicas, end.Sub(c.Clock.Now()))
+	answers, have, err := conn.Write(ctx, calls, all[0].Replicas, end.Sub(c.Clock.Now()))
 	if err != nil {
 		return all, err
 	}

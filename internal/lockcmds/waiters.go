@@ -53,8 +53,8 @@ func (e *Engine) count(lock string) (all int) {
 	return all
 }
 
-// countLocked is the number of waiters of a lock, and the number of those with places of their own. Requires Engine.mu.
-func (e *Engine) countLocked(lock string) (all, own int) {
+// countLocked is the number of waiters of a lock, and the number of the fair ones. Requires Engine.mu.
+func (e *Engine) countLocked(lock string) (all, fair int) {
 	if q := e.table.Queue(lock); q != nil {
 		return q.Len()
 	}
@@ -85,7 +85,7 @@ func (e *Engine) namesOfLocked(lock string) table.Names {
 type Contended struct {
 	Key    string
 	All    int       // waiters
-	Own    int       // of these, those with places of their own in the queue in Redis
+	Fair   int       // of these, the fair ones
 	Oldest time.Time // when the command came that waits for longest
 }
 
@@ -102,7 +102,7 @@ func (e *Engine) contended(slice []Contended, end int) ([]Contended, int) {
 	begin := max(0, end-listSlice)
 	for _, q := range all[begin:end] {
 		c := Contended{Key: q.Names().Key}
-		if c.All, c.Own = q.Len(); c.All == 0 {
+		if c.All, c.Fair = q.Len(); c.All == 0 {
 			continue
 		}
 		for _, w := range firstOf(q) {
@@ -117,8 +117,8 @@ func (e *Engine) contended(slice []Contended, end int) ([]Contended, int) {
 
 // firstOf lists the waiters of a queue that are the first of their kind.
 func firstOf(q *table.Queue) (first []*waiter) {
-	shared, own := q.First()
-	for _, w := range []*table.Waiter{shared, own} {
+	plain, fair := q.First()
+	for _, w := range []*table.Waiter{plain, fair} {
 		if w != nil {
 			first = append(first, waiterOf(w))
 		}

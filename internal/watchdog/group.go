@@ -13,7 +13,7 @@ import (
 
 // group has the leases whose renewals may share a batch. Its fields are guarded by Watchdog.mu.
 type group struct {
-	key     any
+	key     Group
 	leases  int      // tracked leases; at 0 the group leaves Watchdog.groups
 	ready   []*Lease // FIFO from head on: renewals due, and void elements to be skipped
 	head    int
@@ -36,7 +36,7 @@ type batch struct {
 	thens    []func()
 }
 
-func (w *Watchdog) joinLocked(key any) *group {
+func (w *Watchdog) joinLocked(key Group) *group {
 	g := w.groups[key]
 	if g == nil {
 		g = &group{key: key}
@@ -98,7 +98,7 @@ func (w *Watchdog) take(ctx context.Context, g *group, b *batch) bool {
 		ttl := max(min(l.ttl, l.until-b.sent), time.Millisecond) // Redis would take zero for "delete"
 		l.queued, l.inFlight = false, true
 		b.leases = append(b.leases, l)
-		b.renewals = append(b.renewals, Renewal{Key: l.key, Owner: l.owner, Fence: l.fence, TTL: ttl})
+		b.renewals = append(b.renewals, Renewal{Of: l.of, TTL: ttl})
 		if left := l.deadline - b.sent; left < shortest {
 			shortest, retry = left, l.retryAfter()
 		}
@@ -116,7 +116,7 @@ func (w *Watchdog) take(ctx context.Context, g *group, b *batch) bool {
 }
 
 // renew is one guarded call of Options.Renew: a panic in it is an error, and so tried again.
-func (w *Watchdog) renew(ctx context.Context, key any, renewals []Renewal) (verdicts []Verdict, err error) {
+func (w *Watchdog) renew(ctx context.Context, key Group, renewals []Renewal) (verdicts []Verdict, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("BUG: renewal panicked: %v\n%s", r, debug.Stack())

@@ -52,11 +52,11 @@ func TestARoundTellsHowItsRenewalsHaveEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rounds []Round
 		b := newBench(t, Options{Renewed: func(r Round) { rounds = append(rounds, r) }})
-		b.setAnswer(func(ctx context.Context, group any, batch []Renewal) ([]Verdict, error) {
+		b.setAnswer(func(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error) {
 			time.Sleep(3500 * time.Millisecond)
 			verdicts, err := allRenewed(ctx, group, batch)
 			for i, r := range batch {
-				if r.Key == "gone" {
+				if r.Of == "gone" {
 					verdicts[i] = Gone
 				}
 			}
@@ -87,8 +87,8 @@ func TestGroupsAreIndependent(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
 		b := newBench(t, Options{Submit: pool.Submit, Logger: zap.New(core)})
 		var hanging atomic.Int64
-		b.setAnswer(func(ctx context.Context, group any, batch []Renewal) ([]Verdict, error) {
-			switch group {
+		b.setAnswer(func(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error) {
+			switch group.By {
 			case "hangs":
 				if n := hanging.Add(1); n > 4 {
 					t.Errorf("one group has %d jobs", n)
@@ -109,7 +109,7 @@ func TestGroupsAreIndependent(t *testing.T) {
 		for _, g := range groups {
 			for i := range 1000 {
 				e := entry(fmt.Sprint(i))
-				e.Group = g
+				e.Group = Group{By: g}
 				b.Track(e, time.Now())
 			}
 		}
@@ -168,13 +168,13 @@ func TestPoolOfOneServesAllGroupsInTime(t *testing.T) {
 		}
 		defer pool.Release()
 		b := newBench(t, Options{Submit: pool.Submit})
-		b.setAnswer(func(ctx context.Context, group any, batch []Renewal) ([]Verdict, error) {
+		b.setAnswer(func(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error) {
 			time.Sleep(10 * time.Millisecond)
 			return allRenewed(ctx, group, batch)
 		})
 		for i := range 50 {
 			e := entry("k")
-			e.Group = i
+			e.Group = Group{By: i}
 			b.Track(e, time.Now())
 		}
 		pass(2 * time.Minute)

@@ -56,7 +56,7 @@ func newIdle(tb testing.TB) *Watchdog {
 		verdicts[i] = Renewed
 	}
 	w, err := New(Options{
-		Renew: func(_ context.Context, _ any, batch []Renewal) ([]Verdict, error) {
+		Renew: func(_ context.Context, _ Group, batch []Renewal) ([]Verdict, error) {
 			return verdicts[:len(batch)], nil
 		},
 		Submit: func(job func()) error { job(); return nil },
@@ -130,13 +130,13 @@ func ExampleWatchdog() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	w, err := New(Options{
-		Renew: func(_ context.Context, _ any, batch []Renewal) ([]Verdict, error) {
-			fmt.Printf("renew %s for %v\n", batch[0].Key, batch[0].TTL)
+		Renew: func(_ context.Context, _ Group, batch []Renewal) ([]Verdict, error) {
+			fmt.Printf("renew %s for %v\n", batch[0].Of, batch[0].TTL)
 			return []Verdict{Gone}, nil
 		},
 		Submit: func(job func()) error { go job(); return nil },
 		OnLost: func(l *Lease, r Reason) {
-			fmt.Printf("lost %s: %s\n", l.Entry().Key, r)
+			fmt.Printf("lost %s: %s\n", l.Of(), r)
 			cancel()
 		},
 	})
@@ -144,7 +144,7 @@ func ExampleWatchdog() {
 		panic(err)
 	}
 	acquired := time.Now().Add(-20 * time.Second)
-	w.Track(Entry{Key: "k", Owner: "o", Fence: 1, TTL: time.Minute}, acquired)
+	w.Track(Entry{Of: "k", TTL: time.Minute}, acquired)
 	_ = w.Run(ctx)
 	// Output:
 	// renew k for 1m0s

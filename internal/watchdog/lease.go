@@ -7,14 +7,13 @@ type Lease struct {
 	w *Watchdog // immutable
 
 	// w.mu guards the fields below.
-	key, owner string
-	fence      int64
-	ttl        time.Duration
-	until      time.Duration // never: no limit
-	fixed      bool
-	group      *group
-	deadline   time.Duration // see the invariant in the package doc; at most until
-	next       time.Duration // when the next renewal is due, if the lease is renewable
+	of       any
+	ttl      time.Duration
+	until    time.Duration // never: no limit
+	fixed    bool
+	group    *group
+	deadline time.Duration // see the invariant in the package doc; at most until
+	next     time.Duration // when the next renewal is due, if the lease is renewable
 
 	index    int      // in w.heap; -1 once over
 	over     bool     // lost or forgotten
@@ -43,15 +42,11 @@ func (w *Watchdog) Track(e Entry, sentAt time.Time) *Lease {
 	return l
 }
 
-// Entry is the lease as given by Track or the latest Resume.
-func (l *Lease) Entry() Entry {
+// Of is what the lease is of, as in the Entry of Track or of the latest Resume.
+func (l *Lease) Of() any {
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
-	e := Entry{Key: l.key, Owner: l.owner, Fence: l.fence, TTL: l.ttl, Fixed: l.fixed, Group: l.group.key}
-	if l.until != never {
-		e.Until = l.w.base.Add(l.until)
-	}
-	return e
+	return l.of
 }
 
 // Deadline is the instant up to which the lease cannot have ended by itself in Redis.
@@ -140,7 +135,7 @@ func (l *Lease) Forget() bool {
 // setLocked takes over an entry and joins its group.
 func (l *Lease) setLocked(e Entry, sentAt time.Time) {
 	sent := sentAt.Sub(l.w.base)
-	l.key, l.owner, l.fence, l.ttl, l.fixed = e.Key, e.Owner, e.Fence, e.TTL, e.Fixed
+	l.of, l.ttl, l.fixed = e.Of, e.TTL, e.Fixed
 	l.until = never
 	if !e.Until.IsZero() {
 		l.until = e.Until.Sub(l.w.base)

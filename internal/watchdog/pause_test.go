@@ -27,13 +27,13 @@ func TestPauseRunsThenAtOnceIfNothingIsOnItsWay(t *testing.T) {
 }
 
 func TestPauseWaitsForTheAnswerOnItsWay(t *testing.T) {
-	for name, outcome := range map[string]func(context.Context, any, []Renewal) ([]Verdict, error){
+	for name, outcome := range map[string]func(context.Context, Group, []Renewal) ([]Verdict, error){
 		"renewed": allRenewed, "gone": allGone, "error": down,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, Options{})
-				b.setAnswer(func(ctx context.Context, group any, batch []Renewal) ([]Verdict, error) {
+				b.setAnswer(func(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error) {
 					time.Sleep(3 * time.Second)
 					return outcome(ctx, group, batch)
 				})
@@ -62,7 +62,7 @@ func TestPauseWaitsForTheAnswerOnItsWay(t *testing.T) {
 func TestPauseEndsWithTheTimeLimitOfAHangingRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Options{})
-		b.setAnswer(func(ctx context.Context, _ any, _ []Renewal) ([]Verdict, error) {
+		b.setAnswer(func(ctx context.Context, _ Group, _ []Renewal) ([]Verdict, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
@@ -83,7 +83,7 @@ func TestPauseEndsWithTheTimeLimitOfAHangingRenewal(t *testing.T) {
 func TestHangingAttemptsLeaveTimeForMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Options{})
-		b.setAnswer(func(ctx context.Context, _ any, _ []Renewal) ([]Verdict, error) {
+		b.setAnswer(func(ctx context.Context, _ Group, _ []Renewal) ([]Verdict, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
@@ -117,7 +117,7 @@ func TestResumeCountsFromTheNewSending(t *testing.T) {
 		sent := time.Now()
 		pass(2 * time.Second)
 		e := entry("k")
-		e.TTL, e.Group = 15*time.Second, "other"
+		e.TTL, e.Group = 15*time.Second, Group{By: "other"}
 		if !l.Resume(sent, e) {
 			t.Fatal("Resume of a live lease failed")
 		}
@@ -126,7 +126,7 @@ func TestResumeCountsFromTheNewSending(t *testing.T) {
 		}
 		pass(4 * time.Second)
 		b.wantTimes(t, 10*time.Second)
-		if got := b.calls[0].Group; got != "other" {
+		if got := b.calls[0].Group; got.By != "other" {
 			t.Errorf("renewed in group %v, want other", got)
 		}
 		if got, want := len(b.groups), 1; got != want {
@@ -195,16 +195,14 @@ func TestPauseStopsARenewalThatWaitsForThePool(t *testing.T) {
 func TestAnswerToAReplacedEntryIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Options{})
-		b.setAnswer(func(ctx context.Context, group any, batch []Renewal) ([]Verdict, error) {
+		b.setAnswer(func(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error) {
 			time.Sleep(2 * time.Second)
 			return allGone(ctx, group, batch)
 		})
 		l := b.Track(entry("k"), time.Now())
 		pass(11 * time.Second)
 		b.setAnswer(nil)
-		e := entry("k")
-		e.Fence = 2
-		l.Resume(time.Now(), e) // without Pause: the answer may speak of the old grant
+		l.Resume(time.Now(), entry("k")) // without Pause: the answer may speak of the old grant
 		pass(14 * time.Second)
 		b.wantLosses(t)
 		b.wantTimes(t, 10*time.Second, 21*time.Second)
@@ -266,7 +264,7 @@ func TestALeaseIsShortenedFromTheMomentAtWhichItWasSet(t *testing.T) {
 func TestARenewalOnItsWayGivesAShortenedLeaseNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Options{})
-		b.setAnswer(func(ctx context.Context, group any, batch []Renewal) ([]Verdict, error) {
+		b.setAnswer(func(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error) {
 			time.Sleep(2 * time.Second)
 			return allRenewed(ctx, group, batch)
 		})

@@ -53,19 +53,21 @@ const (
 
 // Entry describes a lease to the watchdog.
 type Entry struct {
-	Key, Owner string
-	Fence      int64
-	TTL        time.Duration // the lease's length from the moment it is acquired or renewed
-	Until      time.Time     // renewals are cut so that the lease ends by then (plus one transit); zero: no limit
-	Fixed      bool          // never renewed, only watched until its deadline
-	Group      any           // comparable; renewals are batched per group and groups do not hold each other up
+	Of    any           // what the lease is of: the caller's
+	TTL   time.Duration // the lease's length from the moment it is acquired or renewed
+	Until time.Time     // renewals are cut so that the lease ends by then (plus one transit); zero: no limit
+	Fixed bool          // never renewed, only watched until its deadline
+	Group Group
 }
+
+// Group is the leases that are renewed in the same batches. Groups do not hold each other up. The values are the
+// caller's, and comparable.
+type Group struct{ By, Kind any }
 
 // Renewal is one lease of a batch. TTL is at least a millisecond and already cut to Entry.Until.
 type Renewal struct {
-	Key, Owner string
-	Fence      int64
-	TTL        time.Duration
+	Of  any // as in Entry
+	TTL time.Duration
 }
 
 // Verdict is Redis's word on one renewal.
@@ -80,7 +82,7 @@ const (
 // RenewFunc renews the leases of one batch in one round trip and returns a verdict for each, in order. It blocks until
 // the answer, an error, or the end of ctx, which comes no later than the first deadline of the batch. An error must
 // concern the whole batch; every lease in it is then tried again. The batch is valid only during the call.
-type RenewFunc func(ctx context.Context, group any, batch []Renewal) ([]Verdict, error)
+type RenewFunc func(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error)
 
 // Round says how the renewals of a batch have ended.
 type Round struct {
@@ -133,7 +135,7 @@ type Watchdog struct {
 
 	mu     sync.Mutex // guards the fields below and all mutable fields of leases and groups; never held in a callback
 	heap   heap
-	groups map[any]*group
+	groups map[Group]*group
 	hungry []*group      // groups with due renewals and perhaps too few jobs
 	armed  time.Duration // Run's timer; an earlier event must wake it; 0 until Run sleeps for the first time
 }
@@ -167,7 +169,7 @@ func New(opts Options) (*Watchdog, error) {
 		opts.groupJobs = 4
 	}
 	w := &Watchdog{
-		opts: opts, base: opts.Now(), wake: make(chan struct{}, 1), groups: make(map[any]*group),
+		opts: opts, base: opts.Now(), wake: make(chan struct{}, 1), groups: make(map[Group]*group),
 	}
 	return w, nil
 }

@@ -31,12 +31,12 @@ type bench struct {
 	mu     sync.Mutex
 	calls  []call
 	losses []string // "key reason at"
-	answer func(ctx context.Context, group any, batch []Renewal) ([]Verdict, error)
+	answer func(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error)
 }
 
 type call struct {
 	At    time.Duration
-	Group any
+	Group Group
 	Keys  []string
 	TTL   time.Duration // of the first renewal
 }
@@ -67,10 +67,10 @@ func newBench(t *testing.T, opts Options) *bench {
 	return b
 }
 
-func (b *bench) renew(ctx context.Context, group any, batch []Renewal) ([]Verdict, error) {
+func (b *bench) renew(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error) {
 	c := call{At: time.Since(b.start), Group: group, TTL: batch[0].TTL}
 	for _, r := range batch {
-		c.Keys = append(c.Keys, r.Key)
+		c.Keys = append(c.Keys, r.Of.(string))
 	}
 	b.mu.Lock()
 	b.calls = append(b.calls, c)
@@ -82,7 +82,7 @@ func (b *bench) renew(ctx context.Context, group any, batch []Renewal) ([]Verdic
 	return allRenewed(ctx, group, batch)
 }
 
-func allRenewed(_ context.Context, _ any, batch []Renewal) ([]Verdict, error) {
+func allRenewed(_ context.Context, _ Group, batch []Renewal) ([]Verdict, error) {
 	v := make([]Verdict, len(batch))
 	for i := range v {
 		v[i] = Renewed
@@ -90,7 +90,7 @@ func allRenewed(_ context.Context, _ any, batch []Renewal) ([]Verdict, error) {
 	return v, nil
 }
 
-func allGone(_ context.Context, _ any, batch []Renewal) ([]Verdict, error) {
+func allGone(_ context.Context, _ Group, batch []Renewal) ([]Verdict, error) {
 	v := make([]Verdict, len(batch))
 	for i := range v {
 		v[i] = Gone
@@ -98,15 +98,15 @@ func allGone(_ context.Context, _ any, batch []Renewal) ([]Verdict, error) {
 	return v, nil
 }
 
-func down(context.Context, any, []Renewal) ([]Verdict, error) { return nil, errDown }
+func down(context.Context, Group, []Renewal) ([]Verdict, error) { return nil, errDown }
 
 func (b *bench) lost(l *Lease, r Reason) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.losses = append(b.losses, fmt.Sprintf("%s %s %v", l.Entry().Key, r, time.Since(b.start)))
+	b.losses = append(b.losses, fmt.Sprintf("%s %s %v", l.Of(), r, time.Since(b.start)))
 }
 
-func (b *bench) setAnswer(f func(context.Context, any, []Renewal) ([]Verdict, error)) {
+func (b *bench) setAnswer(f func(context.Context, Group, []Renewal) ([]Verdict, error)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.answer = f
@@ -140,7 +140,7 @@ func (b *bench) wantLosses(t *testing.T, want ...string) {
 }
 
 func entry(key string) Entry {
-	return Entry{Key: key, Owner: "o", Fence: 1, TTL: lease, Group: "g"}
+	return Entry{Of: key, TTL: lease, Group: Group{By: "g"}}
 }
 
 // pass lets the bubble's time go by until everything that was due has been done.
@@ -165,7 +165,7 @@ func TestLeaseIsRenewedEveryThird(t *testing.T) {
 func TestDeadlineCountsFromBeforeTheSending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Options{})
-		b.setAnswer(func(ctx context.Context, group any, batch []Renewal) ([]Verdict, error) {
+		b.setAnswer(func(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error) {
 			time.Sleep(4 * time.Second)
 			return allRenewed(ctx, group, batch)
 		})
@@ -255,11 +255,11 @@ func TestGoneHitsOnlyItsOwnLease(t *testing.T) {
 		for _, k := range []string{"a", "b", "c"} {
 			b.Track(entry(k), time.Now())
 		}
-		b.setAnswer(func(_ context.Context, _ any, batch []Renewal) ([]Verdict, error) {
+		b.setAnswer(func(_ context.Context, _ Group, batch []Renewal) ([]Verdict, error) {
 			v := make([]Verdict, len(batch))
 			for i, r := range batch {
 				v[i] = Renewed
-				if r.Key == "b" {
+				if r.Of == "b" {
 					v[i] = Gone
 				}
 			}
@@ -290,7 +290,7 @@ func TestForgottenLeaseIsLeftAlone(t *testing.T) {
 func TestForgetWhileARenewalIsOnItsWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Options{})
-		b.setAnswer(func(ctx context.Context, group any, batch []Renewal) ([]Verdict, error) {
+		b.setAnswer(func(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error) {
 			time.Sleep(2 * time.Second)
 			return allGone(ctx, group, batch)
 		})
@@ -323,9 +323,8 @@ func TestMaxHoldCutsTheLastRenewal(t *testing.T) {
 		b := newBench(t, Options{})
 		e := entry("k")
 		e.Until = time.Now().Add(45 * time.Second)
-		l := b.Track(e, time.Now())
-		if diff := cmp.Diff(e, l.Entry()); diff != "" {
-			t.Errorf("entry (-want +got):\n%s", diff)
+		if l := b.Track(e, time.Now()); l.Of() != e.Of {
+			t.Errorf("a lease of %v", l.Of())
 		}
 		pass(time.Minute)
 		b.wantTimes(t, 10*time.Second, 20*time.Second)
@@ -372,7 +371,7 @@ func TestLateSchedulerRenewsNothingExpired(t *testing.T) {
 func TestAnswerAfterALongStopCountsIfRedisFoundTheLeaseUnbroken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Options{})
-		b.setAnswer(func(ctx context.Context, group any, batch []Renewal) ([]Verdict, error) {
+		b.setAnswer(func(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error) {
 			time.Sleep(19 * time.Second) // longer than the attempt's limit, but the lease is still ours
 			return allRenewed(ctx, group, batch)
 		})
@@ -389,7 +388,7 @@ func TestRunEndsWithItsContextAndWaitsForJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		running := false
 		w, err := New(Options{
-			Renew: func(ctx context.Context, _ any, _ []Renewal) ([]Verdict, error) {
+			Renew: func(ctx context.Context, _ Group, _ []Renewal) ([]Verdict, error) {
 				running = true
 				<-ctx.Done()
 				time.Sleep(time.Second)
@@ -432,7 +431,7 @@ func TestLateAnswerToALostLeaseChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Options{})
 		release := make(chan struct{})
-		b.setAnswer(func(ctx context.Context, group any, batch []Renewal) ([]Verdict, error) {
+		b.setAnswer(func(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error) {
 			<-release // also past the end of ctx
 			return allGone(ctx, group, batch)
 		})
@@ -458,7 +457,7 @@ func TestLateAnswerToALostLeaseChangesNothing(t *testing.T) {
 func TestJobThatComesPastTheDeadlineRenewsNothing(t *testing.T) {
 	var jobs []func()
 	w, err := New(Options{
-		Renew: func(context.Context, any, []Renewal) ([]Verdict, error) {
+		Renew: func(context.Context, Group, []Renewal) ([]Verdict, error) {
 			t.Error("an expired lease was renewed")
 			return nil, errDown
 		},
@@ -486,7 +485,7 @@ func TestLeasesThatEndTogetherAreDealtWithInSlices(t *testing.T) {
 		}
 		const many = 3*sliceSize + 1
 		for range many {
-			w.Track(Entry{Key: "k", Owner: "o", TTL: time.Second, Fixed: true}, time.Now())
+			w.Track(Entry{Of: "k", TTL: time.Second, Fixed: true}, time.Now())
 		}
 		time.Sleep(time.Second)
 		w.mu.Lock()
@@ -512,7 +511,7 @@ func TestStepDrivesLeasesOnAClockOfItsOwn(t *testing.T) {
 	answer, renewed, lost := allRenewed, 0, 0
 	w, err := New(Options{
 		Now: func() time.Time { return now },
-		Renew: func(ctx context.Context, group any, batch []Renewal) ([]Verdict, error) {
+		Renew: func(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error) {
 			renewed++
 			return answer(ctx, group, batch)
 		},

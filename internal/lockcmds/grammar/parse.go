@@ -214,7 +214,7 @@ func (c *Command) set(opt option, value []byte, name string) error {
 			err = errOwner()
 		} else if script.IsDefault(c.Owner) {
 			err = errDefaultOwner()
-		} else if script.IsShared(c.Owner) {
+		} else if script.IsCrowd(c.Owner) {
 			err = errShared()
 		}
 	case optLease: // a set of options

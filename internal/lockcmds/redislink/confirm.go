@@ -13,11 +13,17 @@ import (
 // Confirmation is one connection that waits for replicas. WAIT stops a connection, so it has none of the engine's other
 // work.
 type Confirmation interface {
-	// Write runs a script for each entry of keys and args, and then waits as Wait does. The answers may be error
-	// replies. An error wraps ErrUnsent or ErrInDoubt, or is a Refusal of the wait.
-	Write(ctx context.Context, s Script, keys, args [][]string, replicas int, limit time.Duration) (answers []resp.Value, have int, err error)
+	// Write runs scripts, and then waits as Wait does. The answers may be error replies. An error wraps ErrUnsent or
+	// ErrInDoubt, or is a Refusal of the wait.
+	Write(ctx context.Context, calls []Call, replicas int, limit time.Duration) (answers []resp.Value, have int, err error)
 	// Wait returns how many replicas have what Write wrote: when there are that many replicas, or limit has passed.
 	Wait(ctx context.Context, replicas int, limit time.Duration) (have int, err error)
+}
+
+// Call is one run of a script.
+type Call struct {
+	Script
+	Keys, Args []string
 }
 
 // Server implements Node.
@@ -40,27 +46,27 @@ type confirmation struct {
 }
 
 func (c confirmation) Write(
-	ctx context.Context, s Script, keys, args [][]string, replicas int, limit time.Duration,
+	ctx context.Context, calls []Call, replicas int, limit time.Duration,
 ) (answers []resp.Value, have int, err error) {
-	commands := make(rueidis.Commands, 0, len(keys)+1)
-	for i := range keys {
-		n := int64(len(keys[i]))
-		if i == 0 { // the server may not know the script
-			commands = append(commands, c.conn.B().Eval().Script(s.Text()).Numkeys(n).Key(keys[i]...).Arg(args[i]...).Build())
+	commands := make(rueidis.Commands, 0, len(calls)+1)
+	for i, one := range calls {
+		n := int64(len(one.Keys))
+		if i == 0 || calls[i-1].Script != one.Script { // the server may not know the script
+			commands = append(commands, c.conn.B().Eval().Script(one.Text()).Numkeys(n).Key(one.Keys...).Arg(one.Args...).Build())
 		} else {
-			commands = append(commands, c.conn.B().Evalsha().Sha1(s.SHA()).Numkeys(n).Key(keys[i]...).Arg(args[i]...).Build())
+			commands = append(commands, c.conn.B().Evalsha().Sha1(one.SHA()).Numkeys(n).Key(one.Keys...).Arg(one.Args...).Build())
 		}
 	}
 	commands = append(commands, c.wait(replicas, limit))
 	results := c.conn.DoMulti(ctx, commands...)
-	for _, r := range results[:len(keys)] {
+	for _, r := range results[:len(calls)] {
 		v, err := c.of.valueOf(r)
 		if err != nil {
 			return nil, 0, err
 		}
 		answers = append(answers, v)
 	}
-	have, err = count(results[len(keys)])
+	have, err = count(results[len(calls)])
 	return answers, have, err
 }
 

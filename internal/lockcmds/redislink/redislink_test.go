@@ -153,7 +153,7 @@ func TestAReplicasRefusalOfAWriteIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := c.Confirm(func(conn Confirmation) error {
-			_, _, err := conn.Write(t.Context(), s, [][]string{{"k"}}, [][]string{nil}, 0, time.Millisecond)
+			_, _, err := conn.Write(t.Context(), []Call{{Script: s, Keys: []string{"k"}}}, 0, time.Millisecond)
 			return err
 		})
 		var refusal Refusal

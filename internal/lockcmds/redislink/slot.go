@@ -158,9 +158,9 @@ type observed struct {
 }
 
 func (o observed) Write(
-	ctx context.Context, s Script, keys, args [][]string, replicas int, limit time.Duration,
+	ctx context.Context, calls []Call, replicas int, limit time.Duration,
 ) (answers []resp.Value, have int, err error) {
-	answers, have, err = o.Confirmation.Write(ctx, s, keys, args, replicas, limit)
+	answers, have, err = o.Confirmation.Write(ctx, calls, replicas, limit)
 	if slices.ContainsFunc(answers, func(v resp.Value) bool { return v.IsError() && passes(Refusal(v.Str)) }) {
 		o.home.fleet.Refresh(o.home.at, nil)
 	}

@@ -35,12 +35,12 @@ type Acquire struct {
 	Lease time.Duration // > 0
 }
 
-// shared reports whether others may wait for the same owner. They are told of a first hold.
-func (a Acquire) shared() bool { return a.Session != "" }
+// named reports whether others may wait for the same owner. They are told of a first hold.
+func (a Acquire) named() bool { return a.Session != "" }
 
 // Call is the call of acquire.lua.
 func (a Acquire) Call() Call {
-	if a.shared() {
+	if a.named() {
 		return Call{
 			acquire,
 			[]string{a.Key, Fence, Channel(a.Key), Queue(a.Key)},
@@ -84,7 +84,7 @@ func (a Fair) Call() Call {
 	return Call{
 		fair,
 		[]string{n.Lock, n.Queue, n.Deadlines, n.Fence, n.Channel},
-		append(a.args(), millis(a.Wait), flag(a.Enqueue), publish, n.PlaceOf(a.Owner), flag(a.shared())),
+		append(a.args(), millis(a.Wait), flag(a.Enqueue), publish, n.PlaceOf(a.Owner), flag(a.named())),
 	}
 }
 
@@ -101,7 +101,7 @@ type Crowd struct {
 func (a Crowd) Call() Call {
 	n := Of(a.Key)
 	tell := ""
-	if a.shared() {
+	if a.named() {
 		tell = n.NameChannel(a.Owner)
 	}
 	return Call{

@@ -70,7 +70,7 @@ func (a *Acquire) appendWaiter(dst []string, n Names) []string {
 		return append(dst, "", "", "", "", "")
 	}
 	tell := ""
-	if a.shared() {
+	if a.named() {
 		tell = n.NameChannel(a.Owner)
 	}
 	return append(dst, a.Owner, millis(a.Lease), itoa(a.Request), a.field(), tell)

@@ -33,19 +33,19 @@ func NewToken() string {
 // Default is the default owner of a session with that token, in the process with that UUID.
 func Default(uuid, token string) string { return uuid + ":" + token }
 
-// sharedMark follows the UUID in the name of the place that the plain waiters of a proxy share in a wait queue; the
+// crowdMark follows the UUID in the name of the place that the plain waiters of a proxy share in a wait queue; the
 // scripts know it. OWNER refuses such a name: under it, FAIRLOCK would take the turn of those waiters.
-const sharedMark = ":plain-"
+const crowdMark = ":plain-"
 
-// Shared is the name of the place that the plain waiters of one engine share in a wait queue. number is the engine's
+// CrowdOf is the name of the place that the plain waiters of one engine share in a wait queue. number is the engine's
 // own, at random.
-func Shared(uuid string, number uint32) string {
-	return fmt.Sprintf("%s%s%08x", uuid, sharedMark, number)
+func CrowdOf(uuid string, number uint32) string {
+	return fmt.Sprintf("%s%s%08x", uuid, crowdMark, number)
 }
 
-// IsShared reports whether the name has the form of a shared place, of this proxy or another.
-func IsShared(name string) bool {
-	return len(name) > uuidLength && strings.HasPrefix(name[uuidLength:], sharedMark)
+// IsCrowd reports whether the name has the form of a crowd's place, of this proxy or another.
+func IsCrowd(name string) bool {
+	return len(name) > uuidLength && strings.HasPrefix(name[uuidLength:], crowdMark)
 }
 
 // IsDefault reports whether the name has the form of a session's default owner, at this proxy or another.

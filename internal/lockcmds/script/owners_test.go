@@ -40,21 +40,21 @@ func TestOtherNamesAreNoDefaultOwners(t *testing.T) {
 }
 
 func TestSharedPlacesAreRecognized(t *testing.T) {
-	for _, name := range []string{Shared(someUUID, 7), someUUID + ":plain-74c4048b", strings.ToUpper(someUUID) + ":plain-74c4048b", someUUID + ":plain-"} {
-		if !IsShared(name) {
-			t.Errorf("%s is not taken for a shared place", name)
+	for _, name := range []string{CrowdOf(someUUID, 7), someUUID + ":plain-74c4048b", strings.ToUpper(someUUID) + ":plain-74c4048b", someUUID + ":plain-"} {
+		if !IsCrowd(name) {
+			t.Errorf("%s is not taken for a crowd's place", name)
 		}
 	}
 	for _, name := range []string{"plain-74c4048b", "job:plain-74c4048b", someUUID + "-plain-74c4048b", someUUID + "x:plain-1"} {
-		if IsShared(name) {
-			t.Errorf("%s is taken for a shared place", name)
+		if IsCrowd(name) {
+			t.Errorf("%s is taken for a crowd's place", name)
 		}
 	}
 }
 
 func TestProcessIsTheUUID(t *testing.T) {
 	for name, want := range map[string]string{
-		Default(someUUID, NewToken()): someUUID, someUUID + ":17": someUUID, Shared(someUUID, 7): someUUID,
+		Default(someUUID, NewToken()): someUUID, someUUID + ":17": someUUID, CrowdOf(someUUID, 7): someUUID,
 		someUUID: "", "job-4711": "", someUUID + "x:1": "",
 	} {
 		if got := Process(name); got != want {

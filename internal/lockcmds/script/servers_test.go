@@ -32,12 +32,12 @@ func TestScriptsSayWhereTheFenceCounterAndThePublishingCommandAre(t *testing.T) 
 
 func TestCallsInAClusterKeepToOneSlot(t *testing.T) {
 	part := Part{Owner: "PUBLISH", Session: "s", Request: 1}
-	shared := Acquire{Key: "k", Part: part, Lease: time.Second}
+	named := Acquire{Key: "k", Part: part, Lease: time.Second}
 	alone := Acquire{Key: "k", Part: Part{Owner: "PUBLISH", Request: 1}, Lease: time.Second}
 	release := Release{Key: "k", Part: part}
 	for _, c := range []Call{
-		shared.Call(), alone.Call(), Fair{Acquire: alone}.Call(), Crowd{Acquire: alone, Crowd: "p"}.Call(), release.Call(),
-		Release{Key: "k", Part: Part{Owner: "PUBLISH"}}.Call(), HandOver{Release: release, Plain: &shared, Fair: &alone, Crowd: "p"}.Call(),
+		named.Call(), alone.Call(), Fair{Acquire: alone}.Call(), Crowd{Acquire: alone, Crowd: "p"}.Call(), release.Call(),
+		Release{Key: "k", Part: Part{Owner: "PUBLISH"}}.Call(), HandOver{Release: release, Plain: &named, Fair: &alone, Crowd: "p"}.Call(),
 		Drop{Key: "k", Part: part}.Call(), Force{Key: "k"}.Call(), Extend{Key: "k", Part: part}.Call(), Info{"k"}.Call(), Head{"k"}.Call(),
 		Leave{Key: "k", Places: []string{"PUBLISH"}}.Call(), Refresh{Key: "k"}.Call(), RemoveHead{Key: "k", Place: "PUBLISH"}.Call(),
 		Renew{{Key: "k", Owner: "PUBLISH"}}.Call(), Ask{}.Call(),

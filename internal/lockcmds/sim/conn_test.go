@@ -517,13 +517,13 @@ type confirmation struct {
 }
 
 func (c *confirmation) Write(
-	ctx context.Context, s redislink.Script, keys, args [][]string, n int, limit time.Duration,
+	ctx context.Context, calls []redislink.Call, n int, limit time.Duration,
 ) (answers []resp.Value, have int, err error) {
 	_, err = c.l.await(ctx, func(to outcome) {
 		c.l.wait.to(c.at).send(nil, false, doing(func(at *server) resp.Value {
 			answers = nil
-			for i := range keys {
-				answers = append(answers, at.serve(keys[i], false, &scriptCall{c.l.p, s, keys[i], args[i]}))
+			for _, one := range calls {
+				answers = append(answers, at.serve(one.Keys, false, &scriptCall{c.l.p, one.Script, one.Keys, one.Args}))
 			}
 			c.term, c.written = at.term, len(at.log)
 			return resp.Value{}

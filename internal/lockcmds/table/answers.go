@@ -80,10 +80,12 @@ func (t *Table) NotDeepened(h *Hold) {
 // the latest one or behind it.
 func (t *Table) MayLast(h *Hold, ttl time.Duration) { h.Most = max(h.Most, ttl) }
 
-// Granted records a grant. An older hold of the same owner is lost by it. nil: another session of this owner has
+// Granted records a grant. If its kind reenters, an older hold of the same owner is lost by it. nil: another session of this owner has
 // released this grant and acquired again meanwhile. If the grant is of the paused hold, its Pause is ended.
 func (t *Table) Granted(g *Grant) (h *Hold, fresh bool) {
-	h = t.locks.find(g.Key)
+	if g.Key.Kind.Reenters() {
+		h = t.locks.find(g.Key)
+	}
 	// The owner's only session has one acquire at a time. A smaller fence says that a server which does not know the
 	// hold, and whose clock is behind, has become the primary.
 	back := h != nil && h.Fence > g.Fence && g.Key.Owner == g.By.Name && g.SentAt.After(h.countedAt)

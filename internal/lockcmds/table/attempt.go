@@ -11,7 +11,7 @@ type Answer struct {
 	// If Granted: the length of the lease. If Busy: the rest of the holder's lease, NoTTL or Kept.
 	TTL    time.Duration
 	Placed bool  // if Busy: Place is known
-	Place  Place // where the shared place is now, if the attempt was made there
+	Place  Place // where the crowd's place is now, if the attempt was made there
 	Again  bool  // if Busy: the answer says nothing of now; ask again at once
 }
 
@@ -29,14 +29,24 @@ func (t *Table) Wake(key string) {
 }
 
 func (q *Queue) wake() {
-	q.tryShared()
-	if w := q.own.First(); w != nil {
+	q.tryPlain()
+	if w := q.fair.First(); w != nil {
 		q.table.try(w)
 	}
 }
 
-func (q *Queue) tryShared() {
-	if w := q.shared.First(); w != nil {
+// wakeBeside lets the first waiters ask if each may have the lock beside a holder of that kind.
+func (q *Queue) wakeBeside(holder Kind) {
+	if w := q.plain.First(); w != nil && holder.Beside(w.Kind) {
+		q.table.try(w)
+	}
+	if w := q.fair.First(); w != nil && holder.Beside(w.Kind) {
+		q.table.try(w)
+	}
+}
+
+func (q *Queue) tryPlain() {
+	if w := q.plain.First(); w != nil {
 		q.table.try(w)
 	}
 }
@@ -53,41 +63,41 @@ func (t *Table) try(w *Waiter) {
 		return
 	}
 	q.begin(w)
-	t.emit(Effect{Op: Attempt, Waiter: w, Queue: q, Urgent: q.line(w.Kind).First() == w})
+	t.emit(Effect{Op: Attempt, Waiter: w, Queue: q, Urgent: q.line(w.Fair).First() == w})
 }
 
 // begin notes that an attempt of the waiter, or a hand-over to it, is on its way.
 func (q *Queue) begin(w *Waiter) {
 	w.state, w.woken, w.turn = asking, false, turn{}
-	if q.shared.First() == w {
-		w.turn = turn{first: true, stays: q.place.Stays(q.shared.Len()), enqueue: q.woken}
+	if q.plain.First() == w {
+		w.turn = turn{first: true, stays: q.place.Stays(q.plain.Len()), enqueue: q.woken}
 		q.woken = false
 	}
 }
 
-// Offer takes the waiters of which one gets the lock by a hand-over, if Redis finds that it is its turn. owner is the
+// Offer takes the waiters of which one gets the lock by a hand-over, if Redis finds that it is its turn. from is the
 // holder that hands it over. The outcome of each is told by Answered.
-func (t *Table) Offer(key, owner string) (shared, own *Waiter) {
-	q := t.locks[key].queue
+func (t *Table) Offer(from Key) (plain, fair *Waiter) {
+	q := t.locks[from.Lock].queue
 	if q == nil {
 		return nil, nil
 	}
 	take := func(l *line[*Waiter]) *Waiter {
 		w := l.First()
-		if w == nil || w.state != waiting || w.Owner == owner || w.doubt {
+		if w == nil || w.state != waiting || w.Owner == from.Owner || w.doubt || !from.Kind.HandsOver(w.Kind) {
 			return nil
 		}
 		q.begin(w)
 		return w
 	}
-	return take(&q.shared), take(&q.own)
+	return take(&q.plain), take(&q.fair)
 }
 
 // Answered is the outcome of an attempt, or of a hand-over. w is in a queue until then.
 func (t *Table) Answered(w *Waiter, a Answer) {
 	q := w.queue
 	w.state = waiting
-	first := q.shared.First() == w && !w.turn.first // it has become the first meanwhile
+	first := q.plain.First() == w && !w.turn.first // it has become the first meanwhile
 	q.placed(w, a)
 	w.failed = a.Status.failed()
 	w.doubt = w.failed && (w.doubt || a.Status == InDoubt)
@@ -100,11 +110,13 @@ func (t *Table) Answered(w *Waiter, a Answer) {
 		q.expect(a.TTL)
 		woken, sub := w.woken, w.sub
 		t.remove(w, Granted, nil)
-		if w.Shared { // others of the owner only deepen the hold, and need not wait to be told
+		if w.NamedOwner { // others of the owner only deepen the hold, and need not wait to be told
 			t.each(sub.waiters.All(), t.try)
 		}
 		if woken { // the message may have been about the end of this very grant
 			t.Wake(q.names.Key)
+		} else {
+			q.wakeBeside(w.Kind)
 		}
 	case a.Status == Refused && w.pending <= Null:
 		t.remove(w, Error, a.Err)
@@ -116,9 +128,9 @@ func (t *Table) Answered(w *Waiter, a Answer) {
 		q.pause = min(max(2*q.pause, retryFirst), retryLast)
 		q.failed = true
 		q.setTimer(expiry, q.pause/2, q.pause/2)
-	case w.woken || a.Again || first && a.TTL == Kept: // perhaps for the shared place
+	case w.woken || a.Again || first && a.TTL == Kept: // perhaps for the crowd's place
 		t.try(w)
-	case w.Kind.OwnPlace:
+	case w.Fair:
 		q.notYet(w, a)
 	default:
 		q.expect(a.TTL)
@@ -131,7 +143,7 @@ func (t *Table) Answered(w *Waiter, a Answer) {
 // recover has the waiters ask again whose attempts have failed, now that Redis answers. Each may have no place in
 // Redis, by which it would be woken.
 func (t *Table) recover(q *Queue) {
-	t.each(q.own.All(), func(w *Waiter) {
+	t.each(q.fair.All(), func(w *Waiter) {
 		if w.failed {
 			t.try(w)
 		}
@@ -144,7 +156,7 @@ const (
 	retryLast  = time.Second
 )
 
-// placed notes what became of the shared place by an attempt of its first waiter.
+// placed notes what became of the crowd's place by an attempt of its first waiter.
 func (q *Queue) placed(w *Waiter, a Answer) {
 	first := w.turn.first
 	w.turn = turn{}
@@ -154,7 +166,7 @@ func (q *Queue) placed(w *Waiter, a Answer) {
 	case a.Status == InDoubt:
 		q.place.Doubt()
 	case a.Status == Held:
-		q.place.Granted(q.shared.Len(), a.Place)
+		q.place.Granted(q.plain.Len(), a.Place)
 	case a.Status == Busy && a.Placed:
 		q.place.Refused(a.Place)
 	}
@@ -169,7 +181,7 @@ func (q *Queue) placed(w *Waiter, a Answer) {
 // notYet is the outcome "not your turn". The first one here watches for the rest: the end of the holder's lease, and a
 // free lock that its head does not take.
 func (q *Queue) notYet(w *Waiter, a Answer) {
-	if q.own.First() != w {
+	if q.fair.First() != w {
 		return
 	}
 	// Also if the lock is free: the first in Redis's queue may let its lease run out, and nothing announces that.
@@ -178,7 +190,7 @@ func (q *Queue) notYet(w *Waiter, a Answer) {
 		return
 	}
 	q.watchHead()
-	if q.own.Len() > 1 {
+	if q.fair.Len() > 1 {
 		q.table.emit(Effect{Op: AskHead, Queue: q})
 	}
 }

@@ -10,17 +10,20 @@
 //	                                          Extended, Deepening ──► Pause … Resume, Continue, Shorten
 //	                                          Lost, Part ──► Forget, Tell
 //
-// A lock (lock.go) is its holds and its wait queue. Redis decides about every lock. The table knows what Redis has said, and the instant before the command was sent that
-// Redis answered.
+// A lock (lock.go) is its holders and its wait queue. Redis decides about every lock. The table knows what Redis has
+// said, and the instant before the command was sent that Redis answered.
+//
+// A Kind (kind.go) is the rules of one kind of lock: whether a holder acquires again by the same grant, who may hold the
+// lock beside whom, and who may go next. Whether a waiter is a plain or a fair one is no matter of the kind.
 //
 // The holders (hold.go, release.go, answers.go): a Hold is a lock that sessions of this proxy hold for one owner, by
-// one grant. Its lease is watched from Track to Forget.
+// one grant. It is found by the fence of the grant, or by the owner. Its lease is watched from Track to Forget.
 //
-// The waiters (queue.go, waiter.go, attempt.go, places.go): a Queue is the waiters of one lock. A kind says how waiters
-// take turns. Waiters of a kind with own places stand in the queue in Redis, each by its own name, and are woken by
-// that name. The others share one place there, and only the first of them asks. The queues share the subscriptions, the
-// departures (places that leave the queue in Redis together) and the backlog (work for many waiters, in slices). Each
-// queue has a reaper, which looks for a stale waiter at the head of a free lock's queue.
+// The waiters (queue.go, waiter.go, attempt.go, places.go): a Queue is the waiters of one lock. Fair waiters stand in the
+// queue in Redis, each by its own name, and are woken by that name. The plain ones are a crowd with one place there, and
+// only the first of them asks. The queues share the channels (channels.go), the departures (leave.go: places that leave
+// the queue in Redis together) and the backlog (slices.go: work for many waiters). Each queue has a reaper (reaper.go),
+// which looks for a stale waiter at the head of a free lock's queue.
 //
 // The caller serializes all calls. It carries out the effects in their order, and may do so later. An answer for a
 // queue that has ended finds no waiter, and ends the work of the reaper.
@@ -39,7 +42,7 @@
 //   - A waiter has at most one attempt on its way. If it is woken meanwhile, another attempt follows.
 //   - No attempt begins before the waiter's subscriptions are confirmed. The confirmation causes one. If the waiter
 //     leaves before, the next one asks.
-//   - Waiters of one kind ask in the order in which they joined, but for those that are woken by name.
+//   - Plain waiters ask in the order in which they joined, and so do fair ones, but for those that are woken by name.
 //   - Each event costs O(1), or O(1) for each waiter that it concerns. Work for many waiters is done in slices:
 //     GoOn.
 package table

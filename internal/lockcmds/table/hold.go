@@ -8,9 +8,11 @@ import (
 
 // This file has the holds: which owner holds which lock by which sessions of this proxy.
 
-// Key names a hold: at most one owner holds a lock in Redis, but an old hold may still be known here when the next
-// owner's answer arrives.
-type Key struct{ Lock, Owner string }
+// Key names what an owner has, or asks for. A hold of a kind that reenters is the only one of its key.
+type Key struct {
+	Lock, Owner string
+	Kind        Kind
+}
 
 // Client names a client connection for people.
 type Client struct{ Addr, Name string }
@@ -111,11 +113,12 @@ type Hold struct {
 	doubts    int64 // sent, and not answered
 	// Acquires here on their way that may deepen it: Deepening.
 	acquiring int64
-	known     bool   // the table has it
-	lost      bool   // it ended as a loss
-	reason    string // of the loss
-	untold    *Loss  // its report, while releases are on their way that may have ended the hold; nil: it was made, or there is none
-	place     int    // in Table.holds
+	known     bool         // the table has it
+	lost      bool         // it ended as a loss
+	reason    string       // of the loss
+	untold    *Loss        // its report, while releases are on their way that may have ended the hold; nil: it was made, or there is none
+	index     int          // in Table.holds
+	beside    *besideNodes // the hold in others; nil: it is not there
 }
 
 // Holder is one session's part in a hold.
@@ -198,8 +201,11 @@ func (h *Hold) promise(sentAt time.Time) {
 	}
 }
 
-// Hold returns the hold of that name; nil: there is none.
+// Hold returns the hold of an owner, the latest if there are several; nil: there is none.
 func (t *Table) Hold(k Key) *Hold { return t.locks.find(k) }
+
+// HoldByFence returns the hold of a lock by its grant; nil: there is none.
+func (t *Table) HoldByFence(lock string, fence int64) *Hold { return t.locks.granted(lock, fence) }
 
 // Knows reports whether the hold has not ended.
 func (t *Table) Knows(h *Hold) bool { return h.known }
@@ -214,7 +220,7 @@ func (t *Table) Holds() []*Hold { return t.holds }
 // add records a new hold.
 func (t *Table) add(k Key, fence int64) *Hold {
 	h := t.config.NewHold()
-	h.Key, h.Fence, h.place, h.known = k, fence, len(t.holds), true
+	h.Key, h.Fence, h.index, h.known = k, fence, len(t.holds), true
 	t.locks.add(h)
 	t.holds = append(t.holds, h)
 	return h
@@ -229,7 +235,7 @@ func (t *Table) drop(h *Hold, end End) {
 		t.locks.remove(h)
 		last := len(t.holds) - 1
 		moved := t.holds[last]
-		t.holds[h.place], moved.place = moved, h.place
+		t.holds[h.index], moved.index = moved, h.index
 		t.holds[last] = nil
 		t.holds = t.holds[:last]
 	}

@@ -78,7 +78,7 @@ func (b *book) settle(t interface{ Fatalf(string, ...any) }) (told int) {
 
 func (b *book) grant(s *Session, owner string, fence, count int64, sent int) *Hold {
 	h, _ := b.Granted(&Grant{
-		By: s, Key: Key{Lock: "k", Owner: owner}, Fence: fence, Count: count, SentAt: at(sent), TTL: time.Minute, Grace: -1,
+		By: s, Key: Key{Lock: "k", Owner: owner, Kind: alone}, Fence: fence, Count: count, SentAt: at(sent), TTL: time.Minute, Grace: -1,
 	})
 	return h
 }
@@ -131,7 +131,7 @@ func TestEffectsKeepNoHoldAlive(t *testing.T) {
 	l := New(Config{NewHold: func() *Hold { return &Hold{} }})
 	s := session("s")
 	h, _ := l.Granted(&Grant{
-		By: s, Key: Key{Lock: "k", Owner: "s"}, Fence: 5, Count: 1, SentAt: at(1), TTL: time.Minute, Grace: -1,
+		By: s, Key: Key{Lock: "k", Owner: "s", Kind: alone}, Fence: 5, Count: 1, SentAt: at(1), TTL: time.Minute, Grace: -1,
 	})
 	l.Done(l.Effects())
 	r := l.Release(s, h.Key, 0)
@@ -300,7 +300,7 @@ func TestALaterGrantTellsThatTheOlderIsLost(t *testing.T) {
 	if b.settle(t) != 1 || b.told[0].Fence != 5 || len(b.told[0].To) != 1 || b.told[0].To[0] != s || s.Has(old) {
 		t.Errorf("told: %+v", b.told)
 	}
-	k := Key{Lock: "k", Owner: "shared"}
+	k := Key{Lock: "k", Owner: "shared", Kind: alone}
 	if b.KnowsLoss(s, k) {
 		t.Error("the owner holds the lock again")
 	}
@@ -435,7 +435,7 @@ func TestPartByGrace(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b, s, o := newBook(), session("s"), session("o")
-			k := Key{Lock: "k", Owner: c.owner}
+			k := Key{Lock: "k", Owner: c.owner, Kind: alone}
 			g := Grant{By: s, Key: k, Fence: 5, Count: 1, SentAt: at(1), TTL: time.Minute, Grace: c.grace}
 			h, _ := b.Granted(&g)
 			if c.others {
@@ -537,7 +537,7 @@ func TestALossIsToldToTheSessionsThatHaveHolds(t *testing.T) {
 // A drop that overtakes a release would make it an older call. So the part of a session of a named owner stays until the answer.
 func TestPartWaitsForReleasesOfANamedOwner(t *testing.T) {
 	b, s, o := newBook(), session("s"), session("o")
-	g := Grant{By: s, Key: Key{Lock: "k", Owner: "shared"}, Fence: 5, Count: 1, SentAt: at(1), TTL: time.Minute}
+	g := Grant{By: s, Key: Key{Lock: "k", Owner: "shared", Kind: alone}, Fence: 5, Count: 1, SentAt: at(1), TTL: time.Minute}
 	b.Granted(&g)
 	g.Count, g.SentAt = 2, at(2)
 	h, _ := b.Granted(&g)
@@ -597,7 +597,7 @@ func TestHoldsAgreeWithThemselvesWhateverHappens(t *testing.T) {
 		var extensions []extension
 		fence, now := int64(1), 0
 		key := func(s *Session) Key {
-			return Key{Lock: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "lock"), Owner: rapid.SampledFrom([]string{s.Name, "shared"}).Draw(t, "owner")}
+			return Key{Kind: alone, Lock: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "lock"), Owner: rapid.SampledFrom([]string{s.Name, "shared"}).Draw(t, "owner")}
 		}
 		answer := func() HoldAnswer {
 			return HoldAnswer{
@@ -708,7 +708,7 @@ func TestASessionLeavesItsHoldsInOneOrder(t *testing.T) {
 	var want []string
 	for i := range 20 {
 		name := string(rune('a' + i))
-		b.Granted(&Grant{By: s, Key: Key{Lock: name, Owner: "s"}, Fence: int64(i + 1), Count: 1, SentAt: at(1), TTL: time.Minute})
+		b.Granted(&Grant{By: s, Key: Key{Lock: name, Owner: "s", Kind: alone}, Fence: int64(i + 1), Count: 1, SentAt: at(1), TTL: time.Minute})
 		want = append(want, name)
 	}
 	var got []string
@@ -723,7 +723,7 @@ func TestASessionLeavesItsHoldsInOneOrder(t *testing.T) {
 // Redis may have executed two commands in another order than they were sent: then the lease that it has is that of the earlier one.
 func TestALeaseThatIsAnsweredLateMayBeLeft(t *testing.T) {
 	b, s, o := newBook(), session("s"), session("o")
-	g := Grant{By: s, Key: Key{Lock: "k", Owner: "me"}, Fence: 5, Count: 1, SentAt: at(9), TTL: time.Minute, Grace: -1}
+	g := Grant{By: s, Key: Key{Lock: "k", Owner: "me", Kind: alone}, Fence: 5, Count: 1, SentAt: at(9), TTL: time.Minute, Grace: -1}
 	h, _ := b.Granted(&g)
 	equals := func(after string, ttl, most time.Duration) {
 		t.Helper()

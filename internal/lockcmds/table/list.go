@@ -74,3 +74,32 @@ func (l *line[T]) Values() iter.Seq[T] {
 
 // Len is how many values there are.
 func (l *line[T]) Len() int { return l.len }
+
+// lines is lists by a key of theirs. A list exists while it has a value.
+type lines[K comparable, T any] map[K]*line[T]
+
+// Push appends a value to a list by a node that is in no line.
+func (x lines[K, T]) Push(k K, n *node[T], value T) {
+	l := x[k]
+	if l == nil {
+		l = &line[T]{}
+		x[k] = l
+	}
+	l.Push(n, value)
+}
+
+// Remove takes out the value of a node of that list.
+func (x lines[K, T]) Remove(k K, n *node[T]) {
+	l := x[k]
+	if l.Remove(n); l.Len() == 0 {
+		delete(x, k)
+	}
+}
+
+// First is the value at the head of a list; the zero value: there is no such list.
+func (x lines[K, T]) First(k K) (value T) {
+	if l := x[k]; l != nil {
+		value = l.First()
+	}
+	return value
+}

@@ -38,8 +38,8 @@ func TestLocksAreAMap(t *testing.T) {
 
 func TestTheLatestGrantIsTheHolders(t *testing.T) {
 	l := New(Config{NewHold: func() *Hold { return &Hold{} }})
-	old, next := l.add(Key{"k", "old"}, 1), l.add(Key{"k", "next"}, 2)
-	l.add(Key{"k", "late"}, 0)
+	old, next := l.add(Key{Lock: "k", Owner: "old", Kind: alone}, 1), l.add(Key{Lock: "k", Owner: "next", Kind: alone}, 2)
+	l.add(Key{Lock: "k", Owner: "late", Kind: alone}, 0)
 	if got := l.Holder("k"); got != next {
 		t.Errorf("%v", got)
 	}

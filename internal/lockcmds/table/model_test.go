@@ -54,7 +54,7 @@ func newWorld(t tester) *world {
 }
 
 // ask is a client's first attempt; it joins if the lock is not to be had.
-func (w *world) ask(k *Kind, owner string) *client {
+func (w *world) ask(k bool, owner string) *client {
 	w.t.Helper()
 	c, join := w.request(k, owner)
 	if join != nil {
@@ -64,10 +64,10 @@ func (w *world) ask(k *Kind, owner string) *client {
 }
 
 // request is a client's first attempt. join is what the answer causes, when it arrives; nil: the lock was granted.
-func (w *world) request(k *Kind, owner string) (c *client, join func()) {
+func (w *world) request(k bool, owner string) (c *client, join func()) {
 	w.t.Helper()
 	c = &client{n: len(w.clients)}
-	c.Kind, c.Shared = k, owner != ""
+	c.Kind, c.Fair, c.NamedOwner = alone, k, owner != ""
 	if c.Owner = owner; owner == "" {
 		c.Owner = fmt.Sprint("o", c.n)
 	}
@@ -88,23 +88,23 @@ func (w *world) request(k *Kind, owner string) (c *client, join func()) {
 // script is the attempt of a waiter as the scripts have it.
 func (w *world) script(c *client, at turn) Answer {
 	place := c.Place
-	if !c.Kind.OwnPlace {
+	if !c.Fair {
 		place = w.names.Place
 	}
 	where := func() Place { return w.where(place) }
-	mine := len(w.queue) == 0 || w.queue[0] == place && (c.Kind.OwnPlace || at.first)
+	mine := len(w.queue) == 0 || w.queue[0] == place && (c.Fair || at.first)
 	switch {
 	case w.holder == c.Owner, w.holder == "" && mine:
 		deeper := w.holder != ""
 		w.holder = c.Owner
-		if c.Kind.OwnPlace || at.first && !at.stays {
+		if c.Fair || at.first && !at.stays {
 			w.queue = slices.DeleteFunc(w.queue, func(p string) bool { return p == place })
 		}
-		if c.Shared && !deeper {
+		if c.NamedOwner && !deeper {
 			w.messages = append(w.messages, c.Wake)
 		}
 		return Answer{Status: Held, TTL: 30 * time.Second, Place: where()}
-	case c.Kind.OwnPlace || at.first && (at.enqueue || len(w.queue) > 0):
+	case c.Fair || at.first && (at.enqueue || len(w.queue) > 0):
 		if where() == NoPlace {
 			w.queue = append(w.queue, place)
 		}
@@ -121,28 +121,28 @@ func (w *world) release(handOver bool) {
 	w.t.Helper()
 	owner := w.holder
 	w.holder = ""
-	var shared, own *Waiter
+	var plain, fair *Waiter
 	if handOver {
-		shared, own = w.s.Offer(w.names.Key, owner)
+		plain, fair = w.s.Offer(Key{Lock: w.names.Key, Owner: owner, Kind: alone})
 	}
 	next := func(o *Waiter, place string) bool {
 		return o != nil && w.holder == "" && (len(w.queue) == 0 || w.queue[0] == place)
 	}
-	for _, o := range []*Waiter{own, shared} {
+	for _, o := range []*Waiter{fair, plain} {
 		if o == nil {
 			continue
 		}
 		c := o.Tag.(*client)
 		c.asking = true
 		place := w.names.Place
-		if o.Kind.OwnPlace {
+		if o.Fair {
 			place = o.Place
 		}
 		if next(o, place) {
 			w.answer(c, w.script(c, o.turn))
 			continue
 		}
-		w.answer(c, Answer{Status: Busy, TTL: NoTTL, Placed: !o.Kind.OwnPlace, Place: w.where(w.names.Place)})
+		w.answer(c, Answer{Status: Busy, TTL: NoTTL, Placed: !o.Fair, Place: w.where(w.names.Place)})
 	}
 	if w.holder != "" {
 		return

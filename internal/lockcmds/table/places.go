@@ -1,26 +1,10 @@
 package table
 
-// Queued reports whether the shared place is in the queue in Redis, as far as is known.
+// Queued reports whether the crowd's place is in the queue in Redis, as far as is known.
 func (q *Queue) Queued() bool { return q.place.Queued() }
 
 // queued reports whether a waiter here has a place in Redis.
-func (q *Queue) queued() bool { return q.own.Len() > 0 || q.place.Queued() }
-
-func (q *Queue) takePlace(w *Waiter) {
-	l := q.places[w.Place]
-	if l == nil {
-		l = &line[*Waiter]{}
-		q.places[w.Place] = l
-	}
-	l.Push(&w.inPlace, w)
-}
-
-func (q *Queue) givePlace(w *Waiter) {
-	l := q.places[w.Place]
-	if l.Remove(&w.inPlace); l.Len() == 0 {
-		delete(q.places, w.Place)
-	}
-}
+func (q *Queue) queued() bool { return q.fair.Len() > 0 || q.place.Queued() }
 
 // occupied reports whether a waiter here has that place.
 func (t *Table) occupied(key, place string) bool {
@@ -31,13 +15,13 @@ func (t *Table) occupied(key, place string) bool {
 // abandoned is the waiter's own place in Redis, if it has one that no other waiter here has for the same owner; else
 // empty.
 func (t *Table) abandoned(w *Waiter, key string) string {
-	if w.Kind.OwnPlace && w.Placed && !t.occupied(key, w.Place) {
+	if w.Fair && w.Placed && !t.occupied(key, w.Place) {
 		return w.Place
 	}
 	return ""
 }
 
-// abandonPlace gives the shared place up when the last of its waiters has gone. It returns the place if it may be in
+// abandonPlace gives the crowd's place up when the last of its waiters has gone. It returns the place if it may be in
 // the queue in Redis.
 func (q *Queue) abandonPlace() (place string) {
 	if q.byName == nil {
@@ -69,7 +53,7 @@ func (q *Queue) refreshDue() {
 	if q.place.Queued() {
 		places = append(places, q.names.Place)
 	}
-	for w := range q.own.Values() {
+	for w := range q.fair.Values() {
 		places = append(places, w.Place)
 	}
 	q.table.emit(Effect{Op: Refresh, Queue: q, Places: places})
@@ -82,8 +66,8 @@ func (q *Queue) Refreshed(lost bool) {
 		return
 	}
 	q.woken = true
-	q.tryShared()
-	q.table.each(q.own.All(), q.table.try)
+	q.tryPlain()
+	q.table.each(q.fair.All(), q.table.try)
 }
 
 // The first waiter in the queue of a free lock must take it, or all waiters behind it wait. reaper.go decides what
@@ -187,8 +171,8 @@ func (q *Queue) HeadRemoved(place string, removed bool, listeners int64, f Troub
 // tryHead lets the head of the queue in Redis ask if it waits here, and reports whether it does. It need not be the
 // first one here: in Redis the order is that in which it heard of them, here that in which its answers came.
 func (q *Queue) tryHead(head string) bool {
-	if head == q.names.Place && q.shared.Len() > 0 {
-		q.tryShared()
+	if head == q.names.Place && q.plain.Len() > 0 {
+		q.tryPlain()
 		return true
 	}
 	l := q.places[head]

@@ -20,20 +20,20 @@ type Queue struct {
 	names Names
 	Tag   any // the caller's own
 
-	shared line[*Waiter] // the waiters that share a place: only the first asks, one attempt at a time
-	own    line[*Waiter] // of those with places of their own
+	plain line[*Waiter] // the plain waiters: only the first asks, one attempt at a time
+	fair  line[*Waiter] // those with places of their own
 
 	base   *channel      // of Names.Channel
 	denied error         // why Redis does not let us listen to it; nil: it does
-	place  crowd         // the shared place in Redis
+	place  crowd         // the crowd's place in Redis
 	byName *channel      // of Names.Wake; nil: it was not needed yet
-	woken  bool          // a message or a timer has come since the latest attempt of shared
+	woken  bool          // a message or a timer has come since the latest attempt of plain
 	timed  bool          // the timer expiry has been set
 	failed bool          // it has been set because an attempt has failed, which is repeated then
 	pause  time.Duration // after an error; 0: the latest attempt was answered
 
-	places     map[string]*line[*Waiter] // of own: the waiters by place
-	refreshing bool                      // the timer freshen is set, or its answer is on its way
+	places     lines[string, *Waiter] // of fair: the waiters by place
+	refreshing bool                   // the timer freshen is set, or its answer is on its way
 	reaper     reaper
 	lingers    bool // the reaper goes on though the last waiter with a place in Redis has left
 
@@ -44,12 +44,11 @@ type Queue struct {
 // Names returns the names of the lock.
 func (q *Queue) Names() Names { return q.names }
 
-// Len is how many waiters there are, and how many of them have places of their own.
-func (q *Queue) Len() (all, own int) { return q.shared.Len() + q.own.Len(), q.own.Len() }
+// Len is how many waiters there are, and how many of them are fair ones.
+func (q *Queue) Len() (all, fair int) { return q.plain.Len() + q.fair.Len(), q.fair.Len() }
 
-// First returns the waiters that have joined the queue first: of the waiters that share a place, and of the others.
-// nil: there is none.
-func (q *Queue) First() (shared, own *Waiter) { return q.shared.First(), q.own.First() }
+// First returns the plain waiter and the fair one that have joined the queue first; nil: there is none.
+func (q *Queue) First() (plain, fair *Waiter) { return q.plain.First(), q.fair.First() }
 
 // Settled reports whether all subscriptions are confirmed and no waiter asks.
 func (q *Queue) Settled() bool {
@@ -61,14 +60,14 @@ func (q *Queue) Settled() bool {
 	return q.base.ready && (q.byName == nil || q.byName.ready)
 }
 
-func (q *Queue) line(k *Kind) *line[*Waiter] {
-	if k.OwnPlace {
-		return &q.own
+func (q *Queue) line(fair bool) *line[*Waiter] {
+	if fair {
+		return &q.fair
 	}
-	return &q.shared
+	return &q.plain
 }
 
-func (q *Queue) appendAll(all []*Waiter) []*Waiter { return q.own.AppendTo(q.shared.AppendTo(all)) }
+func (q *Queue) appendAll(all []*Waiter) []*Waiter { return q.fair.AppendTo(q.plain.AppendTo(all)) }
 
 func (q *Queue) setTimer(t Timer, delay, spread time.Duration) {
 	if t == expiry {
@@ -83,7 +82,7 @@ func (q *Queue) TimerDue(t Timer) {
 	case expiry:
 		q.woken, q.failed = true, false
 		q.wake()
-		if w := q.own.First(); w != nil && w.state != asking { // its subscriptions are not confirmed, and it may leave before that
+		if w := q.fair.First(); w != nil && w.state != asking { // its subscriptions are not confirmed, and it may leave before that
 			q.setTimer(expiry, retryLast, 0)
 		}
 	case freshen:
@@ -96,7 +95,7 @@ func (q *Queue) TimerDue(t Timer) {
 }
 
 // empty reports whether there are no waiters.
-func (q *Queue) empty() bool { return q.shared.Len()+q.own.Len() == 0 }
+func (q *Queue) empty() bool { return q.plain.Len()+q.fair.Len() == 0 }
 
 // end ends a queue without waiters.
 func (q *Queue) end() {
@@ -121,7 +120,7 @@ func (t *Table) Subscribed(channel string) {
 	t.wakeNamed(sub)
 	sub.eachQueue(func(q *Queue, _ bool) {
 		q.woken = q.woken || missed
-		q.tryShared()
+		q.tryPlain()
 	})
 	// Confirmations come in any order. A waiter that is woken by name, and whose own channel was confirmed first, has
 	// waited for this one.
@@ -145,7 +144,7 @@ func (t *Table) Published(channel string) {
 	t.wakeNamed(sub)
 	sub.eachQueue(func(q *Queue, base bool) {
 		q.woken = true
-		q.tryShared()
+		q.tryPlain()
 		if base {
 			q.released()
 		}
@@ -156,7 +155,7 @@ func (t *Table) Published(channel string) {
 // been granted the lock, here or at another proxy.
 func (t *Table) wakeNamed(sub *channel) { t.each(sub.waiters.All(), t.try) }
 
-// eachQueue calls f for the queues whose base channel it is, or on which their shared place is woken.
+// eachQueue calls f for the queues whose base channel it is, or on which the crowd's place is woken.
 func (c *channel) eachQueue(f func(q *Queue, base bool)) {
 	for q := range c.queues.Values() {
 		f(q, true)
@@ -183,7 +182,7 @@ func (t *Table) SubscriptionRefused(channel string, err error) {
 }
 
 // Mark is how much a waiter's channels had told when it was noted.
-type Mark struct{ base, own channelMark }
+type Mark struct{ base, named channelMark }
 
 // Mark notes what the channels of a waiter for that lock have told so far. It is called before the attempt that may
 // make Join necessary.
@@ -191,7 +190,7 @@ func (t *Table) Mark(w *Waiter, key string) (m Mark) {
 	if q := t.locks[key].queue; q != nil {
 		m.base = q.base.mark()
 		if w.Named() {
-			m.own = t.channels.byName[w.Wake].mark()
+			m.named = t.channels.byName[w.Wake].mark()
 		}
 	}
 	return m

@@ -13,7 +13,7 @@ import (
 
 // history is a random one: clients ask, hang up, time out, release; answers, messages and confirmations arrive in any order.
 func history(t *rapid.T, w *world, faults bool) (asked []*client) {
-	kinds := []*Kind{Plain, Fair}
+	ways := []bool{plain, fair}
 	pick := rapid.IntRange(0, 1000)
 	waiter := func() *client {
 		for _, c := range w.clients[pick.Draw(t, "client")%max(1, len(w.clients)):] {
@@ -27,7 +27,7 @@ func history(t *rapid.T, w *world, faults bool) (asked []*client) {
 	actions := map[string]func(*rapid.T){
 		"ask slowly": func(t *rapid.T) {
 			owner := rapid.SampledFrom([]string{"", "job"}).Draw(t, "owner")
-			c, join := w.request(kinds[pick.Draw(t, "kind")%2], owner)
+			c, join := w.request(ways[pick.Draw(t, "way")%2], owner)
 			asked = append(asked, c)
 			if join != nil {
 				joins = append(joins, join)
@@ -41,7 +41,7 @@ func history(t *rapid.T, w *world, faults bool) (asked []*client) {
 		},
 		"ask": func(t *rapid.T) {
 			owner := rapid.SampledFrom([]string{"", "", "", "job"}).Draw(t, "owner")
-			asked = append(asked, w.ask(kinds[pick.Draw(t, "kind")%2], owner))
+			asked = append(asked, w.ask(ways[pick.Draw(t, "way")%2], owner))
 		},
 		"progress": func(t *rapid.T) {
 			for range 3 {
@@ -142,10 +142,10 @@ func TestEachWaiterIsAnsweredOnceAndNoneIsForgotten(t *testing.T) {
 func TestFairWaitersAreServedInTheOrderOfAsking(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
-		w.ask(Plain, "")
+		w.ask(plain, "")
 		n := rapid.IntRange(1, 20).Draw(t, "waiters")
 		for range n {
-			w.ask(Fair, "")
+			w.ask(fair, "")
 			w.progress(rapid.IntRange(0, 100).Draw(t, "what"))
 		}
 		for k := 1; k <= n; k++ {
@@ -164,7 +164,7 @@ func TestFairWaitersAreServedInTheOrderOfAsking(t *testing.T) {
 func TestPlainWaitersAreServedInTheirOrder(t *testing.T) {
 	w := newWorld(t)
 	for range 10 {
-		w.ask(Plain, "")
+		w.ask(plain, "")
 	}
 	for k := 1; k < 10; k++ {
 		w.settle()
@@ -179,9 +179,9 @@ func TestPlainWaitersAreServedInTheirOrder(t *testing.T) {
 }
 
 func TestNobodyAsksBeforeTheConfirmation(t *testing.T) {
-	for _, k := range []*Kind{Plain, Fair} {
+	for _, k := range []bool{plain, fair} {
 		w := newWorld(t)
-		w.ask(Plain, "")
+		w.ask(plain, "")
 		c := w.ask(k, "")
 		w.release(false)
 		w.s.Wake("k")
@@ -199,22 +199,22 @@ func TestNobodyAsksBeforeTheConfirmation(t *testing.T) {
 
 func TestTheDecidingAttemptIsSavedIfTheSubscriptionStood(t *testing.T) {
 	w := newWorld(t)
-	w.ask(Plain, "")
-	w.ask(Plain, "")
+	w.ask(plain, "")
+	w.ask(plain, "")
 	w.settle()
-	w.ask(Plain, "")
+	w.ask(plain, "")
 	if len(w.attempts) > 0 {
 		t.Fatal("another waiter behind the first asks")
 	}
-	if !w.s.MayJoin("k", Plain) || w.s.MayJoin("k", Fair) || w.s.MayJoin("other", Plain) {
+	if !w.s.MayJoin("k", plain) || w.s.MayJoin("k", fair) || w.s.MayJoin("other", plain) {
 		t.Fatal("who may join unasked")
 	}
 }
 
 func TestWokenWhileAskingAsksAgain(t *testing.T) {
 	w := newWorld(t)
-	w.ask(Plain, "")
-	c := w.ask(Plain, "")
+	w.ask(plain, "")
+	c := w.ask(plain, "")
 	w.settle()
 	w.s.Wake("k")
 	w.effects()
@@ -235,8 +235,8 @@ var errTest = errors.New("no")
 func TestDismissalWaitsForTheAttempt(t *testing.T) {
 	for _, granted := range []bool{false, true} {
 		w := newWorld(t)
-		w.ask(Plain, "")
-		c := w.ask(Fair, "")
+		w.ask(plain, "")
+		c := w.ask(fair, "")
 		w.settle()
 		w.s.Wake("k")
 		w.effects()
@@ -260,18 +260,18 @@ func TestDismissalWaitsForTheAttempt(t *testing.T) {
 
 func TestWaiterInDoubtIsToldSo(t *testing.T) {
 	w := newWorld(t)
-	w.ask(Plain, "")
-	c := w.ask(Plain, "")
+	w.ask(plain, "")
+	c := w.ask(plain, "")
 	w.confirmed["c"] = true
 	w.s.Subscribed("c")
 	w.effects()
 	w.attempts = nil
 	w.answer(c, Answer{Status: InDoubt})
-	if _, own := w.s.Offer("k", ""); own != nil || c.state == asking {
+	if _, own := w.s.Offer(Key{Lock: "k", Kind: alone}); own != nil || c.state == asking {
 		t.Fatal("a waiter in doubt is offered the lock")
 	}
 	w.s.TimedOut(&c.Waiter)
-	w.s.Departing("k") // the attempt may have taken the shared place
+	w.s.Departing("k") // the attempt may have taken the crowd's place
 	w.s.Departed("k")
 	if e := w.effect(t, Finish); !e.Doubt || e.Outcome != Null {
 		t.Fatalf("%+v", e)
@@ -280,15 +280,15 @@ func TestWaiterInDoubtIsToldSo(t *testing.T) {
 
 func TestRefusedSubscriptionEndsTheWait(t *testing.T) {
 	w := newWorld(t)
-	w.ask(Plain, "")
-	plain, fair := w.ask(Plain, ""), w.ask(Fair, "")
+	w.ask(plain, "")
+	p, f := w.ask(plain, ""), w.ask(fair, "")
 	w.s.SubscriptionRefused("c", errTest)
 	w.effects()
 	w.settle()
-	if plain.outcome != Error || fair.outcome != Error {
-		t.Fatalf("outcomes %d, %d", plain.outcome, fair.outcome)
+	if p.outcome != Error || f.outcome != Error {
+		t.Fatalf("outcomes %d, %d", p.outcome, f.outcome)
 	}
-	c := w.ask(Plain, "") // a new queue tries anew
+	c := w.ask(plain, "") // a new queue tries anew
 	w.settle()
 	if c.outcome != NoOutcome || w.s.Denied("k") != nil {
 		t.Fatal("the next one is refused unasked")
@@ -305,9 +305,9 @@ func TestManyWaitersAreDealtWithInSlices(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.ask(Plain, "")
+			w.ask(plain, "")
 			for range many {
-				w.ask(Fair, "job")
+				w.ask(fair, "job")
 			}
 			w.confirmed["c"], w.confirmed["c:job"] = true, true
 			w.s.Subscribed("c:job")
@@ -336,8 +336,8 @@ func TestManyWaitersAreDealtWithInSlices(t *testing.T) {
 
 func TestAGrantWakesTheOthersOfTheOwner(t *testing.T) {
 	w := newWorld(t)
-	w.ask(Plain, "")
-	first, second := w.ask(Fair, "job"), w.ask(Plain, "job")
+	w.ask(plain, "")
+	first, second := w.ask(fair, "job"), w.ask(plain, "job")
 	w.settle()
 	w.s.Wake("k")
 	w.effects()
@@ -354,16 +354,16 @@ func TestAGrantWakesTheOthersOfTheOwner(t *testing.T) {
 
 func TestWaitersLeaveTheQueueInRedisTogether(t *testing.T) {
 	w := newWorld(t)
-	w.ask(Plain, "")
+	w.ask(plain, "")
 	for range 5 {
-		w.ask(Fair, "")
+		w.ask(fair, "")
 	}
 	w.settle()
 	for _, c := range w.clients[1:5] {
 		w.s.TimedOut(&c.Waiter)
 	}
 	back := &client{n: 9}
-	back.Kind, back.Owner, back.Place, back.Wake, back.Placed, back.Tag = Fair, "o4", "o4", "c:o4", true, back
+	back.Kind, back.Fair, back.Owner, back.Place, back.Wake, back.Placed, back.Tag = alone, fair, "o4", "o4", "c:o4", true, back
 	w.s.Join(&back.Waiter, w.names, Mark{}, Answer{})
 	w.effects()
 	if got := w.s.Departing("k"); !slices.Equal(got, []string{"o1", "o2", "o3"}) {
@@ -399,8 +399,8 @@ func TestWaitersLeaveTheQueueInRedisTogether(t *testing.T) {
 
 func TestChannelsStayForAWhile(t *testing.T) {
 	w := newWorld(t)
-	w.ask(Plain, "")
-	c := w.ask(Plain, "")
+	w.ask(plain, "")
+	c := w.ask(plain, "")
 	w.settle()
 	w.s.Left(&c.Waiter)
 	w.effects()
@@ -414,7 +414,7 @@ func TestChannelsStayForAWhile(t *testing.T) {
 	if w.confirmed["c"] || len(w.s.channels.byName) > 0 {
 		t.Fatal("it stays for ever")
 	}
-	w.ask(Plain, "")
+	w.ask(plain, "")
 	if !slices.Equal(w.wanted, []string{"c"}) {
 		t.Fatalf("%v wanted", w.wanted)
 	}
@@ -423,13 +423,13 @@ func TestChannelsStayForAWhile(t *testing.T) {
 // The first in Redis's queue takes the free lock and lets its lease run out. Nobody would announce that.
 func TestAFreeLockIsLookedAtAgainSoon(t *testing.T) {
 	w := newWorld(t)
-	w.ask(Plain, "")
-	w.ask(Fair, "")
+	w.ask(plain, "")
+	w.ask(fair, "")
 	w.settle()
 	q := w.s.Queue("k")
 	q.wake()
 	w.s.Effects()
-	w.s.Answered(q.own.First(), Answer{TTL: Kept})
+	w.s.Answered(q.fair.First(), Answer{TTL: Kept})
 	for _, e := range w.s.Effects() {
 		if e.Op == SetTimer && e.Timer == expiry && e.Delay == TurnLimit {
 			return
@@ -441,8 +441,8 @@ func TestAFreeLockIsLookedAtAgainSoon(t *testing.T) {
 // watched is a queue whose reaper looks at the heads of a foreign queue.
 func watched(t *testing.T, heads ...string) (w *world, q *Queue, expect func(op Op) Effect) {
 	w = newWorld(t)
-	w.ask(Plain, "")
-	w.ask(Fair, "")
+	w.ask(plain, "")
+	w.ask(fair, "")
 	w.settle()
 	q = w.s.Queue("k")
 	expect = func(op Op) Effect {
@@ -535,7 +535,7 @@ func TestReaperWaitsWhileRedisDoesNotAnswer(t *testing.T) {
 
 // shortWait is a fair waiter that finds a free lock kept for a foreign head, and leaves with that outcome.
 func shortWait(s *Table, key string, o Outcome) {
-	w := &Waiter{Kind: Fair, Owner: "me", Place: "me", Wake: key + ":me"}
+	w := &Waiter{Kind: alone, Fair: true, Owner: "me", Place: "me", Wake: key + ":me"}
 	s.Join(w, Names{Key: key, Channel: key, Place: "all", Wake: key + ":all"}, Mark{}, Answer{TTL: Kept})
 	s.Subscribed(key)
 	s.Subscribed(w.Wake)
@@ -655,8 +655,8 @@ func TestAQueueLingersWithinBounds(t *testing.T) {
 	lingers(w.s, 0)
 
 	w = newWorld(t) // without a watch
-	w.ask(Plain, "")
-	w.s.TimedOut(&w.ask(Fair, "").Waiter)
+	w.ask(plain, "")
+	w.s.TimedOut(&w.ask(fair, "").Waiter)
 	lingers(w.s, 0)
 }
 
@@ -666,7 +666,7 @@ func TestALingeringQueueIsAsNewForTheNextWaiter(t *testing.T) {
 	q.pause = time.Second
 	w.s.Published("c")
 	w.s.Effects()
-	c, join := w.request(Plain, "")
+	c, join := w.request(plain, "")
 	join()
 	if c.queue != q || q.woken || q.pause != 0 || !q.timed {
 		t.Errorf("another queue: %v; woken %v, pause %v, timed %v", c.queue != q, q.woken, q.pause, q.timed)
@@ -702,9 +702,9 @@ func (w *world) noEffect(t *testing.T, op Op) {
 }
 
 func TestAMessageBeforeTheWaiterJoinsCausesAnAttempt(t *testing.T) {
-	for owner, k := range map[string]*Kind{"": Plain, "job": Fair} {
+	for owner, k := range map[string]bool{"": plain, "job": fair} {
 		w := newWorld(t)
-		w.ask(Plain, "")
+		w.ask(plain, "")
 		other := w.ask(k, owner) // has the channels confirmed
 		w.settle()
 		c, join := w.request(k, owner)
@@ -713,18 +713,18 @@ func TestAMessageBeforeTheWaiterJoinsCausesAnAttempt(t *testing.T) {
 		w.effects()
 		join()
 		if len(w.attempts) != 1 || w.attempts[0] != c {
-			t.Errorf("own place %t: %d attempts", k.OwnPlace, len(w.attempts))
+			t.Errorf("own place %t: %d attempts", k, len(w.attempts))
 		}
 	}
 }
 
 func TestAFreeLockThatIsKeptForAnotherIsAskedForFromTheQueue(t *testing.T) {
 	w := newWorld(t)
-	w.ask(Plain, "")
-	other := w.ask(Plain, "")
+	w.ask(plain, "")
+	other := w.ask(plain, "")
 	w.settle()
 	w.holder, w.queue = "", []string{"foreign"}
-	c, join := w.request(Plain, "")
+	c, join := w.request(plain, "")
 	w.s.Left(&other.Waiter)
 	w.effects()
 	join()
@@ -739,8 +739,8 @@ func TestAFreeLockThatIsKeptForAnotherIsAskedForFromTheQueue(t *testing.T) {
 
 func TestAMessageDuringAnAttemptThatSucceedsIsForTheNext(t *testing.T) {
 	w := newWorld(t)
-	w.ask(Plain, "")
-	c, next := w.ask(Plain, ""), w.ask(Plain, "")
+	w.ask(plain, "")
+	c, next := w.ask(plain, ""), w.ask(plain, "")
 	w.settle()
 	w.s.Wake("k")
 	w.s.Published("c") // perhaps about the end of the very grant that the attempt is about to get
@@ -754,8 +754,8 @@ func TestAMessageDuringAnAttemptThatSucceedsIsForTheNext(t *testing.T) {
 
 func TestAHeadThatIsNotTheFirstHereIsLookedFor(t *testing.T) {
 	w := newWorld(t)
-	w.ask(Plain, "")
-	first, second := w.ask(Fair, ""), w.ask(Fair, "")
+	w.ask(plain, "")
+	first, second := w.ask(fair, ""), w.ask(fair, "")
 	w.settle()
 	w.s.Wake("k")
 	w.effects()
@@ -772,8 +772,8 @@ func TestAHeadThatIsNotTheFirstHereIsLookedFor(t *testing.T) {
 
 func TestAnAttemptThatFailsIsRepeatedLater(t *testing.T) {
 	w := newWorld(t)
-	w.ask(Plain, "")
-	c := w.ask(Plain, "")
+	w.ask(plain, "")
+	c := w.ask(plain, "")
 	w.settle()
 	for pause := retryFirst; pause <= retryLast; pause *= 2 {
 		w.s.Wake("k")
@@ -788,8 +788,8 @@ func TestAnAttemptThatFailsIsRepeatedLater(t *testing.T) {
 // A fair waiter whose attempt has failed may have no place in Redis, so no release would wake it.
 func TestAFairWaiterAsksAgainWhenRedisAnswersAnother(t *testing.T) {
 	w := newWorld(t)
-	w.ask(Plain, "")
-	first, second := w.ask(Fair, ""), w.ask(Fair, "")
+	w.ask(plain, "")
+	first, second := w.ask(fair, ""), w.ask(fair, "")
 	w.settle()
 	for _, c := range []*client{first, second} {
 		w.s.try(&c.Waiter)
@@ -810,10 +810,10 @@ func TestAWakeUpOfAWaiterThatCannotAskIsNotLost(t *testing.T) {
 		"a timer":   func(w *world) { w.s.Queue("k").TimerDue(expiry) },
 	} {
 		w := newWorld(t)
-		w.ask(Plain, "")
-		earlier := w.ask(Plain, "")
+		w.ask(plain, "")
+		earlier := w.ask(plain, "")
 		w.settle()
-		c, next := w.ask(Plain, "job"), w.ask(Plain, "")
+		c, next := w.ask(plain, "job"), w.ask(plain, "")
 		w.s.TimedOut(&earlier.Waiter)
 		w.s.Effects()
 		wake(w)
@@ -824,8 +824,8 @@ func TestAWakeUpOfAWaiterThatCannotAskIsNotLost(t *testing.T) {
 		}
 	}
 	w := newWorld(t)
-	w.ask(Plain, "")
-	w.ask(Fair, "o1")
+	w.ask(plain, "")
+	w.ask(fair, "o1")
 	w.s.Effects()
 	w.s.Queue("k").TimerDue(expiry)
 	if e := w.effect(t, SetTimer); e.Timer != expiry || e.Delay != retryLast {
@@ -836,8 +836,8 @@ func TestAWakeUpOfAWaiterThatCannotAskIsNotLost(t *testing.T) {
 // The timer that repeats a failed attempt is not put off by the answer to another waiter's attempt, which may be older than the release.
 func TestAnotherAnswerDoesNotPutOffAFailedAttempt(t *testing.T) {
 	w := newWorld(t)
-	w.ask(Plain, "")
-	c, other := w.ask(Plain, ""), w.ask(Plain, "job")
+	w.ask(plain, "")
+	c, other := w.ask(plain, ""), w.ask(plain, "job")
 	w.settle()
 	for _, c := range []*client{c, other} {
 		w.s.try(&c.Waiter)
@@ -860,8 +860,8 @@ func TestAnotherAnswerDoesNotPutOffAFailedAttempt(t *testing.T) {
 
 func TestAPlaceThatAnotherWaiterOfTheOwnerNeedsStays(t *testing.T) {
 	w := newWorld(t)
-	w.ask(Plain, "")
-	c, _ := w.ask(Fair, "job"), w.ask(Fair, "job")
+	w.ask(plain, "")
+	c, _ := w.ask(fair, "job"), w.ask(fair, "job")
 	w.settle()
 	w.s.TimedOut(&c.Waiter)
 	if e := w.effect(t, Finish); e.Outcome != Null || w.s.Leaving() != 0 {
@@ -872,8 +872,8 @@ func TestAPlaceThatAnotherWaiterOfTheOwnerNeedsStays(t *testing.T) {
 func TestTheLastPlainWaiterIsToldWhenTheSharedPlaceHasLeft(t *testing.T) {
 	for _, o := range []Outcome{Null, Error, Gone} {
 		w := newWorld(t)
-		w.ask(Plain, "")
-		first, last := w.ask(Plain, ""), w.ask(Plain, "")
+		w.ask(plain, "")
+		first, last := w.ask(plain, ""), w.ask(plain, "")
 		w.settle()
 		w.s.Published("c")
 		w.s.Effects()

@@ -166,8 +166,8 @@ func (t *Table) undoRelease(r *Release) {
 // Ending begins the end of a grant by its handle: it pauses the lease, as Release does. nil: no session of this proxy has
 // that grant.
 func (t *Table) Ending(lock string, fence int64) *Hold {
-	h := t.Holder(lock)
-	if h == nil || h.Fence != fence {
+	h := t.HoldByFence(lock, fence)
+	if h == nil {
 		return nil
 	}
 	t.emit(Effect{Op: Pause, Hold: h})

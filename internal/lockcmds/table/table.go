@@ -57,7 +57,7 @@ func (t *Table) Denied(key string) error {
 
 // MayJoin reports whether a waiter may join the waiters that share the place without asking Redis first: those go
 // before it, and the same messages wake it when its turn comes.
-func (t *Table) MayJoin(key string, k *Kind) bool {
+func (t *Table) MayJoin(key string, fair bool) bool {
 	q := t.locks[key].queue
-	return !k.OwnPlace && q != nil && q.shared.Len() > 0 && q.base.ready && q.pause == 0
+	return !fair && q != nil && q.plain.Len() > 0 && q.base.ready && q.pause == 0
 }

@@ -1,20 +1,9 @@
 package table
 
-// Kind is one sort of lock as far as waiting goes.
-type Kind struct {
-	// OwnPlace: each waiter has a place of its own in the queue in Redis. Otherwise the waiters here share one place.
-	OwnPlace bool
-}
-
-// The kinds.
-var (
-	Plain = &Kind{}
-	Fair  = &Kind{OwnPlace: true}
-)
-
 // Waiter is one acquire that waits, or may have to. The caller sets the exported fields before its first event.
 type Waiter struct {
-	Kind  *Kind
+	Kind  Kind
+	Fair  bool // it has a place of its own in the queue in Redis; else it is a plain waiter, one of the crowd
 	Owner string
 	Place string // under which the owner stands in the queue in Redis
 	Wake  string // the channel on which it is woken by name
@@ -23,8 +12,8 @@ type Waiter struct {
 	queue *Queue   // nil: it has not joined, or has been removed
 	sub   *channel // Wake
 
-	Shared bool // other sessions may hold the lock for the same owner: the waiter is woken by the owner's name too
-	Placed bool // it may have taken its own place in Redis
+	NamedOwner bool // other sessions may hold the lock for the same owner: the waiter is woken by the owner's name too
+	Placed     bool // it may have taken its own place in Redis
 
 	state   state
 	woken   bool    // while an attempt was on its way
@@ -46,7 +35,7 @@ const (
 	asking               // an attempt is on its way, or it may be the next in a hand-over
 )
 
-// turn is what an attempt of the first waiter at the shared place does for all of them.
+// turn is what an attempt of the first waiter at the crowd's place does for all of them.
 type turn struct {
 	first   bool // it is such an attempt
 	stays   bool // the place stays in the queue if the lock is granted
@@ -54,7 +43,7 @@ type turn struct {
 }
 
 // Named reports whether the waiter is woken by name: in its turn, or with others of its owner.
-func (w *Waiter) Named() bool { return w.Kind.OwnPlace || w.Shared }
+func (w *Waiter) Named() bool { return w.Fair || w.NamedOwner }
 
 // Waits reports whether the waiter is in a queue.
 func (w *Waiter) Waits() bool { return w.queue != nil }
@@ -65,7 +54,7 @@ func (w *Waiter) Asks() (asks, again bool) { return w.state == asking, w.woken }
 // InDoubt reports whether an attempt of the waiter was not answered.
 func (w *Waiter) InDoubt() bool { return w.doubt }
 
-// First reports whether its attempt on its way is made at the shared place; stays and enqueue say what becomes of the
+// First reports whether its attempt on its way is made at the crowd's place; stays and enqueue say what becomes of the
 // place if the lock is granted, and if it is not.
 func (w *Waiter) First() (first, stays, enqueue bool) {
 	return w.turn.first, w.turn.stays, w.turn.enqueue
@@ -87,7 +76,7 @@ const (
 func (t *Table) Join(w *Waiter, n Names, m Mark, a Answer) {
 	q := t.locks[n.Key].queue
 	if q == nil {
-		q = &Queue{table: t, names: n, places: make(map[string]*line[*Waiter])}
+		q = &Queue{table: t, names: n, places: lines[string, *Waiter]{}}
 		q.base = t.listen(n.Channel)
 		q.base.queues.Push(&q.inBase, q)
 		t.locks.setQueue(n.Key, q)
@@ -102,20 +91,20 @@ func (t *Table) Join(w *Waiter, n Names, m Mark, a Answer) {
 		w.sub = t.listen(w.Wake)
 		w.sub.waiters.Push(&w.inSub, w)
 	}
-	q.line(w.Kind).Push(&w.inLine, w)
-	if w.Kind.OwnPlace {
-		q.takePlace(w)
+	q.line(w.Fair).Push(&w.inLine, w)
+	if w.Fair {
+		q.places.Push(w.Place, &w.inPlace, w)
 		q.refresh()
 		q.forget()
 	}
-	first := q.shared.First() == w
-	switch missed := m.base.missed(q.base) || m.own.missed(w.sub); {
+	first := q.plain.First() == w
+	switch missed := m.base.missed(q.base) || m.named.missed(w.sub); {
 	case w.Named() && missed:
 		t.try(w)
-	case w.Kind.OwnPlace:
+	case w.Fair:
 		q.notYet(w, a)
 	case first && (missed || a.TTL == Kept): // a place in the queue decides who gets a free lock
-		q.tryShared()
+		q.tryPlain()
 	case first && q.pause == 0:
 		q.expect(a.TTL)
 	}
@@ -144,10 +133,10 @@ func (t *Table) Remove(w *Waiter, o Outcome, err error) bool {
 		return o > before
 	}
 	q := w.queue
-	first := q.shared.First() == w
+	first := q.plain.First() == w
 	t.remove(w, o, err)
 	if first && q.woken { // it could not ask, because its subscriptions were not confirmed
-		q.tryShared()
+		q.tryPlain()
 	}
 	return true
 }
@@ -183,14 +172,14 @@ func (t *Table) remove(w *Waiter, o Outcome, err error) {
 		w.sub = nil
 	}
 	watched := q.queued() && o != Granted
-	q.line(w.Kind).Remove(&w.inLine)
+	q.line(w.Fair).Remove(&w.inLine)
 	place := ""
-	if w.Kind.OwnPlace {
-		q.givePlace(w)
+	if w.Fair {
+		q.places.Remove(w.Place, &w.inPlace)
 		if o != Granted {
 			place = t.abandoned(w, q.names.Key)
 		}
-	} else if q.shared.Len() == 0 {
+	} else if q.plain.Len() == 0 {
 		place = q.abandonPlace()
 	}
 	if watched && !q.queued() {

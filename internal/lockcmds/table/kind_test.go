@@ -1,0 +1,128 @@
+package table
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// kind is a kind of lock for tests.
+type kind struct{ reenters, beside bool }
+
+func (k kind) Reenters() bool         { return k.reenters }
+func (k kind) Beside(other Kind) bool { return k.beside && k == other }
+func (k kind) HandsOver(to Kind) bool { return k == to && !k.beside }
+
+// The kinds of these tests.
+var (
+	alone    Kind = kind{reenters: true}
+	together Kind = kind{reenters: true, beside: true}
+	permit   Kind = kind{beside: true}
+)
+
+// The ways to wait.
+const plain, fair = false, true
+
+// granted records a grant of the session's own owner.
+func granted(t *testing.T, x *Table, s *Session, k Kind, fence int64) *Hold {
+	t.Helper()
+	g := Grant{By: s, Key: Key{Lock: "k", Owner: s.Name, Kind: k}, Fence: fence, Count: 1, SentAt: at(int(fence)), TTL: time.Minute, Grace: -1}
+	h, fresh := x.Granted(&g)
+	if h == nil || !fresh {
+		t.Fatalf("grant %d: %v, fresh %t", fence, h, fresh)
+	}
+	return h
+}
+
+// countedSet has no losses.
+type noLosses struct{}
+
+func (noLosses) Add(string, string, int64)  {}
+func (noLosses) Fence(string, string) int64 { return 0 }
+func (noLosses) Forget(string, string) bool { return false }
+func (noLosses) Vague() bool                { return false }
+
+func TestAKindMayHaveSeveralGrantsOfOneOwner(t *testing.T) {
+	x := New(Config{NewHold: func() *Hold { return &Hold{} }})
+	s := &Session{Name: "s", Losses: noLosses{}}
+	holds := []*Hold{granted(t, x, s, permit, 1), granted(t, x, s, permit, 2), granted(t, x, s, permit, 3)}
+	for _, h := range holds {
+		if got := x.HoldByFence("k", h.Fence); got != h || h.IsLost() {
+			t.Fatalf("fence %d: %v", h.Fence, got)
+		}
+	}
+	for _, h := range []*Hold{holds[2], holds[0], holds[1]} { // each is found by its owner until the last has gone
+		if x.Hold(h.Key) != h {
+			t.Fatalf("%v, want fence %d", x.Hold(h.Key), h.Fence)
+		}
+		x.Drop(h)
+		if x.HoldByFence("k", h.Fence) != nil {
+			t.Fatalf("fence %d is found", h.Fence)
+		}
+	}
+	if x.Hold(holds[0].Key) != nil || len(x.locks) != 0 || s.Holding() != 0 {
+		t.Fatal("something is left")
+	}
+}
+
+func TestOwnersOfOneFenceHaveHoldsOfTheirOwn(t *testing.T) {
+	x := New(Config{NewHold: func() *Hold { return &Hold{} }})
+	a, b, c := &Session{Name: "a", Losses: noLosses{}}, &Session{Name: "b", Losses: noLosses{}}, &Session{Name: "c", Losses: noLosses{}}
+	last, first, second := granted(t, x, a, alone, 7), granted(t, x, b, alone, 5), granted(t, x, c, alone, 5)
+	if x.Hold(first.Key) != first || x.Hold(second.Key) != second || x.HoldByFence("k", 5) != first {
+		t.Fatal("one of the holds is not found")
+	}
+	x.Drop(first)
+	if x.HoldByFence("k", 5) != second || x.HoldByFence("k", 7) != last {
+		t.Fatal("one of the holds is not found when another one has ended")
+	}
+}
+
+func TestAnOwnerMayHoldALockByGrantsOfTwoKinds(t *testing.T) {
+	x := New(Config{NewHold: func() *Hold { return &Hold{} }})
+	s := &Session{Name: "s", Losses: noLosses{}}
+	exclusive, shared := granted(t, x, s, alone, 1), granted(t, x, s, together, 2)
+	if exclusive.IsLost() || x.Hold(exclusive.Key) != exclusive || x.Hold(shared.Key) != shared {
+		t.Fatal("a grant has ended one of another kind")
+	}
+	if newer := granted(t, x, s, alone, 3); !exclusive.IsLost() || x.Hold(newer.Key) != newer || shared.IsLost() {
+		t.Fatal("a grant ends the older one of its kind, and no other")
+	}
+}
+
+func TestAGrantWakesWaitersThatMayHoldTheLockBesideIt(t *testing.T) {
+	for _, way := range []bool{plain, fair} {
+		for _, k := range []Kind{together, alone} {
+			w := newWorld(t)
+			w.holder = "x" // elsewhere
+			first, second := w.ask(way, ""), w.ask(way, "")
+			first.Kind, second.Kind = together, k
+			w.settle()
+			w.s.Wake("k")
+			w.effects()
+			if !slices.Equal(w.attempts, []*client{first}) {
+				t.Fatalf("%d attempts", len(w.attempts))
+			}
+			w.attempts = nil
+			w.s.Answered(&first.Waiter, Answer{Status: Held, TTL: time.Minute})
+			w.effects()
+			if asks := len(w.attempts) == 1 && w.attempts[0] == second; asks != (k == together) {
+				t.Errorf("fair %t, %v: the next one asks %t", way, k, asks)
+			}
+		}
+	}
+}
+
+func TestAHandOverGoesToAKindThatItsScriptCanGrant(t *testing.T) {
+	for _, k := range []Kind{together, alone} {
+		w := newWorld(t)
+		w.ask(plain, "")
+		w.ask(plain, "").Kind = k
+		w.ask(fair, "").Kind = k
+		w.settle()
+		p, f := w.s.Offer(Key{Lock: "k", Owner: "o0", Kind: alone})
+		if got := p != nil && f != nil; got != (k == alone) || (p != nil) != (f != nil) {
+			t.Errorf("%v: offered %v, %v", k, p, f)
+		}
+	}
+}
