@@ -203,7 +203,7 @@ func (l *Lane) serve(nc net.Conn) error {
 			l.stream.WriteDirectly(netio.New(sc))
 		}
 		defer l.stream.EndDirect()
-		return stream.Serve(nc, l.stream, over)
+		return stream.Serve(nc, l.stream, over, nil)
 	}
 	return l.mover.Drive(nc, over)
 }

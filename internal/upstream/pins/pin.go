@@ -216,7 +216,7 @@ func (p *Pin) run() {
 		p.stream.WriteDirectly(netio.New(sc))
 	}
 	p.stream.OnReadonly(dialer.OnReadonly(p.target.At))
-	err = stream.Serve(nc, p.stream, p.stop)
+	err = stream.Serve(nc, p.stream, p.stop, p.pins.turns)
 	dialer.Census().Closed(nc)
 	p.pins.died(p)
 	p.stream.Refuse(err)

@@ -14,15 +14,31 @@ import (
 // calls.
 const readSize = 64 << 10
 
+// Turns let few of the readers that share them feed their streams at a time, in the order of their arrival. nil is no
+// limit. A reader takes a turn for the bytes of one read, while it has no locks.
+type Turns chan struct{}
+
+// NewTurns leaves half of the processors to others.
+func NewTurns() Turns { return make(Turns, max(1, runtime.GOMAXPROCS(0)/2)) }
+
+// feed feeds the stream when it is its turn.
+func (t Turns) feed(s *Stream, b []byte) error {
+	if t != nil {
+		t <- struct{}{}
+		defer func() { <-t }()
+	}
+	return s.Feed(b)
+}
+
 // Serve moves a stream's bytes until its connection fails or stop is closed, then closes the connection. Both of its
 // loops have ended when it returns.
-func Serve(nc net.Conn, s *Stream, stop <-chan struct{}) error {
+func Serve(nc net.Conn, s *Stream, stop <-chan struct{}, turns Turns) error {
 	w := &writer{nc: nc, stream: s, done: make(chan struct{})}
 	var wg sync.WaitGroup
 	wg.Go(w.loop)
 	wg.Go(func() { closeOn(stop, w.done, nc) })
 	s.Open()
-	err := readLoop(nc, s)
+	err := readLoop(nc, s, turns)
 	close(w.done)
 	dial.Abort(nc)
 	wg.Wait()
@@ -44,11 +60,11 @@ func closeOn(stop, done <-chan struct{}, nc net.Conn) {
 // readBuffers have the bytes of one read each. A socket takes one only while it has bytes.
 var readBuffers = netio.Space(readSize)
 
-func readLoop(nc net.Conn, s *Stream) error {
+func readLoop(nc net.Conn, s *Stream, turns Turns) error {
 	if r := netio.NewReader(nc, readBuffers); r != nil {
 		var ferr error
 		err := r.Run(func(b []byte) bool {
-			ferr = s.Feed(b)
+			ferr = turns.feed(s, b)
 			return ferr == nil
 		})
 		if ferr != nil {
@@ -60,7 +76,7 @@ func readLoop(nc net.Conn, s *Stream) error {
 	for {
 		n, err := nc.Read(buf)
 		if n > 0 {
-			if ferr := s.Feed(buf[:n]); ferr != nil {
+			if ferr := turns.feed(s, buf[:n]); ferr != nil {
 				return ferr
 			}
 		}
