@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -25,10 +26,10 @@ import (
 type Script struct {
 	name string
 	id   int
-	text string
-	sha  string
+	lib  []string // the functions that it begins with
 
-	evalsha string // see Evalsha
+	// Set by compose.
+	text, sha, evalsha string
 
 	fence   int // index of the fence counter in the keys; 0: there is none
 	publish int // index of the publishing command in the arguments; negative: there is none
@@ -41,13 +42,13 @@ func (s *Script) Name() string { return s.name }
 func (s *Script) ID() int { return s.id }
 
 // Text is the whole script, for EVAL.
-func (s *Script) Text() string { return s.text }
+func (s *Script) Text() string { return s.composed().text }
 
 // SHA is the name of the script for EVALSHA: 40 lower-case hexadecimal digits.
-func (s *Script) SHA() string { return s.sha }
+func (s *Script) SHA() string { return s.composed().sha }
 
 // Evalsha is the command EVALSHA with the SHA, as they stand in a request behind the number of its arguments.
-func (s *Script) Evalsha() string { return s.evalsha }
+func (s *Script) Evalsha() string { return s.composed().evalsha }
 
 // Call is one run of a script.
 type Call struct {
@@ -97,18 +98,35 @@ var (
 func All() []*Script { return all }
 
 func load(name string, lib ...string) *Script {
+	s := &Script{name: name, id: len(all), lib: lib, publish: -1}
+	all = append(all, s)
+	return s
+}
+
+// once composes all texts when one is first needed: the subcommands, as exec, which start two processes of this program
+// each time, need none.
+var once sync.Once
+
+func (s *Script) composed() *Script {
+	once.Do(func() {
+		for _, s := range all {
+			s.compose()
+		}
+	})
+	return s
+}
+
+func (s *Script) compose() {
 	var text strings.Builder
-	for _, part := range lib {
+	for _, part := range s.lib {
 		text.WriteString(read("lib/" + part))
 		text.WriteByte('\n')
 	}
-	text.WriteString(read(name))
-	s := &Script{name: name, id: len(all), text: included(text.String()), publish: -1}
+	text.WriteString(read(s.name))
+	s.text = included(text.String())
 	sum := sha1.Sum([]byte(s.text)) // Redis names scripts by SHA-1
 	s.sha = hex.EncodeToString(sum[:])
 	s.evalsha = string(resp.AppendBulk(resp.AppendBulk(nil, "EVALSHA"), s.sha))
-	all = append(all, s)
-	return s
 }
 
 // counts notes where the fence counter stands among the keys of a script.
@@ -125,10 +143,10 @@ func (s *Script) publishes(arg int) *Script {
 
 // includes are lines that stand for a file of lib, where its functions are needed only from there on: Redis makes the
 // functions of a script anew each time it runs.
-var includes = regexp.MustCompile(`(?m)^ *--@ [a-z_]+\n`)
+var includes = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^ *--@ [a-z_]+\n`) })
 
 func included(text string) string {
-	return includes.ReplaceAllStringFunc(text, func(line string) string {
+	return includes().ReplaceAllStringFunc(text, func(line string) string {
 		return included(read("lib/" + strings.TrimSpace(line)[len("--@ "):]))
 	})
 }
