@@ -126,24 +126,6 @@ func ask(t *testing.T, c appender, args ...string) string {
 	return a.next(t)
 }
 
-func TestLaneServesItsIdentity(t *testing.T) {
-	r := redistest.Start(t)
-	for _, addr := range []string{r.Addr(), "unix:" + r.Socket()} {
-		u := start(t, Options{Addr: addr})
-		l := u.Lane(Identity{DB: 3, Proto: 3}, topology.Any, nil, "", Reads)
-		ask(t, l, "SET", "k", "v")
-		if got := ask(t, l, "HGETALL", "none"); got != "%0\r\n" {
-			t.Errorf("HGETALL over %s = %q, want a RESP3 map", addr, got)
-		}
-		other := u.Lane(Identity{DB: 0, Proto: 2}, topology.Any, nil, "", Reads)
-		if got := ask(t, other, "GET", "k"); got != "$-1\r\n" {
-			t.Errorf("GET in db 0 = %q, want a null: the lanes must not share a database", got)
-		}
-		u.Leave(l)
-		u.Leave(other)
-	}
-}
-
 var update = flag.Bool("update", false, "rewrite snapshot.resp from the redis-server at hand")
 
 // The snapshot is the answer of a real Redis; it is compared with the one at hand when that is of the same version.

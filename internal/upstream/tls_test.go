@@ -14,41 +14,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// clientConfig trusts a and shows a certificate of it.
-func clientConfig(t *testing.T, a *redistest.Authority) *tls.Config {
-	t.Helper()
-	cert, err := tls.LoadX509KeyPair(a.Issue(t, "proxy"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &tls.Config{RootCAs: a.Pool(), Certificates: []tls.Certificate{cert}}
-}
-
-func TestLanesAndPinsSpeakTLS(t *testing.T) {
-	a := redistest.NewAuthority(t)
-	_, addr := redistest.StartTLS(t, a)
-	cfg := clientConfig(t, a)
-	u := start(t, Options{Addr: addr, TLS: func() *tls.Config { return cfg }})
-	lane := u.Lane(Identity{Proto: 2}, topology.Any, nil, "", Reads)
-	defer u.Leave(lane)
-	if got := ask(t, lane, "SET", "k", "v"); got != "+OK\r\n" {
-		t.Errorf("lane: %q", got)
-	}
-	pin := u.Acquire(Ask{ID: Identity{Proto: 3}})
-	defer pin.Discard()
-	if got := ask(t, pin, "GET", "k"); got != "$1\r\nv\r\n" {
-		t.Errorf("pin: %q", got)
-	}
-	nc, err := u.Connect(t.Context(), AnyNode)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	if got, err := u.dialer.Ask(nc, "PING"); string(got) != "+PONG\r\n" { // this Redis understands nothing else but TLS
-		t.Errorf("a connection for a client library: %q, %v", got, err)
-	}
-}
-
 func TestUpstreamThatCannotBeTrustedIsNotSpokenTo(t *testing.T) {
 	_, addr := redistest.StartTLS(t, redistest.NewAuthority(t), "--tls-auth-clients", "no")
 	foreign := &tls.Config{RootCAs: redistest.NewAuthority(t).Pool()}

@@ -57,35 +57,6 @@ func TestSigtermDrainsAndExitsZero(t *testing.T) {
 	}
 }
 
-func TestDrainEndsWithTheLastClient(t *testing.T) {
-	redis := redistest.Start(t)
-	p := startProxy(t, redis.Addr(), "--drain-timeout", "60s")
-	c := dial(t, p.addr, 2)
-	c.fence("LOCK a")
-	p.signal(syscall.SIGTERM)
-	c.want("UNLOCK a", 1)
-	c.hangUp()
-	if code := p.exit(t, patience); code != 0 {
-		t.Errorf("exit code %d, want 0", code)
-	}
-}
-
-func TestSecondSignalEndsTheDrain(t *testing.T) {
-	redis := redistest.Start(t)
-	p := startProxy(t, redis.Addr(), "--drain-timeout", "60s")
-	c := dial(t, p.addr, 2)
-	c.fence("LOCK a")
-	p.signal(syscall.SIGTERM)
-	redistest.Eventually(t, atOnce, "the drain to begin", func() bool { return !pong(p.addr) })
-	signals := time.NewTicker(1200 * time.Millisecond) // within a second they count once
-	defer signals.Stop()
-	<-signals.C
-	p.signal(syscall.SIGINT)
-	if code := p.exit(t, patience); code != 0 {
-		t.Errorf("exit code %d, want 0", code)
-	}
-}
-
 func TestTakenAddressIsExitCodeOne(t *testing.T) {
 	redis := redistest.Start(t)
 	p := startProxy(t, redis.Addr())

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -90,56 +88,6 @@ func TestRequestsInEveryForm(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Clients that send rubbish, or stop in the middle, disturb nobody and cost little memory.
-func TestHostileInputDisturbsNobody(t *testing.T) {
-	b := proxytest.NewBench(t)
-	for engine, srv := range b.Proxies {
-		t.Run(engine, func(t *testing.T) {
-			good := proxytest.Dial(t, srv.Addr())
-			good.Quiet("SET", "k", "v")
-			before := heap()
-			r := rand.New(rand.NewPCG(1, 2))
-			for range 50 {
-				for _, raw := range []string{
-					"*1\r\n$9223372036854775807\r\n", "*1\r\n$0\r\n\r\n", "*2147483647\r\n", "*1048576\r\n$1\r\n", "*2\r\n$3\r\nGET\r\n$536870912\r\nab",
-					"*2\r\n$3\r\nGET\r\n$536870913\r\n", "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$10\r\nhalf", "MULTI\r\n*2\r\n$3", "SUBSCRIBE a\r\n*", "$", "-1\r\n", "\x00\x00\x00", noise(r),
-				} {
-					bad := proxytest.Dial(t, srv.Addr())
-					bad.Side = &proxytest.Side{T: t} // its errors are not ours
-					bad.Raw(raw)
-					if r.IntN(4) == 0 {
-						_ = bad.Conn.Close()
-					}
-				}
-				if got := good.Quiet("GET", "k"); got != "$1\r\nv\r\n" {
-					t.Fatalf("a good client got %q", got)
-				}
-			}
-			if grown := heap() - before; grown > 256<<20 {
-				t.Errorf("%d MB were allocated for what was only announced", grown>>20)
-			}
-		})
-	}
-}
-
-func noise(r *rand.Rand) string {
-	b := make([]byte, r.IntN(2000))
-	for i := range b {
-		b[i] = byte(r.Uint32())
-		if r.IntN(8) == 0 {
-			b[i] = "*$\r\n10:-"[r.IntN(8)]
-		}
-	}
-	return string(b)
-}
-
-func heap() int64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }
 
 // A client may send everything before it reads anything.
