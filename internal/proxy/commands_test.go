@@ -1,9 +1,6 @@
 package proxy_test
 
 import (
-	"bufio"
-	"bytes"
-	"net"
 	"reflect"
 	"slices"
 	"strings"
@@ -63,7 +60,7 @@ func TestCommandIsRedisAnswerWithLockCommands(t *testing.T) {
 			want := ask(t, srv.Addr(), hello, c.question)
 			got := ask(t, addr, hello, c.question)
 			if c.ours == nil {
-				if !bytes.Equal(got, want) {
+				if got != want {
 					t.Errorf("%s, %s: %.300q, want %.300q", hello, c.question, got, want)
 				}
 				continue
@@ -83,8 +80,8 @@ func TestCommandIsRedisAnswerWithLockCommands(t *testing.T) {
 				}
 			}
 			// A whole listing has ours at its end and is untouched before.
-			_, body, _ := bytes.Cut(want, []byte("\r\n"))
-			if len(strings.Fields(c.question)) <= 2 && !bytes.HasPrefix(got[bytes.IndexByte(got, '\n')+1:], body) {
+			_, body, _ := strings.Cut(want, "\r\n")
+			if len(strings.Fields(c.question)) <= 2 && !strings.HasPrefix(got[strings.IndexByte(got, '\n')+1:], body) {
 				t.Errorf("%s, %s: not Redis's bytes", hello, c.question)
 			}
 		}
@@ -92,7 +89,7 @@ func TestCommandIsRedisAnswerWithLockCommands(t *testing.T) {
 }
 
 // withoutLocks takes the lock commands out of a decoded listing, in which Redis has null for each where names were asked.
-func withoutLocks(t *testing.T, reply []byte, question string) (rest []resp.Value, ours []string) {
+func withoutLocks(t *testing.T, reply, question string) (rest []resp.Value, ours []string) {
 	t.Helper()
 	v := decode(t, reply)
 	for i := 0; i < len(v.Elems); i++ {
@@ -165,7 +162,7 @@ func TestCommandGetKeysKnowsLockCommands(t *testing.T) {
 		"COMMAND GETKEYS FORCEUNLOCK a b":          "-ERR Invalid number of arguments specified for command\r\n",
 		"COMMAND GETKEYSANDFLAGS EXTENDLOCK a px1": "-ERR Invalid number of arguments specified for command\r\n",
 	} {
-		if got := string(ask(t, addr, "HELLO 3", question)); got != want {
+		if got := ask(t, addr, "HELLO 3", question); got != want {
 			t.Errorf("%s: %q, want %q", question, got, want)
 		}
 	}
@@ -248,7 +245,7 @@ func TestLockEntriesAgreeWithTheGrammar(t *testing.T) {
 	tokens := []string{"WAIT", "PX", "EX", "OWNER", "GRACE", "MAXHOLD", "FENCE", "MATCH", "COUNT"}
 	for _, verb := range grammar.Verbs() {
 		info := decode(t, ask(t, addr, "COMMAND INFO "+verb)).Elems[0].Elems
-		docs := string(ask(t, addr, "COMMAND DOCS "+verb))
+		docs := ask(t, addr, "COMMAND DOCS "+verb)
 		arity, keyed := int(info[1].Int), info[3].Int == 1
 
 		base := []string{verb}
@@ -308,7 +305,7 @@ func TestCommandRefusedByACLStaysRefused(t *testing.T) {
 	} {
 		for _, first := range []string{"PING", "AUTH limited pw"} {
 			want := ask(t, srv.Addr(), first, question)
-			if got := ask(t, addr, first, question); !bytes.Equal(got, want) || got[0] != '-' {
+			if got := ask(t, addr, first, question); got != want || got[0] != '-' {
 				t.Errorf("%s, %s: %q, want %q", first, question, got, want)
 			}
 		}
@@ -323,7 +320,7 @@ func TestCommandInTransactionIsQueued(t *testing.T) {
 		for _, after := range [][]string{nil, {"EXEC"}} {
 			steps := append([]string{"MULTI", question}, after...)
 			want := ask(t, srv.Addr(), steps...)
-			if got := ask(t, addr, steps...); !bytes.Equal(got, want) {
+			if got := ask(t, addr, steps...); got != want {
 				t.Errorf("%q: %q, want %q", steps, got, want)
 			}
 		}
@@ -337,13 +334,13 @@ func TestCommandKeepsItsPlaceAmongOthers(t *testing.T) {
 	t.Parallel()
 	addr := proxyTo(t, redistest.Start(t).Addr())
 	for _, mode := range []string{"PING", "WATCH k", "SUBSCRIBE c", "CLIENT NO-EVICT ON"} {
-		c := dial(t, addr)
-		c.ask("HELLO 3")
-		c.ask(mode)
-		c.send("ECHO a", "COMMAND INFO lock", "ECHO b", "CLIENT REPLY SKIP", "COMMAND INFO lock", "ECHO c")
+		c := proxytest.Dial(t, addr)
+		c.Ask("HELLO 3")
+		c.Ask(mode)
+		c.Raw(proxytest.Inline("ECHO a", "COMMAND INFO lock", "ECHO b", "CLIENT REPLY SKIP", "COMMAND INFO lock", "ECHO c"))
 		var got []string
 		for range 4 {
-			v := decode(t, c.read())
+			v := decode(t, c.Next())
 			if len(v.Elems) == 1 && len(v.Elems[0].Elems) == 10 {
 				v = v.Elems[0].Elems[0]
 			}
@@ -444,8 +441,8 @@ func TestInfoLockproxyTellsWhatTheProxyDoes(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	addr := proxyTo(t, srv.Addr())
-	tx := dial(t, addr)
-	tx.ask("MULTI")
+	tx := proxytest.Dial(t, addr)
+	tx.Ask("MULTI")
 	for hello, kind := range map[string]resp.Kind{"HELLO 2": resp.Bulk, "HELLO 3": resp.Verbatim} {
 		v := decode(t, ask(t, addr, hello, "info LOCKPROXY"))
 		if v.Kind != kind {
@@ -461,17 +458,17 @@ func TestInfoLockproxyTellsWhatTheProxyDoes(t *testing.T) {
 			}
 		}
 	}
-	tx.ask("DISCARD")
-	if v := decode(t, tx.ask("INFO lockproxy")); !strings.Contains(string(v.Str), "pins_by_reason:\r\n") {
+	tx.Ask("DISCARD")
+	if v := decode(t, tx.Ask("INFO lockproxy")); !strings.Contains(string(v.Str), "pins_by_reason:\r\n") {
 		t.Errorf("a pin is still counted after DISCARD: %s", v.Str)
 	}
-	gone := dial(t, addr)
-	gone.ask("WATCH k")
-	_ = gone.Close()
+	gone := proxytest.Dial(t, addr)
+	gone.Ask("WATCH k")
+	_ = gone.Conn.Close()
 	redistest.Eventually(t, 5*time.Second, "the pin of a client that hung up not to be counted", func() bool {
 		return strings.Contains(string(decode(t, ask(t, addr, "INFO lockproxy")).Str), "pins_by_reason:\r\n")
 	})
-	if got, want := ask(t, addr, "INFO cluster"), ask(t, srv.Addr(), "INFO cluster"); !bytes.Equal(got, want) {
+	if got, want := ask(t, addr, "INFO cluster"), ask(t, srv.Addr(), "INFO cluster"); got != want {
 		t.Errorf("INFO cluster: %q, want %q", got, want)
 	}
 }
@@ -483,14 +480,14 @@ func TestInfoLockproxyAnswersWithoutRedis(t *testing.T) {
 	addr := p.Addrs()[0].String()
 	srv.Stop()
 	redistest.Eventually(t, 10*time.Second, "the proxy to notice", func() bool {
-		_, err := dial(t, addr).Write(resp.AppendCommand(nil, "PING")) // without traffic it does not look
+		_, err := proxytest.Dial(t, addr).Conn.Write(resp.AppendCommand(nil, "PING")) // without traffic it does not look
 		ready, _ := p.Ready()
 		return err == nil && !ready
 	})
 	if v := decode(t, ask(t, addr, "INFO lockproxy")); !strings.Contains(string(v.Str), "upstream:down\r\n") {
 		t.Errorf("INFO lockproxy without Redis is %s", v.Str)
 	}
-	if got := string(ask(t, addr, "COMMAND INFO lock")); !strings.HasPrefix(got, "-NOUPSTREAM ") {
+	if got := ask(t, addr, "COMMAND INFO lock"); !strings.HasPrefix(got, "-NOUPSTREAM ") {
 		t.Errorf("COMMAND INFO lock without Redis is %q", got)
 	}
 }
@@ -507,84 +504,4 @@ func runProxy(t *testing.T, redisAddr string) *proxytest.Proxy {
 	opts := proxy.Options{Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: redisAddr}, Version: "test"}
 	srv, _ := proxytest.Serve(t, opts)
 	return srv
-}
-
-// wire is a client connection that sees bytes.
-type wire struct {
-	net.Conn
-	t  *testing.T
-	rd *bufio.Reader
-}
-
-func dial(t *testing.T, addr string) *wire {
-	t.Helper()
-	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = nc.Close() })
-	if err := nc.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	return &wire{Conn: nc, t: t, rd: bufio.NewReader(nc)}
-}
-
-// send sends commands of words without blanks.
-func (w *wire) send(commands ...string) {
-	w.t.Helper()
-	var b []byte
-	for _, c := range commands {
-		b = resp.AppendCommand(b, strings.Fields(c)...)
-	}
-	if _, err := w.Write(b); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-// read returns the next reply, as it came.
-func (w *wire) read() []byte {
-	w.t.Helper()
-	var sc resp.Scanner
-	var reply []byte
-	for {
-		if _, err := w.rd.Peek(1); err != nil {
-			w.t.Fatalf("read: %v after %.100q", err, reply)
-		}
-		b, _ := w.rd.Peek(w.rd.Buffered())
-		n, done, err := sc.Scan(b)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		reply = append(reply, b[:n]...)
-		_, _ = w.rd.Discard(n)
-		if done {
-			return reply
-		}
-	}
-}
-
-func (w *wire) ask(command string) []byte {
-	w.t.Helper()
-	w.send(command)
-	return w.read()
-}
-
-// ask sends commands one by one on a connection of their own and returns the last reply.
-func ask(t *testing.T, addr string, commands ...string) (reply []byte) {
-	t.Helper()
-	c := dial(t, addr)
-	defer c.Close()
-	for _, command := range commands {
-		reply = c.ask(command)
-	}
-	return reply
-}
-
-func decode(t *testing.T, reply []byte) resp.Value {
-	t.Helper()
-	v, n, err := resp.Decode(reply)
-	if err != nil || n != len(reply) {
-		t.Fatalf("reply %.200q: %v", reply, err)
-	}
-	return v
 }

@@ -31,13 +31,16 @@ func limited(t *testing.T, limits proxy.Limits, test func(t *testing.T, srv *pro
 }
 
 // closed reads what is left and demands that the other side has closed the connection.
-func closed(t *testing.T, c *wire) string {
+func closed(t *testing.T, c *proxytest.Client) string {
 	t.Helper()
-	b, err := io.ReadAll(c.rd)
+	if err := c.Conn.SetReadDeadline(time.Now().Add(2 * proxytest.Patience)); err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(c.Conn)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatal("the connection was not closed")
 	}
-	return string(b)
+	return string(append(c.Buf, b...))
 }
 
 // expectClosed demands that n clients have been closed for this reason, and none for another.
@@ -56,16 +59,16 @@ func expectClosed(t *testing.T, srv *proxytest.Proxy, reason string, n int64) {
 func TestClientsOverTheLimitAreRefusedInRedisWords(t *testing.T) {
 	t.Parallel()
 	limited(t, proxy.Limits{Clients: 2}, func(t *testing.T, srv *proxytest.Proxy) {
-		first, silent := dial(t, address(srv, 0)), dial(t, address(srv, 0))
-		first.ask("PING")
+		first, silent := proxytest.Dial(t, address(srv, 0)), proxytest.Dial(t, address(srv, 0))
+		first.Ask("PING")
 		redistest.Eventually(t, 10*time.Second, "the silent client to count as well", func() bool { return srv.Stats().Clients == 2 })
-		if got := closed(t, dial(t, address(srv, 0))); got != "-ERR max number of clients reached\r\n" {
+		if got := closed(t, proxytest.Dial(t, address(srv, 0))); got != "-ERR max number of clients reached\r\n" {
 			t.Errorf("%q", got)
 		}
 		expectClosed(t, srv, "max_clients", 1)
-		silent.Close()
+		silent.Conn.Close()
 		redistest.Eventually(t, 10*time.Second, "the place to be free again", func() bool { return srv.Stats().Clients == 1 })
-		if got := string(ask(t, address(srv, 0), "PING")); got != "+PONG\r\n" {
+		if got := ask(t, address(srv, 0), "PING"); got != "+PONG\r\n" {
 			t.Errorf("%q", got)
 		}
 	})
@@ -79,9 +82,9 @@ func TestRefusedTLSClientsHoldUpNobody(t *testing.T) {
 		TLS: serverTLS(t, a, certs.AuthNo), Limits: proxy.Limits{Clients: 1},
 	})
 	c := dialTLS(t, address(srv, 0), a, "")
-	c.ask("PING")
+	c.Ask("PING")
 	for range 3 { // these say nothing: an answer in TLS would have to wait for them
-		if got := closed(t, dial(t, address(srv, 0))); got != "" {
+		if got := closed(t, proxytest.Dial(t, address(srv, 0))); got != "" {
 			t.Errorf("a refused client was told %q in the clear", got)
 		}
 	}
@@ -92,19 +95,19 @@ func TestQueryLimitClosesTheClient(t *testing.T) {
 	t.Parallel()
 	limited(t, proxy.Limits{Query: 1 << 20}, func(t *testing.T, srv *proxytest.Proxy) {
 		// Nothing is parsed while the answer to a blocking command decides how the next ones travel.
-		holder, c := dial(t, address(srv, 0)), dial(t, address(srv, 0))
-		holder.ask("LOCK " + t.Name())
-		c.send("LOCK " + t.Name())
+		holder, c := proxytest.Dial(t, address(srv, 0)), proxytest.Dial(t, address(srv, 0))
+		holder.Ask("LOCK " + t.Name())
+		c.Raw(proxytest.Inline("LOCK " + t.Name()))
 		redistest.Eventually(t, 10*time.Second, "the client to wait", func() bool { return srv.Stats().Waiting == 1 })
-		_, _ = c.Write([]byte(strings.Repeat(string(resp.AppendCommand(nil, "GET", "k")), 100_000))) // it may be cut off
+		_, _ = c.Conn.Write([]byte(strings.Repeat(string(resp.AppendCommand(nil, "GET", "k")), 100_000))) // it may be cut off
 		closed(t, c)
 		expectClosed(t, srv, "query_limit", 1)
 
-		early := dial(t, address(srv, 0)) // its first command is not whole yet
-		_, _ = early.Write(resp.AppendCommand(nil, "SET", "k", strings.Repeat("v", 2<<20)))
+		early := proxytest.Dial(t, address(srv, 0)) // its first command is not whole yet
+		_, _ = early.Conn.Write(resp.AppendCommand(nil, "SET", "k", strings.Repeat("v", 2<<20)))
 		closed(t, early)
 		expectClosed(t, srv, "query_limit", 2)
-		holder.ask("PING")
+		holder.Ask("PING")
 	})
 }
 
@@ -112,11 +115,11 @@ func TestQueryLimitClosesTheClient(t *testing.T) {
 func TestClientThatReadsMayHaveAsMuchAsItWants(t *testing.T) {
 	t.Parallel()
 	limited(t, proxy.Limits{Output: 1 << 20}, func(t *testing.T, srv *proxytest.Proxy) {
-		c := dial(t, address(srv, 0))
+		c := proxytest.Dial(t, address(srv, 0))
 		value := strings.Repeat("v", 100_000)
-		c.ask("SET k " + value)
+		c.Ask("SET k " + value)
 		for range 50 {
-			if got := c.ask("GET k"); len(got) < len(value) {
+			if got := c.Ask("GET k"); len(got) < len(value) {
 				t.Fatalf("%.50q", got)
 			}
 		}
@@ -134,11 +137,11 @@ func TestFirstCommandMustComeInTime(t *testing.T) {
 			Listen: []string{"127.0.0.1:0", "tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redisAddr}, TLS: serverTLS(t, a, certs.AuthNo),
 			Limits: proxy.Limits{FirstCommand: limit}, Engine: engine, ProxyProtocol: proxy.ProxyOptional,
 		})
-		active := dial(t, address(srv, 0))
-		active.ask("PING")
+		active := proxytest.Dial(t, address(srv, 0))
+		active.Ask("PING")
 		begin := time.Now()
-		silent, half := dial(t, address(srv, 0)), dial(t, address(srv, 0))
-		if _, err := half.Write([]byte("*1\r\n$4\r\nPI")); err != nil {
+		silent, half := proxytest.Dial(t, address(srv, 0)), proxytest.Dial(t, address(srv, 0))
+		if _, err := half.Conn.Write([]byte("*1\r\n$4\r\nPI")); err != nil {
 			t.Fatal(err)
 		}
 		closed(t, half)
@@ -157,7 +160,7 @@ func TestFirstCommandMustComeInTime(t *testing.T) {
 			got := srv.Stats().Closed
 			return got["first_command"] == 2 && got["handshake"] == 1
 		})
-		if got := string(active.ask("PING")); got != "+PONG\r\n" {
+		if got := active.Ask("PING"); got != "+PONG\r\n" {
 			t.Errorf("a client that had sent a command: %q", got)
 		}
 	}
@@ -170,18 +173,18 @@ func TestHandshakeMustEndInTime(t *testing.T) {
 		Listen: []string{"tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, TLS: serverTLS(t, a, certs.AuthNo),
 		Limits: proxy.Limits{Handshake: 2 * time.Second},
 	})
-	silent, half := dial(t, address(srv, 0)), dial(t, address(srv, 0))
-	if _, err := half.Write([]byte("\x16\x03\x01")); err != nil {
+	silent, half := proxytest.Dial(t, address(srv, 0)), proxytest.Dial(t, address(srv, 0))
+	if _, err := half.Conn.Write([]byte("\x16\x03\x01")); err != nil {
 		t.Fatal(err)
 	}
 	c := dialTLS(t, address(srv, 0), a, "")
-	if got := string(c.ask("PING")); got != "+PONG\r\n" { // not held up by the others
+	if got := c.Ask("PING"); got != "+PONG\r\n" { // not held up by the others
 		t.Errorf("PING: %q", got)
 	}
 	closed(t, silent)
 	closed(t, half)
 	expectClosed(t, srv, "handshake", 2)
-	if got := string(c.ask("PING")); got != "+PONG\r\n" { // the limit ended with the handshake
+	if got := c.Ask("PING"); got != "+PONG\r\n" { // the limit ended with the handshake
 		t.Errorf("PING: %q", got)
 	}
 }
@@ -192,22 +195,22 @@ func TestPinsAreBoundedAndWaitedForAWhile(t *testing.T) {
 		Listen:   []string{"127.0.0.1:0"},
 		Upstream: upstream.Options{Addr: redistest.Start(t).Addr(), Pins: upstream.PinLimits{Max: 1, Wait: 200 * time.Millisecond}},
 	})
-	holder, c := dial(t, address(srv, 0)), dial(t, address(srv, 0))
-	holder.ask("MULTI")
-	if got := string(c.ask("MULTI")); !strings.HasPrefix(got, "-OVERLOADED ") || !strings.Contains(got, "max-pins") {
+	holder, c := proxytest.Dial(t, address(srv, 0)), proxytest.Dial(t, address(srv, 0))
+	holder.Ask("MULTI")
+	if got := c.Ask("MULTI"); !strings.HasPrefix(got, "-OVERLOADED ") || !strings.Contains(got, "max-pins") {
 		t.Errorf("MULTI: %q", got)
 	}
-	if got := string(c.ask("PING")); got != "+PONG\r\n" {
+	if got := c.Ask("PING"); got != "+PONG\r\n" {
 		t.Errorf("an ordinary command afterwards: %q", got)
 	}
 	got := srv.Stats()
 	if got.PinWaits != 1 || got.PinTimeouts != 1 || got.Refused["OVERLOADED"] != 1 || got.PinReasons["multi"] != 1 || got.PinsOpen != 1 {
 		t.Errorf("%+v", got)
 	}
-	c.send("MULTI")
+	c.Raw(proxytest.Inline("MULTI"))
 	redistest.Eventually(t, 10*time.Second, "the client to wait", func() bool { return srv.Stats().PinWaits == 2 })
-	holder.ask("DISCARD")
-	if got := string(c.read()); got != "+OK\r\n" && !strings.HasPrefix(got, "-OVERLOADED") { // the wait may be over already
+	holder.Ask("DISCARD")
+	if got := c.Next(); got != "+OK\r\n" && !strings.HasPrefix(got, "-OVERLOADED") { // the wait may be over already
 		t.Errorf("MULTI: %q", got)
 	}
 }
@@ -219,12 +222,12 @@ func TestWaitersForLocksAreBoundedForAllClients(t *testing.T) {
 	srv, _ := proxytest.Serve(t, proxy.Options{
 		Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: redisServer.Addr()}, Locks: proxy.Locks{MaxWaiters: 1},
 	})
-	holder, waiter := dial(t, address(srv, 0)), dial(t, address(srv, 0))
-	holder.ask("LOCK k")
-	waiter.send("LOCK k")
+	holder, waiter := proxytest.Dial(t, address(srv, 0)), proxytest.Dial(t, address(srv, 0))
+	holder.Ask("LOCK k")
+	waiter.Raw(proxytest.Inline("LOCK k"))
 	redistest.Eventually(t, 10*time.Second, "the client to wait", func() bool { return srv.Stats().Waiting == 1 })
 	for _, commands := range [][]string{{"LOCK k"}, {"AUTH other pw", "LOCK k"}} { // another user's waiters are no others
-		if got := string(ask(t, address(srv, 0), commands...)); got != "-OVERLOADED too many waiters (max-waiters)\r\n" {
+		if got := ask(t, address(srv, 0), commands...); got != "-OVERLOADED too many waiters (max-waiters)\r\n" {
 			t.Errorf("%q: %q", commands, got)
 		}
 	}
@@ -266,8 +269,8 @@ func TestOversizedRequestsAreRefusedAsByRedis(t *testing.T) {
 					srv, _ := proxytest.Serve(t, opts)
 					var replies [2]string
 					for i, addr := range []string{redisServer.Addr(), address(srv, 0)} {
-						c := dial(t, addr)
-						if _, err := c.Write([]byte(first + test.begin)); err != nil {
+						c := proxytest.Dial(t, addr)
+						if _, err := c.Conn.Write([]byte(first + test.begin)); err != nil {
 							t.Fatal(err)
 						}
 						replies[i] = closed(t, c)
@@ -286,9 +289,9 @@ func TestLimitsBeforeAuthenticationEndWithIt(t *testing.T) {
 	t.Parallel()
 	redisServer := redistest.Start(t, "--requirepass", "pw")
 	srv, _ := proxytest.Serve(t, proxy.Options{Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: redisServer.Addr(), Password: "pw"}})
-	c := dial(t, address(srv, 0))
-	c.ask("AUTH pw")
-	if got := string(c.ask("DEL" + strings.Repeat(" k", 20))); got != ":0\r\n" {
+	c := proxytest.Dial(t, address(srv, 0))
+	c.Ask("AUTH pw")
+	if got := c.Ask("DEL" + strings.Repeat(" k", 20)); got != ":0\r\n" {
 		t.Errorf("%q", got)
 	}
 }
@@ -302,17 +305,17 @@ func TestUnansweredCommandsAreBounded(t *testing.T) {
 			srv, _ := proxytest.Serve(t, proxy.Options{
 				Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: redisServer.Addr()}, Limits: proxy.Limits{Unanswered: 1 << 20}, Engine: engine,
 			})
-			c := dial(t, address(srv, 0))
-			c.ask("PING")
+			c := proxytest.Dial(t, address(srv, 0))
+			c.Ask("PING")
 			command := resp.AppendCommand(nil, "SET", "k", strings.Repeat("v", 64<<10))
 			redisServer.Pause()
 			defer redisServer.Continue()
-			if err := c.SetWriteDeadline(time.Now().Add(500 * time.Millisecond)); err != nil {
+			if err := c.Conn.SetWriteDeadline(time.Now().Add(500 * time.Millisecond)); err != nil {
 				t.Fatal(err)
 			}
 			sent := 0
 			for sent < 256<<20 {
-				n, err := c.Write(command)
+				n, err := c.Conn.Write(command)
 				sent += n
 				if err != nil {
 					var timeout net.Error
@@ -326,16 +329,16 @@ func TestUnansweredCommandsAreBounded(t *testing.T) {
 				t.Errorf("%d MiB were taken while Redis answered nothing", sent>>20)
 			}
 			redisServer.Continue()
-			if err := c.SetWriteDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			if err := c.Conn.SetWriteDeadline(time.Now().Add(20 * time.Second)); err != nil {
 				t.Fatal(err)
 			}
 			if rest := sent % len(command); rest > 0 {
-				if _, err := c.Write(command[rest:]); err != nil {
+				if _, err := c.Conn.Write(command[rest:]); err != nil {
 					t.Fatal(err)
 				}
 			}
 			for i := range (sent + len(command) - 1) / len(command) {
-				if got := string(c.read()); got != "+OK\r\n" {
+				if got := c.Next(); got != "+OK\r\n" {
 					t.Fatalf("reply %d: %q", i, got)
 				}
 			}
@@ -348,10 +351,10 @@ func TestPubSubLimitClosesTheSubscriberOfAQuietChannel(t *testing.T) {
 	t.Parallel()
 	limits := proxy.Limits{PubSub: proxy.PubSub{Hard: 1 << 40, Soft: 1 << 20, SoftTime: time.Second}}
 	limited(t, limits, func(t *testing.T, srv *proxytest.Proxy) {
-		publisher, c := dial(t, address(srv, 0)), dial(t, address(srv, 0))
-		c.ask("SUBSCRIBE news")
+		publisher, c := proxytest.Dial(t, address(srv, 0)), proxytest.Dial(t, address(srv, 0))
+		c.Ask("SUBSCRIBE news")
 		for range 16 { // more than sockets hold
-			publisher.ask("PUBLISH news " + strings.Repeat("m", 1<<20))
+			publisher.Ask("PUBLISH news " + strings.Repeat("m", 1<<20))
 		}
 		redistest.Eventually(t, 30*time.Second, "the subscriber to be closed", func() bool { return srv.Stats().Closed["pubsub_limit"] > 0 })
 		expectClosed(t, srv, "pubsub_limit", 1)
@@ -363,17 +366,17 @@ func TestPubSubLimitClosesTheSubscriberThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	for _, test := range []proxy.PubSub{{Hard: 4 << 20}, {Hard: 1 << 40, Soft: 1 << 20, SoftTime: time.Second}} {
 		limited(t, proxy.Limits{PubSub: test}, func(t *testing.T, srv *proxytest.Proxy) {
-			publisher, c, reads := dial(t, address(srv, 0)), dial(t, address(srv, 0)), dial(t, address(srv, 0))
-			c.ask("SUBSCRIBE news")
-			reads.ask("SUBSCRIBE news")
+			publisher, c, reads := proxytest.Dial(t, address(srv, 0)), proxytest.Dial(t, address(srv, 0)), proxytest.Dial(t, address(srv, 0))
+			c.Ask("SUBSCRIBE news")
+			reads.Ask("SUBSCRIBE news")
 			message := "PUBLISH news " + strings.Repeat("m", 1<<20)
 			redistest.Eventually(t, 30*time.Second, "the subscriber to be closed", func() bool {
-				publisher.ask(message)
-				reads.read()
+				publisher.Ask(message)
+				reads.Next()
 				return srv.Stats().Closed["pubsub_limit"] > 0
 			})
 			expectClosed(t, srv, "pubsub_limit", 1)
-			if got := string(publisher.ask("PING")); got != "+PONG\r\n" {
+			if got := publisher.Ask("PING"); got != "+PONG\r\n" {
 				t.Errorf("another client: %q", got)
 			}
 		})

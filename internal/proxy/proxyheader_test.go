@@ -1,7 +1,6 @@
 package proxy_test
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/tls"
 	"io"
@@ -67,22 +66,22 @@ func TestProxyHeaderNamesTheClient(t *testing.T) {
 					Listen: []string{"127.0.0.1:0", "tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redisAddr},
 					TLS: serverTLS(t, a, certs.AuthNo), ProxyProtocol: test.mode, Engine: engine,
 				})
-				plain, under := dial(t, address(srv, 0)), dial(t, address(srv, 1))
+				plain, under := proxytest.Dial(t, address(srv, 0)), proxytest.Dial(t, address(srv, 1))
 				commands := resp.AppendCommand(nil, "LOCK", t.Name()+"1")
 				commands = resp.AppendCommand(commands, "LOCKLIST", "MATCH", "*1")
-				if _, err := plain.Write(append(bytes.Clone(test.header), commands...)); err != nil {
+				if _, err := plain.Conn.Write(append(bytes.Clone(test.header), commands...)); err != nil {
 					t.Fatal(err)
 				}
 				expectClient(t, plain, test.want)
 
-				if _, err := under.Write(test.header); err != nil {
+				if _, err := under.Conn.Write(test.header); err != nil {
 					t.Fatal(err)
 				}
 				nc := tls.Client(under.Conn, &tls.Config{RootCAs: a.Pool(), ServerName: "localhost"})
-				secure := &wire{Conn: nc, t: t, rd: bufio.NewReader(nc)}
+				secure := &proxytest.Client{T: t, Conn: nc}
 				commands = resp.AppendCommand(nil, "LOCK", t.Name()+"2")
 				commands = resp.AppendCommand(commands, "LOCKLIST", "MATCH", "*2")
-				if _, err := secure.Write(commands); err != nil {
+				if _, err := secure.Conn.Write(commands); err != nil {
 					t.Fatal(err)
 				}
 				expectClient(t, secure, test.want)
@@ -93,15 +92,15 @@ func TestProxyHeaderNamesTheClient(t *testing.T) {
 
 // expectClient reads the replies to LOCK and LOCKLIST: the lock must be shown with the client's address, or with that of the
 // socket if want is empty.
-func expectClient(t *testing.T, c *wire, want string) {
+func expectClient(t *testing.T, c *proxytest.Client, want string) {
 	t.Helper()
 	if want == "" {
-		want = c.LocalAddr().String()
+		want = c.Conn.LocalAddr().String()
 	}
-	if got := string(c.read()); !strings.HasPrefix(got, ":") {
+	if got := c.Next(); !strings.HasPrefix(got, ":") {
 		t.Fatalf("LOCK: %q", got)
 	}
-	list := decode(t, c.read())
+	list := decode(t, c.Next())
 	if len(list.Elems) != 1 {
 		t.Fatalf("%d locks", len(list.Elems))
 	}
@@ -117,11 +116,11 @@ func TestShortCommandsAreNotTakenForAHeader(t *testing.T) {
 		Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, ProxyProtocol: proxy.ProxyOptional,
 	})
 	for _, inline := range []string{"PING\r\n", "\r\nPING\r\n", "\r\n\r\nPING\r\n", "ping\n"} {
-		c := dial(t, address(srv, 0))
-		if _, err := c.Write([]byte(inline)); err != nil {
+		c := proxytest.Dial(t, address(srv, 0))
+		if _, err := c.Conn.Write([]byte(inline)); err != nil {
 			t.Fatal(err)
 		}
-		if got := string(c.read()); got != "+PONG\r\n" {
+		if got := c.Next(); got != "+PONG\r\n" {
 			t.Errorf("%q: %q", inline, got)
 		}
 	}
@@ -136,20 +135,20 @@ func TestConnectionWithoutDemandedHeaderIsClosed(t *testing.T) {
 	for _, begin := range []string{
 		"*1\r\n$4\r\nPING\r\n", "PROXY TCP4 nonsense\r\nPING\r\n", "PROXY " + strings.Repeat("x", 200), string(proxyproto.SIGV2) + "\x31\x00\x00\x00PING\r\n",
 	} {
-		c := dial(t, address(srv, 0))
-		if _, err := c.Write([]byte(begin)); err != nil {
+		c := proxytest.Dial(t, address(srv, 0))
+		if _, err := c.Conn.Write([]byte(begin)); err != nil {
 			t.Fatal(err)
 		}
-		if b, _ := io.ReadAll(c); len(b) > 0 {
+		if b, _ := io.ReadAll(c.Conn); len(b) > 0 {
 			t.Errorf("%q was answered %q", begin, b)
 		}
 	}
 	// Unix sockets are for this machine and have no header.
-	local := dialUnix(t, address(srv, 1))
-	if got := string(local.ask("PING")); got != "+PONG\r\n" {
+	local := proxytest.Dial(t, "unix:"+address(srv, 1))
+	if got := local.Ask("PING"); got != "+PONG\r\n" {
 		t.Errorf("unix socket: %q", got)
 	}
-	v := decode(t, local.ask("INFO lockproxy"))
+	v := decode(t, local.Ask("INFO lockproxy"))
 	if !strings.Contains(string(v.Str), "clients_closed_no_handshake:4\r\n") {
 		t.Errorf("not counted: %s", v.Str)
 	}

@@ -37,3 +37,23 @@ func field(v resp.Value, name string) string {
 	}
 	return ""
 }
+
+// ask sends commands one by one on a connection of their own and returns the last reply.
+func ask(t *testing.T, addr string, commands ...string) (reply string) {
+	t.Helper()
+	c := proxytest.Dial(t, addr)
+	defer c.Conn.Close()
+	for _, command := range commands {
+		reply = c.Ask(command)
+	}
+	return reply
+}
+
+func decode(t *testing.T, reply string) resp.Value {
+	t.Helper()
+	v, n, err := resp.Decode([]byte(reply))
+	if err != nil || n != len(reply) {
+		t.Fatalf("reply %.200q: %v", reply, err)
+	}
+	return v
+}

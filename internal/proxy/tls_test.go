@@ -1,7 +1,6 @@
 package proxy_test
 
 import (
-	"bufio"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -33,9 +32,9 @@ func serverTLS(t *testing.T, a *redistest.Authority, authClients string) *tls.Co
 }
 
 // dialTLS connects a client that trusts a and, if named, shows a certificate.
-func dialTLS(t *testing.T, addr string, a *redistest.Authority, name string) *wire {
+func dialTLS(t *testing.T, addr string, a *redistest.Authority, name string) *proxytest.Client {
 	t.Helper()
-	plain := dial(t, addr)
+	plain := proxytest.Dial(t, addr)
 	cfg := &tls.Config{RootCAs: a.Pool(), ServerName: "localhost"}
 	if name != "" {
 		cert, err := tls.LoadX509KeyPair(a.Issue(t, name))
@@ -45,7 +44,7 @@ func dialTLS(t *testing.T, addr string, a *redistest.Authority, name string) *wi
 		cfg.Certificates = []tls.Certificate{cert}
 	}
 	nc := tls.Client(plain.Conn, cfg)
-	return &wire{Conn: nc, t: t, rd: bufio.NewReader(nc)}
+	return &proxytest.Client{T: t, Conn: nc}
 }
 
 func TestClientsSpeakTLSBesidePlainOnes(t *testing.T) {
@@ -57,23 +56,23 @@ func TestClientsSpeakTLSBesidePlainOnes(t *testing.T) {
 			Listen: []string{"tls:127.0.0.1:0", "127.0.0.1:0"}, Upstream: upstream.Options{Addr: redisAddr},
 			TLS: serverTLS(t, a, certs.AuthNo), Engine: engine,
 		})
-		secure, plain := dialTLS(t, address(srv, 0), a, ""), dial(t, address(srv, 1))
-		if got := string(secure.ask("LOCK " + engine)); !strings.HasPrefix(got, ":") {
+		secure, plain := dialTLS(t, address(srv, 0), a, ""), proxytest.Dial(t, address(srv, 1))
+		if got := secure.Ask("LOCK " + engine); !strings.HasPrefix(got, ":") {
 			t.Errorf("LOCK: %q", got)
 		}
-		if got := string(plain.ask("TRYLOCK " + engine)); got != "$-1\r\n" {
+		if got := plain.Ask("TRYLOCK " + engine); got != "$-1\r\n" {
 			t.Errorf("TRYLOCK of another client: %q", got)
 		}
-		plain.send("LOCK " + engine + " WAIT 10000")
-		if got := string(secure.ask("UNLOCK " + engine)); got != ":1\r\n" {
+		plain.Raw(proxytest.Inline("LOCK " + engine + " WAIT 10000"))
+		if got := secure.Ask("UNLOCK " + engine); got != ":1\r\n" {
 			t.Errorf("UNLOCK: %q", got)
 		}
-		if got := string(plain.read()); !strings.HasPrefix(got, ":") {
+		if got := plain.Next(); !strings.HasPrefix(got, ":") {
 			t.Errorf("LOCK that waited: %q", got)
 		}
-		secure.ask("SUBSCRIBE news")
-		plain.ask("PUBLISH news hello")
-		if got, want := string(secure.read()), "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n"; got != want {
+		secure.Ask("SUBSCRIBE news")
+		plain.Ask("PUBLISH news hello")
+		if got, want := secure.Next(), "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n"; got != want {
 			t.Errorf("message: %q", got)
 		}
 	}
@@ -88,11 +87,11 @@ func TestLargePipelineOverTLS(t *testing.T) {
 	})
 	c := dialTLS(t, address(srv, 0), a, "")
 	value := strings.Repeat("v", 1000)
-	c.ask("SET k " + value)
+	c.Ask("SET k " + value)
 	const n = 20_000
 	sent := make(chan error, 1)
 	go func() {
-		_, err := c.Write([]byte(strings.Repeat(string(resp.AppendCommand(nil, "GET", "k")), n)))
+		_, err := c.Conn.Write([]byte(strings.Repeat(string(resp.AppendCommand(nil, "GET", "k")), n)))
 		sent <- err
 	}()
 	if err := <-sent; err != nil { // before anything is read
@@ -100,7 +99,7 @@ func TestLargePipelineOverTLS(t *testing.T) {
 	}
 	want := fmt.Sprintf("$%d\r\n%s\r\n", len(value), value)
 	for i := range n {
-		if got := string(c.read()); got != want {
+		if got := c.Next(); got != want {
 			t.Fatalf("reply %d: %.50q", i, got)
 		}
 	}
@@ -112,20 +111,20 @@ func TestClientCertificateDecidesWhoGetsIn(t *testing.T) {
 	srv, _ := proxytest.Serve(t, proxy.Options{
 		Listen: []string{"tls:127.0.0.1:0", "127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, TLS: serverTLS(t, a, certs.AuthYes),
 	})
-	if got := string(dialTLS(t, address(srv, 0), a, "client").ask("PING")); got != "+PONG\r\n" {
+	if got := dialTLS(t, address(srv, 0), a, "client").Ask("PING"); got != "+PONG\r\n" {
 		t.Errorf("with a certificate: %q", got)
 	}
 	stranger := dialTLS(t, address(srv, 0), a, "")
-	_, err := stranger.Write(resp.AppendCommand(nil, "PING"))
+	_, err := stranger.Conn.Write(resp.AppendCommand(nil, "PING"))
 	if err == nil {
-		_, err = stranger.Read(make([]byte, 1))
+		_, err = stranger.Conn.Read(make([]byte, 1))
 	}
 	if err == nil || !strings.Contains(err.Error(), "certificate required") {
 		t.Errorf("without a certificate: %v", err)
 	}
-	plain := dial(t, address(srv, 0))
-	plain.send("PING")
-	if b, _ := io.ReadAll(plain); strings.Contains(string(b), "PONG") {
+	plain := proxytest.Dial(t, address(srv, 0))
+	plain.Raw(proxytest.Inline("PING"))
+	if b, _ := io.ReadAll(plain.Conn); strings.Contains(string(b), "PONG") {
 		t.Errorf("without TLS: %q", b)
 	}
 	redistest.Eventually(t, 10*time.Second, "the failures to be counted", func() bool {
@@ -178,27 +177,27 @@ func TestEverythingReachesAnUpstreamByTLS(t *testing.T) {
 		srv, _ := proxytest.Serve(t, proxy.Options{
 			Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: addr, TLS: store.Upstream}, Engine: engine,
 		})
-		holder, waiter := dial(t, address(srv, 0)), dial(t, address(srv, 0))
-		if got := string(holder.ask("MULTI")); got != "+OK\r\n" {
+		holder, waiter := proxytest.Dial(t, address(srv, 0)), proxytest.Dial(t, address(srv, 0))
+		if got := holder.Ask("MULTI"); got != "+OK\r\n" {
 			t.Errorf("MULTI: %q", got)
 		}
-		holder.ask("DISCARD")
-		holder.ask("LOCK k")
-		waiter.send("LOCK k WAIT 10000")
+		holder.Ask("DISCARD")
+		holder.Ask("LOCK k")
+		waiter.Raw(proxytest.Inline("LOCK k WAIT 10000"))
 		// The engine's subscription is made by its own client.
 		redistest.Eventually(t, 10*time.Second, "the waiter to subscribe", func() bool {
 			channels, _ := redisServer.Do(t, "PUBSUB", "CHANNELS", "redisson_lock__channel:*").([]any)
 			return len(channels) == 1
 		})
-		holder.ask("UNLOCK k")
-		if got := string(waiter.read()); !strings.HasPrefix(got, ":") {
+		holder.Ask("UNLOCK k")
+		if got := waiter.Next(); !strings.HasPrefix(got, ":") {
 			t.Errorf("LOCK that waited: %q", got)
 		}
-		waiter.ask("UNLOCK k")
+		waiter.Ask("UNLOCK k")
 
 		// The end of a client that waits in Redis reaches it too.
-		gone := dial(t, address(srv, 0))
-		gone.send("BLPOP l 0", "LOCK k")
+		gone := proxytest.Dial(t, address(srv, 0))
+		gone.Raw(proxytest.Inline("BLPOP l 0", "LOCK k"))
 		blocked := func(n int) {
 			redistest.Eventually(t, 10*time.Second, fmt.Sprintf("%d blocked clients", n), func() bool {
 				info, _ := redisServer.Do(t, "INFO", "clients").(string)
@@ -206,7 +205,7 @@ func TestEverythingReachesAnUpstreamByTLS(t *testing.T) {
 			})
 		}
 		blocked(1)
-		_ = gone.Close()
+		_ = gone.Conn.Close()
 		blocked(0)
 		redisServer.Do(t, "RPUSH", "l", engine)
 		if got := redisServer.Do(t, "LPOP", "l"); got != engine {
@@ -233,11 +232,11 @@ func TestRepliesAreDeliveredToATLSClientThatSendsNoMore(t *testing.T) {
 		Listen: []string{"tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, TLS: serverTLS(t, a, certs.AuthNo),
 	})
 	c := dialTLS(t, address(srv, 0), a, "")
-	c.send("SET k v", "GET k")
+	c.Raw(proxytest.Inline("SET k v", "GET k"))
 	if err := c.Conn.(*tls.Conn).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	if b, err := io.ReadAll(c.rd); string(b) != "+OK\r\n$1\r\nv\r\n" || err != nil {
+	if b, err := io.ReadAll(c.Conn); string(b) != "+OK\r\n$1\r\nv\r\n" || err != nil {
 		t.Errorf("%q, %v", b, err)
 	}
 }

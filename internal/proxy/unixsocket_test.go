@@ -1,7 +1,6 @@
 package proxy_test
 
 import (
-	"bufio"
 	"errors"
 	"io/fs"
 	"net"
@@ -9,26 +8,12 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/proxy"
 	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
-
-func dialUnix(t *testing.T, path string) *wire {
-	t.Helper()
-	nc, err := net.Dial("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = nc.Close() })
-	if err := nc.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	return &wire{Conn: nc, t: t, rd: bufio.NewReader(nc)}
-}
 
 // socketPath is short enough for a unix socket.
 func socketPath(t *testing.T) string {
@@ -67,14 +52,14 @@ func TestUnixSocketsOnBothSides(t *testing.T) {
 		if got := info.Mode().Perm(); got != 0o700 {
 			t.Errorf("mode %o, want 700", got)
 		}
-		c := dialUnix(t, address(srv, 0))
-		if got := string(c.ask("SET k v")); got != "+OK\r\n" {
+		c := proxytest.Dial(t, "unix:"+address(srv, 0))
+		if got := c.Ask("SET k v"); got != "+OK\r\n" {
 			t.Errorf("SET: %q", got)
 		}
-		if got := string(c.ask("TRYLOCK l PX 60000 OWNER me")); got[0] != ':' {
+		if got := c.Ask("TRYLOCK l PX 60000 OWNER me"); got[0] != ':' {
 			t.Errorf("TRYLOCK: %q", got)
 		}
-		c.Close()
+		c.Conn.Close()
 		stop()
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("the socket's file is still there after the stop: %v", err)

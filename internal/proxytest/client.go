@@ -160,6 +160,22 @@ func (c *Client) Quiet(args ...string) string {
 	return b
 }
 
+// Ask sends one command of words without blanks and returns its reply without a note.
+func (c *Client) Ask(command string) string {
+	c.T.Helper()
+	return c.Quiet(strings.Fields(command)...)
+}
+
+// Next is the next frame. It is not noted.
+func (c *Client) Next() string {
+	c.T.Helper()
+	b, err := c.Frame()
+	if err != nil {
+		c.T.Fatalf("%s: %q, %v", c.Label, b, err)
+	}
+	return b
+}
+
 // Granted acquires a lock for a short time. On a machine that stands still, that time may be over before the grant comes, and it is acquired anew.
 func (c *Client) Granted(args ...string) {
 	c.T.Helper()
