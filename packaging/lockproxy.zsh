@@ -76,7 +76,6 @@ _lockproxy() {
 		'--lock-max-hold=[Longest hold of a renewed lock]:value:_files' \
 		'--lock-slow-wait=[Waits for locks that take longer are shown by LOCKSLOW]:value:_files' \
 		'--lock-slow-hold=[Holds of locks that take longer are shown by LOCKSLOW]:value:_files' \
-		'--lock-slow-log-len=[Entries that LOCKSLOW has for each user and database]:value:_files' \
 		'--lock-sync=[Replicas that must have a grant before its client is told\: a number, or all that the Sentinels or the cluster know]:value:_files' \
 		'--drain-delay=[Time after SIGTERM or SIGINT for which clients are accepted as before while /readyz says 503\: balancers and the next process need it]:value:_files' \
 		'--drain-timeout=[Time that follows it, in which each client is closed at a quiet moment]:value:_files' \
@@ -103,18 +102,11 @@ _lockproxy() {
 		'--max-memory=[Memory for all clients together\: a size, or a share of the memory of the machine or container]:value:_files' \
 		'--client-output-limit=[Replies that a client has not read]:value:_files' \
 		'--client-pubsub-limit=[Messages that a client with subscriptions has not read]:value:_files' \
-		'--client-pubsub-soft-limit=[The same for a client that has left more than this unread all the time for client-pubsub-soft-time]:value:_files' \
-		'--client-pubsub-soft-time=[Time for which a client with subscriptions may have more than client-pubsub-soft-limit unread]:value:_files' \
 		'--client-query-limit=[Requests read from a client and not yet sent on]:value:_files' \
-		'--client-pending-limit=[Requests of a client that Redis has not answered]:value:_files' \
 		'--proto-max-bulk-len=[Longest argument of a command]:value:_files' \
 		'--max-pins=[Pins\: connections to Redis for single clients (MULTI, SUBSCRIBE, BLPOP ...)]:value:_files' \
 		'--pin-wait=[Longest wait for a free pin]:value:_files' \
-		'--max-pins-per-address=[Pins for the clients of one address]:value:_files' \
-		'--max-logins=[Connections to Redis on which it judges AUTH, HELLO and SELECT]:value:_files' \
-		'--login-wait=[Longest wait for a free connection of max-logins]:value:_files' \
 		'--max-lanes=[Lanes\: connections to Redis that clients share, one for each user, database and protocol on each event loop]:value:_files' \
-		'--max-lock-engines=[Lock engines, one for each user and database that uses lock commands]:value:_files' \
 		'--large-command-timeout=[Time in which a client must send another 64kb of a large command, or be closed]:value:_files' \
 		'--max-waiters=[Clients that wait for locks, in total]:value:_files' \
 		'--max-waiters-per-lock=[Clients that wait for one lock]:value:_files' \

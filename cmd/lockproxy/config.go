@@ -21,13 +21,13 @@ import (
 //
 // Config is the one table of settings. Its tags make the flags, the variables and the keys of the file; NewConfig has
 // all defaults. A setting with the tag reload changes at SIGHUP; proxyOptions and service.Reload apply it. Those with the
-// tag usual are in --help; --help-all has all.
+// tag usual are in --help; --help-all has all. The tag when says in which case one changes the setting.
 // docs/SETTINGS.md is written from both, and tests compare configs/lockproxy.yml and the README with them.
 type Config struct {
-	Listen     List   `yaml:"listen" usual:"yes" help:"Addresses for clients: host:port, tls:host:port or unix:/path. May be repeated."`
-	Embedded   bool   `yaml:"embedded" usual:"yes" help:"Serve from an in-process Redis instead of an upstream. Nothing is persisted."`
-	ClientAuth string `yaml:"client-auth" help:"Credentials that a client's commands carry: upstream (its own), proxy (the proxy's, until the client authenticates) or none (always the proxy's)."`
-	Engine     string `yaml:"engine" help:"Engine for client connections: goroutine, epoll (Linux) or auto (epoll where it exists)."`
+	Listen     List   `yaml:"listen" usual:"yes" help:"Addresses for clients: host:port, tls:host:port or unix:/path. May be repeated." when:"other machines are to reach the proxy, or it has TLS or a unix socket"`
+	Embedded   bool   `yaml:"embedded" usual:"yes" help:"Serve from an in-process Redis instead of an upstream. Nothing is persisted." when:"there is no Redis yet: first steps, tests"`
+	ClientAuth string `yaml:"client-auth" help:"Credentials that a client's commands carry: upstream (its own), proxy (the proxy's, until the client authenticates) or none (always the proxy's)." when:"clients cannot send a password, and the proxy is to log in for them"`
+	Engine     string `yaml:"engine" help:"Engine for client connections: goroutine, epoll (Linux) or auto (epoll where it exists)." when:"event loops are suspected of an error, to compare"`
 
 	Upstream UpstreamConfig `yaml:"upstream"`
 	Sentinel SentinelConfig `yaml:"sentinel"`
@@ -39,119 +39,111 @@ type Config struct {
 	TCP      TCPConfig      `yaml:"tcp"`
 	TLS      TLSConfig      `yaml:"tls"`
 
-	ProxyProtocol  string   `yaml:"proxy-protocol" help:"PROXY headers (v1 or v2) in front of TCP connections, which name the client: off, optional or required."`
-	UnixSocketPerm FileMode `yaml:"unix-socket-perm" placeholder:"MODE" help:"Mode of the unix sockets in listen, octal as in 700. Unset: the umask decides."`
-	AdminListen    string   `yaml:"admin-listen" usual:"yes" placeholder:"HOST:PORT" help:"Address for metrics, health and a status page over HTTP. Without a host: loopback only. Unset: none."`
+	ProxyProtocol  string   `yaml:"proxy-protocol" help:"PROXY headers (v1 or v2) in front of TCP connections, which name the client: off, optional or required." when:"a balancer stands before the proxy, and limits and lists are to have the addresses of clients"`
+	UnixSocketPerm FileMode `yaml:"unix-socket-perm" placeholder:"MODE" help:"Mode of the unix sockets in listen, octal as in 700. Unset: the umask decides." when:"other users of the machine are to reach the socket, or are not to"`
+	AdminListen    string   `yaml:"admin-listen" usual:"yes" placeholder:"HOST:PORT" help:"Address for metrics, health and a status page over HTTP. Without a host: loopback only. Unset: none." when:"always, except on a developer's machine: metrics and probes need it"`
 
-	AdminPprof       bool `yaml:"admin-pprof" help:"Serve profiles at admin-listen as well."`
-	AdminForceUnlock bool `yaml:"admin-force-unlock" help:"Let the status page at admin-listen end locks, as FORCEUNLOCK does."`
-	AdminHosts       List `yaml:"admin-hosts" placeholder:"NAME" help:"Host names under which admin-listen may be asked, besides localhost, its own and IP addresses. May be repeated."`
+	AdminPprof       bool `yaml:"admin-pprof" help:"Serve profiles at admin-listen as well." when:"the proxy is to be profiled"`
+	AdminForceUnlock bool `yaml:"admin-force-unlock" help:"Let the status page at admin-listen end locks, as FORCEUNLOCK does." when:"operators are to end locks on the page"`
+	AdminHosts       List `yaml:"admin-hosts" placeholder:"NAME" help:"Host names under which admin-listen may be asked, besides localhost, its own and IP addresses. May be repeated." when:"the page is asked for by another host name"`
 
-	FailoverWait        time.Duration `yaml:"failover-wait" help:"Longest wait of a command for a server that Sentinels or a cluster move, before it is refused. 0: it is refused at once."`
-	DialTimeout         time.Duration `yaml:"dial-timeout" help:"Longest wait for a connection to Redis."`
-	FirstCommandTimeout time.Duration `yaml:"first-command-timeout" reload:"yes" help:"Time in which a new client must send its first whole command, or be closed. 0: no limit."`
-	HandshakeTimeout    time.Duration `yaml:"handshake-timeout" reload:"yes" help:"Longest TLS handshake of a client, its PROXY header included."`
-	MaxClients          Count         `yaml:"max-clients" reload:"yes" help:"Client connections. More are refused."`
-	MaxMemory           MemoryLimit   `yaml:"max-memory" usual:"yes" help:"Memory for all clients together: a size, or a share of the memory of the machine or container. Beyond it the largest clients are closed."`
-	ClientOutputLimit   Size          `yaml:"client-output-limit" reload:"yes" help:"Replies that a client has not read. Beyond it the client is closed. 0: no limit."`
-	ClientPubSubLimit   Size          `yaml:"client-pubsub-limit" reload:"yes" help:"Messages that a client with subscriptions has not read. Beyond it the client is closed. 0: no limit."`
-	ClientPubSubSoft    Size          `yaml:"client-pubsub-soft-limit" reload:"yes" help:"The same for a client that has left more than this unread all the time for client-pubsub-soft-time. 0: no limit."`
-	ClientPubSubTime    time.Duration `yaml:"client-pubsub-soft-time" reload:"yes" help:"Time for which a client with subscriptions may have more than client-pubsub-soft-limit unread."`
-	ClientQueryLimit    Size          `yaml:"client-query-limit" reload:"yes" help:"Requests read from a client and not yet sent on. Beyond it the client is closed."`
-	ClientPendingLimit  Size          `yaml:"client-pending-limit" reload:"yes" help:"Requests of a client that Redis has not answered. Beyond it the client is not read."`
-	ProtoMaxBulkLen     Size          `yaml:"proto-max-bulk-len" help:"Longest argument of a command. A longer one is a protocol error."`
-	MaxPins             Count         `yaml:"max-pins" reload:"yes" help:"Pins: connections to Redis for single clients (MULTI, SUBSCRIBE, BLPOP ...)."`
-	PinWait             time.Duration `yaml:"pin-wait" reload:"yes" help:"Longest wait for a free pin."`
-	MaxPinsPerAddress   Count         `yaml:"max-pins-per-address" reload:"yes" help:"Pins for the clients of one address. 0: three quarters of max-pins."`
-	MaxLogins           Count         `yaml:"max-logins" reload:"yes" help:"Connections to Redis on which it judges AUTH, HELLO and SELECT."`
-	LoginWait           time.Duration `yaml:"login-wait" reload:"yes" help:"Longest wait for a free connection of max-logins."`
-	MaxLanes            Count         `yaml:"max-lanes" help:"Lanes: connections to Redis that clients share, one for each user, database and protocol on each event loop."`
-	MaxLockEngines      Count         `yaml:"max-lock-engines" help:"Lock engines, one for each user and database that uses lock commands. Each has two connections to Redis."`
-	LargeCommandTimeout time.Duration `yaml:"large-command-timeout" reload:"yes" help:"Time in which a client must send another 64kb of a large command, or be closed."`
-	MaxWaiters          Count         `yaml:"max-waiters" reload:"yes" help:"Clients that wait for locks, in total. More are refused."`
-	MaxWaitersPerLock   Count         `yaml:"max-waiters-per-lock" reload:"yes" help:"Clients that wait for one lock. More are refused."`
+	FailoverWait        time.Duration `yaml:"failover-wait" help:"Longest wait of a command for a server that Sentinels or a cluster move, before it is refused. 0: it is refused at once." when:"a failover takes longer, and clients are to wait rather than to get an error"`
+	DialTimeout         time.Duration `yaml:"dial-timeout" help:"Longest wait for a connection to Redis." when:"Redis is far away, or clients are to have an error sooner"`
+	FirstCommandTimeout time.Duration `yaml:"first-command-timeout" reload:"yes" help:"Time in which a new client must send its first whole command, or be closed. 0: no limit." when:"strangers reach the port and leave connections open"`
+	HandshakeTimeout    time.Duration `yaml:"handshake-timeout" reload:"yes" help:"Longest TLS handshake of a client, its PROXY header included." when:"clients are far away, or strangers reach the port"`
+	MaxClients          Count         `yaml:"max-clients" reload:"yes" help:"Client connections. More are refused." when:"more clients come; raise ulimit -n, too"`
+	MaxMemory           MemoryLimit   `yaml:"max-memory" usual:"yes" help:"Memory for all clients together: a size, or a share of the memory of the machine or container. Beyond it the largest clients are closed." when:"other programs use the same machine or container, or few do"`
+	ClientOutputLimit   Size          `yaml:"client-output-limit" reload:"yes" help:"Replies that a client has not read. Beyond it the client is closed. 0: no limit." when:"larger replies are normal, or a client that does not read is to be closed sooner"`
+	ClientPubSubLimit   Size          `yaml:"client-pubsub-limit" reload:"yes" help:"Messages that a client with subscriptions has not read. Beyond it the client is closed, and so it is if more than a quarter of this stays unread for a minute. 0: no limit." when:"subscribers fall behind in bursts, or are to be closed sooner"`
+	ClientQueryLimit    Size          `yaml:"client-query-limit" reload:"yes" help:"Requests read from a client and not yet sent on. Beyond it the client is closed." when:"Redis's client-query-buffer-limit is another one"`
+	ProtoMaxBulkLen     Size          `yaml:"proto-max-bulk-len" help:"Longest argument of a command. A longer one is a protocol error." when:"Redis's proto-max-bulk-len is another one"`
+	MaxPins             Count         `yaml:"max-pins" reload:"yes" help:"Pins: connections to Redis for single clients (MULTI, SUBSCRIBE, BLPOP ...). The clients of one address get three quarters of them." when:"more clients subscribe, block or have transactions at once (lockproxy_pins); Redis's maxclients must allow it"`
+	PinWait             time.Duration `yaml:"pin-wait" reload:"yes" help:"Longest wait for a free pin." when:"bursts of these clients are to wait rather than to get an error"`
+	MaxLanes            Count         `yaml:"max-lanes" help:"Lanes: connections to Redis that clients share, one for each user, database and protocol on each event loop. There may be as many lock engines, one for each user and database that uses lock commands." when:"more users and databases are in use at once; Redis's maxclients must allow it"`
+	LargeCommandTimeout time.Duration `yaml:"large-command-timeout" reload:"yes" help:"Time in which a client must send another 64kb of a large command, or be closed." when:"clients send large values over slow lines"`
+	MaxWaiters          Count         `yaml:"max-waiters" reload:"yes" help:"Clients that wait for locks, in total. More are refused." when:"more clients wait at once (lockproxy_lock_waiters)"`
+	MaxWaitersPerLock   Count         `yaml:"max-waiters-per-lock" reload:"yes" help:"Clients that wait for one lock. More are refused." when:"a crowd at one lock is a mistake of the application, and is to be seen"`
 }
 
 // UpstreamConfig has the address of Redis and the proxy's credentials there.
 type UpstreamConfig struct {
-	Address  string `yaml:"address" usual:"yes" help:"Redis: host:port, unix:/path, sentinel://host:port,host:port/name (the primary of that name) or cluster://host:port,host:port."`
-	User     Text   `yaml:"user" help:"ACL user of the proxy's own connections."`
-	Password Secret `yaml:"password" placeholder:"PASSWORD" help:"Password of the proxy's own connections. Better set by password-file or in the environment, because arguments can be seen."`
+	Address  string `yaml:"address" usual:"yes" help:"Redis: host:port, unix:/path, sentinel://host:port,host:port/name (the primary of that name) or cluster://host:port,host:port." when:"Redis is elsewhere, or has Sentinels or is a cluster"`
+	User     Text   `yaml:"user" help:"ACL user of the proxy's own connections." when:"Redis has ACL users"`
+	Password Secret `yaml:"password" placeholder:"PASSWORD" help:"Password of the proxy's own connections. Better set by password-file or in the environment, because arguments can be seen." when:"Redis has a password"`
 
-	PasswordFile string `yaml:"password-file" usual:"yes" placeholder:"FILE" help:"File that holds the password. One line end at its end is ignored."`
+	PasswordFile string `yaml:"password-file" usual:"yes" placeholder:"FILE" help:"File that holds the password. One line end at its end is ignored." when:"the password is a mounted secret"`
 
-	TLS        bool   `yaml:"tls" help:"Connect to Redis by TLS."`
-	CAFile     string `yaml:"ca-file" placeholder:"FILE" help:"Trusted CA certificates (PEM) for Redis's certificate. Unset: the system's."`
-	CertFile   string `yaml:"cert-file" placeholder:"FILE" help:"Certificate (PEM) that is shown when Redis asks for one."`
-	KeyFile    string `yaml:"key-file" placeholder:"FILE" help:"Key (PEM) of upstream.cert-file."`
-	ServerName string `yaml:"server-name" placeholder:"NAME" help:"Name that Redis's certificate must have. Unset: the host of the address."`
+	TLS        bool   `yaml:"tls" help:"Connect to Redis by TLS." when:"Redis listens by TLS"`
+	CAFile     string `yaml:"ca-file" placeholder:"FILE" help:"Trusted CA certificates (PEM) for Redis's certificate. Unset: the system's." when:"Redis has a certificate of your own authority"`
+	CertFile   string `yaml:"cert-file" placeholder:"FILE" help:"Certificate (PEM) that is shown when Redis asks for one." when:"Redis asks for certificates (tls-auth-clients)"`
+	KeyFile    string `yaml:"key-file" placeholder:"FILE" help:"Key (PEM) of upstream.cert-file." when:"upstream.cert-file is set"`
+	ServerName string `yaml:"server-name" placeholder:"NAME" help:"Name that Redis's certificate must have. Unset: the host of the address." when:"the certificate has another name than the address"`
 
-	Map List `yaml:"map" placeholder:"ANNOUNCED=REACHABLE" help:"Where to reach a server that Sentinels or a cluster announce with another address: two of host:port, or two hosts. May be repeated."`
+	Map List `yaml:"map" placeholder:"ANNOUNCED=REACHABLE" help:"Where to reach a server that Sentinels or a cluster announce with another address: two of host:port, or two hosts. May be repeated." when:"Redis is behind NAT, or in a network of containers"`
 }
 
 // SentinelConfig is how the proxy connects to the Sentinels of upstream.address. They have users and certificates of
 // their own.
 type SentinelConfig struct {
-	User         Text   `yaml:"user" help:"ACL user of the proxy at the Sentinels."`
-	Password     Secret `yaml:"password" placeholder:"PASSWORD" help:"Password of the proxy at the Sentinels. Better set by password-file or in the environment."`
-	PasswordFile string `yaml:"password-file" placeholder:"FILE" help:"File that holds the password for the Sentinels. One line end at its end is ignored."`
+	User         Text   `yaml:"user" help:"ACL user of the proxy at the Sentinels." when:"the Sentinels have ACL users"`
+	Password     Secret `yaml:"password" placeholder:"PASSWORD" help:"Password of the proxy at the Sentinels. Better set by password-file or in the environment." when:"the Sentinels have a password"`
+	PasswordFile string `yaml:"password-file" placeholder:"FILE" help:"File that holds the password for the Sentinels. One line end at its end is ignored." when:"that password is a mounted secret"`
 
-	TLS        bool   `yaml:"tls" help:"Connect to the Sentinels by TLS."`
-	CAFile     string `yaml:"ca-file" placeholder:"FILE" help:"Trusted CA certificates (PEM) for the Sentinels' certificates. Unset: the system's."`
-	CertFile   string `yaml:"cert-file" placeholder:"FILE" help:"Certificate (PEM) that is shown when a Sentinel asks for one."`
-	KeyFile    string `yaml:"key-file" placeholder:"FILE" help:"Key (PEM) of sentinel.cert-file."`
-	ServerName string `yaml:"server-name" placeholder:"NAME" help:"Name that the Sentinels' certificates must have. Unset: the host of each address."`
+	TLS        bool   `yaml:"tls" help:"Connect to the Sentinels by TLS." when:"the Sentinels listen by TLS"`
+	CAFile     string `yaml:"ca-file" placeholder:"FILE" help:"Trusted CA certificates (PEM) for the Sentinels' certificates. Unset: the system's." when:"the Sentinels have certificates of your own authority"`
+	CertFile   string `yaml:"cert-file" placeholder:"FILE" help:"Certificate (PEM) that is shown when a Sentinel asks for one." when:"the Sentinels ask for certificates"`
+	KeyFile    string `yaml:"key-file" placeholder:"FILE" help:"Key (PEM) of sentinel.cert-file." when:"sentinel.cert-file is set"`
+	ServerName string `yaml:"server-name" placeholder:"NAME" help:"Name that the Sentinels' certificates must have. Unset: the host of each address." when:"the certificates have another name than the addresses"`
 }
 
 // ClusterConfig says how a Redis Cluster is used.
 type ClusterConfig struct {
-	CrossSlot string `yaml:"cross-slot" help:"MGET, MSET, DEL, UNLINK, EXISTS and TOUCH with keys of several slots: split (not atomic) or refuse (-CROSSSLOT, as by Redis)."`
+	CrossSlot string `yaml:"cross-slot" help:"MGET, MSET, DEL, UNLINK, EXISTS and TOUCH with keys of several slots: split (not atomic) or refuse (-CROSSSLOT, as by Redis)." when:"applications rely on the atomicity of these commands, and a mistake must be seen"`
 }
 
 // TLSConfig is for the tls: addresses of Listen. The files are loaded again at SIGHUP.
 type TLSConfig struct {
-	CertFile    string `yaml:"cert-file" placeholder:"FILE" help:"The proxy's certificate (PEM) for tls: addresses, with its chain behind it."`
-	KeyFile     string `yaml:"key-file" placeholder:"FILE" help:"Key (PEM) of tls.cert-file."`
-	CAFile      string `yaml:"ca-file" placeholder:"FILE" help:"Trusted CA certificates (PEM) for clients' certificates."`
-	AuthClients string `yaml:"auth-clients" help:"Certificates of clients: yes (required), optional (checked if shown) or no (not asked for)."`
+	CertFile    string `yaml:"cert-file" placeholder:"FILE" help:"The proxy's certificate (PEM) for tls: addresses, with its chain behind it." when:"a tls: address is in listen"`
+	KeyFile     string `yaml:"key-file" placeholder:"FILE" help:"Key (PEM) of tls.cert-file." when:"a tls: address is in listen"`
+	CAFile      string `yaml:"ca-file" placeholder:"FILE" help:"Trusted CA certificates (PEM) for clients' certificates." when:"clients show certificates"`
+	AuthClients string `yaml:"auth-clients" help:"Certificates of clients: yes (required), optional (checked if shown) or no (not asked for)." when:"clients have no certificates: set no"`
 }
 
 // LockConfig holds the defaults of the lock commands.
 type LockConfig struct {
-	Lease   time.Duration  `yaml:"lease" usual:"yes" reload:"yes" help:"Lease of a lock taken without PX or EX. It is renewed every third of this while the client is connected."`
-	Grace   *time.Duration `yaml:"grace" usual:"yes" reload:"yes" placeholder:"DURATION" help:"Most that is left of a lease after its client has gone. 0s: none. Unset: the lease expires by itself."`
-	Reentry string         `yaml:"reentry" reload:"yes" help:"Owners that may acquire a lock again while they hold it: connection (all) or owner (only a named OWNER: safe with shared connections)."`
-	MaxHold time.Duration  `yaml:"max-hold" reload:"yes" help:"Longest hold of a renewed lock. 0s: no limit."`
+	Lease   time.Duration  `yaml:"lease" usual:"yes" reload:"yes" help:"Lease of a lock taken without PX or EX. It is renewed every third of this while the client is connected." when:"a lock has to end sooner after the failure of a proxy, or Redis is away for longer than a lease now and then"`
+	Grace   *time.Duration `yaml:"grace" usual:"yes" reload:"yes" placeholder:"DURATION" help:"Most that is left of a lease after its client has gone. 0s: none. Unset: the lease expires by itself." when:"locks of clients that have gone are to be free sooner"`
+	Reentry string         `yaml:"reentry" reload:"yes" help:"Owners that may acquire a lock again while they hold it: connection (all) or owner (only a named OWNER: safe with shared connections)." when:"threads share a connection (node-redis, Lettuce): set owner"`
+	MaxHold time.Duration  `yaml:"max-hold" reload:"yes" help:"Longest hold of a renewed lock. 0s: no limit." when:"clients hang with a lock while they are connected"`
 
-	SlowWait   time.Duration `yaml:"slow-wait" reload:"yes" help:"Waits for locks that take longer are shown by LOCKSLOW. 0s: none."`
-	SlowHold   time.Duration `yaml:"slow-hold" reload:"yes" help:"Holds of locks that take longer are shown by LOCKSLOW. 0s: none."`
-	SlowLogLen Count         `yaml:"slow-log-len" reload:"yes" help:"Entries that LOCKSLOW has for each user and database."`
+	SlowWait time.Duration `yaml:"slow-wait" reload:"yes" help:"Waits for locks that take longer are shown by LOCKSLOW. 0s: none." when:"other waits than these count as slow"`
+	SlowHold time.Duration `yaml:"slow-hold" reload:"yes" help:"Holds of locks that take longer are shown by LOCKSLOW. 0s: none." when:"other holds than these count as slow"`
 
-	Sync Replicas `yaml:"sync" reload:"yes" placeholder:"N" help:"Replicas that must have a grant before its client is told: a number, or all that the Sentinels or the cluster know. 0: none."`
+	Sync Replicas `yaml:"sync" reload:"yes" placeholder:"N" help:"Replicas that must have a grant before its client is told: a number, or all that the Sentinels or the cluster know. 0: none." when:"no failover may lose a lock, and a grant may take longer"`
 }
 
 // DrainConfig says how the proxy stops.
 type DrainConfig struct {
-	Delay   time.Duration `yaml:"delay" reload:"yes" help:"Time after SIGTERM or SIGINT for which clients are accepted as before while /readyz says 503: balancers and the next process need it."`
-	Timeout time.Duration `yaml:"timeout" reload:"yes" help:"Time that follows it, in which each client is closed at a quiet moment. Clients that hold locks keep their connections and leases."`
+	Delay   time.Duration `yaml:"delay" reload:"yes" help:"Time after SIGTERM or SIGINT for which clients are accepted as before while /readyz says 503: balancers and the next process need it." when:"a balancer, Kubernetes or the next process needs time to notice the end"`
+	Timeout time.Duration `yaml:"timeout" reload:"yes" help:"Time that follows it, in which each client is closed at a quiet moment. Clients that hold locks keep their connections and leases." when:"clients hold locks for longer at a restart"`
 }
 
 // LogConfig shapes the log, which goes to standard error.
 type LogConfig struct {
-	Level  string `yaml:"level" usual:"yes" reload:"yes" help:"Lowest level that is logged: debug, info, warn or error."`
-	Format string `yaml:"format" reload:"yes" help:"json or console."`
+	Level  string `yaml:"level" usual:"yes" reload:"yes" help:"Lowest level that is logged: debug, info, warn or error." when:"an error is looked for (debug), or the log is too long (warn)"`
+	Format string `yaml:"format" reload:"yes" help:"json or console." when:"people read the log without a tool"`
 }
 
 // TracingConfig says where spans of waits and holds are sent. OpenTelemetry's own variables have the rest: headers,
 // certificates, sampling.
 type TracingConfig struct {
-	Endpoint string `yaml:"endpoint" placeholder:"URL" help:"OpenTelemetry collector for spans of waits and holds, over HTTP, as in http://localhost:4318. Unset: OTEL_EXPORTER_OTLP_ENDPOINT, or none."`
+	Endpoint string `yaml:"endpoint" placeholder:"URL" help:"OpenTelemetry collector for spans of waits and holds, over HTTP, as in http://localhost:4318. Unset: OTEL_EXPORTER_OTLP_ENDPOINT, or none." when:"a collector is there"`
 }
 
 // TCPConfig decides how soon a dead peer is noticed, on client and upstream connections.
 type TCPConfig struct {
-	Keepalive   time.Duration `yaml:"keepalive" help:"Idle time before keepalive probes. There are three probes, a third of it apart."`
-	UserTimeout time.Duration `yaml:"user-timeout" help:"Time after which a connection with unacknowledged data is closed (Linux). 0s: the system's default."`
+	Keepalive   time.Duration `yaml:"keepalive" help:"Idle time before keepalive probes. There are three probes, a third of it apart." when:"a vanished client has to be noticed sooner, or a firewall forgets idle connections sooner"`
+	UserTimeout time.Duration `yaml:"user-timeout" help:"Time after which a connection with unacknowledged data is closed (Linux). 0s: the system's default." when:"a cut network has to be noticed sooner, or loses packets for longer than this"`
 }
 
 const defaultUpstream = "127.0.0.1:6379"
@@ -165,7 +157,7 @@ func NewConfig() Config {
 		Upstream:   UpstreamConfig{Address: defaultUpstream},
 		Cluster:    ClusterConfig{CrossSlot: proxy.CrossSplit},
 		Lock: LockConfig{
-			Lease: 30 * time.Second, Reentry: proxy.ReentryConnection, SlowWait: time.Second, SlowHold: 10 * time.Second, SlowLogLen: 128,
+			Lease: 30 * time.Second, Reentry: proxy.ReentryConnection, SlowWait: time.Second, SlowHold: 10 * time.Second,
 		},
 		Drain:               DrainConfig{Timeout: 10 * time.Second},
 		Log:                 LogConfig{Level: "info", Format: "json"},
@@ -179,17 +171,11 @@ func NewConfig() Config {
 		MaxMemory:           -50, // percent
 		ClientOutputLimit:   Gibibyte,
 		ClientPubSubLimit:   32 * Mebibyte,
-		ClientPubSubSoft:    8 * Mebibyte,
-		ClientPubSubTime:    time.Minute,
 		ClientQueryLimit:    Gibibyte,
-		ClientPendingLimit:  64 * Mebibyte,
 		ProtoMaxBulkLen:     512 * Mebibyte,
 		MaxPins:             1000,
 		PinWait:             time.Second,
-		MaxLogins:           16,
-		LoginWait:           10 * time.Second,
 		MaxLanes:            256,
-		MaxLockEngines:      256,
 		LargeCommandTimeout: 10 * time.Second,
 		MaxWaiters:          100_000,
 		MaxWaitersPerLock:   20_000,
@@ -266,7 +252,6 @@ func (c Config) Verify() error {
 	atLeast("lock.max-hold", c.Lock.MaxHold, 0)
 	atLeast("lock.slow-wait", c.Lock.SlowWait, 0)
 	atLeast("lock.slow-hold", c.Lock.SlowHold, 0)
-	check(c.Lock.SlowLogLen >= 0 && c.Lock.SlowLogLen <= proxy.MaxSlowLog, "lock.slow-log-len", "%d is not a number from 0 to %d", c.Lock.SlowLogLen, proxy.MaxSlowLog)
 	check(c.Lock.Sync != AllReplicas || upstream.Kind != topology.KindSingle, "lock.sync", "all needs an upstream.address of Sentinels or of a cluster; write the number of replicas")
 	atLeast("drain.delay", c.Drain.Delay, 0)
 	atLeast("drain.timeout", c.Drain.Timeout, 0)
@@ -277,8 +262,6 @@ func (c Config) Verify() error {
 	atLeast("handshake-timeout", c.HandshakeTimeout, time.Millisecond)
 	atLeast("first-command-timeout", c.FirstCommandTimeout, 0)
 	atLeast("pin-wait", c.PinWait, time.Millisecond)
-	atLeast("client-pubsub-soft-time", c.ClientPubSubTime, time.Second)
-	atLeast("login-wait", c.LoginWait, time.Millisecond)
 	atLeast("large-command-timeout", c.LargeCommandTimeout, 100*time.Millisecond)
 	oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf("log.format", c.Log.Format, "json", "console")
@@ -289,17 +272,13 @@ func (c Config) Verify() error {
 
 	positive("max-clients", c.MaxClients)
 	positive("max-pins", c.MaxPins)
-	check(c.MaxPinsPerAddress >= 0, "max-pins-per-address", "%d is negative", c.MaxPinsPerAddress)
-	positive("max-logins", c.MaxLogins)
 	positive("max-lanes", c.MaxLanes)
-	positive("max-lock-engines", c.MaxLockEngines)
 	positive("max-waiters", c.MaxWaiters)
 	positive("max-waiters-per-lock", c.MaxWaitersPerLock)
 	check(c.MaxMemory < 0 || c.MaxMemory >= MemoryLimit(LeastMemory), "max-memory", "%s is less than %s", c.MaxMemory, LeastMemory)
 	// Redis's own lower bounds for proto-max-bulk-len and client-query-buffer-limit.
 	check(c.ProtoMaxBulkLen >= Mebibyte, "proto-max-bulk-len", "%s is less than 1mb", c.ProtoMaxBulkLen)
 	check(c.ClientQueryLimit >= Mebibyte, "client-query-limit", "%s is less than 1mb", c.ClientQueryLimit)
-	check(c.ClientPendingLimit > 0, "client-pending-limit", "0 would read nothing")
 	check(!c.Embedded || !c.Upstream.TLS, "embedded", "excludes upstream.tls")
 	return errors.Join(errs...)
 }

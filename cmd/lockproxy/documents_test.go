@@ -30,8 +30,8 @@ changes, and the log says why. At SIGHUP, a file without any setting is not vali
 
 Durations have a unit, as in ` + "`250ms`" + ` or ` + "`1h30m`" + `. Sizes are written as in redis.conf: ` + "`64mb`" + ` is 64·1024·1024 bytes.
 
-| Key | Default | Meaning |
-|---|---|---|
+| Key | Default | Meaning | Change it if |
+|---|---|---|---|
 `
 )
 
@@ -47,9 +47,18 @@ func settingsTable() string {
 		if s.tag.Get("reload") == "yes" {
 			meaning += " ↻"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.key, value, meaning)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.key, value, meaning, s.tag.Get("when"))
 	}
 	return b.String()
+}
+
+// A setting for which nobody can say when to change it is none.
+func TestEachSettingSaysWhenToChangeIt(t *testing.T) {
+	for _, s := range settingsOf(new(NewConfig())) {
+		if s.tag.Get("when") == "" {
+			t.Errorf("%s does not say when one would change it", s.key)
+		}
+	}
 }
 
 func TestDocumentOfSettingsIsTheTable(t *testing.T) {

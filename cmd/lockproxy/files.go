@@ -26,5 +26,5 @@ func (c Config) files() uint64 {
 // upstreamFiles is the largest number of connections to Redis.
 func (c Config) upstreamFiles() Count {
 	const perEngine = 2
-	return c.MaxPins + c.MaxLogins + c.MaxLanes + perEngine*c.MaxLockEngines
+	return c.MaxPins + maxLogins + c.MaxLanes + perEngine*c.MaxLanes
 }

@@ -9,13 +9,13 @@ import (
 
 func TestTooFewFileDescriptorsAreAnErrorWithBothNumbers(t *testing.T) {
 	cfg := NewConfig()
-	cfg.MaxClients, cfg.MaxPins, cfg.MaxLogins, cfg.MaxLanes, cfg.MaxLockEngines = 1000, 100, 10, 20, 5
-	const needed = 1000 + 100 + 10 + 20 + 2*5 + ownFiles
+	cfg.MaxClients, cfg.MaxPins, cfg.MaxLanes = 1000, 100, 20
+	const needed = 1000 + 100 + maxLogins + 3*20 + ownFiles
 	if err := cfg.checkFiles(needed); err != nil {
 		t.Errorf("with as many as are needed: %v", err)
 	}
 	err := cfg.checkFiles(needed - 1)
-	for _, want := range []string{"max-clients", "1000 clients", "140 connections", "1268", "1267"} {
+	for _, want := range []string{"max-clients", "1000 clients", "176 connections", "1304", "1303"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}
@@ -29,7 +29,7 @@ func TestProxyDoesNotStartWithTooFewFileDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := func(limits, clients string) string {
-		script := limits + ` && exec -a lockproxy "$0" --listen nowhere.invalid:0 --max-pins 10 --max-lanes 10 --max-lock-engines 10 --max-clients ` + clients
+		script := limits + ` && exec -a lockproxy "$0" --listen nowhere.invalid:0 --max-pins 10 --max-lanes 10 --max-clients ` + clients
 		out, _ := exec.Command("bash", "-c", script, self).CombinedOutput() // it fails in any case: it cannot listen there
 		return string(out)
 	}

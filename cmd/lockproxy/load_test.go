@@ -337,7 +337,7 @@ func TestPasswordIsNotShown(t *testing.T) {
 
 // What is written as a number of another kind is not rounded, and no text is read as a number first.
 func TestValuesAreTakenAsTheyAreWritten(t *testing.T) {
-	for i, key := range []string{"max-clients", "max-pins", "max-pins-per-address", "max-logins", "max-lanes", "max-lock-engines", "max-waiters", "max-waiters-per-lock"} {
+	for i, key := range []string{"max-clients", "max-pins", "max-lanes", "max-waiters", "max-waiters-per-lock"} {
 		values := []string{"1.5", "010", "-1", "1.0", "1e3", "0x10", "0b1", "0o7", "1_000", "+5", "99999999999999999999", "true", "ten", "[1]", "{a: 1}", "'1.5'", `""`, "1 000"}
 		if i > 0 { // numbers are all of one type
 			values = values[:3]
@@ -442,7 +442,7 @@ func TestAFileThatHasLostItsSettingsIsNotLoadedAgain(t *testing.T) {
 		"comments only":                {[]string{text, "# max-pins: 7\n"}, "no settings any more"},
 		"settings come and go":         {[]string{"", text, "\n"}, "no settings any more"},
 		"it never had any":             {[]string{"", "# soon\n"}, ""},
-		"fewer settings":               {[]string{text + "max-logins: 3\n", text}, ""},
+		"fewer settings":               {[]string{text + "max-waiters: 3\n", text}, ""},
 		"settings, none, and settings": {[]string{text, "", text}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

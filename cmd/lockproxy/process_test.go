@@ -530,7 +530,7 @@ func TestHangupReloadsPinsAndTheFormOfTheLog(t *testing.T) {
 		t.Errorf("a pin beyond max-pins: %q", got)
 	}
 	waiting := make(chan string)
-	reload("max-pins: 1\npin-wait: 1m\nmax-logins: 20\nlogin-wait: 7s\nmax-pins-per-address: 3\n", `"changed":["pin-wait","max-pins-per-address","max-logins","login-wait"]`)
+	reload("max-pins: 1\npin-wait: 1m\nmax-waiters: 7\n", `"changed":["pin-wait","max-waiters"]`)
 	nc, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
@@ -543,7 +543,7 @@ func TestHangupReloadsPinsAndTheFormOfTheLog(t *testing.T) {
 	if _, err := io.WriteString(nc, "SUBSCRIBE c\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	reload("max-pins: 2\npin-wait: 50ms\nmax-pins-per-address: 3\nlog:\n  format: console\n", `"changed": ["log.format", "max-pins", "pin-wait"`)
+	reload("max-pins: 2\npin-wait: 50ms\nlog:\n  format: console\n", `"changed": ["log.format", "max-pins", "pin-wait"`)
 	select {
 	case got := <-waiting:
 		if got != "*3\r\n" {

@@ -227,6 +227,25 @@ func certOptions(cfg Config, log *zap.Logger) certs.Options {
 	return opts
 }
 
+// Limits that are no settings, because no operator has a reason to change them.
+const (
+	// Connections on which Redis judges AUTH, HELLO and SELECT, and the longest wait for one. Sixteen carry some ten thousand
+	// logins a second. A client that waits for ten seconds waits for a Redis that stands still.
+	maxLogins = 16
+	loginWait = 10 * time.Second
+
+	// Requests of a client that Redis has not answered. Beyond it the client is not read: more would not make it faster, and
+	// max-memory bounds all clients together.
+	unansweredLimit = 64 * Mebibyte
+
+	// Redis has the same ratio of the two limits of a subscriber, and the same time.
+	softShare = 4
+	softTime  = time.Minute
+
+	// Entries that LOCKSLOW has for each user and database. The log and spans have the others.
+	slowLogLen = 128
+)
+
 // proxyOptions hands each setting to the package that uses it. available is the memory that this process may have.
 func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Logger) proxy.Options {
 	announced, _ := topology.ParseAddressMap(cfg.Upstream.Map) // it has been verified
@@ -245,7 +264,7 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 			KeepAlive:    cfg.TCP.Keepalive,
 			UserTimeout:  cfg.TCP.UserTimeout,
 			Pins: upstream.PinLimits{
-				Max: int(cfg.MaxPins), MaxPerOwner: int(cfg.MaxPinsPerAddress), Wait: cfg.PinWait, MaxLogins: int(cfg.MaxLogins), LoginWait: cfg.LoginWait,
+				Max: int(cfg.MaxPins), Wait: cfg.PinWait, MaxLogins: maxLogins, LoginWait: loginWait,
 			},
 			MaxLanes: int(cfg.MaxLanes),
 		},
@@ -260,20 +279,20 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 			Grace:             cfg.Lock.Grace,
 			MaxHold:           cfg.Lock.MaxHold,
 			Sync:              int(cfg.Lock.Sync),
-			Slow:              proxy.SlowLog{Wait: cfg.Lock.SlowWait, Hold: cfg.Lock.SlowHold, Len: int(cfg.Lock.SlowLogLen)},
+			Slow:              proxy.SlowLog{Wait: cfg.Lock.SlowWait, Hold: cfg.Lock.SlowHold, Len: slowLogLen},
 			MaxWaiters:        int(cfg.MaxWaiters),
 			MaxWaitersPerLock: int(cfg.MaxWaitersPerLock),
 		},
 		Reentry:    cfg.Lock.Reentry,
-		MaxEngines: int(cfg.MaxLockEngines),
+		MaxEngines: int(cfg.MaxLanes), // as lanes, they are many if users and databases are
 		Limits: proxy.Limits{
 			Request:      resp.Limits{MaxBulk: int64(cfg.ProtoMaxBulkLen)},
 			Clients:      int(cfg.MaxClients),
 			Memory:       buffersOf(cfg.MaxMemory.Of(available)),
 			Query:        int(cfg.ClientQueryLimit),
-			Unanswered:   int(cfg.ClientPendingLimit),
+			Unanswered:   int(unansweredLimit),
 			Output:       cfg.ClientOutputLimit.orNone(),
-			PubSub:       proxy.PubSub{Hard: cfg.ClientPubSubLimit.orNone(), Soft: cfg.ClientPubSubSoft.orNone(), SoftTime: cfg.ClientPubSubTime},
+			PubSub:       proxy.PubSub{Hard: cfg.ClientPubSubLimit.orNone(), Soft: (cfg.ClientPubSubLimit / softShare).orNone(), SoftTime: softTime},
 			LargeCommand: cfg.LargeCommandTimeout,
 			FirstCommand: cfg.FirstCommandTimeout,
 			Handshake:    cfg.HandshakeTimeout,

@@ -21,7 +21,7 @@ func TestEveryOptionOfTheProxyIsSet(t *testing.T) {
 	cfg.Lock.Grace, cfg.Lock.MaxHold, cfg.FirstCommandTimeout, cfg.Drain.Delay = &grace, time.Minute, time.Second, time.Second
 	cfg.Upstream.User, cfg.Upstream.Password = "user", "password"
 	cfg.Sentinel.User, cfg.Sentinel.Password, cfg.Sentinel.TLS, cfg.Upstream.Map = "user", "password", true, []string{"a=b"}
-	cfg.UnixSocketPerm, cfg.Upstream.TLS, cfg.MaxPinsPerAddress = 0o700, true, 10
+	cfg.UnixSocketPerm, cfg.Upstream.TLS = 0o700, true
 	cfg.Lock.Sync = 2
 	cfg.Listen = append(cfg.Listen, "tls:127.0.0.1:0")
 	cfg.TLS.CertFile, cfg.TLS.KeyFile = redistest.NewAuthority(t).Issue(t, "proxy")
@@ -35,6 +35,7 @@ func TestEveryOptionOfTheProxyIsSet(t *testing.T) {
 		"Upstream.Lent": true, "Upstream.Exposed": true, // the server sets them
 		"Upstream.BuiltinCommands": true, // set with the address of the embedded Redis
 		"Limits.Request.MaxArgs":   true, "Limits.Request.MaxInline": true,
+		"Upstream.Pins.MaxPerOwner": true, // three quarters of all
 	}
 	var walk func(prefix string, v reflect.Value)
 	walk = func(prefix string, v reflect.Value) {
@@ -58,7 +59,7 @@ func TestEveryOptionOfTheProxyIsSet(t *testing.T) {
 
 func TestZeroOfASizeIsNoLimit(t *testing.T) {
 	cfg := NewConfig()
-	cfg.ClientPubSubLimit, cfg.ClientPubSubSoft = 0, 0
+	cfg.ClientPubSubLimit = 0
 	cfg.ClientOutputLimit = 0
 	opts := proxyOptions(cfg, 1<<30, new(certs.Store), zap.NewNop())
 	if l := opts.Limits; min(l.Output, l.PubSub.Hard, l.PubSub.Soft) < 1<<31-1 {

@@ -129,9 +129,6 @@ type (
 // SyncAll is the value of Locks.Sync for all replicas that the Sentinels, or the servers of the cluster, know.
 const SyncAll = lockcmds.SyncAll
 
-// MaxSlowLog bounds Locks.Slow.Len.
-const MaxSlowLog = observe.MaxLen
-
 // Values of Options.Reentry.
 const (
 	ReentryConnection = "connection" // also a connection that names no OWNER
@@ -209,7 +206,6 @@ func (srv *Server) limits() map[string]int64 {
 	o := srv.live.Load()
 	return map[string]int64{
 		"max-clients": int64(o.Limits.Clients), "max-waiters": int64(o.Locks.MaxWaiters), "max-waiters-per-lock": int64(o.Locks.MaxWaitersPerLock),
-		"max-pins": int64(o.Upstream.Pins.Max), "max-lanes": int64(o.Upstream.MaxLanes), "max-logins": int64(o.Upstream.Pins.MaxLogins),
-		"max-lock-engines": int64(o.MaxEngines),
+		"max-pins": int64(o.Upstream.Pins.Max), "max-lanes": int64(o.Upstream.MaxLanes),
 	}
 }

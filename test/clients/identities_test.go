@@ -133,7 +133,7 @@ func TestLockEnginesAreBounded(t *testing.T) {
 		}
 		late := proxytest.Dial(t, srv.Addr())
 		late.Raw(proxytest.Inline("SELECT 4", "LOCK lock", "SELECT 3", "TRYLOCK lock", "SELECT 4"))
-		for _, want := range []string{"+OK", "-OVERLOADED no lock engine is free for this identity (max-lock-engines)", "+OK", "$-1", "+OK"} {
+		for _, want := range []string{"+OK", "-OVERLOADED no lock engine is free for this identity (max-lanes)", "+OK", "$-1", "+OK"} {
 			late.ExpectReply(want)
 		}
 		for db := 1; db <= 3; db++ {

@@ -113,7 +113,7 @@ func TestNoAddressTakesAllPins(t *testing.T) {
 		redistest.Eventually(t, proxytest.Patience, "the share to be taken", func() bool { return srv.Stats().PinReasons["blpop"] == 3 })
 		greedy := proxytest.Dial(t, srv.Addr())
 		greedy.Send("BLPOP", "l", "0")
-		greedy.ExpectReply("-OVERLOADED the clients of this address have all upstream connections that one address may have (max-pins-per-address)")
+		greedy.ExpectReply("-OVERLOADED the clients of this address have all upstream connections that one address may have (max-pins)")
 		other := proxytest.DialFrom(t, "127.0.0.2", srv.Addr())
 		other.Send("MULTI")
 		other.ExpectReply("+OK")

@@ -63,7 +63,7 @@ func (s *Session) lockNow(r *request) bool {
 	if eerr != nil {
 		words := shared.NoUpstream
 		if errors.Is(eerr, lockcmds.ErrFull) {
-			words = s.proxy.Refuse(shared.NoEngineFree, "max-lock-engines", s.Addr)
+			words = s.proxy.Refuse(shared.NoEngineFree, "max-lanes", s.Addr)
 		}
 		return s.awaitQuiet() && r.answerWith(words)
 	}

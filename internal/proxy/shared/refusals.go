@@ -8,7 +8,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/logging"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // NoUpstream is the reply to a command that cannot be sent.
@@ -21,7 +20,7 @@ var CrossSlot = []byte("-CROSSSLOT Keys in request don't hash to the same slot\r
 var NoLaneFree = resp.AppendError(nil, resp.Overloaded, "no connection to share is free for this identity (max-lanes), nothing was sent")
 
 // NoEngineFree is the reply when the session's identity cannot have a lock engine.
-var NoEngineFree = resp.AppendError(nil, resp.Overloaded, lockcmds.ErrFull.Error()+" (max-lock-engines), nothing was sent")
+var NoEngineFree = resp.AppendError(nil, resp.Overloaded, lockcmds.ErrFull.Error()+" (max-lanes), nothing was sent")
 
 // ErrLogins refuses a connection for judging an identity change.
 var ErrLogins = errors.New("no upstream connection is free for logins")
@@ -34,12 +33,8 @@ func (e *Proxy) Refuse(words []byte, limit, client string) []byte {
 
 // NoPinFree is the reply when there is no connection to Redis for a command.
 func (e *Proxy) NoPinFree(why error, client string) []byte {
-	setting := "max-pins"
-	switch {
-	case errors.Is(why, upstream.ErrPinShare):
-		setting = "max-pins-per-address"
-	case errors.Is(why, ErrLogins):
-		setting = "max-logins"
+	if errors.Is(why, ErrLogins) {
+		return e.Refuse(resp.AppendError(nil, resp.Overloaded, why.Error()+", nothing was sent"), "logins", client)
 	}
-	return e.Refuse(resp.AppendError(nil, resp.Overloaded, why.Error()+" ("+setting+"), nothing was sent"), setting, client)
+	return e.Refuse(resp.AppendError(nil, resp.Overloaded, why.Error()+" (max-pins), nothing was sent"), "max-pins", client)
 }

@@ -70,18 +70,21 @@ func TestLimitsAreCountedAndLogged(t *testing.T) {
 	}
 }
 
-// The reply names the setting that an operator would change.
+// The reply names the setting that an operator would change, if there is one.
 func TestTheReplyWithoutAConnectionNamesTheSetting(t *testing.T) {
 	p, entries := logged(t)
-	for setting, why := range map[string]error{
-		"max-pins": upstream.ErrPins, "max-pins-per-address": fmt.Errorf("so: %w", upstream.ErrPinShare), "max-logins": ErrLogins,
+	for why, want := range map[error]string{
+		upstream.ErrPins: upstream.ErrPins.Error() + " (max-pins)",
+		fmt.Errorf("so: %w", upstream.ErrPinShare): "so: " + upstream.ErrPinShare.Error() + " (max-pins)",
+		ErrLogins: ErrLogins.Error(),
 	} {
-		want := "-OVERLOADED " + why.Error() + " (" + setting + "), nothing was sent\r\n"
-		if got := string(p.NoPinFree(why, "c")); got != want {
+		if got := string(p.NoPinFree(why, "c")); got != "-OVERLOADED "+want+", nothing was sent\r\n" {
 			t.Errorf("%q, want %q", got, want)
 		}
-		if entries.FilterField(zap.String("limit", setting)).Len() != 1 {
-			t.Errorf("%s: no entry", setting)
+	}
+	for limit, n := range map[string]int{"max-pins": 2, "logins": 1} {
+		if got := entries.FilterField(zap.String("limit", limit)).Len(); got != n {
+			t.Errorf("%s: %d entries, want %d", limit, got, n)
 		}
 	}
 	p.WaitRefused("", "c")
