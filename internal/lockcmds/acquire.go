@@ -95,7 +95,7 @@ func (e *Engine) startAcquire(a *askedAcquire, began, now time.Time, home *Engin
 		w.asked = &again
 	}
 	e.mu.Lock()
-	w.claim = e.claimLocked(s, kindOf(cmd), cmd.Key, cmd.Owner)
+	w.claim = e.claimLocked(s, cmd)
 	if cmd.Owner == "" && e.opts.Reentry.Refuses() && w.claim.Reenters() {
 		e.mu.Unlock()
 		e.opts.Reentry.Note(w.session().Client, cmd.Key, true)
@@ -125,7 +125,7 @@ func (e *Engine) startAcquire(a *askedAcquire, began, now time.Time, home *Engin
 	case atOnce:
 		w.send(now)
 	default:
-		e.ordered(w.conn(), w.claim.Deepened(), func() { w.send(e.calls.Clock.Now()) }, w.claim.Continue)
+		e.ordered(w.conn(), w.claim.Deepened(), func() { w.send(e.calls.Clock.Now()) }, w.claim.NotDeepened)
 	}
 }
 
@@ -201,7 +201,7 @@ func (w *waiter) finishLocked() {
 	if s := w.session(); s.asks == w {
 		s.asks = nil
 	}
-	w.claim.continueLocked()
+	w.claim.notDeepenedLocked()
 }
 
 // reply answers a finished acquire from a job or a timer. Requires no locks.
@@ -232,7 +232,7 @@ func grantOf(a script.Acquired, sentAt time.Time) grant {
 func (w *waiter) granted(g grant) []byte {
 	if g.overtaken { // a rollback of holds that the session has lost; the acquire may not have been executed
 		w.claim.Anew()
-		w.e.calls.Background(jobs.Attempt, w.goOn)
+		w.e.calls.Background(jobs.Attempt, w.askAgain)
 		return nil
 	}
 	if w.Sync > 0 && !g.synced {
@@ -272,7 +272,7 @@ func (w *waiter) granted(g grant) []byte {
 	if verdict == verdictLost || w.mayWait() && !w.Chosen {
 		w.rollBack(g.fence, nil)
 		w.claim.Anew()
-		w.e.calls.Background(jobs.Attempt, w.goOn)
+		w.e.calls.Background(jobs.Attempt, w.askAgain)
 		return nil
 	}
 	w.drop(g, nullReply)

@@ -50,7 +50,7 @@ func (w *waiter) deliver(g grant) {
 
 // asking is what the scripts of an attempt must know of the acquire.
 func (w *waiter) asking() asking {
-	return asking{Acquire: w.acquire(), Waits: w.Wait != 0, FairWait: w.e.opts.fairWait, Crowd: w.e.place}
+	return asking{Acquire: w.acquire(), Waits: w.Wait != 0, FairWait: w.e.opts.fairWait, Crowd: w.e.crowd}
 }
 
 func (w *waiter) acquire() script.Acquire {
@@ -63,9 +63,9 @@ func (w *waiter) question() question { return w.kind().Ask(w.asking(), &w.Waiter
 // mayWait reports whether the client has time left to wait.
 func (w *waiter) mayWait() bool { return w.MayWait(w.e.calls.Clock.Now().Sub(w.began)) }
 
-// goOn has an acquire ask again whose first attempt has come to nothing: as a waiter, or once if it may not wait any
+// askAgain has an acquire ask again whose first attempt has come to nothing: as a waiter, or once if it may not wait any
 // longer. Requires no locks.
-func (w *waiter) goOn() {
+func (w *waiter) askAgain() {
 	if !w.mayWait() {
 		w.e.calls.Background(jobs.Attempt.For(w.lock()), w.tryOnce)
 		return

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
@@ -26,12 +27,12 @@ type claim struct {
 	earlierGrace time.Duration // GRACE of that part; negative: none
 }
 
-// claimLocked begins an acquire of a lock of that kind for an owner. An empty owner is the session's own. Requires the session lock
+// claimLocked begins an acquire. Requires the session lock
 // and Engine.mu.
-func (e *Engine) claimLocked(s *contract.Caller, kind lockKind, lock, owner string) claim {
-	session, key := e.beginLocked(s, kind, lock, owner)
+func (e *Engine) claimLocked(s *contract.Caller, cmd *grammar.Command) claim {
+	session, key := e.beginLocked(s, cmd)
 	c := claim{e: e, s: session, key: key, request: e.nextRequest(), holds: 1}
-	if h := holdOf(e.table.Hold(key)); h != nil && kind.Reenters() {
+	if h := holdOf(e.table.Hold(key)); h != nil && key.Kind.Reenters() {
 		c.hold = h
 		if o := h.HolderOf(&session.Session); o != nil {
 			c.fence, c.holds, c.earlier, c.earlierGrace = h.Fence, o.Holds+1, h, o.Grace
@@ -77,7 +78,7 @@ func (c *claim) Part() script.Part {
 }
 
 // pauseLocked is called before an acquire of that lease is sent: the hold that it is to deepen is not renewed from here
-// on, nor dropped for want of holds, until grantedLocked or Continue. It reports whether the acquire may be sent at
+// on, nor dropped for want of holds, until grantedLocked or NotDeepened. It reports whether the acquire may be sent at
 // once, as sessionHold.pauseLocked does. Requires the session lock and Engine.mu.
 func (c *claim) pauseLocked(lease time.Duration) (now bool) {
 	h := c.hold
@@ -104,11 +105,11 @@ func (c *claim) doubtLocked(lease time.Duration, sentAt time.Time) {
 	c.e.table.InDoubt(c.e.table.Hold(c.key), lease, sentAt)
 }
 
-// Continue ends what pauseLocked has begun, if the acquire has not deepened the hold. Requires no locks.
-func (c *claim) Continue() { c.e.step(func(*table.Table) { c.continueLocked() }) }
+// NotDeepened ends what pauseLocked has begun, if the acquire has not deepened the hold. Requires no locks.
+func (c *claim) NotDeepened() { c.e.step(func(*table.Table) { c.notDeepenedLocked() }) }
 
-// continueLocked is Continue. The caller carries out the effects. Requires Engine.mu.
-func (c *claim) continueLocked() {
+// notDeepenedLocked is NotDeepened. The caller carries out the effects. Requires Engine.mu.
+func (c *claim) notDeepenedLocked() {
 	if h := c.hold; h != nil && c.sent {
 		c.e.table.NotDeepened(&h.Hold)
 	}
@@ -119,7 +120,7 @@ func (c *claim) continueLocked() {
 // grant. Requires no locks.
 func (c *claim) Anew() {
 	if c.hold != nil {
-		c.Continue()
+		c.NotDeepened()
 	}
 	c.request, c.fence, c.holds, c.earlier = c.e.nextRequest(), 0, 1, nil
 }
@@ -198,7 +199,7 @@ func (c *claim) grantedLocked(now time.Time, g *holdGrant) verdict {
 	if c.hold != nil {
 		g.Paused = &c.hold.Hold
 	}
-	held, fresh := t.Granted(&g.Grant)
+	held, fresh := t.Record(&g.Grant)
 	if h := holdOf(held); h != nil {
 		h.by = g.Renewer
 		if fresh {

@@ -18,7 +18,7 @@ func TestAClaimWritesTheHoldsThatTheSessionHasThen(t *testing.T) {
 		if p := first.Part(); p.Fence != 0 || p.Holds != 1 || (p.Session != "") != (owner != "") || first.Deepens() || first.Reenters() {
 			t.Errorf("%q: the first acquire writes %+v", owner, p)
 		}
-		first.Continue()
+		first.NotDeepened()
 		w.acquire(t, a, owner, nil)
 		again := w.claim(&a.caller, lock, owner)
 		if p := again.Part(); p.Fence != fence || p.Holds != 2 || p.Request <= first.Part().Request || !again.Deepens() || !again.Reenters() {
@@ -33,7 +33,7 @@ func TestAClaimWritesTheHoldsThatTheSessionHasThen(t *testing.T) {
 	if p := other.Part(); p.Fence != 0 || p.Holds != 1 || !other.Deepens() || other.Reenters() {
 		t.Errorf("another session of the owner writes %+v", p)
 	}
-	other.Continue()
+	other.NotDeepened()
 }
 
 func TestAGrantThatCannotBeUsedIsNotRecorded(t *testing.T) {
@@ -77,7 +77,7 @@ func TestARollbackOfAReentryEndsAHoldThatIsGone(t *testing.T) {
 			}
 			ended := false
 			claim.RollBack(grant, time.Second, func(ok bool) { ended = ok })
-			claim.Continue()
+			claim.NotDeepened()
 			w.Work()
 			args := w.Own.Args[0]
 			if !ended || args[argHolds] != "1" || args[argLease] != "30000" || args[argLess] != "1" || (args[argAcquire] == "0") != (grant != 0) {
@@ -167,7 +167,7 @@ func TestADoubtfulReentryShortensTheLease(t *testing.T) {
 		t.Errorf("doubted: %v, the lease ends in %v", b.session(w).Doubted, h.lease.Deadline().Sub(w.Time))
 	}
 	claim.Doubt(2*time.Second, w.Time)
-	claim.Continue()
+	claim.NotDeepened()
 	if end := h.lease.Deadline(); end != w.Time.Add(2*time.Second) {
 		t.Errorf("the lease ends in %v", end.Sub(w.Time))
 	}
@@ -187,7 +187,7 @@ func TestAKeyThatWasOverwrittenIsALossOnce(t *testing.T) {
 			if got := claim.Overwritten(); got != want {
 				t.Errorf("%d: lost: %v", i, got)
 			}
-			claim.Continue()
+			claim.NotDeepened()
 		}
 		w.Work()
 		if (len(a.Pushes) == 1) != told || len(w.lost) != 1 {

@@ -60,12 +60,12 @@ type confirmer struct {
 	end  context.CancelFunc
 
 	mu    sync.Mutex // guards the fields below and all lines
-	lines map[place]*line
+	lines map[lineName]*line
 	count int // grants without an outcome
 }
 
-// place names a line.
-type place struct {
+// lineName names a line.
+type lineName struct {
 	server  redislink.Server
 	patient bool
 }
@@ -82,7 +82,7 @@ type wanted struct {
 
 // newConfirmer returns a confirmer without grants.
 func newConfirmer(o confirmOptions) *confirmer {
-	c := &confirmer{confirmOptions: o, lines: make(map[place]*line)}
+	c := &confirmer{confirmOptions: o, lines: make(map[lineName]*line)}
 	c.life, c.end = context.WithCancel(o.Life)
 	return c
 }
@@ -102,11 +102,11 @@ func (c *confirmer) Confirm(node redislink.Node, g unconfirmedGrant) {
 	c.mu.Lock()
 	c.count++
 	c.mu.Unlock()
-	c.add(place{node.Server(), false}, 0, wanted{g, node})
+	c.add(lineName{node.Server(), false}, 0, wanted{g, node})
 }
 
 // add has grants wait for the next round of a line. A round that is not on its way begins after a pause.
-func (c *confirmer) add(at place, pause time.Duration, grants ...wanted) {
+func (c *confirmer) add(at lineName, pause time.Duration, grants ...wanted) {
 	c.mu.Lock()
 	l := c.lines[at]
 	begin := l == nil
@@ -121,7 +121,7 @@ func (c *confirmer) add(at place, pause time.Duration, grants ...wanted) {
 	}
 }
 
-func (c *confirmer) begin(at place, pause time.Duration) {
+func (c *confirmer) begin(at lineName, pause time.Duration) {
 	if pause == 0 {
 		c.Jobs.Submit(jobs.Confirm, func() { c.round(at) })
 	} else {
@@ -152,7 +152,7 @@ const (
 )
 
 // round asks for all grants of a line.
-func (c *confirmer) round(at place) {
+func (c *confirmer) round(at lineName) {
 	c.mu.Lock()
 	l := c.lines[at]
 	grants := l.waiting[:min(len(l.waiting), most)]
@@ -173,7 +173,7 @@ func (c *confirmer) round(at place) {
 		pause = earlyPause
 	}
 	for _, part := range byServer(later) {
-		c.add(place{part.at, true}, pause, part.grants...)
+		c.add(lineName{part.at, true}, pause, part.grants...)
 	}
 	c.mu.Lock()
 	more := len(l.waiting) > 0

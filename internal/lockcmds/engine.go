@@ -32,7 +32,7 @@ type Engine struct {
 	confirm  *confirmer
 	told     observe.Observers // of the ends of holds and acquires
 	defaults func() *Defaults  // the present ones, which do not change
-	place    string            // the name of the place that plain waiters share in a queue in Redis
+	crowd    string            // the name of the place that plain waiters share in a queue in Redis
 	held     atomic.Int64      // len(table.Holds())
 
 	mu       sync.Mutex // guards the fields below, and all sessions, holds and waiters
@@ -62,7 +62,7 @@ func New(o Options) (*Engine, error) {
 
 		told:     observe.Observers{opts.SlowLog},
 		defaults: opts.present(),
-		place:    script.CrowdOf(opts.UUID, uint32(opts.Clock.Random(1<<32))),
+		crowd:    script.CrowdOf(opts.UUID, uint32(opts.Clock.Random(1<<32))),
 		table: table.New(table.Config{
 			Lease: opts.Lease, Wait: opts.fairWait, StaleHead: opts.staleHead, NewHold: newHold,
 		}),
@@ -151,7 +151,7 @@ func (e *Engine) Keeps(session uint64, c grammar.Command) bool {
 	defer e.guard.Stop()
 	switch c.Verb {
 	case grammar.Lock, grammar.TryLock, grammar.FairLock, grammar.Unlock, grammar.ExtendLock:
-		return e.keeps(session, kindOf(&c), c.Key, c.Owner)
+		return e.keeps(session, &c)
 	default:
 		return false
 	}

@@ -25,7 +25,7 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 	x := &extension{e: e, named: cmd.Fence}
 	lost, atOnce := false, false
 	e.step(func(t *table.Table) {
-		session, k := e.beginLocked(&s, kindOf(&cmd), cmd.Key, cmd.Owner)
+		session, k := e.beginLocked(&s, &cmd)
 		if lost = t.KnowsLoss(&session.Session, k); lost {
 			return
 		}

@@ -41,7 +41,7 @@ func (e *Engine) releaseGrant(s contract.Caller, cmd grammar.Command) {
 func (e *Engine) ownerOf(s *contract.Caller, cmd *grammar.Command) (owner string, known bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	session, own := e.beginLocked(s, kindOf(cmd), cmd.Key, "")
+	session, own := e.beginLocked(s, cmd)
 	if h := e.table.Hold(own); h != nil && h.Fence == cmd.Fence || session.Losses.Fence(own.Lock, own.Owner) == cmd.Fence {
 		return "", true
 	}

@@ -1,10 +1,10 @@
 package lockcmds
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
@@ -108,9 +108,9 @@ func (e *Engine) rollback(h *sessionHold, s *table.Session) rollback {
 	return r
 }
 
-// beginLocked returns the record of a session, which is known from now on, and the key of the hold that a command of it
-// is about. The owner is the session's own if the command names none. Requires Engine.mu.
-func (e *Engine) beginLocked(s *contract.Caller, kind lockKind, lock, owner string) (*holdSession, table.Key) {
+// beginLocked returns the record of a session, which is known from now on, and the name of the hold that a command of it
+// is about. Requires Engine.mu.
+func (e *Engine) beginLocked(s *contract.Caller, cmd *grammar.Command) (*holdSession, table.Key) {
 	c := e.sessions[s.ID]
 	if c == nil {
 		c = &holdSession{ID: s.ID, Conn: s.Session}
@@ -118,7 +118,7 @@ func (e *Engine) beginLocked(s *contract.Caller, kind lockKind, lock, owner stri
 		e.sessions[s.ID] = c
 	}
 	c.Client, c.Proto = reentrant{ClientInfo: s.Info, Library: s.Library}, s.Proto
-	return c, table.Key{Lock: lock, Owner: cmp.Or(owner, c.Name), Kind: kind}
+	return c, e.keyLocked(c, cmd)
 }
 
 // hasEnded reports whether the client of a session has gone. Requires no locks.
@@ -177,16 +177,15 @@ func (e *Engine) holderLocked(lock string) observe.Party {
 	return observe.Party{Owner: h.Owner, Addr: c.Addr, Name: c.Name}
 }
 
-// keeps reports whether the session has a part in the hold of that lock and owner. An empty owner is the session's own.
-// Requires no locks.
-func (e *Engine) keeps(session uint64, kind lockKind, lock, owner string) bool {
+// keeps reports whether the session has a part in the hold that a command is about. Requires no locks.
+func (e *Engine) keeps(session uint64, cmd *grammar.Command) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c := e.sessions[session]
 	if c == nil {
 		return false
 	}
-	h := e.table.Hold(table.Key{Lock: lock, Owner: cmp.Or(owner, c.Name), Kind: kind})
+	h := e.table.Hold(e.keyLocked(c, cmd))
 	return h != nil && c.Has(h)
 }
 

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
@@ -50,14 +52,14 @@ func newLockWorld(t *testing.T) *lockWorld {
 func (e *Engine) claim(s *contract.Caller, lock, owner string) claim {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.claimLocked(s, exclusive{}, lock, owner)
+	return e.claimLocked(s, &grammar.Command{Key: lock, Owner: owner})
 }
 
 // begin returns the record of a session, and the key of a hold.
 func (e *Engine) begin(s *contract.Caller, lock, owner string) (*holdSession, table.Key) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.beginLocked(s, exclusive{}, lock, owner)
+	return e.beginLocked(s, &grammar.Command{Key: lock, Owner: owner})
 }
 
 func (c *claim) pause(lease time.Duration) bool {

@@ -1,6 +1,7 @@
 package lockcmds
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 // This file has the seam between the engine and the kinds of locks. The engine asks the kind, and does not know which
 // kinds there are. A new kind is a new value, in a file of its own.
 //
-//	kindOf(command) ──► lockKind ──┬─ the rules about several holders and waiters ──► table.Key, table.Waiter
+//	keyLocked(command) ──► lockKind ──┬─ the rules about several holders and waiters ──► table.Key, table.Waiter
 //	                               └─ the calls of its scripts; all kinds answer in the same forms
 //
 // How a client waits is no matter of the kind: plain or fair, a waiter of any kind stands in the one queue of its lock.
@@ -34,8 +35,11 @@ type lockKind interface {
 	Prove(p script.Prove) script.Call
 }
 
-// kindOf is the kind of lock that a command is about.
-func kindOf(*grammar.Command) lockKind { return exclusive{} }
+// keyLocked names the hold that a command of a session is about: the owner is the session's own if the command names
+// none, and the kind is exclusive. Requires Engine.mu.
+func (e *Engine) keyLocked(s *holdSession, cmd *grammar.Command) table.Key {
+	return table.Key{Lock: cmd.Key, Owner: cmp.Or(cmd.Owner, s.Name), Kind: exclusive{}}
+}
 
 // kindOfHold is the kind of a hold, or of the hold that a command is about.
 func kindOfHold(k table.Key) lockKind { return k.Kind.(lockKind) }

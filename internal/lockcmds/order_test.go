@@ -232,11 +232,11 @@ func TestAbandonedReleaseIsOfTheGrantItNames(t *testing.T) {
 	if claim.pause(time.Millisecond) {
 		t.Error("no renewal could set a longer lease")
 	}
-	p.e.ordered(other.Session, claim.Deepened(), func() { close(renewed) }, claim.Continue) // behind the release
+	p.e.ordered(other.Session, claim.Deepened(), func() { close(renewed) }, claim.NotDeepened) // behind the release
 	other.Unlock()
 	srv.Continue()
 	<-renewed
-	claim.Continue()
+	claim.NotDeepened()
 	p.cleanedUp()
 	equal(t, "holds", p.holds("k", "me"), "1")
 }

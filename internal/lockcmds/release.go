@@ -32,7 +32,7 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 	r := &release{e: e}
 	lost := false
 	e.step(func(t *table.Table) {
-		session, k := e.beginLocked(&s, kindOf(&cmd), cmd.Key, cmd.Owner)
+		session, k := e.beginLocked(&s, &cmd)
 		if lost = t.KnowsLoss(&session.Session, k); lost {
 			return
 		}

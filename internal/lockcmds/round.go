@@ -20,7 +20,7 @@ type askedReplicas struct {
 
 // ask is one round. It tells the outcomes of the grants that have one, and returns the others. early: the server has
 // not let the round wait.
-func (c *confirmer) ask(at place, grants []wanted) (rest []askedReplicas, early bool) {
+func (c *confirmer) ask(at lineName, grants []wanted) (rest []askedReplicas, early bool) {
 	limit := quickLimit
 	if at.patient {
 		limit = patientLimit

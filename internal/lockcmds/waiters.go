@@ -78,7 +78,7 @@ func (e *Engine) namesOfLocked(lock string) table.Names {
 		return q.Names()
 	}
 	n := script.ForWaiters(lock)
-	return table.Names{Key: lock, Channel: n.Channel, Place: n.PlaceOf(e.place), Wake: n.NameChannel(e.place)}
+	return table.Names{Key: lock, Channel: n.Channel, Place: n.PlaceOf(e.crowd), Wake: n.NameChannel(e.crowd)}
 }
 
 // Contended is one lock that clients wait for through this engine.

@@ -64,7 +64,7 @@ func (t *Table) Deepens(s *Session, k Key, fence int64) bool {
 	return h != nil && h.Fence == fence && h.HolderOf(s) != nil
 }
 
-// Deepening begins an acquire by which a session may deepen the hold. Granted ends it, or NotDeepened, or the end of
+// Deepening begins an acquire by which a session may deepen the hold. Record ends it, or NotDeepened, or the end of
 // the hold.
 func (t *Table) Deepening(h *Hold) { h.acquiring++ }
 
@@ -80,9 +80,9 @@ func (t *Table) NotDeepened(h *Hold) {
 // the latest one or behind it.
 func (t *Table) MayLast(h *Hold, ttl time.Duration) { h.Most = max(h.Most, ttl) }
 
-// Granted records a grant. If its kind reenters, an older hold of the same owner is lost by it. nil: another session of this owner has
+// Record records a grant. If its kind reenters, an older hold of the same owner is lost by it. nil: another session of this owner has
 // released this grant and acquired again meanwhile. If the grant is of the paused hold, its Pause is ended.
-func (t *Table) Granted(g *Grant) (h *Hold, fresh bool) {
+func (t *Table) Record(g *Grant) (h *Hold, fresh bool) {
 	if g.Key.Kind.Reenters() {
 		h = t.locks.find(g.Key)
 	}
@@ -119,7 +119,7 @@ func (t *Table) Granted(g *Grant) (h *Hold, fresh bool) {
 	case !newer: // the lease is as a later command of another session has set it, unless Redis has executed that one first
 		t.MayLast(h, g.TTL)
 		if g.Paused == h {
-			t.goOn(h)
+			t.continueLease(h)
 		}
 	case fresh:
 		t.emit(Effect{Op: Track, Hold: h, SentAt: g.SentAt})
@@ -203,7 +203,7 @@ func (t *Table) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a HoldAn
 			t.emit(Effect{Op: Resume, Hold: h, SentAt: a.SentAt})
 		} else {
 			t.MayLast(h, ttl)
-			t.goOn(h)
+			t.continueLease(h)
 		}
 		s.Losses.Forget(k.Lock, k.Owner)
 		return Yes

@@ -8,7 +8,7 @@ import (
 type Answer struct {
 	Status Status
 	Err    error // of Refused
-	// If Granted: the length of the lease. If Busy: the rest of the holder's lease, NoTTL or Kept.
+	// If Held: the length of the lease. If Busy: the rest of the holder's lease, NoTTL or Kept.
 	TTL    time.Duration
 	Placed bool  // if Busy: Place is known
 	Place  Place // where the crowd's place is now, if the attempt was made there

@@ -2,7 +2,7 @@
 // I/O, clock or mutex. Events go in as calls, effects come out, and the lock engine carries the effects out.
 //
 //	                     busy                  its turn               granted
-//	an acquire is asked ──────► Join ──► Queue ────────► Attempt ──► Answered ──► Finish ──► Granted ──► Hold
+//	an acquire is asked ──────► Join ──► Queue ────────► Attempt ──► Answered ──► Finish ──► Record ───► Hold
 //	                                       ▲                                        ▲                    │
 //	  Published, Wake, Offer, TimerDue ────┘      granted, or handed over ──────────┘                    │
 //	  (a message, a loss, a release here,                                                                ▼

@@ -117,7 +117,7 @@ func (t *Table) Done(effects []Effect) {
 	}
 }
 
-func (t *Table) goOn(h *Hold) { t.emit(Effect{Op: Continue, Hold: h}) }
+func (t *Table) continueLease(h *Hold) { t.emit(Effect{Op: Continue, Hold: h}) }
 
 // ReasonGone is the reason of a loss of which Redis's answer tells.
 const ReasonGone = "gone"

@@ -77,7 +77,7 @@ func (b *book) settle(t interface{ Fatalf(string, ...any) }) (told int) {
 }
 
 func (b *book) grant(s *Session, owner string, fence, count int64, sent int) *Hold {
-	h, _ := b.Granted(&Grant{
+	h, _ := b.Record(&Grant{
 		By: s, Key: Key{Lock: "k", Owner: owner, Kind: alone}, Fence: fence, Count: count, SentAt: at(sent), TTL: time.Minute, Grace: -1,
 	})
 	return h
@@ -130,7 +130,7 @@ func TestReleasedByStatus(t *testing.T) {
 func TestEffectsKeepNoHoldAlive(t *testing.T) {
 	l := New(Config{NewHold: func() *Hold { return &Hold{} }})
 	s := session("s")
-	h, _ := l.Granted(&Grant{
+	h, _ := l.Record(&Grant{
 		By: s, Key: Key{Lock: "k", Owner: "s", Kind: alone}, Fence: 5, Count: 1, SentAt: at(1), TTL: time.Minute, Grace: -1,
 	})
 	l.Done(l.Effects())
@@ -437,10 +437,10 @@ func TestPartByGrace(t *testing.T) {
 			b, s, o := newBook(), session("s"), session("o")
 			k := Key{Lock: "k", Owner: c.owner, Kind: alone}
 			g := Grant{By: s, Key: k, Fence: 5, Count: 1, SentAt: at(1), TTL: time.Minute, Grace: c.grace}
-			h, _ := b.Granted(&g)
+			h, _ := b.Record(&g)
 			if c.others {
 				g.By, g.Count, g.SentAt = o, 2, at(2)
-				b.Granted(&g)
+				b.Record(&g)
 			}
 			for _, left := range s.Leave() {
 				rest, ok := b.Part(left, s)
@@ -538,9 +538,9 @@ func TestALossIsToldToTheSessionsThatHaveHolds(t *testing.T) {
 func TestPartWaitsForReleasesOfANamedOwner(t *testing.T) {
 	b, s, o := newBook(), session("s"), session("o")
 	g := Grant{By: s, Key: Key{Lock: "k", Owner: "shared", Kind: alone}, Fence: 5, Count: 1, SentAt: at(1), TTL: time.Minute}
-	b.Granted(&g)
+	b.Record(&g)
 	g.Count, g.SentAt = 2, at(2)
-	h, _ := b.Granted(&g)
+	h, _ := b.Record(&g)
 	b.grant(o, "shared", 5, 3, 3)
 	r := b.Release(s, h.Key, 0)
 	if rest, ok := b.Part(h, s); ok {
@@ -613,7 +613,7 @@ func TestHoldsAgreeWithThemselvesWhateverHappens(t *testing.T) {
 			case 0, 1:
 				fence += int64(rapid.IntRange(0, 1).Draw(t, "new"))
 				mine := rapid.Int64Range(1, 2).Draw(t, "mine")
-				b.Granted(&Grant{By: s, Key: key(s), Fence: fence, Count: mine, SentAt: at(now), TTL: time.Minute, Grace: -1})
+				b.Record(&Grant{By: s, Key: key(s), Fence: fence, Count: mine, SentAt: at(now), TTL: time.Minute, Grace: -1})
 			case 2:
 				releases = append(releases, b.Release(s, key(s), 0))
 			case 3:
@@ -708,7 +708,7 @@ func TestASessionLeavesItsHoldsInOneOrder(t *testing.T) {
 	var want []string
 	for i := range 20 {
 		name := string(rune('a' + i))
-		b.Granted(&Grant{By: s, Key: Key{Lock: name, Owner: "s", Kind: alone}, Fence: int64(i + 1), Count: 1, SentAt: at(1), TTL: time.Minute})
+		b.Record(&Grant{By: s, Key: Key{Lock: name, Owner: "s", Kind: alone}, Fence: int64(i + 1), Count: 1, SentAt: at(1), TTL: time.Minute})
 		want = append(want, name)
 	}
 	var got []string
@@ -724,7 +724,7 @@ func TestASessionLeavesItsHoldsInOneOrder(t *testing.T) {
 func TestALeaseThatIsAnsweredLateMayBeLeft(t *testing.T) {
 	b, s, o := newBook(), session("s"), session("o")
 	g := Grant{By: s, Key: Key{Lock: "k", Owner: "me", Kind: alone}, Fence: 5, Count: 1, SentAt: at(9), TTL: time.Minute, Grace: -1}
-	h, _ := b.Granted(&g)
+	h, _ := b.Record(&g)
 	equals := func(after string, ttl, most time.Duration) {
 		t.Helper()
 		if h.TTL != ttl || h.Most != most {
@@ -732,7 +732,7 @@ func TestALeaseThatIsAnsweredLateMayBeLeft(t *testing.T) {
 		}
 	}
 	g.By, g.Count, g.SentAt, g.TTL = o, 2, at(1), time.Hour
-	b.Granted(&g)
+	b.Record(&g)
 	equals("an earlier acquire", time.Minute, time.Hour)
 	b.Extended(s, h.Key, h, time.Second, HoldAnswer{Status: Held, Fence: 5, Holds: 2, SentAt: at(10)})
 	equals("a later extension", time.Second, time.Second)

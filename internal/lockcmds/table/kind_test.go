@@ -27,7 +27,7 @@ const plain, fair = false, true
 func granted(t *testing.T, x *Table, s *Session, k Kind, fence int64) *Hold {
 	t.Helper()
 	g := Grant{By: s, Key: Key{Lock: "k", Owner: s.Name, Kind: k}, Fence: fence, Count: 1, SentAt: at(int(fence)), TTL: time.Minute, Grace: -1}
-	h, fresh := x.Granted(&g)
+	h, fresh := x.Record(&g)
 	if h == nil || !fresh {
 		t.Fatalf("grant %d: %v, fresh %t", fence, h, fresh)
 	}

@@ -74,7 +74,7 @@ func (t *Table) released(r *Release, a HoldAnswer) Reply {
 	switch {
 	case a.Status == Failed:
 		if h != nil {
-			t.goOn(h)
+			t.continueLease(h)
 		} else if lost {
 			return LostLease // nothing was released, and the loss was not told because this release was on its way
 		}
@@ -82,7 +82,7 @@ func (t *Table) released(r *Release, a HoldAnswer) Reply {
 	case a.Status == InDoubt:
 		if h != nil {
 			h.doubts++
-			t.goOn(h)
+			t.continueLease(h)
 		}
 		return Failure
 	case a.Status == Freed:
@@ -131,7 +131,7 @@ func (t *Table) stillHeld(r *Release, h *Hold, lost bool, a HoldAnswer) Reply {
 	case newer && !h.Fixed:
 		t.emit(Effect{Op: Resume, Hold: h, SentAt: a.SentAt})
 	case h != nil:
-		t.goOn(h)
+		t.continueLease(h)
 	case lost && r.Hold.Fence == a.Fence && r.Hold.releasing < a.Holds: // Redis judges later than our clock
 		reply = LostLease
 	}
@@ -149,7 +149,7 @@ func (t *Table) settle(h *Hold, over bool) {
 	case over:
 		t.Drop(h)
 	default:
-		t.goOn(h)
+		t.continueLease(h)
 	}
 }
 
