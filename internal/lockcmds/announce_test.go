@@ -8,9 +8,11 @@ import (
 	"testing"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // laterLoss keeps the jobs until the test runs them.
@@ -77,4 +79,27 @@ func TestLossesAreToldInOrderAndInBatches(t *testing.T) {
 	if a.busy || a.list != nil {
 		t.Error("the announcer keeps what it has told")
 	}
+}
+
+func TestTheEndOfAnEngineWritesTheSummaryOfItsLosses(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	p := startProxy(t, redistest.Start(t), func(o *Options) { o.Logger = zap.New(core) })
+	for range entriesMost + 3 {
+		p.e.losses.Tell(lossReport{Key: "k", Reason: "gone", Push: func([]byte) {}})
+	}
+	entries := func() []observer.LoggedEntry { return logs.FilterMessage("lease lost").All() }
+	redistest.Eventually(t, patience, "all that is told at once", func() bool { return len(entries()) == entriesMost && p.e.losses.told() })
+	if err := p.e.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-p.e.done // before the period of the summary ends
+	if all := entries(); len(all) != entriesMost+1 || all[entriesMost].ContextMap()["repeated"] != int64(3) {
+		t.Errorf("%d entries", len(all))
+	}
+}
+
+func (a *announcer) told() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.busy
 }

@@ -7,9 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
-
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
@@ -29,65 +26,6 @@ func (s *session) awaitWaiting() {
 		defer s.Unlock()
 		return s.Pending() == 0 && s.p.e.asks(s.ID)
 	})
-}
-
-func TestLossIsToldOnceByEveryWay(t *testing.T) {
-	t.Parallel()
-	for name, damage := range map[string][]any{
-		"deleted": {"DEL", "k"}, "flushed": {"FLUSHALL"}, "other type": {"SET", "k", "x"}, "other owner": {
-			"EVAL",
-			"redis.call('DEL','k') redis.call('HSET','k','other','1') redis.call('PEXPIRE','k',60000) return 1", 0,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			srv := redistest.Start(t)
-			p := startProxy(t, srv, nil)
-			sub := srv.Client(t).Subscribe(t.Context(), "lockproxy:lost:{k}")
-			defer sub.Close()
-			if _, err := sub.Receive(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			a := p.session(3)
-			fence := itoa(a.fence("LOCK k"))
-			srv.Do(t, damage...)
-			equal(t, "push", a.push(), ">[lock-lost k :"+fence+" gone]")
-			m, err := sub.ReceiveMessage(t.Context())
-			if err != nil || m.Payload != fence+" gone" {
-				t.Fatalf("channel: %v %v", m, err)
-			}
-			if name != "other type" {
-				a.want("UNLOCK k", lostLeaseWords)
-				a.want("UNLOCK k", notHeldWords)
-			}
-			if n := p.losses.Load(); n != 1 || len(a.Pushes) != 0 {
-				t.Errorf("told %d times", n)
-			}
-		})
-	}
-}
-
-func TestLossIsLoggedOnceWithKeyAndReason(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	core, logs := observer.New(zap.InfoLevel)
-	p := startProxy(t, srv, func(o *Options) { o.Logger = zap.New(core) })
-	a := p.session(3)
-	fence := a.fence("LOCK k")
-	srv.Do(t, "DEL", "k")
-	a.push()
-	a.want("UNLOCK k", lostLeaseWords)
-	lines := logs.FilterFieldKey("key").All()
-	if len(lines) != 1 {
-		t.Fatalf("%d lines: %v", len(lines), lines)
-	}
-	fields := lines[0].ContextMap()
-	if held, ok := fields["held_seconds"].(float64); !ok || held <= 0 {
-		t.Errorf("held_seconds is %v", fields["held_seconds"])
-	}
-	delete(fields, "held_seconds")
-	delete(fields, "owner")
-	equal(t, "fields", fields, map[string]any{"key": "k", "fence": fence, "reason": "gone", "client": "10.0.0.1:1", "client_name": "test"})
 }
 
 func TestUnlockOfALeaseThatEndedSaysSo(t *testing.T) {

@@ -158,22 +158,6 @@ func TestOtherSessionsOfAnOwnerGetInWithTheFirst(t *testing.T) {
 	}
 }
 
-func TestClosingTakesFairWaitersOut(t *testing.T) {
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
-	a, b := p.session(2), q.session(2)
-	a.fence("LOCK k")
-	b.send("FAIRLOCK k")
-	b.awaitWaiting()
-	if err := q.e.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	equal(t, "waiter", b.reply(), "-OVERLOADED the proxy is shutting down, connect again")
-	if n := srv.Client(t).Exists(t.Context(), "redisson_lock_queue:{k}").Val(); n != 0 {
-		t.Fatal("its place in the queue is left")
-	}
-}
-
 func TestUnwantedChannelsAreUnsubscribed(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
