@@ -64,6 +64,8 @@ func limitMemory(available, clients uint64, log *zap.Logger) {
 type release struct {
 	settled   int64 // the bytes of the process beside those of clients: at the last release, or the least since
 	allocated int64 // the bytes that the process has ever allocated, at the last look
+	worked    bool  // since the last release
+	looks     int   // the same
 }
 
 const (
@@ -73,6 +75,9 @@ const (
 	// itself, so what a crowd has left is released from quietFrom on.
 	quietBelow = 4 << 20
 	quietFrom  = 8 << 20
+	// Memory that was in use at the last release may be garbage by now, and does not show as growth. So a process that has worked since then
+	// releases once more when it is quiet, this many looks later at the earliest.
+	fewestLooks = 5
 	// perClient is the memory of a client beside its buffers. A crowd that goes leaves it.
 	perClient = 16 << 10
 )
@@ -97,18 +102,24 @@ func (r *release) watch(ctx context.Context, clients func() int64) {
 		if r.due(usageNow(clients)) {
 			runtime.GC() // pools keep their memory until the second collection
 			debug.FreeOSMemory()
-			r.settled = usageNow(clients).own()
+			r.done(usageNow(clients))
 		}
 	}
 }
 
-// due reports whether it is time: the process has grown by a quarter, apart from the bytes of clients; or by less, and it is quiet.
+// done notes a release.
+func (r *release) done(u usage) { r.settled, r.worked, r.looks = u.own(), false, 0 }
+
+// due reports whether it is time: the process has grown by a quarter, apart from the bytes of clients; or it is quiet, and has grown by less or has
+// worked.
 func (r *release) due(u usage) bool {
 	quiet := u.allocated-r.allocated < quietBelow
 	r.allocated = u.allocated
 	r.settled = min(r.settled, u.own())
+	r.worked = r.worked || !quiet
+	r.looks++
 	grown := u.own() - r.settled
-	return grown > r.settled/4+releaseFrom || quiet && grown > quietFrom
+	return grown > r.settled/4+releaseFrom || quiet && (grown > quietFrom || r.worked && r.looks >= fewestLooks)
 }
 
 // own is the part of the process that is not of clients. Charges may be too high.

@@ -54,7 +54,7 @@ func TestMemoryIsReleasedOnce(t *testing.T) {
 			t.Errorf("step %d: due %v", i, got)
 		}
 		if step.due {
-			r.settled = u.own()
+			r.done(u)
 		}
 	}
 }
@@ -71,13 +71,22 @@ func TestMemoryIsReleasedWhenItIsQuiet(t *testing.T) {
 		{0, 50 * mb, 111 * mb, true},        // it has gone
 		{0, 24 * mb, 112 * mb, false},
 		{0, 24 * mb, 113 * mb, false},
+		{0, 24 * mb, 200 * mb, false}, // it works, and what it used before is garbage
+		{0, 24 * mb, 201 * mb, false},
+		{0, 24 * mb, 202 * mb, true},
+		{0, 24 * mb, 203 * mb, false},
+		{0, 24 * mb, 203 * mb, false},
+		{0, 24 * mb, 203 * mb, false},
+		{0, 24 * mb, 203 * mb, false},
+		{0, 24 * mb, 203 * mb, false},
+		{0, 24 * mb, 203 * mb, false},
 	} {
 		u := usage{step.clients, step.resident, step.allocated}
 		if got := r.due(u); got != step.due {
 			t.Errorf("step %d: due %v", i, got)
 		}
 		if step.due {
-			r.settled = 22 * mb // what is left behind the release
+			r.done(usage{0, 22 * mb, step.allocated}) // what is left
 		}
 	}
 }
@@ -88,7 +97,7 @@ func TestMemoryIsReleasedBehindTheLastClients(t *testing.T) {
 	if !r.due(usage{20 * mb, 240 * mb, 0}) {
 		t.Fatal("the first clients have gone")
 	}
-	r.settled = usage{20 * mb, 70 * mb, 0}.own()
+	r.done(usage{20 * mb, 70 * mb, 0})
 	if r.due(usage{180 * mb, 240 * mb, 200 * mb}) {
 		t.Error("others have come")
 	}
