@@ -275,7 +275,7 @@ func (c Config) Verify() error {
 	positive("max-lanes", c.MaxLanes)
 	positive("max-waiters", c.MaxWaiters)
 	positive("max-waiters-per-lock", c.MaxWaitersPerLock)
-	check(c.MaxMemory < 0 || c.MaxMemory >= MemoryLimit(LeastMemory), "max-memory", "%s is less than %s", c.MaxMemory, LeastMemory)
+	check(c.MaxMemory < 0 || c.MaxMemory >= MemoryLimit(LeastMemory), "max-memory", "%s is less than %s; a share has its sign, as in 50%%", c.MaxMemory, LeastMemory)
 	// Redis's own lower bounds for proto-max-bulk-len and client-query-buffer-limit.
 	check(c.ProtoMaxBulkLen >= Mebibyte, "proto-max-bulk-len", "%s is less than 1mb", c.ProtoMaxBulkLen)
 	check(c.ClientQueryLimit >= Mebibyte, "client-query-limit", "%s is less than 1mb", c.ClientQueryLimit)

@@ -24,7 +24,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{`listen: "unix:" has no path`, func(c *Config) { c.Listen = []string{"unix:"} }},
 		{`listen: "127.0.0.1:http-or-so" has no valid port`, func(c *Config) { c.Listen = []string{"127.0.0.1:http-or-so"} }},
 		{`listen: ":65536" has no valid port`, func(c *Config) { c.Listen = []string{":65536"} }},
-		{`upstream.address: no address of Redis: it is host:port, unix:/path, sentinel://host:port,host:port/name or cluster://host:port,host:port`, func(c *Config) { c.Upstream.Address = "redis" }},
+		{`upstream.address: no address of Redis, which is host:port, unix:/path, sentinel://host:port,host:port/name or cluster://host:port,host:port`, func(c *Config) { c.Upstream.Address = "redis" }},
 		{"upstream.user: needs upstream.password", func(c *Config) { c.Upstream.User = "u" }},
 		{"embedded: excludes upstream.address", func(c *Config) { c.Embedded, c.Upstream.Address = true, "redis:6379" }},
 		{`client-auth: "all" is not one of upstream, proxy, none`, func(c *Config) { c.ClientAuth = "all" }},

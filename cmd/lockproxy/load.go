@@ -135,10 +135,10 @@ func (cmd *command) parse(args []string) error {
 		cmd.File = file
 	}
 	if err := all.Parse(args); err != nil {
-		return misspelt(err, all)
+		return cli.FlagError(err, all)
 	}
 	if all.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %s", all.Arg(0))
+		return unexpected(all.Arg(0), args, all)
 	}
 	switch {
 	case cmd.HelpAll:
@@ -149,15 +149,21 @@ func (cmd *command) parse(args []string) error {
 	return nil
 }
 
-// misspelt is a parser's error. If a flag is unknown, it has the flag that is meant, perhaps.
-func misspelt(err error, known *pflag.FlagSet) error {
-	unknown, ok := errors.AsType[*pflag.NotExistError](err)
-	if !ok {
-		return err
+// unexpected is the error about an argument that is none of a flag.
+func unexpected(arg string, args []string, flags *pflag.FlagSet) error {
+	at := slices.Index(args, arg)
+	if at == 0 {
+		names := []string{"--version", "--help", "--check"}
+		for _, sub := range cli.Subcommands() {
+			names = append(names, sub.Name)
+		}
+		return fmt.Errorf("unexpected argument %s: it is no subcommand%s (without one lockproxy serves; --help has all)", arg, cli.Meant(arg, names))
 	}
-	var names []string
-	known.VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
-	return errors.New(err.Error() + meant("--"+unknown.GetSpecifiedName(), names))
+	before := flags.Lookup(strings.TrimPrefix(args[at-1], "--"))
+	if before != nil && before.NoOptDefVal != "" && slices.Contains([]string{"true", "false", "yes", "no", "on", "off"}, arg) {
+		return fmt.Errorf("unexpected argument %s (the value of --%s stands behind an equals sign, as in --%s=false)", arg, before.Name, before.Name)
+	}
+	return fmt.Errorf("unexpected argument %s", arg)
 }
 
 // helpWidth is the columns of a help text.
@@ -190,7 +196,7 @@ func readVariables(settings []*setting, environ []string) error {
 		case !strings.HasPrefix(name, envPrefix+"_"), name == envPrefix+"_CONFIG", serviceVariable.MatchString(entry), testVariable.MatchString(name):
 		default:
 			names := slices.Sorted(maps.Keys(known))
-			errs = append(errs, fmt.Errorf("unknown variable %s in the environment%s", name, meant(name, names)))
+			errs = append(errs, fmt.Errorf("unknown variable %s in the environment%s", name, cli.Meant(name, names)))
 		}
 	}
 	return errors.Join(errs...)
@@ -251,7 +257,7 @@ func plain(err error, data []byte) string {
 		_, byDecoder := errors.AsType[*yaml.SyntaxError](err)
 		return withoutValues(yaml.FormatError(err, false, false), byDecoder)
 	}
-	at, wanted := typeError.Token.Position, "another kind of value"
+	at, wanted := typeError.Token.Position, "a single value"
 	switch typeError.DstType {
 	case reflect.TypeFor[time.Duration]():
 		wanted = "a duration with a unit, as in 250ms or 1h30m"
@@ -264,15 +270,24 @@ func plain(err error, data []byte) string {
 // quoted matches what the decoder quotes of a file.
 var quoted = regexp.MustCompile(`"(\\.|[^"\\])*"`)
 
-// withoutValues is an error text about a file without the values that the decoder quotes: one may be a password. A
-// password that begins with an asterisk is an alias for YAML.
+// position is where the decoder has found a mistake.
+var position = regexp.MustCompile(`^\[\d+:\d+\] `)
+
+// mistakes are the words for what the decoder's texts have in them.
+var mistakes = []struct{ has, words string }{
+	{"alias", "a value that begins with * or & stands in quotes"}, // perhaps a password, which the decoder quotes
+	{"anchor", "a value that begins with * or & stands in quotes"},
+	{"mapping is expected", "must be a section: its keys stand below it in lines of their own, further to the right"},
+	{"mapping value is not allowed", "a key in a wrong place: the keys of a section begin in one column, and a value with a colon and a space stands in quotes"},
+	{"tab character", "a tab, where YAML has spaces"},
+}
+
+// withoutValues is an error text about a file without the values that the decoder quotes: one may be a password.
 func withoutValues(text string, byDecoder bool) string {
-	if strings.Contains(text, "alias") || strings.Contains(text, "anchor") {
-		at, _, _ := strings.Cut(text, "]")
-		if !strings.HasPrefix(at, "[") {
-			at = "["
+	for _, m := range mistakes {
+		if strings.Contains(text, m.has) {
+			return position.FindString(text) + m.words
 		}
-		return strings.TrimPrefix(at+"] ", "[] ") + "a value that begins with * or & stands in quotes"
 	}
 	if !byDecoder || strings.Contains(text, "already defined") { // the type of the setting quotes its text, the decoder a key
 		return text
@@ -293,7 +308,11 @@ func unknownKey(at *token.Token, data []byte) string {
 	for _, s := range settingsOf(new(NewConfig())) {
 		known = append(known, s.key)
 	}
-	return text + meant(key, known)
+	if name := strings.Trim(key, "'"); name != key && slices.Contains(known, name) {
+		section, rest, _ := strings.Cut(name, ".")
+		return fmt.Sprintf("%s: write %s: below %s:", text, rest, section)
+	}
+	return text + cli.Meant(key, known)
 }
 
 // pathOf looks for the key at a position, and notes its path.

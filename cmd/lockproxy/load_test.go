@@ -526,3 +526,29 @@ func TestVariablesOfServicesAreNoSettings(t *testing.T) {
 		}
 	}
 }
+
+func TestMistakesAreExplained(t *testing.T) {
+	for text, want := range map[string]string{
+		"lock.lease: 30s":                     "[1:1] unknown key 'lock.lease': write lease: below lock:",
+		"lock: 30s":                           "[1:7] must be a section",
+		"- a":                                 "[1:1] must be a section",
+		"lock:\nlease: 30s":                   "[2:1] unknown key lease, did you mean lock.lease?",
+		"upstream:\n  host: x":                "[2:3] unknown key upstream.host",
+		"\tlog: x":                            "a tab, where YAML has spaces",
+		"log:\n level: info\n   format: json": "[2:9] a key in a wrong place",
+		"log:\n  level: [info]":               "[2:10] must be a single value",
+		"upstream:\n  password: *a":           "[2:14] a value that begins with * or & stands in quotes",
+	} {
+		if _, err := load([]string{"--config", writeFile(t, text+"\n")}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	for args, want := range map[string]string{
+		"serve": "unexpected argument serve: it is no subcommand (", "version": "did you mean --version?", "exce k": "did you mean exec?", "--embedded yes": "as in --embedded=false",
+		"--check x": "unexpected argument x", "--lease 3s": "did you mean --lock-lease?", "--lock-lease 3": `--lock-lease: "3" is not`, "--listen": "--listen needs a value",
+	} {
+		if _, err := load(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+}

@@ -156,7 +156,9 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	p := &program{ctx: ctx, name: sub.name, stdout: stdout, stderr: stderr, watched: isTerminal(stderr)}
 	if err != nil {
-		return p.fail(ExitUsage, "%s", readable(err))
+		p.tell("%s", readable(FlagError(err, f)))
+		fmt.Fprintf(stderr, "Usage: %s; --help has the flags\n", sub.usage())
+		return ExitUsage
 	}
 	return cmd.run(p)
 }
@@ -172,8 +174,13 @@ func (s *subcommand) flagSet(cmd command) *pflag.FlagSet {
 // helpWidth is the columns of a help text.
 const helpWidth = 100
 
+// usage is the form of an invocation.
+func (s *subcommand) usage() string {
+	return strings.TrimSpace("lockproxy " + s.name + " [flags] " + s.args)
+}
+
 func (s *subcommand) printHelp(w io.Writer, f *pflag.FlagSet) {
-	fmt.Fprintf(w, "Usage: lockproxy %s [flags] %s\n\n%s\n\nFlags:\n%s", s.name, s.args, s.help, f.FlagUsagesWrapped(helpWidth))
+	fmt.Fprintf(w, "Usage: %s\n\n%s\n\nFlags:\n%s", s.usage(), s.help, f.FlagUsagesWrapped(helpWidth))
 	if s.details != "" {
 		fmt.Fprintf(w, "\n%s\n", s.details)
 	}
@@ -199,11 +206,19 @@ func (p *program) ask(c connection, answer func(ctx context.Context, conn *Conn)
 	var reply Error
 	switch {
 	case errors.As(err, &reply):
-		return p.fail(code, "the proxy answers: %s", readable(err))
+		return p.fail(code, "%s", readable(answered(err)))
 	case err != nil:
 		return p.fail(ExitUnreachable, "%s", readable(err))
 	}
 	return code
+}
+
+// answered is an error reply of the proxy, in words for a user.
+func answered(err error) error {
+	if strings.HasPrefix(err.Error(), "ERR unknown command") {
+		return fmt.Errorf("the proxy answers: %w (is it Redis itself?)", err)
+	}
+	return fmt.Errorf("the proxy answers: %w", err)
 }
 
 // Subcommand is what help texts, the man page and completions say of one subcommand.

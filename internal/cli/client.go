@@ -104,7 +104,10 @@ func open(ctx context.Context, t Target) (net.Conn, error) {
 	case err != nil && ctx.Err() != nil:
 		return nil, &Unanswered{t.Addr, "the connection", time.Since(began), err}
 	case err != nil:
-		return nil, err
+		if failed, ok := errors.AsType[*net.OpError](err); ok {
+			err = failed.Err
+		}
+		return nil, fmt.Errorf("the proxy at %s cannot be reached: %w (--url or LOCKPROXY_URL has its address)", t.Addr, err)
 	case t.TLS == nil:
 		return nc, nil
 	}

@@ -54,7 +54,10 @@ func (c *execCommand) flags(f *pflag.FlagSet) {
 
 // arguments takes the key, further flags, and the command.
 func (c *execCommand) arguments(f *pflag.FlagSet) error {
-	if f.NArg() == 0 || f.Arg(0) == "" {
+	switch {
+	case f.NArg() == 0:
+		return errors.New("no lock is named")
+	case f.Arg(0) == "":
 		return errNoName
 	}
 	c.Key = f.Arg(0)
@@ -62,7 +65,7 @@ func (c *execCommand) arguments(f *pflag.FlagSet) error {
 		return err
 	}
 	if c.Command = f.Args(); len(c.Command) == 0 {
-		return errors.New("no command behind --")
+		return fmt.Errorf("no command behind the lock %s", plain(c.Key))
 	}
 	if c.NoWait {
 		c.Wait = patience{limited: true}
@@ -209,14 +212,14 @@ func (c *execCommand) await(ctx context.Context, h *Holder) (time.Time, error) {
 		asked := time.Now()
 		sure, err := c.attempt(ctx, h, verb, wait)
 		var reply Error
-		answered := errors.As(err, &reply) || errors.Is(err, errClosed)
+		heard := errors.As(err, &reply) || errors.Is(err, errClosed)
 		switch {
 		case err == nil || errors.Is(err, errBusy):
 			return sure, err
 		case reply != "" && !temporary(reply):
-			return sure, fmt.Errorf("the proxy answers: %w", err)
+			return sure, answered(err)
 		case errors.Is(err, errLost): // taken away at once: ask again
-		case !answered && trouble.IsZero():
+		case !heard && trouble.IsZero():
 			return sure, err // the proxy was never there
 		case trouble.IsZero() || time.Since(asked) > awayLimit: // until now the request has waited
 			trouble = time.Now()

@@ -35,6 +35,9 @@ func (c *locksCommand) arguments(f *pflag.FlagSet) error {
 	if f.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %s", f.Arg(0))
 	}
+	if c.Count < 0 {
+		return fmt.Errorf("--count: %d is negative", c.Count)
+	}
 	c.complete()
 	return nil
 }
@@ -57,7 +60,7 @@ func (q *question) arguments(f *pflag.FlagSet) error {
 	q.Key = f.Arg(0)
 	switch {
 	case f.NArg() != 1:
-		return fmt.Errorf("%d arguments, where the name of one lock is expected", f.NArg())
+		return fmt.Errorf("%d arguments, where one is expected: the name of the lock", f.NArg())
 	case q.Key == "":
 		return errNoName
 	}

@@ -32,7 +32,7 @@ func TestAddressesAreRead(t *testing.T) {
 func TestMistakesAreExplained(t *testing.T) {
 	for text, part := range map[string]string{
 		"":                           "no address",
-		"redis":                      "no address of Redis: it is host:port, unix:/path, sentinel://",
+		"redis":                      "no address of Redis, which is host:port, unix:/path, sentinel://",
 		"redis:port-without-name":    "no valid port",
 		"redis:0":                    "no valid port",
 		"unix:":                      "no path",

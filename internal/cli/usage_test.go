@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestMistakesAreExplained(t *testing.T) {
+	for args, want := range map[string]string{
+		"exec":                          "no lock is named\nUsage: lockproxy exec [flags] KEY -- COMMAND ...",
+		"exec k":                        "no command behind the lock k\n",
+		"exec k --waitt 5 -- true":      "unknown flag: --waitt, did you mean --wait?\n",
+		"exec k -x -- true":             "unknown flag: -x\n",
+		"exec k --lease 5 -- true":      `--lease: "5" is not a duration with a unit, as in 30s or 1h30m`,
+		"locks --count x":               `--count: "x" is not a whole number`,
+		"locks --count=-1":              "--count: -1 is negative",
+		"locks --match":                 "--match needs a value",
+		"info":                          "0 arguments, where one is expected: the name of the lock",
+		"info k --fence 7":              "unknown flag: --fence\n",
+		"info k -u 127.0.0.1:1":         "the proxy at 127.0.0.1:1 cannot be reached: ",
+		"info k -u redis://127.0.0.1/x": "the database of the address, ",
+	} {
+		code, _, complaints := ran(t, strings.Fields(args)...)
+		if code == ExitOK || !strings.Contains(complaints, want) {
+			t.Errorf("%s: exit code %d, %q, want %q", args, code, complaints, want)
+		}
+	}
+}
+
+func TestTheNameThatIsMeant(t *testing.T) {
+	names := []string{"--lock-lease", "--listen", "exec", "locks", "upstream.tls", "upstream.address", "LOCKPROXY_LOCK_LEASE", "LOCKPROXY_LISTEN"}
+	for name, want := range map[string]string{
+		"exce": "exec", "--lease": "--lock-lease", "LOCKPROXY_LEASE": "LOCKPROXY_LOCK_LEASE", "upstream.adress": "upstream.address", "lock": "locks",
+		"upstream.host": "", "serve": "", "x": "",
+	} {
+		if want != "" {
+			want = ", did you mean " + want + "?"
+		}
+		if got := Meant(name, names); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
