@@ -30,7 +30,7 @@ type ReentryRule struct {
 	named map[logged]struct{} // clients that the log has named
 }
 
-// A reentrantClient chooses its names, so the number and the length of those that are remembered are limited.
+// A client chooses its names, so the number and the length of those that are remembered are limited.
 const (
 	mostNames   = 256
 	longestName = 64 // bytes

@@ -119,7 +119,7 @@ type Acquired struct {
 	PTTL         time.Duration // if not: the rest of the holder's lease, NoTTL or Kept
 	Damage       Damage
 	Placed       bool  // Place is known: the call was Crowd or a hand-over
-	Place        int64 // of the plain waiters, as in turns.go
+	Place        int64 // of the plain waiters, as in table/turns.go
 }
 
 // DecodeAcquired decodes the answer of acquire.lua and fair.lua.

@@ -104,7 +104,7 @@ type Released struct {
 	To      int64 // ToNobody, ToPlain, ToFair or ToNamed
 	Granted int64 // fence of that waiter's grant
 	Placed  bool  // Place is known
-	Place   int64 // of the plain waiters, as in turns.go
+	Place   int64 // of the plain waiters, as in table/turns.go
 	Damage  Damage
 }
 

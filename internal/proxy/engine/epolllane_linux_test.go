@@ -23,7 +23,7 @@ func TestRequestsOfAFailedWriteAreUnsent(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, request := stream.New(), &lost{sent: true}
-	mover := e.loops[0].Attach(stream.NewWire(s))
+	mover := e.loops[0].Attach(s)
 	s.OnAppend(mover.Wake)
 	if err := s.Append([]byte("PING\r\n"), request, 0, 1); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ func (s *Session) Describe() (clients.Info, bool) {
 	return s.described(), !s.ended
 }
 
-// described is describe. Requires the session lock.
+// described is Describe for a caller that has the lock. Requires the session lock.
 func (s *Session) described() clients.Info {
 	c := clients.Info{
 		Idle: max(s.proxy.Clock.Load()-s.active, 0) / 1000,

@@ -43,7 +43,7 @@ type twoServers struct {
 
 // nodeWire is a lane to one of the servers.
 type nodeWire struct {
-	*upstream.Wire
+	upstream.Wire
 	c   *twoServers
 	at  topology.Node
 	raw []byte // taken, but not yet a whole command
@@ -126,7 +126,7 @@ type nodeDriver struct {
 }
 
 // Attach implements upstream.Driver.
-func (d nodeDriver) Attach(w *upstream.Wire) upstream.Mover {
+func (d nodeDriver) Attach(w upstream.Wire) upstream.Mover {
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
 	wire := &nodeWire{Wire: w, c: d.c, at: d.at}

@@ -10,7 +10,7 @@
 //	client ◀─bytes─ engine ◀─ Session.NextWrite ◀─ Replies(bytes, n) from the lane's or pin's reader
 //
 // Events go in (bytes of the client, replies, a lock's result, a hang-up), bytes to send come out. A session knows the
-// engine that moves its bytes as a Host.
+// engine that moves its bytes as an engine.Client.
 //
 // # Order
 //
@@ -32,7 +32,9 @@
 //
 //   - the engine's call Feed, NextWrite and the like;
 //   - the readers of package upstream and the workers of package lockcmds call into sessions and never block there;
-//   - one for each CLIENT LIST, KILL or UNBLOCK, from Redis's answer to its own; it looks at all clients.
+//   - one for each CLIENT LIST, KILL or UNBLOCK, from Redis's answer to its own; it looks at all clients;
+//   - one for a long command that is divided over a cluster, or whose long replies are joined (Aside);
+//   - those of timers: the first command, a timeout, a drain.
 //
 // # Locks
 //

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
+	"github.com/lockproxy/lockproxy/internal/proxy/engine"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -13,7 +14,7 @@ import (
 const judgePause = time.Second
 
 // New makes the session of a client.
-func New(from clients.Origin, e *shared.Proxy, h Host) *Session {
+func New(from clients.Origin, e *shared.Proxy, h engine.Client) *Session {
 	s := &Session{
 		Origin: from, owner: clients.Account(from.Addr), proxy: e, host: h,
 	}

@@ -8,7 +8,7 @@ import (
 // They make things count that a client can have by the million.
 const (
 	slotCost = 256 // a slot and its handler
-	stepCost = 128 // a transaction.Step
+	stepCost = 128 // a Step
 	argCost  = 24  // a slice
 
 	// nameCopies is how often the name of a lock is in memory while a client waits for it: in the keys and channels of

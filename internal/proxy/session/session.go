@@ -9,6 +9,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/engine"
 	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
@@ -32,32 +33,6 @@ const (
 	waitGoodbye      // the connection closes when the outstanding replies are in; nothing is parsed any more
 )
 
-// A Host is what a session needs of the engine that moves its bytes. Its methods do not block.
-type Host interface {
-	// Flush moves the session's output to the client. Requires no locks.
-	Flush()
-
-	// Hangup closes the client's connection. The session may be locked.
-	Hangup()
-
-	// Yield has the goroutines that the caller has just started run soon: the client waits for one of them. The session
-	// may be locked.
-	Yield()
-
-	// Driver moves the bytes of the session's lane; nil: goroutines do.
-	Driver() upstream.Driver
-
-	// Unread reports whether the client has sent bytes that Feed has not got. The session may be locked.
-	Unread() bool
-
-	// Left reports whether the client has ended its side, even if Leaving has not been called yet. The session may be
-	// locked.
-	Left() bool
-
-	// Resume ends a pause that Feed has asked for. The session may be locked.
-	Resume()
-}
-
 // A Session is one client connection without its I/O. Its mutex guards all fields but proxy and host, which never
 // change.
 //
@@ -68,7 +43,7 @@ type Host interface {
 // takes time to load.
 type Session struct {
 	proxy *shared.Proxy
-	host  Host
+	host  engine.Client
 
 	mu             sync.Mutex
 	wait           wait

@@ -28,7 +28,7 @@ import (
 // hand is a host and a driver moved by hand: there are no sockets between a session and its lane, and none to its client.
 type hand struct {
 	socket  string // of the greeter
-	wire    *upstream.Wire
+	wire    upstream.Wire
 	driving chan struct{} // closed when the wire is the test's
 	once    sync.Once
 	resumed int
@@ -53,7 +53,7 @@ func (*hand) Unread() bool { return false }
 func (h *hand) Left() bool { return h.left }
 
 // Attach implements upstream.Driver. The test moves the first lane; a spare one stays idle.
-func (h *hand) Attach(w *upstream.Wire) upstream.Mover {
+func (h *hand) Attach(w upstream.Wire) upstream.Mover {
 	if h.wire == nil {
 		h.wire = w
 	}

@@ -84,7 +84,7 @@ func newLane(o laneOptions) *Lane {
 	l := &Lane{opts: o, stream: stream.New(), stop: make(chan struct{}), contact: make(chan struct{}, 1)}
 	l.stream.OnBusy(o.Busy)
 	if o.Driver != nil {
-		l.mover = o.Driver.Attach(stream.NewWire(l.stream))
+		l.mover = o.Driver.Attach(l.stream)
 		l.stream.OnAppend(l.mover.Wake)
 	}
 	return l

@@ -31,9 +31,9 @@ type Options struct {
 	// Own reports whether credentials are the proxy's own. Free reports whether the lanes of an identity need no place.
 	Own, Free func(dial.Identity) bool
 
-	Meek    func() bool // see Options
+	Meek    func() bool // see laneOptions
 	Logger  *zap.Logger
-	Entries *logging.Repeats // see Options
+	Entries *logging.Repeats // see laneOptions
 	Spawn   func(func())     // runs a goroutine and waits for its end
 
 	Events Events

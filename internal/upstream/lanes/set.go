@@ -177,7 +177,7 @@ func (s *set) trim(t time.Time) {
 
 func (s *set) isEmpty() bool { return s.members == [maxLanes]*member{} }
 
-// InUse is a method of Owner.
+// InUse is a method of laneOwner.
 func (s *set) InUse(l *Lane) bool {
 	s.all.mu.Lock()
 	defer s.all.mu.Unlock()
@@ -185,23 +185,23 @@ func (s *set) InUse(l *Lane) bool {
 	return m != nil && m.users > 0
 }
 
-// Connected is a method of Owner.
+// Connected is a method of laneOwner.
 func (s *set) Connected(_ *Lane, again bool) {
 	s.all.opts.Events.Connected(s.key.target, s.owner, again)
 }
 
-// Failed is a method of Owner.
+// Failed is a method of laneOwner.
 func (s *set) Failed(l *Lane, err error) {
 	s.all.opts.Events.Failed(s.key.target, err, s.InUse(l))
 }
 
-// Lost is a method of Owner.
+// Lost is a method of laneOwner.
 func (s *set) Lost(*Lane) {
 	s.all.lost.Add(1)
 	s.all.opts.Events.Lost(s.key.target)
 }
 
-// Rejected is a method of Owner. Its users learn it from the lane.
+// Rejected is a method of laneOwner. Its users learn it from the lane.
 func (s *set) Rejected(l *Lane) {
 	s.all.mu.Lock()
 	if m := s.all.members[l]; m != nil && !m.isDropped() {

@@ -1,6 +1,6 @@
-// Package stream is the state machine of one ordered connection to Redis, without I/O of its own: requests go in, the
-// bytes to write come out, the bytes that were read go in, and each reply is handed to the receiver whose request it
-// answers.
+// Package stream is the state machine of one ordered connection to Redis: requests go in, the bytes to write come out,
+// the bytes that were read go in, and each reply is handed to the receiver whose request it answers. Serve moves the
+// bytes by goroutines; without it an event loop does. The machine does no I/O, but for the direct write in send.go.
 //
 //	session ──Append(raw, receiver, tag, n)──▶ Stream ──Take──▶ write loop ──▶ Redis
 //	session ◀──Replies(tag, bytes, n)────────── Stream ◀──Feed── read loop ◀── Redis
@@ -14,7 +14,8 @@
 //
 // # Goroutines
 //
-// The package starts none. One goroutine at a time takes (the writer, or one that calls Send or WriteDue while the
-// writer sleeps), and one feeds (the reader). Append may be called from any. When both have returned, the keeper of the
+// Serve starts two, and waits for them: one writes, and one closes the connection when it is asked to. Its caller reads.
+// One goroutine at a time takes (the writer, or one that calls Send or WriteDue while the writer sleeps), and one feeds
+// (the reader). Append may be called from any. When both have returned, the keeper of the
 // connection ends it with Reconnect, Rest or Refuse.
 package stream

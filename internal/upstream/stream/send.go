@@ -86,7 +86,7 @@ func (s *Stream) WriteDue() {
 	defer s.writing.Done()
 	if s.sent != s.settled.Load() { // others are at work
 		s.mu.Unlock()
-		runtime.Gosched() // lets them add their requests, as in wire.go
+		runtime.Gosched() // lets them add their requests, as in serve.go
 		s.mu.Lock()
 	}
 	done := s.writeLocked(maxDue)

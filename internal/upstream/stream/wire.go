@@ -7,7 +7,7 @@ import (
 // A Driver moves the bytes of lanes in place of this package's goroutines: an event loop, for one. It is comparable.
 type Driver interface {
 	// Attach prepares for moving the bytes of one lane.
-	Attach(w *Wire) Mover
+	Attach(w Wire) Mover
 }
 
 // A Mover moves the bytes of one lane.
@@ -21,25 +21,19 @@ type Mover interface {
 	Drive(nc net.Conn, stop <-chan struct{}) error
 }
 
-// Wire is a lane's side toward its connection, for a Mover. Take and Feed are each used by one goroutine at a time.
-//
-// It moves the bytes between a stream and its socket. Goroutines do it (Serve), or an event loop (Driver).
-//
-// Serve has three goroutines: the caller reads, one writes, and one closes the connection when it is asked to.
-type Wire struct{ stream *Stream }
+// Wire is a lane's side toward its connection, for a Mover: a Stream without the side of the sessions. Take and Feed are
+// each used by one goroutine at a time.
+type Wire interface {
+	// Open says that the connection is ready. If requests are waiting already, Wake is called.
+	Open()
 
-// NewWire returns the wire of a stream.
-func NewWire(s *Stream) *Wire { return &Wire{s} }
+	// Take returns the bytes to write next, or nil, after which Wake announces more. The caller owns the bytes and
+	// returns them as spare in a later call.
+	Take(spare []byte) []byte
 
-// Open says that the connection is ready. If requests are waiting already, Wake is called.
-func (w *Wire) Open() { w.stream.Open() }
+	// Feed takes bytes that Redis sent and hands the replies on. After an error the connection is useless.
+	Feed(b []byte) error
 
-// Take returns the bytes to write next, or nil, after which Wake announces more. The caller owns the bytes and returns
-// them as spare in a later call.
-func (w *Wire) Take(spare []byte) []byte { return w.stream.Take(spare) }
-
-// Feed takes bytes that Redis sent and hands the replies on. After an error the connection is useless.
-func (w *Wire) Feed(b []byte) error { return w.stream.Feed(b) }
-
-// Unwritten says that none of the bytes b, which Take has returned last, could be written. The connection ends.
-func (w *Wire) Unwritten(b []byte) { w.stream.Unwritten(b) }
+	// Unwritten says that none of the bytes b, which Take has returned last, could be written. The connection ends.
+	Unwritten(b []byte)
+}
