@@ -20,7 +20,7 @@ func (s *Session) described() clients.Info {
 		Name: s.name, LibName: s.lib[0], LibVer: s.lib[1], Cmd: s.cmd,
 		User: clients.UserOf(s.ident.User), DB: s.ident.DB, Resp: s.ident.Proto, Multi: -1,
 		Closes: s.closing || s.wait == waitGoodbye,
-		Query:  int64(s.in.Len()), QueryFree: int64(s.in.Cap() - s.in.Len()), Total: int64(s.bytes()),
+		Query:  int64(s.in.len()), QueryFree: int64(s.in.cap() - s.in.len()), Total: int64(s.bytes()),
 		Unread: int64(s.out.Unread()), Writing: s.out.Out.Writing(),
 	}
 	c.Waits = s.wait == waitLock && s.out.Slots.Due() == 0 || s.pin != nil && s.pin.waits && s.pin.conn.Connected()

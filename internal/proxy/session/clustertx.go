@@ -173,9 +173,9 @@ func (tx *keptTx) send(s *Session) bool {
 func (tx *keptTx) end(r *request, why []byte) bool {
 	s := r.s
 	s.kept = nil
-	s.refused.Refuse(why, true)
+	s.refused.refuse(why, true)
 	s.releasePin()
-	return r.answerWith(s.refused.Step(r.row.Name, r.muted))
+	return r.answerWith(s.refused.step(r.row.Name, r.muted))
 }
 
 // opens returns the function that takes the reply to the MULTI that is sent next.
@@ -184,7 +184,7 @@ func (p *pinned) opens() func(reply []byte) {
 	base := p.Queued
 	return func(reply []byte) {
 		if p.Opening--; resp.IsOK(reply) {
-			p.Opened(base)
+			p.opened(base)
 		}
 	}
 }
@@ -232,7 +232,7 @@ func (s *Session) routeAt(r *request) (handled, done bool) {
 	}
 	switch {
 	case absent: // a command that answers for any user is queued in its place
-		pin.Queue(Step{Rewrite: func([]byte) []byte { return noCluster }})
+		pin.queue(Step{Rewrite: func([]byte) []byte { return noCluster }})
 		r.forward(command.Hello, r.handler())
 		return true, true
 	case refusal != nil:
@@ -276,7 +276,7 @@ func (s *Session) watchOver(r *request, to reply.Handler) reply.Handler {
 				words, pin.watch.broken = queued, true
 			}
 			if !muted {
-				s.out.Put(at, words, false)
+				s.out.put(at, words, false)
 			}
 			return true
 		}}
@@ -288,7 +288,7 @@ func (s *Session) watchOver(r *request, to reply.Handler) reply.Handler {
 		return &reply.Guarded{Session: s, To: to, Slot: r.slot, Read: topology.ReadRefusal, Refused: func(at reply.ID, _ topology.Refusal) bool {
 			pin.watch.broken = pin.watch.broken || watches
 			if !muted {
-				s.out.Put(at, answer, false)
+				s.out.put(at, answer, false)
 			}
 			return true
 		}}

@@ -15,8 +15,8 @@ const (
 // send.
 const drainSilence = 500
 
-// Ask asks the client to leave. busy: replies to it are outstanding. It reports whether this is the first time.
-func (s *DrainState) Ask(busy bool) bool {
+// ask asks the client to leave. busy: replies to it are outstanding. It reports whether this is the first time.
+func (s *DrainState) ask(busy bool) bool {
 	if *s != 0 {
 		return false
 	}
@@ -26,15 +26,15 @@ func (s *DrainState) Ask(busy bool) bool {
 	return true
 }
 
-// Sent says that the client has sent something.
-func (s *DrainState) Sent() {
+// sent says that the client has sent something.
+func (s *DrainState) sent() {
 	if *s == drainAsked {
 		*s = drainServed
 	}
 }
 
-// BehindReply reports whether the client leaves as soon as it has all its replies.
-func (s DrainState) BehindReply() bool { return s == drainServed }
+// behindReply reports whether the client leaves as soon as it has all its replies.
+func (s DrainState) behindReply() bool { return s == drainServed }
 
 // Silent reports whether a client without traffic for that number of milliseconds leaves.
 func Silent(idle int64) bool { return idle >= drainSilence }

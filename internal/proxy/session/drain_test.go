@@ -5,16 +5,16 @@ import "testing"
 func TestAClientLeavesBehindAReply(t *testing.T) {
 	for _, busy := range []bool{false, true} {
 		var s DrainState
-		if s.Sent(); s.BehindReply() {
+		if s.sent(); s.behindReply() {
 			t.Error("it leaves before it is asked")
 		}
-		if !s.Ask(busy) || s.Ask(busy) {
+		if !s.ask(busy) || s.ask(busy) {
 			t.Error("it is asked once")
 		}
-		if s.BehindReply() != busy {
-			t.Errorf("busy %v: leaves behind a reply: %v", busy, s.BehindReply())
+		if s.behindReply() != busy {
+			t.Errorf("busy %v: leaves behind a reply: %v", busy, s.behindReply())
 		}
-		if s.Sent(); !s.BehindReply() {
+		if s.sent(); !s.behindReply() {
 			t.Error("it stays although it has sent something")
 		}
 	}

@@ -57,7 +57,7 @@ func (s *Session) receive(at reply.ID, b []byte, n int, more bool) {
 		n = h.Take(at, b, n, more)
 	default:
 		s.weight.Burst += len(b)
-		s.out.Put(at, b, more)
+		s.out.put(at, b, more)
 	}
 	s.Answered(at, n)
 }
@@ -67,7 +67,7 @@ func (s *Session) Answered(at reply.ID, n int) {
 	if !s.out.Slots.Answer(at, n) {
 		return
 	}
-	s.out.Move()
+	s.out.move()
 	switch due := s.out.Slots.Due(); {
 	case due == 0:
 		s.quiet()
@@ -116,7 +116,7 @@ func (s *Session) lose(at reply.ID, n int, sent bool) {
 func (s *Session) Refuse(at reply.ID, n int) {
 	words := s.Refusal()
 	for range n {
-		s.out.Put(at, words, false)
+		s.out.put(at, words, false)
 	}
 }
 
@@ -148,7 +148,7 @@ func (s *Session) quiet() {
 		s.pin.waits, s.pin.Opening = false, 0 // a MULTI that could not be sent opens nothing
 	}
 	s.endVisit()
-	if s.weight.Weigh() {
+	if s.weight.weigh() {
 		s.leaveLane()
 	}
 	switch {
@@ -161,7 +161,7 @@ func (s *Session) quiet() {
 	case s.wait == waitQuiet, s.wait == waitTurn:
 		s.wait = waitNone
 	}
-	if s.pin != nil && s.pin.mode == readsFrames && !s.pin.Subscribed() {
+	if s.pin != nil && s.pin.mode == readsFrames && !s.pin.subscribed() {
 		s.readReplies()
 	}
 	if s.pin != nil && s.pin.conclude != nil {
@@ -218,7 +218,7 @@ func (s *Session) transmit(conn connection, raw []byte, at reply.ID, n int) {
 		err = conn.Append(raw, nil, 0, 0)
 	} else {
 		if s.out.Timed() {
-			conn.Note(s.out.Mark(at))
+			conn.Note(s.out.mark(at))
 		}
 		err = s.append(conn, raw, at, n)
 	}
@@ -270,15 +270,15 @@ func (s *Session) Refusal() []byte {
 func (s *Session) Gone() bool { return s.out.Gone() }
 
 // Put implements reply.Session.
-func (s *Session) Put(at reply.ID, b []byte, more bool) { s.out.Put(at, b, more) }
+func (s *Session) Put(at reply.ID, b []byte, more bool) { s.out.put(at, b, more) }
 
 // Message implements pubsub.Session.
-func (s *Session) Message(b []byte) { s.out.Message(b) }
+func (s *Session) Message(b []byte) { s.out.message(b) }
 
 // Pass implements reply.Session.
 func (s *Session) Pass(at reply.ID, b []byte, more bool) {
 	s.weight.Burst += len(b)
-	s.out.Put(at, b, more)
+	s.out.put(at, b, more)
 }
 
 // Held implements reply.Session.

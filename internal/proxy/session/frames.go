@@ -23,12 +23,12 @@ func (s *Session) subscribe(r *request) bool {
 	}
 	channels := len(r.args) - 1
 	if pin.InTx {
-		pin.Queue(Step{Verb: r.row.Name, Left: channels})
+		pin.queue(Step{Verb: r.row.Name, Left: channels})
 		r.forward(r.raw, r.handler())
 		return true
 	}
 	s.readFrames()
-	pin.Count()
+	pin.count()
 	r.forward(r.raw, AwaitReply(s, &pin.Subscriptions, r.muted, r.row.Name, channels))
 	return true
 }
@@ -43,11 +43,11 @@ func (s *Session) execSubscriptions(r *request) bool {
 	exec := &reply.Reply{Session: s, Muted: r.muted, Done: func(reply []byte) {
 		s.Resume()
 		if !bytes.HasPrefix(reply, []byte("-")) || bytes.HasPrefix(reply, []byte("-EXECABORT")) {
-			pin.End()
+			pin.end()
 		}
 	}}
 	pin.execution = AwaitExec(s, &pin.Subscriptions, exec, pin.Queued-pin.Base, pin.Steps)
-	if pin.Changes() { // as without subscription commands
+	if pin.changes() { // as without subscription commands
 		s.wait = waitReply
 	}
 	r.forward(r.raw, pin.execution)
@@ -105,13 +105,13 @@ func (s *Session) frame(b []byte, kind resp.Kind) {
 	at, h, due := s.out.Slots.First(pin.conn)
 	f, _ := h.(*Frames)
 	switch {
-	case f != nil && f.Awaits(verb):
-		f.Confirm(verb, count)
-		s.out.Put(at, b, false)
-		s.Answered(at, f.Done())
-	case kind == resp.Push, pin.Subscribed() && IsMessage(verb), !due:
-		pin.Confirm(verb, count) // Redis ends subscriptions by itself when a slot moves away
-		s.out.Message(b)
+	case f != nil && f.awaits(verb):
+		f.confirm(verb, count)
+		s.out.put(at, b, false)
+		s.Answered(at, f.done())
+	case kind == resp.Push, pin.subscribed() && IsMessage(verb), !due:
+		pin.confirm(verb, count) // Redis ends subscriptions by itself when a slot moves away
+		s.out.message(b)
 		if s.out.Slots.Due() == 0 {
 			s.quiet()
 		}
@@ -141,7 +141,7 @@ func (s *Session) routeUnread(r *request) bool {
 	pin.fresh = false
 	switch {
 	case pin.InTx || s.subscriber():
-		pin.Count()
+		pin.count()
 		pin.spent = true // Redis refuses or queues it; its effect at EXEC is not examined
 		r.forward(r.raw, r.handler())
 	case r.muted:
@@ -173,7 +173,7 @@ func (s *Session) verdict(b []byte, kind resp.Kind) {
 	s.pin.mode = readsRaw
 	s.Resume()
 	if at, _, due := s.out.Slots.First(s.pin.conn); due {
-		s.out.Put(at, b, false)
+		s.out.put(at, b, false)
 		s.Answered(at, 1)
 	}
 }
@@ -212,11 +212,11 @@ var replyCommands = map[replyMode][]byte{
 // the command's effect on the connection does not matter.
 func (s *Session) routeRaw(r *request) bool {
 	if r.policy == command.Lock {
-		s.out.Say(monitorsCannotLock)
+		s.out.say(monitorsCannotLock)
 		return true
 	}
 	if r.policy == command.AboutClients {
-		s.out.Say(monitorsCannotAsk)
+		s.out.say(monitorsCannotAsk)
 		return true
 	}
 	s.sendUnread(r, r.raw)

@@ -22,10 +22,10 @@ func (c *client) Resume()                          {}
 
 // take hands a frame to the handler, as a session does. It returns the number of commands that are answered.
 func take(f *Frames, c *client, frame string) int {
-	if verb, count := ReadPubSubFrame([]byte(frame)); f.Awaits(verb) {
-		f.Confirm(verb, count)
+	if verb, count := ReadPubSubFrame([]byte(frame)); f.awaits(verb) {
+		f.confirm(verb, count)
 		c.Put(0, []byte(frame), false)
-		return f.Done()
+		return f.done()
 	}
 	return f.Take(0, []byte(frame), 1, false)
 }
@@ -62,8 +62,8 @@ func TestASubscriptionCommandIsAnsweredByAFrameForEachChannel(t *testing.T) {
 				want += frame
 			}
 		}
-		if to.got != want || f.Due() != 0 {
-			t.Errorf("%s: the client gets %q, want %q; %d are due", c.verb, to.got, want, f.Due())
+		if to.got != want || f.due() != 0 {
+			t.Errorf("%s: the client gets %q, want %q; %d are due", c.verb, to.got, want, f.due())
 		}
 	}
 }
@@ -83,8 +83,8 @@ func TestAnExecWithASubscriptionEndsBehindItsArray(t *testing.T) {
 		c, subs := &client{}, &Subscriptions{}
 		f, steps := exec(c, muted, subs)
 		// The array has as many elements as there were commands. SUBSCRIBE takes two places, so the last reply comes behind it.
-		if done := take(f, c, "*3\r\n$1\r\nv\r\n"+subscribedA+subscribedB); done != 0 || f.Due() != 1 {
-			t.Fatalf("muted %v: %d answered, %d due", muted, done, f.Due())
+		if done := take(f, c, "*3\r\n$1\r\nv\r\n"+subscribedA+subscribedB); done != 0 || f.due() != 1 {
+			t.Fatalf("muted %v: %d answered, %d due", muted, done, f.due())
 		}
 		if done := take(f, c, "+PONG\r\n"); done != 1 || *steps != 2 || subs.Channels != 2 {
 			t.Errorf("muted %v: %d answered, %d steps, %d channels", muted, done, *steps, subs.Channels)
@@ -103,8 +103,8 @@ func TestAnExecWithASubscriptionEndsBehindItsArray(t *testing.T) {
 func TestAMessageInAnExecAnswersNoCommand(t *testing.T) {
 	c, subs := &client{}, &Subscriptions{Channels: 1}
 	f, _ := exec(c, false, subs)
-	if take(f, c, "*3\r\n$1\r\nv\r\n"+messageA+subscribedB); f.Due() != 2 || subs.Channels != 2 {
-		t.Errorf("%d due, %d channels", f.Due(), subs.Channels)
+	if take(f, c, "*3\r\n$1\r\nv\r\n"+messageA+subscribedB); f.due() != 2 || subs.Channels != 2 {
+		t.Errorf("%d due, %d channels", f.due(), subs.Channels)
 	}
 }
 
@@ -132,7 +132,7 @@ func TestFramesThatAreLostAreRefused(t *testing.T) {
 			t.Errorf("%+v: %d refused", c, to.refused)
 		}
 	}
-	if (*Frames)(nil).Due() != 0 {
+	if (*Frames)(nil).due() != 0 {
 		t.Error("frames are due of no command")
 	}
 }

@@ -31,7 +31,7 @@ func (s *Session) reidentify(r *request) bool {
 		s.poison(r, notInTx)
 		return true
 	}
-	if change.Hello && pin.Full() {
+	if change.Hello && pin.full() {
 		s.poison(r, tooManyEdits)
 		return true
 	}
@@ -40,11 +40,11 @@ func (s *Session) reidentify(r *request) bool {
 		if change.Hello {
 			step.Rewrite = s.ownID
 		}
-		pin.Queue(step)
+		pin.queue(step)
 		r.forward(r.raw, r.handler())
 		return true
 	}
-	pin.Count()
+	pin.count()
 	s.wait = waitReply // the next commands must travel under the new identity
 	h := &reply.Reply{Session: s, Muted: r.muted, Done: func(reply []byte) {
 		s.Resume()
@@ -53,7 +53,7 @@ func (s *Session) reidentify(r *request) bool {
 	if change.Hello {
 		h.Replace = s.ownID
 	}
-	h.Missed = func() { s.refused.Behind(name, h.Session.Refusal(), h.Muted) }
+	h.Missed = func() { s.refused.behind(name, h.Session.Refusal(), h.Muted) }
 	r.forward(r.raw, h)
 	return true
 }
@@ -75,7 +75,7 @@ func (s *Session) judge(c Change, reply []byte) {
 	s.noteDenial(c, reply)
 	if s.pin.conn.Bare() {
 		s.pin.spent = true
-		if reply[0] == '-' && !c.MayHaveAuthenticated(reply) {
+		if reply[0] == '-' && !c.mayHaveAuthenticated(reply) {
 			return // it says nothing of the client's own
 		}
 	}
@@ -89,16 +89,16 @@ func (s *Session) judge(c Change, reply []byte) {
 		if !o.changed {
 			o.target, o.changed = s.ident, true
 		}
-		o.target = c.Apply(o.target)
+		o.target = c.apply(o.target)
 		if c.Auth {
 			o.authenticated, o.doubtful = true, false
 		}
-	case c.MayHaveAuthenticated(reply):
+	case c.mayHaveAuthenticated(reply):
 		if o.doubt = c; o.doubtful {
 			o.doubt = Change{}
 		}
 		o.doubtful = true
-	case c.MayHaveNamed(reply):
+	case c.mayHaveNamed(reply):
 		o.named = true
 	}
 }
@@ -225,7 +225,7 @@ func (s *Session) askUser(c Change) {
 			s.checkLogin()
 			return
 		}
-		id, known := c.LoggedIn(string(v.Str), s.ident)
+		id, known := c.loggedIn(string(v.Str), s.ident)
 		if !known {
 			s.checkLogin()
 			return
@@ -264,7 +264,7 @@ func (s *Session) keepLogin() {
 		return
 	}
 	if !s.pin.conn.Keep() {
-		s.out.Say(s.proxy.NoPinFree(upstream.ErrPins, s.Addr))
+		s.out.say(s.proxy.NoPinFree(upstream.ErrPins, s.Addr))
 		s.CutOff()
 	}
 }
@@ -315,7 +315,7 @@ func (s *Session) agree(r *request) bool {
 	case s.subscriber():
 		return r.answerWith(Refusal("auth"))
 	case s.pin != nil && s.pin.InTx:
-		s.pin.Count()
+		s.pin.count()
 		r.forward(command.ReplyOn, r.handler())
 		return true
 	}

@@ -103,8 +103,8 @@ func (c *Change) nameless() bool { return c.Auth && c.user == "" }
 // Nameless reports whether an identity is that of the user with the empty name.
 func Nameless(id upstream.Identity) bool { return id.User == nameless }
 
-// Apply is the identity that the change leads to from another.
-func (c *Change) Apply(id upstream.Identity) upstream.Identity {
+// apply is the identity that the change leads to from another.
+func (c *Change) apply(id upstream.Identity) upstream.Identity {
 	if c.Auth {
 		id.User, id.Password = c.user, c.password
 		if id.User == "" {
@@ -120,9 +120,9 @@ func (c *Change) Apply(id upstream.Identity) upstream.Identity {
 	return id
 }
 
-// Shared returns the command to send on a shared connection that has the identity to which the change leads. There it
+// shared returns the command to send on a shared connection that has the identity to which the change leads. There it
 // changes nothing, whether Redis accepts it or not. nil: there may be a change.
-func (c *Change) Shared(raw []byte, args [][]byte) []byte {
+func (c *Change) shared(raw []byte, args [][]byte) []byte {
 	switch {
 	case c.odd:
 		return nil
@@ -148,16 +148,16 @@ func Untouched(reply []byte) bool {
 	return slices.ContainsFunc(refusals, func(r []byte) bool { return bytes.HasPrefix(reply, r) })
 }
 
-// MayHaveAuthenticated reports whether a command that was refused may have logged in all the same: Redis acts on
+// mayHaveAuthenticated reports whether a command that was refused may have logged in all the same: Redis acts on
 // HELLO's options one after another, so a bad one may follow an AUTH that went well. Such a connection must never serve
 // another session.
-func (c *Change) MayHaveAuthenticated(reply []byte) bool {
+func (c *Change) mayHaveAuthenticated(reply []byte) bool {
 	return c.Hello && c.Auth && c.looked(reply) && !(c.auths == 1 && bytes.HasPrefix(reply, []byte("-WRONGPASS ")))
 }
 
-// LoggedIn is the identity behind such a command, if the connection was another user's before and is that user's now.
+// loggedIn is the identity behind such a command, if the connection was another user's before and is that user's now.
 // false: it is not known, because the command carries no password of the user, or several.
-func (c *Change) LoggedIn(user string, id upstream.Identity) (upstream.Identity, bool) {
+func (c *Change) loggedIn(user string, id upstream.Identity) (upstream.Identity, bool) {
 	found := false
 	for _, login := range c.logins {
 		if login[0] != user || user == "" {
@@ -171,8 +171,8 @@ func (c *Change) LoggedIn(user string, id upstream.Identity) (upstream.Identity,
 	return id, found
 }
 
-// MayHaveNamed is the same for SETNAME.
-func (c *Change) MayHaveNamed(reply []byte) bool {
+// mayHaveNamed is the same for SETNAME.
+func (c *Change) mayHaveNamed(reply []byte) bool {
 	return c.Name != nil && (c.looked(reply) || refusesUnnamed(reply))
 }
 
@@ -184,9 +184,9 @@ func (c *Change) looked(reply []byte) bool {
 // refusesUnnamed: HELLO is refused for the want of credentials only after all of its options.
 func refusesUnnamed(reply []byte) bool { return bytes.HasPrefix(reply, []byte("-NOAUTH ")) }
 
-// Denied reports whether Redis has refused the credentials of user, which the command carries. Other refusals say
+// denied reports whether Redis has refused the credentials of user, which the command carries. Other refusals say
 // nothing about them.
-func (c *Change) Denied(reply []byte) (user string, denied bool) {
+func (c *Change) denied(reply []byte) (user string, denied bool) {
 	if !c.Auth || !c.looked(reply) {
 		return "", false
 	}

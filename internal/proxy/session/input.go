@@ -36,10 +36,10 @@ func (s *Session) feed(b []byte) (alive, more, output bool) {
 		s.heard = heardBytes
 		s.knock()
 	}
-	s.parting.Sent()
+	s.parting.sent()
 	switch {
 	case s.over() || s.side == sideEnded: // no further command runs
-	case s.in.Len() > 0:
+	case s.in.len() > 0:
 		s.hold(b)
 		s.advance()
 	default:
@@ -47,8 +47,8 @@ func (s *Session) feed(b []byte) (alive, more, output bool) {
 			s.hold(b[n:])
 		}
 	}
-	if s.in.Len() > s.proxy.Limits().Query && !s.pausesAtQuery() {
-		s.proxy.QueryLimit(s.Addr, s.in.Len())
+	if s.in.len() > s.proxy.Limits().Query && !s.pausesAtQuery() {
+		s.proxy.QueryLimit(s.Addr, s.in.len())
 		s.end()
 	}
 	s.paused = !s.ended && s.hasEnough()
@@ -58,7 +58,7 @@ func (s *Session) feed(b []byte) (alive, more, output bool) {
 // hold keeps bytes that cannot be sent on yet. What a client only announces takes no more of the memory of all than the
 // client may be read ahead.
 func (s *Session) hold(b []byte) {
-	s.in.Append(b, min(s.guard.Need(), s.proxy.Budget.Allowance(buffers.Large)))
+	s.in.append(b, min(s.guard.Need(), s.proxy.Budget.Allowance(buffers.Large)))
 }
 
 // contain ends the session if it panics.
@@ -241,7 +241,7 @@ func (s *Session) empty(raw []byte) {
 
 // plain reports whether a shared command may simply join the lane: the hot path.
 func (s *Session) plain() bool {
-	return s.pin == nil && s.reply == replyOn && !s.refused.Open()
+	return s.pin == nil && s.reply == replyOn && !s.refused.open()
 }
 
 // batch is a part of buf with n whole commands for the lane.
@@ -274,7 +274,7 @@ func (r *batch) send() {
 }
 
 func (r *batch) forward(raw []byte, n int) {
-	r.s.out.Time(r.s.ID, metrics.ClassShared, n, r.s.active)
+	r.s.out.time(r.s.ID, metrics.ClassShared, n, r.s.active)
 	r.s.proxy.Counters.Traffic.Add(r.s.ID, metrics.ClassShared, n, len(raw))
 	r.s.forward(ordinary, raw, nil, n)
 }
@@ -312,7 +312,7 @@ func (s *Session) hasEnough() bool {
 		s.large.excused = s.large.excused || full
 		return full
 	}
-	limits, held := s.proxy.Limits(), s.in.Len()
+	limits, held := s.proxy.Limits(), s.in.len()
 	waits := s.wait != waitNone
 	switch {
 	case s.pin != nil && s.pin.mode == readsRaw && s.pin.conn.WhenEmpty(s.proxy.Budget.Allowance(streamBacklog), s.unpause):

@@ -14,29 +14,29 @@ type Inbox struct {
 // keptInput is the capacity that an empty Inbox keeps for the next time.
 const keptInput = 4 << 10
 
-// Append adds b at the end. need is the number of bytes that are known to follow, or 0.
-func (q *Inbox) Append(b []byte, need int) {
+// append adds b at the end. need is the number of bytes that are known to follow, or 0.
+func (q *Inbox) append(b []byte, need int) {
 	if q.off > 0 && len(q.buf)+len(b) > cap(q.buf) {
 		q.compact()
 	}
 	q.buf = buffers.Append(q.buf, b, need)
 }
 
-// Bytes is the content. It is valid until the next call of a method that changes the Inbox, and may be written to.
-func (q *Inbox) Bytes() []byte { return q.buf[q.off:] }
+// bytes is the content. It is valid until the next call of a method that changes the Inbox, and may be written to.
+func (q *Inbox) bytes() []byte { return q.buf[q.off:] }
 
-// Len is the number of bytes.
-func (q *Inbox) Len() int { return len(q.buf) - q.off }
+// len is the number of bytes.
+func (q *Inbox) len() int { return len(q.buf) - q.off }
 
-// Cap is the memory that they take, in bytes.
-func (q *Inbox) Cap() int { return cap(q.buf) }
+// cap is the memory that they take, in bytes.
+func (q *Inbox) cap() int { return cap(q.buf) }
 
-// Drop takes n bytes off the start.
-func (q *Inbox) Drop(n int) {
+// drop takes n bytes off the start.
+func (q *Inbox) drop(n int) {
 	q.off += n
 	switch {
 	case q.off < len(q.buf):
-		if q.off > q.Len() { // no more is moved than has been dropped
+		if q.off > q.len() { // no more is moved than has been dropped
 			q.compact()
 		}
 	case cap(q.buf) > keptInput:
@@ -60,5 +60,5 @@ func (q *Inbox) compact() {
 	q.off = 0
 }
 
-// Forget drops everything. Slices of it stay valid, so a caller in the middle of one may finish.
-func (q *Inbox) Forget() { *q = Inbox{} }
+// forget drops everything. Slices of it stay valid, so a caller in the middle of one may finish.
+func (q *Inbox) forget() { *q = Inbox{} }

@@ -21,15 +21,15 @@ func TestBytesComeOutAsTheyWentIn(t *testing.T) {
 					b[i] = next
 					next++
 				}
-				q.Append(b, 0)
+				q.append(b, 0)
 				want = append(want, b...)
 			} else {
 				n := rapid.IntRange(0, len(want)).Draw(t, "drop")
-				q.Drop(n)
+				q.drop(n)
 				want = want[n:]
 			}
-			if q.Len() != len(want) || !bytes.Equal(q.Bytes(), want) {
-				t.Fatalf("%d bytes, want %d, or others", q.Len(), len(want))
+			if q.len() != len(want) || !bytes.Equal(q.bytes(), want) {
+				t.Fatalf("%d bytes, want %d, or others", q.len(), len(want))
 			}
 		}
 	})
@@ -38,12 +38,12 @@ func TestBytesComeOutAsTheyWentIn(t *testing.T) {
 // Many small commands behind each other are taken off one by one, as when each waits for a lock.
 func TestTakingSmallPiecesIsLinear(t *testing.T) {
 	var q Inbox
-	q.Append(make([]byte, 4<<20), 0)
+	q.append(make([]byte, 4<<20), 0)
 	moved, off := 0, q.off
-	for q.Len() > 0 {
-		q.Drop(min(16, q.Len()))
+	for q.len() > 0 {
+		q.drop(min(16, q.len()))
 		if q.off < off {
-			moved += q.Len()
+			moved += q.len()
 		}
 		off = q.off
 	}
@@ -54,18 +54,18 @@ func TestTakingSmallPiecesIsLinear(t *testing.T) {
 
 func TestEmptyInboxKeepsLittle(t *testing.T) {
 	var q Inbox
-	q.Append(make([]byte, 1<<20), 0)
-	q.Drop(1 << 20)
-	if q.Cap() > keptInput {
-		t.Errorf("%d bytes", q.Cap())
+	q.append(make([]byte, 1<<20), 0)
+	q.drop(1 << 20)
+	if q.cap() > keptInput {
+		t.Errorf("%d bytes", q.cap())
 	}
 }
 
 func TestLargeBufferIsGivenUpBeforeItIsEmpty(t *testing.T) {
 	var q Inbox
-	q.Append(make([]byte, 4<<20), 0)
-	q.Drop(4<<20 - 100)
-	if q.Cap() > 64<<10 {
-		t.Errorf("%d bytes are kept for %d", q.Cap(), q.Len())
+	q.append(make([]byte, 4<<20), 0)
+	q.drop(4<<20 - 100)
+	if q.cap() > 64<<10 {
+		t.Errorf("%d bytes are kept for %d", q.cap(), q.len())
 	}
 }

@@ -35,7 +35,7 @@ func (s *Session) askAbout(r *request) bool {
 	q := &inquiry{s: s, words: words, args: words[2:], size: len(r.raw), muted: r.muted}
 	if s.pin != nil {
 		s.pin.fresh = false
-		s.pin.Count()
+		s.pin.count()
 	}
 	s.wait = waitReply
 	q.at = s.out.Slots.Hold()
@@ -252,7 +252,7 @@ func (q *inquiry) finish(words []byte) {
 	q.done = true
 	s := q.s
 	if !q.muted && words != nil {
-		s.out.Put(q.at, words, false)
+		s.out.put(q.at, words, false)
 	}
 	if q.after != nil {
 		s.afterUnlock = append(s.afterUnlock, q.after)

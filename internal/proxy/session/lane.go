@@ -32,7 +32,7 @@ func (s *Session) onLane(r *request) *upstream.Lane {
 // wants is the role of the lane for the command being routed.
 func (s *Session) wants(r *request) upstream.Role {
 	switch {
-	case s.weight.Bulky():
+	case s.weight.bulky():
 		return upstream.Large
 	case s.runsScripts(r):
 		return upstream.Scripts
@@ -148,7 +148,7 @@ func (s *Session) serverOf(slot int) upstream.Node {
 // firstOfRound is the server for a WAIT.
 func (s *Session) firstOfRound(r *request) upstream.Node {
 	if r.round != nil {
-		return r.round.At()
+		return r.round.at()
 	}
 	if list := s.writtenTo(); len(list) > 0 {
 		return list[0]

@@ -108,8 +108,8 @@ func (s *Session) beginStream(table *command.Table, begin []byte) bool {
 
 // openStream takes a pin for a large command. false: the command must be held whole, or the session waits.
 func (s *Session) openStream(r *request) bool {
-	if s.refused.Open() {
-		s.large.refusal = s.refused.Step(r.row.Name, r.muted)
+	if s.refused.open() {
+		s.large.refusal = s.refused.step(r.row.Name, r.muted)
 	} else if s.clustered() && !s.locate(r) {
 		return false
 	}
@@ -222,7 +222,7 @@ func (s *Session) endStream(rest []byte) {
 				return false
 			}
 			if !muted {
-				s.out.Put(at, movedMeanwhile, false)
+				s.out.put(at, movedMeanwhile, false)
 			}
 			return true
 		}

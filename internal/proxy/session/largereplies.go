@@ -32,12 +32,12 @@ type Weight struct {
 	Mixed  int // bursts for which the session stays on the lane for scripts
 }
 
-// Bulky reports whether the session has large replies.
-func (w *Weight) Bulky() bool { return w.calm > 0 }
+// bulky reports whether the session has large replies.
+func (w *Weight) bulky() bool { return w.calm > 0 }
 
-// Weigh is called when nothing is outstanding. It reports whether the session now belongs on another lane.
-func (w *Weight) Weigh() (changed bool) {
-	was, burst := w.Bulky(), w.Burst
+// weigh is called when nothing is outstanding. It reports whether the session now belongs on another lane.
+func (w *Weight) weigh() (changed bool) {
+	was, burst := w.bulky(), w.Burst
 	w.Burst = 0
 	w.Mixed = max(0, w.Mixed-1)
 	if w.Window > 0 {
@@ -51,5 +51,5 @@ func (w *Weight) Weigh() (changed bool) {
 	case was:
 		w.calm--
 	}
-	return w.Bulky() != was
+	return w.bulky() != was
 }

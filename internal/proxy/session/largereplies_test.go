@@ -6,21 +6,21 @@ import "testing"
 func TestWeightOfReplies(t *testing.T) {
 	w := Weight{Window: FirstWindow}
 	for _, want := range []int{64, 256, 1024, 0, 0} {
-		if w.Weigh() || w.Window != want {
+		if w.weigh() || w.Window != want {
 			t.Fatalf("window %d, want %d", w.Window, want)
 		}
 	}
 	w.Burst = LargeBurst
-	if !w.Weigh() || !w.Bulky() {
+	if !w.weigh() || !w.bulky() {
 		t.Error("a large burst changes nothing")
 	}
 	w.Burst = LargeBurst
-	if w.Weigh() {
+	if w.weigh() {
 		t.Error("the second one changes something")
 	}
 	for i := range CalmBursts {
 		w.Burst = LargeBurst - 1
-		if w.Weigh() != (i == CalmBursts-1) {
+		if w.weigh() != (i == CalmBursts-1) {
 			t.Fatalf("after %d small bursts", i+1)
 		}
 	}

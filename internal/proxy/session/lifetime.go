@@ -20,12 +20,12 @@ func New(from clients.Origin, e *shared.Proxy, h engine.Client) *Session {
 	}
 	s.cluster, s.view = e.Upstream, e.Upstream.View()
 	s.clusterSubs.Open(s, e.Upstream)
-	s.out.Open(e, func(limit shared.Limit, unread int) {
+	s.out.open(e, func(limit shared.Limit, unread int) {
 		if !s.ended {
 			e.Unread(limit, s.Addr, unread)
 			s.end()
 		}
-	}, func(d time.Duration) { time.AfterFunc(d+judgePause, func() { s.Do(s.out.Judge) }) })
+	}, func(d time.Duration) { time.AfterFunc(d+judgePause, func() { s.Do(s.out.judge) }) })
 	s.active = e.Clock.Load() // a drain takes it for silent only after a while
 	s.guard, s.ident = resp.NewGuard(e.Limits().Request), e.FirstIdentity()
 	s.guard.Restrict(e.Restricts(s.ident))
@@ -118,9 +118,9 @@ func (s *Session) awaitsOthers() bool {
 func (s *Session) Drain(within time.Duration, now bool) bool {
 	s.mu.Lock()
 	defer s.exit()
-	if !s.out.Gone() && s.parting.Ask(s.wait != waitNone || s.out.Slots.Due() > 0 || s.in.Len() > 0) &&
+	if !s.out.Gone() && s.parting.ask(s.wait != waitNone || s.out.Slots.Due() > 0 || s.in.len() > 0) &&
 		s.ident.Proto == 3 && (s.pin == nil || s.pin.mode != readsRaw) {
-		s.out.Push(resp.AppendDraining(nil, within))
+		s.out.push(resp.AppendDraining(nil, within))
 	}
 	if now || Silent(s.proxy.Clock.Load()-s.active) {
 		s.depart()
@@ -130,7 +130,7 @@ func (s *Session) Drain(within time.Duration, now bool) bool {
 
 // departServed is depart for a client that has been served since it was asked to leave.
 func (s *Session) departServed() {
-	if s.parting.BehindReply() {
+	if s.parting.behindReply() {
 		s.depart()
 	}
 }
@@ -138,7 +138,7 @@ func (s *Session) departServed() {
 // depart closes the connection of a client that is asked to leave, if this is a quiet moment: nothing is outstanding,
 // no command has come in part, and the client has no lock, no wait, and no connection to Redis of its own.
 func (s *Session) depart() {
-	if s.out.Gone() || s.wait != waitNone || s.out.Slots.Due() > 0 || s.in.Len() > 0 || s.streaming() || s.pin != nil || s.kept != nil || s.clusterSubs.Listening() || s.host.Unread() {
+	if s.out.Gone() || s.wait != waitNone || s.out.Slots.Due() > 0 || s.in.len() > 0 || s.streaming() || s.pin != nil || s.kept != nil || s.clusterSubs.Listening() || s.host.Unread() {
 		return
 	}
 	if s.leaveEngines(); len(s.engines) > 0 {
@@ -151,7 +151,7 @@ func (s *Session) depart() {
 // giveUp ends everything that the session has besides its output: waits, locks and connections.
 func (s *Session) giveUp() {
 	s.out.Slots.Forget()
-	s.in.Forget()
+	s.in.forget()
 	if s.streaming() {
 		s.large.timer.Stop()
 	}

@@ -48,7 +48,7 @@ func (s *Session) local(r *request) bool {
 	}
 	if s.pin != nil {
 		s.pin.fresh = false
-		s.pin.Count()
+		s.pin.count()
 	}
 	r.forward(r.raw, h)
 	return true
@@ -104,7 +104,7 @@ func (s *Session) resetState() {
 // resetPin is resetState for a session whose pin has been reset by Redis.
 func (s *Session) resetPin() {
 	p := s.pin
-	p.End()
+	p.end()
 	p.Channels, p.Patterns, p.Shards = 0, 0, 0
 	s.resetState()
 	p.conn.Named("", false)

@@ -181,7 +181,7 @@ func (s *Session) Reply(reply []byte) {
 	}
 	s.proxy.Counters.LockAnswer(reply)
 	if !s.mutesLock() {
-		s.out.Say(reply)
+		s.out.say(reply)
 	}
 	if s.out.Slots.Due() > 0 {
 		s.unanswered += s.lockBytes()
@@ -217,7 +217,7 @@ func (s *Session) lockBytes() int {
 // Push is an out-of-band message to the client.
 func (s *Session) Push(b []byte) {
 	if s.ident.Proto == 3 && !s.out.Gone() {
-		s.out.Push(b)
+		s.out.push(b)
 	}
 }
 
@@ -331,7 +331,7 @@ func (c *scriptCall) finish(at reply.ID, v resp.Value, err error) {
 	}
 	s.proxy.Counters.LockAnswer(answer)
 	if !c.muted {
-		s.out.Put(at, answer, false)
+		s.out.put(at, answer, false)
 	}
 	s.lockDone()
 }

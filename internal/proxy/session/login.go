@@ -26,11 +26,11 @@ func (s *Session) visit(r *request) bool {
 	if s.visitFor(r, c) {
 		return true
 	}
-	if c.Shared(r.raw, r.args) == nil || s.hasPlace(c) {
+	if c.shared(r.raw, r.args) == nil || s.hasPlace(c) {
 		return false
 	}
 	words := s.proxy.Refuse(shared.NoLaneFree, "max-lanes", s.Addr)
-	s.refused.Behind(r.row.Name, words, r.muted)
+	s.refused.behind(r.row.Name, words, r.muted)
 	return r.answerWith(words)
 }
 
@@ -46,11 +46,11 @@ func (s *Session) visitFromPin(r *request, c Change) bool {
 }
 
 func (s *Session) visitFor(r *request, c Change) bool {
-	cmd, name := c.Shared(r.raw, r.args), r.row.Name
+	cmd, name := c.shared(r.raw, r.args), r.row.Name
 	if cmd == nil {
 		return false
 	}
-	target := c.Apply(s.ident)
+	target := c.apply(s.ident)
 	lane := s.proxy.Upstream.Join(target, s.home(), s.host.Driver())
 	if lane == nil {
 		return false
@@ -65,7 +65,7 @@ func (s *Session) visitFor(r *request, c Change) bool {
 	if c.Hello {
 		h.Replace = s.ownID
 	}
-	h.Missed = func() { s.refused.Behind(name, h.Session.Refusal(), h.Muted) }
+	h.Missed = func() { s.refused.behind(name, h.Session.Refusal(), h.Muted) }
 	s.transmit(lane, cmd, s.out.Slots.Add(lane, h, 1), 1)
 	return true
 }
@@ -90,7 +90,7 @@ func (s *Session) judged(c Change, target upstream.Identity, reply []byte) {
 
 // noteDenial counts and logs a login that Redis has refused.
 func (s *Session) noteDenial(c Change, reply []byte) {
-	user, denied := c.Denied(reply)
+	user, denied := c.denied(reply)
 	if !denied {
 		return
 	}
@@ -119,7 +119,7 @@ func (s *Session) ownID(reply []byte) []byte {
 
 // hasPlace reports whether the session can go on if Redis agrees to an identity change.
 func (s *Session) hasPlace(c Change) bool {
-	target := c.Apply(s.ident)
+	target := c.apply(s.ident)
 	if known, ok := s.proxy.Upstream.Proven(target.User); c.Auth && ok {
 		target.Password = known // the lane that it will share if the known password is still good
 	}

@@ -41,7 +41,7 @@ func (s *Session) bytes() int {
 
 // moving is the part of the memory that ordinary commands and replies change.
 func (s *Session) moving() int {
-	return s.backlog.Bytes() + s.out.Slots.Slots()*slotCost + s.in.Cap() + s.out.Unread() + s.out.Out.Spare() + int(s.held.Load())
+	return s.backlog.Bytes() + s.out.Slots.Slots()*slotCost + s.in.cap() + s.out.Unread() + s.out.Out.Spare() + int(s.held.Load())
 }
 
 // stationary is the other part.
@@ -53,7 +53,7 @@ func (s *Session) stationary() int {
 	n := s.sentBytes + s.clusterSubs.Bytes() + cap(s.script) + cap(s.args)*argCost + s.gathered + locking +
 		len(s.name) + len(s.called) + len(s.lib[0]) + len(s.lib[1]) + len(s.library) + len(s.ident.User) + len(s.ident.Password)
 	if p := s.pin; p != nil {
-		n += len(p.Steps)*stepCost + p.Names + p.execution.Due()*stepCost + p.frame
+		n += len(p.Steps)*stepCost + p.Names + p.execution.due()*stepCost + p.frame
 	}
 	if tx := s.kept; tx != nil {
 		n += len(tx.commands)*argCost + tx.size
@@ -84,7 +84,7 @@ func (s *Session) written(b []byte) {
 	if s.ended {
 		return
 	}
-	s.out.Written(len(b))
+	s.out.written(len(b))
 	s.letRead()
 	s.taken()
 	s.readOn()

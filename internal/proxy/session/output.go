@@ -26,14 +26,14 @@ type Output[C comparable] struct {
 	watch    metrics.Watch // of a command that is measured
 }
 
-// Open prepares the output. overflow is called when the client leaves more bytes unread than a limit allows. later has
+// open prepares the output. overflow is called when the client leaves more bytes unread than a limit allows. later has
 // Judge called after a time, because a client may be behind while nothing more comes for it.
-func (o *Output[C]) Open(p *shared.Proxy, overflow func(limit shared.Limit, unread int), later func(d time.Duration)) {
+func (o *Output[C]) open(p *shared.Proxy, overflow func(limit shared.Limit, unread int), later func(d time.Duration)) {
 	o.proxy, o.overflow, o.later = p, overflow, later
 }
 
-// Finish says that the client gets no more than the output so far.
-func (o *Output[C]) Finish() { o.gone = true }
+// finish says that the client gets no more than the output so far.
+func (o *Output[C]) finish() { o.gone = true }
 
 // Gone reports whether the client gets no more than the output so far.
 func (o *Output[C]) Gone() bool { return o.gone }
@@ -41,8 +41,8 @@ func (o *Output[C]) Gone() bool { return o.gone }
 // Unread is the number of bytes that the client has not taken.
 func (o *Output[C]) Unread() int { return o.unread }
 
-// Written says that the client has taken bytes.
-func (o *Output[C]) Written(bytes int) {
+// written says that the client has taken bytes.
+func (o *Output[C]) written(bytes int) {
 	if o.unread -= bytes; o.watch.Ends() {
 		o.timed()
 	}
@@ -51,22 +51,22 @@ func (o *Output[C]) Written(bytes int) {
 	}
 }
 
-// Forget drops all output.
-func (o *Output[C]) Forget() {
+// forget drops all output.
+func (o *Output[C]) forget() {
 	o.Out.Forget()
 	o.unread = 0
 }
 
-// Say gives the proxy's own reply to the last command.
-func (o *Output[C]) Say(b []byte) {
+// say gives the proxy's own reply to the last command.
+func (o *Output[C]) say(b []byte) {
 	if o.gone || len(b) == 0 {
 		return
 	}
 	o.add(b, o.Slots.Say(b))
 }
 
-// Put adds bytes to the replies of a slot; more: they end within one.
-func (o *Output[C]) Put(at reply.ID, b []byte, more bool) {
+// put adds bytes to the replies of a slot; more: they end within one.
+func (o *Output[C]) put(at reply.ID, b []byte, more bool) {
 	if o.watch.Expects(uint64(at)) {
 		o.watch.Answered()
 	}
@@ -75,17 +75,17 @@ func (o *Output[C]) Put(at reply.ID, b []byte, more bool) {
 	}
 }
 
-// Push sends out-of-band data between replies.
-func (o *Output[C]) Push(b []byte) {
+// push sends out-of-band data between replies.
+func (o *Output[C]) push(b []byte) {
 	if !o.gone {
 		o.add(b, o.Slots.Push(b))
 	}
 }
 
-// Message is Push for a message to a subscriber. Subscribers that do not read have limits of their own, as in Redis:
+// message is Push for a message to a subscriber. Subscribers that do not read have limits of their own, as in Redis:
 // each message would be kept once for each of them.
-func (o *Output[C]) Message(b []byte) {
-	o.Push(b)
+func (o *Output[C]) message(b []byte) {
+	o.push(b)
 	switch limits := &o.proxy.Limits().PubSub; {
 	case o.unread <= limits.Soft:
 		o.behind = 0
@@ -93,11 +93,11 @@ func (o *Output[C]) Message(b []byte) {
 		o.behind = o.proxy.Clock.Load() + 1
 		o.later(limits.SoftTime)
 	}
-	o.Judge()
+	o.judge()
 }
 
-// Judge reports a subscriber that has left too much unread, or much for too long.
-func (o *Output[C]) Judge() {
+// judge reports a subscriber that has left too much unread, or much for too long.
+func (o *Output[C]) judge() {
 	limits := &o.proxy.Limits().PubSub
 	if o.behind == 0 && o.unread <= limits.Hard {
 		return
@@ -108,8 +108,8 @@ func (o *Output[C]) Judge() {
 	}
 }
 
-// Emit appends bytes to the output.
-func (o *Output[C]) Emit(b []byte) {
+// emit appends bytes to the output.
+func (o *Output[C]) emit(b []byte) {
 	if !o.gone {
 		o.add(b, true)
 	}
@@ -125,8 +125,8 @@ func (o *Output[C]) add(b []byte, now bool) {
 	}
 }
 
-// Move moves the replies whose turn has come.
-func (o *Output[C]) Move() {
+// move moves the replies whose turn has come.
+func (o *Output[C]) move() {
 	for b := o.Slots.Next(); b != nil; b = o.Slots.Next() {
 		o.Out.Append(b)
 	}

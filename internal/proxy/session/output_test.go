@@ -22,7 +22,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{T: t}
-	b.Open(&shared.Proxy{Settings: shared.Settings{Limits: shared.Limits{Output: limit}}}, func(_ shared.Limit, unread int) { b.over = append(b.over, unread) }, func(time.Duration) { b.later++ })
+	b.open(&shared.Proxy{Settings: shared.Settings{Limits: shared.Limits{Output: limit}}}, func(_ shared.Limit, unread int) { b.over = append(b.over, unread) }, func(time.Duration) { b.later++ })
 	return b
 }
 
@@ -49,25 +49,25 @@ func (b *bench) unread(want int) {
 func TestBytesAreUnreadUntilTheClientHasTakenThem(t *testing.T) {
 	b := newBench(t)
 	first, second := b.Slots.Add("lane", nil, 1), b.Slots.Add("pin", nil, 1)
-	b.Say([]byte("+3\r\n"))
-	b.Put(second, []byte("+2\r\n"), false)
+	b.say([]byte("+3\r\n"))
+	b.put(second, []byte("+2\r\n"), false)
 	b.Slots.Answer(second, 1)
-	b.Move()
+	b.move()
 	b.engine("") // both wait for their turn
 	b.unread(8)
-	b.Put(first, []byte("$1\r\n"), true)
-	b.Push([]byte(">0\r\n")) // it waits for the end of the reply
+	b.put(first, []byte("$1\r\n"), true)
+	b.push([]byte(">0\r\n")) // it waits for the end of the reply
 	b.engine("$1\r\n")
 	b.unread(16)
-	b.Put(first, []byte("x\r\n"), false)
+	b.put(first, []byte("x\r\n"), false)
 	b.Slots.Answer(first, 1)
-	b.Move()
+	b.move()
 	b.engine("x\r\n>0\r\n+2\r\n+3\r\n")
 	b.unread(19)
-	b.Written(4)
+	b.written(4)
 	b.unread(15)
-	b.Written(15)
-	b.Emit([]byte("!"))
+	b.written(15)
+	b.emit([]byte("!"))
 	b.engine("!")
 	b.unread(1)
 	if len(b.over) != 0 {
@@ -78,34 +78,34 @@ func TestBytesAreUnreadUntilTheClientHasTakenThem(t *testing.T) {
 func TestWaitingBytesCountAgainstTheLimit(t *testing.T) {
 	b := newBench(t)
 	b.Slots.Add("lane", nil, 1) // it is not answered
-	b.Say(make([]byte, limit))
+	b.say(make([]byte, limit))
 	if len(b.over) != 0 {
 		t.Errorf("overflow at %d bytes", b.over)
 	}
-	b.Push([]byte("x"))
-	b.Emit([]byte("y"))
+	b.push([]byte("x"))
+	b.emit([]byte("y"))
 	if !slices.Equal(b.over, []int{limit + 1, limit + 2}) {
 		t.Errorf("overflow at %d bytes", b.over)
 	}
 	b.proxy.SetLimits(shared.Limits{Output: 2 * limit})
-	b.Emit([]byte("z"))
+	b.emit([]byte("z"))
 	if len(b.over) != 2 {
 		t.Errorf("overflow at %d bytes, below the new limit", b.over)
 	}
-	b.Forget()
+	b.forget()
 	b.engine("")
 	b.unread(0)
 }
 
 func TestAClientThatIsGoneGetsNoMore(t *testing.T) {
 	b := newBench(t)
-	b.Emit([]byte("last"))
+	b.emit([]byte("last"))
 	at := b.Slots.Add("lane", nil, 1)
-	b.Finish()
-	b.Say([]byte("1"))
-	b.Put(at, []byte("2"), false)
-	b.Push([]byte("3"))
-	b.Emit([]byte("4"))
+	b.finish()
+	b.say([]byte("1"))
+	b.put(at, []byte("2"), false)
+	b.push([]byte("3"))
+	b.emit([]byte("4"))
 	if b.engine("last"); !b.Gone() {
 		t.Error("the client is not gone")
 	}
@@ -115,34 +115,34 @@ func TestAClientThatIsGoneGetsNoMore(t *testing.T) {
 func TestACommandIsMeasuredUntilItsReplyIsWritten(t *testing.T) {
 	b := newBench(t)
 	other, at := b.Slots.Add("lane", nil, 1), b.Slots.Add("pin", nil, 1)
-	if b.Time(1, 0, 1, 0); b.Timed() {
+	if b.time(1, 0, 1, 0); b.Timed() {
 		t.Error("measured out of turn")
 	}
-	if b.Time(1, 0, 1, 1); !b.Timed() { // the proxy's clock has ticked
+	if b.time(1, 0, 1, 1); !b.Timed() { // the proxy's clock has ticked
 		t.Error("not measured")
 	}
-	mark := b.Mark(at)
+	mark := b.mark(at)
 	if b.Timed() {
 		t.Error("the next commands are measured with it")
 	}
 	mark.Note()
-	b.Put(other, []byte("+1\r\n"), false)
+	b.put(other, []byte("+1\r\n"), false)
 	if b.watch.Ends() {
 		t.Error("the reply to another command ends it")
 	}
-	b.Put(at, []byte("+2\r\n"), false)
+	b.put(at, []byte("+2\r\n"), false)
 	if !b.watch.Ends() {
 		t.Error("its reply does not end it")
 	}
-	if b.Written(8); b.watch.Ends() {
+	if b.written(8); b.watch.Ends() {
 		t.Error("it has not ended")
 	}
 
-	if b.Time(1, metrics.ClassLocal, 1, 2); b.Timed() {
+	if b.time(1, metrics.ClassLocal, 1, 2); b.Timed() {
 		t.Error("a command that the proxy answers is said to be sent")
 	}
-	b.Say([]byte("+3\r\n"))
-	if b.Written(4); b.watch.Ends() {
+	b.say([]byte("+3\r\n"))
+	if b.written(4); b.watch.Ends() {
 		t.Error("the proxy's reply does not end it")
 	}
 }
@@ -155,13 +155,13 @@ func TestSubscriberBehindForTooLong(t *testing.T) {
 	says := func(at int64, b1 []byte, over ...int) {
 		t.Helper()
 		b.proxy.Clock.Store(at)
-		if b.Message(b1); !slices.Equal(b.over, over) {
+		if b.message(b1); !slices.Equal(b.over, over) {
 			t.Fatalf("at %d: over at %v, want %v", at, b.over, over)
 		}
 	}
 	says(0, message)
 	says(1000, message[:1])
-	b.Written(2)
+	b.written(2)
 	says(5000, message[:1])
 	says(5500, message[:1])
 	says(6000, message[:1])
@@ -173,17 +173,17 @@ func TestSubscriberBehindForTooLong(t *testing.T) {
 func TestSubscriberBehindWithoutMessages(t *testing.T) {
 	b := newBench(t)
 	b.proxy.SetLimits(shared.Limits{Output: 10 * limit, PubSub: shared.PubSub{Hard: 9 * limit, Soft: limit, SoftTime: time.Second}})
-	b.Message(make([]byte, limit+1))
-	b.Message(make([]byte, 1))
+	b.message(make([]byte, limit+1))
+	b.message(make([]byte, 1))
 	if b.later != 1 {
 		t.Fatalf("it is judged later %d times", b.later)
 	}
 	b.proxy.Clock.Store(2000)
-	if b.Judge(); !slices.Equal(b.over, []int{limit + 2}) {
+	if b.judge(); !slices.Equal(b.over, []int{limit + 2}) {
 		t.Errorf("over at %v", b.over)
 	}
-	b.Written(limit)
-	if b.Judge(); len(b.over) != 1 {
+	b.written(limit)
+	if b.judge(); len(b.over) != 1 {
 		t.Errorf("it has read, and is over at %v", b.over)
 	}
 }

@@ -152,12 +152,12 @@ func (p *pinned) Push(b []byte, kind resp.Kind) {
 	case readsVerdict:
 		s.verdict(b, kind)
 	case readsRaw:
-		s.out.Emit(b)
+		s.out.emit(b)
 		if s.out.Unread() >= mostUntaken && s.crowded == nil {
 			s.crowded = make(chan struct{})
 		}
 	default:
-		s.out.Push(s.redir.Translate(b))
+		s.out.push(s.redir.Translate(b))
 	}
 	s.advance()
 }
@@ -191,7 +191,7 @@ func (p *pinned) broken() {
 		return
 	}
 	for range p.unread {
-		s.out.Say(s.Refusal())
+		s.out.say(s.Refusal())
 	}
 	s.loseFrames(p, false)
 	if s.pin == p {
@@ -285,7 +285,7 @@ func (s *Session) countReplicas(r *request) bool {
 			s.Resume()
 		}
 		var done bool
-		if joined, done = round.Answered(reply); done {
+		if joined, done = round.answered(reply); done {
 			return
 		}
 		s.repeated, r.round = r, round
@@ -295,6 +295,6 @@ func (s *Session) countReplicas(r *request) bool {
 	if waits {
 		to = pin.rerouted(r, -1, ReadRefusal, h)
 	}
-	r.forward(round.Command(r.args, r.raw), to)
+	r.forward(round.command(r.args, r.raw), to)
 	return true
 }

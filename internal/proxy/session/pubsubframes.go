@@ -30,34 +30,34 @@ func AwaitExec(s reply.Session, subs *Subscriptions, exec *reply.Reply, n int, s
 	return &Frames{session: s, subs: subs, muted: exec.Muted, exec: exec, list: list}
 }
 
-// Awaits reports whether the next frame may be a confirmation of that kind.
-func (f *Frames) Awaits(verb string) bool {
+// awaits reports whether the next frame may be a confirmation of that kind.
+func (f *Frames) awaits(verb string) bool {
 	return f.exec == nil && len(f.list) > 0 && verb != "" && f.list[0].Verb == verb
 }
 
-// Confirm takes a confirmation. A command without arguments ends all subscriptions of its kind, and has a confirmation
+// confirm takes a confirmation. A command without arguments ends all subscriptions of its kind, and has a confirmation
 // for each, but at least one.
-func (f *Frames) Confirm(verb string, count int64) {
+func (f *Frames) confirm(verb string, count int64) {
 	head := &f.list[0]
 	if head.Left == 0 {
-		head.Left = int(max(1, f.subs.CountOf(verb)))
+		head.Left = int(max(1, f.subs.countOf(verb)))
 	}
-	f.subs.Confirm(verb, count)
+	f.subs.confirm(verb, count)
 	if head.Left--; head.Left == 0 {
 		f.list = f.list[1:]
 	}
 }
 
-// Done is the number of commands of the client that have been answered in full.
-func (f *Frames) Done() int {
+// done is the number of commands of the client that have been answered in full.
+func (f *Frames) done() int {
 	if f.exec == nil && len(f.list) == 0 {
 		return 1
 	}
 	return 0
 }
 
-// Due is the number of commands whose frames have not come. f may be nil.
-func (f *Frames) Due() int {
+// due is the number of commands whose frames have not come. f may be nil.
+func (f *Frames) due() int {
 	if f == nil {
 		return 0
 	}
@@ -70,7 +70,7 @@ func (f *Frames) Take(at reply.ID, b []byte, n int, _ bool) int {
 		if b = f.reply(b); !f.muted {
 			f.session.Put(at, b, false)
 		}
-		return f.Done()
+		return f.done()
 	}
 	exec := f.exec
 	f.exec = nil
@@ -82,7 +82,7 @@ func (f *Frames) Take(at reply.ID, b []byte, n int, _ bool) int {
 	if words := f.executed(b); len(words) > 0 {
 		f.session.Put(at, words, false)
 	}
-	return f.Done()
+	return f.done()
 }
 
 // executed reads the array of the reply to an EXEC, and returns the part that the client gets. Subscription commands
@@ -95,10 +95,10 @@ func (f *Frames) executed(b []byte) (seen []byte) {
 	for _, elem := range Elements(b) {
 		verb, count := ReadPubSubFrame(elem)
 		switch {
-		case f.Awaits(verb):
-			f.Confirm(verb, count)
-		case elem[0] == '>', f.subs.Subscribed() && IsMessage(verb):
-			f.subs.Confirm(verb, count)
+		case f.awaits(verb):
+			f.confirm(verb, count)
+		case elem[0] == '>', f.subs.subscribed() && IsMessage(verb):
+			f.subs.confirm(verb, count)
 		default:
 			if elem = f.reply(elem); f.muted {
 				continue

@@ -15,21 +15,21 @@ type Refused struct {
 	blind bool   // of SELECT and WATCH: the client has got no reply yet
 }
 
-// Open reports whether there is anything.
-func (r *Refused) Open() bool { return r.words != nil }
+// open reports whether there is anything.
+func (r *Refused) open() bool { return r.words != nil }
 
-// Refuse begins a transaction. blind: the client does not learn from the reply to MULTI that it is refused, because
+// refuse begins a transaction. blind: the client does not learn from the reply to MULTI that it is refused, because
 // that was OK, or there is none.
-func (r *Refused) Refuse(words []byte, blind bool) {
+func (r *Refused) refuse(words []byte, blind bool) {
 	*r = Refused{words: slices.Clone(words), piped: blind}
 }
 
-// Behind notes the refusal of a command, by its name in lower case, if others depend on it. blind: the client gets no
+// behind notes the refusal of a command, by its name in lower case, if others depend on it. blind: the client gets no
 // reply.
-func (r *Refused) Behind(name string, words []byte, blind bool) {
+func (r *Refused) behind(name string, words []byte, blind bool) {
 	switch name {
 	case "multi":
-		r.Refuse(words, blind)
+		r.refuse(words, blind)
 	case "select":
 		*r = Refused{words: slices.Clone(words), until: "select", blind: blind}
 	case "watch":
@@ -37,9 +37,9 @@ func (r *Refused) Behind(name string, words []byte, blind bool) {
 	}
 }
 
-// Step takes the next command, by its name in lower case, and returns the reply; nil: the command is not concerned.
+// step takes the next command, by its name in lower case, and returns the reply; nil: the command is not concerned.
 // muted: the client gets no reply.
-func (r *Refused) Step(name string, muted bool) []byte {
+func (r *Refused) step(name string, muted bool) []byte {
 	words := r.words
 	switch {
 	case name == "quit":
@@ -53,7 +53,7 @@ func (r *Refused) Step(name string, muted bool) []byte {
 			*r = Refused{}
 		}
 	case name == "multi":
-		r.Refuse(words, muted)
+		r.refuse(words, muted)
 	case name == "client": // may say that the client wants replies
 		return nil
 	default:
@@ -62,12 +62,12 @@ func (r *Refused) Step(name string, muted bool) []byte {
 	return words
 }
 
-// Undecided reports whether it depends on the client: it may have waited for the refusal.
-func (r *Refused) Undecided() bool { return r.words != nil && !r.piped }
+// undecided reports whether it depends on the client: it may have waited for the refusal.
+func (r *Refused) undecided() bool { return r.words != nil && !r.piped }
 
-// Leaves says that the replies so far are about to leave; more: the client has sent something behind its commands. Else
+// leaves says that the replies so far are about to leave; more: the client has sent something behind its commands. Else
 // it waits for the replies, and learns of the refusal.
-func (r *Refused) Leaves(more bool) {
+func (r *Refused) leaves(more bool) {
 	if r.until != "" {
 		more = more || r.blind
 	} else {

@@ -22,17 +22,17 @@ func TestARefusedTransactionTakesAllItsCommandsAlong(t *testing.T) {
 	} {
 		var r Refused
 		words := []byte(no)
-		r.Refuse(words, c.wasOK)
+		r.refuse(words, c.wasOK)
 		words[1] = '?' // the caller's
-		if !r.Open() || r.Undecided() == c.wasOK {
+		if !r.open() || r.undecided() == c.wasOK {
 			t.Fatalf("%+v: %+v", c, r)
 		}
-		r.Leaves(c.more)
+		r.leaves(c.more)
 		got := ""
 		for name := range strings.FieldsSeq(c.commands) {
 			reply := []byte(nil)
-			if r.Open() {
-				reply = r.Step(name, false)
+			if r.open() {
+				reply = r.step(name, false)
 			}
 			switch string(reply) {
 			case no:
@@ -72,21 +72,21 @@ func TestCommandsThatDependOnARefusedOneAreRefused(t *testing.T) {
 		{"hello", false, true, "get", "o"}, // Redis runs what comes behind a refused login
 	} {
 		var r Refused
-		r.Behind(c.name, []byte("-NO\r\n"), c.blind)
-		if r.Undecided() {
-			r.Leaves(c.more)
+		r.behind(c.name, []byte("-NO\r\n"), c.blind)
+		if r.undecided() {
+			r.leaves(c.more)
 		}
 		got := ""
 		for name := range strings.FieldsSeq(c.commands) {
 			reply := []byte(nil)
 			switch {
 			case name == ".":
-				if r.Undecided() {
-					r.Leaves(false)
+				if r.undecided() {
+					r.leaves(false)
 				}
 				continue
-			case r.Open():
-				reply = r.Step(name, false)
+			case r.open():
+				reply = r.step(name, false)
 			}
 			if reply == nil {
 				got += "o"

@@ -159,7 +159,7 @@ func (r *request) routed(decide func(*request) bool) bool {
 // answerWith gives the proxy's own reply.
 func (r *request) answerWith(b []byte) bool {
 	if !r.muted {
-		r.s.out.Say(b)
+		r.s.out.say(b)
 	}
 	return true
 }

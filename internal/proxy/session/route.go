@@ -35,7 +35,7 @@ func (s *Session) route(r *request) bool {
 		}
 	}
 	size := len(r.raw)
-	s.out.Time(s.ID, classOf(policy), 1, s.active)
+	s.out.time(s.ID, classOf(policy), 1, s.active)
 	routed := r.routed(s.byState)
 	if routed && policy != command.PinAhead {
 		s.proxy.Counters.Traffic.Add(s.ID, classOf(policy), 1, size)
@@ -49,8 +49,8 @@ func (s *Session) route(r *request) bool {
 
 // byState routes a command by the state of the session.
 func (s *Session) byState(r *request) (routed bool) {
-	if s.refused.Open() {
-		if words := s.refused.Step(r.row.Name, r.muted); words != nil {
+	if s.refused.open() {
+		if words := s.refused.step(r.row.Name, r.muted); words != nil {
 			return r.answerWith(words)
 		}
 	}
@@ -125,7 +125,7 @@ func (s *Session) routeShared(r *request) bool {
 		if err := s.pinTimedOut; err != nil {
 			s.pinTimedOut = nil
 			words := s.proxy.NoPinFree(err, s.Addr)
-			s.refused.Behind(r.row.Name, words, r.muted)
+			s.refused.behind(r.row.Name, words, r.muted)
 			return r.answerWith(words)
 		}
 		if r.policy == command.Identity && s.visit(r) {
@@ -154,7 +154,7 @@ func (s *Session) routePinned(r *request) bool {
 	pin.waits = pin.waits || mayWait && !pin.InTx
 	switch r.policy {
 	case command.Transaction:
-		if r.row.Name == "exec" && pin.Subscribes() {
+		if r.row.Name == "exec" && pin.subscribes() {
 			return s.execSubscriptions(r)
 		}
 		return s.transact(r)
@@ -194,11 +194,11 @@ func (s *Session) routePinned(r *request) bool {
 		}
 		h := s.augment(r)
 		if pin.InTx && r.row.Name == "client" {
-			if h.Replace != nil && pin.Full() {
+			if h.Replace != nil && pin.full() {
 				s.poison(r, tooManyEdits)
 				return true
 			}
-			pin.Queue(Step{Rewrite: h.Replace})
+			pin.queue(Step{Rewrite: h.Replace})
 			r.forward(r.raw, to)
 			return true
 		}
@@ -209,7 +209,7 @@ func (s *Session) routePinned(r *request) bool {
 		if done := s.pauseOf(r); done != nil {
 			if pin.InTx {
 				pin.fresh = false
-				pin.Queue(Step{Apply: done})
+				pin.queue(Step{Apply: done})
 				r.forward(r.raw, to)
 				return true
 			}
@@ -220,14 +220,14 @@ func (s *Session) routePinned(r *request) bool {
 		return s.keepPin(r)
 	}
 	pin.fresh = false
-	pin.Count()
+	pin.count()
 	r.forward(r.raw, s.watchOver(r, to))
 	return true
 }
 
 // subscriber reports whether Redis refuses all but a few commands because of subscriptions. Nothing is outstanding.
 func (s *Session) subscriber() bool {
-	return s.pin != nil && s.pin.mode == readsFrames && s.pin.Subscribed() && s.ident.Proto == 2
+	return s.pin != nil && s.pin.mode == readsFrames && s.pin.subscribed() && s.ident.Proto == 2
 }
 
 // keepPin sends a command that may leave a trace on the connection. The connection then stays the session's own, unless
@@ -256,11 +256,11 @@ func (s *Session) markPin(r *request, raw []byte, h *reply.Reply, keep bool, acc
 	pin.fresh = false
 	h.Done = func(reply []byte) { pin.marked(reply, keep, accepted) }
 	if pin.InTx {
-		pin.Queue(Step{Apply: func(reply []byte) { s.pin.marked(reply, keep, accepted) }}) // it may be another one by then
+		pin.queue(Step{Apply: func(reply []byte) { s.pin.marked(reply, keep, accepted) }}) // it may be another one by then
 		r.forward(raw, r.handler())
 		return true
 	}
-	pin.Count()
+	pin.count()
 	r.forward(raw, h)
 	return true
 }
@@ -291,15 +291,15 @@ func (s *Session) queueLocal(r *request) bool {
 	case command.Keyword(r.args, 1) == "setname" && len(r.args) == 3:
 		name := string(r.args[2])
 		s.pin.Names += len(name)
-		s.pin.Queue(Step{Apply: func(reply []byte) {
+		s.pin.queue(Step{Apply: func(reply []byte) {
 			if resp.IsOK(reply) {
 				s.rename(name, true)
 			}
 		}})
 	case command.Keyword(r.args, 1) == "getname":
-		s.pin.Count()
+		s.pin.count()
 	default:
-		s.pin.Queue(Step{Apply: func([]byte) { s.pin.spent = true }})
+		s.pin.queue(Step{Apply: func([]byte) { s.pin.spent = true }})
 	}
 	r.forward(r.raw, r.handler())
 	return true

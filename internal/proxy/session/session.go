@@ -201,8 +201,8 @@ func (s *Session) unlock() {
 		s.pin.conn.Send()
 	}
 	s.departServed()
-	if s.refused.Undecided() && !s.ended {
-		s.refused.Leaves(s.out.Slots.Due() > 0 || s.in.Len() > 0 || s.host.Unread())
+	if s.refused.undecided() && !s.ended {
+		s.refused.leaves(s.out.Slots.Due() > 0 || s.in.len() > 0 || s.host.Unread())
 	}
 	s.letRead()
 	deferred, due := s.afterUnlock, s.due
@@ -237,10 +237,10 @@ func (s *Session) end() {
 		return
 	}
 	s.ended = true
-	s.out.Finish()
+	s.out.finish()
 	s.proxy.Clients.Remove(s.ID)
 	s.giveUp()
-	s.out.Forget()
+	s.out.forget()
 	s.host.Hangup()
 }
 
@@ -252,13 +252,13 @@ func (s *Session) CutOff() {
 	}
 	s.wait = waitGoodbye
 	s.closing = true
-	s.out.Finish()
+	s.out.finish()
 	s.giveUp()
 }
 
 // goodbye sends the last reply after the outstanding ones and closes the connection.
 func (s *Session) goodbye(words []byte) {
-	s.out.Say(words)
+	s.out.say(words)
 	s.wait = waitGoodbye
 	if s.out.Slots.Due() == 0 {
 		s.CutOff()
@@ -287,13 +287,13 @@ func (s *Session) advance() {
 	if s.repeated != nil && !s.repeat() {
 		return
 	}
-	if s.in.Len() > 0 && s.wait == waitNone && !s.out.Gone() {
-		n := s.consume(s.in.Bytes())
+	if s.in.len() > 0 && s.wait == waitNone && !s.out.Gone() {
+		n := s.consume(s.in.bytes())
 		if s.over() {
-			s.in.Forget()
+			s.in.forget()
 			return
 		}
-		s.in.Drop(n)
+		s.in.drop(n)
 	}
 	s.readOn()
 }

@@ -36,7 +36,7 @@ func TestSharedForms(t *testing.T) {
 			args = append(args, []byte(word))
 		}
 		c := ReadChange(strings.ToLower(string(args[0])), args)
-		sent := c.Shared(resp.AppendCommand(nil, args...), args)
+		sent := c.shared(resp.AppendCommand(nil, args...), args)
 		want := []byte(nil)
 		if test.sent != "" {
 			want = resp.AppendCommand(nil, strings.Fields(test.sent)...)
@@ -44,7 +44,7 @@ func TestSharedForms(t *testing.T) {
 		if string(sent) != string(want) {
 			t.Errorf("%s is sent as %q, want %q", test.cmd, sent, want)
 		}
-		if got := c.Apply(from); test.sent != "" && got != test.to {
+		if got := c.apply(from); test.sent != "" && got != test.to {
 			t.Errorf("%s leads to %v, want %v", test.cmd, got, test.to)
 		}
 	}

@@ -15,11 +15,11 @@ type Subscriptions struct {
 	Channels, Patterns, Shards int64
 }
 
-// Subscribed reports whether there is any.
-func (p *Subscriptions) Subscribed() bool { return p.Channels+p.Patterns+p.Shards > 0 }
+// subscribed reports whether there is any.
+func (p *Subscriptions) subscribed() bool { return p.Channels+p.Patterns+p.Shards > 0 }
 
-// CountOf is the number of subscriptions of the kind that a verb ends.
-func (p *Subscriptions) CountOf(verb string) int64 {
+// countOf is the number of subscriptions of the kind that a verb ends.
+func (p *Subscriptions) countOf(verb string) int64 {
 	switch verb {
 	case "unsubscribe":
 		return p.Channels
@@ -31,8 +31,8 @@ func (p *Subscriptions) CountOf(verb string) int64 {
 	return 0
 }
 
-// Confirm takes the number in a confirmation: channels and patterns together, or shard channels.
-func (p *Subscriptions) Confirm(verb string, n int64) {
+// confirm takes the number in a confirmation: channels and patterns together, or shard channels.
+func (p *Subscriptions) confirm(verb string, n int64) {
 	switch verb {
 	case "subscribe", "unsubscribe":
 		p.Channels = n - p.Patterns

@@ -44,8 +44,8 @@ func TestConfirmationsSayHowManySubscriptionsThereAre(t *testing.T) {
 		{"message", 9, Subscriptions{Shards: 1}},
 		{"sunsubscribe", 0, Subscriptions{}},
 	} {
-		s.Confirm(c.verb, c.n)
-		if s != c.want || s.Subscribed() != (c.want != Subscriptions{}) {
+		s.confirm(c.verb, c.n)
+		if s != c.want || s.subscribed() != (c.want != Subscriptions{}) {
 			t.Fatalf("after %s %d: %+v, want %+v", c.verb, c.n, s, c.want)
 		}
 	}

@@ -31,10 +31,10 @@ type TxState struct {
 	Edits    int // steps with a Rewrite
 }
 
-// Queue notes the command that is sent next, which changes the session.
-func (tx *TxState) Queue(step Step) {
+// queue notes the command that is sent next, which changes the session.
+func (tx *TxState) queue(step Step) {
 	step.Index = tx.Queued - tx.Base
-	tx.Count()
+	tx.count()
 	tx.Steps = append(tx.Steps, step)
 	if step.Rewrite != nil {
 		tx.Edits++
@@ -45,19 +45,19 @@ func (tx *TxState) Queue(step Step) {
 // clients wait meanwhile: about 20 microseconds for each.
 const MostEdits = 128
 
-// Full reports whether no further step with a Rewrite may be queued.
-func (tx *TxState) Full() bool { return tx.InTx && tx.Edits >= MostEdits }
+// full reports whether no further step with a Rewrite may be queued.
+func (tx *TxState) full() bool { return tx.InTx && tx.Edits >= MostEdits }
 
-// Count notes the command that is sent next: a transaction would queue it.
-func (tx *TxState) Count() { tx.Queued++ }
+// count notes the command that is sent next: a transaction would queue it.
+func (tx *TxState) count() { tx.Queued++ }
 
-// Opened notes that Redis has accepted the MULTI before which base commands had been sent.
-func (tx *TxState) Opened(base int) {
+// opened notes that Redis has accepted the MULTI before which base commands had been sent.
+func (tx *TxState) opened(base int) {
 	tx.InTx, tx.Base, tx.Steps, tx.Names, tx.Edits = true, base, nil, 0, 0
 }
 
-// Subscribes reports whether a subscription command has been queued.
-func (tx *TxState) Subscribes() bool {
+// subscribes reports whether a subscription command has been queued.
+func (tx *TxState) subscribes() bool {
 	for _, step := range tx.Steps {
 		if step.Verb != "" {
 			return true
@@ -66,18 +66,18 @@ func (tx *TxState) Subscribes() bool {
 	return false
 }
 
-// End notes that the transaction is over.
-func (tx *TxState) End() {
+// end notes that the transaction is over.
+func (tx *TxState) end() {
 	tx.InTx, tx.Watching, tx.Steps, tx.Names, tx.Edits = false, false, nil, 0, 0
 }
 
-// Changes reports whether the reply to the EXEC may change the session.
-func (tx *TxState) Changes() bool {
+// changes reports whether the reply to the EXEC may change the session.
+func (tx *TxState) changes() bool {
 	return slices.ContainsFunc(tx.Steps, func(step Step) bool { return step.Apply != nil })
 }
 
-// Rewrites reports whether the client sees another reply to EXEC than Redis's.
-func (tx *TxState) Rewrites() bool {
+// rewrites reports whether the client sees another reply to EXEC than Redis's.
+func (tx *TxState) rewrites() bool {
 	return slices.ContainsFunc(tx.Steps, func(step Step) bool { return step.Rewrite != nil })
 }
 

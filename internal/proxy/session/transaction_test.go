@@ -10,10 +10,10 @@ func TestExecAnswersQueuedCommandsByTheirPosition(t *testing.T) {
 	tx.InTx, tx.Base = true, 3
 	tx.Queued = 3
 	tx.Queued++ // an ordinary command
-	tx.Queue(Step{Rewrite: func(reply []byte) []byte { return append([]byte("+new "), reply[1:]...) }})
+	tx.queue(Step{Rewrite: func(reply []byte) []byte { return append([]byte("+new "), reply[1:]...) }})
 	tx.Queued++
-	tx.Queue(Step{Verb: "subscribe", Left: 1})
-	if !tx.Rewrites() || !tx.Subscribes() {
+	tx.queue(Step{Verb: "subscribe", Left: 1})
+	if !tx.rewrites() || !tx.subscribes() {
 		t.Error("the steps are not known")
 	}
 	reply := []byte("*4\r\n$2\r\na\r\r\n+old\r\n*1\r\n:1\r\n:4\r\n")
@@ -25,8 +25,8 @@ func TestExecAnswersQueuedCommandsByTheirPosition(t *testing.T) {
 			t.Errorf("%q became %q", unchanged, got)
 		}
 	}
-	tx.End()
-	if tx.InTx || tx.Rewrites() || tx.Subscribes() {
+	tx.end()
+	if tx.InTx || tx.rewrites() || tx.subscribes() {
 		t.Error("the steps outlive the transaction")
 	}
 }
@@ -46,10 +46,10 @@ func TestElementsAreWholeFrames(t *testing.T) {
 
 func TestAnExecChangesTheSessionIfAStepDoes(t *testing.T) {
 	tx := TxState{Steps: []Step{{Rewrite: func(b []byte) []byte { return b }}, {Verb: "subscribe"}}}
-	if tx.Changes() {
+	if tx.changes() {
 		t.Error("a reply that is only rewritten changes the session")
 	}
-	if tx.Steps = append(tx.Steps, Step{Apply: func([]byte) {}}); !tx.Changes() {
+	if tx.Steps = append(tx.Steps, Step{Apply: func([]byte) {}}); !tx.changes() {
 		t.Error("a reply that is applied changes nothing")
 	}
 }

@@ -16,16 +16,16 @@ func TestATurnEndsWhenManyRepliesAreDue(t *testing.T) {
 	s, h := byHand(t, shared.Limits{})
 	feed(t, s, strings.Repeat("PING\r\n", 8*mostDue)+"PING")
 	for range 4 {
-		due, held := s.out.Slots.Due(), s.in.Len()
+		due, held := s.out.Slots.Due(), s.in.len()
 		if due == 0 || due > mostDue || s.wait != waitTurn {
 			t.Fatalf("%d replies are due, the session waits for %v", due, s.wait)
 		}
 		h.replies(t, strings.Repeat("+PONG\r\n", due-due/2-1))
-		if s.in.Len() != held {
+		if s.in.len() != held {
 			t.Fatalf("the next turn has begun with %d replies due", s.out.Slots.Due())
 		}
 		h.replies(t, "+PONG\r\n")
-		if s.in.Len() >= held {
+		if s.in.len() >= held {
 			t.Fatalf("the next turn has not begun with %d replies due", s.out.Slots.Due())
 		}
 	}
@@ -42,9 +42,9 @@ func TestATurnWithoutRepliesEndsAfterATime(t *testing.T) {
 			n := many / (len(command) + 1)
 			all := strings.Repeat(command+"\r\n", n)
 			s.mu.Lock()
-			s.in.Append([]byte(all), 0)
+			s.in.append([]byte(all), 0)
 			s.advance()
-			taken, waits := len(all)-s.in.Len(), s.wait
+			taken, waits := len(all)-s.in.len(), s.wait
 			s.unlock()
 			if taken == 0 || taken == len(all) || waits != waitTurn {
 				t.Fatalf("%d bytes of %d are taken, the session waits for %v", taken, len(all), waits)
@@ -56,7 +56,7 @@ func TestATurnWithoutRepliesEndsAfterATime(t *testing.T) {
 			}
 			s.mu.Lock()
 			defer s.unlock()
-			if left := s.in.Len(); left >= len(all)-taken {
+			if left := s.in.len(); left >= len(all)-taken {
 				t.Errorf("%d bytes are left after the next turn, %d were before", left, len(all)-taken)
 			}
 		})
@@ -85,8 +85,8 @@ func TestRepliesAreEditedOneAtATime(t *testing.T) {
 				b, _ := s.NextWrite(nil)
 				s.EndWrite(b)
 			}
-			if s.out.Slots.Due() != 0 || s.in.Len() != 0 {
-				t.Errorf("%d replies are due, %d bytes are held", s.out.Slots.Due(), s.in.Len())
+			if s.out.Slots.Due() != 0 || s.in.len() != 0 {
+				t.Errorf("%d replies are due, %d bytes are held", s.out.Slots.Due(), s.in.len())
 			}
 		})
 	}

@@ -29,7 +29,7 @@ func (s *Session) transact(r *request) bool {
 		pin.opening = nil
 		// The reply may be large: it is only kept whole if something in it matters here.
 		h.Whole = len(pin.Steps) > 0
-		if pin.Rewrites() {
+		if pin.rewrites() {
 			steps := pin.Steps
 			h.Replace = func(reply []byte) []byte { return Rewritten(reply, steps) }
 		}
@@ -37,7 +37,7 @@ func (s *Session) transact(r *request) bool {
 			s.Resume()
 			s.executed(pin, reply)
 		}
-		if pin.Changes() { // the session may then ask Redis on this connection, where its question must not get into the client's next transaction
+		if pin.changes() { // the session may then ask Redis on this connection, where its question must not get into the client's next transaction
 			s.wait = waitReply
 		}
 		to = s.watchOverExec(r, h)
@@ -45,12 +45,12 @@ func (s *Session) transact(r *request) bool {
 		pin.opening = nil
 		h.Done = func(reply []byte) {
 			if resp.IsOK(reply) {
-				pin.End()
+				pin.end()
 			}
 		}
 	case "watch":
 		to = s.watchOver(r, h)
-		h.Missed = func() { s.refused.Behind("watch", h.Session.Refusal(), h.Muted) }
+		h.Missed = func() { s.refused.behind("watch", h.Session.Refusal(), h.Muted) }
 		slot := r.slot
 		h.Done = func(reply []byte) {
 			if resp.IsOK(reply) && !pin.Watching {
@@ -58,7 +58,7 @@ func (s *Session) transact(r *request) bool {
 			}
 		}
 	case "unwatch":
-		pin.Count()
+		pin.count()
 		h.Done = func(reply []byte) {
 			if resp.IsOK(reply) {
 				pin.Watching = false
@@ -86,7 +86,7 @@ func (o *opening) Lost(at reply.ID, n int, sent bool) {
 		s.CutOff() // the watch is lost
 	}
 	if o.pin.opening == o {
-		s.refused.Refuse(o.Session.Refusal(), o.Muted)
+		s.refused.refuse(o.Session.Refusal(), o.Muted)
 	}
 	o.Reply.Lost(at, n, sent)
 }
@@ -97,7 +97,7 @@ func (s *Session) executed(pin *pinned, reply []byte) {
 		return // EXEC without MULTI; in a cluster, other errors end a transaction, too
 	}
 	steps := pin.Steps
-	pin.End()
+	pin.end()
 	if len(steps) == 0 || reply[0] != '*' {
 		return
 	}
@@ -128,10 +128,10 @@ func (s *Session) watchOverExec(r *request, h *reply.Reply) reply.Handler {
 		if pin.Watching {
 			words = nullArray(s.ident.Proto)
 		}
-		pin.End()
+		pin.end()
 		s.Resume()
 		if !h.Muted {
-			s.out.Put(at, words, false)
+			s.out.put(at, words, false)
 		}
 		return true
 	}}

@@ -58,11 +58,11 @@ func BeginWait(args [][]byte, nodes []topology.Node, clustered bool) *WaitRound 
 // maxTimeout is a number of milliseconds beyond which time is not measured.
 const maxTimeout = 1 << 40
 
-// At is the server to ask.
-func (r *WaitRound) At() topology.Node { return r.nodes[0] }
+// at is the server to ask.
+func (r *WaitRound) at() topology.Node { return r.nodes[0] }
 
-// Command is the command for this server: the time limit is the rest of the client's.
-func (r *WaitRound) Command(args [][]byte, raw []byte) []byte {
+// command is the command for this server: the time limit is the rest of the client's.
+func (r *WaitRound) command(args [][]byte, raw []byte) []byte {
 	r.byWrite, r.marked, r.refusal = false, false, nil
 	if len(r.replies) == 0 || r.deadline.IsZero() {
 		return raw
@@ -100,10 +100,10 @@ func ReadRefusal(reply []byte) topology.Refusal {
 	return topology.ReadRefusal(reply)
 }
 
-// Answered takes a server's reply. done: it returns the reply to the client. Otherwise the next server is to be asked.
+// answered takes a server's reply. done: it returns the reply to the client. Otherwise the next server is to be asked.
 //
 // A server that has taken no mark counts too many replicas. Then its refusal of the mark is the reply.
-func (r *WaitRound) Answered(reply []byte) (joined []byte, done bool) {
+func (r *WaitRound) answered(reply []byte) (joined []byte, done bool) {
 	if reply[0] == '-' {
 		return reply, true
 	}

@@ -25,7 +25,7 @@ func TestTheSmallestNumberIsTheReply(t *testing.T) {
 	} {
 		r := BeginWait(words("WAIT 2 0"), make([]topology.Node, len(one.replies)), true)
 		for i, reply := range one.replies {
-			got, done := r.Answered([]byte(reply))
+			got, done := r.answered([]byte(reply))
 			if last := i == len(one.replies)-1; done != last || last && string(got) != one.want {
 				t.Errorf("%q: %q, %v", one.replies, got, done)
 			}
@@ -37,17 +37,17 @@ func TestLaterServersGetTheRestOfTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		args := words("WAIT 2 500")
 		r := BeginWait(args, []topology.Node{"a", "b", "c"}, true)
-		if got := r.Command(args, []byte("as it is")); string(got) != "as it is" {
+		if got := r.command(args, []byte("as it is")); string(got) != "as it is" {
 			t.Errorf("%q", got)
 		}
 		time.Sleep(300 * time.Millisecond)
-		r.Answered([]byte(":1\r\n"))
-		if got := r.Command(args, nil); !strings.HasSuffix(string(got), "\r\n200\r\n") || r.At() != "b" {
-			t.Errorf("%q at %s", got, r.At())
+		r.answered([]byte(":1\r\n"))
+		if got := r.command(args, nil); !strings.HasSuffix(string(got), "\r\n200\r\n") || r.at() != "b" {
+			t.Errorf("%q at %s", got, r.at())
 		}
 		time.Sleep(time.Second)
-		r.Answered([]byte(":1\r\n"))
-		if got := r.Command(args, nil); !strings.HasSuffix(string(got), "\r\n1\r\n") {
+		r.answered([]byte(":1\r\n"))
+		if got := r.command(args, nil); !strings.HasSuffix(string(got), "\r\n1\r\n") {
 			t.Errorf("%q: 0 would be no limit", got)
 		}
 	})
@@ -71,11 +71,11 @@ func TestACountWithoutAMarkIsRefused(t *testing.T) {
 		{hello("valkey", "8.0.1"), refused, refused, false, "-NOPERM no\r\n"},
 	} {
 		r := BeginWait(words("WAIT 1 0"), []topology.Node{"a"}, one.clustered)
-		r.Command(words("WAIT 1 0"), nil)
+		r.command(words("WAIT 1 0"), nil)
 		for i, reply := range [][]byte{one.hello, one.publish, one.restore} {
 			r.Marked(i, reply)
 		}
-		if got, done := r.Answered([]byte(":1\r\n")); string(got) != one.want || !done {
+		if got, done := r.answered([]byte(":1\r\n")); string(got) != one.want || !done {
 			t.Errorf("%+v: %q", one, got)
 		}
 	}
