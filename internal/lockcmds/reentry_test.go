@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/locktest"
 )
 
 func reentrantClient(library, name string) reentrant {
@@ -65,5 +66,23 @@ func TestNilAllowsReentry(t *testing.T) {
 	r.Note(reentrantClient("redis-py", ""), "k", false)
 	if r.Refuses() || new(ReentryRule).Refuses() || !(&ReentryRule{OwnersOnly: true}).Refuses() {
 		t.Error("wrong rule")
+	}
+}
+
+// Tasks that each name an owner know of each other.
+func TestReentriesAreCountedUnlessTheOwnerIsNamed(t *testing.T) {
+	for owner, want := range map[string]int{"": 1, " OWNER me": 0} {
+		w := newLockWorld(t)
+		counted := 0
+		w.opts.Reentry = &ReentryRule{Counted: func(bool) { counted++ }}
+		a := w.client(1)
+		for holds := range int64(2) {
+			a.sends("LOCK k" + owner)
+			a.answered(locktest.Numbers(1, 7, holds+1), nil)
+		}
+		a.got(":7", ":7")
+		if counted != want {
+			t.Errorf("LOCK k%s twice: %d re-entries, want %d", owner, counted, want)
+		}
 	}
 }
