@@ -217,14 +217,24 @@ func TestAtATerminalCtrlCEndsAScript(t *testing.T) {
 	t.Parallel()
 	eachShell(t, func(t *testing.T, l *locks, s *screen, shell string) {
 		script := func(lines string) {
-			if err := os.WriteFile(filepath.Join(l.dir, "script"), []byte(lines+"\necho next $?\n"), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(l.dir, "script"), []byte("echo $$ > shell\n"+lines+"\necho next $?\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			s.line("%s script", shell)
 		}
+		// Before the shell waits for the command, Ctrl-C ends the script, whatever the command does.
+		interrupt := func() {
+			redistest.Eventually(t, 20*time.Second, "the shell to wait", func() bool {
+				pid, _ := os.ReadFile(filepath.Join(l.dir, "shell"))
+				stat, _ := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat")
+				_, state, _ := strings.Cut(string(stat), ") ")
+				return strings.HasPrefix(state, "S")
+			})
+			s.press(ctrlC)
+		}
 		script("lockproxy exec job -- sh -c 'echo ready; exec sleep 100'")
 		s.want("ready")
-		s.press(ctrlC)
+		interrupt()
 		if code := s.back(); code != "130" {
 			t.Errorf("while the command runs: exit code %s", code)
 		}
@@ -234,7 +244,7 @@ func TestAtATerminalCtrlCEndsAScript(t *testing.T) {
 		l.wrote("in")
 		script("lockproxy exec job -- true")
 		redistest.Eventually(t, 20*time.Second, "it to wait", func() bool { return len(waiters(t, l)) == 1 })
-		s.press(ctrlC)
+		interrupt()
 		if code := s.back(); code != "130" {
 			t.Errorf("while it waits: exit code %s", code)
 		}
@@ -248,7 +258,7 @@ func TestAtATerminalCtrlCEndsAScript(t *testing.T) {
 		handled := func(prefix string) (code string) {
 			script(prefix + `sh -c 'trap "n=x\$n" INT; echo ready; while [ "$n" = "" ]; do sleep 0.01; done; echo "times: $n"; exit 3'`)
 			s.want("ready")
-			s.press(ctrlC)
+			interrupt()
 			s.want("times: x\r\n") // once
 			return s.back()
 		}
