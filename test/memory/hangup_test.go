@@ -141,6 +141,41 @@ func TestAWaitForAPinEndsWithTheClient(t *testing.T) {
 	}
 }
 
+// A wait that ends with its client takes no reply with it that the client has before the wait.
+func TestRepliesBeforeAWaitAreWritten(t *testing.T) {
+	t.Parallel()
+	const rounds = 50
+	for _, engine := range proxytest.Engines() {
+		t.Run(engine, func(t *testing.T) {
+			redis := redistest.Start(t)
+			srv := proxytest.Start(t, redis, func(o *proxy.Options) {
+				o.Engine = engine
+				o.Upstream.Pins.Max = 1
+				o.Upstream.Pins.Wait = time.Minute
+			})
+			busy := proxytest.Dial(t, srv.Addr())
+			busy.Quiet("LOCK", "k")
+			busy.Send("BLPOP", "busy", "0")
+			awaitClients(t, redis, srv, "\nblocked_clients:1\r", 1)
+			for _, wait := range []string{"BLPOP l 0", "LOCK k WAIT 60000"} {
+				for round := range rounds {
+					c := proxytest.Dial(t, srv.Addr())
+					c.Raw(proxytest.Inline("SET a 1", wait, "SET ghost 1"))
+					c.HalfClose()
+					got, err := io.ReadAll(c.Conn)
+					_ = c.Conn.Close()
+					if string(got) != "+OK\r\n" || err != nil {
+						t.Fatalf("round %d: SET and %s: got %q, %v", round, wait, got, err)
+					}
+				}
+			}
+			if got := redis.Do(t, "EXISTS", "ghost"); got != int64(0) {
+				t.Error("what is behind the wait was executed")
+			}
+		})
+	}
+}
+
 // A hang-up is seen behind any number of commands that stand behind a blocking one, and more of them than may be unanswered
 // are held back, not lost.
 func TestAHangupIsSeenBehindManyCommandsThatWait(t *testing.T) {

@@ -92,9 +92,9 @@ func (s *Session) atEOF() {
 	case s.streaming():
 		s.CutOff() // the large command stays incomplete
 	case s.wait == waitLock && s.out.Slots.Due() == 0:
-		s.end()
+		s.CutOff() // the replies before it are written
 	case s.wait == waitPin && !s.hasty:
-		s.end() // on a direct connection it would be waiting by now, or have been answered
+		s.CutOff() // on a direct connection it would be waiting by now, or have been answered
 	case s.pinWaits():
 		s.pin.conn.CloseWrite() // as below, although more commands are to follow
 	case s.wait != waitNone:
