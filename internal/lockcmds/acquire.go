@@ -74,7 +74,7 @@ func (w *waiter) kind() lockKind { return kindOfHold(w.claim.Key()) }
 func (w *waiter) lock() string { return w.claim.Key().Lock }
 
 // session is the session that acquires.
-func (w *waiter) session() *holdSession { return w.claim.Session() }
+func (w *waiter) session() *clientSession { return w.claim.Session() }
 
 // conn is the session's part of the contract.
 func (w *waiter) conn() contract.Session { return w.claim.Session().Conn }

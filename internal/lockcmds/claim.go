@@ -13,17 +13,17 @@ import (
 // acquire write the same Part. The acquire calls one method at a time.
 type claim struct {
 	e   *Engine
-	s   *holdSession
+	s   *clientSession
 	key table.Key
 
-	hold    *sessionHold // that the acquire is to deepen; nil: none
+	hold    *watchedHold // that the acquire is to deepen; nil: none
 	sent    bool         // pauseLocked was called: until the outcome, the hold is not renewed, and releases do not end it
 	request int64        // the number of the acquire
 	undone  int64        // the number of the acquire that was rolled back last; 0: none. Guarded by Engine.mu
 	fence   int64        // of the grant that it deepens; 0: none
 	holds   int64        // of the session afterwards, if it is that grant and none of them is lost meanwhile
 
-	earlier      *sessionHold  // that the session has a part in before the acquire; nil: none. The table forgets the part when the session ends
+	earlier      *watchedHold  // that the session has a part in before the acquire; nil: none. The table forgets the part when the session ends
 	earlierGrace time.Duration // GRACE of that part; negative: none
 }
 
@@ -45,7 +45,7 @@ func (e *Engine) claimLocked(s *contract.Caller, cmd *grammar.Command) claim {
 func (c *claim) Key() table.Key { return c.key }
 
 // Session is the record of the session that acquires.
-func (c *claim) Session() *holdSession { return c.s }
+func (c *claim) Session() *clientSession { return c.s }
 
 // Deepens reports whether sessions of this proxy hold the lock for the owner already.
 func (c *claim) Deepens() bool { return c.hold != nil }
@@ -79,7 +79,7 @@ func (c *claim) Part() script.Part {
 
 // pauseLocked is called before an acquire of that lease is sent: the hold that it is to deepen is not renewed from here
 // on, nor dropped for want of holds, until grantedLocked or NotDeepened. It reports whether the acquire may be sent at
-// once, as sessionHold.pauseLocked does. Requires the session lock and Engine.mu.
+// once, as watchedHold.pauseLocked does. Requires the session lock and Engine.mu.
 func (c *claim) pauseLocked(lease time.Duration) (now bool) {
 	h := c.hold
 	if h == nil {
@@ -91,7 +91,7 @@ func (c *claim) pauseLocked(lease time.Duration) (now bool) {
 }
 
 // Deepened is the hold that the acquire is to deepen, for Engine.ordered; nil: none.
-func (c *claim) Deepened() *sessionHold { return c.hold }
+func (c *claim) Deepened() *watchedHold { return c.hold }
 
 // Doubt notes that the answer to a call of the acquire was lost, which asked for a lease of that length at the moment
 // sentAt. The owner may have a hold here by now: then the lease of the hold may be that one. Requires no locks.
@@ -137,7 +137,7 @@ func (c *claim) Overtaken() {
 }
 
 // gone ends a hold that Redis does not have any more. Requires no locks.
-func (e *Engine) gone(h *sessionHold) {
+func (e *Engine) gone(h *watchedHold) {
 	e.step(func(t *table.Table) {
 		if t.Knows(&h.Hold) {
 			t.Lost(&h.Hold, table.ReasonGone, false, nil)

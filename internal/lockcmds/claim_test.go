@@ -173,7 +173,7 @@ func TestADoubtfulReentryShortensTheLease(t *testing.T) {
 	}
 }
 
-func (c *holdClient) session(w *lockWorld) *holdSession { return w.sessions[c.caller.ID] }
+func (c *holdClient) session(w *lockWorld) *clientSession { return w.sessions[c.caller.ID] }
 
 func TestAKeyThatWasOverwrittenIsALossOnce(t *testing.T) {
 	for _, told := range []bool{false, true} { // by a push, before

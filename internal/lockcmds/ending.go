@@ -40,7 +40,7 @@ func (e *Engine) Ended(session uint64) {
 
 // endHolds takes an ended session out of its holds. The first slice is done at once. A job of a class without backlog
 // does the rest, because the leases are renewed until then. Requires the session lock.
-func (e *Engine) endHolds(c *holdSession, holds []*table.Hold) {
+func (e *Engine) endHolds(c *clientSession, holds []*table.Hold) {
 	holds = e.endSlice(c, holds)
 	if len(holds) == 0 {
 		return
@@ -55,7 +55,7 @@ func (e *Engine) endHolds(c *holdSession, holds []*table.Hold) {
 
 // endSlice takes the session out of the first of the holds, ends each of them that no other session has, and returns
 // the others.
-func (e *Engine) endSlice(c *holdSession, holds []*table.Hold) (left []*table.Hold) {
+func (e *Engine) endSlice(c *clientSession, holds []*table.Hold) (left []*table.Hold) {
 	n := min(len(holds), endingSlice)
 	some := holds[:n]
 	rollbacks := make([]rollback, 0, len(some))
@@ -75,7 +75,7 @@ func (e *Engine) endSlice(c *holdSession, holds []*table.Hold) (left []*table.Ho
 
 // restLocked takes an ended session out of a hold, and returns the rollback of what it may have left there. false: it has
 // left nothing, or a release of a named owner's hold is on its way. Then the answer is followed by another call. Requires Engine.mu.
-func (e *Engine) restLocked(c *holdSession, entry *table.Hold) (r rollback, ok bool) {
+func (e *Engine) restLocked(c *clientSession, entry *table.Hold) (r rollback, ok bool) {
 	rest, ok := e.table.Part(entry, &c.Session)
 	if !ok {
 		return r, false

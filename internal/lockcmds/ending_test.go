@@ -106,9 +106,9 @@ func TestARollbackIsTriedForAsLongAsALeaseMayLast(t *testing.T) {
 		{200 * time.Millisecond, 30 * time.Second},
 		{time.Minute, time.Minute},
 	} {
-		for name, end := range map[string]func(w *lockWorld, a *holdClient, h *sessionHold){
-			"GRACE 0": func(w *lockWorld, a *holdClient, _ *sessionHold) { w.Ended(a.caller.ID) },
-			"a loss":  func(w *lockWorld, _ *holdClient, h *sessionHold) { w.onLost(h.lease, watchdog.ReasonDeadline) },
+		for name, end := range map[string]func(w *lockWorld, a *holdClient, h *watchedHold){
+			"GRACE 0": func(w *lockWorld, a *holdClient, _ *watchedHold) { w.Ended(a.caller.ID) },
+			"a loss":  func(w *lockWorld, _ *holdClient, h *watchedHold) { w.onLost(h.lease, watchdog.ReasonDeadline) },
 		} {
 			w, a := newLockWorld(t), newClient(1)
 			h := w.acquire(t, a, "", func(g *holdGrant) { g.Grace = 0 })

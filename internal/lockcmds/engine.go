@@ -37,7 +37,7 @@ type Engine struct {
 
 	mu       sync.Mutex // guards the fields below, and all sessions, holds and waiters
 	table    *table.Table
-	sessions map[uint64]*holdSession
+	sessions map[uint64]*clientSession
 	draining bool  // no client may begin to wait
 	waiting  int64 // table.Waiters(), as Options.Waiting counts it
 
@@ -66,7 +66,7 @@ func New(o Options) (*Engine, error) {
 		table: table.New(table.Config{
 			Lease: opts.Lease, Wait: opts.fairWait, StaleHead: opts.staleHead, NewHold: newHold,
 		}),
-		sessions: make(map[uint64]*holdSession),
+		sessions: make(map[uint64]*clientSession),
 	}
 	if opts.Told != nil {
 		e.told = append(e.told, opts.Told)

@@ -55,7 +55,7 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 // extension is one EXTENDLOCK in progress.
 type extension struct {
 	e       *Engine
-	session *holdSession
+	session *clientSession
 	key     table.Key
 	h       *table.Hold // nil: no session of this proxy holds the lock for that owner
 	named   int64       // the fence that the client has named; 0: none

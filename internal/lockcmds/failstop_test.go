@@ -74,7 +74,7 @@ func TestAPanicOnAnyWayIntoTheEngineEndsTheProcess(t *testing.T) {
 	mistake := func() { panic("mistake") }
 	// An engine without most of what it needs.
 	halved := func() *Engine {
-		return &Engine{guard: p.e.guard, sessions: map[uint64]*holdSession{1: {asks: &waiter{}}}}
+		return &Engine{guard: p.e.guard, sessions: map[uint64]*clientSession{1: {asks: &waiter{}}}}
 	}
 	for where, provoke := range map[string]func(){
 		"a job":       func() { p.e.jobs.Submit(jobs.Attempt, mistake) },

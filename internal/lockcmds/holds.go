@@ -30,8 +30,8 @@ import (
 //   - After a session was told that it lost a grant of its own owner, it never gets the same fence again.
 //   - No call leaves an owner a shorter lease than the owner was promised.
 
-// holdSession is the record of one session.
-type holdSession struct {
+// clientSession is the record of one session.
+type clientSession struct {
 	table.Session // Name is "<UUID>:<token>"; Name, Losses and Held are immutable, Engine.mu guards the rest
 
 	ID   uint64           // immutable
@@ -47,8 +47,8 @@ type holdSession struct {
 	asks  *waiter // its acquire in progress; nil: there is none
 }
 
-// sessionHold is a hold of the table with its lease. Engine.mu guards its fields.
-type sessionHold struct {
+// watchedHold is a hold of the table with its lease. Engine.mu guards its fields.
+type watchedHold struct {
 	table.Hold
 	Streak table.Streak // of the hand-over that has granted it
 	Sync   int          // replicas that had to have the grant
@@ -59,28 +59,28 @@ type sessionHold struct {
 }
 
 func newHold() *table.Hold {
-	h := &sessionHold{}
+	h := &watchedHold{}
 	h.Tag = h
 	return &h.Hold
 }
 
 // holdOf returns the hold of an entry of the table, or nil.
-func holdOf(h *table.Hold) *sessionHold {
+func holdOf(h *table.Hold) *watchedHold {
 	if h == nil {
 		return nil
 	}
-	return h.Tag.(*sessionHold)
+	return h.Tag.(*watchedHold)
 }
 
 // entry is the hold as the watchdog knows it.
-func (h *sessionHold) entry() watchdog.Entry {
+func (h *watchedHold) entry() watchdog.Entry {
 	return watchdog.Entry{
 		Of: h, TTL: h.TTL, Until: h.Until, Fixed: h.Fixed, Group: watchdog.Group{By: h.by.Node(h.Lock), Kind: h.Kind},
 	}
 }
 
 // nextLease is the lease that a renewal of the hold gives now: MAXHOLD limits it. Requires Engine.mu.
-func (e *Engine) nextLease(h *sessionHold) time.Duration {
+func (e *Engine) nextLease(h *watchedHold) time.Duration {
 	if h.Until.IsZero() {
 		return h.TTL
 	}
@@ -90,7 +90,7 @@ func (e *Engine) nextLease(h *sessionHold) time.Duration {
 // pauseLocked pauses the lease of a hold for a command that sets the lease to that length. It reports whether the
 // command may be sent at once: ordered waits for a renewal on its way, but only if that could give the lock a longer
 // lease than the command. h is nil: there is no hold, and nothing to pause. Requires Engine.mu.
-func (h *sessionHold) pauseLocked(lease time.Duration) (now bool) {
+func (h *watchedHold) pauseLocked(lease time.Duration) (now bool) {
 	if h == nil {
 		return true
 	}
@@ -101,7 +101,7 @@ func (h *sessionHold) pauseLocked(lease time.Duration) (now bool) {
 }
 
 // rollback is the rollback of a session's part in a hold. part has the fence of the hold.
-func (e *Engine) rollback(h *sessionHold, s *table.Session) rollback {
+func (e *Engine) rollback(h *watchedHold, s *table.Session) rollback {
 	r := rollback{Kind: kindOfHold(h.Key), By: h.by.Node(h.Lock)}
 	r.Key, r.Part = h.Lock, e.part(s, h.Owner)
 	r.Part.Fence = h.Fence
@@ -110,10 +110,10 @@ func (e *Engine) rollback(h *sessionHold, s *table.Session) rollback {
 
 // beginLocked returns the record of a session, which is known from now on, and the name of the hold that a command of it
 // is about. Requires Engine.mu.
-func (e *Engine) beginLocked(s *contract.Caller, cmd *grammar.Command) (*holdSession, table.Key) {
+func (e *Engine) beginLocked(s *contract.Caller, cmd *grammar.Command) (*clientSession, table.Key) {
 	c := e.sessions[s.ID]
 	if c == nil {
-		c = &holdSession{ID: s.ID, Conn: s.Session}
+		c = &clientSession{ID: s.ID, Conn: s.Session}
 		c.Name, c.Losses, c.Tag, c.Held = script.Default(e.opts.UUID, s.Token), s.Losses, c, s.Held
 		e.sessions[s.ID] = c
 	}
@@ -122,7 +122,7 @@ func (e *Engine) beginLocked(s *contract.Caller, cmd *grammar.Command) (*holdSes
 }
 
 // hasEnded reports whether the client of a session has gone. Requires no locks.
-func (e *Engine) hasEnded(s *holdSession) bool {
+func (e *Engine) hasEnded(s *clientSession) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return s.ended
@@ -142,7 +142,7 @@ func (e *Engine) part(s *table.Session, owner string) script.Part {
 func (e *Engine) nextRequest() int64 { return e.opts.Requests.Add(1) }
 
 // endedLocked tells metrics and observers of the end of a hold. Requires Engine.mu.
-func (e *Engine) endedLocked(h *sessionHold, end table.End) {
+func (e *Engine) endedLocked(h *watchedHold, end table.End) {
 	now := e.calls.Clock.Now()
 	held := now.Sub(h.Since)
 	by, outcome := observe.ByRelease, observe.Released
@@ -225,7 +225,7 @@ func (e *Engine) tell(l *table.Loss) {
 		Held: e.calls.Clock.Now().Sub(l.Since), Client: contract.ClientInfo(l.Client),
 		Push: func(push []byte) {
 			for _, c := range l.To {
-				s := c.Tag.(*holdSession).Conn
+				s := c.Tag.(*clientSession).Conn
 				e.calls.Guard.Do(s, func() { s.Push(push) })
 			}
 		},
@@ -234,7 +234,7 @@ func (e *Engine) tell(l *table.Loss) {
 
 // doubt notes that the answer to an acquire or a release of the session was lost. A copy may reach Redis at any time,
 // so the session's fields stay. Requires no locks.
-func (e *Engine) doubt(s *holdSession) {
+func (e *Engine) doubt(s *clientSession) {
 	e.mu.Lock()
 	s.Doubted = true
 	e.mu.Unlock()

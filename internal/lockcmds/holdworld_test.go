@@ -56,7 +56,7 @@ func (e *Engine) claim(s *contract.Caller, lock, owner string) claim {
 }
 
 // begin returns the record of a session, and the key of a hold.
-func (e *Engine) begin(s *contract.Caller, lock, owner string) (*holdSession, table.Key) {
+func (e *Engine) begin(s *contract.Caller, lock, owner string) (*clientSession, table.Key) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.beginLocked(s, &grammar.Command{Key: lock, Owner: owner})
@@ -122,7 +122,7 @@ func newClient(id uint64) *holdClient {
 }
 
 // acquire has Redis grant the lock for that owner at once; empty: the session's own.
-func (w *lockWorld) acquire(t *testing.T, c *holdClient, owner string, change func(g *holdGrant)) *sessionHold {
+func (w *lockWorld) acquire(t *testing.T, c *holdClient, owner string, change func(g *holdGrant)) *watchedHold {
 	t.Helper()
 	claim := w.claim(&c.caller, lock, owner)
 	g := holdGrant{

@@ -37,7 +37,7 @@ type lockKind interface {
 
 // keyLocked names the hold that a command of a session is about: the owner is the session's own if the command names
 // none, and the kind is exclusive. Requires Engine.mu.
-func (e *Engine) keyLocked(s *holdSession, cmd *grammar.Command) table.Key {
+func (e *Engine) keyLocked(s *clientSession, cmd *grammar.Command) table.Key {
 	return table.Key{Lock: cmd.Key, Owner: cmp.Or(cmd.Owner, s.Name), Kind: exclusive{}}
 }
 

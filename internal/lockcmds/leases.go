@@ -22,7 +22,7 @@ func (e *Engine) lasts(h *table.Hold) time.Duration {
 // ordered pauses the lease of a hold and runs send, with the session locked, when no renewal of the lease is on its
 // way: at once, or later. If the session ends before that, it runs unsent instead, which has the lease renewed again.
 // Requires the session lock.
-func (e *Engine) ordered(s contract.Session, h *sessionHold, send, unsent func()) {
+func (e *Engine) ordered(s contract.Session, h *watchedHold, send, unsent func()) {
 	e.mu.Lock()
 	lease := h.lease
 	e.mu.Unlock()

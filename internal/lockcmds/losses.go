@@ -22,7 +22,7 @@ func (e *Engine) onLost(l *watchdog.Lease, reason watchdog.Reason) {
 	defer e.guard.Stop()
 	var rest []rollback
 	e.step(func(t *table.Table) {
-		h := l.Of().(*sessionHold)
+		h := l.Of().(*watchedHold)
 		if !t.Knows(&h.Hold) || h.lease != l {
 			return // the hold has ended already
 		}
@@ -41,7 +41,7 @@ func (e *Engine) onLost(l *watchdog.Lease, reason watchdog.Reason) {
 
 // staleLocked returns the rollbacks of a hold that the sessions here have lost. Each is tried for as long as Redis may
 // have a part of the hold. Requires Engine.mu.
-func (e *Engine) staleLocked(h *sessionHold) []rollback {
+func (e *Engine) staleLocked(h *watchedHold) []rollback {
 	all := make([]rollback, 0, len(h.Holders()))
 	for _, o := range h.Holders() {
 		r := e.rollback(h, o.Session)

@@ -15,7 +15,7 @@ type release struct {
 	table.Release
 
 	e       *Engine
-	session *holdSession
+	session *clientSession
 	request int64 // number of the call
 	next    offer // of the waiters here, one of which may get the lock in the same step
 	q       callRequest

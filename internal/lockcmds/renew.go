@@ -23,7 +23,7 @@ func (cl scriptRunner) Renew(ctx context.Context, of watchdog.Group, batch []wat
 func (cl scriptRunner) renewAll(ctx context.Context, of watchdog.Group, batch []watchdog.Renewal, verdicts []watchdog.Verdict) error {
 	call := make(script.Renew, len(batch))
 	for i, r := range batch {
-		h := r.Of.(*sessionHold) // its names do not change
+		h := r.Of.(*watchedHold) // its names do not change
 		call[i] = script.Renewal{Key: h.Lock, Owner: h.Owner, Fence: h.Fence, Lease: r.TTL}
 	}
 	v, err := cl.runAs(ctx, of.By.(redislink.Node), of.Kind.(lockKind).Renew(call))

@@ -39,7 +39,7 @@ func (n *rights) Eval(_ context.Context, _ redislink.Script, keys, args []string
 
 // renewalFor is a renewal of the hold of that owner.
 func renewalFor(owner string) watchdog.Renewal {
-	return watchdog.Renewal{Of: &sessionHold{Hold: table.Hold{Key: table.Key{Lock: "k", Owner: owner}}}}
+	return watchdog.Renewal{Of: &watchedHold{Hold: table.Hold{Key: table.Key{Lock: "k", Owner: owner}}}}
 }
 
 // A refusal of one lock must not cost the others their leases. A state that passes is asked about once.
