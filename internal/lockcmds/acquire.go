@@ -29,8 +29,8 @@ import (
 //	granted ──SYNC──► confirmer ──► granted again, or dropUnsynced ──► the reply                │
 //	                            └── Offer: a release here grants in the same step ──────────────┘
 //
-// acquireTerms works out what the client has asked for, the kind of the lock the scripts that ask (kinds.go). observe.Observers are told of
-// each grant, and of each wait without one. Waiters are data: they have no goroutine.
+// termsOf works out what the client has asked for, and the kind of the lock makes the script calls (kinds.go).
+// observe.Observers are told of each grant, and of each wait without one. Waiters are data: they have no goroutine.
 //
 // Invariants:
 //   - Every grant ends in the client's reply with the lease watched, or in a rollback.

@@ -74,7 +74,8 @@ func (e *Engine) endSlice(c *clientSession, holds []*table.Hold) (left []*table.
 }
 
 // restLocked takes an ended session out of a hold, and returns the rollback of what it may have left there. false: it has
-// left nothing, or a release of a named owner's hold is on its way. Then the answer is followed by another call. Requires Engine.mu.
+// left nothing, or a release of a named owner's hold is on its way. The answer to that release calls restLocked again.
+// Requires Engine.mu.
 func (e *Engine) restLocked(c *clientSession, entry *table.Hold) (r rollback, ok bool) {
 	rest, ok := e.table.Part(entry, &c.Session)
 	if !ok {

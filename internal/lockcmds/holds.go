@@ -37,8 +37,8 @@ type clientSession struct {
 	ID   uint64           // immutable
 	Conn contract.Session // immutable
 
-	// As the session has sent its last lock command, which writes them under the session's lock and Engine.mu. Code reads
-	// them under one of these, and the command also without them, until its reply.
+	// Facts of the session's latest lock command, written with the session lock and Engine.mu held. A reader holds one of
+	// them. The command itself needs none until its reply.
 	Client reentrant
 	Proto  int
 

@@ -25,7 +25,8 @@ type authProbeOptions struct {
 	Shut func() // called when Redis is found to want credentials after it did not: connections that were accepted serve no new client
 }
 
-// An authProbe is that of one Redis. All methods but Close may be called from any goroutine.
+// An authProbe is that of one Redis. Shut, Knock and Saw may be called from any goroutine, the
+// others belong to the goroutine that asks.
 //
 // It finds out whether Redis accepts connections without credentials. On a direct connection Redis decides that when
 // the client connects, and it announces no change. A shared connection that was accepted says nothing about a later

@@ -254,8 +254,8 @@ type Rest struct {
 	Remember bool
 }
 
-// Part takes a session that has ended out of a hold. false: nothing is to be rolled back. With GRACE the session's part
-// is, and of a named owner that goes on the session's field. While a release of a named owner's hold is on its way, the
+// Part takes a session that has ended out of a hold. false: nothing is to be rolled back. With GRACE the session's holds
+// are. If a named owner keeps the lock, the session's field is removed as well. While a release of a named owner's hold is on its way, the
 // part stays: Part is called again behind the answer.
 func (t *Table) Part(h *Hold, s *Session) (Rest, bool) {
 	i := slices.IndexFunc(h.holders, func(o Holder) bool { return o.Session == s })

@@ -16,7 +16,7 @@ import (
 //
 // A login waits until all earlier commands are answered: newer servers do not answer a refused AUTH behind answers that
 // are still to be written (see pins.Pin.AnswersRefusals). The next answer would count as that to the AUTH. In a
-// transaction, answers always are, so there a login is refused.
+// transaction, answers are always still to be written, so there a login is refused.
 func (s *Session) reidentify(r *request) bool {
 	pin, name := s.pin, r.row.Name
 	change := ReadChange(name, r.args)

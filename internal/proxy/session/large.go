@@ -36,9 +36,9 @@ const (
 type largeState uint8
 
 const (
-	largeUnknown   largeState = iota // it need not be large, or waits for its pin
+	largeUnknown   largeState = iota // it is not known to be large yet, or it is large and waits for its pin
 	largeHeld                        // no pin came for it: it is held whole
-	largeLocated                     // in front of a cluster: it is known where it goes, or that it is refused
+	largeLocated                     // in front of a cluster: its server is known, or its refusal
 	largeStreaming                   // its start has been sent on the pin, or dropped if the pin is gone
 )
 

@@ -13,8 +13,8 @@ const (
 	// session bulky.
 	LargeBurst = 1 << 20
 
-	// CalmBursts is the number of smaller bursts in a row that makes it ordinary again.
-	// It is also how many bursts a session that sends scripts among other commands stays on the lane for scripts.
+	// CalmBursts is the number of smaller bursts in a row that makes it ordinary again. A session that sends scripts
+	// among other commands stays on the lane for scripts as long.
 	CalmBursts = 64
 
 	// If Redis closes connections that have much to send, a new session sends no read beyond a window of outstanding

@@ -54,7 +54,7 @@ type request struct {
 	key    uint64 // a hash of its only key; 0: it has none, or several
 	many   bool   // it has several keys
 	fixed  bool   // it concerns the target, whatever happens
-	heirs  bool   // as fixed, but it concerns the successor of a target that has been demoted
+	heirs  bool   // as fixed, but it is sent to the promoted replica if the target has been demoted
 	asking bool   // it is sent behind an ASKING
 
 	// How long it lives.

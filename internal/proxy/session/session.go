@@ -55,7 +55,7 @@ type Session struct {
 	bill     budget.Account
 	backlog  budget.Backlog // bytes appended to the lane or pin that are still here
 	held     atomic.Int64   // bytes of memory that its locks take
-	usual    bool           // the present entry has only moved ordinary commands and replies, so standing is as it was
+	usual    bool           // only ordinary commands and replies have moved since the session was locked: standing need not be computed again
 	standing int            // bytes that such an entry does not change, at the last other entry
 	gathered int            // bytes of a reply that must be held whole
 
@@ -138,7 +138,7 @@ type pinned struct {
 	debugs   bool // after SCRIPT DEBUG: an unanswered command may wait for the client's next words
 	frame    int  // bytes of a frame that the connection keeps until it is whole
 	unread   int  // commands sent since it is not read any more that are to be answered
-	borrowed int  // the number of sessions that are about to name this connection to Redis, and so must find this session on it
+	borrowed int  // sessions that are sending this connection's id to Redis: it must not go to the pool meanwhile
 
 	outcome  outcome // of identity changes after which the session has not settled
 	conclude func()  // runs once, as soon as nothing is outstanding

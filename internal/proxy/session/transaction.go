@@ -24,7 +24,7 @@ type TxState struct {
 	InTx     bool
 	Watching bool
 	Opening  int // MULTIs without an answer yet
-	Queued   int // commands sent that a transaction would queue, ever
+	Queued   int // commands sent on the pin that a transaction would queue
 	Base     int // queued when this transaction began
 	Steps    []Step
 	Names    int // bytes of the names in steps

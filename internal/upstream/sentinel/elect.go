@@ -22,7 +22,7 @@ type proof uint8
 const (
 	needless proof = iota
 	risen          // the server of the view is a primary
-	fallen         // and the server of the present view is none
+	fallen         // as risen, and the present server says that it is no primary, or cannot be reached
 )
 
 // proposal is a view that follows from the words of the Sentinels.

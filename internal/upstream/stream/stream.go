@@ -69,8 +69,8 @@ type Stream struct {
 	direct                *netio.Writer // for Send and WriteDue; nil: the socket cannot be written so
 	lazy                  bool          // what is appended is written when Send is called; set before the stream is used
 	asleep                bool          // the writer found nothing and waits on wake
-	relieved              bool          // it waits on wake while another goroutine takes in its place
-	due                   bool          // that one has not called WriteDue yet
+	relieved              bool          // the writer waits on wake: a caller of AppendDue writes in its place
+	due                   bool          // that caller has not called WriteDue yet
 	total, taken, written int64         // bytes appended, taken by the writer and written, ever
 	asked                 uint64        // requests accepted since the connection began
 	idle                  bool          // nothing is outstanding and watch is to be told of the next request
