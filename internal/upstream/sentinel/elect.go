@@ -20,9 +20,9 @@ type voice struct {
 type proof uint8
 
 const (
-	needless proof = iota
-	risen          // the server of the view is a primary
-	fallen         // as risen, and the present server says that it is no primary, or cannot be reached
+	noProof proof = iota
+	risen         // the server of the view is a primary
+	fallen        // as risen, and the present server says that it is no primary, or cannot be reached
 )
 
 // proposal is a view that follows from the words of the Sentinels.

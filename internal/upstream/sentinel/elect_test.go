@@ -68,7 +68,7 @@ func TestElect(t *testing.T) {
 		{"with no majority", view{7, "a"}, "0c 0d", later, "0c 0d", false, proposal{view: view{7, "a"}}},
 		{"another one than before", view{7, "a"}, "0d 0d 0c", later, "0c 0c 0d", false, proposal{view: view{7, "a"}}},
 		{"learnt ones do not vote", view{7, "a"}, "0c ~0c ~0c", later, "0c ~0c ~0c", false, proposal{view: view{7, "a"}}},
-		{"learnt ones that name the present one weigh", view{7, "a"}, "0c 0c ~7a ~7a", later, "0c 0c ~7a ~7a", false, proposal{view: view{7, "a"}}},
+		{"learnt ones that name the present one noteReplicas", view{7, "a"}, "0c 0c ~7a ~7a", later, "0c 0c ~7a ~7a", false, proposal{view: view{7, "a"}}},
 		{"the process has said that it is no primary", view{7, "a"}, "7a 7a", 0, "0c 0c", true, proposal{view{0, "c"}, risen}},
 		{"but they are no majority", view{7, "a"}, "7a", 0, "0c", true, proposal{view: view{7, "a"}}},
 		{"and one does not know it", view{7, "a"}, "7a 7a", 0, "7a 0c:a 0c:a", true, proposal{view{0, "c"}, fallen}},
@@ -170,13 +170,13 @@ func TestElectionsInRandomHistories(t *testing.T) {
 			if present.addr != "" && votes(all, present.addr) >= majority {
 				t.Fatalf("a living majority is left: %s", history)
 			}
-			if present.addr != "" && votes(all, p.addr) < majority && (!kin[p.addr] || p.proof == needless) {
+			if present.addr != "" && votes(all, p.addr) < majority && (!kin[p.addr] || p.proof == noProof) {
 				t.Fatalf("an unknown server is followed: %s", history)
 			}
-			if present.addr != "" && p.epoch <= present.epoch && p.proof == needless && !slices.ContainsFunc(all, func(v voice) bool { return v.Addr == present.addr }) {
+			if present.addr != "" && p.epoch <= present.epoch && p.proof == noProof && !slices.ContainsFunc(all, func(v voice) bool { return v.Addr == present.addr }) {
 				t.Fatalf("an older view is followed without a proof: %s", history)
 			}
-			if p.proof == needless || roles[p.addr] && (p.proof == risen || !roles[present.addr]) {
+			if p.proof == noProof || roles[p.addr] && (p.proof == risen || !roles[present.addr]) {
 				e.follow(p.view)
 			}
 		}

@@ -70,8 +70,8 @@ func (w *Watcher) rises(ctx context.Context, addr string) bool {
 	return false
 }
 
-// precede publishes a promoted replica ahead of the Sentinels' answers. The epoch stays: their next one is greater.
-func (w *Watcher) precede(addr string) {
+// followPromoted publishes a promoted replica ahead of the Sentinels' answers. The epoch stays: their next one is greater.
+func (w *Watcher) followPromoted(addr string) {
 	if present := w.election.present; present.addr != "" && present.addr != addr {
 		w.publish(view{present.epoch, addr})
 	}

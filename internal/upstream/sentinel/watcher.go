@@ -156,7 +156,7 @@ func (w *Watcher) Run(ctx context.Context) {
 			w.look(p)
 			continue
 		case addr := <-w.risen:
-			w.precede(addr)
+			w.followPromoted(addr)
 			continue
 		case t := <-w.tried:
 			w.trying = false
@@ -270,12 +270,12 @@ func (w *Watcher) decide(ctx context.Context, late bool) {
 	switch {
 	case next.addr == "":
 		return
-	case next.proof != needless:
+	case next.proof != noProof:
 		w.try(ctx, next)
 	case next.addr != w.election.present.addr:
 		w.publish(next.view)
 	}
-	w.weigh(all)
+	w.noteReplicas(all)
 }
 
 // conclude follows a proposal that is proved, if the Sentinels have not changed their minds.
@@ -307,9 +307,9 @@ func (w *Watcher) publish(next view) {
 // may be called from any goroutine.
 func (w *Watcher) Replicas() int { return int(w.replicas.Load()) }
 
-// weigh notes how many replicas there are, and tells the longest time after which a Sentinel takes the primary for
+// noteReplicas notes how many replicas there are, and tells the longest time after which a Sentinel takes the primary for
 // down.
-func (w *Watcher) weigh(all []voice) {
+func (w *Watcher) noteReplicas(all []voice) {
 	longest, replicas, known := time.Duration(0), 0, false
 	for _, v := range all {
 		if v.Addr == w.election.present.addr {
