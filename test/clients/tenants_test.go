@@ -47,7 +47,7 @@ func TestTenantsDoNotReachEachOthersLocks(t *testing.T) {
 				continue
 			}
 			fence := red.Do("LOCK", k)
-			red.Script("LOCK "+k, fence, "EXTENDLOCK "+k+" PX 60000", ":1", "UNLOCK "+k, ":0", "LOCKINFO "+k, "%6", "LOCKLIST", "*1")
+			red.Script("LOCK "+k, fence, "EXTENDLOCK "+k+" PX 60000", ":1", "UNLOCK "+k, ":0", "LOCKINFO "+k, "%9", "LOCKLIST", "*1")
 			// All ways to wait for it and to get it.
 			for _, verb := range []string{"LOCK", "FAIRLOCK"} {
 				more.Send(verb, k, "WAIT", "8000")
