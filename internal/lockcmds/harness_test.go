@@ -70,3 +70,19 @@ func (c *waitingClient) got(want ...string) {
 func grantOfFence(fence int64) resp.Value { return locktest.Numbers(1, fence, 1) }
 
 func busy(pttl time.Duration) resp.Value { return locktest.Numbers(0, cmp.Or(pttl.Milliseconds(), -1)) }
+
+// count is the number of waiters of a lock. Requires no locks.
+func (e *Engine) count(lock string) (all int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all, _ = e.countLocked(lock)
+	return all
+}
+
+// doubt notes that the answer to an acquire or a release of the session was lost. A copy may reach Redis at any time,
+// so the session's fields stay. Requires no locks.
+func (e *Engine) doubt(s *clientSession) {
+	e.mu.Lock()
+	s.Doubted = true
+	e.mu.Unlock()
+}

@@ -231,11 +231,3 @@ func (e *Engine) tell(l *table.Loss) {
 		},
 	})
 }
-
-// doubt notes that the answer to an acquire or a release of the session was lost. A copy may reach Redis at any time,
-// so the session's fields stay. Requires no locks.
-func (e *Engine) doubt(s *clientSession) {
-	e.mu.Lock()
-	s.Doubted = true
-	e.mu.Unlock()
-}

@@ -45,14 +45,6 @@ var (
 	errUnblocked = script.Error("UNBLOCKED client unblocked via CLIENT UNBLOCK")
 )
 
-// count is the number of waiters of a lock. Requires no locks.
-func (e *Engine) count(lock string) (all int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	all, _ = e.countLocked(lock)
-	return all
-}
-
 // countLocked is the number of waiters of a lock, and the number of the fair ones. Requires Engine.mu.
 func (e *Engine) countLocked(lock string) (all, fair int) {
 	if q := e.table.Queue(lock); q != nil {

@@ -70,7 +70,7 @@ func FuzzSplitInline(f *testing.F) {
 		f.Add([]byte(line))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
-		args, ok := SplitInline(line)
+		args, ok := splitInline(line)
 		if !ok {
 			if args != nil {
 				t.Fatalf("unbalanced, but arguments %q", args)
@@ -85,7 +85,7 @@ func FuzzSplitInline(f *testing.F) {
 			}
 			quoted.WriteString(`"`)
 		}
-		again, ok := SplitInline([]byte(quoted.String()))
+		again, ok := splitInline([]byte(quoted.String()))
 		if diff := cmp.Diff(toStrings(args), toStrings(again)); !ok || diff != "" {
 			t.Fatalf("quoted again as %s: %v (-want +got):\n%s", quoted.String(), ok, diff)
 		}

@@ -2,22 +2,6 @@ package resp
 
 import "bytes"
 
-// SplitInline splits an inline command, given without its line end, into arguments as Redis does (sdssplitargs): blanks
-// separate, "..." knows \n \r \t \a \b \xHH and \ before any other byte, '...' knows \', and a closing quote
-// must be followed by a blank or the end. A zero byte ends the line. ok is false when quotes are unbalanced. The
-// arguments are the caller's own.
-func SplitInline(line []byte) (args [][]byte, ok bool) {
-	var t tokens
-	if !t.split(line) {
-		return nil, false
-	}
-	args = make([][]byte, len(t.ends))
-	for i := range args {
-		args[i] = t.token(i)
-	}
-	return args, true
-}
-
 // tokens holds the unquoted arguments of one line back to back. The zero value is ready, and reusable.
 type tokens struct {
 	text []byte
@@ -33,7 +17,9 @@ func (t *tokens) token(i int) []byte {
 	return t.text[start:t.ends[i]:t.ends[i]]
 }
 
-// split replaces the arguments by those of line. It reports false when quotes are unbalanced.
+// split replaces the arguments by those of an inline command, given without its line end, as Redis does (sdssplitargs):
+// blanks separate, "..." knows \n \r \t \a \b \xHH and \ before any other byte, '...' knows \', and a closing quote must
+// be followed by a blank or the end. A zero byte ends the line. It reports false when quotes are unbalanced.
 func (t *tokens) split(line []byte) bool {
 	t.text, t.ends = t.text[:0], t.ends[:0]
 	if end := bytes.IndexByte(line, 0); end >= 0 {

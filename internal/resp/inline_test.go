@@ -43,7 +43,7 @@ func TestSplitInlineIsSdssplitargs(t *testing.T) {
 		{`"`, nil},
 	}
 	for _, c := range tests {
-		args, ok := SplitInline([]byte(c.line))
+		args, ok := splitInline([]byte(c.line))
 		if ok != (c.want != nil) {
 			t.Errorf("%q: ok = %v", c.line, ok)
 			continue
@@ -55,7 +55,7 @@ func TestSplitInlineIsSdssplitargs(t *testing.T) {
 }
 
 func TestInlineArgumentsDoNotShareMemory(t *testing.T) {
-	args, _ := SplitInline([]byte("a b c"))
+	args, _ := splitInline([]byte("a b c"))
 	_ = append(args[0], 'x')
 	if diff := cmp.Diff([]string{"a", "b", "c"}, toStrings(args)); diff != "" {
 		t.Errorf("after an append to the first (-want +got):\n%s", diff)
@@ -84,9 +84,22 @@ func TestALineIsCutIntoTheArgumentsItWasMadeOf(t *testing.T) {
 		if i := bytes.IndexByte(line, '\n'); i != len(line)-1 {
 			t.Fatalf("%q is not one line", line)
 		}
-		got, ok := SplitInline(bytes.TrimSuffix(line, []byte("\r\n")))
+		got, ok := splitInline(bytes.TrimSuffix(line, []byte("\r\n")))
 		if !ok || !slices.EqualFunc(got, want, bytes.Equal) {
 			t.Fatalf("%q, %v, want %q", got, ok, want)
 		}
 	})
+}
+
+// splitInline is tokens.split for one line. The arguments are the caller's own.
+func splitInline(line []byte) (args [][]byte, ok bool) {
+	var t tokens
+	if !t.split(line) {
+		return nil, false
+	}
+	args = make([][]byte, len(t.ends))
+	for i := range args {
+		args[i] = t.token(i)
+	}
+	return args, true
 }
