@@ -91,10 +91,11 @@ func (s *Session) atEOF() {
 	switch {
 	case s.streaming():
 		s.CutOff() // the large command stays incomplete
-	case s.wait == waitLock && s.out.Slots.Due() == 0:
-		s.CutOff() // the replies before it are written
-	case s.wait == waitPin && !s.hasty:
-		s.CutOff() // on a direct connection it would be waiting by now, or have been answered
+	case s.wait == waitLock && s.out.Slots.Due() == 0, s.wait == waitPin && !s.hasty:
+		// On a direct connection the command would be waiting by now, or have been answered. The replies before it are
+		// written.
+		s.CutOff()
+		s.afterUnlock = append(s.afterUnlock, s.host.Flush)
 	case s.pinWaits():
 		s.pin.conn.CloseWrite() // as below, although more commands are to follow
 	case s.wait != waitNone:
