@@ -46,7 +46,7 @@ const (
 // buffersOf is the part of the memory for clients that their buffers may take, in bytes. The rest is for what is
 // charged to no client: copies of buffers that grow, garbage, and the names of locks whose clients have gone. With all
 // of it for the buffers, the process reached 1.5 times the memory.
-func buffersOf(clients int) int { return clients / 4 * 3 }
+func buffersOf(clients int) int { return clients / 3 * 2 }
 
 // limitMemory makes the runtime stay within available, and near clients, which is the memory for all clients, unless
 // GOMEMLIMIT already says what is right. All are in bytes.
