@@ -30,7 +30,7 @@ func FlagError(err error, flags *pflag.FlagSet) error {
 	}
 	var names []string
 	flags.VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
-	name := "--" + unknown.GetSpecifiedName()
+	name, _, _ := strings.Cut("--"+unknown.GetSpecifiedName(), " ") // behind a blank may be a password, in an argument that was not divided
 	return errors.New("unknown flag: " + name + Meant(name, names))
 }
 

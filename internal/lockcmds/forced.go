@@ -10,18 +10,19 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
-// look asks Redis whether a grant goes on, if it is held here. handle: its end by its handle was told. Requires no locks.
-func (e *Engine) look(lock string, fence int64, handle bool) {
+// look asks Redis whether the grant of a message goes on, if it is held here. If it is over, that is a loss, unless the
+// message proves that it was released by its handle. Requires no locks.
+func (e *Engine) look(m script.ForcedMessage) {
 	defer e.guard.Stop()
-	k, ok := e.beginLook(lock, fence)
+	k, ok := e.beginLook(m.Lock, m.Fence)
 	if !ok {
 		return
 	}
 	e.calls.Background(jobs.Loss, func() {
-		for again := true; again; again = e.endLook(k, fence) {
-			held, err := runFor(e.life, e.client, script.Info{Key: lock}.Call(), script.DecodeHolder)
-			if err == nil && held.Fence != fence {
-				e.Forced(lock, script.Forced{Held: true, Owner: k.Owner, Fence: fence, Handle: handle})
+		for again := true; again; again = e.endLook(k, m.Fence) {
+			held, err := runFor(e.life, e.client, script.Info{Key: m.Lock}.Call(), script.DecodeHolder)
+			if err == nil && held.Fence != m.Fence {
+				e.Forced(m.Lock, script.Forced{Held: true, Owner: k.Owner, Fence: m.Fence, Handle: m.IsHandle(k.Owner)})
 			}
 		}
 	})

@@ -29,8 +29,8 @@ func (l listener) Published(channel, text string) {
 		l.e.step(func(t *table.Table) { t.Published(channel) })
 		return
 	}
-	if lock, ended, ok := script.ForcedMessage(text); ok {
-		l.e.look(lock, ended.Fence, ended.Handle)
+	if m, ok := script.ReadForced(text); ok {
+		l.e.look(m)
 	}
 }
 

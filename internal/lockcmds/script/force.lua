@@ -25,7 +25,7 @@ free(ARGV[1], KEYS[2], KEYS[3], KEYS[1])
 if held[3] > 0 then
   local fence = string.format('%.0f', held[3])
   if ARGV[3] == '' then
-    fence = '-' .. fence
+    fence = '-' .. fence .. ' ' .. redis.sha1hex(held[1] .. ' ' .. fence) -- a proof: see Forced.Message
   else
     redis.pcall('PUBLISH', ARGV[3], fence .. ' forced')
   end

@@ -1,6 +1,8 @@
 package script
 
 import (
+	"crypto/sha1"
+	"encoding/hex"
 	"strconv"
 	"strings"
 	"time"
@@ -194,23 +196,43 @@ type Forced struct {
 	Handle bool   // as in Force; the caller sets it
 }
 
-// Message is the text of the message on ForcedChannel, as force.lua publishes it: the fence, with a minus for an end by
-// the handle, a blank and the lock.
+// Message is the text of the message on ForcedChannel, as force.lua publishes it: the fence, a blank and the lock. An end
+// by the handle has a minus before the fence, and behind it the proof and another blank.
 func (f Forced) Message(lock string) string {
-	fence := f.Fence
 	if f.Handle {
-		fence = -fence
+		return "-" + itoa(f.Fence) + " " + proofOf(f.Owner, f.Fence) + " " + lock
 	}
-	return itoa(fence) + " " + lock
+	return itoa(f.Fence) + " " + lock
 }
 
-// ForcedMessage reads such a text. The owner is not known by it.
-func ForcedMessage(text string) (lock string, f Forced, ok bool) {
-	number, lock, _ := strings.Cut(text, " ")
-	fence, err := strconv.ParseInt(number, 10, 64)
-	f = Forced{Held: true, Fence: max(fence, -fence), Handle: fence < 0}
-	return lock, f, err == nil && f.Fence > 0
+// proofOf shows that the publisher of an end by the handle knows the owner of the grant: it could read the lock. The
+// channel and the fence counter are open to all tenants, so without it one could have another's loss pass as released.
+func proofOf(owner string, fence int64) string {
+	sum := sha1.Sum([]byte(owner + " " + itoa(fence)))
+	return hex.EncodeToString(sum[:])
 }
+
+// ForcedMessage is such a text as it was received. Nothing in it is known to be true.
+type ForcedMessage struct {
+	Lock  string
+	Fence int64
+	proof string // empty: an end by force
+}
+
+// ReadForced reads a text.
+func ReadForced(text string) (m ForcedMessage, ok bool) {
+	number, lock, _ := strings.Cut(text, " ")
+	if handle, is := strings.CutPrefix(number, "-"); is {
+		number = handle
+		m.proof, lock, _ = strings.Cut(lock, " ")
+	}
+	fence, err := strconv.ParseInt(number, 10, 64)
+	m.Lock, m.Fence = lock, fence
+	return m, err == nil && fence > 0
+}
+
+// IsHandle reports whether the message proves that the grant of that owner was released by its handle.
+func (m ForcedMessage) IsHandle(owner string) bool { return m.proof == proofOf(owner, m.Fence) }
 
 // DecodeForced decodes the answer of force.lua.
 func DecodeForced(v resp.Value) (Forced, error) {

@@ -364,9 +364,10 @@ func TestForceTellsProxies(t *testing.T) {
 		for _, handle := range []bool{false, true} {
 			fence := b.acquire(ownerA, 30000)[1]
 			number := strconv.FormatInt(fence, 10)
-			told := []string{script.Lost(b.n.Lock) + " " + number + " forced", script.ForcedChannel + " " + number + " " + b.n.Lock}
-			if handle {
-				told = []string{script.ForcedChannel + " -" + number + " " + b.n.Lock}
+			text := script.Forced{Owner: ownerA, Fence: fence, Handle: handle}.Message(b.n.Lock)
+			told := []string{script.ForcedChannel + " " + text}
+			if !handle {
+				told = []string{script.Lost(b.n.Lock) + " " + number + " forced", script.ForcedChannel + " " + number + " " + b.n.Lock}
 			}
 			heard := b.listen(script.Lost(b.n.Lock), script.ForcedChannel)
 			call := script.Force{Key: b.n.Lock, Fence: fence, Handle: handle}.Call()
@@ -374,15 +375,14 @@ func TestForceTellsProxies(t *testing.T) {
 				t.Fatal(err)
 			}
 			equal(t, "messages", heard(), told)
-			_, text, _ := strings.Cut(told[len(told)-1], " ")
-			lock, ended, ok := script.ForcedMessage(text)
-			if lock != b.n.Lock || !ok || ended.Message(lock) != text || ended.Handle != handle {
-				t.Errorf("%q is read as %s, %+v, %v", text, lock, ended, ok)
+			m, ok := script.ReadForced(text)
+			if m.Lock != b.n.Lock || !ok || m.Fence != fence || m.IsHandle(ownerA) != handle || m.IsHandle(ownerB) {
+				t.Errorf("%q is read as %+v, %v", text, m, ok)
 			}
 		}
-		for _, text := range []string{"", "x k", "0 k", "-9223372036854775808 k", "9223372036854775808 k"} {
-			if _, ended, ok := script.ForcedMessage(text); ok {
-				t.Errorf("%q is read as %+v", text, ended)
+		for _, text := range []string{"", "x k", "0 k", "-0 k", "--5 k", "-9223372036854775808 k", "9223372036854775808 k"} {
+			if m, ok := script.ReadForced(text); ok {
+				t.Errorf("%q is read as %+v", text, m)
 			}
 		}
 	})

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"crypto/sha1"
 	"errors"
 	"fmt"
 	"strings"
@@ -22,6 +23,10 @@ func newInterpreter() *interpreter {
 	in := &interpreter{state: lua.NewState(lua.Options{RegistrySize: 1 << 12}), compiled: map[string]*lua.LFunction{}}
 	table := in.state.NewTable()
 	table.RawSetString("call", in.state.NewFunction(func(l *lua.LState) int { return in.call(l, true) }))
+	table.RawSetString("sha1hex", in.state.NewFunction(func(l *lua.LState) int {
+		l.Push(lua.LString(fmt.Sprintf("%x", sha1.Sum([]byte(l.CheckString(1))))))
+		return 1
+	}))
 	table.RawSetString("pcall", in.state.NewFunction(func(l *lua.LState) int { return in.call(l, false) }))
 	in.state.SetGlobal("redis", table)
 	return in
