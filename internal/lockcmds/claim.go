@@ -27,8 +27,7 @@ type claim struct {
 	earlierGrace time.Duration // GRACE of that part; negative: none
 }
 
-// claimLocked begins an acquire. Requires the session lock
-// and Engine.mu.
+// claimLocked begins an acquire. Requires the session lock and Engine.mu.
 func (e *Engine) claimLocked(s *contract.Caller, cmd *grammar.Command) claim {
 	session, key := e.beginLocked(s, cmd)
 	c := claim{e: e, s: session, key: key, request: e.nextRequest(), holds: 1}
