@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/proxy"
 )
 
@@ -161,20 +162,21 @@ func (s *Source) askHolders(ctx context.Context, page []proxy.SeenLock, rows []L
 }
 
 func (s *Source) askHolder(ctx context.Context, l *proxy.SeenLock, row *Lock) {
-	h, err := s.Holder(ctx, l)
+	d, err := s.Describe(ctx, l)
 	switch {
 	case err != nil:
 		return
-	case !h.Held:
+	case len(d.Holders) == 0:
 		row.Holder = holderNone
 		return
 	}
+	h := d.Holders[0]
 	row.Fence, row.Holds = h.Fence, h.Holds
-	if h.HeldFor >= 0 {
-		row.Held = h.HeldFor.Round(time.Millisecond).Seconds()
+	if held := script.HeldFor(h.Fence, d.Now); held >= 0 {
+		row.Held = held.Round(time.Millisecond).Seconds()
 	}
-	if h.PTTL >= 0 {
-		row.LeaseLeft = h.PTTL.Seconds()
+	if d.PTTL >= 0 {
+		row.LeaseLeft = d.PTTL.Seconds()
 	}
 	switch process, ok := processOf(h.Owner); {
 	case !ok:

@@ -13,14 +13,14 @@ type Source struct {
 	UUID       string // the proxy's part in the names of owners
 	EachLock   func(f func(proxy.SeenLock))
 	EachClient func(f func(proxy.ClientStatus))
-	Holder     func(ctx context.Context, l *proxy.SeenLock) (script.Holder, error) // asks Redis
+	Describe   func(ctx context.Context, l *proxy.SeenLock) (script.Described, error) // asks Redis
 }
 
 // newSource is the source of a proxy's tables.
 func newSource(p *proxy.Server) *Source {
 	return &Source{
 		UUID: p.Stats().UUID, EachLock: p.EachLock, EachClient: p.EachClient,
-		Holder: func(ctx context.Context, l *proxy.SeenLock) (script.Holder, error) { return l.Holder(ctx) },
+		Describe: func(ctx context.Context, l *proxy.SeenLock) (script.Described, error) { return l.Describe(ctx) },
 	}
 }
 

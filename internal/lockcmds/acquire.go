@@ -111,7 +111,7 @@ func (e *Engine) startAcquire(a *askedAcquire, began, now time.Time, home *Engin
 		w.Place, w.Wake = n.PlaceOf(w.Owner), n.NameChannel(w.Owner)
 	}
 	w.session().asks = w
-	joins := s.NothingPending && !w.claim.Deepens() && home == e && w.Wait != 0 && !w.NamedOwner && e.table.MayJoin(cmd.Key, w.Fair)
+	joins := s.NothingPending && home == e && w.Wait != 0 && !w.NamedOwner && e.table.MayJoin(cmd.Key, w.Fair) && !e.holdsLocked(w.claim.Key())
 	if w.Wait != 0 && !joins { // one that joins must ask, if it turns out to be the first after all
 		w.mark = e.table.Mark(&w.Waiter, cmd.Key)
 	}

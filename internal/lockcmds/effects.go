@@ -51,12 +51,12 @@ func (e *Engine) carryOutHold(f *table.Effect) {
 	h := holdOf(f.Hold)
 	switch f.Op {
 	case table.Track:
-		h.lease = e.watchdog.Track(h.entry(), f.SentAt)
+		h.lease = e.watchdog.Track(e.entry(h), f.SentAt)
 	case table.Pause:
 		h.lease.Pause(nil)
 	case table.Resume:
-		if !h.lease.Resume(f.SentAt, h.entry()) {
-			h.lease = e.watchdog.Track(h.entry(), f.SentAt)
+		if !h.lease.Resume(f.SentAt, e.entry(h)) {
+			h.lease = e.watchdog.Track(e.entry(h), f.SentAt)
 		}
 	case table.Continue:
 		h.lease.Continue()

@@ -12,8 +12,8 @@ type exclusive struct{}
 // Reenters implements table.Kind.
 func (exclusive) Reenters() bool { return true }
 
-// Beside implements table.Kind.
-func (exclusive) Beside(table.Kind) bool { return false }
+// Shares implements table.Kind.
+func (exclusive) Shares() bool { return false }
 
 // HandsOver implements table.Kind.
 func (exclusive) HandsOver(to table.Kind) bool { return to == exclusive{} }
@@ -23,7 +23,7 @@ func (exclusive) Ask(a asking, w *table.Waiter) question {
 	first, stays, enqueue := w.First()
 	switch {
 	case w.Fair:
-		return question{script.Fair{Acquire: a.Acquire, Wait: a.FairWait, Enqueue: a.Waits}.Call(), script.DecodeAcquired}
+		return question{script.Fair{Acquire: a.Acquire, Place: w.Place, Wait: a.FairWait, Enqueue: a.Waits}.Call(), script.DecodeAcquired}
 	case first:
 		crowd := script.Crowd{Acquire: a.Acquire, Wait: a.FairWait, Crowd: a.Crowd, Stays: stays, Enqueue: enqueue}
 		return question{crowd.Call(), script.DecodeCrowd}
@@ -42,7 +42,7 @@ func (exclusive) HandOver(h script.HandOver) script.Call { return h.Call() }
 func (exclusive) Extend(x script.Extend) script.Call { return x.Call() }
 
 // Renew implements lockKind.
-func (exclusive) Renew(r script.Renew) script.Call { return r.Call() }
+func (exclusive) Renew(r []script.Renewal) script.Call { return script.Renew{Renewals: r}.Call() }
 
 // Drop implements lockKind.
 func (exclusive) Drop(d script.Drop) script.Call { return d.Call() }

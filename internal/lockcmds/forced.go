@@ -20,9 +20,9 @@ func (e *Engine) look(m script.ForcedMessage) {
 	}
 	e.calls.Background(jobs.Loss, func() {
 		for again := true; again; again = e.endLook(k, m.Fence) {
-			held, err := runFor(e.life, e.client, script.Info{Key: m.Lock}.Call(), script.DecodeHolder)
-			if err == nil && held.Fence != m.Fence {
-				e.Forced(m.Lock, script.Forced{Held: true, Owner: k.Owner, Fence: m.Fence, Handle: m.IsHandle(k.Owner)})
+			held, err := runFor(e.life, e.client, script.Info{Key: m.Lock}.Call(), script.DecodeDescribed)
+			if err == nil && held.Find(m.Fence) == nil {
+				e.Forced(m.Lock, script.Forced{Owner: k.Owner, Fence: m.Fence, Handle: m.IsHandle(k.Owner)})
 			}
 		}
 	})

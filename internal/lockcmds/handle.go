@@ -19,19 +19,21 @@ func (e *Engine) releaseGrant(s contract.Caller, cmd grammar.Command) {
 	e.step(func(t *table.Table) { h = t.Ending(cmd.Key, cmd.Fence) })
 	call := script.Force{Key: cmd.Key, Fence: cmd.Fence, Handle: true}.Call
 	e.calls.Send(call(), &callRequest{Session: s.Session, For: plainAsker{Call: call, Reply: func(o callOutcome) []byte {
-		a, err := decoded(o.Reply, o.Err, script.DecodeForced)
-		unknown := err == nil && !a.Held && o.Repeated // an earlier copy has ended the grant, or it was over before
-		e.step(func(t *table.Table) { t.Ended(h, a.Held || unknown) })
+		ended, err := decoded(o.Reply, o.Err, script.DecodeForced)
+		unknown := err == nil && len(ended) == 0 && o.Repeated // an earlier copy has ended the grant, or it was over before
+		e.step(func(t *table.Table) { t.Ended(h, len(ended) > 0 || unknown) })
 		switch {
 		case err != nil:
 			return failureReply(err)
 		case unknown:
 			return failureReply(contract.ErrInDoubt)
-		case !a.Held:
+		case len(ended) == 0:
 			return notHeldReply(false, cmd.Fence)
 		}
-		a.Handle = true
-		e.forced(cmd.Key, a)
+		for _, a := range ended { // after a failover two owners may have been granted the same fence
+			a.Handle = true
+			e.forced(cmd.Key, a)
+		}
 		return redcon.AppendInt(nil, 1)
 	}}})
 }

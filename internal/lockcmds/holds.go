@@ -72,11 +72,16 @@ func holdOf(h *table.Hold) *watchedHold {
 	return h.Tag.(*watchedHold)
 }
 
-// entry is the hold as the watchdog knows it.
-func (h *watchedHold) entry() watchdog.Entry {
-	return watchdog.Entry{
+// entry is the hold as the watchdog knows it. Redisson's clients set the TTL of a lock that they share with others to
+// their own lease, so a longer one is kept.
+func (e *Engine) entry(h *watchedHold) watchdog.Entry {
+	entry := watchdog.Entry{
 		Of: h, TTL: h.TTL, Until: h.Until, Fixed: h.Fixed, Group: watchdog.Group{By: h.by.Node(h.Lock), Kind: h.Kind},
 	}
+	if h.Fixed && h.Kind.Shares() && h.TTL > e.opts.Lease {
+		entry.Kept = e.opts.Lease / 3
+	}
+	return entry
 }
 
 // nextLease is the lease that a renewal of the hold gives now: MAXHOLD limits it. Requires Engine.mu.
@@ -205,7 +210,7 @@ func (e *Engine) heldSlice(slice []lockInfo, end int) ([]lockInfo, int) {
 		i := lockInfo{
 			Key: h.Lock, Owner: h.Owner, Holds: h.Count, Fence: h.Fence,
 			TTL: max(0, h.lease.Deadline().Sub(now).Milliseconds()), Client: contract.ClientInfo(h.Client()),
-			Since: h.Since, Fixed: h.Fixed,
+			Since: h.Since, Fixed: h.Fixed, Shared: h.Kind == shared{},
 		}
 		all, fair := e.countLocked(h.Lock)
 		i.Local, i.Fair = int64(all), int64(fair)

@@ -88,7 +88,7 @@ func (o *offer) answered(s contract.Session, a script.Released, sentAt time.Time
 
 // force ends a hold as FORCEUNLOCK does.
 func (w *lockWorld) force(k table.Key, fence int64) {
-	w.Forced(k.Lock, script.Forced{Held: true, Owner: k.Owner, Fence: fence})
+	w.Forced(k.Lock, script.Forced{Owner: k.Owner, Fence: fence})
 }
 
 // wake has the first waiters of a lock ask, as if a message had come.

@@ -1,6 +1,9 @@
 package lockcmds
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
@@ -12,21 +15,27 @@ func (e *Engine) startInfo(s contract.Caller, cmd grammar.Command) {
 	proto := s.Proto
 	call := script.Info{Key: cmd.Key}.Call
 	e.calls.Send(call(), &callRequest{Session: s.Session, For: plainAsker{Call: call, Reply: func(o callOutcome) []byte {
-		a, err := decoded(o.Reply, o.Err, script.DecodeHolder)
+		a, err := decoded(o.Reply, o.Err, script.DecodeDescribed)
 		switch {
 		case err != nil:
 			return failureReply(err)
-		case !a.Held:
+		case len(a.Holders) == 0:
 			return resp.AppendNull(nil, proto)
 		}
+		slices.SortFunc(a.Holders, func(x, y script.Holder) int { return cmp.Compare(x.Fence, y.Fence) })
+		first := &a.Holders[0]
 		e.mu.Lock()
 		local, _ := e.countLocked(cmd.Key)
 		here := e.holderLocked(cmd.Key)
 		e.mu.Unlock()
 		i := lockInfo{
-			Owner: a.Owner, Holds: a.Holds, TTL: a.PTTL.Milliseconds(), Fence: a.Fence, Fair: a.FairWaiters, Local: int64(local), Held: a.HeldFor,
+			Owner: first.Owner, Holds: first.Holds, TTL: a.PTTL.Milliseconds(), Fence: first.Fence, Fair: a.FairWaiters, Local: int64(local),
+			Held: script.HeldFor(first.Fence, a.Now), Shared: a.Shared,
 		}
-		if here.Owner == a.Owner {
+		if a.Shared || len(a.Holders) > 1 {
+			i.Holders = a.Holders
+		}
+		if here.Owner == first.Owner {
 			i.Client = contract.ClientInfo{Addr: here.Addr, Name: here.Name}
 		}
 		return appendLockInfo(nil, proto, i)

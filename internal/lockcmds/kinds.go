@@ -30,15 +30,43 @@ type lockKind interface {
 	// HandOver is a release that grants the lock to one of the waiters. Their kinds are those of which HandsOver says so.
 	HandOver(h script.HandOver) script.Call
 	Extend(x script.Extend) script.Call
-	Renew(r script.Renew) script.Call
+	Renew(r []script.Renewal) script.Call
 	Drop(d script.Drop) script.Call
 	Prove(p script.Prove) script.Call
 }
 
 // keyLocked names the hold that a command of a session is about: the owner is the session's own if the command names
-// none, and the kind is exclusive. Requires Engine.mu.
+// none. A release or an extension without SHARED is about the grant with its fence, the exclusive hold, or the shared one
+// if that is all that is known here. Requires Engine.mu.
 func (e *Engine) keyLocked(s *clientSession, cmd *grammar.Command) table.Key {
-	return table.Key{Lock: cmd.Key, Owner: cmp.Or(cmd.Owner, s.Name), Kind: exclusive{}}
+	k := table.Key{Lock: cmd.Key, Owner: cmp.Or(cmd.Owner, s.Name), Kind: exclusive{}}
+	other := k
+	other.Kind = shared{}
+	switch cmd.Verb {
+	case grammar.Unlock, grammar.ExtendLock:
+		if h := e.table.HoldByFence(k.Lock, cmd.Fence); h != nil && cmd.Fence != 0 && h.Owner == k.Owner {
+			return h.Key
+		}
+		if cmd.Shared || e.table.Hold(k) == nil && e.table.Hold(other) != nil {
+			return other
+		}
+	default:
+		if cmd.Shared {
+			return other
+		}
+	}
+	return k
+}
+
+// holdsLocked reports whether sessions of this proxy hold the lock for the owner, in any kind. Requires Engine.mu.
+func (e *Engine) holdsLocked(k table.Key) bool {
+	for _, kind := range []lockKind{exclusive{}, shared{}} {
+		k.Kind = kind
+		if e.table.Hold(k) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // kindOfHold is the kind of a hold, or of the hold that a command is about.
@@ -63,7 +91,7 @@ func answerOf(a script.Acquired, lease time.Duration, err error) table.Answer {
 	if err != nil {
 		return callFailure(err)
 	}
-	answer := table.Answer{TTL: a.PTTL, Placed: a.Placed, Place: table.Place(a.Place)}
+	answer := table.Answer{TTL: a.PTTL, Foreign: a.Foreign, Placed: a.Placed, Place: table.Place(a.Place)}
 	if a.Granted {
 		answer.Status, answer.TTL = table.Held, lease
 	}

@@ -22,8 +22,10 @@ type Lock struct {
 	engine *IdentityEngine
 }
 
-// Holder asks Redis for the holder of the lock.
-func (l *Lock) Holder(ctx context.Context) (script.Holder, error) { return l.engine.Holder(ctx, l.Key) }
+// Describe asks Redis for the holders of the lock.
+func (l *Lock) Describe(ctx context.Context) (script.Described, error) {
+	return l.engine.Describe(ctx, l.Key)
+}
 
 // name tells locks apart.
 type name struct {

@@ -21,12 +21,12 @@ func (cl scriptRunner) Renew(ctx context.Context, of watchdog.Group, batch []wat
 
 // renewAll is one script.
 func (cl scriptRunner) renewAll(ctx context.Context, of watchdog.Group, batch []watchdog.Renewal, verdicts []watchdog.Verdict) error {
-	call := make(script.Renew, len(batch))
+	renewals := make([]script.Renewal, len(batch))
 	for i, r := range batch {
 		h := r.Of.(*watchedHold) // its names do not change
-		call[i] = script.Renewal{Key: h.Lock, Owner: h.Owner, Fence: h.Fence, Lease: r.TTL}
+		renewals[i] = script.Renewal{Key: h.Lock, Owner: h.Owner, Fence: h.Fence, Lease: r.TTL}
 	}
-	v, err := cl.runAs(ctx, of.By.(redislink.Node), of.Kind.(lockKind).Renew(call))
+	v, err := cl.runAs(ctx, of.By.(redislink.Node), of.Kind.(lockKind).Renew(renewals))
 	if err != nil {
 		return err
 	}

@@ -92,6 +92,8 @@ type lockInfo struct {
 	Fair, Local  int64               // waiters: in the fair queue, and of this proxy
 	Client       contract.ClientInfo // without an address: it is none of this proxy, and LOCKINFO does not show it
 	Held         time.Duration       // of the grant; negative: not known, and not shown
+	Shared       bool                // it is held shared
+	Holders      []script.Holder     // all of them; nil: only that one, or it is not known
 
 	// For operators only.
 	Since time.Time // when the command was sent that acquired it
@@ -101,7 +103,7 @@ type lockInfo struct {
 // appendLockInfo appends a lock as a map.
 func appendLockInfo(dst []byte, proto int, i lockInfo) []byte {
 	listed := i.Key != ""
-	pairs := 6
+	pairs := 7
 	if listed {
 		pairs++
 	}
@@ -109,6 +111,9 @@ func appendLockInfo(dst []byte, proto int, i lockInfo) []byte {
 		pairs += 2
 	}
 	if i.Held >= 0 {
+		pairs++
+	}
+	if i.Holders != nil {
 		pairs++
 	}
 	dst = resp.AppendMapHeader(dst, proto, pairs)
@@ -127,6 +132,21 @@ func appendLockInfo(dst []byte, proto int, i lockInfo) []byte {
 	}
 	if i.Held >= 0 {
 		dst = appendNumber(dst, "held-ms", i.Held.Milliseconds())
+	}
+	mode := "exclusive"
+	if i.Shared {
+		mode = "shared"
+	}
+	dst = appendText(dst, "mode", mode)
+	if i.Holders != nil {
+		dst = redcon.AppendArray(redcon.AppendBulkString(dst, "holders"), len(i.Holders))
+		for _, h := range i.Holders {
+			dst = resp.AppendMapHeader(dst, proto, 4)
+			dst = appendText(dst, "owner", h.Owner)
+			dst = appendNumber(dst, "holds", h.Holds)
+			dst = appendNumber(dst, "ttl-ms", h.PTTL.Milliseconds())
+			dst = appendNumber(dst, "fence", h.Fence)
+		}
 	}
 	return dst
 }

@@ -51,21 +51,21 @@ func (e *Engine) EachContended(f func(Contended)) {
 	}
 }
 
-// Holder asks Redis for the holder of a lock, on the engine's own connection. Requires no locks.
-func (e *Engine) Holder(ctx context.Context, key string) (script.Holder, error) {
-	return runFor(ctx, e.client, script.Info{Key: key}.Call(), script.DecodeHolder)
+// Describe asks Redis for the holders of a lock, on the engine's own connection. Requires no locks.
+func (e *Engine) Describe(ctx context.Context, key string) (script.Described, error) {
+	return runFor(ctx, e.client, script.Info{Key: key}.Call(), script.DecodeDescribed)
 }
 
 // Force ends a lock for an operator, as FORCEUNLOCK does, if it is still held by the grant with that fence; 0: by one
 // without a fence. false: it is not. Requires no locks.
 func (e *Engine) Force(ctx context.Context, key string, fence int64, operator string) (ended bool, err error) {
-	a, err := runFor(ctx, e.client, script.Force{Key: key, Fence: fence}.Call(), script.DecodeForced)
-	if err == nil && a.Held {
+	all, err := runFor(ctx, e.client, script.Force{Key: key, Fence: fence}.Call(), script.DecodeForced)
+	for _, a := range all {
 		e.log.Log(logging.Audit, "lock ended by an operator", logging.Text("key", key), logging.Text("owner", a.Owner), zap.Int64("fence", a.Fence),
 			zap.String("operator", operator), zap.String("user", cmp.Or(e.opts.User, "default")))
 		e.forced(key, a)
 	}
-	return a.Held, err
+	return len(all) > 0, err
 }
 
 // forced says that this engine has ended a grant by force, or by its handle. Requires no locks of this package.

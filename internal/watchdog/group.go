@@ -95,7 +95,11 @@ func (w *Watchdog) take(ctx context.Context, g *group, b *batch) bool {
 		if !l.queued || l.group != g || b.sent >= l.deadline {
 			continue
 		}
-		ttl := max(min(l.ttl, l.until-b.sent), time.Millisecond) // Redis would take zero for "delete"
+		ttl := min(l.ttl, l.until-b.sent)
+		if l.fixed {
+			ttl = l.deadline - b.sent
+		}
+		ttl = max(ttl, time.Millisecond) // Redis would take zero for "delete"
 		l.queued, l.inFlight = false, true
 		b.leases = append(b.leases, l)
 		b.renewals = append(b.renewals, Renewal{Of: l.of, TTL: ttl})

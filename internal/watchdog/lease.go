@@ -11,6 +11,7 @@ type Lease struct {
 	ttl      time.Duration
 	until    time.Duration // never: no limit
 	fixed    bool
+	every    time.Duration // between two renewals; 0: there are none
 	group    *group
 	deadline time.Duration // see the invariant in the package doc; at most until
 	next     time.Duration // when the next renewal is due, if the lease is renewable
@@ -115,7 +116,10 @@ func (l *Lease) Shorten(sentAt time.Time, ttl time.Duration) {
 	set := max(sentAt.Sub(l.w.base), l.deadline-l.ttl) // if the lease was set later than that, the command is executed later still
 	l.ttl = ttl
 	l.deadline = min(l.deadline, set+ttl)
-	l.next = min(l.next, set+ttl/renewalsPerTTL)
+	if !l.fixed {
+		l.every = ttl / renewalsPerTTL
+	}
+	l.next = min(l.next, set+l.every)
 	l.planLocked()
 }
 
@@ -135,7 +139,10 @@ func (l *Lease) Forget() bool {
 // setLocked takes over an entry and joins its group.
 func (l *Lease) setLocked(e Entry, sentAt time.Time) {
 	sent := sentAt.Sub(l.w.base)
-	l.of, l.ttl, l.fixed = e.Of, e.TTL, e.Fixed
+	l.of, l.ttl, l.fixed, l.every = e.Of, e.TTL, e.Fixed, e.Kept
+	if !e.Fixed {
+		l.every = e.TTL / renewalsPerTTL
+	}
 	l.until = never
 	if !e.Until.IsZero() {
 		l.until = e.Until.Sub(l.w.base)
@@ -147,7 +154,7 @@ func (l *Lease) setLocked(e Entry, sentAt time.Time) {
 // extendLocked counts the lease anew from the instant before it was set in Redis.
 func (l *Lease) extendLocked(sent, ttl time.Duration) {
 	l.deadline = min(sent+min(ttl, never-max(0, sent)), l.until) // fixed leases may be centuries long
-	l.next = sent + l.ttl/renewalsPerTTL
+	l.next = sent + l.every
 }
 
 // planLocked puts the lease in its place in the heap: under its renewal or, if none is to be started, its deadline.
@@ -166,7 +173,7 @@ func (l *Lease) planLocked() {
 // renewableLocked reports whether a renewal may be started when it is due. A lease that reaches its limit already
 // would gain nothing.
 func (l *Lease) renewableLocked() bool {
-	return !l.fixed && !l.queued && !l.inFlight && l.pauses == 0 && l.deadline < l.until
+	return l.every > 0 && !l.queued && !l.inFlight && l.pauses == 0 && l.deadline < l.until
 }
 
 // retryAfter is the pause between two attempts; short leases need more than one within their third.

@@ -66,6 +66,7 @@ type Command struct {
 	MaxHold time.Duration // when the watchdog stops renewing; 0: never, negative: as configured
 	Sync    int           // how many replicas must have the grant before it is answered; negative: as configured
 	Fence   int64         // UNLOCK, EXTENDLOCK: only the grant with this fence; 0: any
+	Shared  bool          // a shared hold is meant
 	Match   string        // LOCKLIST: only keys that match this glob; empty: all
 	Count   int           // LOCKLIST: the most locks to list; 0: all. LOCKSLOW GET: the most entries; negative: all
 	Sub     Sub           // LOCKSLOW: what is asked
@@ -117,6 +118,7 @@ const (
 	optFence
 	optMatch
 	optCount
+	optShared
 
 	optLease = optPX | optEX // they exclude each other
 )
@@ -150,19 +152,25 @@ func Parse(args [][]byte) (Command, error) {
 		c.Key = string(args[1])
 	}
 	var seen option
-	for rest := args[1+s.keys:]; len(rest) > 0; rest = rest[2:] {
+	for rest := args[1+s.keys:]; len(rest) > 0; {
 		opt := s.option(rest[0])
 		clash := opt
 		if opt&optLease != 0 {
 			clash = optLease
 		}
-		if opt == 0 || seen&clash != 0 || len(rest) < 2 {
+		if opt == 0 || seen&clash != 0 || len(rest) < 2 && opt != optShared {
 			return Command{}, errSyntax()
 		}
 		seen |= opt
+		if opt == optShared {
+			c.Shared = true
+			rest = rest[1:]
+			continue
+		}
 		if err := c.set(opt, rest[1], s.Name); err != nil {
 			return Command{}, err
 		}
+		rest = rest[2:]
 	}
 	if s.required != 0 && seen&s.required == 0 {
 		return Command{}, errSyntax()
@@ -217,7 +225,7 @@ func (c *Command) set(opt option, value []byte, name string) error {
 		} else if script.IsCrowd(c.Owner) {
 			err = errShared()
 		}
-	case optLease: // a set of options
+	case optShared, optLease: // an option without a value, and a set of options
 	}
 	return err
 }

@@ -91,6 +91,10 @@ var (
 		Name: "token", Type: "integer", Token: "FENCE", Optional: true, Value: "n", option: optFence,
 		Means: "only the grant that has this fence. Without `OWNER` the connection need not be the one that acquired it: `UNLOCK` ends the grant with all its holds",
 	}
+	argShared = Argument{
+		Name: "shared", Type: "pure-token", Token: "SHARED", Optional: true, option: optShared,
+		Means: "a [shared hold](#shared-locks): any number of owners have one at the same time, and none beside an exclusive holder",
+	}
 	argMatch = Argument{
 		Name: "pattern", Type: "pattern", Token: "MATCH", Optional: true, Value: "pattern", option: optMatch,
 		Means: "list only keys that match, as in `KEYS`; up to 64 KiB",
@@ -109,7 +113,7 @@ var (
 
 // acquire is what the verbs that acquire have in common.
 var acquire = Spec{
-	Arguments: []Argument{argKey, argWait, optional(argLease), argOwner, argGrace, argMaxHold, argSync},
+	Arguments: []Argument{argKey, argShared, argWait, optional(argLease), argOwner, argGrace, argMaxHold, argSync},
 	Flags:     []string{"write", "denyoom", "noscript", "blocking", "no_multi"}, Categories: []string{"write", "slow", "blocking", "scripting"},
 	Tips: []string{"nondeterministic_output"}, Access: []string{"RW", "access", "update"},
 }
@@ -135,14 +139,14 @@ var table = complete([]Spec{
 		Does:       "as `LOCK`, first come, first served, across all proxies and Redisson clients", Replies: "the same",
 	}),
 	{
-		Verb: Unlock, Name: "unlock", Arguments: []Argument{argKey, argOwner, argFence},
+		Verb: Unlock, Name: "unlock", Arguments: []Argument{argKey, argShared, argOwner, argFence},
 		Flags: []string{"write", "noscript", "no_multi"}, Categories: []string{"write", "slow", "scripting"},
 		Access:  []string{"RW", "access", "delete"},
 		Summary: "Release one hold of a lock", Complexity: "O(1)",
 		Does: "releases one hold", Replies: "`1` released; `0` still held, one hold fewer; `-NOTHELD`; `-LOSTLEASE`",
 	},
 	{
-		Verb: ExtendLock, Name: "extendlock", Arguments: []Argument{argKey, argLease, argOwner, argFence},
+		Verb: ExtendLock, Name: "extendlock", Arguments: []Argument{argKey, argLease, argShared, argOwner, argFence},
 		Flags: []string{"write", "noscript", "no_multi"}, Categories: []string{"write", "slow", "scripting"},
 		Access:  []string{"RW", "access", "update"},
 		Summary: "Set a new lease for a lock that is held", Complexity: "O(1)",
@@ -176,7 +180,7 @@ var table = complete([]Spec{
 		Replies:    "`GET`: the n latest entries; `LEN`: their number; `RESET`: `OK`",
 	},
 	{
-		Verb: ForceUnlock, Name: "forceunlock", Arguments: []Argument{argKey},
+		Verb: ForceUnlock, Name: "forceunlock", Arguments: []Argument{argKey, argOwner},
 		Flags: []string{"write", "noscript", "no_multi"}, Categories: []string{"write", "slow", "scripting"},
 		Access:  []string{"RW", "access", "delete"},
 		Summary: "Remove a lock of any holder", Complexity: "O(1)",

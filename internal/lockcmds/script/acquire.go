@@ -18,6 +18,15 @@ type Part struct {
 	Request int64
 	Fence   int64 // of the grant that the session has or means; 0: none, or any
 	Holds   int64 // of the owner's only session, after this call. The holds of a named owner are raised and lowered by one
+	Shared  bool  // it is the owner's shared hold, not the exclusive one
+}
+
+// appendShared appends the last argument of the scripts that know both kinds of holds.
+func (p Part) appendShared(args []string) []string {
+	if p.Shared {
+		return append(args, "1")
+	}
+	return args
 }
 
 // field is the session's field in the hash; empty: it needs none.
@@ -74,6 +83,7 @@ func (a Acquire) args() []string {
 // Fair asks for a lock in its turn.
 type Fair struct {
 	Acquire
+	Place   string        // of the waiter in the queue
 	Wait    time.Duration // what deadlines in the queue are counted in
 	Enqueue bool          // take a place in the queue if the lock is not acquired
 }
@@ -84,7 +94,7 @@ func (a Fair) Call() Call {
 	return Call{
 		fair,
 		[]string{n.Lock, n.Queue, n.Deadlines, n.Fence, n.Channel},
-		append(a.args(), millis(a.Wait), flag(a.Enqueue), publish, n.PlaceOf(a.Owner), flag(a.named())),
+		append(a.args(), millis(a.Wait), flag(a.Enqueue), publish, a.Place, flag(a.named())),
 	}
 }
 
@@ -111,12 +121,48 @@ func (a Crowd) Call() Call {
 	}
 }
 
-// Acquired is the answer to Acquire, Fair and Crowd, and what a Released with a hand-over means to a waiter.
+// Shared asks for a shared hold.
+type Shared struct {
+	Acquire
+	Wait    time.Duration // what deadlines in the queue are counted in
+	Way     Way
+	Place   string // the waiter's own, or that of the plain waiters; empty: it asks without one
+	Stays   bool   // that place stays in the queue if the lock is acquired
+	Enqueue bool   // take a place if the lock is not acquired. Plain waiters take one anyway if others have one
+}
+
+// Way says whose place in the queue a Shared asks at.
+type Way string
+
+// The ways.
+const (
+	AtNoPlace    Way = ""
+	AtOwnPlace   Way = "fair"
+	AtCrowdPlace Way = "crowd"
+)
+
+// Call is the call of acquire_shared.lua.
+func (a Shared) Call() Call {
+	n := Of(a.Key)
+	tell := ""
+	if a.named() {
+		tell = n.NameChannel(a.Owner)
+	}
+	return Call{
+		acquireShared,
+		[]string{n.Lock, n.Queue, n.Deadlines, n.Fence, n.Channel},
+		append(a.args(), millis(a.Wait), a.Place, string(a.Way), flag(a.Stays), flag(a.Enqueue), publish, tell),
+	}
+}
+
+// Acquired is the answer to Acquire, Fair, Crowd and Shared, and what a Released with a hand-over means to a waiter.
 type Acquired struct {
 	Granted      bool
 	Fence, Holds int64         // if granted: of the owner
 	Overtaken    bool          // if granted: a later call of the session was faster, so this one may not have been executed
-	PTTL         time.Duration // if not: the rest of the holder's lease, NoTTL or Kept
+	PTTL         time.Duration // if not: the rest of the holder's lease, NoTTL, Kept or NotFirst
+	Upgrades     bool          // if not: the owner holds the lock shared, and so do others
+	Foreign      bool          // if not: the lock has the form of Redisson's read or write locks, which tell of a release on another channel
 	Damage       Damage
 	Placed       bool  // Place is known: the call was Crowd or a hand-over
 	Place        int64 // of the plain waiters, as in table/turns.go
@@ -126,18 +172,28 @@ type Acquired struct {
 func DecodeAcquired(v resp.Value) (Acquired, error) {
 	n, err := numbersOf(v)
 	if err != nil || n.at[0] != 1 {
-		return Acquired{PTTL: n.duration(1)}, err
+		return notAcquired(n), err
 	}
 	return Acquired{Granted: true, Fence: n.at[1], Holds: n.at[2], Overtaken: n.at[5] == 1, Damage: Damage(n.at[3])}, nil
 }
 
-// DecodeCrowd decodes the answer of crowd.lua.
+// DecodeCrowd decodes the answer of crowd.lua, and of acquire_shared.lua.
 func DecodeCrowd(v resp.Value) (Acquired, error) {
 	n, err := numbersOf(v)
 	if err != nil || n.at[0] != 1 {
-		return Acquired{PTTL: n.duration(1), Placed: err == nil, Place: n.at[2]}, err
+		a := notAcquired(n)
+		a.Placed, a.Place = err == nil, n.at[2]
+		return a, err
 	}
 	return Acquired{
 		Granted: true, Fence: n.at[1], Holds: n.at[2], Overtaken: n.at[5] == 1, Damage: Damage(n.at[3]), Placed: true, Place: n.at[4],
 	}, nil
+}
+
+func notAcquired(n numbers) Acquired {
+	a := Acquired{PTTL: n.duration(1), Foreign: n.at[3] == 1}
+	if a.PTTL == upgrades {
+		a.PTTL, a.Upgrades = NoTTL, true
+	}
+	return a
 }

@@ -19,7 +19,9 @@
 -- Returns  {1, fence, holds, odd, 0}     acquired
 --          {1, fence, holds, odd, 0, 1}  overtaken by a later call of the session
 --          fence                         acquired, a first hold; or {1, fence, 1, 1}: the counter held no fence
---          {0, pttl_ms}                  held by another owner; -1: without a TTL; -2: free, but kept for a waiter
+--          {0, pttl_ms, 0, form}         held by another owner; -1: without a TTL; -2: free, but kept for a waiter;
+--                                        -4: the owner holds it shared, and so do others. form 1: Redisson's read or
+--                                        write lock, which shared holders have too; else 0
 
 local pttl = -2
 if redis.call('EXISTS', KEYS[1], KEYS[3]) > 0 then -- usually neither exists, and this is one call less
@@ -40,13 +42,16 @@ end
 -- The usual way ends here: the functions behind it are not even made.
 --@ hash
 --@ hold
+--@ shared
+--@ longest
+--@ upgrade
 --@ deepen
 --@ head
 --@ wake
 --@ shortened
-local answer =
+local answer, mode =
   deepen(KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[5] or '0', ARGV[6] or '1', ARGV[7] or '')
 if answer and not answer.err then
   shortened(ARGV[4], KEYS[3], KEYS[4], KEYS[1], pttl)
 end
-return answer or {0, pttl}
+return answer or {0, pttl, 0, mode and mode ~= 'lock' and 1 or 0}

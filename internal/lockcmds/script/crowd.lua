@@ -24,10 +24,10 @@
 --
 -- Returns  {1, fence, holds, odd, place}  acquired; odd 1: the counter held no fence
 --          {1, fence, holds, odd, 0, 1}   overtaken by a later call of the session
---          {0, pttl_ms, place}            not acquired; pttl -2: free, but kept for another
+--          {0, pttl_ms, place, form}      not acquired; pttl -2: free, but kept for another; form as in acquire.lua
 --          place: 0 not in the queue, 1 at its head, 2 behind others
 
-local pttl = redis.call('PTTL', KEYS[1])
+local pttl, mode = redis.call('PTTL', KEYS[1]), nil
 if pttl == -2 then
   local turn = kept_for(KEYS[5], KEYS[1])
   if not turn or turn == ARGV[8] then
@@ -50,8 +50,11 @@ if pttl == -2 then
     return {1, fence, 1, replaced or 0, crowd_granted(KEYS[2], KEYS[3], KEYS[1], ARGV[8], ARGV[9])}
   end
 else
-  local answer = deepen(KEYS[1], KEYS[4], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])
-  if answer then
+  local answer
+  answer, mode = deepen(KEYS[1], KEYS[4], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])
+  if answer and answer[1] == 0 then
+    mode = 'read'
+  elseif answer then
     if not answer.err then
       shortened(ARGV[11], KEYS[5], KEYS[2], KEYS[1], pttl)
     end
@@ -61,7 +64,8 @@ else
     return answer
   end
 end
-if ARGV[10] == '1' or head_of(KEYS[2], KEYS[1]) then
-  return {0, pttl, crowd_joins(KEYS[2], KEYS[3], KEYS[1], ARGV[8], tonumber(ARGV[7]))}
+local form = mode and mode ~= 'lock' and 1 or 0
+if ARGV[10] == '1' or mode == 'read' or head_of(KEYS[2], KEYS[1]) then -- behind the place no further shared holder gets in
+  return {0, pttl, crowd_joins(KEYS[2], KEYS[3], KEYS[1], ARGV[8], tonumber(ARGV[7])), form}
 end
-return {0, pttl, 0}
+return {0, pttl, 0, form}

@@ -22,13 +22,14 @@
 -- ARGV[10] less      how many holds the session of a named owner has acquired and not released
 -- ARGV[11] acquire   those are the hold of this call, if it is the last that was applied of the session; 0: of any
 -- ARGV[12] copy      1: an earlier copy of this call may have been executed; 0: none was
+-- ARGV[13] shared    1: it is the owner's shared hold; absent: the exclusive one
 --
 -- Returns  {1}  the lock is released, or the lease is short enough now
 --          {2}  the grant goes on: the owner has other holds, or this call or a later one was executed before
 --          {0}  the owner does not hold the lock by that grant
 
-local lock, owner, field = KEYS[1], ARGV[1], ARGV[7]
-local held = hold_of(lock, owner, field)
+local lock, owner, field, shared = KEYS[1], ARGV[1], ARGV[7], ARGV[13] == '1'
+local held = (shared and shared_hold or hold_of)(lock, owner, field)
 if held.err then
   return held
 end
@@ -45,7 +46,18 @@ if field == '' then
 elseif held[3] and (ARGV[11] == '0' or last == tonumber(ARGV[11])) then
   rest = sum - tonumber(ARGV[10])
 end
-if rest > 0 then
+if rest > 0 and shared then
+  local keeps = field == '' and rest or ARGV[6] == '0' and rest or sum
+  local last_request = (field == '' or last < request) and ARGV[5] or held[3]
+  if field ~= '' and ARGV[9] ~= '1' then
+    last_request = nil
+  end
+  put_shared(lock, owner, held, keeps, field, last_request)
+  if ARGV[8] ~= '0' then
+    lengthen_shared(lock, owner, held[4], ARGV[8])
+  end
+  return {2}
+elseif rest > 0 then
   if field == '' then
     redis.call('HSET', lock, owner, rest, '{request}', ARGV[5])
   else
@@ -65,6 +77,22 @@ if rest > 0 then
     lengthen(lock, ARGV[8])
   end
   return {2}
+end
+if shared and (ARGV[6] == '0' or held[4] == 'lock') then
+  leave_shared(ARGV[4], KEYS[2], KEYS[3], lock, owner, held[4])
+  return {1}
+elseif shared then
+  local timeout = timeout_of(lock, owner) .. '1'
+  if redis.call('PTTL', timeout) > tonumber(ARGV[6]) then
+    redis.call('PEXPIRE', timeout, ARGV[6])
+    settle_shared(ARGV[4], KEYS[2], KEYS[3], lock)
+  end
+  put_shared(lock, owner, held, held[1], field, last < request and ARGV[5] or held[3])
+  return {1}
+elseif held[5] then -- the owner goes on to hold the lock shared
+  redis.call('HSET', lock, field == '' and '{request}' or field, last < request and ARGV[5] or held[3])
+  downgrade(ARGV[4], KEYS[2], KEYS[3], lock, owner, held[5])
+  return {1}
 end
 if ARGV[6] == '0' then
   free(ARGV[4], KEYS[2], KEYS[3], lock)

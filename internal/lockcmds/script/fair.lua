@@ -28,7 +28,8 @@
 -- Returns  {1, fence, holds, odd, 0}     acquired
 --          {1, fence, holds, odd, 0, 1}  overtaken by a later call of the session
 --          fence                         acquired, a first hold; or {1, fence, 1, 1}: the counter held no fence
---          {0, pttl_ms}                  not acquired; pttl -2: free, but others are first
+--          {0, pttl_ms, 0, form}         not acquired; pttl -2: free, but others are first; -4 and form as in acquire.lua
+-- Refuses with DEADLOCK if another shared holder is first and waits for this one to leave, too.
 
 local owner, wait, place = ARGV[1], tonumber(ARGV[7]), ARGV[10]
 local time = redis.call('TIME')
@@ -57,10 +58,21 @@ elseif redis.pcall('HEXISTS', KEYS[1], owner) ~= 0 then
   --@ hash
   --@ hold
   --@ grant
+  --@ shared
+  --@ longest
+  --@ upgrade
   --@ deepen
   local answer = deepen(KEYS[1], KEYS[4], owner, ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])
-  if answer then
-    local waited = ARGV[11] == '1' and not (answer.err or answer[6])
+  if answer and answer[1] == 0 then
+    if head and head ~= place and string.find(head, '{u}', 1, true) then
+      local first = string.sub(head, 1, string.find(head, '{u}', 1, true) - 1)
+      if redis.call('EXISTS', timeout_of(KEYS[1], first) .. '1') == 1 then
+        return redis.error_reply('DEADLOCK another holder of the shared lock waits to hold it alone; nothing was done')
+      end
+    end
+    pttl = -4
+  elseif answer then
+    local waited = not (answer.err or answer[6]) and (ARGV[11] == '1' or string.find(place, '{u}', 1, true))
     if waited and type(redis.pcall('ZSCORE', KEYS[3], place)) == 'string' then
       --@ take_turn
       take_turn(KEYS[2], KEYS[3], place) -- it waited, and another session of the owner has got the lock
@@ -76,10 +88,8 @@ end
 
 if ARGV[8] == '1' and head ~= place then
   --@ mend
-  local places = mend(KEYS[2], KEYS[3], redis.call('LLEN', KEYS[2]), redis.call('ZCARD', KEYS[3]), now, wait)
-  local score = deadline(places, now + math.max(pttl, 0), wait)
-  if redis.call('ZADD', KEYS[3], 'NX', score, place) == 1 or not head then
-    redis.call('RPUSH', KEYS[2], place)
-  end
+  --@ line_up
+  line_up(KEYS[2], KEYS[3], head, place, pttl == -4, now, pttl, wait)
 end
-return {0, pttl}
+local mode = pttl ~= -2 and redis.pcall('HGET', KEYS[1], 'mode')
+return {0, pttl, 0, type(mode) == 'string' and mode ~= 'lock' and 1 or 0}

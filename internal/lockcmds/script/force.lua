@@ -1,7 +1,7 @@
--- force.lua: free a lock of any holder, wake plain waiters and the fair head, and tell of the loss.
+-- force.lua: end grants of a lock of any holder, wake plain waiters and the fair head, and tell of the loss.
 --
 -- The holder may have any name, and be at any proxy, so all proxies are told. A user without the right to a channel
--- frees the lock all the same.
+-- ends the grants all the same.
 --
 -- KEYS[1]  lock     hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  channel  base channel of the lock; a fair waiter listens on channel:place
@@ -10,25 +10,50 @@
 -- ARGV[2]  fence    of the grant that is meant; 0: one without a fence; -1: any
 -- ARGV[3]  lost     channel on which losses of the lock are told; empty: an end by the handle is none
 -- ARGV[4]  forced   channel on which proxies are told of grants that were ended by force, or by their handle
+-- ARGV[5]  owner    whose grants are meant; absent: any
 --
--- Returns  {owner, fence}  whose grant was ended; the owner is text; fence 0: it was taken without one
---          {}              it was free, or held by another grant
+-- Returns  {owner, fence, owner, fence, ...}  whose grants were ended; the owner is text; fence 0: it was taken without one
+--          {}                                 there was none
 
-local held = holder(KEYS[1])
-if #held == 0 then
-  return held
+local lock, publish, channel, queue = KEYS[1], ARGV[1], KEYS[2], KEYS[3]
+local all, mode = holders_of(lock)
+if all.err then
+  return all
 end
-if ARGV[2] ~= '-1' and held[3] ~= tonumber(ARGV[2]) then
-  return {}
-end
-free(ARGV[1], KEYS[2], KEYS[3], KEYS[1])
-if held[3] > 0 then
-  local fence = string.format('%.0f', held[3])
-  if ARGV[3] == '' then
-    fence = '-' .. fence .. ' ' .. redis.sha1hex(held[1] .. ' ' .. fence) -- a proof: see Forced.Message
-  else
-    redis.pcall('PUBLISH', ARGV[3], fence .. ' forced')
+local ended, exclusive, shared = {}, nil, nil
+for i, held in ipairs(all) do
+  if (ARGV[2] == '-1' or held[3] == tonumber(ARGV[2])) and (not ARGV[5] or held[1] == ARGV[5]) then
+    ended[#ended + 1] = held[1]
+    ended[#ended + 1] = held[3]
+    if mode == 'read' or i > 1 then
+      shared = held[1]
+      if mode == 'read' then
+        redis.call('DEL', timeout_of(lock, shared) .. '1')
+        redis.call('HDEL', lock, shared, '{' .. shared .. '}')
+      end
+    else
+      exclusive = held[1]
+    end
   end
-  redis.pcall('PUBLISH', ARGV[4], fence .. ' ' .. KEYS[1])
 end
-return {held[1], held[3]}
+if mode == 'read' and shared then
+  settle_shared(publish, channel, queue, lock)
+elseif exclusive and #all > 1 and not shared then
+  downgrade(publish, channel, queue, lock, exclusive, redis.call('HGET', lock, '{shared}'))
+elseif exclusive then
+  free(publish, channel, queue, lock)
+elseif shared then
+  redis.call('HDEL', lock, '{shared}')
+end
+for i = 1, #ended, 2 do
+  if ended[i + 1] > 0 then
+    local fence = string.format('%.0f', ended[i + 1])
+    if ARGV[3] == '' then
+      fence = '-' .. fence .. ' ' .. redis.sha1hex(ended[i] .. ' ' .. fence) -- a proof: see Forced.Message
+    else
+      redis.pcall('PUBLISH', ARGV[3], fence .. ' forced')
+    end
+    redis.pcall('PUBLISH', ARGV[4], fence .. ' ' .. lock)
+  end
+end
+return ended

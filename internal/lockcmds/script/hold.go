@@ -19,8 +19,8 @@ type Release struct {
 
 // Call is the call of release.lua.
 func (r Release) Call() Call {
-	if r.Session != "" || r.Holds != 0 {
-		return Call{release, []string{r.Key, Channel(r.Key), Queue(r.Key)}, r.appendArgs(nil)}
+	if r.Session != "" || r.Holds != 0 || r.Shared {
+		return Call{release, []string{r.Key, Channel(r.Key), Queue(r.Key)}, r.appendShared(r.appendArgs(nil))}
 	}
 	var buf [256]byte // the texts share one allocation, and the slices another: most calls are of this kind
 	b := AppendChannel(buf[:0], r.Key)
@@ -155,10 +155,10 @@ func (d Drop) Call() Call {
 	return Call{
 		drop,
 		[]string{d.Key, Channel(d.Key), Queue(d.Key)},
-		[]string{
+		d.appendShared([]string{
 			d.Owner, itoa(d.Fence), itoa(d.Holds), publish, itoa(d.Request), millis(d.Grace), d.field(), millis(d.Lease), flag(d.Remember),
 			itoa(d.Less), itoa(d.Acquire), flag(d.Copy),
-		},
+		}),
 	}
 }
 
@@ -169,11 +169,12 @@ func DecodeDropped(v resp.Value) (left bool, err error) {
 	return err == nil && n.at[0] == 2, err
 }
 
-// Force frees a lock of any holder.
+// Force ends grants of a lock of any holder.
 type Force struct {
 	Key    string
-	Fence  int64 // of the grant that is meant; 0: one without a fence; AnyGrant: any
-	Handle bool  // the fence was named as the handle of the grant: no loss is told
+	Owner  string // whose grants are meant; empty: any
+	Fence  int64  // of the grant that is meant; 0: one without a fence; AnyGrant: any
+	Handle bool   // the fence was named as the handle of the grant: no loss is told
 }
 
 // AnyGrant is no fence: any grant is meant.
@@ -185,12 +186,15 @@ func (f Force) Call() Call {
 	if f.Handle {
 		lost = ""
 	}
-	return Call{force, []string{f.Key, Channel(f.Key), Queue(f.Key)}, []string{publish, itoa(f.Fence), lost, ForcedChannel}}
+	args := []string{publish, itoa(f.Fence), lost, ForcedChannel}
+	if f.Owner != "" {
+		args = append(args, f.Owner)
+	}
+	return Call{force, []string{f.Key, Channel(f.Key), Queue(f.Key)}, args}
 }
 
-// Forced is the answer to Force.
+// Forced is one grant that Force has ended.
 type Forced struct {
-	Held   bool   // the lock was held
 	Owner  string // whose grant was ended
 	Fence  int64  // 0: it was taken without one
 	Handle bool   // as in Force; the caller sets it
@@ -234,15 +238,15 @@ func ReadForced(text string) (m ForcedMessage, ok bool) {
 // IsHandle reports whether the message proves that the grant of that owner was released by its handle.
 func (m ForcedMessage) IsHandle(owner string) bool { return m.proof == proofOf(owner, m.Fence) }
 
-// DecodeForced decodes the answer of force.lua.
-func DecodeForced(v resp.Value) (Forced, error) {
+// DecodeForced decodes the answer of force.lua: the grants that were ended.
+func DecodeForced(v resp.Value) (all []Forced, err error) {
 	if v.IsError() {
-		return Forced{}, Error(v.Str)
+		return nil, Error(v.Str)
 	}
-	if len(v.Elems) < 2 {
-		return Forced{}, nil
+	for f := v.Elems; len(f) >= 2; f = f[2:] {
+		all = append(all, Forced{Owner: string(f[0].Str), Fence: f[1].Int})
 	}
-	return Forced{Held: true, Owner: string(v.Elems[0].Str), Fence: v.Elems[1].Int}, nil
+	return all, nil
 }
 
 // Extend resets the lease of a lock that its owner holds. Of its Part Owner, Session, Request and Fence count.
@@ -257,7 +261,7 @@ func (x Extend) Call() Call {
 	return Call{
 		extend,
 		[]string{x.Key, Channel(x.Key), Queue(x.Key)},
-		[]string{x.Owner, millis(x.Lease), publish, itoa(x.Request), x.field(), itoa(x.Fence)},
+		x.appendShared([]string{x.Owner, millis(x.Lease), publish, itoa(x.Request), x.field(), itoa(x.Fence)}),
 	}
 }
 
@@ -285,16 +289,20 @@ type Renewal struct {
 }
 
 // Renew renews leases that are still ours.
-type Renew []Renewal
+type Renew struct {
+	Renewals []Renewal
+	Shared   bool // they are shared holds
+}
 
 // Call is the call of renew.lua.
 func (r Renew) Call() Call {
-	keys := make([]string, len(r))
-	args := make([]string, 0, 3*len(r))
-	for i, one := range r {
+	keys := make([]string, len(r.Renewals))
+	args := make([]string, 0, 3*len(keys)+1)
+	for i, one := range r.Renewals {
 		keys[i] = one.Key
 		args = append(args, one.Owner, itoa(one.Fence), millis(one.Lease))
 	}
+	args = Part{Shared: r.Shared}.appendShared(args)
 	return Call{renew, keys, args}
 }
 
@@ -336,36 +344,54 @@ func HeldFor(fence, now int64) time.Duration {
 	return time.Duration(now-fence) * time.Microsecond
 }
 
-// Info asks for the holder of a lock.
+// Info asks for the holders of a lock.
 type Info struct{ Key string }
 
 // Call is the call of info.lua.
 func (i Info) Call() Call { return Call{info, []string{i.Key, Queue(i.Key)}, nil} }
 
-// Holder is the answer to Info.
-type Holder struct {
-	Held        bool
-	Owner       string
-	Holds       int64
-	PTTL        time.Duration // the rest of the lease, or NoTTL
-	Fence       int64         // 0: it was taken without one
+// Described is the answer to Info.
+type Described struct {
+	Holders     []Holder      // none: the lock is free
+	PTTL        time.Duration // the rest of the longest lease, or NoTTL
+	Shared      bool          // they hold it shared, or it is a read lock of Redisson
 	FairWaiters int64
-	HeldFor     time.Duration // see HeldFor
+	Now         int64 // for HeldFor
 }
 
-// DecodeHolder decodes the answer of info.lua.
-func DecodeHolder(v resp.Value) (Holder, error) {
+// Holder is one owner that holds a lock.
+type Holder struct {
+	Owner        string
+	Holds, Fence int64         // fence 0: it was taken without one
+	PTTL         time.Duration // the rest of its lease, or NoTTL
+}
+
+// Find finds the holder by a grant; nil: there is none.
+func (d *Described) Find(fence int64) *Holder {
+	for i := range d.Holders {
+		if d.Holders[i].Fence == fence {
+			return &d.Holders[i]
+		}
+	}
+	return nil
+}
+
+// DecodeDescribed decodes the answer of info.lua.
+func DecodeDescribed(v resp.Value) (d Described, err error) {
 	if v.IsError() {
-		return Holder{}, Error(v.Str)
+		return d, Error(v.Str)
 	}
 	f := v.Elems
-	if len(f) < 6 {
-		return Holder{}, nil
+	if len(f) < 8 {
+		return d, nil
 	}
-	return Holder{
-		Held: true, Owner: string(f[0].Str), Holds: f[1].Int, PTTL: time.Duration(f[2].Int) * time.Millisecond,
-		Fence: f[3].Int, FairWaiters: f[4].Int, HeldFor: HeldFor(f[3].Int, f[5].Int),
-	}, nil
+	d.PTTL, d.FairWaiters, d.Now, d.Shared = time.Duration(f[0].Int)*time.Millisecond, f[1].Int, f[2].Int, string(f[3].Str) == "read"
+	for f = f[4:]; len(f) >= 4; f = f[4:] {
+		d.Holders = append(d.Holders, Holder{
+			Owner: string(f[0].Str), Holds: f[1].Int, Fence: f[2].Int, PTTL: time.Duration(f[3].Int) * time.Millisecond,
+		})
+	}
+	return d, nil
 }
 
 // Prove tells whether a grant is on a server, by a write that changes nothing. WAIT behind it counts the replicas that
@@ -377,7 +403,7 @@ type Prove struct {
 
 // Call is the call of prove.lua.
 func (p Prove) Call() Call {
-	return Call{prove, []string{p.Key}, []string{p.Owner, itoa(p.Fence), itoa(p.Request), p.field()}}
+	return Call{prove, []string{p.Key}, p.appendShared([]string{p.Owner, itoa(p.Fence), itoa(p.Request), p.field()})}
 }
 
 // DecodeProved decodes the answer of prove.lua.

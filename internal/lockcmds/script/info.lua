@@ -1,4 +1,4 @@
--- info.lua: the holder of a lock.
+-- info.lua: the holders of a lock.
 --
 -- The places that plain waiters share, one for each proxy, are no fair waiters. Beyond 1,000 places they count all the
 -- same, so that the question stays cheap. now is that of lib/now.lua.
@@ -6,11 +6,12 @@
 -- KEYS[1]  lock   hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  queue  list of places of waiters, first to ask at the head
 --
--- Returns  {owner, holds, pttl_ms, fence, fair_waiters, now}  held; the owner is text; fence 0: taken without one
---          {}                                                 free
+-- Returns  {pttl_ms, fair_waiters, now, mode, owner, holds, fence, lease_ms, owner, ...}  held; four for each holder; owner and
+--                                                mode are text; fence 0: taken without one
+--          {}                                    free
 
-local held = holder(KEYS[1])
-if #held == 0 then
+local held, mode = holders_of(KEYS[1])
+if held.err or #held == 0 then
   return held
 end
 local waiters = redis.pcall('LLEN', KEYS[2])
@@ -23,4 +24,10 @@ elseif waiters <= 1000 then
     end
   end
 end
-return {held[1], held[2], redis.call('PTTL', KEYS[1]), held[3], waiters, now()}
+local answer = {redis.call('PTTL', KEYS[1]), waiters, now(), mode or ''}
+for _, one in ipairs(held) do
+  for i = 1, 4 do
+    answer[#answer + 1] = one[i]
+  end
+end
+return answer

@@ -22,6 +22,7 @@ const (
 	channelPrefix   = "redisson_lock__channel"
 	queuePrefix     = "redisson_lock_queue"
 	deadlinesPrefix = "redisson_lock_timeout"
+	rwlockPrefix    = "redisson_rwlock"
 )
 
 // Of builds the names for key. They share one allocation.
@@ -41,6 +42,9 @@ func ForWaiters(key string) Names { return Names{Lock: key, Channel: Channel(key
 
 // Channel is the base channel of a lock.
 func Channel(key string) string { return tagged(channelPrefix, key) }
+
+// RWLockChannel is the channel on which Redisson's read and write locks tell of a release.
+func RWLockChannel(key string) string { return tagged(rwlockPrefix, key) }
 
 // Queue is the fair queue of a lock.
 func Queue(key string) string { return tagged(queuePrefix, key) }
@@ -66,6 +70,13 @@ func (n Names) PlaceOf(owner string) string {
 	}
 	return owner
 }
+
+// upgradeMark ends the place of an owner that holds the lock shared and waits for the other holders to leave; see
+// lib/leave_shared.lua.
+const upgradeMark = "{u}"
+
+// UpgradePlaceOf is the place in the fair queue of an owner that holds the lock shared, and wants it for itself.
+func (n Names) UpgradePlaceOf(owner string) string { return n.PlaceOf(owner + upgradeMark) }
 
 func tagged(prefix, key string) string {
 	var name [128]byte

@@ -13,6 +13,7 @@
 -- ARGV[5]  holds     of the owner's only session after this; absent: none
 -- ARGV[6]  lease_ms  least lease that goes on if holds are left; 0: its TTL stays
 -- ARGV[7]  field     of the session, for a named owner; empty: the owner has one session
+-- ARGV[8]  shared    1: it is the shared hold of the owner; absent: the exclusive one
 --
 -- Returns  fence              released; 0: it was taken without one
 --          {0, holds, fence}  still held; the number of holds of the owner
@@ -22,21 +23,43 @@
 
 local fence = nil
 if not ARGV[5] then -- usually it is the last hold, of the grant that the session knows
-  local held = redis.pcall('HMGET', KEYS[1], ARGV[1], 'fence', '{request}')
-  if held[1] and held[2] == ARGV[2] and (tonumber(held[3]) or 0) < tonumber(ARGV[3]) then
+  local held = redis.pcall('HMGET', KEYS[1], ARGV[1], 'fence', '{request}', '{shared}')
+  if held[1] and held[2] == ARGV[2] and (tonumber(held[3]) or 0) < tonumber(ARGV[3]) and not held[4] then
     fence = tonumber(ARGV[2])
   end
 end
+--@ tell_rwlock
 if not fence then
+  --@ hash
+  --@ hold
+  --@ shared
   --@ lower
-  local by, answer = lower(KEYS[1], ARGV[1], ARGV[2], ARGV[5] or '0', ARGV[3], ARGV[6] or '0', ARGV[7] or '')
-  if answer then
-    return answer
+  --@ head
+  local field, shared = ARGV[7] or '', ARGV[8] == '1'
+  local by, held = lower(KEYS[1], ARGV[1], ARGV[2], ARGV[5] or '0', ARGV[3], ARGV[6] or '0', field, shared)
+  if not by then
+    return held
+  end
+  if shared then
+    --@ keep
+    --@ free
+    --@ wake
+    --@ longest
+    --@ leave_shared
+    leave_shared(ARGV[4], KEYS[2], KEYS[3], KEYS[1], ARGV[1], held[4])
+    return by
+  elseif held[5] then
+    --@ wake
+    --@ downgrade
+    redis.call('HSET', KEYS[1], field == '' and '{request}' or field, ARGV[3])
+    downgrade(ARGV[4], KEYS[2], KEYS[3], KEYS[1], ARGV[1], held[5])
+    return by
   end
   fence = by
 end
 redis.call('DEL', KEYS[1])
 redis.call(ARGV[4], KEYS[2], '0')
+tell_rwlock(ARGV[4], KEYS[2])
 if not redis.pcall('LINDEX', KEYS[3], 0) then
   return fence
 end

@@ -6,19 +6,22 @@
 --
 -- KEYS[1..n]  locks  hashes, see lib/hash.lua; exist only while held
 -- ARGV[1..3n] owner, fence, lease_ms for each lock; fence 0: any
+-- ARGV[3n+1]  1: the shared holds of the owners; absent: the exclusive ones
 --
 -- Returns  {holds or 0, ...}  for each lock: renewed, how many holds its owner has; or 0, not ours any more
 
-local renewed = {}
+local renewed, shared = {}, #ARGV > 3 * #KEYS
 for i, lock in ipairs(KEYS) do
   local owner, fence, lease = ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i]
-  local held = hold_of(lock, owner, '')
+  local held = (shared and shared_hold or hold_of)(lock, owner, '')
   if not held.err and held[1] and (fence == '0' or held[2] == fence) then
     renewed[i] = math.max(tonumber(held[1]) or 1, 1)
-    if redis.call('PTTL', lock) < tonumber(lease) then
-      redis.call('PEXPIRE', lock, lease)
+    if shared then
+      lengthen_shared(lock, owner, held[4], lease)
+    else
+      lengthen(lock, lease)
+      mark(lock, held)
     end
-    mark(lock, held)
   else
     renewed[i] = 0
   end

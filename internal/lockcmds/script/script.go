@@ -76,23 +76,29 @@ var all []*Script
 
 // The scripts, each with the functions of lib that it begins with. A function stands behind those that it calls.
 var (
-	ask        = load("ask", "now")
-	acquire    = load("acquire", "grant").counts(1).publishes(3)
-	crowd      = load("crowd", "hash", "hold", "grant", "deepen", "head", "take_turn", "turn", "deadline", "crowd", "drop_late", "wake", "shortened").counts(3).publishes(10)
-	fair       = load("fair", "head", "deadline").counts(3).publishes(8)
-	leave      = load("leave", "head", "keep", "next_turn").publishes(0)
-	refresh    = load("refresh", "deadline", "mend")
-	removeHead = load("remove_head", "head", "keep", "next_turn", "take_turn").publishes(1)
-	release    = load("release").publishes(3)
-	handover   = load("handover").counts(3).publishes(3)
-	extend     = load("extend", "hash", "hold", "mark", "head", "wake").publishes(2)
-	renew      = load("renew", "hold", "mark")
-	info       = load("info", "holder", "now")
-	head       = load("head", "head")
-	force      = load("force", "holder", "head", "keep", "free").publishes(0)
-	drop       = load("drop", "hash", "hold", "head", "keep", "free", "wake").publishes(3)
-	prove      = load("prove")
+	ask           = load("ask", "now")
+	acquire       = load("acquire", "grant").counts(1).publishes(3)
+	acquireShared = load("acquire_shared", "hash", "shared", "head", "turn", "take_turn", "deadline").counts(3).publishes(11)
+	crowd         = load("crowd", "hash", "hold", "grant", "shared", "longest", "upgrade", "deepen", "head", "take_turn", "turn", "deadline", "crowd", "drop_late", "wake", "shortened").counts(3).publishes(10)
+	fair          = load("fair", "head", "deadline").counts(3).publishes(8)
+	leave         = load("leave", "head", "keep", "next_turn").publishes(0)
+	refresh       = load("refresh", "deadline", "mend")
+	removeHead    = load("remove_head", "head", "keep", "next_turn", "take_turn").publishes(1)
+	release       = load("release").publishes(3)
+	handover      = load("handover").counts(3).publishes(3)
+	extend        = load("extend", "hash", "hold", "shared", "mark", "head", "wake").publishes(2)
+	renew         = load("renew", "hash", "hold", "shared", "mark")
+	info          = load("info", "hash", "shared", "holders_of", "now")
+	head          = load("head", "head")
+	force         = load("force", leaving("holders_of")...).publishes(0)
+	drop          = load("drop", leaving("hold")...).publishes(3)
+	prove         = load("prove", "hash", "hold", "shared")
 )
+
+// leaving is the functions of a script by which holds of both forms end, with one more.
+func leaving(also string) []string {
+	return []string{"hash", "shared", also, "head", "keep", "tell_rwlock", "free", "wake", "longest", "leave_shared", "downgrade"}
+}
 
 // All returns the scripts in the order of their IDs.
 func All() []*Script { return all }
@@ -209,6 +215,10 @@ const (
 const (
 	NoTTL = -1 * time.Millisecond // the key has none
 	Kept  = -2 * time.Millisecond // the lock is free, but kept for another
+	// NotFirst: the lock is held shared and could be shared, but others are first.
+	NotFirst = -3 * time.Millisecond
+
+	upgrades = -4 * time.Millisecond // of the scripts: Acquired.Upgrades
 )
 
 // numbers is what most scripts return: integers, status first; 0 behind the end. The usual end of an acquire or a

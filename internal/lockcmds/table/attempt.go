@@ -8,18 +8,24 @@ import (
 type Answer struct {
 	Status Status
 	Err    error // of Refused
-	// If Held: the length of the lease. If Busy: the rest of the holder's lease, NoTTL or Kept.
-	TTL    time.Duration
-	Placed bool  // if Busy: Place is known
-	Place  Place // where the crowd's place is now, if the attempt was made there
-	Again  bool  // if Busy: the answer says nothing of now; ask again at once
+	// If Held: the length of the lease. If Busy: the rest of the holder's lease, NoTTL, Kept or NotFirst.
+	TTL     time.Duration
+	Foreign bool  // if Busy: who releases the lock may tell of it on the channel of Redisson's read and write locks alone
+	Placed  bool  // if Busy: Place is known
+	Place   Place // where the crowd's place is now, if the attempt was made there
+	Again   bool  // if Busy: the answer says nothing of now; ask again at once
 }
 
 // TTLs that stand for something else than a length of time.
 const (
 	NoTTL = -1 * time.Millisecond // the key has none, or it is not known
 	Kept  = -2 * time.Millisecond // the lock is free, but kept for the first in Redis's queue
+	// NotFirst: the lock is held shared and could be shared, but others are first in Redis's queue.
+	NotFirst = -3 * time.Millisecond
 )
+
+// inTurn reports whether the waiter could have the lock if it were its turn.
+func (a Answer) inTurn() bool { return a.TTL == Kept || a.TTL == NotFirst }
 
 // Wake lets the first waiters of a lock ask: it may be free.
 func (t *Table) Wake(key string) {
@@ -31,16 +37,6 @@ func (t *Table) Wake(key string) {
 func (q *Queue) wake() {
 	q.tryPlain()
 	if w := q.fair.First(); w != nil {
-		q.table.try(w)
-	}
-}
-
-// wakeBeside lets the first waiters ask if each may have the lock beside a holder of that kind.
-func (q *Queue) wakeBeside(holder Kind) {
-	if w := q.plain.First(); w != nil && holder.Beside(w.Kind) {
-		q.table.try(w)
-	}
-	if w := q.fair.First(); w != nil && holder.Beside(w.Kind) {
 		q.table.try(w)
 	}
 }
@@ -99,6 +95,7 @@ func (t *Table) Answered(w *Waiter, a Answer) {
 	w.state = waiting
 	first := q.plain.First() == w && !w.turn.first // it has become the first meanwhile
 	q.placed(w, a)
+	q.hear(a)
 	w.failed = a.Status.failed()
 	w.doubt = w.failed && (w.doubt || a.Status == InDoubt)
 	if !w.failed && q.pause > 0 {
@@ -115,8 +112,8 @@ func (t *Table) Answered(w *Waiter, a Answer) {
 		}
 		if woken { // the message may have been about the end of this very grant
 			t.Wake(q.names.Key)
-		} else {
-			q.wakeBeside(w.Kind)
+		} else if w.Kind.Shares() { // the next one shares the lock, or takes a place so that no others get in before it
+			t.Wake(q.names.Key)
 		}
 	case a.Status == Refused && w.pending <= Null:
 		t.remove(w, Error, a.Err)
@@ -128,13 +125,13 @@ func (t *Table) Answered(w *Waiter, a Answer) {
 		q.pause = min(max(2*q.pause, retryFirst), retryLast)
 		q.failed = true
 		q.setTimer(expiry, q.pause/2, q.pause/2)
-	case w.woken || a.Again || first && a.TTL == Kept: // perhaps for the crowd's place
+	case w.woken || a.Again || first && a.inTurn(): // perhaps for the crowd's place
 		t.try(w)
 	case w.Fair:
 		q.notYet(w, a)
 	default:
 		q.expect(a.TTL)
-		if a.TTL == Kept {
+		if a.inTurn() {
 			q.watchHead()
 		}
 	}
@@ -186,7 +183,7 @@ func (q *Queue) notYet(w *Waiter, a Answer) {
 	}
 	// Also if the lock is free: the first in Redis's queue may let its lease run out, and nothing announces that.
 	q.expect(a.TTL)
-	if a.TTL != Kept {
+	if !a.inTurn() {
 		return
 	}
 	q.watchHead()

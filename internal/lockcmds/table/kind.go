@@ -5,8 +5,8 @@ package table
 type Kind interface {
 	// Reenters reports whether an acquire by a holder deepens the hold. Else each acquire is a grant of its own.
 	Reenters() bool
-	// Beside reports whether a lock may be held by a grant of this kind and, for another owner, by one of the other kind.
-	Beside(other Kind) bool
+	// Shares reports whether a lock may have other holders beside one of this kind: so a grant has the next waiter ask.
+	Shares() bool
 	// HandsOver reports whether the script that releases a hold of this kind can grant the lock to a waiter of the other
 	// kind.
 	HandsOver(to Kind) bool

@@ -2,6 +2,8 @@ package table
 
 import (
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
 // This file has the wait queue of one lock, and the messages on channels.
@@ -25,6 +27,7 @@ type Queue struct {
 
 	base   *channel      // of Names.Channel
 	denied error         // why Redis does not let us listen to it; nil: it does
+	rwlock *channel      // on which Redisson's read and write locks tell of a release; nil: it was not needed yet
 	place  crowd         // the crowd's place in Redis
 	byName *channel      // of Names.Wake; nil: it was not needed yet
 	woken  bool          // a message or a timer has come since the latest attempt of plain
@@ -37,8 +40,8 @@ type Queue struct {
 	reaper     reaper
 	lingers    bool // the reaper goes on though the last waiter with a place in Redis has left
 
-	index                         int // in Table.queues
-	inBase, inByName, inLingering node[*Queue]
+	index                                   int // in Table.queues
+	inBase, inByName, inRWLock, inLingering node[*Queue]
 }
 
 // Names returns the names of the lock.
@@ -101,6 +104,10 @@ func (q *Queue) empty() bool { return q.plain.Len()+q.fair.Len() == 0 }
 func (q *Queue) end() {
 	q.base.queues.Remove(&q.inBase)
 	q.table.unlisten(q.base)
+	if q.rwlock != nil {
+		q.rwlock.rwlocks.Remove(&q.inRWLock)
+		q.table.unlisten(q.rwlock)
+	}
 	t := q.table
 	last := len(t.queues) - 1
 	t.queues[q.index] = t.queues[last]
@@ -109,6 +116,15 @@ func (q *Queue) end() {
 	t.queues = t.queues[:last]
 	t.locks.setQueue(q.names.Key, nil)
 	t.emit(Effect{Op: StopTimers, Queue: q})
+}
+
+// hear has the queue listen to the channel of Redisson's read and write locks too, if the lock has been seen in that
+// form. When the subscription is confirmed the waiters ask again. A user without the right to it asks less often.
+func (q *Queue) hear(a Answer) {
+	if a.Foreign && q.rwlock == nil {
+		q.rwlock = q.table.listen(script.RWLockChannel(q.names.Key))
+		q.rwlock.rwlocks.Push(&q.inRWLock, q)
+	}
 }
 
 // Subscribed is the confirmation of a channel, the first one or one after a new connection.
@@ -124,8 +140,10 @@ func (t *Table) Subscribed(channel string) {
 	})
 	// Confirmations come in any order. A waiter that is woken by name, and whose own channel was confirmed first, has
 	// waited for this one.
-	for q := range sub.queues.Values() {
-		t.each(q.appendAll(nil), t.tryNamed)
+	for _, of := range []*line[*Queue]{&sub.queues, &sub.rwlocks} {
+		for q := range of.Values() {
+			t.each(q.appendAll(nil), t.tryNamed)
+		}
 	}
 }
 
@@ -142,10 +160,10 @@ func (t *Table) Published(channel string) {
 		return
 	}
 	t.wakeNamed(sub)
-	sub.eachQueue(func(q *Queue, base bool) {
+	sub.eachQueue(func(q *Queue, released bool) {
 		q.woken = true
 		q.tryPlain()
-		if base {
+		if released {
 			q.released()
 		}
 	})
@@ -155,10 +173,12 @@ func (t *Table) Published(channel string) {
 // been granted the lock, here or at another proxy.
 func (t *Table) wakeNamed(sub *channel) { t.each(sub.waiters.All(), t.try) }
 
-// eachQueue calls f for the queues whose base channel it is, or on which the crowd's place is woken.
-func (c *channel) eachQueue(f func(q *Queue, base bool)) {
-	for q := range c.queues.Values() {
-		f(q, true)
+// eachQueue calls f for the queues to which it tells of a release, or on which the crowd's place is woken.
+func (c *channel) eachQueue(f func(q *Queue, released bool)) {
+	for _, of := range []*line[*Queue]{&c.queues, &c.rwlocks} {
+		for q := range of.Values() {
+			f(q, true)
+		}
 	}
 	for q := range c.byName.Values() {
 		f(q, false)

@@ -92,6 +92,7 @@ func (t *Table) Join(w *Waiter, n Names, m Mark, a Answer) {
 		w.sub.waiters.Push(&w.inSub, w)
 	}
 	q.line(w.Fair).Push(&w.inLine, w)
+	q.hear(a)
 	if w.Fair {
 		q.places.Push(w.Place, &w.inPlace, w)
 		q.refresh()
@@ -103,7 +104,7 @@ func (t *Table) Join(w *Waiter, n Names, m Mark, a Answer) {
 		t.try(w)
 	case w.Fair:
 		q.notYet(w, a)
-	case first && (missed || a.TTL == Kept): // a place in the queue decides who gets a free lock
+	case first && (missed || a.inTurn() || a.Foreign): // a place in the queue decides who gets a free lock, or one that is shared
 		q.tryPlain()
 	case first && q.pause == 0:
 		q.expect(a.TTL)
@@ -135,8 +136,9 @@ func (t *Table) Remove(w *Waiter, o Outcome, err error) bool {
 	q := w.queue
 	first := q.plain.First() == w
 	t.remove(w, o, err)
-	if first && q.woken { // it could not ask, because its subscriptions were not confirmed
-		q.tryPlain()
+	// It could not ask, because its subscriptions were not confirmed, or the next one may share the lock.
+	if next := q.plain.First(); first && next != nil && (q.woken || next.Kind != w.Kind) {
+		t.try(next)
 	}
 	return true
 }

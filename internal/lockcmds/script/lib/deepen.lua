@@ -4,7 +4,8 @@
 -- that it knows. Another grant is left over from a call whose answer it did not use, or it was told to have lost that grant:
 -- the session begins anew with one hold, and gets a new grant in this step.
 -- Returns {1, fence, holds, odd, place} as the calling script does, place 0; {…, 1}: a later call of the session was faster, so
--- this one may not have been executed; nil: another owner has the lock; or Redis's error.
+-- this one may not have been executed; or Redis's error; {0, -4}: it holds the lock shared, and others do, too; nil and the
+-- mode: another owner has the lock.
 
 local function deepen(lock, counter, owner, lease, request, fence, holds, field)
   local held = hold_of(lock, owner, field)
@@ -12,7 +13,8 @@ local function deepen(lock, counter, owner, lease, request, fence, holds, field)
     return held
   end
   if not held[1] then
-    return nil
+    local answer = held[4] == 'read' and upgrade(lock, counter, owner, lease, request, field) or nil
+    return answer, held[4]
   end
   local sum, last, new = tonumber(held[1]) or 0, tonumber(held[3] or 0) or 0, tonumber(request)
   local old, replaced = held[2] and tonumber(held[2]), nil
@@ -35,7 +37,11 @@ local function deepen(lock, counter, owner, lease, request, fence, holds, field)
   end
   if old then
     redis.call('HSET', lock, owner, sum, field == '' and '{request}' or field, request, 'mode', 'lock')
-    redis.call('PEXPIRE', lock, lease)
+    if held[5] then -- its shared hold may have a longer lease
+      lengthen(lock, lease)
+    else
+      redis.call('PEXPIRE', lock, lease)
+    end
   else -- or taken without a fence, by Redisson, or the fence is none
     old, replaced = grant(lock, counter, owner, lease, redis.call('TIME'), request, field, sum)
   end

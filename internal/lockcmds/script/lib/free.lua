@@ -3,5 +3,6 @@
 local function free(publish, channel, queue, lock)
   redis.call('DEL', lock)
   redis.call(publish, channel, '0')
+  tell_rwlock(publish, channel)
   keep_for_first(publish, channel, queue, lock)
 end

@@ -1,11 +1,18 @@
--- hash: the fields of a lock's hash.
+-- hash: the fields of a lock's hash. It has one of two forms.
 --
+-- Held exclusively, as Redisson's RLock:
 --   owner      how often the owner holds the lock; Redisson reads and writes this field alone
 --   fence      of the grant
 --   mode       lock: Redisson's read and write locks wait for a hash whose mode is not theirs. Without it they are granted beside
 --              the holder, and their release counts every field that is a number down to one: a fence hangs Redis
 --   {request}  the last request that was applied of the owner's only session, which writes its holds as the number that it then has
 --   {session}  the same for a session of an owner that was named by OWNER. Such an owner's holds are raised and lowered by one
+--   {shared}   "#fence holds" of the owner's shared hold, if it holds the lock both ways
+--
+-- Held shared, as Redisson's read lock; see lib/shared.lua:
+--   mode       read
+--   owner      of each holder, how often it holds the lock
+--   {owner}    "#fence request" of each of ours. For an owner that was named by OWNER: "#fence session=request session=request …"
 --
 -- The names with braces are no owner's: OWNER refuses braces. A hash without them was written by Redisson.
 --

@@ -3,12 +3,11 @@
 -- The holds of a named owner are lowered by one. The owner's only session writes how many holds it has then. While
 -- holds are left the lock stays, for lease ms at least; '0': its TTL stays. fence is the grant's; '0': any.
 --
--- Returns the fence, 0 for a lock taken without one, when it was the last hold and the lock is to be freed; else nil and
--- the script's answer.
+-- Returns the fence, 0 for a lock taken without one, when it was the last hold and is to end, and what hold_of or
+-- shared_hold has returned; else nil and the script's answer.
 
---@ hold
-local function lower(lock, owner, fence, holds, request, lease, field)
-  local held = hold_of(lock, owner, field)
+local function lower(lock, owner, fence, holds, request, lease, field, shared)
+  local held = (shared and shared_hold or hold_of)(lock, owner, field)
   if held.err then
     return nil, held
   end
@@ -25,14 +24,18 @@ local function lower(lock, owner, fence, holds, request, lease, field)
   end
   local left = field == '' and tonumber(holds) or sum - 1
   if left <= 0 then
-    return by
+    return by, held
   end
-
-  -- The last hold ends here: the function behind it is not even made.
-  --@ hash
-  redis.call('HSET', lock, owner, left, field == '' and '{request}' or field, request)
+  if shared then
+    put_shared(lock, owner, held, left, field, request)
+  else
+    redis.call('HSET', lock, owner, left, field == '' and '{request}' or field, request)
+  end
   if lease ~= '0' then
     lengthen(lock, lease)
+    if shared and held[4] == 'read' then
+      lengthen(timeout_of(lock, owner) .. '1', lease)
+    end
   end
   return nil, {0, left, by}
 end

@@ -1,7 +1,14 @@
--- next_turn: the first in the fair queue has left it without the lock. If the lock is free, the next one has its turn.
+-- next_turn: the first in the fair queue has left it without the lock. If the next one can have the lock, it has its turn.
 
 local function next_turn(publish, channel, queue, lock)
-  if redis.call('EXISTS', lock) == 0 and not keep_for_first(publish, channel, queue, lock) then
-    redis.call('DEL', channel)
+  if redis.call('EXISTS', lock) == 0 then
+    if not keep_for_first(publish, channel, queue, lock) then
+      redis.call('DEL', channel)
+    end
+  elseif redis.pcall('HGET', lock, 'mode') == 'read' then
+    local head = head_of(queue, lock)
+    if head then
+      redis.call(publish, channel .. ':' .. head, '0')
+    end
   end
 end

@@ -1,0 +1,100 @@
+-- acquire_shared.lua: hold a lock shared, beside other shared holders, or deepen such a hold of the owner.
+--
+-- A lock that is held shared takes another holder only if no other place is first in the fair queue. So a waiter that
+-- wants the lock for itself is not overtaken by one shared holder after the other. An owner that holds the lock
+-- already goes ahead: it would wait for itself. Run again, or overtaken by a later call of the session, the script
+-- answers with the grant as it is, and a place in the queue is not taken twice.
+--
+-- KEYS[1]  lock       hash, see lib/hash.lua; exists only while held
+-- KEYS[2]  queue      list of places of waiters, first to ask at the head
+-- KEYS[3]  deadlines  zset place -> epoch ms after which it may be dropped
+-- KEYS[4]  fence      counter of all locks, or of this hash slot; never expires, never goes back
+-- KEYS[5]  channel    base channel of the lock; as a key it says for which place the free lock is kept
+-- ARGV[1]  owner      opaque, non-empty, not 'fence' or 'mode', without braces
+-- ARGV[2]  lease_ms   lease length, > 0
+-- ARGV[3]  request    number of this call, larger than those of earlier calls of the session
+-- ARGV[4]  fence      of the grant that the session has; 0: none
+-- ARGV[5]  holds      of the owner's only session after this, if that is the grant
+-- ARGV[6]  field      of the session, for a named owner; empty: the owner has one session
+-- ARGV[7]  wait_ms    what a deadline is counted in, > 0
+-- ARGV[8]  place      the waiter's own, or that of the proxy's plain waiters; empty: it has none
+-- ARGV[9]  way        fair: the place is its own; crowd: it is that of the plain waiters; empty: there is none
+-- ARGV[10] stays      1: that place stays in the queue if the lock is acquired; 0: it leaves
+-- ARGV[11] enqueue    1: take a place if the lock is not acquired; 0: plain waiters do only if others have one
+-- ARGV[12] publish    PUBLISH, or SPUBLISH in a cluster
+-- ARGV[13] tell       channel on which other waiters of the owner are told of a first hold; empty: there are none
+--
+-- Returns  {1, fence, holds, odd, place}  acquired; odd 1: the counter held no fence
+--          {1, fence, holds, odd, 0, 1}   overtaken by a later call of the session
+--          {0, pttl_ms, place, form}      not acquired; pttl -2: free, but kept for another; -3: held shared, but others
+--                                         are first; form as in acquire.lua
+--          place: of the plain waiters, 0 not in the queue, 1 at its head, 2 behind others
+
+local lock, queue, deadlines, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[5]
+local owner, place, way, wait, publish = ARGV[1], ARGV[8], ARGV[9], tonumber(ARGV[7]), ARGV[12]
+local held = shared_hold(lock, owner, ARGV[6])
+if held.err then
+  return held
+end
+local mode, pttl = held[4], redis.call('PTTL', lock)
+
+if held[1] or mode == 'lock' and held[5] then
+  --@ share_again
+  local answer = share_again(lock, KEYS[4], owner, ARGV[2], ARGV[3], ARGV[6], ARGV[4], ARGV[5], held)
+  if not answer[6] and way == 'fair' and type(redis.pcall('ZSCORE', deadlines, place)) == 'string' then
+    take_turn(queue, deadlines, place) -- it waited, and another session of the owner has got the lock
+  elseif not answer[6] and way == 'crowd' then
+    --@ crowd
+    answer[5] = crowd_granted(queue, deadlines, lock, place, ARGV[10])
+  end
+  return answer
+end
+
+local time, head = redis.call('TIME'), head_of(queue, lock)
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if pttl == -2 or mode == 'read' then
+  local turn = pttl == -2 and kept_for(channel, lock)
+  if not turn or turn == place then
+    if head and head ~= place and way ~= '' then
+      --@ drop_late
+      head = drop_late(publish, channel, queue, deadlines, lock, place, now, wait)
+    end
+    if not head or head == place or pttl == -2 and way ~= 'fair' then
+      if turn then
+        redis.call('DEL', channel)
+      end
+      if ARGV[13] ~= '' then
+        redis.call(publish, ARGV[13], '0')
+      end
+      local fence, replaced = share(lock, KEYS[4], owner, ARGV[2], time, held, ARGV[6], ARGV[3], 1)
+      if mode == 'read' and time[2] % 8 == 0 then -- now and then: each removes more holders that have ended than one can add
+        --@ longest
+        sweep(lock)
+      end
+      local at = 0
+      if way == 'fair' and head == place then
+        take_turn(queue, deadlines, place)
+      elseif way == 'crowd' and head then
+        --@ crowd
+        at = crowd_granted(queue, deadlines, lock, place, ARGV[10])
+      end
+      local next = head and head_of(queue, lock)
+      if next and next ~= place then -- it may want to share the lock, too
+        redis.call(publish, channel .. ':' .. next, '0')
+      end
+      return {1, fence, 1, replaced or 0, at}
+    end
+    pttl = pttl == -2 and -2 or -3
+  end
+end
+
+local at = 0
+if way == 'fair' and ARGV[11] == '1' and head ~= place then
+  --@ mend
+  --@ line_up
+  line_up(queue, deadlines, head, place, false, now, pttl, wait)
+elseif way == 'crowd' and (ARGV[11] == '1' or head) then
+  --@ crowd
+  at = crowd_joins(queue, deadlines, lock, place, wait)
+end
+return {0, pttl, at, mode and mode ~= 'lock' and 1 or 0}

@@ -1,0 +1,28 @@
+-- longest: the rest of the longest lease among the shared holders in fields, names and values in turn; 0: none is alive.
+-- except is an owner that does not count. Holders whose lease has ended are removed.
+--
+-- A holder of Redisson's has a key for each of its holds, ours has one. A count that was written by hand is not counted to
+-- its end.
+
+local function longest(lock, fields, except)
+  local most = 0
+  for i = 1, #fields, 2 do
+    local owner, holds = fields[i], tonumber(fields[i + 1])
+    if holds and owner ~= except then
+      local left, timeout = 0, timeout_of(lock, owner)
+      for n = 1, math.min(holds, 64) do
+        left = math.max(left, redis.call('PTTL', timeout .. n))
+      end
+      if left == 0 then
+        redis.call('HDEL', lock, owner, '{' .. owner .. '}')
+      end
+      most = math.max(most, left)
+    end
+  end
+  return most
+end
+
+-- sweep looks at a few holders, and reports whether one of them is alive.
+local function sweep(lock)
+  return longest(lock, redis.call('HRANDFIELD', lock, 8, 'WITHVALUES')) > 0
+end

@@ -1,0 +1,99 @@
+-- shared: the holds of owners that hold a lock shared, in the layout of Redisson's read lock. See lib/hash.lua.
+--
+-- The lease of each holder is a key of its own, {lock}:owner:rwlock_timeout:1. The hash lasts as long as the longest of
+-- them. A holder whose key has ended does not count; its field stays until a script meets it.
+--
+-- No field but the counts is a number: a release of Redisson's counts each field that is one down to one.
+
+local function timeout_of(lock, owner)
+  return (string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}') .. ':' .. owner .. ':rwlock_timeout:'
+end
+
+local function last_of(requests, field)
+  if field == '' then
+    return requests
+  end
+  for session, last in string.gmatch(requests, '([^ =]+)=(%d+)') do
+    if '{' .. session .. '}' == field then
+      return last
+    end
+  end
+  return false
+end
+
+-- requests_with: the text with the last requests, with that of one session replaced; request nil: without it.
+local function requests_with(requests, field, request)
+  if field == '' then
+    return request
+  end
+  local all = {}
+  for session, last in string.gmatch(requests, '([^ =]+)=(%d+)') do
+    if '{' .. session .. '}' ~= field then
+      all[#all + 1] = session .. '=' .. last
+    end
+  end
+  if request then
+    all[#all + 1] = string.sub(field, 2, -2) .. '=' .. request
+  end
+  return table.concat(all, ' ')
+end
+
+-- shared_hold returns {holds, fence, the session's last request, mode, the last requests of all sessions}, each false if
+-- it is missing; or Redis's error. If the lock is held exclusively, by this owner too, the last one is how often.
+local function shared_hold(lock, owner, field)
+  local held = redis.pcall('HMGET', lock, owner, '{' .. owner .. '}', 'mode', '{shared}', field == '' and '{request}' or field)
+  if held.err then
+    return held
+  end
+  local mode = held[3]
+  if mode == 'lock' then
+    local fence, holds = string.match(held[4] or '', '^#(%d+) (%d+)$')
+    return {held[1] and holds or false, fence or false, held[5], mode, held[1]}
+  end
+  local fence, requests = string.match(held[2] or '', '^#(%d+) (.*)$')
+  if mode == 'read' and held[1] and fence and redis.call('EXISTS', timeout_of(lock, owner) .. '1') == 1 then
+    return {held[1], fence, last_of(requests, field), mode, requests}
+  end
+  return {false, false, false, mode, false}
+end
+
+-- put_shared writes how often the owner holds the lock, and the session's last request; nil: the session has gone.
+local function put_shared(lock, owner, held, holds, field, request)
+  if held[4] ~= 'lock' then
+    local record = '#' .. held[2] .. ' ' .. requests_with(held[5], field, request)
+    redis.call('HSET', lock, 'mode', 'read', owner, holds, '{' .. owner .. '}', record)
+    return
+  end
+  redis.call('HSET', lock, '{shared}', '#' .. held[2] .. ' ' .. holds)
+  if request then
+    redis.call('HSET', lock, field == '' and '{request}' or field, request)
+  end
+end
+
+-- lengthen_shared: the owner's lease, and that of the hash, are this long at least.
+local function lengthen_shared(lock, owner, mode, lease)
+  lengthen(lock, lease)
+  if mode == 'read' then
+    lengthen(timeout_of(lock, owner) .. '1', lease)
+  end
+end
+
+-- share writes a shared hold with a new fence. held is what shared_hold has returned. It returns what grant does.
+local function share(lock, counter, owner, lease, time, held, field, request, holds)
+  --@ fence
+  held[2] = text
+  if held[4] == 'lock' then
+    put_shared(lock, owner, held, holds, field, request)
+    lengthen(lock, lease)
+    return fence, replaced
+  end
+  redis.call('SET', timeout_of(lock, owner) .. '1', '1', 'PX', lease)
+  held[5] = ''
+  put_shared(lock, owner, held, holds, field, request)
+  if held[4] ~= 'read' then
+    --@ expire
+  else
+    lengthen(lock, lease)
+  end
+  return fence, replaced
+end

@@ -1,0 +1,342 @@
+package lockcmds
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// empty checks that nothing of a lock is left in Redis but the fence counter.
+func empty(t *testing.T, srv *redistest.Server) {
+	t.Helper()
+	redistest.Eventually(t, patience, "nothing to be left", func() bool {
+		keys, err := srv.Client(t).Keys(t.Context(), "*").Result()
+		return err == nil && len(keys) == 1 && keys[0] == "lockproxy:fence"
+	})
+}
+
+func TestSharedHoldersShareALockAndNoExclusiveHolder(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	a, b := startProxy(t, srv, nil).session(2), startProxy(t, srv, nil).session(2)
+	c := a.p.session(2)
+	first, second := a.fence("LOCK k SHARED"), b.fence("TRYLOCK k SHARED")
+	if second <= first {
+		t.Errorf("fence %d after %d", second, first)
+	}
+	c.want("TRYLOCK k", "(nil)")
+	c.want("FAIRLOCK k WAIT 1", "(nil)")
+	if again := a.fence("LOCK k SHARED"); again != first {
+		t.Errorf("re-entry: fence %d after %d", again, first)
+	}
+	a.want("UNLOCK k", ":0")
+	a.want("UNLOCK k SHARED", ":1")
+	a.want("UNLOCK k", notHeldWords)
+	c.want("TRYLOCK k", "(nil)")
+	b.want("UNLOCK k", ":1")
+	last := c.fence("LOCK k")
+	if last <= second {
+		t.Errorf("fence %d after %d", last, second)
+	}
+	for _, line := range []string{"TRYLOCK k SHARED", "FAIRLOCK k SHARED WAIT 1", "LOCK k SHARED WAIT 1"} {
+		a.want(line, "(nil)")
+	}
+	c.want("UNLOCK k", ":1")
+	empty(t, srv)
+}
+
+func TestSharedWaitersAreAllGrantedTogether(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	holder := p.session(2)
+	holder.fence("LOCK k")
+	var waiters []*session
+	for i := range 12 {
+		w := []*proxy{p, q}[i%2].session(2)
+		w.send([]string{"LOCK k SHARED", "FAIRLOCK k SHARED"}[i/2%2])
+		w.awaitWaiting()
+		waiters = append(waiters, w)
+	}
+	holder.want("UNLOCK k", ":1")
+	for _, w := range waiters {
+		fenceIn(t, w.reply())
+	}
+	for _, w := range waiters {
+		w.want("UNLOCK k", ":1")
+	}
+	empty(t, srv)
+}
+
+// While one shared holder after the other comes and goes, a client that wants the lock for itself gets it, and those that
+// have come behind it get it next.
+func TestSharedHoldersDoNotStarveAnExclusiveWaiter(t *testing.T) {
+	t.Parallel()
+	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
+		srv := redistest.Start(t)
+		p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+		first, writer := p.session(2), p.session(2)
+		first.fence("LOCK k SHARED")
+		writer.send(verb + " k")
+		writer.awaitWaiting()
+		redistest.Eventually(t, patience, "the writer to have a place", func() bool {
+			return srv.Client(t).LLen(t.Context(), "redisson_lock_queue:{k}").Val() == 1
+		})
+		later := []*session{q.session(2), p.session(2), q.session(2)}
+		later[0].want("TRYLOCK k SHARED", "(nil)")
+		for _, s := range later {
+			s.send(verb + " k SHARED")
+			s.awaitWaiting()
+		}
+		first.fence("LOCK k SHARED") // it goes ahead: it holds the lock
+		first.want("UNLOCK k", ":0")
+		first.want("UNLOCK k", ":1")
+		fenceIn(t, writer.reply())
+		for _, s := range later {
+			s.quiet(20 * time.Millisecond)
+		}
+		writer.want("UNLOCK k", ":1")
+		for _, s := range later {
+			fenceIn(t, s.reply())
+		}
+		for _, s := range later {
+			s.want("UNLOCK k", ":1")
+		}
+		empty(t, srv)
+	}
+}
+
+func TestSharedWaitersGoOnWhenTheExclusiveWaiterLeaves(t *testing.T) {
+	t.Parallel()
+	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
+		srv := redistest.Start(t)
+		p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+		first, writer, here, there := p.session(2), p.session(2), p.session(2), q.session(2)
+		first.fence("LOCK k SHARED")
+		writer.send(verb + " k")
+		writer.awaitWaiting()
+		redistest.Eventually(t, patience, "the writer to have a place", func() bool {
+			return srv.Client(t).LLen(t.Context(), "redisson_lock_queue:{k}").Val() == 1
+		})
+		for _, s := range []*session{here, there} {
+			s.send(verb + " k SHARED")
+			s.awaitWaiting()
+		}
+		writer.hangUp()
+		fenceIn(t, here.reply())
+		fenceIn(t, there.reply())
+		for _, s := range []*session{here, there, first} {
+			s.want("UNLOCK k", ":1")
+		}
+		empty(t, srv)
+	}
+}
+
+func TestTheOnlySharedHolderMayTakeTheLockForItself(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	a, b, c := p.session(2), q.session(2), q.session(2)
+	shared := a.fence("LOCK k SHARED")
+	if exclusive := a.fence("TRYLOCK k"); exclusive <= shared {
+		t.Errorf("fence %d after %d", exclusive, shared)
+	}
+	b.want("TRYLOCK k SHARED", "(nil)")
+	b.send("LOCK k SHARED")
+	b.awaitWaiting()
+	a.want("UNLOCK k", ":1") // down again, without a gap
+	fenceIn(t, b.reply())
+	c.want("TRYLOCK k", "(nil)")
+	if fields := srv.Client(t).HGet(t.Context(), "k", "mode").Val(); fields != "read" {
+		t.Errorf("mode %s", fields)
+	}
+	a.want("TRYLOCK k", "(nil)")
+	a.send("LOCK k") // waits for the other holder
+	a.awaitWaiting()
+	redistest.Eventually(t, patience, "its place", func() bool {
+		return strings.Contains(strings.Join(srv.Client(t).LRange(t.Context(), "redisson_lock_queue:{k}", 0, -1).Val(), " "), "{u}")
+	})
+	c.want("TRYLOCK k SHARED", "(nil)") // no other gets in before it
+	b.want("TRYLOCK k", "(nil)")        // never refused if it does not wait
+	got := b.do("LOCK k")
+	if !strings.HasPrefix(got, "-DEADLOCK ") {
+		t.Errorf("a second one waits, too: %s", got)
+	}
+	b.want("UNLOCK k", ":1")
+	fenceIn(t, a.reply())
+	a.want("UNLOCK k", ":1")
+	a.want("UNLOCK k", ":1")
+	empty(t, srv)
+}
+
+func TestAnExclusiveHolderMayShareTheLockWithItself(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(2), p.session(2)
+	a.fence("LOCK k")
+	shared := a.fence("LOCK k SHARED")
+	if again := a.fence("LOCK k SHARED"); again != shared {
+		t.Errorf("fence %d after %d", again, shared)
+	}
+	b.want("TRYLOCK k SHARED", "(nil)")
+	b.send("LOCK k SHARED")
+	b.awaitWaiting()
+	a.want("UNLOCK k SHARED", ":0")
+	a.want("UNLOCK k", ":1")
+	fenceIn(t, b.reply())
+	b.want("UNLOCK k", ":1")
+	a.want("UNLOCK k FENCE "+itoa(shared), ":1")
+	empty(t, srv)
+}
+
+func TestSharedHoldsOfNamedOwners(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	a, b, c := p.session(2), q.session(2), q.session(2)
+	fence := a.fence("LOCK k SHARED OWNER x")
+	if other := b.fence("LOCK k SHARED OWNER x"); other != fence {
+		t.Errorf("fence %d, want %d", other, fence)
+	}
+	c.fence("LOCK k SHARED OWNER y")
+	b.want("UNLOCK k OWNER x", ":0")
+	c.want("UNLOCK k SHARED OWNER x", ":1")
+	a.want("UNLOCK k OWNER x", lostLeaseWords)
+	a.want("TRYLOCK k", "(nil)")
+	c.want("UNLOCK k OWNER y", ":1")
+	empty(t, srv)
+}
+
+func TestASharedHoldEndsWithItsConnection(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b, c := p.session(2), p.session(2), p.session(2)
+	a.fence("LOCK k SHARED GRACE 0")
+	b.fence("LOCK k SHARED GRACE 200")
+	c.send("LOCK k")
+	c.awaitWaiting()
+	a.hangUp()
+	c.quiet(50 * time.Millisecond)
+	b.hangUp()
+	fenceIn(t, c.reply())
+	c.want("UNLOCK k", ":1")
+	empty(t, srv)
+}
+
+// The lease of each holder is its own: one that has gone does not live on by the renewals of others.
+func TestTheWatchdogRenewsEachSharedHolder(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 900 * time.Millisecond })
+	a, b, c := p.session(2), p.session(3), p.session(2)
+	a.fence("LOCK k SHARED")
+	fence := itoa(b.fence("LOCK k SHARED PX 1200"))
+	equal(t, "push", b.push(), ">[lock-lost k :"+fence+" expired]")
+	b.want("UNLOCK k", lostLeaseWords)
+	c.send("LOCK k")
+	c.awaitWaiting()
+	c.quiet(time.Second)
+	a.want("UNLOCK k", ":1")
+	fenceIn(t, c.reply())
+	c.want("UNLOCK k", ":1")
+	empty(t, srv)
+}
+
+func TestForceUnlockEndsAllSharedHoldsOrThoseOfOneOwner(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	a, b, c, d := p.session(3), q.session(3), q.session(3), p.session(2)
+	first, second, third := itoa(a.fence("LOCK k SHARED")), itoa(b.fence("LOCK k SHARED OWNER x")), itoa(c.fence("LOCK k SHARED"))
+	info := d.do("LOCKINFO k")
+	for _, want := range []string{"mode shared holders *[*[owner ", "fence :" + first + " fair", "fence :" + second + "]", "fence :" + third + "]"} {
+		if !strings.Contains(info, want) {
+			t.Errorf("LOCKINFO: %s, want %s", info, want)
+		}
+	}
+	if list := b.do("LOCKLIST"); strings.Count(list, "mode shared") != 2 {
+		t.Errorf("LOCKLIST: %s", list)
+	}
+	d.want("FORCEUNLOCK k OWNER x", ":1")
+	equal(t, "push", b.push(), ">[lock-lost k :"+second+" forced]")
+	d.want("FORCEUNLOCK k OWNER x", ":0")
+	d.want("TRYLOCK k", "(nil)")
+	d.want("FORCEUNLOCK k", ":1")
+	equal(t, "push", a.push(), ">[lock-lost k :"+first+" forced]")
+	equal(t, "push", c.push(), ">[lock-lost k :"+third+" forced]")
+	d.fence("TRYLOCK k")
+	d.want("UNLOCK k", ":1")
+	empty(t, srv)
+}
+
+func TestRedissonsReadersShareTheLockWithOurs(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(2), p.session(2)
+	r := newRedisson(t, srv, 1, "k")
+	a.fence("LOCK k SHARED")
+	for range 2 {
+		if got := r.readAcquire(); got != nil {
+			t.Fatalf("a reader of Redisson's waits for a shared holder: %v", got)
+		}
+	}
+	if got := r.writeAcquire(); got == nil {
+		t.Fatal("a writer of Redisson's was granted a lock that is held shared")
+	}
+	if got := newRedisson(t, srv, 2, "k").acquire(); got == nil {
+		t.Fatal("an RLock was granted a lock that is held shared")
+	}
+	b.want("TRYLOCK k", "(nil)")
+	a.want("TRYLOCK k", "(nil)") // it is not the only holder
+	r.readRelease()
+	b.send("LOCK k")
+	b.awaitWaiting()
+	a.want("UNLOCK k", ":1")
+	b.quiet(50 * time.Millisecond)
+	r.readRelease() // tells of it on a channel of its own
+	fenceIn(t, b.reply())
+	b.want("UNLOCK k", ":1")
+
+	r.readAcquire()
+	a.fence("LOCK k SHARED")
+	r.readRelease()
+	b.want("TRYLOCK k", "(nil)")
+	a.want("UNLOCK k", ":1")
+	r.writeAcquire()
+	b.send("LOCK k SHARED")
+	b.awaitWaiting()
+	r.writeRelease()
+	fenceIn(t, b.reply())
+	b.want("UNLOCK k", ":1")
+	empty(t, srv)
+}
+
+// Redisson's clients sleep until a message on their own channel.
+func TestRedissonsReadersAndWritersAreToldOfOurReleases(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	a := startProxy(t, srv, nil).session(2)
+	sub := srv.Client(t).Subscribe(t.Context(), "redisson_rwlock:{k}")
+	defer sub.Close()
+	if _, err := sub.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"LOCK k", "LOCK k SHARED"} {
+		a.fence(line)
+		a.want("UNLOCK k", ":1")
+		for _, want := range []string{"1", "0"} {
+			if m, err := sub.ReceiveMessage(t.Context()); err != nil || m.Payload != want {
+				t.Fatalf("%s: %v, %v, want %s", line, m, err, want)
+			}
+		}
+	}
+	srv.Do(t, "ACL", "SETUSER", "default", "resetchannels", "&redisson_lock__channel:*")
+	a.fence("LOCK k")
+	a.want("UNLOCK k", ":1") // the right is not needed
+	empty(t, srv)
+}
