@@ -103,7 +103,7 @@ func (e *Engine) startAcquire(a *askedAcquire, began, now time.Time, home *Engin
 		return
 	}
 	w.Waiter = table.Waiter{
-		Kind: w.claim.Key().Kind, Fair: cmd.Verb == grammar.FairLock, Owner: w.claim.Key().Owner, NamedOwner: cmd.Owner != "",
+		By: &w.session().Session, Kind: w.claim.Key().Kind, Fair: cmd.Verb == grammar.FairLock, Owner: w.claim.Key().Owner, NamedOwner: cmd.Owner != "",
 		Placed: cmd.Wait != 0, Tag: w,
 	}
 	if w.Named() {

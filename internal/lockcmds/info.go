@@ -23,20 +23,24 @@ func (e *Engine) startInfo(s contract.Caller, cmd grammar.Command) {
 			return resp.AppendNull(nil, proto)
 		}
 		slices.SortFunc(a.Holders, func(x, y script.Holder) int { return cmp.Compare(x.Fence, y.Fence) })
-		first := &a.Holders[0]
 		e.mu.Lock()
 		local, _ := e.countLocked(cmd.Key)
-		here := e.holderLocked(cmd.Key)
+		holders := make([]lockHolder, 0, len(a.Holders))
+		for _, h := range a.Holders {
+			one := lockHolder{Holder: h}
+			if here := e.table.HoldByFence(cmd.Key, h.Fence); here != nil && here.Owner == h.Owner {
+				one.Client = contract.ClientInfo(here.Client())
+			}
+			holders = append(holders, one)
+		}
 		e.mu.Unlock()
+		first := holders[0]
 		i := lockInfo{
 			Owner: first.Owner, Holds: first.Holds, TTL: a.PTTL.Milliseconds(), Fence: first.Fence, Fair: a.FairWaiters, Local: int64(local),
-			Held: script.HeldFor(first.Fence, a.Now), Shared: a.Shared,
+			Held: script.HeldFor(first.Fence, a.Now), Shared: a.Shared, Client: first.Client,
 		}
-		if a.Shared || len(a.Holders) > 1 {
-			i.Holders = a.Holders
-		}
-		if here.Owner == first.Owner {
-			i.Client = contract.ClientInfo{Addr: here.Addr, Name: here.Name}
+		if a.Shared || len(holders) > 1 {
+			i.Holders = holders
 		}
 		return appendLockInfo(nil, proto, i)
 	}}})

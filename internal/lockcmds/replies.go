@@ -93,11 +93,17 @@ type lockInfo struct {
 	Client       contract.ClientInfo // without an address: it is none of this proxy, and LOCKINFO does not show it
 	Held         time.Duration       // of the grant; negative: not known, and not shown
 	Shared       bool                // it is held shared
-	Holders      []script.Holder     // all of them; nil: only that one, or it is not known
+	Holders      []lockHolder        // all of them; nil: only that one, or it is not known
 
 	// For operators only.
 	Since time.Time // when the command was sent that acquired it
 	Fixed bool      // the client has set the lease: it is not renewed
+}
+
+// lockHolder is one of the owners that hold a lock.
+type lockHolder struct {
+	script.Holder
+	Client contract.ClientInfo // without an address: it is none of this proxy, and not shown
 }
 
 // appendLockInfo appends a lock as a map.
@@ -141,11 +147,19 @@ func appendLockInfo(dst []byte, proto int, i lockInfo) []byte {
 	if i.Holders != nil {
 		dst = redcon.AppendArray(redcon.AppendBulkString(dst, "holders"), len(i.Holders))
 		for _, h := range i.Holders {
-			dst = resp.AppendMapHeader(dst, proto, 4)
+			pairs := 4
+			if h.Client.Addr != "" {
+				pairs += 2
+			}
+			dst = resp.AppendMapHeader(dst, proto, pairs)
 			dst = appendText(dst, "owner", h.Owner)
 			dst = appendNumber(dst, "holds", h.Holds)
 			dst = appendNumber(dst, "ttl-ms", h.PTTL.Milliseconds())
 			dst = appendNumber(dst, "fence", h.Fence)
+			if h.Client.Addr != "" {
+				dst = appendText(dst, "client", h.Client.Addr)
+				dst = appendText(dst, "name", h.Client.Name)
+			}
 		}
 	}
 	return dst

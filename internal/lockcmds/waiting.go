@@ -37,6 +37,9 @@ func (w *waiter) await(a script.Acquired) []byte {
 		e.stepLocked(func(t *table.Table) { t.Withdraw(&w.Waiter, key, table.Gone, nil) })
 	default:
 		e.stepLocked(func(t *table.Table) { t.Join(&w.Waiter, e.namesOfLocked(key), w.mark, answerOf(a, w.Lease, nil)) })
+		if circle := e.table.Deadlock(&w.Waiter); circle != nil {
+			e.calls.Background(jobs.Attempt.For(key), func() { w.refuseDeadlock(circle) })
+		}
 		if w.Wait > 0 {
 			left := w.began.Add(w.Wait).Sub(e.calls.Clock.Now())
 			w.timer = e.calls.Clock.AfterFunc(left, func() { e.step(func(t *table.Table) { t.TimedOut(&w.Waiter) }) })

@@ -144,6 +144,7 @@ func (w *Watchdog) settle(ctx context.Context, g *group, b *batch, verdicts []Ve
 			told.Failed++
 		case verdicts[i] == Gone:
 			told.Gone++
+		case l.fixed: // its end is the client's choice, so it is not late
 		default:
 			if told.Done == 0 || left < told.Margin {
 				told.Margin = left

@@ -318,6 +318,22 @@ func TestFixedLeaseIsOnlyWatched(t *testing.T) {
 	})
 }
 
+// Others may cut the lease short. It ends when it was to end.
+func TestTheRestOfAFixedLeaseIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		e := entry("k")
+		e.TTL, e.Fixed, e.Kept = 25*time.Second, true, 10*time.Second
+		b.Track(e, time.Now())
+		pass(time.Minute)
+		b.wantTimes(t, 10*time.Second, 20*time.Second)
+		b.wantLosses(t, "k expired 25s")
+		if got := b.calls[1].TTL; got != 5*time.Second {
+			t.Errorf("the second renewal asks for %v", got)
+		}
+	})
+}
+
 func TestMaxHoldCutsTheLastRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Options{})

@@ -35,8 +35,8 @@ func TestSyntaxAndArityFollowFromTheArguments(t *testing.T) {
 		verb, syntax string
 		arity        int
 	}{
-		{"fairlock", "FAIRLOCK key [WAIT ms] [PX ms | EX s] [OWNER id] [GRACE ms] [MAXHOLD ms] [SYNC n]", -2},
-		{"EXTENDLOCK", "EXTENDLOCK key PX ms | EX s [OWNER id] [FENCE n]", -4},
+		{"fairlock", "FAIRLOCK key [SHARED] [WAIT ms] [PX ms | EX s] [OWNER id] [GRACE ms] [MAXHOLD ms] [SYNC n]", -2},
+		{"EXTENDLOCK", "EXTENDLOCK key PX ms | EX s [SHARED] [OWNER id] [FENCE n]", -4},
 		{"LockInfo", "LOCKINFO key", 2},
 		{"locklist", "LOCKLIST [MATCH pattern] [COUNT n]", -1},
 		{"lockslow", "LOCKSLOW GET [n] | LEN | RESET | HELP", -2},

@@ -42,16 +42,18 @@ end
 -- The usual way ends here: the functions behind it are not even made.
 --@ hash
 --@ hold
---@ shared
---@ longest
---@ upgrade
 --@ deepen
 --@ head
 --@ wake
 --@ shortened
 local answer, mode =
   deepen(KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[5] or '0', ARGV[6] or '1', ARGV[7] or '')
-if answer and not answer.err then
+if not answer and mode == 'read' then
+  --@ shared
+  --@ longest
+  --@ upgrade
+  answer = upgrade(KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[7] or '')
+elseif answer and not answer.err then
   shortened(ARGV[4], KEYS[3], KEYS[4], KEYS[1], pttl)
 end
 return answer or {0, pttl, 0, mode and mode ~= 'lock' and 1 or 0}

@@ -52,9 +52,13 @@ if pttl == -2 then
 else
   local answer
   answer, mode = deepen(KEYS[1], KEYS[4], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])
-  if answer and answer[1] == 0 then
-    mode = 'read'
-  elseif answer then
+  if not answer and mode == 'read' then
+    --@ shared
+    --@ longest
+    --@ upgrade
+    answer = upgrade(KEYS[1], KEYS[4], ARGV[1], ARGV[2], ARGV[3], ARGV[6])
+  end
+  if answer and answer[1] ~= 0 then
     if not answer.err then
       shortened(ARGV[11], KEYS[5], KEYS[2], KEYS[1], pttl)
     end

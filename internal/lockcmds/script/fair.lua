@@ -58,18 +58,19 @@ elseif redis.pcall('HEXISTS', KEYS[1], owner) ~= 0 then
   --@ hash
   --@ hold
   --@ grant
-  --@ shared
-  --@ longest
-  --@ upgrade
   --@ deepen
-  local answer = deepen(KEYS[1], KEYS[4], owner, ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])
-  if answer and answer[1] == 0 then
-    if head and head ~= place and string.find(head, '{u}', 1, true) then
-      local first = string.sub(head, 1, string.find(head, '{u}', 1, true) - 1)
-      if redis.call('EXISTS', timeout_of(KEYS[1], first) .. '1') == 1 then
-        return redis.error_reply('DEADLOCK another holder of the shared lock waits to hold it alone; nothing was done')
-      end
+  local answer, mode = deepen(KEYS[1], KEYS[4], owner, ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])
+  if not answer and mode == 'read' then
+    --@ shared
+    --@ longest
+    --@ upgrade
+    answer = upgrade(KEYS[1], KEYS[4], owner, ARGV[2], ARGV[3], ARGV[6])
+    local first = ARGV[8] == '1' and answer and answer[1] == 0 and head and head ~= place and string.match(head, '^(.-){u}')
+    if first and redis.call('EXISTS', timeout_of(KEYS[1], first) .. '1') == 1 then
+      return redis.error_reply('DEADLOCK another holder of the shared lock waits to hold it alone; nothing was done')
     end
+  end
+  if answer and answer[1] == 0 then
     pttl = -4
   elseif answer then
     local waited = not (answer.err or answer[6]) and (ARGV[11] == '1' or string.find(place, '{u}', 1, true))

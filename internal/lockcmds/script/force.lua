@@ -36,7 +36,7 @@ for i, held in ipairs(all) do
     end
   end
 end
-if mode == 'read' and shared then
+if mode == 'read' and (shared or #all == 0) then -- or the leases of all holders have ended
   settle_shared(publish, channel, queue, lock)
 elseif exclusive and #all > 1 and not shared then
   downgrade(publish, channel, queue, lock, exclusive, redis.call('HGET', lock, '{shared}'))

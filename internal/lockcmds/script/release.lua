@@ -57,10 +57,10 @@ if not fence then
   end
   fence = by
 end
-redis.call('DEL', KEYS[1])
-redis.call(ARGV[4], KEYS[2], '0')
+redis.call(ARGV[4], KEYS[2], '0') -- first: a user that may not publish releases nothing, and the error says so
 tell_rwlock(ARGV[4], KEYS[2])
 if not redis.pcall('LINDEX', KEYS[3], 0) then
+  redis.call('DEL', KEYS[1])
   return fence
 end
 
@@ -68,4 +68,5 @@ end
 --@ head
 --@ keep
 keep_for_first(ARGV[4], KEYS[2], KEYS[3], KEYS[1])
+redis.call('DEL', KEYS[1])
 return no_queue and {1, fence, 1, no_queue} or fence

@@ -40,7 +40,7 @@ func TestCallsInAClusterKeepToOneSlot(t *testing.T) {
 		Release{Key: "k", Part: Part{Owner: "PUBLISH"}}.Call(), HandOver{Release: release, Plain: &named, Fair: &alone, Crowd: "p"}.Call(),
 		Drop{Key: "k", Part: part}.Call(), Force{Key: "k"}.Call(), Extend{Key: "k", Part: part}.Call(), Info{"k"}.Call(), Head{"k"}.Call(),
 		Leave{Key: "k", Places: []string{"PUBLISH"}}.Call(), Refresh{Key: "k"}.Call(), RemoveHead{Key: "k", Place: "PUBLISH"}.Call(),
-		Renew{{Key: "k", Owner: "PUBLISH"}}.Call(), Ask{}.Call(),
+		Renew{Renewals: []Renewal{{Key: "k", Owner: "PUBLISH"}}}.Call(), Ask{}.Call(),
 	} {
 		one := c.On(Servers{})
 		args := slices.Clone(c.Args)

@@ -229,7 +229,7 @@ func calls(owner string, request int64) map[string]script.Call {
 		"drop the field alone":    alone.Call(),
 		"drop that acquire":       undo.Call(),
 		"drop another acquire":    unknown.Call(),
-		"renew":                   script.Renew{{Key: key, Owner: owner, Fence: fence, Lease: 30 * time.Second}}.Call(),
+		"renew":                   script.Renew{Renewals: []script.Renewal{{Key: key, Owner: owner, Fence: fence, Lease: 30 * time.Second}}}.Call(),
 		"info":                    script.Info{Key: key}.Call(),
 		"force":                   script.Force{Key: key, Fence: script.AnyGrant}.Call(),
 		"force that grant":        script.Force{Key: key, Fence: fence}.Call(),

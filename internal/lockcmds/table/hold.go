@@ -40,7 +40,8 @@ type Session struct {
 	// Doubted says that the answer to one of its acquires or releases was lost: a copy may still reach Redis, where
 	// only the session's field tells that it is one. The caller sets it.
 	Doubted bool
-	left    bool // Leave has been called
+	left    bool    // Leave has been called
+	waits   *Waiter // that is in a queue; nil: it waits for no lock
 }
 
 // Has reports whether the session has a part in the hold.

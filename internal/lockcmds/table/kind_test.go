@@ -7,17 +7,17 @@ import (
 )
 
 // kind is a kind of lock for tests.
-type kind struct{ reenters, beside bool }
+type kind struct{ reenters, shares bool }
 
 func (k kind) Reenters() bool         { return k.reenters }
-func (k kind) Beside(other Kind) bool { return k.beside && k == other }
-func (k kind) HandsOver(to Kind) bool { return k == to && !k.beside }
+func (k kind) Shares() bool           { return k.shares }
+func (k kind) HandsOver(to Kind) bool { return k == to && !k.shares }
 
 // The kinds of these tests.
 var (
 	alone    Kind = kind{reenters: true}
-	together Kind = kind{reenters: true, beside: true}
-	permit   Kind = kind{beside: true}
+	together Kind = kind{reenters: true, shares: true}
+	permit   Kind = kind{shares: true}
 )
 
 // The ways to wait.
@@ -90,13 +90,13 @@ func TestAnOwnerMayHoldALockByGrantsOfTwoKinds(t *testing.T) {
 	}
 }
 
-func TestAGrantWakesWaitersThatMayHoldTheLockBesideIt(t *testing.T) {
+func TestASharedGrantHasTheNextWaiterAsk(t *testing.T) {
 	for _, way := range []bool{plain, fair} {
 		for _, k := range []Kind{together, alone} {
 			w := newWorld(t)
 			w.holder = "x" // elsewhere
 			first, second := w.ask(way, ""), w.ask(way, "")
-			first.Kind, second.Kind = together, k
+			first.Kind, second.Kind = k, together
 			w.settle()
 			w.s.Wake("k")
 			w.effects()
@@ -110,6 +110,54 @@ func TestAGrantWakesWaitersThatMayHoldTheLockBesideIt(t *testing.T) {
 				t.Errorf("fair %t, %v: the next one asks %t", way, k, asks)
 			}
 		}
+	}
+}
+
+// The next waiter may share the lock that the first one, which wanted it for itself, was waiting for.
+func TestAWaiterThatLeavesLetsTheNextOfAnotherKindAsk(t *testing.T) {
+	for _, k := range []Kind{together, alone} {
+		w := newWorld(t)
+		w.holder = "x" // elsewhere
+		first, second := w.ask(plain, ""), w.ask(plain, "")
+		second.Kind = k
+		w.settle()
+		w.attempts = nil
+		w.s.TimedOut(&first.Waiter)
+		w.effects()
+		if asks := slices.Equal(w.attempts, []*client{second}); asks != (k == together) {
+			t.Errorf("%v: the next one asks %t", k, asks)
+		}
+	}
+}
+
+func TestWaitersOfALockInRedissonsFormListenToItsChannel(t *testing.T) {
+	w := newWorld(t)
+	w.holder = "x" // elsewhere
+	c := w.ask(plain, "")
+	w.settle()
+	const theirs = "redisson_rwlock:{k}"
+	asks := func(cause string) {
+		t.Helper()
+		w.effects()
+		if !slices.Equal(w.attempts, []*client{c}) {
+			t.Fatalf("%s: the waiter does not ask", cause)
+		}
+		w.attempts = nil
+		w.answer(c, Answer{Status: Busy, TTL: time.Minute, Foreign: true})
+	}
+	w.s.Wake("k")
+	asks("a message")
+	if !slices.Contains(w.wanted, theirs) {
+		t.Fatalf("wanted: %q", w.wanted)
+	}
+	w.s.Subscribed(theirs)
+	asks("the confirmation")
+	w.s.Published(theirs)
+	asks("a message of Redisson's")
+	w.s.TimedOut(&c.Waiter)
+	w.effects()
+	if refs := w.s.channels.byName[theirs].refs; refs != 0 {
+		t.Errorf("%d listeners are left", refs)
 	}
 }
 

@@ -67,7 +67,7 @@ func (w *world) ask(k bool, owner string) *client {
 func (w *world) request(k bool, owner string) (c *client, join func()) {
 	w.t.Helper()
 	c = &client{n: len(w.clients)}
-	c.Kind, c.Fair, c.NamedOwner = alone, k, owner != ""
+	c.By, c.Kind, c.Fair, c.NamedOwner = &Session{}, alone, k, owner != ""
 	if c.Owner = owner; owner == "" {
 		c.Owner = fmt.Sprint("o", c.n)
 	}

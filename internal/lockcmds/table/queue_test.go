@@ -363,7 +363,7 @@ func TestWaitersLeaveTheQueueInRedisTogether(t *testing.T) {
 		w.s.TimedOut(&c.Waiter)
 	}
 	back := &client{n: 9}
-	back.Kind, back.Fair, back.Owner, back.Place, back.Wake, back.Placed, back.Tag = alone, fair, "o4", "o4", "c:o4", true, back
+	back.By, back.Kind, back.Fair, back.Owner, back.Place, back.Wake, back.Placed, back.Tag = &Session{}, alone, fair, "o4", "o4", "c:o4", true, back
 	w.s.Join(&back.Waiter, w.names, Mark{}, Answer{})
 	w.effects()
 	if got := w.s.Departing("k"); !slices.Equal(got, []string{"o1", "o2", "o3"}) {
@@ -535,7 +535,7 @@ func TestReaperWaitsWhileRedisDoesNotAnswer(t *testing.T) {
 
 // shortWait is a fair waiter that finds a free lock kept for a foreign head, and leaves with that outcome.
 func shortWait(s *Table, key string, o Outcome) {
-	w := &Waiter{Kind: alone, Fair: true, Owner: "me", Place: "me", Wake: key + ":me"}
+	w := &Waiter{By: &Session{}, Kind: alone, Fair: true, Owner: "me", Place: "me", Wake: key + ":me"}
 	s.Join(w, Names{Key: key, Channel: key, Place: "all", Wake: key + ":all"}, Mark{}, Answer{TTL: Kept})
 	s.Subscribed(key)
 	s.Subscribed(w.Wake)

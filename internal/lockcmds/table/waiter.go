@@ -2,6 +2,7 @@ package table
 
 // Waiter is one acquire that waits, or may have to. The caller sets the exported fields before its first event.
 type Waiter struct {
+	By    *Session
 	Kind  Kind
 	Fair  bool // it has a place of its own in the queue in Redis; else it is a plain waiter, one of the crowd
 	Owner string
@@ -87,6 +88,7 @@ func (t *Table) Join(w *Waiter, n Names, m Mark, a Answer) {
 	}
 	t.waiters.Push(&w.inSet, w)
 	w.queue, w.state, w.pending, w.err = q, waiting, NoOutcome, nil
+	w.By.waits = w
 	if w.Named() {
 		w.sub = t.listen(w.Wake)
 		w.sub.waiters.Push(&w.inSub, w)
@@ -167,7 +169,7 @@ func (t *Table) Withdraw(w *Waiter, key string, o Outcome, err error) {
 func (t *Table) remove(w *Waiter, o Outcome, err error) {
 	q := w.queue
 	t.waiters.Remove(&w.inSet)
-	w.queue, w.state = nil, outside
+	w.queue, w.state, w.By.waits = nil, outside, nil
 	if w.sub != nil {
 		w.sub.waiters.Remove(&w.inSub)
 		t.unlisten(w.sub)

@@ -4,8 +4,7 @@
 -- that it knows. Another grant is left over from a call whose answer it did not use, or it was told to have lost that grant:
 -- the session begins anew with one hold, and gets a new grant in this step.
 -- Returns {1, fence, holds, odd, place} as the calling script does, place 0; {…, 1}: a later call of the session was faster, so
--- this one may not have been executed; or Redis's error; {0, -4}: it holds the lock shared, and others do, too; nil and the
--- mode: another owner has the lock.
+-- this one may not have been executed; or Redis's error; nil and the mode: the owner does not hold the lock exclusively.
 
 local function deepen(lock, counter, owner, lease, request, fence, holds, field)
   local held = hold_of(lock, owner, field)
@@ -13,8 +12,7 @@ local function deepen(lock, counter, owner, lease, request, fence, holds, field)
     return held
   end
   if not held[1] then
-    local answer = held[4] == 'read' and upgrade(lock, counter, owner, lease, request, field) or nil
-    return answer, held[4]
+    return nil, held[4]
   end
   local sum, last, new = tonumber(held[1]) or 0, tonumber(held[3] or 0) or 0, tonumber(request)
   local old, replaced = held[2] and tonumber(held[2]), nil

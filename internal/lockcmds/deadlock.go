@@ -1,0 +1,47 @@
+package lockcmds
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
+	"github.com/lockproxy/lockproxy/internal/logging"
+)
+
+// refuseDeadlock ends a wait that closes a circle of holds. First it asks Redis whether each of them goes on: a hold that
+// was taken away, of which this proxy does not know yet, ends the circle. Requires no locks.
+func (w *waiter) refuseDeadlock(circle []*table.Hold) {
+	for _, h := range circle {
+		d, err := runFor(w.e.life, w.e.client, script.Info{Key: h.Lock}.Call(), script.DecodeDescribed)
+		if held := d.Find(h.Fence); err != nil || held == nil || held.Owner != h.Owner {
+			return
+		}
+	}
+	w.e.step(func(t *table.Table) {
+		if slices.Equal(t.Deadlock(&w.Waiter), circle) { // no client has gone, and no wait has ended meanwhile
+			t.Remove(&w.Waiter, table.Error, deadlockError(circle))
+		}
+	})
+}
+
+// longestCircle is how many locks of a circle an error names.
+const longestCircle = 8
+
+// deadlockError names the circle, from the lock that the refused client asks for.
+func deadlockError(circle []*table.Hold) error {
+	var names []string
+	for _, h := range circle[:min(len(circle), longestCircle)] {
+		names = append(names, strconv.Quote(logging.Excerpt(h.Lock, longestInError)))
+	}
+	if more := len(circle) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more locks", more))
+	}
+	return script.Error("DEADLOCK this client would wait for " + strings.Join(names, ", whose holder waits for ") +
+		", which this client holds; nothing was done")
+}
+
+// longestInError bounds the name of a lock in an error, in bytes.
+const longestInError = 64

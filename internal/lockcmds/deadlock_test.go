@@ -1,0 +1,121 @@
+package lockcmds
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// deadlock checks that a reply refuses a wait that closes a circle of those locks.
+func deadlock(t *testing.T, reply string, locks ...string) {
+	t.Helper()
+	want := `-DEADLOCK this client would wait for "` + strings.Join(locks, `", whose holder waits for "`) + `", which this client holds; nothing was done`
+	equal(t, "deadlock", reply, want)
+}
+
+func TestAWaitThatWouldNeverEndIsRefused(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b, c := p.session(2), p.session(2), p.session(2)
+	a.fence("LOCK a")
+	b.fence("FAIRLOCK b")
+	c.fence("LOCK c SHARED")
+	a.send("LOCK b")
+	a.awaitWaiting()
+	b.send("FAIRLOCK c")
+	b.awaitWaiting()
+	c.want("TRYLOCK a", "(nil)") // it does not wait
+	deadlock(t, c.do("LOCK a"), "a", "b", "c")
+	c.want("UNLOCK c", ":1") // its own locks stayed
+	fenceIn(t, b.reply())
+	b.want("UNLOCK b", ":1")
+	fenceIn(t, a.reply())
+	a.want("UNLOCK b", ":1")
+	a.want("UNLOCK a", ":1")
+	b.want("UNLOCK c", ":1")
+	empty(t, srv)
+}
+
+func TestADeadlockOfOwnersWithNames(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(2), p.session(2)
+	a.fence("LOCK a OWNER x")
+	b.fence("LOCK b OWNER y")
+	a.send("LOCK b OWNER x")
+	a.awaitWaiting()
+	deadlock(t, b.do("LOCK a OWNER y WAIT 60000"), "a", "b")
+}
+
+// Each of these waits may end.
+func TestAWaitThatMayEndIsNoDeadlock(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ first, second, waits, closes string }{
+		"a fixed lease":                        {"LOCK a PX 60000", "LOCK b", "LOCK b", "LOCK a"},
+		"a limit of renewals":                  {"LOCK a MAXHOLD 60000", "LOCK b", "LOCK b", "LOCK a"},
+		"another owner's wait on a connection": {"LOCK a OWNER x", "LOCK b", "LOCK b OWNER y", "LOCK a"},
+		"another owner closes it":              {"LOCK a", "LOCK b OWNER x", "LOCK b", "LOCK a"},
+	} {
+		srv := redistest.Start(t)
+		p := startProxy(t, srv, nil)
+		a, b := p.session(2), p.session(2)
+		a.fence(c.first)
+		b.fence(c.second)
+		a.send(c.waits)
+		a.awaitWaiting()
+		b.send(c.closes + " WAIT 100")
+		equal(t, name, b.reply(), "(nil)")
+	}
+}
+
+// A named owner that another session has a part in can release, and so can a client elsewhere.
+func TestAnOwnerThatIsNotBlockedAltogetherIsNoDeadlock(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	a, b, idle, there := p.session(2), p.session(2), p.session(2), q.session(2)
+	a.fence("LOCK a OWNER x")
+	idle.fence("LOCK a OWNER x")
+	b.fence("LOCK b")
+	a.send("LOCK b OWNER x")
+	a.awaitWaiting()
+	b.want("LOCK a WAIT 100", "(nil)")
+	idle.want("UNLOCK a OWNER x", ":0")
+	there.fence("LOCK a OWNER x")
+	b.want("LOCK a WAIT 100", "(nil)")
+}
+
+// The proxy does not know yet that the lock was taken away, and has another holder.
+func TestAHoldThatIsLostClosesNoCircle(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	a, b := p.session(2), p.session(2)
+	a.fence("LOCK a")
+	b.fence("LOCK b")
+	a.send("LOCK b")
+	a.awaitWaiting()
+	srv.Do(t, "DEL", "a")
+	newRedisson(t, srv, 1, "a").acquire()
+	b.want("LOCK a WAIT 200", "(nil)")
+}
+
+func TestASecondUpgradeOfASharedHoldIsADeadlock(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(2), p.session(2)
+	a.fence("LOCK k SHARED")
+	b.fence("LOCK k SHARED")
+	a.send("LOCK k")
+	a.awaitWaiting()
+	if got := b.do("LOCK k"); !strings.HasPrefix(got, "-DEADLOCK ") {
+		t.Fatal(got)
+	}
+	b.want("UNLOCK k", ":1")
+	fenceIn(t, a.reply())
+}

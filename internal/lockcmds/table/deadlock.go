@@ -1,0 +1,79 @@
+package table
+
+import (
+	"cmp"
+	"slices"
+)
+
+// This file finds waits that would never end, because each owner in a circle waits for a lock that the next one holds:
+//
+//	waiter ──► a hold of its lock, of another owner ──► the waiter of that owner ──► …
+//
+// Only a wait that begins can close a circle, so a search begins there. What may end by itself is on no circle: a hold
+// whose lease is not renewed without end, one of a named owner in which several sessions or another proxy may have a
+// part, and an owner that does not wait. A session may hold one lock for an owner and wait for another one for the
+// next owner: these are not the same.
+
+// searchLimit bounds one search, in holds. A circle beyond it is not found.
+const searchLimit = 256
+
+// Deadlock returns the holds of a circle that the wait of w closes: that of its lock, that for which the owner of this
+// one waits, and so on up to one of the waiter's own. nil: there is none.
+func (t *Table) Deadlock(w *Waiter) []*Hold {
+	if w.queue == nil {
+		return nil
+	}
+	left := searchLimit
+	return t.circle(w, w, nil, &left)
+}
+
+// circle searches from one waiter on for the holds of the last one's owner. path leads to it.
+func (t *Table) circle(w, last *Waiter, path []*Hold, left *int) []*Hold {
+	for _, h := range t.locks[w.queue.names.Key].holds(*left) {
+		*left--
+		s := h.session()
+		if h.Owner == w.Owner || s == nil || s.waits == nil || s.waits.Owner != h.Owner || h.Fixed || !h.Until.IsZero() ||
+			slices.Contains(path, h) {
+			continue
+		}
+		if s.waits == last {
+			return append(path, h)
+		}
+		if found := t.circle(s.waits, last, append(path, h), left); found != nil || *left <= 0 {
+			return found
+		}
+	}
+	return nil
+}
+
+// holds lists the holds of a lock in the order of their fences; nil: there are more than limit.
+func (l lock) holds(limit int) (all []*Hold) {
+	if l.latest != nil {
+		all = append(all, l.latest)
+	}
+	if l.others == nil {
+		return all
+	}
+	for _, line := range l.others.byFence {
+		if len(all)+line.Len() > limit {
+			return nil
+		}
+		all = line.AppendTo(all)
+	}
+	slices.SortStableFunc(all, func(a, b *Hold) int { return cmp.Compare(a.Fence, b.Fence) })
+	return all
+}
+
+// session is the one session that has all holds of h; nil: several have, or another proxy may have some.
+func (h *Hold) session() (s *Session) {
+	for i := range h.holders {
+		switch o := &h.holders[i]; {
+		case o.Holds == 0:
+		case s != nil || o.Holds != h.Count:
+			return nil
+		default:
+			s = o.Session
+		}
+	}
+	return s
+}
