@@ -14,14 +14,18 @@ import (
 // refuseDeadlock ends a wait that closes a circle of holds. First it asks Redis whether each of them goes on: a hold that
 // was taken away, of which this proxy does not know yet, ends the circle. Requires no locks.
 func (w *waiter) refuseDeadlock(circle []*table.Hold) {
+	var held []int64
 	for _, h := range circle {
 		d, err := runFor(w.e.life, w.e.client, script.Info{Key: h.Lock}.Call(), script.DecodeDescribed)
-		if held := d.Find(h.Fence); err != nil || held == nil || held.Owner != h.Owner {
+		holder := d.Find(h.Fence)
+		if err != nil || holder == nil || holder.Owner != h.Owner {
 			return
 		}
+		held = append(held, holder.Holds)
 	}
 	w.e.step(func(t *table.Table) {
-		if slices.Equal(t.Deadlock(&w.Waiter), circle) { // no client has gone, and no wait has ended meanwhile
+		counted := func(h *table.Hold, holds int64) bool { return h.Count == holds } // else another proxy has some of them
+		if slices.EqualFunc(circle, held, counted) && slices.Equal(t.Deadlock(&w.Waiter), circle) {
 			t.Remove(&w.Waiter, table.Error, deadlockError(circle))
 		}
 	})

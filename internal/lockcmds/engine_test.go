@@ -136,7 +136,8 @@ func TestHowLongALockIsHeld(t *testing.T) {
 		if !known {
 			return -1
 		}
-		n, err := strconv.Atoi(strings.TrimRight(ms, "]"))
+		ms, _, _ = strings.Cut(ms, " ")
+		n, err := strconv.Atoi(ms)
 		if err != nil {
 			t.Fatal(err)
 		}

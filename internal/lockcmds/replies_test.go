@@ -44,17 +44,17 @@ func TestNotHeldNamesWhatTheCommandNamed(t *testing.T) {
 
 func TestAppendInfoIsAMap(t *testing.T) {
 	i := lockInfo{Owner: "o", Holds: 1, Fence: 7, TTL: 5, Fair: 2, Local: 3, Held: -1}
-	for proto, head := range map[int]string{2: "*12\r\n", 3: "%6\r\n"} {
+	for proto, head := range map[int]string{2: "*14\r\n", 3: "%7\r\n"} {
 		if got := string(appendLockInfo(nil, proto, i)); !strings.HasPrefix(got, head) || strings.Contains(got, "client") {
 			t.Errorf("protocol %d: %q", proto, got)
 		}
 	}
 	i.Held = 1500 * time.Millisecond
-	if got := string(appendLockInfo(nil, 3, i)); !strings.HasPrefix(got, "%7\r\n") || !strings.HasSuffix(got, "held-ms\r\n:1500\r\n") {
+	if got := string(appendLockInfo(nil, 3, i)); !strings.HasPrefix(got, "%8\r\n") || !strings.Contains(got, "held-ms\r\n:1500\r\n") {
 		t.Errorf("held: %q", got)
 	}
 	i.Key, i.Client = "k", contract.ClientInfo{Addr: "10.0.0.1:1", Name: "n"}
-	if got := string(appendLockInfo(nil, 3, i)); !strings.HasPrefix(got, "%10\r\n$3\r\nkey\r\n$1\r\nk\r\n") || !strings.Contains(got, "10.0.0.1:1") {
+	if got := string(appendLockInfo(nil, 3, i)); !strings.HasPrefix(got, "%11\r\n$3\r\nkey\r\n$1\r\nk\r\n") || !strings.Contains(got, "10.0.0.1:1") {
 		t.Errorf("of a list: %q", got)
 	}
 }

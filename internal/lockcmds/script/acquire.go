@@ -1,6 +1,7 @@
 package script
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
@@ -83,7 +84,7 @@ func (a Acquire) args() []string {
 // Fair asks for a lock in its turn.
 type Fair struct {
 	Acquire
-	Place   string        // of the waiter in the queue
+	Place   string        // of the waiter in the queue; empty: that of its owner
 	Wait    time.Duration // what deadlines in the queue are counted in
 	Enqueue bool          // take a place in the queue if the lock is not acquired
 }
@@ -94,7 +95,7 @@ func (a Fair) Call() Call {
 	return Call{
 		fair,
 		[]string{n.Lock, n.Queue, n.Deadlines, n.Fence, n.Channel},
-		append(a.args(), millis(a.Wait), flag(a.Enqueue), publish, a.Place, flag(a.named())),
+		append(a.args(), millis(a.Wait), flag(a.Enqueue), publish, cmp.Or(a.Place, n.PlaceOf(a.Owner)), flag(a.named())),
 	}
 }
 

@@ -19,9 +19,9 @@
 -- Returns  {1, fence, holds, odd, 0}     acquired
 --          {1, fence, holds, odd, 0, 1}  overtaken by a later call of the session
 --          fence                         acquired, a first hold; or {1, fence, 1, 1}: the counter held no fence
---          {0, pttl_ms, 0, form}         held by another owner; -1: without a TTL; -2: free, but kept for a waiter;
---                                        -4: the owner holds it shared, and so do others. form 1: Redisson's read or
---                                        write lock, which shared holders have too; else 0
+--          {0, pttl_ms}                  held by another owner; -1: without a TTL; -2: free, but kept for a waiter
+--          {0, pttl_ms, 0, 1}            the same, in the form of Redisson's read and write locks, which shared holders
+--                                        use; pttl -4: the owner holds it shared, and so do others
 
 local pttl = -2
 if redis.call('EXISTS', KEYS[1], KEYS[3]) > 0 then -- usually neither exists, and this is one call less
@@ -56,4 +56,5 @@ if not answer and mode == 'read' then
 elseif answer and not answer.err then
   shortened(ARGV[4], KEYS[3], KEYS[4], KEYS[1], pttl)
 end
-return answer or {0, pttl, 0, mode and mode ~= 'lock' and 1 or 0}
+local form = mode and mode ~= 'lock' and 1 or nil
+return answer or {0, pttl, form and 0, form}

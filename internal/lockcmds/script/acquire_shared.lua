@@ -26,8 +26,8 @@
 --
 -- Returns  {1, fence, holds, odd, place}  acquired; odd 1: the counter held no fence
 --          {1, fence, holds, odd, 0, 1}   overtaken by a later call of the session
---          {0, pttl_ms, place, form}      not acquired; pttl -2: free, but kept for another; -3: held shared, but others
---                                         are first; form as in acquire.lua
+--          {0, pttl_ms, place}            not acquired; pttl -2: free, but kept for another
+--          {0, pttl_ms, place, 1}         the same, as in acquire.lua; pttl -3: held shared, but others are first
 --          place: of the plain waiters, 0 not in the queue, 1 at its head, 2 behind others
 
 local lock, queue, deadlines, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[5]
@@ -52,7 +52,7 @@ end
 
 local time, head = redis.call('TIME'), head_of(queue, lock)
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if pttl == -2 or mode == 'read' then
+if pttl == -2 or mode == 'read' and not held[5] then
   local turn = pttl == -2 and kept_for(channel, lock)
   if not turn or turn == place then
     if head and head ~= place and way ~= '' then
@@ -97,4 +97,4 @@ elseif way == 'crowd' and (ARGV[11] == '1' or head) then
   --@ crowd
   at = crowd_joins(queue, deadlines, lock, place, wait)
 end
-return {0, pttl, at, mode and mode ~= 'lock' and 1 or 0}
+return {0, pttl, at, mode and mode ~= 'lock' and 1 or nil}

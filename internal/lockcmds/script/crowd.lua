@@ -24,7 +24,8 @@
 --
 -- Returns  {1, fence, holds, odd, place}  acquired; odd 1: the counter held no fence
 --          {1, fence, holds, odd, 0, 1}   overtaken by a later call of the session
---          {0, pttl_ms, place, form}      not acquired; pttl -2: free, but kept for another; form as in acquire.lua
+--          {0, pttl_ms, place}            not acquired; pttl -2: free, but kept for another
+--          {0, pttl_ms, place, 1}         the same, as in acquire.lua
 --          place: 0 not in the queue, 1 at its head, 2 behind others
 
 local pttl, mode = redis.call('PTTL', KEYS[1]), nil
@@ -68,7 +69,7 @@ else
     return answer
   end
 end
-local form = mode and mode ~= 'lock' and 1 or 0
+local form = mode and mode ~= 'lock' and 1 or nil
 if ARGV[10] == '1' or mode == 'read' or head_of(KEYS[2], KEYS[1]) then -- behind the place no further shared holder gets in
   return {0, pttl, crowd_joins(KEYS[2], KEYS[3], KEYS[1], ARGV[8], tonumber(ARGV[7])), form}
 end

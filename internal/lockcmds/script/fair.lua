@@ -28,8 +28,9 @@
 -- Returns  {1, fence, holds, odd, 0}     acquired
 --          {1, fence, holds, odd, 0, 1}  overtaken by a later call of the session
 --          fence                         acquired, a first hold; or {1, fence, 1, 1}: the counter held no fence
---          {0, pttl_ms, 0, form}         not acquired; pttl -2: free, but others are first; -4 and form as in acquire.lua
--- Refuses with DEADLOCK if another shared holder is first and waits for this one to leave, too.
+--          {0, pttl_ms}                  not acquired; pttl -2: free, but others are first
+--          {0, pttl_ms, 0, 1}            the same, as in acquire.lua
+--          DEADLOCK                      the owner holds it shared, and another holder waits for this one to leave
 
 local owner, wait, place = ARGV[1], tonumber(ARGV[7]), ARGV[10]
 local time = redis.call('TIME')
@@ -93,4 +94,5 @@ if ARGV[8] == '1' and head ~= place then
   line_up(KEYS[2], KEYS[3], head, place, pttl == -4, now, pttl, wait)
 end
 local mode = pttl ~= -2 and redis.pcall('HGET', KEYS[1], 'mode')
-return {0, pttl, 0, type(mode) == 'string' and mode ~= 'lock' and 1 or 0}
+local form = type(mode) == 'string' and mode ~= 'lock' and 1 or nil
+return {0, pttl, form and 0, form}

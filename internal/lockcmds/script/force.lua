@@ -12,8 +12,8 @@
 -- ARGV[4]  forced   channel on which proxies are told of grants that were ended by force, or by their handle
 -- ARGV[5]  owner    whose grants are meant; absent: any
 --
--- Returns  {owner, fence, owner, fence, ...}  whose grants were ended; the owner is text; fence 0: it was taken without one
---          {}                                 there was none
+-- Returns  {owner, fence, owner, ...}  whose grants were ended; the owner is text; fence 0: it was taken without one
+--          {}                          there was none
 
 local lock, publish, channel, queue = KEYS[1], ARGV[1], KEYS[2], KEYS[3]
 local all, mode = holders_of(lock)
@@ -36,7 +36,7 @@ for i, held in ipairs(all) do
     end
   end
 end
-if mode == 'read' and (shared or #all == 0) then -- or the leases of all holders have ended
+if mode == 'read' and (shared or #all == 0 and ARGV[2] == '-1') then -- or the leases of all holders have ended
   settle_shared(publish, channel, queue, lock)
 elseif exclusive and #all > 1 and not shared then
   downgrade(publish, channel, queue, lock, exclusive, redis.call('HGET', lock, '{shared}'))

@@ -445,13 +445,13 @@ func TestInfoTellsTheHolder(t *testing.T) {
 		fence := b.acquire(ownerA, 30000)[1]
 		b.fair(ownerB, 30000, 300000, 1)
 		got := info()
-		if ttl := got[2].(int64); ttl <= 0 || ttl > 30000 {
+		if ttl := got[0].(int64); ttl <= 0 || ttl > 30000 {
 			t.Fatalf("ttl %d", ttl)
 		}
-		if held := script.HeldFor(fence, got[5].(int64)); held < 0 || held > time.Minute {
+		if held := script.HeldFor(fence, got[2].(int64)); held < 0 || held > time.Minute {
 			t.Errorf("held for %v", held)
 		}
-		got[2], got[5] = nil, nil
-		equal(t, "held", got, []any{ownerA, int64(1), nil, fence, int64(1), nil})
+		got[0], got[2], got[7] = nil, nil, nil
+		equal(t, "held", got, []any{nil, int64(1), nil, "lock", ownerA, int64(1), fence, nil})
 	})
 }

@@ -6,7 +6,7 @@
 --
 -- KEYS[1..n]  locks  hashes, see lib/hash.lua; exist only while held
 -- ARGV[1..3n] owner, fence, lease_ms for each lock; fence 0: any
--- ARGV[3n+1]  1: the shared holds of the owners; absent: the exclusive ones
+-- ARGV[..]    shared, behind those: 1: the shared holds of the owners; absent: the exclusive ones
 --
 -- Returns  {holds or 0, ...}  for each lock: renewed, how many holds its owner has; or 0, not ours any more
 

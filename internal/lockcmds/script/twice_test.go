@@ -216,6 +216,7 @@ func calls(owner string, request int64) map[string]script.Call {
 		"fair again":              script.Fair{Acquire: acquire, Wait: time.Minute, Enqueue: true}.Call(),
 		"crowd":                   script.Crowd{Acquire: first, Wait: time.Minute, Crowd: place, Enqueue: true}.Call(),
 		"crowd stays":             script.Crowd{Acquire: acquire, Wait: time.Minute, Crowd: place, Stays: true}.Call(),
+		"share":                   script.Shared{Acquire: first, Wait: time.Minute}.Call(),
 		"release":                 release.Call(),
 		"release one":             partly.Call(),
 		"release any grant":       any.Call(),
@@ -248,13 +249,13 @@ func calls(owner string, request int64) map[string]script.Call {
 // asks reports whether a call may make a grant out of nothing.
 func asks(name string) bool {
 	verb, _, _ := strings.Cut(name, " ")
-	return verb == "acquire" || verb == "fair" || verb == "crowd"
+	return verb == "acquire" || verb == "fair" || verb == "crowd" || verb == "share"
 }
 
 // numbered reports whether a call carries a number. The others write no counts.
 func numbered(name string) bool {
 	switch verb, _, _ := strings.Cut(name, " "); verb {
-	case "acquire", "fair", "crowd", "release", "hand", "extend", "drop":
+	case "acquire", "fair", "crowd", "share", "release", "hand", "extend", "drop":
 		return true
 	}
 	return false
@@ -474,7 +475,7 @@ func TestAnOlderCopyChangesNothing(t *testing.T) {
 				}
 				continue
 			}
-			if owner == named {
+			if owner == named || name == "share" {
 				continue // such a hold ends with the lease
 			}
 			left, _ := script.DecodeAcquired(b.run(script.Acquire{

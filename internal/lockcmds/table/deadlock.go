@@ -9,10 +9,10 @@ import (
 //
 //	waiter ──► a hold of its lock, of another owner ──► the waiter of that owner ──► …
 //
-// Only a wait that begins can close a circle, so a search begins there. What may end by itself is on no circle: a hold
-// whose lease is not renewed without end, one of a named owner in which several sessions or another proxy may have a
-// part, and an owner that does not wait. A session may hold one lock for an owner and wait for another one for the
-// next owner: these are not the same.
+// Only a wait that begins can close a circle, so a search begins there. These are on no circle, because they may end by
+// themselves: a hold whose lease is not renewed without end, one of a named owner in which several sessions or another
+// proxy may have a part, and an owner that does not wait. A session may hold a lock for one owner and wait for another
+// lock for the next owner: these are not the same.
 
 // searchLimit bounds one search, in holds. A circle beyond it is not found.
 const searchLimit = 256

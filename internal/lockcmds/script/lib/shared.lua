@@ -39,7 +39,8 @@ local function requests_with(requests, field, request)
 end
 
 -- shared_hold returns {holds, fence, the session's last request, mode, the last requests of all sessions}, each false if
--- it is missing; or Redis's error. If the lock is held exclusively, by this owner too, the last one is how often.
+-- it is missing; or Redis's error. If the lock is held exclusively, by this owner too, the last one is how often. If a
+-- client of Redisson holds it shared by that name, it is true: nothing of ours may be written there.
 local function shared_hold(lock, owner, field)
   local held = redis.pcall('HMGET', lock, owner, '{' .. owner .. '}', 'mode', '{shared}', field == '' and '{request}' or field)
   if held.err then
@@ -54,7 +55,7 @@ local function shared_hold(lock, owner, field)
   if mode == 'read' and held[1] and fence and redis.call('EXISTS', timeout_of(lock, owner) .. '1') == 1 then
     return {held[1], fence, last_of(requests, field), mode, requests}
   end
-  return {false, false, false, mode, false}
+  return {false, false, false, mode, mode == 'read' and held[1] and not fence}
 end
 
 -- put_shared writes how often the owner holds the lock, and the session's last request; nil: the session has gone.
