@@ -179,7 +179,7 @@ func (r *rules) replied(c *client, s *slot, v resp.Value) {
 		if s.cmd.Verb == grammar.TryLock || strings.Contains(s.line, " WAIT ") { // it has no time to wait for a slot
 			return
 		}
-	case "NOTHELD", "LOSTLEASE", "NOTSYNCED":
+	case "NOTHELD", "LOSTLEASE", "NOTSYNCED", "DEADLOCK":
 		return
 	}
 	w.fail("a planned change was seen by a client", "%s: %s: %s", c, s.line, v.Str)
