@@ -248,7 +248,7 @@ func TestAdminServerEndsWhenNoMoreClientsAreAccepted(t *testing.T) {
 	if status, body := get("/readyz"); status != http.StatusOK {
 		t.Errorf("readyz: %d %s", status, body)
 	}
-	if _, body := get("/metrics"); !strings.Contains(body, "\nlockproxy_locks_held 1\n") {
+	if _, body := get("/metrics"); !strings.Contains(body, "\nlockproxy_locks_held{mode=\"exclusive\"} 1\n") {
 		t.Error("the lock is not in the metrics")
 	}
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {

@@ -42,7 +42,9 @@ type Lock struct {
 	Renewed   bool    `json:"renewed"` // by the watchdog of this proxy
 	Holds     int64   `json:"holds"`
 	Fence     int64   `json:"fence"`
-	Waiters   int     `json:"waiters"` // of this proxy
+	Mode      string  `json:"mode,omitempty"`    // exclusive or shared; empty: it is not known
+	Holders   int     `json:"holders,omitempty"` // of a lock without a holder here: how many there are
+	Waiters   int     `json:"waiters"`           // of this proxy
 	Fair      int     `json:"fair_waiters"`
 	Waiting   float64 `json:"oldest_wait_seconds"`
 }
@@ -72,7 +74,7 @@ func (s *Source) FindLocks(ctx context.Context, q Query) Locks {
 		if l.Held {
 			out.Held++
 		}
-		if l.Waiters > 0 {
+		if l.Waiters > 0 && !l.Another {
 			out.Contended++
 		}
 		switch {
@@ -104,7 +106,7 @@ func longest(all []proxy.SeenLock) []proxy.SeenLock {
 			}
 			return -1
 		}
-		return cmp.Or(a.Oldest.Compare(b.Oldest), cmp.Compare(a.Key, b.Key), cmp.Compare(a.DB, b.DB))
+		return cmp.Or(a.Oldest.Compare(b.Oldest), cmp.Compare(a.Key, b.Key), cmp.Compare(a.DB, b.DB), cmp.Compare(a.Fence, b.Fence))
 	})
 	return all[:min(maxRows, len(all))]
 }
@@ -122,6 +124,7 @@ func rowOf(l *proxy.SeenLock, now time.Time) Lock {
 	if l.Held {
 		row.Holder, row.Client, row.Name = holderHere, l.Client.Addr, shown(l.Client.Name)
 		row.Held, row.LeaseLeft, row.Renewed, row.Holds, row.Fence = ago(l.Since, now), l.TTL.Seconds(), !l.Fixed, l.Holds, l.Fence
+		row.Mode = l.Mode
 	}
 	return row
 }
@@ -171,12 +174,12 @@ func (s *Source) askHolder(ctx context.Context, l *proxy.SeenLock, row *Lock) {
 		return
 	}
 	h := d.Holders[0]
-	row.Fence, row.Holds = h.Fence, h.Holds
+	row.Fence, row.Holds, row.Mode, row.Holders = h.Fence, h.Holds, d.Mode, len(d.Holders)
 	if held := script.HeldFor(h.Fence, d.Now); held >= 0 {
 		row.Held = held.Round(time.Millisecond).Seconds()
 	}
-	if d.PTTL >= 0 {
-		row.LeaseLeft = d.PTTL.Seconds()
+	if h.PTTL >= 0 {
+		row.LeaseLeft = h.PTTL.Seconds()
 	}
 	switch process, ok := processOf(h.Owner); {
 	case !ok:

@@ -118,6 +118,52 @@ func TestLocksAreShownWhereverTheirHolderIs(t *testing.T) {
 	}
 }
 
+// A shared lock has a row for each hold of a client here. Of holders elsewhere it has one row with their number.
+func TestEachSharedHoldIsShown(t *testing.T) {
+	s := newStand(t, func(o *Options) { o.ForceUnlock = true })
+	s.client("LOCK k SHARED")
+	s.client("LOCK k SHARED")
+	s.client("LOCK alone")
+	send(t, s.client(), "LOCK k")
+	one, other := "0e9e6f0a-6a5c-4f3e-9c55-0b3c7a1d2e4f", "1e9e6f0a-6a5c-4f3e-9c55-0b3c7a1d2e4f"
+	s.redis.Do(t, "HSET", "away", "mode", "read", one+":1", "1", "{"+one+":1}", "#1795159915417989 3", other+":1", "1")
+	s.redis.Do(t, "PEXPIRE", "away", "40000")
+	for _, owner := range []string{one, other} {
+		s.redis.Do(t, "SET", "{away}:"+owner+":1:rwlock_timeout:1", "1", "PX", "20000")
+	}
+	send(t, s.client(), "LOCK away")
+	redistest.Eventually(t, 10*time.Second, "two to wait", func() bool { return s.clients("").Waiting == 2 })
+	answer := s.locks("search=k")
+	rows := answer.Rows
+	if len(rows) != 2 || answer.Held != 3 || answer.Contended != 2 {
+		t.Fatalf("%+v", answer)
+	}
+	for _, l := range rows {
+		if l.Mode != "shared" || l.Holder != holderHere || l.Waiters != 1 || l.Holders != 0 || l.Client == "" {
+			t.Errorf("%+v", l)
+		}
+	}
+	if rows[0].Fence >= rows[1].Fence || rows[0].Client == rows[1].Client {
+		t.Errorf("%+v", rows)
+	}
+	if l := s.locks("search=alone").Rows[0]; l.Mode != "exclusive" {
+		t.Errorf("%+v", l)
+	}
+	if l := s.locks("search=away").Rows[0]; l.Mode != "shared" || l.Holders != 2 || l.Holder != holderElsewhere || l.LeaseLeft < 1 || l.LeaseLeft > 20 {
+		t.Errorf("%+v", l)
+	}
+	if held := s.metric(`lockproxy_locks_held{mode="shared"}`); held != "2" {
+		t.Errorf("%s shared holds", held)
+	}
+	body := fmt.Sprintf(`{"key":"k","database":0,"user":"","fence":%d}`, rows[0].Fence)
+	if status, text := s.force(body); status != http.StatusOK || text != `{"ended":true}` {
+		t.Fatalf("%d %s", status, text)
+	}
+	if left := s.locks("search=k").Rows; len(left) != 1 || left[0].Fence != rows[1].Fence {
+		t.Errorf("after the end of one: %+v", left)
+	}
+}
+
 // keys are those of a table of locks.
 func (s *stand) keys(q string) string {
 	s.t.Helper()

@@ -96,7 +96,7 @@ func (e *Engine) startAcquire(a *askedAcquire, began, now time.Time, home *Engin
 	}
 	e.mu.Lock()
 	w.claim = e.claimLocked(s, cmd)
-	if cmd.Owner == "" && e.opts.Reentry.Refuses() && w.claim.Reenters() {
+	if cmd.Owner == "" && e.opts.Reentry.Refuses() && (w.claim.Reenters() || e.holdsLocked(w.claim.Key())) { // an upgrade looks like another task
 		e.mu.Unlock()
 		e.opts.Reentry.Note(w.session().Client, cmd.Key, true)
 		s.Reply(noReentryReply(cmd.Verb, s.Proto))

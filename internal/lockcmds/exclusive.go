@@ -9,6 +9,9 @@ import (
 // layout of Redisson's RLock.
 type exclusive struct{}
 
+// Mode implements lockKind.
+func (exclusive) Mode() string { return script.ModeExclusive }
+
 // Reenters implements table.Kind.
 func (exclusive) Reenters() bool { return true }
 

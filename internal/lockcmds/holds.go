@@ -210,7 +210,7 @@ func (e *Engine) heldSlice(slice []lockInfo, end int) ([]lockInfo, int) {
 		i := lockInfo{
 			Key: h.Lock, Owner: h.Owner, Holds: h.Count, Fence: h.Fence,
 			TTL: max(0, h.lease.Deadline().Sub(now).Milliseconds()), Client: contract.ClientInfo(h.Client()),
-			Since: h.Since, Fixed: h.Fixed, Shared: h.Kind == shared{},
+			Since: h.Since, Fixed: h.Fixed, Mode: kindOfHold(h.Key).Mode(),
 		}
 		all, fair := e.countLocked(h.Lock)
 		i.Local, i.Fair = int64(all), int64(fair)

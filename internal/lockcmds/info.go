@@ -1,9 +1,6 @@
 package lockcmds
 
 import (
-	"cmp"
-	"slices"
-
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
@@ -22,7 +19,6 @@ func (e *Engine) startInfo(s contract.Caller, cmd grammar.Command) {
 		case len(a.Holders) == 0:
 			return resp.AppendNull(nil, proto)
 		}
-		slices.SortFunc(a.Holders, func(x, y script.Holder) int { return cmp.Compare(x.Fence, y.Fence) })
 		e.mu.Lock()
 		local, _ := e.countLocked(cmd.Key)
 		holders := make([]lockHolder, 0, len(a.Holders))
@@ -37,9 +33,9 @@ func (e *Engine) startInfo(s contract.Caller, cmd grammar.Command) {
 		first := holders[0]
 		i := lockInfo{
 			Owner: first.Owner, Holds: first.Holds, TTL: a.PTTL.Milliseconds(), Fence: first.Fence, Fair: a.FairWaiters, Local: int64(local),
-			Held: script.HeldFor(first.Fence, a.Now), Shared: a.Shared, Client: first.Client,
+			Held: script.HeldFor(first.Fence, a.Now), Mode: a.Mode, Client: first.Client,
 		}
-		if a.Shared || len(holders) > 1 {
+		if a.Mode == script.ModeShared || len(holders) > 1 {
 			i.Holders = holders
 		}
 		return appendLockInfo(nil, proto, i)

@@ -24,6 +24,8 @@ import (
 // no state.
 type lockKind interface {
 	table.Kind
+	// Mode is the word for the kind in LOCKINFO, LOCKLIST and metrics.
+	Mode() string
 	// Ask is an attempt of an acquire: for itself, or for the crowd whose first waiter it is.
 	Ask(a asking, w *table.Waiter) question
 	Release(r script.Release) script.Call
@@ -34,6 +36,9 @@ type lockKind interface {
 	Drop(d script.Drop) script.Call
 	Prove(p script.Prove) script.Call
 }
+
+// kinds are all kinds.
+var kinds = []lockKind{exclusive{}, shared{}}
 
 // keyLocked names the hold that a command of a session is about: the owner is the session's own if the command names
 // none. A release or an extension without SHARED is about the grant with its fence, the exclusive hold, or the shared one
@@ -60,7 +65,7 @@ func (e *Engine) keyLocked(s *clientSession, cmd *grammar.Command) table.Key {
 
 // holdsLocked reports whether sessions of this proxy hold the lock for the owner, in any kind. Requires Engine.mu.
 func (e *Engine) holdsLocked(k table.Key) bool {
-	for _, kind := range []lockKind{exclusive{}, shared{}} {
+	for _, kind := range kinds {
 		k.Kind = kind
 		if e.table.Hold(k) != nil {
 			return true

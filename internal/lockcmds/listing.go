@@ -59,14 +59,14 @@ func firstByKey(found []lockInfo, most int) []lockInfo {
 	slices.SortFunc(order, func(a, b int) int {
 		yield(steps)
 		steps++
-		return cmp.Or(cmp.Compare(found[a].Key, found[b].Key), cmp.Compare(found[a].Owner, found[b].Owner))
+		return cmp.Or(cmp.Compare(found[a].Key, found[b].Key), cmp.Compare(found[a].Owner, found[b].Owner), cmp.Compare(found[a].Mode, found[b].Mode))
 	})
 	if most == 0 {
 		most = len(found)
 	}
 	first := make([]lockInfo, 0, min(most, len(found)))
 	for n, i := range order {
-		if last := len(first) - 1; last >= 0 && first[last].Key == found[i].Key && first[last].Owner == found[i].Owner {
+		if last := len(first) - 1; last >= 0 && first[last].Key == found[i].Key && first[last].Owner == found[i].Owner && first[last].Mode == found[i].Mode {
 			continue
 		}
 		if len(first) == most {

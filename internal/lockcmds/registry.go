@@ -299,7 +299,26 @@ func (r *Registry) Close(ctx context.Context) error {
 	return first
 }
 
-// Held is how many locks clients of this proxy hold.
+// HeldBy is how many holds of locks clients of this proxy have, by mode.
+func (r *Registry) HeldBy() map[string]int64 {
+	r.mu.Lock()
+	engines := r.all()
+	r.mu.Unlock()
+	all := map[string]int64{}
+	for _, kind := range kinds {
+		all[kind.Mode()] = 0
+	}
+	for _, e := range engines {
+		e.mu.Lock()
+		for _, kind := range kinds {
+			all[kind.Mode()] += int64(e.table.Count(kind))
+		}
+		e.mu.Unlock()
+	}
+	return all
+}
+
+// Held is how many holds of locks clients of this proxy have.
 func (r *Registry) Held() int {
 	r.mu.Lock()
 	engines := r.all()

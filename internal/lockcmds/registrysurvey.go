@@ -18,6 +18,7 @@ type Lock struct {
 	Waiters int       // of this proxy
 	Fair    int       // of these, waiters of FAIRLOCK
 	Oldest  time.Time // when the command came that waits for longest; the zero time: none waits
+	Another bool      // another holder of the lock was told before, with the same waiters
 
 	engine *IdentityEngine
 }
@@ -33,9 +34,9 @@ type name struct {
 	key string
 }
 
-// Each calls f for the locks that clients of this proxy hold or wait for, in no order, without locks. A lock that is
-// there all the time is seen, perhaps twice if it moves. The time and the memory grow with the number of locks: not for
-// an event loop.
+// Each calls f for each hold of a lock by clients of this proxy, and for the other locks that they wait for, in no order,
+// without locks. A hold or a wait that is there all the time is seen, perhaps twice if it moves. The time and the memory
+// grow with the number of locks: not for an event loop.
 func (r *Registry) Each(f func(Lock)) {
 	r.mu.Lock()
 	engines := r.all()
@@ -65,7 +66,7 @@ func (r *Registry) Each(f func(Lock)) {
 			l := Lock{User: e.id.User, DB: e.id.DB, Held: true, Hold: h, engine: e}
 			n := name{e.id.DB, h.Key}
 			if c := waited[n]; c != nil {
-				l.Waiters, l.Fair, l.Oldest = c.Waiters, c.Fair, c.Oldest
+				l.Waiters, l.Fair, l.Oldest, l.Another = c.Waiters, c.Fair, c.Oldest, c.Held
 				c.Held = true
 			}
 			f(l)

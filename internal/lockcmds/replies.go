@@ -92,7 +92,7 @@ type lockInfo struct {
 	Fair, Local  int64               // waiters: in the fair queue, and of this proxy
 	Client       contract.ClientInfo // without an address: it is none of this proxy, and LOCKINFO does not show it
 	Held         time.Duration       // of the grant; negative: not known, and not shown
-	Shared       bool                // it is held shared
+	Mode         string              // of the hold
 	Holders      []lockHolder        // all of them; nil: only that one, or it is not known
 
 	// For operators only.
@@ -139,11 +139,7 @@ func appendLockInfo(dst []byte, proto int, i lockInfo) []byte {
 	if i.Held >= 0 {
 		dst = appendNumber(dst, "held-ms", i.Held.Milliseconds())
 	}
-	mode := "exclusive"
-	if i.Shared {
-		mode = "shared"
-	}
-	dst = appendText(dst, "mode", mode)
+	dst = appendText(dst, "mode", i.Mode)
 	if i.Holders != nil {
 		dst = redcon.AppendArray(redcon.AppendBulkString(dst, "holders"), len(i.Holders))
 		for _, h := range i.Holders {

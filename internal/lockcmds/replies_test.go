@@ -53,6 +53,11 @@ func TestAppendInfoIsAMap(t *testing.T) {
 	if got := string(appendLockInfo(nil, 3, i)); !strings.HasPrefix(got, "%8\r\n") || !strings.Contains(got, "held-ms\r\n:1500\r\n") {
 		t.Errorf("held: %q", got)
 	}
+	i.Mode, i.Holders = script.ModeShared, []lockHolder{{Holder: script.Holder{Owner: "o", Holds: 1}}, {Holder: script.Holder{Owner: "p", Holds: 2}}}
+	if got := string(appendLockInfo(nil, 3, i)); !strings.HasPrefix(got, "%9\r\n") || !strings.Contains(got, "shared\r\n$7\r\nholders\r\n*2\r\n%4\r\n") {
+		t.Errorf("shared: %q", got)
+	}
+	i.Holders = nil
 	i.Key, i.Client = "k", contract.ClientInfo{Addr: "10.0.0.1:1", Name: "n"}
 	if got := string(appendLockInfo(nil, 3, i)); !strings.HasPrefix(got, "%11\r\n$3\r\nkey\r\n$1\r\nk\r\n") || !strings.Contains(got, "10.0.0.1:1") {
 		t.Errorf("of a list: %q", got)

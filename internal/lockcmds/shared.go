@@ -9,6 +9,9 @@ import (
 // Redis it has the layout of Redisson's read lock. The scripts are those of exclusive, but for the acquire.
 type shared struct{}
 
+// Mode implements lockKind.
+func (shared) Mode() string { return script.ModeShared }
+
 // Reenters implements table.Kind.
 func (shared) Reenters() bool { return true }
 

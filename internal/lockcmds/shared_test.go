@@ -273,6 +273,45 @@ func TestForceUnlockEndsAllSharedHoldsOrThoseOfOneOwner(t *testing.T) {
 	empty(t, srv)
 }
 
+func TestInfoAndListTellTheModes(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b, c := p.session(2), p.session(2), p.session(3)
+	first := itoa(a.fence("LOCK k SHARED"))
+	b.fence("LOCK k SHARED OWNER x")
+	info := c.do("LOCKINFO k")
+	for _, want := range []string{" fence :" + first + " ", " client 10.0.0.1:1 ", " mode shared holders *[%[", "%[owner x holds :1 ttl-ms :"} {
+		if !strings.Contains(info, want) {
+			t.Errorf("LOCKINFO: %s, want %s", info, want)
+		}
+	}
+	b.want("UNLOCK k OWNER x", ":1")
+	exclusive := itoa(a.fence("LOCK k"))
+	if info := c.do("LOCKINFO k"); !strings.Contains(info, " fence :"+exclusive+" fair") || !strings.Contains(info, "mode exclusive holders *[%[") {
+		t.Errorf("LOCKINFO of an upgraded lock: %s", info)
+	}
+	list := c.do("LOCKLIST")
+	if strings.Count(list, "key k") != 2 || !strings.Contains(list, "mode exclusive") || !strings.Contains(list, "mode shared") {
+		t.Errorf("LOCKLIST: %s", list)
+	}
+}
+
+// Two tasks with one connection, of which one reads and the other one writes, look like one task that upgrades its hold.
+func TestAConnectionWithoutAnOwnerMayBeRefusedAnUpgrade(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	a := startProxy(t, srv, func(o *Options) { o.Reentry = &ReentryRule{OwnersOnly: true} }).session(2)
+	a.fence("LOCK k SHARED")
+	if got := a.do("LOCK k"); !strings.HasPrefix(got, "-ERR this connection holds the lock already") {
+		t.Errorf("an upgrade: %s", got)
+	}
+	a.want("TRYLOCK k", "(nil)")
+	a.fence("LOCK j OWNER x")
+	a.fence("LOCK j SHARED OWNER x")
+	a.want("UNLOCK k", ":1")
+}
+
 func TestRedissonsReadersShareTheLockWithOurs(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)

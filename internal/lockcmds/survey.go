@@ -14,25 +14,26 @@ import (
 	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
-// Hold is one lock that is held through an engine, as operators see it.
+// Hold is one hold of a lock through an engine, as operators see it.
 type Hold struct {
 	Key          string
 	Holds, Fence int64
 	Since        time.Time     // when the command was sent that acquired it
 	TTL          time.Duration // the rest of the lease
 	Fixed        bool          // the client has set the lease: it is not renewed
+	Mode         string        // exclusive or shared
 	Client       contract.ClientInfo
 }
 
-// EachHold calls f for the locks that are held through this engine, in no order. It looks at them in slices, and f is
-// called without locks. A lock that is held all the time is seen, perhaps twice. Not for an event loop.
+// EachHold calls f for the holds of locks through this engine, in no order. It looks at them in slices, and f is called
+// without locks. A hold that is there all the time is seen, perhaps twice. Not for an event loop.
 func (e *Engine) EachHold(f func(Hold)) {
 	var slice []lockInfo
 	for end := -1; end != 0; {
 		slice, end = e.heldSlice(slice[:0], end)
 		for _, i := range slice {
 			f(Hold{
-				Key: i.Key, Holds: i.Holds, Fence: i.Fence, Since: i.Since, TTL: time.Duration(i.TTL) * time.Millisecond, Fixed: i.Fixed, Client: i.Client,
+				Key: i.Key, Holds: i.Holds, Fence: i.Fence, Since: i.Since, TTL: time.Duration(i.TTL) * time.Millisecond, Fixed: i.Fixed, Mode: i.Mode, Client: i.Client,
 			})
 		}
 		runtime.Gosched()

@@ -1,8 +1,10 @@
 package script
 
 import (
+	"cmp"
 	"crypto/sha1"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -350,11 +352,17 @@ type Info struct{ Key string }
 // Call is the call of info.lua.
 func (i Info) Call() Call { return Call{info, []string{i.Key, Queue(i.Key)}, nil} }
 
+// How a lock is held, in the words of LOCKINFO.
+const (
+	ModeExclusive = "exclusive"
+	ModeShared    = "shared"
+)
+
 // Described is the answer to Info.
 type Described struct {
 	Holders     []Holder      // none: the lock is free
 	PTTL        time.Duration // the rest of the longest lease, or NoTTL
-	Shared      bool          // they hold it shared, or it is a read lock of Redisson
+	Mode        string        // how they hold it; a read lock of Redisson is shared
 	FairWaiters int64
 	Now         int64 // for HeldFor
 }
@@ -376,7 +384,7 @@ func (d *Described) Find(fence int64) *Holder {
 	return nil
 }
 
-// DecodeDescribed decodes the answer of info.lua.
+// DecodeDescribed decodes the answer of info.lua. Shared holders come in the order of their fences.
 func DecodeDescribed(v resp.Value) (d Described, err error) {
 	if v.IsError() {
 		return d, Error(v.Str)
@@ -385,11 +393,17 @@ func DecodeDescribed(v resp.Value) (d Described, err error) {
 	if len(f) < 8 {
 		return d, nil
 	}
-	d.PTTL, d.FairWaiters, d.Now, d.Shared = time.Duration(f[0].Int)*time.Millisecond, f[1].Int, f[2].Int, string(f[3].Str) == "read"
+	d.PTTL, d.FairWaiters, d.Now, d.Mode = time.Duration(f[0].Int)*time.Millisecond, f[1].Int, f[2].Int, ModeExclusive
+	if string(f[3].Str) == "read" {
+		d.Mode = ModeShared
+	}
 	for f = f[4:]; len(f) >= 4; f = f[4:] {
 		d.Holders = append(d.Holders, Holder{
 			Owner: string(f[0].Str), Holds: f[1].Int, Fence: f[2].Int, PTTL: time.Duration(f[3].Int) * time.Millisecond,
 		})
+	}
+	if d.Mode == ModeShared {
+		slices.SortFunc(d.Holders, func(a, b Holder) int { return cmp.Compare(a.Fence, b.Fence) })
 	}
 	return d, nil
 }

@@ -218,12 +218,35 @@ func (t *Table) Holder(lock string) *Hold { return t.locks[lock].latest }
 // its place. The caller does not change or keep it.
 func (t *Table) Holds() []*Hold { return t.holds }
 
+// counted is how many holds there are of a kind. There are few kinds.
+type counted struct {
+	kind  Kind
+	holds int
+}
+
+// Count is how many of the holds are of a kind.
+func (t *Table) Count(kind Kind) int {
+	if i := slices.IndexFunc(t.counts, func(c counted) bool { return c.kind == kind }); i >= 0 {
+		return t.counts[i].holds
+	}
+	return 0
+}
+
+func (t *Table) count(kind Kind, more int) {
+	i := slices.IndexFunc(t.counts, func(c counted) bool { return c.kind == kind })
+	if i < 0 {
+		i, t.counts = len(t.counts), append(t.counts, counted{kind: kind})
+	}
+	t.counts[i].holds += more
+}
+
 // add records a new hold.
 func (t *Table) add(k Key, fence int64) *Hold {
 	h := t.config.NewHold()
 	h.Key, h.Fence, h.index, h.known = k, fence, len(t.holds), true
 	t.locks.add(h)
 	t.holds = append(t.holds, h)
+	t.count(k.Kind, 1)
 	return h
 }
 
@@ -239,6 +262,7 @@ func (t *Table) drop(h *Hold, end End) {
 		t.holds[h.index], moved.index = moved, h.index
 		t.holds[last] = nil
 		t.holds = t.holds[:last]
+		t.count(h.Kind, -1)
 	}
 	for _, o := range h.holders {
 		o.Session.loses(h)

@@ -16,8 +16,9 @@ type Config struct {
 type Table struct {
 	config  Config
 	locks   locks
-	holds   []*Hold  // of all locks in no order, so that they can be walked in slices
-	queues  []*Queue // the same
+	holds   []*Hold   // of all locks in no order, so that they can be walked in slices
+	counts  []counted // of holds
+	queues  []*Queue  // the same
 	effects []Effect
 
 	waiters  line[*Waiter] // of all queues, in the order in which they joined

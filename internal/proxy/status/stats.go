@@ -57,8 +57,9 @@ type Stats struct {
 	Renewals      map[string]int64         // by outcome
 	RenewalMargin time.Duration            // the least of the last minute; -1 s: there was no renewal
 
-	Held, Waiting        int           // locks held through this proxy, clients that wait for locks
-	OldestWait           time.Duration // of these, the one that has waited for longest; -1 s: none waits
+	Held, Waiting        int              // holds of locks through this proxy, clients that wait for locks
+	HeldBy               map[string]int64 // holds, by mode
+	OldestWait           time.Duration    // of these, the one that has waited for longest; -1 s: none waits
 	WaitsRefused         int64
 	Waits                map[string]metrics.Waits // grants, by verb
 	HandedOver, Attempts int64
@@ -97,6 +98,7 @@ func (src *Source) Stats() Stats {
 		Lanes:     len(lanes),
 		Moves:     src.Upstream.Moves(),
 		Held:      src.Locks.Held(),
+		HeldBy:    src.Locks.HeldBy(),
 		Waiting:   src.Locks.Waiting(),
 	}
 	if s.OldestWait = -time.Second; s.Waiting > 0 {

@@ -234,8 +234,10 @@ var Table = []Row{
 		Number: func(s *Stats) int64 { return s.MaxMemory },
 	},
 	{
-		Info: "locks_held", Metric: "locks_held", Kind: Gauge, Help: "Locks held by clients of this proxy.", Page: "locks held",
-		Number: func(s *Stats) int64 { return int64(s.Held) },
+		Info: "locks_held", Metric: "locks_held", Label: "mode", Kind: Gauge, Page: "locks held",
+		Help:    "Locks held by clients of this proxy, by mode: exclusive, or shared, where each holder counts.",
+		ByLabel: func(s *Stats) map[string]int64 { return s.HeldBy },
+		Number:  func(s *Stats) int64 { return int64(s.Held) },
 	},
 	{
 		Info: "lock_waiters", Metric: "lock_waiters", Kind: Gauge, Help: "Clients that wait for locks.", Page: "clients wait for locks",
