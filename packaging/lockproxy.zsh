@@ -9,6 +9,7 @@ _lockproxy() {
 		'--wait=[Longest wait for the lock, as in 10s; a number, as 0.5, is seconds]:value:_files' \
 		'--no-wait[Do not wait, as --wait 0s]' \
 		'--fair[First come, first served (FAIRLOCK)]' \
+		'--shared[Hold the lock beside other shared holders, and beside no exclusive one]' \
 		'--lease=[Lease of the lock]:value:_files' \
 		'--max-hold=[End the command after this time]:value:_files' \
 		'*::argument:_default'
@@ -35,6 +36,7 @@ _lockproxy() {
 		'--password-file=[FILE that holds the password, if it is not in the URL]:value:_files' \
 		'--json[Print JSON]' \
 		'--owner=[Release one hold of the OWNER ID only]:value:_files' \
+		'--shared[With --owner\: release its shared hold]' \
 		'*::argument:_default'
 		;;
 	*)

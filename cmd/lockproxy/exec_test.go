@@ -180,6 +180,47 @@ func TestExecExcludes(t *testing.T) {
 	l.wrote("next")
 }
 
+func TestSharedCommandsRunBesideEachOther(t *testing.T) {
+	t.Parallel()
+	l := newLocks(t)
+	if err := syscall.Mkfifo(filepath.Join(l.dir, "wait"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first := l.start("--shared", "job", "--", "sh", "-c", "echo in > in; read x < wait")
+	l.wrote("in")
+	second := l.start("-s", "job", "--", "sh", "-c", family)
+	l.wrote("pids")
+	l.start("--wait", "0s", "job", "--", "true").want(cli.ExitBusy, "one of 2 holders")
+	exclusive := l.start("job", "--", "sh", "-c", "echo next > next")
+	redistest.Eventually(t, 20*time.Second, "one to wait", func() bool { return len(waiters(t, l)) == 1 })
+	l.start("-s", "--wait", "0s", "job", "--", "true").want(cli.ExitBusy, "") // it has come behind the one that waits
+	_ = second.cmd.Process.Kill()
+	second.want(-1, "")
+	l.gone("pids")
+	redistest.Eventually(t, 10*time.Second, "the guard to release that hold alone", func() bool {
+		out, err := l.program("info", "job").Output()
+		return err == nil && strings.Contains(string(out), "shared") && !strings.Contains(string(out), "HOLDER")
+	})
+	if err := os.WriteFile(filepath.Join(l.dir, "wait"), []byte("go on\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first.want(0, "")
+	exclusive.want(0, "")
+	l.wrote("next")
+	l.free("job", time.Second)
+
+	if err := os.Remove(filepath.Join(l.dir, "pids")); err != nil {
+		t.Fatal(err)
+	}
+	third := l.start("-s", "--lease", "5s", "job", "--", "sh", "-c", family)
+	l.wrote("pids")
+	if out, err := l.program("unlock", "job").CombinedOutput(); err != nil || string(out) != "unlocked\n" {
+		t.Fatalf("unlock: %s, %v", out, err)
+	}
+	third.want(cli.ExitLost, "job: ending the command: the lock was lost")
+	l.gone("pids")
+}
+
 // waiters lists the clients that wait for a lock.
 func waiters(t *testing.T, l *locks) []string {
 	t.Helper()

@@ -23,8 +23,11 @@ func ran(t *testing.T, args ...string) (code int, out, complaints string) {
 
 // The answers of both protocol versions, as a proxy gives them.
 const (
-	map3 = "%6\r\n+held-ms\r\n:61500\r\n+owner\r\n$2\r\n\x1bo\r\n+holds\r\n:2\r\n+ttl-ms\r\n:1500\r\n+fence\r\n:0\r\n+local-waiters\r\n:3"
-	map2 = "*8\r\n$3\r\nkey\r\n$1\r\nk\r\n$5\r\nowner\r\n$1\r\no\r\n$5\r\nfence\r\n:7\r\n$3\r\nnew\r\n$1\r\nx"
+	map3      = "%6\r\n+held-ms\r\n:61500\r\n+owner\r\n$2\r\n\x1bo\r\n+holds\r\n:2\r\n+ttl-ms\r\n:1500\r\n+fence\r\n:0\r\n+local-waiters\r\n:3"
+	map2      = "*8\r\n$3\r\nkey\r\n$1\r\nk\r\n$5\r\nowner\r\n$1\r\no\r\n$5\r\nfence\r\n:7\r\n$3\r\nnew\r\n$1\r\nx"
+	sharedMap = "%5\r\n+owner\r\n+o\r\n+mode\r\n+shared\r\n+holds\r\n:1\r\n+fence\r\n:7\r\n+holders\r\n*2\r\n" +
+		"%6\r\n+owner\r\n+o\r\n+holds\r\n:1\r\n+ttl-ms\r\n:1500\r\n+fence\r\n:7\r\n+client\r\n+1.2.3.4:5\r\n+name\r\n+n\r\n" +
+		"%4\r\n+owner\r\n+p\r\n+holds\r\n:2\r\n+ttl-ms\r\n:1000\r\n+fence\r\n:8"
 )
 
 func TestAnswersAsTextAndAsJSON(t *testing.T) {
@@ -35,19 +38,22 @@ func TestAnswersAsTextAndAsJSON(t *testing.T) {
 		code   int
 		out    string // "…" stands for anything
 	}{
-		{"info k", map3, "LOCKINFO k", ExitOK, "owner    \"\\x1bo\"\nholds    2\nheld     1m1.5s\nlease    1.5s\nfence    -\nwaiters  3\n"},
+		{"info k", map3, "LOCKINFO k", ExitOK, "owner    \"\\x1bo\"\nmode     exclusive\nholds    2\nheld     1m1.5s\nlease    1.5s\nfence    -\nwaiters  3\n"},
 		{"info k --json", map2, "LOCKINFO k", ExitOK, "{\n  \"key\": \"k\",\n  \"owner\": \"o\",…\"fence\": 7,…}\n"},
 		{"info k --json", map3, "LOCKINFO k", ExitOK, "{…\"held_ms\": 61500,…}\n"},
 		{"info k", "%4\r\n+owner\r\n+o\r\n+client\r\n+1.2.3.4:5\r\n+name\r\n+\x1b\r\n+x\r\n+y", "LOCKINFO k", ExitOK, "owner…held     -\n…client   1.2.3.4:5\nname     \"\\x1b\"\n"},
 		{"info k", "_", "LOCKINFO k", ExitNo, "free\n"},
 		{"info k --json", "*-1", "LOCKINFO k", ExitNo, "null\n"},
 		{"info k", "-NOPERM x", "LOCKINFO k", ExitUnreachable, ""},
-		{"locks", "*1\r\n" + map2, "LOCKLIST", ExitOK, "KEY  OWNER  HOLDS  HELD  LEASE  FENCE  WAITERS  CLIENT  NAME\nk    o      0      -     0s     7      0…\n"},
+		{"locks", "*1\r\n" + map2, "LOCKLIST", ExitOK, "KEY  OWNER  MODE       HOLDS  HELD  LEASE  FENCE  WAITERS  CLIENT  NAME\nk    o      exclusive  0      -     0s     7      0…\n"},
+		{"info k", sharedMap, "LOCKINFO k", ExitOK, "owner    o\nmode     shared\n…\nHOLDER  HOLDS  LEASE  FENCE  CLIENT     NAME\no       1      1.5s   7      1.2.3.4:5  n\np       2      1s     8…\n"},
+		{"info k --json", sharedMap, "LOCKINFO k", ExitOK, "{…\"mode\": \"shared\",…\"holders\": [\n…\"owner\": \"p\",\n      \"holds\": 2,\n      \"lease_ms\": 1000,\n      \"fence\": 8\n    }\n  ]\n}\n"},
 		{"locks --match a* --count 5 --json", "*0", "LOCKLIST MATCH a* COUNT 5", ExitOK, "[]\n"},
 		{"unlock k", ":1", "FORCEUNLOCK k", ExitOK, "unlocked\n"},
 		{"unlock k", ":0", "FORCEUNLOCK k", ExitNo, "free\n"},
 		{"unlock k --owner o", ":1", "UNLOCK k OWNER o", ExitOK, "unlocked\n"},
 		{"unlock k --owner o", ":0", "UNLOCK k OWNER o", ExitOK, "one hold released, still held\n"},
+		{"unlock k --owner o --shared", ":1", "UNLOCK k OWNER o SHARED", ExitOK, "unlocked\n"},
 		{"unlock k --owner o --json", ":0", "UNLOCK k OWNER o", ExitOK, "{\n  \"key\": \"k\",\n  \"unlocked\": false\n}\n"},
 		{"unlock \xff --owner=\xfe --json", ":1", "UNLOCK \xff OWNER \xfe", ExitOK, "{\n  \"key\": \"\\ufffd\",\n  \"key_base64\": \"/w==\",\n  \"unlocked\": true\n}\n"},
 		{"info k --json", "%1\r\n+owner\r\n$1\r\n\xfe", "LOCKINFO k", ExitOK, "{\n  \"key\": \"k\",\n  \"owner\": \"\\ufffd\",\n  \"owner_base64\": \"/g==\",…}\n"},
@@ -126,7 +132,7 @@ func TestABusyLockHasItsHolder(t *testing.T) {
 
 // A request that may succeed later is repeated. Others end at once.
 func TestAwaitingALock(t *testing.T) {
-	const ask, extend = "LOCK k OWNER o GRACE 5000", "EXTENDLOCK k PX 5000 OWNER o"
+	const ask, extend = "LOCK k OWNER o GRACE 5000", "EXTENDLOCK k OWNER o PX 5000"
 	for _, test := range []struct {
 		answers []string
 		asked   []string
@@ -152,6 +158,15 @@ func TestAwaitingALock(t *testing.T) {
 		}
 		proxy.want(t, test.asked...)
 		h.Disconnect()
+	}
+}
+
+// The word SHARED is a mistake in syntax to a proxy that does not know it.
+func TestAProxyWithoutSharedLocksIsNamed(t *testing.T) {
+	proxy := startStub(t, "-ERR syntax error")
+	code, _, complaints := ran(t, "exec", "-s", "k", "-u", proxy.addr, "--", "true")
+	if code != ExitUnreachable || !strings.Contains(complaints, "an earlier version, which has no shared locks") {
+		t.Errorf("exit code %d, %q", code, complaints)
 	}
 }
 

@@ -26,6 +26,7 @@ type execCommand struct {
 	Wait    patience
 	NoWait  bool
 	Fair    bool
+	Shared  bool
 	Lease   time.Duration
 	MaxHold time.Duration
 	Key     string
@@ -47,6 +48,7 @@ func (c *execCommand) flags(f *pflag.FlagSet) {
 	f.VarP(&c.Wait, "wait", "w", "Longest wait for the lock, as in 10s; a number, as 0.5, is seconds. Without it: no limit. Exit code 75: another client has the lock.")
 	f.BoolVarP(&c.NoWait, "no-wait", "n", false, "Do not wait, as --wait 0s.")
 	f.BoolVar(&c.Fair, "fair", false, "First come, first served (FAIRLOCK).")
+	f.BoolVarP(&c.Shared, "shared", "s", false, "Hold the lock beside other shared holders, and beside no exclusive one.")
 	f.Var((*Duration)(&c.Lease), "lease", "Lease of the lock. It is renewed while the command runs. If this machine fails, the lock ends within this time.")
 	f.Var((*Duration)(&c.MaxHold), "max-hold", "End the command after this time. Exit code 124. 0s: no limit.")
 	f.SetInterspersed(false) // what follows the command is its own
@@ -100,7 +102,7 @@ func (c *execCommand) run(p *program) int {
 	defer signal.Stop(signals)
 
 	h := newHolder(t, c.Key, c.Lease)
-	h.Limit = c.MaxHold
+	h.Limit, h.Shared = c.MaxHold, c.Shared
 	defer h.Disconnect()
 	sure, code := c.acquire(p, h, signals)
 	if code != ExitOK {
@@ -110,7 +112,7 @@ func (c *execCommand) run(p *program) int {
 		p: p, lease: c.Lease, holder: h, renewal: newLockRenewal(Config{Lease: c.Lease, MaxHold: c.MaxHold}, sure),
 	}
 	return r.run(path, c.Command, Grant{
-		URL: []byte(c.URL), PasswordFile: []byte(c.PasswordFile), Key: []byte(h.Key), Owner: []byte(h.Owner), Fence: h.Fence,
+		URL: []byte(c.URL), PasswordFile: []byte(c.PasswordFile), Key: []byte(h.Key), Owner: []byte(h.Owner), Fence: h.Fence, Shared: h.Shared,
 	}, signals)
 }
 
@@ -196,6 +198,9 @@ func (c *execCommand) tellHolder(ctx context.Context, p *program, t Target, own 
 	}
 }
 
+// errNoShared is the meaning of a syntax error of a proxy that does not know the word SHARED.
+var errNoShared = errors.New("the proxy is of an earlier version, which has no shared locks")
+
 // await asks for the lock, over a new connection if the proxy goes away meanwhile.
 func (c *execCommand) await(ctx context.Context, h *Holder) (time.Time, error) {
 	verb := "LOCK"
@@ -216,6 +221,8 @@ func (c *execCommand) await(ctx context.Context, h *Holder) (time.Time, error) {
 		switch {
 		case err == nil || errors.Is(err, errBusy):
 			return sure, err
+		case c.Shared && reply == "ERR syntax error":
+			return sure, errNoShared
 		case reply != "" && !temporary(reply):
 			return sure, answered(err)
 		case errors.Is(err, errLost): // taken away at once: ask again
@@ -329,7 +336,7 @@ func (c *guardCommand) run(p *program) int {
 	if err != nil {
 		return ExitUsage
 	}
-	h := &Holder{Target: t, Key: string(g.Key), Owner: string(g.Owner), Fence: g.Fence}
+	h := &Holder{Target: t, Key: string(g.Key), Owner: string(g.Owner), Fence: g.Fence, Shared: g.Shared}
 	defer h.Disconnect()
 	ctx, cancel := context.WithTimeout(p.ctx, releaseLimit)
 	defer cancel()

@@ -18,6 +18,7 @@ type Grant struct {
 	Key          []byte `json:"key"`
 	Owner        []byte `json:"owner"`
 	Fence        int64  `json:"fence"`
+	Shared       bool   `json:"shared,omitempty"`
 }
 
 // Holder is a lock at the proxy. Its methods are called by one goroutine at a time.
@@ -31,6 +32,7 @@ type Holder struct {
 	Target Target
 	Key    string
 	Owner  string
+	Shared bool // it is held beside other shared holders
 	Lease  time.Duration
 	Limit  time.Duration // MAXHOLD; 0: none
 	Fence  int64         // of the grant; 0: there is none yet
@@ -74,6 +76,15 @@ func (h *Holder) Disconnect() {
 // Conn is the connection; nil: there is none.
 func (h *Holder) Conn() *Conn { return h.conn }
 
+// about is a command about this owner's hold, with further options.
+func (h *Holder) about(verb string, options ...string) []string {
+	args := []string{verb, h.Key, "OWNER", h.Owner}
+	if h.Shared {
+		args = append(args, "SHARED")
+	}
+	return append(args, options...)
+}
+
 // do sends a command. If the connection fails, it is closed.
 func (h *Holder) do(ctx context.Context, args ...string) (reply int64, null bool, err error) {
 	if err := h.Connect(ctx); err != nil {
@@ -90,7 +101,7 @@ func (h *Holder) do(ctx context.Context, args ...string) (reply int64, null bool
 // Lock acquires the lock and makes sure of it: sure is the time when the extension was sent that has confirmed the
 // grant. GRACE keeps the lease as long as it is, because the holder counts on it while it connects again.
 func (h *Holder) Lock(ctx context.Context, verb string, wait time.Duration) (sure time.Time, err error) {
-	args := []string{verb, h.Key, "OWNER", h.Owner, "GRACE", millis(h.Lease)}
+	args := h.about(verb, "GRACE", millis(h.Lease))
 	if wait >= 0 {
 		args = append(args, "WAIT", strconv.FormatInt(wait.Milliseconds(), 10))
 	}
@@ -114,19 +125,19 @@ func (h *Holder) Lock(ctx context.Context, verb string, wait time.Duration) (sur
 // lock is not ours.
 func (h *Holder) Extend(ctx context.Context) (sentAt time.Time, err error) {
 	if h.conn == nil { // the old one has ended: the new one must hold the lock, or no proxy renews it
-		fence, null, err := h.do(ctx, "LOCK", h.Key, "WAIT", "0", "OWNER", h.Owner, "GRACE", millis(h.Lease))
+		fence, null, err := h.do(ctx, h.about("LOCK", "GRACE", millis(h.Lease), "WAIT", "0")...)
 		switch {
 		case err != nil:
 			return sentAt, h.judge(err)
 		case null:
 			return sentAt, errLost
 		case fence != h.Fence:
-			_, _, _ = h.do(ctx, "UNLOCK", h.Key, "OWNER", h.Owner)
+			_, _, _ = h.do(ctx, h.about("UNLOCK")...)
 			return sentAt, errLost
 		}
 	}
 	sentAt = time.Now()
-	_, _, err = h.do(ctx, "EXTENDLOCK", h.Key, "PX", millis(h.Lease), "OWNER", h.Owner)
+	_, _, err = h.do(ctx, h.about("EXTENDLOCK", "PX", millis(h.Lease))...)
 	return sentAt, h.judge(err)
 }
 
@@ -145,7 +156,7 @@ const mostHolds = 1000
 
 // Release releases all holds. errLost: there was none.
 func (h *Holder) Release(ctx context.Context) error {
-	args := []string{"UNLOCK", h.Key, "OWNER", h.Owner}
+	args := h.about("UNLOCK")
 	if h.Fence != 0 {
 		args = append(args, "FENCE", strconv.FormatInt(h.Fence, 10))
 	}

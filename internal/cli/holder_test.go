@@ -22,7 +22,7 @@ func at(t *testing.T, answers ...string) (*Holder, *stubProxy) {
 	return h, p
 }
 
-const extension = "EXTENDLOCK k PX 5000 OWNER o"
+const extension = "EXTENDLOCK k OWNER o PX 5000"
 
 func TestAGrantIsMadeSureOf(t *testing.T) {
 	h, p := at(t, ":7", ":1", "_")
@@ -37,6 +37,24 @@ func TestAGrantIsMadeSureOf(t *testing.T) {
 		t.Errorf("a null is answered with %v", err)
 	}
 	p.want(t, "FAIRLOCK k OWNER o GRACE 5000 WAIT 1500 MAXHOLD 65000", extension, "LOCK k OWNER o GRACE 5000")
+}
+
+// Each command about a shared hold says so: a proxy that does not know the owner would take it for the exclusive one.
+func TestASharedHolderSaysSo(t *testing.T) {
+	h, p := at(t, ":7", ":1", ":7", ":1", ":1")
+	h.Shared = true
+	if _, err := h.Lock(t.Context(), "LOCK", -1); err != nil {
+		t.Fatal(err)
+	}
+	h.Disconnect()
+	if _, err := h.Extend(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.want(t, "LOCK k OWNER o SHARED GRACE 5000", "EXTENDLOCK k OWNER o SHARED PX 5000", "LOCK k OWNER o SHARED GRACE 5000 WAIT 0",
+		"EXTENDLOCK k OWNER o SHARED PX 5000", "UNLOCK k OWNER o SHARED FENCE 7")
 }
 
 // A loss is told from a failure, after which the lock may still be held.
@@ -62,7 +80,7 @@ func TestOnlySomeErrorsAreLosses(t *testing.T) {
 
 // On a new connection the holder takes the lock again first: it must be the same grant.
 func TestTheGrantIsTakenAlongToANewConnection(t *testing.T) {
-	const again = "LOCK k WAIT 0 OWNER o GRACE 5000"
+	const again = "LOCK k OWNER o GRACE 5000 WAIT 0"
 	for _, test := range []struct {
 		answers []string
 		lost    bool

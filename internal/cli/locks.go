@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -72,12 +73,24 @@ type infoCommand struct{ question }
 type unlockCommand struct {
 	question
 
-	Owner string
+	Owner  string
+	Shared bool
 }
 
 func (c *unlockCommand) flags(f *pflag.FlagSet) {
 	c.question.flags(f)
 	f.StringVar(&c.Owner, "owner", "", "Release one hold of the OWNER `ID` only.")
+	f.BoolVar(&c.Shared, "shared", false, "With --owner: release its shared hold.")
+}
+
+func (c *unlockCommand) arguments(f *pflag.FlagSet) error {
+	if err := c.question.arguments(f); err != nil {
+		return err
+	}
+	if c.Shared && c.Owner == "" {
+		return errors.New("--shared needs --owner")
+	}
+	return nil
 }
 
 // lock is a lock as LOCKINFO and LOCKLIST show it.
@@ -86,6 +99,7 @@ type lock struct {
 	KeyAs   string `json:"key_base64,omitempty"` // the bytes, if they are not UTF-8: JSON cannot say them
 	Owner   string `json:"owner"`
 	OwnerAs string `json:"owner_base64,omitempty"`
+	Mode    string `json:"mode"` // exclusive or shared
 	Holds   int64  `json:"holds"`
 	HeldMS  *int64 `json:"held_ms,omitempty"` // nil: the proxy does not know it
 	LeaseMS int64  `json:"lease_ms"`
@@ -95,12 +109,26 @@ type lock struct {
 	Client  string `json:"client,omitempty"`
 	Name    string `json:"name,omitempty"`
 	NameAs  string `json:"name_base64,omitempty"`
+
+	Holders []holder `json:"holders,omitempty"` // all of them, if there may be several
+}
+
+// holder is one of the holders of a lock.
+type holder struct {
+	Owner   string `json:"owner"`
+	OwnerAs string `json:"owner_base64,omitempty"`
+	Holds   int64  `json:"holds"`
+	LeaseMS int64  `json:"lease_ms"`
+	Fence   int64  `json:"fence"`
+	Client  string `json:"client,omitempty"`
+	Name    string `json:"name,omitempty"`
+	NameAs  string `json:"name_base64,omitempty"`
 }
 
 // lockOf reads a map of either protocol version.
 func lockOf(v resp.Value, key string) lock {
-	l := lock{Key: key}
-	texts := map[string]*string{"key": &l.Key, "owner": &l.Owner, "client": &l.Client, "name": &l.Name}
+	l := lock{Key: key, Mode: "exclusive"} // a proxy of an earlier version has no others
+	texts := map[string]*string{"key": &l.Key, "owner": &l.Owner, "mode": &l.Mode, "client": &l.Client, "name": &l.Name}
 	numbers := map[string]*int64{"holds": &l.Holds, "ttl-ms": &l.LeaseMS, "fence": &l.Fence, "fair-waiters": &l.Fair, "local-waiters": &l.Local}
 	for i := 0; i+1 < len(v.Elems); i += 2 {
 		if to := texts[string(v.Elems[i].Str)]; to != nil {
@@ -109,6 +137,11 @@ func lockOf(v resp.Value, key string) lock {
 			*to = v.Elems[i+1].Int
 		} else if string(v.Elems[i].Str) == "held-ms" {
 			l.HeldMS = &v.Elems[i+1].Int
+		} else if string(v.Elems[i].Str) == "holders" {
+			for _, h := range v.Elems[i+1].Elems {
+				one := lockOf(h, "")
+				l.Holders = append(l.Holders, holder{one.Owner, one.OwnerAs, one.Holds, one.LeaseMS, one.Fence, one.Client, one.Name, one.NameAs})
+			}
 		}
 	}
 	l.KeyAs, l.OwnerAs, l.NameAs = base64Of(l.Key), base64Of(l.Owner), base64Of(l.Name)
@@ -144,9 +177,10 @@ func (c *locksCommand) run(p *program) int {
 			return ExitOK, p.printJSON(locks)
 		}
 		w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "KEY\tOWNER\tHOLDS\tHELD\tLEASE\tFENCE\tWAITERS\tCLIENT\tNAME")
+		fmt.Fprintln(w, "KEY\tOWNER\tMODE\tHOLDS\tHELD\tLEASE\tFENCE\tWAITERS\tCLIENT\tNAME")
 		for _, l := range locks {
-			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%d\t%s\t%s\n", plain(l.Key), plain(l.Owner), l.Holds, l.held(), l.lease(), l.fence(), l.waiters(), plain(l.Client), plain(l.Name))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%d\t%s\t%s\n", plain(l.Key), plain(l.Owner), plain(l.Mode), l.Holds, l.held(), leaseText(l.LeaseMS),
+				fenceText(l.Fence), l.waiters(), plain(l.Client), plain(l.Name))
 		}
 		return ExitOK, w.Flush()
 	})
@@ -170,9 +204,16 @@ func (c *infoCommand) run(p *program) int {
 			return ExitOK, p.printJSON(l)
 		}
 		w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintf(w, "owner\t%s\nholds\t%d\nheld\t%s\nlease\t%s\nfence\t%s\nwaiters\t%d\n", plain(l.Owner), l.Holds, l.held(), l.lease(), l.fence(), l.waiters())
+		fmt.Fprintf(w, "owner\t%s\nmode\t%s\nholds\t%d\nheld\t%s\nlease\t%s\nfence\t%s\nwaiters\t%d\n", plain(l.Owner), plain(l.Mode), l.Holds, l.held(),
+			leaseText(l.LeaseMS), fenceText(l.Fence), l.waiters())
 		if l.Client != "" {
 			fmt.Fprintf(w, "client\t%s\nname\t%s\n", plain(l.Client), plain(l.Name))
+		}
+		if len(l.Holders) > 1 {
+			fmt.Fprint(w, "\nHOLDER\tHOLDS\tLEASE\tFENCE\tCLIENT\tNAME\n")
+			for _, h := range l.Holders {
+				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", plain(h.Owner), h.Holds, leaseText(h.LeaseMS), fenceText(h.Fence), plain(h.Client), plain(h.Name))
+			}
 		}
 		return ExitOK, w.Flush()
 	})
@@ -182,6 +223,9 @@ func (c *unlockCommand) run(p *program) int {
 	args := []string{"FORCEUNLOCK", c.Key}
 	if c.Owner != "" {
 		args = []string{"UNLOCK", c.Key, "OWNER", c.Owner}
+	}
+	if c.Shared {
+		args = append(args, "SHARED")
 	}
 	return p.ask(c.connection, func(ctx context.Context, conn *Conn) (int, error) {
 		v, err := conn.Do(ctx, args...)
@@ -221,7 +265,7 @@ func (p *program) printJSON(v any) error {
 	return e.Encode(v)
 }
 
-func (l lock) lease() string { return (time.Duration(l.LeaseMS) * time.Millisecond).String() }
+func leaseText(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }
 
 // held is how long the lock has been held.
 func (l lock) held() string {
@@ -244,16 +288,19 @@ func (l lock) holder(now time.Time) string {
 		held := time.Duration(*l.HeldMS) * time.Millisecond
 		text += fmt.Sprintf(", since %s (%v)", now.Add(-held).Format(time.DateTime), held.Round(time.Second))
 	}
+	if len(l.Holders) > 1 {
+		text += fmt.Sprintf(", one of %d holders", len(l.Holders))
+	}
 	return text
 }
 
 func (l lock) waiters() int64 { return l.Fair + l.Local }
 
-func (l lock) fence() string {
-	if l.Fence == 0 {
+func fenceText(fence int64) string {
+	if fence == 0 {
 		return "-"
 	}
-	return strconv.FormatInt(l.Fence, 10)
+	return strconv.FormatInt(fence, 10)
 }
 
 // plain is a name for a terminal: a client chooses its bytes.

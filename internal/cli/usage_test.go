@@ -17,6 +17,7 @@ func TestMistakesAreExplained(t *testing.T) {
 		"locks --match":                 "--match needs a value",
 		"info":                          "0 arguments, where one is expected: the name of the lock",
 		"info k --fence 7":              "unknown flag: --fence\n",
+		"unlock k --shared":             "--shared needs --owner\n",
 		"info k -u 127.0.0.1:1":         "the proxy at 127.0.0.1:1 cannot be reached: ",
 		"info k -u redis://127.0.0.1/x": "the database of the address, ",
 	} {
