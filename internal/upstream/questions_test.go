@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -137,7 +138,15 @@ func TestTryOutNamesEachMissingRight(t *testing.T) {
 			t.Errorf("%s is not among all that are missing: %v", want, err)
 		}
 	}
-	server.Do(t, "ACL", "SETUSER", "u", "-eval")
+	server.Do(t, "ACL", "SETUSER", "u", "+command", "+hset", "+zadd", "+subscribe", "-hrandfield", "resetchannels", "&redisson_lock__channel:*")
+	a, logs := askerOf(t, server.Addr(), "u", "p")
+	if err := a.TryOut(t.Context(), true); err != nil {
+		t.Errorf("rights for shared locks alone are missing: %v", err)
+	}
+	if hints := logs.All(); len(hints) != 1 || fmt.Sprint(hints[0].ContextMap()["missing"]) != "[PUBLISH redisson_rwlock:{lockproxy:probe} x HRANDFIELD lockproxy:probe 1]" {
+		t.Errorf("hints: %v", hints)
+	}
+	server.Do(t, "ACL", "SETUSER", "u", "-command", "-eval")
 	// Clients use their own users, which have rights of their own.
 	if err := a.TryOut(t.Context(), false); err == nil || strings.Contains(err.Error(), "EVAL") {
 		t.Errorf("rights of the proxy are missing: %v", err)

@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
+
+	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -40,13 +43,19 @@ var lockNeeds = []string{
 	"ZCARD " + probeKey, "ZRANGE " + probeKey + " 0 0", "ZREM " + probeKey + " x", "ZSCORE " + probeKey + " x",
 }
 
+// sharedNeeds are those that only the scripts of shared locks use.
+var sharedNeeds = []string{
+	"SET {" + probeKey + "}:owner:rwlock_timeout:1 x", "PUBLISH redisson_rwlock:{" + probeKey + "} x", "HLEN " + probeKey, "HRANDFIELD " + probeKey + " 1",
+	"HSETNX " + probeKey + " x x",
+}
+
 // deniedScript answers those of the commands in ARGV that the user may not execute. Before Redis 7.0 it cannot know.
 const deniedScript = `local denied = {}
 if not redis.acl_check_cmd then return denied end
 for _, text in ipairs(ARGV) do
 	local words = {}
 	for word in string.gmatch(text, '%S+') do words[#words + 1] = word end
-	if not redis.acl_check_cmd(unpack(words)) then denied[#denied + 1] = words[1] end
+	if not redis.acl_check_cmd(unpack(words)) then denied[#denied + 1] = text end
 end
 return denied`
 
@@ -88,11 +97,16 @@ func (a *asker) TryOut(ctx context.Context, lent bool) error {
 	}
 	var missing []error
 	for _, question := range asked {
+		name := question[0]
+		if name == "SUBSCRIBE" {
+			if err := a.hintOfShared(nc); err != nil {
+				return err
+			}
+		}
 		reply, err := a.Dialer.Ask(nc, question...)
 		if err != nil {
 			return err
 		}
-		name := question[0]
 		if name == "CONFIG" || name == "CLUSTER" {
 			name += " " + question[1]
 		}
@@ -106,11 +120,37 @@ func (a *asker) TryOut(ctx context.Context, lent bool) error {
 		if isDenied(line) || strings.HasPrefix(line, "-ERR unknown command") && slices.Contains(vital, name) {
 			missing = append(missing, fmt.Errorf("%s: %s", name, line[1:]))
 		}
-		if v, _, err := resp.Decode(reply); name == "EVAL" && err == nil {
-			for _, denied := range v.Elems {
-				missing = append(missing, fmt.Errorf("%s: NOPERM in the scripts of the lock commands", denied.Str))
+		if name == "EVAL" {
+			for _, denied := range deniedOf(reply) {
+				command, _, _ := strings.Cut(denied, " ")
+				missing = append(missing, fmt.Errorf("%s: NOPERM in the scripts of the lock commands", command))
 			}
 		}
 	}
 	return errors.Join(missing...)
+}
+
+// deniedOf is the answer of deniedScript.
+func deniedOf(reply []byte) (denied []string) {
+	v, _, err := resp.Decode(reply)
+	if err != nil {
+		return nil
+	}
+	for _, e := range v.Elems {
+		denied = append(denied, string(e.Str))
+	}
+	return denied
+}
+
+// hintOfShared warns of rights that clients miss only when they use shared locks.
+func (a *asker) hintOfShared(nc net.Conn) error {
+	reply, err := a.Dialer.Ask(nc, slices.Concat([]string{"EVAL", deniedScript, "1", probeKey}, sharedNeeds)...)
+	if err != nil {
+		return err
+	}
+	if denied := deniedOf(reply); len(denied) > 0 {
+		a.Logger.Warn("the user lacks rights that shared locks need (LOCK … SHARED); their channel is only for Redisson's readers and writers",
+			zap.Strings("missing", denied))
+	}
+	return nil
 }
