@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -83,6 +84,31 @@ var pools = map[string]func(t *testing.T) (name string, args []string){
 	},
 }
 
+// sharers are the programs that read an index under a shared lock, or rebuild it.
+var sharers = map[string]func(t *testing.T) (name string, args []string){
+	"shell": func(t *testing.T) (string, []string) {
+		requireTools(t, "redis-cli")
+		return abs(t, root, "examples", "shell", "shared.sh"), nil
+	},
+	"python": func(t *testing.T) (string, []string) {
+		return python(t), []string{abs(t, root, "examples", "python", "shared.py")}
+	},
+	"node": func(t *testing.T) (string, []string) {
+		return "node", []string{filepath.Join(node(t, abs(t, root, "examples", "node", "shared.mjs")), "shared.mjs")}
+	},
+	"go": func(t *testing.T) (string, []string) {
+		path := filepath.Join(cache, "example-go-shared")
+		if err := tool(t.Context(), root, "go", "build", "-o", path, "./examples/go/shared"); err != nil {
+			t.Fatal(err)
+		}
+		return path, nil
+	},
+	"java": func(t *testing.T) (string, []string) {
+		classpath := java(t, "example-java-shared", abs(t, root, "examples", "java", "pom.xml"), nil, []string{abs(t, root, "examples", "java", "Shared.java")})
+		return "java", javaCommand(classpath, "Shared").Args[1:]
+	},
+}
+
 // Exit codes of the examples.
 const (
 	exampleDone = 0
@@ -107,6 +133,47 @@ func TestExamplesWithPools(t *testing.T) {
 			}
 			s.proxy = freeAddr(t)
 			receive(t, startExample(t, s, "", name, args)).want(t, exampleDown, oneLine)
+		})
+	}
+}
+
+func TestExamplesOfSharedLocks(t *testing.T) {
+	t.Parallel()
+	for language, example := range sharers {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			name, args := example(t)
+			s := newStand(t, redistest.Loopback)
+			start := func(workMS string, more ...string) <-chan exampleRun {
+				return startExample(t, s, workMS, name, append(slices.Clone(args), more...))
+			}
+			lock := openGoRedis(t, "redis://"+s.proxy)
+
+			rebuilding := start("300", "rebuild")
+			redistest.Eventually(t, limit, "the rebuild to have the lock", func() bool { return do(t, lock, "EXISTS", "index") == int64(1) })
+			reading := start("50")
+			rebuilt := receive(t, rebuilding)
+			rebuilt.want(t, exampleDone, `^rebuilt \d+\n$`)
+			data := "read " + strings.Fields(rebuilt.output)[1]
+			receive(t, reading).want(t, exampleDone, "^"+data+"\n$")
+
+			do(t, lock, "LOCK", "index", "SHARED")
+			receive(t, start("50")).want(t, exampleDone, "^"+data+"\n$") // beside another reader
+			receive(t, start("50", "rebuild")).want(t, exampleBusy, `^busy: `)
+			equal(t, do(t, lock, "UNLOCK", "index"), int64(1))
+			do(t, lock, "LOCK", "index")
+			receive(t, start("50")).want(t, exampleBusy, `^busy: `)
+			equal(t, do(t, lock, "UNLOCK", "index"), int64(1))
+			equal(t, do(t, lock, "LOCKINFO", "index"), nil)
+
+			for _, more := range [][]string{nil, {"rebuild"}} {
+				ended := start("2500", more...)
+				redistest.Eventually(t, limit, "the example to take the lock", func() bool { return do(t, lock, "EXISTS", "index") == int64(1) })
+				equal(t, do(t, lock, "FORCEUNLOCK", "index"), int64(1))
+				receive(t, ended).want(t, exampleLost, `^lost: `)
+			}
+			s.proxy = freeAddr(t)
+			receive(t, start("50")).want(t, exampleDown, oneLine)
 		})
 	}
 }
