@@ -12,12 +12,13 @@ const (
 	NoUpstream Code = "NOUPSTREAM" // nothing was sent to Redis; safe to retry
 	InDoubt    Code = "INDOUBT"    // sent, but no answer came: it may or may not have happened
 	Overloaded Code = "OVERLOADED" // refused before any work; safe to retry
+	Deadlock   Code = "DEADLOCK"   // the wait would never end, because another holder waits for the caller; nothing happened
 	NotSynced  Code = "NOTSYNCED"  // a lock was granted, too few replicas had it in time, and it was rolled back
 )
 
 // Codes returns the closed list in the order of its declaration. The caller owns the slice.
 func Codes() []Code {
-	return []Code{Err, NotHeld, LostLease, NoUpstream, InDoubt, Overloaded, NotSynced}
+	return []Code{Err, NotHeld, LostLease, NoUpstream, InDoubt, Overloaded, Deadlock, NotSynced}
 }
 
 // ProtocolError is a request that breaks the protocol. Redis answers it with an error and closes the connection.

@@ -125,7 +125,7 @@ var table = complete([]Spec{
 		Verb: Lock, Name: "lock",
 		Summary: "Acquire a lock, waiting until it is free, and return its fencing token", Complexity: "O(1)",
 		Does:    "acquires the lock, and waits until it is granted; `WAIT` limits the wait. A newcomer may overtake waiters",
-		Replies: "the fencing token, an integer ≥ 1; null if the lock was not granted in time; `-NOTSYNCED`",
+		Replies: "the fencing token, an integer ≥ 1; null if the lock was not granted in time; `-NOTSYNCED`; `-DEADLOCK`",
 	}),
 	acquire.with(Spec{
 		Verb: TryLock, Name: "trylock",
@@ -159,7 +159,7 @@ var table = complete([]Spec{
 		Summary:    "Describe the holder and the waiters of a lock",
 		Complexity: "O(N) with N being the number of fair waiters",
 		Does:       "describes the holder and the waiters",
-		Replies:    "null if free; else `owner`, `holds`, `ttl-ms`, `fence`, `fair-waiters`, `local-waiters`, with `client` and `name` if it is a client of this proxy, and `held-ms` if it is known",
+		Replies:    "null if free; else `owner`, `holds`, `ttl-ms`, `fence`, `fair-waiters`, `local-waiters`, with `client` and `name` if it is a client of this proxy, `held-ms` if it is known, `mode`, and `holders` if there may be several",
 	},
 	{
 		Verb: LockList, Name: "locklist", Arguments: []Argument{argMatch, argCount},
@@ -184,7 +184,7 @@ var table = complete([]Spec{
 		Flags: []string{"write", "noscript", "no_multi"}, Categories: []string{"write", "slow", "scripting"},
 		Access:  []string{"RW", "access", "delete"},
 		Summary: "Remove a lock of any holder", Complexity: "O(1)",
-		Does: "removes a lock of any holder; the holder is told", Replies: "`1`, or `0` if there was none",
+		Does: "removes a lock of any holder, or of one `OWNER`; the holders are told", Replies: "`1`, or `0` if there was none",
 	},
 })
 
