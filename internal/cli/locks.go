@@ -210,7 +210,7 @@ func (c *infoCommand) run(p *program) int {
 			fmt.Fprintf(w, "client\t%s\nname\t%s\n", plain(l.Client), plain(l.Name))
 		}
 		if len(l.Holders) > 1 {
-			fmt.Fprint(w, "\nHOLDER\tHOLDS\tLEASE\tFENCE\tCLIENT\tNAME\n")
+			fmt.Fprintln(w, "\nHOLDER\tHOLDS\tLEASE\tFENCE\tCLIENT\tNAME")
 			for _, h := range l.Holders {
 				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", plain(h.Owner), h.Holds, leaseText(h.LeaseMS), fenceText(h.Fence), plain(h.Client), plain(h.Name))
 			}

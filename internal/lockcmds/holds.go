@@ -166,7 +166,7 @@ func (e *Engine) endedLocked(h *watchedHold, end table.End) {
 		return
 	}
 	e.told.Ended(observe.Ending{
-		At: now, Kind: observe.Hold, Key: h.Lock, By: observe.Party{Owner: h.Owner, Addr: end.Client.Addr, Name: end.Client.Name},
+		At: now, Kind: observe.Hold, Key: h.Lock, Mode: kindOfHold(h.Key).Mode(), By: observe.Party{Owner: h.Owner, Addr: end.Client.Addr, Name: end.Client.Name},
 		Took: held, Outcome: outcome, Reason: h.Reason(), Fence: h.Fence, Sync: h.Sync,
 	})
 }

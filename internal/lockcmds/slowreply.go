@@ -11,15 +11,16 @@ import (
 func slowReply(proto int, entries []*observe.Entry) []byte {
 	dst := redcon.AppendArray(nil, len(entries))
 	for _, e := range entries {
-		pairs := 10
+		pairs := 11
 		if e.Kind == observe.Wait {
-			pairs = 12
+			pairs = 13
 		}
 		dst = resp.AppendMapHeader(dst, proto, pairs)
 		dst = appendNumber(dst, "id", e.ID)
 		dst = appendNumber(dst, "time", e.At.Unix())
 		dst = appendText(dst, "kind", string(e.Kind))
 		dst = appendText(dst, "key", e.Key)
+		dst = appendText(dst, "mode", e.Mode)
 		dst = appendText(dst, "owner", e.By.Owner)
 		dst = appendNumber(dst, "duration-us", e.Took.Microseconds())
 		dst = appendText(dst, "outcome", e.Outcome)

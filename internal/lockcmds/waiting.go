@@ -167,7 +167,7 @@ func (w *waiter) noteEnd(now time.Time, outcome string, fence int64) {
 	}
 	c := w.session().Client
 	e := observe.Ending{
-		At: now, Kind: observe.Wait, Key: w.lock(), By: observe.Party{Owner: w.claim.Key().Owner, Addr: c.Addr, Name: c.Name},
+		At: now, Kind: observe.Wait, Key: w.lock(), Mode: w.kind().Mode(), By: observe.Party{Owner: w.claim.Key().Owner, Addr: c.Addr, Name: c.Name},
 		Took: took, Outcome: outcome, Fence: fence, Sync: w.Sync,
 	}
 	if w.behind != nil {

@@ -111,15 +111,15 @@ func TestSlowWaitsAndHoldsAreLogged(t *testing.T) {
 	start := time.Unix(1000, 0)
 	want := []observe.Entry{
 		{ID: 2, Ending: observe.Ending{
-			At: start.Add(6 * time.Second), Kind: observe.Wait, Key: "other", By: observe.Party{Owner: "x"}, Took: 6 * time.Second, Outcome: "error",
+			At: start.Add(6 * time.Second), Kind: observe.Wait, Key: "other", Mode: "exclusive", By: observe.Party{Owner: "x"}, Took: 6 * time.Second, Outcome: "error",
 			Behind: observe.Party{Owner: "elsewhere"},
 		}},
 		{ID: 1, Ending: observe.Ending{
-			At: start.Add(5 * time.Second), Kind: observe.Wait, Key: "k", By: observe.Party{Owner: "u:c"}, Took: 5 * time.Second, Outcome: "timed-out",
+			At: start.Add(5 * time.Second), Kind: observe.Wait, Key: "k", Mode: "exclusive", By: observe.Party{Owner: "u:c"}, Took: 5 * time.Second, Outcome: "timed-out",
 			Behind: observe.Party{Owner: "me"},
 		}},
 		{ID: 0, Ending: observe.Ending{
-			At: start.Add(4 * time.Second), Kind: observe.Hold, Key: "k", By: observe.Party{Owner: "me"}, Took: 4 * time.Second, Outcome: "client-gone", Fence: 7,
+			At: start.Add(4 * time.Second), Kind: observe.Hold, Key: "k", Mode: "exclusive", By: observe.Party{Owner: "me"}, Took: 4 * time.Second, Outcome: "client-gone", Fence: 7,
 		}},
 	}
 	var got []observe.Entry

@@ -92,7 +92,7 @@ func TestWaitsAndHoldsAreSpans(t *testing.T) {
 	me, boss := observe.Party{Owner: "me", Addr: "10.0.0.1:5", Name: "job"}, observe.Party{Owner: "boss", Name: "cron"}
 	tracer.Ended(observe.Ending{At: at, Kind: observe.Wait, Key: "k", By: me, Took: 2 * time.Second, Outcome: observe.Granted, Fence: 7, Sync: 1, Behind: boss})
 	tracer.Ended(observe.Ending{At: at, Kind: observe.Wait, Key: "free", By: me, Outcome: observe.Granted, Fence: 1})
-	tracer.Ended(observe.Ending{At: at.Add(3 * time.Second), Kind: observe.Hold, Key: "k", By: me, Took: 3 * time.Second, Outcome: observe.Lost, Reason: "gone", Fence: 7, Sync: 1})
+	tracer.Ended(observe.Ending{At: at.Add(3 * time.Second), Kind: observe.Hold, Key: "k", Mode: "shared", By: me, Took: 3 * time.Second, Outcome: observe.Lost, Reason: "gone", Fence: 7, Sync: 1})
 	tracer.Ended(observe.Ending{At: at, Kind: observe.Wait, Key: "\xff\xfe", By: me, Outcome: observe.TimedOut, Behind: observe.Party{Owner: "elsewhere"}})
 	tracer.Close()
 	if len(c.spans) != 3 {
@@ -111,7 +111,7 @@ func TestWaitsAndHoldsAreSpans(t *testing.T) {
 	}
 	want = map[string]any{
 		"lockproxy.key": "k", "lockproxy.owner": "me", "client.address": "10.0.0.1:5", "lockproxy.client.name": "job", "lockproxy.outcome": "lost",
-		"lockproxy.reason": "gone", "lockproxy.fence": int64(7), "lockproxy.sync": int64(1),
+		"lockproxy.reason": "gone", "lockproxy.mode": "shared", "lockproxy.fence": int64(7), "lockproxy.sync": int64(1),
 	}
 	if diff := cmp.Diff(want, attributesOf(hold)); diff != "" {
 		t.Errorf("hold (-want +got)\n%s", diff)

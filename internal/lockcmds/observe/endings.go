@@ -62,6 +62,7 @@ type Ending struct {
 	At      time.Time // the end
 	Kind    Kind
 	Key     string
+	Mode    string // of the lock: exclusive or shared
 	By      Party
 	Took    time.Duration
 	Outcome string
