@@ -18,6 +18,10 @@ var redissonClaims = []string{
 	"reentry",                               // hold counts, as either side sees the other's
 	"expiry-of-redisson", "expiry-of-proxy", // a fixed lease ends
 	"wake-redisson-lock", "wake-redisson-trylock", "wake-redisson-async", "wake-proxy",
+	"wake-readers", "wake-writers", "wake-writers-behind-shared", "wake-locks-behind-shared",
+	"wake-shared-behind-writer", "wake-fair-shared-behind-writer", "wake-proxy-behind-writer",
+	"wake-proxy-behind-reader", "wake-fair-behind-reader", "wake-shared-behind-lock",
+	"readers-share", "readers-keep-leases", // Redisson's readLock and writeLock beside SHARED
 	"wake-fair-redisson", "wake-fair-proxy",
 	"forced-by-redisson", "forced-by-proxy", // forceUnlock and FORCEUNLOCK; Redisson's watchdog sees it
 	"watchdogs",                                      // both keep their locks for longer than a lease
@@ -26,7 +30,7 @@ var redissonClaims = []string{
 }
 
 // clusterClaims is the number of redissonClaims that are also proved in a cluster, from the first on.
-const clusterClaims = 15
+const clusterClaims = 27
 
 // TestRedissonInACluster runs Redisson and the proxy in front of one Redis Cluster, on the same locks.
 func TestRedissonInACluster(t *testing.T) {
@@ -79,7 +83,7 @@ var classes = []string{"lock", "fair", "spin", "fenced", "read", "write", "multi
 func TestEachClassOfRedissonOnTheNameOfALock(t *testing.T) {
 	var claims []string
 	for _, class := range classes {
-		claims = append(claims, "behind-proxy-"+class, "behind-redisson-"+class)
+		claims = append(claims, "behind-proxy-"+class, "behind-shared-"+class, "behind-redisson-"+class)
 	}
 	upstreams(t, func(t *testing.T, at redistest.Place) {
 		for _, version := range redissonVersions {

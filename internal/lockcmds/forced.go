@@ -20,8 +20,10 @@ func (e *Engine) look(m script.ForcedMessage) {
 	}
 	e.calls.Background(jobs.Loss, func() {
 		for again := true; again; again = e.endLook(k, m.Fence) {
-			held, err := runFor(e.life, e.client, script.Info{Key: m.Lock}.Call(), script.DecodeDescribed)
-			if err == nil && held.Find(m.Fence) == nil {
+			// A renewal finds one holder of a crowd at once, and this one makes no lease longer.
+			none := []script.Renewal{{Key: m.Lock, Owner: k.Owner, Fence: m.Fence, Lease: time.Millisecond}}
+			holds, err := runFor(e.life, e.client, kindOfHold(k).Renew(none), script.DecodeRenewed)
+			if err == nil && holds[0] == 0 {
 				e.Forced(m.Lock, script.Forced{Owner: k.Owner, Fence: m.Fence, Handle: m.IsHandle(k.Owner)})
 			}
 		}

@@ -17,7 +17,11 @@ import (
 func (e *Engine) releaseGrant(s contract.Caller, cmd grammar.Command) {
 	var h *table.Hold
 	e.step(func(t *table.Table) { h = t.Ending(cmd.Key, cmd.Fence) })
-	call := script.Force{Key: cmd.Key, Fence: cmd.Fence, Handle: true}.Call
+	force := script.Force{Key: cmd.Key, Fence: cmd.Fence, Handle: true}
+	if h != nil && h.Kind.Shares() { // a crowd of holders is not searched
+		force.Owner = h.Owner
+	}
+	call := force.Call
 	e.calls.Send(call(), &callRequest{Session: s.Session, For: plainAsker{Call: call, Reply: func(o callOutcome) []byte {
 		ended, err := decoded(o.Reply, o.Err, script.DecodeForced)
 		unknown := err == nil && len(ended) == 0 && o.Repeated // an earlier copy has ended the grant, or it was over before

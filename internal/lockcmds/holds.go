@@ -72,14 +72,17 @@ func holdOf(h *table.Hold) *watchedHold {
 	return h.Tag.(*watchedHold)
 }
 
+// redissonLease is the lease of Redisson's clients, unless they have changed it.
+const redissonLease = 30 * time.Second
+
 // entry is the hold as the watchdog knows it. Redisson's clients set the TTL of a lock that they share with others to
-// their own lease, so a longer one is kept.
+// their own lease, so a longer one is kept: it is set again before theirs can end.
 func (e *Engine) entry(h *watchedHold) watchdog.Entry {
 	entry := watchdog.Entry{
 		Of: h, TTL: h.TTL, Until: h.Until, Fixed: h.Fixed, Group: watchdog.Group{By: h.by.Node(h.Lock), Kind: h.Kind},
 	}
-	if h.Fixed && h.Kind.Shares() && h.TTL > e.opts.Lease {
-		entry.Kept = e.opts.Lease / 3
+	if theirs := min(e.opts.Lease, redissonLease); h.Kind.Shares() && h.TTL > theirs {
+		entry.Kept = theirs / 3
 	}
 	return entry
 }

@@ -19,7 +19,7 @@ func (w *waiter) await(a script.Acquired) []byte {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w.noteHolderLocked()
-	if a.Upgrades && !w.Fair { // it goes first: no further shared holder gets in before it, and a release wakes it
+	if a.Upgrades { // it goes first: no further shared holder gets in before it, and a release wakes it
 		n := script.ForWaiters(key)
 		w.Fair, w.Place, w.mark = true, n.UpgradePlaceOf(w.Owner), table.Mark{}
 		w.Wake = n.Channel + ":" + w.Place

@@ -117,7 +117,7 @@ func (l *Lease) Shorten(sentAt time.Time, ttl time.Duration) {
 	l.ttl = ttl
 	l.deadline = min(l.deadline, set+ttl)
 	if !l.fixed {
-		l.every = ttl / renewalsPerTTL
+		l.every = min(l.every, ttl/renewalsPerTTL)
 	}
 	l.next = min(l.next, set+l.every)
 	l.planLocked()
@@ -140,8 +140,8 @@ func (l *Lease) Forget() bool {
 func (l *Lease) setLocked(e Entry, sentAt time.Time) {
 	sent := sentAt.Sub(l.w.base)
 	l.of, l.ttl, l.fixed, l.every = e.Of, e.TTL, e.Fixed, e.Kept
-	if !e.Fixed {
-		l.every = e.TTL / renewalsPerTTL
+	if third := e.TTL / renewalsPerTTL; !e.Fixed && (e.Kept == 0 || third < e.Kept) {
+		l.every = third
 	}
 	l.until = never
 	if !e.Until.IsZero() {

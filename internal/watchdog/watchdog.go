@@ -10,8 +10,9 @@
 //	              └────── gone ◄──────────────────────────────────────────────────────┘ renewed, or an error:
 //	                                                                                     back into the heap
 //
-// A renewable lease is renewed every third of its TTL, and the rest of a fixed one as often as Entry.Kept says. An answer "not yours" loses it at once. An error is not a loss:
-// the renewal is tried again every second (every tenth of a shorter TTL) until the lease's own deadline.
+// A renewable lease is renewed every third of its TTL, or as often as Entry.Kept says; of a fixed one the rest is set
+// again. An answer "not yours" loses it at once. An error is not a loss: the renewal is tried again every second (every
+// tenth of a shorter TTL) until the lease's own deadline.
 //
 // Goroutines: Run is the scheduler and is the caller's. Renewal jobs run on the caller's pool, at most groupJobs per
 // group, each one batch after the other until its group has nothing due; Run returns after the last of them.
@@ -57,8 +58,8 @@ type Entry struct {
 	TTL   time.Duration // the lease's length from the moment it is acquired or renewed
 	Until time.Time     // renewals are cut so that the lease ends by then (plus one transit); zero: no limit
 	Fixed bool          // never renewed, only watched until its deadline
-	// Kept is how often the rest of a fixed lease is set again, because other holders of the lock may cut it short. 0: it
-	// is not.
+	// Kept is how often the lease is set again in any case, because other holders of the lock may cut it short: of a fixed
+	// one the rest. 0: no other holder does.
 	Kept  time.Duration
 	Group Group
 }

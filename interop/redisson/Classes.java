@@ -16,13 +16,14 @@ import org.redisson.api.RedissonClient;
 import org.redisson.client.RedisException;
 
 /**
- * Each class of Redisson that locks or counts, with the name of a lock that is held through the proxy, and the other way round: nobody hangs, Redis
- * answers, the holder keeps what it has, and of two locks one waits.
+ * Each class of Redisson that locks or counts, with the name of a lock that is held through the proxy, alone or shared, and the other way round:
+ * nobody hangs, Redis answers, the holder keeps what it has, and of two locks one waits, unless both only read.
  *
  * <p>The proxy runs with a lease of 3 s, and so does Redisson.
  */
 public final class Classes {
   private static final long LEASE = 3000; // ms
+  private static final List<String> SHARED = List.of("SHARED");
 
   private final RedissonClient redisson = Scenarios.redisson(Scenarios.BEHIND);
 
@@ -38,14 +39,18 @@ public final class Classes {
     locks.put("multi", name -> c.redisson.getMultiLock(c.redisson.getLock(name), c.redisson.getLock(name + ":second")));
     Check check = new Check();
     locks.forEach((name, make) -> check
-        .add("behind-proxy-" + name, () -> c.lockBehindProxy(name, make))
+        .add("behind-proxy-" + name, () -> c.lockBehindProxy(name, make, List.of()))
+        .add("behind-shared-" + name, () -> c.lockBehindProxy(name, make, SHARED))
         .add("behind-redisson-" + name, () -> c.proxyBehindLock(name, make)));
     check
-        .add("behind-proxy-semaphore", c::semaphoreBehindProxy)
+        .add("behind-proxy-semaphore", () -> c.semaphoreBehindProxy(List.of()))
+        .add("behind-shared-semaphore", () -> c.semaphoreBehindProxy(SHARED))
         .add("behind-redisson-semaphore", c::proxyBehindSemaphore)
-        .add("behind-proxy-permits", c::permitsBehindProxy)
+        .add("behind-proxy-permits", () -> c.permitsBehindProxy(List.of()))
+        .add("behind-shared-permits", () -> c.permitsBehindProxy(SHARED))
         .add("behind-redisson-permits", c::proxyBehindPermits)
-        .add("behind-proxy-latch", c::latchBehindProxy)
+        .add("behind-proxy-latch", () -> c.latchBehindProxy(List.of()))
+        .add("behind-shared-latch", () -> c.latchBehindProxy(SHARED))
         .add("behind-redisson-latch", c::proxyBehindLatch)
         .report();
   }
@@ -54,12 +59,14 @@ public final class Classes {
     return name + ":" + UUID.randomUUID();
   }
 
-  /** What a lock's hash says of its holder. The number of the last request is none of it. */
+  /** What a lock's hash says of its holders. The numbers of the last requests are none of it. */
   private static Map<String, String> hash(Wire redis, String name) {
     List<?> all = (List<?>) redis.command("HGETALL", name);
     Map<String, String> fields = new TreeMap<>();
     for (int i = 0; i < all.size(); i += 2) {
-      fields.put((String) all.get(i), (String) all.get(i + 1));
+      String field = (String) all.get(i);
+      String value = (String) all.get(i + 1);
+      fields.put(field, value.startsWith("#") ? value.substring(0, value.indexOf(' ')) : value);
     }
     fields.remove("{request}");
     return fields;
@@ -86,36 +93,59 @@ public final class Classes {
     };
   }
 
-  private void lockBehindProxy(String kind, Function<String, RLock> make) throws Exception {
+  private void lockBehindProxy(String kind, Function<String, RLock> make, List<String> option) throws Exception {
     String name = fresh("behind-proxy-" + kind);
+    String[] acquire = words(List.of("LOCK", name), option);
     try (Wire proxy = new Wire(Scenarios.PROXY); Wire redis = new Wire(Scenarios.BEHIND)) {
       RLock lock = make.apply(name);
-      long fence = proxy.number("LOCK", name);
+      long fence = proxy.number(acquire);
       Map<String, String> before = hash(redis, name);
-      Check.claim(!inTime(() -> lock.tryLock()), "Redisson got the lock as well");
-      Check.claim(!inTime(() -> lock.tryLock(300, 1000, TimeUnit.MILLISECONDS)), "Redisson got the lock as well");
-      notHeld(unlock(lock));
-      if (kind.equals("read") || kind.equals("write")) {
-        Check.claim(!inTime(lock::forceUnlock), "Redisson ended a lock of another class");
-      }
-      CompletableFuture<Object> waits = Check.waiting(() -> {
-        lock.lock();
-        try {
-          Thread.sleep(LEASE / 2); // it is renewed meanwhile
-        } finally {
-          lock.unlock();
+      CompletableFuture<?> waits;
+      if (option.equals(SHARED) && kind.equals("read")) {
+        waits = beside(lock);
+      } else {
+        Check.claim(!inTime(() -> lock.tryLock()), "Redisson got the lock as well");
+        Check.claim(!inTime(() -> lock.tryLock(300, 1000, TimeUnit.MILLISECONDS)), "Redisson got the lock as well");
+        notHeld(unlock(lock));
+        if (kind.equals("read") || kind.equals("write")) {
+          Check.claim(!inTime(lock::forceUnlock), "Redisson ended a lock of another class");
         }
-        return null;
-      });
-      Check.stillWaits(waits, LEASE * 4 / 3);
+        waits = Check.waiting(() -> heldForAWhile(lock));
+        Check.stillWaits(waits, LEASE * 4 / 3);
+      }
       Check.equal(redis.command("PING"), "PONG");
       Check.equal(hash(redis, name), before);
-      Check.equal(proxy.number("LOCK", name), fence);
+      Check.equal(proxy.number(acquire), fence);
       Check.equal(proxy.command("UNLOCK", name), 0);
       Check.equal(proxy.command("UNLOCK", name), 1);
       Check.inTime(waits);
       Check.equal(redis.command("EXISTS", name), 0);
     }
+  }
+
+  /** A reader of Redisson's comes and goes beside a shared holder, once for itself and once with a hold of its own inside. */
+  private static CompletableFuture<?> beside(RLock reader) throws Exception {
+    notHeld(unlock(reader));
+    CompletableFuture<?> done = Check.waiting(() -> {
+      Check.claim(reader.tryLock(), "a reader does not share the lock");
+      Check.claim(reader.tryLock(300, 60_000, TimeUnit.MILLISECONDS), "a reader does not share the lock with itself");
+      reader.unlock();
+      Thread.sleep(LEASE * 4 / 3); // it is renewed meanwhile, and so is the other holder
+      reader.unlock();
+      return null;
+    });
+    done.get(Check.LIMIT, TimeUnit.SECONDS);
+    return done;
+  }
+
+  private static Void heldForAWhile(RLock lock) throws InterruptedException {
+    lock.lock();
+    try {
+      Thread.sleep(LEASE / 2); // it is renewed meanwhile
+    } finally {
+      lock.unlock();
+    }
+    return null;
   }
 
   private void proxyBehindLock(String kind, Function<String, RLock> make) throws Exception {
@@ -127,9 +157,19 @@ public final class Classes {
       List<String> holders = new ArrayList<>(before.keySet());
       holders.remove("mode");
       for (List<String> owner : List.of(List.<String>of(), List.of("OWNER", "other"))) {
-        Check.equal(proxy.command(words(List.of("TRYLOCK", name), owner)), null);
-        Check.equal(proxy.command(words(List.of("LOCK", name, "WAIT", "100"), owner)), null);
-        Check.equal(proxy.command(words(List.of("FAIRLOCK", name, "WAIT", "100"), owner)), null);
+        for (List<String> option : List.of(List.<String>of(), SHARED)) {
+          List<String> words = new ArrayList<>(owner);
+          words.addAll(option);
+          for (List<String> command : List.of(
+              List.of("TRYLOCK", name), List.of("LOCK", name, "WAIT", "100"), List.of("FAIRLOCK", name, "WAIT", "100"))) {
+            if (kind.equals("read") && option.equals(SHARED)) {
+              Check.claim(proxy.number(words(command, words)) > 0, "no fence");
+              Check.equal(proxy.command(words(List.of("UNLOCK", name), words)), 1);
+            } else {
+              Check.equal(proxy.command(words(command, words)), null);
+            }
+          }
+        }
         Check.refused("NOTHELD", () -> proxy.command(words(List.of("UNLOCK", name), owner)));
         Check.refused("NOTHELD", () -> proxy.command(words(List.of("EXTENDLOCK", name, "PX", "100"), owner)));
       }
@@ -154,9 +194,10 @@ public final class Classes {
   }
 
   /** The calls are refused by Redis, or answered no, and change nothing in a lock. */
-  private void changeNothing(String name, List<Callable<?>> calls) throws Exception {
+  private void changeNothing(String name, List<String> option, List<Callable<?>> calls) throws Exception {
+    String[] acquire = words(List.of("LOCK", name), option);
     try (Wire proxy = new Wire(Scenarios.PROXY); Wire redis = new Wire(Scenarios.BEHIND)) {
-      long fence = proxy.number("LOCK", name);
+      long fence = proxy.number(acquire);
       Map<String, String> before = hash(redis, name);
       for (Callable<?> call : calls) {
         try {
@@ -167,7 +208,7 @@ public final class Classes {
         }
       }
       Check.equal(hash(redis, name), before);
-      Check.equal(proxy.number("LOCK", name), fence);
+      Check.equal(proxy.number(acquire), fence);
       Check.equal(proxy.command("UNLOCK", name), 0);
       Check.equal(proxy.command("UNLOCK", name), 1);
     }
@@ -182,16 +223,17 @@ public final class Classes {
     try (Wire proxy = new Wire(Scenarios.PROXY)) {
       for (List<String> command : List.of(
           List.of("TRYLOCK", name), List.of("LOCK", name, "WAIT", "100"), List.of("FAIRLOCK", name, "WAIT", "100"), List.of("LOCK", name, "OWNER", "other"),
+          List.of("TRYLOCK", name, "SHARED"), List.of("LOCK", name, "WAIT", "100", "SHARED"), List.of("FAIRLOCK", name, "WAIT", "100", "SHARED"),
           List.of("UNLOCK", name), List.of("EXTENDLOCK", name, "PX", "100"), List.of("LOCKINFO", name), List.of("FORCEUNLOCK", name))) {
         Check.refused("WRONGTYPE", () -> proxy.command(words(command, List.of())));
       }
     }
   }
 
-  private void semaphoreBehindProxy() throws Exception {
+  private void semaphoreBehindProxy(List<String> option) throws Exception {
     String name = fresh("behind-proxy-semaphore");
     RSemaphore s = redisson.getSemaphore(name);
-    changeNothing(name, List.of(
+    changeNothing(name, option, List.of(
         () -> s.trySetPermits(2), () -> s.tryAcquire(), () -> s.tryAcquire(1, 300, TimeUnit.MILLISECONDS), s::drainPermits, s::availablePermits,
         () -> does(s::release), () -> does(() -> s.addPermits(1)), () -> does(s::acquire)));
   }
@@ -206,11 +248,11 @@ public final class Classes {
     Check.equal(s.availablePermits(), 2);
   }
 
-  private void permitsBehindProxy() throws Exception {
+  private void permitsBehindProxy(List<String> option) throws Exception {
     String name = fresh("behind-proxy-permits");
     RPermitExpirableSemaphore s = redisson.getPermitExpirableSemaphore(name);
     String none = "00".repeat(16);
-    changeNothing(name, List.of(
+    changeNothing(name, option, List.of(
         () -> s.trySetPermits(2), s::tryAcquire, () -> s.tryAcquire(300, 1000, TimeUnit.MILLISECONDS), () -> s.tryRelease(none), s::availablePermits,
         () -> does(() -> s.addPermits(1)), s::acquire));
   }
@@ -226,10 +268,10 @@ public final class Classes {
     Check.equal(s.availablePermits(), 2);
   }
 
-  private void latchBehindProxy() throws Exception {
+  private void latchBehindProxy(List<String> option) throws Exception {
     String name = fresh("behind-proxy-latch");
     RCountDownLatch latch = redisson.getCountDownLatch(name);
-    changeNothing(name, List.of(
+    changeNothing(name, option, List.of(
         () -> latch.trySetCount(2), latch::getCount, () -> latch.await(300, TimeUnit.MILLISECONDS), () -> does(latch::countDown)));
   }
 

@@ -10,6 +10,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
 import org.redisson.Redisson;
 import org.redisson.api.BatchOptions;
 import org.redisson.api.RBatch;
@@ -24,14 +25,14 @@ import org.redisson.config.Config;
 /**
  * Redisson, connected to Redis itself, and lockproxy's commands in front of the same Redis, on the same locks.
  *
- * <p>The proxy runs with a lease of 3 s, and so does Redisson. BEHIND_URL is the proxy's Redis, which has one replica,
+ * <p>The proxy runs with a lease of 3 s, and so does Redisson, unless LEASE_MS says otherwise. BEHIND_URL is the proxy's Redis, which has one replica,
  * the process REPLICA_PID. Or it is cluster://host:port,host:port: then both sides use a Redis Cluster.
  */
 public final class Scenarios {
   static final String BEHIND = System.getenv("BEHIND_URL");
   static final String PROXY = System.getenv("LOCKPROXY_URL");
   private static final String CLUSTER = "cluster://";
-  private static final long LEASE = 3000; // ms
+  private static final long LEASE = Long.parseLong(System.getenv().getOrDefault("LEASE_MS", "3000"));
   private static final int ROUNDS = 15; // of each measurement
 
   private final RedissonClient redisson = redisson(BEHIND);
@@ -76,6 +77,18 @@ public final class Scenarios {
         .add("wake-redisson-trylock", () -> s.wakeRedisson(lock -> Check.claim(lock.tryLock(Check.LIMIT, TimeUnit.SECONDS), "not granted")))
         .add("wake-redisson-async", () -> s.wakeRedisson(lock -> lock.lockAsync(Thread.currentThread().getId()).get()))
         .add("wake-proxy", s::wakeProxy)
+        .add("wake-readers", () -> s.wakeOther("LOCK", s::readLock))
+        .add("wake-writers", () -> s.wakeOther("LOCK", s::writeLock))
+        .add("wake-writers-behind-shared", () -> s.wakeOther("LOCK SHARED", s::writeLock))
+        .add("wake-locks-behind-shared", () -> s.wakeOther("LOCK SHARED", s.redisson::getLock))
+        .add("wake-shared-behind-writer", () -> s.wakeOurs("LOCK SHARED", s::writeLock))
+        .add("wake-fair-shared-behind-writer", () -> s.wakeOurs("FAIRLOCK SHARED", s::writeLock))
+        .add("wake-proxy-behind-writer", () -> s.wakeOurs("LOCK", s::writeLock))
+        .add("wake-proxy-behind-reader", () -> s.wakeOurs("LOCK", s::readLock))
+        .add("wake-fair-behind-reader", () -> s.wakeOurs("FAIRLOCK", s::readLock))
+        .add("wake-shared-behind-lock", () -> s.wakeOurs("LOCK SHARED", s.redisson::getLock))
+        .add("readers-share", s::readersShare)
+        .add("readers-keep-leases", s::readersKeepLeases)
         .add("wake-fair-redisson", s::wakeFairRedisson)
         .add("wake-fair-proxy", s::wakeFairProxy)
         .add("forced-by-redisson", s::forcedByRedisson)
@@ -283,6 +296,124 @@ public final class Scenarios {
     typically(millis);
   }
 
+  private RLock readLock(String name) {
+    return redisson.getReadWriteLock(name).readLock();
+  }
+
+  private RLock writeLock(String name) {
+    return redisson.getReadWriteLock(name).writeLock();
+  }
+
+  /** A command of the proxy for a lock: the verb, and SHARED. */
+  private static String[] words(String command, String name) {
+    String[] words = command.split(" ");
+    return words.length == 1 ? new String[] {words[0], name} : new String[] {words[0], name, words[1]};
+  }
+
+  /** The proxy holds the lock by that command, and a lock of Redisson waits that it excludes. */
+  private void wakeOther(String command, Function<String, RLock> make) throws Exception {
+    String name = fresh("wake-other");
+    RLock lock = make.apply(name);
+    List<Double> millis = new ArrayList<>();
+    try (Wire proxy = proxy(); Party party = new Party()) {
+      for (int i = 0; i < ROUNDS; i++) {
+        proxy.number(words(command, name));
+        CompletableFuture<Long> granted = party.start(() -> {
+          lock.lock();
+          return System.nanoTime();
+        });
+        Check.stillWaits(granted, 50);
+        long start = System.nanoTime();
+        Check.equal(proxy.command("UNLOCK", name), 1);
+        millis.add((Check.inTime(granted) - start) / 1e6);
+        Check.inTime(party.does(lock::unlock));
+      }
+      Check.equal(proxy.command("EXISTS", name), 0);
+    }
+    typically(millis);
+  }
+
+  /** A lock of Redisson is held, and a command of the proxy waits that it excludes. */
+  private void wakeOurs(String command, Function<String, RLock> make) throws Exception {
+    String name = fresh("wake-ours");
+    RLock lock = make.apply(name);
+    List<Double> millis = new ArrayList<>();
+    try (Wire proxy = proxy(); Party party = new Party()) {
+      for (int i = 0; i < ROUNDS; i++) {
+        lock.lock();
+        CompletableFuture<Long> granted = party.start(() -> {
+          proxy.number(words(command, name));
+          return System.nanoTime();
+        });
+        Check.stillWaits(granted, 50);
+        long start = System.nanoTime();
+        lock.unlock();
+        millis.add((Check.inTime(granted) - start) / 1e6);
+        Check.equal(proxy.command("UNLOCK", name), 1);
+      }
+      Check.equal(proxy.command("EXISTS", name), 0);
+    }
+    typically(millis);
+  }
+
+  /** Readers of both sides hold the lock together, and come and go in any order. No writer of either side gets in. */
+  private void readersShare() throws Exception {
+    String name = fresh("readers-share");
+    RLock reader = readLock(name);
+    RLock writer = writeLock(name);
+    try (Wire first = proxy(); Wire second = proxy(); Wire other = proxy(); Party party = new Party()) {
+      Check.Claim nobodyAlone = () -> {
+        Check.claim(!party.start(() -> writer.tryLock()).get(), "Redisson has a write lock beside readers");
+        Check.equal(other.command("TRYLOCK", name), null);
+      };
+      first.number("LOCK", name, "SHARED");
+      reader.lock();
+      reader.lock();
+      second.number("FAIRLOCK", name, "SHARED", "OWNER", "named");
+      nobodyAlone.check();
+      Check.equal(first.command("UNLOCK", name), 1);
+      reader.unlock();
+      nobodyAlone.check();
+      reader.unlock();
+      nobodyAlone.check();
+      reader.lock();
+      Check.equal(second.command("UNLOCK", name, "OWNER", "named"), 1);
+      nobodyAlone.check();
+      reader.unlock();
+      Check.equal(other.command("EXISTS", name), 0);
+    }
+  }
+
+  /** A reader of Redisson's sets the TTL of the lock to its own lease. It goes without a release, and ours keep theirs. */
+  private void readersKeepLeases() throws Exception {
+    String fixed = fresh("readers-keep-fixed");
+    String renewed = fresh("readers-keep-renewed");
+    RedissonClient gone = redisson(BEHIND);
+    try (Wire holder = proxy(); Wire one = proxy(); Wire two = proxy()) {
+      holder.number("LOCK", fixed, "SHARED", "PX", "20000");
+      holder.number("LOCK", renewed, "SHARED");
+      Check.equal(holder.command("EXTENDLOCK", renewed, "PX", "20000"), 1);
+      List<CompletableFuture<Long>> waiting = new ArrayList<>();
+      for (String name : List.of(fixed, renewed)) {
+        gone.getReadWriteLock(name).readLock().lock();
+        Wire waiter = waiting.isEmpty() ? one : two;
+        waiting.add(Check.waiting(() -> waiter.number("LOCK", name)));
+      }
+      Check.stillWaits(waiting.get(0), LEASE); // its readers have been renewed meanwhile
+      gone.shutdown(0, 1, TimeUnit.SECONDS);
+      Check.stillWaits(waiting.get(0), LEASE * 2);
+      for (int i = 0; i < 2; i++) {
+        String name = i == 0 ? fixed : renewed;
+        Check.stillWaits(waiting.get(i), 1);
+        Check.equal(holder.command("UNLOCK", name), 1);
+        Check.inTime(waiting.get(i));
+        Check.equal((i == 0 ? one : two).command("UNLOCK", name), 1);
+      }
+    } finally {
+      gone.shutdown(0, 1, TimeUnit.SECONDS);
+    }
+  }
+
   private void wakeFairRedisson() throws Exception {
     String name = fresh("wake-fair-redisson");
     RLock lock = redisson.getFairLock(name);
@@ -461,7 +592,7 @@ public final class Scenarios {
     String name = fresh("fair-killed-head");
     String java = ProcessHandle.current().info().command().orElse("java");
     Process head = new ProcessBuilder(java, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-        "-cp", System.getProperty("java.class.path"), "Waiter", BEHIND, name)
+        "-cp", System.getProperty("java.class.path"), "Waiter", BEHIND, name, "fair")
         .redirectErrorStream(true).redirectOutput(ProcessBuilder.Redirect.DISCARD).start();
     try (Wire holder = proxy(); Wire ours = proxy(); Wire redis = behind(); Party one = new Party(); Party two = new Party()) {
       // The child takes the lock only if it comes first, so it is held before the child is up.

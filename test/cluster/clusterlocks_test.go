@@ -358,19 +358,28 @@ func TestLocksCrossTheFailoverOfAPrimary(t *testing.T) {
 // A lockLoad takes and releases locks until it is stopped. Each lock is contended, over all proxies.
 type lockLoad struct {
 	t       *testing.T
+	shared  bool // two of three grants are shared
 	stop    chan struct{}
 	wg      sync.WaitGroup
-	holders []atomic.Int64 // of each lock
+	holders []atomic.Int64 // of each lock; one that is alone counts as alone
+	crowds  atomic.Int64   // shared grants beside others
 	rounds  atomic.Int64
 	longest atomic.Int64
 }
 
+// alone is more than the shared holders of a lock.
+const alone = 1000
+
 func startLockLoad(t *testing.T, proxies map[string]*proxytest.Proxy, locks, clients int) *lockLoad {
-	l := &lockLoad{t: t, stop: make(chan struct{}), holders: make([]atomic.Int64, locks)}
+	return beginLockLoad(&lockLoad{t: t, holders: make([]atomic.Int64, locks)}, proxies, clients)
+}
+
+func beginLockLoad(l *lockLoad, proxies map[string]*proxytest.Proxy, clients int) *lockLoad {
+	l.stop = make(chan struct{})
 	n := 0
 	for _, srv := range proxies {
 		for range clients {
-			p, first := proxytest.Dial(t, srv.Addr()), n
+			p, first := proxytest.Dial(l.t, srv.Addr()), n
 			n++
 			l.wg.Go(func() { l.run(p, first*7) })
 		}
@@ -390,16 +399,23 @@ func (l *lockLoad) run(p *proxytest.Client, i int) {
 		if i%5 == 0 {
 			verb = "FAIRLOCK"
 		}
+		args, weight := []string{verb, key}, int64(alone)
+		if l.shared && i%3 != 0 {
+			args, weight = append(args, "SHARED"), 1
+		}
 		begin := time.Now()
-		got := p.Quiet(verb, key)
+		got := p.Quiet(args...)
 		if !strings.HasPrefix(got, ":") {
-			l.t.Errorf("%s %s: %q", verb, key, got)
+			l.t.Errorf("%q: %q", args, got)
 			return
 		}
-		if l.holders[n].Add(1) != 1 {
-			l.t.Errorf("%s has two holders", key)
+		switch now := l.holders[n].Add(weight); {
+		case weight == alone && now != alone, weight == 1 && now >= alone:
+			l.t.Errorf("%s has two holders, %q is one of them", key, args)
+		case weight == 1 && now > 1:
+			l.crowds.Add(1)
 		}
-		l.holders[n].Add(-1)
+		l.holders[n].Add(-weight)
 		if got := p.Quiet("UNLOCK", key); got != ":1\r\n" {
 			l.t.Errorf("UNLOCK %s: %q", key, got)
 			return
@@ -418,6 +434,9 @@ func (l *lockLoad) end() {
 	l.t.Logf("%d locks were taken and released; the longest round took %v", l.rounds.Load(), time.Duration(l.longest.Load()))
 	if l.rounds.Load() == 0 {
 		l.t.Error("no lock was taken")
+	}
+	if l.shared && l.crowds.Load() == 0 {
+		l.t.Error("no lock was shared")
 	}
 }
 
@@ -627,6 +646,117 @@ func TestShortLeasesAreRenewedWhileTheirSlotIsHalfMoved(t *testing.T) {
 	for i := range 8 {
 		if got := p.Quiet("UNLOCK", fmt.Sprint(tag, i)); got != ":1\r\n" {
 			t.Errorf("UNLOCK %d: %q", i, got)
+		}
+	}
+}
+
+// A shared hold has a key of its own beside the lock. While only one of them has moved, a renewal can be refused, but it is no loss.
+func TestSharedHoldsAreKeptWhileTheirKeysMoveOneByOne(t *testing.T) {
+	t.Parallel()
+	const lease = 9 * time.Second
+	c := redistest.StartCluster(t, 2, 0)
+	srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) { o.Upstream.Addr, o.Locks.Lease = "cluster://"+c.Addrs(), lease })
+	p, rival := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+	const tag = "{tag}"
+	slot := hashslot.Of([]byte(tag))
+	from := c.Owner(slot)
+	to := c.Nodes[0]
+	if from == to {
+		to = c.Nodes[1]
+	}
+	for i := range 3 {
+		proxytest.Integer(t, p.Quiet("LOCK", fmt.Sprint(tag, i), "SHARED"))
+	}
+	move := redistest.Move{Cluster: c, Slot: slot, From: from, To: to}
+	move.Begin()
+	host, port, _ := strings.Cut(to.Addr(), ":")
+	timeouts := from.Client(t).Keys(t.Context(), tag+"1:*").Val()
+	if len(timeouts) != 1 {
+		t.Fatalf("the keys of a shared hold: %q", timeouts)
+	}
+	from.Do(t, "MIGRATE", host, port, "", 0, 5000, "KEYS", tag+"0", timeouts[0])
+	begin := time.Now()
+	redistest.Eventually(t, proxytest.Patience, "a renewal to be due", func() bool { return time.Since(begin) > lease/2 })
+	move.Keys()
+	move.End()
+	for i := range 3 {
+		if got := rival.Quiet("TRYLOCK", fmt.Sprint(tag, i)); got != "$-1\r\n" {
+			t.Errorf("TRYLOCK %d: %q", i, got)
+		}
+		if got := p.Quiet("UNLOCK", fmt.Sprint(tag, i)); got != ":1\r\n" {
+			t.Errorf("UNLOCK %d: %q", i, got)
+		}
+	}
+}
+
+// Shared holders at two proxies keep their locks, and nobody is alone beside them, while the slots of the locks move, primaries fail over, and one dies.
+func TestSharedLocksCrossMovesAndFailovers(t *testing.T) {
+	c := redistest.StartCluster(t, 3, 1, "--cluster-require-full-coverage", "no")
+	proxies := proxytest.StartOverCluster(t, c, proxytest.Patient)
+	all := eachProxy(proxies)
+	first, second := all[0], all[len(all)-1]
+	holders := []*proxytest.Client{proxytest.Dial(t, first.Addr()), proxytest.Dial(t, second.Addr())}
+	rival := proxytest.Dial(t, second.Addr())
+	const held = 12
+	var moving []int
+	for i := range held {
+		key := fmt.Sprint("held", i)
+		for _, p := range holders {
+			proxytest.Integer(t, p.Quiet("LOCK", key, "SHARED"))
+		}
+		moving = append(moving, hashslot.Of([]byte(key)), hashslot.Of([]byte(fmt.Sprint("load", i))))
+	}
+	excluded := func(when string) {
+		t.Helper()
+		for i := range held {
+			if got := rival.Quiet("TRYLOCK", fmt.Sprint("held", i)); got != "$-1\r\n" {
+				t.Errorf("%s: TRYLOCK of a lock that is held shared: %q", when, got)
+			}
+		}
+	}
+	load := beginLockLoad(&lockLoad{t: t, shared: true, holders: make([]atomic.Int64, held)}, proxies, 4)
+	m := newMover(t, c)
+	for to := range 3 {
+		m.moveAll(moving, (to+1)%3, to)
+	}
+	excluded("after the moves")
+	for i := range 3 {
+		c.Failover(c.Nodes[3+i])
+	}
+	load.end()
+	excluded("after the failovers")
+
+	hit := proxytest.KeyOf(t, c, c.Nodes[3])
+	fences := make([]int, len(holders))
+	for i, p := range holders {
+		fences[i] = proxytest.Integer(t, p.Quiet("LOCK", hit, "SHARED", "SYNC", "1", "WAIT", "9000"))
+	}
+	if got := rival.Quiet("TRYLOCK", hit, "SHARED", "SYNC", "2"); !strings.HasPrefix(got, "-NOTSYNCED ") {
+		t.Errorf("TRYLOCK SHARED SYNC 2: %q", got)
+	}
+	if got := rival.Quiet("UNLOCK", hit); !strings.HasPrefix(got, "-NOTHELD ") {
+		t.Errorf("UNLOCK of a grant that was rolled back: %q", got)
+	}
+	c.Nodes[3].Kill()
+	rival.Send("LOCK", hit)
+	for i, p := range holders {
+		if again := proxytest.Integer(t, p.Quiet("LOCK", hit, "SHARED")); again != fences[i] {
+			t.Errorf("holder %d enters again with fence %d, it had %d", i, again, fences[i])
+		}
+		for _, want := range []string{":0\r\n", ":1\r\n"} {
+			if got := p.Quiet("UNLOCK", hit); got != want {
+				t.Errorf("UNLOCK by holder %d: %q", i, got)
+			}
+		}
+	}
+	if got, err := rival.Frame(); err != nil || !strings.HasPrefix(got, ":") || proxytest.Integer(t, got) <= fences[1] {
+		t.Errorf("the rival: %q, %v, behind fence %d", got, err, fences[1])
+	}
+	for i := range held {
+		for _, p := range holders {
+			if got := p.Quiet("UNLOCK", fmt.Sprint("held", i)); got != ":1\r\n" {
+				t.Errorf("UNLOCK of a shared lock that crossed moves and failovers: %q", got)
+			}
 		}
 	}
 }

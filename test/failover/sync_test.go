@@ -91,6 +91,51 @@ func TestSyncedLocksOutliveTheirPrimary(t *testing.T) {
 	}
 }
 
+// TestSyncedSharedLocksOutliveTheirPrimary kills the primary when two holders share each lock, by two proxies. Both have it at the new one, and nobody is
+// alone beside them.
+func TestSyncedSharedLocksOutliveTheirPrimary(t *testing.T) {
+	t.Parallel()
+	s := newFailoverStand(t)
+	primary := s.sentinels.Primary()
+	const n = 20
+	var holders []*proxytest.Client
+	for _, srv := range s.proxies {
+		holders = append(holders, proxytest.Dial(t, srv.Addr()))
+	}
+	rival := proxytest.Dial(t, s.proxies[0].Addr())
+	fences := make([][]int, n)
+	for i := range n {
+		for _, h := range holders {
+			fences[i] = append(fences[i], proxytest.Integer(t, h.Quiet("LOCK", fmt.Sprint("k", i), "SHARED", "SYNC", "2", "WAIT", "20000")))
+		}
+	}
+	primary.Kill()
+	s.newPrimary(t, primary)
+	for i := range n {
+		key, reply := fmt.Sprint("k", i), ""
+		redistest.Eventually(t, proxytest.Patience, "an answer", func() bool {
+			reply = rival.Quiet("TRYLOCK", key)
+			return !strings.HasPrefix(reply, "-NOUPSTREAM")
+		})
+		if reply != "$-1\r\n" {
+			t.Errorf("%s: the rival got %q", key, reply)
+		}
+		for j, h := range holders {
+			if again := proxytest.Integer(t, h.Quiet("LOCK", key, "SHARED", "SYNC", "0")); again != fences[i][j] {
+				t.Errorf("%s: holder %d enters again with fence %d, it had %d", key, j, again, fences[i][j])
+			}
+			for _, want := range []string{":0\r\n", ":1\r\n"} {
+				if reply := h.Quiet("UNLOCK", key); reply != want {
+					t.Errorf("%s: UNLOCK by holder %d answered %q", key, j, reply)
+				}
+			}
+		}
+		if fence := proxytest.Integer(t, rival.Quiet("LOCK", key, "WAIT", "0")); fence <= fences[i][len(holders)-1] {
+			t.Errorf("%s: the rival got fence %d behind %v", key, fence, fences[i])
+		}
+	}
+}
+
 // taker acquires one lock after the other, and keeps them.
 type taker struct {
 	name, addr string

@@ -67,9 +67,9 @@ if pttl == -2 or mode == 'read' and not held[5] then
         redis.call(publish, ARGV[13], '0')
       end
       local fence, replaced = share(lock, KEYS[4], owner, ARGV[2], time, held, ARGV[6], ARGV[3], 1)
-      if mode == 'read' and time[2] % 8 == 0 then -- now and then: each removes more holders that have ended than one can add
+      if mode == 'read' and time[2] % 4 == 0 then -- often enough: it removes several holders that have ended, and each adds one at the most
         --@ longest
-        sweep(lock)
+        some_alive(lock)
       end
       local at = 0
       if way == 'fair' and head == place then

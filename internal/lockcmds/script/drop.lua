@@ -78,14 +78,15 @@ elseif rest > 0 then
   end
   return {2}
 end
-if shared and (ARGV[6] == '0' or held[4] == 'lock') then
+if shared and (ARGV[6] == '0' or held[4] == 'lock' or shares_key(lock, owner)) then
   leave_shared(ARGV[4], KEYS[2], KEYS[3], lock, owner, held[4])
   return {1}
 elseif shared then
   local timeout = timeout_of(lock, owner) .. '1'
-  if redis.call('PTTL', timeout) > tonumber(ARGV[6]) then
+  local left = redis.call('PTTL', timeout)
+  if left > tonumber(ARGV[6]) then
     redis.call('PEXPIRE', timeout, ARGV[6])
-    settle_shared(ARGV[4], KEYS[2], KEYS[3], lock)
+    settle_shared(ARGV[4], KEYS[2], KEYS[3], lock, left)
   end
   put_shared(lock, owner, held, held[1], field, last < request and ARGV[5] or held[3])
   return {1}

@@ -29,7 +29,8 @@
 --          {1, fence, holds, odd, 0, 1}  overtaken by a later call of the session
 --          fence                         acquired, a first hold; or {1, fence, 1, 1}: the counter held no fence
 --          {0, pttl_ms}                  not acquired; pttl -2: free, but others are first
---          {0, pttl_ms, 0, 1}            the same, as in acquire.lua
+--          {0, pttl_ms, 0, 1}            the same, as in acquire.lua. An owner that holds it shared waits at a place with a
+--                                        mark of its own; without the mark it takes none
 --          DEADLOCK                      the owner holds it shared, and another holder waits for this one to leave
 
 local owner, wait, place = ARGV[1], tonumber(ARGV[7]), ARGV[10]
@@ -66,8 +67,10 @@ elseif redis.pcall('HEXISTS', KEYS[1], owner) ~= 0 then
     --@ longest
     --@ upgrade
     answer = upgrade(KEYS[1], KEYS[4], owner, ARGV[2], ARGV[3], ARGV[6])
-    local first = ARGV[8] == '1' and answer and answer[1] == 0 and head and head ~= place and string.match(head, '^(.-){u}')
-    if first and redis.call('EXISTS', timeout_of(KEYS[1], first) .. '1') == 1 then
+    --@ deadlock
+    if ARGV[8] == '1' and answer and answer[1] == 0 and head and deadlock(ARGV[9], KEYS[5], KEYS[2], KEYS[1], place) then
+      --@ take_turn
+      take_turn(KEYS[2], KEYS[3], place) -- at once: the other must not find a waiter that is refused
       return redis.error_reply('DEADLOCK another holder of the shared lock waits to hold it alone; nothing was done')
     end
   end
@@ -88,7 +91,7 @@ elseif redis.pcall('HEXISTS', KEYS[1], owner) ~= 0 then
   end
 end
 
-if ARGV[8] == '1' and head ~= place then
+if ARGV[8] == '1' and head ~= place and (pttl ~= -4 or string.find(place, '{u}', 1, true)) then
   --@ mend
   --@ line_up
   line_up(KEYS[2], KEYS[3], head, place, pttl == -4, now, pttl, wait)

@@ -16,11 +16,11 @@
 --          {}                          there was none
 
 local lock, publish, channel, queue = KEYS[1], ARGV[1], KEYS[2], KEYS[3]
-local all, mode = holders_of(lock)
+local all, mode = holders_of(lock, ARGV[5], ARGV[2])
 if all.err then
   return all
 end
-local ended, exclusive, shared = {}, nil, nil
+local ended, exclusive, shared, left = {}, nil, nil, 0
 for i, held in ipairs(all) do
   if (ARGV[2] == '-1' or held[3] == tonumber(ARGV[2])) and (not ARGV[5] or held[1] == ARGV[5]) then
     ended[#ended + 1] = held[1]
@@ -28,7 +28,8 @@ for i, held in ipairs(all) do
     if mode == 'read' or i > 1 then
       shared = held[1]
       if mode == 'read' then
-        redis.call('DEL', timeout_of(lock, shared) .. '1')
+        left = math.max(left, held[4])
+        end_lease(lock, shared)
         redis.call('HDEL', lock, shared, '{' .. shared .. '}')
       end
     else
@@ -37,7 +38,7 @@ for i, held in ipairs(all) do
   end
 end
 if mode == 'read' and (shared or #all == 0 and ARGV[2] == '-1') then -- or the leases of all holders have ended
-  settle_shared(publish, channel, queue, lock)
+  settle_shared(publish, channel, queue, lock, left)
 elseif exclusive and #all > 1 and not shared then
   downgrade(publish, channel, queue, lock, exclusive, redis.call('HGET', lock, '{shared}'))
 elseif exclusive then

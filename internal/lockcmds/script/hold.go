@@ -298,10 +298,13 @@ type Renew struct {
 
 // Call is the call of renew.lua.
 func (r Renew) Call() Call {
-	keys := make([]string, len(r.Renewals))
-	args := make([]string, 0, 3*len(keys)+1)
-	for i, one := range r.Renewals {
-		keys[i] = one.Key
+	keys := make([]string, 0, 2*len(r.Renewals))
+	args := make([]string, 0, 3*len(r.Renewals)+1)
+	for _, one := range r.Renewals {
+		keys = append(keys, one.Key)
+		if r.Shared {
+			keys = append(keys, LeaseKey(one.Key, one.Owner))
+		}
 		args = append(args, one.Owner, itoa(one.Fence), millis(one.Lease))
 	}
 	args = Part{Shared: r.Shared}.appendShared(args)
@@ -417,7 +420,11 @@ type Prove struct {
 
 // Call is the call of prove.lua.
 func (p Prove) Call() Call {
-	return Call{prove, []string{p.Key}, p.appendShared([]string{p.Owner, itoa(p.Fence), itoa(p.Request), p.field()})}
+	keys := []string{p.Key}
+	if p.Shared {
+		keys = append(keys, LeaseKey(p.Key, p.Owner))
+	}
+	return Call{prove, keys, p.appendShared([]string{p.Owner, itoa(p.Fence), itoa(p.Request), p.field()})}
 }
 
 // DecodeProved decodes the answer of prove.lua.

@@ -4,6 +4,7 @@
 -- counts those that have the grant: the grant was there before the write. Run again the script does the same.
 --
 -- KEYS[1]  lock     hash, see lib/hash.lua; exists only while held
+-- KEYS[2]  lease    of the shared hold; as in renew.lua
 -- ARGV[1]  owner    of the grant
 -- ARGV[2]  fence    of the grant
 -- ARGV[3]  request  number of the acquire, which may have deepened an older grant

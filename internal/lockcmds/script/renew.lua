@@ -4,14 +4,17 @@
 -- Run again the script does the same. It writes no counts, and tells how they are.
 -- A key that is no lock hash counts as not ours: one bad key must not cost the others their lease.
 --
--- KEYS[1..n]  locks  hashes, see lib/hash.lua; exist only while held
+-- KEYS[1..n]  locks  hashes, see lib/hash.lua; exist only while held. Each lock of a shared hold has the key of its lease behind
+--                    it: Redis refuses the call while one of them has moved to another server, and the other has not
 -- ARGV[1..3n] owner, fence, lease_ms for each lock; fence 0: any
 -- ARGV[..]    shared, behind those: 1: the shared holds of the owners; absent: the exclusive ones
 --
 -- Returns  {holds or 0, ...}  for each lock: renewed, how many holds its owner has; or 0, not ours any more
 
-local renewed, shared = {}, #ARGV > 3 * #KEYS
-for i, lock in ipairs(KEYS) do
+local renewed, shared = {}, #ARGV % 3 == 1
+local keys = shared and 2 or 1
+for i = 1, #KEYS / keys do
+  local lock = KEYS[keys * (i - 1) + 1]
   local owner, fence, lease = ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i]
   local held = (shared and shared_hold or hold_of)(lock, owner, '')
   if not held.err and held[1] and (fence == '0' or held[2] == fence) then

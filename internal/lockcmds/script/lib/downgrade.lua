@@ -16,7 +16,7 @@ local function downgrade(publish, channel, queue, lock, owner, shared)
   redis.call('DEL', lock)
   redis.call('HSET', lock, 'mode', 'read', owner, holds or 1, '{' .. owner .. '}', '#' .. (fence or 0) .. ' ' .. requests)
   redis.call('PEXPIRE', lock, lease)
-  redis.call('SET', timeout_of(lock, owner) .. '1', '1', 'PX', lease)
+  begin_lease(lock, owner, lease)
   tell_rwlock(publish, channel)
   wake(publish, channel, queue, lock)
 end

@@ -3,9 +3,20 @@
 -- Returns {owner, holds, fence, lease_ms} of each, fence 0: it was taken without one; none if the lock is free; and the
 -- mode, nil: it has none; or Redis's error. The owner is empty if the hash has none: a client has changed it by hand. No
 -- client can acquire the lock then. An owner that holds it both ways is there twice, the exclusive hold first.
+--
+-- Of a lock that is held shared, wanted names the only owner of interest, and fence the only grant; nil: any; fence -1: any.
 
-local function holders_of(lock)
-  local fields = redis.pcall('HGETALL', lock)
+local function holders_of(lock, wanted, fence)
+  local fields = {}
+  if wanted and redis.pcall('HGET', lock, 'mode') == 'read' then -- a crowd need not be read
+    local record = '{' .. wanted .. '}'
+    local held = redis.call('HMGET', lock, wanted, record)
+    if held[1] then
+      fields = {'mode', 'read', wanted, held[1], record, held[2] or ''}
+    end
+  else
+    fields = redis.pcall('HGETALL', lock)
+  end
   if fields.err or #fields == 0 then
     return fields
   end
@@ -21,22 +32,24 @@ local function holders_of(lock)
   if mode == 'read' then
     for _, owner in ipairs(owners) do
       local left, timeout = -2, timeout_of(lock, owner)
-      for n = 1, math.min(tonumber(value[owner]) or 0, 64) do
-        left = math.max(left, redis.call('PTTL', timeout .. n))
+      local by = string.match(value['{' .. owner .. '}'] or '', '^#(%d+)') or '0'
+      if not fence or fence == '-1' or by == fence then
+        for n = 1, math.min(tonumber(value[owner]) or 0, 64) do
+          left = math.max(left, redis.call('PTTL', timeout .. n))
+        end
       end
       if left > 0 then
-        local fence = string.match(value['{' .. owner .. '}'] or '', '^#(%d+)')
-        all[#all + 1] = {owner, tonumber(value[owner]), tonumber(fence) or 0, left}
+        all[#all + 1] = {owner, tonumber(value[owner]), tonumber(by), left}
       end
     end
     return all, mode
   end
-  local fence = tonumber(value.fence)
-  if not (fence and fence >= 1 and fence <= 9e15 and fence % 1 == 0) then
-    fence = 0 -- it cannot have been a fence
+  local by = tonumber(value.fence)
+  if not (by and by >= 1 and by <= 9e15 and by % 1 == 0) then
+    by = 0 -- it cannot have been a fence
   end
   local owner = owners[1] or ''
-  all[1] = {owner, tonumber(value[owner]) or 0, fence, pttl}
+  all[1] = {owner, tonumber(value[owner]) or 0, by, pttl}
   local shared, holds = string.match(value['{shared}'] or '', '^#(%d+) (%d+)$')
   if shared then
     all[2] = {owner, tonumber(holds), tonumber(shared), pttl}

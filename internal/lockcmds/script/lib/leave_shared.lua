@@ -1,13 +1,16 @@
--- leave_shared: the shared hold of an owner is over. If it was the last one, the lock is free.
+-- settle_shared: shared holds are over. If they were the last ones, the lock is free.
 --
--- A holder that has left only ever frees the lock. A large crowd is not counted: a few of it are looked at.
+-- left is the rest of the longest of their leases, in ms. Of a crowd only a few are looked at, unless the lock may outlast all that are
+-- left for long: it lasts as long as the hold that is over, and the few end much earlier.
 
-local function settle_shared(publish, channel, queue, lock)
+local function settle_shared(publish, channel, queue, lock, left)
   local head = head_of(queue, lock)
-  if head and string.find(head, '{u}', 1, true) then -- it holds the lock shared, and waits for the others to leave
+  local first = head and string.gsub(head, '{.*', '') -- without marks: no owner's name has braces
+  if head and redis.call('HEXISTS', lock, '{' .. first .. '}') == 1 then -- it holds the lock shared, and waits for the others to leave
     redis.call(publish, channel .. ':' .. head, '0')
   end
-  if redis.call('HLEN', lock) > 16 and sweep(lock) then
+  local some = some_alive(lock)
+  if some > 0 and (left < redis.call('PTTL', lock) or left <= 2 * some) then
     return
   end
   local most = longest(lock, redis.call('HGETALL', lock))
@@ -19,12 +22,14 @@ local function settle_shared(publish, channel, queue, lock)
   end
 end
 
+-- leave_shared: the shared hold of an owner is over.
+
 local function leave_shared(publish, channel, queue, lock, owner, mode)
   if mode == 'lock' then -- the owner holds the lock exclusively, too
     redis.call('HDEL', lock, '{shared}')
     return
   end
-  redis.call('DEL', timeout_of(lock, owner) .. '1')
+  local left = end_lease(lock, owner)
   redis.call('HDEL', lock, owner, '{' .. owner .. '}')
-  settle_shared(publish, channel, queue, lock)
+  settle_shared(publish, channel, queue, lock, left)
 end

@@ -9,6 +9,32 @@ local function timeout_of(lock, owner)
   return (string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}') .. ':' .. owner .. ':rwlock_timeout:'
 end
 
+-- shares_key reports whether the lease of the owner has its key in common with one of another lock: Redisson's rule gives "a" and
+-- "{a}" the same.
+local function shares_key(lock, owner)
+  local inner = string.match(lock, '^{([^{]+)}$')
+  local other = inner or not string.find(lock, '{', 1, true) and '{' .. lock .. '}'
+  return other and redis.pcall('HEXISTS', other, '{' .. owner .. '}') == 1
+end
+
+local function begin_lease(lock, owner, lease)
+  local timeout = timeout_of(lock, owner) .. '1'
+  if shares_key(lock, owner) then
+    lease = math.max(lease, redis.call('PTTL', timeout))
+  end
+  redis.call('SET', timeout, '1', 'PX', lease)
+end
+
+-- end_lease returns the rest of the lease.
+local function end_lease(lock, owner)
+  local timeout = timeout_of(lock, owner) .. '1'
+  local left = redis.call('PTTL', timeout)
+  if not shares_key(lock, owner) then
+    redis.call('DEL', timeout)
+  end
+  return left
+end
+
 local function last_of(requests, field)
   if field == '' then
     return requests
@@ -88,7 +114,7 @@ local function share(lock, counter, owner, lease, time, held, field, request, ho
     lengthen(lock, lease)
     return fence, replaced
   end
-  redis.call('SET', timeout_of(lock, owner) .. '1', '1', 'PX', lease)
+  begin_lease(lock, owner, lease)
   held[5] = ''
   put_shared(lock, owner, held, holds, field, request)
   if held[4] ~= 'read' then

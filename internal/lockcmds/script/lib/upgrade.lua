@@ -10,12 +10,11 @@ local function upgrade(lock, counter, owner, lease, request, field)
   if (tonumber(held[3] or 0) or 0) > tonumber(request) then
     return {1, 0, 0, 0, 0, 1}
   end
-  if longest(lock, redis.call('HGETALL', lock), owner) > 0 then
+  if some_alive(lock, owner) > 0 or longest(lock, redis.call('HGETALL', lock), owner) > 0 then
     return {0, -4}
   end
-  local timeout = timeout_of(lock, owner) .. '1'
-  local left = redis.call('PTTL', timeout)
-  redis.call('DEL', lock, timeout)
+  local left = end_lease(lock, owner)
+  redis.call('DEL', lock)
   local fence, replaced = grant(lock, counter, owner, lease, redis.call('TIME'), request, field)
   redis.call('HSET', lock, '{shared}', '#' .. held[2] .. ' ' .. held[1])
   for session, last in string.gmatch(held[5], '([^ =]+)=(%d+)') do

@@ -1,0 +1,227 @@
+package lockcmds
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// Of a large crowd only a few are looked at. A holder whose lease was much longer leaves: the lock would outlast all that are left by that lease.
+func TestTheLeaseOfAHolderLeavesTheCrowdWithIt(t *testing.T) {
+	t.Parallel()
+	for _, leave := range []string{"UNLOCK k", "FORCEUNLOCK k OWNER long", "hang up"} {
+		srv := redistest.Start(t)
+		p := startProxy(t, srv, nil)
+		a, b := p.session(2), p.session(2)
+		for i := range 20 {
+			a.fence(fmt.Sprintf("LOCK k SHARED OWNER x%d", i))
+		}
+		switch leave {
+		case "FORCEUNLOCK k OWNER long":
+			b.fence("LOCK k SHARED PX 3600000 OWNER long")
+			a.want(leave, ":1")
+		case "hang up":
+			b.fence("LOCK k SHARED PX 3600000 GRACE 0")
+			b.hangUp()
+		default:
+			b.fence("LOCK k SHARED PX 3600000")
+			b.want(leave, ":1")
+		}
+		redistest.Eventually(t, patience, "the lock to last as long as those that are left", func() bool {
+			return srv.Client(t).PTTL(t.Context(), "k").Val() <= someLease
+		})
+		a.want("TRYLOCK k", "(nil)")
+	}
+}
+
+// However many holders a lock has, a command looks at a few of them.
+func TestACommandOfACrowdCostsTheSameHoweverManyTheyAre(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(2), p.session(2)
+	const crowd, rounds = 600, 20
+	for i := range crowd {
+		a.fence(fmt.Sprintf("LOCK k SHARED OWNER x%d", i))
+	}
+	b.fence("LOCK k SHARED")
+	for name, round := range map[string]func(i int){
+		"an upgrade that others prevent":  func(int) { b.want("TRYLOCK k", "(nil)") },
+		"a fair one":                      func(int) { b.want("FAIRLOCK k WAIT 0", "(nil)") },
+		"a holder comes and leaves":       func(int) { b.fence("LOCK k SHARED OWNER y"); b.want("UNLOCK k OWNER y", ":1") },
+		"a grant is ended by its fence":   func(i int) { b.want("UNLOCK k FENCE "+itoa(a.fence(fmt.Sprintf("LOCK k SHARED OWNER z%d", i))), ":1") },
+		"one owner's grants end by force": func(i int) { a.fence("LOCK k SHARED OWNER z"); b.want("FORCEUNLOCK k OWNER z", ":1") },
+	} {
+		before := commandCalls(t, srv)
+		for i := range rounds {
+			round(i)
+		}
+		if n := commandCalls(t, srv) - before; n > 100*rounds {
+			t.Errorf("%s: %d calls for %d rounds", name, n, rounds)
+		}
+	}
+}
+
+// Redisson's rule gives the leases of an owner's shared holds of "a" and "{a}" one key.
+func TestSharedHoldsOfLocksThatShareNamesEndAlone(t *testing.T) {
+	t.Parallel()
+	for _, pair := range [][2]string{{"a", "{a}"}, {"{a}", "a"}} {
+		for _, owner := range []string{"", " OWNER job"} {
+			srv := redistest.Start(t)
+			p := startProxy(t, srv, nil)
+			first, other, third := p.session(2), p.session(2), p.session(2)
+			stays := first.fence("LOCK " + pair[0] + " SHARED" + owner)
+			for _, way := range []string{"UNLOCK", "FORCEUNLOCK", "GRACE 0", "GRACE 20", "upgrade"} {
+				switch way {
+				case "UNLOCK":
+					first.fence("LOCK " + pair[1] + " SHARED" + owner)
+					first.want("UNLOCK "+pair[1]+owner, ":1")
+				case "FORCEUNLOCK":
+					first.fence("LOCK " + pair[1] + " SHARED" + owner)
+					third.want("FORCEUNLOCK "+pair[1], ":1")
+				case "upgrade":
+					first.fence("LOCK " + pair[1] + " SHARED" + owner)
+					first.fence("LOCK " + pair[1] + owner)
+					first.want("UNLOCK "+pair[1]+owner, ":1")
+					first.want("UNLOCK "+pair[1]+owner, ":1")
+				default:
+					if owner == "" {
+						continue // the connection holds both
+					}
+					third.fence("LOCK " + pair[1] + " SHARED " + way + owner)
+					third.hangUp()
+					third = p.session(2)
+					redistest.Eventually(t, patience, "the end of its hold", func() bool { return srv.Client(t).Exists(t.Context(), pair[1]).Val() == 0 })
+				}
+				other.want("TRYLOCK "+pair[0], "(nil)")
+				if again := first.fence("LOCK " + pair[0] + " SHARED" + owner); again != stays {
+					t.Fatalf("%s of %s: the hold of %s had fence %d, now %d", way, pair[1], pair[0], stays, again)
+				}
+				first.want("UNLOCK "+pair[0]+owner, ":0")
+			}
+			first.want("UNLOCK "+pair[0]+owner, ":1")
+			empty(t, srv)
+		}
+	}
+}
+
+// Redisson's clients set the TTL of the lock, and before version 4.4 those of all holders, to their own lease when they renew it.
+func TestRedissonsReadersCutNoLeaseForLong(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 900 * time.Millisecond })
+	a := p.session(2)
+	a.fence("LOCK fixed SHARED PX 60000")
+	a.fence("LOCK extended SHARED")
+	a.want("EXTENDLOCK extended PX 60000", ":1")
+	for _, key := range []string{"fixed", "extended"} {
+		timeouts := srv.Client(t).Keys(t.Context(), "{"+key+"}:*").Val()
+		for _, k := range append(timeouts, key) {
+			srv.Do(t, "PEXPIRE", k, "2000")
+		}
+		for _, k := range append(timeouts, key) {
+			redistest.Eventually(t, patience, k+" to have its lease again", func() bool { return srv.Client(t).PTTL(t.Context(), k).Val() > 10*time.Second })
+		}
+	}
+}
+
+// An owner that waits to hold the lock alone is a reason to refuse another one only while it waits: nobody listens for the place of a dead one.
+func TestADeadWaiterIsNoDeadlock(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(2), p.session(2)
+	a.fence("LOCK k SHARED PX 60000 OWNER dead")
+	b.fence("LOCK k SHARED")
+	srv.Do(t, "RPUSH", script.Queue("k"), "dead{u}")
+	srv.Do(t, "ZADD", script.Deadlines("k"), time.Now().Add(time.Hour).UnixMilli(), "dead{u}")
+	b.want("LOCK k WAIT 100", "(nil)")
+	b.send("LOCK k")
+	b.awaitWaiting()
+	a.want("UNLOCK k OWNER dead", ":1") // as its lease would end
+	fenceIn(t, b.reply())
+}
+
+// The keys of the leases follow Redisson's rule for names with braces.
+func TestLocksOfAnyNameAreShared(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b, c := p.session(2), p.session(2), p.session(2)
+	for _, key := range []string{"{", "}", "{}", "}{", "a{b}c", "{a}", "{{a}}", "a{", "a}", "{a}:b", "mode", "fence", "*", "\x00\xff"} {
+		a.fence("LOCK " + key + " SHARED")
+		b.fence("FAIRLOCK " + key + " SHARED OWNER mine")
+		c.want("TRYLOCK "+key, "(nil)")
+		a.want("UNLOCK "+key, ":1")
+		c.want("TRYLOCK "+key, "(nil)")
+		c.send("LOCK " + key)
+		c.awaitWaiting()
+		b.want("UNLOCK "+key+" OWNER mine", ":1")
+		fenceIn(t, c.reply())
+		c.want("UNLOCK "+key, ":1")
+		empty(t, srv)
+	}
+}
+
+// Two holders that want a lock for themselves wait for each other, whichever command they use.
+func TestAnUpgradeByAnyCommandIsWokenAndSeen(t *testing.T) {
+	t.Parallel()
+	for _, verbs := range [][2]string{{"LOCK", "LOCK"}, {"FAIRLOCK", "LOCK"}, {"LOCK", "FAIRLOCK"}, {"FAIRLOCK", "FAIRLOCK"}, {"TRYLOCK", "FAIRLOCK"}} {
+		for _, key := range []string{"k", "{k}"} {
+			srv := redistest.Start(t)
+			a, b := startProxy(t, srv, nil).session(2), startProxy(t, srv, nil).session(2)
+			a.fence("LOCK " + key + " SHARED")
+			b.fence("LOCK " + key + " SHARED")
+			a.send(verbs[0] + " " + key + " WAIT 600000")
+			a.awaitWaiting()
+			redistest.Eventually(t, patience, "a subscriber by its name", func() bool {
+				places := srv.Client(t).LRange(t.Context(), script.Queue(key), 0, -1).Val()
+				return len(places) == 1 && srv.Client(t).PubSubNumSub(t.Context(), script.Channel(key)+":"+places[0]).Val()[script.Channel(key)+":"+places[0]] > 0
+			})
+			b.want("TRYLOCK "+key, "(nil)")
+			b.want("FAIRLOCK "+key+" WAIT 0", "(nil)")
+			if got := b.do(verbs[1] + " " + key); !strings.HasPrefix(got, "-DEADLOCK ") {
+				t.Errorf("%v: a second one waits, too: %s", verbs, got)
+			}
+			b.want("UNLOCK "+key, ":1")
+			fenceIn(t, a.reply()) // long before a lease ends
+			a.want("UNLOCK "+key, ":1")
+			a.want("UNLOCK "+key, ":1")
+			empty(t, srv)
+		}
+	}
+}
+
+// However close to each other two holders ask, one of them is refused and the other one waits.
+func TestOfTwoUpgradesAtOnceOneIsRefused(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	for i := range 30 {
+		a, b := p.session(2), q.session(2)
+		key := fmt.Sprint("k", i)
+		a.fence("LOCK " + key + " SHARED")
+		b.fence("LOCK " + key + " SHARED")
+		a.send("LOCK " + key)
+		b.send("FAIRLOCK " + key)
+		refused, granted, got := a, b, ""
+		select {
+		case got = <-a.Replies:
+		case got = <-b.Replies:
+			refused, granted = b, a
+		case <-time.After(patience):
+			t.Fatalf("round %d: both wait", i)
+		}
+		if !strings.HasPrefix(got, "-DEADLOCK ") {
+			t.Fatalf("round %d: %s", i, got)
+		}
+		refused.want("UNLOCK "+key, ":1")
+		fenceIn(t, granted.reply())
+		granted.want("UNLOCK "+key, ":1")
+		granted.want("UNLOCK "+key, ":1")
+	}
+}
