@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -98,8 +99,10 @@ func TestReadersAndWritersOfBothSides(t *testing.T) {
 				}
 				s.tell(t, "faults")
 				s.end(t)
-				if left := stand.behind.Do(t, "KEYS", "*one*"); len(left.([]any)) > 0 {
-					t.Errorf("left: %v", left)
+				keys, err := stand.behind.Client(t).Keys(t.Context(), "*one*").Result()
+				left := slices.DeleteFunc(keys, func(key string) bool { return strings.HasPrefix(key, "redisson_unlock_latch:") }) // they end by themselves
+				if err != nil || len(left) > 0 {
+					t.Errorf("left: %v, %v", left, err)
 				}
 			})
 		}
@@ -107,37 +110,33 @@ func TestReadersAndWritersOfBothSides(t *testing.T) {
 }
 
 // A reader and a writer of Redisson are killed while they hold the lock, and while they wait for it, and so is a proxy with its clients. The others go
-// on.
+// on. Before version 4.4 a renewal by a reader of Redisson's keeps all readers of the lock alive, also the dead: so writers of any side wait for as long
+// as such readers come and go.
 func TestReadersAndWritersOutliveTheKilled(t *testing.T) {
+	version := redissonVersions[len(redissonVersions)-1]
 	upstreams(t, func(t *testing.T, at redistest.Place) {
-		for _, version := range redissonVersions {
-			t.Run(version, func(t *testing.T) {
-				t.Parallel()
-				stand := newStand(t, at, "--lock-lease", "3s")
-				addr := freeAddr(t)
-				second := launch(t, addr, stand.behind.Addr(), "--lock-lease", "3s")
-				s := contend(t, stand, version, map[string][]string{sharedLocks: {"one"}},
-					"PROXIES=redis://"+stand.proxy+",redis://"+addr, "WAIT=2")
-				s.turns(t, "at first", 1, "")
-				s.tell(t, "faults")
-				for _, kind := range []string{"read", "write"} {
-					holder := s.waiter(t, version, kind)
-					holder.says(t, "waits")
-					holder.says(t, "granted")
-					waiter := s.waiter(t, version, "write")
-					waiter.says(t, "waits")
-					waiter.kill(t)
-					holder.kill(t)
-					s.turns(t, "after a "+kind+" lock was killed", 1, "")
-				}
-				_ = second.cmd.Process.Kill()
-				<-second.exited
-				third := launch(t, addr, stand.behind.Addr(), "--lock-lease", "3s")
-				t.Cleanup(func() { third.end(t) })
-				s.turns(t, "after a proxy was killed", 1, "")
-				s.end(t)
-			})
+		stand := newStand(t, at, "--lock-lease", "3s")
+		addr := freeAddr(t)
+		second := launch(t, addr, stand.behind.Addr(), "--lock-lease", "3s")
+		s := contend(t, stand, version, map[string][]string{sharedLocks: {"one"}}, "PROXIES=redis://"+stand.proxy+",redis://"+addr, "WAIT=2")
+		s.turns(t, "at first", 1, "")
+		s.tell(t, "faults")
+		for _, kind := range []string{"read", "write"} {
+			holder := s.waiter(t, version, kind)
+			holder.says(t, "waits")
+			holder.says(t, "granted")
+			waiter := s.waiter(t, version, "write")
+			waiter.says(t, "waits")
+			waiter.kill(t)
+			holder.kill(t)
+			s.turns(t, "after a "+kind+" lock was killed", 1, "")
 		}
+		_ = second.cmd.Process.Kill()
+		<-second.exited
+		third := launch(t, addr, stand.behind.Addr(), "--lock-lease", "3s")
+		t.Cleanup(func() { third.end(t) })
+		s.turns(t, "after a proxy was killed", 1, "")
+		s.end(t)
 	})
 }
 
