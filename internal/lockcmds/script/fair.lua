@@ -29,8 +29,7 @@
 --          {1, fence, holds, odd, 0, 1}  overtaken by a later call of the session
 --          fence                         acquired, a first hold; or {1, fence, 1, 1}: the counter held no fence
 --          {0, pttl_ms}                  not acquired; pttl -2: free, but others are first
---          {0, pttl_ms, 0, 1}            the same, as in acquire.lua. An owner that holds it shared waits at a place with a
---                                        mark of its own; without the mark it takes none
+--          {0, pttl_ms, 0, 1}            the same, as in acquire.lua; with pttl -4 no place is taken but one with {u}
 --          DEADLOCK                      the owner holds it shared, and another holder waits for this one to leave
 
 local owner, wait, place = ARGV[1], tonumber(ARGV[7]), ARGV[10]

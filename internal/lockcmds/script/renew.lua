@@ -4,8 +4,10 @@
 -- Run again the script does the same. It writes no counts, and tells how they are.
 -- A key that is no lock hash counts as not ours: one bad key must not cost the others their lease.
 --
--- KEYS[1..n]  locks  hashes, see lib/hash.lua; exist only while held. Each lock of a shared hold has the key of its lease behind
---                    it: Redis refuses the call while one of them has moved to another server, and the other has not
+-- If shared holds are renewed, the keys are pairs: a lock and the lease of the hold. Redis refuses the call while only
+-- one of them has moved to another server. Without its lease a hold would count as over.
+--
+-- KEYS[1..n]  locks  hashes, see lib/hash.lua; exist only while held
 -- ARGV[1..3n] owner, fence, lease_ms for each lock; fence 0: any
 -- ARGV[..]    shared, behind those: 1: the shared holds of the owners; absent: the exclusive ones
 --
