@@ -400,7 +400,7 @@ func (l *lockLoad) run(p *proxytest.Client, i int) {
 			verb = "FAIRLOCK"
 		}
 		args, weight := []string{verb, key}, int64(alone)
-		if l.shared && i%3 != 0 {
+		if l.shared && i/len(l.holders)%3 != 0 {
 			args, weight = append(args, "SHARED"), 1
 		}
 		begin := time.Now()
@@ -414,6 +414,9 @@ func (l *lockLoad) run(p *proxytest.Client, i int) {
 			l.t.Errorf("%s has two holders, %q is one of them", key, args)
 		case weight == 1 && now > 1:
 			l.crowds.Add(1)
+		}
+		if l.shared { // so that others may come meanwhile
+			p.Quiet("LOCKINFO", key)
 		}
 		l.holders[n].Add(-weight)
 		if got := p.Quiet("UNLOCK", key); got != ":1\r\n" {
@@ -714,7 +717,7 @@ func TestSharedLocksCrossMovesAndFailovers(t *testing.T) {
 			}
 		}
 	}
-	load := beginLockLoad(&lockLoad{t: t, shared: true, holders: make([]atomic.Int64, held)}, proxies, 4)
+	load := beginLockLoad(&lockLoad{t: t, shared: true, holders: make([]atomic.Int64, 3)}, proxies, 4)
 	m := newMover(t, c)
 	for to := range 3 {
 		m.moveAll(moving, (to+1)%3, to)
