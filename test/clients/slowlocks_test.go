@@ -71,8 +71,8 @@ func TestLockSlowShowsWhoWaitedAndHeldBehindWhom(t *testing.T) {
 		proxytest.SlowFrom(srv, 3)
 		begin := time.Now().Unix()
 		slowLock(srv, a, b, "k", slowWait)
-		b.Script("LOCKSLOW LEN", ":2", "LOCKSLOW GET 1", "*1\r\n%10", "LOCKSLOW GET -1", "*2\r\n%10", "LOCKSLOW GET 0", "*0")
-		a.Script("LOCKSLOW GET", "*2\r\n*20", "lockslow get 2", "*2\r\n*20")
+		b.Script("LOCKSLOW LEN", ":2", "LOCKSLOW GET 1", "*1\r\n%11", "LOCKSLOW GET -1", "*2\r\n%11", "LOCKSLOW GET 0", "*0")
+		a.Script("LOCKSLOW GET", "*2\r\n*22", "lockslow get 2", "*2\r\n*22")
 		all := slowEntries(t, b, 10)
 		hold, wait := all[0], all[1]
 		for _, e := range all {

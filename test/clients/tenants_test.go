@@ -17,9 +17,9 @@ func tenantRules(prefix string) []any {
 		"+get", "+set", "+del", "+exists", "+pexpire", "+pttl", "+time", "+ping", "+hello",
 	}
 	for _, pattern := range []string{
-		"~P*", "~redisson_lock_queue:{P*", "~redisson_lock_queue:P*", "~redisson_lock_timeout:{P*", "~redisson_lock_timeout:P*",
+		"~P*", "~{P*", "~redisson_lock_queue:{P*", "~redisson_lock_queue:P*", "~redisson_lock_timeout:{P*", "~redisson_lock_timeout:P*",
 		"~redisson_lock__channel:{P*", "~redisson_lock__channel:P*", "~lockproxy:fence",
-		"&redisson_lock__channel:{P*", "&redisson_lock__channel:P*", "&lockproxy:lost:{P*", "&lockproxy:lost:P*", "&lockproxy:forced",
+		"&redisson_lock__channel:{P*", "&redisson_lock__channel:P*", "&redisson_rwlock:{P*", "&redisson_rwlock:P*", "&lockproxy:lost:{P*", "&lockproxy:lost:P*", "&lockproxy:forced",
 	} {
 		rules = append(rules, strings.ReplaceAll(pattern, "P", prefix))
 	}
@@ -42,12 +42,15 @@ func TestTenantsDoNotReachEachOthersLocks(t *testing.T) {
 		}
 		red, more, blue := as("red"), as("red"), as("blue")
 		for _, k := range []string{"red:k", "red:{k}", "{red:k"} {
-			if k == "{red:k" { // not of the prefix
-				red.Script("LOCK "+k, "-NOPERM")
-				continue
+			shared := red.Do("LOCK", k, "SHARED")
+			red.Script("LOCK "+k+" SHARED", shared, "EXTENDLOCK "+k+" PX 60000", ":1", "UNLOCK "+k, ":0", "LOCKINFO "+k, "%11")
+			more.Script("LOCK "+k+" SHARED", ":", "LOCK "+k+" WAIT 1", "_", "UNLOCK "+k+" SHARED", ":1")
+			red.Script("LOCK "+k, ":", "UNLOCK "+k, ":1", "FORCEUNLOCK "+k, ":1")
+			if push, err := red.Frame(); err != nil || !strings.Contains(push, "lock-lost") {
+				t.Fatalf("%q, %v", push, err)
 			}
 			fence := red.Do("LOCK", k)
-			red.Script("LOCK "+k, fence, "EXTENDLOCK "+k+" PX 60000", ":1", "UNLOCK "+k, ":0", "LOCKINFO "+k, "%9", "LOCKLIST", "*1")
+			red.Script("LOCK "+k, fence, "EXTENDLOCK "+k+" PX 60000", ":1", "UNLOCK "+k, ":0", "LOCKINFO "+k, "%10", "LOCKLIST", "*1")
 			// All ways to wait for it and to get it.
 			for _, verb := range []string{"LOCK", "FAIRLOCK"} {
 				more.Send(verb, k, "WAIT", "8000")
@@ -62,6 +65,7 @@ func TestTenantsDoNotReachEachOthersLocks(t *testing.T) {
 			proxytest.AwaitRenewal(t, redis, k, 1)
 			for _, cmd := range []string{
 				"LOCK NAME", "FAIRLOCK NAME", "TRYLOCK NAME", "UNLOCK NAME", "UNLOCK NAME OWNER x", "EXTENDLOCK NAME PX 1", "LOCKINFO NAME", "FORCEUNLOCK NAME",
+				"LOCK NAME SHARED", "UNLOCK NAME SHARED", "FORCEUNLOCK NAME OWNER x", "SET {NAME}:x:rwlock_timeout:1 1", "PUBLISH redisson_rwlock:{NAME} 1",
 				"RPUSH redisson_lock_queue:{NAME} ghost", "SET redisson_lock_queue:{NAME} x", "DEL redisson_lock_queue:{NAME}",
 				"ZADD redisson_lock_timeout:{NAME} 1 ghost", "DEL redisson_lock_timeout:{NAME}", "PUBLISH redisson_lock__channel:{NAME} 0",
 				"SUBSCRIBE redisson_lock__channel:{NAME}", "SUBSCRIBE lockproxy:lost:{NAME}", "DEL NAME", "HSET NAME x 1",

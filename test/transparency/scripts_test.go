@@ -15,7 +15,7 @@ func TestFirstUseOfAScriptKeepsTheOrder(t *testing.T) {
 		c := proxytest.Dial(t, srv.Addr())
 		steps := []struct{ cmd, reply string }{
 			{"LOCK k", ":"},
-			{"LOCKINFO k", "*18"},
+			{"LOCKINFO k", "*20"},
 			{"EXTENDLOCK k PX 60000", ":1"},
 			{"UNLOCK k", ":1"},
 			{"TRYLOCK k", ":"},
