@@ -82,7 +82,7 @@ func TestSpansOfAProcessReachTheCollector(t *testing.T) {
 	}
 	p.awaitEnd()
 	slices.Sort(spans)
-	want := []string{"lock hold k a released", "lock hold k b client-gone", "lock hold mine a client-gone job", "lock wait k b granted a"}
+	want := []string{"lock hold k a released exclusive", "lock hold k b client-gone exclusive", "lock hold mine a client-gone exclusive job", "lock wait k b granted exclusive a"}
 	if diff := cmp.Diff(want, spans); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

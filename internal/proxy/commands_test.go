@@ -159,7 +159,7 @@ func TestCommandGetKeysKnowsLockCommands(t *testing.T) {
 		"COMMAND GETKEYSANDFLAGS LOCKINFO job":     "*1\r\n*2\r\n$3\r\njob\r\n~2\r\n+RO\r\n+access\r\n",
 		"COMMAND GETKEYS LOCKLIST MATCH x":         "-ERR The command has no key arguments\r\n",
 		"COMMAND GETKEYS EXTENDLOCK a":             "-ERR Invalid number of arguments specified for command\r\n",
-		"COMMAND GETKEYS FORCEUNLOCK a b":          "-ERR Invalid number of arguments specified for command\r\n",
+		"COMMAND GETKEYS LOCKINFO a b":             "-ERR Invalid number of arguments specified for command\r\n",
 		"COMMAND GETKEYSANDFLAGS EXTENDLOCK a px1": "-ERR Invalid number of arguments specified for command\r\n",
 	} {
 		if got := ask(t, addr, "HELLO 3", question); got != want {
