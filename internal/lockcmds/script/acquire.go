@@ -151,7 +151,7 @@ func (a Shared) Call() Call {
 	}
 	return Call{
 		acquireShared,
-		[]string{n.Lock, n.Queue, n.Deadlines, n.Fence, n.Channel},
+		appendTwin([]string{n.Lock, n.Queue, n.Deadlines, n.Fence, n.Channel, TimeoutOf(a.Key, a.Owner)}, a.Key),
 		append(a.args(), millis(a.Wait), a.Place, string(a.Way), flag(a.Stays), flag(a.Enqueue), publish, tell),
 	}
 }

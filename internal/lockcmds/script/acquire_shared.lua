@@ -10,6 +10,8 @@
 -- KEYS[3]  deadlines  zset place -> epoch ms after which it may be dropped
 -- KEYS[4]  fence      counter of all locks, or of this hash slot; never expires, never goes back
 -- KEYS[5]  channel    base channel of the lock; as a key it says for which place the free lock is kept
+-- KEYS[6]  timeout    the lease of the owner; see lib/shared.lua
+-- KEYS[7]  twin       the lock whose leases have the same keys; absent: there is none
 -- ARGV[1]  owner      opaque, non-empty, not 'fence' or 'mode', without braces
 -- ARGV[2]  lease_ms   lease length, > 0
 -- ARGV[3]  request    number of this call, larger than those of earlier calls of the session
@@ -26,12 +28,45 @@
 --
 -- Returns  {1, fence, holds, odd, place}  acquired; odd 1: the counter held no fence
 --          {1, fence, holds, odd, 0, 1}   overtaken by a later call of the session
+--          fence                          acquired, a first hold; or {1, fence, 1, 1}: the counter held no fence
 --          {0, pttl_ms, place}            not acquired; pttl -2: free, but kept for another
 --          {0, pttl_ms, place, 1}         the same, as in acquire.lua; pttl -3: held shared, but others are first
 --          place: of the plain waiters, 0 not in the queue, 1 at its head, 2 behind others
 
-local lock, queue, deadlines, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[5]
-local owner, place, way, wait, publish = ARGV[1], ARGV[8], ARGV[9], tonumber(ARGV[7]), ARGV[12]
+local lock, owner = KEYS[1], ARGV[1]
+if ARGV[8] == '' and ARGV[6] == '' then -- usually the lock is free or held shared, and no place is first
+  local held = redis.pcall('HMGET', lock, 'mode', owner)
+  local fresh = not held.err and not held[1] and redis.call('EXISTS', lock, KEYS[5]) == 0
+  local alone = not KEYS[7] or redis.call('EXISTS', KEYS[7]) == 0
+  if alone and (fresh or held[1] == 'read' and not held[2]) and not redis.pcall('LINDEX', KEYS[2], 0) then
+    local counter, lease, time = KEYS[4], ARGV[2], redis.call('TIME')
+    --@ fence
+    redis.call('SET', KEYS[6], '1', 'PX', lease)
+    redis.call('HSET', lock, 'mode', 'read', owner, 1, '{' .. owner .. '}', '#' .. text .. ' ' .. ARGV[3])
+    if fresh then
+      --@ expire
+    elseif redis.call('PTTL', lock) < tonumber(lease) then
+      redis.call('PEXPIRE', lock, lease)
+    end
+    if time[2] % 64 == 0 then -- now and then
+      --@ hash
+      --@ shared
+      --@ longest
+      sweep(lock, time[2])
+    end
+    return replaced and {1, fence, 1, replaced} or fence
+  end
+end
+
+-- The usual way ends here: the functions behind it are not even made.
+--@ hash
+--@ shared
+--@ head
+--@ turn
+--@ take_turn
+--@ deadline
+local queue, deadlines, channel = KEYS[2], KEYS[3], KEYS[5]
+local place, way, wait, publish = ARGV[8], ARGV[9], tonumber(ARGV[7]), ARGV[12]
 local held = shared_hold(lock, owner, ARGV[6])
 if held.err then
   return held
@@ -67,9 +102,9 @@ if pttl == -2 or mode == 'read' and not held[5] then
         redis.call(publish, ARGV[13], '0')
       end
       local fence, replaced = share(lock, KEYS[4], owner, ARGV[2], time, held, ARGV[6], ARGV[3], 1)
-      if mode == 'read' and time[2] % 4 == 0 then -- often enough: it removes several holders that have ended, and each adds one at the most
+      if mode == 'read' and time[2] % 64 == 0 then
         --@ longest
-        some_alive(lock)
+        sweep(lock, time[2])
       end
       local at = 0
       if way == 'fair' and head == place then

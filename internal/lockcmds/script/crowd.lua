@@ -29,6 +29,12 @@
 --          place: 0 not in the queue, 1 at its head, 2 behind others
 
 local pttl, mode = redis.call('PTTL', KEYS[1]), nil
+if pttl >= 0 and redis.pcall('HGET', KEYS[1], 'mode') == 'read' then
+  --@ shared
+  --@ longest
+  --@ rest_of
+  pttl = rest_of(KEYS[1], pttl)
+end
 if pttl == -2 then
   local turn = kept_for(KEYS[5], KEYS[1])
   if not turn or turn == ARGV[8] then

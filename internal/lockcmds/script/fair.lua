@@ -36,7 +36,18 @@ local owner, wait, place = ARGV[1], tonumber(ARGV[7]), ARGV[10]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local head = head_of(KEYS[2], KEYS[1])
-local pttl = redis.call('PTTL', KEYS[1])
+local pttl, form = redis.call('PTTL', KEYS[1]), nil
+if pttl ~= -2 then
+  local mode = redis.pcall('HGET', KEYS[1], 'mode')
+  if mode == 'read' then
+    --@ hash
+    --@ shared
+    --@ longest
+    --@ rest_of
+    pttl = rest_of(KEYS[1], pttl)
+  end
+  form = type(mode) == 'string' and mode ~= 'lock' and 1 or nil
+end
 if pttl == -2 then
   --@ take_turn
   if head and head ~= place then
@@ -95,6 +106,4 @@ if ARGV[8] == '1' and head ~= place and (pttl ~= -4 or string.find(place, '{u}',
   --@ line_up
   line_up(KEYS[2], KEYS[3], head, place, pttl == -4, now, pttl, wait)
 end
-local mode = pttl ~= -2 and redis.pcall('HGET', KEYS[1], 'mode')
-local form = type(mode) == 'string' and mode ~= 'lock' and 1 or nil
 return {0, pttl, form and 0, form}

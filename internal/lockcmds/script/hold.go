@@ -21,8 +21,12 @@ type Release struct {
 
 // Call is the call of release.lua.
 func (r Release) Call() Call {
-	if r.Session != "" || r.Holds != 0 || r.Shared {
-		return Call{release, []string{r.Key, Channel(r.Key), Queue(r.Key)}, r.appendShared(r.appendArgs(nil))}
+	if r.Shared {
+		keys := appendTwin([]string{r.Key, Channel(r.Key), Queue(r.Key), TimeoutOf(r.Key, r.Owner)}, r.Key)
+		return Call{release, keys, append(r.appendArgs(make([]string, 0, 8)), "1")}
+	}
+	if r.Session != "" || r.Holds != 0 {
+		return Call{release, []string{r.Key, Channel(r.Key), Queue(r.Key)}, r.appendArgs(nil)}
 	}
 	var buf [256]byte // the texts share one allocation, and the slices another: most calls are of this kind
 	b := AppendChannel(buf[:0], r.Key)

@@ -46,6 +46,27 @@ func Channel(key string) string { return tagged(channelPrefix, key) }
 // RWLockChannel is the channel on which Redisson's read and write locks tell of a release.
 func RWLockChannel(key string) string { return tagged(rwlockPrefix, key) }
 
+// TimeoutOf is the lease of an owner that holds a lock shared, as Redisson's readers have it.
+func TimeoutOf(key, owner string) string {
+	left, right := "{", "}:"
+	if strings.Contains(key, "{") {
+		left, right = "", ":"
+	}
+	return left + key + right + owner + ":rwlock_timeout:1"
+}
+
+// appendTwin appends the lock whose shared holders have the same keys for their leases, if there is one: Redisson's rule
+// gives "a" and "{a}" the same.
+func appendTwin(keys []string, key string) []string {
+	if !strings.Contains(key, "{") {
+		return append(keys, "{"+key+"}")
+	}
+	if inner := strings.TrimSuffix(key[1:], "}"); "{"+inner+"}" == key && inner != "" && !strings.Contains(inner, "{") {
+		return append(keys, inner)
+	}
+	return keys
+}
+
 // Queue is the fair queue of a lock.
 func Queue(key string) string { return tagged(queuePrefix, key) }
 

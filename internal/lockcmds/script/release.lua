@@ -6,6 +6,8 @@
 -- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:place
 -- KEYS[3]  queue     list of places of waiters, first to ask at the head
+-- KEYS[4]  timeout   the lease of the owner, if it holds the lock shared; see lib/shared.lua
+-- KEYS[5]  twin      the lock whose leases have the same keys; absent: there is none
 -- ARGV[1]  owner     that releases
 -- ARGV[2]  fence     release only the grant with this fence; 0: any
 -- ARGV[3]  request   number of this call, larger than those of earlier calls of the session
@@ -26,6 +28,26 @@ if not ARGV[5] then -- usually it is the last hold, of the grant that the sessio
   local held = redis.pcall('HMGET', KEYS[1], ARGV[1], 'fence', '{request}', '{shared}')
   if held[1] and held[2] == ARGV[2] and (tonumber(held[3]) or 0) < tonumber(ARGV[3]) and not held[4] then
     fence = tonumber(ARGV[2])
+  end
+end
+-- Usually it is the only hold of its owner, and the lease is the watchdog's: the lock does not outlast the others for long.
+if ARGV[8] == '1' and ARGV[5] == '0' and ARGV[7] == '' and ARGV[6] ~= '0' then
+  local lock, owner = KEYS[1], ARGV[1]
+  local held = redis.pcall('HMGET', lock, 'mode', owner, '{' .. owner .. '}')
+  local by, last = string.match(held[3] or '', '^#(%d+) (%d+)$')
+  if held[1] == 'read' and held[2] and by == ARGV[2] and tonumber(last) < tonumber(ARGV[3]) and
+    (not KEYS[5] or redis.call('EXISTS', KEYS[5]) == 0) then
+    local size = redis.call('HLEN', lock)
+    if size > 10 and redis.call('DEL', KEYS[4]) == 1 then -- a crowd is left; see lib/leave_shared.lua
+      redis.call('HDEL', lock, owner, '{' .. owner .. '}')
+      return tonumber(by)
+    elseif size == 3 and redis.call('EXISTS', KEYS[3], KEYS[4]) == 1 and not redis.pcall('LINDEX', KEYS[3], 0) then
+      redis.call(ARGV[4], KEYS[2], '0')
+      --@ tell_rwlock
+      tell_rwlock(ARGV[4], KEYS[2])
+      redis.call('DEL', lock, KEYS[4])
+      return tonumber(by)
+    end
   end
 end
 --@ tell_rwlock

@@ -78,7 +78,7 @@ var all []*Script
 var (
 	ask           = load("ask", "now")
 	acquire       = load("acquire", "grant").counts(1).publishes(3)
-	acquireShared = load("acquire_shared", "hash", "shared", "head", "turn", "take_turn", "deadline").counts(3).publishes(11)
+	acquireShared = load("acquire_shared").counts(3).publishes(11)
 	crowd         = load("crowd", "hash", "hold", "grant", "deepen", "head", "take_turn", "turn", "deadline", "crowd", "drop_late", "wake", "shortened").counts(3).publishes(10)
 	fair          = load("fair", "head", "deadline").counts(3).publishes(8)
 	leave         = load("leave", "head", "keep", "next_turn").publishes(0)

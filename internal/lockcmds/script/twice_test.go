@@ -125,6 +125,9 @@ func (b rig) reset(hash []any, queue ...string) {
 		case len(hash) > 0:
 			p.HSet(b.t.Context(), key, hash...)
 			p.PExpire(b.t.Context(), key, leaseMS*time.Millisecond)
+			for i := 2; i < len(hash) && hash[1] == "read"; i += 2 {
+				p.Set(b.t.Context(), script.TimeoutOf(key, hash[i].(string)), 1, leaseMS*time.Millisecond)
+			}
 		}
 		for _, place := range queue {
 			if place == text {

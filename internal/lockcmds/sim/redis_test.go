@@ -362,12 +362,15 @@ func (r *redis) hash(name string, a []string) reply {
 			return integerOf(0)
 		}
 		return integerOf(int64(len(e.hash) / 2))
-	case "HGETALL", "HKEYS":
+	case "HGETALL", "HKEYS", "HSCAN": // the scan of a small hash has one page
 		values := []reply{}
 		for i := 0; e != nil && i < len(e.hash); i++ {
-			if name == "HGETALL" || i%2 == 0 {
+			if name != "HKEYS" || i%2 == 0 {
 				values = append(values, bulkOf(e.hash[i]))
 			}
+		}
+		if name == "HSCAN" {
+			return arrayOf([]reply{bulkOf("0"), arrayOf(values)})
 		}
 		return arrayOf(values)
 	case "HDEL":

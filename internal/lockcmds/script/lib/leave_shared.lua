@@ -1,7 +1,7 @@
 -- settle_shared: shared holds are over. If they were the last ones, the lock is free.
 --
--- left is the rest of the longest of their leases, in ms. Of a crowd only a few are looked at, unless the lock may outlast all that are
--- left for long: it lasts as long as the hold that is over, and the few end much earlier.
+-- left is the rest of the longest of their leases, in ms. Of a crowd only a few are looked at, and only if the lock lasts as
+-- long as the hold that is over, and the few end much earlier. A waiter that asks looks at all of them (see rest_of).
 
 local function settle_shared(publish, channel, queue, lock, left)
   local head = head_of(queue, lock)
@@ -9,9 +9,11 @@ local function settle_shared(publish, channel, queue, lock, left)
   if head and redis.call('HEXISTS', lock, '{' .. first .. '}') == 1 then -- it holds the lock shared, and waits for the others to leave
     redis.call(publish, channel .. ':' .. head, '0')
   end
-  local some = some_alive(lock)
-  if some > 0 and (left < redis.call('PTTL', lock) or left <= 2 * some) then
-    return
+  if redis.call('HLEN', lock) > 8 then
+    local some = longest(lock, redis.call('HSCAN', lock, 0, 'COUNT', 16)[2])
+    if some > 0 and (left < redis.call('PTTL', lock) or left <= 2 * some) then
+      return
+    end
   end
   local most = longest(lock, redis.call('HGETALL', lock))
   if most == 0 then

@@ -22,17 +22,22 @@ local function longest(lock, fields, except)
   return most
 end
 
--- some_alive does the same for a few of the holders of a crowd; 0: none of them is alive, or there is no crowd.
-local function some_alive(lock, except)
-  if redis.call('HLEN', lock) <= 16 then
-    return 0
-  end
-  local some = redis.call('HRANDFIELD', lock, 8, 'WITHVALUES')
-  for i = 1, #some, 2 do
-    local owner = string.match(some[i], '^{(.+)}$')
-    if owner then -- the owner has another field, but a holder must not be missed
-      some[i], some[i + 1] = owner, 1
+-- sweep looks at two dozen holders, from a place at random on, and removes those whose lease has ended. While there are
+-- such holders it looks at more, eight times at most: so calls that each add a holder cannot outrun it.
+local function sweep(lock, random)
+  local cursor = random
+  for _ = 1, 8 do
+    local page = redis.call('HSCAN', lock, cursor, 'COUNT', 48)
+    local fields, timeouts = page[2], {}
+    for i = 1, #fields, 2 do
+      if tonumber(fields[i + 1]) then
+        timeouts[#timeouts + 1] = timeout_of(lock, fields[i]) .. '1'
+      end
     end
+    if redis.call('EXISTS', lock, unpack(timeouts)) > #timeouts then
+      return
+    end
+    longest(lock, fields)
+    cursor = page[1]
   end
-  return longest(lock, some, except)
 end

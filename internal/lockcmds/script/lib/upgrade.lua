@@ -10,7 +10,9 @@ local function upgrade(lock, counter, owner, lease, request, field)
   if (tonumber(held[3] or 0) or 0) > tonumber(request) then
     return {1, 0, 0, 0, 0, 1}
   end
-  if some_alive(lock, owner) > 0 or longest(lock, redis.call('HGETALL', lock), owner) > 0 then
+  local crowd = redis.call('HLEN', lock) > 16
+  if crowd and longest(lock, redis.call('HSCAN', lock, 0, 'COUNT', 16)[2], owner) > 0 or
+    longest(lock, redis.call('HGETALL', lock), owner) > 0 then
     return {0, -4}
   end
   local left = end_lease(lock, owner)
