@@ -162,6 +162,9 @@ func TestEachSharedHoldIsShown(t *testing.T) {
 	if left := s.locks("search=k").Rows; len(left) != 1 || left[0].Fence != rows[1].Fence {
 		t.Errorf("after the end of one: %+v", left)
 	}
+	if held := s.metric(`lockproxy_locks_held{mode="shared"}`); held != "1" {
+		t.Errorf("%s shared holds after the end of one", held)
+	}
 }
 
 // keys are those of a table of locks.
