@@ -20,10 +20,8 @@ func (e *Engine) look(m script.ForcedMessage) {
 	}
 	e.calls.Background(jobs.Loss, func() {
 		for again := true; again; again = e.endLook(k, m.Fence) {
-			// A renewal finds one holder of a crowd at once, and this one makes no lease longer.
-			none := []script.Renewal{{Key: m.Lock, Owner: k.Owner, Fence: m.Fence, Lease: time.Millisecond}}
-			holds, err := runFor(e.life, e.client, kindOfHold(k).Renew(none), script.DecodeRenewed)
-			if err == nil && holds[0] == 0 {
+			held, err := runFor(e.life, e.client, script.Info{Key: m.Lock, Owner: k.Owner}.Call(), script.DecodeDescribed)
+			if err == nil && held.Find(m.Fence) == nil {
 				e.Forced(m.Lock, script.Forced{Owner: k.Owner, Fence: m.Fence, Handle: m.IsHandle(k.Owner)})
 			}
 		}

@@ -354,10 +354,19 @@ func HeldFor(fence, now int64) time.Duration {
 }
 
 // Info asks for the holders of a lock.
-type Info struct{ Key string }
+type Info struct {
+	Key   string
+	Owner string // of shared holders the only one of interest; empty: all are
+}
 
 // Call is the call of info.lua.
-func (i Info) Call() Call { return Call{info, []string{i.Key, Queue(i.Key)}, nil} }
+func (i Info) Call() Call {
+	c := Call{info, []string{i.Key, Queue(i.Key)}, nil}
+	if i.Owner != "" {
+		c.Args = []string{i.Owner}
+	}
+	return c
+}
 
 // How a lock is held, in the words of LOCKINFO.
 const (

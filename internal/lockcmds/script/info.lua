@@ -5,12 +5,13 @@
 --
 -- KEYS[1]  lock   hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  queue  list of places of waiters, first to ask at the head
+-- ARGV[1]  owner  of shared holders the only one of interest; absent: all are
 --
 -- Returns  {pttl_ms, fair_waiters, now, mode, owner, holds, fence, lease_ms, owner, ...}
 --              held; four for each holder; owner and mode are text; fence 0: taken without one
 --          {}  free
 
-local held, mode = holders_of(KEYS[1])
+local held, mode = holders_of(KEYS[1], ARGV[1])
 if held.err or #held == 0 then
   return held
 end

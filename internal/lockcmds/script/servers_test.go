@@ -38,7 +38,7 @@ func TestCallsInAClusterKeepToOneSlot(t *testing.T) {
 	for _, c := range []Call{
 		named.Call(), alone.Call(), Fair{Acquire: alone}.Call(), Crowd{Acquire: alone, Crowd: "p"}.Call(), release.Call(),
 		Release{Key: "k", Part: Part{Owner: "PUBLISH"}}.Call(), HandOver{Release: release, Plain: &named, Fair: &alone, Crowd: "p"}.Call(),
-		Drop{Key: "k", Part: part}.Call(), Force{Key: "k"}.Call(), Extend{Key: "k", Part: part}.Call(), Info{"k"}.Call(), Head{"k"}.Call(),
+		Drop{Key: "k", Part: part}.Call(), Force{Key: "k"}.Call(), Extend{Key: "k", Part: part}.Call(), Info{Key: "k"}.Call(), Head{"k"}.Call(),
 		Leave{Key: "k", Places: []string{"PUBLISH"}}.Call(), Refresh{Key: "k"}.Call(), RemoveHead{Key: "k", Place: "PUBLISH"}.Call(),
 		Renew{Renewals: []Renewal{{Key: "k", Owner: "PUBLISH"}}}.Call(), Ask{}.Call(),
 	} {
