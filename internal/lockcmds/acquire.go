@@ -151,7 +151,7 @@ func (w *waiter) Answered(o callOutcome) []byte {
 		if w.goHome() {
 			return nil
 		}
-		return w.await(script.Acquired{PTTL: script.NoTTL})
+		return w.await(script.Acquired{PTTL: script.NoTTL, Upgrades: w.upgrades()})
 	case err != nil:
 		w.finish()
 		return failureReply(err)

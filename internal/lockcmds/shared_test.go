@@ -171,6 +171,34 @@ func TestTheOnlySharedHolderMayTakeTheLockForItself(t *testing.T) {
 	empty(t, srv)
 }
 
+// FAIRLOCK has a place of its own. It is another one than that of waiters that hold nothing.
+func TestAFairUpgradeIsFirst(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	a, b, fair := p.session(2), q.session(2), p.session(2)
+	a.fence("FAIRLOCK k SHARED")
+	b.fence("FAIRLOCK k SHARED")
+	fair.send("FAIRLOCK k")
+	fair.awaitWaiting()
+	a.want("FAIRLOCK k WAIT 1", "(nil)")
+	a.send("FAIRLOCK k")
+	redistest.Eventually(t, patience, "its place to be first", func() bool {
+		places := srv.Client(t).LRange(t.Context(), "redisson_lock_queue:{k}", 0, -1).Val()
+		return len(places) == 2 && strings.HasSuffix(places[0], "{u}")
+	})
+	if got := b.do("FAIRLOCK k"); !strings.HasPrefix(got, "-DEADLOCK ") {
+		t.Errorf("a second one waits, too: %s", got)
+	}
+	b.want("UNLOCK k", ":1")
+	fenceIn(t, a.reply())
+	a.want("UNLOCK k", ":1")
+	a.want("UNLOCK k", ":1")
+	fenceIn(t, fair.reply())
+	fair.want("UNLOCK k", ":1")
+	empty(t, srv)
+}
+
 func TestAnExclusiveHolderMayShareTheLockWithItself(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)

@@ -21,7 +21,7 @@ func (w *waiter) await(a script.Acquired) []byte {
 	w.noteHolderLocked()
 	if a.Upgrades { // it goes first: no further shared holder gets in before it, and a release wakes it
 		n := script.ForWaiters(key)
-		w.Fair, w.Place, w.mark = true, n.UpgradePlaceOf(w.Owner), table.Mark{}
+		w.Fair, w.Ahead, w.Place, w.mark = true, true, n.UpgradePlaceOf(w.Owner), table.Mark{}
 		w.Wake = n.Channel + ":" + w.Place
 	}
 	refusal, ended := e.table.Denied(key), w.session().ended
@@ -54,6 +54,15 @@ func (w *waiter) await(a script.Acquired) []byte {
 	}
 	w.refused(limit)
 	return overloadedReply(full)
+}
+
+// upgrades reports whether sessions of this proxy hold the lock for the owner, but only shared. Redis has not said so if
+// it has refused the first attempt, because the hash slot was being moved. Requires no locks.
+func (w *waiter) upgrades() bool {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	k := w.claim.Key()
+	return k.Kind == exclusive{} && w.e.table.Hold(k) == nil && w.e.holdsLocked(k)
 }
 
 // leftLocked ends an acquire that has left its wait queue. A granted one goes on: its attempt delivers the grant.

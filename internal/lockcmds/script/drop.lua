@@ -49,7 +49,7 @@ end
 if rest > 0 and shared then
   local keeps = field == '' and rest or ARGV[6] == '0' and rest or sum
   local last_request = (field == '' or last < request) and ARGV[5] or held[3]
-  if field ~= '' and ARGV[9] ~= '1' then
+  if field ~= '' and ARGV[9] ~= '1' and held[4] ~= 'lock' then
     last_request = nil
   end
   put_shared(lock, owner, held, keeps, field, last_request)
@@ -61,7 +61,7 @@ elseif rest > 0 then
   if field == '' then
     redis.call('HSET', lock, owner, rest, '{request}', ARGV[5])
   else
-    if ARGV[9] == '1' then
+    if ARGV[9] == '1' or held[5] then -- its part in the shared hold is dropped by another call
       redis.call('HSET', lock, field, last < request and ARGV[5] or held[3])
     else
       redis.call('HDEL', lock, field)
@@ -70,7 +70,7 @@ elseif rest > 0 then
       redis.call('HSET', lock, owner, rest)
     end
   end
-  if ARGV[8] ~= '0' and field == '' and redis.call('PTTL', lock) > tonumber(ARGV[8]) then
+  if ARGV[8] ~= '0' and field == '' and not held[5] and redis.call('PTTL', lock) > tonumber(ARGV[8]) then
     redis.call('PEXPIRE', lock, ARGV[8]) -- no other session can have set the longer one
     wake(ARGV[4], KEYS[2], KEYS[3], lock)
   elseif ARGV[8] ~= '0' then
@@ -79,7 +79,7 @@ elseif rest > 0 then
   return {2}
 end
 if shared and (ARGV[6] == '0' or held[4] == 'lock' or shares_key(lock, owner)) then
-  leave_shared(ARGV[4], KEYS[2], KEYS[3], lock, owner, held[4])
+  leave_shared(ARGV[4], KEYS[2], KEYS[3], lock, owner, held[4], field, last < request and ARGV[5] or held[3])
   return {1}
 elseif shared then
   local timeout = timeout_of(lock, owner) .. '1'

@@ -31,7 +31,9 @@ if (ARGV[6] or '0') ~= '0' and held[2] ~= ARGV[6] then
 end
 local last = tonumber(held[3] or 0) or 0
 if shared then
-  lengthen_shared(KEYS[1], ARGV[1], held[4], ARGV[2])
+  if last <= tonumber(ARGV[4]) then -- not a copy that comes behind the end of the session
+    lengthen_shared(KEYS[1], ARGV[1], held[4], ARGV[2])
+  end
   if last < tonumber(ARGV[4]) then
     put_shared(KEYS[1], ARGV[1], held, held[1], field, ARGV[4])
   end

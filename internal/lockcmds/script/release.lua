@@ -68,7 +68,7 @@ if not fence then
     --@ wake
     --@ longest
     --@ leave_shared
-    leave_shared(ARGV[4], KEYS[2], KEYS[3], KEYS[1], ARGV[1], held[4])
+    leave_shared(ARGV[4], KEYS[2], KEYS[3], KEYS[1], ARGV[1], held[4], field, ARGV[3])
     return by
   elseif held[5] then
     --@ wake

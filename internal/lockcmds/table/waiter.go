@@ -13,6 +13,7 @@ type Waiter struct {
 	queue *Queue   // nil: it has not joined, or has been removed
 	sub   *channel // Wake
 
+	Ahead      bool // its own place is taken at the head of the queue in Redis
 	NamedOwner bool // other sessions may hold the lock for the same owner: the waiter is woken by the owner's name too
 	Placed     bool // it may have taken its own place in Redis
 
@@ -93,7 +94,11 @@ func (t *Table) Join(w *Waiter, n Names, m Mark, a Answer) {
 		w.sub = t.listen(w.Wake)
 		w.sub.waiters.Push(&w.inSub, w)
 	}
-	q.line(w.Fair).Push(&w.inLine, w)
+	if line := q.line(w.Fair); w.Ahead {
+		line.PushFirst(&w.inLine, w)
+	} else {
+		line.Push(&w.inLine, w)
+	}
 	q.hear(a)
 	if w.Fair {
 		q.places.Push(w.Place, &w.inPlace, w)

@@ -41,7 +41,11 @@ local function deepen(lock, counter, owner, lease, request, fence, holds, field)
       redis.call('PEXPIRE', lock, lease)
     end
   else -- or taken without a fence, by Redisson, or the fence is none
+    local left = redis.call('PTTL', lock)
     old, replaced = grant(lock, counter, owner, lease, redis.call('TIME'), request, field, sum)
+    if held[5] then
+      lengthen(lock, left)
+    end
   end
   return {1, old, sum, replaced or 0, 0}
 end

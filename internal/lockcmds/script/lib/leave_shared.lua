@@ -26,8 +26,9 @@ end
 
 -- leave_shared: the shared hold of an owner is over.
 
-local function leave_shared(publish, channel, queue, lock, owner, mode)
-  if mode == 'lock' then -- the owner holds the lock exclusively, too
+local function leave_shared(publish, channel, queue, lock, owner, mode, field, request)
+  if mode == 'lock' then -- the owner holds the lock exclusively, too, and a copy of an earlier call may come
+    redis.call('HSET', lock, field == '' and '{request}' or field, request)
     redis.call('HDEL', lock, '{shared}')
     return
   end
