@@ -41,6 +41,7 @@ func TestCallsInAClusterKeepToOneSlot(t *testing.T) {
 		Drop{Key: "k", Part: part}.Call(), Force{Key: "k"}.Call(), Extend{Key: "k", Part: part}.Call(), Info{Key: "k"}.Call(), Head{"k"}.Call(),
 		Leave{Key: "k", Places: []string{"PUBLISH"}}.Call(), Refresh{Key: "k"}.Call(), RemoveHead{Key: "k", Place: "PUBLISH"}.Call(),
 		Renew{Renewals: []Renewal{{Key: "k", Owner: "PUBLISH"}}}.Call(), Ask{}.Call(),
+		Shared{Acquire: named, Way: AtOwnPlace, Place: "PUBLISH"}.Call(),
 	} {
 		one := c.On(Servers{})
 		args := slices.Clone(c.Args)

@@ -57,8 +57,10 @@ func (b rig) run(c script.Call) resp.Value {
 		args[i] = a
 	}
 	v, err := b.c.EvalSha(b.t.Context(), c.SHA(), c.Keys, args...).Result()
-	if refusal, refused := errors.AsType[redis.Error](err); refused && strings.HasPrefix(refusal.Error(), "WRONGTYPE ") && b.strange {
-		return resp.Value{Kind: resp.SimpleError, Str: []byte(refusal.Error())}
+	if refusal, refused := errors.AsType[redis.Error](err); refused {
+		if text := refusal.Error(); strings.HasPrefix(text, "WRONGTYPE ") && b.strange || strings.HasPrefix(text, "DEADLOCK ") {
+			return resp.Value{Kind: resp.SimpleError, Str: []byte(text)}
+		}
 	}
 	if err != nil && !errors.Is(err, redis.Nil) {
 		b.t.Fatalf("%s %v: %v", c.Name(), c.Args, err)
@@ -88,11 +90,17 @@ func (b rig) state() (counts, all string) {
 	n := script.Of(key)
 	var kind, text, queue, turn, counter, lease, places redis.Cmder
 	var fields *redis.MapStringStringCmd
+	timeouts := map[string]*redis.DurationCmd{}
 	_, _ = b.c.Pipelined(b.t.Context(), func(p redis.Pipeliner) error {
 		kind, fields, text = p.Type(b.t.Context(), key), p.HGetAll(b.t.Context(), key), p.Get(b.t.Context(), key)
 		lease = p.PTTL(b.t.Context(), key)
 		queue, places = p.LRange(b.t.Context(), n.Queue, 0, -1), p.ZCard(b.t.Context(), n.Deadlines)
 		turn, counter = p.Get(b.t.Context(), n.Channel), p.Get(b.t.Context(), n.Fence)
+		for _, owner := range owners {
+			for nth := range 2 {
+				timeouts[timeout(owner, nth+1)] = p.PTTL(b.t.Context(), timeout(owner, nth+1))
+			}
+		}
 		return nil
 	})
 	var out strings.Builder
@@ -102,9 +110,22 @@ func (b rig) state() (counts, all string) {
 		fmt.Fprintf(&out, "%s=%s\n", field, hash[field])
 	}
 	counts = out.String()
+	for _, name := range slices.Sorted(maps.Keys(timeouts)) {
+		if left := timeouts[name].Val(); left > 0 {
+			fmt.Fprintln(&out, name, left.Round(5*time.Second))
+		}
+	}
 	fmt.Fprintln(&out, "lease", lease.(*redis.DurationCmd).Val().Round(5*time.Second), "queue", queue.(*redis.StringSliceCmd).Val(),
 		"places", places.(*redis.IntCmd).Val(), "kept for", turn.(*redis.StringCmd).Val(), "counter", counter.(*redis.StringCmd).Val())
 	return counts, out.String()
+}
+
+// owners are all that hold a lock in states.
+var owners = []string{me, other, third, named}
+
+// timeout is the key of the lease of a shared holder; Redisson's clients have one for each hold.
+func timeout(owner string, nth int) string {
+	return fmt.Sprintf("{%s}:%s:rwlock_timeout:%d", key, owner, nth)
 }
 
 // A text stands for a value of another type.
@@ -113,8 +134,21 @@ const text = "not a lock, nor a queue"
 func (b rig) reset(hash []any, queue ...string) {
 	b.t.Helper()
 	n := script.Of(key)
+	var ended any
+	if len(hash) > 1 && hash[0] == "ended" {
+		ended, hash = hash[1], hash[2:]
+	}
 	_, err := b.c.Pipelined(b.t.Context(), func(p redis.Pipeliner) error {
 		p.FlushDB(b.t.Context())
+		if len(hash) > 1 && hash[0] == "mode" && hash[1] == "read" {
+			for i := 2; i < len(hash); i += 2 {
+				for nth := range 2 {
+					if holds, ok := hash[i+1].(int); ok && nth < holds && hash[i] != ended {
+						p.Set(b.t.Context(), timeout(hash[i].(string), nth+1), 1, leaseMS*time.Millisecond)
+					}
+				}
+			}
+		}
 		switch {
 		case len(hash) == 1:
 			p.Set(b.t.Context(), key, hash[0], 0)
@@ -147,7 +181,8 @@ func (b rig) reset(hash []any, queue ...string) {
 func fieldOf(session string) string { return "{" + session + "}" }
 
 // states are hashes by name: those of an owner with one session, those of a named owner, and those of others. One value alone is a text; "no ttl"
-// and "kept for" stand before a hash without a TTL, and before the place for which the free lock is kept.
+// and "kept for" stand before a hash without a TTL, and before the place for which the free lock is kept; "ended" and an owner before a hash that
+// is held shared, if that owner's lease has ended.
 var states = map[string][]any{
 	"free":                     nil,
 	"free, kept for me":        {"kept for", me},
@@ -177,10 +212,32 @@ var states = map[string][]any{
 	"read by the named one":    {"mode", "read", named, 1},
 	"written by me":            {"mode", "write", me, 1},
 	"written by another":       {"mode", "write", other + ":write", 1},
+
+	"shared, mine":                       {"mode", "read", me, 1, fieldOf(me), "#1000 5"},
+	"shared, mine twice":                 {"mode", "read", me, 2, fieldOf(me), "#1000 5"},
+	"shared, mine, by another grant":     {"mode", "read", me, 1, fieldOf(me), "#999 5"},
+	"shared, mine with another's":        {"mode", "read", me, 1, fieldOf(me), "#1000 5", other, 1, fieldOf(other), "#990 3"},
+	"shared, mine with Redisson's":       {"mode", "read", third, 2, me, 1, fieldOf(me), "#1000 5"},
+	"shared, mine with one that ended":   {"ended", third, "mode", "read", third, 2, me, 1, fieldOf(me), "#1000 5"},
+	"shared, mine ended":                 {"ended", me, "mode", "read", me, 1, fieldOf(me), "#1000 5", other, 1, fieldOf(other), "#990 3"},
+	"shared, another's":                  {"mode", "read", other, 1, fieldOf(other), "#990 3"},
+	"shared, another's ended":            {"ended", other, "mode", "read", other, 1, fieldOf(other), "#990 3"},
+	"shared, named, mine alone":          {"mode", "read", named, 1, fieldOf(named), "#1000 " + me + "=5"},
+	"shared, named, another session's":   {"mode", "read", named, 1, fieldOf(named), "#1000 " + other + "=5"},
+	"shared, named, of two sessions":     {"mode", "read", named, 3, fieldOf(named), "#1000 " + me + "=5 " + other + "=7"},
+	"shared, named, by another grant":    {"mode", "read", named, 2, fieldOf(named), "#999 " + me + "=5 " + other + "=7"},
+	"shared, named, with Redisson's":     {"mode", "read", named, 1, fieldOf(named), "#1000 " + me + "=5", third, 2},
+	"both ways":                          {me, 1, "fence", fence, "{request}", 5, "mode", "lock", "{shared}", "#990 2"},
+	"both ways, known by the shared one": {me, 2, "fence", fence + 9, "{request}", 5, "mode", "lock", "{shared}", "#1000 1"},
+	"both ways, named":                   {named, 2, "fence", fence, fieldOf(me), 5, fieldOf(other), 7, "mode", "lock", "{shared}", "#990 1"},
+	"both ways, named, known by the shared one": {
+		named, 1, "fence", fence + 9, fieldOf(me), 5, fieldOf(other), 7, "mode", "lock", "{shared}", "#1000 2",
+	},
 }
 
 var queues = map[string][]string{
 	"nobody queues": nil, "a stranger is first": {third}, "I am first": {me, third}, "plain waiters are first": {place, third}, "the queue is a text": {text},
+	"my upgrade is first": {me + "{u}", third}, "another's upgrade is first": {other + "{u}", third},
 }
 
 // part is my part in the lock as I know it, and how many holds I have after the call.
@@ -212,52 +269,84 @@ func calls(owner string, request int64) map[string]script.Call {
 	alone.Holds, alone.Less = 2, 0
 	undo.Less, undo.Acquire = 1, 5
 	unknown.Less, unknown.Acquire = 1, 6
-	return map[string]script.Call{
+	share := script.Shared{Acquire: first, Wait: time.Minute}
+	again := script.Shared{Acquire: acquire, Wait: time.Minute}
+	all := map[string]script.Call{
+		"share":                  share.Call(),
+		"share again":            again.Call(),
+		"share in turn":          at(share, script.AtOwnPlace, owner, false, true),
+		"share in turn again":    at(again, script.AtOwnPlace, owner, false, true),
+		"share without a place":  at(share, script.AtOwnPlace, owner, false, false),
+		"share with the crowd":   at(share, script.AtCrowdPlace, place, false, true),
+		"share, the crowd stays": at(again, script.AtCrowdPlace, place, true, false),
+		"fair upgrade":           script.Fair{Acquire: first, Place: owner + "{u}", Wait: time.Minute, Enqueue: true}.Call(),
+	}
+	for name, shared := range map[string]bool{"": false, "shared ": true} {
+		release, partly, any := release, partly, any
+		release.Shared, partly.Shared, any.Shared = shared, shared, shared
+		all[name+"release"], all[name+"release one"], all[name+"release any grant"] = release.Call(), partly.Call(), any.Call()
+		for what, drop := range map[string]script.Drop{
+			"drop": drop, "drop one": keep, "drop with grace": grace, "drop, but remember": remember, "drop the field alone": alone,
+			"drop that acquire": undo, "drop another acquire": unknown,
+		} {
+			drop.Shared = shared
+			all[name+what] = drop.Call()
+		}
+		p := part(owner, request, 0)
+		p.Shared = shared
+		all[name+"extend"] = script.Extend{Key: key, Part: p, Lease: 60 * time.Second}.Call()
+		all[name+"prove"] = script.Prove{Key: key, Part: p}.Call()
+		renewals := []script.Renewal{{Key: key, Owner: owner, Fence: fence, Lease: 30 * time.Second}}
+		all[name+"renew"] = script.Renew{Renewals: renewals, Shared: shared}.Call()
+	}
+	maps.Copy(all, map[string]script.Call{
 		"acquire":                 first.Call(),
 		"acquire again":           acquire.Call(),
 		"fair":                    script.Fair{Acquire: first, Wait: time.Minute, Enqueue: true}.Call(),
 		"fair again":              script.Fair{Acquire: acquire, Wait: time.Minute, Enqueue: true}.Call(),
 		"crowd":                   script.Crowd{Acquire: first, Wait: time.Minute, Crowd: place, Enqueue: true}.Call(),
 		"crowd stays":             script.Crowd{Acquire: acquire, Wait: time.Minute, Crowd: place, Stays: true}.Call(),
-		"share":                   script.Shared{Acquire: first, Wait: time.Minute}.Call(),
-		"release":                 release.Call(),
-		"release one":             partly.Call(),
-		"release any grant":       any.Call(),
 		"hand over":               script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Plain: waiter}.Call(),
 		"hand over to a fair one": script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Fair: waiter}.Call(),
-		"extend":                  script.Extend{Key: key, Part: part(owner, request, 0), Lease: 60 * time.Second}.Call(),
-		"drop":                    drop.Call(),
-		"drop one":                keep.Call(),
-		"drop with grace":         grace.Call(),
-		"drop, but remember":      remember.Call(),
-		"drop the field alone":    alone.Call(),
-		"drop that acquire":       undo.Call(),
-		"drop another acquire":    unknown.Call(),
-		"renew":                   script.Renew{Renewals: []script.Renewal{{Key: key, Owner: owner, Fence: fence, Lease: 30 * time.Second}}}.Call(),
 		"info":                    script.Info{Key: key}.Call(),
 		"force":                   script.Force{Key: key, Fence: script.AnyGrant}.Call(),
 		"force that grant":        script.Force{Key: key, Fence: fence}.Call(),
 		"force by handle":         script.Force{Key: key, Fence: fence, Handle: true}.Call(),
+		"force one owner":         script.Force{Key: key, Fence: script.AnyGrant, Owner: other}.Call(),
 		"leave":                   script.Leave{Key: key, Places: []string{me}}.Call(),
 		"many leave":              script.Leave{Key: key, Places: []string{me, third, place, "a", "b", "c"}}.Call(),
 		"refresh":                 script.Refresh{Key: key, Wait: time.Minute, Places: []string{me}}.Call(),
 		"stale head":              script.RemoveHead{Key: key, Place: third}.Call(),
 		"stale head, by force":    script.RemoveHead{Key: key, Place: me, Force: true}.Call(),
 		"head":                    script.Head{Key: key}.Call(),
-		"prove":                   script.Prove{Key: key, Part: part(owner, request, 1)}.Call(),
 		"ask":                     script.Ask{}.Call(),
-	}
+	})
+	return all
+}
+
+// at is a call that asks at a place in the queue.
+func at(s script.Shared, way script.Way, place string, stays, enqueue bool) script.Call {
+	s.Way, s.Place, s.Stays, s.Enqueue = way, place, stays, enqueue
+	return s.Call()
+}
+
+// verbOf is the first word of a call's name, and whether the call is about a shared hold.
+func verbOf(name string) (verb string, shared bool) {
+	rest, shared := strings.CutPrefix(name, "shared ")
+	verb, _, _ = strings.Cut(rest, " ")
+	verb = strings.TrimSuffix(verb, ",")
+	return verb, shared || verb == "share"
 }
 
 // asks reports whether a call may make a grant out of nothing.
 func asks(name string) bool {
-	verb, _, _ := strings.Cut(name, " ")
+	verb, _ := verbOf(name)
 	return verb == "acquire" || verb == "fair" || verb == "crowd" || verb == "share"
 }
 
 // numbered reports whether a call carries a number. The others write no counts.
 func numbered(name string) bool {
-	switch verb, _, _ := strings.Cut(name, " "); verb {
+	switch verb, _ := verbOf(name); verb {
 	case "acquire", "fair", "crowd", "share", "release", "hand", "extend", "drop":
 		return true
 	}
@@ -293,6 +382,9 @@ func eachCase(t *testing.T, f func(b rig, owner, name, what string, reset func()
 				continue
 			}
 			for q, queue := range queues {
+				if strings.Contains(q, "upgrade") && !strings.HasPrefix(state, "shared") && !strings.HasPrefix(state, "both") {
+					continue
+				}
 				for name := range calls(owner, newest) {
 					b.strange = len(hash) == 1 || slices.Contains(queue, text)
 					f(b, owner, name, fmt.Sprintf("%s, of %s, %s, %s", name, owner, state, q), func() { b.reset(hash, queue...) })
@@ -336,7 +428,7 @@ func TestAScriptThatRunsTwiceLeavesWhatItLeavesOnce(t *testing.T) {
 			return
 		}
 		decode := script.DecodeAcquired
-		if strings.HasPrefix(name, "crowd") {
+		if strings.HasPrefix(name, "crowd") || strings.HasPrefix(name, "share") {
 			decode = script.DecodeCrowd
 		}
 		first, _ := decode(answer)
@@ -353,15 +445,35 @@ func TestEveryGrantHasItsMode(t *testing.T) {
 	t.Parallel()
 	eachCase(t, func(b rig, owner, name, what string, reset func()) {
 		reset()
-		before := b.c.HGetAll(t.Context(), key).Val()
+		before, alive := b.hash(), b.alive()
 		answer := b.run(calls(owner, newest)[name])
-		after := b.c.HGetAll(t.Context(), key).Val()
-		switch verb, _, _ := strings.Cut(name, " "); {
-		case before["mode"] == "read" || before["mode"] == "write":
-			if diff := cmp.Diff(before, after); diff != "" && name != "force" {
-				t.Errorf("%s: a read or write lock of Redisson is changed (-before +after):\n%s", what, diff)
+		after := b.hash()
+		verb, shared := verbOf(name)
+		if after["mode"] == "read" {
+			for field, value := range after {
+				n, err := strconv.ParseFloat(value, 64)
+				if holds := slices.Contains(owners, field); holds != (err == nil) || n > 4 {
+					t.Errorf("%s: the field %s of a hash that is held shared is %s", what, field, value)
+				}
 			}
-		case after["mode"] == "lock":
+		}
+		switch {
+		case before["mode"] == "write":
+			if diff := cmp.Diff(before, after); diff != "" && verb != "force" {
+				t.Errorf("%s: a write lock of Redisson is changed (-before +after):\n%s", what, diff)
+			}
+		case before["mode"] == "read":
+			for _, holder := range owners {
+				same := before[holder] == after[holder] && before[fieldOf(holder)] == after[fieldOf(holder)]
+				if holder != owner && alive[holder] && !same && verb != "force" {
+					t.Errorf("%s: %s holds the lock shared, and its part is changed: %v", what, holder, after)
+				}
+			}
+			upgraded := asks(name) && alive[owner] && before[fieldOf(owner)] != "" && after["mode"] == "lock"
+			if diff := cmp.Diff(before, after); diff != "" && !shared && !upgraded && verb != "force" {
+				t.Errorf("%s: a lock that is held shared is changed (-before +after):\n%s", what, diff)
+			}
+		case after["mode"] == "lock" || after["mode"] == "read":
 		case asks(name) || verb == "hand":
 			if after["fence"] != "" && after["fence"] != before["fence"] {
 				t.Errorf("%s: a grant without a mode: %v", what, after)
@@ -377,11 +489,46 @@ func TestEveryGrantHasItsMode(t *testing.T) {
 	})
 }
 
+func (b rig) hash() map[string]string { return b.c.HGetAll(b.t.Context(), key).Val() }
+
+// alive is which owners have a lease as shared holders.
+func (b rig) alive() map[string]bool {
+	keys := map[string]*redis.IntCmd{}
+	_, _ = b.c.Pipelined(b.t.Context(), func(p redis.Pipeliner) error {
+		for _, owner := range owners {
+			keys[owner] = p.Exists(b.t.Context(), timeout(owner, 1), timeout(owner, 2))
+		}
+		return nil
+	})
+	all := map[string]bool{}
+	for owner, n := range keys {
+		all[owner] = n.Val() > 0
+	}
+	return all
+}
+
+// holds reports whether an owner has a hold, and whether it has one by the grant with that fence.
+func (b rig) holds(owner string, shared bool) (any, here bool) {
+	hash := b.hash()
+	switch {
+	case hash[owner] == "" || hash["mode"] == "write":
+		return false, false
+	case hash["mode"] == "read":
+		any = b.alive()[owner] && hash[fieldOf(owner)] != ""
+		return any, any && shared && strings.HasPrefix(hash[fieldOf(owner)], fmt.Sprintf("#%d ", fence))
+	case shared:
+		return true, strings.HasPrefix(hash["{shared}"], fmt.Sprintf("#%d ", fence))
+	default:
+		return true, hash["fence"] == strconv.Itoa(fence)
+	}
+}
+
 // A rollback ends a hold that Redis does not have any more. Its answer may be lost, so the answer to a copy must say the same.
 func TestADropTellsWhetherTheGrantGoesOn(t *testing.T) {
 	t.Parallel()
 	eachCase(t, func(b rig, owner, name, what string, reset func()) {
-		if verb, _, _ := strings.Cut(name, " "); verb != "drop" || name == "drop with grace" {
+		verb, shared := verbOf(name)
+		if verb != "drop" || strings.HasSuffix(name, "with grace") {
 			return
 		}
 		reset()
@@ -391,9 +538,8 @@ func TestADropTellsWhetherTheGrantGoesOn(t *testing.T) {
 				return // the key is no lock
 			}
 			left, err := script.DecodeDropped(answer)
-			now := b.c.HMGet(b.t.Context(), key, owner, "fence").Val()
-			if want := now[0] != nil && now[1] == strconv.Itoa(fence); left != want || err != nil {
-				t.Errorf("%s%s: the grant goes on: %v, %v, but redis has %v", what, copied, left, err, now)
+			if _, want := b.holds(owner, shared); left != want || err != nil {
+				t.Errorf("%s%s: the grant goes on: %v, %v, but redis has %v", what, copied, left, err, b.hash())
 			}
 		}
 	})
@@ -442,18 +588,89 @@ func TestHoldsOfANamedOwnerAreCountedByOne(t *testing.T) {
 	}
 }
 
+// The same of shared holds, whose record has the requests of all sessions.
+func TestSharedHoldsOfANamedOwnerAreCountedByOne(t *testing.T) {
+	t.Parallel()
+	b := newRig(t)
+	all := calls(named, newest)
+	mine, theirs := me+"=100", other+"=7"
+	for _, c := range []struct {
+		state, call string
+		want        []any // holds, the record without its fence
+	}{
+		{"free", "share", []any{"1", mine}},
+		{"shared, named, another session's", "share", []any{"2", other + "=5 " + mine}},
+		{"shared, named, of two sessions", "share again", []any{"4", theirs + " " + mine}},
+		{"shared, named, of two sessions", "share in turn again", []any{"4", theirs + " " + mine}},
+		{"shared, named, of two sessions", "share, the crowd stays", []any{"4", theirs + " " + mine}},
+		{"shared, named, of two sessions", "shared release", []any{"2", theirs + " " + mine}},
+		{"shared, named, mine alone", "shared release", []any{nil, nil}},
+		{"shared, named, with Redisson's", "shared release", []any{nil, nil}},
+		{"shared, named, of two sessions", "shared drop", []any{"1", theirs}},
+		{"shared, named, of two sessions", "shared drop, but remember", []any{"1", theirs + " " + mine}},
+		{"shared, named, of two sessions", "shared drop the field alone", []any{"3", theirs}},
+		{"shared, named, of two sessions", "shared drop that acquire", []any{"2", theirs + " " + mine}},
+		{"shared, named, of two sessions", "shared drop another acquire", []any{"3", theirs + " " + mine}},
+		{"shared, named, of two sessions", "shared drop with grace", []any{"3", theirs}},
+		{"shared, named, another session's", "shared drop", []any{"1", other + "=5"}},
+		{"shared, named, another session's", "shared drop that acquire", []any{"1", other + "=5 " + mine}},
+		{"both ways, named", "release", []any{"1", nil}},
+		{"both ways, named, known by the shared one", "shared release", []any{"1", nil}},
+	} {
+		b.reset(states[c.state])
+		b.run(all[c.call])
+		got := b.c.HMGet(t.Context(), key, named, fieldOf(named)).Val()
+		if record, ok := got[1].(string); ok {
+			_, got[1], _ = strings.Cut(record, " ")
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s, %s (-want +got):\n%s", c.call, c.state, diff)
+		}
+	}
+}
+
+// A session of a named owner that holds the lock both ways ends while another session goes on to. Each of its parts is dropped by a call of its own.
+func TestASessionThatHoldsBothWaysTakesBothPartsWithIt(t *testing.T) {
+	t.Parallel()
+	b := newRig(t)
+	for _, sharedFirst := range []bool{true, false} {
+		b.reset([]any{named, 3, "fence", fence, fieldOf(me), 5, fieldOf(other), 7, "mode", "lock", "{shared}", "#990 2"})
+		exclusive := script.Drop{Key: key, Part: part(named, newest, 0), Less: 1}
+		shared := exclusive
+		shared.Shared, shared.Fence = true, 990
+		drops := []*script.Drop{&exclusive, &shared}
+		if sharedFirst {
+			slices.Reverse(drops)
+		}
+		drops[1].Request++
+		for _, d := range drops {
+			b.run(d.Call())
+		}
+		got := b.c.HMGet(t.Context(), key, named, "{shared}").Val()
+		if diff := cmp.Diff([]any{"2", "#990 1"}, got); diff != "" {
+			t.Errorf("the shared part first: %v (-want +got):\n%s", sharedFirst, diff)
+		}
+	}
+}
+
 // TestAnOlderCopyChangesNothing also says what is left to a late first copy: an acquire that runs after the lock was released leaves a
 // hold, which the session's next acquire replaces, and a drop with a larger number removes.
 func TestAnOlderCopyChangesNothing(t *testing.T) {
 	t.Parallel()
-	later := []string{"acquire", "acquire again", "release one", "release", "extend"}
+	later := []string{
+		"acquire", "acquire again", "release one", "release", "extend",
+		"share", "share again", "shared release one", "shared release", "shared extend",
+	}
 	eachCase(t, func(b rig, owner, name, what string, reset func()) {
 		if name == "force" || b.strange { // it means any grant, so it is never sent again; and what is no lock is never changed
 			return
 		}
 		older, newer := calls(owner, newest)[name], calls(owner, newest+1)
 		for i, next := range later {
-			if i%2 == 1 && !numbered(name) {
+			_, one := verbOf(name)
+			_, two := verbOf(next)
+			sharing := strings.Contains(what, ", shared, ") || strings.Contains(what, ", both ways")
+			if i%2 == 1 && !numbered(name) || one != two && !sharing {
 				continue
 			}
 			reset()
@@ -468,8 +685,9 @@ func TestAnOlderCopyChangesNothing(t *testing.T) {
 				}
 				continue
 			}
-			held := b.c.HExists(t.Context(), key, owner).Val()
-			mine := owner != named || b.c.HExists(t.Context(), key, fieldOf(me)).Val()
+			held, _ := b.holds(owner, false)
+			hash := b.hash()
+			mine := owner != named || hash[fieldOf(me)] != "" || strings.Contains(hash[fieldOf(named)], me)
 			b.run(older)
 			if !asks(name) || held && mine {
 				_, after := b.state()
@@ -478,17 +696,21 @@ func TestAnOlderCopyChangesNothing(t *testing.T) {
 				}
 				continue
 			}
-			if owner == named || name == "share" {
+			if owner == named {
 				continue // such a hold ends with the lease
 			}
-			left, _ := script.DecodeAcquired(b.run(script.Acquire{
-				Key: key, Part: script.Part{Owner: me, Request: newest + 2, Holds: 1}, Lease: 30 * time.Second,
-			}.Call()))
+			shared := one
+			acquire := script.Acquire{Key: key, Part: script.Part{Owner: me, Request: newest + 2, Holds: 1}, Lease: 30 * time.Second}
+			ask := acquire.Call()
+			if shared {
+				ask = script.Shared{Acquire: acquire, Wait: time.Minute}.Call()
+			}
+			left, _ := script.DecodeAcquired(b.run(ask))
 			if left.Granted && left.Holds != 1 {
 				t.Errorf("%s, then %s: the next acquire has %d holds", what, next, left.Holds)
 			}
-			b.run(script.Drop{Key: key, Part: script.Part{Owner: me, Request: newest + 3}}.Call())
-			if b.c.HExists(t.Context(), key, me).Val() {
+			b.run(script.Drop{Key: key, Part: script.Part{Owner: me, Request: newest + 3, Shared: shared}}.Call())
+			if left, _ := b.holds(me, shared); left {
 				t.Errorf("%s, then %s: a drop leaves the hold of a late copy", what, next)
 			}
 		}
@@ -499,14 +721,23 @@ func TestAnOlderCopyChangesNothing(t *testing.T) {
 func TestALateCopyDoesNotUndoGrace(t *testing.T) {
 	t.Parallel()
 	b := newRig(t)
-	for owner, state := range map[string]string{me: "mine", named: "named, mine alone"} {
-		for _, late := range []string{"acquire again", "fair again", "extend", "release one"} {
+	for state, owner := range map[string]string{
+		"mine": me, "named, mine alone": named, "shared, mine": me, "shared, named, mine alone": named,
+	} {
+		lates := []string{"acquire again", "fair again", "extend", "release one"}
+		p := part(owner, newest+1, 0)
+		if p.Shared = strings.HasPrefix(state, "shared"); p.Shared {
+			lates = []string{"share again", "share in turn again", "shared extend", "shared release one"}
+		}
+		for _, late := range lates {
 			b.reset(states[state])
 			b.run(calls(owner, newest)[late])
-			b.run(script.Drop{Key: key, Part: part(owner, newest+1, 0), Grace: 2 * time.Second, Less: 3, Remember: true}.Call())
+			b.run(script.Drop{Key: key, Part: p, Grace: 2 * time.Second, Less: 3, Remember: true}.Call())
 			b.run(calls(owner, newest)[late])
-			if left := b.c.PTTL(t.Context(), key).Val(); left > 2*time.Second {
-				t.Errorf("%s of %s: a lease of %v after a late copy", late, owner, left)
+			for _, lease := range []string{key, timeout(owner, 1)} {
+				if left := b.c.PTTL(t.Context(), lease).Val(); left > 2*time.Second {
+					t.Errorf("%s, %s: %s has %v after a late copy", state, late, lease, left)
+				}
 			}
 		}
 	}
@@ -517,14 +748,19 @@ func TestALateCopyDoesNotUndoGrace(t *testing.T) {
 func TestALateAcquireOfANamedOwnerBehindItsRollbackChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := newRig(t)
-	rollback := script.Drop{Key: key, Part: script.Part{Owner: named, Session: me, Request: newest + 1}, Remember: true, Less: 1, Acquire: newest}.Call()
-	for _, state := range []string{"named, another session's", "named, of two sessions", "named, of a version back"} {
+	rollback := script.Drop{Key: key, Part: script.Part{Owner: named, Session: me, Request: newest + 1}, Remember: true, Less: 1, Acquire: newest}
+	for _, state := range []string{
+		"named, another session's", "named, of two sessions", "named, of a version back",
+		"shared, named, another session's", "shared, named, of two sessions", "both ways, named",
+	} {
 		for name, late := range calls(named, newest) {
-			if !asks(name) {
+			_, shared := verbOf(name)
+			if !asks(name) || strings.HasPrefix(state, "named") && shared || strings.HasPrefix(state, "shared") && !shared {
 				continue
 			}
 			b.reset(states[state])
-			b.run(rollback)
+			rollback.Shared = shared
+			b.run(rollback.Call())
 			_, before := b.state()
 			b.run(late)
 			if _, after := b.state(); before != after {
