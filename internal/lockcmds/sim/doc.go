@@ -27,6 +27,10 @@
 // whatever is rolled back for it. The rule in owners_test.go is about owners that several sessions are: copies count
 // nothing, and a rollback takes no hold of another session.
 //
+// The rules in shared_test.go are about a lock that is held shared as well as exclusively, which a quarter of the histories
+// has: who may hold it beside whom, whose lease lasts, that no script takes a part from another owner, and that neither
+// side of the waiters is forgotten or overtaken for ever.
+//
 // Most histories are short: three to twelve acquires within two seconds. Those without faults on one server are long,
 // with up to 29 acquires within five seconds. In test/locks/README.md is what planted bugs say about it.
 //

@@ -65,8 +65,19 @@ func (r *rules) promoted(old, to *server) {
 		if !w.smooth { // else nothing is lost, and no waiter waits for the end of a lease
 			*r.short.of(key) = max(*r.short.of(key), w.now+lease)
 		}
-		for _, c := range w.clients {
-			if b := *c.holds.of(key); b != nil && !c.ended {
+		r.unsureAll(key)
+	}
+	if w.sharing != nil && w.slots[w.slotOf(sharedKey)].shard == to.shard {
+		w.sharing.promoted(old, to)
+		r.unsureAll(sharedKey)
+	}
+}
+
+// unsureAll judges all holds of a lock on which clients count.
+func (r *rules) unsureAll(key string) {
+	for _, c := range r.w.clients {
+		for _, b := range c.beliefs(key) {
+			if b != nil && !c.ended {
 				r.unsure(c, key, b)
 			}
 		}
@@ -78,8 +89,10 @@ func (r *rules) moved(key string) {
 	*r.chains.of(key) = chain{}
 	*r.movedAt.of(key) = r.w.now
 	for _, c := range r.w.clients {
-		if b := *c.holds.of(key); b != nil {
-			b.synced = false
+		for _, b := range c.beliefs(key) {
+			if b != nil {
+				b.synced = false
+			}
 		}
 	}
 }
@@ -116,10 +129,10 @@ func (r *rules) learned() {
 	left := r.unknown[:0]
 	for _, d := range r.unknown {
 		c, p := d.c, d.c.p
-		b := *c.holds.of(d.key)
+		b := c.belief(d.key, d.fence)
 		g := grant{d.key, d.fence}
-		here := b != nil && r.holder(d.key).fence == d.fence
-		if b == nil || b.fence != d.fence || c.ended || p.killed || here && !r.shorter[g] {
+		here := b != nil && r.has(g)
+		if b == nil || c.ended || p.killed || here && !r.shorter[g] {
 			continue
 		}
 		left = append(left, d)

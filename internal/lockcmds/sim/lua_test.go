@@ -27,6 +27,10 @@ func newInterpreter() *interpreter {
 		l.Push(lua.LString(fmt.Sprintf("%x", sha1.Sum([]byte(l.CheckString(1))))))
 		return 1
 	}))
+	table.RawSetString("error_reply", in.state.NewFunction(func(l *lua.LState) int {
+		l.Push(toLua(l, reply{kind: failure, text: l.CheckString(1)}))
+		return 1
+	}))
 	table.RawSetString("pcall", in.state.NewFunction(func(l *lua.LState) int { return in.call(l, false) }))
 	in.state.SetGlobal("redis", table)
 	return in

@@ -131,7 +131,7 @@ func (w *world) build(p *plan) {
 		w.slots = []hashSlot{{shard: shards[0]}}
 	} else {
 		shards = append(shards, w.newShard(p.replicas))
-		for i := range keys {
+		for i := range locks {
 			w.slots = append(w.slots, hashSlot{shard: shards[(int(p.seed)+i)%2]})
 		}
 	}
@@ -286,13 +286,13 @@ func (w *world) reshard(at int, pause time.Duration) {
 		}
 		if len(here) > 0 {
 			slices.Sort(here)
-			w.migrate(from, to, here[w.chance.IntN(len(here))], keys[at])
+			w.migrate(from, to, here[w.chance.IntN(len(here))], locks[at])
 			w.in(w.latency()+w.upTo(pause), nil, next)
 			return
 		}
-		w.note("      the slot of %s is at %s", keys[at], to)
-		w.migrateGrants(from, to, keys[at])
-		w.rules.moved(keys[at])
+		w.note("      the slot of %s is at %s", locks[at], to)
+		w.migrateGrants(from, to, locks[at])
+		w.rules.moved(locks[at])
 		slot.shard, slot.to = slot.to, nil
 		w.spread()
 		from.subs.end(at)

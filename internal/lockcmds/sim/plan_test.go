@@ -47,7 +47,11 @@ func (a action) String() string {
 	return fmt.Sprintf("%10s  %s %d %s %v %v %d", a.at, a.kind, a.who, a.line, a.d, a.d2, a.n)
 }
 
-var keys = []string{"a", "b", "f"}
+// keys are the locks that one owner holds at a time, and locks are all.
+var (
+	keys  = []string{"a", "b", "f"}
+	locks = append(slices.Clone(keys), sharedKey)
+)
 
 // extent is how much happens in a history.
 type extent struct {
@@ -224,6 +228,7 @@ func newPlan(seed uint64) *plan {
 	case 1:
 		p.slowOwn = between(time.Millisecond, 30*time.Millisecond)
 	}
+	p.share(rand.New(rand.NewPCG(seed, 6)))
 	if rng := rand.New(rand.NewPCG(seed, 2)); rng.IntN(4) == 0 {
 		p.replicas = 2
 		p.synchronize(rng)
@@ -290,9 +295,9 @@ func (w *world) do(a *action) {
 		}
 	case "step":
 		w.stepped += a.d
-		w.rules.disturb(keys...)
+		w.rules.disturb(locks...)
 	case "evict":
-		w.rules.disturb(keys...)
+		w.rules.disturb(locks...)
 		w.rules.torn = w.rules.torn || len(a.line) > 1
 		r := w.rules
 		r.find(strings.Trim(a.line[strings.IndexByte(a.line, '{')+1:], "}")).command("DEL", a.line)
@@ -300,20 +305,21 @@ func (w *world) do(a *action) {
 		w.rules.disturb(a.line)
 		line := "FORCEUNLOCK " + a.line
 		for _, holder := range w.clients {
-			if b := *holder.holds.of(a.line); a.n == 1 && b != nil { // by the handle: the holder is not told
+			if b := holder.anyBelief(a.line); a.n == 1 && b != nil { // by the handle: the holder is not told
 				line = fmt.Sprintf("UNLOCK %s FENCE %d", a.line, b.fence)
-				b.vague, *holder.blurred.of(a.line) = true, true
+				b.vague = true
+				holder.blur(a.line)
 				break
 			}
 		}
 		for _, c := range w.clients {
-			if c.current == nil && *c.holds.of(a.line) == nil {
+			if c.current == nil && c.anyBelief(a.line) == nil {
 				c.send(parsed(line, false))
 				break
 			}
 		}
 	case "flush":
-		w.rules.disturb(keys...)
+		w.rules.disturb(locks...)
 		for _, s := range w.servers {
 			if w.shape != single {
 				w.rules.forgotten(s)
@@ -380,6 +386,9 @@ func (p *plan) play(keep bool) (w *world) {
 	defer w.crashed()
 	w.build(p)
 	w.rules = newRules(w, keys)
+	if slices.ContainsFunc(p.actions, func(a action) bool { return a.key("") == sharedKey }) {
+		w.sharing = newSharing(w)
+	}
 	for range p.proxies {
 		w.proxies = append(w.proxies, w.newProxy())
 	}
@@ -492,7 +501,13 @@ func (w *world) unlockAll(c *client) {
 			return
 		}
 	}
-	if len(c.shared) > 0 {
-		c.send(parsed(fmt.Sprintf("UNLOCK %s OWNER %s", c.shared[0].key, c.shared[0].owner), false))
+	for _, side := range []string{sharedKey, sharedSide} {
+		if *c.holds.of(side) != nil {
+			c.send(parsed("UNLOCK "+side, false))
+			return
+		}
+	}
+	if len(c.named) > 0 {
+		c.send(parsed(fmt.Sprintf("UNLOCK %s OWNER %s", c.named[0].side, c.named[0].owner), false))
 	}
 }

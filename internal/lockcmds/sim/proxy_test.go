@@ -13,6 +13,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -130,13 +131,13 @@ type client struct {
 	over   map[grant]struct{}    // what it knows to hold no more
 	overAt byLock[time.Duration] // since when
 	told   map[grant]int         // pushes
-	shared []shared              // what it may hold for owners that others may be as well
+	named  []named               // what it may hold for owners that others may be as well
 	// blurred is whether the client does not know what it holds: of a command in doubt.
 	blurred byLock[bool]
 }
 
-// shared is a lock, and an owner that several sessions are.
-type shared struct{ key, owner string }
+// named is a side of a lock, and an owner that several sessions are.
+type named struct{ side, owner string }
 
 // belief is what a client knows of a lock that it holds.
 type belief struct {
@@ -168,6 +169,7 @@ type order struct {
 type slot struct {
 	*order
 	sent time.Duration
+	side string // of the lock: sharedSide, or the key
 }
 
 // lease is the one that the command asks for.
@@ -249,6 +251,7 @@ func (c *client) next() {
 	s := &slot{order: c.todo[0], sent: c.w.now}
 	c.todo = slices.Delete(c.todo, 0, 1)
 	c.current = s
+	s.side = c.sideOf(&s.cmd)
 	if c.w.keep {
 		c.w.note("%s > %s", c, s.line)
 	}
@@ -330,6 +333,10 @@ func (c *client) Push(b []byte) {
 	if c.told[g]++; c.told[g] > 1 {
 		c.w.fail("a loss is told twice", "%s: %s %d", c, key, fence)
 	}
+	if b := *c.holds.of(sharedSide); b != nil && b.fence == fence && c.w.smooth && !b.releasing && !b.vague &&
+		c.w.now < b.until && string(v.Elems[3].Str) == table.ReasonGone {
+		c.w.fail("a planned change ended a hold", "%s: %s %d", c, key, fence)
+	}
 	c.finished(key, fence)
 }
 
@@ -358,10 +365,11 @@ func (c *client) answer(s *slot, b []byte) {
 
 // sending is what the client knows when it sends a command.
 func (c *client) sending(s *slot) {
-	b := *c.holds.of(s.cmd.Key)
+	b := *c.holds.of(s.side)
 	if b != nil && s.cmd.Verb == grammar.Unlock && s.cmd.Owner == "" && s.cmd.Fence == 0 {
 		b.releasing = true
 	}
+	c.sendingBoth(s)
 }
 
 // doubtLimit is how long an engine asks Redis at least for the outcome of a call whose answer was lost: five seconds, less the last pause.
@@ -377,7 +385,7 @@ func (c *client) wasTold(key string, fence int64) bool {
 func (c *client) received(s *slot, v resp.Value) {
 	switch {
 	case s.cmd.Owner != "":
-		c.receivedShared(s, v)
+		c.receivedNamed(s, v)
 		return
 	case s.cmd.Fence != 0: // the grant is another client's
 		if v.Int == 1 {
@@ -385,15 +393,15 @@ func (c *client) received(s *slot, v resp.Value) {
 		}
 		return
 	}
-	key, b := s.cmd.Key, *c.holds.of(s.cmd.Key)
+	key, b := s.cmd.Key, *c.holds.of(s.side)
 	text := string(v.Str)
 	c.w.rules.replied(c, s, v)
 	if v.IsError() && strings.HasPrefix(text, "INDOUBT") {
 		dropped := strings.Contains(s.line, "SYNC") || strings.Contains(s.line, " PX ") || strings.Contains(s.line, " MAXHOLD ") // a grant is dropped until its lease has ended
-		if acquires(s.cmd.Verb) && b == nil && !dropped && !strings.Contains(s.line, "WAIT") && c.w.now-s.sent < doubtLimit {
+		if acquires(s.cmd.Verb) && c.anyBelief(key) == nil && !dropped && !strings.Contains(s.line, "WAIT") && c.w.now-s.sent < doubtLimit {
 			c.w.fail("in doubt too soon", "%s: %s, after %v", c, s.line, c.w.now-s.sent)
 		}
-		*c.blurred.of(key) = true
+		c.blur(key)
 		if b != nil {
 			b.vague, b.releasing = true, false
 			b.released = b.released || s.cmd.Verb == grammar.Unlock
@@ -414,7 +422,7 @@ func (c *client) received(s *slot, v resp.Value) {
 				c.w.fail("a grant came back", "%s: %s: fence %d was over", c, s.line, v.Int)
 			}
 			b = &belief{fence: v.Int, count: 1, vague: *c.blurred.of(key)}
-			*c.holds.of(key) = b
+			*c.holds.of(s.side) = b
 		}
 		if v.Kind == resp.Integer {
 			c.w.rules.counts(c, s, b)
@@ -426,15 +434,15 @@ func (c *client) received(s *slot, v resp.Value) {
 		switch {
 		case v.Kind == resp.Integer && v.Int == 0 && b != nil:
 			b.count--
-		case v.Kind == resp.Integer && v.Int == 0 && !*c.blurred.of(key) && !*c.w.rules.lossy.of(key) && *c.overAt.of(key) < s.sent: // else a push has overtaken the reply
+		case v.Kind == resp.Integer && v.Int == 0 && !*c.blurred.of(key) && !*c.w.rules.lossy.of(key) && *c.overAt.of(s.side) < s.sent: // else a push has overtaken the reply
 			c.w.fail("the ledger is wrong", "%s: %s: still held, but not known to", c, s.line)
 		case v.Kind == resp.Integer && v.Int == 1:
 			if b != nil && b.count != 1 && !*c.blurred.of(key) && !*c.w.rules.lossy.of(key) {
 				c.w.fail("the ledger is wrong", "%s: %s: free, but %d holds were known", c, s.line, b.count)
 			}
-			c.finishedAny(key)
+			c.finishedAny(s.side)
 		case strings.HasPrefix(text, "NOTHELD"), strings.HasPrefix(text, "LOSTLEASE"):
-			c.finishedAny(key)
+			c.finishedAny(s.side)
 		}
 	case grammar.ExtendLock:
 		if b != nil {
@@ -444,26 +452,26 @@ func (c *client) received(s *slot, v resp.Value) {
 			b.leased(s)
 		}
 		if strings.HasPrefix(text, "NOTHELD") || strings.HasPrefix(text, "LOSTLEASE") {
-			c.finishedAny(key)
+			c.finishedAny(s.side)
 		}
 	default:
 	}
 	if strings.HasPrefix(text, "LOSTLEASE") {
-		c.finishedAny(key)
+		c.finishedAny(s.side)
 	}
 }
 
-// receivedShared is what it learns from a reply about an owner that others may be as well: whether it may have to give something back.
-func (c *client) receivedShared(s *slot, v resp.Value) {
-	k := shared{s.cmd.Key, s.cmd.Owner}
+// receivedNamed is what it learns from a reply about an owner that others may be as well: whether it may have to give something back.
+func (c *client) receivedNamed(s *slot, v resp.Value) {
+	k := named{s.side, s.cmd.Owner}
 	switch {
 	case acquires(s.cmd.Verb) && v.Kind == resp.Integer:
-		delete(c.told, grant{k.key, v.Int}) // other sessions have kept it: it may be lost again
-		if !slices.Contains(c.shared, k) {
-			c.shared = append(c.shared, k)
+		delete(c.told, grant{s.cmd.Key, v.Int}) // other sessions have kept it: it may be lost again
+		if !slices.Contains(c.named, k) {
+			c.named = append(c.named, k)
 		}
 	case s.cmd.Verb == grammar.Unlock && (v.Int == 1 || strings.HasPrefix(string(v.Str), "NOTHELD") || strings.HasPrefix(string(v.Str), "LOSTLEASE")):
-		c.shared = slices.DeleteFunc(c.shared, func(o shared) bool { return o == k })
+		c.named = slices.DeleteFunc(c.named, func(o named) bool { return o == k })
 	}
 }
 
@@ -473,20 +481,22 @@ func (c *client) asks(key string) bool {
 }
 
 // holdsAny reports whether the client may hold anything.
-func (c *client) holdsAny() bool { return c.holds != byLock[*belief]{} || len(c.shared) > 0 }
+func (c *client) holdsAny() bool { return c.holds != byLock[*belief]{} || len(c.named) > 0 }
 
-func (c *client) finishedAny(key string) {
-	if b := *c.holds.of(key); b != nil {
-		c.finished(key, b.fence)
+func (c *client) finishedAny(side string) {
+	if b := *c.holds.of(side); b != nil {
+		c.finished(lockOf(side), b.fence)
 	}
 }
 
 // finished notes that a grant is over, as the client knows.
 func (c *client) finished(key string, fence int64) {
 	c.over[grant{key, fence}] = struct{}{}
-	*c.overAt.of(key) = c.w.now
-	if b := *c.holds.of(key); b != nil && b.fence == fence {
-		*c.holds.of(key) = nil
+	for _, side := range sidesOf(key) {
+		*c.overAt.of(side) = c.w.now
+		if b := *c.holds.of(side); b != nil && b.fence == fence {
+			*c.holds.of(side) = nil
+		}
 	}
 }
 

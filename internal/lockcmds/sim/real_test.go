@@ -51,6 +51,8 @@ func TestModelKnowsTheCommandsOfRedis(t *testing.T) {
 				{"SET", k, a, "PX", "60000"},
 				{"HSET", k, a, b},
 				{"HSET", k, a, n, b, m},
+				{"HSETNX", k, a, b},
+				{"HRANDFIELD", k, "5"},
 				{"HGET", k, a},
 				{"HMGET", k, a, b},
 				{"HGETALL", k},
@@ -233,7 +235,7 @@ func TestModelRunsTheScriptsAsRedis(t *testing.T) {
 		}
 	}
 	t.Logf("calls: %v", ran)
-	for _, name := range []string{"acquire", "crowd", "fair", "release", "handover", "renew", "leave", "extend"} {
+	for _, name := range []string{"acquire", "crowd", "fair", "release", "handover", "renew", "leave", "extend", "acquire_shared"} {
 		if ran[name] == 0 {
 			t.Errorf("%s was not run", name)
 		}

@@ -207,6 +207,53 @@ var regressions = map[string]*plan{
 			{at: 9 * ms, kind: "send", line: "UNLOCK a"},
 		},
 	},
+	"a shared holder stood in the queue under the place of other waiters, was not woken, and left it behind": {
+		proxies: 1, clients: 3,
+		actions: []action{
+			{at: 1 * ms, kind: "send", who: 1, line: "LOCK s SHARED"},
+			{at: 2 * ms, kind: "send", who: 0, line: "FAIRLOCK s SHARED"},
+			{at: 10 * ms, kind: "send", who: 0, line: "FAIRLOCK s"},
+			{at: 300 * ms, kind: "send", who: 1, line: "UNLOCK s"},
+			{at: 310 * ms, kind: "send", who: 0, line: "UNLOCK s"},
+		},
+	},
+	"a shared hold was lost while its hash slot was being moved, because its keys were on two servers": {
+		proxies: 1, clients: 1, shape: cluster, replicas: 2, smooth: true,
+		actions: []action{
+			{at: 1 * ms, kind: "send", line: "LOCK s SHARED SYNC 2"},
+			{at: 100 * ms, kind: "reshard", line: "s", d: 2500 * ms},
+			{at: 4 * time.Second, kind: "send", line: "UNLOCK s"},
+		},
+	},
+	"a shared holder whose hash slot was being moved waited for a waiter that waited for it": {
+		proxies: 2, clients: 3, shape: cluster, replicas: 2, smooth: true,
+		actions: []action{
+			{at: 1 * ms, kind: "send", who: 0, line: "LOCK s SHARED"},
+			{at: 4 * ms, kind: "send", who: 1, line: "FAIRLOCK s"},
+			{at: 70 * ms, kind: "send", who: 2, line: "LOCK s SHARED"},
+			{at: 72 * ms, kind: "reshard", line: "s", d: 500 * ms},
+			{at: 110 * ms, kind: "send", who: 0, line: "LOCK s"},
+		},
+	},
+	"a shared holder that waited for the others to leave was forgotten behind a fair waiter of its proxy": {
+		proxies: 2, clients: 6, calm: true,
+		actions: []action{
+			{at: 1 * ms, kind: "send", who: 0, line: "LOCK s SHARED"},
+			{at: 2 * ms, kind: "send", who: 1, line: "LOCK s PX 102 SHARED"},
+			{at: 3 * ms, kind: "send", who: 2, line: "FAIRLOCK s"},
+			{at: 20 * ms, kind: "send", who: 0, line: "FAIRLOCK s"},
+		},
+	},
+	"a fixed lease of a grant that a new primary still had cut that of the shared hold": {
+		proxies: 2, clients: 4, shape: sentinels, replicas: 2,
+		actions: []action{
+			{at: 12 * ms, kind: "send", who: 3, line: "LOCK s"},
+			{at: 14 * ms, kind: "send", who: 3, line: "LOCK s SHARED"},
+			{at: 16 * ms, kind: "promote", line: "s", d: 60 * ms},
+			{at: 17 * ms, kind: "send", who: 3, line: "UNLOCK s"},
+			{at: 850 * ms, kind: "send", who: 3, line: "FAIRLOCK s PX 300"},
+		},
+	},
 	"a re-entry was refused when the hold had ended while its hash slot was being moved": {
 		proxies: 1, clients: 1, shape: cluster, replicas: 2, strict: true, smooth: true,
 		actions: []action{

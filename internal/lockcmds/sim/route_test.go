@@ -38,7 +38,7 @@ func (w *world) slotOf(name string) int {
 	at, ok := slotPlaces[name]
 	if !ok {
 		n := hashslot.Of([]byte(name))
-		at = max(0, slices.IndexFunc(keys, func(lock string) bool { return hashslot.Of([]byte(lock)) == n })) // the proxies' channel is of no lock
+		at = max(0, slices.IndexFunc(locks, func(lock string) bool { return hashslot.Of([]byte(lock)) == n })) // the proxies' channel is of no lock
 		slotPlaces[name] = at
 	}
 	return at

@@ -40,7 +40,7 @@ type rules struct {
 }
 
 // byLock has one value for each lock.
-type byLock[T any] [3]T
+type byLock[T any] [5]T
 
 func (b *byLock[T]) of(key string) *T { return &b[place(key)] }
 
@@ -53,12 +53,16 @@ func place(key string) int {
 		return 1
 	case "f":
 		return 2
+	case sharedKey:
+		return 3
+	case sharedSide:
+		return 4
 	}
 	panic(key)
 }
 
 // queues are the keys of the queues of the locks.
-var queues = [...]string{"redisson_lock_queue:{a}", "redisson_lock_queue:{b}", "redisson_lock_queue:{f}"}
+var queues = [...]string{"redisson_lock_queue:{a}", "redisson_lock_queue:{b}", "redisson_lock_queue:{f}", "redisson_lock_queue:{s}"}
 
 // queueOf is the key of the queue of a lock.
 func queueOf(key string) string { return queues[place(key)] }
@@ -98,7 +102,7 @@ type debt struct {
 
 func newRules(w *world, keys []string) *rules {
 	return &rules{
-		w: w, keys: keys, ok: map[renewable]int64{}, upset: byLock[time.Duration]{-never, -never, -never},
+		w: w, keys: keys, ok: map[renewable]int64{}, upset: byLock[time.Duration]{-never, -never, -never, -never, -never},
 		made: map[grant]time.Duration{}, handled: map[grant]time.Duration{}, shorter: map[grant]bool{}, parts: map[part]int64{}, servers: map[grant]*server{},
 	}
 }
@@ -176,6 +180,9 @@ func (w *world) eval(at *server, p *proxy, s redislink.Script, keys, args []stri
 	for _, key := range r.keys {
 		at.get(key) // the end of a lease is no work of the script
 	}
+	if w.sharing != nil {
+		w.sharing.begin(at)
+	}
 	name := s.(interface{ Name() string }).Name()
 	r.running = true
 	v := scripts.run(at.redis, s, keys, args)
@@ -193,6 +200,9 @@ func (w *world) eval(at *server, p *proxy, s redislink.Script, keys, args []stri
 			r.changedNothing(at, p, name, args, key, at.holder(key))
 		}
 	}
+	if w.sharing != nil {
+		w.sharing.ran(at, p, name, keys, args)
+	}
 	if len(at.dirty) > 0 && !r.counting(at) {
 		r.torn = true // what a waiter does to the queue is lost, too
 	}
@@ -209,6 +219,9 @@ func (r *rules) writes(at *server, key string) {
 		if was := &r.written[i]; !was.taken && (key == lock || key == queues[i]) {
 			*was = snapshot{true, at.holder(lock), at.queue(lock)}
 		}
+	}
+	if r.w.sharing != nil {
+		r.w.sharing.writes(at, key)
 	}
 }
 
@@ -360,8 +373,11 @@ func (r *rules) sent(p *proxy, name string, keys, args []string) {
 	if name != "renew" {
 		return
 	}
-	for i, key := range keys {
+	for i, key := range renewed(keys, args) {
 		owner, fence := args[3*i], args[3*i+1]
+		if args[3*i+2] == "1" { // a question whether the grant is there: it makes no lease longer
+			continue
+		}
 		n, _ := strconv.ParseInt(fence, 10, 64)
 		id := renewable{p, grant{key, n}}
 		if until, known := r.ok[id]; known && r.w.ms() > until+1 && r.w.stepped == 0 {
@@ -390,10 +406,10 @@ func (r *rules) sent(p *proxy, name string, keys, args []string) {
 
 // answered learns from the answer to a script that an engine has sent by itself.
 func (r *rules) answered(p *proxy, name string, keys, args []string, sent time.Duration, v resp.Value) {
-	if name != "renew" || len(v.Elems) != len(keys) {
+	if name != "renew" || len(v.Elems) != len(args)/3 {
 		return
 	}
-	for i, key := range keys {
+	for i, key := range renewed(keys, args) {
 		if v.Elems[i].Int == 0 {
 			continue
 		}
@@ -419,8 +435,8 @@ func (r *rules) collect() {
 	w := r.w
 	left := r.debts[:0]
 	for _, d := range r.debts {
-		c, b := d.c, *d.c.holds.of(d.key)
-		if b == nil || b.fence != d.fence || b.released || c.ended || c.p.killed {
+		c, b := d.c, d.c.belief(d.key, d.fence)
+		if b == nil || b.released || c.ended || c.p.killed {
 			continue
 		}
 		if !r.known(grant{d.key, d.other}) { // a failover has lost it, and the client may have the lock again
@@ -431,7 +447,7 @@ func (r *rules) collect() {
 		}
 		d.due = max(d.due, c.p.pausedUntil+debtLimit)
 		if d.due <= w.now {
-			w.fail("two clients count on one lock", "%s of %s, fence %d; redis has %s", d.key, c, d.fence, r.holder(d.key).owner)
+			w.fail("two clients count on one lock", "%s of %s, fence %d; redis has %d", d.key, c, d.fence, d.other)
 		}
 		left = append(left, d)
 	}
@@ -457,6 +473,9 @@ func (r *rules) check() {
 	}
 	if w.calm || w.smooth || w.quiet {
 		r.progress()
+	}
+	if w.sharing != nil {
+		w.sharing.check()
 	}
 }
 
@@ -544,6 +563,9 @@ func (r *rules) agree() string {
 			return fmt.Sprintf("%s: %d clients count on it", key, believers)
 		}
 	}
+	if w.sharing != nil {
+		return w.sharing.agree()
+	}
 	return ""
 }
 
@@ -566,9 +588,12 @@ func (r *rules) gone() {
 			w.fail("a subscription was left behind", "%s: %q", p, p.link.wanted)
 		}
 	}
-	for _, key := range r.keys {
+	for _, key := range locks {
 		if r.find(key).get(key) != nil {
 			w.fail("a lock was left behind", "%s of %s", key, r.holder(key).owner)
+		}
+		if key == sharedKey && len(r.find(key).timeouts()) > 0 {
+			w.fail("the lease of a holder was left behind", "%s: %q", key, r.find(key).timeouts())
 		}
 		if r.torn {
 			continue

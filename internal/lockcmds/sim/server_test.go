@@ -81,10 +81,13 @@ func (w *world) newServer(sh *shard) *server {
 	}
 	s.subs = newSubscriptions(s)
 	s.redis = newRedis(func() int64 { return int64(sinceUnix+w.now+w.stepped+s.ahead) / 1000 }, s.subs.publish)
+	s.random = w.chance.IntN
 	s.writing = func(key string) { w.rules.writes(s, key) }
 	s.expired = func(key string) { // nothing announces that; waiters look at a lock once per lease
 		if slices.Contains(keys, key) {
 			*w.rules.short.of(key) = w.now + lease
+		} else if isShared(key) {
+			*w.rules.short.of(sharedKey) = w.now + lease
 		}
 	}
 	sh.servers = append(sh.servers, s)

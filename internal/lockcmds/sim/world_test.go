@@ -53,7 +53,8 @@ type world struct {
 	again    *rand.Rand // messages that come twice
 	quiet    bool       // the time of faults is over
 	rules    *rules
-	keep     bool // lines
+	sharing  *sharing // the rules of the lock that is held shared, too; nil: nobody asks for it
+	keep     bool     // lines
 	lines    []string
 	calls    []call // if lines are kept
 	broken   string // the rule that was broken, and how; empty: none

@@ -1,0 +1,771 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+)
+
+// One lock of some histories is held shared as well as exclusively. Its rules are here.
+
+const (
+	sharedKey  = "s"        // also its exclusive side
+	sharedSide = "s SHARED" // as commands name it
+)
+
+// leases is what the keys with the leases of shared holders begin with.
+const leases = "{s}:"
+
+// isShared reports whether a key belongs to the lock.
+func isShared(key string) bool {
+	return key == sharedKey || strings.HasPrefix(key, leases) || key == queues[place(sharedKey)]
+}
+
+// sidesOf are the sides of a lock on which a client may hold it.
+func sidesOf(key string) []string {
+	if key == sharedKey {
+		return bothSides
+	}
+	for i, lock := range keys {
+		if lock == key {
+			return keys[i : i+1]
+		}
+	}
+	panic(key)
+}
+
+var bothSides = []string{sharedKey, sharedSide}
+
+// lockOf is the lock of a side.
+func lockOf(side string) string {
+	if side == sharedSide {
+		return sharedKey
+	}
+	return side
+}
+
+// sideOf is the side of the lock that a command is about. An UNLOCK without SHARED is about the exclusive hold, or the shared one if that is all
+// there is.
+func (c *client) sideOf(cmd *grammar.Command) string {
+	if cmd.Key != sharedKey {
+		return cmd.Key
+	}
+	releases := cmd.Verb == grammar.Unlock || cmd.Verb == grammar.ExtendLock
+	if cmd.Shared || releases && cmd.Owner == "" && *c.holds.of(sharedKey) == nil && *c.holds.of(sharedSide) != nil {
+		return sharedSide
+	}
+	return sharedKey
+}
+
+// sendingBoth is for an UNLOCK that may be about either side: the client does not know whether it has the exclusive one.
+func (c *client) sendingBoth(s *slot) {
+	alone, beside := *c.holds.of(sharedKey), *c.holds.of(sharedSide)
+	if s.side == sharedKey && s.cmd.Verb == grammar.Unlock && alone != nil && alone.vague && beside != nil {
+		beside.vague, beside.released = true, true
+	}
+}
+
+// beliefs are what the client knows to hold of a lock; nil: nothing on that side.
+func (c *client) beliefs(key string) []*belief {
+	if key == sharedKey {
+		return c.holds[place(sharedKey):]
+	}
+	return c.holds[place(key) : place(key)+1]
+}
+
+// belief is what the client knows of a grant; nil: it does not count on it.
+func (c *client) belief(key string, fence int64) *belief {
+	for _, b := range c.beliefs(key) {
+		if b != nil && b.fence == fence {
+			return b
+		}
+	}
+	return nil
+}
+
+// anyBelief is what the client knows to hold of a lock on one side; nil: nothing.
+func (c *client) anyBelief(key string) *belief {
+	for _, b := range c.beliefs(key) {
+		if b != nil {
+			return b
+		}
+	}
+	return nil
+}
+
+// blur notes that the client does not know what it holds of a lock.
+func (c *client) blur(key string) {
+	for _, side := range sidesOf(key) {
+		*c.blurred.of(side) = true
+	}
+}
+
+// renewed are the locks of a renewal, whose keys are pairs if it is about shared holds.
+func renewed(keys, args []string) (locks []string) {
+	n := len(args) / 3
+	for i := range n {
+		locks = append(locks, keys[i*len(keys)/n])
+	}
+	return locks
+}
+
+// has reports whether the server that counts has a grant.
+func (r *rules) has(g grant) bool {
+	if g.key != sharedKey {
+		return r.holder(g.key).fence == g.fence
+	}
+	now := r.find(sharedKey).picture()
+	return slices.ContainsFunc(now.parts, func(p stake) bool { return p.fence == g.fence })
+}
+
+// share has a part of the commands of a history ask for the lock that may be held shared.
+func (p *plan) share(rng *rand.Rand) {
+	if rng.IntN(4) > 0 {
+		return
+	}
+	between := func(from, to time.Duration) time.Duration { return from + time.Duration(rng.Int64N(int64(to-from))) }
+	var more []action
+	last, mine, shared := "", false, false // of the latest acquire
+	for i := range p.actions {
+		a := &p.actions[i]
+		switch verb, rest, _ := strings.Cut(a.line, " "); {
+		case a.kind == "evict" || a.kind == "force":
+			if rng.IntN(2) == 0 {
+				a.line = sharedKey
+			} else if a.kind == "evict" && rng.IntN(2) == 0 {
+				a.line = queues[place(sharedKey)]
+			}
+		case a.kind != "send":
+		case verb == "UNLOCK" || verb == "EXTENDLOCK":
+			if !mine {
+				continue
+			}
+			a.line = verb + " " + sharedKey + rest[1:]
+			if shared && rng.IntN(2) == 0 {
+				a.line += " SHARED"
+			}
+		default:
+			if again := a.line == last; !again {
+				last, mine = a.line, rng.IntN(5) > 0
+			}
+			if !mine {
+				continue
+			}
+			shared = rng.IntN(5) < 3
+			a.line = verb + " " + sharedKey + rest[1:]
+			other := *a // the other side, for an owner that holds the lock already
+			if shared {
+				a.line += " SHARED"
+			} else {
+				other.line += " SHARED"
+			}
+			if rng.IntN(4) == 0 {
+				other.at += between(0, 30*time.Millisecond)
+				gives := action{at: other.at + between(0, 100*time.Millisecond), kind: "send", who: other.who, line: "UNLOCK " + sharedKey}
+				if f := strings.Fields(a.line); slices.Contains(f, "OWNER") {
+					gives.line += " OWNER " + f[slices.Index(f, "OWNER")+1]
+				}
+				more = append(more, other, gives)
+			}
+		}
+	}
+	if p.calm && rng.IntN(3) == 0 { // holders come and go while somebody wants the lock for itself
+		begin := between(0, p.length)
+		for who := range min(p.clients-1, 4) {
+			for at := begin + between(0, 10*time.Millisecond); at < begin+200*time.Millisecond; at += between(5*time.Millisecond, 60*time.Millisecond) {
+				verb := [...]string{"LOCK ", "FAIRLOCK "}[rng.IntN(2)]
+				more = append(more,
+					action{at: at, kind: "send", who: who, line: verb + sharedSide},
+					action{at: at + between(time.Millisecond, 40*time.Millisecond), kind: "send", who: who, line: "UNLOCK " + sharedSide})
+			}
+		}
+		at := begin + between(0, 100*time.Millisecond)
+		verb := [...]string{"LOCK ", "FAIRLOCK "}[rng.IntN(2)]
+		more = append(more,
+			action{at: at, kind: "send", who: p.clients - 1, line: verb + sharedKey},
+			action{at: at + time.Millisecond, kind: "send", who: p.clients - 1, line: "UNLOCK " + sharedKey})
+	}
+	p.actions = append(p.actions, more...)
+}
+
+// picture is what a server has of the lock.
+type picture struct {
+	exists  bool
+	shared  bool // in the form of Redisson's read lock
+	expire  int64
+	parts   []stake // of holders whose leases last
+	strange string  // what the hash must not have; empty: nothing
+}
+
+// stake is one owner's part in the lock on one side.
+type stake struct {
+	owner       string
+	shared      bool
+	fence       int64
+	holds       int64
+	expire      int64
+	lasts       string // the numbers of the last calls: of the owner's only session, or as "session=number session=number …"
+	leaseMisses bool   // its key has no time to live
+}
+
+// expireAll removes keys that have expired, by the beginnings of their names.
+func (s *server) expireAll(beginnings ...string) {
+	now := s.ms()
+	for i := len(s.keys) - 1; i >= 0; i-- {
+		one := s.keys[i]
+		begins := func(name string) bool { return strings.HasPrefix(one.key, name) }
+		if one.expire != 0 && one.expire <= now && slices.ContainsFunc(beginnings, begins) {
+			s.get(one.key)
+		}
+	}
+}
+
+// timeouts are the keys with the leases of shared holders.
+func (s *server) timeouts() (all []string) {
+	for _, one := range slices.Clone(s.keys) {
+		if strings.HasPrefix(one.key, leases) && s.get(one.key) != nil {
+			all = append(all, one.key)
+		}
+	}
+	return all
+}
+
+func (s *server) picture() (p picture) {
+	e := s.get(sharedKey)
+	if e == nil || e.kind != 'h' {
+		return p
+	}
+	p.exists, p.expire = true, e.expire
+	mode, _ := e.value("mode")
+	p.shared = mode == "read"
+	alone := stake{expire: e.expire}
+	for i := 0; i < len(e.hash); i += 2 {
+		field, text := e.hash[i], e.hash[i+1]
+		switch {
+		case field == "mode":
+		case !p.shared && field == "fence":
+			alone.fence = whole(text)
+		case !p.shared && field == "{request}":
+			alone.lasts = text
+		case !p.shared && field == "{shared}":
+		case !p.shared && field[0] == '{':
+			alone.lasts += field[1:len(field)-1] + "=" + text + " "
+		case !p.shared:
+			if alone.owner != "" {
+				p.strange = "two exclusive holders"
+			}
+			alone.owner, alone.holds = field, whole(text)
+		case field == "fence" || field == "{shared}" || field == "{request}":
+			p.strange = "the field " + field + " beside shared holders"
+		case field[0] == '{':
+			if _, err := strconv.ParseFloat(text, 64); err == nil {
+				p.strange = "a record that is a number: " + text
+			}
+		default:
+			if whole(text) < 1 || whole(text) > 100 {
+				p.strange = field + " holds the lock " + text + " times"
+			}
+			lease := s.get(leases + field + ":rwlock_timeout:1")
+			if lease == nil {
+				continue // it does not count
+			}
+			part := stake{owner: field, shared: true, holds: whole(text), expire: lease.expire, leaseMisses: lease.expire == 0}
+			record, _ := e.value("{" + field + "}")
+			part.fence, part.lasts = recorded(record)
+			p.parts = append(p.parts, part)
+		}
+	}
+	if p.shared {
+		return p
+	}
+	p.parts = append(p.parts, alone)
+	if record, ok := e.value("{shared}"); ok {
+		part := stake{owner: alone.owner, shared: true, expire: e.expire, lasts: alone.lasts}
+		var holds string
+		part.fence, holds = recorded(record)
+		part.holds = whole(holds)
+		p.parts = append(p.parts, part)
+	}
+	return p
+}
+
+// recorded reads "#fence rest".
+func recorded(text string) (fence int64, rest string) {
+	first, rest, _ := strings.Cut(strings.TrimPrefix(text, "#"), " ")
+	return whole(first), rest
+}
+
+// part is the part of an owner on a side.
+func (p *picture) part(owner string, shared bool) (found stake, ok bool) {
+	for _, one := range p.parts {
+		if one.owner == owner && one.shared == shared {
+			return one, true
+		}
+	}
+	return found, false
+}
+
+// last is the number of the last call of a session that was applied; field is that of the session, empty for an owner's only one.
+func (k *stake) last(field string) int64 {
+	if field == "" {
+		return whole(k.lasts)
+	}
+	session := field[1:len(field)-1] + "="
+	for one := range strings.FieldsSeq(k.lasts) {
+		if n, ok := strings.CutPrefix(one, session); ok {
+			return whole(n)
+		}
+	}
+	return 0
+}
+
+// sharing is what must be true of the lock after each step of a history.
+type sharing struct {
+	w     *world
+	taken bool     // the next fields are those before the script in progress
+	was   picture  //
+	queue []string //
+
+	passed map[passing]int           // in a calm history: how often an exclusive waiter was overtaken by the same newcomer
+	dead   map[*belief]time.Duration // since when Redis does not have what a client counts on
+	free   since                     // the lock has no holder
+	open   since                     // it is held shared, and nobody wants it for itself
+	sole   map[*slot]time.Duration   // since when the owner of a command is the only shared holder
+	late   map[grant]bool            // a call about it came behind a later one of its session, about the other side, and was not carried out
+}
+
+// passing is a command that waits, and an owner that came later.
+type passing struct {
+	waits *slot
+	owner string
+}
+
+// since is when a condition became true.
+type since struct {
+	is bool
+	at time.Duration
+}
+
+func (s *since) note(is bool, now time.Duration) {
+	if s.is != is {
+		*s = since{is, now}
+	}
+}
+
+func newSharing(w *world) *sharing {
+	return &sharing{w: w, passed: map[passing]int{}, dead: map[*belief]time.Duration{}, sole: map[*slot]time.Duration{}, late: map[grant]bool{}}
+}
+
+// begin is before each script: the end of a lease is no work of the script.
+func (x *sharing) begin(at *server) { at.expireAll(sharedKey, leases) }
+
+// writes is told of a key that a script is about to write.
+func (x *sharing) writes(at *server, key string) {
+	if !x.taken && isShared(key) {
+		x.taken, x.was, x.queue = true, at.picture(), at.queue(sharedKey)
+	}
+}
+
+// flagAt is where a script is told that it is about shared holds, among its arguments.
+var flagAt = map[string]int{"release": 7, "drop": 12, "extend": 6}
+
+// sharedCall is what the rules must know of a call of a script.
+type sharedCall struct {
+	name   string
+	args   []string
+	shared bool // it is about shared holds
+}
+
+func (c *sharedCall) arg(i int) string {
+	if i < len(c.args) {
+		return c.args[i]
+	}
+	return ""
+}
+
+// owns reports whether the call is of that owner, or for it.
+func (c *sharedCall) owns(owner string) bool { return slices.Contains(c.args, owner) }
+
+// number is that of the call, and the field of its session.
+func (c *sharedCall) number() (n int64, field string, ok bool) {
+	if c.name == "acquire_shared" {
+		return whole(c.arg(2)), c.arg(5), true
+	}
+	at, ok := numbered[c.name]
+	if !ok {
+		return 0, "", false
+	}
+	return whole(c.arg(at)), c.arg(fieldAt[c.name]), true
+}
+
+// ran judges what a script has done to the lock.
+func (x *sharing) ran(at *server, p *proxy, name string, keys, args []string) {
+	w, r := x.w, x.w.rules
+	taken, before := x.taken, x.was
+	x.taken = false
+	if !slices.Contains(keys, sharedKey) {
+		return
+	}
+	c := sharedCall{name: name, args: args, shared: name == "acquire_shared"}
+	if i, ok := flagAt[name]; ok {
+		c.shared = c.arg(i) == "1"
+	} else if name == "renew" || name == "prove" {
+		c.shared = len(keys) > 1 && strings.HasPrefix(keys[1], leases)
+	}
+	after := at.picture()
+	if n, field, ok := c.number(); ok {
+		if part, held := before.part(c.arg(0), c.shared); taken && held && n < part.last(field) {
+			x.late[grant{sharedKey, part.fence}] = true
+		} else if part, held := after.part(c.arg(0), c.shared); !taken && held && n < part.last(field) {
+			x.late[grant{sharedKey, part.fence}] = true
+		}
+	}
+	if taken {
+		x.executed(at, p, &c, &before, &after)
+	}
+	if name != "renew" { // the answer to a copy confirms the lease to its owner
+		for _, part := range after.parts {
+			if c.owns(part.owner) {
+				id := renewable{p, grant{sharedKey, part.fence}}
+				r.ok[id] = max(r.ok[id], part.expire-at.ahead.Milliseconds())
+			}
+		}
+	}
+	if taken && w.shape != single && !r.authority(at, sharedKey) {
+		*r.lossy.of(sharedKey), r.torn = true, true
+	}
+}
+
+func (x *sharing) executed(at *server, p *proxy, c *sharedCall, before, after *picture) {
+	w, r := x.w, x.w.rules
+	if c.name == "force" {
+		r.disturb(sharedKey)
+	}
+	switch {
+	case after.strange != "":
+		w.fail("a hash that Redisson must not meet", "after %s: %s", c.name, after.strange)
+	case after.exists && after.expire == 0:
+		w.fail("a lock without TTL", "%s after %s", sharedKey, c.name)
+	}
+	for _, part := range after.parts {
+		switch {
+		case part.leaseMisses:
+			w.fail("a lock without TTL", "%s of %s after %s", sharedKey, part.owner, c.name)
+		case part.expire > after.expire:
+			w.fail("a lock ends before the lease of a holder", "%s of %s after %s: %d ms", sharedKey, part.owner, c.name, part.expire-after.expire)
+		}
+	}
+	x.left(at, c, after)
+	for _, part := range before.parts {
+		x.kept(c, part, after)
+	}
+	n, field, counts := c.number()
+	var granted []stake
+	for _, part := range after.parts {
+		was, held := before.part(part.owner, part.shared)
+		if !held || was.fence != part.fence {
+			granted = append(granted, part)
+		}
+		if counts && held && c.arg(0) == part.owner && part.shared == c.shared && c.name != "drop" {
+			x.counted(c, was, part, n, field)
+		}
+	}
+	for _, part := range granted {
+		x.granted(at, c, part, before)
+	}
+	if !r.authority(at, sharedKey) {
+		x.doomed(before, after)
+		return
+	}
+	for _, part := range granted {
+		g := grant{sharedKey, part.fence}
+		*r.granted.of(sharedKey), r.made[g] = w.now, w.now
+		x.owed(part)
+	}
+	for _, part := range before.parts {
+		if now, ok := after.part(part.owner, part.shared); !ok || now.expire < part.expire {
+			*r.short.of(sharedKey) = w.now + lease // nobody tells waiters of that
+		} else if c.name == "renew" && now.expire > part.expire {
+			delete(r.shorter, grant{sharedKey, part.fence})
+		}
+	}
+}
+
+// left judges that no lease is left without its holder.
+func (x *sharing) left(at *server, c *sharedCall, after *picture) {
+	if *x.w.rules.upset.of(sharedKey) != -never || x.w.shape != single {
+		return
+	}
+	for _, key := range at.timeouts() {
+		owner, _, _ := strings.Cut(key[len(leases):], ":rwlock_timeout")
+		if _, ok := after.part(owner, true); !ok || !after.shared {
+			x.w.fail("the lease of a holder was left behind", "%s after %s", key, c.name)
+		}
+	}
+}
+
+// kept judges that a script takes nothing from other owners, and nothing from its own on the other side.
+func (x *sharing) kept(c *sharedCall, part stake, after *picture) {
+	now, ok := after.part(part.owner, part.shared)
+	own := c.owns(part.owner)
+	side := "exclusively"
+	if part.shared {
+		side = "shared"
+	}
+	switch {
+	case c.name == "force", own && c.shared == part.shared:
+	case !ok:
+		x.w.fail("a lock was taken away", "%s from %s, which held it %s, by %s", sharedKey, part.owner, side, c.name)
+	case now.fence != part.fence || now.holds != part.holds:
+		x.w.fail("holds were changed by another", "%s of %s, which holds it %s, by %s", sharedKey, part.owner, side, c.name)
+	case now.expire < part.expire:
+		x.w.fail("a lease was cut short by another", "%s of %s, which holds it %s, by %s: %d ms", sharedKey, part.owner, side, c.name, part.expire-now.expire)
+	}
+}
+
+// counted judges what a call has done to the holds that it is about: a copy changes nothing, and the holds of an owner that several sessions are are
+// counted by one.
+func (x *sharing) counted(c *sharedCall, was, is stake, n int64, field string) {
+	change := is.holds - was.holds
+	switch last := was.last(field); {
+	case last != 0 && n <= last || c.name == "extend":
+		if change != 0 || is.fence != was.fence {
+			x.w.fail("a copy was carried out again", "%s of %s: %s with number %d, after %d", sharedKey, was.owner, c.name, n, last)
+		}
+	case field == "" || is.fence != was.fence:
+	case c.name == "release" || c.name == "handover":
+		if change != -1 {
+			x.w.fail("holds were not counted by one", "%s of %s: %d by %s", sharedKey, was.owner, change, c.name)
+		}
+	case change != 1:
+		x.w.fail("holds were not counted by one", "%s of %s: %d by %s", sharedKey, was.owner, change, c.name)
+	}
+}
+
+// granted judges a grant: its fence, who else holds the lock, and who was first.
+func (x *sharing) granted(at *server, c *sharedCall, part stake, before *picture) {
+	w, r := x.w, x.w.rules
+	if last := *at.fences.of(sharedKey); r.back(sharedKey, last, part.fence) || part.fence < at.micros() {
+		w.fail("a fence went back", "%s: %d after %d, at %d", sharedKey, part.fence, last, at.micros())
+	}
+	g := grant{sharedKey, part.fence}
+	at.learn(g)
+	at.begun = append(at.begun, g)
+	for _, other := range before.parts {
+		if other.owner != part.owner && (!other.shared || !part.shared) && !c.owns(other.owner) && c.name != "force" {
+			w.fail("an exclusive holder beside another", "%s: %s by %s, beside %s", sharedKey, part.owner, c.name, other.owner)
+		}
+		if other.owner == part.owner {
+			return // it goes ahead
+		}
+	}
+	if !part.shared || !before.shared || len(before.parts) == 0 {
+		return
+	}
+	left := at.queue(sharedKey)
+	if len(x.queue) > 0 && x.queue[0] != c.arg(7) && slices.Contains(left, x.queue[0]) {
+		w.fail("a waiter was overtaken by a shared newcomer", "%s: %s waits before %s", sharedKey, x.queue[0], part.owner)
+	}
+	if !w.calm {
+		return
+	}
+	for _, waits := range w.clients {
+		s := waits.current
+		if s == nil || !x.wantsAlone(waits, s) {
+			continue
+		}
+		isPlace := func(place string) bool {
+			return place == ownerOf(waits, s) || strings.HasPrefix(place, ownerOf(waits, s)+"{u}") || strings.HasPrefix(place, waits.p.uuid+":plain-")
+		}
+		if k := (passing{s, part.owner}); slices.ContainsFunc(x.queue, isPlace) {
+			if x.passed[k]++; x.passed[k] > mostPassed {
+				w.fail("an exclusive waiter was overtaken again and again", "%s: %s, by %s", waits, s.line, part.owner)
+			}
+		}
+	}
+}
+
+// mostPassed is how often a waiter may be overtaken by the same newcomer: in a turn that had begun, and in the next one.
+const mostPassed = 2
+
+// wantsAlone reports whether a client waits to be the only holder.
+func (x *sharing) wantsAlone(c *client, s *slot) bool {
+	return !c.ended && s.side == sharedKey && acquires(s.cmd.Verb)
+}
+
+// ownerOf is for whom a command acquires.
+func ownerOf(c *client, s *slot) string {
+	if s.cmd.Owner != "" {
+		return s.cmd.Owner
+	}
+	return c.owner()
+}
+
+// doomed notes what a primary has done that does not count any more.
+func (x *sharing) doomed(before, after *picture) {
+	for _, part := range after.parts {
+		if was, ok := before.part(part.owner, part.shared); !ok || part.expire > was.expire {
+			x.w.rules.shorter[grant{sharedKey, part.fence}] = true
+		}
+	}
+}
+
+// promoted judges what was lost with a primary.
+func (x *sharing) promoted(old, to *server) {
+	w, r := x.w, x.w.rules
+	before, after := old.picture(), to.picture()
+	if fmt.Sprint(before) != fmt.Sprint(after) || !slices.Equal(old.queue(sharedKey), to.queue(sharedKey)) {
+		*r.lossy.of(sharedKey), r.torn = true, true
+	}
+	for _, part := range before.parts {
+		if now, ok := after.part(part.owner, part.shared); !ok || now.fence != part.fence || now.expire < part.expire {
+			r.shorter[grant{sharedKey, part.fence}] = true
+		}
+	}
+	if !w.smooth {
+		*r.short.of(sharedKey) = max(*r.short.of(sharedKey), w.now+lease)
+	}
+}
+
+// owed notes who counts on the lock beside a holder that Redis has granted it to.
+func (x *sharing) owed(to stake) {
+	r := x.w.rules
+	for _, c := range x.w.clients {
+		for i, b := range c.beliefs(sharedKey) {
+			shared := bothSides[i] == sharedSide
+			if b == nil || b.released || c.ended || c.p.killed || b.fence >= to.fence || c.owner() == to.owner || shared && to.shared {
+				continue
+			}
+			g := grant{sharedKey, b.fence}
+			if !r.known(g) || r.shorter[g] || *r.upset.of(sharedKey) >= r.made[g] {
+				continue
+			}
+			r.debts = append(r.debts, debt{c, sharedKey, b.fence, x.w.now + debtLimit, to.fence})
+		}
+	}
+}
+
+// check is run after each step.
+func (x *sharing) check() {
+	w := x.w
+	now := w.rules.find(sharedKey).picture()
+	x.alive(&now)
+	if w.calm || w.smooth {
+		x.progress(&now)
+	}
+}
+
+// alive judges that Redis has what clients count on.
+func (x *sharing) alive(now *picture) {
+	w, r := x.w, x.w.rules
+	for _, c := range w.clients {
+		for _, b := range c.beliefs(sharedKey) {
+			if b == nil {
+				continue
+			}
+			g := grant{sharedKey, b.fence}
+			if slices.ContainsFunc(now.parts, func(p stake) bool { return p.fence == b.fence }) {
+				delete(x.dead, b)
+				continue
+			}
+			excused := c.ended || c.p.killed || b.vague || b.releasing || b.released || c.asks(sharedKey) || w.moving || x.late[g] ||
+				*r.upset.of(sharedKey) >= r.made[g] || *r.lossy.of(sharedKey) || r.shorter[g] || !r.known(g)
+			if _, ended := r.handled[g]; ended || excused {
+				delete(x.dead, b)
+				continue
+			}
+			from, ok := x.dead[b]
+			if !ok {
+				from = w.now
+			}
+			x.dead[b] = max(from, c.p.pausedUntil)
+			if w.now-x.dead[b] > debtLimit {
+				w.fail("a client counts on a lease that has ended", "%s of %s, fence %d, for %v", sharedKey, c, b.fence, w.now-x.dead[b])
+			}
+		}
+	}
+}
+
+// progress judges that no waiter is forgotten that could have the lock.
+func (x *sharing) progress(now *picture) {
+	w, r := x.w, x.w.rules
+	wanted := slices.ContainsFunc(w.clients, func(c *client) bool { return c.current != nil && x.wantsAlone(c, c.current) })
+	x.free.note(!now.exists, w.now)
+	x.open.note(now.shared && len(now.parts) > 0 && !wanted, w.now)
+	upgrades := 0
+	for _, c := range w.clients {
+		s := c.current
+		if s == nil || c.ended || s.cmd.Key != sharedKey || !acquires(s.cmd.Verb) {
+			continue
+		}
+		if _, holds := now.part(ownerOf(c, s), true); holds && now.shared && s.side == sharedKey && s.cmd.Owner == "" && w.now-s.sent > idleLimit {
+			if upgrades++; upgrades > 1 && w.calm {
+				w.fail("two shared holders wait for each other", "%s: %s", c, s.line)
+			}
+		}
+		from, could := x.free.at, x.free.is
+		switch {
+		case could:
+		case s.side == sharedSide:
+			from, could = x.open.at, x.open.is
+		case now.shared && len(now.parts) == 1 && now.parts[0].owner == ownerOf(c, s):
+			if _, ok := x.sole[s]; !ok {
+				x.sole[s] = w.now
+			}
+			from, could = x.sole[s], true
+		}
+		if !now.shared || len(now.parts) != 1 {
+			delete(x.sole, s)
+		}
+		last := max(from, s.sent, r.settled, *r.short.of(sharedKey), w.settledAt)
+		if could && w.now-last > idleLimit && (w.calm || !w.moving) {
+			w.fail("a waiter was forgotten", "%s: %s, could have had the lock for %v", c, s.line, w.now-last)
+		}
+	}
+}
+
+// agree judges whether clients, engines and Redis tell the same, as rules.agree does.
+func (x *sharing) agree() string {
+	w, r := x.w, x.w.rules
+	now := r.find(sharedKey).picture()
+	lossy := *r.lossy.of(sharedKey)
+	for _, c := range w.clients {
+		for i, b := range c.beliefs(sharedKey) {
+			if b == nil || c.ended || b.vague || x.late[grant{sharedKey, b.fence}] {
+				continue
+			}
+			part, _ := now.part(c.owner(), bothSides[i] == sharedSide)
+			if part.fence != b.fence || part.holds != b.count && !lossy {
+				return fmt.Sprintf("%s: %s knows %d holds with fence %d, redis has %+v", bothSides[i], c, b.count, b.fence, now.parts)
+			}
+		}
+	}
+	known := map[string]bool{}
+	for _, p := range w.proxies {
+		for _, l := range p.engine.Held(0) {
+			if l.Key != sharedKey {
+				continue
+			}
+			known[l.Owner] = true
+			is := func(part stake) bool {
+				return part.owner == l.Owner && part.fence == l.Fence && (part.holds == l.Holds || lossy)
+			}
+			if !x.late[grant{sharedKey, l.Fence}] && owned(l.Owner) && !r.blurred(sharedKey, l.Owner) && !slices.ContainsFunc(now.parts, is) {
+				return fmt.Sprintf("%s: %s knows %d holds of %s with fence %d, redis has %+v", sharedKey, p, l.Holds, l.Owner, l.Fence, now.parts)
+			}
+		}
+	}
+	for _, part := range now.parts {
+		// A part of a session that has gone, or whose release was lost with a primary, lasts as long as the owner's other
+		// one, and a lease more.
+		if !known[part.owner] && owned(part.owner) && !lossy {
+			return fmt.Sprintf("%s: redis has %+v, and no engine knows", sharedKey, part)
+		}
+	}
+	return ""
+}
