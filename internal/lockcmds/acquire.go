@@ -103,12 +103,17 @@ func (e *Engine) startAcquire(a *askedAcquire, began, now time.Time, home *Engin
 		return
 	}
 	w.Waiter = table.Waiter{
-		By: &w.session().Session, Kind: w.claim.Key().Kind, Fair: cmd.Verb == grammar.FairLock, Owner: w.claim.Key().Owner, NamedOwner: cmd.Owner != "",
-		Placed: cmd.Wait != 0, Tag: w,
+		By: &w.session().Session, Kind: w.claim.Key().Kind, Fair: cmd.Verb == grammar.FairLock, Owner: w.claim.Key().Owner,
+		NamedOwner: cmd.Owner != "" && w.kind().Reenters(),
+		Placed:     cmd.Wait != 0, Tag: w,
 	}
 	if w.Named() {
 		n := script.ForWaiters(cmd.Key)
-		w.Place, w.Wake = n.PlaceOf(w.Owner), n.NameChannel(w.Owner)
+		name := w.Owner
+		if !w.kind().Reenters() { // other sessions of the owner get grants of their own, each in its turn
+			name = w.session().Name
+		}
+		w.Place, w.Wake = n.PlaceOf(name), n.NameChannel(name)
 	}
 	w.session().asks = w
 	joins := s.NothingPending && home == e && w.Wait != 0 && !w.NamedOwner && e.table.MayJoin(cmd.Key, w.Fair) && !e.holdsLocked(w.claim.Key())

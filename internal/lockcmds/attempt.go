@@ -54,7 +54,7 @@ func (w *waiter) asking() asking {
 }
 
 func (w *waiter) acquire() script.Acquire {
-	return script.Acquire{Key: w.lock(), Part: w.claim.Part(), Lease: w.Lease}
+	return script.Acquire{Key: w.lock(), Part: w.claim.Part(), Lease: w.Lease, Limit: w.Limit}
 }
 
 // question is the script of the next attempt.

@@ -101,7 +101,16 @@ func (c *claim) Doubt(lease time.Duration, sentAt time.Time) {
 // doubtLocked is Doubt. The caller carries out the effects. Requires Engine.mu.
 func (c *claim) doubtLocked(lease time.Duration, sentAt time.Time) {
 	c.s.Doubted = true
-	c.e.table.InDoubt(c.e.table.Hold(c.key), lease, sentAt)
+	c.e.table.InDoubt(c.heldLocked(), lease, sentAt)
+}
+
+// heldLocked is the hold that the acquire deepens if the owner has one by now; nil: it makes a grant of its own. Requires
+// Engine.mu.
+func (c *claim) heldLocked() *table.Hold {
+	if !c.key.Kind.Reenters() {
+		return nil
+	}
+	return c.e.table.Hold(c.key)
 }
 
 // NotDeepened ends what pauseLocked has begun, if the acquire has not deepened the hold. Requires no locks.
@@ -227,7 +236,7 @@ func (c *claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
 	if fence == 0 {
 		r.Acquire = c.request // it may not have been executed
 	}
-	h := holdOf(e.table.Hold(c.key))
+	h := holdOf(c.heldLocked())
 	if h != nil {
 		if fence == 0 || fence == h.Fence {
 			if o := h.HolderOf(&c.s.Session); o != nil {

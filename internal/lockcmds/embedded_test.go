@@ -31,6 +31,16 @@ func TestEngineRunsOnTheEmbeddedRedis(t *testing.T) {
 		c.want("UNLOCK k", ":1")
 		c.want("UNLOCK k", notHeldWords)
 	}
+	a.fence("LOCK k LIMIT 2")
+	b.fence("LOCK k LIMIT 2 PX 60000")
+	c.want("TRYLOCK k LIMIT 2", "(nil)")
+	c.send("LOCK k LIMIT 2")
+	c.awaitWaiting()
+	a.want("UNLOCK k", ":1")
+	fenceIn(t, c.reply())
+	b.want("EXTENDLOCK k PX 1000", ":1")
+	b.want("UNLOCK k", ":1")
+	c.want("UNLOCK k", ":1")
 	fence := itoa(a.fence("LOCK k"))
 	want := "%[owner " + p.e.opts.UUID + ":1 holds :1 ttl-ms :6000 fence :" + fence + " fair-waiters :0 local-waiters :0 client 10.0.0.1:1 name test held-ms :"
 	if got := b.do("LOCKINFO k"); !strings.HasPrefix(got, want) {

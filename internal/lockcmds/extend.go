@@ -17,7 +17,11 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 	if cmd.Fence != 0 && cmd.Owner == "" {
 		owner, known := e.ownerOf(&s, &cmd)
 		if !known { // the watchdog of the grant is another proxy's
-			s.Reply(notHereReply())
+			reply := notHereReply()
+			if e.lostPermit(&s, &cmd) {
+				reply = lostLeaseReply()
+			}
+			s.Reply(reply)
 			return
 		}
 		cmd.Owner = owner
@@ -26,12 +30,12 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 	lost, atOnce := false, false
 	e.step(func(t *table.Table) {
 		session, k := e.beginLocked(&s, &cmd)
-		if lost = t.KnowsLoss(&session.Session, k); lost {
+		if lost = t.KnowsLoss(&session.Session, k, cmd.Fence); lost {
 			return
 		}
 		x.session, x.key = session, k
 		x.call = script.Extend{Key: cmd.Key, Part: e.part(&session.Session, k.Owner), Lease: cmd.Lease}
-		if x.h = t.Hold(k); x.h != nil && cmd.Fence != 0 && x.h.Fence != cmd.Fence {
+		if x.h = t.Meant(&session.Session, k, cmd.Fence); x.h != nil && cmd.Fence != 0 && x.h.Fence != cmd.Fence {
 			x.h = nil // another grant is meant, which Redis may have
 		}
 		if x.h != nil {
@@ -69,9 +73,9 @@ func (x *extension) send(s contract.Session) {
 	x.e.calls.Send(kindOfHold(x.key).Extend(x.call), &x.q)
 }
 
-// Again implements asker. The copy for a named owner names the grant, else it could find a later one.
+// Again implements asker. The copy for an owner that may have several grants names the grant, else it could find a later one.
 func (x *extension) Again() (script.Call, bool) {
-	return kindOfHold(x.key).Extend(x.call), x.call.Session == "" || x.call.Fence != 0
+	return kindOfHold(x.key).Extend(x.call), x.call.Session == "" && x.key.Kind.Reenters() || x.call.Fence != 0
 }
 
 // Postponed implements asker. When the lease that goes on has ended, there is nothing to extend.

@@ -31,6 +31,8 @@ func (e *Engine) releaseGrant(s contract.Caller, cmd grammar.Command) {
 			return failureReply(err)
 		case unknown:
 			return failureReply(contract.ErrInDoubt)
+		case len(ended) == 0 && e.lostPermit(&s, &cmd):
+			return lostLeaseReply()
 		case len(ended) == 0:
 			return notHeldReply(false, cmd.Fence)
 		}
@@ -48,11 +50,20 @@ func (e *Engine) ownerOf(s *contract.Caller, cmd *grammar.Command) (owner string
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	session, own := e.beginLocked(s, cmd)
-	if h := e.table.Hold(own); h != nil && h.Fence == cmd.Fence || session.Losses.Fence(own.Lock, own.Owner) == cmd.Fence {
+	if h := e.table.Meant(&session.Session, own, cmd.Fence); h != nil && h.Fence == cmd.Fence || session.Losses.Fence(own.Lock, own.Owner) == cmd.Fence {
 		return "", true
 	}
 	if h := e.table.HoldByFence(cmd.Key, cmd.Fence); h != nil {
 		return h.Owner, true
 	}
 	return "", false
+}
+
+// lostPermit reports whether the session has lost a permit of the lock, and forgets one: it may be the one that the command
+// names by its fence. Requires the session lock.
+func (e *Engine) lostPermit(s *contract.Caller, cmd *grammar.Command) (lost bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	session, k := e.beginLocked(s, cmd)
+	return k.Kind == limit{} && e.table.KnowsLoss(&session.Session, k, cmd.Fence)
 }

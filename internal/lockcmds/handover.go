@@ -79,7 +79,7 @@ func (o *offer) answeredLocked(a script.Released, sentAt time.Time, err error) (
 	case err != nil && !errors.Is(err, contract.ErrInDoubt):
 		err = contract.ErrUnsent // the release was refused: nothing happened to the waiters
 	case err == nil && (a.Status == script.Freed || a.Status == script.HandedOver):
-		granted = script.Acquired{Granted: true, Fence: a.Granted, Holds: 1, Placed: true, Place: a.Place}
+		granted = script.Acquired{Granted: true, Fence: a.Granted, Holds: 1, Placed: true, Place: a.Place, PTTL: a.PTTL}
 		missed.Placed, missed.Place = true, a.Place
 	}
 	if a.To != script.ToNobody && o.e.opts.Events.HandedOver != nil {

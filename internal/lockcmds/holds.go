@@ -193,7 +193,10 @@ func (e *Engine) keeps(session uint64, cmd *grammar.Command) bool {
 	if c == nil {
 		return false
 	}
-	h := e.table.Hold(e.keyLocked(c, cmd))
+	if cmd.Limit > 0 { // it asks for a grant of its own
+		return false
+	}
+	h := e.table.Meant(&c.Session, e.keyLocked(c, cmd), cmd.Fence)
 	return h != nil && c.Has(h)
 }
 

@@ -33,9 +33,9 @@ func (e *Engine) startInfo(s contract.Caller, cmd grammar.Command) {
 		first := holders[0]
 		i := lockInfo{
 			Owner: first.Owner, Holds: first.Holds, TTL: a.PTTL.Milliseconds(), Fence: first.Fence, Fair: a.FairWaiters, Local: int64(local),
-			Held: script.HeldFor(first.Fence, a.Now), Mode: a.Mode, Client: first.Client,
+			Held: script.HeldFor(first.Fence, a.Now), Mode: a.Mode, Limit: a.Limit, Client: first.Client,
 		}
-		if a.Mode == script.ModeShared || len(holders) > 1 {
+		if a.Mode != script.ModeExclusive || len(holders) > 1 {
 			i.Holders = holders
 		}
 		return appendLockInfo(nil, proto, i)

@@ -38,26 +38,35 @@ type lockKind interface {
 }
 
 // kinds are all kinds.
-var kinds = []lockKind{exclusive{}, shared{}}
+var kinds = []lockKind{exclusive{}, shared{}, limit{}}
 
 // keyLocked names the hold that a command of a session is about: the owner is the session's own if the command names
-// none. A release or an extension without SHARED is about the grant with its fence, the exclusive hold, or the shared one
-// if that is all that is known here. Requires Engine.mu.
+// none. A release or an extension without SHARED is about the grant with its fence, the exclusive hold, or else the shared
+// one, or else a permit, if that is all that is known here. Requires Engine.mu.
 func (e *Engine) keyLocked(s *clientSession, cmd *grammar.Command) table.Key {
 	k := table.Key{Lock: cmd.Key, Owner: cmp.Or(cmd.Owner, s.Name), Kind: exclusive{}}
-	other := k
-	other.Kind = shared{}
+	other, permit := k, k
+	other.Kind, permit.Kind = shared{}, limit{}
 	switch cmd.Verb {
 	case grammar.Unlock, grammar.ExtendLock:
 		if h := e.table.HoldByFence(k.Lock, cmd.Fence); h != nil && cmd.Fence != 0 && h.Owner == k.Owner {
 			return h.Key
 		}
-		if cmd.Shared || e.table.Hold(k) == nil && e.table.Hold(other) != nil {
+		switch {
+		case cmd.Shared:
 			return other
+		case e.table.Hold(k) != nil:
+		case e.table.Hold(other) != nil:
+			return other
+		case e.table.Hold(permit) != nil || s.HasLost(permit):
+			return permit
 		}
 	default:
 		if cmd.Shared {
 			return other
+		}
+		if cmd.Limit > 0 {
+			return permit
 		}
 	}
 	return k
@@ -96,9 +105,12 @@ func answerOf(a script.Acquired, lease time.Duration, err error) table.Answer {
 	if err != nil {
 		return callFailure(err)
 	}
-	answer := table.Answer{TTL: a.PTTL, Foreign: a.Foreign, Placed: a.Placed, Place: table.Place(a.Place)}
+	answer := table.Answer{TTL: a.PTTL, More: a.More, Form: a.Form, Placed: a.Placed, Place: table.Place(a.Place)}
 	if a.Granted {
 		answer.Status, answer.TTL = table.Held, lease
+	}
+	if a.Granted && a.PTTL > 0 { // that of another holder, which ends first
+		answer.TTL = a.PTTL
 	}
 	return answer
 }

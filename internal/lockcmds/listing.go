@@ -8,6 +8,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
 // This file makes lists of locks. The cost of a list grows with the number of locks, and a client chooses the time, the
@@ -59,14 +60,15 @@ func firstByKey(found []lockInfo, most int) []lockInfo {
 	slices.SortFunc(order, func(a, b int) int {
 		yield(steps)
 		steps++
-		return cmp.Or(cmp.Compare(found[a].Key, found[b].Key), cmp.Compare(found[a].Owner, found[b].Owner), cmp.Compare(found[a].Mode, found[b].Mode))
+		x, y := &found[a], &found[b]
+		return cmp.Or(cmp.Compare(x.Key, y.Key), cmp.Compare(x.Owner, y.Owner), cmp.Compare(x.Mode, y.Mode), cmp.Compare(x.Fence, y.Fence))
 	})
 	if most == 0 {
 		most = len(found)
 	}
 	first := make([]lockInfo, 0, min(most, len(found)))
 	for n, i := range order {
-		if last := len(first) - 1; last >= 0 && first[last].Key == found[i].Key && first[last].Owner == found[i].Owner && first[last].Mode == found[i].Mode {
+		if last := len(first) - 1; last >= 0 && first[last].same(&found[i]) {
 			continue
 		}
 		if len(first) == most {
@@ -76,6 +78,11 @@ func firstByKey(found []lockInfo, most int) []lockInfo {
 		yield(n)
 	}
 	return first
+}
+
+// same reports whether both are one hold, which was seen twice: perhaps by two grants of its owner, of which one has ended.
+func (i *lockInfo) same(o *lockInfo) bool {
+	return i.Key == o.Key && i.Owner == o.Owner && i.Mode == o.Mode && (i.Mode != script.ModeLimit || i.Fence == o.Fence)
 }
 
 // Reply is the reply of LOCKLIST.

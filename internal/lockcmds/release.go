@@ -33,7 +33,7 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 	lost := false
 	e.step(func(t *table.Table) {
 		session, k := e.beginLocked(&s, &cmd)
-		if lost = t.KnowsLoss(&session.Session, k); lost {
+		if lost = t.KnowsLoss(&session.Session, k, cmd.Fence); lost {
 			return
 		}
 		r.session = session
@@ -87,9 +87,9 @@ func (r *release) send(s contract.Session) {
 	}
 }
 
-// Again implements asker. The copy for a named owner names the grant, else it could find a later one.
+// Again implements asker. The copy for an owner that may have several grants names the grant, else it could find a later one.
 func (r *release) Again() (script.Call, bool) {
-	return r.kind().Release(r.call()), !r.named() || r.Fence != 0
+	return r.kind().Release(r.call()), !r.named() && r.kind().Reenters() || r.Fence != 0
 }
 
 // Postponed implements asker. A waiter here is not kept for it.

@@ -93,6 +93,7 @@ type lockInfo struct {
 	Client       contract.ClientInfo // without an address: it is none of this proxy, and LOCKINFO does not show it
 	Held         time.Duration       // of the grant; negative: not known, and not shown
 	Mode         string              // of the hold
+	Limit        int64               // how many may hold it; 0: not known, and not shown
 	Holders      []lockHolder        // all of them; nil: only that one, or it is not known
 
 	// For operators only.
@@ -122,6 +123,9 @@ func appendLockInfo(dst []byte, proto int, i lockInfo) []byte {
 	if i.Holders != nil {
 		pairs++
 	}
+	if i.Limit != 0 {
+		pairs++
+	}
 	dst = resp.AppendMapHeader(dst, proto, pairs)
 	if listed {
 		dst = appendText(dst, "key", i.Key)
@@ -140,6 +144,9 @@ func appendLockInfo(dst []byte, proto int, i lockInfo) []byte {
 		dst = appendNumber(dst, "held-ms", i.Held.Milliseconds())
 	}
 	dst = appendText(dst, "mode", i.Mode)
+	if i.Limit != 0 {
+		dst = appendNumber(dst, "limit", i.Limit)
+	}
 	if i.Holders != nil {
 		dst = redcon.AppendArray(redcon.AppendBulkString(dst, "holders"), len(i.Holders))
 		for _, h := range i.Holders {

@@ -23,6 +23,11 @@ func (shared) HandsOver(table.Kind) bool { return false }
 
 // Ask implements lockKind. A fair acquire takes or keeps its place in the queue, unless it does not wait.
 func (shared) Ask(a asking, w *table.Waiter) question {
+	return question{placed(a, w).Call(), script.DecodeCrowd}
+}
+
+// placed asks at the waiter's own place, or at that of the crowd whose first waiter it is.
+func placed(a asking, w *table.Waiter) script.Shared {
 	s := script.Shared{Acquire: a.Acquire, Wait: a.FairWait, Enqueue: a.Waits}
 	if first, stays, enqueue := w.First(); w.Fair {
 		s.Way, s.Place = script.AtOwnPlace, w.Place
@@ -30,7 +35,7 @@ func (shared) Ask(a asking, w *table.Waiter) question {
 		s.Way, s.Place = script.AtCrowdPlace, script.Names{Lock: a.Key}.PlaceOf(a.Crowd)
 		s.Stays, s.Enqueue = stays, enqueue
 	}
-	return question{s.Call(), script.DecodeCrowd}
+	return s
 }
 
 // Release implements lockKind.

@@ -49,6 +49,7 @@ type acquireTerms struct {
 	Grace   time.Duration // negative: all
 	Wait    time.Duration // negative: without a limit
 	Sync    int           // replicas that must have the grant; 0: none; SyncAll: all that are known
+	Limit   int           // how many may hold the lock; 0: not one of the permits is asked for
 	Fixed   bool          // the client has set the lease, which is never renewed
 	Chosen  bool          // the client's terms have set the lease, not lock.lease
 }
@@ -57,6 +58,7 @@ type acquireTerms struct {
 func termsOf(cmd *grammar.Command, d *Defaults) acquireTerms {
 	t := acquireTerms{
 		Verb: cmd.Verb, Wait: cmd.Wait, Lease: cmd.Lease, Fixed: cmd.Lease > 0, MaxHold: cmd.MaxHold, Grace: cmd.Grace, Sync: cmd.Sync,
+		Limit: cmd.Limit,
 	}
 	if t.Sync < 0 {
 		t.Sync = d.Sync

@@ -692,6 +692,52 @@ func TestSharedHoldsAreKeptWhileTheirKeysMoveOneByOne(t *testing.T) {
 	}
 }
 
+// The permits of a lock are two keys beside it. While only some of them have moved, a renewal can be refused, but it is no loss, and a release is
+// carried out behind the move.
+func TestPermitsAreKeptWhileTheirKeysMoveOneByOne(t *testing.T) {
+	t.Parallel()
+	const lease = 9 * time.Second
+	c := redistest.StartCluster(t, 2, 0)
+	srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) { o.Upstream.Addr, o.Locks.Lease = "cluster://"+c.Addrs(), lease })
+	p, rival := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+	const tag = "{tag}"
+	slot := hashslot.Of([]byte(tag))
+	from := c.Owner(slot)
+	to := c.Nodes[0]
+	if from == to {
+		to = c.Nodes[1]
+	}
+	keys := []string{tag + "0", tag + "1:timeout", tag + "2:permits", tag + "3"}
+	for i := range keys {
+		proxytest.Integer(t, p.Quiet("LOCK", fmt.Sprint(tag, i), "LIMIT", "2"))
+		proxytest.Integer(t, p.Quiet("LOCK", fmt.Sprint(tag, i), "LIMIT", "2"))
+	}
+	move := redistest.Move{Cluster: c, Slot: slot, From: from, To: to}
+	move.Begin()
+	host, port, _ := strings.Cut(to.Addr(), ":")
+	from.Do(t, append([]any{"MIGRATE", host, port, "", 0, 5000, "KEYS"}, keys[0], keys[1], keys[2])...)
+	begin := time.Now()
+	redistest.Eventually(t, proxytest.Patience, "a renewal to be due", func() bool { return time.Since(begin) > lease/2 })
+	released := make(chan string)
+	go func() { released <- p.Quiet("UNLOCK", tag+"1") }()
+	move.Keys()
+	move.End()
+	if got := <-released; got != ":1\r\n" {
+		t.Errorf("UNLOCK while the keys move: %q", got)
+	}
+	for i := range keys {
+		for _, line := range []string{"TRYLOCK %s LIMIT 1", "TRYLOCK %s", "TRYLOCK %s SHARED"} {
+			args := strings.Fields(fmt.Sprintf(line, fmt.Sprint(tag, i)))
+			if got := rival.Quiet(args...); got != "$-1\r\n" {
+				t.Errorf("%q: %q", args, got)
+			}
+		}
+		if got := p.Quiet("UNLOCK", fmt.Sprint(tag, i)); got != ":1\r\n" {
+			t.Errorf("UNLOCK %d: %q", i, got)
+		}
+	}
+}
+
 // Shared holders at two proxies keep their locks, and nobody is alone beside them, while the slots of the locks move, primaries fail over, and one dies.
 func TestSharedLocksCrossMovesAndFailovers(t *testing.T) {
 	c := redistest.StartCluster(t, 3, 1, "--cluster-require-full-coverage", "no")

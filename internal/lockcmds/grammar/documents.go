@@ -90,7 +90,7 @@ func optionTable() string {
 	rows := [][]string{{"Option", "Means"}}
 	var seen option
 	for _, s := range table {
-		for _, a := range s.Arguments {
+		for _, a := range s.explained() {
 			if a.Means == "" || seen&a.options() != 0 {
 				continue
 			}
@@ -110,6 +110,18 @@ func optionTable() string {
 		}
 	}
 	return markdown(rows)
+}
+
+// explained are the arguments that have a row each. Those of a set without words of its own have their own words.
+func (s *Spec) explained() (all []Argument) {
+	for _, a := range s.Arguments {
+		if a.Means == "" {
+			all = append(all, a.alternatives()...)
+		} else {
+			all = append(all, a)
+		}
+	}
+	return all
 }
 
 func code(text string) string { return "`" + text + "`" }

@@ -67,6 +67,7 @@ type Command struct {
 	Sync    int           // how many replicas must have the grant before it is answered; negative: as configured
 	Fence   int64         // UNLOCK, EXTENDLOCK: only the grant with this fence; 0: any
 	Shared  bool          // a shared hold is meant
+	Limit   int           // how many may hold the lock; 0: not one of the permits is meant
 	Match   string        // LOCKLIST: only keys that match this glob; empty: all
 	Count   int           // LOCKLIST: the most locks to list; 0: all. LOCKSLOW GET: the most entries; negative: all
 	Sub     Sub           // LOCKSLOW: what is asked
@@ -119,8 +120,11 @@ const (
 	optMatch
 	optCount
 	optShared
+	optLimit
 
-	optLease = optPX | optEX // they exclude each other
+	// They exclude each other.
+	optLease = optPX | optEX
+	optMode  = optShared | optLimit
 )
 
 // IsVerb reports whether name is a lock command, in any case. It does not allocate.
@@ -155,8 +159,10 @@ func Parse(args [][]byte) (Command, error) {
 	for rest := args[1+s.keys:]; len(rest) > 0; {
 		opt := s.option(rest[0])
 		clash := opt
-		if opt&optLease != 0 {
-			clash = optLease
+		for _, set := range []option{optLease, optMode} {
+			if opt&set != 0 {
+				clash = set
+			}
 		}
 		if opt == 0 || seen&clash != 0 || len(rest) < 2 && opt != optShared {
 			return Command{}, errSyntax()
@@ -195,6 +201,13 @@ func (c *Command) set(opt option, value []byte, name string) error {
 			err = errRange()
 		}
 		c.Sync = int(n)
+	case optLimit:
+		var n int64
+		n, err = integer(value)
+		if err == nil && (n < 1 || n > math.MaxInt32) {
+			err = errRange()
+		}
+		c.Limit = int(n)
 	case optPX:
 		c.Lease, err = lease(value, time.Millisecond, name)
 	case optEX:
@@ -225,7 +238,7 @@ func (c *Command) set(opt option, value []byte, name string) error {
 		} else if script.IsCrowd(c.Owner) {
 			err = errShared()
 		}
-	case optShared, optLease: // an option without a value, and a set of options
+	case optShared, optLease, optMode: // an option without a value, and sets of options
 	}
 	return err
 }

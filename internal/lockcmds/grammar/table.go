@@ -92,8 +92,15 @@ var (
 		Means: "only the grant that has this fence. Without `OWNER` the connection need not be the one that acquired it: `UNLOCK` ends the grant with all its holds",
 	}
 	argShared = Argument{
-		Name: "shared", Type: "pure-token", Token: "SHARED", Optional: true, option: optShared,
+		Name: "shared", Type: "pure-token", Token: "SHARED", option: optShared,
 		Means: "a [shared hold](#shared-locks): any number of owners have one at the same time, and none beside an exclusive holder",
+	}
+	argLimit = Argument{
+		Name: "limit", Type: "integer", Token: "LIMIT", Value: "n", option: optLimit,
+		Means: "[at most n](#at-most-n-holders) hold the lock at the same time, and none beside an exclusive or a shared holder. Each acquire is one more",
+	}
+	argMode = Argument{
+		Name: "mode", Type: "oneof", Optional: true, OneOf: []Argument{argShared, argLimit},
 	}
 	argMatch = Argument{
 		Name: "pattern", Type: "pattern", Token: "MATCH", Optional: true, Value: "pattern", option: optMatch,
@@ -113,7 +120,7 @@ var (
 
 // acquire is what the verbs that acquire have in common.
 var acquire = Spec{
-	Arguments: []Argument{argKey, argShared, argWait, optional(argLease), argOwner, argGrace, argMaxHold, argSync},
+	Arguments: []Argument{argKey, argMode, argWait, optional(argLease), argOwner, argGrace, argMaxHold, argSync},
 	Flags:     []string{"write", "denyoom", "noscript", "blocking", "no_multi"}, Categories: []string{"write", "slow", "blocking", "scripting"},
 	Tips: []string{"nondeterministic_output"}, Access: []string{"RW", "access", "update"},
 }
@@ -139,14 +146,14 @@ var table = complete([]Spec{
 		Does:       "as `LOCK`, first come, first served, across all proxies and Redisson clients", Replies: "the same",
 	}),
 	{
-		Verb: Unlock, Name: "unlock", Arguments: []Argument{argKey, argShared, argOwner, argFence},
+		Verb: Unlock, Name: "unlock", Arguments: []Argument{argKey, optional(argShared), argOwner, argFence},
 		Flags: []string{"write", "noscript", "no_multi"}, Categories: []string{"write", "slow", "scripting"},
 		Access:  []string{"RW", "access", "delete"},
 		Summary: "Release one hold of a lock", Complexity: "O(1)",
 		Does: "releases one hold", Replies: "`1` released; `0` still held, one hold fewer; `-NOTHELD`; `-LOSTLEASE`",
 	},
 	{
-		Verb: ExtendLock, Name: "extendlock", Arguments: []Argument{argKey, argLease, argShared, argOwner, argFence},
+		Verb: ExtendLock, Name: "extendlock", Arguments: []Argument{argKey, argLease, optional(argShared), argOwner, argFence},
 		Flags: []string{"write", "noscript", "no_multi"}, Categories: []string{"write", "slow", "scripting"},
 		Access:  []string{"RW", "access", "update"},
 		Summary: "Set a new lease for a lock that is held", Complexity: "O(1)",

@@ -43,6 +43,7 @@ type Acquire struct {
 	Key string
 	Part
 	Lease time.Duration // > 0
+	Limit int           // how many may hold the lock; 0: no permit is asked for
 }
 
 // named reports whether others may wait for the same owner. They are told of a first hold.
@@ -156,14 +157,53 @@ func (a Shared) Call() Call {
 	}
 }
 
-// Acquired is the answer to Acquire, Fair, Crowd and Shared, and what a Released with a hand-over means to a waiter.
+// Limited asks for a permit. Its Limit is not 0.
+type Limited struct{ Shared }
+
+// Call is the call of acquire_limit.lua.
+func (a Limited) Call() Call {
+	n := Of(a.Key)
+	return Call{
+		acquireLimit,
+		appendPermits([]string{n.Lock, n.Queue, n.Deadlines, n.Fence, n.Channel}, n.Lock),
+		[]string{
+			a.Owner, millis(a.Lease), itoa(a.Request), itoa(int64(a.Limit)), a.field(), millis(a.Wait), a.Place, string(a.Way),
+			flag(a.Stays), flag(a.Enqueue), publish,
+		},
+	}
+}
+
+// Form is in which form a lock is held, as far as it says where a release is told.
+type Form int64
+
+// Values of Form.
+const (
+	Ours      Form = iota // each release is told on the lock's channel
+	RWLock                // one of Redisson's read and write locks may be told elsewhere
+	Semaphore             // one of its permit semaphore may
+)
+
+// Channel is the other channel; empty: there is none.
+func (f Form) Channel(key string) string {
+	switch f {
+	case RWLock:
+		return tagged(rwlockPrefix, key)
+	case Semaphore:
+		return tagged(semaphorePrefix, key)
+	case Ours:
+	}
+	return ""
+}
+
+// Acquired is the answer to Acquire, Fair, Crowd, Shared and Limited, and what a Released with a hand-over means to a waiter.
 type Acquired struct {
 	Granted      bool
 	Fence, Holds int64         // if granted: of the owner
 	Overtaken    bool          // if granted: a later call of the session was faster, so this one may not have been executed
-	PTTL         time.Duration // if not: the rest of the holder's lease, NoTTL, Kept or NotFirst
+	More         bool          // if granted: another permit is left
+	PTTL         time.Duration // if not: the rest of the holder's lease, NoTTL, Kept or NotFirst. If a permit was granted: that of the first lease to end
 	Upgrades     bool          // if not: the owner holds the lock shared, and so do others
-	Foreign      bool          // if not: the lock has the form of Redisson's read or write locks, which tell of a release on another channel
+	Form         Form          // if not: of the lock
 	Damage       Damage
 	Placed       bool  // Place is known: the call was Crowd or a hand-over
 	Place        int64 // of the plain waiters, as in table/turns.go
@@ -178,7 +218,7 @@ func DecodeAcquired(v resp.Value) (Acquired, error) {
 	return Acquired{Granted: true, Fence: n.at[1], Holds: n.at[2], Overtaken: n.at[5] == 1, Damage: Damage(n.at[3])}, nil
 }
 
-// DecodeCrowd decodes the answer of crowd.lua, and of acquire_shared.lua.
+// DecodeCrowd decodes the answer of crowd.lua, acquire_shared.lua and acquire_limit.lua.
 func DecodeCrowd(v resp.Value) (Acquired, error) {
 	n, err := numbersOf(v)
 	if err != nil || n.at[0] != 1 {
@@ -187,12 +227,13 @@ func DecodeCrowd(v resp.Value) (Acquired, error) {
 		return a, err
 	}
 	return Acquired{
-		Granted: true, Fence: n.at[1], Holds: n.at[2], Overtaken: n.at[5] == 1, Damage: Damage(n.at[3]), Placed: true, Place: n.at[4],
+		Granted: true, Fence: n.at[1], Holds: n.at[2], Overtaken: n.at[5] == 1, More: n.at[5] == 2, Damage: Damage(n.at[3]),
+		Placed: true, Place: n.at[4], PTTL: n.duration(6),
 	}, nil
 }
 
 func notAcquired(n numbers) Acquired {
-	a := Acquired{PTTL: n.duration(1), Foreign: n.at[3] == 1}
+	a := Acquired{PTTL: n.duration(1), Form: Form(n.at[3])}
 	if a.PTTL == upgrades {
 		a.PTTL, a.Upgrades = NoTTL, true
 	}

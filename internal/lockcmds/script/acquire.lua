@@ -3,7 +3,7 @@
 -- Run again, or overtaken by a later call of the session, the script answers with the grant as it is. See
 -- lib/hash.lua.
 --
--- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held
+-- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held. Or a string, see lib/permits.lua
 -- KEYS[2]  fence     counter of all locks, or of this hash slot; never expires, never goes back
 -- KEYS[3]  channel   base channel of the lock; as a key it says for which place the free lock is kept
 -- KEYS[4]  queue     list of places of waiters, first to ask at the head
@@ -20,8 +20,9 @@
 --          {1, fence, holds, odd, 0, 1}  overtaken by a later call of the session
 --          fence                         acquired, a first hold; or {1, fence, 1, 1}: the counter held no fence
 --          {0, pttl_ms}                  held by another owner; -1: without a TTL; -2: free, but kept for a waiter
---          {0, pttl_ms, 0, 1}            the same, in the form of Redisson's read and write locks, which shared holders
---                                        use; pttl -4: the owner holds it shared, and so do others
+--          {0, pttl_ms, 0, form}         the same; form 1: as Redisson's read and write locks, which shared holders
+--                                        use; pttl -4: the owner holds it shared, and so do others; form 2: see in_form
+--                                        in lib/permits.lua
 
 local pttl = -2
 if redis.call('EXISTS', KEYS[1], KEYS[3]) > 0 then -- usually neither exists, and this is one call less
@@ -53,7 +54,12 @@ if not answer and mode == 'read' then
   --@ longest
   --@ upgrade
   answer = upgrade(KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[7] or '')
-elseif answer and not answer.err then
+elseif answer and answer.err then
+  --@ permits
+  --@ limited
+  local rest, form = limited(KEYS[1])
+  return rest and {0, rest, form and 0, form} or answer
+elseif answer then
   shortened(ARGV[4], KEYS[3], KEYS[4], KEYS[1], pttl)
 end
 local form = mode and mode ~= 'lock' and 1 or nil

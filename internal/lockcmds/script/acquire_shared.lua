@@ -5,7 +5,7 @@
 -- already goes ahead: it would wait for itself. Run again, or overtaken by a later call of the session, the script
 -- answers with the grant as it is, and a place in the queue is not taken twice.
 --
--- KEYS[1]  lock       hash, see lib/hash.lua; exists only while held
+-- KEYS[1]  lock       hash, see lib/hash.lua; exists only while held. Or a string, see lib/permits.lua
 -- KEYS[2]  queue      list of places of waiters, first to ask at the head
 -- KEYS[3]  deadlines  zset place -> epoch ms after which it may be dropped
 -- KEYS[4]  fence      counter of all locks, or of this hash slot; never expires, never goes back
@@ -68,10 +68,15 @@ end
 local queue, deadlines, channel = KEYS[2], KEYS[3], KEYS[5]
 local place, way, wait, publish = ARGV[8], ARGV[9], tonumber(ARGV[7]), ARGV[12]
 local held = shared_hold(lock, owner, ARGV[6])
+local mode, pttl, form = held[4], redis.call('PTTL', lock), nil
 if held.err then
-  return held
+  --@ permits
+  --@ limited
+  pttl, form = limited(lock)
+  if not pttl then
+    return held
+  end
 end
-local mode, pttl = held[4], redis.call('PTTL', lock)
 
 if held[1] or mode == 'lock' and held[5] then
   --@ share_again
@@ -128,8 +133,8 @@ if way == 'fair' and ARGV[11] == '1' and head ~= place then
   --@ mend
   --@ line_up
   line_up(queue, deadlines, head, place, false, now, pttl, wait)
-elseif way == 'crowd' and (ARGV[11] == '1' or head) then
+elseif way == 'crowd' and (ARGV[11] == '1' or held.err or head) then
   --@ crowd
   at = crowd_joins(queue, deadlines, lock, place, wait)
 end
-return {0, pttl, at, mode and mode ~= 'lock' and 1 or nil}
+return {0, pttl, at, form or mode and mode ~= 'lock' and 1 or nil}

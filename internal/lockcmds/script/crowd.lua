@@ -4,7 +4,7 @@
 -- the first has not come for it. Run again, or overtaken by a later call of the session, the script answers with the
 -- grant as it is.
 --
--- KEYS[1]  lock       hash, see lib/hash.lua; exists only while held
+-- KEYS[1]  lock       hash, see lib/hash.lua; exists only while held. Or a string, see lib/permits.lua
 -- KEYS[2]  queue      list of places of waiters, first to ask at the head
 -- KEYS[3]  deadlines  zset place -> epoch ms after which it may be dropped
 -- KEYS[4]  fence      counter of all locks, or of this hash slot; never expires, never goes back
@@ -25,10 +25,10 @@
 -- Returns  {1, fence, holds, odd, place}  acquired; odd 1: the counter held no fence
 --          {1, fence, holds, odd, 0, 1}   overtaken by a later call of the session
 --          {0, pttl_ms, place}            not acquired; pttl -2: free, but kept for another
---          {0, pttl_ms, place, 1}         the same, as in acquire.lua
+--          {0, pttl_ms, place, form}      the same; form as in acquire.lua
 --          place: 0 not in the queue, 1 at its head, 2 behind others
 
-local pttl, mode = redis.call('PTTL', KEYS[1]), nil
+local pttl, mode, rest, form = redis.call('PTTL', KEYS[1]), nil, nil, nil
 if pttl >= 0 and redis.pcall('HGET', KEYS[1], 'mode') == 'read' then
   --@ shared
   --@ longest
@@ -64,6 +64,13 @@ else
     --@ longest
     --@ upgrade
     answer = upgrade(KEYS[1], KEYS[4], ARGV[1], ARGV[2], ARGV[3], ARGV[6])
+  elseif answer and answer.err then
+    --@ permits
+    --@ limited
+    rest, form = limited(KEYS[1])
+    if rest then
+      answer, pttl = nil, rest
+    end
   end
   if answer and answer[1] ~= 0 then
     if not answer.err then
@@ -75,8 +82,9 @@ else
     return answer
   end
 end
-local form = mode and mode ~= 'lock' and 1 or nil
-if ARGV[10] == '1' or mode == 'read' or head_of(KEYS[2], KEYS[1]) then -- behind the place no further shared holder gets in
+local alone = not rest and mode ~= 'read'
+form = form or mode and mode ~= 'lock' and 1 or nil
+if ARGV[10] == '1' or not alone or head_of(KEYS[2], KEYS[1]) then -- behind the place no further holder gets in beside others
   return {0, pttl, crowd_joins(KEYS[2], KEYS[3], KEYS[1], ARGV[8], tonumber(ARGV[7])), form}
 end
 return {0, pttl, 0, form}

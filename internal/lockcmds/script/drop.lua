@@ -6,7 +6,7 @@
 -- nothing. Overtaken by a later call of an owner's only session, it changes nothing either: that call has written the
 -- holds. Those of a named owner are released all the same.
 --
--- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held
+-- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held. Or a string, see lib/permits.lua
 -- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:place
 -- KEYS[3]  queue     list of places of waiters, first to ask at the head
 -- ARGV[1]  owner     that held it
@@ -31,7 +31,13 @@
 local lock, owner, field, shared = KEYS[1], ARGV[1], ARGV[7], ARGV[13] == '1'
 local held = (shared and shared_hold or hold_of)(lock, owner, field)
 if held.err then
-  return held
+  --@ permits
+  if not left_of(lock) then
+    return held
+  end
+  --@ permit
+  --@ drop_permit
+  return drop_permit(ARGV[4], KEYS[2], KEYS[3], lock, owner, field, ARGV[2], ARGV[11], ARGV[6], ARGV[5])
 end
 if not held[1] or ARGV[2] ~= '0' and held[2] ~= ARGV[2] then
   return {0}

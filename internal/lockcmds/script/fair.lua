@@ -8,7 +8,7 @@
 -- the queue is not taken twice. A copy that arrives after the waiter has left takes a place without a waiter;
 -- see remove_head.lua.
 --
--- KEYS[1]  lock       hash, see lib/hash.lua; exists only while held
+-- KEYS[1]  lock       hash, see lib/hash.lua; exists only while held. Or a string, see lib/permits.lua
 -- KEYS[2]  queue      list of places of waiters, first to ask at the head
 -- KEYS[3]  deadlines  zset place -> epoch ms after which it may be dropped
 -- KEYS[4]  fence      counter of all locks, or of this hash slot; never expires, never goes back
@@ -82,6 +82,14 @@ elseif redis.pcall('HEXISTS', KEYS[1], owner) ~= 0 then
       --@ take_turn
       take_turn(KEYS[2], KEYS[3], place) -- at once: the other must not find a waiter that is refused
       return redis.error_reply('DEADLOCK another holder of the shared lock waits to hold it alone; nothing was done')
+    end
+  elseif answer and answer.err then
+    --@ permits
+    --@ limited
+    local rest = nil
+    rest, form = limited(KEYS[1])
+    if rest then
+      answer, pttl = nil, rest
     end
   end
   if answer and answer[1] == 0 then

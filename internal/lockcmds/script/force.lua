@@ -3,7 +3,7 @@
 -- The holder may have any name, and be at any proxy, so all proxies are told. A user without the right to a channel
 -- ends the grants all the same.
 --
--- KEYS[1]  lock     hash, see lib/hash.lua; exists only while held
+-- KEYS[1]  lock     hash, see lib/hash.lua; exists only while held. Or a string, see lib/permits.lua
 -- KEYS[2]  channel  base channel of the lock; a fair waiter listens on channel:place
 -- KEYS[3]  queue    list of places of waiters, first to ask at the head
 -- ARGV[1]  publish  PUBLISH, or SPUBLISH in a cluster
@@ -17,15 +17,27 @@
 
 local lock, publish, channel, queue = KEYS[1], ARGV[1], KEYS[2], KEYS[3]
 local all, mode = holders_of(lock, ARGV[5], ARGV[2])
+local ended, exclusive, shared, left, over, end_all = {}, nil, nil, 0, {}, nil
 if all.err then
-  return all
+  --@ permits
+  --@ permit_holders
+  --@ permit
+  local held = permit_holders(lock)
+  if not held then
+    return all
+  end
+  all, mode = held, 'limit'
+  end_all = function()
+    end_permits(publish, channel, queue, lock, over, milliseconds(redis.call('TIME')))
+  end
 end
-local ended, exclusive, shared, left = {}, nil, nil, 0
 for i, held in ipairs(all) do
   if (ARGV[2] == '-1' or held[3] == tonumber(ARGV[2])) and (not ARGV[5] or held[1] == ARGV[5]) then
     ended[#ended + 1] = held[1]
     ended[#ended + 1] = held[3]
-    if mode == 'read' or i > 1 then
+    if mode == 'limit' then
+      over[#over + 1] = held[5]
+    elseif mode == 'read' or i > 1 then
       shared = held[1]
       if mode == 'read' then
         left = math.max(left, held[4])
@@ -37,7 +49,9 @@ for i, held in ipairs(all) do
     end
   end
 end
-if mode == 'read' and (shared or #all == 0 and ARGV[2] == '-1') then -- or the leases of all holders have ended
+if #over > 0 then
+  end_all()
+elseif mode == 'read' and (shared or #all == 0 and ARGV[2] == '-1') then -- or the leases of all holders have ended
   settle_shared(publish, channel, queue, lock, left)
 elseif exclusive and #all > 1 and not shared then
   downgrade(publish, channel, queue, lock, exclusive, redis.call('HGET', lock, '{shared}'))

@@ -72,6 +72,26 @@ func (h HandOver) Call() Call {
 	return Call{handover, all[:5:5], all[5:]}
 }
 
+// CallOfLimit is the call of handover_limit.lua, for waiters whose Limit is not 0.
+func (h HandOver) CallOfLimit() Call {
+	n := Of(h.Key)
+	all := make([]string, 0, 22) // for two waiters
+	all = append(all, n.Lock, n.Channel, n.Queue, n.Fence, n.Deadlines)
+	all = append(all, h.Owner, itoa(h.Fence), publish, millis(h.Wait), n.PlaceOf(h.Crowd), flag(h.Stays))
+	for _, w := range []*Acquire{h.Plain, h.Fair} {
+		switch {
+		case w != nil:
+			all = append(all, w.Owner, millis(w.Lease), itoa(w.Request), w.field(), itoa(int64(w.Limit)))
+		case w == h.Plain:
+			all = append(all, "", "", "", "", "")
+		}
+	}
+	if h.Fair != nil {
+		all = append(all, n.PlaceOf(cmp.Or(h.Fair.Session, h.Fair.Owner)))
+	}
+	return Call{handoverLimit, all[:5:5], all[5:]}.OfPermits(1)
+}
+
 // appendWaiter appends what handover.lua has to know of a waiter; a may be nil: there is none.
 func (a *Acquire) appendWaiter(dst []string, n Names) []string {
 	if a == nil {
@@ -107,12 +127,13 @@ const (
 // Released is the answer to Release and HandOver.
 type Released struct {
 	Status  ReleaseStatus
-	Fence   int64 // of the grant; 0: it was taken without one
-	Holds   int64 // of the owner that are left
-	To      int64 // ToNobody, ToPlain, ToFair or ToNamed
-	Granted int64 // fence of that waiter's grant
-	Placed  bool  // Place is known
-	Place   int64 // of the plain waiters, as in table/turns.go
+	Fence   int64         // of the grant; 0: it was taken without one
+	Holds   int64         // of the owner that are left
+	To      int64         // ToNobody, ToPlain, ToFair or ToNamed
+	Granted int64         // fence of that waiter's grant
+	PTTL    time.Duration // of that grant, as in Acquired
+	Placed  bool          // Place is known
+	Place   int64         // of the plain waiters, as in table/turns.go
 	Damage  Damage
 }
 
@@ -129,6 +150,7 @@ func (r *Release) Decode(v resp.Value) (Released, error) {
 	case 2:
 		return Released{
 			Status: HandedOver, Granted: n.at[1], Fence: n.at[2], Damage: Damage(n.at[3]), To: n.at[4], Placed: true, Place: n.at[5],
+			PTTL: n.duration(6),
 		}, nil
 	case 1:
 		return Released{Status: Freed, Fence: n.at[1], Damage: Damage(n.at[3]), Placed: n.len > 5, Place: n.at[5]}, nil
@@ -372,6 +394,7 @@ func (i Info) Call() Call {
 const (
 	ModeExclusive = "exclusive"
 	ModeShared    = "shared"
+	ModeLimit     = "limit"
 )
 
 // Described is the answer to Info.
@@ -379,6 +402,7 @@ type Described struct {
 	Holders     []Holder      // none: the lock is free
 	PTTL        time.Duration // the rest of the longest lease, or NoTTL
 	Mode        string        // how they hold it; a read lock of Redisson is shared
+	Limit       int64         // how many may hold a lock of ModeLimit
 	FairWaiters int64
 	Now         int64 // for HeldFor
 }
@@ -406,19 +430,22 @@ func DecodeDescribed(v resp.Value) (d Described, err error) {
 		return d, Error(v.Str)
 	}
 	f := v.Elems
-	if len(f) < 8 {
+	if len(f) < 9 {
 		return d, nil
 	}
 	d.PTTL, d.FairWaiters, d.Now, d.Mode = time.Duration(f[0].Int)*time.Millisecond, f[1].Int, f[2].Int, ModeExclusive
-	if string(f[3].Str) == "read" {
+	switch string(f[3].Str) {
+	case "read":
 		d.Mode = ModeShared
+	case "limit":
+		d.Mode, d.Limit = ModeLimit, f[4].Int
 	}
-	for f = f[4:]; len(f) >= 4; f = f[4:] {
+	for f = f[5:]; len(f) >= 4; f = f[4:] {
 		d.Holders = append(d.Holders, Holder{
 			Owner: string(f[0].Str), Holds: f[1].Int, Fence: f[2].Int, PTTL: time.Duration(f[3].Int) * time.Millisecond,
 		})
 	}
-	if d.Mode == ModeShared {
+	if d.Mode != ModeExclusive {
 		slices.SortFunc(d.Holders, func(a, b Holder) int { return cmp.Compare(a.Fence, b.Fence) })
 	}
 	return d, nil

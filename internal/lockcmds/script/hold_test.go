@@ -451,10 +451,10 @@ func TestInfoTellsTheHolder(t *testing.T) {
 		if held := script.HeldFor(fence, got[2].(int64)); held < 0 || held > time.Minute {
 			t.Errorf("held for %v", held)
 		}
-		if lease := got[7].(int64); lease <= 0 || lease > 30000 {
+		if lease := got[8].(int64); lease <= 0 || lease > 30000 {
 			t.Fatalf("lease %d", lease)
 		}
-		got[0], got[2], got[7] = nil, nil, nil
-		equal(t, "held", got, []any{nil, int64(1), nil, "lock", ownerA, int64(1), fence, nil})
+		got[0], got[2], got[8] = nil, nil, nil
+		equal(t, "held", got, []any{nil, int64(1), nil, "lock", int64(0), ownerA, int64(1), fence, nil})
 	})
 }

@@ -3,15 +3,25 @@
 -- The places that plain waiters share, one for each proxy, are no fair waiters. Beyond 1,000 places they count all the
 -- same, so that the question stays cheap. now is that of lib/now.lua.
 --
--- KEYS[1]  lock   hash, see lib/hash.lua; exists only while held
+-- KEYS[1]  lock   hash, see lib/hash.lua; exists only while held. Or a string, see lib/permits.lua
 -- KEYS[2]  queue  list of places of waiters, first to ask at the head
 -- ARGV[1]  owner  of shared holders the only one of interest; absent: all are
 --
--- Returns  {pttl_ms, fair_waiters, now, mode, owner, holds, fence, lease_ms, owner, ...}
---              held; four for each holder; owner and mode are text; fence 0: taken without one
+-- Returns  {pttl_ms, fair_waiters, now, mode, limit, owner, holds, fence, lease_ms, owner, ...}
+--              held; four for each holder; owner and mode are text; fence 0: taken without one; limit: how many may
+--              hold a lock of the mode limit
 --          {}  free
 
 local held, mode = holders_of(KEYS[1], ARGV[1])
+local limit, longest = 0, nil
+if held.err then
+  --@ permits
+  --@ permit_holders
+  local all, most = permit_holders(KEYS[1])
+  if all then
+    held, mode, limit, longest = all, 'limit', most, #all > 0 and all[#all][4] or 0
+  end
+end
 if held.err or #held == 0 then
   return held
 end
@@ -25,7 +35,7 @@ elseif waiters <= 1000 then
     end
   end
 end
-local answer = {redis.call('PTTL', KEYS[1]), waiters, now(), mode or ''}
+local answer = {longest or redis.call('PTTL', KEYS[1]), waiters, now(), mode or '', limit}
 for _, one in ipairs(held) do
   for i = 1, 4 do
     answer[#answer + 1] = one[i]

@@ -23,6 +23,7 @@ const (
 	queuePrefix     = "redisson_lock_queue"
 	deadlinesPrefix = "redisson_lock_timeout"
 	rwlockPrefix    = "redisson_rwlock"
+	semaphorePrefix = "redisson_sc"
 )
 
 // Of builds the names for key. They share one allocation.
@@ -42,9 +43,6 @@ func ForWaiters(key string) Names { return Names{Lock: key, Channel: Channel(key
 
 // Channel is the base channel of a lock.
 func Channel(key string) string { return tagged(channelPrefix, key) }
-
-// RWLockChannel is the channel on which Redisson's read and write locks tell of a release.
-func RWLockChannel(key string) string { return tagged(rwlockPrefix, key) }
 
 // TimeoutOf is the lease of an owner that holds a lock shared, as Redisson's readers have it.
 func TimeoutOf(key, owner string) string {
@@ -126,4 +124,16 @@ func appendTagged(dst []byte, prefix, key string) []byte {
 	}
 	dst = append(append(dst, prefix...), left...)
 	return append(append(dst, key...), right...)
+}
+
+// appendPermits appends the keys of the permits of a lock; see lib/permits.lua.
+func appendPermits(keys []string, lock string) []string {
+	base, own := "{"+lock+"}", ":permits"
+	if strings.Contains(lock, "{") {
+		base = lock
+	}
+	if (Names{Lock: lock}).PlaceOf("") != "" { // by Redisson's rule "a" has the same base
+		own += "{}"
+	}
+	return append(keys, base+":timeout", base+own)
 }

@@ -7,15 +7,15 @@
 -- If shared holds are renewed, the keys are pairs: a lock and the lease of the hold. Redis refuses the call while only
 -- one of them has moved to another server. Without its lease a hold would count as over.
 --
--- KEYS[1..n]  locks  hashes, see lib/hash.lua; exist only while held
+-- KEYS[1..n]  locks  hashes, see lib/hash.lua; exist only while held. Or strings, see lib/permits.lua
 -- ARGV[1..3n] owner, fence, lease_ms for each lock; fence 0: any
 -- ARGV[..]    shared, behind those: 1: the shared holds of the owners; absent: the exclusive ones
 --
 -- Returns  {holds or 0, ...}  for each lock: renewed, how many holds its owner has; or 0, not ours any more
 
-local renewed, shared = {}, #ARGV % 3 == 1
+local renewed, shared, renew_one = {}, #ARGV % 3 == 1, nil
 local keys = shared and 2 or 1
-for i = 1, #KEYS / keys do
+for i = 1, math.floor(#ARGV / 3) do
   local lock = KEYS[keys * (i - 1) + 1]
   local owner, fence, lease = ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i]
   local held = (shared and shared_hold or hold_of)(lock, owner, '')
@@ -27,6 +27,14 @@ for i = 1, #KEYS / keys do
       lengthen(lock, lease)
       mark(lock, held)
     end
+  elseif held.err then
+    if not renew_one then
+      --@ permits
+      --@ permit
+      --@ renew_permit
+      renew_one = renew_permit
+    end
+    renewed[i] = renew_one(lock, owner, fence, lease)
   else
     renewed[i] = 0
   end

@@ -56,6 +56,17 @@ type Call struct {
 	Keys, Args []string
 }
 
+// OfPermits is a call about the permits of its first n keys. Their other keys are among the keys of the call, so Redis
+// refuses it while only some of them have moved to another server.
+func (c Call) OfPermits(n int) Call {
+	keys := c.Keys
+	for _, lock := range c.Keys[:n] {
+		keys = appendPermits(keys, lock)
+	}
+	c.Keys = keys
+	return c
+}
+
 // Size is the number of bytes of the keys and arguments.
 func (c Call) Size() int {
 	n := 0
@@ -78,6 +89,7 @@ var all []*Script
 var (
 	ask           = load("ask", "now")
 	acquire       = load("acquire", "grant").counts(1).publishes(3)
+	acquireLimit  = load("acquire_limit", "requests", "permits", "head", "turn", "take_turn", "deadline").counts(3).publishes(10)
 	acquireShared = load("acquire_shared").counts(3).publishes(11)
 	crowd         = load("crowd", "hash", "hold", "grant", "deepen", "head", "take_turn", "turn", "deadline", "crowd", "drop_late", "wake", "shortened").counts(3).publishes(10)
 	fair          = load("fair", "head", "deadline").counts(3).publishes(8)
@@ -86,6 +98,7 @@ var (
 	removeHead    = load("remove_head", "head", "keep", "next_turn", "take_turn").publishes(1)
 	release       = load("release").publishes(3)
 	handover      = load("handover").counts(3).publishes(3)
+	handoverLimit = load("handover_limit", "requests", "permits", "head", "keep", "tell_rwlock", "free", "wake", "take_turn", "permit", "take_permit").counts(3).publishes(2)
 	extend        = load("extend", "hash", "hold", "shared", "mark", "head", "wake").publishes(2)
 	renew         = load("renew", "hash", "hold", "shared", "mark")
 	info          = load("info", "hash", "shared", "holders_of", "now")
@@ -215,7 +228,7 @@ const (
 const (
 	NoTTL = -1 * time.Millisecond // the key has none
 	Kept  = -2 * time.Millisecond // the lock is free, but kept for another
-	// NotFirst: the lock is held shared and could be shared, but others are first.
+	// NotFirst: the lock is held and could be held by one more, but others are first.
 	NotFirst = -3 * time.Millisecond
 
 	upgrades = -4 * time.Millisecond // of the scripts: Acquired.Upgrades
@@ -224,7 +237,7 @@ const (
 // numbers is what most scripts return: integers, status first; 0 behind the end. The usual end of an acquire or a
 // release comes as a bare fence, short for {1, fence, 1}: an array costs Redis a microsecond more.
 type numbers struct {
-	at  [6]int64
+	at  [7]int64
 	len int
 }
 
@@ -233,7 +246,7 @@ func numbersOf(v resp.Value) (n numbers, _ error) {
 	case v.IsError():
 		return n, Error(v.Str)
 	case v.Kind == resp.Integer:
-		return numbers{[6]int64{1, v.Int, 1}, 3}, nil
+		return numbers{[7]int64{1, v.Int, 1}, 3}, nil
 	case len(v.Elems) == 0 || len(v.Elems) > len(n.at):
 		return n, errStrange
 	}

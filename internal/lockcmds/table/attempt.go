@@ -2,25 +2,29 @@ package table
 
 import (
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
 // Answer is what came of an attempt, or of a hand-over.
 type Answer struct {
 	Status Status
 	Err    error // of Refused
-	// If Held: the length of the lease. If Busy: the rest of the holder's lease, NoTTL, Kept or NotFirst.
-	TTL     time.Duration
-	Foreign bool  // if Busy: who releases the lock may tell of it on the channel of Redisson's read and write locks alone
-	Placed  bool  // if Busy: Place is known
-	Place   Place // where the crowd's place is now, if the attempt was made there
-	Again   bool  // if Busy: the answer says nothing of now; ask again at once
+	// If Held: how long the lock is not free for the next waiter. If Busy: the rest of the holder's lease, NoTTL, Kept or
+	// NotFirst.
+	TTL    time.Duration
+	More   bool        // if Held: the next waiter may have the lock, too
+	Form   script.Form // if Busy: where a release may be told
+	Placed bool        // if Busy: Place is known
+	Place  Place       // where the crowd's place is now, if the attempt was made there
+	Again  bool        // if Busy: the answer says nothing of now; ask again at once
 }
 
 // TTLs that stand for something else than a length of time.
 const (
 	NoTTL = -1 * time.Millisecond // the key has none, or it is not known
 	Kept  = -2 * time.Millisecond // the lock is free, but kept for the first in Redis's queue
-	// NotFirst: the lock is held shared and could be shared, but others are first in Redis's queue.
+	// NotFirst: the lock is held and could be held by one more, but others are first in Redis's queue.
 	NotFirst = -3 * time.Millisecond
 )
 
@@ -78,15 +82,21 @@ func (t *Table) Offer(from Key) (plain, fair *Waiter) {
 	if q == nil {
 		return nil, nil
 	}
-	take := func(l *line[*Waiter]) *Waiter {
-		w := l.First()
-		if w == nil || w.state != waiting || w.Owner == from.Owner || w.doubt || !from.Kind.HandsOver(w.Kind) {
-			return nil
+	take := func(l *line[*Waiter], others bool) *Waiter {
+		for w := range l.Values() {
+			switch {
+			case w.state == asking && others: // several holders hand the lock over at the same time
+				continue
+			case w.state != waiting || w.Owner == from.Owner || w.doubt || !from.Kind.HandsOver(w.Kind):
+				return nil
+			}
+			q.begin(w)
+			return w
 		}
-		q.begin(w)
-		return w
+		return nil
 	}
-	return take(&q.plain), take(&q.fair)
+	several := !from.Kind.Reenters()
+	return take(&q.plain, several && !q.place.Queued()), take(&q.fair, several)
 }
 
 // Answered is the outcome of an attempt, or of a hand-over. w is in a queue until then.
@@ -112,7 +122,7 @@ func (t *Table) Answered(w *Waiter, a Answer) {
 		}
 		if woken { // the message may have been about the end of this very grant
 			t.Wake(q.names.Key)
-		} else if w.Kind.Shares() { // the next one shares the lock, or takes a place so that no others get in before it
+		} else if a.More || w.Kind.Shares() { // the next one shares the lock, or takes a place so that no others get in before it
 			t.Wake(q.names.Key)
 		}
 	case a.Status == Refused && w.pending <= Null:

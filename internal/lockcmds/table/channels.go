@@ -28,7 +28,7 @@ type channels struct {
 type channel struct {
 	// The listeners: what a message on the channel concerns.
 	queues  line[*Queue]  // whose base channel it is
-	rwlocks line[*Queue]  // whose lock was seen as a read or write lock of Redisson, which tells of a release on it
+	others  line[*Queue]  // whose lock was seen in the form of another class of Redisson's, which tells of a release on it
 	byName  line[*Queue]  // whose shared place is woken on it
 	waiters line[*Waiter] // woken on it by name
 

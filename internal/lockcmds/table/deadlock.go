@@ -12,7 +12,7 @@ import (
 // Only a wait that begins can close a circle, so a search begins there. These are on no circle, because they may end by
 // themselves: a hold whose lease is not renewed without end, one of a named owner in which several sessions or another
 // proxy may have a part, and an owner that does not wait. A session may hold a lock for one owner and wait for another
-// lock for the next owner: these are not the same.
+// lock for the next owner: these are not the same. A waiter for one of several permits needs the end of any of them.
 
 // searchLimit bounds one search, in holds. A circle beyond it is not found.
 const searchLimit = 256
@@ -32,7 +32,7 @@ func (t *Table) circle(w, last *Waiter, path []*Hold, left *int) []*Hold {
 	for _, h := range t.locks[w.queue.names.Key].holds(*left) {
 		*left--
 		s := h.session()
-		if h.Owner == w.Owner || s == nil || s.waits == nil || s.waits.Owner != h.Owner || h.Fixed || !h.Until.IsZero() ||
+		if h.Owner == w.Owner || h.Kind == w.Kind && !h.Kind.Reenters() || s == nil || s.waits == nil || s.waits.Owner != h.Owner || h.Fixed || !h.Until.IsZero() ||
 			slices.Contains(path, h) {
 			continue
 		}

@@ -143,7 +143,7 @@ func (t *Table) Lost(h *Hold, reason string, certain bool, except *Session) {
 // tell reports a loss.
 func (t *Table) tell(loss *Loss) {
 	for _, s := range loss.To {
-		s.Losses.Add(loss.Key.Lock, loss.Key.Owner, loss.Fence)
+		s.lost(loss.Key, loss.Fence)
 	}
 	t.emit(Effect{Op: Tell, Loss: loss})
 }
@@ -182,15 +182,61 @@ func (t *Table) tellIfKept(h *Hold) {
 // KnowsLoss reports that the session has lost this lock, and forgets it: the answer is to be LostLease, and nothing may
 // be sent. Redis may have the key for an instant more, or for the same owner by another session. A session that was
 // told of the loss must not act on it unawares.
-func (t *Table) KnowsLoss(s *Session, k Key) bool {
-	return t.locks.find(k) == nil && s.Losses.Forget(k.Lock, k.Owner)
+// named is the fence that the client has named; 0: none.
+func (t *Table) KnowsLoss(s *Session, k Key, named int64) bool {
+	return t.Meant(s, k, named) == nil && s.tellLost(k)
 }
 
 // tellLost replaces the reply if the lock was lost while the command was on its way, or the session has lost it before
 // and was not told by a reply yet.
 func (t *Table) tellLost(s *Session, k Key, lost bool, reply Reply) Reply {
-	if s.Losses.Forget(k.Lock, k.Owner) || lost || s.Losses.Vague() {
+	if !lost || k.Kind.Reenters() {
+		lost = s.tellLost(k) || lost
+	}
+	if lost || s.Losses.Vague() {
 		return LostLease
 	}
 	return reply
 }
+
+// The losses of a session are one for each lock and owner. Grants of a kind that does not reenter are lost one by one, so of
+// them the number is remembered, in place of a fence.
+
+// lost remembers a loss that a reply is to tell.
+func (s *Session) lost(k Key, fence int64) {
+	if k.Kind.Reenters() {
+		s.Losses.Add(k.Lock, k.Owner, fence)
+	} else {
+		s.Losses.Add(k.Lock, grantsOf(k), s.Losses.Fence(k.Lock, grantsOf(k))+1)
+	}
+}
+
+// HasLost reports whether the session has lost such a grant.
+func (s *Session) HasLost(k Key) bool {
+	if k.Kind.Reenters() {
+		return s.Losses.Fence(k.Lock, k.Owner) != 0
+	}
+	return s.Losses.Fence(k.Lock, grantsOf(k)) != 0
+}
+
+// tellLost reports whether the session has lost such a grant, and forgets one: the reply tells it.
+func (s *Session) tellLost(k Key) bool {
+	if k.Kind.Reenters() {
+		return s.Losses.Forget(k.Lock, k.Owner)
+	}
+	if n := s.Losses.Fence(k.Lock, grantsOf(k)); n > 1 {
+		s.Losses.Add(k.Lock, grantsOf(k), n-1)
+		return true
+	}
+	return s.Losses.Forget(k.Lock, grantsOf(k))
+}
+
+// has forgets the losses that are of no interest to a session whose owner has, or had, a later grant.
+func (s *Session) has(k Key) {
+	if k.Kind.Reenters() {
+		s.Losses.Forget(k.Lock, k.Owner)
+	}
+}
+
+// grantsOf stands for all grants of an owner: OWNER refuses braces.
+func grantsOf(k Key) string { return k.Owner + "{}" }

@@ -205,6 +205,30 @@ func (h *Hold) promise(sentAt time.Time) {
 // Hold returns the hold of an owner, the latest if there are several; nil: there is none.
 func (t *Table) Hold(k Key) *Hold { return t.locks.find(k) }
 
+// Meant returns the hold that a release or an extension of a session is about; nil: there is none. named is the fence that the
+// client has named; 0: none. If the owner has several, it is the session's oldest that it has not begun to release, or else
+// the oldest of another session.
+func (t *Table) Meant(by *Session, k Key, named int64) (found *Hold) {
+	switch {
+	case k.Kind.Reenters():
+		return t.locks.find(k)
+	case named != 0:
+		if h := t.locks.granted(k.Lock, named); h != nil && h.Key == k {
+			found = h
+		}
+		return found
+	}
+	for h := range t.locks.owned(k) {
+		if h.IsHeldBy(by) {
+			return h
+		}
+		if found == nil && !h.unused() && h.releasing == 0 {
+			found = h
+		}
+	}
+	return found
+}
+
 // HoldByFence returns the hold of a lock by its grant; nil: there is none.
 func (t *Table) HoldByFence(lock string, fence int64) *Hold { return t.locks.granted(lock, fence) }
 

@@ -221,7 +221,7 @@ func TestALossThatAReleaseOfAnotherGrantFindsIsTold(t *testing.T) {
 	if got := b.Released(&r, HoldAnswer{Status: NotHolder}); got != NotHeld {
 		t.Errorf("the reply is %d", got)
 	}
-	if b.settle(t) != 1 || len(b.told[0].To) != 1 || !b.KnowsLoss(s, h.Key) || b.KnowsLoss(s, h.Key) {
+	if b.settle(t) != 1 || len(b.told[0].To) != 1 || !b.KnowsLoss(s, h.Key, 0) || b.KnowsLoss(s, h.Key, 0) {
 		t.Errorf("told %v", b.told)
 	}
 }
@@ -273,7 +273,7 @@ func TestAGrantEndsByItsHandle(t *testing.T) {
 		}
 		b.Ended(h, c.over)
 		told := b.settle(t)
-		if told != c.told || b.Knows(h) != c.held || s.Has(h) != c.held || b.paused[h] != 0 || b.KnowsLoss(s, h.Key) {
+		if told != c.told || b.Knows(h) != c.held || s.Has(h) != c.held || b.paused[h] != 0 || b.KnowsLoss(s, h.Key, 0) {
 			t.Errorf("%s: %d losses are told, held: %v, paused %d times", c.name, told, b.Knows(h), b.paused[h])
 		}
 		b.Ended(nil, c.over)
@@ -301,7 +301,7 @@ func TestALaterGrantTellsThatTheOlderIsLost(t *testing.T) {
 		t.Errorf("told: %+v", b.told)
 	}
 	k := Key{Lock: "k", Owner: "shared", Kind: alone}
-	if b.KnowsLoss(s, k) {
+	if b.KnowsLoss(s, k, 0) {
 		t.Error("the owner holds the lock again")
 	}
 }
@@ -529,7 +529,7 @@ func TestALossIsToldToTheSessionsThatHaveHolds(t *testing.T) {
 	if b.settle(t) != 1 || len(b.told[0].To) != 1 || b.told[0].To[0] != o {
 		t.Errorf("told: %+v", b.told)
 	}
-	if b.KnowsLoss(s, h.Key) || !b.KnowsLoss(o, h.Key) {
+	if b.KnowsLoss(s, h.Key, 0) || !b.KnowsLoss(o, h.Key, 0) {
 		t.Error("the session without holds remembers a loss, or the other one does not")
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
 // kind is a kind of lock for tests.
@@ -143,7 +145,7 @@ func TestWaitersOfALockInRedissonsFormListenToItsChannel(t *testing.T) {
 			t.Fatalf("%s: the waiter does not ask", cause)
 		}
 		w.attempts = nil
-		w.answer(c, Answer{Status: Busy, TTL: time.Minute, Foreign: true})
+		w.answer(c, Answer{Status: Busy, TTL: time.Minute, Form: script.RWLock})
 	}
 	w.s.Wake("k")
 	asks("a message")

@@ -2,8 +2,6 @@ package table
 
 import (
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
 // This file has the wait queue of one lock, and the messages on channels.
@@ -27,7 +25,7 @@ type Queue struct {
 
 	base   *channel      // of Names.Channel
 	denied error         // why Redis does not let us listen to it; nil: it does
-	rwlock *channel      // on which Redisson's read and write locks tell of a release; nil: it was not needed yet
+	other  *channel      // on which another class of Redisson's tells of a release; nil: it was not needed yet
 	place  crowd         // the crowd's place in Redis
 	byName *channel      // of Names.Wake; nil: it was not needed yet
 	woken  bool          // a message or a timer has come since the latest attempt of plain
@@ -40,8 +38,8 @@ type Queue struct {
 	reaper     reaper
 	lingers    bool // the reaper goes on though the last waiter with a place in Redis has left
 
-	index                                   int // in Table.queues
-	inBase, inByName, inRWLock, inLingering node[*Queue]
+	index                                  int // in Table.queues
+	inBase, inByName, inOther, inLingering node[*Queue]
 }
 
 // Names returns the names of the lock.
@@ -104,10 +102,7 @@ func (q *Queue) empty() bool { return q.plain.Len()+q.fair.Len() == 0 }
 func (q *Queue) end() {
 	q.base.queues.Remove(&q.inBase)
 	q.table.unlisten(q.base)
-	if q.rwlock != nil {
-		q.rwlock.rwlocks.Remove(&q.inRWLock)
-		q.table.unlisten(q.rwlock)
-	}
+	q.hearNoOther()
 	t := q.table
 	last := len(t.queues) - 1
 	t.queues[q.index] = t.queues[last]
@@ -118,12 +113,23 @@ func (q *Queue) end() {
 	t.emit(Effect{Op: StopTimers, Queue: q})
 }
 
-// hear has the queue listen to the channel of Redisson's read and write locks too, if the lock has been seen in that
-// form. When the subscription is confirmed the waiters ask again. A user without the right to it asks less often.
+// hear has the queue listen to the channel of another class of Redisson's too, if the lock has been seen in that form. When
+// the subscription is confirmed the waiters ask again. A user without the right to it asks less often.
 func (q *Queue) hear(a Answer) {
-	if a.Foreign && q.rwlock == nil {
-		q.rwlock = q.table.listen(script.RWLockChannel(q.names.Key))
-		q.rwlock.rwlocks.Push(&q.inRWLock, q)
+	name := a.Form.Channel(q.names.Key)
+	if name == "" || q.other != nil && q.other.name == name {
+		return
+	}
+	q.hearNoOther()
+	q.other = q.table.listen(name)
+	q.other.others.Push(&q.inOther, q)
+}
+
+func (q *Queue) hearNoOther() {
+	if q.other != nil {
+		q.other.others.Remove(&q.inOther)
+		q.table.unlisten(q.other)
+		q.other = nil
 	}
 }
 
@@ -140,7 +146,7 @@ func (t *Table) Subscribed(channel string) {
 	})
 	// Confirmations come in any order. A waiter that is woken by name, and whose own channel was confirmed first, has
 	// waited for this one.
-	for _, of := range []*line[*Queue]{&sub.queues, &sub.rwlocks} {
+	for _, of := range []*line[*Queue]{&sub.queues, &sub.others} {
 		for q := range of.Values() {
 			t.each(q.appendAll(nil), t.tryNamed)
 		}
@@ -175,7 +181,7 @@ func (t *Table) wakeNamed(sub *channel) { t.each(sub.waiters.All(), t.try) }
 
 // eachQueue calls f for the queues to which it tells of a release, or on which the crowd's place is woken.
 func (c *channel) eachQueue(f func(q *Queue, released bool)) {
-	for _, of := range []*line[*Queue]{&c.queues, &c.rwlocks} {
+	for _, of := range []*line[*Queue]{&c.queues, &c.others} {
 		for q := range of.Values() {
 			f(q, true)
 		}

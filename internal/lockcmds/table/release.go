@@ -22,11 +22,12 @@ type Release struct {
 // A renewal that is on its way, perhaps on a sick connection, is not waited for. Behind the release Redis refuses it by
 // owner and fence, and what it says of a hold that is being released is no loss.
 func (t *Table) Release(by *Session, k Key, named int64) Release {
-	r := Release{By: by, Key: k, Named: named, Fence: named, Hold: t.locks.find(k)}
+	r := Release{By: by, Key: k, Named: named, Fence: named, Hold: t.Meant(by, k, named)}
 	if r.Hold == nil {
 		return r
 	}
 	t.emit(Effect{Op: Pause, Hold: r.Hold})
+	t.locks.putLast(r.Hold) // so that the next release finds another one at once
 	r.Hold.releasing++
 	o := r.Hold.HolderOf(by)
 	if o != nil {
@@ -87,7 +88,7 @@ func (t *Table) released(r *Release, a HoldAnswer) Reply {
 		return Failure
 	case a.Status == Freed:
 		t.settle(h, h != nil && h.Fence <= a.Fence)
-		r.By.Losses.Forget(r.Key.Lock, r.Key.Owner)
+		r.By.has(r.Key)
 		return Yes
 	case a.Status == Held:
 		return t.stillHeld(r, h, lost, a)
@@ -138,7 +139,7 @@ func (t *Table) stillHeld(r *Release, h *Hold, lost bool, a HoldAnswer) Reply {
 	if h != nil && h.Fence == a.Fence {
 		t.visited(h, r.By)
 	}
-	r.By.Losses.Forget(r.Key.Lock, r.Key.Owner)
+	r.By.has(r.Key)
 	return reply
 }
 

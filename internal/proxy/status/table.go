@@ -235,7 +235,7 @@ var Table = []Row{
 	},
 	{
 		Info: "locks_held", Metric: "locks_held", Label: "mode", Kind: Gauge, Page: "locks held",
-		Help:    "Locks held by clients of this proxy, by mode: exclusive, or shared, where each holder counts.",
+		Help:    "Locks held by clients of this proxy, by mode: exclusive, shared, where each holder counts, or limit, where each permit does.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.HeldBy },
 		Number:  func(s *Stats) int64 { return int64(s.Held) },
 	},

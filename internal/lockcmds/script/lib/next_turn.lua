@@ -5,10 +5,10 @@ local function next_turn(publish, channel, queue, lock)
     if not keep_for_first(publish, channel, queue, lock) then
       redis.call('DEL', channel)
     end
-  elseif redis.pcall('HGET', lock, 'mode') == 'read' then
-    local head = head_of(queue, lock)
-    if head then
-      redis.call(publish, channel .. ':' .. head, '0')
-    end
+    return
+  end
+  local mode, head = redis.pcall('HGET', lock, 'mode'), head_of(queue, lock)
+  if head and (mode == 'read' or type(mode) == 'table') then -- or the lock has permits
+    redis.call(publish, channel .. ':' .. head, '0')
   end
 end

@@ -35,35 +35,7 @@ local function end_lease(lock, owner)
   return left
 end
 
-local function last_of(requests, field)
-  if field == '' then
-    return requests
-  end
-  for session, last in string.gmatch(requests, '([^ =]+)=(%d+)') do
-    if '{' .. session .. '}' == field then
-      return last
-    end
-  end
-  return false
-end
-
--- requests_with: the text with the last requests, with that of one session replaced; request nil: without it.
-local function requests_with(requests, field, request)
-  if field == '' then
-    return request
-  end
-  local all = {}
-  for session, last in string.gmatch(requests, '([^ =]+)=(%d+)') do
-    if '{' .. session .. '}' ~= field then
-      all[#all + 1] = session .. '=' .. last
-    end
-  end
-  if request then
-    all[#all + 1] = string.sub(field, 2, -2) .. '=' .. request
-  end
-  return table.concat(all, ' ')
-end
-
+--@ requests
 -- shared_hold returns {holds, fence, the session's last request, mode, the last requests of all sessions}, each false if
 -- it is missing; or Redis's error. If the lock is held exclusively, by this owner too, the last one is how often. If a
 -- client of Redisson holds it shared by that name, it is true: nothing of ours may be written there.

@@ -1,0 +1,579 @@
+package lockcmds
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+func TestAtMostNHoldALock(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	a, b, c := p.session(2), q.session(2), q.session(2)
+	first, second := a.fence("LOCK k LIMIT 3"), b.fence("TRYLOCK k LIMIT 3")
+	third := a.fence("FAIRLOCK k LIMIT 3") // one more, not the same again
+	if second <= first || third <= second {
+		t.Errorf("fences %d, %d, %d", first, second, third)
+	}
+	for _, line := range []string{"TRYLOCK k LIMIT 3", "LOCK k LIMIT 2 WAIT 1", "FAIRLOCK k LIMIT 3 WAIT 1"} {
+		c.want(line, "(nil)")
+	}
+	fourth := c.fence("TRYLOCK k LIMIT 4") // the limit is that of the call
+	c.want("UNLOCK k FENCE "+itoa(third+1), "-NOTHELD the lock is not held with this fence")
+	b.want("UNLOCK k FENCE "+itoa(third), ":1") // on any connection, through any proxy
+	redistest.Eventually(t, patience, "its proxy to be told", func() bool { return p.e.Holds() == 1 })
+	a.want("UNLOCK k FENCE "+itoa(first), ":1")
+	a.want("UNLOCK k", notHeldWords)
+	c.want("UNLOCK k FENCE "+itoa(fourth), ":1")
+	c.want("UNLOCK k FENCE "+itoa(fourth), "-NOTHELD the lock is not held with this fence")
+	a.want("TRYLOCK k LIMIT 1", "(nil)")
+	b.want("UNLOCK k", ":1")
+	a.fence("TRYLOCK k LIMIT 1")
+	a.want("UNLOCK k", ":1")
+	empty(t, srv)
+}
+
+func TestUnlockGivesTheOldestPermitBack(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	a, b := startProxy(t, srv, nil).session(2), startProxy(t, srv, nil).session(2)
+	var fences []int64
+	for range 4 {
+		fences = append(fences, a.fence("LOCK k LIMIT 9"))
+	}
+	left := func() (n int) {
+		info := b.do("LOCKINFO k")
+		for _, f := range fences {
+			n = 2*n + strings.Count(info, "fence :"+itoa(f)+"]")
+		}
+		return n
+	}
+	a.want("UNLOCK k", ":1")
+	equal(t, "permits", left(), 0b0111)
+	a.want("UNLOCK k FENCE "+itoa(fences[2]), ":1")
+	equal(t, "permits", left(), 0b0101)
+	a.send("UNLOCK k") // on their way together
+	a.send("UNLOCK k")
+	a.send("UNLOCK k")
+	for _, want := range []string{":1", ":1", notHeldWords} {
+		equal(t, "reply", a.reply(), want)
+	}
+	empty(t, srv)
+}
+
+func TestPermitsOfANamedOwner(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	a, b, c := p.session(2), p.session(2), q.session(2)
+	first, second, third := a.fence("LOCK k LIMIT 3 OWNER x"), b.fence("LOCK k LIMIT 3 OWNER x"), c.fence("LOCK k LIMIT 3 OWNER x")
+	a.want("TRYLOCK k LIMIT 3 OWNER x", "(nil)")
+	b.want("UNLOCK k OWNER x", ":1") // its own, though a's is older
+	c.want("UNLOCK k OWNER x FENCE "+itoa(first), ":1")
+	if info := c.do("LOCKINFO k"); strings.Contains(info, itoa(second)) || strings.Contains(info, itoa(first)) || !strings.Contains(info, itoa(third)) {
+		t.Errorf("LOCKINFO: %s", info)
+	}
+	b.want("UNLOCK k OWNER y", "-NOTHELD this OWNER does not hold the lock")
+	a.want("UNLOCK k OWNER x", lostLeaseWords) // another proxy has released it
+	a.want("UNLOCK k OWNER x", ":1")           // that of the other proxy
+	empty(t, srv)
+}
+
+func TestWaitersGetPermitsAsTheyComeBack(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	minute := func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute }
+	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
+	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
+		var holders, waiters []*session
+		for i := range 12 {
+			s := []*proxy{p, q}[i%2].session(2)
+			s.send(verb + " k LIMIT 3")
+			if i < 3 {
+				fenceIn(t, s.reply())
+				holders = append(holders, s)
+				continue
+			}
+			s.awaitWaiting()
+			waiters = append(waiters, s)
+			if verb == "FAIRLOCK" {
+				redistest.Eventually(t, patience, "its place", func() bool {
+					return srv.Client(t).LLen(t.Context(), "redisson_lock_queue:{k}").Val() == int64(i-2)
+				})
+			}
+		}
+		for len(waiters) > 0 {
+			holders[0].want("UNLOCK k", ":1")
+			holders = holders[1:]
+			next := waiters[0]
+			if verb == "FAIRLOCK" { // first come, first served
+				fenceIn(t, next.reply())
+				waiters = waiters[1:]
+			} else {
+				next, waiters = grantedOneOf(t, waiters)
+			}
+			holders = append(holders, next)
+		}
+		for _, h := range holders {
+			h.want("UNLOCK k", ":1")
+		}
+		empty(t, srv)
+	}
+}
+
+// grantedOneOf awaits the grant of one of the waiters, and returns the others.
+func grantedOneOf(t *testing.T, waiters []*session) (one *session, others []*session) {
+	t.Helper()
+	redistest.Eventually(t, patience, "a grant", func() bool {
+		for i, w := range waiters {
+			select {
+			case reply := <-w.Replies:
+				fenceIn(t, reply)
+				one, others = w, append(append(others, waiters[:i]...), waiters[i+1:]...)
+				return true
+			default:
+			}
+		}
+		return false
+	})
+	return one, others
+}
+
+func TestLimitedExclusiveAndSharedHoldersWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	a, b, c, d := p.session(2), p.session(2), q.session(2), q.session(2)
+	kinds := []string{"", " SHARED", " LIMIT 2"}
+	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
+		for i, held := range kinds {
+			for j, wanted := range kinds {
+				if i == j {
+					continue
+				}
+				a.fence("LOCK k" + held)
+				for _, line := range []string{"TRYLOCK k", "LOCK k WAIT 1", "FAIRLOCK k WAIT 1"} {
+					b.want(strings.Replace(line, "k", "k"+wanted, 1), "(nil)")
+				}
+				for _, w := range []*session{b, c} {
+					w.send(verb + " k" + wanted)
+					w.awaitWaiting()
+				}
+				d.want("UNLOCK k", notHeldWords)
+				d.want("EXTENDLOCK k PX 100", notHeldWords)
+				a.want("UNLOCK k", ":1")
+				first, others := grantedOneOf(t, []*session{b, c})
+				if wanted != "" { // they hold it together
+					fenceIn(t, others[0].reply())
+				}
+				first.want("UNLOCK k", ":1")
+				if wanted == "" {
+					fenceIn(t, others[0].reply())
+				}
+				others[0].want("UNLOCK k", ":1")
+				empty(t, srv)
+			}
+		}
+	}
+}
+
+// While one permit after the other is taken and comes back, a client that wants the lock for itself gets it.
+func TestPermitsDoNotStarveOtherWaiters(t *testing.T) {
+	t.Parallel()
+	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
+		for _, kind := range []string{"", " SHARED", " LIMIT 1"} {
+			srv := redistest.Start(t)
+			p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+			first, other := p.session(2), p.session(2)
+			first.fence("LOCK k LIMIT 3")
+			other.send(verb + " k" + kind)
+			other.awaitWaiting()
+			redistest.Eventually(t, patience, "its place", func() bool {
+				if kind == " LIMIT 1" && verb == "LOCK" { // it has none, and need not: it is the first at its proxy
+					return p.settled("k")
+				}
+				return srv.Client(t).LLen(t.Context(), "redisson_lock_queue:{k}").Val() == 1
+			})
+			later := []*session{q.session(2), q.session(2)}
+			if kind != " LIMIT 1" || verb == "FAIRLOCK" {
+				later[0].want("TRYLOCK k LIMIT 3", "(nil)")
+				for _, s := range later {
+					s.send(verb + " k LIMIT 3")
+					s.awaitWaiting()
+				}
+			}
+			first.want("UNLOCK k", ":1")
+			fenceIn(t, other.reply())
+			other.want("UNLOCK k", ":1")
+			if kind != " LIMIT 1" || verb == "FAIRLOCK" {
+				for _, s := range later {
+					fenceIn(t, s.reply())
+					s.want("UNLOCK k", ":1")
+				}
+			}
+			empty(t, srv)
+		}
+	}
+}
+
+func TestAPermitEndsWithItsConnection(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	a, b, c, d := p.session(2), p.session(2), q.session(2), q.session(2)
+	a.fence("LOCK k LIMIT 2 GRACE 0")
+	b.fence("LOCK k LIMIT 2 GRACE 200 OWNER x")
+	for _, w := range []*session{c, d} {
+		w.send("LOCK k LIMIT 2")
+		w.awaitWaiting()
+	}
+	a.hangUp()
+	first, others := grantedOneOf(t, []*session{c, d})
+	others[0].quiet(50 * time.Millisecond)
+	b.hangUp()
+	fenceIn(t, others[0].reply())
+	first.want("UNLOCK k", ":1")
+	others[0].want("UNLOCK k", ":1")
+	empty(t, srv)
+}
+
+// The lease of each permit is its own, and a proxy that dies loses none for good.
+func TestThePermitsOfADeadProxyComeBack(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	short := func(o *Options) { o.Lease = 900 * time.Millisecond }
+	p, q := startProxy(t, srv, short), startProxy(t, srv, short)
+	a, b, c := p.session(2), p.session(3), q.session(2)
+	a.fence("LOCK k LIMIT 3")
+	fence := itoa(b.fence("LOCK k LIMIT 3 PX 1200"))
+	srv.Do(t, "ZADD", "{k}:timeout", itoa(time.Now().UnixMilli()+1500), "of a dead proxy#7")
+	srv.Do(t, "HSET", "{k}:permits", "of a dead proxy#7", "#17 7", "17", "of a dead proxy#7")
+	c.want("TRYLOCK k LIMIT 3", "(nil)")
+	equal(t, "push", b.push(), ">[lock-lost k :"+fence+" expired]")
+	b.want("UNLOCK k", lostLeaseWords)
+	c.fence("LOCK k LIMIT 2")
+	c.fence("LOCK k LIMIT 3")
+	c.send("LOCK k LIMIT 3")
+	c.awaitWaiting()
+	c.quiet(time.Second) // three leases of permits that are renewed
+	a.want("UNLOCK k", ":1")
+	fenceIn(t, c.reply())
+	for range 3 {
+		c.want("UNLOCK k", ":1")
+	}
+	empty(t, srv)
+}
+
+func TestLostPermitsAreToldOneByOne(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	a, b, d := p.session(3), q.session(3), q.session(2)
+	var fences []string
+	for range 4 {
+		fences = append(fences, itoa(a.fence("LOCK k LIMIT 9")))
+	}
+	other := itoa(b.fence("LOCK k LIMIT 9 OWNER x"))
+	info := d.do("LOCKINFO k")
+	for _, want := range []string{"mode limit limit :9 holders *[*[owner ", "fence :" + fences[0] + " fair", "fence :" + fences[3] + "]", "owner x holds :1"} {
+		if !strings.Contains(info, want) {
+			t.Errorf("LOCKINFO: %s, want %s", info, want)
+		}
+	}
+	if list := a.do("LOCKLIST"); strings.Count(list, "mode limit") != 4 {
+		t.Errorf("LOCKLIST: %s", list)
+	}
+	d.want("FORCEUNLOCK k OWNER x", ":1")
+	equal(t, "push", b.push(), ">[lock-lost k :"+other+" forced]")
+	d.want("FORCEUNLOCK k", ":1")
+	for range fences {
+		if push := a.push(); !strings.HasPrefix(push, ">[lock-lost k :") || !strings.HasSuffix(push, " forced]") {
+			t.Errorf("push %s", push)
+		}
+	}
+	d.want("FORCEUNLOCK k", ":0")
+	later := itoa(a.fence("LOCK k LIMIT 1"))
+	a.want("UNLOCK k FENCE "+fences[1], lostLeaseWords)
+	a.want("EXTENDLOCK k PX 1000 FENCE "+fences[2], lostLeaseWords)
+	a.want("UNLOCK k FENCE "+later, ":1") // a release of another one hides no loss
+	a.want("UNLOCK k", lostLeaseWords)
+	a.want("UNLOCK k", lostLeaseWords)
+	a.want("UNLOCK k", notHeldWords)
+	empty(t, srv)
+}
+
+func TestExtendLockOfAPermit(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b, c := p.session(2), p.session(2), p.session(2)
+	first, second := a.fence("LOCK k LIMIT 2 PX 60000"), a.fence("LOCK k LIMIT 2 PX 60000")
+	c.send("LOCK k LIMIT 2")
+	c.awaitWaiting()
+	b.want("EXTENDLOCK k PX 100 FENCE "+itoa(second), ":1") // on any connection of the proxy
+	fenceIn(t, c.reply())                                   // it is told that the lease ends earlier
+	c.send("LOCK k LIMIT 2")
+	c.awaitWaiting()
+	a.want("EXTENDLOCK k PX 100", ":1")
+	fenceIn(t, c.reply())
+	a.want("UNLOCK k FENCE "+itoa(first), lostLeaseWords)
+	c.want("UNLOCK k", ":1")
+	c.want("UNLOCK k", ":1")
+	empty(t, srv)
+}
+
+// A value of another program is never touched, and a permit ends when its string is deleted or overwritten.
+func TestOtherValuesAtTheKeyOfALimit(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 600 * time.Millisecond })
+	a, b := p.session(2), p.session(3)
+	srv.Do(t, "SET", "text", "seven")
+	srv.Do(t, "SET", "number", "7")
+	srv.Do(t, "RPUSH", "list", "7")
+	srv.Do(t, "SET", "{zset}:timeout", "7")
+	srv.Do(t, "SET", "{hash}:permits", "7")
+	before := srv.Do(t, "DUMP", "text")
+	for _, line := range []string{
+		"LOCK text LIMIT 2", "LOCK list LIMIT 2", "FAIRLOCK text LIMIT 2", "LOCK zset LIMIT 2", "LOCK hash LIMIT 2",
+		"LOCK number", "LOCK number SHARED", "FAIRLOCK number", "UNLOCK number", "EXTENDLOCK number PX 10", "FORCEUNLOCK number", "LOCKINFO number",
+	} {
+		if got := a.do(line); !strings.Contains(got, "WRONGTYPE ") {
+			t.Errorf("%s: %s", line, got)
+		}
+	}
+	equal(t, "text", srv.Do(t, "DUMP", "text"), before)
+	equal(t, "number", srv.Do(t, "GET", "number"), any("7"))
+	for _, damage := range [][]any{{"DEL", "k"}, {"SET", "k", "text"}, {"DEL", "{k}:timeout"}, {"DEL", "{k}:permits"}} {
+		fence := b.fence("LOCK k LIMIT 2")
+		srv.Do(t, damage...)
+		equal(t, fmt.Sprint("push after ", damage), b.push(), ">[lock-lost k :"+itoa(fence)+" gone]")
+		b.want("UNLOCK k", lostLeaseWords)
+		srv.Do(t, "DEL", "k", "{k}:timeout", "{k}:permits")
+	}
+}
+
+// The locks "a" and "{a}" share the zset by Redisson's rule.
+func TestLimitsOfLocksThatShareNames(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	for _, keys := range [][2]string{{"a", "{a}"}, {"{a}", "a"}, {"{", "}"}, {"x{y}z", "y"}} {
+		a, b := p.session(2), p.session(2)
+		fence := itoa(a.fence("LOCK " + keys[0] + " LIMIT 9"))
+		b.fence("LOCK " + keys[1] + " LIMIT 9")
+		a.want("UNLOCK "+keys[1]+" FENCE "+fence, "-NOTHELD the lock is not held with this fence")
+		a.want("UNLOCK "+keys[0]+" FENCE "+fence, ":1")
+		b.want("TRYLOCK "+keys[1], "(nil)")
+		b.want("UNLOCK "+keys[1], ":1")
+		b.fence("LOCK " + keys[1])
+		b.want("UNLOCK "+keys[1], ":1")
+		srv.Do(t, "DEL", keys[0]) // else it stays until the lease would have ended
+		empty(t, srv)
+	}
+}
+
+// However many clients ask through two proxies, there are never more than n holders by their own word, and none is forgotten.
+func TestNeverMoreThanNHolders(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	const limit, rounds = 5, 30
+	var inside, most atomic.Int64
+	done := make(chan error, 64)
+	for i := range 64 {
+		s := []*proxy{p, q}[i%2].session(2)
+		verb := []string{"LOCK", "FAIRLOCK", "TRYLOCK"}[i%3]
+		if verb == "TRYLOCK" {
+			verb = "LOCK"
+		}
+		go func() {
+			for range rounds {
+				s.Send(verb + " k LIMIT 5")
+				var fence int64
+				if reply := <-s.Replies; !scan(reply, &fence) {
+					done <- fmt.Errorf("%s: %s", verb, reply)
+					return
+				}
+				now := inside.Add(1)
+				for old := most.Load(); now > old && !most.CompareAndSwap(old, now); old = most.Load() {
+				}
+				inside.Add(-1)
+				s.Send("UNLOCK k FENCE " + itoa(fence))
+				if reply := <-s.Replies; reply != ":1" {
+					done <- fmt.Errorf("UNLOCK: %s", reply)
+					return
+				}
+			}
+			done <- nil
+		}()
+	}
+	for range 64 {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("clients wait though permits are left")
+		}
+	}
+	if most.Load() > limit {
+		t.Errorf("%d held the lock at the same time", most.Load())
+	}
+	empty(t, srv)
+}
+
+func scan(reply string, fence *int64) bool {
+	n, err := fmt.Sscanf(reply, ":%d", fence)
+	return n == 1 && err == nil
+}
+
+// semaphore plays a client of Redisson's permit semaphore from the description of its scripts.
+type semaphore struct{ *redisson }
+
+func (r semaphore) names() []string {
+	return []string{r.key, "{" + r.key + "}:timeout", "redisson_sc:{" + r.key + "}"}
+}
+
+func (r semaphore) setPermits(n int) any {
+	r.t.Helper()
+	return r.eval(`
+		if redis.call('get', KEYS[1]) == false then
+			redis.call('set', KEYS[1], ARGV[1])
+			redis.call('publish', KEYS[3], ARGV[1])
+			return 1
+		end
+		return 0`, r.names(), n)
+}
+
+const dropEnded = `
+	local expired = redis.call('zrangebyscore', KEYS[2], 0, ARGV[1], 'limit', 0, ARGV[2])
+	if #expired > 0 then
+		redis.call('zrem', KEYS[2], unpack(expired))
+		local value = redis.call('incrby', KEYS[1], #expired)
+		if tonumber(value) > 0 then redis.call('publish', KEYS[3], value) end
+	end`
+
+// take takes a permit with that name and lease; "OK": it has.
+func (r semaphore) take(id string, lease time.Duration) any {
+	r.t.Helper()
+	now := time.Now().UnixMilli()
+	return r.eval(dropEnded+`
+		local value = redis.call('get', KEYS[1])
+		if value ~= false and tonumber(value) >= 1 then
+			redis.call('decrby', KEYS[1], 1)
+			redis.call('zadd', KEYS[2], ARGV[3], ARGV[4])
+			local ttl = redis.call('pttl', KEYS[1])
+			if ttl > 0 then redis.call('pexpire', KEYS[2], ttl) end
+			return 'OK'
+		end
+		return nil`, r.names(), now, 1, now+lease.Milliseconds(), id)
+}
+
+func (r semaphore) give(id string) any {
+	r.t.Helper()
+	return r.eval(`
+		if redis.call('zrem', KEYS[2], ARGV[2]) ~= 1 then return 0 end
+		redis.call('publish', KEYS[3], redis.call('incrby', KEYS[1], 1))
+		return 1`, r.names(), time.Now().UnixMilli(), id)
+}
+
+func TestPermitsAreSharedWithRedisson(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	a, b := p.session(2), q.session(2)
+	r := semaphore{newRedisson(t, srv, 1, "k")}
+	r.setPermits(2)
+	equal(t, "redisson", r.take("\x00\xffone", time.Minute), any("OK"))
+	fence := a.fence("LOCK k LIMIT 5")
+	equal(t, "redisson has to wait", r.take("two", time.Minute), any(nil))
+	b.want("TRYLOCK k LIMIT 5", "(nil)") // Redisson has made two permits
+	b.want("TRYLOCK k", "(nil)")
+	if info := b.do("LOCKINFO k"); !strings.Contains(info, "owner 00ff6f6e65 holds :1 ttl-ms") || !strings.Contains(info, "limit :2") {
+		t.Errorf("LOCKINFO: %s", info)
+	}
+	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
+		b.send(verb + " k LIMIT 5")
+		b.awaitWaiting()
+		q.awaitAttempts("k")
+		equal(t, "redisson", r.give("\x00\xffone"), any(int64(1))) // tells of it on its own channel
+		fenceIn(t, b.reply())
+		b.want("UNLOCK k", ":1")
+		equal(t, "redisson", r.take("\x00\xffone", time.Minute), any("OK"))
+	}
+	r.listen("redisson_sc:{k}")
+	a.want("UNLOCK k FENCE "+itoa(fence), ":1")
+	if m, err := r.sub.ReceiveMessage(t.Context()); err != nil || m.Payload != "1" {
+		t.Errorf("redisson is told %v, %v", m, err)
+	}
+	equal(t, "redisson", r.take("two", time.Minute), any("OK"))
+	b.want("TRYLOCK k LIMIT 5", "(nil)")
+	a.want("FORCEUNLOCK k", ":1")
+	equal(t, "permits left", srv.Do(t, "GET", "k"), any("2"))
+	if ttl := srv.Client(t).PTTL(t.Context(), "k").Val(); ttl != -1 {
+		t.Errorf("a TTL of %v", ttl)
+	}
+	equal(t, "a late release", r.give("two"), any(int64(0)))
+	a.fence("LOCK k LIMIT 1")
+	b.want("TRYLOCK k LIMIT 1", "(nil)")
+	equal(t, "redisson", r.take("two", time.Minute), any("OK")) // it knows no limit but its own
+	a.want("UNLOCK k", ":1")
+	equal(t, "redisson", r.give("two"), any(int64(1)))
+	equal(t, "permits left", srv.Do(t, "GET", "k"), any("2"))
+	srv.Do(t, "DEL", "k")
+	empty(t, srv)
+}
+
+func TestRedissonTakesPermitsThatWeHaveMade(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(2), p.session(2)
+	r := semaphore{newRedisson(t, srv, 1, "k")}
+	a.fence("LOCK k LIMIT 2")
+	equal(t, "redisson sets no permits", r.setPermits(7), any(int64(0)))
+	equal(t, "redisson", r.take("one", time.Minute), any("OK"))
+	equal(t, "redisson has to wait", r.take("two", time.Minute), any(nil))
+	b.want("TRYLOCK k LIMIT 2", "(nil)")
+	b.fence("TRYLOCK k LIMIT 3")
+	a.want("UNLOCK k", ":1")
+	b.want("UNLOCK k", ":1")
+	b.want("TRYLOCK k LIMIT 1", "(nil)")
+	if ttl := srv.Client(t).PTTL(t.Context(), "k").Val(); ttl <= 0 {
+		t.Errorf("a TTL of %v", ttl)
+	}
+	b.send("LOCK k LIMIT 1")
+	b.awaitWaiting()
+	p.awaitAttempts("k")
+	equal(t, "redisson", r.give("one"), any(int64(1)))
+	fenceIn(t, b.reply())
+	b.want("UNLOCK k", ":1")
+	empty(t, srv)
+}
+
+// A waiter for one of several permits needs the end of any of them.
+func TestAWaitForOneOfSeveralPermitsIsNoDeadlock(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b, c := p.session(2), p.session(2), p.session(2)
+	a.fence("LOCK k LIMIT 2")
+	c.fence("LOCK k LIMIT 2")
+	b.fence("LOCK x")
+	a.send("LOCK x")
+	a.awaitWaiting()
+	b.send("LOCK k LIMIT 2")
+	b.awaitWaiting()
+	b.quiet(50 * time.Millisecond)
+	c.want("UNLOCK k", ":1")
+	fenceIn(t, b.reply())
+	b.want("UNLOCK k", ":1")
+	deadlock(t, b.do("LOCK k"), "k", "x") // it needs the end of all
+}

@@ -1,0 +1,116 @@
+-- permits: a lock that at most n hold at the same time, in the layout of Redisson's permit semaphore.
+--
+--   lock            string: how many permits are left, as Redisson's clients see it
+--   {lock}:timeout  zset: permit -> epoch ms at which its lease ends. A permit of ours is "owner#request", or for an
+--                   owner that was named by OWNER "owner#session-request". One of Redisson's is bytes of its own
+--   {lock}:permits  hash of our permits: permit -> "#fence requests", see lib/requests.lua; fence -> permit; made -> 1
+--                   if the string is ours
+--
+-- A permit is held until its lease has ended, while the string is there. A string of ours has a TTL, and is deleted
+-- with the last permit. Redisson's has none, and stays.
+
+-- permits_of returns the names of the zset and of the hash. By Redisson's rule the locks "a" and "{a}" share the zset.
+local function permits_of(lock)
+  local base = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
+  return base .. ':timeout', base .. (string.find(lock, '^{[^{]+}$') and ':permits{}' or ':permits')
+end
+
+-- permit_of is the permit that an acquire takes.
+local function permit_of(owner, field, request)
+  return owner .. '#' .. (field == '' and '' or string.sub(field, 2, -2) .. '-') .. request
+end
+
+-- left_of is how many permits are left, as a text; nil: the key holds no such number.
+local function left_of(lock)
+  local left = redis.pcall('GET', lock)
+  return type(left) == 'string' and string.find(left, '^-?%d+$') and left or nil
+end
+
+local function milliseconds(time)
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- rest_until is the rest of a lease in ms; -1: it does not end in our days.
+local function rest_until(score, now)
+  local rest = tonumber(score) - now
+  return rest < 1e12 and math.max(rest, 0) or -1
+end
+
+local function held_permits(timeouts, now)
+  return redis.call('ZCOUNT', timeouts, '(' .. now, '+inf')
+end
+
+-- first_end is the rest of the lease that ends first, in ms.
+local function first_end(timeouts, now)
+  return rest_until(redis.call('ZRANGE', timeouts, 0, 0, 'WITHSCORES')[2], now)
+end
+
+-- is_ours reports whether lockproxy has made the string. One with that mark and no TTL was made anew by Redisson.
+local function is_ours(lock, permits)
+  return redis.pcall('HGET', permits, 'made') == '1' and redis.call('PTTL', lock) >= 0
+end
+
+-- keep: the keys last as long as the longest lease. If the string is not ours, the zset lasts as long as the string.
+local function keep(lock, timeouts, permits, now, ours)
+  local longest = redis.call('ZRANGE', timeouts, -1, -1, 'WITHSCORES')[2]
+  local lease = math.max(tonumber(longest) - now, 1)
+  redis.call('PEXPIRE', permits, lease)
+  if not ours then
+    lease = redis.call('PTTL', lock)
+  else
+    redis.call('PEXPIRE', lock, lease)
+  end
+  if lease > 0 then
+    redis.call('PEXPIRE', timeouts, lease)
+  end
+end
+
+-- remove_permits returns how many of the permits there were. Some may be Redisson's.
+local function remove_permits(timeouts, permits, list)
+  local fields = {}
+  for i, record in ipairs(redis.call('HMGET', permits, unpack(list))) do
+    if record then
+      fields[#fields + 1] = list[i]
+      fields[#fields + 1] = string.match(record, '^#(%d+)')
+    end
+  end
+  if #fields > 0 then
+    redis.call('HDEL', permits, unpack(fields))
+  end
+  return redis.call('ZREM', timeouts, unpack(list))
+end
+
+-- leave_more: n permits more are left. Redisson's clients are told of their number; a user without the right to that
+-- channel releases permits all the same.
+local function leave_more(publish, channel, lock, n)
+  local left = redis.call('GET', lock) + n
+  redis.call('SET', lock, left, 'KEEPTTL')
+  if left > 0 then -- Redisson's clients do not bear another number
+    redis.pcall(publish, 'redisson_sc' .. string.sub(channel, 23), left) -- behind redisson_lock__channel
+  end
+end
+
+-- in_form is 2 if a client of Redisson's may have a permit, or give permits to the string: it tells of that on its own
+-- channel.
+local function in_form(timeouts, permits, ours)
+  local known = redis.call('HLEN', permits)
+  return (not ours or known ~= 2 * redis.call('ZCARD', timeouts) + 1) and 2 or nil
+end
+
+-- sweep_permits forgets our permits that Redisson's clients have removed, because their leases had ended.
+local function sweep_permits(timeouts, permits)
+  local fields, gone = redis.call('HGETALL', permits), {}
+  if #fields <= 4 * redis.call('ZCARD', timeouts) + 2 then
+    return
+  end
+  for i = 1, #fields, 2 do
+    local by = string.match(fields[i + 1], '^#(%d+)')
+    if by and not redis.call('ZSCORE', timeouts, fields[i]) then
+      gone[#gone + 1] = fields[i]
+      gone[#gone + 1] = by
+    end
+  end
+  for from = 1, #gone, 1000 do
+    redis.call('HDEL', permits, unpack(gone, from, math.min(from + 999, #gone)))
+  end
+end

@@ -1,0 +1,23 @@
+-- take_permit: a permit is taken, with a new fence. requests is the text of the acquire's number; live is how many
+-- permits others have, left how many are left, as a text; nil: the string is missing.
+--
+-- Returns the fence, 1 if the counter was replaced, else nil, and how many permits are left.
+
+local function take_permit(lock, timeouts, permits, counter, time, permit, requests, lease, limit, live, left, ours)
+  --@ fence
+  local now, kept = milliseconds(time), tonumber(left or 0) - 1
+  if ours then
+    kept = limit - live - 1
+    redis.call('SET', lock, kept, 'PX', lease)
+    redis.call('HSET', permits, permit, '#' .. text .. ' ' .. requests, text, permit, 'made', '1')
+  else
+    redis.call('SET', lock, kept, 'KEEPTTL')
+    redis.call('HSET', permits, permit, '#' .. text .. ' ' .. requests, text, permit)
+  end
+  redis.call('ZADD', timeouts, now + lease, permit)
+  keep(lock, timeouts, permits, now, ours)
+  if time[2] % 64 == 0 then
+    sweep_permits(timeouts, permits)
+  end
+  return fence, replaced, kept
+end
