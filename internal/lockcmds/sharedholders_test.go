@@ -225,3 +225,31 @@ func TestOfTwoUpgradesAtOnceOneIsRefused(t *testing.T) {
 		granted.want("UNLOCK "+key, ":1")
 	}
 }
+
+// The lease of another holder ends without a word. The one that waits to hold the lock alone has been told when, though others wait at its proxy longer.
+func TestAnUpgradeAwaitsTheLeasesOfTheOthers(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"SHARED PX 700", "SHARED GRACE 200"} {
+		srv := redistest.Start(t)
+		p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+		a, b, fair, plain := p.session(2), q.session(2), p.session(2), p.session(2)
+		a.fence("LOCK k SHARED")
+		b.fence("LOCK k " + end)
+		fair.send("FAIRLOCK k")
+		fair.awaitWaiting()
+		a.send("LOCK k")
+		a.awaitWaiting()
+		p.awaitAttempts("k")
+		b.hangUp()
+		plain.send("LOCK k") // it hears that the lock lasts longer
+		plain.awaitWaiting()
+		fenceIn(t, a.reply())
+		a.want("UNLOCK k", ":1")
+		a.want("UNLOCK k", ":1")
+		for _, s := range []*session{fair, plain} {
+			fenceIn(t, s.reply())
+			s.want("UNLOCK k", ":1")
+		}
+		empty(t, srv)
+	}
+}

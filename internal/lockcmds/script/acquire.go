@@ -202,7 +202,7 @@ type Acquired struct {
 	Overtaken    bool          // if granted: a later call of the session was faster, so this one may not have been executed
 	More         bool          // if granted: another permit is left
 	PTTL         time.Duration // if not: the rest of the holder's lease, NoTTL, Kept or NotFirst. If a permit was granted: that of the first lease to end
-	Upgrades     bool          // if not: the owner holds the lock shared, and so do others
+	Upgrades     bool          // if not: the owner holds the lock shared, and so do others; PTTL is of their leases
 	Form         Form          // if not: of the lock
 	Damage       Damage
 	Placed       bool  // Place is known: the call was Crowd or a hand-over
@@ -235,7 +235,7 @@ func DecodeCrowd(v resp.Value) (Acquired, error) {
 func notAcquired(n numbers) Acquired {
 	a := Acquired{PTTL: n.duration(1), Form: Form(n.at[3])}
 	if a.PTTL == upgrades {
-		a.PTTL, a.Upgrades = NoTTL, true
+		a.PTTL, a.Upgrades = n.duration(4), true
 	}
 	return a
 }

@@ -29,14 +29,15 @@
 --          {1, fence, holds, odd, 0, 1}  overtaken by a later call of the session
 --          fence                         acquired, a first hold; or {1, fence, 1, 1}: the counter held no fence
 --          {0, pttl_ms}                  not acquired; pttl -2: free, but others are first
---          {0, pttl_ms, 0, 1}            the same, as in acquire.lua; with pttl -4 no place is taken but one with {u}
+--          {0, pttl_ms, 0, 1}            the same, as in acquire.lua
+--          {0, -4, 0, 1, rest_ms}        the same, as in acquire.lua; no place is taken but one with {u}
 --          DEADLOCK                      the owner holds it shared, and another holder waits for this one to leave
 
 local owner, wait, place = ARGV[1], tonumber(ARGV[7]), ARGV[10]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local head = head_of(KEYS[2], KEYS[1])
-local pttl, form = redis.call('PTTL', KEYS[1]), nil
+local pttl, form, rest = redis.call('PTTL', KEYS[1]), nil, nil
 if pttl ~= -2 then
   local mode = redis.pcall('HGET', KEYS[1], 'mode')
   if mode == 'read' then
@@ -93,7 +94,7 @@ elseif redis.pcall('HEXISTS', KEYS[1], owner) ~= 0 then
     end
   end
   if answer and answer[1] == 0 then
-    pttl = -4
+    pttl, rest = -4, answer[5]
   elseif answer then
     local waited = not (answer.err or answer[6]) and (ARGV[11] == '1' or string.find(place, '{u}', 1, true))
     if waited and type(redis.pcall('ZSCORE', KEYS[3], place)) == 'string' then
@@ -114,4 +115,4 @@ if ARGV[8] == '1' and head ~= place and (pttl ~= -4 or string.find(place, '{u}',
   --@ line_up
   line_up(KEYS[2], KEYS[3], head, place, pttl == -4, now, pttl, wait)
 end
-return {0, pttl, form and 0, form}
+return {0, pttl, form and 0, form, rest}

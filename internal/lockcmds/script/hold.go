@@ -329,7 +329,7 @@ func (r Renew) Call() Call {
 	for _, one := range r.Renewals {
 		keys = append(keys, one.Key)
 		if r.Shared {
-			keys = append(keys, LeaseKey(one.Key, one.Owner))
+			keys = append(keys, TimeoutOf(one.Key, one.Owner))
 		}
 		args = append(args, one.Owner, itoa(one.Fence), millis(one.Lease))
 	}
@@ -462,7 +462,7 @@ type Prove struct {
 func (p Prove) Call() Call {
 	keys := []string{p.Key}
 	if p.Shared {
-		keys = append(keys, LeaseKey(p.Key, p.Owner))
+		keys = append(keys, TimeoutOf(p.Key, p.Owner))
 	}
 	return Call{prove, keys, p.appendShared([]string{p.Owner, itoa(p.Fence), itoa(p.Request), p.field()})}
 }

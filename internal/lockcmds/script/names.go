@@ -71,14 +71,6 @@ func Queue(key string) string { return tagged(queuePrefix, key) }
 // Deadlines is the deadlines of the places in that queue.
 func Deadlines(key string) string { return tagged(deadlinesPrefix, key) }
 
-// LeaseKey is the key whose TTL is the lease of an owner's shared hold.
-func LeaseKey(key, owner string) string {
-	if !strings.Contains(key, "{") {
-		key = "{" + key + "}"
-	}
-	return key + ":" + owner + ":rwlock_timeout:1"
-}
-
 // ForcedChannel is the channel on which proxies are told of grants that were ended by force; see Forced.Message. All locks share it, so in a cluster it is no shard channel.
 const ForcedChannel = "lockproxy:forced"
 

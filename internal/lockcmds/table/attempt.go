@@ -114,7 +114,7 @@ func (t *Table) Answered(w *Waiter, a Answer) {
 	}
 	switch {
 	case a.Status == Held:
-		q.expect(a.TTL)
+		q.expect(w, a.TTL)
 		woken, sub := w.woken, w.sub
 		t.remove(w, Granted, nil)
 		if w.NamedOwner { // others of the owner only deepen the hold, and need not wait to be told
@@ -140,7 +140,7 @@ func (t *Table) Answered(w *Waiter, a Answer) {
 	case w.Fair:
 		q.notYet(w, a)
 	default:
-		q.expect(a.TTL)
+		q.expect(w, a.TTL)
 		if a.inTurn() {
 			q.watchHead()
 		}
@@ -192,7 +192,7 @@ func (q *Queue) notYet(w *Waiter, a Answer) {
 		return
 	}
 	// Also if the lock is free: the first in Redis's queue may let its lease run out, and nothing announces that.
-	q.expect(a.TTL)
+	q.expect(w, a.TTL)
 	if !a.inTurn() {
 		return
 	}
@@ -205,10 +205,12 @@ func (q *Queue) notYet(w *Waiter, a Answer) {
 // expect has the first waiters ask again when the holder's lease is over: nothing announces that. Nor that a key was
 // deleted by hand, or a lease shortened by a re-entry: so the lock is looked at once per lease of ours in any case. An
 // attempt that has failed is repeated before that: the answer to another one may be older than a message which has come
-// meanwhile.
-func (q *Queue) expect(ttl time.Duration) {
+// meanwhile. A waiter that holds the lock shared has heard of the leases of the other holders, which may end much earlier
+// than the lock.
+func (q *Queue) expect(by *Waiter, ttl time.Duration) {
+	first := q.fair.First()
 	switch {
-	case q.failed:
+	case q.failed, q.timed && first != nil && first.Ahead && first != by:
 	case ttl == Kept:
 		q.setTimer(expiry, TurnLimit, TurnLimit/8)
 	case ttl < 0:

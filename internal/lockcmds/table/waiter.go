@@ -114,10 +114,10 @@ func (t *Table) Join(w *Waiter, n Names, m Mark, a Answer) {
 	case first && (missed || a.inTurn() || a.Form != 0): // a place in the queue decides who gets a free lock, or one that is shared
 		q.tryPlain()
 	case first && q.pause == 0:
-		q.expect(a.TTL)
+		q.expect(w, a.TTL)
 	}
 	if !q.timed {
-		q.expect(a.TTL)
+		q.expect(w, a.TTL)
 	}
 }
 

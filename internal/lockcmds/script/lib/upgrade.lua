@@ -1,6 +1,7 @@
 -- upgrade: an owner that holds the lock shared acquires it exclusively. It is granted if the owner is the only holder.
 --
--- Returns as deepen does; {0, -4}: there are other holders; nil: the owner is none of them.
+-- Returns as deepen does; {0, -4, 0, 1, rest_ms}: there are other holders, and those that were looked at have that rest of their
+-- leases; nil: the owner is none of them.
 
 local function upgrade(lock, counter, owner, lease, request, field)
   local held = shared_hold(lock, owner, field)
@@ -10,10 +11,15 @@ local function upgrade(lock, counter, owner, lease, request, field)
   if (tonumber(held[3] or 0) or 0) > tonumber(request) then
     return {1, 0, 0, 0, 0, 1}
   end
-  local crowd = redis.call('HLEN', lock) > 16
-  if crowd and longest(lock, redis.call('HSCAN', lock, 0, 'COUNT', 16)[2], owner) > 0 or
-    longest(lock, redis.call('HGETALL', lock), owner) > 0 then
-    return {0, -4}
+  local most = 0
+  if redis.call('HLEN', lock) > 16 then
+    most = longest(lock, redis.call('HSCAN', lock, 0, 'COUNT', 16)[2], owner)
+  end
+  if most == 0 then
+    most = longest(lock, redis.call('HGETALL', lock), owner)
+  end
+  if most > 0 then
+    return {0, -4, 0, 1, most}
   end
   local left = end_lease(lock, owner)
   redis.call('DEL', lock)
