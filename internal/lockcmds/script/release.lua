@@ -39,10 +39,11 @@ if ARGV[8] == '1' and ARGV[5] == '0' and ARGV[7] == '' and ARGV[6] ~= '0' then
   if held[1] == 'read' and held[2] and by == ARGV[2] and tonumber(last) < tonumber(ARGV[3]) and
     (not KEYS[5] or redis.call('EXISTS', KEYS[5]) == 0) then
     local size = redis.call('HLEN', lock)
-    if size > 10 and redis.call('DEL', KEYS[4]) == 1 then -- a crowd is left; see lib/leave_shared.lua
+    local waits = redis.pcall('LINDEX', KEYS[3], 0)
+    if size > 10 and not waits and redis.call('DEL', KEYS[4]) == 1 then -- a crowd is left; see lib/leave_shared.lua
       redis.call('HDEL', lock, owner, '{' .. owner .. '}')
       return tonumber(by)
-    elseif size == 3 and redis.call('EXISTS', KEYS[3], KEYS[4]) == 1 and not redis.pcall('LINDEX', KEYS[3], 0) then
+    elseif size == 3 and redis.call('EXISTS', KEYS[3], KEYS[4]) == 1 and not waits then
       redis.call(ARGV[4], KEYS[2], '0')
       --@ tell_rwlock
       tell_rwlock(ARGV[4], KEYS[2])
