@@ -20,7 +20,7 @@
 --          {1, fence, holds, odd, 0, 1}  overtaken by a later call of the session
 --          fence                         acquired, a first hold; or {1, fence, 1, 1}: the counter held no fence
 --          {0, pttl_ms}                  held by another owner; -1: without a TTL; -2: free, but kept for a waiter
---          {0, pttl_ms, 0, form}         the same; form 1: as Redisson's read and write locks, which shared holders use;
+--          {0, pttl_ms, 0, form}         the same; form 1: as Redisson's read and write locks, which sharers use;
 --                                        form 2: see in_form in lib/permits.lua
 --          {0, -4, 0, 1, rest_ms}        the owner holds it shared, and so do others, whose leases have that rest
 
