@@ -157,7 +157,7 @@ func (e *Engine) gone(h *watchedHold) {
 // which is lost. Requires no locks.
 func (c *claim) Overwritten() (lost bool) {
 	c.e.step(func(t *table.Table) {
-		lost = c.s.Losses.Forget(c.key.Lock, c.key.Owner)
+		lost = t.KnowsLoss(&c.s.Session, c.key, 0)
 		if h := c.hold; h != nil && t.Knows(&h.Hold) {
 			c.hold = nil
 			t.Lost(&h.Hold, table.ReasonGone, false, &c.s.Session)
@@ -217,8 +217,22 @@ func (c *claim) grantedLocked(now time.Time, g *holdGrant) verdict {
 			c.hold = nil // the table has ended the pause
 		}
 	}
+	if g.Count == 1 && !c.s.Losses.Empty() {
+		c.beginAnewLocked()
+	}
 	c.e.settleLocked()
 	return verdictUsable
+}
+
+// beginAnewLocked forgets losses of the owner's holds in other kinds, if a first grant is all that it has: its release must
+// not be answered for them. Requires Engine.mu.
+func (c *claim) beginAnewLocked() {
+	for _, kind := range kinds {
+		other := c.key
+		if other.Kind = kind; kind != c.key.Kind && c.e.table.Hold(other) == nil {
+			c.s.Regained(other)
+		}
+	}
 }
 
 // RollBack undoes what copies of the acquire have done, or may still do. fence is of the grant; 0: it is not known. The

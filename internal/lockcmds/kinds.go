@@ -42,7 +42,8 @@ var kinds = []lockKind{exclusive{}, shared{}, limit{}}
 
 // keyLocked names the hold that a command of a session is about: the owner is the session's own if the command names
 // none. A release or an extension without SHARED is about the grant with its fence, the exclusive hold, or else the shared
-// one, or else a permit, if that is all that is known here. Requires Engine.mu.
+// one, or else a permit, if that is all that is known here. A hold that was lost counts until a reply has said so: else the
+// release of another hold would be the answer. Requires Engine.mu.
 func (e *Engine) keyLocked(s *clientSession, cmd *grammar.Command) table.Key {
 	k := table.Key{Lock: cmd.Key, Owner: cmp.Or(cmd.Owner, s.Name), Kind: exclusive{}}
 	other, permit := k, k
@@ -52,13 +53,14 @@ func (e *Engine) keyLocked(s *clientSession, cmd *grammar.Command) table.Key {
 		if h := e.table.HoldByFence(k.Lock, cmd.Fence); h != nil && cmd.Fence != 0 && h.Owner == k.Owner {
 			return h.Key
 		}
+		lostShared := s.LostFence(other)
 		switch {
-		case cmd.Shared:
+		case cmd.Shared, cmd.Fence != 0 && cmd.Fence == lostShared:
 			return other
-		case e.table.Hold(k) != nil:
-		case e.table.Hold(other) != nil:
+		case e.table.Hold(k) != nil, s.HasLost(k):
+		case e.table.Hold(other) != nil, lostShared != 0:
 			return other
-		case e.table.Hold(permit) != nil || s.HasLost(permit):
+		case e.table.Hold(permit) != nil, s.HasLost(permit):
 			return permit
 		}
 	default:

@@ -301,6 +301,59 @@ func TestForceUnlockEndsAllSharedHoldsOrThoseOfOneOwner(t *testing.T) {
 	empty(t, srv)
 }
 
+// An owner that has lost one of its two holds is told by the release of that one.
+func TestTheLossOfOneOfTwoHoldsIsTold(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	for _, c := range []struct {
+		first, second string
+		lost          int // which of the two
+		then          []string
+	}{
+		{"LOCK k SHARED", "LOCK k", 1, []string{"UNLOCK k", lostLeaseWords, "UNLOCK k", ":1"}},
+		{"LOCK k SHARED", "LOCK k", 1, []string{"UNLOCK k SHARED", ":1", "UNLOCK k", lostLeaseWords}},
+		{"LOCK k SHARED", "LOCK k", 1, []string{"EXTENDLOCK k PX 9000", lostLeaseWords, "EXTENDLOCK k PX 9000", ":1", "UNLOCK k", ":1"}},
+		{"LOCK k SHARED", "LOCK k", 1, []string{"UNLOCK k FENCE LOST", lostLeaseWords, "UNLOCK k", ":1"}},
+		{"LOCK k SHARED", "LOCK k", 0, []string{"UNLOCK k", ":1", "UNLOCK k", lostLeaseWords}},
+		{"LOCK k SHARED", "LOCK k", 0, []string{"UNLOCK k SHARED", lostLeaseWords, "UNLOCK k", ":1"}},
+		{"LOCK k SHARED", "LOCK k", 0, []string{"UNLOCK k FENCE LOST", lostLeaseWords, "UNLOCK k", ":1"}},
+		{"LOCK k", "LOCK k SHARED", 1, []string{"UNLOCK k", ":1", "UNLOCK k SHARED", lostLeaseWords}},
+		{"LOCK k", "LOCK k SHARED", 0, []string{"UNLOCK k", lostLeaseWords, "UNLOCK k", ":1"}},
+	} {
+		a := p.session(3)
+		lost := []int64{a.fence(c.first), a.fence(c.second)}[c.lost]
+		if ended, err := p.e.Force(t.Context(), "k", lost, "an operator"); err != nil || !ended {
+			t.Fatalf("%v, %v", ended, err)
+		}
+		equal(t, "push", a.push(), ">[lock-lost k :"+itoa(lost)+" forced]")
+		for i := 0; i < len(c.then); i += 2 {
+			a.want(strings.ReplaceAll(c.then[i], "LOST", itoa(lost)), c.then[i+1])
+		}
+		a.want("UNLOCK k", notHeldWords)
+		empty(t, srv)
+	}
+
+	a := p.session(3)
+	a.fence("LOCK k SHARED")
+	exclusive := a.fence("LOCK k")
+	if ended, err := p.e.Force(t.Context(), "k", exclusive, "an operator"); err != nil || !ended {
+		t.Fatalf("%v, %v", ended, err)
+	}
+	a.push()
+	a.fence("LOCK k SHARED") // a re-entry of the hold that is left
+	a.want("UNLOCK k", lostLeaseWords)
+	a.want("UNLOCK k", ":0")
+	a.want("UNLOCK k", ":1")
+
+	a.fence("LOCK k")
+	a.want("FORCEUNLOCK k", ":1")
+	a.push()
+	a.fence("LOCK k SHARED") // it begins anew: the release is that of this hold
+	a.want("UNLOCK k", ":1")
+	a.want("UNLOCK k", notHeldWords)
+}
+
 func TestInfoAndListTellTheModes(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)

@@ -122,6 +122,9 @@ func (s *Set) settle() {
 	}
 }
 
+// Empty reports whether there was no loss that is not told. It costs no lock.
+func (s *Set) Empty() bool { return !s.some.Load() }
+
 // Fence returns the fence of a loss that is remembered exactly; 0: of none.
 func (s *Set) Fence(key, owner string) int64 {
 	if !s.some.Load() {

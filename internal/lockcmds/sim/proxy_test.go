@@ -134,6 +134,9 @@ type client struct {
 	named  []named               // what it may hold for owners that others may be as well
 	// blurred is whether the client does not know what it holds: of a command in doubt.
 	blurred byLock[bool]
+
+	// untold is whether it has lost an exclusive hold of the lock that is shared, and no reply has said so.
+	untold bool
 }
 
 // named is a side of a lock, and an owner that several sessions are.
@@ -337,6 +340,9 @@ func (c *client) Push(b []byte) {
 		c.w.now < b.until && string(v.Elems[3].Str) == table.ReasonGone {
 		c.w.fail("a planned change ended a hold", "%s: %s %d", c, key, fence)
 	}
+	if b := *c.holds.of(sharedKey); key == sharedKey && b != nil && b.fence == fence {
+		c.untold = true
+	}
 	c.finished(key, fence)
 }
 
@@ -395,6 +401,12 @@ func (c *client) received(s *slot, v resp.Value) {
 	}
 	key, b := s.cmd.Key, *c.holds.of(s.side)
 	text := string(v.Str)
+	switch {
+	case s.cmd.Verb == grammar.ForceUnlock:
+	case s.side == sharedKey && (v.Kind == resp.Integer || strings.HasPrefix(text, "LOSTLEASE")),
+		s.side == sharedSide && b == nil && acquires(s.cmd.Verb) && v.Kind == resp.Integer: // it begins anew
+		c.untold = false
+	}
 	c.w.rules.replied(c, s, v)
 	if v.IsError() && strings.HasPrefix(text, "INDOUBT") {
 		dropped := strings.Contains(s.line, "SYNC") || strings.Contains(s.line, " PX ") || strings.Contains(s.line, " MAXHOLD ") // a grant is dropped until its lease has ended

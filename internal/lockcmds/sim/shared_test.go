@@ -49,14 +49,14 @@ func lockOf(side string) string {
 	return side
 }
 
-// sideOf is the side of the lock that a command is about. An UNLOCK without SHARED is about the exclusive hold, or the shared one if that is all
-// there is.
+// sideOf is the side of the lock that a command is about. An UNLOCK without SHARED is about the exclusive hold, also if it was lost and no reply has
+// said so, or the shared one if that is all there is.
 func (c *client) sideOf(cmd *grammar.Command) string {
 	if cmd.Key != sharedKey {
 		return cmd.Key
 	}
 	releases := cmd.Verb == grammar.Unlock || cmd.Verb == grammar.ExtendLock
-	if cmd.Shared || releases && cmd.Owner == "" && *c.holds.of(sharedKey) == nil && *c.holds.of(sharedSide) != nil {
+	if cmd.Shared || releases && cmd.Owner == "" && *c.holds.of(sharedKey) == nil && !c.untold && *c.holds.of(sharedSide) != nil {
 		return sharedSide
 	}
 	return sharedKey

@@ -139,7 +139,7 @@ func (t *Table) join(h *Hold, g *Grant) {
 	if o.Holds++; g.Key.Owner == g.By.Name {
 		o.Holds = g.Count
 	}
-	g.By.has(h.Key)
+	g.By.Regained(h.Key)
 }
 
 // visited notes that the session has a field in the lock's hash: its end removes the field.
@@ -205,7 +205,7 @@ func (t *Table) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a HoldAn
 			t.MayLast(h, ttl)
 			t.continueLease(h)
 		}
-		s.has(k)
+		s.Regained(k)
 		return Yes
 	case a.Status == OtherGrant && k.Owner != s.Name && (h == nil || h.Fence < a.Fence || a.Fence == 0):
 		// Another session of the owner has acquired the lock again. An older grant says that a server which does not

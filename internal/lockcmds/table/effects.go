@@ -199,44 +199,46 @@ func (t *Table) tellLost(s *Session, k Key, lost bool, reply Reply) Reply {
 	return reply
 }
 
-// The losses of a session are one for each lock and owner. Grants of a kind that does not reenter are lost one by one, so of
-// them the number is remembered, in place of a fence.
+// The losses of a session are one for each lock, owner and kind. Grants of a kind that does not reenter are lost one by one,
+// so of them the number is remembered, in place of a fence.
 
 // lost remembers a loss that a reply is to tell.
 func (s *Session) lost(k Key, fence int64) {
-	if k.Kind.Reenters() {
-		s.Losses.Add(k.Lock, k.Owner, fence)
-	} else {
-		s.Losses.Add(k.Lock, grantsOf(k), s.Losses.Fence(k.Lock, grantsOf(k))+1)
+	if !k.Kind.Reenters() {
+		fence = s.LostFence(k) + 1
 	}
+	s.Losses.Add(k.Lock, lossesOf(k), fence)
 }
 
-// HasLost reports whether the session has lost such a grant.
-func (s *Session) HasLost(k Key) bool {
-	if k.Kind.Reenters() {
-		return s.Losses.Fence(k.Lock, k.Owner) != 0
-	}
-	return s.Losses.Fence(k.Lock, grantsOf(k)) != 0
-}
+// HasLost reports whether the session has lost such a grant, and no reply has said so.
+func (s *Session) HasLost(k Key) bool { return s.LostFence(k) != 0 }
+
+// LostFence is the fence of such a grant, of a kind that reenters; 0: the session has lost none.
+func (s *Session) LostFence(k Key) int64 { return s.Losses.Fence(k.Lock, lossesOf(k)) }
 
 // tellLost reports whether the session has lost such a grant, and forgets one: the reply tells it.
 func (s *Session) tellLost(k Key) bool {
-	if k.Kind.Reenters() {
-		return s.Losses.Forget(k.Lock, k.Owner)
-	}
-	if n := s.Losses.Fence(k.Lock, grantsOf(k)); n > 1 {
-		s.Losses.Add(k.Lock, grantsOf(k), n-1)
+	if n := s.LostFence(k); !k.Kind.Reenters() && n > 1 {
+		s.Losses.Add(k.Lock, lossesOf(k), n-1)
 		return true
 	}
-	return s.Losses.Forget(k.Lock, grantsOf(k))
+	return s.Losses.Forget(k.Lock, lossesOf(k))
 }
 
-// has forgets the losses that are of no interest to a session whose owner has, or had, a later grant.
-func (s *Session) has(k Key) {
+// Regained forgets the losses that are of no interest to a session whose owner has, or had, a later grant.
+func (s *Session) Regained(k Key) {
 	if k.Kind.Reenters() {
-		s.Losses.Forget(k.Lock, k.Owner)
+		s.Losses.Forget(k.Lock, lossesOf(k))
 	}
 }
 
-// grantsOf stands for all grants of an owner: OWNER refuses braces.
-func grantsOf(k Key) string { return k.Owner + "{}" }
+// lossesOf names an owner and the kind of its holds: OWNER refuses braces.
+func lossesOf(k Key) string {
+	switch {
+	case !k.Kind.Reenters():
+		return k.Owner + "{}"
+	case k.Kind.Shares():
+		return k.Owner + "{shared}"
+	}
+	return k.Owner
+}

@@ -23,6 +23,7 @@ type Losses interface {
 	Fence(key, owner string) int64
 	Forget(key, owner string) bool
 	Vague() bool
+	Empty() bool
 }
 
 // Session is the table's part of one session. The caller sets Name, Losses, Tag and Held before its first use.

@@ -43,6 +43,7 @@ func (noLosses) Add(string, string, int64)  {}
 func (noLosses) Fence(string, string) int64 { return 0 }
 func (noLosses) Forget(string, string) bool { return false }
 func (noLosses) Vague() bool                { return false }
+func (noLosses) Empty() bool                { return true }
 
 func TestAKindMayHaveSeveralGrantsOfOneOwner(t *testing.T) {
 	x := New(Config{NewHold: func() *Hold { return &Hold{} }})

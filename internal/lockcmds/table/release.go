@@ -88,7 +88,7 @@ func (t *Table) released(r *Release, a HoldAnswer) Reply {
 		return Failure
 	case a.Status == Freed:
 		t.settle(h, h != nil && h.Fence <= a.Fence)
-		r.By.has(r.Key)
+		r.By.Regained(r.Key)
 		return Yes
 	case a.Status == Held:
 		return t.stillHeld(r, h, lost, a)
@@ -139,7 +139,7 @@ func (t *Table) stillHeld(r *Release, h *Hold, lost bool, a HoldAnswer) Reply {
 	if h != nil && h.Fence == a.Fence {
 		t.visited(h, r.By)
 	}
-	r.By.has(r.Key)
+	r.By.Regained(r.Key)
 	return reply
 }
 
