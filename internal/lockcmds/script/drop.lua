@@ -43,9 +43,13 @@ if not held[1] or ARGV[2] ~= '0' and held[2] ~= ARGV[2] then
   return {0}
 end
 local sum, last, request = tonumber(held[1]) or 0, tonumber(held[3] or 0) or 0, tonumber(ARGV[5])
-if last == request or last > request and (field == '' or ARGV[12] == '1') then
+local both = not shared and held[5] or shared and held[4] == 'lock'
+local whole = both and ARGV[2] ~= '0' and ARGV[3] == '0' and ARGV[11] == '0' -- a later call may have been about the other side
+if last == request or last > request and (field == '' and not whole or ARGV[12] == '1') then
   return {2}
 end
+-- An earlier call about the other side may be on its way: it is no copy. Only an acquire that is rolled back may come again.
+local number = ARGV[11] ~= '0' and (last < request and ARGV[5] or held[3]) or nil
 local rest = sum
 if field == '' then
   rest = tonumber(ARGV[3])
@@ -85,7 +89,7 @@ elseif rest > 0 then
   return {2}
 end
 if shared and (ARGV[6] == '0' or held[4] == 'lock' or shares_key(lock, owner)) then
-  leave_shared(ARGV[4], KEYS[2], KEYS[3], lock, owner, held[4], field, last < request and ARGV[5] or held[3])
+  leave_shared(ARGV[4], KEYS[2], KEYS[3], lock, owner, held[4], field, number)
   return {1}
 elseif shared then
   local timeout = timeout_of(lock, owner) .. '1'
@@ -97,7 +101,9 @@ elseif shared then
   put_shared(lock, owner, held, held[1], field, last < request and ARGV[5] or held[3])
   return {1}
 elseif held[5] then -- the owner goes on to hold the lock shared
-  redis.call('HSET', lock, field == '' and '{request}' or field, last < request and ARGV[5] or held[3])
+  if number then
+    redis.call('HSET', lock, field == '' and '{request}' or field, number)
+  end
   downgrade(ARGV[4], KEYS[2], KEYS[3], lock, owner, held[5])
   return {1}
 end

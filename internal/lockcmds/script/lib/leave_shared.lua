@@ -28,7 +28,9 @@ end
 
 local function leave_shared(publish, channel, queue, lock, owner, mode, field, request)
   if mode == 'lock' then -- the owner holds the lock exclusively, too, and a copy of an earlier call may come
-    redis.call('HSET', lock, field == '' and '{request}' or field, request)
+    if request then
+      redis.call('HSET', lock, field == '' and '{request}' or field, request)
+    end
     redis.call('HDEL', lock, '{shared}')
     return
   end
