@@ -143,7 +143,7 @@ func (r *rules) learned() {
 			continue
 		}
 		own := p.link.own.to(at)
-		since := max(d.due, p.sawAt, own.since, p.pausedUntil, at.halted)
+		since := max(d.due, p.sawAt, own.since, p.pausedUntil, at.halted, at.became)
 		waits := max(own.there, own.back)+tellTime > w.now // something is on its way, and may be so for long
 		limit := renewLimit
 		if b.chosen {

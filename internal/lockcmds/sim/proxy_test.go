@@ -375,7 +375,7 @@ func (c *client) sending(s *slot) {
 	if b != nil && s.cmd.Verb == grammar.Unlock && s.cmd.Owner == "" && s.cmd.Fence == 0 {
 		b.releasing = true
 	}
-	c.sendingBoth(s)
+	c.eitherSide(s)
 }
 
 // doubtLimit is how long an engine asks Redis at least for the outcome of a call whose answer was lost: five seconds, less the last pause.
@@ -399,6 +399,7 @@ func (c *client) received(s *slot, v resp.Value) {
 		}
 		return
 	}
+	c.eitherSide(s)
 	key, b := s.cmd.Key, *c.holds.of(s.side)
 	text := string(v.Str)
 	switch {

@@ -52,7 +52,7 @@ func TestModelKnowsTheCommandsOfRedis(t *testing.T) {
 				{"HSET", k, a, b},
 				{"HSET", k, a, n, b, m},
 				{"HSETNX", k, a, b},
-				{"HRANDFIELD", k, "5"},
+				{"HSCAN", k, "0", "COUNT", "2"},
 				{"HGET", k, a},
 				{"HMGET", k, a, b},
 				{"HGETALL", k},

@@ -58,7 +58,6 @@ type entry struct {
 type redis struct {
 	micros  func() int64 // the clock of the server
 	publish func(channel, message string) (receivers int64)
-	random  func(n int) int // a number below n; nil: always 0
 	keys    store
 	expired func(key string) // nil: nobody asks
 	writing func(key string) // is called before a key is written; nil: nobody asks
@@ -403,8 +402,6 @@ func (r *redis) hash(name string, a []string) reply {
 		}
 		e, _ = r.make('h', a[0])
 		return integerOf(e.set(a[1], a[2]))
-	case "HRANDFIELD":
-		return r.randomFields(e, a[1:])
 	case "HINCRBY":
 		by, err := strconv.ParseInt(a[2], 10, 64)
 		if err != nil {
@@ -423,29 +420,6 @@ func (r *redis) hash(name string, a []string) reply {
 		return integerOf(n + by)
 	}
 	return failed(errors.New("ERR the model does not know " + name))
-}
-
-// randomFields knows counts above 0.
-func (r *redis) randomFields(e *entry, a []string) reply {
-	values := []reply{}
-	if e == nil {
-		return arrayOf(values)
-	}
-	count, _ := strconv.Atoi(a[0])
-	from := 0
-	if n := len(e.hash) / 2; count >= n {
-		count = n
-	} else if r.random != nil {
-		from = r.random(n)
-	}
-	for i := range count {
-		at := 2 * (from + i) % len(e.hash)
-		values = append(values, bulkOf(e.hash[at]))
-		if len(a) > 1 {
-			values = append(values, bulkOf(e.hash[at+1]))
-		}
-	}
-	return arrayOf(values)
 }
 
 func (r *redis) list(name string, a []string) reply {

@@ -225,6 +225,26 @@ var regressions = map[string]*plan{
 			{at: 4 * time.Second, kind: "send", line: "UNLOCK s"},
 		},
 	},
+	"an exclusive hold that had ended was renewed with the shared one, because its drop came behind a release of that": {
+		proxies: 1, clients: 1,
+		actions: []action{
+			{at: 1 * ms, kind: "send", line: "LOCK s"},
+			{at: 10 * ms, kind: "send", line: "LOCK s SHARED"},
+			{at: 20 * ms, kind: "send", line: "LOCK s SHARED"},
+			{at: 30 * ms, kind: "send", line: "EXTENDLOCK s PX 272"},
+			{at: 40 * ms, kind: "cut own", d: 1500 * ms, n: 0},
+			{at: 600 * ms, kind: "send", line: "UNLOCK s SHARED"},
+		},
+	},
+	"a release was taken for a copy, because the drop of the hold on the other side had come before it": {
+		proxies: 1, clients: 1,
+		actions: []action{
+			{at: 1 * ms, kind: "send", line: "LOCK s"},
+			{at: 10 * ms, kind: "send", line: "LOCK s PX 500 SHARED"},
+			{at: 508 * ms, kind: "stall lane", d: 20 * ms},
+			{at: 509 * ms, kind: "send", line: "UNLOCK s"},
+		},
+	},
 	"a shared holder whose hash slot was being moved waited for a waiter that waited for it": {
 		proxies: 2, clients: 3, shape: cluster, replicas: 2, smooth: true,
 		actions: []action{

@@ -24,6 +24,7 @@ type server struct {
 	subs  subscriptions
 
 	primary bool          // by its own word
+	became  time.Duration // when it became the primary last
 	up      bool          // the process lives
 	halted  time.Duration // until then it does nothing: it was stopped, or a planned failover is near
 	only    *proxy        // it is cut off from all but this proxy; nil: it is not
@@ -81,7 +82,6 @@ func (w *world) newServer(sh *shard) *server {
 	}
 	s.subs = newSubscriptions(s)
 	s.redis = newRedis(func() int64 { return int64(sinceUnix+w.now+w.stepped+s.ahead) / 1000 }, s.subs.publish)
-	s.random = w.chance.IntN
 	s.writing = func(key string) { w.rules.writes(s, key) }
 	s.expired = func(key string) { // nothing announces that; waiters look at a lock once per lease
 		if slices.Contains(keys, key) {
@@ -285,6 +285,7 @@ func (sh *shard) promote(to *server) {
 	to.catchUp()
 	to.primary, to.of, to.log, to.copied, to.cutAt = true, nil, nil, 0, never
 	to.term++
+	to.became = w.now
 	sh.primary = to
 	w.note("      %s is primary in place of %s", to, old)
 	for _, r := range sh.servers {

@@ -62,10 +62,12 @@ func (c *client) sideOf(cmd *grammar.Command) string {
 	return sharedKey
 }
 
-// sendingBoth is for an UNLOCK that may be about either side: the client does not know whether it has the exclusive one.
-func (c *client) sendingBoth(s *slot) {
+// eitherSide is for an UNLOCK that may be about either side: the client did not know whether it had the exclusive one, or
+// has lost it since.
+func (c *client) eitherSide(s *slot) {
 	alone, beside := *c.holds.of(sharedKey), *c.holds.of(sharedSide)
-	if s.side == sharedKey && s.cmd.Verb == grammar.Unlock && alone != nil && alone.vague && beside != nil {
+	lost := *c.overAt.of(sharedKey) >= s.sent && *c.overAt.of(sharedKey) > 0
+	if s.side == sharedKey && s.cmd.Verb == grammar.Unlock && beside != nil && (alone != nil && alone.vague || lost) {
 		beside.vague, beside.released = true, true
 	}
 }
@@ -336,7 +338,6 @@ type sharing struct {
 	free   since                     // the lock has no holder
 	open   since                     // it is held shared, and nobody wants it for itself
 	sole   map[*slot]time.Duration   // since when the owner of a command is the only shared holder
-	late   map[grant]bool            // a call about it came behind a later one of its session, about the other side, and was not carried out
 }
 
 // passing is a command that waits, and an owner that came later.
@@ -358,7 +359,7 @@ func (s *since) note(is bool, now time.Duration) {
 }
 
 func newSharing(w *world) *sharing {
-	return &sharing{w: w, passed: map[passing]int{}, dead: map[*belief]time.Duration{}, sole: map[*slot]time.Duration{}, late: map[grant]bool{}}
+	return &sharing{w: w, passed: map[passing]int{}, dead: map[*belief]time.Duration{}, sole: map[*slot]time.Duration{}}
 }
 
 // begin is before each script: the end of a lease is no work of the script.
@@ -418,13 +419,6 @@ func (x *sharing) ran(at *server, p *proxy, name string, keys, args []string) {
 		c.shared = len(keys) > 1 && strings.HasPrefix(keys[1], leases)
 	}
 	after := at.picture()
-	if n, field, ok := c.number(); ok {
-		if part, held := before.part(c.arg(0), c.shared); taken && held && n < part.last(field) {
-			x.late[grant{sharedKey, part.fence}] = true
-		} else if part, held := after.part(c.arg(0), c.shared); !taken && held && n < part.last(field) {
-			x.late[grant{sharedKey, part.fence}] = true
-		}
-	}
 	if taken {
 		x.executed(at, p, &c, &before, &after)
 	}
@@ -488,9 +482,9 @@ func (x *sharing) executed(at *server, p *proxy, c *sharedCall, before, after *p
 		x.owed(part)
 	}
 	for _, part := range before.parts {
-		if now, ok := after.part(part.owner, part.shared); !ok || now.expire < part.expire {
+		if now, ok := after.part(part.owner, part.shared); ok && now.expire < part.expire {
 			*r.short.of(sharedKey) = w.now + lease // nobody tells waiters of that
-		} else if c.name == "renew" && now.expire > part.expire {
+		} else if ok && c.name == "renew" && now.expire > part.expire {
 			delete(r.shorter, grant{sharedKey, part.fence})
 		}
 	}
@@ -650,9 +644,12 @@ func (x *sharing) owed(to stake) {
 	}
 }
 
-// check is run after each step.
+// check is run after each step. Its limits are long, so it looks at some of them.
 func (x *sharing) check() {
 	w := x.w
+	if w.steps%4 != 0 {
+		return
+	}
 	now := w.rules.find(sharedKey).picture()
 	x.alive(&now)
 	if w.calm || w.smooth {
@@ -673,7 +670,7 @@ func (x *sharing) alive(now *picture) {
 				delete(x.dead, b)
 				continue
 			}
-			excused := c.ended || c.p.killed || b.vague || b.releasing || b.released || c.asks(sharedKey) || w.moving || x.late[g] ||
+			excused := c.ended || c.p.killed || b.vague || b.releasing || b.released || c.asks(sharedKey) || w.moving ||
 				*r.upset.of(sharedKey) >= r.made[g] || *r.lossy.of(sharedKey) || r.shorter[g] || !r.known(g)
 			if _, ended := r.handled[g]; ended || excused {
 				delete(x.dead, b)
@@ -736,7 +733,7 @@ func (x *sharing) agree() string {
 	lossy := *r.lossy.of(sharedKey)
 	for _, c := range w.clients {
 		for i, b := range c.beliefs(sharedKey) {
-			if b == nil || c.ended || b.vague || x.late[grant{sharedKey, b.fence}] {
+			if b == nil || c.ended || b.vague {
 				continue
 			}
 			part, _ := now.part(c.owner(), bothSides[i] == sharedSide)
@@ -755,7 +752,7 @@ func (x *sharing) agree() string {
 			is := func(part stake) bool {
 				return part.owner == l.Owner && part.fence == l.Fence && (part.holds == l.Holds || lossy)
 			}
-			if !x.late[grant{sharedKey, l.Fence}] && owned(l.Owner) && !r.blurred(sharedKey, l.Owner) && !slices.ContainsFunc(now.parts, is) {
+			if owned(l.Owner) && !r.blurred(sharedKey, l.Owner) && !slices.ContainsFunc(now.parts, is) {
 				return fmt.Sprintf("%s: %s knows %d holds of %s with fence %d, redis has %+v", sharedKey, p, l.Holds, l.Owner, l.Fence, now.parts)
 			}
 		}
