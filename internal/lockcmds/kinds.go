@@ -50,8 +50,10 @@ func (e *Engine) keyLocked(s *clientSession, cmd *grammar.Command) table.Key {
 	other.Kind, permit.Kind = shared{}, limit{}
 	switch cmd.Verb {
 	case grammar.Unlock, grammar.ExtendLock:
-		if h := e.table.HoldByFence(k.Lock, cmd.Fence); h != nil && cmd.Fence != 0 && h.Owner == k.Owner {
-			return h.Key
+		if cmd.Fence != 0 {
+			if h := e.table.HoldByFence(k.Lock, cmd.Fence); h != nil && h.Owner == k.Owner {
+				return h.Key
+			}
 		}
 		lostShared := s.LostFence(other)
 		switch {

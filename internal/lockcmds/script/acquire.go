@@ -145,16 +145,25 @@ const (
 
 // Call is the call of acquire_shared.lua.
 func (a Shared) Call() Call {
-	n := Of(a.Key)
+	all := make([]string, 0, 19)
+	all = append(all, a.Key, Queue(a.Key), Channel(a.Key), Fence, timeoutOf(a.Key, a.Owner))
+	if a.Way != AtNoPlace {
+		all = append(all, Deadlines(a.Key))
+	}
+	keys := len(all)
+	all = append(all, a.Owner, millis(a.Lease), itoa(a.Request), publish)
+	if a.Fence == 0 && !a.named() && a.Way == AtNoPlace { // the rest would say nothing
+		return Call{acquireShared, all[:keys:keys], all[keys:]}
+	}
 	tell := ""
 	if a.named() {
-		tell = n.NameChannel(a.Owner)
+		tell = Of(a.Key).NameChannel(a.Owner)
 	}
-	return Call{
-		acquireShared,
-		appendTwin([]string{n.Lock, n.Queue, n.Deadlines, n.Fence, n.Channel, TimeoutOf(a.Key, a.Owner)}, a.Key),
-		append(a.args(), millis(a.Wait), a.Place, string(a.Way), flag(a.Stays), flag(a.Enqueue), publish, tell),
+	all = append(all, itoa(a.Fence), itoa(a.Holds), a.field(), tell)
+	if a.Way != AtNoPlace {
+		all = append(all, a.Place, string(a.Way), flag(a.Stays), flag(a.Enqueue), millis(a.Wait))
 	}
+	return Call{acquireShared, all[:keys:keys], all[keys:]}
 }
 
 // Limited asks for a permit. Its Limit is not 0.

@@ -7,24 +7,23 @@
 --
 -- KEYS[1]  lock       hash, see lib/hash.lua; exists only while held. Or a string, see lib/permits.lua
 -- KEYS[2]  queue      list of places of waiters, first to ask at the head
--- KEYS[3]  deadlines  zset place -> epoch ms after which it may be dropped
+-- KEYS[3]  channel    base channel of the lock; as a key it says for which place the free lock is kept
 -- KEYS[4]  fence      counter of all locks, or of this hash slot; never expires, never goes back
--- KEYS[5]  channel    base channel of the lock; as a key it says for which place the free lock is kept
--- KEYS[6]  timeout    the lease of the owner; see lib/shared.lua
--- KEYS[7]  twin       the lock whose leases have the same keys; absent: there is none
+-- KEYS[5]  timeout    the lease of the owner; see lib/shared.lua
+-- KEYS[6]  deadlines  zset place -> epoch ms after which it may be dropped; absent: it asks without a place
 -- ARGV[1]  owner      opaque, non-empty, not 'fence' or 'mode', without braces
 -- ARGV[2]  lease_ms   lease length, > 0
 -- ARGV[3]  request    number of this call, larger than those of earlier calls of the session
--- ARGV[4]  fence      of the grant that the session has; 0: none
--- ARGV[5]  holds      of the owner's only session after this, if that is the grant
--- ARGV[6]  field      of the session, for a named owner; empty: the owner has one session
--- ARGV[7]  wait_ms    what a deadline is counted in, > 0
--- ARGV[8]  place      the waiter's own, or that of the proxy's plain waiters; empty: it has none
--- ARGV[9]  way        fair: the place is its own; crowd: it is that of the plain waiters; empty: there is none
--- ARGV[10] stays      1: that place stays in the queue if the lock is acquired; 0: it leaves
--- ARGV[11] enqueue    1: take a place if the lock is not acquired; 0: plain waiters do only if others have one
--- ARGV[12] publish    PUBLISH, or SPUBLISH in a cluster
--- ARGV[13] tell       channel on which other waiters of the owner are told of a first hold; empty: there are none
+-- ARGV[4]  publish    PUBLISH, or SPUBLISH in a cluster
+-- ARGV[5]  fence      of the grant that the session has; 0 or absent: none
+-- ARGV[6]  holds      of the owner's only session after this, if that is the grant; absent: 1
+-- ARGV[7]  field      of the session, for a named owner; empty or absent: the owner has one session
+-- ARGV[8]  tell       channel on which other waiters of the owner are told of a first hold; empty or absent: none are
+-- ARGV[9]  place      the waiter's own, or that of the proxy's plain waiters; absent: it has none
+-- ARGV[10] way        fair: the place is its own; crowd: it is that of the plain waiters; absent: there is none
+-- ARGV[11] stays      1: that place stays in the queue if the lock is acquired; 0: it leaves
+-- ARGV[12] enqueue    1: take a place if the lock is not acquired; 0: plain waiters do only if others have one
+-- ARGV[13] wait_ms    what a deadline is counted in, > 0
 --
 -- Returns  {1, fence, holds, odd, place}  acquired; odd 1: the counter held no fence
 --          {1, fence, holds, odd, 0, 1}   overtaken by a later call of the session
@@ -34,14 +33,15 @@
 --          place: of the plain waiters, 0 not in the queue, 1 at its head, 2 behind others
 
 local lock, owner = KEYS[1], ARGV[1]
-if ARGV[8] == '' and ARGV[6] == '' then -- usually the lock is free or held shared, and no place is first
+if not ARGV[5] then -- usually the lock is free or held shared, and no place is first
   local held = redis.pcall('HMGET', lock, 'mode', owner)
-  local fresh = not held.err and not held[1] and redis.call('EXISTS', lock, KEYS[5]) == 0
-  local alone = not KEYS[7] or redis.call('EXISTS', KEYS[7]) == 0
+  local fresh = not held.err and not held[1] and redis.call('EXISTS', lock, KEYS[3]) == 0
+  local twin = not string.find(lock, '{', 1, true) and '{' .. lock .. '}' or string.match(lock, '^{([^{]+)}$')
+  local alone = not twin or redis.call('EXISTS', twin) == 0 -- see shares_key
   if alone and (fresh or held[1] == 'read' and not held[2]) and not redis.pcall('LINDEX', KEYS[2], 0) then
     local counter, lease, time = KEYS[4], ARGV[2], redis.call('TIME')
     --@ fence
-    redis.call('SET', KEYS[6], '1', 'PX', lease)
+    redis.call('SET', KEYS[5], '1', 'PX', lease)
     redis.call('HSET', lock, 'mode', 'read', owner, 1, '{' .. owner .. '}', '#' .. text .. ' ' .. ARGV[3])
     if fresh then
       --@ expire
@@ -65,9 +65,10 @@ end
 --@ turn
 --@ take_turn
 --@ deadline
-local queue, deadlines, channel = KEYS[2], KEYS[3], KEYS[5]
-local place, way, wait, publish = ARGV[8], ARGV[9], tonumber(ARGV[7]), ARGV[12]
-local held = shared_hold(lock, owner, ARGV[6])
+local queue, channel, deadlines = KEYS[2], KEYS[3], KEYS[6]
+local request, publish, field, tell = ARGV[3], ARGV[4], ARGV[7] or '', ARGV[8] or ''
+local place, way, wait = ARGV[9] or '', ARGV[10] or '', tonumber(ARGV[13] or 0)
+local held = shared_hold(lock, owner, field)
 local mode, pttl, form = held[4], redis.call('PTTL', lock), nil
 if held.err then
   --@ permits
@@ -80,12 +81,12 @@ end
 
 if held[1] or mode == 'lock' and held[5] then
   --@ share_again
-  local answer = share_again(lock, KEYS[4], owner, ARGV[2], ARGV[3], ARGV[6], ARGV[4], ARGV[5], held)
+  local answer = share_again(lock, KEYS[4], owner, ARGV[2], request, field, ARGV[5] or '0', ARGV[6] or '1', held)
   if not answer[6] and way == 'fair' and type(redis.pcall('ZSCORE', deadlines, place)) == 'string' then
     take_turn(queue, deadlines, place) -- it waited, and another session of the owner has got the lock
   elseif not answer[6] and way == 'crowd' then
     --@ crowd
-    answer[5] = crowd_granted(queue, deadlines, lock, place, ARGV[10])
+    answer[5] = crowd_granted(queue, deadlines, lock, place, ARGV[11])
   end
   return answer
 end
@@ -103,10 +104,10 @@ if pttl == -2 or mode == 'read' and not held[5] then
       if turn then
         redis.call('DEL', channel)
       end
-      if ARGV[13] ~= '' then
-        redis.call(publish, ARGV[13], '0')
+      if tell ~= '' then
+        redis.call(publish, tell, '0')
       end
-      local fence, replaced = share(lock, KEYS[4], owner, ARGV[2], time, held, ARGV[6], ARGV[3], 1)
+      local fence, replaced = share(lock, KEYS[4], owner, ARGV[2], time, held, field, request, 1)
       if mode == 'read' and time[2] % 64 == 0 then
         --@ longest
         sweep(lock, time[2])
@@ -116,7 +117,7 @@ if pttl == -2 or mode == 'read' and not held[5] then
         take_turn(queue, deadlines, place)
       elseif way == 'crowd' and head then
         --@ crowd
-        at = crowd_granted(queue, deadlines, lock, place, ARGV[10])
+        at = crowd_granted(queue, deadlines, lock, place, ARGV[11])
       end
       local next = head and head_of(queue, lock)
       if next and next ~= place then -- it may want to share the lock, too
@@ -129,11 +130,11 @@ if pttl == -2 or mode == 'read' and not held[5] then
 end
 
 local at = 0
-if way == 'fair' and ARGV[11] == '1' and head ~= place then
+if way == 'fair' and ARGV[12] == '1' and head ~= place then
   --@ mend
   --@ line_up
   line_up(queue, deadlines, head, place, false, now, pttl, wait)
-elseif way == 'crowd' and (ARGV[11] == '1' or held.err or head) then
+elseif way == 'crowd' and (ARGV[12] == '1' or held.err or head) then
   --@ crowd
   at = crowd_joins(queue, deadlines, lock, place, wait)
 end

@@ -47,7 +47,7 @@ if pttl ~= -2 then
     --@ rest_of
     pttl = rest_of(KEYS[1], pttl)
   end
-  form = type(mode) == 'string' and mode ~= 'lock' and 1 or nil
+  form = pttl ~= -2 and type(mode) == 'string' and mode ~= 'lock' and 1 or nil
 end
 if pttl == -2 then
   --@ take_turn

@@ -22,7 +22,7 @@ type Release struct {
 // Call is the call of release.lua.
 func (r Release) Call() Call {
 	if r.Shared {
-		keys := appendTwin([]string{r.Key, Channel(r.Key), Queue(r.Key), TimeoutOf(r.Key, r.Owner)}, r.Key)
+		keys := []string{r.Key, Channel(r.Key), Queue(r.Key), timeoutOf(r.Key, r.Owner)}
 		return Call{release, keys, append(r.appendArgs(make([]string, 0, 8)), "1")}
 	}
 	if r.Session != "" || r.Holds != 0 {
@@ -329,7 +329,7 @@ func (r Renew) Call() Call {
 	for _, one := range r.Renewals {
 		keys = append(keys, one.Key)
 		if r.Shared {
-			keys = append(keys, TimeoutOf(one.Key, one.Owner))
+			keys = append(keys, timeoutOf(one.Key, one.Owner))
 		}
 		args = append(args, one.Owner, itoa(one.Fence), millis(one.Lease))
 	}
@@ -462,7 +462,7 @@ type Prove struct {
 func (p Prove) Call() Call {
 	keys := []string{p.Key}
 	if p.Shared {
-		keys = append(keys, TimeoutOf(p.Key, p.Owner))
+		keys = append(keys, timeoutOf(p.Key, p.Owner))
 	}
 	return Call{prove, keys, p.appendShared([]string{p.Owner, itoa(p.Fence), itoa(p.Request), p.field()})}
 }

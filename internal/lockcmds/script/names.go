@@ -44,25 +44,13 @@ func ForWaiters(key string) Names { return Names{Lock: key, Channel: Channel(key
 // Channel is the base channel of a lock.
 func Channel(key string) string { return tagged(channelPrefix, key) }
 
-// TimeoutOf is the lease of an owner that holds a lock shared, as Redisson's readers have it.
-func TimeoutOf(key, owner string) string {
+// timeoutOf is the lease of an owner that holds a lock shared, as Redisson's readers have it.
+func timeoutOf(key, owner string) string {
 	left, right := "{", "}:"
 	if strings.Contains(key, "{") {
 		left, right = "", ":"
 	}
 	return left + key + right + owner + ":rwlock_timeout:1"
-}
-
-// appendTwin appends the lock whose shared holders have the same keys for their leases, if there is one: Redisson's rule
-// gives "a" and "{a}" the same.
-func appendTwin(keys []string, key string) []string {
-	if !strings.Contains(key, "{") {
-		return append(keys, "{"+key+"}")
-	}
-	if inner := strings.TrimSuffix(key[1:], "}"); "{"+inner+"}" == key && inner != "" && !strings.Contains(inner, "{") {
-		return append(keys, inner)
-	}
-	return keys
 }
 
 // Queue is the fair queue of a lock.

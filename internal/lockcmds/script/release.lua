@@ -8,7 +8,6 @@
 -- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:place
 -- KEYS[3]  queue     list of places of waiters, first to ask at the head
 -- KEYS[4]  timeout   the lease of the owner, if it holds the lock shared; see lib/shared.lua
--- KEYS[5]  twin      the lock whose leases have the same keys; absent: there is none
 -- ARGV[1]  owner     that releases
 -- ARGV[2]  fence     release only the grant with this fence; 0: any
 -- ARGV[3]  request   number of this call, larger than those of earlier calls of the session
@@ -36,8 +35,9 @@ if ARGV[8] == '1' and ARGV[5] == '0' and ARGV[7] == '' and ARGV[6] ~= '0' then
   local lock, owner = KEYS[1], ARGV[1]
   local held = redis.pcall('HMGET', lock, 'mode', owner, '{' .. owner .. '}')
   local by, last = string.match(held[3] or '', '^#(%d+) (%d+)$')
+  local twin = not string.find(lock, '{', 1, true) and '{' .. lock .. '}' or string.match(lock, '^{([^{]+)}$')
   if held[1] == 'read' and held[2] and by == ARGV[2] and tonumber(last) < tonumber(ARGV[3]) and
-    (not KEYS[5] or redis.call('EXISTS', KEYS[5]) == 0) then
+    (not twin or redis.call('EXISTS', twin) == 0) then -- see shares_key
     local size = redis.call('HLEN', lock)
     local waits = redis.pcall('LINDEX', KEYS[3], 0)
     if size > 10 and not waits and redis.call('DEL', KEYS[4]) == 1 then -- a crowd is left; see lib/leave_shared.lua

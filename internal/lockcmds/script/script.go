@@ -90,7 +90,7 @@ var (
 	ask           = load("ask", "now")
 	acquire       = load("acquire", "grant").counts(1).publishes(3)
 	acquireLimit  = load("acquire_limit", "requests", "permits", "head", "turn", "take_turn", "deadline").counts(3).publishes(10)
-	acquireShared = load("acquire_shared").counts(3).publishes(11)
+	acquireShared = load("acquire_shared").counts(3).publishes(3)
 	crowd         = load("crowd", "hash", "hold", "grant", "deepen", "head", "take_turn", "turn", "deadline", "crowd", "drop_late", "wake", "shortened").counts(3).publishes(10)
 	fair          = load("fair", "head", "deadline").counts(3).publishes(8)
 	leave         = load("leave", "head", "keep", "next_turn").publishes(0)

@@ -395,7 +395,7 @@ func (c *sharedCall) owns(owner string) bool { return slices.Contains(c.args, ow
 // number is that of the call, and the field of its session.
 func (c *sharedCall) number() (n int64, field string, ok bool) {
 	if c.name == "acquire_shared" {
-		return whole(c.arg(2)), c.arg(5), true
+		return whole(c.arg(2)), c.arg(6), true
 	}
 	at, ok := numbered[c.name]
 	if !ok {
@@ -562,7 +562,7 @@ func (x *sharing) granted(at *server, c *sharedCall, part stake, before *picture
 		return
 	}
 	left := at.queue(sharedKey)
-	if len(x.queue) > 0 && x.queue[0] != c.arg(7) && slices.Contains(left, x.queue[0]) {
+	if len(x.queue) > 0 && x.queue[0] != c.arg(8) && slices.Contains(left, x.queue[0]) {
 		w.fail("a waiter was overtaken by a shared newcomer", "%s: %s waits before %s", sharedKey, x.queue[0], part.owner)
 	}
 	if !w.calm {

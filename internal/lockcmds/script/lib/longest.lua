@@ -1,10 +1,10 @@
 -- longest: the rest of the longest lease among the shared holders in fields, names and values in turn; 0: none is alive.
--- except is an owner that does not count. Holders whose lease has ended are removed.
+-- except is an owner that does not count. Holders whose lease has ended are removed, unless keep is true.
 --
 -- A holder of Redisson's has a key for each of its holds, ours has one. A count that was written by hand is not counted to
 -- its end.
 
-local function longest(lock, fields, except)
+local function longest(lock, fields, except, keep)
   local most = 0
   for i = 1, #fields, 2 do
     local owner, holds = fields[i], tonumber(fields[i + 1])
@@ -13,7 +13,7 @@ local function longest(lock, fields, except)
       for n = 1, math.min(holds, 64) do
         left = math.max(left, redis.call('PTTL', timeout .. n))
       end
-      if left == 0 then
+      if left == 0 and not keep then
         redis.call('HDEL', lock, owner, '{' .. owner .. '}')
       end
       most = math.max(most, left)

@@ -6,7 +6,7 @@ local function rest_of(lock, pttl)
   if redis.call('HLEN', lock) > 512 then
     return pttl
   end
-  local most = longest(lock, redis.call('HGETALL', lock))
+  local most = longest(lock, redis.call('HGETALL', lock), nil, true)
   if most == 0 then
     redis.call('DEL', lock)
     return -2
