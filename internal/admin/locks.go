@@ -42,7 +42,7 @@ type Lock struct {
 	Renewed   bool    `json:"renewed"` // by the watchdog of this proxy
 	Holds     int64   `json:"holds"`
 	Fence     int64   `json:"fence"`
-	Mode      string  `json:"mode,omitempty"`    // exclusive or shared; empty: it is not known
+	Mode      string  `json:"mode,omitempty"`    // exclusive, shared or limit; empty: it is not known
 	Holders   int     `json:"holders,omitempty"` // of a lock without a holder here: how many there are
 	Waiters   int     `json:"waiters"`           // of this proxy
 	Fair      int     `json:"fair_waiters"`

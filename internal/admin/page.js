@@ -91,9 +91,12 @@ function holder(l) {
   }
 }
 
+// several reports whether the lock may have other holders.
+const several = l => l.mode === 'shared' || l.mode === 'limit';
+
 // lockNotes stand below the name of a lock: what is not as usual.
 function lockNotes(l) {
-  const notes = [l.mode === 'shared' && (l.holders > 1 ? `shared by ${whole.format(l.holders)}` : 'shared'), l.user, l.database > 0 && 'db ' + l.database].filter(Boolean);
+  const notes = [several(l) && l.mode + (l.holders > 1 ? `, ${whole.format(l.holders)} holders` : ''), l.user, l.database > 0 && 'db ' + l.database].filter(Boolean);
   return notes.length ? sub(notes.join(', ')) : '';
 }
 
@@ -133,7 +136,7 @@ const tables = {
     path: '/locks', rows: 'locks', search: 'Key, client or name',
     only: [['', 'All'], ['contended', 'Contended'], ['held', 'Held here'], ['orphaned', 'Not here']],
     start: ['waiting', 'down'],
-    id: l => l.database + ' ' + (l.key_base64 || l.key) + (l.key_bytes || l.mode === 'shared' ? ' ' + l.fence : ''),
+    id: l => l.database + ' ' + (l.key_base64 || l.key) + (l.key_bytes || several(l) ? ' ' + l.fence : ''),
     columns: [
       ['key', 'Lock', 'w-key', l => [make('span', {class: 'key'}, l.key), lockNotes(l)], l => l.key],
       ['holder', 'Holder', 'w-who full', holder, l => l.holder + ' ' + (l.client || '')],
@@ -290,7 +293,7 @@ function confirmEnd(l) {
   if (l.fence) facts.push(['Fence', String(l.fence)]);
   if (l.held_seconds >= 0) facts.push(['Held for', duration(l.held_seconds)]);
   facts.push(['Waiters here', String(l.waiters)]);
-  setText($('confirm-effect'), l.mode === 'shared' ? 'This holder loses the lock at once. Other shared holders keep it.' : 'The holder loses the lock at once, and the next waiter gets it.');
+  setText($('confirm-effect'), several(l) ? 'This holder loses the lock at once. Other holders keep it.' : 'The holder loses the lock at once, and the next waiter gets it.');
   $('confirm-facts').replaceChildren(...facts.flatMap(([name, value]) => [make('dt', {}, name), make('dd', {}, value)]));
   $('confirm-problem').hidden = true;
   $('confirm-go').disabled = false;

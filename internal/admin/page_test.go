@@ -121,6 +121,16 @@ func TestLocksAreShownWhereverTheirHolderIs(t *testing.T) {
 // A shared lock has a row for each hold of a client here. Of holders elsewhere it has one row with their number.
 func TestEachSharedHoldIsShown(t *testing.T) {
 	s := newStand(t, func(o *Options) { o.ForceUnlock = true })
+	s.client("LOCK pool LIMIT 3", "LOCK pool LIMIT 3").Close() // these permits go on for a lease
+	s.client("LOCK permits LIMIT 3", "LOCK permits LIMIT 3")
+	if permits := s.locks("search=permits").Rows; len(permits) != 2 || permits[0].Mode != "limit" || permits[0].Fence >= permits[1].Fence {
+		t.Errorf("%+v", permits)
+	}
+	send(t, s.client(), "LOCK pool")
+	redistest.Eventually(t, 10*time.Second, "one to wait", func() bool { return s.clients("").Waiting == 1 })
+	if l := s.locks("search=pool").Rows; len(l) != 1 || l[0].Mode != "limit" || l[0].Holders != 2 || l[0].Holder != holderGone {
+		t.Errorf("%+v", l)
+	}
 	s.client("LOCK k SHARED")
 	s.client("LOCK k SHARED")
 	s.client("LOCK alone")
@@ -132,10 +142,10 @@ func TestEachSharedHoldIsShown(t *testing.T) {
 		s.redis.Do(t, "SET", "{away}:"+owner+":1:rwlock_timeout:1", "1", "PX", "20000")
 	}
 	send(t, s.client(), "LOCK away")
-	redistest.Eventually(t, 10*time.Second, "two to wait", func() bool { return s.clients("").Waiting == 2 })
+	redistest.Eventually(t, 10*time.Second, "all to wait", func() bool { return s.clients("").Waiting == 3 })
 	answer := s.locks("search=k")
 	rows := answer.Rows
-	if len(rows) != 2 || answer.Held != 3 || answer.Contended != 2 {
+	if len(rows) != 2 || answer.Held != 5 || answer.Contended != 3 {
 		t.Fatalf("%+v", answer)
 	}
 	for _, l := range rows {

@@ -21,7 +21,7 @@ type Hold struct {
 	Since        time.Time     // when the command was sent that acquired it
 	TTL          time.Duration // the rest of the lease
 	Fixed        bool          // the client has set the lease: it is not renewed
-	Mode         string        // exclusive or shared
+	Mode         string        // in the words of LOCKINFO
 	Client       contract.ClientInfo
 }
 

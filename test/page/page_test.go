@@ -92,6 +92,7 @@ func (s *stand) populate() {
 	s.client("CLIENT SETNAME cron", "LOCK cron:cleanup PX 120000")
 	s.client("CLIENT SETNAME report-daily", "LOCK price-list SHARED")
 	s.client("CLIENT SETNAME report-weekly", "LOCK price-list SHARED")
+	s.client("CLIENT SETNAME renderer", "LOCK render LIMIT 4", "LOCK render LIMIT 4")
 	gone := s.client("LOCK import:catalogue")
 	s.redis.Do(s.t, "HSET", "cart:checkout:88213", "0e9e6f0a-6a5c-4f3e-9c55-0b3c7a1d2e4f:42", "1")
 	s.redis.Do(s.t, "PEXPIRE", "cart:checkout:88213", "29000")
@@ -288,13 +289,13 @@ func TestPageIsUsed(t *testing.T) {
 	b := newBrowser(t, s)
 	s.populate()
 	b.open("", 1280, 900, "light")
-	b.until("all locks to be shown", `document.querySelectorAll('#rows tbody tr').length === 12`)
+	b.until("all locks to be shown", `document.querySelectorAll('#rows tbody tr').length === 14`)
 	if title := eval[string](b, "document.title"); !strings.HasSuffix(title, "lockproxy") {
 		t.Errorf("the title is %q", title)
 	}
 
 	s.client("LOCK a:new:lock")
-	b.until("a lock that comes later", `document.querySelectorAll('#rows tbody tr').length === 13`)
+	b.until("a lock that comes later", `document.querySelectorAll('#rows tbody tr').length === 15`)
 
 	b.click("th[data-sort=key] button")
 	b.until("the locks by key", `document.querySelector('#rows tbody .key').textContent === 'a:new:lock'`)
@@ -305,7 +306,7 @@ func TestPageIsUsed(t *testing.T) {
 	b.press("invoice")
 	b.until("what was searched for", `document.querySelectorAll("#rows tbody tr").length === 2 && location.hash.includes("search=invoice")`)
 	b.press("\x1b")
-	b.until("all again", `document.querySelectorAll('#rows tbody tr').length === 13`)
+	b.until("all again", `document.querySelectorAll('#rows tbody tr').length === 15`)
 	b.click("[data-only=orphaned]")
 	b.click("th[data-sort=key] button")
 	redistest.Eventually(t, 30*time.Second, "the locks held elsewhere, by key", func() bool { return b.keys() == "cart:checkout:88213 import:catalogue migration" })
@@ -324,7 +325,7 @@ func TestPageIsUsed(t *testing.T) {
 	b.until("a pause", `document.querySelector('#live').ariaPressed === 'false'`)
 	b.key(" ")
 	b.key("1")
-	b.until("the locks again", `document.querySelectorAll('#rows tbody tr').length === 13`)
+	b.until("the locks again", `document.querySelectorAll('#rows tbody tr').length === 15`)
 
 	b.key("/")
 	b.press("acme")

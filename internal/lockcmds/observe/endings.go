@@ -62,7 +62,7 @@ type Ending struct {
 	At      time.Time // the end
 	Kind    Kind
 	Key     string
-	Mode    string // of the lock: exclusive or shared
+	Mode    string // of the lock, in the words of LOCKINFO
 	By      Party
 	Took    time.Duration
 	Outcome string
