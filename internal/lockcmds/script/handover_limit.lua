@@ -41,8 +41,8 @@ local lock, channel, queue, deadlines, publish, crowd = KEYS[1], KEYS[2], KEYS[3
 local timeouts, permits = KEYS[6], KEYS[7]
 local time = redis.call('TIME')
 local now = milliseconds(time)
-local permit, by = nil, nil
-if left_of(lock) then
+local permit, by, left = nil, nil, left_of(lock)
+if left then
   local _
   permit, _, _, by = permit_meant(timeouts, permits, ARGV[1], ARGV[2], now)
 end
@@ -60,8 +60,8 @@ elseif fair and head == ARGV[17] then
 end
 local first = who == 1 and 7 or 12
 local live, ours = held_permits(timeouts, now) - 1, is_ours(lock, permits)
-local left, limit = redis.call('GET', lock) + 1, who ~= 0 and tonumber(ARGV[first + 4])
-local new, replaced = nil, nil
+local limit, new, replaced, rest = who ~= 0 and tonumber(ARGV[first + 4]), nil, nil, nil
+left = left + 1
 if who == 0 or live >= limit or not ours and left <= 0 then
   end_permits(publish, channel, queue, lock, {permit}, now)
   who = 0
@@ -70,12 +70,14 @@ else
     take_turn(queue, deadlines, head)
   end
   local before = first_end(timeouts, now)
-  remove_permits(timeouts, permits, {permit})
+  redis.call('HDEL', permits, permit, by)
+  redis.call('ZREM', timeouts, permit)
   local field, request = ARGV[first + 3], ARGV[first + 2]
   local requests, next = requests_with('', field, request), permit_of(ARGV[first], field, request)
   new, replaced =
     take_permit(lock, timeouts, permits, KEYS[4], time, next, requests, ARGV[first + 1], limit, live, left, ours)
-  if before < 0 or first_end(timeouts, now) < before then
+  rest = first_end(timeouts, now)
+  if before < 0 or rest < before then
     wake(publish, channel, queue, lock)
   end
 end
@@ -93,4 +95,4 @@ end
 if who == 0 then
   return {1, tonumber(by), 1, 0, 0, place}
 end
-return {2, new, tonumber(by), replaced or 0, who, place, first_end(timeouts, now)}
+return {2, new, tonumber(by), replaced or 0, who, place, rest}

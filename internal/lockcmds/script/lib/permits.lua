@@ -99,10 +99,10 @@ end
 
 -- sweep_permits forgets our permits that Redisson's clients have removed, because their leases had ended.
 local function sweep_permits(timeouts, permits)
-  local fields, gone = redis.call('HGETALL', permits), {}
-  if #fields <= 4 * redis.call('ZCARD', timeouts) + 2 then
+  if redis.call('HLEN', permits) <= 2 * redis.call('ZCARD', timeouts) + 1 then
     return
   end
+  local fields, gone = redis.call('HGETALL', permits), {}
   for i = 1, #fields, 2 do
     local by = string.match(fields[i + 1], '^#(%d+)')
     if by and not redis.call('ZSCORE', timeouts, fields[i]) then

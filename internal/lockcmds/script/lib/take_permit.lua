@@ -6,6 +6,7 @@
 local function take_permit(lock, timeouts, permits, counter, time, permit, requests, lease, limit, live, left, ours)
   --@ fence
   local now, kept = milliseconds(time), tonumber(left or 0) - 1
+  redis.call('ZADD', timeouts, now + lease, permit)
   if ours then
     kept = limit - live - 1
     redis.call('SET', lock, kept, 'PX', lease)
@@ -14,7 +15,6 @@ local function take_permit(lock, timeouts, permits, counter, time, permit, reque
     redis.call('SET', lock, kept, 'KEEPTTL')
     redis.call('HSET', permits, permit, '#' .. text .. ' ' .. requests, text, permit)
   end
-  redis.call('ZADD', timeouts, now + lease, permit)
   keep(lock, timeouts, permits, now, ours)
   if time[2] % 64 == 0 then
     sweep_permits(timeouts, permits)
