@@ -84,6 +84,9 @@ func TestEachClassOfRedissonOnTheNameOfALock(t *testing.T) {
 	var claims []string
 	for _, class := range classes {
 		claims = append(claims, "behind-proxy-"+class, "behind-shared-"+class, "behind-redisson-"+class)
+		if class != "semaphore" && class != "latch" {
+			claims = append(claims, "behind-limit-"+class)
+		}
 	}
 	upstreams(t, func(t *testing.T, at redistest.Place) {
 		for _, version := range redissonVersions {

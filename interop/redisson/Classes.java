@@ -41,6 +41,7 @@ public final class Classes {
     locks.forEach((name, make) -> check
         .add("behind-proxy-" + name, () -> c.lockBehindProxy(name, make, List.of()))
         .add("behind-shared-" + name, () -> c.lockBehindProxy(name, make, SHARED))
+        .add("behind-limit-" + name, () -> c.lockBehindLimit(name, make))
         .add("behind-redisson-" + name, () -> c.proxyBehindLock(name, make)));
     check
         .add("behind-proxy-semaphore", () -> c.semaphoreBehindProxy(List.of()))
@@ -48,6 +49,7 @@ public final class Classes {
         .add("behind-redisson-semaphore", c::proxyBehindSemaphore)
         .add("behind-proxy-permits", () -> c.permitsBehindProxy(List.of()))
         .add("behind-shared-permits", () -> c.permitsBehindProxy(SHARED))
+        .add("behind-limit-permits", c::permitsBehindLimit)
         .add("behind-redisson-permits", c::proxyBehindPermits)
         .add("behind-proxy-latch", () -> c.latchBehindProxy(List.of()))
         .add("behind-shared-latch", () -> c.latchBehindProxy(SHARED))
@@ -262,10 +264,73 @@ public final class Classes {
     RPermitExpirableSemaphore s = redisson.getPermitExpirableSemaphore(name);
     Check.claim(s.trySetPermits(2), "no semaphore");
     String permit = s.acquire();
+    try (Wire proxy = new Wire(Scenarios.PROXY); Wire other = new Wire(Scenarios.PROXY); Wire redis = new Wire(Scenarios.BEHIND)) {
+      for (List<String> option : List.of(List.<String>of(), SHARED)) {
+        Check.equal(proxy.command(words(List.of("TRYLOCK", name), option)), null);
+        Check.equal(proxy.command(words(List.of("FAIRLOCK", name, "WAIT", "100"), option)), null);
+      }
+      Check.refused("NOTHELD", () -> proxy.command("UNLOCK", name));
+      Check.refused("NOTHELD", () -> proxy.command("EXTENDLOCK", name, "PX", "100"));
+      Check.claim(proxy.number("LOCK", name, "LIMIT", "5") > 0, "no fence");
+      Check.equal(s.availablePermits(), 0);
+      Check.equal(proxy.command("TRYLOCK", name, "LIMIT", "5"), null);
+      Check.claim(inTime(() -> s.tryAcquire()) == null, "Redisson got a third permit");
+      CompletableFuture<Long> granted = Check.waiting(() -> other.number("LOCK", name, "LIMIT", "5"));
+      Check.stillWaits(granted, LEASE * 4 / 3); // our permit is renewed meanwhile
+      Check.claim(inTime(() -> s.tryRelease(permit)), "the permit is gone");
+      Check.claim(Check.inTime(granted) > 0, "no fence");
+      CompletableFuture<String> theirs = Check.waiting(() -> s.acquire());
+      Check.stillWaits(theirs, 300);
+      Check.equal(proxy.command("UNLOCK", name), 1);
+      String last = Check.inTime(theirs);
+      Check.equal(other.command("UNLOCK", name), 1);
+      Check.claim(inTime(() -> s.tryRelease(last)), "the permit is gone");
+      Check.equal(s.availablePermits(), 2);
+      Check.equal(redis.command("TTL", name), -1);
+    }
     isNoLock(name);
-    Check.equal(s.availablePermits(), 1);
-    Check.claim(s.tryRelease(permit), "the permit is gone");
     Check.equal(s.availablePermits(), 2);
+  }
+
+  /** The proxy has made the permits. */
+  private void permitsBehindLimit() throws Exception {
+    String name = fresh("behind-limit-permits");
+    RPermitExpirableSemaphore s = redisson.getPermitExpirableSemaphore(name);
+    try (Wire proxy = new Wire(Scenarios.PROXY); Wire redis = new Wire(Scenarios.BEHIND)) {
+      proxy.number("LOCK", name, "LIMIT", "2");
+      Check.claim(!inTime(() -> s.trySetPermits(7)), "Redisson has made permits");
+      String permit = inTime(() -> s.tryAcquire());
+      Check.claim(permit != null, "no permit");
+      Check.claim(inTime(() -> s.tryAcquire()) == null, "Redisson got a third permit");
+      Check.equal(proxy.command("TRYLOCK", name, "LIMIT", "2"), null);
+      CompletableFuture<Long> granted = Check.waiting(() -> proxy.number("LOCK", name, "LIMIT", "2"));
+      Check.stillWaits(granted, LEASE * 4 / 3);
+      Check.claim(inTime(() -> s.tryRelease(permit)), "the permit is gone");
+      Check.claim(Check.inTime(granted) > 0, "no fence");
+      Check.equal(proxy.command("UNLOCK", name), 1);
+      Check.equal(proxy.command("UNLOCK", name), 1);
+      Check.equal(redis.command("EXISTS", name), 0);
+    }
+  }
+
+  /** Redis refuses Redisson's locks while permits are out, and nothing changes. */
+  private void lockBehindLimit(String kind, Function<String, RLock> make) throws Exception {
+    String name = fresh("behind-limit-" + kind);
+    try (Wire proxy = new Wire(Scenarios.PROXY); Wire redis = new Wire(Scenarios.BEHIND)) {
+      proxy.number("LOCK", name, "LIMIT", "2");
+      RLock lock = make.apply(name);
+      for (Callable<?> call : List.<Callable<?>>of(() -> lock.tryLock(), unlock(lock))) {
+        try {
+          Object got = inTime(call);
+          Check.claim(Boolean.FALSE.equals(got), "got " + Check.show(got));
+        } catch (Exception err) {
+          Check.claim(!(err instanceof java.util.concurrent.TimeoutException), err.toString());
+        }
+      }
+      Check.equal(redis.command("GET", name), "1");
+      Check.equal(proxy.command("UNLOCK", name), 1);
+      Check.equal(redis.command("EXISTS", name), 0);
+    }
   }
 
   private void latchBehindProxy(List<String> option) throws Exception {
