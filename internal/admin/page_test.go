@@ -142,7 +142,7 @@ func TestEachSharedHoldIsShown(t *testing.T) {
 		s.redis.Do(t, "SET", "{away}:"+owner+":1:rwlock_timeout:1", "1", "PX", "20000")
 	}
 	send(t, s.client(), "LOCK away")
-	redistest.Eventually(t, 10*time.Second, "all to wait", func() bool { return s.clients("").Waiting == 3 })
+	redistest.Eventually(t, 10*time.Second, "all to wait", func() bool { return s.locks("").Contended == 3 })
 	answer := s.locks("search=k")
 	rows := answer.Rows
 	if len(rows) != 2 || answer.Held != 5 || answer.Contended != 3 {
