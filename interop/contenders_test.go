@@ -193,6 +193,7 @@ func TestRedissonWhileServersChange(t *testing.T) {
 		"BEHIND_URL=cluster://"+c.Addrs(), "PROXIES=redis://"+stand.proxy+",redis://"+second, "WAIT=2")
 	s.turns(t, "at first", 1, "")
 
+	s.tell(t, "moves")
 	// The locks of each kind end at two servers.
 	for _, to := range []int{2, 0, 1} {
 		for i := range plain {

@@ -22,8 +22,8 @@ import org.redisson.api.RedissonClient;
  * by reading and writing it. The hash "holds" there counts the holds of each thread.
  *
  * <p>Lines of the input: "sync" has lockproxy's threads ask for a replica from then on, "newcomer" has a new client of
- * Redisson wait for each lock, "faults" says that servers change from then on, "end" ends all threads. Until "faults" or
- * "sync" lockproxy answers no errors, and no thread waits for long; later both are noted.
+ * Redisson wait for each lock, "moves" and "faults" say that servers change from then on, "end" ends all threads. Before
+ * any of these lines no thread waits for long. Until "faults" or "sync" lockproxy answers no errors. Later both are noted.
  */
 public final class Contenders {
   private static final int EACH = 2; // threads of each side at each lock; at a shared lock as many readers and writers
@@ -58,8 +58,8 @@ public final class Contenders {
   private final Map<String, Integer> thrown = new TreeMap<>(); // errors of Redisson; guarded by itself
   private final Map<String, Integer> late = new TreeMap<>(); // waits for longer than LONG; guarded by itself
   private int newcomers;
-  private String refusedBefore; // before the line "faults" or "sync"
-  private String lateBefore;
+  private String refusedBefore; // before the first of the lines "faults" and "sync"
+  private String lateBefore; // before the first of these lines
   private volatile boolean sync;
   private volatile boolean ended;
 
@@ -91,9 +91,11 @@ public final class Contenders {
         newcomer(locks);
         continue;
       }
-      if (refusedBefore == null) {
-        refusedBefore = shown(refused);
+      if (lateBefore == null) {
         lateBefore = shown(late);
+      }
+      if (refusedBefore == null && !line.equals("moves")) {
+        refusedBefore = shown(refused);
       }
       sync |= line.equals("sync");
     }
