@@ -40,6 +40,16 @@ if held.err then
   return drop_permit(ARGV[4], KEYS[2], KEYS[3], lock, owner, field, ARGV[2], ARGV[11], ARGV[6], ARGV[5])
 end
 if not held[1] or ARGV[2] ~= '0' and held[2] ~= ARGV[2] then
+  if not held[1] and ARGV[11] ~= '0' then -- the acquire itself may still come, and the owner may hold the lock on the other side
+    local beside = (shared and hold_of or shared_hold)(lock, owner, field)
+    if beside[1] and (tonumber(beside[3] or 0) or 0) < tonumber(ARGV[5]) then
+      if shared then
+        redis.call('HSET', lock, field == '' and '{request}' or field, ARGV[5])
+      else
+        put_shared(lock, owner, beside, beside[1], field, ARGV[5])
+      end
+    end
+  end
   return {0}
 end
 local sum, last, request = tonumber(held[1]) or 0, tonumber(held[3] or 0) or 0, tonumber(ARGV[5])
