@@ -67,7 +67,7 @@ func (c *client) sideOf(cmd *grammar.Command) string {
 func (c *client) eitherSide(s *slot) {
 	alone, beside := *c.holds.of(sharedKey), *c.holds.of(sharedSide)
 	lost := *c.overAt.of(sharedKey) >= s.sent && *c.overAt.of(sharedKey) > 0
-	if s.side == sharedKey && s.cmd.Verb == grammar.Unlock && beside != nil && (alone != nil && alone.vague || lost) {
+	if s.side == sharedKey && s.cmd.Verb == grammar.Unlock && beside != nil && (alone != nil && alone.vague || lost || c.untold) {
 		beside.vague, beside.released = true, true
 	}
 }
@@ -710,7 +710,7 @@ func (x *sharing) progress(now *picture) {
 		case could:
 		case s.side == sharedSide:
 			from, could = x.open.at, x.open.is
-		case now.shared && len(now.parts) == 1 && now.parts[0].owner == ownerOf(c, s):
+		case s.cmd.Owner == "" && now.shared && len(now.parts) == 1 && now.parts[0].owner == c.owner():
 			if _, ok := x.sole[s]; !ok {
 				x.sole[s] = w.now
 			}
