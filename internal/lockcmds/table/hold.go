@@ -207,8 +207,8 @@ func (h *Hold) promise(sentAt time.Time) {
 func (t *Table) Hold(k Key) *Hold { return t.locks.find(k) }
 
 // Meant returns the hold that a release or an extension of a session is about; nil: there is none. named is the fence that the
-// client has named; 0: none. If the owner has several, it is the session's oldest that it has not begun to release, or else
-// the oldest of another session.
+// client has named; 0: none. If the owner has several, it is the session's oldest that no session has begun to release, or
+// else the oldest of another session.
 func (t *Table) Meant(by *Session, k Key, named int64) (found *Hold) {
 	switch {
 	case k.Kind.Reenters():
@@ -220,10 +220,11 @@ func (t *Table) Meant(by *Session, k Key, named int64) (found *Hold) {
 		return found
 	}
 	for h := range t.locks.owned(k) {
-		if h.IsHeldBy(by) {
+		switch {
+		case h.releasing > 0:
+		case h.IsHeldBy(by):
 			return h
-		}
-		if found == nil && !h.unused() && h.releasing == 0 {
+		case found == nil && !h.unused():
 			found = h
 		}
 	}

@@ -164,6 +164,58 @@ func TestWaitersOfALockInRedissonsFormListenToItsChannel(t *testing.T) {
 	}
 }
 
+// Holders of permits hand them over at the same time, each to another waiter.
+func TestHoldersOfPermitsOfferThemToOneWaiterEach(t *testing.T) {
+	tokens := kind{} // neither reenters nor shares
+	for _, way := range []bool{plain, fair} {
+		w := newWorld(t)
+		w.holder = "x" // elsewhere
+		first, second := w.ask(way, ""), w.ask(way, "")
+		first.Kind, second.Kind = tokens, tokens
+		w.settle()
+		for _, want := range []*client{first, second, nil} {
+			p, f := w.s.Offer(Key{Lock: "k", Owner: "x", Kind: tokens})
+			got := p
+			if way == fair {
+				got = f
+			}
+			if want == nil && got != nil || want != nil && got != &want.Waiter {
+				t.Errorf("fair %t: offered to %v, want %v", way, got, want)
+			}
+		}
+	}
+}
+
+// A session releases its own grant rather than one of another session of its owner, and each release is about another grant.
+func TestAReleaseOfOneOfSeveralGrantsIsAboutTheOldestOfTheSession(t *testing.T) {
+	tokens := kind{}
+	x := New(Config{NewHold: func() *Hold { return &Hold{} }})
+	a, b := &Session{Name: "a", Losses: noLosses{}}, &Session{Name: "b", Losses: noLosses{}}
+	k := Key{Lock: "k", Owner: "job", Kind: tokens}
+	var holds []*Hold
+	for i, s := range []*Session{a, b, b, a, b} {
+		h, _ := x.Record(&Grant{By: s, Key: k, Fence: int64(i + 1), Count: 1, SentAt: at(i), TTL: time.Minute, Grace: -1})
+		holds = append(holds, h)
+	}
+	if h := x.Meant(a, k, 3); h != holds[2] {
+		t.Errorf("%v has the fence 3", h)
+	}
+	if h := x.Meant(a, k, 7); h != nil {
+		t.Errorf("%v has the fence 7", h)
+	}
+	for _, c := range []struct {
+		by   *Session
+		want int // its place in holds
+	}{{b, 1}, {a, 0}, {b, 2}, {a, 3}, {a, 4}} {
+		if r := x.Release(c.by, k, 0); r.Hold != holds[c.want] || r.Fence != holds[c.want].Fence {
+			t.Errorf("a release of session %s is about %v, want fence %d", c.by.Name, r.Hold, holds[c.want].Fence)
+		}
+	}
+	if r := x.Release(b, k, 0); r.Hold != nil {
+		t.Errorf("a sixth release is about %v", r.Hold)
+	}
+}
+
 func TestAHandOverGoesToAKindThatItsScriptCanGrant(t *testing.T) {
 	for _, k := range []Kind{together, alone} {
 		w := newWorld(t)
