@@ -50,6 +50,9 @@ func (e *Engine) keyLocked(s *clientSession, cmd *grammar.Command) table.Key {
 	other.Kind, permit.Kind = shared{}, limit{}
 	switch cmd.Verb {
 	case grammar.Unlock, grammar.ExtendLock:
+		if !cmd.Shared && cmd.Fence == 0 && e.table.Hold(k) != nil { // the usual case asks no more
+			return k
+		}
 		if cmd.Fence != 0 {
 			if h := e.table.HoldByFence(k.Lock, cmd.Fence); h != nil && h.Owner == k.Owner {
 				return h.Key
