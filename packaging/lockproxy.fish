@@ -6,6 +6,7 @@ complete -c lockproxy -n '__fish_seen_subcommand_from exec' -l wait -r -d 'Longe
 complete -c lockproxy -n '__fish_seen_subcommand_from exec' -l no-wait -d 'Do not wait, as --wait 0s'
 complete -c lockproxy -n '__fish_seen_subcommand_from exec' -l fair -d 'First come, first served (FAIRLOCK)'
 complete -c lockproxy -n '__fish_seen_subcommand_from exec' -l shared -d 'Hold the lock beside other shared holders, and beside no exclusive one'
+complete -c lockproxy -n '__fish_seen_subcommand_from exec' -l limit -r -d 'Run at most N commands of this lock at the same time (LIMIT)'
 complete -c lockproxy -n '__fish_seen_subcommand_from exec' -l lease -r -d 'Lease of the lock'
 complete -c lockproxy -n '__fish_seen_subcommand_from exec' -l max-hold -r -d 'End the command after this time'
 complete -c lockproxy -n __fish_use_subcommand -a locks -d 'List the locks that are held through the proxy'

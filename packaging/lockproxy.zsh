@@ -10,6 +10,7 @@ _lockproxy() {
 		'--no-wait[Do not wait, as --wait 0s]' \
 		'--fair[First come, first served (FAIRLOCK)]' \
 		'--shared[Hold the lock beside other shared holders, and beside no exclusive one]' \
+		'--limit=[Run at most N commands of this lock at the same time (LIMIT)]:value:_files' \
 		'--lease=[Lease of the lock]:value:_files' \
 		'--max-hold=[End the command after this time]:value:_files' \
 		'*::argument:_default'

@@ -221,6 +221,57 @@ func TestSharedCommandsRunBesideEachOther(t *testing.T) {
 	l.gone("pids")
 }
 
+func TestAtMostNCommandsRun(t *testing.T) {
+	t.Parallel()
+	l := newLocks(t)
+	if err := syscall.Mkfifo(filepath.Join(l.dir, "wait"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first := l.start("--limit", "2", "--lease", "10s", "job", "--", "sh", "-c", "echo $LOCK_FENCE > fence; read x < wait; echo done")
+	fence := l.wrote("fence")
+	second := l.start("--limit", "2", "job", "--", "sh", "-c", family)
+	l.wrote("pids")
+	l.start("--limit", "2", "-n", "job", "--", "true").want(cli.ExitBusy, "one of 2 holders")
+	l.start("-n", "job", "--", "true").want(cli.ExitBusy, "one of 2 holders")
+	l.start("--limit", "3", "-n", "job", "--", "true").want(0, "") // the limit is that of the call
+	waiting := l.start("--limit", "2", "job", "--", "sh", "-c", "echo next > next")
+	redistest.Eventually(t, 20*time.Second, "one to wait", func() bool { return len(waiters(t, l)) == 1 })
+	_ = second.cmd.Process.Kill()
+	second.want(-1, "")
+	l.gone("pids")
+	waiting.want(0, "") // the guard has released that permit, and no other
+	l.wrote("next")
+
+	l.proxy.cmd.Process.Kill()
+	l.proxy.once.Do(func() { _ = l.proxy.cmd.Wait() })
+	startProcess(t, "--listen", l.addr, "--upstream", l.redis.Addr()).awaitLog(1, "connected to upstream")
+	least := int64(math.MaxInt64)
+	redistest.Eventually(t, 20*time.Second, "the lease to be extended through the new proxy", func() bool {
+		left, _ := l.redis.Do(t, "PTTL", "job").(int64)
+		least = min(least, left)
+		return left > least
+	})
+	if out, err := l.program("info", "job").Output(); err != nil || !strings.Contains(string(out), fence) || strings.Contains(string(out), "HOLDER") {
+		t.Errorf("the permit with fence %s is not the only one: %s, %v", fence, out, err)
+	}
+	if err := os.WriteFile(filepath.Join(l.dir, "wait"), []byte("go on\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first.want(0, "done")
+	l.free("job", time.Second)
+
+	if err := os.Remove(filepath.Join(l.dir, "pids")); err != nil {
+		t.Fatal(err)
+	}
+	third := l.start("--limit", "2", "--lease", "5s", "job", "--", "sh", "-c", family)
+	l.wrote("pids")
+	if out, err := l.program("unlock", "job").CombinedOutput(); err != nil || string(out) != "unlocked\n" {
+		t.Fatalf("unlock: %s, %v", out, err)
+	}
+	third.want(cli.ExitLost, "job: ending the command: the lock was lost")
+	l.gone("pids")
+}
+
 // waiters lists the clients that wait for a lock.
 func waiters(t *testing.T, l *locks) []string {
 	t.Helper()

@@ -48,6 +48,8 @@ func TestAnswersAsTextAndAsJSON(t *testing.T) {
 		{"locks", "*1\r\n" + map2, "LOCKLIST", ExitOK, "KEY  OWNER  MODE       HOLDS  HELD  LEASE  FENCE  WAITERS  CLIENT  NAME\nk    o      exclusive  0      -     0s     7      0…\n"},
 		{"info k", sharedMap, "LOCKINFO k", ExitOK, "owner    o\nmode     shared\n…\nHOLDER  HOLDS  LEASE  FENCE  CLIENT     NAME\no       1      1.5s   7      1.2.3.4:5  n\np       2      1s     8…\n"},
 		{"info k --json", sharedMap, "LOCKINFO k", ExitOK, "{…\"mode\": \"shared\",…\"holders\": [\n…\"owner\": \"p\",\n      \"holds\": 2,\n      \"lease_ms\": 1000,\n      \"fence\": 8\n    }\n  ]\n}\n"},
+		{"info k", "%3\r\n+owner\r\n+o\r\n+mode\r\n+limit\r\n+limit\r\n:5", "LOCKINFO k", ExitOK, "owner    o\nmode     limit\n…limit    5\n"},
+		{"info k --json", "%2\r\n+mode\r\n+limit\r\n+limit\r\n:5", "LOCKINFO k", ExitOK, "{…\"mode\": \"limit\",\n  \"limit\": 5,…}\n"},
 		{"locks --match a* --count 5 --json", "*0", "LOCKLIST MATCH a* COUNT 5", ExitOK, "[]\n"},
 		{"unlock k", ":1", "FORCEUNLOCK k", ExitOK, "unlocked\n"},
 		{"unlock k", ":0", "FORCEUNLOCK k", ExitNo, "free\n"},
@@ -161,12 +163,16 @@ func TestAwaitingALock(t *testing.T) {
 	}
 }
 
-// The word SHARED is a mistake in syntax to a proxy that does not know it.
-func TestAProxyWithoutSharedLocksIsNamed(t *testing.T) {
-	proxy := startStub(t, "-ERR syntax error")
-	code, _, complaints := ran(t, "exec", "-s", "k", "-u", proxy.addr, "--", "true")
-	if code != ExitUnreachable || !strings.Contains(complaints, "an earlier version, which has no shared locks") {
-		t.Errorf("exit code %d, %q", code, complaints)
+// The words SHARED and LIMIT are mistakes in syntax to a proxy that does not know them.
+func TestAProxyOfAnEarlierVersionIsNamed(t *testing.T) {
+	for flag, want := range map[string]string{
+		"--shared": "an earlier version, which has no shared locks", "--limit=2": "an earlier version, which has no locks with a limit",
+	} {
+		proxy := startStub(t, "-ERR syntax error")
+		code, _, complaints := ran(t, "exec", flag, "k", "-u", proxy.addr, "--", "true")
+		if code != ExitUnreachable || !strings.Contains(complaints, want) {
+			t.Errorf("%s: exit code %d, %q", flag, code, complaints)
+		}
 	}
 }
 

@@ -27,6 +27,7 @@ type execCommand struct {
 	NoWait  bool
 	Fair    bool
 	Shared  bool
+	Limit   int32
 	Lease   time.Duration
 	MaxHold time.Duration
 	Key     string
@@ -49,6 +50,7 @@ func (c *execCommand) flags(f *pflag.FlagSet) {
 	f.BoolVarP(&c.NoWait, "no-wait", "n", false, "Do not wait, as --wait 0s.")
 	f.BoolVar(&c.Fair, "fair", false, "First come, first served (FAIRLOCK).")
 	f.BoolVarP(&c.Shared, "shared", "s", false, "Hold the lock beside other shared holders, and beside no exclusive one.")
+	f.Int32Var(&c.Limit, "limit", 0, "Run at most `N` commands of this lock at the same time (LIMIT).")
 	f.Var((*Duration)(&c.Lease), "lease", "Lease of the lock. It is renewed while the command runs. If this machine fails, the lock ends within this time.")
 	f.Var((*Duration)(&c.MaxHold), "max-hold", "End the command after this time. Exit code 124. 0s: no limit.")
 	f.SetInterspersed(false) // what follows the command is its own
@@ -68,6 +70,12 @@ func (c *execCommand) arguments(f *pflag.FlagSet) error {
 	}
 	if c.Command = f.Args(); len(c.Command) == 0 {
 		return fmt.Errorf("no command behind the lock %s", plain(c.Key))
+	}
+	switch {
+	case f.Changed("limit") && c.Limit < 1:
+		return fmt.Errorf("--limit: %d is less than 1", c.Limit)
+	case c.Limit > 0 && c.Shared:
+		return errors.New("--shared and --limit are two kinds of locks: name one")
 	}
 	if c.NoWait {
 		c.Wait = patience{limited: true}
@@ -102,7 +110,7 @@ func (c *execCommand) run(p *program) int {
 	defer signal.Stop(signals)
 
 	h := newHolder(t, c.Key, c.Lease)
-	h.Limit, h.Shared = c.MaxHold, c.Shared
+	h.Limit, h.Shared, h.Most = c.MaxHold, c.Shared, int(c.Limit)
 	defer h.Disconnect()
 	sure, code := c.acquire(p, h, signals)
 	if code != ExitOK {
@@ -198,8 +206,11 @@ func (c *execCommand) tellHolder(ctx context.Context, p *program, t Target, own 
 	}
 }
 
-// errNoShared is the meaning of a syntax error of a proxy that does not know the word SHARED.
-var errNoShared = errors.New("the proxy is of an earlier version, which has no shared locks")
+// Meanings of a syntax error of a proxy that does not know the word.
+var (
+	errNoShared = errors.New("the proxy is of an earlier version, which has no shared locks")
+	errNoLimit  = errors.New("the proxy is of an earlier version, which has no locks with a limit")
+)
 
 // await asks for the lock, over a new connection if the proxy goes away meanwhile.
 func (c *execCommand) await(ctx context.Context, h *Holder) (time.Time, error) {
@@ -223,6 +234,8 @@ func (c *execCommand) await(ctx context.Context, h *Holder) (time.Time, error) {
 			return sure, err
 		case c.Shared && reply == "ERR syntax error":
 			return sure, errNoShared
+		case c.Limit > 0 && reply == "ERR syntax error":
+			return sure, errNoLimit
 		case reply != "" && !temporary(reply):
 			return sure, answered(err)
 		case errors.Is(err, errLost): // taken away at once: ask again

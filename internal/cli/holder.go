@@ -33,6 +33,7 @@ type Holder struct {
 	Key    string
 	Owner  string
 	Shared bool // it is held beside other shared holders
+	Most   int  // holders that there may be (LIMIT): it has a permit, known by its fence; 0: it is no such lock
 	Lease  time.Duration
 	Limit  time.Duration // MAXHOLD; 0: none
 	Fence  int64         // of the grant; 0: there is none yet
@@ -85,6 +86,8 @@ func (h *Holder) about(verb string, options ...string) []string {
 	return append(args, options...)
 }
 
+func (h *Holder) byFence() []string { return []string{"FENCE", strconv.FormatInt(h.Fence, 10)} }
+
 // do sends a command. If the connection fails, it is closed.
 func (h *Holder) do(ctx context.Context, args ...string) (reply int64, null bool, err error) {
 	if err := h.Connect(ctx); err != nil {
@@ -102,6 +105,9 @@ func (h *Holder) do(ctx context.Context, args ...string) (reply int64, null bool
 // grant. GRACE keeps the lease as long as it is, because the holder counts on it while it connects again.
 func (h *Holder) Lock(ctx context.Context, verb string, wait time.Duration) (sure time.Time, err error) {
 	args := h.about(verb, "GRACE", millis(h.Lease))
+	if h.Most > 0 {
+		args = append(args, "LIMIT", strconv.Itoa(h.Most))
+	}
 	if wait >= 0 {
 		args = append(args, "WAIT", strconv.FormatInt(wait.Milliseconds(), 10))
 	}
@@ -123,8 +129,11 @@ func (h *Holder) Lock(ctx context.Context, verb string, wait time.Duration) (sur
 
 // Extend gives the lock a new lease, over a new connection if need be. It returns when it was asked for. errLost: the
 // lock is not ours.
+//
+// A permit is not taken again over the new connection: that would be one more. No proxy renews it any more, but each
+// extension does.
 func (h *Holder) Extend(ctx context.Context) (sentAt time.Time, err error) {
-	if h.conn == nil { // the old one has ended: the new one must hold the lock, or no proxy renews it
+	if h.conn == nil && h.Most == 0 { // the old one has ended: the new one must hold the lock, or no proxy renews it
 		fence, null, err := h.do(ctx, h.about("LOCK", "GRACE", millis(h.Lease), "WAIT", "0")...)
 		switch {
 		case err != nil:
@@ -137,7 +146,11 @@ func (h *Holder) Extend(ctx context.Context) (sentAt time.Time, err error) {
 		}
 	}
 	sentAt = time.Now()
-	_, _, err = h.do(ctx, h.about("EXTENDLOCK", "PX", millis(h.Lease))...)
+	args := h.about("EXTENDLOCK", "PX", millis(h.Lease))
+	if h.Most > 0 {
+		args = append(args, h.byFence()...)
+	}
+	_, _, err = h.do(ctx, args...)
 	return sentAt, h.judge(err)
 }
 
@@ -158,7 +171,7 @@ const mostHolds = 1000
 func (h *Holder) Release(ctx context.Context) error {
 	args := h.about("UNLOCK")
 	if h.Fence != 0 {
-		args = append(args, "FENCE", strconv.FormatInt(h.Fence, 10))
+		args = append(args, h.byFence()...)
 	}
 	asked := false
 	for range mostHolds {

@@ -57,6 +57,28 @@ func TestASharedHolderSaysSo(t *testing.T) {
 		"EXTENDLOCK k OWNER o SHARED PX 5000", "UNLOCK k OWNER o SHARED FENCE 7")
 }
 
+// Each command about a permit names its fence, also over a new connection: another acquire would take one more.
+func TestAPermitIsNamedByItsFence(t *testing.T) {
+	const extend = "EXTENDLOCK k OWNER o PX 5000 FENCE 7"
+	h, p := at(t, ":7", ":1", ":1", ":1", "-NOTHELD x")
+	h.Most = 3
+	if _, err := h.Lock(t.Context(), "LOCK", -1); err != nil {
+		t.Fatal(err)
+	}
+	h.Disconnect()
+	if _, err := h.Extend(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.Disconnect()
+	if _, err := h.Extend(t.Context()); !errors.Is(err, errLost) {
+		t.Errorf("the error is %v", err)
+	}
+	p.want(t, "LOCK k OWNER o GRACE 5000 LIMIT 3", extend, extend, "UNLOCK k OWNER o FENCE 7", extend)
+}
+
 // A loss is told from a failure, after which the lock may still be held.
 func TestOnlySomeErrorsAreLosses(t *testing.T) {
 	for reply, lost := range map[string]bool{

@@ -99,7 +99,8 @@ type lock struct {
 	KeyAs   string `json:"key_base64,omitempty"` // the bytes, if they are not UTF-8: JSON cannot say them
 	Owner   string `json:"owner"`
 	OwnerAs string `json:"owner_base64,omitempty"`
-	Mode    string `json:"mode"` // exclusive or shared
+	Mode    string `json:"mode"`            // exclusive, shared or limit
+	Limit   int64  `json:"limit,omitempty"` // of the latest grant in mode limit
 	Holds   int64  `json:"holds"`
 	HeldMS  *int64 `json:"held_ms,omitempty"` // nil: the proxy does not know it
 	LeaseMS int64  `json:"lease_ms"`
@@ -129,7 +130,7 @@ type holder struct {
 func lockOf(v resp.Value, key string) lock {
 	l := lock{Key: key, Mode: "exclusive"} // a proxy of an earlier version has no others
 	texts := map[string]*string{"key": &l.Key, "owner": &l.Owner, "mode": &l.Mode, "client": &l.Client, "name": &l.Name}
-	numbers := map[string]*int64{"holds": &l.Holds, "ttl-ms": &l.LeaseMS, "fence": &l.Fence, "fair-waiters": &l.Fair, "local-waiters": &l.Local}
+	numbers := map[string]*int64{"holds": &l.Holds, "ttl-ms": &l.LeaseMS, "fence": &l.Fence, "limit": &l.Limit, "fair-waiters": &l.Fair, "local-waiters": &l.Local}
 	for i := 0; i+1 < len(v.Elems); i += 2 {
 		if to := texts[string(v.Elems[i].Str)]; to != nil {
 			*to = string(v.Elems[i+1].Str)
@@ -208,6 +209,9 @@ func (c *infoCommand) run(p *program) int {
 			leaseText(l.LeaseMS), fenceText(l.Fence), l.waiters())
 		if l.Client != "" {
 			fmt.Fprintf(w, "client\t%s\nname\t%s\n", plain(l.Client), plain(l.Name))
+		}
+		if l.Limit > 0 {
+			fmt.Fprintf(w, "limit\t%d\n", l.Limit)
 		}
 		if len(l.Holders) > 1 {
 			fmt.Fprintln(w, "\nHOLDER\tHOLDS\tLEASE\tFENCE\tCLIENT\tNAME")
