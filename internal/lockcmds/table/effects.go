@@ -214,7 +214,12 @@ func (s *Session) lost(k Key, fence int64) {
 func (s *Session) HasLost(k Key) bool { return s.LostFence(k) != 0 }
 
 // LostFence is the fence of such a grant, of a kind that reenters; 0: the session has lost none.
-func (s *Session) LostFence(k Key) int64 { return s.Losses.Fence(k.Lock, lossesOf(k)) }
+func (s *Session) LostFence(k Key) int64 {
+	if s.Losses.Empty() { // the usual case, and no name is made
+		return 0
+	}
+	return s.Losses.Fence(k.Lock, lossesOf(k))
+}
 
 // tellLost reports whether the session has lost such a grant, and forgets one: the reply tells it.
 func (s *Session) tellLost(k Key) bool {
@@ -227,7 +232,7 @@ func (s *Session) tellLost(k Key) bool {
 
 // Regained forgets the losses that are of no interest to a session whose owner has, or had, a later grant.
 func (s *Session) Regained(k Key) {
-	if k.Kind.Reenters() {
+	if k.Kind.Reenters() && !s.Losses.Empty() {
 		s.Losses.Forget(k.Lock, lossesOf(k))
 	}
 }
