@@ -218,8 +218,7 @@ type stake struct {
 // expireAll removes keys that have expired, by the beginnings of their names.
 func (s *server) expireAll(beginnings ...string) {
 	now := s.ms()
-	for i := len(s.keys) - 1; i >= 0; i-- {
-		one := s.keys[i]
+	for _, one := range slices.Backward(s.keys) {
 		begins := func(name string) bool { return strings.HasPrefix(one.key, name) }
 		if one.expire != 0 && one.expire <= now && slices.ContainsFunc(beginnings, begins) {
 			s.get(one.key)
