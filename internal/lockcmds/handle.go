@@ -64,6 +64,10 @@ func (e *Engine) ownerOf(s *contract.Caller, cmd *grammar.Command) (owner string
 func (e *Engine) lostPermit(s *contract.Caller, cmd *grammar.Command) (lost bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	session, k := e.beginLocked(s, cmd)
+	session := e.sessions[s.ID]
+	if session == nil { // it has ended while the answer was on its way
+		return false
+	}
+	k := e.keyLocked(session, cmd)
 	return k.Kind == limit{} && e.table.KnowsLoss(&session.Session, k, cmd.Fence)
 }

@@ -245,6 +245,16 @@ var regressions = map[string]*plan{
 			{at: 509 * ms, kind: "send", line: "UNLOCK s"},
 		},
 	},
+	"a session was recorded anew by the answer to its UNLOCK by the fence, which came behind its end": {
+		proxies: 1, clients: 6,
+		actions: []action{
+			{at: 9 * ms, kind: "send", who: 2, line: "FAIRLOCK a WAIT 7255"},
+			{at: 11 * ms, kind: "outage", d: 2700 * ms, d2: 1112 * ms, n: 1},
+			{at: 19 * ms, kind: "force", line: "a", n: 1},
+			{at: 149 * ms, kind: "pause", d: 3171 * ms},
+			{at: 283 * ms, kind: "hang up", n: 2},
+		},
+	},
 	"a shared holder whose hash slot was being moved waited for a waiter that waited for it": {
 		proxies: 2, clients: 3, shape: cluster, replicas: 2, smooth: true,
 		actions: []action{
