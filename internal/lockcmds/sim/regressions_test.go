@@ -246,7 +246,7 @@ var regressions = map[string]*plan{
 		},
 	},
 	"a session was recorded anew by the answer to its UNLOCK by the fence, which came behind its end": {
-		proxies: 1, clients: 6,
+		proxies: 1, clients: 6, shape: cluster, replicas: 2,
 		actions: []action{
 			{at: 9 * ms, kind: "send", who: 2, line: "FAIRLOCK a WAIT 7255"},
 			{at: 11 * ms, kind: "outage", d: 2700 * ms, d2: 1112 * ms, n: 1},
