@@ -113,6 +113,7 @@ func TestASecondUpgradeOfASharedHoldIsADeadlock(t *testing.T) {
 	b.fence("LOCK k SHARED")
 	a.send("LOCK k")
 	a.awaitWaiting()
+	p.awaitAttempts("k") // it has its place
 	if got := b.do("LOCK k"); !strings.HasPrefix(got, "-DEADLOCK ") {
 		t.Fatal(got)
 	}

@@ -253,3 +253,26 @@ func TestAnUpgradeAwaitsTheLeasesOfTheOthers(t *testing.T) {
 		empty(t, srv)
 	}
 }
+
+// The last holder that is alive leaves a crowd whose other leases have ended, or end soon: the lock is free then, without a waiter that asks.
+func TestACrowdOfTheDeadDoesNotKeepTheLock(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	a, b := startProxy(t, srv, nil).session(2), startProxy(t, srv, nil).session(2)
+	for _, when := range []string{"ended", "end soon"} {
+		b.fence("LOCK k SHARED")
+		for i := range 8 {
+			a.fence(fmt.Sprintf("LOCK k SHARED PX 200 OWNER x%d", i))
+		}
+		if when == "ended" {
+			redistest.Eventually(t, patience, "the end of their leases", func() bool {
+				return len(srv.Client(t).Keys(t.Context(), "*rwlock_timeout*").Val()) == 1
+			})
+		}
+		b.want("UNLOCK k", ":1")
+		if left := srv.Client(t).PTTL(t.Context(), "k").Val(); left > 400*time.Millisecond || when == "ended" && left > 0 {
+			t.Errorf("%s: the lock lasts %v longer", when, left)
+		}
+		srv.Do(t, "DEL", "k")
+	}
+}

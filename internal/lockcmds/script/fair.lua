@@ -79,10 +79,11 @@ elseif redis.pcall('HEXISTS', KEYS[1], owner) ~= 0 then
     --@ upgrade
     answer = upgrade(KEYS[1], KEYS[4], owner, ARGV[2], ARGV[3], ARGV[6])
     --@ deadlock
-    if ARGV[8] == '1' and answer and answer[1] == 0 and head and deadlock(ARGV[9], KEYS[5], KEYS[2], KEYS[1], place) then
-      --@ take_turn
-      take_turn(KEYS[2], KEYS[3], place) -- at once: the other must not find a waiter that is refused
+    local other = ARGV[8] == '1' and answer and answer[1] == 0 and deadlock(ARGV[9], KEYS[5], KEYS[1], head, place) or 0
+    if other == 2 then
       return redis.error_reply('DEADLOCK another holder of the shared lock waits to hold it alone; nothing was done')
+    elseif other == 1 then
+      return {0, -4, 0, 1, math.min(answer[5], 1000)}
     end
   elseif answer and answer.err then
     --@ permits

@@ -30,7 +30,7 @@ if not ARGV[5] then -- usually it is the last hold, of the grant that the sessio
     fence = tonumber(ARGV[2])
   end
 end
--- Usually it is the only hold of its owner, and the lease is the watchdog's: the lock does not outlast the others for long.
+-- Usually it is the only hold of its owner, and the lease is the watchdog's.
 if ARGV[8] == '1' and ARGV[5] == '0' and ARGV[7] == '' and ARGV[6] ~= '0' then
   local lock, owner = KEYS[1], ARGV[1]
   local held = redis.pcall('HMGET', lock, 'mode', owner, '{' .. owner .. '}')
@@ -40,9 +40,20 @@ if ARGV[8] == '1' and ARGV[5] == '0' and ARGV[7] == '' and ARGV[6] ~= '0' then
     (not twin or redis.call('EXISTS', twin) == 0) then -- see shares_key
     local size = redis.call('HLEN', lock)
     local waits = redis.pcall('LINDEX', KEYS[3], 0)
-    if size > 10 and not waits and redis.call('DEL', KEYS[4]) == 1 then -- a crowd is left; see lib/leave_shared.lua
-      redis.call('HDEL', lock, owner, '{' .. owner .. '}')
-      return tonumber(by)
+    if size > 10 and not waits then -- a crowd is left, if one of two others is alive for about as long; see lib/leave_shared.lua
+      local base, most = string.sub(KEYS[4], 1, -#owner - 18), 0
+      for _, field in ipairs(redis.call('HRANDFIELD', lock, 2)) do
+        local other = string.match(field, '^{(.+)}$') or field
+        if other ~= owner then
+          most = math.max(most, redis.call('PTTL', base .. other .. ':rwlock_timeout:1'))
+        end
+      end
+      local left = redis.call('PTTL', KEYS[4])
+      if left >= 0 and left <= 2 * most then
+        redis.call('DEL', KEYS[4])
+        redis.call('HDEL', lock, owner, '{' .. owner .. '}')
+        return tonumber(by)
+      end
     elseif size == 3 and redis.call('EXISTS', KEYS[3], KEYS[4]) == 1 and not waits then
       redis.call(ARGV[4], KEYS[2], '0')
       --@ tell_rwlock

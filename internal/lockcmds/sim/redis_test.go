@@ -373,6 +373,13 @@ func (r *redis) hash(name string, a []string) reply {
 			return arrayOf([]reply{bulkOf("0"), arrayOf(values)})
 		}
 		return arrayOf(values)
+	case "HRANDFIELD": // the last ones
+		values := []reply{}
+		count, _ := strconv.Atoi(a[1])
+		for i := 0; e != nil && i < min(count, len(e.hash)/2); i++ {
+			values = append(values, bulkOf(e.hash[len(e.hash)-2*i-2]))
+		}
+		return arrayOf(values)
 	case "HDEL":
 		var n int64
 		for _, field := range a[1:] {

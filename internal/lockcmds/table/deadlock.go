@@ -36,6 +36,9 @@ func (t *Table) circle(w, last *Waiter, path []*Hold, left *int) []*Hold {
 			slices.Contains(path, h) {
 			continue
 		}
+		if w.Ahead && s.waits.Ahead && s.waits.queue == w.queue {
+			continue // of two holders of a shared lock that wait for it alone Redis refuses the second
+		}
 		if s.waits == last {
 			return append(path, h)
 		}

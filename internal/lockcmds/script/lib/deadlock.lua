@@ -1,16 +1,12 @@
--- deadlock: whether another shared holder waits to hold the lock alone, and so for this one to leave. Its place is one of the first.
+-- deadlock: whether another shared holder is first in the queue, and waits to hold the lock alone, and so for this one to leave.
 --
--- A place without a subscriber is that of a waiter which has died, or is about to ask once more with a subscription: of two that have
--- taken their places at the same time, the one that asks last finds the other. The queue may have places of waiters for another
--- lock; see head_of.
+-- Returns 2: it does; 1: its place has no subscriber. Then it has died, or is about to listen: this one is to ask again soon, without
+-- a place, so that the first one never finds the other and just one of them is refused. 0: there is none.
 
-local function deadlock(publish, channel, queue, lock, place)
-  local braced = string.sub(place, -2) == '{}'
-  for _, other in ipairs(redis.call('LRANGE', queue, 0, 3)) do
-    local owner = other ~= place and (string.sub(other, -2) == '{}') == braced and string.match(other, '^(.+){u}')
-    if owner and redis.call('EXISTS', timeout_of(lock, owner) .. '1') == 1 and redis.call(publish, channel .. ':' .. other, '0') > 0 then
-      return true
-    end
+local function deadlock(publish, channel, lock, head, place)
+  local owner = head and head ~= place and string.match(head, '^(.-){u}')
+  if not owner or redis.call('EXISTS', timeout_of(lock, owner) .. '1') == 0 then
+    return 0
   end
-  return false
+  return redis.call(publish, channel .. ':' .. head, '0') > 0 and 2 or 1
 end
