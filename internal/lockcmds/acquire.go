@@ -165,9 +165,13 @@ func (w *waiter) Answered(o callOutcome) []byte {
 		return w.granted(grantOf(a, o.SentAt))
 	}
 	w.claim.Overtaken()
-	if w.Wait == 0 {
+	switch {
+	case w.Wait == 0:
 		w.finish()
 		return nullReply(w.session().Proto)
+	case a.Deadlock:
+		w.finish()
+		return failureReply(errSecondUpgrade)
 	}
 	if w.goHome() {
 		return nil

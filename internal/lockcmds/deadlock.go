@@ -31,6 +31,9 @@ func (w *waiter) refuseDeadlock(circle []*table.Hold) {
 	})
 }
 
+// errSecondUpgrade refuses a shared holder that wants the lock for itself, while another one waits for that.
+const errSecondUpgrade = script.Error("DEADLOCK another holder of the shared lock waits to hold it alone; nothing was done")
+
 // longestCircle is how many locks of a circle an error names.
 const longestCircle = 8
 

@@ -112,6 +112,9 @@ func answerOf(a script.Acquired, lease time.Duration, err error) table.Answer {
 	if err != nil {
 		return callFailure(err)
 	}
+	if a.Deadlock {
+		return table.Answer{Status: table.Refused, Err: errSecondUpgrade}
+	}
 	answer := table.Answer{TTL: a.PTTL, More: a.More, Form: a.Form, Placed: a.Placed, Place: table.Place(a.Place)}
 	if a.Granted {
 		answer.Status, answer.TTL = table.Held, lease

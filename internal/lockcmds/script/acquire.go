@@ -212,6 +212,7 @@ type Acquired struct {
 	More         bool          // if granted: another permit is left
 	PTTL         time.Duration // if not: the rest of the holder's lease, NoTTL, Kept or NotFirst. If a permit was granted: that of the first lease to end
 	Upgrades     bool          // if not: the owner holds the lock shared, and so do others; PTTL is of their leases
+	Deadlock     bool          // if not: the same, and one of the others waits for this one to leave
 	Form         Form          // if not: of the lock
 	Damage       Damage
 	Placed       bool  // Place is known: the call was Crowd or a hand-over
@@ -243,8 +244,11 @@ func DecodeCrowd(v resp.Value) (Acquired, error) {
 
 func notAcquired(n numbers) Acquired {
 	a := Acquired{PTTL: n.duration(1), Form: Form(n.at[3])}
-	if a.PTTL == upgrades {
+	switch a.PTTL {
+	case upgrades:
 		a.PTTL, a.Upgrades = n.duration(4), true
+	case deadlock:
+		a.PTTL, a.Deadlock = NoTTL, true
 	}
 	return a
 }

@@ -31,7 +31,7 @@
 --          {0, pttl_ms}                  not acquired; pttl -2: free, but others are first
 --          {0, pttl_ms, 0, 1}            the same, as in acquire.lua
 --          {0, -4, 0, 1, rest_ms}        the same, as in acquire.lua; no place is taken but one with {u}
---          DEADLOCK                      the owner holds it shared, and another holder waits for this one to leave
+--          {0, -5}                       the owner holds it shared, and another holder waits for this one to leave
 
 local owner, wait, place = ARGV[1], tonumber(ARGV[7]), ARGV[10]
 local time = redis.call('TIME')
@@ -81,7 +81,7 @@ elseif redis.pcall('HEXISTS', KEYS[1], owner) ~= 0 then
     --@ deadlock
     local other = ARGV[8] == '1' and answer and answer[1] == 0 and deadlock(ARGV[9], KEYS[5], KEYS[1], head, place) or 0
     if other == 2 then
-      return redis.error_reply('DEADLOCK another holder of the shared lock waits to hold it alone; nothing was done')
+      return {0, -5}
     elseif other == 1 then
       return {0, -4, 0, 1, math.min(answer[5], 1000)}
     end

@@ -232,6 +232,7 @@ const (
 	NotFirst = -3 * time.Millisecond
 
 	upgrades = -4 * time.Millisecond // of the scripts: Acquired.Upgrades
+	deadlock = -5 * time.Millisecond // of the scripts: Acquired.Deadlock
 )
 
 // numbers is what most scripts return: integers, status first; 0 behind the end. The usual end of an acquire or a

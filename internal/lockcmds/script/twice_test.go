@@ -58,7 +58,7 @@ func (b rig) run(c script.Call) resp.Value {
 	}
 	v, err := b.c.EvalSha(b.t.Context(), c.SHA(), c.Keys, args...).Result()
 	if refusal, refused := errors.AsType[redis.Error](err); refused {
-		if text := refusal.Error(); strings.HasPrefix(text, "WRONGTYPE ") && b.strange || strings.HasPrefix(text, "DEADLOCK ") {
+		if text := refusal.Error(); strings.HasPrefix(text, "WRONGTYPE ") && b.strange {
 			return resp.Value{Kind: resp.SimpleError, Str: []byte(text)}
 		}
 	}
