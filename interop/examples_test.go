@@ -84,29 +84,34 @@ var pools = map[string]func(t *testing.T) (name string, args []string){
 	},
 }
 
-// sharers are the programs that read an index under a shared lock, or rebuild it.
-var sharers = map[string]func(t *testing.T) (name string, args []string){
-	"shell": func(t *testing.T) (string, []string) {
-		requireTools(t, "redis-cli")
-		return abs(t, root, "examples", "shell", "shared.sh"), nil
-	},
-	"python": func(t *testing.T) (string, []string) {
-		return python(t), []string{abs(t, root, "examples", "python", "shared.py")}
-	},
-	"node": func(t *testing.T) (string, []string) {
-		return "node", []string{filepath.Join(node(t, abs(t, root, "examples", "node", "shared.mjs")), "shared.mjs")}
-	},
-	"go": func(t *testing.T) (string, []string) {
-		path := filepath.Join(cache, "example-go-shared")
-		if err := tool(t.Context(), root, "go", "build", "-o", path, "./examples/go/shared"); err != nil {
-			t.Fatal(err)
-		}
-		return path, nil
-	},
-	"java": func(t *testing.T) (string, []string) {
-		classpath := java(t, "example-java-shared", abs(t, root, "examples", "java", "pom.xml"), nil, []string{abs(t, root, "examples", "java", "Shared.java")})
-		return "java", javaCommand(classpath, "Shared").Args[1:]
-	},
+// inAll returns a program of that name in each language.
+func inAll(example string) map[string]func(t *testing.T) (name string, args []string) {
+	title := strings.ToUpper(example[:1]) + example[1:]
+	return map[string]func(t *testing.T) (string, []string){
+		"shell": func(t *testing.T) (string, []string) {
+			requireTools(t, "redis-cli")
+			return abs(t, root, "examples", "shell", example+".sh"), nil
+		},
+		"python": func(t *testing.T) (string, []string) {
+			return python(t), []string{abs(t, root, "examples", "python", example+".py")}
+		},
+		"node": func(t *testing.T) (string, []string) {
+			file := example + ".mjs"
+			return "node", []string{filepath.Join(node(t, abs(t, root, "examples", "node", file)), file)}
+		},
+		"go": func(t *testing.T) (string, []string) {
+			path := filepath.Join(cache, "example-go-"+example)
+			if err := tool(t.Context(), root, "go", "build", "-o", path, "./examples/go/"+example); err != nil {
+				t.Fatal(err)
+			}
+			return path, nil
+		},
+		"java": func(t *testing.T) (string, []string) {
+			source := abs(t, root, "examples", "java", title+".java")
+			classpath := java(t, "example-java-"+example, abs(t, root, "examples", "java", "pom.xml"), nil, []string{source})
+			return "java", javaCommand(classpath, title).Args[1:]
+		},
+	}
 }
 
 // Exit codes of the examples.
@@ -139,7 +144,7 @@ func TestExamplesWithPools(t *testing.T) {
 
 func TestExamplesOfSharedLocks(t *testing.T) {
 	t.Parallel()
-	for language, example := range sharers {
+	for language, example := range inAll("shared") {
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()
 			name, args := example(t)
@@ -172,6 +177,83 @@ func TestExamplesOfSharedLocks(t *testing.T) {
 				equal(t, do(t, lock, "FORCEUNLOCK", "index"), int64(1))
 				receive(t, ended).want(t, exampleLost, `^lost: `)
 			}
+			s.proxy = freeAddr(t)
+			receive(t, start("50")).want(t, exampleDown, oneLine)
+		})
+	}
+}
+
+func TestExamplesOfLimits(t *testing.T) {
+	t.Parallel()
+	for language, example := range inAll("limit") {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			name, args := example(t)
+			s := newStand(t, redistest.Loopback)
+			start := func(workMS string) <-chan exampleRun { return startExample(t, s, workMS, name, args) }
+			lock := openGoRedis(t, "redis://"+s.proxy)
+
+			var fences []int64
+			for range 4 {
+				fences = append(fences, fence(t, do(t, lock, "LOCK", "jobs", "LIMIT", "5"), 0))
+			}
+			one, other := start("300"), start("300") // one place is left
+			receive(t, one).want(t, exampleDone, `^fence \d+\ndone\n$`)
+			receive(t, other).want(t, exampleDone, `^fence \d+\ndone\n$`)
+			fences = append(fences, fence(t, do(t, lock, "TRYLOCK", "jobs", "LIMIT", "5"), 0))
+			receive(t, start("50")).want(t, exampleBusy, `^busy: `)
+			for _, f := range fences {
+				equal(t, do(t, lock, "UNLOCK", "jobs", "FENCE", strconv.FormatInt(f, 10)), int64(1))
+			}
+			equal(t, do(t, lock, "LOCKINFO", "jobs"), nil)
+
+			ended := start("2500")
+			redistest.Eventually(t, limit, "the example to take a permit", func() bool { return do(t, lock, "EXISTS", "jobs") == int64(1) })
+			equal(t, do(t, lock, "FORCEUNLOCK", "jobs"), int64(1))
+			receive(t, ended).want(t, exampleLost, `^fence \d+\nlost: `)
+			s.proxy = freeAddr(t)
+			receive(t, start("50")).want(t, exampleDown, oneLine)
+		})
+	}
+}
+
+func TestExamplesOfUpgrades(t *testing.T) {
+	t.Parallel()
+	for language, example := range inAll("upgrade") {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			name, args := example(t)
+			s := newStand(t, redistest.Loopback)
+			start := func(workMS string) <-chan exampleRun { return startExample(t, s, workMS, name, args) }
+			lock := openGoRedis(t, "redis://"+s.proxy)
+
+			do(t, lock, "LOCK", "counter")
+			one, other := start("100"), start("100")
+			redistest.Eventually(t, limit, "both to wait", func() bool { return strings.Contains(ask(s.proxy, "INFO lockproxy"), "lock_waiters:2") })
+			equal(t, do(t, lock, "UNLOCK", "counter"), int64(1)) // both look at the same time, and one has to look again
+			a, b := receive(t, one), receive(t, other)
+			a.want(t, exampleDone, `^count [12]\n$`)
+			b.want(t, exampleDone, `^count [12]\n$`)
+			if a.output == b.output {
+				t.Errorf("a change was lost: %q twice", a.output)
+			}
+			if counts := ask(s.proxy, "INFO lockproxy"); strings.Contains(counts, "lock_errors:DEADLOCK=0,") {
+				t.Errorf("nobody had to look again: %s", counts)
+			}
+			equal(t, do(t, lock, "LOCKINFO", "counter"), nil)
+
+			do(t, lock, "LOCK", "counter")
+			receive(t, start("50")).want(t, exampleBusy, `^busy: `)
+			equal(t, do(t, lock, "UNLOCK", "counter"), int64(1))
+			do(t, lock, "LOCK", "counter", "SHARED")
+			receive(t, start("50")).want(t, exampleBusy, `^busy: `)
+			equal(t, do(t, lock, "UNLOCK", "counter"), int64(1))
+			equal(t, do(t, lock, "LOCKINFO", "counter"), nil)
+
+			ended := start("2500")
+			redistest.Eventually(t, limit, "the example to take the lock", func() bool { return do(t, lock, "EXISTS", "counter") == int64(1) })
+			equal(t, do(t, lock, "FORCEUNLOCK", "counter"), int64(1))
+			receive(t, ended).want(t, exampleLost, `^lost: `)
 			s.proxy = freeAddr(t)
 			receive(t, start("50")).want(t, exampleDown, oneLine)
 		})
