@@ -23,12 +23,19 @@ func (w *waiter) refuseDeadlock(circle []*table.Hold) {
 		}
 		held = append(held, holder.Holds)
 	}
+	var again []*table.Hold
 	w.e.step(func(t *table.Table) {
 		counted := func(h *table.Hold, holds int64) bool { return h.Count == holds } // else another proxy has some of them
-		if slices.EqualFunc(circle, held, counted) && slices.Equal(t.Deadlock(&w.Waiter), circle) {
+		switch now := t.Deadlock(&w.Waiter); {
+		case !slices.Equal(now, circle): // a wait has ended meanwhile, but the waiter may be in another circle
+			again = now
+		case slices.EqualFunc(circle, held, counted):
 			t.Remove(&w.Waiter, table.Error, deadlockError(circle))
 		}
 	})
+	if again != nil {
+		w.refuseDeadlock(again)
+	}
 }
 
 // errSecondUpgrade refuses a shared holder that wants the lock for itself, while another one waits for that.

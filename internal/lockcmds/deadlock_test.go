@@ -120,3 +120,49 @@ func TestASecondUpgradeOfASharedHoldIsADeadlock(t *testing.T) {
 	b.want("UNLOCK k", ":1")
 	fenceIn(t, a.reply())
 }
+
+// Two waits that begin at the same time may each close a circle of their own, and one through the other. When one of
+// them is refused, the other circle is still there.
+func TestTwoCirclesThatCloseTogetherAreBothFound(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	for range 20 {
+		a, b, c := p.session(2), p.session(2), p.session(2)
+		b.fence("LOCK b")
+		b.fence("LOCK c SHARED")
+		a.fence("LOCK a SHARED")
+		c.fence("LOCK a SHARED")
+		b.send("LOCK a")
+		b.awaitWaiting()
+		a.send("LOCK c")
+		c.send("LOCK b SHARED")
+		for _, s := range []*session{a, c} {
+			if got := s.reply(); !strings.HasPrefix(got, "-DEADLOCK ") {
+				t.Fatal(got)
+			}
+			s.want("UNLOCK a", ":1")
+		}
+		fenceIn(t, b.reply())
+		for _, key := range []string{"a", "b", "c"} {
+			b.want("UNLOCK "+key, ":1")
+		}
+	}
+}
+
+// What is in the way of the last wait is a waiter, which gives up.
+func TestASharedWaiterBehindAnotherWaiterIsNoDeadlock(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	a, b, w := p.session(2), p.session(2), q.session(2)
+	a.fence("LOCK a SHARED")
+	b.fence("LOCK b")
+	w.send("FAIRLOCK a WAIT 500")
+	w.awaitWaiting()
+	a.send("LOCK b")
+	a.awaitWaiting()
+	b.send("LOCK a SHARED")
+	equal(t, "the waiter in the way", w.reply(), "(nil)")
+	fenceIn(t, b.reply())
+}

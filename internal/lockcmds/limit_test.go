@@ -577,3 +577,49 @@ func TestAWaitForOneOfSeveralPermitsIsNoDeadlock(t *testing.T) {
 	b.want("UNLOCK k", ":1")
 	deadlock(t, b.do("LOCK k"), "k", "x") // it needs the end of all
 }
+
+// A waiter with a smaller limit stands before one with a larger limit, for which permits are left.
+func TestAWaiterThatLeavesLetsTheNextWithALargerLimitAsk(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, w, b := p.session(2), p.session(2), p.session(2)
+	a.fence("LOCK k LIMIT 5")
+	w.send("LOCK k LIMIT 1")
+	w.awaitWaiting()
+	b.send("LOCK k LIMIT 5")
+	b.awaitWaiting()
+	w.hangUp()
+	fenceIn(t, b.reply())
+}
+
+func TestAPermitIsNoSharedHold(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	a, b := p.session(2), q.session(2)
+	fence := itoa(a.fence("LOCK k LIMIT 2 OWNER x"))
+	for _, s := range []*session{a, b} {
+		s.want("UNLOCK k SHARED OWNER x", notOwnerReply)
+		s.want("EXTENDLOCK k PX 1 SHARED OWNER x", notOwnerReply)
+	}
+	b.want("UNLOCK k FENCE "+fence, ":1")
+	empty(t, srv)
+}
+
+// The last permit has ended by its lease, and another one, which was given back, had a longer lease.
+func TestALockWhosePermitsHaveEndedIsFree(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	for _, line := range []string{"TRYLOCK k", "TRYLOCK k SHARED", "TRYLOCK k LIMIT 1"} {
+		a, b := p.session(2), p.session(2)
+		long := itoa(a.fence("LOCK k LIMIT 2 PX 20000"))
+		b.fence("LOCK k LIMIT 2 PX 50")
+		a.want("UNLOCK k FENCE "+long, ":1")
+		redistest.Eventually(t, patience, "the other permit to end", func() bool { return a.do("LOCKINFO k") == "(nil)" })
+		a.fence(line)
+		a.want("UNLOCK k", ":1")
+	}
+	empty(t, srv)
+}

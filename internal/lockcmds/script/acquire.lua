@@ -58,6 +58,10 @@ elseif answer and answer.err then
   --@ permits
   --@ limited
   local rest, form = limited(KEYS[1])
+  if rest == -2 and not redis.pcall('LINDEX', KEYS[4], 0) then
+    local fence, odd = grant(KEYS[1], KEYS[2], ARGV[1], ARGV[2], redis.call('TIME'), ARGV[3], ARGV[7] or '')
+    return odd and {1, fence, 1, odd} or fence
+  end
   return rest and {0, rest, form and 0, form} or answer
 elseif answer then
   shortened(ARGV[4], KEYS[3], KEYS[4], KEYS[1], pttl)

@@ -68,6 +68,9 @@ else
     --@ permits
     --@ limited
     rest, form = limited(KEYS[1])
+    if rest == -2 then
+      rest = 1 -- it asks again
+    end
     if rest then
       answer, pttl = nil, rest
     end

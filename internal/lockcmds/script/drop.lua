@@ -34,6 +34,8 @@ if held.err then
   --@ permits
   if not left_of(lock) then
     return held
+  elseif shared then
+    return {0}
   end
   --@ permit
   --@ drop_permit

@@ -22,6 +22,9 @@ local field, shared = ARGV[5], ARGV[7] == '1'
 local held = (shared and shared_hold or hold_of)(KEYS[1], ARGV[1], field)
 if held.err then
   --@ permits
+  if ARGV[7] == '1' then
+    return left_of(KEYS[1]) and {-1} or held
+  end
   --@ limited
   --@ permit
   --@ extend_permit

@@ -90,6 +90,9 @@ elseif redis.pcall('HEXISTS', KEYS[1], owner) ~= 0 then
     --@ limited
     local rest = nil
     rest, form = limited(KEYS[1])
+    if rest == -2 then
+      rest = 1 -- it asks again
+    end
     if rest then
       answer, pttl = nil, rest
     end

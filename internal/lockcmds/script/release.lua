@@ -75,6 +75,9 @@ if not fence then
   if not by then
     if held.err then
       --@ permits
+      if shared then
+        return left_of(KEYS[1]) and {-1} or held
+      end
       --@ limited
       --@ keep
       --@ free

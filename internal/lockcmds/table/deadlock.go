@@ -32,8 +32,12 @@ func (t *Table) circle(w, last *Waiter, path []*Hold, left *int) []*Hold {
 	for _, h := range t.locks[w.queue.names.Key].holds(*left) {
 		*left--
 		s := h.session()
-		if h.Owner == w.Owner || h.Kind == w.Kind && !h.Kind.Reenters() || s == nil || s.waits == nil || s.waits.Owner != h.Owner || h.Fixed || !h.Until.IsZero() ||
-			slices.Contains(path, h) {
+		switch {
+		case h.Owner == w.Owner, s == nil, s.waits == nil, s.waits.Owner != h.Owner, h.Fixed, !h.Until.IsZero():
+			continue
+		case h.Kind == w.Kind && (h.Kind.Shares() || !h.Kind.Reenters()):
+			continue // what is in the way is another waiter, which may leave, or one of several permits
+		case slices.ContainsFunc(path, func(before *Hold) bool { return before.session() == s }):
 			continue
 		}
 		if w.Ahead && s.waits.Ahead && s.waits.queue == w.queue {

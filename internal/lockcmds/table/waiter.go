@@ -144,7 +144,7 @@ func (t *Table) Remove(w *Waiter, o Outcome, err error) bool {
 	first := q.plain.First() == w
 	t.remove(w, o, err)
 	// It could not ask, because its subscriptions were not confirmed, or the next one may share the lock.
-	if next := q.plain.First(); first && next != nil && (q.woken || next.Kind != w.Kind) {
+	if next := q.plain.First(); first && next != nil && (q.woken || next.Kind != w.Kind || !next.Kind.Reenters()) {
 		t.try(next)
 	}
 	return true

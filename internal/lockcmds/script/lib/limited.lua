@@ -1,5 +1,5 @@
--- limited: how long a lock stays held whose permits others have, in ms; -1: without an end. nil: it has no permits,
--- and the key holds something else. The second result is that of in_form.
+-- limited: how long a lock stays held whose permits others have, in ms; -1: without an end; -2: the last one had ended,
+-- and the lock is free now. nil: it has no permits, and the key holds something else. The second result is that of in_form.
 
 local function limited(lock)
   if not left_of(lock) then
@@ -15,9 +15,9 @@ local function limited(lock)
   if rest == 0 and not ours then
     return nil -- a number without permits is another program's, or a semaphore of Redisson's
   end
-  if rest == 0 then -- a client of Redisson's had the last one
-    redis.call('DEL', lock, permits)
-    return 1
+  if rest == 0 then
+    redis.call('DEL', lock, permits, timeouts)
+    return -2
   end
   return rest, in_form(timeouts, permits, ours)
 end
