@@ -1,7 +1,6 @@
 package lockcmds
 
 import (
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -460,17 +459,4 @@ func TestRedissonsReadersAndWritersAreToldOfOurReleases(t *testing.T) {
 	a.fence("LOCK k")
 	a.want("UNLOCK k", ":1") // the right is not needed
 	empty(t, srv)
-}
-
-// A client that does not wait takes no dead place out of the queue, and would be refused for as long as the holders stay.
-func TestAPlaceOfTheDeadKeepsNoSharedHolderOut(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
-	a, b := p.session(2), p.session(2)
-	a.fence("LOCK k SHARED")
-	srv.Do(t, "RPUSH", "redisson_lock_queue:{k}", "dead")
-	srv.Do(t, "ZADD", "redisson_lock_timeout:{k}", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10), "dead")
-	b.fence("TRYLOCK k SHARED")
-	b.want("UNLOCK k", ":1")
 }

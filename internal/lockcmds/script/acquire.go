@@ -244,10 +244,9 @@ func DecodeCrowd(v resp.Value) (Acquired, error) {
 
 func notAcquired(n numbers) Acquired {
 	a := Acquired{PTTL: n.duration(1), Form: Form(n.at[3])}
-	switch a.PTTL {
-	case upgrades:
+	if a.PTTL == upgrades {
 		a.PTTL, a.Upgrades = n.duration(4), true
-	case deadlock:
+	} else if a.PTTL == deadlock {
 		a.PTTL, a.Deadlock = NoTTL, true
 	}
 	return a

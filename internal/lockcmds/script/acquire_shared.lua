@@ -100,9 +100,6 @@ if pttl == -2 or mode == 'read' and not held[5] then
       --@ drop_late
       head = drop_late(publish, channel, queue, deadlines, lock, place, now, wait)
     end
-    if way == '' and head and pttl ~= -2 and redis.call(publish, channel .. ':' .. head, '0') == 0 then
-      head = nil -- its waiter has gone, and a newcomer without a place would find it there for long
-    end
     if not head or head == place or pttl == -2 and way ~= 'fair' then
       if turn then
         redis.call('DEL', channel)
