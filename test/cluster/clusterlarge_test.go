@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -53,6 +54,9 @@ func largeCommandsAreStreamed(t *testing.T, c *redistest.Cluster) {
 	}
 }
 
+// partOfACommand finds a client in CLIENT LIST whose command has come in part.
+var partOfACommand = regexp.MustCompile(`\bqbuf=\d{6,}`)
+
 // The question in front of a large command follows redirections. Of the command itself nothing is left to be sent again.
 func largeCommandsFollowTheirSlot(t *testing.T, c *redistest.Cluster) {
 	const n = 6 << 20
@@ -83,6 +87,9 @@ func largeCommandsFollowTheirSlot(t *testing.T, c *redistest.Cluster) {
 		}
 		p.Quiet("SET", key, "old")
 		rest := announce(t, srv, p, key, n)
+		redistest.Eventually(t, proxytest.Patience, "the server to have a part of the command", func() bool {
+			return partOfACommand.MatchString(c.Nodes[third].Do(t, "CLIENT", "LIST").(string))
+		})
 		m.move(slot, home)
 		rest()
 		if got, err := p.Frame(); !strings.HasPrefix(got, "-NOUPSTREAM the slot of the key moved") {

@@ -286,6 +286,7 @@ func TestNoPermitIsLostOrMade(t *testing.T) {
 		}
 		fences := map[int64]string{} // owners, by fence
 		redisson := map[string]bool{}
+		out := 0
 		for step := range 300 {
 			what := ""
 			owner := []string{me, other, third, named}[r.IntN(4)]
@@ -324,8 +325,10 @@ func TestNoPermitIsLostOrMade(t *testing.T) {
 				what = "hand over"
 				w := &script.Acquire{Key: key, Part: script.Part{Owner: third, Request: request}, Lease: time.Minute, Limit: most}
 				h := script.HandOver{Release: script.Release{Key: key, Part: p}, Wait: time.Minute, Crowd: place, Plain: w}
-				got, err := h.Decode(b.run(h.CallOfLimit()))
-				if err != nil {
+				b.strange = theirs
+				v := b.run(h.CallOfLimit())
+				got, err := h.Decode(v)
+				if err != nil && !theirs {
 					t.Fatal(err)
 				}
 				if got.Status == script.Freed || got.Status == script.HandedOver {
@@ -359,7 +362,8 @@ func TestNoPermitIsLostOrMade(t *testing.T) {
 					redisson[id] = true
 				}
 			}
-			out := len(fences) + len(redisson)
+			before := out
+			out = len(fences) + len(redisson)
 			left, err := b.c.Get(ctx, key).Int()
 			known := b.c.HLen(ctx, permits).Val()
 			want := 2 * int64(len(fences))
@@ -372,7 +376,7 @@ func TestNoPermitIsLostOrMade(t *testing.T) {
 					seed, step, what, b.c.ZCard(ctx, timeouts).Val(), known, len(fences), len(redisson))
 			case theirs && left+out != most:
 				t.Fatalf("seed %d, step %d, %s: %d left, %d out", seed, step, what, left, out)
-			case !theirs && (err == nil) != (out > 0) && what != "redisson":
+			case !theirs && (err == nil) != (out > 0) && what != "redisson" && out+before > 0: // Redisson leaves a free string behind
 				t.Fatalf("seed %d, step %d, %s: %d out, and the string is %v", seed, step, what, out, err)
 			case out > most:
 				t.Fatalf("seed %d, step %d, %s: %d out", seed, step, what, out)
