@@ -142,7 +142,7 @@ func (s *Script) compose() {
 		text.WriteByte('\n')
 	}
 	text.WriteString(read(s.name))
-	s.text = included(text.String())
+	s.text = comments().ReplaceAllString(included(text.String()), "")
 	sum := sha1.Sum([]byte(s.text)) // Redis names scripts by SHA-1
 	s.sha = hex.EncodeToString(sum[:])
 	s.evalsha = string(resp.AppendBulk(resp.AppendBulk(nil, "EVALSHA"), s.sha))
@@ -163,6 +163,9 @@ func (s *Script) publishes(arg int) *Script {
 // includes are lines that stand for a file of lib, where its functions are needed only from there on: Redis makes the
 // functions of a script anew each time it runs.
 var includes = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^ *--@ [a-z_]+\n`) })
+
+// comments are the lines that Redis need not keep.
+var comments = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^ *--.*\n`) })
 
 func included(text string) string {
 	return includes().ReplaceAllStringFunc(text, func(line string) string {

@@ -77,8 +77,8 @@ func TestEveryScriptFileIsEmbedded(t *testing.T) {
 			t.Fatal(err)
 		}
 		one := byName[strings.TrimSuffix(filepath.Base(file), ".lua")]
-		header, _, _ := strings.Cut(string(text), "\n\n")
-		if one == nil || !strings.Contains(one.Text(), header) || strings.Contains(one.Text(), "--@") {
+		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+		if end := lines[len(lines)-1] + "\n"; one == nil || !strings.HasSuffix(one.Text(), end) || strings.Contains(one.Text(), "\n--") {
 			t.Errorf("%s is not embedded under its name", file)
 		}
 	}

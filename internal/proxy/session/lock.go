@@ -292,15 +292,14 @@ func (c *scriptCall) Take(at reply.ID, b []byte, n int, more bool) int {
 }
 
 // withText returns the call with the text of the script, if the refusal of a server says that it does not know it; else
-// nil. In a cluster a call may be sent to another server, or again.
+// nil. In a cluster a call may be sent to another server, or again. The call is in the session's scratch, which the
+// caller empties when it has copied the call: a large scratch goes back to a pool.
 func (c *scriptCall) withText(reply []byte) []byte {
 	if !bytes.HasPrefix(reply, []byte("-NOSCRIPT")) || c.byText || c.s.out.Gone() {
 		return nil
 	}
 	c.s.scriptConn().Scripts().Remove(c.call.Script.ID())
-	raw := c.build(nil)
-	c.s.script = buffers.Empty(c.s.script)
-	return raw
+	return c.build(nil)
 }
 
 // repeat sends the call once more: Redis has forgotten the script, after a SCRIPT FLUSH. The reply keeps its slot.

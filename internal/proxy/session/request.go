@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/buffers"
 	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
@@ -350,6 +351,7 @@ func (r *request) reword() bool {
 	r.s.sentBytes += len(raw) - len(r.raw)
 	r.own = append(r.own[:0], raw...)
 	r.raw = r.own
+	r.s.script = buffers.Empty(r.s.script)
 	r.begun, r.failed = false, r.failed[:0]
 	r.transmit(r.raw)
 	return true
