@@ -16,7 +16,7 @@ var headed = regexp.MustCompile(`(?m)^-- (KEYS|ARGV)\[(\d+)\] +(fence +counter|p
 func TestScriptsSayWhereTheFenceCounterAndThePublishingCommandAre(t *testing.T) {
 	for _, s := range All() {
 		fence, publishing := 0, -1
-		for _, m := range headed.FindAllStringSubmatch(s.Text(), -1) {
+		for _, m := range headed.FindAllStringSubmatch(read(s.name), -1) {
 			n, _ := strconv.Atoi(m[2])
 			if m[1] == "KEYS" {
 				fence = n - 1
