@@ -6,11 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -279,4 +283,34 @@ func withEmptyTable(t *testing.T) string {
 		}
 	}()
 	return l.Addr().String()
+}
+
+// Each Redis command in a script of the lock commands has a row among the questions, and no other command has one.
+func TestTryOutKnowsEachCommandOfTheScripts(t *testing.T) {
+	files, err := filepath.Glob("../lockcmds/script/*.lua")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	pieces, err := filepath.Glob("../lockcmds/script/lib/*.lua")
+	if err != nil || len(pieces) == 0 {
+		t.Fatal(pieces, err)
+	}
+	used := map[string]bool{"EVALSHA": true, "UNSUBSCRIBE": true} // these two are sent without a script
+	for _, file := range append(files, pieces...) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, call := range regexp.MustCompile(`redis\.p?call\('([A-Z]+)'`).FindAllSubmatch(text, -1) {
+			used[string(call[1])] = true
+		}
+	}
+	asked := make(map[string]bool)
+	for _, need := range append(slices.Clone(lockNeeds), sharedNeeds...) {
+		name, _, _ := strings.Cut(need, " ")
+		asked[name] = true
+	}
+	if diff := cmp.Diff(used, asked); diff != "" {
+		t.Errorf("used (-) and asked for (+):\n%s", diff)
+	}
 }

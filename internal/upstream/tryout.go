@@ -39,14 +39,14 @@ var lockNeeds = []string{
 	"EVALSHA x 1 " + probeKey, "PUBLISH " + probeChannel + " x", "UNSUBSCRIBE " + probeChannel, "GET " + probeKey, "SET " + probeKey + " x", "DEL " + probeKey,
 	"EXISTS " + probeKey, "PEXPIRE " + probeKey + " 1", "PTTL " + probeKey, "TIME", "HGET " + probeKey + " x", "HMGET " + probeKey + " x", "HGETALL " + probeKey,
 	"HEXISTS " + probeKey + " x", "HSET " + probeKey + " x x", "HDEL " + probeKey + " x", "LLEN " + probeKey, "LINDEX " + probeKey + " 0",
-	"LRANGE " + probeKey + " 0 0", "LPUSH " + probeKey + " x", "RPUSH " + probeKey + " x", "LREM " + probeKey + " 0 x", "ZADD " + probeKey + " 0 x",
+	"LRANGE " + probeKey + " 0 0", "RPUSH " + probeKey + " x", "LREM " + probeKey + " 0 x", "ZADD " + probeKey + " 0 x",
 	"ZCARD " + probeKey, "ZRANGE " + probeKey + " 0 0", "ZREM " + probeKey + " x", "ZSCORE " + probeKey + " x",
 }
 
-// sharedNeeds are those that only the scripts of shared locks use.
+// sharedNeeds are those that only the scripts of SHARED and LIMIT use.
 var sharedNeeds = []string{
 	"SET {" + probeKey + "}:owner:rwlock_timeout:1 x", "PUBLISH redisson_rwlock:{" + probeKey + "} x", "HLEN " + probeKey, "HRANDFIELD " + probeKey + " 1",
-	"HSETNX " + probeKey + " x x",
+	"HSETNX " + probeKey + " x x", "HSCAN " + probeKey + " 0", "ZCOUNT " + probeKey + " 0 0", "ZRANGEBYSCORE " + probeKey + " 0 0",
 }
 
 // deniedScript answers those of the commands in ARGV that the user may not execute. Before Redis 7.0 it cannot know.
@@ -142,14 +142,14 @@ func deniedOf(reply []byte) (denied []string) {
 	return denied
 }
 
-// hintOfShared warns of rights that clients miss only when they use shared locks.
+// hintOfShared warns of rights that clients miss only when they use SHARED or LIMIT.
 func (a *asker) hintOfShared(nc net.Conn) error {
 	reply, err := a.Dialer.Ask(nc, slices.Concat([]string{"EVAL", deniedScript, "1", probeKey}, sharedNeeds)...)
 	if err != nil {
 		return err
 	}
 	if denied := deniedOf(reply); len(denied) > 0 {
-		a.Logger.Warn("the user lacks rights that shared locks need (LOCK … SHARED); their channel is only for Redisson's readers and writers",
+		a.Logger.Warn("the user lacks rights that LOCK … SHARED and LOCK … LIMIT need; the channel redisson_rwlock is only for Redisson's readers and writers",
 			zap.Strings("missing", denied))
 	}
 	return nil
