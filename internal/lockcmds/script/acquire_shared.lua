@@ -36,8 +36,8 @@ local lock, owner = KEYS[1], ARGV[1]
 if not ARGV[5] then -- usually the lock is free or held shared, and no place is first
   local held = redis.pcall('HMGET', lock, 'mode', owner)
   local fresh = not held.err and not held[1] and redis.call('EXISTS', lock, KEYS[3]) == 0
-  local twin = not string.find(lock, '{', 1, true) and '{' .. lock .. '}' or string.match(lock, '^{([^{]+)}$')
-  local alone = not twin or redis.call('EXISTS', twin) == 0 -- see shares_key
+  --@ twin
+  local alone = not twin or redis.call('EXISTS', twin) == 0
   if alone and (fresh or held[1] == 'read' and not held[2]) and not redis.pcall('LINDEX', KEYS[2], 0) then
     local counter, lease, time = KEYS[4], ARGV[2], redis.call('TIME')
     --@ fence

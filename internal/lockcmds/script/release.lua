@@ -35,9 +35,9 @@ if ARGV[8] == '1' and ARGV[5] == '0' and ARGV[7] == '' and ARGV[6] ~= '0' then
   local lock, owner = KEYS[1], ARGV[1]
   local held = redis.pcall('HMGET', lock, 'mode', owner, '{' .. owner .. '}')
   local by, last = string.match(held[3] or '', '^#(%d+) (%d+)$')
-  local twin = not string.find(lock, '{', 1, true) and '{' .. lock .. '}' or string.match(lock, '^{([^{]+)}$')
+  --@ twin
   if held[1] == 'read' and held[2] and by == ARGV[2] and tonumber(last) < tonumber(ARGV[3]) and
-    (not twin or redis.call('EXISTS', twin) == 0) then -- see shares_key
+    (not twin or redis.call('EXISTS', twin) == 0) then
     local size = redis.call('HLEN', lock)
     local waits = redis.pcall('LINDEX', KEYS[3], 0)
     if size > 10 and not waits then -- a crowd is left, if one of two others is alive for about as long; see lib/leave_shared.lua

@@ -31,15 +31,10 @@ local function holders_of(lock, wanted, fence)
   local mode, pttl, all = value.mode, redis.call('PTTL', lock), {}
   if mode == 'read' then
     for _, owner in ipairs(owners) do
-      local left, timeout = -2, timeout_of(lock, owner)
-      local by = string.match(value['{' .. owner .. '}'] or '', '^#(%d+)') or '0'
-      if not fence or fence == '-1' or by == fence then
-        for n = 1, math.min(tonumber(value[owner]) or 0, 64) do
-          left = math.max(left, redis.call('PTTL', timeout .. n))
-        end
-      end
+      local holds, by = tonumber(value[owner]) or 0, string.match(value['{' .. owner .. '}'] or '', '^#(%d+)') or '0'
+      local left = (not fence or fence == '-1' or by == fence) and lease_of(lock, owner, holds) or 0
       if left > 0 then
-        all[#all + 1] = {owner, tonumber(value[owner]), tonumber(by), left}
+        all[#all + 1] = {owner, holds, tonumber(by), left}
       end
     end
     return all, mode

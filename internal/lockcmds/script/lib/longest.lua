@@ -1,18 +1,12 @@
 -- longest: the rest of the longest lease among the shared holders in fields, names and values in turn; 0: none is alive.
 -- except is an owner that does not count. Holders whose lease has ended are removed, unless keep is true.
---
--- A holder of Redisson's has a key for each of its holds, ours has one. A count that was written by hand is not counted to
--- its end.
 
 local function longest(lock, fields, except, keep)
   local most = 0
   for i = 1, #fields, 2 do
     local owner, holds = fields[i], tonumber(fields[i + 1])
     if holds and owner ~= except then
-      local left, timeout = 0, timeout_of(lock, owner)
-      for n = 1, math.min(holds, 64) do
-        left = math.max(left, redis.call('PTTL', timeout .. n))
-      end
+      local left = lease_of(lock, owner, holds)
       if left == 0 and not keep then
         redis.call('HDEL', lock, owner, '{' .. owner .. '}')
       end
@@ -29,7 +23,7 @@ local function sweep(lock, random)
   for _ = 1, 8 do
     local page = redis.call('HSCAN', lock, cursor, 'COUNT', 48)
     local fields, timeouts = page[2], {}
-    for i = 1, #fields, 2 do
+    for i = 1, math.min(#fields, 512), 2 do -- a page has more if Redis packs large hashes
       if tonumber(fields[i + 1]) then
         timeouts[#timeouts + 1] = timeout_of(lock, fields[i]) .. '1'
       end

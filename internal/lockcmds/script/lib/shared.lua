@@ -9,12 +9,20 @@ local function timeout_of(lock, owner)
   return (string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}') .. ':' .. owner .. ':rwlock_timeout:'
 end
 
--- shares_key reports whether the lease of the owner has its key in common with one of another lock: Redisson's rule gives "a" and
--- "{a}" the same.
+-- shares_key reports whether the owner holds the twin of the lock shared, too.
 local function shares_key(lock, owner)
-  local inner = string.match(lock, '^{([^{]+)}$')
-  local other = inner or not string.find(lock, '{', 1, true) and '{' .. lock .. '}'
-  return other and redis.pcall('HEXISTS', other, '{' .. owner .. '}') == 1
+  --@ twin
+  return twin and redis.pcall('HEXISTS', twin, '{' .. owner .. '}') == 1
+end
+
+-- lease_of is the rest of a shared holder's lease in ms; 0: it has ended. A holder of Redisson's has a key for each of its
+-- holds, ours has one. A count that was written by hand is not counted to its end.
+local function lease_of(lock, owner, holds)
+  local left, timeout = 0, timeout_of(lock, owner)
+  for n = 1, math.min(holds, 64) do
+    left = math.max(left, redis.call('PTTL', timeout .. n))
+  end
+  return left
 end
 
 local function begin_lease(lock, owner, lease)
