@@ -31,7 +31,6 @@ SOAKTIME ?= 30m
 CHAOSTIME ?= 40s
 CHAOS ?= ^Test(Locks|Fences)Hold
 SIMTIME ?= 1m
-SIMSHARED ?= false
 
 .PHONY: help
 help: ## list these targets
@@ -110,8 +109,8 @@ differential: deps ## random commands, direct and through the proxy, for DIFFTIM
 	LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -vet=off -run '^TestDifferential$$' -count=1 -timeout 0 ./test/transparency/ -differential.duration=$(DIFFTIME)
 
 .PHONY: simulate
-simulate: ## play histories of locks in virtual time for SIMTIME, each of a new seed; a seed that breaks a rule is minimised; SIMSHARED=true: with shared locks
-	$(GO) test -vet=off -run '^TestHistories$$' -count=1 -v -timeout 0 ./internal/lockcmds/sim/ -sim.time=$(SIMTIME) -sim.shared=$(SIMSHARED)
+simulate: ## play histories of locks in virtual time for SIMTIME, each of a new seed; a seed that breaks a rule is minimised
+	$(GO) test -vet=off -run '^TestHistories$$' -count=1 -v -timeout 0 ./internal/lockcmds/sim/ -sim.time=$(SIMTIME)
 
 .PHONY: interop
 interop: build deps ## run real clients, the examples and the commands of the README against the built program

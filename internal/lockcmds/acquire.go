@@ -241,7 +241,7 @@ func grantOf(a script.Acquired, sentAt time.Time) grant {
 func (w *waiter) granted(g grant) []byte {
 	if g.overtaken { // a rollback of holds that the session has lost; the acquire may not have been executed
 		w.claim.Anew()
-		w.e.calls.Background(jobs.Attempt, w.askAgain)
+		w.e.calls.Background(jobs.Attempt, func() { w.askAgain(script.Acquired{}) })
 		return nil
 	}
 	if w.Sync > 0 && !g.synced {
@@ -281,7 +281,7 @@ func (w *waiter) granted(g grant) []byte {
 	if verdict == verdictLost || w.mayWait() && !w.Chosen {
 		w.rollBack(g.fence, nil)
 		w.claim.Anew()
-		w.e.calls.Background(jobs.Attempt, w.askAgain)
+		w.e.calls.Background(jobs.Attempt, func() { w.askAgain(script.Acquired{}) })
 		return nil
 	}
 	w.drop(g, nullReply)

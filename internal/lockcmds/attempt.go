@@ -63,9 +63,9 @@ func (w *waiter) question() question { return w.kind().Ask(w.asking(), &w.Waiter
 // mayWait reports whether the client has time left to wait.
 func (w *waiter) mayWait() bool { return w.MayWait(w.e.calls.Clock.Now().Sub(w.began)) }
 
-// askAgain has an acquire ask again whose first attempt has come to nothing: as a waiter, or once if it may not wait any
-// longer. Requires no locks.
-func (w *waiter) askAgain() {
+// askAgain has an acquire ask again that has come to nothing, or waits on in another place: as a waiter, or once if it may
+// not wait any longer. a is what the last attempt has told. Requires no locks.
+func (w *waiter) askAgain(a script.Acquired) {
 	if !w.mayWait() {
 		w.e.calls.Background(jobs.Attempt.For(w.lock()), w.tryOnce)
 		return
@@ -75,7 +75,7 @@ func (w *waiter) askAgain() {
 			return
 		}
 		w.mark = table.Mark{}
-		if reply := w.await(script.Acquired{}); reply != nil {
+		if reply := w.await(a); reply != nil {
 			w.conn().Reply(reply)
 		}
 	})

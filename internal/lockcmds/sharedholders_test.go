@@ -2,6 +2,7 @@ package lockcmds
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -223,6 +224,40 @@ func TestOfTwoUpgradesAtOnceOneIsRefused(t *testing.T) {
 		fenceIn(t, granted.reply())
 		granted.want("UNLOCK "+key, ":1")
 		granted.want("UNLOCK "+key, ":1")
+	}
+}
+
+// Another session of a named owner gets the lock shared, while one waits for it alone: from then on it waits for an upgrade.
+func TestAWaiterUpgradesWhenItsOwnerHoldsTheLockShared(t *testing.T) {
+	t.Parallel()
+	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
+		for _, proxies := range []int{1, 2} {
+			srv := redistest.Start(t)
+			first := startProxy(t, srv, func(o *Options) { o.Lease = 10 * time.Minute })
+			p := first
+			if proxies == 2 {
+				p = startProxy(t, srv, func(o *Options) { o.Lease = 10 * time.Minute })
+			}
+			other, shares, alone, holder := first.session(2), first.session(2), p.session(2), first.session(2)
+			holder.fence("LOCK k")
+			other.send("FAIRLOCK k SHARED")
+			other.awaitWaiting()
+			shares.send("FAIRLOCK k SHARED OWNER o")
+			shares.awaitWaiting()
+			alone.send(verb + " k OWNER o")
+			alone.awaitWaiting()
+			holder.want("UNLOCK k", ":1")
+			fenceIn(t, other.reply())
+			fenceIn(t, shares.reply())
+			redistest.Eventually(t, patience, fmt.Sprint(verb, " waits for an upgrade, ", proxies, " proxies"), func() bool {
+				return slices.Equal(srv.Client(t).LRange(t.Context(), script.Queue("k"), 0, -1).Val(), []string{"o{u}"})
+			})
+			other.want("UNLOCK k", ":1")
+			fenceIn(t, alone.reply())
+			alone.want("UNLOCK k OWNER o", ":1")
+			shares.want("UNLOCK k OWNER o", ":1")
+			empty(t, srv)
+		}
 	}
 }
 

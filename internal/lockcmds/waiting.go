@@ -71,6 +71,10 @@ func (w *waiter) leftLocked(f *table.Effect) {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
+	if f.Outcome == table.Upgrades {
+		w.e.calls.Background(jobs.Attempt, func() { w.askAgain(script.Acquired{Upgrades: true}) })
+		return
+	}
 	now := w.e.calls.Clock.Now()
 	if left := w.e.opts.Events.Left; left != nil {
 		left(f.Outcome, now.Sub(w.began))

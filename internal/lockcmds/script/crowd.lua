@@ -26,6 +26,7 @@
 --          {1, fence, holds, odd, 0, 1}   overtaken by a later call of the session
 --          {0, pttl_ms, place}            not acquired; pttl -2: free, but kept for another
 --          {0, pttl_ms, place, form}      the same; form as in acquire.lua
+--          {0, -4, place, 1, rest_ms}     the same, as in acquire.lua
 --          place: 0 not in the queue, 1 at its head, 2 behind others
 
 local pttl, mode, rest, form = redis.call('PTTL', KEYS[1]), nil, nil, nil
@@ -75,7 +76,10 @@ else
       answer, pttl = nil, rest
     end
   end
-  if answer and answer[1] ~= 0 then
+  if answer and answer[1] == 0 then
+    answer[3] = crowd_granted(KEYS[2], KEYS[3], KEYS[1], ARGV[8], '1')
+    return answer
+  elseif answer then
     if not answer.err then
       shortened(ARGV[11], KEYS[5], KEYS[2], KEYS[1], pttl)
     end

@@ -30,10 +30,10 @@ func (r *rules) countedByOne(at *server, name string, args []string, key string,
 		return
 	}
 	mine := part{grant{key, before.fence}, args[i]}
-	if _, served := r.servers[mine.grant]; !served {
-		r.servers[mine.grant] = at
-	} else if r.servers[mine.grant] != at {
+	if first, served := r.servers[mine.grant]; served && first != at || !r.authority(at, key) {
 		r.servers[mine.grant] = nil
+	} else {
+		r.servers[mine.grant] = at
 	}
 	for field, n := range is {
 		if was[field] != n && field != mine.field && after.owner == before.owner {

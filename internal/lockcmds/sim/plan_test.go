@@ -228,9 +228,7 @@ func newPlan(seed uint64) *plan {
 	case 1:
 		p.slowOwn = between(time.Millisecond, 30*time.Millisecond)
 	}
-	if *sharedFlag {
-		p.share(rand.New(rand.NewPCG(seed, 6)))
-	}
+	p.share(rand.New(rand.NewPCG(seed, 6)))
 	if rng := rand.New(rand.NewPCG(seed, 2)); rng.IntN(4) == 0 {
 		p.replicas = 2
 		p.synchronize(rng)

@@ -337,7 +337,7 @@ func (c *client) Push(b []byte) {
 		c.w.fail("a loss is told twice", "%s: %s %d", c, key, fence)
 	}
 	if b := *c.holds.of(sharedSide); b != nil && b.fence == fence && c.w.smooth && !b.releasing && !b.vague &&
-		c.w.now < b.until && string(v.Elems[3].Str) == table.ReasonGone {
+		c.w.now < b.until-2*skew*time.Millisecond && string(v.Elems[3].Str) == table.ReasonGone {
 		c.w.fail("a planned change ended a hold", "%s: %s %d", c, key, fence)
 	}
 	if b := *c.holds.of(sharedKey); key == sharedKey && b != nil && b.fence == fence {
@@ -428,7 +428,9 @@ func (c *client) received(s *slot, v resp.Value) {
 		case b != nil && b.fence == v.Int:
 			b.count++
 		default:
-			if b != nil && c.w.rules.back(key, b.fence, v.Int) && c.w.rules.known(grant{key, b.fence}) { // else the clock of the new primary may be behind
+			// Else the clock of the new primary may be behind, or the server that has answered was none.
+			_, counts := c.w.rules.made[grant{key, v.Int}]
+			if b != nil && c.w.rules.back(key, b.fence, v.Int) && c.w.rules.known(grant{key, b.fence}) && counts {
 				c.w.fail("a fence went back", "%s: %s: %d after %d", c, s.line, v.Int, b.fence)
 			}
 			if _, known := c.over[grant{key, v.Int}]; known {

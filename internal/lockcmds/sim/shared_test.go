@@ -62,13 +62,14 @@ func (c *client) sideOf(cmd *grammar.Command) string {
 	return sharedKey
 }
 
-// eitherSide is for an UNLOCK that may be about either side: the client did not know whether it had the exclusive one, or
+// eitherSide is for a command that may be about either side: the client did not know whether it had the exclusive one, or
 // has lost it since.
 func (c *client) eitherSide(s *slot) {
 	alone, beside := *c.holds.of(sharedKey), *c.holds.of(sharedSide)
 	lost := *c.overAt.of(sharedKey) >= s.sent && *c.overAt.of(sharedKey) > 0
-	if s.side == sharedKey && s.cmd.Verb == grammar.Unlock && beside != nil && (alone != nil && alone.vague || lost || c.untold) {
-		beside.vague, beside.released = true, true
+	releases, extends := s.cmd.Verb == grammar.Unlock, s.cmd.Verb == grammar.ExtendLock
+	if s.side == sharedKey && (releases || extends) && beside != nil && (alone != nil && alone.vague || lost || c.untold) {
+		beside.vague, beside.released = true, beside.released || releases
 	}
 }
 
@@ -337,6 +338,7 @@ type sharing struct {
 	free   since                     // the lock has no holder
 	open   since                     // it is held shared, and nobody wants it for itself
 	sole   map[*slot]time.Duration   // since when the owner of a command is the only shared holder
+	beside map[string]int64          // a lease after the owner last held the lock on both sides, in ms of Redis's clock
 }
 
 // passing is a command that waits, and an owner that came later.
@@ -358,7 +360,7 @@ func (s *since) note(is bool, now time.Duration) {
 }
 
 func newSharing(w *world) *sharing {
-	return &sharing{w: w, passed: map[passing]int{}, dead: map[*belief]time.Duration{}, sole: map[*slot]time.Duration{}}
+	return &sharing{w: w, passed: map[passing]int{}, dead: map[*belief]time.Duration{}, sole: map[*slot]time.Duration{}, beside: map[string]int64{}}
 }
 
 // begin is before each script: the end of a lease is no work of the script.
@@ -451,6 +453,11 @@ func (x *sharing) executed(at *server, p *proxy, c *sharedCall, before, after *p
 			w.fail("a lock without TTL", "%s of %s after %s", sharedKey, part.owner, c.name)
 		case part.expire > after.expire:
 			w.fail("a lock ends before the lease of a holder", "%s of %s after %s: %d ms", sharedKey, part.owner, c.name, part.expire-after.expire)
+		}
+	}
+	for _, part := range before.parts {
+		if _, both := before.part(part.owner, !part.shared); both {
+			x.beside[part.owner] = at.ms() + lease.Milliseconds()
 		}
 	}
 	x.left(at, c, after)
@@ -569,7 +576,10 @@ func (x *sharing) granted(at *server, c *sharedCall, part stake, before *picture
 	}
 	for _, waits := range w.clients {
 		s := waits.current
-		if s == nil || !x.wantsAlone(waits, s) {
+		came := func(c *client) bool {
+			return c.current != nil && ownerOf(c, c.current) == part.owner && c.current.sent < s.sent
+		}
+		if s == nil || !x.wantsAlone(waits, s) || slices.ContainsFunc(w.clients, came) {
 			continue
 		}
 		isPlace := func(place string) bool {
@@ -758,8 +768,9 @@ func (x *sharing) agree() string {
 	}
 	for _, part := range now.parts {
 		// A part of a session that has gone, or whose release was lost with a primary, lasts as long as the owner's other
-		// one, and a lease more.
-		if !known[part.owner] && owned(part.owner) && !lossy {
+		// one, and a lease more. So does one by a late copy.
+		late := !w.calm && part.expire <= x.beside[part.owner]
+		if !known[part.owner] && owned(part.owner) && !lossy && !late {
 			return fmt.Sprintf("%s: redis has %+v, and no engine knows", sharedKey, part)
 		}
 	}

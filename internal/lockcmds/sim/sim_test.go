@@ -16,8 +16,6 @@ import (
 var (
 	seedFlag = flag.Uint64("sim.seed", 0, "play the history of one seed and print it; a broken one is minimised")
 	timeFlag = flag.Duration("sim.time", 0, "play histories of new seeds for so long")
-	// About one in 25,000 of those histories breaks a rule that is not settled yet: whether the rule or the lock is wrong.
-	sharedFlag = flag.Bool("sim.shared", true, "a quarter of the histories holds a lock shared")
 )
 
 func TestMain(m *testing.M) {

@@ -18,6 +18,7 @@ type Answer struct {
 	Placed bool        // if Busy: Place is known
 	Place  Place       // where the crowd's place is now, if the attempt was made there
 	Again  bool        // if Busy: the answer says nothing of now; ask again at once
+	Beside bool        // if Busy: the owner holds the lock shared, and so do others
 }
 
 // TTLs that stand for something else than a length of time.
@@ -130,6 +131,9 @@ func (t *Table) Answered(w *Waiter, a Answer) {
 		t.Wake(q.names.Key)
 	case w.pending != NoOutcome:
 		t.remove(w, w.pending, w.err)
+		t.Wake(q.names.Key)
+	case a.Beside && !w.Ahead:
+		t.remove(w, Upgrades, nil)
 		t.Wake(q.names.Key)
 	case w.failed:
 		q.pause = min(max(2*q.pause, retryFirst), retryLast)
