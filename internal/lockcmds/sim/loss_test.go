@@ -52,6 +52,8 @@ func (r *rules) promoted(old, to *server) {
 	w := r.w
 	for _, key := range r.keys {
 		if w.slots[w.slotOf(key)].shard != to.shard {
+			// The move of a key away was lost with the old primary. If the slot comes back, so does what was left.
+			r.torn = r.torn || len(old.queue(key)) == 0 && len(to.queue(key)) > 0
 			continue
 		}
 		before, after := old.holder(key), to.holder(key)
