@@ -405,7 +405,7 @@ func (c *client) received(s *slot, v resp.Value) {
 	switch {
 	case s.cmd.Verb == grammar.ForceUnlock:
 	case s.side == sharedKey && (v.Kind == resp.Integer || strings.HasPrefix(text, "LOSTLEASE")),
-		s.side == sharedSide && b == nil && acquires(s.cmd.Verb) && v.Kind == resp.Integer: // it begins anew
+		s.side == sharedSide && acquires(s.cmd.Verb) && v.Kind == resp.Integer && (b == nil || b.fence != v.Int): // it begins anew
 		c.untold = false
 	}
 	c.w.rules.replied(c, s, v)
