@@ -424,6 +424,8 @@ func (c *client) received(s *slot, v resp.Value) {
 	switch s.cmd.Verb {
 	case grammar.Lock, grammar.TryLock, grammar.FairLock:
 		switch {
+		case strings.HasPrefix(text, "NOTSYNCED") && b != nil && !c.w.calm: // an earlier answer may have been lost
+			b.until = min(b.until, s.sent+s.lease())
 		case v.Kind != resp.Integer:
 		case b != nil && b.fence == v.Int:
 			b.count++
