@@ -25,6 +25,8 @@
 package embedded
 
 import (
+	"bufio"
+	"bytes"
 	"fmt"
 	"net"
 	"path"
@@ -58,7 +60,7 @@ type Server struct {
 	redis  *miniredis.Miniredis // immutable
 	addr   string               // immutable
 	aging  aging
-	inner  sync.Map // the *server.Peer that catch the replies to scripts
+	inner  sync.Map // the *server.Peer that catch replies
 	close  sync.Once
 	closed chan struct{} // closed by Close
 	ticked chan struct{} // closed by tick at its end
@@ -125,8 +127,38 @@ func (s *Server) before(c *server.Peer, cmd string, args ...string) bool {
 		return true
 	case "EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO":
 		return s.script(c, cmd, args)
+	case "PING":
+		return s.ping(c, args)
 	}
 	return false
+}
+
+// ping answers a RESP3 client that has subscriptions as any other client. miniredis answers it as if it spoke RESP2.
+func (s *Server) ping(c *server.Peer, args []string) bool {
+	if _, inner := s.inner.Load(c); inner || !c.Resp3 {
+		return false
+	}
+	reply := s.caught(c, "PING", args)
+	if text, subscribed := strings.CutPrefix(reply, "*2\r\n$4\r\npong\r\n"); subscribed {
+		if reply = text; len(args) == 0 {
+			reply = "+PONG\r\n"
+		}
+	}
+	c.WriteRaw(reply)
+	return true
+}
+
+// caught carries out a command of the client, and returns the reply instead of sending it.
+func (s *Server) caught(c *server.Peer, cmd string, args []string) string {
+	var reply bytes.Buffer
+	catch := server.NewPeer(bufio.NewWriter(&reply))
+	catch.Ctx, catch.Resp3, catch.ClientName = c.Ctx, c.Resp3, c.ClientName
+	s.inner.Store(catch, nil)
+	s.redis.Server().Dispatch(catch, append([]string{cmd}, args...))
+	s.inner.Delete(catch)
+	catch.Flush()
+	c.Ctx = catch.Ctx
+	return reply.String()
 }
 
 // config answers CONFIG GET pattern... from settings.

@@ -1,6 +1,7 @@
 package embedded_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -156,6 +157,40 @@ func TestConfigGetTellsTheTruthInBothVersions(t *testing.T) {
 		var refused redis.Error
 		if err := c.Do(ctx(t), args...).Err(); !errors.As(err, &refused) {
 			t.Errorf("%v: %v, want an error reply", args, err)
+		}
+	}
+}
+
+func TestSubscriberMayPing(t *testing.T) {
+	s, _ := start(t)
+	c, err := net.Dial("tcp", s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(limit))
+	replies := bufio.NewReader(c)
+	const hello = "*0\r\n" // the last line of the answer to HELLO
+	for _, step := range [][2]string{
+		{"*2\r\n$9\r\nSUBSCRIBE\r\n$1\r\nc\r\n", "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"},
+		{"*1\r\n$4\r\nPING\r\n", "*2\r\n$4\r\npong\r\n$0\r\n\r\n"},
+		{"*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n", hello},
+		{"*1\r\n$4\r\nPING\r\n", "+PONG\r\n"},
+		{"*2\r\n$4\r\nPING\r\n$1\r\nx\r\n", "$1\r\nx\r\n"},
+		{"*2\r\n$11\r\nUNSUBSCRIBE\r\n$1\r\nc\r\n", ">3\r\n$11\r\nunsubscribe\r\n$1\r\nc\r\n:0\r\n"},
+		{"*1\r\n$4\r\nPING\r\n", "+PONG\r\n"},
+	} {
+		if _, err := c.Write([]byte(step[0])); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for err == nil && (len(got) < len(step[1]) || step[1] == hello && !strings.HasSuffix(got, hello)) {
+			var line string
+			line, err = replies.ReadString('\n')
+			got += line
+		}
+		if err != nil || got != step[1] && step[1] != hello {
+			t.Fatalf("%q got %q, %v; want %q", step[0], got, err, step[1])
 		}
 	}
 }

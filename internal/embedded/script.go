@@ -1,8 +1,6 @@
 package embedded
 
 import (
-	"bufio"
-	"bytes"
 	"crypto/sha1"
 	"encoding/hex"
 	"regexp"
@@ -31,20 +29,13 @@ func (s *Server) script(c *server.Peer, cmd string, args []string) bool {
 	if _, inner := s.inner.Load(c); inner || len(args) == 0 {
 		return false
 	}
-	var reply bytes.Buffer
-	catch := server.NewPeer(bufio.NewWriter(&reply))
-	catch.Ctx, catch.Resp3, catch.ClientName = c.Ctx, c.Resp3, c.ClientName
-	s.inner.Store(catch, nil)
-	s.redis.Server().Dispatch(catch, append([]string{cmd}, args...))
-	s.inner.Delete(catch)
-	catch.Flush()
-	c.Ctx = catch.Ctx
+	reply := s.caught(c, cmd, args)
 	name := strings.ToLower(args[0])
 	if !strings.HasPrefix(cmd, "EVALSHA") {
 		sum := sha1.Sum([]byte(args[0]))
 		name = hex.EncodeToString(sum[:])
 	}
-	c.WriteRaw(redisError(reply.String(), name))
+	c.WriteRaw(redisError(reply, name))
 	return true
 }
 
