@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-//go:generate go run ./gen ../../../README.md ../../../docs/LOCKS.md
+//go:generate go run ./gen ../../../docs/LOCKS.md
 
 // Syntax is the command with its arguments as the documents print it: "UNLOCK key [OWNER id] [FENCE n]".
 func (s *Spec) Syntax() string {

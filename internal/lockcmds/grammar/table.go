@@ -16,7 +16,7 @@ type Spec struct {
 	Summary    string
 	Complexity string
 
-	Does, Replies string // in README.md
+	Does, Replies string // in docs/LOCKS.md
 
 	// Made from Arguments.
 	keys     int
@@ -45,7 +45,7 @@ type Argument struct {
 	OneOf      []Argument // the alternatives, for Type "oneof"; the parts, for Type "block"
 
 	Value  string // the name of the value in Syntax
-	Means  string // in docs/LOCKS.md
+	Means  string // there
 	Absent string // the same without the option; empty: there is nothing to say
 
 	option option
@@ -131,8 +131,8 @@ var table = complete([]Spec{
 	acquire.with(Spec{
 		Verb: Lock, Name: "lock",
 		Summary: "Acquire a lock, waiting until it is free, and return its fencing token", Complexity: "O(1)",
-		Does:    "acquires the lock, and waits until it is granted; `WAIT` limits the wait. A newcomer may overtake waiters",
-		Replies: "the fencing token, an integer ≥ 1; null if the lock was not granted in time; `-NOTSYNCED`; `-DEADLOCK`",
+		Does:    "acquires the lock, and waits until it is granted, or for `WAIT ms`. A newcomer may overtake waiters",
+		Replies: "the fence, an integer ≥ 1; null if not granted in time; `-NOTSYNCED`; `-DEADLOCK`",
 	}),
 	acquire.with(Spec{
 		Verb: TryLock, Name: "trylock",
@@ -150,7 +150,7 @@ var table = complete([]Spec{
 		Flags: []string{"write", "noscript", "no_multi"}, Categories: []string{"write", "slow", "scripting"},
 		Access:  []string{"RW", "access", "delete"},
 		Summary: "Release one hold of a lock", Complexity: "O(1)",
-		Does: "releases one hold", Replies: "`1` released; `0` still held, one hold fewer; `-NOTHELD`; `-LOSTLEASE`",
+		Does: "releases one hold", Replies: "`1` released; `0` one hold fewer, still held; `-NOTHELD`; `-LOSTLEASE`",
 	},
 	{
 		Verb: ExtendLock, Name: "extendlock", Arguments: []Argument{argKey, argLease, optional(argShared), argOwner, argFence},
@@ -166,7 +166,7 @@ var table = complete([]Spec{
 		Summary:    "Describe the holder and the waiters of a lock",
 		Complexity: "O(N) with N being the number of fair waiters",
 		Does:       "describes the holder and the waiters",
-		Replies:    "null if free; else `owner`, `holds`, `ttl-ms`, `fence`, `fair-waiters`, `local-waiters`, with `client` and `name` if it is a client of this proxy, `held-ms` if it is known, `mode`, and `holders` if there may be several",
+		Replies:    "a map of them; null if free",
 	},
 	{
 		Verb: LockList, Name: "locklist", Arguments: []Argument{argMatch, argCount},
@@ -174,8 +174,8 @@ var table = complete([]Spec{
 		Tips:       []string{"nondeterministic_output"},
 		Summary:    "List the locks that are held through this proxy",
 		Complexity: "O(N) with N being the number of these locks",
-		Does:       "lists the locks that clients of the same user hold through this proxy in the same database, by key",
-		Replies:    "the same fields, with `key` first",
+		Does:       "lists the locks that clients of the same user and database hold through this proxy",
+		Replies:    "a map for each hold",
 	},
 	{
 		Verb: LockSlow, Name: "lockslow", Arguments: []Argument{argSlow},
@@ -183,15 +183,15 @@ var table = complete([]Spec{
 		Tips:       []string{"nondeterministic_output"},
 		Summary:    "Show the latest slow waits and holds of locks",
 		Complexity: "O(N) with N being the number of entries returned",
-		Does:       "shows the latest slow waits and holds of clients of the same user in the same database, as `SLOWLOG` does",
-		Replies:    "`GET`: the n latest entries; `LEN`: their number; `RESET`: `OK`",
+		Does:       "shows their latest slow waits and holds, as `SLOWLOG` does",
+		Replies:    "as `SLOWLOG`",
 	},
 	{
 		Verb: ForceUnlock, Name: "forceunlock", Arguments: []Argument{argKey, argOwner},
 		Flags: []string{"write", "noscript", "no_multi"}, Categories: []string{"write", "slow", "scripting"},
 		Access:  []string{"RW", "access", "delete"},
 		Summary: "Remove a lock of any holder", Complexity: "O(1)",
-		Does: "removes a lock of any holder, or of one `OWNER`; the holders are told", Replies: "`1`, or `0` if there was none",
+		Does: "removes a lock of any holder, or of one `OWNER`, and tells the holders", Replies: "`1`, or `0` if there was none",
 	},
 })
 
