@@ -73,7 +73,7 @@ var (
 	}
 	argOwner = Argument{
 		Name: "id", Type: "string", Token: "OWNER", Optional: true, Value: "id", option: optOwner,
-		Means: "the [owner](#owners), 1-256 bytes; by default the connection, whose own name is refused here",
+		Means: "the [owner](#owners): 1 to 256 bytes without braces, not `fence` or `mode`. By default the connection, whose own name is refused here",
 	}
 	argGrace = Argument{
 		Name: "milliseconds", Type: "integer", Token: "GRACE", Optional: true, Value: "ms", option: optGrace,
@@ -97,7 +97,7 @@ var (
 	}
 	argLimit = Argument{
 		Name: "limit", Type: "integer", Token: "LIMIT", Value: "n", option: optLimit,
-		Means: "[at most n](#at-most-n-holders) hold the lock at the same time, and none beside an exclusive or a shared holder. Each acquire is one more",
+		Means: "[at most n](#at-most-n-holders), 1 to 2,147,483,647, hold the lock at the same time, and none beside an exclusive or a shared holder. Each acquire is one more",
 	}
 	argMode = Argument{
 		Name: "mode", Type: "oneof", Optional: true, OneOf: []Argument{argShared, argLimit},
