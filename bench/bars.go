@@ -65,6 +65,7 @@ func (r *report) bars(path string) (drawn bool, err error) {
 		p.Title.Text, p.Title.Padding = column.title, vg.Points(4)
 		p.Add(bar, text)
 		p.NominalY(names...)
+		p.Y.Padding = vg.Points(20) // a viewer without this font has a wider one
 		p.X.Min, p.X.Max = 0, 1.2*p.X.Max
 		p.HideX()
 		panels = append(panels, p)
