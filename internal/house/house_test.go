@@ -158,7 +158,20 @@ func TestErrorsDocumentListsEveryCode(t *testing.T) {
 	}
 }
 
-var relativeLink = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
+var (
+	relativeLink = regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`)
+	heading      = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	inNoAnchor   = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// anchors are the parts of a document that a link may name: its headings, as GitHub makes anchors of them.
+func anchors(text []byte) map[string]bool {
+	all := map[string]bool{}
+	for _, match := range heading.FindAllStringSubmatch(string(text), -1) {
+		all["#"+strings.ReplaceAll(inNoAnchor.ReplaceAllString(strings.ToLower(match[1]), ""), " ", "-")] = true
+	}
+	return all
+}
 
 func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 	for _, name := range tree(t) {
@@ -171,8 +184,14 @@ func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, match := range relativeLink.FindAllSubmatch(text, -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(name), string(match[1]))); err != nil {
+			to, part := name, string(match[2])
+			if len(match[1]) > 0 {
+				to = filepath.Join(filepath.Dir(name), string(match[1]))
+			}
+			if _, err := os.Stat(to); err != nil {
 				t.Errorf("%s: dead link %s", name, match[1])
+			} else if target, err := os.ReadFile(to); part != "" && (err != nil || !anchors(target)[part]) {
+				t.Errorf("%s: %s has no %s", name, to, part)
 			}
 		}
 	}
@@ -271,13 +290,10 @@ func TestAlertsLeadToSectionsOfOperations(t *testing.T) {
 		t.Fatal(err)
 	}
 	operations := string(text)
-	sections := map[string]bool{}
-	for _, heading := range regexp.MustCompile(`(?m)^#+ ([\w ]+)$`).FindAllStringSubmatch(operations, -1) {
-		sections[strings.ReplaceAll(strings.ToLower(heading[1]), " ", "-")] = true
-	}
+	sections := anchors(text)
 	for _, alert := range strings.Split(string(alerts), "- alert: ")[1:] {
 		name, rule, _ := strings.Cut(alert, "\n")
-		_, url, _ := strings.Cut(rule, "runbook_url: https://"+modulePath+"/blob/main/docs/OPERATIONS.md#")
+		_, url, _ := strings.Cut(rule, "runbook_url: https://"+modulePath+"/blob/main/docs/OPERATIONS.md")
 		if section, _, _ := strings.Cut(url, "\n"); !sections[section] {
 			t.Errorf("%s leads to section %q of OPERATIONS.md, which does not exist", name, section)
 		}
