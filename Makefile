@@ -189,8 +189,9 @@ compose: ## check the files in examples/compose against the schema of Compose, w
 	$(GO) -C tools/release run ./compose $(addprefix $(CURDIR)/,$(wildcard examples/compose/*.yml))
 
 .PHONY: manifests
-manifests: bin/tools/kubectl-validate ## check packaging/kubernetes against the schemas of Kubernetes, without a cluster
-	./bin/tools/kubectl-validate --version 1.30 $(wildcard packaging/kubernetes/*.yml)
+manifests: bin/tools/kubectl-validate ## check packaging/kubernetes against the schemas of Kubernetes and of the Prometheus Operator, without a cluster
+	./bin/tools/kubectl-validate --version 1.30 $(wildcard packaging/kubernetes/*.yml) $(wildcard packaging/kubernetes/monitoring/*.yml) \
+		--local-crds "$$($(GO) mod download -json $(OPERATOR) | sed -n 's/^\t"Dir": "\(.*\)",*$$/\1/p')/example/prometheus-operator-crd"
 
 .PHONY: release-check
 release-check: bin/tools/goreleaser compose manifests licenses ## check all that makes a release: goreleaser, compose files, manifests, licences
@@ -198,6 +199,7 @@ release-check: bin/tools/goreleaser compose manifests licenses ## check all that
 
 # Tools that check packages, each built from its own module. The first build takes minutes.
 KUBECTL_VALIDATE := sigs.k8s.io/kubectl-validate@v0.0.4
+OPERATOR := github.com/prometheus-operator/prometheus-operator@v0.85.0
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.13.0
 
 bin/tools/kubectl-validate:
