@@ -117,25 +117,36 @@ func (s *stand) recoverFromFaults() {
 		})
 	}
 	for i, p := range s.proxies {
-		s.pass(p, s.proxies[1-i], fmt.Sprintf("probe%d", i))
+		for n, way := range ways {
+			s.pass(p, s.proxies[1-i], fmt.Sprintf("probe%d-%d", i, n), way)
+		}
 	}
 }
 
+// ways are how a lock is held by one, and then by another.
+var ways = [][2][]string{
+	{nil, nil},
+	{nil, {"SHARED"}},
+	{{"SHARED"}, nil},
+	{{"LIMIT", "1"}, {"LIMIT", "1"}},
+	{{"LIMIT", "2"}, {"SHARED"}},
+}
+
 // pass hands a lock of its own from one proxy to the other.
-func (s *stand) pass(from, to *namedProxy, key string) {
+func (s *stand) pass(from, to *namedProxy, key string, way [2][]string) {
 	since := mono()
-	trouble := pass(from, to, key)
+	trouble := pass(from, to, key, way)
 	for trouble != nil && mono()-since < int64(reconnect)+s.stalls.since(since) {
 		s.wait(20 * time.Millisecond)
-		trouble = pass(from, to, key)
+		trouble = pass(from, to, key, way)
 	}
 	if trouble == nil {
 		return
 	}
-	s.fail("liveness", "no lock goes from %s to %s %v after the last fault: %v", from.name, to.name, reconnect, trouble)
+	s.fail("liveness", "no lock goes from %s to %s %v after the last fault, held as %q: %v", from.name, to.name, reconnect, way, trouble)
 }
 
-func pass(from, to *namedProxy, key string) error {
+func pass(from, to *namedProxy, key string, way [2][]string) error {
 	a, err := from.dial()
 	if err != nil {
 		return err
@@ -146,11 +157,12 @@ func pass(from, to *namedProxy, key string) error {
 		return err
 	}
 	defer b.hangUp()
-	v, err := a.do(time.Second, "LOCK", key, "GRACE", "0")
+	lock := func(how []string) []string { return append([]string{"LOCK", key, "GRACE", "0"}, how...) }
+	v, err := a.do(time.Second, lock(way[0])...)
 	if _, ok := v.(int64); !ok || err != nil {
 		return fmt.Errorf("LOCK: %v %w", v, err)
 	}
-	if err := b.send("LOCK", key, "GRACE", "0"); err != nil {
+	if err := b.send(lock(way[1])...); err != nil {
 		return err
 	}
 	if v, err := b.next(50 * time.Millisecond); err == nil {
@@ -209,7 +221,9 @@ func (s *stand) endOfWork() {
 		s.acquirable(s.proxies[1-i%2], "FAIRLOCK", key, since, limit)
 	}
 	for _, key := range s.keys {
-		if n := s.home(key).Do(s.t, "EXISTS", key, queueOf(key), deadlinesOf(key)); n != int64(0) {
+		n := s.home(key).Do(s.t, "EXISTS", key, queueOf(key), deadlinesOf(key))
+		beside, _ := s.home(key).Do(s.t, "KEYS", "{"+key+"}:*").([]any) // leases of shared holders, and permits
+		if n != int64(0) || len(beside) > 0 {
 			s.fail("liveness", "%s is not clean after the end of all clients (%.3f)\n%s", key, seconds(since), s.circumstances(key))
 		}
 	}

@@ -243,7 +243,9 @@ func (s *stand) waitedBehind(all []*hold, o op) bool {
 func (s *stand) summary() string {
 	counts := make(map[string]int)
 	total := 0
+	var all []*hold
 	for _, ops := range s.history() {
+		all = append(all, holdsOf(ops, s.losses)...)
 		for _, o := range ops {
 			total++
 			out := string(o.Out)
@@ -264,6 +266,6 @@ func (s *stand) summary() string {
 		writes, refusals, naked = writes+e.writes, refusals+e.refusals, naked+e.nakedLost
 	}
 	s.ledger.mu.Unlock()
-	return fmt.Sprintf("%d commands, %d faults, %d stalls of the machine, %d workers, %d looks at redis (longest queues %v)\n  %s\n  ledger: %d writes, %d refused; without fences %d updates would have been lost",
-		total, len(s.incidents), len(s.stalls.all()), s.started, s.watcher.looks, s.watcher.longest, strings.Join(parts, ", "), writes, refusals, naked)
+	return fmt.Sprintf("%d commands, %d faults, %d stalls of the machine, %d workers, %d looks at redis (longest queues %v)\n  %s\n  most holders at once: %v\n  ledger: %d writes, %d refused; without fences %d updates would have been lost",
+		total, len(s.incidents), len(s.stalls.all()), s.started, s.watcher.looks, s.watcher.longest, strings.Join(parts, ", "), mostAtOnce(all), writes, refusals, naked)
 }

@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,6 +38,7 @@ const (
 	notHeld   outcome = "notheld"   // -NOTHELD or -LOSTLEASE
 	notSynced outcome = "notsynced" // -NOTSYNCED: granted and given back
 	earlier   outcome = "earlier"   // -LOSTLEASE for a grant before the latest: nothing happened
+	deadlock  outcome = "deadlock"  // -DEADLOCK: nothing happened
 	refused   outcome = "refused"   // certainly nothing happened
 	strange   outcome = "strange"   // a reply that must not be
 )
@@ -47,6 +50,8 @@ type op struct {
 	Proxy  int
 	Verb   string
 	Key    string
+	Kind   kind
+	Limit  int    // of LIMIT: how many may hold the lock
 	Owner  string // explicit, or a name for the session's own
 	Named  bool   // OWNER was given
 	Lease  int64  // of an acquire or extension: the least it can be
@@ -63,7 +68,7 @@ type op struct {
 }
 
 func (o op) String() string {
-	s := fmt.Sprintf("%s/%d p%d %s %s owner=%s", o.Worker, o.N, o.Proxy+1, o.Verb, o.Key, o.Owner)
+	s := fmt.Sprintf("%s/%d p%d %s %s owner=%s", o.Worker, o.N, o.Proxy+1, o.Verb, strings.Join(append([]string{o.Key}, o.kindArgs()...), " "), o.Owner)
 	if o.Lease > 0 {
 		s += fmt.Sprintf(" lease=%v fixed=%v graced=%v", time.Duration(o.Lease), o.Fixed, o.Graced)
 	}
@@ -78,6 +83,52 @@ func seconds(ns int64) float64 { return float64(ns) / 1e9 }
 
 // synced reports whether all replicas have what the command did.
 func (o op) synced() bool { return o.Sync > 0 && o.Out == acquired }
+
+// kind is the option that says how a lock is held.
+type kind string
+
+const (
+	exclusive kind = ""
+	shared    kind = "SHARED"
+	limited   kind = "LIMIT"
+)
+
+// kindArgs are those of an acquire.
+func (o op) kindArgs() []string {
+	switch o.Kind {
+	case shared:
+		return []string{string(shared)}
+	case limited:
+		return []string{string(limited), strconv.Itoa(o.Limit)}
+	default:
+		return nil
+	}
+}
+
+// hold names what a command is about: an owner has one hold of each kind, and by each grant a permit.
+func (o op) hold() string {
+	if o.Kind == limited {
+		return o.Owner + " " + strconv.FormatInt(o.Fence, 10)
+	}
+	return o.Owner + " " + string(o.Kind)
+}
+
+// most is how many holds of its kind there may be when an acquire has been granted.
+func (o op) most() int {
+	switch o.Kind {
+	case shared:
+		return math.MaxInt
+	case limited:
+		return o.Limit
+	default:
+		return 1
+	}
+}
+
+// apart reports whether two grants are never beside each other, whatever their number. An owner may hold a lock shared and exclusively.
+func (o op) apart(other op) bool {
+	return o.Kind != other.Kind && (o.Owner != other.Owner || o.Kind == limited || other.Kind == limited)
+}
 
 func (o op) acquire() bool { return o.Verb == "LOCK" || o.Verb == "TRYLOCK" || o.Verb == "FAIRLOCK" }
 
@@ -105,7 +156,7 @@ func tellApart(ops []op) {
 	}
 	grants := make(map[[2]string][]grant)
 	for i, o := range ops {
-		k := [2]string{o.Key, o.Owner}
+		k := [2]string{o.Key, o.hold()}
 		all := grants[k]
 		switch {
 		case o.acquire() && o.Out == acquired:

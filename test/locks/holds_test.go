@@ -1,7 +1,9 @@
 package locks
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -17,23 +19,23 @@ import (
 //
 // What an unplanned failover may have taken away again (see loss) proves nothing for the time after it.
 //
-// Everything is measured on one clock and rounded to the safe side, so two holds of different owners that overlap are
-// a lock granted twice, and never a false alarm.
+// Everything is measured on one clock and rounded to the safe side, so holds that overlap and may not be beside each other are
+// a lock granted too often, and never a false alarm.
 type hold struct {
-	key, owner string
-	fence      int64
-	from, to   int64
-	until      int64 // it had certainly ended by then
-	first      op
-	graced     bool
-	watched    bool         // renewed by the watchdog all the time
-	setters    map[int]bool // the proxies that the owner has used, and whether one may have set the lease unknown to the owner
-	lease      int64        // proved by lease; 0: not
-	witness    int64        // proved by a witness
-	end        op           // what ended it, if anything did
-	losses     []loss
-	revived    bool // its owner had later grants before: a release was lost
-	over       bool
+	key      string
+	fence    int64
+	from, to int64
+	until    int64 // it had certainly ended by then
+	first    op
+	graced   bool
+	watched  bool         // renewed by the watchdog all the time
+	setters  map[int]bool // the proxies that the owner has used, and whether one may have set the lease unknown to the owner
+	lease    int64        // proved by lease; 0: not
+	witness  int64        // proved by a witness
+	end      op           // what ended it, if anything did
+	losses   []loss
+	revived  bool // its owner had later grants before: a release was lost
+	over     bool
 }
 
 func (h *hold) String() string {
@@ -46,18 +48,18 @@ func holdsOf(ops []op, losses []loss) []*hold {
 	current := make(map[[2]string]*hold)
 	newest := make(map[[2]string]int64)
 	for _, o := range ops {
-		k := [2]string{o.Key, o.Owner}
+		k := [2]string{o.Key, o.hold()}
 		h := current[k]
 		switch {
 		case o.acquire() && o.Out == acquired && (h == nil || h.fence != o.Fence):
-			h = &hold{key: o.Key, owner: o.Owner, fence: o.Fence, from: o.Return, first: o, watched: true, setters: make(map[int]bool), losses: losses}
+			h = &hold{key: o.Key, fence: o.Fence, from: o.Return, first: o, watched: true, setters: make(map[int]bool), losses: losses}
 			h.revived = o.Fence < newest[k] && slices.ContainsFunc(losses, func(l loss) bool { return l.concerns(o.Key) && l.from < o.Return })
 			newest[k] = max(newest[k], o.Fence)
 			h.set(o)
 			current[k] = h
 			all = append(all, h)
 		case h == nil || h.over:
-		case o.Out == strange || o.Out == refused:
+		case o.Out == strange || o.Out == refused || o.Out == deadlock:
 		case o.acquire() || o.Verb == "EXTENDLOCK":
 			switch {
 			case o.Out == acquired || o.Out == extended:
@@ -95,7 +97,7 @@ func (h *hold) latest(ops []op) int64 {
 	}
 	lease, last := int64(0), 0
 	for i, o := range ops {
-		if o.Key == h.key && o.Owner == h.owner && o.N >= h.first.N {
+		if o.Key == h.key && o.hold() == h.first.hold() && o.N >= h.first.N {
 			lease, last = max(lease, o.Lease), i
 		}
 	}
@@ -160,25 +162,60 @@ func (h *hold) unlock(o op) {
 // rounding is what Redis's whole milliseconds may cost.
 const rounding = int64(time.Millisecond)
 
-// overlaps returns the pairs of holds of one key by different grants that overlap.
+// overlaps returns the holds of a key that clients could rely on at one moment, though they may not be beside each other.
 func overlaps(all []*hold) (bad []string) {
-	byKey := make(map[string][]*hold)
-	for _, h := range all {
-		if h.to-rounding > h.from {
-			byKey[h.key] = append(byKey[h.key], h)
-		}
-	}
-	for _, holds := range byKey {
-		slices.SortFunc(holds, func(a, b *hold) int { return int(a.from - b.from) })
-		var last *hold // the one that reaches farthest
-		for _, h := range holds {
-			if last != nil && h.from < last.to-rounding && (h.owner != last.owner || h.fence != last.fence) {
-				bad = append(bad, fmt.Sprintf("%v\n  and %v", last, h))
-			}
-			if last == nil || h.to > last.to {
-				last = h
-			}
+	for beside := range together(all) {
+		if tooMany(beside) {
+			bad = append(bad, fmt.Sprint(beside))
 		}
 	}
 	return bad
+}
+
+// mostAtOnce is how many holds of a key there were beside each other, by key.
+func mostAtOnce(all []*hold) map[string]int {
+	most := make(map[string]int)
+	for beside := range together(all) {
+		most[beside[0].key] = max(most[beside[0].key], len(beside))
+	}
+	return most
+}
+
+// together yields for each hold those of its key that clients could rely on at the moment from which it counts.
+func together(all []*hold) iter.Seq[[]*hold] {
+	return func(yield func([]*hold) bool) {
+		sorted := slices.SortedFunc(slices.Values(all), func(a, b *hold) int { return cmp.Compare(a.from, b.from) })
+		byKey := make(map[string][]*hold)
+		for _, h := range sorted {
+			if h.to-rounding <= h.from {
+				continue
+			}
+			byKey[h.key] = append(slices.DeleteFunc(byKey[h.key], func(b *hold) bool {
+				return b.to-rounding <= h.from || b.fence == h.fence && b.first.hold() == h.first.hold()
+			}), h)
+			if !yield(byKey[h.key]) {
+				return
+			}
+		}
+	}
+}
+
+// tooMany reports whether these holds may not be beside each other. Each was granted when those with smaller fences were.
+func tooMany(beside []*hold) bool {
+	slices.SortStableFunc(beside, func(a, b *hold) int { return cmp.Compare(a.fence, b.fence) })
+	for i, h := range beside {
+		like := 1
+		for _, before := range beside[:i] {
+			if before.first.apart(h.first) {
+				return true
+			}
+			if before.first.Kind == h.first.Kind {
+				like++
+			}
+		}
+		if like > h.first.most() {
+			return true
+		}
+	}
+	return false
 }

@@ -88,7 +88,10 @@ func (b branches) step(i input) (all []any) {
 		return []any{b}
 	case fork:
 		for _, s := range b.since {
-			s.loose = len(b.since) > 1
+			s.holds = slices.Clone(s.holds)
+			for n := range s.holds {
+				s.holds[n].loose = len(b.since) > 1
+			}
 			next := branches{main: s}
 			if i.alive {
 				next.split, next.stale = true, b.main
@@ -108,7 +111,7 @@ func (b branches) step(i input) (all []any) {
 		case !b.armed:
 		case i.synced():
 			next.since = []lockState{s}
-		case !slices.Contains(b.since, s):
+		case !slices.ContainsFunc(b.since, s.equal):
 			next.since = append(slices.Clone(b.since), s)
 		}
 		all = append(all, next)
@@ -121,7 +124,8 @@ func (b branches) step(i input) (all []any) {
 }
 
 func (b branches) equal(other branches) bool {
-	return b.main == other.main && b.armed == other.armed && b.split == other.split && b.stale == other.stale && slices.Equal(b.since, other.since)
+	return b.armed == other.armed && b.split == other.split && b.main.equal(other.main) && b.stale.equal(other.stale) &&
+		slices.EqualFunc(b.since, other.since, lockState.equal)
 }
 
 // lossyModel is model for a lock that failovers may take something from.

@@ -10,7 +10,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// The model of one lock with a lease and a fence, for a linearizability checker.
+// The model of one lock with leases and fences, for a linearizability checker. All kinds have one rule: there are at most op.most
+// holds of a kind, and none beside one of another kind (op.apart).
 //
 // Time is only a lower bound: a lease set by a call cannot end before that call plus its length, so a command may find
 // the lock ended by itself only if it returned later than that. Slow clients and slow checkers thus raise no false
@@ -26,14 +27,18 @@ type input struct {
 	doubt bool  // it may have been refused though nobody that is known of held the lock: another command may have had it, or it was reserved
 }
 
-// lockState is the lock between two commands.
+// lockState is the lock between two commands: its holds, and those that may have ended.
+type lockState struct {
+	fence int64       // of the latest grant
+	holds []holdState // in the order of their grants
+}
+
+// holdState is a hold between two commands.
 //
 // A proxy whose lease of a hold has ended by its own clock gives back what was acquired through it, though the same owner may
 // keep the lock by the other proxy. So the number of holds is known exactly for who uses one proxy, and else within bounds.
-type lockState struct {
-	held  bool
-	owner string
-	fence int64 // of the latest grant
+type holdState struct {
+	by    op // its grant
 	lapse int64
 	least int // holds
 	most  int
@@ -49,77 +54,113 @@ type part struct {
 	lapse int64
 }
 
-func grantTo(i input) lockState {
-	s := lockState{held: true, owner: i.Owner, fence: i.Fence}
-	s.deepen(i)
-	return s
+func (h *holdState) deepen(i input) {
+	h.least++
+	h.most++
+	h.parts[i.Proxy].holds++
+	h.both = h.both || h.parts[0].holds > 0 && h.parts[1].holds > 0
+	h.set(i)
 }
 
-func (s *lockState) deepen(i input) {
-	s.least++
-	s.most++
-	s.parts[i.Proxy].holds++
-	s.both = s.both || s.parts[0].holds > 0 && s.parts[1].holds > 0
-	s.set(i)
-}
-
-func (s *lockState) set(i input) {
-	s.lapse = i.lapse
-	s.parts[i.Proxy].lapse = i.lapse
+func (h *holdState) set(i input) {
+	h.lapse = i.lapse
+	h.parts[i.Proxy].lapse = i.lapse
 }
 
 // part takes off what a proxy may have given back by the time a command returned.
-func (s *lockState) part(at int64) {
-	for q := range s.parts {
-		if p := &s.parts[q]; s.both && at >= p.lapse && p.holds > 0 {
-			s.least = max(0, s.least-p.holds)
-			p.holds, s.given = 0, true
+func (h *holdState) part(at int64) {
+	for q := range h.parts {
+		if p := &h.parts[q]; h.both && at >= p.lapse && p.holds > 0 {
+			h.least = max(0, h.least-p.holds)
+			p.holds, h.given = 0, true
 		}
 	}
 }
 
 // release takes off one hold; that of the proxy it went through, if there is one.
-func (s *lockState) release(i input) {
-	s.most--
-	if s.least--; !s.given {
-		s.least = max(1, s.least) // as the answer says
+func (h *holdState) release(i input) {
+	h.most--
+	if h.least--; !h.given {
+		h.least = max(1, h.least) // as the answer says
 	}
-	s.least = max(0, s.least)
+	h.least = max(0, h.least)
 	for _, q := range []int{i.Proxy, 1 - i.Proxy} {
-		if s.parts[q].holds > 0 {
-			s.parts[q].holds--
+		if h.parts[q].holds > 0 {
+			h.parts[q].holds--
 			return
 		}
 	}
 }
 
+// mayHaveEnded reports whether the lease may have ended before a command returned.
+func (h *holdState) mayHaveEnded(i input) bool { return i.Return >= h.lapse || h.least == 0 }
+
+// bars reports whether an acquire cannot be granted because of the holds that count.
+func (s lockState) bars(i input, counts func(h *holdState) bool) bool {
+	like := 0
+	for n := range s.holds {
+		switch h := &s.holds[n]; {
+		case !counts(h):
+		case h.by.apart(i.op):
+			return true
+		case h.by.Kind == i.Kind:
+			like++
+		}
+	}
+	return like >= i.most()
+}
+
+// grant adds a hold. Those that it may not be beside have ended.
+func (s *lockState) grant(i input) {
+	s.holds = slices.DeleteFunc(s.holds, func(h holdState) bool {
+		return h.by.apart(i.op) || h.by.hold() == i.hold() || h.by.Kind == i.Kind && i.most() == 1
+	})
+	h := holdState{by: i.op}
+	h.deepen(i)
+	s.holds, s.fence = append(s.holds, h), i.Fence
+}
+
 // after is the lock after a command, if the command may have had its outcome.
 func (s lockState) after(i input) (bool, lockState) {
-	s.part(i.Return)
-	own := s.held && s.owner == i.Owner
-	lapsed := !s.held || i.Return >= s.lapse || s.least == 0
+	s.holds = slices.Clone(s.holds)
+	for n := range s.holds {
+		s.holds[n].part(i.Return)
+	}
+	at := slices.IndexFunc(s.holds, func(h holdState) bool { return h.by.hold() == i.hold() })
+	h := &holdState{} // the owner's
+	own := at >= 0
+	if own {
+		h = &s.holds[at]
+	}
+	lapsed := h.mayHaveEnded(i)
 	switch {
-	case i.acquire() && i.Out == acquired && own && i.Fence == s.fence:
-		s.deepen(i)
+	case i.acquire() && i.Out == acquired && own && i.Fence == h.by.Fence:
+		h.deepen(i)
 		return true, s
 	case i.acquire() && i.Out == acquired:
-		return lapsed && i.Fence > s.fence, grantTo(i)
+		ok := lapsed && i.Fence > s.fence && !s.bars(i, func(h *holdState) bool { return !h.mayHaveEnded(i) })
+		s.grant(i)
+		return ok, s
 	case i.acquire(): // busy
-		return i.Verb == "FAIRLOCK" || i.doubt || s.held && !own, s
+		return i.Verb == "FAIRLOCK" || i.doubt || s.bars(i, func(other *holdState) bool { return other != h }), s
 	case i.Verb == "EXTENDLOCK" && i.Out == extended:
-		s.set(i)
+		h.set(i)
 		return own, s
 	case i.Verb == "LOCKINFO" && i.Out == mine:
-		return own && i.Fence == s.fence, s
+		return own && i.Fence == h.by.Fence, s
 	case i.Verb == "UNLOCK" && i.Out == released:
-		return own && (s.loose || s.least <= 1 && s.most >= 1), lockState{fence: s.fence}
+		if own && (h.loose || h.least <= 1 && h.most >= 1) {
+			s.holds = slices.Delete(s.holds, at, at+1)
+			return true, s
+		}
+		return false, s
 	case i.Verb == "UNLOCK" && i.Out == still:
-		s.release(i)
-		return own && (s.loose || s.most >= 1), s
+		h.release(i)
+		return own && (h.loose || h.most >= 1), s
 	case i.Named && strings.HasPrefix(i.Text, "LOSTLEASE"): // of this session; the owner may have another elsewhere
 		return true, s
 	default: // not the holder, so it was told. If the lease may have ended, it still need not have.
-		return !own || lapsed || s.loose, s
+		return lapsed || h.loose, s
 	}
 }
 
@@ -130,21 +171,35 @@ func step(state, in, _ any) (bool, any) {
 var model = porcupine.Model{
 	Init:              func() any { return lockState{} },
 	Step:              step,
+	Equal:             func(a, b any) bool { return a.(lockState).equal(b.(lockState)) },
 	Hash:              func(state any) uint64 { return state.(lockState).hash() },
 	DescribeOperation: func(in, _ any) string { return in.(input).String() },
 	DescribeState:     func(state any) string { return fmt.Sprintf("%+v", state) },
 }
 
-func (s lockState) hash() uint64 { return uint64(s.fence)<<8 ^ uint64(s.most)<<1 ^ uint64(s.lapse) }
+func (s lockState) equal(other lockState) bool {
+	return s.fence == other.fence && slices.Equal(s.holds, other.holds)
+}
+
+func (s lockState) hash() uint64 {
+	sum := uint64(s.fence)
+	for _, h := range s.holds {
+		sum = sum*31 ^ uint64(h.by.Fence)<<8 ^ uint64(h.most)<<1 ^ uint64(h.lapse)
+	}
+	return sum
+}
 
 // inputs prepares the history of one key. excused reports whether an acquire may get nothing though the lock is free: nobody could tell.
 func inputs(key string, histories map[string][]op, lease time.Duration, excused func(op) bool, losses []loss) []porcupine.Operation {
 	var all []porcupine.Operation
-	var doubts, waiters, releases []op
+	var doubts, queued, waiters, releases []op
 	for _, ops := range histories {
 		for _, o := range ops {
 			if o.Key == key && o.acquire() && (o.Out == unknown || o.Out == strange || o.tooLate() && (o.Out == busy || excused(o)) || o.hadAnother(losses)) {
 				doubts = append(doubts, o)
+			}
+			if o.Key == key && o.acquire() && o.Wait != 0 && o.Out != unknown {
+				queued = append(queued, o)
 			}
 			switch {
 			case o.Key != key:
@@ -173,14 +228,14 @@ func inputs(key string, histories map[string][]op, lease time.Duration, excused 
 	for _, ops := range histories {
 		lapses := lapsesOf(ops)
 		for i, o := range ops {
-			if o.Key != key || o.Out == unknown || o.Out == earlier || o.Out == refused || o.Out == notSynced || o.Out == strange {
+			if o.Key != key || o.Out == unknown || o.Out == earlier || o.Out == refused || o.Out == notSynced || o.Out == deadlock || o.Out == strange {
 				continue
 			}
 			in := input{op: o, lapse: lapses[i]}
 			if o.Out == busy {
 				in.doubt = o.tooLate() || excused(o) || slices.ContainsFunc(doubts, func(d op) bool {
 					return d.Call <= o.Return && o.Call <= stays(d)
-				}) || o.wasReserved(waiters, releases)
+				}) || o.wasReserved(waiters, releases) || o.wasBehind(queued)
 			}
 			all = append(all, porcupine.Operation{ClientId: client, Input: in, Call: o.Call, Return: o.Return})
 		}
@@ -227,6 +282,11 @@ func (o op) wasReserved(waiters, releases []op) bool {
 	})
 }
 
+// wasBehind reports whether another waiter may have been first in the queue: then a lock takes no further holder beside others.
+func (o op) wasBehind(queued []op) bool {
+	return o.Kind != exclusive && slices.ContainsFunc(queued, func(q op) bool { return q != o && q.Call <= o.Return && o.Call <= q.Return })
+}
+
 // ended reports whether the command may have ended its own lock: the lease that it sets may have ended before its answer, and the answer says
 // that it got nothing. The first copy was executed, and a repetition, or the proxy's clock, found the end.
 func (o op) ended() bool {
@@ -238,7 +298,7 @@ func lapsesOf(ops []op) []int64 {
 	lapses := make([]int64, len(ops))
 	graced := make(map[[2]string]bool)
 	for i, o := range ops {
-		k := [2]string{o.Key, o.Owner}
+		k := [2]string{o.Key, o.hold()}
 		graced[k] = graced[k] || o.Graced
 		lapses[i] = o.Call + o.Lease - rounding
 		if graced[k] {
@@ -247,7 +307,7 @@ func lapsesOf(ops []op) []int64 {
 		}
 		// A release or shorter lease that was not answered may still come about. One that was answered too late may have come about.
 		for _, later := range ops[i+1:] {
-			if later.Key == o.Key && later.Owner == o.Owner && (later.Out == unknown || later.ended()) {
+			if later.Key == o.Key && later.hold() == o.hold() && (later.Out == unknown || later.ended()) {
 				least := later.Call
 				if later.Verb != "UNLOCK" {
 					least += later.Lease

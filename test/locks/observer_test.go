@@ -21,7 +21,7 @@ type observer struct {
 
 	// Owned by watch until done.
 	looks   int
-	eternal []string                       // locks seen without a TTL
+	eternal []string                       // keys seen without a TTL
 	held    map[string][]span              // by key: the times between two looks that both saw the lock held
 	seen    map[string]int64               // by key: when the latest look saw the lock held; 0: it was free
 	queued  map[string]map[string]span     // by key: fair waiters, and when they were first and last seen in the queue
@@ -34,6 +34,11 @@ type sight struct{ keys map[*redis.Client][]string }
 
 func queueOf(key string) string     { return "redisson_lock_queue:{" + key + "}" }
 func deadlinesOf(key string) string { return "redisson_lock_timeout:{" + key + "}" }
+
+// namesOf are the lock and what its permits are kept in. Each must have a time to live.
+func namesOf(key string) []string {
+	return []string{key, "{" + key + "}:timeout", "{" + key + "}:permits"}
+}
 
 func observe(at *sight, keys []string) *observer {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -86,11 +91,13 @@ func (o *observer) look(ctx context.Context) {
 
 // ask looks at the keys of one server. What it says does not count if the server was not to be asked any more.
 func (o *observer) ask(ctx context.Context, at *sight, client *redis.Client, keys []string) {
-	ttls := make([]*redis.Cmd, len(keys))
+	ttls := make([][]*redis.Cmd, len(keys))
 	queues := make([]*redis.StringSliceCmd, len(keys))
 	pipe := client.Pipeline()
 	for i, key := range keys {
-		ttls[i] = pipe.Do(ctx, "PTTL", key)
+		for _, name := range namesOf(key) {
+			ttls[i] = append(ttls[i], pipe.Do(ctx, "PTTL", name))
+		}
 		queues[i] = pipe.LRange(ctx, queueOf(key), 0, -1)
 	}
 	var refused redis.Error // for a key whose slot is being moved
@@ -98,11 +105,14 @@ func (o *observer) ask(ctx context.Context, at *sight, client *redis.Client, key
 		return
 	}
 	for i, key := range keys {
-		if pttl, err := ttls[i].Int64(); err == nil {
-			if pttl == -1 && len(o.eternal) < 5 {
-				o.eternal = append(o.eternal, fmt.Sprintf("%s at %.3f", key, seconds(mono())))
+		for n, name := range namesOf(key) {
+			pttl, err := ttls[i][n].Int64()
+			if err == nil && pttl == -1 && len(o.eternal) < 5 {
+				o.eternal = append(o.eternal, fmt.Sprintf("%s at %.3f", name, seconds(mono())))
 			}
-			o.noteHeld(key, pttl != -2, mono())
+			if err == nil && name == key {
+				o.noteHeld(key, pttl != -2, mono())
+			}
 		}
 		o.noteQueue(key, queues[i].Val())
 	}

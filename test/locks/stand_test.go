@@ -84,7 +84,7 @@ func newStand(t *testing.T, set settings) *stand {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(s.dir) })
 	for i := range set.keys {
-		s.keys = append(s.keys, fmt.Sprintf("lock%d", i))
+		s.keys = append(s.keys, fmt.Sprint([]string{"lock", "shared", "limit"}[i%3], i))
 	}
 	if s.ledger, err = newLedger(filepath.Join(s.dir, "ledger")); err != nil {
 		t.Fatal(err)

@@ -29,12 +29,34 @@ func TestUnlockLetsTheWaiterIn(t *testing.T) {
 func TestUnlockAtOneProxyWakesAWaiterAtTheOther(t *testing.T) {
 	redis := redistest.Start(t)
 	p1, p2 := startProxy(t, redis.Addr()), startProxy(t, redis.Addr())
-	a, b := dial(t, p1.addr, 2), dial(t, p2.addr, 2)
-	a.fence("LOCK a")
-	b.start("LOCK a")
-	b.silent(100 * time.Millisecond)
+	for i, way := range ways {
+		a, b := dial(t, p1.addr, 2), dial(t, p2.addr, 2)
+		key := fmt.Sprint("a", i)
+		a.fence("LOCK " + key + " " + strings.Join(way[0], " "))
+		line := "LOCK " + key + " " + strings.Join(way[1], " ")
+		b.start(line)
+		b.silent(100 * time.Millisecond)
+		a.want("UNLOCK "+key, 1)
+		granted(t, line, b.later(atOnce))
+	}
+}
+
+func TestAPermitThatIsReleasedIsForTheNext(t *testing.T) {
+	redis := redistest.Start(t)
+	p1, p2 := startProxy(t, redis.Addr()), startProxy(t, redis.Addr())
+	a, b, c := dial(t, p1.addr, 2), dial(t, p1.addr, 2), dial(t, p2.addr, 2)
+	first := a.fence("LOCK a LIMIT 2")
+	second := b.fence("LOCK a LIMIT 2")
+	c.start("LOCK a LIMIT 2")
+	c.silent(100 * time.Millisecond)
 	a.want("UNLOCK a", 1)
-	granted(t, "LOCK a", b.later(atOnce))
+	third := granted(t, "LOCK a LIMIT 2", c.later(atOnce))
+	if !(first < second && second < third) {
+		t.Errorf("fences %d, %d, %d", first, second, third)
+	}
+	a.want("TRYLOCK a LIMIT 2", nil)
+	a.want("TRYLOCK a", nil)
+	a.fence("TRYLOCK a LIMIT 3")
 }
 
 func TestBusyLockAnswersNull(t *testing.T) {
@@ -118,7 +140,7 @@ func TestFairLockIsGrantedInOrderOfAsking(t *testing.T) {
 	var waiters []*client
 	for i := range int64(5) {
 		c := dial(t, p[i%2].addr, 2)
-		c.start("FAIRLOCK a")
+		c.start("FAIRLOCK a" + []string{"", " SHARED", " LIMIT 1"}[i%3])
 		redistest.Eventually(t, patience, "the waiter to be queued", func() bool {
 			return redis.Do(t, "LLEN", "redisson_lock_queue:{a}") == i+1
 		})

@@ -49,6 +49,18 @@ func waiting(o op) op {
 	return o
 }
 
+// sharing is a command about a shared hold.
+func sharing(o op) op {
+	o.Kind = shared
+	return o
+}
+
+// permit is a command about one of n permits. One that is refused has no fence.
+func permit(n int, o op) op {
+	o.Kind, o.Limit = limited, n
+	return o
+}
+
 var verdicts = []struct {
 	name    string
 	ops     []op
@@ -197,6 +209,62 @@ var verdicts = []struct {
 	{"free for all the time that the only waiter waits", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 2, 3, released, 0), waiting(said("b", "TRYLOCK", 4, 9, busy, 0)),
 	}, false, true},
+	{"shared beside shared", []op{
+		sharing(said("a", "LOCK", 0, 1, acquired, 5)), sharing(said("b", "LOCK", 2, 3, acquired, 6)), sharing(said("c", "LOCK", 0, 4, acquired, 7)),
+		sharing(said("a", "UNLOCK", 50, 51, released, 0)), sharing(said("b", "UNLOCK", 60, 61, released, 0)),
+	}, false, false},
+	{"exclusive beside shared", []op{
+		sharing(said("a", "LOCK", 0, 1, acquired, 5)), said("b", "LOCK", 2, 3, acquired, 6), said("b", "UNLOCK", 40, 41, released, 0),
+	}, true, true},
+	{"shared beside exclusive", []op{
+		said("a", "LOCK", 0, 1, acquired, 5), sharing(said("b", "LOCK", 2, 3, acquired, 6)), sharing(said("b", "UNLOCK", 40, 41, released, 0)),
+	}, true, true},
+	{"shared holders have one fence", []op{
+		sharing(said("a", "LOCK", 0, 1, acquired, 5)), sharing(said("b", "LOCK", 2, 3, acquired, 5)),
+	}, false, true},
+	{"a shared holder is gone when another leaves", []op{
+		sharing(said("a", "LOCK", 0, 1, acquired, 5)), sharing(said("b", "LOCK", 2, 3, acquired, 6)), sharing(said("a", "UNLOCK", 4, 5, released, 0)),
+		sharing(said("b", "UNLOCK", 6, 7, notHeld, 0)),
+	}, false, true},
+	{"exclusive when the only other sharer's lease has ended", []op{
+		sharing(said("a", "LOCK", 0, 1, acquired, 5)), sharing(said("b", "LOCK", 2, 3, acquired, 6)), sharing(said("b", "UNLOCK", 4, 5, released, 0)),
+		said("c", "LOCK", 20, 101, acquired, 7),
+	}, false, false},
+	{"upgrade and downgrade", []op{
+		sharing(said("a", "LOCK", 0, 1, acquired, 5)), said("a", "LOCK", 2, 3, acquired, 6), said("b", "TRYLOCK", 4, 5, busy, 0),
+		said("a", "UNLOCK", 6, 7, released, 0), sharing(said("b", "LOCK", 8, 9, acquired, 7)), sharing(said("a", "UNLOCK", 10, 11, released, 0)),
+	}, false, false},
+	{"upgrade beside another sharer", []op{
+		sharing(said("a", "LOCK", 0, 1, acquired, 5)), sharing(said("b", "LOCK", 2, 3, acquired, 6)), said("a", "LOCK", 4, 5, acquired, 7),
+	}, true, true},
+	{"sharing is refused though no waiter is there", []op{
+		sharing(said("a", "LOCK", 0, 1, acquired, 5)), sharing(said("b", "TRYLOCK", 2, 3, busy, 0)),
+	}, false, true},
+	{"sharing is refused while a waiter is there", []op{
+		sharing(said("a", "LOCK", 0, 1, acquired, 5)), sharing(said("b", "TRYLOCK", 6, 7, busy, 0)), waiting(said("c", "LOCK", 2, 9, busy, 0)),
+	}, false, false},
+	{"as many permits as there may be", []op{
+		permit(2, said("a", "LOCK", 0, 1, acquired, 5)), permit(2, said("a", "LOCK", 2, 3, acquired, 6)), permit(2, said("b", "TRYLOCK", 4, 5, busy, 0)),
+		permit(3, said("b", "LOCK", 6, 7, acquired, 7)), permit(2, said("a", "UNLOCK", 8, 9, released, 5)), permit(2, said("a", "UNLOCK", 10, 11, released, 6)),
+	}, false, false},
+	{"one permit too many", []op{
+		permit(2, said("a", "LOCK", 0, 1, acquired, 5)), permit(2, said("a", "LOCK", 2, 3, acquired, 6)), permit(2, said("b", "LOCK", 4, 5, acquired, 7)),
+	}, true, true},
+	{"more permits than an earlier call allows", []op{
+		permit(1, said("a", "LOCK", 0, 3, acquired, 5)), permit(2, said("b", "LOCK", 1, 2, acquired, 6)),
+	}, false, false},
+	{"a permit when one of two leases has ended", []op{
+		permit(2, said("a", "LOCK", 0, 1, acquired, 5)), permit(2, lasting(500, said("a", "LOCK", 2, 3, acquired, 6))), permit(2, said("b", "LOCK", 90, 101, acquired, 7)),
+	}, false, false},
+	{"a permit is refused though one is left", []op{
+		permit(2, said("a", "LOCK", 0, 1, acquired, 5)), permit(2, said("b", "TRYLOCK", 4, 5, busy, 0)),
+	}, false, true},
+	{"a permit is released twice", []op{
+		permit(2, said("a", "LOCK", 0, 1, acquired, 5)), permit(2, said("a", "UNLOCK", 2, 3, released, 5)), permit(2, said("a", "UNLOCK", 4, 5, released, 5)),
+	}, false, true},
+	{"exclusive beside a permit of its owner", []op{
+		permit(2, said("a", "LOCK", 0, 1, acquired, 5)), said("a", "LOCK", 2, 3, acquired, 6),
+	}, true, true},
 	{"busy while held", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("b", "TRYLOCK", 4, 5, busy, 0),
 	}, false, false},

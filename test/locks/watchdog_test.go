@@ -41,19 +41,24 @@ func TestWatchdogKeepsALockForManyLeases(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	p := startProxy(t, redis.Addr(), "--lock-lease", short.String())
-	a, b := dial(t, p.addr, 2), dial(t, p.addr, 2)
-	a.fence("LOCK a")
-	a.fence("LOCK b")
-	a.want("UNLOCK b", 1)
-	b.start(fmt.Sprintf("TRYLOCK a WAIT %d", (3 * short).Milliseconds()))
-	watch(t, redis, "a", 3*short, func(pttl int64) {
-		if pttl < 0 || pttl > short.Milliseconds() {
-			t.Fatalf("PTTL %d while the lock is held, want up to %v", pttl, short)
-		}
-	})
-	compare(t, "TRYLOCK", b.later(patience), nil)
-	a.want("UNLOCK a", 1)
-	b.fence("TRYLOCK a")
+	for key, kind := range map[string]string{"lock": "", "shared": " SHARED", "limit": " LIMIT 1"} {
+		t.Run(key, func(t *testing.T) {
+			t.Parallel()
+			a, b := dial(t, p.addr, 2), dial(t, p.addr, 2)
+			a.fence("LOCK " + key + kind)
+			a.fence("LOCK b" + key + kind)
+			a.want("UNLOCK b"+key, 1)
+			b.start(fmt.Sprintf("TRYLOCK %s WAIT %d", key, (3 * short).Milliseconds()))
+			watch(t, redis, key, 3*short, func(pttl int64) {
+				if pttl < 0 || pttl > short.Milliseconds() {
+					t.Fatalf("PTTL %d while the lock is held, want up to %v", pttl, short)
+				}
+			})
+			compare(t, "TRYLOCK", b.later(patience), nil)
+			a.want("UNLOCK "+key, 1)
+			b.fence("TRYLOCK " + key)
+		})
+	}
 }
 
 func TestFixedLeaseEndsByItself(t *testing.T) {

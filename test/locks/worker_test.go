@@ -7,7 +7,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -53,16 +55,19 @@ type session struct {
 
 // grip is what the worker holds by its latest grant.
 type grip struct {
-	fence int64
-	holds int
-	lease time.Duration // the longest that an extension has set
+	fence   int64
+	holds   int
+	permits []int64       // the fences of further permits
+	lease   time.Duration // the longest that an extension has set
 }
 
 // wish is how a lock is asked for.
 type wish struct {
 	verb, key, owner string // owner "": the session's own
+	kind             kind
+	limit            int
 	lease            time.Duration
-	fixed, limited   bool // PX, MAXHOLD
+	fixed, ends      bool // PX, MAXHOLD
 	wait             time.Duration
 	graced           bool
 	sync             int
@@ -127,11 +132,11 @@ func (w *worker) cycle() {
 		fmt.Fprintln(os.Stderr, "worker: ledger:", err)
 		os.Exit(4)
 	}
-	stale := err != nil
+	writes := err == nil && wish.kind == exclusive
 	if !w.work(wish, h) {
 		return
 	}
-	if !stale {
+	if writes {
 		err = w.ledger.write(wish.key, got.Fence, value, naked)
 		if err != nil && !errors.Is(err, errStale) {
 			fmt.Fprintln(os.Stderr, "worker: ledger:", err)
@@ -151,12 +156,26 @@ func (w *worker) cycle() {
 	}
 }
 
+// kindOf makes up how to hold a lock. Its name says which kinds there are, and which is the most frequent.
+func (w *worker) kindOf(x *wish) {
+	n := w.rng.IntN(100)
+	switch {
+	case strings.HasPrefix(x.key, "lock") || n < 30:
+		return
+	case strings.HasPrefix(x.key, "shared") || n < 45:
+		x.kind = shared
+	default:
+		x.kind, x.limit = limited, 1+w.rng.IntN(3)
+	}
+}
+
 // choose makes up how to ask. Few keys, so that there is always somebody to wait for.
 func (w *worker) choose() wish {
 	x := wish{
 		verb: []string{"LOCK", "TRYLOCK", "FAIRLOCK"}[w.rng.IntN(3)], key: w.cfg.Keys[w.rng.IntN(len(w.cfg.Keys))],
 		lease: w.cfg.Lease, wait: -1,
 	}
+	w.kindOf(&x)
 	opt := func(name string, ms int64) { x.args = append(x.args, name, strconv.FormatInt(ms, 10)) }
 	if w.chance(50) {
 		x.wait = []time.Duration{0, 20, 100, 500, 2000}[w.rng.IntN(5)] * time.Millisecond
@@ -174,7 +193,7 @@ func (w *worker) choose() wish {
 		most := w.cfg.Lease/2 + w.upTo(w.cfg.Lease)
 		most = most.Truncate(time.Millisecond)
 		x.lease = min(x.lease, most)
-		x.limited = true
+		x.ends = true
 		opt("MAXHOLD", most.Milliseconds())
 	}
 	w.sync(&x, 40)
@@ -209,9 +228,11 @@ func (w *worker) work(x wish, h *grip) bool {
 		case n < 2:
 			o = w.look(w.main, x, h.fence)
 		case n == 2:
-			o = w.extend(w.main, x)
+			o = w.extend(w.main, x, h.fence)
 			h.lease = max(h.lease, time.Duration(o.Lease))
-		case n == 3:
+		case n <= 4 && x.kind == shared:
+			o = w.upgrade(x, think)
+		case n == 5:
 			s := w.main
 			if x.owner != "" && w.second() {
 				s = w.other
@@ -221,10 +242,18 @@ func (w *worker) work(x wish, h *grip) bool {
 			again.verb = "TRYLOCK"
 			again.args, again.sync = ownerArgs(x.owner), 0
 			w.sync(&again, 20)
-			again.lease, again.fixed, again.limited = w.cfg.Lease, false, false
-			if o = w.acquire(s, again); o.Out == acquired && o.Fence == h.fence {
+			again.lease, again.fixed, again.ends = w.cfg.Lease, false, false
+			switch o = w.acquire(s, again); {
+			case o.Out != acquired:
+			case x.kind == limited && w.chance(50):
+				h.permits = append(h.permits, o.Fence)
+			case x.kind == limited:
+				if o = w.unlock(s, x, o.Fence, true); o.Out != unknown {
+					o = w.look(w.main, x, h.fence) // the other permit stays
+				}
+			case o.Fence == h.fence:
 				h.holds++
-			} else if o.Out == acquired {
+			default:
 				*h = grip{fence: o.Fence, holds: 1} // the old grant had ended
 			}
 		default:
@@ -238,43 +267,73 @@ func (w *worker) work(x wish, h *grip) bool {
 	return true
 }
 
+// upgrade has the lock exclusively for a moment, if there is no other holder soon.
+func (w *worker) upgrade(x wish, think time.Duration) op {
+	up := wish{verb: "LOCK", key: x.key, owner: x.owner, lease: w.cfg.Lease, wait: w.upTo(500 * time.Millisecond).Truncate(time.Millisecond), graced: x.graced}
+	up.args = append(ownerArgs(x.owner), "WAIT", strconv.FormatInt(up.wait.Milliseconds(), 10))
+	w.sync(&up, 20)
+	o := w.acquire(w.main, up)
+	if o.Out != acquired {
+		return o
+	}
+	w.pause(think)
+	o = w.unlock(w.main, up, o.Fence, false)
+	if o.Out != released {
+		o.Out = unknown // whatever is left of it is left to the lease
+	}
+	return o
+}
+
 // release gives all holds back.
 func (w *worker) release(x wish, h *grip) {
-	for range h.holds {
+	for _, fence := range append(slices.Repeat([]int64{h.fence}, h.holds), h.permits...) {
 		s := w.main
 		if x.owner != "" && w.chance(40) && w.second() {
 			s = w.other
 		}
-		args := ownerArgs(x.owner)
-		o := op{Verb: "UNLOCK"}
-		if w.chance(30) {
-			args = append(args, "FENCE", strconv.FormatInt(h.fence, 10))
-			o.Fence = h.fence
-		}
-		switch w.do(s, x, o, args).Out {
+		switch w.unlock(s, x, fence, x.kind == limited || w.chance(30)).Out {
 		case unknown, refused, notHeld:
 			// What is left of it is left to the lease; a new connection has a new owner.
 			w.hangUp()
 			return
 		case released:
-			return
+			if x.kind != limited {
+				return
+			}
 		default: // one hold fewer
 		}
 	}
 }
 
+func (w *worker) unlock(s *session, x wish, fence int64, named bool) op {
+	return w.about(s, x, op{Verb: "UNLOCK"}, fence, named, nil)
+}
+
 func (w *worker) acquire(s *session, x wish) op {
-	return w.do(s, x, op{Verb: x.verb, Lease: int64(x.lease), Fixed: x.fixed || x.limited, Wait: int64(x.wait), Sync: x.sync}, x.args)
+	return w.do(s, x, op{Verb: x.verb, Lease: int64(x.lease), Fixed: x.fixed || x.ends, Wait: int64(x.wait), Sync: x.sync}, x.args)
 }
 
 func (w *worker) look(s *session, x wish, fence int64) op {
 	return w.do(s, x, op{Verb: "LOCKINFO", Fence: fence}, nil)
 }
 
-func (w *worker) extend(s *session, x wish) op {
+func (w *worker) extend(s *session, x wish, fence int64) op {
 	px := (w.cfg.Lease/4 + w.upTo(w.cfg.Lease)).Truncate(time.Millisecond)
-	args := append([]string{"PX", strconv.FormatInt(px.Milliseconds(), 10)}, ownerArgs(x.owner)...)
-	return w.do(s, x, op{Verb: "EXTENDLOCK", Lease: int64(px), Fixed: x.fixed || x.limited}, args)
+	o := op{Verb: "EXTENDLOCK", Lease: int64(px), Fixed: x.fixed || x.ends}
+	return w.about(s, x, o, fence, x.kind == limited, []string{"PX", strconv.FormatInt(px.Milliseconds(), 10)})
+}
+
+// about is a command about a hold, which is named by its kind or its fence.
+func (w *worker) about(s *session, x wish, o op, fence int64, byFence bool, args []string) op {
+	args = append(args, ownerArgs(x.owner)...)
+	if x.kind == shared {
+		args = append(args, string(shared))
+	}
+	if byFence {
+		args = append(args, "FENCE", strconv.FormatInt(fence, 10))
+		o.Fence = fence
+	}
+	return w.do(s, x, o, args)
 }
 
 func ownerArgs(owner string) []string {
@@ -289,7 +348,7 @@ const endless = 4 * time.Second
 
 // do sends one command and writes it down.
 func (w *worker) do(s *session, x wish, o op, args []string) op {
-	o.Worker, o.N, o.Proxy, o.Key, o.Graced = w.cfg.Name, w.n, s.proxy, x.key, x.graced
+	o.Worker, o.N, o.Proxy, o.Key, o.Kind, o.Limit, o.Graced = w.cfg.Name, w.n, s.proxy, x.key, x.kind, x.limit, x.graced
 	o.Owner, o.Named = x.owner, x.owner != ""
 	if !o.Named {
 		o.Owner = s.name
@@ -300,6 +359,9 @@ func (w *worker) do(s *session, x wish, o op, args []string) op {
 		limit += time.Duration(o.Wait)
 	} else if o.Wait < 0 {
 		limit = endless
+	}
+	if o.acquire() {
+		args = append(o.kindArgs(), args...)
 	}
 	o.Call = mono()
 	w.journal.put(o)
@@ -333,6 +395,10 @@ func (o *op) judge(v reply, err error) {
 		case "NOUPSTREAM", "OVERLOADED", "LOADING", "READONLY", // the last from a server that has just become a replica
 			"CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS":
 			o.Out = refused
+		case "DEADLOCK":
+			if o.acquire() && o.Kind == exclusive && o.Wait != 0 { // an upgrade
+				o.Out = deadlock
+			}
 		case "INDOUBT":
 			o.Out, o.Return = unknown, 0
 		}
@@ -355,14 +421,29 @@ func (o *op) judge(v reply, err error) {
 			o.Out = extended
 		}
 	case []any:
-		info := fieldsOf(v)
-		if o.Out = others; info["fence"] == strconv.FormatInt(o.Fence, 10) && (!o.Named || info["owner"] == o.Owner) {
-			o.Out = mine
+		o.Out = others
+		for _, info := range append(holdersOf(v), fieldsOf(v)) {
+			if info["fence"] == strconv.FormatInt(o.Fence, 10) && (!o.Named || info["owner"] == o.Owner) {
+				o.Out = mine
+			}
 		}
 	}
 	if o.Out == strange && o.Text == "" {
 		o.Text = fmt.Sprint(v)
 	}
+}
+
+// holdersOf are those that LOCKINFO names, if there may be several.
+func holdersOf(info []any) (all []map[string]string) {
+	for i := 0; i+1 < len(info); i += 2 {
+		list, _ := info[i+1].([]any)
+		for _, one := range list {
+			if fields, ok := one.([]any); ok && info[i] == "holders" {
+				all = append(all, fieldsOf(fields))
+			}
+		}
+	}
+	return all
 }
 
 // connect picks a proxy at random.
