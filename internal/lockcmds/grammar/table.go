@@ -183,7 +183,7 @@ var table = complete([]Spec{
 		Tips:       []string{"nondeterministic_output"},
 		Summary:    "Show the latest slow waits and holds of locks",
 		Complexity: "O(N) with N being the number of entries returned",
-		Does:       "shows their latest slow waits and holds, as `SLOWLOG` does",
+		Does:       "shows the latest slow waits and holds of such clients ([entries](OPERATIONS.md#slow-waits-and-holds))",
 		Replies:    "as `SLOWLOG`",
 	},
 	{
