@@ -5,9 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 
-	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/proxy/status"
 )
 
@@ -34,28 +32,6 @@ var described = func() []*prometheus.Desc {
 	}
 	return all
 }()
-
-// both is a histogram with the buckets of the text format, and with native buckets for scrapes that ask for protocol
-// buffers.
-type both struct {
-	prometheus.Metric
-	native prometheus.Metric
-}
-
-// Write implements prometheus.Metric.
-func (b both) Write(out *dto.Metric) error {
-	if err := b.Metric.Write(out); err != nil {
-		return err
-	}
-	var n dto.Metric
-	if err := b.native.Write(&n); err != nil {
-		return err
-	}
-	h := out.Histogram
-	h.Schema, h.ZeroThreshold, h.ZeroCount = n.Histogram.Schema, n.Histogram.ZeroThreshold, n.Histogram.ZeroCount
-	h.PositiveSpan, h.PositiveDelta = n.Histogram.PositiveSpan, n.Histogram.PositiveDelta
-	return nil
-}
 
 // Describe implements prometheus.Collector.
 func (collector) Describe(out chan<- *prometheus.Desc) {
@@ -91,10 +67,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 				for bound, n := range w.Buckets {
 					buckets[bound.Seconds()] = n
 				}
-				out <- both{
-					Metric: prometheus.MustNewConstHistogram(d, w.Count, w.Sum.Seconds(), buckets, label),
-					native: prometheus.MustNewConstNativeHistogram(d, w.Count, w.Sum.Seconds(), w.Native, nil, 0, metrics.NativeSchema, 0, time.Now().Add(-s.Uptime), label),
-				}
+				out <- prometheus.MustNewConstHistogram(d, w.Count, w.Sum.Seconds(), buckets, label)
 			}
 		case row.Values != nil:
 			out <- prometheus.MustNewConstMetric(d, kind, 1, row.Values(&s)...)
