@@ -3,7 +3,7 @@
 //
 //	Split       MGET, MSET, DEL, UNLINK, EXISTS, TOUCH with keys of several slots: a part for each slot
 //	Everywhere  KEYS, DBSIZE, FLUSHALL and the like: the same command at every primary
-//	Cursor      SCAN: one server after the other, with a cursor that says which, and again if slots have moved
+//	Cursor      SCAN: one server after the other, with a cursor that says which
 //
 // The parts are not one step: other clients may see some of them done and others not.
 package scatter

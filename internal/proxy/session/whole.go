@@ -1,7 +1,6 @@
 package session
 
 import (
-	"slices"
 	"strconv"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
-	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 var noCluster = resp.AppendError(nil, resp.Err, "This instance has cluster support disabled")
@@ -121,44 +119,26 @@ func (s *Session) everywhere(r *request, join scatter.Join) bool {
 	return true
 }
 
-// scan sends a SCAN to the server that its cursor names. At the beginning and at the end of a pass all servers are
-// asked for their slots.
+// scan sends a SCAN to the server that its cursor names.
 func (s *Session) scan(r *request) (handled, done bool) {
 	if len(r.args) < 2 {
-		return false, false
-	}
-	cursor, ok := scatter.ReadCursor(r.args[1])
-	if !ok {
 		return false, false
 	}
 	if !s.awaitQuiet() {
 		return true, false
 	}
 	view := s.view
-	nodes := view.Nodes()
-	if len(nodes) == 0 {
+	if len(view.Nodes()) == 0 {
 		return true, r.answerWith(shared.NoUpstream)
 	}
-	r.slot, r.fixed = -1, true
+	cursor, ok := scatter.ReadCursor(r.args[1], view)
+	if !ok {
+		return false, false
+	}
 	node, own := cursor.At(view)
-	if node != nil && !cursor.Begins() {
-		r.target = upstream.Node(node.ID)
-		r.raw = scatter.WithCursor(r.args, own)
-		r.send(&reply.Reply{Session: s, Muted: r.muted, Replace: cursor.Follow})
-		return true, true
-	}
-	n, join := len(nodes), func(answers [][]byte) []byte { return cursor.End(view, answers) }
-	if cursor.Begins() {
-		n, join = n+1, func(answers [][]byte) []byte { return cursor.First(view, answers) }
-	}
-	g := s.gather(r, n, join)
-	for i, one := range nodes {
-		r.partOf(scatter.Question, i, upstream.Node(one.ID)).send(g.Part(i))
-	}
-	if cursor.Begins() {
-		i := slices.IndexFunc(nodes, func(one topology.ClusterNode) bool { return one.ID == node.ID })
-		r.partOf(scatter.WithCursor(r.args, own), i, upstream.Node(node.ID)).send(g.Part(len(nodes))) // its slots come before
-	}
+	r.slot, r.fixed = -1, true
+	r.target, r.raw = upstream.Node(node.ID), scatter.WithCursor(r.args, own)
+	r.send(&reply.Reply{Session: s, Muted: r.muted, Replace: func(page []byte) []byte { return cursor.Follow(view, page) }})
 	return true, true
 }
 
