@@ -2,7 +2,6 @@ package session
 
 import (
 	"bytes"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
@@ -374,7 +373,7 @@ func (s *Session) repeat() bool {
 	if s.wait != waitNone || s.out.Gone() {
 		return false
 	}
-	if r.raw = shortened(r.row.Name, r.own, time.Since(r.began)); !s.route(r) {
+	if r.raw = r.own; !s.route(r) {
 		return false
 	}
 	if !r.due {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"hash/maphash"
 	"slices"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/buffers"
 	"github.com/lockproxy/lockproxy/internal/hashslot"
@@ -82,7 +81,6 @@ type request struct {
 
 	// Of a command on a pin that is routed anew.
 	due   bool          // it is to be routed again; a connection that is down says so while the command is being sent
-	began time.Time     // when it was first sent
 	askAt topology.Node // the server that has the key already; Any: none
 	round *WaitRound    // of a WAIT
 }
@@ -131,7 +129,7 @@ func (r *request) keep() {
 		r.attempts.Sent()
 		return
 	}
-	r.held, r.began = true, time.Now()
+	r.held = true
 	r.own = append(r.own[:0], r.raw...)
 }
 
