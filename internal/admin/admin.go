@@ -13,11 +13,11 @@
 // may be secret. So an address without a host is on the loopback interface only, and a request must ask for a known
 // host.
 //
-// Every answer comes in bounded time, even if the proxy or Redis hangs. A goroutine of a recentValue or a singleFlight
-// takes locks or asks Redis, and a request waits for it for a limited time.
+// Every answer comes in bounded time, even if the proxy or Redis hangs. A goroutine of a singleFlight takes locks or
+// asks Redis, and a request waits for it for a limited time.
 //
-// Goroutines: Run serves until its context ends; net/http has one for each connection, each question of a recentValue
-// or a singleFlight one. Run waits for them briefly.
+// Goroutines: Run serves until its context ends; net/http has one for each connection, each question of a
+// singleFlight one. Run waits for them briefly.
 package admin
 
 import (
@@ -38,7 +38,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/listen"
 	"github.com/lockproxy/lockproxy/internal/proxy"
-	"github.com/lockproxy/lockproxy/internal/proxy/status"
 )
 
 // Options configure a Server. Listen and Proxy are required.
@@ -64,10 +63,10 @@ type Server struct {
 	stop     context.CancelFunc
 	token    string // of requests that change something; empty: there are none
 	view     *Source
-	tables   singleFlight
 
-	stats     recentValue[status.Stats]
-	readiness recentValue[error]
+	// Questions that may hang.
+	numbers           collector
+	readiness, tables singleFlight
 }
 
 const (
@@ -108,16 +107,15 @@ func New(opts Options) (*Server, error) {
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
 	}
-	s := &Server{proxy: opts.Proxy, log: opts.Logger, view: newSource(opts.Proxy), tables: newSingleFlight()}
+	s := &Server{proxy: opts.Proxy, log: opts.Logger, view: newSource(opts.Proxy), readiness: newSingleFlight(), tables: newSingleFlight()}
 	if opts.ForceUnlock {
 		s.token = newToken()
 	}
 	s.life, s.stop = context.WithCancel(context.Background())
-	s.stats.Ask = s.proxy.Stats
-	s.readiness.Ask = func() error { return s.proxy.Probe(s.life) }
+	s.numbers.flight, s.numbers.stats = newSingleFlight(), s.proxy.Stats
 	metrics := prometheus.NewRegistry()
 	for _, c := range []prometheus.Collector{
-		collector{&s.stats}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		&s.numbers, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	} {
 		if err := metrics.Register(c); err != nil {
 			return nil, fmt.Errorf("admin: %w", err)
@@ -162,7 +160,7 @@ func (s *Server) Run(ctx context.Context) error {
 		_ = s.http.Close() // this cuts off a profile, or a client that does not read
 	}
 	s.stop()
-	s.stats.Settle(closeLimit)
+	s.numbers.flight.Settle(closeLimit)
 	s.readiness.Settle(closeLimit)
 	s.tables.Settle(closeLimit)
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
@@ -228,8 +226,8 @@ func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
 		reply(w, http.StatusServiceUnavailable, "draining")
 		return
 	}
-	switch err, _, fresh := s.readiness.Get(readyLimit); {
-	case !fresh:
+	switch err, answered := Ask(s.readiness, readyLimit, func() error { return s.proxy.Probe(s.life) }); {
+	case !answered:
 		reply(w, http.StatusServiceUnavailable, "redis has not answered within "+readyLimit.String())
 	case err != nil:
 		reply(w, http.StatusServiceUnavailable, err.Error())

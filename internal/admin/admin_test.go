@@ -79,8 +79,8 @@ func newStandOf(t *testing.T, redis *redistest.Server, up upstream.Options, chan
 	if s.admin, err = New(opts); err != nil {
 		t.Fatal(err)
 	}
-	stats := s.admin.stats.Ask
-	s.admin.stats.Ask = func() status.Stats { s.whileStuck(); return stats() }
+	stats := s.admin.numbers.stats
+	s.admin.numbers.stats = func() status.Stats { s.whileStuck(); return stats() }
 	each := s.admin.view.EachLock
 	s.admin.view.EachLock = func(f func(proxy.SeenLock)) { s.whileStuck(); each(f) }
 	stopAdmin := start(t, s.admin.Run)

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,8 +10,28 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/status"
 )
 
-// collector turns a snapshot of the proxy's numbers into metrics, once for each scrape.
-type collector struct{ stats *recentValue[status.Stats] }
+// collector turns a snapshot of the proxy's numbers into metrics, once for each scrape. If the proxy does not answer, it
+// shows those of the scrape before.
+type collector struct {
+	flight singleFlight        // immutable, as the next one
+	stats  func() status.Stats // of the proxy
+
+	mu     sync.Mutex // guards the fields below
+	latest status.Stats
+	at     time.Time
+}
+
+// numbers are the latest numbers, and their age.
+func (c *collector) numbers() (s status.Stats, old time.Duration) {
+	s, ok := Ask(c.flight, answerLimit, c.stats)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ok {
+		c.latest, c.at = s, time.Now()
+		return s, 0
+	}
+	return c.latest, time.Since(c.at)
+}
 
 func desc(name, help, label string) *prometheus.Desc {
 	var labels []string
@@ -34,7 +55,7 @@ var described = func() []*prometheus.Desc {
 }()
 
 // Describe implements prometheus.Collector.
-func (collector) Describe(out chan<- *prometheus.Desc) {
+func (*collector) Describe(out chan<- *prometheus.Desc) {
 	out <- age
 	for _, d := range described {
 		if d != nil {
@@ -44,13 +65,9 @@ func (collector) Describe(out chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector.
-func (c collector) Collect(out chan<- prometheus.Metric) {
-	s, at, fresh := c.stats.Get(answerLimit)
-	old := 0.0
-	if !fresh {
-		old = time.Since(at).Seconds()
-	}
-	out <- prometheus.MustNewConstMetric(age, prometheus.GaugeValue, old)
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	s, old := c.numbers()
+	out <- prometheus.MustNewConstMetric(age, prometheus.GaugeValue, old.Seconds())
 	for i, row := range status.Table {
 		d := described[i]
 		if d == nil {
@@ -87,4 +104,4 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-var _ prometheus.Collector = collector{}
+var _ prometheus.Collector = &collector{}
