@@ -146,7 +146,7 @@ func (w *waiter) Answered(o callOutcome) []byte {
 	a, err := decoded(o.Reply, o.Err, script.DecodeAcquired)
 	switch {
 	case errors.Is(err, contract.ErrInDoubt):
-		w.rollBack(0, nil)
+		w.undo(grant{}, nil)
 		w.withdraw(table.Error, err) // it may have a place in the queue
 		return nil
 	case isOverwritten(err) && w.claim.Overwritten(): // the loss is the answer
@@ -273,39 +273,47 @@ func (w *waiter) granted(g grant) []byte {
 		w.noteEnd(now, observe.Granted, g.fence)
 		return redcon.AppendInt(make([]byte, 0, replySize), g.fence)
 	case verdict == verdictEnded:
-		w.hungUp(g.fence)
+		w.drop(g, observe.HungUp, nil)
 		return nil
 	}
 	w.e.calls.Log.Warn("a grant came too late to be used", logging.Text("key", w.lock()))
 	// A lease that is shorter than a round trip would end before each grant, and the client would wait for ever.
 	if verdict == verdictLost || w.mayWait() && !w.Chosen {
-		w.rollBack(g.fence, nil)
+		w.undo(g, nil)
 		w.claim.Anew()
 		w.e.calls.Background(jobs.Attempt, func() { w.askAgain(script.Acquired{}) })
 		return nil
 	}
-	w.drop(g, nullReply)
+	w.drop(g, observe.Failed, nullReply)
 	return nil
 }
 
-// drop rolls a grant back that the client is not to have, and then answers: the turn of the client is over. Requires no
-// locks but that of the session.
-func (w *waiter) drop(g grant, reply func(proto int) []byte) {
+// drop ends an acquire with a grant that the client is not to have, and undoes it: the turn of the client is over.
+// Requires no locks but that of the session.
+func (w *waiter) drop(g grant, end string, reply func(proto int) []byte) {
 	w.finish()
-	w.noteEnd(w.e.calls.Clock.Now(), observe.Failed, 0)
-	w.rollBack(g.fence, w.e.calls.OnceWithin(w.e.calls.DoubtLimit(), func(ok bool) {
-		if ok {
-			w.reply(reply)
-		} else {
-			w.claim.Doubt(w.Lease, g.sentAt)
-			w.reply(failedReply(contract.ErrInDoubt))
-		}
-	}))
+	w.noteEnd(w.e.calls.Clock.Now(), end, 0)
+	w.undo(g, reply)
 }
 
-// rollBack undoes what copies of the acquire have done, or may still do. fence is of the grant; 0: it is not known.
+// undo rolls back what copies of the acquire have done, or may still do, and then answers: -INDOUBT if that takes too
+// long. The zero grant: it is not known whether there is one. reply nil: the client has gone, or is answered elsewhere.
 // Requires no locks.
-func (w *waiter) rollBack(fence int64, done func(ok bool)) { w.claim.RollBack(fence, w.Lease, done) }
+func (w *waiter) undo(g grant, reply func(proto int) []byte) {
+	var done func(ok bool)
+	if reply != nil {
+		done = w.e.calls.OnceWithin(w.e.calls.DoubtLimit(), func(ok bool) {
+			if !ok {
+				reply = failedReply(contract.ErrInDoubt)
+				if g.fence != 0 { // else the lost answer has been noted
+					w.claim.Doubt(w.Lease, g.sentAt)
+				}
+			}
+			w.reply(reply)
+		})
+	}
+	w.claim.RollBack(g.fence, w.Lease, done)
+}
 
 // goHome passes the acquire to the session's home, if that is another engine: this engine has no hold that the acquire
 // could deepen. Requires the session lock.

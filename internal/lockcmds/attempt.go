@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
@@ -44,7 +45,7 @@ func (w *waiter) deliver(g grant) {
 		}
 	})
 	if !ok {
-		w.hungUp(g.fence)
+		w.drop(g, observe.HungUp, nil)
 	}
 }
 
@@ -125,7 +126,7 @@ func (l lastAttempt) Answered(o callOutcome) []byte {
 		w.withdraw(table.Null, nil)
 		return nil
 	case errors.Is(err, contract.ErrInDoubt):
-		w.rollBack(0, nil)
+		w.undo(grant{}, nil)
 	}
 	w.withdraw(table.Error, err)
 	return nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
@@ -216,7 +217,7 @@ func (w *waiter) confirm(g grant) {
 	w.fence = g.fence
 	w.e.mu.Unlock()
 	if ended {
-		w.hungUp(g.fence)
+		w.drop(g, observe.HungUp, nil)
 		return
 	}
 	until := w.ConfirmUntil(w.e.calls.Clock.Now(), w.began, g.sentAt, w.claim.Deepens())
@@ -242,10 +243,10 @@ func (w *waiter) confirm(g grant) {
 func (w *waiter) dropUnsynced(g grant, o confirmation) {
 	switch {
 	case w.e.hasEnded(w.session()):
-		w.hungUp(g.fence)
+		w.drop(g, observe.HungUp, nil)
 	case o.Refused != nil:
-		w.drop(g, failedReply(o.Refused))
+		w.drop(g, observe.Failed, failedReply(o.Refused))
 	default:
-		w.drop(g, func(int) []byte { return notSyncedReply(o.Have, w.Sync) })
+		w.drop(g, observe.Failed, func(int) []byte { return notSyncedReply(o.Have, w.Sync) })
 	}
 }

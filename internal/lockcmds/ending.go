@@ -34,7 +34,7 @@ func (e *Engine) Ended(session uint64) {
 	e.mu.Unlock()
 	e.endHolds(c, holds)
 	if unconfirmed != 0 { // no wait for replicas that may not come
-		w.rollBack(unconfirmed, nil)
+		w.undo(grant{fence: unconfirmed}, nil)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
@@ -97,25 +96,12 @@ func (w *waiter) leftLocked(f *table.Effect) {
 func (w *waiter) without(f *table.Effect) {
 	switch {
 	case f.Outcome == table.Gone:
-		w.rollBack(0, nil)
+		w.undo(grant{}, nil)
 	case f.Doubt:
-		w.rollBack(0, w.e.calls.OnceWithin(w.e.calls.DoubtLimit(), func(ok bool) {
-			if ok {
-				w.reply(w.replyTo(f.Outcome, f.Err))
-			} else {
-				w.reply(failedReply(contract.ErrInDoubt))
-			}
-		}))
+		w.undo(grant{}, w.replyTo(f.Outcome, f.Err))
 	default:
 		w.reply(w.replyTo(f.Outcome, f.Err))
 	}
-}
-
-// hungUp ends an acquire that was granted when its client had gone. fence is of the grant. Requires no locks.
-func (w *waiter) hungUp(fence int64) {
-	w.finish()
-	w.noteEnd(w.e.calls.Clock.Now(), observe.HungUp, 0)
-	w.rollBack(fence, nil)
 }
 
 // withdraw ends an acquire that is in no wait queue, with that outcome. The reply comes when its place has left the
