@@ -241,7 +241,7 @@ func grantOf(a script.Acquired, sentAt time.Time) grant {
 func (w *waiter) granted(g grant) []byte {
 	if g.overtaken { // a rollback of holds that the session has lost; the acquire may not have been executed
 		w.claim.Anew()
-		w.e.calls.Background(jobs.Attempt, func() { w.askAgain(script.Acquired{}) })
+		w.e.calls.Background(jobs.Attempt, func() { w.askAgain(script.Acquired{Upgrades: w.Ahead}) })
 		return nil
 	}
 	if w.Sync > 0 && !g.synced {
@@ -281,7 +281,7 @@ func (w *waiter) granted(g grant) []byte {
 	if verdict == verdictLost || w.mayWait() && !w.Chosen {
 		w.undo(g, nil)
 		w.claim.Anew()
-		w.e.calls.Background(jobs.Attempt, func() { w.askAgain(script.Acquired{}) })
+		w.e.calls.Background(jobs.Attempt, func() { w.askAgain(script.Acquired{Upgrades: w.Ahead}) })
 		return nil
 	}
 	w.drop(g, observe.Failed, nullReply)

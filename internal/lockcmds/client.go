@@ -25,7 +25,7 @@ func (cl scriptRunner) run(ctx context.Context, c script.Call) (resp.Value, erro
 // acquired the hold first.
 func (cl scriptRunner) runAs(ctx context.Context, by redislink.Node, c script.Call) (resp.Value, error) {
 	v, err := cl.runOn(ctx, by, c)
-	if by != cl.Node(c.Keys[0]) && (errors.Is(err, contract.ErrUnsent) || v.IsError() && isFinal(script.Error(v.Str))) {
+	if by != cl.Node(c.Keys[0]) && (errors.Is(err, contract.ErrUnsent) || v.IsError() && isFinal(script.ErrorOf(v))) {
 		return cl.run(ctx, c)
 	}
 	return v, err

@@ -207,7 +207,7 @@ func resolves(v resp.Value, err error) bool {
 // refusalOf is the error reply in v, or nil.
 func refusalOf(v resp.Value) error {
 	if v.IsError() {
-		return script.Error(v.Str)
+		return script.ErrorOf(v)
 	}
 	return nil
 }

@@ -18,9 +18,13 @@ func (w *waiter) await(a script.Acquired) []byte {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w.noteHolderLocked()
-	if a.Upgrades { // it goes first: no further shared holder gets in before it, and a release wakes it
+	if a.Upgrades != w.Ahead {
 		n := script.ForWaiters(key)
-		w.Fair, w.Ahead, w.Place, w.mark = true, true, n.UpgradePlaceOf(w.Owner), table.Mark{}
+		w.Fair, w.Ahead, w.mark = true, a.Upgrades, table.Mark{}
+		w.Place = n.PlaceOf(w.Owner)
+		if w.Ahead { // no further shared holder gets in before it, and a release wakes it
+			w.Place = n.UpgradePlaceOf(w.Owner)
+		}
 		w.Wake = n.Channel + ":" + w.Place
 	}
 	refusal, ended := e.table.Denied(key), w.session().ended
@@ -70,8 +74,8 @@ func (w *waiter) leftLocked(f *table.Effect) {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
-	if f.Outcome == table.Upgrades {
-		w.e.calls.Background(jobs.Attempt, func() { w.askAgain(script.Acquired{Upgrades: true}) })
+	if f.Outcome == table.Moves {
+		w.e.calls.Background(jobs.Attempt, func() { w.askAgain(script.Acquired{Upgrades: !w.Ahead}) })
 		return
 	}
 	now := w.e.calls.Clock.Now()

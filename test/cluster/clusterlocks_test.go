@@ -692,6 +692,57 @@ func TestSharedHoldsAreKeptWhileTheirKeysMoveOneByOne(t *testing.T) {
 	}
 }
 
+// A release looks at the leases of the other holders, whose keys no command names. While one of them has moved alone, Redis ends the script:
+// the release is carried out behind the move, and the other holder goes on to hold the lock.
+func TestAReleaseAwaitsTheLeaseOfAnotherHolder(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 2, 0)
+	srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) { o.Upstream.Addr = "cluster://" + c.Addrs() })
+	p, other, waiter := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+	const key = "{tag}k"
+	slot := hashslot.Of([]byte(key))
+	from := c.Owner(slot)
+	to := c.Nodes[0]
+	if from == to {
+		to = c.Nodes[1]
+	}
+	proxytest.Integer(t, other.Quiet("LOCK", key, "SHARED"))
+	lease := from.Client(t).Keys(t.Context(), key+":*").Val()
+	proxytest.Integer(t, p.Quiet("LOCK", key, "SHARED"))
+	waiter.Send("FAIRLOCK", key)
+	redistest.Eventually(t, proxytest.Patience, "the waiter", func() bool { return srv.Stats().Waiting == 1 })
+	from.Do(t, "SET", "redisson_lock__channel:"+key, "nobody", "PX", 60000) // with it all keys that the release names are there
+	move := redistest.Move{Cluster: c, Slot: slot, From: from, To: to}
+	move.Begin()
+	host, port, _ := strings.Cut(to.Addr(), ":")
+	from.Do(t, "MIGRATE", host, port, "", 0, 5000, "KEYS", lease[0])
+	failures := func() string {
+		info := from.Client(t).Info(t.Context(), "commandstats").Val()
+		_, evalsha, _ := strings.Cut(info, "cmdstat_evalsha:")
+		_, failed, _ := strings.Cut(evalsha, "failed_calls=")
+		n, _, _ := strings.Cut(failed, "\r\n")
+		return n
+	}
+	before := failures()
+	released := make(chan string)
+	go func() { released <- p.Quiet("UNLOCK", key) }()
+	redistest.Eventually(t, proxytest.Patience, "Redis to end the script", func() bool { return failures() != before })
+	move.Keys()
+	move.End()
+	if got := <-released; got != ":1\r\n" {
+		t.Errorf("UNLOCK while a lease has moved alone: %q", got)
+	}
+	if got := p.Quiet("TRYLOCK", key); got != "$-1\r\n" {
+		t.Errorf("TRYLOCK beside the other holder: %q", got)
+	}
+	if got := other.Quiet("UNLOCK", key); got != ":1\r\n" {
+		t.Errorf("UNLOCK of the other holder: %q", got)
+	}
+	if got, err := waiter.LateFrame(); err != nil || got[0] != ':' {
+		t.Errorf("the waiter: %q, %v", got, err)
+	}
+}
+
 // The permits of a lock are two keys beside it. While only some of them have moved, a renewal can be refused, but it is no loss, and a release is
 // carried out behind the move.
 func TestPermitsAreKeptWhileTheirKeysMoveOneByOne(t *testing.T) {

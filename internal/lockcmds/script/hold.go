@@ -269,7 +269,7 @@ func (m ForcedMessage) IsHandle(owner string) bool { return m.proof == proofOf(o
 // DecodeForced decodes the answer of force.lua: the grants that were ended.
 func DecodeForced(v resp.Value) (all []Forced, err error) {
 	if v.IsError() {
-		return nil, Error(v.Str)
+		return nil, ErrorOf(v)
 	}
 	for f := v.Elems; len(f) >= 2; f = f[2:] {
 		all = append(all, Forced{Owner: string(f[0].Str), Fence: f[1].Int})
@@ -341,7 +341,7 @@ func (r Renew) Call() Call {
 // more.
 func DecodeRenewed(v resp.Value) ([]int64, error) {
 	if v.IsError() {
-		return nil, Error(v.Str)
+		return nil, ErrorOf(v)
 	}
 	if len(v.Elems) == 0 {
 		return nil, errStrange
@@ -427,7 +427,7 @@ func (d *Described) Find(fence int64) *Holder {
 // DecodeDescribed decodes the answer of info.lua. Shared holders come in the order of their fences.
 func DecodeDescribed(v resp.Value) (d Described, err error) {
 	if v.IsError() {
-		return d, Error(v.Str)
+		return d, ErrorOf(v)
 	}
 	f := v.Elems
 	if len(f) < 9 {
@@ -470,7 +470,7 @@ func (p Prove) Call() Call {
 // DecodeProved decodes the answer of prove.lua.
 func DecodeProved(v resp.Value) (here bool, err error) {
 	if v.IsError() {
-		return false, Error(v.Str)
+		return false, ErrorOf(v)
 	}
 	return v.Int == 1, nil
 }

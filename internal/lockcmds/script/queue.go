@@ -53,7 +53,7 @@ func (h Head) Call() Call { return Call{head, []string{h.Key, Queue(h.Key)}, nil
 // DecodeHead decodes the answer of head.lua; empty: the queue is empty.
 func DecodeHead(v resp.Value) (place string, err error) {
 	if v.IsError() {
-		return "", Error(v.Str)
+		return "", ErrorOf(v)
 	}
 	return string(v.Str), nil
 }

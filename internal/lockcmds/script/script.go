@@ -10,6 +10,7 @@
 package script
 
 import (
+	"bytes"
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
@@ -213,6 +214,18 @@ type Error string
 
 func (e Error) Error() string { return string(e) }
 
+// ErrorOf is an error reply of Redis.
+//
+// A script finds the leases of other holders by their names. While a hash slot is being moved, one of them may be on the
+// other server already, and Redis ends the script there. No script has written anything by then that its copy would not
+// find as it is: so it is the same as for keys that a call names.
+func ErrorOf(v resp.Value) Error {
+	if bytes.Contains(v.Str, []byte("attempted to access a non local key in a cluster node")) {
+		return "TRYAGAIN Multiple keys request during rehashing of slot"
+	}
+	return Error(v.Str)
+}
+
 // errStrange is for an answer that no script of ours gives.
 const errStrange = Error("ERR unexpected answer of a lock script")
 
@@ -248,7 +261,7 @@ type numbers struct {
 func numbersOf(v resp.Value) (n numbers, _ error) {
 	switch {
 	case v.IsError():
-		return n, Error(v.Str)
+		return n, ErrorOf(v)
 	case v.Kind == resp.Integer:
 		return numbers{[7]int64{1, v.Int, 1}, 3}, nil
 	case len(v.Elems) == 0 || len(v.Elems) > len(n.at):

@@ -86,7 +86,10 @@ func (in *interpreter) call(l *lua.LState, raise bool) int {
 			l.RaiseError("Lua redis lib command arguments must be strings or integers")
 		}
 	}
-	out := in.server.do(strings.ToUpper(l.CheckString(1)), args)
+	name, out := strings.ToUpper(l.CheckString(1)), reply{kind: failure, text: "ERR Script attempted to access a non local key in a cluster node"}
+	if !in.server.elsewhere(name, args) {
+		out = in.server.do(name, args)
+	}
 	v := toLua(l, out)
 	if out.kind == failure && raise {
 		l.Error(v, 1)

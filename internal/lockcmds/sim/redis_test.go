@@ -61,10 +61,33 @@ type redis struct {
 	keys    store
 	expired func(key string) // nil: nobody asks
 	writing func(key string) // is called before a key is written; nil: nobody asks
+	moving  moving           // the hash slot of the script in progress
 
 	logs    bool     // what is written is noted in the fields below
 	dirty   []string // keys, some of them twice
 	flushed bool     // before those
+}
+
+// moving is what happens to a hash slot.
+type moving uint8
+
+const (
+	stays moving = iota
+	leaves
+	arrives
+)
+
+// elsewhere reports whether a script may not use a key, because it may be on the other server of a hash slot that is being moved: Redis asks
+// that of each command of a script as of a client's.
+func (r *redis) elsewhere(name string, args []string) bool {
+	if r.moving == stays || name == "PUBLISH" || name == "SPUBLISH" || name == "TIME" {
+		return false
+	}
+	keys := args
+	if name != "DEL" && name != "EXISTS" {
+		keys = args[:1]
+	}
+	return (r.moving == leaves || len(keys) > 1) && slices.ContainsFunc(keys, func(key string) bool { return r.get(key) == nil })
 }
 
 func newRedis(micros func() int64, publish func(channel, message string) int64) *redis {

@@ -274,6 +274,29 @@ var regressions = map[string]*plan{
 			{at: 20 * ms, kind: "send", who: 0, line: "FAIRLOCK s"},
 		},
 	},
+	"a shared holder that waited for the others to leave was forgotten behind a waiter whose owner had left": {
+		proxies: 1, clients: 5, calm: true,
+		actions: []action{
+			{at: 1 * ms, kind: "send", who: 0, line: "LOCK s SHARED"},
+			{at: 2 * ms, kind: "send", who: 1, line: "LOCK s PX 302 SHARED"},
+			{at: 3 * ms, kind: "send", who: 2, line: "LOCK s SHARED OWNER o0"},
+			{at: 20 * ms, kind: "send", who: 0, line: "FAIRLOCK s"},
+			{at: 40 * ms, kind: "send", who: 3, line: "LOCK s OWNER o0"},
+			{at: 40*ms + 200*time.Microsecond, kind: "send", who: 2, line: "UNLOCK s OWNER o0 SHARED"},
+		},
+	},
+	"a session of an owner waited on without a place when another one had got the lock shared": {
+		proxies: 1, clients: 5, calm: true,
+		actions: []action{
+			{at: 1 * ms, kind: "send", who: 0, line: "LOCK s"},
+			{at: 10 * ms, kind: "send", who: 1, line: "FAIRLOCK s SHARED"},
+			{at: 20 * ms, kind: "send", who: 2, line: "FAIRLOCK s OWNER o0 SHARED"},
+			{at: 30 * ms, kind: "send", who: 3, line: "FAIRLOCK s OWNER o0"},
+			{at: 60 * ms, kind: "send", who: 0, line: "UNLOCK s"},
+			{at: 90 * ms, kind: "send", who: 2, line: "UNLOCK s OWNER o0 SHARED"},
+			{at: 120 * ms, kind: "send", who: 1, line: "UNLOCK s SHARED"},
+		},
+	},
 	"a fixed lease of a grant that a new primary still had cut that of the shared hold": {
 		proxies: 2, clients: 4, shape: sentinels, replicas: 2,
 		actions: []action{

@@ -134,8 +134,12 @@ func (s *server) serve(keys []string, asking bool, work work) resp.Value {
 			missing++
 		}
 	}
+	defer func() { s.moving = stays }()
 	switch {
-	case s.primary && s.shard == slot.shard && (slot.to == nil || missing == 0):
+	case s.primary && s.shard == slot.shard && slot.to == nil:
+		return work.on(s)
+	case s.primary && s.shard == slot.shard && missing == 0:
+		s.moving = leaves
 		return work.on(s)
 	case s.primary && s.shard == slot.shard && here > 0 && w.strict:
 		return errorReply("TRYAGAIN Multiple keys request during rehashing of slot")
@@ -144,6 +148,7 @@ func (s *server) serve(keys []string, asking bool, work work) resp.Value {
 	case s.primary && s.shard == slot.to && asking && len(keys) > 1 && missing > 0:
 		return errorReply("TRYAGAIN Multiple keys request during rehashing of slot")
 	case s.primary && s.shard == slot.to && asking:
+		s.moving = arrives
 		return work.on(s)
 	}
 	return errorReply("MOVED")

@@ -132,8 +132,8 @@ func (t *Table) Answered(w *Waiter, a Answer) {
 	case w.pending != NoOutcome:
 		t.remove(w, w.pending, w.err)
 		t.Wake(q.names.Key)
-	case a.Beside && !w.Ahead:
-		t.remove(w, Upgrades, nil)
+	case a.Status == Busy && (w.Ahead && a.TTL >= 0 && !a.Beside || !w.Ahead && a.Beside):
+		t.remove(w, Moves, nil)
 		t.Wake(q.names.Key)
 	case w.failed:
 		q.pause = min(max(2*q.pause, retryFirst), retryLast)

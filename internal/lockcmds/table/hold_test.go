@@ -226,6 +226,19 @@ func TestALossThatAReleaseOfAnotherGrantFindsIsTold(t *testing.T) {
 	}
 }
 
+// A loss may be told while a release is on its way. If the reply to it tells the loss, too, the next command is about what comes after it.
+func TestAReplyThatTellsALossIsTheLastWord(t *testing.T) {
+	for _, answer := range []HoldAnswer{{Status: Failed}, {Status: Held, Fence: 5, Holds: 1}} {
+		b, s := newBook(), session("s")
+		h := b.grant(s, "s", 5, 2, 1)
+		r := b.Release(s, h.Key, 0)
+		b.Lost(h, ReasonGone, true, nil)
+		if got := b.Released(&r, answer); got != LostLease || b.KnowsLoss(s, h.Key, 0) {
+			t.Errorf("%v: the reply is %d", answer, got)
+		}
+	}
+}
+
 // A release of another session that is on its way may have ended the hold: that it has ended is no loss then.
 func TestNotHeldBesideAnotherReleaseIsNoLoss(t *testing.T) {
 	for _, beside := range []bool{false, true} {

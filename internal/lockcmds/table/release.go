@@ -77,7 +77,7 @@ func (t *Table) released(r *Release, a HoldAnswer) Reply {
 		if h != nil {
 			t.continueLease(h)
 		} else if lost {
-			return LostLease // nothing was released, and the loss was not told because this release was on its way
+			return t.tellLost(r.By, r.Key, lost, Failure) // nothing was released, though the loss may be known
 		}
 		return Failure
 	case a.Status == InDoubt:
@@ -134,7 +134,7 @@ func (t *Table) stillHeld(r *Release, h *Hold, lost bool, a HoldAnswer) Reply {
 	case h != nil:
 		t.continueLease(h)
 	case lost && r.Hold.Fence == a.Fence && r.Hold.releasing < a.Holds: // Redis judges later than our clock
-		reply = LostLease
+		reply = t.tellLost(r.By, r.Key, lost, Left)
 	}
 	if h != nil && h.Fence == a.Fence {
 		t.visited(h, r.By)

@@ -72,7 +72,7 @@ const (
 	Null                     // it may not wait any longer
 	Error                    // the same, with an error for the reason
 	Gone                     // its client has gone: no reply is sent
-	Upgrades                 // its owner has got the lock shared: it waits on in another place
+	Moves                    // it waits on in another place, because it has become an upgrade, or is none any more
 )
 
 // Join makes a waiter of an acquire that Redis has answered with Busy. m is what was noted before that attempt.

@@ -4,7 +4,8 @@
 
 local function downgrade(publish, channel, queue, lock, owner, shared)
   local fence, holds = string.match(shared, '^#(%d+) (%d+)$')
-  local lease, fields, requests = math.max(redis.call('PTTL', lock), 1), redis.call('HGETALL', lock), ''
+  local fields, requests = redis.call('HGETALL', lock), ''
+  begin_lease(lock, owner, math.max(redis.call('PTTL', lock), 1)) -- first: while the hash slot is being moved, Redis may end the script here
   for i = 1, #fields, 2 do
     local session = string.match(fields[i], '^{(.+)}$')
     if session == 'request' then
@@ -12,11 +13,12 @@ local function downgrade(publish, channel, queue, lock, owner, shared)
     elseif session and session ~= 'shared' then
       requests = requests_with(requests, fields[i], fields[i + 1])
     end
+    if session then
+      redis.call('HDEL', lock, fields[i])
+    end
   end
-  redis.call('DEL', lock)
+  redis.call('HDEL', lock, 'fence')
   redis.call('HSET', lock, 'mode', 'read', owner, holds or 1, '{' .. owner .. '}', '#' .. (fence or 0) .. ' ' .. requests)
-  redis.call('PEXPIRE', lock, lease)
-  begin_lease(lock, owner, lease)
   tell_rwlock(publish, channel)
   wake(publish, channel, queue, lock)
 end

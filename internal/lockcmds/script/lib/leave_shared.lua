@@ -1,24 +1,31 @@
--- settle_shared: shared holds are over. If they were the last ones, the lock is free.
+-- settle_shared: shared holds are over, or that of leaver is. If they were the last ones, the lock is free.
 --
 -- left is the rest of the longest of their leases, in ms. Of a crowd only a few are looked at, and only if the lock lasts as
 -- long as the hold that is over, and the few end much earlier. A waiter that asks looks at all of them (see rest_of).
+--
+-- It reads the others' leases before it writes: while the hash slot is being moved, one of them may end the script.
 
-local function settle_shared(publish, channel, queue, lock, left)
+local function settle_shared(publish, channel, queue, lock, left, leaver)
+  local crowd, most = redis.call('HLEN', lock) > (leaver and 10 or 8), nil
+  if crowd then
+    local some = longest(lock, redis.call('HSCAN', lock, 0, 'COUNT', 16)[2], leaver)
+    crowd = some > 0 and (left < redis.call('PTTL', lock) or left <= 2 * some)
+  end
+  if not crowd then
+    most = longest(lock, redis.call('HGETALL', lock), leaver)
+  end
+  if leaver then
+    end_lease(lock, leaver)
+    redis.call('HDEL', lock, leaver, '{' .. leaver .. '}')
+  end
   local head = head_of(queue, lock)
   local first = head and string.gsub(head, '{.*', '') -- without marks: no owner's name has braces
   if head and redis.call('HEXISTS', lock, '{' .. first .. '}') == 1 then -- it holds the lock shared, and waits for the others to leave
     redis.call(publish, channel .. ':' .. head, '0')
   end
-  if redis.call('HLEN', lock) > 8 then
-    local some = longest(lock, redis.call('HSCAN', lock, 0, 'COUNT', 16)[2])
-    if some > 0 and (left < redis.call('PTTL', lock) or left <= 2 * some) then
-      return
-    end
-  end
-  local most = longest(lock, redis.call('HGETALL', lock))
   if most == 0 then
     free(publish, channel, queue, lock)
-  elseif redis.call('PTTL', lock) > most then
+  elseif most and redis.call('PTTL', lock) > most then
     redis.call('PEXPIRE', lock, most) -- as Redisson does: the others' leases are shorter
     wake(publish, channel, queue, lock)
   end
@@ -34,7 +41,5 @@ local function leave_shared(publish, channel, queue, lock, owner, mode, field, r
     redis.call('HDEL', lock, '{shared}')
     return
   end
-  local left = end_lease(lock, owner)
-  redis.call('HDEL', lock, owner, '{' .. owner .. '}')
-  settle_shared(publish, channel, queue, lock, left)
+  settle_shared(publish, channel, queue, lock, redis.call('PTTL', timeout_of(lock, owner) .. '1'), owner)
 end

@@ -22,7 +22,7 @@ local function upgrade(lock, counter, owner, lease, request, field)
     return {0, -4, 0, 1, most}
   end
   local left = end_lease(lock, owner)
-  redis.call('DEL', lock)
+  redis.call('HDEL', lock, '{' .. owner .. '}') -- not the whole key: while the hash slot is being moved, that could not be made again
   local fence, replaced = grant(lock, counter, owner, lease, redis.call('TIME'), request, field)
   redis.call('HSET', lock, '{shared}', '#' .. held[2] .. ' ' .. held[1])
   for session, last in string.gmatch(held[5], '([^ =]+)=(%d+)') do
