@@ -305,27 +305,6 @@ func (p *process) signalUntil(words string) {
 	})
 }
 
-// A supervisor sends one signal to the process and to its group.
-func TestASignalThatComesTwiceDrains(t *testing.T) {
-	p, holder := held(t, redistest.Start(t))
-	for range 2 {
-		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		p.awaitLog(1, `"msg":"draining"`)
-	}
-	if _, err := io.WriteString(holder, "UNLOCK goes\r\nUNLOCK stays\r\n"); err != nil {
-		t.Fatal(err)
-	}
-	if replies, err := io.ReadAll(holder); err != nil || string(replies) != ":1\r\n:1\r\n" {
-		t.Errorf("the holder gets %q, %v", replies, err)
-	}
-	p.awaitEnd()
-	if line := p.awaitLog(1, `"msg":"stopped"`); !strings.Contains(line, `"clients_cut":0`) {
-		t.Error(line)
-	}
-}
-
 func TestASecondSignalEndsTheWaitingAndCleansUp(t *testing.T) {
 	redis := redistest.Start(t)
 	p, _ := held(t, redis)
@@ -339,22 +318,6 @@ func TestASecondSignalEndsTheWaitingAndCleansUp(t *testing.T) {
 	}
 	if n := redis.Do(t, "EXISTS", "stays"); n != int64(1) {
 		t.Error("the lock without GRACE has ended")
-	}
-}
-
-func TestAThirdSignalWaitsForNothing(t *testing.T) {
-	redis := redistest.Start(t)
-	p, _ := held(t, redis)
-	redis.Pause() // the clean-up waits for it
-	defer redis.Continue()
-	p.signalUntil("third signal")
-	p.once.Do(func() {
-		if err := p.cmd.Wait(); p.cmd.ProcessState.ExitCode() != exitFailure {
-			t.Errorf("the process ended with %v", err)
-		}
-	})
-	if strings.Contains(p.log.String(), `"msg":"stopped"`) {
-		t.Error("the clean-up has ended, although Redis stands still")
 	}
 }
 

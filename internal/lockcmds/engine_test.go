@@ -3,7 +3,6 @@ package lockcmds
 import (
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -215,32 +214,6 @@ func TestUnsentCommandsSaySo(t *testing.T) {
 	a.want("UNLOCK k", ":1")
 }
 
-func TestAcquireInDoubtIsLookedUp(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
-	a, b := p.session(2), p.session(2)
-	a.Lane.Fail(contract.ErrInDoubt)
-	first := a.fence("LOCK k")
-	if got := srv.Client(t).HGet(t.Context(), "k", p.e.opts.UUID+":1").Val(); got != "1" {
-		t.Fatalf("holds %s", got)
-	}
-	if again := a.fence("LOCK k"); again != first {
-		t.Fatalf("re-entry in doubt: fence %d after %d", again, first)
-	}
-	b.Lane.Fail(contract.ErrInDoubt)
-	b.want("TRYLOCK k", "(nil)")
-	b.want("FAIRLOCK k WAIT 2000", "(nil)")
-	b.want("TRYLOCK k OWNER other", "(nil)")
-	b.send("LOCK k")
-	b.quiet(100 * time.Millisecond)
-	a.Lane.Fail(nil)
-	a.want("UNLOCK k", ":0")
-	a.want("UNLOCK k", ":1")
-	fenceIn(t, b.reply())
-	b.want("UNLOCK k", "-INDOUBT sent, but no answer came")
-}
-
 func TestReleaseInDoubtIsNoLoss(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -255,20 +228,4 @@ func TestReleaseInDoubtIsNoLoss(t *testing.T) {
 	if p.losses.Load() != 0 || len(a.Pushes) != 0 {
 		t.Error("a release counts as a loss")
 	}
-}
-
-func TestWaitersOfEnginesAreLimitedTogether(t *testing.T) {
-	srv := redistest.Start(t)
-	var waiting atomic.Int64
-	limit := func(o *Options) { o.MaxWaiters, o.Waiting = 1, &waiting }
-	p, q := startProxy(t, srv, limit), startProxy(t, srv, limit)
-	p.session(2).fence("LOCK k")
-	w := q.session(2)
-	w.send("LOCK k")
-	w.awaitWaiting()
-	// One whose attempt is on its way counts until its answer, whether or not it has hung up.
-	q.awaitAttempt("k")
-	p.session(2).want("LOCK k", "-OVERLOADED too many waiters (max-waiters)")
-	w.hangUp()
-	p.session(2).want("LOCK k WAIT 1", "(nil)")
 }

@@ -66,22 +66,6 @@ func TestAFieldOfACallInDoubtStays(t *testing.T) {
 	equal(t, "holds", p.holds("k", "me"), "2")
 }
 
-// TestTheOthersLeaseIsRenewedBehindTheEndOfASession, whatever its GRACE, also if it has no holds.
-func TestTheOthersLeaseIsRenewedBehindTheEndOfASession(t *testing.T) {
-	t.Parallel()
-	p := startProxy(t, redistest.Start(t), nil)
-	third := p.session(2)
-	third.fence("LOCK k OWNER me")
-	for _, options := range []string{"", " GRACE 0", " GRACE 100"} {
-		a := p.session(2)
-		a.fence("LOCK k OWNER me" + options)
-		a.hangUp()
-		p.cleanedUp()
-		before := p.deadline("k")
-		redistest.Eventually(t, patience, "a renewal behind the end of a session"+options, func() bool { return p.deadline("k").After(before) })
-	}
-}
-
 // TestReleasesOfALaterGrantAllCount: the proxy knows an earlier grant of the owner, and the session pipelines. Redis executes its commands
 // in another order then, but forgets none.
 func TestReleasesOfALaterGrantAllCount(t *testing.T) {

@@ -258,7 +258,7 @@ func TestTheOthersLeaseIsRenewedBehindASessionsEnd(t *testing.T) {
 	p := startProxy(t, redistest.Start(t), nil)
 	third := p.session(2)
 	third.fence("LOCK k OWNER me")
-	for _, options := range []string{"", " GRACE 0"} {
+	for _, options := range []string{"", " GRACE 0", " GRACE 100"} {
 		a := p.session(2)
 		a.fence("LOCK k OWNER me" + options)
 		if options == "" {

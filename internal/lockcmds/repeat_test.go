@@ -71,18 +71,6 @@ func TestEveryAnswerThatIsLostIsAskedForAgain(t *testing.T) {
 	}
 }
 
-func TestAcquireInDoubtOfASharedOwnerIsClaimed(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
-	a, b := p.session(2), p.session(2)
-	fence := a.fence("LOCK k OWNER me")
-	b.Lane.Fail(contract.ErrInDoubt)
-	equal(t, "the owner's fence", b.fence("TRYLOCK k OWNER me"), fence)
-	equal(t, "holds", p.holds("k", "me"), "2")
-	b.want("UNLOCK k OWNER me", ":0")
-	a.want("UNLOCK k OWNER me", ":1")
-}
-
 // The first copy of an acquire may reach Redis after the acquire was answered -INDOUBT and rolled back.
 func TestAcquireInDoubtOfASharedOwnerIsNotCarriedOutLater(t *testing.T) {
 	t.Parallel()
@@ -136,23 +124,6 @@ func TestUnlockIsForTheOwnersPresentGrant(t *testing.T) {
 	b.want("UNLOCK k OWNER me", lostLeaseWords)
 }
 
-func TestReleaseIsRepeatedWhenRedisIsBack(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
-	if err := p.e.publish("x", "connected"); err != nil {
-		t.Fatal(err)
-	}
-	a, b := p.session(2), p.session(2)
-	a.fence("LOCK k")
-	srv.Pause()
-	a.breaks()
-	a.send("UNLOCK k")
-	a.quiet(50 * time.Millisecond)
-	srv.Continue()
-	equal(t, "unlock", a.reply(), ":1")
-	b.fence("TRYLOCK k")
-}
-
 func TestExtensionInDoubtAfterTheDeadlineLeavesNothing(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -166,41 +137,6 @@ func TestExtensionInDoubtAfterTheDeadlineLeavesNothing(t *testing.T) {
 	answer()
 	equal(t, "extend", a.reply(), lostLeaseWords)
 	p.eventuallyHeld("k", p.ownerOf(a), "")
-}
-
-func TestAcquireThatRedisNeverSawIsMadeAgain(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
-	a, b := p.session(2), p.session(2)
-	a.breaks()
-	a.fence("TRYLOCK k")
-	fence := a.fence("LOCK own")
-	equal(t, "re-entry", a.fence("TRYLOCK own"), fence)
-	equal(t, "holds", p.holds("own", p.ownerOf(a)), "2")
-	b.breaks()
-	b.want("TRYLOCK k", "(nil)")
-	b.want("FAIRLOCK k WAIT 0", "(nil)")
-}
-
-func TestAcquireThatRedisNeverSawIsMadeAgainAfterItsWait(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
-	if err := p.e.publish("x", "connected"); err != nil {
-		t.Fatal(err)
-	}
-	a := p.session(2)
-	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
-		srv.Pause()
-		a.breaks()
-		a.send(verb + " k WAIT 20")
-		a.quiet(50 * time.Millisecond)
-		srv.Continue()
-		fenceIn(t, a.reply())
-		if err := srv.Client(t).Del(t.Context(), "k").Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	equal(t, "waiters left", srv.Client(t).Exists(t.Context(), "redisson_lock_queue:{k}").Val(), int64(0))
 }
 
 // cutConn loses the answers while cut is positive: it ends behind what it has sent.
@@ -249,117 +185,6 @@ func TestLastAttemptWhoseAnswerIsLostIsSentAgain(t *testing.T) {
 		equal(t, "holds", p.holds("k", p.ownerOf(a)), "1")
 		a.want("UNLOCK k", ":1")
 	}
-}
-
-func TestWaiterInDoubtIsRolledBackBeforeItIsToldNull(t *testing.T) {
-	srv := redistest.Start(t)
-	for name, end := range map[string]func(p *proxy, b *session){
-		"drain":   func(p *proxy, _ *session) { p.e.Drain() },
-		"unblock": func(p *proxy, b *session) { p.e.Unblock(b.ID, false) },
-	} {
-		p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
-		a, b, c := p.session(2), p.session(2), p.session(2)
-		key := "k:" + name
-		a.fence("LOCK " + key)
-		b.send("LOCK " + key)
-		p.awaitAttempt(key)
-		a.Lane.Fail(contract.ErrInDoubt)
-		answer := a.Lane.HoldBack()
-		a.send("UNLOCK " + key) // hands the lock over
-		a.executed(2)
-		end(p, b)
-		answer()
-		a.reply()
-		if got := b.reply(); name == "unblock" && got != "(nil)" || name == "drain" && got != "-OVERLOADED the proxy is shutting down, connect again" {
-			t.Errorf("%s: waiter: %s", name, got)
-		}
-		c.fence("TRYLOCK " + key)
-	}
-}
-
-// sendTooLate has Redis execute an acquire, and its answer arrive when the lease has passed, after what happens meanwhile. Redis does not
-// notice that time: the round trip was slow by the clock of the proxy alone.
-func (s *session) sendTooLate(line string, lease time.Duration, meanwhile func()) {
-	s.t.Helper()
-	answer := s.Lane.HoldBack()
-	executed := s.Lane.Answered.Load() + 1
-	s.send(line)
-	s.executed(executed)
-	s.p.late.Add(int64(lease))
-	meanwhile()
-	answer()
-}
-
-func TestAcquireThatCameTooLateIsRefusedWhenNothingIsLeft(t *testing.T) {
-	srv := redistest.Start(t)
-	q := startProxy(t, srv, nil)
-	elsewhere := q.session(2)
-	elsewhere.fence("LOCK k OWNER me PX 60000")
-	p := startProxy(t, srv, nil)
-	a := p.session(2)
-	a.sendTooLate("TRYLOCK k OWNER me PX 60000", time.Minute, srv.Pause)
-	a.quiet(50 * time.Millisecond)
-	srv.Continue()
-	equal(t, "acquire", a.reply(), "(nil)")
-	equal(t, "holds", p.holds("k", "me"), "1")
-	elsewhere.want("UNLOCK k OWNER me", ":1")
-}
-
-// A lease that no grant can arrive in must not keep the acquire asking for ever.
-func TestAcquireThatCameTooLateIsRefusedWhenItsWaitIsOver(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
-	a, b := p.session(2), p.session(2)
-	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
-		a.sendTooLate(verb+" k WAIT 1", someLease, func() { a.quiet(5 * time.Millisecond) })
-		equal(t, "acquire", a.reply(), "(nil)")
-		b.fence("TRYLOCK k")
-		b.want("UNLOCK k", ":1")
-	}
-}
-
-// On a link on which a round trip takes longer than MAXHOLD, every grant comes too late.
-func TestAcquireThatCameTooLateForMaxHoldIsRefused(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) {
-		o.Redis = linkTo(t, redislink.Options{Addr: srv.Addr(), Dial: func(ctx context.Context) (net.Conn, error) {
-			nc, err := new(net.Dialer).DialContext(ctx, "tcp", srv.Addr())
-			return slowConn{nc}, err
-		}})
-	})
-	a, b := p.session(2), p.session(2)
-	for _, verb := range []string{"LOCK", "FAIRLOCK", "TRYLOCK"} {
-		answer := a.Lane.HoldBack()
-		executed := a.Lane.Answered.Load() + 1
-		a.send(verb + " k MAXHOLD 1")
-		a.executed(executed)
-		time.Sleep(2 * time.Millisecond) // the round trip
-		answer()
-		equal(t, verb, a.reply(), "(nil)")
-		b.fence("TRYLOCK k")
-		b.want("UNLOCK k", ":1")
-	}
-}
-
-// slowConn is a connection on which a round trip takes longer than a millisecond.
-type slowConn struct{ net.Conn }
-
-func (c slowConn) Write(b []byte) (int, error) {
-	time.Sleep(2 * time.Millisecond)
-	return c.Conn.Write(b)
-}
-
-func TestReentryThatCameTooLateLeavesTheLeaseOfTheHold(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
-	a := p.session(3)
-	a.fence("LOCK k PX 60000")
-	a.sendTooLate("TRYLOCK k PX 5000", 5*time.Second, func() {})
-	equal(t, "re-entry", a.reply(), "(nil)")
-	if ttl := srv.Client(t).PTTL(t.Context(), "k").Val(); ttl < 30*time.Second {
-		t.Errorf("the hold is left with a lease of %v", ttl)
-	}
-	a.want("UNLOCK k", ":1")
 }
 
 // A gate holds connections up while it is shut.

@@ -33,15 +33,11 @@ type proxy struct {
 	e    *Engine
 	addr string // of Redis
 	next atomic.Uint64
-	late atomic.Int64 // how much the engine's clock is ahead of the machine's
 	runs sync.WaitGroup
 	jobs.System
 	// counts of Events
 	attempts, handovers, losses atomic.Int64
 }
-
-// Now implements jobs.Clock.
-func (p *proxy) Now() time.Time { return time.Now().Add(time.Duration(p.late.Load())) }
 
 // startProxy runs an engine on the server until the test ends.
 func startProxy(t testing.TB, srv *redistest.Server, change func(*Options)) *proxy {

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/lockproxy/lockproxy/internal/embedded"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
@@ -348,48 +346,6 @@ func TestCommandKeepsItsPlaceAmongOthers(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{"a", "lock", "b", "c"}, got); diff != "" {
 			t.Errorf("after %s (-want +got)\n%s", mode, diff)
-		}
-	}
-}
-
-func TestClientLibraryReadsCommand(t *testing.T) {
-	t.Parallel()
-	addr := proxyTo(t, redistest.Start(t).Addr())
-	for _, proto := range []int{2, 3} {
-		c := redis.NewClient(&redis.Options{
-			Addr: addr, Protocol: proto, MaxRetries: -1, DisableIdentity: true,
-			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-		})
-		t.Cleanup(func() { _ = c.Close() })
-		all, err := c.Command(t.Context()).Result()
-		if err != nil {
-			t.Fatalf("RESP%d: COMMAND: %v", proto, err)
-		}
-		lock := all["lock"]
-		if lock == nil || lock.Arity != -2 || lock.FirstKeyPos != 1 || lock.LastKeyPos != 1 || lock.StepCount != 1 || lock.ReadOnly ||
-			!slices.Contains(lock.Flags, "blocking") || !slices.Contains(lock.ACLFlags, "@write") {
-			t.Errorf("RESP%d: LOCK is %+v", proto, lock)
-		}
-		if info := all["lockinfo"]; info == nil || !info.ReadOnly {
-			t.Errorf("RESP%d: LOCKINFO is %+v", proto, info)
-		}
-		if keys, err := c.CommandGetKeys(t.Context(), "UNLOCK", "a").Result(); err != nil || !slices.Equal(keys, []string{"a"}) {
-			t.Errorf("RESP%d: keys of UNLOCK are %q, %v", proto, keys, err)
-		}
-		flags, err := c.CommandGetKeysAndFlags(t.Context(), "UNLOCK", "a").Result()
-		if err != nil || len(flags) != 1 || flags[0].Key != "a" || !slices.Equal(flags[0].Flags, []string{"RW", "access", "delete"}) {
-			t.Errorf("RESP%d: keys and flags of UNLOCK are %v, %v", proto, flags, err)
-		}
-		names, err := c.CommandList(t.Context(), &redis.FilterBy{ACLCat: "scripting"}).Result()
-		if err != nil || !slices.Contains(names, "lock") || !slices.Contains(names, "eval") {
-			t.Errorf("RESP%d: scripting commands are %q, %v", proto, names, err)
-		}
-		docs, err := c.Do(t.Context(), "COMMAND", "DOCS", "LOCK").Result()
-		if err != nil {
-			t.Fatalf("RESP%d: COMMAND DOCS: %v", proto, err)
-		}
-		if pairs, ok := docs.(map[any]any); proto == 3 && (!ok || pairs["lock"] == nil) {
-			t.Errorf("RESP3: COMMAND DOCS LOCK is %v", docs)
 		}
 	}
 }

@@ -15,7 +15,6 @@
 package proxy
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"io/fs"
@@ -106,9 +105,6 @@ type Options struct {
 
 	Logger            *zap.Logger
 	Version, Revision string
-
-	// lockIdle is the time for which an unused lock engine is kept. 0: a minute. Tests shorten it.
-	lockIdle time.Duration
 }
 
 // The parts of Options that sessions and lock engines get as they are.
@@ -193,7 +189,7 @@ func (o *Options) forEngines(uuid string, e *shared.Proxy, rule *lockcmds.Reentr
 		Addr: up.Addr(), Readonly: up.Readonly,
 		Connect: func(ctx context.Context) (net.Conn, error) { return up.Connect(ctx, upstream.AnyNode) },
 
-		Max: o.MaxEngines, Idle: cmp.Or(o.lockIdle, time.Minute), Logger: o.Logger,
+		Max: o.MaxEngines, Idle: time.Minute, Logger: o.Logger,
 	}
 	if up.View() != nil {
 		all.Fleet = up

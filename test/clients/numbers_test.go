@@ -1,15 +1,11 @@
 package clients
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/lockproxy/lockproxy/internal/proxy"
 	"github.com/lockproxy/lockproxy/internal/proxytest"
@@ -127,28 +123,6 @@ func TestEveryCommandIsCounted(t *testing.T) {
 				t.Errorf("%d commands on pins of %d bytes, want 1 of %d", n, size, len(large))
 			}
 		})
-	}
-}
-
-// The last entry says how many clients were cut, and which locks they leave.
-func TestTheLastEntryNamesTheLocksLeft(t *testing.T) {
-	t.Parallel()
-	core, logs := observer.New(zap.InfoLevel)
-	redis := redistest.Start(t)
-	clients := t // they stay until the proxy has ended
-	t.Run("until the end", func(t *testing.T) {
-		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Logger = zap.New(core) })
-		holder, past := proxytest.Dial(clients, srv.Addr()), proxytest.Dial(clients, srv.Addr())
-		holder.Quiet("LOCK", "k")
-		past.Quiet("LOCK", "j")
-		past.Quiet("UNLOCK", "j")
-	})
-	last := logs.FilterMessage("stopped").All()
-	if len(last) != 1 {
-		t.Fatalf("%d last entries", len(last))
-	}
-	if fields := last[0].ContextMap(); fields["clients_cut"] != int64(1) || fields["locks_left"] != int64(1) || fmt.Sprint(fields["locks"]) != "[k]" {
-		t.Errorf("the last entry: %v", fields)
 	}
 }
 

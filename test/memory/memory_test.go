@@ -221,23 +221,6 @@ func TestHangupIsSeenBehindBlockingCommand(t *testing.T) {
 	}
 }
 
-// Much is still read behind a LOCK, so that its client's end is seen at once.
-func TestHangupIsSeenBehindMuchInput(t *testing.T) {
-	t.Parallel()
-	redis := redistest.Start(t)
-	for _, engine := range proxytest.Engines() {
-		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine = engine })
-		holder, c := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
-		holder.Do("LOCK", t.Name())
-		c.Send("LOCK", t.Name())
-		redistest.Eventually(t, proxytest.Patience, "the client to wait", func() bool { return srv.Stats().Waiting == 1 })
-		c.Raw(strings.Repeat(string(resp.AppendCommand(nil, "SET", "k", strings.Repeat("v", 1000))), 12_000))
-		_ = c.Conn.Close()
-		redistest.Eventually(t, proxytest.Patience, engine+": the wait to end", func() bool { return srv.Stats().Waiting == 0 && srv.Stats().Clients == 1 })
-		holder.Do("UNLOCK", t.Name())
-	}
-}
-
 func TestLargeFirstCommandPassesWithoutBeingHeld(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
