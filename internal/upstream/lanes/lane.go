@@ -11,7 +11,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/logging"
-	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/netio"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
@@ -62,13 +61,14 @@ type laneOptions struct {
 //
 // All methods but Run may be called from any goroutine.
 type Lane struct {
-	opts   laneOptions  // immutable
-	full   bool         // there was no place for it
-	mover  stream.Mover // nil: two goroutines move its bytes
-	stream *stream.Stream
-	stop   chan struct{} // closed by Close
-	once   sync.Once
-	open   dial.Connection
+	*stream.Stream // moves the bytes; sessions append to it
+
+	opts  laneOptions   // immutable
+	full  bool          // there was no place for it
+	mover stream.Mover  // nil: two goroutines move its bytes
+	stop  chan struct{} // closed by Close
+	once  sync.Once
+	open  dial.Connection
 
 	contact chan struct{} // size 1, never closed: Redis has been reached while the lane rested
 
@@ -81,19 +81,19 @@ type Lane struct {
 
 // newLane returns a lane that connects in Run.
 func newLane(o laneOptions) *Lane {
-	l := &Lane{opts: o, stream: stream.New(), stop: make(chan struct{}), contact: make(chan struct{}, 1)}
-	l.stream.OnBusy(o.Busy)
+	l := &Lane{opts: o, Stream: stream.New(), stop: make(chan struct{}), contact: make(chan struct{}, 1)}
+	l.OnBusy(o.Busy)
 	if o.Driver != nil {
-		l.mover = o.Driver.Attach(l.stream)
-		l.stream.OnAppend(l.mover.Wake)
+		l.mover = o.Driver.Attach(l.Stream)
+		l.OnAppend(l.mover.Wake)
 	}
 	return l
 }
 
 // refusingLane returns a lane that never connects and refuses everything. full: there was no place for one.
 func refusingLane(t dial.Target, full bool) *Lane {
-	l := &Lane{opts: laneOptions{Target: t}, full: full, stream: stream.New()}
-	l.stream.Refuse(stream.ErrDown)
+	l := &Lane{opts: laneOptions{Target: t}, full: full, Stream: stream.New()}
+	l.Refuse(stream.ErrDown)
 	return l
 }
 
@@ -103,43 +103,8 @@ func (l *Lane) At() topology.Node { return l.opts.Target.At }
 // Identity of the lane's connection.
 func (l *Lane) Identity() dial.Identity { return l.opts.Target.ID }
 
-// Append sends n commands, b, on behalf of to, which gets the tag back with the replies. It copies b and does not
-// block. ErrDown means that nothing was sent.
-func (l *Lane) Append(b []byte, to stream.Receiver, tag uint64, n int) error {
-	return l.stream.Append(b, to, tag, n)
-}
-
-// AppendDue is Append for a caller that can write. due: the caller calls WriteDue soon. Until then nothing is written.
-func (l *Lane) AppendDue(b []byte, to stream.Receiver, tag uint64, n int) (due bool, err error) {
-	return l.stream.AppendDue(b, to, tag, n)
-}
-
-// WriteDue writes the appended bytes without blocking. Requires no locks.
-func (l *Lane) WriteDue() { l.stream.WriteDue() }
-
-// Note has the mark noted when the next bytes that are appended are handed to the socket. A mark before that is given
-// up.
-func (l *Lane) Note(m *metrics.Mark) { l.stream.Note(m) }
-
-// Progress returns the number of bytes that all sessions have appended, and the number of these that have been written
-// or given up.
-func (l *Lane) Progress() (appended, written int64) { return l.stream.Progress() }
-
-// Outstanding is the number of commands without an answer.
-func (l *Lane) Outstanding() int64 { return l.stream.Outstanding() }
-
-// Moved returns the numbers of commands that were asked and that are settled, since the lane was made, and whether it
-// is connected.
-func (l *Lane) Moved() (asked, settled uint64, connected bool) { return l.stream.Moved() }
-
-// Probe finds out whether replies still come in their turns, see stream.Stream.Probe.
-func (l *Lane) Probe() { l.stream.Probe() }
-
-// IsUp reports whether the lane is connected.
-func (l *Lane) IsUp() bool { return l.stream.IsUp() }
-
 // Scripts that the lane's connection has run.
-func (l *Lane) Scripts() *stream.ScriptSet { return &l.stream.Scripts }
+func (l *Lane) Scripts() *stream.ScriptSet { return &l.Stream.Scripts }
 
 // Full reports whether the lane refuses everything because there was no place for it. The next request for a lane may
 // find one.
@@ -188,7 +153,7 @@ func (l *Lane) Close() {
 
 // Leaver returns the connection for dial.All, if it leads to another address than the server's present one.
 func (l *Lane) Leaver(isElsewhere func(net.Conn) bool) (dial.Leaver, bool) {
-	return l.open.Leaver(isElsewhere, l.stream.Leave)
+	return l.open.Leaver(isElsewhere, l.Leave)
 }
 
 // serve moves the lane's bytes until its connection ends, and closes it.
@@ -200,10 +165,10 @@ func (l *Lane) serve(nc net.Conn) error {
 	}
 	if l.mover == nil {
 		if sc, ok := nc.(syscall.Conn); ok {
-			l.stream.WriteDirectly(netio.New(sc))
+			l.WriteDirectly(netio.New(sc))
 		}
-		defer l.stream.EndDirect()
-		return stream.Serve(nc, l.stream, over, nil)
+		defer l.EndDirect()
+		return stream.Serve(nc, l.Stream, over, nil)
 	}
 	return l.mover.Drive(nc, over)
 }
@@ -229,12 +194,12 @@ func (l *Lane) Run() {
 			o.Entries.Write(zap.WarnLevel, "upstream refuses the credentials of a client", "", zap.Stringer("identity", l.Identity()), zap.Error(err))
 			o.Owner.Rejected(l)
 			l.rejected.Store(true)
-			l.stream.Refuse(err)
+			l.Refuse(err)
 			return
 		}
 		if err != nil {
 			l.refusal.Note(err, o.Own) // before the lane's requests are reported
-			l.stream.Rest(err)
+			l.Rest(err)
 			delay, pause := wait.Next()
 			o.Owner.Failed(l, err)
 			if o.Owner.InUse(l) {
@@ -251,8 +216,8 @@ func (l *Lane) Run() {
 		o.Owner.Connected(l, reconnected)
 		reconnected = true
 		log.Debug("lane connected")
-		l.stream.OnReadonly(o.Dialer.OnReadonly(l.At()))
-		l.stream.MakeMeek(!l.Identity().Authenticated() && o.Meek())
+		l.OnReadonly(o.Dialer.OnReadonly(l.At()))
+		l.MakeMeek(!l.Identity().Authenticated() && o.Meek())
 		err = l.serve(nc)
 		left := o.Dialer.IsElsewhere(l.At(), nc) // the proxy has ended the connection, because the server has moved
 		o.Dialer.Lost(l.At(), nc, err)
@@ -265,10 +230,10 @@ func (l *Lane) Run() {
 			o.Entries.Write(zap.WarnLevel, "a connection to redis was lost", "", zap.Stringer("identity", l.Identity()), zap.Error(err))
 		}
 		o.Owner.Lost(l)
-		l.stream.Reconnect(err)
+		l.Reconnect(err)
 		l.sleep(fix.After(time.Since(since)), nil)
 	}
-	l.stream.Refuse(stream.ErrDown)
+	l.Refuse(stream.ErrDown)
 }
 
 // spread is the time over which lanes without waiting commands come back after an outage.
@@ -283,7 +248,7 @@ func (l *Lane) rest(err error, delay, pause time.Duration) {
 		l.sleep(pause, nil)
 		return
 	}
-	wanted := l.stream.Wanted()
+	wanted := l.Wanted()
 	late, early := time.NewTimer(delay), time.NewTimer(pause)
 	defer late.Stop()
 	defer early.Stop()

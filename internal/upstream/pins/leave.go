@@ -45,14 +45,11 @@ func (ps *Pins) EndAt(node topology.Node, alive bool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for p := range ps.all {
-		if p.lent && p.target.At == node && (!alive || p.stream.Outstanding() > 0) {
+		if p.lent && p.target.At == node && (!alive || p.Outstanding() > 0) {
 			p.abort()
 		}
 	}
 }
-
-// Leave reports whether no request is on its way. The session's further requests wait.
-func (p *Pin) Leave() (settled bool) { return p.stream.Leave() }
 
 // Abort ends the connection. Requests on their way are reported as sent, and the session learns of the end.
 func (p *Pin) Abort() { dial.Abort(p.nc) }

@@ -7,7 +7,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/netio"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
@@ -19,11 +18,12 @@ import (
 // sessions it waits in the pool. It belongs to the session from Acquire to Release or Discard; only that session may
 // use it.
 type Pin struct {
-	pins   *Pins
-	stream *stream.Stream
-	stop   chan struct{} // closed by Discard
-	once   sync.Once
-	up     atomic.Bool // it has been connected
+	*stream.Stream // moves the bytes; its session appends to it, and then sends
+
+	pins *Pins
+	stop chan struct{} // closed by Discard
+	once sync.Once
+	up   atomic.Bool // it has been connected
 
 	rejected atomic.Bool // Redis has refused the credentials
 	refusal  dial.Refusal
@@ -95,36 +95,14 @@ func (p *Pin) Named(name string, byCommand bool) {
 	p.free = p.free || byCommand
 }
 
-// Send writes the appended bytes without blocking. Bytes that the socket does not take now are written later.
-func (p *Pin) Send() { p.stream.Send() }
-
-// Append has n commands, b, sent by the next Send on behalf of to, which gets the tag back with the replies. It copies
-// b and does not block. ErrDown: the connection has ended.
-func (p *Pin) Append(b []byte, to stream.Receiver, tag uint64, n int) error {
-	return p.stream.Append(b, to, tag, n)
-}
-
-// Note has the mark noted when the next bytes that are appended are handed to the socket. A mark before that is given
-// up.
-func (p *Pin) Note(m *metrics.Mark) { p.stream.Note(m) }
-
-// Progress returns how many bytes have been appended to the connection, and how many of them have been written or given
-// up.
-func (p *Pin) Progress() (appended, written int64) { return p.stream.Progress() }
-
 // Scripts that the connection has run.
-func (p *Pin) Scripts() *stream.ScriptSet { return &p.stream.Scripts }
-
-// WhenEmpty asks for one call of f, from another goroutine that holds no locks, when the connection has taken
-// everything appended, if more than n bytes are still waiting. false: no more than n bytes are waiting, and f is not
-// called.
-func (p *Pin) WhenEmpty(n int, f func()) bool { return p.stream.WhenEmpty(n, f) }
+func (p *Pin) Scripts() *stream.ScriptSet { return &p.Stream.Scripts }
 
 // CloseWrite says that nothing more will be appended: when Redis has read everything, it sees the end of its client.
 // Replies may still come.
 func (p *Pin) CloseWrite() {
 	p.finished = true
-	p.stream.Finish()
+	p.Finish()
 }
 
 // Finished reports whether CloseWrite was called.
@@ -149,23 +127,20 @@ func (p *Pin) Hopeless() bool { return p.Rejected() || p.refusal.IsFinal() }
 // closes it.
 func (p *Pin) Bare() bool { return p.bare.Load() }
 
-// Observe names the receiver of the bytes that are no replies.
-func (p *Pin) Observe(o stream.Observer) { p.stream.Observe(o) }
-
 // ReadFrames makes every frame an Observer.Push from now on, because replies cannot be counted. Nothing may be
 // outstanding.
-func (p *Pin) ReadFrames() { p.stream.SetMode(stream.Framed) }
+func (p *Pin) ReadFrames() { p.SetMode(stream.Framed) }
 
 // ReadReplies returns to counting replies. Nothing may be outstanding.
-func (p *Pin) ReadReplies() { p.stream.SetMode(stream.Counted) }
+func (p *Pin) ReadReplies() { p.SetMode(stream.Counted) }
 
 // ReadVerdict leaves it to Redis how the connection is read after the next command. If the reply is an error, it is an
 // Observer.Push of its kind and ReadFrames is in force. Otherwise the reply and all bytes behind it pass as with
 // ReadRaw. Nothing may be outstanding.
-func (p *Pin) ReadVerdict() { p.stream.SetMode(stream.Verdict) }
+func (p *Pin) ReadVerdict() { p.SetMode(stream.Verdict) }
 
 // ReadRaw passes all bytes to the Observer until the connection ends. Nothing may be outstanding.
-func (p *Pin) ReadRaw() { p.stream.SetMode(stream.Raw) }
+func (p *Pin) ReadRaw() { p.SetMode(stream.Raw) }
 
 // Release returns a clean connection to the pool: nothing outstanding, no state on it but its identity and name. A
 // connection whose name cannot be removed is closed.
@@ -174,14 +149,14 @@ func (p *Pin) Release() {
 		p.Discard()
 		return
 	}
-	p.stream.Observe(nil)
+	p.Observe(nil)
 	p.pins.put(p)
 }
 
 // Discard closes the connection. The receivers of outstanding requests are told that they are lost. The Observer is
 // told nothing.
 func (p *Pin) Discard() {
-	p.stream.Observe(nil)
+	p.Observe(nil)
 	p.once.Do(func() { close(p.stop) })
 	p.pins.drop(p)
 }
@@ -203,7 +178,7 @@ func (p *Pin) run() {
 		p.refusal.Note(err, own(p.target.ID))
 		p.rejected.Store(dial.IsRejected(err) && !own(p.target.ID) && p.Refusal() == nil)
 		p.pins.died(p)
-		p.stream.Refuse(err)
+		p.Refuse(err)
 		return
 	}
 	p.nc = nc
@@ -213,11 +188,11 @@ func (p *Pin) run() {
 		dial.Abort(nc) // Leaving may have looked before it was up
 	}
 	if sc, ok := nc.(syscall.Conn); ok {
-		p.stream.WriteDirectly(netio.New(sc))
+		p.WriteDirectly(netio.New(sc))
 	}
-	p.stream.OnReadonly(dialer.OnReadonly(p.target.At))
-	err = stream.Serve(nc, p.stream, p.stop, p.pins.turns)
+	p.OnReadonly(dialer.OnReadonly(p.target.At))
+	err = stream.Serve(nc, p.Stream, p.stop, p.pins.turns)
 	dialer.Census().Closed(nc)
 	p.pins.died(p)
-	p.stream.Refuse(err)
+	p.Refuse(err)
 }

@@ -197,7 +197,7 @@ func (ps *Pins) spareLocked(t dial.Target, owner string) {
 
 func (ps *Pins) connectLocked(pool *pool, t dial.Target, anew bool) *Pin {
 	pool.open++
-	p := &Pin{pins: ps, pool: pool, target: t, stream: stream.NewLazy(), stop: make(chan struct{})}
+	p := &Pin{pins: ps, pool: pool, target: t, Stream: stream.NewLazy(), stop: make(chan struct{})}
 	p.anew.Store(anew)
 	ps.all[p] = struct{}{}
 	ps.opts.Spawn(func() { p.run() })
@@ -374,7 +374,7 @@ func (ps *Pins) Status() (work, logins Status) {
 func (p *pool) status() Status {
 	s := Status{Open: p.open, Idle: p.idle.Len()}
 	for _, pin := range p.idle.Values() {
-		if pin.stream.IsReady() {
+		if pin.IsReady() {
 			s.Ready++
 		}
 	}
