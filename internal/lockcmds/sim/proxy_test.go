@@ -451,6 +451,8 @@ func (c *client) received(s *slot, v resp.Value) {
 		switch {
 		case v.Kind == resp.Integer && v.Int == 0 && b != nil:
 			b.count--
+		case v.Kind == resp.Integer && v.Int == 0 && c.maybeBeside(s):
+			(*c.holds.of(sharedSide)).count--
 		case v.Kind == resp.Integer && v.Int == 0 && !*c.blurred.of(key) && !*c.w.rules.lossy.of(key) && *c.overAt.of(s.side) < s.sent: // else a push has overtaken the reply
 			c.w.fail("the ledger is wrong", "%s: %s: still held, but not known to", c, s.line)
 		case v.Kind == resp.Integer && v.Int == 1:

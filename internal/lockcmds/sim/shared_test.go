@@ -73,6 +73,12 @@ func (c *client) eitherSide(s *slot) {
 	}
 }
 
+// maybeBeside reports whether a command without SHARED may have been about the shared hold; see eitherSide.
+func (c *client) maybeBeside(s *slot) bool {
+	beside := *c.holds.of(sharedSide)
+	return s.side == sharedKey && beside != nil && beside.vague
+}
+
 // beliefs are what the client knows to hold of a lock; nil: nothing on that side.
 func (c *client) beliefs(key string) []*belief {
 	if key == sharedKey {
@@ -579,7 +585,7 @@ func (x *sharing) granted(at *server, c *sharedCall, part stake, before *picture
 		came := func(c *client) bool {
 			return c.current != nil && ownerOf(c, c.current) == part.owner && c.current.sent < s.sent
 		}
-		if s == nil || !x.wantsAlone(waits, s) || slices.ContainsFunc(w.clients, came) {
+		if s == nil || !x.wantsAlone(waits, s) || s.cmd.Owner != "" || slices.ContainsFunc(w.clients, came) {
 			continue
 		}
 		isPlace := func(place string) bool {
