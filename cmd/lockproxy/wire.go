@@ -284,6 +284,7 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 			MaxWaitersPerLock: int(cfg.MaxWaitersPerLock),
 		},
 		Reentry:    cfg.Lock.Reentry,
+		Deadlock:   cfg.Lock.Deadlock,
 		MaxEngines: int(cfg.MaxLanes), // as lanes, they are many if users and databases are
 		Limits: proxy.Limits{
 			Request:      resp.Limits{MaxBulk: int64(cfg.ProtoMaxBulkLen)},

@@ -30,7 +30,7 @@ func (w *waiter) refuseDeadlock(circle []*table.Hold) {
 		case !slices.Equal(now, circle): // a wait has ended meanwhile, but the waiter may be in another circle
 			again = now
 		case slices.EqualFunc(circle, held, counted):
-			t.Remove(&w.Waiter, table.Error, deadlockError(circle))
+			t.Remove(&w.Waiter, table.Error, deadlockError(locksOf(circle)))
 		}
 	})
 	if again != nil {
@@ -44,11 +44,18 @@ const errSecondUpgrade = script.Error("DEADLOCK another holder of the shared loc
 // longestCircle is how many locks of a circle an error names.
 const longestCircle = 8
 
-// deadlockError names the circle, from the lock that the refused client asks for.
-func deadlockError(circle []*table.Hold) error {
+func locksOf(circle []*table.Hold) (locks []string) {
+	for _, h := range circle {
+		locks = append(locks, h.Lock)
+	}
+	return locks
+}
+
+// deadlockError names the locks of the circle, from that for which the refused client asks.
+func deadlockError(circle []string) error {
 	var names []string
-	for _, h := range circle[:min(len(circle), longestCircle)] {
-		names = append(names, strconv.Quote(logging.Excerpt(h.Lock, longestInError)))
+	for _, lock := range circle[:min(len(circle), longestCircle)] {
+		names = append(names, strconv.Quote(logging.Excerpt(lock, longestInError)))
 	}
 	if more := len(circle) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more locks", more))

@@ -43,6 +43,9 @@ func (w *waiter) await(a script.Acquired) []byte {
 		if circle := e.table.Deadlock(&w.Waiter); circle != nil {
 			e.calls.Background(jobs.Attempt.For(key), func() { w.refuseDeadlock(circle) })
 		}
+		if e.opts.DeadlocksOfAll && e.table.MayBeStuck(&w.Waiter) {
+			w.lookLocked(longWait, nil)
+		}
 		if w.Wait > 0 {
 			left := w.began.Add(w.Wait).Sub(e.calls.Clock.Now())
 			w.timer = e.calls.Clock.AfterFunc(left, func() { e.step(func(t *table.Table) { t.TimedOut(&w.Waiter) }) })
@@ -71,8 +74,10 @@ func (w *waiter) upgrades() bool {
 // leftLocked ends an acquire that has left its wait queue. A granted one goes on: its attempt delivers the grant.
 // Requires Engine.mu.
 func (w *waiter) leftLocked(f *table.Effect) {
-	if w.timer != nil {
-		w.timer.Stop()
+	for _, timer := range []jobs.Timer{w.timer, w.look} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 	if f.Outcome == table.Moves {
 		w.e.calls.Background(jobs.Attempt, func() { w.askAgain(script.Acquired{Upgrades: !w.Ahead}) })

@@ -87,6 +87,7 @@ type Options struct {
 
 	Locks      Locks
 	Reentry    string // the clients that may acquire again while they hold the lock: ReentryConnection or ReentryOwner
+	Deadlock   string // among which clients waits that would never end are found: DeadlockLocal or DeadlockAll
 	MaxEngines int    // lock engines, one for each user and database that uses lock commands
 
 	// DrainDelay is the time for which a stopping server accepts clients as before, so that balancers notice that it is
@@ -129,6 +130,12 @@ const SyncAll = lockcmds.SyncAll
 const (
 	ReentryConnection = "connection" // also a connection that names no OWNER
 	ReentryOwner      = "owner"      // only an OWNER
+)
+
+// Values of Options.Deadlock.
+const (
+	DeadlockLocal = "local" // of one user and database at this proxy
+	DeadlockAll   = "all"   // also over several proxies with this value
 )
 
 // Values of Options.CrossSlot.
@@ -185,6 +192,8 @@ func (o *Options) forEngines(uuid string, e *shared.Proxy, rule *lockcmds.Reentr
 			Changes:  changes,
 			Reentry:  rule,
 			Told:     o.Tracing,
+
+			DeadlocksOfAll: o.Deadlock == DeadlockAll,
 		},
 		Addr: up.Addr(), Readonly: up.Readonly,
 		Connect: func(ctx context.Context) (net.Conn, error) { return up.Connect(ctx, upstream.AnyNode) },

@@ -743,6 +743,35 @@ func TestAReleaseAwaitsTheLeaseOfAnotherHolder(t *testing.T) {
 	}
 }
 
+// Two clients of two proxies wait for each other's locks, which are on two servers.
+func TestADeadlockOverProxiesAndServers(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 2, 0)
+	all := func(o *proxy.Options) { o.Upstream.Addr, o.Deadlock = "cluster://"+c.Addrs(), proxy.DeadlockAll }
+	first, second := proxytest.Start(t, c.Nodes[0], all), proxytest.Start(t, c.Nodes[0], all)
+	a, b := proxytest.Dial(t, first.Addr()), proxytest.Dial(t, second.Addr())
+	keys := [2]string{}
+	for i := range 100 {
+		key := fmt.Sprint("k", i)
+		for n, node := range c.Nodes {
+			if c.Owner(hashslot.Of([]byte(key))) == node {
+				keys[n] = key
+			}
+		}
+	}
+	proxytest.Integer(t, a.Quiet("LOCK", keys[0]))
+	proxytest.Integer(t, b.Quiet("LOCK", keys[1]))
+	a.Send("LOCK", keys[1])
+	redistest.Eventually(t, proxytest.Patience, "the first wait", func() bool { return first.Stats().Waiting == 1 })
+	if got := b.Quiet("LOCK", keys[0]); !strings.HasPrefix(got, "-DEADLOCK ") {
+		t.Fatalf("%q", got)
+	}
+	if got := b.Quiet("UNLOCK", keys[1]); got != ":1\r\n" {
+		t.Errorf("%q", got)
+	}
+	proxytest.Integer(t, a.Next())
+}
+
 // The permits of a lock are two keys beside it. While only some of them have moved, a renewal can be refused, but it is no loss, and a release is
 // carried out behind the move.
 func TestPermitsAreKeptWhileTheirKeysMoveOneByOne(t *testing.T) {

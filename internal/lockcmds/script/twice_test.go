@@ -317,6 +317,8 @@ func calls(owner string, request int64) map[string]script.Call {
 		"stale head, by force":    script.RemoveHead{Key: key, Place: me, Force: true}.Call(),
 		"head":                    script.Head{Key: key}.Call(),
 		"ask":                     script.Ask{}.Call(),
+		"tell a wait":             script.Waits{Owner: me, Tell: &script.Wait{Lock: key, Since: 1, Told: 2}, TTL: time.Minute}.Call(),
+		"ask for a wait":          script.Waits{Owner: me}.Call(),
 	})
 	return all
 }

@@ -27,6 +27,25 @@ func (t *Table) Deadlock(w *Waiter) []*Hold {
 	return t.circle(w, w, nil, &left)
 }
 
+// MayBeStuck reports whether w may be on a circle over several proxies: its session waits for the owner for which it holds
+// locks, and none of them ends by itself. A session that holds a lock waits with one command at most.
+func (t *Table) MayBeStuck(w *Waiter) bool {
+	if w.queue == nil || w.Owner != w.By.Name || !w.Kind.Reenters() {
+		return false
+	}
+	held := 0
+	for _, h := range w.By.holds {
+		switch {
+		case h.Owner != w.Owner:
+		case h.Fixed, !h.Until.IsZero():
+			return false
+		case h.Kind.Reenters():
+			held++
+		}
+	}
+	return held > 0
+}
+
 // circle searches from one waiter on for the holds of the last one's owner. path leads to it.
 func (t *Table) circle(w, last *Waiter, path []*Hold, left *int) []*Hold {
 	for _, h := range t.locks[w.queue.names.Key].holds(*left) {

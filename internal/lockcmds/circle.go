@@ -1,0 +1,136 @@
+package lockcmds
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
+)
+
+// This file finds deadlocks over several proxies. Only a client that holds a lock can be on a circle, so other waits cost nothing.
+//
+//	after longWait ──► tell Redis for which lock this owner waits ──► look: the holders of that lock, their waits, … ──► again
+//
+// A look reads one wait after the other, so the first may have ended before the last is read. A later look proves the
+// circle: each wait was told twice since the first look, so at least once after its end, and each hold is by the same grant.
+// Then all of them were there together at that moment. The wait that began last is refused, by its own proxy alone.
+
+// longWait is how long a client waits before its wait is looked at, and nextLook the time between two looks. Redis forgets
+// a wait that is not told for three of them.
+const (
+	longWait  = time.Second
+	nextLook  = longWait / 2
+	toldTwice = nextLook + nextLook/2
+)
+
+// A look ends without a circle behind that many waits in a row, or in all.
+const (
+	longestPath = 64
+	mostWaits   = 256
+)
+
+// link is a wait on a path, and the grant for whose end it waits.
+type link struct {
+	owner string
+	wait  script.Wait
+	fence int64
+}
+
+// search is one look for a circle, from a waiter on.
+type search struct {
+	e    *Engine
+	path []link
+	left int
+}
+
+// lookForCircle tells Redis that the client waits, and looks for a circle. It refuses the wait if an earlier look has found
+// the same one. Requires no locks.
+func (w *waiter) lookForCircle(before []link) {
+	e, stuck := w.e, false
+	e.step(func(t *table.Table) { stuck = t.MayBeStuck(&w.Waiter) })
+	if !stuck {
+		return
+	}
+	self := link{owner: w.Owner, wait: script.Wait{
+		Lock: w.lock(), Shared: w.Kind.Shares(), Since: w.began.UnixMicro(), Told: e.calls.Clock.Now().UnixMicro(),
+	}}
+	tell := script.Waits{Owner: w.Owner, Tell: &self.wait, TTL: 3 * nextLook}
+	s := &search{e: e, left: mostWaits, path: []link{self}}
+	switch _, err := runFor(e.life, e.client, tell.Call(), script.DecodeWaits); {
+	case err != nil || !s.closes():
+		before = nil
+	case !isCircle(s.path, before, 0):
+		before = s.path
+	case isCircle(s.path, before, toldTwice) && youngest(s.path) == 0:
+		var locks []string
+		for _, one := range s.path {
+			locks = append(locks, one.wait.Lock)
+		}
+		e.step(func(t *table.Table) { t.Remove(&w.Waiter, table.Error, deadlockError(locks)) })
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	w.lookLocked(nextLook, before)
+}
+
+// lookLocked has a wait looked at when d has passed. Requires Engine.mu.
+func (w *waiter) lookLocked(d time.Duration, before []link) {
+	w.look = w.e.calls.Clock.AfterFunc(d, func() { w.e.calls.Background(jobs.Attempt, func() { w.lookForCircle(before) }) })
+}
+
+// closes goes on from the last wait of the path to the first one's owner. The path is the circle then.
+func (l *search) closes() bool {
+	at := len(l.path) - 1
+	last := &l.path[at]
+	if l.left--; l.left < 0 || len(l.path) > longestPath {
+		return false
+	}
+	d, err := runFor(l.e.life, l.e.client, script.Info{Key: last.wait.Lock}.Call(), script.DecodeDescribed)
+	if err != nil || d.Mode == script.ModeLimit || d.Mode == script.ModeShared && last.wait.Shared {
+		return false // what is in the way is another waiter, or one of several permits
+	}
+	for _, h := range d.Holders {
+		on := func(before link) bool { return before.owner == h.Owner }
+		last.fence = h.Fence
+		switch {
+		case h.Fence == 0, h.Owner == last.owner:
+			continue
+		case h.Owner == l.path[0].owner:
+			return true
+		case slices.ContainsFunc(l.path, on):
+			continue
+		}
+		wait, err := runFor(l.e.life, l.e.client, script.Waits{Owner: h.Owner}.Call(), script.DecodeWaits)
+		if err != nil || wait == nil {
+			continue
+		}
+		l.path = append(l.path, link{owner: h.Owner, wait: *wait})
+		if l.closes() {
+			return true
+		}
+		l.path, last = l.path[:at+1], &l.path[at]
+	}
+	return false
+}
+
+// isCircle reports whether two looks have found the same circle, and each of its waits was told that much later to the
+// second one.
+func isCircle(now, before []link, later time.Duration) bool {
+	return slices.EqualFunc(now, before, func(n, b link) bool {
+		told := time.Duration(n.wait.Told-b.wait.Told) * time.Microsecond
+		n.wait.Told = b.wait.Told
+		return n == b && told >= later
+	})
+}
+
+// youngest is the place of the wait that began last.
+func youngest(circle []link) int {
+	last := slices.MaxFunc(circle, func(a, b link) int {
+		return cmp.Or(cmp.Compare(a.wait.Since, b.wait.Since), cmp.Compare(a.owner, b.owner))
+	})
+	return slices.Index(circle, last)
+}
