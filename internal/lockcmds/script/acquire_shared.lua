@@ -79,14 +79,23 @@ if held.err then
   end
 end
 
+local function tell_next() -- it may want to share the lock, too
+  local next = head_of(queue, lock)
+  if next and next ~= place then
+    redis.call(publish, channel .. ':' .. next, '0')
+  end
+end
+
 if held[1] or mode == 'lock' and held[5] then
   --@ share_again
   local answer = share_again(lock, KEYS[4], owner, ARGV[2], request, field, ARGV[5] or '0', ARGV[6] or '1', held)
   if not answer[6] and way == 'fair' and type(redis.pcall('ZSCORE', deadlines, place)) == 'string' then
     take_turn(queue, deadlines, place) -- it waited, and another session of the owner has got the lock
+    tell_next()
   elseif not answer[6] and way == 'crowd' then
     --@ crowd
     answer[5] = crowd_granted(queue, deadlines, lock, place, ARGV[11])
+    tell_next()
   end
   return answer
 end
@@ -119,9 +128,8 @@ if pttl == -2 or mode == 'read' and not held[5] then
         --@ crowd
         at = crowd_granted(queue, deadlines, lock, place, ARGV[11])
       end
-      local next = head and head_of(queue, lock)
-      if next and next ~= place then -- it may want to share the lock, too
-        redis.call(publish, channel .. ':' .. next, '0')
+      if head then
+        tell_next()
       end
       return {1, fence, 1, replaced or 0, at}
     end

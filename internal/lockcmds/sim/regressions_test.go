@@ -285,6 +285,17 @@ var regressions = map[string]*plan{
 			{at: 40*ms + 200*time.Microsecond, kind: "send", who: 2, line: "UNLOCK s OWNER o0 SHARED"},
 		},
 	},
+	"a shared waiter was not told that the place of an owner had gone which held the lock already": {
+		proxies: 2, clients: 8, calm: true,
+		actions: []action{
+			{at: 1 * ms, kind: "send", who: 1, line: "LOCK s"},
+			{at: 20 * ms, kind: "send", who: 2, line: "FAIRLOCK s OWNER o1 SHARED"},
+			{at: 40 * ms, kind: "send", who: 4, line: "LOCK s OWNER o0 SHARED"},
+			{at: 60 * ms, kind: "send", who: 6, line: "FAIRLOCK s OWNER o0 SHARED"},
+			{at: 80 * ms, kind: "send", who: 3, line: "LOCK s SHARED"},
+			{at: 120 * ms, kind: "send", who: 1, line: "UNLOCK s"},
+		},
+	},
 	"a session of an owner waited on without a place when another one had got the lock shared": {
 		proxies: 1, clients: 5, calm: true,
 		actions: []action{
