@@ -17,6 +17,9 @@ import (
 // A look reads one wait after the other, so the first may have ended before the last is read. A later look proves the
 // circle: each wait was told twice since the first look, so at least once after its end, and each hold is by the same grant.
 // Then all of them were there together at that moment. The wait that began last is refused, by its own proxy alone.
+//
+// A circle is closed by a wait that begins, so the first look finds it. Later ones are for a look that found nothing because
+// Redis had just lost what it was told: they become rare.
 
 // longWait is how long a client waits before its wait is looked at, and nextLook the time between two looks. Redis forgets
 // a wait that is not told for three of them.
@@ -26,10 +29,10 @@ const (
 	toldTwice = nextLook + nextLook/2
 )
 
-// A look ends without a circle behind that many waits in a row, or in all.
+// A look ends without a circle behind that many waits in a row, or holders in all.
 const (
 	longestPath = 64
-	mostWaits   = 256
+	mostHolders = 256
 )
 
 // link is a wait on a path, and the grant for whose end it waits.
@@ -46,9 +49,9 @@ type search struct {
 	left int
 }
 
-// lookForCircle tells Redis that the client waits, and looks for a circle. It refuses the wait if an earlier look has found
-// the same one. Requires no locks.
-func (w *waiter) lookForCircle(before []link) {
+// lookForCircle tells Redis for the n-th time that the client waits, and looks for a circle. It refuses the wait if an
+// earlier look has found the same one. Requires no locks.
+func (w *waiter) lookForCircle(n int, before []link) {
 	e, stuck := w.e, false
 	e.step(func(t *table.Table) { stuck = t.MayBeStuck(&w.Waiter) })
 	if !stuck {
@@ -58,9 +61,10 @@ func (w *waiter) lookForCircle(before []link) {
 		Lock: w.lock(), Shared: w.Kind.Shares(), Since: w.began.UnixMicro(), Told: e.calls.Clock.Now().UnixMicro(),
 	}}
 	tell := script.Waits{Owner: w.Owner, Tell: &self.wait, TTL: 3 * nextLook}
-	s := &search{e: e, left: mostWaits, path: []link{self}}
+	s := &search{e: e, left: mostHolders, path: []link{self}}
+	looks := before != nil || n&(n-1) == 0 // the 1st time, the 2nd, the 4th, the 8th, …
 	switch _, err := runFor(e.life, e.client, tell.Call(), script.DecodeWaits); {
-	case err != nil || !s.closes():
+	case err != nil || !looks || !s.closes():
 		before = nil
 	case !isCircle(s.path, before, 0):
 		before = s.path
@@ -74,19 +78,19 @@ func (w *waiter) lookForCircle(before []link) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	w.lookLocked(nextLook, before)
+	w.lookLocked(nextLook, n+1, before)
 }
 
-// lookLocked has a wait looked at when d has passed. Requires Engine.mu.
-func (w *waiter) lookLocked(d time.Duration, before []link) {
-	w.look = w.e.calls.Clock.AfterFunc(d, func() { w.e.calls.Background(jobs.Attempt, func() { w.lookForCircle(before) }) })
+// lookLocked calls lookForCircle when d has passed. Requires Engine.mu.
+func (w *waiter) lookLocked(d time.Duration, n int, before []link) {
+	w.look = w.e.calls.Clock.AfterFunc(d, func() { w.e.calls.Background(jobs.Attempt, func() { w.lookForCircle(n, before) }) })
 }
 
 // closes goes on from the last wait of the path to the first one's owner. The path is the circle then.
 func (l *search) closes() bool {
 	at := len(l.path) - 1
 	last := &l.path[at]
-	if l.left--; l.left < 0 || len(l.path) > longestPath {
+	if len(l.path) > longestPath {
 		return false
 	}
 	d, err := runFor(l.e.life, l.e.client, script.Info{Key: last.wait.Lock}.Call(), script.DecodeDescribed)
@@ -103,6 +107,9 @@ func (l *search) closes() bool {
 			return true
 		case slices.ContainsFunc(l.path, on):
 			continue
+		}
+		if l.left--; l.left < 0 {
+			return false
 		}
 		wait, err := runFor(l.e.life, l.e.client, script.Waits{Owner: h.Owner}.Call(), script.DecodeWaits)
 		if err != nil || wait == nil {

@@ -44,7 +44,7 @@ func (w *waiter) await(a script.Acquired) []byte {
 			e.calls.Background(jobs.Attempt.For(key), func() { w.refuseDeadlock(circle) })
 		}
 		if e.opts.DeadlocksOfAll && e.table.MayBeStuck(&w.Waiter) {
-			w.lookLocked(longWait, nil)
+			w.lookLocked(longWait, 1, nil)
 		}
 		if w.Wait > 0 {
 			left := w.began.Add(w.Wait).Sub(e.calls.Clock.Now())
