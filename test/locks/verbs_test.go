@@ -135,29 +135,29 @@ func TestOwnerMayUnlockFromAnotherConnection(t *testing.T) {
 func TestFairLockIsGrantedInOrderOfAsking(t *testing.T) {
 	redis := redistest.Start(t)
 	p := []*proxy{startProxy(t, redis.Addr()), startProxy(t, redis.Addr())}
-	holder := dial(t, p[0].addr, 2)
-	holder.fence("LOCK a")
-	var waiters []*client
-	for i := range int64(5) {
-		c := dial(t, p[i%2].addr, 2)
-		c.start("FAIRLOCK a" + []string{"", " SHARED", " LIMIT 1"}[i%3])
-		redistest.Eventually(t, patience, "the waiter to be queued", func() bool {
-			return redis.Do(t, "LLEN", "redisson_lock_queue:{a}") == i+1
-		})
-		waiters = append(waiters, c)
-	}
-	holder.want("UNLOCK a", 1)
-	var last int64
-	for i, c := range waiters {
-		fence := granted(t, "FAIRLOCK a", c.later(atOnce))
-		if fence <= last {
-			t.Errorf("fence %d after %d", fence, last)
+	for key, kinds := range map[string][]string{"lock": {""}, "limit": {" LIMIT 1"}, "mixed": {"", " SHARED", " LIMIT 1"}} {
+		holder := dial(t, p[0].addr, 2)
+		holder.fence("LOCK " + key + kinds[0])
+		var waiters []*client
+		for i := range int64(5) {
+			c := dial(t, p[i%2].addr, 2)
+			c.start("FAIRLOCK " + key + kinds[i%int64(len(kinds))])
+			redistest.Eventually(t, patience, "the waiter to be queued", func() bool { return redis.Do(t, "LLEN", queueOf(key)) == i+1 })
+			waiters = append(waiters, c)
 		}
-		last = fence
-		for _, behind := range waiters[i+1:] {
-			behind.silent(10 * time.Millisecond)
+		holder.want("UNLOCK "+key, 1)
+		var last int64
+		for i, c := range waiters {
+			fence := granted(t, "FAIRLOCK", c.later(atOnce))
+			if fence <= last {
+				t.Errorf("%s: fence %d after %d", key, fence, last)
+			}
+			last = fence
+			for _, behind := range waiters[i+1:] {
+				behind.silent(10 * time.Millisecond)
+			}
+			c.want("UNLOCK "+key, 1)
 		}
-		c.want("UNLOCK a", 1)
 	}
 }
 
