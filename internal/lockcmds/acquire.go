@@ -106,7 +106,7 @@ func (e *Engine) startAcquire(a *askedAcquire, began, now time.Time, home *Engin
 	w.Waiter = table.Waiter{
 		By: &w.session().Session, Kind: w.claim.Key().Kind, Fair: cmd.Verb == grammar.FairLock, Owner: w.claim.Key().Owner,
 		NamedOwner: cmd.Owner != "" && w.kind().Reenters(),
-		Placed:     cmd.Wait != 0, Tag: w,
+		Placed:     cmd.Wait != 0, Room: cmd.Limit, Tag: w,
 	}
 	if w.Named() {
 		n := script.ForWaiters(cmd.Key)

@@ -59,6 +59,36 @@ func TestAPermitThatIsReleasedIsForTheNext(t *testing.T) {
 	a.fence("TRYLOCK a LIMIT 3")
 }
 
+// The limit is that of the call: a waiter that is next may have a permit beside those that fill the lock by the word of another.
+func TestAWaiterWithALargerLimitIsNext(t *testing.T) {
+	redis := redistest.Start(t)
+	p := startProxy(t, redis.Addr())
+	a, b, c := dial(t, p.addr, 2), dial(t, p.addr, 2), dial(t, p.addr, 2)
+	a.fence("LOCK a")
+	b.start("LOCK a LIMIT 1")
+	b.silent(100 * time.Millisecond)
+	c.start("LOCK a LIMIT 2")
+	c.silent(100 * time.Millisecond)
+	a.want("UNLOCK a", 1)
+	granted(t, "LOCK a LIMIT 1", b.later(atOnce))
+	granted(t, "LOCK a LIMIT 2", c.later(atOnce))
+}
+
+// Nothing announces the end of a fixed lease. One waiter hears of it, and another, who could share the lock, only that it is not its turn.
+func TestALeaseThatEndsLetsTheFirstWaiterIn(t *testing.T) {
+	redis := redistest.Start(t)
+	p := startProxy(t, redis.Addr())
+	gone := startProxy(t, redis.Addr())
+	a, b, c := dial(t, gone.addr, 2), dial(t, p.addr, 2), dial(t, p.addr, 2)
+	const lease = 1500
+	a.fence(fmt.Sprintf("LOCK a LIMIT 1 PX %d", lease))
+	b.start("FAIRLOCK a LIMIT 1")
+	redistest.Eventually(t, patience, "the waiter to be queued", func() bool { return redis.Do(t, "LLEN", queueOf("a")) == int64(1) })
+	c.want("LOCK a LIMIT 2 WAIT 100", nil)
+	gone.kill()
+	granted(t, "FAIRLOCK a LIMIT 1", b.later(lease*time.Millisecond+atOnce))
+}
+
 func TestBusyLockAnswersNull(t *testing.T) {
 	redis := redistest.Start(t)
 	p := startProxy(t, redis.Addr())

@@ -103,8 +103,8 @@ if pttl == -2 then
         take_permit(lock, timeouts, permits, KEYS[4], time, permit, requests, lease, limit, live, left, ours)
       local more = kept > 0 and live + 1 < limit
       at = settled()
-      local next = more and head and head_of(queue, lock)
-      if next and next ~= place then
+      local next = head and head_of(queue, lock)
+      if next and next ~= place then -- its limit may be larger
         redis.call(publish, channel .. ':' .. next, '0')
       end
       return {1, fence, 1, replaced or 0, at, more and 2 or 0, first_end(timeouts, now)}

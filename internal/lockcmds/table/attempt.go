@@ -123,7 +123,7 @@ func (t *Table) Answered(w *Waiter, a Answer) {
 		}
 		if woken { // the message may have been about the end of this very grant
 			t.Wake(q.names.Key)
-		} else if a.More || w.Kind.Shares() { // the next one shares the lock, or takes a place so that no others get in before it
+		} else if a.More || w.Kind.Shares() || q.roomier(w) { // the next one shares the lock, or takes a place so that no others get in before it
 			t.Wake(q.names.Key)
 		}
 	case a.Status == Refused && w.pending <= Null:
@@ -149,6 +149,16 @@ func (t *Table) Answered(w *Waiter, a Answer) {
 			q.watchHead()
 		}
 	}
+}
+
+// roomier reports whether the next waiter would have the lock beside more holders than one that has got it.
+func (q *Queue) roomier(than *Waiter) bool {
+	for _, next := range []*Waiter{q.plain.First(), q.fair.First()} {
+		if than.Room > 0 && next != nil && next.Room > than.Room {
+			return true
+		}
+	}
+	return false
 }
 
 // recover has the waiters ask again whose attempts have failed, now that Redis answers. Each may have no place in
@@ -215,6 +225,7 @@ func (q *Queue) expect(by *Waiter, ttl time.Duration) {
 	first := q.fair.First()
 	switch {
 	case q.failed, q.timed && first != nil && first.Ahead && first != by:
+	case q.timed && ttl == NotFirst: // the lease that ends first may be one of which another waiter has heard
 	case ttl == Kept:
 		q.setTimer(expiry, TurnLimit, TurnLimit/8)
 	case ttl < 0:

@@ -29,7 +29,7 @@ type Queue struct {
 	place  crowd         // the crowd's place in Redis
 	byName *channel      // of Names.Wake; nil: it was not needed yet
 	woken  bool          // a message or a timer has come since the latest attempt of plain
-	timed  bool          // the timer expiry has been set
+	timed  bool          // the timer expiry is set
 	failed bool          // it has been set because an attempt has failed, which is repeated then
 	pause  time.Duration // after an error; 0: the latest attempt was answered
 
@@ -81,7 +81,7 @@ func (q *Queue) setTimer(t Timer, delay, spread time.Duration) {
 func (q *Queue) TimerDue(t Timer) {
 	switch t {
 	case expiry:
-		q.woken, q.failed = true, false
+		q.woken, q.timed, q.failed = true, false, false
 		q.wake()
 		if w := q.fair.First(); w != nil && w.state != asking { // its subscriptions are not confirmed, and it may leave before that
 			q.setTimer(expiry, retryLast, 0)

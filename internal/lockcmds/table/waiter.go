@@ -8,6 +8,7 @@ type Waiter struct {
 	Owner string
 	Place string // under which the owner stands in the queue in Redis
 	Wake  string // the channel on which it is woken by name
+	Room  int    // of a permit: how many may hold the lock by its word; 0: of another kind
 	Tag   any    // the caller's own
 
 	queue *Queue   // nil: it has not joined, or has been removed
