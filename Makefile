@@ -110,7 +110,7 @@ differential: deps ## random commands, direct and through the proxy, for DIFFTIM
 
 .PHONY: simulate
 simulate: ## play histories of locks in virtual time for SIMTIME, each of a new seed; a seed that breaks a rule is minimised
-	$(GO) test -vet=off -run '^TestHistories$$' -count=1 -v -timeout 0 ./internal/lockcmds/sim/ -sim.time=$(SIMTIME)
+	$(GO) test -vet=off -run '^TestHistories' -count=1 -v -timeout 0 ./internal/lockcmds/sim/ -sim.time=$(SIMTIME)
 
 .PHONY: interop
 interop: build deps ## run real clients, the examples and the commands of the README against the built program

@@ -27,6 +27,7 @@ type plan struct {
 	slowSub  time.Duration // what subscribing takes longer, at most; a release may come meanwhile
 	slowOwn  time.Duration // what an answer on an engine's own connection takes longer, at most
 	repeats  time.Duration // by how much a message is late that comes a second time, at most; 0: each comes once
+	permits  bool          // all commands are about the lock of permits
 	actions  []action
 }
 
@@ -389,6 +390,9 @@ func (p *plan) play(keep bool) (w *world) {
 	if slices.ContainsFunc(p.actions, func(a action) bool { return a.key("") == sharedKey }) {
 		w.sharing = newSharing(w)
 	}
+	if p.permits {
+		w.permits = newPermits(w)
+	}
 	for range p.proxies {
 		w.proxies = append(w.proxies, w.newProxy())
 	}
@@ -494,6 +498,9 @@ func (w *world) compare() {
 func (w *world) unlockAll(c *client) {
 	if c.current != nil || len(c.todo) > 0 {
 		return
+	}
+	if w.permits != nil {
+		w.permits.giveBack(c)
 	}
 	for _, key := range keys {
 		if b := *c.holds.of(key); b != nil {

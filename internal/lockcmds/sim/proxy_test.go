@@ -254,11 +254,15 @@ func (c *client) next() {
 	s := &slot{order: c.todo[0], sent: c.w.now}
 	c.todo = slices.Delete(c.todo, 0, 1)
 	c.current = s
-	s.side = c.sideOf(&s.cmd)
+	if c.w.permits != nil {
+		c.w.permits.sending(c, s)
+	} else {
+		s.side = c.sideOf(&s.cmd)
+		c.sending(s)
+	}
 	if c.w.keep {
 		c.w.note("%s > %s", c, s.line)
 	}
-	c.sending(s)
 	c.enter()
 	c.p.engine.Start(contract.Caller{
 		Session: c, ID: c.id, Token: c.token, Losses: c.lost, Proto: c.proto, NothingPending: !s.pipelined,
@@ -336,6 +340,10 @@ func (c *client) Push(b []byte) {
 	if c.told[g]++; c.told[g] > 1 {
 		c.w.fail("a loss is told twice", "%s: %s %d", c, key, fence)
 	}
+	if c.w.permits != nil {
+		c.w.permits.over(c, fence)
+		return
+	}
 	if b := *c.holds.of(sharedSide); b != nil && b.fence == fence && c.w.smooth && !b.releasing && !b.vague &&
 		c.w.now < b.until-2*skew*time.Millisecond && string(v.Elems[3].Str) == table.ReasonGone {
 		c.w.fail("a planned change ended a hold", "%s: %s %d", c, key, fence)
@@ -365,7 +373,11 @@ func (c *client) answer(s *slot, b []byte) {
 	if c.w.keep {
 		c.w.note("%s < %s  (%s)", c, show(v), s.line)
 	}
-	c.received(s, v)
+	if c.w.permits != nil {
+		c.w.permits.received(c, s, v)
+	} else {
+		c.received(s, v)
+	}
 	c.start(c.w.latency())
 }
 
@@ -500,7 +512,9 @@ func (c *client) asks(key string) bool {
 }
 
 // holdsAny reports whether the client may hold anything.
-func (c *client) holdsAny() bool { return c.holds != byLock[*belief]{} || len(c.named) > 0 }
+func (c *client) holdsAny() bool {
+	return c.holds != byLock[*belief]{} || len(c.named) > 0 || c.w.permits != nil && len(c.w.permits.known[c]) > 0
+}
 
 func (c *client) finishedAny(side string) {
 	if b := *c.holds.of(side); b != nil {

@@ -49,6 +49,7 @@ func TestModelKnowsTheCommandsOfRedis(t *testing.T) {
 				{"SET", k, a},
 				{"SET", k, a, "GET"},
 				{"SET", k, a, "PX", "60000"},
+				{"SET", k, a, "KEEPTTL"},
 				{"HSET", k, a, b},
 				{"HSET", k, a, n, b, m},
 				{"HSETNX", k, a, b},
@@ -85,6 +86,8 @@ func TestModelKnowsTheCommandsOfRedis(t *testing.T) {
 				{"ZRANGE", k, n, m},
 				{"ZRANGE", k, n, m, "WITHSCORES"},
 				{"ZRANGE", k, n, "+inf", "BYSCORE"},
+				{"ZCOUNT", k, "(" + n, "+inf"},
+				{"ZRANGEBYSCORE", k, "-inf", n, "LIMIT", "0", "2"},
 			}).Draw(t, "command")
 			want := realReply(real, args)
 			logged := map[*entry]*entry{} // what a replica has does not change

@@ -329,6 +329,10 @@ func (r *redis) text(name string, a []string) reply {
 			switch strings.ToUpper(a[i]) {
 			case "GET":
 				old = true
+			case "KEEPTTL":
+				if was != nil {
+					e.expire = was.expire
+				}
 			case "PX":
 				i++
 				ms, err := strconv.ParseInt(a[i], 10, 64)
@@ -568,6 +572,10 @@ func (r *redis) zset(name string, a []string) reply {
 		return r.zadd(e, a)
 	case "ZRANGE":
 		return zrange(e, a[1:])
+	case "ZCOUNT":
+		return integerOf(int64(len(zrange(e, []string{a[1], a[2], "BYSCORE"}).list)))
+	case "ZRANGEBYSCORE":
+		return zrange(e, append([]string{a[1], a[2], "BYSCORE"}, a[3:]...))
 	}
 	return failed(errors.New("ERR the model does not know " + name))
 }
@@ -613,7 +621,7 @@ options:
 	return integerOf(added)
 }
 
-// zrange knows whole ranges by index and by score, with scores or without.
+// zrange knows ranges by index and by score, with scores or without. The offset of a limit is 0.
 func zrange(e *entry, a []string) reply {
 	values := []reply{}
 	if e == nil {
@@ -628,14 +636,19 @@ func zrange(e *entry, a []string) reply {
 		all = append(all, member{name, score})
 	}
 	slices.SortFunc(all, func(a, b member) int { return cmp.Or(cmp.Compare(a.score, b.score), strings.Compare(a.name, b.name)) })
-	byScore, withScores := false, false
-	for _, option := range a[2:] {
+	byScore, withScores, limit := false, false, len(all)
+	for i, option := range a[2:] {
 		byScore = byScore || strings.EqualFold(option, "BYSCORE")
 		withScores = withScores || strings.EqualFold(option, "WITHSCORES")
+		if strings.EqualFold(option, "LIMIT") {
+			limit, _ = strconv.Atoi(a[i+4])
+		}
 	}
 	if byScore {
-		least, most := scoreLimit(a[0]), scoreLimit(a[1])
-		all = slices.DeleteFunc(all, func(m member) bool { return m.score < least || m.score > most })
+		from, above := strings.CutPrefix(a[0], "(")
+		least, most := scoreLimit(from), scoreLimit(a[1])
+		all = slices.DeleteFunc(all, func(m member) bool { return m.score < least || above && m.score == least || m.score > most })
+		all = all[:min(limit, len(all))]
 	} else {
 		from, _ := strconv.Atoi(a[0])
 		to, _ := strconv.Atoi(a[1])

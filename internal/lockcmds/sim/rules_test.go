@@ -183,6 +183,9 @@ func (w *world) eval(at *server, p *proxy, s redislink.Script, keys, args []stri
 	if w.sharing != nil {
 		w.sharing.begin(at)
 	}
+	if w.permits != nil {
+		w.permits.begin(at)
+	}
 	name := s.(interface{ Name() string }).Name()
 	r.running = true
 	v := scripts.run(at.redis, s, keys, args)
@@ -202,6 +205,9 @@ func (w *world) eval(at *server, p *proxy, s redislink.Script, keys, args []stri
 	}
 	if w.sharing != nil {
 		w.sharing.ran(at, p, name, keys, args)
+	}
+	if w.permits != nil {
+		w.permits.ran(at, p, name, args)
 	}
 	if len(at.dirty) > 0 && !r.counting(at) {
 		r.torn = true // what a waiter does to the queue is lost, too
@@ -477,6 +483,9 @@ func (r *rules) check() {
 	if w.sharing != nil {
 		w.sharing.check()
 	}
+	if w.permits != nil {
+		w.permits.check()
+	}
 }
 
 // goneLimit is how long a lock may stay with a session that had ended when it was granted, while nothing is broken. Its lease is longer.
@@ -563,10 +572,14 @@ func (r *rules) agree() string {
 			return fmt.Sprintf("%s: %d clients count on it", key, believers)
 		}
 	}
-	if w.sharing != nil {
+	switch {
+	case w.sharing != nil:
 		return w.sharing.agree()
+	case w.permits != nil:
+		return w.permits.agree()
+	default:
+		return ""
 	}
-	return ""
 }
 
 // blurred reports whether the client that is that owner was told that nobody knows what it holds.
@@ -587,6 +600,9 @@ func (r *rules) gone() {
 		if len(p.link.wanted) > 1 { // the channel of ends by force is kept
 			w.fail("a subscription was left behind", "%s: %q", p, p.link.wanted)
 		}
+	}
+	if w.permits != nil {
+		w.permits.gone()
 	}
 	for _, key := range locks {
 		if r.find(key).get(key) != nil {

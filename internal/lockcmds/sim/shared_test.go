@@ -114,11 +114,14 @@ func (c *client) blur(key string) {
 	}
 }
 
-// renewed are the locks of a renewal, whose keys are pairs if it is about shared holds.
+// renewed are the locks of a renewal, whose keys are pairs if it is about shared holds. Behind the locks of permits are their other keys.
 func renewed(keys, args []string) (locks []string) {
 	n := len(args) / 3
+	if len(keys) != 2*n {
+		return keys[:n]
+	}
 	for i := range n {
-		locks = append(locks, keys[i*len(keys)/n])
+		locks = append(locks, keys[2*i])
 	}
 	return locks
 }

@@ -54,6 +54,7 @@ type world struct {
 	quiet    bool       // the time of faults is over
 	rules    *rules
 	sharing  *sharing // the rules of the lock that is held shared, too; nil: nobody asks for it
+	permits  *permits // the rules of a lock of permits; nil: nobody asks for it
 	keep     bool     // lines
 	lines    []string
 	calls    []call // if lines are kept
