@@ -19,7 +19,7 @@ import (
 // to catch it, and a short chaos test unless one of them is a long one. It writes what caught what into README.md. A bug that nothing catches means
 // that a check is missing.
 func TestEveryBugIsCaught(t *testing.T) {
-	patches := planted.Patches(t, 25, "bugs", "bugs/cluster", "bugs/kinds")
+	patches := planted.Patches(t, 25, "bugs", "bugs/cluster", "bugs/kinds", "bugs/limit")
 	rows := make(map[string]string)
 	for _, path := range patches {
 		t.Run(planted.Name(path), func(t *testing.T) {

@@ -89,6 +89,20 @@ func TestALeaseThatEndsLetsTheFirstWaiterIn(t *testing.T) {
 	granted(t, "FAIRLOCK a LIMIT 1", b.later(lease*time.Millisecond+atOnce))
 }
 
+func TestAHandOverKeepsTheLimitOfTheWaiter(t *testing.T) {
+	redis := redistest.Start(t)
+	p := startProxy(t, redis.Addr())
+	a, b, c := dial(t, p.addr, 2), dial(t, p.addr, 2), dial(t, p.addr, 2)
+	a.fence("LOCK a LIMIT 2")
+	b.fence("LOCK a LIMIT 2")
+	c.start("LOCK a LIMIT 1")
+	c.silent(100 * time.Millisecond)
+	a.want("UNLOCK a", 1)
+	c.silent(100 * time.Millisecond)
+	b.want("UNLOCK a", 1)
+	granted(t, "LOCK a LIMIT 1", c.later(atOnce))
+}
+
 func TestBusyLockAnswersNull(t *testing.T) {
 	redis := redistest.Start(t)
 	p := startProxy(t, redis.Addr())

@@ -95,4 +95,8 @@ end
 if who == 0 then
   return {1, tonumber(by), 1, 0, 0, place}
 end
+local next = head and head_of(queue, lock)
+if next and next ~= head and string.sub(next, 1, 36) ~= string.sub(crowd, 1, 36) then
+  redis.call(publish, channel .. ':' .. next, '0') -- its limit may be larger, and it waits at another proxy
+end
 return {2, new, tonumber(by), replaced or 0, who, place, rest}

@@ -25,7 +25,7 @@ var brokenRule = regexp.MustCompile(`seed (\d+): ([^:\n]+):`)
 // TestEveryBugIsFound puts one deliberate bug after the other into a copy of the tree, and plays histories until a rule is broken. It
 // writes the table of what was found into test/locks/README.md.
 func TestEveryBugIsFound(t *testing.T) {
-	patches := planted.Patches(t, 20, "bugs", root+"/test/locks/bugs")
+	patches := planted.Patches(t, 20, "bugs", root+"/test/locks/bugs", root+"/test/locks/bugs/limit")
 	rows := map[string]string{}
 	for _, path := range patches {
 		t.Run(planted.Name(path), func(t *testing.T) {
@@ -58,7 +58,7 @@ func find(t *testing.T, patch string) (rule, seed string, took time.Duration) {
 	defer cancel()
 	outs := make(chan []byte, hunters)
 	for range hunters {
-		cmd := exec.CommandContext(ctx, filepath.Join(tree, "sim.test"), "-test.run", "^TestHistories$", "-test.timeout", "5m", "-sim.time", hunt.String())
+		cmd := exec.CommandContext(ctx, filepath.Join(tree, "sim.test"), "-test.run", "^TestHistories", "-test.timeout", "5m", "-sim.time", hunt.String())
 		cmd.Dir = filepath.Join(tree, "internal/lockcmds/sim")
 		go func() {
 			out, err := cmd.CombinedOutput()

@@ -243,9 +243,6 @@ func (x *permits) giveBack(c *client) {
 // check is run after each step.
 func (x *permits) check() {
 	w := x.w
-	if w.steps%4 != 0 {
-		return
-	}
 	now := x.now()
 	for _, c := range w.clients {
 		for fence, b := range x.known[c] {
