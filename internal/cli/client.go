@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -153,7 +154,7 @@ func (c *Conn) greet(ctx context.Context, t Target, name string) error {
 	hello := []string{"HELLO", "3"}
 	auth := []string{"AUTH", t.Password}
 	if t.Password != "" {
-		hello = append(hello, "AUTH", orElse(t.User, "default"), t.Password)
+		hello = append(hello, "AUTH", cmp.Or(t.User, "default"), t.Password)
 		if t.User != "" {
 			auth = []string{"AUTH", t.User, t.Password}
 		}

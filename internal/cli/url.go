@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"net"
@@ -31,7 +32,7 @@ func parseTarget(text string) (Target, error) {
 	if err != nil {
 		return Target{}, errors.New("the address is no URL such as redis://127.0.0.1:7379")
 	}
-	t := Target{Network: "tcp", Addr: net.JoinHostPort(orElse(u.Hostname(), "127.0.0.1"), orElse(u.Port(), defaultPort)), User: u.User.Username()}
+	t := Target{Network: "tcp", Addr: net.JoinHostPort(cmp.Or(u.Hostname(), "127.0.0.1"), cmp.Or(u.Port(), defaultPort)), User: u.User.Username()}
 	t.Password, _ = u.User.Password()
 	db := strings.Trim(u.Path, "/")
 	switch u.Scheme {
@@ -43,16 +44,9 @@ func parseTarget(text string) (Target, error) {
 	default:
 		return Target{}, errors.New("the address begins with none of redis://, rediss:// and unix://")
 	}
-	db = orElse(u.Query().Get("db"), db)
-	if t.DB, err = strconv.Atoi(orElse(db, "0")); err != nil || t.DB < 0 {
+	db = cmp.Or(u.Query().Get("db"), db)
+	if t.DB, err = strconv.Atoi(cmp.Or(db, "0")); err != nil || t.DB < 0 {
 		return Target{}, errors.New("the database of the address, which stands behind the host and a slash, is not a number")
 	}
 	return t, nil
-}
-
-func orElse(s, def string) string {
-	if s == "" {
-		return def
-	}
-	return s
 }

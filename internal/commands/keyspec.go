@@ -58,18 +58,18 @@ func Compile(list resp.Value) Spec {
 }
 
 func compile(v resp.Value) (p place, ok bool) {
-	begin, find := field(v, "begin_search"), field(v, "find_keys")
-	spec := field(begin, "spec")
-	switch string(field(begin, "type").Str) {
+	begin, find := v.Field("begin_search"), v.Field("find_keys")
+	spec := begin.Field("spec")
+	switch string(begin.Field("type").Str) {
 	case "index":
 		p.index = number(spec, "index")
 	case "keyword":
-		p.word, p.from = lower(field(spec, "keyword").Str), number(spec, "startfrom")
+		p.word, p.from = lower(spec.Field("keyword").Str), number(spec, "startfrom")
 	default:
 		return p, false
 	}
-	spec = field(find, "spec")
-	switch string(field(find, "type").Str) {
+	spec = find.Field("spec")
+	switch string(find.Field("type").Str) {
 	case "range":
 		p.last, p.step, p.limit = number(spec, "lastkey"), number(spec, "keystep"), number(spec, "limit")
 	case "keynum":
@@ -94,17 +94,7 @@ func (p *place) isSane() bool {
 	return -mostArguments <= p.last && p.last <= mostArguments && -mostArguments <= p.from && p.from <= mostArguments
 }
 
-// field of a map in RESP2 or RESP3.
-func field(v resp.Value, name string) resp.Value {
-	for i := 0; i+1 < len(v.Elems); i += 2 {
-		if string(v.Elems[i].Str) == name {
-			return v.Elems[i+1]
-		}
-	}
-	return resp.Value{}
-}
-
-func number(v resp.Value, name string) int { return int(field(v, name).Int) }
+func number(v resp.Value, name string) int { return int(v.Field(name).Int) }
 
 func lower(b []byte) string {
 	low := make([]byte, len(b))

@@ -28,15 +28,8 @@ func infoOf(t *testing.T, addr, field string) string {
 	return ""
 }
 
-// field is one field of a map, or of the flat list that stands for one.
-func field(v resp.Value, name string) string {
-	for i := 0; i+1 < len(v.Elems); i += 2 {
-		if string(v.Elems[i].Str) == name {
-			return string(v.Elems[i+1].Str)
-		}
-	}
-	return ""
-}
+// field is the text of one field of a map.
+func field(v resp.Value, name string) string { return string(v.Field(name).Str) }
 
 // ask sends commands one by one on a connection of their own and returns the last reply.
 func ask(t *testing.T, addr string, commands ...string) (reply string) {

@@ -27,6 +27,16 @@ var errVerbatim = errors.New("resp: verbatim string without a format")
 // IsError tells whether Redis answered with an error; Str is its text.
 func (v Value) IsError() bool { return v.Kind == SimpleError || v.Kind == BulkError }
 
+// Field is the value of a field of a map, which is flat in RESP2; the zero value: there is none.
+func (v Value) Field(name string) Value {
+	for i := 0; i+1 < len(v.Elems); i += 2 {
+		if string(v.Elems[i].Str) == name {
+			return v.Elems[i+1]
+		}
+	}
+	return Value{}
+}
+
 // Decode decodes the reply at the start of b, n bytes long. It is for the few replies the proxy reads itself, not for
 // traffic. An error is ErrIncomplete or says what is malformed or too deep; Decode refuses more than 128 levels, and
 // more than four million elements, which take far more memory than their bytes.

@@ -70,13 +70,8 @@ func NeedsAll(name, sub string) bool {
 
 // age is that of an entry of ACL LOG.
 func age(entry resp.Value) float64 {
-	for i := 0; i+1 < len(entry.Elems); i += 2 {
-		if string(entry.Elems[i].Str) == "age-seconds" {
-			n, _ := strconv.ParseFloat(string(entry.Elems[i+1].Str), 64)
-			return n
-		}
-	}
-	return 0
+	n, _ := strconv.ParseFloat(string(entry.Field("age-seconds").Str), 64)
+	return n
 }
 
 // entries is the number of entries that a command asks for. Redis refuses other numbers than these.

@@ -100,7 +100,7 @@ func (c *Connections) At(nc net.Conn) string {
 }
 
 // ConnectionID is the id in the answer to HELLO; 0: there is none.
-func ConnectionID(hello resp.Value) uint64 { return uint64(max(field(hello, "id").Int, 0)) }
+func ConnectionID(hello resp.Value) uint64 { return uint64(max(hello.Field("id").Int, 0)) }
 
 // ReplicaRole is the role of a replica in the answer to HELLO.
 const ReplicaRole = "replica"
@@ -109,25 +109,15 @@ const ReplicaRole = "replica"
 const PrimaryRole = "master"
 
 // RoleIn is the role of the server in the answer to HELLO; "": a connection without credentials is not told.
-func RoleIn(hello resp.Value) string { return string(field(hello, "role").Str) }
+func RoleIn(hello resp.Value) string { return string(hello.Field("role").Str) }
 
 // IsBefore72 reports whether the answer to HELLO is that of a Redis before version 7.2.
 func IsBefore72(hello resp.Value) bool {
-	version := strings.SplitN(string(field(hello, "version").Str), ".", 3)
-	if string(field(hello, "server").Str) != "redis" || len(version) < 2 {
+	version := strings.SplitN(string(hello.Field("version").Str), ".", 3)
+	if string(hello.Field("server").Str) != "redis" || len(version) < 2 {
 		return false
 	}
 	major, err := strconv.Atoi(version[0])
 	minor, _ := strconv.Atoi(version[1])
 	return err == nil && (major < 7 || major == 7 && minor < 2)
-}
-
-// field is the value of a field in the answer to HELLO, which is a map or a flat array.
-func field(hello resp.Value, name string) resp.Value {
-	for i := 0; i+1 < len(hello.Elems); i += 2 {
-		if string(hello.Elems[i].Str) == name {
-			return hello.Elems[i+1]
-		}
-	}
-	return resp.Value{}
 }
