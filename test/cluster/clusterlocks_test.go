@@ -629,19 +629,12 @@ func TestShortLeasesAreRenewedWhileTheirSlotIsHalfMoved(t *testing.T) {
 	srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) { o.Upstream.Addr, o.Locks.Lease = "cluster://"+c.Addrs(), lease })
 	p := proxytest.Dial(t, srv.Addr())
 	const tag = "{tag}"
-	slot := hashslot.Of([]byte(tag))
-	from := c.Owner(slot)
-	to := c.Nodes[0]
-	if from == to {
-		to = c.Nodes[1]
-	}
+	move := away(c, tag)
 	for i := range 8 {
 		proxytest.Integer(t, p.Quiet("LOCK", fmt.Sprint(tag, i)))
 	}
-	move := redistest.Move{Cluster: c, Slot: slot, From: from, To: to}
 	move.Begin()
-	host, port, _ := strings.Cut(to.Addr(), ":")
-	from.Do(t, "MIGRATE", host, port, "", 0, 5000, "KEYS", tag+"1", tag+"2", tag+"5")
+	migrate(t, move, tag+"1", tag+"2", tag+"5")
 	begin := time.Now()
 	redistest.Eventually(t, proxytest.Patience, "two leases to be over", func() bool { return time.Since(begin) > 2*lease })
 	move.Keys()
@@ -661,23 +654,16 @@ func TestSharedHoldsAreKeptWhileTheirKeysMoveOneByOne(t *testing.T) {
 	srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) { o.Upstream.Addr, o.Locks.Lease = "cluster://"+c.Addrs(), lease })
 	p, rival := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
 	const tag = "{tag}"
-	slot := hashslot.Of([]byte(tag))
-	from := c.Owner(slot)
-	to := c.Nodes[0]
-	if from == to {
-		to = c.Nodes[1]
-	}
+	move := away(c, tag)
 	for i := range 3 {
 		proxytest.Integer(t, p.Quiet("LOCK", fmt.Sprint(tag, i), "SHARED"))
 	}
-	move := redistest.Move{Cluster: c, Slot: slot, From: from, To: to}
 	move.Begin()
-	host, port, _ := strings.Cut(to.Addr(), ":")
-	timeouts := from.Client(t).Keys(t.Context(), tag+"1:*").Val()
+	timeouts := move.From.Client(t).Keys(t.Context(), tag+"1:*").Val()
 	if len(timeouts) != 1 {
 		t.Fatalf("the keys of a shared hold: %q", timeouts)
 	}
-	from.Do(t, "MIGRATE", host, port, "", 0, 5000, "KEYS", tag+"0", timeouts[0])
+	migrate(t, move, tag+"0", timeouts[0])
 	begin := time.Now()
 	redistest.Eventually(t, proxytest.Patience, "a renewal to be due", func() bool { return time.Since(begin) > lease/2 })
 	move.Keys()
@@ -700,24 +686,17 @@ func TestAReleaseAwaitsTheLeaseOfAnotherHolder(t *testing.T) {
 	srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) { o.Upstream.Addr = "cluster://" + c.Addrs() })
 	p, other, waiter := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
 	const key = "{tag}k"
-	slot := hashslot.Of([]byte(key))
-	from := c.Owner(slot)
-	to := c.Nodes[0]
-	if from == to {
-		to = c.Nodes[1]
-	}
+	move := away(c, key)
 	proxytest.Integer(t, other.Quiet("LOCK", key, "SHARED"))
-	lease := from.Client(t).Keys(t.Context(), key+":*").Val()
+	lease := move.From.Client(t).Keys(t.Context(), key+":*").Val()
 	proxytest.Integer(t, p.Quiet("LOCK", key, "SHARED"))
 	waiter.Send("FAIRLOCK", key)
 	redistest.Eventually(t, proxytest.Patience, "the waiter", func() bool { return srv.Stats().Waiting == 1 })
-	from.Do(t, "SET", "redisson_lock__channel:"+key, "nobody", "PX", 60000) // with it all keys that the release names are there
-	move := redistest.Move{Cluster: c, Slot: slot, From: from, To: to}
+	move.From.Do(t, "SET", "redisson_lock__channel:"+key, "nobody", "PX", 60000) // with it all keys that the release names are there
 	move.Begin()
-	host, port, _ := strings.Cut(to.Addr(), ":")
-	from.Do(t, "MIGRATE", host, port, "", 0, 5000, "KEYS", lease[0])
+	migrate(t, move, lease[0])
 	failures := func() string {
-		info := from.Client(t).Info(t.Context(), "commandstats").Val()
+		info := move.From.Client(t).Info(t.Context(), "commandstats").Val()
 		_, evalsha, _ := strings.Cut(info, "cmdstat_evalsha:")
 		_, failed, _ := strings.Cut(evalsha, "failed_calls=")
 		n, _, _ := strings.Cut(failed, "\r\n")
@@ -781,21 +760,14 @@ func TestPermitsAreKeptWhileTheirKeysMoveOneByOne(t *testing.T) {
 	srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) { o.Upstream.Addr, o.Locks.Lease = "cluster://"+c.Addrs(), lease })
 	p, rival := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
 	const tag = "{tag}"
-	slot := hashslot.Of([]byte(tag))
-	from := c.Owner(slot)
-	to := c.Nodes[0]
-	if from == to {
-		to = c.Nodes[1]
-	}
+	move := away(c, tag)
 	keys := []string{tag + "0", tag + "1:timeout", tag + "2:permits", tag + "3"}
 	for i := range keys {
 		proxytest.Integer(t, p.Quiet("LOCK", fmt.Sprint(tag, i), "LIMIT", "2"))
 		proxytest.Integer(t, p.Quiet("LOCK", fmt.Sprint(tag, i), "LIMIT", "2"))
 	}
-	move := redistest.Move{Cluster: c, Slot: slot, From: from, To: to}
 	move.Begin()
-	host, port, _ := strings.Cut(to.Addr(), ":")
-	from.Do(t, append([]any{"MIGRATE", host, port, "", 0, 5000, "KEYS"}, keys[0], keys[1], keys[2])...)
+	migrate(t, move, keys[:3]...)
 	begin := time.Now()
 	redistest.Eventually(t, proxytest.Patience, "a renewal to be due", func() bool { return time.Since(begin) > lease/2 })
 	released := make(chan string)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
@@ -18,10 +19,21 @@ func tagged(t *testing.T, c *redistest.Cluster, tag string, n int) (slot int, ke
 	return int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", tag).(int64)), keys
 }
 
-// migrate moves one key of a slot that is on its way.
-func migrate(t *testing.T, way redistest.Move, key string) {
+// migrate moves keys of a slot that is on its way.
+func migrate(t *testing.T, way redistest.Move, keys ...string) {
 	host, port, _ := strings.Cut(way.To.Addr(), ":")
-	way.From.Do(t, "MIGRATE", host, port, key, 0, 5000)
+	for _, key := range keys {
+		way.From.Do(t, "MIGRATE", host, port, key, 0, 5000)
+	}
+}
+
+// away is the move of the slot of a key to another one of the first two servers.
+func away(c *redistest.Cluster, key string) redistest.Move {
+	m := redistest.Move{Cluster: c, Slot: hashslot.Of([]byte(key)), To: c.Nodes[0]}
+	if m.From = c.Owner(m.Slot); m.From == m.To {
+		m.To = c.Nodes[1]
+	}
+	return m
 }
 
 // A pipeline concerns many keys of a slot, some of which are at the old server and some at the new one.
