@@ -350,10 +350,10 @@ type sharing struct {
 	beside map[string]int64          // a lease after the owner last held the lock on both sides, in ms of Redis's clock
 }
 
-// passing is a command that waits, and an owner that came later.
+// passing is a command that waits in a place, and an owner that came later.
 type passing struct {
-	waits *slot
-	owner string
+	waits        *slot
+	place, owner string
 }
 
 // since is when a condition became true.
@@ -594,7 +594,8 @@ func (x *sharing) granted(at *server, c *sharedCall, part stake, before *picture
 		isPlace := func(place string) bool {
 			return place == ownerOf(waits, s) || strings.HasPrefix(place, ownerOf(waits, s)+"{u}") || strings.HasPrefix(place, waits.p.uuid+":plain-")
 		}
-		if k := (passing{s, part.owner}); slices.ContainsFunc(x.queue, isPlace) {
+		if at := slices.IndexFunc(x.queue, isPlace); at >= 0 {
+			k := passing{s, x.queue[at], part.owner}
 			if x.passed[k]++; x.passed[k] > mostPassed {
 				w.fail("an exclusive waiter was overtaken again and again", "%s: %s, by %s", waits, s.line, part.owner)
 			}
