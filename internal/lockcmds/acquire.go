@@ -55,6 +55,7 @@ type waiter struct {
 	sent         callRequest    // the first attempt
 
 	// Guarded by Engine.mu.
+	fence  int64        // of a grant that replicas are to confirm; 0: there is none
 	timer  jobs.Timer   // its own deadline
 	look   jobs.Timer   // for a circle over several proxies; nil: it is on none
 	mark   table.Mark   // before the first attempt

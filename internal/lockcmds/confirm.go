@@ -212,7 +212,11 @@ func byServer(all []askedReplicas) (parts []part) {
 // confirm has replicas confirm a grant, which is not recorded until then and whose client is not told. The lease is not
 // renewed meanwhile.
 func (w *waiter) confirm(g grant) {
-	if w.e.hasEnded(w.session()) {
+	w.e.mu.Lock()
+	ended := w.session().ended
+	w.fence = g.fence
+	w.e.mu.Unlock()
+	if ended {
 		w.drop(g, observe.HungUp, nil)
 		return
 	}
@@ -222,6 +226,9 @@ func (w *waiter) confirm(g grant) {
 	w.home.confirm.Confirm(w.home.calls.Client.Node(w.lock()), unconfirmedGrant{
 		Lock: w.lock(), Proof: w.kind().Prove(script.Prove{Key: w.lock(), Part: part}), Replicas: w.Sync, Until: until,
 		Done: func(o confirmation) {
+			w.e.mu.Lock()
+			w.fence = 0
+			w.e.mu.Unlock()
 			if o.Confirmed {
 				g.synced = true
 				w.deliver(g)

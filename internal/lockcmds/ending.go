@@ -25,13 +25,17 @@ func (e *Engine) Ended(session uint64) {
 	}
 	delete(e.sessions, session)
 	c.ended = true
-	holds := c.Leave()
-	if w := c.asks; w != nil {
-		c.asks = nil
+	holds, w := c.Leave(), c.asks
+	unconfirmed := int64(0)
+	if w != nil {
+		c.asks, unconfirmed = nil, w.fence
 		e.stepLocked(func(t *table.Table) { t.Left(&w.Waiter) })
 	}
 	e.mu.Unlock()
 	e.endHolds(c, holds)
+	if unconfirmed != 0 { // no wait for replicas that may not come
+		w.undo(grant{fence: unconfirmed}, nil)
+	}
 }
 
 // endHolds takes an ended session out of its holds. The first slice is done at once. A job of a class without backlog
