@@ -22,10 +22,10 @@ func documentedRights(t *testing.T) [][]any {
 		t.Fatal(err)
 	}
 	var all [][]any
-	for _, block := range regexp.MustCompile("(?s)```\n(ACL SETUSER .*?)```").FindAllSubmatch(text, -1) {
+	for _, block := range regexp.MustCompile("(?s)```sh\nredis-cli [^\n]*?(ACL SETUSER .*?)```").FindAllSubmatch(text, -1) {
 		var words []any
-		for word := range strings.FieldsSeq(string(block[1])) {
-			words = append(words, word)
+		for word := range strings.FieldsSeq(strings.ReplaceAll(string(block[1]), "\\\n", "")) {
+			words = append(words, strings.Trim(word, "'")) // of the shell
 		}
 		all = append(all, words)
 	}
