@@ -48,34 +48,6 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	}
 }
 
-func TestReleaseBeforeTheSubscriptionIsNoticed(t *testing.T) {
-	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
-		t.Run(verb, func(t *testing.T) {
-			redis := redistest.Start(t)
-			link, err := newRelay(redis.Addr())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(link.close)
-			// A renewal opens the proxy's own connection for scripts before the one for messages. Once per lease it would look
-			// at the lock in any case.
-			p := startProxy(t, link.ln.Addr().String(), "--lock-lease", "12s")
-			b := dial(t, p.addr, 2)
-			b.fence("LOCK warm")
-			redis.Do(t, "PEXPIRE", "warm", 10_000)
-			redistest.Eventually(t, patience, "a renewal", func() bool { return redis.Do(t, "PTTL", "warm").(int64) > 10_000 })
-			a := dial(t, startProxy(t, redis.Addr()).addr, 2)
-			a.fence("LOCK a")
-			link.entry.shut()
-			b.start(verb + " a")
-			b.silent(200 * time.Millisecond) // it has tried by now, and cannot subscribe
-			a.want("UNLOCK a", 1)
-			link.entry.open()
-			granted(t, verb+" a", b.later(9*time.Second))
-		})
-	}
-}
-
 func TestWaiterThatHangsUpAtTheReleaseLeavesTheLockFree(t *testing.T) {
 	redis := redistest.Start(t)
 	p := []*proxy{startProxy(t, redis.Addr()), startProxy(t, redis.Addr())}
