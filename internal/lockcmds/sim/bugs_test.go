@@ -58,7 +58,7 @@ func find(t *testing.T, patch string) (rule, seed string, took time.Duration) {
 	defer cancel()
 	outs := make(chan []byte, hunters)
 	for range hunters {
-		cmd := exec.CommandContext(ctx, filepath.Join(tree, "sim.test"), "-test.run", "^TestHistories", "-test.timeout", "5m", "-sim.time", hunt.String())
+		cmd := exec.CommandContext(ctx, filepath.Join(tree, "sim.test"), "-test.run", "^TestHistories", "-test.failfast", "-test.timeout", "5m", "-sim.time", hunt.String())
 		cmd.Dir = filepath.Join(tree, "internal/lockcmds/sim")
 		go func() {
 			out, err := cmd.CombinedOutput()
