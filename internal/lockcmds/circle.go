@@ -93,7 +93,7 @@ func (l *search) closes() bool {
 	if len(l.path) > longestPath {
 		return false
 	}
-	d, err := runFor(l.e.life, l.e.client, script.Info{Key: last.wait.Lock}.Call(), script.DecodeDescribed)
+	d, err := runFor(l.e.life, l.e.client, script.Info{Key: last.wait.Lock, Most: mostHolders}.Call(), script.DecodeDescribed)
 	if err != nil || d.Mode == script.ModeLimit || d.Mode == script.ModeShared && last.wait.Shared {
 		return false // what is in the way is another waiter, or one of several permits
 	}

@@ -97,6 +97,24 @@ func TestAWaitThatMayEndIsNoDeadlockOverProxies(t *testing.T) {
 	})
 }
 
+// A crowd of holders is not read, so no circle through it is found.
+func TestACrowdOfHoldersIsOnNoCircle(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, findsAll)
+	a, b := p.session(2), p.session(2)
+	for i := range mostHolders + 1 {
+		a.fence(fmt.Sprintf("LOCK k SHARED OWNER x%d", i))
+	}
+	b.fence("LOCK x")
+	before := commandCalls(t, srv)
+	b.send("LOCK k WAIT 1400") // one look
+	equal(t, "the wait", b.reply(), "(nil)")
+	if n := commandCalls(t, srv) - before; n > mostHolders {
+		t.Errorf("%d calls", n)
+	}
+}
+
 // A client that holds no lock is on no circle, and costs nothing.
 func TestAWaitOfAClientWithoutLocksIsNotTold(t *testing.T) {
 	t.Parallel()

@@ -306,6 +306,7 @@ func calls(owner string, request int64) map[string]script.Call {
 		"hand over":               script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Plain: waiter}.Call(),
 		"hand over to a fair one": script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Fair: waiter}.Call(),
 		"info":                    script.Info{Key: key}.Call(),
+		"info of a few":           script.Info{Key: key, Most: 8}.Call(),
 		"force":                   script.Force{Key: key, Fence: script.AnyGrant}.Call(),
 		"force that grant":        script.Force{Key: key, Fence: fence}.Call(),
 		"force by handle":         script.Force{Key: key, Fence: fence, Handle: true}.Call(),
