@@ -751,6 +751,35 @@ func TestADeadlockOverProxiesAndServers(t *testing.T) {
 	proxytest.Integer(t, a.Next())
 }
 
+// All keys of a slot have moved, and the servers are not told yet where it is: for longer than commands of data are sent again.
+func TestLockCommandsAwaitTheEndOfAMove(t *testing.T) {
+	t.Parallel()
+	const wait = 300 * time.Millisecond
+	c := redistest.StartCluster(t, 2, 0)
+	srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) { o.Upstream.Addr, o.Upstream.FailoverWait = "cluster://"+c.Addrs(), wait })
+	p, other := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+	const key = "{tag}k"
+	slot := hashslot.Of([]byte(key))
+	from := c.Owner(slot)
+	to := c.Nodes[0]
+	if from == to {
+		to = c.Nodes[1]
+	}
+	proxytest.Integer(t, p.Quiet("LOCK", key))
+	move := redistest.Move{Cluster: c, Slot: slot, From: from, To: to}
+	move.Begin()
+	move.Keys()
+	begin := time.Now()
+	p.Send("UNLOCK", key)
+	other.Send("LOCK", "{tag}new")
+	redistest.Eventually(t, proxytest.Patience, "the limit of other commands to be over", func() bool { return time.Since(begin) > 3*wait })
+	move.End()
+	if got := p.Next(); got != ":1\r\n" {
+		t.Errorf("UNLOCK: %q", got)
+	}
+	proxytest.Integer(t, other.Next())
+}
+
 // The permits of a lock are two keys beside it. While only some of them have moved, a renewal can be refused, but it is no loss, and a release is
 // carried out behind the move.
 func TestPermitsAreKeptWhileTheirKeysMoveOneByOne(t *testing.T) {

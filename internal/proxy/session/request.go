@@ -447,7 +447,12 @@ func (r *request) Lost(at reply.ID, _ int, sent bool) {
 // giveUp says that the request is not sent again. The client knows no other servers, so the refusal does not name one.
 func (r *request) giveUp() {
 	r.state = givenUp
-	if topology.ReadRefusal(r.failed).Reason != topology.TryLate {
+	switch why := topology.ReadRefusal(r.failed); {
+	case why.Reason == topology.TryLate:
+	case why.Reason == topology.Asking && r.s.cluster.View().At(why.Address) != nil:
+		// All its keys have left, but the slot has not: a lock command is sent until it has.
+		r.failed = append(r.failed[:0], tryAgain...)
+	default:
 		r.failed = append(r.failed[:0], shared.NoUpstream...)
 	}
 }
