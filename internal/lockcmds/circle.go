@@ -10,7 +10,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
 
-// This file finds deadlocks over several proxies. Only a client that holds a lock can be on a circle, so other waits cost nothing.
+// This file finds deadlocks over several proxies. Only a client that holds a lock can be on a circle, so other waits cost
+// nothing.
 //
 //	after longWait ──► tell Redis for which lock this owner waits ──► look: the holders of that lock, their waits, … ──► again
 //
@@ -21,18 +22,18 @@ import (
 // A circle is closed by a wait that begins, so the first look finds it. Later ones are for a look that found nothing because
 // Redis had just lost what it was told: they become rare.
 
-// longWait is how long a client waits before its wait is looked at, and nextLook the time between two looks. Redis forgets
-// a wait that is not told for three of them.
 const (
-	longWait  = time.Second
-	nextLook  = longWait / 2
-	toldTwice = nextLook + nextLook/2
+	longWait  = time.Second           // before the first look
+	nextLook  = longWait / 2          // before each other one
+	toldFor   = 3 * nextLook          // then Redis forgets a wait that was not told again
+	toldTwice = nextLook + nextLook/2 // between what two looks read of a wait, if it was told twice
 )
 
-// A look ends without a circle behind that many waits in a row, or holders in all.
+// Clients choose how much there is to read. A look does not go beyond these limits.
 const (
-	longestPath = 64
-	mostHolders = 256
+	longestPath = 64   // waits in a row
+	mostHolders = 256  // of a lock, and in one look
+	longestTold = 1024 // bytes of a lock's name, which is written to Redis again and again
 )
 
 // link is a wait on a path, and the grant for whose end it waits.
@@ -60,7 +61,7 @@ func (w *waiter) lookForCircle(n int, before []link) {
 	self := link{owner: w.Owner, wait: script.Wait{
 		Lock: w.lock(), Shared: w.Kind.Shares(), Since: w.began.UnixMicro(), Told: e.calls.Clock.Now().UnixMicro(),
 	}}
-	tell := script.Waits{Owner: w.Owner, Tell: &self.wait, TTL: 3 * nextLook}
+	tell := script.Waits{Owner: w.Owner, Tell: &self.wait, TTL: toldFor}
 	s := &search{e: e, left: mostHolders, path: []link{self}}
 	looks := before != nil || n&(n-1) == 0 // the 1st time, the 2nd, the 4th, the 8th, …
 	switch _, err := runFor(e.life, e.client, tell.Call(), script.DecodeWaits); {
@@ -87,13 +88,13 @@ func (w *waiter) lookLocked(d time.Duration, n int, before []link) {
 }
 
 // closes goes on from the last wait of the path to the first one's owner. The path is the circle then.
-func (l *search) closes() bool {
-	at := len(l.path) - 1
-	last := &l.path[at]
-	if len(l.path) > longestPath {
+func (s *search) closes() bool {
+	at := len(s.path) - 1
+	last := &s.path[at]
+	if len(s.path) > longestPath {
 		return false
 	}
-	d, err := runFor(l.e.life, l.e.client, script.Info{Key: last.wait.Lock, Most: mostHolders}.Call(), script.DecodeDescribed)
+	d, err := runFor(s.e.life, s.e.client, script.Info{Key: last.wait.Lock, Most: mostHolders}.Call(), script.DecodeDescribed)
 	if err != nil || d.Mode == script.ModeLimit || d.Mode == script.ModeShared && last.wait.Shared {
 		return false // what is in the way is another waiter, or one of several permits
 	}
@@ -103,23 +104,23 @@ func (l *search) closes() bool {
 		switch {
 		case h.Fence == 0, h.Owner == last.owner:
 			continue
-		case h.Owner == l.path[0].owner:
+		case h.Owner == s.path[0].owner:
 			return true
-		case slices.ContainsFunc(l.path, on):
+		case slices.ContainsFunc(s.path, on):
 			continue
 		}
-		if l.left--; l.left < 0 {
+		if s.left--; s.left < 0 {
 			return false
 		}
-		wait, err := runFor(l.e.life, l.e.client, script.Waits{Owner: h.Owner}.Call(), script.DecodeWaits)
+		wait, err := runFor(s.e.life, s.e.client, script.Waits{Owner: h.Owner}.Call(), script.DecodeWaits)
 		if err != nil || wait == nil {
 			continue
 		}
-		l.path = append(l.path, link{owner: h.Owner, wait: *wait})
-		if l.closes() {
+		s.path = append(s.path, link{owner: h.Owner, wait: *wait})
+		if s.closes() {
 			return true
 		}
-		l.path, last = l.path[:at+1], &l.path[at]
+		s.path, last = s.path[:at+1], &s.path[at]
 	}
 	return false
 }

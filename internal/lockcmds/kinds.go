@@ -115,7 +115,7 @@ func answerOf(a script.Acquired, lease time.Duration, err error) table.Answer {
 	if a.Deadlock {
 		return table.Answer{Status: table.Refused, Err: errSecondUpgrade}
 	}
-	answer := table.Answer{TTL: a.PTTL, More: a.More, Form: a.Form, Placed: a.Placed, Place: table.Place(a.Place), Beside: a.Upgrades}
+	answer := table.Answer{TTL: a.PTTL, More: a.More, Form: a.Form, Placed: a.Placed, Place: table.Place(a.Place), Upgrades: a.Upgrades}
 	if a.Granted {
 		answer.Status, answer.TTL = table.Held, lease
 	}

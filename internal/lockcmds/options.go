@@ -64,8 +64,7 @@ type Options struct {
 	// Reentry is the rule about a connection that acquires again without OWNER. nil: it may.
 	Reentry *ReentryRule
 
-	// DeadlocksOfAll has waits looked at that may be on a circle over several proxies. Else those within this engine are
-	// found.
+	// DeadlocksOfAll: deadlocks over several proxies with this option are found, too. Else those within this engine are.
 	DeadlocksOfAll bool
 
 	// Waiting counts the waiters of all engines that share it, which MaxWaiters bounds together. nil: of this one.

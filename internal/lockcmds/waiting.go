@@ -43,7 +43,7 @@ func (w *waiter) await(a script.Acquired) []byte {
 		if circle := e.table.Deadlock(&w.Waiter); circle != nil {
 			e.calls.Background(jobs.Attempt.For(key), func() { w.refuseDeadlock(circle) })
 		}
-		if e.opts.DeadlocksOfAll && e.table.MayBeStuck(&w.Waiter) {
+		if e.opts.DeadlocksOfAll && len(key) <= longestTold && e.table.MayBeStuck(&w.Waiter) {
 			w.lookLocked(longWait, 1, nil)
 		}
 		if w.Wait > 0 {

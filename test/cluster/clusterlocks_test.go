@@ -759,14 +759,8 @@ func TestLockCommandsAwaitTheEndOfAMove(t *testing.T) {
 	srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) { o.Upstream.Addr, o.Upstream.FailoverWait = "cluster://"+c.Addrs(), wait })
 	p, other := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
 	const key = "{tag}k"
-	slot := hashslot.Of([]byte(key))
-	from := c.Owner(slot)
-	to := c.Nodes[0]
-	if from == to {
-		to = c.Nodes[1]
-	}
+	move := away(c, key)
 	proxytest.Integer(t, p.Quiet("LOCK", key))
-	move := redistest.Move{Cluster: c, Slot: slot, From: from, To: to}
 	move.Begin()
 	move.Keys()
 	begin := time.Now()

@@ -217,9 +217,9 @@ func (e Error) Error() string { return string(e) }
 
 // ErrorOf is an error reply of Redis.
 //
-// A script finds the leases of other holders by their names. While a hash slot is being moved, one of them may be on the
-// other server already, and Redis ends the script there. No script has written anything by then that its copy would not
-// find as it is: so it is the same as for keys that a call names.
+// A script makes the names of other holders' leases itself. While a hash slot is being moved, one of these keys may be on
+// the other server already. Then Redis ends the script. The scripts read such keys before they write, so the call can be
+// sent again, as one that Redis refuses because of a key that it names.
 func ErrorOf(v resp.Value) Error {
 	if bytes.Contains(v.Str, []byte("attempted to access a non local key in a cluster node")) {
 		return "TRYAGAIN Multiple keys request during rehashing of slot"

@@ -18,7 +18,8 @@ type Answer struct {
 	Placed bool        // if Busy: Place is known
 	Place  Place       // where the crowd's place is now, if the attempt was made there
 	Again  bool        // if Busy: the answer says nothing of now; ask again at once
-	Beside bool        // if Busy: the owner holds the lock shared, and so do others
+
+	Upgrades bool // if Busy: the owner holds the lock shared, and so do others
 }
 
 // TTLs that stand for something else than a length of time.
@@ -31,6 +32,18 @@ const (
 
 // inTurn reports whether the waiter could have the lock if it were its turn.
 func (a Answer) inTurn() bool { return a.TTL == Kept || a.TTL == NotFirst }
+
+// moves reports whether the waiter has become an upgrade, or is none any more. An answer without a TTL does not say that.
+func (a Answer) moves(w *Waiter) bool {
+	switch {
+	case a.Status != Busy:
+		return false
+	case w.Ahead:
+		return a.TTL >= 0 && !a.Upgrades
+	default:
+		return a.Upgrades
+	}
+}
 
 // Wake lets the first waiters of a lock ask: it may be free.
 func (t *Table) Wake(key string) {
@@ -132,7 +145,7 @@ func (t *Table) Answered(w *Waiter, a Answer) {
 	case w.pending != NoOutcome:
 		t.remove(w, w.pending, w.err)
 		t.Wake(q.names.Key)
-	case a.Status == Busy && (w.Ahead && a.TTL >= 0 && !a.Beside || !w.Ahead && a.Beside):
+	case a.moves(w):
 		t.remove(w, Moves, nil)
 		t.Wake(q.names.Key)
 	case w.failed:

@@ -5,7 +5,8 @@
 local function downgrade(publish, channel, queue, lock, owner, shared)
   local fence, holds = string.match(shared, '^#(%d+) (%d+)$')
   local fields, requests = redis.call('HGETALL', lock), ''
-  begin_lease(lock, owner, math.max(redis.call('PTTL', lock), 1)) -- first: while the hash slot is being moved, Redis may end the script here
+  -- First: while the hash slot is being moved, Redis may end the script here.
+  begin_lease(lock, owner, math.max(redis.call('PTTL', lock), 1))
   for i = 1, #fields, 2 do
     local session = string.match(fields[i], '^{(.+)}$')
     if session == 'request' then

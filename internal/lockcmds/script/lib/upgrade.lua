@@ -22,7 +22,8 @@ local function upgrade(lock, counter, owner, lease, request, field)
     return {0, -4, 0, 1, most}
   end
   local left = end_lease(lock, owner)
-  redis.call('HDEL', lock, '{' .. owner .. '}') -- not the whole key: while the hash slot is being moved, that could not be made again
+  -- Not the whole key: while the hash slot is being moved, it could not be made again.
+  redis.call('HDEL', lock, '{' .. owner .. '}')
   local fence, replaced = grant(lock, counter, owner, lease, redis.call('TIME'), request, field)
   redis.call('HSET', lock, '{shared}', '#' .. held[2] .. ' ' .. held[1])
   for session, last in string.gmatch(held[5], '([^ =]+)=(%d+)') do
