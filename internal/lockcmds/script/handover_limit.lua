@@ -13,7 +13,7 @@
 -- KEYS[6]  leases         of the permits, as in lib/permits.lua
 -- KEYS[7]  fences         of the permits
 -- ARGV[1]  owner          that releases the permit
--- ARGV[2]  fence          of the permit; 0: the oldest of the owner
+-- ARGV[2]  fence          of the permit
 -- ARGV[3]  publish        PUBLISH, or SPUBLISH in a cluster
 -- ARGV[4]  wait_ms        what a deadline is counted in, > 0
 -- ARGV[5]  crowd          place of the plain waiters
@@ -41,11 +41,8 @@ local lock, channel, queue, deadlines, publish, crowd = KEYS[1], KEYS[2], KEYS[3
 local timeouts, permits = KEYS[6], KEYS[7]
 local time = redis.call('TIME')
 local now = milliseconds(time)
-local permit, by, left = nil, nil, left_of(lock)
-if left then
-  local _
-  permit, _, _, by = permit_meant(timeouts, permits, ARGV[1], ARGV[2], now)
-end
+local by, left = ARGV[2], left_of(lock)
+local permit = left and permit_with(timeouts, permits, ARGV[1], by, now)
 if not permit then
   --@ limited
   return limited(lock) and {-1} or redis.pcall('HGET', lock, ARGV[1]) or {-1}

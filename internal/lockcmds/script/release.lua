@@ -84,7 +84,7 @@ if not fence then
       --@ wake
       --@ permit
       --@ release_permit
-      return release_permit(ARGV[4], KEYS[2], KEYS[3], KEYS[1], ARGV[1], ARGV[2]) or held
+      return release_permit(ARGV[4], KEYS[2], KEYS[3], KEYS[1], ARGV[1], ARGV[2], field, ARGV[3]) or held
     end
     return held
   end

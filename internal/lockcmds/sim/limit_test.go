@@ -341,14 +341,9 @@ func TestHistoriesOfPermits(t *testing.T) {
 		}
 		return w.broken == ""
 	}
-	seed, most := uint64(1), uint64(fixed)/4
-	if *seedFlag != 0 {
-		seed, most = *seedFlag, 1
+	if *seedFlag != 0 && *timeFlag == 0 {
+		play(*seedFlag)
+		return
 	}
-	start := time.Now()
-	if *timeFlag > 0 {
-		seed, most = uint64(start.UnixNano()), 1<<62
-	}
-	for n := uint64(0); n < most && (*timeFlag == 0 || time.Since(start) < *timeFlag/4) && play(seed+n); n++ {
-	}
+	playAll(fixed/4, *timeFlag/4, play)
 }

@@ -225,6 +225,15 @@ var regressions = map[string]*plan{
 			{at: 4 * time.Second, kind: "send", line: "UNLOCK s"},
 		},
 	},
+	"a permit was released by a late copy of an earlier release, which had named none": {
+		proxies: 1, clients: 1, permits: true,
+		actions: []action{
+			{at: 170 * ms, kind: "stall lane", d: 206 * ms, d2: 2527 * ms, n: 2},
+			{at: 180 * ms, kind: "send", line: "UNLOCK p"},
+			{at: 303 * ms, kind: "cut lane", d: 121 * ms, d2: 2727 * ms, n: 2},
+			{at: 1083 * ms, kind: "send", line: "FAIRLOCK p LIMIT 3"},
+		},
+	},
 	"an exclusive hold that had ended was renewed with the shared one, because its drop came behind a release of that": {
 		proxies: 1, clients: 1,
 		actions: []action{

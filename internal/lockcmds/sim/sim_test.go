@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -15,7 +16,7 @@ import (
 
 var (
 	seedFlag = flag.Uint64("sim.seed", 0, "play the history of one seed and print it; a broken one is minimised")
-	timeFlag = flag.Duration("sim.time", 0, "play histories of new seeds for so long")
+	timeFlag = flag.Duration("sim.time", 0, "play histories for so long, of the seeds from sim.seed on; without it, of new ones")
 )
 
 func TestMain(m *testing.M) {
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestHistories(t *testing.T) {
-	if *seedFlag != 0 {
+	if *seedFlag != 0 && *timeFlag == 0 {
 		w := newPlan(*seedFlag).play(true)
 		if w.broken == "" {
 			t.Log(strings.Join(w.lines, "\n"))
@@ -34,7 +35,6 @@ func TestHistories(t *testing.T) {
 		report(t, newPlan(*seedFlag), w.broken)
 		return
 	}
-	start := time.Now()
 	var worlds [cluster + 1]tally
 	play := func(seed uint64) bool {
 		begin := cpuTime()
@@ -45,19 +45,7 @@ func TestHistories(t *testing.T) {
 		}
 		return w.broken == ""
 	}
-	if *timeFlag == 0 {
-		for seed := range uint64(fixed) {
-			if !play(seed + 1) {
-				break
-			}
-		}
-	} else {
-		for seed := uint64(start.UnixNano()); time.Since(start) < *timeFlag; seed++ {
-			if !play(seed) {
-				break
-			}
-		}
-	}
+	playAll(fixed, *timeFlag, play)
 	var all tally
 	for _, one := range worlds {
 		all.add(one)
@@ -66,6 +54,19 @@ func TestHistories(t *testing.T) {
 	t.Logf("one server: %s", worlds[single])
 	t.Logf("a primary and replicas: %s", worlds[sentinels])
 	t.Logf("a cluster: %s", worlds[cluster])
+}
+
+// playAll plays histories until one is broken: so many, or for so long if that is not 0.
+func playAll(most uint64, limit time.Duration, play func(seed uint64) bool) {
+	start, first := time.Now(), uint64(1)
+	if limit > 0 {
+		first = cmp.Or(*seedFlag, uint64(start.UnixNano()))
+	}
+	for n := uint64(0); limit == 0 && n < most || limit > 0 && time.Since(start) < limit; n++ {
+		if !play(first + n) {
+			return
+		}
+	}
 }
 
 // tally is how many histories and steps were played, and the CPU time for them.
@@ -96,8 +97,8 @@ func report(t *testing.T, p *plan, broken string) {
 	for _, a := range small.actions {
 		fmt.Fprintln(&plan, a)
 	}
-	t.Errorf("seed %d: %s\n\nThe smallest plan that breaks the rule:\n%s\nIts history:\n%s\n\nPlay it again: go test ./internal/lockcmds/sim -run TestHistories -sim.seed=%s",
-		p.seed, broken, plan.String(), strings.Join(lines, "\n"), strconv.FormatUint(p.seed, 10))
+	t.Errorf("seed %d: %s\n\nThe smallest plan that breaks the rule:\n%s\nIts history:\n%s\n\nPlay it again: go test ./internal/lockcmds/sim -run '^%s$' -sim.seed=%s",
+		p.seed, broken, plan.String(), strings.Join(lines, "\n"), t.Name(), strconv.FormatUint(p.seed, 10))
 }
 
 func rule(broken string) string { name, _, _ := strings.Cut(broken, ":"); return name }

@@ -6,7 +6,7 @@ local function extend_permit(publish, channel, queue, lock, owner, fence, lease,
   local now = milliseconds(redis.call('TIME'))
   local permit, score, requests, by = nil, nil, nil, nil
   if left_of(lock) then
-    permit, score, requests, by = permit_meant(timeouts, permits, owner, fence, now)
+    permit, score, requests, by = permit_meant(timeouts, permits, owner, fence, now, field, request)
   end
   if not permit then
     return limited(lock) and {-1} or nil

@@ -14,14 +14,18 @@ local function permit_with(timeouts, permits, owner, fence, now)
   end
 end
 
--- permit_meant is permit_with; for fence 0 it is the oldest permit of the owner. The fourth result is the fence.
-local function permit_meant(timeouts, permits, owner, fence, now)
+-- permit_meant is permit_with; for fence 0 it is the oldest permit of the owner, but none that a later call of the
+-- session has taken or extended: a late copy of a call does not find it. The fourth result is the fence.
+local function permit_meant(timeouts, permits, owner, fence, now, field, request)
   if fence == '0' then
     local oldest, all = nil, redis.call('HGETALL', permits)
     for i = 1, #all, 2 do
       local number = tonumber(all[i])
-      if number and (not oldest or number < oldest) and permit_with(timeouts, permits, owner, all[i], now) then
-        oldest, fence = number, all[i]
+      if number and (not oldest or number < oldest) then
+        local _, _, requests = permit_with(timeouts, permits, owner, all[i], now)
+        if requests and number_in(requests, field) <= tonumber(request) then
+          oldest, fence = number, all[i]
+        end
       end
     end
   end
