@@ -51,7 +51,7 @@ func lockScenarios(p plan) []scenario {
 	return []scenario{
 		manyKeys(64), manyKeys(500),
 		oneKey(2), oneKey(64), oneKey(1000),
-		heldLocks(p.held, p.lease), killedHolder(p.kills), sharedLocks(64), syncedLocks(64),
+		heldLocks(p.held, p.lease), killedHolder(p.kills), sharedLocks(64), limitedLocks(64), syncedLocks(64),
 	}
 }
 

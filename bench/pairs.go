@@ -55,6 +55,26 @@ func sharedLocks(clients int) scenario {
 	}
 }
 
+// limitedLocks compares clients that contend for one of eight permits of a lock with those that contend for the whole lock.
+func limitedLocks(clients int) scenario {
+	const whole, permits = "LOCK", "LOCK LIMIT 8"
+	return scenario{
+		name: fmt.Sprintf("lock-limit-%d", clients), title: fmt.Sprintf("LOCK LIMIT 8 and UNLOCK, one key, %d contenders", clients), primary: "rate",
+		about:       "As `lock-one`, with eight clients that hold the lock together: each has one of its permits.",
+		plot:        "LOCK and UNLOCK",
+		columns:     []column{{"rate", "k pairs/s", "%.1f"}, colP50, colP99, colMax, {"proxy", "proxy µs/pair", "%.1f"}, {"redis", "Redis µs/pair", "%.1f"}, {"self", "client µs/pair", "%.1f"}},
+		bases:       []string{whole},
+		contestants: []string{whole, permits}, servers: []string{fleet.Epoll},
+		run: func(ctx context.Context, b *bench, f *fleet.Fleet, who string) (sample, error) {
+			key := keyNames()(0)
+			return b.pairs(ctx, f.Servers[fleet.Epoll], clients, func(int) []string {
+				verb := strings.Fields(who)
+				return append([]string{verb[0], key}, verb[1:]...)
+			})
+		},
+	}
+}
+
 // pairs measures clients that send a lock command and UNLOCK of its key in turns.
 func (b *bench) pairs(ctx context.Context, s *fleet.Server, clients int, acquire func(id int) []string) (sample, error) {
 	out := sample{values: map[string]float64{}}
