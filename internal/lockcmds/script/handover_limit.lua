@@ -42,8 +42,8 @@ local timeouts, permits = KEYS[6], KEYS[7]
 local time = redis.call('TIME')
 local now = milliseconds(time)
 local by, left = ARGV[2], left_of(lock)
-local permit = left and permit_with(timeouts, permits, ARGV[1], by, now)
-if not permit then
+local permit, score = permit_with(timeouts, permits, ARGV[1], by, now)
+if not left or not permit then
   --@ limited
   return limited(lock) and {-1} or redis.pcall('HGET', lock, ARGV[1]) or {-1}
 end
@@ -66,15 +66,15 @@ else
   if who == 2 and head then
     take_turn(queue, deadlines, head)
   end
-  local before = first_end(timeouts, now)
   redis.call('HDEL', permits, permit, by)
   redis.call('ZREM', timeouts, permit)
   local field, request = ARGV[first + 3], ARGV[first + 2]
   local requests, next = requests_with('', field, request), permit_of(ARGV[first], field, request)
+  local lease = tonumber(ARGV[first + 1])
   new, replaced =
-    take_permit(lock, timeouts, permits, KEYS[4], time, next, requests, ARGV[first + 1], limit, live, left, ours)
+    take_permit(lock, timeouts, permits, KEYS[4], time, next, requests, lease, limit, live, left, ours)
   rest = first_end(timeouts, now)
-  if before < 0 or rest < before then
+  if score > now + lease and rest == lease then -- it was neither this lease nor another's that ended first
     wake(publish, channel, queue, lock)
   end
 end

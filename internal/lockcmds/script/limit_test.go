@@ -384,3 +384,33 @@ func TestNoPermitIsLostOrMade(t *testing.T) {
 		}
 	}
 }
+
+// Those who wait elsewhere have been told which lease ends first, and when.
+func TestHandOverOfAPermitForAShorterLeaseIsTold(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		heard := b.listen(b.n.Channel)
+		n := b.n
+		take := func(owner string, lease int) int64 {
+			return b.must(b.s["acquire_limit"], []string{n.Lock, n.Queue, n.Deadlines, n.Fence, n.Channel, "{foo}:timeout", "{foo}:permits"},
+				owner, lease, b.next(), 2, "", 300000, "", "", 0, 0, "PUBLISH")[1]
+		}
+		handOver := func(from string, fence int64, to string, lease int) int64 {
+			out := b.must(b.s["handover_limit"], []string{n.Lock, n.Channel, n.Queue, n.Fence, n.Deadlines, "{foo}:timeout", "{foo}:permits"},
+				from, fence, "PUBLISH", 300000, ownerD+":plain-1", 0, to, lease, b.next(), "", 2)
+			equal(t, "to "+to, out[:1], []int64{2})
+			return out[1]
+		}
+		told := []string{"redisson_lock__channel:{foo} 0"}
+		first, other := take(ownerA, 30000), take(ownerB, 20000)
+		first = handOver(ownerA, first, ownerC, 25000)
+		equal(t, "shorter, but another lease ends first", heard(), []string(nil))
+		first = handOver(ownerC, first, ownerA, 10000)
+		equal(t, "the new lease ends first", heard(), told)
+		first = handOver(ownerA, first, ownerC, 15000)
+		equal(t, "it ends first, but later than the old one", heard(), []string(nil))
+		handOver(ownerC, first, ownerA, 40000)
+		equal(t, "the other one ends first now", heard(), []string(nil))
+		handOver(ownerB, other, ownerC, 1000)
+		equal(t, "the other one is shorter", heard(), told)
+	})
+}

@@ -42,7 +42,7 @@ end
 
 -- first_end is the rest of the lease that ends first, in ms.
 local function first_end(timeouts, now)
-  return rest_until(redis.call('ZRANGE', timeouts, 0, 0, 'WITHSCORES')[2], now)
+  return rest_until(redis.call('ZRANGE', timeouts, '0', '0', 'WITHSCORES')[2], now)
 end
 
 -- is_ours reports whether lockproxy has made the string. One with that mark and no TTL was made anew by Redisson.
@@ -51,12 +51,15 @@ local function is_ours(lock, permits)
 end
 
 -- keep: the keys last as long as the longest lease. If the string is not ours, the zset lasts as long as the string.
-local function keep(lock, timeouts, permits, now, ours)
-  local longest = redis.call('ZRANGE', timeouts, -1, -1, 'WITHSCORES')[2]
+-- left is how many permits are left, if the string is to be written.
+local function keep(lock, timeouts, permits, now, ours, left)
+  local longest = redis.call('ZRANGE', timeouts, '-1', '-1', 'WITHSCORES')[2]
   local lease = math.max(tonumber(longest) - now, 1)
   redis.call('PEXPIRE', permits, lease)
   if not ours then
     lease = redis.call('PTTL', lock)
+  elseif left then
+    redis.call('SET', lock, left, 'PX', lease)
   else
     redis.call('PEXPIRE', lock, lease)
   end
@@ -95,22 +98,4 @@ end
 local function in_form(timeouts, permits, ours)
   local known = redis.call('HLEN', permits)
   return (not ours or known ~= 2 * redis.call('ZCARD', timeouts) + 1) and 2 or nil
-end
-
--- sweep_permits forgets our permits that Redisson's clients have removed, because their leases had ended.
-local function sweep_permits(timeouts, permits)
-  if redis.call('HLEN', permits) <= 2 * redis.call('ZCARD', timeouts) + 1 then
-    return
-  end
-  local fields, gone = redis.call('HGETALL', permits), {}
-  for i = 1, #fields, 2 do
-    local by = string.match(fields[i + 1], '^#(%d+)')
-    if by and not redis.call('ZSCORE', timeouts, fields[i]) then
-      gone[#gone + 1] = fields[i]
-      gone[#gone + 1] = by
-    end
-  end
-  for from = 1, #gone, 1000 do
-    redis.call('HDEL', permits, unpack(gone, from, math.min(from + 999, #gone)))
-  end
 end

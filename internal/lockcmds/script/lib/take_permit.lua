@@ -9,14 +9,14 @@ local function take_permit(lock, timeouts, permits, counter, time, permit, reque
   redis.call('ZADD', timeouts, now + lease, permit)
   if ours then
     kept = limit - live - 1
-    redis.call('SET', lock, kept, 'PX', lease)
     redis.call('HSET', permits, permit, '#' .. text .. ' ' .. requests, text, permit, 'made', '1')
   else
     redis.call('SET', lock, kept, 'KEEPTTL')
     redis.call('HSET', permits, permit, '#' .. text .. ' ' .. requests, text, permit)
   end
-  keep(lock, timeouts, permits, now, ours)
+  keep(lock, timeouts, permits, now, ours, kept)
   if time[2] % 64 == 0 then
+    --@ sweep_permits
     sweep_permits(timeouts, permits)
   end
   return fence, replaced, kept
