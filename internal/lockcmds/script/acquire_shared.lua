@@ -34,15 +34,15 @@
 
 local lock, owner = KEYS[1], ARGV[1]
 if not ARGV[5] then -- usually the lock is free or held shared, and no place is first
-  local held = redis.pcall('HMGET', lock, 'mode', owner)
-  local fresh = not held.err and not held[1] and redis.call('EXISTS', lock, KEYS[3]) == 0
+  local held, queue = redis.pcall('HMGET', lock, 'mode', owner), KEYS[2]
+  local fresh = not held.err and not held[1]
   --@ twin
-  local alone = not twin or redis.call('EXISTS', twin) == 0
-  if alone and (fresh or held[1] == 'read' and not held[2]) and not redis.pcall('LINDEX', KEYS[2], 0) then
+  if fresh and redis.call('EXISTS', queue, twin or queue, lock, KEYS[3]) == 0 or
+    held[1] == 'read' and not held[2] and redis.call('EXISTS', queue, twin or queue) == 0 then
     local counter, lease, time = KEYS[4], ARGV[2], redis.call('TIME')
     --@ fence
     redis.call('SET', KEYS[5], '1', 'PX', lease)
-    redis.call('HSET', lock, 'mode', 'read', owner, 1, '{' .. owner .. '}', '#' .. text .. ' ' .. ARGV[3])
+    redis.call('HSET', lock, 'mode', 'read', owner, '1', '{' .. owner .. '}', '#' .. text .. ' ' .. ARGV[3])
     if fresh then
       --@ expire
     elseif redis.call('PTTL', lock) < tonumber(lease) then

@@ -37,24 +37,19 @@ if ARGV[8] == '1' and ARGV[5] == '0' and ARGV[7] == '' and ARGV[6] ~= '0' then
   local by, last = string.match(held[3] or '', '^#(%d+) (%d+)$')
   --@ twin
   if held[1] == 'read' and held[2] and by == ARGV[2] and tonumber(last) < tonumber(ARGV[3]) and
-    (not twin or redis.call('EXISTS', twin) == 0) then
-    local size = redis.call('HLEN', lock)
-    local waits = redis.pcall('LINDEX', KEYS[3], 0)
-    if size > 10 and not waits then -- a crowd is left, if one of two others is alive for about as long; see lib/leave_shared.lua
-      local base, most = string.sub(KEYS[4], 1, -#owner - 18), 0
-      for _, field in ipairs(redis.call('HRANDFIELD', lock, 2)) do
+    redis.call('EXISTS', KEYS[3], twin or KEYS[3]) == 0 then
+    local size, left = redis.call('HLEN', lock), redis.call('PTTL', KEYS[4])
+    if size > 10 and left >= 0 then -- a crowd is left, if one of two others is alive for about as long; see lib/leave_shared.lua
+      local base = string.sub(KEYS[4], 1, -#owner - 18)
+      for _, field in ipairs(redis.call('HRANDFIELD', lock, '2')) do
         local other = string.match(field, '^{(.+)}$') or field
-        if other ~= owner then
-          most = math.max(most, redis.call('PTTL', base .. other .. ':rwlock_timeout:1'))
+        if other ~= owner and left <= 2 * redis.call('PTTL', base .. other .. ':rwlock_timeout:1') then
+          redis.call('DEL', KEYS[4])
+          redis.call('HDEL', lock, owner, '{' .. owner .. '}')
+          return tonumber(by)
         end
       end
-      local left = redis.call('PTTL', KEYS[4])
-      if left >= 0 and left <= 2 * most then
-        redis.call('DEL', KEYS[4])
-        redis.call('HDEL', lock, owner, '{' .. owner .. '}')
-        return tonumber(by)
-      end
-    elseif size == 3 and redis.call('EXISTS', KEYS[3], KEYS[4]) == 1 and not waits then
+    elseif size == 3 and left >= 0 then
       redis.call(ARGV[4], KEYS[2], '0')
       --@ tell_rwlock
       tell_rwlock(ARGV[4], KEYS[2])
@@ -107,7 +102,7 @@ if not fence then
 end
 redis.call(ARGV[4], KEYS[2], '0') -- first: a user that may not publish releases nothing, and the error says so
 tell_rwlock(ARGV[4], KEYS[2])
-if not redis.pcall('LINDEX', KEYS[3], 0) then
+if not redis.pcall('LINDEX', KEYS[3], '0') then
   redis.call('DEL', KEYS[1])
   return fence
 end
