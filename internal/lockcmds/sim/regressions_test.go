@@ -327,6 +327,20 @@ var regressions = map[string]*plan{
 			{at: 850 * ms, kind: "send", who: 3, line: "FAIRLOCK s PX 300"},
 		},
 	},
+	"a place was left behind that a hand-over took for a waiter when the one in front of it had been offered a permit": {
+		proxies: 2, clients: 7, permits: true,
+		actions: []action{
+			{at: 1 * ms, kind: "send", who: 0, line: "LOCK p LIMIT 2"},
+			{at: 2 * ms, kind: "send", who: 2, line: "LOCK p LIMIT 2"},
+			{at: 30 * ms, kind: "send", who: 4, line: "LOCK p LIMIT 2"},
+			{at: 60 * ms, kind: "send", who: 6, line: "LOCK p LIMIT 2"},
+			{at: 90 * ms, kind: "send", who: 0, line: "UNLOCK p"},
+			{at: 90*ms + 50*time.Microsecond, kind: "stall lane", d: 30 * ms},
+			{at: 90*ms + 60*time.Microsecond, kind: "send", who: 2, line: "UNLOCK p"},
+			{at: 91 * ms, kind: "send", who: 1, line: "FAIRLOCK p LIMIT 1"},
+			{at: 92 * ms, kind: "hang up", who: 6},
+		},
+	},
 	"a re-entry was refused when the hold had ended while its hash slot was being moved": {
 		proxies: 1, clients: 1, shape: cluster, replicas: 2, strict: true, smooth: true,
 		actions: []action{

@@ -105,6 +105,7 @@ func (t *Table) Offer(from Key) (plain, fair *Waiter) {
 				return nil
 			}
 			q.begin(w)
+			w.turn.first = !w.Fair // also of one behind others: the script may take the crowd's place for it
 			return w
 		}
 		return nil
