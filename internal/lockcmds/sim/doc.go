@@ -31,8 +31,9 @@
 // has: who may hold it beside whom, whose lease lasts, that no script takes a part from another owner, and that neither
 // side of the waiters is forgotten or overtaken for ever.
 //
-// The rules in limit_test.go are about a lock of permits, in histories of its own on one server: how many hold it, that no
-// script takes another permit than the one that is meant, and that no waiter is forgotten.
+// The rules in limit_test.go are about a lock of permits, in histories of its own: how many hold it, that no script takes
+// another permit than the one that is meant, and that no waiter is forgotten. Each server is judged by itself, also one that
+// does not count any more. Permits whose keys have moved in part when their new primary is lost end early.
 //
 // Most histories are short: three to twelve acquires within two seconds. Those without faults on one server are long,
 // with up to 29 acquires within five seconds. In test/locks/README.md is what planted bugs say about it.

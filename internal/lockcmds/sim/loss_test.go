@@ -73,6 +73,10 @@ func (r *rules) promoted(old, to *server) {
 		w.sharing.promoted(old, to)
 		r.unsureAll(sharedKey)
 	}
+	if w.permits != nil && w.slots[w.slotOf(permitKey)].shard == to.shard {
+		w.permits.promoted(old, to)
+		r.unsureAll(permitKey)
+	}
 }
 
 // unsureAll judges all holds of a lock on which clients count.

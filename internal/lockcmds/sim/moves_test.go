@@ -63,13 +63,17 @@ func (p *plan) arrange(rng *rand.Rand) {
 		})
 	}
 	commands := len(p.actions)
+	of := keys
+	if p.permits {
+		of = []string{permitKey}
+	}
 	most := 3
 	if p.smooth {
 		most = 8
 	}
 	for n := 1 + rng.IntN(most); n > 0; n-- {
 		a := action{
-			at: between(0, p.length), kind: kinds[rng.IntN(len(kinds))], who: rng.IntN(p.proxies), line: keys[rng.IntN(len(keys))],
+			at: between(0, p.length), kind: kinds[rng.IntN(len(kinds))], who: rng.IntN(p.proxies), line: of[rng.IntN(len(of))],
 			d: between(5*time.Millisecond, 100*time.Millisecond), d2: between(time.Millisecond, 2*time.Second),
 		}
 		if rng.IntN(2) == 0 { // while something is on its way

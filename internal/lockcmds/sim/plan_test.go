@@ -51,7 +51,7 @@ func (a action) String() string {
 // keys are the locks that one owner holds at a time, and locks are all.
 var (
 	keys  = []string{"a", "b", "f"}
-	locks = append(slices.Clone(keys), sharedKey)
+	locks = append(slices.Clone(keys), permitKey, sharedKey)
 )
 
 // extent is how much happens in a history.
@@ -230,17 +230,22 @@ func newPlan(seed uint64) *plan {
 		p.slowOwn = between(time.Millisecond, 30*time.Millisecond)
 	}
 	p.share(rand.New(rand.NewPCG(seed, 6)))
-	if rng := rand.New(rand.NewPCG(seed, 2)); rng.IntN(4) == 0 {
+	p.complete(arranged)
+	planned, p.actions = p.actions[:0], slices.Clone(p.actions)
+	return p
+}
+
+// complete adds to the plan of a seed what is the same for all kinds of locks.
+func (p *plan) complete(arranged *rand.Rand) {
+	if rng := rand.New(rand.NewPCG(p.seed, 2)); rng.IntN(4) == 0 {
 		p.replicas = 2
 		p.synchronize(rng)
 	}
 	p.arrange(arranged)
-	if rng := rand.New(rand.NewPCG(seed, 4)); rng.IntN(6) == 0 {
+	if rng := rand.New(rand.NewPCG(p.seed, 4)); rng.IntN(6) == 0 {
 		p.repeats = time.Duration(1 + rng.Int64N(int64(100*time.Millisecond)))
 	}
 	slices.SortStableFunc(p.actions, func(a, b action) int { return int(a.at - b.at) })
-	planned, p.actions = p.actions[:0], slices.Clone(p.actions)
-	return p
 }
 
 // planned is where the actions of one plan after the other are gathered.
@@ -499,8 +504,9 @@ func (w *world) unlockAll(c *client) {
 	if c.current != nil || len(c.todo) > 0 {
 		return
 	}
-	if w.permits != nil {
-		w.permits.giveBack(c)
+	if len(c.permits) > 0 {
+		c.send(parsed("UNLOCK "+permitKey, false))
+		return
 	}
 	for _, key := range keys {
 		if b := *c.holds.of(key); b != nil {

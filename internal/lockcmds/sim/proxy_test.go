@@ -127,11 +127,12 @@ type client struct {
 	reads   time.Duration // until then it reads the last reply
 	begin   func()        // sends the next command, if it may be sent
 
-	holds  byLock[*belief]       // what the client knows to hold, as its own owner
-	over   map[grant]struct{}    // what it knows to hold no more
-	overAt byLock[time.Duration] // since when
-	told   map[grant]int         // pushes
-	named  []named               // what it may hold for owners that others may be as well
+	holds   byLock[*belief]       // what the client knows to hold, as its own owner
+	over    map[grant]struct{}    // what it knows to hold no more
+	overAt  byLock[time.Duration] // since when
+	told    map[grant]int         // pushes
+	named   []named               // what it may hold for owners that others may be as well
+	permits []*belief             // what it knows to have
 	// blurred is whether the client does not know what it holds: of a command in doubt.
 	blurred byLock[bool]
 
@@ -340,12 +341,12 @@ func (c *client) Push(b []byte) {
 	if c.told[g]++; c.told[g] > 1 {
 		c.w.fail("a loss is told twice", "%s: %s %d", c, key, fence)
 	}
-	if c.w.permits != nil {
-		c.w.permits.over(c, fence)
-		return
+	mine := *c.holds.of(sharedSide)
+	if key == permitKey {
+		mine = c.belief(key, fence)
 	}
-	if b := *c.holds.of(sharedSide); b != nil && b.fence == fence && c.w.smooth && !b.releasing && !b.vague &&
-		c.w.now < b.until-2*skew*time.Millisecond && string(v.Elems[3].Str) == table.ReasonGone {
+	if mine != nil && mine.fence == fence && c.w.smooth && !mine.releasing && !mine.vague &&
+		c.w.now < mine.until-2*skew*time.Millisecond && string(v.Elems[3].Str) == table.ReasonGone {
 		c.w.fail("a planned change ended a hold", "%s: %s %d", c, key, fence)
 	}
 	if b := *c.holds.of(sharedKey); key == sharedKey && b != nil && b.fence == fence {
@@ -513,7 +514,7 @@ func (c *client) asks(key string) bool {
 
 // holdsAny reports whether the client may hold anything.
 func (c *client) holdsAny() bool {
-	return c.holds != byLock[*belief]{} || len(c.named) > 0 || c.w.permits != nil && len(c.w.permits.known[c]) > 0
+	return c.holds != byLock[*belief]{} || len(c.named) > 0 || len(c.permits) > 0
 }
 
 func (c *client) finishedAny(side string) {
@@ -530,6 +531,9 @@ func (c *client) finished(key string, fence int64) {
 		if b := *c.holds.of(side); b != nil && b.fence == fence {
 			*c.holds.of(side) = nil
 		}
+	}
+	if key == permitKey {
+		c.permits = slices.DeleteFunc(c.permits, func(b *belief) bool { return b.fence == fence })
 	}
 }
 

@@ -180,12 +180,10 @@ type trip struct {
 	road    *road
 	slot    int
 	keys    []string
-	at      *server
 	left    int
 }
 
 func (t *trip) to(s *server, asking bool) {
-	t.at = s
 	t.road.to(s).send(t.keys, asking, t.work, t)
 }
 
@@ -211,7 +209,7 @@ func (t *trip) done(v resp.Value, err error) {
 		t.outcome.done(v, nil)
 		return
 	}
-	if t.left--; t.left == 0 || next == t.at || !t.waits() {
+	if t.left--; t.left == 0 || !t.waits() {
 		t.outcome.done(resp.Value{}, redislink.ErrUnsent)
 		return
 	}

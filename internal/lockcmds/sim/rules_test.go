@@ -40,7 +40,7 @@ type rules struct {
 }
 
 // byLock has one value for each lock.
-type byLock[T any] [5]T
+type byLock[T any] [6]T
 
 func (b *byLock[T]) of(key string) *T { return &b[place(key)] }
 
@@ -53,16 +53,18 @@ func place(key string) int {
 		return 1
 	case "f":
 		return 2
-	case sharedKey:
+	case permitKey:
 		return 3
-	case sharedSide:
+	case sharedKey:
 		return 4
+	case sharedSide:
+		return 5
 	}
 	panic(key)
 }
 
 // queues are the keys of the queues of the locks.
-var queues = [...]string{"redisson_lock_queue:{a}", "redisson_lock_queue:{b}", "redisson_lock_queue:{f}", "redisson_lock_queue:{s}"}
+var queues = [...]string{"redisson_lock_queue:{a}", "redisson_lock_queue:{b}", "redisson_lock_queue:{f}", permitQueue, "redisson_lock_queue:{s}"}
 
 // queueOf is the key of the queue of a lock.
 func queueOf(key string) string { return queues[place(key)] }
@@ -102,7 +104,7 @@ type debt struct {
 
 func newRules(w *world, keys []string) *rules {
 	return &rules{
-		w: w, keys: keys, ok: map[renewable]int64{}, upset: byLock[time.Duration]{-never, -never, -never, -never, -never},
+		w: w, keys: keys, ok: map[renewable]int64{}, upset: byLock[time.Duration]{-never, -never, -never, -never, -never, -never},
 		made: map[grant]time.Duration{}, handled: map[grant]time.Duration{}, shorter: map[grant]bool{}, parts: map[part]int64{}, servers: map[grant]*server{},
 	}
 }
@@ -130,6 +132,15 @@ func (r *rules) find(key string) *server {
 		return slot.to.primary
 	}
 	return slot.shard.primary
+}
+
+// get is a key of a lock, of either server while it may be on two.
+func (r *rules) get(key string) *entry {
+	slot := r.w.slots[r.w.slotOf(key)]
+	if e := slot.shard.primary.get(key); e != nil || slot.to == nil {
+		return e
+	}
+	return slot.to.primary.get(key)
 }
 
 func (r *rules) holder(key string) holder { return r.find(key).holder(key) }

@@ -31,12 +31,8 @@ func sidesOf(key string) []string {
 	if key == sharedKey {
 		return bothSides
 	}
-	for i, lock := range keys {
-		if lock == key {
-			return keys[i : i+1]
-		}
-	}
-	panic(key)
+	at := place(key)
+	return locks[at : at+1]
 }
 
 var bothSides = []string{sharedKey, sharedSide}
@@ -81,8 +77,11 @@ func (c *client) maybeBeside(s *slot) bool {
 
 // beliefs are what the client knows to hold of a lock; nil: nothing on that side.
 func (c *client) beliefs(key string) []*belief {
-	if key == sharedKey {
+	switch key {
+	case sharedKey:
 		return c.holds[place(sharedKey):]
+	case permitKey:
+		return c.permits
 	}
 	return c.holds[place(key) : place(key)+1]
 }
@@ -128,7 +127,12 @@ func renewed(keys, args []string) (locks []string) {
 
 // has reports whether the server that counts has a grant.
 func (r *rules) has(g grant) bool {
-	if g.key != sharedKey {
+	switch g.key {
+	case permitKey:
+		_, ok := r.permits()[g.fence]
+		return ok
+	case sharedKey:
+	default:
 		return r.holder(g.key).fence == g.fence
 	}
 	now := r.find(sharedKey).picture()
