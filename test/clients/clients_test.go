@@ -726,28 +726,3 @@ func TestTrackingRedirectsToAClientThatBeginsToWait(t *testing.T) {
 		}
 	})
 }
-
-// The proxy asks Redis for the id of a client's connection when another client names it, but not in the middle of a transaction.
-func TestAnIDIsNotAskedForInATransaction(t *testing.T) {
-	t.Parallel()
-	for _, engine := range proxytest.Engines() {
-		redis := redistest.Start(t, "--requirepass", "pw")
-		redis.Do(t, "ACL", "SETUSER", "open", "reset", "on", "nopass", "~*", "&*", "+@all")
-		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine = engine })
-		c, other := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
-		other.Quiet("AUTH", "pw")
-		if got := c.Quiet("HELLO", "3", "AUTH", "open", "x", "BAD"); got[0] != '-' { // it has logged in, on a connection without a known id
-			t.Fatal(got)
-		}
-		id := strings.Trim(c.Quiet("CLIENT", "ID"), ":\r\n")
-		c.Script("MULTI", "+OK")
-		other.Quiet("CLIENT", "TRACKING", "ON", "REDIRECT", id)
-		c.Script("PING", "+QUEUED")
-		if got := c.Quiet("EXEC"); got != "*1\r\n+PONG\r\n" {
-			t.Errorf("%s: EXEC = %q", engine, got)
-		}
-		if got := other.Quiet("CLIENT", "TRACKING", "ON", "REDIRECT", id); got != "+OK\r\n" {
-			t.Errorf("%s: after the transaction: %q", engine, got)
-		}
-	}
-}

@@ -150,30 +150,11 @@ func TestLockEnginesAreBounded(t *testing.T) {
 	}, func(o *proxy.Options) { o.MaxEngines = 4 })
 }
 
-// The database that was selected before AUTH stays selected, also for a user who may not SELECT.
-func TestDatabaseSelectedBeforeAuth(t *testing.T) {
-	t.Parallel()
-	b := proxytest.NewBench(t)
-	b.Redis.Do(t, "ACL", "SETUSER", "stay", "on", ">pw", "~*", "&*", "+@all", "-select")
-	b.Redis.Do(t, "ACL", "SETUSER", "", "on", "nopass", "~*", "&*", "+@all", "-set")
-	for _, login := range []string{"AUTH stay pw", "HELLO 3 AUTH stay pw", "MULTI\r\nAUTH stay pw\r\nEXEC", "WATCH w\r\nAUTH stay pw\r\nUNWATCH", "*3\r\n$4\r\nAUTH\r\n$0\r\n\r\n$1\r\nx"} {
-		t.Run(login, func(t *testing.T) {
-			b.Compare(t, func(s *proxytest.Side) {
-				s.HideHelloID()
-				c := s.Client("c")
-				c.Raw(proxytest.Inline("SELECT 5", "SET k five", login, "GET k", "SET k 5", "MULTI", "GET k", "EXEC", "BLPOP l 0.001", "ACL WHOAMI", "SELECT 5", "GET k", "AUTH default", "HELLO 3", "GET k", "RESET", "GET k", "SELECT 5", "GET k", "ECHO the-end"))
-				c.Until("the-end")
-			})
-		})
-	}
-}
-
 // EXEC runs several identity changes at once. Those behind an AUTH must hold, although the session has questions to Redis about the AUTH.
 func TestIdentityChangesOfOneTransaction(t *testing.T) {
 	t.Parallel()
 	b := proxytest.NewBench(t)
 	b.Redis.Do(t, "ACL", "SETUSER", "open", "reset", "on", "nopass", "~*", "&*", "+@all")
-	b.Redis.Do(t, "ACL", "SETUSER", "stay", "reset", "on", "nopass", "~*", "&*", "+@all", "-select")
 	after := proxytest.Inline("HSET h f v", "HGETALL h", "UNSUBSCRIBE", "CLIENT GETNAME", "ACL WHOAMI", "DBSIZE", "HELLO", "ECHO the-end")
 	transactions := [][]string{
 		{"AUTH open x", "HELLO 3"},
@@ -181,9 +162,6 @@ func TestIdentityChangesOfOneTransaction(t *testing.T) {
 		{"AUTH open x", "SELECT 0"},
 		{"AUTH open x", "SELECT 2", "HELLO 3 SETNAME n"},
 		{"AUTH open x", "AUTH default y"},
-		{"HELLO 3 AUTH open x BAD", "AUTH default y", "HELLO 2"},
-		{"AUTH open x", "HELLO 3 AUTH stay y", "HELLO 2"},
-		{"AUTH open x", "HELLO 2 SETNAME n BAD", "SELECT 0"},
 		{"AUTH open x", "SUBSCRIBE c", "HELLO 3"},
 		{"HELLO 3", "AUTH open x", "SUBSCRIBE c", "HELLO 2", "UNSUBSCRIBE c", "SELECT 0"},
 		{"AUTH open x", "RESET"},
@@ -204,22 +182,4 @@ func TestIdentityChangesOfOneTransaction(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The user with the empty name is not the default user.
-func TestUserWithoutAName(t *testing.T) {
-	t.Parallel()
-	redis := redistest.Start(t)
-	redis.Do(t, "ACL", "SETUSER", "", "on", "nopass", "~*", "&*", "+@all", "-set")
-	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
-		for _, password := range []string{"", "x"} {
-			c := proxytest.Dial(t, srv.Addr())
-			c.Send("AUTH", "", password)
-			c.ExpectReply("+OK")
-			c.Raw(proxytest.Inline("SET k v", "ACL WHOAMI", "MULTI", "ACL WHOAMI", "EXEC", "SET k v", "LOCK l PX 1000"))
-			for _, want := range []string{"-NOPERM", "$0\r\n", "+OK", "+QUEUED", "*1\r\n$0\r\n", "-NOPERM", ""} {
-				c.ExpectReply(want)
-			}
-		}
-	})
 }

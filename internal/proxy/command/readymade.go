@@ -5,8 +5,6 @@ import "github.com/lockproxy/lockproxy/internal/resp"
 // Commands that sessions send on their own account. They must not be changed.
 var (
 	Hello     = resp.AppendCommand(nil, "HELLO")
-	GetName   = resp.AppendCommand(nil, "CLIENT", "GETNAME")
-	WhoAmI    = resp.AppendCommand(nil, "ACL", "WHOAMI")
 	ReplyOn   = resp.AppendCommand(nil, "CLIENT", "REPLY", "ON") // answers OK to every sender
 	Asking    = resp.AppendCommand(nil, "ASKING")
 	Multi     = resp.AppendCommand(nil, "MULTI")

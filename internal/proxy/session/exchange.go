@@ -164,10 +164,8 @@ func (s *Session) quiet() {
 	if s.pin != nil && s.pin.mode == readsFrames && !s.pin.subscribed() {
 		s.readReplies()
 	}
-	if s.pin != nil && s.pin.conclude != nil {
-		conclude := s.pin.conclude
-		s.pin.conclude = nil
-		conclude()
+	if s.pin != nil && s.pin.outcome != nil {
+		s.settle()
 	}
 	s.releasePin()
 	if s.pin != nil && s.pin.conn.Finished() {

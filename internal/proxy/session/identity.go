@@ -1,10 +1,6 @@
 package session
 
 import (
-	"bytes"
-	"cmp"
-	"strconv"
-
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -59,110 +55,67 @@ func (s *Session) reidentify(r *request) bool {
 }
 
 // An outcome is Redis's answers to the identity changes that have run on a pin since the session last settled: to one,
-// or to all of an EXEC. Questions to Redis wait until nothing is outstanding, because the later changes decide the
-// questions.
+// or to all of an EXEC. The session settles when nothing is outstanding.
 type outcome struct {
-	target        upstream.Identity // of the connection now, as far as the answers tell
-	changed       bool              // target differs from the session's identity, or its user has logged in anew
-	authenticated bool              // it carries new credentials
-	doubtful      bool              // a refused HELLO may have logged in
-	doubt         Change            // that HELLO; empty: there was more than one
-	named         bool              // a refused HELLO may have left a name
+	target        upstream.Identity // of the connection now
+	authenticated bool              // it has new credentials
 }
 
-// judge notes the outcome of an identity change.
+// judge notes the outcome of an identity change. If the proxy cannot tell who is logged in now, the client gets the
+// reply, and its connection closes.
 func (s *Session) judge(c Change, reply []byte) {
 	s.noteDenial(c, reply)
-	if s.pin.conn.Bare() {
-		s.pin.spent = true
-		if reply[0] == '-' && !c.mayHaveAuthenticated(reply) {
-			return // it says nothing of the client's own
-		}
-	}
-	s.pin.conclude = s.settle
-	o := &s.pin.outcome
+	pin := s.pin
+	pin.spent = pin.spent || pin.conn.Bare() || c.mayHaveNamed(reply)
 	switch {
+	case c.unclear(reply):
+		s.goodbye(nil)
 	case reply[0] != '-':
 		if c.Name != nil {
 			s.rename(*c.Name, false)
 		}
-		if !o.changed {
-			o.target, o.changed = s.ident, true
+		if pin.outcome == nil {
+			pin.outcome = &outcome{target: s.ident}
 		}
-		o.target = c.apply(o.target)
-		if c.Auth {
-			o.authenticated, o.doubtful = true, false
-		}
-	case c.mayHaveAuthenticated(reply):
-		if o.doubt = c; o.doubtful {
-			o.doubt = Change{}
-		}
-		o.doubtful = true
-	case c.mayHaveNamed(reply):
-		o.named = true
+		pin.outcome.target = c.apply(pin.outcome.target)
+		pin.outcome.authenticated = pin.outcome.authenticated || c.Auth
 	}
 }
 
-// settle moves the session to the identity that Redis has accepted, as soon as all facts are known.
+// settle moves the session to the identity that Redis has accepted. Nothing is outstanding.
 //
 // A user may have several passwords, or accept any: the rights are the same. The clients of such a user share their
 // lanes. Therefore Redis is asked whether a password that it has accepted before is still good; if so, that password
-// serves for all. A user who may not SELECT stays in the database that was selected before. No other connection can be
-// made like this one, so the session keeps it. Nothing is outstanding.
+// serves for all.
 func (s *Session) settle() {
-	pin := s.pin
+	pin, up := s.pin, s.proxy.Upstream
 	o := pin.outcome
-	pin.outcome = outcome{}
+	pin.outcome = nil
+	known, ok := up.Proven(o.target.User)
 	switch {
-	case o.doubtful:
-		if o.changed {
-			s.become(o.target)
-		}
-		s.askUser(o.doubt)
-	case o.named:
-		o.named = false
-		s.askName(func() {
-			pin.outcome = o
-			s.settle()
-		})
-	case !o.changed:
-	case Nameless(o.target):
-		s.become(o.target)
-		s.keepLogin()
 	case !o.authenticated:
 		s.arrive(o.target)
-	default:
-		known, ok := s.proxy.Upstream.Proven(o.target.User)
-		if !ok || known == o.target.Password {
-			s.proxy.Upstream.Prove(o.target.User, o.target.Password)
-			s.selectDatabase(o.target)
-			return
-		}
-		s.inquire(resp.AppendCommand(nil, "AUTH", o.target.User, known), func(reply []byte) {
+		return
+	case !ok || known == o.target.Password:
+		up.Prove(o.target.User, o.target.Password)
+		s.arrive(o.target)
+		return
+	}
+	s.wait = waitReply
+	s.forward(ordinary, resp.AppendCommand(nil, "AUTH", o.target.User, known), &reply.Reply{
+		Session: s, Muted: true, Missed: s.CutOff, // the client knows already that it is another user
+		Done: func(reply []byte) {
+			s.Resume()
 			if resp.IsOK(reply) {
 				o.target.Password = known
 			} else {
-				s.proxy.Upstream.Prove(o.target.User, o.target.Password)
+				up.Prove(o.target.User, o.target.Password)
 			}
-			s.selectDatabase(o.target)
-		})
-	}
-}
-
-// selectDatabase is the second half of settle. It finds out whether the user may SELECT.
-func (s *Session) selectDatabase(target upstream.Identity) {
-	if target.DB == 0 {
-		s.arrive(target)
-		return
-	}
-	s.inquire(resp.AppendCommand(nil, "SELECT", strconv.Itoa(target.DB)), func(reply []byte) {
-		if resp.IsOK(reply) {
-			s.arrive(target)
-			return
-		}
-		s.become(target)
-		s.keepLogin()
-	})
+			if s.pin == pin {
+				s.arrive(o.target)
+			}
+		},
+	}, 1)
 }
 
 // arrive ends an identity change. The lane is opened at once, so that clients behind this one can be judged on it.
@@ -172,122 +125,6 @@ func (s *Session) arrive(target upstream.Identity) {
 		s.turnTo(s.pin.conn.At())
 		s.onLane(ordinary)
 	}
-}
-
-// inquire sends a command of the proxy itself on the session's pin. The client's commands wait for its reply.
-func (s *Session) inquire(cmd []byte, then func(reply []byte)) {
-	pin := s.pin
-	s.wait = waitReply
-	s.forward(ordinary, cmd, vital{s: s, Reply: &reply.Reply{Session: s, Muted: true, Done: func(reply []byte) {
-		s.Resume()
-		if s.pin == pin {
-			then(reply)
-		}
-	}}}, 1)
-}
-
-// vital is the handler of an answer that the session needs.
-type vital struct {
-	*reply.Reply
-	s *Session
-}
-
-// Lost implements reply.Handler. The client knows already that it is another user, or in another database, and the
-// session never will.
-func (v vital) Lost(reply.ID, int, bool) { v.s.CutOff() }
-
-// askName asks for the name that a refused HELLO has left on the session's pin. then follows if the session goes on as
-// before.
-func (s *Session) askName(then func()) {
-	s.inquire(command.GetName, func(reply []byte) {
-		switch v, _, err := resp.Decode(reply); {
-		case err == nil && !v.IsError():
-			s.rename(string(v.Str), false)
-		case isNoAuth(reply):
-			s.pin.spent = true
-		default: // the name may be long, or the user may not ask for it
-			s.keepLogin()
-		}
-		if !s.out.Gone() {
-			then()
-		}
-	})
-}
-
-func isNoAuth(reply []byte) bool { return bytes.HasPrefix(reply, []byte("-NOAUTH ")) }
-
-// askUser asks for the user's name after a refused HELLO that may have logged in. The session follows, if the HELLO
-// says how.
-func (s *Session) askUser(c Change) {
-	s.inquire(command.WhoAmI, func(reply []byte) {
-		v, _, err := resp.Decode(reply)
-		if err != nil || v.IsError() || string(v.Str) == cmp.Or(s.ident.User, "default") {
-			s.checkLogin()
-			return
-		}
-		id, known := c.loggedIn(string(v.Str), s.ident)
-		if !known {
-			s.checkLogin()
-			return
-		}
-		s.pin.outcome = outcome{target: id, changed: true, authenticated: true, named: c.Name != nil}
-		s.settle()
-	})
-}
-
-// checkLogin keeps the session's pin if a refused HELLO may have logged in there. A client that is not logged in by
-// then does not need it.
-func (s *Session) checkLogin() {
-	bare := s.pin.conn.Bare()
-	if s.ident.Authenticated() && !bare {
-		s.keepLogin()
-		return
-	}
-	s.inquire(command.Hello, func(reply []byte) {
-		switch {
-		case isNoAuth(reply):
-			s.pin.spent = true
-		case bare && s.ident.Authenticated():
-			s.CutOff() // the connection may be the new user's or none's, but not the old user's
-		default:
-			s.keepLogin()
-		}
-	})
-}
-
-// keepLogin keeps the session's pin for the rest of the session: no other session may have it, and no other connection
-// can be made like it.
-func (s *Session) keepLogin() {
-	s.pin.keep = true
-	if s.pin.conn.Bare() && !s.pin.dressed {
-		s.pin.dress()
-		return
-	}
-	if !s.pin.conn.Keep() {
-		s.out.say(s.proxy.NoPinFree(upstream.ErrPins, s.Addr))
-		s.CutOff()
-	}
-}
-
-// dress gives a bare connection, on which the client has logged in, the protocol and the database of its session. If
-// the user may not select it, no connection can be what the client expects.
-func (p *pinned) dress() {
-	s := p.s
-	done := func(reply []byte) {
-		if reply[0] == '-' {
-			s.CutOff()
-			return
-		}
-		p.dressed = true
-		s.keepLogin()
-	}
-	s.inquire(resp.AppendCommand(nil, "HELLO", strconv.Itoa(s.ident.Proto)), func(reply []byte) {
-		if reply[0] == '-' || s.ident.DB == 0 {
-			done(reply)
-			return
-		}
-		s.inquire(resp.AppendCommand(nil, "SELECT", strconv.Itoa(s.ident.DB)), done)
-	})
 }
 
 // disown removes the credentials from AUTH and HELLO where all clients use the proxy's own. It returns the command to

@@ -24,8 +24,6 @@ type Change struct {
 	db, proto      int
 	user, password string
 	odd            bool // Redis may see more in it than is read here
-
-	logins [][2]string // all users and passwords of a HELLO
 }
 
 // ReadChange reads a command whose name, in lower case, is name. Redis rejects malformed ones, so nothing is checked
@@ -37,7 +35,7 @@ func ReadChange(name string, args [][]byte) Change {
 	case "auth":
 		c := Change{Auth: true, odd: len(args) != 2 && len(args) != 3}
 		c.user, c.password = credentials(args[1:])
-		c.odd = c.odd || c.nameless()
+		c.odd = c.odd || c.user == ""
 		return c
 	}
 	return readHello(args)
@@ -66,8 +64,7 @@ func readHello(args [][]byte) Change {
 			c.Auth = true
 			c.auths++
 			c.user, c.password = credentials(args[i+1 : i+3])
-			c.logins = append(c.logins, [2]string{c.user, c.password})
-			c.odd = c.odd || c.nameless()
+			c.odd = c.odd || c.user == ""
 			i += 2
 		case option == "setname" && i+1 < len(args):
 			name := string(args[i+1])
@@ -93,23 +90,10 @@ func credentials(args [][]byte) (user, password string) {
 	}
 }
 
-// nameless stands for the user with the empty name, which Redis may have. In an identity, an empty name means the
-// default user. No connection can be made for that user, so its session keeps the connection that it has.
-const nameless = "\x00"
-
-// nameless reports whether it authenticates the user with the empty name.
-func (c *Change) nameless() bool { return c.Auth && c.user == "" }
-
-// Nameless reports whether an identity is that of the user with the empty name.
-func Nameless(id upstream.Identity) bool { return id.User == nameless }
-
 // apply is the identity that the change leads to from another.
 func (c *Change) apply(id upstream.Identity) upstream.Identity {
 	if c.Auth {
 		id.User, id.Password = c.user, c.password
-		if id.User == "" {
-			id.User = nameless
-		}
 	}
 	if c.Select {
 		id.DB = c.db
@@ -148,41 +132,26 @@ func Untouched(reply []byte) bool {
 	return slices.ContainsFunc(refusals, func(r []byte) bool { return bytes.HasPrefix(reply, r) })
 }
 
-// mayHaveAuthenticated reports whether a command that was refused may have logged in all the same: Redis acts on
-// HELLO's options one after another, so a bad one may follow an AUTH that went well. Such a connection must never serve
-// another session.
-func (c *Change) mayHaveAuthenticated(reply []byte) bool {
+// unclear reports whether the proxy cannot tell after the reply who is logged in. Redis acts on HELLO's options one
+// after another, so a bad one may follow an AUTH that went well. Redis may also have a user with the empty name, which
+// means the default user in an identity.
+func (c *Change) unclear(reply []byte) bool {
+	if reply[0] != '-' {
+		return c.Auth && c.user == ""
+	}
 	return c.Hello && c.Auth && c.looked(reply) && !(c.auths == 1 && bytes.HasPrefix(reply, []byte("-WRONGPASS ")))
 }
 
-// loggedIn is the identity behind such a command, if the connection was another user's before and is that user's now.
-// false: it is not known, because the command carries no password of the user, or several.
-func (c *Change) loggedIn(user string, id upstream.Identity) (upstream.Identity, bool) {
-	found := false
-	for _, login := range c.logins {
-		if login[0] != user || user == "" {
-			continue
-		}
-		if found && login[1] != id.Password {
-			return id, false
-		}
-		found, id.User, id.Password = true, user, login[1]
-	}
-	return id, found
-}
-
-// mayHaveNamed is the same for SETNAME.
+// mayHaveNamed reports whether a command that was refused may have left a name. HELLO is refused for the want of
+// credentials only after all of its options.
 func (c *Change) mayHaveNamed(reply []byte) bool {
-	return c.Name != nil && (c.looked(reply) || refusesUnnamed(reply))
+	return c.Name != nil && reply[0] == '-' && (c.looked(reply) || bytes.HasPrefix(reply, []byte("-NOAUTH ")))
 }
 
 // looked reports whether Redis has looked at HELLO's options before it refused.
 func (c *Change) looked(reply []byte) bool {
 	return !Untouched(reply) && !bytes.HasPrefix(reply, []byte("-NOPROTO "))
 }
-
-// refusesUnnamed: HELLO is refused for the want of credentials only after all of its options.
-func refusesUnnamed(reply []byte) bool { return bytes.HasPrefix(reply, []byte("-NOAUTH ")) }
 
 // denied reports whether Redis has refused the credentials of user, which the command carries. Other refusals say
 // nothing about them.

@@ -131,7 +131,6 @@ type pinned struct {
 	login       bool   // it is for judging an identity change
 	mode        pinMode
 	fresh, keep bool // the command that made it necessary has not been sent yet; for the rest of the session
-	dressed     bool // it was bare, and is as the session needs it now
 	spent       bool // it may bear a trace that this session does not know: it is closed, not returned to the pool
 
 	waits    bool // an unanswered command may wait for other clients: BLPOP, WAIT
@@ -140,8 +139,7 @@ type pinned struct {
 	unread   int  // commands sent since it is not read any more that are to be answered
 	borrowed int  // sessions that are sending this connection's id to Redis: it must not go to the pool meanwhile
 
-	outcome  outcome // of identity changes after which the session has not settled
-	conclude func()  // runs once, as soon as nothing is outstanding
+	outcome *outcome // of identity changes after which the session has not settled; nil: none
 	TxState
 	Subscriptions
 	opening   reply.Handler // of the reply to the last MULTI, until EXEC or DISCARD is sent; nil: none

@@ -83,7 +83,7 @@ func (s *Session) provide(then func(conn uint64)) {
 	}
 	pin := s.pin
 	switch {
-	case s.over() || pin == nil || pin.login && !pin.keep:
+	case s.over() || pin == nil || pin.login:
 	case pin.conn.ID() != 0:
 		pin.keep = true
 		s.afterUnlock = append(s.afterUnlock, func() { then(pin.conn.ID()) })

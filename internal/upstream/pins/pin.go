@@ -108,10 +108,6 @@ func (p *Pin) CloseWrite() {
 // Finished reports whether CloseWrite was called.
 func (p *Pin) Finished() bool { return p.finished }
 
-// Keep says that the session will have the pin for long, even if it was acquired for a login. false: no place is left
-// for that, and the session must release it.
-func (p *Pin) Keep() bool { return p.pins.keep(p) }
-
 // Rejected reports whether Redis has refused the identity's credentials.
 func (p *Pin) Rejected() bool { return p.rejected.Load() }
 

@@ -263,30 +263,6 @@ func (ps *Pins) died(p *Pin) {
 	ps.serveLocked(p.pool)
 }
 
-// keep makes a login's connection one of those for work, because its session will keep it for long. false: there is no
-// place for it.
-func (ps *Pins) keep(p *Pin) bool {
-	ps.mu.Lock()
-	from, to := p.pool, &ps.work
-	if from == to {
-		ps.mu.Unlock()
-		return true
-	}
-	if p.dead || to.places.Take(p.owner) != admission.Granted {
-		ps.mu.Unlock()
-		return false
-	}
-	if to.open >= to.max {
-		ps.evictLocked(to, p.owner)
-	}
-	from.places.Return(p.owner)
-	from.open--
-	to.open++
-	p.pool = to
-	ps.serveLocked(from)
-	return true
-}
-
 // serveLocked gives pins to waiting sessions, unlocks, and tells them.
 func (ps *Pins) serveLocked(pool *pool) {
 	type gift struct {
