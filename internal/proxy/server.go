@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/lockproxy/lockproxy/internal/admission"
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/logging"
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
@@ -24,7 +25,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/session"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/proxy/status"
-	"github.com/lockproxy/lockproxy/internal/proxy/tasks"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
@@ -44,8 +44,8 @@ type Server struct {
 	patience  context.Context    // ends when no client is waited for any more
 	hurry     context.CancelFunc // ends patience
 	engine    *engine.Engine
-	tlsTurns  tasks.Turns // of TLS handshakes
-	tasks     tasks.Group // read loops and connections that are being shut
+	tlsTurns  admission.Turns // of TLS handshakes
+	tasks     engine.Group    // read loops and connections that are being shut
 	accepting sync.WaitGroup
 
 	mu     sync.Mutex
@@ -64,9 +64,9 @@ func New(opts Options) (*Server, error) {
 	}
 	e := &shared.Proxy{
 		Settings: shared.Settings{ClientAuth: opts.ClientAuth, RefuseCrossSlot: opts.CrossSlot == CrossRefuse, Limits: opts.Limits, Logger: opts.Logger},
-		Upstream: up, Started: time.Now(), Turns: tasks.NewTurns(), LongNames: make(tasks.Turns, 1), Entries: shared.NewEntries(opts.Logger),
+		Upstream: up, Started: time.Now(), Turns: admission.NewTurns(), LongNames: make(admission.Turns, 1), Entries: shared.NewEntries(opts.Logger),
 	}
-	srv := &Server{opts: opts, shared: e, ids: clients.NewIDs(), tlsTurns: tasks.NewTurns(), conns: map[engine.Client]*session.Session{}}
+	srv := &Server{opts: opts, shared: e, ids: clients.NewIDs(), tlsTurns: admission.NewTurns(), conns: map[engine.Client]*session.Session{}}
 	srv.stop, srv.over = make(chan struct{}), make(chan struct{})
 	srv.patience, srv.hurry = context.WithCancel(context.Background())
 	srv.live.Store(&opts)

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/proxy/tasks"
+	"github.com/lockproxy/lockproxy/internal/admission"
 )
 
 // acceptTLS makes the handshake of a client on nc, of which the bytes in read have been read already. It computes while
@@ -17,7 +17,7 @@ import (
 // Only a few handshakes compute at a time: a handshake costs a thousand times as much as a command, so thousands of new
 // clients would otherwise hold up the commands and the renewals of all others. A handshake that waits for bytes of its
 // client takes no turn, so slow clients hold up no other client.
-func acceptTLS(t tasks.Turns, nc net.Conn, read []byte, by time.Time, config *tls.Config) (*tlsConn, error) {
+func acceptTLS(t admission.Turns, nc net.Conn, read []byte, by time.Time, config *tls.Config) (*tlsConn, error) {
 	c := &tlsSocket{Conn: nc, rest: read, turns: t, by: by, shakes: true}
 	secure := tls.Server(c, config)
 	err := c.take()
@@ -58,7 +58,7 @@ func (c *tlsConn) Holds() bool { return c.under.ahead.Load() > 0 }
 type tlsSocket struct {
 	net.Conn
 	rest   []byte // has been read already
-	turns  tasks.Turns
+	turns  admission.Turns
 	by     time.Time
 	taken  bool
 	shakes bool   // the handshake is being made

@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/admission"
 	"github.com/lockproxy/lockproxy/internal/netio"
-	"github.com/lockproxy/lockproxy/internal/proxy/tasks"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -73,7 +73,7 @@ func socketPair(t *testing.T) (server, client net.Conn) {
 func TestFewHandshakesComputeAtATime(t *testing.T) {
 	t.Parallel()
 	k, cfg := countedConfig(t)
-	turns := make(tasks.Turns, 2)
+	turns := make(admission.Turns, 2)
 	var wg sync.WaitGroup
 	for range 16 {
 		server, client := socketPair(t)
@@ -101,7 +101,7 @@ func TestFewHandshakesComputeAtATime(t *testing.T) {
 func TestSlowClientsTakeNoTurn(t *testing.T) {
 	t.Parallel()
 	_, cfg := countedConfig(t)
-	turns := make(tasks.Turns, 1)
+	turns := make(admission.Turns, 1)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for i := range 8 {
@@ -150,7 +150,7 @@ func (s *skipping) Write(b []byte) (int, error) {
 func TestHandshakeWithoutATurnFails(t *testing.T) {
 	t.Parallel()
 	_, cfg := countedConfig(t)
-	turns := make(tasks.Turns, 1)
+	turns := make(admission.Turns, 1)
 	turns <- struct{}{}
 	server, _ := socketPair(t)
 	if _, err := acceptTLS(turns, server, nil, time.Now(), cfg); !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -189,7 +189,7 @@ func TestRecordsThatHaveNotBeenReadAreHeld(t *testing.T) {
 		}})
 		done := make(chan *tlsConn)
 		go func() {
-			c, err := acceptTLS(make(tasks.Turns, 1), server, nil, time.Now().Add(patience), cfg)
+			c, err := acceptTLS(make(admission.Turns, 1), server, nil, time.Now().Add(patience), cfg)
 			if err != nil {
 				t.Error(err)
 			}

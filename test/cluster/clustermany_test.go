@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockproxy/lockproxy/internal/proxy/tasks"
+	"github.com/lockproxy/lockproxy/internal/admission"
 	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
@@ -15,7 +15,7 @@ import (
 func commandsOfManyKeysLeaveTurns(t *testing.T, c *redistest.Cluster) {
 	const keys = 4096
 	for engine, srv := range proxytest.StartOverCluster(t, c, proxytest.Patient) {
-		srv.Shared().Turns = make(tasks.Turns, 1)
+		srv.Shared().Turns = make(admission.Turns, 1)
 		p := proxytest.Dial(t, srv.Addr())
 		var others []*proxytest.Client // one of them is on the loop of p
 		for range 8 {

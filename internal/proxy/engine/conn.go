@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/netio"
-	"github.com/lockproxy/lockproxy/internal/proxy/tasks"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
@@ -32,7 +31,7 @@ type conn struct {
 	watch   *netio.EndWatch // nil: a client's end is not seen while it is not read
 	resume  chan struct{}   // size 1, never closed: the session may be read again
 	once    sync.Once
-	output  tasks.Group // drainOutput
+	output  Group // drainOutput
 }
 
 // serve makes a conn of an arrival.

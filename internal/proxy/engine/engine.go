@@ -22,7 +22,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/lockproxy/lockproxy/internal/proxy/tasks"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
@@ -104,8 +103,8 @@ type Arrival struct {
 
 // Options configure an Engine. All fields are required.
 type Options struct {
-	Kind   string       // Auto, Goroutine or Epoll
-	Tasks  *tasks.Group // for goroutines that end when their client's connection has been closed
+	Kind   string // Auto, Goroutine or Epoll
+	Tasks  *Group // for goroutines that end when their client's connection has been closed
 	Logger *zap.Logger
 }
 

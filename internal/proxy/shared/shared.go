@@ -9,14 +9,15 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/lockproxy/lockproxy/internal/admission"
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/logging"
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/engine"
 	"github.com/lockproxy/lockproxy/internal/proxy/status"
-	"github.com/lockproxy/lockproxy/internal/proxy/tasks"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
@@ -89,9 +90,9 @@ type Proxy struct {
 
 	Clients   clients.Directory[clients.Visible] // all connected clients
 	Clock     atomic.Int64                       // milliseconds since started, as far as idle times need it
-	Inquiries tasks.Group                        // goroutines of Aside
-	Turns     tasks.Turns                        // of those that compute
-	LongNames tasks.Turns                        // of lock commands with long names
+	Inquiries engine.Group                       // goroutines of Aside
+	Turns     admission.Turns                    // of those that compute
+	LongNames admission.Turns                    // of lock commands with long names
 }
 
 // Policies is the policy table for the commands that Redis has now.

@@ -58,8 +58,8 @@ type Options struct {
 
 // Pins are all pins of a proxy. All methods may be called from any goroutine.
 type Pins struct {
-	opts  Options      // immutable
-	turns stream.Turns // without them, the readers of 64 busy pins kept event loops from their processors for half a second
+	opts  Options         // immutable
+	turns admission.Turns // without them, the readers of 64 busy pins kept event loops from their processors for half a second
 
 	mu     sync.Mutex
 	all    map[*Pin]struct{} // whose connections have not ended
@@ -72,7 +72,7 @@ type Pins struct {
 func New(opts Options) *Pins {
 	l := opts.Limits
 	return &Pins{
-		opts: opts, turns: stream.NewTurns(), all: map[*Pin]struct{}{}, work: newPool(l.Max, l.share(), l.Wait),
+		opts: opts, turns: admission.NewTurns(), all: map[*Pin]struct{}{}, work: newPool(l.Max, l.share(), l.Wait),
 		logins: newPool(l.MaxLogins, admission.Share(l.MaxLogins), l.LoginWait),
 	}
 }

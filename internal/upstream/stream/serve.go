@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync"
 
+	"github.com/lockproxy/lockproxy/internal/admission"
 	"github.com/lockproxy/lockproxy/internal/buffers"
 	"github.com/lockproxy/lockproxy/internal/netio"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
@@ -14,25 +15,9 @@ import (
 // calls.
 const readSize = 64 << 10
 
-// Turns let few of the readers that share them feed their streams at a time, in the order of their arrival. nil is no
-// limit. A reader takes a turn for the bytes of one read, while it has no locks.
-type Turns chan struct{}
-
-// NewTurns leaves half of the processors to others.
-func NewTurns() Turns { return make(Turns, max(1, runtime.GOMAXPROCS(0)/2)) }
-
-// feed feeds the stream when it is its turn.
-func (t Turns) feed(s *Stream, b []byte) error {
-	if t != nil {
-		t <- struct{}{}
-		defer func() { <-t }()
-	}
-	return s.Feed(b)
-}
-
 // Serve moves a stream's bytes until its connection fails or stop is closed, then closes the connection. Both of its
-// loops have ended when it returns.
-func Serve(nc net.Conn, s *Stream, stop <-chan struct{}, turns Turns) error {
+// loops have ended when it returns. Its reader takes a turn for the bytes of one read, while it has no locks.
+func Serve(nc net.Conn, s *Stream, stop <-chan struct{}, turns admission.Turns) error {
 	w := &writer{nc: nc, stream: s, done: make(chan struct{})}
 	var wg sync.WaitGroup
 	wg.Go(w.loop)
@@ -60,11 +45,16 @@ func closeOn(stop, done <-chan struct{}, nc net.Conn) {
 // readBuffers have the bytes of one read each. A socket takes one only while it has bytes.
 var readBuffers = netio.Space(readSize)
 
-func readLoop(nc net.Conn, s *Stream, turns Turns) error {
+func readLoop(nc net.Conn, s *Stream, turns admission.Turns) error {
+	feed := func(b []byte) error {
+		turns.Take()
+		defer turns.Leave()
+		return s.Feed(b)
+	}
 	if r := netio.NewReader(nc, readBuffers); r != nil {
 		var ferr error
 		err := r.Run(func(b []byte) bool {
-			ferr = turns.feed(s, b)
+			ferr = feed(b)
 			return ferr == nil
 		})
 		if ferr != nil {
@@ -76,7 +66,7 @@ func readLoop(nc net.Conn, s *Stream, turns Turns) error {
 	for {
 		n, err := nc.Read(buf)
 		if n > 0 {
-			if ferr := turns.feed(s, buf[:n]); ferr != nil {
+			if ferr := feed(buf[:n]); ferr != nil {
 				return ferr
 			}
 		}

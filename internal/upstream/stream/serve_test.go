@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+
+	"github.com/lockproxy/lockproxy/internal/admission"
 )
 
 // drained is a connection that cannot be written, although nothing has been read of its end.
@@ -53,7 +55,7 @@ func (r *slow) Flush()                            {}
 // Readers that share turns do not feed their streams side by side.
 func TestReadersTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns, r := make(Turns, 1), &slow{began: make(chan struct{}, 2), goOn: make(chan struct{})}
+		turns, r := make(admission.Turns, 1), &slow{began: make(chan struct{}, 2), goOn: make(chan struct{})}
 		var all sync.WaitGroup
 		for range 2 {
 			own, redis := net.Pipe()

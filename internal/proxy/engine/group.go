@@ -1,11 +1,10 @@
-// Package tasks starts goroutines, bounds how many compute at a time, and waits for their ends. The groups of sync and
-// x/sync do not refuse a task that comes when the wait for all others is over.
-package tasks
+package engine
 
 import "sync"
 
 // A Group starts goroutines and waits for them. Unlike with a sync.WaitGroup, Start may be called while Wait blocks.
-// After Wait has seen that no task is running, Start returns false. The zero value is ready.
+// After Wait has seen that no task is running, Start returns false: the groups of sync and x/sync do not refuse such a
+// task. The zero value is ready.
 type Group struct {
 	mu   sync.Mutex // guards the fields below
 	n    int

@@ -1,4 +1,4 @@
-package tasks
+package engine
 
 import (
 	"sync/atomic"
