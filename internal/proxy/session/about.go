@@ -71,7 +71,8 @@ type Status struct {
 
 // waitNames are the reasons of a wait for people.
 var waitNames = [...]string{
-	waitNone: "", waitTurn: "turn", waitTaken: "client", waitQuiet: "replies", waitPin: "pin", waitReply: "reply", waitLock: "lock", waitEngine: "engine", waitDoor: "admission", waitGoodbye: "closing",
+	waitNone: "", waitTurn: "turn", waitTaken: "client", waitQuiet: "replies", waitPin: "pin", waitReply: "reply",
+	waitLock: "lock", waitEngine: "engine", waitDoor: "admission", waitGoodbye: "closing",
 }
 
 // Status describes the client.

@@ -127,7 +127,7 @@ func (s *Session) notInTx(r *request) []byte {
 		return nil
 	case r.policy == command.PubSub:
 		return noSubscriptionsInTx
-	case r.policy == command.Lock, r.policy == command.AboutClients, r.row.Name == "client" && command.Keyword(r.args, 1) == "reply":
+	case r.neverInTx():
 		return notInTx
 	case scatter.NeedsAll(r.row.Name, command.Keyword(r.args, 1)):
 		return allInTx
@@ -212,7 +212,8 @@ func (s *Session) routeAt(r *request) (handled, done bool) {
 			}
 		}
 		switch {
-		case r.policy == command.Shared && r.slot >= 0 && (pin.Watching || !pin.fresh && s.ownerOf(r.slot) != pin.conn.At()): // it may have moved since the WATCH
+		case r.policy == command.Shared && r.slot >= 0 &&
+			(pin.Watching || !pin.fresh && s.ownerOf(r.slot) != pin.conn.At()): // it may have moved since the WATCH
 			r.target = s.ownerOf(r.slot)
 			r.send(r.handler())
 			return true, true
@@ -267,30 +268,23 @@ func (s *Session) watchOver(r *request, to reply.Handler) reply.Handler {
 	}
 	switch {
 	case pin.InTx || pin.Opening > 0:
-		muted := r.muted
-		return &reply.Guarded{Session: s, To: to, Slot: r.slot, Read: topology.ReadRefusal, Refused: func(at reply.ID, why topology.Refusal) bool {
+		return s.inPlace(r, to, func(why topology.Refusal) []byte {
 			s.noteRefusal(why)
-			words := tryAgain
 			if pin.Watching {
-				words, pin.watch.broken = queued, true
+				pin.watch.broken = true
+				return queued
 			}
-			if !muted {
-				s.out.put(at, words, false)
-			}
-			return true
-		}}
+			return tryAgain
+		})
 	case pin.Watching && r.slot >= 0 && (r.policy == command.PinOnce || r.row.Name == "watch"):
-		answer, watches, muted := shared.CrossSlot, r.row.Name == "watch", r.muted
-		if watches {
-			answer = []byte(resp.OK)
-		}
-		return &reply.Guarded{Session: s, To: to, Slot: r.slot, Read: topology.ReadRefusal, Refused: func(at reply.ID, _ topology.Refusal) bool {
-			pin.watch.broken = pin.watch.broken || watches
-			if !muted {
-				s.out.put(at, answer, false)
+		watches := r.row.Name == "watch"
+		return s.inPlace(r, to, func(topology.Refusal) []byte {
+			if watches {
+				pin.watch.broken = true
+				return []byte(resp.OK)
 			}
-			return true
-		}}
+			return shared.CrossSlot
+		})
 	case r.slot >= 0 && (r.policy == command.PinOnce || r.policy == command.PinAhead || r.row.Name == "watch"):
 		r.keep()
 		if r.asking {
@@ -299,6 +293,18 @@ func (s *Session) watchOver(r *request, to reply.Handler) reply.Handler {
 		return pin.rerouted(r, r.slot, topology.ReadWaitingRefusal, to)
 	}
 	return to
+}
+
+// inPlace returns the handler of a reply that gets other words in place of a refusal by the pin's server.
+func (s *Session) inPlace(r *request, to reply.Handler, words func(topology.Refusal) []byte) reply.Handler {
+	muted := r.muted
+	refused := func(at reply.ID, why topology.Refusal) bool {
+		if b := words(why); !muted {
+			s.out.put(at, b, false)
+		}
+		return true
+	}
+	return &reply.Guarded{Session: s, To: to, Slot: r.slot, Read: topology.ReadRefusal, Refused: refused}
 }
 
 // rerouted returns the handler of a kept request that is routed anew if the pin's server refuses it, or cannot be
@@ -347,7 +353,7 @@ func (p *pinned) elsewhere(r *request, why topology.Refusal) bool {
 	if !p.s.again(r, p.conn.At(), why) {
 		return false
 	}
-	if why.Reason == topology.TryLate && p.s.pin == p { // a server that has been demoted closes the connection of a client that has waited
+	if why.Reason == topology.TryLate && p.s.pin == p { // a server that has been demoted closes the connection of its waiters
 		p.s.pin = nil
 		p.discard()
 		return true

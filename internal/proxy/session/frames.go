@@ -54,28 +54,31 @@ func (s *Session) execSubscriptions(r *request) bool {
 	return true
 }
 
-var noSubscriptionsInTx = resp.AppendError(nil, resp.Err, "subscriptions are not possible inside a transaction in front of a cluster")
+var noSubscriptionsInTx = resp.AppendError(nil, resp.Err,
+	"subscriptions are not possible inside a transaction in front of a cluster")
 
 // listen routes the commands of a session in front of a cluster that its subscriptions concern. They do not occupy its
 // pin. handled is false for other commands. done is false if the command must wait.
 func (s *Session) listen(r *request) (handled, done bool) {
+	name := r.row.Name
+	subscribes := r.policy == command.PubSub
 	switch {
-	case s.guard.Restricted(), r.policy == command.PubSub && len(r.args) < 2 && !strings.HasSuffix(r.row.Name, "unsubscribe"): // Redis refuses it
+	case s.guard.Restricted(), subscribes && len(r.args) < 2 && !strings.HasSuffix(name, "unsubscribe"): // Redis refuses it
 		return false, false
-	case r.policy == command.PubSub && !s.awaitQuiet():
+	case subscribes && !s.awaitQuiet():
 		return true, false
-	case r.policy == command.PubSub && s.pin != nil && s.pin.InTx:
+	case subscribes && s.pin != nil && s.pin.InTx:
 		s.poison(r, noSubscriptionsInTx)
 		return true, true
-	case r.policy == command.PubSub:
+	case subscribes:
 		s.wait = waitReply
-		s.clusterSubs.Ask(r.row.Name, r.args[1:], s.ident.Proto, s.out.Slots.Hold(), r.muted)
+		s.clusterSubs.Ask(name, r.args[1:], s.ident.Proto, s.out.Slots.Hold(), r.muted)
 		return true, true
-	case s.ident.Proto == 3, r.row.Malformed(r.args), r.row.Name == "quit", r.row.Name == "reset", r.row.Name == "ping" && len(r.args) > 2:
+	case s.ident.Proto == 3, r.row.Malformed(r.args), name == "quit", name == "reset", name == "ping" && len(r.args) > 2:
 		return false, false
 	case !s.awaitQuiet():
 		return true, false
-	case r.row.Name == "ping":
+	case name == "ping":
 		return true, r.answerWith(Pong(r.args[1:]))
 	}
 	return true, r.answerWith(Refusal(s.cmd))
@@ -198,9 +201,10 @@ func (s *Session) replconf(r *request) bool {
 	return s.markPin(r, r.raw, h, true, nil)
 }
 
-var monitorsCannotLock = resp.AppendError(nil, resp.Err, "lock commands are not possible on a connection that monitors or replicates")
-
-var monitorsCannotAsk = resp.AppendError(nil, resp.Err, "CLIENT LIST, KILL and UNBLOCK are not possible on a connection that monitors or replicates")
+// unreadRefuses is the reply to commands of the proxy on a connection whose bytes pass unread.
+func unreadRefuses(which string) []byte {
+	return resp.AppendError(nil, resp.Err, which+" are not possible on a connection that monitors or replicates")
+}
 
 // replyCommands put a connection into a reply mode without an answer.
 var replyCommands = map[replyMode][]byte{
@@ -211,15 +215,14 @@ var replyCommands = map[replyMode][]byte{
 // routeRaw routes a command of a session whose pin is not read any more. The pin stays the session's until its end, so
 // the command's effect on the connection does not matter.
 func (s *Session) routeRaw(r *request) bool {
-	if r.policy == command.Lock {
-		s.out.say(monitorsCannotLock)
-		return true
+	switch r.policy {
+	case command.Lock:
+		s.out.say(unreadRefuses("lock commands"))
+	case command.AboutClients:
+		s.out.say(unreadRefuses("CLIENT LIST, KILL and UNBLOCK"))
+	default:
+		s.sendUnread(r, r.raw)
 	}
-	if r.policy == command.AboutClients {
-		s.out.say(monitorsCannotAsk)
-		return true
-	}
-	s.sendUnread(r, r.raw)
 	return true
 }
 

@@ -326,8 +326,10 @@ func (s *Session) hasEnough() bool {
 	case waits:
 		return held >= min(maxQueued, limits.Query)
 	}
-	// The bytes of an incomplete command wait for the same answers.
-	return s.out.Slots.Due() > 0 && s.unanswered >= min(limits.Unanswered, budget.Free) && !s.pinWaits() && s.unanswered+held >= s.proxy.Budget.Allowance(limits.Unanswered)
+	if s.out.Slots.Due() == 0 || s.unanswered < min(limits.Unanswered, budget.Free) || s.pinWaits() {
+		return false
+	}
+	return s.unanswered+held >= s.proxy.Budget.Allowance(limits.Unanswered) // an incomplete command waits for the same answers
 }
 
 // readOn ends a pause of the engine if there is space again, behind all that the session can do with the bytes that it

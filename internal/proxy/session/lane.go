@@ -17,7 +17,7 @@ func (s *Session) onLane(r *request) *upstream.Lane {
 	case s.lane == nil:
 		s.role = s.wants(r)
 		s.lane = s.proxy.Upstream.Lane(s.ident, s.at, s.host.Driver(), s.owner, s.role)
-	case s.out.Slots.Due() == 0 && (s.lane.Unsettled() || s.runsScripts(r)): // the lane for scripts may have become another one since
+	case s.out.Slots.Due() == 0 && (s.lane.Unsettled() || s.runsScripts(r)): // the lane for scripts may be another one now
 		s.role = s.wants(r)
 		s.lane = s.proxy.Upstream.Move(s.lane, s.role)
 	default:

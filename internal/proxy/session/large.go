@@ -62,7 +62,8 @@ type progress struct {
 // stream sends the start of a command that is not whole yet, if the command is large and may be streamed. It returns
 // the number of bytes of buf that it has consumed.
 func (s *Session) stream(table *command.Table, buf []byte) int {
-	if size := max(s.guard.Need(), s.guard.Checked()); !s.streaming() && (size < streamFrom || size < s.heldWhole()) || s.wait != waitNone || s.ended {
+	size := max(s.guard.Need(), s.guard.Checked())
+	if s.wait != waitNone || s.ended || !s.streaming() && (size < streamFrom || size < s.heldWhole()) {
 		return 0
 	}
 	s.usual = false
@@ -230,7 +231,8 @@ func (s *Session) endStream(rest []byte) {
 	s.forward(ordinary, rest, h, 1)
 }
 
-var movedMeanwhile = resp.AppendError(nil, resp.NoUpstream, "the slot of the key moved while the command was sent, which was not carried out")
+var movedMeanwhile = resp.AppendError(nil, resp.NoUpstream,
+	"the slot of the key moved while the command was sent, which was not carried out")
 
 // checkStream ends a client whose large command comes too slowly.
 func (s *Session) checkStream() {

@@ -139,7 +139,13 @@ func (s *Session) departServed() {
 // depart closes the connection of a client that is asked to leave, if this is a quiet moment: nothing is outstanding,
 // no command has come in part, and the client has no lock, no wait, and no connection to Redis of its own.
 func (s *Session) depart() {
-	if s.out.Gone() || s.wait != waitNone || s.out.Slots.Due() > 0 || s.in.len() > 0 || s.streaming() || s.pin != nil || s.kept != nil || s.clusterSubs.Listening() || s.host.Unread() {
+	if s.out.Gone() || s.wait != waitNone || s.out.Slots.Due() > 0 {
+		return
+	}
+	if s.in.len() > 0 || s.streaming() || s.host.Unread() {
+		return
+	}
+	if s.pin != nil || s.kept != nil || s.clusterSubs.Listening() {
 		return
 	}
 	if s.leaveEngines(); len(s.engines) > 0 {

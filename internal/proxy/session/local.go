@@ -250,7 +250,7 @@ func (s *Session) aboutSelf(r *request) func(reply []byte) []byte {
 	case "info":
 		return func(reply []byte) []byte { return s.ownLine(reply, size, args) }
 	}
-	return func(reply []byte) []byte { return s.redir.Translate(reply) } // a command that is not answered yet may change the redirection
+	return func(reply []byte) []byte { return s.redir.Translate(reply) } // an unanswered command may change the redirection
 }
 
 // ownLine is the answer to CLIENT INFO.

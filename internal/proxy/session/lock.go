@@ -23,7 +23,8 @@ const longestPrefix = 1 << 10
 // longestLock bounds a lock command: a script call has the name several times.
 const longestLock = 2 << 20
 
-var longName = resp.AppendError(nil, resp.Err, "the name of the lock is too long: it may have 2 MB, or less with a smaller proto-max-bulk-len or client-query-buffer-limit of upstream")
+var longName = resp.AppendError(nil, resp.Err, "the name of the lock is too long: "+
+	"it may have 2 MB, or less with a smaller proto-max-bulk-len or client-query-buffer-limit of upstream")
 
 // lock executes a lock command. The session goes on when it has been answered. A command with a long name takes many
 // times its size for a moment. So such commands have one turn at a time, each is charged before the next one, and while

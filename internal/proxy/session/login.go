@@ -95,7 +95,8 @@ func (s *Session) noteDenial(c Change, reply []byte) {
 		return
 	}
 	total := s.proxy.Counters.LoginsFailed.Add(1)
-	s.proxy.Entries.Write(logging.Audit, "login failed", "", zap.String("client", s.Addr), zap.String("user", user[:min(len(user), maxLoggedUser)]), zap.Int64("total", total))
+	s.proxy.Entries.Write(logging.Audit, "login failed", "", zap.String("client", s.Addr),
+		zap.String("user", user[:min(len(user), maxLoggedUser)]), zap.Int64("total", total))
 }
 
 // maxLoggedUser is the number of bytes of a user's name that are logged: a client may send any name.

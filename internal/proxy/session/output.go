@@ -21,7 +21,7 @@ type Output[C comparable] struct {
 	overflow func(limit shared.Limit, unread int)
 	later    func(d time.Duration) // has Judge called
 	unread   int                   // bytes in all of these, and those that an engine has taken and not yet written
-	behind   int64                 // shared.Proxy.Clock since a subscriber has left more bytes unread than its soft limit; 0: it has not
+	behind   int64                 // shared.Proxy.Clock since a subscriber has left more unread than its soft limit; 0: it has not
 	gone     bool
 	watch    metrics.Watch // of a command that is measured
 }

@@ -96,7 +96,10 @@ func (s *Session) named(name string) *reply.Reply {
 // Redis's answers.
 func (s *Session) releasePin() {
 	p := s.pin
-	if p == nil || p.fresh || p.mode != readsReplies || s.streaming() || s.large.state == largeLocated && s.large.refusal == nil || p.keep || p.borrowed > 0 || p.InTx || p.Watching || s.wait != waitNone {
+	if p == nil || s.wait != waitNone || p.fresh || p.borrowed > 0 || p.hasState() {
+		return
+	}
+	if s.streaming() || s.large.state == largeLocated && s.large.refusal == nil {
 		return
 	}
 	s.pin = nil
@@ -107,6 +110,9 @@ func (s *Session) releasePin() {
 	s.proxy.Counters.PinReasons.Add(p.reason, -1)
 	p.conn.Release()
 }
+
+// hasState reports whether the connection is in a state that the session needs.
+func (p *pinned) hasState() bool { return p.mode != readsReplies || p.keep || p.InTx || p.Watching }
 
 // dropConnections gives up the session's pin, which it returns, and its lane unless replies are due there.
 func (s *Session) dropConnections() (pin *pinned) {
@@ -186,7 +192,7 @@ func (p *pinned) Closed(error) {
 // it had no state there yet, its commands are refused with an error reply.
 func (p *pinned) broken() {
 	s := p.s
-	if p.conn.Connected() && (p.mode != readsReplies || p.InTx || p.Watching || p.keep || s.streaming() || s.side == sideEnded) || s.rejected() {
+	if p.conn.Connected() && (p.hasState() || s.streaming() || s.side == sideEnded) || s.rejected() {
 		s.CutOff()
 		return
 	}

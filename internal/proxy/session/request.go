@@ -358,7 +358,7 @@ func (r *request) reword() bool {
 // probe asks the server for the keys of a script that seems to have been refused, or whether it answers if the script
 // has none. The reply comes in place of the script's.
 func (r *request) probe() bool {
-	if r.row == nil || !r.row.Script || r.row.Keys.Keyless() || topology.ReadRefusal(r.failed).Reason == topology.NotRefused || r.s.out.Gone() {
+	if r.row == nil || !r.row.Script || r.row.Keys.Keyless() || r.s.out.Gone() || r.madeUp() {
 		return false
 	}
 	args := resp.Split(r.raw, nil)
@@ -375,8 +375,8 @@ func (r *request) probe() bool {
 	return true
 }
 
-// madeUp reports whether the answer to a probe says that the script has made up the refusal: the server does not refuse
-// the keys.
+// madeUp reports whether the error that has come is no refusal. If it answers a probe, the script has made up the
+// refusal: the server does not refuse the keys.
 func (r *request) madeUp() bool {
 	return topology.ReadRefusal(r.failed).Reason == topology.NotRefused
 }

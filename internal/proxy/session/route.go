@@ -283,7 +283,7 @@ func (p *pinned) marked(reply []byte, keep bool, accepted func()) {
 // queueLocal handles commands of the proxy inside a transaction, where Redis would queue them.
 func (s *Session) queueLocal(r *request) bool {
 	switch {
-	case r.policy == command.Lock, r.policy == command.AboutClients, r.row.Name == "client" && command.Keyword(r.args, 1) == "reply":
+	case r.neverInTx():
 		s.poison(r, notInTx)
 		return true
 	case r.row.Name == "reset", r.row.Name == "quit":
@@ -303,6 +303,12 @@ func (s *Session) queueLocal(r *request) bool {
 	}
 	r.forward(r.raw, r.handler())
 	return true
+}
+
+// neverInTx reports whether the proxy refuses the command inside every transaction.
+func (r *request) neverInTx() bool {
+	return r.policy == command.Lock || r.policy == command.AboutClients ||
+		r.row.Name == "client" && command.Keyword(r.args, 1) == "reply"
 }
 
 // poison answers err and makes the open transaction fail, like a command that Redis refuses to queue.
@@ -325,4 +331,5 @@ func emptied(args [][]byte) [][]byte {
 // maxKeptArgs bounds the scratch that an idle session keeps.
 const maxKeptArgs = 64
 
-var writesInDoubt = resp.AppendError(nil, resp.InDoubt, "a server to which this connection has written was replaced, its successor may not have the writes")
+var writesInDoubt = resp.AppendError(nil, resp.InDoubt,
+	"a server to which this connection has written was replaced, its successor may not have the writes")

@@ -55,8 +55,8 @@ type Session struct {
 	bill     budget.Account
 	backlog  budget.Backlog // bytes appended to the lane or pin that are still here
 	held     atomic.Int64   // bytes of memory that its locks take
-	usual    bool           // only ordinary commands and replies have moved since the session was locked: standing need not be computed again
-	standing int            // bytes that such an entry does not change, at the last other entry
+	usual    bool           // only ordinary commands and replies have moved since the session was locked
+	standing int            // bytes that these do not change, at the last other entry
 	gathered int            // bytes of a reply that must be held whole
 
 	// The bytes from the client, and the command that is being read.
@@ -94,7 +94,7 @@ type Session struct {
 	pinTimedOut   error       // why the request for a pin has failed
 	redir         clients.Redirection
 	kept          *keptTx       // in front of a cluster: a transaction that no server has yet; nil: none
-	crowded       chan struct{} // closed when the client has read bytes that pass unread, or the session is over; nil: it has read enough
+	crowded       chan struct{} // closed when the client has read bytes that pass unread, or at the end; nil: it has read enough
 
 	// Facts that the client has told of itself.
 	reply        replyMode

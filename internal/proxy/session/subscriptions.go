@@ -54,7 +54,8 @@ func IsMessage(verb string) bool {
 
 // Refusal is the reply to a command that a subscriber may not send in RESP2.
 func Refusal(verb string) []byte {
-	return resp.AppendError(nil, resp.Err, "Can't execute '"+verb+"': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
+	return resp.AppendError(nil, resp.Err, "Can't execute '"+verb+
+		"': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
 }
 
 // Pong is the reply to a PING of a subscriber in RESP2.

@@ -37,7 +37,7 @@ func (s *Session) transact(r *request) bool {
 			s.Resume()
 			s.executed(pin, reply)
 		}
-		if pin.changes() { // the session may then ask Redis on this connection, where its question must not get into the client's next transaction
+		if pin.changes() { // the session may ask Redis here then: its question must not get into the next transaction
 			s.wait = waitReply
 		}
 		to = s.watchOverExec(r, h)
