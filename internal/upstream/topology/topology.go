@@ -65,3 +65,12 @@ func (s *Single) Resolve(Node) (Place, error) { return s.place, nil }
 // Doubt says that a server was not found at a place, for the given reason. The address of a single server does not
 // change.
 func (s *Single) Doubt(Node, Place, error) {}
+
+// Named finds servers whose names are their TCP addresses, such as Sentinels.
+type Named struct{}
+
+// Resolve returns where a server is.
+func (Named) Resolve(at Node) (Place, error) { return Place{Network: "tcp", Address: string(at)}, nil }
+
+// Doubt says that a server was not found, which changes nothing.
+func (Named) Doubt(Node, Place, error) {}
