@@ -172,7 +172,9 @@ func (srv *Server) Change(o Options) {
 }
 
 // forEngines returns the options of the lock engines. Their defaults are in changes.
-func (o *Options) forEngines(uuid string, e *shared.Proxy, rule *lockcmds.ReentryRule, changes *lockcmds.Changes) lockcmds.RegistryOptions {
+func (o *Options) forEngines(
+	uuid string, e *shared.Proxy, rule *lockcmds.ReentryRule, changes *lockcmds.Changes,
+) lockcmds.RegistryOptions {
 	changes.Set(o.Locks)
 	up, counters := e.Upstream, &e.Counters
 	events := counters.LockEvents()
@@ -210,7 +212,8 @@ func (o *Options) forEngines(uuid string, e *shared.Proxy, rule *lockcmds.Reentr
 func (srv *Server) limits() map[string]int64 {
 	o := srv.live.Load()
 	return map[string]int64{
-		"max-clients": int64(o.Limits.Clients), "max-waiters": int64(o.Locks.MaxWaiters), "max-waiters-per-lock": int64(o.Locks.MaxWaitersPerLock),
+		"max-clients": int64(o.Limits.Clients),
+		"max-waiters": int64(o.Locks.MaxWaiters), "max-waiters-per-lock": int64(o.Locks.MaxWaitersPerLock),
 		"max-pins": int64(o.Upstream.Pins.Max), "max-lanes": int64(o.Upstream.MaxLanes),
 	}
 }

@@ -63,15 +63,23 @@ func New(opts Options) (*Server, error) {
 		return nil, err
 	}
 	e := &shared.Proxy{
-		Settings: shared.Settings{ClientAuth: opts.ClientAuth, RefuseCrossSlot: opts.CrossSlot == CrossRefuse, Limits: opts.Limits, Logger: opts.Logger},
-		Upstream: up, Started: time.Now(), Turns: admission.NewTurns(), LongNames: make(admission.Turns, 1), Entries: shared.NewEntries(opts.Logger),
+		Settings: shared.Settings{
+			ClientAuth: opts.ClientAuth, RefuseCrossSlot: opts.CrossSlot == CrossRefuse, Limits: opts.Limits, Logger: opts.Logger,
+		},
+		Upstream: up, Started: time.Now(), Entries: shared.NewEntries(opts.Logger),
+		Turns: admission.NewTurns(), LongNames: make(admission.Turns, 1),
 	}
-	srv := &Server{opts: opts, shared: e, ids: clients.NewIDs(), tlsTurns: admission.NewTurns(), conns: map[engine.Client]*session.Session{}}
+	srv := &Server{
+		opts: opts, shared: e, ids: clients.NewIDs(), tlsTurns: admission.NewTurns(),
+		conns: map[engine.Client]*session.Session{},
+	}
 	srv.stop, srv.over = make(chan struct{}), make(chan struct{})
 	srv.patience, srv.hurry = context.WithCancel(context.Background())
 	srv.live.Store(&opts)
 	id := uuid.NewString()
-	srv.reentry = &lockcmds.ReentryRule{OwnersOnly: opts.Reentry == ReentryOwner, Counted: e.Counters.Reentered, Logger: opts.Logger.Named("locks")}
+	srv.reentry = &lockcmds.ReentryRule{
+		OwnersOnly: opts.Reentry == ReentryOwner, Counted: e.Counters.Reentered, Logger: opts.Logger.Named("locks"),
+	}
 	if e.Locks, err = lockcmds.NewRegistry(opts.forEngines(id, e, srv.reentry, &srv.changes)); err != nil {
 		return nil, err
 	}

@@ -120,7 +120,9 @@ func (s sentinels) looks(err error) bool {
 
 // find makes the topology that an address describes, with the watcher that keeps it; nil: it does not change. moved is
 // called when the server has moved, leases of the time that a failover takes.
-func (o *Options) find(addr topology.Address, dialing dial.Options, leases *leaseWarner, moved func(from, to string)) (dial.Resolver, *sentinel.Watcher, error) {
+func (o *Options) find(
+	addr topology.Address, dialing dial.Options, leases *leaseWarner, moved func(from, to string),
+) (dial.Resolver, *sentinel.Watcher, error) {
 	switch addr.Kind {
 	case topology.KindSentinel:
 		primary := topology.NewPrimary()
@@ -132,7 +134,8 @@ func (o *Options) find(addr topology.Address, dialing dial.Options, leases *leas
 			Name: addr.Name, Sentinels: addr.Servers, Map: o.Map, Primary: primary, Moved: moved, DownAfter: leases.DownAfter,
 			Dialer: dial.New(dialing), ID: Identity{User: o.Sentinel.User, Password: o.Sentinel.Password, Proto: 3},
 			Role: func(ctx context.Context, addr string) dial.Role {
-				return replicas.Role(ctx, dial.Target{At: topology.Node(addr), ID: Identity{User: o.User, Password: o.Password, Proto: 2}})
+				own := Identity{User: o.User, Password: o.Password, Proto: 2}
+				return replicas.Role(ctx, dial.Target{At: topology.Node(addr), ID: own})
 			},
 			Logger: o.Logger.Named("sentinel"),
 		}), nil

@@ -93,7 +93,8 @@ func (a *asker) TryOut(ctx context.Context, lent bool) error {
 		asked = append(asked, inCluster...)
 	}
 	if lent {
-		asked = append(asked, slices.Concat([]string{"EVAL", deniedScript, "1", probeKey}, lockNeeds), []string{"SUBSCRIBE", probeChannel}) // the last one: no other command may follow it
+		asked = append(asked, slices.Concat([]string{"EVAL", deniedScript, "1", probeKey}, lockNeeds))
+		asked = append(asked, []string{"SUBSCRIBE", probeChannel}) // no other command may follow it
 	}
 	var missing []error
 	for _, question := range asked {

@@ -66,7 +66,9 @@ func New(opts Options) (*Upstream, error) {
 	}
 	dialing.Resolver, dialing.TLS, dialing.Setting, dialing.Slow = servers, opts.TLS, "upstream.tls", u.slow(servers)
 	u.dialer = dial.New(dialing)
-	u.asker = &asker{Dialer: u.dialer, Server: topology.Any, Cluster: addr.Kind == topology.KindCluster, Own: u.Own(), Logger: opts.Logger}
+	u.asker = &asker{
+		Dialer: u.dialer, Server: topology.Any, Cluster: addr.Kind == topology.KindCluster, Own: u.Own(), Logger: opts.Logger,
+	}
 	u.pins = pins.New(pins.Options{
 		Dialer: u.dialer, Own: u.opts.own, Spawn: u.wg.Go, Limits: opts.Pins,
 	})
@@ -78,10 +80,13 @@ func New(opts Options) (*Upstream, error) {
 		},
 	})
 	u.refreshViews(u, servers)
-	u.authProbe = newAuthProbe(authProbeOptions{Dialer: u.dialer, Asker: u.asker, Spawn: u.wg.Go, Stop: u.over, Patience: u.patience(), Shut: func() {
-		u.lanes.DropBare()
-		u.pins.DropBare()
-	}})
+	u.authProbe = newAuthProbe(authProbeOptions{
+		Dialer: u.dialer, Asker: u.asker, Spawn: u.wg.Go, Stop: u.over, Patience: u.patience(),
+		Shut: func() {
+			u.lanes.DropBare()
+			u.pins.DropBare()
+		},
+	})
 	u.table.Store(commands.BuiltIn())
 	u.input.Store(&defaultInput)
 	return u, nil
@@ -98,7 +103,8 @@ func (u *Upstream) Connect(ctx context.Context, at Node) (net.Conn, error) {
 // Sharded reports whether the servers know shard channels, as Redis 7.0 and later does.
 func (u *Upstream) Sharded() bool { return u.Commands().Lookup("spublish") != nil }
 
-// Readonly says that Redis has refused a write of the lock engine's client library because it is a replica: it has moved, perhaps.
+// Readonly says that Redis has refused a write of the lock engine's client library because it is a replica: it has
+// moved, perhaps.
 func (u *Upstream) Readonly() {
 	if tell := u.dialer.OnReadonly(topology.Any); tell != nil {
 		tell()
@@ -233,9 +239,11 @@ func (u *Upstream) lookAtAuth(ctx context.Context) {
 	}
 	switch u.access = now; {
 	case now == locked:
-		u.opts.Logger.Warn("redis asks for a password (NOAUTH), and upstream.password is not set: clients need credentials of their own, and the proxy does not know the commands and settings of redis")
+		u.opts.Logger.Warn("redis asks for a password (NOAUTH), and upstream.password is not set: " +
+			"clients need credentials of their own, and the proxy does not know the commands and settings of redis")
 	case now == open && len(u.opts.Exposed) > 0:
-		u.opts.Logger.Warn("the network can use redis without a password: listen at a loopback address, or give redis a password, or ask clients for certificates",
+		u.opts.Logger.Warn("the network can use redis without a password: "+
+			"listen at a loopback address, or give redis a password, or ask clients for certificates",
 			zap.Strings("listen", u.opts.Exposed))
 	}
 }

@@ -44,7 +44,8 @@ var overrides = map[string]Policy{
 	"asking": PinForever, "readonly": PinForever, "readwrite": PinForever, "himport": PinForever,
 	"shutdown": PinSpent, // it may wait for replicas
 	"debug":    PinSpent, // SLEEP, RELOAD: others are served, or told why not, meanwhile
-	"client":   byArguments, "xread": byArguments, "xreadgroup": byArguments, "script": byArguments, "function": byArguments, "info": byArguments, "command": byArguments,
+	"client":   byArguments, "xread": byArguments, "xreadgroup": byArguments, "script": byArguments,
+	"function": byArguments, "info": byArguments, "command": byArguments,
 }
 
 // subPolicies decide where the arguments matter. args includes the command's name.
@@ -233,7 +234,10 @@ var unlisted = &Row{Name: "unlisted", Policy: PinForever}
 func NewTable(src *commands.Table, verbs []string) *Table {
 	t := &Table{source: src, rows: make(map[string]*Row, src.Len()+len(verbs))}
 	for _, c := range src.All() {
-		t.rows[c.Name] = &Row{Name: c.Name, Policy: flagPolicy(c), Title: c.Name, subs: subTitles(c), form: c, Writes: c.Flags&commands.Changes != 0, Script: runsScript[c.Name], Keys: c.Keys}
+		t.rows[c.Name] = &Row{
+			Name: c.Name, Policy: flagPolicy(c), Title: c.Name, subs: subTitles(c), form: c,
+			Writes: c.Flags&commands.Changes != 0, Script: runsScript[c.Name], Keys: c.Keys,
+		}
 	}
 	for name, p := range overrides {
 		row := &Row{Name: name, Policy: p}

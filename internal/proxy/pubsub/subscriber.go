@@ -60,7 +60,9 @@ func (o *subscriber) add(t channel, on bool, r *request) {
 		r.left++
 	}
 	if last := len(o.unsent) - 1; last >= 0 {
-		if a := &o.unsent[last]; a.kind == t.kind && a.on == on && a.r == r && a.channels[0].slot() == t.slot() && len(a.channels) < maxAsked {
+		a := &o.unsent[last]
+		same := a.kind == t.kind && a.on == on && a.r == r && a.channels[0].slot() == t.slot()
+		if same && len(a.channels) < maxAsked {
 			a.channels = append(a.channels, t)
 			a.left++
 			return

@@ -1,6 +1,7 @@
 package sentinel
 
 import (
+	"cmp"
 	"time"
 )
 
@@ -128,7 +129,8 @@ func firstView(tallies map[string]*tally, majority int) (first view) {
 	}
 	best := &tally{}
 	for addr, t := range tallies {
-		if first.addr == "" || t.epoch > best.epoch || t.epoch == best.epoch && (t.voices > best.voices || t.voices == best.voices && addr < first.addr) {
+		order := cmp.Or(cmp.Compare(t.epoch, best.epoch), cmp.Compare(t.voices, best.voices), cmp.Compare(first.addr, addr))
+		if first.addr == "" || order > 0 {
 			first, best = view{t.epoch, addr}, t
 		}
 	}

@@ -80,7 +80,8 @@ type running struct {
 // New returns a watcher. It starts nothing.
 func New(opts Options) *Watcher {
 	w := &Watcher{
-		opts: opts, results: make(chan result), event: make(chan struct{}, 1), chosen: make(chan rising, 1), asks: make(chan string, 1), risen: make(chan string), tried: make(chan trial),
+		opts: opts, results: make(chan result), event: make(chan struct{}, 1), chosen: make(chan rising, 1),
+		asks: make(chan string, 1), risen: make(chan string), tried: make(chan trial),
 		links: map[int]running{}, latest: map[int]said{}, ignorant: map[int]bool{},
 	}
 	w.connect = func(ctx context.Context, addr string) (net.Conn, error) {
@@ -98,7 +99,8 @@ func New(opts Options) *Watcher {
 func (w *Watcher) start(ctx context.Context, m Member) {
 	ctx, stop := context.WithCancel(ctx)
 	l := &link{
-		number: m.Number, addr: m.Addr, name: w.opts.Name, reach: w.opts.Map, results: w.results, events: w.event, chosen: w.chosen,
+		number: m.Number, addr: m.Addr, name: w.opts.Name, reach: w.opts.Map,
+		results: w.results, events: w.event, chosen: w.chosen,
 		trouble: trouble{log: w.opts.Logger.With(zap.String("sentinel", m.Addr)), configured: m.Configured},
 		connect: func(ctx context.Context) (net.Conn, error) { return w.connect(ctx, m.Addr) },
 	}
@@ -280,13 +282,17 @@ func (w *Watcher) decide(ctx context.Context, late bool) {
 
 // conclude follows a proposal that is proved, if the Sentinels have not changed their minds.
 func (w *Watcher) conclude(t trial) {
+	if !t.proved || t.from.addr != w.election.present.addr {
+		return
+	}
 	all, majority := w.voices()
-	if !t.proved || t.from.addr != w.election.present.addr || w.election.judge(time.Now(), all, majority, w.opts.Primary.Refuted()) != t.proposal {
+	if w.election.judge(time.Now(), all, majority, w.opts.Primary.Refuted()) != t.proposal {
 		return
 	}
 	if t.epoch <= t.from.epoch {
 		w.opts.Logger.Warn("a majority of the sentinels names another primary, without a later failover: it is followed",
-			zap.String("from", t.from.addr), zap.Int64("from_epoch", t.from.epoch), zap.String("to", t.addr), zap.Int64("to_epoch", t.epoch))
+			zap.String("from", t.from.addr), zap.Int64("from_epoch", t.from.epoch),
+			zap.String("to", t.addr), zap.Int64("to_epoch", t.epoch))
 	}
 	w.publish(t.view)
 }

@@ -61,7 +61,10 @@ func ReadNodes(answer string) (*Told, error) {
 			continue
 		}
 		is := strings.Split(f[flags], ",")
-		m := member{ClusterNode: ClusterNode{ID: f[id]}, where: f[where], replica: slices.Contains(is, "slave"), failed: slices.Contains(is, "fail"), joins: slices.Contains(is, "handshake")}
+		m := member{
+			ClusterNode: ClusterNode{ID: f[id]}, where: f[where],
+			replica: slices.Contains(is, "slave"), failed: slices.Contains(is, "fail"), joins: slices.Contains(is, "handshake"),
+		}
 		if slices.Contains(is, "myself") {
 			t.source = m.ID
 		}

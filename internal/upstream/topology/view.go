@@ -51,8 +51,9 @@ func infoNumber(info, name string) uint64 {
 // Same reports whether two views have the same nodes at the same addresses with the same slots, the same numbers of
 // replicas, and the same servers that are down.
 func (v *View) Same(other *View) bool {
-	return v.owner == other.owner && slices.Equal(v.nodes, other.nodes) && slices.Equal(v.replicas, other.replicas) && slices.Equal(v.idle, other.idle) && maps.Equal(v.copies, other.copies) &&
-		maps.Equal(v.lives, other.lives)
+	return v.owner == other.owner && slices.Equal(v.nodes, other.nodes) &&
+		slices.Equal(v.replicas, other.replicas) && slices.Equal(v.idle, other.idle) &&
+		maps.Equal(v.copies, other.copies) && maps.Equal(v.lives, other.lives)
 }
 
 // Lives reports whether the nodes do not take a server for down, although it may have no slots. false: it is down, or
