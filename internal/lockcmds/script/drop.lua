@@ -9,6 +9,8 @@
 -- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held. Or a string, see lib/permits.lua
 -- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:place
 -- KEYS[3]  queue     list of places of waiters, first to ask at the head
+-- KEYS[4]  timeout   the lease of the owner, if it holds the lock shared; or the leases of the permits
+-- KEYS[5]  permits   their fences, if it is about a permit
 -- ARGV[1]  owner     that held it
 -- ARGV[2]  fence     only the grant with this fence; 0: any
 -- ARGV[3]  holds     how many the owner's only session keeps
@@ -40,6 +42,9 @@ if held.err then
   --@ permit
   --@ drop_permit
   return drop_permit(ARGV[4], KEYS[2], KEYS[3], lock, owner, field, ARGV[2], ARGV[11], ARGV[6], ARGV[5])
+end
+if KEYS[5] then -- it is about a permit, and the owner may hold the lock in another way
+  return {0}
 end
 if not held[1] or ARGV[2] ~= '0' and held[2] ~= ARGV[2] then
   if not held[1] and ARGV[11] ~= '0' then -- the acquire itself may still come, and the owner may hold the lock on the other side

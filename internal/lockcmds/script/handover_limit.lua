@@ -45,7 +45,8 @@ local by, left = ARGV[2], left_of(lock)
 local permit, score = permit_with(timeouts, permits, ARGV[1], by, now)
 if not left or not permit then
   --@ limited
-  return limited(lock) and {-1} or redis.pcall('HGET', lock, ARGV[1]) or {-1}
+  local held = not limited(lock) and redis.pcall('HGET', lock, ARGV[1])
+  return type(held) == 'table' and held or {-1}
 end
 local plain, fair, head, who, place = ARGV[7] ~= '', ARGV[12], head_of(queue, lock), 0, 0
 if not head then

@@ -217,6 +217,31 @@ func TestPermitsAreHeldAgainstTheOtherKinds(t *testing.T) {
 	})
 }
 
+// The calls about a permit that is over leave what its owner holds in another way alone.
+func TestOtherKindsAreHeldAgainstPermits(t *testing.T) {
+	t.Parallel()
+	b := newRig(t)
+	for _, owner := range []string{me, named} {
+		for _, kind := range []string{"acquire", "share"} {
+			for _, name := range []string{"hand to a waiter", "drop that acquire"} {
+				b.c.FlushAll(t.Context())
+				b.run(calls(owner, 1)[kind])
+				_, before := b.state()
+				call := limitCalls(owner, newest)[name]
+				if len(call.Keys) < 5 {
+					call = call.OfPermits(1)
+				}
+				if answer := b.run(call); answer.Kind != resp.Array {
+					t.Errorf("%s, of %s, behind %s: %+v", name, owner, kind, answer)
+				}
+				if _, after := b.state(); before != after {
+					t.Errorf("%s, of %s, behind %s (-before +after):\n%s", name, owner, kind, cmp.Diff(before, after))
+				}
+			}
+		}
+	}
+}
+
 func TestAnOlderCopyChangesNoPermit(t *testing.T) {
 	t.Parallel()
 	later := []string{"extend", "drop with grace", "release"}
