@@ -133,7 +133,7 @@ func samples(key string) [3]string {
 	case Size:
 		return [3]string{"2mb", "3mb", "4mb"}
 	case MemoryLimit:
-		return [3]string{"20mb", "30mb", "40%"}
+		return [3]string{"40mb", "50mb", "40%"}
 	}
 	return [3]string{"1", "2", "3"}
 }

@@ -46,7 +46,7 @@ func (m MemoryLimit) String() string {
 }
 
 // LeastMemory is the smallest budget with which clients can be served.
-const LeastMemory = 16 * Mebibyte
+const LeastMemory = 32 * Mebibyte
 
 // Of returns the limit in bytes, if available is the number of bytes that the process may have.
 func (m MemoryLimit) Of(available uint64) int {

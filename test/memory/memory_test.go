@@ -492,18 +492,21 @@ func TestLocksCountTowardTheMemoryOfTheirClient(t *testing.T) {
 		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.Limits.Memory = engine, 16<<20 })
 		other, c := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
 		other.Do("LOCK", "small")
-		name := strings.Repeat("n", 1<<20)
-		for i := range 8 {
+		if got := c.Do("LOCK", strings.Repeat("n", 130<<10)); !strings.HasPrefix(got, "-ERR the name of the lock is too long") {
+			t.Errorf("a name that takes more than a small share of the memory: %q", got)
+		}
+		name := strings.Repeat("n", 100<<10)
+		for i := range 80 {
 			c.Do("LOCK", name+fmt.Sprint(i))
 		}
-		if got := srv.Measured(); got < 8<<20 {
-			t.Errorf("8 MiB of names count as %d bytes", got)
+		if got := srv.Measured(); got < 8_000<<10 {
+			t.Errorf("8,000 KiB of names count as %d bytes", got)
 		}
-		for i := range 8 {
+		for i := range 80 {
 			c.Do("UNLOCK", name+fmt.Sprint(i))
 		}
 		redistest.Eventually(t, proxytest.Patience, "the names to be released", func() bool { return srv.Measured() < 4<<20 })
-		for i := range 20 {
+		for i := range 200 {
 			_, _ = c.Conn.Write(resp.AppendCommand(nil, "LOCK", name+fmt.Sprint(i))) // it fails when the client has been closed
 		}
 		redistest.Eventually(t, proxytest.Patience, "the client with the large names to be closed", func() bool { return srv.Stats().Closed["memory_limit"] == 1 })

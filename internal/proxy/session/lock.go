@@ -11,6 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -20,17 +21,21 @@ import (
 // The name of a lock is part of the names of its channel and its queue, which are longer.
 const longestPrefix = 1 << 10
 
-// longestLock bounds a lock command: a script call has the name several times.
-const longestLock = 2 << 20
+// longestLock bounds a lock command, and longestShare the share of the memory of all clients that it may have: a script
+// call has the name several times.
+const (
+	longestLock  = 2 << 20
+	longestShare = 128
+)
 
-var longName = resp.AppendError(nil, resp.Err, "the name of the lock is too long: "+
-	"it may have 2 MB, or less with a smaller proto-max-bulk-len or client-query-buffer-limit of upstream")
+var longName = resp.AppendError(nil, resp.Err, "the name of the lock is too long: it may have 2 MB, "+
+	"or less with a small max-memory, or a smaller proto-max-bulk-len or client-query-buffer-limit of upstream")
 
 // lock executes a lock command. The session goes on when it has been answered. A command with a long name takes many
 // times its size for a moment. So such commands have one turn at a time, each is charged before the next one, and while
 // clients are being closed for their memory none begins.
 func (s *Session) lock(r *request) bool {
-	if len(r.raw) <= buffers.Small {
+	if len(r.raw)*nameCopies <= budget.Free {
 		return s.lockNow(r)
 	}
 	if !s.awaitQuiet() { // a reply would wait for the session's mutex
@@ -48,7 +53,7 @@ func (s *Session) lock(r *request) bool {
 }
 
 func (s *Session) lockNow(r *request) bool {
-	most := min(s.proxy.Upstream.MaxArgument(), s.proxy.Upstream.MaxShared(), longestLock)
+	most := min(s.proxy.Upstream.MaxArgument(), s.proxy.Upstream.MaxShared(), longestLock, s.proxy.Budget.Limit()/longestShare)
 	if int64(len(r.raw)) > most-longestPrefix {
 		return s.awaitQuiet() && r.answerWith(longName)
 	}

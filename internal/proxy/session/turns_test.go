@@ -132,13 +132,13 @@ func (*leaver) Cut(int) {}
 func TestALongNameOfALockWaitsUntilClientsFit(t *testing.T) {
 	s, h := byHand(t, shared.Limits{})
 	var reap func()
-	s.proxy.Budget = budget.New(1<<20, func(task func()) bool {
+	s.proxy.Budget = budget.New(16<<20, func(task func()) bool {
 		reap = task
 		return true
 	})
 	var other leaver
 	other.account.Open(s.proxy.Budget, &other)
-	other.account.Charge(2 << 20)
+	other.account.Charge(32 << 20)
 	refused := " BOGUS"
 	feed(t, s, "LOCK short"+refused)
 	long := "LOCK " + strings.Repeat("n", buffers.Small) + refused
