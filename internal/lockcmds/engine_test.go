@@ -172,9 +172,21 @@ func TestWrongTypeIsRedissOwnError(t *testing.T) {
 	srv := redistest.Start(t)
 	p := startProxy(t, srv, nil)
 	a := p.session(2)
-	srv.Do(t, "SET", "k", "x")
-	for _, line := range []string{"LOCK k", "TRYLOCK k", "FAIRLOCK k", "UNLOCK k", "EXTENDLOCK k PX 1", "LOCKINFO k", "FORCEUNLOCK k"} {
-		a.want(line, "-WRONGTYPE Operation against a key holding the wrong kind of value")
+	srv.Do(t, "SET", "text", "x")
+	srv.Do(t, "HSET", "record", "name", "bob", "visits", "3") // a hash as a lock is, but with data
+	srv.Do(t, "HSET", "expiring", "visits", "3", "logins", "1")
+	srv.Do(t, "PEXPIRE", "expiring", "600000")
+	for _, key := range []string{"text", "record", "expiring"} {
+		was := srv.Do(t, "DUMP", key)
+		for _, line := range []string{
+			"LOCK k", "TRYLOCK k", "FAIRLOCK k", "UNLOCK k", "EXTENDLOCK k PX 1", "LOCKINFO k", "FORCEUNLOCK k",
+			"LOCK k SHARED", "TRYLOCK k SHARED", "FAIRLOCK k SHARED", "UNLOCK k SHARED", "LOCK k LIMIT 2", "TRYLOCK k LIMIT 2", "FAIRLOCK k LIMIT 2",
+			"TRYLOCK k OWNER visits", "UNLOCK k OWNER visits", "UNLOCK k SHARED OWNER visits", "EXTENDLOCK k PX 1000 OWNER visits",
+			"FORCEUNLOCK k OWNER visits", "UNLOCK k FENCE 3",
+		} {
+			a.want(strings.Replace(line, " k", " "+key, 1), "-WRONGTYPE Operation against a key holding the wrong kind of value")
+		}
+		equal(t, key, srv.Do(t, "DUMP", key), was)
 	}
 	b := p.session(2)
 	a.fence("LOCK j")

@@ -80,6 +80,12 @@ else
   local mode = redis.pcall('HGET', lock, 'mode')
   if type(mode) == 'table' then
     return mode
+  elseif not mode and redis.call('HEXISTS', lock, 'fence') == 0 then
+    --@ hash
+    local wrong = no_lock(lock)
+    if wrong then
+      return wrong
+    end
   end
   pttl, form = redis.call('PTTL', lock), mode and mode ~= 'lock' and 1 or nil
   live = 1

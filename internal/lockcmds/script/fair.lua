@@ -37,9 +37,9 @@ local owner, wait, place = ARGV[1], tonumber(ARGV[7]), ARGV[10]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local head = head_of(KEYS[2], KEYS[1])
-local pttl, form, rest = redis.call('PTTL', KEYS[1]), nil, nil
+local pttl, mode, form, rest = redis.call('PTTL', KEYS[1]), nil, nil, nil
 if pttl ~= -2 then
-  local mode = redis.pcall('HGET', KEYS[1], 'mode')
+  mode = redis.pcall('HGET', KEYS[1], 'mode')
   if mode == 'read' then
     --@ hash
     --@ shared
@@ -67,12 +67,13 @@ if pttl == -2 then
     local fence, odd = grant(KEYS[1], KEYS[4], owner, ARGV[2], time, ARGV[3], ARGV[6])
     return odd and {1, fence, 1, odd} or fence
   end
-elseif redis.pcall('HEXISTS', KEYS[1], owner) ~= 0 then
+elseif not mode or redis.pcall('HEXISTS', KEYS[1], owner) ~= 0 then
   --@ hash
   --@ hold
   --@ grant
   --@ deepen
-  local answer, mode = deepen(KEYS[1], KEYS[4], owner, ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])
+  local answer
+  answer, mode = deepen(KEYS[1], KEYS[4], owner, ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])
   if not answer and mode == 'read' then
     --@ shared
     --@ longest

@@ -5,6 +5,9 @@
 
 local function hold_of(lock, owner, field)
   local held = redis.pcall('HMGET', lock, owner, 'fence', field == '' and '{request}' or field, 'mode', '{shared}')
+  if not held.err and not held[2] and not held[4] then
+    return no_lock(lock) or held
+  end
   if not held.err and held[4] and held[4] ~= 'lock' and not held[2] then
     held[1] = false
   end

@@ -28,6 +28,10 @@ local function holders_of(lock, wanted, fence)
       owners[#owners + 1] = name
     end
   end
+  local wrong = not value.mode and not value.fence and no_lock(lock)
+  if wrong then
+    return wrong
+  end
   local mode, pttl, all = value.mode, redis.call('PTTL', lock), {}
   if mode == 'read' then
     for _, owner in ipairs(owners) do

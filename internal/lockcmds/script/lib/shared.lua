@@ -53,6 +53,10 @@ local function shared_hold(lock, owner, field)
     return held
   end
   local mode = held[3]
+  local wrong = not mode and redis.call('HEXISTS', lock, 'fence') == 0 and no_lock(lock)
+  if wrong then
+    return wrong
+  end
   if mode == 'lock' then
     local fence, holds = string.match(held[4] or '', '^#(%d+) (%d+)$')
     return {held[1] and holds or false, fence or false, held[5], mode, held[1]}
