@@ -1,6 +1,7 @@
 package lockcmds
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +38,24 @@ func TestAWaitThatWouldNeverEndIsRefused(t *testing.T) {
 	a.want("UNLOCK a", ":1")
 	b.want("UNLOCK c", ":1")
 	empty(t, srv)
+}
+
+// A permit and another hold of one owner exclude each other.
+func TestAnOwnerDoesNotWaitForItself(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	for i, c := range [][2]string{
+		{"LOCK k", "LOCK k LIMIT 2"}, {"LOCK k SHARED", "FAIRLOCK k LIMIT 1"}, {"LOCK k LIMIT 2", "LOCK k"}, {"LOCK k LIMIT 1", "FAIRLOCK k SHARED"},
+		{"LOCK k OWNER x", "LOCK k OWNER x LIMIT 2"},
+	} {
+		key := "k" + strconv.Itoa(i)
+		first, second := strings.Replace(c[0], "k", key, 1), strings.Replace(c[1], "k", key, 1)
+		a := p.session(2)
+		a.fence(first)
+		a.want("TRYLOCK"+second[strings.IndexByte(second, ' '):], "(nil)")
+		deadlock(t, a.do(second), key)
+	}
 }
 
 func TestADeadlockOfOwnersWithNames(t *testing.T) {

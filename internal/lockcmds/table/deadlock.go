@@ -12,7 +12,8 @@ import (
 // Only a wait that begins can close a circle, so a search begins there. These are on no circle, because they may end by
 // themselves: a hold whose lease is not renewed without end, one of a named owner in which several sessions or another
 // proxy may have a part, and an owner that does not wait. A session may hold a lock for one owner and wait for another
-// lock for the next owner: these are not the same. A waiter for one of several permits needs the end of any of them.
+// lock for the next owner: these are not the same. A waiter for one of several permits needs the end of any of them. An
+// owner does not wait for itself, unless it has a permit and wants the lock in another way, or the other way round.
 
 // searchLimit bounds one search, in holds. A circle beyond it is not found.
 const searchLimit = 256
@@ -52,7 +53,7 @@ func (t *Table) circle(w, last *Waiter, path []*Hold, left *int) []*Hold {
 		*left--
 		s := h.session()
 		switch {
-		case h.Owner == w.Owner, s == nil, s.waits == nil, s.waits.Owner != h.Owner, h.Fixed, !h.Until.IsZero():
+		case h.Owner == w.Owner && h.Kind.Reenters() == w.Kind.Reenters(), s == nil, s.waits == nil, s.waits.Owner != h.Owner, h.Fixed, !h.Until.IsZero():
 			continue
 		case h.Kind == w.Kind && (h.Kind.Shares() || !h.Kind.Reenters()):
 			continue // what is in the way is another waiter, which may leave, or one of several permits
