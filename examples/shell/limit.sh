@@ -18,7 +18,7 @@ case $fence in
 	;;
 *[!0-9]*)
 	echo "no lock: $fence" >&2
-	exit 1
+	exit 69
 	;;
 esac
 echo "fence $fence"

@@ -19,7 +19,7 @@ shared() {
 	'') busy ;;
 	*[!0-9]*)
 		echo "no lock: $fence" >&2
-		exit 1
+		exit 69
 		;;
 	esac
 	count=$(redis HGET counter:data count)
