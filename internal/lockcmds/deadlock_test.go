@@ -46,7 +46,10 @@ func TestAnOwnerDoesNotWaitForItself(t *testing.T) {
 	srv := redistest.Start(t)
 	p := startProxy(t, srv, nil)
 	for i, c := range [][2]string{
-		{"LOCK k", "LOCK k LIMIT 2"}, {"LOCK k SHARED", "FAIRLOCK k LIMIT 1"}, {"LOCK k LIMIT 2", "LOCK k"}, {"LOCK k LIMIT 1", "FAIRLOCK k SHARED"},
+		{"LOCK k", "LOCK k LIMIT 2"},
+		{"LOCK k SHARED", "FAIRLOCK k LIMIT 1"},
+		{"LOCK k LIMIT 2", "LOCK k"},
+		{"LOCK k LIMIT 1", "FAIRLOCK k SHARED"},
 		{"LOCK k OWNER x", "LOCK k OWNER x LIMIT 2"},
 	} {
 		key := "k" + strconv.Itoa(i)

@@ -33,9 +33,10 @@ var longName = resp.AppendError(nil, resp.Err, "the name of the lock is too long
 
 // lock executes a lock command. The session goes on when it has been answered. A command with a long name takes many
 // times its size for a moment. So such commands have one turn at a time, each is charged before the next one, and while
-// clients are being closed for their memory none begins.
+// clients are being closed for their memory none begins. An acquire that does not fit is refused: a client that is closed
+// instead would leave its hold and its place to be undone.
 func (s *Session) lock(r *request) bool {
-	if len(r.raw)*nameCopies <= budget.Free {
+	if !hasLongName(r) {
 		return s.lockNow(r)
 	}
 	if !s.awaitQuiet() { // a reply would wait for the session's mutex
@@ -52,6 +53,14 @@ func (s *Session) lock(r *request) bool {
 	return taken
 }
 
+// hasLongName reports whether the copies of a command's name are more than a client has without a charge.
+func hasLongName(r *request) bool { return len(r.raw)*nameCopies > budget.Free }
+
+// fits reports whether the copies of a command's name fit beside the memory of all clients.
+func (s *Session) fits(r *request) bool {
+	return s.proxy.Budget.Used()+int64(len(r.raw)*2*nameCopies) <= s.proxy.Budget.Limit()
+}
+
 func (s *Session) lockNow(r *request) bool {
 	most := min(s.proxy.Upstream.MaxArgument(), s.proxy.Upstream.MaxShared(), longestLock, s.proxy.Budget.Limit()/longestShare)
 	if int64(len(r.raw)) > most-longestPrefix {
@@ -65,6 +74,10 @@ func (s *Session) lockNow(r *request) bool {
 	if lists && !s.mayAnswer() {
 		return false
 	}
+	acquires := cmd.Verb == grammar.Lock || cmd.Verb == grammar.TryLock || cmd.Verb == grammar.FairLock
+	if acquires && hasLongName(r) && !s.fits(r) {
+		return r.answerWith(s.proxy.Refuse(shared.NoMemory, "max-memory", s.Addr))
+	}
 	engine, eerr := s.lockEngine()
 	if eerr != nil {
 		words := shared.NoUpstream
@@ -73,11 +86,8 @@ func (s *Session) lockNow(r *request) bool {
 		}
 		return s.awaitQuiet() && r.answerWith(words)
 	}
-	switch cmd.Verb {
-	case grammar.Lock, grammar.TryLock, grammar.FairLock:
+	if s.wait = waitEngine; acquires {
 		s.wait = waitLock
-	default:
-		s.wait = waitEngine
 	}
 	s.locking, r.held = r, true
 	for _, other := range s.engines {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/lockproxy/lockproxy/internal/buffers"
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
@@ -128,35 +130,23 @@ func (l *leaver) Measure() int {
 
 func (*leaver) Cut(int) {}
 
-// A lock command with a long name takes many times its size. It begins when clients have been closed for their memory.
-func TestALongNameOfALockWaitsUntilClientsFit(t *testing.T) {
+// A lock command with a long name takes many times its size.
+func TestALongNameOfALockIsRefusedIfItDoesNotFit(t *testing.T) {
 	s, h := byHand(t, shared.Limits{})
-	var reap func()
-	s.proxy.Budget = budget.New(16<<20, func(task func()) bool {
-		reap = task
-		return true
-	})
+	s.proxy.Budget = budget.New(16<<20, func(func()) bool { return true })
+	s.proxy.Entries = shared.NewEntries(zap.NewNop())
 	var other leaver
 	other.account.Open(s.proxy.Budget, &other)
-	other.account.Charge(32 << 20)
-	refused := " BOGUS"
-	feed(t, s, "LOCK short"+refused)
-	long := "LOCK " + strings.Repeat("n", buffers.Small) + refused
-	feed(t, s, "GET a\r\n"+long)
+	other.account.Charge(16<<20 - 64<<10)
+	name := strings.Repeat("n", buffers.Small)
+	feed(t, s, "GET a\r\nLOCK "+name)
 	if s.wait != waitQuiet {
 		t.Errorf("behind a command the session waits for %v", s.wait)
 	}
 	h.replies(t, "$-1\r\n")
-	if s.wait != waitTurn {
-		t.Fatalf("the session waits for %v", s.wait)
-	}
-	const syntax = "-ERR syntax error\r\n"
-	if got := taken(s); got != syntax+"$-1\r\n" {
-		t.Errorf("before: %q", got)
-	}
-	reap()
-	if got := taken(s); got != syntax {
-		t.Errorf("behind it: %q", got)
+	const refusal = "$-1\r\n-OVERLOADED no memory is left for a lock with a name of this length (max-memory), nothing was sent\r\n"
+	if got := taken(s); got != refusal {
+		t.Errorf("%q", got)
 	}
 }
 
