@@ -68,7 +68,7 @@ var (
 	argEX    = Argument{Name: "seconds", Type: "integer", Token: "EX", Value: "s", option: optEX}
 	argLease = Argument{
 		Name: "lease", Type: "oneof", OneOf: []Argument{argPX, argEX},
-		Means:  "a fixed lease, never renewed",
+		Means:  "a fixed lease, never renewed; for `EXTENDLOCK` the new lease of a lock that may be renewed",
 		Absent: "the watchdog's lease (`lock.lease`), renewed every third of it while the connection is open",
 	}
 	argOwner = Argument{

@@ -227,8 +227,8 @@ func ErrorOf(v resp.Value) Error {
 	return Error(v.Str)
 }
 
-// errStrange is for an answer that no script of ours gives.
-const errStrange = Error("ERR unexpected answer of a lock script")
+// errStrange is for an answer that no script of ours gives: what was done is not known.
+const errStrange = Error("INDOUBT unexpected answer of a lock script")
 
 // Damage is what a script found wrong with a key beside the lock. Such keys are shared with every user that may lock,
 // and with Redisson's clients. A foreign value there does not stop a lock command.
