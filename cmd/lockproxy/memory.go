@@ -49,7 +49,7 @@ const (
 func buffersOf(clients int) int { return (clients - processMemory) / 3 * 2 }
 
 // processMemory is about what the process has without clients, beside the garbage that they leave.
-const processMemory = 20 << 20
+const processMemory = 24 << 20
 
 // limitMemory makes the runtime stay within available, and near clients, which is the memory for all clients, unless
 // GOMEMLIMIT already says what is right. All are in bytes.
