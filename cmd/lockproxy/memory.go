@@ -39,17 +39,15 @@ const collectBelow = 0.9
 // the garbage collector works harder as well. Buffers have no pointers, so even much work of it costs little. With a
 // share of 1, the process had 40 MB more at its peak with clients = 256 MB.
 const (
-	garbageShare = 0.85
+	garbageShare = 0.8
 	ownMemory    = 16 << 20
 )
 
 // buffersOf is the part of the memory for clients that their buffers may take, in bytes. The rest is for what is
 // charged to no client: copies of buffers that grow, garbage, and the names of locks whose clients have gone. With all
-// of it for the buffers, the process reached 1.5 times the memory. A small process has most for itself.
-func buffersOf(clients int) int { return (clients - processMemory) / 3 * 2 }
-
-// processMemory is about what the process has without clients, beside the garbage that they leave.
-const processMemory = 24 << 20
+// of it for the buffers, the process reached 1.5 times the memory. What the process itself has counts most if clients
+// is small: without it, 1.4 times the memory with clients = 64 MB.
+func buffersOf(clients int) int { return (clients - ownMemory) / 3 * 2 }
 
 // limitMemory makes the runtime stay within available, and near clients, which is the memory for all clients, unless
 // GOMEMLIMIT already says what is right. All are in bytes.

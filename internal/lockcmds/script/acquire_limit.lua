@@ -80,7 +80,7 @@ else
   local mode = redis.pcall('HGET', lock, 'mode')
   if type(mode) == 'table' then
     return mode
-  elseif not mode and redis.call('HEXISTS', lock, 'fence') == 0 then
+  elseif not mode then
     --@ hash
     local wrong = no_lock(lock)
     if wrong then

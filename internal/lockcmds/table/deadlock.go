@@ -53,7 +53,8 @@ func (t *Table) circle(w, last *Waiter, path []*Hold, left *int) []*Hold {
 		*left--
 		s := h.session()
 		switch {
-		case h.Owner == w.Owner && h.Kind.Reenters() == w.Kind.Reenters(), s == nil, s.waits == nil, s.waits.Owner != h.Owner, h.Fixed, !h.Until.IsZero():
+		case h.Owner == w.Owner && h.Kind.Reenters() == w.Kind.Reenters(),
+			s == nil, s.waits == nil, s.waits.Owner != h.Owner, h.Fixed, !h.Until.IsZero():
 			continue
 		case h.Kind == w.Kind && (h.Kind.Shares() || !h.Kind.Reenters()):
 			continue // what is in the way is another waiter, which may leave, or one of several permits

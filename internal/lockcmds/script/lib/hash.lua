@@ -25,13 +25,15 @@ local function lengthen(lock, lease)
   end
 end
 
--- no_lock returns Redis's error if a hash without a fence and a mode is no lock, but an application's data; else nil. A
--- lock of Redisson has one field, which is a count; ours may stand beside it.
+-- no_lock returns Redis's error if a hash without a mode is no lock, but an application's data; else nil. A lock has a
+-- fence, or it is Redisson's and has one field, which is a count; ours in braces may stand beside it.
 local function no_lock(lock)
   local fields, counts = redis.call('HLEN', lock), 0
   local all = fields <= 100 and redis.call('HGETALL', lock) or {}
   for i = 1, #all, 2 do
-    if string.sub(all[i], 1, 1) ~= '{' then
+    if all[i] == 'fence' then
+      return nil
+    elseif string.sub(all[i], 1, 1) ~= '{' then
       counts = counts + (tonumber(all[i + 1]) and 1 or 2)
     end
   end
