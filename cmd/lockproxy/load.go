@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -193,7 +194,7 @@ func readVariables(settings []*setting, environ []string) error {
 				errs = append(errs, fmt.Errorf("%s: %w", name, err))
 			}
 			s.given = false // a flag does not continue the list
-		case !strings.HasPrefix(name, envPrefix+"_"), name == envPrefix+"_CONFIG", serviceVariable.MatchString(entry), testVariable.MatchString(name):
+		case !strings.HasPrefix(name, envPrefix+"_"), name == envPrefix+"_CONFIG", serviceVariable().MatchString(entry), testVariable().MatchString(name):
 		default:
 			names := slices.Sorted(maps.Keys(known))
 			errs = append(errs, fmt.Errorf("unknown variable %s in the environment%s", name, cli.Meant(name, names)))
@@ -202,14 +203,19 @@ func readVariables(settings []*setting, environ []string) error {
 	return errors.Join(errs...)
 }
 
+// pattern is a regular expression that is compiled at its first use: each start of a subcommand would pay for it.
+func pattern(expression string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+}
+
 // serviceVariable matches the variables that Kubernetes sets by itself for each service whose name is lockproxy, or
 // begins with lockproxy-. No setting has a name of this form.
-var serviceVariable = regexp.MustCompile(
+var serviceVariable = pattern(
 	`^LOCKPROXY(_[A-Z0-9_]+)?_(SERVICE_HOST=|SERVICE_PORT(_[A-Z0-9_]+)?=|PORT=\w+://|PORT_\d+_(TCP|UDP|SCTP)(_PROTO|_PORT|_ADDR)?=)`)
 
 // testVariable matches the variables of the subcommands, and those that steer this project's own tests. The proxies
 // that these start inherit them.
-var testVariable = regexp.MustCompile(`^LOCKPROXY_(BINARY|URL|URL_PASSWORD_FILE|SEED|CHAOS_TIME|SOAK_TIME|REDIS_SERVER|REQUIRE_REDIS|REQUIRE_INTEROP|INTEROP_[A-Z]+|TEST_[A-Z_]+)$`)
+var testVariable = pattern(`^LOCKPROXY_(BINARY|URL|URL_PASSWORD_FILE|SEED|CHAOS_TIME|SOAK_TIME|REDIS_SERVER|REQUIRE_REDIS|REQUIRE_INTEROP|INTEROP_[A-Z]+|TEST_[A-Z_]+)$`)
 
 // fileLimit is more than any configuration has. A larger file is one that was named by mistake, and takes minutes to
 // parse.
@@ -268,10 +274,10 @@ func plain(err error, data []byte) string {
 }
 
 // quoted matches what the decoder quotes of a file.
-var quoted = regexp.MustCompile(`"(\\.|[^"\\])*"`)
+var quoted = pattern(`"(\\.|[^"\\])*"`)
 
 // position is where the decoder has found a mistake.
-var position = regexp.MustCompile(`^\[\d+:\d+\] `)
+var position = pattern(`^\[\d+:\d+\] `)
 
 // mistakes are the words for what the decoder's texts have in them.
 var mistakes = []struct{ has, words string }{
@@ -286,13 +292,13 @@ var mistakes = []struct{ has, words string }{
 func withoutValues(text string, byDecoder bool) string {
 	for _, m := range mistakes {
 		if strings.Contains(text, m.has) {
-			return position.FindString(text) + m.words
+			return position().FindString(text) + m.words
 		}
 	}
 	if !byDecoder || strings.Contains(text, "already defined") { // the type of the setting quotes its text, the decoder a key
 		return text
 	}
-	return quoted.ReplaceAllString(text, "this")
+	return quoted().ReplaceAllString(text, "this")
 }
 
 // unknownKey describes a key of a file that no setting has.

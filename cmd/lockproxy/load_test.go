@@ -523,7 +523,7 @@ func TestVariablesOfServicesAreNoSettings(t *testing.T) {
 		}
 	}
 	for _, s := range all {
-		if name := s.variable(); serviceVariable.MatchString(name + "=tcp://10.0.0.1:7379") {
+		if name := s.variable(); serviceVariable().MatchString(name + "=tcp://10.0.0.1:7379") {
 			t.Errorf("%s could be set by Kubernetes", name)
 		}
 	}

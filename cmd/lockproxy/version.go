@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -34,7 +33,7 @@ func thisBuild() build {
 }
 
 // pseudoVersion is what the go command calls a commit that has no tag: its time and the first digits of its hash.
-var pseudoVersion = regexp.MustCompile(`[.-]\d{14}-([0-9a-f]{12})(?:\+|$)`)
+var pseudoVersion = pattern(`[.-]\d{14}-([0-9a-f]{12})(?:\+|$)`)
 
 // buildOf uses what the linker was told, else what the go command has noted: the version and checksum of a module that
 // go install has fetched, or the commit of the clone in which it has built.
@@ -51,7 +50,7 @@ func buildOf(version, commit string, info *debug.BuildInfo) build {
 	for _, s := range info.Settings {
 		settings[s.Key] = s.Value
 	}
-	found := pseudoVersion.FindStringSubmatch(info.Main.Version)
+	found := pseudoVersion().FindStringSubmatch(info.Main.Version)
 	switch {
 	case settings["vcs.revision"] != "" && settings["vcs.modified"] == "true":
 		b.sources = "commit " + settings["vcs.revision"] + " with changes"

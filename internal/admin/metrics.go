@@ -44,7 +44,7 @@ func desc(name, help, label string) *prometheus.Desc {
 var age = desc("stats_age_seconds", "The age of the numbers shown here: 0, or more if the proxy does not answer.", "")
 
 // described has the description of each row of status.Table; nil: the row is no metric.
-var described = func() []*prometheus.Desc {
+var described = sync.OnceValue(func() []*prometheus.Desc {
 	all := make([]*prometheus.Desc, len(status.Table))
 	for i, row := range status.Table {
 		if row.Metric != "" {
@@ -52,12 +52,12 @@ var described = func() []*prometheus.Desc {
 		}
 	}
 	return all
-}()
+})
 
 // Describe implements prometheus.Collector.
 func (*collector) Describe(out chan<- *prometheus.Desc) {
 	out <- age
-	for _, d := range described {
+	for _, d := range described() {
 		if d != nil {
 			out <- d
 		}
@@ -68,8 +68,9 @@ func (*collector) Describe(out chan<- *prometheus.Desc) {
 func (c *collector) Collect(out chan<- prometheus.Metric) {
 	s, old := c.numbers()
 	out <- prometheus.MustNewConstMetric(age, prometheus.GaugeValue, old.Seconds())
+	all := described()
 	for i, row := range status.Table {
-		d := described[i]
+		d := all[i]
 		if d == nil {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/alicebob/miniredis/v2/server"
 )
@@ -19,8 +20,10 @@ import (
 //	ERR user_script:1: boom script: 872b…, on @user_script:1.
 
 var (
-	failed   = regexp.MustCompile(`^-ERR Error compiling script \(new function\): (?::\d+: )?(.*?)(?: script: [0-9a-f]{40}, &c\.?)? stack traceback: (.*)\r\n$`)
-	lastLine = regexp.MustCompile(`:(\d+): in main chunk`)
+	failed = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^-ERR Error compiling script \(new function\): (?::\d+: )?(.*?)(?: script: [0-9a-f]{40}, &c\.?)? stack traceback: (.*)\r\n$`)
+	})
+	lastLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`:(\d+): in main chunk`) })
 )
 
 // script answers a command that runs a script, with its error as Redis would have it. It reports whether it has
@@ -41,13 +44,13 @@ func (s *Server) script(c *server.Peer, cmd string, args []string) bool {
 
 // redisError is the reply to a script with that name. A reply that is no error of the interpreter stays as it is.
 func redisError(reply, name string) string {
-	found := failed.FindStringSubmatch(reply)
+	found := failed().FindStringSubmatch(reply)
 	if found == nil {
 		return reply
 	}
 	text, trace := found[1], found[2]
 	line := "1"
-	if at := lastLine.FindStringSubmatch(trace); at != nil {
+	if at := lastLine().FindStringSubmatch(trace); at != nil {
 		line = at[1]
 	}
 	switch code, _, _ := strings.Cut(text, " "); {
