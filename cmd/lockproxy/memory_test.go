@@ -30,6 +30,18 @@ func TestRuntimeStaysWithinTheAvailableMemory(t *testing.T) {
 	}
 }
 
+func TestGarbageMayBeMoreUnlessTheEnvironmentSays(t *testing.T) {
+	was, limit := debug.SetGCPercent(100), debug.SetMemoryLimit(-1)
+	defer func() { debug.SetGCPercent(was); debug.SetMemoryLimit(limit) }()
+	for gogc, want := range map[string]int{"": garbagePercent, "150": 100} {
+		t.Setenv("GOGC", gogc)
+		limitMemory(1<<30, 1<<28, zap.NewNop())
+		if got := debug.SetGCPercent(100); got != want {
+			t.Errorf("GOGC=%q: %d %%", gogc, got)
+		}
+	}
+}
+
 const mb = 1 << 20
 
 // Memory is released when clients have gone or the process has grown, not again and again.
