@@ -546,7 +546,9 @@ func TestWhatAllServersDoGoesToTheSuccessor(t *testing.T) {
 		inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
 			c.locked(func() {
 				r := c.s.newRequest(c.table.Lookup([]byte("flushall")), encoded("FLUSHALL"))
-				r.fixed, r.heirs = !follows, follows
+				if r.bound = toServer; follows {
+					r.bound = toHeir
+				}
 				for i, at := range []topology.Node{"a", "b"} {
 					r.partOf(r.raw, i, at).send(nil)
 				}

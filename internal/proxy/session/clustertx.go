@@ -92,7 +92,7 @@ func (s *Session) routeKept(r *request) bool {
 			s.pinTimedOut = nil
 			return tx.end(r, s.proxy.NoPinFree(err, s.Addr))
 		}
-		if r.target, s.hasty = s.serverOf(r.slot), true; s.pin == nil && !s.takePin(r, "multi", command.Transaction) {
+		if r.target, s.hasty = s.serverOf(r), true; s.pin == nil && !s.takePin(r, "multi", command.Transaction) {
 			return false
 		}
 		tx.begin(s)
@@ -192,9 +192,8 @@ func (p *pinned) opens() func(reply []byte) {
 // command must wait.
 func (s *Session) routeAt(r *request) (handled, done bool) {
 	pin := s.pin
-	asking := r.asking && pin.fresh // it has been routed to this pin so
-	r.look()
-	if r.asking = asking; r.alters() {
+	r.asking = r.asking && pin.fresh // it has been routed to this pin so
+	if r.look(); r.alters() {
 		s.note(pin.conn.At())
 	}
 	if (pin.ends || pin.Opening > 0) && !s.awaitQuiet() {
@@ -374,18 +373,16 @@ func (p *pinned) yield() {
 
 // repeat routes the command again. false: the session waits.
 func (s *Session) repeat() bool {
-	r := s.repeated
-	r.due = false
 	if s.wait != waitNone || s.out.Gone() {
 		return false
 	}
-	if r.raw = r.own; !s.route(r) {
+	r := s.repeated
+	s.repeated, r.raw = nil, r.own
+	if !s.route(r) {
+		s.repeated = r
 		return false
 	}
-	if !r.due {
-		s.repeated = nil
-	}
-	return s.wait == waitNone
+	return s.wait == waitNone // it may have been refused already
 }
 
 // again has a command routed anew when the view has been refreshed. false: it has been refused for too long.
@@ -396,8 +393,8 @@ func (s *Session) again(r *request, from upstream.Node, why topology.Refusal) bo
 	if s.out.Gone() || !r.attempts.Refused(s.cluster.FailoverWait()) {
 		return false
 	}
-	r.askAt = s.noteRefusal(why)
-	s.repeated, r.due = r, true
+	r.goTo(s.noteRefusal(why))
+	s.repeated = r
 	s.wait = waitReply
 	s.Later(from, r.attempts.Pause(), s.Resume)
 	return true

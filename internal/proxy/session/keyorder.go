@@ -144,13 +144,13 @@ func (s *Session) awaitView(r *request) {
 // newest view.
 func (r *request) redirect() {
 	s := r.s
-	if !r.asking && !r.fixed && !r.heirs {
-		r.target = s.successor(r)
-	}
-	if r.heirs { // the session's view is the one by which its node was chosen
+	switch {
+	case r.bound == toHeir: // the session's view is the one by which its node was chosen
 		if heir := s.view.Heir(string(r.target), s.cluster.View()); heir != nil {
 			r.target = topology.Node(heir.ID)
 		}
+	case r.bound == toSlot && !r.asking:
+		r.target = s.successor(r)
 	}
 	if s.serverAt(r.target).last == nil {
 		s.leaveLanes(func(at upstream.Node) bool { return at == r.target }) // the lane may be closed for good
@@ -182,7 +182,7 @@ func (r *request) settle() {
 		return
 	}
 	i, in := place(queue, r)
-	about, done, node, asked := r.subject(), r.state != givenUp, r.target, r.asked
+	about, done, node, asking := r.subject(), r.state != givenUp, r.target, r.asking
 	r.over()
 	if !done || i > 0 {
 		for _, one := range queue[:i] {
@@ -209,7 +209,7 @@ func (r *request) settle() {
 	}
 	for _, one := range queue {
 		if one.state == inQueue {
-			one.target, one.asking, one.rests = node, asked, false
+			one.target, one.asking, one.rests = node, asking, false
 			one.follow()
 		} else {
 			one.enqueue()

@@ -36,7 +36,7 @@ func (s *Session) wants(r *request) upstream.Role {
 		return upstream.Large
 	case s.runsScripts(r):
 		return upstream.Scripts
-	case r.writes:
+	case r.row.Writes:
 		return upstream.Writes
 	}
 	return upstream.Reads
@@ -44,13 +44,13 @@ func (s *Session) wants(r *request) upstream.Role {
 
 // runsScripts reports whether the command being routed belongs on the lane for scripts.
 func (s *Session) runsScripts(r *request) bool {
-	return r.scripts || s.weight.Mixed > 0
+	return r.row.Script || s.weight.Mixed > 0
 }
 
 // mix keeps a session that sends a script behind other commands on the lane for scripts: it waits for its replies once,
 // not at each script.
 func (s *Session) mix(r *request) {
-	if r.scripts && s.out.Slots.Due() > 0 {
+	if r.row.Script && s.out.Slots.Due() > 0 {
 		s.weight.Mixed = CalmBursts
 	}
 }
@@ -64,7 +64,7 @@ func (s *Session) careful() bool {
 // mustWait reports whether the next command must wait until nothing is outstanding, because it belongs on another lane,
 // or may.
 func (s *Session) mustWait(r *request) bool {
-	return s.out.Slots.Due() > 0 && (s.strays(r) || r.scripts && s.role == upstream.Reads || s.outgrown() || s.fills(r))
+	return s.out.Slots.Due() > 0 && (s.strays(r) || r.row.Script && s.role == upstream.Reads || s.outgrown() || s.fills(r))
 }
 
 // fills reports whether as many commands are outstanding as allowed: see weight, and the limits of clients that have
@@ -73,7 +73,7 @@ func (s *Session) fills(r *request) bool {
 	if s.guard.Restricted() {
 		return true // one at a time, because the next ones will be refused too
 	}
-	return s.weight.Window > 0 && !r.writes && s.out.Slots.Due() >= s.weight.Window && s.role != upstream.Large
+	return s.weight.Window > 0 && !r.row.Writes && s.out.Slots.Due() >= s.weight.Window && s.role != upstream.Large
 }
 
 // outgrown reports whether the replies have become so large that further commands belong on another lane.
@@ -84,7 +84,7 @@ func (s *Session) outgrown() bool {
 // strays reports whether a command that writes would follow reads of this session to a lane that is kept free of
 // writes.
 func (s *Session) strays(r *request) bool {
-	return r.writes && s.role == upstream.Reads && s.lane != nil && s.lane.Unsettled()
+	return r.row.Writes && s.role == upstream.Reads && s.lane != nil && s.lane.Unsettled()
 }
 
 func (s *Session) leaveLane() {
@@ -120,14 +120,14 @@ func (s *Session) aim(r *request) bool {
 	if r.look(); r.row.Name == "publish" {
 		r.slot = pubsub.PublishSlot
 	}
-	r.target = s.serverOf(r.slot)
-	if r.row.Policy == command.PinAfterWrite {
+	switch {
+	case r.asking: // it has been sent elsewhere
+	case r.row.Policy == command.PinAfterWrite:
 		r.target = s.firstOfRound(r)
+	default:
+		r.target = s.serverOf(r)
 	}
-	if r.askAt != upstream.AnyNode {
-		r.target, r.asking = r.askAt, true
-	}
-	alone := r.many || r.row.Barrier || r.row.Script && r.slot < 0
+	alone := r.several() || r.row.Barrier || r.row.Script && r.slot < 0
 	if due && (alone || s.alone || s.outdated()) {
 		return s.awaitQuiet()
 	}
@@ -137,12 +137,16 @@ func (s *Session) aim(r *request) bool {
 	return true
 }
 
-// serverOf is the server of a slot; AnyNode: none is known. A command without a key goes where the session is.
-func (s *Session) serverOf(slot int) upstream.Node {
-	if slot < 0 {
-		return s.home()
+// serverOf is the server of a command's slot; AnyNode: none is known. A command without a key goes where the session is,
+// unless that server has refused it.
+func (s *Session) serverOf(r *request) upstream.Node {
+	switch {
+	case r.slot >= 0:
+		return s.ownerOf(r.slot)
+	case r.held: // it is routed anew
+		return s.anyServer()
 	}
-	return s.ownerOf(slot)
+	return s.home()
 }
 
 // firstOfRound is the server for a WAIT.
@@ -153,7 +157,7 @@ func (s *Session) firstOfRound(r *request) upstream.Node {
 	if list := s.writtenTo(); len(list) > 0 {
 		return list[0]
 	}
-	return s.home()
+	return s.serverOf(r)
 }
 
 // turnTo makes the lane to a server the present one.

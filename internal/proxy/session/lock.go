@@ -241,8 +241,7 @@ func (s *Session) Push(b []byte) {
 func (s *Session) Script(c contract.Call) {
 	call := &scriptCall{s: s, call: c, muted: s.mutesLock()}
 	if s.clustered() {
-		r := s.unused()
-		r.writes = true
+		r := s.newRequest(callRow, nil)
 		r.slot, r.target = s.serverOfKeys(c.Keys)
 		r.raw = call.build(s.laneTo(r, r.target))
 		r.send(call)

@@ -278,7 +278,7 @@ func (s *Session) countReplicas(r *request) bool {
 	for i, mark := range Marks {
 		r.forward(mark, &reply.Reply{Session: s, Muted: true, Whole: true, Done: func(reply []byte) { round.Marked(i, reply) }})
 	}
-	s.repeated, r.round = nil, nil
+	r.round = nil
 	pin.fresh = false
 	pin.Queued += len(Marks) + 1
 	waits := s.clustered() // else the session may wait for the reply to a later command

@@ -40,22 +40,19 @@ type request struct {
 	s *Session
 
 	// The command.
-	row             *command.Row   // nil: a script call of the lock engine
-	policy          command.Policy // of this form of the command
-	raw             []byte         // its bytes: the client's buffer until route returns, own from then on
-	args            [][]byte       // of it, until route returns
-	size            int            // of the command as it came, in bytes
-	muted           bool           // the client gets no reply
-	writes, scripts bool           // it may change data; it runs a script
+	row    *command.Row
+	policy command.Policy // of this form of the command
+	raw    []byte         // its bytes: the client's buffer until route returns, own from then on
+	args   [][]byte       // of it, until route returns
+	size   int            // of the command as it came, in bytes
+	muted  bool           // the client gets no reply
 
-	// Its way in front of a cluster. route sets it.
+	// Its way in front of a cluster. route sets it, and a refusal changes it.
 	target topology.Node
+	asking bool // it goes there behind an ASKING
+	bound  bond
 	slot   int    // of its first key; negative: it has none
 	key    uint64 // a hash of its only key; 0: it has none, or several
-	many   bool   // it has several keys
-	fixed  bool   // it concerns the target, whatever happens
-	heirs  bool   // as fixed, but it is sent to the promoted replica if the target has been demoted
-	asking bool   // it is sent behind an ASKING
 
 	// How long it lives.
 	routing bool   // route has not returned
@@ -67,8 +64,7 @@ type request struct {
 	at     reply.ID
 	state  requestState
 	to     *server // where it was sent last; nil: nowhere yet
-	asked  bool    // it was sent behind an ASKING
-	skips  bool    // the reply to that comes first
+	skips  bool    // the reply to an ASKING comes first
 	begun  bool    // bytes of the reply have come
 	failed []byte  // the reply so far, if it is an error
 	answer []byte  // of a script: the error that it may have made up
@@ -79,23 +75,29 @@ type request struct {
 	moved    topology.Node // the server that serves its slot, as the last one that refused it says; Any: it names none
 	then     []*request    // the refused ones that wait for the reply
 
-	// Of a command on a pin that is routed anew.
-	due   bool          // it is to be routed again; a connection that is down says so while the command is being sent
-	askAt topology.Node // the server that has the key already; Any: none
-	round *WaitRound    // of a WAIT
+	round *WaitRound // of a WAIT that goes on at the next server
 }
 
+// A bond says which server a request is for.
+type bond uint8
+
+const (
+	toSlot   bond = iota // the one that serves its slot; any one if it has no slot
+	toHeir               // its target, or the replica that has been promoted in the target's place
+	toServer             // its target, whatever happens
+)
+
 // ordinary stands for the commands of a batch, and for the proxy's own commands on a pin. lockCall stands for the script
-// calls of the lock engine. They never change.
-var ordinary, lockCall = &request{}, &request{writes: true}
+// calls of the lock engine, whose row is callRow. They never change.
+var (
+	ordinary, lockCall = &request{row: &command.Row{}}, &request{row: callRow}
+	callRow            = &command.Row{Writes: true}
+)
 
 // newRequest begins a command.
 func (s *Session) newRequest(row *command.Row, raw []byte) *request {
 	r := s.unused()
 	r.row, r.raw, r.size = row, raw, len(raw)
-	if row != nil {
-		r.writes, r.scripts = row.Writes, row.Script
-	}
 	return r
 }
 
@@ -136,8 +138,7 @@ func (r *request) keep() {
 // part is a part of the command for one server.
 func (r *request) part(raw []byte, slot int, at topology.Node) *request {
 	p := r.s.unused()
-	p.row, p.muted, p.writes, p.scripts = r.row, r.muted, r.writes, r.scripts
-	p.fixed, p.heirs = r.fixed, r.heirs
+	p.row, p.muted, p.bound = r.row, r.muted, r.bound
 	p.raw, p.slot, p.target = raw, slot, at
 	return p
 }
@@ -186,15 +187,18 @@ func (r *request) forward(raw []byte, h reply.Handler) {
 
 // look finds the slot of the command, and its key.
 func (r *request) look() {
-	r.slot, r.key, r.many, r.fixed, r.heirs, r.asking = -1, 0, r.row.Keys.Several(r.args), false, false, false
+	r.slot, r.key = -1, 0
 	i := r.row.Keys.First(r.args)
 	if i == 0 {
 		return
 	}
-	if r.slot = hashslot.Of(r.args[i]); !r.many {
+	if r.slot = hashslot.Of(r.args[i]); !r.row.Keys.Several(r.args) {
 		r.key = maphash.Bytes(seed, r.args[i])
 	}
 }
+
+// several reports whether the command has several keys.
+func (r *request) several() bool { return r.slot >= 0 && r.key == 0 }
 
 var seed = maphash.MakeSeed()
 
@@ -202,7 +206,7 @@ var seed = maphash.MakeSeed()
 func (r *request) subject() subject { return subject{r.slot, r.key} }
 
 // alters reports whether the client's command may change data.
-func (r *request) alters() bool { return r.row != nil && (r.writes || r.scripts) }
+func (r *request) alters() bool { return r.row != callRow && (r.row.Writes || r.row.Script) }
 
 // send sends the request to its target in front of a cluster. h handles its reply; nil: it passes to the client.
 func (r *request) send(h reply.Handler) {
@@ -251,7 +255,6 @@ func (r *request) depart() {
 		return
 	}
 	r.begun, r.failed = false, r.failed[:0]
-	r.asked, r.asking = r.asking, false
 	r.attempts.Sent()
 	r.transmit(r.raw)
 }
@@ -262,7 +265,7 @@ func (r *request) transmit(raw []byte) {
 	r.to = s.serverAt(r.target)
 	r.to.last = r
 	n := 1
-	if r.skips = r.asked; r.asked {
+	if r.skips = r.asking; r.asking {
 		raw, n = slices.Concat(command.Asking, raw), 2
 	}
 	s.transmit(s.laneTo(r, r.target), raw, r.at, n)
@@ -358,7 +361,7 @@ func (r *request) reword() bool {
 // probe asks the server for the keys of a script that seems to have been refused, or whether it answers if the script
 // has none. The reply comes in place of the script's.
 func (r *request) probe() bool {
-	if r.row == nil || !r.row.Script || r.row.Keys.Keyless() || r.s.out.Gone() || r.madeUp() {
+	if !r.row.Script || r.row.Keys.Keyless() || r.s.out.Gone() || r.madeUp() {
 		return false
 	}
 	args := resp.Split(r.raw, nil)
@@ -403,8 +406,7 @@ func (r *request) refuse() bool {
 		return false
 	}
 	r.moved = topology.Any
-	if node := r.s.noteRefusal(why); node != topology.Any {
-		r.asking, r.target = true, node
+	if r.goTo(r.s.noteRefusal(why)); r.asking {
 		r.again()
 		return true
 	}
@@ -412,9 +414,16 @@ func (r *request) refuse() bool {
 		r.moved = topology.Node(n.ID)
 	}
 	// After one redirection it follows at once: the session's view may change later.
-	r.rests = r.moved == topology.Any || r.moved == r.target || r.fixed || r.heirs || !r.attempts.First()
+	r.rests = r.moved == topology.Any || r.moved == r.target || r.bound != toSlot || !r.attempts.First()
 	r.again()
 	return true
+}
+
+// goTo has the request sent behind an ASKING to the server that has its key already; Any: there is none.
+func (r *request) goTo(asking topology.Node) {
+	if r.asking = asking != topology.Any; r.asking {
+		r.target = asking
+	}
 }
 
 // unsent has the request sent again, which could not be sent. false: the client is told.
@@ -425,7 +434,7 @@ func (r *request) unsent() bool {
 	}
 	then := r.arrived()
 	r.failed = append(r.failed[:0], shared.NoUpstream...)
-	r.rests = true
+	r.rests, r.asking = true, false
 	r.again()
 	turns(then)
 	return true

@@ -315,7 +315,7 @@ func (s *Session) home() upstream.Node {
 	switch {
 	case !s.clustered():
 		return upstream.AnyNode
-	case s.lane != nil && s.lane.At() != upstream.AnyNode && s.repeated == nil:
+	case s.lane != nil && s.lane.At() != upstream.AnyNode:
 		return s.lane.At()
 	}
 	return s.anyServer()

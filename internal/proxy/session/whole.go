@@ -112,7 +112,7 @@ func (s *Session) everywhere(r *request, join scatter.Join) bool {
 			return reply
 		})
 	}
-	r.heirs = true
+	r.bound = toHeir
 	for i, node := range list {
 		r.partOf(r.raw, i, upstream.Node(node.ID)).send(g.Part(i))
 	}
@@ -136,7 +136,7 @@ func (s *Session) scan(r *request) (handled, done bool) {
 		return false, false
 	}
 	node, own := cursor.At(view)
-	r.slot, r.fixed = -1, true
+	r.slot, r.bound = -1, toServer
 	r.target, r.raw = upstream.Node(node.ID), scatter.WithCursor(r.args, own)
 	r.send(&reply.Reply{Session: s, Muted: r.muted, Replace: func(page []byte) []byte { return cursor.Follow(view, page) }})
 	return true, true
