@@ -46,58 +46,31 @@ func (s *Session) keepBack(r *request) bool {
 	return r.answerWith([]byte(resp.OK))
 }
 
-// routeKept routes a command behind a MULTI that is kept back. The first key names the server, and EXEC has any. false:
-// the session waits.
+// routeKept routes a command behind a MULTI that is kept back. false: the session waits.
 func (s *Session) routeKept(r *request) bool {
-	tx := s.kept
 	if !s.awaitQuiet() {
 		return false
 	}
 	s.adopt()
 	r.look()
-	switch {
-	case tx.begun && (tx.answer == nil || topology.ReadRefusal(tx.answer).Reason == topology.TryLate):
-		if pin := s.pin; pin != nil {
-			s.pin = nil
-			pin.discard()
-		}
-		if tx.begun = false; tx.attempts.Refused(s.cluster.FailoverWait()) {
-			s.wait = waitReply
-			s.Later(upstream.AnyNode, tx.attempts.Pause(), s.Resume)
-			return false
-		}
-		if tx.answer == nil {
-			tx.answer = shared.NoUpstream
-		}
-		return tx.end(r, tx.answer)
-	case tx.begun && !resp.IsOK(tx.answer): // the commands behind it would run one by one
-		return tx.end(r, tx.answer)
-	case tx.begun && len(tx.commands) == 0:
-		s.kept = nil
-		return s.routePinned(r)
-	case tx.begun:
-		if !tx.send(s) {
-			return false
-		}
-	case r.row.Name == "reset", r.row.Name == "quit":
+	tx := s.kept
+	if tx.begun {
+		return tx.proceed(r)
+	}
+	switch r.row.Name {
+	case "reset", "quit":
 		s.kept = nil
 		return s.local(r)
-	case r.row.Name == "discard":
+	case "discard":
 		s.kept = nil
 		return r.answerWith([]byte(resp.OK))
-	case r.slot < 0 && r.row.Name != "exec" && r.row.Name != "multi":
-		return tx.add(r)
+	case "exec", "multi": // any server will do
 	default:
-		if err := s.pinTimedOut; s.pin == nil && err != nil {
-			s.pinTimedOut = nil
-			return tx.end(r, s.proxy.NoPinFree(err, s.Addr))
+		if r.slot < 0 {
+			return tx.add(r)
 		}
-		if r.target, s.hasty = s.serverOf(r), true; s.pin == nil && !s.takePin(r, "multi", command.Transaction) {
-			return false
-		}
-		tx.begin(s)
 	}
-	return s.awaitQuiet() && !s.out.Gone() && s.routeKept(r) // the connection is down already, if nothing is outstanding
+	return tx.begin(r)
 }
 
 // add keeps a command without a key back. A user's right to it shows at EXEC. A command that Redis refuses whatever the
@@ -135,8 +108,16 @@ func (s *Session) notInTx(r *request) []byte {
 	return s.impossible(r)
 }
 
-// begin sends MULTI.
-func (tx *keptTx) begin(s *Session) {
+// begin sends MULTI to the server of r, which follows when MULTI has been answered. false: the session waits.
+func (tx *keptTx) begin(r *request) bool {
+	s := r.s
+	if err := s.pinTimedOut; s.pin == nil && err != nil {
+		s.pinTimedOut = nil
+		return tx.end(r, s.proxy.NoPinFree(err, s.Addr))
+	}
+	if r.target, s.hasty = s.serverOf(r), true; s.pin == nil && !s.takePin(r, "multi", command.Transaction) {
+		return false
+	}
 	s.pin.fresh, s.pin.placement = false, placement{home: -1}
 	tx.begun, tx.answer = true, nil
 	tx.attempts.Sent()
@@ -145,6 +126,46 @@ func (tx *keptTx) begin(s *Session) {
 		opened(reply)
 		tx.answer = bytes.Clone(reply)
 	}, Whole: true}, 1)
+	return tx.next(r)
+}
+
+// proceed goes on behind the answer to MULTI. false: the session waits.
+func (tx *keptTx) proceed(r *request) bool {
+	s := r.s
+	switch {
+	case tx.answer == nil || topology.ReadRefusal(tx.answer).Reason == topology.TryLate:
+		return tx.retry(r)
+	case !resp.IsOK(tx.answer): // the commands behind it would run one by one
+		return tx.end(r, tx.answer)
+	case len(tx.commands) == 0:
+		s.kept = nil
+		return s.routePinned(r)
+	}
+	return tx.send(s) && tx.next(r)
+}
+
+// next goes on at once if the connection is down already, so that nothing is outstanding. false: the session waits.
+func (tx *keptTx) next(r *request) bool {
+	return r.s.awaitQuiet() && !r.s.out.Gone() && r.s.routeKept(r)
+}
+
+// retry gives up the connection on which MULTI has failed. MULTI is sent again after a pause, unless it has been refused
+// for too long. false: the session waits.
+func (tx *keptTx) retry(r *request) bool {
+	s := r.s
+	if pin := s.pin; pin != nil {
+		s.pin = nil
+		pin.discard()
+	}
+	if tx.begun = false; tx.attempts.Refused(s.cluster.FailoverWait()) {
+		s.wait = waitReply
+		s.Later(upstream.AnyNode, tx.attempts.Pause(), s.Resume)
+		return false
+	}
+	if tx.answer == nil {
+		tx.answer = shared.NoUpstream
+	}
+	return tx.end(r, tx.answer)
 }
 
 // mostAtOnce commands are sent before others have their turn: a client chooses the number of commands in its
@@ -188,67 +209,75 @@ func (p *pinned) opens() func(reply []byte) {
 	}
 }
 
-// routeAt looks whether the pin's server is the one for a command. handled is false if it is. Else done is false if the
-// command must wait.
-func (s *Session) routeAt(r *request) (handled, done bool) {
+// routeAt decides about a command that the pin's server cannot have as it is.
+func (s *Session) routeAt(r *request) decision {
 	pin := s.pin
 	r.asking = r.asking && pin.fresh // it has been routed to this pin so
 	if r.look(); r.alters() {
 		s.note(pin.conn.At())
 	}
-	if (pin.ends || pin.Opening > 0) && !s.awaitQuiet() {
-		return true, false
+	if (pin.ends || pin.Opening > 0 || !pin.InTx) && !s.awaitQuiet() {
+		return postponed
 	}
 	pin.ends = r.row.Name == "exec" || r.row.Name == "discard"
-	if !pin.InTx {
-		if !s.awaitQuiet() {
-			return true, false
-		}
-		s.adopt()
-		if !pin.fresh {
-			if handled, done = s.whole(r); handled {
-				return true, done
-			}
-		}
-		switch {
-		case r.policy == command.Shared && r.slot >= 0 &&
-			(pin.Watching || !pin.fresh && s.ownerOf(r.slot) != pin.conn.At()): // it may have moved since the WATCH
-			r.target = s.ownerOf(r.slot)
-			r.send(r.handler())
-			return true, true
-		case !pin.Watching || r.slot < 0:
-		case r.row.Name == "watch" && r.slot != pin.watch.slot, r.row.Name != "watch" && s.ownerOf(r.slot) != pin.conn.At():
-			return true, r.answerWith(shared.CrossSlot)
-		}
-		return false, false
+	if pin.InTx {
+		return s.routeInTx(r)
 	}
+	return s.routeOutsideTx(r)
+}
+
+// routeOutsideTx is routeAt for a session that is in no transaction. Nothing is outstanding.
+func (s *Session) routeOutsideTx(r *request) decision {
+	pin := s.pin
+	s.adopt()
+	if !pin.fresh {
+		if d := s.scatter(r); d != undecided {
+			return d
+		}
+	}
+	if r.slot < 0 {
+		return undecided
+	}
+	owner := s.ownerOf(r.slot)
+	fits := owner == pin.conn.At() // it may have moved since the WATCH
+	if r.row.Name == "watch" {
+		fits = r.slot == pin.watch.slot
+	}
+	switch {
+	case r.policy == command.Shared && (pin.Watching || !pin.fresh && !fits):
+		r.target = owner
+		r.send(r.handler())
+		return carriedOut
+	case pin.Watching && !fits:
+		return decided(r.answerWith(shared.CrossSlot))
+	}
+	return undecided
+}
+
+// routeInTx is routeAt for a session that is in a transaction, whose first key decides the slot of all.
+func (s *Session) routeInTx(r *request) decision {
+	pin := s.pin
 	if r.policy == command.Transaction && r.row.Name != "watch" {
-		return false, false
+		return undecided
 	}
 	absent, refusal := s.absent(r), s.notInTx(r)
 	if (absent || refusal != nil) && !s.awaitQuiet() {
-		return true, false
+		return postponed
 	}
 	switch {
 	case absent: // a command that answers for any user is queued in its place
 		pin.queue(Step{Rewrite: func([]byte) []byte { return noCluster }})
 		r.forward(command.Hello, r.handler())
-		return true, true
+		return carriedOut
 	case refusal != nil:
-		s.poison(r, refusal)
-		return true, true
-	case r.slot >= 0 && pin.home < 0:
-		if pin.Watching && r.slot != pin.watch.slot {
-			s.poison(r, shared.CrossSlot)
-			return true, true
-		}
+		return decided(s.poison(r, refusal))
+	case r.slot < 0, r.slot == pin.home:
+		return undecided
+	case pin.home < 0 && (!pin.Watching || r.slot == pin.watch.slot):
 		pin.home = r.slot
+		return undecided
 	}
-	if r.slot >= 0 && r.slot != pin.home {
-		s.poison(r, shared.CrossSlot)
-		return true, true
-	}
-	return false, false
+	return decided(s.poison(r, shared.CrossSlot))
 }
 
 var queued = []byte("+QUEUED\r\n")

@@ -58,30 +58,31 @@ var noSubscriptionsInTx = resp.AppendError(nil, resp.Err,
 	"subscriptions are not possible inside a transaction in front of a cluster")
 
 // listen routes the commands of a session in front of a cluster that its subscriptions concern. They do not occupy its
-// pin. handled is false for other commands. done is false if the command must wait.
-func (s *Session) listen(r *request) (handled, done bool) {
+// pin.
+func (s *Session) listen(r *request) decision {
 	name := r.row.Name
 	subscribes := r.policy == command.PubSub
+	switch { // commands that Redis judges
+	case s.guard.Restricted(), subscribes && len(r.args) < 2 && !strings.HasSuffix(name, "unsubscribe"):
+		return undecided
+	case subscribes:
+	case s.ident.Proto == 3, r.row.Malformed(r.args), name == "quit", name == "reset", name == "ping" && len(r.args) > 2:
+		return undecided
+	}
+	if !s.awaitQuiet() {
+		return postponed
+	}
 	switch {
-	case s.guard.Restricted(), subscribes && len(r.args) < 2 && !strings.HasSuffix(name, "unsubscribe"): // Redis refuses it
-		return false, false
-	case subscribes && !s.awaitQuiet():
-		return true, false
 	case subscribes && s.pin != nil && s.pin.InTx:
-		s.poison(r, noSubscriptionsInTx)
-		return true, true
+		return decided(s.poison(r, noSubscriptionsInTx))
 	case subscribes:
 		s.wait = waitReply
 		s.clusterSubs.Ask(name, r.args[1:], s.ident.Proto, s.out.Slots.Hold(), r.muted)
-		return true, true
-	case s.ident.Proto == 3, r.row.Malformed(r.args), name == "quit", name == "reset", name == "ping" && len(r.args) > 2:
-		return false, false
-	case !s.awaitQuiet():
-		return true, false
+		return carriedOut
 	case name == "ping":
-		return true, r.answerWith(Pong(r.args[1:]))
+		return decided(r.answerWith(Pong(r.args[1:])))
 	}
-	return true, r.answerWith(Refusal(s.cmd))
+	return decided(r.answerWith(Refusal(s.cmd)))
 }
 
 func (s *Session) readFrames() {

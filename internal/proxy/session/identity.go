@@ -24,12 +24,10 @@ func (s *Session) reidentify(r *request) bool {
 	}
 	pin.fresh = false
 	if pin.InTx && change.Auth && !pin.conn.AnswersRefusals() {
-		s.poison(r, notInTx)
-		return true
+		return s.poison(r, notInTx)
 	}
 	if change.Hello && pin.full() {
-		s.poison(r, tooManyEdits)
-		return true
+		return s.poison(r, tooManyEdits)
 	}
 	if pin.InTx {
 		step := Step{Apply: func(reply []byte) { s.judge(change, reply) }}

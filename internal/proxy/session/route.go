@@ -12,6 +12,23 @@ import (
 // notInTx refuses a command that is not possible in a transaction.
 var notInTx = resp.AppendError(nil, resp.Err, "Command not allowed inside a transaction")
 
+// A decision is what a stage of routing has made of a command.
+type decision uint8
+
+const (
+	undecided  decision = iota // the stage does not concern the command: the next one decides
+	postponed                  // not now: the session's wait has the reason
+	carriedOut                 // it has been sent or answered
+)
+
+// decided is the decision of a stage that concerns the command.
+func decided(routed bool) decision {
+	if routed {
+		return carriedOut
+	}
+	return postponed
+}
+
 // route sends one command as its policy says. false: not now. The session's wait has the reason, and the command is
 // parsed again after the wait.
 func (s *Session) route(r *request) bool {
@@ -58,8 +75,8 @@ func (s *Session) byState(r *request) (routed bool) {
 		return s.routeKept(r)
 	}
 	if s.clustered() && (r.policy == command.PubSub || s.clusterSubs.Listening()) {
-		if handled, done := s.listen(r); handled {
-			return done
+		if d := s.listen(r); d != undecided {
+			return d == carriedOut
 		}
 	}
 	switch {
@@ -94,8 +111,8 @@ func (s *Session) routeShared(r *request) bool {
 		if r.row.Name == "multi" && len(r.args) == 1 {
 			return s.keepBack(r)
 		}
-		if handled, done := s.whole(r); handled {
-			return done
+		if d := s.scatter(r); d != undecided {
+			return d == carriedOut
 		}
 	}
 	s.mix(r)
@@ -139,8 +156,8 @@ func (s *Session) routeShared(r *request) bool {
 // routePinned routes a command of a session whose pin answers each command once.
 func (s *Session) routePinned(r *request) bool {
 	if s.clustered() && s.pin.mode == readsReplies {
-		if handled, done := s.routeAt(r); handled {
-			return done
+		if d := s.routeAt(r); d != undecided {
+			return d == carriedOut
 		}
 	}
 	pin, to := s.pin, r.handler()
@@ -195,8 +212,7 @@ func (s *Session) routePinned(r *request) bool {
 		h := s.augment(r)
 		if pin.InTx && r.row.Name == "client" {
 			if h.Replace != nil && pin.full() {
-				s.poison(r, tooManyEdits)
-				return true
+				return s.poison(r, tooManyEdits)
 			}
 			pin.queue(Step{Rewrite: h.Replace})
 			r.forward(r.raw, to)
@@ -284,8 +300,7 @@ func (p *pinned) marked(reply []byte, keep bool, accepted func()) {
 func (s *Session) queueLocal(r *request) bool {
 	switch {
 	case r.neverInTx():
-		s.poison(r, notInTx)
-		return true
+		return s.poison(r, notInTx)
 	case r.row.Name == "reset", r.row.Name == "quit":
 		return s.local(r)
 	case command.Keyword(r.args, 1) == "setname" && len(r.args) == 3:
@@ -312,8 +327,9 @@ func (r *request) neverInTx() bool {
 }
 
 // poison answers err and makes the open transaction fail, like a command that Redis refuses to queue.
-func (s *Session) poison(r *request, err []byte) {
+func (s *Session) poison(r *request, err []byte) bool {
 	r.forward(command.Malformed, &reply.Reply{Session: s, Muted: r.muted, Replace: func([]byte) []byte { return err }})
+	return true
 }
 
 var tooManyEdits = resp.AppendError(nil, resp.Err, "too many CLIENT and HELLO commands in one transaction, 128 are possible")

@@ -14,50 +14,37 @@ import (
 
 var noCluster = resp.AppendError(nil, resp.Err, "This instance has cluster support disabled")
 
-// whole handles a command that concerns the cluster, not one server of it. handled is false for other commands. done is
-// false if the command must wait.
-func (s *Session) whole(r *request) (handled, done bool) {
+// scatter routes a command that goes to several servers of the cluster, and one that only a server without a cluster
+// can answer as the client expects.
+func (s *Session) scatter(r *request) decision {
 	switch {
 	case s.absent(r):
-		return true, s.awaitQuiet() && r.answerWith(noCluster)
+		return decided(s.awaitQuiet() && r.answerWith(noCluster))
 	case r.row.Name == "scan":
 		return s.scan(r)
-	case r.policy == command.Lock:
-		return !s.awaitQuiet(), false
-	case r.policy == command.PinAfterWrite && !s.awaitQuiet():
-		return true, false
+	case (r.policy == command.Lock || r.policy == command.PinAfterWrite) && !s.awaitQuiet():
+		return postponed
 	case r.policy == command.PinAfterWrite && s.writesLost():
-		return true, r.answerWith(writesInDoubt)
+		return decided(r.answerWith(writesInDoubt))
 	}
 	if refusal := s.impossible(r); refusal != nil {
-		return true, s.awaitQuiet() && r.answerWith(refusal)
+		return decided(s.awaitQuiet() && r.answerWith(refusal))
 	}
-	if isLong(r.raw) && scatter.Divides(r.row.Name) && !s.proxy.Settings.RefuseCrossSlot {
-		if done = s.awaitQuiet(); done {
-			s.divide(r)
+	if !s.proxy.Settings.RefuseCrossSlot {
+		if isLong(r.raw) && scatter.Divides(r.row.Name) {
+			return decided(s.awaitQuiet() && s.divideAside(r))
 		}
-		return true, done
-	}
-	if split, join := scatter.Split(r.row.Name, r.args); split != nil && !s.proxy.Settings.RefuseCrossSlot {
-		if !s.awaitQuiet() {
-			return true, false
+		if parts, join := scatter.Split(r.row.Name, r.args); parts != nil {
+			return decided(s.awaitQuiet() && s.sendParts(r, parts, join))
 		}
-		g := s.gather(r, len(split), join)
-		for i, part := range split {
-			r.part(part.Raw, part.Slot, s.ownerOf(part.Slot)).send(g.Part(i))
-		}
-		return true, true
 	}
 	if command.IsOwnInfo(r.args) {
-		return false, false
+		return undecided
 	}
 	if join := scatter.Everywhere(r.row.Name, command.Keyword(r.args, 1), r.args); join != nil {
-		if !s.awaitQuiet() {
-			return true, false
-		}
-		return true, s.everywhere(r, join)
+		return decided(s.awaitQuiet() && s.everywhere(r, join))
 	}
-	return false, false
+	return undecided
 }
 
 // absent reports whether the command being routed is refused by a server that is no part of a cluster.
@@ -87,6 +74,15 @@ func (s *Session) impossible(r *request) []byte {
 func (s *Session) gather(r *request, n int, join scatter.Join) *reply.Gathering {
 	s.wait = waitReply
 	return reply.Gather(s, s.out.Slots.Hold(), r.muted, n, join)
+}
+
+// sendParts sends a command in parts. Nothing is outstanding.
+func (s *Session) sendParts(r *request, parts []scatter.Part, join scatter.Join) bool {
+	g := s.gather(r, len(parts), join)
+	for i, part := range parts {
+		r.part(part.Raw, part.Slot, s.ownerOf(part.Slot)).send(g.Part(i))
+	}
+	return true
 }
 
 // Of a command with more than manyArgs arguments only fewArgs are looked at, if these tell its way. A client chooses
@@ -120,26 +116,26 @@ func (s *Session) everywhere(r *request, join scatter.Join) bool {
 }
 
 // scan sends a SCAN to the server that its cursor names.
-func (s *Session) scan(r *request) (handled, done bool) {
+func (s *Session) scan(r *request) decision {
 	if len(r.args) < 2 {
-		return false, false
+		return undecided
 	}
 	if !s.awaitQuiet() {
-		return true, false
+		return postponed
 	}
 	view := s.view
 	if len(view.Nodes()) == 0 {
-		return true, r.answerWith(shared.NoUpstream)
+		return decided(r.answerWith(shared.NoUpstream))
 	}
 	cursor, ok := scatter.ReadCursor(r.args[1], view)
 	if !ok {
-		return false, false
+		return undecided
 	}
 	node, own := cursor.At(view)
 	r.slot, r.bound = -1, toServer
 	r.target, r.raw = upstream.Node(node.ID), scatter.WithCursor(r.args, own)
 	r.send(&reply.Reply{Session: s, Muted: r.muted, Replace: func(page []byte) []byte { return cursor.Follow(view, page) }})
-	return true, true
+	return carriedOut
 }
 
 // pauseOf returns the action behind Redis's answer to a CLIENT PAUSE or UNPAUSE: reads and writes separate before the
@@ -170,9 +166,9 @@ func (s *Session) pauseOf(r *request) func(reply []byte) {
 // maxPause bounds the time for which a pause is remembered, not the pause.
 const maxPause = 24 * time.Hour
 
-// A division is a command of very many keys on its way to the servers of its slots. A client chooses the number of
-// keys. So the command is divided without the session's lock, and its parts are sent in slices.
-type division struct {
+// longParts are the parts of a command of very many keys. A client chooses the number of keys. So the command is divided
+// without the session's lock, and its parts are sent in slices.
+type longParts struct {
 	of    *request
 	at    reply.ID // of the joined reply
 	reply *reply.Gathering
@@ -180,40 +176,41 @@ type division struct {
 	sent  int // of them
 }
 
-// divide has the command being routed divided aside, and its parts sent, whose joined reply has a slot. The session
+// divideAside has the command being routed divided aside, and its parts sent, whose joined reply has a slot. The session
 // waits for the reply meanwhile. Nothing is outstanding.
-func (s *Session) divide(r *request) {
+func (s *Session) divideAside(r *request) bool {
 	s.wait, s.gathered = waitReply, len(r.raw)
 	r.keep()
-	d := &division{of: r, at: s.out.Slots.Hold()}
-	s.Aside(d.cut)
+	p := &longParts{of: r, at: s.out.Slots.Hold()}
+	s.Aside(p.cut)
+	return true
 }
 
 // cut makes the parts. Requires no locks.
-func (d *division) cut() (then func()) {
-	r := d.of
+func (p *longParts) cut() (then func()) {
+	r := p.of
 	list, join := scatter.Split(r.row.Name, resp.Split(r.own, nil))
 	if list == nil { // all keys are in one slot
 		list = []scatter.Part{{Raw: r.own, Slot: r.slot}}
 		join = func(replies [][]byte) []byte { return replies[0] }
 	}
-	r.raw, r.own, d.parts = nil, nil, list
-	d.reply = reply.Gather(r.s, d.at, r.muted, len(list), join)
-	return d.send
+	r.raw, r.own, p.parts = nil, nil, list
+	p.reply = reply.Gather(r.s, p.at, r.muted, len(list), join)
+	return p.send
 }
 
 // sliceParts parts, or those with which there are more than sliceBytes bytes, are sent before others have their turn.
 const sliceParts, sliceBytes = 512, 1 << 20
 
 // send sends the next slice of the parts.
-func (d *division) send() {
-	s := d.of.s
-	for end, bytes := min(d.sent+sliceParts, len(d.parts)), 0; d.sent < end && bytes < sliceBytes; d.sent++ {
-		part := d.parts[d.sent]
-		d.of.part(part.Raw, part.Slot, s.ownerOf(part.Slot)).send(d.reply.Part(d.sent))
+func (p *longParts) send() {
+	s := p.of.s
+	for end, bytes := min(p.sent+sliceParts, len(p.parts)), 0; p.sent < end && bytes < sliceBytes; p.sent++ {
+		part := p.parts[p.sent]
+		p.of.part(part.Raw, part.Slot, s.ownerOf(part.Slot)).send(p.reply.Part(p.sent))
 		bytes += len(part.Raw)
 	}
-	if d.sent < len(d.parts) && !s.out.Gone() {
-		s.Aside(func() func() { return d.send })
+	if p.sent < len(p.parts) && !s.out.Gone() {
+		s.Aside(func() func() { return p.send })
 	}
 }

@@ -10,45 +10,45 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology/clustertest"
 )
 
-// divided begins the division of a DEL. The test gives it its turns.
-func (c *twoServers) divided(keys []string) *division {
+// divided begins a long DEL. The test gives it its turns.
+func (c *twoServers) divided(keys []string) *longParts {
 	raw := resp.AppendCommand(nil, append([]string{"DEL"}, keys...)...)
 	args := resp.Split(raw, nil)
-	var d *division
+	var p *longParts
 	c.locked(func() {
 		c.s.wait = waitReply
 		r := c.s.newRequest(c.table.Lookup(args[0]), raw)
 		r.args = args
 		r.look()
 		r.keep()
-		d = &division{of: r, at: c.s.out.Slots.Hold()}
+		p = &longParts{of: r, at: c.s.out.Slots.Hold()}
 	})
-	d.cut()
-	return d
+	p.cut()
+	return p
 }
 
 // next has the next slice sent. more: there is another one.
-func (d *division) next() (more bool) {
-	d.of.s.mu.Lock()
-	defer d.of.s.unlock()
-	d.send()
-	more = len(d.of.s.afterUnlock) > 0
-	d.of.s.afterUnlock = nil
+func (p *longParts) next() (more bool) {
+	p.of.s.mu.Lock()
+	defer p.of.s.unlock()
+	p.send()
+	more = len(p.of.s.afterUnlock) > 0
+	p.of.s.afterUnlock = nil
 	return more
 }
 
-// A division sends nothing while others wait, and a slice of its parts in each of its turns.
-func TestADivisionIsSentInSlices(t *testing.T) {
+// A long command sends nothing while others wait, and a slice of its parts in each of its turns.
+func TestALongCommandIsSentInSlices(t *testing.T) {
 	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
 		var keys []string
 		for i := range 3 * sliceParts {
 			keys = append(keys, fmt.Sprint("k", i))
 		}
-		d := c.divided(keys)
+		parts := c.divided(keys)
 		all, turns := 0, 0
 		for more := true; more; {
 			turns++
-			more = d.next()
+			more = parts.next()
 			slice := c.take()
 			if len(slice) == 0 || len(slice) > sliceParts {
 				t.Fatalf("turn %d: %d parts are sent", turns, len(slice))
@@ -73,15 +73,15 @@ func TestADivisionIsSentInSlices(t *testing.T) {
 	})
 }
 
-func TestADivisionOfLargePartsHasMoreTurns(t *testing.T) {
+func TestALongCommandOfLargePartsHasMoreTurns(t *testing.T) {
 	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
 		var keys []string
 		for i := range 4 {
 			keys = append(keys, fmt.Sprint(strings.Repeat("x", sliceBytes), i))
 		}
-		d := c.divided(keys)
+		parts := c.divided(keys)
 		for turn := 1; turn <= 4; turn++ {
-			if more := d.next(); len(c.take()) != 1 || more != (turn < 4) {
+			if more := parts.next(); len(c.take()) != 1 || more != (turn < 4) {
 				t.Fatalf("turn %d sends more than one part, or another turn follows: %v", turn, more)
 			}
 		}
@@ -89,7 +89,7 @@ func TestADivisionOfLargePartsHasMoreTurns(t *testing.T) {
 }
 
 // All keys may be in one slot: then there is one part.
-func TestADivisionMayHaveOnePart(t *testing.T) {
+func TestALongCommandMayHaveOnePart(t *testing.T) {
 	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
 		more := c.divided([]string{"{a}1", "{a}2", "{a}3"}).next()
 		list := c.take()
