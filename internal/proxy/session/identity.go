@@ -7,77 +7,11 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
-// reidentify sends AUTH, HELLO or SELECT on the session's pin: Redis judges it, and its answer goes to the client. If
-// Redis agrees, the pin and the session belong to another identity from then on.
-//
-// A login waits until all earlier commands are answered: newer servers do not answer a refused AUTH behind answers that
-// are still to be written (see pins.Pin.AnswersRefusals). The next answer would count as that to the AUTH. In a
-// transaction, answers are always still to be written, so there a login is refused.
-func (s *Session) reidentify(r *request) bool {
-	pin, name := s.pin, r.row.Name
-	change := ReadChange(name, r.args)
-	if (change.Auth || pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
-		return false
-	}
-	if pin.fresh && s.out.Slots.Due() == 0 && s.visitFromPin(r, change) {
-		return true
-	}
-	pin.fresh = false
-	if pin.InTx && change.Auth && !pin.conn.AnswersRefusals() {
-		return s.poison(r, notInTx)
-	}
-	if change.Hello && pin.full() {
-		return s.poison(r, tooManyEdits)
-	}
-	if pin.InTx {
-		step := Step{Apply: func(reply []byte) { s.judge(change, reply) }}
-		if change.Hello {
-			step.Rewrite = s.ownID
-		}
-		pin.queue(step)
-		r.forward(r.raw, r.handler())
-		return true
-	}
-	pin.count()
-	s.wait = waitReply // the next commands must travel under the new identity
-	h := &reply.Reply{Session: s, Muted: r.muted, Done: func(reply []byte) {
-		s.Resume()
-		s.judge(change, reply)
-	}}
-	if change.Hello {
-		h.Replace = s.ownID
-	}
-	h.Missed = func() { s.refused.behind(name, h.Session.Refusal(), h.Muted) }
-	r.forward(r.raw, h)
-	return true
-}
-
 // An outcome is Redis's answers to the identity changes that have run on a pin since the session last settled: to one,
 // or to all of an EXEC. The session settles when nothing is outstanding.
 type outcome struct {
 	target        upstream.Identity // of the connection now
 	authenticated bool              // it has new credentials
-}
-
-// judge notes the outcome of an identity change. If the proxy cannot tell who is logged in now, the client gets the
-// reply, and its connection closes.
-func (s *Session) judge(c Change, reply []byte) {
-	s.noteDenial(c, reply)
-	pin := s.pin
-	pin.spent = pin.spent || pin.conn.Bare() || c.mayHaveNamed(reply)
-	switch {
-	case c.unclear(reply):
-		s.goodbye(nil)
-	case reply[0] != '-':
-		if c.Name != nil {
-			s.rename(*c.Name, false)
-		}
-		if pin.outcome == nil {
-			pin.outcome = &outcome{target: s.ident}
-		}
-		pin.outcome.target = c.apply(pin.outcome.target)
-		pin.outcome.authenticated = pin.outcome.authenticated || c.Auth
-	}
 }
 
 // settle moves the session to the identity that Redis has accepted. Nothing is outstanding.

@@ -13,45 +13,43 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
-// AUTH, HELLO and SELECT lead the session to another identity. If there is a lane of that identity, the command is sent
-// on it. It changes nothing there, so Redis can judge it on a shared connection, and many clients that log in at once
-// need no connections of their own. The session visits that lane until Redis has answered, and moves to it if Redis
-// agrees. Without such a lane, Redis judges the command on a connection from a small pool (reidentify), and there it
-// judges all logins if it does not answer each one that it refuses.
-
-// visit sends an identity change of a session that has no pin on the lane of the identity to which it leads. Nothing is
-// outstanding. It is refused if no such lane is possible. false: the command must be judged on a pin.
-func (s *Session) visit(r *request) bool {
+// reidentify has Redis judge AUTH, HELLO or SELECT, which lead the session to another identity if Redis agrees.
+//
+// If there is a lane of that identity, the command is sent on it. It changes nothing there, so Redis can judge it on a
+// shared connection, and many clients that log in at once need no connections of their own. Else Redis judges it on the
+// session's pin, which comes from a small pool. There it judges all logins if it does not answer each one that it
+// refuses. If the session could have no lane behind that, the command is refused.
+func (s *Session) reidentify(r *request) bool {
 	c := ReadChange(r.row.Name, r.args)
-	if s.visitFor(r, c) {
+	switch {
+	case s.visit(r, c):
 		return true
+	case s.pin != nil:
+	case c.shared(r.raw, r.args) != nil && !s.hasPlace(c):
+		words := s.proxy.Refuse(shared.NoLaneFree, "max-lanes", s.Addr)
+		s.refused.behind(r.row.Name, words, r.muted)
+		return r.answerWith(words)
+	default:
+		if s.hasty = true; !s.takePin(r, r.row.Name, r.policy) {
+			return false
+		}
 	}
-	if c.shared(r.raw, r.args) == nil || s.hasPlace(c) {
-		return false
-	}
-	words := s.proxy.Refuse(shared.NoLaneFree, "max-lanes", s.Addr)
-	s.refused.behind(r.row.Name, words, r.muted)
-	return r.answerWith(words)
+	return s.reidentifyPin(r, c)
 }
 
-// visitFromPin is visit for a session that had to wait for its pin. The lane may exist now.
-func (s *Session) visitFromPin(r *request, c Change) bool {
-	if !s.pin.login || !s.visitFor(r, c) {
+// visit sends an identity change on the lane of the identity to which it leads. The session visits that lane until Redis
+// has answered, and moves to it if Redis agrees. false: there is no such lane, or the session may not leave its own
+// connection. A pin that the session has waited for goes back: the lane has come into being meanwhile.
+func (s *Session) visit(r *request, c Change) bool {
+	pin := s.pin
+	if s.out.Slots.Due() > 0 || pin != nil && !(pin.login && pin.fresh && pin.borrowed == 0) {
 		return false
 	}
-	s.wait, s.pin.fresh = waitNone, false
-	s.releasePin()
-	s.wait = waitReply
-	return true
-}
-
-func (s *Session) visitFor(r *request, c Change) bool {
-	cmd, name := c.shared(r.raw, r.args), r.row.Name
+	cmd := c.shared(r.raw, r.args)
 	if cmd == nil {
 		return false
 	}
-	target := c.apply(s.ident)
-	lane := s.proxy.Upstream.Join(target, s.home(), s.host.Driver())
+	lane := s.proxy.Upstream.Join(c.apply(s.ident), s.home(), s.host.Driver())
 	if lane == nil {
 		return false
 	}
@@ -59,33 +57,99 @@ func (s *Session) visitFor(r *request, c Change) bool {
 		s.proxy.Upstream.Leave(lane)
 		return false
 	}
-	s.visited = lane
-	s.wait = waitReply // what follows must travel under the identity that this leads to
-	h := &reply.Reply{Session: s, Muted: r.muted, Done: func(reply []byte) { s.judged(c, target, reply) }}
-	if c.Hello {
-		h.Replace = s.ownID
+	if pin != nil {
+		pin.fresh = false
+		s.releasePin()
 	}
-	h.Missed = func() { s.refused.behind(name, h.Session.Refusal(), h.Muted) }
+	s.visited = lane
+	h := s.judgedBy(s.judgedOnLane, r, c)
 	s.transmit(lane, cmd, s.out.Slots.Add(lane, h, 1), 1)
 	return true
 }
 
-// judged ends a visit with Redis's answer.
-func (s *Session) judged(c Change, target upstream.Identity, reply []byte) {
-	s.Resume()
+// judgedOnLane ends a visit with Redis's answer.
+func (s *Session) judgedOnLane(c Change, reply []byte) {
 	s.noteDenial(c, reply)
 	if reply[0] == '-' {
-		s.endVisit()
 		return
 	}
 	lane := s.visited
 	s.visited = nil
 	s.leaveLane()
 	s.lane, s.role = lane, upstream.Reads
-	s.become(target)
+	s.become(c.apply(s.ident))
 	if c.Name != nil {
 		s.rename(*c.Name, false)
 	}
+}
+
+// reidentifyPin sends an identity change on the session's pin. If Redis agrees, the pin and the session belong to
+// another identity from then on.
+//
+// A login waits until all earlier commands are answered: newer servers do not answer a refused AUTH behind answers that
+// are still to be written (see pins.Pin.AnswersRefusals). The next answer would count as that to the AUTH. In a
+// transaction, answers are always still to be written, so there a login is refused.
+func (s *Session) reidentifyPin(r *request, c Change) bool {
+	pin := s.pin
+	if (c.Auth || pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
+		return false
+	}
+	pin.fresh = false
+	switch {
+	case pin.InTx && c.Auth && !pin.conn.AnswersRefusals():
+		return s.poison(r, notInTx)
+	case c.Hello && pin.full():
+		return s.poison(r, tooManyEdits)
+	case pin.InTx:
+		step := Step{Apply: func(reply []byte) { s.judgedOnPin(c, reply) }}
+		if c.Hello {
+			step.Rewrite = s.ownID
+		}
+		pin.queue(step)
+		r.forward(r.raw, r.handler())
+		return true
+	}
+	pin.count()
+	r.forward(r.raw, s.judgedBy(s.judgedOnPin, r, c))
+	return true
+}
+
+// judgedOnPin notes the outcome of an identity change. If the proxy cannot tell who is logged in now, the client gets
+// the reply, and its connection closes.
+func (s *Session) judgedOnPin(c Change, reply []byte) {
+	s.noteDenial(c, reply)
+	pin := s.pin
+	pin.spent = pin.spent || pin.conn.Bare() || c.mayHaveNamed(reply)
+	switch {
+	case c.unclear(reply):
+		s.goodbye(nil)
+	case reply[0] != '-':
+		if c.Name != nil {
+			s.rename(*c.Name, false)
+		}
+		if pin.outcome == nil {
+			pin.outcome = &outcome{target: s.ident}
+		}
+		pin.outcome.target = c.apply(pin.outcome.target)
+		pin.outcome.authenticated = pin.outcome.authenticated || c.Auth
+	}
+}
+
+// judgedBy returns the handler of Redis's answer to an identity change, which judged takes. The session waits for it:
+// the next commands must travel under the new identity.
+func (s *Session) judgedBy(judged func(c Change, reply []byte), r *request, c Change) *reply.Reply {
+	name := r.row.Name
+	h := &reply.Reply{Session: s, Muted: r.muted}
+	h.Done = func(reply []byte) {
+		s.Resume()
+		judged(c, reply)
+	}
+	h.Missed = func() { s.refused.behind(name, h.Session.Refusal(), h.Muted) }
+	if c.Hello {
+		h.Replace = s.ownID
+	}
+	s.wait = waitReply
+	return h
 }
 
 // noteDenial counts and logs a login that Redis has refused.

@@ -145,8 +145,8 @@ func (s *Session) routeShared(r *request) bool {
 			s.refused.behind(r.row.Name, words, r.muted)
 			return r.answerWith(words)
 		}
-		if r.policy == command.Identity && s.visit(r) {
-			return true
+		if r.policy == command.Identity {
+			return s.reidentify(r)
 		}
 		s.hasty = !r.row.MayWait(r.policy)
 		return s.takePin(r, r.row.Name, r.policy) && s.routePinned(r)
