@@ -97,3 +97,19 @@ func TestCredentialsAreLentOnlyAsConfigured(t *testing.T) {
 		}
 	}
 }
+
+// An AUTH that the proxy answers for all clients alike is the command that a CLIENT REPLY SKIP silences, as any other.
+func TestASkippedAuthSilencesNoOtherCommand(t *testing.T) {
+	redis := redistest.Start(t)
+	for _, engine := range proxytest.Engines() {
+		t.Run(engine, func(t *testing.T) {
+			srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.ClientAuth = engine, proxy.AuthNone })
+			client := proxytest.Dial(t, srv.Addr())
+			client.Send("CLIENT", "REPLY", "SKIP")
+			client.Send("AUTH", "any")
+			if got := client.Do("PING"); got != "+PONG\r\n" {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+}

@@ -44,16 +44,15 @@ func (s *Session) route(r *request) bool {
 	}
 	r.policy, r.muted = policy, s.reply != replyOn
 	skip := s.reply == replySkip && policy != command.PinAhead
+	decide := s.byState
 	if policy == command.Identity && s.proxy.Settings.ClientAuth == shared.AuthNone {
 		if r.raw = s.disown(r); r.raw == nil {
-			done := r.routed(s.agree)
-			s.args = emptied(args)
-			return done
+			decide = s.agree
 		}
 	}
 	size := len(r.raw)
 	s.out.time(s.ID, classOf(policy), 1, s.active)
-	routed := r.routed(s.byState)
+	routed := r.routed(decide)
 	if routed && policy != command.PinAhead {
 		s.proxy.Counters.Traffic.Add(s.ID, classOf(policy), 1, size)
 		if skip {
