@@ -39,7 +39,7 @@ func sha(script string) string {
 }
 
 func loadScripts(f *fleet.Fleet) error {
-	for _, script := range []string{acquireScript, releaseScript} {
+	for _, script := range []string{acquireScript, releaseScript, readScript, unreadScript} {
 		if _, err := fleet.Do(f.Servers[fleet.Direct].Addr, "SCRIPT", "LOAD", script); err != nil {
 			return err
 		}

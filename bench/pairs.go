@@ -24,32 +24,67 @@ func syncedLocks(clients int) scenario {
 		contestants: contestants, servers: []string{fleet.Epoll}, topology: fleet.Topology{Replicas: 2},
 		run: func(ctx context.Context, b *bench, f *fleet.Fleet, who string) (sample, error) {
 			key, replicas := keyNames(), strings.Fields(who)[1]
-			return b.pairs(ctx, f.Servers[fleet.Epoll], clients, func(id int) []string { return []string{"LOCK", key(id), "SYNC", replicas} })
+			return b.lockPairs(ctx, f.Servers[fleet.Epoll], clients, func(id int) []string { return []string{"LOCK", key(id), "SYNC", replicas} })
 		},
 	}
 }
 
+// The steps of Redisson's read lock 3.44, without the key in which it keeps the answer for a repetition.
+const (
+	readScript = `if redis.call('hget', KEYS[1], 'mode') ~= 'read' then redis.call('hset', KEYS[1], 'mode', 'read') end
+local timeout = KEYS[2] .. ':' .. redis.call('hincrby', KEYS[1], ARGV[1], 1)
+redis.call('set', timeout, 1)
+redis.call('pexpire', timeout, ARGV[2])
+redis.call('pexpire', KEYS[1], math.max(redis.call('pttl', KEYS[1]), ARGV[2]))
+return 1`
+	unreadScript = `if redis.call('hget', KEYS[1], 'mode') ~= 'read' or redis.call('hexists', KEYS[1], ARGV[1]) == 0 then return 0 end
+local left = redis.call('hincrby', KEYS[1], ARGV[1], -1)
+if left == 0 then redis.call('hdel', KEYS[1], ARGV[1]) end
+redis.call('del', KEYS[2] .. ':' .. left + 1)
+local longest = -1
+if redis.call('hlen', KEYS[1]) > 1 then
+  for _, owner in ipairs(redis.call('hkeys', KEYS[1])) do
+    for n = tonumber(redis.call('hget', KEYS[1], owner)) or 0, 1, -1 do
+      longest = math.max(longest, redis.call('pttl', ARGV[2] .. ':' .. owner .. ':rwlock_timeout:' .. n))
+    end
+  end
+end
+if longest > 0 then redis.call('pexpire', KEYS[1], longest) return 1 end
+redis.call('del', KEYS[1])
+redis.call('publish', KEYS[3], 0)
+return 1`
+)
+
 // sharedLocks compares clients that hold one lock shared with those that hold a lock each.
 func sharedLocks(clients int) scenario {
-	const apart, alone, together = "LOCK, a key each", "SHARED, a key each", "SHARED, one key"
+	const apart, alone, together, redisson = "LOCK, a key each", "SHARED, a key each", "SHARED, one key", "Redisson's scripts, one key"
 	return scenario{
 		name: fmt.Sprintf("lock-shared-%d", clients), title: fmt.Sprintf("LOCK SHARED and UNLOCK, %d clients", clients), primary: "rate",
-		about:       "As `lock-keys`, with shared holds: each client of a key of its own, or all of one key.",
+		about: "As `lock-keys`, with shared holds: each client of a key of its own, or all of one key. " +
+			"The last one takes the steps of Redisson's read lock by EVALSHA through lockproxy, in the same layout.",
 		plot:        "LOCK SHARED and UNLOCK",
 		columns:     []column{{"rate", "k pairs/s", "%.1f"}, colP50, colP99, colMax, {"proxy", "proxy µs/pair", "%.1f"}, {"redis", "Redis µs/pair", "%.1f"}, {"self", "client µs/pair", "%.1f"}},
-		bases:       []string{apart},
-		contestants: []string{apart, alone, together}, servers: []string{fleet.Epoll},
+		bases:       []string{apart, redisson},
+		contestants: []string{apart, alone, together, redisson}, servers: []string{fleet.Epoll}, prepare: loadScripts,
 		run: func(ctx context.Context, b *bench, f *fleet.Fleet, who string) (sample, error) {
 			key := keyNames()
-			return b.pairs(ctx, f.Servers[fleet.Epoll], clients, func(id int) []string {
-				switch who {
-				case apart:
-					return []string{"LOCK", key(id)}
-				case alone:
-					return []string{"LOCK", key(id), "SHARED"}
-				default:
-					return []string{"LOCK", key(0), "SHARED"}
+			name := func(id int) string {
+				if who == together || who == redisson {
+					return key(0)
 				}
+				return key(id)
+			}
+			if who == redisson {
+				return b.pairs(ctx, f.Servers[fleet.Epoll], clients, func(id int) (acquire, release []string) {
+					lock, owner := name(id), fmt.Sprint("00000000-0000-0000-0000-000000000000:", id)
+					keys := []string{"3", lock, "{" + lock + "}:" + owner + ":rwlock_timeout", "redisson_rwlock:{" + lock + "}"}
+					acquire = append(append([]string{"EVALSHA", sha(readScript)}, keys...), owner, fmt.Sprint(lease))
+					return acquire, append(append([]string{"EVALSHA", sha(unreadScript)}, keys...), owner, "{"+lock+"}")
+				})
+			}
+			options := strings.Fields(strings.TrimPrefix(strings.Split(who, ",")[0], "LOCK"))
+			return b.lockPairs(ctx, f.Servers[fleet.Epoll], clients, func(id int) []string {
+				return append([]string{"LOCK", name(id)}, options...)
 			})
 		},
 	}
@@ -67,7 +102,7 @@ func limitedLocks(clients int) scenario {
 		contestants: []string{whole, permits}, servers: []string{fleet.Epoll},
 		run: func(ctx context.Context, b *bench, f *fleet.Fleet, who string) (sample, error) {
 			key := keyNames()(0)
-			return b.pairs(ctx, f.Servers[fleet.Epoll], clients, func(int) []string {
+			return b.lockPairs(ctx, f.Servers[fleet.Epoll], clients, func(int) []string {
 				verb := strings.Fields(who)
 				return append([]string{verb[0], key}, verb[1:]...)
 			})
@@ -75,13 +110,21 @@ func limitedLocks(clients int) scenario {
 	}
 }
 
-// pairs measures clients that send a lock command and UNLOCK of its key in turns.
-func (b *bench) pairs(ctx context.Context, s *fleet.Server, clients int, acquire func(id int) []string) (sample, error) {
+// lockPairs measures clients that send a lock command and UNLOCK of its key in turns.
+func (b *bench) lockPairs(ctx context.Context, s *fleet.Server, clients int, acquire func(id int) []string) (sample, error) {
+	return b.pairs(ctx, s, clients, func(id int) ([]string, []string) {
+		command := acquire(id)
+		return command, []string{"UNLOCK", command[1]}
+	})
+}
+
+// pairs measures clients that send two commands in turns.
+func (b *bench) pairs(ctx context.Context, s *fleet.Server, clients int, commands func(id int) (acquire, release []string)) (sample, error) {
 	out := sample{values: map[string]float64{}}
 	w := &load.Pairs{
 		Held: load.Positive, Pair: &load.Recorder{Hist: load.NewHistogram()},
-		Acquire: func(id int) []byte { return load.Command(acquire(id)...) },
-		Release: func(id int) []byte { return load.Command("UNLOCK", acquire(id)[1]) },
+		Acquire: func(id int) []byte { acquire, _ := commands(id); return load.Command(acquire...) },
+		Release: func(id int) []byte { _, release := commands(id); return load.Command(release...) },
 	}
 	w.Hist = load.NewHistogram()
 	err := b.drive(ctx, s, clients, w, func(l *load.Loop) (float64, error) {
