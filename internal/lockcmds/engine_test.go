@@ -176,7 +176,12 @@ func TestWrongTypeIsRedissOwnError(t *testing.T) {
 	srv.Do(t, "HSET", "record", "name", "bob", "visits", "3") // a hash as a lock is, but with data
 	srv.Do(t, "HSET", "expiring", "visits", "3", "logins", "1")
 	srv.Do(t, "PEXPIRE", "expiring", "600000")
-	for _, key := range []string{"text", "record", "expiring"} {
+	srv.Do(t, "HSET", "mode", "mode", "dark", "visits", "3")
+	srv.Do(t, "HSET", "read", "mode", "read", "visits", "3") // as a read lock, but without a TTL
+	srv.Do(t, "HSET", "write", "mode", "write", "visits", "3")
+	srv.Do(t, "HSET", "fenced", "name", "bob", "visits", "3", "fence", "3")
+	srv.Do(t, "HSET", "price", "visits", "5.25")
+	for _, key := range []string{"text", "record", "expiring", "mode", "read", "write", "fenced", "price"} {
 		was := srv.Do(t, "DUMP", key)
 		for _, line := range []string{
 			"LOCK k", "TRYLOCK k", "FAIRLOCK k", "UNLOCK k", "EXTENDLOCK k PX 1", "LOCKINFO k", "FORCEUNLOCK k",

@@ -80,9 +80,9 @@ else
   local mode = redis.pcall('HGET', lock, 'mode')
   if type(mode) == 'table' then
     return mode
-  elseif not mode then
+  elseif mode ~= 'lock' then
     --@ hash
-    local wrong = no_lock(lock)
+    local wrong = no_lock(lock, mode)
     if wrong then
       return wrong
     end

@@ -38,7 +38,7 @@ if not ARGV[5] then -- usually the lock is free or held shared, and no place is 
   local fresh = not held.err and not held[1]
   --@ twin
   if fresh and redis.call('EXISTS', queue, twin or queue, lock, KEYS[3]) == 0 or
-    held[1] == 'read' and not held[2] and redis.call('EXISTS', queue, twin or queue) == 0 then
+    held[1] == 'read' and not held[2] and redis.call('EXISTS', queue, twin or queue) == 0 and redis.call('PTTL', lock) ~= -1 then
     local counter, lease, time = KEYS[4], ARGV[2], redis.call('TIME')
     --@ fence
     redis.call('SET', KEYS[5], '1', 'PX', lease)

@@ -40,7 +40,7 @@ local head = head_of(KEYS[2], KEYS[1])
 local pttl, mode, form, rest = redis.call('PTTL', KEYS[1]), nil, nil, nil
 if pttl ~= -2 then
   mode = redis.pcall('HGET', KEYS[1], 'mode')
-  if mode == 'read' then
+  if mode == 'read' and pttl ~= -1 then
     --@ hash
     --@ shared
     --@ longest
@@ -67,7 +67,7 @@ if pttl == -2 then
     local fence, odd = grant(KEYS[1], KEYS[4], owner, ARGV[2], time, ARGV[3], ARGV[6])
     return odd and {1, fence, 1, odd} or fence
   end
-elseif not mode or redis.pcall('HEXISTS', KEYS[1], owner) ~= 0 then
+elseif mode ~= 'lock' or redis.pcall('HEXISTS', KEYS[1], owner) ~= 0 then
   --@ hash
   --@ hold
   --@ grant

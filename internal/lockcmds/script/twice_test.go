@@ -186,7 +186,7 @@ var states = map[string][]any{
 	"free, kept for another":   {"kept for", third},
 	"free, kept for the crowd": {"kept for", place},
 	"a text":                   {text},
-	"of no owner":              {"mode", "none"},
+	"of no owner":              {"mode", "read"},
 	"mine, without a number":   {me, 1, "fence", fence},
 	"mine, without a fence":    {me, 1},
 	"mine, without a TTL":      {"no ttl", me, 1, "fence", fence, "{request}", 5},

@@ -25,19 +25,21 @@ local function lengthen(lock, lease)
   end
 end
 
--- no_lock returns Redis's error if a hash without a mode is no lock, but an application's data; else nil. A lock has a
--- fence, or it is Redisson's and has one field, which is a count; ours in braces may stand beside it.
-local function no_lock(lock)
-  local fields, counts = redis.call('HLEN', lock), 0
+-- no_lock returns Redis's error if a hash is no lock, but an application's data; else nil. It is not asked about a hash with
+-- the mode and the fence of a lock of ours.
+--
+-- A lock that is held shared, or by a write lock of Redisson, has counts alone beside its mode, and a TTL. Any other one
+-- has one count, and may have a fence. Fields of ours in braces may stand beside them. Of a crowd only the TTL is looked at.
+local function no_lock(lock, mode)
+  local many, fields, counts = mode == 'read' or mode == 'write', redis.call('HLEN', lock), 0
   local all = fields <= 100 and redis.call('HGETALL', lock) or {}
   for i = 1, #all, 2 do
-    if all[i] == 'fence' then
-      return nil
-    elseif string.sub(all[i], 1, 1) ~= '{' then
-      counts = counts + (tonumber(all[i + 1]) and 1 or 2)
+    if all[i] ~= 'mode' and all[i] ~= 'fence' and string.sub(all[i], 1, 1) ~= '{' then
+      counts = counts + (string.find(all[i + 1], '^%d+$') and 1 or 101)
     end
   end
-  if fields > 100 or counts > 1 then
+  if counts > 100 or many and redis.call('PTTL', lock) == -1 or
+    not many and (mode and mode ~= 'lock' or fields > 100 or counts > 1) then
     return redis.pcall('GET', lock) -- WRONGTYPE
   end
 end

@@ -5,8 +5,11 @@
 
 local function hold_of(lock, owner, field)
   local held = redis.pcall('HMGET', lock, owner, 'fence', field == '' and '{request}' or field, 'mode', '{shared}')
-  if not held.err and not held[2] and not held[4] then
-    return no_lock(lock) or held
+  if not held.err and not (held[2] and held[4] == 'lock') then
+    local wrong = no_lock(lock, held[4])
+    if wrong then
+      return wrong
+    end
   end
   if not held.err and held[4] and held[4] ~= 'lock' and not held[2] then
     held[1] = false

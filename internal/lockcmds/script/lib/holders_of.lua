@@ -28,7 +28,7 @@ local function holders_of(lock, wanted, fence)
       owners[#owners + 1] = name
     end
   end
-  local wrong = not value.mode and no_lock(lock)
+  local wrong = not (value.fence and value.mode == 'lock') and no_lock(lock, value.mode)
   if wrong then
     return wrong
   end

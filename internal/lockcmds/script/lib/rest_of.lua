@@ -7,9 +7,9 @@ local function rest_of(lock, pttl)
     return pttl
   end
   local most = longest(lock, redis.call('HGETALL', lock), nil, true)
-  if most == 0 then
+  if most == 0 and not no_lock(lock, 'read') then
     redis.call('DEL', lock)
     return -2
   end
-  return most
+  return most > 0 and most or pttl
 end

@@ -53,7 +53,7 @@ local function shared_hold(lock, owner, field)
     return held
   end
   local mode = held[3]
-  local wrong = not mode and no_lock(lock)
+  local wrong = mode ~= 'lock' and not held[2] and no_lock(lock, mode)
   if wrong then
     return wrong
   end
