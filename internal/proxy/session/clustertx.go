@@ -174,8 +174,6 @@ const mostAtOnce = 1024
 
 // send sends the next commands behind MULTI, which has begun the transaction. false: the session waits.
 func (tx *keptTx) send(s *Session) bool {
-	s.kept = nil
-	defer func() { s.kept = tx }()
 	for range min(len(tx.commands), mostAtOnce) {
 		raw := tx.commands[0]
 		args := resp.Split(raw, nil)

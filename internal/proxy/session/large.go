@@ -150,7 +150,10 @@ func (s *Session) locate(r *request) bool {
 		return false
 	}
 	q := s.newRequest(command.Ahead, resp.AppendCommand(nil, "EXISTS", string(r.args[at])))
-	q.h = found{s, &reply.Reply{Session: s, Muted: true, Whole: true, Done: func(reply []byte) { s.found(q, reply) }}}
+	q.h = &reply.Reply{
+		Session: s, Muted: true, Whole: true, Done: func(reply []byte) { s.found(q, reply) },
+		Missed: func() { s.large.state, s.large.refusal = largeLocated, s.Refusal() }, // the command is read to its end
+	}
 	s.large = progress{question: q}
 	return false
 }
@@ -169,18 +172,6 @@ func (s *Session) found(question *request, reply []byte) {
 func (s *Session) overtake() {
 	s.large.state, s.large.refusal = largeUnknown, nil
 	s.releasePin()
-}
-
-// found is the handler of the answer to the question of locate.
-type found struct {
-	s *Session
-	*reply.Reply
-}
-
-// Lost implements reply.Handler: there is no server. The command is read to its end, and refused.
-func (f found) Lost(reply.ID, int, bool) {
-	f.s.large.state, f.s.large.refusal = largeLocated, f.Session.Refusal()
-	f.s.Resume()
 }
 
 // endStream sends the last part of a large command. If its pin was lost before any byte reached Redis, the command is

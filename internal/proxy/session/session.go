@@ -142,8 +142,8 @@ type pinned struct {
 	outcome *outcome // of identity changes after which the session has not settled; nil: none
 	TxState
 	Subscriptions
-	opening   reply.Handler // of the reply to the last MULTI, until EXEC or DISCARD is sent; nil: none
-	placement               // of the transaction in a cluster
+	opening   *reply.Reply // handles that to the last MULTI, until EXEC or DISCARD is sent; nil: none
+	placement              // of the transaction in a cluster
 	watch     watch
 	execution *Frames // of the last EXEC with subscription commands; nil: there was none
 }

@@ -19,12 +19,19 @@ func (s *Session) transact(r *request) bool {
 	to := reply.Handler(h)
 	switch name {
 	case "multi":
-		pin.opening = &opening{h, pin}
-		to = pin.opening
+		pin.opening = h
 		if !pin.InTx { // else Redis refuses it, and the transaction goes on
 			pin.placement = placement{home: -1}
 		}
 		h.Done = pin.opens()
+		h.Missed = func() {
+			if s.clustered() && s.pin != nil && s.pin.Watching {
+				s.CutOff() // the watch is lost
+			}
+			if pin.opening == h { // else EXEC is lost too, and so is everything in between
+				s.refused.refuse(s.Refusal(), h.Muted)
+			}
+		}
 	case "exec":
 		pin.opening = nil
 		// The reply may be large: it is only kept whole if something in it matters here.
@@ -70,25 +77,6 @@ func (s *Session) transact(r *request) bool {
 		r.forward(command.Malformed, &reply.Reply{Session: s, Muted: true})
 	}
 	return true
-}
-
-// opening is the handler of the reply to a MULTI.
-type opening struct {
-	*reply.Reply
-	pin *pinned
-}
-
-// Lost implements reply.Handler. If EXEC has been sent behind the MULTI, it is lost too, and so is everything in
-// between.
-func (o *opening) Lost(at reply.ID, n int, sent bool) {
-	s := o.pin.s
-	if s.clustered() && s.pin != nil && s.pin.Watching {
-		s.CutOff() // the watch is lost
-	}
-	if o.pin.opening == o {
-		s.refused.refuse(o.Session.Refusal(), o.Muted)
-	}
-	o.Reply.Lost(at, n, sent)
 }
 
 // executed notes what EXEC did. reply is the start of its reply at least, and all of it if a step matters.
