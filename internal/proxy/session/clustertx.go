@@ -18,8 +18,8 @@ import (
 
 // placement is what a pin remembers of its transaction.
 type placement struct {
-	home int  // slot of the first key; -1: there was none
-	ends bool // EXEC or DISCARD has been sent
+	txSlot int  // of the first key; -1: there was none
+	ends   bool // EXEC or DISCARD has been sent
 }
 
 // watch is what a pin remembers of its WATCH.
@@ -118,7 +118,7 @@ func (tx *keptTx) begin(r *request) bool {
 	if r.target, s.hasty = s.serverOf(r), true; s.pin == nil && !s.takePin(r, "multi", command.Transaction) {
 		return false
 	}
-	s.pin.fresh, s.pin.placement = false, placement{home: -1}
+	s.pin.fresh, s.pin.placement = false, placement{txSlot: -1}
 	tx.begun, tx.answer = true, nil
 	tx.attempts.Sent()
 	opened := s.pin.opens()
@@ -269,10 +269,10 @@ func (s *Session) routeInTx(r *request) decision {
 		return carriedOut
 	case refusal != nil:
 		return decided(s.poison(r, refusal))
-	case r.slot < 0, r.slot == pin.home:
+	case r.slot < 0, r.slot == pin.txSlot:
 		return undecided
-	case pin.home < 0 && (!pin.Watching || r.slot == pin.watch.slot):
-		pin.home = r.slot
+	case pin.txSlot < 0 && (!pin.Watching || r.slot == pin.watch.slot):
+		pin.txSlot = r.slot
 		return undecided
 	}
 	return decided(s.poison(r, shared.CrossSlot))

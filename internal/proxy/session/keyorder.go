@@ -117,7 +117,7 @@ func (r *request) turn() {
 		r.fail()
 	case s.queues[r.subject()][0] != r:
 		r.state = inQueue
-	case r.rests:
+	case r.awaitsView:
 		s.awaitView(r)
 	default:
 		r.redirect()
@@ -134,7 +134,7 @@ func (s *Session) awaitView(r *request) {
 		list := s.resting
 		s.resting = nil
 		for _, r := range list {
-			r.rests = false
+			r.awaitsView = false
 			r.turn()
 		}
 	})
@@ -209,7 +209,7 @@ func (r *request) settle() {
 	}
 	for _, one := range queue {
 		if one.state == inQueue {
-			one.target, one.asking, one.rests = node, asking, false
+			one.target, one.asking, one.awaitsView = node, asking, false
 			one.follow()
 		} else {
 			one.enqueue()

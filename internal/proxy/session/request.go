@@ -70,10 +70,10 @@ type request struct {
 	answer []byte  // of a script: the error that it may have made up
 
 	// Refusals.
-	attempts topology.Attempts
-	rests    bool          // it waits for a new view
-	moved    topology.Node // the server that serves its slot, as the last one that refused it says; Any: it names none
-	then     []*request    // the refused ones that wait for the reply
+	attempts   topology.Attempts
+	awaitsView bool          // it is not sent again before there is a new view
+	moved      topology.Node // the server that serves its slot, as the last one that refused it says; Any: it names none
+	then       []*request    // the refused ones that wait for the reply
 
 	round *WaitRound // of a WAIT that goes on at the next server
 }
@@ -414,7 +414,7 @@ func (r *request) refuse() bool {
 		r.moved = topology.Node(n.ID)
 	}
 	// After one redirection it follows at once: the session's view may change later.
-	r.rests = r.moved == topology.Any || r.moved == r.target || r.bound != toSlot || !r.attempts.First()
+	r.awaitsView = r.moved == topology.Any || r.moved == r.target || r.bound != toSlot || !r.attempts.First()
 	r.again()
 	return true
 }
@@ -434,7 +434,7 @@ func (r *request) unsent() bool {
 	}
 	then := r.arrived()
 	r.failed = append(r.failed[:0], shared.NoUpstream...)
-	r.rests, r.asking = true, false
+	r.awaitsView, r.asking = true, false
 	r.again()
 	turns(then)
 	return true

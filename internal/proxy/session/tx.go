@@ -21,7 +21,7 @@ func (s *Session) transact(r *request) bool {
 	case "multi":
 		pin.opening = h
 		if !pin.InTx { // else Redis refuses it, and the transaction goes on
-			pin.placement = placement{home: -1}
+			pin.placement = placement{txSlot: -1}
 		}
 		h.Done = pin.opens()
 		h.Missed = func() {
@@ -110,7 +110,7 @@ func (s *Session) watchOverExec(r *request, h *reply.Reply) reply.Handler {
 		}
 		return topology.ReadRefusal(reply)
 	}
-	return &reply.Guarded{Session: s, To: h, Slot: pin.home, Read: read, Refused: func(at reply.ID, why topology.Refusal) bool {
+	return &reply.Guarded{Session: s, To: h, Slot: pin.txSlot, Read: read, Refused: func(at reply.ID, why topology.Refusal) bool {
 		s.noteRefusal(why)
 		words := txMoved
 		if pin.Watching {
