@@ -32,8 +32,10 @@
 // side of the waiters is forgotten or overtaken for ever.
 //
 // The rules in limit_test.go are about a lock of permits, in histories of its own: how many hold it, that no script takes
-// another permit than the one that is meant, and that no waiter is forgotten. Each server is judged by itself, also one that
-// does not count any more. Permits whose keys have moved in part when their new primary is lost end early.
+// another permit than the one that is meant, and that no waiter is forgotten. In a third of these histories some commands
+// ask for the same lock exclusively or shared, and no holder may be beside one of another kind. Each server is judged by
+// itself, also one that does not count any more. Permits whose keys have moved in part when their new primary is lost end
+// early.
 //
 // Most histories are short: three to twelve acquires within two seconds. Those without faults on one server are long,
 // with up to 29 acquires within five seconds. In test/locks/README.md is what planted bugs say about it.

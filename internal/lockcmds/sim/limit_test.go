@@ -14,7 +14,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// Histories of their own are about one lock of permits: each client has several, each with a fence of its own. Their plan and their rules are here; what may
+// Histories of their own are about one lock of permits: each client has several, each with a fence of its own. In some of
+// them the lock is wanted exclusively and shared as well; see docs/LOCKS.md. Their plan and their rules are here; what may
 // be lost with a primary is in loss_test.go.
 
 const (
@@ -39,12 +40,18 @@ func newPermitPlan(seed uint64) *plan {
 		return between(0, p.length)
 	}
 	most := 1 + rng.IntN(4)
+	others := rng.IntN(3) == 0 // some ask for the same lock in another way
 	send := func(at time.Duration, who int, line string) {
 		p.actions = append(p.actions, action{at: at, kind: "send", who: who, line: line})
 	}
 	for range short.least + rng.IntN(2*short.spread) {
 		at, who := spread(), rng.IntN(p.clients)
-		line := [...]string{"LOCK", "LOCK", "TRYLOCK", "FAIRLOCK"}[rng.IntN(4)] + fmt.Sprintf(" %s LIMIT %d", permitKey, 1+rng.IntN(most))
+		line := [...]string{"LOCK", "LOCK", "TRYLOCK", "FAIRLOCK"}[rng.IntN(4)] + " " + permitKey
+		if others && rng.IntN(3) == 0 {
+			line += [...]string{"", " SHARED"}[rng.IntN(2)]
+		} else {
+			line += fmt.Sprintf(" LIMIT %d", 1+rng.IntN(most))
+		}
 		option := func(one int, text string, ms int) {
 			if rng.IntN(one) == 0 {
 				line += fmt.Sprintf(" %s %d", text, ms)
@@ -89,17 +96,24 @@ type permits struct {
 	whole bool                      // the lock was, before it
 	dead  map[*belief]time.Duration // since when Redis does not have what a client counts on
 	room  map[*slot]time.Duration   // since when a command that waits could have a permit
+	both  map[string]int64          // until when a shared hold may last beside the exclusive one of its owner, in ms
 }
 
-// permit is what Redis has of one.
+// permit is what Redis has of one, or of a hold of another kind: that is named by its owner and the kind.
 type permit struct {
+	kind  byte // p: a permit, x: an exclusive hold, s: a shared one
 	owner string
 	fence int64
 	ends  int64 // ms
 }
 
+// goesWith reports whether a lock may have both of these holders. How many permits there may be is another matter.
+func (p permit) goesWith(o permit) bool {
+	return p.kind == o.kind && p.kind != 'x' || p.owner == o.owner && p.kind != 'p' && o.kind != 'p'
+}
+
 func newPermits(w *world) *permits {
-	return &permits{w: w, dead: map[*belief]time.Duration{}, room: map[*slot]time.Duration{}}
+	return &permits{w: w, dead: map[*belief]time.Duration{}, room: map[*slot]time.Duration{}, both: map[string]int64{}}
 }
 
 func (s *server) permits() map[string]permit { return permitsOf(s.get, s.ms()) }
@@ -107,13 +121,20 @@ func (s *server) permits() map[string]permit { return permitsOf(s.get, s.ms()) }
 // permitsOf are those whose leases last. One whose record was lost is nobody's.
 func permitsOf(get func(key string) *entry, now int64) map[string]permit {
 	all := map[string]permit{}
+	for _, part := range pictureOf(get, permitKey).parts {
+		one := permit{kind: 'x', owner: part.owner, fence: part.fence, ends: part.expire}
+		if part.shared {
+			one.kind = 's'
+		}
+		all[part.owner+" "+string(one.kind)] = one
+	}
 	timeouts, records := get(permitTimeouts), get(permitRecords)
 	if timeouts == nil {
 		return all
 	}
 	for member, score := range timeouts.zset {
 		if record, ok := records.value(member); ok && int64(score) > now {
-			one := permit{owner: member[:strings.LastIndexByte(member, '#')], ends: int64(score)}
+			one := permit{kind: 'p', owner: member[:strings.LastIndexByte(member, '#')], ends: int64(score)}
 			one.fence, _ = recorded(record)
 			all[member] = one
 		}
@@ -125,7 +146,8 @@ func permitsOf(get func(key string) *entry, now int64) map[string]permit {
 // lock looks free, or like a semaphore of Redisson's, which keeps its TTL.
 func (s *server) whole() bool {
 	_, made := s.get(permitRecords).value("made")
-	there := s.get(permitKey) != nil
+	e := s.get(permitKey)
+	there := e != nil && e.kind == 's'
 	return there == made && there == (s.get(permitTimeouts) != nil)
 }
 
@@ -144,21 +166,37 @@ func (x *permits) ran(at *server, p *proxy, name string, args []string) {
 	for member, was := range x.was {
 		own := slices.Contains(args, was.owner)
 		is, ok := now[member]
+		if _, both := x.was[was.owner+" x"]; both && was.kind == 's' {
+			x.both[was.owner] = at.ms() + lease.Milliseconds()
+		}
+		ends := own && (name == "release" || name == "handover" || name == "handover_limit" || name == "drop")
+		for granted, to := range now {
+			if x.whole && !(ends && !ok) && to.fence != x.was[granted].fence && !to.goesWith(was) {
+				w.fail("holders that exclude each other", "%s by %s, beside %s", granted, name, member)
+			}
+		}
 		switch {
 		case was.ends <= at.ms():
 		case !ok && name == "force" && args[1] == strconv.FormatInt(was.fence, 10): // by the handle, when its session has lost it
-		case !ok && !(own && (name == "release" || name == "handover_limit" || name == "drop")):
-			w.fail("a lock was taken away", "permit %s by %s", member, name)
+		case !ok && !ends:
+			w.fail("a lock was taken away", "%s by %s", member, name)
 		case !ok && name != "drop" && args[1] != "0" && args[1] != strconv.FormatInt(was.fence, 10):
-			w.fail("another permit was released", "%s with fence %d by %s of %s", member, was.fence, name, args[1])
+			w.fail("another hold was released", "%s with fence %d by %s of %s", member, was.fence, name, args[1])
+		case own && was.kind != 'p': // what its owner does to the rest of such a hold is judged in histories of their own
 		case ok && is.fence != was.fence:
-			w.fail("a fence was changed", "permit %s by %s: %d, now %d", member, name, was.fence, is.fence)
+			w.fail("a fence was changed", "%s by %s: %d, now %d", member, name, was.fence, is.fence)
 		case ok && is.ends < was.ends && !(own && (name == "extend" || name == "drop")):
-			w.fail("a lease was cut short by another", "permit %s by %s", member, name)
+			w.fail("a lease was cut short by another", "%s by %s", member, name)
 		}
+	}
+	if strange := pictureOf(at.get, permitKey).strange; strange != "" {
+		w.fail("a hash that Redisson must not meet", "after %s: %s", name, strange)
 	}
 	broken := !at.whole()
 	for member, is := range now {
+		if is.ends == 0 {
+			w.fail("a lock without TTL", "%s after %s", member, name)
+		}
 		if e := at.get(permitKey); x.whole && (broken || e.expire < is.ends) {
 			w.fail("a lock ends before the lease of a holder", "%s after %s", member, name)
 		}
@@ -173,7 +211,7 @@ func (x *permits) ran(at *server, p *proxy, name string, args []string) {
 		case name == "renew" && is.ends > was.ends:
 			delete(r.shorter, g)
 		}
-		if was.ends != 0 {
+		if was.fence == is.fence {
 			continue
 		}
 		limit := int64(0)
@@ -185,7 +223,7 @@ func (x *permits) ran(at *server, p *proxy, name string, args []string) {
 		case name == "handover_limit":
 			limit = whole(args[15])
 		}
-		if int64(len(now)) > limit {
+		if x.whole && is.kind == 'p' && int64(len(now)) > limit {
 			w.fail("too many permits", "%s by %s: %d, of %d", member, name, len(now), limit)
 		}
 		if last := *at.fences.of(permitKey); is.fence <= last || is.fence < at.micros() {
@@ -233,11 +271,22 @@ func (x *permits) received(c *client, s *slot, v resp.Value) {
 	mine := c.belief(permitKey, s.cmd.Fence)
 	text := string(v.Str)
 	r.replied(c, s, v)
+	again := c.belief(permitKey, v.Int)
 	switch {
 	case strings.HasPrefix(text, "INDOUBT"):
 		c.blur(permitKey)
-		if mine != nil {
-			mine.vague = true
+		for _, b := range c.permits {
+			b.vague = b.vague || b == mine || x.reenters(s)
+		}
+	case strings.HasPrefix(text, "NOTSYNCED") && x.reenters(s):
+		for _, b := range c.permits {
+			b.until = min(b.until, s.sent+s.lease())
+		}
+	case x.reenters(s) && v.Kind == resp.Integer && again != nil:
+		r.counts(c, s, again)
+	case s.cmd.Verb == grammar.Unlock && v.Kind == resp.Integer && v.Int == 0:
+		if mine != nil { // holds are left
+			mine.releasing = false
 		}
 	case acquires(s.cmd.Verb) && v.Kind == resp.Integer:
 		for _, other := range x.w.all {
@@ -266,6 +315,9 @@ func (x *permits) received(c *client, s *slot, v resp.Value) {
 	}
 }
 
+// reenters reports whether a command may be about a hold that its client has already: it can make the lease shorter.
+func (x *permits) reenters(s *slot) bool { return acquires(s.cmd.Verb) && s.cmd.Limit == 0 }
+
 // check is run after each step.
 func (x *permits) check() {
 	w, r := x.w, x.w.rules
@@ -273,7 +325,8 @@ func (x *permits) check() {
 	for _, c := range w.clients {
 		for _, b := range c.permits {
 			g := grant{permitKey, b.fence}
-			if _, ok := now[b.fence]; ok || c.ended || c.p.killed || b.releasing || b.vague || c.current != nil && c.current.cmd.Fence == b.fence || r.shorter[g] || !r.known(g) {
+			asks := c.current != nil && (c.current.cmd.Fence == b.fence || x.reenters(c.current))
+			if _, ok := now[b.fence]; ok || c.ended || c.p.killed || b.releasing || b.vague || asks || r.shorter[g] || !r.known(g) {
 				delete(x.dead, b) // rules.learned judges a loss with a primary
 				continue
 			}
@@ -289,14 +342,25 @@ func (x *permits) check() {
 	if !w.calm && !w.smooth {
 		return
 	}
-	var waiting []*slot
+	var waiting []*client
 	for _, c := range w.clients {
 		if s := c.current; s != nil && !c.ended && acquires(s.cmd.Verb) {
-			waiting = append(waiting, s)
+			waiting = append(waiting, c)
 		}
 	}
-	for _, s := range waiting { // beside others it may be behind one that wants more to be left
-		if len(now) > 0 && (len(waiting) > 1 || len(now) >= s.cmd.Limit) {
+	for _, c := range waiting { // beside others it may be behind one that wants more to be left
+		s := c.current
+		asked := permit{kind: 'p', owner: c.owner()}
+		if s.cmd.Shared {
+			asked.kind = 's'
+		} else if s.cmd.Limit == 0 {
+			asked.kind = 'x'
+		}
+		room := len(now) == 0 || len(waiting) == 1 && (asked.kind != 'p' || len(now) < s.cmd.Limit)
+		for _, one := range now {
+			room = room && asked.goesWith(one)
+		}
+		if !room {
 			delete(x.room, s)
 			continue
 		}
@@ -331,7 +395,8 @@ func (x *permits) agree() string {
 		}
 	}
 	for _, one := range now {
-		if !engines[one.fence] {
+		late := one.kind != 'p' && !x.w.calm && one.ends <= x.both[one.owner] // as in sharing.agree
+		if !engines[one.fence] && !late {
 			return fmt.Sprintf("redis has fence %d of %s, and no engine knows", one.fence, one.owner)
 		}
 	}

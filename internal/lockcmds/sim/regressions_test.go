@@ -341,6 +341,14 @@ var regressions = map[string]*plan{
 			{at: 92 * ms, kind: "hang up", who: 6},
 		},
 	},
+	"a waiter for a permit was said to be forgotten, but nothing had told it of the end of a lease": {
+		proxies: 2, clients: 3, permits: true, calm: true,
+		actions: []action{
+			{at: 1 * ms, kind: "send", who: 0, line: "LOCK p LIMIT 2 PX 300"},
+			{at: 20 * ms, kind: "send", who: 2, line: "LOCK p PX 400"},
+			{at: 60 * ms, kind: "send", who: 1, line: "TRYLOCK p LIMIT 4 WAIT 8963"},
+		},
+	},
 	"a re-entry was refused when the hold had ended while its hash slot was being moved": {
 		proxies: 1, clients: 1, shape: cluster, replicas: 2, strict: true, smooth: true,
 		actions: []action{

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -84,10 +85,10 @@ func (w *world) newServer(sh *shard) *server {
 	s.redis = newRedis(func() int64 { return int64(sinceUnix+w.now+w.stepped+s.ahead) / 1000 }, s.subs.publish)
 	s.writing = func(key string) { w.rules.writes(s, key) }
 	s.expired = func(key string) { // nothing announces that; waiters look at a lock once per lease
-		if slices.Contains(keys, key) {
-			*w.rules.short.of(key) = w.now + lease
-		} else if isShared(key) {
-			*w.rules.short.of(sharedKey) = w.now + lease
+		for _, lock := range locks {
+			if key == lock || strings.HasPrefix(key, "{"+lock+"}:") {
+				*w.rules.short.of(lock) = w.now + lease
+			}
 		}
 	}
 	sh.servers = append(sh.servers, s)

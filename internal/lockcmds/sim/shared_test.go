@@ -250,8 +250,10 @@ func (s *server) timeouts() (all []string) {
 	return all
 }
 
-func (s *server) picture() (p picture) {
-	e := s.get(sharedKey)
+func (s *server) picture() picture { return pictureOf(s.get, sharedKey) }
+
+func pictureOf(get func(key string) *entry, lock string) (p picture) {
+	e := get(lock)
 	if e == nil || e.kind != 'h' {
 		return p
 	}
@@ -285,7 +287,7 @@ func (s *server) picture() (p picture) {
 			if whole(text) < 1 || whole(text) > 100 {
 				p.strange = field + " holds the lock " + text + " times"
 			}
-			lease := s.get(leases + field + ":rwlock_timeout:1")
+			lease := get("{" + lock + "}:" + field + ":rwlock_timeout:1")
 			if lease == nil {
 				continue // it does not count
 			}
