@@ -335,12 +335,13 @@ func TestOtherValuesAtTheKeyOfALimit(t *testing.T) {
 	a, b := p.session(2), p.session(3)
 	srv.Do(t, "SET", "text", "seven")
 	srv.Do(t, "SET", "number", "7")
+	srv.Do(t, "SET", "large", "1795771638165657123") // more than a count, and than a script can add to
 	srv.Do(t, "RPUSH", "list", "7")
 	srv.Do(t, "SET", "{zset}:timeout", "7")
 	srv.Do(t, "SET", "{hash}:permits", "7")
 	before := srv.Do(t, "DUMP", "text")
 	for _, line := range []string{
-		"LOCK text LIMIT 2", "LOCK list LIMIT 2", "FAIRLOCK text LIMIT 2", "LOCK zset LIMIT 2", "LOCK hash LIMIT 2",
+		"LOCK text LIMIT 2", "LOCK large LIMIT 2", "LOCK list LIMIT 2", "FAIRLOCK text LIMIT 2", "LOCK zset LIMIT 2", "LOCK hash LIMIT 2",
 		"LOCK number", "LOCK number SHARED", "FAIRLOCK number", "UNLOCK number", "EXTENDLOCK number PX 10", "FORCEUNLOCK number", "LOCKINFO number",
 	} {
 		if got := a.do(line); !strings.Contains(got, "WRONGTYPE ") {
@@ -349,6 +350,7 @@ func TestOtherValuesAtTheKeyOfALimit(t *testing.T) {
 	}
 	equal(t, "text", srv.Do(t, "DUMP", "text"), before)
 	equal(t, "number", srv.Do(t, "GET", "number"), any("7"))
+	equal(t, "large", srv.Do(t, "GET", "large"), any("1795771638165657123"))
 	for _, damage := range [][]any{{"DEL", "k"}, {"SET", "k", "text"}, {"DEL", "{k}:timeout"}, {"DEL", "{k}:permits"}} {
 		fence := b.fence("LOCK k LIMIT 2")
 		srv.Do(t, damage...)

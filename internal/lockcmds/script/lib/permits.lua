@@ -20,10 +20,10 @@ local function permit_of(owner, field, request)
   return owner .. '#' .. (field == '' and '' or string.sub(field, 2, -2) .. '-') .. request
 end
 
--- left_of is how many permits are left, as a text; nil: the key holds no such number.
+-- left_of is how many permits are left, as a text; nil: the key holds no such number. Redisson's has 32 bits.
 local function left_of(lock)
   local left = redis.pcall('GET', lock)
-  return type(left) == 'string' and string.find(left, '^-?%d+$') and left or nil
+  return type(left) == 'string' and #left <= 11 and string.find(left, '^-?%d+$') and left or nil
 end
 
 local function milliseconds(time)
