@@ -148,6 +148,9 @@ func TestALongNameOfALockIsRefusedIfItDoesNotFit(t *testing.T) {
 	if got := taken(s); got != refusal {
 		t.Errorf("%q", got)
 	}
+	if n := s.proxy.Counters.Overloaded.Load(); n != 1 {
+		t.Errorf("%d refusals are counted", n)
+	}
 }
 
 // taken is the output that the client reads.

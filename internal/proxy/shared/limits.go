@@ -81,9 +81,11 @@ func (e *Proxy) MemoryLimit(client string, n int) {
 	e.closed("max-memory", client, zap.Int("bytes", n), zap.Int64("all", e.Budget.Used()), zap.Int64("max_memory", e.Budget.Limit()))
 }
 
-// WaitRefused logs a client that may not wait for a lock.
+// WaitRefused counts a client that may not wait for a lock, and logs it if that is for a limit.
 func (e *Proxy) WaitRefused(limit, client string) {
-	if limit != "" {
-		e.Refuse(nil, limit, client)
+	if limit == "" {
+		e.Counters.Overloaded.Add(1)
+		return
 	}
+	e.Refuse(nil, limit, client)
 }

@@ -28,8 +28,9 @@ var NoEngineFree = resp.AppendError(nil, resp.Overloaded, lockcmds.ErrFull.Error
 // ErrLogins refuses a connection for judging an identity change.
 var ErrLogins = errors.New("no upstream connection is free for logins")
 
-// Refuse logs that a client has reached a limit, and returns the reply.
+// Refuse counts and logs that a client has reached a limit, and returns the reply.
 func (e *Proxy) Refuse(words []byte, limit, client string) []byte {
+	e.Counters.Overloaded.Add(1)
 	e.Entries.Write(logging.Audit, "limit reached: command refused", limit, zap.String("limit", limit), zap.String("client", client))
 	return words
 }

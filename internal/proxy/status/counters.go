@@ -48,6 +48,7 @@ type Counters struct {
 	LoginsFailed atomic.Int64 // credentials that Redis has refused
 
 	Refused     atomic.Int64  // commands answered -NOUPSTREAM
+	Overloaded  atomic.Int64  // commands answered -OVERLOADED
 	PinWaits    atomic.Int64  // commands that had to wait for a pin
 	PinTimeouts atomic.Int64  // commands that waited for a pin and got none
 	PinReasons  metrics.Tally // pins in use, by command

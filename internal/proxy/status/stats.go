@@ -146,7 +146,7 @@ func (c *Counters) read(s *Stats) {
 		"protocol_error": c.ProtocolErrors.Load(), "query_limit": c.QueryLimit.Load(), "output_limit": c.OutputLimit.Load(), "pubsub_limit": c.PubSubLimit.Load(),
 		"slow_command": c.SlowCommands.Load(), "memory_limit": c.MemoryLimit.Load(), "panic": c.Panics.Load(),
 	}
-	s.Refused = map[string]int64{"NOUPSTREAM": c.Refused.Load(), "OVERLOADED": c.PinTimeouts.Load() + c.waitRefused.Load()}
+	s.Refused = map[string]int64{"NOUPSTREAM": c.Refused.Load(), "OVERLOADED": c.Overloaded.Load()}
 	s.PinReasons = c.PinReasons.Snapshot()
 	s.PinWaits = c.PinWaits.Load()
 	s.PinTimeouts = c.PinTimeouts.Load()
