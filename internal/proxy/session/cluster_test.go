@@ -550,7 +550,7 @@ func TestWhatAllServersDoGoesToTheSuccessor(t *testing.T) {
 					r.bound = toHeir
 				}
 				for i, at := range []topology.Node{"a", "b"} {
-					r.partOf(r.raw, i, at).send(nil)
+					r.part(r.raw, -2-i, at).send(nil)
 				}
 			})
 			both := c.take()

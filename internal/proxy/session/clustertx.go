@@ -358,17 +358,12 @@ var vanished = resp.AppendRawError(nil, "UNBLOCKED the stream key no longer exis
 // the client is told.
 func (p *pinned) lookFor(r *request) {
 	s := p.s
-	args := resp.Split(r.own, nil)
-	question := [][]byte{[]byte("EXISTS")}
-	for _, i := range r.row.Keys.All(args, nil) {
-		question = append(question, args[i])
-	}
 	s.wait = waitReply
 	told := &reply.Reply{
 		Session: s, Muted: r.muted, Unsent: func() []byte { return vanished },
 		Done: func([]byte) { s.Resume() }, Replace: func([]byte) []byte { return vanished },
 	}
-	r.forward(resp.AppendCommand(nil, question...), &reply.Guarded{
+	r.forward(r.question(), &reply.Guarded{
 		Session: s, To: told, Slot: r.slot, Read: topology.ReadRefusal,
 		Refused: func(_ reply.ID, why topology.Refusal) bool { return p.elsewhere(r, why) },
 	})

@@ -96,19 +96,14 @@ var (
 
 // newRequest begins a command.
 func (s *Session) newRequest(row *command.Row, raw []byte) *request {
-	r := s.unused()
+	var r *request
+	if last := len(s.spare) - 1; last >= 0 {
+		r, s.spare = s.spare[last], s.spare[:last]
+	} else {
+		r = &request{s: s}
+	}
 	r.row, r.raw, r.size = row, raw, len(raw)
 	return r
-}
-
-// unused returns a request without a command.
-func (s *Session) unused() *request {
-	if last := len(s.spare) - 1; last >= 0 {
-		r := s.spare[last]
-		s.spare = s.spare[:last]
-		return r
-	}
-	return &request{s: s}
 }
 
 // maxSpare bounds the requests that an idle session keeps, and the bytes that each keeps.
@@ -137,14 +132,10 @@ func (r *request) keep() {
 
 // part is a part of the command for one server.
 func (r *request) part(raw []byte, slot int, at topology.Node) *request {
-	p := r.s.unused()
-	p.row, p.muted, p.bound = r.row, r.muted, r.bound
-	p.raw, p.slot, p.target = raw, slot, at
+	p := r.s.newRequest(r.row, raw)
+	p.muted, p.bound, p.slot, p.target = r.muted, r.bound, slot, at
 	return p
 }
-
-// partOf is a part that another server carries out as well. Such parts have no order among themselves.
-func (r *request) partOf(raw []byte, i int, at topology.Node) *request { return r.part(raw, -2-i, at) }
 
 // routed has a function decide the way of the request, which ends then unless it is held.
 func (r *request) routed(decide func(*request) bool) bool {
@@ -364,18 +355,24 @@ func (r *request) probe() bool {
 	if !r.row.Script || r.row.Keys.Keyless() || r.s.out.Gone() || r.madeUp() {
 		return false
 	}
-	args := resp.Split(r.raw, nil)
-	question := [][]byte{[]byte("EXISTS")}
-	for _, i := range r.row.Keys.All(args, nil) {
-		question = append(question, args[i])
-	}
-	if len(question) == 1 {
-		question = [][]byte{[]byte("PING")}
-	}
 	r.state, r.answer = probing, append(r.answer[:0], r.failed...)
 	r.begun, r.failed = false, r.failed[:0]
-	r.transmit(resp.AppendCommand(nil, question...))
+	r.transmit(r.question())
 	return true
+}
+
+// question asks the server of a request, which has bytes of its own, for its keys, or whether it answers if there are
+// none.
+func (r *request) question() []byte {
+	args := resp.Split(r.own, nil)
+	words := [][]byte{[]byte("EXISTS")}
+	for _, i := range r.row.Keys.All(args, nil) {
+		words = append(words, args[i])
+	}
+	if len(words) == 1 {
+		words[0] = []byte("PING")
+	}
+	return resp.AppendCommand(nil, words...)
 }
 
 // madeUp reports whether the error that has come is no refusal. If it answers a probe, the script has made up the
@@ -405,16 +402,14 @@ func (r *request) refuse() bool {
 		r.giveUp()
 		return false
 	}
+	r.goTo(r.s.noteRefusal(why))
 	r.moved = topology.Any
-	if r.goTo(r.s.noteRefusal(why)); r.asking {
-		r.again()
-		return true
-	}
 	if n := r.s.cluster.View().At(why.Address); n != nil {
 		r.moved = topology.Node(n.ID)
 	}
 	// After one redirection it follows at once: the session's view may change later.
-	r.awaitsView = r.moved == topology.Any || r.moved == r.target || r.bound != toSlot || !r.attempts.First()
+	r.awaitsView = !r.asking &&
+		(r.moved == topology.Any || r.moved == r.target || r.bound != toSlot || !r.attempts.First())
 	r.again()
 	return true
 }

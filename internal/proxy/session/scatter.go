@@ -109,8 +109,8 @@ func (s *Session) everywhere(r *request, join scatter.Join) bool {
 		})
 	}
 	r.bound = toHeir
-	for i, node := range list {
-		r.partOf(r.raw, i, upstream.Node(node.ID)).send(g.Part(i))
+	for i, node := range list { // parts without a slot, and without an order among themselves
+		r.part(r.raw, -2-i, upstream.Node(node.ID)).send(g.Part(i))
 	}
 	return true
 }
