@@ -36,14 +36,11 @@ func afterLine(b []byte) []byte {
 	return rest
 }
 
-// longCommand is the number of bytes from which space for the arguments is reserved.
-const longCommand = 4 << 10
-
 // Split appends the arguments of a whole command in array form, as found in Frame.Raw, to dst. They alias raw. It does
 // not allocate if dst has enough capacity. Anything but a whole command appends nothing.
 func Split(raw []byte, dst [][]byte) [][]byte {
-	if len(raw) > longCommand { // it may have a million arguments
-		dst = slices.Grow(dst, Count(raw))
+	if n := min(Count(raw), len(raw)/4); n > cap(dst)-len(dst) { // it may have a million arguments
+		dst = slices.Grow(dst, n)
 	}
 	// ReadNextCommand overwrites its buffer from the start, so it gets the free part of dst; appending what it
 	// found there to dst is then a copy onto itself.

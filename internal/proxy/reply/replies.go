@@ -1,5 +1,7 @@
 package reply
 
+import "slices"
+
 // ID names a slot. A queue never uses an ID again, so an answer that comes too late finds no slot.
 type ID uint64
 
@@ -179,7 +181,10 @@ func (q *Queue[C, H]) Next() []byte {
 }
 
 // maxKept bounds the slots that an empty queue keeps.
-const maxKept = 16
+const maxKept = 32
+
+// Grow makes space for n more slots.
+func (q *Queue[C, H]) Grow(n int) { q.slots = slices.Grow(q.slots, n) }
 
 // First returns the slot that a connection answers next. It serves connections that do not return IDs. False: nothing
 // is due from that connection.

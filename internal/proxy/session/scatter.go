@@ -73,6 +73,7 @@ func (s *Session) impossible(r *request) []byte {
 // gather begins a command of n parts. Nothing is outstanding.
 func (s *Session) gather(r *request, n int, join scatter.Join) *reply.Gathering {
 	s.wait = waitReply
+	s.out.Slots.Grow(1 + n)
 	return reply.Gather(s, s.out.Slots.Hold(), r.muted, n, join)
 }
 
