@@ -76,12 +76,12 @@ func (q *Queue[C, H]) Say(b []byte) (now bool) {
 func (q *Queue[C, H]) append() *slot[C, H] {
 	if q.head > 0 && len(q.slots) == cap(q.slots) && q.head >= len(q.slots)/2 {
 		n := copy(q.slots, q.slots[q.head:])
-		clear(q.slots[n:])
+		clear(q.slots[n:]) // their space is that of the first ones now
 		q.slots, q.gone, q.head = q.slots[:n], q.gone+ID(q.head), 0
 	}
 	last := len(q.slots)
 	if last < cap(q.slots) {
-		q.slots = q.slots[:last+1] // slots that have left are zero
+		q.slots = q.slots[:last+1] // a slot that has left has nothing but space
 	} else {
 		q.slots = append(q.slots, slot[C, H]{})
 	}
@@ -150,7 +150,7 @@ func (q *Queue[C, H]) Push(b []byte) (now bool) {
 // Mid reports whether the bytes that have left end within a reply.
 func (q *Queue[C, H]) Mid() bool { return q.head < len(q.slots) && q.slots[q.head].mid }
 
-// Next returns bytes that may leave now; nil: there are none. They are the caller's.
+// Next returns bytes that may leave now; nil: there are none. They are good until the queue is used again.
 func (q *Queue[C, H]) Next() []byte {
 	if len(q.pushes) > 0 && !q.Mid() {
 		b := q.pushes
@@ -159,15 +159,14 @@ func (q *Queue[C, H]) Next() []byte {
 	}
 	for q.head < len(q.slots) {
 		s := &q.slots[q.head]
-		if len(s.b) > 0 {
-			b := s.b
-			s.b = nil
+		if b := s.b; len(b) > 0 {
+			s.b = emptied(b)
 			return b
 		}
 		if s.n > 0 {
 			return nil
 		}
-		*s = slot[C, H]{}
+		*s = slot[C, H]{b: s.b}
 		q.head++
 	}
 	if q.head > 0 {
@@ -182,6 +181,17 @@ func (q *Queue[C, H]) Next() []byte {
 
 // maxKept bounds the slots that an empty queue keeps.
 const maxKept = 32
+
+// A slot that has left keeps its space for the next one, if it is small: a pipeline to several servers has many replies
+// that come before their turn.
+const spareBytes = 128
+
+func emptied(b []byte) []byte {
+	if cap(b) > spareBytes {
+		return nil
+	}
+	return b[:0]
+}
 
 // Grow makes space for n more slots.
 func (q *Queue[C, H]) Grow(n int) { q.slots = slices.Grow(q.slots, n) }
