@@ -36,16 +36,17 @@ local lock, owner = KEYS[1], ARGV[1]
 if not ARGV[5] then -- usually the lock is free or held shared, and no place is first
   local held, queue = redis.pcall('HMGET', lock, 'mode', owner), KEYS[2]
   local fresh = not held.err and not held[1]
+  local rest = held[1] == 'read' and not held[2] and redis.call('PTTL', lock) or -1 -- of no lock, an application's hash
   --@ twin
   if fresh and redis.call('EXISTS', queue, twin or queue, lock, KEYS[3]) == 0 or
-    held[1] == 'read' and not held[2] and redis.call('EXISTS', queue, twin or queue) == 0 and redis.call('PTTL', lock) ~= -1 then
+    rest ~= -1 and redis.call('EXISTS', queue, twin or queue) == 0 then
     local counter, lease, time = KEYS[4], ARGV[2], redis.call('TIME')
     --@ fence
     redis.call('SET', KEYS[5], '1', 'PX', lease)
     redis.call('HSET', lock, 'mode', 'read', owner, '1', '{' .. owner .. '}', '#' .. text .. ' ' .. ARGV[3])
     if fresh then
       --@ expire
-    elseif redis.call('PTTL', lock) < tonumber(lease) then
+    elseif rest < tonumber(lease) then
       redis.call('PEXPIRE', lock, lease)
     end
     if time[2] % 64 == 0 then -- now and then
