@@ -108,7 +108,7 @@ func (h *watchedHold) pauseLocked(lease time.Duration) (now bool) {
 	return now
 }
 
-// rollback is the rollback of a session's part in a hold. part has the fence of the hold.
+// rollback is the rollback of a session's part in a hold, by the fence of the hold.
 func (e *Engine) rollback(h *watchedHold, s *table.Session) rollback {
 	r := rollback{Kind: kindOfHold(h.Key), By: h.by.Node(h.Lock)}
 	r.Key, r.Part = h.Lock, e.part(s, h.Owner)

@@ -12,11 +12,11 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// This file has the seam between the engine and the kinds of locks. The engine asks the kind, and does not know which
-// kinds there are. A new kind is a new value, in a file of its own.
+// This file has the seam between the engine and the kinds of locks. The engine asks the kind. Only keyLocked, upgrades,
+// startRelease and lostPermit name single kinds. A new kind is a new value, in a file of its own, and one more of kinds.
 //
 //	keyLocked(command) ──► lockKind ──┬─ the rules about several holders and waiters ──► table.Key, table.Waiter
-//	                               └─ the calls of its scripts; all kinds answer in the same forms
+//	                                  └─ the calls of its scripts; all kinds answer in the same forms
 //
 // How a client waits is no matter of the kind: plain or fair, a waiter of any kind stands in the one queue of its lock.
 

@@ -11,5 +11,7 @@
 // # Goroutines
 //
 //   - Upstream.Run: refreshes the command table, asks for settings that matter here, and closes unused connections.
-//   - those of packages dial, lanes, pins and stream.
+//   - viewRefresher.Run, in front of a cluster, and one for each server that it asks at the moment.
+//   - one of authProbe at most, while sessions wait for its answer.
+//   - those of packages dial, lanes, pins, sentinel and stream.
 package upstream

@@ -80,7 +80,8 @@ const (
 	// hintsAtOnce is the number of nodes that a refresh asks at least.
 	hintsAtOnce = 3
 
-	// The calmGap period is that of a cluster that serves all slots. Without one, questions follow each other faster.
+	// calmGap is about the time between two refreshes without a reason, while the cluster serves all slots; else it is
+	// troubledGap.
 	calmGap, troubledGap = 5 * time.Second, 100 * time.Millisecond
 
 	// The gap is the least time between two refreshes: nodes make their answers anew for each question. It is short
@@ -89,8 +90,8 @@ const (
 	// commands, too.
 	shortGap, longGap, refreshCosts, mostGap = 5 * time.Millisecond, 25 * time.Millisecond, 4, 250 * time.Millisecond
 
-	// refreshPatience bounds the wait for a node's answer. otherServers is the wait for the otherServers after the
-	// first good answer.
+	// refreshPatience bounds the wait for a node's answer. otherServers is the wait for the others after the first
+	// good answer.
 	refreshPatience, otherServers = time.Second, 50 * time.Millisecond
 )
 

@@ -21,9 +21,9 @@ const (
 	PinAhead                    // on a pin, ahead of a large command that goes to the same server of a cluster
 	PinAfterWrite               // on a pin whose last write is the session's: WAIT
 	Transaction                 // MULTI … EXEC, WATCH …: on a pin until the transaction ends
-	PubSub                      // on a pin until the last subscription ends
-	Identity                    // AUTH, HELLO, SELECT: on a pin, which then belongs to another identity
-	Local                       // session state, kept and answered here
+	PubSub                      // on a pin until the last subscription ends; in front of a cluster see package pubsub
+	Identity                    // AUTH, HELLO, SELECT: on a lane of the identity that they lead to, or on a pin
+	Local                       // session state, kept here; Redis judges the right to most of it
 	AboutClients                // CLIENT LIST, KILL, UNBLOCK: about other clients of the proxy
 	Lock                        // the lock commands
 	Augmented                   // as Shared; the proxy puts its own part into the reply

@@ -123,7 +123,7 @@ func (q *Queue[C, H]) Put(id ID, b []byte, more bool) (now bool) {
 	return false
 }
 
-// Answer says that n replies of a slot have become whole. False: they were not due. The caller then sends the bytes
+// Answer says that n replies of a slot have become whole. False: they were not due. Else the caller sends the bytes
 // that Next returns.
 func (q *Queue[C, H]) Answer(id ID, n int) bool {
 	s, _ := q.slot(id)

@@ -4,7 +4,7 @@
 //	                                                   shared   ─▶ lane    (many sessions, one connection; in a cluster
 //	                                                                        a request, on a lane to the server of its keys)
 //	                                                   pinned   ─▶ pin     (MULTI, BLPOP, SUBSCRIBE …)
-//	                                                   local    ─▶ answered here (CLIENT SETNAME, QUIT …)
+//	                                                   local    ─▶ kept here (CLIENT SETNAME, QUIT …)
 //	                                                   about    ─▶ an inquiry into all clients (CLIENT LIST …)
 //	                                                   lock     ─▶ lockcmds ─▶ script on the same lane or pin
 //	client ◀─bytes─ engine ◀─ Session.NextWrite ◀─ Replies(bytes, n) from the lane's or pin's reader

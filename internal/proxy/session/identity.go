@@ -60,7 +60,7 @@ func (s *Session) arrive(target upstream.Identity) {
 }
 
 // disown removes the credentials from AUTH and HELLO where all clients use the proxy's own. It returns the command to
-// send instead, with s.args to match, or nil if no part of it is left.
+// send instead, with r.args to match, or nil if no part of it is left.
 func (s *Session) disown(r *request) []byte {
 	switch r.row.Name {
 	case "auth":

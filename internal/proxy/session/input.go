@@ -12,8 +12,8 @@ import (
 
 // Feed takes bytes from the client. It does not keep b. alive is false if the session has ended, and the connection is
 // to be closed. more is false if the engine may not read from the client: too many bytes of commands are unanswered, or
-// held behind a command that waits. Then Resume follows. The session never waits for the client, so two sides that only
-// send cannot block each other.
+// held behind a command that waits. Then Client.Resume follows. The session never waits for the client, so two sides
+// that only send cannot block each other.
 func (s *Session) Feed(b []byte) (alive, more bool) {
 	alive, more, output := s.feed(b)
 	if output {

@@ -68,9 +68,9 @@ func (s *Session) EOF() bool {
 	return !s.ended
 }
 
-// Leaving says that the client has ended its side before all its bytes have been read. Reading continues after Resume.
-// It returns false if the session has ended: a client that waits for other clients waits no longer, even if commands
-// follow.
+// Leaving says that the client has ended its side before all its bytes have been read. Reading continues after
+// Client.Resume. It returns false if the session has ended: a client that waits for other clients waits no longer, even
+// if commands follow.
 func (s *Session) Leaving() bool {
 	s.mu.Lock()
 	defer s.exit()

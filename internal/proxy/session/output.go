@@ -19,7 +19,7 @@ type Output[C comparable] struct {
 
 	proxy    *shared.Proxy
 	overflow func(limit shared.Limit, unread int)
-	later    func(d time.Duration) // has Judge called
+	later    func(d time.Duration) // has judge called
 	unread   int                   // bytes in all of these, and those that an engine has taken and not yet written
 	behind   int64                 // shared.Proxy.Clock since a subscriber has left more unread than its soft limit; 0: it has not
 	gone     bool
@@ -27,7 +27,7 @@ type Output[C comparable] struct {
 }
 
 // open prepares the output. overflow is called when the client leaves more bytes unread than a limit allows. later has
-// Judge called after a time, because a client may be behind while nothing more comes for it.
+// judge called after a time, because a client may be behind while nothing more comes for it.
 func (o *Output[C]) open(p *shared.Proxy, overflow func(limit shared.Limit, unread int), later func(d time.Duration)) {
 	o.proxy, o.overflow, o.later = p, overflow, later
 }
@@ -82,7 +82,7 @@ func (o *Output[C]) push(b []byte) {
 	}
 }
 
-// message is Push for a message to a subscriber. Subscribers that do not read have limits of their own, as in Redis:
+// message is push for a message to a subscriber. Subscribers that do not read have limits of their own, as in Redis:
 // each message would be kept once for each of them.
 func (o *Output[C]) message(b []byte) {
 	o.push(b)

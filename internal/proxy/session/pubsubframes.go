@@ -7,13 +7,13 @@ import (
 )
 
 // Frames is the handler of a command that any number of frames answers: a subscription command, or an EXEC with such
-// commands. Each frame that comes is given to Confirm if Awaits says so, else to Take.
+// commands. Each frame that comes is given to confirm if awaits says so, else to Take.
 type Frames struct {
 	session reply.Session
 	subs    *Subscriptions
 	muted   bool         // the client sees no replies; it gets confirmations all the same, as from Redis
 	exec    *reply.Reply // handles the array that is the reply to an EXEC; nil: it has come, or there is none
-	list    []Step       // the commands that the frames answer, in order; of an EXEC, those behind its array. Left 0: see Confirm
+	list    []Step       // the commands that the frames answer, in order; of an EXEC, those behind its array. Left 0: see confirm
 }
 
 // AwaitReply is the handler of a subscription command with left arguments, of which each is confirmed.

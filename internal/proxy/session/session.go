@@ -22,7 +22,7 @@ type wait uint8
 
 const (
 	waitNone    wait = iota
-	waitTurn         // its turn has ended: see turn
+	waitTurn         // its turn has ended: see turn; or clients are being closed for their memory: see lock
 	waitTaken        // the client has left too many replies unread
 	waitQuiet        // replies are outstanding that must come first
 	waitPin          // no pin was free
@@ -36,8 +36,10 @@ const (
 // A Session is one client connection without its I/O. Its mutex guards all fields but proxy and host, which never
 // change.
 //
-// The engine calls the exported methods that take the mutex: Feed, NextWrite, Hungup and the like. Handlers of replies,
-// the parts of the session and the lock engine call back with the mutex held, all but Do and Flush.
+// These exported methods take the mutex: those for the engine (Feed, NextWrite, Hungup …), for the readers of package
+// upstream (Replies, Lost, Keeps), for the server and the directory of clients (Drain, Describe, KillIf …) and for the
+// budget (Measure, Cut). Handlers of replies, the parts of the session and the lock engine call the others with the mutex
+// held, all but Do and Flush.
 //
 // The fields that each ordinary command uses come first, also in each group: with many clients, each line of memory
 // takes time to load.

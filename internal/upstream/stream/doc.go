@@ -8,8 +8,9 @@
 // # Invariants
 //
 //   - Replies reach receivers in the order in which their requests were appended.
-//   - A request is taken at most once. A request that was not taken when a connection ends is reported as unsent, all
-//     others as sent; nothing is sent again.
+//   - A request is written once at most. When a connection ends, the requests that were not taken, and those of a batch
+//     of which no byte was written, wait for the next connection, if one follows at once and their receivers want that
+//     (Receiver.Keeps). Else they are reported as unsent, and all others as sent.
 //   - A stream never holds its mutex while it calls a Receiver or an Observer. Lock order: session, then stream.
 //
 // # Goroutines
