@@ -38,6 +38,7 @@ type shards struct {
 	servers   []*server              // to which the session has sent requests
 	queues    map[subject][]*request // by key: a refused request, and those behind it
 	resting   []*request             // the refused ones that wait for a new view
+	spare     []*request             // answered ones
 	sentBytes int                    // of the requests that are not answered: they may have to be sent again
 	writings
 }
