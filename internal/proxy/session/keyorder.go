@@ -30,12 +30,12 @@ import (
 type requestState uint8
 
 const (
-	sent      requestState = iota // on its way to a server, whose reply ends the state
-	probing                       // a script that seems to have been refused; the server is being asked about its keys
-	held                          // refused; it waits for the replies to what was sent behind it, or for a new view
-	inQueue                       // behind a refused request of its key
-	overtaken                     // held, but a request of its key that was sent behind it has been carried out
-	givenUp                       // it is not sent again
+	onItsWay   requestState = iota // to a server, whose reply ends the state
+	probing                        // a script that seems to have been refused; the server is being asked about its keys
+	awaitsTurn                     // refused; it waits for the replies to what was sent behind it, or for a new view
+	inQueue                        // behind a refused request of its key
+	overtaken                      // refused, but a request of its key that was sent behind it has been carried out
+	givenUp                        // it is not sent again
 )
 
 // subject is what requests concern whose order counts: a key.
@@ -82,13 +82,13 @@ func (r *request) enqueue() {
 
 // again has the request sent again when its turn comes.
 func (r *request) again() {
-	r.state = held
+	r.state = awaitsTurn
 	r.enqueue()
 	if r.to != nil && r.to.last != nil {
 		r.to.last.then = append(r.to.last.then, r)
 		return
 	}
-	r.turn()
+	r.proceed()
 }
 
 // arrived says that the reply to what the request has sent last is in, or will not come. It returns the requests that
@@ -101,15 +101,15 @@ func (r *request) arrived() (then []*request) {
 	return then
 }
 
-// turns gives their turn to requests that have waited.
-func turns(list []*request) {
+// proceedAll goes on with requests that have waited for their turn.
+func proceedAll(list []*request) {
 	for _, r := range list {
-		r.turn()
+		r.proceed()
 	}
 }
 
-// turn goes on with a request that has been refused.
-func (r *request) turn() {
+// proceed goes on with a request that has been refused.
+func (r *request) proceed() {
 	s := r.s
 	switch {
 	case s.out.Gone():
@@ -135,7 +135,7 @@ func (s *Session) awaitView(r *request) {
 		s.resting = nil
 		for _, r := range list {
 			r.awaitsView = false
-			r.turn()
+			r.proceed()
 		}
 	})
 }
@@ -186,7 +186,7 @@ func (r *request) settle() {
 	r.over()
 	if !done || i > 0 {
 		for _, one := range queue[:i] {
-			if done && one.state == held {
+			if done && one.state == awaitsTurn {
 				one.state = overtaken
 			}
 		}
@@ -199,7 +199,7 @@ func (r *request) settle() {
 		}
 		s.keepQueue(about, queue)
 		if len(queue) > 0 && queue[0].state == inQueue {
-			queue[0].turn()
+			queue[0].proceed()
 		}
 		return
 	}

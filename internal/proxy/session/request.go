@@ -219,7 +219,7 @@ func (r *request) send(h reply.Handler) {
 func (s *Session) dropRequests() {
 	for _, queue := range s.queues {
 		for _, r := range queue {
-			if r.state == sent || r.state == probing {
+			if r.state == onItsWay || r.state == probing {
 				continue
 			}
 			s.out.Slots.Answer(r.at, 1)
@@ -240,7 +240,7 @@ func (r *request) over() {
 
 // depart sends the request to its node.
 func (r *request) depart() {
-	r.state = sent
+	r.state = onItsWay
 	if r.target == topology.Any {
 		r.s.lose(r.at, 1, false)
 		return
@@ -302,7 +302,7 @@ func (r *request) Take(at reply.ID, b []byte, n int, more bool) int {
 	}
 	then := r.arrived()
 	n = r.end(at, b, n)
-	turns(then)
+	proceedAll(then)
 	return n
 }
 
@@ -431,7 +431,7 @@ func (r *request) unsent() bool {
 	r.failed = append(r.failed[:0], shared.NoUpstream...)
 	r.awaitsView, r.asking = true, false
 	r.again()
-	turns(then)
+	proceedAll(then)
 	return true
 }
 
@@ -445,7 +445,7 @@ func (r *request) Lost(at reply.ID, _ int, sent bool) {
 	}
 	r.state = givenUp
 	r.settle()
-	turns(then)
+	proceedAll(then)
 }
 
 // giveUp says that the request is not sent again. The client knows no other servers, so the refusal does not name one.
