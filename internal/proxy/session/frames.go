@@ -82,7 +82,7 @@ func (s *Session) listen(r *request) decision {
 	case name == "ping":
 		return decided(r.answerWith(Pong(r.args[1:])))
 	}
-	return decided(r.answerWith(Refusal(s.cmd)))
+	return decided(r.answerWith(subscriberRefusal(s.cmd)))
 }
 
 func (s *Session) readFrames() {

@@ -82,7 +82,7 @@ func (s *Session) agree(r *request) bool {
 	case !s.awaitQuiet():
 		return false
 	case s.subscriber():
-		return r.answerWith(Refusal("auth"))
+		return r.answerWith(subscriberRefusal("auth"))
 	case s.pin != nil && s.pin.InTx:
 		s.pin.count()
 		r.forward(command.ReplyOn, r.handler())

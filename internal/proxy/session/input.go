@@ -253,30 +253,30 @@ type batch struct {
 }
 
 // add appends the command that takes n bytes at off.
-func (r *batch) add(off int, raw []byte, n int) {
-	if len(raw) != n || &raw[0] != &r.buf[off] { // an inline command, rewritten elsewhere
-		r.send()
-		r.forward(raw, 1)
+func (b *batch) add(off int, raw []byte, n int) {
+	if len(raw) != n || &raw[0] != &b.buf[off] { // an inline command, rewritten elsewhere
+		b.send()
+		b.forward(raw, 1)
 		return
 	}
-	if r.n == 0 {
-		r.start = off
+	if b.n == 0 {
+		b.start = off
 	}
-	r.n++
-	r.end = off + n
+	b.n++
+	b.end = off + n
 }
 
-func (r *batch) send() {
-	if r.n > 0 {
-		r.forward(r.buf[r.start:r.end], r.n)
-		r.n = 0
+func (b *batch) send() {
+	if b.n > 0 {
+		b.forward(b.buf[b.start:b.end], b.n)
+		b.n = 0
 	}
 }
 
-func (r *batch) forward(raw []byte, n int) {
-	r.s.out.time(r.s.ID, metrics.ClassShared, n, r.s.active)
-	r.s.proxy.Counters.Traffic.Add(r.s.ID, metrics.ClassShared, n, len(raw))
-	r.s.forward(ordinary, raw, nil, n)
+func (b *batch) forward(raw []byte, n int) {
+	b.s.out.time(b.s.ID, metrics.ClassShared, n, b.s.active)
+	b.s.proxy.Counters.Traffic.Add(b.s.ID, metrics.ClassShared, n, len(raw))
+	b.s.forward(ordinary, raw, nil, n)
 }
 
 // maxHeld is the number of bytes that are read behind a command that waits for other clients. Further bytes stay in the

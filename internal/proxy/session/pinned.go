@@ -299,7 +299,7 @@ func (s *Session) countReplicas(r *request) bool {
 	}, Replace: func([]byte) []byte { return joined }}
 	to := reply.Handler(h)
 	if waits {
-		to = pin.rerouted(r, -1, ReadRefusal, h)
+		to = pin.rerouted(r, -1, readWaitRefusal, h)
 	}
 	r.forward(round.command(r.args, r.raw), to)
 	return true

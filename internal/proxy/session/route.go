@@ -194,7 +194,7 @@ func (s *Session) routePinned(r *request) bool {
 		case pin.InTx:
 			return s.queueLocal(r)
 		case s.subscriber() && r.policy == command.Lock:
-			return r.answerWith(Refusal(r.row.Name))
+			return r.answerWith(subscriberRefusal(r.row.Name))
 		case s.subscriber() && r.row.Name != "quit" && r.row.Name != "reset":
 			r.forward(r.raw, to)
 			return true

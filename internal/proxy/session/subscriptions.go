@@ -52,8 +52,8 @@ func IsMessage(verb string) bool {
 	return false
 }
 
-// Refusal is the reply to a command that a subscriber may not send in RESP2.
-func Refusal(verb string) []byte {
+// subscriberRefusal is the reply to a command that a subscriber may not send in RESP2.
+func subscriberRefusal(verb string) []byte {
 	return resp.AppendError(nil, resp.Err, "Can't execute '"+verb+
 		"': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
 }

@@ -28,9 +28,9 @@ var Marks = [...][]byte{
 
 // The places of the commands in Marks.
 const (
-	waitGreeting = iota
-	waitMessage
-	waitFunctions
+	markGreeting = iota
+	markMessage
+	markFunctions
 )
 
 // A WaitRound asks one server after the other. It belongs to one session, which guards it.
@@ -76,12 +76,12 @@ func (r *WaitRound) command(args [][]byte, raw []byte) []byte {
 func (r *WaitRound) Marked(i int, reply []byte) {
 	failed := reply[0] == '-'
 	switch {
-	case i == waitGreeting:
+	case i == markGreeting:
 		r.byWrite = !failed && countsWrites(reply)
-	case i == waitMessage && r.clustered:
+	case i == markMessage && r.clustered:
 	case !failed:
 		r.marked = true
-	case i == waitFunctions:
+	case i == markFunctions:
 		r.refusal = bytes.Clone(reply)
 	}
 }
@@ -92,8 +92,8 @@ func countsWrites(hello []byte) bool {
 	return err == nil && !dial.IsBefore72(v)
 }
 
-// ReadRefusal reads a reply to WAIT. A server that has become a replica cannot carry it out; its successor may.
-func ReadRefusal(reply []byte) topology.Refusal {
+// readWaitRefusal reads a reply to WAIT. A server that has become a replica cannot carry it out; its successor may.
+func readWaitRefusal(reply []byte) topology.Refusal {
 	if bytes.HasPrefix(reply, []byte("-ERR WAIT")) && bytes.Contains(reply, []byte(" cannot be used with replica instances")) {
 		return topology.Refusal{Reason: topology.TryLate}
 	}
