@@ -245,7 +245,6 @@ func (r *request) depart() {
 		r.s.lose(r.at, 1, false)
 		return
 	}
-	r.begun, r.failed = false, r.failed[:0]
 	r.attempts.Sent()
 	r.transmit(r.raw)
 }
@@ -253,6 +252,7 @@ func (r *request) depart() {
 // transmit sends the request's command, or a question in its place, behind an ASKING if need be.
 func (r *request) transmit(raw []byte) {
 	s := r.s
+	r.begun, r.failed = false, r.failed[:0]
 	r.to = s.serverAt(r.target)
 	r.to.last = r
 	n := 1
@@ -344,7 +344,6 @@ func (r *request) reword() bool {
 	r.own = append(r.own[:0], raw...)
 	r.raw = r.own
 	r.s.script = buffers.Empty(r.s.script)
-	r.begun, r.failed = false, r.failed[:0]
 	r.transmit(r.raw)
 	return true
 }
@@ -356,7 +355,6 @@ func (r *request) probe() bool {
 		return false
 	}
 	r.state, r.answer = probing, append(r.answer[:0], r.failed...)
-	r.begun, r.failed = false, r.failed[:0]
 	r.transmit(r.question())
 	return true
 }
