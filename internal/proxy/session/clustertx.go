@@ -399,7 +399,7 @@ func (s *Session) repeat() bool {
 		return false
 	}
 	r := s.repeated
-	s.repeated, r.raw = nil, r.own
+	s.repeated = nil
 	if !s.route(r) {
 		s.repeated = r
 		return false

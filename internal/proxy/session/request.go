@@ -362,7 +362,7 @@ func (r *request) probe() bool {
 // question asks the server of a request, which has bytes of its own, for its keys, or whether it answers if there are
 // none.
 func (r *request) question() []byte {
-	args := resp.Split(r.own, nil)
+	args := resp.Split(r.raw, nil)
 	words := [][]byte{[]byte("EXISTS")}
 	for _, i := range r.row.Keys.All(args, nil) {
 		words = append(words, args[i])

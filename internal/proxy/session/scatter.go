@@ -190,9 +190,9 @@ func (s *Session) divideAside(r *request) bool {
 // cut makes the parts. Requires no locks.
 func (p *longParts) cut() (then func()) {
 	r := p.of
-	list, join := scatter.Split(r.row.Name, resp.Split(r.own, nil))
+	list, join := scatter.Split(r.row.Name, resp.Split(r.raw, nil))
 	if list == nil { // all keys are in one slot
-		list = []scatter.Part{{Raw: r.own, Slot: r.slot}}
+		list = []scatter.Part{{Raw: r.raw, Slot: r.slot}}
 		join = func(replies [][]byte) []byte { return replies[0] }
 	}
 	r.raw, r.own, p.parts = nil, nil, list
