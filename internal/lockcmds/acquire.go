@@ -180,10 +180,10 @@ func (w *waiter) Answered(o callOutcome) []byte {
 	return w.await(a)
 }
 
-// Again implements asker.
+// Again implements lockCommand.
 func (w *waiter) Again() (script.Call, bool) { return w.question().Call, true }
 
-// Postponed implements asker. A client that waits for a lock waits for its hash slot, too, in the wait queue. An
+// Postponed implements lockCommand. A client that waits for a lock waits for its hash slot, too, in the wait queue. An
 // acquire that deepens a hold is sent again until the hold has ended.
 func (w *waiter) Postponed() (script.Call, time.Duration) {
 	limit := w.claim.Lasts()
@@ -197,7 +197,7 @@ func (w *waiter) Postponed() (script.Call, time.Duration) {
 	return w.question().Call, limit
 }
 
-// Doubted implements asker.
+// Doubted implements lockCommand.
 func (w *waiter) Doubted(sentAt time.Time) { w.claim.Doubt(w.Lease, sentAt) }
 
 // finish ends the acquire. Requires no locks.

@@ -110,10 +110,10 @@ func (w *waiter) tryOnce() {
 // so it is withdrawn if it gets no grant.
 type lastAttempt struct{ *waiter }
 
-// Postponed implements asker.
+// Postponed implements lockCommand.
 func (lastAttempt) Postponed() (script.Call, time.Duration) { return script.Call{}, 0 }
 
-// Answered implements asker.
+// Answered implements lockCommand.
 func (l lastAttempt) Answered(o callOutcome) []byte {
 	w := l.waiter
 	a, err := decoded(o.Reply, o.Err, script.DecodeAcquired)

@@ -73,17 +73,18 @@ func (x *extension) send(s contract.Session) {
 	x.e.calls.Send(kindOfHold(x.key).Extend(x.call), &x.q)
 }
 
-// Again implements asker. The copy for an owner that may have several grants names the grant, else it could find a later one.
+// Again implements lockCommand. The copy for an owner that may have several grants names the grant, else it could find
+// a later one.
 func (x *extension) Again() (script.Call, bool) {
 	return kindOfHold(x.key).Extend(x.call), x.call.Session == "" && x.key.Kind.Reenters() || x.call.Fence != 0
 }
 
-// Postponed implements asker. When the lease that goes on has ended, there is nothing to extend.
+// Postponed implements lockCommand. When the lease that goes on has ended, there is nothing to extend.
 func (x *extension) Postponed() (script.Call, time.Duration) {
 	return kindOfHold(x.key).Extend(x.call), max(x.e.calls.DoubtLimit(), x.e.lasts(x.h))
 }
 
-// Doubted implements asker.
+// Doubted implements lockCommand.
 func (x *extension) Doubted(sentAt time.Time) {
 	x.e.step(func(t *table.Table) { t.InDoubt(x.h, x.call.Lease, sentAt) })
 }

@@ -15,7 +15,7 @@ import (
 // startForce executes FORCEUNLOCK. It is not repeated: a copy could end a later grant.
 func (e *Engine) startForce(s contract.Caller, cmd grammar.Command) {
 	call := script.Force{Key: cmd.Key, Owner: cmd.Owner, Fence: script.AnyGrant}.Call
-	e.calls.Send(call(), &callRequest{Session: s.Session, For: plainAsker{Call: call, Unsafe: true, Reply: func(o callOutcome) []byte {
+	e.calls.Send(call(), &callRequest{Session: s.Session, For: plainCommand{Call: call, Unsafe: true, Reply: func(o callOutcome) []byte {
 		all, err := decoded(o.Reply, o.Err, script.DecodeForced)
 		if err != nil {
 			return failureReply(err)

@@ -22,7 +22,7 @@ func (e *Engine) releaseGrant(s contract.Caller, cmd grammar.Command) {
 		force.Owner = h.Owner
 	}
 	call := force.Call
-	e.calls.Send(call(), &callRequest{Session: s.Session, For: plainAsker{Call: call, Reply: func(o callOutcome) []byte {
+	e.calls.Send(call(), &callRequest{Session: s.Session, For: plainCommand{Call: call, Reply: func(o callOutcome) []byte {
 		ended, err := decoded(o.Reply, o.Err, script.DecodeForced)
 		unknown := err == nil && len(ended) == 0 && o.Repeated // an earlier copy has ended the grant, or it was over before
 		e.step(func(t *table.Table) { t.Ended(h, len(ended) > 0 || unknown) })

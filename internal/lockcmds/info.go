@@ -11,7 +11,7 @@ import (
 func (e *Engine) startInfo(s contract.Caller, cmd grammar.Command) {
 	proto := s.Proto
 	call := script.Info{Key: cmd.Key}.Call
-	e.calls.Send(call(), &callRequest{Session: s.Session, For: plainAsker{Call: call, Reply: func(o callOutcome) []byte {
+	e.calls.Send(call(), &callRequest{Session: s.Session, For: plainCommand{Call: call, Reply: func(o callOutcome) []byte {
 		a, err := decoded(o.Reply, o.Err, script.DecodeDescribed)
 		switch {
 		case err != nil:

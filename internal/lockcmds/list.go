@@ -27,7 +27,7 @@ func (e *Engine) startList(s contract.Caller, cmd grammar.Command) {
 // show has a job make a reply from what the engine knows and Redis's time, if Redis lets the session run scripts.
 // Requires the session lock.
 func (e *Engine) show(s contract.Caller, make func(now int64) []byte) {
-	e.calls.Send(script.Ask{}.Call(), &callRequest{Session: s.Session, For: plainAsker{Reply: func(o callOutcome) []byte {
+	e.calls.Send(script.Ask{}.Call(), &callRequest{Session: s.Session, For: plainCommand{Reply: func(o callOutcome) []byte {
 		now, err := decoded(o.Reply, o.Err, script.DecodeAsk)
 		if err != nil {
 			return failureReply(err)

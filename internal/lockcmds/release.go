@@ -87,19 +87,20 @@ func (r *release) send(s contract.Session) {
 	}
 }
 
-// Again implements asker. The copy for an owner that may have several grants names the grant, else it could find a later one.
+// Again implements lockCommand. The copy for an owner that may have several grants names the grant, else it could find
+// a later one.
 func (r *release) Again() (script.Call, bool) {
 	return r.kind().Release(r.call()), !r.named() && r.kind().Reenters() || r.Fence != 0
 }
 
-// Postponed implements asker. A waiter here is not kept for it.
+// Postponed implements lockCommand. A waiter here is not kept for it.
 func (r *release) Postponed() (script.Call, time.Duration) {
 	r.e.step(func(*table.Table) { r.next.answeredLocked(script.Released{}, r.q.SentAt, contract.ErrUnsent) })
 	r.next = offer{}
 	return r.kind().Release(r.call()), max(r.e.calls.DoubtLimit(), r.e.lasts(r.Hold))
 }
 
-// Doubted implements asker. The copy is a plain release.
+// Doubted implements lockCommand. The copy is a plain release.
 func (r *release) Doubted(sentAt time.Time) {
 	r.e.step(func(*table.Table) {
 		r.session.Doubted = true

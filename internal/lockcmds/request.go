@@ -30,7 +30,7 @@ const afterFailover = 2 * time.Second
 // connection until Redis answers: a script that runs twice leaves what it leaves when it runs once.
 type callRequest struct {
 	Session contract.Session
-	For     asker
+	For     lockCommand
 	SentAt  time.Time // set by Send: before the first copy was sent
 
 	calls *calls
@@ -38,8 +38,8 @@ type callRequest struct {
 	Once bool // the copy is sent once, because a later one could find another grant
 }
 
-// asker is the lock command that a request belongs to.
-type asker interface {
+// lockCommand is a command that sends requests: what calls ask and tell it.
+type lockCommand interface {
 	// Again is the copy, if the call can be repeated. Requires the session lock, or that the session has ended.
 	Again() (copy script.Call, ok bool)
 	// Postponed is for a call that Redis cannot carry out now, because the hash slot is being moved. Nothing has
@@ -56,36 +56,36 @@ type asker interface {
 	Answered(o callOutcome) []byte
 }
 
-// plainAsker is an asker to which a doubt means nothing.
-type plainAsker struct {
-	// Call makes the call again: nothing keeps its names meanwhile, each of which is longer than that of the lock. nil: it cannot be repeated, and
-	// needs no hash slot.
+// plainCommand is a lock command to which a doubt means nothing.
+type plainCommand struct {
+	// Call makes the call again: nothing keeps its names meanwhile, each of which is longer than that of the lock. nil:
+	// it cannot be repeated, and needs no hash slot.
 	Call   func() script.Call
 	Unsafe bool // a copy may do harm
 	Reply  func(o callOutcome) []byte
 }
 
-// Again implements asker.
-func (p plainAsker) Again() (script.Call, bool) {
+// Again implements lockCommand.
+func (p plainCommand) Again() (script.Call, bool) {
 	if p.Call == nil || p.Unsafe {
 		return script.Call{}, false
 	}
 	return p.Call(), true
 }
 
-// Postponed implements asker.
-func (p plainAsker) Postponed() (script.Call, time.Duration) {
+// Postponed implements lockCommand.
+func (p plainCommand) Postponed() (script.Call, time.Duration) {
 	if p.Call == nil {
 		return script.Call{}, 0
 	}
 	return p.Call(), doubtLimit
 }
 
-// Doubted implements asker.
-func (plainAsker) Doubted(time.Time) {}
+// Doubted implements lockCommand.
+func (plainCommand) Doubted(time.Time) {}
 
-// Answered implements asker.
-func (p plainAsker) Answered(o callOutcome) []byte { return p.Reply(o) }
+// Answered implements lockCommand.
+func (p plainCommand) Answered(o callOutcome) []byte { return p.Reply(o) }
 
 // callOutcome is the end of a request.
 type callOutcome struct {

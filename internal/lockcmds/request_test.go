@@ -12,7 +12,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// command is an asker that notes what it is told.
+// command is a lock command that notes what it is told.
 type command struct {
 	w        *callWorld
 	again    bool          // it can be repeated
