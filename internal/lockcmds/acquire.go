@@ -215,8 +215,8 @@ func (w *waiter) finishLocked() {
 }
 
 // reply answers a finished acquire from a job or a timer. Requires no locks.
-func (w *waiter) reply(build func(proto int) []byte) {
-	w.e.calls.Guard.Do(w.conn(), func() { w.conn().Reply(build(w.session().Proto)) })
+func (w *waiter) reply(reply []byte) {
+	w.e.calls.Guard.Do(w.conn(), func() { w.conn().Reply(reply) })
 }
 
 // replySize is enough for the reply with any fence.
@@ -285,13 +285,13 @@ func (w *waiter) granted(g grant) []byte {
 		w.e.calls.Background(jobs.Attempt, func() { w.askAgain(script.Acquired{Upgrades: w.Ahead}) })
 		return nil
 	}
-	w.drop(g, observe.Failed, nullReply)
+	w.drop(g, observe.Failed, nullReply(w.session().Proto))
 	return nil
 }
 
 // drop ends an acquire with a grant that the client is not to have, and undoes it: the turn of the client is over.
 // Requires no locks but that of the session.
-func (w *waiter) drop(g grant, end string, reply func(proto int) []byte) {
+func (w *waiter) drop(g grant, end string, reply []byte) {
 	w.finish()
 	w.noteEnd(w.e.calls.Clock.Now(), end, 0)
 	w.undo(g, reply)
@@ -300,12 +300,12 @@ func (w *waiter) drop(g grant, end string, reply func(proto int) []byte) {
 // undo rolls back what copies of the acquire have done, or may still do, and then answers: -INDOUBT if that takes too
 // long. The zero grant: it is not known whether there is one. reply nil: the client has gone, or is answered elsewhere.
 // Requires no locks.
-func (w *waiter) undo(g grant, reply func(proto int) []byte) {
+func (w *waiter) undo(g grant, reply []byte) {
 	var done func(ok bool)
 	if reply != nil {
 		done = w.e.calls.OnceWithin(w.e.calls.DoubtLimit(), func(ok bool) {
 			if !ok {
-				reply = failedReply(contract.ErrInDoubt)
+				reply = failureReply(contract.ErrInDoubt)
 				if g.fence != 0 { // else the lost answer has been noted
 					w.claim.Doubt(w.Lease, g.sentAt)
 				}

@@ -245,8 +245,8 @@ func (w *waiter) dropUnsynced(g grant, o confirmation) {
 	case w.e.hasEnded(w.session()):
 		w.drop(g, observe.HungUp, nil)
 	case o.Refused != nil:
-		w.drop(g, observe.Failed, failedReply(o.Refused))
+		w.drop(g, observe.Failed, failureReply(o.Refused))
 	default:
-		w.drop(g, observe.Failed, func(int) []byte { return notSyncedReply(o.Have, w.Sync) })
+		w.drop(g, observe.Failed, notSyncedReply(o.Have, w.Sync))
 	}
 }

@@ -35,11 +35,6 @@ func failureReply(err error) []byte {
 	}
 }
 
-// failedReply is failureReply for a client that speaks any protocol version.
-func failedReply(err error) func(proto int) []byte {
-	return func(int) []byte { return failureReply(err) }
-}
-
 // lostLeaseReply says that the session lost the lock before.
 func lostLeaseReply() []byte {
 	return resp.AppendError(nil, resp.LostLease, "the lock was lost before this command: its lease ended, or it was taken away")

@@ -56,7 +56,7 @@ func (w *waiter) await(a script.Acquired) []byte {
 	case ended:
 		return nil
 	case refusal != nil:
-		return w.replyTo(table.Error, refusal)(w.session().Proto)
+		return w.replyTo(table.Error, refusal)
 	}
 	w.refused(limit)
 	return overloadedReply(full)
@@ -127,15 +127,15 @@ func (w *waiter) withdraw(o table.Outcome, err error) {
 }
 
 // replyTo is the reply to an acquire that has to go without the lock.
-func (w *waiter) replyTo(o table.Outcome, err error) func(proto int) []byte {
+func (w *waiter) replyTo(o table.Outcome, err error) []byte {
 	switch {
 	case errors.Is(err, errDraining):
 		w.refused("")
-		return func(int) []byte { return overloadedReply(errDraining.Error()) }
+		return overloadedReply(errDraining.Error())
 	case o == table.Error:
-		return failedReply(err)
+		return failureReply(err)
 	}
-	return nullReply
+	return nullReply(w.session().Proto)
 }
 
 // refused tells metrics and the log that the client may not wait. limit is the setting that is the reason; empty: the
