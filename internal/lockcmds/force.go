@@ -2,15 +2,27 @@ package lockcmds
 
 import (
 	"cmp"
+	"context"
+	"time"
 
 	"github.com/tidwall/redcon"
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/logging"
 )
+
+// This file ends grants by force, and tells of it.
+//
+//	startForce, Force, releaseGrant ──► forced ──► Forced: the holder and the waiters here
+//	                                      ├──► Options.Forced: those of other engines ──► their Forced
+//	                                      └──► tellAgain: those of other proxies, as the script has done
+//	a message of another proxy ──► look ──► Redis: is the grant over? ──► Forced
 
 // startForce executes FORCEUNLOCK. It is not repeated: a copy could end a later grant.
 func (e *Engine) startForce(s contract.Caller, cmd grammar.Command) {
@@ -27,4 +39,120 @@ func (e *Engine) startForce(s contract.Caller, cmd grammar.Command) {
 		}
 		return redcon.AppendInt(nil, int64(min(1, len(all))))
 	}}})
+}
+
+// Force ends a lock for an operator, as FORCEUNLOCK does, if it is still held by the grant with that fence; 0: by one
+// without a fence. false: it is not. Requires no locks.
+func (e *Engine) Force(ctx context.Context, key string, fence int64, operator string) (ended bool, err error) {
+	all, err := runFor(ctx, e.client, script.Force{Key: key, Fence: fence}.Call(), script.DecodeForced)
+	for _, a := range all {
+		e.log.Log(logging.Audit, "lock ended by an operator", logging.Text("key", key), logging.Text("owner", a.Owner), zap.Int64("fence", a.Fence),
+			zap.String("operator", operator), zap.String("user", cmp.Or(e.opts.User, "default")))
+		e.forced(key, a)
+	}
+	return len(all) > 0, err
+}
+
+// forced says that this engine has ended a grant by force, or by its handle. Requires no locks of this package.
+func (e *Engine) forced(key string, ended script.Forced) {
+	e.Forced(key, ended)
+	if ended.Fence > 0 {
+		e.tellAgain(key, ended)
+	}
+	if others := e.opts.Forced; others != nil {
+		e.calls.Background(jobs.Loss, func() { others(key, ended) })
+	}
+}
+
+// Forced says that a grant was ended by force: a holder of this engine is told, and waiters ask. Its end by its handle is
+// no loss. A holder here whose grant is still on its way learns it from its next renewal. Requires no locks of this
+// package.
+func (e *Engine) Forced(key string, ended script.Forced) {
+	defer e.guard.Stop()
+	e.step(func(t *table.Table) {
+		h := t.HoldByFence(key, ended.Fence)
+		switch {
+		case h == nil || h.Owner != ended.Owner:
+		case ended.Handle:
+			t.Drop(h)
+		default:
+			t.Lost(h, string(reasonForced), true, nil)
+		}
+		t.Wake(key)
+	})
+}
+
+// tellAgain tells the proxies of a grant that was ended by force once more: the holder's may not have listened yet, or
+// not at that moment. Only one that has the hold still takes notice.
+func (e *Engine) tellAgain(lock string, ended script.Forced) {
+	e.calls.After(tellAgainAfter, jobs.Loss, func() {
+		if err := e.client.Node(lock).Publish(e.life, []redislink.Message{{Channel: script.ForcedChannel, Text: ended.Message(lock)}}); err != nil {
+			e.log.Debug("the end of a grant was not told", zap.Error(err))
+		}
+	})
+}
+
+// tellAgainAfter is how much later: a proxy that has just granted its first lock listens by then.
+const tellAgainAfter = time.Second
+
+// look asks Redis whether the grant of a message goes on, if it is held here. If it is over, that is a loss, unless the
+// message proves that it was released by its handle. Requires no locks.
+func (e *Engine) look(m script.ForcedMessage) {
+	defer e.guard.Stop()
+	k, ok := e.beginLook(m.Lock, m.Fence)
+	if !ok {
+		return
+	}
+	e.calls.Background(jobs.Loss, func() {
+		for again := true; again; again = e.endLook(k, m.Fence) {
+			held, err := runFor(e.life, e.client, script.Info{Key: m.Lock, Owner: k.Owner}.Call(), script.DecodeDescribed)
+			if err == nil && held.Find(m.Fence) == nil {
+				e.Forced(m.Lock, script.Forced{Owner: k.Owner, Fence: m.Fence, Handle: m.IsHandle(k.Owner)})
+			}
+		}
+	})
+}
+
+// A look is a question to Redis whether a grant goes on.
+type look uint8
+
+const (
+	noLook    look = iota
+	looking        // the question is on its way
+	lookAgain      // there was another reason to look meanwhile: Redis may have answered before it
+)
+
+// beginLook returns the hold of a grant of which Redis is to be asked whether it goes on. false: no session here has
+// it, or the question is on its way and will be asked again. So however often a client gives a reason to look, there is
+// one question at a time for a grant. Requires no locks.
+func (e *Engine) beginLook(lock string, fence int64) (k table.Key, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	h := holdOf(e.table.HoldByFence(lock, fence))
+	switch {
+	case h == nil:
+		return k, false
+	case h.look != noLook:
+		h.look = lookAgain
+		return k, false
+	}
+	h.look = looking
+	return h.Key, true
+}
+
+// endLook notes that Redis has answered beginLook, and the hold goes on. It reports whether Redis is to be asked again.
+// Requires no locks.
+func (e *Engine) endLook(k table.Key, fence int64) (again bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	h := holdOf(e.table.Hold(k))
+	if h == nil || h.Fence != fence {
+		return false
+	}
+	if again = h.look == lookAgain; again {
+		h.look = looking
+	} else {
+		h.look = noLook
+	}
+	return again
 }

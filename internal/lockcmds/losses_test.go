@@ -56,25 +56,6 @@ func TestALossIsToldOnceAndTheRestIsDropped(t *testing.T) {
 	}
 }
 
-func TestAForcedEndIsOfTheGrantThatWasNamed(t *testing.T) {
-	w, a := newLockWorld(t), newClient(1)
-	h := w.acquire(t, a, "", nil)
-	w.force(h.Key, fence+1)
-	if w.Holds() != 1 {
-		t.Fatal("another grant was ended")
-	}
-	w.force(h.Key, fence)
-	w.force(h.Key, fence)
-	w.Work()
-	if got := strings.Join(w.lost, " "); got != "forced" || w.Holds() != 0 || len(a.Pushes) != 1 {
-		t.Errorf("losses %q, %d holds, told %q", got, w.Holds(), a.Pushes)
-	}
-	w.acquire(t, a, "", func(g *holdGrant) { g.Fence++ })
-	if w.onLost(h.lease, "deadline"); w.Holds() != 1 || len(w.lost) != 1 {
-		t.Error("the lease of a hold that has ended is lost once more")
-	}
-}
-
 func TestLossReasonsAreAllReasons(t *testing.T) {
 	if got := strings.Join(LossReasons(), " "); got != "gone deadline expired max-hold forced" {
 		t.Errorf("%q", got)

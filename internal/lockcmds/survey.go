@@ -1,17 +1,12 @@
 package lockcmds
 
 import (
-	"cmp"
 	"context"
 	"runtime"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
-	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
 // Hold is one hold of a lock through an engine, as operators see it.
@@ -55,27 +50,4 @@ func (e *Engine) EachContended(f func(Contended)) {
 // Describe asks Redis for the holders of a lock, on the engine's own connection. Requires no locks.
 func (e *Engine) Describe(ctx context.Context, key string) (script.Described, error) {
 	return runFor(ctx, e.client, script.Info{Key: key}.Call(), script.DecodeDescribed)
-}
-
-// Force ends a lock for an operator, as FORCEUNLOCK does, if it is still held by the grant with that fence; 0: by one
-// without a fence. false: it is not. Requires no locks.
-func (e *Engine) Force(ctx context.Context, key string, fence int64, operator string) (ended bool, err error) {
-	all, err := runFor(ctx, e.client, script.Force{Key: key, Fence: fence}.Call(), script.DecodeForced)
-	for _, a := range all {
-		e.log.Log(logging.Audit, "lock ended by an operator", logging.Text("key", key), logging.Text("owner", a.Owner), zap.Int64("fence", a.Fence),
-			zap.String("operator", operator), zap.String("user", cmp.Or(e.opts.User, "default")))
-		e.forced(key, a)
-	}
-	return len(all) > 0, err
-}
-
-// forced says that this engine has ended a grant by force, or by its handle. Requires no locks of this package.
-func (e *Engine) forced(key string, ended script.Forced) {
-	e.Forced(key, ended)
-	if ended.Fence > 0 {
-		e.tellAgain(key, ended)
-	}
-	if others := e.opts.Forced; others != nil {
-		e.calls.Background(jobs.Loss, func() { others(key, ended) })
-	}
 }

@@ -31,6 +31,25 @@ func listening(t *testing.T, srv *redistest.Server, proxies int) {
 	redistest.Eventually(t, patience, "the proxies to listen", func() bool { return fmt.Sprint(srv.Do(t, "PUBSUB", "NUMSUB", script.ForcedChannel)) == want })
 }
 
+func TestAForcedEndIsOfTheGrantThatWasNamed(t *testing.T) {
+	w, a := newLockWorld(t), newClient(1)
+	h := w.acquire(t, a, "", nil)
+	w.force(h.Key, fence+1)
+	if w.Holds() != 1 {
+		t.Fatal("another grant was ended")
+	}
+	w.force(h.Key, fence)
+	w.force(h.Key, fence)
+	w.Work()
+	if got := strings.Join(w.lost, " "); got != "forced" || w.Holds() != 0 || len(a.Pushes) != 1 {
+		t.Errorf("losses %q, %d holds, told %q", got, w.Holds(), a.Pushes)
+	}
+	w.acquire(t, a, "", func(g *holdGrant) { g.Fence++ })
+	if w.onLost(h.lease, "deadline"); w.Holds() != 1 || len(w.lost) != 1 {
+		t.Error("the lease of a hold that has ended is lost once more")
+	}
+}
+
 // A holder learns of FORCEUNLOCK through any proxy at once, whatever its name and lease, and once.
 func TestForcedHolderIsToldAtOnce(t *testing.T) {
 	t.Parallel()
