@@ -3,7 +3,9 @@ package lockcmds
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -273,9 +275,8 @@ func (r *Registry) newLink(id EngineID) (redislink.Topology, error) {
 func (r *Registry) Drain() {
 	r.mu.Lock()
 	r.draining = true
-	engines := r.all()
 	r.mu.Unlock()
-	for _, e := range engines {
+	for _, e := range r.all() {
 		e.Drain()
 	}
 }
@@ -284,10 +285,9 @@ func (r *Registry) Drain() {
 func (r *Registry) Close(ctx context.Context) error {
 	r.mu.Lock()
 	r.closed = true
-	engines := r.all()
 	r.mu.Unlock()
 	var first error
-	for _, e := range engines {
+	for _, e := range r.all() {
 		if err := e.Close(ctx); err != nil && first == nil {
 			first = err
 		}
@@ -301,14 +301,11 @@ func (r *Registry) Close(ctx context.Context) error {
 
 // HeldBy is how many holds of locks clients of this proxy have, by mode.
 func (r *Registry) HeldBy() map[string]int64 {
-	r.mu.Lock()
-	engines := r.all()
-	r.mu.Unlock()
 	all := map[string]int64{}
 	for _, kind := range kinds {
 		all[kind.Mode()] = 0
 	}
-	for _, e := range engines {
+	for _, e := range r.all() {
 		e.mu.Lock()
 		for _, kind := range kinds {
 			all[kind.Mode()] += int64(e.table.Count(kind))
@@ -320,11 +317,8 @@ func (r *Registry) HeldBy() map[string]int64 {
 
 // Held is how many holds of locks clients of this proxy have.
 func (r *Registry) Held() int {
-	r.mu.Lock()
-	engines := r.all()
-	r.mu.Unlock()
 	n := 0
-	for _, e := range engines {
+	for _, e := range r.all() {
 		n += e.Holds()
 	}
 	return n
@@ -335,11 +329,8 @@ func (r *Registry) Waiting() int { return int(r.waiting.Load()) }
 
 // List lists the locks that clients of this proxy hold, at most that number of each engine.
 func (r *Registry) List(most int) []Held {
-	r.mu.Lock()
-	engines := r.all()
-	r.mu.Unlock()
 	var list []Held
-	for _, e := range engines {
+	for _, e := range r.all() {
 		list = append(list, e.Held(most)...)
 	}
 	return list
@@ -355,11 +346,10 @@ func (r *Registry) Len() int {
 	return len(r.engines)
 }
 
-// all lists the engines. Requires r.mu.
+// all lists the engines. A caller that has set draining or closed misses none, because Join sees the flag. Requires no
+// locks.
 func (r *Registry) all() []*IdentityEngine {
-	var list []*IdentityEngine
-	for _, e := range r.engines {
-		list = append(list, e)
-	}
-	return list
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Values(r.engines))
 }

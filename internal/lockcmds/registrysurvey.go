@@ -38,9 +38,7 @@ type name struct {
 // without locks. A hold or a wait that is there all the time is seen, perhaps twice if it moves. The time and the memory
 // grow with the number of locks: not for an event loop.
 func (r *Registry) Each(f func(Lock)) {
-	r.mu.Lock()
 	engines := r.all()
-	r.mu.Unlock()
 	waited := map[name]*Lock{} // without those that are held here
 	for _, e := range engines {
 		e.EachContended(func(c Contended) {
@@ -82,10 +80,7 @@ func (r *Registry) Each(f func(Lock)) {
 // OldestWait is when the command came that waits for a lock for longest; the zero time: none waits. It costs O(1) for
 // each engine.
 func (r *Registry) OldestWait() (oldest time.Time) {
-	r.mu.Lock()
-	engines := r.all()
-	r.mu.Unlock()
-	for _, e := range engines {
+	for _, e := range r.all() {
 		if t := e.OldestWait(); !t.IsZero() && (oldest.IsZero() || t.Before(oldest)) {
 			oldest = t
 		}
@@ -99,11 +94,8 @@ var ErrUnknown = errors.New("no client of this proxy uses locks as that user in 
 // Force ends a lock for an operator, on the connection of an engine of that identity. fence names the grant that is
 // meant; 0: one without a fence. false: the lock is free, or another grant holds it.
 func (r *Registry) Force(ctx context.Context, user string, db int, key string, fence int64, operator string) (bool, error) {
-	r.mu.Lock()
-	engines := r.all()
-	r.mu.Unlock()
 	var by *IdentityEngine
-	for _, e := range engines {
+	for _, e := range r.all() {
 		if e.id.DB == db && e.id.User == user {
 			by = e
 		}
@@ -117,10 +109,7 @@ func (r *Registry) Force(ctx context.Context, user string, db int, key string, f
 // forced says that the engine of an identity has ended a grant by force. The holder and the waiters may be of other
 // identities.
 func (r *Registry) forced(by EngineID, key string, ended script.Forced) {
-	r.mu.Lock()
-	engines := r.all()
-	r.mu.Unlock()
-	for _, e := range engines {
+	for _, e := range r.all() {
 		if e.id.DB == by.DB && e.id != by {
 			e.Forced(key, ended)
 		}
