@@ -78,10 +78,7 @@ func New(o Options) (*Engine, error) {
 	e.losses = newAnnouncer(announceOptions{Jobs: e.jobs, Redis: opts.Redis, Life: e.life, Logger: opts.Logger})
 	e.watchdog, err = watchdog.New(watchdog.Options{
 		Renew: e.client.Renew, OnLost: e.onLost, Renewed: opts.Events.Renewed, Logger: opts.Logger, Now: opts.Clock.Now,
-		Submit: func(job func()) error {
-			e.jobs.Submit(jobs.Renewal, job)
-			return nil
-		},
+		Submit: func(job func()) { e.jobs.Submit(jobs.Renewal, job) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("lockcmds: %w", err)

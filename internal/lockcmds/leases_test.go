@@ -14,7 +14,7 @@ import (
 func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 	sent, answer := make(chan struct{}), make(chan struct{})
 	renewals, err := watchdog.New(watchdog.Options{
-		Submit: func(f func()) error { go f(); return nil },
+		Submit: func(f func()) { go f() },
 		Renew: func(context.Context, watchdog.Group, []watchdog.Renewal) ([]watchdog.Verdict, error) {
 			close(sent)
 			<-answer

@@ -2,14 +2,12 @@ package watchdog
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/panjf2000/ants/v2"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 )
@@ -77,15 +75,22 @@ func TestARoundTellsHowItsRenewalsHaveEnded(t *testing.T) {
 	})
 }
 
+// poolOf is the Submit of a pool with so many workers.
+func poolOf(workers int) func(job func()) {
+	busy := make(chan struct{}, workers)
+	return func(job func()) {
+		go func() {
+			busy <- struct{}{}
+			defer func() { <-busy }()
+			job()
+		}()
+	}
+}
+
 func TestGroupsAreIndependent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pool, err := ants.NewPool(10, ants.WithNonblocking(true))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer pool.Release()
 		core, logs := observer.New(zap.InfoLevel)
-		b := newBench(t, Options{Submit: pool.Submit, Logger: zap.New(core)})
+		b := newBench(t, Options{Submit: poolOf(10), Logger: zap.New(core)})
 		var hanging atomic.Int64
 		b.setAnswer(func(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error) {
 			switch group.By {
@@ -129,45 +134,9 @@ func TestGroupsAreIndependent(t *testing.T) {
 	})
 }
 
-func TestRefusedJobsAreOfferedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		full := errors.New("pool is full")
-		var open atomic.Bool
-		var refused atomic.Int64
-		b := newBench(t, Options{Submit: func(job func()) error {
-			if !open.Load() {
-				refused.Add(1)
-				return full
-			}
-			go job()
-			return nil
-		}})
-		for i := range 150 {
-			b.Track(entry(fmt.Sprint(i)), time.Now())
-		}
-		pass(15*time.Second - time.Millisecond)
-		open.Store(true)
-		pass(time.Second)
-		if n := refused.Load(); n < 10 {
-			t.Errorf("offered %d times in 5 s", n)
-		}
-		b.wantTimes(t, 15*time.Second, 15*time.Second)
-		b.wantLosses(t)
-		pass(time.Minute)
-		if got, want := b.Len(), 150; got != want {
-			t.Errorf("%d leases watched, want %d", got, want)
-		}
-	})
-}
-
 func TestPoolOfOneServesAllGroupsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pool, err := ants.NewPool(1, ants.WithNonblocking(true))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer pool.Release()
-		b := newBench(t, Options{Submit: pool.Submit})
+		b := newBench(t, Options{Submit: poolOf(1)})
 		b.setAnswer(func(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error) {
 			time.Sleep(10 * time.Millisecond)
 			return allRenewed(ctx, group, batch)

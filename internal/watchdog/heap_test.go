@@ -59,7 +59,7 @@ func newIdle(tb testing.TB) *Watchdog {
 		Renew: func(_ context.Context, _ Group, batch []Renewal) ([]Verdict, error) {
 			return verdicts[:len(batch)], nil
 		},
-		Submit: func(job func()) error { job(); return nil },
+		Submit: func(job func()) { job() },
 	})
 	if err != nil {
 		tb.Fatal(err)
@@ -134,7 +134,7 @@ func ExampleWatchdog() {
 			fmt.Printf("renew %s for %v\n", batch[0].Of, batch[0].TTL)
 			return []Verdict{Gone}, nil
 		},
-		Submit: func(job func()) error { go job(); return nil },
+		Submit: func(job func()) { go job() },
 		OnLost: func(l *Lease, r Reason) {
 			fmt.Printf("lost %s: %s\n", l.Of(), r)
 			cancel()

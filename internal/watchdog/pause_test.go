@@ -173,7 +173,7 @@ func TestOverlappingPausesEndTogether(t *testing.T) {
 func TestPauseStopsARenewalThatWaitsForThePool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		jobs := make(chan func(), 2)
-		b := newBench(t, Options{Submit: func(job func()) error { jobs <- job; return nil }})
+		b := newBench(t, Options{Submit: func(job func()) { jobs <- job }})
 		l := b.Track(entry("k"), time.Now())
 		f := b.Track(entry("f"), time.Now())
 		pass(11 * time.Second) // the job has been accepted and not begun

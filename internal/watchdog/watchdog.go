@@ -47,9 +47,7 @@ const (
 	earlyPart = 300
 	// sliceSize bounds how many leases are dealt with while the mutex is held once.
 	sliceSize = 1000
-	// refusedPause is how long the scheduler waits after the pool refused a job.
-	refusedPause = 50 * time.Millisecond
-	never        = time.Duration(math.MaxInt64)
+	never     = time.Duration(math.MaxInt64)
 )
 
 // Entry describes a lease to the watchdog.
@@ -109,9 +107,8 @@ const (
 // Options configure a Watchdog. Renew and Submit are required; zero values pick the defaults.
 type Options struct {
 	Renew RenewFunc
-	// Submit hands a job to a pool. It must not block: a full pool refuses with an error, and the renewals are offered
-	// again shortly after; a job that is not refused must run. The Submit of a non-blocking ants pool does.
-	Submit func(job func()) error
+	// Submit hands a job to a pool, which runs it in any case. It must not block.
+	Submit func(job func())
 	// OnLost is called from Run or from a job, holds no lock of this package and must not block.
 	OnLost func(*Lease, Reason) // nil: losses are not reported
 	// Renewed is told of each batch. It holds no lock of this package and must not block. nil: it is not told.
@@ -227,14 +224,18 @@ func (w *Watchdog) step(ctx context.Context) (next time.Duration) {
 	w.mu.Unlock()
 
 	w.report(losses)
-	refused := w.start(ctx, starts)
+	for _, g := range starts {
+		w.jobs.Add(1)
+		w.opts.Submit(func() {
+			defer w.jobs.Done()
+			w.serve(ctx, g)
+		})
+	}
 	clear(losses)
+	clear(starts)
 	w.losses, w.starts = losses, starts
-	switch {
-	case more:
-		next = w.now()
-	case refused:
-		next = min(next, w.now()+refusedPause)
+	if more {
+		return w.now()
 	}
 	return next
 }
@@ -287,30 +288,6 @@ func (w *Watchdog) startsLocked(starts []*group) []*group {
 	clear(w.hungry)
 	w.hungry = w.hungry[:0]
 	return starts
-}
-
-// start hands the jobs to the pool. Refused ones leave their group hungry if no other job serves it.
-func (w *Watchdog) start(ctx context.Context, starts []*group) (refused bool) {
-	for _, g := range starts {
-		w.jobs.Add(1)
-		err := w.opts.Submit(func() {
-			defer w.jobs.Done()
-			w.serve(ctx, g)
-		})
-		if err == nil {
-			continue
-		}
-		w.jobs.Done()
-		w.mu.Lock()
-		g.jobs--
-		if g.jobs == 0 && !g.hungry {
-			g.hungry, refused = true, true
-			w.hungry = append(w.hungry, g)
-		}
-		w.mu.Unlock()
-	}
-	clear(starts)
-	return refused
 }
 
 func (w *Watchdog) report(losses []loss) {

@@ -10,12 +10,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/panjf2000/ants/v2"
 	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
-	ants.Release() // importing ants starts the goroutines of its default pool
 	goleak.VerifyTestMain(m)
 }
 
@@ -48,7 +46,7 @@ func newBench(t *testing.T, opts Options) *bench {
 	opts.Renew = b.renew
 	opts.OnLost = b.lost
 	if opts.Submit == nil {
-		opts.Submit = func(job func()) error { go job(); return nil }
+		opts.Submit = func(job func()) { go job() }
 	}
 	w, err := New(opts)
 	if err != nil {
@@ -366,13 +364,12 @@ func TestLateSchedulerRenewsNothingExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// The first submission holds up the scheduler, as a stopped process would be; its own job comes as late.
 		stopped := false
-		b := newBench(t, Options{Submit: func(job func()) error {
+		b := newBench(t, Options{Submit: func(job func()) {
 			if !stopped {
 				stopped = true
 				time.Sleep(time.Minute)
 			}
 			go job()
-			return nil
 		}})
 		b.Track(entry("expired"), time.Now())
 		later := entry("alive")
@@ -411,7 +408,7 @@ func TestRunEndsWithItsContextAndWaitsForJobs(t *testing.T) {
 				running = false
 				return nil, ctx.Err()
 			},
-			Submit: func(job func()) error { go job(); return nil },
+			Submit: func(job func()) { go job() },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -429,7 +426,7 @@ func TestRunEndsWithItsContextAndWaitsForJobs(t *testing.T) {
 }
 
 func TestNewRefusesWhatCannotWork(t *testing.T) {
-	submit := func(func()) error { return nil }
+	submit := func(func()) {}
 	for name, o := range map[string]Options{
 		"no Renew":       {Submit: submit},
 		"no Submit":      {Renew: allRenewed},
@@ -477,7 +474,7 @@ func TestJobThatComesPastTheDeadlineRenewsNothing(t *testing.T) {
 			t.Error("an expired lease was renewed")
 			return nil, errDown
 		},
-		Submit: func(job func()) error { jobs = append(jobs, job); return nil },
+		Submit: func(job func()) { jobs = append(jobs, job) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -495,7 +492,7 @@ func TestJobThatComesPastTheDeadlineRenewsNothing(t *testing.T) {
 func TestLeasesThatEndTogetherAreDealtWithInSlices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lost int
-		w, err := New(Options{Renew: allRenewed, Submit: func(f func()) error { go f(); return nil }, OnLost: func(*Lease, Reason) { lost++ }})
+		w, err := New(Options{Renew: allRenewed, Submit: func(f func()) { go f() }, OnLost: func(*Lease, Reason) { lost++ }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -531,7 +528,7 @@ func TestStepDrivesLeasesOnAClockOfItsOwn(t *testing.T) {
 			renewed++
 			return answer(ctx, group, batch)
 		},
-		Submit: func(job func()) error { job(); return nil },
+		Submit: func(job func()) { job() },
 		OnLost: func(*Lease, Reason) { lost++ },
 	})
 	if err != nil {
