@@ -18,7 +18,6 @@ type group struct {
 	ready   []*Lease // FIFO from head on: renewals due, and void elements to be skipped
 	head    int
 	jobs    int  // jobs at work or handed to the pool
-	hungry  bool // in Watchdog.hungry
 	failing bool // the latest batch failed: only the change is logged
 }
 

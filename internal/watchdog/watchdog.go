@@ -137,7 +137,6 @@ type Watchdog struct {
 	mu     sync.Mutex // guards the fields below and all mutable fields of leases and groups; never held in a callback
 	heap   heap
 	groups map[Group]*group
-	hungry []*group      // groups with due renewals and perhaps too few jobs
 	armed  time.Duration // Run's timer; an earlier event must wake it; 0 until Run sleeps for the first time
 }
 
@@ -214,8 +213,7 @@ func (w *Watchdog) Due() (due time.Time, ok bool) {
 // step carries out everything that is due, and returns when the next thing is due.
 func (w *Watchdog) step(ctx context.Context) (next time.Duration) {
 	w.mu.Lock()
-	losses, more := w.collectLocked(w.losses[:0])
-	starts := w.startsLocked(w.starts[:0])
+	losses, starts, more := w.collectLocked(w.losses[:0], w.starts[:0])
 	w.armed = never
 	if len(w.heap) > 0 {
 		w.armed = w.heap[0].due
@@ -248,13 +246,14 @@ func (w *Watchdog) Len() int {
 }
 
 // collectLocked takes the leases that are due from the heap: leases past their deadline are lost, renewals join their
-// group's queue and stay in the heap under their deadline. It takes sliceSize of them at the most: others wait for the
-// mutex. more says that it is to be called again at once.
-func (w *Watchdog) collectLocked(losses []loss) (due []loss, more bool) {
+// group's queue and stay in the heap under their deadline. It appends the losses, and the group of each job that is to
+// be started. It takes sliceSize of them at the most: others wait for the mutex. more says that it is to be called
+// again at once.
+func (w *Watchdog) collectLocked(losses []loss, starts []*group) (_ []loss, _ []*group, more bool) {
 	now := w.now()
 	for n := 0; len(w.heap) > 0; n++ {
 		if n == sliceSize {
-			return losses, true
+			return losses, starts, true
 		}
 		l := w.heap[0].lease
 		switch {
@@ -263,31 +262,17 @@ func (w *Watchdog) collectLocked(losses []loss) (due []loss, more bool) {
 		case l.renewableLocked() && now >= l.next-l.ttl/earlyPart:
 			l.queued = true
 			w.heap.fix(l, l.deadline)
-			l.group.push(l)
-			if !l.group.hungry {
-				l.group.hungry = true
-				w.hungry = append(w.hungry, l.group)
+			g := l.group
+			g.push(l)
+			if g.jobs < w.opts.groupJobs && g.backlog() > g.jobs*w.opts.batchSize {
+				g.jobs++
+				starts = append(starts, g)
 			}
 		default:
-			return losses, false
+			return losses, starts, false
 		}
 	}
-	return losses, false
-}
-
-// startsLocked empties the hungry list into one element per job to start.
-func (w *Watchdog) startsLocked(starts []*group) []*group {
-	for _, g := range w.hungry {
-		g.hungry = false
-		wanted := min(w.opts.groupJobs, (g.backlog()+w.opts.batchSize-1)/w.opts.batchSize)
-		for g.jobs < wanted {
-			g.jobs++
-			starts = append(starts, g)
-		}
-	}
-	clear(w.hungry)
-	w.hungry = w.hungry[:0]
-	return starts
+	return losses, starts, false
 }
 
 func (w *Watchdog) report(losses []loss) {

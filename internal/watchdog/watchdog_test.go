@@ -502,7 +502,7 @@ func TestLeasesThatEndTogetherAreDealtWithInSlices(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		w.mu.Lock()
-		first, more := w.collectLocked(nil)
+		first, _, more := w.collectLocked(nil, nil)
 		w.mu.Unlock()
 		if len(first) != sliceSize || !more {
 			t.Errorf("%d of %d in one slice, more %v", len(first), many, more)
