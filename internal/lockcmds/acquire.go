@@ -131,7 +131,7 @@ func (e *Engine) startAcquire(a *askedAcquire, began, now time.Time, home *Engin
 	case atOnce:
 		w.send(now)
 	default:
-		e.ordered(w.conn(), w.claim.Deepened(), func() { w.send(e.calls.Clock.Now()) }, w.claim.NotDeepened)
+		e.ordered(w.conn(), w.claim.Deepened(), func() { w.send(e.opts.Clock.Now()) }, w.claim.NotDeepened)
 	}
 }
 
@@ -192,7 +192,7 @@ func (w *waiter) Postponed() (script.Call, time.Duration) {
 	}
 	limit += 2 * longestPause // the last attempt finds that the hold has ended
 	if w.Wait >= 0 {
-		limit = min(limit, w.began.Add(w.Wait).Sub(w.e.calls.Clock.Now()))
+		limit = min(limit, w.began.Add(w.Wait).Sub(w.e.opts.Clock.Now()))
 	}
 	return w.question().Call, limit
 }
@@ -216,7 +216,7 @@ func (w *waiter) finishLocked() {
 
 // reply answers a finished acquire from a job or a timer. Requires no locks.
 func (w *waiter) reply(reply []byte) {
-	w.e.calls.Guard.Do(w.conn(), func() { w.conn().Reply(reply) })
+	w.e.guard.Do(w.conn(), func() { w.conn().Reply(reply) })
 }
 
 // replySize is enough for the reply with any fence.
@@ -249,14 +249,14 @@ func (w *waiter) granted(g grant) []byte {
 		w.confirm(g)
 		return nil
 	}
-	now := w.e.calls.Clock.Now()
+	now := w.e.opts.Clock.Now()
 	w.e.mu.Lock()
 	verdict := w.claim.grantedLocked(now, &holdGrant{
 		Grant: table.Grant{
 			Fence: g.fence, Count: g.count, SentAt: g.sentAt,
 			TTL: w.Lease, Fixed: w.Fixed, MaxHold: w.MaxHold, Grace: w.Grace, Client: table.Client(w.session().Client.ClientInfo),
 		},
-		Renewer: w.home.calls.Client, Streak: w.streak, Sync: w.Sync,
+		Renewer: w.home.client, Streak: w.streak, Sync: w.Sync,
 	})
 	if verdict == verdictUsable {
 		w.finishLocked()
@@ -277,7 +277,7 @@ func (w *waiter) granted(g grant) []byte {
 		w.drop(g, observe.HungUp, nil)
 		return nil
 	}
-	w.e.calls.Log.Warn("a grant came too late to be used", logging.Text("key", w.lock()))
+	w.e.opts.Logger.Warn("a grant came too late to be used", logging.Text("key", w.lock()))
 	// A lease that is shorter than a round trip would end before each grant, and the client would wait for ever.
 	if verdict == verdictLost || w.mayWait() && !w.Chosen {
 		w.undo(g, nil)
@@ -293,7 +293,7 @@ func (w *waiter) granted(g grant) []byte {
 // Requires no locks but that of the session.
 func (w *waiter) drop(g grant, end string, reply []byte) {
 	w.finish()
-	w.noteEnd(w.e.calls.Clock.Now(), end, 0)
+	w.noteEnd(w.e.opts.Clock.Now(), end, 0)
 	w.undo(g, reply)
 }
 
@@ -329,7 +329,7 @@ func (w *waiter) goHome() bool {
 	})
 	if !ended {
 		w.asked.caller.NothingPending = false // the answer to this attempt is being dealt with
-		w.home.startAcquire(w.asked, w.began, w.home.calls.Clock.Now(), w.home)
+		w.home.startAcquire(w.asked, w.began, w.home.opts.Clock.Now(), w.home)
 	}
 	return true
 }

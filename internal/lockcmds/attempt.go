@@ -26,10 +26,9 @@ func (w *waiter) attempt() {
 
 // call asks for the lock on the engine's own connection.
 func (w *waiter) call() (a script.Acquired, sentAt time.Time, err error) {
-	c := w.e.calls
-	sentAt = c.Clock.Now()
+	sentAt = w.e.opts.Clock.Now()
 	q := w.question()
-	a, err = runFor(c.Life, c.Client, q.Call, q.Decode)
+	a, err = runFor(w.e.life, w.e.client, q.Call, q.Decode)
 	if errors.Is(err, contract.ErrInDoubt) {
 		w.claim.Doubt(w.Lease, sentAt)
 	}
@@ -39,7 +38,7 @@ func (w *waiter) call() (a script.Acquired, sentAt time.Time, err error) {
 
 // deliver tells the client of a grant. If the client has gone, the grant is rolled back at once.
 func (w *waiter) deliver(g grant) {
-	ok := w.e.calls.Guard.Do(w.conn(), func() {
+	ok := w.e.guard.Do(w.conn(), func() {
 		if reply := w.granted(g); reply != nil {
 			w.conn().Reply(reply)
 		}
@@ -62,7 +61,7 @@ func (w *waiter) acquire() script.Acquire {
 func (w *waiter) question() question { return w.kind().Ask(w.asking(), &w.Waiter) }
 
 // mayWait reports whether the client has time left to wait.
-func (w *waiter) mayWait() bool { return w.MayWait(w.e.calls.Clock.Now().Sub(w.began)) }
+func (w *waiter) mayWait() bool { return w.MayWait(w.e.opts.Clock.Now().Sub(w.began)) }
 
 // askAgain has an acquire ask again that has come to nothing, or waits on in another place: as a waiter, or once if it may
 // not wait any longer. a is what the last attempt has told. Requires no locks.
@@ -71,7 +70,7 @@ func (w *waiter) askAgain(a script.Acquired) {
 		w.e.calls.Background(jobs.Attempt.For(w.lock()), w.tryOnce)
 		return
 	}
-	ok := w.e.calls.Guard.Do(w.conn(), func() {
+	ok := w.e.guard.Do(w.conn(), func() {
 		if w.goHome() {
 			return
 		}

@@ -59,7 +59,7 @@ func (w *waiter) lookForCircle(n int, before []link) {
 		return
 	}
 	self := link{owner: w.Owner, wait: script.Wait{
-		Lock: w.lock(), Shared: w.Kind.Shares(), Since: w.began.UnixMicro(), Told: e.calls.Clock.Now().UnixMicro(),
+		Lock: w.lock(), Shared: w.Kind.Shares(), Since: w.began.UnixMicro(), Told: e.opts.Clock.Now().UnixMicro(),
 	}}
 	tell := script.Waits{Owner: w.Owner, Tell: &self.wait, TTL: toldFor}
 	s := &search{e: e, left: mostHolders, path: []link{self}}
@@ -84,7 +84,7 @@ func (w *waiter) lookForCircle(n int, before []link) {
 
 // lookLocked calls lookForCircle when d has passed. Requires Engine.mu.
 func (w *waiter) lookLocked(d time.Duration, n int, before []link) {
-	w.look = w.e.calls.Clock.AfterFunc(d, func() { w.e.calls.Background(jobs.Attempt, func() { w.lookForCircle(n, before) }) })
+	w.look = w.e.opts.Clock.AfterFunc(d, func() { w.e.calls.Background(jobs.Attempt, func() { w.lookForCircle(n, before) }) })
 }
 
 // closes goes on from the last wait of the path to the first one's owner. The path is the circle then.

@@ -220,10 +220,10 @@ func (w *waiter) confirm(g grant) {
 		w.drop(g, observe.HungUp, nil)
 		return
 	}
-	until := w.ConfirmUntil(w.e.calls.Clock.Now(), w.began, g.sentAt, w.claim.Deepens())
+	until := w.ConfirmUntil(w.e.opts.Clock.Now(), w.began, g.sentAt, w.claim.Deepens())
 	part := w.claim.Part()
 	part.Fence = g.fence
-	w.home.confirm.Confirm(w.home.calls.Client.Node(w.lock()), unconfirmedGrant{
+	w.home.confirm.Confirm(w.home.client.Node(w.lock()), unconfirmedGrant{
 		Lock: w.lock(), Proof: w.kind().Prove(script.Prove{Key: w.lock(), Part: part}), Replicas: w.Sync, Until: until,
 		Done: func(o confirmation) {
 			w.e.mu.Lock()

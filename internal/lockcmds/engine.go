@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
@@ -21,7 +19,6 @@ import (
 // Engine runs the lock commands of all sessions of one identity.
 type Engine struct {
 	opts     Options // immutable after New
-	log      *zap.Logger
 	jobs     jobs.Runner
 	losses   *announcer
 	calls    *calls
@@ -55,7 +52,6 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		opts:   opts,
-		log:    opts.Logger,
 		client: scriptRunner{Topology: opts.Redis},
 		guard:  Guard{Log: opts.Logger},
 		done:   make(chan struct{}),
@@ -73,7 +69,7 @@ func New(o Options) (*Engine, error) {
 	}
 	e.jobs = opts.Jobs.NewRunner(e.guard.Crash)
 	e.life, e.end = context.WithCancel(context.Background())
-	e.calls = newCalls(callOptions{Client: e.client, Jobs: e.jobs, Clock: opts.Clock, Life: e.life, Log: e.log, Guard: e.guard, Failover: opts.Failover, Lease: opts.Lease})
+	e.calls = newCalls(callOptions{Client: e.client, Jobs: e.jobs, Clock: opts.Clock, Life: e.life, Log: opts.Logger, Guard: e.guard, Failover: opts.Failover, Lease: opts.Lease})
 	e.damage.Clock, e.damage.Logger, e.damage.Repaired, e.damage.Servers = opts.Clock, opts.Logger, opts.Events.Repaired, opts.Redis.Servers
 	e.losses = newAnnouncer(announceOptions{Jobs: e.jobs, Redis: opts.Redis, Life: e.life, Logger: opts.Logger})
 	e.watchdog, err = watchdog.New(watchdog.Options{
@@ -123,7 +119,7 @@ func (e *Engine) StartFor(s contract.Caller, c grammar.Command, home *Engine) {
 	defer e.guard.Stop()
 	switch c.Verb {
 	case grammar.Lock, grammar.TryLock, grammar.FairLock:
-		now := e.calls.Clock.Now()
+		now := e.opts.Clock.Now()
 		e.startAcquire(&askedAcquire{caller: s, cmd: c}, now, now, home)
 	case grammar.Unlock:
 		e.startRelease(s, c)

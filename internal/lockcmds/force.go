@@ -33,7 +33,7 @@ func (e *Engine) startForce(s contract.Caller, cmd grammar.Command) {
 			return failureReply(err)
 		}
 		for _, a := range all {
-			e.log.Log(logging.Audit, "lock ended by FORCEUNLOCK", logging.Text("key", cmd.Key), logging.Text("owner", a.Owner), zap.Int64("fence", a.Fence),
+			e.opts.Logger.Log(logging.Audit, "lock ended by FORCEUNLOCK", logging.Text("key", cmd.Key), logging.Text("owner", a.Owner), zap.Int64("fence", a.Fence),
 				zap.String("client", s.Info.Addr), logging.Text("client_name", s.Info.Name), zap.String("user", cmp.Or(e.opts.User, "default")))
 			e.forced(cmd.Key, a)
 		}
@@ -46,7 +46,7 @@ func (e *Engine) startForce(s contract.Caller, cmd grammar.Command) {
 func (e *Engine) Force(ctx context.Context, key string, fence int64, operator string) (ended bool, err error) {
 	all, err := runFor(ctx, e.client, script.Force{Key: key, Fence: fence}.Call(), script.DecodeForced)
 	for _, a := range all {
-		e.log.Log(logging.Audit, "lock ended by an operator", logging.Text("key", key), logging.Text("owner", a.Owner), zap.Int64("fence", a.Fence),
+		e.opts.Logger.Log(logging.Audit, "lock ended by an operator", logging.Text("key", key), logging.Text("owner", a.Owner), zap.Int64("fence", a.Fence),
 			zap.String("operator", operator), zap.String("user", cmp.Or(e.opts.User, "default")))
 		e.forced(key, a)
 	}
@@ -87,7 +87,7 @@ func (e *Engine) Forced(key string, ended script.Forced) {
 func (e *Engine) tellAgain(lock string, ended script.Forced) {
 	e.calls.After(tellAgainAfter, jobs.Loss, func() {
 		if err := e.client.Node(lock).Publish(e.life, []redislink.Message{{Channel: script.ForcedChannel, Text: ended.Message(lock)}}); err != nil {
-			e.log.Debug("the end of a grant was not told", zap.Error(err))
+			e.opts.Logger.Debug("the end of a grant was not told", zap.Error(err))
 		}
 	})
 }

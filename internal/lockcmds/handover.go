@@ -25,7 +25,7 @@ func (e *Engine) offerLocked(from table.Key, last table.Streak) offer {
 	if e.table.Queue(from.Lock) == nil {
 		return o
 	}
-	next, ok := last.Next(e.calls.Clock.Now())
+	next, ok := last.Next(e.opts.Clock.Now())
 	if !ok {
 		return o // the message of the release gives all waiters the same chance
 	}
@@ -83,7 +83,7 @@ func (o *offer) answeredLocked(a script.Released, sentAt time.Time, err error) (
 		missed.Placed, missed.Place = true, a.Place
 	}
 	if a.To != script.ToNobody && o.e.opts.Events.HandedOver != nil {
-		o.e.opts.Events.HandedOver(o.e.calls.Clock.Now().Sub(sentAt))
+		o.e.opts.Events.HandedOver(o.e.opts.Clock.Now().Sub(sentAt))
 	}
 	for i, w := range []*waiter{script.ToPlain: o.plain, script.ToFair: o.fair} {
 		if w == nil {

@@ -92,7 +92,7 @@ func (e *Engine) nextLease(h *watchedHold) time.Duration {
 	if h.Until.IsZero() {
 		return h.TTL
 	}
-	return max(time.Millisecond, min(h.TTL, h.Until.Sub(e.calls.Clock.Now())))
+	return max(time.Millisecond, min(h.TTL, h.Until.Sub(e.opts.Clock.Now())))
 }
 
 // pauseLocked pauses the lease of a hold for a command that sets the lease to that length. It reports whether the
@@ -151,7 +151,7 @@ func (e *Engine) nextRequest() int64 { return e.opts.Requests.Add(1) }
 
 // endedLocked tells metrics and observers of the end of a hold. Requires Engine.mu.
 func (e *Engine) endedLocked(h *watchedHold, end table.End) {
-	now := e.calls.Clock.Now()
+	now := e.opts.Clock.Now()
 	held := now.Sub(h.Since)
 	by, outcome := observe.ByRelease, observe.Released
 	switch {
@@ -203,7 +203,7 @@ func (e *Engine) keeps(session uint64, cmd *grammar.Command) bool {
 // heldSlice is a lockSource: the holds, each with its waiters at this proxy. It walks backwards: the last hold, which
 // takes the place of one that ends, has been seen already. Requires no locks.
 func (e *Engine) heldSlice(slice []lockInfo, end int) ([]lockInfo, int) {
-	now := e.calls.Clock.Now()
+	now := e.opts.Clock.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	held := e.table.Holds()
@@ -233,11 +233,11 @@ func (e *Engine) tell(l *table.Loss) {
 	}
 	e.losses.Tell(lossReport{
 		Key: l.Key.Lock, Owner: l.Key.Owner, Fence: l.Fence, Reason: l.Reason, Expired: l.Reason == string(watchdog.ReasonExpired), Published: l.Reason == string(reasonForced),
-		Held: e.calls.Clock.Now().Sub(l.Since), Client: contract.ClientInfo(l.Client),
+		Held: e.opts.Clock.Now().Sub(l.Since), Client: contract.ClientInfo(l.Client),
 		Push: func(push []byte) {
 			for _, c := range l.To {
 				s := c.Tag.(*clientSession).Conn
-				e.calls.Guard.Do(s, func() { s.Push(push) })
+				e.guard.Do(s, func() { s.Push(push) })
 			}
 		},
 	})

@@ -40,5 +40,5 @@ func (l listener) Refused(channel string, reason redislink.Refusal) {
 		l.e.step(func(t *table.Table) { t.SubscriptionRefused(channel, reason) })
 		return
 	}
-	l.e.log.Debug("the end of locks by force is not heard of", zap.Error(reason))
+	l.e.opts.Logger.Debug("the end of locks by force is not heard of", zap.Error(reason))
 }

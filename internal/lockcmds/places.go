@@ -72,7 +72,7 @@ func (e *Engine) removeHead(q *table.Queue, place string, force bool) {
 	key := q.Names().Key
 	a, err := runFor(e.life, e.client, script.RemoveHead{Key: key, Place: place, Force: force}.Call(), script.DecodeHeadRemoved)
 	if a.Removed {
-		e.log.Info("stale fair waiter removed", logging.Text("key", key))
+		e.opts.Logger.Info("stale fair waiter removed", logging.Text("key", key))
 	}
 	e.step(func(*table.Table) { q.HeadRemoved(place, a.Removed, a.Receivers, failureOf(err)) })
 }

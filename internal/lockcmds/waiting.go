@@ -35,7 +35,7 @@ func (w *waiter) await(a script.Acquired) []byte {
 		if ended {
 			outcome = observe.HungUp
 		}
-		w.noteEnd(e.calls.Clock.Now(), outcome, 0)
+		w.noteEnd(e.opts.Clock.Now(), outcome, 0)
 		w.finishLocked()
 		e.stepLocked(func(t *table.Table) { t.Withdraw(&w.Waiter, key, table.Gone, nil) })
 	default:
@@ -47,8 +47,8 @@ func (w *waiter) await(a script.Acquired) []byte {
 			w.lookLocked(longWait, 1, nil)
 		}
 		if w.Wait > 0 {
-			left := w.began.Add(w.Wait).Sub(e.calls.Clock.Now())
-			w.timer = e.calls.Clock.AfterFunc(left, func() { e.step(func(t *table.Table) { t.TimedOut(&w.Waiter) }) })
+			left := w.began.Add(w.Wait).Sub(e.opts.Clock.Now())
+			w.timer = e.opts.Clock.AfterFunc(left, func() { e.step(func(t *table.Table) { t.TimedOut(&w.Waiter) }) })
 		}
 		return nil
 	}
@@ -83,7 +83,7 @@ func (w *waiter) leftLocked(f *table.Effect) {
 		w.e.calls.Background(jobs.Attempt, func() { w.askAgain(script.Acquired{Upgrades: !w.Ahead}) })
 		return
 	}
-	now := w.e.calls.Clock.Now()
+	now := w.e.opts.Clock.Now()
 	if left := w.e.opts.Events.Left; left != nil {
 		left(f.Outcome, now.Sub(w.began))
 	}
@@ -121,7 +121,7 @@ func (w *waiter) withdraw(o table.Outcome, err error) {
 	defer w.e.mu.Unlock()
 	w.finishLocked()
 	if o == table.Gone { // no Finish follows, by which leftLocked tells observers
-		w.noteEnd(w.e.calls.Clock.Now(), observe.HungUp, 0)
+		w.noteEnd(w.e.opts.Clock.Now(), observe.HungUp, 0)
 	}
 	w.e.stepLocked(func(t *table.Table) { t.Withdraw(&w.Waiter, w.lock(), o, err) })
 }
