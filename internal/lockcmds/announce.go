@@ -40,7 +40,7 @@ type announceOptions struct {
 	Logger *zap.Logger
 }
 
-// announcer tells of losses in their order. One job at a time tells them, batch in a go.
+// announcer tells of losses in their order. One job at a time tells them, mostMessages in a go.
 type announcer struct {
 	opts    announceOptions
 	entries *logging.Repeats
@@ -56,8 +56,8 @@ const (
 	entriesPeriod = 10 * time.Second
 )
 
-// batch is the most messages that are published in one round trip.
-const batch = 128
+// mostMessages is the most messages that are published in one round trip.
+const mostMessages = 128
 
 // newAnnouncer returns an announcer without losses.
 func newAnnouncer(opts announceOptions) *announcer {
@@ -111,7 +111,7 @@ func (a *announcer) log(l *lossReport) {
 func (a *announcer) take() []lossReport {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	n := min(len(a.list), batch)
+	n := min(len(a.list), mostMessages)
 	some := a.list[:n:n]
 	if a.list = a.list[n:]; len(a.list) == 0 {
 		a.list = nil // a burst must not keep its memory

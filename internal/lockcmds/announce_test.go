@@ -55,7 +55,7 @@ func (r *announceNode) Publish(_ context.Context, messages []redislink.Message) 
 func TestLossesAreToldInOrderAndInBatches(t *testing.T) {
 	runner, redis := &laterLoss{}, &recorder{announceNode: announceNode{err: errors.New("down")}}
 	a := newAnnouncer(announceOptions{Jobs: runner, Redis: redis, Life: t.Context(), Logger: zap.NewNop()})
-	const many = 2*batch + 3
+	const many = 2*mostMessages + 3
 	var pushed, published []string
 	for n := range many {
 		a.Tell(lossReport{Key: fmt.Sprint("k", n), Fence: int64(n), Reason: "gone", Push: func(push []byte) {

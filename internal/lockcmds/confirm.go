@@ -144,19 +144,19 @@ const (
 	// patientLimit is the same for the patient line. A replica that is farther behind confirms grants only while no new
 	// ones come.
 	patientLimit = 500 * time.Millisecond
-	// grace is how much later the answer to a WAIT may come.
-	grace = 200 * time.Millisecond
+	// answerSlack is how much later the answer to a WAIT may come.
+	answerSlack = 200 * time.Millisecond
 	// earlyPause is the pause after a round that did not wait for its time, because the server could not be asked.
 	earlyPause = 50 * time.Millisecond
-	// most is the grants of a round: they are written in one go.
-	most = 1000
+	// mostGrants is the most grants of a round: they are written in one go.
+	mostGrants = 1000
 )
 
 // round asks for all grants of a line.
 func (c *confirmer) round(at lineName) {
 	c.mu.Lock()
 	l := c.lines[at]
-	grants := l.waiting[:min(len(l.waiting), most)]
+	grants := l.waiting[:min(len(l.waiting), mostGrants)]
 	l.waiting = l.waiting[len(grants):]
 	c.mu.Unlock()
 	rest, early := c.ask(at, grants)

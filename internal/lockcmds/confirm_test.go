@@ -332,7 +332,7 @@ func TestAServerThatCannotBeAskedIsAskedNowAndThen(t *testing.T) {
 	})
 }
 
-// A server that was stopped holds a round up for its time and a grace. Other servers have their own rounds meanwhile.
+// A server that was stopped holds a round up for its time and a slack. Other servers have their own rounds meanwhile.
 func TestAServerThatDoesNotAnswer(t *testing.T) {
 	play(t, func(t *testing.T, w *confirmWorld) {
 		mute, well := newServer(1), newServer(1)
@@ -340,7 +340,7 @@ func TestAServerThatDoesNotAnswer(t *testing.T) {
 		w.grant(&confirmNode{at: mute}, "k", 1, 100*time.Millisecond)
 		w.grant(&confirmNode{at: well}, "other", 1, 100*time.Millisecond)
 		w.settle()
-		w.check(t, map[string]string{"k": fmt.Sprintf("0 replicas after %v", quickLimit+grace), "other": "confirmed after 0s"})
+		w.check(t, map[string]string{"k": fmt.Sprintf("0 replicas after %v", quickLimit+answerSlack), "other": "confirmed after 0s"})
 	})
 }
 
@@ -405,7 +405,7 @@ func TestARoundHasABoundedNumberOfGrants(t *testing.T) {
 		s := newServer(1)
 		at := &confirmNode{at: s}
 		s.during = func() {
-			for i := range 2*most + 1 {
+			for i := range 2*mostGrants + 1 {
 				w.grant(at, fmt.Sprint(i), 1, time.Second)
 			}
 		}
@@ -415,7 +415,7 @@ func TestARoundHasABoundedNumberOfGrants(t *testing.T) {
 		for _, locks := range s.writes {
 			sizes = append(sizes, len(locks))
 		}
-		if !slices.Equal(sizes, []int{1, most, most, 1}) || len(w.outcomes) != 2*most+2 {
+		if !slices.Equal(sizes, []int{1, mostGrants, mostGrants, 1}) || len(w.outcomes) != 2*mostGrants+2 {
 			t.Errorf("rounds of %v, %d outcomes", sizes, len(w.outcomes))
 		}
 	})

@@ -138,16 +138,23 @@ func (e *Engine) StartFor(s contract.Caller, c grammar.Command, home *Engine) {
 	}
 }
 
-// Keeps reports whether the engine keeps a hold of the session that the command is about.
+// Keeps reports whether the engine keeps a hold that the command is about, and in which the session has a part.
 // Requires the session lock.
-func (e *Engine) Keeps(session uint64, c grammar.Command) bool {
+func (e *Engine) Keeps(session uint64, cmd grammar.Command) bool {
 	defer e.guard.Stop()
-	switch c.Verb {
+	switch cmd.Verb {
 	case grammar.Lock, grammar.TryLock, grammar.FairLock, grammar.Unlock, grammar.ExtendLock:
-		return e.keeps(session, &c)
 	default:
 		return false
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.sessions[session]
+	if s == nil || cmd.Limit > 0 { // with LIMIT it asks for a grant of its own
+		return false
+	}
+	h := e.table.Meant(&s.Session, e.keyLocked(s, &cmd), cmd.Fence)
+	return h != nil && s.Has(h)
 }
 
 // Leave forgets a session that holds nothing here and waits for nothing. It reports whether it has; else the session

@@ -185,21 +185,6 @@ func (e *Engine) holderLocked(lock string) observe.Party {
 	return observe.Party{Owner: h.Owner, Addr: c.Addr, Name: c.Name}
 }
 
-// keeps reports whether the session has a part in the hold that a command is about. Requires no locks.
-func (e *Engine) keeps(session uint64, cmd *grammar.Command) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	c := e.sessions[session]
-	if c == nil {
-		return false
-	}
-	if cmd.Limit > 0 { // it asks for a grant of its own
-		return false
-	}
-	h := e.table.Meant(&c.Session, e.keyLocked(c, cmd), cmd.Fence)
-	return h != nil && c.Has(h)
-}
-
 // heldSlice is a lockSource: the holds, each with its waiters at this proxy. It walks backwards: the last hold, which
 // takes the place of one that ends, has been seen already. Requires no locks.
 func (e *Engine) heldSlice(slice []lockInfo, end int) ([]lockInfo, int) {

@@ -38,7 +38,7 @@ func (c *confirmer) ask(at lineName, grants []wanted) (rest []askedReplicas, ear
 		end = least
 	}
 	slices.SortStableFunc(rest, func(a, b askedReplicas) int { return a.Replicas - b.Replicas })
-	ctx, cancel := context.WithDeadline(c.life, end.Add(grace))
+	ctx, cancel := context.WithDeadline(c.life, end.Add(answerSlack))
 	defer cancel()
 	err := at.server.Confirm(func(conn redislink.Confirmation) (err error) {
 		rest, err = c.askOn(ctx, at.server, conn, rest, end)

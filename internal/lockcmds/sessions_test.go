@@ -15,7 +15,7 @@ func TestASessionIsKnownWhileItHasAHold(t *testing.T) {
 		lock, owner string
 		keeps       bool
 	}{{1, lock, "", true}, {1, lock, "me", false}, {1, "other", "", false}, {2, lock, "", false}, {2, lock, h.Owner, false}, {3, lock, "", false}} {
-		if got := w.keeps(c.session, &grammar.Command{Key: c.lock, Owner: c.owner}); got != c.keeps {
+		if got := w.Keeps(c.session, grammar.Command{Verb: grammar.Unlock, Key: c.lock, Owner: c.owner}); got != c.keeps {
 			t.Errorf("session %d keeps %s of %q: %v", c.session, c.lock, c.owner, got)
 		}
 	}
