@@ -68,23 +68,23 @@ func sharedLocks(clients int) scenario {
 		contestants: []string{apart, alone, together, redisson}, servers: []string{fleet.Epoll}, prepare: loadScripts,
 		run: func(ctx context.Context, b *bench, f *fleet.Fleet, who string) (sample, error) {
 			key := keyNames()
-			name := func(id int) string {
-				if who == together || who == redisson {
-					return key(0)
-				}
-				return key(id)
-			}
 			if who == redisson {
 				return b.pairs(ctx, f.Servers[fleet.Epoll], clients, func(id int) (acquire, release []string) {
-					lock, owner := name(id), fmt.Sprint("00000000-0000-0000-0000-000000000000:", id)
+					lock, owner := key(0), fmt.Sprint("00000000-0000-0000-0000-000000000000:", id)
 					keys := []string{"3", lock, "{" + lock + "}:" + owner + ":rwlock_timeout", "redisson_rwlock:{" + lock + "}"}
 					acquire = append(append([]string{"EVALSHA", sha(readScript)}, keys...), owner, fmt.Sprint(lease))
 					return acquire, append(append([]string{"EVALSHA", sha(unreadScript)}, keys...), owner, "{"+lock+"}")
 				})
 			}
-			options := strings.Fields(strings.TrimPrefix(strings.Split(who, ",")[0], "LOCK"))
 			return b.lockPairs(ctx, f.Servers[fleet.Epoll], clients, func(id int) []string {
-				return append([]string{"LOCK", name(id)}, options...)
+				switch who {
+				case apart:
+					return []string{"LOCK", key(id)}
+				case alone:
+					return []string{"LOCK", key(id), "SHARED"}
+				default:
+					return []string{"LOCK", key(0), "SHARED"}
+				}
 			})
 		},
 	}
