@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/lockproxy/lockproxy/internal/proxy"
 	"github.com/lockproxy/lockproxy/internal/proxy/session"
@@ -147,6 +148,8 @@ func Serve(t testing.TB, opts proxy.Options) (srv *Proxy, stop func()) {
 func Launch(t testing.TB, opts proxy.Options) (srv *Proxy, stop func()) {
 	t.Helper()
 	Finish(&opts)
+	core, bugs := observer.New(zap.ErrorLevel)
+	opts.Logger = opts.Logger.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return zapcore.NewTee(c, core) }))
 	server, err := proxy.New(opts)
 	if err != nil {
 		t.Fatal(err)
@@ -161,6 +164,9 @@ func Launch(t testing.TB, opts proxy.Options) (srv *Proxy, stop func()) {
 		}
 		if n := server.Stats().Closed["panic"]; n > 0 {
 			t.Errorf("%d panics in sessions", n)
+			for _, bug := range bugs.FilterMessageSnippet("BUG").All() {
+				t.Errorf("%s: %v\n%s", bug.Message, bug.ContextMap()["panic"], bug.ContextMap()["stack"])
+			}
 		}
 	})
 	t.Cleanup(stop)
