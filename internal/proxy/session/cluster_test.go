@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
@@ -536,6 +538,27 @@ func TestOnlyServersOfTheViewAreAsked(t *testing.T) {
 		c.answer(again[0], fmt.Sprintf("-ASK %d stranger:1\r\n", hashslot.Of([]byte(key))))
 		if got := c.got.String(); !strings.HasPrefix(got, "-NOUPSTREAM ") {
 			t.Errorf("the client got %q", got)
+		}
+	})
+}
+
+// A lane that refuses everything says nothing of a request that was not sent by it.
+func TestARequestWithoutAServerWaitsForOne(t *testing.T) {
+	without, err := upstream.New(upstream.Options{Addr: "h:1", Logger: zap.NewNop()}) // no places for lanes
+	if err != nil {
+		t.Fatal(err)
+	}
+	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
+		whole := c.view
+		c.view = clustertest.View(t, clustertest.Share{ID: "a", Address: "h:1", To: hashslot.Count/2 - 1})
+		c.locked(func() {
+			c.s.leaveLane()
+			c.s.lane = without.Lane(upstream.Identity{User: "u", Proto: 2}, "a", nil, "", upstream.Reads)
+		})
+		c.ask(encoded("GET " + c.high()))
+		c.refreshed(whole)
+		if sent := c.take(); len(sent) != 1 || sent[0].at != "b" || c.got.Len() > 0 {
+			t.Errorf("sent: %v; the client got %q", sent, c.got.String())
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -63,11 +64,12 @@ type request struct {
 	h      reply.Handler // of other replies than refusals; nil: they pass to the client
 	at     reply.ID
 	state  requestState
-	to     *server // where it was sent last; nil: nowhere yet
-	skips  bool    // the reply to an ASKING comes first
-	begun  bool    // bytes of the reply have come
-	failed []byte  // the reply so far, if it is an error
-	answer []byte  // of a script: the error that it may have made up
+	to     *server        // where it was sent last; nil: nowhere yet
+	lane   *upstream.Lane // by which it was sent last; nil: no server was known
+	skips  bool           // the reply to an ASKING comes first
+	begun  bool           // bytes of the reply have come
+	failed []byte         // the reply so far, if it is an error
+	answer []byte         // of a script: the error that it may have made up
 
 	// Refusals.
 	attempts   topology.Attempts
@@ -240,7 +242,7 @@ func (r *request) over() {
 
 // depart sends the request to its node.
 func (r *request) depart() {
-	r.state = onItsWay
+	r.state, r.lane = onItsWay, nil
 	if r.target == topology.Any {
 		r.s.lose(r.at, 1, false)
 		return
@@ -259,7 +261,9 @@ func (r *request) transmit(raw []byte) {
 	if r.skips = r.asking; r.asking {
 		raw, n = slices.Concat(command.Asking, raw), 2
 	}
-	s.transmit(s.laneTo(r, r.target), raw, r.at, n)
+	conn := s.laneTo(r, r.target)
+	r.lane = s.lane
+	s.transmit(conn, raw, r.at, n)
 }
 
 // serverAt is what the session has sent to a server.
@@ -422,7 +426,7 @@ func (r *request) goTo(asking topology.Node) {
 // unsent has the request sent again, which could not be sent. false: the client is told.
 func (r *request) unsent() bool {
 	s := r.s
-	if s.out.Gone() || s.lane != nil && s.lane.Hopeless() || !r.attempts.Refused(s.cluster.FailoverWait()) {
+	if s.out.Gone() || r.lane != nil && r.lane.Hopeless() || !r.attempts.Refused(s.cluster.FailoverWait()) {
 		return false
 	}
 	then := r.arrived()
