@@ -9,6 +9,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
+	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
@@ -43,7 +44,8 @@ type request struct {
 	// The command.
 	row    *command.Row
 	policy command.Policy // of this form of the command
-	raw    []byte         // its bytes: the client's buffer until route returns, own from then on
+	raw    []byte         // its bytes
+	lent   bool           // they are the client's buffer, and own takes a copy before route returns
 	args   [][]byte       // of it, until route returns
 	size   int            // of the command as it came, in bytes
 	muted  bool           // the client gets no reply
@@ -58,7 +60,8 @@ type request struct {
 	// How long it lives.
 	routing bool   // route has not returned
 	held    bool   // it outlives route
-	own     []byte // space for its bytes then
+	own     []byte // space for lent bytes then
+	once    bool   // it was made together with others, and is not recycled
 
 	// Its reply in front of a cluster.
 	h      reply.Handler // of other replies than refusals; nil: they pass to the client
@@ -104,7 +107,7 @@ func (s *Session) newRequest(row *command.Row, raw []byte) *request {
 	} else {
 		r = &request{s: s}
 	}
-	r.row, r.raw, r.size = row, raw, len(raw)
+	r.row, r.raw, r.lent, r.size = row, raw, true, len(raw)
 	return r
 }
 
@@ -116,7 +119,7 @@ func (r *request) release() {
 	if r.held = false; r.routing {
 		return
 	}
-	if s := r.s; len(s.spare) < maxSpare && cap(r.own) <= maxSpareRaw {
+	if s := r.s; !r.once && len(s.spare) < maxSpare && cap(r.own) <= maxSpareRaw {
 		*r = request{s: s, own: r.own[:0], failed: r.failed[:0], answer: r.answer[:0]}
 		s.spare = append(s.spare, r)
 	}
@@ -132,11 +135,30 @@ func (r *request) keep() {
 	r.own = append(r.own[:0], r.raw...)
 }
 
-// part is a part of the command for one server.
+// part is the command, or a question about it, for one server.
 func (r *request) part(raw []byte, slot int, at topology.Node) *request {
 	p := r.s.newRequest(r.row, raw)
 	p.muted, p.bound, p.slot, p.target = r.muted, r.bound, slot, at
 	return p
+}
+
+// sendParts sends parts of the command, whose bytes it takes over, to the owners of their slots. first is the number of
+// the first part. Requests beyond the spare ones are made at once.
+func (r *request) sendParts(parts []scatter.Part, replies *reply.Gathering, first int) {
+	s := r.s
+	more := make([]request, max(0, len(parts)-len(s.spare)))
+	for i, part := range parts {
+		var p *request
+		if i < len(more) {
+			p = &more[i]
+			*p = request{s: s, row: r.row, raw: part.Raw, size: len(part.Raw), once: true}
+		} else {
+			p = s.newRequest(r.row, part.Raw)
+			p.lent = false
+		}
+		p.muted, p.slot, p.target = r.muted, part.Slot, s.ownerOf(part.Slot)
+		p.send(replies.Part(first + i))
+	}
 }
 
 // routed has a function decide the way of the request, which ends then unless it is held.
@@ -205,8 +227,10 @@ func (r *request) alters() bool { return r.row != callRow && (r.row.Writes || r.
 func (r *request) send(h reply.Handler) {
 	s := r.s
 	r.h, r.held = h, true
-	r.own = append(r.own[:0], r.raw...)
-	r.raw = r.own
+	if r.lent {
+		r.own = append(r.own[:0], r.raw...)
+		r.raw, r.lent = r.own, false
+	}
 	s.sentBytes += len(r.raw)
 	s.unanswered += slotCost
 	if _, waits := s.queues[r.subject()]; waits {

@@ -80,9 +80,7 @@ func (s *Session) gather(r *request, n int, join scatter.Join) *reply.Gathering 
 // sendParts sends a command in parts. Nothing is outstanding.
 func (s *Session) sendParts(r *request, parts []scatter.Part, join scatter.Join) bool {
 	g := s.gather(r, len(parts), join)
-	for i, part := range parts {
-		r.part(part.Raw, part.Slot, s.ownerOf(part.Slot)).send(g.Part(i))
-	}
+	r.sendParts(parts, g, 0)
 	return true
 }
 
@@ -206,11 +204,11 @@ const sliceParts, sliceBytes = 512, 1 << 20
 // send sends the next slice of the parts.
 func (p *longParts) send() {
 	s := p.of.s
-	for end, bytes := min(p.sent+sliceParts, len(p.parts)), 0; p.sent < end && bytes < sliceBytes; p.sent++ {
-		part := p.parts[p.sent]
-		p.of.part(part.Raw, part.Slot, s.ownerOf(part.Slot)).send(p.reply.Part(p.sent))
-		bytes += len(part.Raw)
+	first, bytes := p.sent, 0
+	for end := min(first+sliceParts, len(p.parts)); p.sent < end && bytes < sliceBytes; p.sent++ {
+		bytes += len(p.parts[p.sent].Raw)
 	}
+	p.of.sendParts(p.parts[first:p.sent], p.reply, first)
 	if p.sent < len(p.parts) && !s.out.Gone() {
 		s.Aside(func() func() { return p.send })
 	}
