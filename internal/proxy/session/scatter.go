@@ -18,6 +18,8 @@ var noCluster = resp.AppendError(nil, resp.Err, "This instance has cluster suppo
 // can answer as the client expects.
 func (s *Session) scatter(r *request) decision {
 	switch {
+	case r.policy == command.Shared && r.key != 0: // of one key, and so for its server
+		return undecided
 	case s.absent(r):
 		return decided(s.awaitQuiet() && r.answerWith(noCluster))
 	case r.row.Name == "scan":
