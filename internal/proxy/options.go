@@ -29,6 +29,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/engine"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // How clients authenticate.
@@ -198,7 +199,7 @@ func (o *Options) forEngines(
 			DeadlocksOfAll: o.Deadlock == DeadlockAll,
 		},
 		Addr: up.Addr(), Readonly: up.Readonly,
-		Connect: func(ctx context.Context) (net.Conn, error) { return up.Connect(ctx, upstream.AnyNode) },
+		Connect: func(ctx context.Context) (net.Conn, error) { return up.Connect(ctx, topology.Any) },
 
 		Max: o.MaxEngines, Idle: time.Minute, Logger: o.Logger,
 	}

@@ -41,7 +41,7 @@ func (n *nodes) primaries() (all []Node) {
 func (n *nodes) Watch(f func()) (stop func()) { return n.cluster.Watch(f) }
 
 // Refresh has then called from another goroutine when the view has been refreshed, by a question that has begun after
-// this call. hint is a server that should know of a change; AnyNode: none. It is for clusters only.
+// this call. hint is a server that should know of a change; Any: none. It is for clusters only.
 func (n *nodes) Refresh(hint Node, then func()) { n.views.Ask(hint, then) }
 
 // refreshViews prepares for following a cluster, if the servers are one.
@@ -55,8 +55,8 @@ func (n *nodes) refreshViews(u *Upstream, servers dial.Resolver) {
 		if c.View().Primary(string(at)) != nil {
 			return // it is back
 		}
-		u.lanes.EndAt(at)
-		u.pins.EndAt(at, c.View().Lives(string(at)))
+		u.Lanes.EndAt(at)
+		u.Pins.EndAt(at, c.View().Lives(string(at)))
 	})
 	n.views = newViewRefresher(viewRefresherOptions{
 		Dialer: u.dialer, Cluster: c, Own: u.Own(), Logger: u.opts.Logger, Changed: func() {
@@ -109,7 +109,7 @@ const grace = 150 * time.Millisecond
 func (u *Upstream) viewChanged() {
 	gone := func(at Node) bool { return at != topology.Any && u.View().Primary(string(at)) == nil }
 	left := map[Node]time.Duration{}
-	for _, at := range append(u.lanes.DropAt(gone), u.pins.DropAt(gone)...) {
+	for _, at := range append(u.Lanes.DropAt(gone), u.Pins.DropAt(gone)...) {
 		if left[at] = grace; u.View().Lives(string(at)) {
 			left[at] = max(grace, u.wait)
 		}

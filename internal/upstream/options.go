@@ -85,7 +85,7 @@ type Sentinel struct {
 // has.
 func (u *Upstream) Change(l pins.Limits, lease time.Duration) {
 	u.Lease(lease)
-	u.pins.Change(l)
+	u.Pins.Change(l)
 }
 
 // own reports whether an identity has the proxy's own credentials. The operator must correct these.

@@ -19,11 +19,11 @@ func TestUpstreamThatCannotBeTrustedIsNotSpokenTo(t *testing.T) {
 	foreign := &tls.Config{RootCAs: redistest.NewAuthority(t).Pool()}
 	u := start(t, Options{Addr: addr, TLS: func() *tls.Config { return foreign }})
 	var unknown x509.UnknownAuthorityError
-	if _, err := u.Connect(t.Context(), AnyNode); !errors.As(err, &unknown) {
+	if _, err := u.Connect(t.Context(), topology.Any); !errors.As(err, &unknown) {
 		t.Errorf("connect: %v", err)
 	}
-	lane := u.Lane(Identity{Proto: 2}, topology.Any, nil, "", Reads)
-	defer u.Leave(lane)
+	lane := u.Lanes.Lane(Identity{Proto: 2}, topology.Any, nil, "", Reads)
+	defer u.Lanes.Leave(lane)
 	// It is refused at once if the lane has tried before.
 	if got := ask(t, lane, "SET", "k", "v"); got != "lost sent=false" && got != stream.ErrDown.Error() {
 		t.Errorf("lane: %q", got)
@@ -45,12 +45,12 @@ func TestTLSConfigIsAskedForEachConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := u.Connect(t.Context(), AnyNode); err == nil {
+	if _, err := u.Connect(t.Context(), topology.Any); err == nil {
 		t.Fatal("connected with the wrong authority")
 	}
 	<-current
 	current <- &tls.Config{RootCAs: a.Pool()}
-	nc, err := u.Connect(t.Context(), AnyNode)
+	nc, err := u.Connect(t.Context(), topology.Any)
 	if err != nil {
 		t.Fatal(err)
 	}

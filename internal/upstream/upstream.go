@@ -24,7 +24,6 @@ type Upstream struct {
 	opts      Options // immutable after New
 	dialer    *dial.Dialer
 	asker     *asker
-	pins      *pins.Pins
 	table     atomic.Pointer[commands.Table]
 	refresh   chan struct{} // size 1, never closed: the command table may have changed
 	tight     atomic.Bool   // see Tight
@@ -34,7 +33,9 @@ type Upstream struct {
 	over      chan struct{} // closed by close
 	moves     atomic.Int64  // of the server to another address
 	access    access        // as the log has it; owned by the caller of lookAtAuth
-	lanes     *lanes.Lanes
+
+	Lanes *lanes.Lanes
+	Pins  *pins.Pins
 
 	acceptedPasswords
 	nodes
@@ -69,10 +70,10 @@ func New(opts Options) (*Upstream, error) {
 	u.asker = &asker{
 		Dialer: u.dialer, Server: topology.Any, Cluster: addr.Kind == topology.KindCluster, Own: u.Own(), Logger: opts.Logger,
 	}
-	u.pins = pins.New(pins.Options{
+	u.Pins = pins.New(pins.Options{
 		Dialer: u.dialer, Own: u.opts.own, Spawn: u.wg.Go, Limits: opts.Pins,
 	})
-	u.lanes = lanes.New(lanes.Options{
+	u.Lanes = lanes.New(lanes.Options{
 		Size: opts.MaxLanes, Dialer: u.dialer, TLS: opts.TLS != nil, Own: u.opts.own, Free: u.opts.free, Meek: u.NeedsAuth,
 		Logger: opts.Logger, Entries: u.contacts.Entries, Spawn: u.wg.Go, Events: lanes.Events{
 			Connected: u.laneUp, Failed: u.laneFailed, Lost: u.laneLost, Stuck: u.laneStuck,
@@ -83,8 +84,8 @@ func New(opts Options) (*Upstream, error) {
 	u.authProbe = newAuthProbe(authProbeOptions{
 		Dialer: u.dialer, Asker: u.asker, Spawn: u.wg.Go, Stop: u.over, Patience: u.patience(),
 		Shut: func() {
-			u.lanes.DropBare()
-			u.pins.DropBare()
+			u.Lanes.DropBare()
+			u.Pins.DropBare()
 		},
 	})
 	u.table.Store(commands.BuiltIn())
@@ -145,7 +146,7 @@ func (u *Upstream) Run(ctx context.Context) error {
 			u.refreshTable(ctx)
 		case now := <-ticks.C:
 			unused := now.Add(-idleFor)
-			u.pins.Trim(unused, u.lanes.Trim(unused))
+			u.Pins.Trim(unused, u.Lanes.Trim(unused))
 		case <-looks.C:
 			u.lookAtAuth(ctx)
 			u.lookAtSettings(ctx)
@@ -322,10 +323,10 @@ func (u *Upstream) moved(from, to string) {
 	}
 	u.opts.Logger.Warn("the primary has moved", zap.String("from", from), zap.String("to", to))
 	u.moves.Add(1)
-	u.Paused(time.Time{}) // CLIENT PAUSE ended with the old server
+	u.Lanes.Paused(time.Time{}) // CLIENT PAUSE ended with the old server
 	elsewhere := func(nc net.Conn) bool { return u.dialer.IsElsewhere(at, nc) }
-	leavers := u.lanes.Leaving(elsewhere)
-	for _, p := range u.pins.Leaving(at) {
+	leavers := u.Lanes.Leaving(elsewhere)
+	for _, p := range u.Pins.Leaving(at) {
 		leavers = append(leavers, p)
 	}
 	u.dialer.AbortLent(at) // the lock engines ask again
@@ -338,7 +339,7 @@ func (u *Upstream) moved(from, to string) {
 // laneUp notes that a lane has a connection.
 func (u *Upstream) laneUp(t dial.Target, owner string, again bool) {
 	u.contacts.Note(nil)
-	u.pins.Spare(t, owner)
+	u.Pins.Spare(t, owner)
 	if again {
 		u.askRefresh()
 	}
@@ -357,8 +358,8 @@ func (u *Upstream) laneFailed(_ dial.Target, err error, inUse bool) {
 
 func (u *Upstream) close() {
 	close(u.over)
-	u.lanes.Close()
-	u.pins.Close()
+	u.Lanes.Close()
+	u.Pins.Close()
 	u.wg.Wait()
 	u.authProbe.Close()
 	u.contacts.Entries.Flush()

@@ -104,7 +104,7 @@ func TestClientListShowsTheProxysClients(t *testing.T) {
 				t.Errorf("%s: CLIENT ID is %s, in the list %s", c.Label, got, want)
 			}
 		}
-		if pins, _ := srv.Shared().Upstream.Pins(); pins.Open-pins.Idle > 5 {
+		if pins, _ := srv.Shared().Upstream.Pins.Status(); pins.Open-pins.Idle > 5 {
 			t.Errorf("%d pins", pins.Open-pins.Idle)
 		}
 		for typ, want := range map[string][]string{

@@ -25,11 +25,11 @@ func TestAnyPasswordIsOneIdentity(t *testing.T) {
 			}
 		}
 		identities := map[string]bool{} // a machine that stands still has spare lanes for each
-		for _, lane := range srv.Shared().Upstream.Lanes() {
+		for _, lane := range srv.Shared().Upstream.Lanes.List() {
 			identities[lane.Identity.String()] = true
 		}
 		if len(identities) > 3 {
-			t.Errorf("%d identities: %v", len(identities), srv.Shared().Upstream.Lanes())
+			t.Errorf("%d identities: %v", len(identities), srv.Shared().Upstream.Lanes.List())
 		}
 		if n := srv.Shared().Locks.Len(); n > 3 {
 			t.Errorf("%d lock engines", n)

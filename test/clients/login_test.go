@@ -155,7 +155,7 @@ func TestWrongPasswordsDoNotHoldUpLogins(t *testing.T) {
 			c.ExpectReply("%")
 			_ = c.Conn.Close()
 		}
-		if work, logins := srv.Shared().Upstream.Pins(); logins.Open > 4 {
+		if work, logins := srv.Shared().Upstream.Pins.Status(); logins.Open > 4 {
 			t.Errorf("%+v and %+v connections, of which 4 may be for logins", work, logins)
 		}
 		if n := srv.Stats().Lanes; n > 2 {
@@ -185,7 +185,7 @@ func TestVisitorThatGoesAway(t *testing.T) {
 		redistest.Eventually(t, proxytest.Patience, "the session to end", func() bool { return srv.StatusOf(visitor) == nil })
 		redis.Continue()
 		redistest.Eventually(t, proxytest.Patience, "the visitor to have left the lane", func() bool {
-			for _, l := range srv.Shared().Upstream.Lanes() {
+			for _, l := range srv.Shared().Upstream.Lanes.List() {
 				if (l.Identity == upstream.Identity{DB: 4, Proto: 2}) && l.Users == 1 {
 					return true
 				}

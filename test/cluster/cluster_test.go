@@ -19,6 +19,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // A cluster takes seconds to start, so the tests that leave it as it is share one.
@@ -856,7 +857,7 @@ func commandsOnPinsAwaitAnOwner(t *testing.T, c *redistest.Cluster) {
 		}
 		redistest.Eventually(t, proxytest.Patience, "a view without the slot's owner", func() bool {
 			done := make(chan struct{})
-			srv.Shared().Upstream.Refresh(upstream.AnyNode, func() { close(done) })
+			srv.Shared().Upstream.Refresh(topology.Any, func() { close(done) })
 			<-done
 			return srv.Shared().Upstream.View().Owner(slot) == nil
 		})

@@ -11,6 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/upstream/lanes"
 )
 
 // A command that comes after the death of its primary waits for the successor, whatever kind of connection it needs.
@@ -103,7 +104,7 @@ func kill(t *testing.T, c *redistest.Cluster, node *redistest.Server, proxies ma
 				}
 			}
 			const asked = 1 // connection may lead there that is read when it is asked something: see upstream's authProbe
-			return open <= asked && !slices.ContainsFunc(up.Lanes(), func(l upstream.LaneStatus) bool { return l.At == id && l.Up })
+			return open <= asked && !slices.ContainsFunc(up.Lanes.List(), func(l lanes.Status) bool { return l.At == id && l.Up })
 		})
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy"
 	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
-	"github.com/lockproxy/lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // A proxy that has no connection to a server notices that it was stopped while it connects: the kernel accepts the connection, and the server
@@ -114,7 +114,7 @@ func awaitOwner(t *testing.T, srv *proxytest.Proxy, slot int, owner *redistest.S
 	t.Helper()
 	redistest.Eventually(t, proxytest.Patience, "the view with the successor", func() bool {
 		done := make(chan struct{})
-		srv.Shared().Upstream.Refresh(upstream.AnyNode, func() { close(done) })
+		srv.Shared().Upstream.Refresh(topology.Any, func() { close(done) })
 		<-done
 		now := srv.Shared().Upstream.View().Owner(slot)
 		return now != nil && now.Address == owner.Addr()

@@ -100,7 +100,7 @@ func TestUnreadRepliesKeepNothingElse(t *testing.T) {
 }
 
 func laneUsers(srv *proxytest.Proxy) (n int) {
-	for _, l := range srv.Shared().Upstream.Lanes() {
+	for _, l := range srv.Shared().Upstream.Lanes.List() {
 		n += l.Users
 	}
 	return n

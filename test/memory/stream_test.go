@@ -77,7 +77,7 @@ func TestLargeCommandWithoutRedisIsReadToItsEnd(t *testing.T) {
 			probe := proxytest.Dial(t, srv.Addr())
 			probe.Send("BLPOP", "l", "0")
 			got, _ := probe.Frame()
-			pins, _ := srv.Shared().Upstream.Pins()
+			pins, _ := srv.Shared().Upstream.Pins.Status()
 			return strings.HasPrefix(got, "-NOUPSTREAM") && pins.Open == 0
 		})
 		c.Raw(fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n", 8<<20))

@@ -28,7 +28,7 @@ func TestBlockingCommandIsAtRedisFirst(t *testing.T) {
 				}
 			}
 			redistest.Eventually(t, proxytest.Patience, "a spare pin", func() bool {
-				work, _ := srv.Shared().Upstream.Pins()
+				work, _ := srv.Shared().Upstream.Pins.Status()
 				return work.Idle > 0 && work.Ready == work.Idle
 			})
 			late := 0

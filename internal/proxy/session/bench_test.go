@@ -10,6 +10,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // desk is an engine without I/O for one session: what the session sends to Redis is answered by the benchmark itself, and
@@ -84,7 +85,7 @@ func newDesk(tb testing.TB) *desk {
 	d := &desk{ready: make(chan struct{}, 1), rung: make(chan upstream.Wire, 16)}
 	d.sess = New(clients.Origin{ID: 1, Addr: "bench"}, e, d)
 	d.sess.heard = heardBytes // nobody answers at the door
-	d.sess.lane = up.Lane(d.sess.ident, upstream.AnyNode, d, "", upstream.Reads)
+	d.sess.lane = up.Lanes.Lane(d.sess.ident, topology.Any, d, "", upstream.Reads)
 	<-d.ready
 	tb.Cleanup(func() {
 		d.sess.Hungup()

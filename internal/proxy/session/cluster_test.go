@@ -553,7 +553,7 @@ func TestARequestWithoutAServerWaitsForOne(t *testing.T) {
 		c.view = clustertest.View(t, clustertest.Share{ID: "a", Address: "h:1", To: hashslot.Count/2 - 1})
 		c.locked(func() {
 			c.s.leaveLane()
-			c.s.lane = without.Lane(upstream.Identity{User: "u", Proto: 2}, "a", nil, "", upstream.Reads)
+			c.s.lane = without.Lanes.Lane(upstream.Identity{User: "u", Proto: 2}, "a", nil, "", upstream.Reads)
 		})
 		c.ask(encoded("GET " + c.high()))
 		c.refreshed(whole)

@@ -159,7 +159,7 @@ func (tx *keptTx) retry(r *request) bool {
 	}
 	if tx.begun = false; tx.attempts.Refused(s.cluster.FailoverWait()) {
 		s.wait = waitReply
-		s.Later(upstream.AnyNode, tx.attempts.Pause(), s.Resume)
+		s.Later(topology.Any, tx.attempts.Pause(), s.Resume)
 		return false
 	}
 	if tx.answer == nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // A session receives all replies to its commands, from its lane and from its pin. Each command has a slot for its
@@ -93,7 +94,7 @@ func (s *Session) lose(at reply.ID, n int, sent bool) {
 	}
 	asker := h
 	if r, ok := h.(*request); ok {
-		if r.target != upstream.AnyNode {
+		if r.target != topology.Any {
 			s.turnTo(r.target)
 		}
 		if n = 1; !sent && r.unsent() { // with ASKING it counts as two
@@ -183,7 +184,7 @@ func (s *Session) conn(r *request) connection {
 
 // laneTo is the session's lane to a server of a cluster; nil: no server is known.
 func (s *Session) laneTo(r *request, at upstream.Node) connection {
-	if at == upstream.AnyNode {
+	if at == topology.Any {
 		return nil
 	}
 	s.turnTo(at)
@@ -299,11 +300,11 @@ func (s *Session) inTurn(work func() func()) (then func()) {
 // Open implements pubsub.Session.
 func (s *Session) Open(at upstream.Node, then func(c pubsub.Conn, refusal []byte)) (pubsub.Conn, func() bool) {
 	ask := upstream.Ask{ID: s.ident, At: at, Owner: s.owner}
-	if conn := s.proxy.Upstream.Acquire(ask); conn != nil {
+	if conn := s.proxy.Upstream.Pins.Acquire(ask); conn != nil {
 		return s.subscriberConn(conn), nil
 	}
 	s.proxy.Counters.PinWaits.Add(1)
-	return nil, s.proxy.Upstream.AwaitPin(ask, func(conn *upstream.Pin, err error) {
+	return nil, s.proxy.Upstream.Pins.Await(ask, func(conn *upstream.Pin, err error) {
 		if err != nil {
 			s.proxy.Counters.PinTimeouts.Add(1)
 			then(nil, s.proxy.NoPinFree(err, s.Addr))

@@ -6,6 +6,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
 	"github.com/lockproxy/lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // A session stays on its lane while replies are outstanding there, so that its commands take effect in the order sent.
@@ -16,10 +17,10 @@ func (s *Session) onLane(r *request) *upstream.Lane {
 	switch {
 	case s.lane == nil:
 		s.role = s.wants(r)
-		s.lane = s.proxy.Upstream.Lane(s.ident, s.at, s.host.Driver(), s.owner, s.role)
+		s.lane = s.proxy.Upstream.Lanes.Lane(s.ident, s.at, s.host.Driver(), s.owner, s.role)
 	case s.out.Slots.Due() == 0 && (s.lane.Unsettled() || s.runsScripts(r)): // the lane for scripts may be another one now
 		s.role = s.wants(r)
-		s.lane = s.proxy.Upstream.Move(s.lane, s.role)
+		s.lane = s.proxy.Upstream.Lanes.Move(s.lane, s.role)
 	default:
 		return s.lane
 	}
@@ -95,7 +96,7 @@ func (s *Session) leaveLane() {
 // endVisit leaves the lane that the session visits.
 func (s *Session) endVisit() {
 	if s.visited != nil {
-		s.proxy.Upstream.Leave(s.visited)
+		s.proxy.Upstream.Lanes.Leave(s.visited)
 		s.visited = nil
 	}
 }
@@ -131,13 +132,13 @@ func (s *Session) aim(r *request) bool {
 	if due && (alone || s.alone || s.outdated()) {
 		return s.awaitQuiet()
 	}
-	if s.alone = alone; due && r.target != upstream.AnyNode {
+	if s.alone = alone; due && r.target != topology.Any {
 		s.turnTo(r.target)
 	}
 	return true
 }
 
-// serverOf is the server of a command's slot; AnyNode: none is known. A command without a key goes where the session is,
+// serverOf is the server of a command's slot; Any: none is known. A command without a key goes where the session is,
 // unless that server has refused it.
 func (s *Session) serverOf(r *request) upstream.Node {
 	switch {
@@ -184,13 +185,13 @@ func (s *Session) turnTo(at upstream.Node) {
 func (s *Session) leaveLanes(which func(at upstream.Node) bool) {
 	up := s.proxy.Upstream
 	if s.lane != nil && which(s.lane.At()) {
-		up.Leave(s.lane)
+		up.Lanes.Leave(s.lane)
 		s.lane = nil
 	}
 	s.others = slices.DeleteFunc(s.others, func(h heldLane) bool {
 		gone := which(h.lane.At())
 		if gone {
-			up.Leave(h.lane)
+			up.Lanes.Leave(h.lane)
 		}
 		return gone
 	})

@@ -49,12 +49,12 @@ func (s *Session) visit(r *request, c Change) bool {
 	if cmd == nil {
 		return false
 	}
-	lane := s.proxy.Upstream.Join(c.apply(s.ident), s.home(), s.host.Driver())
+	lane := s.proxy.Upstream.Lanes.Join(c.apply(s.ident), s.home(), s.host.Driver())
 	if lane == nil {
 		return false
 	}
 	if c.Auth && !lane.AnswersRefusals() {
-		s.proxy.Upstream.Leave(lane)
+		s.proxy.Upstream.Lanes.Leave(lane)
 		return false
 	}
 	if pin != nil {
@@ -188,7 +188,7 @@ func (s *Session) hasPlace(c Change) bool {
 	if known, ok := s.proxy.Upstream.Proven(target.User); c.Auth && ok {
 		target.Password = known // the lane that it will share if the known password is still good
 	}
-	return s.proxy.Upstream.HasPlace(target, s.home(), s.host.Driver(), s.owner)
+	return s.proxy.Upstream.Lanes.HasPlace(target, s.home(), s.host.Driver(), s.owner)
 }
 
 // A client without credentials has the rights that Redis gives to a new connection at the moment of the client's

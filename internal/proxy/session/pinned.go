@@ -20,13 +20,13 @@ func (s *Session) takePin(r *request, reason string, p command.Policy) bool {
 	if login {
 		ask.Anew = ReadChange(reason, r.args).Auth
 	}
-	if conn := s.proxy.Upstream.Acquire(ask); conn != nil {
+	if conn := s.proxy.Upstream.Pins.Acquire(ask); conn != nil {
 		s.setPin(conn, reason, login)
 		return true
 	}
 	s.wait = waitPin
 	s.proxy.Counters.PinWaits.Add(1)
-	s.cancelPinWait = s.proxy.Upstream.AwaitPin(ask, func(conn *upstream.Pin, err error) {
+	s.cancelPinWait = s.proxy.Upstream.Pins.Await(ask, func(conn *upstream.Pin, err error) {
 		if login && err != nil {
 			err = shared.ErrLogins
 		}

@@ -159,7 +159,7 @@ func (s *Session) pauseOf(r *request) func(reply []byte) {
 	}
 	return func(reply []byte) {
 		if resp.IsOK(reply) {
-			s.proxy.Upstream.Paused(time.Now().Add(length))
+			s.proxy.Upstream.Lanes.Paused(time.Now().Add(length))
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // wait is the reason why a session does not take its next command.
@@ -78,7 +79,7 @@ type Session struct {
 
 	// The connections that the session shares. It uses its pin if it has one, else its lane.
 	lane       *upstream.Lane // of the session's identity; nil until first used
-	at         upstream.Node  // the server of the lane; AnyNode: there is one server
+	at         upstream.Node  // the server of the lane; Any: there is one server
 	role       upstream.Role  // the role for which the lane was asked
 	reading    bool           // the session is being fed
 	due        *upstream.Lane // is to be written when the session is unlocked; nil: none
@@ -316,8 +317,8 @@ func (s *Session) forward(r *request, raw []byte, h reply.Handler, n int) {
 func (s *Session) home() upstream.Node {
 	switch {
 	case !s.clustered():
-		return upstream.AnyNode
-	case s.lane != nil && s.lane.At() != upstream.AnyNode:
+		return topology.Any
+	case s.lane != nil && s.lane.At() != topology.Any:
 		return s.lane.At()
 	}
 	return s.anyServer()

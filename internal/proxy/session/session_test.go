@@ -23,6 +23,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // hand is a host and a driver moved by hand: there are no sockets between a session and its lane, and none to its client.
@@ -76,7 +77,7 @@ func byHand(t *testing.T, limits shared.Limits) (*Session, *hand) {
 	h := &hand{driving: make(chan struct{}), socket: socket}
 	s := New(clients.Origin{ID: 1, Addr: "test"}, e, h)
 	s.heard = heardBytes // nobody answers at the door
-	s.lane = up.Lane(s.ident, upstream.AnyNode, h, "", upstream.Reads)
+	s.lane = up.Lanes.Lane(s.ident, topology.Any, h, "", upstream.Reads)
 	<-h.driving
 	h.wire.Open()
 	t.Cleanup(func() {
@@ -311,7 +312,7 @@ func TestPanicEndsOnlyItsSession(t *testing.T) {
 	s, h := byHand(t, shared.Limits{})
 	other := New(clients.Origin{ID: 2, Addr: "other"}, s.proxy, h)
 	other.heard = heardBytes // nobody answers at the door
-	other.lane = s.proxy.Upstream.Lane(s.ident, upstream.AnyNode, h, "", upstream.Reads)
+	other.lane = s.proxy.Upstream.Lanes.Lane(s.ident, topology.Any, h, "", upstream.Reads)
 	defer other.Hungup()
 	s.mu.Lock()
 	s.forward(ordinary, []byte("*1\r\n$4\r\nPING\r\n"), &reply.Reply{Session: s, Done: func([]byte) { panic("test") }}, 1)

@@ -77,7 +77,7 @@ func (s *Session) provide(then func(conn uint64)) {
 	s.mu.Lock()
 	defer s.exit()
 	if s.pin == nil && s.wait == waitNone && s.out.Slots.Due() == 0 && !s.out.Gone() {
-		if conn := s.proxy.Upstream.Acquire(upstream.Ask{ID: s.ident, At: s.home(), Owner: s.owner}); conn != nil {
+		if conn := s.proxy.Upstream.Pins.Acquire(upstream.Ask{ID: s.ident, At: s.home(), Owner: s.owner}); conn != nil {
 			s.setPin(conn, "client|tracking", false)
 		}
 	}

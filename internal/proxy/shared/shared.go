@@ -167,5 +167,5 @@ func (e *Proxy) Tick(stop <-chan struct{}) {
 
 // Counts are the proxy's numbers for the section Clients of INFO.
 func (e *Proxy) Counts() clients.Counts {
-	return clients.Counts{Clients: e.Clients.Len(), Waiting: e.Locks.Waiting() + e.Upstream.HeldBack()}
+	return clients.Counts{Clients: e.Clients.Len(), Waiting: e.Locks.Waiting() + e.Upstream.Lanes.HeldBack()}
 }

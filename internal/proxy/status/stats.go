@@ -86,7 +86,7 @@ type Source struct {
 
 // Stats reads the numbers, one after the other.
 func (src *Source) Stats() Stats {
-	lanes := src.Upstream.Lanes()
+	lanes := src.Upstream.Lanes.List()
 	s := Stats{
 		Version:   src.Version,
 		Revision:  src.Revision,
@@ -112,7 +112,7 @@ func (src *Source) Stats() Stats {
 	}
 	s.Redirections = src.Upstream.Redirections()
 	s.Refreshes, s.Views = src.Upstream.Refreshes()
-	s.LanesSetAside, s.Reconnects = src.Upstream.LaneEvents()
+	s.LanesSetAside, s.Reconnects = src.Upstream.Lanes.Counts()
 	if src.Loops != nil {
 		s.Loops, s.LoopsBusy = src.Loops()
 	}
@@ -130,7 +130,7 @@ func (src *Source) Stats() Stats {
 		s.Limits = src.Limits()
 	}
 	s.UpstreamUp, _ = src.Upstream.Ready()
-	work, logins := src.Upstream.Pins()
+	work, logins := src.Upstream.Pins.Status()
 	s.PinsOpen, s.PinsIdle, s.PinsReady = work.Open, work.Idle, work.Ready
 	s.LoginsOpen, s.LoginsIdle = logins.Open, logins.Idle
 	src.Counters.read(&s)
