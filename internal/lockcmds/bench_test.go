@@ -15,7 +15,7 @@ import (
 // instant is a session whose Redis answers at once, from memory.
 type instant struct {
 	fence int64
-	lost  *contract.Set
+	lost  *contract.Losses
 }
 
 func (s *instant) Do(f func()) bool     { f(); return true }
@@ -44,7 +44,7 @@ func pairOf(tb testing.TB) (pair func()) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s := &instant{lost: contract.NewSet(contract.NewBudget(0))}
+	s := &instant{lost: &contract.Losses{}}
 	commands := [][][]byte{locktest.Words("LOCK job:17"), locktest.Words("UNLOCK job:17")}
 	return func() {
 		for _, args := range commands {

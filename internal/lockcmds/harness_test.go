@@ -33,7 +33,7 @@ func (w *lockWorld) client(id uint64) *waitingClient { return &waitingClient{w: 
 
 func (c *waitingClient) caller() contract.Caller {
 	return contract.Caller{
-		Session: c, ID: c.id, Token: string(rune('a' + c.id)), Losses: contract.NewSet(contract.NewBudget(10)), Proto: 2, NothingPending: true,
+		Session: c, ID: c.id, Token: string(rune('a' + c.id)), Losses: &contract.Losses{}, Proto: 2, NothingPending: true,
 	}
 }
 

@@ -116,7 +116,7 @@ type holdClient struct {
 func newClient(id uint64) *holdClient {
 	c := &holdClient{}
 	c.caller = contract.Caller{
-		Session: c, ID: id, Token: string(rune('a' + id)), Losses: contract.NewSet(contract.NewBudget(1000)), Proto: 3,
+		Session: c, ID: id, Token: string(rune('a' + id)), Losses: &contract.Losses{}, Proto: 3,
 	}
 	return c
 }

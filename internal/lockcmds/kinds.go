@@ -58,14 +58,14 @@ func (e *Engine) keyLocked(s *clientSession, cmd *grammar.Command) table.Key {
 				return h.Key
 			}
 		}
-		lostShared := s.LostFence(other)
+		lostShared := s.Losses.Fence(other)
 		switch {
 		case cmd.Shared, cmd.Fence != 0 && cmd.Fence == lostShared:
 			return other
-		case e.table.Hold(k) != nil, s.HasLost(k):
+		case e.table.Hold(k) != nil, s.Losses.Fence(k) != 0:
 		case e.table.Hold(other) != nil, lostShared != 0:
 			return other
-		case e.table.Hold(permit) != nil, s.HasLost(permit):
+		case e.table.Hold(permit) != nil, s.Losses.Fence(permit) != 0:
 			return permit
 		}
 	default:

@@ -13,7 +13,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/admission"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
@@ -81,9 +80,8 @@ type Registry struct {
 	jobs *jobs.Pool
 	wg   sync.WaitGroup
 
-	waiting  atomic.Int64     // of all engines
-	requests atomic.Int64     // numbers the calls of all sessions
-	lost     *contract.Budget // of all sessions
+	waiting  atomic.Int64 // of all engines
+	requests atomic.Int64 // numbers the calls of all sessions
 	slow     *observe.Shelf[account]
 
 	mu       sync.Mutex
@@ -106,7 +104,7 @@ func NewRegistry(opts RegistryOptions) (*Registry, error) {
 	}
 	budget := observe.NewBudget(observe.DefaultBudget)
 	return &Registry{
-		opts: opts, jobs: pool, engines: map[EngineID]*IdentityEngine{}, lost: contract.NewBudget(contract.DefaultBudget),
+		opts: opts, jobs: pool, engines: map[EngineID]*IdentityEngine{},
 		slow:   observe.NewShelf[account](keptSlowLogs, func() *observe.Log { return opts.Engine.NewSlowLog(budget) }),
 		places: admission.NewPlaces(opts.Max, admission.Share(opts.Max)), unused: admission.NewIdle[EngineID, *IdentityEngine](),
 	}, nil
@@ -335,9 +333,6 @@ func (r *Registry) List(most int) []Held {
 	}
 	return list
 }
-
-// NewLosses is for the losses of a session, of one database.
-func (r *Registry) NewLosses() *contract.Set { return contract.NewSet(r.lost) }
 
 // Len is the number of engines.
 func (r *Registry) Len() int {

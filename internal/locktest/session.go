@@ -25,7 +25,7 @@ type Session struct {
 	ID      uint64
 	Proto   int
 	Lane    *Lane
-	Lost    *contract.Set
+	Lost    *contract.Losses
 	Replies chan string // every reply, printed
 	Pushes  chan string
 
@@ -43,7 +43,7 @@ type Session struct {
 // New returns a session of an engine. Its token is its ID, so that tests know its owner.
 func New(t testing.TB, engine Engine, id uint64, proto int, lane *Lane) *Session {
 	return &Session{
-		ID: id, Proto: proto, Lane: lane, Lost: contract.NewSet(contract.NewBudget(contract.DefaultBudget)),
+		ID: id, Proto: proto, Lane: lane, Lost: &contract.Losses{},
 		Replies: make(chan string, 1000), Pushes: make(chan string, 1000), t: t, engine: engine,
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -52,9 +53,8 @@ type Caller struct {
 
 	ID    uint64 // of the session, unique in this process
 	Token string // what script.NewToken has made for the session: its default owner is "<UUID>:<token>"
-	// Losses is what the session has lost in its present database and was not told by a reply. All engines that know
-	// the session in that database share it.
-	Losses *Set
+	// Losses is of the session in its present database. All engines that know the session in that database share it.
+	Losses *Losses
 	// Held counts the bytes of memory that the locks of the session take, in all engines that know it. nil: it is not
 	// counted.
 	Held           *atomic.Int64
@@ -63,6 +63,9 @@ type Caller struct {
 	Proto          int        // the protocol version, 2 or 3
 	NothingPending bool       // every command that the session has sent to Redis has been answered
 }
+
+// Losses is what a session has lost and was not told by a reply. The zero value is nothing.
+type Losses = table.Losses
 
 // ClientInfo names a client connection for people.
 type ClientInfo struct {

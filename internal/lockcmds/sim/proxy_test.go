@@ -113,7 +113,7 @@ type client struct {
 	token   string
 	name    string // as an owner
 	proto   int
-	lost    *contract.Set
+	lost    *contract.Losses
 	ended   bool
 	endedAt time.Duration
 
@@ -189,7 +189,7 @@ func (w *world) newClient(n int, p *proxy, proto int) *client {
 	w.ids++
 	token := strconv.FormatUint(w.ids, 10)
 	c := &client{
-		w: w, p: p, slot: n, id: w.ids, token: token, name: p.uuid + ":" + token, proto: proto, lost: contract.NewSet(contract.NewBudget(contract.DefaultBudget)),
+		w: w, p: p, slot: n, id: w.ids, token: token, name: p.uuid + ":" + token, proto: proto, lost: &contract.Losses{},
 		over: map[grant]struct{}{}, told: map[grant]int{},
 	}
 	c.begin = c.next

@@ -1,5 +1,5 @@
 // Package table is the table of the locks that clients of one lock engine hold and wait for: a state machine without
-// I/O, clock or mutex. Events go in as calls, effects come out, and the lock engine carries the effects out.
+// I/O or clock. Events go in as calls, effects come out, and the lock engine carries the effects out.
 //
 //	                     busy                  its turn               granted
 //	an acquire is asked ──────► Join ──► Queue ────────► Attempt ──► Answered ──► Finish ──► Record ───► Hold
@@ -25,7 +25,7 @@
 // the queue in Redis together) and the backlog (slices.go: work for many waiters). Each queue has a reaper (reaper.go),
 // which looks for a stale waiter at the head of a free lock's queue.
 //
-// The caller serializes all calls. It carries out the effects in their order, and may do so later. An answer for a
+// The caller serializes all calls, but those of Losses, which several tables share (losses.go). It carries out the effects in their order, and may do so later. An answer for a
 // queue that has ended finds no waiter, and ends the work of the reaper.
 //
 // Invariants of holds:

@@ -17,19 +17,10 @@ type Key struct {
 // Client names a client connection for people.
 type Client struct{ Addr, Name string }
 
-// Losses remembers what a session has lost and was not told of by a reply; see contract.Set.
-type Losses interface {
-	Add(key, owner string, fence int64)
-	Fence(key, owner string) int64
-	Forget(key, owner string) bool
-	Vague() bool
-	Empty() bool
-}
-
 // Session is the table's part of one session. The caller sets Name, Losses, Tag and Held before its first use.
 type Session struct {
 	Name   string // its own, unique: also the owner for which it holds locks if it names none
-	Losses Losses
+	Losses *Losses
 	Tag    any // the caller's
 
 	// Held counts the bytes of memory that its holds take. It is read without the caller's mutex, and not counted down

@@ -10,8 +10,6 @@ import (
 	"weak"
 
 	"pgregory.net/rapid"
-
-	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 )
 
 var start = time.Unix(1000, 0)
@@ -35,7 +33,7 @@ func newBook() *book {
 }
 
 func session(name string) *Session {
-	return &Session{Name: name, Losses: contract.NewSet(contract.NewBudget(1000))}
+	return &Session{Name: name, Losses: &Losses{}}
 }
 
 // settle carries out the effects, and returns the losses that are told.

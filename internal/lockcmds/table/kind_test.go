@@ -36,18 +36,9 @@ func granted(t *testing.T, x *Table, s *Session, k Kind, fence int64) *Hold {
 	return h
 }
 
-// countedSet has no losses.
-type noLosses struct{}
-
-func (noLosses) Add(string, string, int64)  {}
-func (noLosses) Fence(string, string) int64 { return 0 }
-func (noLosses) Forget(string, string) bool { return false }
-func (noLosses) Vague() bool                { return false }
-func (noLosses) Empty() bool                { return true }
-
 func TestAKindMayHaveSeveralGrantsOfOneOwner(t *testing.T) {
 	x := New(Config{NewHold: func() *Hold { return &Hold{} }})
-	s := &Session{Name: "s", Losses: noLosses{}}
+	s := &Session{Name: "s", Losses: &Losses{}}
 	holds := []*Hold{granted(t, x, s, permit, 1), granted(t, x, s, permit, 2), granted(t, x, s, permit, 3)}
 	for _, h := range holds {
 		if got := x.HoldByFence("k", h.Fence); got != h || h.IsLost() {
@@ -70,7 +61,7 @@ func TestAKindMayHaveSeveralGrantsOfOneOwner(t *testing.T) {
 
 func TestOwnersOfOneFenceHaveHoldsOfTheirOwn(t *testing.T) {
 	x := New(Config{NewHold: func() *Hold { return &Hold{} }})
-	a, b, c := &Session{Name: "a", Losses: noLosses{}}, &Session{Name: "b", Losses: noLosses{}}, &Session{Name: "c", Losses: noLosses{}}
+	a, b, c := &Session{Name: "a", Losses: &Losses{}}, &Session{Name: "b", Losses: &Losses{}}, &Session{Name: "c", Losses: &Losses{}}
 	last, first, second := granted(t, x, a, alone, 7), granted(t, x, b, alone, 5), granted(t, x, c, alone, 5)
 	if x.Hold(first.Key) != first || x.Hold(second.Key) != second || x.HoldByFence("k", 5) != first {
 		t.Fatal("one of the holds is not found")
@@ -83,7 +74,7 @@ func TestOwnersOfOneFenceHaveHoldsOfTheirOwn(t *testing.T) {
 
 func TestAnOwnerMayHoldALockByGrantsOfTwoKinds(t *testing.T) {
 	x := New(Config{NewHold: func() *Hold { return &Hold{} }})
-	s := &Session{Name: "s", Losses: noLosses{}}
+	s := &Session{Name: "s", Losses: &Losses{}}
 	exclusive, shared := granted(t, x, s, alone, 1), granted(t, x, s, together, 2)
 	if exclusive.IsLost() || x.Hold(exclusive.Key) != exclusive || x.Hold(shared.Key) != shared {
 		t.Fatal("a grant has ended one of another kind")
@@ -190,7 +181,7 @@ func TestHoldersOfPermitsOfferThemToOneWaiterEach(t *testing.T) {
 func TestAReleaseOfOneOfSeveralGrantsIsAboutTheOldestOfTheSession(t *testing.T) {
 	tokens := kind{}
 	x := New(Config{NewHold: func() *Hold { return &Hold{} }})
-	a, b := &Session{Name: "a", Losses: noLosses{}}, &Session{Name: "b", Losses: noLosses{}}
+	a, b := &Session{Name: "a", Losses: &Losses{}}, &Session{Name: "b", Losses: &Losses{}}
 	k := Key{Lock: "k", Owner: "job", Kind: tokens}
 	var holds []*Hold
 	for i, s := range []*Session{a, b, b, a, b} {

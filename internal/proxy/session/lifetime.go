@@ -170,9 +170,6 @@ func (s *Session) giveUp() {
 		e.Ended(s.ID)
 		s.proxy.Locks.Leave(e)
 	}
-	for _, l := range s.losses {
-		l.End()
-	}
 	s.engines, s.losses = nil, nil
 	if pin != nil {
 		pin.abandon()

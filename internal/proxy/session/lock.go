@@ -153,13 +153,13 @@ func (s *Session) caller() contract.Caller {
 }
 
 // lossesHere is the set of the session's losses in its database.
-func (s *Session) lossesHere() *contract.Set {
+func (s *Session) lossesHere() *contract.Losses {
 	set := s.losses[s.ident.DB]
 	if set == nil {
 		if s.losses == nil {
-			s.losses = map[int]*contract.Set{}
+			s.losses = map[int]*contract.Losses{}
 		}
-		set = s.proxy.Locks.NewLosses()
+		set = &contract.Losses{}
 		s.losses[s.ident.DB] = set
 	}
 	return set

@@ -120,7 +120,7 @@ type Session struct {
 	locking *request                   // has not been answered; nil: none
 	engines []*lockcmds.IdentityEngine // the engines that know this session
 	token   string                     // of its default owner as lock engines know it; empty: not made yet
-	losses  map[int]*contract.Set      // of locks, by database
+	losses  map[int]*contract.Losses   // of locks, by database
 	script  []byte                     // scratch: the script call being sent
 
 	clusterSubs pubsub.Subscriptions // in front of a cluster

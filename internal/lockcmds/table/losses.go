@@ -1,0 +1,150 @@
+package table
+
+import (
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+)
+
+// This file remembers the locks that a session has lost, until a reply has told the session.
+//
+// A session gets -LOSTLEASE for every lost lock, however many there are. Each of them costs a few dozen bytes, because
+// names are kept as keyed hashes of 128 bits. The latest mostLosses are known exactly. When older ones were dropped, every
+// lock that the session does not hold counts as lost. So a loss may be reported that did not happen, but no loss stays
+// unreported.
+//
+// The losses of a session are one for each lock, owner and kind. Grants of a kind that does not reenter are lost one by one,
+// so of them the number is remembered, in place of a fence.
+
+// mostLosses is how many losses of a session are known exactly, at least.
+const mostLosses = 1024
+
+// Losses is the losses of one session in one database. The zero value has none. Its methods may be called from any
+// goroutine, because the engines of several users may know the session.
+type Losses struct {
+	some atomic.Bool // there may be losses: the usual case, none, costs no lock
+
+	mu            sync.Mutex // a leaf: nothing is called while it is held
+	recent, older map[lossName]int64
+	vague         bool // some losses have been dropped
+}
+
+// lossName is the hash of a Key.
+type lossName [2]uint64
+
+var lossSeeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+
+func lossNameOf(k Key) (n lossName) {
+	text := struct { // maphash does not tell values of two types without fields apart, as kinds are
+		lock, owner      string
+		reenters, shares bool
+	}{k.Lock, k.Owner, k.Kind.Reenters(), k.Kind.Shares()}
+	for i, seed := range lossSeeds {
+		n[i] = maphash.Comparable(seed, text)
+	}
+	return n
+}
+
+// Add remembers that the hold was lost, by the grant with that fence.
+func (l *Losses) Add(k Key, fence int64) {
+	n := lossNameOf(k)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.some.Store(true)
+	delete(l.older, n)
+	if _, known := l.recent[n]; !known && len(l.recent) == mostLosses {
+		l.vague = l.vague || len(l.older) > 0
+		l.older, l.recent = l.recent, nil
+	}
+	if l.recent == nil {
+		l.recent = make(map[lossName]int64)
+	}
+	l.recent[n] = fence
+}
+
+// Empty reports whether there was no loss that is not told. It costs no lock.
+func (l *Losses) Empty() bool { return !l.some.Load() }
+
+// Fence returns the fence of a loss that is remembered exactly; 0: of none.
+func (l *Losses) Fence(k Key) int64 {
+	if l.Empty() {
+		return 0
+	}
+	n := lossNameOf(k)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.recent[n] + l.older[n] // it is in one of them at most
+}
+
+// Forget removes a loss, because the session has been told or has the lock again, and reports whether it was remembered
+// exactly.
+func (l *Losses) Forget(k Key) bool {
+	if l.Empty() {
+		return false
+	}
+	n := lossNameOf(k)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := len(l.recent) + len(l.older)
+	delete(l.recent, n)
+	delete(l.older, n)
+	left := len(l.recent) + len(l.older)
+	if left == 0 {
+		l.recent, l.older = nil, nil // a burst must not keep its memory
+		l.some.Store(l.vague)
+	}
+	return left < before
+}
+
+// Vague reports whether losses have been dropped: a lock that the session does not hold may be one of them.
+func (l *Losses) Vague() bool {
+	if l.Empty() {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.vague
+}
+
+// KnowsLoss reports that the session has lost this lock, and forgets it: the answer is to be LostLease, and nothing may
+// be sent. Redis may have the key for an instant more, or for the same owner by another session. A session that was
+// told of the loss must not act on it unawares. named is the fence that the client has named; 0: none.
+func (t *Table) KnowsLoss(s *Session, k Key, named int64) bool {
+	return t.Meant(s, k, named) == nil && s.tellLost(k)
+}
+
+// tellLost replaces the reply if the lock was lost while the command was on its way, or the session has lost it before
+// and was not told by a reply yet.
+func (t *Table) tellLost(s *Session, k Key, lost bool, reply Reply) Reply {
+	if !lost || k.Kind.Reenters() {
+		lost = s.tellLost(k) || lost
+	}
+	if lost || s.Losses.Vague() {
+		return LostLease
+	}
+	return reply
+}
+
+// lost remembers a loss that a reply is to tell.
+func (s *Session) lost(k Key, fence int64) {
+	if !k.Kind.Reenters() {
+		fence = s.Losses.Fence(k) + 1
+	}
+	s.Losses.Add(k, fence)
+}
+
+// tellLost reports whether the session has lost such a grant, and forgets one: the reply tells it.
+func (s *Session) tellLost(k Key) bool {
+	if n := s.Losses.Fence(k); !k.Kind.Reenters() && n > 1 {
+		s.Losses.Add(k, n-1)
+		return true
+	}
+	return s.Losses.Forget(k)
+}
+
+// Regained forgets the losses that are of no interest to a session whose owner has, or had, a later grant.
+func (s *Session) Regained(k Key) {
+	if k.Kind.Reenters() {
+		s.Losses.Forget(k)
+	}
+}
