@@ -69,7 +69,7 @@ type askedAcquire struct {
 }
 
 // kind is the kind of lock that it asks for.
-func (w *waiter) kind() lockKind { return kindOfHold(w.claim.Key()) }
+func (w *waiter) kind() lockKind { return kindOf(w.claim.Key()) }
 
 // lock is the key of the lock.
 func (w *waiter) lock() string { return w.claim.Key().Lock }

@@ -69,10 +69,8 @@ func (c *claim) Reenters() bool { return c.holds > 1 }
 
 // Part is what the acquire writes about its session's part in the lock.
 func (c *claim) Part() script.Part {
-	p := script.Part{Owner: c.key.Owner, Request: c.request, Fence: c.fence, Holds: c.holds}
-	if c.key.Owner != c.s.Name {
-		p.Session = c.s.Name
-	}
+	p := partOf(&c.s.Session, c.key, c.request)
+	p.Fence, p.Holds = c.fence, c.holds
 	return p
 }
 
@@ -241,7 +239,7 @@ func (c *claim) beginAnewLocked() {
 func (c *claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
 	e, part := c.e, c.Part()
 	part.Request, part.Fence, part.Holds = e.nextRequest(), fence, 0
-	r := rollback{Kind: kindOfHold(c.key), Limit: max(lease, e.opts.Lease), Done: done}
+	r := rollback{Kind: kindOf(c.key), Limit: max(lease, e.opts.Lease), Done: done}
 	r.Remember = true
 	e.mu.Lock()
 	if c.undone != c.request { // it is rolled back once, although its session may end behind that

@@ -34,7 +34,7 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 			return
 		}
 		x.session, x.key = session, k
-		x.call = script.Extend{Key: cmd.Key, Part: e.part(&session.Session, k.Owner), Lease: cmd.Lease}
+		x.call = script.Extend{Key: cmd.Key, Part: partOf(&session.Session, k, e.nextRequest()), Lease: cmd.Lease}
 		if x.h = t.Meant(&session.Session, k, cmd.Fence); x.h != nil && cmd.Fence != 0 && x.h.Fence != cmd.Fence {
 			x.h = nil // another grant is meant, which Redis may have
 		}
@@ -67,21 +67,24 @@ type extension struct {
 	q       callRequest
 }
 
+// copy is the extension as it is sent.
+func (x *extension) copy() script.Call { return kindOf(x.key).Keyed(x.call.Call(), 1) }
+
 // send sends the extension. Requires the session lock.
 func (x *extension) send(s contract.Session) {
 	x.q = callRequest{Session: s, For: x}
-	x.e.calls.Send(kindOfHold(x.key).Extend(x.call), &x.q)
+	x.e.calls.Send(x.copy(), &x.q)
 }
 
 // Again implements lockCommand. The copy for an owner that may have several grants names the grant, else it could find
 // a later one.
 func (x *extension) Again() (script.Call, bool) {
-	return kindOfHold(x.key).Extend(x.call), x.call.Session == "" && x.key.Kind.Reenters() || x.call.Fence != 0
+	return x.copy(), x.call.Session == "" && x.key.Kind.Reenters() || x.call.Fence != 0
 }
 
 // Postponed implements lockCommand. When the lease that goes on has ended, there is nothing to extend.
 func (x *extension) Postponed() (script.Call, time.Duration) {
-	return kindOfHold(x.key).Extend(x.call), max(x.e.calls.DoubtLimit(), x.e.lasts(x.h))
+	return x.copy(), max(x.e.calls.DoubtLimit(), x.e.lasts(x.h))
 }
 
 // Doubted implements lockCommand.
@@ -126,7 +129,7 @@ func (x *extension) anew(fence int64) {
 	x.h = nil
 	x.call.Request, x.call.Fence = x.e.nextRequest(), fence
 	x.q.Once = fence == 0
-	x.e.calls.Anew(&x.q, kindOfHold(x.key).Extend(x.call))
+	x.e.calls.Anew(&x.q, x.copy())
 }
 
 // unanswered is what an error in place of an answer means to the table.

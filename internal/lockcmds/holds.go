@@ -110,8 +110,8 @@ func (h *watchedHold) pauseLocked(lease time.Duration) (now bool) {
 
 // rollback is the rollback of a session's part in a hold, by the fence of the hold.
 func (e *Engine) rollback(h *watchedHold, s *table.Session) rollback {
-	r := rollback{Kind: kindOfHold(h.Key), By: h.by.Node(h.Lock)}
-	r.Key, r.Part = h.Lock, e.part(s, h.Owner)
+	r := rollback{Kind: kindOf(h.Key), By: h.by.Node(h.Lock)}
+	r.Key, r.Part = h.Lock, partOf(s, h.Key, e.nextRequest())
 	r.Part.Fence = h.Fence
 	return r
 }
@@ -136,11 +136,11 @@ func (e *Engine) hasEnded(s *clientSession) bool {
 	return s.ended
 }
 
-// part is what a call of a session writes about its part in a lock of that owner: the number of the call and, if it is
-// not the owner's only session, its name.
-func (e *Engine) part(s *table.Session, owner string) script.Part {
-	p := script.Part{Owner: owner, Request: e.nextRequest()}
-	if owner != s.Name {
+// partOf is what a call of a session, by its number, writes about the session's part in a hold: also its name, if it is
+// not the owner's only session.
+func partOf(s *table.Session, k table.Key, request int64) script.Part {
+	p := script.Part{Owner: k.Owner, Request: request, Shared: k.Kind.Shares()}
+	if k.Owner != s.Name {
 		p.Session = s.Name
 	}
 	return p
@@ -169,7 +169,7 @@ func (e *Engine) endedLocked(h *watchedHold, end table.End) {
 		return
 	}
 	e.told.Ended(observe.Ending{
-		At: now, Kind: observe.Hold, Key: h.Lock, Mode: kindOfHold(h.Key).Mode(), By: observe.Party{Owner: h.Owner, Addr: end.Client.Addr, Name: end.Client.Name},
+		At: now, Kind: observe.Hold, Key: h.Lock, Mode: kindOf(h.Key).Mode(), By: observe.Party{Owner: h.Owner, Addr: end.Client.Addr, Name: end.Client.Name},
 		Took: held, Outcome: outcome, Reason: h.Reason(), Fence: h.Fence, Sync: h.Sync,
 	})
 }
@@ -201,7 +201,7 @@ func (e *Engine) heldSlice(slice []lockInfo, end int) ([]lockInfo, int) {
 		i := lockInfo{
 			Key: h.Lock, Owner: h.Owner, Holds: h.Count, Fence: h.Fence,
 			TTL: max(0, h.lease.Deadline().Sub(now).Milliseconds()), Client: contract.ClientInfo(h.Client()),
-			Since: h.Since, Fixed: h.Fixed, Mode: kindOfHold(h.Key).Mode(),
+			Since: h.Since, Fixed: h.Fixed, Mode: kindOf(h.Key).Mode(),
 		}
 		all, fair := e.countLocked(h.Lock)
 		i.Local, i.Fair = int64(all), int64(fair)

@@ -12,8 +12,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// This file has the seam between the engine and the kinds of locks. The engine asks the kind. Only keyLocked, upgrades,
-// startRelease and lostPermit name single kinds. A new kind is a new value, in a file of its own, and one more of kinds.
+// This file has the kinds of locks. The engine asks the kind. Only keyLocked, upgrades, startRelease and lostPermit name
+// single kinds. A new kind is a new value, and one more of kinds.
 //
 //	keyLocked(command) ──► lockKind ──┬─ the rules about several holders and waiters ──► table.Key, table.Waiter
 //	                                  └─ the calls of its scripts; all kinds answer in the same forms
@@ -28,17 +28,83 @@ type lockKind interface {
 	Mode() string
 	// Ask is an attempt of an acquire: for itself, or for the crowd whose first waiter it is.
 	Ask(a asking, w *table.Waiter) question
-	Release(r script.Release) script.Call
 	// HandOver is a release that grants the lock to one of the waiters. Their kinds are those of which HandsOver says so.
 	HandOver(h script.HandOver) script.Call
-	Extend(x script.Extend) script.Call
-	Renew(r []script.Renewal) script.Call
-	Drop(d script.Drop) script.Call
-	Prove(p script.Prove) script.Call
+	// Keyed is another call about holds of this kind, by its first keys: with the keys that Redis needs besides.
+	Keyed(c script.Call, holds int) script.Call
 }
 
 // kinds are all kinds.
 var kinds = []lockKind{exclusive{}, shared{}, limit{}}
+
+// exclusive is the lock of LOCK, TRYLOCK and FAIRLOCK: one owner holds it, and may acquire it again. In Redis it has the
+// layout of Redisson's RLock.
+type exclusive struct{}
+
+func (exclusive) Mode() string                               { return script.ModeExclusive }
+func (exclusive) Reenters() bool                             { return true }
+func (exclusive) Shares() bool                               { return false }
+func (exclusive) HandsOver(to table.Kind) bool               { return to == exclusive{} }
+func (exclusive) HandOver(h script.HandOver) script.Call     { return h.Call() }
+func (exclusive) Keyed(c script.Call, holds int) script.Call { return c }
+
+// Ask implements lockKind. A fair acquire takes or keeps its place in the queue, unless it does not wait.
+func (exclusive) Ask(a asking, w *table.Waiter) question {
+	first, stays, enqueue := w.First()
+	switch {
+	case w.Fair:
+		return question{script.Fair{Acquire: a.Acquire, Place: w.Place, Wait: a.FairWait, Enqueue: a.Waits}.Call(), script.DecodeAcquired}
+	case first:
+		crowd := script.Crowd{Acquire: a.Acquire, Wait: a.FairWait, Crowd: a.Crowd, Stays: stays, Enqueue: enqueue}
+		return question{crowd.Call(), script.DecodeCrowd}
+	default:
+		return question{a.Acquire.Call(), script.DecodeAcquired}
+	}
+}
+
+// shared is the lock of SHARED: any number of owners hold it beside each other, and none beside an exclusive holder. In
+// Redis it has the layout of Redisson's read lock. The scripts are those of exclusive, but for the acquire. A release
+// hands the lock over to no waiter: other holders may be left.
+type shared struct{}
+
+func (shared) Mode() string                               { return script.ModeShared }
+func (shared) Reenters() bool                             { return true }
+func (shared) Shares() bool                               { return true }
+func (shared) HandsOver(table.Kind) bool                  { return false }
+func (shared) HandOver(h script.HandOver) script.Call     { return h.Release.Call() }
+func (shared) Keyed(c script.Call, holds int) script.Call { return c }
+func (shared) Ask(a asking, w *table.Waiter) question {
+	return question{placed(a, w).Call(), script.DecodeCrowd}
+}
+
+// limit is the lock of LIMIT: at most n hold it at the same time, each acquire by a permit of its own, and none beside an
+// exclusive or a shared holder. The answer to an acquire says whether another permit is left. In Redis it has the layout
+// of Redisson's permit semaphore. The scripts are those of exclusive, but for the acquire and the hand-over: they know a
+// permit by its fence.
+type limit struct{}
+
+func (limit) Mode() string                               { return script.ModeLimit }
+func (limit) Reenters() bool                             { return false }
+func (limit) Shares() bool                               { return false }
+func (limit) HandsOver(to table.Kind) bool               { return to == limit{} }
+func (limit) HandOver(h script.HandOver) script.Call     { return h.CallOfLimit() }
+func (limit) Keyed(c script.Call, holds int) script.Call { return c.OfPermits(holds) }
+func (limit) Ask(a asking, w *table.Waiter) question {
+	return question{script.Limited{Shared: placed(a, w)}.Call(), script.DecodeCrowd}
+}
+
+// placed asks at the waiter's own place, or at that of the crowd whose first waiter it is. A fair acquire takes or keeps
+// its place in the queue, unless it does not wait.
+func placed(a asking, w *table.Waiter) script.Shared {
+	s := script.Shared{Acquire: a.Acquire, Wait: a.FairWait, Enqueue: a.Waits}
+	if first, stays, enqueue := w.First(); w.Fair {
+		s.Way, s.Place = script.AtOwnPlace, w.Place
+	} else if first {
+		s.Way, s.Place = script.AtCrowdPlace, script.Names{Lock: a.Key}.PlaceOf(a.Crowd)
+		s.Stays, s.Enqueue = stays, enqueue
+	}
+	return s
+}
 
 // keyLocked names the hold that a command of a session is about: the owner is the session's own if the command names
 // none. A release or an extension without SHARED is about the grant with its fence, the exclusive hold, or else the shared
@@ -90,8 +156,8 @@ func (e *Engine) holdsLocked(k table.Key) bool {
 	return false
 }
 
-// kindOfHold is the kind of a hold, or of the hold that a command is about.
-func kindOfHold(k table.Key) lockKind { return k.Kind.(lockKind) }
+// kindOf is the kind of a hold, or of the hold that a command is about.
+func kindOf(k table.Key) lockKind { return k.Kind.(lockKind) }
 
 // asking is what the script of an attempt must know of the acquire.
 type asking struct {

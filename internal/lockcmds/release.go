@@ -59,45 +59,43 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 
 // part is what the release writes about its session's part in the lock.
 func (r *release) part() script.Part {
-	p := script.Part{Owner: r.Key.Owner, Request: r.request, Fence: r.Fence, Holds: r.Holds}
-	if r.named() {
-		p.Session = r.session.Name
-	}
+	p := partOf(&r.session.Session, r.Key, r.request)
+	p.Fence, p.Holds = r.Fence, r.Holds
 	return p
 }
 
 // named reports whether the owner is not the session's own.
 func (r *release) named() bool { return r.Key.Owner != r.session.Name }
 
-// kind is the kind of lock that it releases.
-func (r *release) kind() lockKind { return kindOfHold(r.Key) }
-
-// call is the release without a hand-over.
-func (r *release) call() script.Release {
+// release is the release without a hand-over.
+func (r *release) release() script.Release {
 	return script.Release{Key: r.Key.Lock, Part: r.part(), Lease: r.Lease}
 }
+
+// copy is the same, as it is sent.
+func (r *release) copy() script.Call { return kindOf(r.Key).Keyed(r.release().Call(), 1) }
 
 // send sends the release, or the hand-over if a waiter here can have the lock next. Requires the session lock.
 func (r *release) send(s contract.Session) {
 	r.q = callRequest{Session: s, For: r}
 	if r.next.Empty() {
-		r.e.calls.Send(r.kind().Release(r.call()), &r.q)
+		r.e.calls.Send(r.copy(), &r.q)
 	} else {
-		r.e.calls.Send(r.kind().HandOver(r.next.With(r.call())), &r.q)
+		r.e.calls.Send(kindOf(r.Key).HandOver(r.next.With(r.release())), &r.q)
 	}
 }
 
 // Again implements lockCommand. The copy for an owner that may have several grants names the grant, else it could find
 // a later one.
 func (r *release) Again() (script.Call, bool) {
-	return r.kind().Release(r.call()), !r.named() && r.kind().Reenters() || r.Fence != 0
+	return r.copy(), !r.named() && r.Key.Kind.Reenters() || r.Fence != 0
 }
 
 // Postponed implements lockCommand. A waiter here is not kept for it.
 func (r *release) Postponed() (script.Call, time.Duration) {
 	r.e.step(func(*table.Table) { r.next.answeredLocked(script.Released{}, r.q.SentAt, contract.ErrUnsent) })
 	r.next = offer{}
-	return r.kind().Release(r.call()), max(r.e.calls.DoubtLimit(), r.e.lasts(r.Hold))
+	return r.copy(), max(r.e.calls.DoubtLimit(), r.e.lasts(r.Hold))
 }
 
 // Doubted implements lockCommand. The copy is a plain release.
@@ -110,7 +108,7 @@ func (r *release) Doubted(sentAt time.Time) {
 
 // Answered turns the outcome of a release into the reply. Requires the session lock, or that the session has ended.
 func (r *release) Answered(o callOutcome) []byte {
-	sent := r.call()
+	sent := r.release()
 	a, err := decoded(o.Reply, o.Err, sent.Decode)
 	var overwritten error // the answer to a session that has lost nothing, or knows it
 	if r.Hold != nil && isOverwritten(err) {
@@ -150,7 +148,7 @@ func (r *release) Answered(o callOutcome) []byte {
 	if ended { // the session's end has left this hold to the release
 		part := r.part()
 		part.Request = r.e.nextRequest()
-		r.e.calls.RollBack(rollback{Kind: r.kind(), Drop: script.Drop{Key: r.Key.Lock, Part: part}, Limit: r.e.opts.Lease})
+		r.e.calls.RollBack(rollback{Kind: kindOf(r.Key), Drop: script.Drop{Key: r.Key.Lock, Part: part}, Limit: r.e.opts.Lease})
 	}
 	if reply == table.NotHeld && overwritten != nil {
 		return failureReply(overwritten)
@@ -182,5 +180,5 @@ func statusOf(a script.Released, err error) table.Status {
 func (r *release) anew(fence int64) {
 	r.next = offer{}
 	r.q.Once = fence == 0
-	r.e.calls.Anew(&r.q, r.kind().Release(r.call()))
+	r.e.calls.Anew(&r.q, r.copy())
 }

@@ -26,7 +26,9 @@ func (cl scriptRunner) renewAll(ctx context.Context, of watchdog.Group, batch []
 		h := r.Of.(*watchedHold) // its names do not change
 		renewals[i] = script.Renewal{Key: h.Lock, Owner: h.Owner, Fence: h.Fence, Lease: r.TTL}
 	}
-	v, err := cl.runAs(ctx, of.By.(redislink.Node), of.Kind.(lockKind).Renew(renewals))
+	kind := of.Kind.(lockKind)
+	call := script.Renew{Renewals: renewals, Shared: kind.Shares()}.Call()
+	v, err := cl.runAs(ctx, of.By.(redislink.Node), kind.Keyed(call, len(renewals)))
 	if err != nil {
 		return err
 	}

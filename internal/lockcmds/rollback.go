@@ -42,7 +42,7 @@ func (c *calls) RollBack(r rollback) {
 			if !r.Until.IsZero() {
 				r.Lease = max(time.Millisecond, r.Until.Sub(c.Clock.Now())) // of each attempt: the lease runs meanwhile
 			}
-			v, err := c.Client.runAs(ctx, by, r.Kind.Drop(r.Drop))
+			v, err := c.Client.runAs(ctx, by, r.Kind.Keyed(r.Drop.Call(), 1))
 			r.Copy = r.Copy || errors.Is(err, contract.ErrInDoubt)
 			left, err := decoded(v, err, script.DecodeDropped)
 			if err == nil && !left && r.Gone != nil {
