@@ -52,7 +52,7 @@ type waiter struct {
 	home         *Engine        // of the session; not e, if the acquire is to deepen a hold from before an AUTH
 	asked        *askedAcquire  // by which home asks if the acquire deepens no hold here; nil: it is at home
 	behind       *observe.Party // the holder when it began to wait; set before it joins its wait queue. nil: not of interest
-	sent         callRequest    // the first attempt
+	sent         callRequest    // the first attempt, and one behind the end of its wait
 
 	// Guarded by Engine.mu.
 	fence  int64        // of a grant that replicas are to confirm; 0: there is none
@@ -60,6 +60,7 @@ type waiter struct {
 	look   jobs.Timer   // for the next look for a circle over several proxies; nil: there is none
 	mark   table.Mark   // before the first attempt
 	streak table.Streak // of the hand-over on its way
+	waited bool         // it has been in a wait queue. Written with the session lock, too
 }
 
 // askedAcquire is an acquire as its client has asked for it.
@@ -69,16 +70,16 @@ type askedAcquire struct {
 }
 
 // kind is the kind of lock that it asks for.
-func (w *waiter) kind() lockKind { return kindOf(w.claim.Key()) }
+func (w *waiter) kind() lockKind { return kindOf(w.claim.key) }
 
 // lock is the key of the lock.
-func (w *waiter) lock() string { return w.claim.Key().Lock }
+func (w *waiter) lock() string { return w.claim.key.Lock }
 
 // session is the session that acquires.
-func (w *waiter) session() *clientSession { return w.claim.Session() }
+func (w *waiter) session() *clientSession { return w.claim.s }
 
 // conn is the session's part of the contract.
-func (w *waiter) conn() contract.Session { return w.claim.Session().Conn }
+func (w *waiter) conn() contract.Session { return w.claim.s.Conn }
 
 // startAcquire starts an acquire now that was asked for at the moment began, of a session whose home is here or another
 // engine. It does not keep a, so that most commands stay on the stack. Requires the session lock.
@@ -97,14 +98,14 @@ func (e *Engine) startAcquire(a *askedAcquire, began, now time.Time, home *Engin
 	}
 	e.mu.Lock()
 	w.claim = e.claimLocked(s, cmd)
-	if cmd.Owner == "" && e.opts.Reentry.Refuses() && (w.claim.Reenters() || e.holdsLocked(w.claim.Key())) { // an upgrade looks like another task
+	if cmd.Owner == "" && e.opts.Reentry.Refuses() && (w.claim.Reenters() || e.holdsLocked(w.claim.key)) { // an upgrade looks like another task
 		e.mu.Unlock()
 		e.opts.Reentry.Note(w.session().Client, cmd.Key, true)
 		s.Reply(noReentryReply(cmd.Verb, s.Proto))
 		return
 	}
 	w.Waiter = table.Waiter{
-		By: &w.session().Session, Kind: w.claim.Key().Kind, Fair: cmd.Verb == grammar.FairLock, Owner: w.claim.Key().Owner,
+		By: &w.session().Session, Kind: w.claim.key.Kind, Fair: cmd.Verb == grammar.FairLock, Owner: w.claim.key.Owner,
 		NamedOwner: cmd.Owner != "" && w.kind().Reenters(),
 		Placed:     cmd.Wait != 0, Room: cmd.Limit, Tag: w,
 	}
@@ -116,8 +117,9 @@ func (e *Engine) startAcquire(a *askedAcquire, began, now time.Time, home *Engin
 		}
 		w.Place, w.Wake = n.PlaceOf(name), n.NameChannel(name)
 	}
+	w.sent = callRequest{Session: w.conn(), For: w}
 	w.session().asks = w
-	joins := s.NothingPending && home == e && w.Wait != 0 && !w.NamedOwner && e.table.MayJoin(cmd.Key, w.Fair) && !e.holdsLocked(w.claim.Key())
+	joins := s.NothingPending && home == e && w.Wait != 0 && !w.NamedOwner && e.table.MayJoin(cmd.Key, w.Fair) && !e.holdsLocked(w.claim.key)
 	if w.Wait != 0 && !joins { // one that joins must ask, if it turns out to be the first after all
 		w.mark = e.table.Mark(&w.Waiter, cmd.Key)
 	}
@@ -131,18 +133,17 @@ func (e *Engine) startAcquire(a *askedAcquire, began, now time.Time, home *Engin
 	case atOnce:
 		w.send(now)
 	default:
-		e.ordered(w.conn(), w.claim.Deepened(), func() { w.send(e.opts.Clock.Now()) }, w.claim.NotDeepened)
+		e.ordered(w.conn(), w.claim.hold, func() { w.send(e.opts.Clock.Now()) }, w.claim.NotDeepened)
 	}
 }
 
 // send makes the first attempt. A fair one takes its place in the queue in the same step, so the order is that in which
 // Redis gets them. Requires the session lock.
 func (w *waiter) send(now time.Time) {
-	w.sent = callRequest{Session: w.conn(), For: w}
 	w.e.calls.SendAt(now, w.question().Call, &w.sent)
 }
 
-// Answered is the outcome of the first attempt. Requires the session lock, or that the session has ended.
+// Answered is the outcome of the first attempt, or of one by an acquire that may not wait any longer. Requires the session lock, or that the session has ended.
 func (w *waiter) Answered(o callOutcome) []byte {
 	a, err := decoded(o.Reply, o.Err, script.DecodeAcquired)
 	switch {
@@ -158,6 +159,9 @@ func (w *waiter) Answered(o callOutcome) []byte {
 			return nil
 		}
 		return w.await(script.Acquired{PTTL: script.NoTTL, Upgrades: w.upgrades()})
+	case err != nil && w.waited: // it may have a place in the queue
+		w.withdraw(table.Error, err)
+		return nil
 	case err != nil:
 		w.finish()
 		return failureReply(err)

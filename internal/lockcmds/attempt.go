@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
@@ -67,7 +66,7 @@ func (w *waiter) mayWait() bool { return w.MayWait(w.e.opts.Clock.Now().Sub(w.be
 // not wait any longer. a is what the last attempt has told. Requires no locks.
 func (w *waiter) askAgain(a script.Acquired) {
 	if !w.mayWait() {
-		w.e.calls.Background(jobs.Attempt.For(w.lock()), w.tryOnce)
+		w.e.calls.repeat(&w.sent, repetition{call: w.question().Call, limit: longestPause, certain: true})
 		return
 	}
 	ok := w.e.guard.Do(w.conn(), func() {
@@ -82,51 +81,4 @@ func (w *waiter) askAgain(a script.Acquired) {
 	if !ok {
 		w.withdraw(table.Gone, nil)
 	}
-}
-
-// tryOnce is the last attempt of an acquire that may not wait any longer. If its answer is lost, it is sent again like
-// a call of a session.
-func (w *waiter) tryOnce() {
-	if w.e.hasEnded(w.session()) {
-		w.withdraw(table.Gone, nil)
-		return
-	}
-	a, sentAt, err := w.call()
-	switch {
-	case errors.Is(err, contract.ErrInDoubt):
-		w.e.calls.Repeat(&callRequest{Session: w.conn(), For: lastAttempt{w}}, w.question().Call)
-	case err != nil:
-		w.withdraw(table.Error, err)
-	case a.Granted:
-		w.deliver(grantOf(a, sentAt))
-	default:
-		w.claim.Overtaken()
-		w.withdraw(table.Null, nil)
-	}
-}
-
-// lastAttempt is a waiter whose last attempt is sent again. It may have a place in the queue from an earlier attempt,
-// so it is withdrawn if it gets no grant.
-type lastAttempt struct{ *waiter }
-
-// Postponed implements lockCommand.
-func (lastAttempt) Postponed() (script.Call, time.Duration) { return script.Call{}, 0 }
-
-// Answered implements lockCommand.
-func (l lastAttempt) Answered(o callOutcome) []byte {
-	w := l.waiter
-	a, err := decoded(o.Reply, o.Err, script.DecodeAcquired)
-	w.e.damage.Note(w.lock(), a.Damage)
-	switch {
-	case err == nil && a.Granted:
-		return w.granted(grantOf(a, o.SentAt))
-	case err == nil:
-		w.claim.Overtaken()
-		w.withdraw(table.Null, nil)
-		return nil
-	case errors.Is(err, contract.ErrInDoubt):
-		w.undo(grant{}, nil)
-	}
-	w.withdraw(table.Error, err)
-	return nil
 }

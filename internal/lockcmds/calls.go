@@ -23,8 +23,9 @@ import (
 // A call whose answer is lost is sent again, for DoubtLimit at most, until Redis answers. A script that runs twice
 // leaves what it leaves when it runs once. Nothing here blocks but runFor and Renew, which are for jobs.
 
-// callOptions of calls. All but Failover and Lease are required.
-type callOptions struct {
+// calls is the calls of one engine. Its methods may be called from any goroutine.
+type calls struct {
+	// Immutable. All but Failover and Lease are required.
 	Client scriptRunner
 	Jobs   jobs.Runner
 	Clock  jobs.Clock
@@ -34,19 +35,9 @@ type callOptions struct {
 
 	Failover func() time.Duration // how long a failover takes, by the topology; 0: there is none. nil: there never is
 	Lease    time.Duration        // of locks
-}
-
-// calls is the calls of one engine. Its methods may be called from any goroutine.
-type calls struct {
-	callOptions
 
 	sent       jobs.Count   // on sessions' connections, and their outcome has not been dealt with
 	unfinished atomic.Int64 // those, doubts, clean-ups and background tasks that have not come to an end
-}
-
-// newCalls returns the calls of one engine.
-func newCalls(o callOptions) *calls {
-	return &calls{callOptions: o}
 }
 
 // Busy reports whether a call, a doubt, a clean-up or a background task has not come to an end.
@@ -84,28 +75,36 @@ type cleanup struct {
 // Retry runs a clean-up as jobs until it succeeds, Redis refuses it, or its limit has passed.
 func (c *calls) Retry(u cleanup) {
 	until := c.Clock.Now().Add(u.Limit)
-	pause := retryFirst
-	c.unfinished.Add(1)
-	end := func(err error) {
+	c.try(jobs.CleanUp.For(u.Key), func(time.Duration) (done bool) {
+		err := u.Task(c.Life)
+		if err != nil && !isFinal(err) && c.Life.Err() == nil && !c.Clock.Now().After(until) {
+			return false
+		}
 		if err != nil {
 			c.Log.Warn("clean-up failed", zap.String("task", u.What), logging.Text("key", u.Key), zap.Error(err))
 		}
 		if u.Done != nil {
 			u.Done(err == nil)
 		}
-		c.unfinished.Add(-1)
-	}
-	var attempt func()
-	attempt = func() {
-		err := u.Task(c.Life)
-		if err == nil || isFinal(err) || c.Life.Err() != nil || c.Clock.Now().After(until) {
-			end(err)
+		return true
+	})
+}
+
+// try runs attempts as jobs until one is the last, and keeps the engine busy until then. Each is told of the pause that
+// follows if it is not the last.
+func (c *calls) try(class jobs.Class, attempt func(pause time.Duration) (done bool)) {
+	pause := retryFirst
+	c.unfinished.Add(1)
+	var next func()
+	next = func() {
+		if attempt(pause) {
+			c.unfinished.Add(-1)
 			return
 		}
-		c.Jobs.After(pause, jobs.CleanUp.For(u.Key), attempt)
+		c.Jobs.After(pause, class, next)
 		pause = min(2*pause, longestPause)
 	}
-	c.Jobs.Submit(jobs.CleanUp.For(u.Key), attempt)
+	c.Jobs.Submit(class, next)
 }
 
 // Pauses between attempts while Redis does not answer.

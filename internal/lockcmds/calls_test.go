@@ -36,7 +36,7 @@ func TestRetryGivesUpAtItsLimitOrARefusal(t *testing.T) {
 		{nil, false},
 	} {
 		life, cancel := context.WithCancel(t.Context())
-		own := newCalls(callOptions{Log: zap.NewNop(), Clock: jobs.System{}, Jobs: pool.NewQueue(func(r any) { t.Error(r) }), Life: life})
+		own := &calls{Log: zap.NewNop(), Clock: jobs.System{}, Jobs: pool.NewQueue(func(r any) { t.Error(r) }), Life: life}
 		calls, ended := make(chan struct{}, 100), make(chan bool, 1)
 		own.Retry(cleanup{
 			What: "test", Key: "k", Limit: callPatience,

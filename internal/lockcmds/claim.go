@@ -13,8 +13,8 @@ import (
 // acquire write the same Part. The acquire calls one method at a time.
 type claim struct {
 	e   *Engine
-	s   *clientSession
-	key table.Key
+	s   *clientSession // that acquires
+	key table.Key      // of the hold that it asks for
 
 	hold    *watchedHold // that the acquire is to deepen; nil: none
 	sent    bool         // pauseLocked was called: until the outcome, the hold is not renewed, and releases do not end it
@@ -39,12 +39,6 @@ func (e *Engine) claimLocked(s *contract.Caller, cmd *grammar.Command) claim {
 	}
 	return c
 }
-
-// Key names the hold that the acquire asks for.
-func (c *claim) Key() table.Key { return c.key }
-
-// Session is the record of the session that acquires.
-func (c *claim) Session() *clientSession { return c.s }
 
 // Deepens reports whether sessions of this proxy hold the lock for the owner already.
 func (c *claim) Deepens() bool { return c.hold != nil }
@@ -86,9 +80,6 @@ func (c *claim) pauseLocked(lease time.Duration) (now bool) {
 	c.e.table.Deepening(&h.Hold)
 	return h.pauseLocked(lease)
 }
-
-// Deepened is the hold that the acquire is to deepen, for Engine.ordered; nil: none.
-func (c *claim) Deepened() *watchedHold { return c.hold }
 
 // Doubt notes that the answer to a call of the acquire was lost, which asked for a lease of that length at the moment
 // sentAt. The owner may have a hold here by now: then the lease of the hold may be that one. Requires no locks.

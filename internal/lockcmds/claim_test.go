@@ -46,7 +46,7 @@ func TestAGrantThatCannotBeUsedIsNotRecorded(t *testing.T) {
 		{"in time", func(*lockWorld, *holdClient, *claim) {}, verdictUsable, true},
 		{"its lease has passed", func(w *lockWorld, _ *holdClient, _ *claim) { w.Time = w.Time.Add(30 * time.Second) }, verdictLate, true},
 		{"its session has ended", func(w *lockWorld, a *holdClient, _ *claim) { w.Ended(a.caller.ID) }, verdictEnded, false},
-		{"its session was told of a loss", func(w *lockWorld, _ *holdClient, claim *claim) { w.force(claim.Key(), fence) }, verdictLost, false},
+		{"its session was told of a loss", func(w *lockWorld, _ *holdClient, claim *claim) { w.force(claim.key, fence) }, verdictLost, false},
 	} {
 		for _, owner := range []string{"", "me"} {
 			w, a := newLockWorld(t), newClient(1)
@@ -57,7 +57,7 @@ func TestAGrantThatCannotBeUsedIsNotRecorded(t *testing.T) {
 			if got := claim.granted(w.Time, &g); got != c.want {
 				t.Errorf("%s, owner %q: verdict %d, want %d", c.name, owner, got, c.want)
 			}
-			if h := w.table.Hold(claim.Key()); (h != nil) != c.held || h != nil && (h.Count == 2) != (c.want == verdictUsable) {
+			if h := w.table.Hold(claim.key); (h != nil) != c.held || h != nil && (h.Count == 2) != (c.want == verdictUsable) {
 				t.Errorf("%s, owner %q: %+v", c.name, owner, h)
 			}
 		}
@@ -83,7 +83,7 @@ func TestARollbackOfAReentryEndsAHoldThatIsGone(t *testing.T) {
 			if !ended || args[argHolds] != "1" || args[argLease] != "30000" || args[argLess] != "1" || (args[argAcquire] == "0") != (grant != 0) {
 				t.Errorf("gone: %v: rolled back: %v, with %q", gone, ended, args)
 			}
-			if held := w.table.Hold(claim.Key()) != nil; held == gone || (len(a.Pushes) == 1) != gone {
+			if held := w.table.Hold(claim.key) != nil; held == gone || (len(a.Pushes) == 1) != gone {
 				t.Errorf("gone: %v: held: %v, told %q", gone, held, a.Pushes)
 			}
 		}
@@ -94,7 +94,7 @@ func TestARollbackOfAReentryEndsAHoldThatIsGone(t *testing.T) {
 	w.Own.Answers = []any{isGone}
 	claim.RollBack(fence+1, time.Second, nil) // of another grant
 	w.Work()
-	if args := w.Own.Args[0]; args[argHolds] != "0" || w.table.Hold(claim.Key()) == nil {
+	if args := w.Own.Args[0]; args[argHolds] != "0" || w.table.Hold(claim.key) == nil {
 		t.Errorf("the rollback of another grant keeps holds of it, or ends this one: %q", args)
 	}
 }

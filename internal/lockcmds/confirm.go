@@ -31,13 +31,6 @@ import (
 //
 // Goroutines: none of its own. A round is a job that waits for patientLimit at most.
 
-// confirmOptions of a confirmer. All are required.
-type confirmOptions struct {
-	Jobs  jobs.Runner
-	Clock jobs.Clock
-	Life  context.Context // of the engine's own work
-}
-
 // unconfirmedGrant is a grant whose client has not been told of it.
 type unconfirmedGrant struct {
 	Lock     string
@@ -56,9 +49,10 @@ type confirmation struct {
 
 // confirmer has the grants of one engine confirmed. Its methods may be called from any goroutine.
 type confirmer struct {
-	confirmOptions
-	life context.Context // of rounds
-	end  context.CancelFunc
+	jobs  jobs.Runner
+	clock jobs.Clock
+	life  context.Context // of rounds
+	end   context.CancelFunc
 
 	mu    sync.Mutex // guards the fields below and all lines
 	lines map[lineName]*line
@@ -81,10 +75,10 @@ type wanted struct {
 	node redislink.Node // that gave it
 }
 
-// newConfirmer returns a confirmer without grants.
-func newConfirmer(o confirmOptions) *confirmer {
-	c := &confirmer{confirmOptions: o, lines: make(map[lineName]*line)}
-	c.life, c.end = context.WithCancel(o.Life)
+// newConfirmer returns a confirmer without grants. life is that of the engine's own work.
+func newConfirmer(life context.Context, runner jobs.Runner, clock jobs.Clock) *confirmer {
+	c := &confirmer{jobs: runner, clock: clock, lines: make(map[lineName]*line)}
+	c.life, c.end = context.WithCancel(life)
 	return c
 }
 
@@ -124,9 +118,9 @@ func (c *confirmer) add(at lineName, pause time.Duration, grants ...wanted) {
 
 func (c *confirmer) begin(at lineName, pause time.Duration) {
 	if pause == 0 {
-		c.Jobs.Submit(jobs.Confirm, func() { c.round(at) })
+		c.jobs.Submit(jobs.Confirm, func() { c.round(at) })
 	} else {
-		c.Jobs.After(pause, jobs.Confirm, func() { c.round(at) })
+		c.jobs.After(pause, jobs.Confirm, func() { c.round(at) })
 	}
 }
 
@@ -160,7 +154,7 @@ func (c *confirmer) round(at lineName) {
 	l.waiting = l.waiting[len(grants):]
 	c.mu.Unlock()
 	rest, early := c.ask(at, grants)
-	now := c.Clock.Now()
+	now := c.clock.Now()
 	later := rest[:0]
 	for _, one := range rest {
 		if one.Until.After(now) && c.life.Err() == nil {

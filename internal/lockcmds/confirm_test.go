@@ -148,7 +148,7 @@ func play(t *testing.T, f func(t *testing.T, w *confirmWorld)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &confirmWorld{begin: time.Now(), open: make(chan struct{}), outcomes: map[string]string{}}
-		w.confirmer = newConfirmer(confirmOptions{Jobs: w, Clock: jobs.System{}, Life: t.Context()})
+		w.confirmer = newConfirmer(t.Context(), w, jobs.System{})
 		f(t, w)
 		w.Close()
 	})

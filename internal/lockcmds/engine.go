@@ -69,7 +69,10 @@ func New(o Options) (*Engine, error) {
 	}
 	e.jobs = opts.Jobs.NewRunner(e.guard.Crash)
 	e.life, e.end = context.WithCancel(context.Background())
-	e.calls = newCalls(callOptions{Client: e.client, Jobs: e.jobs, Clock: opts.Clock, Life: e.life, Log: opts.Logger, Guard: e.guard, Failover: opts.Failover, Lease: opts.Lease})
+	e.calls = &calls{
+		Client: e.client, Jobs: e.jobs, Clock: opts.Clock, Life: e.life, Log: opts.Logger, Guard: e.guard,
+		Failover: opts.Failover, Lease: opts.Lease,
+	}
 	e.damage.Clock, e.damage.Logger, e.damage.Repaired, e.damage.Servers = opts.Clock, opts.Logger, opts.Events.Repaired, opts.Redis.Servers
 	e.losses = newAnnouncer(announceOptions{Jobs: e.jobs, Redis: opts.Redis, Life: e.life, Logger: opts.Logger})
 	e.watchdog, err = watchdog.New(watchdog.Options{
@@ -79,7 +82,7 @@ func New(o Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lockcmds: %w", err)
 	}
-	e.confirm = newConfirmer(confirmOptions{Jobs: e.jobs, Clock: opts.Clock, Life: e.life})
+	e.confirm = newConfirmer(e.life, e.jobs, opts.Clock)
 	e.client.Listen(listener{e})
 	return e, nil
 }

@@ -135,7 +135,7 @@ func (w *lockWorld) acquire(t *testing.T, c *holdClient, owner string, change fu
 	if v := claim.granted(w.Time, &g); v != verdictUsable {
 		t.Fatalf("verdict %d", v)
 	}
-	return holdOf(w.table.Hold(claim.Key()))
+	return holdOf(w.table.Hold(claim.key))
 }
 
 // pass moves the clock to the end of d, with the watchdog's steps.

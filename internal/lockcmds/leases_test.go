@@ -64,7 +64,7 @@ func TestAnAcquireThatIsNotSentLetsTheHoldEnd(t *testing.T) {
 		if claim.pause(time.Second) {
 			t.Error("a shorter lease is set though a renewal may set a longer one")
 		}
-		w.ordered(b, claim.Deepened(), func() { t.Error("sent for a client that has gone") }, claim.NotDeepened)
+		w.ordered(b, claim.hold, func() { t.Error("sent for a client that has gone") }, claim.NotDeepened)
 		b.Ended = true
 		w.Ended(b.caller.ID)
 		return locktest.Numbers(1)

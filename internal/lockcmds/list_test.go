@@ -48,7 +48,7 @@ func hold(t *testing.T, e *Engine, s contract.Caller, key string, fence int64) (
 	if verdict != verdictUsable {
 		t.Fatalf("verdict %d", verdict)
 	}
-	e.step(func(l *table.Table) { h = l.Hold(c.Key()) })
+	e.step(func(l *table.Table) { h = l.Hold(c.key) })
 	return h
 }
 

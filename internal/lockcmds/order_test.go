@@ -232,7 +232,7 @@ func TestAbandonedReleaseIsOfTheGrantItNames(t *testing.T) {
 	if claim.pause(time.Millisecond) {
 		t.Error("no renewal could set a longer lease")
 	}
-	p.e.ordered(other.Session, claim.Deepened(), func() { close(renewed) }, claim.NotDeepened) // behind the release
+	p.e.ordered(other.Session, claim.hold, func() { close(renewed) }, claim.NotDeepened) // behind the release
 	other.Unlock()
 	srv.Continue()
 	<-renewed

@@ -32,10 +32,9 @@ type callRequest struct {
 	Session contract.Session
 	For     lockCommand
 	SentAt  time.Time // set by Send: before the first copy was sent
+	Once    bool      // the copy is sent once, because a later one could find another grant
 
 	calls *calls
-
-	Once bool // the copy is sent once, because a later one could find another grant
 }
 
 // lockCommand is a command that sends requests: what calls ask and tell it.
@@ -150,10 +149,7 @@ type repetition struct {
 // repeat sends a call on the engine's own connection.
 func (c *calls) repeat(r *callRequest, again repetition) {
 	until := c.Clock.Now().Add(again.limit)
-	pause := retryFirst
-	c.unfinished.Add(1)
-	var attempt func()
-	attempt = func() {
+	c.try(jobs.Attempt, func(pause time.Duration) (done bool) {
 		sentAt := c.Clock.Now()
 		ctx, cancel := context.WithDeadline(c.Life, later(until, sentAt.Add(pause)))
 		v, err := c.Client.run(ctx, again.call)
@@ -169,15 +165,12 @@ func (c *calls) repeat(r *callRequest, again repetition) {
 				}
 			}
 			if !r.Once && !isFinal(refusalOf(v)) && c.Life.Err() == nil && c.Clock.Now().Add(pause).Before(until) {
-				c.Jobs.After(pause, jobs.Attempt, attempt)
-				pause = min(2*pause, longestPause)
-				return
+				return false
 			}
 			if !again.certain || again.repeated {
 				err = contract.ErrInDoubt
 			}
 		}
-		defer c.unfinished.Add(-1)
 		o := callOutcome{Reply: v, Err: err, SentAt: sentAt, Repeated: again.repeated}
 		alive := c.Guard.Do(r.Session, func() {
 			if reply := r.For.Answered(o); reply != nil {
@@ -187,8 +180,8 @@ func (c *calls) repeat(r *callRequest, again repetition) {
 		if !alive {
 			r.For.Answered(o)
 		}
-	}
-	c.Jobs.Submit(jobs.Attempt, attempt)
+		return true
+	})
 }
 
 func later(a, b time.Time) time.Time {

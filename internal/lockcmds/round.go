@@ -25,7 +25,7 @@ func (c *confirmer) ask(at lineName, grants []wanted) (rest []askedReplicas, ear
 	if at.patient {
 		limit = patientLimit
 	}
-	now := c.Clock.Now()
+	now := c.clock.Now()
 	end := now.Add(limit)
 	for _, g := range grants {
 		if g.Until.Before(end) {
@@ -50,7 +50,7 @@ func (c *confirmer) ask(at lineName, grants []wanted) (rest []askedReplicas, ear
 		}
 		return nil, true
 	}
-	return rest, err != nil || len(rest) > 0 && c.Clock.Now().Before(end)
+	return rest, err != nil || len(rest) > 0 && c.clock.Now().Before(end)
 }
 
 // leastLimit is the shortest time for a WAIT.
@@ -64,7 +64,7 @@ func (c *confirmer) askOn(
 	for i, g := range all {
 		calls[i] = redislink.Call{Script: g.Proof.Script, Keys: g.Proof.Keys, Args: g.Proof.Args}
 	}
-	answers, have, err := conn.Write(ctx, calls, all[0].Replicas, end.Sub(c.Clock.Now()))
+	answers, have, err := conn.Write(ctx, calls, all[0].Replicas, end.Sub(c.clock.Now()))
 	if err != nil {
 		return all, err
 	}
@@ -86,7 +86,7 @@ func (c *confirmer) askOn(
 		for i := range written {
 			written[i].have = have
 		}
-		next, left := written[0].Replicas, end.Sub(c.Clock.Now())
+		next, left := written[0].Replicas, end.Sub(c.clock.Now())
 		if left > 0 {
 			have, err = conn.Wait(ctx, next, left)
 		}

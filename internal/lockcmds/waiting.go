@@ -17,6 +17,7 @@ func (w *waiter) await(a script.Acquired) []byte {
 	e, key := w.e, w.lock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	w.waited = true
 	w.noteHolderLocked()
 	if a.Upgrades != w.Ahead {
 		n := script.ForWaiters(key)
@@ -67,7 +68,7 @@ func (w *waiter) await(a script.Acquired) []byte {
 func (w *waiter) upgrades() bool {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
-	k := w.claim.Key()
+	k := w.claim.key
 	return k.Kind == exclusive{} && w.e.table.Hold(k) == nil && w.e.holdsLocked(k)
 }
 
@@ -175,7 +176,7 @@ func (w *waiter) noteEnd(now time.Time, outcome string, fence int64) {
 	}
 	c := w.session().Client
 	e := observe.Ending{
-		At: now, Kind: observe.Wait, Key: w.lock(), Mode: w.kind().Mode(), By: observe.Party{Owner: w.claim.Key().Owner, Addr: c.Addr, Name: c.Name},
+		At: now, Kind: observe.Wait, Key: w.lock(), Mode: w.kind().Mode(), By: observe.Party{Owner: w.claim.key.Owner, Addr: c.Addr, Name: c.Name},
 		Took: took, Outcome: outcome, Fence: fence, Sync: w.Sync,
 	}
 	if w.behind != nil {

@@ -17,5 +17,7 @@ type callWorld struct {
 
 func newCallWorld(t *testing.T) *callWorld {
 	w := locktest.NewWorld()
-	return &callWorld{w, newCalls(callOptions{Client: scriptRunner{Topology: w}, Jobs: w, Clock: w, Life: t.Context(), Log: zap.NewNop(), Lease: 30 * time.Second})}
+	return &callWorld{w, &calls{
+		Client: scriptRunner{Topology: w}, Jobs: w, Clock: w, Life: t.Context(), Log: zap.NewNop(), Lease: 30 * time.Second,
+	}}
 }
