@@ -80,7 +80,7 @@ func newTwoServers(t testing.TB, socket string) (c *twoServers, end func()) {
 	c.s = s
 	c.locked(func() {
 		for _, at := range []topology.Node{"a", "b"} {
-			s.laneTo(ordinary, at)
+			s.laneTo(ordinaryRow, at)
 		}
 	})
 	for range 2 {

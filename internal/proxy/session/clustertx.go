@@ -122,7 +122,7 @@ func (tx *keptTx) begin(r *request) bool {
 	tx.begun, tx.answer = true, nil
 	tx.attempts.Sent()
 	opened := s.pin.opens()
-	s.forward(ordinary, command.Multi, &reply.Reply{Session: s, Muted: true, Done: func(reply []byte) {
+	s.forward(ordinaryRow, command.Multi, &reply.Reply{Session: s, Muted: true, Done: func(reply []byte) {
 		opened(reply)
 		tx.answer = bytes.Clone(reply)
 	}, Whole: true}, 1)

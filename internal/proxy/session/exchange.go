@@ -5,6 +5,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
+	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
@@ -175,29 +176,29 @@ func (s *Session) quiet() {
 }
 
 // conn returns the connection of a request that is not in front of a cluster, or on a pin.
-func (s *Session) conn(r *request) connection {
+func (s *Session) conn(row *command.Row) connection {
 	if s.pin != nil {
 		return s.pin.conn
 	}
-	return s.onLane(r)
+	return s.onLane(row)
 }
 
 // laneTo is the session's lane to a server of a cluster; nil: no server is known.
-func (s *Session) laneTo(r *request, at upstream.Node) connection {
+func (s *Session) laneTo(row *command.Row, at upstream.Node) connection {
 	if at == topology.Any {
 		return nil
 	}
 	s.turnTo(at)
-	return s.onLane(r)
+	return s.onLane(row)
 }
 
 // scriptConn is the connection on which a script has been answered: in a cluster always a lane, because a pin may be at
 // another server.
 func (s *Session) scriptConn() connection {
 	if s.clustered() {
-		return s.onLane(lockCall)
+		return s.onLane(callRow)
 	}
-	return s.conn(lockCall)
+	return s.conn(callRow)
 }
 
 // connection is a lane or a pin.

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 
@@ -40,11 +39,9 @@ func (s *Session) execSubscriptions(r *request) bool {
 	}
 	pin := s.pin
 	s.readFrames()
-	exec := &reply.Reply{Session: s, Muted: r.muted, Done: func(reply []byte) {
+	exec := &reply.Reply{Session: s, Muted: r.muted, Done: func([]byte) {
 		s.Resume()
-		if !bytes.HasPrefix(reply, []byte("-")) || bytes.HasPrefix(reply, []byte("-EXECABORT")) {
-			pin.end()
-		}
+		pin.end() // whatever the reply is: Redis was in the transaction
 	}}
 	pin.execution = AwaitExec(s, &pin.Subscriptions, exec, pin.Queued-pin.Base, pin.Steps)
 	if pin.changes() { // as without subscription commands

@@ -34,7 +34,7 @@ func (s *Session) settle() {
 		return
 	}
 	s.wait = waitReply
-	s.forward(ordinary, resp.AppendCommand(nil, "AUTH", o.target.User, known), &reply.Reply{
+	s.forward(ordinaryRow, resp.AppendCommand(nil, "AUTH", o.target.User, known), &reply.Reply{
 		Session: s, Muted: true, Missed: s.CutOff, // the client knows already that it is another user
 		Done: func(reply []byte) {
 			s.Resume()
@@ -55,7 +55,7 @@ func (s *Session) arrive(target upstream.Identity) {
 	s.become(target)
 	if s.pin.login {
 		s.turnTo(s.pin.conn.At())
-		s.onLane(ordinary)
+		s.onLane(ordinaryRow)
 	}
 }
 

@@ -276,7 +276,7 @@ func (b *batch) send() {
 func (b *batch) forward(raw []byte, n int) {
 	b.s.out.time(b.s.ID, metrics.ClassShared, n, b.s.active)
 	b.s.proxy.Counters.Traffic.Add(b.s.ID, metrics.ClassShared, n, len(raw))
-	b.s.forward(ordinary, raw, nil, n)
+	b.s.forward(ordinaryRow, raw, nil, n)
 }
 
 // maxHeld is the number of bytes that are read behind a command that waits for other clients. Further bytes stay in the

@@ -209,10 +209,10 @@ func (q *inquiry) ask(next func(replies []byte), conns []clients.Conn, command f
 	for _, c := range conns {
 		raw := command(strconv.FormatUint(c.ID, 10))
 		if !s.clustered() {
-			s.forward(ordinary, raw, to, 1)
+			s.forward(ordinaryRow, raw, to, 1)
 			continue
 		}
-		lane := s.laneTo(ordinary, c.At)
+		lane := s.laneTo(ordinaryRow, c.At)
 		s.transmit(lane, raw, s.out.Slots.Add(lane, to, 1), 1)
 	}
 }

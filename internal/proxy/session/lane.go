@@ -13,13 +13,13 @@ import (
 // With none outstanding it moves to another lane if its lane stands still, or does not take all commands at present.
 
 // onLane returns the session's present lane, for a request. The first time it opens one.
-func (s *Session) onLane(r *request) *upstream.Lane {
+func (s *Session) onLane(row *command.Row) *upstream.Lane {
 	switch {
 	case s.lane == nil:
-		s.role = s.wants(r)
+		s.role = s.wants(row)
 		s.lane = s.proxy.Upstream.Lanes.Lane(s.ident, s.at, s.host.Driver(), s.owner, s.role)
-	case s.out.Slots.Due() == 0 && (s.lane.Unsettled() || s.runsScripts(r)): // the lane for scripts may be another one now
-		s.role = s.wants(r)
+	case s.out.Slots.Due() == 0 && (s.lane.Unsettled() || s.runsScripts(row)): // the lane for scripts may be another one now
+		s.role = s.wants(row)
 		s.lane = s.proxy.Upstream.Lanes.Move(s.lane, s.role)
 	default:
 		return s.lane
@@ -31,27 +31,27 @@ func (s *Session) onLane(r *request) *upstream.Lane {
 }
 
 // wants is the role of the lane for the command being routed.
-func (s *Session) wants(r *request) upstream.Role {
+func (s *Session) wants(row *command.Row) upstream.Role {
 	switch {
 	case s.weight.bulky():
 		return upstream.Large
-	case s.runsScripts(r):
+	case s.runsScripts(row):
 		return upstream.Scripts
-	case r.row.Writes:
+	case row.Writes:
 		return upstream.Writes
 	}
 	return upstream.Reads
 }
 
 // runsScripts reports whether the command being routed belongs on the lane for scripts.
-func (s *Session) runsScripts(r *request) bool {
-	return r.row.Script || s.weight.Mixed > 0
+func (s *Session) runsScripts(row *command.Row) bool {
+	return row.Script || s.weight.Mixed > 0
 }
 
 // mix keeps a session that sends a script behind other commands on the lane for scripts: it waits for its replies once,
 // not at each script.
-func (s *Session) mix(r *request) {
-	if r.row.Script && s.out.Slots.Due() > 0 {
+func (s *Session) mix(row *command.Row) {
+	if row.Script && s.out.Slots.Due() > 0 {
 		s.weight.Mixed = CalmBursts
 	}
 }
@@ -64,17 +64,17 @@ func (s *Session) careful() bool {
 
 // mustWait reports whether the next command must wait until nothing is outstanding, because it belongs on another lane,
 // or may.
-func (s *Session) mustWait(r *request) bool {
-	return s.out.Slots.Due() > 0 && (s.strays(r) || r.row.Script && s.role == upstream.Reads || s.outgrown() || s.fills(r))
+func (s *Session) mustWait(row *command.Row) bool {
+	return s.out.Slots.Due() > 0 && (s.strays(row) || row.Script && s.role == upstream.Reads || s.outgrown() || s.fills(row))
 }
 
 // fills reports whether as many commands are outstanding as allowed: see weight, and the limits of clients that have
 // not authenticated.
-func (s *Session) fills(r *request) bool {
+func (s *Session) fills(row *command.Row) bool {
 	if s.guard.Restricted() {
 		return true // one at a time, because the next ones will be refused too
 	}
-	return s.weight.Window > 0 && !r.row.Writes && s.out.Slots.Due() >= s.weight.Window && s.role != upstream.Large
+	return s.weight.Window > 0 && !row.Writes && s.out.Slots.Due() >= s.weight.Window && s.role != upstream.Large
 }
 
 // outgrown reports whether the replies have become so large that further commands belong on another lane.
@@ -84,8 +84,8 @@ func (s *Session) outgrown() bool {
 
 // strays reports whether a command that writes would follow reads of this session to a lane that is kept free of
 // writes.
-func (s *Session) strays(r *request) bool {
-	return r.row.Writes && s.role == upstream.Reads && s.lane != nil && s.lane.Unsettled()
+func (s *Session) strays(row *command.Row) bool {
+	return row.Writes && s.role == upstream.Reads && s.lane != nil && s.lane.Unsettled()
 }
 
 func (s *Session) leaveLane() {

@@ -143,7 +143,7 @@ func (s *Session) locate(r *request) bool {
 			s.note(s.pin.conn.At())
 		}
 		if s.large.asking {
-			s.forward(ordinary, command.Asking, reply.Discard{}, 1)
+			s.forward(ordinaryRow, command.Asking, reply.Discard{}, 1)
 		}
 		return true
 	case at == 0 || len(r.args) <= at || s.kept != nil || s.clusterSubs.Listening() || s.pin != nil && !s.pin.fresh:
@@ -219,7 +219,7 @@ func (s *Session) endStream(rest []byte) {
 			return true
 		}
 	}
-	s.forward(ordinary, rest, h, 1)
+	s.forward(ordinaryRow, rest, h, 1)
 }
 
 var movedMeanwhile = resp.AppendError(nil, resp.NoUpstream,

@@ -243,10 +243,10 @@ func (s *Session) Script(c contract.Call) {
 	if s.clustered() {
 		r := s.newRequest(callRow, nil)
 		r.slot, r.target = s.serverOfKeys(c.Keys)
-		r.raw = call.build(s.laneTo(r, r.target))
+		r.raw = call.build(s.laneTo(r.row, r.target))
 		r.send(call)
 	} else {
-		s.forward(lockCall, call.build(s.conn(lockCall)), call, 1)
+		s.forward(callRow, call.build(s.conn(callRow)), call, 1)
 	}
 	s.script = buffers.Empty(s.script)
 }
@@ -320,7 +320,7 @@ func (c *scriptCall) withText(reply []byte) []byte {
 // repeat sends the call once more: Redis has forgotten the script, after a SCRIPT FLUSH. The reply keeps its slot.
 func (c *scriptCall) repeat(at reply.ID) {
 	s := c.s
-	conn := s.conn(lockCall)
+	conn := s.conn(callRow)
 	conn.Scripts().Remove(c.call.Script.ID())
 	c.reply = nil
 	s.transmit(conn, c.build(conn), at, 1)

@@ -68,7 +68,7 @@ func (s *Session) setPin(conn *upstream.Pin, reason string, login bool) {
 	conn.Observe(s.pin)
 	if conn.Name() != s.name {
 		// The name shows in CLIENT LIST and CLIENT INFO of this connection, as it would on the client's own.
-		s.forward(ordinary, resp.AppendCommand(nil, "CLIENT", "SETNAME", s.name), s.named(s.name), 1)
+		s.forward(ordinaryRow, resp.AppendCommand(nil, "CLIENT", "SETNAME", s.name), s.named(s.name), 1)
 	}
 	if conn.ID() == 0 && conn.Connected() && s.ident.Authenticated() { // it was connected for a client without credentials
 		s.askNumber(func(uint64) {})

@@ -37,7 +37,7 @@ func overNoCluster(t *testing.T) *Session {
 // onDeadPin gives the session a connection that is down already when the next command is sent.
 func onDeadPin(t *testing.T, s *Session) {
 	t.Helper()
-	if !s.takePin(ordinary, "test", command.Transaction) || !dialFails(s.pin.conn) {
+	if !s.takePin(&request{}, "test", command.Transaction) || !dialFails(s.pin.conn) {
 		t.Fatal("no pin whose dial has failed")
 	}
 }
@@ -98,7 +98,7 @@ func TestATransactionIsQueuedInSlices(t *testing.T) {
 	s, _ := byHand(t, shared.Limits{})
 	s.mu.Lock()
 	defer s.unlock()
-	if !s.takePin(ordinary, "multi", command.Transaction) {
+	if !s.takePin(&request{}, "multi", command.Transaction) {
 		t.Fatal("no pin")
 	}
 	tx := &keptTx{commands: slices.Repeat([][]byte{[]byte(typed("PING"))}, 2*mostAtOnce+1)}

@@ -92,12 +92,9 @@ const (
 	toServer             // its target, whatever happens
 )
 
-// ordinary stands for the commands of a batch, and for the proxy's own commands on a pin. lockCall stands for the script
-// calls of the lock engine, whose row is callRow. They never change.
-var (
-	ordinary, lockCall = &request{row: &command.Row{}}, &request{row: callRow}
-	callRow            = &command.Row{Writes: true}
-)
+// ordinaryRow is that of the commands of a batch, and of the proxy's own commands; callRow that of the script calls of
+// the lock engine.
+var ordinaryRow, callRow = &command.Row{}, &command.Row{Writes: true}
 
 // newRequest begins a command.
 func (s *Session) newRequest(row *command.Row, raw []byte) *request {
@@ -191,7 +188,7 @@ func (r *request) handler() reply.Handler {
 func (r *request) forward(raw []byte, h reply.Handler) {
 	switch s := r.s; {
 	case !s.clustered() || s.pin != nil:
-		s.forward(r, raw, h, 1)
+		s.forward(r.row, raw, h, 1)
 	case r.held: // as a question about it
 		r.part(raw, r.slot, r.target).send(h)
 	default:
@@ -237,7 +234,7 @@ func (r *request) send(h reply.Handler) {
 		s.unanswered += len(r.raw)
 		r.attempts.Refused(s.cluster.FailoverWait())
 	}
-	r.at = s.out.Slots.Add(s.laneTo(r, r.target), r, 1)
+	r.at = s.out.Slots.Add(s.laneTo(r.row, r.target), r, 1)
 	r.follow()
 }
 
@@ -285,7 +282,7 @@ func (r *request) transmit(raw []byte) {
 	if r.skips = r.asking; r.asking {
 		raw, n = slices.Concat(command.Asking, raw), 2
 	}
-	conn := s.laneTo(r, r.target)
+	conn := s.laneTo(r.row, r.target)
 	r.lane = s.lane
 	s.transmit(conn, raw, r.at, n)
 }

@@ -114,8 +114,8 @@ func (s *Session) routeShared(r *request) bool {
 			return d == carriedOut
 		}
 	}
-	s.mix(r)
-	if s.mustWait(r) && !s.awaitQuiet() {
+	s.mix(r.row)
+	if s.mustWait(r.row) && !s.awaitQuiet() {
 		return false
 	}
 	switch r.policy {

@@ -301,8 +301,8 @@ func (s *Session) advance() {
 
 // forward sends n commands on the pin, or on the lane if there is no cluster. h handles their replies; nil: they pass to
 // the client.
-func (s *Session) forward(r *request, raw []byte, h reply.Handler, n int) {
-	conn := s.conn(r)
+func (s *Session) forward(row *command.Row, raw []byte, h reply.Handler, n int) {
+	conn := s.conn(row)
 	if s.pin == nil && s.guard.Restricted() {
 		raw = command.Modest(raw, n)
 	}

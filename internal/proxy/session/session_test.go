@@ -219,8 +219,8 @@ func TestOnlyALockCommandThatGoesOnYields(t *testing.T) {
 // The commands behind a lock command wait for its answer, also while its script is sent once more.
 func TestCommandsWaitBehindALockCommand(t *testing.T) {
 	s, h := byHand(t, shared.Limits{})
-	s.conn(ordinary).Scripts().Add(0) // the connection has run the script before
-	script.All()[0].Text()            // composes all scripts, which takes so long that the lane would be set aside
+	s.conn(ordinaryRow).Scripts().Add(0) // the connection has run the script before
+	script.All()[0].Text()               // composes all scripts, which takes so long that the lane would be set aside
 	feed(t, s, "GET a")
 	s.Do(func() {
 		s.wait = waitEngine
@@ -315,7 +315,7 @@ func TestPanicEndsOnlyItsSession(t *testing.T) {
 	other.lane = s.proxy.Upstream.Lanes.Lane(s.ident, topology.Any, h, "", upstream.Reads)
 	defer other.Hungup()
 	s.mu.Lock()
-	s.forward(ordinary, []byte("*1\r\n$4\r\nPING\r\n"), &reply.Reply{Session: s, Done: func([]byte) { panic("test") }}, 1)
+	s.forward(ordinaryRow, []byte("*1\r\n$4\r\nPING\r\n"), &reply.Reply{Session: s, Done: func([]byte) { panic("test") }}, 1)
 	s.mu.Unlock()
 	feed(t, other, "GET a")
 	h.replies(t, "+PONG\r\n$1\r\na\r\n")
@@ -422,8 +422,8 @@ func TestCommandsForAPinThatNeverWasAreRefusedInWords(t *testing.T) {
 		if err := os.Remove(h.socket); err != nil {
 			t.Fatal(err)
 		}
-		s.mu.Lock()                                                                    // so that the session is not told yet
-		failed := s.takePin(ordinary, "test", command.PinRaw) && dialFails(s.pin.conn) // not the spare, which is connected
+		s.mu.Lock()                                                                      // so that the session is not told yet
+		failed := s.takePin(&request{}, "test", command.PinRaw) && dialFails(s.pin.conn) // not the spare, which is connected
 		s.consume([]byte(typed(append(cmds, "GET k")...)))
 		s.unlock()
 		if !failed {
@@ -441,7 +441,7 @@ func TestSessionEndsWithoutAnAnswerToItsOwnQuestion(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.mu.Lock()
-	failed := s.takePin(ordinary, "test", command.PinRaw) && dialFails(s.pin.conn)
+	failed := s.takePin(&request{}, "test", command.PinRaw) && dialFails(s.pin.conn)
 	s.pin.fresh = false
 	s.proxy.Upstream.Prove("u", "first") // so that Redis is asked about that password
 	s.pin.outcome = &outcome{target: upstream.Identity{User: "u", Password: "second"}, authenticated: true}

@@ -98,7 +98,7 @@ func (s *Session) provide(then func(conn uint64)) {
 
 // askNumber asks for the number of the session's pin at Redis, and then has then called, which requires no locks.
 func (s *Session) askNumber(then func(conn uint64)) {
-	s.forward(ordinary, command.Hello, &numbering{pin: s.pin, then: then}, 1)
+	s.forward(ordinaryRow, command.Hello, &numbering{pin: s.pin, then: then}, 1)
 }
 
 // numbering is the handler of the answer to a HELLO that asks for the number of a pin.
