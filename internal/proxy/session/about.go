@@ -32,8 +32,8 @@ func (s *Session) described() clients.Info {
 		c.Subs, c.Patterns, c.Shards = p.Channels, p.Patterns, p.Shards
 		c.Monitors = p.mode == readsRaw && p.reason == "monitor"
 		c.Replicates = p.mode == readsRaw && !c.Monitors
-		if p.InTx {
-			c.Multi = p.Queued - p.Base
+		if p.tx.inTx {
+			c.Multi = p.tx.queued - p.tx.base
 		}
 	}
 	if s.clusterSubs.Listening() {

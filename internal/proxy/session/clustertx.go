@@ -198,11 +198,11 @@ func (tx *keptTx) end(r *request, why []byte) bool {
 
 // opens returns the function that takes the reply to the MULTI that is sent next.
 func (p *pinned) opens() func(reply []byte) {
-	p.Opening++
-	base := p.Queued
+	p.tx.opening++
+	base := p.tx.queued
 	return func(reply []byte) {
-		if p.Opening--; resp.IsOK(reply) {
-			p.opened(base)
+		if p.tx.opening--; resp.IsOK(reply) {
+			p.tx.opened(base)
 		}
 	}
 }
@@ -214,11 +214,11 @@ func (s *Session) routeAt(r *request) decision {
 	if r.look(); r.alters() {
 		s.note(pin.conn.At())
 	}
-	if (pin.ends || pin.Opening > 0 || !pin.InTx) && !s.awaitQuiet() {
+	if (pin.ends || pin.tx.opening > 0 || !pin.tx.inTx) && !s.awaitQuiet() {
 		return postponed
 	}
 	pin.ends = r.row.Name == "exec" || r.row.Name == "discard"
-	if pin.InTx {
+	if pin.tx.inTx {
 		return s.routeInTx(r)
 	}
 	return s.routeOutsideTx(r)
@@ -242,11 +242,11 @@ func (s *Session) routeOutsideTx(r *request) decision {
 		fits = r.slot == pin.watch.slot
 	}
 	switch {
-	case r.policy == command.Shared && (pin.Watching || !pin.fresh && !fits):
+	case r.policy == command.Shared && (pin.tx.watching || !pin.fresh && !fits):
 		r.target = owner
 		r.send(r.handler())
 		return carriedOut
-	case pin.Watching && !fits:
+	case pin.tx.watching && !fits:
 		return decided(r.answerWith(shared.CrossSlot))
 	}
 	return undecided
@@ -264,14 +264,14 @@ func (s *Session) routeInTx(r *request) decision {
 	}
 	switch {
 	case absent: // a command that answers for any user is queued in its place
-		pin.queue(Step{Rewrite: func([]byte) []byte { return noCluster }})
+		pin.tx.queue(step{rewrite: func([]byte) []byte { return noCluster }})
 		r.forward(command.Hello, r.handler())
 		return carriedOut
 	case refusal != nil:
 		return decided(s.poison(r, refusal))
 	case r.slot < 0, r.slot == pin.txSlot:
 		return undecided
-	case pin.txSlot < 0 && (!pin.Watching || r.slot == pin.watch.slot):
+	case pin.txSlot < 0 && (!pin.tx.watching || r.slot == pin.watch.slot):
 		pin.txSlot = r.slot
 		return undecided
 	}
@@ -293,16 +293,16 @@ func (s *Session) watchOver(r *request, to reply.Handler) reply.Handler {
 		return to
 	}
 	switch {
-	case pin.InTx || pin.Opening > 0:
+	case pin.tx.mayBeOpen():
 		return s.inPlace(r, to, func(why topology.Refusal) []byte {
 			s.noteRefusal(why)
-			if pin.Watching {
+			if pin.tx.watching {
 				pin.watch.broken = true
 				return queued
 			}
 			return tryAgain
 		})
-	case pin.Watching && r.slot >= 0 && (r.policy == command.PinOnce || r.row.Name == "watch"):
+	case pin.tx.watching && r.slot >= 0 && (r.policy == command.PinOnce || r.row.Name == "watch"):
 		watches := r.row.Name == "watch"
 		return s.inPlace(r, to, func(topology.Refusal) []byte {
 			if watches {
@@ -343,7 +343,7 @@ func (p *pinned) rerouted(r *request, slot int, read func(reply []byte) topology
 		}
 		return p.elsewhere(r, why)
 	}, Unsent: func() bool {
-		if p.Watching || p.keep {
+		if p.tx.watching || p.keep {
 			p.s.CutOff() // the state is lost; no command behind this one may run without it
 			return true
 		}

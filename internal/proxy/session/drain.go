@@ -3,11 +3,11 @@ package session
 // This file says when a client leaves that is asked to: behind a reply if it goes on sending, so that no command of its
 // crosses the end of the connection, else after a silence. It does no I/O and has no lock.
 
-// A DrainState is how far one client is. The zero value: it is not asked to leave.
-type DrainState uint8
+// A drainState is how far one client is. The zero value: it is not asked to leave.
+type drainState uint8
 
 const (
-	drainAsked  DrainState = 1 + iota // it has sent nothing since it was asked
+	drainAsked  drainState = 1 + iota // it has sent nothing since it was asked
 	drainServed                       // it leaves behind a reply
 )
 
@@ -16,7 +16,7 @@ const (
 const drainSilence = 500
 
 // ask asks the client to leave. busy: replies to it are outstanding. It reports whether this is the first time.
-func (s *DrainState) ask(busy bool) bool {
+func (s *drainState) ask(busy bool) bool {
 	if *s != 0 {
 		return false
 	}
@@ -27,14 +27,14 @@ func (s *DrainState) ask(busy bool) bool {
 }
 
 // sent says that the client has sent something.
-func (s *DrainState) sent() {
+func (s *drainState) sent() {
 	if *s == drainAsked {
 		*s = drainServed
 	}
 }
 
 // behindReply reports whether the client leaves as soon as it has all its replies.
-func (s DrainState) behindReply() bool { return s == drainServed }
+func (s drainState) behindReply() bool { return s == drainServed }
 
-// Silent reports whether a client without traffic for that number of milliseconds leaves.
-func Silent(idle int64) bool { return idle >= drainSilence }
+// isSilent reports whether a client without traffic for that number of milliseconds leaves.
+func isSilent(idle int64) bool { return idle >= drainSilence }

@@ -4,7 +4,7 @@ import "testing"
 
 func TestAClientLeavesBehindAReply(t *testing.T) {
 	for _, busy := range []bool{false, true} {
-		var s DrainState
+		var s drainState
 		if s.sent(); s.behindReply() {
 			t.Error("it leaves before it is asked")
 		}
@@ -21,7 +21,7 @@ func TestAClientLeavesBehindAReply(t *testing.T) {
 }
 
 func TestASilentClientIsNotAboutToSend(t *testing.T) {
-	if Silent(drainSilence-1) || !Silent(drainSilence) {
+	if isSilent(drainSilence-1) || !isSilent(drainSilence) {
 		t.Error("the limit is another one")
 	}
 }

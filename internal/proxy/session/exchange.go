@@ -147,7 +147,7 @@ func (s *Session) rejected() bool {
 func (s *Session) quiet() {
 	s.unanswered, s.backlog = 0, budget.Backlog{}
 	if s.pin != nil {
-		s.pin.waits, s.pin.Opening = false, 0 // a MULTI that could not be sent opens nothing
+		s.pin.waits, s.pin.tx.opening = false, 0 // a MULTI that could not be sent opens nothing
 	}
 	s.endVisit()
 	if s.weight.weigh() {

@@ -17,18 +17,18 @@ import (
 // subscribe sends a subscription command. Its frames are examined from then on.
 func (s *Session) subscribe(r *request) bool {
 	pin := s.pin
-	if (pin.mode != readsFrames || pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
+	if (pin.mode != readsFrames || pin.tx.mayBeOpen()) && !s.awaitQuiet() {
 		return false
 	}
 	channels := len(r.args) - 1
-	if pin.InTx {
-		pin.queue(Step{Verb: r.row.Name, Left: channels})
+	if pin.tx.inTx {
+		pin.tx.queue(step{verb: r.row.Name, left: channels})
 		r.forward(r.raw, r.handler())
 		return true
 	}
 	s.readFrames()
-	pin.count()
-	r.forward(r.raw, AwaitReply(s, &pin.Subscriptions, r.muted, r.row.Name, channels))
+	pin.tx.count()
+	r.forward(r.raw, framesOf(s, &pin.subscriptions, r.muted, r.row.Name, channels))
 	return true
 }
 
@@ -41,10 +41,10 @@ func (s *Session) execSubscriptions(r *request) bool {
 	s.readFrames()
 	exec := &reply.Reply{Session: s, Muted: r.muted, Done: func([]byte) {
 		s.Resume()
-		pin.end() // whatever the reply is: Redis was in the transaction
+		pin.tx.end() // whatever the reply is: Redis was in the transaction
 	}}
-	pin.execution = AwaitExec(s, &pin.Subscriptions, exec, pin.Queued-pin.Base, pin.Steps)
-	if pin.changes() { // as without subscription commands
+	pin.execution = framesOfExec(s, &pin.subscriptions, exec, pin.tx.queued-pin.tx.base, pin.tx.steps)
+	if pin.tx.changes() { // as without subscription commands
 		s.wait = waitReply
 	}
 	r.forward(r.raw, pin.execution)
@@ -70,14 +70,14 @@ func (s *Session) listen(r *request) decision {
 		return postponed
 	}
 	switch {
-	case subscribes && s.pin != nil && s.pin.InTx:
+	case subscribes && s.pin != nil && s.pin.tx.inTx:
 		return decided(s.poison(r, noSubscriptionsInTx))
 	case subscribes:
 		s.wait = waitReply
 		s.clusterSubs.Ask(name, r.args[1:], s.ident.Proto, s.out.Slots.Hold(), r.muted)
 		return carriedOut
 	case name == "ping":
-		return decided(r.answerWith(Pong(r.args[1:])))
+		return decided(r.answerWith(pong(r.args[1:])))
 	}
 	return decided(r.answerWith(subscriberRefusal(s.cmd)))
 }
@@ -104,13 +104,13 @@ func (s *Session) frame(b []byte, kind resp.Kind) {
 	pin := s.pin
 	verb, count := ReadPubSubFrame(b)
 	at, h, due := s.out.Slots.First(pin.conn)
-	f, _ := h.(*Frames)
+	f, _ := h.(*frames)
 	switch {
 	case f != nil && f.awaits(verb):
 		f.confirm(verb, count)
 		s.out.put(at, b, false)
 		s.Answered(at, f.done())
-	case kind == resp.Push, pin.subscribed() && IsMessage(verb), !due:
+	case kind == resp.Push, pin.subscribed() && isMessage(verb), !due:
 		pin.confirm(verb, count) // Redis ends subscriptions by itself when a slot moves away
 		s.out.message(b)
 		if s.out.Slots.Due() == 0 {
@@ -141,8 +141,8 @@ func (s *Session) routeUnread(r *request) bool {
 	pin := s.pin
 	pin.fresh = false
 	switch {
-	case pin.InTx || s.subscriber():
-		pin.count()
+	case pin.tx.inTx || s.subscriber():
+		pin.tx.count()
 		pin.spent = true // Redis refuses or queues it; its effect at EXEC is not examined
 		r.forward(r.raw, r.handler())
 	case r.muted:

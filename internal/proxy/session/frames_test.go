@@ -21,7 +21,7 @@ func (c *client) Held(int)                         {}
 func (c *client) Resume()                          {}
 
 // take hands a frame to the handler, as a session does. It returns the number of commands that are answered.
-func take(f *Frames, c *client, frame string) int {
+func take(f *frames, c *client, frame string) int {
 	if verb, count := ReadPubSubFrame([]byte(frame)); f.awaits(verb) {
 		f.confirm(verb, count)
 		c.Put(0, []byte(frame), false)
@@ -40,7 +40,7 @@ const (
 )
 
 func TestASubscriptionCommandIsAnsweredByAFrameForEachChannel(t *testing.T) {
-	var subs Subscriptions
+	var subs subscriptions
 	for _, c := range []struct {
 		verb   string
 		left   int
@@ -52,7 +52,7 @@ func TestASubscriptionCommandIsAnsweredByAFrameForEachChannel(t *testing.T) {
 		{"subscribe", 1, []string{"-NOPERM no\r\n"}},
 	} {
 		to := &client{}
-		f := AwaitReply(to, &subs, true, c.verb, c.left) // confirmations are seen in silence, too
+		f := framesOf(to, &subs, true, c.verb, c.left) // confirmations are seen in silence, too
 		want := ""
 		for i, frame := range c.frames {
 			if done := take(f, to, frame); (done == 1) != (i == len(c.frames)-1) {
@@ -69,18 +69,18 @@ func TestASubscriptionCommandIsAnsweredByAFrameForEachChannel(t *testing.T) {
 }
 
 // exec is the handler of an EXEC of GET, SUBSCRIBE a b, PING. steps counts the replies that change the session.
-func exec(c *client, muted bool, subs *Subscriptions) (f *Frames, steps *int) {
+func exec(c *client, muted bool, subs *subscriptions) (f *frames, steps *int) {
 	steps = new(int)
 	reply := &reply.Reply{Session: c, Muted: muted, Done: func([]byte) { *steps++ }}
-	return AwaitExec(c, subs, reply, 3, []Step{
-		{Index: 1, Verb: "subscribe", Left: 2},
-		{Index: 2, Apply: func([]byte) { *steps++ }, Rewrite: func([]byte) []byte { return []byte("+pong\r\n") }},
+	return framesOfExec(c, subs, reply, 3, []step{
+		{index: 1, verb: "subscribe", left: 2},
+		{index: 2, apply: func([]byte) { *steps++ }, rewrite: func([]byte) []byte { return []byte("+pong\r\n") }},
 	}), steps
 }
 
 func TestAnExecWithASubscriptionEndsBehindItsArray(t *testing.T) {
 	for _, muted := range []bool{false, true} {
-		c, subs := &client{}, &Subscriptions{}
+		c, subs := &client{}, &subscriptions{}
 		f, steps := exec(c, muted, subs)
 		// The array has as many elements as there were commands. SUBSCRIBE takes two places, so the last reply comes behind it.
 		if done := take(f, c, "*3\r\n$1\r\nv\r\n"+subscribedA+subscribedB); done != 0 || f.due() != 1 {
@@ -101,7 +101,7 @@ func TestAnExecWithASubscriptionEndsBehindItsArray(t *testing.T) {
 
 // A message that comes between the replies of a transaction is none of them.
 func TestAMessageInAnExecAnswersNoCommand(t *testing.T) {
-	c, subs := &client{}, &Subscriptions{Channels: 1}
+	c, subs := &client{}, &subscriptions{Channels: 1}
 	f, _ := exec(c, false, subs)
 	if take(f, c, "*3\r\n$1\r\nv\r\n"+messageA+subscribedB); f.due() != 2 || subs.Channels != 2 {
 		t.Errorf("%d due, %d channels", f.due(), subs.Channels)
@@ -111,7 +111,7 @@ func TestAMessageInAnExecAnswersNoCommand(t *testing.T) {
 func TestAnExecThatExecutesNothingHasNoFrames(t *testing.T) {
 	for _, reply := range []string{"-EXECABORT no\r\n", "*-1\r\n"} {
 		c := &client{}
-		f, _ := exec(c, false, &Subscriptions{})
+		f, _ := exec(c, false, &subscriptions{})
 		if done := take(f, c, reply); done != 1 || c.got != reply {
 			t.Errorf("%q: %d answered, the client gets %q", reply, done, c.got)
 		}
@@ -124,15 +124,15 @@ func TestFramesThatAreLostAreRefused(t *testing.T) {
 		want              int
 	}{{want: 1}, {muted: true}, {gone: true}, {exec: true, want: 1}} {
 		to := &client{gone: c.gone}
-		f := AwaitReply(to, &Subscriptions{}, c.muted, "subscribe", 2)
+		f := framesOf(to, &subscriptions{}, c.muted, "subscribe", 2)
 		if c.exec {
-			f, _ = exec(to, false, &Subscriptions{})
+			f, _ = exec(to, false, &subscriptions{})
 		}
 		if f.Lost(0, 1, false); to.refused != c.want {
 			t.Errorf("%+v: %d refused", c, to.refused)
 		}
 	}
-	if (*Frames)(nil).due() != 0 {
+	if (*frames)(nil).due() != 0 {
 		t.Error("frames are due of no command")
 	}
 }

@@ -68,7 +68,7 @@ func (s *Session) disown(r *request) []byte {
 			return nil
 		}
 	case "hello":
-		if kept := Disown(r.args); len(kept) < len(r.args) {
+		if kept := withoutAuth(r.args); len(kept) < len(r.args) {
 			r.args = kept
 			return resp.AppendCommand(nil, r.args...)
 		}
@@ -83,8 +83,8 @@ func (s *Session) agree(r *request) bool {
 		return false
 	case s.subscriber():
 		return r.answerWith(subscriberRefusal("auth"))
-	case s.pin != nil && s.pin.InTx:
-		s.pin.count()
+	case s.pin != nil && s.pin.tx.inTx:
+		s.pin.tx.count()
 		r.forward(command.ReplyOn, r.handler())
 		return true
 	}

@@ -13,8 +13,8 @@ import (
 // This file reads AUTH, HELLO and SELECT. It says which identity each leads to if Redis accepts it, and whether a
 // shared connection may carry it. It does no I/O.
 
-// Change is the effect of AUTH, HELLO or SELECT if Redis accepts it.
-type Change struct {
+// identityChange is the effect of AUTH, HELLO or SELECT if Redis accepts it.
+type identityChange struct {
 	Name   *string // client name that it sets, if any
 	Auth   bool    // it carries credentials
 	Select bool    // it is SELECT
@@ -26,14 +26,14 @@ type Change struct {
 	odd            bool // Redis may see more in it than is read here
 }
 
-// ReadChange reads a command whose name, in lower case, is name. Redis rejects malformed ones, so nothing is checked
+// readChange reads a command whose name, in lower case, is name. Redis rejects malformed ones, so nothing is checked
 // here.
-func ReadChange(name string, args [][]byte) Change {
+func readChange(name string, args [][]byte) identityChange {
 	switch name {
 	case "select":
 		return readSelect(args)
 	case "auth":
-		c := Change{Auth: true, odd: len(args) != 2 && len(args) != 3}
+		c := identityChange{Auth: true, odd: len(args) != 2 && len(args) != 3}
 		c.user, c.password = credentials(args[1:])
 		c.odd = c.odd || c.user == ""
 		return c
@@ -41,15 +41,15 @@ func ReadChange(name string, args [][]byte) Change {
 	return readHello(args)
 }
 
-func readSelect(args [][]byte) Change {
+func readSelect(args [][]byte) identityChange {
 	word := string(args[len(args)-1])
 	db, err := strconv.Atoi(word)
-	return Change{Select: true, db: db, odd: len(args) != 2 || err != nil || db < 0 || strconv.Itoa(db) != word}
+	return identityChange{Select: true, db: db, odd: len(args) != 2 || err != nil || db < 0 || strconv.Itoa(db) != word}
 }
 
 // readHello reads HELLO [protover [AUTH username password] [SETNAME clientname]].
-func readHello(args [][]byte) Change {
-	c := Change{Hello: true}
+func readHello(args [][]byte) identityChange {
+	c := identityChange{Hello: true}
 	if len(args) > 1 {
 		c.proto, _ = strconv.Atoi(string(args[1]))
 		word := string(args[1])
@@ -68,7 +68,7 @@ func readHello(args [][]byte) Change {
 			i += 2
 		case option == "setname" && i+1 < len(args):
 			name := string(args[i+1])
-			c.odd = c.odd || c.Name != nil || !ValidName(args[i+1])
+			c.odd = c.odd || c.Name != nil || !validName(args[i+1])
 			c.Name = &name
 			i++
 		default:
@@ -91,7 +91,7 @@ func credentials(args [][]byte) (user, password string) {
 }
 
 // apply is the identity that the change leads to from another.
-func (c *Change) apply(id upstream.Identity) upstream.Identity {
+func (c *identityChange) apply(id upstream.Identity) upstream.Identity {
 	if c.Auth {
 		id.User, id.Password = c.user, c.password
 	}
@@ -106,7 +106,7 @@ func (c *Change) apply(id upstream.Identity) upstream.Identity {
 
 // shared returns the command to send on a shared connection that has the identity to which the change leads. There it
 // changes nothing, whether Redis accepts it or not. nil: there may be a change.
-func (c *Change) shared(raw []byte, args [][]byte) []byte {
+func (c *identityChange) shared(raw []byte, args [][]byte) []byte {
 	switch {
 	case c.odd:
 		return nil
@@ -126,16 +126,16 @@ var refusals = [][]byte{
 	[]byte("-NOAUTH "), []byte("-NOPERM "),
 }
 
-// Untouched reports whether Redis has refused a command without having looked at more than its name and its number of
+// untouched reports whether Redis has refused a command without having looked at more than its name and its number of
 // arguments.
-func Untouched(reply []byte) bool {
+func untouched(reply []byte) bool {
 	return slices.ContainsFunc(refusals, func(r []byte) bool { return bytes.HasPrefix(reply, r) })
 }
 
 // unclear reports whether the proxy cannot tell after the reply who is logged in. Redis acts on HELLO's options one
 // after another, so a bad one may follow an AUTH that went well. Redis may also have a user with the empty name, which
 // means the default user in an identity.
-func (c *Change) unclear(reply []byte) bool {
+func (c *identityChange) unclear(reply []byte) bool {
 	if reply[0] != '-' {
 		return c.Auth && c.user == ""
 	}
@@ -144,18 +144,18 @@ func (c *Change) unclear(reply []byte) bool {
 
 // mayHaveNamed reports whether a command that was refused may have left a name. HELLO is refused for the want of
 // credentials only after all of its options.
-func (c *Change) mayHaveNamed(reply []byte) bool {
+func (c *identityChange) mayHaveNamed(reply []byte) bool {
 	return c.Name != nil && reply[0] == '-' && (c.looked(reply) || bytes.HasPrefix(reply, []byte("-NOAUTH ")))
 }
 
 // looked reports whether Redis has looked at HELLO's options before it refused.
-func (c *Change) looked(reply []byte) bool {
-	return !Untouched(reply) && !bytes.HasPrefix(reply, []byte("-NOPROTO "))
+func (c *identityChange) looked(reply []byte) bool {
+	return !untouched(reply) && !bytes.HasPrefix(reply, []byte("-NOPROTO "))
 }
 
 // denied reports whether Redis has refused the credentials of user, which the command carries. Other refusals say
 // nothing about them.
-func (c *Change) denied(reply []byte) (user string, denied bool) {
+func (c *identityChange) denied(reply []byte) (user string, denied bool) {
 	if !c.Auth || !c.looked(reply) {
 		return "", false
 	}
@@ -169,8 +169,8 @@ func (c *Change) denied(reply []byte) (user string, denied bool) {
 // password for a user without one.
 var denials = []string{"-WRONGPASS ", "-ERR invalid password", "-ERR AUTH ", "-ERR Client sent AUTH"}
 
-// ValidName reports whether Redis accepts b as a client name: printable ASCII without spaces.
-func ValidName(b []byte) bool {
+// validName reports whether Redis accepts b as a client name: printable ASCII without spaces.
+func validName(b []byte) bool {
 	for _, c := range b {
 		if c < '!' || c > '~' {
 			return false
@@ -179,10 +179,10 @@ func ValidName(b []byte) bool {
 	return true
 }
 
-// Disown takes all credentials out of the arguments of a HELLO, by Redis's own grammar: an argument of SETNAME is no
+// withoutAuth takes all credentials out of the arguments of a HELLO, by Redis's own grammar: an argument of SETNAME is no
 // option. The arguments behind an option that Redis does not accept are left out too, so that no unread argument
 // travels; Redis refuses the command at that option. It reuses args.
-func Disown(args [][]byte) [][]byte {
+func withoutAuth(args [][]byte) [][]byte {
 	out := args[:min(2, len(args))]
 	for i := 2; i < len(args); i++ {
 		switch option := bytes.ToLower(args[i]); {

@@ -36,7 +36,7 @@ func TestSharedForms(t *testing.T) {
 		for word := range strings.FieldsSeq(test.cmd) {
 			args = append(args, []byte(word))
 		}
-		c := ReadChange(strings.ToLower(string(args[0])), args)
+		c := readChange(strings.ToLower(string(args[0])), args)
 		sent := c.shared(resp.AppendCommand(nil, args...), args)
 		want := []byte(nil)
 		if test.sent != "" {
@@ -65,7 +65,7 @@ func TestDisownLeavesNoCredentials(t *testing.T) {
 		"HELLO 2 BAD AUTH root pw":                "HELLO 2 BAD",
 		"HELLO AUTH root pw":                      "HELLO AUTH root",
 	} {
-		got := bytes.Join(Disown(bytes.Fields([]byte(line))), []byte(" "))
+		got := bytes.Join(withoutAuth(bytes.Fields([]byte(line))), []byte(" "))
 		if string(got) != want {
 			t.Errorf("%s: %s, want %s", line, got, want)
 		}

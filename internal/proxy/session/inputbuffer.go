@@ -4,9 +4,9 @@ import "github.com/lockproxy/lockproxy/internal/buffers"
 
 // This file holds the bytes of a client that must wait.
 
-// An Inbox is bytes in the order of their arrival. Taking n bytes off its start costs O(n) in the long run, however
+// An inbox is bytes in the order of their arrival. Taking n bytes off its start costs O(n) in the long run, however
 // many bytes are behind them. The zero value is empty.
-type Inbox struct {
+type inbox struct {
 	buf []byte
 	off int // the first byte that has not been dropped
 }
@@ -15,7 +15,7 @@ type Inbox struct {
 const keptInput = 4 << 10
 
 // append adds b at the end. need is the number of bytes that are known to follow, or 0.
-func (q *Inbox) append(b []byte, need int) {
+func (q *inbox) append(b []byte, need int) {
 	if q.off > 0 && len(q.buf)+len(b) > cap(q.buf) {
 		q.compact()
 	}
@@ -23,16 +23,16 @@ func (q *Inbox) append(b []byte, need int) {
 }
 
 // bytes is the content. It is valid until the next call of a method that changes the Inbox, and may be written to.
-func (q *Inbox) bytes() []byte { return q.buf[q.off:] }
+func (q *inbox) bytes() []byte { return q.buf[q.off:] }
 
 // len is the number of bytes.
-func (q *Inbox) len() int { return len(q.buf) - q.off }
+func (q *inbox) len() int { return len(q.buf) - q.off }
 
 // cap is the memory that they take, in bytes.
-func (q *Inbox) cap() int { return cap(q.buf) }
+func (q *inbox) cap() int { return cap(q.buf) }
 
 // drop takes n bytes off the start.
-func (q *Inbox) drop(n int) {
+func (q *inbox) drop(n int) {
 	q.off += n
 	switch {
 	case q.off < len(q.buf):
@@ -41,14 +41,14 @@ func (q *Inbox) drop(n int) {
 		}
 	case cap(q.buf) > keptInput:
 		buffers.Free(q.buf)
-		*q = Inbox{}
+		*q = inbox{}
 	default:
 		q.buf, q.off = q.buf[:0], 0
 	}
 }
 
 // compact moves the bytes to the start of a buffer that is not much too large.
-func (q *Inbox) compact() {
+func (q *inbox) compact() {
 	rest := q.buf[q.off:]
 	if cap(q.buf) > buffers.Small && len(rest) < cap(q.buf)/4 {
 		small := append(buffers.Get(len(rest)), rest...)
@@ -61,4 +61,4 @@ func (q *Inbox) compact() {
 }
 
 // forget drops everything. Slices of it stay valid, so a caller in the middle of one may finish.
-func (q *Inbox) forget() { *q = Inbox{} }
+func (q *inbox) forget() { *q = inbox{} }

@@ -11,7 +11,7 @@ import (
 
 func TestBytesComeOutAsTheyWentIn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var q Inbox
+		var q inbox
 		var want []byte
 		next := byte(0)
 		for range rapid.IntRange(1, 60).Draw(t, "events") {
@@ -37,7 +37,7 @@ func TestBytesComeOutAsTheyWentIn(t *testing.T) {
 
 // Many small commands behind each other are taken off one by one, as when each waits for a lock.
 func TestTakingSmallPiecesIsLinear(t *testing.T) {
-	var q Inbox
+	var q inbox
 	q.append(make([]byte, 4<<20), 0)
 	moved, off := 0, q.off
 	for q.len() > 0 {
@@ -53,7 +53,7 @@ func TestTakingSmallPiecesIsLinear(t *testing.T) {
 }
 
 func TestEmptyInboxKeepsLittle(t *testing.T) {
-	var q Inbox
+	var q inbox
 	q.append(make([]byte, 1<<20), 0)
 	q.drop(1 << 20)
 	if q.cap() > keptInput {
@@ -62,7 +62,7 @@ func TestEmptyInboxKeepsLittle(t *testing.T) {
 }
 
 func TestLargeBufferIsGivenUpBeforeItIsEmpty(t *testing.T) {
-	var q Inbox
+	var q inbox
 	q.append(make([]byte, 4<<20), 0)
 	q.drop(4<<20 - 100)
 	if q.cap() > 64<<10 {

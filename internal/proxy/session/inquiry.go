@@ -35,7 +35,7 @@ func (s *Session) askAbout(r *request) bool {
 	q := &inquiry{s: s, words: words, args: words[2:], size: len(r.raw), muted: r.muted}
 	if s.pin != nil {
 		s.pin.fresh = false
-		s.pin.count()
+		s.pin.tx.count()
 	}
 	s.wait = waitReply
 	q.at = s.out.Slots.Hold()

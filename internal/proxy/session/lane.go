@@ -52,7 +52,7 @@ func (s *Session) runsScripts(row *command.Row) bool {
 // not at each script.
 func (s *Session) mix(row *command.Row) {
 	if row.Script && s.out.Slots.Due() > 0 {
-		s.weight.Mixed = CalmBursts
+		s.weight.Mixed = calmBursts
 	}
 }
 
@@ -79,7 +79,7 @@ func (s *Session) fills(row *command.Row) bool {
 
 // outgrown reports whether the replies have become so large that further commands belong on another lane.
 func (s *Session) outgrown() bool {
-	return s.weight.Burst >= LargeBurst && s.role != upstream.Large
+	return s.weight.Burst >= largeBurst && s.role != upstream.Large
 }
 
 // strays reports whether a command that writes would follow reads of this session to a lane that is kept free of

@@ -124,7 +124,7 @@ func (s *Session) openStream(r *request) bool {
 	s.cmd = r.row.Title
 	if s.pin != nil {
 		s.pin.fresh = false
-		s.pin.Queued++
+		s.pin.tx.queued++
 	}
 	return true
 }

@@ -9,23 +9,23 @@ package session
 
 // The bounds.
 const (
-	// LargeBurst is the number of bytes of replies, between two moments without anything outstanding, that makes a
+	// largeBurst is the number of bytes of replies, between two moments without anything outstanding, that makes a
 	// session bulky.
-	LargeBurst = 1 << 20
+	largeBurst = 1 << 20
 
-	// CalmBursts is the number of smaller bursts in a row that makes it ordinary again. A session that sends scripts
+	// calmBursts is the number of smaller bursts in a row that makes it ordinary again. A session that sends scripts
 	// among other commands stays on the lane for scripts as long.
-	CalmBursts = 64
+	calmBursts = 64
 
 	// If Redis closes connections that have much to send, a new session sends no read beyond a window of outstanding
 	// commands, because the size of its replies is not known yet. The window grows fourfold each time that all commands
 	// have been answered, and is open after the last. Without such a limit there is no window: commands that Redis has
 	// been sent run even if the client closes at once.
-	FirstWindow, lastWindow = 16, 1024
+	firstWindow, lastWindow = 16, 1024
 )
 
-// Weight measures the size of a session's replies.
-type Weight struct {
+// weight measures the size of a session's replies.
+type weight struct {
 	Burst  int // bytes since nothing was outstanding
 	calm   int // smaller bursts until the session is ordinary again; 0: it is
 	Window int // 0: open
@@ -33,10 +33,10 @@ type Weight struct {
 }
 
 // bulky reports whether the session has large replies.
-func (w *Weight) bulky() bool { return w.calm > 0 }
+func (w *weight) bulky() bool { return w.calm > 0 }
 
 // weigh is called when nothing is outstanding. It reports whether the session now belongs on another lane.
-func (w *Weight) weigh() (changed bool) {
+func (w *weight) weigh() (changed bool) {
 	was, burst := w.bulky(), w.Burst
 	w.Burst = 0
 	w.Mixed = max(0, w.Mixed-1)
@@ -46,8 +46,8 @@ func (w *Weight) weigh() (changed bool) {
 		}
 	}
 	switch {
-	case burst >= LargeBurst:
-		w.calm = CalmBursts
+	case burst >= largeBurst:
+		w.calm = calmBursts
 	case was:
 		w.calm--
 	}

@@ -31,7 +31,7 @@ func New(from clients.Origin, e *shared.Proxy, h engine.Client) *Session {
 	s.guard.Restrict(e.Restricts(s.ident))
 	s.bill.Open(e.Budget, s)
 	if e.Upstream.Tight() {
-		s.weight.Window = FirstWindow
+		s.weight.Window = firstWindow
 	}
 	return s
 }
@@ -123,7 +123,7 @@ func (s *Session) Drain(within time.Duration, now bool) bool {
 		s.ident.Proto == 3 && (s.pin == nil || s.pin.mode != readsRaw) {
 		s.out.push(resp.AppendDraining(nil, within))
 	}
-	if now || Silent(s.proxy.Clock.Load()-s.active) {
+	if now || isSilent(s.proxy.Clock.Load()-s.active) {
 		s.depart()
 	}
 	return s.over()

@@ -32,7 +32,7 @@ func (s *Session) local(r *request) bool {
 			h.Replace = s.nameFor
 		}
 	case "setinfo":
-		if len(r.args) == 4 && ValidName(r.args[3]) {
+		if len(r.args) == 4 && validName(r.args[3]) {
 			r.raw = s.setInfo(r, h)
 		}
 	case "reply":
@@ -48,7 +48,7 @@ func (s *Session) local(r *request) bool {
 	}
 	if s.pin != nil {
 		s.pin.fresh = false
-		s.pin.count()
+		s.pin.tx.count()
 	}
 	r.forward(r.raw, h)
 	return true
@@ -104,7 +104,7 @@ func (s *Session) resetState() {
 // resetPin is resetState for a session whose pin has been reset by Redis.
 func (s *Session) resetPin() {
 	p := s.pin
-	p.end()
+	p.tx.end()
 	p.Channels, p.Patterns, p.Shards = 0, 0, 0
 	s.resetState()
 	p.conn.Named("", false)
@@ -124,7 +124,7 @@ func (s *Session) setName(r *request, h *reply.Reply) []byte {
 			s.called = s.name
 		}
 	}
-	if !ValidName(r.args[2]) {
+	if !validName(r.args[2]) {
 		return r.raw
 	}
 	s.called = name

@@ -20,7 +20,7 @@ import (
 // session's pin, which comes from a small pool. There it judges all logins if it does not answer each one that it
 // refuses. If the session could have no lane behind that, the command is refused.
 func (s *Session) reidentify(r *request) bool {
-	c := ReadChange(r.row.Name, r.args)
+	c := readChange(r.row.Name, r.args)
 	switch {
 	case s.visit(r, c):
 		return true
@@ -40,7 +40,7 @@ func (s *Session) reidentify(r *request) bool {
 // visit sends an identity change on the lane of the identity to which it leads. The session visits that lane until Redis
 // has answered, and moves to it if Redis agrees. false: there is no such lane, or the session may not leave its own
 // connection. A pin that the session has waited for goes back: the lane has come into being meanwhile.
-func (s *Session) visit(r *request, c Change) bool {
+func (s *Session) visit(r *request, c identityChange) bool {
 	pin := s.pin
 	if s.out.Slots.Due() > 0 || pin != nil && !(pin.login && pin.fresh && pin.borrowed == 0) {
 		return false
@@ -68,7 +68,7 @@ func (s *Session) visit(r *request, c Change) bool {
 }
 
 // judgedOnLane ends a visit with Redis's answer.
-func (s *Session) judgedOnLane(c Change, reply []byte) {
+func (s *Session) judgedOnLane(c identityChange, reply []byte) {
 	s.noteDenial(c, reply)
 	if reply[0] == '-' {
 		return
@@ -89,34 +89,34 @@ func (s *Session) judgedOnLane(c Change, reply []byte) {
 // A login waits until all earlier commands are answered: newer servers do not answer a refused AUTH behind answers that
 // are still to be written (see pins.Pin.AnswersRefusals). The next answer would count as that to the AUTH. In a
 // transaction, answers are always still to be written, so there a login is refused.
-func (s *Session) reidentifyPin(r *request, c Change) bool {
+func (s *Session) reidentifyPin(r *request, c identityChange) bool {
 	pin := s.pin
-	if (c.Auth || pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
+	if (c.Auth || pin.tx.mayBeOpen()) && !s.awaitQuiet() {
 		return false
 	}
 	pin.fresh = false
 	switch {
-	case pin.InTx && c.Auth && !pin.conn.AnswersRefusals():
+	case pin.tx.inTx && c.Auth && !pin.conn.AnswersRefusals():
 		return s.poison(r, notInTx)
-	case c.Hello && pin.full():
+	case c.Hello && pin.tx.full():
 		return s.poison(r, tooManyEdits)
-	case pin.InTx:
-		step := Step{Apply: func(reply []byte) { s.judgedOnPin(c, reply) }}
+	case pin.tx.inTx:
+		step := step{apply: func(reply []byte) { s.judgedOnPin(c, reply) }}
 		if c.Hello {
-			step.Rewrite = s.ownID
+			step.rewrite = s.ownID
 		}
-		pin.queue(step)
+		pin.tx.queue(step)
 		r.forward(r.raw, r.handler())
 		return true
 	}
-	pin.count()
+	pin.tx.count()
 	r.forward(r.raw, s.judgedBy(s.judgedOnPin, r, c))
 	return true
 }
 
 // judgedOnPin notes the outcome of an identity change. If the proxy cannot tell who is logged in now, the client gets
 // the reply, and its connection closes.
-func (s *Session) judgedOnPin(c Change, reply []byte) {
+func (s *Session) judgedOnPin(c identityChange, reply []byte) {
 	s.noteDenial(c, reply)
 	pin := s.pin
 	pin.spent = pin.spent || pin.conn.Bare() || c.mayHaveNamed(reply)
@@ -137,7 +137,7 @@ func (s *Session) judgedOnPin(c Change, reply []byte) {
 
 // judgedBy returns the handler of Redis's answer to an identity change, which judged takes. The session waits for it:
 // the next commands must travel under the new identity.
-func (s *Session) judgedBy(judged func(c Change, reply []byte), r *request, c Change) *reply.Reply {
+func (s *Session) judgedBy(judged func(c identityChange, reply []byte), r *request, c identityChange) *reply.Reply {
 	name := r.row.Name
 	h := &reply.Reply{Session: s, Muted: r.muted}
 	h.Done = func(reply []byte) {
@@ -153,7 +153,7 @@ func (s *Session) judgedBy(judged func(c Change, reply []byte), r *request, c Ch
 }
 
 // noteDenial counts and logs a login that Redis has refused.
-func (s *Session) noteDenial(c Change, reply []byte) {
+func (s *Session) noteDenial(c identityChange, reply []byte) {
 	user, denied := c.denied(reply)
 	if !denied {
 		return
@@ -183,7 +183,7 @@ func (s *Session) ownID(reply []byte) []byte {
 }
 
 // hasPlace reports whether the session can go on if Redis agrees to an identity change.
-func (s *Session) hasPlace(c Change) bool {
+func (s *Session) hasPlace(c identityChange) bool {
 	target := c.apply(s.ident)
 	if known, ok := s.proxy.Upstream.Proven(target.User); c.Auth && ok {
 		target.Password = known // the lane that it will share if the known password is still good

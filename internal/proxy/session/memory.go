@@ -53,7 +53,7 @@ func (s *Session) stationary() int {
 	n := s.sentBytes + s.clusterSubs.Bytes() + cap(s.script) + cap(s.args)*argCost + s.gathered + locking +
 		len(s.name) + len(s.called) + len(s.lib[0]) + len(s.lib[1]) + len(s.library) + len(s.ident.User) + len(s.ident.Password)
 	if p := s.pin; p != nil {
-		n += len(p.Steps)*stepCost + p.Names + p.execution.due()*stepCost + p.frame
+		n += len(p.tx.steps)*stepCost + p.tx.names + p.execution.due()*stepCost + p.frame
 	}
 	if tx := s.kept; tx != nil {
 		n += len(tx.commands)*argCost + tx.size

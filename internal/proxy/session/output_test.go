@@ -13,7 +13,7 @@ const limit = 20
 
 // bench is the output of a client with a limit.
 type bench struct {
-	Output[string]
+	output[string]
 	*testing.T
 	over  []int // what overflow was told
 	later int   // how often Judge was asked for

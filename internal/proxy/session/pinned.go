@@ -18,7 +18,7 @@ func (s *Session) takePin(r *request, reason string, p command.Policy) bool {
 	// MONITOR shows all later connections. A patient request keeps the connection of a new spare out of its view.
 	ask := upstream.Ask{ID: s.ident, At: r.target, Owner: s.owner, Login: login, Patient: p == command.PinRaw}
 	if login {
-		ask.Anew = ReadChange(reason, r.args).Auth
+		ask.Anew = readChange(reason, r.args).Auth
 	}
 	if conn := s.proxy.Upstream.Pins.Acquire(ask); conn != nil {
 		s.setPin(conn, reason, login)
@@ -112,7 +112,9 @@ func (s *Session) releasePin() {
 }
 
 // hasState reports whether the connection is in a state that the session needs.
-func (p *pinned) hasState() bool { return p.mode != readsReplies || p.keep || p.InTx || p.Watching }
+func (p *pinned) hasState() bool {
+	return p.mode != readsReplies || p.keep || p.tx.inTx || p.tx.watching
+}
 
 // dropConnections gives up the session's pin, which it returns, and its lane unless replies are due there.
 func (s *Session) dropConnections() (pin *pinned) {
@@ -269,18 +271,18 @@ func (s *Session) countReplicas(r *request) bool {
 	round := r.round
 	if round == nil {
 		nodes := []upstream.Node{pin.conn.At()}
-		if s.clustered() && !pin.Watching && !pin.keep {
+		if s.clustered() && !pin.tx.watching && !pin.keep {
 			nodes = append(nodes, slices.DeleteFunc(s.writtenTo(), func(at upstream.Node) bool { return at == nodes[0] })...)
 		}
-		round = BeginWait(r.args, nodes, s.clustered())
+		round = beginWait(r.args, nodes, s.clustered())
 	}
 	r.keep()
-	for i, mark := range Marks {
-		r.forward(mark, &reply.Reply{Session: s, Muted: true, Whole: true, Done: func(reply []byte) { round.Marked(i, reply) }})
+	for i, mark := range waitMarks {
+		r.forward(mark, &reply.Reply{Session: s, Muted: true, Whole: true, Done: func(reply []byte) { round.mark(i, reply) }})
 	}
 	r.round = nil
 	pin.fresh = false
-	pin.Queued += len(Marks) + 1
+	pin.tx.queued += len(waitMarks) + 1
 	waits := s.clustered() // else the session may wait for the reply to a later command
 	if waits {
 		s.wait = waitReply

@@ -20,7 +20,7 @@ func TestARefusedTransactionTakesAllItsCommandsAlong(t *testing.T) {
 		{false, true, "set multi set exec", "xooo"},
 		{false, true, "set quit", "xo"},
 	} {
-		var r Refused
+		var r aftermath
 		words := []byte(no)
 		r.refuse(words, c.wasOK)
 		words[1] = '?' // the caller's
@@ -71,7 +71,7 @@ func TestCommandsThatDependOnARefusedOneAreRefused(t *testing.T) {
 		{"watch", false, false, "multi set exec", "ooo"},
 		{"hello", false, true, "get", "o"}, // Redis runs what comes behind a refused login
 	} {
-		var r Refused
+		var r aftermath
 		r.behind(c.name, []byte("-NO\r\n"), c.blind)
 		if r.undecided() {
 			r.leaves(c.more)

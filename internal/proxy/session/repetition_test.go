@@ -76,7 +76,7 @@ func TestATransactionBeginsWhenItsConnectionIsNotDown(t *testing.T) {
 func TestNothingRunsBehindAMultiThatIsLostWithItsWatch(t *testing.T) {
 	s := overNoCluster(t)
 	onDeadPin(t, s)
-	s.pin.Watching, s.pin.fresh = true, false
+	s.pin.tx.watching, s.pin.fresh = true, false
 	s.consume([]byte(typed("MULTI", "SET k v", "EXEC")))
 	if !s.out.Gone() {
 		t.Error("the session goes on")

@@ -80,7 +80,7 @@ type request struct {
 	moved      topology.Node // the server that serves its slot, as the last one that refused it says; Any: it names none
 	then       []*request    // the refused ones that wait for the reply
 
-	round *WaitRound // of a WAIT that goes on at the next server
+	round *waitRound // of a WAIT that goes on at the next server
 }
 
 // A bond says which server a request is for.

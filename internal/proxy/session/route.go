@@ -164,13 +164,13 @@ func (s *Session) routePinned(r *request) bool {
 		return false
 	}
 	mayWait := r.row.MayWait(r.policy)
-	if mayWait && (pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
+	if mayWait && pin.tx.mayBeOpen() && !s.awaitQuiet() {
 		return false // only Redis knows whether the transaction is open, in which no command waits
 	}
-	pin.waits = pin.waits || mayWait && !pin.InTx
+	pin.waits = pin.waits || mayWait && !pin.tx.inTx
 	switch r.policy {
 	case command.Transaction:
-		if r.row.Name == "exec" && pin.subscribes() {
+		if r.row.Name == "exec" && pin.tx.subscribes() {
 			return s.execSubscriptions(r)
 		}
 		return s.transact(r)
@@ -183,7 +183,7 @@ func (s *Session) routePinned(r *request) bool {
 	case command.PinAhead:
 		to, s.wait = r.h, waitReply
 	case command.PinAfterWrite:
-		if !pin.InTx {
+		if !pin.tx.inTx {
 			return s.countReplicas(r)
 		}
 	case command.Lock, command.Local, command.AboutClients:
@@ -191,7 +191,7 @@ func (s *Session) routePinned(r *request) bool {
 			return false
 		}
 		switch {
-		case pin.InTx:
+		case pin.tx.inTx:
 			return s.queueLocal(r)
 		case s.subscriber() && r.policy == command.Lock:
 			return r.answerWith(subscriberRefusal(r.row.Name))
@@ -209,11 +209,11 @@ func (s *Session) routePinned(r *request) bool {
 			return false
 		}
 		h := s.augment(r)
-		if pin.InTx && r.row.Name == "client" {
-			if h.Replace != nil && pin.full() {
+		if pin.tx.inTx && r.row.Name == "client" {
+			if h.Replace != nil && pin.tx.full() {
 				return s.poison(r, tooManyEdits)
 			}
-			pin.queue(Step{Rewrite: h.Replace})
+			pin.tx.queue(step{rewrite: h.Replace})
 			r.forward(r.raw, to)
 			return true
 		}
@@ -222,9 +222,9 @@ func (s *Session) routePinned(r *request) bool {
 		return s.replconf(r)
 	case command.PinOnce:
 		if done := s.pauseOf(r); done != nil {
-			if pin.InTx {
+			if pin.tx.inTx {
 				pin.fresh = false
-				pin.queue(Step{Apply: done})
+				pin.tx.queue(step{apply: done})
 				r.forward(r.raw, to)
 				return true
 			}
@@ -235,7 +235,7 @@ func (s *Session) routePinned(r *request) bool {
 		return s.keepPin(r)
 	}
 	pin.fresh = false
-	pin.count()
+	pin.tx.count()
 	r.forward(r.raw, s.watchOver(r, to))
 	return true
 }
@@ -265,24 +265,24 @@ func (s *Session) keepPin(r *request) bool {
 // command; then accepted is called, if it is not nil.
 func (s *Session) markPin(r *request, raw []byte, h *reply.Reply, keep bool, accepted func()) bool {
 	pin := s.pin
-	if (pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
+	if pin.tx.mayBeOpen() && !s.awaitQuiet() {
 		return false
 	}
 	pin.fresh = false
 	h.Done = func(reply []byte) { pin.marked(reply, keep, accepted) }
-	if pin.InTx {
-		pin.queue(Step{Apply: func(reply []byte) { s.pin.marked(reply, keep, accepted) }}) // it may be another one by then
+	if pin.tx.inTx {
+		pin.tx.queue(step{apply: func(reply []byte) { s.pin.marked(reply, keep, accepted) }}) // it may be another one by then
 		r.forward(raw, r.handler())
 		return true
 	}
-	pin.count()
+	pin.tx.count()
 	r.forward(raw, h)
 	return true
 }
 
 // marked notes the outcome of such a command.
 func (p *pinned) marked(reply []byte, keep bool, accepted func()) {
-	if Untouched(reply) {
+	if untouched(reply) {
 		return
 	}
 	p.spent = true
@@ -304,16 +304,16 @@ func (s *Session) queueLocal(r *request) bool {
 		return s.local(r)
 	case command.Keyword(r.args, 1) == "setname" && len(r.args) == 3:
 		name := string(r.args[2])
-		s.pin.Names += len(name)
-		s.pin.queue(Step{Apply: func(reply []byte) {
+		s.pin.tx.names += len(name)
+		s.pin.tx.queue(step{apply: func(reply []byte) {
 			if resp.IsOK(reply) {
 				s.rename(name, true)
 			}
 		}})
 	case command.Keyword(r.args, 1) == "getname":
-		s.pin.count()
+		s.pin.tx.count()
 	default:
-		s.pin.queue(Step{Apply: func([]byte) { s.pin.spent = true }})
+		s.pin.tx.queue(step{apply: func([]byte) { s.pin.spent = true }})
 	}
 	r.forward(r.raw, r.handler())
 	return true

@@ -51,7 +51,7 @@ type Session struct {
 	mu             sync.Mutex
 	wait           wait
 	ended, closing bool // closing: the connection closes when all output is written
-	parting        DrainState
+	parting        drainState
 	afterUnlock    []func() // run when the session is unlocked
 
 	// Memory, besides the buffers.
@@ -64,7 +64,7 @@ type Session struct {
 
 	// The bytes from the client, and the command that is being read.
 	guard  *resp.Guard
-	in     Inbox // read, but not yet parsed
+	in     inbox // read, but not yet parsed
 	active int64 // shared.Proxy.Clock at the last bytes from or to the client
 	heard  heard
 	side   side
@@ -75,7 +75,7 @@ type Session struct {
 
 	large progress // of a large command that is being received
 
-	out Output[connection] // the replies, until the engine has written them
+	out output[connection] // the replies, until the engine has written them
 
 	// The connections that the session shares. It uses its pin if it has one, else its lane.
 	lane       *upstream.Lane // of the session's identity; nil until first used
@@ -84,14 +84,14 @@ type Session struct {
 	reading    bool           // the session is being fed
 	due        *upstream.Lane // is to be written when the session is unlocked; nil: none
 	alone      bool           // in front of a cluster: nothing is sent behind the last command before it is answered
-	weight     Weight         // of the replies
+	weight     weight         // of the replies
 	unanswered int            // bytes of the commands sent since no reply was due, and of their slots
 	repeated   *request       // a command of a pin that is routed anew; nil: none
 	others     []heldLane     // to servers of a cluster that are not the present one
 
 	// The connection of its own.
 	pin           *pinned // nil: none
-	refused       Refused
+	refused       aftermath
 	cancelPinWait func() bool // withdraws the request for a pin
 	hasty         bool        // the command that gets the pin does not wait for other clients
 	pinTimedOut   error       // why the request for a pin has failed
@@ -143,12 +143,12 @@ type pinned struct {
 	borrowed int  // sessions that are sending this connection's id to Redis: it must not go to the pool meanwhile
 
 	outcome *outcome // of identity changes after which the session has not settled; nil: none
-	TxState
-	Subscriptions
+	tx      txState
+	subscriptions
 	opening   *reply.Reply // handles that to the last MULTI, until EXEC or DISCARD is sent; nil: none
 	placement              // of the transaction in a cluster
 	watch     watch
-	execution *Frames // of the last EXEC with subscription commands; nil: there was none
+	execution *frames // of the last EXEC with subscription commands; nil: there was none
 }
 
 // pinMode says how the session reads its pin.

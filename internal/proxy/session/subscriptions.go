@@ -10,16 +10,16 @@ import (
 // This file reads the frames of a connection in pub/sub mode, assigns them to the commands that they answer, and counts
 // subscriptions. It does no I/O.
 
-// Subscriptions counts the subscriptions of one connection. Each confirmation of Redis has their number.
-type Subscriptions struct {
+// subscriptions counts the subscriptions of one connection. Each confirmation of Redis has their number.
+type subscriptions struct {
 	Channels, Patterns, Shards int64
 }
 
 // subscribed reports whether there is any.
-func (p *Subscriptions) subscribed() bool { return p.Channels+p.Patterns+p.Shards > 0 }
+func (p *subscriptions) subscribed() bool { return p.Channels+p.Patterns+p.Shards > 0 }
 
 // countOf is the number of subscriptions of the kind that a verb ends.
-func (p *Subscriptions) countOf(verb string) int64 {
+func (p *subscriptions) countOf(verb string) int64 {
 	switch verb {
 	case "unsubscribe":
 		return p.Channels
@@ -32,7 +32,7 @@ func (p *Subscriptions) countOf(verb string) int64 {
 }
 
 // confirm takes the number in a confirmation: channels and patterns together, or shard channels.
-func (p *Subscriptions) confirm(verb string, n int64) {
+func (p *subscriptions) confirm(verb string, n int64) {
 	switch verb {
 	case "subscribe", "unsubscribe":
 		p.Channels = n - p.Patterns
@@ -43,8 +43,8 @@ func (p *Subscriptions) confirm(verb string, n int64) {
 	}
 }
 
-// IsMessage reports whether a frame that begins with that word may come without a request.
-func IsMessage(verb string) bool {
+// isMessage reports whether a frame that begins with that word may come without a request.
+func isMessage(verb string) bool {
 	switch verb {
 	case "message", "pmessage", "smessage", "sunsubscribe":
 		return true
@@ -58,8 +58,8 @@ func subscriberRefusal(verb string) []byte {
 		"': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
 }
 
-// Pong is the reply to a PING of a subscriber in RESP2.
-func Pong(text [][]byte) []byte {
+// pong is the reply to a PING of a subscriber in RESP2.
+func pong(text [][]byte) []byte {
 	var word []byte
 	if len(text) > 0 {
 		word = text[0]

@@ -28,24 +28,24 @@ func TestFramesAreReadByTheirFirstWordAndLastNumber(t *testing.T) {
 
 // Redis counts channels and patterns together, and shard channels apart.
 func TestConfirmationsSayHowManySubscriptionsThereAre(t *testing.T) {
-	var s Subscriptions
+	var s subscriptions
 	for _, c := range []struct {
 		verb string
 		n    int64
-		want Subscriptions
+		want subscriptions
 	}{
-		{"subscribe", 1, Subscriptions{Channels: 1}},
-		{"subscribe", 2, Subscriptions{Channels: 2}},
-		{"psubscribe", 3, Subscriptions{Channels: 2, Patterns: 1}},
-		{"ssubscribe", 1, Subscriptions{Channels: 2, Patterns: 1, Shards: 1}},
-		{"unsubscribe", 2, Subscriptions{Channels: 1, Patterns: 1, Shards: 1}},
-		{"punsubscribe", 1, Subscriptions{Channels: 1, Shards: 1}},
-		{"unsubscribe", 0, Subscriptions{Shards: 1}},
-		{"message", 9, Subscriptions{Shards: 1}},
-		{"sunsubscribe", 0, Subscriptions{}},
+		{"subscribe", 1, subscriptions{Channels: 1}},
+		{"subscribe", 2, subscriptions{Channels: 2}},
+		{"psubscribe", 3, subscriptions{Channels: 2, Patterns: 1}},
+		{"ssubscribe", 1, subscriptions{Channels: 2, Patterns: 1, Shards: 1}},
+		{"unsubscribe", 2, subscriptions{Channels: 1, Patterns: 1, Shards: 1}},
+		{"punsubscribe", 1, subscriptions{Channels: 1, Shards: 1}},
+		{"unsubscribe", 0, subscriptions{Shards: 1}},
+		{"message", 9, subscriptions{Shards: 1}},
+		{"sunsubscribe", 0, subscriptions{}},
 	} {
 		s.confirm(c.verb, c.n)
-		if s != c.want || s.subscribed() != (c.want != Subscriptions{}) {
+		if s != c.want || s.subscribed() != (c.want != subscriptions{}) {
 			t.Fatalf("after %s %d: %+v, want %+v", c.verb, c.n, s, c.want)
 		}
 	}

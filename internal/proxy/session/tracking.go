@@ -29,7 +29,7 @@ func redirection(args [][]byte) int {
 // number of that client's own connection, or one of no client, so that Redis refuses. The session waits until the
 // number is known.
 func (s *Session) trackTo(r *request, at int) bool {
-	if (s.pin.InTx || s.pin.Opening > 0) && !s.awaitQuiet() {
+	if s.pin.tx.mayBeOpen() && !s.awaitQuiet() {
 		return false
 	}
 	r.keep()
@@ -88,7 +88,7 @@ func (s *Session) provide(then func(conn uint64)) {
 		pin.keep = true
 		s.afterUnlock = append(s.afterUnlock, func() { then(pin.conn.ID()) })
 		return
-	case pin.mode == readsReplies && !s.pinWaits() && !pin.InTx && pin.Opening == 0:
+	case pin.mode == readsReplies && !s.pinWaits() && !pin.tx.mayBeOpen():
 		pin.keep = true
 		s.askNumber(then)
 		return

@@ -10,34 +10,37 @@ import (
 // This file follows a transaction of one connection, as far as Redis has confirmed it, and reads the reply to EXEC. It
 // does no I/O.
 
-// A Step is a queued command that changes the session. Its change happens when EXEC runs it.
-type Step struct {
-	Index   int                       // position among the queued commands
-	Apply   func(reply []byte)        // changes the session; nil: no change
-	Rewrite func(reply []byte) []byte // the reply as the client sees it; nil: unchanged
-	Verb    string                    // of a subscription command; ""
-	Left    int                       // its confirmations
+// A step is a queued command that changes the session. Its change happens when EXEC runs it.
+type step struct {
+	index   int                       // position among the queued commands
+	apply   func(reply []byte)        // changes the session; nil: no change
+	rewrite func(reply []byte) []byte // the reply as the client sees it; nil: unchanged
+	verb    string                    // of a subscription command; ""
+	left    int                       // its confirmations
 }
 
-// TxState describes the open transaction of a pin, as far as Redis has confirmed it.
-type TxState struct {
-	InTx     bool
-	Watching bool
-	Opening  int // MULTIs without an answer yet
-	Queued   int // commands sent on the pin that a transaction would queue
-	Base     int // queued when this transaction began
-	Steps    []Step
-	Names    int // bytes of the names in steps
-	Edits    int // steps with a Rewrite
+// txState describes the open transaction of a pin, as far as Redis has confirmed it.
+type txState struct {
+	inTx     bool
+	watching bool
+	opening  int // MULTIs without an answer yet
+	queued   int // commands sent on the pin that a transaction would queue
+	base     int // queued when this transaction began
+	steps    []step
+	names    int // bytes of the names in steps
+	edits    int // steps with a rewrite
 }
+
+// mayBeOpen reports whether Redis has accepted a MULTI, or may accept one that has been sent.
+func (tx *txState) mayBeOpen() bool { return tx.inTx || tx.opening > 0 }
 
 // queue notes the command that is sent next, which changes the session.
-func (tx *TxState) queue(step Step) {
-	step.Index = tx.Queued - tx.Base
+func (tx *txState) queue(step step) {
+	step.index = tx.queued - tx.base
 	tx.count()
-	tx.Steps = append(tx.Steps, step)
-	if step.Rewrite != nil {
-		tx.Edits++
+	tx.steps = append(tx.steps, step)
+	if step.rewrite != nil {
+		tx.edits++
 	}
 }
 
@@ -45,21 +48,21 @@ func (tx *TxState) queue(step Step) {
 // clients wait meanwhile: about 20 microseconds for each.
 const MostEdits = 128
 
-// full reports whether no further step with a Rewrite may be queued.
-func (tx *TxState) full() bool { return tx.InTx && tx.Edits >= MostEdits }
+// full reports whether no further step with a rewrite may be queued.
+func (tx *txState) full() bool { return tx.inTx && tx.edits >= MostEdits }
 
 // count notes the command that is sent next: a transaction would queue it.
-func (tx *TxState) count() { tx.Queued++ }
+func (tx *txState) count() { tx.queued++ }
 
 // opened notes that Redis has accepted the MULTI before which base commands had been sent.
-func (tx *TxState) opened(base int) {
-	tx.InTx, tx.Base, tx.Steps, tx.Names, tx.Edits = true, base, nil, 0, 0
+func (tx *txState) opened(base int) {
+	tx.inTx, tx.base, tx.steps, tx.names, tx.edits = true, base, nil, 0, 0
 }
 
 // subscribes reports whether a subscription command has been queued.
-func (tx *TxState) subscribes() bool {
-	for _, step := range tx.Steps {
-		if step.Verb != "" {
+func (tx *txState) subscribes() bool {
+	for _, step := range tx.steps {
+		if step.verb != "" {
 			return true
 		}
 	}
@@ -67,29 +70,29 @@ func (tx *TxState) subscribes() bool {
 }
 
 // end notes that the transaction is over.
-func (tx *TxState) end() {
-	tx.InTx, tx.Watching, tx.Steps, tx.Names, tx.Edits = false, false, nil, 0, 0
+func (tx *txState) end() {
+	tx.inTx, tx.watching, tx.steps, tx.names, tx.edits = false, false, nil, 0, 0
 }
 
 // changes reports whether the reply to the EXEC may change the session.
-func (tx *TxState) changes() bool {
-	return slices.ContainsFunc(tx.Steps, func(step Step) bool { return step.Apply != nil })
+func (tx *txState) changes() bool {
+	return slices.ContainsFunc(tx.steps, func(step step) bool { return step.apply != nil })
 }
 
 // rewrites reports whether the client sees another reply to EXEC than Redis's.
-func (tx *TxState) rewrites() bool {
-	return slices.ContainsFunc(tx.Steps, func(step Step) bool { return step.Rewrite != nil })
+func (tx *txState) rewrites() bool {
+	return slices.ContainsFunc(tx.steps, func(step step) bool { return step.rewrite != nil })
 }
 
-// Rewritten is the reply to EXEC as the client sees it.
-func Rewritten(reply []byte, steps []Step) []byte {
+// rewritten is the reply to EXEC as the client sees it.
+func rewritten(reply []byte, steps []step) []byte {
 	if reply[0] != '*' || reply[1] == '-' {
 		return reply
 	}
 	elems := Elements(reply)
 	for _, step := range steps {
-		if step.Rewrite != nil && step.Index < len(elems) {
-			elems[step.Index] = step.Rewrite(elems[step.Index])
+		if step.rewrite != nil && step.index < len(elems) {
+			elems[step.index] = step.rewrite(elems[step.index])
 		}
 	}
 	return slices.Concat(reply[:bytes.IndexByte(reply, '\n')+1], bytes.Join(elems, nil))

@@ -6,27 +6,27 @@ import (
 )
 
 func TestExecAnswersQueuedCommandsByTheirPosition(t *testing.T) {
-	var tx TxState
-	tx.InTx, tx.Base = true, 3
-	tx.Queued = 3
-	tx.Queued++ // an ordinary command
-	tx.queue(Step{Rewrite: func(reply []byte) []byte { return append([]byte("+new "), reply[1:]...) }})
-	tx.Queued++
-	tx.queue(Step{Verb: "subscribe", Left: 1})
+	var tx txState
+	tx.inTx, tx.base = true, 3
+	tx.queued = 3
+	tx.queued++ // an ordinary command
+	tx.queue(step{rewrite: func(reply []byte) []byte { return append([]byte("+new "), reply[1:]...) }})
+	tx.queued++
+	tx.queue(step{verb: "subscribe", left: 1})
 	if !tx.rewrites() || !tx.subscribes() {
 		t.Error("the steps are not known")
 	}
 	reply := []byte("*4\r\n$2\r\na\r\r\n+old\r\n*1\r\n:1\r\n:4\r\n")
-	if got, want := string(Rewritten(reply, tx.Steps)), "*4\r\n$2\r\na\r\r\n+new old\r\n*1\r\n:1\r\n:4\r\n"; got != want {
+	if got, want := string(rewritten(reply, tx.steps)), "*4\r\n$2\r\na\r\r\n+new old\r\n*1\r\n:1\r\n:4\r\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	for _, unchanged := range []string{"*-1\r\n", "-EXECABORT x\r\n", "_\r\n"} {
-		if got := Rewritten([]byte(unchanged), tx.Steps); string(got) != unchanged {
+		if got := rewritten([]byte(unchanged), tx.steps); string(got) != unchanged {
 			t.Errorf("%q became %q", unchanged, got)
 		}
 	}
 	tx.end()
-	if tx.InTx || tx.rewrites() || tx.subscribes() {
+	if tx.inTx || tx.rewrites() || tx.subscribes() {
 		t.Error("the steps outlive the transaction")
 	}
 }
@@ -45,11 +45,11 @@ func TestElementsAreWholeFrames(t *testing.T) {
 }
 
 func TestAnExecChangesTheSessionIfAStepDoes(t *testing.T) {
-	tx := TxState{Steps: []Step{{Rewrite: func(b []byte) []byte { return b }}, {Verb: "subscribe"}}}
+	tx := txState{steps: []step{{rewrite: func(b []byte) []byte { return b }}, {verb: "subscribe"}}}
 	if tx.changes() {
 		t.Error("a reply that is only rewritten changes the session")
 	}
-	if tx.Steps = append(tx.Steps, Step{Apply: func([]byte) {}}); !tx.changes() {
+	if tx.steps = append(tx.steps, step{apply: func([]byte) {}}); !tx.changes() {
 		t.Error("a reply that is applied changes nothing")
 	}
 }

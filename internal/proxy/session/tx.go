@@ -20,12 +20,12 @@ func (s *Session) transact(r *request) bool {
 	switch name {
 	case "multi":
 		pin.opening = h
-		if !pin.InTx { // else Redis refuses it, and the transaction goes on
+		if !pin.tx.inTx { // else Redis refuses it, and the transaction goes on
 			pin.placement = placement{txSlot: -1}
 		}
 		h.Done = pin.opens()
 		h.Missed = func() {
-			if s.clustered() && s.pin != nil && s.pin.Watching {
+			if s.clustered() && s.pin != nil && s.pin.tx.watching {
 				s.CutOff() // the watch is lost
 			}
 			if pin.opening == h { // else EXEC is lost too, and so is everything in between
@@ -35,16 +35,16 @@ func (s *Session) transact(r *request) bool {
 	case "exec":
 		pin.opening = nil
 		// The reply may be large: it is only kept whole if something in it matters here.
-		h.Whole = len(pin.Steps) > 0
-		if pin.rewrites() {
-			steps := pin.Steps
-			h.Replace = func(reply []byte) []byte { return Rewritten(reply, steps) }
+		h.Whole = len(pin.tx.steps) > 0
+		if pin.tx.rewrites() {
+			steps := pin.tx.steps
+			h.Replace = func(reply []byte) []byte { return rewritten(reply, steps) }
 		}
 		h.Done = func(reply []byte) {
 			s.Resume()
 			s.executed(pin, reply)
 		}
-		if pin.changes() { // the session may ask Redis here then: its question must not get into the next transaction
+		if pin.tx.changes() { // the session may ask Redis here then: its question must not get into the next transaction
 			s.wait = waitReply
 		}
 		to = s.watchOverExec(r, h)
@@ -52,7 +52,7 @@ func (s *Session) transact(r *request) bool {
 		pin.opening = nil
 		h.Done = func(reply []byte) {
 			if resp.IsOK(reply) {
-				pin.end()
+				pin.tx.end()
 			}
 		}
 	case "watch":
@@ -60,20 +60,20 @@ func (s *Session) transact(r *request) bool {
 		h.Missed = func() { s.refused.behind("watch", h.Session.Refusal(), h.Muted) }
 		slot := r.slot
 		h.Done = func(reply []byte) {
-			if resp.IsOK(reply) && !pin.Watching {
-				pin.Watching, pin.watch = true, watch{slot: slot}
+			if resp.IsOK(reply) && !pin.tx.watching {
+				pin.tx.watching, pin.watch = true, watch{slot: slot}
 			}
 		}
 	case "unwatch":
-		pin.count()
+		pin.tx.count()
 		h.Done = func(reply []byte) {
 			if resp.IsOK(reply) {
-				pin.Watching = false
+				pin.tx.watching = false
 			}
 		}
 	}
 	r.forward(r.raw, to)
-	if name == "multi" && pin.Watching && pin.watch.broken {
+	if name == "multi" && pin.tx.watching && pin.watch.broken {
 		r.forward(command.Malformed, &reply.Reply{Session: s, Muted: true})
 	}
 	return true
@@ -81,18 +81,18 @@ func (s *Session) transact(r *request) bool {
 
 // executed notes what EXEC did. reply is the start of its reply at least, and all of it if a step matters.
 func (s *Session) executed(pin *pinned, reply []byte) {
-	if bytes.HasPrefix(reply, []byte("-")) && !bytes.HasPrefix(reply, []byte("-EXECABORT")) && !pin.InTx {
+	if bytes.HasPrefix(reply, []byte("-")) && !bytes.HasPrefix(reply, []byte("-EXECABORT")) && !pin.tx.inTx {
 		return // EXEC without MULTI; in a cluster, other errors end a transaction, too
 	}
-	steps := pin.Steps
-	pin.end()
+	steps := pin.tx.steps
+	pin.tx.end()
 	if len(steps) == 0 || reply[0] != '*' {
 		return
 	}
 	elems := Elements(reply)
 	for _, step := range steps {
-		if step.Apply != nil && step.Index < len(elems) {
-			step.Apply(elems[step.Index])
+		if step.apply != nil && step.index < len(elems) {
+			step.apply(elems[step.index])
 		}
 	}
 }
@@ -113,10 +113,10 @@ func (s *Session) watchOverExec(r *request, h *reply.Reply) reply.Handler {
 	return &reply.Guarded{Session: s, To: h, Slot: pin.txSlot, Read: read, Refused: func(at reply.ID, why topology.Refusal) bool {
 		s.noteRefusal(why)
 		words := txMoved
-		if pin.Watching {
+		if pin.tx.watching {
 			words = nullArray(s.ident.Proto)
 		}
-		pin.end()
+		pin.tx.end()
 		s.Resume()
 		if !h.Muted {
 			s.out.put(at, words, false)

@@ -16,25 +16,25 @@ import (
 // after the other, on a connection of the session's own. A mark, sent on it before, has the server count from a point
 // behind the writes. It does no I/O.
 
-// Marks are the commands that are sent in front of WAIT. They change nothing. Redis before 7.2 counts from the end of
+// waitMarks are the commands that are sent in front of WAIT. They change nothing. Redis before 7.2 counts from the end of
 // the connection's last command, whatever it was: no ACL refuses HELLO. Later versions and Valkey count from the last
 // command that went to the replicas. PUBLISH does, except in a cluster; the channel has no subscriber. FUNCTION RESTORE
 // of no functions does everywhere, but counts as a write.
-var Marks = [...][]byte{
+var waitMarks = [...][]byte{
 	resp.AppendCommand(nil, "HELLO"),
 	resp.AppendCommand(nil, "PUBLISH", "lockproxy:wait", ""),
 	resp.AppendCommand(nil, "FUNCTION", "RESTORE", "\n\x00]\x9b\\@\x0f\x7f\xa2\xda"),
 }
 
-// The places of the commands in Marks.
+// The places of the commands in waitMarks.
 const (
 	markGreeting = iota
 	markMessage
 	markFunctions
 )
 
-// A WaitRound asks one server after the other. It belongs to one session, which guards it.
-type WaitRound struct {
+// A waitRound asks one server after the other. It belongs to one session, which guards it.
+type waitRound struct {
 	clustered bool
 	nodes     []topology.Node // that have not answered; the first one is being asked
 	deadline  time.Time       // zero: there is none
@@ -46,9 +46,9 @@ type WaitRound struct {
 	refusal []byte
 }
 
-// BeginWait prepares the round over servers; there is at least one. args are those of the command.
-func BeginWait(args [][]byte, nodes []topology.Node, clustered bool) *WaitRound {
-	r := &WaitRound{clustered: clustered, nodes: nodes}
+// beginWait prepares the round over servers; there is at least one. args are those of the command.
+func beginWait(args [][]byte, nodes []topology.Node, clustered bool) *waitRound {
+	r := &waitRound{clustered: clustered, nodes: nodes}
 	if ms, err := strconv.ParseInt(string(args[len(args)-1]), 10, 64); err == nil && ms > 0 && ms < maxTimeout {
 		r.deadline = time.Now().Add(time.Duration(ms) * time.Millisecond)
 	}
@@ -59,10 +59,10 @@ func BeginWait(args [][]byte, nodes []topology.Node, clustered bool) *WaitRound 
 const maxTimeout = 1 << 40
 
 // at is the server to ask.
-func (r *WaitRound) at() topology.Node { return r.nodes[0] }
+func (r *waitRound) at() topology.Node { return r.nodes[0] }
 
 // command is the command for this server: the time limit is the rest of the client's.
-func (r *WaitRound) command(args [][]byte, raw []byte) []byte {
+func (r *waitRound) command(args [][]byte, raw []byte) []byte {
 	r.byWrite, r.marked, r.refusal = false, false, nil
 	if len(r.replies) == 0 || r.deadline.IsZero() {
 		return raw
@@ -72,8 +72,8 @@ func (r *WaitRound) command(args [][]byte, raw []byte) []byte {
 	return resp.AppendCommand(nil, args...)
 }
 
-// Marked takes the reply to one of Marks.
-func (r *WaitRound) Marked(i int, reply []byte) {
+// mark takes the reply to one of waitMarks.
+func (r *waitRound) mark(i int, reply []byte) {
 	failed := reply[0] == '-'
 	switch {
 	case i == markGreeting:
@@ -103,7 +103,7 @@ func readWaitRefusal(reply []byte) topology.Refusal {
 // answered takes a server's reply. done: it returns the reply to the client. Otherwise the next server is to be asked.
 //
 // A server that has taken no mark counts too many replicas. Then its refusal of the mark is the reply.
-func (r *WaitRound) answered(reply []byte) (joined []byte, done bool) {
+func (r *waitRound) answered(reply []byte) (joined []byte, done bool) {
 	if reply[0] == '-' {
 		return reply, true
 	}

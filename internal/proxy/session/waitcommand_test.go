@@ -23,7 +23,7 @@ func TestTheSmallestNumberIsTheReply(t *testing.T) {
 		{[]string{":2\r\n", ":1\r\n", ":3\r\n"}, ":1\r\n"},
 		{[]string{"*2\r\n:1\r\n:3\r\n", "*2\r\n:0\r\n:4\r\n"}, "*2\r\n:0\r\n:3\r\n"},
 	} {
-		r := BeginWait(words("WAIT 2 0"), make([]topology.Node, len(one.replies)), true)
+		r := beginWait(words("WAIT 2 0"), make([]topology.Node, len(one.replies)), true)
 		for i, reply := range one.replies {
 			got, done := r.answered([]byte(reply))
 			if last := i == len(one.replies)-1; done != last || last && string(got) != one.want {
@@ -36,7 +36,7 @@ func TestTheSmallestNumberIsTheReply(t *testing.T) {
 func TestLaterServersGetTheRestOfTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		args := words("WAIT 2 500")
-		r := BeginWait(args, []topology.Node{"a", "b", "c"}, true)
+		r := beginWait(args, []topology.Node{"a", "b", "c"}, true)
 		if got := r.command(args, []byte("as it is")); string(got) != "as it is" {
 			t.Errorf("%q", got)
 		}
@@ -70,10 +70,10 @@ func TestACountWithoutAMarkIsRefused(t *testing.T) {
 		{hello("redis", "8.0.1"), refused, ok, true, ":1\r\n"},
 		{hello("valkey", "8.0.1"), refused, refused, false, "-NOPERM no\r\n"},
 	} {
-		r := BeginWait(words("WAIT 1 0"), []topology.Node{"a"}, one.clustered)
+		r := beginWait(words("WAIT 1 0"), []topology.Node{"a"}, one.clustered)
 		r.command(words("WAIT 1 0"), nil)
 		for i, reply := range [][]byte{one.hello, one.publish, one.restore} {
-			r.Marked(i, reply)
+			r.mark(i, reply)
 		}
 		if got, done := r.answered([]byte(":1\r\n")); string(got) != one.want || !done {
 			t.Errorf("%+v: %q", one, got)
