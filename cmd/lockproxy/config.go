@@ -68,7 +68,7 @@ type Config struct {
 // UpstreamConfig has the address of Redis and the proxy's credentials there.
 type UpstreamConfig struct {
 	Address  string `yaml:"address" usual:"yes" help:"Redis: host:port, unix:/path, sentinel://host:port,host:port/name (the primary of that name) or cluster://host:port,host:port." when:"Redis is elsewhere, or has Sentinels or is a cluster"`
-	User     Text   `yaml:"user" help:"ACL user of the proxy's own connections." when:"Redis has ACL users"`
+	User     string `yaml:"user" help:"ACL user of the proxy's own connections." when:"Redis has ACL users"`
 	Password Secret `yaml:"password" placeholder:"PASSWORD" help:"Password of the proxy's own connections. Better set by password-file or in the environment, because arguments can be seen." when:"Redis has a password"`
 
 	PasswordFile string `yaml:"password-file" usual:"yes" placeholder:"FILE" help:"File that holds the password. One line end at its end is ignored." when:"the password is a mounted secret"`
@@ -85,7 +85,7 @@ type UpstreamConfig struct {
 // SentinelConfig is how the proxy connects to the Sentinels of upstream.address. They have users and certificates of
 // their own.
 type SentinelConfig struct {
-	User         Text   `yaml:"user" help:"ACL user of the proxy at the Sentinels." when:"the Sentinels have ACL users"`
+	User         string `yaml:"user" help:"ACL user of the proxy at the Sentinels." when:"the Sentinels have ACL users"`
 	Password     Secret `yaml:"password" placeholder:"PASSWORD" help:"Password of the proxy at the Sentinels. Better set by password-file or in the environment." when:"the Sentinels have a password"`
 	PasswordFile string `yaml:"password-file" placeholder:"FILE" help:"File that holds the password for the Sentinels. One line end at its end is ignored." when:"that password is a mounted secret"`
 
@@ -356,23 +356,16 @@ func splitAddress(address string) (network, addr string, err error) {
 // kept lists the settings that differ and cannot.
 func (c Config) reloaded(next Config) (merged Config, changed, kept []string) {
 	merged = c
-	var walk func(prefix string, old, now reflect.Value)
-	walk = func(prefix string, old, now reflect.Value) {
-		for i := range old.NumField() {
-			field := old.Type().Field(i)
-			key := prefix + field.Tag.Get("yaml")
-			switch {
-			case field.Type.Kind() == reflect.Struct:
-				walk(key+".", old.Field(i), now.Field(i))
-			case reflect.DeepEqual(old.Field(i).Interface(), now.Field(i).Interface()):
-			case field.Tag.Get("reload") == "yes":
-				old.Field(i).Set(now.Field(i))
-				changed = append(changed, key)
-			default:
-				kept = append(kept, key)
-			}
+	fresh := settingsOf(&next)
+	for i, s := range settingsOf(&merged) {
+		switch value := fresh[i].field; {
+		case reflect.DeepEqual(s.field.Interface(), value.Interface()):
+		case s.tag.Get("reload") == "yes":
+			s.field.Set(value)
+			changed = append(changed, s.key)
+		default:
+			kept = append(kept, s.key)
 		}
 	}
-	walk("", reflect.ValueOf(&merged).Elem(), reflect.ValueOf(next))
 	return merged, changed, kept
 }

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -13,13 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
-	"unicode/utf8"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
 	"github.com/spf13/pflag"
 
 	"github.com/lockproxy/lockproxy/internal/cli"
@@ -216,168 +208,3 @@ var serviceVariable = pattern(
 // testVariable matches the variables of the subcommands, and those that steer this project's own tests. The proxies
 // that these start inherit them.
 var testVariable = pattern(`^LOCKPROXY_(BINARY|URL|URL_PASSWORD_FILE|SEED|CHAOS_TIME|SOAK_TIME|REDIS_SERVER|REQUIRE_REDIS|REQUIRE_INTEROP|INTEROP_[A-Z]+|TEST_[A-Z_]+)$`)
-
-// fileLimit is more than any configuration has. A larger file is one that was named by mistake, and takes minutes to
-// parse.
-const fileLimit = 1 << 20
-
-// readFile returns the defaults with the file's settings on top. Unknown and repeated keys are errors with their line;
-// no error quotes the file's lines, which may hold a password.
-func readFile(name string) (command, error) {
-	data, err := readLimited(name, fileLimit)
-	switch {
-	case err != nil:
-		return command{}, fmt.Errorf("read configuration: %w", err)
-	case len(data) > fileLimit:
-		return command{}, errors.New(name + " is too large for a configuration")
-	case !utf8.Valid(data): // the decoder would put other characters in place of such bytes, in a password too
-		return command{}, errors.New(name + " is not UTF-8")
-	}
-	data = bytes.TrimPrefix(data, []byte("\uFEFF")) // some editors mark UTF-8 so
-	cfg := NewConfig()
-	dec := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict())
-	err = dec.Decode(&cfg)
-	if errors.Is(err, io.EOF) { // empty, or only comments; the decoder has cleared cfg
-		return command{Config: NewConfig(), blank: true}, nil
-	}
-	if err != nil {
-		if bad := badDuration(data); bad != "" {
-			return command{}, fmt.Errorf("%s: %s", name, bad)
-		}
-		return command{}, fmt.Errorf("%s: %s", name, plain(err, data))
-	}
-	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
-		return command{}, fmt.Errorf("%s: more than one document", name)
-	}
-	return command{Config: cfg}, nil
-}
-
-// plain is what the decoder says of a file, with the line and the column. The decoder would name a wrong type in Go's
-// words, and an unknown key without its section.
-func plain(err error, data []byte) string {
-	if unknown, ok := errors.AsType[*yaml.UnknownFieldError](err); ok {
-		return unknownKey(unknown.Token, data)
-	}
-	typeError, ok := errors.AsType[*yaml.TypeError](err)
-	if !ok {
-		_, byDecoder := errors.AsType[*yaml.SyntaxError](err)
-		return withoutValues(yaml.FormatError(err, false, false), byDecoder)
-	}
-	at, wanted := typeError.Token.Position, "a single value"
-	switch typeError.DstType {
-	case reflect.TypeFor[time.Duration]():
-		wanted = "a duration with a unit, as in 250ms or 1h30m"
-	case reflect.TypeFor[bool]():
-		wanted = "true or false"
-	}
-	return fmt.Sprintf("[%d:%d] must be %s", at.Line, at.Column, wanted)
-}
-
-// quoted matches what the decoder quotes of a file.
-var quoted = pattern(`"(\\.|[^"\\])*"`)
-
-// position is where the decoder has found a mistake.
-var position = pattern(`^\[\d+:\d+\] `)
-
-// mistakes are the words for what the decoder's texts have in them.
-var mistakes = []struct{ has, words string }{
-	{"alias", "a value that begins with * or & stands in quotes"}, // perhaps a password, which the decoder quotes
-	{"anchor", "a value that begins with * or & stands in quotes"},
-	{"mapping is expected", "must be a section: its keys stand below it in lines of their own, further to the right"},
-	{"mapping value is not allowed", "a key in a wrong place: the keys of a section begin in one column, and a value with a colon and a space stands in quotes"},
-	{"tab character", "a tab, where YAML has spaces"},
-}
-
-// withoutValues is an error text about a file without the values that the decoder quotes: one may be a password.
-func withoutValues(text string, byDecoder bool) string {
-	for _, m := range mistakes {
-		if strings.Contains(text, m.has) {
-			return position().FindString(text) + m.words
-		}
-	}
-	if !byDecoder || strings.Contains(text, "already defined") { // the type of the setting quotes its text, the decoder a key
-		return text
-	}
-	return quoted().ReplaceAllString(text, "this")
-}
-
-// unknownKey describes a key of a file that no setting has.
-func unknownKey(at *token.Token, data []byte) string {
-	key := at.Value
-	if file, err := parser.ParseBytes(data, 0); err == nil {
-		for _, doc := range file.Docs {
-			ast.Walk(pathOf{at.Position, &key}, doc.Body)
-		}
-	}
-	text := fmt.Sprintf("[%d:%d] unknown key %s", at.Position.Line, at.Position.Column, key)
-	var known []string
-	for _, s := range settingsOf(new(NewConfig())) {
-		known = append(known, s.key)
-	}
-	if name := strings.Trim(key, "'"); name != key && slices.Contains(known, name) {
-		section, rest, _ := strings.Cut(name, ".")
-		return fmt.Sprintf("%s: write %s: below %s:", text, rest, section)
-	}
-	return text + cli.Meant(key, known)
-}
-
-// pathOf looks for the key at a position, and notes its path.
-type pathOf struct {
-	at   *token.Position
-	path *string
-}
-
-// Visit implements ast.Visitor.
-func (v pathOf) Visit(n ast.Node) ast.Visitor {
-	if m, ok := n.(*ast.MappingValueNode); ok && m.Key.GetToken().Position.Offset == v.at.Offset {
-		*v.path = strings.TrimPrefix(m.Key.GetPath(), "$.")
-	}
-	return v
-}
-
-// badDuration describes the first text in a file that is no duration where one belongs; empty: there is none. The
-// decoder would name neither its key nor its line.
-func badDuration(data []byte) string {
-	file, err := parser.ParseBytes(data, 0)
-	if err != nil {
-		return ""
-	}
-	var search func(prefix string, t reflect.Type) string
-	search = func(prefix string, t reflect.Type) string {
-		for field := range t.Fields() {
-			key := prefix + field.Tag.Get("yaml")
-			switch {
-			case field.Type.Kind() == reflect.Struct:
-				if bad := search(key+".", field.Type); bad != "" {
-					return bad
-				}
-			case field.Type == reflect.TypeFor[time.Duration](), field.Type == reflect.TypeFor[*time.Duration]():
-				if bad := badText(file, key); bad != "" {
-					return bad
-				}
-			}
-		}
-		return ""
-	}
-	return search("", reflect.TypeFor[Config]())
-}
-
-func badText(file *ast.File, key string) string {
-	path, err := yaml.PathString("$.'" + strings.ReplaceAll(key, ".", "'.'") + "'")
-	if err != nil {
-		panic("BUG: the key of a setting is no path: " + err.Error())
-	}
-	node, err := path.FilterFile(file)
-	if err != nil { // it is not in the file
-		return ""
-	}
-	text, ok := node.(*ast.StringNode)
-	if !ok {
-		return ""
-	}
-	if _, err := time.ParseDuration(text.Value); err == nil {
-		return ""
-	}
-	at := text.Token.Position
-	return fmt.Sprintf("[%d:%d] %s: %q is not a duration with a unit, as in 250ms or 1h30m", at.Line, at.Column, key, text.Value)
-}

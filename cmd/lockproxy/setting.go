@@ -76,7 +76,7 @@ func (s *setting) Set(text string) error {
 			return fmt.Errorf("%q is neither true nor false", text)
 		}
 		*target = on
-	default: // string, Text and Secret
+	default: // string and Secret
 		s.field.SetString(text)
 	}
 	return nil

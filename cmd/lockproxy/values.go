@@ -1,14 +1,11 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"math"
 	"strconv"
 	"strings"
-
-	"github.com/goccy/go-yaml/ast"
 )
 
 // Size is a number of bytes, written as in redis.conf: 1k is 1000, 1kb is 1024, likewise m, mb, g, gb; no unit is
@@ -76,47 +73,50 @@ func (s Size) orNone() int {
 	return int(s)
 }
 
-// UnmarshalYAML says where in the file a size is wrong.
-func (s *Size) UnmarshalYAML(node ast.Node) error { return unmarshalScalar(node, s.UnmarshalText) }
+// MemoryLimit is an amount of memory: bytes, written as a Size, or, if it is negative, that many percent of the memory
+// that this process may have, written as 50%.
+type MemoryLimit int64
 
-// unmarshalScalar reads the text of a single value as it is written: what looks like a number of some kind is not
-// turned into one first. A key without a value keeps its default.
-func unmarshalScalar(node ast.Node, read func(text []byte) error) error {
-	at := node.GetToken().Position
-	switch scalar := node.(type) {
-	case *ast.NullNode:
-		return nil
-	case ast.ScalarNode:
-		if err := read([]byte(scalar.GetToken().Value)); err != nil {
-			return fmt.Errorf("[%d:%d] %w", at.Line, at.Column, err)
+// UnmarshalText parses a size or a share.
+func (m *MemoryLimit) UnmarshalText(text []byte) error {
+	digits, isShare := strings.CutSuffix(string(text), "%")
+	if !isShare {
+		var size Size
+		if err := size.UnmarshalText(text); err != nil {
+			return fmt.Errorf("%q is neither a size like 512mb nor a share like 50%%", text)
 		}
+		*m = MemoryLimit(size)
 		return nil
 	}
-	return fmt.Errorf("[%d:%d] a single value is expected", at.Line, at.Column)
-}
-
-// List is texts. A file may have a single one without brackets.
-type List []string
-
-// UnmarshalYAML reads the elements as they are written.
-func (l *List) UnmarshalYAML(node ast.Node) error {
-	elements := []ast.Node{node}
-	switch n := node.(type) {
-	case *ast.NullNode:
-		return nil
-	case *ast.SequenceNode:
-		elements = n.Values
+	n, err := strconv.ParseUint(digits, 10, 8)
+	if err != nil || n < 1 || n > 100 {
+		return fmt.Errorf("%q is not a share between 1%% and 100%%", text)
 	}
-	*l = make(List, len(elements))
-	for i, element := range elements {
-		var text Text
-		if err := text.UnmarshalYAML(element); err != nil {
-			return err
-		}
-		(*l)[i] = string(text)
-	}
+	*m = -MemoryLimit(n)
 	return nil
 }
+
+// String is what UnmarshalText reads.
+func (m MemoryLimit) String() string {
+	if m < 0 {
+		return strconv.FormatInt(int64(-m), 10) + "%"
+	}
+	return Size(m).String()
+}
+
+// LeastMemory is the smallest budget with which clients can be served.
+const LeastMemory = 32 * Mebibyte
+
+// Of returns the limit in bytes, if available is the number of bytes that the process may have.
+func (m MemoryLimit) Of(available uint64) int {
+	if m >= 0 {
+		return int(m)
+	}
+	return max(int(min(available, math.MaxInt)/100)*int(-m), int(LeastMemory))
+}
+
+// List is texts.
+type List []string
 
 // Count is a whole number, written in decimal digits and nothing else.
 type Count int
@@ -132,9 +132,6 @@ func (c *Count) UnmarshalText(text []byte) error {
 	*c = Count(n)
 	return nil
 }
-
-// UnmarshalYAML reads 1.5, 1e3, 0x10 or 010 as they are written, and so refuses them.
-func (c *Count) UnmarshalYAML(node ast.Node) error { return unmarshalScalar(node, c.UnmarshalText) }
 
 // Replicas is a number of replicas, or AllReplicas.
 type Replicas int
@@ -156,26 +153,12 @@ func (r *Replicas) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// UnmarshalYAML reads a number as it is written.
-func (r *Replicas) UnmarshalYAML(node ast.Node) error { return unmarshalScalar(node, r.UnmarshalText) }
-
 // String is the number, or all.
 func (r Replicas) String() string {
 	if r == AllReplicas {
 		return "all"
 	}
 	return strconv.Itoa(int(r))
-}
-
-// Text is a string that is taken as it is written: a bare 007 is a name, not the number 7.
-type Text string
-
-// UnmarshalYAML keeps the text as it is written.
-func (t *Text) UnmarshalYAML(node ast.Node) error {
-	return unmarshalScalar(node, func(text []byte) error {
-		*t = Text(text)
-		return nil
-	})
 }
 
 // FileMode is the permission bits of a file, in octal; 0: not set.
@@ -195,9 +178,6 @@ func (m *FileMode) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// UnmarshalYAML reads a bare 700 or 0700 as octal digits, not as a number.
-func (m *FileMode) UnmarshalYAML(node ast.Node) error { return unmarshalScalar(node, m.UnmarshalText) }
-
 // String is the octal digits; empty if it is not set.
 func (m FileMode) String() string {
 	if m == 0 {
@@ -208,19 +188,6 @@ func (m FileMode) String() string {
 
 // Secret is a string that does not show itself when printed or logged.
 type Secret string
-
-// UnmarshalYAML keeps the text as it is written: a bare 007 is a password, not the number 7.
-func (s *Secret) UnmarshalYAML(node ast.Node) error {
-	switch n := node.(type) {
-	case *ast.LiteralNode: // a block, after | or >
-		*s = Secret(n.Value.Value)
-	case ast.ScalarNode:
-		*s = Secret(n.GetToken().Value)
-	default:
-		return errors.New("a password is a single string")
-	}
-	return nil
-}
 
 // String hides the secret, and says only whether there is one.
 func (s Secret) String() string {

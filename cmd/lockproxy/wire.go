@@ -253,10 +253,10 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 		Listen: cfg.Listen,
 		Upstream: upstream.Options{
 			Addr:         cfg.Upstream.Address,
-			User:         string(cfg.Upstream.User),
+			User:         cfg.Upstream.User,
 			Password:     string(cfg.Upstream.Password),
 			Map:          announced,
-			Sentinel:     upstream.Sentinel{User: string(cfg.Sentinel.User), Password: string(cfg.Sentinel.Password)},
+			Sentinel:     upstream.Sentinel{User: cfg.Sentinel.User, Password: string(cfg.Sentinel.Password)},
 			FailoverWait: cfg.FailoverWait,
 			Lease:        cfg.Lock.Lease,
 			Exposed:      cfg.exposed(),

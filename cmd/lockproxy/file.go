@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+
+	"github.com/lockproxy/lockproxy/internal/cli"
+)
+
+// fileLimit is more than any configuration has. A larger file is one that was named by mistake, and takes minutes to
+// parse.
+const fileLimit = 1 << 20
+
+// readFile returns the defaults with the file's settings on top. Unknown and repeated keys are errors with their place;
+// no error quotes the file's lines, which may hold a password.
+func readFile(name string) (command, error) {
+	data, err := readLimited(name, fileLimit)
+	switch {
+	case err != nil:
+		return command{}, fmt.Errorf("read configuration: %w", err)
+	case len(data) > fileLimit:
+		return command{}, errors.New(name + " is too large for a configuration")
+	case !utf8.Valid(data): // the parser would put other characters in place of such bytes, in a password too
+		return command{}, errors.New(name + " is not UTF-8")
+	}
+	cmd := command{Config: NewConfig(), blank: true}
+	file, err := parser.ParseBytes(bytes.TrimPrefix(data, []byte("\uFEFF")), 0) // some editors mark UTF-8 so
+	switch {
+	case err != nil:
+		return command{}, fmt.Errorf("%s: %s", name, syntaxError(err))
+	case len(file.Docs) > 1:
+		return command{}, errors.New(name + ": more than one document")
+	case len(file.Docs) == 0 || file.Docs[0].Body == nil: // empty, or only comments
+		return cmd, nil
+	}
+	cmd.blank = false
+	known := map[string]*setting{}
+	for _, s := range settingsOf(&cmd.Config) {
+		known[s.key] = s
+		if section, _, ok := strings.Cut(s.key, "."); ok {
+			known[section] = nil
+		}
+	}
+	if err := readSection("", file.Docs[0].Body, known); err != nil {
+		return command{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return cmd, nil
+}
+
+// readSection sets the settings of a section, whose keys begin with prefix. known has all keys; that of a section has no
+// setting.
+func readSection(prefix string, section ast.Node, known map[string]*setting) error {
+	pairs, ok := section.(ast.MapNode)
+	if !ok {
+		return mistake(section, "must be a section: its keys stand below it in lines of their own, further to the right")
+	}
+	for pair := pairs.MapRange(); pair.Next(); {
+		name := pair.Key().GetToken().Value
+		s, ok := known[prefix+name]
+		_, empty := pair.Value().(*ast.NullNode)
+		var err error
+		switch of, rest, dotted := strings.Cut(name, "."); {
+		case ok && dotted:
+			err = mistake(pair.Key(), "unknown key '%s': write %s: below %s:", name, rest, of)
+		case !ok:
+			err = mistake(pair.Key(), "unknown key %s%s", prefix+name, cli.Meant(prefix+name, slices.Sorted(maps.Keys(known))))
+		case empty: // the default
+		case s == nil:
+			err = readSection(name+".", pair.Value(), known)
+		default:
+			err = s.read(pair.Value())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read takes the value of a setting as it is written: a bare 007 is a name or a password, not the number 7. A single
+// element of a list needs no brackets.
+func (s *setting) read(node ast.Node) error {
+	list, ok := reflect.TypeAssert[*List](s.field.Addr())
+	if !ok {
+		text, err := textOf(node)
+		if err != nil {
+			return err
+		}
+		if err := s.Set(text); err != nil {
+			return mistake(node, "%s: %w", s.key, err)
+		}
+		return nil
+	}
+	elements := []ast.Node{node}
+	if sequence, ok := node.(*ast.SequenceNode); ok {
+		elements = sequence.Values
+	}
+	*list = make(List, len(elements))
+	for i, element := range elements {
+		var err error
+		if (*list)[i], err = textOf(element); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// textOf is the text of a single value.
+func textOf(node ast.Node) (string, error) {
+	switch n := node.(type) {
+	case *ast.AliasNode, *ast.AnchorNode, *ast.TagNode:
+		return "", mistake(node, needsQuotes)
+	case *ast.LiteralNode: // a block, after | or >
+		return n.Value.Value, nil
+	case ast.ScalarNode:
+		return n.GetToken().Value, nil
+	}
+	return "", mistake(node, "must be a single value")
+}
+
+// mistake is an error about a place in the file.
+func mistake(where ast.Node, format string, args ...any) error {
+	at := where.GetToken().Position
+	return fmt.Errorf("[%d:%d] %w", at.Line, at.Column, fmt.Errorf(format, args...))
+}
+
+// quoted matches what the parser quotes of a file.
+var quoted = pattern(`"(\\.|[^"\\])*"`)
+
+const needsQuotes = "a value that begins with *, & or ! stands in quotes"
+
+// syntaxErrors are the words for what the parser's texts have in them.
+var syntaxErrors = []struct{ has, words string }{
+	{"alias", needsQuotes},
+	{"anchor", needsQuotes},
+	{"mapping value is not allowed", "a key in a wrong place: the keys of a section begin in one column, and a value with a colon and a space stands in quotes"},
+	{"tab character", "a tab, where YAML has spaces"},
+}
+
+// syntaxError is what the parser says of a file, with the place, and without the values that it quotes: one may be a
+// password.
+func syntaxError(err error) string {
+	at, text := "", err.Error()
+	if known, ok := errors.AsType[yaml.Error](err); ok {
+		at, text = fmt.Sprintf("[%d:%d] ", known.GetToken().Position.Line, known.GetToken().Position.Column), known.GetMessage()
+	}
+	for _, e := range syntaxErrors {
+		if strings.Contains(text, e.has) {
+			return at + e.words
+		}
+	}
+	if !strings.Contains(text, "already defined") { // it quotes a key
+		text = quoted().ReplaceAllString(text, "this")
+	}
+	return at + text
+}
