@@ -75,7 +75,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			continue
 		}
 		kind := prometheus.GaugeValue
-		if row.Kind == status.Counter {
+		if row.IsCounter() {
 			kind = prometheus.CounterValue
 		}
 		switch {

@@ -3,7 +3,6 @@
 //	Counters ────────┐
 //	                 ├─► Source ─► Stats ─► Table ─┬─► INFO lockproxy
 //	gauges, measured ┘                             ├─► /metrics
-//	                                               ├─► the status page
 //	                                               └─► docs/METRICS.md
 //
 // Table has one row for each number. A new counter needs a field of Counters, one of Stats, and a row; the tests of

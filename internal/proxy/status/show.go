@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -30,21 +31,13 @@ func (s Stats) info() string {
 }
 
 func (r *Row) text(s *Stats) string {
-	if r.Text != nil {
+	switch {
+	case r.Text != nil:
 		return r.Text(s)
+	case r.Number == nil:
+		return metrics.Joined(r.ByLabel(s))
 	}
 	return strconv.FormatInt(r.Number(s), 10)
-}
-
-// Headline is the first line of the status page, "3 clients · 1 lanes · …".
-func (s Stats) Headline() string {
-	var parts []string
-	for _, row := range Table {
-		if row.Page != "" {
-			parts = append(parts, row.text(&s)+" "+row.Page)
-		}
-	}
-	return strings.Join(parts, " · ")
 }
 
 // Document is the text of docs/METRICS.md.
@@ -58,7 +51,7 @@ func Document() string {
 			help = "the same"
 		}
 		described[row.Help] = true
-		if row.Kind == Timing {
+		if row.Waits != nil {
 			help += " Histogram."
 		}
 		metric := ""
