@@ -132,7 +132,7 @@ type DrainConfig struct {
 // LogConfig shapes the log, which goes to standard error.
 type LogConfig struct {
 	Level  string `yaml:"level" usual:"yes" reload:"yes" help:"Lowest level that is logged: debug, info, warn or error." when:"an error is looked for (debug), or the log is too long (warn)"`
-	Format string `yaml:"format" reload:"yes" help:"json or console." when:"people read the log without a tool"`
+	Format string `yaml:"format" help:"json or console." when:"people read the log without a tool"`
 }
 
 // TracingConfig says where spans of waits and holds are sent. OpenTelemetry's own variables have the rest: headers,

@@ -26,7 +26,7 @@ type server interface {
 
 // start builds the proxy and serves until a signal has ended it. again loads the configuration again.
 func start(ctx context.Context, cfg Config, again func() (Config, error), stderr io.Writer) int {
-	log, form := newLogger(cfg.Log, stderr)
+	log, level := newLogger(cfg.Log, stderr)
 	signals := make(chan os.Signal, 2) // serve takes them at once
 	// To the end of the process: a late signal must not change the exit code.
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
@@ -39,7 +39,7 @@ func start(ctx context.Context, cfg Config, again func() (Config, error), stderr
 		log.Error("start", zap.Error(err))
 		return exitFailure
 	}
-	srv.form, srv.again = form, again
+	srv.level, srv.again = level, again
 	return serve(ctx, srv, signals, hangups, log)
 }
 

@@ -32,7 +32,7 @@ type service struct {
 	spans *tracing.Tracer  // nil: none are sent
 	log   *zap.Logger
 
-	form      *logForm               // of log
+	level     zap.AtomicLevel        // of log
 	again     func() (Config, error) // loads the configuration again
 	cfg       atomic.Pointer[Config] // in force; Reload changes it
 	available uint64                 // memory that the process may have
@@ -205,7 +205,7 @@ func (s *service) Reload() {
 	if err := s.certs.Reload(); err != nil { // it has been logged
 		return
 	}
-	s.form.set(next.Log)
+	setLevel(s.level, next.Log)
 	opts := proxyOptions(next, s.available, s.certs, s.log)
 	s.proxy.Change(opts)
 	s.cfg.Store(&next)
