@@ -2,29 +2,32 @@ package main
 
 import (
 	"fmt"
+	"syscall"
 )
 
 // ownFiles is the number of file descriptors that the process needs besides those of clients and Redis: the log,
 // listeners, event loops, operators' connections, files that are read again.
 const ownFiles = 128
 
-// checkFiles reports a limit of open file descriptors that is too low for this configuration.
-func (c Config) checkFiles(limit uint64) error {
-	needed := c.files()
-	if needed <= limit {
-		return nil
+// allowFiles makes sure that this configuration's file descriptors may be open at once.
+func (c Config) allowFiles() error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("ask for the limit of file descriptors: %w", err)
 	}
-	return fmt.Errorf("max-clients: %d clients and up to %d connections to Redis need %d file descriptors, and the limit is %d (ulimit -n)",
-		c.MaxClients, c.upstreamFiles(), needed, limit)
-}
-
-// files is the number of file descriptors that this configuration may need at once.
-func (c Config) files() uint64 {
-	return uint64(c.MaxClients) + uint64(c.upstreamFiles()) + ownFiles
-}
-
-// upstreamFiles is the largest number of connections to Redis.
-func (c Config) upstreamFiles() Count {
+	soft, hard := uint64(limit.Cur), uint64(limit.Max) //nolint:unconvert // they are signed on some systems
 	const perEngine = 2
-	return c.MaxPins + maxLogins + c.MaxLanes + perEngine*c.MaxLanes
+	upstream := uint64(c.MaxPins + maxLogins + c.MaxLanes + perEngine*c.MaxLanes)
+	needed := uint64(c.MaxClients) + upstream + ownFiles
+	if soft < needed && hard > soft {
+		limit.Cur = limit.Max
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err == nil { // else the old limit counts
+			soft = hard
+		}
+	}
+	if soft < needed {
+		return fmt.Errorf("max-clients: %d clients and up to %d connections to Redis need %d file descriptors, and the limit is %d (ulimit -n)",
+			c.MaxClients, upstream, needed, soft)
+	}
+	return nil
 }

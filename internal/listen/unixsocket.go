@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // listenUnix opens a unix socket in place of a file without use.
@@ -26,8 +28,10 @@ func listenUnix(path string, perm fs.FileMode) (*net.UnixListener, error) {
 func bindUnix(path string, perm fs.FileMode) (*net.UnixListener, error) {
 	var lc net.ListenConfig
 	if perm != 0 {
+		// Linux gives the file the mode of its socket, so that no unwanted client can connect between bind and chmod.
+		// Elsewhere this fails, and chmod sets the mode later.
 		lc.Control = func(_, _ string, c syscall.RawConn) error {
-			return c.Control(func(fd uintptr) { limitSocketMode(fd, perm) })
+			return c.Control(func(fd uintptr) { _ = unix.Fchmod(int(fd), uint32(perm.Perm())) })
 		}
 	}
 	opened, err := lc.Listen(context.Background(), "unix", path)

@@ -13,10 +13,7 @@
 // processes, and one that sees the end of the socket; both end with the process.
 package process
 
-import (
-	"errors"
-	"os"
-)
+import "os"
 
 // Exit is how a command has ended.
 type Exit struct {
@@ -36,6 +33,3 @@ type Options struct {
 	// Note is for Guard's caller.
 	Note []byte
 }
-
-// ErrUnsupported says that this system has no processes as Unix has.
-var ErrUnsupported = errors.New("commands cannot be run under a lock on this system")

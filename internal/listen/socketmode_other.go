@@ -1,8 +1,0 @@
-//go:build !unix
-
-package listen
-
-import "io/fs"
-
-// limitSocketMode has nothing to set.
-func limitSocketMode(uintptr, fs.FileMode) {}
