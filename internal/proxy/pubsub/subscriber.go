@@ -142,8 +142,10 @@ func (o *subscriber) close() {
 	}
 }
 
-// Push implements stream.Observer.
-func (o *subscriber) Push(b []byte, kind resp.Kind) { o.of.session.Do(func() { o.frame(b, kind) }) }
+// Push implements stream.Observer. Flush follows: the messages that came in together go out together.
+func (o *subscriber) Push(b []byte, kind resp.Kind) {
+	o.of.session.Enter(func() { o.frame(b, kind) })
+}
 
 // frame handles one frame of the server.
 func (o *subscriber) frame(b []byte, kind resp.Kind) {
@@ -261,7 +263,7 @@ func (o *subscriber) refused(words []byte) {
 }
 
 // Holding implements stream.Observer.
-func (o *subscriber) Holding(n int) { o.of.session.Do(func() { o.holding = n }) }
+func (o *subscriber) Holding(n int) { o.of.session.Enter(func() { o.holding = n }) }
 
 // Flush implements stream.Observer.
 func (o *subscriber) Flush() { o.of.session.Flush() }

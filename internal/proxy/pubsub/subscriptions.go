@@ -10,7 +10,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// A Session is the session of the subscriptions. All methods but Do require its lock.
+// A Session is the session of the subscriptions. All methods but the last three require its lock.
 type Session interface {
 	// Open returns a connection of the session's own to a server. If none is free, it returns nil, and calls then
 	// later, from another goroutine, with the connection or the reply that says why there is none.
@@ -33,11 +33,11 @@ type Session interface {
 	// CutOff ends the session: its subscriptions are lost.
 	CutOff()
 
-	// Do runs f with the session locked, and has the session go on, unless the client gets no more.
-	Do(f func()) bool
-
-	// Flush sends the session's output to the client. Requires no locks.
+	// Enter runs f with the session locked, and has the session go on, unless the client gets no more. Flush sends the
+	// output to the client. Do is both. They require no locks.
+	Enter(f func()) bool
 	Flush()
+	Do(f func()) bool
 }
 
 // A Conn is a connection of the session's own.
@@ -250,12 +250,7 @@ func (e *Subscriptions) inParts(list []channel, f func(part []channel), done fun
 }
 
 // next calls f in a step of its own: an event loop has other clients, too.
-func (e *Subscriptions) next(f func()) {
-	time.AfterFunc(0, func() {
-		e.session.Do(f)
-		e.session.Flush()
-	})
-}
+func (e *Subscriptions) next(f func()) { time.AfterFunc(0, func() { e.session.Do(f) }) }
 
 // viewChanged moves subscriptions after a change of the view. Requires no locks.
 func (e *Subscriptions) viewChanged() {

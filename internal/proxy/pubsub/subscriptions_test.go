@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ type client struct {
 	got           strings.Builder
 	over          bool
 	flush         chan bool // nil: nothing waits for it
+	flushes       atomic.Int32
 	mu            sync.Mutex
 }
 
@@ -59,14 +61,20 @@ func (c *client) Put(_ reply.ID, b []byte, _ bool)                 { c.got.Write
 func (c *client) Answered(reply.ID, int)                           {}
 func (c *client) Resume()                                          {}
 
-func (c *client) Do(f func()) bool {
+func (c *client) Enter(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f()
 	return true
 }
 
+func (c *client) Do(f func()) bool {
+	defer c.Flush()
+	return c.Enter(f)
+}
+
 func (c *client) Flush() {
+	c.flushes.Add(1)
 	if c.flush != nil {
 		c.flush <- true
 	}
@@ -103,7 +111,7 @@ func (n *conn) Append(b []byte, _ stream.Receiver, _ uint64, _ int) error {
 func frame(words ...string) []byte { return resp.AppendCommand(nil, words...) }
 
 // confirm confirms what has been sent to a server.
-func (c *client) confirm(at topology.Node) { c.Do(func() { c.confirmLocked(at) }) }
+func (c *client) confirm(at topology.Node) { c.Enter(func() { c.confirmLocked(at) }) }
 
 func (c *client) confirmLocked(at topology.Node) {
 	n := c.conns[at]
@@ -154,7 +162,7 @@ func (c *client) took(want ...[]byte) {
 
 func (c *client) ask(line string) {
 	words := resp.Split(frame(strings.Fields(line)...), nil)
-	c.Do(func() { c.subscriptions.Ask(string(words[0]), words[1:], 2, 1, false) })
+	c.Enter(func() { c.subscriptions.Ask(string(words[0]), words[1:], 2, 1, false) })
 }
 
 func confirmed(verb, name string, n int) []byte {
@@ -236,7 +244,7 @@ func TestALongCommandIsCarriedOutInParts(t *testing.T) {
 		c.ask(verb + " " + strings.Join(names, " "))
 		for told := 0; told < n; {
 			part := min(maxAsked, n-told)
-			c.Do(func() { c.sent("a", verb+" "+strings.Join(names[told:told+part], " ")) })
+			c.Enter(func() { c.sent("a", verb+" "+strings.Join(names[told:told+part], " ")) })
 			c.confirm("a")
 			var want [][]byte
 			for range part {
@@ -251,7 +259,7 @@ func TestALongCommandIsCarriedOutInParts(t *testing.T) {
 			if c.conns["a"].observer.Push(message, resp.Array); verb == "subscribe" { // the client knows that it listens
 				want = append(want, message)
 			}
-			c.Do(func() { c.took(want...) })
+			c.Enter(func() { c.took(want...) })
 			if told < n {
 				<-c.flush
 			}
@@ -284,7 +292,7 @@ func TestARefusalBetweenTwoPartsLeavesTheFirst(t *testing.T) {
 	c.flush = make(chan bool, 1)
 	c.ask("subscribe" + strings.Repeat(" x", maxAsked) + " y")
 	refusal := []byte("-WRONGPASS invalid username-password pair or user is disabled.\r\n")
-	c.Do(func() { // the next part waits for the session
+	c.Enter(func() { // the next part waits for the session
 		c.confirmLocked("a")
 		c.took(bytes.Repeat(confirmed("subscribe", "x", 1), maxAsked))
 		c.conns["a"].observer.(*subscriber).gone()
@@ -309,7 +317,7 @@ func TestTheEndOfASessionEndsALongCommand(t *testing.T) {
 	c.flush = make(chan bool, 1)
 	c.ask("subscribe" + strings.Repeat(" x", maxAsked) + " y")
 	c.confirm("a")
-	c.Do(c.subscriptions.Close)
+	c.Enter(c.subscriptions.Close)
 	<-c.flush
 	if c.subscriptions.Listening() || c.subscriptions.Bytes() != 0 {
 		t.Error("the next part has begun")
@@ -332,14 +340,14 @@ func TestManyChannelsMoveInParts(t *testing.T) {
 		}
 	}
 	old := c.conns["a"].observer.(*subscriber)
-	c.Do(func() {
+	c.Enter(func() {
 		old.gone()
 		if got := len(c.subscriptions.homeless); got != maxAsked {
 			t.Errorf("%d channels have lost their server in one step", got)
 		}
 	})
 	finish()
-	c.Do(func() {
+	c.Enter(func() {
 		c.refreshed(clustertest.Split(t, 0))
 		if got := len(c.subscriptions.homeless); got != n-maxAsked {
 			t.Errorf("%d channels are still homeless after one step", got)
@@ -347,7 +355,7 @@ func TestManyChannelsMoveInParts(t *testing.T) {
 	})
 	finish()
 	c.confirm("b")
-	c.Do(func() {
+	c.Enter(func() {
 		c.subscriptions.Again(3)
 		if got := len(c.subscriptions.subscribers["b"].asked); got != maxAsked {
 			t.Errorf("%d channels begin anew in one step", got)
@@ -375,6 +383,25 @@ func TestMessagesFollowTheConfirmation(t *testing.T) {
 	c.conns["b"].observer.Push(event, resp.Array)
 	c.conns["b"].observer.Push(frame("pmessage", "__key*", "__keys", "by PUBLISH"), resp.Array) // a tells it, too
 	c.took(event)
+}
+
+// A write for each message would cost far more than the messages.
+func TestMessagesThatComeTogetherLeaveTogether(t *testing.T) {
+	c := newClient(t)
+	c.ask("subscribe x")
+	c.confirm("a")
+	from := c.conns["a"].observer
+	before := c.flushes.Load()
+	for range 3 {
+		from.Push(frame("message", "x", "m"), resp.Array)
+	}
+	from.Holding(10)
+	if n := c.flushes.Load() - before; n != 0 {
+		t.Errorf("%d writes before the end of what has come", n)
+	}
+	if from.Flush(); c.flushes.Load() == before {
+		t.Error("the messages are not written")
+	}
 }
 
 // A message that was sent before the subscription may reach the other servers behind it.

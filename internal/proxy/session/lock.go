@@ -168,14 +168,16 @@ func (s *Session) lossesHere() *contract.Losses {
 // AfterUnlock runs f when the session is unlocked.
 func (s *Session) AfterUnlock(f func()) { s.afterUnlock = append(s.afterUnlock, f) }
 
-// Do runs f with the session locked. Then the session takes its next command if f has ended its wait.
+// Do is Enter, and then sends the output to the client.
 func (s *Session) Do(f func()) bool {
-	alive := s.enter(f)
+	alive := s.Enter(f)
 	s.host.Flush()
 	return alive
 }
 
-func (s *Session) enter(f func()) bool {
+// Enter runs f with the session locked, unless the client gets no more. Then the session takes its next command if f
+// has ended its wait.
+func (s *Session) Enter(f func()) bool {
 	s.mu.Lock()
 	defer s.exit()
 	if !s.out.Gone() && s.wait == waitLock && s.out.Slots.Due() == 0 && s.host.Left() {
