@@ -2,7 +2,7 @@
 // replies. It does no I/O, starts no goroutine and imports nothing else of this module.
 //
 //	client bytes ─▶ Guard.Next ─▶ Frame (one whole, checked command) ─▶ Split ─▶ arguments
-//	                    └───────▶ *ProtocolError (answer it, close this client)
+//	                    └───────▶ an error (answer it, close this client)
 //
 //	Redis bytes  ─▶ Scanner.Scan ─▶ "this reply ends here", bytes untouched ─▶ client
 //	                    └──────────▶ Decode ─▶ Value (only for the few replies the proxy reads itself)
@@ -26,9 +26,9 @@
 //
 // # Replies
 //
-// The Scanner covers RESP2 and RESP3 including attributes, pushes and the streamed types. It keeps a count of
-// outstanding elements instead of a stack, so nesting costs nothing: a Lua script may return tables thousands of levels
-// deep before Redis stops it. Only counts and lengths must be numbers. A scalar's line is text up to its end. Redis
+// The Scanner covers RESP2 and RESP3 including attributes and pushes, without the streamed types, which neither Redis
+// nor Valkey sends. It keeps a count of outstanding elements instead of a stack, so nesting costs nothing: a Lua script
+// may return tables thousands of levels deep before Redis stops it. Only counts and lengths must be numbers. A scalar's line is text up to its end. Redis
 // passes on a script's big number such as "(abc" unchecked, and the reply to one client must not end a connection that
 // other clients share.
 //

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"strings"
 )
 
 // line reads the line of a length or a count byte by byte, without keeping it: all between the type byte and "\r\n".
@@ -15,11 +14,10 @@ type line struct {
 	number int64 // value so far, or one of the below
 }
 
-// Values of line.number that are no count. An aggregate or a string may be null, or end some time later.
+// Values of line.number that are no count.
 const (
-	null     = -1 // "-1"
-	streamed = -2 // "?"
-	minus    = -3 // "-", the 1 is still to come
+	null  = -1 // "-1"
+	minus = -2 // "-", the 1 is still to come
 )
 
 // maxDigits bounds a count or a length: 18 digits fit an int64, and twice their value too.
@@ -30,16 +28,12 @@ var errCount = errors.New("resp: malformed count or length")
 // add takes the next byte.
 func (l *line) add(typ, c byte) error {
 	switch {
-	case typ == streamEnd:
-		return malformed(typ, c) // its line is empty
 	case isDigit(c) && l.number >= 0 && l.column < maxDigits:
 		l.number = l.number*10 + int64(c-'0')
 	case c == '1' && l.number == minus:
 		l.number = null
 	case c == '-' && l.column == 0 && (typ == byte(Bulk) || typ == byte(Array)):
 		l.number = minus
-	case c == '?' && l.column == 0 && strings.IndexByte("$*%~", typ) >= 0:
-		l.number = streamed
 	default:
 		return errCount
 	}
@@ -49,7 +43,7 @@ func (l *line) add(typ, c byte) error {
 
 // end checks that the line may end here.
 func (l *line) end(typ byte) error {
-	if typ != streamEnd && (l.column == 0 || l.number == minus) {
+	if l.column == 0 || l.number == minus {
 		return malformed(typ, '\r')
 	}
 	return nil
@@ -110,11 +104,7 @@ func isText(typ byte) bool {
 
 // isString tells whether the line of that type is a length.
 func isString(typ byte) bool {
-	switch typ {
-	case byte(Bulk), byte(BulkError), byte(Verbatim), chunk:
-		return true
-	}
-	return false
+	return typ == byte(Bulk) || typ == byte(BulkError) || typ == byte(Verbatim)
 }
 
 // isAggregate tells whether the line of that type is a count.
@@ -130,6 +120,4 @@ func isAggregate(typ byte) bool {
 func isPairs(typ byte) bool { return typ == byte(Map) || typ == attribute }
 
 // isType tells whether an element may start with that byte.
-func isType(typ byte) bool {
-	return isText(typ) || isAggregate(typ) || isString(typ) && typ != chunk
-}
+func isType(typ byte) bool { return isText(typ) || isAggregate(typ) || isString(typ) }

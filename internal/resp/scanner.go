@@ -28,17 +28,7 @@ const (
 	Push         Kind = '>'
 )
 
-// The other type bytes.
-const (
-	attribute = '|'
-	chunk     = ';' // a part of a streamed string
-	streamEnd = '.'
-)
-
-// maxDepth bounds what costs memory or stack per level: streamed aggregates inside each other in a Scanner, which no
-// Redis sends so far, and any nesting in Decode. Plain nesting is unbounded in a Scanner and must be: Redis ends a Lua
-// script's cyclic table only at its stack limit, thousands of levels down, and passes all of them on.
-const maxDepth = 128
+const attribute = '|'
 
 // Scanner finds where replies end in the bytes of one connection. The zero value is ready. It is not safe for
 // concurrent use.
@@ -47,21 +37,12 @@ type Scanner struct {
 	state state
 	err   error // stays until Reset
 
-	pending int64    // elements outstanding in the innermost streamed aggregate's current item, or in the whole reply
-	streams []stream // the open streamed aggregates, outermost first
+	pending int64 // elements of the reply still to begin
 
 	// The element being read.
-	typ    byte
-	line   line  // of a length or a count
-	body   int64 // bytes of its string still to come
-	chunks bool  // inside a streamed string
-}
-
-// stream is an open streamed aggregate.
-type stream struct {
-	pending int64 // of the level around it
-	isMap   bool
-	odd     bool // a key has come, its value has not
+	typ  byte
+	line line  // of a length or a count
+	body int64 // bytes of its string still to come
 }
 
 type state byte
@@ -78,16 +59,14 @@ const (
 
 var (
 	errTooMany = errors.New("resp: too many elements")
-	errDepth   = fmt.Errorf("resp: more than %d levels", maxDepth)
 	errLineEnd = errors.New("resp: string not followed by a line end")
-	errStream  = errors.New("resp: stray end of stream")
 )
 
 // Kind returns the kind of the reply being scanned or just finished, 0 while it is not known.
 func (s *Scanner) Kind() Kind { return s.kind }
 
 // Reset forgets everything, for a new connection.
-func (s *Scanner) Reset() { *s = Scanner{streams: s.streams[:0]} }
+func (s *Scanner) Reset() { *s = Scanner{} }
 
 // Scan takes bytes of one reply from b: n bytes belong to it, and done says that it ends there. The bytes behind them
 // belong to the next reply and the next call. b is not kept. An error says that the stream cannot be understood any
@@ -107,13 +86,13 @@ func (s *Scanner) Scan(b []byte) (n int, done bool, err error) {
 		s.kind, s.pending, s.state = 0, 1, atType
 	}
 	for n < len(b) {
-		took, ended, err := s.step(b[n:])
+		took, err := s.step(b[n:])
 		n += took
 		if err != nil {
 			s.err = err
 			return n, false, err
 		}
-		if ended && s.pending == 0 && len(s.streams) == 0 {
+		if s.state == atType && s.pending == 0 {
 			s.state = between
 			return n, true, nil
 		}
@@ -121,152 +100,108 @@ func (s *Scanner) Scan(b []byte) (n int, done bool, err error) {
 	return n, false, nil
 }
 
-// step goes on by one state in b, which is not empty. ended says that an element has ended, be it a string or the
-// header of an aggregate.
-func (s *Scanner) step(b []byte) (n int, ended bool, err error) {
+// step goes on by one state in b, which is not empty.
+func (s *Scanner) step(b []byte) (n int, err error) {
 	switch s.state {
 	case atType:
-		if !s.chunks {
-			if n = whole(b); n > 0 {
-				s.begin(b[0])
-				return n, true, nil
-			}
+		if n = whole(b); n > 0 {
+			s.begin(b[0])
+			return n, nil
 		}
-		return 1, false, s.readType(b[0])
+		if !isType(b[0]) {
+			return 1, fmt.Errorf("resp: unknown type %q", b[0])
+		}
+		s.begin(b[0])
+		s.typ, s.line, s.state = b[0], line{}, inLine
+		return 1, nil
 	case inLine:
 		return s.readLine(b)
 	case atLineLF:
 		if b[0] == '\n' {
-			ended, err = s.endLine()
-			return 1, ended, err
+			return 1, s.endLine()
 		}
 		if !isText(s.typ) {
-			return 0, false, malformed(s.typ, b[0])
+			return 0, malformed(s.typ, b[0])
 		}
 		s.state = inLine // a lone '\r' is text
-		return 0, false, nil
+		return 0, nil
 	case inBody:
 		n = int(min(s.body, int64(len(b))))
 		if s.body -= int64(n); s.body == 0 {
 			s.state = atBodyCR
 		}
-		return n, false, nil
+		return n, nil
 	case atBodyCR:
 		if b[0] != '\r' {
-			return 0, false, errLineEnd
+			return 0, errLineEnd
 		}
 		s.state = atBodyLF
-		return 1, false, nil
+		return 1, nil
 	default: // atBodyLF
 		if b[0] != '\n' {
-			return 0, false, errLineEnd
+			return 0, errLineEnd
 		}
 		s.state = atType
-		return 1, !s.chunks, nil
+		return 1, nil
 	}
-}
-
-// readType starts an element whose first byte is typ.
-func (s *Scanner) readType(typ byte) error {
-	switch {
-	case s.chunks:
-		if typ != chunk {
-			return malformed(chunk, typ)
-		}
-	case typ == streamEnd:
-		top := len(s.streams) - 1
-		if top < 0 || s.pending > 0 || s.streams[top].odd {
-			return errStream
-		}
-	case typ == chunk || !isType(typ):
-		return fmt.Errorf("resp: unknown type %q", typ)
-	default:
-		s.begin(typ)
-	}
-	s.typ, s.line, s.state = typ, line{}, inLine
-	return nil
 }
 
 // begin counts an element that starts with typ.
 func (s *Scanner) begin(typ byte) {
-	if s.kind == 0 && s.pending == 1 && len(s.streams) == 0 && typ != attribute {
-		// Elements of an attribute in front come while more than the reply itself is outstanding.
+	if typ == attribute {
+		return
+	}
+	if s.kind == 0 && s.pending == 1 { // elements of an attribute in front come while more than the reply is outstanding
 		s.kind = Kind(typ)
 	}
-	if s.pending == 0 { // the next item of a streamed aggregate, whose number is not known
-		top := &s.streams[len(s.streams)-1]
-		top.odd = top.isMap && !top.odd
-		s.pending = 1
-	}
-	if typ != attribute {
-		s.pending--
-	}
+	s.pending--
 }
 
 // readLine goes on in the line of an element.
-func (s *Scanner) readLine(b []byte) (n int, ended bool, err error) {
+func (s *Scanner) readLine(b []byte) (n int, err error) {
 	if isText(s.typ) {
 		if n = bytes.IndexByte(b, '\r'); n < 0 {
-			return len(b), false, nil
+			return len(b), nil
 		}
 		s.state = atLineLF
-		return n + 1, false, nil
+		return n + 1, nil
 	}
 	for ; n < len(b); n++ {
 		if b[n] == '\r' {
 			s.state = atLineLF
-			return n + 1, false, nil
+			return n + 1, nil
 		}
 		if err := s.line.add(s.typ, b[n]); err != nil {
-			return n, false, err
+			return n, err
 		}
 	}
-	return n, false, nil
+	return n, nil
 }
 
 // endLine acts on a complete line: a scalar ends with it, a string's bytes or an aggregate's elements follow.
-func (s *Scanner) endLine() (ended bool, err error) {
-	if !isText(s.typ) {
-		if err := s.line.end(s.typ); err != nil {
-			return false, err
-		}
-	}
+func (s *Scanner) endLine() error {
 	s.state = atType
+	if isText(s.typ) {
+		return nil
+	}
+	if err := s.line.end(s.typ); err != nil {
+		return err
+	}
 	n := s.line.number
 	switch {
-	case s.typ == chunk && n == 0:
-		s.chunks = false
-		return true, nil
-	case isString(s.typ) && n == streamed:
-		s.chunks = true
-		return false, nil
-	case isString(s.typ) && n >= 0:
-		s.body, s.state = n, inBody
-		if n == 0 {
+	case n == null:
+	case isString(s.typ):
+		if s.body, s.state = n, inBody; n == 0 {
 			s.state = atBodyCR
 		}
-		return false, nil
-	case s.typ == streamEnd:
-		top := len(s.streams) - 1
-		s.pending = s.streams[top].pending
-		s.streams = s.streams[:top]
-	case isAggregate(s.typ) && n == streamed:
-		if len(s.streams) == maxDepth {
-			return false, errDepth
-		}
-		s.streams = append(s.streams, stream{pending: s.pending, isMap: s.typ == byte(Map)})
-		s.pending = 0
-		return false, nil
-	case isAggregate(s.typ) && n > 0:
+	default:
 		if isPairs(s.typ) {
 			n *= 2
 		}
 		if s.pending > math.MaxInt64-n {
-			return false, errTooMany
+			return errTooMany
 		}
 		s.pending += n
-	case s.typ == attribute:
-		return false, nil
 	}
-	return true, nil
+	return nil
 }

@@ -11,7 +11,7 @@ import (
 type Value struct {
 	Kind Kind
 	// Str is the text of strings, errors (without '-'), doubles, big numbers and verbatim strings (without "txt:"). It
-	// aliases the decoded bytes, unless the string was streamed.
+	// aliases the decoded bytes.
 	Str   []byte
 	Int   int64   // of an integer; 1 for true
 	Null  bool    // "_", "$-1" or "*-1"; Kind tells which
@@ -22,7 +22,10 @@ type Value struct {
 // ErrIncomplete says that the reply goes on behind the bytes given to Decode.
 var ErrIncomplete = errors.New("resp: incomplete reply")
 
-var errVerbatim = errors.New("resp: verbatim string without a format")
+var (
+	errVerbatim = errors.New("resp: verbatim string without a format")
+	errDepth    = fmt.Errorf("resp: more than %d levels", maxDepth)
+)
 
 // IsError tells whether Redis answered with an error; Str is its text.
 func (v Value) IsError() bool { return v.Kind == SimpleError || v.Kind == BulkError }
@@ -48,6 +51,10 @@ func Decode(b []byte) (v Value, n int, err error) {
 	return v, len(b) - len(d.rest), nil
 }
 
+// maxDepth bounds the nesting. It is unbounded in a Scanner and must be: Redis ends a Lua script's cyclic table only at
+// its stack limit, thousands of levels down, and passes all of them on.
+const maxDepth = 128
+
 // maxElements bounds the elements of a decoded reply, attributes included.
 const maxElements = 4 << 20
 
@@ -67,8 +74,6 @@ func (d *decoder) value(depth int) (v Value, err error) {
 		switch {
 		case err != nil:
 			return v, err
-		case typ == chunk || typ == streamEnd:
-			return v, errStream
 		case typ == attribute:
 			pairs, err := d.elems(depth, typ, number)
 			if err != nil {
@@ -90,7 +95,7 @@ func (d *decoder) body(depth int, typ byte, text []byte, number int64) (v Value,
 	case typ == byte(Null) || number == null:
 		v.Null = true
 	case isString(typ):
-		v.Str, err = d.str(number)
+		v.Str, err = d.bytes(number)
 		if v.Kind == Verbatim && err == nil {
 			if len(v.Str) < 4 || v.Str[3] != ':' {
 				return v, errVerbatim
@@ -130,7 +135,7 @@ func (d *decoder) line() (typ byte, text []byte, number int64, err error) {
 	if len(d.rest) == 0 {
 		return 0, nil, 0, ErrIncomplete
 	}
-	if typ = d.rest[0]; typ != chunk && typ != streamEnd && !isType(typ) {
+	if typ = d.rest[0]; !isType(typ) {
 		return typ, nil, 0, fmt.Errorf("resp: unknown type %q", typ)
 	}
 	end := bytes.Index(d.rest, []byte("\r\n"))
@@ -150,30 +155,7 @@ func (d *decoder) line() (typ byte, text []byte, number int64, err error) {
 	return typ, text, l.number, l.end(typ)
 }
 
-// str takes the bytes of a string of that length, or the chunks of a streamed one.
-func (d *decoder) str(length int64) ([]byte, error) {
-	if length != streamed {
-		return d.bytes(length)
-	}
-	var joined []byte
-	for {
-		typ, _, length, err := d.line()
-		switch {
-		case err != nil:
-			return nil, err
-		case typ != chunk:
-			return nil, malformed(chunk, typ)
-		case length == 0:
-			return joined, nil
-		}
-		part, err := d.bytes(length)
-		if err != nil {
-			return nil, err
-		}
-		joined = append(joined, part...)
-	}
-}
-
+// bytes takes a string of that length.
 func (d *decoder) bytes(length int64) ([]byte, error) {
 	if int64(len(d.rest))-2 < length {
 		return nil, ErrIncomplete
@@ -188,18 +170,11 @@ func (d *decoder) bytes(length int64) ([]byte, error) {
 
 // elems takes the elements of an aggregate.
 func (d *decoder) elems(depth int, typ byte, count int64) ([]Value, error) {
-	if isPairs(typ) && count > 0 {
+	if isPairs(typ) {
 		count *= 2
 	}
 	var elems []Value
-	for int64(len(elems)) != count {
-		if count == streamed && len(d.rest) > 0 && d.rest[0] == streamEnd {
-			if isPairs(typ) && len(elems)%2 == 1 {
-				return nil, errStream
-			}
-			_, _, _, err := d.line()
-			return elems, err
-		}
+	for range count {
 		if d.count++; d.count > maxElements {
 			return nil, errTooMany
 		}
