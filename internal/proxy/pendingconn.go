@@ -145,7 +145,7 @@ func (a *pendingConn) findFirst() error {
 		f, n, err := a.guard.Next(a.buf)
 		if err != nil {
 			a.server.shared.Counters.ProtocolErrors.Add(1)
-			_, werr := a.stream.Write(resp.AppendRawError(nil, "ERR "+err.Error()))
+			_, werr := a.stream.Write(resp.AppendError(nil, resp.Err, err.Error()))
 			return errors.Join(err, werr)
 		}
 		line := n > 0 && len(f.Raw) > 0 && a.buf[0] != '*'

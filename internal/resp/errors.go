@@ -21,18 +21,7 @@ func Codes() []Code {
 	return []Code{Err, NotHeld, LostLease, NoUpstream, InDoubt, Overloaded, Deadlock, NotSynced}
 }
 
-// ProtocolError is a request that breaks the protocol. Redis answers it with an error and closes the connection.
-type ProtocolError struct {
-	reason string // in the words of Redis
-}
-
-// Error is Redis's text, without the leading "ERR": "Protocol error: invalid multibulk length".
-func (e *ProtocolError) Error() string { return "Protocol error: " + e.reason }
-
-// Append appends the error reply "-ERR Protocol error: ...\r\n".
-func (e *ProtocolError) Append(dst []byte) []byte { return AppendError(dst, Err, e.Error()) }
-
-// The texts of networking.c, Redis 7.0.
+// The texts of networking.c, Redis 7.0, behind "ERR Protocol error: ".
 const (
 	badMultibulk    = "invalid multibulk length"
 	badBulk         = "invalid bulk length"

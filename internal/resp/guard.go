@@ -2,6 +2,7 @@ package resp
 
 import (
 	"bytes"
+	"errors"
 	"strconv"
 )
 
@@ -24,8 +25,7 @@ const maxRedisArgs = 1<<31 - 1
 // Frame is one whole command in array form. Raw is empty for what Redis ignores: "*0", "*-1", a blank line.
 type Frame struct {
 	Raw  []byte // the command; parses in redcon without error
-	Name []byte // its first argument, inside Raw; may be empty, as in "$0"
-	Argc int
+	Name []byte // its first argument; may be empty, as in "$0"
 }
 
 // Guard checks the requests of one client, one command at a time, with Redis's limits and wording. It is not safe for
@@ -97,7 +97,8 @@ func (g *Guard) Restricted() bool { return g.restricted }
 //
 // n > 0: f is that command and took buf[:n]. f.Raw aliases buf; that of an inline command is the Guard's memory, valid
 // until the next call. n == 0 and no error: the command is incomplete; call again with the same start and more bytes,
-// and the search resumes where it stopped. An error is a *ProtocolError, and stays.
+// and the search resumes where it stopped. An error has Redis's text without the leading "ERR", and stays. Redis answers
+// with it, and closes the connection.
 //
 // Next writes to buf[:n]: where Redis skips the bytes of a line end unseen, it puts the "\r\n" that belongs there.
 func (g *Guard) Next(buf []byte) (f Frame, n int, err error) {
@@ -146,7 +147,7 @@ func (g *Guard) Next(buf []byte) (f Frame, n int, err error) {
 		pos, bulk = end+2, -1
 		left--
 	}
-	f = Frame{Raw: buf[:pos], Argc: g.argc}
+	f = Frame{Raw: buf[:pos]}
 	if g.name > 0 {
 		f.Name = buf[g.name : g.name+g.nameLen]
 	}
@@ -163,13 +164,13 @@ func (g *Guard) Need() int {
 	return len(g.last) + 1
 }
 
-// Open returns the name and the number of arguments of the command that Next left incomplete, if its first argument is
-// complete and nothing of it was discarded. The name aliases the buffer last given to Next.
-func (g *Guard) Open() (name []byte, argc int, ok bool) {
+// Open returns the name of the command that Next left incomplete, if its first argument is complete and nothing of it
+// was discarded. The name aliases the buffer last given to Next.
+func (g *Guard) Open() (name []byte, ok bool) {
 	if g.left == 0 || g.left == g.argc || g.name <= 0 {
-		return nil, 0, false
+		return nil, false
 	}
-	return g.last[g.name : g.name+g.nameLen], g.argc, true
+	return g.last[g.name : g.name+g.nameLen], true
 }
 
 // Checked returns how many bytes of the incomplete array-form command are checked and final, so that they may be sent
@@ -291,18 +292,11 @@ func (g *Guard) nextInline(buf []byte) (f Frame, n int, err error) {
 		return Frame{}, n, nil
 	}
 	raw := AppendHeader(g.inline[:0], '*', argc)
-	nameAt := 0
 	for i := range argc {
-		arg := g.tokens.token(i)
-		raw = AppendHeader(raw, '$', len(arg))
-		if i == 0 {
-			nameAt = len(raw)
-		}
-		raw = append(raw, arg...)
-		raw = append(raw, '\r', '\n')
+		raw = AppendBulk(raw, g.tokens.token(i))
 	}
 	g.inline = raw
-	return Frame{Raw: raw, Name: raw[nameAt : nameAt+len(g.tokens.token(0))], Argc: argc}, n, nil
+	return Frame{Raw: raw, Name: g.tokens.token(0)}, n, nil
 }
 
 // lineEnd looks for the '\n' of an inline command. It stops for good at a zero byte, as Redis's strchr does.
@@ -339,7 +333,7 @@ func (g *Guard) reset() {
 
 func (g *Guard) fail(reason string) error {
 	g.reset()
-	g.err = &ProtocolError{reason: reason}
+	g.err = errors.New("Protocol error: " + reason)
 	return g.err
 }
 

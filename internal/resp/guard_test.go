@@ -36,9 +36,8 @@ func guarded(t tester, g *Guard, input []byte, sizes ...int) (v verdict) {
 		for len(buf) > 0 {
 			f, n, err := g.Next(buf)
 			if err != nil {
-				var protocol *ProtocolError
-				if !errors.As(err, &protocol) || n != 0 {
-					t.Fatalf("error %v of type %T, n = %d", err, err, n)
+				if n != 0 {
+					t.Fatalf("error %v, n = %d", err, n)
 				}
 				v.Err = err.Error()
 				return v
@@ -66,8 +65,8 @@ func guarded(t tester, g *Guard, input []byte, sizes ...int) (v verdict) {
 func splitFrame(t tester, f Frame) []string {
 	t.Helper()
 	args := toStrings(Split(f.Raw, nil))
-	if len(args) != f.Argc || len(args) == 0 || args[0] != string(f.Name) {
-		t.Fatalf("frame %q has name %q and %d arguments, redcon sees %q", f.Raw, f.Name, f.Argc, args)
+	if len(args) == 0 || args[0] != string(f.Name) {
+		t.Fatalf("frame %q has name %q, redcon sees %q", f.Raw, f.Name, args)
 	}
 	return args
 }
@@ -199,9 +198,8 @@ func TestProtocolErrorStays(t *testing.T) {
 	if first == nil || n != 0 || !errors.Is(err, first) {
 		t.Errorf("after %v: got n = %d, %v", first, n, err)
 	}
-	var protocol *ProtocolError
-	if errors.As(err, &protocol); string(protocol.Append(nil)) != "-ERR Protocol error: invalid multibulk length\r\n" {
-		t.Errorf("on the wire: %q", protocol.Append(nil))
+	if err.Error() != "Protocol error: invalid multibulk length" {
+		t.Errorf("%q", err)
 	}
 }
 
@@ -233,14 +231,14 @@ func TestOpenCommandCanBeStreamed(t *testing.T) {
 			}
 			if n > 0 {
 				sent = append(sent, f.Raw...)
-				if f.Argc != 3 || f.Name != nil {
-					t.Errorf("rest of a streamed command: %d arguments, name %q", f.Argc, f.Name)
+				if f.Name != nil {
+					t.Errorf("rest of a streamed command: name %q", f.Name)
 				}
 				break
 			}
-			name, argc, ok := g.Open()
-			if ok && (string(name) != "SET" || argc != 3) {
-				t.Fatalf("open command %q with %d arguments", name, argc)
+			name, ok := g.Open()
+			if ok && string(name) != "SET" {
+				t.Fatalf("open command %q", name)
 			}
 			if named = named || ok; named {
 				n = g.Checked()

@@ -7,9 +7,9 @@ import (
 	"github.com/tidwall/redcon"
 )
 
-// Begin returns the arguments at the beginning of a command in array form that has not come in whole, n of them at
+// FirstArgs returns the first arguments of a command in array form that has not come in whole, n of them at
 // most. They alias raw, whose headers have been checked by a Guard.
-func Begin(raw []byte, n int) (args [][]byte) {
+func FirstArgs(raw []byte, n int) (args [][]byte) {
 	for rest := afterLine(raw); len(args) < n; {
 		body := afterLine(rest)
 		size, ok := parseLength(bytes.TrimSuffix(rest[min(1, len(rest)):len(rest)-len(body)], []byte("\r\n")))

@@ -354,7 +354,7 @@ func (s *Session) unpause() {
 // protocolError answers the guard's error behind all earlier replies, and closes the connection.
 func (s *Session) protocolError(err error) {
 	s.proxy.Counters.ProtocolErrors.Add(1)
-	words := resp.AppendRawError(nil, "ERR "+err.Error())
+	words := resp.AppendError(nil, resp.Err, err.Error())
 	if s.reply != replyOn {
 		words = words[:0]
 	}

@@ -94,7 +94,7 @@ func (s *Session) heldWhole() int {
 // beginStream begins a large command, of which begin has come. false: the command must be held whole, or the session
 // waits.
 func (s *Session) beginStream(table *command.Table, begin []byte) bool {
-	name, _, open := s.guard.Open()
+	name, open := s.guard.Open()
 	if !open || s.large.state == largeHeld {
 		return false
 	}
@@ -103,7 +103,7 @@ func (s *Session) beginStream(table *command.Table, begin []byte) bool {
 		return false
 	}
 	r := s.newRequest(row, begin)
-	r.args, r.muted = resp.Begin(begin, row.Keys.Fixed()+1), s.reply != replyOn
+	r.args, r.muted = resp.FirstArgs(begin, row.Keys.Fixed()+1), s.reply != replyOn
 	return r.routed(s.openStream)
 }
 
