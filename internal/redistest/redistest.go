@@ -7,9 +7,7 @@
 //	                                            │
 //	t.Cleanup ──────────────────────────────────┴─► SIGKILL, directory removed
 //
-// One goroutine per running server, superviseLocked, starts the process and waits for its end. It stays on one
-// operating system thread because Linux ties Pdeathsig to the thread that started the child, so that a server never
-// outlives a test binary that is killed.
+// One goroutine per running process, superviseLocked, starts it and waits for its end.
 //
 // The binary is $LOCKPROXY_REDIS_SERVER or else redis-server from PATH (valkey-server works as well). Without one the
 // test is skipped with the reason; LOCKPROXY_REQUIRE_REDIS=1 makes that a failure.
@@ -58,14 +56,7 @@ type Server struct {
 
 	mu   sync.Mutex // guards the fields below
 	args []string   // extra arguments of the latest start
-	run  *process   // latest process; it may have ended
-}
-
-// process is one run of the binary.
-type process struct {
-	cmd    *exec.Cmd
-	exited chan struct{} // closed by superviseLocked when the process has been reaped
-	err    error         // result of Wait; read after exited is closed
+	run  *Process   // latest process; it may have ended
 }
 
 // Start runs a redis-server without persistence and returns when it answers. Extra arguments are in the form of the
@@ -147,7 +138,7 @@ func (s *Server) Pid() int {
 	if p == nil {
 		return 0
 	}
-	return p.cmd.Process.Pid
+	return p.Pid()
 }
 
 // Kill ends the server with SIGKILL, as a crash would, and returns when the process is gone.
@@ -204,11 +195,8 @@ func (s *Server) start(args []string) error {
 	argv = slices.Concat(s.place.Inside, []string{s.bin}, argv)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = s.dir
-	cmd.SysProcAttr = processAttributes()
-	p := &process{cmd: cmd, exited: make(chan struct{})}
-	started := make(chan error, 1)
-	go p.superviseLocked(started)
-	if err := <-started; err != nil {
+	p, err := StartProcess(cmd)
+	if err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -220,15 +208,15 @@ func (s *Server) start(args []string) error {
 
 // awaitReady returns when the server answers on its unix socket. The socket is ours alone, and a server that cannot
 // have its TCP port ends before it opens the socket, so the answer proves both.
-func (s *Server) awaitReady(p *process) error {
+func (s *Server) awaitReady(p *Process) error {
 	deadline := time.NewTimer(startLimit)
 	defer deadline.Stop()
 	probe := time.NewTicker(probeEvery)
 	defer probe.Stop()
 	for {
 		select {
-		case <-p.exited:
-			return fmt.Errorf("server ended at start: %w", p.err)
+		case <-p.Exited:
+			return fmt.Errorf("server ended at start: %w", p.Err)
 		case <-deadline.C:
 			s.end(syscall.SIGKILL)
 			return fmt.Errorf("no answer within %v", startLimit)
@@ -265,18 +253,13 @@ func (s *Server) answers() bool {
 	return err == nil && !strings.HasPrefix(line, "-LOADING")
 }
 
-func (s *Server) running() *process {
+func (s *Server) running() *Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.run == nil {
+	if s.run == nil || !s.run.Running() {
 		return nil
 	}
-	select {
-	case <-s.run.exited:
-		return nil
-	default:
-		return s.run
-	}
+	return s.run
 }
 
 func (s *Server) signal(sig syscall.Signal) {
@@ -285,7 +268,7 @@ func (s *Server) signal(sig syscall.Signal) {
 	if p == nil {
 		s.t.Fatalf("redistest: %v: the server is down", sig)
 	}
-	if err := p.cmd.Process.Signal(sig); err != nil {
+	if err := p.Cmd.Process.Signal(sig); err != nil {
 		s.t.Fatalf("redistest: %v: %v", sig, err)
 	}
 }
@@ -298,15 +281,14 @@ func (s *Server) end(sig syscall.Signal) {
 		return
 	}
 	// The process may be gone by now, so the errors say nothing. A paused process must go on to see SIGTERM.
-	_ = p.cmd.Process.Signal(sig)
-	_ = p.cmd.Process.Signal(syscall.SIGCONT)
+	p.Signal(sig)
+	p.Signal(syscall.SIGCONT)
 	limit := time.NewTimer(startLimit)
 	defer limit.Stop()
 	select {
-	case <-p.exited:
+	case <-p.Exited:
 	case <-limit.C:
-		_ = p.cmd.Process.Kill()
-		<-p.exited
+		p.Kill()
 		s.t.Errorf("redistest: the server did not end within %v of %v", startLimit, sig)
 	}
 }

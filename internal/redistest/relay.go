@@ -7,16 +7,28 @@ import (
 	"testing"
 )
 
-// Relay stands between a server and its clients, and may damage the bytes of the server.
+// Relay stands between a server and its clients. It may hold back what one side sends, end all connections, and damage
+// the bytes of the server. Each connection has two goroutines, one for each direction.
 type Relay struct {
 	ln     net.Listener
 	target string
 	done   sync.WaitGroup
 
 	mu     sync.Mutex
-	conns  map[net.Conn]struct{}     // both ends of all connections; nil: closed
+	opened sync.Cond                 // some of held is false now
+	held   [2]bool                   // by direction
+	conns  map[*net.TCPConn]struct{} // both ends of all connections; nil: closed
 	damage func(chunk []byte) []byte // nil: none
 }
+
+// Direction is a way through a Relay.
+type Direction int
+
+// The ways through a Relay.
+const (
+	ToServer Direction = iota
+	ToClients
+)
 
 // StartRelay runs a relay to a server until the test ends.
 func StartRelay(t testing.TB, target string) *Relay {
@@ -25,7 +37,8 @@ func StartRelay(t testing.TB, target string) *Relay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Relay{ln: ln, target: target, conns: map[net.Conn]struct{}{}}
+	r := &Relay{ln: ln, target: target, conns: map[*net.TCPConn]struct{}{}}
+	r.opened.L = &r.mu
 	r.done.Go(r.accept)
 	t.Cleanup(r.close)
 	return r
@@ -41,12 +54,28 @@ func (r *Relay) Damage(f func(chunk []byte) []byte) {
 	r.damage = f
 }
 
-// Reset ends all connections.
+// Hold holds back the bytes of a direction, and with those to the server new connections, until Pass. The kernels on both
+// sides acknowledge them all the same.
+func (r *Relay) Hold(d Direction) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held[d] = true
+}
+
+// Pass ends each Hold.
+func (r *Relay) Pass() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held = [2]bool{}
+	r.opened.Broadcast()
+}
+
+// Reset ends all connections. Both ends of each see a RST.
 func (r *Relay) Reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for nc := range r.conns {
-		_ = nc.Close()
+		_, _ = nc.SetLinger(0), nc.Close()
 	}
 }
 
@@ -54,8 +83,9 @@ func (r *Relay) close() {
 	_ = r.ln.Close()
 	r.Reset()
 	r.mu.Lock()
-	r.conns = nil
+	r.conns = nil // of those that come from now on, none is served
 	r.mu.Unlock()
+	r.Pass()
 	r.done.Wait()
 }
 
@@ -65,44 +95,77 @@ func (r *Relay) accept() {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", r.target)
-		if err != nil {
-			_ = client.Close()
-			continue
-		}
-		r.mu.Lock()
-		if r.conns == nil {
-			_, _ = client.Close(), server.Close()
-		} else {
-			r.conns[client], r.conns[server] = struct{}{}, struct{}{}
-		}
-		r.mu.Unlock()
-		r.done.Go(func() { r.copy(server, client, false) })
-		r.done.Go(func() { r.copy(client, server, true) })
+		r.done.Go(func() { r.serve(client.(*net.TCPConn)) })
 	}
 }
 
-// copy copies bytes until either end is gone.
-func (r *Relay) copy(to, from net.Conn, fromServer bool) {
-	defer func() {
-		_, _ = to.Close(), from.Close()
-		r.mu.Lock()
-		delete(r.conns, from)
-		r.mu.Unlock()
-	}()
+func (r *Relay) serve(client *net.TCPConn) {
+	defer r.leave(client)
+	if !r.enter(client) {
+		return
+	}
+	r.let(ToServer, nil)
+	nc, err := net.Dial("tcp", r.target)
+	if err != nil {
+		_ = client.SetLinger(0)
+		return
+	}
+	server := nc.(*net.TCPConn)
+	defer r.leave(server)
+	if !r.enter(server) {
+		return
+	}
+	var back sync.WaitGroup
+	back.Go(func() { r.copy(ToClients, client, server) })
+	r.copy(ToServer, server, client)
+	back.Wait()
+}
+
+// enter reports whether the relay has not been closed.
+func (r *Relay) enter(nc *net.TCPConn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.conns == nil {
+		return false
+	}
+	r.conns[nc] = struct{}{}
+	return true
+}
+
+func (r *Relay) leave(nc *net.TCPConn) {
+	_ = nc.Close()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.conns, nc)
+}
+
+// copy moves bytes until either end is gone, and passes the end on.
+func (r *Relay) copy(d Direction, to, from *net.TCPConn) {
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := from.Read(buf)
-		chunk := buf[:n]
-		r.mu.Lock()
-		if fromServer && r.damage != nil {
-			chunk = r.damage(chunk)
+		if _, failed := to.Write(r.let(d, buf[:n])); failed != nil {
+			_ = from.Close()
+			return
 		}
-		r.mu.Unlock()
-		if _, failed := to.Write(chunk); failed != nil || err != nil {
+		if err != nil {
+			_ = to.CloseWrite()
 			return
 		}
 	}
+}
+
+// let returns the bytes that go on when they may.
+func (r *Relay) let(d Direction, chunk []byte) []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.held[d] {
+		r.opened.Wait()
+	}
+	if d == ToClients && r.damage != nil {
+		chunk = r.damage(chunk)
+	}
+	return chunk
 }
 
 // hostileWords are put into the bytes of a server by Random.

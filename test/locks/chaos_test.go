@@ -187,19 +187,19 @@ func (s *stand) endOfWork() {
 				_, err := os.Stat(s.journal(s.names[i]))
 				return err == nil
 			})
-			w.signal(syscall.SIGTERM)
+			w.Signal(syscall.SIGTERM)
 		}
 	}
 	for i, w := range s.workers {
 		if i%2 == 0 {
-			if code := w.exit(s.t, 2*patience); code != 0 {
+			if code := w.Exit(s.t, 2*patience); code != 0 {
 				s.fail("worker", "it ended with code %d", code)
 			}
 		}
 	}
 	for i, w := range s.workers {
 		if i%2 == 1 {
-			w.kill()
+			w.Kill()
 		}
 	}
 	since := mono()

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // client is a connection whose failures fail the test.
@@ -120,7 +122,7 @@ func granted(t testing.TB, what string, v reply) int64 {
 
 // holder is a client process that holds a lock and does nothing else.
 type holder struct {
-	*process
+	*redistest.Process
 	fence string
 	out   *os.File
 }
@@ -138,11 +140,11 @@ func startHolder(t testing.TB, addr, line string) *holder {
 	cmd.Env = append(os.Environ(), childEnv+"=holder")
 	cmd.Stdout, cmd.Stderr = wr, os.Stderr
 	h := &holder{out: rd}
-	if h.process, err = startProcess("", cmd); err != nil {
+	if h.Process, err = startProcess("", cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		h.kill()
+		h.Kill()
 		rd.Close()
 	})
 	_ = rd.SetReadDeadline(time.Now().Add(patience))
@@ -173,7 +175,7 @@ func holderMain(args []string) int {
 }
 
 // startWaiter is startHolder for a command that is not answered soon.
-func startWaiter(t testing.TB, addr, line string) *process {
+func startWaiter(t testing.TB, addr, line string) *redistest.Process {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], append([]string{addr}, strings.Fields(line)...)...)
 	cmd.Env = append(os.Environ(), childEnv+"=holder")
@@ -182,7 +184,7 @@ func startWaiter(t testing.TB, addr, line string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(p.kill)
+	t.Cleanup(p.Kill)
 	return p
 }
 

@@ -72,12 +72,8 @@ func TestWaiterThatHangsUpAtTheReleaseLeavesTheLockFree(t *testing.T) {
 
 func TestAcquireInDoubtIsSentAgain(t *testing.T) {
 	redis := redistest.Start(t)
-	link, err := newRelay(redis.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(link.close)
-	p := startProxy(t, link.ln.Addr().String())
+	link := redistest.StartRelay(t, redis.Addr())
+	p := startProxy(t, link.Addr())
 	warm := dial(t, p.addr, 2)
 	for _, line := range []string{"LOCK w", "FAIRLOCK w", "UNLOCK w", "UNLOCK w"} {
 		warm.do(line) // or Redis would ask for the scripts' text
@@ -92,14 +88,14 @@ func TestAcquireInDoubtIsSentAgain(t *testing.T) {
 			c := dial(t, p.addr, 2)
 			connected := func() bool { return c.do("PING") == "PONG" }
 			redistest.Eventually(t, patience, "the proxy to be connected", connected)
-			link.gates[1].shut()
-			defer link.gates[1].open()
+			link.Hold(redistest.ToClients)
+			defer link.Pass()
 			c.start(line)
 			redistest.Eventually(t, patience, "Redis to grant the lock", func() bool {
 				return redis.Do(t, "EXISTS", key) == int64(1)
 			})
-			link.reset()
-			link.gates[1].open()
+			link.Reset()
+			link.Pass()
 			granted(t, line, c.later(patience))
 			fields, _ := redis.Do(t, "HGETALL", key).([]any)
 			for name, value := range fieldsOf(fields) {

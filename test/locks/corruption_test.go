@@ -50,7 +50,7 @@ func runDamage(t *testing.T, engine string, seed uint64, length time.Duration) {
 	}
 	phases := time.NewTicker(250 * time.Millisecond)
 	defer phases.Stop()
-	for i, end := uint64(0), time.Now().Add(length); time.Now().Before(end) && p.running(); i++ {
+	for i, end := uint64(0), time.Now().Add(length); time.Now().Before(end) && p.Running(); i++ {
 		if i%2 == 0 {
 			relay.Damage(redistest.Random(seed+i, 10<<(i/2%5)))
 		} else {
@@ -61,7 +61,7 @@ func runDamage(t *testing.T, engine string, seed uint64, length time.Duration) {
 	relay.Damage(nil)
 	close(stop)
 	clients.Wait()
-	if !p.running() {
+	if !p.Running() {
 		t.Fatal("the proxy has ended") // its log follows
 	}
 	t.Logf("%d conversations served, %d broken", served.Load(), failed.Load())

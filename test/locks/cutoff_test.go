@@ -13,12 +13,8 @@ const deafHead = 8*time.Second + 3*time.Second
 
 func TestFairHeadWhoseProxyIsCutOffLosesItsTurn(t *testing.T) {
 	redis := redistest.Start(t)
-	link, err := newRelay(redis.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(link.close)
-	p1, p2 := startProxy(t, link.ln.Addr().String()), startProxy(t, redis.Addr())
+	link := redistest.StartRelay(t, redis.Addr())
+	p1, p2 := startProxy(t, link.Addr()), startProxy(t, redis.Addr())
 	cutOff, holder, next := dial(t, p1.addr, 2), dial(t, p2.addr, 2), dial(t, p2.addr, 2)
 	holder.fence("LOCK a")
 	queued := func(n int64) func() bool {
@@ -32,8 +28,8 @@ func TestFairHeadWhoseProxyIsCutOffLosesItsTurn(t *testing.T) {
 	next.start("FAIRLOCK a")
 	redistest.Eventually(t, patience, "two in the queue", queued(2))
 
-	link.gates[0].shut()
-	link.gates[1].shut()
+	link.Hold(redistest.ToServer)
+	link.Hold(redistest.ToClients)
 	freed := time.Now()
 	holder.want("UNLOCK a", 1)
 	first := granted(t, "FAIRLOCK a", next.later(deafHead+patience))
@@ -41,8 +37,7 @@ func TestFairHeadWhoseProxyIsCutOffLosesItsTurn(t *testing.T) {
 		t.Errorf("the head lost its turn after %v: a pause of a second or two must not cost it", took)
 	}
 
-	link.gates[0].open()
-	link.gates[1].open()
+	link.Pass()
 	redistest.Eventually(t, patience, "the one who was cut off to take a new place", queued(1))
 	next.want("UNLOCK a", 1)
 	if fence := granted(t, "FAIRLOCK a", cutOff.later(patience)); fence <= first {

@@ -43,33 +43,33 @@ func faults(lease time.Duration) []fault {
 	return []fault{
 		{name: "kill a worker", most: lease / 2, harmless: true, begin: func(s *stand) (string, func()) {
 			i := s.rng.IntN(len(s.workers))
-			s.workers[i].kill()
+			s.workers[i].Kill()
 			return s.names[i], func() { s.startWorker(i) }
 		}},
 		{name: "stop a worker", most: long, harmless: true, begin: func(s *stand) (string, func()) {
 			i := s.rng.IntN(len(s.workers))
 			w := s.workers[i]
-			w.signal(syscall.SIGSTOP)
-			return s.names[i], func() { w.signal(syscall.SIGCONT) }
+			w.Signal(syscall.SIGSTOP)
+			return s.names[i], func() { w.Signal(syscall.SIGCONT) }
 		}},
 		{name: "kill a proxy", most: lease, begin: func(s *stand) (string, func()) {
 			p := s.anyProxy()
-			p.kill()
+			p.Kill()
 			return p.name, func() { s.restart(p) }
 		}},
 		{name: "stop a proxy", most: long, begin: func(s *stand) (string, func()) {
 			p := s.anyProxy()
-			p.signal(syscall.SIGSTOP)
-			return p.name, func() { p.signal(syscall.SIGCONT) }
+			p.Signal(syscall.SIGSTOP)
+			return p.name, func() { p.Signal(syscall.SIGCONT) }
 		}},
 		{name: "drain a proxy", most: lease, begin: func(s *stand) (string, func()) {
 			p := s.anyProxy()
 			for began := mono(); !p.answers() && mono()-began < int64(reconnect); {
 				s.wait(20 * time.Millisecond) // it may just have been started, and not know of signals yet
 			}
-			p.signal(syscall.SIGTERM)
+			p.Signal(syscall.SIGTERM)
 			return p.name, func() {
-				if code := p.exit(s.t, patience); code != 0 {
+				if code := p.Exit(s.t, patience); code != 0 {
 					s.fail("exit", "a drained proxy ended with code %d", code)
 				}
 				s.restart(p)

@@ -189,7 +189,7 @@ func (sh *shards) reshard(ascending bool) (string, func()) {
 		s.rng.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 		if s.rng.IntN(2) == 0 {
 			i := s.rng.IntN(len(s.workers))
-			s.workers[i].signal(syscall.SIGKILL)
+			s.workers[i].Signal(syscall.SIGKILL)
 			killed = append(killed, i)
 		}
 	}
@@ -212,7 +212,7 @@ func (sh *shards) reshard(ascending bool) (string, func()) {
 	}
 	return text, func() {
 		for _, i := range killed {
-			s.workers[i].kill()
+			s.workers[i].Kill()
 			s.startWorker(i)
 		}
 	}

@@ -32,6 +32,6 @@ type network interface {
 }
 
 var (
-	_ network = (*relays)(nil)
+	_ network = relays(nil)
 	_ network = (*namespaces)(nil)
 )

@@ -4,15 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -27,75 +23,19 @@ const (
 	atOnce = 5 * time.Second
 )
 
-// process is a child of the test. It dies with the test binary.
-type process struct {
-	cmd    *exec.Cmd
-	exited chan struct{} // closed by supervise
-	err    error         // of Wait; read after exited is closed
-}
-
 // startProcess starts the command, inside a network namespace if one is named.
-func startProcess(netns string, cmd *exec.Cmd) (*process, error) {
+func startProcess(netns string, cmd *exec.Cmd) (*redistest.Process, error) {
 	if netns != "" {
 		inside := exec.Command("ip", append([]string{"netns", "exec", netns, cmd.Path}, cmd.Args[1:]...)...)
 		inside.Env, inside.Dir, inside.Stdin, inside.Stdout, inside.Stderr = cmd.Env, cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr
 		cmd = inside
 	}
-	cmd.SysProcAttr = dieWithParent()
-	p := &process{cmd: cmd, exited: make(chan struct{})}
-	started := make(chan error, 1)
-	go p.supervise(started)
-	return p, <-started
-}
-
-// supervise stays on one thread: the kernel ties the child's death signal to the thread that started it.
-func (p *process) supervise(started chan<- error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	err := p.cmd.Start()
-	started <- err
-	if err != nil {
-		return
-	}
-	p.err = p.cmd.Wait()
-	close(p.exited)
-}
-
-func (p *process) pid() int { return p.cmd.Process.Pid }
-
-func (p *process) running() bool {
-	select {
-	case <-p.exited:
-		return false
-	default:
-		return true
-	}
-}
-
-// signal ignores a process that has ended.
-func (p *process) signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }
-
-// kill ends the process as a crash would and returns when it is gone. A stopped process is killed as well.
-func (p *process) kill() {
-	p.signal(syscall.SIGKILL)
-	<-p.exited
-}
-
-// exit waits for the end of the process and returns its exit code.
-func (p *process) exit(t testing.TB, limit time.Duration) int {
-	t.Helper()
-	select {
-	case <-p.exited:
-	case <-time.After(limit):
-		p.kill()
-		t.Fatalf("the process did not end within %v", limit)
-	}
-	return p.cmd.ProcessState.ExitCode()
+	return redistest.StartProcess(cmd)
 }
 
 // proxy is one lockproxy process, or the place of one that is down.
 type proxy struct {
-	*process
+	*redistest.Process
 	addr  string
 	args  []string
 	netns string
@@ -141,15 +81,15 @@ func (p *proxy) start() error {
 	cmd.Stderr = file
 	// A race must not end the process before its log is read; it is found there.
 	cmd.Env = append(os.Environ(), "GORACE=halt_on_error=0")
-	p.process, err = startProcess(p.netns, cmd)
+	p.Process, err = startProcess(p.netns, cmd)
 	return err
 }
 
 func (p *proxy) awaitPong(t testing.TB) {
 	t.Helper()
 	redistest.Eventually(t, patience, "the proxy to answer PING", func() bool {
-		if !p.running() {
-			t.Fatalf("the proxy ended: %v\n%s", p.err, p.tail())
+		if !p.Running() {
+			t.Fatalf("the proxy ended: %v\n%s", p.Err, p.tail())
 		}
 		return pong(p.addr)
 	})
@@ -168,8 +108,8 @@ func pong(addr string) bool {
 
 // cleanup kills the process and fails the test if its log speaks of a bug.
 func (p *proxy) cleanup(t testing.TB) {
-	if p.process != nil {
-		p.kill()
+	if p.Process != nil {
+		p.Kill()
 	}
 	for _, line := range p.complaints() {
 		t.Errorf("the proxy's log: %s", line)
@@ -215,7 +155,7 @@ func (p *proxy) tail() string {
 // residentMiB is the memory that the process has right now.
 func (p *proxy) residentMiB(t testing.TB) int {
 	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid()))
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid()))
 	if err != nil {
 		t.Skipf("no way to see the memory of a process here: %v", err)
 	}
@@ -232,18 +172,8 @@ func (p *proxy) residentMiB(t testing.TB) int {
 	return 0
 }
 
-// freeAddr finds a port below the range that systems use for outgoing connections, so that it stays free while the
-// process that listens on it is down.
+// freeAddr is an address that stays free while the process that listens on it is down.
 func freeAddr(t testing.TB) string {
 	t.Helper()
-	var err error
-	for range 100 {
-		var ln net.Listener
-		if ln, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(10000+rand.IntN(10000)))); err == nil {
-			defer ln.Close()
-			return ln.Addr().String()
-		}
-	}
-	t.Fatalf("find a free port: %v", err)
-	return ""
+	return "127.0.0.1:" + strconv.Itoa(redistest.Port(t))
 }

@@ -24,7 +24,7 @@ func TestSigtermDrainsAndExitsZero(t *testing.T) {
 			fair.start("FAIRLOCK held")
 			fair.silent(50 * time.Millisecond)
 			began := time.Now()
-			p.signal(sig)
+			p.Signal(sig)
 			compare(t, "LOCK", plain.later(atOnce), "-OVERLOADED")
 			compare(t, "FAIRLOCK", fair.later(atOnce), "-OVERLOADED")
 			redistest.Eventually(t, atOnce, "new connections to be refused", func() bool {
@@ -41,7 +41,7 @@ func TestSigtermDrainsAndExitsZero(t *testing.T) {
 				t.Error("the holder lost its lock during the drain")
 			}
 			holder.wantGone(patience)
-			if code := p.exit(t, patience); code != 0 {
+			if code := p.Exit(t, patience); code != 0 {
 				t.Errorf("exit code %d, want 0", code)
 			}
 			if took := time.Since(began); took < 5900*time.Millisecond || took > 6*time.Second+atOnce {
@@ -64,7 +64,7 @@ func TestTakenAddressIsExitCodeOne(t *testing.T) {
 	if err := second.start(); err != nil {
 		t.Fatal(err)
 	}
-	if code := second.exit(t, patience); code != 1 {
+	if code := second.Exit(t, patience); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
 	if !pong(p.addr) {
@@ -77,7 +77,7 @@ func TestUnknownFlagIsExitCodeTwo(t *testing.T) {
 	if err := p.start(); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.exit(t, patience); code != 2 {
+	if code := p.Exit(t, patience); code != 2 {
 		t.Errorf("exit code %d, want 2", code)
 	}
 }

@@ -39,7 +39,7 @@ type stand struct {
 	watcher *observer
 
 	netns   string // of the workers
-	workers []*process
+	workers []*redistest.Process
 	names   []string // of the latest process in each place
 	started int
 
@@ -261,7 +261,7 @@ func (s *stand) startWorker(place int) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.t.Cleanup(p.kill)
+	s.t.Cleanup(p.Kill)
 	s.workers[place], s.names[place] = p, cfg.Name
 }
 

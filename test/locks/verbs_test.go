@@ -85,7 +85,7 @@ func TestALeaseThatEndsLetsTheFirstWaiterIn(t *testing.T) {
 	b.start("FAIRLOCK a LIMIT 1")
 	redistest.Eventually(t, patience, "the waiter to be queued", func() bool { return redis.Do(t, "LLEN", queueOf("a")) == int64(1) })
 	c.want("LOCK a LIMIT 2 WAIT 100", nil)
-	gone.kill()
+	gone.Kill()
 	granted(t, "FAIRLOCK a LIMIT 1", b.later(lease*time.Millisecond+atOnce))
 }
 

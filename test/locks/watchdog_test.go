@@ -102,7 +102,7 @@ func TestKilledClientIsNotRenewed(t *testing.T) {
 	w := dial(t, p.addr, 2)
 	w.start("LOCK a")
 	w.silent(2 * short)
-	h.kill()
+	h.Kill()
 	killed := time.Now()
 	last := int64(1 << 62)
 	settled := killed.Add(100 * time.Millisecond) // by then a renewal on its way has arrived
@@ -140,7 +140,7 @@ func TestKilledClientWithGraceZeroFreesTheLockAtOnce(t *testing.T) {
 			w := dial(t, p.addr, 2)
 			w.start("LOCK " + name)
 			w.silent(50 * time.Millisecond)
-			h.kill()
+			h.Kill()
 			granted(t, line, w.later(atOnce))
 		})
 	}
@@ -152,7 +152,7 @@ func TestGraceZeroLeavesTheHoldOfTheSameOwnerAtAnotherProxy(t *testing.T) {
 	h := startHolder(t, p1.addr, "LOCK a OWNER me GRACE 0")
 	b := dial(t, p2.addr, 3)
 	b.fence("LOCK a OWNER me")
-	h.kill()
+	h.Kill()
 	redistest.Eventually(t, patience, "the killed client's hold to be given back", func() bool {
 		return redis.Do(t, "HGET", "a", "me") == "1"
 	})
@@ -167,7 +167,7 @@ func TestGraceShortensTheLeaseOfAKilledClient(t *testing.T) {
 	w.start("LOCK a")
 	w.silent(50 * time.Millisecond)
 	killed := time.Now()
-	h.kill()
+	h.Kill()
 	granted(t, "LOCK a", w.later(patience)) // half the lease
 	if took := time.Since(killed); took < 290*time.Millisecond {
 		t.Errorf("the waiter got the lock after %v, want the grace of 300 ms", took)
@@ -192,7 +192,7 @@ func TestKilledWaiterDelaysNobody(t *testing.T) {
 			redistest.Eventually(t, patience, "the first waiter to wait", waiting(1))
 			b.start(verb + " a")
 			redistest.Eventually(t, patience, "the second waiter to wait", waiting(2))
-			dead.kill()
+			dead.Kill()
 			redistest.Eventually(t, patience, "the killed waiter to be taken out", waiting(1))
 			a.want("UNLOCK a", 1)
 			granted(t, verb+" a", b.later(atOnce))
@@ -217,7 +217,7 @@ func TestKilledProxyLeavesKeysThatExpire(t *testing.T) {
 	if pttl := redis.Do(t, "PTTL", "a").(int64); pttl < 0 {
 		t.Fatalf("PTTL %d of a held lock", pttl)
 	}
-	p1.kill()
+	p1.Kill()
 	killed := time.Now()
 	granted(t, "LOCK a", b.later(short+atOnce))
 	if took := time.Since(killed); took > short+atOnce {
@@ -277,14 +277,14 @@ func TestStoppedProxyResurrectsNoLock(t *testing.T) {
 	p2 := startProxy(t, redis.Addr(), "--lock-lease", short.String())
 	a, b := dial(t, p1.addr, 3), dial(t, p2.addr, 2)
 	fence := a.fence("LOCK a")
-	p1.signal(syscall.SIGSTOP)
+	p1.Signal(syscall.SIGSTOP)
 	b.fence("LOCK a")
 	b.want("UNLOCK a", 1)
 	const px = 1500 * time.Millisecond // less than what a renewal would make of it
 	sent := time.Now()
 	b.fence(fmt.Sprintf("LOCK a PX %d", px.Milliseconds()))
 	b.start("PING") // the lock is as long as it is: nobody renews it
-	p1.signal(syscall.SIGCONT)
+	p1.Signal(syscall.SIGCONT)
 	push, err := a.nextPush(patience)
 	if err != nil {
 		t.Fatal(err)
