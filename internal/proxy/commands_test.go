@@ -435,7 +435,7 @@ func TestInfoLockproxyAnswersWithoutRedis(t *testing.T) {
 	p := runProxy(t, srv.Addr())
 	addr := p.Addrs()[0].String()
 	srv.Stop()
-	redistest.Eventually(t, 10*time.Second, "the proxy to notice", func() bool {
+	proxytest.WaitFor(t, "the proxy to notice", func() bool {
 		_, err := proxytest.Dial(t, addr).Conn.Write(resp.AppendCommand(nil, "PING")) // without traffic it does not look
 		ready, _ := p.Ready()
 		return err == nil && !ready

@@ -90,9 +90,7 @@ func (s *stopping) ended() map[string]any {
 // asked waits until the proxy has asked all clients to leave.
 func (s *stopping) asked(talker *proxytest.Client) {
 	s.t.Helper()
-	if b, err := talker.Frame(); err != nil || !strings.HasPrefix(b, ">2\r\n$8\r\ndraining\r\n:") {
-		s.t.Fatalf("%q, %v instead of the push", b, err)
-	}
+	talker.Gets(">2\r\n$8\r\ndraining\r\n:")
 }
 
 // Clients without locks or state move elsewhere at once; the drain does not wait for its timeout.
@@ -100,7 +98,7 @@ func TestQuietClientsAreClosed(t *testing.T) {
 	t.Parallel()
 	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
-		idle, once, silent := proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr())
+		idle, once, silent := s.Dial(t), s.Dial(t), s.Dial(t)
 		idle.Quiet("GET", "k")
 		once.Quiet("LOCK", "freed")
 		once.Quiet("UNLOCK", "freed")
@@ -120,7 +118,7 @@ func TestBusyClientsAreClosedBehindAReply(t *testing.T) {
 	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
 		const depth = 50
-		talker, pipeline := proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr())
+		talker, pipeline := s.Dial(t), s.Dial(t)
 		pipeline.Quiet("PING")
 		begun, over := make(chan struct{}), make(chan int)
 		go func() {
@@ -169,21 +167,13 @@ func TestHoldersStayUntilTheirLastRelease(t *testing.T) {
 	t.Parallel()
 	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
-		holder, talker := proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr())
+		holder, talker := s.Dial(t), s.Dial(t)
 		talker.Quiet("HELLO", "3")
 		holder.Quiet("LOCK", "a")
 		holder.Quiet("LOCK", "b")
 		s.drains()
 		s.asked(talker)
-		if got := holder.Quiet("SET", "k", "v"); got != "+OK\r\n" {
-			t.Error(got)
-		}
-		if got := holder.Quiet("UNLOCK", "a"); got != ":1\r\n" {
-			t.Error(got)
-		}
-		if got := holder.Quiet("UNLOCK", "b"); got != ":1\r\n" {
-			t.Error(got)
-		}
+		holder.Script("SET k v", "+OK", "UNLOCK a", ":1", "UNLOCK b", ":1")
 		holder.Ends()
 		if fields := s.ended(); fields["clients_cut"] != int64(0) {
 			t.Errorf("%v", fields)
@@ -195,21 +185,17 @@ func TestWaitersAreToldAndClosed(t *testing.T) {
 	t.Parallel()
 	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
-		holder, waiter, fair := proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr())
+		holder, waiter, fair := s.Dial(t), s.Dial(t), s.Dial(t)
 		holder.Quiet("LOCK", "k")
 		waiter.Send("LOCK", "k")
 		fair.Send("FAIRLOCK", "k", "WAIT", "60000")
 		proxytest.WaitFor(t, "the waiters", func() bool { return s.Stats().Waiting == 2 })
 		s.drains()
 		for _, c := range []*proxytest.Client{waiter, fair} {
-			if b, err := c.Frame(); err != nil || b != "-OVERLOADED the proxy is shutting down, connect again\r\n" {
-				t.Errorf("%q, %v", b, err)
-			}
+			c.Gets("-OVERLOADED the proxy is shutting down, connect again\r\n")
 			c.Ends()
 		}
-		if got := holder.Quiet("UNLOCK", "k"); got != ":1\r\n" {
-			t.Error(got)
-		}
+		holder.Script("UNLOCK k", ":1")
 		s.ended()
 	})
 }
@@ -219,7 +205,7 @@ func TestStateOnAConnectionIsKept(t *testing.T) {
 	t.Parallel()
 	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
-		tx, sub, pop, other := proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, redis.Addr())
+		tx, sub, pop, other := s.Dial(t), s.Dial(t), s.Dial(t), proxytest.Dial(t, redis.Addr())
 		tx.Quiet("MULTI")
 		tx.Quiet("SET", "k", "v")
 		sub.Quiet("HELLO", "3")
@@ -228,14 +214,10 @@ func TestStateOnAConnectionIsKept(t *testing.T) {
 		proxytest.WaitFor(t, "the blocked client", func() bool { return strings.Contains(other.Quiet("INFO", "clients"), "blocked_clients:1\r\n") })
 		s.drains()
 		s.asked(sub)
-		if got := tx.Quiet("EXEC"); got != "*1\r\n+OK\r\n" {
-			t.Error(got)
-		}
+		tx.Script("EXEC", "*1\r\n+OK\r\n")
 		tx.Ends()
 		other.Quiet("RPUSH", "list", "x")
-		if b, err := pop.Frame(); err != nil || b != "*2\r\n$4\r\nlist\r\n$1\r\nx\r\n" {
-			t.Errorf("%q, %v", b, err)
-		}
+		pop.Gets("*2\r\n$4\r\nlist\r\n$1\r\nx\r\n")
 		pop.Ends()
 		other.Quiet("PUBLISH", "news", "late")
 		if b, err := sub.Frame(); err != nil || !strings.Contains(b, "late") {
@@ -258,10 +240,8 @@ func TestClientsAreAcceptedDuringTheDelay(t *testing.T) {
 		begun := time.Now()
 		s.stop()
 		proxytest.WaitFor(t, "the drain", s.Draining)
-		c := proxytest.Dial(t, s.Proxy.Addr())
-		if got := c.Quiet("PING"); got != "+PONG\r\n" {
-			t.Error(got)
-		}
+		c := s.Dial(t)
+		c.Script("PING", "+PONG")
 		if time.Since(begun) > delay {
 			t.Skip("the machine is too slow for this")
 		}
@@ -286,15 +266,13 @@ func TestFirstCommandDuringTheDrainIsServed(t *testing.T) {
 	t.Parallel()
 	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
-		holder, late := proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr())
+		holder, late := s.Dial(t), s.Dial(t)
 		holder.Quiet("HELLO", "3")
 		holder.Quiet("LOCK", "k")
 		proxytest.WaitFor(t, "the second client", func() bool { return s.Stats().Clients == 2 })
 		s.drains()
 		s.asked(holder)
-		if got := late.Quiet("PING"); got != "+PONG\r\n" {
-			t.Error(got)
-		}
+		late.Script("PING", "+PONG")
 		late.Ends()
 		holder.Quiet("UNLOCK", "k")
 		holder.Ends()
@@ -307,7 +285,7 @@ func TestAClientWithoutACommandLeavesTheDrain(t *testing.T) {
 	t.Parallel()
 	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
-		holder, mute := proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr())
+		holder, mute := s.Dial(t), s.Dial(t)
 		holder.Quiet("LOCK", "k")
 		proxytest.WaitFor(t, "the second client", func() bool { return s.Stats().Clients == 2 })
 		s.drains()
@@ -323,7 +301,7 @@ func TestTheLastEntryNamesWhatWasLeft(t *testing.T) {
 	t.Parallel()
 	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine, func(o *proxy.Options) { o.DrainTimeout = 100 * time.Millisecond })
-		a, b, idle := proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr())
+		a, b, idle := s.Dial(t), s.Dial(t), s.Dial(t)
 		for i := range proxy.LocksNamed + 5 {
 			a.Quiet("LOCK", "{"+engine+"}"+strconv.Itoa(1000+i), "PX", "60000")
 		}
@@ -346,24 +324,20 @@ func TestCommandInPartIsAnsweredBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
-		half, talker := proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr())
+		half, talker := s.Dial(t), s.Dial(t)
 		half.Quiet("SET", "k", "v")
 		talker.Quiet("HELLO", "3")
 		if _, err := io.WriteString(half.Conn, "PING\r\n*2\r\n$3\r\nGET\r\n$1\r"); err != nil {
 			t.Fatal(err)
 		}
-		if b, err := half.Frame(); err != nil || b != "+PONG\r\n" {
-			t.Fatalf("%q, %v", b, err)
-		}
+		half.Gets("+PONG")
 		s.drains()
 		s.asked(talker)
 		talker.Ends() // a client that is silent goes
 		if _, err := io.WriteString(half.Conn, "\nk\r\n"); err != nil {
 			t.Fatal(err)
 		}
-		if b, err := half.Frame(); err != nil || b != "$1\r\nv\r\n" {
-			t.Errorf("%q, %v", b, err)
-		}
+		half.Gets("$1\r\nv\r\n")
 		half.Ends()
 		if fields := s.ended(); fields["clients_cut"] != int64(0) {
 			t.Errorf("%v", fields)
@@ -377,21 +351,18 @@ func TestHoldersThatWereCutOffAtTheNextProxy(t *testing.T) {
 	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine, func(o *proxy.Options) { o.DrainTimeout = 100 * time.Millisecond })
 		next := startStopping(t, redis, engine)
-		plain, named := proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr())
+		plain, named := s.Dial(t), s.Dial(t)
 		plain.Quiet("LOCK", "plain")
 		fence := named.Quiet("LOCK", "named", "OWNER", "job")
 		s.drains()
 		plain.Ends()
 		named.Ends()
 		s.ended()
-		plain, named = proxytest.Dial(t, next.Proxy.Addr()), proxytest.Dial(t, next.Proxy.Addr())
+		plain, named = next.Dial(t), next.Dial(t)
 		if got := plain.Quiet("UNLOCK", "plain"); !strings.HasPrefix(got, "-NOTHELD this connection does not hold the lock") || !strings.Contains(got, "new after a reconnect? name the FENCE") {
 			t.Error(got)
 		}
-		if got := named.Quiet("LOCK", "named", "OWNER", "job"); got != fence {
-			t.Errorf("%q after %q", got, fence)
-		}
-		named.Script("UNLOCK named OWNER job", ":0", "UNLOCK named OWNER job", ":1")
+		named.Script("LOCK named OWNER job", fence, "UNLOCK named OWNER job", ":0", "UNLOCK named OWNER job", ":1")
 		plain.Script("FORCEUNLOCK plain", ":1")
 	})
 }
@@ -403,7 +374,7 @@ func TestTheDrainEndsThoughRedisIsSilent(t *testing.T) {
 	s := startStopping(t, redis, proxy.EngineAuto, func(o *proxy.Options) {
 		o.DrainTimeout, o.Upstream.DialTimeout = 2*time.Second, 2*time.Second // a busy machine needs a moment to connect, and for the waiter
 	})
-	holder, waiter := proxytest.Dial(t, s.Proxy.Addr()), proxytest.Dial(t, s.Proxy.Addr())
+	holder, waiter := s.Dial(t), s.Dial(t)
 	holder.Script("LOCK k GRACE 0", ":")
 	waiter.Script("FAIRLOCK j", ":", "UNLOCK j", ":") // Redis knows the script: it is called once for each attempt
 	before := scriptCalls(t, redis)

@@ -15,7 +15,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // header is a PROXY header of a version.
@@ -43,7 +42,7 @@ func local(t *testing.T, version byte) []byte {
 func TestProxyHeaderNamesTheClient(t *testing.T) {
 	t.Parallel()
 	a := redistest.NewAuthority(t)
-	redisAddr := redistest.Start(t).Addr()
+	redis := redistest.Start(t)
 	client4, here4 := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7).To4(), Port: 4242}, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1).To4(), Port: 7379}
 	client6, here6 := &net.TCPAddr{IP: net.ParseIP("2001:db8::7"), Port: 4242}, &net.TCPAddr{IP: net.ParseIP("2001:db8::1"), Port: 7379}
 	tests := []struct {
@@ -59,14 +58,11 @@ func TestProxyHeaderNamesTheClient(t *testing.T) {
 		{"v2 local", proxy.ProxyRequired, local(t, 2), ""},
 		{"none", proxy.ProxyOptional, nil, ""},
 	}
-	for _, engine := range engines {
+	for _, engine := range proxytest.Engines() {
 		for _, test := range tests {
 			t.Run(engine+" "+test.name, func(t *testing.T) {
-				srv, _ := proxytest.Serve(t, proxy.Options{
-					Listen: []string{"127.0.0.1:0", "tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redisAddr},
-					TLS: serverTLS(t, a, certs.AuthNo), ProxyProtocol: test.mode, Engine: engine,
-				})
-				plain, under := proxytest.Dial(t, address(srv, 0)), proxytest.Dial(t, address(srv, 1))
+				srv := proxytest.Start(t, redis, withTLS(t, a, certs.AuthNo), func(o *proxy.Options) { o.ProxyProtocol, o.Engine = test.mode, engine })
+				plain, under := srv.Dial(t), proxytest.Dial(t, tlsAddr(srv))
 				commands := resp.AppendCommand(nil, "LOCK", t.Name()+"1")
 				commands = resp.AppendCommand(commands, "LOCKLIST", "MATCH", "*1")
 				if _, err := plain.Conn.Write(append(bytes.Clone(test.header), commands...)); err != nil {
@@ -97,9 +93,7 @@ func expectClient(t *testing.T, c *proxytest.Client, want string) {
 	if want == "" {
 		want = c.Conn.LocalAddr().String()
 	}
-	if got := c.Next(); !strings.HasPrefix(got, ":") {
-		t.Fatalf("LOCK: %q", got)
-	}
+	c.Gets(":")
 	list := decode(t, c.Next())
 	if len(list.Elems) != 1 {
 		t.Fatalf("%d locks", len(list.Elems))
@@ -112,11 +106,9 @@ func expectClient(t *testing.T, c *proxytest.Client, want string) {
 // Without a header the proxy must not wait for bytes that could make one.
 func TestShortCommandsAreNotTakenForAHeader(t *testing.T) {
 	t.Parallel()
-	srv, _ := proxytest.Serve(t, proxy.Options{
-		Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, ProxyProtocol: proxy.ProxyOptional,
-	})
+	srv := proxytest.Start(t, redistest.Start(t), func(o *proxy.Options) { o.ProxyProtocol = proxy.ProxyOptional })
 	for _, inline := range []string{"PING\r\n", "\r\nPING\r\n", "\r\n\r\nPING\r\n", "ping\n"} {
-		c := proxytest.Dial(t, address(srv, 0))
+		c := srv.Dial(t)
 		if _, err := c.Conn.Write([]byte(inline)); err != nil {
 			t.Fatal(err)
 		}
@@ -128,14 +120,13 @@ func TestShortCommandsAreNotTakenForAHeader(t *testing.T) {
 
 func TestConnectionWithoutDemandedHeaderIsClosed(t *testing.T) {
 	t.Parallel()
-	srv, _ := proxytest.Serve(t, proxy.Options{
-		Listen: []string{"127.0.0.1:0", "unix:" + socketPath(t)}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()},
-		ProxyProtocol: proxy.ProxyRequired,
+	srv := proxytest.Start(t, redistest.Start(t), func(o *proxy.Options) {
+		o.Listen, o.ProxyProtocol = append(o.Listen, "unix:"+socketPath(t)), proxy.ProxyRequired
 	})
 	for _, begin := range []string{
 		"*1\r\n$4\r\nPING\r\n", "PROXY TCP4 nonsense\r\nPING\r\n", "PROXY " + strings.Repeat("x", 200), string(proxyproto.SIGV2) + "\x31\x00\x00\x00PING\r\n",
 	} {
-		c := proxytest.Dial(t, address(srv, 0))
+		c := srv.Dial(t)
 		if _, err := c.Conn.Write([]byte(begin)); err != nil {
 			t.Fatal(err)
 		}
@@ -144,10 +135,8 @@ func TestConnectionWithoutDemandedHeaderIsClosed(t *testing.T) {
 		}
 	}
 	// Unix sockets are for this machine and have no header.
-	local := proxytest.Dial(t, "unix:"+address(srv, 1))
-	if got := local.Ask("PING"); got != "+PONG\r\n" {
-		t.Errorf("unix socket: %q", got)
-	}
+	local := proxytest.Dial(t, "unix:"+srv.Addrs()[1].String())
+	local.Script("PING", "+PONG")
 	v := decode(t, local.Ask("INFO lockproxy"))
 	if !strings.Contains(string(v.Str), "clients_closed_no_handshake:4\r\n") {
 		t.Errorf("not counted: %s", v.Str)

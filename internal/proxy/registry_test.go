@@ -4,7 +4,6 @@ import (
 	"net"
 	"testing"
 
-	"github.com/lockproxy/lockproxy/internal/proxy"
 	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
@@ -13,28 +12,26 @@ import (
 func TestReleaseOfASubscriberThatHangsUpIsSettled(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	for _, engine := range proxytest.Engines() {
-		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine = engine })
-		holder, waiter := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
+		holder, waiter := srv.Dial(t), srv.Dial(t)
 		for _, args := range [][]string{{"HELLO", "3"}, {"SUBSCRIBE", "news"}, {"LOCK", "a"}} {
 			holder.Send(args...)
 			holder.Expect(1)
 		}
 		waiter.Send("LOCK", "a")
-		redistest.Eventually(t, proxytest.Patience, "the waiter to wait", func() bool { return srv.Stats().Waiting == 1 })
+		proxytest.WaitFor(t, "the waiter to wait", func() bool { return srv.Stats().Waiting == 1 })
 		redis.Pause()
 		holder.Send("UNLOCK", "a")
-		redistest.Eventually(t, proxytest.Patience, "the release to be sent", func() bool {
+		proxytest.WaitFor(t, "the release to be sent", func() bool {
 			return srv.StatusOf(holder).Unanswered == 1
 		})
 		if err := holder.Conn.(*net.TCPConn).SetLinger(0); err != nil {
 			t.Fatal(err)
 		}
 		_ = holder.Conn.Close()
-		redistest.Eventually(t, proxytest.Patience, "the session to end", func() bool { return srv.StatusOf(holder) == nil })
+		proxytest.WaitFor(t, "the session to end", func() bool { return srv.StatusOf(holder) == nil })
 		redis.Continue()
-		waiter.ExpectReply(":")
-		waiter.Send("UNLOCK", "a")
-		waiter.ExpectReply(":1")
-	}
+		waiter.Gets(":")
+		waiter.Script("UNLOCK a", ":1")
+	})
 }

@@ -4,16 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockproxy/lockproxy/internal/proxy"
 	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
-
-// engines are those that every test of connections runs with.
-var engines = []string{proxy.EngineAuto, proxy.EngineGoroutine}
-
-// address is where clients connect to the i-th listener.
-func address(srv *proxytest.Proxy, i int) string { return srv.Addrs()[i].String() }
 
 // infoOf is a field of INFO lockproxy.
 func infoOf(t *testing.T, addr, field string) string {

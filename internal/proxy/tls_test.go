@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -31,10 +30,19 @@ func serverTLS(t *testing.T, a *redistest.Authority, authClients string) *tls.Co
 	return store.Server()
 }
 
+// withTLS has a proxy listen for TLS, too.
+func withTLS(t *testing.T, a *redistest.Authority, authClients string) func(*proxy.Options) {
+	config := serverTLS(t, a, authClients)
+	return func(o *proxy.Options) { o.Listen, o.TLS = append(o.Listen, "tls:127.0.0.1:0"), config }
+}
+
+// tlsAddr is where clients of such a proxy connect with TLS.
+func tlsAddr(srv *proxytest.Proxy) string { return srv.Addrs()[1].String() }
+
 // dialTLS connects a client that trusts a and, if named, shows a certificate.
-func dialTLS(t *testing.T, addr string, a *redistest.Authority, name string) *proxytest.Client {
+func dialTLS(t *testing.T, srv *proxytest.Proxy, a *redistest.Authority, name string) *proxytest.Client {
 	t.Helper()
-	plain := proxytest.Dial(t, addr)
+	plain := proxytest.Dial(t, tlsAddr(srv))
 	cfg := &tls.Config{RootCAs: a.Pool(), ServerName: "localhost"}
 	if name != "" {
 		cert, err := tls.LoadX509KeyPair(a.Issue(t, name))
@@ -50,42 +58,26 @@ func dialTLS(t *testing.T, addr string, a *redistest.Authority, name string) *pr
 func TestClientsSpeakTLSBesidePlainOnes(t *testing.T) {
 	t.Parallel()
 	a := redistest.NewAuthority(t)
-	redisAddr := redistest.Start(t).Addr()
-	for _, engine := range engines {
-		srv, _ := proxytest.Serve(t, proxy.Options{
-			Listen: []string{"tls:127.0.0.1:0", "127.0.0.1:0"}, Upstream: upstream.Options{Addr: redisAddr},
-			TLS: serverTLS(t, a, certs.AuthNo), Engine: engine,
-		})
-		secure, plain := dialTLS(t, address(srv, 0), a, ""), proxytest.Dial(t, address(srv, 1))
-		if got := secure.Ask("LOCK " + engine); !strings.HasPrefix(got, ":") {
-			t.Errorf("LOCK: %q", got)
-		}
-		if got := plain.Ask("TRYLOCK " + engine); got != "$-1\r\n" {
-			t.Errorf("TRYLOCK of another client: %q", got)
-		}
-		plain.Raw(proxytest.Inline("LOCK " + engine + " WAIT 10000"))
-		if got := secure.Ask("UNLOCK " + engine); got != ":1\r\n" {
-			t.Errorf("UNLOCK: %q", got)
-		}
-		if got := plain.Next(); !strings.HasPrefix(got, ":") {
-			t.Errorf("LOCK that waited: %q", got)
-		}
+	proxytest.OnEngines(t, redistest.Start(t), func(t *testing.T, srv *proxytest.Proxy) {
+		secure, plain := dialTLS(t, srv, a, ""), srv.Dial(t)
+		secure.Script("LOCK k", ":")
+		plain.Script("TRYLOCK k", "$-1")
+		plain.Raw(proxytest.Inline("LOCK k WAIT 10000"))
+		secure.Script("UNLOCK k", ":1")
+		plain.Gets(":")
+		plain.Script("UNLOCK k", ":1")
 		secure.Ask("SUBSCRIBE news")
 		plain.Ask("PUBLISH news hello")
-		if got, want := secure.Next(), "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n"; got != want {
-			t.Errorf("message: %q", got)
-		}
-	}
+		secure.Gets("*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n")
+	}, withTLS(t, a, certs.AuthNo))
 }
 
 // Both sides of a pipeline are larger than what sockets hold, so neither may wait for the other.
 func TestLargePipelineOverTLS(t *testing.T) {
 	t.Parallel()
 	a := redistest.NewAuthority(t)
-	srv, _ := proxytest.Serve(t, proxy.Options{
-		Listen: []string{"tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, TLS: serverTLS(t, a, certs.AuthNo),
-	})
-	c := dialTLS(t, address(srv, 0), a, "")
+	srv := proxytest.Start(t, redistest.Start(t), withTLS(t, a, certs.AuthNo))
+	c := dialTLS(t, srv, a, "")
 	value := strings.Repeat("v", 1000)
 	c.Ask("SET k " + value)
 	const n = 20_000
@@ -108,13 +100,9 @@ func TestLargePipelineOverTLS(t *testing.T) {
 func TestClientCertificateDecidesWhoGetsIn(t *testing.T) {
 	t.Parallel()
 	a := redistest.NewAuthority(t)
-	srv, _ := proxytest.Serve(t, proxy.Options{
-		Listen: []string{"tls:127.0.0.1:0", "127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, TLS: serverTLS(t, a, certs.AuthYes),
-	})
-	if got := dialTLS(t, address(srv, 0), a, "client").Ask("PING"); got != "+PONG\r\n" {
-		t.Errorf("with a certificate: %q", got)
-	}
-	stranger := dialTLS(t, address(srv, 0), a, "")
+	srv := proxytest.Start(t, redistest.Start(t), withTLS(t, a, certs.AuthYes))
+	dialTLS(t, srv, a, "client").Script("PING", "+PONG")
+	stranger := dialTLS(t, srv, a, "")
 	_, err := stranger.Conn.Write(resp.AppendCommand(nil, "PING"))
 	if err == nil {
 		_, err = stranger.Conn.Read(make([]byte, 1))
@@ -122,28 +110,26 @@ func TestClientCertificateDecidesWhoGetsIn(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "certificate required") {
 		t.Errorf("without a certificate: %v", err)
 	}
-	plain := proxytest.Dial(t, address(srv, 0))
+	plain := proxytest.Dial(t, tlsAddr(srv))
 	plain.Raw(proxytest.Inline("PING"))
 	if b, _ := io.ReadAll(plain.Conn); strings.Contains(string(b), "PONG") {
 		t.Errorf("without TLS: %q", b)
 	}
-	redistest.Eventually(t, 10*time.Second, "the failures to be counted", func() bool {
-		return infoOf(t, address(srv, 1), "clients_closed_no_handshake") == "2"
+	proxytest.WaitFor(t, "the failures to be counted", func() bool {
+		return infoOf(t, srv.Addr(), "clients_closed_no_handshake") == "2"
 	})
 }
 
 func TestClientLibrariesConnectByTLS(t *testing.T) {
 	t.Parallel()
 	a := redistest.NewAuthority(t)
-	srv, _ := proxytest.Serve(t, proxy.Options{
-		Listen: []string{"tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, TLS: serverTLS(t, a, certs.AuthYes),
-	})
+	srv := proxytest.Start(t, redistest.Start(t), withTLS(t, a, certs.AuthYes))
 	certFile, keyFile := a.Issue(t, "client")
 	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := redis.NewClient(&redis.Options{Addr: address(srv, 0), TLSConfig: &tls.Config{RootCAs: a.Pool(), Certificates: []tls.Certificate{cert}}})
+	client := redis.NewClient(&redis.Options{Addr: tlsAddr(srv), TLSConfig: &tls.Config{RootCAs: a.Pool(), Certificates: []tls.Certificate{cert}}})
 	defer client.Close()
 	if err := client.Set(t.Context(), "k", "v", 0).Err(); err != nil {
 		t.Error(err)
@@ -156,7 +142,7 @@ func TestClientLibrariesConnectByTLS(t *testing.T) {
 	if err != nil {
 		t.Skipf("no redis-cli: %v", err)
 	}
-	_, port, _ := net.SplitHostPort(address(srv, 0))
+	_, port, _ := net.SplitHostPort(tlsAddr(srv))
 	out, err := exec.CommandContext(t.Context(), cli, "--tls", "--cacert", a.File(), "--cert", certFile, "--key", keyFile, "-p", port, "GET", "k").CombinedOutput()
 	if err != nil || string(out) != "v\n" {
 		t.Errorf("redis-cli --tls: %q, %v", out, err)
@@ -173,45 +159,32 @@ func TestEverythingReachesAnUpstreamByTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, engine := range engines {
-		srv, _ := proxytest.Serve(t, proxy.Options{
-			Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: addr, TLS: store.Upstream}, Engine: engine,
-		})
-		holder, waiter := proxytest.Dial(t, address(srv, 0)), proxytest.Dial(t, address(srv, 0))
-		if got := holder.Ask("MULTI"); got != "+OK\r\n" {
-			t.Errorf("MULTI: %q", got)
-		}
+	proxytest.OnEngines(t, redisServer, func(t *testing.T, srv *proxytest.Proxy) {
+		holder, waiter := srv.Dial(t), srv.Dial(t)
+		holder.Script("MULTI", "+OK")
 		holder.Ask("DISCARD")
 		holder.Ask("LOCK k")
 		waiter.Raw(proxytest.Inline("LOCK k WAIT 10000"))
 		// The engine's subscription is made by its own client.
-		redistest.Eventually(t, 10*time.Second, "the waiter to subscribe", func() bool {
+		proxytest.WaitFor(t, "the waiter to subscribe", func() bool {
 			channels, _ := redisServer.Do(t, "PUBSUB", "CHANNELS", "redisson_lock__channel:*").([]any)
 			return len(channels) == 1
 		})
 		holder.Ask("UNLOCK k")
-		if got := waiter.Next(); !strings.HasPrefix(got, ":") {
-			t.Errorf("LOCK that waited: %q", got)
-		}
+		waiter.Gets(":")
 		waiter.Ask("UNLOCK k")
 
 		// The end of a client that waits in Redis reaches it too.
-		gone := proxytest.Dial(t, address(srv, 0))
+		gone := srv.Dial(t)
 		gone.Raw(proxytest.Inline("BLPOP l 0", "LOCK k"))
-		blocked := func(n int) {
-			redistest.Eventually(t, 10*time.Second, fmt.Sprintf("%d blocked clients", n), func() bool {
-				info, _ := redisServer.Do(t, "INFO", "clients").(string)
-				return strings.Contains(info, fmt.Sprintf("\nblocked_clients:%d\r", n))
-			})
-		}
-		blocked(1)
+		proxytest.AwaitBlocked(t, 1, redisServer)
 		_ = gone.Conn.Close()
-		blocked(0)
-		redisServer.Do(t, "RPUSH", "l", engine)
-		if got := redisServer.Do(t, "LPOP", "l"); got != engine {
+		proxytest.AwaitBlocked(t, 0, redisServer)
+		redisServer.Do(t, "RPUSH", "l", "x")
+		if got := redisServer.Do(t, "LPOP", "l"); got != "x" {
 			t.Errorf("the list had %v", got)
 		}
-	}
+	}, func(o *proxy.Options) { o.Upstream.Addr, o.Upstream.TLS = addr, store.Upstream })
 }
 
 // A listener without a certificate must not serve in the clear.
@@ -228,10 +201,8 @@ func TestTLSAddressNeedsACertificate(t *testing.T) {
 func TestRepliesAreDeliveredToATLSClientThatSendsNoMore(t *testing.T) {
 	t.Parallel()
 	a := redistest.NewAuthority(t)
-	srv, _ := proxytest.Serve(t, proxy.Options{
-		Listen: []string{"tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, TLS: serverTLS(t, a, certs.AuthNo),
-	})
-	c := dialTLS(t, address(srv, 0), a, "")
+	srv := proxytest.Start(t, redistest.Start(t), withTLS(t, a, certs.AuthNo))
+	c := dialTLS(t, srv, a, "")
 	c.Raw(proxytest.Inline("SET k v", "GET k"))
 	if err := c.Conn.(*tls.Conn).CloseWrite(); err != nil {
 		t.Fatal(err)
@@ -257,11 +228,9 @@ func (r *recorded) Read(b []byte) (int, error) {
 func TestATLSConnectionEndsInOrder(t *testing.T) {
 	t.Parallel()
 	a := redistest.NewAuthority(t)
-	srv, _ := proxytest.Serve(t, proxy.Options{
-		Listen: []string{"tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, TLS: serverTLS(t, a, certs.AuthNo),
-	})
+	srv := proxytest.Start(t, redistest.Start(t), withTLS(t, a, certs.AuthNo))
 	for _, last := range []string{"GET k\r\n", "QUIT\r\n"} {
-		nc, err := net.Dial("tcp", address(srv, 0))
+		nc, err := net.Dial("tcp", tlsAddr(srv))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,8 +21,8 @@ func TestClientsOnTheWrongSideOfTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, plain *proxytest.Proxy) {
-		secure := proxytest.Start(t, redis, func(o *proxy.Options) {
+	proxytest.EachEngine(t, func(t *testing.T, plain *proxytest.Proxy) {
+		secure := proxytest.Start(t, plain.Redis, func(o *proxy.Options) {
 			o.Engine, o.Listen, o.TLS = plain.Options.Engine, []string{"tls:127.0.0.1:0"}, &tls.Config{Certificates: []tls.Certificate{cert}}
 		})
 		for _, first := range []string{"*1\r\n$4\r\nPING\r\n", "PING\r\n"} {

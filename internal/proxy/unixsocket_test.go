@@ -41,7 +41,7 @@ func TestUnixSocketsOnBothSides(t *testing.T) {
 	t.Parallel()
 	redisServer, path := redistest.Start(t), socketPath(t)
 	leave(t, path)
-	for _, engine := range engines {
+	for _, engine := range proxytest.Engines() {
 		srv, stop := proxytest.Serve(t, proxy.Options{
 			Listen: []string{"unix:" + path}, Upstream: upstream.Options{Addr: "unix:" + redisServer.Socket()}, UnixSocketPerm: 0o700, Engine: engine,
 		})
@@ -52,13 +52,8 @@ func TestUnixSocketsOnBothSides(t *testing.T) {
 		if got := info.Mode().Perm(); got != 0o700 {
 			t.Errorf("mode %o, want 700", got)
 		}
-		c := proxytest.Dial(t, "unix:"+address(srv, 0))
-		if got := c.Ask("SET k v"); got != "+OK\r\n" {
-			t.Errorf("SET: %q", got)
-		}
-		if got := c.Ask("TRYLOCK l PX 60000 OWNER me"); got[0] != ':' {
-			t.Errorf("TRYLOCK: %q", got)
-		}
+		c := proxytest.Dial(t, "unix:"+srv.Addr())
+		c.Script("SET k v", "+OK", "TRYLOCK l PX 60000 OWNER me", ":")
 		c.Conn.Close()
 		stop()
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
@@ -79,7 +74,7 @@ func TestModeOfAUnixSocketIsTheUmasksIfNotSet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxytest.Serve(t, proxy.Options{Listen: []string{"unix:" + path}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}})
+	proxytest.Start(t, redistest.Start(t), func(o *proxy.Options) { o.Listen = []string{"unix:" + path} })
 	got, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)

@@ -141,8 +141,5 @@ func (s *Side) Speaking(label string, proto int) *Client {
 // AwaitBlocked waits until n clients are blocked in Redis.
 func (s *Side) AwaitBlocked(n int) {
 	s.T.Helper()
-	redistest.Eventually(s.T, Patience, fmt.Sprintf("%d blocked clients (%s)", n, s.Title), func() bool {
-		info, _ := s.Redis.Do(s.T, "INFO", "clients").(string)
-		return strings.Contains(info, "blocked_clients:"+strconv.Itoa(n)+"\r\n")
-	})
+	AwaitBlocked(s.T, n, s.Redis)
 }

@@ -328,23 +328,31 @@ func (c *Client) Refused(words string, n int) {
 	}
 }
 
-// Script sends commands, each with the start of its reply; a push that comes in between makes a difference.
+// Script sends commands one by one, each with the start of its reply, as Gets compares it. A push that comes in between makes a difference.
 func (c *Client) Script(pairs ...string) {
 	c.T.Helper()
 	for i := 0; i < len(pairs); i += 2 {
-		if got := c.Do(strings.Fields(pairs[i])...); !strings.HasPrefix(got, pairs[i+1]) {
-			c.T.Errorf("%s: %q, want %q…", pairs[i], got, pairs[i+1])
+		if got := c.Do(strings.Fields(pairs[i])...); !begins(got, pairs[i+1]) {
+			c.T.Errorf("%s: %.100s: %.300q, want %.300q", c.Label, pairs[i], got, pairs[i+1])
 		}
 	}
 }
 
-// ExpectReply reads a reply and fails unless it begins so.
-func (c *Client) ExpectReply(start string) {
+// Gets reads as many replies as there are words, each of which must begin so. Numbers are compared as a whole, as ":1" is; ":" stands for any.
+func (c *Client) Gets(starts ...string) {
 	c.T.Helper()
-	got, err := c.Frame()
-	if err != nil || !strings.HasPrefix(got, start) {
-		c.T.Fatalf("reply %q %v, want %q", got, err, start)
+	for i, start := range starts {
+		if got, err := c.Frame(); err != nil || !begins(got, start) {
+			c.T.Fatalf("%s: reply %d of %d: %.300q, %v, want %.300q", c.Label, i+1, len(starts), got, err, start)
+		}
 	}
+}
+
+func begins(reply, start string) bool {
+	if len(start) > 1 && start[0] == ':' {
+		return strings.TrimSuffix(reply, "\r\n") == strings.TrimSuffix(start, "\r\n")
+	}
+	return strings.HasPrefix(reply, start)
 }
 
 // Steps sends raw bytes and notes n frames, and that nothing follows.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -115,7 +116,8 @@ func orElse[T comparable](v *T, other T) { *v = gocmp.Or(*v, other) }
 // Proxy is a running proxy.
 type Proxy struct {
 	*proxy.Server
-	Options proxy.Options // those that are in force
+	Options proxy.Options     // those that are in force
+	Redis   *redistest.Server // behind it, if Start knows it
 }
 
 // Start runs a proxy in front of redis until the test ends. change may adjust its options.
@@ -130,6 +132,7 @@ func Start(t testing.TB, redis *redistest.Server, change ...func(*proxy.Options)
 		f(&opts)
 	}
 	srv, _ := Serve(t, opts)
+	srv.Redis = redis
 	return srv
 }
 
@@ -191,15 +194,38 @@ func PerEngine(t *testing.T, test func(t *testing.T, redis *redistest.Server, en
 	}
 }
 
-// EachEngine is perEngine with a proxy.
-func EachEngine(t *testing.T, test func(t *testing.T, redis *redistest.Server, srv *Proxy), redisArgs ...string) {
+// EachEngine is PerEngine with a proxy.
+func EachEngine(t *testing.T, test func(t *testing.T, srv *Proxy), change ...func(*proxy.Options)) {
+	EachEngineWith(t, nil, test, change...)
+}
+
+// EachEngineWith is EachEngine with arguments for Redis.
+func EachEngineWith(t *testing.T, redisArgs []string, test func(t *testing.T, srv *Proxy), change ...func(*proxy.Options)) {
 	PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		test(t, redis, Start(t, redis, func(o *proxy.Options) { o.Engine = engine }))
+		test(t, Start(t, redis, append(slices.Clip(change), func(o *proxy.Options) { o.Engine = engine })...))
 	}, redisArgs...)
+}
+
+// OnEngines runs a test with a proxy of each engine, one after the other, in front of one Redis.
+func OnEngines(t *testing.T, redis *redistest.Server, test func(t *testing.T, srv *Proxy), change ...func(*proxy.Options)) {
+	t.Helper()
+	for _, engine := range Engines() {
+		t.Run(engine, func(t *testing.T) {
+			test(t, Start(t, redis, append(slices.Clip(change), func(o *proxy.Options) { o.Engine = engine })...))
+		})
+	}
 }
 
 // Addr is where clients connect.
 func (srv *Proxy) Addr() string { return srv.Addrs()[0].String() }
+
+// Dial connects a client, which has the name of the proxy's engine for a label.
+func (srv *Proxy) Dial(t testing.TB) *Client {
+	t.Helper()
+	c := Dial(t, srv.Addr())
+	c.Label = srv.Options.Engine
+	return c
+}
 
 // AwaitRenewal returns when the lease of a lock has been set anew a number of times.
 func AwaitRenewal(t *testing.T, redis *redistest.Server, key string, times int) {
@@ -230,7 +256,7 @@ func (srv *Proxy) StatusOf(c *Client) (found *proxy.ClientStatus) {
 }
 
 // WaitFor waits for what must come.
-func WaitFor(t *testing.T, claim string, holds func() bool) {
+func WaitFor(t testing.TB, claim string, holds func() bool) {
 	t.Helper()
 	redistest.Eventually(t, Patience, claim, holds)
 }
@@ -252,16 +278,6 @@ func Recovers(t *testing.T, srv *Proxy) {
 		b, _ := c.Frame()
 		return b == "+PONG\r\n"
 	})
-}
-
-// OnEngines runs a test with a proxy of each engine in front of one Redis.
-func OnEngines(t *testing.T, redis *redistest.Server, test func(t *testing.T, srv *Proxy), change ...func(*proxy.Options)) {
-	t.Helper()
-	for _, engine := range Engines() {
-		t.Run(engine, func(t *testing.T) {
-			test(t, Start(t, redis, append(change, func(o *proxy.Options) { o.Engine = engine })...))
-		})
-	}
 }
 
 // StartOverCluster runs one proxy for each engine in front of a cluster.
@@ -289,6 +305,12 @@ func Blocked(t testing.TB, servers ...*redistest.Server) (n int) {
 		n += server.Info(t, "clients", "blocked_clients:")
 	}
 	return n
+}
+
+// AwaitBlocked waits until n clients wait in these servers.
+func AwaitBlocked(t testing.TB, n int, servers ...*redistest.Server) {
+	t.Helper()
+	WaitFor(t, fmt.Sprintf("%d blocked clients", n), func() bool { return Blocked(t, servers...) == n })
 }
 
 // KeyOf is a key that a node serves.

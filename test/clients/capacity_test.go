@@ -5,18 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockproxy/lockproxy/internal/proxy"
 	"github.com/lockproxy/lockproxy/internal/proxytest"
-	"github.com/lockproxy/lockproxy/internal/redistest"
 )
-
-// onEachEngine runs a test with a proxy of each engine.
-func onEachEngine(t *testing.T, f func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy), change ...func(*proxy.Options)) {
-	t.Helper()
-	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		f(t, redis, proxytest.Start(t, redis, append(change, func(o *proxy.Options) { o.Engine = engine })...))
-	})
-}
 
 // lockMany takes n locks, key:0 to key:n-1, with the options given.
 func lockMany(t *testing.T, c *proxytest.Client, n int, options string) {
@@ -27,22 +17,17 @@ func lockMany(t *testing.T, c *proxytest.Client, n int, options string) {
 	}
 	c.Raw(b.String())
 	for range n {
-		if got, err := c.Frame(); err != nil || got[0] != ':' {
-			t.Fatalf("%q, %v", got, err)
-		}
+		c.Gets(":")
 	}
 }
 
 // A pattern of many stars took the matcher exponential time, under the engine's mutex.
 func TestNoPatternOfLockListHoldsUpOthers(t *testing.T) {
 	t.Parallel()
-	onEachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
-		holder, lister, other := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		holder, lister, other := srv.Dial(t), srv.Dial(t), srv.Dial(t)
 		name := strings.Repeat("a", 5000)
-		holder.Send("LOCK", name)
-		if got, err := holder.Frame(); err != nil || got[0] != ':' {
-			t.Fatalf("%q, %v", got, err)
-		}
+		holder.Script("LOCK "+name, ":")
 		lister.Raw("PING\r\nLOCKLIST MATCH " + strings.Repeat("*a", 100) + "b\r\nLOCKLIST MATCH a" + strings.Repeat("*", 100) + "a COUNT 1\r\nECHO end\r\n")
 		for _, command := range []string{"PING", "LOCKINFO " + name, "TRYLOCK " + name, "UNLOCK " + name, "LOCK other"} {
 			other.Raw(command + "\r\n")
@@ -50,56 +35,45 @@ func TestNoPatternOfLockListHoldsUpOthers(t *testing.T) {
 				t.Fatalf("%.20s: %q, %v", command, got, err)
 			}
 		}
-		for i, want := range []string{"+PONG\r\n", "*0\r\n", "*1\r\n", "$3\r\nend\r\n"} { // in their order
-			if got, err := lister.Frame(); err != nil || !strings.HasPrefix(got, want) {
-				t.Fatalf("reply %d: %.40q, %v, want %q", i, got, err, want)
-			}
+		for _, want := range []string{"+PONG\r\n", "*0\r\n", "*1\r\n", "$3\r\nend\r\n"} { // in their order
+			lister.Gets(want)
 		}
 	})
 }
 
 func TestLockListIsAnsweredToAClientThatSendsNothingMore(t *testing.T) {
 	t.Parallel()
-	onEachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
-		holder, lister := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		holder, lister := srv.Dial(t), srv.Dial(t)
 		lockMany(t, holder, 1000, "")
 		lister.Raw("LOCKLIST\r\nECHO end\r\n")
 		_ = lister.Conn.(interface{ CloseWrite() error }).CloseWrite()
-		for _, want := range []string{"*1000\r\n", "$3\r\nend\r\n"} {
-			if got, err := lister.Frame(); err != nil || !strings.HasPrefix(got, want) {
-				t.Fatalf("%.40q, %v, want %q", got, err, want)
-			}
-		}
+		lister.Gets("*1000\r\n", "$3\r\nend\r\n")
 	})
 }
 
 func TestClientMayHangUpBeforeItsListIsMade(t *testing.T) {
 	t.Parallel()
-	onEachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
-		holder := proxytest.Dial(t, srv.Addr())
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		holder := srv.Dial(t)
 		lockMany(t, holder, 1000, "")
 		for range 20 {
-			c := proxytest.Dial(t, srv.Addr())
+			c := srv.Dial(t)
 			c.Raw("LOCKLIST\r\nLOCKLIST\r\nLOCKLIST\r\n")
 			_ = c.Conn.Close()
 		}
-		redistest.Eventually(t, proxytest.Patience, "them to be gone", func() bool { return srv.Stats().Clients == 1 })
+		proxytest.WaitFor(t, "them to be gone", func() bool { return srv.Stats().Clients == 1 })
 		holder.Raw("LOCKLIST COUNT 3\r\n")
-		if got, err := holder.Frame(); err != nil || !strings.HasPrefix(got, "*3\r\n") {
-			t.Fatalf("%.40q, %v", got, err)
-		}
+		holder.Gets("*3\r\n")
 	})
 }
 
 func TestDefaultOwnersCannotBeGuessedNorNamed(t *testing.T) {
 	t.Parallel()
-	onEachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
 		ownerOf := func(c *proxytest.Client, key string) string {
-			c.Send("LOCK", key)
-			if got, err := c.Frame(); err != nil || got[0] != ':' {
-				t.Fatalf("%q, %v", got, err)
-			}
-			fields, _ := redis.Do(t, "HKEYS", key).([]any)
+			c.Script("LOCK "+key, ":")
+			fields, _ := srv.Redis.Do(t, "HKEYS", key).([]any)
 			for _, f := range fields {
 				if name := f.(string); name != "fence" && name != "mode" && !strings.HasPrefix(name, "{") {
 					return f.(string)
@@ -108,7 +82,7 @@ func TestDefaultOwnersCannotBeGuessedNorNamed(t *testing.T) {
 			t.Fatalf("no owner in %v", fields)
 			return ""
 		}
-		a, b := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		a, b := srv.Dial(t), srv.Dial(t)
 		first, again, second := ownerOf(a, "one"), ownerOf(a, "two"), ownerOf(b, "three")
 		if first != again || first == second || len(first) != len(second) || first[:37] != second[:37] {
 			t.Errorf("owners %s and %s of one connection, %s of another", first, again, second)
@@ -123,9 +97,6 @@ func TestDefaultOwnersCannotBeGuessedNorNamed(t *testing.T) {
 				t.Errorf("%s: %q, %v", command, got, err)
 			}
 		}
-		a.Send("UNLOCK", "one")
-		if got, err := a.Frame(); err != nil || got != ":1\r\n" {
-			t.Errorf("%q, %v", got, err)
-		}
+		a.Script("UNLOCK one", ":1")
 	})
 }

@@ -78,7 +78,7 @@ func TestCredentialsAreLentOnlyAsConfigured(t *testing.T) {
 					o.Upstream.User, o.Upstream.Password = "proxy", "hunter2"
 					o.Logger = zap.New(core)
 				})
-				client := proxytest.Dial(t, srv.Addr())
+				client := srv.Dial(t)
 				for _, step := range c.steps {
 					got := client.Do(strings.Fields(step.cmd)...)
 					if !strings.HasPrefix(got, step.want) {
@@ -101,15 +101,10 @@ func TestCredentialsAreLentOnlyAsConfigured(t *testing.T) {
 // An AUTH that the proxy answers for all clients alike is the command that a CLIENT REPLY SKIP silences, as any other.
 func TestASkippedAuthSilencesNoOtherCommand(t *testing.T) {
 	redis := redistest.Start(t)
-	for _, engine := range proxytest.Engines() {
-		t.Run(engine, func(t *testing.T) {
-			srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.ClientAuth = engine, proxy.AuthNone })
-			client := proxytest.Dial(t, srv.Addr())
-			client.Send("CLIENT", "REPLY", "SKIP")
-			client.Send("AUTH", "any")
-			if got := client.Do("PING"); got != "+PONG\r\n" {
-				t.Errorf("%q", got)
-			}
-		})
-	}
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
+		client := srv.Dial(t)
+		client.Send("CLIENT", "REPLY", "SKIP")
+		client.Send("AUTH", "any")
+		client.Script("PING", "+PONG")
+	}, func(o *proxy.Options) { o.ClientAuth = proxy.AuthNone })
 }

@@ -20,8 +20,8 @@ import (
 // A lock command may be read before Redis has answered the CLIENT SETNAME in front of it.
 func TestLocksKnowTheNameOfTheSameWrite(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
-		c := proxytest.Dial(t, srv.Addr())
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		c := srv.Dial(t)
 		c.Raw(proxytest.Inline("CLIENT SETNAME early", "LOCK k", "LOCKLIST"))
 		c.Expect(2)
 		if got, err := c.Frame(); err != nil || !strings.Contains(got, "\nearly\r\n") {
@@ -41,8 +41,8 @@ func keysOf(lines map[string]clients.Line) []string {
 
 func TestClientListShowsTheProxysClients(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
-		direct := proxytest.Named(t, redis.Addr(), "direct")
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		direct := proxytest.Named(t, srv.Redis.Addr(), "direct")
 		admin := proxytest.Named(t, srv.Addr(), "admin")
 		worker := proxytest.Named(t, srv.Addr(), "worker")
 		worker.Quiet("SELECT", "3")
@@ -59,10 +59,10 @@ func TestClientListShowsTheProxysClients(t *testing.T) {
 		holder := proxytest.Named(t, srv.Addr(), "holder")
 		holder.Quiet("LOCK", "l")
 		locker.Send("LOCK", "l")
-		bare := proxytest.Dial(t, srv.Addr()) // it has not said anything
+		bare := srv.Dial(t) // it has not said anything
 
 		var lines map[string]clients.Line
-		redistest.Eventually(t, proxytest.Patience, "two clients to be blocked, and one to have arrived", func() bool {
+		proxytest.WaitFor(t, "two clients to be blocked, and one to have arrived", func() bool {
 			lines = admin.ListOf()
 			return strings.Contains(string(lines["popper"].Field("flags")), "b") && strings.Contains(string(lines["locker"].Field("flags")), "b") &&
 				lines[bare.Conn.LocalAddr().String()] != nil
@@ -202,8 +202,8 @@ func TestClientErrorsAreRedisOwn(t *testing.T) {
 
 func TestClientKill(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
-		redis.Do(t, "ACL", "SETUSER", "bob", "on", ">p", "~*", "&*", "+@all")
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		srv.Redis.Do(t, "ACL", "SETUSER", "bob", "on", ">p", "~*", "&*", "+@all")
 		admin := proxytest.Named(t, srv.Addr(), "admin")
 		kill := func(want string, args ...string) {
 			t.Helper()
@@ -224,12 +224,12 @@ func TestClientKill(t *testing.T) {
 		b := proxytest.Named(t, srv.Addr(), "b")
 		kill(":0", "ADDR", b.Conn.LocalAddr().String(), "TYPE", "pubsub")
 		kill(":0", "ADDR", b.Conn.LocalAddr().String(), "USER", "bob")
-		kill(":0", "ADDR", b.Conn.LocalAddr().String(), "LADDR", redis.Addr())
+		kill(":0", "ADDR", b.Conn.LocalAddr().String(), "LADDR", srv.Redis.Addr())
 		kill(":1", "ADDR", b.Conn.LocalAddr().String(), "LADDR", srv.Addr(), "TYPE", "normal", "USER", "default")
 		b.Gone()
-		bob := proxytest.Dial(t, srv.Addr())
+		bob := srv.Dial(t)
 		bob.Quiet("AUTH", "bob", "p")
-		directBob := proxytest.Dial(t, redis.Addr())
+		directBob := proxytest.Dial(t, srv.Redis.Addr())
 		directBob.Quiet("AUTH", "bob", "p")
 		kill(":0", "ID", directBob.ID())
 		kill("-ERR No such client", directBob.Conn.LocalAddr().String())
@@ -241,10 +241,10 @@ func TestClientKill(t *testing.T) {
 		sub.Gone()
 		popper := proxytest.Named(t, srv.Addr(), "popper")
 		popper.Send("BLPOP", "empty", "0")
-		bare := proxytest.Dial(t, srv.Addr())
-		redistest.Eventually(t, proxytest.Patience, "the silent client to be there", func() bool { return admin.ListOf()[bare.Conn.LocalAddr().String()] != nil })
+		bare := srv.Dial(t)
+		proxytest.WaitFor(t, "the silent client to be there", func() bool { return admin.ListOf()[bare.Conn.LocalAddr().String()] != nil })
 		connected := 0
-		redistest.Eventually(t, proxytest.Patience, "as many to be counted as are listed", func() bool {
+		proxytest.WaitFor(t, "as many to be counted as are listed", func() bool {
 			info := admin.Quiet("INFO", "clients")
 			connected, _ = strconv.Atoi(regexp.MustCompile(`connected_clients:(\d+)`).FindStringSubmatch(info)[1])
 			return connected == len(admin.ListOf())
@@ -253,29 +253,23 @@ func TestClientKill(t *testing.T) {
 		for _, c := range []*proxytest.Client{popper, bare} {
 			c.Gone()
 		}
-		if got := directBob.Quiet("PING"); got != "+PONG\r\n" {
-			t.Errorf("Redis's own client: %q", got)
-		}
+		directBob.Script("PING", "+PONG")
 		// The proxy's own connections were not among them.
 		for range 3 {
-			if got := admin.Quiet("SET", "k", "v"); got != "+OK\r\n" {
-				t.Errorf("SET: %q", got)
-			}
+			admin.Script("SET k v", "+OK")
 			admin.Quiet("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 		}
 		// With itself among them, the reply is the last that a client gets.
 		admin.Send("CLIENT", "KILL", "SKIPME", "no")
 		admin.Send("PING")
-		if got, err := admin.Frame(); got != ":1\r\n" || err != nil {
-			t.Errorf("killing itself: %q, %v", got, err)
-		}
+		admin.Gets(":1")
 		admin.Gone()
 	})
 }
 
 func TestClientUnblock(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
 		admin, c := proxytest.Named(t, srv.Addr(), "admin"), proxytest.Named(t, srv.Addr(), "c")
 		holder := proxytest.Named(t, srv.Addr(), "holder")
 		holder.Quiet("LOCK", "l")
@@ -288,13 +282,11 @@ func TestClientUnblock(t *testing.T) {
 		}
 		blocked := func() {
 			t.Helper()
-			redistest.Eventually(t, proxytest.Patience, "the client to be blocked", func() bool { return string(admin.ListOf()["c"].Field("flags")) == "b" })
+			proxytest.WaitFor(t, "the client to be blocked", func() bool { return string(admin.ListOf()["c"].Field("flags")) == "b" })
 		}
 		expect := func(want string) {
 			t.Helper()
-			if got, err := c.Frame(); got != want || err != nil {
-				t.Errorf("the blocked command was answered %q, %v, want %q", got, err, want)
-			}
+			c.Gets(want)
 		}
 		const failure = "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"
 		unblock(":0\r\n", id)
@@ -317,7 +309,7 @@ func TestClientUnblock(t *testing.T) {
 				t.Errorf("after %q: %q", command, got)
 			}
 		}
-		redistest.Eventually(t, proxytest.Patience, "the fair waiter to leave", func() bool { // its reply does not wait for that for long
+		proxytest.WaitFor(t, "the fair waiter to leave", func() bool { // its reply does not wait for that for long
 			return strings.Contains(holder.Quiet("LOCKINFO", "l"), "fair-waiters\r\n:0\r\n")
 		})
 	})
@@ -325,8 +317,8 @@ func TestClientUnblock(t *testing.T) {
 
 func TestInfoCountsClients(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
-		direct := proxytest.Dial(t, redis.Addr())
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		direct := proxytest.Dial(t, srv.Redis.Addr())
 		field := func(c *proxytest.Client, name string, args ...string) int {
 			t.Helper()
 			m := regexp.MustCompile(name + `:(\d+)\r\n`).FindStringSubmatch(c.Quiet(append([]string{"INFO"}, args...)...))
@@ -347,8 +339,8 @@ func TestInfoCountsClients(t *testing.T) {
 		for _, proto := range []string{"2", "3"} {
 			all[0].Quiet("HELLO", proto)
 			for _, args := range [][]string{nil, {"clients"}, {"ALL"}, {"everything"}, {"server", "CLIENTS"}, {"default"}} {
-				redistest.Eventually(t, proxytest.Patience, "the blocked clients to be counted", func() bool { return field(all[0], "blocked_clients", args...) == 2 })
-				redistest.Eventually(t, proxytest.Patience, "the connected clients to be counted", func() bool { return field(all[0], "connected_clients", args...) == 5 })
+				proxytest.WaitFor(t, "the blocked clients to be counted", func() bool { return field(all[0], "blocked_clients", args...) == 2 })
+				proxytest.WaitFor(t, "the connected clients to be counted", func() bool { return field(all[0], "connected_clients", args...) == 5 })
 			}
 		}
 		// Apart from the numbers, not a byte is different.
@@ -363,7 +355,7 @@ func TestInfoCountsClients(t *testing.T) {
 // What a client says of itself, and HELLO says of it, is what others see of it.
 func TestClientSpeaksOfItself(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
 		admin, c := proxytest.Named(t, srv.Addr(), "admin"), proxytest.Named(t, srv.Addr(), "c")
 		id := c.ID()
 		for _, proto := range []string{"3", "2"} {
@@ -400,65 +392,51 @@ func TestClientSpeaksOfItself(t *testing.T) {
 		}
 		for _, sub := range []string{"LIST", "KILL", "UNBLOCK"} {
 			c.Quiet("MULTI")
-			if got := c.Quiet("CLIENT", sub, "ID", "1"); got != "-ERR Command not allowed inside a transaction\r\n" {
-				t.Errorf("CLIENT %s in a transaction: %q", sub, got)
-			}
-			if got := c.Quiet("EXEC"); !strings.HasPrefix(got, "-EXECABORT") {
-				t.Errorf("EXEC: %q", got)
-			}
+			c.Script("CLIENT "+sub+" ID 1", "-ERR Command not allowed inside a transaction\r\n", "EXEC", "-EXECABORT")
 		}
 		c.Send("CLIENT", "REPLY", "OFF")
 		c.Send("CLIENT", "LIST")
 		c.Send("CLIENT", "ID")
 		c.Send("CLIENT", "KILL", "TYPE", "pubsub")
-		if got := c.Quiet("CLIENT", "REPLY", "ON"); got != "+OK\r\n" {
-			t.Errorf("CLIENT REPLY ON: %q", got)
-		}
+		c.Script("CLIENT REPLY ON", "+OK")
 	})
 }
 
 // A connection whose number Redis would not say before a client logged in on it ends when that client is killed.
 func TestAKilledClientTakesNothing(t *testing.T) {
 	t.Parallel()
-	for _, engine := range proxytest.Engines() {
-		redis := redistest.Start(t, "--requirepass", "pw")
+	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.Upstream.Addr = engine, "unix:"+redis.Socket() })
-		admin, c := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		admin, c := srv.Dial(t), srv.Dial(t)
 		for _, p := range []*proxytest.Client{admin, c} {
-			if got := p.Quiet("AUTH", "pw"); got != "+OK\r\n" {
-				t.Fatalf("AUTH: %q", got)
-			}
+			p.Script("AUTH pw", "+OK")
 			p.Quiet("CLIENT", "SETNAME", "c"+p.ID())
 		}
 		c.Send("BLPOP", "empty", "0")
-		redistest.Eventually(t, proxytest.Patience, "the client to be blocked", func() bool {
+		proxytest.WaitFor(t, "the client to be blocked", func() bool {
 			return strings.Contains(admin.Quiet("INFO", "clients"), "blocked_clients:1\r\n")
 		})
 		if got := admin.Quiet("CLIENT", "KILL", "TYPE", "normal") + admin.Quiet("RPUSH", "empty", "v") + admin.Quiet("LLEN", "empty"); got != ":1\r\n:1\r\n:1\r\n" {
 			t.Errorf("KILL, RPUSH, LLEN: %q", got)
 		}
 		c.Gone()
-	}
+	}, "--requirepass", "pw")
 }
 
 // CLIENT TRACKING may redirect to a client of the proxy, by the id that CLIENT ID says.
 func TestTrackingRedirectsToAClient(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
 		sink, c, admin := proxytest.Named(t, srv.Addr(), "sink"), proxytest.Named(t, srv.Addr(), "c"), proxytest.Named(t, srv.Addr(), "admin")
 		id := sink.ID()
 		sink.Quiet("SUBSCRIBE", "__redis__:invalidate")
-		if got := c.Quiet("CLIENT", "TRACKING", "ON", "REDIRECT", id); got != "+OK\r\n" {
-			t.Fatalf("TRACKING: %q", got)
-		}
+		c.Script("CLIENT TRACKING ON REDIRECT "+id, "+OK")
 		c.Quiet("GET", "k")
 		admin.Quiet("SET", "k", "v")
 		if got, err := sink.Frame(); !strings.Contains(got, "__redis__:invalidate\r\n*1\r\n$1\r\nk") || err != nil {
 			t.Errorf("invalidation: %q, %v", got, err)
 		}
-		if got := c.Quiet("CLIENT", "GETREDIR"); got != ":"+id+"\r\n" {
-			t.Errorf("GETREDIR: %q, want %s", got, id)
-		}
+		c.Script("CLIENT GETREDIR", ":"+id)
 		if got := c.Quiet("CLIENT", "TRACKINGINFO"); !strings.Contains(got, "redirect\r\n:"+id+"\r\n") {
 			t.Errorf("TRACKINGINFO: %q", got)
 		}
@@ -473,18 +451,18 @@ func TestTrackingRedirectsToAClient(t *testing.T) {
 func TestNoClientNamesAClientOfRedis(t *testing.T) {
 	t.Parallel()
 	const unknown = "-ERR The client ID you want redirect to does not exist\r\n"
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
-		other := proxytest.Dial(t, redis.Addr())
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		other := proxytest.Dial(t, srv.Redis.Addr())
 		mine := strings.Trim(other.Quiet("CLIENT", "ID"), ":\r\n")
-		sharer, waiter := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		sharer, waiter := srv.Dial(t), srv.Dial(t)
 		sharer.Quiet("HELLO", "3")
 		sharer.Quiet("LOCK", "l")
 		sharer.Quiet("GET", "k")
 		waiter.Send("BLPOP", "empty", "0")
-		redistest.Eventually(t, proxytest.Patience, "a blocked client", func() bool { return proxytest.Blocked(t, redis) == 1 })
-		c, monitor := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		proxytest.AwaitBlocked(t, 1, srv.Redis)
+		c, monitor := srv.Dial(t), srv.Dial(t)
 		monitor.Script("MONITOR", "+OK")
-		list, _ := redis.Do(t, "CLIENT", "LIST").(string)
+		list, _ := srv.Redis.Do(t, "CLIENT", "LIST").(string)
 		own := 0
 		for line := range strings.Lines(list) {
 			id := strings.TrimPrefix(strings.Fields(line)[0], "id=")
@@ -507,19 +485,17 @@ func TestNoClientNamesAClientOfRedis(t *testing.T) {
 		if own < 5 {
 			t.Errorf("%d connections of the proxy in %s", own, list)
 		}
-		redis.Do(t, "RPUSH", "empty", "v")
-		if got, err := waiter.Frame(); !strings.HasPrefix(got, "*2\r\n") || err != nil {
-			t.Errorf("BLPOP: %q, %v", got, err)
-		}
+		srv.Redis.Do(t, "RPUSH", "empty", "v")
+		waiter.Gets("*2\r\n")
 	})
 }
 
 // The id is the client's even in the answers to commands that were sent before the redirection was answered.
 func TestRedirectionIsKnownInAPipeline(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
 		for _, tx := range [][2]string{{"PING", "PING"}, {"MULTI", "EXEC"}} {
-			c := proxytest.Dial(t, srv.Addr())
+			c := srv.Dial(t)
 			id := c.ID()
 			c.Raw(proxytest.Inline(tx[0], "CLIENT TRACKING ON REDIRECT "+id, "CLIENT TRACKINGINFO", "CLIENT GETREDIR", tx[1], "ECHO end"))
 			var got string
@@ -530,7 +506,7 @@ func TestRedirectionIsKnownInAPipeline(t *testing.T) {
 				}
 				got += b
 			}
-			if !strings.Contains(got, "redirect\r\n:"+id+"\r\n") || strings.Count(got, ":"+id+"\r\n") != 2 {
+			if !strings.Contains(got, "redirect\r\n:"+id+"\r\n") || strings.Count(got, ":"+id) != 2 {
 				t.Errorf("%s: %q, the id is %s", tx[0], got, id)
 			}
 		}
@@ -540,7 +516,7 @@ func TestRedirectionIsKnownInAPipeline(t *testing.T) {
 // A client that others redirect to has, from then on, a connection of its own, and it keeps it.
 func TestTrackingRedirectsToAClientWithoutAConnection(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
 		admin := proxytest.Named(t, srv.Addr(), "admin")
 		for _, state := range []string{"idle", "in a transaction", "itself", "waiting for a lock", "gone"} {
 			sink, c := proxytest.Named(t, srv.Addr(), "sink"), proxytest.Named(t, srv.Addr(), "c")
@@ -557,11 +533,11 @@ func TestTrackingRedirectsToAClientWithoutAConnection(t *testing.T) {
 			case "waiting for a lock":
 				admin.Quiet("LOCK", "l")
 				sink.Send("LOCK", "l")
-				redistest.Eventually(t, proxytest.Patience, "the wait", func() bool { return srv.Stats().Waiting == 1 })
+				proxytest.WaitFor(t, "the wait", func() bool { return srv.Stats().Waiting == 1 })
 				want = "-ERR The client ID you want redirect to does not exist\r\n"
 			case "gone":
 				sink.Conn.Close()
-				redistest.Eventually(t, proxytest.Patience, "the end of the client", func() bool { return admin.ListOf()["sink"] == nil })
+				proxytest.WaitFor(t, "the end of the client", func() bool { return admin.ListOf()["sink"] == nil })
 				want = "-ERR The client ID you want redirect to does not exist\r\n"
 			}
 			if got := c.Quiet("CLIENT", "TRACKING", "ON", "REDIRECT", id); got != want {
@@ -584,9 +560,9 @@ func TestTrackingRedirectsToAClientWithoutAConnection(t *testing.T) {
 				c.Quiet("HELLO", "3")
 				c.Quiet("GET", state)
 				sink.Conn.Close()
-				redistest.Eventually(t, proxytest.Patience, "the end of the target", func() bool { return admin.ListOf()["sink"] == nil })
+				proxytest.WaitFor(t, "the end of the target", func() bool { return admin.ListOf()["sink"] == nil })
 				got, told := "", false
-				redistest.Eventually(t, proxytest.Patience, "word of it", func() bool {
+				proxytest.WaitFor(t, "word of it", func() bool {
 					admin.Quiet("SET", state, "v2")
 					if got, told = c.FrameWithin(100 * time.Millisecond); !told { // Redis had not noticed it yet, and tells of a key once
 						got = c.Quiet("GET", state)
@@ -600,7 +576,7 @@ func TestTrackingRedirectsToAClientWithoutAConnection(t *testing.T) {
 			for _, p := range []*proxytest.Client{sink, c} {
 				_ = p.Conn.Close()
 			}
-			redistest.Eventually(t, proxytest.Patience, "the clients to be gone", func() bool { return len(admin.ListOf()) == 1 })
+			proxytest.WaitFor(t, "the clients to be gone", func() bool { return len(admin.ListOf()) == 1 })
 		}
 	})
 }
@@ -608,15 +584,15 @@ func TestTrackingRedirectsToAClientWithoutAConnection(t *testing.T) {
 // A CLIENT LIST keeps its place among the replies, however long it takes, and commands of others do not wait for it.
 func TestListOfManyClients(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
 		const n = 500
 		for i := range n {
-			c := proxytest.Dial(t, srv.Addr())
+			c := srv.Dial(t)
 			c.Raw(proxytest.Inline("CLIENT SETNAME c" + strconv.Itoa(i)))
 			defer c.Conn.Close()
 		}
-		admin := proxytest.Dial(t, srv.Addr())
-		redistest.Eventually(t, proxytest.Patience, "all to be there", func() bool { return srv.Stats().Clients == n+1 })
+		admin := srv.Dial(t)
+		proxytest.WaitFor(t, "all to be there", func() bool { return srv.Stats().Clients == n+1 })
 		var ids []string
 		for _, l := range admin.ListOf() {
 			ids = append(ids, string(l.Field("id")))
@@ -643,7 +619,7 @@ func TestListOfManyClients(t *testing.T) {
 // Killing everybody while everybody asks: nothing deadlocks, and nobody gets a reply that is not to its command.
 func TestClientsAskAndKillAtOnce(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
 		done := make(chan struct{})
 		const n = 8
 		for i := range n {
@@ -680,16 +656,12 @@ func TestClientsAskAndKillAtOnce(t *testing.T) {
 // A prefix of CLIENT TRACKING may be called like the option behind it.
 func TestRedirectionBehindAPrefixOfThatName(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
-		a, b := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		a, b := srv.Dial(t), srv.Dial(t)
 		id := strings.Trim(a.Quiet("CLIENT", "ID"), ":\r\n")
 		a.Quiet("SUBSCRIBE", "__redis__:invalidate")
-		if got := b.Quiet("CLIENT", "TRACKING", "ON", "PREFIX", "redirect", "BCAST", "PREFIX", "prefix", "REDIRECT", id); got != "+OK\r\n" {
-			t.Errorf("CLIENT TRACKING: %q", got)
-		}
-		if got := b.Quiet("CLIENT", "GETREDIR"); got != ":"+id+"\r\n" {
-			t.Errorf("redirected to %q, not to %s", got, id)
-		}
+		b.Script("CLIENT TRACKING ON PREFIX redirect BCAST PREFIX prefix REDIRECT "+id, "+OK")
+		b.Script("CLIENT GETREDIR", ":"+id)
 	})
 }
 
@@ -698,31 +670,31 @@ func TestRedirectionBehindAPrefixOfThatName(t *testing.T) {
 func TestTrackingRedirectsToAClientThatBeginsToWait(t *testing.T) {
 	t.Parallel()
 	const unknown = "-ERR The client ID you want redirect to does not exist"
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
-		redis.Do(t, "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		srv.Redis.Do(t, "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
 		proxytest.Named(t, srv.Addr(), "admin").Quiet("LOCK", "k")
 		first := proxytest.Named(t, srv.Addr(), "first")
 		for what, begin := range map[string]func(sink *proxytest.Client){
 			"a lock": func(sink *proxytest.Client) { sink.Send("LOCK", "k") },
 			"an element": func(sink *proxytest.Client) {
 				first.Send("BLPOP", "l", "0") // takes the connection that is ready
-				redistest.Eventually(t, proxytest.Patience, "the first waiter", func() bool { return srv.StatusOf(first).Pin == "blpop" })
+				proxytest.WaitFor(t, "the first waiter", func() bool { return srv.StatusOf(first).Pin == "blpop" })
 				sink.Send("BLPOP", "l", "0")
 			},
 			"a login": func(sink *proxytest.Client) { sink.Send("AUTH", "app", "pw") },
 		} {
 			sink, c := proxytest.Named(t, srv.Addr(), "sink"), proxytest.Named(t, srv.Addr(), "c")
 			id := sink.ID()
-			redis.Pause()
+			srv.Redis.Pause()
 			begin(sink)
-			redistest.Eventually(t, proxytest.Patience, what, func() bool { return srv.StatusOf(sink).Unanswered > 0 })
+			proxytest.WaitFor(t, what, func() bool { return srv.StatusOf(sink).Unanswered > 0 })
 			c.Send("CLIENT", "TRACKING", "ON", "REDIRECT", id)
-			redistest.Eventually(t, proxytest.Patience, "the refusal to be asked for", func() bool {
+			proxytest.WaitFor(t, "the refusal to be asked for", func() bool {
 				st := srv.StatusOf(c)
 				return st.State == "" && st.Unanswered > 0
 			})
-			redis.Continue()
-			c.ExpectReply(unknown)
+			srv.Redis.Continue()
+			c.Gets(unknown)
 		}
 	})
 }

@@ -24,7 +24,7 @@ func TestFailedLoginsAreCountedAndLogged(t *testing.T) {
 			redis.Do(t, "ACL", "SETUSER", "alice", "reset", "on", ">pw", "+@all", "~*")
 			core, logs := observer.New(zap.WarnLevel)
 			srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.Logger = engine, zap.New(core) })
-			c := proxytest.Dial(t, srv.Addr())
+			c := srv.Dial(t)
 			long := strings.Repeat("u", 1000)
 			var users []string
 			for _, step := range []struct{ cmd, user string }{

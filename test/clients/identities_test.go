@@ -17,12 +17,10 @@ func TestAnyPasswordIsOneIdentity(t *testing.T) {
 	redis := redistest.Start(t)
 	redis.Do(t, "ACL", "SETUSER", "open", "on", "nopass", "~*", "&*", "+@all")
 	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
-		c := proxytest.Dial(t, srv.Addr())
+		c := srv.Dial(t)
 		for i := range 150 {
 			c.Raw(proxytest.Inline(fmt.Sprintf("AUTH default x%d", i), "SET k v", "LOCK lock GRACE 0", "UNLOCK lock", fmt.Sprintf("HELLO 3 AUTH open x%d", i), "LOCK lock GRACE 0", "UNLOCK lock", "HELLO 2"))
-			for _, want := range []string{"+OK", "+OK", ":", ":1", "%7", ":", ":1", "*14"} {
-				c.ExpectReply(want)
-			}
+			c.Gets("+OK", "+OK", ":", ":1", "%7", ":", ":1", "*14")
 		}
 		identities := map[string]bool{} // a machine that stands still has spare lanes for each
 		for _, lane := range srv.Shared().Upstream.Lanes.List() {
@@ -43,18 +41,15 @@ func TestPasswordThatIsGoodNow(t *testing.T) {
 	redis := redistest.Start(t)
 	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
 		redis.Do(t, "ACL", "SETUSER", "u", "reset", "on", "nopass", "~*", "&*", "+@all")
-		early := proxytest.Dial(t, srv.Addr())
+		early := srv.Dial(t)
 		early.Raw(proxytest.Inline("AUTH u junk", "PING"))
-		early.ExpectReply("+OK")
-		early.ExpectReply("+PONG")
+		early.Gets("+OK", "+PONG")
 		redis.Do(t, "ACL", "SETUSER", "u", "resetpass", ">good")
-		c := proxytest.Dial(t, srv.Addr())
+		c := srv.Dial(t)
 		c.Raw(proxytest.Inline("AUTH u junk", "AUTH u good", "SELECT 5", "SET k v", "MULTI", "EXEC", "LOCK lock GRACE 0", "UNLOCK lock"))
-		for _, want := range []string{"-WRONGPASS", "+OK", "+OK", "+OK", "+OK", "*0", ":", ":1"} {
-			c.ExpectReply(want)
-		}
+		c.Gets("-WRONGPASS", "+OK", "+OK", "+OK", "+OK", "*0", ":", ":1")
 		early.Send("ACL", "WHOAMI") // as directly
-		early.ExpectReply("$1\r\nu\r\n")
+		early.Gets("$1\r\nu\r\n")
 	})
 }
 
@@ -63,12 +58,10 @@ func TestWalkThroughDatabases(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t, "--databases", "1000")
 	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
-		c := proxytest.Dial(t, srv.Addr())
+		c := srv.Dial(t)
 		for db := range 200 {
 			c.Raw(proxytest.Inline("SELECT "+strconv.Itoa(db), "SET k v", "MULTI", "EXEC", "LOCK lock GRACE 0", "UNLOCK lock"))
-			for _, want := range []string{"+OK", "+OK", "+OK", "*0", ":", ":1"} {
-				c.ExpectReply(want)
-			}
+			c.Gets("+OK", "+OK", "+OK", "*0", ":", ":1")
 		}
 		if n := srv.Stats().Lanes; n > 8 {
 			t.Errorf("%d lanes", n)
@@ -76,7 +69,7 @@ func TestWalkThroughDatabases(t *testing.T) {
 		if s := srv.Stats(); s.PinsOpen > 16 {
 			t.Errorf("%d pins", s.PinsOpen)
 		}
-		redistest.Eventually(t, proxytest.Patience, "the connections to be few", func() bool {
+		proxytest.WaitFor(t, "the connections to be few", func() bool {
 			return strings.Count(redis.Do(t, "CLIENT", "LIST").(string), "\n") < 60
 		})
 	}, func(o *proxy.Options) { o.Upstream.MaxLanes, o.Upstream.Pins.Max, o.MaxEngines = 64, 20, 8 })
@@ -89,34 +82,30 @@ func TestLanesAreBounded(t *testing.T) {
 	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
 		var residents []*proxytest.Client
 		for db := 1; db <= 6; db++ {
-			c := proxytest.Dial(t, srv.Addr())
+			c := srv.Dial(t)
 			c.Raw(proxytest.Inline("SELECT "+strconv.Itoa(db), "SET k v"))
-			c.ExpectReply("+OK")
-			c.ExpectReply("+OK")
+			c.Gets("+OK", "+OK")
 			residents = append(residents, c)
 		}
 		const full = "-OVERLOADED no connection to share is free for this identity (max-lanes)"
-		late := proxytest.Dial(t, srv.Addr())
+		late := srv.Dial(t)
 		late.Raw(proxytest.Inline("SELECT 50", "SET k v", "SELECT 3", "GET k", "MULTI", "SELECT 50", "EXEC"))
 		for _, want := range []string{full, full, "+OK", "$1", "+OK", "+QUEUED", "*1"} { // SET is not for the database of before
-			late.ExpectReply(want)
+			late.Gets(want)
 		}
 		late.Raw(proxytest.Inline("GET k", "SELECT 0", "PING")) // EXEC's own connection serves nothing more
-		for _, want := range []string{full, "+OK", "+PONG"} {
-			late.ExpectReply(want)
-		}
+		late.Gets(full, "+OK", "+PONG")
 		other := proxytest.DialFrom(t, "127.0.0.2", srv.Addr())
 		other.Raw(proxytest.Inline("SELECT 50", "SET k v"))
-		other.ExpectReply("+OK")
-		other.ExpectReply("+OK")
+		other.Gets("+OK", "+OK")
 		_ = residents[0].Conn.Close() // its lane is not used any more
-		redistest.Eventually(t, proxytest.Patience, "the lane to be given up", func() bool {
+		proxytest.WaitFor(t, "the lane to be given up", func() bool {
 			late.Send("SELECT", "51")
 			got, err := late.Frame()
 			return err == nil && got == "+OK\r\n"
 		})
 		late.Send("SET", "k", "v")
-		late.ExpectReply("+OK")
+		late.Gets("+OK")
 	}, func(o *proxy.Options) { o.Upstream.MaxLanes = 8 })
 }
 
@@ -125,24 +114,20 @@ func TestLockEnginesAreBounded(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t, "--databases", "100")
 	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
-		holder := proxytest.Dial(t, srv.Addr())
+		holder := srv.Dial(t)
 		for db := 1; db <= 3; db++ {
 			holder.Raw(proxytest.Inline("SELECT "+strconv.Itoa(db), "LOCK lock GRACE 0"))
-			holder.ExpectReply("+OK")
-			holder.ExpectReply(":")
+			holder.Gets("+OK", ":")
 		}
-		late := proxytest.Dial(t, srv.Addr())
+		late := srv.Dial(t)
 		late.Raw(proxytest.Inline("SELECT 4", "LOCK lock", "SELECT 3", "TRYLOCK lock", "SELECT 4"))
-		for _, want := range []string{"+OK", "-OVERLOADED no lock engine is free for this identity (max-lanes)", "+OK", "$-1", "+OK"} {
-			late.ExpectReply(want)
-		}
+		late.Gets("+OK", "-OVERLOADED no lock engine is free for this identity (max-lanes)", "+OK", "$-1", "+OK")
 		for db := 1; db <= 3; db++ {
 			holder.Raw(proxytest.Inline("SELECT "+strconv.Itoa(db), "UNLOCK lock"))
-			holder.ExpectReply("+OK")
-			holder.ExpectReply(":1")
+			holder.Gets("+OK", ":1")
 		}
 		_ = holder.Conn.Close()
-		redistest.Eventually(t, proxytest.Patience, "an engine to make room", func() bool {
+		proxytest.WaitFor(t, "an engine to make room", func() bool {
 			late.Send("LOCK", "lock", "PX", "1000")
 			got, err := late.Frame()
 			return err == nil && strings.HasPrefix(got, ":")

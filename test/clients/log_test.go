@@ -3,7 +3,6 @@ package clients
 import (
 	"bufio"
 	"net"
-	"strings"
 	"testing"
 
 	"go.uber.org/zap"
@@ -23,7 +22,7 @@ func TestTheLogTellsOfLostLeases(t *testing.T) {
 		t.Run(engine, func(t *testing.T) {
 			core, logs := observer.New(zap.DebugLevel)
 			srv := proxytest.Start(t, redistest.Start(t), func(o *proxy.Options) { o.Engine, o.Logger = engine, zap.New(core) })
-			holder, other := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+			holder, other := srv.Dial(t), srv.Dial(t)
 			holder.Quiet("CLIENT", "SETNAME", "billing")
 			other.Quiet("CLIENT", "SETNAME", "operator")
 
@@ -37,9 +36,7 @@ func TestTheLogTellsOfLostLeases(t *testing.T) {
 			}
 
 			holder.Quiet("LOCK", "k", "OWNER", "job-7")
-			if got := other.Quiet("FORCEUNLOCK", "k"); got != ":1\r\n" {
-				t.Fatalf("FORCEUNLOCK: %q", got)
-			}
+			other.Script("FORCEUNLOCK k", ":1")
 			proxytest.WaitFor(t, "the loss", func() bool { return logs.FilterMessage("lease lost").Len() == 1 })
 			lost := logs.FilterMessage("lease lost").All()[0]
 			fields := lost.ContextMap()
@@ -67,14 +64,14 @@ func TestTheLogTellsOfLimits(t *testing.T) {
 		o.Logger, o.Locks.MaxWaiters, o.Limits.Clients = zap.New(core), 1, 3
 		o.Upstream.Pins.Max, o.Upstream.Pins.Wait = 1, 1
 	})
-	a, b, c := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+	a, b, c := srv.Dial(t), srv.Dial(t), srv.Dial(t)
 	a.Quiet("LOCK", "k")
 	b.Send("LOCK", "k")
 	proxytest.WaitFor(t, "the waiter", func() bool { return srv.Stats().Waiting == 1 })
 	c.Quiet("LOCK", "k")
 	a.Quiet("WATCH", "k")
 	c.Quiet("WATCH", "k")
-	d := proxytest.Dial(t, srv.Addr())
+	d := srv.Dial(t)
 	_, _ = d.Frame() // the refusal, or the end
 	for limit, client := range map[string]*proxytest.Client{"max-waiters": c, "max-pins": c, "max-clients": d} {
 		found := logs.FilterField(zap.String("limit", limit)).FilterField(zap.String("client", client.Conn.LocalAddr().String())).All()
@@ -103,12 +100,10 @@ func TestWrongCredentialsOfTheProxyAreAnError(t *testing.T) {
 				o.Engine, o.Logger, o.ClientAuth = engine, zap.New(core), proxy.AuthProxy
 				o.Upstream = upstream.Options{Addr: redis.Addr(), Password: "wrong"}
 			})
-			c := proxytest.Dial(t, srv.Addr())
+			c := srv.Dial(t)
 			want := "-NOUPSTREAM upstream refused the proxy's credentials, nothing was sent\r\n"
 			for _, cmd := range []string{"GET k", "LOCK k", "WATCH k"} {
-				if got := c.Quiet(strings.Fields(cmd)...); got != want {
-					t.Errorf("%s: %q", cmd, got)
-				}
+				c.Script(cmd, want)
 			}
 			proxytest.WaitFor(t, "the log", func() bool { return logs.FilterMessage("upstream refused the proxy's credentials").Len() > 0 })
 			if e := logs.FilterMessage("upstream refused the proxy's credentials").All()[0]; e.Level != zap.ErrorLevel {
@@ -146,12 +141,10 @@ func TestAServerThatIsNoRedisIsNamed(t *testing.T) {
 				o.Engine, o.Logger, o.ClientAuth = engine, zap.New(core), proxy.AuthNone
 				o.Upstream = upstream.Options{Addr: ln.Addr().String()}
 			})
-			c := proxytest.Dial(t, srv.Addr())
+			c := srv.Dial(t)
 			want := "-NOUPSTREAM upstream is not a Redis server, nothing was sent\r\n"
 			for _, cmd := range []string{"GET k", "LOCK k"} {
-				if got := c.Quiet(strings.Fields(cmd)...); got != want {
-					t.Errorf("%s: %q", cmd, got)
-				}
+				c.Script(cmd, want)
 			}
 			proxytest.WaitFor(t, "the log", func() bool { return logs.FilterMessage("upstream is not a Redis server").Len() > 0 })
 		})

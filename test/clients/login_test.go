@@ -24,7 +24,7 @@ func TestManyClientsLogInAtOnce(t *testing.T) {
 		before := accepted(t, redis)
 		peers := make([]*proxytest.Client, clients)
 		for i := range peers {
-			peers[i] = proxytest.Dial(t, srv.Addr())
+			peers[i] = srv.Dial(t)
 		}
 		logins := []string{"HELLO 3", "HELLO 3 AUTH app pw SETNAME me", "AUTH app pw", "SELECT 3"}
 		wants := []string{"%7\r\n$6\r\nserver", "%7\r\n$6\r\nserver", "+OK", "+OK"}
@@ -32,8 +32,7 @@ func TestManyClientsLogInAtOnce(t *testing.T) {
 			c.Raw(proxytest.Inline(logins[i%4], "PING"))
 		}
 		for i, c := range peers {
-			c.ExpectReply(wants[i%4])
-			c.ExpectReply("+PONG")
+			c.Gets(wants[i%4], "+PONG")
 		}
 		limit := 300
 		if !proxytest.AnswersRefusals(t, redis) {
@@ -83,14 +82,14 @@ func TestLoginsDoNotCompeteWithWork(t *testing.T) {
 	redis.Do(t, "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
 	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
 		for range 2 {
-			worker := proxytest.Dial(t, srv.Addr())
+			worker := srv.Dial(t)
 			worker.Send("BLPOP", "l", "0")
 		}
-		redistest.Eventually(t, proxytest.Patience, "all pins to be taken", func() bool { return srv.Stats().PinReasons["blpop"] == 2 })
-		large := proxytest.Dial(t, srv.Addr()) // it finds no pin
+		proxytest.WaitFor(t, "all pins to be taken", func() bool { return srv.Stats().PinReasons["blpop"] == 2 })
+		large := srv.Dial(t) // it finds no pin
 		large.Raw("*1\r\n$4\r\nPING\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$50000000\r\n")
-		large.ExpectReply("+PONG")
-		c := proxytest.Dial(t, srv.Addr())
+		large.Gets("+PONG")
+		c := srv.Dial(t)
 		for _, login := range []string{"HELLO 3", "AUTH app pw", "SELECT 2", "HELLO 2 AUTH app pw", "SELECT 7"} {
 			c.Raw(proxytest.Inline(login))
 			if got, err := c.Frame(); err != nil || strings.HasPrefix(got, "-") {
@@ -108,18 +107,16 @@ func TestNoAddressTakesAllPins(t *testing.T) {
 	redis := redistest.Start(t)
 	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
 		for range 3 {
-			proxytest.Dial(t, srv.Addr()).Send("BLPOP", "l", "0")
+			srv.Dial(t).Send("BLPOP", "l", "0")
 		}
-		redistest.Eventually(t, proxytest.Patience, "the share to be taken", func() bool { return srv.Stats().PinReasons["blpop"] == 3 })
-		greedy := proxytest.Dial(t, srv.Addr())
+		proxytest.WaitFor(t, "the share to be taken", func() bool { return srv.Stats().PinReasons["blpop"] == 3 })
+		greedy := srv.Dial(t)
 		greedy.Send("BLPOP", "l", "0")
-		greedy.ExpectReply("-OVERLOADED the clients of this address have all upstream connections that one address may have (max-pins)")
+		greedy.Gets("-OVERLOADED the clients of this address have all upstream connections that one address may have (max-pins)")
 		other := proxytest.DialFrom(t, "127.0.0.2", srv.Addr())
-		other.Send("MULTI")
-		other.ExpectReply("+OK")
+		other.Script("MULTI", "+OK")
 		last := proxytest.DialFrom(t, "127.0.0.3", srv.Addr())
-		last.Send("MULTI")
-		last.ExpectReply("-OVERLOADED no upstream connection is free (max-pins)")
+		last.Script("MULTI", "-OVERLOADED no upstream connection is free (max-pins)")
 	}, func(o *proxy.Options) { o.Upstream.Pins.Max, o.Upstream.Pins.Wait = 4, 50*time.Millisecond })
 }
 
@@ -133,7 +130,7 @@ func TestWrongPasswordsDoNotHoldUpLogins(t *testing.T) {
 		stop := make(chan struct{})
 		defer close(stop)
 		for i := range 64 {
-			c := proxytest.Dial(t, srv.Addr())
+			c := srv.Dial(t)
 			wg.Go(func() {
 				for n := 0; ; n++ {
 					select {
@@ -151,8 +148,7 @@ func TestWrongPasswordsDoNotHoldUpLogins(t *testing.T) {
 		}
 		for range 20 {
 			c := proxytest.DialFrom(t, "127.0.0.2", srv.Addr())
-			c.Send("HELLO", "3", "AUTH", "default", "secret")
-			c.ExpectReply("%")
+			c.Script("HELLO 3 AUTH default secret", "%")
 			_ = c.Conn.Close()
 		}
 		if work, logins := srv.Shared().Upstream.Pins.Status(); logins.Open > 4 {
@@ -169,12 +165,12 @@ func TestVisitorThatGoesAway(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
-		resident, visitor := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		resident, visitor := srv.Dial(t), srv.Dial(t)
 		resident.Raw(proxytest.Inline("SELECT 4", "PING"))
 		resident.Expect(2)
 		redis.Pause()
 		visitor.Send("SELECT", "4")
-		redistest.Eventually(t, proxytest.Patience, "the visit", func() bool {
+		proxytest.WaitFor(t, "the visit", func() bool {
 			s := srv.StatusOf(visitor)
 			return s != nil && s.State == "reply"
 		})
@@ -182,9 +178,9 @@ func TestVisitorThatGoesAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = visitor.Conn.Close()
-		redistest.Eventually(t, proxytest.Patience, "the session to end", func() bool { return srv.StatusOf(visitor) == nil })
+		proxytest.WaitFor(t, "the session to end", func() bool { return srv.StatusOf(visitor) == nil })
 		redis.Continue()
-		redistest.Eventually(t, proxytest.Patience, "the visitor to have left the lane", func() bool {
+		proxytest.WaitFor(t, "the visitor to have left the lane", func() bool {
 			for _, l := range srv.Shared().Upstream.Lanes.List() {
 				if (l.Identity == upstream.Identity{DB: 4, Proto: 2}) && l.Users == 1 {
 					return true
@@ -192,8 +188,7 @@ func TestVisitorThatGoesAway(t *testing.T) {
 			}
 			return false
 		})
-		resident.Send("PING")
-		resident.ExpectReply("+PONG")
+		resident.Script("PING", "+PONG")
 	})
 }
 
@@ -203,19 +198,19 @@ func TestLargeCommandsMustComeAlong(t *testing.T) {
 	redis := redistest.Start(t)
 	const size, step, limit = 6 << 20, 1 << 20, 3 * time.Second // a busy machine may stand still for a while
 	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
-		steady := proxytest.Dial(t, srv.Addr())
+		steady := srv.Dial(t)
 		head := fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n", size)
 		steady.Raw("PING\r\n" + head)
-		steady.ExpectReply("+PONG")
+		steady.Gets("+PONG")
 		var silent, drips []*proxytest.Client
 		for range 3 {
-			silent, drips = append(silent, proxytest.Dial(t, srv.Addr())), append(drips, proxytest.Dial(t, srv.Addr()))
+			silent, drips = append(silent, srv.Dial(t)), append(drips, srv.Dial(t))
 		}
 		for _, c := range append(silent, drips...) {
 			c.Raw("PING\r\n" + head)
-			c.ExpectReply("+PONG")
+			c.Gets("+PONG")
 		}
-		redistest.Eventually(t, proxytest.Patience, "the pins to be taken", func() bool { return srv.Stats().PinReasons["set (large)"] == 7 })
+		proxytest.WaitFor(t, "the pins to be taken", func() bool { return srv.Stats().PinReasons["set (large)"] == 7 })
 		began := time.Now()
 		stop := make(chan struct{})
 		var wg sync.WaitGroup
@@ -238,8 +233,8 @@ func TestLargeCommandsMustComeAlong(t *testing.T) {
 			<-time.After(time.Until(want))
 		}
 		steady.Raw("\r\n")
-		steady.ExpectReply("+OK")
-		redistest.Eventually(t, proxytest.Patience, "the others to be closed", func() bool {
+		steady.Gets("+OK")
+		proxytest.WaitFor(t, "the others to be closed", func() bool {
 			return srv.Stats().Closed["slow_command"] == 6 && len(srv.Stats().PinReasons) == 0
 		})
 		close(stop)
@@ -253,9 +248,9 @@ func TestAUserWhoMayNotSelectHasDatabase0(t *testing.T) {
 	redis := redistest.Start(t)
 	redis.Do(t, "ACL", "SETUSER", "poor", "on", ">pw", "~*", "&*", "+@all", "-select")
 	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
-		c := proxytest.Dial(t, srv.Addr())
+		c := srv.Dial(t)
 		c.Script("AUTH poor pw", "+OK", "SET k 0", "+OK", "SELECT 3", "-NOPERM", "GET k", "$1\r\n0", "HELLO 3", "%7", "WATCH k", "+OK")
-		c = proxytest.Dial(t, srv.Addr())
+		c = srv.Dial(t)
 		c.Script("SELECT 3", "+OK", "AUTH poor pw", "+OK")
 		c.Raw(proxytest.Inline("GET k"))
 		if got, err := c.Frame(); err == nil {

@@ -22,7 +22,7 @@ func TestEveryLossIsTold(t *testing.T) {
 				t.Parallel()
 				redis := redistest.Start(t)
 				srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.Locks.Lease = engine, 6*time.Second })
-				c, other := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+				c, other := srv.Dial(t), srv.Dial(t)
 				var lock, unlock strings.Builder
 				for i := range n {
 					key := strconv.Itoa(i)
@@ -34,9 +34,7 @@ func TestEveryLossIsTold(t *testing.T) {
 				}
 				c.Raw(lock.String())
 				for range n {
-					if got, err := c.Frame(); err != nil || got[0] != ':' {
-						t.Fatalf("%q, %v", got, err)
-					}
+					c.Gets(":")
 				}
 				switch how {
 				case "FLUSHALL":
@@ -44,12 +42,10 @@ func TestEveryLossIsTold(t *testing.T) {
 				case "FORCEUNLOCK":
 					other.Raw(strings.ReplaceAll(unlock.String(), "UNLOCK", "FORCEUNLOCK"))
 					for range n {
-						if got, err := other.Frame(); err != nil || got != ":1\r\n" {
-							t.Fatalf("%q, %v", got, err)
-						}
+						other.Gets(":1")
 					}
 				}
-				redistest.Eventually(t, proxytest.Patience, "the losses", func() bool { return srv.Stats().Held == 0 })
+				proxytest.WaitFor(t, "the losses", func() bool { return srv.Stats().Held == 0 })
 				for _, want := range []string{"-LOSTLEASE ", "-NOTHELD "} {
 					c.Raw(unlock.String())
 					for i := range n {
@@ -66,23 +62,22 @@ func TestEveryLossIsTold(t *testing.T) {
 // TestOverwrittenHoldIsToldByAPush needs no command of the client.
 func TestOverwrittenHoldIsToldByAPush(t *testing.T) {
 	t.Parallel()
-	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.Locks.Lease = engine, 2*time.Second })
-		c := proxytest.Dial(t, srv.Addr())
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		c := srv.Dial(t)
 		c.Script("HELLO 3", "%", "LOCK k", ":")
-		redis.Do(t, "SET", "k", "x")
+		srv.Redis.Do(t, "SET", "k", "x")
 		if push, err := c.Frame(); err != nil || !strings.Contains(push, "lock-lost") {
 			t.Fatalf("%q, %v", push, err)
 		}
 		c.Script("LOCK k", "-LOSTLEASE", "LOCK k", "-WRONGTYPE", "UNLOCK k", "-WRONGTYPE")
-	})
+	}, func(o *proxy.Options) { o.Locks.Lease = 2 * time.Second })
 }
 
 // TestALossIsToldInFrontOfLaterReleases has a client send more commands behind a loss in one go. It gets the replies that it would get one by one.
 func TestALossIsToldInFrontOfLaterReleases(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
-		watcher, other := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		watcher, other := srv.Dial(t), srv.Dial(t)
 		watcher.Script("SUBSCRIBE lockproxy:lost:{k}", "*3")
 		for _, c := range []struct {
 			commands []string
@@ -105,7 +100,7 @@ func TestALossIsToldInFrontOfLaterReleases(t *testing.T) {
 			{[]string{"LOCK k", "DEL k", "UNLOCK k FENCE 1", "UNLOCK k"}, []string{":", ":1", "-NOTHELD", "-LOSTLEASE"}},
 			{[]string{"LOCK k", "UNLOCK k", "UNLOCK k", "UNLOCK k"}, []string{":", ":1", "-NOTHELD", "-NOTHELD"}},
 		} {
-			client := proxytest.Dial(t, srv.Addr())
+			client := srv.Dial(t)
 			client.Raw(strings.Join(c.commands, "\r\n") + "\r\n")
 			for i, want := range c.want {
 				if got, err := client.Frame(); err != nil || !strings.HasPrefix(got, want) {
@@ -118,13 +113,11 @@ func TestALossIsToldInFrontOfLaterReleases(t *testing.T) {
 				}
 			}
 		}
-		holder := proxytest.Dial(t, srv.Addr())
+		holder := srv.Dial(t)
 		holder.Script("HELLO 3", "%", "LOCK k OWNER me", ":", "DEL k", ":1")
 		other.Raw("UNLOCK k OWNER me\r\nUNLOCK k OWNER me\r\n") // of a session that has not held it
 		for range 2 {
-			if got, err := other.Frame(); err != nil || !strings.HasPrefix(got, "-NOTHELD") {
-				t.Fatalf("%q, %v", got, err)
-			}
+			other.Gets("-NOTHELD")
 		}
 		if push, err := holder.Frame(); err != nil || !strings.Contains(push, "lock-lost") {
 			t.Fatalf("%q, %v", push, err)
@@ -138,25 +131,21 @@ func TestAForcedEndIsToldToAHolderOfAnotherUser(t *testing.T) {
 	redis := redistest.Start(t)
 	redis.Do(t, "ACL", "SETUSER", "tenant", "on", ">pw", "~*", "&*", "+@all")
 	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Locks.Lease = time.Hour })
-	holder, sameName, other := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+	holder, sameName, other := srv.Dial(t), srv.Dial(t), srv.Dial(t)
 	for _, c := range []*proxytest.Client{holder, sameName} {
 		c.Send("HELLO", "3", "AUTH", "tenant", "pw")
 		c.Expect(1)
 	}
 	sameName.Send("SELECT", "1") // a lock of another database
-	sameName.ExpectReply("+OK")
+	sameName.Gets("+OK")
 	for _, c := range []*proxytest.Client{holder, sameName} {
-		c.Send("LOCK", "a", "OWNER", "me")
-		c.ExpectReply(":")
+		c.Script("LOCK a OWNER me", ":")
 	}
-	other.Send("FORCEUNLOCK", "a")
-	other.ExpectReply(":1")
+	other.Script("FORCEUNLOCK a", ":1")
 	got, err := holder.Frame()
 	if err != nil || !strings.HasPrefix(got, ">4\r\n$9\r\nlock-lost\r\n$1\r\na\r\n") || !strings.HasSuffix(got, "\r\nforced\r\n") {
 		t.Errorf("%q, %v", got, err)
 	}
-	holder.Send("UNLOCK", "a", "OWNER", "me")
-	holder.ExpectReply("-LOSTLEASE")
-	sameName.Send("UNLOCK", "a", "OWNER", "me")
-	sameName.ExpectReply(":1")
+	holder.Script("UNLOCK a OWNER me", "-LOSTLEASE")
+	sameName.Script("UNLOCK a OWNER me", ":1")
 }

@@ -27,7 +27,7 @@ func TestHoldsAreTheSessionsWhateverItsIdentity(t *testing.T) {
 	t.Parallel()
 	tenants(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
 		for name, change := range map[string]string{"AUTH": "AUTH bob b", "HELLO": "HELLO 3 AUTH bob b"} {
-			c := proxytest.Dial(t, srv.Addr())
+			c := srv.Dial(t)
 			k := "k:" + name
 			c.Script("HELLO 3 AUTH alice a", "%")
 			fence := c.Do("LOCK", k)
@@ -55,7 +55,7 @@ func TestHoldsAreTheSessionsWhateverItsIdentity(t *testing.T) {
 func TestHoldsAreOfTheDatabaseTheyWereTakenIn(t *testing.T) {
 	t.Parallel()
 	tenants(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
-		c := proxytest.Dial(t, srv.Addr())
+		c := srv.Dial(t)
 		c.Script("AUTH alice a", "+OK")
 		fence := c.Do("LOCK", "k")
 		c.Script("SELECT 1", "+OK", "UNLOCK k", "-NOTHELD")
@@ -72,7 +72,7 @@ func TestHoldsAreOfTheDatabaseTheyWereTakenIn(t *testing.T) {
 func TestCommandsAreJudgedByPresentRightsAndRenewalsByThoseThatSuffice(t *testing.T) {
 	t.Parallel()
 	tenants(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
-		c, other := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		c, other := srv.Dial(t), srv.Dial(t)
 		other.Script("AUTH bob b", "+OK")
 		c.Script("AUTH alice a", "+OK")
 		fence := c.Do("LOCK", "k")
@@ -89,13 +89,13 @@ func TestCommandsAreJudgedByPresentRightsAndRenewalsByThoseThatSuffice(t *testin
 func TestRightThatIsMissingForOneLockDoesNotCostTheOthersTheirLease(t *testing.T) {
 	t.Parallel()
 	tenants(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
-		c := proxytest.Dial(t, srv.Addr())
+		c := srv.Dial(t)
 		c.Script("AUTH alice a", "+OK")
 		for _, k := range []string{"a:1", "b:1", "a:2", "a:3"} {
 			c.Script("LOCK "+k, ":")
 		}
 		redis.Do(t, "ACL", "SETUSER", "alice", "resetkeys", "~a:*", "~lockproxy:*", "~redisson_*")
-		redistest.Eventually(t, proxytest.Patience, "the lease of b:1 to end", func() bool {
+		proxytest.WaitFor(t, "the lease of b:1 to end", func() bool {
 			return redis.Client(t).Exists(t.Context(), "b:1").Val() == 0
 		})
 		for _, k := range []string{"a:1", "a:2", "a:3"} {
@@ -108,7 +108,7 @@ func TestRightThatIsMissingForOneLockDoesNotCostTheOthersTheirLease(t *testing.T
 func TestLossFromBeforeAnAuthIsTold(t *testing.T) {
 	t.Parallel()
 	tenants(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
-		c := proxytest.Dial(t, srv.Addr())
+		c := srv.Dial(t)
 		c.Script("HELLO 3 AUTH alice a", "%", "LOCK k", ":", "LOCK j", ":", "AUTH bob b", "+OK")
 		redis.Do(t, "DEL", "k")
 		if push, err := c.Frame(); err != nil || !strings.Contains(push, "lock-lost") {
@@ -132,13 +132,13 @@ func TestLossFromBeforeAnAuthIsTold(t *testing.T) {
 func TestWaitBehindALossIsTheHomesAffair(t *testing.T) {
 	t.Parallel()
 	tenants(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
-		c, other := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		c, other := srv.Dial(t), srv.Dial(t)
 		c.Script("AUTH alice a", "+OK")
 		fence := c.Do("LOCK", "k")
 		c.Script("AUTH bob b", "+OK")
 		other.Script("AUTH bob b", "+OK", "FORCEUNLOCK k", ":1", "LOCK k", ":")
 		c.Send("LOCK", "k", "WAIT", "8000")
-		redistest.Eventually(t, proxytest.Patience, "the waiter", func() bool { return srv.Stats().Waiting == 1 })
+		proxytest.WaitFor(t, "the waiter", func() bool { return srv.Stats().Waiting == 1 })
 		redis.Do(t, "ACL", "DELUSER", "alice")
 		other.Script("UNLOCK k", ":1")
 		if got, err := c.Frame(); err != nil || got == fence || got[0] != ':' {

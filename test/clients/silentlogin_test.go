@@ -95,21 +95,21 @@ func TestTheAnswerToALoginIsNoOther(t *testing.T) {
 				}
 			}
 		}
-		boss := proxytest.Dial(t, srv.Addr())
+		boss := srv.Dial(t)
 		ask(boss, []string{"WATCH k", "AUTH boss good", "UNWATCH", "ACL WHOAMI"}, "+OK", "+OK", "+OK", "$4\r\nboss") // the proxy knows the password
 		for _, login := range []string{"AUTH boss bad", "HELLO 2 AUTH boss bad", "AUTH boss good"} {
-			c := proxytest.Dial(t, srv.Addr())
+			c := srv.Dial(t)
 			ask(c, []string{"AUTH guest pw", "MULTI", login, "SET k v", "SUBSCRIBE ch", "PUBLISH ch m", "EXEC"},
 				"+OK", "+OK", "-ERR Command not allowed inside a transaction", "+QUEUED", "+QUEUED", "+QUEUED", "-EXECABORT")
 			ask(c, []string{"ACL WHOAMI", "GET k"}, "$5\r\nguest", "$-1")
 		}
 		for _, keep := range []string{"WATCH k", "CLIENT TRACKING ON BCAST"} {
-			c := proxytest.Dial(t, srv.Addr())
+			c := srv.Dial(t)
 			ask(c, []string{"AUTH guest pw", "HELLO 3", keep}, "+OK", "%7", "+OK")
 			ask(c, []string{"GET k", "AUTH boss bad", "GET k", "HELLO 3 AUTH boss bad", "ACL WHOAMI"}, "_", "-WRONGPASS", "_", "-WRONGPASS", "$5\r\nguest")
 		}
 		ask(boss, []string{"ECHO shared"}, "$6\r\nshared")
-		ask(proxytest.Dial(t, srv.Addr()), []string{"AUTH boss good", "ACL WHOAMI", "HELLO 3 AUTH boss good", "AUTH boss bad", "ACL WHOAMI"},
+		ask(srv.Dial(t), []string{"AUTH boss good", "ACL WHOAMI", "HELLO 3 AUTH boss good", "AUTH boss bad", "ACL WHOAMI"},
 			"+OK", "$4\r\nboss", "%7", "-WRONGPASS", "$4\r\nboss")
 	})
 }

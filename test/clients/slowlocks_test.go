@@ -63,7 +63,7 @@ func TestLockSlowShowsWhoWaitedAndHeldBehindWhom(t *testing.T) {
 	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		redis.Do(t, "ACL", "SETUSER", "other", "on", ">pw", "~*", "&*", "+@all")
 		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine = engine })
-		a, b, c := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		a, b, c := srv.Dial(t), srv.Dial(t), srv.Dial(t)
 		b.Script("HELLO 3 SETNAME waiter", "%")
 		a.Script("CLIENT SETNAME holder", "+OK")
 		slowLock(srv, a, b, "before", 0)
@@ -103,7 +103,7 @@ func TestLockSlowShowsWhoWaitedAndHeldBehindWhom(t *testing.T) {
 
 		// A lost hold; the log is bounded.
 		a.Granted("LOCK", "lost", "PX", "100")
-		redistest.Eventually(t, proxytest.Patience, "the loss", func() bool { return slowEntries(t, b, 1)[0]["key"] == "lost" })
+		proxytest.WaitFor(t, "the loss", func() bool { return slowEntries(t, b, 1)[0]["key"] == "lost" })
 		expect(slowEntries(t, b, 1)[0], "outcome", "lost", "reason", "expired")
 		b.Script("LOCKSLOW LEN", ":3")
 

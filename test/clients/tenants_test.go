@@ -36,7 +36,7 @@ func TestTenantsDoNotReachEachOthersLocks(t *testing.T) {
 		}
 		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.Locks.Lease = engine, 4*time.Second })
 		as := func(tenant string) *proxytest.Client {
-			c := proxytest.Dial(t, srv.Addr())
+			c := srv.Dial(t)
 			c.Script("HELLO 3 AUTH "+tenant+" "+tenant, "%")
 			return c
 		}
@@ -55,7 +55,7 @@ func TestTenantsDoNotReachEachOthersLocks(t *testing.T) {
 			// All ways to wait for it and to get it.
 			for _, verb := range []string{"LOCK", "FAIRLOCK"} {
 				more.Send(verb, k, "WAIT", "8000")
-				redistest.Eventually(t, proxytest.Patience, "the waiter", func() bool { return srv.Stats().Waiting == 1 })
+				proxytest.WaitFor(t, "the waiter", func() bool { return srv.Stats().Waiting == 1 })
 				red.Script("UNLOCK "+k, ":1")
 				if got, err := more.Frame(); err != nil || got[0] != ':' {
 					t.Fatalf("%s: %q, %v", verb, got, err)

@@ -129,7 +129,7 @@ func sameTransactions(t *testing.T, alone *redistest.Server, c *redistest.Cluste
 					a.Raw(strings.ReplaceAll("MULTI\r\nSET K 3\r\nINCR K\r\nEXEC\r\nGET K\r\nMULTI\r\nGET K\r\nDISCARD\r\nGET z\r\n", "K", key))
 					a.Expect(9)
 					b.Send("BLPOP", "list"+key, "0")
-					redistest.Eventually(t, proxytest.Patience, "a blocked client", func() bool { return proxytest.Blocked(t, append(c.Nodes[:c.Primaries:c.Primaries], alone)...) == 1 })
+					proxytest.AwaitBlocked(t, 1, append(c.Nodes[:c.Primaries:c.Primaries], alone)...)
 					a.Do("RPUSH", "list"+key, "v")
 					b.Expect(1)
 					b.Do("BLPOP", "list"+key, "0.01")
@@ -148,27 +148,21 @@ func aPauseConcernsAllServers(t *testing.T, alone *redistest.Server, c *redistes
 	keys := []string{"a", "b", "c"} // one for each primary
 	for engine, srv := range proxies {
 		t.Run(engine, func(t *testing.T) {
-			admin, reader := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
-			if got := admin.Quiet("CLIENT", "PAUSE", "60000", "WRITE"); got != "+OK\r\n" {
-				t.Fatal(got)
-			}
+			admin, reader := srv.Dial(t), srv.Dial(t)
+			admin.Script("CLIENT PAUSE 60000 WRITE", "+OK")
 			var writers []*proxytest.Client
 			for i, key := range keys {
-				w := proxytest.Dial(t, srv.Addr())
+				w := srv.Dial(t)
 				w.Send("SET", key, engine)
-				redistest.Eventually(t, proxytest.Patience, "the write to be held back", func() bool { return proxytest.Blocked(t, append(c.Nodes[:c.Primaries:c.Primaries], alone)...) == i+1 })
+				proxytest.AwaitBlocked(t, i+1, append(c.Nodes[:c.Primaries:c.Primaries], alone)...)
 				writers = append(writers, w)
 				if got := reader.Quiet("GET", key); got == "$"+strconv.Itoa(len(engine))+"\r\n"+engine+"\r\n" {
 					t.Errorf("%s was written: %q", key, got)
 				}
 			}
-			if got := admin.Quiet("CLIENT", "UNPAUSE"); got != "+OK\r\n" {
-				t.Fatal(got)
-			}
+			admin.Script("CLIENT UNPAUSE", "+OK")
 			for _, w := range writers {
-				if got, err := w.Frame(); got != "+OK\r\n" || err != nil {
-					t.Errorf("%q, %v", got, err)
-				}
+				w.Gets("+OK")
 			}
 		})
 	}
@@ -177,7 +171,7 @@ func aPauseConcernsAllServers(t *testing.T, alone *redistest.Server, c *redistes
 func messagesArrive(t *testing.T, proxies map[string]*proxytest.Proxy) {
 	for engine, srv := range proxies {
 		t.Run(engine, func(t *testing.T) {
-			sub, shard, pub := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+			sub, shard, pub := srv.Dial(t), srv.Dial(t), srv.Dial(t)
 			sub.Quiet("PSUBSCRIBE", engine+"*") // nodes may still pass on messages of the other engine's test
 			shard.Quiet("SSUBSCRIBE", "sh"+engine)
 			for i := range 10 {
@@ -198,7 +192,7 @@ func messagesArrive(t *testing.T, proxies map[string]*proxytest.Proxy) {
 func pipelinesKeepOrder(t *testing.T, proxies map[string]*proxytest.Proxy) {
 	for engine, srv := range proxies {
 		t.Run(engine, func(t *testing.T) {
-			p := proxytest.Dial(t, srv.Addr())
+			p := srv.Dial(t)
 			const n = 3000
 			var in strings.Builder
 			for i := range n {
@@ -225,37 +219,28 @@ func noPartOfATransactionRunsAlone(t *testing.T, c *redistest.Cluster) {
 	for engine, srv := range proxytest.StartOverCluster(t, c, proxytest.Patient, func(o *proxy.Options) { o.Upstream.Pins.Max, o.Upstream.Pins.Wait = 1, 50*time.Millisecond }) {
 		key := proxytest.KeyOf(t, c, c.Nodes[0])
 		c.Nodes[0].Do(t, "DEL", key)
-		p, rival := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		p, rival := srv.Dial(t), srv.Dial(t)
 		p.Script("MULTI", "+OK", "PING", "+QUEUED")
 		rival.Send("BLPOP", "list"+engine, "0")
-		redistest.Eventually(t, proxytest.Patience, "the other client to have the pin", func() bool { return proxytest.Blocked(t, c.Nodes[:c.Primaries]...) == 1 })
+		proxytest.AwaitBlocked(t, 1, c.Nodes[:c.Primaries]...)
 		p.Script("SET "+key+" x", "-OVERLOADED ", "SET "+key+" y", "-OVERLOADED ", "EXEC", "-OVERLOADED ")
 		_ = rival.Conn.Close()
-		if got := proxytest.Dial(t, srv.Addr()).Quiet("GET", key); got != "$-1\r\n" {
-			t.Errorf("%s: a part of the transaction has run alone: %q", engine, got)
-		}
+		srv.Dial(t).Script("GET "+key, "$-1")
 	}
 }
 
 // allKeysBehindWatch: a connection of its own, which a session has for its WATCH, is that of one server.
 func allKeysBehindWatch(t *testing.T, proxies map[string]*proxytest.Proxy) {
 	for engine, srv := range proxies {
-		p := proxytest.Dial(t, srv.Addr())
+		p := srv.Dial(t)
 		p.Quiet("FLUSHALL")
 		const n = 60
 		for i := range n {
 			p.Quiet("SET", fmt.Sprint("key:", i), "x")
 		}
 		p.Quiet("WATCH", "key:0")
-		if got := p.Quiet("DBSIZE"); got != fmt.Sprintf(":%d\r\n", n) {
-			t.Errorf("%s: DBSIZE %q", engine, got)
-		}
-		if got := p.Quiet("KEYS", "key:*"); !strings.HasPrefix(got, fmt.Sprintf("*%d\r\n", n)) {
-			t.Errorf("%s: KEYS %.20q", engine, got)
-		}
-		if got := p.Quiet("MGET", "key:0", "key:1", "key:2"); got != "*3\r\n$1\r\nx\r\n$1\r\nx\r\n$1\r\nx\r\n" {
-			t.Errorf("%s: MGET %q", engine, got)
-		}
+		p.Script("DBSIZE", fmt.Sprintf(":%d\r\n", n), "KEYS key:*", fmt.Sprintf("*%d\r\n", n))
+		p.Script("MGET key:0 key:1 key:2", "*3\r\n$1\r\nx\r\n$1\r\nx\r\n$1\r\nx\r\n")
 		found, cursor := 0, "0"
 		for range 100 {
 			v, _, err := resp.Decode([]byte(p.Quiet("SCAN", cursor, "COUNT", "20")))
@@ -272,13 +257,9 @@ func allKeysBehindWatch(t *testing.T, proxies map[string]*proxytest.Proxy) {
 		}
 		p.Quiet("MULTI")
 		for _, verb := range []string{"SCAN 0", "KEYS *", "DBSIZE", "FLUSHALL"} {
-			if got := p.Quiet(strings.Fields(verb)...); !strings.HasPrefix(got, "-CROSSSLOT ") {
-				t.Errorf("%s: %s inside MULTI: %q", engine, verb, got)
-			}
+			p.Script(verb, "-CROSSSLOT ")
 		}
-		if got := p.Quiet("EXEC"); !strings.HasPrefix(got, "-EXECABORT ") {
-			t.Errorf("%s: EXEC: %q", engine, got)
-		}
+		p.Script("EXEC", "-EXECABORT ")
 		for _, verb := range []string{"DBSIZE", "LOCK l", "GET"} {
 			for i := range 3 { // on each server
 				p.Raw(fmt.Sprintf("MULTI\r\n%s\r\nGET key:%d\r\nEXEC\r\nDBSIZE\r\n", verb, i))
@@ -372,7 +353,7 @@ func load(t testing.TB, proxies map[string]*proxytest.Proxy, stop <-chan struct{
 	var wg sync.WaitGroup
 	for engine, srv := range proxies {
 		for i := range 4 {
-			p := proxytest.Dial(t, srv.Addr())
+			p := srv.Dial(t)
 			wg.Go(func() {
 				done := map[string]int{}
 				longest, last := time.Duration(0), time.Now()
@@ -448,7 +429,7 @@ func load(t testing.TB, proxies map[string]*proxytest.Proxy, stop <-chan struct{
 // counted compares what was acknowledged with what there is.
 func counted(t testing.TB, srv *proxytest.Proxy, counts map[string]int) {
 	t.Helper()
-	p := proxytest.Dial(t, srv.Addr())
+	p := srv.Dial(t)
 	total := 0
 	for key, want := range counts {
 		total += want
@@ -481,7 +462,7 @@ func TestSlotsMoveUnderLoadWithoutAnError(t *testing.T) {
 
 // scanWhile scans keys of slots that stay, over and over, until stop is closed. Each scan finds all of them. end waits for the last scan.
 func scanWhile(t *testing.T, srv *proxytest.Proxy, stop <-chan struct{}, in func(slot int) bool) (end func()) {
-	p := proxytest.Dial(t, srv.Addr())
+	p := srv.Dial(t)
 	const keys = 1200
 	for i, n := 0, 0; n < keys; i++ {
 		if key := fmt.Sprint("scanned:", i); in(hashslot.Of([]byte(key))) {
@@ -490,9 +471,7 @@ func scanWhile(t *testing.T, srv *proxytest.Proxy, stop <-chan struct{}, in func
 		}
 	}
 	for range keys {
-		if got, err := p.Frame(); got != "+OK\r\n" {
-			t.Fatal(got, err)
-		}
+		p.Gets("+OK")
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -536,17 +515,17 @@ func TestAFailoverOnRequestIsNoError(t *testing.T) {
 	waiting := map[*proxytest.Client]string{}
 	for engine, srv := range proxies {
 		for i, command := range []string{"BLPOP", "BRPOP", "BLPOP"} {
-			p, key := proxytest.Dial(t, srv.Addr()), fmt.Sprint("{", proxytest.KeyOf(t, c, c.Nodes[i]), "}list", engine)
+			p, key := srv.Dial(t), fmt.Sprint("{", proxytest.KeyOf(t, c, c.Nodes[i]), "}list", engine)
 			p.Send(command, key, "0")
 			waiting[p] = key
 		}
 	}
-	redistest.Eventually(t, proxytest.Patience, "blocked clients", func() bool { return proxytest.Blocked(t, c.Nodes...) == len(waiting) })
+	proxytest.AwaitBlocked(t, len(waiting), c.Nodes...)
 	for i := range 3 {
 		c.Failover(c.Nodes[3+i])
 	}
 	for p, key := range waiting {
-		proxytest.Dial(t, proxies[proxy.EngineGoroutine].Addr()).Script("RPUSH "+key+" x", ":1")
+		proxies[proxy.EngineGoroutine].Dial(t).Script("RPUSH "+key+" x", ":1")
 		if got, err := p.Frame(); err != nil || !strings.HasPrefix(got, "*2") {
 			t.Errorf("%s: %q, %v", key, got, err)
 		}
@@ -560,7 +539,7 @@ func TestAFailoverOnRequestIsNoError(t *testing.T) {
 func changeAllServers(t testing.TB, proxies map[string]*proxytest.Proxy, stop <-chan struct{}) (end func()) {
 	var wg sync.WaitGroup
 	for engine, srv := range proxies {
-		p := proxytest.Dial(t, srv.Addr())
+		p := srv.Dial(t)
 		wg.Go(func() {
 			for n := 1; ; n++ {
 				select {
@@ -595,7 +574,7 @@ func scriptsDoNotRedirect(t *testing.T, c *redistest.Cluster, proxies map[string
 		}
 	}()
 	for engine, srv := range proxies {
-		p := proxytest.Dial(t, srv.Addr())
+		p := srv.Dial(t)
 		slot := c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", engine).(int64)
 		runs := 0
 		for _, words := range []string{
@@ -616,7 +595,7 @@ func scriptsDoNotRedirect(t *testing.T, c *redistest.Cluster, proxies map[string
 		}
 	}
 	for engine, srv := range proxies { // a script without keys
-		p := proxytest.Dial(t, srv.Addr())
+		p := srv.Dial(t)
 		for _, words := range []string{
 			"LOADING Redis is loading the dataset in memory", "MASTERDOWN Link with MASTER is down", "CLUSTERDOWN The cluster is down",
 			"TRYAGAIN Multiple keys request during rehashing of slot", "MOVED 0 " + c.Nodes[1].Addr(),
@@ -657,14 +636,14 @@ func aBlockingCommandFollowsItsSlotAgain(t *testing.T, c *redistest.Cluster) {
 
 // followsItsSlot has a command wait while its slot moves some times, each time when the command has waited at its server for a while.
 func followsItsSlot(t *testing.T, c *redistest.Cluster, srv *proxytest.Proxy, key string, moves int, while time.Duration) {
-	p := proxytest.Dial(t, srv.Addr())
+	p := srv.Dial(t)
 	p.Send("BLPOP", key, "0")
 	slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", key).(int64))
 	m := newMover(t, c)
 	home := m.owner[slot]
 	waits := func(node *redistest.Server) {
 		since := time.Now()
-		redistest.Eventually(t, proxytest.Patience, "a blocked client", func() bool {
+		proxytest.WaitFor(t, "a blocked client", func() bool {
 			if proxytest.Blocked(t, node) != 1 {
 				since = time.Now()
 			}
@@ -677,7 +656,7 @@ func followsItsSlot(t *testing.T, c *redistest.Cluster, srv *proxytest.Proxy, ke
 		m.moveAll([]int{slot}, m.owner[slot], to)
 		waits(c.Nodes[to])
 	}
-	proxytest.Dial(t, srv.Addr()).Script("RPUSH "+key+" x", ":1")
+	srv.Dial(t).Script("RPUSH "+key+" x", ":1")
 	if got, err := p.Frame(); err != nil || !strings.HasPrefix(got, "*2") {
 		t.Errorf("%s: %q, %v", key, got, err)
 	}
@@ -686,7 +665,7 @@ func followsItsSlot(t *testing.T, c *redistest.Cluster, srv *proxytest.Proxy, ke
 
 func commandsAwaitTheMove(t *testing.T, c *redistest.Cluster, proxies map[string]*proxytest.Proxy) {
 	for engine, srv := range proxytest.StartOverCluster(t, c, proxytest.Patient) {
-		impatient, p := proxytest.Dial(t, proxies[engine].Addr()), proxytest.Dial(t, srv.Addr())
+		impatient, p := proxies[engine].Dial(t), srv.Dial(t)
 		one, two := "{"+engine+"}1", "{"+engine+"}2"
 		slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", one).(int64))
 		m := newMover(t, c)
@@ -695,9 +674,7 @@ func commandsAwaitTheMove(t *testing.T, c *redistest.Cluster, proxies map[string
 		m.begin(slot, to)
 		host, port, _ := strings.Cut(c.Nodes[to].Addr(), ":")
 		c.Nodes[m.owner[slot]].Do(t, "MIGRATE", host, port, one, 0, 5000)
-		if got := impatient.Quiet("MGET", one, two); !strings.HasPrefix(got, "-TRYAGAIN ") {
-			t.Errorf("%s: %q while the slot stays half moved", engine, got)
-		}
+		impatient.Script("MGET "+one+" "+two, "-TRYAGAIN ")
 		if got := impatient.Quiet("GET", one) + impatient.Quiet("GET", two); got != "$1\r\n1\r\n$1\r\n2\r\n" {
 			t.Errorf("%s: %q", engine, got)
 		}
@@ -707,11 +684,7 @@ func commandsAwaitTheMove(t *testing.T, c *redistest.Cluster, proxies map[string
 		m.keys(slot, to)
 		m.end(slot, to)
 		defer m.move(slot, (to+2)%3)
-		for _, want := range []string{"*2\r\n$1\r\n1\r\n$1\r\n2\r\n", "+OK\r\n", "$1\r\n3\r\n"} {
-			if got, err := p.Frame(); got != want || err != nil {
-				t.Errorf("%s: %q (%v), want %q", engine, got, err, want)
-			}
-		}
+		p.Gets("*2\r\n$1\r\n1\r\n$1\r\n2\r\n", "+OK", "$1\r\n3\r\n")
 	}
 }
 
@@ -722,11 +695,11 @@ func TestTheEndOfAPrimaryConcernsItsSlotsOnly(t *testing.T) {
 			c := redistest.StartCluster(t, 3, 1, "--cluster-require-full-coverage", "no")
 			keys := []string{proxytest.KeyOf(t, c, c.Nodes[0]), proxytest.KeyOf(t, c, c.Nodes[1])}
 			srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) { o.Upstream.Addr = "cluster://" + c.Addrs() })
-			hit, other := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+			hit, other := srv.Dial(t), srv.Dial(t)
 			hit.Quiet("SET", keys[0], "x")
 			other.Quiet("MGET", keys[0], keys[1])
 			c.Nodes[0].AwaitReplicas(t, 1)
-			sub, key := proxytest.Dial(t, srv.Addr()), keys[0]
+			sub, key := srv.Dial(t), keys[0]
 			sub.Quiet("SUBSCRIBE", "all") // at the server of slot 0, which goes
 			sub.Quiet("SSUBSCRIBE", key)
 			still := proxytest.Standstill(t, c.Nodes[1])
@@ -744,7 +717,7 @@ func TestTheEndOfAPrimaryConcernsItsSlotsOnly(t *testing.T) {
 					if got, err := hit.Frame(); got == "$1\r\nx\r\n" {
 						return
 					} else if err != nil {
-						hit = proxytest.Dial(t, srv.Addr())
+						hit = srv.Dial(t)
 					}
 				}
 			}()
@@ -755,9 +728,7 @@ func TestTheEndOfAPrimaryConcernsItsSlotsOnly(t *testing.T) {
 				if known == 0 && srv.Shared().Upstream.View().Epoch != before {
 					known = time.Since(begin)
 				}
-				if got := other.Quiet("SET", keys[1], "y"); got != "+OK\r\n" {
-					t.Errorf("another shard: %q", got)
-				}
+				other.Script("SET "+keys[1]+" y", "+OK")
 				longest = max(longest, time.Since(at))
 				select {
 				case <-served:
@@ -769,11 +740,9 @@ func TestTheEndOfAPrimaryConcernsItsSlotsOnly(t *testing.T) {
 			if late := time.Since(begin) - known; known > 0 && late > 2*time.Second+still() {
 				t.Errorf("a client is served %v after the proxy has known the new primary, and the machine stood still for %v", late, still())
 			}
-			if got := other.Quiet("GET", keys[0]); got != "$1\r\nx\r\n" {
-				t.Errorf("the shard is not served: %q", got)
-			}
+			other.Script("GET "+keys[0], "$1\r\nx\r\n")
 			for verb, name := range map[string]string{"PUBLISH": "all", "SPUBLISH": key} {
-				redistest.Eventually(t, proxytest.Patience, "a message by "+verb, func() bool {
+				proxytest.WaitFor(t, "a message by "+verb, func() bool {
 					other.Quiet(verb, name, "m")
 					got, ok := sub.FrameWithin(20 * time.Millisecond)
 					return ok && strings.Contains(got, "\r\n"+name+"\r\n") && strings.Contains(got, "message\r\n")
@@ -785,13 +754,13 @@ func TestTheEndOfAPrimaryConcernsItsSlotsOnly(t *testing.T) {
 
 // newClientsNeedNoSilentServer stops one server after the other: the one that the proxy asks about clients without credentials is among them.
 func newClientsNeedNoSilentServer(t *testing.T, c *redistest.Cluster, srv *proxytest.Proxy) {
-	proxytest.Dial(t, srv.Addr()).Quiet("PING") // the proxy has asked
+	srv.Dial(t).Quiet("PING") // the proxy has asked
 	for i, node := range c.Nodes[:c.Primaries] {
 		key := proxytest.KeyOf(t, c, c.Nodes[(i+1)%c.Primaries])
 		still := proxytest.Standstill(t, c.Nodes[(i+1)%c.Primaries])
 		node.Pause()
 		begin := time.Now()
-		cl := proxytest.Dial(t, srv.Addr())
+		cl := srv.Dial(t)
 		if got := cl.Quiet("SET", key, "x"); got != "+OK\r\n" {
 			t.Errorf("while server %d is silent: %q", i, got)
 		}
@@ -813,26 +782,22 @@ func refusals(t testing.TB, node *redistest.Server, kind string) int {
 // awaitRefusal returns when a node has answered another error of a kind than before.
 func awaitRefusal(t testing.TB, node *redistest.Server, kind string, before int) {
 	t.Helper()
-	redistest.Eventually(t, proxytest.Patience, "a refusal "+kind, func() bool { return refusals(t, node, kind) != before })
+	proxytest.WaitFor(t, "a refusal "+kind, func() bool { return refusals(t, node, kind) != before })
 }
 
 func commandsAwaitTheSlot(t *testing.T, c *redistest.Cluster) {
 	node := c.Nodes[0]
 	key := proxytest.KeyOf(t, c, node)
 	slot := node.Do(t, "CLUSTER", "KEYSLOT", key)
-	for engine, srv := range proxytest.StartOverCluster(t, c, proxytest.Patient) {
-		p := proxytest.Dial(t, srv.Addr())
+	for _, srv := range proxytest.StartOverCluster(t, c, proxytest.Patient) {
+		p := srv.Dial(t)
 		p.Quiet("SET", key, "1")
 		before := refusals(t, node, "CLUSTERDOWN")
 		node.Do(t, "CLUSTER", "DELSLOTS", slot)
 		p.Raw(proxytest.Inline("INCR "+key, "GET "+key)) // in one write: a GET that is served before the INCR is sent again ends that
 		awaitRefusal(t, node, "CLUSTERDOWN", before)
 		node.Do(t, "CLUSTER", "ADDSLOTS", slot)
-		for _, want := range []string{":2\r\n", "$1\r\n2\r\n"} {
-			if got, err := p.Frame(); got != want || err != nil {
-				t.Errorf("%s: %q (%v), want %q", engine, got, err, want)
-			}
-		}
+		p.Gets(":2", "$1\r\n2\r\n")
 		c.AwaitReady()
 	}
 }
@@ -850,12 +815,12 @@ func commandsOnPinsAwaitAnOwner(t *testing.T, c *redistest.Cluster) {
 	coverage("no") // a cluster that is down says nothing of its slots
 	defer coverage("yes")
 	for engine, srv := range proxytest.StartOverCluster(t, c, proxytest.Patient) {
-		waiting, moving := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		waiting, moving := srv.Dial(t), srv.Dial(t)
 		waiting.Quiet("DEL", key)
 		for _, one := range c.Nodes[:c.Primaries] {
 			one.Do(t, "CLUSTER", "DELSLOTS", slot)
 		}
-		redistest.Eventually(t, proxytest.Patience, "a view without the slot's owner", func() bool {
+		proxytest.WaitFor(t, "a view without the slot's owner", func() bool {
 			done := make(chan struct{})
 			srv.Shared().Upstream.Refresh(topology.Any, func() { close(done) })
 			<-done
@@ -868,7 +833,7 @@ func commandsOnPinsAwaitAnOwner(t *testing.T, c *redistest.Cluster) {
 		waiting.Send("BLPOP", key, "0")
 		moving.Script("MULTI", "+OK", "RPUSH "+key+" x", "-TRYAGAIN ", "EXEC", "-EXECABORT ")
 		moving.Send("RPUSH", key, "x")
-		redistest.Eventually(t, proxytest.Patience, "refusals", func() bool {
+		proxytest.WaitFor(t, "refusals", func() bool {
 			n := -before
 			for _, one := range c.Nodes[:c.Primaries] {
 				n += refusals(t, one, "CLUSTERDOWN")
@@ -876,9 +841,7 @@ func commandsOnPinsAwaitAnOwner(t *testing.T, c *redistest.Cluster) {
 			return n >= 20
 		})
 		node.Do(t, "CLUSTER", "ADDSLOTS", slot)
-		if got, err := moving.Frame(); got != ":1\r\n" || err != nil {
-			t.Errorf("%s: RPUSH: %q, %v", engine, got, err)
-		}
+		moving.Gets(":1")
 		if got, err := waiting.Frame(); !strings.HasSuffix(got, "\r\nx\r\n") || err != nil {
 			t.Errorf("%s: BLPOP: %q, %v", engine, got, err)
 		}
@@ -895,8 +858,8 @@ func commandsAwaitTheData(t *testing.T, c *redistest.Cluster) {
 	node.Do(t, "CONFIG", "SET", "loading-process-events-interval-bytes", "1024")
 	defer delay("0")
 	node.Do(t, "EVAL", "for i = 1, 2000 do redis.call('SET', '{'..KEYS[1]..'}'..i, string.rep('x', 1024)) end", "1", key) // it answers behind each of them
-	for engine, srv := range proxies {
-		p := proxytest.Dial(t, srv.Addr())
+	for _, srv := range proxies {
+		p := srv.Dial(t)
 		p.Quiet("SET", key, slot)
 		before := refusals(t, node, "LOADING")
 		delay("10000") // it takes 20 s, unless the test ends it
@@ -905,28 +868,22 @@ func commandsAwaitTheData(t *testing.T, c *redistest.Cluster) {
 			defer close(loaded)
 			node.Do(t, "DEBUG", "RELOAD")
 		}()
-		redistest.Eventually(t, proxytest.Patience, "the node to load", func() bool {
+		proxytest.WaitFor(t, "the node to load", func() bool {
 			info, _ := node.Do(t, "INFO", "persistence").(string)
 			return strings.Contains(info, "loading:1")
 		})
 		p.Send("GET", key)
 		awaitRefusal(t, node, "LOADING", before)
 		delay("0")
-		if got, err := p.Frame(); got != fmt.Sprintf("$%d\r\n%s\r\n", len(slot), slot) {
-			t.Errorf("%s: %q, %v", engine, got, err)
-		}
+		p.Gets(fmt.Sprintf("$%d\r\n%s\r\n", len(slot), slot))
 		<-loaded
 	}
 }
 
 // serversAreUsedAtOnce sends writes to two servers, of which the first does not answer: the other one carries its command out.
 func serversAreUsedAtOnce(t *testing.T, c *redistest.Cluster) {
-	for _, engine := range proxytest.Engines() {
-		srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) {
-			o.Engine = engine
-			o.Upstream.Addr = "cluster://" + c.Addrs()
-		})
-		p := proxytest.Dial(t, srv.Addr())
+	proxytest.OnEngines(t, c.Nodes[0], func(t *testing.T, srv *proxytest.Proxy) {
+		p := srv.Dial(t)
 		silent, other := proxytest.KeyOf(t, c, c.Nodes[0]), proxytest.KeyOf(t, c, c.Nodes[1])
 		p.Quiet("MSET", silent, "0", other, "0")
 		c.Nodes[0].Pause()
@@ -934,18 +891,12 @@ func serversAreUsedAtOnce(t *testing.T, c *redistest.Cluster) {
 			p.Send("INCR", silent)
 			p.Send("INCR", other)
 		}
-		redistest.Eventually(t, proxytest.Patience, "the other server to carry out both", func() bool { return c.Nodes[1].Do(t, "GET", other) == "2" })
+		proxytest.WaitFor(t, "the other server to carry out both", func() bool { return c.Nodes[1].Do(t, "GET", other) == "2" })
 		c.Nodes[0].Continue()
-		for _, want := range []string{":1\r\n", ":1\r\n", ":2\r\n", ":2\r\n"} {
-			if got, err := p.Frame(); got != want || err != nil {
-				t.Errorf("%s: %q (%v), want %q", engine, got, err, want)
-			}
-		}
-		if got := p.Quiet("MGET", silent, other); got != "*2\r\n$1\r\n2\r\n$1\r\n2\r\n" {
-			t.Errorf("%s: %q", engine, got)
-		}
+		p.Gets(":1", ":1", ":2", ":2")
+		p.Script("MGET "+silent+" "+other, "*2\r\n$1\r\n2\r\n$1\r\n2\r\n")
 		c.AwaitReady()
-	}
+	}, func(o *proxy.Options) { o.Upstream.Addr = "cluster://" + c.Addrs() })
 }
 
 // An UNLOCK waits for the write before it, at a server that does not answer.
@@ -953,12 +904,12 @@ func anUnlockIsABarrier(t *testing.T, c *redistest.Cluster, proxies map[string]*
 	for engine, srv := range proxies {
 		silent, other := proxytest.KeyOf(t, c, c.Nodes[0]), proxytest.KeyOf(t, c, c.Nodes[1])
 		lock := "{" + other + "}lock" + engine
-		p, next, reader := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		p, next, reader := srv.Dial(t), srv.Dial(t), srv.Dial(t)
 		p.Script("LOCK "+lock, "", "SET "+other+" 0", "+OK")
 		next.Send("LOCK", lock)
 		c.Nodes[0].Pause()
 		p.Raw(proxytest.Inline("SET "+silent+" 1", "SET "+other+" 1", "UNLOCK "+lock))
-		redistest.Eventually(t, proxytest.Patience, "the write to the other server", func() bool { return reader.Quiet("GET", other) == "$1\r\n1\r\n" })
+		proxytest.WaitFor(t, "the write to the other server", func() bool { return reader.Quiet("GET", other) == "$1\r\n1\r\n" })
 		var awake atomic.Bool
 		granted := make(chan string, 1)
 		go func() {
@@ -1001,16 +952,14 @@ func clientsAreEndedAtTheirServers(t *testing.T, c *redistest.Cluster, proxies m
 			blocks := func() {
 				t.Helper()
 				waiter.Send("BLPOP", key, "0")
-				redistest.Eventually(t, proxytest.Patience, "the wait", func() bool { return proxytest.Blocked(t, node) == 1 })
+				proxytest.AwaitBlocked(t, 1, node)
 				if got := admin.Quiet("CLIENT", "LIST", "ID", id); !strings.Contains(got, " flags=b ") {
 					t.Errorf("a waiter is listed as %s", got)
 				}
 			}
 			blocks()
-			if got := admin.Quiet("CLIENT", "UNBLOCK", id, "ERROR"); got != ":1\r\n" {
-				t.Errorf("UNBLOCK: %q", got)
-			}
-			waiter.ExpectReply("-UNBLOCKED client unblocked via CLIENT UNBLOCK")
+			admin.Script("CLIENT UNBLOCK "+id+" ERROR", ":1")
+			waiter.Gets("-UNBLOCKED client unblocked via CLIENT UNBLOCK")
 			blocks()
 			if got := admin.Quiet("CLIENT", "KILL", "ID", id) + admin.Quiet("RPUSH", key, "v") + admin.Quiet("LLEN", key); got != ":1\r\n:1\r\n:1\r\n" {
 				t.Errorf("KILL, RPUSH, LLEN: %q", got)

@@ -14,20 +14,15 @@ func servesAll(t *testing.T, proxies map[string]*proxytest.Proxy) {
 	for engine, srv := range proxies {
 		for i := range 30 {
 			key := fmt.Sprint(engine, i)
-			redistest.Eventually(t, proxytest.Follows, "a key to be served", func() bool { return proxytest.Dial(t, srv.Addr()).Quiet("SET", key, "x") == "+OK\r\n" })
+			redistest.Eventually(t, proxytest.Follows, "a key to be served", func() bool { return srv.Dial(t).Quiet("SET", key, "x") == "+OK\r\n" })
 		}
 	}
 	allKeysAreServed(t, proxies)
 	for engine, srv := range proxies {
-		p := proxytest.Dial(t, srv.Addr())
+		p := srv.Dial(t)
 		for i := range 10 {
 			key := fmt.Sprint("lock:", engine, i)
-			if got := p.Quiet("LOCK", key); got[0] != ':' {
-				t.Errorf("%s: LOCK: %q", engine, got)
-			}
-			if got := p.Quiet("UNLOCK", key); got != ":1\r\n" {
-				t.Errorf("%s: UNLOCK: %q", engine, got)
-			}
+			p.Script("LOCK "+key, ":", "UNLOCK "+key, ":1")
 		}
 	}
 }
@@ -44,15 +39,13 @@ func TestAClusterThatIsCreatedAnewIsFollowed(t *testing.T) {
 			allKeysAreServed(t, proxies)
 			old := map[string]*proxytest.Client{}
 			for engine, srv := range proxies {
-				old[engine] = proxytest.Dial(t, srv.Addr())
+				old[engine] = srv.Dial(t)
 				old[engine].Quiet("SET", "k", "old")
 			}
 			c.Anew()
 			servesAll(t, proxies)
-			for engine, p := range old {
-				if got := p.Quiet("SET", "k", "new"); got != "+OK\r\n" {
-					t.Errorf("%s: a client from before: %q", engine, got)
-				}
+			for _, p := range old {
+				p.Script("SET k new", "+OK")
 			}
 		})
 	}
@@ -81,14 +74,12 @@ func TestANodeThatIsResetTakesNothing(t *testing.T) {
 	c.Nodes[1].Do(t, "CLUSTER", "SET-CONFIG-EPOCH", 1000)
 	c.Nodes[1].Do(t, "CLUSTER", "ADDSLOTSRANGE", 0, redistest.Slots-1)
 	for range 3 {
-		for engine, srv := range proxies {
+		for _, srv := range proxies {
 			told := make(chan struct{})
 			srv.Shared().Upstream.Refresh("", func() { close(told) })
 			<-told
 			for _, key := range []string{first, last} {
-				if got := proxytest.Dial(t, srv.Addr()).Quiet("SET", key, "x"); got != "+OK\r\n" {
-					t.Errorf("%s: SET %s: %q", engine, key, got)
-				}
+				srv.Dial(t).Script("SET "+key+" x", "+OK")
 			}
 		}
 	}

@@ -55,7 +55,7 @@ func TestCommandsAwaitTheSuccessorOfADeadPrimary(t *testing.T) {
 	}
 	for engine, srv := range proxies {
 		for _, one := range cases {
-			p := proxytest.Dial(t, srv.Addr())
+			p := srv.Dial(t)
 			args := slices.Clone(one.args)
 			if len(args) > 1 && strings.HasSuffix(args[1], ":") {
 				args[1] += engine
@@ -78,12 +78,7 @@ func TestCommandsAwaitTheSuccessorOfADeadPrimary(t *testing.T) {
 			if one.name != "a transaction" {
 				return
 			}
-			if got := one.p.Quiet("GET", key+"v"); got != "+QUEUED\r\n" {
-				t.Errorf("in a transaction: %q", got)
-			}
-			if got := one.p.Quiet("EXEC"); got != "*1\r\n$1\r\nx\r\n" {
-				t.Errorf("EXEC: %q", got)
-			}
+			one.p.Script("GET "+key+"v", "+QUEUED", "EXEC", "*1\r\n$1\r\nx\r\n")
 		})
 	}
 	running.Wait()
@@ -95,7 +90,7 @@ func kill(t *testing.T, c *redistest.Cluster, node *redistest.Server, proxies ma
 	t.Helper()
 	node.Kill()
 	for _, srv := range proxies {
-		redistest.Eventually(t, proxytest.Patience, "the proxy to notice", func() bool {
+		proxytest.WaitFor(t, "the proxy to notice", func() bool {
 			up, id, open := srv.Shared().Upstream, upstream.Node(c.ID(node)), 0
 			all := up.Connections()
 			for _, nc := range all.Elsewhere("", false) {
@@ -120,7 +115,7 @@ func TestCommandsAwaitASuccessorForALimitedTime(t *testing.T) {
 	var running sync.WaitGroup
 	for engine, srv := range proxies {
 		for _, args := range [][]string{{"GET", key}, {"WATCH", key}, {"BLPOP", key, "30"}, {"EVAL", "return 1", "1", key}} {
-			p := proxytest.Dial(t, srv.Addr())
+			p := srv.Dial(t)
 			running.Go(func() {
 				begin := time.Now()
 				p.Send(args...)
@@ -130,28 +125,20 @@ func TestCommandsAwaitASuccessorForALimitedTime(t *testing.T) {
 			})
 		}
 		// What follows a refused command in a transaction is not carried out without it.
-		p, behind := proxytest.Dial(t, srv.Addr()), elsewhere+engine
+		p, behind := srv.Dial(t), elsewhere+engine
 		running.Go(func() {
 			for _, args := range [][]string{{"MULTI"}, {"SET", key, "x"}, {"SET", behind, "x"}, {"EXEC"}} {
 				p.Send(args...)
 			}
-			for _, want := range []string{"+OK\r\n", "-NOUPSTREAM ", "-NOUPSTREAM ", "-NOUPSTREAM "} {
-				if got, err := p.Frame(); !strings.HasPrefix(got, want) {
-					t.Errorf("in a transaction: %q, %v, want %q", got, err, want)
-				}
-			}
+			p.Gets("+OK", "-NOUPSTREAM ", "-NOUPSTREAM ", "-NOUPSTREAM ")
 			p.Script("PING", "+PONG")
-			if got := proxytest.Dial(t, srv.Addr()).Quiet("EXISTS", behind); got != ":0\r\n" {
-				t.Errorf("half of a transaction is carried out: %q", got)
-			}
+			srv.Dial(t).Script("EXISTS "+behind, ":0")
 		})
 		// Commands for all servers say that one is missing. Client libraries begin with an INFO, to use the others.
 		for line, want := range map[string]string{"DBSIZE": "-NOUPSTREAM ", "KEYS *": "-NOUPSTREAM ", "CONFIG SET slowlog-max-len 128": "-INDOUBT partly carried out", "INFO": "$", "SET " + elsewhere + " x": "+OK"} {
-			p := proxytest.Dial(t, srv.Addr())
+			p := srv.Dial(t)
 			running.Go(func() {
-				if got := p.Quiet(strings.Fields(line)...); !strings.HasPrefix(got, want) {
-					t.Errorf("%s: %.60q, want %q", line, got, want)
-				}
+				p.Script(line, want)
 			})
 		}
 	}

@@ -21,17 +21,15 @@ func locksOverACluster(t *testing.T, proxies map[string]*proxytest.Proxy) {
 	all := eachProxy(proxies)
 	first, second := all[0], all[len(all)-1]
 	const locks = 200
-	holder := proxytest.Dial(t, first.Addr())
+	holder := first.Dial(t)
 	fences := make([]int, locks)
 	for i := range fences {
 		fences[i] = proxytest.Integer(t, holder.Quiet("LOCK", fmt.Sprint("lock", i), "WAIT", "0"))
 	}
-	if got := holder.Quiet("LOCKLIST"); !strings.HasPrefix(got, fmt.Sprintf("*%d\r\n", locks)) {
-		t.Errorf("LOCKLIST: %.20q", got)
-	}
+	holder.Script("LOCKLIST", fmt.Sprintf("*%d\r\n", locks))
 	var wg sync.WaitGroup
 	for i := range locks {
-		waiter := proxytest.Dial(t, second.Addr())
+		waiter := second.Dial(t)
 		waiter.Send("LOCK", fmt.Sprint("lock", i))
 		wg.Go(func() {
 			got, err := waiter.Frame()
@@ -42,12 +40,10 @@ func locksOverACluster(t *testing.T, proxies map[string]*proxytest.Proxy) {
 			if fence := proxytest.Integer(t, got); fence <= fences[i] {
 				t.Errorf("lock %d: fence %d after %d", i, fence, fences[i])
 			}
-			if got := waiter.Quiet("UNLOCK", fmt.Sprint("lock", i)); got != ":1\r\n" {
-				t.Errorf("the waiter's UNLOCK of lock %d: %q", i, got)
-			}
+			waiter.Script(fmt.Sprint("UNLOCK lock", i), ":1")
 		})
 	}
-	redistest.Eventually(t, proxytest.Patience, "all waiters", func() bool { return second.Stats().Waiting == locks })
+	proxytest.WaitFor(t, "all waiters", func() bool { return second.Stats().Waiting == locks })
 	for i := range locks {
 		holder.Send("UNLOCK", fmt.Sprint("lock", i))
 	}
@@ -110,10 +106,8 @@ func verbsOverACluster(t *testing.T, alone *redistest.Server, proxies map[string
 				t.Errorf("%s: %q, before one server %q", engine, got, want[i])
 			}
 		}
-		p := proxytest.Dial(t, srv.Addr())
-		if got := p.Quiet("LOCK", "a}b"); !strings.HasPrefix(got, "-CROSSSLOT ") {
-			t.Errorf("a lock whose channel is of another slot: %q", got)
-		}
+		p := srv.Dial(t)
+		p.Script("LOCK a}b", "-CROSSSLOT ")
 	}
 }
 
@@ -143,16 +137,14 @@ func eachProxy(proxies map[string]*proxytest.Proxy) (all []*proxytest.Proxy) {
 // forcedOverACluster ends locks of all servers through another proxy than that of their holder, which is told.
 func forcedOverACluster(t *testing.T, proxies map[string]*proxytest.Proxy) {
 	all := eachProxy(proxies)
-	holder, by := proxytest.Dial(t, all[0].Addr()), proxytest.Dial(t, all[len(all)-1].Addr())
+	holder, by := all[0].Dial(t), all[len(all)-1].Dial(t)
 	holder.Script("HELLO 3", "%")
 	for i := range 12 {
 		key := fmt.Sprint("forced", i)
 		fence := holder.Quiet("LOCK", key, "PX", "60000", "OWNER", "job")
 		by.Script("FORCEUNLOCK "+key, ":1")
 		want := fmt.Sprintf(">4\r\n$9\r\nlock-lost\r\n$%d\r\n%s\r\n%s$6\r\nforced\r\n", len(key), key, fence)
-		if got, err := holder.Frame(); err != nil || got != want {
-			t.Fatalf("%q, %v, want %q", got, err, want)
-		}
+		holder.Gets(want)
 	}
 }
 
@@ -161,13 +153,13 @@ func fairOrderOverACluster(t *testing.T, c *redistest.Cluster, proxies map[strin
 	const waiters = 8
 	all, m := eachProxy(proxies), newMover(t, c)
 	slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", "fair").(int64))
-	holder := proxytest.Dial(t, all[0].Addr())
+	holder := all[0].Dial(t)
 	last := proxytest.Integer(t, holder.Quiet("LOCK", "fair"))
 	var queue []*proxytest.Client
 	for i := range waiters {
-		p := proxytest.Dial(t, all[i%len(all)].Addr())
+		p := all[i%len(all)].Dial(t)
 		p.Send("FAIRLOCK", "fair")
-		redistest.Eventually(t, proxytest.Patience, "a place in the queue", func() bool {
+		proxytest.WaitFor(t, "a place in the queue", func() bool {
 			n, err := c.Nodes[m.owner[slot]].Client(t).LLen(t.Context(), "redisson_lock_queue:{fair}").Result()
 			return err == nil && int(n) == i+1
 		})
@@ -204,51 +196,40 @@ func locksAwaitTheMove(t *testing.T, c *redistest.Cluster) {
 		key := "moving" + engine
 		slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", key).(int64))
 		from, to := m.owner[slot], (m.owner[slot]+1)%3
-		holder, waiter, impatient, stopped := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		holder, waiter, impatient, stopped := srv.Dial(t), srv.Dial(t), srv.Dial(t), srv.Dial(t)
 		fence := proxytest.Integer(t, holder.Quiet("LOCK", key))
 		m.begin(slot, to)
 		begin := time.Now()
 		waiter.Send("LOCK", key)
 		impatient.Send("LOCK", key, "WAIT", strconv.Itoa(int((wait + 500*time.Millisecond).Milliseconds())))
-		stopped.Send("TRYLOCK", key)
-		if got, err := stopped.Frame(); !strings.HasPrefix(got, "-TRYAGAIN ") {
-			t.Errorf("%s: TRYLOCK while the slot is half moved: %q, %v", engine, got, err)
-		}
+		stopped.Script("TRYLOCK "+key, "-TRYAGAIN ")
 		holder.Send("UNLOCK", key)
-		if got, err := impatient.Frame(); got != "$-1\r\n" {
-			t.Errorf("%s: LOCK with WAIT: %q, %v", engine, got, err)
-		}
+		impatient.Gets("$-1")
 		m.keys(slot, to)
 		m.end(slot, to)
 		if took := time.Since(begin); took < wait {
 			t.Errorf("the slot was half moved for %v only", took)
 		}
-		if got, err := holder.Frame(); got != ":1\r\n" {
-			t.Errorf("%s: UNLOCK while the slot was half moved: %q, %v", engine, got, err)
-		}
+		holder.Gets(":1")
 		if got, err := waiter.Frame(); err != nil || !strings.HasPrefix(got, ":") || proxytest.Integer(t, got) <= fence {
 			t.Errorf("%s: the waiter while the slot was half moved: %q, %v", engine, got, err)
 		}
 		m.move(slot, from)
-		if got := waiter.Quiet("UNLOCK", key); got != ":1\r\n" {
-			t.Errorf("%s: UNLOCK behind the move: %q", engine, got)
-		}
+		waiter.Script("UNLOCK "+key, ":1")
 	}
 }
 
 // scriptsAreLoadedAnew forgets the scripts of all servers between the commands of one session.
 func scriptsAreLoadedAnew(t *testing.T, c *redistest.Cluster, proxies map[string]*proxytest.Proxy) {
-	for engine, srv := range proxies {
-		p := proxytest.Dial(t, srv.Addr())
+	for _, srv := range proxies {
+		p := srv.Dial(t)
 		for range 3 {
 			for _, key := range []string{"sa", "sb", "sc"} {
 				proxytest.Integer(t, p.Quiet("LOCK", key, "WAIT", "0"))
 				for _, node := range c.Nodes {
 					node.Do(t, "SCRIPT", "FLUSH")
 				}
-				if got := p.Quiet("UNLOCK", key); got != ":1\r\n" {
-					t.Errorf("%s: UNLOCK behind SCRIPT FLUSH: %q", engine, got)
-				}
+				p.Script("UNLOCK "+key, ":1")
 			}
 		}
 	}
@@ -256,15 +237,13 @@ func scriptsAreLoadedAnew(t *testing.T, c *redistest.Cluster, proxies map[string
 
 // subscribersLock has a RESP3 client lock while it is subscribed, on each server: its own connection is at one of them.
 func subscribersLock(t *testing.T, proxies map[string]*proxytest.Proxy) {
-	for engine, srv := range proxies {
-		p := proxytest.Dial(t, srv.Addr())
+	for _, srv := range proxies {
+		p := srv.Dial(t)
 		p.Quiet("HELLO", "3")
 		p.Quiet("SUBSCRIBE", "ch")
 		for _, key := range []string{"ra", "rb", "rc"} {
 			proxytest.Integer(t, p.Quiet("LOCK", key, "WAIT", "0"))
-			if got := p.Quiet("UNLOCK", key); got != ":1\r\n" {
-				t.Errorf("%s: a subscriber's UNLOCK: %q", engine, got)
-			}
+			p.Script("UNLOCK "+key, ":1")
 		}
 	}
 }
@@ -275,19 +254,14 @@ func TestLocksCrossTheFailoverOfAPrimary(t *testing.T) {
 	proxies := proxytest.StartOverCluster(t, c)
 	all := eachProxy(proxies)
 	first, second := all[0], all[len(all)-1]
-	holder := proxytest.Dial(t, first.Addr())
+	holder := first.Dial(t)
 	const held = 30
 	fences := make([]int, held)
 	for i := range held {
 		fences[i] = proxytest.Integer(t, holder.Quiet("LOCK", fmt.Sprint("held", i)))
 	}
 	for _, key := range []string{"synced", "synced2", "synced3"} { // on each server
-		if got := holder.Quiet("LOCK", key, "SYNC", "1", "WAIT", "9000"); !strings.HasPrefix(got, ":") {
-			t.Errorf("LOCK %s SYNC 1: %q", key, got)
-		}
-		if got := holder.Quiet("TRYLOCK", key+"x", "SYNC", "2"); !strings.HasPrefix(got, "-NOTSYNCED ") {
-			t.Errorf("TRYLOCK %sx SYNC 2: %q", key, got)
-		}
+		holder.Script("LOCK "+key+" SYNC 1 WAIT 9000", ":", "TRYLOCK "+key+"x SYNC 2", "-NOTSYNCED ")
 	}
 	load := startLockLoad(t, proxies, 12, 3)
 	for i := range 3 {
@@ -297,17 +271,17 @@ func TestLocksCrossTheFailoverOfAPrimary(t *testing.T) {
 
 	hit := proxytest.KeyOf(t, c, c.Nodes[3])
 	fence := proxytest.Integer(t, holder.Quiet("LOCK", hit))
-	waiters := []*proxytest.Client{proxytest.Dial(t, first.Addr()), proxytest.Dial(t, second.Addr())}
+	waiters := []*proxytest.Client{first.Dial(t), second.Dial(t)}
 	for i, p := range waiters {
 		p.Send([]string{"LOCK", "FAIRLOCK"}[i], hit)
 	}
 	for _, srv := range all {
-		redistest.Eventually(t, proxytest.Patience, "a waiter", func() bool { return srv.Stats().Waiting > 0 })
+		proxytest.WaitFor(t, "a waiter", func() bool { return srv.Stats().Waiting > 0 })
 	}
 	c.Nodes[3].AwaitReplicas(t, 1)
 	epoch := first.Shared().Upstream.View().Epoch
 	c.Nodes[3].Kill()
-	other := proxytest.Dial(t, second.Addr())
+	other := second.Dial(t)
 	elsewhere := proxytest.KeyOf(t, c, c.Nodes[4])
 	longest, still := time.Duration(0), proxytest.Standstill(t, c.Nodes[4])
 	for first.Shared().Upstream.View().Epoch == epoch {
@@ -320,7 +294,7 @@ func TestLocksCrossTheFailoverOfAPrimary(t *testing.T) {
 	if longest > time.Second+still() {
 		t.Errorf("a round on another server took %v, and the machine stood still for %v", longest, still())
 	}
-	redistest.Eventually(t, proxytest.Patience, "the lock to be the holder's", func() bool { return holder.Quiet("UNLOCK", hit) == ":1\r\n" })
+	proxytest.WaitFor(t, "the lock to be the holder's", func() bool { return holder.Quiet("UNLOCK", hit) == ":1\r\n" })
 	granted := make(chan int, len(waiters))
 	var releasing sync.WaitGroup
 	for _, p := range waiters {
@@ -331,9 +305,7 @@ func TestLocksCrossTheFailoverOfAPrimary(t *testing.T) {
 			}
 			n, _ := strconv.Atoi(strings.Trim(got, ":\r\n"))
 			granted <- n // before the next waiter is granted the lock
-			if got := p.Quiet("UNLOCK", hit); got != ":1\r\n" {
-				t.Errorf("a waiter's UNLOCK: %q", got)
-			}
+			p.Script("UNLOCK "+hit, ":1")
 		})
 	}
 	for range waiters {
@@ -349,9 +321,7 @@ func TestLocksCrossTheFailoverOfAPrimary(t *testing.T) {
 	}
 	releasing.Wait()
 	for i := range held {
-		if got := holder.Quiet("UNLOCK", fmt.Sprint("held", i), "FENCE", strconv.Itoa(fences[i])); got != ":1\r\n" {
-			t.Errorf("UNLOCK of a lock that crossed failovers: %q", got)
-		}
+		holder.Script(fmt.Sprint("UNLOCK held", i)+" FENCE "+strconv.Itoa(fences[i]), ":1")
 	}
 }
 
@@ -379,7 +349,7 @@ func beginLockLoad(l *lockLoad, proxies map[string]*proxytest.Proxy, clients int
 	n := 0
 	for _, srv := range proxies {
 		for range clients {
-			p, first := proxytest.Dial(l.t, srv.Addr()), n
+			p, first := srv.Dial(l.t), n
 			n++
 			l.wg.Go(func() { l.run(p, first*7) })
 		}
@@ -447,7 +417,7 @@ func TestLocksSurviveTheMoveOfTheirSlots(t *testing.T) {
 	c := redistest.StartCluster(t, 3, 0, "--cluster-node-timeout", "5000") // a busy machine is no failure
 	const lease = 5 * time.Second
 	proxies := proxytest.StartOverCluster(t, c, proxytest.Patient, func(o *proxy.Options) { o.Locks.Lease = lease })
-	holder := proxytest.Dial(t, proxies[proxy.EngineGoroutine].Addr())
+	holder := proxies[proxy.EngineGoroutine].Dial(t)
 	const held = 30
 	for i := range held {
 		proxytest.Integer(t, holder.Quiet("LOCK", fmt.Sprint("held", i)))
@@ -464,12 +434,10 @@ func TestLocksSurviveTheMoveOfTheirSlots(t *testing.T) {
 	for to := range 4 {
 		m.moveAll(moving, (to+1)%3, to%3)
 	}
-	redistest.Eventually(t, proxytest.Patience, "the first leases to be over", func() bool { return time.Since(begin) > lease })
+	proxytest.WaitFor(t, "the first leases to be over", func() bool { return time.Since(begin) > lease })
 	load.end()
 	for i := range held {
-		if got := holder.Quiet("UNLOCK", fmt.Sprint("held", i)); got != ":1\r\n" {
-			t.Errorf("UNLOCK of a lock that was moved: %q", got)
-		}
+		holder.Script(fmt.Sprint("UNLOCK held", i), ":1")
 	}
 }
 
@@ -479,7 +447,7 @@ func TestLocksAreRenewedWhileScatteredSlotsMove(t *testing.T) {
 	c := redistest.StartScatteredCluster(t, 3, 0, "--cluster-node-timeout", "5000") // a busy machine is no failure
 	const lease = 3 * time.Second
 	proxies := proxytest.StartOverCluster(t, c, proxytest.Patient, func(o *proxy.Options) { o.Locks.Lease = lease })
-	holder := proxytest.Dial(t, proxies[proxy.EngineGoroutine].Addr())
+	holder := proxies[proxy.EngineGoroutine].Dial(t)
 	m := &mover{t: t, c: c}
 	for slot := range m.owner {
 		m.owner[slot] = slot % c.Primaries
@@ -501,7 +469,7 @@ func TestLocksAreRenewedWhileScatteredSlotsMove(t *testing.T) {
 			proxytest.Integer(t, holder.Quiet("LOCK", fmt.Sprint("held", i)))
 		}
 		begin, renewed := time.Now(), true
-		redistest.Eventually(t, proxytest.Patience, "the first leases to be over", func() bool { return time.Since(begin) > lease })
+		proxytest.WaitFor(t, "the first leases to be over", func() bool { return time.Since(begin) > lease })
 		for i := range held {
 			renewed = holder.Quiet("UNLOCK", fmt.Sprint("held", i)) == ":1\r\n" && renewed
 		}
@@ -526,9 +494,7 @@ func TestLocksAreRenewedWhileScatteredSlotsMove(t *testing.T) {
 	locks.end()
 	counted(t, proxies[proxy.EngineGoroutine], acknowledged())
 	for i := range held {
-		if got := holder.Quiet("UNLOCK", fmt.Sprint("held", i)); got != ":1\r\n" {
-			t.Errorf("UNLOCK of a lock whose slot was moved: %q", got)
-		}
+		holder.Script(fmt.Sprint("UNLOCK held", i), ":1")
 	}
 	for _, node := range c.Nodes {
 		refreshes, expensive := calls(t, node, "cluster|nodes"), calls(t, node, "cluster|slots")
@@ -554,7 +520,7 @@ func TestAStoppedPrimaryCostsNoLeaseElsewhere(t *testing.T) {
 		o.Upstream.Addr = "cluster://" + c.Addrs()
 		o.Locks.Lease = lease
 	})
-	holder := proxytest.Dial(t, srv.Addr())
+	holder := srv.Dial(t)
 	var elsewhere []string
 	for i := range 600 { // more of them are on the stopped server than there are workers
 		key := fmt.Sprint("lease", i)
@@ -565,7 +531,7 @@ func TestAStoppedPrimaryCostsNoLeaseElsewhere(t *testing.T) {
 	}
 	still := proxytest.Standstill(t, c.Nodes[1])
 	c.Nodes[0].Pause()
-	waiter := proxytest.Dial(t, srv.Addr())
+	waiter := srv.Dial(t)
 	begin := time.Now()
 	lost := func(what, reply string) {
 		if still() > lease/6 { // then renewals may come too late
@@ -596,11 +562,11 @@ func TestALeaseFollowsAPrimaryThatNoCommandUses(t *testing.T) {
 	var holders []*proxytest.Client
 	for i := range 4 {
 		srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) { o.Upstream.Addr, o.Locks.Lease = "cluster://"+c.Addrs(), lease })
-		p := proxytest.Dial(t, srv.Addr())
+		p := srv.Dial(t)
 		proxytest.Integer(t, p.Quiet("LOCK", fmt.Sprintf("{%s}%d", key, i)))
 		proxies, holders = append(proxies, srv), append(holders, p)
 		first := c.Nodes[1].Do(t, "PEXPIRETIME", fmt.Sprintf("{%s}%d", key, i)).(int64)
-		redistest.Eventually(t, proxytest.Patience, "a renewal, for which the lock engine connects", func() bool {
+		proxytest.WaitFor(t, "a renewal, for which the lock engine connects", func() bool {
 			return c.Nodes[1].Do(t, "PEXPIRETIME", fmt.Sprintf("{%s}%d", key, i)).(int64) > first
 		})
 	}
@@ -608,16 +574,14 @@ func TestALeaseFollowsAPrimaryThatNoCommandUses(t *testing.T) {
 	defer c.Nodes[1].Continue()
 	begin := time.Now()
 	for i, srv := range proxies {
-		redistest.Eventually(t, proxytest.Patience, "the successor to be known", func() bool {
+		proxytest.WaitFor(t, "the successor to be known", func() bool {
 			return srv.Shared().Upstream.View().Primary(c.ID(c.Nodes[4])) != nil
 		})
 		t.Logf("proxy %d knows the successor after %v", i, time.Since(begin).Round(time.Millisecond))
 	}
-	redistest.Eventually(t, proxytest.Patience, "the first leases to be over", func() bool { return time.Since(begin) > lease })
+	proxytest.WaitFor(t, "the first leases to be over", func() bool { return time.Since(begin) > lease })
 	for i, p := range holders {
-		if got := p.Quiet("UNLOCK", fmt.Sprintf("{%s}%d", key, i)); got != ":1\r\n" {
-			t.Errorf("UNLOCK at proxy %d: %q", i, got)
-		}
+		p.Script(fmt.Sprintf("UNLOCK {%s}%d", key, i), ":1")
 	}
 }
 
@@ -627,7 +591,7 @@ func TestShortLeasesAreRenewedWhileTheirSlotIsHalfMoved(t *testing.T) {
 	const lease = 3 * time.Second
 	c := redistest.StartCluster(t, 2, 0)
 	srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) { o.Upstream.Addr, o.Locks.Lease = "cluster://"+c.Addrs(), lease })
-	p := proxytest.Dial(t, srv.Addr())
+	p := srv.Dial(t)
 	const tag = "{tag}"
 	move := away(c, tag)
 	for i := range 8 {
@@ -636,13 +600,11 @@ func TestShortLeasesAreRenewedWhileTheirSlotIsHalfMoved(t *testing.T) {
 	move.Begin()
 	migrate(t, move, tag+"1", tag+"2", tag+"5")
 	begin := time.Now()
-	redistest.Eventually(t, proxytest.Patience, "two leases to be over", func() bool { return time.Since(begin) > 2*lease })
+	proxytest.WaitFor(t, "two leases to be over", func() bool { return time.Since(begin) > 2*lease })
 	move.Keys()
 	move.End()
 	for i := range 8 {
-		if got := p.Quiet("UNLOCK", fmt.Sprint(tag, i)); got != ":1\r\n" {
-			t.Errorf("UNLOCK %d: %q", i, got)
-		}
+		p.Script(fmt.Sprint("UNLOCK "+tag, i), ":1")
 	}
 }
 
@@ -652,7 +614,7 @@ func TestSharedHoldsAreKeptWhileTheirKeysMoveOneByOne(t *testing.T) {
 	const lease = 9 * time.Second
 	c := redistest.StartCluster(t, 2, 0)
 	srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) { o.Upstream.Addr, o.Locks.Lease = "cluster://"+c.Addrs(), lease })
-	p, rival := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+	p, rival := srv.Dial(t), srv.Dial(t)
 	const tag = "{tag}"
 	move := away(c, tag)
 	for i := range 3 {
@@ -665,16 +627,12 @@ func TestSharedHoldsAreKeptWhileTheirKeysMoveOneByOne(t *testing.T) {
 	}
 	migrate(t, move, tag+"0", timeouts[0])
 	begin := time.Now()
-	redistest.Eventually(t, proxytest.Patience, "a renewal to be due", func() bool { return time.Since(begin) > lease/2 })
+	proxytest.WaitFor(t, "a renewal to be due", func() bool { return time.Since(begin) > lease/2 })
 	move.Keys()
 	move.End()
 	for i := range 3 {
-		if got := rival.Quiet("TRYLOCK", fmt.Sprint(tag, i)); got != "$-1\r\n" {
-			t.Errorf("TRYLOCK %d: %q", i, got)
-		}
-		if got := p.Quiet("UNLOCK", fmt.Sprint(tag, i)); got != ":1\r\n" {
-			t.Errorf("UNLOCK %d: %q", i, got)
-		}
+		rival.Script(fmt.Sprint("TRYLOCK "+tag, i), "$-1")
+		p.Script(fmt.Sprint("UNLOCK "+tag, i), ":1")
 	}
 }
 
@@ -684,14 +642,14 @@ func TestAReleaseAwaitsTheLeaseOfAnotherHolder(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 2, 0)
 	srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) { o.Upstream.Addr = "cluster://" + c.Addrs() })
-	p, other, waiter := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+	p, other, waiter := srv.Dial(t), srv.Dial(t), srv.Dial(t)
 	const key = "{tag}k"
 	move := away(c, key)
 	proxytest.Integer(t, other.Quiet("LOCK", key, "SHARED"))
 	lease := move.From.Client(t).Keys(t.Context(), key+":*").Val()
 	proxytest.Integer(t, p.Quiet("LOCK", key, "SHARED"))
 	waiter.Send("FAIRLOCK", key)
-	redistest.Eventually(t, proxytest.Patience, "the waiter", func() bool { return srv.Stats().Waiting == 1 })
+	proxytest.WaitFor(t, "the waiter", func() bool { return srv.Stats().Waiting == 1 })
 	move.From.Do(t, "SET", "redisson_lock__channel:"+key, "nobody", "PX", 60000) // with it all keys that the release names are there
 	move.Begin()
 	migrate(t, move, lease[0])
@@ -705,18 +663,14 @@ func TestAReleaseAwaitsTheLeaseOfAnotherHolder(t *testing.T) {
 	before := failures()
 	released := make(chan string)
 	go func() { released <- p.Quiet("UNLOCK", key) }()
-	redistest.Eventually(t, proxytest.Patience, "Redis to end the script", func() bool { return failures() != before })
+	proxytest.WaitFor(t, "Redis to end the script", func() bool { return failures() != before })
 	move.Keys()
 	move.End()
 	if got := <-released; got != ":1\r\n" {
 		t.Errorf("UNLOCK while a lease has moved alone: %q", got)
 	}
-	if got := p.Quiet("TRYLOCK", key); got != "$-1\r\n" {
-		t.Errorf("TRYLOCK beside the other holder: %q", got)
-	}
-	if got := other.Quiet("UNLOCK", key); got != ":1\r\n" {
-		t.Errorf("UNLOCK of the other holder: %q", got)
-	}
+	p.Script("TRYLOCK "+key, "$-1")
+	other.Script("UNLOCK "+key, ":1")
 	if got, err := waiter.LateFrame(); err != nil || got[0] != ':' {
 		t.Errorf("the waiter: %q, %v", got, err)
 	}
@@ -728,7 +682,7 @@ func TestADeadlockOverProxiesAndServers(t *testing.T) {
 	c := redistest.StartCluster(t, 2, 0)
 	all := func(o *proxy.Options) { o.Upstream.Addr, o.Deadlock = "cluster://"+c.Addrs(), proxy.DeadlockAll }
 	first, second := proxytest.Start(t, c.Nodes[0], all), proxytest.Start(t, c.Nodes[0], all)
-	a, b := proxytest.Dial(t, first.Addr()), proxytest.Dial(t, second.Addr())
+	a, b := first.Dial(t), second.Dial(t)
 	keys := [2]string{}
 	for i := range 100 {
 		key := fmt.Sprint("k", i)
@@ -741,13 +695,8 @@ func TestADeadlockOverProxiesAndServers(t *testing.T) {
 	proxytest.Integer(t, a.Quiet("LOCK", keys[0]))
 	proxytest.Integer(t, b.Quiet("LOCK", keys[1]))
 	a.Send("LOCK", keys[1])
-	redistest.Eventually(t, proxytest.Patience, "the first wait", func() bool { return first.Stats().Waiting == 1 })
-	if got := b.Quiet("LOCK", keys[0]); !strings.HasPrefix(got, "-DEADLOCK ") {
-		t.Fatalf("%q", got)
-	}
-	if got := b.Quiet("UNLOCK", keys[1]); got != ":1\r\n" {
-		t.Errorf("%q", got)
-	}
+	proxytest.WaitFor(t, "the first wait", func() bool { return first.Stats().Waiting == 1 })
+	b.Script("LOCK "+keys[0], "-DEADLOCK ", "UNLOCK "+keys[1], ":1")
 	proxytest.Integer(t, a.Next())
 }
 
@@ -757,7 +706,7 @@ func TestLockCommandsAwaitTheEndOfAMove(t *testing.T) {
 	const wait = 300 * time.Millisecond
 	c := redistest.StartCluster(t, 2, 0)
 	srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) { o.Upstream.Addr, o.Upstream.FailoverWait = "cluster://"+c.Addrs(), wait })
-	p, other := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+	p, other := srv.Dial(t), srv.Dial(t)
 	const key = "{tag}k"
 	move := away(c, key)
 	proxytest.Integer(t, p.Quiet("LOCK", key))
@@ -766,11 +715,9 @@ func TestLockCommandsAwaitTheEndOfAMove(t *testing.T) {
 	begin := time.Now()
 	p.Send("UNLOCK", key)
 	other.Send("LOCK", "{tag}new")
-	redistest.Eventually(t, proxytest.Patience, "the limit of other commands to be over", func() bool { return time.Since(begin) > 3*wait })
+	proxytest.WaitFor(t, "the limit of other commands to be over", func() bool { return time.Since(begin) > 3*wait })
 	move.End()
-	if got := p.Next(); got != ":1\r\n" {
-		t.Errorf("UNLOCK: %q", got)
-	}
+	p.Gets(":1")
 	proxytest.Integer(t, other.Next())
 }
 
@@ -781,7 +728,7 @@ func TestPermitsAreKeptWhileTheirKeysMoveOneByOne(t *testing.T) {
 	const lease = 9 * time.Second
 	c := redistest.StartCluster(t, 2, 0)
 	srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) { o.Upstream.Addr, o.Locks.Lease = "cluster://"+c.Addrs(), lease })
-	p, rival := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+	p, rival := srv.Dial(t), srv.Dial(t)
 	const tag = "{tag}"
 	move := away(c, tag)
 	keys := []string{tag + "0", tag + "1:timeout", tag + "2:permits", tag + "3"}
@@ -792,7 +739,7 @@ func TestPermitsAreKeptWhileTheirKeysMoveOneByOne(t *testing.T) {
 	move.Begin()
 	migrate(t, move, keys[:3]...)
 	begin := time.Now()
-	redistest.Eventually(t, proxytest.Patience, "a renewal to be due", func() bool { return time.Since(begin) > lease/2 })
+	proxytest.WaitFor(t, "a renewal to be due", func() bool { return time.Since(begin) > lease/2 })
 	released := make(chan string)
 	go func() { released <- p.Quiet("UNLOCK", tag+"1") }()
 	move.Keys()
@@ -807,9 +754,7 @@ func TestPermitsAreKeptWhileTheirKeysMoveOneByOne(t *testing.T) {
 				t.Errorf("%q: %q", args, got)
 			}
 		}
-		if got := p.Quiet("UNLOCK", fmt.Sprint(tag, i)); got != ":1\r\n" {
-			t.Errorf("UNLOCK %d: %q", i, got)
-		}
+		p.Script(fmt.Sprint("UNLOCK "+tag, i), ":1")
 	}
 }
 
@@ -819,8 +764,8 @@ func TestSharedLocksCrossMovesAndFailovers(t *testing.T) {
 	proxies := proxytest.StartOverCluster(t, c, proxytest.Patient)
 	all := eachProxy(proxies)
 	first, second := all[0], all[len(all)-1]
-	holders := []*proxytest.Client{proxytest.Dial(t, first.Addr()), proxytest.Dial(t, second.Addr())}
-	rival := proxytest.Dial(t, second.Addr())
+	holders := []*proxytest.Client{first.Dial(t), second.Dial(t)}
+	rival := second.Dial(t)
 	const held = 12
 	var moving []int
 	for i := range held {
@@ -855,12 +800,7 @@ func TestSharedLocksCrossMovesAndFailovers(t *testing.T) {
 	for i, p := range holders {
 		fences[i] = proxytest.Integer(t, p.Quiet("LOCK", hit, "SHARED", "SYNC", "1", "WAIT", "9000"))
 	}
-	if got := rival.Quiet("TRYLOCK", hit, "SHARED", "SYNC", "2"); !strings.HasPrefix(got, "-NOTSYNCED ") {
-		t.Errorf("TRYLOCK SHARED SYNC 2: %q", got)
-	}
-	if got := rival.Quiet("UNLOCK", hit); !strings.HasPrefix(got, "-NOTHELD ") {
-		t.Errorf("UNLOCK of a grant that was rolled back: %q", got)
-	}
+	rival.Script("TRYLOCK "+hit+" SHARED SYNC 2", "-NOTSYNCED ", "UNLOCK "+hit, "-NOTHELD ")
 	c.Nodes[3].Kill()
 	rival.Send("LOCK", hit)
 	for i, p := range holders {
@@ -878,9 +818,7 @@ func TestSharedLocksCrossMovesAndFailovers(t *testing.T) {
 	}
 	for i := range held {
 		for _, p := range holders {
-			if got := p.Quiet("UNLOCK", fmt.Sprint("held", i)); got != ":1\r\n" {
-				t.Errorf("UNLOCK of a shared lock that crossed moves and failovers: %q", got)
-			}
+			p.Script(fmt.Sprint("UNLOCK held", i), ":1")
 		}
 	}
 }
@@ -889,7 +827,7 @@ func TestSharedLocksCrossMovesAndFailovers(t *testing.T) {
 func slowLocksOverACluster(t *testing.T, proxies map[string]*proxytest.Proxy) {
 	for _, srv := range proxies {
 		proxytest.SlowFrom(srv, 100)
-		a, b := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		a, b := srv.Dial(t), srv.Dial(t)
 		for _, key := range []string{"va", "vb", "vc"} {
 			a.Script("LOCK "+key, ":")
 			b.Script("TRYLOCK "+key+" WAIT 10", "$-1") // a hold of 10 ms, at least

@@ -16,10 +16,10 @@ func commandsOfManyKeysLeaveTurns(t *testing.T, c *redistest.Cluster) {
 	const keys = 4096
 	for engine, srv := range proxytest.StartOverCluster(t, c, proxytest.Patient) {
 		srv.Shared().Turns = make(admission.Turns, 1)
-		p := proxytest.Dial(t, srv.Addr())
+		p := srv.Dial(t)
 		var others []*proxytest.Client // one of them is on the loop of p
 		for range 8 {
-			others = append(others, proxytest.Dial(t, srv.Addr()))
+			others = append(others, srv.Dial(t))
 		}
 		var mset, mget, del strings.Builder
 		for i := range keys {

@@ -44,13 +44,11 @@ func TestAClusterHasIPv6Addresses(t *testing.T) {
 func allKeysAreServed(t *testing.T, proxies map[string]*proxytest.Proxy) {
 	t.Helper()
 	for engine, srv := range proxies {
-		p := proxytest.Dial(t, srv.Addr())
+		p := srv.Dial(t)
 		mget, want := []string{"MGET"}, "*30\r\n"
 		for i := range 30 {
 			key := fmt.Sprint(engine, i)
-			if got := p.Quiet("SET", key, "x"); got != "+OK\r\n" {
-				t.Fatalf("%s: SET %s: %q", engine, key, got)
-			}
+			p.Script("SET "+key+" x", "+OK")
 			mget, want = append(mget, key), want+"$1\r\nx\r\n"
 		}
 		if got := p.Quiet(mget...); got != want {
@@ -64,11 +62,11 @@ func aLockGoesWithItsSlot(t *testing.T, c *redistest.Cluster, proxies map[string
 	t.Helper()
 	for engine, srv := range proxies {
 		key := "{" + proxytest.KeyOf(t, c, c.Nodes[1]) + "}" + engine
-		holder, waiter := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		holder, waiter := srv.Dial(t), srv.Dial(t)
 		first := proxytest.Integer(t, holder.Quiet("LOCK", key))
 		waiter.Send("LOCK", key)
-		redistest.Eventually(t, proxytest.Patience, "a waiter", func() bool {
-			return strings.Contains(proxytest.Dial(t, srv.Addr()).Quiet("LOCKINFO", key), "local-waiters\r\n:1")
+		proxytest.WaitFor(t, "a waiter", func() bool {
+			return strings.Contains(srv.Dial(t).Quiet("LOCKINFO", key), "local-waiters\r\n:1")
 		})
 		before := refusals(t, c.Nodes[1], "ASK")
 		move := redistest.Move{Cluster: c, Slot: hashslot.Of([]byte(key)), From: c.Nodes[1], To: c.Nodes[2]}
@@ -78,9 +76,7 @@ func aLockGoesWithItsSlot(t *testing.T, c *redistest.Cluster, proxies map[string
 			t.Errorf("%s: GET: %q, redirections before: %d", engine, got, before)
 		}
 		move.End()
-		if got := holder.Quiet("UNLOCK", key); got != ":1\r\n" {
-			t.Errorf("%s: UNLOCK: %q", engine, got)
-		}
+		holder.Script("UNLOCK "+key, ":1")
 		got, err := waiter.Frame()
 		if err != nil || proxytest.Integer(t, got) <= first {
 			t.Errorf("%s: the waiter: %q, %v, want more than %d", engine, got, err, first)

@@ -21,15 +21,13 @@ func TestANewConnectionToAStoppedPrimaryIsASignOfItsEnd(t *testing.T) {
 		o.Upstream.Addr = "cluster://" + c.Addrs()
 		o.Upstream.DialTimeout = proxytest.Patience
 	})
-	p := proxytest.Dial(t, srv.Addr())
+	p := srv.Dial(t)
 	p.Quiet("GET", proxytest.KeyOf(t, c, c.Nodes[1]))
 	c.Nodes[0].Pause()
 	p.Send("SET", key, "x")
 	c.AwaitOwner(hashslot.Of([]byte(key)), c.Nodes[3], c.Nodes[1], c.Nodes[2], c.Nodes[3])
 	begin := time.Now()
-	if got, err := p.Frame(); got != "+OK\r\n" {
-		t.Errorf("SET: %q, %v", got, err)
-	}
+	p.Gets("+OK")
 	if took := time.Since(begin); took > proxytest.Patience/2 { // it would wait for DialTimeout
 		t.Errorf("the proxy uses the successor %v after all other servers knew it", took)
 	}
@@ -47,13 +45,13 @@ func TestClientsOfADemotedServerStay(t *testing.T) {
 	slot := hashslot.Of([]byte(key))
 	proxies := proxytest.StartOverCluster(t, c, proxytest.Patient)
 	for engine, srv := range proxies {
-		of := clients{proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())}
+		of := clients{srv.Dial(t), srv.Dial(t), srv.Dial(t)}
 		of.transacts.Script("MULTI", "+OK", "RPUSH {"+key+"}"+engine+" x", "+QUEUED")
 		of.watches.Script("WATCH "+key, "+OK")
 		of.waits.Send("BLPOP", "{"+key+"}"+engine, "0")
 		all[engine] = of
 	}
-	redistest.Eventually(t, proxytest.Patience, "blocked clients", func() bool { return proxytest.Blocked(t, c.Nodes...) == len(all) })
+	proxytest.AwaitBlocked(t, len(all), c.Nodes...)
 	c.Nodes[0].Pause()
 	c.Nodes[3].Do(t, "CLUSTER", "FAILOVER", "TAKEOVER")
 	c.AwaitOwner(slot, c.Nodes[3], c.Nodes[1], c.Nodes[2], c.Nodes[3])
@@ -86,7 +84,7 @@ func TestClientsOfAServerThatIsPromotedAgainStay(t *testing.T) {
 	proxies := proxytest.StartOverCluster(t, c, func(o *proxy.Options) { o.Upstream.FailoverWait = wait })
 	all := map[string]*proxytest.Client{}
 	for engine, srv := range proxies {
-		all[engine] = proxytest.Dial(t, srv.Addr())
+		all[engine] = srv.Dial(t)
 		all[engine].Script("SET "+key+" x", "+OK")
 	}
 	for _, owner := range []*redistest.Server{c.Nodes[3], c.Nodes[0]} {
@@ -102,17 +100,15 @@ func TestClientsOfAServerThatIsPromotedAgainStay(t *testing.T) {
 	}
 	time.Sleep(wait + 300*time.Millisecond) // the fault: the server answers after that time
 	c.Nodes[0].Continue()
-	for engine, client := range all {
-		if got, err := client.Frame(); got != "+OK\r\n" || err != nil {
-			t.Errorf("%s: %q, %v", engine, got, err)
-		}
+	for _, client := range all {
+		client.Gets("+OK")
 	}
 }
 
 // awaitOwner waits until a proxy sends the commands for a slot to that server.
 func awaitOwner(t *testing.T, srv *proxytest.Proxy, slot int, owner *redistest.Server) {
 	t.Helper()
-	redistest.Eventually(t, proxytest.Patience, "the view with the successor", func() bool {
+	proxytest.WaitFor(t, "the view with the successor", func() bool {
 		done := make(chan struct{})
 		srv.Shared().Upstream.Refresh(topology.Any, func() { close(done) })
 		<-done

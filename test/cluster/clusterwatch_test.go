@@ -33,7 +33,7 @@ func aWatchedSlotMoves(t *testing.T, c *redistest.Cluster, proxies map[string]*p
 					key = fmt.Sprint("watched", n)
 					slot = int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", key).(int64))
 				}
-				p := proxytest.Dial(t, srv.Addr())
+				p := srv.Dial(t)
 				p.Script("SET "+key+" 1", "+OK", "SET {"+key+"}late 1", "+OK", "RPUSH {"+key+"}list x", ":1", "WATCH "+key, "+OK")
 				watchers = append(watchers, watcher{p, key, line + "|" + engine})
 				slots = append(slots, slot)
@@ -49,8 +49,8 @@ func aWatchedSlotMoves(t *testing.T, c *redistest.Cluster, proxies map[string]*p
 		}
 		if stage == "moved and seen" {
 			for _, srv := range proxies {
-				p := proxytest.Dial(t, srv.Addr())
-				redistest.Eventually(t, proxytest.Patience, "the new view", func() bool {
+				p := srv.Dial(t)
+				proxytest.WaitFor(t, "the new view", func() bool {
 					p.Quiet("MGET", watchers[0].key, watchers[len(watchers)-1].key)
 					return srv.Shared().Upstream.View().Owner(slots[0]).ID == c.ID(c.Nodes[to]) && srv.Shared().Upstream.View().Owner(slots[len(slots)-1]).ID == c.ID(c.Nodes[to])
 				})
@@ -74,7 +74,7 @@ func aWatchedSlotMoves(t *testing.T, c *redistest.Cluster, proxies map[string]*p
 	m.moveAll(moved, to, from)
 	keys := neighboursAt(t, c, c.Nodes[0], 2)
 	for _, srv := range proxies {
-		p := proxytest.Dial(t, srv.Addr())
+		p := srv.Dial(t)
 		p.Script("WATCH "+keys[0], "+OK", "WATCH "+keys[1], "-CROSSSLOT ", "MULTI", "+OK", "SET "+keys[1]+" x", "-CROSSSLOT ", "EXEC", "-EXECABORT ")
 	}
 }

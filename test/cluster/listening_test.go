@@ -86,33 +86,23 @@ func subscriptionsAreCounted(t *testing.T, alone *redistest.Server, c *redistest
 // aListenerUsesAllServers has a client in RESP3 go on with commands while it is subscribed.
 func aListenerUsesAllServers(t *testing.T, c *redistest.Cluster, proxies map[string]*proxytest.Proxy) {
 	for engine, srv := range proxies {
-		p := proxytest.Dial(t, srv.Addr())
+		p := srv.Dial(t)
 		p.Quiet("HELLO", "3")
 		p.Quiet("SUBSCRIBE", "own"+engine)
 		for _, key := range spreadKeys(t, c, "listens"+engine) {
-			if got := p.Quiet("SET", key, "x"); got != "+OK\r\n" {
-				t.Errorf("SET: %q", got)
-			}
+			p.Script("SET "+key+" x", "+OK")
 			p.Raw("MULTI\r\nINCR n" + key + "\r\nEXEC\r\n")
-			for _, want := range []string{"+OK\r\n", "+QUEUED\r\n", "*1\r\n:1\r\n"} {
-				if got, err := p.Frame(); got != want {
-					t.Errorf("got %q (%v), want %q", got, err, want)
-				}
-			}
+			p.Gets("+OK", "+QUEUED", "*1\r\n:1\r\n")
 		}
 		p.Raw("MULTI\r\nSUBSCRIBE x\r\nEXEC\r\n")
-		for _, want := range []string{"+OK", "-ERR subscriptions are not possible", "-EXECABORT"} {
-			if got, err := p.Frame(); !strings.HasPrefix(got, want) {
-				t.Errorf("got %q (%v), want %q", got, err, want)
-			}
-		}
+		p.Gets("+OK", "-ERR subscriptions are not possible", "-EXECABORT")
 	}
 }
 
 // eventsOfAllServers subscribes to the events of keys, which each server tells to its own subscribers only.
 func eventsOfAllServers(t *testing.T, c *redistest.Cluster, proxies map[string]*proxytest.Proxy) {
 	for engine, srv := range proxies {
-		p, w := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		p, w := srv.Dial(t), srv.Dial(t)
 		w.Quiet("CONFIG", "SET", "notify-keyspace-events", "KEA")
 		p.Quiet("PSUBSCRIBE", "__keyevent@0__:se[t]")
 		p.Quiet("SUBSCRIBE", "__keyspace@0__:b"+engine, "both"+engine)
@@ -126,7 +116,7 @@ func eventsOfAllServers(t *testing.T, c *redistest.Cluster, proxies map[string]*
 		p.ExpectFrame("message", "rpush")
 		w.Quiet("PUBLISH", "both"+engine, "once")
 		p.ExpectFrame("message", "once")
-		all := proxytest.Dial(t, srv.Addr())
+		all := srv.Dial(t)
 		all.Quiet("PSUBSCRIBE", "*")
 		w.Quiet("PUBLISH", "both"+engine, "1") // arrives at all servers
 		w.Quiet("PUBLISH", "both"+engine, "2")
@@ -142,7 +132,7 @@ func eventsOfAllServers(t *testing.T, c *redistest.Cluster, proxies map[string]*
 func subscriptionsMove(t *testing.T, c *redistest.Cluster, proxies map[string]*proxytest.Proxy) {
 	m := newMover(t, c)
 	for engine, srv := range proxies {
-		p, w := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		p, w := srv.Dial(t), srv.Dial(t)
 		names := spreadKeys(t, c, "shard"+engine)
 		var slots []int
 		if m.owner[0] == 0 { // of all PUBLISH

@@ -40,7 +40,7 @@ func away(c *redistest.Cluster, key string) redistest.Move {
 func pipelinesCrossAHalfMovedSlot(t *testing.T, c *redistest.Cluster) {
 	for engine, srv := range proxytest.StartOverCluster(t, c, proxytest.Patient) {
 		slot, keys := tagged(t, c, "half"+engine, 20)
-		p, m := proxytest.Dial(t, srv.Addr()), newMover(t, c)
+		p, m := srv.Dial(t), newMover(t, c)
 		home := m.owner[slot]
 		round := 0
 		pipeline := func() {
@@ -90,7 +90,7 @@ func pipelinesCrossAMovingSlot(t *testing.T, c *redistest.Cluster) {
 	rest := all
 	for _, srv := range proxies {
 		for range clients {
-			p, mine := proxytest.Dial(t, srv.Addr()), rest[:keys]
+			p, mine := srv.Dial(t), rest[:keys]
 			rest = rest[keys:]
 			wg.Go(func() {
 				for n := 1; ; n++ {
@@ -145,12 +145,12 @@ func aReaderFollowsItsStream(t *testing.T, c *redistest.Cluster, proxies map[str
 		for _, end := range []string{"half moved", "moved", "deleted"} {
 			slot, keys := tagged(t, c, engine+end, 1)
 			key := keys[0]
-			other, p := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+			other, p := srv.Dial(t), srv.Dial(t)
 			other.Quiet("XGROUP", "CREATE", key, "g", "$", "MKSTREAM")
 			m := newMover(t, c)
 			home, to := m.owner[slot], (m.owner[slot]+1)%3
 			p.Send("XREADGROUP", "GROUP", "g", "me", "BLOCK", "0", "STREAMS", key, ">")
-			redistest.Eventually(t, proxytest.Patience, "a blocked client", func() bool { return proxytest.Blocked(t, c.Nodes[home]) == 1 })
+			proxytest.AwaitBlocked(t, 1, c.Nodes[home])
 			want := fmt.Sprintf("*1\r\n*2\r\n$%d\r\n%s\r\n", len(key), key) + "*1\r\n*2\r\n$3\r\n1-1\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n"
 			entry := []string{"XADD", key, "1-1", "f", "v"}
 			way := m.to(slot, to)
@@ -165,7 +165,7 @@ func aReaderFollowsItsStream(t *testing.T, c *redistest.Cluster, proxies map[str
 			case "deleted":
 				direct := proxytest.Dial(t, c.Nodes[home].Addr())
 				direct.Send("XREADGROUP", "GROUP", "g", "you", "BLOCK", "0", "STREAMS", key, ">")
-				redistest.Eventually(t, proxytest.Patience, "another one", func() bool { return proxytest.Blocked(t, c.Nodes[home]) == 2 })
+				proxytest.AwaitBlocked(t, 2, c.Nodes[home])
 				other.Quiet("DEL", key)
 				want, _ = direct.Frame() // the words depend on the version
 			}

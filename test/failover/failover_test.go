@@ -61,7 +61,7 @@ func (s *failoverStand) wantSilence(t *testing.T, old *redistest.Server, counter
 		return // it copies the new one
 	}
 	before, begin := values(), time.Now()
-	redistest.Eventually(t, proxytest.Patience, "another success of each client", func() bool {
+	proxytest.WaitFor(t, "another success of each client", func() bool {
 		return !slices.ContainsFunc(counters, func(c *counter) bool { return c.latest.Load() <= begin.UnixNano() })
 	})
 	if after := values(); !slices.Equal(before, after) {
@@ -206,10 +206,10 @@ func TestClientsAndLocksCrossAFailover(t *testing.T) {
 					})
 				}
 			}
-			holder, waiter := proxytest.Dial(t, s.proxies[0].Addr()), proxytest.Dial(t, s.proxies[len(s.proxies)-1].Addr())
+			holder, waiter := s.proxies[0].Dial(t), s.proxies[len(s.proxies)-1].Dial(t)
 			fence := proxytest.Integer(t, holder.Quiet("LOCK", "held"))
 			waiter.Send("LOCK", "held", "WAIT", "300000")
-			redistest.Eventually(t, proxytest.Patience, "the waiter to wait", func() bool {
+			proxytest.WaitFor(t, "the waiter to wait", func() bool {
 				return primary.Do(t, "PUBSUB", "NUMSUB", "redisson_lock__channel:{held}").([]any)[1] == int64(1)
 			})
 			primary.AwaitReplicas(t, 2)
@@ -218,12 +218,12 @@ func TestClientsAndLocksCrossAFailover(t *testing.T) {
 			struck := time.Now()
 			fault.strike(s, primary)
 			now, promoted := s.newPrimary(t, primary)
-			redistest.Eventually(t, proxytest.Patience, "the proxies to follow", func() bool {
+			proxytest.WaitFor(t, "the proxies to follow", func() bool {
 				return !slices.ContainsFunc(s.proxies, func(srv *proxytest.Proxy) bool { return srv.Stats().Moves == 0 })
 			})
 			moved := time.Now()
 			// A client may have a command on its way to the old primary when the proxies have moved.
-			redistest.Eventually(t, proxytest.Patience, "a success of each client", func() bool {
+			proxytest.WaitFor(t, "a success of each client", func() bool {
 				return !slices.ContainsFunc(counters, func(c *counter) bool { return c.latest.Load() <= moved.UnixNano() })
 			})
 			if primary.Pid() != 0 && fault.name != "stopped" {
@@ -248,9 +248,7 @@ func TestClientsAndLocksCrossAFailover(t *testing.T) {
 				t.Errorf("the holder enters again with %q, its fence was %d", reply, fence)
 			}
 			for _, want := range []string{":0\r\n", ":1\r\n"} {
-				if reply := holder.Quiet("UNLOCK", "held"); reply != want {
-					t.Errorf("UNLOCK answered %q, want %q", reply, want)
-				}
+				holder.Script("UNLOCK held", want)
 			}
 			reply, err := waiter.Frame()
 			if err != nil || proxytest.Integer(t, reply) <= fence {
@@ -266,10 +264,8 @@ func TestAFailoverIsOneWarning(t *testing.T) {
 	s := newFailoverStand(t, func(o *proxy.Options) { o.Logger = zap.New(core) })
 	primary := s.sentinels.Primary()
 	for _, srv := range s.proxies {
-		c := proxytest.Dial(t, srv.Addr())
-		if reply := c.Quiet("SET", "k", "v"); reply != "+OK\r\n" {
-			t.Fatal(reply)
-		}
+		c := srv.Dial(t)
+		c.Script("SET k v", "+OK")
 	}
 	for _, e := range logs.TakeAll() {
 		if e.Level > zap.InfoLevel {
@@ -278,12 +274,12 @@ func TestAFailoverIsOneWarning(t *testing.T) {
 	}
 	primary.Pause()
 	s.newPrimary(t, primary)
-	redistest.Eventually(t, proxytest.Patience, "the proxies to follow", func() bool {
+	proxytest.WaitFor(t, "the proxies to follow", func() bool {
 		return !slices.ContainsFunc(s.proxies, func(srv *proxytest.Proxy) bool { return srv.Stats().Moves == 0 })
 	})
 	for _, srv := range s.proxies {
-		c := proxytest.Dial(t, srv.Addr())
-		redistest.Eventually(t, proxytest.Patience, "an answer", func() bool { return c.Quiet("PING") == "+PONG\r\n" })
+		c := srv.Dial(t)
+		proxytest.WaitFor(t, "an answer", func() bool { return c.Quiet("PING") == "+PONG\r\n" })
 	}
 	for _, e := range logs.TakeAll() {
 		if e.Level > zap.InfoLevel && e.Message != "the primary has moved" {
@@ -313,14 +309,9 @@ func TestSentinelsAndRedisHaveCredentialsOfTheirOwn(t *testing.T) {
 				Map:      map[string]string{"127.0.0.1:" + port: "localhost:" + port, "127.0.0.1:" + replicaPort: "localhost:" + replicaPort},
 			}
 		})
-		c := proxytest.Dial(t, srv.Addr())
-		if reply := c.Quiet("SET", "k", engine); reply != "+OK\r\n" {
-			t.Errorf("%s: SET answered %q", engine, reply)
-		}
-		if reply := c.Quiet("LOCK", "l"+engine); reply[0] != ':' {
-			t.Errorf("%s: LOCK answered %q", engine, reply)
-		}
-		clients = append(clients, c, proxytest.Dial(t, srv.Addr()))
+		c := srv.Dial(t)
+		c.Script("SET k "+engine, "+OK", "LOCK l"+engine, ":")
+		clients = append(clients, c, srv.Dial(t))
 	}
 	failsOver := upstream.Options{Addr: "sentinel://" + s.Addrs() + "/" + s.Name, Password: "redis-secret", Sentinel: upstream.Sentinel{User: "proxy", Password: "wrong"}}
 	tryOutFails(t, failsOver, "WRONGPASS")
@@ -337,9 +328,7 @@ func TestSentinelsAndRedisHaveCredentialsOfTheirOwn(t *testing.T) {
 		one.Kill()
 	}
 	for _, c := range clients {
-		if reply := c.Quiet("SET", "k", "v"); reply != "+OK\r\n" {
-			t.Errorf("without Sentinels SET answered %q", reply)
-		}
+		c.Script("SET k v", "+OK")
 	}
 }
 
@@ -371,13 +360,11 @@ func TestSentinelsServeTLS(t *testing.T) {
 			return &tls.Config{RootCAs: a.Pool(), Certificates: []tls.Certificate{cert}}
 		}
 	}).Addr())
-	if reply := c.Quiet("SET", "k", "v"); reply != "+OK\r\n" {
-		t.Fatal(reply)
-	}
+	c.Script("SET k v", "+OK")
 	if now := s.Failover(); now != replica {
 		t.Fatal("no failover")
 	}
-	redistest.Eventually(t, proxytest.Patience, "the replica to take a write", func() bool {
+	proxytest.WaitFor(t, "the replica to take a write", func() bool {
 		return c.Quiet("SET", "k", "w") == "+OK\r\n" && replica.Do(t, "GET", "k") == "w"
 	})
 	u, err := upstream.New(upstream.Options{Addr: "sentinel://" + s.TLS[0] + "/" + s.Name, DialTimeout: proxytest.Patience, Logger: zap.NewNop(), Sentinel: upstream.Sentinel{TLS: func() *tls.Config {
@@ -386,7 +373,7 @@ func TestSentinelsServeTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	redistest.Eventually(t, proxytest.Patience, "a Sentinel of another authority to be refused", func() bool {
+	proxytest.WaitFor(t, "a Sentinel of another authority to be refused", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // it is tried again until then, and the last attempt may be cut short
 		defer cancel()
 		err := u.TryOut(ctx)

@@ -21,21 +21,21 @@ import (
 // whoever had state there is cut off. When it is back, so is everything else.
 func TestRedisIsKilled(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
-		idle, outstanding, blocked, watching, subscribed, monitoring := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr()),
-			proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		idle, outstanding, blocked, watching, subscribed, monitoring := srv.Dial(t), srv.Dial(t), srv.Dial(t),
+			srv.Dial(t), srv.Dial(t), srv.Dial(t)
 		idle.Quiet("SET", "k", "v")
 		outstanding.Quiet("GET", "k") // each event loop has its own lane, which is to be there
 		watching.Quiet("WATCH", "k")
 		subscribed.Quiet("SUBSCRIBE", "ch")
 		monitoring.Quiet("MONITOR")
 		blocked.Send("BLPOP", "l", "0")
-		(&proxytest.Side{T: t, Redis: redis}).AwaitBlocked(1)
-		redis.Pause()
+		proxytest.AwaitBlocked(t, 1, srv.Redis)
+		srv.Redis.Pause()
 		outstanding.Send("GET", "k")
 		outstanding.Send("MULTI") // waits for the GET
 		proxytest.WaitFor(t, "the GET to be sent", func() bool { return srv.Unanswered() >= 2 })
-		redis.Kill()
+		srv.Redis.Kill()
 		for name, c := range map[string]*proxytest.Client{"outstanding": outstanding, "blocked": blocked, "watching": watching, "subscribed": subscribed} {
 			if b, err := c.Frame(); err == nil {
 				t.Errorf("the %s client got %q", name, b)
@@ -55,10 +55,8 @@ func TestRedisIsKilled(t *testing.T) {
 				t.Errorf("pipelined reply %d is %q, %v", i, b, err)
 			}
 		}
-		if b := idle.Quiet("RESET"); b != "+RESET\r\n" {
-			t.Errorf("RESET: %q", b)
-		}
-		redis.Restart()
+		idle.Script("RESET", "+RESET")
+		srv.Redis.Restart()
 		proxytest.WaitFor(t, "the idle client to be served again", func() bool { return idle.Quiet("SET", "k", "again") == "+OK\r\n" })
 		for _, cmd := range []string{"MULTI", "EXEC", "SUBSCRIBE ch"} {
 			if b := idle.Quiet(strings.Fields(cmd)...); b[0] == '-' {
@@ -71,7 +69,7 @@ func TestRedisIsKilled(t *testing.T) {
 // Restarts in the middle of traffic: no client gets a reply that is not the one to its command, and no write is done twice.
 func TestRestartsAmidTraffic(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+	proxytest.EachEngineWith(t, []string{"--appendonly", "yes", "--appendfsync", "no"}, func(t *testing.T, srv *proxytest.Proxy) {
 		stop := make(chan struct{})
 		var wg sync.WaitGroup
 		var served atomic.Int64
@@ -81,14 +79,14 @@ func TestRestartsAmidTraffic(t *testing.T) {
 		for range 3 {
 			before := served.Load()
 			proxytest.WaitFor(t, "traffic", func() bool { return served.Load() > before+500 })
-			redis.Kill()
-			redis.Restart()
+			srv.Redis.Kill()
+			srv.Redis.Restart()
 		}
 		before := served.Load()
 		proxytest.WaitFor(t, "traffic after the restarts", func() bool { return served.Load() > before+500 })
 		close(stop)
 		wg.Wait()
-	}, "--appendonly", "yes", "--appendfsync", "no")
+	})
 }
 
 // traffic counts up a key of its own, one step at a time, and reconnects when it is cut off.
@@ -102,7 +100,7 @@ func traffic(t *testing.T, srv *proxytest.Proxy, id int, stop <-chan struct{}, s
 		default:
 		}
 		if c == nil {
-			c = proxytest.Dial(t, srv.Addr())
+			c = srv.Dial(t)
 			c.Side = &proxytest.Side{T: t}
 		}
 		word := fmt.Sprintf("%d-%d", id, n)
@@ -150,7 +148,7 @@ func TestClosedLaneIsReplacedAtOnce(t *testing.T) {
 			core, logs := observer.New(zap.DebugLevel)
 			srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.Logger = engine, zap.New(core) })
 			count := func(message string) int { return logs.FilterMessage(message).Len() }
-			c := proxytest.Dial(t, srv.Addr())
+			c := srv.Dial(t)
 			for i := range 5 {
 				c.Quiet("SET", "k", fmt.Sprint(i))
 				c.Quiet("SELECT", "0") // and a pin in the pool
@@ -170,9 +168,9 @@ func TestClosedLaneIsReplacedAtOnce(t *testing.T) {
 // A Redis that has too many clients is reported as unreachable, is not stormed, and is used again when it has room.
 func TestRedisHasTooManyClients(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
-		admin := proxytest.Dial(t, "unix:"+redis.Socket())
-		c := proxytest.Dial(t, srv.Addr())
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		admin := proxytest.Dial(t, "unix:"+srv.Redis.Socket())
+		c := srv.Dial(t)
 		c.Quiet("PING")
 		admin.Quiet("CONFIG", "SET", "maxclients", "1")
 		admin.Quiet("CLIENT", "KILL", "TYPE", "normal")
@@ -180,13 +178,11 @@ func TestRedisHasTooManyClients(t *testing.T) {
 			c.Send("GET", "k")
 			b, err := c.Frame()
 			if err != nil { // it was on its way when the connection ended
-				c = proxytest.Dial(t, srv.Addr())
+				c = srv.Dial(t)
 			}
 			return b == proxytest.Unreachable
 		})
-		if b := c.Quiet("MULTI"); b != proxytest.Unreachable {
-			t.Errorf("MULTI: %q", b)
-		}
+		c.Script("MULTI", proxytest.Unreachable)
 		rejected := func() string {
 			_, after, _ := strings.Cut(admin.Quiet("INFO", "stats"), "rejected_connections:")
 			return after[:strings.IndexByte(after, '\r')]
@@ -207,34 +203,32 @@ func TestRedisHasTooManyClients(t *testing.T) {
 // While Redis loads its data it says so, and clients are told what it says.
 func TestLoadingPassesThrough(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
-		c := proxytest.Dial(t, srv.Addr())
+	proxytest.EachEngineWith(t, []string{"--enable-debug-command", "yes"}, func(t *testing.T, srv *proxytest.Proxy) {
+		c := srv.Dial(t)
 		c.Quiet("DEBUG", "POPULATE", "100000")
 		c.Quiet("CONFIG", "SET", "key-load-delay", "100", "loading-process-events-interval-bytes", "1024") // µs for each key
 		c.Send("DEBUG", "RELOAD")
-		other := proxytest.Dial(t, srv.Addr())
+		other := srv.Dial(t)
 		proxytest.WaitFor(t, "-LOADING", func() bool { return strings.HasPrefix(other.Quiet("GET", "key:1"), "-LOADING ") })
 		if b := other.Quiet("WATCH", "k"); !strings.HasPrefix(b, "+OK") && !strings.HasPrefix(b, "-LOADING ") {
 			t.Errorf("WATCH while loading: %q", b)
 		}
-		redis.Do(t, "CONFIG", "SET", "key-load-delay", "0")
-		if b, err := c.Frame(); b != "+OK\r\n" {
-			t.Errorf("DEBUG RELOAD: %q, %v", b, err)
-		}
+		srv.Redis.Do(t, "CONFIG", "SET", "key-load-delay", "0")
+		c.Gets("+OK")
 		proxytest.WaitFor(t, "the end of loading", func() bool { return other.Quiet("GET", "key:1") == "$7\r\nvalue:1\r\n" })
-	}, "--enable-debug-command", "yes")
+	})
 }
 
 // A Redis that closes connections is there: what has not been sent waits for the next one.
 func TestLaneThatIsKilledAgainAndAgainIsNoOutage(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
-		admin := proxytest.Dial(t, "unix:"+redis.Socket())
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		admin := proxytest.Dial(t, "unix:"+srv.Redis.Socket())
 		var c *proxytest.Client
 		refused := 0
 		for range 30 {
 			if c == nil {
-				c = proxytest.Dial(t, srv.Addr())
+				c = srv.Dial(t)
 				c.Side = &proxytest.Side{T: t}
 			}
 			admin.Quiet("CLIENT", "KILL", "TYPE", "normal")
@@ -254,19 +248,19 @@ func TestLaneThatIsKilledAgainAndAgainIsNoOutage(t *testing.T) {
 
 // Whatever the back-off of each, all identities are served again as soon as Redis is back.
 func TestAllIdentitiesAreBackSoonAfterRedis(t *testing.T) {
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
 		beside := redistest.Start(t) // it stays
 		proxytest.InTime(t, "a refusal while Redis is away, or the first answer of an identity when it is back,", 600*time.Millisecond, func() (longest time.Duration) {
 			var clients []*proxytest.Client
 			for db := range 8 {
-				c := proxytest.Dial(t, srv.Addr())
+				c := srv.Dial(t)
 				c.Quiet("SELECT", fmt.Sprint(db))
 				c.Quiet("GET", "k")
 				c.Side = &proxytest.Side{T: t}
 				clients = append(clients, c)
 			}
 			still := proxytest.Standstill(t, beside)
-			redis.Kill()
+			srv.Redis.Kill()
 			for away := time.Now(); time.Since(away) < time.Second; {
 				for i, c := range clients {
 					asked := time.Now()
@@ -285,7 +279,7 @@ func TestAllIdentitiesAreBackSoonAfterRedis(t *testing.T) {
 			if len(clients) == 0 {
 				t.Skip("all have noticed too late that Redis is away")
 			}
-			redis.Restart()
+			srv.Redis.Restart()
 			back := time.Now()
 			for _, c := range clients {
 				proxytest.WaitFor(t, "an answer", func() bool { return c.Quiet("GET", "k") == "$-1\r\n" })

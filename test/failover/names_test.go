@@ -14,9 +14,7 @@ func TestAServerHasAnIPv6Address(t *testing.T) {
 	srv := redistest.StartAt(t, redistest.IPv6(t))
 	for _, engine := range proxytest.Engines() {
 		proxy := proxytest.Start(t, srv, func(o *proxy.Options) { o.Engine = engine })
-		if got := proxytest.Dial(t, proxy.Addr()).Quiet("SET", "x", "1"); got != "+OK\r\n" {
-			t.Errorf("SET: %q", got)
-		}
+		proxytest.Dial(t, proxy.Addr()).Script("SET x 1", "+OK")
 	}
 }
 
@@ -42,14 +40,9 @@ func overAFailover(t *testing.T, at redistest.Place, options ...string) {
 		t.Fatalf("the Sentinels tell %q, want %s", told, at.Host)
 	}
 	srv := proxytest.Start(t, primary, proxytest.Patient, func(o *proxy.Options) { o.Upstream.Addr = "sentinel://" + s.Addrs() + "/" + s.Name })
-	p := proxytest.Dial(t, srv.Addr())
-	redistest.Eventually(t, proxytest.Patience, "a lock", func() bool { return strings.HasPrefix(p.Quiet("LOCK", "k", "SYNC", "1"), ":") })
+	p := srv.Dial(t)
+	proxytest.WaitFor(t, "a lock", func() bool { return strings.HasPrefix(p.Quiet("LOCK", "k", "SYNC", "1"), ":") })
 	s.Failover()
-	redistest.Eventually(t, proxytest.Patience, "the new primary", func() bool { return srv.Stats().Moves == 1 })
-	if got := p.Quiet("UNLOCK", "k"); got != ":1\r\n" {
-		t.Errorf("UNLOCK after the failover: %q", got)
-	}
-	if got := p.Quiet("SET", "x", "1"); got != "+OK\r\n" {
-		t.Errorf("SET after the failover: %q", got)
-	}
+	proxytest.WaitFor(t, "the new primary", func() bool { return srv.Stats().Moves == 1 })
+	p.Script("UNLOCK k", ":1", "SET x 1", "+OK")
 }

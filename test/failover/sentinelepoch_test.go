@@ -17,10 +17,8 @@ func overSentinels(t *testing.T, redis *redistest.Server, addrs, name string) (c
 	t.Helper()
 	for _, engine := range proxytest.Engines() {
 		srv := proxytest.Start(t, redis, proxytest.Patient, func(o *proxy.Options) { o.Engine, o.Upstream.Addr = engine, "sentinel://"+addrs+"/"+name })
-		c := proxytest.Dial(t, srv.Addr())
-		if got := c.Quiet("SET", "x", "first"); got != "+OK\r\n" {
-			t.Fatalf("%s: SET: %q", engine, got)
-		}
+		c := srv.Dial(t)
+		c.Script("SET x first", "+OK")
 		clients, proxies = append(clients, c), append(proxies, srv)
 	}
 	return clients, proxies
@@ -31,13 +29,11 @@ func arrive(t *testing.T, proxies []*proxytest.Proxy, at *redistest.Server) {
 	t.Helper()
 	for _, srv := range proxies {
 		redistest.Eventually(t, proxytest.Follows, "a proxy to follow the Sentinels", func() bool {
-			c := proxytest.Dial(t, srv.Addr())
+			c := srv.Dial(t)
 			c.Quiet("SET", "who", srv.Addr())
 			return at.Do(t, "GET", "who") == srv.Addr()
 		})
-		if got := proxytest.Dial(t, srv.Addr()).Quiet("LOCK", srv.Addr()+at.Addr()); got[0] != ':' {
-			t.Errorf("LOCK: %q", got)
-		}
+		srv.Dial(t).Script("LOCK "+srv.Addr()+at.Addr(), ":")
 	}
 }
 
@@ -106,9 +102,7 @@ func TestAForeignSentinelIsNotFollowed(t *testing.T) {
 		if n := srv.Stats().Moves; n != 0 {
 			t.Errorf("%d moves by the word of a foreign Sentinel", n)
 		}
-		if got := clients[i].Quiet("GET", "x"); got != "$5\r\nfirst\r\n" {
-			t.Errorf("GET: %q", got)
-		}
+		clients[i].Script("GET x", "$5\r\nfirst\r\n")
 	}
 	s.Failover()
 	arrive(t, proxies, replica)

@@ -22,24 +22,22 @@ func TestSentinelsThatTheConfigurationDoesNotNameAreAsked(t *testing.T) {
 	srv := proxytest.Start(t, primary, func(o *proxy.Options) {
 		o.Upstream.Addr, o.Logger, o.Upstream.Lease = "sentinel://"+s.All[0].Addr()+"/"+s.Name, zap.New(core), 30*time.Second
 	})
-	p := proxytest.Dial(t, srv.Addr())
-	if got := p.Quiet("SET", "x", "1"); got != "+OK\r\n" {
-		t.Fatalf("SET: %q", got)
-	}
-	redistest.Eventually(t, proxytest.Patience, "the other Sentinels to be asked", func() bool {
+	p := srv.Dial(t)
+	p.Script("SET x 1", "+OK")
+	proxytest.WaitFor(t, "the other Sentinels to be asked", func() bool {
 		return logs.FilterMessageSnippet("another sentinel is asked").Len() == 2
 	})
 	tooLong := func() int { return logs.FilterMessageSnippet("a failover may take longer than the lease").Len() }
 	s.SetDownAfter(time.Minute)
-	redistest.Eventually(t, proxytest.Patience, "a warning of the time that a failover takes now", func() bool { return tooLong() > 0 })
+	proxytest.WaitFor(t, "a warning of the time that a failover takes now", func() bool { return tooLong() > 0 })
 	s.SetDownAfter(redistest.DownAfter)
-	redistest.Eventually(t, proxytest.Patience, "the time of before", func() bool { return srv.Shared().Upstream.Failover() < time.Minute })
+	proxytest.WaitFor(t, "the time of before", func() bool { return srv.Shared().Upstream.Failover() < time.Minute })
 	s.All[0].Kill()
 	s.Failover()
-	redistest.Eventually(t, proxytest.Patience, "the new primary", func() bool { return srv.Stats().Moves == 1 })
-	redistest.Eventually(t, proxytest.Patience, "a write", func() bool { return p.Quiet("SET", "x", "2") == "+OK\r\n" })
+	proxytest.WaitFor(t, "the new primary", func() bool { return srv.Stats().Moves == 1 })
+	proxytest.WaitFor(t, "a write", func() bool { return p.Quiet("SET", "x", "2") == "+OK\r\n" })
 	unreached := func() int { return logs.FilterMessage("a sentinel cannot be reached").Len() }
-	redistest.Eventually(t, proxytest.Patience, "an entry about the dead Sentinel", func() bool { return unreached() > 0 }) // the failover may end before it
+	proxytest.WaitFor(t, "an entry about the dead Sentinel", func() bool { return unreached() > 0 }) // the failover may end before it
 	if n := unreached(); n != 1 {
 		t.Errorf("%d entries about the dead Sentinel", n)
 	}

@@ -34,8 +34,8 @@ func TestSyncedLocksOutliveTheirPrimary(t *testing.T) {
 			const n = 30
 			var holders, rivals []*proxytest.Client
 			for i := range n {
-				holders = append(holders, proxytest.Dial(t, s.proxies[i%len(s.proxies)].Addr()))
-				rivals = append(rivals, proxytest.Dial(t, s.proxies[(i+1)%len(s.proxies)].Addr()))
+				holders = append(holders, s.proxies[i%len(s.proxies)].Dial(t))
+				rivals = append(rivals, s.proxies[(i+1)%len(s.proxies)].Dial(t))
 			}
 			fences := make([]int, n)
 			for i, h := range holders {
@@ -52,7 +52,7 @@ func TestSyncedLocksOutliveTheirPrimary(t *testing.T) {
 			now, _ := s.newPrimary(t, primary)
 			for i, r := range rivals {
 				reply := ""
-				redistest.Eventually(t, proxytest.Patience, "an answer", func() bool {
+				proxytest.WaitFor(t, "an answer", func() bool {
 					reply = r.Quiet("TRYLOCK", fmt.Sprint("k", i))
 					return !strings.HasPrefix(reply, "-NOUPSTREAM")
 				})
@@ -61,7 +61,7 @@ func TestSyncedLocksOutliveTheirPrimary(t *testing.T) {
 				}
 				r.Send("LOCK", fmt.Sprint("k", i), "WAIT", "20000")
 			}
-			redistest.Eventually(t, proxytest.Patience, "the rivals to wait at the new primary", func() bool {
+			proxytest.WaitFor(t, "the rivals to wait at the new primary", func() bool {
 				for i := range n {
 					if now.Do(t, "PUBSUB", "NUMSUB", fmt.Sprintf("redisson_lock__channel:{k%d}", i)).([]any)[1] == int64(0) {
 						return false
@@ -74,9 +74,7 @@ func TestSyncedLocksOutliveTheirPrimary(t *testing.T) {
 					t.Errorf("k%d: the holder enters again with fence %d, it had %d", i, again, fences[i])
 				}
 				for _, want := range []string{":0\r\n", ":1\r\n"} {
-					if reply := h.Quiet("UNLOCK", fmt.Sprint("k", i)); reply != want {
-						t.Errorf("k%d: UNLOCK answered %q", i, reply)
-					}
+					h.Script(fmt.Sprint("UNLOCK k", i), want)
 				}
 			}
 			if c.all {
@@ -100,9 +98,9 @@ func TestSyncedSharedLocksOutliveTheirPrimary(t *testing.T) {
 	const n = 20
 	var holders []*proxytest.Client
 	for _, srv := range s.proxies {
-		holders = append(holders, proxytest.Dial(t, srv.Addr()))
+		holders = append(holders, srv.Dial(t))
 	}
-	rival := proxytest.Dial(t, s.proxies[0].Addr())
+	rival := s.proxies[0].Dial(t)
 	fences := make([][]int, n)
 	for i := range n {
 		for _, h := range holders {
@@ -113,7 +111,7 @@ func TestSyncedSharedLocksOutliveTheirPrimary(t *testing.T) {
 	s.newPrimary(t, primary)
 	for i := range n {
 		key, reply := fmt.Sprint("k", i), ""
-		redistest.Eventually(t, proxytest.Patience, "an answer", func() bool {
+		proxytest.WaitFor(t, "an answer", func() bool {
 			reply = rival.Quiet("TRYLOCK", key)
 			return !strings.HasPrefix(reply, "-NOUPSTREAM")
 		})
@@ -203,25 +201,23 @@ func TestSyncedLocksOutliveAFailover(t *testing.T) {
 				all = append(all, k)
 				running.Go(func() { k.run(t, stop) })
 			}
-			redistest.Eventually(t, proxytest.Patience, "some locks", func() bool { return primary.Do(t, "DBSIZE").(int64) > 100 })
+			proxytest.WaitFor(t, "some locks", func() bool { return primary.Do(t, "DBSIZE").(int64) > 100 })
 			fault.strike(s, primary)
 			s.newPrimary(t, primary)
-			redistest.Eventually(t, proxytest.Patience, "the proxies to follow", func() bool {
+			proxytest.WaitFor(t, "the proxies to follow", func() bool {
 				return !slices.ContainsFunc(s.proxies, func(srv *proxytest.Proxy) bool { return srv.Stats().Moves == 0 })
 			})
 			end()
-			rival := proxytest.Dial(t, s.proxies[0].Addr())
+			rival := s.proxies[0].Dial(t)
 			took := 0
 			for _, k := range all {
 				took += len(k.took)
 				for _, key := range k.took {
-					if reply := rival.Quiet("TRYLOCK", key); reply != "$-1\r\n" {
-						t.Errorf("%s was granted to a client that has it, and to another one: %q", key, reply)
-					}
+					rival.Script("TRYLOCK "+key, "$-1")
 				}
 			}
 			t.Logf("%d locks", took)
-			redistest.Eventually(t, proxytest.Patience, "a grant at the new primary", func() bool { // which has one replica at least
+			proxytest.WaitFor(t, "a grant at the new primary", func() bool { // which has one replica at least
 				return strings.HasPrefix(rival.Quiet("LOCK", "k", "SYNC", "1", "WAIT", "1000"), ":")
 			})
 		})
@@ -241,7 +237,7 @@ func TestAGrantThatNoReplicaHasLeavesNothing(t *testing.T) {
 	for _, engine := range proxytest.Engines() {
 		proxies = append(proxies, proxytest.Start(t, primary, func(o *proxy.Options) { o.Engine = engine }))
 	}
-	other := proxytest.Dial(t, proxies[1].Addr())
+	other := proxies[1].Dial(t)
 	proxytest.Integer(t, other.Quiet("LOCK", "held", "SYNC", "2", "WAIT", "20000"))
 	for _, r := range replicas {
 		r.Pause()
@@ -251,21 +247,17 @@ func TestAGrantThatNoReplicaHasLeavesNothing(t *testing.T) {
 	var all []*proxytest.Client
 	for i, srv := range proxies {
 		for _, verb := range []string{"LOCK", "FAIRLOCK", "TRYLOCK"} {
-			p := proxytest.Dial(t, srv.Addr())
+			p := srv.Dial(t)
 			p.Send(verb, fmt.Sprint("gone", i, verb), "SYNC", "1", "WAIT", "800")
 			all = append(all, p)
 		}
 	}
 	for range 20 {
 		proxytest.Integer(t, other.Quiet("LOCK", "free", "SYNC", "0", "WAIT", "0"))
-		if got := other.Quiet("UNLOCK", "free"); got != ":1\r\n" {
-			t.Fatalf("UNLOCK: %q", got)
-		}
+		other.Script("UNLOCK free", ":1")
 	}
 	for _, p := range all {
-		if got, err := p.Frame(); got != "-NOTSYNCED 0 of 1 replicas had the grant in time, and it was rolled back\r\n" {
-			t.Errorf("%q, %v", got, err)
-		}
+		p.Gets("-NOTSYNCED 0 of 1 replicas had the grant in time, and it was rolled back\r\n")
 	}
 	if took := time.Since(begin); took < wait || took > 10*wait {
 		t.Errorf("the answers came after %v", took)
@@ -273,13 +265,11 @@ func TestAGrantThatNoReplicaHasLeavesNothing(t *testing.T) {
 	if left, _ := primary.Do(t, "KEYS", "*gone*").([]any); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
-	if got := other.Quiet("UNLOCK", "held"); got != ":1\r\n" {
-		t.Errorf("UNLOCK of a lock from before: %q", got)
-	}
+	other.Script("UNLOCK held", ":1")
 
 	replicas[0].Continue() // the other one stays known to the Sentinel
-	p := proxytest.Dial(t, known.Addr())
-	redistest.Eventually(t, proxytest.Patience, "one of two", func() bool {
+	p := known.Dial(t)
+	proxytest.WaitFor(t, "one of two", func() bool {
 		return p.Quiet("TRYLOCK", "gone") == "-NOTSYNCED 1 of 2 replicas had the grant in time, and it was rolled back\r\n"
 	})
 	proxytest.Integer(t, p.Quiet("LOCK", "one", "SYNC", "1", "WAIT", "20000"))
@@ -295,7 +285,7 @@ func TestGrantsOfAClusterShareAWaitAtEachServer(t *testing.T) {
 	const n = 300
 	begin := func(name string, replicas int) (all []*proxytest.Client) {
 		for i := range n {
-			p := proxytest.Dial(t, srv.Addr())
+			p := srv.Dial(t)
 			p.Send("LOCK", fmt.Sprint(name, i), "SYNC", fmt.Sprint(replicas), "WAIT", "4000")
 			all = append(all, p)
 		}
@@ -308,14 +298,12 @@ func TestGrantsOfAClusterShareAWaitAtEachServer(t *testing.T) {
 			t.Fatalf("modest%d: %q, %v", i, got, err)
 		}
 	}
-	one := proxytest.Dial(t, srv.Addr())
+	one := srv.Dial(t)
 	for i, p := range greedy {
 		if got, err := p.Frame(); !strings.HasPrefix(got, "-NOTSYNCED ") {
 			t.Errorf("greedy%d: %q, %v", i, got, err)
 		}
-		if got := one.Quiet("EXISTS", fmt.Sprint("greedy", i)); got != ":0\r\n" {
-			t.Errorf("greedy%d is left", i)
-		}
+		one.Script(fmt.Sprint("EXISTS greedy", i), ":0")
 	}
 }
 
@@ -327,7 +315,7 @@ func TestAllReplicasOfAClusterCountWhileTheyAreDown(t *testing.T) {
 	srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) {
 		o.Upstream.Addr, o.Locks.Sync = "cluster://"+c.Addrs(), proxy.SyncAll
 	})
-	p := proxytest.Dial(t, srv.Addr())
+	p := srv.Dial(t)
 	for _, key := range []string{first, second} {
 		proxytest.Integer(t, p.Quiet("LOCK", key))
 		p.Quiet("UNLOCK", key)
@@ -335,29 +323,22 @@ func TestAllReplicasOfAClusterCountWhileTheyAreDown(t *testing.T) {
 	replica := c.Nodes[c.Primaries] // of the first server
 	replica.Kill()
 	const want = "-NOTSYNCED 0 of 1 replicas had the grant in time, and it was rolled back\r\n"
-	if got := p.Quiet("TRYLOCK", first); got != want {
-		t.Errorf("after the end of the replica: %q", got)
-	}
+	p.Script("TRYLOCK "+first, want)
 	slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", first).(int64))
-	redistest.Eventually(t, proxytest.Patience, "the view without the replica", func() bool {
+	proxytest.WaitFor(t, "the view without the replica", func() bool {
 		return srv.Shared().Upstream.View().Server(c.ID(replica)) == nil
 	})
 	if n := srv.Shared().Upstream.View().Replicas(slot); n != 1 {
 		t.Errorf("the view knows %d replicas", n)
 	}
-	if got := p.Quiet("TRYLOCK", first); got != want {
-		t.Errorf("while the replica is hidden: %q", got)
-	}
-	if got := p.Quiet("EXISTS", first); got != ":0\r\n" {
-		t.Errorf("the lock is left: %q", got)
-	}
+	p.Script("TRYLOCK "+first, want, "EXISTS "+first, ":0")
 	proxytest.Integer(t, p.Quiet("TRYLOCK", second))
 	for _, node := range c.Nodes {
 		if node != replica {
 			node.Do(t, "CLUSTER", "FORGET", c.ID(replica))
 		}
 	}
-	redistest.Eventually(t, proxytest.Patience, "the replica to be forgotten", func() bool {
+	proxytest.WaitFor(t, "the replica to be forgotten", func() bool {
 		return p.Quiet("TRYLOCK", first) == "-NOTSYNCED lock.sync is all, and no replica is known; nothing was granted\r\n"
 	})
 }

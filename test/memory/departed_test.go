@@ -18,7 +18,7 @@ var departures = []string{"half-close", "close", "reset"}
 // nothingRemains waits until a proxy has no client any more, and no connection that serves one.
 func nothingRemains(t *testing.T, srv *proxytest.Proxy) {
 	t.Helper()
-	redistest.Eventually(t, proxytest.Patience, "nothing to remain", func() bool {
+	proxytest.WaitFor(t, "nothing to remain", func() bool {
 		s := srv.Stats()
 		return s.Clients == 0 && len(s.PinReasons) == 0 && s.Waiting == 0 && laneUsers(srv) == 0
 	})
@@ -27,25 +27,21 @@ func nothingRemains(t *testing.T, srv *proxytest.Proxy) {
 // Under SCRIPT DEBUG only the client's own next words, or its end, let a script go on. With SYNC, all of Redis waits meanwhile.
 func TestTheEndOfAClientEndsItsDebugger(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
 		for _, mode := range []string{"YES", "SYNC"} {
 			for _, behind := range []string{"CLIENT SETNAME x", "LOCK k", "SELECT 1", "QUIT", "*x", "BLPOP l 0", "MULTI\r\nCLIENT SETNAME x"} {
 				for _, how := range departures {
-					c := proxytest.Dial(t, srv.Addr())
-					if got := c.Quiet("SCRIPT", "DEBUG", mode); got != "+OK\r\n" {
-						t.Fatal(got)
-					}
+					c := srv.Dial(t)
+					c.Script("SCRIPT DEBUG "+mode, "+OK")
 					c.Raw(proxytest.Inline("EVAL 'return 1' 0", "GET k", behind)) // Redis has read the GET before the debugger begins
-					if got, err := c.Frame(); err != nil || got[0] != '*' {
-						t.Fatalf("the debugger: %q, %v", got, err)
-					}
+					c.Gets("*")
 					hangups[how](c)
 					nothingRemains(t, srv)
 					_ = c.Conn.Close()
-					other := proxytest.Dial(t, srv.Addr())
+					other := srv.Dial(t)
 					other.Quiet("GET", "k")
 					_ = other.Conn.Close()
-					redistest.Eventually(t, proxytest.Patience, "the other client to be gone", func() bool { return srv.Stats().Clients == 0 })
+					proxytest.WaitFor(t, "the other client to be gone", func() bool { return srv.Stats().Clients == 0 })
 				}
 			}
 		}
@@ -77,12 +73,12 @@ func TestUnreadRepliesKeepNothingElse(t *testing.T) {
 				c.Quiet("LOCK", "k", "GRACE", "0")
 				c.Quiet(strings.Fields(pin)...)
 				c.Send("GET", "big")
-				redistest.Eventually(t, proxytest.Patience, "a reply that is not read", func() (unread bool) {
+				proxytest.WaitFor(t, "a reply that is not read", func() (unread bool) {
 					srv.EachClient(func(s proxy.ClientStatus) { unread = s.Unread > size/2 && s.Unanswered == 0 })
 					return unread
 				})
 				e.end(c)
-				redistest.Eventually(t, proxytest.Patience, "the lock and the connections to be given back ("+name+", "+pin+")", func() bool {
+				proxytest.WaitFor(t, "the lock and the connections to be given back ("+name+", "+pin+")", func() bool {
 					return redis.Do(t, "EXISTS", "k") == int64(0) && laneUsers(srv) == 0 && len(srv.Stats().PinReasons) == 0
 				})
 				if n := srv.Stats().Clients; n != 1 {
@@ -109,26 +105,26 @@ func laneUsers(srv *proxytest.Proxy) (n int) {
 // A client may go while the lock engine still asks Redis what has become of its UNLOCK: its place on the lane is free at once.
 func TestAnUnlockInDoubtKeepsNoLane(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
 		for _, how := range departures {
-			c := proxytest.Dial(t, srv.Addr())
+			c := srv.Dial(t)
 			c.Quiet("LOCK", "k")
-			redis.Do(t, "CLIENT", "PAUSE", "60000", "WRITE")
+			srv.Redis.Do(t, "CLIENT", "PAUSE", "60000", "WRITE")
 			c.Send("UNLOCK", "k")
 			held := func() []string {
-				return proxytest.BlockedClient.FindAllString(redis.Do(t, "CLIENT", "LIST").(string), -1)
+				return proxytest.BlockedClient.FindAllString(srv.Redis.Do(t, "CLIENT", "LIST").(string), -1)
 			}
-			redistest.Eventually(t, proxytest.Patience, "the UNLOCK at Redis", func() bool { return len(held()) == 1 })
+			proxytest.WaitFor(t, "the UNLOCK at Redis", func() bool { return len(held()) == 1 })
 			lane := strings.TrimPrefix(strings.Fields(held()[0])[0], "id=")
-			redis.Do(t, "CLIENT", "KILL", "ID", lane)
-			redistest.Eventually(t, proxytest.Patience, "the UNLOCK once more", func() bool { return len(held()) == 1 })
+			srv.Redis.Do(t, "CLIENT", "KILL", "ID", lane)
+			proxytest.WaitFor(t, "the UNLOCK once more", func() bool { return len(held()) == 1 })
 			hangups[how](c)
 			if how == "reset" { // else the client gets the answer
-				redistest.Eventually(t, proxytest.Patience, "the session to end", func() bool { return srv.Stats().Clients == 0 })
+				proxytest.WaitFor(t, "the session to end", func() bool { return srv.Stats().Clients == 0 })
 			}
-			redis.Do(t, "CLIENT", "UNPAUSE")
+			srv.Redis.Do(t, "CLIENT", "UNPAUSE")
 			nothingRemains(t, srv)
-			redistest.Eventually(t, proxytest.Patience, "the lock to be free", func() bool { return redis.Do(t, "EXISTS", "k") == int64(0) })
+			proxytest.WaitFor(t, "the lock to be free", func() bool { return srv.Redis.Do(t, "EXISTS", "k") == int64(0) })
 			_ = c.Conn.Close()
 		}
 	})

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"strconv"
@@ -51,55 +52,60 @@ func TestNothingIsExecutedBehindAWaitThatAHangupEnds(t *testing.T) {
 		"replicas":              {"WAIT 1 0", "LOCK k", "SET ghost 1"},
 		"replicas and database": {"SET a 1", "WAIT 1 0", "SELECT 0", "SET ghost 1"},
 	}
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
 		for name, lines := range pipelines {
 			for how, hangup := range hangups {
-				c := proxytest.Dial(t, srv.Addr())
+				c := srv.Dial(t)
 				c.Raw(proxytest.Inline(lines...))
-				awaitClients(t, redis, srv, "\nblocked_clients:1\r", 1)
+				awaitClients(t, srv, 1, 1)
 				hangup(c)
-				awaitClients(t, redis, srv, "\nblocked_clients:0\r", 0)
-				redis.Do(t, "RPUSH", "l", "x")
-				if got := redis.Do(t, "EVAL", "return {redis.call('LLEN', 'l'), redis.call('EXISTS', 'k', 'ghost')}", 0); got.([]any)[0] != int64(1) || got.([]any)[1] != int64(0) {
-					t.Errorf("%s, %s: %v elements are left, %v keys were written", name, how, got.([]any)[0], got.([]any)[1])
-				}
-				redis.Do(t, "FLUSHALL")
+				awaitClients(t, srv, 0, 0)
+				srv.Redis.Do(t, "RPUSH", "l", "x")
+				nothingIsLost(t, srv.Redis, name, how)
 			}
 		}
 	})
 }
 
-// awaitClients waits until Redis says what is expected of its clients, and the proxy has so many.
-func awaitClients(t testing.TB, redis *redistest.Server, srv *proxytest.Proxy, want string, clients int64) {
+// awaitClients waits until so many clients are blocked in Redis, and the proxy has so many.
+func awaitClients(t testing.TB, srv *proxytest.Proxy, blocked int, clients int64) {
 	t.Helper()
-	redistest.Eventually(t, proxytest.Patience, strings.TrimSpace(want), func() bool {
-		info, _ := redis.Do(t, "INFO", "clients").(string)
-		return strings.Contains(info, want) && srv.Stats().Clients == clients
+	proxytest.WaitFor(t, "the clients to wait or to be gone", func() bool {
+		return proxytest.Blocked(t, srv.Redis) == blocked && srv.Stats().Clients == clients
 	})
+}
+
+// nothingIsLost fails unless the list has its one element, and nothing behind the wait was executed. It empties the database.
+func nothingIsLost(t testing.TB, redis *redistest.Server, what ...string) {
+	t.Helper()
+	if got := fmt.Sprint(redis.Do(t, "EVAL", "return {redis.call('LLEN', 'l'), redis.call('EXISTS', 'k', 'ghost')}", 0)); got != "[1 0]" {
+		t.Errorf("%s: elements that are left, and keys that were written: %s", what, got)
+	}
+	redis.Do(t, "FLUSHALL")
 }
 
 // A client that hangs up while it waits for a lock does not get it, nor is anything behind it executed.
 func TestNothingIsExecutedBehindAWaitForALock(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
 		for how, hangup := range hangups {
 			for _, verb := range []string{"LOCK", "FAIRLOCK", "TRYLOCK"} {
-				holder, waiter := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+				holder, waiter := srv.Dial(t), srv.Dial(t)
 				holder.Quiet("LOCK", "k")
 				waiter.Raw(proxytest.Inline("GET a", verb+" k WAIT 60000", "SET ghost 1", "LOCK k2", "BLPOP l 0"))
-				redistest.Eventually(t, proxytest.Patience, "the waiter", func() bool { return srv.Stats().Waiting == 1 })
+				proxytest.WaitFor(t, "the waiter", func() bool { return srv.Stats().Waiting == 1 })
 				hangup(waiter)
-				redistest.Eventually(t, proxytest.Patience, "the waiter to be gone", func() bool { return srv.Stats().Clients == 1 })
+				proxytest.WaitFor(t, "the waiter to be gone", func() bool { return srv.Stats().Clients == 1 })
 				if got := holder.Quiet("UNLOCK", "k"); got != ":1\r\n" {
 					t.Errorf("%s, %s: UNLOCK: %q", verb, how, got)
 				}
 				// The lock may have been handed over to the waiter while it left: then it is released at once.
-				redistest.Eventually(t, proxytest.Patience, "the lock to be free", func() bool { return redis.Do(t, "EXISTS", "k") == int64(0) })
-				if got := redis.Do(t, "EXISTS", "k2", "ghost"); got != int64(0) {
+				proxytest.WaitFor(t, "the lock to be free", func() bool { return srv.Redis.Do(t, "EXISTS", "k") == int64(0) })
+				if got := srv.Redis.Do(t, "EXISTS", "k2", "ghost"); got != int64(0) {
 					t.Errorf("%s, %s: %v keys were written", verb, how, got)
 				}
 				_ = holder.Conn.Close()
-				redistest.Eventually(t, proxytest.Patience, "the holder to be gone", func() bool { return srv.Stats().Clients == 0 })
+				proxytest.WaitFor(t, "the holder to be gone", func() bool { return srv.Stats().Clients == 0 })
 			}
 		}
 	})
@@ -108,111 +114,89 @@ func TestNothingIsExecutedBehindAWaitForALock(t *testing.T) {
 // A client that hangs up while no connection is free for its blocking command takes nothing from the list later.
 func TestAWaitForAPinEndsWithTheClient(t *testing.T) {
 	t.Parallel()
-	for _, engine := range proxytest.Engines() {
-		t.Run(engine, func(t *testing.T) {
-			redis := redistest.Start(t)
-			srv := proxytest.Start(t, redis, func(o *proxy.Options) {
-				o.Engine = engine
-				o.Upstream.Pins.Max = 1
-				o.Upstream.Pins.Wait = time.Minute
-			})
-			for how, hangup := range hangups {
-				busy, c := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
-				busy.Send("BLPOP", "busy", "0")
-				awaitClients(t, redis, srv, "\nblocked_clients:1\r", 2)
-				waits := srv.Stats().PinWaits
-				c.Raw(proxytest.Inline("GET a", "BLPOP l 0", "SET ghost 1", "LOCK k"))
-				redistest.Eventually(t, proxytest.Patience, "the wait for a pin", func() bool { return srv.Stats().PinWaits > waits })
-				hangup(c)
-				redistest.Eventually(t, proxytest.Patience, "the client to be gone", func() bool { return srv.Stats().Clients == 1 })
-				redis.Do(t, "RPUSH", "l", "x")
-				redis.Do(t, "RPUSH", "busy", "x")
-				if _, err := busy.Frame(); err != nil {
-					t.Fatal(err)
-				}
-				_ = busy.Conn.Close()
-				awaitClients(t, redis, srv, "\nblocked_clients:0\r", 0)
-				if got := redis.Do(t, "EVAL", "return {redis.call('LLEN', 'l'), redis.call('EXISTS', 'k', 'ghost')}", 0); got.([]any)[0] != int64(1) || got.([]any)[1] != int64(0) {
-					t.Errorf("%s: %v elements are left, %v keys were written", how, got.([]any)[0], got.([]any)[1])
-				}
-				redis.Do(t, "FLUSHALL")
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		for how, hangup := range hangups {
+			busy, c := srv.Dial(t), srv.Dial(t)
+			busy.Send("BLPOP", "busy", "0")
+			awaitClients(t, srv, 1, 2)
+			waits := srv.Stats().PinWaits
+			c.Raw(proxytest.Inline("GET a", "BLPOP l 0", "SET ghost 1", "LOCK k"))
+			proxytest.WaitFor(t, "the wait for a pin", func() bool { return srv.Stats().PinWaits > waits })
+			hangup(c)
+			proxytest.WaitFor(t, "the client to be gone", func() bool { return srv.Stats().Clients == 1 })
+			srv.Redis.Do(t, "RPUSH", "l", "x")
+			srv.Redis.Do(t, "RPUSH", "busy", "x")
+			if _, err := busy.Frame(); err != nil {
+				t.Fatal(err)
 			}
-		})
-	}
+			_ = busy.Conn.Close()
+			awaitClients(t, srv, 0, 0)
+			nothingIsLost(t, srv.Redis, how)
+		}
+	}, func(o *proxy.Options) {
+		o.Upstream.Pins.Max = 1
+		o.Upstream.Pins.Wait = time.Minute
+	})
 }
 
 // A wait that ends with its client takes no reply with it that the client has before the wait.
 func TestRepliesBeforeAWaitAreWritten(t *testing.T) {
 	t.Parallel()
 	const rounds = 50
-	for _, engine := range proxytest.Engines() {
-		t.Run(engine, func(t *testing.T) {
-			redis := redistest.Start(t)
-			srv := proxytest.Start(t, redis, func(o *proxy.Options) {
-				o.Engine = engine
-				o.Upstream.Pins.Max = 1
-				o.Upstream.Pins.Wait = time.Minute
-			})
-			busy := proxytest.Dial(t, srv.Addr())
-			busy.Quiet("LOCK", "k")
-			busy.Send("BLPOP", "busy", "0")
-			awaitClients(t, redis, srv, "\nblocked_clients:1\r", 1)
-			for _, wait := range []string{"BLPOP l 0", "LOCK k WAIT 60000"} {
-				for round := range rounds {
-					c := proxytest.Dial(t, srv.Addr())
-					c.Raw(proxytest.Inline("SET a 1", wait, "SET ghost 1"))
-					c.HalfClose()
-					got, err := io.ReadAll(c.Conn)
-					_ = c.Conn.Close()
-					if string(got) != "+OK\r\n" || err != nil {
-						t.Fatalf("round %d: SET and %s: got %q, %v", round, wait, got, err)
-					}
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		busy := srv.Dial(t)
+		busy.Quiet("LOCK", "k")
+		busy.Send("BLPOP", "busy", "0")
+		awaitClients(t, srv, 1, 1)
+		for _, wait := range []string{"BLPOP l 0", "LOCK k WAIT 60000"} {
+			for round := range rounds {
+				c := srv.Dial(t)
+				c.Raw(proxytest.Inline("SET a 1", wait, "SET ghost 1"))
+				c.HalfClose()
+				got, err := io.ReadAll(c.Conn)
+				_ = c.Conn.Close()
+				if string(got) != "+OK\r\n" || err != nil {
+					t.Fatalf("round %d: SET and %s: got %q, %v", round, wait, got, err)
 				}
 			}
-			if got := redis.Do(t, "EXISTS", "ghost"); got != int64(0) {
-				t.Error("what is behind the wait was executed")
-			}
-		})
-	}
+		}
+		if got := srv.Redis.Do(t, "EXISTS", "ghost"); got != int64(0) {
+			t.Error("what is behind the wait was executed")
+		}
+	}, func(o *proxy.Options) {
+		o.Upstream.Pins.Max = 1
+		o.Upstream.Pins.Wait = time.Minute
+	})
 }
 
 // A hang-up is seen behind any number of commands that stand behind a blocking one, and more of them than may be unanswered
 // are held back, not lost.
 func TestAHangupIsSeenBehindManyCommandsThatWait(t *testing.T) {
 	t.Parallel()
-	for _, engine := range proxytest.Engines() {
-		t.Run(engine, func(t *testing.T) {
-			redis := redistest.Start(t)
-			srv := proxytest.Start(t, redis, func(o *proxy.Options) {
-				o.Engine = engine
-				o.Limits.Unanswered = 1000
-			})
-			many := strings.Repeat(proxytest.Inline("INCR n"), 1000)
-			for how, hangup := range hangups {
-				c := proxytest.Dial(t, srv.Addr())
-				c.Raw(proxytest.Inline("BLPOP l 0") + many)
-				awaitClients(t, redis, srv, "\nblocked_clients:1\r", 1)
-				hangup(c)
-				awaitClients(t, redis, srv, "\nblocked_clients:0\r", 0)
-				redis.Do(t, "RPUSH", "l", how)
-				if got := redis.Do(t, "LPOP", "l"); got != how {
-					t.Errorf("%s: the list had %v", how, got)
-				}
-			}
-			c := proxytest.Dial(t, srv.Addr())
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		many := strings.Repeat(proxytest.Inline("INCR n"), 1000)
+		for how, hangup := range hangups {
+			c := srv.Dial(t)
 			c.Raw(proxytest.Inline("BLPOP l 0") + many)
-			awaitClients(t, redis, srv, "\nblocked_clients:1\r", 1)
-			redis.Do(t, "RPUSH", "l", "x")
-			for range 1000 {
-				if _, err := c.Frame(); err != nil {
-					t.Fatal(err)
-				}
+			awaitClients(t, srv, 1, 1)
+			hangup(c)
+			awaitClients(t, srv, 0, 0)
+			srv.Redis.Do(t, "RPUSH", "l", how)
+			if got := srv.Redis.Do(t, "LPOP", "l"); got != how {
+				t.Errorf("%s: the list had %v", how, got)
 			}
-			if b, err := c.Frame(); b != ":1000\r\n" || err != nil {
-				t.Errorf("the last reply is %q, %v", b, err)
+		}
+		c := srv.Dial(t)
+		c.Raw(proxytest.Inline("BLPOP l 0") + many)
+		awaitClients(t, srv, 1, 1)
+		srv.Redis.Do(t, "RPUSH", "l", "x")
+		for range 1000 {
+			if _, err := c.Frame(); err != nil {
+				t.Fatal(err)
 			}
-		})
-	}
+		}
+		c.Gets(":1000")
+	}, func(o *proxy.Options) { o.Limits.Unanswered = 1000 })
 }
 
 // A client may end its side behind its last command, as a pipe into nc does. All that Redis serves at once is done and answered, however
@@ -220,14 +204,14 @@ func TestAHangupIsSeenBehindManyCommandsThatWait(t *testing.T) {
 func TestCommandsInFrontOfTheEndAreServed(t *testing.T) {
 	t.Parallel()
 	const rounds = 100
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
 		for _, c := range []struct{ lines, want string }{
 			{proxytest.Inline("RPUSH l a", "BLPOP l 0", "SET k v", "GET k"), ":1\r\n*2\r\n$1\r\nl\r\n$1\r\na\r\n+OK\r\n$1\r\nv\r\n"},
 			{proxytest.Inline("RPUSH l a b", "BLPOP l 0", "CLIENT SETNAME x", "BLPOP l 0", "CLIENT GETNAME"), ":2\r\n*2\r\n$1\r\nl\r\n$1\r\na\r\n+OK\r\n*2\r\n$1\r\nl\r\n$1\r\nb\r\n$1\r\nx\r\n"},
 			{proxytest.Inline("MULTI", "RPUSH l a", "EXEC", "BLPOP l 0", "RESET", "GET k"), "+OK\r\n+QUEUED\r\n*1\r\n:1\r\n*2\r\n$1\r\nl\r\n$1\r\na\r\n+RESET\r\n$-1\r\n"},
 		} {
 			for round := range rounds {
-				p := proxytest.Dial(t, srv.Addr())
+				p := srv.Dial(t)
 				p.Raw(c.lines)
 				p.HalfClose()
 				got, err := io.ReadAll(p.Conn)
@@ -235,7 +219,7 @@ func TestCommandsInFrontOfTheEndAreServed(t *testing.T) {
 				if string(got) != c.want || err != nil {
 					t.Fatalf("round %d: %q\ngot %q, %v", round, c.lines, got, err)
 				}
-				redis.Do(t, "DEL", "k", "l")
+				srv.Redis.Do(t, "DEL", "k", "l")
 			}
 		}
 	})
@@ -245,11 +229,11 @@ func TestCommandsInFrontOfTheEndAreServed(t *testing.T) {
 func TestAnEndThatComesWithTheLastBytesIsSeen(t *testing.T) {
 	t.Parallel()
 	const clients = 100
-	proxytest.EachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
 		for how, hangup := range hangups {
-			observer := proxytest.Dial(t, srv.Addr())
+			observer := srv.Dial(t)
 			for i := range clients {
-				c := proxytest.Dial(t, srv.Addr())
+				c := srv.Dial(t)
 				c.Script("PING", "+PONG")
 				c.Raw(proxytest.Inline("CLIENT REPLY OFF", "LOCK k"+strconv.Itoa(i)))
 				hangup(c)

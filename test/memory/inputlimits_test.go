@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/proxytest"
-	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -49,14 +48,14 @@ func TestTheInputLimitsOfRedisConcernTheirClientOnly(t *testing.T) {
 	t.Parallel()
 	for name, setting := range map[string]string{"argument": "proto-max-bulk-len", "buffer": "client-query-buffer-limit"} {
 		t.Run(name, func(t *testing.T) {
-			proxytest.EachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
+			proxytest.EachEngineWith(t, []string{"--" + setting, "1mb"}, func(t *testing.T, srv *proxytest.Proxy) {
 				proxytest.WaitFor(t, "the limits to be known", func() bool {
 					return min(srv.Shared().Upstream.MaxArgument(), 4*srv.Shared().Upstream.MaxShared()) == 1<<20
 				})
 				end := neighbours(t, srv.Addr(), 8)
 				for _, size := range []int{1<<20 + 1, 1500 << 10, 3 << 20} {
 					for _, command := range []string{"SET", "APPEND", "EVAL"} {
-						c := proxytest.Dial(t, srv.Addr())
+						c := srv.Dial(t)
 						c.Side = &proxytest.Side{T: t}
 						words := []string{command, "big", strings.Repeat("x", size)}
 						if command == "EVAL" {
@@ -72,7 +71,7 @@ func TestTheInputLimitsOfRedisConcernTheirClientOnly(t *testing.T) {
 				}
 				// Commands below the limits are served, also many at a time.
 				for _, size := range []int{200 << 10, 600 << 10, 1000 << 10} {
-					c := proxytest.Dial(t, srv.Addr())
+					c := srv.Dial(t)
 					one := string(resp.AppendCommand(nil, "SET", "below", strings.Repeat("x", size)))
 					go func() { _, _ = io.WriteString(c.Conn, strings.Repeat(one, 20)) }()
 					for i := range 20 {
@@ -82,17 +81,15 @@ func TestTheInputLimitsOfRedisConcernTheirClientOnly(t *testing.T) {
 					}
 				}
 				for _, command := range []string{"LOCK", "TRYLOCK", "FAIRLOCK", "LOCKINFO"} {
-					c := proxytest.Dial(t, srv.Addr())
+					c := srv.Dial(t)
 					if b := c.Quiet(command, strings.Repeat("x", 1<<20-10)); !strings.HasPrefix(b, "-ERR the name of the lock is too long: ") {
 						t.Errorf("%s: %.80q", command, b)
 					}
 				}
-				c := proxytest.Dial(t, srv.Addr())
-				if b := c.Quiet("LOCK", "short"); b[0] != ':' {
-					t.Errorf("LOCK: %q", b)
-				}
+				c := srv.Dial(t)
+				c.Script("LOCK short", ":")
 				end()
-			}, "--"+setting, "1mb")
+			})
 		})
 	}
 }
@@ -103,10 +100,10 @@ func TestALargeCommandBeyondTheQueryBufferLimitClosesItsClient(t *testing.T) {
 	t.Parallel()
 	for limit, sizes := range map[string][]int{"1mb": {4 << 20, 5 << 20, 20 << 20}, "8mb": {9 << 20, 20 << 20}} {
 		t.Run(limit, func(t *testing.T) {
-			proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+			proxytest.EachEngineWith(t, []string{"--client-query-buffer-limit", limit}, func(t *testing.T, srv *proxytest.Proxy) {
 				for i := range 3 {
 					for _, size := range sizes {
-						for name, addr := range map[string]string{"direct": redis.Addr(), "through the proxy": srv.Addr()} {
+						for name, addr := range map[string]string{"direct": srv.Redis.Addr(), "through the proxy": srv.Addr()} {
 							c := proxytest.Dial(t, addr)
 							c.Do("PING")
 							c.Side = &proxytest.Side{T: t}
@@ -119,11 +116,9 @@ func TestALargeCommandBeyondTheQueryBufferLimitClosesItsClient(t *testing.T) {
 						}
 					}
 				}
-				c := proxytest.Dial(t, srv.Addr())
-				if got := c.Do("PING"); got != "+PONG\r\n" {
-					t.Errorf("PING behind them = %q", got)
-				}
-			}, "--client-query-buffer-limit", limit)
+				c := srv.Dial(t)
+				c.Script("PING", "+PONG")
+			})
 		})
 	}
 }

@@ -46,52 +46,49 @@ const heldAtMost = 16 << 20
 func TestInputBehindAWaitingCommandStaysInTheSockets(t *testing.T) {
 	redis := redistest.Start(t)
 	command := resp.AppendCommand(nil, "SETRANGE", "x", "0", strings.Repeat("v", 64<<10))
-	for _, engine := range proxytest.Engines() {
-		t.Run(engine, func(t *testing.T) {
-			srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine = engine })
-			holder := proxytest.Dial(t, srv.Addr())
-			holder.Do("LOCK", t.Name())
-			const waiters, total = 3, 64 << 20
-			var all [waiters]*proxytest.Client
-			var sent [waiters]int
-			for i := range all {
-				all[i] = proxytest.Dial(t, srv.Addr())
-				all[i].Send("LOCK", t.Name())
-				redistest.Eventually(t, proxytest.Patience, "the client to wait", func() bool { return srv.Stats().Waiting == i+1 })
-				all[i].Send("UNLOCK", t.Name())
-				if sent[i] = pour(t, all[i].Conn, command, total); sent[i] >= total {
-					t.Errorf("all %d MiB were taken behind a command that waits", sent[i]>>20)
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
+		holder := srv.Dial(t)
+		holder.Do("LOCK", t.Name())
+		const waiters, total = 3, 64 << 20
+		var all [waiters]*proxytest.Client
+		var sent [waiters]int
+		for i := range all {
+			all[i] = srv.Dial(t)
+			all[i].Send("LOCK", t.Name())
+			proxytest.WaitFor(t, "the client to wait", func() bool { return srv.Stats().Waiting == i+1 })
+			all[i].Send("UNLOCK", t.Name())
+			if sent[i] = pour(t, all[i].Conn, command, total); sent[i] >= total {
+				t.Errorf("all %d MiB were taken behind a command that waits", sent[i]>>20)
+			}
+		}
+		if got, most := srv.Measured(), waiters*2*heldAtMost; got > most {
+			t.Errorf("%d bytes are held, want at most %d", got, most)
+		}
+		var heap runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&heap)
+		if heap.HeapInuse > 200<<20 {
+			t.Errorf("the heap has %d MiB", heap.HeapInuse>>20)
+		}
+		holder.Do("UNLOCK", t.Name())
+		for i, c := range all {
+			if rest := sent[i] % len(command); rest > 0 {
+				go func() { _, _ = c.Conn.Write(command[rest:]) }()
+			}
+		}
+		for i, c := range all {
+			want := []string{"", ":1\r\n"}
+			for range (sent[i] + len(command) - 1) / len(command) {
+				want = append(want, ":65536\r\n")
+			}
+			for n, w := range want {
+				if got, err := c.Frame(); err != nil || got != w && w != "" {
+					t.Fatalf("waiter %d, reply %d: %q, %v", i, n, got, err)
 				}
 			}
-			if got, most := srv.Measured(), waiters*2*heldAtMost; got > most {
-				t.Errorf("%d bytes are held, want at most %d", got, most)
-			}
-			var heap runtime.MemStats
-			runtime.GC()
-			runtime.ReadMemStats(&heap)
-			if heap.HeapInuse > 200<<20 {
-				t.Errorf("the heap has %d MiB", heap.HeapInuse>>20)
-			}
-			holder.Do("UNLOCK", t.Name())
-			for i, c := range all {
-				if rest := sent[i] % len(command); rest > 0 {
-					go func() { _, _ = c.Conn.Write(command[rest:]) }()
-				}
-			}
-			for i, c := range all {
-				want := []string{"", ":1\r\n"}
-				for range (sent[i] + len(command) - 1) / len(command) {
-					want = append(want, ":65536\r\n")
-				}
-				for n, w := range want {
-					if got, err := c.Frame(); err != nil || got != w && w != "" {
-						t.Fatalf("waiter %d, reply %d: %q, %v", i, n, got, err)
-					}
-				}
-			}
-			redistest.Eventually(t, proxytest.Patience, "everything to be given back", func() bool { return srv.Measured() < waiters*budgetFree })
-		})
-	}
+		}
+		proxytest.WaitFor(t, "everything to be given back", func() bool { return srv.Measured() < waiters*budgetFree })
+	})
 }
 
 const budgetFree = 64 << 10
@@ -101,46 +98,40 @@ func TestInputBehindABlockedCommandClosesNobody(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	command := resp.AppendCommand(nil, "SETRANGE", "x", "0", strings.Repeat("v", 64<<10))
-	for _, engine := range proxytest.Engines() {
-		t.Run(engine, func(t *testing.T) {
-			srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.Limits.Memory = engine, 16<<20 })
-			const waiters, total = 3, 24 << 20
-			var all [waiters]*proxytest.Client
-			var sent [waiters]int
-			for i := range all {
-				all[i] = proxytest.Dial(t, srv.Addr())
-				all[i].Send("BLPOP", t.Name(), "0")
-				redistest.Eventually(t, proxytest.Patience, "the client to block", func() bool {
-					info, _ := redis.Do(t, "INFO", "clients").(string)
-					return strings.Contains(info, fmt.Sprintf("blocked_clients:%d\r", i+1))
-				})
-				if sent[i] = pour(t, all[i].Conn, command, total); sent[i] >= total {
-					t.Errorf("all %d MiB were taken behind a command that waits", sent[i]>>20)
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
+		const waiters, total = 3, 24 << 20
+		var all [waiters]*proxytest.Client
+		var sent [waiters]int
+		for i := range all {
+			all[i] = srv.Dial(t)
+			all[i].Send("BLPOP", t.Name(), "0")
+			proxytest.AwaitBlocked(t, i+1, redis)
+			if sent[i] = pour(t, all[i].Conn, command, total); sent[i] >= total {
+				t.Errorf("all %d MiB were taken behind a command that waits", sent[i]>>20)
+			}
+		}
+		for range all {
+			redis.Do(t, "RPUSH", t.Name(), "element")
+		}
+		for i, c := range all {
+			if rest := sent[i] % len(command); rest > 0 {
+				go func() { _, _ = c.Conn.Write(command[rest:]) }()
+			}
+		}
+		for i, c := range all {
+			if got, err := c.Frame(); err != nil || !strings.HasPrefix(got, "*2\r\n") {
+				t.Fatalf("waiter %d: %q, %v", i, got, err)
+			}
+			for n := range (sent[i] + len(command) - 1) / len(command) {
+				if got, err := c.Frame(); err != nil || got != ":65536\r\n" {
+					t.Fatalf("waiter %d, reply %d: %q, %v", i, n, got, err)
 				}
 			}
-			for range all {
-				redis.Do(t, "RPUSH", t.Name(), "element")
-			}
-			for i, c := range all {
-				if rest := sent[i] % len(command); rest > 0 {
-					go func() { _, _ = c.Conn.Write(command[rest:]) }()
-				}
-			}
-			for i, c := range all {
-				if got, err := c.Frame(); err != nil || !strings.HasPrefix(got, "*2\r\n") {
-					t.Fatalf("waiter %d: %q, %v", i, got, err)
-				}
-				for n := range (sent[i] + len(command) - 1) / len(command) {
-					if got, err := c.Frame(); err != nil || got != ":65536\r\n" {
-						t.Fatalf("waiter %d, reply %d: %q, %v", i, n, got, err)
-					}
-				}
-			}
-			if n := srv.Stats().Closed["memory_limit"]; n > 0 {
-				t.Errorf("%d clients closed", n)
-			}
-		})
-	}
+		}
+		if n := srv.Stats().Closed["memory_limit"]; n > 0 {
+			t.Errorf("%d clients closed", n)
+		}
+	}, func(o *proxy.Options) { o.Limits.Memory = 16 << 20 })
 }
 
 // A client that hangs up waits no longer, whatever it has sent behind its LOCK.
@@ -162,7 +153,7 @@ func TestHangupIsSeenBehindUnreadInput(t *testing.T) {
 				o.Limits.Memory = 1 << 20 // so that little is read
 			})
 			connect := func() *proxytest.Client {
-				c := proxytest.Dial(t, srv.Addr())
+				c := srv.Dial(t)
 				if engine == "tls" {
 					c.Conn = tls.Client(c.Conn, &tls.Config{InsecureSkipVerify: true})
 				}
@@ -173,9 +164,9 @@ func TestHangupIsSeenBehindUnreadInput(t *testing.T) {
 			for i := range 3 {
 				c := connect()
 				c.Send("LOCK", t.Name())
-				redistest.Eventually(t, proxytest.Patience, "the client to wait", func() bool { return srv.Stats().Waiting == 1 })
+				proxytest.WaitFor(t, "the client to wait", func() bool { return srv.Stats().Waiting == 1 })
 				c.Raw(strings.Repeat(string(resp.AppendCommand(nil, "SET", "k", strings.Repeat("v", 1000))), 90))
-				redistest.Eventually(t, proxytest.Patience, "the client not to be read any more", func() bool { return srv.Paused() == 1 })
+				proxytest.WaitFor(t, "the client not to be read any more", func() bool { return srv.Paused() == 1 })
 				socket := c.Conn
 				if secure, ok := socket.(*tls.Conn); ok {
 					socket = secure.NetConn()
@@ -189,11 +180,9 @@ func TestHangupIsSeenBehindUnreadInput(t *testing.T) {
 					_ = socket.(*net.TCPConn).SetLinger(0)
 					_ = socket.Close()
 				}
-				redistest.Eventually(t, proxytest.Patience, "the wait to end", func() bool { return srv.Stats().Waiting == 0 && srv.Stats().Clients == 1 })
+				proxytest.WaitFor(t, "the wait to end", func() bool { return srv.Stats().Waiting == 0 && srv.Stats().Clients == 1 })
 			}
-			if got := holder.Do("EXISTS", "k"); got != ":0\r\n" {
-				t.Errorf("what was behind the LOCK of a client that has gone was executed: %q", got)
-			}
+			holder.Script("EXISTS k", ":0")
 		})
 	}
 }
@@ -202,59 +191,40 @@ func TestHangupIsSeenBehindUnreadInput(t *testing.T) {
 func TestHangupIsSeenBehindBlockingCommand(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	for _, engine := range proxytest.Engines() {
-		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.Limits.Memory = engine, 1<<20 })
-		other, c := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
+		other, c := srv.Dial(t), srv.Dial(t)
 		c.Send("BLPOP", "list", "0")
 		c.Send("SELECT", "1") // waits for the reply, and everything behind it
 		c.Raw(strings.Repeat(string(resp.AppendCommand(nil, "SET", "k", strings.Repeat("v", 1000))), 90))
-		redistest.Eventually(t, proxytest.Patience, "the client not to be read any more", func() bool { return srv.Paused() == 1 })
+		proxytest.WaitFor(t, "the client not to be read any more", func() bool { return srv.Paused() == 1 })
 		c.HalfClose()
-		redistest.Eventually(t, proxytest.Patience, engine+": the client to be gone", func() bool { return srv.Stats().Clients == 1 })
-		redistest.Eventually(t, proxytest.Patience, "Redis to know it", func() bool {
-			return strings.Contains(redis.Do(t, "INFO", "clients").(string), "blocked_clients:0\r\n")
-		})
-		if got := other.Do("RPUSH", "list", "x"); got != ":1\r\n" {
-			t.Errorf("%s: RPUSH: %q", engine, got)
-		}
+		proxytest.WaitFor(t, srv.Options.Engine+": the client to be gone", func() bool { return srv.Stats().Clients == 1 })
+		proxytest.AwaitBlocked(t, 0, redis)
+		other.Script("RPUSH list x", ":1")
 		other.Do("DEL", "list")
-	}
+	}, func(o *proxy.Options) { o.Limits.Memory = 1 << 20 })
 }
 
 func TestLargeFirstCommandPassesWithoutBeingHeld(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	value := large()
-	for _, engine := range proxytest.Engines() {
-		t.Run(engine, func(t *testing.T) {
-			srv := proxytest.Start(t, redis, func(o *proxy.Options) {
-				o.Engine = engine
-				o.Limits.Query = 8 << 20
-			})
-			c := proxytest.Dial(t, srv.Addr())
-			c.Send("SET", "k", value)
-			c.Send("STRLEN", "k")
-			for _, want := range []string{"+OK\r\n", fmt.Sprintf(":%d\r\n", len(value))} {
-				if got, err := c.Frame(); got != want || err != nil {
-					t.Fatalf("reply %q, %v, want %q", got, err, want)
-				}
-			}
-		})
-	}
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
+		c := srv.Dial(t)
+		c.Send("SET", "k", value)
+		c.Send("STRLEN", "k")
+		c.Gets("+OK", fmt.Sprintf(":%d\r\n", len(value)))
+	}, func(o *proxy.Options) { o.Limits.Query = 8 << 20 })
 }
 
 // The limit for the first command holds for one that has begun.
 func TestLargeFirstCommandMustComeInTime(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	for _, engine := range proxytest.Engines() {
-		srv := proxytest.Start(t, redis, func(o *proxy.Options) {
-			o.Engine = engine
-			o.Limits.FirstCommand = 500 * time.Millisecond
-		})
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
 		var whole *proxytest.Client
-		redistest.Eventually(t, proxytest.Patience, "a client whose first command comes in time", func() bool { // the machine may be busy
-			whole = proxytest.Dial(t, srv.Addr())
+		proxytest.WaitFor(t, "a client whose first command comes in time", func() bool { // the machine may be busy
+			whole = srv.Dial(t)
 			whole.Side = &proxytest.Side{T: t} // its errors are not ours
 			whole.Send("SET", "k", strings.Repeat("x", 100_000))
 			got, _ := whole.Frame()
@@ -263,19 +233,17 @@ func TestLargeFirstCommandMustComeInTime(t *testing.T) {
 		whole.Side = nil
 		late := srv.Stats().Closed["first_command"]
 		for _, size := range []int{100_000, 8 << 20} {
-			c := proxytest.Dial(t, srv.Addr())
+			c := srv.Dial(t)
 			c.Raw(fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n%s", size, strings.Repeat("x", 50_000)))
 			if got, err := c.Frame(); !errors.Is(err, io.EOF) {
-				t.Errorf("%s: %q, %v", engine, got, err)
+				t.Errorf("%s: %q, %v", srv.Options.Engine, got, err)
 			}
 		}
 		if got := srv.Stats().Closed["first_command"] - late; got != 2 {
-			t.Errorf("%s: %d clients are counted", engine, got)
+			t.Errorf("%s: %d clients are counted", srv.Options.Engine, got)
 		}
-		if got := whole.Do("PING"); got != "+PONG\r\n" {
-			t.Errorf("%s: a client whose first command came in time: %q", engine, got)
-		}
-	}
+		whole.Script("PING", "+PONG")
+	}, func(o *proxy.Options) { o.Limits.FirstCommand = 500 * time.Millisecond })
 }
 
 // The largest are closed first, with the reason in the log; nobody else notices.
@@ -289,29 +257,27 @@ func TestLargestClientsAreCutWhenAllTogetherHaveTooMuch(t *testing.T) {
 			srv := proxytest.Start(t, redis, func(o *proxy.Options) {
 				o.Engine, o.Limits.Memory, o.Logger = engine, 32<<20, zap.New(core)
 			})
-			small, large := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+			small, large := srv.Dial(t), srv.Dial(t)
 			small.Raw(strings.Repeat("GET big\r\n", 18)) // some of it is in the sockets
-			redistest.Eventually(t, proxytest.Patience, "the first client's replies", func() bool { return srv.Measured() > 6<<20 })
+			proxytest.WaitFor(t, "the first client's replies", func() bool { return srv.Measured() > 6<<20 })
 			for range 30 {
 				if srv.Stats().Closed["memory_limit"] > 0 {
 					break
 				}
 				_, _ = large.Conn.Write([]byte(strings.Repeat("GET big\r\n", 10)))
 			}
-			redistest.Eventually(t, proxytest.Patience, "the largest client to be closed", func() bool { return srv.Stats().Closed["memory_limit"] == 1 })
+			proxytest.WaitFor(t, "the largest client to be closed", func() bool { return srv.Stats().Closed["memory_limit"] == 1 })
 			for range 18 {
 				if got, err := small.Frame(); err != nil || len(got) < 1<<20 {
 					t.Fatalf("the other client got %d bytes, %v", len(got), err)
 				}
 			}
-			if got := small.Do("PING"); got != "+PONG\r\n" {
-				t.Errorf("the other client: %q", got)
-			}
+			small.Script("PING", "+PONG")
 			warnings := logs.FilterField(zap.String("limit", "max-memory")).All()
 			if len(warnings) != 1 || warnings[0].ContextMap()["client"] != large.Conn.LocalAddr().String() {
 				t.Errorf("the log says %v", warnings)
 			}
-			redistest.Eventually(t, proxytest.Patience, "everything to be given back", func() bool { return srv.Stats().Memory == 0 })
+			proxytest.WaitFor(t, "everything to be given back", func() bool { return srv.Stats().Memory == 0 })
 		})
 	}
 }
@@ -320,51 +286,48 @@ func TestLargestClientsAreCutWhenAllTogetherHaveTooMuch(t *testing.T) {
 func TestRequestsThatRedisDoesNotTakeAreCharged(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	for _, engine := range proxytest.Engines() {
-		t.Run(engine, func(t *testing.T) {
-			srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.Limits.Memory = engine, 32<<20 })
-			const clients = 24
-			var all [clients]*proxytest.Client
-			for i := range all {
-				all[i] = proxytest.Dial(t, srv.Addr())
-				all[i].Do("PING")
-			}
-			command := resp.AppendCommand(nil, "SET", "k", strings.Repeat("v", 60<<10))
-			redis.Pause()
-			defer redis.Continue()
-			sent := make([]int, clients)
-			done := make(chan struct{})
-			for i, c := range all {
-				go func() {
-					sent[i] = pour(t, c.Conn, command, 64<<20)
-					done <- struct{}{}
-				}()
-			}
-			for range all {
-				<-done
-			}
-			if got := srv.Stats().Memory; got > 32<<20 {
-				t.Errorf("%d MiB are charged", got>>20)
-			}
-			if n := srv.Stats().Closed["memory_limit"]; n != 0 {
-				t.Errorf("%d clients were closed although it was enough not to read them", n)
-			}
-			redis.Continue()
-			for i, c := range all {
-				if rest := sent[i] % len(command); rest > 0 {
-					if _, err := c.Conn.Write(command[rest:]); err != nil {
-						t.Fatal(err)
-					}
-				}
-				for n := range (sent[i] + len(command) - 1) / len(command) {
-					if got, err := c.Frame(); got != "+OK\r\n" {
-						t.Fatalf("client %d, reply %d: %q, %v", i, n, got, err)
-					}
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
+		const clients = 24
+		var all [clients]*proxytest.Client
+		for i := range all {
+			all[i] = srv.Dial(t)
+			all[i].Do("PING")
+		}
+		command := resp.AppendCommand(nil, "SET", "k", strings.Repeat("v", 60<<10))
+		redis.Pause()
+		defer redis.Continue()
+		sent := make([]int, clients)
+		done := make(chan struct{})
+		for i, c := range all {
+			go func() {
+				sent[i] = pour(t, c.Conn, command, 64<<20)
+				done <- struct{}{}
+			}()
+		}
+		for range all {
+			<-done
+		}
+		if got := srv.Stats().Memory; got > 32<<20 {
+			t.Errorf("%d MiB are charged", got>>20)
+		}
+		if n := srv.Stats().Closed["memory_limit"]; n != 0 {
+			t.Errorf("%d clients were closed although it was enough not to read them", n)
+		}
+		redis.Continue()
+		for i, c := range all {
+			if rest := sent[i] % len(command); rest > 0 {
+				if _, err := c.Conn.Write(command[rest:]); err != nil {
+					t.Fatal(err)
 				}
 			}
-			redistest.Eventually(t, proxytest.Patience, "everything to be given back", func() bool { return srv.Stats().Memory == 0 })
-		})
-	}
+			for n := range (sent[i] + len(command) - 1) / len(command) {
+				if got, err := c.Frame(); got != "+OK\r\n" {
+					t.Fatalf("client %d, reply %d: %q, %v", i, n, got, err)
+				}
+			}
+		}
+		proxytest.WaitFor(t, "everything to be given back", func() bool { return srv.Stats().Memory == 0 })
+	}, func(o *proxy.Options) { o.Limits.Memory = 32 << 20 })
 }
 
 // So are empty ones. A client whose bytes pass unread is not read further than Redis takes them.
@@ -374,7 +337,7 @@ func TestUnreadRequestsThatRedisDoesNotTakeAreCharged(t *testing.T) {
 	for _, engine := range proxytest.Engines() {
 		for _, way := range [][2]string{{"MONITOR", proxytest.Inline("ECHO " + strings.Repeat("x", 1000))}, {"CLIENT NO-EVICT on", proxytest.Inline(strings.Repeat(" ", 1000))}} {
 			srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.Limits.Memory = engine, 4<<20 })
-			c := proxytest.Dial(t, srv.Addr())
+			c := srv.Dial(t)
 			c.Quiet(strings.Fields(way[0])...)
 			redis.Pause()
 			raw := way[0] == "MONITOR"
@@ -392,7 +355,7 @@ func TestUnreadRequestsThatRedisDoesNotTakeAreCharged(t *testing.T) {
 					t.Errorf("%s: %d bytes are kept of %d clients that monitor", engine, got, srv.Stats().Clients)
 				}
 			} else {
-				redistest.Eventually(t, proxytest.Patience, engine+": the client to be closed behind "+way[0], func() bool { return srv.Stats().Closed["memory_limit"] == 1 })
+				proxytest.WaitFor(t, engine+": the client to be closed behind "+way[0], func() bool { return srv.Stats().Closed["memory_limit"] == 1 })
 			}
 			redis.Continue()
 		}
@@ -403,10 +366,9 @@ func TestUnreadRequestsThatRedisDoesNotTakeAreCharged(t *testing.T) {
 func TestIdleClientsKeepLittle(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	for _, engine := range proxytest.Engines() {
-		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine = engine })
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
 		many := strings.Split(strings.Repeat("a ", 30_000)+"a", " ")
-		long := engine + strings.Repeat("x", 1<<20)
+		long := srv.Options.Engine + strings.Repeat("x", 1<<20)
 		for _, command := range [][]string{
 			append([]string{"LOCK"}, many...),
 			append([]string{"CLIENT"}, many...),
@@ -415,7 +377,7 @@ func TestIdleClientsKeepLittle(t *testing.T) {
 			{"UNLOCK", long},
 			{"GET", long},
 		} {
-			c := proxytest.Dial(t, srv.Addr())
+			c := srv.Dial(t)
 			c.Do(command...)
 			c.Do("PING")
 			held := 0
@@ -423,12 +385,12 @@ func TestIdleClientsKeepLittle(t *testing.T) {
 				held = len(long) // the name of the lock, until its end
 			}
 			if got := srv.Measured(); got > budgetFree+held {
-				t.Errorf("%s: %d bytes are kept after %s", engine, got, command[0])
+				t.Errorf("%s: %d bytes are kept after %s", srv.Options.Engine, got, command[0])
 			}
 			_ = c.Conn.Close()
-			redistest.Eventually(t, proxytest.Patience, "the client to be gone", func() bool { return srv.Stats().Clients == 0 })
+			proxytest.WaitFor(t, "the client to be gone", func() bool { return srv.Stats().Clients == 0 })
 		}
-	}
+	})
 }
 
 // What a client that monitors does not read waits at Redis, as on a direct connection. Nothing of it is lost.
@@ -436,7 +398,7 @@ func TestMonitorIsReadNoFasterThanItsClientReads(t *testing.T) {
 	t.Parallel()
 	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine = engine })
-		monitor, gone, writer := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		monitor, gone, writer := srv.Dial(t), srv.Dial(t), srv.Dial(t)
 		monitor.Do("MONITOR")
 		gone.Do("MONITOR")
 		const commands = 24
@@ -448,7 +410,7 @@ func TestMonitorIsReadNoFasterThanItsClientReads(t *testing.T) {
 			}
 		}
 		_ = gone.Conn.Close()
-		redistest.Eventually(t, proxytest.Patience, "the client that has gone to leave its connection", func() bool { return srv.Stats().PinReasons["monitor"] == 1 })
+		proxytest.WaitFor(t, "the client that has gone to leave its connection", func() bool { return srv.Stats().PinReasons["monitor"] == 1 })
 		for n := 0; n < commands; {
 			line, err := monitor.Frame()
 			if err != nil {
@@ -465,24 +427,23 @@ func TestMonitorIsReadNoFasterThanItsClientReads(t *testing.T) {
 func TestNamesAreCharged(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	for _, engine := range proxytest.Engines() {
-		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.Limits.Memory = engine, 16<<20 })
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
 		for range 12 {
-			c := proxytest.Dial(t, srv.Addr())
+			c := srv.Dial(t)
 			_, _ = c.Conn.Write(resp.AppendCommand(nil, "CLIENT", "SETNAME", strings.Repeat("n", 2<<20)))
 			_, _ = c.Frame()
 		}
 		for range 3 {
-			c := proxytest.Dial(t, srv.Addr())
+			c := srv.Dial(t)
 			c.Do("MULTI")
 			for range 6 {
 				_, _ = c.Conn.Write(resp.AppendCommand(nil, "CLIENT", "SETNAME", strings.Repeat("n", 1<<20)))
 				_, _ = c.Frame()
 			}
 		}
-		redistest.Eventually(t, proxytest.Patience, "clients to be closed", func() bool { return srv.Stats().Closed["memory_limit"] > 0 })
-		redistest.Eventually(t, proxytest.Patience, "the rest to fit", func() bool { return srv.Measured() <= 16<<20 })
-	}
+		proxytest.WaitFor(t, "clients to be closed", func() bool { return srv.Stats().Closed["memory_limit"] > 0 })
+		proxytest.WaitFor(t, "the rest to fit", func() bool { return srv.Measured() <= 16<<20 })
+	}, func(o *proxy.Options) { o.Limits.Memory = 16 << 20 })
 }
 
 // The names of locks are in the memory of the proxy for as long as the locks are held.
@@ -490,7 +451,7 @@ func TestLocksCountTowardTheMemoryOfTheirClient(t *testing.T) {
 	t.Parallel()
 	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.Limits.Memory = engine, 16<<20 })
-		other, c := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+		other, c := srv.Dial(t), srv.Dial(t)
 		other.Do("LOCK", "small")
 		if got := c.Do("LOCK", strings.Repeat("n", 130<<10)); !strings.HasPrefix(got, "-ERR the name of the lock is too long") {
 			t.Errorf("a name that takes more than a small share of the memory: %q", got)
@@ -505,7 +466,7 @@ func TestLocksCountTowardTheMemoryOfTheirClient(t *testing.T) {
 		for i := range 80 {
 			c.Do("UNLOCK", name+fmt.Sprint(i))
 		}
-		redistest.Eventually(t, proxytest.Patience, "the names to be released", func() bool { return srv.Measured() < 4<<20 })
+		proxytest.WaitFor(t, "the names to be released", func() bool { return srv.Measured() < 4<<20 })
 		held := 0
 		for strings.HasPrefix(c.Do("LOCK", name+fmt.Sprint(held)), ":") {
 			held++
@@ -513,27 +474,23 @@ func TestLocksCountTowardTheMemoryOfTheirClient(t *testing.T) {
 		if got := c.Do("LOCK", name); !strings.HasPrefix(got, "-OVERLOADED no memory is left") || held < 100 || srv.Measured() > 16<<20 {
 			t.Errorf("behind %d locks, with %d bytes: %q", held, srv.Measured(), got)
 		}
-		if got := c.Do("UNLOCK", name+"0"); got != ":1\r\n" {
-			t.Errorf("a release: %q", got)
-		}
-		if got := other.Do("UNLOCK", "small"); got != ":1\r\n" {
-			t.Errorf("another client: %q", got)
-		}
+		c.Script("UNLOCK "+name+"0", ":1")
+		other.Script("UNLOCK small", ":1")
 	})
 }
 
 // While a client waits for a lock, the lock engine has its name several times.
 func TestTheNameOfALockCountsAsOftenAsItIsHeld(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
 		const waiters = 8
 		name := strings.Repeat("n", 1<<20)
-		holder := proxytest.Dial(t, srv.Addr())
+		holder := srv.Dial(t)
 		holder.Do("LOCK", name)
 		was := srv.Measured()
 		for i := range waiters {
-			proxytest.Dial(t, srv.Addr()).Send("FAIRLOCK", name)
-			redistest.Eventually(t, proxytest.Patience, "the client to wait", func() bool { return srv.Stats().Waiting == i+1 })
+			srv.Dial(t).Send("FAIRLOCK", name)
+			proxytest.WaitFor(t, "the client to wait", func() bool { return srv.Stats().Waiting == i+1 })
 		}
 		if got, least := srv.Measured()-was, waiters*4*len(name); got < least {
 			t.Errorf("%d bytes are charged, at least %d are held", got, least)
@@ -547,11 +504,11 @@ func TestLongNamesOfLocksDoNotFillTheLog(t *testing.T) {
 	redis := redistest.Start(t)
 	core, logs := observer.New(zap.DebugLevel)
 	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Logger = zap.New(core) })
-	holder, other := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+	holder, other := srv.Dial(t), srv.Dial(t)
 	name := strings.Repeat("n", 1<<20)
 	holder.Quiet("LOCK", name)
 	other.Quiet("FORCEUNLOCK", name)
-	redistest.Eventually(t, proxytest.Patience, "the loss", func() bool { return logs.FilterMessageSnippet("lost").Len() > 0 })
+	proxytest.WaitFor(t, "the loss", func() bool { return logs.FilterMessageSnippet("lost").Len() > 0 })
 	for _, entry := range logs.All() {
 		for field, value := range entry.ContextMap() {
 			if text := fmt.Sprint(value); len(text) > 10_000 {
@@ -596,21 +553,18 @@ func TestCommandsThatAreCarriedOutOneByOneStayInTheSockets(t *testing.T) {
 					piece = resp.AppendCommand(piece, command...)
 				}
 			}
-			for _, engine := range proxytest.Engines() {
-				srv := proxytest.Start(t, redis, func(o *proxy.Options) {
-					o.Engine, o.Upstream.Password, o.Limits.Unanswered = engine, test.password, 256<<10
-				})
-				c := proxytest.Dial(t, srv.Addr())
+			proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
+				c := srv.Dial(t)
 				go func() { _, _ = io.Copy(io.Discard, c.Conn) }()
 				for n, taken := 0, true; taken && n < 4*most; n += len(piece) { // Redis may be as fast as the client
 					taken = pour(t, c.Conn, piece, len(piece)) == len(piece)
 					if got := srv.Measured(); got > test.most {
-						t.Fatalf("%s: %d bytes are held, want at most %d", engine, got, test.most)
+						t.Fatalf("%s: %d bytes are held, want at most %d", srv.Options.Engine, got, test.most)
 					}
 				}
 				_ = c.Conn.Close()
-				redistest.Eventually(t, proxytest.Patience, "everything to be given back", func() bool { return srv.Measured() == 0 })
-			}
+				proxytest.WaitFor(t, "everything to be given back", func() bool { return srv.Measured() == 0 })
+			}, func(o *proxy.Options) { o.Upstream.Password, o.Limits.Unanswered = test.password, 256<<10 })
 		})
 	}
 }

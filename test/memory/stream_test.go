@@ -29,52 +29,39 @@ func TestLargeCommandPassesWithoutBeingHeld(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	value := large()
-	for _, engine := range proxytest.Engines() {
-		t.Run(engine, func(t *testing.T) {
-			srv := proxytest.Start(t, redis, func(o *proxy.Options) {
-				o.Engine = engine
-				o.Limits.Query = 8 << 20
-			})
-			c, other := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
-			// Around it, commands that travel on the lane: their order must hold.
-			c.Raw(fmt.Sprintf("*1\r\n$4\r\nPING\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n", len(value)))
-			c.Raw(value[:20<<20])
-			if got := other.Do("PING"); got != "+PONG\r\n" {
-				t.Errorf("another client's PING in the middle of it = %q", got)
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
+		c, other := srv.Dial(t), srv.Dial(t)
+		// Around it, commands that travel on the lane: their order must hold.
+		c.Raw(fmt.Sprintf("*1\r\n$4\r\nPING\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n", len(value)))
+		c.Raw(value[:20<<20])
+		other.Script("PING", "+PONG")
+		c.Raw(value[20<<20:] + "\r\n*2\r\n$6\r\nSTRLEN\r\n$1\r\nk\r\n")
+		c.Gets("+PONG", "+OK", fmt.Sprintf(":%d\r\n", len(value)))
+		direct := proxytest.Dial(t, redis.Addr())
+		for name, from := range map[string]*proxytest.Client{"direct": direct, "through the proxy": c} {
+			from.Send("GET", "k")
+			_ = from.Conn.SetReadDeadline(time.Now().Add(time.Minute)) // that of a single frame is shorter
+			sum := sha256.New()
+			head := fmt.Sprintf("$%d\r\n", len(value))
+			if _, err := io.CopyN(sum, from.Conn, int64(len(head)+len(value)+2)); err != nil {
+				t.Fatal(err)
 			}
-			c.Raw(value[20<<20:] + "\r\n*2\r\n$6\r\nSTRLEN\r\n$1\r\nk\r\n")
-			for _, want := range []string{"+PONG\r\n", "+OK\r\n", fmt.Sprintf(":%d\r\n", len(value))} {
-				if got, err := c.Frame(); got != want || err != nil {
-					t.Fatalf("reply %q, %v, want %q", got, err, want)
-				}
+			if sha256.Sum256([]byte(head+value+"\r\n")) != [32]byte(sum.Sum(nil)) {
+				t.Errorf("GET %s differs from what was set", name)
 			}
-			direct := proxytest.Dial(t, redis.Addr())
-			for name, from := range map[string]*proxytest.Client{"direct": direct, "through the proxy": c} {
-				from.Send("GET", "k")
-				_ = from.Conn.SetReadDeadline(time.Now().Add(time.Minute)) // that of a single frame is shorter
-				sum := sha256.New()
-				head := fmt.Sprintf("$%d\r\n", len(value))
-				if _, err := io.CopyN(sum, from.Conn, int64(len(head)+len(value)+2)); err != nil {
-					t.Fatal(err)
-				}
-				if sha256.Sum256([]byte(head+value+"\r\n")) != [32]byte(sum.Sum(nil)) {
-					t.Errorf("GET %s differs from what was set", name)
-				}
-			}
-		})
-	}
+		}
+	}, func(o *proxy.Options) { o.Limits.Query = 8 << 20 })
 }
 
 func TestLargeCommandWithoutRedisIsReadToItsEnd(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	for _, engine := range proxytest.Engines() {
-		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine = engine })
-		c := proxytest.Dial(t, srv.Addr())
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
+		c := srv.Dial(t)
 		c.Do("PING")
 		redis.Kill()
 		proxytest.WaitFor(t, "the end of all pins to be seen", func() bool { // one that was being opened as well
-			probe := proxytest.Dial(t, srv.Addr())
+			probe := srv.Dial(t)
 			probe.Send("BLPOP", "l", "0")
 			got, _ := probe.Frame()
 			pins, _ := srv.Shared().Upstream.Pins.Status()
@@ -82,15 +69,13 @@ func TestLargeCommandWithoutRedisIsReadToItsEnd(t *testing.T) {
 		})
 		c.Raw(fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n", 8<<20))
 		c.Raw(strings.Repeat("x", 8<<20) + "\r\n")
-		if got, err := c.Frame(); err != nil || !strings.HasPrefix(got, "-NOUPSTREAM") {
-			t.Errorf("%s: %.40q, %v, want NOUPSTREAM", engine, got, err)
-		}
+		c.Gets("-NOUPSTREAM")
 		if got := srv.Measured(); got >= budget.Free {
-			t.Errorf("%s: %d bytes count behind the refusal", engine, got)
+			t.Errorf("%s: %d bytes count behind the refusal", srv.Options.Engine, got)
 		}
 		redis.Restart()
-		redistest.Eventually(t, proxytest.Patience, "the session to serve again", func() bool { return c.Do("PING") == "+PONG\r\n" })
-	}
+		proxytest.WaitFor(t, "the session to serve again", func() bool { return c.Do("PING") == "+PONG\r\n" })
+	})
 }
 
 func TestLargeCommandInATransactionIsQueued(t *testing.T) {
@@ -102,11 +87,7 @@ func TestLargeCommandInATransactionIsQueued(t *testing.T) {
 		c.Send("SET", "k", strings.Repeat("x", 8<<20))
 		c.Send("STRLEN", "k")
 		c.Send("EXEC")
-		for _, want := range []string{"+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", fmt.Sprintf("*2\r\n+OK\r\n:%d\r\n", 8<<20)} {
-			if got, err := c.Frame(); got != want || err != nil {
-				t.Fatalf("%s: reply %.60q, %v, want %q", engine, got, err, want)
-			}
-		}
+		c.Gets("+OK", "+QUEUED", "+QUEUED", fmt.Sprintf("*2\r\n+OK\r\n:%d\r\n", 8<<20))
 	}
 }
 
@@ -120,7 +101,7 @@ func TestLargeCommandBehindACommandThatWaits(t *testing.T) {
 				o.Engine = engine
 				o.Limits.Memory = 32 << 20 // so that little is read behind the command that waits
 			})
-			holder, c := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+			holder, c := srv.Dial(t), srv.Dial(t)
 			holder.Do("LOCK", t.Name())
 			c.Send("LOCK", t.Name())
 			sent := make(chan error, 1)
@@ -128,14 +109,9 @@ func TestLargeCommandBehindACommandThatWaits(t *testing.T) {
 				_, err := c.Conn.Write(resp.AppendCommand(nil, "SET", "k", strings.Repeat("x", 8<<20)))
 				sent <- err
 			}()
-			redistest.Eventually(t, proxytest.Patience, "the client not to be read any more", func() bool { return srv.Paused() == 1 })
+			proxytest.WaitFor(t, "the client not to be read any more", func() bool { return srv.Paused() == 1 })
 			holder.Do("UNLOCK", t.Name())
-			if got, err := c.Frame(); err != nil || !strings.HasPrefix(got, ":") {
-				t.Fatalf("LOCK = %q, %v", got, err)
-			}
-			if got, err := c.Frame(); err != nil || got != "+OK\r\n" {
-				t.Fatalf("SET = %q, %v", got, err)
-			}
+			c.Gets(":", "+OK")
 			if err := <-sent; err != nil {
 				t.Error(err)
 			}
@@ -147,23 +123,18 @@ func TestLargeCommandBehindACommandThatWaits(t *testing.T) {
 func TestLargeCommandWithoutAPin(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	for _, engine := range proxytest.Engines() {
-		srv := proxytest.Start(t, redis, func(o *proxy.Options) {
-			o.Engine, o.Upstream.Pins.Max, o.Upstream.Pins.Wait = engine, 1, 20*time.Millisecond
-		})
-		holder, c := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
+		holder, c := srv.Dial(t), srv.Dial(t)
 		holder.Script("MULTI", "+OK")
 		value := strings.Repeat("x", 5<<20)
 		c.Raw(fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n%s", len(value), value[:1<<20]))
-		redistest.Eventually(t, proxytest.Patience, "the wait for a pin to end", func() bool { return srv.Stats().PinTimeouts == 1 })
+		proxytest.WaitFor(t, "the wait for a pin to end", func() bool { return srv.Stats().PinTimeouts == 1 })
 		c.Raw(value[1<<20:] + "\r\n")
-		if got, err := c.Frame(); got != "+OK\r\n" {
-			t.Fatalf("%s: SET = %q, %v", engine, got, err)
-		}
+		c.Gets("+OK")
 		holder.Script("DISCARD", "+OK")
-		redistest.Eventually(t, proxytest.Patience, "the pin to be given back", func() bool { return len(srv.Stats().PinReasons) == 0 })
+		proxytest.WaitFor(t, "the pin to be given back", func() bool { return len(srv.Stats().PinReasons) == 0 })
 		c.Script("MULTI", "+OK", "DISCARD", "+OK")
-	}
+	}, func(o *proxy.Options) { o.Upstream.Pins.Max, o.Upstream.Pins.Wait = 1, 20*time.Millisecond })
 }
 
 // Large commands wait for a connection. Their clients have announced more than the memory of all, and sent little of it. None is closed.
@@ -171,20 +142,19 @@ func TestAnnouncedBytesTakeLittleMemory(t *testing.T) {
 	t.Parallel()
 	const waiters, n, begun = 8, 5 << 20, 64 << 10
 	redis := redistest.Start(t)
-	for _, engine := range proxytest.Engines() {
-		srv := proxytest.Start(t, redis, proxytest.LittleMemory, func(o *proxy.Options) { o.Engine, o.Upstream.Pins.Max, o.Upstream.Pins.Wait = engine, 1, time.Minute })
-		holder := proxytest.Dial(t, srv.Addr())
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
+		holder := srv.Dial(t)
 		holder.Script("MULTI", "+OK")
 		var all [waiters]*proxytest.Client
 		for i := range all {
-			p := proxytest.Dial(t, srv.Addr())
+			p := srv.Dial(t)
 			p.Script("PING", "+PONG") // it is admitted
 			p.Raw(fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\n%d\r\n$%d\r\n%s", i, n, strings.Repeat("x", begun)))
-			redistest.Eventually(t, proxytest.Patience, "all that has been sent to be held", func() bool { return srv.Measured() >= (i+1)*begun })
+			proxytest.WaitFor(t, "all that has been sent to be held", func() bool { return srv.Measured() >= (i+1)*begun })
 			all[i] = p
 		}
 		if got, most := srv.Measured(), int(srv.Stats().MaxMemory/2); got > most {
-			t.Errorf("%s: %d bytes are taken for %d, want at most %d", engine, got, waiters*begun, most)
+			t.Errorf("%s: %d bytes are taken for %d, want at most %d", srv.Options.Engine, got, waiters*begun, most)
 		}
 		holder.Script("DISCARD", "+OK")
 		var running sync.WaitGroup
@@ -192,15 +162,15 @@ func TestAnnouncedBytesTakeLittleMemory(t *testing.T) {
 			running.Go(func() {
 				p.Raw(strings.Repeat("x", n-begun) + "\r\n")
 				if got, err := p.Frame(); got != "+OK\r\n" {
-					t.Errorf("%s: SET of client %d = %q, %v", engine, i, got, err)
+					t.Errorf("%s: SET of client %d = %q, %v", srv.Options.Engine, i, got, err)
 				}
 			})
 		}
 		running.Wait()
 		if n := srv.Stats().Closed["memory_limit"]; n > 0 {
-			t.Errorf("%s: %d clients have been closed", engine, n)
+			t.Errorf("%s: %d clients have been closed", srv.Options.Engine, n)
 		}
-	}
+	}, proxytest.LittleMemory, func(o *proxy.Options) { o.Upstream.Pins.Max, o.Upstream.Pins.Wait = 1, time.Minute })
 }
 
 // Redis does not take large commands. Their bytes count, and little of them is read. When Redis goes on, all are carried out.
@@ -208,11 +178,10 @@ func TestBytesOfLargeCommandsCountUntilRedisTakesThem(t *testing.T) {
 	t.Parallel()
 	const senders, n = 4, 24 << 20
 	redis := redistest.Start(t)
-	for _, engine := range proxytest.Engines() {
-		srv := proxytest.Start(t, redis, proxytest.LittleMemory, func(o *proxy.Options) { o.Engine = engine })
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
 		var all [senders]*proxytest.Client
 		for i := range all {
-			all[i] = proxytest.Dial(t, srv.Addr())
+			all[i] = srv.Dial(t)
 			all[i].Script("PING", "+PONG") // it is admitted
 		}
 		redis.Pause()
@@ -220,11 +189,11 @@ func TestBytesOfLargeCommandsCountUntilRedisTakesThem(t *testing.T) {
 		for i, p := range all {
 			p.Raw(fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\n%d\r\n$%d\r\n", i, n))
 			if sent[i] = pour(t, p.Conn, []byte(strings.Repeat("x", 64<<10)), n); sent[i] >= n {
-				t.Fatalf("%s: a command is taken whole", engine)
+				t.Fatalf("%s: a command is taken whole", srv.Options.Engine)
 			}
 		}
 		if got, least, most := srv.Measured(), senders*budget.Free, int(srv.Stats().MaxMemory/2); got < least || got > most {
-			t.Errorf("%s: %d bytes count, want %d to %d", engine, got, least, most)
+			t.Errorf("%s: %d bytes count, want %d to %d", srv.Options.Engine, got, least, most)
 		}
 		redis.Continue()
 		var running sync.WaitGroup
@@ -232,35 +201,30 @@ func TestBytesOfLargeCommandsCountUntilRedisTakesThem(t *testing.T) {
 			running.Go(func() {
 				p.Raw(strings.Repeat("x", n-sent[i]) + "\r\n")
 				if got, err := p.Frame(); got != "+OK\r\n" {
-					t.Errorf("%s: SET of client %d = %q, %v", engine, i, got, err)
+					t.Errorf("%s: SET of client %d = %q, %v", srv.Options.Engine, i, got, err)
 				}
 			})
 		}
 		running.Wait()
-		redistest.Eventually(t, proxytest.Patience, "nothing to count any more", func() bool { return srv.Stats().Memory == 0 })
-	}
+		proxytest.WaitFor(t, "nothing to count any more", func() bool { return srv.Stats().Memory == 0 })
+	}, proxytest.LittleMemory)
 }
 
 // A client ends its side behind a large command that waits for a pin. The command does not wait for other clients, so it runs.
 func TestLargeCommandOfAClientThatHasEndedItsSide(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	for _, engine := range proxytest.Engines() {
-		srv := proxytest.Start(t, redis, func(o *proxy.Options) {
-			o.Engine, o.Upstream.Pins.Max, o.Upstream.Pins.Wait = engine, 1, time.Second
-		})
-		holder, c := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
+		holder, c := srv.Dial(t), srv.Dial(t)
 		holder.Script("MULTI", "+OK")
 		c.Script("PING", "+PONG") // it is admitted
 		c.Send("SET", "k", strings.Repeat("x", 5<<20))
 		c.HalfClose()
-		redistest.Eventually(t, proxytest.Patience, "the wait for a pin", func() bool { return srv.Stats().PinWaits == 1 })
+		proxytest.WaitFor(t, "the wait for a pin", func() bool { return srv.Stats().PinWaits == 1 })
 		for range 10 { // meanwhile the end is seen
 			holder.Script("NOSUCH", "-ERR")
 		}
 		holder.Script("DISCARD", "+OK")
-		if got, err := c.Frame(); got != "+OK\r\n" {
-			t.Errorf("%s: SET = %q, %v", engine, got, err)
-		}
-	}
+		c.Gets("+OK")
+	}, func(o *proxy.Options) { o.Upstream.Pins.Max, o.Upstream.Pins.Wait = 1, time.Second })
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockproxy/lockproxy/internal/proxy"
 	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
@@ -185,7 +184,7 @@ func TestKillOvertakesABusyScript(t *testing.T) {
 		c.Do("FUNCTION", "LOAD", "#!lua name=lib\nredis.register_function('f', function() while true do end end)")
 		for _, run := range [][2]string{{`EVAL "while true do end" 0`, "SCRIPT KILL"}, {"FCALL f 0", "FUNCTION KILL"}} {
 			a.Raw(proxytest.Inline(run[0]))
-			redistest.Eventually(t, proxytest.Patience, "the script to be killed", func() bool { return c.Quiet(strings.Fields(run[1])...) == "+OK\r\n" })
+			proxytest.WaitFor(t, "the script to be killed", func() bool { return c.Quiet(strings.Fields(run[1])...) == "+OK\r\n" })
 			a.Expect(1)
 			c.Do("GET", "k")
 		}
@@ -225,30 +224,26 @@ func TestWaitMeasuresTheSessionsOwnWrites(t *testing.T) {
 // A redis-server takes the proxy for its master: the replication stream passes as it is, in both directions.
 func TestReplicaOfTheProxy(t *testing.T) {
 	t.Parallel()
-	for _, engine := range proxytest.Engines() {
-		t.Run(engine, func(t *testing.T) {
-			master := redistest.Start(t)
-			srv := proxytest.Start(t, master, func(o *proxy.Options) { o.Engine = engine })
-			master.Do(t, "SET", "before", "\r\n$-1\r\n")
-			_, port, _ := strings.Cut(srv.Addr(), ":")
-			replica := redistest.Start(t, "--replicaof", "127.0.0.1 "+port)
-			redistest.Eventually(t, proxytest.Patience, "the replica's copy", func() bool { return replica.Do(t, "GET", "before") == "\r\n$-1\r\n" })
-			for i := range 1000 {
-				master.Do(t, "SET", "k"+strconv.Itoa(i), strings.Repeat("x", i))
-			}
-			redistest.Eventually(t, proxytest.Patience, "the last write at the replica", func() bool {
-				return replica.Do(t, "GET", "k999") == strings.Repeat("x", 999)
-			})
-			master.AwaitReplicas(t, 1) // it acknowledges through the proxy
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		srv.Redis.Do(t, "SET", "before", "\r\n$-1\r\n")
+		_, port, _ := strings.Cut(srv.Addr(), ":")
+		replica := redistest.Start(t, "--replicaof", "127.0.0.1 "+port)
+		proxytest.WaitFor(t, "the replica's copy", func() bool { return replica.Do(t, "GET", "before") == "\r\n$-1\r\n" })
+		for i := range 1000 {
+			srv.Redis.Do(t, "SET", "k"+strconv.Itoa(i), strings.Repeat("x", i))
+		}
+		proxytest.WaitFor(t, "the last write at the replica", func() bool {
+			return replica.Do(t, "GET", "k999") == strings.Repeat("x", 999)
 		})
-	}
+		srv.Redis.AwaitReplicas(t, 1) // it acknowledges through the proxy
+	})
 }
 
 // A stream read that waits holds up nobody, whatever its group, consumer and streams are called.
 func TestAStreamReadThatWaitsHoldsUpNobody(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
-		other := proxytest.Dial(t, srv.Addr())
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		other := srv.Dial(t)
 		for i, cmd := range []string{
 			"XREADGROUP GROUP streams c BLOCK 0 STREAMS s >",
 			"XREADGROUP GROUP g streams BLOCK 0 STREAMS s >",
@@ -257,25 +252,22 @@ func TestAStreamReadThatWaitsHoldsUpNobody(t *testing.T) {
 		} {
 			for _, key := range []string{"s", "streams"} {
 				for _, group := range []string{"g", "streams"} {
-					redis.Do(t, "XGROUP", "CREATE", key, group, "$", "MKSTREAM")
+					srv.Redis.Do(t, "XGROUP", "CREATE", key, group, "$", "MKSTREAM")
 				}
 			}
-			waiter := proxytest.Dial(t, srv.Addr())
+			waiter := srv.Dial(t)
 			waiter.Raw(proxytest.Inline(cmd))
-			redistest.Eventually(t, proxytest.Patience, "the blocked client", func() bool {
-				info, _ := redis.Do(t, "INFO", "clients").(string)
-				return strings.Contains(info, "\nblocked_clients:1\r")
-			})
+			proxytest.AwaitBlocked(t, 1, srv.Redis)
 			if got := other.Quiet("SET", "k", strconv.Itoa(i)); got != "+OK\r\n" {
 				t.Errorf("%s: another client got %q", cmd, got)
 			}
 			for _, key := range []string{"s", "streams", "block"} {
-				redis.Do(t, "XADD", key, "*", "f", "v")
+				srv.Redis.Do(t, "XADD", key, "*", "f", "v")
 			}
 			if b, err := waiter.Frame(); err != nil || !strings.HasPrefix(b, "*1") {
 				t.Errorf("%s: %q, %v", cmd, b, err)
 			}
-			redis.Do(t, "FLUSHALL")
+			srv.Redis.Do(t, "FLUSHALL")
 		}
 	})
 }
@@ -284,10 +276,10 @@ func TestAStreamReadThatWaitsHoldsUpNobody(t *testing.T) {
 func TestManyCommandsBehindOneThatWaits(t *testing.T) {
 	t.Parallel()
 	const n = 50_000
-	proxytest.EachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
-		proxytest.Dial(t, srv.Addr()).Do("LOCK", "held")
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		srv.Dial(t).Do("LOCK", "held")
 		for _, first := range []string{"LOCK held WAIT 50", "BLPOP nothing 0.05", "MULTI", "CLIENT REPLY OFF"} {
-			c := proxytest.Dial(t, srv.Addr())
+			c := srv.Dial(t)
 			go func() { // Redis answers while the client writes
 				_, _ = io.WriteString(c.Conn, proxytest.Inline(first)+strings.Repeat(proxytest.Inline("PING", ""), n)+proxytest.Inline("CLIENT REPLY ON", "EXEC"))
 			}()

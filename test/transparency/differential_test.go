@@ -40,7 +40,7 @@ func TestDifferential(t *testing.T) {
 	direct := proxytest.Dial(t, b.Redis.Addr())
 	proxied := map[string]*proxytest.Client{}
 	for engine, srv := range b.Proxies {
-		proxied[engine] = proxytest.Dial(t, srv.Addr())
+		proxied[engine] = srv.Dial(t)
 	}
 	start := time.Now()
 	for n := uint64(0); *differentialDuration > 0 && time.Since(start) < *differentialDuration || *differentialDuration == 0 && n < differentialRounds; n++ {
@@ -160,7 +160,7 @@ func newGenerator(t *testing.T, redis *redistest.Server) *generator {
 		defer close(done)
 		_ = up.Run(ctx) // it only ends when told to
 	}()
-	redistest.Eventually(t, proxytest.Patience, "Redis's commands", func() bool {
+	proxytest.WaitFor(t, "Redis's commands", func() bool {
 		ready, _ := up.Ready()
 		return ready
 	})

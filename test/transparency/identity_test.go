@@ -71,13 +71,12 @@ func TestHalfRefusedHelloIsNobodyElses(t *testing.T) {
 	redis := redistest.Start(t)
 	users(t, redis)
 	redis.Do(t, "ACL", "SETUSER", "default", "-acl|list")
-	for _, engine := range proxytest.Engines() {
-		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.Upstream.Pins.Max = engine, 1 })
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
 		for _, hello := range []string{
 			"HELLO 3 AUTH alice pw BAD", "HELLO 3 SETNAME thief BAD", `HELLO 3 AUTH alice pw SETNAME "bad name"`, "HELLO 3 AUTH alice pw AUTH bob wrong",
 			"MULTI\r\nHELLO 3 AUTH alice pw BAD\r\nEXEC", "HELLO 2 AUTH alice wrong", "HELLO 9 AUTH alice pw", "AUTH alice wrong",
 		} {
-			a := proxytest.Dial(t, srv.Addr())
+			a := srv.Dial(t)
 			a.Raw(proxytest.Inline(hello))
 			for range strings.Count(hello, "\r\n") + 1 {
 				if _, err := a.Frame(); err != nil {
@@ -85,8 +84,8 @@ func TestHalfRefusedHelloIsNobodyElses(t *testing.T) {
 				}
 			}
 			_ = a.Conn.Close()
-			redistest.Eventually(t, proxytest.Patience, "the pin to be free", func() bool {
-				c := proxytest.Dial(t, srv.Addr())
+			proxytest.WaitFor(t, "the pin to be free", func() bool {
+				c := srv.Dial(t)
 				defer c.Conn.Close()
 				// Each answer comes from a pin.
 				reply := c.Quiet("WAIT", "0", "0")
@@ -103,7 +102,7 @@ func TestHalfRefusedHelloIsNobodyElses(t *testing.T) {
 				return true
 			})
 		}
-	}
+	}, func(o *proxy.Options) { o.Upstream.Pins.Max = 1 })
 }
 
 func first[T any](v T, _ error) T { return v }
@@ -122,16 +121,13 @@ func TestNothingTravelsOnAnothersConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, engine := range proxytest.Engines() {
-		srv := proxytest.Start(t, redis, func(o *proxy.Options) {
-			o.Engine, o.Upstream.Pins.Max, o.Upstream.Pins.Wait = engine, 8, proxytest.Patience
-		})
+	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
 		var wg sync.WaitGroup
 		for i := range 32 {
 			wg.Go(func() { wander(t, srv.Addr(), i) })
 		}
 		wg.Wait()
-	}
+	}, func(o *proxy.Options) { o.Upstream.Pins.Max, o.Upstream.Pins.Wait = 8, proxytest.Patience })
 }
 
 // wander is a client that changes its identity and checks it.
@@ -183,7 +179,7 @@ func TestDeletedUserIsCutOff(t *testing.T) {
 				c.Do("AUTH", "gone", "pw")
 				script(s, c)
 				s.Redis.Do(t, "ACL", "DELUSER", "gone")
-				redistest.Eventually(t, proxytest.Patience, "the end of the connection", func() bool {
+				proxytest.WaitFor(t, "the end of the connection", func() bool {
 					// A client that has nothing outstanding may hear of it only when it asks again.
 					c.Raw(proxytest.Inline("GET k"))
 					b, err := c.Frame()
@@ -219,7 +215,7 @@ func TestALoginOfUnknownOutcomeEndsTheConnection(t *testing.T) {
 			"HELLO 3 AUTH alice wrong": false, "HELLO 3 SETNAME name BAD": false, "HELLO 9 AUTH alice pw": false, `AUTH "" `: false,
 		} {
 			for _, before := range []string{"PING", "AUTH pw", "AUTH pw\r\nWATCH k"} {
-				direct, c := proxytest.Dial(t, redis.Addr()), proxytest.Dial(t, srv.Addr())
+				direct, c := proxytest.Dial(t, redis.Addr()), srv.Dial(t)
 				c.Raw(proxytest.Inline(before, login, "GET k"))
 				direct.Raw(proxytest.Inline(before, login))
 				for range strings.Count(before, "\r\n") + 2 {

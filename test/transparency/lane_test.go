@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/proxytest"
-	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -17,7 +16,7 @@ func warm(t *testing.T, srv *proxytest.Proxy, n int, setup ...string) []*proxyte
 	t.Helper()
 	list := make([]*proxytest.Client, n)
 	for i := range list {
-		list[i] = proxytest.Dial(t, srv.Addr())
+		list[i] = srv.Dial(t)
 		if len(setup) > 0 {
 			list[i].Quiet(setup...)
 		}
@@ -34,18 +33,12 @@ func stalls(t *testing.T, srv *proxytest.Proxy, c *proxytest.Client, args ...str
 	proxytest.WaitFor(t, "the lane to be set aside", func() bool { return srv.Stats().LanesSetAside > before })
 }
 
-// blockedIn waits until Redis has blocked n clients.
-func blockedIn(t *testing.T, redis *redistest.Server, n int) {
-	t.Helper()
-	(&proxytest.Side{T: t, Redis: redis}).AwaitBlocked(n)
-}
-
 // Writes that are held back hold up nobody who reads, however many write.
 func TestHeldBackWritesHoldUpNoReads(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
 		readers, writers := warm(t, srv, 8), warm(t, srv, 20)
-		admin := proxytest.Dial(t, "unix:"+redis.Socket()) // the proxy does not see the pause begin
+		admin := proxytest.Dial(t, "unix:"+srv.Redis.Socket()) // the proxy does not see the pause begin
 		admin.Quiet("CLIENT", "PAUSE", "600000", "WRITE")
 		stalls(t, srv, writers[0], "INCR", "n")
 		for _, c := range writers[1:] {
@@ -64,22 +57,12 @@ func TestHeldBackWritesHoldUpNoReads(t *testing.T) {
 		}
 		// Of one client, nothing overtakes.
 		readers[0].Raw(proxytest.Inline("GET n", "INCR mine", "GET mine"))
-		if b, err := readers[0].Frame(); b != "$-1\r\n" {
-			t.Errorf("before the write: %q %v", b, err)
-		}
-		if b := readers[1].Quiet("GET", "mine"); b != "$-1\r\n" {
-			t.Errorf("another reader: %q", b)
-		}
-		newcomer := proxytest.Dial(t, srv.Addr())
-		if b := newcomer.Quiet("GET", "n"); b != "$-1\r\n" {
-			t.Errorf("newcomer: %q", b)
-		}
+		readers[0].Gets("$-1")
+		readers[1].Script("GET mine", "$-1")
+		newcomer := srv.Dial(t)
+		newcomer.Script("GET n", "$-1")
 		admin.Quiet("CLIENT", "UNPAUSE")
-		for _, want := range []string{":1\r\n", "$1\r\n1\r\n"} {
-			if b, err := readers[0].Frame(); b != want {
-				t.Errorf("%q %v, want %q", b, err, want)
-			}
-		}
+		readers[0].Gets(":1", "$1\r\n1\r\n")
 		for i, c := range writers {
 			if b, err := c.Frame(); err != nil || b[0] != ':' {
 				t.Errorf("writer %d: %q %v", i, b, err)
@@ -94,34 +77,26 @@ func TestHeldBackWritesHoldUpNoReads(t *testing.T) {
 // A pause that a client of this proxy asks for is known at once: not even the command next to the first write waits.
 func TestPauseThroughTheProxyIsKnownAtOnce(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
 		c := warm(t, srv, 3, "SELECT", "9")
-		if b := c[0].Quiet("CLIENT", "PAUSE", "600000", "WRITE"); b != "+OK\r\n" {
-			t.Fatalf("CLIENT PAUSE: %q", b)
-		}
+		c[0].Script("CLIENT PAUSE 600000 WRITE", "+OK")
 		c[1].Send("SET", "k", "v")
-		if b := c[2].Quiet("GET", "k"); b != "$-1\r\n" {
-			t.Errorf("GET: %q", b)
-		}
-		blockedIn(t, redis, 1)
-		if b := c[0].Quiet("CLIENT", "UNPAUSE"); b != "+OK\r\n" {
-			t.Errorf("CLIENT UNPAUSE: %q", b)
-		}
-		if b, err := c[1].Frame(); b != "+OK\r\n" {
-			t.Errorf("SET: %q %v", b, err)
-		}
+		c[2].Script("GET k", "$-1")
+		proxytest.AwaitBlocked(t, 1, srv.Redis)
+		c[0].Script("CLIENT UNPAUSE", "+OK")
+		c[1].Gets("+OK")
 	})
 }
 
 // A client whose command comes right behind a script without an end is told so, and can end it.
 func TestScriptWithoutEndIsEndedByWhoComesNext(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
+	proxytest.EachEngineWith(t, []string{"--busy-reply-threshold", "20"}, func(t *testing.T, srv *proxytest.Proxy) {
 		c := warm(t, srv, 2)
 		for i := range 20 {
 			runs := c[0]
 			if i%4 >= 2 { // or a client whose first command wrote
-				runs = proxytest.Dial(t, srv.Addr())
+				runs = srv.Dial(t)
 				runs.Quiet("SET", "k", "v")
 			}
 			before := "" // or a command in front of the script in one go
@@ -130,23 +105,19 @@ func TestScriptWithoutEndIsEndedByWhoComesNext(t *testing.T) {
 			}
 			runs.Raw(before + string(resp.AppendCommand(nil, "EVAL", "while true do end", "0")))
 			proxytest.WaitFor(t, "-BUSY", func() bool { return strings.HasPrefix(c[1].Quiet("GET", "k"), "-BUSY ") })
-			if b := c[1].Quiet("SCRIPT", "KILL"); b != "+OK\r\n" {
-				t.Errorf("SCRIPT KILL: %q", b)
-			}
+			c[1].Script("SCRIPT KILL", "+OK")
 			if before != "" {
 				runs.Expect(1)
 			}
-			if b, err := runs.Frame(); !strings.HasPrefix(b, "-ERR ") {
-				t.Errorf("EVAL: %q %v", b, err)
-			}
+			runs.Gets("-ERR ")
 		}
-	}, "--busy-reply-threshold", "20")
+	})
 }
 
 // Commands behind a script in one go keep their order, and so do those that come later.
 func TestOrderOfOneClientAroundScripts(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
 		c := warm(t, srv, 2)[0]
 		const incr = `"return redis.call('INCR','n')"`
 		want := 0
@@ -154,9 +125,7 @@ func TestOrderOfOneClientAroundScripts(t *testing.T) {
 			c.Raw(proxytest.Inline("INCR n", "EVAL "+incr+" 0", "INCR n"))
 			for range 3 {
 				want++
-				if b, err := c.Frame(); b != fmt.Sprintf(":%d\r\n", want) {
-					t.Fatalf("%q %v, want %d", b, err, want)
-				}
+				c.Gets(fmt.Sprintf(":%d\r\n", want))
 			}
 			for _, args := range [][]string{{"EVAL", "return redis.call('INCR','n')", "0"}, {"INCR", "n"}} {
 				want++
@@ -171,13 +140,11 @@ func TestOrderOfOneClientAroundScripts(t *testing.T) {
 // INFO counts each client whose write is held back, though they share a connection to Redis.
 func TestHeldBackClientsAreCountedAsBlocked(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
 		c := warm(t, srv, 5)
 		c[0].Quiet("MULTI")
 		c[0].Quiet("CLIENT", "PAUSE", "600000", "WRITE")
-		if b := c[0].Quiet("EXEC"); b != "*1\r\n+OK\r\n" {
-			t.Fatalf("CLIENT PAUSE: %q", b)
-		}
+		c[0].Script("EXEC", "*1\r\n+OK\r\n")
 		for i, writer := range c[1:] {
 			if i%2 == 0 {
 				writer.Send("PUBLISH", "a", "b")
@@ -193,43 +160,33 @@ func TestHeldBackClientsAreCountedAsBlocked(t *testing.T) {
 // While a script runs for too long, others are told so, in every database.
 func TestBusyScriptIsToldToOthers(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+	proxytest.EachEngineWith(t, []string{"--busy-reply-threshold", "50"}, func(t *testing.T, srv *proxytest.Proxy) {
 		c := warm(t, srv, 3, "SELECT", "9")
 		stalls(t, srv, c[0], "EVAL", "while true do end", "0")
 		for _, c := range c[1:] {
 			proxytest.WaitFor(t, "-BUSY", func() bool { return strings.HasPrefix(c.Quiet("GET", "k"), "-BUSY ") })
-			if b := c.Quiet("SET", "k", "v"); !strings.HasPrefix(b, "-BUSY ") {
-				t.Errorf("SET: %q", b)
-			}
+			c.Script("SET k v", "-BUSY ")
 		}
-		proxytest.Dial(t, "unix:"+redis.Socket()).Quiet("SCRIPT", "KILL")
-		if b, err := c[0].Frame(); !strings.HasPrefix(b, "-ERR ") {
-			t.Errorf("EVAL: %q %v", b, err)
-		}
+		proxytest.Dial(t, "unix:"+srv.Redis.Socket()).Quiet("SCRIPT", "KILL")
+		c[0].Gets("-ERR ")
 		proxytest.WaitFor(t, "the end of the script", func() bool { return c[1].Quiet("SET", "k", "v") == "+OK\r\n" })
-	}, "--busy-reply-threshold", "50")
+	})
 }
 
 // Lock commands travel on the same lanes.
 func TestLockBesideALaneThatStandsStill(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
 		c := warm(t, srv, 3)
 		fence := c[1].Quiet("LOCK", "l")
-		admin := proxytest.Dial(t, "unix:"+redis.Socket())
+		admin := proxytest.Dial(t, "unix:"+srv.Redis.Socket())
 		admin.Quiet("CLIENT", "PAUSE", "600000", "WRITE")
 		stalls(t, srv, c[0], "INCR", "n")
 		c[1].Raw(proxytest.Inline("GET own", "UNLOCK l", "INCR own", "GET own"))
-		if b, err := c[1].Frame(); b != "$-1\r\n" {
-			t.Errorf("GET before UNLOCK: %q %v", b, err)
-		}
+		c[1].Gets("$-1")
 		c[2].Send("LOCK", "l")
 		admin.Quiet("CLIENT", "UNPAUSE")
-		for _, want := range []string{":1\r\n", ":1\r\n", "$1\r\n1\r\n"} {
-			if b, err := c[1].Frame(); b != want {
-				t.Errorf("%q %v, want %q", b, err, want)
-			}
-		}
+		c[1].Gets(":1", ":1", "$1\r\n1\r\n")
 		if b, err := c[2].Frame(); err != nil || proxytest.Integer(t, b) <= proxytest.Integer(t, fence) {
 			t.Errorf("the next fence is %q %v after %q", b, err, fence)
 		}
@@ -239,9 +196,9 @@ func TestLockBesideALaneThatStandsStill(t *testing.T) {
 // A client whose lane stands still keeps its order, whatever it goes on to send.
 func TestOrderOfOneClientWhoseLaneIsSetAside(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
 		c := warm(t, srv, 2)
-		admin := proxytest.Dial(t, "unix:"+redis.Socket())
+		admin := proxytest.Dial(t, "unix:"+srv.Redis.Socket())
 		for round := range 3 {
 			admin.Quiet("CLIENT", "PAUSE", "600000", "WRITE")
 			stalls(t, srv, c[0], "INCR", "n")
@@ -254,9 +211,7 @@ func TestOrderOfOneClientWhoseLaneIsSetAside(t *testing.T) {
 				if i%2 == 1 {
 					want = fmt.Sprintf("$1\r\n%d\r\n", n)
 				}
-				if b, err := c[0].Frame(); b != want {
-					t.Errorf("%q %v, want %q", b, err, want)
-				}
+				c[0].Gets(want)
 			}
 			proxytest.WaitFor(t, "the lane to be back", func() bool { c[1].Quiet("GET", "n"); return !setAside(srv, c[1]) })
 		}
@@ -268,9 +223,9 @@ func setAside(srv *proxytest.Proxy, c *proxytest.Client) bool { return srv.Statu
 
 // How soon a lane is set aside decides how long others wait at most.
 func TestOthersWaitShortlyForALaneThatStandsStill(t *testing.T) {
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
 		c := warm(t, srv, 2)
-		admin := proxytest.Dial(t, "unix:"+redis.Socket())
+		admin := proxytest.Dial(t, "unix:"+srv.Redis.Socket())
 		proxytest.InTime(t, "the wait", time.Second, func() time.Duration {
 			admin.Quiet("CLIENT", "PAUSE", "600000", "WRITE")
 			begin := time.Now()
@@ -278,7 +233,7 @@ func TestOthersWaitShortlyForALaneThatStandsStill(t *testing.T) {
 			c[1].Quiet("GET", "n")
 			took := time.Since(begin)
 			admin.Quiet("CLIENT", "UNPAUSE")
-			c[0].ExpectReply(":")
+			c[0].Gets(":")
 			return took
 		})
 	})
@@ -288,10 +243,10 @@ func TestOthersWaitShortlyForALaneThatStandsStill(t *testing.T) {
 func TestLargeRepliesCostOnlyThoseWhoAskForThem(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
-		redis.Do(t, "SET", "big", strings.Repeat("x", size))
+	proxytest.EachEngineWith(t, []string{"--client-output-buffer-limit", "normal 24mb 0 0"}, func(t *testing.T, srv *proxytest.Proxy) {
+		srv.Redis.Do(t, "SET", "big", strings.Repeat("x", size))
 		proxytest.WaitFor(t, "the limits to be known", srv.Shared().Upstream.Tight)
-		small, greedy := warm(t, srv, 4), proxytest.Dial(t, srv.Addr())
+		small, greedy := warm(t, srv, 4), srv.Dial(t)
 		stop := make(chan struct{})
 		var wg sync.WaitGroup
 		for i, c := range small {
@@ -326,5 +281,5 @@ func TestLargeRepliesCostOnlyThoseWhoAskForThem(t *testing.T) {
 		}
 		close(stop)
 		wg.Wait()
-	}, "--client-output-buffer-limit", "normal 24mb 0 0")
+	})
 }

@@ -66,31 +66,25 @@ func TestARefusedCommandKeepsNoConnection(t *testing.T) {
 			t.Run(engine+"/"+c.name+"/"+c.cmd, func(t *testing.T) {
 				var crowd []*proxytest.Client
 				for range pins + 1 {
-					p := proxytest.Dial(t, srv.Addr())
+					p := srv.Dial(t)
 					for line := range strings.SplitSeq(c.before, "\r\n") {
 						if line != "" {
 							p.Quiet(strings.Fields(line)...)
 						}
 					}
-					if got := p.Quiet(strings.Fields(c.cmd)...); !strings.HasPrefix(got, c.reply) {
-						t.Fatalf("%q, want %s…", got, c.reply)
-					}
+					p.Script(c.cmd, c.reply)
 					crowd = append(crowd, p)
 				}
-				redistest.Eventually(t, proxytest.Patience, "all pins to be given back", func() bool { return len(srv.Stats().PinReasons) == 0 })
-				p := proxytest.Dial(t, srv.Addr())
+				proxytest.WaitFor(t, "all pins to be given back", func() bool { return len(srv.Stats().PinReasons) == 0 })
+				p := srv.Dial(t)
 				p.Quiet("AUTH", "secret")
-				if got := p.Quiet("BLPOP", "l", "0.001"); got != "*-1\r\n" {
-					t.Errorf("another client's BLPOP: %q", got)
-				}
+				p.Script("BLPOP l 0.001", "*-1")
 				for _, p := range crowd {
 					want := "-NOAUTH "
 					if c.before != "" {
 						want = "$-1\r\n"
 					}
-					if got := p.Quiet("GET", "k"); !strings.HasPrefix(got, want) {
-						t.Errorf("GET afterwards: %q, want %s…", got, want)
-					}
+					p.Script("GET k", want)
 					_ = p.Conn.Close()
 				}
 			})
@@ -161,7 +155,7 @@ func TestTheNextClientFindsAConnectionAsIfItWereNew(t *testing.T) {
 				}
 			})
 			rapid.Check(t, func(rt *rapid.T) {
-				a := proxytest.Dial(t, srv.Addr())
+				a := srv.Dial(t)
 				lines := rapid.SliceOfN(rapid.SampledFrom(traces), 1, 8).Draw(rt, "commands")
 				a.Raw(proxytest.Inline(lines...) + proxytest.Inline("CLIENT REPLY ON"))
 				end := rapid.SampledFrom([]string{"close", "reset", "reset and close", "half-close"}).Draw(rt, "end")
@@ -184,7 +178,7 @@ func TestTheNextClientFindsAConnectionAsIfItWereNew(t *testing.T) {
 					pristine(rt, t, redis, srv, login)
 				}
 				_ = a.Conn.Close()
-				redistest.Eventually(t, proxytest.Patience, "all clients to be gone", func() bool { return srv.Stats().Clients == 0 })
+				proxytest.WaitFor(t, "all clients to be gone", func() bool { return srv.Stats().Clients == 0 })
 			})
 		})
 	}
@@ -194,7 +188,7 @@ var inBRPOP = regexp.MustCompile(`(?m)^.* flags=\S*b\S* .* cmd=brpop .*$`)
 
 // pristine has a client that has only logged in look at a connection of its own.
 func pristine(rt *rapid.T, t *testing.T, redis *redistest.Server, srv *proxytest.Proxy, login string) {
-	c := proxytest.Dial(t, srv.Addr())
+	c := srv.Dial(t)
 	defer c.Conn.Close()
 	c.Quiet(strings.Fields(login)...)
 	c.Quiet("WATCH", "w") // a pin from here on
@@ -203,7 +197,7 @@ func pristine(rt *rapid.T, t *testing.T, redis *redistest.Server, srv *proxytest
 	}
 	c.Send("BRPOP", "probe", "0") // the BLPOP of the client before may not have ended yet
 	var line string
-	redistest.Eventually(t, proxytest.Patience, "the blocked client", func() bool {
+	proxytest.WaitFor(t, "the blocked client", func() bool {
 		list, _ := redis.Do(t, "CLIENT", "LIST").(string)
 		line = inBRPOP.FindString(list)
 		return line != ""
@@ -232,25 +226,24 @@ func pristine(rt *rapid.T, t *testing.T, redis *redistest.Server, srv *proxytest
 // TestFewerPinsAreKeptAfterAChange has three clients with a pin each when max-pins becomes 1: they keep theirs, and the others end with their use.
 func TestFewerPinsAreKeptAfterAChange(t *testing.T) {
 	t.Parallel()
-	for _, engine := range proxytest.Engines() {
-		srv := proxytest.Start(t, redistest.Start(t), func(o *proxy.Options) {
-			o.Engine, o.Upstream.Pins.Max, o.Upstream.Pins.MaxPerOwner, o.Upstream.Pins.Wait = engine, 4, 4, proxytest.Patience
-		})
+	proxytest.OnEngines(t, redistest.Start(t), func(t *testing.T, srv *proxytest.Proxy) {
 		var subscribers []*proxytest.Client
 		for range 3 {
-			c := proxytest.Dial(t, srv.Addr())
+			c := srv.Dial(t)
 			c.Script("HELLO 3", "%", "SUBSCRIBE c", ">3")
 			subscribers = append(subscribers, c)
 		}
 		srv.Alter(func(o *proxy.Options) {
 			o.Upstream.Pins.Max, o.Upstream.Pins.MaxPerOwner, o.Upstream.Pins.Wait = 1, 1, 1
 		})
-		late := proxytest.Dial(t, srv.Addr())
+		late := srv.Dial(t)
 		late.Script("SUBSCRIBE c", "-OVERLOADED")
 		for _, c := range subscribers {
 			c.Script("PING", "+PONG", "UNSUBSCRIBE c", ">3", "GET nothing", "_")
 		}
-		redistest.Eventually(t, proxytest.Patience, "at most one connection to be left", func() bool { return srv.Stats().PinsOpen <= 1 })
+		proxytest.WaitFor(t, "at most one connection to be left", func() bool { return srv.Stats().PinsOpen <= 1 })
 		late.Script("SUBSCRIBE c", "*3")
-	}
+	}, func(o *proxy.Options) {
+		o.Upstream.Pins.Max, o.Upstream.Pins.MaxPerOwner, o.Upstream.Pins.Wait = 4, 4, proxytest.Patience
+	})
 }

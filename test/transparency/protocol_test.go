@@ -105,15 +105,13 @@ func TestHugePipelineBeforeTheFirstRead(t *testing.T) {
 	for engine, srv := range b.Proxies {
 		for name, raw := range forms {
 			t.Run(engine+" "+name, func(t *testing.T) {
-				c := proxytest.Dial(t, srv.Addr())
+				c := srv.Dial(t)
 				_ = c.Conn.SetDeadline(time.Now().Add(time.Minute))
 				if _, err := io.WriteString(c.Conn, raw); err != nil {
 					t.Fatal(err)
 				}
 				if strings.HasPrefix(name, "on a pin") {
-					if got, err := c.Frame(); got != "+OK\r\n" {
-						t.Fatalf("%q, %v", got, err)
-					}
+					c.Gets("+OK")
 				}
 				_ = c.Conn.SetReadDeadline(time.Now().Add(time.Minute)) // that of a single frame is shorter
 				all, got := io.MultiReader(takeBuffer(c), c.Conn), make([]byte, len(want))
@@ -146,7 +144,7 @@ func TestSlowReaderIsCutOffAndDelaysNobody(t *testing.T) {
 		for _, first := range []string{"", "WATCH k", "SUBSCRIBE ch"} {
 			t.Run(engine+" "+first, func(t *testing.T) {
 				srv := proxytest.Start(t, b.Redis, func(o *proxy.Options) { o.Engine, o.Limits.Output = engine, 16<<20 })
-				slow, good := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+				slow, good := srv.Dial(t), srv.Dial(t)
 				slow.Side = &proxytest.Side{T: t}
 				_ = slow.Conn.(*net.TCPConn).SetReadBuffer(4096)
 				slow.Raw(proxytest.Inline(first))
@@ -211,22 +209,19 @@ func TestRedisCLIPipe(t *testing.T) {
 func TestEndOfInputWhilePausedLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := proxytest.NewBench(t)
-	for _, engine := range proxytest.Engines() {
-		t.Run(engine, func(t *testing.T) {
-			srv := proxytest.Start(t, b.Redis, func(o *proxy.Options) { o.Engine, o.Limits.Unanswered = engine, 1024 })
-			c := proxytest.Dial(t, srv.Addr())
-			const n = 2000 // what the proxy does not read meanwhile must fit into the sockets' buffers
-			b.Redis.Pause()
-			go func() {
-				c.Raw(strings.Repeat(proxytest.Inline("ECHO "+strings.Repeat("x", 100)), n))
-				c.HalfClose()
-				b.Redis.Continue()
-			}()
-			for i := range n {
-				if got, err := c.Frame(); err != nil {
-					t.Fatalf("reply %d: %q, %v", i, got, err)
-				}
+	proxytest.OnEngines(t, b.Redis, func(t *testing.T, srv *proxytest.Proxy) {
+		c := srv.Dial(t)
+		const n = 2000 // what the proxy does not read meanwhile must fit into the sockets' buffers
+		b.Redis.Pause()
+		go func() {
+			c.Raw(strings.Repeat(proxytest.Inline("ECHO "+strings.Repeat("x", 100)), n))
+			c.HalfClose()
+			b.Redis.Continue()
+		}()
+		for i := range n {
+			if got, err := c.Frame(); err != nil {
+				t.Fatalf("reply %d: %q, %v", i, got, err)
 			}
-		})
-	}
+		}
+	}, func(o *proxy.Options) { o.Limits.Unanswered = 1024 })
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/proxytest"
-	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 func TestPubSubIsRedisOwn(t *testing.T) {
@@ -146,7 +145,7 @@ func TestPubSubIsRedisOwn(t *testing.T) {
 			sub.Send("SUBSCRIBE", "a")
 			sub.Expect(1)
 			_ = sub.Conn.Close()
-			redistest.Eventually(s.T, proxytest.Patience, "the subscription to be gone", func() bool {
+			proxytest.WaitFor(s.T, "the subscription to be gone", func() bool {
 				return pub.Quiet("PUBSUB", "NUMSUB", "a") == "*2\r\n$1\r\na\r\n:0\r\n"
 			})
 		},
@@ -190,7 +189,7 @@ func TestPubSubIsRedisOwn(t *testing.T) {
 		"reply off": func(s *proxytest.Side, proto int) {
 			a, b := s.Speaking("a", proto), s.Speaking("b", proto)
 			a.Raw(proxytest.Inline("CLIENT REPLY OFF", "SUBSCRIBE a", "PING x", "SET k v"))
-			redistest.Eventually(s.T, proxytest.Patience, "the subscription", func() bool {
+			proxytest.WaitFor(s.T, "the subscription", func() bool {
 				return b.Quiet("PUBSUB", "NUMSUB", "a") == "*2\r\n$1\r\na\r\n:1\r\n"
 			})
 			b.Do("PUBLISH", "a", "m")
@@ -233,14 +232,12 @@ func TestPubSubWithLimitedRights(t *testing.T) {
 // Once a client has the answer to QUIT, nothing of it is left at Redis.
 func TestQuitEndsSubscriptionsBeforeItIsAnswered(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
-		direct := proxytest.Dial(t, "unix:"+redis.Socket())
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		direct := proxytest.Dial(t, "unix:"+srv.Redis.Socket())
 		for i := range 100 {
-			c := proxytest.Dial(t, srv.Addr())
+			c := srv.Dial(t)
 			c.Quiet("SUBSCRIBE", "news")
-			if b := c.Quiet("QUIT"); b != "+OK\r\n" {
-				t.Fatalf("QUIT: %q", b)
-			}
+			c.Script("QUIT", "+OK")
 			if b := direct.Quiet("PUBLISH", "news", "x"); b != ":0\r\n" {
 				t.Fatalf("after %d clients: %q", i+1, b)
 			}

@@ -24,9 +24,9 @@ func withoutPins(t *testing.T, test func(t *testing.T, srv *proxytest.Proxy, hol
 		srv := proxytest.Start(t, redis, func(o *proxy.Options) {
 			o.Engine, o.Upstream.Pins.Max, o.Upstream.Pins.Wait = engine, 1, 50*time.Millisecond
 		})
-		holder := proxytest.Dial(t, srv.Addr())
+		holder := srv.Dial(t)
 		holder.Script("WATCH w", "+OK")
-		test(t, srv, holder, proxytest.Dial(t, srv.Addr()))
+		test(t, srv, holder, srv.Dial(t))
 	})
 }
 
@@ -82,15 +82,15 @@ func TestNoTransactionRunsBehindARefusedWatch(t *testing.T) {
 // Redis is away when SELECT comes, and is there again for the commands behind it, which are for the other database. The client has not seen the refusal.
 func TestNothingRunsInADatabaseThatTheClientHasLeft(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
-		c, other := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		c, other := srv.Dial(t), srv.Dial(t)
 		c.Script("SET k 1", "+OK")
 		c.Raw(proxytest.Inline("CLIENT REPLY OFF", "CLIENT SETNAME silent"))
 		proxytest.WaitFor(t, "the client to get no replies", func() bool { return strings.Contains(other.Quiet("CLIENT", "LIST"), "name=silent") })
-		takeAway(t, redis, srv)
+		takeAway(t, srv.Redis, srv)
 		c.Raw(proxytest.Inline("SELECT 1", "CLIENT REPLY ON"))
 		c.Refused(proxytest.Unreachable, 1) // only Redis knows whether the user may do that
-		redis.Restart()
+		srv.Redis.Restart()
 		proxytest.WaitFor(t, "Redis to be there", func() bool { return other.Quiet("SET", "k", "3") == "+OK\r\n" })
 		c.Script("CLIENT REPLY ON", "+OK")
 		c.Raw(proxytest.Inline("SET k 4", "MULTI", "SET k 5", "EXEC"))
@@ -107,7 +107,7 @@ func withoutLanes(t *testing.T, test func(t *testing.T, srv *proxytest.Proxy), c
 	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.ClientAuth, o.Upstream.MaxLanes = engine, proxy.AuthProxy, 8 }, change)
 		for db := range 7 {
-			proxytest.Dial(t, srv.Addr()).Script("SELECT "+strconv.Itoa(db), "+OK", "SET k 1", "+OK")
+			srv.Dial(t).Script("SELECT "+strconv.Itoa(db), "+OK", "SET k 1", "+OK")
 		}
 		test(t, srv)
 	}, "--databases", "100")
@@ -117,7 +117,7 @@ func withoutLanes(t *testing.T, test func(t *testing.T, srv *proxytest.Proxy), c
 func TestTheFirstSelectIsRefusedWithWhatCameWithIt(t *testing.T) {
 	t.Parallel()
 	withoutLanes(t, func(t *testing.T, srv *proxytest.Proxy) {
-		late := proxytest.Dial(t, srv.Addr())
+		late := srv.Dial(t)
 		late.Raw(proxytest.Inline("SELECT 50", "SET k 2"))
 		late.Refused(noLane, 2)
 		late.Script("GET k", "$1\r\n1\r\n")
@@ -169,22 +169,22 @@ func (g *gathered) Write(b []byte) (int, error) {
 // Redis is away when MULTI comes, and is there again for the commands behind it.
 func TestNothingOfATransactionRunsAloneBehindAnOutage(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy) {
-		c, other := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		c, other := srv.Dial(t), srv.Dial(t)
 		c.Script("SET k 1", "+OK")
-		takeAway(t, redis, srv)
+		takeAway(t, srv.Redis, srv)
 		c.Raw(proxytest.Inline("MULTI", "SET k 2"))
 		c.Refused(proxytest.Unreachable, 2)
-		redis.Restart()
+		srv.Redis.Restart()
 		proxytest.WaitFor(t, "Redis to be there", func() bool { return other.Quiet("SET", "k", "3") == "+OK\r\n" })
 		c.Raw(proxytest.Inline("SET k 4", "EXEC"))
 		c.Refused(proxytest.Unreachable, 2)
 		c.Script("GET k", "$1\r\n3\r\n")
-		takeAway(t, redis, srv)
+		takeAway(t, srv.Redis, srv)
 		c.Script("MULTI", proxytest.Unreachable) // it waits for the reply
 		c.Raw(proxytest.Inline("MULTI", "SET k 5", "EXEC"))
 		c.Refused(proxytest.Unreachable, 3)
-		redis.Restart()
+		srv.Redis.Restart()
 		proxytest.WaitFor(t, "the client to be served", func() bool { return c.Quiet("SET", "k", "6") == "+OK\r\n" })
 	})
 }

@@ -5,14 +5,13 @@ import (
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/proxytest"
-	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // Redis does not know the scripts yet. A call that had to be repeated would run behind what the client has sent after it.
 func TestFirstUseOfAScriptKeepsTheOrder(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
-		c := proxytest.Dial(t, srv.Addr())
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		c := srv.Dial(t)
 		steps := []struct{ cmd, reply string }{
 			{"LOCK k", ":"},
 			{"LOCKINFO k", "*20"},

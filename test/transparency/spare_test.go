@@ -2,7 +2,6 @@ package transparency
 
 import (
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/proxy"
@@ -18,7 +17,7 @@ func TestBlockingCommandIsAtRedisFirst(t *testing.T) {
 	redis.Do(t, "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
 	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
 		for _, login := range []string{"PING", "SELECT 9", "HELLO 3 AUTH app pw"} {
-			popper, pusher := proxytest.Dial(t, srv.Addr()), proxytest.Dial(t, srv.Addr())
+			popper, pusher := srv.Dial(t), srv.Dial(t)
 			for _, c := range []*proxytest.Client{popper, pusher} {
 				c.Raw(proxytest.Inline(login, "PING"))
 				for range 2 {
@@ -27,7 +26,7 @@ func TestBlockingCommandIsAtRedisFirst(t *testing.T) {
 					}
 				}
 			}
-			redistest.Eventually(t, proxytest.Patience, "a spare pin", func() bool {
+			proxytest.WaitFor(t, "a spare pin", func() bool {
 				work, _ := srv.Shared().Upstream.Pins.Status()
 				return work.Idle > 0 && work.Ready == work.Idle
 			})
@@ -37,11 +36,11 @@ func TestBlockingCommandIsAtRedisFirst(t *testing.T) {
 				popper.Send("BLPOP", list, "0")
 				if srv.Stats().Loops != 1 {
 					// The readers of two clients may run in any order, unless one loop reads both.
-					redistest.Eventually(t, proxytest.Patience, "the command to be read", func() bool { return srv.StatusOf(popper).Pin != "" })
+					proxytest.WaitFor(t, "the command to be read", func() bool { return srv.StatusOf(popper).Pin != "" })
 				}
 				pusher.Raw(proxytest.Inline("LPUSH "+list+" v", "LLEN "+list))
-				popper.ExpectReply("*2")
-				pusher.ExpectReply(":1")
+				popper.Gets("*2")
+				pusher.Gets(":1")
 				got, err := pusher.Frame()
 				if err != nil {
 					t.Fatal(err)
@@ -65,24 +64,19 @@ func TestSparesMakeRoom(t *testing.T) {
 	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
 		var peers []*proxytest.Client
 		for db := range 8 {
-			c := proxytest.Dial(t, srv.Addr())
+			c := srv.Dial(t)
 			c.Raw(proxytest.Inline("SELECT "+strconv.Itoa(db), "PING"))
-			c.ExpectReply("+OK")
-			c.ExpectReply("+PONG")
+			c.Gets("+OK", "+PONG")
 			peers = append(peers, c)
 		}
-		redistest.Eventually(t, proxytest.Patience, "spares", func() bool { return srv.Stats().PinsIdle == 4 })
+		proxytest.WaitFor(t, "spares", func() bool { return srv.Stats().PinsIdle == 4 })
 		for _, c := range peers[:4] {
-			c.Send("MULTI")
-			c.ExpectReply("+OK")
+			c.Script("MULTI", "+OK")
 		}
 		if s := srv.Stats(); s.PinsOpen > 4 {
 			t.Errorf("%d pins of 4", s.PinsOpen)
 		}
-		peers[5].Send("MULTI")
-		if got, _ := peers[5].Frame(); !strings.HasPrefix(got, "-OVERLOADED") {
-			t.Errorf("a fifth pin of four: %q", got)
-		}
+		peers[5].Script("MULTI", "-OVERLOADED")
 	}, func(o *proxy.Options) {
 		o.Upstream.Pins.Max, o.Upstream.Pins.MaxPerOwner, o.Upstream.Pins.Wait = 4, 4, 50e6
 	})

@@ -8,9 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockproxy/lockproxy/internal/proxy"
 	"github.com/lockproxy/lockproxy/internal/proxytest"
-	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 func TestReplyModesAreRedisOwn(t *testing.T) {
@@ -202,7 +200,7 @@ func TestTrackingIsRedisOwn(t *testing.T) {
 			r.Sync()
 			a.Do("GET", "k")
 			_ = r.Conn.Close()
-			redistest.Eventually(s.T, proxytest.Patience, "the redirection to be broken", func() bool {
+			proxytest.WaitFor(s.T, "the redirection to be broken", func() bool {
 				return strings.Contains(a.Quiet("CLIENT", "TRACKINGINFO"), "broken") || !strings.Contains(c.Quiet("CLIENT", "LIST"), "id="+id+" ")
 			})
 			c.Do("SET", "k", "2")
@@ -338,19 +336,15 @@ func TestEveryKindOfDataPassesUnchanged(t *testing.T) {
 // SHUTDOWN is Redis's to obey. A client that asked for it sees its connection end.
 func TestShutdownReachesRedis(t *testing.T) {
 	t.Parallel()
-	for _, engine := range proxytest.Engines() {
-		redis := redistest.Start(t)
-		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine = engine })
-		c := proxytest.Dial(t, srv.Addr())
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		c := srv.Dial(t)
 		for _, refused := range [][2]string{{"x", "-ERR syntax error\r\n"}, {"ABORT", "-ERR No shutdown in progress.\r\n"}} {
-			if got := c.Quiet("SHUTDOWN", refused[0]); got != refused[1] {
-				t.Errorf("SHUTDOWN %s: %q, want %q", refused[0], got, refused[1])
-			}
+			c.Script("SHUTDOWN "+refused[0], refused[1])
 		}
 		c.Send("SHUTDOWN", "NOSAVE")
 		if got, err := c.Frame(); got != "" || err == nil {
 			t.Errorf("SHUTDOWN was answered %q", got)
 		}
-		redistest.Eventually(t, proxytest.Patience, "Redis to be gone", func() bool { return redis.Pid() == 0 })
-	}
+		proxytest.WaitFor(t, "Redis to be gone", func() bool { return srv.Redis.Pid() == 0 })
+	})
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/proxytest"
-	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -17,12 +16,12 @@ func TestAFloodOfRepliesThatTheProxyMakesHoldsUpNobody(t *testing.T) {
 	lines := []string{
 		"INFO lockproxy", "INFO clients", "INFO", "COMMAND LIST", "COMMAND COUNT", "COMMAND INFO lock get", "COMMAND DOCS lock", "CLIENT INFO", "CLIENT ID", "CLIENT LIST", "LOCKLIST",
 	}
-	proxytest.EachEngine(t, func(t *testing.T, _ *redistest.Server, srv *proxytest.Proxy) {
-		other := proxytest.Dial(t, srv.Addr())
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		other := srv.Dial(t)
 		other.Do("GET", "k")
 		for _, line := range lines {
 			flood := []byte(strings.Repeat(string(resp.AppendCommand(nil, strings.Fields(line)...)), many))
-			c := proxytest.Dial(t, srv.Addr())
+			c := srv.Dial(t)
 			var answered atomic.Int64
 			first, written, read := make(chan struct{}), make(chan struct{}), make(chan struct{})
 			go func() {
