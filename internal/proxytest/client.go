@@ -149,6 +149,21 @@ func (c *Client) Do(args ...string) string {
 	return b
 }
 
+// Each sends commands, given as lines of words without blanks, one by one, and notes a frame for each.
+func (c *Client) Each(lines ...string) {
+	c.T.Helper()
+	for _, line := range lines {
+		c.Do(strings.Fields(line)...)
+	}
+}
+
+// Together sends lines in one go and notes as many frames.
+func (c *Client) Together(lines ...string) {
+	c.T.Helper()
+	c.Raw(Inline(lines...))
+	c.Expect(len(lines))
+}
+
 // Quiet sends one command and returns its reply without a note.
 func (c *Client) Quiet(args ...string) string {
 	c.T.Helper()

@@ -45,14 +45,11 @@ func TestClientListShowsTheProxysClients(t *testing.T) {
 		direct := proxytest.Named(t, srv.Redis.Addr(), "direct")
 		admin := proxytest.Named(t, srv.Addr(), "admin")
 		worker := proxytest.Named(t, srv.Addr(), "worker")
-		worker.Quiet("SELECT", "3")
-		worker.Quiet("SET", "k", "v")
+		worker.Each("SELECT 3", "SET k v")
 		reader := proxytest.Named(t, srv.Addr(), "reader")
-		reader.Quiet("HELLO", "3")
-		reader.Quiet("SUBSCRIBE", "ch")
+		reader.Each("HELLO 3", "SUBSCRIBE ch")
 		tx := proxytest.Named(t, srv.Addr(), "tx")
-		tx.Quiet("MULTI")
-		tx.Quiet("PING")
+		tx.Each("MULTI", "PING")
 		popper := proxytest.Named(t, srv.Addr(), "popper")
 		popper.Send("BLPOP", "empty", "0")
 		locker := proxytest.Named(t, srv.Addr(), "locker")
@@ -374,18 +371,12 @@ func TestClientSpeaksOfItself(t *testing.T) {
 				t.Errorf("cmd=%s", got)
 			}
 		}
-		c.Quiet("MULTI")
-		c.Quiet("CLIENT", "ID")
-		c.Quiet("CLIENT", "INFO")
-		c.Quiet("SET", "k", "v")
+		c.Each("MULTI", "CLIENT ID", "CLIENT INFO", "SET k v")
 		if got := c.Quiet("EXEC"); !strings.HasPrefix(got, "*3\r\n:"+id+"\r\n$") || !strings.Contains(got, "\r\nid="+id+" addr="+c.Conn.LocalAddr().String()) || !strings.HasSuffix(got, "+OK\r\n") {
 			t.Errorf("EXEC: %q", got)
 		}
 		for _, more := range []string{"PING", "UNSUBSCRIBE"} {
-			c.Quiet("MULTI")
-			c.Quiet("HELLO", "2")
-			c.Quiet(more)
-			c.Quiet("CLIENT", "ID")
+			c.Each("MULTI", "HELLO 2", more, "CLIENT ID")
 			if got := c.Quiet("EXEC"); !strings.Contains(got, "$2\r\nid\r\n:"+id+"\r\n") || !strings.HasSuffix(got, "\r\n:"+id+"\r\n") {
 				t.Errorf("EXEC of HELLO, %s and CLIENT ID: %q", more, got)
 			}
@@ -455,9 +446,7 @@ func TestNoClientNamesAClientOfRedis(t *testing.T) {
 		other := proxytest.Dial(t, srv.Redis.Addr())
 		mine := strings.Trim(other.Quiet("CLIENT", "ID"), ":\r\n")
 		sharer, waiter := srv.Dial(t), srv.Dial(t)
-		sharer.Quiet("HELLO", "3")
-		sharer.Quiet("LOCK", "l")
-		sharer.Quiet("GET", "k")
+		sharer.Each("HELLO 3", "LOCK l", "GET k")
 		waiter.Send("BLPOP", "empty", "0")
 		proxytest.AwaitBlocked(t, 1, srv.Redis)
 		c, monitor := srv.Dial(t), srv.Dial(t)
@@ -525,8 +514,7 @@ func TestTrackingRedirectsToAClientWithoutAConnection(t *testing.T) {
 			want := "+OK\r\n"
 			switch state {
 			case "in a transaction":
-				sink.Quiet("MULTI")
-				sink.Quiet("PING")
+				sink.Each("MULTI", "PING")
 			case "itself":
 				_ = c.Conn.Close()
 				c = sink
@@ -557,8 +545,7 @@ func TestTrackingRedirectsToAClientWithoutAConnection(t *testing.T) {
 				t.Errorf("%s: %q", state, got)
 			}
 			if state == "idle" { // what tells the client that its target has gone has the target's id
-				c.Quiet("HELLO", "3")
-				c.Quiet("GET", state)
+				c.Each("HELLO 3", "GET "+state)
 				sink.Conn.Close()
 				proxytest.WaitFor(t, "the end of the target", func() bool { return admin.ListOf()["sink"] == nil })
 				got, told := "", false

@@ -166,8 +166,7 @@ func TestVisitorThatGoesAway(t *testing.T) {
 	redis := redistest.Start(t)
 	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
 		resident, visitor := srv.Dial(t), srv.Dial(t)
-		resident.Raw(proxytest.Inline("SELECT 4", "PING"))
-		resident.Expect(2)
+		resident.Together("SELECT 4", "PING")
 		redis.Pause()
 		visitor.Send("SELECT", "4")
 		proxytest.WaitFor(t, "the visit", func() bool {

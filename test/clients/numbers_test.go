@@ -22,8 +22,7 @@ func TestNumbersFollowLocksAndCommands(t *testing.T) {
 			srv := b.Proxies[engine]
 			before := srv.Stats()
 			holder, other := srv.Dial(t), srv.Dial(t)
-			holder.Quiet("SET", "x", "1")
-			holder.Quiet("LOCK", "k")
+			holder.Each("SET x 1", "LOCK k")
 			other.Quiet("LOCK", "k", "WAIT", "10") // times out
 			other.Quiet("UNLOCK", "k")             // NOTHELD
 			other.Send("LOCK", "k")
@@ -159,13 +158,10 @@ func TestEndsOfHoldsAreToldApart(t *testing.T) {
 				{"FORCEUNLOCK of a fixed lease", "lost", "forced", func(c *proxytest.Client) { c.Quiet("LOCK", "k", "PX", "60000"); c.Quiet("FORCEUNLOCK", "k") }},
 				{"DEL, and a renewal", "lost", "gone", func(c *proxytest.Client) {
 					srv.Alter(func(o *proxy.Options) { o.Locks.Lease = 300 * time.Millisecond })
-					c.Quiet("LOCK", "k")
-					c.Quiet("DEL", "k")
+					c.Each("LOCK k", "DEL k")
 				}},
 				{"DEL, and UNLOCK", "lost", "gone", func(c *proxytest.Client) {
-					c.Quiet("LOCK", "k", "PX", "60000")
-					c.Quiet("DEL", "k")
-					c.Quiet("UNLOCK", "k")
+					c.Each("LOCK k PX 60000", "DEL k", "UNLOCK k")
 				}},
 				{"MAXHOLD", "lost", "max-hold", func(c *proxytest.Client) { c.Granted("LOCK", "k", "MAXHOLD", "150") }},
 				{"PX", "expired", "expired", func(c *proxytest.Client) { c.Granted("LOCK", "k", "PX", "150") }},

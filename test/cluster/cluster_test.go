@@ -135,9 +135,7 @@ func sameTransactions(t *testing.T, alone *redistest.Server, c *redistest.Cluste
 					b.Do("BLPOP", "list"+key, "0.01")
 					lines(b, strings.ReplaceAll("XADD sK 1-1 f v\nXREAD BLOCK 10 STREAMS sK 0\nXREAD BLOCK 10 STREAMS sK $\nBLMOVE xK{K} K{K} LEFT LEFT 0.01\nXGROUP CREATE sK g 0", "K", key))
 				}
-				a.Do("WAIT", "0", "10")
-				a.Do("HELLO")
-				a.Do("HELLO", strconv.Itoa(proto))
+				a.Each("WAIT 0 10", "HELLO", "HELLO "+strconv.Itoa(proto))
 			})
 		})
 	}
@@ -176,8 +174,7 @@ func messagesArrive(t *testing.T, proxies map[string]*proxytest.Proxy) {
 			shard.Quiet("SSUBSCRIBE", "sh"+engine)
 			for i := range 10 {
 				pub.Quiet("SET", fmt.Sprint("k", i), "x") // moves to all servers
-				pub.Quiet("PUBLISH", fmt.Sprint(engine, i), "m")
-				pub.Quiet("SPUBLISH", "sh"+engine, "m")
+				pub.Each("PUBLISH "+fmt.Sprint(engine, i)+" m", "SPUBLISH sh"+engine+" m")
 				if got, err := sub.Frame(); err != nil || !strings.Contains(got, fmt.Sprint(engine, i)) {
 					t.Fatal(got, err)
 				}
@@ -389,8 +386,7 @@ func load(t testing.TB, proxies map[string]*proxytest.Proxy, stop <-chan struct{
 					want, got := fmt.Sprintf("*2\r\n:%d\r\n+PONG\r\n", done[tag+"t"]), "-EXECABORT "
 					for strings.HasPrefix(got, "-EXECABORT ") { // its slot has moved, nothing was carried out
 						if got = p.Quiet("MULTI"); got == "+OK\r\n" {
-							p.Quiet("INCR", tag+"t")
-							p.Quiet("PING")
+							p.Each("INCR "+tag+"t", "PING")
 							got = p.Quiet("EXEC")
 						}
 					}

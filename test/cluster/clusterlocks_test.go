@@ -239,8 +239,7 @@ func scriptsAreLoadedAnew(t *testing.T, c *redistest.Cluster, proxies map[string
 func subscribersLock(t *testing.T, proxies map[string]*proxytest.Proxy) {
 	for _, srv := range proxies {
 		p := srv.Dial(t)
-		p.Quiet("HELLO", "3")
-		p.Quiet("SUBSCRIBE", "ch")
+		p.Each("HELLO 3", "SUBSCRIBE ch")
 		for _, key := range []string{"ra", "rb", "rc"} {
 			proxytest.Integer(t, p.Quiet("LOCK", key, "WAIT", "0"))
 			p.Script("UNLOCK "+key, ":1")

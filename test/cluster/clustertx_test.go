@@ -55,8 +55,7 @@ func aTransactionEndsWhenItsSlotMoves(t *testing.T, c *redistest.Cluster, proxie
 			}
 			p.Script("EXEC", "-EXECABORT ", "GET "+key, "$1\r\n1\r\n", "CLIENT GETNAME", "$-1")
 			proxytest.WaitFor(t, "a transaction at the new server", func() bool { // a refusal has the view refreshed
-				p.Quiet("MULTI")
-				p.Quiet("INCR", key)
+				p.Each("MULTI", "INCR "+key)
 				return p.Quiet("EXEC") == "*1\r\n:2\r\n"
 			})
 			m.move(slot, home)

@@ -62,9 +62,7 @@ func subscriptionsAreCounted(t *testing.T, alone *redistest.Server, c *redistest
 					b.Do("SPUBLISH", ch, "m")
 					a.Expect(1)
 				}
-				b.Do("PUBSUB", "NUMSUB", "a", "b", "c")
-				b.Do("PUBSUB", "NUMPAT")
-				b.Do("PUBSUB", "SHARDNUMSUB", "s1", "s2", "x")
+				b.Each("PUBSUB NUMSUB a b c", "PUBSUB NUMPAT", "PUBSUB SHARDNUMSUB s1 s2 x")
 				frames("UNSUBSCRIBE a x", 2)
 				frames("SUNSUBSCRIBE s4 s4", 2)
 				frames("SUNSUBSCRIBE s1", 1)
@@ -87,8 +85,7 @@ func subscriptionsAreCounted(t *testing.T, alone *redistest.Server, c *redistest
 func aListenerUsesAllServers(t *testing.T, c *redistest.Cluster, proxies map[string]*proxytest.Proxy) {
 	for engine, srv := range proxies {
 		p := srv.Dial(t)
-		p.Quiet("HELLO", "3")
-		p.Quiet("SUBSCRIBE", "own"+engine)
+		p.Each("HELLO 3", "SUBSCRIBE own"+engine)
 		for _, key := range spreadKeys(t, c, "listens"+engine) {
 			p.Script("SET "+key+" x", "+OK")
 			p.Raw("MULTI\r\nINCR n" + key + "\r\nEXEC\r\n")
@@ -104,15 +101,13 @@ func eventsOfAllServers(t *testing.T, c *redistest.Cluster, proxies map[string]*
 	for engine, srv := range proxies {
 		p, w := srv.Dial(t), srv.Dial(t)
 		w.Quiet("CONFIG", "SET", "notify-keyspace-events", "KEA")
-		p.Quiet("PSUBSCRIBE", "__keyevent@0__:se[t]")
-		p.Quiet("SUBSCRIBE", "__keyspace@0__:b"+engine, "both"+engine)
+		p.Each("PSUBSCRIBE __keyevent@0__:se[t]", "SUBSCRIBE __keyspace@0__:b"+engine+" both"+engine)
 		p.ExpectFrame("both" + engine)
 		for _, key := range spreadKeys(t, c, "event"+engine) {
 			w.Quiet("SET", key, "x")
 			p.ExpectFrame("pmessage", key)
 		}
-		w.Quiet("DEL", "b"+engine)
-		w.Quiet("RPUSH", "b"+engine, "x")
+		w.Each("DEL b"+engine, "RPUSH b"+engine+" x")
 		p.ExpectFrame("message", "rpush")
 		w.Quiet("PUBLISH", "both"+engine, "once")
 		p.ExpectFrame("message", "once")
@@ -140,8 +135,7 @@ func subscriptionsMove(t *testing.T, c *redistest.Cluster, proxies map[string]*p
 		}
 		for i, name := range names {
 			slots = append(slots, int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", name).(int64)))
-			p.Quiet("SSUBSCRIBE", name)
-			p.Quiet("SUBSCRIBE", fmt.Sprint(engine, i))
+			p.Each("SSUBSCRIBE "+name, "SUBSCRIBE "+fmt.Sprint(engine, i))
 		}
 		// received sends messages until one arrives: those that are sent while the subscription moves may be lost.
 		received := func(verb, name string) {

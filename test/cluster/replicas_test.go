@@ -22,8 +22,7 @@ func TestWaitAsksAllServersWrittenTo(t *testing.T) {
 		}
 		stopped := c.Nodes[4] // the replica of the second server
 		stopped.Pause()
-		both.Quiet("SET", keys[1], "x")
-		both.Quiet("SET", keys[0], "x")
+		both.Each("SET "+keys[1]+" x", "SET "+keys[0]+" x")
 		first.Quiet("SET", keys[0], "x")
 		last.Raw("MULTI\r\nSET " + keys[1] + " x\r\nEXEC\r\n")
 		for range 3 {

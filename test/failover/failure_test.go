@@ -172,8 +172,7 @@ func TestRedisHasTooManyClients(t *testing.T) {
 		admin := proxytest.Dial(t, "unix:"+srv.Redis.Socket())
 		c := srv.Dial(t)
 		c.Quiet("PING")
-		admin.Quiet("CONFIG", "SET", "maxclients", "1")
-		admin.Quiet("CLIENT", "KILL", "TYPE", "normal")
+		admin.Each("CONFIG SET maxclients 1", "CLIENT KILL TYPE normal")
 		proxytest.WaitFor(t, "the refusal", func() bool {
 			c.Send("GET", "k")
 			b, err := c.Frame()
@@ -254,8 +253,7 @@ func TestAllIdentitiesAreBackSoonAfterRedis(t *testing.T) {
 			var clients []*proxytest.Client
 			for db := range 8 {
 				c := srv.Dial(t)
-				c.Quiet("SELECT", fmt.Sprint(db))
-				c.Quiet("GET", "k")
+				c.Each("SELECT "+fmt.Sprint(db), "GET k")
 				c.Side = &proxytest.Side{T: t}
 				clients = append(clients, c)
 			}

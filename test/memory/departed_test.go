@@ -69,8 +69,7 @@ func TestUnreadRepliesKeepNothingElse(t *testing.T) {
 		for _, pin := range []string{"PING", "WATCH w", "SUBSCRIBE c"} {
 			for name, e := range ends {
 				c := proxytest.Dial(t, "unix:"+path)
-				c.Quiet("HELLO", "3")
-				c.Quiet("LOCK", "k", "GRACE", "0")
+				c.Each("HELLO 3", "LOCK k GRACE 0")
 				c.Quiet(strings.Fields(pin)...)
 				c.Send("GET", "big")
 				proxytest.WaitFor(t, "a reply that is not read", func() (unread bool) {

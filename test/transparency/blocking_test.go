@@ -16,27 +16,23 @@ func TestBlockingCommandsAreRedisOwn(t *testing.T) {
 	scripts := map[string]func(s *proxytest.Side, proto int){
 		"served at once": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
-			c.Raw(proxytest.Inline("RPUSH l 1 2 3 4 5", "BLPOP l 0", "BRPOP l 0", "BLMOVE l m LEFT RIGHT 0", "BRPOPLPUSH l m 0", "BLMPOP 0 2 x l LEFT COUNT 9",
-				"ZADD z 1 a 2 b 3 c", "BZPOPMIN z 0", "BZPOPMAX z 0", "BZMPOP 0 1 z MIN", "XADD s 1-1 f v", "XREAD STREAMS s 0", "XREAD BLOCK 0 STREAMS s 0", "PING"))
-			c.Expect(14)
+			c.Together("RPUSH l 1 2 3 4 5", "BLPOP l 0", "BRPOP l 0", "BLMOVE l m LEFT RIGHT 0", "BRPOPLPUSH l m 0", "BLMPOP 0 2 x l LEFT COUNT 9",
+				"ZADD z 1 a 2 b 3 c", "BZPOPMIN z 0", "BZPOPMAX z 0", "BZMPOP 0 1 z MIN", "XADD s 1-1 f v", "XREAD STREAMS s 0", "XREAD BLOCK 0 STREAMS s 0", "PING")
 		},
 		"timeout": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
-			c.Raw(proxytest.Inline("BLPOP l 0.02", "BLMOVE l m LEFT RIGHT 0.02", "BLMPOP 0.02 1 l LEFT", "BZPOPMIN z 0.02", "BZMPOP 0.02 1 z MIN", "XREAD BLOCK 20 STREAMS s $",
-				"XGROUP CREATE s g $ MKSTREAM", "XREADGROUP GROUP g me BLOCK 20 STREAMS s >", "WAIT 1 20", "PING"))
-			c.Expect(10)
+			c.Together("BLPOP l 0.02", "BLMOVE l m LEFT RIGHT 0.02", "BLMPOP 0.02 1 l LEFT", "BZPOPMIN z 0.02", "BZMPOP 0.02 1 z MIN", "XREAD BLOCK 20 STREAMS s $",
+				"XGROUP CREATE s g $ MKSTREAM", "XREADGROUP GROUP g me BLOCK 20 STREAMS s >", "WAIT 1 20", "PING")
 		},
 		"refused": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
-			c.Raw(proxytest.Inline("SET k v", "BLPOP k 0", "BLPOP l -1", "BLPOP l x", "BLPOP l", "BLMOVE k l LEFT RIGHT 0", "XREAD BLOCK x STREAMS s $", "XREAD BLOCK 0 STREAMS k $", "XREAD BLOCK 0", "WAIT x 0", "WAIT 0", "WAITAOF 0 0 0", "PING"))
-			c.Expect(13)
+			c.Together("SET k v", "BLPOP k 0", "BLPOP l -1", "BLPOP l x", "BLPOP l", "BLMOVE k l LEFT RIGHT 0", "XREAD BLOCK x STREAMS s $", "XREAD BLOCK 0 STREAMS k $", "XREAD BLOCK 0", "WAIT x 0", "WAIT 0", "WAITAOF 0 0 0", "PING")
 		},
 		"woken, and others go on meanwhile": func(s *proxytest.Side, proto int) {
 			a, b := s.Speaking("a", proto), s.Speaking("b", proto)
 			a.Raw(proxytest.Inline("SET k before", "BLPOP l 0", "GET k"))
 			s.AwaitBlocked(1)
-			b.Do("SET", "k", "after")
-			b.Do("RPUSH", "l", "x")
+			b.Each("SET k after", "RPUSH l x")
 			a.Expect(3)
 		},
 		"in order of asking": func(s *proxytest.Side, proto int) {
@@ -60,8 +56,7 @@ func TestBlockingCommandsAreRedisOwn(t *testing.T) {
 				s.AwaitBlocked(1)
 				end(a)
 				s.AwaitBlocked(0)
-				b.Do("RPUSH", "l", "x")
-				b.Do("LPOP", "l")
+				b.Each("RPUSH l x", "LPOP l")
 			}
 		},
 		"what comes before the end of a client is executed": func(s *proxytest.Side, proto int) {
@@ -114,16 +109,13 @@ func TestBlockingCommandsAreRedisOwn(t *testing.T) {
 			s.AwaitBlocked(1)
 			b.Do("CLIENT", "KILL", "ID", strconv.Itoa(id))
 			a.End()
-			b.Do("RPUSH", "l", "x")
-			b.Do("LPOP", "l")
+			b.Each("RPUSH l x", "LPOP l")
 		},
 		"key of the wrong type appears": func(s *proxytest.Side, proto int) {
 			a, b := s.Speaking("a", proto), s.Speaking("b", proto)
 			a.Send("BLPOP", "l", "0")
 			s.AwaitBlocked(1)
-			b.Do("SET", "l", "string")
-			b.Do("DEL", "l")
-			b.Do("RPUSH", "l", "x")
+			b.Each("SET l string", "DEL l", "RPUSH l x")
 			a.Expect(1)
 		},
 		"streams": func(s *proxytest.Side, proto int) {
@@ -147,11 +139,9 @@ func TestBlockingCommandsAreRedisOwn(t *testing.T) {
 			a.Do("SELECT", "2")
 			a.Send("BLPOP", "l", "0")
 			s.AwaitBlocked(1)
-			b.Do("RPUSH", "l", "x")
-			b.Do("MOVE", "l", "2")
+			b.Each("RPUSH l x", "MOVE l 2")
 			a.Expect(1)
-			b.Do("RPUSH", "l", "y")
-			b.Do("SWAPDB", "0", "2")
+			b.Each("RPUSH l y", "SWAPDB 0 2")
 			a.Do("LRANGE", "l", "0", "-1")
 			b.Do("LRANGE", "l", "0", "-1")
 		},
@@ -198,17 +188,12 @@ func TestWaitMeasuresTheSessionsOwnWrites(t *testing.T) {
 	replica := redistest.StartReplica(t, b.Redis)
 	wait := func(s *proxytest.Side, c *proxytest.Client) {
 		replica.Continue()
-		c.Do("SET", "k", "v")
-		c.Do("WAIT", "1", "10000")
+		c.Each("SET k v", "WAIT 1 10000")
 		replica.Pause()
-		c.Do("SET", "k", "w")
-		c.Do("WAIT", "1", "50")
-		c.Do("WAIT", "0", "50")
-		c.Raw(proxytest.Inline("SET k x", "WAIT 1 50", "MULTI", "SET k y", "WAIT 1 50", "EXEC", "WAIT 1 50"))
-		c.Expect(7)
+		c.Each("SET k w", "WAIT 1 50", "WAIT 0 50")
+		c.Together("SET k x", "WAIT 1 50", "MULTI", "SET k y", "WAIT 1 50", "EXEC", "WAIT 1 50")
 		replica.Continue()
-		c.Do("SET", "k", "z")
-		c.Do("WAIT", "1", "10000")
+		c.Each("SET k z", "WAIT 1 10000")
 	}
 	b.Both(t, func(s *proxytest.Side, proto int) { wait(s, s.Speaking("a", proto)) })
 	t.Run("by a user who may not PING", func(t *testing.T) {

@@ -192,11 +192,9 @@ func TestDeletedUserIsCutOff(t *testing.T) {
 		b.Compare(t, func(s *proxytest.Side) {
 			s.Redis.Do(t, "ACL", "SETUSER", "less", "reset", "on", ">pw", "~*", "&*", "+@all")
 			c := s.Client("c")
-			c.Do("AUTH", "less", "pw")
-			c.Do("SET", "k", "v")
+			c.Each("AUTH less pw", "SET k v")
 			s.Redis.Do(t, "ACL", "SETUSER", "less", "-set", "resetkeys", "~x*")
-			c.Raw(proxytest.Inline("SET k v", "GET k", "GET x", "MULTI", "GET k", "EXEC", "BLPOP k 0", "WATCH k"))
-			c.Expect(8)
+			c.Together("SET k v", "GET k", "GET x", "MULTI", "GET k", "EXEC", "BLPOP k 0", "WATCH k")
 		})
 	})
 }

@@ -28,8 +28,7 @@ func TestTwoProtocolVersionsAtOnce(t *testing.T) {
 		for step := range 8 {
 			for _, cmd := range shapes {
 				for _, c := range []*proxytest.Client{two, three, changing} {
-					c.Raw(proxytest.Inline(cmd))
-					c.Expect(1)
+					c.Together(cmd)
 				}
 			}
 			switch step % 4 {
@@ -38,8 +37,7 @@ func TestTwoProtocolVersionsAtOnce(t *testing.T) {
 			case 1:
 				changing.Do("HELLO", "2")
 			case 2:
-				changing.Raw(proxytest.Inline("HELLO 3", "HGETALL h", "HELLO 2", "HGETALL h", "HELLO 3"))
-				changing.Expect(5)
+				changing.Together("HELLO 3", "HGETALL h", "HELLO 2", "HGETALL h", "HELLO 3")
 			default:
 				changing.Do("RESET")
 			}

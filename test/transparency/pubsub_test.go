@@ -28,12 +28,10 @@ func TestPubSubIsRedisOwn(t *testing.T) {
 			sub.Expect(2)
 			pub.Do("PUBLISH", "b", "again")
 			sub.Expect(1)
-			pub.Do("PUBSUB", "CHANNELS")
-			pub.Do("PUBSUB", "NUMSUB", "a", "b")
+			pub.Each("PUBSUB CHANNELS", "PUBSUB NUMSUB a b")
 			sub.Send("UNSUBSCRIBE")
 			sub.Expect(1)
-			sub.Do("SET", "k", "v")
-			sub.Do("GET", "k")
+			sub.Each("SET k v", "GET k")
 		},
 		"commands while subscribed": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
@@ -41,32 +39,27 @@ func TestPubSubIsRedisOwn(t *testing.T) {
 			if !proxytest.AnswersRefusals(s.T, s.Redis) {
 				login = "ECHO x"
 			}
-			c.Raw(proxytest.Inline("SUBSCRIBE a", "PING", "PING word", "GET k", "SET k v", "NOSUCH", "MULTI", "CLIENT SETNAME x", "CLIENT ID x",
-				"HELLO 9", "SELECT x", login, "WATCH", "BLPOP l 0.01", "MONITOR x", "EXEC", "CLIENT REPLY foo", "WAIT x 0", "RESET x", "UNSUBSCRIBE", "PING", "GET k"))
-			c.Expect(22)
+			c.Together("SUBSCRIBE a", "PING", "PING word", "GET k", "SET k v", "NOSUCH", "MULTI", "CLIENT SETNAME x", "CLIENT ID x",
+				"HELLO 9", "SELECT x", login, "WATCH", "BLPOP l 0.01", "MONITOR x", "EXEC", "CLIENT REPLY foo", "WAIT x 0", "RESET x", "UNSUBSCRIBE", "PING", "GET k")
 		},
 		"transaction while subscribed": func(s *proxytest.Side, proto int) {
 			if proto == 2 {
 				return
 			}
 			a, b := s.Speaking("a", proto), s.Speaking("b", proto)
-			a.Raw(proxytest.Inline("SUBSCRIBE a", "MULTI", "SET k 1", "GET k", "PUBLISH other x", "EXEC", "GET k", "WATCH k", "GET k"))
-			a.Expect(9)
-			b.Do("SET", "k", "2")
-			b.Do("PUBLISH", "a", "m")
+			a.Together("SUBSCRIBE a", "MULTI", "SET k 1", "GET k", "PUBLISH other x", "EXEC", "GET k", "WATCH k", "GET k")
+			b.Each("SET k 2", "PUBLISH a m")
 			a.Raw(proxytest.Inline("MULTI", "GET k", "EXEC", "MULTI", "BAD", "EXEC", "MULTI", "DISCARD", "UNSUBSCRIBE", "PING"))
 			a.Expect(11)
 		},
 		"subscribe inside a transaction": func(s *proxytest.Side, proto int) {
 			a, b := s.Speaking("a", proto), s.Speaking("b", proto)
-			a.Raw(proxytest.Inline("MULTI", "SUBSCRIBE a", "SET k v", "UNSUBSCRIBE nosuch", "PSUBSCRIBE p*", "EXEC"))
-			a.Expect(6)
+			a.Together("MULTI", "SUBSCRIBE a", "SET k v", "UNSUBSCRIBE nosuch", "PSUBSCRIBE p*", "EXEC")
 			b.Do("PUBLISH", "a", "m")
 			a.Expect(1)
 			b.Do("PUBLISH", "pp", "m")
 			a.Expect(1)
-			a.Raw(proxytest.Inline("UNSUBSCRIBE", "PUNSUBSCRIBE", "GET k"))
-			a.Expect(3)
+			a.Together("UNSUBSCRIBE", "PUNSUBSCRIBE", "GET k")
 		},
 		"several channels inside a transaction": func(s *proxytest.Side, proto int) {
 			a, b := s.Speaking("a", proto), s.Speaking("b", proto)
@@ -81,8 +74,7 @@ func TestPubSubIsRedisOwn(t *testing.T) {
 		},
 		"discarded inside a transaction": func(s *proxytest.Side, proto int) {
 			a, b := s.Speaking("a", proto), s.Speaking("b", proto)
-			a.Raw(proxytest.Inline("MULTI", "SUBSCRIBE a", "DISCARD", "MULTI", "SUBSCRIBE a", "BAD", "EXEC", "WATCH k"))
-			a.Expect(8)
+			a.Together("MULTI", "SUBSCRIBE a", "DISCARD", "MULTI", "SUBSCRIBE a", "BAD", "EXEC", "WATCH k")
 			b.Do("SET", "k", "v")
 			a.Raw(proxytest.Inline("MULTI", "SUBSCRIBE a", "EXEC", "GET k", "SELECT 1", "GET k")) // WATCH has seen the change
 			a.Expect(6)
@@ -104,17 +96,14 @@ func TestPubSubIsRedisOwn(t *testing.T) {
 		"pipelined around": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
 			for range 20 {
-				c.Raw(proxytest.Inline("SET k v", "SUBSCRIBE a", "UNSUBSCRIBE a", "GET k", "PSUBSCRIBE b", "PUNSUBSCRIBE", "MULTI", "GET k", "EXEC", "SUBSCRIBE c", "UNSUBSCRIBE", "INCR n"))
-				c.Expect(12)
+				c.Together("SET k v", "SUBSCRIBE a", "UNSUBSCRIBE a", "GET k", "PSUBSCRIBE b", "PUNSUBSCRIBE", "MULTI", "GET k", "EXEC", "SUBSCRIBE c", "UNSUBSCRIBE", "INCR n")
 			}
 		},
 		"lists that look like messages": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
-			c.Raw(proxytest.Inline("RPUSH l message a b", "RPUSH m subscribe a 7", "RPUSH n pong lockproxy:", "SUBSCRIBE a", "UNSUBSCRIBE", "LRANGE l 0 -1", "LRANGE m 0 -1", "LRANGE n 0 -1",
-				`EVAL "return {'unsubscribe','x',4}" 0`, `EVAL "return {'subscribe','x',4}" 0`, "PING", "SET k v", "GET k"))
-			c.Expect(13)
-			c.Raw(proxytest.Inline("SUBSCRIBE b", "PUNSUBSCRIBE", "UNSUBSCRIBE", `EVAL "return {'subscribe','x',4}" 0`, "GET k", "BLPOP m 1", "GET k"))
-			c.Expect(7)
+			c.Together("RPUSH l message a b", "RPUSH m subscribe a 7", "RPUSH n pong lockproxy:", "SUBSCRIBE a", "UNSUBSCRIBE", "LRANGE l 0 -1", "LRANGE m 0 -1", "LRANGE n 0 -1",
+				`EVAL "return {'unsubscribe','x',4}" 0`, `EVAL "return {'subscribe','x',4}" 0`, "PING", "SET k v", "GET k")
+			c.Together("SUBSCRIBE b", "PUNSUBSCRIBE", "UNSUBSCRIBE", `EVAL "return {'subscribe','x',4}" 0`, "GET k", "BLPOP m 1", "GET k")
 		},
 		"sharded": func(s *proxytest.Side, proto int) {
 			sub, pub := s.Speaking("sub", proto), s.Speaking("pub", proto)
@@ -132,8 +121,7 @@ func TestPubSubIsRedisOwn(t *testing.T) {
 			sub.Raw(proxytest.Inline("SUBSCRIBE a b", "PSUBSCRIBE c", "SSUBSCRIBE d", "RESET", "GET k", "PING"))
 			sub.Expect(7)
 			pub.Do("PUBLISH", "a", "x")
-			sub.Raw(proxytest.Inline("SUBSCRIBE a", "UNSUBSCRIBE", "PING"))
-			sub.Expect(3)
+			sub.Together("SUBSCRIBE a", "UNSUBSCRIBE", "PING")
 		},
 		"quit": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
@@ -152,14 +140,11 @@ func TestPubSubIsRedisOwn(t *testing.T) {
 		"hello while subscribed": func(s *proxytest.Side, proto int) {
 			s.HideHelloID()
 			sub, pub := s.Speaking("sub", proto), s.Speaking("pub", proto)
-			sub.Raw(proxytest.Inline("SUBSCRIBE a", "PSUBSCRIBE p", "HELLO 3", "GET k", "HELLO 2", "GET k", "PING"))
-			sub.Expect(7)
+			sub.Together("SUBSCRIBE a", "PSUBSCRIBE p", "HELLO 3", "GET k", "HELLO 2", "GET k", "PING")
 			pub.Do("PUBLISH", "a", "x")
 			sub.Expect(1)
-			sub.Raw(proxytest.Inline("UNSUBSCRIBE", "GET k", "PUNSUBSCRIBE", "GET k"))
-			sub.Expect(4)
-			sub.Raw(proxytest.Inline("HELLO 3", "SUBSCRIBE a", "GET k", "UNSUBSCRIBE", "PING", "HELLO 2", "GET k"))
-			sub.Expect(7)
+			sub.Together("UNSUBSCRIBE", "GET k", "PUNSUBSCRIBE", "GET k")
+			sub.Together("HELLO 3", "SUBSCRIBE a", "GET k", "UNSUBSCRIBE", "PING", "HELLO 2", "GET k")
 		},
 		"state behind an unsubscription": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
@@ -222,10 +207,9 @@ func TestPubSubWithLimitedRights(t *testing.T) {
 	b.Both(t, func(s *proxytest.Side, proto int) {
 		s.HideHelloID()
 		c := s.Client("a")
-		c.Raw(proxytest.Inline("SUBSCRIBE a", "UNSUBSCRIBE", "PING", "GET k", "RESET", "HELLO "+strconv.Itoa(proto)+" AUTH bob pw",
+		c.Together("SUBSCRIBE a", "UNSUBSCRIBE", "PING", "GET k", "RESET", "HELLO "+strconv.Itoa(proto)+" AUTH bob pw",
 			"SUBSCRIBE closed", "SUBSCRIBE open closed", "PSUBSCRIBE x", "UNSUBSCRIBE", "PING", "SET k v",
-			"SUBSCRIBE open", "PING", "PSUBSCRIBE x", "SUBSCRIBE closed", "UNSUBSCRIBE", "GET k", "PING", "SUBSCRIBE open", "UNSUBSCRIBE open", "GET k"))
-		c.Expect(22)
+			"SUBSCRIBE open", "PING", "PSUBSCRIBE x", "SUBSCRIBE closed", "UNSUBSCRIBE", "GET k", "PING", "SUBSCRIBE open", "UNSUBSCRIBE open", "GET k")
 	})
 }
 

@@ -78,8 +78,7 @@ func TestClientCommandsAreRedisOwn(t *testing.T) {
 			s.HideHelloID()
 			a.Expect(18)
 			a.Quiet("CLIENT", "ID") // pinned now
-			a.Raw(proxytest.Inline("CLIENT GETNAME", "CLIENT SETNAME four", "CLIENT GETNAME", "CLIENT SETINFO lib-name x", "CLIENT NO-EVICT on", "CLIENT NO-TOUCH on", "RESET", "CLIENT GETNAME"))
-			a.Expect(8)
+			a.Together("CLIENT GETNAME", "CLIENT SETNAME four", "CLIENT GETNAME", "CLIENT SETINFO lib-name x", "CLIENT NO-EVICT on", "CLIENT NO-TOUCH on", "RESET", "CLIENT GETNAME")
 			c.Do("CLIENT", "GETNAME")
 			list := c.Quiet("CLIENT", "LIST")
 			s.Note("four: %v", strings.Contains(list, "name=four"))
@@ -95,8 +94,7 @@ func TestClientCommandsAreRedisOwn(t *testing.T) {
 			a.Expect(1)
 			a.Do("CLIENT", "GETNAME")
 			c.Do("CLIENT", "GETNAME")
-			c.Raw(proxytest.Inline("MULTI", "CLIENT GETNAME", "EXEC"))
-			c.Expect(3)
+			c.Together("MULTI", "CLIENT GETNAME", "EXEC")
 		},
 		"id stays": func(s *proxytest.Side, proto int) {
 			a := s.Speaking("a", proto)
@@ -112,9 +110,7 @@ func TestClientCommandsAreRedisOwn(t *testing.T) {
 			id := strconv.Itoa(proxytest.Integer(s.T, a.Quiet("CLIENT", "ID")))
 			c.Do("CLIENT", "KILL", "ID", id)
 			a.End()
-			c.Do("CLIENT", "KILL", "ID", id)
-			c.Do("CLIENT", "KILL", "ID")
-			c.Do("CLIENT", "KILL", "nosuch:1")
+			c.Each("CLIENT KILL ID "+id, "CLIENT KILL ID", "CLIENT KILL nosuch:1")
 			id = strconv.Itoa(proxytest.Integer(s.T, c.Quiet("CLIENT", "ID")))
 			c.Raw(proxytest.Inline("SET k v", "CLIENT KILL ID "+id+" SKIPME no", "GET k"))
 			c.End()
@@ -127,9 +123,8 @@ func TestClientCommandsAreRedisOwn(t *testing.T) {
 		},
 		"wrong ones": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("c", proto)
-			c.Raw(proxytest.Inline("CLIENT", "CLIENT NOSUCH", "CLIENT ID x", "CLIENT HELP x", "CLIENT HELP", "CLIENT MAINT_NOTIFICATIONS ON", "CLIENT SETINFO lib-name x", "client setInfo lib-name x", "client setName x", "CLIENT CACHING yes",
-				"CLIENT TRACKING maybe", "CLIENT GETREDIR", "CLIENT TRACKINGINFO", "CLIENT UNBLOCK x", "CLIENT REPLY", "CLIENT REPLY x y", "CLIENT NO-EVICT x", "CLIENT LIST TYPE x", "CLIENT PAUSE x", "CLIENT UNPAUSE"))
-			c.Expect(20)
+			c.Together("CLIENT", "CLIENT NOSUCH", "CLIENT ID x", "CLIENT HELP x", "CLIENT HELP", "CLIENT MAINT_NOTIFICATIONS ON", "CLIENT SETINFO lib-name x", "client setInfo lib-name x", "client setName x", "CLIENT CACHING yes",
+				"CLIENT TRACKING maybe", "CLIENT GETREDIR", "CLIENT TRACKINGINFO", "CLIENT UNBLOCK x", "CLIENT REPLY", "CLIENT REPLY x y", "CLIENT NO-EVICT x", "CLIENT LIST TYPE x", "CLIENT PAUSE x", "CLIENT UNPAUSE")
 			c.Sync()
 		},
 		"post": func(s *proxytest.Side, proto int) {
@@ -153,23 +148,20 @@ func TestTrackingIsRedisOwn(t *testing.T) {
 	scripts := map[string]func(s *proxytest.Side){
 		"invalidations between replies": func(s *proxytest.Side) {
 			a, c := s.Speaking("a", 3), s.Speaking("c", 3)
-			a.Raw(proxytest.Inline("CLIENT TRACKING ON", "GET k", "GET l"))
-			a.Expect(3)
+			a.Together("CLIENT TRACKING ON", "GET k", "GET l")
 			c.Do("SET", "k", "1")
 			a.Expect(1)
 			a.Raw(proxytest.Inline("GET k", "SET k 2", "GET k", "MULTI", "GET m", "SET k 3", "SET m 1", "EXEC", "GET k", "CLIENT TRACKINGINFO"))
 			a.Until("redirect")
 			c.Do("FLUSHALL")
 			a.Expect(1)
-			a.Raw(proxytest.Inline("CLIENT TRACKING OFF", "GET k"))
-			a.Expect(2)
+			a.Together("CLIENT TRACKING OFF", "GET k")
 			c.Do("SET", "k", "1")
 			a.Sync()
 		},
 		"opt-in, broadcast, noloop": func(s *proxytest.Side) {
 			a, c := s.Speaking("a", 3), s.Speaking("c", 3)
-			a.Raw(proxytest.Inline("CLIENT TRACKING ON OPTIN NOLOOP", "GET x", "CLIENT CACHING YES", "GET k", "SET k 0", "CLIENT TRACKING OFF", "CLIENT TRACKING ON BCAST PREFIX u: PREFIX v:"))
-			a.Expect(7)
+			a.Together("CLIENT TRACKING ON OPTIN NOLOOP", "GET x", "CLIENT CACHING YES", "GET k", "SET k 0", "CLIENT TRACKING OFF", "CLIENT TRACKING ON BCAST PREFIX u: PREFIX v:")
 			c.Do("SET", "u:1", "1")
 			a.Expect(1)
 			c.Do("SET", "w:1", "1")
@@ -180,8 +172,7 @@ func TestTrackingIsRedisOwn(t *testing.T) {
 				a, c := s.Speaking("a", 3), s.Speaking("c", 3)
 				a.Raw(proxytest.Inline("CLIENT TRACKING ON OPTIN", "CLIENT CACHING YES", empty, "GET k", "CLIENT CACHING YES", "GET l"))
 				a.Expect(5)
-				a.Raw(proxytest.Inline("CLIENT CACHING YES"))
-				a.Expect(1)
+				a.Together("CLIENT CACHING YES")
 				a.Raw(proxytest.Inline(empty, "GET m", "MULTI", "CLIENT CACHING YES", empty, "GET n", "EXEC"))
 				a.Expect(5)
 				c.Do("MSET", "k", "1", "l", "1", "m", "1", "n", "1")
@@ -193,8 +184,7 @@ func TestTrackingIsRedisOwn(t *testing.T) {
 			id := strconv.Itoa(proxytest.Integer(s.T, r.Quiet("CLIENT", "ID")))
 			r.Send("SUBSCRIBE", "__redis__:invalidate")
 			r.Expect(1)
-			a.Do("CLIENT", "TRACKING", "ON", "REDIRECT", id)
-			a.Do("GET", "k")
+			a.Each("CLIENT TRACKING ON REDIRECT "+id, "GET k")
 			c.Do("SET", "k", "1")
 			r.Expect(1)
 			r.Sync()
@@ -208,23 +198,19 @@ func TestTrackingIsRedisOwn(t *testing.T) {
 		},
 		"with subscriptions": func(s *proxytest.Side) {
 			a, c := s.Speaking("a", 3), s.Speaking("c", 3)
-			a.Raw(proxytest.Inline("CLIENT TRACKING ON", "SUBSCRIBE ch", "GET k"))
-			a.Expect(3)
+			a.Together("CLIENT TRACKING ON", "SUBSCRIBE ch", "GET k")
 			for range 20 {
-				c.Raw(proxytest.Inline("SET k v", "PUBLISH ch m"))
-				c.Expect(2)
+				c.Together("SET k v", "PUBLISH ch m")
 				a.Expect(2)
 				a.Do("GET", "k")
 			}
-			a.Raw(proxytest.Inline("UNSUBSCRIBE", "GET k"))
-			a.Expect(2)
+			a.Together("UNSUBSCRIBE", "GET k")
 			c.Do("SET", "k", "w")
 			a.Expect(1)
 		},
 		"ends with reset": func(s *proxytest.Side) {
 			a, c := s.Speaking("a", 3), s.Speaking("c", 3)
-			a.Raw(proxytest.Inline("CLIENT TRACKING ON", "GET k", "RESET", "GET k"))
-			a.Expect(4)
+			a.Together("CLIENT TRACKING ON", "GET k", "RESET", "GET k")
 			c.Do("SET", "k", "w")
 			a.Sync()
 		},
@@ -242,8 +228,7 @@ func TestMonitorIsRedisOwn(t *testing.T) {
 		s.Ignored = regexp.MustCompile(`^\+\d+\.\d+ \[\d+ [^\]]*\] "HELLO"`) // of another connection of the proxy, on a busy machine
 		a, c := s.Speaking("a", proto), s.Speaking("c", proto)
 		c.Do("GET", "k") // each event loop has its own lane, whose first words are not to be seen
-		a.Raw(proxytest.Inline("PING before", "MONITOR"))
-		a.Expect(2)
+		a.Together("PING before", "MONITOR")
 		c.Do("SET", "k", "a b\x00\xff")
 		a.Expect(1)
 		a.Raw(proxytest.Inline("GET k", "PING", "SELECT 3", "RESET", "GET k", "PING", "SET k v", "GET k"))
@@ -273,16 +258,14 @@ func TestEveryKindOfDataPassesUnchanged(t *testing.T) {
 				dump := c.Quiet("DUMP", v[:min(len(v), 100)])
 				_, dump, _ = strings.Cut(dump, "\r\n")
 				c.Do("RESTORE", "copy", "0", dump[:len(dump)-2], "REPLACE")
-				c.Do("GET", "copy")
-				c.Do("OBJECT", "ENCODING", "copy")
+				c.Each("GET copy", "OBJECT ENCODING copy")
 			}
 		},
 		"every shape of reply": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
-			c.Raw(proxytest.Inline("HSET h a 1 b 2", "HGETALL h", "HRANDFIELD h 2 WITHVALUES", "SADD s 1 2 3", "SMEMBERS s", "SMISMEMBER s 1 9", "ZADD z 1.5 a inf b", "ZRANGE z 0 -1 WITHSCORES", "ZSCORE z b", "ZMSCORE z a x",
+			c.Together("HSET h a 1 b 2", "HGETALL h", "HRANDFIELD h 2 WITHVALUES", "SADD s 1 2 3", "SMEMBERS s", "SMISMEMBER s 1 9", "ZADD z 1.5 a inf b", "ZRANGE z 0 -1 WITHSCORES", "ZSCORE z b", "ZMSCORE z a x",
 				"ZPOPMIN z", "ZPOPMIN z 5", "LPOP l", "LPOP l 2", "GETEX k", "MGET k h", "TYPE h", "CONFIG GET maxmemory*", "COMMAND COUNT x", "OBJECT HELP", "XADD x 1-1 f v", "XRANGE x - +", "XREAD STREAMS x 0",
-				"XINFO STREAM x", "GEOADD g 1 1 p", "GEOPOS g p q", "LCS a b", "ZADD z INCR 1 a", "SET k v GET", "BITFIELD b SET u8 0 200 GET u8 0", "DEBUG JMAP", "INCRBYFLOAT f 1e2", "SINTERCARD 1 s", "MEMORY DOCTOR x", "ACL CAT x", "ACL WHOAMI", "LATENCY LATEST", "SLOWLOG GET", "PUBSUB NUMPAT"))
-			c.Expect(39)
+				"XINFO STREAM x", "GEOADD g 1 1 p", "GEOPOS g p q", "LCS a b", "ZADD z INCR 1 a", "SET k v GET", "BITFIELD b SET u8 0 200 GET u8 0", "DEBUG JMAP", "INCRBYFLOAT f 1e2", "SINTERCARD 1 s", "MEMORY DOCTOR x", "ACL CAT x", "ACL WHOAMI", "LATENCY LATEST", "SLOWLOG GET", "PUBSUB NUMPAT")
 		},
 		"scripts and functions": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
@@ -291,41 +274,27 @@ func TestEveryKindOfDataPassesUnchanged(t *testing.T) {
 				"redis.setresp(3); return redis.call('HGETALL','h')", "return {double=3.5}", "return {map={a=1}}", "return {big_number='123'}", "return {big_number='abc'}", "return {big_number='1\\r\\n2'}", "return {map={[1]={big_number=''}, [2]={double=0/0}}}", "return {double=-1/0}", "return {verbatim_string={format='txt',string='x'}}", "return {set={a=true}}",
 				"error('x')", "return redis.call('NOSUCH')", "return redis.pcall('GET')", "return redis.call('CLIENT','ID')", "return redis.call('BLPOP','l',0)", "return redis.call('SUBSCRIBE','l')", "syntax error", "local t = {} t[1] = t return t",
 			} {
-				c.Do("EVAL", script, "1", "h")
-				c.Do("EVAL_RO", script, "1", "h")
+				c.Each("EVAL "+script+" 1 h", "EVAL_RO "+script+" 1 h")
 			}
 			sha := c.Do("SCRIPT", "LOAD", "return ARGV[1]")[5:45]
-			c.Do("EVALSHA", sha, "0", binary)
-			c.Do("SCRIPT", "EXISTS", sha, "x")
-			c.Do("SCRIPT", "KILL")
-			c.Do("SCRIPT", "FLUSH", "SYNC")
+			c.Each("EVALSHA "+sha+" 0 "+binary, "SCRIPT EXISTS "+sha+" x", "SCRIPT KILL", "SCRIPT FLUSH SYNC")
 			c.Do("EVALSHA", sha, "0")
 			c.Do("FUNCTION", "LOAD", "#!lua name=lib\nredis.register_function('f', function(keys, args) return {keys, args} end)")
-			c.Do("FCALL", "f", "1", "k", "a")
-			c.Do("FCALL_RO", "f", "1", "k", "a")
-			c.Do("FUNCTION", "LIST")
-			c.Do("FUNCTION", "DUMP")
-			c.Do("FUNCTION", "DELETE", "lib")
-			c.Do("FCALL", "f", "0")
+			c.Each("FCALL f 1 k a", "FCALL_RO f 1 k a", "FUNCTION LIST", "FUNCTION DUMP")
+			c.Each("FUNCTION DELETE lib", "FCALL f 0")
 		},
 		"databases": func(s *proxytest.Side, proto int) {
 			a, c := s.Speaking("a", proto), s.Speaking("c", proto)
-			a.Raw(proxytest.Inline("SET k 0", "SELECT 5", "SET k 5", "SELECT 99", "SELECT x", "SELECT", "SELECT 05", "GET k", "SWAPDB 0 5", "GET k", "SELECT 0", "GET k", "MOVE k 7", "SELECT 7", "GET k", "DBSIZE", "FLUSHDB", "DBSIZE", "COPY k l DB 3"))
-			a.Expect(19)
-			c.Do("GET", "k")
-			c.Do("SELECT", "5")
-			c.Do("GET", "k")
-			c.Do("INFO", "keyspace")
+			a.Together("SET k 0", "SELECT 5", "SET k 5", "SELECT 99", "SELECT x", "SELECT", "SELECT 05", "GET k", "SWAPDB 0 5", "GET k", "SELECT 0", "GET k", "MOVE k 7", "SELECT 7", "GET k", "DBSIZE", "FLUSHDB", "DBSIZE", "COPY k l DB 3")
+			c.Each("GET k", "SELECT 5", "GET k", "INFO keyspace")
 		},
 		"unknown": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
-			c.Raw(proxytest.Inline("NOSUCH", "NOSUCH a b c", `"" a`, `"\x00\x01"`, strings.Repeat("x", 5000)+" y", "XSUBSCRIBE a", "GET k", "JSON.SET a $ 1", "LOCKX k", "SUBSCRIBEX", "ASKING", "READONLY", "READWRITE", "CLUSTER INFO", "SENTINEL MASTERS", "HIMPORT x", "DEBUG NOSUCH", "CONFIG NOSUCH", "CONFIG SET nosuch 1", "PING"))
-			c.Expect(20)
+			c.Together("NOSUCH", "NOSUCH a b c", `"" a`, `"\x00\x01"`, strings.Repeat("x", 5000)+" y", "XSUBSCRIBE a", "GET k", "JSON.SET a $ 1", "LOCKX k", "SUBSCRIBEX", "ASKING", "READONLY", "READWRITE", "CLUSTER INFO", "SENTINEL MASTERS", "HIMPORT x", "DEBUG NOSUCH", "CONFIG NOSUCH", "CONFIG SET nosuch 1", "PING")
 		},
 		"commands about replication": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
-			c.Raw(proxytest.Inline("ROLE", "WAIT 0 0", "FAILOVER ABORT", "REPLICAOF a", "PSYNC x", "REPLCONF", "REPLCONF x", "REPLCONF listening-port 1 x", "REPLCONF listening-port 1", "PING", "GET k"))
-			c.Expect(11)
+			c.Together("ROLE", "WAIT 0 0", "FAILOVER ABORT", "REPLICAOF a", "PSYNC x", "REPLCONF", "REPLCONF x", "REPLCONF listening-port 1 x", "REPLCONF listening-port 1", "PING", "GET k")
 		},
 	}
 	for name, script := range scripts {

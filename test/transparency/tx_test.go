@@ -15,105 +15,73 @@ func TestTransactionsAreRedisOwn(t *testing.T) {
 	scripts := map[string]func(s *proxytest.Side, proto int){
 		"exec": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
-			c.Do("SET", "k", "1")
-			c.Do("MULTI")
-			c.Do("INCR", "k")
-			c.Do("GET", "k")
-			c.Do("HSET", "h", "f", "v")
-			c.Do("HGETALL", "h")
-			c.Do("EXEC")
-			c.Do("GET", "k")
+			c.Each("SET k 1", "MULTI", "INCR k", "GET k", "HSET h f v", "HGETALL h", "EXEC", "GET k")
 		},
 		"pipelined between ordinary commands": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
-			c.Raw(proxytest.Inline("SET k 1", "MULTI", "INCR k", "GET k", "EXEC", "GET k", "MULTI", "DISCARD", "GET k", "MULTI", "EXEC", "PING"))
-			c.Expect(12)
+			c.Together("SET k 1", "MULTI", "INCR k", "GET k", "EXEC", "GET k", "MULTI", "DISCARD", "GET k", "MULTI", "EXEC", "PING")
 		},
 		"error at queue time": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
-			c.Raw(proxytest.Inline("MULTI", "SET k", "GET k", "NOSUCHCOMMAND", "EXEC", "GET k"))
-			c.Expect(6)
+			c.Together("MULTI", "SET k", "GET k", "NOSUCHCOMMAND", "EXEC", "GET k")
 		},
 		"error at run time": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
-			c.Raw(proxytest.Inline("MULTI", "SET k v", "INCR k", "GET k", "EXEC"))
-			c.Expect(5)
+			c.Together("MULTI", "SET k v", "INCR k", "GET k", "EXEC")
 		},
 		"misplaced": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
-			c.Raw(proxytest.Inline("EXEC", "DISCARD", "UNWATCH", "MULTI", "MULTI", "WATCH k", "SET k 1", "EXEC", "EXEC", "MULTI foo", "EXEC foo"))
-			c.Expect(11)
+			c.Together("EXEC", "DISCARD", "UNWATCH", "MULTI", "MULTI", "WATCH k", "SET k 1", "EXEC", "EXEC", "MULTI foo", "EXEC foo")
 		},
 		"watch aborts": func(s *proxytest.Side, proto int) {
 			a, b := s.Speaking("a", proto), s.Speaking("b", proto)
-			a.Do("WATCH", "k")
-			a.Do("GET", "k")
+			a.Each("WATCH k", "GET k")
 			b.Do("SET", "k", "other")
-			a.Do("MULTI")
-			a.Do("SET", "k", "mine")
-			a.Do("EXEC")
-			a.Do("GET", "k")
-			a.Do("MULTI")
-			a.Do("SET", "k", "mine")
-			a.Do("EXEC")
+			a.Each("MULTI", "SET k mine", "EXEC", "GET k", "MULTI", "SET k mine", "EXEC")
 		},
 		"watch holds": func(s *proxytest.Side, proto int) {
 			a, b := s.Speaking("a", proto), s.Speaking("b", proto)
 			a.Do("WATCH", "k", "l")
 			b.Do("SET", "m", "other")
-			a.Raw(proxytest.Inline("MULTI", "SET k mine", "EXEC"))
-			a.Expect(3)
+			a.Together("MULTI", "SET k mine", "EXEC")
 			b.Do("GET", "k")
 		},
 		"unwatch forgets": func(s *proxytest.Side, proto int) {
 			a, b := s.Speaking("a", proto), s.Speaking("b", proto)
-			a.Do("WATCH", "k")
-			a.Do("UNWATCH")
+			a.Each("WATCH k", "UNWATCH")
 			b.Do("SET", "k", "other")
-			a.Raw(proxytest.Inline("MULTI", "SET k mine", "EXEC"))
-			a.Expect(3)
-			a.Do("WATCH", "k")
-			a.Do("MULTI")
-			a.Do("DISCARD")
+			a.Together("MULTI", "SET k mine", "EXEC")
+			a.Each("WATCH k", "MULTI", "DISCARD")
 			b.Do("SET", "k", "other")
-			a.Raw(proxytest.Inline("MULTI", "GET k", "EXEC"))
-			a.Expect(3)
+			a.Together("MULTI", "GET k", "EXEC")
 		},
 		"reset leaves": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
-			c.Raw(proxytest.Inline("MULTI", "SET k v", "RESET", "GET k", "EXEC", "WATCH k", "RESET", "PING"))
-			c.Expect(8)
+			c.Together("MULTI", "SET k v", "RESET", "GET k", "EXEC", "WATCH k", "RESET", "PING")
 		},
 		"select inside": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
 			c.Do("SET", "k", "in 0")
-			c.Raw(proxytest.Inline("MULTI", "UNWATCH", "SELECT 3", "SET k three", "SELECT 99", "SELECT x", "EXEC", "GET k"))
-			c.Expect(8)
-			c.Raw(proxytest.Inline("MULTI", "PING", "MULTI", "SELECT 4", "GET k", "EXEC", "GET k", "WATCH k", "MULTI", "WATCH k", "SELECT 5", "EXEC", "GET k"))
-			c.Expect(13)
-			c.Do("SELECT", "0")
-			c.Do("GET", "k")
+			c.Together("MULTI", "UNWATCH", "SELECT 3", "SET k three", "SELECT 99", "SELECT x", "EXEC", "GET k")
+			c.Together("MULTI", "PING", "MULTI", "SELECT 4", "GET k", "EXEC", "GET k", "WATCH k", "MULTI", "WATCH k", "SELECT 5", "EXEC", "GET k")
+			c.Each("SELECT 0", "GET k")
 		},
 		"select inside, aborted": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
-			c.Raw(proxytest.Inline("SET k zero", "MULTI", "SELECT 3", "SET k three", "DISCARD", "GET k", "MULTI", "SELECT 3", "BAD", "EXEC", "GET k"))
-			c.Expect(11)
+			c.Together("SET k zero", "MULTI", "SELECT 3", "SET k three", "DISCARD", "GET k", "MULTI", "SELECT 3", "BAD", "EXEC", "GET k")
 		},
 		"hello inside": func(s *proxytest.Side, proto int) {
 			s.HideHelloID()
 			c := s.Speaking("a", proto)
-			c.Raw(proxytest.Inline("HSET h f v", "MULTI", "HGETALL h", "HELLO "+map[int]string{2: "3", 3: "2"}[proto], "HGETALL h", "EXEC", "HGETALL h"))
-			c.Expect(7)
+			c.Together("HSET h f v", "MULTI", "HGETALL h", "HELLO "+map[int]string{2: "3", 3: "2"}[proto], "HGETALL h", "EXEC", "HGETALL h")
 		},
 		"blocking commands inside do not block": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
-			c.Raw(proxytest.Inline("MULTI", "BLPOP l 0", "XREAD BLOCK 0 STREAMS s $", "BLMOVE a b LEFT RIGHT 0", "BZPOPMIN z 0", "WAIT 1 0", "RPUSH l x", "BLPOP l 0", "EXEC", "PING"))
-			c.Expect(10)
+			c.Together("MULTI", "BLPOP l 0", "XREAD BLOCK 0 STREAMS s $", "BLMOVE a b LEFT RIGHT 0", "BZPOPMIN z 0", "WAIT 1 0", "RPUSH l x", "BLPOP l 0", "EXEC", "PING")
 		},
 		"client commands inside": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
-			c.Raw(proxytest.Inline("CLIENT SETNAME before", "MULTI", "CLIENT GETNAME", "CLIENT SETNAME within", "CLIENT GETNAME", "CLIENT SETNAME", "CLIENT NOSUCH", "EXEC", "CLIENT GETNAME"))
-			c.Expect(9)
+			c.Together("CLIENT SETNAME before", "MULTI", "CLIENT GETNAME", "CLIENT SETNAME within", "CLIENT GETNAME", "CLIENT SETNAME", "CLIENT NOSUCH", "EXEC", "CLIENT GETNAME")
 			c.Raw(proxytest.Inline("MULTI", "CLIENT SETNAME within", "CLIENT GETNAME", "EXEC", "CLIENT GETNAME", "MULTI", "QUIT"))
 			c.Expect(6)
 			c.End()
@@ -123,8 +91,7 @@ func TestTransactionsAreRedisOwn(t *testing.T) {
 			s.HideHelloID()
 			s.Redis.Do(s.T, "ACL", "SETUSER", "tx", "on", ">pw1", ">pw2", "~*", "&*", "+@all")
 			c := s.Speaking("a", proto)
-			c.Raw(proxytest.Inline(`HELLO 3 AUTH tx pw1`, "HELLO "+strconv.Itoa(proto)))
-			c.Expect(2)
+			c.Together(`HELLO 3 AUTH tx pw1`, "HELLO "+strconv.Itoa(proto))
 			for _, change := range []string{`HELLO 3 SETNAME "a b"`, "AUTH tx pw2", "SELECT 1", "CLIENT SETNAME n"} {
 				for _, more := range []string{"PING 0", "UNSUBSCRIBE a"} {
 					c.Raw(proxytest.Inline("MULTI", change, more, "EXEC", "MULTI", "PING 1", "CLIENT GETNAME", "PING 2", "CLIENT GETNAME", "EXEC", "ECHO end"))
@@ -134,13 +101,11 @@ func TestTransactionsAreRedisOwn(t *testing.T) {
 		},
 		"scripts and functions inside": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
-			c.Raw(proxytest.Inline("MULTI", `EVAL "return {1,{2,'x'},false,true}" 0`, `EVAL "return redis.call('SET',KEYS[1],ARGV[1])" 1 k v`, "EVALSHA 0000000000000000000000000000000000000000 0", "EXEC"))
-			c.Expect(5)
+			c.Together("MULTI", `EVAL "return {1,{2,'x'},false,true}" 0`, `EVAL "return redis.call('SET',KEYS[1],ARGV[1])" 1 k v`, "EVALSHA 0000000000000000000000000000000000000000 0", "EXEC")
 		},
 		"monitor and sync inside": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
-			c.Raw(proxytest.Inline("MULTI", "MONITOR", "EXEC", "MULTI", "PSYNC ? -1", "EXEC", "PING"))
-			c.Expect(7)
+			c.Together("MULTI", "MONITOR", "EXEC", "MULTI", "PSYNC ? -1", "EXEC", "PING")
 		},
 	}
 	for name, script := range scripts {
