@@ -11,7 +11,7 @@ import (
 
 // drawn lists the types whose values are the states of a diagram in docs/dev/DIAGRAMS.md.
 var drawn = map[string][]string{
-	"internal/proxy/session":  {"wait", "pinMode"},
+	"internal/proxy/session":  {"wait", "life", "pinMode"},
 	"internal/lockcmds/table": {"Outcome"},
 }
 

@@ -10,7 +10,7 @@ import (
 func (s *Session) Describe() (clients.Info, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.described(), !s.ended
+	return s.described(), s.life < ended
 }
 
 // described is Describe for a caller that has the lock. Requires the session lock.
@@ -19,7 +19,7 @@ func (s *Session) described() clients.Info {
 		Idle: max(s.proxy.Clock.Load()-s.active, 0) / 1000,
 		Name: s.name, LibName: s.lib[0], LibVer: s.lib[1], Cmd: s.cmd,
 		User: clients.UserOf(s.ident.User), DB: s.ident.DB, Resp: s.ident.Proto, Multi: -1,
-		Closes: s.closing || s.wait == waitGoodbye,
+		Closes: s.over(),
 		Query:  int64(s.in.len()), QueryFree: int64(s.in.cap() - s.in.len()), Total: int64(s.bytes()),
 		Unread: int64(s.out.Unread()), Writing: s.out.Out.Writing(),
 	}
@@ -46,7 +46,7 @@ func (s *Session) described() clients.Info {
 func (s *Session) KillIf(match func(*clients.Info) bool) {
 	s.mu.Lock()
 	defer s.exit()
-	if c := s.described(); !s.ended && match(&c) {
+	if c := s.described(); s.life < ended && match(&c) {
 		s.end()
 	}
 }
@@ -72,7 +72,7 @@ type Status struct {
 // waitNames are the reasons of a wait for people.
 var waitNames = [...]string{
 	waitNone: "", waitTurn: "turn", waitTaken: "client", waitQuiet: "replies", waitPin: "pin", waitReply: "reply",
-	waitLock: "lock", waitEngine: "engine", waitDoor: "admission", waitGoodbye: "closing",
+	waitLock: "lock", waitEngine: "engine", waitDoor: "admission",
 }
 
 // Status describes the client.
@@ -83,6 +83,9 @@ func (s *Session) Status() Status {
 		ID: s.ID, Addr: s.Addr, Name: s.name, Identity: s.ident.String(), Since: s.Since,
 		State: waitNames[s.wait], Unanswered: s.out.Slots.Due(), Unread: s.out.Unread(), Paused: s.paused,
 		SetAside: s.lane != nil && s.lane.Unsettled(),
+	}
+	if s.over() {
+		c.State = "closing"
 	}
 	if s.pin != nil {
 		c.Pin = s.pin.reason

@@ -395,7 +395,7 @@ func (p *pinned) yield() {
 
 // repeat routes the command again. false: the session waits.
 func (s *Session) repeat() bool {
-	if s.wait != waitNone || s.out.Gone() {
+	if !s.ready() {
 		return false
 	}
 	r := s.repeated
@@ -404,7 +404,7 @@ func (s *Session) repeat() bool {
 		s.repeated = r
 		return false
 	}
-	return s.wait == waitNone // it may have been refused already
+	return s.ready() // it may have been refused already
 }
 
 // again has a command routed anew when the view has been refreshed. false: it has been refused for too long.

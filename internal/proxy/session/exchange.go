@@ -26,10 +26,10 @@ func (s *Session) NextWrite(done []byte) (b []byte, last bool) {
 		s.written(done)
 	}
 	if b = s.out.Out.Begin(); b == nil {
-		return nil, s.closing && !s.out.Out.Writing()
+		return nil, s.life == cutOff && !s.out.Out.Writing()
 	}
 	s.active = s.proxy.Clock.Load()
-	return b, s.closing
+	return b, s.life == cutOff
 }
 
 // EndWrite returns output that has been written, or that never will be.
@@ -157,7 +157,7 @@ func (s *Session) quiet() {
 	case s.out.Gone():
 		s.leaveLane()
 		return
-	case s.wait == waitGoodbye:
+	case s.life == leaving:
 		s.CutOff()
 		return
 	case s.wait == waitQuiet, s.wait == waitTurn:

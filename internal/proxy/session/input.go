@@ -27,7 +27,8 @@ func (s *Session) feed(b []byte) (alive, more, output bool) {
 	s.mu.Lock()
 	s.active = s.proxy.Clock.Load()
 	defer func() {
-		alive, more, output = !s.ended, !s.paused || s.ended, !s.out.Out.Empty() || s.closing
+		gone := s.life == ended
+		alive, more, output = !gone, !s.paused || gone, !s.out.Out.Empty() || s.life == cutOff
 		s.unlock()
 	}()
 	defer s.contain()
@@ -51,7 +52,7 @@ func (s *Session) feed(b []byte) (alive, more, output bool) {
 		s.proxy.QueryLimit(s.Addr, s.in.len())
 		s.end()
 	}
-	s.paused = !s.ended && s.hasEnough()
+	s.paused = s.life < ended && s.hasEnough()
 	return alive, more, output
 }
 
@@ -81,9 +82,9 @@ func (s *Session) consume(buf []byte) int {
 	maxShared := int(s.proxy.Upstream.MaxShared())
 	var latest *command.Row // the last one of buf; nil: none, or it has been noted
 	var turn turn
-	for s.wait == waitNone && !s.out.Gone() {
+	for s.ready() {
 		if turn.ends(s.out.Slots.Due()+batch.n) && off < len(buf) {
-			if batch.send(); s.wait == waitNone && !s.out.Gone() {
+			if batch.send(); s.ready() {
 				s.rest()
 			}
 			break
@@ -97,7 +98,7 @@ func (s *Session) consume(buf []byte) int {
 		if n == 0 {
 			batch.send()
 			off += s.stream(table, buf[off:])
-			if ask := s.large.question; ask != nil && s.wait == waitNone {
+			if ask := s.large.question; ask != nil && s.ready() {
 				s.large.question = nil
 				s.route(ask)
 			}
@@ -136,7 +137,7 @@ func (s *Session) consume(buf []byte) int {
 			continue
 		}
 		batch.send()
-		if s.wait != waitNone {
+		if !s.ready() {
 			break
 		}
 		s.cmd, latest = row.TitleOf(f.Raw), nil
@@ -298,7 +299,7 @@ func mayHold(b *budget.Budget, unanswered int) int { return b.Allowance(min(maxH
 // has done nothing wrong: reading pauses at the limit of the query buffer. Everywhere else the limit closes the client,
 // as Redis does.
 func (s *Session) pausesAtQuery() bool {
-	return s.wait != waitNone && s.wait != waitLock && !s.pinWaits()
+	return !s.ready() && s.wait != waitLock && !s.pinWaits()
 }
 
 // hasEnough reports whether the session holds as many bytes of its client as it may. Behind a command that waits for
@@ -313,7 +314,7 @@ func (s *Session) hasEnough() bool {
 		return full
 	}
 	limits, held := s.proxy.Limits(), s.in.len()
-	waits := s.wait != waitNone
+	waits := !s.ready()
 	switch {
 	case s.pin != nil && s.pin.mode == readsRaw && s.pin.conn.WhenEmpty(s.proxy.Budget.Allowance(streamBacklog), s.unpause):
 		return true // no replies tell how far Redis is

@@ -63,7 +63,7 @@ type progress struct {
 // the number of bytes of buf that it has consumed.
 func (s *Session) stream(table *command.Table, buf []byte) int {
 	size := max(s.guard.Need(), s.guard.Checked())
-	if s.wait != waitNone || s.ended || !s.streaming() && (size < streamFrom || size < s.heldWhole()) {
+	if !s.ready() || !s.streaming() && (size < streamFrom || size < s.heldWhole()) {
 		return 0
 	}
 	s.usual = false
@@ -229,7 +229,7 @@ var movedMeanwhile = resp.AppendError(nil, resp.NoUpstream,
 func (s *Session) checkStream() {
 	s.mu.Lock()
 	defer s.exit()
-	if !s.streaming() || s.ended {
+	if !s.streaming() || s.life == ended {
 		return
 	}
 	l := &s.large

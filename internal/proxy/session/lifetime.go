@@ -21,7 +21,7 @@ func New(from clients.Origin, e *shared.Proxy, h engine.Client) *Session {
 	s.cluster, s.view = e.Upstream, e.Upstream.View()
 	s.clusterSubs.Open(s, e.Upstream)
 	s.out.open(e, func(limit shared.Limit, unread int) {
-		if !s.ended {
+		if s.life < ended {
 			e.Unread(limit, s.Addr, unread)
 			s.end()
 		}
@@ -44,7 +44,7 @@ func (s *Session) ExpectFirst(by time.Time) {
 	time.AfterFunc(time.Until(by), func() {
 		s.mu.Lock()
 		defer s.exit()
-		if s.heard != heardCommand && !s.ended {
+		if s.heard != heardCommand && s.life < ended {
 			s.proxy.FirstTimeout(s.Addr)
 			s.end()
 		}
@@ -65,7 +65,7 @@ func (s *Session) EOF() bool {
 	defer s.exit()
 	s.side = sideEnded
 	s.atEOF()
-	return !s.ended
+	return s.life < ended
 }
 
 // Leaving says that the client has ended its side before all its bytes have been read. Reading continues after
@@ -76,7 +76,7 @@ func (s *Session) Leaving() bool {
 	defer s.exit()
 	s.side = max(s.side, sideEnding)
 	s.atEOF()
-	return !s.ended
+	return s.life < ended
 }
 
 // atEOF ends a session whose client has ended its side, when no command is left to run. A wait for other clients
@@ -98,7 +98,7 @@ func (s *Session) atEOF() {
 		s.afterUnlock = append(s.afterUnlock, s.host.Flush)
 	case s.pinWaits():
 		s.pin.conn.CloseWrite() // as below, although more commands are to follow
-	case s.wait != waitNone:
+	case !s.ready():
 	case s.pin != nil && (s.out.Slots.Due() > 0 || s.pin.mode == readsRaw):
 		// Only Redis knows whether this is a command that waits. It sees the end as if the client were connected there:
 		// it executes what it has got, answers what it can, and closes.
@@ -119,7 +119,7 @@ func (s *Session) awaitsOthers() bool {
 func (s *Session) Drain(within time.Duration, now bool) bool {
 	s.mu.Lock()
 	defer s.exit()
-	if !s.out.Gone() && s.parting.ask(s.wait != waitNone || s.out.Slots.Due() > 0 || s.in.len() > 0) &&
+	if !s.out.Gone() && s.parting.ask(!s.ready() || s.out.Slots.Due() > 0 || s.in.len() > 0) &&
 		s.ident.Proto == 3 && (s.pin == nil || s.pin.mode != readsRaw) {
 		s.out.push(resp.AppendDraining(nil, within))
 	}
@@ -139,7 +139,7 @@ func (s *Session) departServed() {
 // depart closes the connection of a client that is asked to leave, if this is a quiet moment: nothing is outstanding,
 // no command has come in part, and the client has no lock, no wait, and no connection to Redis of its own.
 func (s *Session) depart() {
-	if s.out.Gone() || s.wait != waitNone || s.out.Slots.Due() > 0 {
+	if !s.ready() || s.out.Slots.Due() > 0 {
 		return
 	}
 	if s.in.len() > 0 || s.streaming() || s.host.Unread() {

@@ -25,14 +25,14 @@ func (s *Session) charge() {
 		return
 	}
 	s.bill.Charge(s.bytes())
-	if s.ended && s.out.Slots.Due() == 0 {
+	if s.life == ended && s.out.Slots.Due() == 0 {
 		s.bill.Close()
 	}
 }
 
 // bytes is the memory that the session takes on behalf of its client.
 func (s *Session) bytes() int {
-	if s.ended {
+	if s.life == ended {
 		return s.backlog.Bytes() + s.out.Slots.Slots()*slotCost
 	}
 	s.standing = s.stationary()
@@ -80,8 +80,8 @@ func (s *Session) countBacklog(conn connection, n int) {
 
 // written notes that the engine has written output, or given it up.
 func (s *Session) written(b []byte) {
-	s.out.Out.End(b, !s.ended)
-	if s.ended {
+	s.out.Out.End(b, s.life < ended)
+	if s.life == ended {
 		return
 	}
 	s.out.written(len(b))
@@ -107,7 +107,7 @@ func (s *Session) Measure() int {
 func (s *Session) Cut(bytes int) {
 	s.mu.Lock()
 	defer s.exit()
-	if s.ended {
+	if s.life == ended {
 		return
 	}
 	s.proxy.MemoryLimit(s.Addr, bytes)

@@ -96,7 +96,7 @@ func (s *Session) named(name string) *reply.Reply {
 // Redis's answers.
 func (s *Session) releasePin() {
 	p := s.pin
-	if p == nil || s.wait != waitNone || p.fresh || p.borrowed > 0 || p.hasState() {
+	if p == nil || !s.ready() || p.fresh || p.borrowed > 0 || p.hasState() {
 		return
 	}
 	if s.streaming() || s.large.state == largeLocated && s.large.refusal == nil {

@@ -22,16 +22,25 @@ import (
 type wait uint8
 
 const (
-	waitNone    wait = iota
-	waitTurn         // its turn has ended: see turn; or clients are being closed for their memory: see lock
-	waitTaken        // the client has left too many replies unread
-	waitQuiet        // replies are outstanding that must come first
-	waitPin          // no pin was free
-	waitReply        // the reply to the last command decides how the next one travels
-	waitLock         // an acquire has not been answered: it may wait for other clients
-	waitEngine       // another lock command has not been answered: that comes by itself
-	waitDoor         // Redis has not said yet whether it accepts clients without credentials
-	waitGoodbye      // the connection closes when the outstanding replies are in; nothing is parsed any more
+	waitNone   wait = iota
+	waitTurn        // its turn has ended: see turn; or clients are being closed for their memory: see lock
+	waitTaken       // the client has left too many replies unread
+	waitQuiet       // replies are outstanding that must come first
+	waitPin         // no pin was free
+	waitReply       // the reply to the last command decides how the next one travels
+	waitLock        // an acquire has not been answered: it may wait for other clients
+	waitEngine      // another lock command has not been answered: that comes by itself
+	waitDoor        // Redis has not said yet whether it accepts clients without credentials
+)
+
+// life is how far a session is. It only grows.
+type life uint8
+
+const (
+	living  life = iota
+	leaving      // no further command runs; the session is cut off when the outstanding replies are in
+	cutOff       // the client gets the output so far, and its connection closes; the session has nothing else left
+	ended        // it has nothing left
 )
 
 // A Session is one client connection without its I/O. Its mutex guards all fields but proxy and host, which never
@@ -48,11 +57,11 @@ type Session struct {
 	proxy *shared.Proxy
 	host  engine.Client
 
-	mu             sync.Mutex
-	wait           wait
-	ended, closing bool // closing: the connection closes when all output is written
-	parting        drainState
-	afterUnlock    []func() // run when the session is unlocked
+	mu          sync.Mutex
+	wait        wait
+	life        life
+	parting     drainState
+	afterUnlock []func() // run when the session is unlocked
 
 	// Memory, besides the buffers.
 	bill     budget.Account
@@ -202,7 +211,7 @@ func (s *Session) unlock() {
 		s.pin.conn.Send()
 	}
 	s.departServed()
-	if s.refused.undecided() && !s.ended {
+	if s.refused.undecided() && s.life < ended {
 		s.refused.leaves(s.out.Slots.Due() > 0 || s.in.len() > 0 || s.host.Unread())
 	}
 	s.letRead()
@@ -225,7 +234,10 @@ func (s *Session) crashed(r any) {
 }
 
 // over reports whether no further command of this client will be executed.
-func (s *Session) over() bool { return s.ended || s.wait == waitGoodbye }
+func (s *Session) over() bool { return s.life >= leaving }
+
+// ready reports whether the session may take its next command.
+func (s *Session) ready() bool { return s.wait == waitNone && s.life == living }
 
 // pinWaits reports whether an unanswered command on the pin may wait for other clients, or for the client itself.
 func (s *Session) pinWaits() bool {
@@ -234,10 +246,10 @@ func (s *Session) pinWaits() bool {
 
 // end releases everything that the session has. Replies that are still outstanding on a lane are dropped as they come.
 func (s *Session) end() {
-	if s.ended {
+	if s.life == ended {
 		return
 	}
-	s.ended = true
+	s.wait, s.life = waitNone, ended
 	s.out.finish()
 	s.proxy.Clients.Remove(s.ID)
 	s.giveUp()
@@ -251,8 +263,7 @@ func (s *Session) CutOff() {
 	if s.out.Gone() {
 		return
 	}
-	s.wait = waitGoodbye
-	s.closing = true
+	s.wait, s.life = waitNone, cutOff
 	s.out.finish()
 	s.giveUp()
 }
@@ -260,7 +271,7 @@ func (s *Session) CutOff() {
 // goodbye sends the last reply after the outstanding ones and closes the connection.
 func (s *Session) goodbye(words []byte) {
 	s.out.say(words)
-	s.wait = waitGoodbye
+	s.wait, s.life = waitNone, max(s.life, leaving)
 	if s.out.Slots.Due() == 0 {
 		s.CutOff()
 	}
@@ -288,7 +299,7 @@ func (s *Session) advance() {
 	if s.repeated != nil && !s.repeat() {
 		return
 	}
-	if s.in.len() > 0 && s.wait == waitNone && !s.out.Gone() {
+	if s.in.len() > 0 && s.ready() {
 		n := s.consume(s.in.bytes())
 		if s.over() {
 			s.in.forget()

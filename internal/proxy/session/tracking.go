@@ -76,7 +76,7 @@ func (s *Session) provide(then func(conn uint64)) {
 	defer s.host.Flush()
 	s.mu.Lock()
 	defer s.exit()
-	if s.pin == nil && s.wait == waitNone && s.out.Slots.Due() == 0 && !s.out.Gone() {
+	if s.pin == nil && s.ready() && s.out.Slots.Due() == 0 {
 		if conn := s.proxy.Upstream.Pins.Acquire(upstream.Ask{ID: s.ident, At: s.home(), Owner: s.owner}); conn != nil {
 			s.setPin(conn, "client|tracking", false)
 		}
