@@ -23,7 +23,7 @@ func (s *Session) described() clients.Info {
 		Query:  int64(s.in.len()), QueryFree: int64(s.in.cap() - s.in.len()), Total: int64(s.bytes()),
 		Unread: int64(s.out.Unread()), Writing: s.out.Out.Writing(),
 	}
-	c.Waits = s.wait == waitLock && s.out.Slots.Due() == 0 || s.pin != nil && s.pin.waits && s.pin.conn.Connected()
+	c.Waits = s.waitsForLock() || s.pin != nil && s.pin.waits && s.pin.conn.Connected()
 	n, free, chunks := s.out.Out.Sizes()
 	c.Out, c.OutFree, c.Chunks = int64(n), int64(free), int64(chunks)
 	s.Origin.DescribeTo(&c)
@@ -71,7 +71,7 @@ type Status struct {
 
 // waitNames are the reasons of a wait for people.
 var waitNames = [...]string{
-	waitNone: "", waitTurn: "turn", waitTaken: "client", waitQuiet: "replies", waitPin: "pin", waitReply: "reply",
+	waitNone: "", waitTurn: "turn", waitMemory: "memory", waitTaken: "client", waitQuiet: "replies", waitPin: "pin", waitReply: "reply",
 	waitLock: "lock", waitEngine: "engine", waitDoor: "admission",
 }
 

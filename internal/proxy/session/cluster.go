@@ -177,3 +177,14 @@ func (s *Session) writtenTo() []topology.Node {
 	}
 	return slices.Clone(s.wrote)
 }
+
+// home is the server for commands without a key.
+func (s *Session) home() upstream.Node {
+	switch {
+	case !s.clustered():
+		return topology.Any
+	case s.lane != nil && s.lane.At() != topology.Any:
+		return s.lane.At()
+	}
+	return s.anyServer()
+}

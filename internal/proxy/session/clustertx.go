@@ -8,7 +8,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -196,17 +195,6 @@ func (tx *keptTx) end(r *request, why []byte) bool {
 	return r.answerWith(s.refused.step(r.row.Name, r.muted))
 }
 
-// opens returns the function that takes the reply to the MULTI that is sent next.
-func (p *pinned) opens() func(reply []byte) {
-	p.tx.opening++
-	base := p.tx.queued
-	return func(reply []byte) {
-		if p.tx.opening--; resp.IsOK(reply) {
-			p.tx.opened(base)
-		}
-	}
-}
-
 // routeAt decides about a command that the pin's server cannot have as it is.
 func (s *Session) routeAt(r *request) decision {
 	pin := s.pin
@@ -331,93 +319,4 @@ func (s *Session) inPlace(r *request, to reply.Handler, words func(topology.Refu
 		return true
 	}
 	return &reply.Guarded{Session: s, To: to, Slot: r.slot, Read: topology.ReadRefusal, Refused: refused}
-}
-
-// rerouted returns the handler of a kept request that is routed anew if the pin's server refuses it, or cannot be
-// reached. read reads a refusal. to gets other replies.
-func (p *pinned) rerouted(r *request, slot int, read func(reply []byte) topology.Refusal, to reply.Handler) reply.Handler {
-	return &reply.Guarded{Session: p.s, To: to, Slot: slot, Read: read, Refused: func(_ reply.ID, why topology.Refusal) bool {
-		if why.Reason == topology.Vanished {
-			p.lookFor(r)
-			return true
-		}
-		return p.elsewhere(r, why)
-	}, Unsent: func() bool {
-		if p.tx.watching || p.keep {
-			p.s.CutOff() // the state is lost; no command behind this one may run without it
-			return true
-		}
-		return !p.conn.Hopeless() && p.elsewhere(r, topology.Refusal{})
-	}}
-}
-
-var vanished = resp.AppendRawError(nil, "UNBLOCKED the stream key no longer exists")
-
-// lookFor asks the pin's server for the keys of a command that has waited there for a key which has vanished. If the
-// key was moved, the server refuses the question, and the command is routed anew. Otherwise the key was deleted, and
-// the client is told.
-func (p *pinned) lookFor(r *request) {
-	s := p.s
-	s.wait = waitReply
-	told := &reply.Reply{
-		Session: s, Muted: r.muted, Unsent: func() []byte { return vanished },
-		Done: func([]byte) { s.Resume() }, Replace: func([]byte) []byte { return vanished },
-	}
-	r.forward(r.question(), &reply.Guarded{
-		Session: s, To: told, Slot: r.slot, Read: topology.ReadRefusal,
-		Refused: func(_ reply.ID, why topology.Refusal) bool { return p.elsewhere(r, why) },
-	})
-}
-
-// elsewhere gives up the pin, and has its only command routed anew. false: the command has been refused for too long.
-func (p *pinned) elsewhere(r *request, why topology.Refusal) bool {
-	if !p.s.again(r, p.conn.At(), why) {
-		return false
-	}
-	if why.Reason == topology.TryLate && p.s.pin == p { // a server that has been demoted closes the connection of its waiters
-		p.s.pin = nil
-		p.discard()
-		return true
-	}
-	p.yield()
-	return true
-}
-
-// yield returns a pin on which nothing is outstanding and that has no state.
-func (p *pinned) yield() {
-	s := p.s
-	if s.pin == p && !p.keep && !p.spent && p.borrowed == 0 {
-		s.pin = nil
-		s.proxy.Counters.PinReasons.Add(p.reason, -1)
-		p.conn.Release()
-	}
-}
-
-// repeat routes the command again. false: the session waits.
-func (s *Session) repeat() bool {
-	if !s.ready() {
-		return false
-	}
-	r := s.repeated
-	s.repeated = nil
-	if !s.route(r) {
-		s.repeated = r
-		return false
-	}
-	return s.ready() // it may have been refused already
-}
-
-// again has a command routed anew when the view has been refreshed. false: it has been refused for too long.
-func (s *Session) again(r *request, from upstream.Node, why topology.Refusal) bool {
-	if why.Reason != topology.NotRefused {
-		r.attempts.Held(s.cluster.FailoverWait())
-	}
-	if s.out.Gone() || !r.attempts.Refused(s.cluster.FailoverWait()) {
-		return false
-	}
-	r.goTo(s.noteRefusal(why))
-	s.repeated = r
-	s.wait = waitReply
-	s.Later(from, r.attempts.Pause(), s.Resume)
-	return true
 }

@@ -14,12 +14,12 @@ type outcome struct {
 	authenticated bool              // it has new credentials
 }
 
-// settle moves the session to the identity that Redis has accepted. Nothing is outstanding.
+// settleIdentity moves the session to the identity that Redis has accepted. Nothing is outstanding.
 //
 // A user may have several passwords, or accept any: the rights are the same. The clients of such a user share their
 // lanes. Therefore Redis is asked whether a password that it has accepted before is still good; if so, that password
 // serves for all.
-func (s *Session) settle() {
+func (s *Session) settleIdentity() {
 	pin, up := s.pin, s.proxy.Upstream
 	o := pin.outcome
 	pin.outcome = nil

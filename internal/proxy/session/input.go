@@ -52,7 +52,7 @@ func (s *Session) feed(b []byte) (alive, more, output bool) {
 		s.proxy.QueryLimit(s.Addr, s.in.len())
 		s.end()
 	}
-	s.paused = s.life < ended && s.hasEnough()
+	s.paused = s.life < ended && s.mustPause()
 	return alive, more, output
 }
 
@@ -199,16 +199,16 @@ func (s *Session) rest() {
 // goOn ends a wait without replies that are due.
 func (s *Session) goOn() {
 	s.Do(func() {
-		if (s.wait == waitTurn || s.wait == waitTaken) && s.out.Slots.Due() == 0 {
+		if (s.wait == waitTurn || s.wait == waitTaken || s.wait == waitMemory) && s.out.Slots.Due() == 0 {
 			s.wait = waitNone
 		}
 	})
 }
 
-// mayAnswer reports whether a reply that the proxy makes or edits is needed now: nothing is outstanding, and the client
+// awaitReader reports whether a reply that the proxy makes or edits is needed now: nothing is outstanding, and the client
 // has taken the replies before it, but for a few. Otherwise the session waits. So a client has one such reply at a time
 // made, however many it asks for.
-func (s *Session) mayAnswer() bool {
+func (s *Session) awaitReader() bool {
 	if !s.awaitQuiet() {
 		return false
 	}
@@ -232,8 +232,8 @@ func (s *Session) taken() {
 // empty handles an empty command. On a connection it ends the effect of the command before it, such as CLIENT CACHING,
 // and it is a replica's sign of life. A lane has no such state.
 func (s *Session) empty(raw []byte) {
-	if s.reply == replySkip {
-		s.reply = replyOn // it counts as the command that gets no reply
+	if s.replyMode == replySkip {
+		s.replyMode = replyOn // it counts as the command that gets no reply
 	}
 	if s.pin != nil && !s.pinWaits() {
 		s.transmit(s.pin.conn, raw, 0, 0)
@@ -242,7 +242,7 @@ func (s *Session) empty(raw []byte) {
 
 // plain reports whether a shared command may simply join the lane: the hot path.
 func (s *Session) plain() bool {
-	return s.pin == nil && s.reply == replyOn && !s.refused.open()
+	return s.pin == nil && s.replyMode == replyOn && !s.refused.open()
 }
 
 // batch is a part of buf with n whole commands for the lane.
@@ -302,12 +302,12 @@ func (s *Session) pausesAtQuery() bool {
 	return !s.ready() && s.wait != waitLock && !s.pinWaits()
 }
 
-// hasEnough reports whether the session holds as many bytes of its client as it may. Behind a command that waits for
+// mustPause reports whether the session holds as many bytes of its client as it may. Behind a command that waits for
 // other clients, reading continues as long as the bytes can be held, so that a hang-up is seen. Of a large command,
 // only the bytes that its pin has not sent are held. The pin says when these are few again.
 //
 // A session that does not wait holds one incomplete command at most, which can only become whole if reading continues.
-func (s *Session) hasEnough() bool {
+func (s *Session) mustPause() bool {
 	if s.streaming() && s.pin != nil {
 		full := s.pin.conn.WhenEmpty(s.proxy.Budget.Allowance(streamBacklog), s.unpause)
 		s.large.excused = s.large.excused || full
@@ -336,7 +336,7 @@ func (s *Session) hasEnough() bool {
 // readOn ends a pause of the engine if there is space again, behind all that the session can do with the bytes that it
 // holds.
 func (s *Session) readOn() {
-	if s.paused && !s.hasEnough() {
+	if s.paused && !s.mustPause() {
 		s.paused = false
 		s.host.Resume()
 	}
@@ -356,7 +356,7 @@ func (s *Session) unpause() {
 func (s *Session) protocolError(err error) {
 	s.proxy.Counters.ProtocolErrors.Add(1)
 	words := resp.AppendError(nil, resp.Err, err.Error())
-	if s.reply != replyOn {
+	if s.replyMode != replyOn {
 		words = words[:0]
 	}
 	s.goodbye(words)

@@ -301,3 +301,33 @@ func (q *question) Lost(reply.ID, int, bool) {
 }
 
 var _ reply.Handler = (*question)(nil)
+
+// unblock ends the session's wait for a lock. If it has a connection to Redis on which it may be waiting, that is
+// returned, and the session keeps it until release is called.
+func (s *Session) unblock(withError bool) (done bool, conn clients.Conn, release func()) {
+	s.mu.Lock()
+	defer s.exit()
+	switch {
+	case s.out.Gone():
+	case s.wait == waitLock:
+		for _, e := range s.engines {
+			if e.Unblock(s.ID, withError) {
+				return true, conn, nil
+			}
+		}
+	case s.pin != nil && s.pin.conn.ID() != 0:
+		s.pin.borrowed++
+		pin := s.pin
+		return false, pin.number(), func() { s.unborrow(pin) }
+	}
+	return false, conn, nil
+}
+
+// unborrow ends a time for which the session has kept its pin.
+func (s *Session) unborrow(p *pinned) {
+	s.mu.Lock()
+	defer s.exit()
+	if p.borrowed--; s.pin == p && s.out.Slots.Due() == 0 {
+		s.releasePin()
+	}
+}

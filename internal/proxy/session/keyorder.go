@@ -178,12 +178,12 @@ func (r *request) settle() {
 	s := r.s
 	queue, waits := s.queues[r.subject()]
 	if !waits {
-		r.over()
+		r.finish()
 		return
 	}
 	i, in := place(queue, r)
 	about, done, node, asking := r.subject(), r.state != givenUp, r.target, r.asking
-	r.over()
+	r.finish()
 	if !done || i > 0 {
 		for _, one := range queue[:i] {
 			if done && one.state == awaitsTurn {

@@ -3,6 +3,7 @@ package session
 import (
 	"slices"
 
+	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
 	"github.com/lockproxy/lockproxy/internal/upstream"
@@ -195,4 +196,39 @@ func (s *Session) leaveLanes(which func(at upstream.Node) bool) {
 		}
 		return gone
 	})
+}
+
+// conn returns the connection of a request that is not in front of a cluster, or on a pin.
+func (s *Session) conn(row *command.Row) connection {
+	if s.pin != nil {
+		return s.pin.conn
+	}
+	return s.onLane(row)
+}
+
+// laneTo is the session's lane to a server of a cluster; nil: no server is known.
+func (s *Session) laneTo(row *command.Row, at upstream.Node) connection {
+	if at == topology.Any {
+		return nil
+	}
+	s.turnTo(at)
+	return s.onLane(row)
+}
+
+// scriptConn is the connection on which a script has been answered: in a cluster always a lane, because a pin may be at
+// another server.
+func (s *Session) scriptConn() connection {
+	if s.clustered() {
+		return s.onLane(callRow)
+	}
+	return s.conn(callRow)
+}
+
+// connection is a lane or a pin.
+type connection interface {
+	Append(b []byte, to upstream.Receiver, tag uint64, n int) error
+	Progress() (appended, written int64)
+	Scripts() *upstream.ScriptSet
+	Rejected() bool
+	Note(m *metrics.Mark)
 }

@@ -103,7 +103,7 @@ func (s *Session) beginStream(table *command.Table, begin []byte) bool {
 		return false
 	}
 	r := s.newRequest(row, begin)
-	r.args, r.muted = resp.FirstArgs(begin, row.Keys.Fixed()+1), s.reply != replyOn
+	r.args, r.muted = resp.FirstArgs(begin, row.Keys.Fixed()+1), s.replyMode != replyOn
 	return r.routed(s.openStream)
 }
 
@@ -183,8 +183,8 @@ func (s *Session) endStream(rest []byte) {
 	r := s.large.request
 	s.large.request = nil
 	defer r.release()
-	if s.reply == replySkip {
-		s.reply = replyOn
+	if s.replyMode == replySkip {
+		s.replyMode = replyOn
 	}
 	if refusal := s.large.refusal; s.pin == nil || refusal != nil {
 		if refusal == nil {

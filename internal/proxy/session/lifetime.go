@@ -91,7 +91,7 @@ func (s *Session) atEOF() {
 	switch {
 	case s.streaming():
 		s.CutOff() // the large command stays incomplete
-	case s.wait == waitLock && s.out.Slots.Due() == 0, s.wait == waitPin && !s.hasty:
+	case s.waitsForLock(), s.wait == waitPin && !s.hasty:
 		// On a direct connection the command would be waiting by now, or have been answered. The replies before it are
 		// written.
 		s.CutOff()
@@ -108,9 +108,12 @@ func (s *Session) atEOF() {
 	}
 }
 
+// waitsForLock reports whether an acquire waits, and all commands before it have been answered.
+func (s *Session) waitsForLock() bool { return s.wait == waitLock && s.out.Slots.Due() == 0 }
+
 // awaitsOthers reports whether the session waits for an action of other clients.
 func (s *Session) awaitsOthers() bool {
-	return s.wait == waitLock && s.out.Slots.Due() == 0 || s.wait == waitPin && !s.hasty || s.pinWaits()
+	return s.waitsForLock() || s.wait == waitPin && !s.hasty || s.pinWaits()
 }
 
 // Drain asks the client to leave, and closes the connection at a quiet moment from now on. Until then the session works
@@ -124,21 +127,21 @@ func (s *Session) Drain(within time.Duration, now bool) bool {
 		s.out.push(resp.AppendDraining(nil, within))
 	}
 	if now || isSilent(s.proxy.Clock.Load()-s.active) {
-		s.depart()
+		s.leaveIfQuiet()
 	}
 	return s.over()
 }
 
-// departServed is depart for a client that has been served since it was asked to leave.
-func (s *Session) departServed() {
+// leaveIfServed is leaveIfQuiet for a client that has been served since it was asked to leave.
+func (s *Session) leaveIfServed() {
 	if s.parting.behindReply() {
-		s.depart()
+		s.leaveIfQuiet()
 	}
 }
 
-// depart closes the connection of a client that is asked to leave, if this is a quiet moment: nothing is outstanding,
+// leaveIfQuiet closes the connection of a client that is asked to leave, if this is a quiet moment: nothing is outstanding,
 // no command has come in part, and the client has no lock, no wait, and no connection to Redis of its own.
-func (s *Session) depart() {
+func (s *Session) leaveIfQuiet() {
 	if !s.ready() || s.out.Slots.Due() > 0 {
 		return
 	}
@@ -155,8 +158,8 @@ func (s *Session) depart() {
 	s.afterUnlock = append(s.afterUnlock, s.host.Flush)
 }
 
-// giveUp ends everything that the session has besides its output: waits, locks and connections.
-func (s *Session) giveUp() {
+// releaseAll ends everything that the session has besides its output: waits, locks and connections.
+func (s *Session) releaseAll() {
 	s.out.Slots.Forget()
 	s.in.forget()
 	if s.streaming() {
@@ -174,14 +177,4 @@ func (s *Session) giveUp() {
 	if pin != nil {
 		pin.abandon()
 	}
-}
-
-// runDeferred runs a function of afterUnlock. Requires no locks.
-func (s *Session) runDeferred(f func()) {
-	defer func() {
-		if r := recover(); r != nil {
-			s.proxy.Panicked(s.Addr, r)
-		}
-	}()
-	f()
 }

@@ -3,7 +3,9 @@ package session
 import (
 	"bytes"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
@@ -72,7 +74,7 @@ var resetReply = []byte("+RESET\r\n")
 
 // reset brings the session, and its pin if it has one, back to the state of a new client.
 func (s *Session) reset(r *request) bool {
-	muted := s.reply == replySkip // RESET ends the other kind of silence before it answers
+	muted := s.replyMode == replySkip // RESET ends the other kind of silence before it answers
 	if s.pin == nil {
 		if len(r.args) != 1 {
 			r.forward(r.raw, r.handler())
@@ -96,7 +98,7 @@ func (s *Session) reset(r *request) bool {
 }
 
 func (s *Session) resetState() {
-	s.reply, s.name, s.called = replyOn, "", ""
+	s.replyMode, s.name, s.called = replyOn, "", ""
 	s.clusterSubs.Close()
 	s.startOver()
 }
@@ -190,10 +192,10 @@ func (s *Session) setReplyMode(r *request, h *reply.Reply) []byte {
 				return nil
 			}
 			return reply
-		case mode == replySkip && s.reply == replyOff:
+		case mode == replySkip && s.replyMode == replyOff:
 			return nil
 		}
-		s.reply = mode
+		s.replyMode = mode
 		if mode == replyOn {
 			return reply
 		}
@@ -268,3 +270,31 @@ func (s *Session) ownLine(reply []byte, size, args int) []byte {
 	}
 	return clients.AppendText(nil, reply, append(c.Append(nil, clients.ShapeOf(text), own), '\n'))
 }
+
+// pauseOf returns the action behind Redis's answer to a CLIENT PAUSE or UNPAUSE: reads and writes separate before the
+// first write is held back. A pause from another client of Redis is noticed when a lane stands still.
+func (s *Session) pauseOf(r *request) func(reply []byte) {
+	if r.row.Name != "client" {
+		return nil
+	}
+	var length time.Duration
+	switch command.Keyword(r.args, 1) {
+	case "pause":
+		ms, err := strconv.ParseInt(command.Keyword(r.args, 2), 10, 64)
+		if err != nil {
+			return nil // Redis refuses it
+		}
+		length = time.Duration(min(ms, maxPause.Milliseconds())) * time.Millisecond
+	case "unpause":
+	default:
+		return nil
+	}
+	return func(reply []byte) {
+		if resp.IsOK(reply) {
+			s.proxy.Upstream.Lanes.Paused(time.Now().Add(length))
+		}
+	}
+}
+
+// maxPause bounds the time for which a pause is remembered, not the pause.
+const maxPause = 24 * time.Hour

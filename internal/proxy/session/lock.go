@@ -45,7 +45,7 @@ func (s *Session) lock(r *request) bool {
 	s.proxy.LongNames.Take()
 	defer s.proxy.LongNames.Leave()
 	if s.proxy.Budget.WhenFits(s.goOn) {
-		s.wait = waitTurn
+		s.wait = waitMemory
 		return false
 	}
 	taken := s.lockNow(r)
@@ -71,7 +71,7 @@ func (s *Session) lockNow(r *request) bool {
 		return s.awaitQuiet() && r.answerWith(resp.AppendRawError(nil, err.Error()))
 	}
 	lists := cmd.Verb == grammar.LockList || cmd.Verb == grammar.LockSlow
-	if lists && !s.mayAnswer() {
+	if lists && !s.awaitReader() {
 		return false
 	}
 	acquires := cmd.Verb == grammar.Lock || cmd.Verb == grammar.TryLock || cmd.Verb == grammar.FairLock
@@ -146,7 +146,7 @@ func (s *Session) caller() contract.Caller {
 		s.token = script.NewToken()
 	}
 	return contract.Caller{
-		Session: s, ID: s.ID, Token: s.token, Losses: s.lossesHere(), Held: &s.held,
+		Session: s, ID: s.ID, Token: s.token, Losses: s.lossesHere(), Held: &s.lockMemory,
 		Info: contract.ClientInfo{Addr: s.Addr, Name: s.called}, Library: s.library,
 		Proto: s.ident.Proto, NothingPending: s.out.Slots.Due() == 0,
 	}
@@ -163,32 +163,6 @@ func (s *Session) lossesHere() *contract.Losses {
 		s.losses[s.ident.DB] = set
 	}
 	return set
-}
-
-// AfterUnlock runs f when the session is unlocked.
-func (s *Session) AfterUnlock(f func()) { s.afterUnlock = append(s.afterUnlock, f) }
-
-// Do is Enter, and then sends the output to the client.
-func (s *Session) Do(f func()) bool {
-	alive := s.Enter(f)
-	s.host.Flush()
-	return alive
-}
-
-// Enter runs f with the session locked, unless the client gets no more. Then the session takes its next command if f
-// has ended its wait.
-func (s *Session) Enter(f func()) bool {
-	s.mu.Lock()
-	defer s.exit()
-	if !s.out.Gone() && s.wait == waitLock && s.out.Slots.Due() == 0 && s.host.Left() {
-		s.end() // the engine may see the end later: a grant must not go to a client that has left before it
-	}
-	if s.out.Gone() {
-		return false
-	}
-	f()
-	s.advance()
-	return true
 }
 
 // Reply is the reply to the lock command in progress. It waits for its turn behind the replies to

@@ -41,7 +41,7 @@ func (s *Session) bytes() int {
 
 // moving is the part of the memory that ordinary commands and replies change.
 func (s *Session) moving() int {
-	return s.backlog.Bytes() + s.out.Slots.Slots()*slotCost + s.in.cap() + s.out.Unread() + s.out.Out.Spare() + int(s.held.Load())
+	return s.backlog.Bytes() + s.out.Slots.Slots()*slotCost + s.in.cap() + s.out.Unread() + s.out.Out.Spare() + int(s.lockMemory.Load())
 }
 
 // stationary is the other part.

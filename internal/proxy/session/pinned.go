@@ -1,9 +1,6 @@
 package session
 
 import (
-	"slices"
-
-	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
@@ -230,79 +227,3 @@ func (s *Session) letRead() {
 }
 
 var _ upstream.Observer = (*pinned)(nil)
-
-// unblock ends the session's wait for a lock. If it has a connection to Redis on which it may be waiting, that is
-// returned, and the session keeps it until release is called.
-func (s *Session) unblock(withError bool) (done bool, conn clients.Conn, release func()) {
-	s.mu.Lock()
-	defer s.exit()
-	switch {
-	case s.out.Gone():
-	case s.wait == waitLock:
-		for _, e := range s.engines {
-			if e.Unblock(s.ID, withError) {
-				return true, conn, nil
-			}
-		}
-	case s.pin != nil && s.pin.conn.ID() != 0:
-		s.pin.borrowed++
-		pin := s.pin
-		return false, pin.number(), func() { s.unborrow(pin) }
-	}
-	return false, conn, nil
-}
-
-// unborrow ends a time for which the session has kept its pin.
-func (s *Session) unborrow(p *pinned) {
-	s.mu.Lock()
-	defer s.exit()
-	if p.borrowed--; s.pin == p && s.out.Slots.Due() == 0 {
-		s.releasePin()
-	}
-}
-
-// countReplicas sends WAIT or WAITAOF on the pin, and in a cluster then to the next server to which the session has
-// written.
-func (s *Session) countReplicas(r *request) bool {
-	pin := s.pin
-	if s.clustered() && !s.awaitQuiet() {
-		return false
-	}
-	round := r.round
-	if round == nil {
-		nodes := []upstream.Node{pin.conn.At()}
-		if s.clustered() && !pin.tx.watching && !pin.keep {
-			nodes = append(nodes, slices.DeleteFunc(s.writtenTo(), func(at upstream.Node) bool { return at == nodes[0] })...)
-		}
-		round = beginWait(r.args, nodes, s.clustered())
-	}
-	r.keep()
-	for i, mark := range waitMarks {
-		r.forward(mark, &reply.Reply{Session: s, Muted: true, Whole: true, Done: func(reply []byte) { round.mark(i, reply) }})
-	}
-	r.round = nil
-	pin.fresh = false
-	pin.tx.queued += len(waitMarks) + 1
-	waits := s.clustered() // else the session may wait for the reply to a later command
-	if waits {
-		s.wait = waitReply
-	}
-	var joined []byte
-	h := &reply.Reply{Session: s, Muted: r.muted, Whole: true, Done: func(reply []byte) {
-		if waits {
-			s.Resume()
-		}
-		var done bool
-		if joined, done = round.answered(reply); done {
-			return
-		}
-		s.repeated, r.round = r, round
-		pin.yield()
-	}, Replace: func([]byte) []byte { return joined }}
-	to := reply.Handler(h)
-	if waits {
-		to = pin.rerouted(r, -1, readWaitRefusal, h)
-	}
-	r.forward(round.command(r.args, r.raw), to)
-	return true
-}

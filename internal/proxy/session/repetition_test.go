@@ -53,7 +53,7 @@ func TestACommandIsRepeatedUntilItsConnectionIsNotDown(t *testing.T) {
 			}
 			s.Resume()
 			onDeadPin(t, s)
-			if s.repeat() {
+			if s.routeRepeated() {
 				t.Errorf("%s: the session goes on", cmd)
 			}
 		}

@@ -20,13 +20,15 @@ import (
 //
 // The reader (consume) makes it, and route decides its way: the functions of a policy (route.go and the files behind it)
 // read the fields of the command, and set those of its way. As a rule it ends when route returns; the handlers of its
-// reply have copied the few facts that they need. Three owners hold it longer:
+// reply have copied the few facts that they need. It is held longer:
 //
 //   - In front of a cluster it is the handler of its own reply. A server may refuse it. Then it is sent again, in the
 //     order of its key (keyorder.go). A command for several servers has a part for each.
 //   - A command on a pin that the pin's server refuses is routed anew, and so is a WAIT at the next server
 //     (Session.repeated).
 //   - A lock command is held until the lock engine answers it (Session.locking).
+//   - A large command is held until its last byte has come (Session.large), one of very many keys until it has been
+//     divided (longParts), and a CLIENT TRACKING until the other client's connection has a number (trackTo).
 //
 // A run of plain commands for the lane has no request (batch): the hot path has nothing to decide.
 //
@@ -37,7 +39,7 @@ import (
 // A server that refuses a command may know more than the refreshed view. If the view still names that server, the
 // command goes to the one that the refusal names.
 //
-// Requests are recycled. The session's mutex guards them.
+// Requests are recycled. The session's mutex guards them, but while longParts divides one.
 type request struct {
 	s *Session
 
@@ -111,7 +113,7 @@ func (s *Session) newRequest(row *command.Row, raw []byte) *request {
 // maxSpare bounds the requests that an idle session keeps, and the bytes that each keeps.
 const maxSpare, maxSpareRaw = 32, 512
 
-// release ends the life of a request, at the latest when route returns.
+// release ends the life of a request: now, or when route returns if it has not.
 func (r *request) release() {
 	if r.held = false; r.routing {
 		return
@@ -255,8 +257,8 @@ func (s *Session) dropRequests() {
 	s.queues, s.resting = nil, nil
 }
 
-// over ends a request that has been answered.
-func (r *request) over() {
+// finish ends a request that has been answered.
+func (r *request) finish() {
 	r.s.sentBytes -= len(r.raw)
 	r.release()
 }
@@ -337,12 +339,12 @@ func (r *request) end(at reply.ID, b []byte, n int) int {
 	case r.state == probing && r.madeUp():
 		b = r.answer
 	case r.state == probing:
-		if r.refuse() {
+		if r.sendAgain() {
 			return 0
 		}
 		b = r.failed
 	case len(r.failed) > 0:
-		if r.reword() || r.probe() || r.refuse() {
+		if r.reword() || r.probe() || r.sendAgain() {
 			return 0
 		}
 		b = r.failed
@@ -413,8 +415,8 @@ func (r *request) pass(at reply.ID, b []byte, n int, more bool) int {
 	return n
 }
 
-// refuse has the request sent again if the error that it was answered with says that it has not run.
-func (r *request) refuse() bool {
+// sendAgain has the request sent again if the error that it was answered with says that it has not run.
+func (r *request) sendAgain() bool {
 	why := topology.ReadRefusal(r.failed)
 	if !why.Concerns(r.slot) || r.s.out.Gone() {
 		return false

@@ -42,8 +42,8 @@ func (s *Session) route(r *request) bool {
 	if policy == command.Shared && s.pin == nil && int64(len(r.raw)) > s.proxy.Upstream.MaxShared() {
 		policy = command.PinOnce // Redis may close the connection, which is the client's own then
 	}
-	r.policy, r.muted = policy, s.reply != replyOn
-	skip := s.reply == replySkip && policy != command.PinAhead
+	r.policy, r.muted = policy, s.replyMode != replyOn
+	skip := s.replyMode == replySkip && policy != command.PinAhead
 	decide := s.byState
 	if policy == command.Identity && s.proxy.Settings.ClientAuth == shared.AuthNone {
 		if r.raw = s.disown(r); r.raw == nil {
@@ -56,7 +56,7 @@ func (s *Session) route(r *request) bool {
 	if routed && policy != command.PinAhead {
 		s.proxy.Counters.Traffic.Add(s.ID, classOf(policy), 1, size)
 		if skip {
-			s.reply = replyOn
+			s.replyMode = replyOn
 		}
 	}
 	s.args = emptied(args)
@@ -123,13 +123,13 @@ func (s *Session) routeShared(r *request) bool {
 		r.forward(r.raw, r.handler())
 		return true
 	case command.Augmented:
-		if !s.mayAnswer() {
+		if !s.awaitReader() {
 			return false
 		}
 		r.forward(r.raw, s.augment(r))
 		return true
 	case command.AboutClients:
-		return s.mayAnswer() && s.askAbout(r)
+		return s.awaitReader() && s.askAbout(r)
 	case command.Local:
 		return s.awaitQuiet() && s.local(r)
 	case command.Lock:
@@ -187,7 +187,7 @@ func (s *Session) routePinned(r *request) bool {
 			return s.countReplicas(r)
 		}
 	case command.Lock, command.Local, command.AboutClients:
-		if !s.awaitQuiet() || r.policy == command.AboutClients && !s.mayAnswer() {
+		if !s.awaitQuiet() || r.policy == command.AboutClients && !s.awaitReader() {
 			return false
 		}
 		switch {
@@ -205,7 +205,7 @@ func (s *Session) routePinned(r *request) bool {
 		}
 		return s.local(r)
 	case command.Augmented:
-		if !s.mayAnswer() {
+		if !s.awaitReader() {
 			return false
 		}
 		h := s.augment(r)
@@ -345,6 +345,3 @@ func emptied(args [][]byte) [][]byte {
 
 // maxKeptArgs bounds the scratch that an idle session keeps.
 const maxKeptArgs = 64
-
-var writesInDoubt = resp.AppendError(nil, resp.InDoubt,
-	"a server to which this connection has written was replaced, its successor may not have the writes")

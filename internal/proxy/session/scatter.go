@@ -1,9 +1,6 @@
 package session
 
 import (
-	"strconv"
-	"time"
-
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
@@ -139,34 +136,6 @@ func (s *Session) scan(r *request) decision {
 	return carriedOut
 }
 
-// pauseOf returns the action behind Redis's answer to a CLIENT PAUSE or UNPAUSE: reads and writes separate before the
-// first write is held back. A pause from another client of Redis is noticed when a lane stands still.
-func (s *Session) pauseOf(r *request) func(reply []byte) {
-	if r.row.Name != "client" {
-		return nil
-	}
-	var length time.Duration
-	switch command.Keyword(r.args, 1) {
-	case "pause":
-		ms, err := strconv.ParseInt(command.Keyword(r.args, 2), 10, 64)
-		if err != nil {
-			return nil // Redis refuses it
-		}
-		length = time.Duration(min(ms, maxPause.Milliseconds())) * time.Millisecond
-	case "unpause":
-	default:
-		return nil
-	}
-	return func(reply []byte) {
-		if resp.IsOK(reply) {
-			s.proxy.Upstream.Lanes.Paused(time.Now().Add(length))
-		}
-	}
-}
-
-// maxPause bounds the time for which a pause is remembered, not the pause.
-const maxPause = 24 * time.Hour
-
 // longParts are the parts of a command of very many keys. A client chooses the number of keys. So the command is divided
 // without the session's lock, and its parts are sent in slices.
 type longParts struct {
@@ -215,3 +184,6 @@ func (p *longParts) send() {
 		s.Aside(func() func() { return p.send })
 	}
 }
+
+var writesInDoubt = resp.AppendError(nil, resp.InDoubt,
+	"a server to which this connection has written was replaced, its successor may not have the writes")

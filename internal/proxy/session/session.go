@@ -15,7 +15,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
-	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // wait is the reason why a session does not take its next command.
@@ -23,7 +22,8 @@ type wait uint8
 
 const (
 	waitNone   wait = iota
-	waitTurn        // its turn has ended: see turn; or clients are being closed for their memory: see lock
+	waitTurn        // its turn has ended: see turn
+	waitMemory      // clients are being closed for their memory: see lock
 	waitTaken       // the client has left too many replies unread
 	waitQuiet       // replies are outstanding that must come first
 	waitPin         // no pin was free
@@ -43,8 +43,8 @@ const (
 	ended        // it has nothing left
 )
 
-// A Session is one client connection without its I/O. Its mutex guards all fields but proxy and host, which never
-// change.
+// A Session is one client connection without its I/O. Its mutex guards all fields but proxy, host, owner, cluster and
+// Origin, which never change, and lockMemory, which is atomic.
 //
 // These exported methods take the mutex: those for the engine (Feed, NextWrite, Hungup …), for the readers of package
 // upstream (Replies, Lost, Keeps), for the server and the directory of clients (Drain, Describe, KillIf …) and for the
@@ -64,12 +64,12 @@ type Session struct {
 	afterUnlock []func() // run when the session is unlocked
 
 	// Memory, besides the buffers.
-	bill     budget.Account
-	backlog  budget.Backlog // bytes appended to the lane or pin that are still here
-	held     atomic.Int64   // bytes of memory that its locks take
-	usual    bool           // only ordinary commands and replies have moved since the session was locked
-	standing int            // bytes that these do not change, at the last other entry
-	gathered int            // bytes of a reply that must be held whole
+	bill       budget.Account
+	backlog    budget.Backlog // bytes appended to the lane or pin that are still here
+	lockMemory atomic.Int64   // bytes of memory that its locks take
+	usual      bool           // only ordinary commands and replies have moved since the session was locked
+	standing   int            // bytes that these do not change, at the last other entry
+	gathered   int            // bytes that must be held whole: of a reply, or of the command that an inquiry or longParts works on
 
 	// The bytes from the client, and the command that is being read.
 	guard  *resp.Guard
@@ -109,7 +109,7 @@ type Session struct {
 	crowded       chan struct{} // closed when the client has read bytes that pass unread, or at the end; nil: it has read enough
 
 	// Facts that the client has told of itself.
-	reply        replyMode
+	replyMode    replyMode
 	name, called string    // CLIENT SETNAME that Redis has accepted; that the client has sent, for locks
 	lib          [2]string // CLIENT SETINFO: LIB-NAME, LIB-VER
 	library      string    // the LIB-NAME that it has announced, also to a Redis that does not know SETINFO
@@ -197,6 +197,32 @@ const (
 	replySkip // the next command gets no reply
 )
 
+// AfterUnlock runs f when the session is unlocked.
+func (s *Session) AfterUnlock(f func()) { s.afterUnlock = append(s.afterUnlock, f) }
+
+// Do is Enter, and then sends the output to the client.
+func (s *Session) Do(f func()) bool {
+	alive := s.Enter(f)
+	s.host.Flush()
+	return alive
+}
+
+// Enter runs f with the session locked, unless the client gets no more. Then the session takes its next command if f
+// has ended its wait.
+func (s *Session) Enter(f func()) bool {
+	s.mu.Lock()
+	defer s.exit()
+	if s.waitsForLock() && s.host.Left() {
+		s.end() // the engine may see the end later: a grant must not go to a client that has left before it
+	}
+	if s.out.Gone() {
+		return false
+	}
+	f()
+	s.advance()
+	return true
+}
+
 // exit ends every entry into a session.
 func (s *Session) exit() {
 	if r := recover(); r != nil {
@@ -210,7 +236,7 @@ func (s *Session) unlock() {
 	if s.pin != nil {
 		s.pin.conn.Send()
 	}
-	s.departServed()
+	s.leaveIfServed()
 	if s.refused.undecided() && s.life < ended {
 		s.refused.leaves(s.out.Slots.Due() > 0 || s.in.len() > 0 || s.host.Unread())
 	}
@@ -225,6 +251,16 @@ func (s *Session) unlock() {
 	for _, f := range deferred {
 		s.runDeferred(f)
 	}
+}
+
+// runDeferred runs a function of afterUnlock. Requires no locks.
+func (s *Session) runDeferred(f func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.proxy.Panicked(s.Addr, r)
+		}
+	}()
+	f()
 }
 
 // crashed ends this session, and only this one, after a panic in it.
@@ -252,7 +288,7 @@ func (s *Session) end() {
 	s.wait, s.life = waitNone, ended
 	s.out.finish()
 	s.proxy.Clients.Remove(s.ID)
-	s.giveUp()
+	s.releaseAll()
 	s.out.forget()
 	s.host.Hangup()
 }
@@ -265,7 +301,7 @@ func (s *Session) CutOff() {
 	}
 	s.wait, s.life = waitNone, cutOff
 	s.out.finish()
-	s.giveUp()
+	s.releaseAll()
 }
 
 // goodbye sends the last reply after the outstanding ones and closes the connection.
@@ -296,7 +332,7 @@ func (s *Session) Resume() {
 // advance continues with the input that was held back.
 func (s *Session) advance() {
 	defer s.atEOF()
-	if s.repeated != nil && !s.repeat() {
+	if s.repeated != nil && !s.routeRepeated() {
 		return
 	}
 	if s.in.len() > 0 && s.ready() {
@@ -322,15 +358,4 @@ func (s *Session) forward(row *command.Row, raw []byte, h reply.Handler, n int) 
 		s.unanswered += slotCost
 	}
 	s.transmit(conn, raw, at, n)
-}
-
-// home is the server for commands without a key.
-func (s *Session) home() upstream.Node {
-	switch {
-	case !s.clustered():
-		return topology.Any
-	case s.lane != nil && s.lane.At() != topology.Any:
-		return s.lane.At()
-	}
-	return s.anyServer()
 }

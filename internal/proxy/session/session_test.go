@@ -297,9 +297,9 @@ func TestTheChargeIsThatOfAllMemoryAfterOrdinaryCommands(t *testing.T) {
 		{"an ordinary command", get, true},
 		{"a short name", func() { s.Do(func() { s.name = "n" }) }, false},
 		{"an ordinary command", get, false},
-		{"a lock", func() { s.Do(func() { s.held.Add(3 * budget.Free) }) }, true},
+		{"a lock", func() { s.Do(func() { s.lockMemory.Add(3 * budget.Free) }) }, true},
 		{"an ordinary command", get, true},
-		{"its loss behind the session's back", func() { s.held.Add(-3 * budget.Free); get() }, false},
+		{"its loss behind the session's back", func() { s.lockMemory.Add(-3 * budget.Free); get() }, false},
 	} {
 		step.do()
 		if charged := s.bill.Bytes() > 0; charged != step.charged || charged != (s.Measure() > budget.Free) {
@@ -445,7 +445,7 @@ func TestSessionEndsWithoutAnAnswerToItsOwnQuestion(t *testing.T) {
 	s.pin.fresh = false
 	s.proxy.Upstream.Prove("u", "first") // so that Redis is asked about that password
 	s.pin.outcome = &outcome{target: upstream.Identity{User: "u", Password: "second"}, authenticated: true}
-	s.settle()
+	s.settleIdentity()
 	gone := s.out.Gone()
 	s.unlock()
 	if !failed || !gone {

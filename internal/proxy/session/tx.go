@@ -131,3 +131,14 @@ func nullArray(proto int) []byte {
 	}
 	return []byte("*-1\r\n")
 }
+
+// opens returns the function that takes the reply to the MULTI that is sent next.
+func (p *pinned) opens() func(reply []byte) {
+	p.tx.opening++
+	base := p.tx.queued
+	return func(reply []byte) {
+		if p.tx.opening--; resp.IsOK(reply) {
+			p.tx.opened(base)
+		}
+	}
+}

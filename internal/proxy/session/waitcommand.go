@@ -6,7 +6,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -144,4 +146,50 @@ func leastOf(replies [][]byte) []byte {
 		b = resp.AppendInteger(b, int(e.Int))
 	}
 	return b
+}
+
+// countReplicas sends WAIT or WAITAOF on the pin, and in a cluster then to the next server to which the session has
+// written.
+func (s *Session) countReplicas(r *request) bool {
+	pin := s.pin
+	if s.clustered() && !s.awaitQuiet() {
+		return false
+	}
+	round := r.round
+	if round == nil {
+		nodes := []upstream.Node{pin.conn.At()}
+		if s.clustered() && !pin.tx.watching && !pin.keep {
+			nodes = append(nodes, slices.DeleteFunc(s.writtenTo(), func(at upstream.Node) bool { return at == nodes[0] })...)
+		}
+		round = beginWait(r.args, nodes, s.clustered())
+	}
+	r.keep()
+	for i, mark := range waitMarks {
+		r.forward(mark, &reply.Reply{Session: s, Muted: true, Whole: true, Done: func(reply []byte) { round.mark(i, reply) }})
+	}
+	r.round = nil
+	pin.fresh = false
+	pin.tx.queued += len(waitMarks) + 1
+	waits := s.clustered() // else the session may wait for the reply to a later command
+	if waits {
+		s.wait = waitReply
+	}
+	var joined []byte
+	h := &reply.Reply{Session: s, Muted: r.muted, Whole: true, Done: func(reply []byte) {
+		if waits {
+			s.Resume()
+		}
+		var done bool
+		if joined, done = round.answered(reply); done {
+			return
+		}
+		s.repeated, r.round = r, round
+		pin.yield()
+	}, Replace: func([]byte) []byte { return joined }}
+	to := reply.Handler(h)
+	if waits {
+		to = pin.rerouted(r, -1, readWaitRefusal, h)
+	}
+	r.forward(round.command(r.args, r.raw), to)
+	return true
 }
