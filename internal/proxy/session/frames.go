@@ -21,9 +21,7 @@ func (s *Session) subscribe(r *request) bool {
 	}
 	channels := len(r.args) - 1
 	if pin.tx.inTx {
-		pin.tx.queue(step{verb: r.row.Name, left: channels})
-		r.forward(r.raw, r.handler())
-		return true
+		return s.sendStep(r, step{verb: r.row.Name, left: channels})
 	}
 	s.readFrames()
 	pin.tx.count()

@@ -105,9 +105,7 @@ func (s *Session) reidentifyPin(r *request, c identityChange) bool {
 		if c.Hello {
 			step.rewrite = s.ownID
 		}
-		pin.tx.queue(step)
-		r.forward(r.raw, r.handler())
-		return true
+		return s.sendStep(r, step)
 	}
 	pin.tx.count()
 	r.forward(r.raw, s.judgedBy(s.judgedOnPin, r, c))

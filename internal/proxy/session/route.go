@@ -187,23 +187,7 @@ func (s *Session) routePinned(r *request) bool {
 			return s.countReplicas(r)
 		}
 	case command.Lock, command.Local, command.AboutClients:
-		if !s.awaitQuiet() || r.policy == command.AboutClients && !s.awaitReader() {
-			return false
-		}
-		switch {
-		case pin.tx.inTx:
-			return s.queueLocal(r)
-		case s.subscriber() && r.policy == command.Lock:
-			return r.answerWith(subscriberRefusal(r.row.Name))
-		case s.subscriber() && r.row.Name != "quit" && r.row.Name != "reset":
-			r.forward(r.raw, to)
-			return true
-		case r.policy == command.Lock:
-			return s.lock(r)
-		case r.policy == command.AboutClients:
-			return s.askAbout(r)
-		}
-		return s.local(r)
+		return s.answerOnPin(r)
 	case command.Augmented:
 		if !s.awaitReader() {
 			return false
@@ -213,9 +197,7 @@ func (s *Session) routePinned(r *request) bool {
 			if h.Replace != nil && pin.tx.full() {
 				return s.poison(r, tooManyEdits)
 			}
-			pin.tx.queue(step{rewrite: h.Replace})
-			r.forward(r.raw, to)
-			return true
+			return s.sendStep(r, step{rewrite: h.Replace})
 		}
 		to = h
 	case command.Replication:
@@ -223,10 +205,7 @@ func (s *Session) routePinned(r *request) bool {
 	case command.PinOnce:
 		if done := s.pauseOf(r); done != nil {
 			if pin.tx.inTx {
-				pin.fresh = false
-				pin.tx.queue(step{apply: done})
-				r.forward(r.raw, to)
-				return true
+				return s.sendStep(r, step{apply: done})
 			}
 			to = &reply.Reply{Session: s, Muted: r.muted, Done: done}
 		}
@@ -237,6 +216,35 @@ func (s *Session) routePinned(r *request) bool {
 	pin.fresh = false
 	pin.tx.count()
 	r.forward(r.raw, s.watchOver(r, to))
+	return true
+}
+
+// answerOnPin routes a command that the proxy answers itself, for a session that has a pin.
+func (s *Session) answerOnPin(r *request) bool {
+	if !s.awaitQuiet() || r.policy == command.AboutClients && !s.awaitReader() {
+		return false
+	}
+	switch {
+	case s.pin.tx.inTx:
+		return s.queueLocal(r)
+	case s.subscriber() && r.policy == command.Lock:
+		return r.answerWith(subscriberRefusal(r.row.Name))
+	case s.subscriber() && r.row.Name != "quit" && r.row.Name != "reset":
+		r.forward(r.raw, r.handler())
+		return true
+	case r.policy == command.Lock:
+		return s.lock(r)
+	case r.policy == command.AboutClients:
+		return s.askAbout(r)
+	}
+	return s.local(r)
+}
+
+// sendStep sends a command that the open transaction queues, and whose effect comes with EXEC.
+func (s *Session) sendStep(r *request, step step) bool {
+	s.pin.fresh = false
+	s.pin.tx.queue(step)
+	r.forward(r.raw, r.handler())
 	return true
 }
 
@@ -305,18 +313,17 @@ func (s *Session) queueLocal(r *request) bool {
 	case command.Keyword(r.args, 1) == "setname" && len(r.args) == 3:
 		name := string(r.args[2])
 		s.pin.tx.names += len(name)
-		s.pin.tx.queue(step{apply: func(reply []byte) {
+		return s.sendStep(r, step{apply: func(reply []byte) {
 			if resp.IsOK(reply) {
 				s.rename(name, true)
 			}
 		}})
 	case command.Keyword(r.args, 1) == "getname":
 		s.pin.tx.count()
-	default:
-		s.pin.tx.queue(step{apply: func([]byte) { s.pin.spent = true }})
+		r.forward(r.raw, r.handler())
+		return true
 	}
-	r.forward(r.raw, r.handler())
-	return true
+	return s.sendStep(r, step{apply: func([]byte) { s.pin.spent = true }})
 }
 
 // neverInTx reports whether the proxy refuses the command inside every transaction.
