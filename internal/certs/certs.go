@@ -11,7 +11,6 @@ package certs
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -28,7 +27,7 @@ const (
 	AuthYes      = "yes"      // a certificate is required
 )
 
-// Options name the files. A side that is nil has no TLS.
+// Options name the files, all that are required. A side that is nil has no TLS.
 type Options struct {
 	Server   *ServerOptions
 	Upstream *UpstreamOptions
@@ -155,26 +154,18 @@ func (s *Store) logLoaded(side string, cfg *tls.Config) {
 }
 
 func (o *ServerOptions) load() (*tls.Config, error) {
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
-	switch o.AuthClients {
-	case AuthNo:
-	case AuthOptional:
-		cfg.ClientAuth = tls.VerifyClientCertIfGiven
-	case AuthYes, "":
-		cfg.ClientAuth = tls.RequireAndVerifyClientCert
-	default:
-		return nil, fmt.Errorf("auth-clients %q is none of no, optional, yes", o.AuthClients)
-	}
 	cert, err := loadPair(o.CertFile, o.KeyFile)
 	if err != nil {
 		return nil, err
 	}
-	cfg.Certificates = []tls.Certificate{cert}
-	if cfg.ClientAuth == tls.NoClientCert {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}}
+	switch o.AuthClients {
+	case AuthNo:
 		return cfg, nil
-	}
-	if o.CAFile == "" {
-		return nil, errors.New("checking clients' certificates needs a CA file")
+	case AuthOptional:
+		cfg.ClientAuth = tls.VerifyClientCertIfGiven
+	default:
+		cfg.ClientAuth = tls.RequireAndVerifyClientCert
 	}
 	cfg.ClientCAs, err = loadAuthorities(o.CAFile)
 	return cfg, err
@@ -188,7 +179,7 @@ func (o *UpstreamOptions) load() (*tls.Config, error) {
 			return nil, err
 		}
 	}
-	if o.CertFile != "" || o.KeyFile != "" {
+	if o.CertFile != "" {
 		cert, err := loadPair(o.CertFile, o.KeyFile)
 		if err != nil {
 			return nil, err
@@ -199,9 +190,6 @@ func (o *UpstreamOptions) load() (*tls.Config, error) {
 }
 
 func loadPair(certFile, keyFile string) (tls.Certificate, error) {
-	if certFile == "" || keyFile == "" {
-		return tls.Certificate{}, errors.New("a certificate needs both its file and its key's file")
-	}
 	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("load %s with %s: %w", certFile, keyFile, err)
