@@ -72,7 +72,7 @@ func (s *service) build(cfg Config) error {
 	}
 	opts.Sockets = listen.NewSockets(passed)
 	if cfg.Embedded {
-		if s.redis, err = embedded.Start(embedded.Options{}); err != nil {
+		if s.redis, err = embedded.Start(); err != nil {
 			return fmt.Errorf("start the embedded redis: %w", err)
 		}
 		s.log.Warn("serving from the embedded redis: nothing is persisted, all keys and locks end with this process")

@@ -6,7 +6,7 @@ import (
 )
 
 func TestKeyVanishesWhileNobodyAsks(t *testing.T) {
-	s, err := Start(Options{})
+	s, err := Start()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,6 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
-	"net"
 	"path"
 	"strings"
 	"sync"
@@ -50,11 +49,6 @@ var settings = [][2]string{
 	{"save", ""},
 }
 
-// Options configure a Server. The zero value is meaningful.
-type Options struct {
-	Addr string // host:port to listen on; "": a free port of 127.0.0.1
-}
-
 // Server is a running in-process Redis.
 type Server struct {
 	redis  *miniredis.Miniredis // immutable
@@ -66,13 +60,10 @@ type Server struct {
 	ticked chan struct{} // closed by tick at its end
 }
 
-// Start listens and serves until Close.
-func Start(opts Options) (*Server, error) {
-	if opts.Addr == "" {
-		opts.Addr = net.JoinHostPort("127.0.0.1", "0")
-	}
+// Start listens on a free port of the loopback interface, and serves until Close.
+func Start() (*Server, error) {
 	m := miniredis.NewMiniRedis()
-	if err := m.StartAddr(opts.Addr); err != nil {
+	if err := m.Start(); err != nil {
 		return nil, fmt.Errorf("embedded redis: %w", err)
 	}
 	s := &Server{

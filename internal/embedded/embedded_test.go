@@ -24,7 +24,7 @@ const limit = 10 * time.Second // for anything that should take no time
 
 func start(t *testing.T) (*embedded.Server, *redis.Client) {
 	t.Helper()
-	s, err := embedded.Start(embedded.Options{})
+	s, err := embedded.Start()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,8 +252,5 @@ func TestCloseEndsConnectionsAndMayBeRepeated(t *testing.T) {
 	_ = c.SetReadDeadline(time.Now().Add(limit))
 	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("read after Close: %v, want the end of the connection", err)
-	}
-	if _, err := embedded.Start(embedded.Options{Addr: "256.0.0.1:0"}); err == nil {
-		t.Error("Start on an impossible address succeeded")
 	}
 }

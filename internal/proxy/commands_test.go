@@ -352,7 +352,7 @@ func TestCommandKeepsItsPlaceAmongOthers(t *testing.T) {
 
 func TestEmbeddedRedisListsLockCommands(t *testing.T) {
 	t.Parallel()
-	srv, err := embedded.Start(embedded.Options{})
+	srv, err := embedded.Start()
 	if err != nil {
 		t.Fatal(err)
 	}
