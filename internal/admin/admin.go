@@ -94,9 +94,6 @@ const (
 
 // New opens the listener, so that requests can be made as soon as it returns. Run answers them.
 func New(opts Options) (*Server, error) {
-	if opts.Proxy == nil {
-		return nil, errors.New("admin: no proxy")
-	}
 	host, port, err := net.SplitHostPort(opts.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
@@ -124,8 +121,9 @@ func New(opts Options) (*Server, error) {
 	if s.listener, err = opts.Sockets.TCP(net.JoinHostPort(host, port), net.KeepAliveConfig{}); err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
 	}
+	scrape := promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	s.http = http.Server{
-		Handler:           hostNamesFor(host, opts.Hosts).Check(s.routes(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}), opts.Pprof), http.HandlerFunc(unknownHost)),
+		Handler:           hostNamesFor(host, opts.Hosts).Check(s.routes(scrape, opts.Pprof)),
 		ReadHeaderTimeout: headerLimit,
 		ReadTimeout:       headerLimit,
 		WriteTimeout:      writeLimit,
@@ -180,7 +178,7 @@ func (s *Server) routes(metrics http.Handler, profiles bool) http.Handler {
 	mux.Handle("GET /metrics", metrics)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", s.ready)
-	Register(mux)
+	servePage(mux)
 	mux.HandleFunc("GET /locks", s.locks)
 	mux.HandleFunc("GET /clients", s.clients)
 	if s.token != "" {
@@ -196,11 +194,6 @@ func (s *Server) routes(metrics http.Handler, profiles bool) http.Handler {
 		mux.HandleFunc("GET /debug/pprof/trace", slowly(pprof.Trace, profileLimit))
 	}
 	return mux
-}
-
-// unknownHost refuses a request that asks for another host.
-func unknownHost(w http.ResponseWriter, _ *http.Request) {
-	reply(w, http.StatusMisdirectedRequest, "this host name is not known here (admin-hosts)")
 }
 
 // slowly lets a handler take longer to answer than others.

@@ -22,11 +22,11 @@ func hostNamesFor(listen string, more []string) hostNames {
 
 // Check answers only requests for a known name or for an IP address. A web page can make the name of its own host lead
 // to this server's address, have its visitor's browser send a request, and read the answer. Such a request names the
-// page's host. A request without a host, as balancers send in HTTP/1.0, is from no browser. refuse answers all others.
-func (h hostNames) Check(next, refuse http.Handler) http.Handler {
+// page's host. A request without a host, as balancers send in HTTP/1.0, is from no browser.
+func (h hostNames) Check(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !h.allow(r.Host) {
-			refuse.ServeHTTP(w, r)
+			reply(w, http.StatusMisdirectedRequest, "this host name is not known here (admin-hosts)")
 			return
 		}
 		next.ServeHTTP(w, r)

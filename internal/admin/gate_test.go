@@ -12,10 +12,7 @@ import (
 
 func TestOnlyKnownHostsPass(t *testing.T) {
 	hosts := hostNamesFor("Listen.example", []string{"Proxy.example"})
-	code := func(code int) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) })
-	}
-	handler := hosts.Check(code(http.StatusOK), code(http.StatusMisdirectedRequest))
+	handler := hosts.Check(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for host, want := range map[string]bool{
 		"": true, "localhost": true, "LOCALHOST:80": true, "listen.example": true, "proxy.example.": true, "PROXY.example:80": true,
 		"127.0.0.1": true, "10.1.2.3:80": true, "[::1]": true, "[::1]:80": true,
@@ -24,8 +21,8 @@ func TestOnlyKnownHostsPass(t *testing.T) {
 		r, answer := httptest.NewRequest(http.MethodGet, "/", nil), httptest.NewRecorder()
 		r.Host = host
 		handler.ServeHTTP(answer, r)
-		if passed := answer.Code == http.StatusOK; passed != want {
-			t.Errorf("%q: passed %v", host, passed)
+		if code := answer.Code; code != http.StatusOK && code != http.StatusMisdirectedRequest || (code == http.StatusOK) != want {
+			t.Errorf("%q: %d", host, code)
 		}
 	}
 }

@@ -18,8 +18,8 @@ var files embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; " +
 	"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// Register has the page served at the root.
-func Register(mux *http.ServeMux) {
+// servePage has the page served at the root.
+func servePage(mux *http.ServeMux) {
 	for path, file := range map[string]struct{ name, kind string }{
 		"/{$}": {"page.html", "text/html; charset=utf-8"}, "/page.css": {"page.css", "text/css; charset=utf-8"},
 		"/page.js": {"page.js", "text/javascript; charset=utf-8"}, "/icon.svg": {"icon.svg", "image/svg+xml"},

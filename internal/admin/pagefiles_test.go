@@ -23,7 +23,7 @@ var (
 // The document needs nothing but what is served beside it, and nothing that its own policy forbids.
 func TestTheDocumentIsComplete(t *testing.T) {
 	mux := http.NewServeMux()
-	Register(mux)
+	servePage(mux)
 	document := get(mux, "/").Body.String()
 	if found := inline.FindAllString(document, -1); found != nil {
 		t.Errorf("the policy forbids %q", found)
