@@ -23,8 +23,8 @@ func ran(t *testing.T, args ...string) (code int, out, complaints string) {
 
 // The answers of both protocol versions, as a proxy gives them.
 const (
-	map3      = "%6\r\n+held-ms\r\n:61500\r\n+owner\r\n$2\r\n\x1bo\r\n+holds\r\n:2\r\n+ttl-ms\r\n:1500\r\n+fence\r\n:0\r\n+local-waiters\r\n:3"
-	map2      = "*8\r\n$3\r\nkey\r\n$1\r\nk\r\n$5\r\nowner\r\n$1\r\no\r\n$5\r\nfence\r\n:7\r\n$3\r\nnew\r\n$1\r\nx"
+	map3      = "%7\r\n+mode\r\n+exclusive\r\n+held-ms\r\n:61500\r\n+owner\r\n$2\r\n\x1bo\r\n+holds\r\n:2\r\n+ttl-ms\r\n:1500\r\n+fence\r\n:0\r\n+local-waiters\r\n:3"
+	map2      = "*10\r\n$4\r\nmode\r\n$9\r\nexclusive\r\n$3\r\nkey\r\n$1\r\nk\r\n$5\r\nowner\r\n$1\r\no\r\n$5\r\nfence\r\n:7\r\n$3\r\nnew\r\n$1\r\nx"
 	sharedMap = "%5\r\n+owner\r\n+o\r\n+mode\r\n+shared\r\n+holds\r\n:1\r\n+fence\r\n:7\r\n+holders\r\n*2\r\n" +
 		"%6\r\n+owner\r\n+o\r\n+holds\r\n:1\r\n+ttl-ms\r\n:1500\r\n+fence\r\n:7\r\n+client\r\n+1.2.3.4:5\r\n+name\r\n+n\r\n" +
 		"%4\r\n+owner\r\n+p\r\n+holds\r\n:2\r\n+ttl-ms\r\n:1000\r\n+fence\r\n:8"
@@ -160,19 +160,6 @@ func TestAwaitingALock(t *testing.T) {
 		}
 		proxy.want(t, test.asked...)
 		h.Disconnect()
-	}
-}
-
-// The words SHARED and LIMIT are mistakes in syntax to a proxy that does not know them.
-func TestAProxyOfAnEarlierVersionIsNamed(t *testing.T) {
-	for flag, want := range map[string]string{
-		"--shared": "an earlier version, which has no shared locks", "--limit=2": "an earlier version, which has no locks with a limit",
-	} {
-		proxy := startStub(t, "-ERR syntax error")
-		code, _, complaints := ran(t, "exec", flag, "k", "-u", proxy.addr, "--", "true")
-		if code != ExitUnreachable || !strings.Contains(complaints, want) {
-			t.Errorf("%s: exit code %d, %q", flag, code, complaints)
-		}
 	}
 }
 

@@ -76,8 +76,7 @@ const mostPushes = 16
 // dialLimit bounds the connection with its handshakes.
 const dialLimit = 5 * time.Second
 
-// Dial connects and logs in. The connection speaks RESP3 if Redis does, so that losses are pushed. name is shown in
-// lists of clients.
+// Dial connects and logs in. The connection speaks RESP3, so that losses are pushed. name is shown in lists of clients.
 func Dial(ctx context.Context, t Target, name string) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
@@ -152,21 +151,10 @@ func Alive(ctx context.Context, t Target) error {
 // greet logs in, selects the database and sets the name.
 func (c *Conn) greet(ctx context.Context, t Target, name string) error {
 	hello := []string{"HELLO", "3"}
-	auth := []string{"AUTH", t.Password}
 	if t.Password != "" {
 		hello = append(hello, "AUTH", cmp.Or(t.User, "default"), t.Password)
-		if t.User != "" {
-			auth = []string{"AUTH", t.User, t.Password}
-		}
 	}
 	_, err := c.Do(ctx, hello...)
-	var reply Error
-	if errors.As(err, &reply) && strings.HasPrefix(string(reply), "ERR unknown command") { // a Redis before version 6
-		err = nil
-		if t.Password != "" {
-			_, err = c.Do(ctx, auth...)
-		}
-	}
 	if err == nil && t.DB != 0 {
 		_, err = c.Do(ctx, "SELECT", strconv.Itoa(t.DB))
 	}

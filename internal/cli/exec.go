@@ -206,12 +206,6 @@ func (c *execCommand) tellHolder(ctx context.Context, p *program, t Target, own 
 	}
 }
 
-// Meanings of a syntax error of a proxy that does not know the word.
-var (
-	errNoShared = errors.New("the proxy is of an earlier version, which has no shared locks")
-	errNoLimit  = errors.New("the proxy is of an earlier version, which has no locks with a limit")
-)
-
 // await asks for the lock, over a new connection if the proxy goes away meanwhile.
 func (c *execCommand) await(ctx context.Context, h *Holder) (time.Time, error) {
 	verb := "LOCK"
@@ -232,10 +226,6 @@ func (c *execCommand) await(ctx context.Context, h *Holder) (time.Time, error) {
 		switch {
 		case err == nil || errors.Is(err, errBusy):
 			return sure, err
-		case c.Shared && reply == "ERR syntax error":
-			return sure, errNoShared
-		case c.Limit > 0 && reply == "ERR syntax error":
-			return sure, errNoLimit
 		case reply != "" && !temporary(reply):
 			return sure, answered(err)
 		case errors.Is(err, errLost): // taken away at once: ask again

@@ -128,7 +128,7 @@ type holder struct {
 
 // lockOf reads a map of either protocol version.
 func lockOf(v resp.Value, key string) lock {
-	l := lock{Key: key, Mode: "exclusive"} // a proxy of an earlier version has no others
+	l := lock{Key: key}
 	texts := map[string]*string{"key": &l.Key, "owner": &l.Owner, "mode": &l.Mode, "client": &l.Client, "name": &l.Name}
 	numbers := map[string]*int64{"holds": &l.Holds, "ttl-ms": &l.LeaseMS, "fence": &l.Fence, "limit": &l.Limit, "fair-waiters": &l.Fair, "local-waiters": &l.Local}
 	for i := 0; i+1 < len(v.Elems); i += 2 {
