@@ -3,6 +3,7 @@ package cli
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestMistakesAreExplained(t *testing.T) {
@@ -43,6 +44,20 @@ func TestTheNameThatIsMeant(t *testing.T) {
 		}
 		if got := Meant(name, names); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestPatienceIsWrittenAsWithFlock(t *testing.T) {
+	for text, want := range map[string]time.Duration{"0": 0, "10": 10 * time.Second, "0.5": time.Second / 2, ".25": time.Second / 4, "1m30s": 90 * time.Second} {
+		var w patience
+		if err := w.Set(text); err != nil || w != (patience{true, want}) {
+			t.Errorf("%q: %+v, %v", text, w, err)
+		}
+	}
+	for _, text := range []string{"", ".", "1.2.3", "ten", "1e3", "0x10", "99999999999999999999"} {
+		if err := new(patience).Set(text); err == nil {
+			t.Errorf("%q is accepted", text)
 		}
 	}
 }
