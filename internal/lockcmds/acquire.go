@@ -166,7 +166,7 @@ func (w *waiter) Answered(o callOutcome) []byte {
 		w.finish()
 		return failureReply(err)
 	case a.Granted:
-		w.e.damage.Note(w.lock(), a.Damage)
+		w.e.noteDamage(w.lock(), a.Damage)
 		return w.granted(grantOf(a, o.SentAt))
 	}
 	w.claim.Overtaken()
@@ -220,7 +220,7 @@ func (w *waiter) finishLocked() {
 
 // reply answers a finished acquire from a job or a timer. Requires no locks.
 func (w *waiter) reply(reply []byte) {
-	w.e.guard.Do(w.conn(), func() { w.conn().Reply(reply) })
+	w.e.failstop.Do(w.conn(), func() { w.conn().Reply(reply) })
 }
 
 // replySize is enough for the reply with any fence.

@@ -31,13 +31,13 @@ func (w *waiter) call() (a script.Acquired, sentAt time.Time, err error) {
 	if errors.Is(err, contract.ErrInDoubt) {
 		w.claim.Doubt(w.Lease, sentAt)
 	}
-	w.e.damage.Note(w.lock(), a.Damage)
+	w.e.noteDamage(w.lock(), a.Damage)
 	return a, sentAt, err
 }
 
 // deliver tells the client of a grant. If the client has gone, the grant is rolled back at once.
 func (w *waiter) deliver(g grant) {
-	ok := w.e.guard.Do(w.conn(), func() {
+	ok := w.e.failstop.Do(w.conn(), func() {
 		if reply := w.granted(g); reply != nil {
 			w.conn().Reply(reply)
 		}
@@ -69,7 +69,7 @@ func (w *waiter) askAgain(a script.Acquired) {
 		w.e.calls.repeat(&w.sent, repetition{call: w.question().Call, limit: longestPause, certain: true})
 		return
 	}
-	ok := w.e.guard.Do(w.conn(), func() {
+	ok := w.e.failstop.Do(w.conn(), func() {
 		if w.goHome() {
 			return
 		}

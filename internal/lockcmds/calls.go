@@ -26,12 +26,12 @@ import (
 // calls is the calls of one engine. Its methods may be called from any goroutine.
 type calls struct {
 	// Immutable. All but Failover and Lease are required.
-	Client scriptRunner
-	Jobs   jobs.Runner
-	Clock  jobs.Clock
-	Life   context.Context // of the engine's own work
-	Log    *zap.Logger
-	Guard  Guard
+	Client   scriptRunner
+	Jobs     jobs.Runner
+	Clock    jobs.Clock
+	Life     context.Context // of the engine's own work
+	Log      *zap.Logger
+	FailStop FailStop
 
 	Failover func() time.Duration // how long a failover takes, by the topology; 0: there is none. nil: there never is
 	Lease    time.Duration        // of locks

@@ -66,7 +66,10 @@ func (e *Engine) carryOutHold(f *table.Effect) {
 		h.lease.Forget()
 		e.endedLocked(h, f.End)
 	case table.Tell:
-		e.tell(f.Loss)
+		if e.opts.Events.Lost != nil {
+			e.opts.Events.Lost(f.Loss.Reason)
+		}
+		e.losses.Tell(lossReport{f.Loss, e.opts.Clock.Now().Sub(f.Loss.Since)})
 	default:
 		panic("BUG: an effect about no hold")
 	}

@@ -16,7 +16,7 @@ const endingSlice = 128
 // Ended is called once when the client connection has ended: its acquire leaves its wait queue, its leases are no longer
 // renewed, and GRACE applies. It does not block. Requires the session lock.
 func (e *Engine) Ended(session uint64) {
-	defer e.guard.Stop()
+	defer e.failstop.Guard()
 	e.mu.Lock()
 	c := e.sessions[session]
 	if c == nil {

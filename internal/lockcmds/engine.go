@@ -7,12 +7,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
+	"github.com/lockproxy/lockproxy/internal/logging"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
@@ -22,8 +25,8 @@ type Engine struct {
 	jobs     jobs.Runner
 	losses   *announcer
 	calls    *calls
-	guard    Guard
-	damage   damageReporter
+	failstop FailStop
+	entries  *logging.Repeats // of the log, that clients or an outage may repeat
 	client   scriptRunner
 	watchdog *watchdog.Watchdog
 	confirm  *confirmer
@@ -44,6 +47,12 @@ type Engine struct {
 	done    chan struct{} // closed when Run has returned
 }
 
+// Entries of the log of one kind that are written one by one in a period. The others of the period have one summary.
+const (
+	entriesMost   = 100
+	entriesPeriod = 10 * time.Second
+)
+
 // New checks the options. It starts nothing: Run does.
 func New(o Options) (*Engine, error) {
 	opts, err := o.checked()
@@ -51,10 +60,11 @@ func New(o Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		opts:   opts,
-		client: scriptRunner{Topology: opts.Redis},
-		guard:  Guard{Log: opts.Logger},
-		done:   make(chan struct{}),
+		opts:     opts,
+		client:   scriptRunner{Topology: opts.Redis},
+		failstop: FailStop{Log: opts.Logger},
+		entries:  logging.NewRepeats(opts.Logger, entriesMost, entriesPeriod),
+		done:     make(chan struct{}),
 
 		told:     observe.Observers{opts.SlowLog},
 		defaults: opts.present(),
@@ -67,14 +77,15 @@ func New(o Options) (*Engine, error) {
 	if opts.Told != nil {
 		e.told = append(e.told, opts.Told)
 	}
-	e.jobs = opts.Jobs.NewRunner(e.guard.Crash)
+	e.jobs = opts.Jobs.NewRunner(e.failstop.Crash)
 	e.life, e.end = context.WithCancel(context.Background())
 	e.calls = &calls{
-		Client: e.client, Jobs: e.jobs, Clock: opts.Clock, Life: e.life, Log: opts.Logger, Guard: e.guard,
+		Client: e.client, Jobs: e.jobs, Clock: opts.Clock, Life: e.life, Log: opts.Logger, FailStop: e.failstop,
 		Failover: opts.Failover, Lease: opts.Lease,
 	}
-	e.damage.Clock, e.damage.Logger, e.damage.Repaired, e.damage.Servers = opts.Clock, opts.Logger, opts.Events.Repaired, opts.Redis.Servers
-	e.losses = newAnnouncer(announceOptions{Jobs: e.jobs, Redis: opts.Redis, Life: e.life, Logger: opts.Logger})
+	e.losses = &announcer{
+		jobs: e.jobs, redis: opts.Redis, life: e.life, failstop: e.failstop, logger: opts.Logger, entries: e.entries,
+	}
 	e.watchdog, err = watchdog.New(watchdog.Options{
 		Renew: e.client.Renew, OnLost: e.onLost, Renewed: opts.Events.Renewed, Logger: opts.Logger, Now: opts.Clock.Now,
 		Submit: func(job func()) { e.jobs.Submit(jobs.Renewal, job) },
@@ -105,7 +116,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	err := e.watchdog.Run(e.life)
 	link.Wait()
 	e.client.Close()
-	e.losses.Close()
+	e.entries.Flush()
 	return err
 }
 
@@ -119,7 +130,7 @@ func (e *Engine) Start(s contract.Caller, c grammar.Command) { e.StartFor(s, c, 
 // engine that has a hold carries out the commands about it, on the session's own connection and with the session's
 // present rights. All other work, also waiting, is done by the session's present engine, its home.
 func (e *Engine) StartFor(s contract.Caller, c grammar.Command, home *Engine) {
-	defer e.guard.Stop()
+	defer e.failstop.Guard()
 	switch c.Verb {
 	case grammar.Lock, grammar.TryLock, grammar.FairLock:
 		now := e.opts.Clock.Now()
@@ -144,7 +155,7 @@ func (e *Engine) StartFor(s contract.Caller, c grammar.Command, home *Engine) {
 // Keeps reports whether the engine keeps a hold that the command is about, and in which the session has a part.
 // Requires the session lock.
 func (e *Engine) Keeps(session uint64, cmd grammar.Command) bool {
-	defer e.guard.Stop()
+	defer e.failstop.Guard()
 	switch cmd.Verb {
 	case grammar.Lock, grammar.TryLock, grammar.FairLock, grammar.Unlock, grammar.ExtendLock:
 	default:
@@ -163,7 +174,7 @@ func (e *Engine) Keeps(session uint64, cmd grammar.Command) bool {
 // Leave forgets a session that holds nothing here and waits for nothing. It reports whether it has; else the session
 // stays known. The session may come back. None of its commands is on its way.
 func (e *Engine) Leave(session uint64) bool {
-	defer e.guard.Stop()
+	defer e.failstop.Guard()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if c := e.sessions[session]; c != nil && (c.asks != nil || c.Holding() > 0) {
@@ -199,5 +210,22 @@ func (e *Engine) Close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("close the lock engine: %w", context.Cause(ctx))
+	}
+}
+
+// noteDamage tells operators of a foreign value that the script of an acquire or a release has found in a key beside the
+// lock.
+func (e *Engine) noteDamage(key string, found script.Damage) {
+	switch found {
+	case script.NoDamage:
+	case script.CounterReplaced:
+		if f := e.opts.Events.Repaired; f != nil {
+			f()
+		}
+		e.entries.Write(zap.WarnLevel, "the fence counter held no possible fence and was set to Redis's time", "",
+			zap.String("counter", script.FenceOf(key, e.client.Servers().Slots)), logging.Text("key", key))
+	case script.NoQueue:
+		e.entries.Write(zap.WarnLevel, "the key of the fair queue has another type and counts as an empty queue", "",
+			logging.Text("queue", script.Queue(key)), logging.Text("key", key))
 	}
 }

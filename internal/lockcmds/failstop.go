@@ -15,36 +15,36 @@ import (
 // Every way into the engine that can change something is guarded, because sessions and pools recover from panics: calls
 // of a session (Start, StartFor, Keeps, Leave, Unblock, Ended), Drain, functions that a session runs, jobs, and the
 // callbacks of the watchdog. Timers and the link to Redis need no guard: no panic is recovered there. The questions of
-// status and sweeps (WaitsFor, EachHold, EachContended, OldestWait, Held, Idle) have none: they change nothing.
+// status and sweeps (WaitsFor, EachHold, EachContended, OldestWait, List, Idle) have none: they change nothing.
 
-// Guard guards the ways into one engine.
-type Guard struct{ Log *zap.Logger }
+// FailStop guards the ways into one engine.
+type FailStop struct{ Log *zap.Logger }
 
-// Stop is deferred by every way into the engine that can change something.
-func (g Guard) Stop() {
+// Guard is deferred by every way into the engine that can change something.
+func (s FailStop) Guard() {
 	if r := recover(); r != nil {
-		g.Crash(r)
+		s.Crash(r)
 	}
 }
 
 // Crash ends the process because of what a goroutine has panicked with.
-func (g Guard) Crash(r any) {
-	g.Log.Fatal("BUG: panic in the lock engine: the process ends, and its leases run out",
+func (s FailStop) Crash(r any) {
+	s.Log.Fatal("BUG: panic in the lock engine: the process ends, and its leases run out",
 		zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
 }
 
 // Do runs f with the session locked. It returns false, and does not run f, if the session has ended. Requires no locks.
-func (g Guard) Do(s contract.Session, f func()) bool {
-	return s.Do(func() {
-		defer g.Stop()
+func (s FailStop) Do(in contract.Session, f func()) bool {
+	return in.Do(func() {
+		defer s.Guard()
 		f()
 	})
 }
 
 // AfterUnlock has f run when the session is not locked any more. Requires the session lock.
-func (g Guard) AfterUnlock(s contract.Session, f func()) {
-	s.AfterUnlock(func() {
-		defer g.Stop()
+func (s FailStop) AfterUnlock(of contract.Session, f func()) {
+	of.AfterUnlock(func() {
+		defer s.Guard()
 		f()
 	})
 }

@@ -2,6 +2,7 @@ package lockcmds
 
 import (
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,12 +18,16 @@ import (
 
 // exits takes the place of the end of the process.
 type exits struct {
-	ended chan string
-	leave bool // the goroutine goes no further, and what it has locked stays locked
+	ended chan map[string]any // the fields of the entry in the log
+	leave bool                // the goroutine goes no further, and what it has locked stays locked
 }
 
-func (e exits) OnWrite(entry *zapcore.CheckedEntry, _ []zapcore.Field) {
-	e.ended <- entry.Message
+func (e exits) OnWrite(_ *zapcore.CheckedEntry, fields []zapcore.Field) {
+	entry := zapcore.NewMapObjectEncoder()
+	for _, f := range fields {
+		f.AddTo(entry)
+	}
+	e.ended <- entry.Fields
 	if e.leave {
 		runtime.Goexit()
 	}
@@ -31,7 +36,10 @@ func (e exits) OnWrite(entry *zapcore.CheckedEntry, _ []zapcore.Field) {
 func (e exits) await(t *testing.T) {
 	t.Helper()
 	select {
-	case <-e.ended:
+	case entry := <-e.ended:
+		if stack, _ := entry["stack"].(string); entry["panic"] == nil || !strings.Contains(stack, "failstop_test.go") {
+			t.Errorf("the log lacks the panic or its stack: %v", entry)
+		}
 	case <-time.After(patience):
 		t.Fatal("the process goes on")
 	}
@@ -54,7 +62,7 @@ func failing(t *testing.T, srv *redistest.Server, e exits) (p *proxy, broken *at
 // A session recovers from its panics. One under a mutex of the engine must not end there: half of a change is left behind, and the leases
 // of clients that have gone go on being renewed.
 func TestAPanicUnderAMutexOfTheEngineEndsTheProcess(t *testing.T) {
-	e := exits{ended: make(chan string, 10), leave: true}
+	e := exits{ended: make(chan map[string]any, 10), leave: true}
 	p, broken := failing(t, redistest.Start(t), e)
 	holder, waiter := p.session(2), p.session(2)
 	holder.fence("LOCK k")
@@ -68,18 +76,18 @@ func TestAPanicUnderAMutexOfTheEngineEndsTheProcess(t *testing.T) {
 }
 
 func TestAPanicOnAnyWayIntoTheEngineEndsTheProcess(t *testing.T) {
-	e := exits{ended: make(chan string, 10)}
+	e := exits{ended: make(chan map[string]any, 10)}
 	p, _ := failing(t, redistest.Start(t), e)
 	s := p.session(2)
 	mistake := func() { panic("mistake") }
 	// An engine without most of what it needs.
 	halved := func() *Engine {
-		return &Engine{guard: p.e.guard, sessions: map[uint64]*clientSession{1: {asks: &waiter{}}}}
+		return &Engine{failstop: p.e.failstop, sessions: map[uint64]*clientSession{1: {asks: &waiter{}}}}
 	}
 	for where, provoke := range map[string]func(){
 		"a job":       func() { p.e.jobs.Submit(jobs.Attempt, mistake) },
-		"Do":          func() { p.e.guard.Do(s, mistake) },
-		"AfterUnlock": func() { s.Lock(); p.e.guard.AfterUnlock(s, mistake); s.Unlock() },
+		"Do":          func() { p.e.failstop.Do(s, mistake) },
+		"AfterUnlock": func() { s.Lock(); p.e.failstop.AfterUnlock(s, mistake); s.Unlock() },
 		"Start":       func() { p.e.Start(s.Caller(), grammar.Command{}) },
 		"StartFor":    func() { halved().StartFor(s.Caller(), grammar.Command{Verb: grammar.Lock}, p.e) },
 		"Ended":       func() { halved().Ended(1) },

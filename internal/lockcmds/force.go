@@ -68,7 +68,7 @@ func (e *Engine) forced(key string, ended script.Forced) {
 // no loss. A holder here whose grant is still on its way learns it from its next renewal. Requires no locks of this
 // package.
 func (e *Engine) Forced(key string, ended script.Forced) {
-	defer e.guard.Stop()
+	defer e.failstop.Guard()
 	e.step(func(t *table.Table) {
 		h := t.HoldByFence(key, ended.Fence)
 		switch {
@@ -98,7 +98,7 @@ const tellAgainAfter = time.Second
 // look asks Redis whether the grant of a message goes on, if it is held here. If it is over, that is a loss, unless the
 // message proves that it was released by its handle. Requires no locks.
 func (e *Engine) look(m script.ForcedMessage) {
-	defer e.guard.Stop()
+	defer e.failstop.Guard()
 	k, ok := e.beginLook(m.Lock, m.Fence)
 	if !ok {
 		return

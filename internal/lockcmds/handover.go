@@ -108,6 +108,6 @@ func (o *offer) answeredLocked(a script.Released, sentAt time.Time, err error) (
 // the session lock of s.
 func (o *offer) deliver(s contract.Session, to *waiter, g grant) {
 	if to != nil {
-		o.e.guard.AfterUnlock(s, func() { to.deliver(g) })
+		o.e.failstop.AfterUnlock(s, func() { to.deliver(g) })
 	}
 }

@@ -209,21 +209,3 @@ func (e *Engine) heldSlice(slice []lockInfo, end int) ([]lockInfo, int) {
 	}
 	return slice, begin
 }
-
-// tell announces a loss: to metrics, to the log, to the holders by a push, to subscribers by a channel. It leaves the
-// work to a job.
-func (e *Engine) tell(l *table.Loss) {
-	if e.opts.Events.Lost != nil {
-		e.opts.Events.Lost(l.Reason)
-	}
-	e.losses.Tell(lossReport{
-		Key: l.Key.Lock, Owner: l.Key.Owner, Fence: l.Fence, Reason: l.Reason, Expired: l.Reason == string(watchdog.ReasonExpired), Published: l.Reason == string(reasonForced),
-		Held: e.opts.Clock.Now().Sub(l.Since), Client: contract.ClientInfo(l.Client),
-		Push: func(push []byte) {
-			for _, c := range l.To {
-				s := c.Tag.(*clientSession).Conn
-				e.guard.Do(s, func() { s.Push(push) })
-			}
-		},
-	})
-}

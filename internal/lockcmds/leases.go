@@ -26,10 +26,10 @@ func (e *Engine) ordered(s contract.Session, h *watchedHold, send, unsent func()
 	e.mu.Lock()
 	lease := h.lease
 	e.mu.Unlock()
-	order(e.guard, s, lease, send, unsent)
+	order(e.failstop, s, lease, send, unsent)
 }
 
-func order(guard Guard, s contract.Session, l *watchdog.Lease, send, unsent func()) {
+func order(failstop FailStop, s contract.Session, l *watchdog.Lease, send, unsent func()) {
 	const (
 		asking  = iota
 		free    // no renewal is on its way
@@ -40,7 +40,7 @@ func order(guard Guard, s contract.Session, l *watchdog.Lease, send, unsent func
 		if state.CompareAndSwap(asking, free) {
 			return // still in Pause, on this goroutine or another: the session is locked already
 		}
-		if !guard.Do(s, send) {
+		if !failstop.Do(s, send) {
 			unsent()
 		}
 	})

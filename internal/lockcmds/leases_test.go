@@ -36,7 +36,7 @@ func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 	s := locktest.New(t, nil, 1, 2, nil)
 	done := make(chan struct{})
 	s.Lock()
-	order(Guard{}, s, l, func() { close(done) }, nil)
+	order(FailStop{}, s, l, func() { close(done) }, nil)
 	s.Unlock()
 	select {
 	case <-done:
@@ -46,7 +46,7 @@ func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 	close(answer)
 	<-done
 	now := false
-	order(Guard{}, s, l, func() { now = true }, nil)
+	order(FailStop{}, s, l, func() { now = true }, nil)
 	if !now {
 		t.Fatal("not sent at once though no renewal was on its way")
 	}

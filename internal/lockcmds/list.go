@@ -34,7 +34,7 @@ func (e *Engine) show(s contract.Caller, make func(now int64) []byte) {
 		}
 		e.calls.Background(jobs.List, func() {
 			reply := make(now)
-			e.guard.Do(s.Session, func() { s.Reply(reply) })
+			e.failstop.Do(s.Session, func() { s.Reply(reply) })
 		})
 		return nil
 	}}})

@@ -1,10 +1,25 @@
 package lockcmds
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
+	"github.com/lockproxy/lockproxy/internal/logging"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // What our clock says is lost, and Redis may have left, is dropped. What Redis says is gone needs no drop.
@@ -59,5 +74,132 @@ func TestALossIsToldOnceAndTheRestIsDropped(t *testing.T) {
 func TestLossReasonsAreAllReasons(t *testing.T) {
 	if got := strings.Join(LossReasons(), " "); got != "gone deadline expired max-hold forced" {
 		t.Errorf("%q", got)
+	}
+}
+
+// laterLoss keeps the jobs until the test runs them.
+type laterLoss struct {
+	jobs.Runner
+	tasks []func()
+}
+
+func (l *laterLoss) Submit(_ jobs.Class, task func()) { l.tasks = append(l.tasks, task) }
+
+func (l *laterLoss) run() {
+	for len(l.tasks) > 0 {
+		task := l.tasks[0]
+		l.tasks = l.tasks[1:]
+		task()
+	}
+}
+
+// recorder is a Redis that notes what is published.
+type recorder struct {
+	redislink.Topology
+	announceNode
+}
+
+type announceNode struct {
+	redislink.Node
+	published []string
+	err       error
+}
+
+func (r *recorder) Node(string) redislink.Node { return &r.announceNode }
+
+func (r *announceNode) Publish(_ context.Context, messages []redislink.Message) error {
+	for _, m := range messages {
+		r.published = append(r.published, m.Channel+" "+m.Text)
+	}
+	return r.err
+}
+
+// pushed is a session that takes pushes.
+type pushed struct {
+	contract.Session
+	take func(push []byte)
+}
+
+func (p pushed) Do(f func()) bool {
+	f()
+	return true
+}
+
+func (p pushed) Push(b []byte) { p.take(b) }
+
+// lossOf is a loss of one session.
+func lossOf(key string, fence int64, push func([]byte)) lossReport {
+	s := &table.Session{Tag: &clientSession{Conn: pushed{take: push}}}
+	return lossReport{Loss: &table.Loss{Key: table.Key{Lock: key}, Fence: fence, Reason: table.ReasonGone, To: []*table.Session{s}}}
+}
+
+func TestLossesAreToldInOrderAndInBatches(t *testing.T) {
+	runner, redis := &laterLoss{}, &recorder{announceNode: announceNode{err: errors.New("down")}}
+	a := &announcer{jobs: runner, redis: redis, life: t.Context(), logger: zap.NewNop(), entries: logging.NewRepeats(zap.NewNop(), 1, time.Hour)}
+	const many = 2*mostMessages + 3
+	var pushed, published []string
+	for n := range many {
+		a.Tell(lossOf(fmt.Sprint("k", n), int64(n), func(push []byte) {
+			if n == 7 { // while the job runs
+				a.Tell(lossOf("late", 0, func([]byte) { pushed = append(pushed, "late") }))
+			}
+			pushed = append(pushed, string(push))
+		}))
+		published = append(published, fmt.Sprintf("lockproxy:lost:{k%d} %d gone", n, n))
+	}
+	if len(runner.tasks) != 1 {
+		t.Fatalf("%d jobs begin", len(runner.tasks))
+	}
+	runner.run()
+	if len(pushed) != many+1 || pushed[many] != "late" || pushed[5] != ">4\r\n$9\r\nlock-lost\r\n$2\r\nk5\r\n:5\r\n$4\r\ngone\r\n" {
+		t.Errorf("%d pushes, the sixth is %q", len(pushed), pushed[5])
+	}
+	if !slices.Equal(redis.published, append(published, "lockproxy:lost:{late} 0 gone")) {
+		t.Errorf("published %q", redis.published)
+	}
+	if a.busy || a.list != nil {
+		t.Error("the announcer keeps what it has told")
+	}
+}
+
+func TestTheEndOfAnEngineWritesTheSummaryOfItsLosses(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	p := startProxy(t, redistest.Start(t), func(o *Options) { o.Logger = zap.New(core) })
+	for range entriesMost + 3 {
+		p.e.losses.Tell(lossOf("k", 1, func([]byte) {}))
+	}
+	entries := func() []observer.LoggedEntry { return logs.FilterMessage("lease lost").All() }
+	redistest.Eventually(t, patience, "all that is told at once", func() bool { return len(entries()) == entriesMost && p.e.losses.told() })
+	if err := p.e.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-p.e.done // before the period of the summary ends
+	if all := entries(); len(all) != entriesMost+1 || all[entriesMost].ContextMap()["repeated"] != int64(3) {
+		t.Errorf("%d entries", len(all))
+	}
+}
+
+func (a *announcer) told() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.busy
+}
+
+func TestDamageIsCountedAlwaysAndLoggedForAWhile(t *testing.T) {
+	core, entries := observer.New(zap.WarnLevel)
+	w, repaired := newLockWorld(t), 0
+	w.entries, w.opts.Events.Repaired = logging.NewRepeats(zap.New(core), 1, time.Hour), func() { repaired++ }
+	w.noteDamage("k", script.NoDamage)
+	for range 3 {
+		w.noteDamage("k", script.CounterReplaced)
+		w.noteDamage("k", script.NoQueue)
+	}
+	if repaired != 3 || entries.Len() != 2 {
+		t.Errorf("%d repaired, %d entries", repaired, entries.Len())
+	}
+	for _, e := range entries.All() {
+		if e.ContextMap()["key"] != "k" {
+			t.Errorf("%s: %v", e.Message, e.ContextMap())
+		}
 	}
 }

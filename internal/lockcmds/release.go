@@ -114,7 +114,7 @@ func (r *release) Answered(o callOutcome) []byte {
 	if r.Hold != nil && isOverwritten(err) {
 		overwritten, a, err = err, script.Released{Status: script.NotHolder}, nil
 	}
-	r.e.damage.Note(r.Key.Lock, a.Damage)
+	r.e.noteDamage(r.Key.Lock, a.Damage)
 	var to *waiter
 	var g grant
 	var reply table.Reply

@@ -108,7 +108,7 @@ func (c *calls) SendAt(now time.Time, call script.Call, r *callRequest) {
 // Done implements contract.Asker.
 func (r *callRequest) Done(v resp.Value, err error) []byte {
 	c := r.calls
-	defer c.Guard.Stop()
+	defer c.FailStop.Guard()
 	defer c.sent.End()
 	defer c.unfinished.Add(-1)
 	if errors.Is(err, contract.ErrInDoubt) {
@@ -160,7 +160,7 @@ func (c *calls) repeat(r *callRequest, again repetition) {
 				if again.certain { // a doubt has its own time, although that for the hash slot is over
 					until = later(until, c.Clock.Now().Add(c.DoubtLimit()))
 				}
-				if !c.Guard.Do(r.Session, func() { r.For.Doubted(sentAt) }) {
+				if !c.FailStop.Do(r.Session, func() { r.For.Doubted(sentAt) }) {
 					r.For.Doubted(sentAt)
 				}
 			}
@@ -172,7 +172,7 @@ func (c *calls) repeat(r *callRequest, again repetition) {
 			}
 		}
 		o := callOutcome{Reply: v, Err: err, SentAt: sentAt, Repeated: again.repeated}
-		alive := c.Guard.Do(r.Session, func() {
+		alive := c.FailStop.Do(r.Session, func() {
 			if reply := r.For.Answered(o); reply != nil {
 				r.Session.Reply(reply)
 			}

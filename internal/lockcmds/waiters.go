@@ -17,7 +17,7 @@ func waiterOf(w *table.Waiter) *waiter { return w.Tag.(*waiter) }
 // Unblock ends the wait of a session, as CLIENT UNBLOCK asks: as if its time were up, or with an error. It reports
 // whether the session was waiting. Requires the session lock.
 func (e *Engine) Unblock(session uint64, withError bool) (waited bool) {
-	defer e.guard.Stop()
+	defer e.failstop.Guard()
 	e.step(func(t *table.Table) {
 		c := e.sessions[session]
 		switch {
@@ -33,7 +33,7 @@ func (e *Engine) Unblock(session uint64, withError bool) (waited bool) {
 
 // Drain refuses all waiters, and those to come, with -OVERLOADED. Holders keep their leases. Requires no locks.
 func (e *Engine) Drain() {
-	defer e.guard.Stop()
+	defer e.failstop.Guard()
 	e.step(func(t *table.Table) {
 		e.draining = true
 		t.RemoveAll(errDraining)

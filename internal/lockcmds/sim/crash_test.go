@@ -56,9 +56,9 @@ func TestAPanicOfAnEngineBreaksARule(t *testing.T) {
 	func() {
 		defer w.crashed()
 		w.start(func() {
-			outer, inner := lockcmds.Guard{Log: crashes}, lockcmds.Guard{Log: crashes}
-			defer outer.Stop()
-			defer inner.Stop()
+			outer, inner := lockcmds.FailStop{Log: crashes}, lockcmds.FailStop{Log: crashes}
+			defer outer.Guard()
+			defer inner.Guard()
 			panic("the list has no head")
 		})
 	}()
