@@ -15,7 +15,7 @@ import (
 // Every way into the engine that can change something is guarded, because sessions and pools recover from panics: calls
 // of a session (Start, StartFor, Keeps, Leave, Unblock, Ended), Drain, functions that a session runs, jobs, and the
 // callbacks of the watchdog. Timers and the link to Redis need no guard: no panic is recovered there. The questions of
-// status and sweeps (WaitsFor, EachHold, EachContended, OldestWait, List, Idle) have none: they change nothing.
+// status and sweeps (WaitsFor, OldestWait, List, Idle, those of survey.go) have none: they change nothing.
 
 // FailStop guards the ways into one engine.
 type FailStop struct{ Log *zap.Logger }

@@ -136,7 +136,7 @@ func TestASessionThatHasReleasedItsHoldsIsNotToldOfALoss(t *testing.T) {
 	fence := itoa(a.fence("LOCK k OWNER me"))
 	b.fence("LOCK k OWNER me")
 	a.want("UNLOCK k OWNER me", ":0")
-	if held := p.e.Held(0); len(held) != 1 || held[0].Client.Addr != b.Caller().Info.Addr {
+	if held := p.e.List(0); len(held) != 1 || held[0].Client.Addr != b.Caller().Info.Addr {
 		t.Errorf("held: %+v, want it by the client that still holds the lock", held)
 	}
 	c.want("FORCEUNLOCK k", ":1")

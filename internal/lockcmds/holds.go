@@ -184,28 +184,3 @@ func (e *Engine) holderLocked(lock string) observe.Party {
 	c := h.Client()
 	return observe.Party{Owner: h.Owner, Addr: c.Addr, Name: c.Name}
 }
-
-// heldSlice is a lockSource: the holds, each with its waiters at this proxy. It walks backwards: the last hold, which
-// takes the place of one that ends, has been seen already. Requires no locks.
-func (e *Engine) heldSlice(slice []lockInfo, end int) ([]lockInfo, int) {
-	now := e.opts.Clock.Now()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	held := e.table.Holds()
-	if end < 0 || end > len(held) {
-		end = len(held)
-	}
-	begin := max(0, end-listSlice)
-	for _, entry := range held[begin:end] {
-		h := holdOf(entry)
-		i := lockInfo{
-			Key: h.Lock, Owner: h.Owner, Holds: h.Count, Fence: h.Fence,
-			TTL: max(0, h.lease.Deadline().Sub(now).Milliseconds()), Client: contract.ClientInfo(h.Client()),
-			Since: h.Since, Fixed: h.Fixed, Mode: kindOf(h.Key).Mode(),
-		}
-		all, fair := e.countLocked(h.Lock)
-		i.Local, i.Fair = int64(all), int64(fair)
-		slice = append(slice, i)
-	}
-	return slice, begin
-}

@@ -32,8 +32,11 @@ func (e *Engine) startInfo(s contract.Caller, cmd grammar.Command) {
 		e.mu.Unlock()
 		first := holders[0]
 		i := lockInfo{
-			Owner: first.Owner, Holds: first.Holds, TTL: a.PTTL.Milliseconds(), Fence: first.Fence, Fair: a.FairWaiters, Local: int64(local),
-			Held: script.HeldFor(first.Fence, a.Now), Mode: a.Mode, Limit: a.Limit, Client: first.Client,
+			Hold: Hold{
+				Owner: first.Owner, Holds: first.Holds, TTL: a.PTTL, Fence: first.Fence, Mode: a.Mode,
+				Waiters: local, Fair: int(a.FairWaiters), Client: first.Client,
+			},
+			Held: script.HeldFor(first.Fence, a.Now), Limit: a.Limit,
 		}
 		if a.Mode != script.ModeExclusive || len(holders) > 1 {
 			i.Holders = holders

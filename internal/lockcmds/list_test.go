@@ -74,14 +74,14 @@ func TestListHasWhatIsThereAllTheTime(t *testing.T) {
 	e, _, all := stocked(t, 5*listSlice)
 	seen := map[string]int{}
 	gone := map[string]bool{}
-	var slice []lockInfo
-	for end, turn := -1, 0; end != 0; turn++ {
-		slice, end = e.heldSlice(slice[:0], end)
-		for _, i := range slice {
-			seen[i.Key]++
+	var list []Hold
+	for h := range e.holds() {
+		list = append(list, h)
+		if seen[h.Key]++; len(list)%listSlice != 0 {
+			continue
 		}
 		e.step(func(l *table.Table) {
-			for i := turn; i < len(all); i += 7 { // from everywhere
+			for i := len(list) / listSlice; i < len(all); i += 7 { // from everywhere
 				if h := all[i]; !gone[h.Lock] {
 					gone[h.Lock] = true
 					l.Drop(h)
@@ -97,8 +97,8 @@ func TestListHasWhatIsThereAllTheTime(t *testing.T) {
 	if n := len(all) - len(gone); e.Holds() != n {
 		t.Errorf("%d counted, want %d", e.Holds(), n)
 	}
-	if found := firstByKey(append(slices.Clone(slice), slice...), 0); len(found) != len(slice) {
-		t.Errorf("%d of %d, each seen twice", len(found), len(slice))
+	if found := firstByKey(append(slices.Clone(list), list...), 0); len(found) != len(seen) {
+		t.Errorf("%d of %d, each seen twice", len(found), len(seen))
 	}
 }
 
@@ -135,4 +135,39 @@ func longestWait(e *Engine) (longest time.Duration) {
 		}
 	}
 	return longest
+}
+
+func keys(list []Hold) (names []string) {
+	for _, i := range list {
+		names = append(names, i.Key)
+	}
+	return names
+}
+
+func TestFindIsSortedMatchedAndBounded(t *testing.T) {
+	var held []Hold
+	for i := range 3 * listSlice {
+		held = append(held, Hold{Key: fmt.Sprintf("k%04d", 3*listSlice-i), Owner: "o"})
+	}
+	held = append(held, Hold{Key: "other", Owner: "o"}, Hold{Key: "other", Owner: "p"}, Hold{Key: "other", Owner: "o"})
+	for _, c := range []struct {
+		pattern string
+		most    int
+		first   string
+		n       int
+	}{
+		{"", 0, "k0001", 3*listSlice + 2}, // each owner of a key once
+		{"", 2, "k0001", 2},
+		{"k000*", 0, "k0001", 9},
+		{"other", 5, "other", 2},
+		{"none", 0, "", 0},
+	} {
+		found := keys(findIn(slices.Values(held), len(held), c.pattern, c.most))
+		if len(found) != c.n || !slices.IsSorted(found) || c.n > 0 && found[0] != c.first {
+			t.Errorf("%q %d: %d locks, %.3q", c.pattern, c.most, len(found), found)
+		}
+	}
+	if found := findIn(slices.Values([]Hold(nil)), 0, "", 0); len(found) != 0 {
+		t.Errorf("%v", found)
+	}
 }

@@ -355,7 +355,9 @@ func TestDeadFairHeadIsRemovedForShortWaits(t *testing.T) {
 					fenceIn(t, got)
 					break
 				}
-				p.e.EachContended(func(c Contended) { t.Errorf("listed although nobody waits: %+v", c) })
+				for c := range p.e.contended() {
+					t.Errorf("listed although nobody waits: %+v", c)
+				}
 				if time.Since(start) > c.least+10*time.Second {
 					t.Fatal("the lock is free, and is granted to nobody")
 				}

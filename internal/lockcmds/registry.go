@@ -114,6 +114,8 @@ func NewRegistry(opts RegistryOptions) (*Registry, error) {
 var (
 	ErrFull   = errors.New("no lock engine is free for this identity")
 	ErrClosed = errors.New("the lock engines have been closed")
+	// ErrUnknown is for an operator.
+	ErrUnknown = errors.New("no client of this proxy uses locks as that user in that database")
 )
 
 // Join returns the identity's engine for one more session, starting it on owner's account if need be. Each call is
@@ -326,12 +328,48 @@ func (r *Registry) Held() int {
 func (r *Registry) Waiting() int { return int(r.waiting.Load()) }
 
 // List lists the locks that clients of this proxy hold, at most that number of each engine.
-func (r *Registry) List(most int) []Held {
-	var list []Held
+func (r *Registry) List(most int) []Hold {
+	var list []Hold
 	for _, e := range r.all() {
-		list = append(list, e.Held(most)...)
+		list = append(list, e.List(most)...)
 	}
 	return list
+}
+
+// OldestWait is when the command came that waits for a lock for longest; the zero time: none waits. It costs O(1) for
+// each engine.
+func (r *Registry) OldestWait() (oldest time.Time) {
+	for _, e := range r.all() {
+		if t := e.OldestWait(); !t.IsZero() && (oldest.IsZero() || t.Before(oldest)) {
+			oldest = t
+		}
+	}
+	return oldest
+}
+
+// Force ends a lock for an operator, on the connection of an engine of that identity. fence names the grant that is
+// meant; 0: one without a fence. false: the lock is free, or another grant holds it.
+func (r *Registry) Force(ctx context.Context, user string, db int, key string, fence int64, operator string) (bool, error) {
+	var by *IdentityEngine
+	for _, e := range r.all() {
+		if e.id.DB == db && e.id.User == user {
+			by = e
+		}
+	}
+	if by == nil {
+		return false, ErrUnknown
+	}
+	return by.Force(ctx, key, fence, operator)
+}
+
+// forced says that the engine of an identity has ended a grant by force. The holder and the waiters may be of other
+// identities.
+func (r *Registry) forced(by EngineID, key string, ended script.Forced) {
+	for _, e := range r.all() {
+		if e.id.DB == by.DB && e.id != by {
+			e.Forced(key, ended)
+		}
+	}
 }
 
 // Len is the number of engines.

@@ -78,22 +78,13 @@ func noReplicasReply() []byte {
 // overloadedReply says why the client may not wait.
 func overloadedReply(why string) []byte { return resp.AppendError(nil, resp.Overloaded, why) }
 
-// lockInfo is what LOCKINFO and LOCKLIST show of one lock.
+// lockInfo is what LOCKINFO and LOCKLIST show of one lock. Without a Key it is for LOCKINFO, which does not show a Client
+// without an address: it is none of this proxy.
 type lockInfo struct {
-	Key          string // shown by LOCKLIST only; empty: LOCKINFO
-	Owner        string
-	Holds, Fence int64
-	TTL          int64               // in milliseconds
-	Fair, Local  int64               // waiters: in the fair queue, and of this proxy
-	Client       contract.ClientInfo // without an address: it is none of this proxy, and LOCKINFO does not show it
-	Held         time.Duration       // of the grant; negative: not known, and not shown
-	Mode         string              // of the hold
-	Limit        int64               // how many may hold it; 0: not known, and not shown
-	Holders      []lockHolder        // all of them; nil: only that one, or it is not known
-
-	// For operators only.
-	Since time.Time // when the command was sent that acquired it
-	Fixed bool      // the client has set the lease: it is not renewed
+	Hold
+	Held    time.Duration // of the grant; negative: not known, and not shown
+	Limit   int64         // how many may hold it; 0: not known, and not shown
+	Holders []lockHolder  // all of them; nil: only that one, or it is not known
 }
 
 // lockHolder is one of the owners that hold a lock.
@@ -127,10 +118,10 @@ func appendLockInfo(dst []byte, proto int, i lockInfo) []byte {
 	}
 	dst = appendText(dst, "owner", i.Owner)
 	dst = appendNumber(dst, "holds", i.Holds)
-	dst = appendNumber(dst, "ttl-ms", i.TTL)
+	dst = appendNumber(dst, "ttl-ms", i.TTL.Milliseconds())
 	dst = appendNumber(dst, "fence", i.Fence)
-	dst = appendNumber(dst, "fair-waiters", i.Fair)
-	dst = appendNumber(dst, "local-waiters", i.Local)
+	dst = appendNumber(dst, "fair-waiters", int64(i.Fair))
+	dst = appendNumber(dst, "local-waiters", int64(i.Waiters))
 	if listed || i.Client.Addr != "" {
 		dst = appendText(dst, "client", i.Client.Addr)
 		dst = appendText(dst, "name", i.Client.Name)

@@ -43,7 +43,7 @@ func TestNotHeldNamesWhatTheCommandNamed(t *testing.T) {
 }
 
 func TestAppendInfoIsAMap(t *testing.T) {
-	i := lockInfo{Owner: "o", Holds: 1, Fence: 7, TTL: 5, Fair: 2, Local: 3, Held: -1}
+	i := lockInfo{Hold: Hold{Owner: "o", Holds: 1, Fence: 7, TTL: 5 * time.Millisecond, Fair: 2, Waiters: 3}, Held: -1}
 	for proto, head := range map[int]string{2: "*14\r\n", 3: "%7\r\n"} {
 		if got := string(appendLockInfo(nil, proto, i)); !strings.HasPrefix(got, head) || strings.Contains(got, "client") {
 			t.Errorf("protocol %d: %q", proto, got)

@@ -5,6 +5,8 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // startSlow executes LOCKSLOW: the slow waits and holds of sessions of this user and database, as known here. Redis is
@@ -23,4 +25,55 @@ func (e *Engine) startSlow(s contract.Caller, cmd grammar.Command) {
 			return slowHelpReply()
 		}
 	})
+}
+
+// slowReply is the reply of LOCKSLOW GET.
+func slowReply(proto int, entries []*observe.Entry) []byte {
+	dst := redcon.AppendArray(nil, len(entries))
+	for _, e := range entries {
+		pairs := 11
+		if e.Kind == observe.Wait {
+			pairs = 13
+		}
+		dst = resp.AppendMapHeader(dst, proto, pairs)
+		dst = appendNumber(dst, "id", e.ID)
+		dst = appendNumber(dst, "time", e.At.Unix())
+		dst = appendText(dst, "kind", string(e.Kind))
+		dst = appendText(dst, "key", e.Key)
+		dst = appendText(dst, "mode", e.Mode)
+		dst = appendText(dst, "owner", e.By.Owner)
+		dst = appendNumber(dst, "duration-us", e.Took.Microseconds())
+		dst = appendText(dst, "outcome", e.Outcome)
+		if e.Kind != observe.Wait {
+			dst = appendText(dst, "reason", e.Reason)
+		}
+		dst = appendText(dst, "client", e.By.Addr)
+		dst = appendText(dst, "name", e.By.Name)
+		if e.Kind == observe.Wait {
+			dst = appendText(dst, "behind", e.Behind.Owner)
+			dst = appendText(dst, "behind-client", e.Behind.Addr)
+			dst = appendText(dst, "behind-name", e.Behind.Name)
+		}
+	}
+	return dst
+}
+
+// slowHelpReply is the reply of LOCKSLOW HELP, in the form of SLOWLOG HELP.
+func slowHelpReply() []byte {
+	lines := []string{
+		"LOCKSLOW <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+		"GET [<count>]",
+		"    Return top <count> entries from the log of slow waits and holds (default: 10, -1 mean all).",
+		"LEN",
+		"    Return the length of the log.",
+		"RESET",
+		"    Reset the log.",
+		"HELP",
+		"    Print this help.",
+	}
+	dst := redcon.AppendArray(nil, len(lines))
+	for _, line := range lines {
+		dst = redcon.AppendString(dst, line)
+	}
+	return dst
 }

@@ -73,51 +73,6 @@ func (e *Engine) namesOfLocked(lock string) table.Names {
 	return table.Names{Key: lock, Channel: n.Channel, Place: n.PlaceOf(e.crowd), Wake: n.NameChannel(e.crowd)}
 }
 
-// Contended is one lock that clients wait for through this engine.
-type Contended struct {
-	Key    string
-	All    int       // waiters
-	Fair   int       // of these, the fair ones
-	Oldest time.Time // when the command came that waits for longest
-}
-
-// contended appends the locks with waiters before place end of their list, the last first, listSlice of them at most.
-// It returns up to where it has come; end -1 begins, and 0 is the end. A lock that has waiters all the time is seen
-// though others come and go. It may be seen twice. Requires no locks.
-func (e *Engine) contended(slice []Contended, end int) ([]Contended, int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	all := e.table.Queues()
-	if end < 0 || end > len(all) {
-		end = len(all)
-	}
-	begin := max(0, end-listSlice)
-	for _, q := range all[begin:end] {
-		c := Contended{Key: q.Names().Key}
-		if c.All, c.Fair = q.Len(); c.All == 0 {
-			continue
-		}
-		for _, w := range firstOf(q) {
-			if c.Oldest.IsZero() || w.began.Before(c.Oldest) {
-				c.Oldest = w.began
-			}
-		}
-		slice = append(slice, c)
-	}
-	return slice, begin
-}
-
-// firstOf lists the waiters of a queue that are the first of their kind.
-func firstOf(q *table.Queue) (first []*waiter) {
-	plain, fair := q.First()
-	for _, w := range []*table.Waiter{plain, fair} {
-		if w != nil {
-			first = append(first, waiterOf(w))
-		}
-	}
-	return first
-}
-
 // OldestWait is when the command came that waits for a lock for longest; the zero time: none waits. It costs O(1).
 // Requires no locks.
 func (e *Engine) OldestWait() (began time.Time) {

@@ -28,7 +28,7 @@ func (srv *Server) EachClient(f func(ClientStatus)) {
 func (srv *Server) Stats() status.Stats { return srv.shared.Numbers.Stats() }
 
 // LockStatus describes one lock that clients of this proxy hold, for people.
-type LockStatus = lockcmds.Held
+type LockStatus = lockcmds.Hold
 
 // Locks lists the locks that clients of this proxy hold, by key, at most n.
 func (srv *Server) Locks(n int) []LockStatus {

@@ -388,7 +388,7 @@ func (r *rules) permits() map[int64]permit {
 func (x *permits) agree() string {
 	now, engines := x.w.rules.permits(), map[int64]bool{}
 	for _, p := range x.w.proxies {
-		for _, l := range p.engine.Held(0) {
+		for _, l := range p.engine.List(0) {
 			engines[l.Fence] = true
 			if _, ok := now[l.Fence]; !ok {
 				return fmt.Sprintf("%s knows fence %d of %s, and redis does not", p, l.Fence, l.Owner)

@@ -566,7 +566,7 @@ func (r *rules) agree() string {
 		}
 		held := 0
 		for _, p := range w.proxies {
-			for _, l := range p.engine.Held(0) {
+			for _, l := range p.engine.List(0) {
 				if l.Key != key {
 					continue
 				}

@@ -769,7 +769,7 @@ func (x *sharing) agree() string {
 	}
 	known := map[string]bool{}
 	for _, p := range w.proxies {
-		for _, l := range p.engine.Held(0) {
+		for _, l := range p.engine.List(0) {
 			if l.Key != sharedKey {
 				continue
 			}
