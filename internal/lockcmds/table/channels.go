@@ -21,7 +21,9 @@ const channelSlice = 256
 // channels is the wanted channels of a table.
 type channels struct {
 	byName map[string]*channel
-	unused unusedChannels
+	unused line[*channel] // without listeners, the one that is so for longest first
+	round  int
+	timed  bool // TidyDue follows
 }
 
 // channel is one wanted channel. It is kept while it has listeners, and for lingerTime after them.
@@ -38,16 +40,8 @@ type channel struct {
 	count   uint64 // confirmations and messages so far
 	refused bool   // by Redis
 
-	listed bool // in channels.unused
-	since  int  // round of channels.unused in which refs became 0
-}
-
-// unusedChannels are the channels without listeners, and some that have been wanted again meanwhile.
-type unusedChannels struct {
-	list  []*channel
-	later []*channel // those of list that have been looked at in this round and may stay
-	round int
-	timed bool // TidyDue follows
+	since    int // the round in which refs became 0
+	inUnused node[*channel]
 }
 
 // listen returns the channel for one more listener. Each call is followed by one of unlisten.
@@ -57,6 +51,8 @@ func (t *Table) listen(name string) *channel {
 		c = &channel{name: name}
 		t.channels.byName[name] = c
 		t.emit(Effect{Op: Subscribe, Channel: name})
+	} else if c.refs == 0 {
+		t.channels.unused.Remove(&c.inUnused)
 	}
 	c.refs++
 	return c
@@ -68,47 +64,33 @@ func (t *Table) unlisten(c *channel) {
 	if c.refs > 0 || c.refused {
 		return
 	}
-	u := &t.channels.unused
-	if c.since = u.round; c.listed {
-		return
-	}
-	c.listed = true
-	u.list = append(u.list, c)
-	if !u.timed {
-		u.timed = true
+	x := &t.channels
+	c.since = x.round
+	x.unused.Push(&c.inUnused, c)
+	if !x.timed {
+		x.timed = true
 		t.emit(Effect{Op: Tidy, Delay: lingerTime})
 	}
 }
 
 // TidyDue says that the timer of the effect Tidy has run out. Channels that were unused for a whole round are
-// unsubscribed. A round lasts for lingerTime.
+// unsubscribed, some at a time. A round lasts for lingerTime.
 func (t *Table) TidyDue() {
-	u := &t.channels.unused
-	n := min(len(u.list), channelSlice)
-	some := u.list[:n:n]
-	u.list = u.list[n:]
-	for _, c := range some {
-		switch {
-		case c.refs > 0 || c.refused:
-			c.listed = false
-		case c.since == u.round:
-			u.later = append(u.later, c)
-		default:
-			delete(t.channels.byName, c.name)
-			t.emit(Effect{Op: Unsubscribe, Channel: c.name})
+	x := &t.channels
+	for n := 0; x.unused.Len() > 0 && x.unused.First().since < x.round; n++ {
+		if n == channelSlice {
+			t.emit(Effect{Op: Tidy, Delay: lingerTime / 100})
+			return
 		}
+		c := x.unused.First()
+		x.unused.Remove(&c.inUnused)
+		delete(x.byName, c.name)
+		t.emit(Effect{Op: Unsubscribe, Channel: c.name})
 	}
-	switch {
-	case len(u.list) > 0:
-		t.emit(Effect{Op: Tidy, Delay: lingerTime / 100})
-		return
-	case len(u.later) == 0:
-		*u = unusedChannels{round: u.round + 1}
-		return
+	x.round++
+	if x.timed = x.unused.Len() > 0; x.timed {
+		t.emit(Effect{Op: Tidy, Delay: lingerTime})
 	}
-	u.list, u.later = u.later, nil
-	u.round++
-	t.emit(Effect{Op: Tidy, Delay: lingerTime})
 }
 
 // confirmed notes that Redis has confirmed the subscription, for the first time or after a new connection. missed:
@@ -135,7 +117,9 @@ func (x *channels) refuse(name string) *channel {
 	c := x.byName[name]
 	if c != nil {
 		delete(x.byName, name)
-		c.refused = true
+		if c.refused = true; c.refs == 0 {
+			x.unused.Remove(&c.inUnused)
+		}
 	}
 	return c
 }

@@ -75,9 +75,7 @@ func TestManyUnusedChannelsAreDealtWithInSlices(t *testing.T) {
 	for i := range 3 * channelSlice {
 		w.unlisten(w.listen(string(rune(i))))
 	}
-	for range 3 { // the round in which they were left
-		w.TidyDue()
-	}
+	w.TidyDue() // the end of the round in which they were left
 	w.TidyDue()
 	if got := len(w.channels.byName); got != 2*channelSlice {
 		t.Fatalf("%d channels after a slice of the second round", got)
@@ -96,6 +94,12 @@ func TestARefusedChannelIsAskedForAnew(t *testing.T) {
 	again := w.listen("a")
 	w.unlisten(c)
 	if again == c || len(w.take().waits) != 0 || !slices.Equal(w.take().subscribed, []string{"a", "a"}) {
+		t.Fatalf("%v subscribed", w.take().subscribed)
+	}
+	w.unlisten(again)
+	w.channels.refuse("a") // nobody listens, and it is not unsubscribed
+	w.TidyDue()
+	if w.TidyDue(); len(w.take().subscribed) != 2 || w.channels.unused.Len() != 0 {
 		t.Fatalf("%v subscribed", w.take().subscribed)
 	}
 }

@@ -25,8 +25,8 @@
 // the queue in Redis together) and the backlog (slices.go: work for many waiters). Each queue has a reaper (reaper.go),
 // which looks for a stale waiter at the head of a free lock's queue.
 //
-// The caller serializes all calls, but those of Losses, which several tables share (losses.go). It carries out the effects in their order, and may do so later. An answer for a
-// queue that has ended finds no waiter, and ends the work of the reaper.
+// The caller serializes all calls, but those of Losses, which several tables share (losses.go). It carries out the effects
+// in their order, and may do so later. An answer for a queue that has ended finds no waiter, and ends the work of the reaper.
 //
 // Invariants of holds:
 //   - A hold that the table finds has a session that holds the lock, or whose release or acquire is on its way or in

@@ -70,20 +70,14 @@ func (q *Queue) Refreshed(lost bool) {
 	q.table.each(q.fair.All(), q.table.try)
 }
 
-// The first waiter in the queue of a free lock must take it, or all waiters behind it wait. reaper.go decides what
-// to do about a head that does not.
-
 // released is a message on the base channel. The head in Redis is woken by name; if it is not ours and does not react,
 // no message would come.
 func (q *Queue) released() {
-	q.reaper.Released()
+	q.reaper.freed = true // another owner may have been faster than the head
 	if q.queued() {
 		q.watchHead()
 	}
 }
-
-// watchHead looks at the queue in Redis when a live head must have reacted.
-func (q *Queue) watchHead() { q.take(q.reaper.Watch()) }
 
 // lingerLimit bounds how many queues linger: clients choose the keys, and a reaper may remember SeenLimit
 // places. At the limit, further queues end with their last waiter, and each that lingers comes to its look. No client is
@@ -99,7 +93,7 @@ const (
 func (q *Queue) linger() {
 	t := q.table
 	switch {
-	case q.reaper.Asleep() || t.stopped || q.denied != nil || len(q.names.Key) > lingerName:
+	case q.reaper.phase == asleep || t.stopped || q.denied != nil || len(q.names.Key) > lingerName:
 		return
 	case !q.lingers && t.lingering.Len() == lingerLimit:
 		return
@@ -120,64 +114,4 @@ func (q *Queue) forget() {
 	if q.empty() {
 		q.end()
 	}
-}
-
-// needed reports whether the reaper must go on: a waiter here has a place in Redis, or had one lately.
-func (q *Queue) needed() bool { return q.queued() || q.lingers }
-
-// take takes a step of the reaper.
-func (q *Queue) take(s reaperStep) {
-	if s.Delay > 0 {
-		q.setTimer(lookDue, s.Delay, 0)
-	}
-	switch s.Op {
-	case reapList:
-		q.table.emit(Effect{Op: ListPlaces, Queue: q})
-	case reapAskHead:
-		q.table.emit(Effect{Op: AskHead, Queue: q, Look: true})
-	case reapRemoveHead:
-		q.table.emit(Effect{Op: RemoveHead, Queue: q, Place: s.Place, Force: s.Force})
-	case reapWake:
-		q.wake()
-	case reapNothing, reapPause:
-	}
-	if q.reaper.Asleep() {
-		q.forget()
-	}
-}
-
-// PlacesListed is the answer to the effect ListPlaces.
-func (q *Queue) PlacesListed(places []string, f Trouble) {
-	if f == OK && q.queued() && len(places) > 0 {
-		q.tryHead(places[0])
-	}
-	q.take(q.reaper.Listed(places, q.table.config.StaleHead, q.needed(), f))
-}
-
-// HeadTold is the answer to the effect AskHead: the first place in the queue in Redis; empty: the queue is empty. look
-// is that of the effect.
-func (q *Queue) HeadTold(look bool, head string, f Trouble) {
-	ours := f == OK && head != "" && q.tryHead(head)
-	if look {
-		q.take(q.reaper.Told(head, ours, q.needed(), f))
-	}
-}
-
-// HeadRemoved is the answer to the effect RemoveHead: whether the place was removed, and how many listen for it.
-func (q *Queue) HeadRemoved(place string, removed bool, listeners int64, f Trouble) {
-	q.take(q.reaper.Removed(place, removed, listeners, q.needed(), f))
-}
-
-// tryHead lets the head of the queue in Redis ask if it waits here, and reports whether it does. It need not be the
-// first one here: in Redis the order is that in which it heard of them, here that in which its answers came.
-func (q *Queue) tryHead(head string) bool {
-	if head == q.names.Place && q.plain.Len() > 0 {
-		q.tryPlain()
-		return true
-	}
-	l := q.places[head]
-	if l != nil {
-		q.table.try(l.First())
-	}
-	return l != nil
 }

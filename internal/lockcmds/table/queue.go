@@ -89,7 +89,7 @@ func (q *Queue) TimerDue(t Timer) {
 	case freshen:
 		q.refreshDue()
 	case lookDue:
-		q.take(q.reaper.Due())
+		q.lookDueNow()
 	case lingerOver:
 		q.forget()
 	}

@@ -474,7 +474,7 @@ func TestDeadHeadsAreRemoved(t *testing.T) {
 	q.HeadRemoved("dead", true, 0, OK)
 	expect(AskHead)
 	q.HeadTold(true, "newcomer", OK) // it was not there when the watch began
-	if !q.reaper.Asleep() {
+	if q.reaper.phase != asleep {
 		t.Fatal("who has come lately is suspected")
 	}
 }
@@ -520,16 +520,51 @@ func TestALiveHeadThatWasOvertakenIsNotDeaf(t *testing.T) {
 }
 
 func TestReaperWaitsWhileRedisDoesNotAnswer(t *testing.T) {
-	_, q, expect := watched(t, "dead", "o1")
+	w, q, expect := watched(t, "dead", "o1")
 	q.TimerDue(lookDue)
 	q.HeadTold(true, "", Passing)
 	if e := expect(SetTimer); e.Timer != lookDue || e.Delay != LookAgain {
 		t.Fatalf("%+v", e)
 	}
+	w.s.Published("c") // it watches already
+	if effects := w.s.Effects(); slices.ContainsFunc(effects, func(e Effect) bool { return e.Op == ListPlaces }) {
+		t.Fatalf("%+v", effects)
+	}
+	q.reaper = reaper{}
+	w.s.Published("c")
+	expect(ListPlaces)
+	q.PlacesListed(nil, Passing)
+	if e := expect(SetTimer); e.Timer != lookDue || e.Delay != LookAgain {
+		t.Fatalf("%+v", e)
+	}
 	q.TimerDue(lookDue)
-	q.HeadTold(true, "", Final)
-	if !q.reaper.Asleep() {
+	expect(ListPlaces)
+	q.PlacesListed(nil, Final)
+	if q.TimerDue(lookDue); q.reaper.phase != asleep || len(w.s.Effects()) > 0 {
 		t.Fatal("it asks again what Redis refuses")
+	}
+}
+
+func TestALookEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer func(q *Queue)
+		again  bool
+	}{
+		"the head waits here":          {func(q *Queue) { q.HeadTold(true, "o1", OK) }, false},
+		"the queue is empty":           {func(q *Queue) { q.HeadTold(true, "", OK) }, false},
+		"Redis refuses":                {func(q *Queue) { q.HeadTold(true, "", Final) }, false},
+		"the head was not the first":   {func(q *Queue) { q.HeadRemoved("dead", false, 0, OK) }, false},
+		"Redis refuses to remove":      {func(q *Queue) { q.HeadRemoved("dead", false, 0, Final) }, false},
+		"Redis does not answer behind": {func(q *Queue) { q.HeadRemoved("dead", false, 0, Passing) }, true},
+	} {
+		_, q, expect := watched(t, "dead", "o1")
+		q.TimerDue(lookDue)
+		expect(AskHead)
+		c.answer(q)
+		if again := q.reaper.phase == idling; again != c.again || !again && q.reaper.phase != asleep {
+			t.Errorf("%s: phase %d", name, q.reaper.phase)
+		}
+		expect(Attempt)
 	}
 }
 
@@ -677,7 +712,7 @@ func TestOwnHeadIsWoken(t *testing.T) {
 	w, q, _ := watched(t, "o1")
 	q.TimerDue(lookDue)
 	q.HeadTold(true, "o1", OK)
-	if c := w.clients[1]; c.state != asking || !c.woken || !q.reaper.Asleep() {
+	if c := w.clients[1]; c.state != asking || !c.woken || q.reaper.phase != asleep {
 		t.Fatalf("%+v", c)
 	}
 }

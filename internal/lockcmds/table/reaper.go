@@ -7,15 +7,14 @@ import (
 )
 
 // This file decides whether the first waiter in the queue of a free lock is stale. It must take the lock, or all
-// waiters behind it wait. The reaper of a proxy with a waiter behind it, now or lately, watches that. It is a state
-// machine: each event returns the step that the caller takes.
+// waiters behind it wait. The reaper of a queue whose waiters are behind it, now or lately, watches that.
 //
-//	Watch ──► reapList ──Listed──► reapPause: the stale time ──Due──► reapAskHead wakes the head by name
-//	             ▲                                                       ▲        └──Told──┬─ ours, or none: reapWake
-//	             └── Redis does not answer: 1 s                          │                 ▼
-//	                                                                     └──removed── reapRemoveHead, without a listener
-//	                                                                                       │ a subscriber: it has 1 s
-//	      the lock is taken: the new lease is waited for ◄── reapWake ◄────────────────────┘ MaxLooks times: removed
+//	watchHead ──► ListPlaces ──PlacesListed──► the stale time ──lookDueNow──► AskHead wakes the head by name
+//	             ▲                                                       ▲        └──HeadTold──┬─ ours, or none: wake
+//	             └── Redis does not answer: 1 s                          │                     ▼
+//	                                                                     └──removed── RemoveHead, without a listener
+//	                                                                                           │ a subscriber: it has 1 s
+//	      the lock is taken: the new lease is waited for ◄── wake ◄────────────────────────────┘ MaxLooks times: removed
 //
 // Redis counts a connection that was cut off silently as a subscriber until TCP gives it up, hence the second way. A
 // waiter that was removed and comes back takes a new place.
@@ -28,27 +27,6 @@ const (
 	// SeenLimit bounds how many places of a foreign queue are looked at in one go.
 	SeenLimit = 1000
 )
-
-// reaperOp says what a reaperStep asks for.
-type reaperOp uint8
-
-// The steps. In parentheses: the fields that are set, and the event that follows.
-const (
-	reapNothing    reaperOp = iota
-	reapList                // ask Redis for the places in the queue (Listed)
-	reapPause               // (Delay; Due)
-	reapAskHead             // ask Redis for the first place (Told)
-	reapRemoveHead          // remove the first place if the waiter there is stale (Place, Force; Removed)
-	reapWake                // let the first waiters here ask how things stand; if Delay is set, also reapPause
-)
-
-// reaperStep is what the caller does.
-type reaperStep struct {
-	Op    reaperOp
-	Delay time.Duration
-	Place string
-	Force bool // the waiter was woken often enough
-}
 
 // Trouble says how a question to Redis ended.
 type Trouble uint8
@@ -74,98 +52,106 @@ type reaper struct {
 type phase uint8
 
 const (
-	asleep  phase = iota
-	listing       // it asks for the places in the queue, or is about to ask again
-	idling        // it waits until a look is due
-	looking       // it looks at one head after the other
+	asleep  phase = iota // no look follows unless watchHead is called
+	listing              // it asks for the places in the queue, or is about to ask again
+	idling               // it waits until a look is due
+	looking              // it looks at one head after the other
 )
 
-// Asleep reports whether no look follows unless Watch is called.
-func (r *reaper) Asleep() bool { return r.phase == asleep }
+// needed reports whether the reaper must go on: a waiter here has a place in Redis, or had one lately.
+func (q *Queue) needed() bool { return q.queued() || q.lingers }
 
-// Released says that the lock was released: another owner may have been faster than the head.
-func (r *reaper) Released() { r.freed = true }
-
-// Watch begins to watch the head, unless the reaper does already: it looks when a live head must have reacted.
-func (r *reaper) Watch() reaperStep {
-	if r.phase != asleep {
-		return reaperStep{}
+// watchHead begins to watch the head, unless the reaper does already: it looks when a live head must have reacted.
+func (q *Queue) watchHead() {
+	if q.reaper.phase == asleep {
+		q.reaper = reaper{phase: listing}
+		q.table.emit(Effect{Op: ListPlaces, Queue: q})
 	}
-	*r = reaper{phase: listing}
-	return reaperStep{Op: reapList}
 }
 
-// Listed is the answer to reapList. Only waiters that are in the queue now will have been there for long enough when a
-// look is due, after stale. That time counts from here: it does not begin while Redis does not answer. needed: a waiter
-// here has a place in the queue, or had one lately.
-func (r *reaper) Listed(places []string, stale time.Duration, needed bool, f Trouble) reaperStep {
+// PlacesListed is the answer to the effect ListPlaces. Only waiters that are in the queue now will have been there for
+// long enough when a look is due. That time counts from here: it does not begin while Redis does not answer.
+func (q *Queue) PlacesListed(places []string, f Trouble) {
+	if f == OK && q.queued() && len(places) > 0 {
+		q.tryHead(places[0])
+	}
+	r := &q.reaper
 	switch {
-	case !needed || f == Final:
+	case !q.needed() || f == Final:
 		r.phase = asleep
-		return reaperStep{}
+		q.forget()
+		return
 	case f == Passing:
-		return reaperStep{Op: reapPause, Delay: LookAgain}
+		q.setTimer(lookDue, LookAgain, 0)
+		return
 	}
 	r.seen = make(map[string]bool, len(places))
 	for _, place := range places {
 		r.seen[place] = true
 	}
 	r.phase = idling
-	return reaperStep{Op: reapPause, Delay: stale}
+	q.setTimer(lookDue, q.table.config.StaleHead, 0)
 }
 
-// Due is the end of a reapPause.
-func (r *reaper) Due() reaperStep {
-	switch r.phase {
+// lookDueNow is the end of the timer lookDue.
+func (q *Queue) lookDueNow() {
+	switch q.reaper.phase {
 	case listing:
-		return reaperStep{Op: reapList}
+		q.table.emit(Effect{Op: ListPlaces, Queue: q})
 	case idling:
-		r.phase, r.gone = looking, ""
-		return reaperStep{Op: reapAskHead}
-	default:
-		return reaperStep{}
+		q.reaper.phase, q.reaper.gone = looking, ""
+		q.table.emit(Effect{Op: AskHead, Queue: q, Look: true})
+	case asleep, looking:
 	}
 }
 
-// Told is the answer to reapAskHead: the first place in the queue; empty: there is none. ours: a waiter here has that
-// place, and asks now.
-func (r *reaper) Told(head string, ours, needed bool, f Trouble) reaperStep {
+// HeadTold is the answer to the effect AskHead: the first place in the queue in Redis; empty: the queue is empty. look
+// is that of the effect.
+func (q *Queue) HeadTold(look bool, head string, f Trouble) {
+	ours := f == OK && head != "" && q.tryHead(head)
+	r := &q.reaper
 	switch {
+	case !look:
 	case f != OK:
-		return r.looked(f == Passing, needed)
+		q.looked(f == Passing)
 	case head == "" || ours || !r.seen[head]:
-		return r.looked(false, needed)
+		q.looked(false)
+	default:
+		force := r.countLook(head) >= MaxLooks || r.gone != "" && script.Process(head) == r.gone
+		q.table.emit(Effect{Op: RemoveHead, Queue: q, Place: head, Force: force})
 	}
-	ignored := r.countLook(head) >= MaxLooks || r.gone != "" && script.Process(head) == r.gone
-	return reaperStep{Op: reapRemoveHead, Place: head, Force: ignored}
 }
 
-// Removed is the answer to reapRemoveHead: whether the place was removed, and how many listen for it. If it was
+// HeadRemoved is the answer to the effect RemoveHead: whether the place was removed, and how many listen for it. If it was
 // removed, the next one is looked at.
-func (r *reaper) Removed(place string, removed bool, listeners int64, needed bool, f Trouble) reaperStep {
+func (q *Queue) HeadRemoved(place string, removed bool, listeners int64, f Trouble) {
 	switch {
 	case f != OK:
-		return r.looked(f == Passing, needed)
+		q.looked(f == Passing)
+		return
 	case !removed:
-		return r.looked(listeners > 0, needed)
+		q.looked(listeners > 0)
+		return
 	case listeners > 0:
-		r.gone = script.Process(place)
+		q.reaper.gone = script.Process(place)
 	}
-	return reaperStep{Op: reapAskHead}
+	q.table.emit(Effect{Op: AskHead, Queue: q, Look: true})
 }
 
 // looked ends a look. again: the head must react now, or Redis did not answer, so the reaper looks again soon. The
 // first waiters here ask how things stand; the outcome has the head watched if need be.
-func (r *reaper) looked(again, needed bool) reaperStep {
-	r.phase = asleep
-	if !needed {
-		return reaperStep{}
+func (q *Queue) looked(again bool) {
+	q.reaper.phase = asleep
+	if q.needed() {
+		if again {
+			q.reaper.phase = idling
+			q.setTimer(lookDue, LookAgain, 0)
+		}
+		q.wake()
 	}
-	step := reaperStep{Op: reapWake}
-	if again {
-		r.phase, step.Delay = idling, LookAgain
+	if q.reaper.phase == asleep {
+		q.forget()
 	}
-	return step
 }
 
 // countLook returns the number of looks since the head was first woken, at which it had not come. A look does not count
@@ -179,4 +165,18 @@ func (r *reaper) countLook(head string) int {
 	}
 	r.freed = false
 	return r.ignored
+}
+
+// tryHead lets the head of the queue in Redis ask if it waits here, and reports whether it does. It need not be the
+// first one here: in Redis the order is that in which it heard of them, here that in which its answers came.
+func (q *Queue) tryHead(head string) bool {
+	if head == q.names.Place && q.plain.Len() > 0 {
+		q.tryPlain()
+		return true
+	}
+	l := q.places[head]
+	if l != nil {
+		q.table.try(l.First())
+	}
+	return l != nil
 }
