@@ -33,7 +33,7 @@ func (e *Engine) claimLocked(s *contract.Caller, cmd *grammar.Command) claim {
 	c := claim{e: e, s: session, key: key, request: e.nextRequest(), holds: 1}
 	if h := holdOf(e.table.Hold(key)); h != nil && key.Kind.Reenters() {
 		c.hold = h
-		if o := h.HolderOf(&session.Session); o != nil {
+		if o := h.PartOf(&session.Session); o != nil {
 			c.fence, c.holds, c.earlier, c.earlierGrace = h.Fence, o.Holds+1, h, o.Grace
 		}
 	}
@@ -242,7 +242,7 @@ func (c *claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
 	h := holdOf(c.heldLocked())
 	if h != nil {
 		if fence == 0 || fence == h.Fence {
-			if o := h.HolderOf(&c.s.Session); o != nil {
+			if o := h.PartOf(&c.s.Session); o != nil {
 				part.Holds = o.Holds
 			}
 			r.Gone = func() { e.gone(h) }

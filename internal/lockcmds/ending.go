@@ -77,7 +77,7 @@ func (e *Engine) endSlice(c *clientSession, holds []*table.Hold) (left []*table.
 // left nothing, or a release of a named owner's hold is on its way. The answer to that release calls restLocked again.
 // Requires Engine.mu.
 func (e *Engine) restLocked(c *clientSession, entry *table.Hold) (r rollback, ok bool) {
-	rest, ok := e.table.Part(entry, &c.Session)
+	rest, ok := e.table.EndPart(entry, &c.Session)
 	if !ok {
 		return r, false
 	}

@@ -177,7 +177,7 @@ func (e *Engine) endedLocked(h *watchedHold, end table.End) {
 // holderLocked is the owner that holds a lock by a client of this engine, with its client. The zero value: none is
 // known. Requires Engine.mu.
 func (e *Engine) holderLocked(lock string) observe.Party {
-	h := e.table.Holder(lock)
+	h := e.table.Latest(lock)
 	if h == nil {
 		return observe.Party{}
 	}

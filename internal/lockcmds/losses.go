@@ -57,8 +57,8 @@ func (e *Engine) onLost(l *watchdog.Lease, reason watchdog.Reason) {
 // staleLocked returns the rollbacks of a hold that the sessions here have lost. Each is tried for as long as Redis may
 // have a part of the hold. Requires Engine.mu.
 func (e *Engine) staleLocked(h *watchedHold) []rollback {
-	all := make([]rollback, 0, len(h.Holders()))
-	for _, o := range h.Holders() {
+	all := make([]rollback, 0, len(h.Parts()))
+	for _, o := range h.Parts() {
 		r := e.rollback(h, o.Session)
 		r.Limit, r.Less, r.Remember = max(h.Most, e.opts.Lease), o.Holds, true
 		all = append(all, r)

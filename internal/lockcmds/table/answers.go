@@ -52,7 +52,7 @@ type Grant struct {
 	TTL     time.Duration
 	Fixed   bool
 	MaxHold time.Duration // the limit of renewals; 0: none
-	Grace   time.Duration // as in Holder
+	Grace   time.Duration // as in Part
 	Client  Client
 	Paused  *Hold // whose lease the acquire has paused; nil: none
 }
@@ -61,7 +61,7 @@ type Grant struct {
 // in it.
 func (t *Table) Deepens(s *Session, k Key, fence int64) bool {
 	h := t.locks.find(k)
-	return h != nil && h.Fence == fence && h.HolderOf(s) != nil
+	return h != nil && h.Fence == fence && h.PartOf(s) != nil
 }
 
 // Deepening begins an acquire by which a session may deepen the hold. Record ends it, or NotDeepened, or the end of
@@ -150,16 +150,16 @@ func (t *Table) visited(h *Hold, s *Session) {
 }
 
 // part returns a session's part in the hold. A new one has no holds.
-func (h *Hold) part(s *Session) *Holder {
-	if o := h.HolderOf(s); o != nil {
+func (h *Hold) part(s *Session) *Part {
+	if o := h.PartOf(s); o != nil {
 		return o
 	}
-	if h.holders == nil {
-		h.holders = h.first[:0]
+	if h.parts == nil {
+		h.parts = h.first[:0]
 	}
-	h.holders = append(h.holders, Holder{Session: s, Grace: -1})
+	h.parts = append(h.parts, Part{Session: s, Grace: -1})
 	s.gets(h)
-	return &h.holders[len(h.holders)-1]
+	return &h.parts[len(h.parts)-1]
 }
 
 // InDoubt is for a command that sets the lease of h to that length, and whose answer was lost. The command may have

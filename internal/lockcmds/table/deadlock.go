@@ -94,8 +94,8 @@ func (l lock) holds(limit int) (all []*Hold) {
 
 // session is the one session that has all holds of h; nil: several have, or another proxy may have some.
 func (h *Hold) session() (s *Session) {
-	for i := range h.holders {
-		switch o := &h.holders[i]; {
+	for i := range h.parts {
+		switch o := &h.parts[i]; {
 		case o.Holds == 0:
 		case s != nil || o.Holds != h.Count:
 			return nil

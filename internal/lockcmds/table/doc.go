@@ -8,7 +8,7 @@
 //	  (a message, a loss, a release here,                                                                ▼
 //	   the end of the holder's lease)         Release ──► Redis ──► Released: Forget, the lease ends, or Resume
 //	                                          Extended, Deepening ──► Pause … Resume, Continue, Shorten
-//	                                          Lost, Part ──► Forget, Tell
+//	                                          Lost, EndPart ──► Forget, Tell
 //
 // A lock (lock.go) is its holders and its wait queue. Redis decides about every lock. The table knows what Redis has
 // said, and the instant before the command was sent that Redis answered.

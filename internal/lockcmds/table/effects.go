@@ -127,7 +127,7 @@ const ReasonGone = "gone"
 func (t *Table) Lost(h *Hold, reason string, certain bool, except *Session) {
 	h.lost, h.reason = true, reason
 	loss := &Loss{Key: h.Key, Fence: h.Fence, Reason: reason, Since: h.Since, Client: h.Client()}
-	for _, o := range h.holders {
+	for _, o := range h.parts {
 		if o.Session != except && o.Holds > 0 { // a session without holds has lost none; if its release is on its way, the reply tells it
 			loss.To = append(loss.To, o.Session)
 		}

@@ -77,7 +77,7 @@ func (s *Session) loses(h *Hold) {
 // Holding is how many holds the session has a part in.
 func (s *Session) Holding() int { return len(s.holds) }
 
-// Leave returns the holds of a session that has ended, for Part. Later losses are not told to it.
+// Leave returns the holds of a session that has ended, for EndPart. Later losses are not told to it.
 func (s *Session) Leave() []*Hold {
 	holds := s.holds
 	s.holds, s.at, s.left = nil, nil, true
@@ -98,8 +98,8 @@ type Hold struct {
 	Tag   any           // the caller's
 
 	countedAt time.Time // when the command was sent that Redis said Count to
-	holders   []Holder
-	first     [1]Holder // the memory of holders while there is one: most holds have no more
+	parts     []Part
+	first     [1]Part // the memory of parts while there is one: most holds have no more
 	// Releases by sessions here that Redis has not confirmed: a loss may be no more than them.
 	releasing int64 // on their way
 	ending    int64 // ends of the grant by its handle, on their way
@@ -114,8 +114,8 @@ type Hold struct {
 	beside    *besideNodes // the hold in others; nil: it is not there
 }
 
-// Holder is one session's part in a hold.
-type Holder struct {
+// Part is one session's part in a hold.
+type Part struct {
 	Session   *Session
 	Holds     int64         // its acquires less its releases, those on their way included
 	Grace     time.Duration // the most that is left of the lease when the session ends, if no other session holds it; negative: all
@@ -129,14 +129,14 @@ const holdCost = 640
 // bytes is the memory that the hold takes, about.
 func (h *Hold) bytes() int64 { return int64(holdCost + len(h.Lock) + len(h.Owner)) }
 
-// Holders are the sessions that have a part in the hold, the first one first. The caller does not change or keep them.
-func (h *Hold) Holders() []Holder { return h.holders }
+// Parts are the sessions that have a part in the hold, the first one first. The caller does not change or keep them.
+func (h *Hold) Parts() []Part { return h.parts }
 
-// HolderOf returns a session's part in the hold; nil: it has none.
-func (h *Hold) HolderOf(s *Session) *Holder {
-	for i := range h.holders {
-		if h.holders[i].Session == s {
-			return &h.holders[i]
+// PartOf returns a session's part in the hold; nil: it has none.
+func (h *Hold) PartOf(s *Session) *Part {
+	for i := range h.parts {
+		if h.parts[i].Session == s {
+			return &h.parts[i]
 		}
 	}
 	return nil
@@ -145,11 +145,11 @@ func (h *Hold) HolderOf(s *Session) *Holder {
 // Client is the client of the first session that holds the lock, or that has begun to release its last hold if all
 // have.
 func (h *Hold) Client() Client {
-	if len(h.holders) == 0 {
+	if len(h.parts) == 0 {
 		return Client{}
 	}
-	i := slices.IndexFunc(h.holders, func(o Holder) bool { return o.Holds > 0 })
-	return h.holders[max(i, 0)].Client
+	i := slices.IndexFunc(h.parts, func(p Part) bool { return p.Holds > 0 })
+	return h.parts[max(i, 0)].Client
 }
 
 // Reason is why the hold was lost; empty: it was not.
@@ -160,14 +160,14 @@ func (h *Hold) IsLost() bool { return h.lost }
 
 // IsHeldBy reports whether the session has holds that it has not begun to release.
 func (h *Hold) IsHeldBy(s *Session) bool {
-	o := h.HolderOf(s)
+	o := h.PartOf(s)
 	return o != nil && o.Holds > 0
 }
 
 // unused reports whether no session here has holds or may get one, by confirmed releases. The owner may still hold the
 // lock through another proxy.
 func (h *Hold) unused() bool {
-	return h.releasing+h.doubts+h.acquiring == 0 && !slices.ContainsFunc(h.holders, func(o Holder) bool { return o.Holds > 0 })
+	return h.releasing+h.doubts+h.acquiring == 0 && !slices.ContainsFunc(h.parts, func(p Part) bool { return p.Holds > 0 })
 }
 
 // givenUp reports whether the hold may have ended by the releases of its sessions: they need not be told.
@@ -228,8 +228,8 @@ func (t *Table) HoldByFence(lock string, fence int64) *Hold { return t.locks.gra
 // Knows reports whether the hold has not ended.
 func (t *Table) Knows(h *Hold) bool { return h.known }
 
-// Holder returns the latest hold of a lock of any owner; nil: none is known.
-func (t *Table) Holder(lock string) *Hold { return t.locks[lock].latest }
+// Latest returns the latest hold of a lock of any owner; nil: none is known.
+func (t *Table) Latest(lock string) *Hold { return t.locks[lock].latest }
 
 // Holds is the holds in no order, for callers that walk them backwards in slices. If a hold ends, the last one takes
 // its place. The caller does not change or keep it.
@@ -281,10 +281,10 @@ func (t *Table) drop(h *Hold, end End) {
 		t.holds = t.holds[:last]
 		t.count(h.Kind, -1)
 	}
-	for _, o := range h.holders {
+	for _, o := range h.parts {
 		o.Session.loses(h)
 	}
-	h.holders, h.first = nil, [1]Holder{}
+	h.parts, h.first = nil, [1]Part{}
 	t.emit(Effect{Op: Forget, Hold: h, End: end})
 }
 
@@ -296,21 +296,21 @@ type Rest struct {
 	Remember bool
 }
 
-// Part takes a session that has ended out of a hold. false: nothing is to be rolled back. With GRACE the session's holds
+// EndPart takes a session that has ended out of a hold. false: nothing is to be rolled back. With GRACE the session's holds
 // are. If a named owner keeps the lock, the session's field is removed as well. While a release of a named owner's hold is on its way, the
-// part stays: Part is called again behind the answer.
-func (t *Table) Part(h *Hold, s *Session) (Rest, bool) {
-	i := slices.IndexFunc(h.holders, func(o Holder) bool { return o.Session == s })
+// part stays: EndPart is called again behind the answer.
+func (t *Table) EndPart(h *Hold, s *Session) (Rest, bool) {
+	i := slices.IndexFunc(h.parts, func(p Part) bool { return p.Session == s })
 	if i < 0 {
 		return Rest{}, false // it was lost or let go meanwhile
 	}
 	private := h.Owner == s.Name
-	if !private && h.holders[i].releasing > 0 {
+	if !private && h.parts[i].releasing > 0 {
 		return Rest{}, false
 	}
-	o, end := h.holders[i], End{Client: h.Client(), HungUp: h.holders[i].Holds > 0}
-	h.holders = slices.Delete(h.holders, i, i+1)
-	last := len(h.holders) == 0 || h.unused()
+	o, end := h.parts[i], End{Client: h.Client(), HungUp: h.parts[i].Holds > 0}
+	h.parts = slices.Delete(h.parts, i, i+1)
+	last := len(h.parts) == 0 || h.unused()
 	if last {
 		t.drop(h, end)
 	}

@@ -190,7 +190,7 @@ func TestARefusedReleaseIsRefunded(t *testing.T) {
 	for range 3 {
 		r := b.Release(s, h.Key, 0)
 		b.Released(&r, HoldAnswer{Status: Failed})
-		if o := h.HolderOf(s); o.Holds != 1 {
+		if o := h.PartOf(s); o.Holds != 1 {
 			t.Fatalf("%d holds are left", o.Holds)
 		}
 	}
@@ -296,8 +296,8 @@ func TestAnOlderAnswerChangesNothing(t *testing.T) {
 	h := b.grant(s, "shared", 5, 2, 3)
 	b.grant(o, "shared", 5, 1, 2)
 	b.settle(t)
-	if h.Count != 2 || len(h.Holders()) != 2 || b.paused[h] != 0 {
-		t.Errorf("%d holds of %d sessions, paused %d times", h.Count, len(h.Holders()), b.paused[h])
+	if h.Count != 2 || len(h.Parts()) != 2 || b.paused[h] != 0 {
+		t.Errorf("%d holds of %d sessions, paused %d times", h.Count, len(h.Parts()), b.paused[h])
 	}
 	if older := b.grant(o, "shared", 4, 1, 4); older != nil {
 		t.Errorf("a grant with an older fence has become %+v", older)
@@ -454,7 +454,7 @@ func TestPartByGrace(t *testing.T) {
 				b.Record(&g)
 			}
 			for _, left := range s.Leave() {
-				rest, ok := b.Part(left, s)
+				rest, ok := b.EndPart(left, s)
 				if ok != c.rest || ok && (rest.Grace != c.left || rest.Less != c.less) {
 					t.Errorf("%+v %v", rest, ok)
 				}
@@ -484,7 +484,7 @@ func TestAHoldThatNoSessionHereHasIsForgotten(t *testing.T) {
 		{"the first has released, and the second has gone", func(b *book, h *Hold, s, o *Session) {
 			r := b.Release(s, h.Key, 0)
 			b.Released(&r, HoldAnswer{Status: Held, Fence: 5, Holds: 2, SentAt: at(3)})
-			b.Part(h, o)
+			b.EndPart(h, o)
 		}, false},
 		{"the second still holds it", func(b *book, h *Hold, s, _ *Session) {
 			r := b.Release(s, h.Key, 0)
@@ -508,12 +508,12 @@ func TestAHoldThatNoSessionHereHasIsForgotten(t *testing.T) {
 		}, false},
 		{"the release is on its way, and the second has gone", func(b *book, h *Hold, s, o *Session) {
 			b.Release(s, h.Key, 0)
-			b.Part(h, o)
+			b.EndPart(h, o)
 		}, true},
 		{"the release is in doubt, and the second has gone", func(b *book, h *Hold, s, o *Session) {
 			r := b.Release(s, h.Key, 0)
 			b.Released(&r, HoldAnswer{Status: InDoubt})
-			b.Part(h, o)
+			b.EndPart(h, o)
 		}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -554,11 +554,11 @@ func TestPartWaitsForReleasesOfANamedOwner(t *testing.T) {
 	h, _ := b.Record(&g)
 	b.grant(o, "shared", 5, 3, 3)
 	r := b.Release(s, h.Key, 0)
-	if rest, ok := b.Part(h, s); ok {
+	if rest, ok := b.EndPart(h, s); ok {
 		t.Errorf("with a release on its way: %+v", rest)
 	}
 	b.Released(&r, HoldAnswer{Status: Held, Fence: 5, Holds: 2, SentAt: at(4)})
-	if rest, ok := b.Part(h, s); !ok || rest.Less != 1 || rest.Grace != 0 || rest.Remember || h.Count != 1 {
+	if rest, ok := b.EndPart(h, s); !ok || rest.Less != 1 || rest.Grace != 0 || rest.Remember || h.Count != 1 {
 		t.Errorf("behind the answer: %+v %v, %d holds", rest, ok, h.Count)
 	}
 }
@@ -580,7 +580,7 @@ func TestASessionThatHasReleasedAnothersHoldLeavesItsField(t *testing.T) {
 			t.Errorf("extends: %v: it leaves %d holds", extends, len(holds))
 		}
 		for _, left := range holds {
-			if rest, ok := b.Part(left, o); !ok || rest.Less != 0 || rest.Remember {
+			if rest, ok := b.EndPart(left, o); !ok || rest.Less != 0 || rest.Remember {
 				t.Errorf("%+v %v", rest, ok)
 			}
 		}
@@ -662,11 +662,11 @@ func TestHoldsAgreeWithThemselvesWhateverHappens(t *testing.T) {
 			}
 			parts := 0
 			for _, h := range b.Holds() {
-				if b.Hold(h.Key) != h || len(h.Holders()) == 0 {
+				if b.Hold(h.Key) != h || len(h.Parts()) == 0 {
 					t.Fatalf("%v is in the list, and not to be found, or held by no session", h.Key)
 				}
-				parts += len(h.Holders())
-				for _, o := range h.Holders() {
+				parts += len(h.Parts())
+				for _, o := range h.Parts() {
 					if !o.Session.Has(h) || o.Holds < 0 {
 						t.Fatalf("%s does not know its part in %v: %d", o.Session.Name, h.Key, o.Holds)
 					}

@@ -40,14 +40,14 @@ func TestTheLatestGrantIsTheHolders(t *testing.T) {
 	l := New(Config{NewHold: func() *Hold { return &Hold{} }})
 	old, next := l.add(Key{Lock: "k", Owner: "old", Kind: alone}, 1), l.add(Key{Lock: "k", Owner: "next", Kind: alone}, 2)
 	l.add(Key{Lock: "k", Owner: "late", Kind: alone}, 0)
-	if got := l.Holder("k"); got != next {
+	if got := l.Latest("k"); got != next {
 		t.Errorf("%v", got)
 	}
 	l.Drop(next)
-	if got := l.Holder("k"); got != nil || !l.Knows(old) {
+	if got := l.Latest("k"); got != nil || !l.Knows(old) {
 		t.Errorf("%v", got)
 	}
-	if l.Holder("other") != nil {
+	if l.Latest("other") != nil {
 		t.Error("a lock without holds has a holder")
 	}
 }

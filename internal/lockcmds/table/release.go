@@ -29,7 +29,7 @@ func (t *Table) Release(by *Session, k Key, named int64) Release {
 	t.emit(Effect{Op: Pause, Hold: r.Hold})
 	t.locks.putLast(r.Hold) // so that the next release finds another one at once
 	r.Hold.releasing++
-	o := r.Hold.HolderOf(by)
+	o := r.Hold.PartOf(by)
 	if o != nil {
 		o.releasing++
 	}
@@ -61,7 +61,7 @@ func (t *Table) released(r *Release, a HoldAnswer) Reply {
 	h := r.Hold
 	if h != nil {
 		h.releasing--
-		if o := h.HolderOf(r.By); o != nil {
+		if o := h.PartOf(r.By); o != nil {
 			o.releasing--
 		}
 	}
@@ -159,7 +159,7 @@ func (t *Table) undoRelease(r *Release) {
 	if !t.Knows(r.Hold) {
 		return
 	}
-	if o := r.Hold.HolderOf(r.By); o != nil {
+	if o := r.Hold.PartOf(r.By); o != nil {
 		o.Holds++
 	}
 }
