@@ -3,7 +3,6 @@ package lockcmds
 import (
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -378,62 +377,6 @@ func TestLimitsOfLocksThatShareNames(t *testing.T) {
 		srv.Do(t, "DEL", keys[0]) // else it stays until the lease would have ended
 		empty(t, srv)
 	}
-}
-
-// However many clients ask through two proxies, there are never more than n holders by their own word, and none is forgotten.
-func TestNeverMoreThanNHolders(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
-	const limit, rounds = 5, 30
-	var inside, most atomic.Int64
-	done := make(chan error, 64)
-	for i := range 64 {
-		s := []*proxy{p, q}[i%2].session(2)
-		verb := []string{"LOCK", "FAIRLOCK", "TRYLOCK"}[i%3]
-		if verb == "TRYLOCK" {
-			verb = "LOCK"
-		}
-		go func() {
-			for range rounds {
-				s.Send(verb + " k LIMIT 5")
-				var fence int64
-				if reply := <-s.Replies; !scan(reply, &fence) {
-					done <- fmt.Errorf("%s: %s", verb, reply)
-					return
-				}
-				now := inside.Add(1)
-				for old := most.Load(); now > old && !most.CompareAndSwap(old, now); old = most.Load() {
-				}
-				inside.Add(-1)
-				s.Send("UNLOCK k FENCE " + itoa(fence))
-				if reply := <-s.Replies; reply != ":1" {
-					done <- fmt.Errorf("UNLOCK: %s", reply)
-					return
-				}
-			}
-			done <- nil
-		}()
-	}
-	for range 64 {
-		select {
-		case err := <-done:
-			if err != nil {
-				t.Fatal(err)
-			}
-		case <-time.After(time.Minute):
-			t.Fatal("clients wait though permits are left")
-		}
-	}
-	if most.Load() > limit {
-		t.Errorf("%d held the lock at the same time", most.Load())
-	}
-	empty(t, srv)
-}
-
-func scan(reply string, fence *int64) bool {
-	n, err := fmt.Sscanf(reply, ":%d", fence)
-	return n == 1 && err == nil
 }
 
 // semaphore plays a client of Redisson's permit semaphore from the description of its scripts.

@@ -26,57 +26,6 @@ func (p *proxy) holds(key, owner string) string {
 	return p.srv.Client(p.t).HGet(p.t.Context(), key, owner).Val()
 }
 
-func TestGraceZeroLeavesWhatTheOwnerHoldsThroughAnotherProxy(t *testing.T) {
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
-	a, b, w := p.session(2), q.session(3), q.session(2)
-	a.fence("LOCK k OWNER me GRACE 0")
-	a.fence("LOCK k OWNER me GRACE 0")
-	b.fence("LOCK k OWNER me")
-	a.want("UNLOCK k OWNER me", ":0")
-	a.fence("LOCK k OWNER me GRACE 0")
-	w.send("LOCK k")
-	w.awaitWaiting()
-	a.hangUp()
-	p.cleanedUp()
-	equal(t, "holds", p.holds("k", "me"), "1")
-	w.quiet(50 * time.Millisecond)
-	b.want("UNLOCK k OWNER me", ":1")
-	fenceIn(t, w.reply())
-	if q.losses.Load() != 0 {
-		t.Error("a lease was lost")
-	}
-}
-
-func TestGraceZeroTakesAllHoldsOfAnOwnerThatIsOnlyHere(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
-	a, b := p.session(2), p.session(2)
-	a.fence("LOCK k OWNER me GRACE 0")
-	a.fence("LOCK k OWNER me GRACE 0")
-	a.hangUp()
-	p.cleanedUp()
-	b.fence("TRYLOCK k")
-}
-
-func TestGraceDoesNotShortenWhatTheOwnerHoldsThroughAnotherProxy(t *testing.T) {
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
-	a, b := p.session(2), q.session(2)
-	a.fence("LOCK k OWNER me PX 60000 GRACE 100")
-	b.fence("LOCK k OWNER me PX 60000 GRACE 100")
-	a.hangUp()
-	p.cleanedUp()
-	if ttl := srv.Client(t).PTTL(t.Context(), "k").Val(); ttl < 50*time.Second {
-		t.Fatalf("ttl %v", ttl)
-	}
-	b.want("UNLOCK k OWNER me", ":0")
-	c := q.session(2)
-	c.send("LOCK k")
-	b.hangUp()
-	c.quiet(300 * time.Millisecond) // what the first one held runs out by itself
-}
-
 // onOneAndTwo runs a test whose sessions are at one proxy, and at two.
 func onOneAndTwo(t *testing.T, f func(t *testing.T, p, q *proxy)) {
 	t.Run("one proxy", func(t *testing.T) {

@@ -327,52 +327,6 @@ func TestDeadFairHeadIsRemovedAfterAWhile(t *testing.T) {
 	}
 }
 
-func TestDeadFairHeadIsRemovedForShortWaits(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	const stale = time.Second
-	for name, c := range map[string]struct {
-		listens bool // Redis does not know that the connection was cut
-		least   time.Duration
-	}{
-		"without a subscriber": {false, stale},
-		"with a subscriber":    {true, stale + table.MaxLooks*table.LookAgain},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := startProxy(t, srv, func(o *Options) { o.staleHead = stale })
-			key := strings.ReplaceAll(name, " ", "-")
-			holder, a, dead := p.session(2), p.session(2), newRedisson(t, srv, 1, key)
-			holder.fence("LOCK " + key)
-			dead.fair()
-			if c.listens {
-				dead.listen(script.Of(key).NameChannel(dead.owner))
-			}
-			holder.want("UNLOCK "+key, ":1")
-			start := time.Now()
-			for {
-				if got := a.do("FAIRLOCK " + key + " WAIT 300"); got != "(nil)" {
-					fenceIn(t, got)
-					break
-				}
-				for c := range p.e.contended() {
-					t.Errorf("listed although nobody waits: %+v", c)
-				}
-				if time.Since(start) > c.least+10*time.Second {
-					t.Fatal("the lock is free, and is granted to nobody")
-				}
-				a.quiet(100 * time.Millisecond)
-			}
-			if took := time.Since(start); took < c.least {
-				t.Errorf("granted after %v", took)
-			}
-			if p.waitQueue(key, func(*table.Queue) bool { return true }) {
-				t.Error("the wait queue is left behind")
-			}
-		})
-	}
-}
-
 func TestLiveFairHeadKeepsItsTurn(t *testing.T) {
 	srv := redistest.Start(t)
 	p := startProxy(t, srv, func(o *Options) { o.staleHead = 100 * time.Millisecond })

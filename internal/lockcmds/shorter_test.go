@@ -37,29 +37,3 @@ func TestTheShorterLeaseCountsWhileTheAnswerIsUnknown(t *testing.T) {
 		}
 	}
 }
-
-// TestAHoldGoesOnWithTheShorterLease: a renewal never makes a lease shorter, so the proxy cannot know which one goes on.
-func TestAHoldGoesOnWithTheShorterLease(t *testing.T) {
-	srv := redistest.Start(t)
-	p, gate := startGated(t, srv, time.Minute)
-	a := p.session(3)
-	for _, line := range []string{"EXTENDLOCK k PX 7000", "TRYLOCK k PX 7000"} {
-		a.fence("LOCK k")
-		gate.shut()
-		a.Lane.Fail(contract.ErrInDoubt)
-		answer := a.Lane.HoldBack()
-		limit := time.Now().Add(7 * time.Second)
-		a.send(line)
-		answer()
-		redistest.Eventually(t, patience, "the shorter lease", func() bool { return p.deadline("k").Before(limit.Add(time.Second)) })
-		a.Lane.Fail(nil)
-		gate.open()
-		a.reply()
-		a.want("EXTENDLOCK k PX 60000", ":1")
-		if p.deadline("k").Before(time.Now().Add(50 * time.Second)) {
-			t.Errorf("%s: a longer lease is not believed in any more", line)
-		}
-		a.do("FORCEUNLOCK k")
-		p.cleanedUp()
-	}
-}

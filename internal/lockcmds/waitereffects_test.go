@@ -8,19 +8,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/locktest"
 )
 
-func TestAWaiterSubscribesBeforeItsDecidingAttempt(t *testing.T) {
-	w := newLockWorld(t)
-	a := w.client(1)
-	a.sends("LOCK k")
-	a.answered(busy(20*time.Second), nil)
-	if len(w.Wanted) != 1 || w.Wanted[0] != channel() || len(w.Own.Asked) != 0 {
-		t.Fatalf("wanted %q, asked %q", w.Wanted, w.Own.Asked)
-	}
-	w.Own.Answers = append(w.Own.Answers, grantOfFence(8))
-	w.confirm()
-	a.got(":8")
-}
-
 func TestAFairWaiterLeavesTheQueueWhenItsClientHasGone(t *testing.T) {
 	w := newLockWorld(t)
 	a := w.waits(1, "FAIRLOCK k")

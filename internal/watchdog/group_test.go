@@ -13,8 +13,7 @@ import (
 )
 
 func TestRenewalsShareBatchesOfAtMostBatchSize(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
+	play(t, func(t *testing.T, b *bench) {
 		for i := range 250 {
 			b.Track(entry(fmt.Sprint(i)), time.Now())
 		}
@@ -35,8 +34,7 @@ func TestRenewalsShareBatchesOfAtMostBatchSize(t *testing.T) {
 }
 
 func TestRenewalsDueCloseToEachOtherShareABatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
+	play(t, func(t *testing.T, b *bench) {
 		for i := range 50 {
 			b.Track(entry(fmt.Sprint(i)), time.Now())
 			time.Sleep(time.Millisecond)
@@ -122,9 +120,7 @@ func TestGroupsAreIndependent(t *testing.T) {
 		if got, want := len(b.losses), 4000; got != want {
 			t.Errorf("%d leases lost, want %d", got, want)
 		}
-		if got, want := b.Len(), 1000; got != want {
-			t.Errorf("%d leases live on, want those of the group that works, %d", got, want)
-		}
+		b.wantLen(t, 1000)
 		if got, want := len(b.groups), 1; got != want {
 			t.Errorf("%d groups kept, want %d", got, want)
 		}
@@ -137,10 +133,7 @@ func TestGroupsAreIndependent(t *testing.T) {
 func TestPoolOfOneServesAllGroupsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Options{Submit: poolOf(1)})
-		b.setAnswer(func(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error) {
-			time.Sleep(10 * time.Millisecond)
-			return allRenewed(ctx, group, batch)
-		})
+		b.setAnswer(slowly(10*time.Millisecond, allRenewed))
 		for i := range 50 {
 			e := entry("k")
 			e.Group = Group{By: i}
@@ -148,9 +141,7 @@ func TestPoolOfOneServesAllGroupsInTime(t *testing.T) {
 		}
 		pass(2 * time.Minute)
 		b.wantLosses(t)
-		if got, want := b.Len(), 50; got != want {
-			t.Errorf("%d leases watched, want %d", got, want)
-		}
+		b.wantLen(t, 50)
 	})
 }
 

@@ -8,8 +8,7 @@ import (
 )
 
 func TestPauseRunsThenAtOnceIfNothingIsOnItsWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
+	play(t, func(t *testing.T, b *bench) {
 		l := b.Track(entry("k"), time.Now())
 		pass(time.Second)
 		ran := false
@@ -31,12 +30,8 @@ func TestPauseWaitsForTheAnswerOnItsWay(t *testing.T) {
 		"renewed": allRenewed, "gone": allGone, "error": down,
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, Options{})
-				b.setAnswer(func(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error) {
-					time.Sleep(3 * time.Second)
-					return outcome(ctx, group, batch)
-				})
+			play(t, func(t *testing.T, b *bench) {
+				b.setAnswer(slowly(3*time.Second, outcome))
 				l := b.Track(entry("k"), time.Now())
 				pass(11 * time.Second)
 				ran := make(chan time.Duration, 2)
@@ -60,12 +55,8 @@ func TestPauseWaitsForTheAnswerOnItsWay(t *testing.T) {
 }
 
 func TestPauseEndsWithTheTimeLimitOfAHangingRenewal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
-		b.setAnswer(func(ctx context.Context, _ Group, _ []Renewal) ([]Verdict, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		})
+	play(t, func(t *testing.T, b *bench) {
+		b.setAnswer(hangs)
 		l := b.Track(entry("k"), time.Now())
 		pass(15 * time.Second)
 		ran := make(chan time.Duration, 2)
@@ -81,12 +72,8 @@ func TestPauseEndsWithTheTimeLimitOfAHangingRenewal(t *testing.T) {
 }
 
 func TestHangingAttemptsLeaveTimeForMore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
-		b.setAnswer(func(ctx context.Context, _ Group, _ []Renewal) ([]Verdict, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		})
+	play(t, func(t *testing.T, b *bench) {
+		b.setAnswer(hangs)
 		b.Track(entry("k"), time.Now())
 		pass(time.Minute)
 		b.wantLosses(t, "k deadline 30s")
@@ -95,8 +82,7 @@ func TestHangingAttemptsLeaveTimeForMore(t *testing.T) {
 }
 
 func TestPausedLeaseIsStillLostAtItsDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
+	play(t, func(t *testing.T, b *bench) {
 		l := b.Track(entry("k"), time.Now())
 		l.Pause(func() {})
 		pass(time.Minute)
@@ -109,8 +95,7 @@ func TestPausedLeaseIsStillLostAtItsDeadline(t *testing.T) {
 }
 
 func TestResumeCountsFromTheNewSending(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
+	play(t, func(t *testing.T, b *bench) {
 		l := b.Track(entry("k"), time.Now())
 		pass(5 * time.Second)
 		l.Pause(func() {})
@@ -121,9 +106,7 @@ func TestResumeCountsFromTheNewSending(t *testing.T) {
 		if !l.Resume(sent, e) {
 			t.Fatal("Resume of a live lease failed")
 		}
-		if got, want := l.Deadline().Sub(b.start), 20*time.Second; got != want {
-			t.Errorf("deadline at %v, want %v", got, want)
-		}
+		b.wantDeadline(t, l, 20*time.Second)
 		pass(4 * time.Second)
 		b.wantTimes(t, 10*time.Second)
 		if got := b.calls[0].Group; got.By != "other" {
@@ -136,8 +119,7 @@ func TestResumeCountsFromTheNewSending(t *testing.T) {
 }
 
 func TestResumeTurnsAFixedLeaseIntoARenewedOneAndBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
+	play(t, func(t *testing.T, b *bench) {
 		fixed := entry("k")
 		fixed.Fixed = true
 		l := b.Track(fixed, time.Now())
@@ -155,8 +137,7 @@ func TestResumeTurnsAFixedLeaseIntoARenewedOneAndBack(t *testing.T) {
 }
 
 func TestOverlappingPausesEndTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
+	play(t, func(t *testing.T, b *bench) {
 		l := b.Track(entry("k"), time.Now())
 		l.Pause(func() {})
 		l.Pause(func() {})
@@ -193,12 +174,8 @@ func TestPauseStopsARenewalThatWaitsForThePool(t *testing.T) {
 }
 
 func TestAnswerToAReplacedEntryIsIgnored(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
-		b.setAnswer(func(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error) {
-			time.Sleep(2 * time.Second)
-			return allGone(ctx, group, batch)
-		})
+	play(t, func(t *testing.T, b *bench) {
+		b.setAnswer(slowly(2*time.Second, allGone))
 		l := b.Track(entry("k"), time.Now())
 		pass(11 * time.Second)
 		b.setAnswer(nil)
@@ -210,16 +187,13 @@ func TestAnswerToAReplacedEntryIsIgnored(t *testing.T) {
 }
 
 func TestAShortenedLeaseIsRenewedByItsLength(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
+	play(t, func(t *testing.T, b *bench) {
 		l := b.Track(entry("k"), time.Now())
 		l.Pause(nil)
 		pass(2 * time.Second)
 		l.Shorten(time.Now(), 6*time.Second)
 		l.Shorten(time.Now(), time.Minute) // no longer one
-		if got, want := l.Deadline().Sub(b.start), 8*time.Second; got != want {
-			t.Errorf("deadline at %v, want %v", got, want)
-		}
+		b.wantDeadline(t, l, 8*time.Second)
 		pass(3 * time.Second)
 		l.Continue()
 		pass(3 * time.Second)
@@ -235,8 +209,7 @@ func TestAShortenedLeaseIsRenewedByItsLength(t *testing.T) {
 }
 
 func TestAShortenedLeaseEndsWhilePaused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
+	play(t, func(t *testing.T, b *bench) {
 		l := b.Track(entry("k"), time.Now())
 		l.Pause(nil)
 		pass(2 * time.Second)
@@ -248,32 +221,23 @@ func TestAShortenedLeaseEndsWhilePaused(t *testing.T) {
 
 // A lease that was set behind the command that may make it shorter: the command is executed later still, if it is executed.
 func TestALeaseIsShortenedFromTheMomentAtWhichItWasSet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
+	play(t, func(t *testing.T, b *bench) {
 		l := b.Track(entry("k"), time.Now())
 		pass(11 * time.Second) // renewed at 10 s
 		l.Shorten(b.start, 5*time.Second)
-		if got, want := l.Deadline().Sub(b.start), 15*time.Second; got != want {
-			t.Errorf("deadline at %v, want %v", got, want)
-		}
+		b.wantDeadline(t, l, 15*time.Second)
 		pass(9 * time.Second)
 		b.wantLosses(t)
 	})
 }
 
 func TestARenewalOnItsWayGivesAShortenedLeaseNoMore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
-		b.setAnswer(func(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error) {
-			time.Sleep(2 * time.Second)
-			return allRenewed(ctx, group, batch)
-		})
+	play(t, func(t *testing.T, b *bench) {
+		b.setAnswer(slowly(2*time.Second, allRenewed))
 		l := b.Track(entry("k"), time.Now())
 		pass(11 * time.Second)
 		l.Shorten(time.Now(), 6*time.Second)
 		pass(1500 * time.Millisecond)
-		if got, want := l.Deadline().Sub(b.start), 16*time.Second; got != want {
-			t.Errorf("deadline at %v, want %v", got, want)
-		}
+		b.wantDeadline(t, l, 16*time.Second)
 	})
 }

@@ -29,7 +29,7 @@ type bench struct {
 	mu     sync.Mutex
 	calls  []call
 	losses []string // "key reason at"
-	answer func(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error)
+	answer RenewFunc
 }
 
 type call struct {
@@ -65,6 +65,11 @@ func newBench(t *testing.T, opts Options) *bench {
 	return b
 }
 
+// play runs a test of a watchdog with the defaults in a bubble.
+func play(t *testing.T, f func(t *testing.T, b *bench)) {
+	synctest.Test(t, func(t *testing.T) { f(t, newBench(t, Options{})) })
+}
+
 func (b *bench) renew(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error) {
 	c := call{At: time.Since(b.start), Group: group, TTL: batch[0].TTL}
 	for _, r := range batch {
@@ -96,6 +101,20 @@ func allGone(_ context.Context, _ Group, batch []Renewal) ([]Verdict, error) {
 	return v, nil
 }
 
+// hangs answers when the attempt is given up.
+func hangs(ctx context.Context, _ Group, _ []Renewal) ([]Verdict, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// slowly answers later.
+func slowly(d time.Duration, answer RenewFunc) RenewFunc {
+	return func(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error) {
+		time.Sleep(d)
+		return answer(ctx, group, batch)
+	}
+}
+
 func down(context.Context, Group, []Renewal) ([]Verdict, error) { return nil, errDown }
 
 func (b *bench) lost(l *Lease, r Reason) {
@@ -104,7 +123,7 @@ func (b *bench) lost(l *Lease, r Reason) {
 	b.losses = append(b.losses, fmt.Sprintf("%s %s %v", l.Of(), r, time.Since(b.start)))
 }
 
-func (b *bench) setAnswer(f func(context.Context, Group, []Renewal) ([]Verdict, error)) {
+func (b *bench) setAnswer(f RenewFunc) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.answer = f
@@ -128,6 +147,20 @@ func (b *bench) wantTimes(t *testing.T, want ...time.Duration) {
 	}
 }
 
+func (b *bench) wantDeadline(t *testing.T, l *Lease, want time.Duration) {
+	t.Helper()
+	if got := l.Deadline().Sub(b.start); got != want {
+		t.Errorf("deadline at %v, want %v", got, want)
+	}
+}
+
+func (b *bench) wantLen(t *testing.T, want int) {
+	t.Helper()
+	if got := b.Len(); got != want {
+		t.Errorf("%d leases are watched, want %d", got, want)
+	}
+}
+
 func (b *bench) wantLosses(t *testing.T, want ...string) {
 	t.Helper()
 	b.mu.Lock()
@@ -148,43 +181,31 @@ func pass(d time.Duration) {
 }
 
 func TestLeaseIsRenewedEveryThird(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
+	play(t, func(t *testing.T, b *bench) {
 		l := b.Track(entry("k"), time.Now())
 		pass(45 * time.Second)
 		b.wantTimes(t, 10*time.Second, 20*time.Second, 30*time.Second, 40*time.Second)
 		b.wantLosses(t)
-		if got, want := l.Deadline().Sub(b.start), 70*time.Second; got != want {
-			t.Errorf("deadline at %v, want %v", got, want)
-		}
+		b.wantDeadline(t, l, 70*time.Second)
 	})
 }
 
 func TestDeadlineCountsFromBeforeTheSending(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
-		b.setAnswer(func(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error) {
-			time.Sleep(4 * time.Second)
-			return allRenewed(ctx, group, batch)
-		})
+	play(t, func(t *testing.T, b *bench) {
+		b.setAnswer(slowly(4*time.Second, allRenewed))
 		time.Sleep(3 * time.Second)
 		l := b.Track(entry("k"), b.start) // the acquire took 3 s
 		pass(8 * time.Second)             // 11 s: the renewal is on its way
-		if got, want := l.Deadline().Sub(b.start), 30*time.Second; got != want {
-			t.Errorf("deadline at %v before the answer, want %v", got, want)
-		}
+		b.wantDeadline(t, l, 30*time.Second)
 		pass(5 * time.Second)
-		if got, want := l.Deadline().Sub(b.start), 40*time.Second; got != want {
-			t.Errorf("deadline at %v after the answer, want %v", got, want)
-		}
+		b.wantDeadline(t, l, 40*time.Second)
 		pass(5 * time.Second)
 		b.wantTimes(t, 10*time.Second, 20*time.Second)
 	})
 }
 
 func TestErrorIsRetriedEverySecondAndIsNoLoss(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
+	play(t, func(t *testing.T, b *bench) {
 		b.Track(entry("k"), time.Now())
 		b.setAnswer(down)
 		pass(13500 * time.Millisecond)
@@ -196,8 +217,7 @@ func TestErrorIsRetriedEverySecondAndIsNoLoss(t *testing.T) {
 }
 
 func TestErrorsUntilTheDeadlineLoseTheLeaseOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
+	play(t, func(t *testing.T, b *bench) {
 		b.Track(entry("k"), time.Now())
 		b.setAnswer(down)
 		pass(time.Minute)
@@ -216,8 +236,7 @@ func TestErrorsUntilTheDeadlineLoseTheLeaseOnce(t *testing.T) {
 }
 
 func TestShortLeaseIsRetriedWithinItsThird(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
+	play(t, func(t *testing.T, b *bench) {
 		e := entry("k")
 		e.TTL = 600 * time.Millisecond
 		b.Track(e, time.Now())
@@ -231,8 +250,7 @@ func TestShortLeaseIsRetriedWithinItsThird(t *testing.T) {
 }
 
 func TestGoneIsLostAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
+	play(t, func(t *testing.T, b *bench) {
 		l := b.Track(entry("k"), time.Now())
 		b.setAnswer(allGone)
 		pass(time.Minute)
@@ -248,8 +266,7 @@ func TestGoneIsLostAtOnce(t *testing.T) {
 }
 
 func TestGoneHitsOnlyItsOwnLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
+	play(t, func(t *testing.T, b *bench) {
 		for _, k := range []string{"a", "b", "c"} {
 			b.Track(entry(k), time.Now())
 		}
@@ -265,15 +282,12 @@ func TestGoneHitsOnlyItsOwnLease(t *testing.T) {
 		})
 		pass(25 * time.Second)
 		b.wantLosses(t, "b gone 10s")
-		if got, want := b.Len(), 2; got != want {
-			t.Errorf("%d leases watched, want %d", got, want)
-		}
+		b.wantLen(t, 2)
 	})
 }
 
 func TestForgottenLeaseIsLeftAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
+	play(t, func(t *testing.T, b *bench) {
 		l := b.Track(entry("k"), time.Now())
 		pass(9 * time.Second)
 		if !l.Forget() {
@@ -286,12 +300,8 @@ func TestForgottenLeaseIsLeftAlone(t *testing.T) {
 }
 
 func TestForgetWhileARenewalIsOnItsWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
-		b.setAnswer(func(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error) {
-			time.Sleep(2 * time.Second)
-			return allGone(ctx, group, batch)
-		})
+	play(t, func(t *testing.T, b *bench) {
+		b.setAnswer(slowly(2*time.Second, allGone))
 		l := b.Track(entry("k"), time.Now())
 		pass(11 * time.Second)
 		l.Forget()
@@ -302,8 +312,7 @@ func TestForgetWhileARenewalIsOnItsWay(t *testing.T) {
 }
 
 func TestFixedLeaseIsOnlyWatched(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
+	play(t, func(t *testing.T, b *bench) {
 		e := entry("k")
 		e.Fixed = true
 		b.Track(e, time.Now())
@@ -318,8 +327,7 @@ func TestFixedLeaseIsOnlyWatched(t *testing.T) {
 
 // Others may cut the lease short. It ends when it was to end.
 func TestTheRestOfAFixedLeaseIsKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
+	play(t, func(t *testing.T, b *bench) {
 		e := entry("k")
 		e.TTL, e.Fixed, e.Kept = 25*time.Second, true, 10*time.Second
 		b.Track(e, time.Now())
@@ -333,8 +341,7 @@ func TestTheRestOfAFixedLeaseIsKept(t *testing.T) {
 }
 
 func TestMaxHoldCutsTheLastRenewal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
+	play(t, func(t *testing.T, b *bench) {
 		e := entry("k")
 		e.Until = time.Now().Add(45 * time.Second)
 		if l := b.Track(e, time.Now()); l.Of() != e.Of {
@@ -350,8 +357,7 @@ func TestMaxHoldCutsTheLastRenewal(t *testing.T) {
 }
 
 func TestLeaseTrackedPastItsDeadlineIsLostUnrenewed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
+	play(t, func(t *testing.T, b *bench) {
 		pass(time.Minute)
 		b.Track(entry("k"), b.start)
 		synctest.Wait()
@@ -382,17 +388,11 @@ func TestLateSchedulerRenewsNothingExpired(t *testing.T) {
 }
 
 func TestAnswerAfterALongStopCountsIfRedisFoundTheLeaseUnbroken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
-		b.setAnswer(func(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error) {
-			time.Sleep(19 * time.Second) // longer than the attempt's limit, but the lease is still ours
-			return allRenewed(ctx, group, batch)
-		})
+	play(t, func(t *testing.T, b *bench) {
+		b.setAnswer(slowly(19*time.Second, allRenewed))
 		l := b.Track(entry("k"), time.Now())
 		pass(29500 * time.Millisecond)
-		if got, want := l.Deadline().Sub(b.start), 40*time.Second; got != want {
-			t.Errorf("deadline at %v, want %v", got, want)
-		}
+		b.wantDeadline(t, l, 40*time.Second)
 		b.wantLosses(t)
 	})
 }
@@ -441,8 +441,7 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 }
 
 func TestLateAnswerToALostLeaseChangesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
+	play(t, func(t *testing.T, b *bench) {
 		release := make(chan struct{})
 		b.setAnswer(func(ctx context.Context, group Group, batch []Renewal) ([]Verdict, error) {
 			<-release // also past the end of ctx
