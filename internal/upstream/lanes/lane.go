@@ -17,43 +17,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// A laneOwner has lanes that sessions use. Run calls its methods. Requires no locks.
-type laneOwner interface {
-	// InUse reports whether a session uses the lane.
-	InUse(l *Lane) bool
-
-	// Connected says that the lane has a connection. again: it had one before.
-	Connected(l *Lane, again bool)
-
-	// Failed says that an attempt to connect has failed.
-	Failed(l *Lane, err error)
-
-	// Lost says that the connection has ended by itself.
-	Lost(l *Lane)
-
-	// Rejected says that Redis has refused the credentials. No other session may get the lane, and Run ends.
-	Rejected(l *Lane)
-}
-
-// laneOptions of a Lane. All but Driver are required.
-type laneOptions struct {
-	Target dial.Target
-	Driver stream.Driver // moves its bytes; nil: two goroutines do
-	Dialer *dial.Dialer
-
-	Own  bool        // its credentials are the proxy's own, which the operator must correct if they are wrong
-	Meek func() bool // Redis demands credentials of new connections, as far as is known; asked at each connect
-
-	Logger  *zap.Logger
-	Entries *logging.Repeats // the log for entries that each lane may repeat
-
-	Owner laneOwner
-
-	// Busy is called when a command is outstanding after none was. The caller may hold locks, and is on the path of
-	// every command.
-	Busy func()
-}
-
 // A Lane is a shared, ordered connection to Redis. Its sessions' commands are written in the order in which they were
 // appended, many at a time, and each reply goes to the session that asked. It reconnects by itself. While it has no
 // connection, commands wait for the outcome of the next attempt, which they bring forward. If it fails, they are
@@ -63,12 +26,14 @@ type laneOptions struct {
 type Lane struct {
 	*stream.Stream // moves the bytes; sessions append to it
 
-	opts  laneOptions   // immutable
-	full  bool          // there was no place for it
-	mover stream.Mover  // nil: two goroutines move its bytes
-	stop  chan struct{} // closed by Close
-	once  sync.Once
-	open  dial.Connection
+	target dial.Target   // immutable, as the next ones
+	set    *set          // of which it is, or was before it was dropped; nil: it refuses everything
+	number int           // in the set
+	full   bool          // there was no place for it
+	mover  stream.Mover  // nil: two goroutines move its bytes
+	stop   chan struct{} // closed by Close
+	once   sync.Once
+	open   dial.Connection
 
 	contact chan struct{} // size 1, never closed: Redis has been reached while the lane rested
 
@@ -77,14 +42,22 @@ type Lane struct {
 	answers   atomic.Bool // see AnswersRefusals
 
 	refusal dial.Refusal
+
+	// Guarded by Lanes.mu.
+	users  int       // sessions
+	unused time.Time // since when users is 0
+	waits  time.Time // since when commands have been outstanding, or the latest probe; zero: none were at the last look
 }
 
-// newLane returns a lane that connects in Run.
-func newLane(o laneOptions) *Lane {
-	l := &Lane{opts: o, Stream: stream.New(), stop: make(chan struct{}), contact: make(chan struct{}, 1)}
-	l.OnBusy(o.Busy)
-	if o.Driver != nil {
-		l.mover = o.Driver.Attach(l.Stream)
+// newLane returns a lane of a set that connects in Run.
+func newLane(s *set, number int) *Lane {
+	l := &Lane{
+		Stream: stream.New(), target: s.key.target, set: s, number: number, stop: make(chan struct{}), contact: make(chan struct{}, 1),
+		unused: time.Now(),
+	}
+	l.OnBusy(s.watch)
+	if d := s.key.driver; d != nil {
+		l.mover = d.Attach(l.Stream)
 		l.OnAppend(l.mover.Wake)
 	}
 	return l
@@ -92,16 +65,16 @@ func newLane(o laneOptions) *Lane {
 
 // refusingLane returns a lane that never connects and refuses everything. full: there was no place for one.
 func refusingLane(t dial.Target, full bool) *Lane {
-	l := &Lane{opts: laneOptions{Target: t}, full: full, Stream: stream.New()}
+	l := &Lane{Stream: stream.New(), target: t, full: full}
 	l.Refuse(stream.ErrDown)
 	return l
 }
 
 // At is the server that the lane leads to.
-func (l *Lane) At() topology.Node { return l.opts.Target.At }
+func (l *Lane) At() topology.Node { return l.target.At }
 
 // Identity of the lane's connection.
-func (l *Lane) Identity() dial.Identity { return l.opts.Target.ID }
+func (l *Lane) Identity() dial.Identity { return l.target.ID }
 
 // Scripts that the lane's connection has run.
 func (l *Lane) Scripts() *stream.ScriptSet { return &l.Stream.Scripts }
@@ -134,6 +107,16 @@ func (l *Lane) AnswersRefusals() bool { return l.answers.Load() }
 // request for a lane asks Redis again.
 func (l *Lane) Rejected() bool { return l.rejected.Load() }
 
+// isDropped reports whether the lane has left its set: no other session gets it.
+func (l *Lane) isDropped() bool { return l.set.lanes[l.number] != l }
+
+// inUse reports whether a session uses the lane.
+func (l *Lane) inUse() bool {
+	l.set.all.mu.Lock()
+	defer l.set.all.mu.Unlock()
+	return l.users > 0
+}
+
 func (l *Lane) closed() bool {
 	select {
 	case <-l.stop:
@@ -160,7 +143,7 @@ func (l *Lane) Leaver(isElsewhere func(net.Conn) bool) (dial.Leaver, bool) {
 func (l *Lane) serve(nc net.Conn) error {
 	over := l.open.Begin(nc)
 	defer l.open.End()
-	if l.closed() || l.opts.Dialer.IsElsewhere(l.At(), nc) {
+	if l.closed() || l.set.all.opts.Dialer.IsElsewhere(l.At(), nc) {
 		l.open.End() // its owner may have looked before begin
 	}
 	if l.mover == nil {
@@ -177,32 +160,34 @@ func (l *Lane) serve(nc net.Conn) error {
 func (l *Lane) Run() {
 	ctx, cancel := dial.UntilClosed(l.stop)
 	defer cancel()
-	o := &l.opts
+	o := &l.set.all.opts
+	own := o.Own(l.Identity())
 	log := o.Logger.With(zap.Stringer("identity", l.Identity()))
 	var wait dial.Backoff
 	var fix dial.Repair
 	reconnected := false
 	for !l.closed() {
-		nc, err := o.Dialer.Open(ctx, o.Target)
+		nc, err := o.Dialer.Open(ctx, l.target)
 		if l.closed() {
 			if err == nil {
 				o.Dialer.HangUp(nc) // the lane was closed while it connected
 			}
 			break
 		}
-		if dial.IsRejected(err) && !o.Own {
+		if dial.IsRejected(err) && !own {
 			o.Entries.Write(zap.WarnLevel, "upstream refuses the credentials of a client", "", zap.Stringer("identity", l.Identity()), zap.Error(err))
-			o.Owner.Rejected(l)
+			l.set.reject(l)
 			l.rejected.Store(true)
 			l.Refuse(err)
 			return
 		}
 		if err != nil {
-			l.refusal.Note(err, o.Own) // before the lane's requests are reported
+			l.refusal.Note(err, own) // before the lane's requests are reported
 			l.Rest(err)
 			delay, pause := wait.Next()
-			o.Owner.Failed(l, err)
-			if o.Owner.InUse(l) {
+			inUse := l.inUse()
+			o.Events.Failed(l.target, err, inUse)
+			if inUse {
 				log.Debug("lane not connected", zap.Error(err), logging.Seconds("retry_in", delay))
 			}
 			l.rest(err, delay, pause)
@@ -213,7 +198,7 @@ func (l *Lane) Run() {
 		l.refusal.Note(nil, false)
 		_, old := o.Dialer.Census().Greeting(nc)
 		l.answers.Store(old)
-		o.Owner.Connected(l, reconnected)
+		o.Events.Connected(l.target, l.set.owner, reconnected)
 		reconnected = true
 		log.Debug("lane connected")
 		l.OnReadonly(o.Dialer.OnReadonly(l.At()))
@@ -229,7 +214,8 @@ func (l *Lane) Run() {
 		if !left {
 			o.Entries.Write(zap.WarnLevel, "a connection to redis was lost", "", zap.Stringer("identity", l.Identity()), zap.Error(err))
 		}
-		o.Owner.Lost(l)
+		l.set.all.lost.Add(1)
+		o.Events.Lost(l.target)
 		l.Reconnect(err)
 		l.sleep(fix.After(time.Since(since)), nil)
 	}
@@ -242,8 +228,8 @@ const spread = 50 * time.Millisecond
 // rest waits for the time of the next attempt: after delay; after pause if a command waits for it; or soon after a
 // successful contact of another connection.
 func (l *Lane) rest(err error, delay, pause time.Duration) {
-	unreached := l.opts.Dialer.Await(l.At(), l.contact, err)
-	defer l.opts.Dialer.Forget(l.At(), l.contact)
+	unreached := l.set.all.opts.Dialer.Await(l.At(), l.contact, err)
+	defer l.set.all.opts.Dialer.Forget(l.At(), l.contact)
 	if !unreached {
 		l.sleep(pause, nil)
 		return

@@ -10,109 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
-
-	"github.com/lockproxy/lockproxy/internal/logging"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
-	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
-
-// A server is where Redis is, and the owner of a lane to it, which notes what it is told.
-type server struct {
-	mu      sync.Mutex
-	addr    string // empty: it cannot be reached
-	unused  bool
-	asked   int // attempts to connect
-	told    []string
-	busy    int
-	entries *observer.ObservedLogs
-}
-
-func (s *server) Resolve(topology.Node) (topology.Place, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.asked++
-	if s.addr == "" {
-		return topology.Place{}, errors.New("away")
-	}
-	return topology.Place{Network: "tcp", Address: s.addr}, nil
-}
-
-// turn has further attempts go to an address.
-func (s *server) turn(addr string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.addr = addr
-}
-
-func (s *server) Doubt(topology.Node, topology.Place, error) {}
-
-func (s *server) note(what string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.told == nil || s.told[len(s.told)-1] != what { // however many attempts fail
-		s.told = append(s.told, what)
-	}
-}
-
-func (s *server) InUse(*Lane) bool { return !s.unused }
-func (s *server) Connected(_ *Lane, again bool) {
-	s.note(map[bool]string{false: "connected", true: "connected again"}[again])
-}
-func (s *server) Failed(*Lane, error) { s.note("failed") }
-func (s *server) Lost(*Lane)          { s.note("lost") }
-func (s *server) Rejected(*Lane)      { s.note("rejected") }
-
-func (s *server) events() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Join(s.told, ", ")
-}
-
-func (s *server) attempts() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.asked
-}
-
-// run runs a lane to a server until the test ends. over is closed when Run has returned.
-func run(t *testing.T, s *server, id dial.Identity, own bool) (l *Lane, over <-chan struct{}) {
-	t.Helper()
-	core, entries := observer.New(zap.DebugLevel)
-	s.entries = entries
-	stop, done := make(chan struct{}), make(chan struct{})
-	var wg sync.WaitGroup
-	repeats := logging.NewRepeats(zap.New(core), 5, time.Hour)
-	l = newLane(laneOptions{
-		Target:  dial.Target{At: topology.Any, ID: id},
-		Dialer:  dial.New(dial.Options{Resolver: s, Timeout: 10 * time.Second, KeepAlive: time.Minute, UserTimeout: -1, Spawn: wg.Go, Stop: stop}),
-		Own:     own,
-		Meek:    func() bool { return false },
-		Logger:  zap.New(core),
-		Entries: repeats,
-		Owner:   s,
-		Busy: func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.busy++
-		},
-	})
-	wg.Go(func() {
-		defer close(done)
-		l.Run()
-	})
-	t.Cleanup(func() {
-		close(stop)
-		l.Close()
-		wg.Wait()
-		repeats.Flush()
-	})
-	return l, done
-}
 
 // A client is a receiver.
 type client struct {
@@ -173,21 +75,17 @@ func awaitWritten(t *testing.T, l *Lane) {
 
 func TestALaneReconnectsAndTellsItsOwner(t *testing.T) {
 	srv := redistest.Start(t)
-	s := &server{addr: srv.Addr()}
-	l, over := run(t, s, dial.Identity{Proto: 2}, false)
+	s := &redis{addr: srv.Addr()}
+	w := start(t, 4, s)
+	l := w.lane(in(0), "")
 	await(t, "the first answer", send(l, "SET", "k", "v"), "+OK\r\n")
-	s.mu.Lock()
-	if s.busy != 1 {
-		t.Errorf("Busy was called %d times", s.busy)
-	}
-	s.mu.Unlock()
 	srv.Pause()
 	inFlight := send(l, "INCR", "n")
 	awaitWritten(t, l) // else it may be unsent
 	s.turn("")         // for a moment the port of a process that is being killed may still take connections
 	srv.Kill()
 	await(t, "the loss", inFlight, "sent ")
-	await(t, "a refusal", func() string { return s.events() }, "connected, lost, failed")
+	await(t, "a refusal", w.events, "connected, lost, failed")
 	if got := string(l.Refusal()); !strings.HasPrefix(got, "-NOUPSTREAM ") {
 		t.Errorf("the refusal is %q", got)
 	}
@@ -196,56 +94,50 @@ func TestALaneReconnectsAndTellsItsOwner(t *testing.T) {
 	}
 	srv.Restart()
 	s.turn(srv.Addr())
-	await(t, "a new connection", s.events, "connected, lost, failed, connected again")
+	await(t, "a new connection", w.events, "connected, lost, failed, connected again")
 	await(t, "an answer", send(l, "EXISTS", "n"), ":0\r\n") // the lost command was not sent again
 	if l.Refusal() != nil || !l.IsUp() {
 		t.Error("the lane remembers that it was not connected")
 	}
-	if n := s.entries.FilterMessage("a connection to redis was lost").Len(); n != 1 {
+	if n := w.entries.FilterMessage("a connection to redis was lost").Len(); n != 1 {
 		t.Errorf("%d entries about the loss", n)
 	}
 	l.Close()
-	<-over
-	if err := l.Append(nil, &client{}, 0, 0); !errors.Is(err, stream.ErrDown) {
-		t.Errorf("a closed lane takes commands: %v", err)
-	}
-	if s.events() != "connected, lost, failed, connected again" {
-		t.Errorf("%s: Close is no loss", s.events())
+	redistest.Eventually(t, 10*time.Second, "the end", func() bool { return ended(l) })
+	if w.events() != "connected, lost, failed, connected again" {
+		t.Errorf("%s: Close is no loss", w.events())
 	}
 }
 
-// A client whose credentials are refused is told at once. The proxy's own are tried again: an operator corrects them.
-func TestWrongCredentials(t *testing.T) {
+// The proxy's own credentials are tried again when they are refused: an operator corrects them.
+func TestOwnWrongCredentialsAreTriedAgain(t *testing.T) {
 	srv := redistest.Start(t)
 	id := dial.Identity{User: "u", Password: "p", Proto: 2}
-	client := &server{addr: srv.Addr()}
-	l, over := run(t, client, id, false)
-	<-over
-	if got := client.events(); got != "rejected" || !l.Rejected() || !l.Hopeless() {
-		t.Errorf("%s; rejected: %v", got, l.Rejected())
-	}
-	own := &server{addr: srv.Addr()}
-	l, _ = run(t, own, id, true)
-	await(t, "a failure", own.events, "failed")
+	w := start(t, 4, &redis{addr: srv.Addr()})
+	w.own = id
+	l := w.lane(id, "x")
+	await(t, "a failure", w.events, "failed")
 	if l.Rejected() {
 		t.Error("the proxy's own credentials are not to be given up")
 	}
 	srv.Do(t, "ACL", "SETUSER", "u", "on", ">p", "allcommands", "allkeys")
-	await(t, "a connection", own.events, "failed, connected")
+	await(t, "a connection", w.events, "failed, connected")
 }
 
 // Attempts have growing pauses. A command that waits brings the next one forward, and has the outcome of that.
 func TestPausesBetweenAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &server{unused: true}
-		l, _ := run(t, s, dial.Identity{Proto: 2}, false)
+		s := &redis{}
+		w := start(t, 4, s)
+		l := w.lane(in(0), "")
+		w.Leave(l)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		rested := s.attempts()
 		if rested < 3 || rested > 200 {
 			t.Errorf("%d attempts in a minute without commands", rested)
 		}
-		if n := s.entries.FilterMessage("lane not connected").Len(); n != 0 {
+		if n := w.entries.FilterMessage("lane not connected").Len(); n != 0 {
 			t.Errorf("%d entries about a lane that nobody uses", n)
 		}
 		outcome, begin := send(l, "PING"), time.Now()
@@ -273,15 +165,18 @@ func TestARefusingLane(t *testing.T) {
 
 func TestALaneThatLeavesTakesNoMoreRequests(t *testing.T) {
 	srv := redistest.Start(t)
-	s := &server{addr: srv.Addr()}
-	l, _ := run(t, s, dial.Identity{Proto: 2}, false)
+	w := start(t, 4, &redis{addr: srv.Addr()})
+	l := w.lane(in(0), "")
 	await(t, "an answer", send(l, "PING"), "+PONG\r\n")
+	if n := len(w.Leaving(func(net.Conn) bool { return false })); n != 0 {
+		t.Errorf("%d connections leave a server that has not moved", n)
+	}
 	srv.Pause()
 	before := send(l, "INCR", "n")
 	awaitWritten(t, l)
-	leaver, ok := l.Leaver(func(net.Conn) bool { return true })
-	if !ok || leaver.Leave() {
-		t.Fatal("a request is on its way")
+	leavers := w.Leaving(func(net.Conn) bool { return true })
+	if len(leavers) != 1 || leavers[0].Leave() {
+		t.Fatalf("%d connections leave, and a request is on its way", len(leavers))
 	}
 	after := &client{keeps: true}
 	if err := l.Append(resp.AppendCommand(nil, "INCR", "n"), after, 0, 1); err != nil {
@@ -289,10 +184,10 @@ func TestALaneThatLeavesTakesNoMoreRequests(t *testing.T) {
 	}
 	srv.Continue()
 	await(t, "the answer of before", before, ":1\r\n")
-	redistest.Eventually(t, 10*time.Second, "no request on its way", leaver.Leave)
+	redistest.Eventually(t, 10*time.Second, "no request on its way", leavers[0].Leave)
 	if got := after.outcome(); got != "" {
 		t.Errorf("a request after Leave: %q", got)
 	}
-	leaver.Abort()
+	leavers[0].Abort()
 	await(t, "the answer on the next connection", after.outcome, ":2\r\n")
 }

@@ -31,9 +31,9 @@ type Options struct {
 	// Own reports whether credentials are the proxy's own. Free reports whether the lanes of an identity need no place.
 	Own, Free func(dial.Identity) bool
 
-	Meek    func() bool // see laneOptions
+	Meek    func() bool // Redis demands credentials of new connections, as far as is known; asked at each connect
 	Logger  *zap.Logger
-	Entries *logging.Repeats // see laneOptions
+	Entries *logging.Repeats // the log for entries that each lane may repeat
 	Spawn   func(func())     // runs a goroutine and waits for its end
 
 	Events Events
@@ -55,35 +55,24 @@ type key struct {
 	driver stream.Driver
 }
 
-// A member is a lane with its users.
-type member struct {
-	lane   *Lane
-	set    *set // immutable
-	number int  // in the set; immutable
-
-	users     int
-	unused    time.Time // since when users is 0
-	unsettled time.Time // since when commands have been outstanding, or the latest probe; zero: none were at the last look
-}
-
 // Lanes are all lanes of a proxy. All methods may be called from any goroutine.
 type Lanes struct {
 	opts  Options      // immutable
 	aside atomic.Int64 // lanes set aside since the start
 	lost  atomic.Int64 // connections of lanes since the start
 
-	mu      sync.Mutex
-	sets    map[key]*set      // of the lanes that Lane returns
-	members map[*Lane]*member // all lanes that are open, or that sessions have
-	places  places            // of the sets
-	paused  time.Time         // writes are known to be held back until then
-	closed  bool
+	mu     sync.Mutex
+	sets   map[key]*set       // of the lanes that Lane returns
+	lanes  map[*Lane]struct{} // all that are open, or that sessions have
+	places places             // of the sets
+	paused time.Time          // writes are known to be held back until then
+	closed bool
 }
 
 // New returns Lanes without a lane.
 func New(o Options) *Lanes {
 	return &Lanes{
-		opts: o, sets: map[key]*set{}, members: map[*Lane]*member{},
+		opts: o, sets: map[key]*set{}, lanes: map[*Lane]struct{}{},
 		places: newPlaces(o.Size),
 	}
 }
@@ -107,9 +96,9 @@ func (ls *Lanes) Lane(id dial.Identity, at topology.Node, driver stream.Driver, 
 		s = newSet(ls, k, owner, placed)
 		ls.sets[k] = s
 	}
-	m := s.pick(r)
-	s.join(m)
-	return m.lane
+	l := s.pick(r)
+	s.join(l)
+	return l
 }
 
 func (ls *Lanes) key(id dial.Identity, at topology.Node, driver stream.Driver) key {
@@ -135,12 +124,12 @@ func (ls *Lanes) Join(id dial.Identity, at topology.Node, driver stream.Driver) 
 	if s == nil {
 		return nil
 	}
-	m := s.pick(Reads)
-	if !m.lane.IsUp() {
+	l := s.pick(Reads)
+	if !l.IsUp() {
 		return nil
 	}
-	s.join(m)
-	return m.lane
+	s.join(l)
+	return l
 }
 
 // Move returns the lane that a user of l uses next. It may be l itself. No command of the caller may be outstanding on
@@ -148,37 +137,38 @@ func (ls *Lanes) Join(id dial.Identity, at topology.Node, driver stream.Driver) 
 func (ls *Lanes) Move(l *Lane, r Role) *Lane {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	m := ls.members[l]
-	if m == nil || ls.closed || ls.sets[m.set.key] != m.set || m.isDropped() {
+	s := l.set
+	if s == nil || ls.closed || ls.sets[s.key] != s || l.isDropped() {
 		return l
 	}
-	next := m.set.pick(r)
-	if next != m {
-		m.set.join(next)
-		ls.leaveLocked(m)
+	next := s.pick(r)
+	if next != l {
+		s.join(next)
+		ls.leaveLocked(l)
 	}
-	return next.lane
+	return next
 }
 
 // Leave says that a caller of Lane does not use it any more. No command of the caller may be outstanding on it.
 func (ls *Lanes) Leave(l *Lane) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if m := ls.members[l]; m != nil { // else it refuses everything
-		ls.leaveLocked(m)
+	if l.set != nil { // else it refuses everything
+		ls.leaveLocked(l)
 	}
 }
 
-func (ls *Lanes) leaveLocked(m *member) {
-	m.set.users--
-	if m.users--; m.users == 0 {
-		m.unused = time.Now()
-		if m.isDropped() {
-			ls.closeLocked(m)
+func (ls *Lanes) leaveLocked(l *Lane) {
+	s := l.set
+	s.users--
+	if l.users--; l.users == 0 {
+		l.unused = time.Now()
+		if l.isDropped() {
+			ls.closeLocked(l)
 		}
 	}
-	if m.set.users == 0 && ls.sets[m.set.key] == m.set {
-		ls.evictLocked(ls.places.rest(m.set))
+	if s.users == 0 && ls.sets[s.key] == s {
+		ls.evictLocked(ls.places.rest(s))
 	}
 }
 
@@ -205,13 +195,10 @@ func (ls *Lanes) removeLocked(s *set) {
 	}
 }
 
-// isDropped reports whether the lane has left its set: no other session gets it.
-func (m *member) isDropped() bool { return m.set.members[m.number] != m }
-
 // closeLocked ends a lane without users.
-func (ls *Lanes) closeLocked(m *member) {
-	delete(ls.members, m.lane)
-	m.lane.Close()
+func (ls *Lanes) closeLocked(l *Lane) {
+	delete(ls.lanes, l)
+	l.Close()
 }
 
 // DropBare lets lanes without credentials serve the sessions that have them, and no new ones: Redis demands credentials
@@ -238,7 +225,7 @@ func (ls *Lanes) DropAt(gone func(at topology.Node) bool) (used []topology.Node)
 			s.dropAll()
 		}
 	}
-	for l := range ls.members { // also those that were dropped before their server came back
+	for l := range ls.lanes { // also those that were dropped before their server came back
 		if at := l.At(); gone(at) {
 			used = append(used, at)
 		}
@@ -250,7 +237,7 @@ func (ls *Lanes) DropAt(gone func(at topology.Node) bool) (used []topology.Node)
 func (ls *Lanes) EndAt(node topology.Node) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	for l := range ls.members {
+	for l := range ls.lanes {
 		if l.At() == node {
 			l.Close()
 		}
@@ -273,7 +260,7 @@ func (ls *Lanes) Leaving(isElsewhere func(net.Conn) bool) []dial.Leaver {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	var leavers []dial.Leaver
-	for l := range ls.members {
+	for l := range ls.lanes {
 		if one, ok := l.Leaver(isElsewhere); ok {
 			leavers = append(leavers, one)
 		}
@@ -306,7 +293,60 @@ func (ls *Lanes) Close() {
 	for _, s := range ls.sets {
 		s.looks.Stop()
 	}
-	for l := range ls.members {
+	for l := range ls.lanes {
 		l.Close()
 	}
 }
+
+// Status describes one lane for people.
+type Status struct {
+	Identity dial.Identity
+	At       topology.Node // the server, in a cluster
+	Use      string        // what it is for: "all" commands, "reads", "writes", "scripts", "large replies"; or "set aside", "spare"
+	Up       bool          // it is connected
+	Users    int           // sessions
+	Commands int64         // without an answer
+	Bytes    int64         // of commands that have not been written
+}
+
+// List describes the lanes that serve new sessions, in no order.
+func (ls *Lanes) List() []Status {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	list := make([]Status, 0, len(ls.sets))
+	for _, s := range ls.sets {
+		for i, l := range s.lanes {
+			if l != nil {
+				appended, written := l.Progress()
+				list = append(list, Status{
+					Identity: s.key.target.ID, At: s.key.target.At, Use: s.selection.Use(i), Up: l.IsUp(), Users: l.users,
+					Commands: l.Outstanding(), Bytes: appended - written,
+				})
+			}
+		}
+	}
+	return list
+}
+
+// HeldBack estimates the number of clients that wait because Redis holds back writes, beyond those that Redis counts as
+// blocked. Redis counts a lane once.
+func (ls *Lanes) HeldBack() int {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if !time.Now().Before(ls.paused) {
+		return 0
+	}
+	n := 0
+	for _, s := range ls.sets {
+		for i, l := range s.lanes {
+			if l != nil && s.selection.MayBeHeld(i) {
+				asked, settled, _ := l.Moved()
+				n += max(0, min(int(asked-settled), l.users)-1)
+			}
+		}
+	}
+	return n
+}
+
+// Counts are the numbers of lanes that were set aside, and of connections that lanes have lost, since the start.
+func (ls *Lanes) Counts() (aside, lost int64) { return ls.aside.Load(), ls.lost.Load() }

@@ -2,7 +2,7 @@ package lanes
 
 import (
 	"errors"
-	"net"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/lockproxy/lockproxy/internal/logging"
 	"github.com/lockproxy/lockproxy/internal/redistest"
@@ -22,38 +23,69 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A redis is where a server is; without an address it cannot be reached.
-type redis struct{ addr string }
+type redis struct {
+	mu    sync.Mutex
+	addr  string
+	asked int // attempts to connect
+}
 
-func (r redis) Resolve(topology.Node) (topology.Place, error) {
+func (r *redis) Resolve(topology.Node) (topology.Place, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked++
 	if r.addr == "" {
 		return topology.Place{}, errors.New("away")
 	}
 	return topology.Place{Network: "tcp", Address: r.addr}, nil
 }
 
-func (redis) Doubt(topology.Node, topology.Place, error) {}
+func (*redis) Doubt(topology.Node, topology.Place, error) {}
+
+// turn has further attempts go to an address.
+func (r *redis) turn(addr string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.addr = addr
+}
+
+func (r *redis) attempts() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.asked
+}
 
 // A world is Lanes with the events that they have told.
 type world struct {
 	*Lanes
-	wg sync.WaitGroup
+	wg      sync.WaitGroup
+	entries *observer.ObservedLogs
 
 	mu       sync.Mutex
+	own      dial.Identity // the proxy's
+	told     []string      // of all lanes
 	rejected []dial.Identity
 	stuck    []topology.Node
 }
 
-func start(t *testing.T, size int, at redis) *world {
+func start(t *testing.T, size int, at *redis) *world {
 	t.Helper()
-	w, stop := &world{}, make(chan struct{})
+	core, entries := observer.New(zap.DebugLevel)
+	w, stop := &world{entries: entries}, make(chan struct{})
 	dialer := dial.New(dial.Options{Resolver: at, Timeout: 10 * time.Second, KeepAlive: time.Minute, UserTimeout: -1, Spawn: w.wg.Go, Stop: stop})
 	w.Lanes = New(Options{
-		Size: size, Dialer: dialer, Meek: func() bool { return false }, Logger: zap.NewNop(), Spawn: w.wg.Go,
-		Entries: logging.NewRepeats(zap.NewNop(), 1, time.Hour),
-		Own:     func(dial.Identity) bool { return false },
-		Free:    func(id dial.Identity) bool { return id.DB == 0 && !id.Authenticated() },
+		Size: size, Dialer: dialer, Meek: func() bool { return false }, Logger: zap.New(core), Spawn: w.wg.Go,
+		Entries: logging.NewRepeats(zap.New(core), 5, time.Hour),
+		Own: func(id dial.Identity) bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return id.Authenticated() && id == w.own
+		},
+		Free: func(id dial.Identity) bool { return id.DB == 0 && !id.Authenticated() },
 		Events: Events{
-			Connected: func(dial.Target, string, bool) {}, Failed: func(dial.Target, error, bool) {}, Lost: func(dial.Target) {},
+			Connected: func(_ dial.Target, _ string, again bool) {
+				w.note(map[bool]string{false: "connected", true: "connected again"}[again])
+			},
+			Failed: func(dial.Target, error, bool) { w.note("failed") }, Lost: func(dial.Target) { w.note("lost") },
 			Rejected: func(id dial.Identity) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
@@ -73,6 +105,20 @@ func start(t *testing.T, size int, at redis) *world {
 		w.opts.Entries.Flush()
 	})
 	return w
+}
+
+func (w *world) note(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.told == nil || w.told[len(w.told)-1] != what { // however many attempts fail
+		w.told = append(w.told, what)
+	}
+}
+
+func (w *world) events() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Join(w.told, ", ")
 }
 
 // in is a client without credentials in a database.
@@ -110,7 +156,7 @@ func (r *replies) got() int {
 
 func TestSessionsOfOneIdentityShareALane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, 4, redis{})
+		w := start(t, 4, &redis{})
 		a, b, other := w.lane(in(0), ""), w.lane(in(0), ""), w.lane(in(1), "")
 		if a != b || a == other {
 			t.Error("a lane is one identity's")
@@ -134,7 +180,7 @@ func TestSessionsOfOneIdentityShareALane(t *testing.T) {
 // One address has three quarters of the places at most, and identities that need no place always get a lane.
 func TestPlacesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, 4, redis{})
+		w := start(t, 4, &redis{})
 		for db := 1; db <= 3; db++ {
 			if w.lane(in(db), "greedy").Full() {
 				t.Fatalf("no place for database %d", db)
@@ -162,7 +208,7 @@ func TestPlacesAreBounded(t *testing.T) {
 
 func TestAnUnusedLaneMakesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, 4, redis{})
+		w := start(t, 4, &redis{})
 		var list []*Lane
 		for db := 1; db <= 3; db++ {
 			list = append(list, w.lane(in(db), "greedy"))
@@ -188,7 +234,7 @@ func TestAnUnusedLaneMakesRoom(t *testing.T) {
 // A client that moves from identity to identity leaves few lanes behind.
 func TestFewUnusedLanesOfOneAddressAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, 64, redis{}) // 16 may be unused, 4 of one address
+		w := start(t, 64, &redis{}) // 16 may be unused, 4 of one address
 		for db := 1; db <= 40; db++ {
 			w.Leave(w.lane(in(db), "wanderer"))
 		}
@@ -207,7 +253,7 @@ func TestFewUnusedLanesOfOneAddressAreKept(t *testing.T) {
 // Sessions keep their lane when Redis has begun to demand credentials. New ones get another.
 func TestDroppedLanesServeTheirSessionsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, 4, redis{})
+		w := start(t, 4, &redis{})
 		user := dial.Identity{User: "u", Password: "p", Proto: 2}
 		used, idle, named := w.lane(in(0), ""), w.lane(in(1), "x"), w.lane(user, "x")
 		w.Leave(idle)
@@ -230,7 +276,7 @@ func TestDroppedLanesServeTheirSessionsOnly(t *testing.T) {
 		if !ended(used) {
 			t.Error("the lane is open after its last session has left")
 		}
-		if _, left := w.members[used]; left {
+		if _, left := w.lanes[used]; left {
 			t.Error("a closed lane is remembered")
 		}
 	})
@@ -238,7 +284,7 @@ func TestDroppedLanesServeTheirSessionsOnly(t *testing.T) {
 
 func TestLanesToAServerThatIsGoneEndWhenTheyAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, 4, redis{})
+		w := start(t, 4, &redis{})
 		used := w.Lane(in(0), "gone", nil, "", Reads)
 		idle := w.Lane(in(0), "gone", nil, "", Scripts)
 		stays := w.Lane(in(0), "stays", nil, "", Reads)
@@ -268,7 +314,7 @@ func TestLanesToAServerThatIsGoneEndWhenTheyAreTold(t *testing.T) {
 
 func TestLanesThatNoSessionUsesAreTrimmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, 4, redis{})
+		w := start(t, 4, &redis{})
 		idle, used := w.lane(in(1), "x"), w.lane(in(2), "x")
 		scripts := w.Lane(in(2), topology.Any, nil, "x", Scripts)
 		w.Leave(scripts)
@@ -294,7 +340,7 @@ func TestLanesThatNoSessionUsesAreTrimmed(t *testing.T) {
 
 func TestNoLaneAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, 4, redis{})
+		w := start(t, 4, &redis{})
 		before := w.lane(in(0), "")
 		w.Close()
 		synctest.Wait()
@@ -310,7 +356,7 @@ func TestNoLaneAfterClose(t *testing.T) {
 // A lane that stands still is set aside: its sessions move to another one, and the owner of the view of a cluster is told.
 func TestALaneThatStandsStillIsLeft(t *testing.T) {
 	srv := redistest.Start(t)
-	w := start(t, 4, redis{srv.Addr()})
+	w := start(t, 4, &redis{addr: srv.Addr()})
 	l, second := w.lane(in(0), ""), w.lane(in(0), "")
 	redistest.Eventually(t, 10*time.Second, "the lane is connected", func() bool { return l == second && l.IsUp() })
 	if l.Unsettled() || w.Move(l, Reads) != l {
@@ -342,7 +388,7 @@ func TestALaneThatStandsStillIsLeft(t *testing.T) {
 // Redis holds back the writes of 5 clients on one lane: it counts one.
 func TestClientsWhoseWritesAreHeldBackAreCounted(t *testing.T) {
 	srv := redistest.Start(t)
-	w := start(t, 4, redis{srv.Addr()})
+	w := start(t, 4, &redis{addr: srv.Addr()})
 	w.lane(in(0), "") // the set is there before the pause
 	if w.HeldBack() != 0 {
 		t.Error("no pause is known")
@@ -374,8 +420,9 @@ func TestClientsWhoseWritesAreHeldBackAreCounted(t *testing.T) {
 	}
 }
 
+// A client whose credentials are refused is told at once, and the next one has Redis asked again.
 func TestALaneWithWrongCredentialsIsReplaced(t *testing.T) {
-	w := start(t, 4, redis{redistest.Start(t).Addr()})
+	w := start(t, 4, &redis{addr: redistest.Start(t).Addr()})
 	id := dial.Identity{User: "u", Password: "wrong", Proto: 2}
 	l := w.lane(id, "x")
 	redistest.Eventually(t, 10*time.Second, "the refusal", func() bool { return ended(l) })
@@ -398,29 +445,13 @@ func TestALaneWithWrongCredentialsIsReplaced(t *testing.T) {
 	}
 }
 
-func TestConnectionsToAnotherAddressLeave(t *testing.T) {
-	w := start(t, 4, redis{redistest.Start(t).Addr()})
-	l := w.lane(in(0), "")
-	redistest.Eventually(t, 10*time.Second, "the lane is connected", l.IsUp)
-	if n := len(w.Leaving(func(net.Conn) bool { return false })); n != 0 {
-		t.Errorf("%d connections leave a server that has not moved", n)
-	}
-	leavers := w.Leaving(func(net.Conn) bool { return true })
-	if len(leavers) != 1 || !leavers[0].Leave() {
-		t.Fatalf("%d connections leave", len(leavers))
-	}
-	leavers[0].Abort()
-	redistest.Eventually(t, 10*time.Second, "a new connection", func() bool { _, lost := w.Counts(); return lost == 1 && l.IsUp() })
-}
-
 // Redis may refuse one lane of an identity, and not the other: the password was changed between the two.
 func TestSessionsAreNotMovedToARejectedLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, 4, redis{})
+		w := start(t, 4, &redis{})
 		id := dial.Identity{User: "u", Password: "p", Proto: 2}
 		l, scripts := w.lane(id, "x"), w.Lane(id, topology.Any, nil, "x", Scripts)
-		s := w.members[l].set
-		s.Rejected(l)
+		l.set.reject(l)
 		if w.Move(l, Reads) != l {
 			t.Error("a session of the rejected lane learns nothing of the refusal")
 		}

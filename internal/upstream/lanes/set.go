@@ -4,18 +4,17 @@ import (
 	"time"
 )
 
-// A set is the lanes of one identity to one server that one driver moves. It is guarded by Lanes.mu. It is the owner of
-// its lanes.
+// A set is the lanes of one identity to one server that one driver moves. It is guarded by Lanes.mu.
 type set struct {
 	all       *Lanes // immutable
 	key       key    // immutable
 	owner     string // the account on which it was opened; immutable
 	selection laneSelection
-	members   [maxLanes]*member // nil: not open
-	users     int               // of all of them, also of those that have left the set
-	placed    bool              // it has one of the places
-	told      time.Time         // when Events.Stuck was called
-	looks     *time.Timer       // runs look; armed while commands are outstanding
+	lanes     [maxLanes]*Lane // nil: not open
+	users     int             // of all of them, also of those that have left the set
+	placed    bool            // it has one of the places
+	told      time.Time       // when Events.Stuck was called
+	looks     *time.Timer     // runs look; armed while commands are outstanding
 }
 
 const (
@@ -49,13 +48,13 @@ func (s *set) pause() {
 }
 
 // pick returns the lane for a role.
-func (s *set) pick(r Role) *member {
+func (s *set) pick(r Role) *Lane {
 	i, open := s.selection.Pick(r)
 	if open {
 		s.open(i)
 	}
 	s.tell()
-	return s.members[i]
+	return s.lanes[i]
 }
 
 // openSpare connects one lane ahead of need. When a lane stands still, it may be too late: a Redis that is busy with a
@@ -68,22 +67,17 @@ func (s *set) openSpare() {
 }
 
 func (s *set) open(i int) {
-	o, id := &s.all.opts, s.key.target.ID
-	l := newLane(laneOptions{
-		Target: s.key.target, Driver: s.key.driver, Dialer: o.Dialer, Own: o.Own(id), Meek: o.Meek, Logger: o.Logger, Entries: o.Entries,
-		Owner: s, Busy: s.watch,
-	})
-	m := &member{lane: l, set: s, number: i, unused: time.Now()}
-	s.members[i] = m
-	s.all.members[l] = m
-	o.Spawn(l.Run)
+	l := newLane(s, i)
+	s.lanes[i] = l
+	s.all.lanes[l] = struct{}{}
+	s.all.opts.Spawn(l.Run)
 }
 
-func (s *set) join(m *member) {
+func (s *set) join(l *Lane) {
 	if s.users == 0 {
 		s.all.places.unused.Remove(s)
 	}
-	m.users++
+	l.users++
 	if s.users++; s.users > 1 {
 		s.openSpare()
 	}
@@ -91,18 +85,18 @@ func (s *set) join(m *member) {
 
 // drop removes a lane from the set. Its users stay on it; without any it is closed.
 func (s *set) drop(i int) {
-	m := s.members[i]
-	m.lane.Settle(true)
-	s.members[i] = nil
+	l := s.lanes[i]
+	l.Settle(true)
+	s.lanes[i] = nil
 	s.selection.Close(i)
-	if m.users == 0 {
-		s.all.closeLocked(m)
+	if l.users == 0 {
+		s.all.closeLocked(l)
 	}
 }
 
 func (s *set) dropAll() {
-	for i, m := range s.members {
-		if m != nil {
+	for i, l := range s.lanes {
+		if l != nil {
 			s.drop(i)
 		}
 	}
@@ -110,9 +104,9 @@ func (s *set) dropAll() {
 
 // tell tells the users of each lane whether they must Move.
 func (s *set) tell() {
-	for i, m := range s.members {
-		if m != nil {
-			m.lane.Settle(s.selection.Settled(i))
+	for i, l := range s.lanes {
+		if l != nil {
+			l.Settle(s.selection.Settled(i))
 		}
 	}
 }
@@ -130,20 +124,20 @@ func (s *set) look() {
 	}
 	now, busy := time.Now(), false
 	aside := s.selection.Look(now, func(i int) (asked, settled uint64) {
-		m := s.members[i]
-		asked, settled, connected := m.lane.Moved()
+		l := s.lanes[i]
+		asked, settled, connected := l.Moved()
 		busy = busy || asked != settled
 		if !connected { // another lane could not connect either
 			return settled, settled
 		}
 		switch {
 		case asked == settled:
-			m.unsettled = time.Time{}
-		case m.unsettled.IsZero():
-			m.unsettled = now
-		case now.Sub(m.unsettled) > probeEvery:
-			m.unsettled = now
-			m.lane.Probe()
+			l.waits = time.Time{}
+		case l.waits.IsZero():
+			l.waits = now
+		case now.Sub(l.waits) > probeEvery:
+			l.waits = now
+			l.Probe()
 		}
 		return asked, settled
 	})
@@ -164,9 +158,9 @@ func (s *set) look() {
 // trim closes lanes that no session has used since t.
 func (s *set) trim(t time.Time) {
 	spare := s.users < 2 // whether a spare lane has been found
-	for i, m := range s.members {
+	for i, l := range s.lanes {
 		switch {
-		case m == nil, m.users > 0, !m.unused.Before(t), s.users > 0 && !s.selection.Unused(i):
+		case l == nil, l.users > 0, !l.unused.Before(t), s.users > 0 && !s.selection.Unused(i):
 		case !spare:
 			spare = true
 		default:
@@ -175,37 +169,13 @@ func (s *set) trim(t time.Time) {
 	}
 }
 
-func (s *set) isEmpty() bool { return s.members == [maxLanes]*member{} }
+func (s *set) isEmpty() bool { return s.lanes == [maxLanes]*Lane{} }
 
-// InUse is a method of laneOwner.
-func (s *set) InUse(l *Lane) bool {
+// reject drops a lane whose credentials Redis has refused. Its users learn it from the lane. Requires no locks.
+func (s *set) reject(l *Lane) {
 	s.all.mu.Lock()
-	defer s.all.mu.Unlock()
-	m := s.all.members[l]
-	return m != nil && m.users > 0
-}
-
-// Connected is a method of laneOwner.
-func (s *set) Connected(_ *Lane, again bool) {
-	s.all.opts.Events.Connected(s.key.target, s.owner, again)
-}
-
-// Failed is a method of laneOwner.
-func (s *set) Failed(l *Lane, err error) {
-	s.all.opts.Events.Failed(s.key.target, err, s.InUse(l))
-}
-
-// Lost is a method of laneOwner.
-func (s *set) Lost(*Lane) {
-	s.all.lost.Add(1)
-	s.all.opts.Events.Lost(s.key.target)
-}
-
-// Rejected is a method of laneOwner. Its users learn it from the lane.
-func (s *set) Rejected(l *Lane) {
-	s.all.mu.Lock()
-	if m := s.all.members[l]; m != nil && !m.isDropped() {
-		s.drop(m.number)
+	if !l.isDropped() {
+		s.drop(l.number)
 		if s.isEmpty() {
 			s.all.removeLocked(s)
 		}
