@@ -7,59 +7,78 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/logging"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 )
 
 // redisContacts knows whether Redis was available at the last contact, and logs outages. Its methods may be called from
 // any goroutine.
+//
+// An outage has one entry at its begin, one for each minute that it lasts or when its cause changes, and one at its end,
+// however many connections fail meanwhile.
 type redisContacts struct {
 	// Entries is the log for entries that each connection may repeat.
 	Entries *logging.Repeats
 
-	addr    zap.Field
-	lasting func(error) bool // time does not cure it
+	addr zap.Field
 
-	mu     sync.Mutex
-	ready  bool  // the last contact with Redis was successful
-	cause  error // why not
-	outage outageState
+	mu            sync.Mutex
+	ready         bool      // the last contact with Redis was successful
+	err           error     // why not
+	since, logged time.Time // of the outage; zero: Redis is available, as far as is known
+	cause         string    // of the outage, in words from a small set
+	failures      int       // since it began
 }
 
-// Entries of one kind that the log has in a period; the others become a summary.
 const (
-	entriesMost   = 5
-	entriesPeriod = 10 * time.Second
+	// entriesMost is the number of entries of one kind that the log has in a period; the others become a summary.
+	entriesMost, entriesPeriod = 5, 10 * time.Second
+
+	// outagePeriod is the time between two entries about an outage that goes on.
+	outagePeriod = time.Minute
 )
 
-// newRedisContacts is for the Redis at an address. cause says an error in words from a small set. lasting reports
-// whether time does not cure it.
-func newRedisContacts(addr string, log *zap.Logger, cause func(error) string, lasting func(error) bool) *redisContacts {
-	return &redisContacts{
-		addr: zap.String("addr", addr), Entries: logging.NewRepeats(log, entriesMost, entriesPeriod), lasting: lasting, outage: outageState{Cause: cause},
-	}
+// newRedisContacts is for the Redis at an address.
+func newRedisContacts(addr string, log *zap.Logger) *redisContacts {
+	return &redisContacts{addr: zap.String("addr", addr), Entries: logging.NewRepeats(log, entriesMost, entriesPeriod)}
 }
 
 // Ready reports whether Redis was reachable at the last contact, and if not why.
 func (c *redisContacts) Ready() (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.ready, c.cause
+	return c.ready, c.err
 }
 
 // Note notes the outcome of a contact with Redis, and logs what it means to the operator. Requires no locks.
 func (c *redisContacts) Note(err error) {
+	now := time.Now()
 	c.mu.Lock()
-	c.ready, c.cause = err == nil, err
-	e := c.outage.Note(time.Now(), err)
-	c.mu.Unlock()
-	switch e.Kind {
-	case noEvent:
-	case outageOver:
-		c.Entries.Write(zap.InfoLevel, "upstream is available again", "", c.addr, logging.Seconds("unavailable", e.Lasted), zap.Int("failures", e.Failures))
-	case outageBegan, outageGoesOn:
-		level := zap.ErrorLevel // the configuration is wrong, and time does not cure it
-		if !c.lasting(err) {
-			level = zap.WarnLevel
+	c.ready, c.err = err == nil, err
+	away := !c.since.IsZero()
+	if err != nil {
+		c.failures++
+		if !away {
+			c.since = now
 		}
-		c.Entries.Write(level, e.Cause, "", c.addr, zap.Error(err), logging.Seconds("unavailable", e.Lasted), zap.Int("failures", e.Failures))
+	}
+	fields := []zap.Field{
+		c.addr, zap.Error(err), logging.Seconds("unavailable", now.Sub(c.since)), zap.Int("failures", c.failures),
+	}
+	level, text := zap.InfoLevel, ""
+	switch cause := dial.Cause(err); {
+	case err == nil && away:
+		text = "upstream is available again"
+		c.since, c.cause, c.failures = time.Time{}, "", 0
+	case err == nil:
+	case cause != c.cause, now.Sub(c.logged) >= outagePeriod:
+		c.cause, c.logged = cause, now
+		level, text = zap.WarnLevel, cause
+		if dial.IsLasting(err) { // the configuration is wrong
+			level = zap.ErrorLevel
+		}
+	}
+	c.mu.Unlock()
+	if text != "" {
+		c.Entries.Write(level, text, "", fields...)
 	}
 }

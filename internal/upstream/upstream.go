@@ -52,7 +52,7 @@ func New(opts Options) (*Upstream, error) {
 	}
 	u := &Upstream{
 		opts: opts, refresh: make(chan struct{}, 1), over: make(chan struct{}),
-		contacts:    newRedisContacts(opts.Addr, opts.Logger, dial.Cause, dial.IsLasting),
+		contacts:    newRedisContacts(opts.Addr, opts.Logger),
 		leaseWarner: newLeaseWarner(opts.Lease, opts.Logger),
 	}
 	dialing := dial.Options{
