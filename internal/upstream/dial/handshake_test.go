@@ -71,8 +71,8 @@ func TestARefusalSaysWhatItMeans(t *testing.T) {
 		if IsLasting(err) != (c.rejected || c.notRedis) || Cause(err) == "" {
 			t.Errorf("%q: lasting %v, cause %q", c.reply, IsLasting(err), Cause(err))
 		}
-		var words Refusal
-		if words.Note(err, true); !words.IsFinal() {
+		var f Failure
+		if f.Tried(err, true); !f.Hopeless() {
 			t.Errorf("%q: another attempt may help", c.reply)
 		}
 		_ = ours.Close()
@@ -84,8 +84,8 @@ func TestARefusalSaysWhatItMeans(t *testing.T) {
 	if err == nil || IsRefused(err) {
 		t.Errorf("a closed connection: %v", err)
 	}
-	var words Refusal
-	if words.Note(err, true); words.IsFinal() || words.Get() == nil {
+	var f Failure
+	if f.Tried(err, true); f.Hopeless() || f.Refusal() == nil {
 		t.Error("another attempt does not help after a closed connection")
 	}
 }

@@ -19,47 +19,53 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return "upstream refused the connection: " + e.Reply }
 
-// Refusal is the reply to every command that waits for a connection which could not be made: Redis's own reply to a
-// step of the handshake where that is also the reply to the command, else -NOUPSTREAM and the cause.
-type Refusal struct{ latest atomic.Pointer[words] }
+// A Failure is why a lane or pin has no connection. The zero value: no attempt has failed. All methods may be called
+// from any goroutine.
+type Failure struct{ latest atomic.Pointer[failure] }
 
-// words are a reply. final: Redis has refused the connection, or the configuration is wrong; the server is not away.
-type words struct {
-	reply []byte
-	final bool
+type failure struct {
+	refusal            []byte
+	hopeless, rejected bool
 }
 
-// Get returns the reply; nil: there is none.
-func (r *Refusal) Get() []byte {
-	if w := r.latest.Load(); w != nil {
-		return w.reply
+func (f *Failure) get() failure {
+	if l := f.latest.Load(); l != nil {
+		return *l
 	}
-	return nil
+	return failure{}
 }
 
-// IsFinal reports whether there is a reply, and no successor of the server is to be awaited: Redis was reached.
-func (r *Refusal) IsFinal() bool {
-	w := r.latest.Load()
-	return w != nil && w.final
-}
+// Refusal is the reply to every command that waits for the connection: Redis's own reply to a step of the handshake
+// where that is also the reply to the command (it is busy with a script, for example), else -NOUPSTREAM and the cause.
+// nil: there is none.
+func (f *Failure) Refusal() []byte { return f.get().refusal }
 
-// Note keeps the reason of a failed attempt to connect; nil: the connection was made. own: the credentials are the
-// proxy's, whose rights are not the client's. There is no reply for a client whose credentials Redis has refused: it
-// loses its connection.
-func (r *Refusal) Note(err error, own bool) {
+// Hopeless reports whether the cause is another one than that the server is away, so that no command waits for a
+// successor: Redis has refused the connection, or the configuration is wrong.
+func (f *Failure) Hopeless() bool { return f.get().hopeless }
+
+// Rejected reports whether Redis has refused the identity's credentials: its clients lose their connections.
+func (f *Failure) Rejected() bool { return f.get().rejected }
+
+// Reject notes that Redis has refused the identity's credentials.
+func (f *Failure) Reject() { f.latest.Store(&failure{hopeless: true, rejected: true}) }
+
+// Tried notes the outcome of an attempt to connect. own: the credentials are the proxy's, whose rights are not the
+// client's.
+func (f *Failure) Tried(err error, own bool) {
 	var refused *RefusedError
 	isRefused := errors.As(err, &refused)
-	var b []byte
 	switch {
-	case err == nil, IsRejected(err) && !own && !isPassing(err):
-		r.latest.Store(nil)
-		return
+	case err == nil:
+		f.latest.Store(nil)
+	case IsRejected(err) && !own && !isPassing(err):
+		f.Reject()
 	case isRefused && isPassing(err) && !(own && IsRejected(err)):
-		b = resp.AppendRawError(nil, refused.Reply)
+		f.latest.Store(&failure{refusal: resp.AppendRawError(nil, refused.Reply), hopeless: true})
 	default:
-		b = resp.AppendError(nil, resp.NoUpstream, Cause(err)+", nothing was sent")
+		words := resp.AppendError(nil, resp.NoUpstream, Cause(err)+", nothing was sent")
+		f.latest.Store(&failure{refusal: words, hopeless: isRefused || IsLasting(err)})
 	}
-	r.latest.Store(&words{b, isRefused || IsLasting(err)})
 }
 
 // ErrNotRedis says that the server speaks another protocol than Redis's.

@@ -25,6 +25,7 @@ import (
 // All methods but Run may be called from any goroutine.
 type Lane struct {
 	*stream.Stream // moves the bytes; sessions append to it
+	dial.Failure   // of the latest attempt to connect
 
 	target dial.Target   // immutable, as the next ones
 	set    *set          // of which it is, or was before it was dropped; nil: it refuses everything
@@ -37,11 +38,8 @@ type Lane struct {
 
 	contact chan struct{} // size 1, never closed: Redis has been reached while the lane rested
 
-	rejected  atomic.Bool // Redis has refused the credentials
 	unsettled atomic.Bool // see Settle
 	answers   atomic.Bool // see AnswersRefusals
-
-	refusal dial.Refusal
 
 	// Guarded by Lanes.mu.
 	users  int       // sessions
@@ -76,20 +74,13 @@ func (l *Lane) At() topology.Node { return l.target.At }
 // Identity of the lane's connection.
 func (l *Lane) Identity() dial.Identity { return l.target.ID }
 
-// Scripts that the lane's connection has run.
-func (l *Lane) Scripts() *stream.ScriptSet { return &l.Stream.Scripts }
-
 // Full reports whether the lane refuses everything because there was no place for it. The next request for a lane may
 // find one.
 func (l *Lane) Full() bool { return l.full }
 
-// Refusal is the reply to commands if the lane is not connected: Redis's own if it refused a step of the handshake,
-// being busy with a script for example, else -NOUPSTREAM with the cause. nil: no attempt to connect has failed.
-func (l *Lane) Refusal() []byte { return l.refusal.Get() }
-
 // Hopeless reports whether the lane refuses commands for another reason than that its server is away, so that none of
-// them waits for a successor.
-func (l *Lane) Hopeless() bool { return l.full || l.Rejected() || l.refusal.IsFinal() }
+// them waits for a successor. A lane that is Rejected has no further use: the next request for one asks Redis again.
+func (l *Lane) Hopeless() bool { return l.full || l.Failure.Hopeless() }
 
 // Settle says whether a user with nothing outstanding may stay on the lane for the next command.
 func (l *Lane) Settle(on bool) { l.unsettled.Store(!on) }
@@ -102,10 +93,6 @@ func (l *Lane) Unsettled() bool { return l.unsettled.Load() }
 // pins.Pin.AnswersRefusals. Otherwise no AUTH may be sent on the lane: the next answer, which may be another session's,
 // would count as its own.
 func (l *Lane) AnswersRefusals() bool { return l.answers.Load() }
-
-// Rejected reports whether Redis has refused the identity's credentials. Such a lane has no further use. The next
-// request for a lane asks Redis again.
-func (l *Lane) Rejected() bool { return l.rejected.Load() }
 
 // isDropped reports whether the lane has left its set: no other session gets it.
 func (l *Lane) isDropped() bool { return l.set.lanes[l.number] != l }
@@ -177,12 +164,12 @@ func (l *Lane) Run() {
 		if dial.IsRejected(err) && !own {
 			o.Entries.Write(zap.WarnLevel, "upstream refuses the credentials of a client", "", zap.Stringer("identity", l.Identity()), zap.Error(err))
 			l.set.reject(l)
-			l.rejected.Store(true)
+			l.Reject()
 			l.Refuse(err)
 			return
 		}
 		if err != nil {
-			l.refusal.Note(err, own) // before the lane's requests are reported
+			l.Tried(err, own) // before the lane's requests are reported
 			l.Rest(err)
 			delay, pause := wait.Next()
 			inUse := l.inUse()
@@ -195,7 +182,7 @@ func (l *Lane) Run() {
 		}
 		wait = dial.Backoff{}
 		since := time.Now()
-		l.refusal.Note(nil, false)
+		l.Tried(nil, own)
 		_, old := o.Dialer.Census().Greeting(nc)
 		l.answers.Store(old)
 		o.Events.Connected(l.target, l.set.owner, reconnected)

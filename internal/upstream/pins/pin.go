@@ -19,19 +19,18 @@ import (
 // use it.
 type Pin struct {
 	*stream.Stream // moves the bytes; its session appends to it, and then sends
+	dial.Failure   // if it could not be connected
 
 	pins *Pins
 	stop chan struct{} // closed by Discard
 	once sync.Once
 	up   atomic.Bool // it has been connected
 
-	rejected atomic.Bool // Redis has refused the credentials
-	refusal  dial.Refusal
-	anew     atomic.Bool // Ask.Anew of the latest request
-	bare     atomic.Bool // see Bare; set before up
-	number   atomic.Uint64
-	old      atomic.Bool // see AnswersRefusals
-	nc       net.Conn    // set before up
+	anew   atomic.Bool // Ask.Anew of the latest request
+	bare   atomic.Bool // see Bare; set before up
+	number atomic.Uint64
+	old    atomic.Bool // see AnswersRefusals
+	nc     net.Conn    // set before up
 
 	// Owned by the session; by the pool between sessions.
 	target dial.Target
@@ -95,9 +94,6 @@ func (p *Pin) Named(name string, byCommand bool) {
 	p.free = p.free || byCommand
 }
 
-// Scripts that the connection has run.
-func (p *Pin) Scripts() *stream.ScriptSet { return &p.Stream.Scripts }
-
 // CloseWrite says that nothing more will be appended: when Redis has read everything, it sees the end of its client.
 // Replies may still come.
 func (p *Pin) CloseWrite() {
@@ -107,16 +103,6 @@ func (p *Pin) CloseWrite() {
 
 // Finished reports whether CloseWrite was called.
 func (p *Pin) Finished() bool { return p.finished }
-
-// Rejected reports whether Redis has refused the identity's credentials.
-func (p *Pin) Rejected() bool { return p.rejected.Load() }
-
-// Refusal is the reply to commands if the connection could not be made: Redis's own if it did not let the connection do
-// the things that the identity needs, else -NOUPSTREAM with the cause. nil: there is none.
-func (p *Pin) Refusal() []byte { return p.refusal.Get() }
-
-// Hopeless reports whether the connection could not be made for another reason than that its server is away.
-func (p *Pin) Hopeless() bool { return p.Rejected() || p.refusal.IsFinal() }
 
 // Bare reports whether the connection is not the identity's, but one without credentials, in database 0 and RESP2,
 // because Redis did not accept the identity. Only a request with Ask.Anew gets such a pin. It serves once: Release
@@ -171,8 +157,7 @@ func (p *Pin) run() {
 	}
 	cancel()
 	if err != nil {
-		p.refusal.Note(err, own(p.target.ID))
-		p.rejected.Store(dial.IsRejected(err) && !own(p.target.ID) && p.Refusal() == nil)
+		p.Tried(err, own(p.target.ID))
 		p.pins.died(p)
 		p.Refuse(err)
 		return

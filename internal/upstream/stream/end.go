@@ -49,7 +49,7 @@ func (s *Stream) end(err error, next state) {
 	s.out, s.left, s.queue, s.flight, s.direct, s.mark = nil, nil, nil, nil, nil, nil
 	s.asked, s.sent, s.last = 0, 0, batch{}
 	s.settled.Store(0)
-	s.Scripts.clear()
+	s.scripts.bits.Store(0)
 	s.mu.Unlock()
 
 	s.in = input{s: s}

@@ -48,9 +48,6 @@ const (
 
 // A Stream is one ordered connection to Redis without its I/O.
 type Stream struct {
-	// Scripts are the scripts that the connection has run.
-	Scripts ScriptSet
-
 	wake     signal // the writer has something to take
 	onAppend func() // called in place of wake; set before the stream is used
 	readonly func() // called by the reader when a reply says that the server is a replica; nil: not called
@@ -88,7 +85,8 @@ type Stream struct {
 	meek    atomic.Bool   // few requests may be outstanding
 	settled atomic.Uint64 // requests answered since the connection began; stored by the reader
 
-	probe atomic.Pointer[probe] // the question that is on its way; nil: none
+	scripts ScriptSet             // see Scripts
+	probe   atomic.Pointer[probe] // the question that is on its way; nil: none
 
 	in input // owned by the reader
 }
@@ -218,6 +216,9 @@ func (s *Stream) Moved() (asked, settled uint64, connected bool) {
 	s.idle = s.asked == settled && s.watch != nil
 	return s.asked, settled, s.state == up
 }
+
+// Scripts that the connection has run.
+func (s *Stream) Scripts() *ScriptSet { return &s.scripts }
 
 // Outstanding is the number of accepted requests that are not settled.
 func (s *Stream) Outstanding() int64 {
@@ -362,3 +363,16 @@ func (s *Stream) takeLocked(spare []byte) []byte {
 	s.queue = s.queue[:0]
 	return b
 }
+
+// ScriptSet records which scripts a connection has run, so that the server which it leads to knows their text. It is
+// cleared when the connection ends. IDs are 0 to 63. Several goroutines may use it.
+type ScriptSet struct{ bits atomic.Uint64 }
+
+// Has reports whether the connection has run a script.
+func (s *ScriptSet) Has(id int) bool { return s.bits.Load()&(1<<id) != 0 }
+
+// Add records that the connection has run a script.
+func (s *ScriptSet) Add(id int) { s.bits.Or(1 << id) }
+
+// Remove records that the server has forgotten a script.
+func (s *ScriptSet) Remove(id int) { s.bits.And(^(uint64(1) << id)) }

@@ -277,14 +277,14 @@ func TestRequestsThatCouldNotBeWrittenAreUnsent(t *testing.T) {
 
 func TestNotesLastAsLongAsTheConnection(t *testing.T) {
 	s, _, _, _ := streamUnderTest(t)
-	s.Scripts.Add(3)
-	s.Scripts.Add(63)
-	s.Scripts.Remove(3)
-	if s.Scripts.Has(3) || !s.Scripts.Has(63) {
+	s.Scripts().Add(3)
+	s.Scripts().Add(63)
+	s.Scripts().Remove(3)
+	if s.Scripts().Has(3) || !s.Scripts().Has(63) {
 		t.Error("not what was noted")
 	}
 	s.Reconnect(errors.New("x"))
-	if s.Scripts.Has(63) {
+	if s.Scripts().Has(63) {
 		t.Error("kept over the end of the connection")
 	}
 }
