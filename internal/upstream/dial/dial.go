@@ -45,8 +45,8 @@ type Options struct {
 	UserTimeout time.Duration      // how long written bytes may stay unacknowledged; 0: the system's
 	Wait        time.Duration      // of commands for a server that may move while it cannot be reached
 
-	// Slow is told from time to time of a server that takes long to accept a connection; nil: none is wanted. It does
-	// not block.
+	// Slow is told from time to time of a server that takes long to accept a connection; nil: none is told. It does not
+	// block.
 	Slow func(at topology.Node)
 
 	Spawn func(func())    // runs a goroutine and waits for its end
@@ -79,8 +79,8 @@ func (d *Dialer) reachOf(at topology.Node) *reach {
 	return r
 }
 
-// Census is the connections that this dialer has opened.
-func (d *Dialer) Census() *Connections { return &d.conns }
+// Connections are the connections that this dialer has opened.
+func (d *Dialer) Connections() *Connections { return &d.conns }
 
 // Open is dial for connections with waiting commands. While Redis cannot be reached, it does not dial, but waits for
 // the common attempt of all connections. A connection that Redis closes within the handshake has been closed on purpose

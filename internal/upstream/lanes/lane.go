@@ -183,7 +183,7 @@ func (l *Lane) Run() {
 		wait = dial.Backoff{}
 		since := time.Now()
 		l.Tried(nil, own)
-		_, old := o.Dialer.Census().Greeting(nc)
+		_, old := o.Dialer.Connections().Greeting(nc)
 		l.answers.Store(old)
 		o.Events.Connected(l.target, l.set.owner, reconnected)
 		reconnected = true
@@ -193,7 +193,7 @@ func (l *Lane) Run() {
 		err = l.serve(nc)
 		left := o.Dialer.IsElsewhere(l.At(), nc) // the proxy has ended the connection, because the server has moved
 		o.Dialer.Lost(l.At(), nc, err)
-		o.Dialer.Census().Closed(nc)
+		o.Dialer.Connections().Closed(nc)
 		if l.closed() {
 			break
 		}

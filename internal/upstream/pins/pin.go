@@ -60,13 +60,13 @@ func (p *Pin) ID() uint64 { return p.number.Load() }
 // Greeted takes the answer to a HELLO on a connection that is Connected: the connection could not be asked for its id
 // before it was authenticated.
 func (p *Pin) Greeted(hello resp.Value) {
-	p.pins.opts.Dialer.Census().Greeted(p.nc, hello)
+	p.pins.opts.Dialer.Connections().Greeted(p.nc, hello)
 	p.know()
 }
 
 // know takes what the connection's answer to HELLO said.
 func (p *Pin) know() {
-	id, old := p.pins.opts.Dialer.Census().Greeting(p.nc)
+	id, old := p.pins.opts.Dialer.Connections().Greeting(p.nc)
 	p.number.Store(id)
 	p.old.Store(old)
 }
@@ -173,7 +173,7 @@ func (p *Pin) run() {
 	}
 	p.OnReadonly(dialer.OnReadonly(p.target.At))
 	err = stream.Serve(nc, p.Stream, p.stop, p.pins.turns)
-	dialer.Census().Closed(nc)
+	dialer.Connections().Closed(nc)
 	p.pins.died(p)
 	p.Refuse(err)
 }

@@ -8,6 +8,7 @@
 package pins
 
 import (
+	"cmp"
 	"errors"
 	"sync"
 	"time"
@@ -356,3 +357,88 @@ func (p *pool) status() Status {
 	}
 	return s
 }
+
+// Limits say how many pins there may be, and how long a session waits for one. All but MaxPerOwner are required.
+type Limits struct {
+	Max         int           // pins for work
+	MaxPerOwner int           // pins for the clients of one address; 0: three quarters of Max
+	Wait        time.Duration // for one of them
+	MaxLogins   int           // connections on which Redis judges identity changes
+	LoginWait   time.Duration // for one of them
+}
+
+// share is the number of pins for work that one owner may have.
+func (l *Limits) share() int { return cmp.Or(l.MaxPerOwner, admission.Share(l.Max)) }
+
+// Change replaces the limits. A session keeps the pin that it has, also beyond the new limits. New waits apply to
+// requests to come.
+func (ps *Pins) Change(l Limits) {
+	ps.mu.Lock()
+	ps.resizeLocked(&ps.work, l.Max, l.share(), l.Wait)
+	ps.serveLocked(&ps.work)
+	ps.mu.Lock()
+	ps.resizeLocked(&ps.logins, l.MaxLogins, admission.Share(l.MaxLogins), l.LoginWait)
+	ps.serveLocked(&ps.logins)
+}
+
+// resizeLocked changes a pool, and closes idle pins that are too many.
+func (ps *Pins) resizeLocked(pool *pool, size, share int, patience time.Duration) {
+	pool.max, pool.patience = size, patience
+	pool.places.Resize(size, share)
+	for _, p := range pool.idle.Values() { // the oldest first
+		if pool.open <= size && !pool.places.Beyond(p.owner, pool.idle.CountOf(p.owner)) {
+			continue
+		}
+		pool.idle.Remove(p)
+		ps.closeLocked(p)
+	}
+}
+
+// Leaving is called when a server has moved. Idle pins at its old address are closed. The others are returned, for the
+// caller to Leave and Abort. No session gets one of them any more.
+func (ps *Pins) Leaving(at topology.Node) []*Pin {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	elsewhere := func(p *Pin) bool {
+		return p.target.At == at && p.up.Load() && ps.opts.Dialer.IsElsewhere(at, p.nc)
+	}
+	ps.dropIdleLocked(elsewhere)
+	var lent []*Pin
+	for p := range ps.all {
+		if elsewhere(p) {
+			p.leaves = true
+			lent = append(lent, p)
+		}
+	}
+	return lent
+}
+
+// DropAt closes the idle pins that lead to servers that are gone, and returns those of these servers to which others
+// lead. No other session gets one of these.
+func (ps *Pins) DropAt(gone func(at topology.Node) bool) (used []topology.Node) {
+	ps.dropIdle(func(p *Pin) bool { return gone(p.target.At) })
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for p := range ps.all {
+		if at := p.target.At; p.lent && gone(at) {
+			p.leaves = true
+			used = append(used, at)
+		}
+	}
+	return used
+}
+
+// EndAt ends the pins that lead to a server. If it is alive, a session keeps a pin on which nothing is outstanding: it
+// may be in a transaction.
+func (ps *Pins) EndAt(node topology.Node, alive bool) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for p := range ps.all {
+		if p.lent && p.target.At == node && (!alive || p.Outstanding() > 0) {
+			p.abort()
+		}
+	}
+}
+
+// Abort ends the connection. Requests on their way are reported as sent, and the session learns of the end.
+func (p *Pin) Abort() { dial.Abort(p.nc) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -18,11 +19,11 @@ type Cluster struct {
 	reach AddressMap // of announced addresses
 	view  atomic.Pointer[View]
 	turns atomic.Uint32 // of the servers that stand for Any
-	Watchers
 
-	mu     sync.Mutex
-	places map[string]leaving   // of primaries, by address
-	silent map[string]time.Time // when a server last gave a sign that it does not answer, by the address at which it is reached
+	mu       sync.Mutex
+	watchers map[*func()]struct{} // see Watch
+	places   map[string]leaving   // of primaries, by address
+	silent   map[string]time.Time // when a server last gave a sign that it does not answer, by the address at which it is reached
 }
 
 // leaving is the place of a primary, and the function that says that the primary is there no more.
@@ -37,7 +38,7 @@ func NewCluster(a Address, reach AddressMap) (*Cluster, error) {
 	if a.Kind != KindCluster {
 		return nil, fmt.Errorf("%s is no cluster", a)
 	}
-	c := &Cluster{reach: reach, places: map[string]leaving{}, silent: map[string]time.Time{}}
+	c := &Cluster{reach: reach, places: map[string]leaving{}, silent: map[string]time.Time{}, watchers: map[*func()]struct{}{}}
 	for _, s := range a.Servers {
 		c.seeds = append(c.seeds, s.Addr)
 	}
@@ -60,6 +61,28 @@ func (c *Cluster) Show(v *View) {
 			one.leave()
 			delete(c.places, address)
 		}
+	}
+}
+
+// Watch has f called by Tell until stop is called. f may still be running then.
+func (c *Cluster) Watch(f func()) (stop func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.watchers[&f] = struct{}{}
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.watchers, &f)
+	}
+}
+
+// Tell calls the watchers. They must not block.
+func (c *Cluster) Tell() {
+	c.mu.Lock()
+	all := slices.Collect(maps.Keys(c.watchers))
+	c.mu.Unlock()
+	for _, f := range all {
+		(*f)()
 	}
 }
 
