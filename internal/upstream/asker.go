@@ -3,12 +3,15 @@ package upstream
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/commands"
+	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -27,8 +30,7 @@ type asker struct {
 	Own    dial.Identity
 	Logger *zap.Logger
 
-	Input  Input     // as Tight has found it; owned by its caller
-	limits [2]string // settings of Redis that the log knows; owned by the caller of Tight
+	known [2]string // limits that the log knows; owned by the caller of Limits
 
 	timeouts map[topology.Node]time.Duration // of the nodes of a cluster; 0: not known. Owned by the caller of NodeTimeout, as turn
 	turn     int
@@ -73,3 +75,87 @@ func (a *asker) NeedsAuth(ctx context.Context) (bool, error) {
 
 // isNoAuth reports whether a reply says that the connection needs credentials.
 func isNoAuth(reply []byte) bool { return bytes.HasPrefix(reply, []byte("-NOAUTH ")) }
+
+// errReplica says that Redis would refuse writes.
+var errReplica = errors.New("redis is a replica")
+
+// Probe asks Redis, on a connection of its own, whether it answers and takes writes. An error for missing rights or
+// missing credentials of the proxy's own user counts as a good answer.
+func (a *asker) Probe(ctx context.Context) error {
+	nc, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer a.Dialer.HangUp(nc)
+	defer context.AfterFunc(ctx, func() { _ = nc.Close() })() // ends the questions
+	ask := func(args ...string) (string, error) {
+		reply, err := a.Dialer.Ask(nc, args...)
+		return string(bytes.TrimSpace(reply)), err
+	}
+	line, err := ask("PING")
+	switch {
+	case err != nil:
+		return err
+	case line != "+PONG" && !isDenied(line):
+		return &dial.RefusedError{Reply: strings.TrimPrefix(line, "-")}
+	}
+	// Redis refuses a write that changes nothing for the same reasons as other writes: it is a replica, there are too
+	// few replicas, the disk is full.
+	if line, err = ask("PERSIST", "lockproxy:probe"); err != nil {
+		return err
+	}
+	code, _, _ := strings.Cut(line, " ")
+	switch code {
+	case "-LOADING", "-MASTERDOWN", "-READONLY", "-NOREPLICAS", "-MISCONF", "-CLUSTERDOWN", "-BUSY":
+		return &dial.RefusedError{Reply: line[1:]}
+	case "-NOPERM":
+		if line, err = ask("ROLE"); err != nil {
+			return err
+		}
+		if strings.HasPrefix(line, "*5\r\n$5\r\nslave") {
+			return errReplica
+		}
+	}
+	return nil
+}
+
+// isDenied reports whether Redis does not tell this user.
+func isDenied(line string) bool {
+	return strings.HasPrefix(line, "-NOAUTH ") || strings.HasPrefix(line, "-NOPERM ")
+}
+
+// WarnOfEviction logs if Redis may evict locks when its memory is full: every policy but noeviction can pick a key with
+// a TTL, and all locks have one. It asks INFO, since CONFIG is often refused.
+func (a *asker) WarnOfEviction(ctx context.Context) {
+	nc, err := a.connect(ctx)
+	if err != nil {
+		return // a session that needs Redis reports that it is away
+	}
+	defer a.Dialer.HangUp(nc)
+	b, err := a.Dialer.Ask(nc, "INFO", "memory")
+	if err != nil {
+		return
+	}
+	v, _, err := resp.Decode(b)
+	if err != nil || v.IsError() {
+		return // not allowed to know
+	}
+	if limit, policy := infoField(v.Str, "maxmemory"), infoField(v.Str, "maxmemory_policy"); evicts(limit, policy) {
+		a.Logger.Warn("redis may evict locks when its memory is full: set maxmemory-policy noeviction",
+			zap.String("maxmemory", limit), zap.String("maxmemory_policy", policy))
+	}
+}
+
+func evicts(limit, policy string) bool {
+	return limit != "" && limit != "0" && policy != "" && policy != "noeviction"
+}
+
+// infoField is one field of INFO's text; "" if it is not there.
+func infoField(info []byte, name string) string {
+	for line := range strings.Lines(string(info)) {
+		if v, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}

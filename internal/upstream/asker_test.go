@@ -177,8 +177,8 @@ func TestTightLimitsAreLoggedOnce(t *testing.T) {
 	a, logs := askerOf(t, server.Addr(), "", "")
 	expect := func(tight bool, warnings int) {
 		t.Helper()
-		if got, known := a.Tight(t.Context()); got != tight || !known || logs.Len() != warnings {
-			t.Errorf("tight: %v, known: %v, %d warnings", got, known, logs.Len())
+		if l := a.Limits(t.Context()); l == nil || l.tight != tight || logs.Len() != warnings {
+			t.Errorf("the limits: %v, %d warnings", l, logs.Len())
 		}
 	}
 	expect(false, 0)
@@ -190,8 +190,23 @@ func TestTightLimitsAreLoggedOnce(t *testing.T) {
 	a.Own = dial.Identity{User: "u", Password: "p", Proto: 2} // who may not ask
 	expect(false, 2)
 	server.Kill()
-	if tight, known := a.Tight(t.Context()); tight || known {
-		t.Errorf("without an answer: %v, %v", tight, known)
+	if l := a.Limits(t.Context()); l != nil {
+		t.Errorf("without an answer: %v", l)
+	}
+}
+
+// Locks have a TTL, so each policy but noeviction may take them; replies that are limited cost the lanes.
+func TestSettingsThatHurtAreWarnedOf(t *testing.T) {
+	for want, args := range map[int][]string{
+		0: nil,
+		2: {"--maxmemory-clients", "5%", "--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl"},
+	} {
+		core, logs := observer.New(zap.WarnLevel)
+		u := start(t, Options{Addr: redistest.Start(t, args...).Addr(), Logger: zap.New(core)})
+		redistest.Eventually(t, 10*time.Second, "redis has been looked at", func() bool { ok, _ := u.Ready(); return ok })
+		if logs.Len() != want || u.Tight() != (want > 0) {
+			t.Errorf("warnings: %v; tight: %v", logs.All(), u.Tight())
+		}
 	}
 }
 

@@ -14,19 +14,20 @@ import (
 
 // authProbeOptions name the server that is asked. All but Patience are required.
 type authProbeOptions struct {
-	Dialer *dial.Dialer
-	Asker  *asker
-	Spawn  func(func())    // runs a goroutine and waits for its end
-	Stop   <-chan struct{} // closed when no answer is needed any more
+	Asker *asker
+	Spawn func(func())    // runs a goroutine and waits for its end
+	Stop  <-chan struct{} // closed when no answer is needed any more
 
 	// Patience is the wait for one server's answer before another one is asked. 0: there is one server.
 	Patience time.Duration
 
-	Shut func() // called when Redis is found to want credentials after it did not: connections that were accepted serve no new client
+	// Shut is called when Redis is found to want credentials after it did not: connections that were accepted serve no
+	// new client.
+	Shut func()
 }
 
-// An authProbe is that of one Redis. Shut, Knock and Saw may be called from any goroutine, the
-// others belong to the goroutine that asks.
+// An authProbe is that of one Redis. NeedsAuth, Knock and saw may be called from any goroutine, the others belong to the
+// goroutine that asks.
 //
 // It finds out whether Redis accepts connections without credentials. On a direct connection Redis decides that when
 // the client connects, and it announces no change. A shared connection that was accepted says nothing about a later
@@ -49,8 +50,9 @@ type authProbe struct {
 // newAuthProbe returns a probe that expects no credentials as far as is known.
 func newAuthProbe(opts authProbeOptions) *authProbe { return &authProbe{opts: opts} }
 
-// Shut reports whether Redis demanded credentials of new connections when it was last asked.
-func (d *authProbe) Shut() bool { return d.shut.Load() }
+// NeedsAuth reports whether Redis demanded credentials of new connections when it was last asked: at every (re)connect,
+// at every authPeriod, and for each client that comes.
+func (d *authProbe) NeedsAuth() bool { return d.shut.Load() }
 
 // authProbeLimit bounds one question. After that the last known answer stands.
 const authProbeLimit = 3 * time.Second
@@ -93,7 +95,7 @@ func (d *authProbe) answer() {
 		}
 		shut, err := d.ask(ctx)
 		if err == nil {
-			d.Saw(shut)
+			d.saw(shut)
 		}
 		d.mu.Lock()
 		era := d.era
@@ -136,10 +138,10 @@ func (d *authProbe) askOne(ctx context.Context) (shut bool, err error) {
 		if shut, err = askReset(ctx, d.nc); err == nil {
 			return shut, nil
 		}
-		d.opts.Dialer.HangUp(d.nc)
+		d.opts.Asker.Dialer.HangUp(d.nc)
 		d.nc = nil
 	}
-	nc, err := d.opts.Dialer.Dial(ctx, dial.Target{At: d.opts.Asker.Server, ID: dial.Identity{Proto: 2}})
+	nc, err := d.opts.Asker.Dialer.Dial(ctx, dial.Target{At: d.opts.Asker.Server, ID: dial.Identity{Proto: 2}})
 	if err != nil {
 		return false, err
 	}
@@ -147,7 +149,7 @@ func (d *authProbe) askOne(ctx context.Context) (shut bool, err error) {
 		d.nc = nc
 		return shut, nil
 	}
-	d.opts.Dialer.HangUp(nc)
+	d.opts.Asker.Dialer.HangUp(nc)
 	return d.opts.Asker.NeedsAuth(ctx) // a Redis without RESET
 }
 
@@ -170,8 +172,8 @@ func askReset(ctx context.Context, nc net.Conn) (shut bool, err error) {
 	return isNoAuth(b), err
 }
 
-// Saw notes what Redis does with connections without credentials.
-func (d *authProbe) Saw(shut bool) {
+// saw notes what Redis does with connections without credentials.
+func (d *authProbe) saw(shut bool) {
 	d.mu.Lock()
 	closing := !d.shut.Swap(shut) && shut
 	if closing {
@@ -183,10 +185,10 @@ func (d *authProbe) Saw(shut bool) {
 	}
 }
 
-// Close closes the connection for questions. It is called when no goroutine asks any more.
-func (d *authProbe) Close() {
+// close closes the connection for questions. It is called when no goroutine asks any more.
+func (d *authProbe) close() {
 	if d.nc != nil {
-		d.opts.Dialer.HangUp(d.nc)
+		d.opts.Asker.Dialer.HangUp(d.nc)
 		d.nc = nil
 	}
 }

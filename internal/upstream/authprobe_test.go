@@ -49,10 +49,10 @@ func newBench(t *testing.T, patience time.Duration, addrs ...string) *bench {
 		Spawn: func(f func()) { go f() }, Stop: stop,
 	})
 	b.authProbe = newAuthProbe(authProbeOptions{
-		Dialer: dialer, Asker: &asker{Dialer: dialer, Logger: zap.NewNop()}, Spawn: spawn, Stop: b.stop, Patience: patience,
+		Asker: &asker{Dialer: dialer, Logger: zap.NewNop()}, Spawn: spawn, Stop: b.stop, Patience: patience,
 		Shut: func() { b.shut++ },
 	})
-	t.Cleanup(b.Close)
+	t.Cleanup(b.close)
 	return b
 }
 
@@ -71,8 +71,8 @@ func (b *bench) run(t *testing.T) {
 
 func (b *bench) expect(t *testing.T, shut bool, times int, eras ...uint64) {
 	t.Helper()
-	if b.Shut() != shut || b.shut != times || !slices.Equal(b.told, eras) {
-		t.Errorf("shut: %v, found shut %d times, told %d; want %v, %d, %d", b.Shut(), b.shut, b.told, shut, times, eras)
+	if b.NeedsAuth() != shut || b.shut != times || !slices.Equal(b.told, eras) {
+		t.Errorf("shut: %v, found shut %d times, told %d; want %v, %d, %d", b.NeedsAuth(), b.shut, b.told, shut, times, eras)
 	}
 	b.told = nil
 }
@@ -145,7 +145,7 @@ func TestClientsThatComeDuringAQuestionShareTheNextOne(t *testing.T) {
 func TestWithoutAnAnswerTheLastOneStands(t *testing.T) {
 	server := redistest.Start(t)
 	b := newBench(t, 0, server.Addr())
-	b.Saw(true)
+	b.saw(true)
 	b.expect(t, true, 1)
 	server.Kill()
 	b.knock()
@@ -156,7 +156,7 @@ func TestWithoutAnAnswerTheLastOneStands(t *testing.T) {
 func TestAServerWithoutResetIsAskedOnANewConnection(t *testing.T) {
 	server := redistest.Start(t, "--rename-command", "RESET", "hidden")
 	b := newBench(t, 0, server.Addr())
-	b.Saw(true)
+	b.saw(true)
 	for range 2 {
 		b.knock()
 		b.run(t)
@@ -176,7 +176,7 @@ func TestAnotherServerIsAskedWhenOneIsSilent(t *testing.T) {
 	defer silent.Close()
 	server := redistest.Start(t)
 	b := newBench(t, time.Second, silent.Addr().String(), server.Addr())
-	b.Saw(true)
+	b.saw(true)
 	b.knock()
 	b.run(t)
 	b.expect(t, false, 1, 1)

@@ -18,53 +18,44 @@ import (
 // reach.
 const roomy = 1 << 30
 
-// Tight finds out whether Redis closes connections because of unread replies. Many clients may share such a connection.
-// It logs each setting once. A Redis that does not tell its limits counts as one without limits. Without an answer,
-// nothing is known.
-func (a *asker) Tight(ctx context.Context) (tight, known bool) {
+// limits are those of Redis for one connection.
+type limits struct {
+	argument int64 // bytes of an argument (proto-max-bulk-len): Redis refuses a longer one, and closes the connection
+	buffer   int64 // bytes of its query buffer (client-query-buffer-limit): beyond it Redis closes the connection without a word
+	tight    bool  // Redis is known to close connections with much output
+}
+
+// defaultLimits are Redis's own defaults. They count where the proxy's user may not ask.
+var defaultLimits = limits{argument: 512 << 20, buffer: 1 << 30}
+
+// Limits asks for the limits. Redis may close connections because of unread replies, which many clients may share: each
+// such setting is logged once. A Redis that does not tell its limits counts as one without. nil: there is no answer.
+func (a *asker) Limits(ctx context.Context) *limits {
 	nc, err := a.connect(ctx)
 	if err != nil {
-		return false, false // a session that needs Redis reports that it is away
+		return nil // a session that needs Redis reports that it is away
 	}
 	defer a.Dialer.HangUp(nc)
 	var settings [2]string
 	for i, name := range []string{"client-output-buffer-limit", "maxmemory-clients"} {
 		if settings[i], err = a.setting(nc, name); err != nil {
-			return false, false
+			return nil
 		}
 	}
-	a.Input = a.input(nc)
-	tight = tightOutput(settings[0]) || tightTotal(settings[1])
-	if tight && settings != a.limits {
-		a.Logger.Warn("redis closes connections whose replies take much memory, and all clients that share one lose theirs",
-			zap.String("client-output-buffer-limit", settings[0]), zap.String("maxmemory-clients", settings[1]))
-	}
-	a.limits = settings
-	return tight, true
-}
-
-// Input is what Redis takes of a client.
-type Input struct {
-	Argument int64 // bytes of an argument (proto-max-bulk-len): Redis refuses a longer one, and closes the connection
-	Buffer   int64 // bytes of its query buffer (client-query-buffer-limit): beyond it Redis closes the connection without a word
-}
-
-// defaultInput is Redis's own default. It counts where the proxy's user may not ask.
-var defaultInput = Input{Argument: 512 << 20, Buffer: 1 << 30}
-
-// input asks for the limits of input.
-func (a *asker) input(nc net.Conn) Input {
-	in := defaultInput
-	for name, to := range map[string]*int64{"proto-max-bulk-len": &in.Argument, "client-query-buffer-limit": &in.Buffer} {
-		text, err := a.setting(nc, name)
-		if err != nil {
-			continue
-		}
+	l := defaultLimits
+	for name, to := range map[string]*int64{"proto-max-bulk-len": &l.argument, "client-query-buffer-limit": &l.buffer} {
+		text, _ := a.setting(nc, name)
 		if n, err := strconv.ParseInt(text, 10, 64); err == nil && n > 0 {
 			*to = n
 		}
 	}
-	return in
+	l.tight = tightOutput(settings[0]) || tightTotal(settings[1])
+	if l.tight && settings != a.known {
+		a.Logger.Warn("redis closes connections whose replies take much memory, and all clients that share one lose theirs",
+			zap.String("client-output-buffer-limit", settings[0]), zap.String("maxmemory-clients", settings[1]))
+	}
+	a.known = settings
+	return &l
 }
 
 // setting asks for one setting. "": the user has no right to ask, or an older Redis does not have it.

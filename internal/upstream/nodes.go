@@ -124,17 +124,11 @@ func (n *nodes) laneLost(t dial.Target) {
 	}
 }
 
-// slow returns a function that has the view of a cluster refreshed. It is for a primary that takes long to accept a
-// connection: the primary may have been stopped, and no server announces that. nil: the servers are no cluster.
-func (n *nodes) slow(servers dial.Resolver) func(at Node) {
-	c, ok := servers.(*topology.Cluster)
-	if !ok {
-		return nil
-	}
-	return func(at Node) {
-		if c.View().Primary(string(at)) != nil {
-			n.laneStuck(at)
-		}
+// slow has the view of a cluster refreshed, because a primary takes long to accept a connection: it may have been
+// stopped, and no server announces that.
+func (n *nodes) slow(at Node) {
+	if v := n.View(); v != nil && v.Primary(string(at)) != nil {
+		n.laneStuck(at)
 	}
 }
 

@@ -21,22 +21,21 @@ import (
 
 // Upstream is one Redis, with all connections to it.
 type Upstream struct {
-	opts      Options // immutable after New
-	dialer    *dial.Dialer
-	asker     *asker
-	table     atomic.Pointer[commands.Table]
-	refresh   chan struct{} // size 1, never closed: the command table may have changed
-	tight     atomic.Bool   // see Tight
-	input     atomic.Pointer[Input]
-	wg        sync.WaitGroup
-	authProbe *authProbe
-	over      chan struct{} // closed by close
-	moves     atomic.Int64  // of the server to another address
-	access    access        // as the log has it; owned by the caller of lookAtAuth
+	opts    Options // immutable after New
+	dialer  *dial.Dialer
+	asker   *asker
+	table   atomic.Pointer[commands.Table]
+	refresh chan struct{} // size 1, never closed: the command table may have changed
+	limits  atomic.Pointer[limits]
+	wg      sync.WaitGroup
+	over    chan struct{} // closed by close
+	moves   atomic.Int64  // of the server to another address
+	access  access        // as the log has it; owned by the caller of lookAtAuth
 
 	Lanes *lanes.Lanes
 	Pins  *pins.Pins
 
+	*authProbe
 	acceptedPasswords
 	nodes
 	sentinels
@@ -65,11 +64,19 @@ func New(opts Options) (*Upstream, error) {
 	if u.watcher != nil {
 		dialing.Wait = opts.FailoverWait
 	}
-	dialing.Resolver, dialing.TLS, dialing.Setting, dialing.Slow = servers, opts.TLS, "upstream.tls", u.slow(servers)
+	dialing.Resolver, dialing.TLS, dialing.Setting, dialing.Slow = servers, opts.TLS, "upstream.tls", u.slow
 	u.dialer = dial.New(dialing)
 	u.asker = &asker{
 		Dialer: u.dialer, Server: topology.Any, Cluster: addr.Kind == topology.KindCluster, Own: u.Own(), Logger: opts.Logger,
 	}
+	u.refreshViews(u, servers)
+	u.authProbe = newAuthProbe(authProbeOptions{
+		Asker: u.asker, Spawn: u.wg.Go, Stop: u.over, Patience: u.patience(),
+		Shut: func() {
+			u.Lanes.DropBare()
+			u.Pins.DropBare()
+		},
+	})
 	u.Pins = pins.New(pins.Options{
 		Dialer: u.dialer, Own: u.opts.own, Spawn: u.wg.Go, Limits: opts.Pins,
 	})
@@ -80,16 +87,8 @@ func New(opts Options) (*Upstream, error) {
 			Rejected: func(id Identity) { u.Disprove(id.User, id.Password) },
 		},
 	})
-	u.refreshViews(u, servers)
-	u.authProbe = newAuthProbe(authProbeOptions{
-		Dialer: u.dialer, Asker: u.asker, Spawn: u.wg.Go, Stop: u.over, Patience: u.patience(),
-		Shut: func() {
-			u.Lanes.DropBare()
-			u.Pins.DropBare()
-		},
-	})
 	u.table.Store(commands.BuiltIn())
-	u.input.Store(&defaultInput)
+	u.limits.Store(&defaultLimits)
 	return u, nil
 }
 
@@ -212,22 +211,13 @@ func (u *Upstream) inspect(ctx context.Context) {
 // Ready reports whether Redis was reachable at the last contact, and if not why.
 func (u *Upstream) Ready() (bool, error) { return u.contacts.Ready() }
 
-// NeedsAuth reports whether Redis refused to serve a connection without credentials when the proxy last looked: at
-// every (re)connect and every authPeriod.
-func (u *Upstream) NeedsAuth() bool { return u.authProbe.Shut() }
-
-// Knock finds out whether Redis now serves a new connection without credentials. It calls told from another goroutine
-// when lanes and pins without credentials have the same rights. Clients without credentials to which another era was
-// told have other rights.
-func (u *Upstream) Knock(told func(era uint64)) { u.authProbe.Knock(told) }
-
 // lookAtAuth finds out whether clients must authenticate. Redis does not announce a change.
 func (u *Upstream) lookAtAuth(ctx context.Context) {
 	needed, err := u.asker.NeedsAuth(ctx)
 	if err != nil {
 		return // unchanged
 	}
-	u.authProbe.Saw(needed)
+	u.saw(needed)
 	now := closed
 	switch {
 	case needed && u.opts.Password == "":
@@ -279,10 +269,8 @@ func (u *Upstream) TryOut(ctx context.Context) error {
 // lookAtSettings finds out whether Redis closes connections that have much to send, and when the nodes of a cluster
 // find that one is down.
 func (u *Upstream) lookAtSettings(ctx context.Context) {
-	if tight, known := u.asker.Tight(ctx); known {
-		in := u.asker.Input
-		u.tight.Store(tight)
-		u.input.Store(&in)
+	if l := u.asker.Limits(ctx); l != nil {
+		u.limits.Store(l)
 	}
 	if u.cluster == nil {
 		return
@@ -293,21 +281,21 @@ func (u *Upstream) lookAtSettings(ctx context.Context) {
 }
 
 // MaxArgument is the longest argument that Redis takes, in bytes, as far as is known.
-func (u *Upstream) MaxArgument() int64 { return u.input.Load().Argument }
+func (u *Upstream) MaxArgument() int64 { return u.limits.Load().argument }
 
 // MaxShared is the longest command, in bytes, that may travel on a connection that sessions share: Redis closes the
 // connection of a longer one, or might. Its query buffer may hold the commands in front, and be longer than what is in
 // it, so it is a quarter of client-query-buffer-limit.
-func (u *Upstream) MaxShared() int64 { return u.input.Load().Buffer / 4 }
+func (u *Upstream) MaxShared() int64 { return u.limits.Load().buffer / 4 }
 
 // Tight reports whether Redis is known to close connections with much output.
-func (u *Upstream) Tight() bool { return u.tight.Load() }
+func (u *Upstream) Tight() bool { return u.limits.Load().tight }
 
 // Commands is the table of Redis's commands.
 func (u *Upstream) Commands() *commands.Table { return u.table.Load() }
 
 // Connections are this proxy's connections to Redis.
-func (u *Upstream) Connections() *dial.Connections { return u.dialer.Census() }
+func (u *Upstream) Connections() *dial.Connections { return u.dialer.Connections() }
 
 // Moves returns how often the server has moved to another address since the start.
 func (u *Upstream) Moves() int64 { return u.moves.Load() }
@@ -361,7 +349,7 @@ func (u *Upstream) close() {
 	u.Lanes.Close()
 	u.Pins.Close()
 	u.wg.Wait()
-	u.authProbe.Close()
+	u.authProbe.close()
 	u.contacts.Entries.Flush()
 }
 
