@@ -270,6 +270,15 @@ func TestTheLongestKnownTimeoutOfTheNodesCounts(t *testing.T) {
 	ask(7 * time.Second) // it is known
 	nodes = []topology.Node{nodes[0], nodes[2]}
 	ask(6 * time.Second) // it is no node any more
+	servers[0].Pause()
+	servers[2].Pause()
+	begin := time.Now()
+	ask(6 * time.Second)
+	if took := time.Since(begin); took > 3*timeoutsLimit { // else it holds up what the proxy has to look at besides
+		t.Errorf("servers that do not answer take %v", took)
+	}
+	servers[0].Continue()
+	servers[2].Continue()
 	nodes = nil
 	ask(0)
 }
