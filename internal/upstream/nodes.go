@@ -99,9 +99,9 @@ func (n *nodes) patience() time.Duration {
 	return 100 * time.Millisecond
 }
 
-// grace is the time that a server without slots has to answer the requests that it got, if it is down: a server that
+// drainLimit is the time that a server without slots has to answer the requests that it got, if it is down: a server that
 // was stopped delays its clients by no more. One that is alive has as long as a command waits for a server that moves.
-const grace = 150 * time.Millisecond
+const drainLimit = 150 * time.Millisecond
 
 // viewChanged gives up the connections to servers that serve no slots any more. Commands that they have not answered in
 // time are lost: a server that has been stopped would answer never, and keep its clients. One that serves slots again
@@ -110,8 +110,8 @@ func (u *Upstream) viewChanged() {
 	gone := func(at Node) bool { return at != topology.Any && u.View().Primary(string(at)) == nil }
 	left := map[Node]time.Duration{}
 	for _, at := range append(u.Lanes.DropAt(gone), u.Pins.DropAt(gone)...) {
-		if left[at] = grace; u.View().Lives(string(at)) {
-			left[at] = max(grace, u.wait)
+		if left[at] = drainLimit; u.View().Lives(string(at)) {
+			left[at] = max(drainLimit, u.wait)
 		}
 	}
 	u.drains.Update(left)

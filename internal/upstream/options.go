@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"time"
 
 	"go.uber.org/zap"
@@ -96,26 +95,6 @@ func (o *Options) own(id Identity) bool {
 // free reports whether the lane of an identity needs no place, because it is the identity of a new client.
 func (o *Options) free(id Identity) bool {
 	return id.DB == 0 && (!id.Authenticated() || o.own(id))
-}
-
-// sentinels are those that follow a primary.
-type sentinels struct {
-	watcher *sentinel.Watcher // nil: there are none, and the server does not move
-}
-
-// copies is how many replicas the server has, by the word of the Sentinels: also those that it does not see. 0: it is
-// not known.
-func (s sentinels) copies() int {
-	if s.watcher == nil {
-		return 0
-	}
-	return s.watcher.Replicas()
-}
-
-// looks reports whether an attempt to connect has failed because the proxy has just started, and the Sentinels have not
-// been asked yet.
-func (s sentinels) looks(err error) bool {
-	return s.watcher != nil && errors.Is(err, topology.ErrUnknown) && s.watcher.Young()
 }
 
 // find makes the topology that an address describes, with the watcher that keeps it; nil: it does not change. moved is

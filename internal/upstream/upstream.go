@@ -3,6 +3,7 @@ package upstream
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/lanes"
 	"github.com/lockproxy/lockproxy/internal/upstream/pins"
+	"github.com/lockproxy/lockproxy/internal/upstream/sentinel"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -38,7 +40,7 @@ type Upstream struct {
 	*authProbe
 	acceptedPasswords
 	nodes
-	sentinels
+	watcher      *sentinel.Watcher // nil: there are no Sentinels, and the server does not move
 	contacts     *redisContacts
 	*leaseWarner // of locks that a failover loses
 }
@@ -344,6 +346,12 @@ func (u *Upstream) laneFailed(_ dial.Target, err error, inUse bool) {
 	}
 }
 
+// looks reports whether an attempt to connect has failed because the proxy has just started, and the Sentinels have not
+// been asked yet.
+func (u *Upstream) looks(err error) bool {
+	return u.watcher != nil && errors.Is(err, topology.ErrUnknown) && u.watcher.Young()
+}
+
 func (u *Upstream) close() {
 	close(u.over)
 	u.Lanes.Close()
@@ -359,5 +367,8 @@ func (u *Upstream) Replicas(key string) int {
 	if v := u.View(); v != nil {
 		return v.Replicas(hashslot.Of([]byte(key)))
 	}
-	return u.copies()
+	if u.watcher != nil {
+		return u.watcher.Replicas()
+	}
+	return 0
 }

@@ -103,15 +103,6 @@ func (c *Connections) At(nc net.Conn) string {
 // ConnectionID is the id in the answer to HELLO; 0: there is none.
 func ConnectionID(hello resp.Value) uint64 { return uint64(max(hello.Field("id").Int, 0)) }
 
-// ReplicaRole is the role of a replica in the answer to HELLO.
-const ReplicaRole = "replica"
-
-// PrimaryRole is the role of a primary there.
-const PrimaryRole = "master"
-
-// RoleIn is the role of the server in the answer to HELLO; "": a connection without credentials is not told.
-func RoleIn(hello resp.Value) string { return string(hello.Field("role").Str) }
-
 // IsBefore72 reports whether the answer to HELLO is that of a Redis before version 7.2.
 func IsBefore72(hello resp.Value) bool {
 	version := strings.SplitN(string(hello.Field("version").Str), ".", 3)
@@ -128,14 +119,14 @@ func IsBefore72(hello resp.Value) bool {
 type lent struct {
 	net.Conn
 	open  *Connections
-	check func(role string) error // nil: any role will do
-	head  []byte                  // the bytes read so far, while the answer is looked for
-	seen  bool                    // the role was found, or is not going to come
+	check func(role Role) error
+	head  []byte // the bytes read so far, while the answer is looked for
+	seen  bool   // the role was found, or is not going to come
 }
 
-// Lend returns a connection for a library that does its own handshake. check, if it is not nil, is told the role of the
-// server. Its error is that of the library's read, before the library has sent a command.
-func (c *Connections) Lend(nc net.Conn, check func(role string) error) net.Conn {
+// Lend returns a connection for a library that does its own handshake. check is told the role of the server. Its
+// error is that of the library's read, before the library has sent a command.
+func (c *Connections) Lend(nc net.Conn, check func(role Role) error) net.Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if known, ok := c.open[nc]; ok {
@@ -166,15 +157,12 @@ func (l *lent) Read(b []byte) (int, error) {
 
 func (l *lent) look(b []byte) error {
 	l.head = append(l.head, b...)
-	if role, found := roleIn(l.head); found {
+	role, found := roleIn(l.head)
+	if found || len(l.head) > lentHead {
 		l.seen, l.head = true, nil
-		if l.check != nil {
-			return l.check(role)
-		}
-		return nil
 	}
-	if len(l.head) > lentHead {
-		l.seen, l.head = true, nil
+	if found {
+		return l.check(roleOf(role))
 	}
 	return nil
 }

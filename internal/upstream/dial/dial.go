@@ -150,6 +150,17 @@ const (
 	Replica
 )
 
+// roleOf is the role that a server tells in the answer to HELLO.
+func roleOf(word string) Role {
+	switch word {
+	case "master":
+		return Primary
+	case "replica":
+		return Replica
+	}
+	return Untold
+}
+
 // Role connects to a target to find out its role.
 func (d *Dialer) Role(ctx context.Context, t Target) Role {
 	nc, _, role, err := d.connectAs(ctx, t)
@@ -163,29 +174,25 @@ func (d *Dialer) Role(ctx context.Context, t Target) Role {
 		return Refusing
 	case err != nil:
 		return Unreachable
-	case role == PrimaryRole:
-		return Primary
-	case role == ReplicaRole:
-		return Replica
 	}
-	return Untold
+	return role
 }
 
-func (d *Dialer) connectAs(ctx context.Context, t Target) (_ net.Conn, _ topology.Place, role string, err error) {
+func (d *Dialer) connectAs(ctx context.Context, t Target) (_ net.Conn, _ topology.Place, role Role, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.opts.Timeout)
 	defer cancel()
 	defer d.tellSlow(t.At)()
 	nc, place, err := d.connect(ctx, cancel, t.At)
 	if err != nil {
-		return nil, place, "", err
+		return nil, place, Unreachable, err
 	}
 	defer place.OnLeft(cancel)()
 	hello, err := Shake(ctx, nc, t.ID)
 	if d.opts.TLS == nil && (IsCut(err) || errors.Is(err, ErrNotRedis)) {
 		err = fmt.Errorf("%w (if the server speaks TLS at this port, %s must be set)", err, d.opts.Setting)
 	}
-	role = RoleIn(hello)
-	if err == nil && place.Primary && role == ReplicaRole {
+	role = roleOf(string(hello.Field("role").Str))
+	if err == nil && place.Primary && role == Replica {
 		err = topology.ErrNotPrimary
 	}
 	if err != nil {
@@ -309,20 +316,13 @@ func (d *Dialer) Connect(ctx context.Context, at topology.Node) (net.Conn, error
 			return nil, fmt.Errorf("set linger: %w", err)
 		}
 	}
-	var check func(role string) error
-	if place.Primary {
-		check = func(role string) error { return d.checkRole(at, place, role) }
-	}
-	return d.conns.Lend(nc, check), nil
-}
-
-// checkRole is told the role of the process behind a connection that was lent.
-func (d *Dialer) checkRole(at topology.Node, place topology.Place, role string) error {
-	if place.Left() || role == ReplicaRole {
-		d.opts.Resolver.Doubt(at, place, topology.ErrNotPrimary)
-		return topology.ErrNotPrimary
-	}
-	return nil
+	return d.conns.Lend(nc, func(role Role) error {
+		if place.Primary && (place.Left() || role == Replica) {
+			d.opts.Resolver.Doubt(at, place, topology.ErrNotPrimary)
+			return topology.ErrNotPrimary
+		}
+		return nil
+	}), nil
 }
 
 // Ask sends one command on a connection without other users, and returns the whole raw reply.

@@ -17,9 +17,9 @@ type Leaver interface {
 }
 
 const (
-	// grace is the time for replies. A server that answers at all needs less, and a server that is gone delays its
+	// settleLimit is the time for replies. A server that answers at all needs less, and a server that is gone delays its
 	// clients by no more.
-	grace = 100 * time.Millisecond
+	settleLimit = 100 * time.Millisecond
 
 	// lookEvery is the pause between two looks at the requests on their way.
 	lookEvery = time.Millisecond
@@ -35,7 +35,7 @@ const (
 //
 // It starts no goroutines.
 func All(leavers []Leaver, stop <-chan struct{}) {
-	end := time.Now().Add(grace)
+	end := time.Now().Add(settleLimit)
 	for {
 		late := !time.Now().Before(end)
 		rest := leavers[:0]

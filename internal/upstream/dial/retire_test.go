@@ -17,7 +17,7 @@ type lane struct {
 func (l *lane) Leave() bool { return !time.Now().Before(l.settles) }
 func (l *lane) Abort()      { l.aborted = time.Now() }
 
-func TestConnectionsEndWhenTheySettleAndAfterTheGrace(t *testing.T) {
+func TestConnectionsEndWhenTheySettleAndAfterALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		after := func(d time.Duration) *lane { return &lane{settles: begin.Add(d)} }
@@ -27,13 +27,13 @@ func TestConnectionsEndWhenTheySettleAndAfterTheGrace(t *testing.T) {
 		for _, l := range lanes {
 			got = append(got, l.aborted.Sub(begin))
 		}
-		if want := []time.Duration{0, 10 * time.Millisecond, grace}; !slices.Equal(got, want) {
+		if want := []time.Duration{0, 10 * time.Millisecond, settleLimit}; !slices.Equal(got, want) {
 			t.Errorf("aborted after %v, want %v", got, want)
 		}
 		stop := make(chan struct{})
 		close(stop)
 		l := after(time.Hour)
-		if All([]Leaver{l}, stop); !l.aborted.IsZero() || time.Since(begin) > grace {
+		if All([]Leaver{l}, stop); !l.aborted.IsZero() || time.Since(begin) > settleLimit {
 			t.Error("the end does not wait for a connection that does not settle")
 		}
 	})
