@@ -137,7 +137,7 @@ func TestReadme(t *testing.T) {
 		"python": {"-c", "import redis; r = redis.Redis(port=7379, single_connection_client=True)", "print(fence)"},
 	} {
 		t.Run(language, func(t *testing.T) {
-			name, _ := examples[language](t) // or skips
+			name, _ := programOf(t, language, "lock") // or skips
 			code := strings.Join([]string{prepared[1], blocks(t, "README.md", language)[0], prepared[2]}, "\n")
 			out, err := exec.Command(name, prepared[0], code).CombinedOutput()
 			if err != nil || !regexp.MustCompile(`^\d+\s*$`).Match(out) {
