@@ -131,8 +131,7 @@ func TestReadersAndWritersOutliveTheKilled(t *testing.T) {
 			holder.kill(t)
 			s.turns(t, "after a "+kind+" lock was killed", 1, "")
 		}
-		_ = second.cmd.Process.Kill()
-		<-second.exited
+		second.Kill()
 		third := launch(t, addr, stand.behind.Addr(), "--lock-lease", "3s")
 		t.Cleanup(func() { third.end(t) })
 		s.turns(t, "after a proxy was killed", 1, "")

@@ -44,32 +44,27 @@ func startProxy(t *testing.T, upstream string, flags ...string) (addr, log strin
 
 // process is a running proxy.
 type process struct {
-	cmd    *exec.Cmd
-	exited chan error
-	log    string // its file
+	*redistest.Process
+	log string // its file
 }
 
 // launch runs the built program at addr and returns when it answers a PING. The caller ends it.
 func launch(t *testing.T, addr, upstream string, flags ...string) *process {
 	t.Helper()
-	p := &process{exited: make(chan error, 1), log: filepath.Join(t.TempDir(), "lockproxy.log")}
+	p := &process{log: filepath.Join(t.TempDir(), "lockproxy.log")}
 	file, err := os.Create(p.log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	p.cmd = exec.Command(program, append([]string{"--listen", addr, "--upstream", upstream}, flags...)...)
-	p.cmd.Stderr = file
-	if err := p.cmd.Start(); err != nil {
+	cmd := exec.Command(program, append([]string{"--listen", addr, "--upstream", upstream}, flags...)...)
+	cmd.Stderr = file
+	if p.Process, err = redistest.StartProcess(cmd); err != nil {
 		t.Fatal(err)
 	}
-	go func() { p.exited <- p.cmd.Wait() }()
 	redistest.Eventually(t, 10*time.Second, "the proxy to answer PING", func() bool {
-		select {
-		case err := <-p.exited:
-			p.exited <- err
-			t.Fatalf("the proxy ended at start: %v\n%s", err, tail(p.log))
-		default:
+		if !p.Running() {
+			t.Fatalf("the proxy ended at start: %v\n%s", p.Err, tail(p.log))
 		}
 		return strings.HasPrefix(ask(addr, "PING"), "+PONG")
 	})
@@ -78,23 +73,18 @@ func launch(t *testing.T, addr, upstream string, flags ...string) *process {
 
 // end stops the proxy, checks that no session of it has panicked, and shows its log if the test failed.
 func (p *process) end(t *testing.T) {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case err := <-p.exited:
-		if err != nil {
-			t.Errorf("the proxy ended: %v", err)
+	defer func() {
+		text := tail(p.log)
+		if strings.Contains(text, "panic") {
+			t.Error("the proxy's log speaks of a panic")
 		}
-	case <-time.After(15 * time.Second):
-		t.Error("the proxy does not end upon SIGTERM")
-		_ = p.cmd.Process.Kill()
-		<-p.exited
-	}
-	text := tail(p.log)
-	if strings.Contains(text, "panic") {
-		t.Error("the proxy's log speaks of a panic")
-	}
-	if t.Failed() {
-		t.Logf("end of the proxy's log:\n%s", text)
+		if t.Failed() {
+			t.Logf("end of the proxy's log:\n%s", text)
+		}
+	}()
+	p.Signal(syscall.SIGTERM)
+	if code := p.Exit(t, 15*time.Second); code != 0 {
+		t.Errorf("the proxy ended with code %d", code)
 	}
 }
 
