@@ -1,7 +1,6 @@
 package redistest_test
 
 import (
-	"net"
 	"os"
 	"os/exec"
 	"runtime"
@@ -19,81 +18,6 @@ import (
 const childEnv = "LOCKPROXY_REDISTEST_CHILD"
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func TestServerAnswersOnPortAndSocket(t *testing.T) {
-	s := redistest.Start(t)
-	for _, c := range []struct{ network, addr string }{{"tcp", s.Addr()}, {"unix", s.Socket()}} {
-		if got, want := ping(t, c.network, c.addr), "+PONG\r\n"; got != want {
-			t.Errorf("PING over %s answered %q, want %q", c.network, got, want)
-		}
-	}
-	if got := s.Do(t, "CONFIG", "GET", "save").([]any); got[1] != "" {
-		t.Errorf("persistence is on: save %q", got[1])
-	}
-}
-
-func TestRestartKeepsAddressAndReplacesArguments(t *testing.T) {
-	s := redistest.Start(t, "--appendonly", "yes", "--requirepass", "secret")
-	addr, pid := s.Addr(), s.Pid()
-	s.Do(t, "SET", "k", "v")
-	s.Restart()
-	if s.Addr() != addr || s.Pid() == pid {
-		t.Fatalf("restart: address %s and pid %d, before %s and %d", s.Addr(), s.Pid(), addr, pid)
-	}
-	if got := s.Do(t, "GET", "k"); got != "v" {
-		t.Fatalf("GET after a restart with the same arguments: %v, want v", got)
-	}
-	s.Restart("--maxclients", "77")
-	if got := s.Do(t, "CONFIG", "GET", "maxclients").([]any); got[1] != "77" {
-		t.Errorf("maxclients %v, want 77", got[1])
-	}
-}
-
-func TestKillLeavesThePortRefused(t *testing.T) {
-	s := redistest.Start(t)
-	s.Kill()
-	if s.Pid() != 0 {
-		t.Errorf("pid %d after Kill, want 0", s.Pid())
-	}
-	if c, err := net.Dial("tcp", s.Addr()); err == nil {
-		c.Close()
-		t.Error("the port of a killed server still accepts")
-	}
-}
-
-func TestPausedServerIsSilentUntilContinue(t *testing.T) {
-	s := redistest.Start(t)
-	c, err := net.Dial("unix", s.Socket())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	s.Pause()
-	if _, err := c.Write([]byte("PING\r\n")); err != nil {
-		t.Fatal(err)
-	}
-	b := make([]byte, 16)
-	_ = c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
-	if n, err := c.Read(b); err == nil {
-		t.Fatalf("a paused server answered %q", b[:n])
-	}
-	s.Continue()
-	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
-	if _, err := c.Read(b); err != nil {
-		t.Fatalf("after Continue: %v", err)
-	}
-	s.Pause()
-	s.Stop() // must not hang on a paused process
-}
-
-func TestReplicaHasTheFirstCopy(t *testing.T) {
-	s := redistest.Start(t, "--requirepass", "secret")
-	s.Do(t, "SET", "k", "v")
-	r := redistest.StartReplica(t, s)
-	if got := r.Do(t, "GET", "k"); got != "v" {
-		t.Errorf("GET on the replica: %v, want v", got)
-	}
-}
 
 func TestServerIsGoneWhenItsTestEnds(t *testing.T) {
 	var pid int
@@ -167,25 +91,6 @@ func TestMissingBinarySkipsOrFails(t *testing.T) {
 			t.Errorf("LOCKPROXY_REQUIRE_REDIS=%s: %v, want %s with the reason:\n%s", c.require, err, c.want, out)
 		}
 	}
-}
-
-func ping(t *testing.T, network, addr string) string {
-	t.Helper()
-	c, err := net.Dial(network, addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
-	if _, err := c.Write([]byte("PING\r\n")); err != nil {
-		t.Fatal(err)
-	}
-	b := make([]byte, 16)
-	n, err := c.Read(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b[:n])
 }
 
 // alive reports whether the process exists and is no zombie: in a container nobody may reap an orphan.
