@@ -2,8 +2,6 @@ package house
 
 import (
 	"go/types"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -17,12 +15,9 @@ var drawn = map[string][]string{
 
 // A semicolon ends a statement of Mermaid, also within the text of a message or a note.
 func TestDiagramsHaveNoSemicolons(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs/dev/DIAGRAMS.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, diagram := range regexp.MustCompile("(?s)```mermaid\n.*?```").FindAll(text, -1) {
-		for line := range strings.Lines(string(diagram)) {
+	text := read(t, "docs/dev/DIAGRAMS.md")
+	for _, diagram := range regexp.MustCompile("(?s)```mermaid\n.*?```").FindAllString(text, -1) {
+		for line := range strings.Lines(diagram) {
 			if strings.Contains(line, ";") {
 				t.Errorf("Mermaid does not read this line: %s", line)
 			}
@@ -31,10 +26,7 @@ func TestDiagramsHaveNoSemicolons(t *testing.T) {
 }
 
 func TestDiagramsHaveEveryState(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs/dev/DIAGRAMS.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := read(t, "docs/dev/DIAGRAMS.md")
 	for _, p := range listed(t) {
 		for _, name := range drawn[p.name] {
 			values := 0
@@ -44,7 +36,7 @@ func TestDiagramsHaveEveryState(t *testing.T) {
 					continue
 				}
 				values++
-				if !regexp.MustCompile(`\b` + id.Name + `\b`).Match(text) {
+				if !regexp.MustCompile(`\b` + id.Name + `\b`).MatchString(text) {
 					t.Errorf("docs/dev/DIAGRAMS.md does not have %s of %s.%s", id.Name, p.name, name)
 				}
 			}

@@ -124,17 +124,24 @@ func TestImportsFollowTheArrows(t *testing.T) {
 	}
 }
 
+// read is the text of a file of the tree.
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // tablePackages are the packages in the first column of the document's table.
 var tablePackages = regexp.MustCompile("(?m)^\\| `((?:cmd|internal)/[^`]+)` \\|")
 
 func TestArchitectureNamesEveryPackage(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs/dev/ARCHITECTURE.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := read(t, "docs/dev/ARCHITECTURE.md")
 	var documented []string
-	for _, match := range tablePackages.FindAllSubmatch(text, -1) {
-		documented = append(documented, string(match[1]))
+	for _, match := range tablePackages.FindAllStringSubmatch(text, -1) {
+		documented = append(documented, match[1])
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(packages(t))), documented); diff != "" {
 		t.Errorf("docs/dev/ARCHITECTURE.md, sorted (-packages +document):\n%s", diff)
@@ -145,12 +152,9 @@ func TestArchitectureNamesEveryPackage(t *testing.T) {
 var tableCodes = regexp.MustCompile("(?m)^\\| `([A-Z]+)` \\|")
 
 func TestErrorsDocumentListsEveryCode(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs/ERRORS.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := read(t, "docs/ERRORS.md")
 	var documented []resp.Code
-	for _, match := range tableCodes.FindAllSubmatch(text, -1) {
+	for _, match := range tableCodes.FindAllStringSubmatch(text, -1) {
 		documented = append(documented, resp.Code(match[1]))
 	}
 	if diff := cmp.Diff(resp.Codes(), documented); diff != "" {
@@ -165,9 +169,9 @@ var (
 )
 
 // anchors are the parts of a document that a link may name: its headings, as GitHub makes anchors of them.
-func anchors(text []byte) map[string]bool {
+func anchors(text string) map[string]bool {
 	all := map[string]bool{}
-	for _, match := range heading.FindAllStringSubmatch(string(text), -1) {
+	for _, match := range heading.FindAllStringSubmatch(text, -1) {
 		all["#"+strings.ReplaceAll(inNoAnchor.ReplaceAllString(strings.ToLower(match[1]), ""), " ", "-")] = true
 	}
 	return all
@@ -178,19 +182,16 @@ func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 		if path.Ext(name) != ".md" {
 			continue
 		}
+		text := read(t, name)
 		name = filepath.Join(root, name)
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, match := range relativeLink.FindAllSubmatch(text, -1) {
-			to, part := name, string(match[2])
+		for _, match := range relativeLink.FindAllStringSubmatch(text, -1) {
+			to, part := name, match[2]
 			if len(match[1]) > 0 {
-				to = filepath.Join(filepath.Dir(name), string(match[1]))
+				to = filepath.Join(filepath.Dir(name), match[1])
 			}
 			if _, err := os.Stat(to); err != nil {
 				t.Errorf("%s: dead link %s", name, match[1])
-			} else if target, err := os.ReadFile(to); part != "" && (err != nil || !anchors(target)[part]) {
+			} else if target, err := os.ReadFile(to); part != "" && (err != nil || !anchors(string(target))[part]) {
 				t.Errorf("%s: %s has no %s", name, to, part)
 			}
 		}
@@ -210,11 +211,8 @@ func TestRecordsAreNumberedOnce(t *testing.T) {
 			t.Errorf("%s and %s have one number", other, base)
 		}
 		taken[number] = base
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := "# " + strings.TrimLeft(number, "0") + ". "; !strings.HasPrefix(string(text), want) {
+		text := read(t, filepath.Join("docs/dev/adr", base))
+		if want := "# " + strings.TrimLeft(number, "0") + ". "; !strings.HasPrefix(text, want) {
 			t.Errorf("%s does not begin with %q", base, want)
 		}
 	}
@@ -281,23 +279,16 @@ func selected(e ast.Expr) string {
 
 // An alert at night leads to the section that says what to do.
 func TestAlertsLeadToSectionsOfOperations(t *testing.T) {
-	alerts, err := os.ReadFile(filepath.Join(root, "configs/prometheus-alerts.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(filepath.Join(root, "docs/OPERATIONS.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	operations := string(text)
+	alerts := read(t, "configs/prometheus-alerts.yml")
+	text := read(t, "docs/OPERATIONS.md")
 	sections := anchors(text)
-	for _, alert := range strings.Split(string(alerts), "- alert: ")[1:] {
+	for _, alert := range strings.Split(alerts, "- alert: ")[1:] {
 		name, rule, _ := strings.Cut(alert, "\n")
 		_, url, _ := strings.Cut(rule, "runbook_url: https://"+modulePath+"/blob/main/docs/OPERATIONS.md")
 		if section, _, _ := strings.Cut(url, "\n"); !sections[section] {
 			t.Errorf("%s leads to section %q of OPERATIONS.md, which does not exist", name, section)
 		}
-		if !strings.Contains(operations, "`"+name+"`") {
+		if !strings.Contains(text, "`"+name+"`") {
 			t.Errorf("OPERATIONS.md does not name %s", name)
 		}
 	}

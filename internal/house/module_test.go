@@ -1,7 +1,6 @@
 package house
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -16,20 +15,13 @@ func TestModuleCanBeInstalled(t *testing.T) {
 	if host, rest, _ := strings.Cut(modulePath, "/"); !strings.Contains(host, ".") || rest == "" {
 		t.Errorf("the module path %s has no host", modulePath)
 	}
-	text, err := os.ReadFile(filepath.Join(root, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if found := regexp.MustCompile(`(?m)^\s*(replace|exclude)\b.*`).Find(text); found != nil {
+	if found := regexp.MustCompile(`(?m)^\s*(replace|exclude)\b.*`).FindString(read(t, "go.mod")); found != "" {
 		t.Errorf("go.mod: go install would refuse %q", found)
 	}
 	for dir, want := range map[string]string{"": modulePath, "bench": modulePath + "/bench", "tools": modulePath + "/tools", "tools/release": modulePath + "/tools/release"} {
-		text, err := os.ReadFile(filepath.Join(root, dir, "go.mod"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !regexp.MustCompile(`(?m)^module ` + regexp.QuoteMeta(want) + `$`).Match(text) {
-			t.Errorf("%s is not the module %s", filepath.Join(dir, "go.mod"), want)
+		file := filepath.Join(dir, "go.mod")
+		if !regexp.MustCompile(`(?m)^module ` + regexp.QuoteMeta(want) + `$`).MatchString(read(t, file)) {
+			t.Errorf("%s is not the module %s", file, want)
 		}
 	}
 }

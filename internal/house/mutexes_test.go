@@ -3,8 +3,6 @@ package house
 import (
 	"go/ast"
 	"maps"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,13 +15,10 @@ import (
 var documentedMutex = regexp.MustCompile("(?m)^\\| \\d+ \\| `([^`]+)` \\|")
 
 func TestDocumentHasEveryMutex(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs/dev/LOCKORDER.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := read(t, "docs/dev/LOCKORDER.md")
 	documented := map[string]bool{}
-	for _, match := range documentedMutex.FindAllSubmatch(text, -1) {
-		documented[string(match[1])] = true
+	for _, match := range documentedMutex.FindAllStringSubmatch(text, -1) {
+		documented[match[1]] = true
 	}
 	declared := map[string]bool{}
 	for _, p := range listed(t) {

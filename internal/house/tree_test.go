@@ -97,16 +97,8 @@ func TestIgnoredFilesAreNotOfTheProject(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ignored, err := os.ReadFile(filepath.Join(root, ".gitignore"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	module, err := os.ReadFile(filepath.Join(root, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(".gitignore", string(ignored))
-	write("go.mod", string(module))
+	write(".gitignore", read(t, ".gitignore"))
+	write("go.mod", read(t, "go.mod"))
 	want := []string{".gitignore", "examples/README.md", "examples/node/lock.mjs", "go.mod", "internal/new/new.go"}
 	write(want[1], "")
 	write(want[2], "")

@@ -1,7 +1,6 @@
 package house
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -15,11 +14,8 @@ var (
 
 // TestWalksNameFunctionsThatExist keeps the walks of ARCHITECTURE.md: each name is declared in the package before it.
 func TestWalksNameFunctionsThatExist(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs/dev/ARCHITECTURE.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, walks, begun := strings.Cut(string(text), "## Walks through the code")
+	text := read(t, "docs/dev/ARCHITECTURE.md")
+	_, walks, begun := strings.Cut(text, "## Walks through the code")
 	walks, _, ended := strings.Cut(walks, "## Goroutines")
 	if !begun || !ended {
 		t.Fatal("docs/dev/ARCHITECTURE.md has no walks")

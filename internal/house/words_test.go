@@ -4,9 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"regexp/syntax"
 	"slices"
@@ -79,12 +77,9 @@ func required(re *syntax.Regexp) []string {
 
 // Each package has a name that the glossary explains, as a word of its own or in the plural.
 func TestPackageNamesAreInTheGlossary(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs/dev/GLOSSARY.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := read(t, "docs/dev/GLOSSARY.md")
 	known := map[string]bool{}
-	for _, row := range regexp.MustCompile(`(?m)^\| ([^|]+) \| [^|]+ \|$`).FindAllStringSubmatch(string(text), -1) {
+	for _, row := range regexp.MustCompile(`(?m)^\| ([^|]+) \| [^|]+ \|$`).FindAllStringSubmatch(text, -1) {
 		for _, word := range strings.FieldsFunc(row[1], func(r rune) bool { return strings.ContainsRune(" ,()`", r) }) {
 			known[strings.ToLower(word)] = true
 		}
@@ -139,10 +134,7 @@ func proseFindings(text string) []string {
 // findings lists the hard forms in a file with their lines.
 func findings(t *testing.T, name string) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := read(t, name)
 	var found []string
 	inProse := func(line int, text string) {
 		for _, finding := range proseFindings(text) {
@@ -150,7 +142,7 @@ func findings(t *testing.T, name string) []string {
 		}
 	}
 	if path.Ext(name) != ".go" {
-		for i, line := range strings.Split(string(text), "\n") {
+		for i, line := range strings.Split(text, "\n") {
 			inProse(i+1, strings.TrimLeft(line, "-#*> "))
 		}
 		return found
