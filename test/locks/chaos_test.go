@@ -178,6 +178,10 @@ func pass(from, to *namedProxy, key string, way [2][]string) error {
 	return nil
 }
 
+// deafHead is how long a fair lock stays free for a head that does not take it: it is looked at after eight seconds,
+// and, if Redis still thinks that it listens, three times more.
+const deafHead = 8*time.Second + 3*time.Second
+
 // endOfWork ends half of the workers by their own will and kills the others. Then every lock must be to be had within a
 // lease and a second, in order of asking too, and nothing be left over.
 func (s *stand) endOfWork() {

@@ -2,7 +2,6 @@ package locks
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -89,20 +88,6 @@ func TestRandomBytesHurtNobody(t *testing.T) {
 		t.Errorf("%d MiB in use, %d before", after, before)
 	}
 	held.want("UNLOCK held", 1)
-}
-
-func TestSilentClientsCostLittle(t *testing.T) {
-	redis := redistest.Start(t)
-	p := startProxy(t, redis.Addr())
-	before := p.residentMiB(t)
-	const clients = 500
-	for i := range clients {
-		raw(t, p.addr, fmt.Sprintf("*2\r\n$4\r\nLOCK\r\n$10\r\n%d", i))
-	}
-	dial(t, p.addr, 2).fence("LOCK a")
-	if after := p.residentMiB(t); after > before+100 {
-		t.Errorf("%d MiB in use with %d silent clients, %d before", after, clients, before)
-	}
 }
 
 // raw sends bytes on a connection that stays open until the test ends.

@@ -57,31 +57,6 @@ func TestSigtermDrainsAndExitsZero(t *testing.T) {
 	}
 }
 
-func TestTakenAddressIsExitCodeOne(t *testing.T) {
-	redis := redistest.Start(t)
-	p := startProxy(t, redis.Addr())
-	second := newProxyAt(t, "", p.addr, redis.Addr())
-	if err := second.start(); err != nil {
-		t.Fatal(err)
-	}
-	if code := second.Exit(t, patience); code != 1 {
-		t.Errorf("exit code %d, want 1", code)
-	}
-	if !pong(p.addr) {
-		t.Error("the first proxy does not answer any more")
-	}
-}
-
-func TestUnknownFlagIsExitCodeTwo(t *testing.T) {
-	p := newProxy(t, "127.0.0.1:1", "--no-such-flag")
-	if err := p.start(); err != nil {
-		t.Fatal(err)
-	}
-	if code := p.Exit(t, patience); code != 2 {
-		t.Errorf("exit code %d, want 2", code)
-	}
-}
-
 func TestUpstreamMayAppearAfterTheStart(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -111,69 +86,4 @@ func TestUpstreamMayAppearAfterTheStart(t *testing.T) {
 	w.silent(3 * short / 2)
 	c.want("UNLOCK a", 1)
 	granted(t, "LOCK a", w.later(atOnce))
-}
-
-func TestLockSurvivesARestartOfRedisWithPersistence(t *testing.T) {
-	redis := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "no")
-	p := startProxy(t, redis.Addr(), "--lock-lease", "6s")
-	a, b, c := dial(t, p.addr, 3), dial(t, p.addr, 2), dial(t, p.addr, 2)
-	fence := a.fence("LOCK a")
-	b.start("LOCK a")
-	c.start("FAIRLOCK a")
-	b.silent(50 * time.Millisecond)
-	redis.Kill()
-	redis.Restart()
-	left := redis.Do(t, "PTTL", "a").(int64)
-	redistest.Eventually(t, patience, "the lock to be renewed", func() bool {
-		return redis.Do(t, "PTTL", "a").(int64) > left
-	})
-	b.silent(100 * time.Millisecond)
-	if v := a.do("UNLOCK a"); v != int64(1) {
-		t.Fatalf("UNLOCK: %v", v)
-	}
-	first, second := b, c
-	v, err := first.next(100 * time.Millisecond)
-	for began := time.Now(); err != nil && time.Since(began) < atOnce; {
-		first, second = second, first // either may be faster
-		v, err = first.next(100 * time.Millisecond)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if next := granted(t, "LOCK a", v); next <= fence {
-		t.Errorf("fence %d after %d", next, fence)
-	}
-	first.want("UNLOCK a", 1)
-	granted(t, "LOCK a", second.later(atOnce))
-}
-
-func TestFenceGrowsThoughRedisForgetsEverything(t *testing.T) {
-	redis := redistest.Start(t)
-	p := startProxy(t, redis.Addr(), "--lock-lease", short.String())
-	a, b := dial(t, p.addr, 3), dial(t, p.addr, 2)
-	fence := a.fence("LOCK a")
-	forget := map[string]func(){
-		"FLUSHALL": func() { redis.Do(t, "FLUSHALL") },
-		"restart":  func() { redis.Kill(); redis.Restart() },
-	}
-	for name, do := range forget {
-		do()
-		var next int64
-		redistest.Eventually(t, patience, "a grant after "+name, func() bool {
-			n, ok := b.do("TRYLOCK a").(int64)
-			next = n
-			return ok
-		})
-		if next <= fence {
-			t.Errorf("fence %d after %d and %s", next, fence, name)
-		}
-		fence = next
-	}
-	push, err := a.nextPush(patience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if push[0] != "lock-lost" {
-		t.Errorf("push %v, want lock-lost", push)
-	}
 }

@@ -59,21 +59,6 @@ func TestAPermitThatIsReleasedIsForTheNext(t *testing.T) {
 	a.fence("TRYLOCK a LIMIT 3")
 }
 
-// The limit is that of the call: a waiter that is next may have a permit beside those that fill the lock by the word of another.
-func TestAWaiterWithALargerLimitIsNext(t *testing.T) {
-	redis := redistest.Start(t)
-	p := startProxy(t, redis.Addr())
-	a, b, c := dial(t, p.addr, 2), dial(t, p.addr, 2), dial(t, p.addr, 2)
-	a.fence("LOCK a")
-	b.start("LOCK a LIMIT 1")
-	b.silent(100 * time.Millisecond)
-	c.start("LOCK a LIMIT 2")
-	c.silent(100 * time.Millisecond)
-	a.want("UNLOCK a", 1)
-	granted(t, "LOCK a LIMIT 1", b.later(atOnce))
-	granted(t, "LOCK a LIMIT 2", c.later(atOnce))
-}
-
 // Nothing announces the end of a fixed lease. One waiter hears of it, and another, who could share the lock, only that it is not its turn.
 func TestALeaseThatEndsLetsTheFirstWaiterIn(t *testing.T) {
 	redis := redistest.Start(t)
@@ -101,22 +86,6 @@ func TestAHandOverKeepsTheLimitOfTheWaiter(t *testing.T) {
 	c.silent(100 * time.Millisecond)
 	b.want("UNLOCK a", 1)
 	granted(t, "LOCK a LIMIT 1", c.later(atOnce))
-}
-
-func TestBusyLockAnswersNull(t *testing.T) {
-	redis := redistest.Start(t)
-	p := startProxy(t, redis.Addr())
-	a := dial(t, p.addr, 2)
-	a.fence("LOCK a")
-	for _, proto := range []int{2, 3} {
-		b := dial(t, p.addr, proto)
-		for _, line := range []string{"TRYLOCK a", "LOCK a WAIT 0", "FAIRLOCK a WAIT 0", "TRYLOCK a WAIT 30", "FAIRLOCK a WAIT 30"} {
-			b.want(line, nil)
-		}
-	}
-	redistest.Eventually(t, patience, "an empty fair queue", func() bool {
-		return redis.Do(t, "EXISTS", "redisson_lock_queue:{a}", "redisson_lock_timeout:{a}") == int64(0)
-	})
 }
 
 // WAIT covers the commands that its own connection has sent. The replica has the commands of all connections when it stops, so only a WAIT behind the
@@ -151,31 +120,6 @@ func TestStrangerCannotUnlock(t *testing.T) {
 	a.want("UNLOCK a", "-NOTHELD")
 }
 
-func TestReEntryCountsHoldsAndKeepsTheFence(t *testing.T) {
-	redis := redistest.Start(t)
-	p := startProxy(t, redis.Addr())
-	a := dial(t, p.addr, 2)
-	first := a.fence("LOCK a")
-	if again := a.fence("FAIRLOCK a"); again != first {
-		t.Errorf("fence %d at re-entry, first %d", again, first)
-	}
-	a.want("UNLOCK a", 0)
-	a.want("UNLOCK a", 1)
-	if next := a.fence("TRYLOCK a"); next <= first {
-		t.Errorf("fence %d after %d", next, first)
-	}
-}
-
-func TestOwnerMayUnlockFromAnotherConnection(t *testing.T) {
-	redis := redistest.Start(t)
-	p1, p2 := startProxy(t, redis.Addr()), startProxy(t, redis.Addr())
-	a, b := dial(t, p1.addr, 2), dial(t, p2.addr, 3)
-	fence := a.fence("LOCK a OWNER pool")
-	b.want(fmt.Sprintf("UNLOCK a OWNER pool FENCE %d", fence-1), "-NOTHELD")
-	b.want(fmt.Sprintf("UNLOCK a OWNER pool FENCE %d", fence), 1)
-	b.fence("TRYLOCK a")
-}
-
 func TestFairLockIsGrantedInOrderOfAsking(t *testing.T) {
 	redis := redistest.Start(t)
 	p := []*proxy{startProxy(t, redis.Addr()), startProxy(t, redis.Addr())}
@@ -203,53 +147,4 @@ func TestFairLockIsGrantedInOrderOfAsking(t *testing.T) {
 			c.want("UNLOCK "+key, 1)
 		}
 	}
-}
-
-func TestLockIsTheHashOfRedisson(t *testing.T) {
-	redis := redistest.Start(t)
-	p := startProxy(t, redis.Addr())
-	a := dial(t, p.addr, 2)
-	fence := a.fence("LOCK a")
-	a.fence("LOCK a")
-	fields, _ := redis.Do(t, "HGETALL", "a").([]any)
-	got := map[string]string{}
-	for i := 0; i+1 < len(fields); i += 2 {
-		got[fields[i].(string)] = fields[i+1].(string)
-	}
-	if len(got) != 4 || got["fence"] != fmt.Sprint(fence) || got["{request}"] == "" || got["mode"] != "lock" {
-		t.Fatalf("hash %v, want an owner, the number of its request, the mode, and fence %d", got, fence)
-	}
-	delete(got, "mode")
-	delete(got, "fence")
-	delete(got, "{request}")
-	for owner, holds := range got {
-		uuid, id, _ := strings.Cut(owner, ":")
-		if len(uuid) != 36 || id == "" || holds != "2" {
-			t.Errorf("field %q: %q, want <36 characters>:<number> with 2 holds", owner, holds)
-		}
-	}
-	if pttl := redis.Do(t, "PTTL", "a").(int64); pttl < 25_000 || pttl > 30_000 {
-		t.Errorf("%d ms to live, want the lease of 30 s", pttl)
-	}
-	a.want("UNLOCK a", 0)
-	a.want("UNLOCK a", 1)
-	if n := redis.Do(t, "EXISTS", "a"); n != int64(0) {
-		t.Error("the key outlives its release")
-	}
-}
-
-func TestPipelinedUnlockFollowsWhatWasSentBefore(t *testing.T) {
-	redis := redistest.Start(t)
-	p := startProxy(t, redis.Addr())
-	a, b := dial(t, p.addr, 2), dial(t, p.addr, 2)
-	a.fence("LOCK a")
-	b.start("LOCK a")
-	b.start("GET x") // held back until the lock is there
-	b.silent(50 * time.Millisecond)
-	a.start("SET x 1")
-	a.start("UNLOCK a")
-	compare(t, "SET", a.later(patience), "OK")
-	compare(t, "UNLOCK", a.later(patience), 1)
-	granted(t, "LOCK a", b.later(patience))
-	compare(t, "GET x", b.later(patience), "1")
 }

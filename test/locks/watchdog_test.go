@@ -61,39 +61,6 @@ func TestWatchdogKeepsALockForManyLeases(t *testing.T) {
 	}
 }
 
-func TestFixedLeaseEndsByItself(t *testing.T) {
-	redis := redistest.Start(t)
-	p := startProxy(t, redis.Addr())
-	a, b := dial(t, p.addr, 3), dial(t, p.addr, 2)
-	began := time.Now()
-	fence := a.fence("LOCK a PX 1500")
-	b.fence("LOCK a")
-	if took := time.Since(began); took < 1490*time.Millisecond || took > 1500*time.Millisecond+atOnce {
-		t.Errorf("the waiter got the lock after %v, want 1500 ms", took)
-	}
-	push, err := a.nextPush(patience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := fmt.Sprint(push), fmt.Sprintf("[lock-lost a %d expired]", fence); got != want {
-		t.Errorf("push %s, want %s", got, want)
-	}
-	a.want("UNLOCK a", "-LOSTLEASE")
-	a.want("UNLOCK a", "-NOTHELD")
-}
-
-func TestMaxHoldEndsTheLockOfAConnectedClient(t *testing.T) {
-	redis := redistest.Start(t)
-	p := startProxy(t, redis.Addr(), "--lock-lease", short.String())
-	a, b := dial(t, p.addr, 2), dial(t, p.addr, 2)
-	began := time.Now()
-	a.fence("LOCK a MAXHOLD 3000")
-	b.fence("LOCK a")
-	if took := time.Since(began); took < 2990*time.Millisecond || took > 3*time.Second+atOnce {
-		t.Errorf("the waiter got the lock after %v, want 3 s", took)
-	}
-}
-
 func TestKilledClientIsNotRenewed(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -143,34 +110,6 @@ func TestKilledClientWithGraceZeroFreesTheLockAtOnce(t *testing.T) {
 			h.Kill()
 			granted(t, line, w.later(atOnce))
 		})
-	}
-}
-
-func TestGraceZeroLeavesTheHoldOfTheSameOwnerAtAnotherProxy(t *testing.T) {
-	redis := redistest.Start(t)
-	p1, p2 := startProxy(t, redis.Addr()), startProxy(t, redis.Addr())
-	h := startHolder(t, p1.addr, "LOCK a OWNER me GRACE 0")
-	b := dial(t, p2.addr, 3)
-	b.fence("LOCK a OWNER me")
-	h.Kill()
-	redistest.Eventually(t, patience, "the killed client's hold to be given back", func() bool {
-		return redis.Do(t, "HGET", "a", "me") == "1"
-	})
-	b.want("UNLOCK a OWNER me", 1)
-}
-
-func TestGraceShortensTheLeaseOfAKilledClient(t *testing.T) {
-	redis := redistest.Start(t)
-	p := startProxy(t, redis.Addr())
-	h := startHolder(t, p.addr, "LOCK a GRACE 300")
-	w := dial(t, p.addr, 2)
-	w.start("LOCK a")
-	w.silent(50 * time.Millisecond)
-	killed := time.Now()
-	h.Kill()
-	granted(t, "LOCK a", w.later(patience)) // half the lease
-	if took := time.Since(killed); took < 290*time.Millisecond {
-		t.Errorf("the waiter got the lock after %v, want the grace of 300 ms", took)
 	}
 }
 
