@@ -13,15 +13,15 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
-// TestSyncedLocksOutliveTheirPrimary kills the primary right after the reply. Without SYNC some of the grants would be lost with it.
+// TestSyncedLocksOutliveTheirPrimary kills the primary right after the replies. Without SYNC some of the grants would be lost with it. All holders have
+// their locks at the new one, and nobody is beside them.
 func TestSyncedLocksOutliveTheirPrimary(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name    string
-		options []string
-		all     bool // by the setting
+		name, shared, sync string
+		all                bool // by the setting
 	}{
-		{name: "SYNC 2", options: []string{"SYNC", "2"}}, {name: "lock.sync all", all: true},
+		{name: "SYNC 2", sync: " SYNC 2"}, {name: "SHARED SYNC 2", shared: " SHARED", sync: " SYNC 2"}, {name: "lock.sync all", all: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -31,22 +31,30 @@ func TestSyncedLocksOutliveTheirPrimary(t *testing.T) {
 				}
 			})
 			primary := s.sentinels.Primary()
+			type hold struct {
+				by    *proxytest.Client
+				fence int
+			}
 			const n = 30
-			var holders, rivals []*proxytest.Client
+			var holds [n][]*hold // of each lock; shared ones have one by each proxy
+			var rivals []*proxytest.Client
 			for i := range n {
-				holders = append(holders, s.proxies[i%len(s.proxies)].Dial(t))
+				for j := range s.proxies {
+					if j == i%len(s.proxies) || c.shared != "" {
+						holds[i] = append(holds[i], &hold{by: s.proxies[j].Dial(t)})
+					}
+				}
 				rivals = append(rivals, s.proxies[(i+1)%len(s.proxies)].Dial(t))
 			}
-			fences := make([]int, n)
-			for i, h := range holders {
-				h.Send(append([]string{"LOCK", fmt.Sprint("k", i)}, c.options...)...)
-			}
-			for i, h := range holders {
-				reply, err := h.Frame()
-				if err != nil {
-					t.Fatal(err)
+			for i := range n {
+				for _, h := range holds[i] {
+					h.by.Raw(proxytest.Inline(fmt.Sprint("LOCK k", i, c.shared, c.sync, " WAIT 20000")))
 				}
-				fences[i] = proxytest.Integer(t, reply)
+			}
+			for i := range n {
+				for _, h := range holds[i] {
+					h.fence = proxytest.Integer(t, h.by.Next())
+				}
 			}
 			primary.Kill()
 			now, _ := s.newPrimary(t, primary)
@@ -69,68 +77,22 @@ func TestSyncedLocksOutliveTheirPrimary(t *testing.T) {
 				}
 				return true
 			})
-			for i, h := range holders {
-				if again := proxytest.Integer(t, h.Quiet("LOCK", fmt.Sprint("k", i), "SYNC", "0")); again != fences[i] {
-					t.Errorf("k%d: the holder enters again with fence %d, it had %d", i, again, fences[i])
-				}
-				for _, want := range []string{":0\r\n", ":1\r\n"} {
-					h.Script(fmt.Sprint("UNLOCK k", i), want)
+			for i := range n {
+				for _, h := range holds[i] {
+					again, unlock := fmt.Sprint("LOCK k", i, c.shared, " SYNC 0"), fmt.Sprint("UNLOCK k", i)
+					h.by.Script(again, fmt.Sprint(":", h.fence), unlock, ":0", unlock, ":1")
 				}
 			}
 			if c.all {
 				return // the old primary is a replica now, and is down
 			}
 			for i, r := range rivals {
-				if reply, err := r.Frame(); err != nil || proxytest.Integer(t, reply) <= fences[i] {
-					t.Errorf("k%d: the rival got %q, %v; the fence before was %d", i, reply, err, fences[i])
+				last := holds[i][len(holds[i])-1].fence
+				if fence := proxytest.Integer(t, r.Next()); fence <= last {
+					t.Errorf("k%d: the rival got fence %d behind %d", i, fence, last)
 				}
 			}
 		})
-	}
-}
-
-// TestSyncedSharedLocksOutliveTheirPrimary kills the primary when two holders share each lock, by two proxies. Both have it at the new one, and nobody is
-// alone beside them.
-func TestSyncedSharedLocksOutliveTheirPrimary(t *testing.T) {
-	t.Parallel()
-	s := newFailoverStand(t)
-	primary := s.sentinels.Primary()
-	const n = 20
-	var holders []*proxytest.Client
-	for _, srv := range s.proxies {
-		holders = append(holders, srv.Dial(t))
-	}
-	rival := s.proxies[0].Dial(t)
-	fences := make([][]int, n)
-	for i := range n {
-		for _, h := range holders {
-			fences[i] = append(fences[i], proxytest.Integer(t, h.Quiet("LOCK", fmt.Sprint("k", i), "SHARED", "SYNC", "2", "WAIT", "20000")))
-		}
-	}
-	primary.Kill()
-	s.newPrimary(t, primary)
-	for i := range n {
-		key, reply := fmt.Sprint("k", i), ""
-		proxytest.WaitFor(t, "an answer", func() bool {
-			reply = rival.Quiet("TRYLOCK", key)
-			return !strings.HasPrefix(reply, "-NOUPSTREAM")
-		})
-		if reply != "$-1\r\n" {
-			t.Errorf("%s: the rival got %q", key, reply)
-		}
-		for j, h := range holders {
-			if again := proxytest.Integer(t, h.Quiet("LOCK", key, "SHARED", "SYNC", "0")); again != fences[i][j] {
-				t.Errorf("%s: holder %d enters again with fence %d, it had %d", key, j, again, fences[i][j])
-			}
-			for _, want := range []string{":0\r\n", ":1\r\n"} {
-				if reply := h.Quiet("UNLOCK", key); reply != want {
-					t.Errorf("%s: UNLOCK by holder %d answered %q", key, j, reply)
-				}
-			}
-		}
-		if fence := proxytest.Integer(t, rival.Quiet("LOCK", key, "WAIT", "0")); fence <= fences[i][len(holders)-1] {
-			t.Errorf("%s: the rival got fence %d behind %v", key, fence, fences[i])
-		}
 	}
 }
 
@@ -293,16 +255,12 @@ func TestGrantsOfAClusterShareAWaitAtEachServer(t *testing.T) {
 	}
 	greedy := begin("greedy", 99)
 	modest := begin("modest", 1)
-	for i, p := range modest {
-		if got, err := p.Frame(); err != nil || !strings.HasPrefix(got, ":") {
-			t.Fatalf("modest%d: %q, %v", i, got, err)
-		}
+	for _, p := range modest {
+		p.Gets(":")
 	}
 	one := srv.Dial(t)
 	for i, p := range greedy {
-		if got, err := p.Frame(); !strings.HasPrefix(got, "-NOTSYNCED ") {
-			t.Errorf("greedy%d: %q, %v", i, got, err)
-		}
+		p.Gets("-NOTSYNCED ")
 		one.Script(fmt.Sprint("EXISTS greedy", i), ":0")
 	}
 }

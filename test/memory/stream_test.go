@@ -25,18 +25,24 @@ func large() string {
 	return string(b)
 }
 
+// The command is a client's first one, or is behind others.
 func TestLargeCommandPassesWithoutBeingHeld(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	value := large()
 	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
 		c, other := srv.Dial(t), srv.Dial(t)
-		// Around it, commands that travel on the lane: their order must hold.
-		c.Raw(fmt.Sprintf("*1\r\n$4\r\nPING\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n", len(value)))
-		c.Raw(value[:20<<20])
-		other.Script("PING", "+PONG")
-		c.Raw(value[20<<20:] + "\r\n*2\r\n$6\r\nSTRLEN\r\n$1\r\nk\r\n")
-		c.Gets("+PONG", "+OK", fmt.Sprintf(":%d\r\n", len(value)))
+		for _, before := range []string{"", "*1\r\n$4\r\nPING\r\n"} {
+			// Around it, commands that travel on the lane: their order must hold.
+			c.Raw(fmt.Sprintf("%s*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n", before, len(value)))
+			c.Raw(value[:20<<20])
+			other.Script("PING", "+PONG")
+			c.Raw(value[20<<20:] + "\r\n*2\r\n$6\r\nSTRLEN\r\n$1\r\nk\r\n")
+			if before != "" {
+				c.Gets("+PONG")
+			}
+			c.Gets("+OK", fmt.Sprintf(":%d\r\n", len(value)))
+		}
 		direct := proxytest.Dial(t, redis.Addr())
 		for name, from := range map[string]*proxytest.Client{"direct": direct, "through the proxy": c} {
 			from.Send("GET", "k")
@@ -158,12 +164,10 @@ func TestAnnouncedBytesTakeLittleMemory(t *testing.T) {
 		}
 		holder.Script("DISCARD", "+OK")
 		var running sync.WaitGroup
-		for i, p := range all {
+		for _, p := range all {
 			running.Go(func() {
 				p.Raw(strings.Repeat("x", n-begun) + "\r\n")
-				if got, err := p.Frame(); got != "+OK\r\n" {
-					t.Errorf("%s: SET of client %d = %q, %v", srv.Options.Engine, i, got, err)
-				}
+				p.Gets("+OK")
 			})
 		}
 		running.Wait()
@@ -200,9 +204,7 @@ func TestBytesOfLargeCommandsCountUntilRedisTakesThem(t *testing.T) {
 		for i, p := range all {
 			running.Go(func() {
 				p.Raw(strings.Repeat("x", n-sent[i]) + "\r\n")
-				if got, err := p.Frame(); got != "+OK\r\n" {
-					t.Errorf("%s: SET of client %d = %q, %v", srv.Options.Engine, i, got, err)
-				}
+				p.Gets("+OK")
 			})
 		}
 		running.Wait()
