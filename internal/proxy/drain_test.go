@@ -216,9 +216,7 @@ func TestStateOnAConnectionIsKept(t *testing.T) {
 		pop.Gets("*2\r\n$4\r\nlist\r\n$1\r\nx\r\n")
 		pop.Ends()
 		other.Quiet("PUBLISH", "news", "late")
-		if b, err := sub.Frame(); err != nil || !strings.Contains(b, "late") {
-			t.Errorf("%q, %v", b, err)
-		}
+		sub.ExpectFrame("late")
 		if got := sub.Quiet("UNSUBSCRIBE", "news"); !strings.Contains(got, "unsubscribe") {
 			t.Error(got)
 		}

@@ -293,10 +293,8 @@ func TestUnansweredCommandsAreBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for i := range (sent + len(command) - 1) / len(command) {
-			if got := c.Next(); got != "+OK\r\n" {
-				t.Fatalf("reply %d: %q", i, got)
-			}
+		for range (sent + len(command) - 1) / len(command) {
+			c.Gets("+OK")
 		}
 	})
 }

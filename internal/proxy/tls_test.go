@@ -90,10 +90,8 @@ func TestLargePipelineOverTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := fmt.Sprintf("$%d\r\n%s\r\n", len(value), value)
-	for i := range n {
-		if got := c.Next(); got != want {
-			t.Fatalf("reply %d: %.50q", i, got)
-		}
+	for range n {
+		c.Gets(want)
 	}
 }
 

@@ -279,15 +279,6 @@ func (c *Client) ID() string {
 	return strconv.Itoa(Integer(c.T, c.Quiet("CLIENT", "ID")))
 }
 
-// Gone expects the end of the connection, without another word.
-func (c *Client) Gone() {
-	c.T.Helper()
-	c.Side = &Side{T: c.T.(*testing.T)}
-	if b, err := c.Frame(); err == nil || b != "" || errors.Is(err, ErrTimeout) {
-		c.T.Errorf("%s should have been closed: %q, %v", c.Label, b, err)
-	}
-}
-
 // Named connects a client that has given itself a name.
 func Named(t *testing.T, addr, name string) *Client {
 	t.Helper()
@@ -331,16 +322,6 @@ func (c *Client) FrameWithin(limit time.Duration) (string, bool) {
 	}
 	got, err := c.Frame()
 	return got, err == nil
-}
-
-// Refused expects the same refusal n times.
-func (c *Client) Refused(words string, n int) {
-	c.T.Helper()
-	for i := range n {
-		if got, err := c.Frame(); got != words {
-			c.T.Errorf("reply %d: %q, %v, want %q", i, got, err, words)
-		}
-	}
 }
 
 // Script sends commands one by one, each with the start of its reply, as Gets compares it. A push that comes in between makes a difference.

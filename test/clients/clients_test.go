@@ -24,9 +24,7 @@ func TestLocksKnowTheNameOfTheSameWrite(t *testing.T) {
 		c := srv.Dial(t)
 		c.Raw(proxytest.Inline("CLIENT SETNAME early", "LOCK k", "LOCKLIST"))
 		c.Expect(2)
-		if got, err := c.Frame(); err != nil || !strings.Contains(got, "\nearly\r\n") {
-			t.Errorf("LOCKLIST: %q, %v", got, err)
-		}
+		c.ExpectFrame("early")
 	})
 }
 
@@ -210,20 +208,20 @@ func TestClientKill(t *testing.T) {
 		}
 		worker := proxytest.Named(t, srv.Addr(), "worker") // found by its name, as BullMQ and RQ do
 		kill(":1", "ID", string(admin.ListOf()["worker"].Field("id")))
-		worker.Gone()
+		worker.Ends()
 		if lines := admin.ListOf(); lines["worker"] != nil {
 			t.Errorf("still listed: %s", lines["worker"])
 		}
 		a := proxytest.Named(t, srv.Addr(), "a")
 		kill("+OK", a.Conn.LocalAddr().String())
-		a.Gone()
+		a.Ends()
 		kill("-ERR No such client", a.Conn.LocalAddr().String())
 		b := proxytest.Named(t, srv.Addr(), "b")
 		kill(":0", "ADDR", b.Conn.LocalAddr().String(), "TYPE", "pubsub")
 		kill(":0", "ADDR", b.Conn.LocalAddr().String(), "USER", "bob")
 		kill(":0", "ADDR", b.Conn.LocalAddr().String(), "LADDR", srv.Redis.Addr())
 		kill(":1", "ADDR", b.Conn.LocalAddr().String(), "LADDR", srv.Addr(), "TYPE", "normal", "USER", "default")
-		b.Gone()
+		b.Ends()
 		bob := srv.Dial(t)
 		bob.Quiet("AUTH", "bob", "p")
 		directBob := proxytest.Dial(t, srv.Redis.Addr())
@@ -231,11 +229,11 @@ func TestClientKill(t *testing.T) {
 		kill(":0", "ID", directBob.ID())
 		kill("-ERR No such client", directBob.Conn.LocalAddr().String())
 		kill(":1", "USER", "bob")
-		bob.Gone()
+		bob.Ends()
 		sub := proxytest.Named(t, srv.Addr(), "sub")
 		sub.Quiet("SUBSCRIBE", "ch")
 		kill(":1", "TYPE", "pubsub")
-		sub.Gone()
+		sub.Ends()
 		popper := proxytest.Named(t, srv.Addr(), "popper")
 		popper.Send("BLPOP", "empty", "0")
 		bare := srv.Dial(t)
@@ -248,7 +246,7 @@ func TestClientKill(t *testing.T) {
 		})
 		kill(":"+strconv.Itoa(connected-1), "TYPE", "normal")
 		for _, c := range []*proxytest.Client{popper, bare} {
-			c.Gone()
+			c.Ends()
 		}
 		directBob.Script("PING", "+PONG")
 		// The proxy's own connections were not among them.
@@ -260,7 +258,7 @@ func TestClientKill(t *testing.T) {
 		admin.Send("CLIENT", "KILL", "SKIPME", "no")
 		admin.Send("PING")
 		admin.Gets(":1")
-		admin.Gone()
+		admin.Ends()
 	})
 }
 
@@ -302,9 +300,7 @@ func TestClientUnblock(t *testing.T) {
 			unblock(":1\r\n", id, "ERROR")
 			expect(failure)
 			unblock(":0\r\n", id, "TIMEOUT")
-			if got := c.Quiet("PING"); got != "+PONG\r\n" {
-				t.Errorf("after %q: %q", command, got)
-			}
+			c.Script("PING", "+PONG")
 		}
 		proxytest.WaitFor(t, "the fair waiter to leave", func() bool { // its reply does not wait for that for long
 			return strings.Contains(holder.Quiet("LOCKINFO", "l"), "fair-waiters\r\n:0\r\n")
@@ -410,7 +406,7 @@ func TestAKilledClientTakesNothing(t *testing.T) {
 		if got := admin.Quiet("CLIENT", "KILL", "TYPE", "normal") + admin.Quiet("RPUSH", "empty", "v") + admin.Quiet("LLEN", "empty"); got != ":1\r\n:1\r\n:1\r\n" {
 			t.Errorf("KILL, RPUSH, LLEN: %q", got)
 		}
-		c.Gone()
+		c.Ends()
 	}, "--requirepass", "pw")
 }
 
@@ -467,9 +463,7 @@ func TestNoClientNamesAClientOfRedis(t *testing.T) {
 					t.Errorf("TRACKING: %q for %s", got, line)
 				}
 			}
-			if got := c.Quiet("CLIENT", "UNBLOCK", id, "ERROR"); got != ":0\r\n" {
-				t.Errorf("UNBLOCK: %q for %s", got, line)
-			}
+			c.Script("CLIENT UNBLOCK "+id+" ERROR", ":0")
 		}
 		if own < 5 {
 			t.Errorf("%d connections of the proxy in %s", own, list)
@@ -528,22 +522,16 @@ func TestTrackingRedirectsToAClientWithoutAConnection(t *testing.T) {
 				proxytest.WaitFor(t, "the end of the client", func() bool { return admin.ListOf()["sink"] == nil })
 				want = "-ERR The client ID you want redirect to does not exist\r\n"
 			}
-			if got := c.Quiet("CLIENT", "TRACKING", "ON", "REDIRECT", id); got != want {
-				t.Errorf("%s: TRACKING: %q, want %q", state, got, want)
-			}
+			c.Script("CLIENT TRACKING ON REDIRECT "+id, want)
 			if want == "+OK\r\n" {
 				if state == "in a transaction" {
 					sink.Quiet("EXEC")
 				}
 				c.Quiet("GET", state)
 				admin.Quiet("SET", state, "v")
-				if got, err := sink.Frame(); !strings.HasPrefix(got, ">2\r\n$10\r\ninvalidate\r\n") || err != nil {
-					t.Errorf("%s: %q, %v", state, got, err)
-				}
+				sink.Gets(">2\r\n$10\r\ninvalidate\r\n")
 			}
-			if got := c.Quiet("PING"); got != "+PONG\r\n" {
-				t.Errorf("%s: %q", state, got)
-			}
+			c.Script("PING", "+PONG")
 			if state == "idle" { // what tells the client that its target has gone has the target's id
 				c.Each("HELLO 3", "GET "+state)
 				sink.Conn.Close()
@@ -647,8 +635,7 @@ func TestRedirectionBehindAPrefixOfThatName(t *testing.T) {
 		a, b := srv.Dial(t), srv.Dial(t)
 		id := strings.Trim(a.Quiet("CLIENT", "ID"), ":\r\n")
 		a.Quiet("SUBSCRIBE", "__redis__:invalidate")
-		b.Script("CLIENT TRACKING ON PREFIX redirect BCAST PREFIX prefix REDIRECT "+id, "+OK")
-		b.Script("CLIENT GETREDIR", ":"+id)
+		b.Script("CLIENT TRACKING ON PREFIX redirect BCAST PREFIX prefix REDIRECT "+id, "+OK", "CLIENT GETREDIR", ":"+id)
 	})
 }
 

@@ -66,9 +66,7 @@ func TestOverwrittenHoldIsToldByAPush(t *testing.T) {
 		c := srv.Dial(t)
 		c.Script("HELLO 3", "%", "LOCK k", ":")
 		srv.Redis.Do(t, "SET", "k", "x")
-		if push, err := c.Frame(); err != nil || !strings.Contains(push, "lock-lost") {
-			t.Fatalf("%q, %v", push, err)
-		}
+		c.ExpectFrame("lock-lost")
 		c.Script("LOCK k", "-LOSTLEASE", "LOCK k", "-WRONGTYPE", "UNLOCK k", "-WRONGTYPE")
 	}, func(o *proxy.Options) { o.Locks.Lease = 2 * time.Second })
 }
@@ -108,9 +106,7 @@ func TestALossIsToldInFrontOfLaterReleases(t *testing.T) {
 				}
 			}
 			if slices.Contains(c.want, "-LOSTLEASE") {
-				if got, err := watcher.Frame(); err != nil || !strings.Contains(got, "lockproxy:lost:{k}") {
-					t.Fatalf("%q: %q, %v", c.commands, got, err)
-				}
+				watcher.ExpectFrame("lockproxy:lost:{k}")
 			}
 		}
 		holder := srv.Dial(t)
@@ -119,9 +115,7 @@ func TestALossIsToldInFrontOfLaterReleases(t *testing.T) {
 		for range 2 {
 			other.Gets("-NOTHELD")
 		}
-		if push, err := holder.Frame(); err != nil || !strings.Contains(push, "lock-lost") {
-			t.Fatalf("%q, %v", push, err)
-		}
+		holder.ExpectFrame("lock-lost")
 	})
 }
 

@@ -111,9 +111,7 @@ func TestLossFromBeforeAnAuthIsTold(t *testing.T) {
 		c := srv.Dial(t)
 		c.Script("HELLO 3 AUTH alice a", "%", "LOCK k", ":", "LOCK j", ":", "AUTH bob b", "+OK")
 		redis.Do(t, "DEL", "k")
-		if push, err := c.Frame(); err != nil || !strings.Contains(push, "lock-lost") {
-			t.Fatalf("%q, %v", push, err)
-		}
+		c.ExpectFrame("lock-lost")
 		c.Script("UNLOCK k", "-LOSTLEASE", "UNLOCK k", "-NOTHELD")
 		redis.Do(t, "DEL", "j")
 		for _, want := range []string{"-LOSTLEASE", "-NOTHELD"} {

@@ -135,7 +135,7 @@ func subscriptionsMove(t *testing.T, c *redistest.Cluster, proxies map[string]*p
 		}
 		for i, name := range names {
 			slots = append(slots, int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", name).(int64)))
-			p.Each("SSUBSCRIBE "+name, "SUBSCRIBE "+fmt.Sprint(engine, i))
+			p.Each("SSUBSCRIBE "+name, fmt.Sprint("SUBSCRIBE "+engine, i))
 		}
 		// received sends messages until one arrives: those that are sent while the subscription moves may be lost.
 		received := func(verb, name string) {

@@ -53,13 +53,9 @@ func pipelinesCrossAHalfMovedSlot(t *testing.T, c *redistest.Cluster) {
 				}
 			}
 			for i := range 5 {
-				for _, key := range keys {
+				for range keys {
 					n := fmt.Sprint((round-1)*5 + i + 1)
-					for _, want := range []string{":" + n + "\r\n", fmt.Sprintf("$%d\r\n%s\r\n", len(n), n)} {
-						if got, err := p.Frame(); got != want || err != nil {
-							t.Fatalf("%s: %s: %q (%v), want %q", engine, key, got, err, want)
-						}
-					}
+					p.Gets(":"+n+"\r\n", fmt.Sprintf("$%d\r\n%s\r\n", len(n), n))
 				}
 			}
 		}

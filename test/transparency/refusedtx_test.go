@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -37,18 +38,18 @@ func TestNothingOfARefusedTransactionRunsAlone(t *testing.T) {
 		for _, end := range []string{"EXEC", "DISCARD"} {
 			c.Script("LOCK l", ":") // the connection, and so the lock, stays
 			c.Raw(proxytest.Inline("MULTI", "SET k 1"))
-			c.Refused(noPin, 2)
+			c.Gets(noPin, noPin)
 			c.Raw(proxytest.Inline("SET k 2", "SELECT 1", "LOCK l2", "SUBSCRIBE c", "WATCH k", "CLIENT REPLY SKIP", "PING", end))
-			c.Refused(noPin, 8)
+			c.Gets(slices.Repeat([]string{noPin}, 8)...)
 			c.Script("GET k", "$-1", "UNLOCK l", ":1")
 		}
 		const size = 5 << 20 // is streamed
 		c.Raw(proxytest.Inline("MULTI") + fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n", size))
-		c.Refused(noPin, 1)
+		c.Gets(noPin)
 		c.Raw(strings.Repeat("x", size) + "\r\n" + proxytest.Inline("EXEC"))
-		c.Refused(noPin, 2)
+		c.Gets(noPin, noPin)
 		c.Raw(proxytest.Inline("MULTI", "SET k 1"))
-		c.Refused(noPin, 2)
+		c.Gets(noPin, noPin)
 		c.Script("RESET", "+RESET", "SET k 3", "+OK", "MULTI", noPin, "GET k", "$1\r\n3\r\n") // this client waits for each reply
 		timeouts := srv.Stats().PinTimeouts
 		c.Raw(proxytest.Inline("CLIENT REPLY OFF", "MULTI")) // it cannot wait for the reply
@@ -56,7 +57,7 @@ func TestNothingOfARefusedTransactionRunsAlone(t *testing.T) {
 		c.Raw(proxytest.Inline("SET k 8", "EXEC"))
 		c.Script("CLIENT REPLY ON", "+OK", "GET k", "$1\r\n3\r\n")
 		c.Raw(proxytest.Inline("MULTI", "SET k 4"))
-		c.Refused(noPin, 2)
+		c.Gets(noPin, noPin)
 		holder.Script("UNWATCH", "+OK")
 		c.Script("MULTI", "+OK", "SET k 5", "+QUEUED", "EXEC", "*1\r\n+OK\r\n", "GET k", "$1\r\n5\r\n")
 	})
@@ -70,7 +71,7 @@ func TestNoTransactionRunsBehindARefusedWatch(t *testing.T) {
 		c.Raw(proxytest.Inline("WATCH k", "GET k", "MULTI", "SET k 1", "EXEC"))
 		proxytest.WaitFor(t, "the refusal", func() bool { return srv.Stats().PinTimeouts > before })
 		holder.Script("UNWATCH", "+OK") // the transaction would find a connection
-		c.Refused(noPin, 5)
+		c.Gets(slices.Repeat([]string{noPin}, 5)...)
 		c.Script("GET k", "$-1")
 		holder.Script("WATCH w", "+OK")
 		c.Script("WATCH k", noPin) // this client waits for each reply
@@ -89,12 +90,12 @@ func TestNothingRunsInADatabaseThatTheClientHasLeft(t *testing.T) {
 		proxytest.WaitFor(t, "the client to get no replies", func() bool { return strings.Contains(other.Quiet("CLIENT", "LIST"), "name=silent") })
 		takeAway(t, srv.Redis, srv)
 		c.Raw(proxytest.Inline("SELECT 1", "CLIENT REPLY ON"))
-		c.Refused(proxytest.Unreachable, 1) // only Redis knows whether the user may do that
+		c.Gets(proxytest.Unreachable) // only Redis knows whether the user may do that
 		srv.Redis.Restart()
 		proxytest.WaitFor(t, "Redis to be there", func() bool { return other.Quiet("SET", "k", "3") == "+OK\r\n" })
 		c.Script("CLIENT REPLY ON", "+OK")
 		c.Raw(proxytest.Inline("SET k 4", "MULTI", "SET k 5", "EXEC"))
-		c.Refused(proxytest.Unreachable, 4)
+		c.Gets(slices.Repeat([]string{proxytest.Unreachable}, 4)...)
 		c.Script("GET k", "$1\r\n3\r\n", "SELECT 1", "+OK", "GET k", "$-1")
 	})
 }
@@ -119,7 +120,7 @@ func TestTheFirstSelectIsRefusedWithWhatCameWithIt(t *testing.T) {
 	withoutLanes(t, func(t *testing.T, srv *proxytest.Proxy) {
 		late := srv.Dial(t)
 		late.Raw(proxytest.Inline("SELECT 50", "SET k 2"))
-		late.Refused(noLane, 2)
+		late.Gets(noLane, noLane)
 		late.Script("GET k", "$1\r\n1\r\n")
 	}, func(*proxy.Options) {})
 }
@@ -142,7 +143,7 @@ func TestASelectIsRefusedWithTheRecordsBehindIt(t *testing.T) {
 			late.Raw(proxytest.Inline("SELECT 50"))
 			together.hold = false
 			late.Raw(proxytest.Inline("SET k 2"))
-			late.Refused(noLane, 2)
+			late.Gets(noLane, noLane)
 			late.Script("GET k", "$1\r\n1\r\n", "SELECT 50", noLane, "GET k", "$1\r\n1\r\n") // it waits for each reply
 		}
 	}, func(o *proxy.Options) {
@@ -174,16 +175,16 @@ func TestNothingOfATransactionRunsAloneBehindAnOutage(t *testing.T) {
 		c.Script("SET k 1", "+OK")
 		takeAway(t, srv.Redis, srv)
 		c.Raw(proxytest.Inline("MULTI", "SET k 2"))
-		c.Refused(proxytest.Unreachable, 2)
+		c.Gets(proxytest.Unreachable, proxytest.Unreachable)
 		srv.Redis.Restart()
 		proxytest.WaitFor(t, "Redis to be there", func() bool { return other.Quiet("SET", "k", "3") == "+OK\r\n" })
 		c.Raw(proxytest.Inline("SET k 4", "EXEC"))
-		c.Refused(proxytest.Unreachable, 2)
+		c.Gets(proxytest.Unreachable, proxytest.Unreachable)
 		c.Script("GET k", "$1\r\n3\r\n")
 		takeAway(t, srv.Redis, srv)
 		c.Script("MULTI", proxytest.Unreachable) // it waits for the reply
 		c.Raw(proxytest.Inline("MULTI", "SET k 5", "EXEC"))
-		c.Refused(proxytest.Unreachable, 3)
+		c.Gets(proxytest.Unreachable, proxytest.Unreachable, proxytest.Unreachable)
 		srv.Redis.Restart()
 		proxytest.WaitFor(t, "the client to be served", func() bool { return c.Quiet("SET", "k", "6") == "+OK\r\n" })
 	})

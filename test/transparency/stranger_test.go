@@ -45,15 +45,11 @@ func TestStrangersKeepTheirLane(t *testing.T) {
 				c.Raw(strings.Repeat(proxytest.Inline("GET k"), each) + proxytest.Inline("AUTH secret"))
 				crowd = append(crowd, c)
 			}
-			for i, c := range crowd {
+			for _, c := range crowd {
 				for range each {
-					if b, err := c.Frame(); err != nil || !strings.HasPrefix(b, "-NOAUTH ") {
-						t.Fatalf("client %d: %q, %v", i, b, err)
-					}
+					c.Gets("-NOAUTH ")
 				}
-				if b, err := c.Frame(); err != nil || b != "+OK\r\n" {
-					t.Fatalf("client %d: AUTH: %q, %v", i, b, err)
-				}
+				c.Gets("+OK")
 			}
 		})
 	})

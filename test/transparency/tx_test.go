@@ -124,11 +124,7 @@ func TestLockVerbInTransactionAborts(t *testing.T) {
 			"+OK\r\n", "+QUEUED\r\n", "-ERR Command not allowed inside a transaction\r\n",
 			"-EXECABORT Transaction discarded because of previous errors.\r\n", "$-1\r\n",
 		}
-		for i, w := range want {
-			if got, err := c.Frame(); got != w || err != nil {
-				t.Fatalf("%s: reply %d is %q, %v, want %q", verb, i, got, err, w)
-			}
-		}
+		c.Gets(want...)
 	}
 }
 
@@ -140,10 +136,8 @@ func TestATransactionHasALimitedNumberOfRepliesThatTheProxyEdits(t *testing.T) {
 		queue := func(n int) {
 			t.Helper()
 			c.Do("MULTI")
-			for i := range n {
-				if got := c.Do("CLIENT", "INFO"); got != "+QUEUED\r\n" {
-					t.Fatalf("CLIENT INFO %d = %q", i, got)
-				}
+			for range n {
+				c.Script("CLIENT INFO", "+QUEUED")
 			}
 		}
 		queue(session.MostEdits)
