@@ -101,7 +101,7 @@ func (a *asker) Probe(ctx context.Context) error {
 	}
 	// Redis refuses a write that changes nothing for the same reasons as other writes: it is a replica, there are too
 	// few replicas, the disk is full.
-	if line, err = ask("PERSIST", "lockproxy:probe"); err != nil {
+	if line, err = ask("PERSIST", probeKey); err != nil {
 		return err
 	}
 	code, _, _ := strings.Cut(line, " ")
@@ -140,7 +140,8 @@ func (a *asker) WarnOfEviction(ctx context.Context) {
 	if err != nil || v.IsError() {
 		return // not allowed to know
 	}
-	if limit, policy := infoField(v.Str, "maxmemory"), infoField(v.Str, "maxmemory_policy"); evicts(limit, policy) {
+	info := string(v.Str)
+	if limit, policy := topology.InfoField(info, "maxmemory"), topology.InfoField(info, "maxmemory_policy"); evicts(limit, policy) {
 		a.Logger.Warn("redis may evict locks when its memory is full: set maxmemory-policy noeviction",
 			zap.String("maxmemory", limit), zap.String("maxmemory_policy", policy))
 	}
@@ -148,14 +149,4 @@ func (a *asker) WarnOfEviction(ctx context.Context) {
 
 func evicts(limit, policy string) bool {
 	return limit != "" && limit != "0" && policy != "" && policy != "noeviction"
-}
-
-// infoField is one field of INFO's text; "" if it is not there.
-func infoField(info []byte, name string) string {
-	for line := range strings.Lines(string(info)) {
-		if v, ok := strings.CutPrefix(line, name+":"); ok {
-			return strings.TrimSpace(v)
-		}
-	}
-	return ""
 }

@@ -233,8 +233,8 @@ func TestTightSettings(t *testing.T) {
 }
 
 func TestEveryPolicyButNoevictionMayEvictLocks(t *testing.T) {
-	info := []byte("# Memory\r\nused_memory:1\r\nmaxmemory:104857600\r\nmaxmemory_human:100M\r\nmaxmemory_policy:volatile-ttl\r\n")
-	if a, b, c := infoField(info, "maxmemory"), infoField(info, "maxmemory_policy"), infoField(info, "memory"); a != "104857600" || b != "volatile-ttl" || c != "" {
+	info := "# Memory\r\nused_memory:1\r\nmaxmemory:104857600\r\nmaxmemory_human:100M\r\nmaxmemory_policy:volatile-ttl\r\n"
+	if a, b, c := topology.InfoField(info, "maxmemory"), topology.InfoField(info, "maxmemory_policy"), topology.InfoField(info, "memory"); a != "104857600" || b != "volatile-ttl" || c != "" {
 		t.Errorf("%q, %q, %q", a, b, c)
 	}
 	for _, c := range []struct {

@@ -198,7 +198,8 @@ func (r *viewRefresher) note(v *topology.View) {
 		return
 	}
 	r.noted = now
-	r.opts.Logger.Info("the cluster has changed", zap.Uint64("epoch", now.epoch), zap.Int("primaries", len(now.primaries)), zap.Bool("covered", now.covered))
+	r.opts.Logger.Info("the cluster has changed",
+		zap.Uint64("epoch", now.epoch), zap.Int("primaries", len(now.primaries)), zap.Bool("covered", now.covered))
 }
 
 // choose returns the nodes to ask: those of the hints, and others up to a number. Seeds are asked if nothing else is

@@ -36,17 +36,20 @@ const (
 
 // lockNeeds are the commands that the scripts of the lock commands use. They are not executed.
 var lockNeeds = []string{
-	"EVALSHA x 1 " + probeKey, "PUBLISH " + probeChannel + " x", "UNSUBSCRIBE " + probeChannel, "GET " + probeKey, "SET " + probeKey + " x", "DEL " + probeKey,
-	"EXISTS " + probeKey, "PEXPIRE " + probeKey + " 1", "PTTL " + probeKey, "TIME", "HGET " + probeKey + " x", "HMGET " + probeKey + " x", "HGETALL " + probeKey,
-	"HEXISTS " + probeKey + " x", "HSET " + probeKey + " x x", "HDEL " + probeKey + " x", "LLEN " + probeKey, "LINDEX " + probeKey + " 0",
-	"LRANGE " + probeKey + " 0 0", "RPUSH " + probeKey + " x", "LREM " + probeKey + " 0 x", "ZADD " + probeKey + " 0 x",
+	"EVALSHA x 1 " + probeKey, "PUBLISH " + probeChannel + " x", "UNSUBSCRIBE " + probeChannel, "TIME",
+	"GET " + probeKey, "SET " + probeKey + " x", "DEL " + probeKey, "EXISTS " + probeKey, "PEXPIRE " + probeKey + " 1",
+	"PTTL " + probeKey, "HGET " + probeKey + " x", "HMGET " + probeKey + " x", "HGETALL " + probeKey,
+	"HEXISTS " + probeKey + " x", "HSET " + probeKey + " x x", "HDEL " + probeKey + " x",
+	"LLEN " + probeKey, "LINDEX " + probeKey + " 0", "LRANGE " + probeKey + " 0 0", "RPUSH " + probeKey + " x",
+	"LREM " + probeKey + " 0 x", "ZADD " + probeKey + " 0 x",
 	"ZCARD " + probeKey, "ZRANGE " + probeKey + " 0 0", "ZREM " + probeKey + " x", "ZSCORE " + probeKey + " x",
 }
 
 // sharedNeeds are those that only the scripts of SHARED and LIMIT use.
 var sharedNeeds = []string{
-	"SET {" + probeKey + "}:owner:rwlock_timeout:1 x", "PUBLISH redisson_rwlock:{" + probeKey + "} x", "HLEN " + probeKey, "HRANDFIELD " + probeKey + " 1",
-	"HSETNX " + probeKey + " x x", "HSCAN " + probeKey + " 0", "ZCOUNT " + probeKey + " 0 0", "ZRANGEBYSCORE " + probeKey + " 0 0",
+	"SET {" + probeKey + "}:owner:rwlock_timeout:1 x", "PUBLISH redisson_rwlock:{" + probeKey + "} x",
+	"HLEN " + probeKey, "HRANDFIELD " + probeKey + " 1", "HSETNX " + probeKey + " x x",
+	"HSCAN " + probeKey + " 0", "ZCOUNT " + probeKey + " 0 0", "ZRANGEBYSCORE " + probeKey + " 0 0",
 }
 
 // deniedScript answers those of the commands in ARGV that the user may not execute. Before Redis 7.0 it cannot know.
@@ -150,7 +153,8 @@ func (a *asker) hintOfShared(nc net.Conn) error {
 		return err
 	}
 	if denied := deniedOf(reply); len(denied) > 0 {
-		a.Logger.Warn("the user lacks rights that LOCK … SHARED and LOCK … LIMIT need; the channel redisson_rwlock is only for Redisson's readers and writers",
+		a.Logger.Warn("the user lacks rights that LOCK … SHARED and LOCK … LIMIT need; "+
+			"the channel redisson_rwlock is only for Redisson's readers and writers",
 			zap.Strings("missing", denied))
 	}
 	return nil

@@ -252,7 +252,8 @@ func (d *Dialer) connect(ctx context.Context, cancel func(), at topology.Node) (
 		return nil, place, err
 	}
 	defer place.OnLeft(cancel)()
-	nd := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: d.opts.KeepAlive, Interval: d.opts.KeepAlive / 3, Count: 3}}
+	alive := net.KeepAliveConfig{Enable: true, Idle: d.opts.KeepAlive, Interval: d.opts.KeepAlive / 3, Count: 3}
+	nd := net.Dialer{KeepAliveConfig: alive}
 	nc, err := nd.DialContext(ctx, place.Network, place.Address)
 	if err != nil {
 		return nil, place, err

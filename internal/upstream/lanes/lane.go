@@ -149,7 +149,8 @@ func (l *Lane) Run() {
 	defer cancel()
 	o := &l.set.all.opts
 	own := o.Own(l.Identity())
-	log := o.Logger.With(zap.Stringer("identity", l.Identity()))
+	identity := zap.Stringer("identity", l.Identity())
+	log := o.Logger.With(identity)
 	var wait dial.Backoff
 	var fix dial.Repair
 	reconnected := false
@@ -162,7 +163,7 @@ func (l *Lane) Run() {
 			break
 		}
 		if dial.IsRejected(err) && !own {
-			o.Entries.Write(zap.WarnLevel, "upstream refuses the credentials of a client", "", zap.Stringer("identity", l.Identity()), zap.Error(err))
+			o.Entries.Write(zap.WarnLevel, "upstream refuses the credentials of a client", "", identity, zap.Error(err))
 			l.set.reject(l)
 			l.Reject()
 			l.Refuse(err)
@@ -199,7 +200,7 @@ func (l *Lane) Run() {
 		}
 		log.Debug("lane lost its connection", zap.Error(err))
 		if !left {
-			o.Entries.Write(zap.WarnLevel, "a connection to redis was lost", "", zap.Stringer("identity", l.Identity()), zap.Error(err))
+			o.Entries.Write(zap.WarnLevel, "a connection to redis was lost", "", identity, zap.Error(err))
 		}
 		l.set.all.lost.Add(1)
 		o.Events.Lost(l.target)

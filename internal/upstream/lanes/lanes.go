@@ -42,11 +42,11 @@ type Options struct {
 // Events tell about connections. All but Stuck are called from the goroutine of a lane. None of them blocks. Requires
 // no locks.
 type Events struct {
-	Connected func(t dial.Target, owner string, again bool) // owner: the account on which the lane was opened; again: it had a connection before
+	Connected func(t dial.Target, owner string, again bool) // owner: the lane's account; again: it had a connection before
 	Failed    func(t dial.Target, err error, inUse bool)    // an attempt to connect has failed
 	Lost      func(t dial.Target)                           // a connection has ended by itself
 	Rejected  func(id dial.Identity)                        // Redis has refused the credentials
-	Stuck     func(at topology.Node)                        // a lane of the server stands still; called now and then meanwhile. Requires Lanes.mu
+	Stuck     func(at topology.Node)                        // a lane stands still; called now and then meanwhile. Requires Lanes.mu
 }
 
 // A key says which lanes are one set. A driver has lanes of its own.

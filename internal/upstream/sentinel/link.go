@@ -17,8 +17,8 @@ import (
 
 // events are the channels of a Sentinel that tell of changes. Some messages are about other primaries.
 var events = []string{
-	promoting, "+switch-master", "+promoted-slave", "+failover-state-reconf-slaves", "+failover-end", "+config-update-from", "+reset-master", "+reboot",
-	"+convert-to-slave", "+odown",
+	promoting, "+switch-master", "+promoted-slave", "+failover-state-reconf-slaves", "+failover-end", "+config-update-from",
+	"+reset-master", "+reboot", "+convert-to-slave", "+odown",
 }
 
 // promoting is the event of the Sentinel that leads a failover, when it has told a replica to become the primary. All
@@ -140,8 +140,10 @@ func (l *link) ask() {
 		l.since = time.Now()
 		// The first two commands arrive together, so the Sentinel runs them one right after the other. From the
 		// promotion of a replica on, the second one names it, long before the first one does.
-		question := resp.AppendCommand(resp.AppendCommand(nil, "SENTINEL", "MASTER", l.name), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", l.name)
-		question = resp.AppendCommand(resp.AppendCommand(question, "SENTINEL", "REPLICAS", l.name), "SENTINEL", "SENTINELS", l.name)
+		var question []byte
+		for _, about := range []string{"MASTER", "GET-MASTER-ADDR-BY-NAME", "REPLICAS", "SENTINELS"} {
+			question = resp.AppendCommand(question, "SENTINEL", about, l.name)
+		}
 		question = resp.AppendCommand(question, "SENTINEL", "MYID")
 		if l.write(l.nc, question) != nil {
 			dial.Abort(l.nc) // ends the reader

@@ -122,10 +122,8 @@ func Peers(list resp.Value, reach topology.AddressMap) (all []Peer) {
 		if ago, err := strconv.ParseInt(row["last-hello-message"], 10, 64); !ok || err == nil && ago > quietFor.Milliseconds() {
 			continue
 		}
-		flags := row["flags"]
-		all = append(all, Peer{
-			ID: row["runid"], Addr: reach.Of(announced), Down: strings.Contains(flags, "s_down") || strings.Contains(flags, "disconnected"),
-		})
+		down := strings.Contains(row["flags"], "s_down") || strings.Contains(row["flags"], "disconnected")
+		all = append(all, Peer{ID: row["runid"], Addr: reach.Of(announced), Down: down})
 	}
 	return all
 }

@@ -23,7 +23,8 @@ func (s *Stream) Unwritten(b []byte) {
 // cut separates the requests of the batch, with their bytes, from others in front of them, if Redis has got none of the
 // batch. done is the number of requests that are answered.
 func (l *batch) cut(flight []span, done uint64) (sent, unsent []span, out []byte) {
-	if l.bytes == nil || len(flight) < l.spans || done > l.before { // a reply to a request that was not written can only be a mistake
+	// A reply to a request that was not written can only be a mistake.
+	if l.bytes == nil || len(flight) < l.spans || done > l.before {
 		return flight, nil, nil
 	}
 	n := len(flight) - l.spans

@@ -79,7 +79,7 @@ func (in *input) run(b []byte) (int, error) {
 		if b[off] == '>' && !in.mid {
 			break
 		}
-		if b[off] == '-' && !in.mid && in.s.readonly != nil && bytes.HasPrefix(b[off:], readonlyCode) { // a cut prefix is missed: it is a hint only
+		if b[off] == '-' && !in.mid && in.s.readonly != nil && bytes.HasPrefix(b[off:], readonlyCode) {
 			in.s.readonly()
 		}
 		n, whole, err := in.scan.Scan(b[off:])
@@ -106,7 +106,7 @@ func (in *input) run(b []byte) (int, error) {
 	return off, nil
 }
 
-// readonlyCode begins a replica's refusal of a write.
+// readonlyCode begins a replica's refusal of a write. If it is cut, it is missed: it is a hint only.
 var readonlyCode = []byte("-READONLY ")
 
 // push consumes bytes of one RESP3 push that stands between replies.

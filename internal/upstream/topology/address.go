@@ -89,7 +89,8 @@ func ParseAddress(text string) (Address, error) {
 	case strings.Contains(text, "://"):
 		return a, fmt.Errorf("no address of Redis, which is %s. User, password and TLS are settings of their own", AddressForms)
 	case strings.Contains(text, ","):
-		return a, errors.New("several servers: write sentinel://host:port,host:port/name for Sentinels, or cluster://host:port,host:port for a cluster")
+		return a, errors.New("several servers: write sentinel://host:port,host:port/name for Sentinels, " +
+			"or cluster://host:port,host:port for a cluster")
 	default:
 		if _, _, err := net.SplitHostPort(text); err != nil {
 			return a, fmt.Errorf("no address of Redis, which is %s", AddressForms)

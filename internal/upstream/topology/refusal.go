@@ -59,8 +59,9 @@ var late = [][]byte{
 	[]byte("-LOADING Redis is loading the dataset in memory\r\n"),
 	[]byte("-LOADING Valkey is loading the dataset in memory\r\n"),
 	[]byte("-MASTERDOWN Link with MASTER is down"),
-	[]byte("-READONLY You can't write against a read only replica.\r\n"),               // the server has been demoted, and the command has no key
-	[]byte("-UNBLOCKED force unblock from blocking operation, instance state changed"), // the server has been demoted while the command waited
+	// The server has been demoted, and the command has no key, or has waited.
+	[]byte("-READONLY You can't write against a read only replica.\r\n"),
+	[]byte("-UNBLOCKED force unblock from blocking operation, instance state changed"),
 }
 
 // ReadRefusal reads a whole reply. A text that merely resembles a refusal is the command's own reply: a script may

@@ -174,7 +174,10 @@ func readAddress(server resp.Value, asked string) string {
 // View makes a view of what a node says of the servers, and of its answer to CLUSTER INFO. Servers without a known
 // address are left out, with their slots.
 func (t *Told) View(info string) *View {
-	v := &View{Epoch: infoNumber(info, "cluster_current_epoch"), OK: infoField(info, "cluster_state") == "ok", source: t.source, knows: map[string]bool{}}
+	v := &View{
+		Epoch: infoNumber(info, "cluster_current_epoch"), OK: InfoField(info, "cluster_state") == "ok",
+		source: t.source, knows: map[string]bool{},
+	}
 	if t.copies {
 		v.copies, v.lives = map[string]int{}, map[string]bool{}
 	}

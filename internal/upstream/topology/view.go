@@ -23,7 +23,7 @@ type View struct {
 	nodes    []ClusterNode          // the primaries with slots, by ID
 	replicas []ClusterNode          // those that answer, by ID
 	idle     []ClusterNode          // primaries without slots, by ID: slots may be on their way there
-	lives    map[string]bool        // the servers, by ID, that the nodes do not take for down, with slots or without; nil: it is not known
+	lives    map[string]bool        // the servers, by ID, that the nodes do not take for down; nil: it is not known
 	copies   map[string]int         // the number of replicas by the ID of their primary, failed ones included; nil: it is not known
 	claims   []uint64               // the epochs in which the nodes were configured, in their order; 0: it is not known
 	knows    map[string]bool        // the servers, by ID, of which that node has told, whatever their state
@@ -33,8 +33,8 @@ type View struct {
 
 func compareIDs(a, b ClusterNode) int { return strings.Compare(a.ID, b.ID) }
 
-// infoField is a field of CLUSTER INFO.
-func infoField(info, name string) string {
+// InfoField is a field in an answer to INFO or CLUSTER INFO; "": it has none.
+func InfoField(info, name string) string {
 	for line := range strings.Lines(info) {
 		if value, ok := strings.CutPrefix(line, name+":"); ok {
 			return strings.TrimSpace(value)
@@ -44,7 +44,7 @@ func infoField(info, name string) string {
 }
 
 func infoNumber(info, name string) uint64 {
-	n, _ := strconv.ParseUint(infoField(info, name), 10, 64)
+	n, _ := strconv.ParseUint(InfoField(info, name), 10, 64)
 	return n
 }
 
