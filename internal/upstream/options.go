@@ -101,7 +101,7 @@ func (o *Options) free(id Identity) bool {
 // called when the server has moved, leases of the time that a failover takes.
 func (o *Options) find(
 	addr topology.Address, dialing dial.Options, leases *leaseWarner, moved func(from, to string),
-) (dial.Resolver, *sentinel.Watcher, error) {
+) (dial.Resolver, *sentinel.Watcher) {
 	switch addr.Kind {
 	case topology.KindSentinel:
 		primary := topology.NewPrimary()
@@ -117,12 +117,10 @@ func (o *Options) find(
 				return replicas.Role(ctx, dial.Target{At: topology.Node(addr), ID: own})
 			},
 			Logger: o.Logger.Named("sentinel"),
-		}), nil
+		})
 	case topology.KindCluster:
-		nodes, err := topology.NewCluster(addr, o.Map)
-		return nodes, nil, err
+		return topology.NewCluster(addr, o.Map), nil
 	default:
-		server, err := topology.NewSingle(addr)
-		return server, nil, err
+		return topology.NewSingle(addr), nil
 	}
 }

@@ -39,6 +39,7 @@ type viewRefresher struct {
 	wake  chan struct{}  // size 1, never closed: a refresh is wanted
 	cost  time.Duration  // of the last refresh until the first answer, for Run
 	next  topology.Asked // the servers to ask in the next refresh, for Run
+	last  error          // why the last refresh has failed, for Run
 	noted                // what the log says of the view, for Run
 
 	asking sync.WaitGroup // questions on their way
@@ -48,7 +49,6 @@ type viewRefresher struct {
 	mu      sync.Mutex
 	waiting []func()               // called after the next refresh
 	hints   map[topology.Node]bool // nodes that should know
-	last    error                  // of the last refresh
 }
 
 // newViewRefresher returns a refresher that does nothing before Run.
@@ -98,13 +98,6 @@ const (
 // Counts are the numbers of refreshes, and of those that found a change, since the start.
 func (r *viewRefresher) Counts() (asked, changed int64) { return r.asked.Load(), r.changed.Load() }
 
-// Err is why the last refresh has failed; nil: it has not.
-func (r *viewRefresher) Err() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.last
-}
-
 // Run refreshes the view when it is asked to and from time to time, until ctx ends.
 func (r *viewRefresher) Run(ctx context.Context) {
 	defer r.asking.Wait()
@@ -118,7 +111,7 @@ func (r *viewRefresher) Run(ctx context.Context) {
 		}
 		begin := time.Now()
 		period := calmGap
-		if v := r.opts.Cluster.View(); !v.OK || !v.Covered() || r.Err() != nil {
+		if v := r.opts.Cluster.View(); !v.OK || !v.Covered() || r.last != nil {
 			period = troubledGap
 		}
 		if !sleep(ctx, max(gap, min(refreshCosts*r.cost, mostGap)), nil) || !sleep(ctx, period*3/4+rand.N(period/2), r.wake) {
@@ -166,9 +159,7 @@ func (r *viewRefresher) refresh(ctx context.Context) {
 	answers, err := r.gather(ctx, r.choose(present, hints))
 	view, outcome := topology.JoinViews(present, asked, answers)
 	r.settle(asked, outcome)
-	r.mu.Lock()
 	r.last = err
-	r.mu.Unlock()
 	if ctx.Err() == nil {
 		r.opts.Outcome(err)
 	}
@@ -215,11 +206,11 @@ func (r *viewRefresher) choose(v *topology.View, hints map[topology.Node]bool) [
 			rest = append(rest, topology.Node(n.ID))
 		}
 	}
-	if len(rest) == 0 || r.Err() != nil {
+	if len(rest) == 0 || r.last != nil {
 		rest = append(rest, r.opts.Cluster.Seeds()...)
 	}
 	rand.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
-	if n := max(hintsAtOnce-len(nodes), 1); r.Err() == nil && r.next == topology.AskedSome && len(rest) > n {
+	if n := max(hintsAtOnce-len(nodes), 1); r.last == nil && r.next == topology.AskedSome && len(rest) > n {
 		rest = rest[:n]
 	}
 	return append(nodes, rest...)

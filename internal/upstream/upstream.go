@@ -60,10 +60,7 @@ func New(opts Options) (*Upstream, error) {
 		Timeout: opts.DialTimeout, KeepAlive: opts.KeepAlive, UserTimeout: opts.UserTimeout, Spawn: u.wg.Go, Stop: u.over,
 	}
 	var servers dial.Resolver
-	if servers, u.watcher, err = opts.find(addr, dialing, u.leaseWarner, u.moved); err != nil {
-		return nil, fmt.Errorf("upstream: %w", err)
-	}
-	if u.watcher != nil {
+	if servers, u.watcher = opts.find(addr, dialing, u.leaseWarner, u.moved); u.watcher != nil {
 		dialing.Wait = opts.FailoverWait
 	}
 	dialing.Resolver, dialing.TLS, dialing.Setting, dialing.Slow = servers, opts.TLS, "upstream.tls", u.slow

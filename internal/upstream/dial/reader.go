@@ -16,17 +16,15 @@ type Reader struct {
 
 // next reads one reply, skipping pushes.
 func (r *Reader) next() (resp.Value, error) {
-	b, err := r.Raw()
-	if err != nil {
-		return resp.Value{}, err
-	}
-	v, _, err := resp.Decode(b)
-	return v, err
+	return value(r.Raw())
 }
 
 // Frame reads one reply or push.
 func (r *Reader) Frame() (resp.Value, error) {
-	b, err := r.raw()
+	return value(r.raw())
+}
+
+func value(b []byte, err error) (resp.Value, error) {
 	if err != nil {
 		return resp.Value{}, err
 	}

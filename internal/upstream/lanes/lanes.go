@@ -86,12 +86,16 @@ func (ls *Lanes) Lane(id dial.Identity, at topology.Node, driver stream.Driver, 
 	defer ls.mu.Unlock()
 	s := ls.sets[k]
 	if s == nil {
-		placed := false
-		if !ls.opts.Free(id) && !ls.closed {
-			placed = ls.takePlaceLocked(owner)
+		if ls.closed {
+			return refusingLane(k.target, false)
 		}
-		if full := !placed && !ls.opts.Free(id); ls.closed || full {
-			return refusingLane(k.target, full && !ls.closed)
+		placed := false
+		if !ls.opts.Free(id) {
+			var evicted []*set
+			evicted, placed = ls.places.take(owner)
+			if ls.evictLocked(evicted); !placed {
+				return refusingLane(k.target, true)
+			}
 		}
 		s = newSet(ls, k, owner, placed)
 		ls.sets[k] = s
@@ -170,12 +174,6 @@ func (ls *Lanes) leaveLocked(l *Lane) {
 	if s.users == 0 && ls.sets[s.key] == s {
 		ls.evictLocked(ls.places.rest(s))
 	}
-}
-
-func (ls *Lanes) takePlaceLocked(owner string) bool {
-	evicted, ok := ls.places.take(owner)
-	ls.evictLocked(evicted)
-	return ok
 }
 
 // evictLocked closes unused sets that have lost their places.

@@ -137,9 +137,6 @@ func (ps *Pins) Await(a Ask, deliver func(*Pin, error)) (withdraw func() bool) {
 	return withdraw
 }
 
-// target is what the pin of a request is for.
-func (ps *Pins) target(a Ask) dial.Target { return dial.Target{At: a.At, ID: a.ID} }
-
 func (ps *Pins) of(a Ask) *pool {
 	if a.Login {
 		return &ps.logins
@@ -160,7 +157,7 @@ func (ps *Pins) why(a Ask) error {
 // giveLocked returns a pin for which a place has been taken.
 func (ps *Pins) giveLocked(pool *pool, a Ask) *Pin {
 	var p *Pin
-	ok, t := false, ps.target(a)
+	ok, t := false, dial.Target{At: a.At, ID: a.ID}
 	if !a.Patient || pool.idle.Count(t) > 1 || pool.open >= pool.max {
 		p, ok = pool.idle.Take(t)
 	}
@@ -296,13 +293,6 @@ func (ps *Pins) Trim(t time.Time, inUse map[dial.Target]bool) {
 	})
 }
 
-// dropIdle closes idle pins.
-func (ps *Pins) dropIdle(which func(*Pin) bool) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	ps.dropIdleLocked(which)
-}
-
 // DropBare is called when Redis has begun to demand credentials of new connections. Pins that have rights without them
 // serve no further session: idle ones are closed, and those of sessions do not return to the pool. That holds for all
 // of these, because a RESET that removes the credentials of one may be on its way.
@@ -315,6 +305,7 @@ func (ps *Pins) DropBare() {
 	}
 }
 
+// dropIdleLocked closes idle pins.
 func (ps *Pins) dropIdleLocked(which func(*Pin) bool) {
 	for _, pool := range []*pool{&ps.work, &ps.logins} {
 		for _, p := range pool.idle.Values() {
@@ -329,9 +320,9 @@ func (ps *Pins) dropIdleLocked(which func(*Pin) bool) {
 // Close ends idle pins. The other pins end when their sessions release them.
 func (ps *Pins) Close() {
 	ps.mu.Lock()
+	defer ps.mu.Unlock()
 	ps.closed = true
-	ps.mu.Unlock()
-	ps.dropIdle(func(*Pin) bool { return true })
+	ps.dropIdleLocked(func(*Pin) bool { return true })
 }
 
 // Status counts the connections of one kind.
@@ -416,9 +407,9 @@ func (ps *Pins) Leaving(at topology.Node) []*Pin {
 // DropAt closes the idle pins that lead to servers that are gone, and returns those of these servers to which others
 // lead. No other session gets one of these.
 func (ps *Pins) DropAt(gone func(at topology.Node) bool) (used []topology.Node) {
-	ps.dropIdle(func(p *Pin) bool { return gone(p.target.At) })
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
+	ps.dropIdleLocked(func(p *Pin) bool { return gone(p.target.At) })
 	for p := range ps.all {
 		if at := p.target.At; p.lent && gone(at) {
 			p.leaves = true

@@ -219,7 +219,7 @@ func TestASparePinIsConnectedAheadOfNeed(t *testing.T) {
 		urgent.Patient = false
 		b.acquire(urgent)
 		b.counts(2, 1)
-		b.Spare(b.target(urgent), "a")
+		b.Spare(dial.Target{At: urgent.At, ID: urgent.ID}, "a")
 		b.counts(2, 1) // one is enough
 		spare := b.work.idle.Values()[0]
 		b.acquire(patient)
@@ -329,7 +329,7 @@ func TestTrimLeavesOneOfEachIdentityInUse(t *testing.T) {
 		for _, p := range pins {
 			p.Release()
 		}
-		inUse := map[dial.Target]bool{b.target(of("a", "u")): true}
+		inUse := map[dial.Target]bool{{At: "node", ID: of("a", "u").ID}: true}
 		b.Trim(begin, inUse)
 		b.counts(3, 3)
 		b.Trim(begin.Add(1), inUse)

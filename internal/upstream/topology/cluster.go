@@ -3,7 +3,6 @@ package topology
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -34,16 +33,13 @@ type leaving struct {
 
 // NewCluster returns the topology of a cluster of which nothing is known but some addresses. reach says where announced
 // servers are reached.
-func NewCluster(a Address, reach AddressMap) (*Cluster, error) {
-	if a.Kind != KindCluster {
-		return nil, fmt.Errorf("%s is no cluster", a)
-	}
+func NewCluster(a Address, reach AddressMap) *Cluster {
 	c := &Cluster{reach: reach, places: map[string]leaving{}, silent: map[string]time.Time{}, watchers: map[*func()]struct{}{}}
 	for _, s := range a.Servers {
 		c.seeds = append(c.seeds, s.Addr)
 	}
 	c.view.Store(&View{})
-	return c, nil
+	return c
 }
 
 // View is what is known of the cluster at present.

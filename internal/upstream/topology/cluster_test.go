@@ -14,11 +14,7 @@ func newCluster(t *testing.T) *Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := NewCluster(at, AddressMap{"10.0.0.1:1": "nat:7"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return NewCluster(at, AddressMap{"10.0.0.1:1": "nat:7"})
 }
 
 // A share is a primary with a range of slots.

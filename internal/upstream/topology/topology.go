@@ -12,10 +12,7 @@
 // that no slot returns to an owner that it had before.
 package topology
 
-import (
-	"context"
-	"fmt"
-)
+import "context"
 
 // A Node names one Redis server. The server keeps its name when its address changes.
 type Node string
@@ -52,11 +49,8 @@ func (p Place) OnLeft(f func()) (stop func()) {
 type Single struct{ place Place }
 
 // NewSingle returns the topology of one server.
-func NewSingle(a Address) (*Single, error) {
-	if a.Kind != KindSingle {
-		return nil, fmt.Errorf("%s is not one server", a)
-	}
-	return &Single{place: Place{Network: a.Servers[0].Network, Address: a.Servers[0].Addr}}, nil
+func NewSingle(a Address) *Single {
+	return &Single{place: Place{Network: a.Servers[0].Network, Address: a.Servers[0].Addr}}
 }
 
 // Resolve returns where a server is now. It is asked before every attempt to connect.

@@ -13,16 +13,9 @@ func TestOneServerServesAllKeysAtOneAddress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := NewSingle(a)
-		if err != nil {
-			t.Fatal(err)
-		}
-		place, err := s.Resolve(Any)
+		place, err := NewSingle(a).Resolve(Any)
 		if place.Network != want[0] || place.Address != want[1] || place.Left() || err != nil {
 			t.Errorf("%s is at %+v (%v), want %v", addr, place, err, want)
 		}
-	}
-	if _, err := NewSingle(Address{Kind: KindCluster}); err == nil {
-		t.Error("a cluster is taken for one server")
 	}
 }
