@@ -64,19 +64,14 @@ func (d *authProbe) Knock(told func(era uint64)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.queue = append(d.queue, told)
-	if d.busy || d.over() {
+	if d.busy {
 		return
 	}
-	d.busy = true
-	d.opts.Spawn(d.answer)
-}
-
-func (d *authProbe) over() bool {
 	select {
 	case <-d.opts.Stop:
-		return true
 	default:
-		return false
+		d.busy = true
+		d.opts.Spawn(d.answer)
 	}
 }
 

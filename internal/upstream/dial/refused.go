@@ -3,7 +3,6 @@ package dial
 import (
 	"errors"
 	"io"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -53,8 +52,7 @@ func (f *Failure) Reject() { f.latest.Store(&failure{hopeless: true, rejected: t
 // Tried notes the outcome of an attempt to connect. own: the credentials are the proxy's, whose rights are not the
 // client's.
 func (f *Failure) Tried(err error, own bool) {
-	var refused *RefusedError
-	isRefused := errors.As(err, &refused)
+	refused, isRefused := errors.AsType[*RefusedError](err)
 	switch {
 	case err == nil:
 		f.latest.Store(nil)
@@ -87,25 +85,27 @@ func Cause(err error) string {
 // is wrong.
 func IsLasting(err error) bool { return IsRejected(err) || errors.Is(err, ErrNotRedis) }
 
-func isPassing(err error) bool {
-	var refused *RefusedError
-	return errors.As(err, &refused) && slices.Contains(passing, refused.code())
+// codeOf is the first word of the error with which Redis has refused a connection; "": it has not.
+func codeOf(err error) string {
+	refused, ok := errors.AsType[*RefusedError](err)
+	if !ok {
+		return ""
+	}
+	code, _, _ := strings.Cut(refused.Reply, " ")
+	return code
 }
 
-// passing are the codes of replies that also apply to the command: a script does not end, the connection needs
+// isPassing reports whether the reply also applies to the command: a script does not end, the connection needs
 // credentials, or the user may not select the database.
-var passing = []string{"BUSY", "NOAUTH", "NOPERM"}
-
-// code is the first word of the error.
-func (e *RefusedError) code() string {
-	code, _, _ := strings.Cut(e.Reply, " ")
-	return code
+func isPassing(err error) bool {
+	code := codeOf(err)
+	return code == "BUSY" || code == "NOAUTH" || code == "NOPERM"
 }
 
 // IsRefused reports whether Redis itself refused the connection.
 func IsRefused(err error) bool {
-	var refused *RefusedError
-	return errors.As(err, &refused)
+	_, refused := errors.AsType[*RefusedError](err)
+	return refused
 }
 
 // IsCut reports whether the other side closed the connection in the middle of the handshake.
@@ -116,30 +116,20 @@ func IsCut(err error) bool {
 // IsTemporary reports whether Redis refused for a reason that time cures: it has too many clients, loads its data, or
 // runs a script.
 func IsTemporary(err error) bool {
-	var refused *RefusedError
-	if !errors.As(err, &refused) {
-		return false
-	}
-	switch refused.code() {
+	switch codeOf(err) {
 	case "BUSY", "LOADING", "MASTERDOWN":
 		return true
 	}
-	return strings.HasPrefix(refused.Reply, "ERR max number of clients")
+	refused, ok := errors.AsType[*RefusedError](err)
+	return ok && strings.HasPrefix(refused.Reply, "ERR max number of clients")
 }
 
 // IsWrongPassword reports whether Redis refused the credentials themselves, and not a command of their user.
-func IsWrongPassword(err error) bool {
-	var refused *RefusedError
-	return errors.As(err, &refused) && refused.code() == "WRONGPASS"
-}
+func IsWrongPassword(err error) bool { return codeOf(err) == "WRONGPASS" }
 
 // IsRejected reports whether Redis refused the connection's credentials, or that their user does what the handshake
 // needs.
 func IsRejected(err error) bool {
-	var refused *RefusedError
-	if !errors.As(err, &refused) {
-		return false
-	}
-	code := refused.code()
+	code := codeOf(err)
 	return code == "WRONGPASS" || code == "NOAUTH" || code == "NOPERM"
 }

@@ -2,7 +2,6 @@ package lanes
 
 import (
 	"bytes"
-	"errors"
 	"net"
 	"strings"
 	"sync"
@@ -13,7 +12,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
-	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 )
 
 // A client is a receiver.
@@ -148,19 +146,6 @@ func TestPausesBetweenAttempts(t *testing.T) {
 			t.Errorf("the command: %q after %v", outcome(), time.Since(begin))
 		}
 	})
-}
-
-func TestARefusingLane(t *testing.T) {
-	target := dial.Target{At: "there", ID: dial.Identity{DB: 3, Proto: 2}}
-	for _, full := range []bool{true, false} {
-		l := refusingLane(target, full)
-		if l.Full() != full || l.Hopeless() != full || l.At() != "there" || l.Identity() != target.ID {
-			t.Errorf("full %v: %v at %s as %v", full, l.Full(), l.At(), l.Identity())
-		}
-		if err := l.Append(nil, &client{}, 0, 1); !errors.Is(err, stream.ErrDown) {
-			t.Errorf("Append = %v", err)
-		}
-	}
 }
 
 func TestALaneThatLeavesTakesNoMoreRequests(t *testing.T) {

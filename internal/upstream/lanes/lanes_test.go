@@ -190,6 +190,9 @@ func TestPlacesAreBounded(t *testing.T) {
 		if !full.Full() || !ended(full) || w.HasPlace(in(4), topology.Any, nil, "greedy") {
 			t.Error("one address has all places")
 		}
+		if !full.Hopeless() || full.At() != topology.Any || full.Identity() != in(4) {
+			t.Errorf("a lane without a place: to %s as %v, hopeless: %v", full.At(), full.Identity(), full.Hopeless())
+		}
 		w.Leave(full)
 		if w.lane(in(3), "greedy").Full() || !w.HasPlace(in(3), topology.Any, nil, "greedy") {
 			t.Error("a lane that exists needs no further place")
@@ -345,7 +348,7 @@ func TestNoLaneAfterClose(t *testing.T) {
 		w.Close()
 		synctest.Wait()
 		after := w.lane(in(1), "x")
-		if !ended(before) || !ended(after) || after.Full() {
+		if !ended(before) || !ended(after) || after.Full() || after.Hopeless() {
 			t.Errorf("after Close: %v %v; no place: %v", ended(before), ended(after), after.Full())
 		}
 		w.Leave(before)
