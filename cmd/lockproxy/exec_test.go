@@ -31,7 +31,7 @@ type holding struct {
 	end chan int  // the exit code
 }
 
-// locks is a proxy in front of a Redis, with the directory of the test's commands.
+// locks is a proxy in front of a Redis, with the directory of the test's commands. The file "wait" there is a pipe.
 type locks struct {
 	t     *testing.T
 	redis *redistest.Server
@@ -43,6 +43,9 @@ type locks struct {
 func newLocks(t *testing.T) *locks {
 	t.Helper()
 	l := &locks{t: t, redis: redistest.Start(t), dir: t.TempDir()}
+	if err := syscall.Mkfifo(filepath.Join(l.dir, "wait"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	l.proxy = startProcess(t, "--listen", "127.0.0.1:0", "--upstream", l.redis.Addr())
 	l.addr = l.proxy.addr("")
 	l.proxy.awaitLog(1, "connected to upstream")
@@ -102,6 +105,48 @@ func (l *locks) wrote(name string) string {
 	return strings.TrimSpace(string(text))
 }
 
+// goOn writes a line to the command that reads from the pipe.
+func (l *locks) goOn() {
+	l.t.Helper()
+	if err := os.WriteFile(filepath.Join(l.dir, "wait"), []byte("go on\n"), 0o600); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// waiting waits until n clients wait for the lock job.
+func (l *locks) waiting(n int) {
+	l.t.Helper()
+	redistest.Eventually(l.t, 20*time.Second, fmt.Sprint(n, " to wait"), func() bool {
+		out, err := l.program("info", "--json", "job").Output()
+		return err == nil && strings.Contains(string(out), fmt.Sprintf(`"local_waiters": %d`, n))
+	})
+}
+
+// extended waits until the lease of the lock job grows.
+func (l *locks) extended() {
+	l.t.Helper()
+	least := int64(math.MaxInt64)
+	redistest.Eventually(l.t, 20*time.Second, "the lease to be extended", func() bool {
+		left, _ := l.redis.Do(l.t, "PTTL", "job").(int64)
+		least = min(least, left)
+		return left > least
+	})
+}
+
+// killProxy ends the proxy at once.
+func (l *locks) killProxy() {
+	l.proxy.cmd.Process.Kill()
+	l.proxy.once.Do(func() { _ = l.proxy.cmd.Wait() })
+}
+
+// unlock ends the lock job by force.
+func (l *locks) unlock() {
+	l.t.Helper()
+	if out, err := l.program("unlock", "job").CombinedOutput(); err != nil || string(out) != "unlocked\n" {
+		l.t.Fatalf("unlock: %s, %v", out, err)
+	}
+}
+
 // free waits until nobody has the lock.
 func (l *locks) free(key string, within time.Duration) {
 	l.t.Helper()
@@ -153,28 +198,18 @@ func TestExecPassesTheExitCodeOn(t *testing.T) {
 func TestExecExcludes(t *testing.T) {
 	t.Parallel()
 	l := newLocks(t)
-	if err := syscall.Mkfifo(filepath.Join(l.dir, "wait"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	first := l.start("--lease", "10s", "job", "--", "sh", "-c", "echo in > in; read x < wait; echo out")
 	l.wrote("in")
 	l.start("--wait", "0s", "job", "--", "true").want(cli.ExitBusy, "another client has the lock")
 	l.start("--wait", "500ms", "--fair", "job", "--", "true").want(cli.ExitBusy, "")
-	least := int64(math.MaxInt64)
-	redistest.Eventually(t, 20*time.Second, "the lease to be extended", func() bool {
-		left, _ := l.redis.Do(t, "PTTL", "job").(int64)
-		least = min(least, left)
-		return left > least
-	})
+	l.extended()
 	waiting := l.start("job", "--", "sh", "-c", "echo next > next")
 	interrupted := l.start("job", "--", "true")
-	redistest.Eventually(t, 20*time.Second, "two to wait", func() bool { return len(waiters(t, l)) == 2 })
+	l.waiting(2)
 	_ = interrupted.cmd.Process.Signal(syscall.SIGTERM)
 	interrupted.want(128+15, "")
-	redistest.Eventually(t, 20*time.Second, "one to wait", func() bool { return len(waiters(t, l)) == 1 })
-	if err := os.WriteFile(filepath.Join(l.dir, "wait"), []byte("go on\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	l.waiting(1)
+	l.goOn()
 	first.want(0, "out")
 	waiting.want(0, "")
 	l.wrote("next")
@@ -183,16 +218,13 @@ func TestExecExcludes(t *testing.T) {
 func TestSharedCommandsRunBesideEachOther(t *testing.T) {
 	t.Parallel()
 	l := newLocks(t)
-	if err := syscall.Mkfifo(filepath.Join(l.dir, "wait"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	first := l.start("--shared", "job", "--", "sh", "-c", "echo in > in; read x < wait")
 	l.wrote("in")
 	second := l.start("-s", "job", "--", "sh", "-c", family)
 	l.wrote("pids")
 	l.start("--wait", "0s", "job", "--", "true").want(cli.ExitBusy, "one of 2 holders")
 	exclusive := l.start("job", "--", "sh", "-c", "echo next > next")
-	redistest.Eventually(t, 20*time.Second, "one to wait", func() bool { return len(waiters(t, l)) == 1 })
+	l.waiting(1)
 	l.start("-s", "--wait", "0s", "job", "--", "true").want(cli.ExitBusy, "") // it has come behind the one that waits
 	_ = second.cmd.Process.Kill()
 	second.want(-1, "")
@@ -201,32 +233,16 @@ func TestSharedCommandsRunBesideEachOther(t *testing.T) {
 		out, err := l.program("info", "job").Output()
 		return err == nil && strings.Contains(string(out), "shared") && !strings.Contains(string(out), "HOLDER")
 	})
-	if err := os.WriteFile(filepath.Join(l.dir, "wait"), []byte("go on\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	l.goOn()
 	first.want(0, "")
 	exclusive.want(0, "")
 	l.wrote("next")
 	l.free("job", time.Second)
-
-	if err := os.Remove(filepath.Join(l.dir, "pids")); err != nil {
-		t.Fatal(err)
-	}
-	third := l.start("-s", "--lease", "5s", "job", "--", "sh", "-c", family)
-	l.wrote("pids")
-	if out, err := l.program("unlock", "job").CombinedOutput(); err != nil || string(out) != "unlocked\n" {
-		t.Fatalf("unlock: %s, %v", out, err)
-	}
-	third.want(cli.ExitLost, "job: ending the command: the lock was lost")
-	l.gone("pids")
 }
 
 func TestAtMostNCommandsRun(t *testing.T) {
 	t.Parallel()
 	l := newLocks(t)
-	if err := syscall.Mkfifo(filepath.Join(l.dir, "wait"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	first := l.start("--limit", "2", "--lease", "10s", "job", "--", "sh", "-c", "echo $LOCK_FENCE > fence; read x < wait; echo done")
 	fence := l.wrote("fence")
 	second := l.start("--limit", "2", "job", "--", "sh", "-c", family)
@@ -235,57 +251,22 @@ func TestAtMostNCommandsRun(t *testing.T) {
 	l.start("-n", "job", "--", "true").want(cli.ExitBusy, "one of 2 holders")
 	l.start("--limit", "3", "-n", "job", "--", "true").want(0, "") // the limit is that of the call
 	waiting := l.start("--limit", "2", "job", "--", "sh", "-c", "echo next > next")
-	redistest.Eventually(t, 20*time.Second, "one to wait", func() bool { return len(waiters(t, l)) == 1 })
+	l.waiting(1)
 	_ = second.cmd.Process.Kill()
 	second.want(-1, "")
 	l.gone("pids")
 	waiting.want(0, "") // the guard has released that permit, and no other
 	l.wrote("next")
 
-	l.proxy.cmd.Process.Kill()
-	l.proxy.once.Do(func() { _ = l.proxy.cmd.Wait() })
+	l.killProxy()
 	startProcess(t, "--listen", l.addr, "--upstream", l.redis.Addr()).awaitLog(1, "connected to upstream")
-	least := int64(math.MaxInt64)
-	redistest.Eventually(t, 20*time.Second, "the lease to be extended through the new proxy", func() bool {
-		left, _ := l.redis.Do(t, "PTTL", "job").(int64)
-		least = min(least, left)
-		return left > least
-	})
+	l.extended()
 	if out, err := l.program("info", "job").Output(); err != nil || !strings.Contains(string(out), fence) || strings.Contains(string(out), "HOLDER") {
 		t.Errorf("the permit with fence %s is not the only one: %s, %v", fence, out, err)
 	}
-	if err := os.WriteFile(filepath.Join(l.dir, "wait"), []byte("go on\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	l.goOn()
 	first.want(0, "done")
 	l.free("job", time.Second)
-
-	if err := os.Remove(filepath.Join(l.dir, "pids")); err != nil {
-		t.Fatal(err)
-	}
-	third := l.start("--limit", "2", "--lease", "5s", "job", "--", "sh", "-c", family)
-	l.wrote("pids")
-	if out, err := l.program("unlock", "job").CombinedOutput(); err != nil || string(out) != "unlocked\n" {
-		t.Fatalf("unlock: %s, %v", out, err)
-	}
-	third.want(cli.ExitLost, "job: ending the command: the lock was lost")
-	l.gone("pids")
-}
-
-// waiters lists the clients that wait for a lock.
-func waiters(t *testing.T, l *locks) []string {
-	t.Helper()
-	out, err := l.program("info", "--json", "job").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var info struct {
-		Local int `json:"local_waiters"`
-	}
-	if err := json.Unmarshal(out, &info); err != nil {
-		t.Fatalf("%s: %v", out, err)
-	}
-	return make([]string, info.Local)
 }
 
 func TestExecPassesSignalsOn(t *testing.T) {
@@ -314,29 +295,18 @@ func TestDeathOfExecLeavesNoOrphans(t *testing.T) {
 	l.free("job", 10*time.Second)
 }
 
-func TestDeathOfTheCommandReleases(t *testing.T) {
-	t.Parallel()
-	l := newLocks(t)
-	h := l.start("job", "--", "sh", "-c", "echo $$ > pid; exec sleep 100")
-	pid, err := strconv.Atoi(l.wrote("pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = syscall.Kill(pid, syscall.SIGKILL)
-	h.want(128+9, "")
-	l.free("job", time.Second)
-}
-
 func TestForcedUnlockEndsTheCommand(t *testing.T) {
 	t.Parallel()
 	l := newLocks(t)
-	h := l.start("--lease", "5s", "job", "--", "sh", "-c", family)
-	l.wrote("pids")
-	if out, err := l.program("unlock", "job").CombinedOutput(); err != nil || string(out) != "unlocked\n" {
-		t.Fatalf("unlock: %s, %v", out, err)
+	for i, kind := range [][]string{nil, {"-s"}, {"--limit", "2"}} {
+		pids := fmt.Sprint("pids", i)
+		command := strings.ReplaceAll(family, "pids", pids)
+		h := l.start(append(kind, "--lease", "5s", "job", "--", "sh", "-c", command)...)
+		l.wrote(pids)
+		l.unlock()
+		h.want(cli.ExitLost, "job: ending the command: the lock was lost")
+		l.gone(pids)
 	}
-	h.want(cli.ExitLost, "job: ending the command: the lock was lost")
-	l.gone("pids")
 }
 
 func TestMaxHoldEndsTheCommand(t *testing.T) {
@@ -358,8 +328,7 @@ func TestSilenceEndsTheCommandBeforeTheLease(t *testing.T) {
 			l.wrote("pids")
 			switch away {
 			case "proxy":
-				l.proxy.cmd.Process.Kill()
-				l.proxy.once.Do(func() { _ = l.proxy.cmd.Wait() })
+				l.killProxy()
 			case "redis":
 				l.redis.Pause()
 				t.Cleanup(l.redis.Continue)
@@ -378,22 +347,16 @@ func TestSilenceEndsTheCommandBeforeTheLease(t *testing.T) {
 func TestExecGoesOnWhenTheProxyIsBack(t *testing.T) {
 	t.Parallel()
 	l := newLocks(t)
-	if err := syscall.Mkfifo(filepath.Join(l.dir, "wait"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	h := l.start("--lease", "10s", "job", "--", "sh", "-c", "echo $LOCK_FENCE > fence; read x < wait; echo done")
 	fence := l.wrote("fence")
-	l.proxy.cmd.Process.Kill()
-	l.proxy.once.Do(func() { _ = l.proxy.cmd.Wait() })
+	l.killProxy()
 	next := startProcess(t, "--listen", l.addr, "--upstream", l.redis.Addr())
 	next.awaitLog(1, "connected to upstream")
 	redistest.Eventually(t, 20*time.Second, "the lock to be held through the new proxy", func() bool {
 		out, err := l.program("locks").CombinedOutput()
 		return err == nil && strings.Contains(string(out), fence)
 	})
-	if err := os.WriteFile(filepath.Join(l.dir, "wait"), []byte("go on\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	l.goOn()
 	h.want(0, "done")
 	l.free("job", time.Second)
 }
@@ -544,7 +507,7 @@ func TestAProxyThatStopsIsNamed(t *testing.T) {
 	running := l.start("--lease", "3s", "job", "--", "sh", "-c", family)
 	l.wrote("pids")
 	waiting := []*holding{l.start("job", "--", "true"), l.start("--wait", "1h", "job", "--", "true")}
-	redistest.Eventually(t, 20*time.Second, "two to wait", func() bool { return len(waiters(t, l)) == 2 })
+	l.waiting(2)
 	_ = l.proxy.cmd.Process.Signal(syscall.SIGSTOP)
 	t.Cleanup(func() { _ = l.proxy.cmd.Process.Signal(syscall.SIGCONT) })
 	running.want(cli.ExitLost, "the proxy does not confirm the lock any more: the proxy at "+l.addr+" has not answered ")
@@ -559,9 +522,6 @@ func TestAProxyThatStopsIsNamed(t *testing.T) {
 func TestExecIsStoppedAlone(t *testing.T) {
 	t.Parallel()
 	l := newLocks(t)
-	if err := syscall.Mkfifo(filepath.Join(l.dir, "wait"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	h := l.start("--lease", "1s", "job", "--", "sh", "-c", "echo in > in; read x < wait; exit 7")
 	l.wrote("in")
 	_ = h.cmd.Process.Signal(syscall.SIGSTOP)
@@ -573,8 +533,6 @@ func TestExecIsStoppedAlone(t *testing.T) {
 		return time.Since(began) > 2*time.Second
 	})
 	_ = h.cmd.Process.Signal(syscall.SIGCONT)
-	if err := os.WriteFile(filepath.Join(l.dir, "wait"), []byte("go on\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	l.goOn()
 	h.want(7, "")
 }

@@ -44,9 +44,6 @@ func eachShell(t *testing.T, test func(t *testing.T, l *locks, s *screen, shell 
 				t.Skip(err)
 			}
 			l := newLocks(t)
-			if err := syscall.Mkfifo(filepath.Join(l.dir, "wait"), 0o600); err != nil {
-				t.Fatal(err)
-			}
 			test(t, l, l.screen(path, args), name)
 		})
 	}
@@ -243,7 +240,7 @@ func TestAtATerminalCtrlCEndsAScript(t *testing.T) {
 		holder := l.start("job", "--", "sh", "-c", "echo in > in; read x < wait")
 		l.wrote("in")
 		script("lockproxy exec job -- true")
-		redistest.Eventually(t, 20*time.Second, "it to wait", func() bool { return len(waiters(t, l)) == 1 })
+		l.waiting(1)
 		interrupt()
 		if code := s.back(); code != "130" {
 			t.Errorf("while it waits: exit code %s", code)
@@ -276,9 +273,7 @@ func TestAtATerminalTheHolderIsNamed(t *testing.T) {
 		l.wrote("in")
 		s.line("lockproxy exec -w 30 job -- echo gran''ted")
 		s.want("lockproxy exec: job: waiting: owner exec:")
-		if err := os.WriteFile(filepath.Join(l.dir, "wait"), []byte("\n"), 0o600); err != nil { // a pipe
-			t.Fatal(err)
-		}
+		l.goOn()
 		if before := s.want("granted"); strings.Contains(before, "waiting") {
 			t.Errorf("it is said again: %q", before)
 		}
@@ -323,9 +318,7 @@ func TestAtATerminalAStoppedJobMayLoseItsLock(t *testing.T) {
 	t.Parallel()
 	eachShell(t, func(t *testing.T, l *locks, s *screen, _ string) {
 		l.stoppedJob(s)
-		if out, err := l.program("unlock", "job").CombinedOutput(); err != nil {
-			t.Fatalf("%s, %v", out, err)
-		}
+		l.unlock()
 		s.line("fg")
 		s.want("the lock was lost")
 		if code := s.back(); code != "74" {

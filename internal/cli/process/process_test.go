@@ -106,19 +106,6 @@ func exit(t *testing.T, c *Command) Exit {
 // orphans leaves a process whose parent has ended, one in a session of its own, and one that ignores signals.
 const orphans = `(sleep 600 &); setsid sleep 601 & trap "" TERM; (sleep 602) & echo ready; wait; wait; sleep 603`
 
-func TestTheExitOfACommand(t *testing.T) {
-	c, _ := start(t, "exit 3")
-	if e := exit(t, c); e != (Exit{Code: 3}) {
-		t.Errorf("its own code: %+v", e)
-	}
-	c.End()
-	c, _ = start(t, "kill -USR1 $$")
-	if e := exit(t, c); e != (Exit{Code: CodeOf(unix.SIGUSR1), Signal: unix.SIGUSR1}) {
-		t.Errorf("a signal: %+v", e)
-	}
-	c.End()
-}
-
 func TestACommandThatCannotBeExecuted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte("\x7fELF"), 0o700); err != nil {
@@ -126,18 +113,6 @@ func TestACommandThatCannotBeExecuted(t *testing.T) {
 	}
 	if _, err := Start(Options{Path: file, Args: []string{file}, Guard: []string{asGuard}}); err == nil || !strings.Contains(err.Error(), "format") {
 		t.Error(err)
-	}
-}
-
-// Bytes that are not UTF-8 reach the command.
-func TestArgumentsAreBytes(t *testing.T) {
-	for _, want := range []string{"caf\xe9", "\xff\xfe\x80", "café", ""} {
-		c, out := start(t, "printf '%s\n' '"+want+"'")
-		if got := read(t, out); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-		exit(t, c)
-		c.End()
 	}
 }
 
