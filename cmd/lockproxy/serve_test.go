@@ -13,16 +13,21 @@ import (
 	"go.uber.org/zap"
 )
 
-// runFunc is a server that is one function.
-type runFunc func(ctx context.Context) error
+// fake is a server of functions.
+type fake struct {
+	run           func(ctx context.Context) error
+	hurry, reload func()
+}
 
-func (f runFunc) Run(ctx context.Context) error { return f(ctx) }
+func (f fake) Run(ctx context.Context) error { return f.run(ctx) }
+func (f fake) Hurry()                        { f.hurry() }
+func (f fake) Reload()                       { f.reload() }
 
-func (f runFunc) Reload() {}
-
-func (f runFunc) Hurry() {}
-
-var _ server = runFunc(nil)
+// untilTold runs until its context ends.
+func untilTold(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
 
 func TestFirstSignalDrains(t *testing.T) {
 	for _, sig := range []os.Signal{syscall.SIGTERM, syscall.SIGINT} {
@@ -30,14 +35,14 @@ func TestFirstSignalDrains(t *testing.T) {
 			signals := make(chan os.Signal, 1)
 			signals <- sig
 			begin := time.Now()
-			code := serve(t.Context(), runFunc(func(ctx context.Context) error {
+			code := serve(t.Context(), fake{run: func(ctx context.Context) error {
 				<-ctx.Done()
 				if cause := context.Cause(ctx); !strings.Contains(cause.Error(), sig.String()) {
 					t.Errorf("cause %v does not name the signal", cause)
 				}
 				time.Sleep(3 * time.Second) // the drain
 				return nil
-			}), signals, nil, zap.NewNop())
+			}}, signals, nil, zap.NewNop())
 			if code != exitOK {
 				t.Errorf("exit code %d, want %d", code, exitOK)
 			}
@@ -47,14 +52,6 @@ func TestFirstSignalDrains(t *testing.T) {
 		})
 	}
 }
-
-// hastily is a server whose drain ends by Hurry, and whose clean-up then takes a time.
-type hastily struct {
-	runFunc
-	hurried chan struct{}
-}
-
-func (h *hastily) Hurry() { close(h.hurried) }
 
 // One signal comes more than once: a supervisor sends it to the process and to its group.
 func TestSignalsWithinASecondCountOnce(t *testing.T) {
@@ -85,7 +82,7 @@ func TestSignalsWithinASecondCountOnce(t *testing.T) {
 					signals <- []os.Signal{syscall.SIGTERM, syscall.SIGINT}[i%2]
 				}
 			}()
-			srv := &hastily{hurried: hurried, runFunc: func(ctx context.Context) error {
+			srv := fake{hurry: func() { close(hurried) }, run: func(ctx context.Context) error {
 				<-ctx.Done()
 				select {
 				case <-hurried:
@@ -104,35 +101,25 @@ func TestSignalsWithinASecondCountOnce(t *testing.T) {
 }
 
 func TestServerThatCannotServeIsAFailure(t *testing.T) {
-	broken := runFunc(func(context.Context) error { return errors.New("address in use") })
+	broken := fake{run: func(context.Context) error { return errors.New("address in use") }}
 	if code := serve(t.Context(), broken, nil, nil, zap.NewNop()); code != exitFailure {
 		t.Errorf("exit code %d, want %d", code, exitFailure)
 	}
 }
 
-// reloads is a server that counts.
-type reloads struct {
-	runFunc
-	n int
-}
-
-func (r *reloads) Reload() { r.n++ }
-
 func TestHangupReloadsAndServesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangups, signals := make(chan os.Signal), make(chan os.Signal)
-		srv := &reloads{runFunc: func(ctx context.Context) error {
-			<-ctx.Done()
-			return nil
-		}}
+		n := 0
+		srv := fake{run: untilTold, reload: func() { n++ }}
 		code := make(chan int)
 		go func() { code <- serve(t.Context(), srv, signals, hangups, zap.NewNop()) }()
 		hangups <- syscall.SIGHUP
 		hangups <- syscall.SIGHUP
 		synctest.Wait()
 		signals <- syscall.SIGTERM
-		if got := <-code; got != exitOK || srv.n != 2 {
-			t.Errorf("exit code %d after %d reloads", got, srv.n)
+		if got := <-code; got != exitOK || n != 2 {
+			t.Errorf("exit code %d after %d reloads", got, n)
 		}
 	})
 }
@@ -142,10 +129,7 @@ func TestAReloadThatHangsDelaysNoSignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangups, signals, readable := make(chan os.Signal, 1), make(chan os.Signal), make(chan struct{})
 		defer close(readable)
-		srv := &hanging{readable: readable, runFunc: func(ctx context.Context) error {
-			<-ctx.Done()
-			return nil
-		}}
+		srv := fake{run: untilTold, reload: func() { <-readable }}
 		code := make(chan int, 1)
 		go func() { code <- serve(t.Context(), srv, signals, hangups, zap.NewNop()) }()
 		hangups <- syscall.SIGHUP
@@ -162,18 +146,11 @@ func TestAReloadThatHangsDelaysNoSignal(t *testing.T) {
 	})
 }
 
-// hanging is a server that cannot read its files.
-type hanging struct {
-	runFunc
-	readable chan struct{}
-}
-
-func (h *hanging) Reload() { <-h.readable }
-
 func TestHangupDuringTheDrainChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangups, signals, drained := make(chan os.Signal), make(chan os.Signal), make(chan struct{})
-		srv := &reloads{runFunc: func(context.Context) error {
+		n := 0
+		srv := fake{reload: func() { n++ }, run: func(context.Context) error {
 			<-drained
 			return nil
 		}}
@@ -182,8 +159,8 @@ func TestHangupDuringTheDrainChangesNothing(t *testing.T) {
 		signals <- syscall.SIGTERM
 		hangups <- syscall.SIGHUP
 		close(drained)
-		if got := <-code; got != exitOK || srv.n != 0 {
-			t.Errorf("exit code %d after %d reloads", got, srv.n)
+		if got := <-code; got != exitOK || n != 0 {
+			t.Errorf("exit code %d after %d reloads", got, n)
 		}
 	})
 }

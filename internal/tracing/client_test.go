@@ -226,11 +226,3 @@ func TestAWrongHeaderIsNotQuoted(t *testing.T) {
 		}
 	}
 }
-
-func TestAWrongEndpointIsNotQuoted(t *testing.T) {
-	for _, endpoint := range []string{"http://me:secret@h", "http://me:se%zsecret@h", "secret", "http://h?token=secret"} {
-		if err := CheckEndpoint(endpoint); err == nil || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v", endpoint, err)
-		}
-	}
-}

@@ -228,10 +228,11 @@ func TestSpansAreWantedIfACollectorIsNamed(t *testing.T) {
 func TestEndpoints(t *testing.T) {
 	for endpoint, want := range map[string]string{
 		"http://host:4318": "http://host:4318/v1/traces", "https://host/": "https://host/v1/traces", "http://host:1/a/b": "http://host:1/a/b",
-		"host:4318": "", "grpc://host:4317": "", "http://": "", "http://u:p@host": "", "http://h?x=1": "", "": "", "http://[": "",
+		"host:4318": "", "grpc://host:4317": "", "http://": "", "": "", "http://[": "",
+		"http://me:secret@h": "", "http://me:se%zsecret@h": "", "secret": "", "http://h?token=secret": "",
 	} {
 		got, err := spansURL(endpoint)
-		if got != want || (err == nil) != (want != "") {
+		if got != want || (err == nil) != (want != "") || err != nil && strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q is %q, %v", endpoint, got, err)
 		}
 	}
