@@ -46,9 +46,6 @@ func tryOut(ctx context.Context, cfg Config, log *zap.Logger) error {
 		return err
 	}
 	defer s.abandon()
-	if s.admin != nil {
-		defer func() { _ = s.admin.Close() }()
-	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.DialTimeout)
 	defer cancel()
 	if err := s.proxy.TryOut(ctx); err != nil {

@@ -79,7 +79,7 @@ func serve(ctx context.Context, srv server, signals, hangups <-chan os.Signal, l
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	ended := make(chan error, 1) // the result of Run; one slot, so that an abandoned Run can still end
-	go runServer(ctx, srv, ended)
+	go func() { ended <- srv.Run(ctx) }()
 
 	var way departure
 	reloads, reloaded := hangups, make(chan struct{}, 1) // reloads is nil during a reload
@@ -121,8 +121,4 @@ func serve(ctx context.Context, srv server, signals, hangups <-chan os.Signal, l
 			}
 		}
 	}
-}
-
-func runServer(ctx context.Context, srv server, ended chan<- error) {
-	ended <- srv.Run(ctx)
 }

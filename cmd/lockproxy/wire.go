@@ -112,8 +112,11 @@ func (s *service) trace(opts *proxy.Options) error {
 	return nil
 }
 
-// abandon closes what a failed build has opened.
+// abandon closes what build has opened, of a service that will not Run.
 func (s *service) abandon() {
+	if s.admin != nil {
+		_ = s.admin.Close()
+	}
 	if s.proxy != nil {
 		s.proxy.Close()
 	}
