@@ -62,7 +62,9 @@ type warnings struct {
 
 // logger is the log. One goroutine at a time writes to it.
 func (w *warnings) logger() *zap.Logger {
-	encoder := zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "message", ConsoleSeparator: " ", EncodeDuration: zapcore.SecondsDurationEncoder})
+	encoder := zapcore.NewConsoleEncoder(zapcore.EncoderConfig{
+		MessageKey: "message", ConsoleSeparator: " ", EncodeDuration: zapcore.SecondsDurationEncoder,
+	})
 	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), zap.WarnLevel))
 }
 

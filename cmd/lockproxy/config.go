@@ -158,7 +158,8 @@ func NewConfig() Config {
 		Upstream:   UpstreamConfig{Address: defaultUpstream},
 		Cluster:    ClusterConfig{CrossSlot: proxy.CrossSplit},
 		Lock: LockConfig{
-			Lease: 30 * time.Second, Reentry: proxy.ReentryConnection, Deadlock: proxy.DeadlockLocal, SlowWait: time.Second, SlowHold: 10 * time.Second,
+			Lease: 30 * time.Second, Reentry: proxy.ReentryConnection, Deadlock: proxy.DeadlockLocal,
+			SlowWait: time.Second, SlowHold: 10 * time.Second,
 		},
 		Drain:               DrainConfig{Timeout: 10 * time.Second},
 		Log:                 LogConfig{Level: "info", Format: "json"},

@@ -186,7 +186,8 @@ func readVariables(settings []*setting, environ []string) error {
 				errs = append(errs, fmt.Errorf("%s: %w", name, err))
 			}
 			s.given = false // a flag does not continue the list
-		case !strings.HasPrefix(name, envPrefix+"_"), name == envPrefix+"_CONFIG", serviceVariable().MatchString(entry), testVariable().MatchString(name):
+		case !strings.HasPrefix(name, envPrefix+"_"), name == envPrefix+"_CONFIG":
+		case serviceVariable().MatchString(entry), testVariable().MatchString(name):
 		default:
 			names := slices.Sorted(maps.Keys(known))
 			errs = append(errs, fmt.Errorf("unknown variable %s in the environment%s", name, cli.Meant(name, names)))

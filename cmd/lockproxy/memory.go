@@ -79,12 +79,12 @@ type release struct {
 const (
 	releasePeriod = 2 * time.Second
 	releaseFrom   = 32 << 20
-	// A process that allocates less than quietBelow in a period works little, and a collection costs clients nothing. It does not come by
-	// itself, so what a crowd has left is released from quietFrom on.
+	// A process that allocates less than quietBelow in a period works little, and a collection costs clients nothing. It
+	// does not come by itself, so what a crowd has left is released from quietFrom on.
 	quietBelow = 4 << 20
 	quietFrom  = 8 << 20
-	// Memory that was in use at the last release may be garbage by now, and does not show as growth. So a process that has worked since then
-	// releases once more when it is quiet, this many looks later at the earliest.
+	// Memory that was in use at the last release may be garbage by now, and does not show as growth. So a process that has
+	// worked since then releases once more when it is quiet, this many looks later at the earliest.
 	fewestLooks = 5
 	// perClient is the memory of a client beside its buffers. A crowd that goes leaves it.
 	perClient = 16 << 10
@@ -118,8 +118,8 @@ func (r *release) watch(ctx context.Context, clients func() int64) {
 // done notes a release.
 func (r *release) done(u usage) { r.settled, r.worked, r.looks = u.own(), false, 0 }
 
-// due reports whether it is time: the process has grown by a quarter, apart from the bytes of clients; or it is quiet, and has grown by less or has
-// worked.
+// due reports whether it is time: the process has grown by a quarter, apart from the bytes of clients; or it is quiet,
+// and has grown by less or has worked.
 func (r *release) due(u usage) bool {
 	quiet := u.allocated-r.allocated < quietBelow
 	r.allocated = u.allocated

@@ -86,8 +86,8 @@ func (s *service) build(cfg Config) error {
 	}
 	if cfg.AdminListen != "" {
 		s.admin, err = admin.New(admin.Options{
-			Listen: cfg.AdminListen, Hosts: cfg.AdminHosts, Pprof: cfg.AdminPprof, ForceUnlock: cfg.AdminForceUnlock, Proxy: s.proxy, Logger: s.log.Named("admin"),
-			Sockets: opts.Sockets,
+			Listen: cfg.AdminListen, Hosts: cfg.AdminHosts, Pprof: cfg.AdminPprof, ForceUnlock: cfg.AdminForceUnlock,
+			Proxy: s.proxy, Logger: s.log.Named("admin"), Sockets: opts.Sockets,
 		})
 	}
 	if left := opts.Sockets.Left(); err == nil && len(left) > 0 {
@@ -98,14 +98,16 @@ func (s *service) build(cfg Config) error {
 
 // trace has spans of waits and holds sent, if a collector is named.
 func (s *service) trace(opts *proxy.Options) error {
-	wanted, err := tracing.Wanted(s.cfg.Load().Tracing.Endpoint)
+	endpoint := s.cfg.Load().Tracing.Endpoint
+	wanted, err := tracing.Wanted(endpoint)
 	if err != nil {
 		s.log.Warn("tracing is off", zap.Error(err))
 	}
 	if !wanted {
 		return nil
 	}
-	if s.spans, err = tracing.New(tracing.Options{Endpoint: s.cfg.Load().Tracing.Endpoint, Version: opts.Version, Logger: s.log.Named("tracing")}); err != nil {
+	s.spans, err = tracing.New(tracing.Options{Endpoint: endpoint, Version: opts.Version, Logger: s.log.Named("tracing")})
+	if err != nil {
 		return err
 	}
 	opts.Tracing = s.spans
@@ -290,13 +292,15 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 		Deadlock:   cfg.Lock.Deadlock,
 		MaxEngines: int(cfg.MaxLanes), // as lanes, they are many if users and databases are
 		Limits: proxy.Limits{
-			Request:      resp.Limits{MaxBulk: int64(cfg.ProtoMaxBulkLen)},
-			Clients:      int(cfg.MaxClients),
-			Memory:       buffersOf(cfg.MaxMemory.Of(available)),
-			Query:        int(cfg.ClientQueryLimit),
-			Unanswered:   int(unansweredLimit),
-			Output:       cfg.ClientOutputLimit.orNone(),
-			PubSub:       proxy.PubSub{Hard: cfg.ClientPubSubLimit.orNone(), Soft: (cfg.ClientPubSubLimit / softShare).orNone(), SoftTime: softTime},
+			Request:    resp.Limits{MaxBulk: int64(cfg.ProtoMaxBulkLen)},
+			Clients:    int(cfg.MaxClients),
+			Memory:     buffersOf(cfg.MaxMemory.Of(available)),
+			Query:      int(cfg.ClientQueryLimit),
+			Unanswered: int(unansweredLimit),
+			Output:     cfg.ClientOutputLimit.orNone(),
+			PubSub: proxy.PubSub{
+				Hard: cfg.ClientPubSubLimit.orNone(), Soft: (cfg.ClientPubSubLimit / softShare).orNone(), SoftTime: softTime,
+			},
 			LargeCommand: cfg.LargeCommandTimeout,
 			FirstCommand: cfg.FirstCommandTimeout,
 			Handshake:    cfg.HandshakeTimeout,

@@ -104,7 +104,9 @@ func New(opts Options) (*Server, error) {
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
 	}
-	s := &Server{proxy: opts.Proxy, log: opts.Logger, view: newSource(opts.Proxy), readiness: newSingleFlight(), tables: newSingleFlight()}
+	s := &Server{
+		proxy: opts.Proxy, log: opts.Logger, view: newSource(opts.Proxy), readiness: newSingleFlight(), tables: newSingleFlight(),
+	}
 	if opts.ForceUnlock {
 		s.token = newToken()
 	}

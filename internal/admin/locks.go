@@ -113,7 +113,8 @@ func longest(all []proxy.SeenLock) []proxy.SeenLock {
 
 func rowOf(l *proxy.SeenLock, now time.Time) Lock {
 	row := Lock{
-		Key: shown(l.Key), Database: l.DB, User: l.User, Holder: holderUnknown, Held: -1, LeaseLeft: -1, Waiters: l.Waiters, Fair: l.Fair, Waiting: ago(l.Oldest, now),
+		Key: shown(l.Key), Database: l.DB, User: l.User, Holder: holderUnknown, Held: -1, LeaseLeft: -1,
+		Waiters: l.Waiters, Fair: l.Fair, Waiting: ago(l.Oldest, now),
 	}
 	switch {
 	case len(l.Key) > longestShown:

@@ -68,7 +68,7 @@ func parseQuery(form url.Values, kinds ...string) (Query, error) {
 
 // has reports whether one of the texts has what is searched for.
 func (q *Query) has(texts ...string) bool {
-	return q.Search == "" || slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(strings.ToLower(s), q.Search) })
+	return slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(strings.ToLower(s), q.Search) })
 }
 
 // process is what a table says of the proxy itself.
@@ -106,7 +106,9 @@ func (s *Server) clients(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-func queryTable[T any](s *Server, w http.ResponseWriter, r *http.Request, parse func(url.Values) (Query, error), find func(Query) T) {
+func queryTable[T any](
+	s *Server, w http.ResponseWriter, r *http.Request, parse func(url.Values) (Query, error), find func(Query) T,
+) {
 	q, err := parse(r.URL.Query())
 	if err != nil {
 		reply(w, http.StatusBadRequest, err.Error())

@@ -84,7 +84,9 @@ func Dial(ctx context.Context, t Target, name string) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Conn{addr: t.Addr, nc: nc, replies: make(chan resp.Value), pushes: make(chan resp.Value, mostPushes), done: make(chan struct{})}
+	c := &Conn{
+		addr: t.Addr, nc: nc, replies: make(chan resp.Value), pushes: make(chan resp.Value, mostPushes), done: make(chan struct{}),
+	}
 	c.reader.Go(c.read)
 	if err := c.greet(ctx, t, name); err != nil {
 		c.Close()
@@ -182,7 +184,8 @@ func (c *Conn) Do(ctx context.Context, args ...string) (resp.Value, error) {
 	select {
 	case v := <-c.replies:
 		if v.IsError() {
-			text, _, _ := strings.Cut(string(v.Str), ", with args beginning with") // of a command that Redis does not know: a password, perhaps
+			// Behind these words stand arguments of a command that Redis does not know: a password, perhaps.
+			text, _, _ := strings.Cut(string(v.Str), ", with args beginning with")
 			return v, Error(text)
 		}
 		return v, nil

@@ -130,7 +130,10 @@ type holder struct {
 func lockOf(v resp.Value, key string) lock {
 	l := lock{Key: key}
 	texts := map[string]*string{"key": &l.Key, "owner": &l.Owner, "mode": &l.Mode, "client": &l.Client, "name": &l.Name}
-	numbers := map[string]*int64{"holds": &l.Holds, "ttl-ms": &l.LeaseMS, "fence": &l.Fence, "limit": &l.Limit, "fair-waiters": &l.Fair, "local-waiters": &l.Local}
+	numbers := map[string]*int64{
+		"holds": &l.Holds, "ttl-ms": &l.LeaseMS, "fence": &l.Fence, "limit": &l.Limit,
+		"fair-waiters": &l.Fair, "local-waiters": &l.Local,
+	}
 	for i := 0; i+1 < len(v.Elems); i += 2 {
 		if to := texts[string(v.Elems[i].Str)]; to != nil {
 			*to = string(v.Elems[i+1].Str)
@@ -141,7 +144,9 @@ func lockOf(v resp.Value, key string) lock {
 		} else if string(v.Elems[i].Str) == "holders" {
 			for _, h := range v.Elems[i+1].Elems {
 				one := lockOf(h, "")
-				l.Holders = append(l.Holders, holder{one.Owner, one.OwnerAs, one.Holds, one.LeaseMS, one.Fence, one.Client, one.Name, one.NameAs})
+				l.Holders = append(l.Holders, holder{
+					one.Owner, one.OwnerAs, one.Holds, one.LeaseMS, one.Fence, one.Client, one.Name, one.NameAs,
+				})
 			}
 		}
 	}

@@ -180,7 +180,8 @@ func (r *runner) answered(a answer) {
 
 // pushed takes a message of the proxy: "lock-lost key fence reason" is for us.
 func (r *runner) pushed(v resp.Value) {
-	if len(v.Elems) >= 3 && string(v.Elems[0].Str) == "lock-lost" && string(v.Elems[1].Str) == r.holder.Key && number(v.Elems[2]) == r.holder.Fence {
+	about := func(i int) string { return string(v.Elems[i].Str) }
+	if len(v.Elems) >= 3 && about(0) == "lock-lost" && about(1) == r.holder.Key && number(v.Elems[2]) == r.holder.Fence {
 		r.renewal.Lost(time.Now())
 	}
 }

@@ -32,7 +32,8 @@ func parseTarget(text string) (Target, error) {
 	if err != nil {
 		return Target{}, errors.New("the address is no URL such as redis://127.0.0.1:7379")
 	}
-	t := Target{Network: "tcp", Addr: net.JoinHostPort(cmp.Or(u.Hostname(), "127.0.0.1"), cmp.Or(u.Port(), defaultPort)), User: u.User.Username()}
+	address := net.JoinHostPort(cmp.Or(u.Hostname(), "127.0.0.1"), cmp.Or(u.Port(), defaultPort))
+	t := Target{Network: "tcp", Addr: address, User: u.User.Username()}
 	t.Password, _ = u.User.Password()
 	db := strings.Trim(u.Path, "/")
 	switch u.Scheme {

@@ -2,6 +2,7 @@ package tracing
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/tls"
@@ -107,7 +108,7 @@ func postsTo(endpoint string) (string, error) {
 
 // variable is one of the exporter's variables: that of traces, or else that of all signals.
 func variable(name string) string {
-	return first("OTEL_EXPORTER_OTLP_TRACES_"+name, "OTEL_EXPORTER_OTLP_"+name)
+	return cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_"+name), os.Getenv("OTEL_EXPORTER_OTLP_"+name))
 }
 
 // certificates are those that the variables name, for https; nil: the system's authorities, and none of our own.
@@ -211,8 +212,9 @@ func pauseOf(text string) time.Duration {
 	return min(max(time.Until(at), 0), pauseLimit)
 }
 
-// ErrProtocol says that OpenTelemetry's variables name a collector, and a protocol that this package does not speak.
-var ErrProtocol = errors.New("the environment asks for OTLP over gRPC, which lockproxy does not speak: no spans are sent; set tracing.endpoint to the collector's HTTP port")
+// errProtocol says that OpenTelemetry's variables name a collector, and a protocol that this package does not speak.
+var errProtocol = errors.New("the environment asks for OTLP over gRPC, which lockproxy does not speak: no spans are sent; " +
+	"set tracing.endpoint to the collector's HTTP port")
 
 // Wanted reports whether spans are to be sent: the endpoint is named, or OpenTelemetry's variables name a collector.
 func Wanted(endpoint string) (bool, error) {
@@ -222,24 +224,12 @@ func Wanted(endpoint string) (bool, error) {
 	if endpoint != "" {
 		return true, nil
 	}
-	if named := first("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"); named == "" || !exports(os.Getenv("OTEL_TRACES_EXPORTER")) {
+	exporters := os.Getenv("OTEL_TRACES_EXPORTER") // a list; empty: OTLP
+	if variable("ENDPOINT") == "" || exporters != "" && !strings.Contains(exporters, "otlp") {
 		return false, nil
 	}
-	if first("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL") == "grpc" {
-		return false, ErrProtocol
+	if variable("PROTOCOL") == "grpc" {
+		return false, errProtocol
 	}
 	return true, nil
-}
-
-// exports reports whether a list of exporters has OTLP, as it has if it is empty.
-func exports(list string) bool { return list == "" || strings.Contains(list, "otlp") }
-
-// first is the value of the first of these variables that is set.
-func first(names ...string) string {
-	for _, name := range names {
-		if v := os.Getenv(name); v != "" {
-			return v
-		}
-	}
-	return ""
 }

@@ -21,7 +21,8 @@ func record(tracer trace.Tracer, e observe.Ending) {
 	if e.Fence != 0 {
 		ctx = context.WithValue(ctx, grantKey{}, traceOf(e.Key, e.Fence))
 	}
-	_, span := tracer.Start(ctx, "lock "+string(e.Kind), trace.WithTimestamp(e.At.Add(-e.Took)), trace.WithAttributes(attributes(e)...))
+	began := trace.WithTimestamp(e.At.Add(-e.Took))
+	_, span := tracer.Start(ctx, "lock "+string(e.Kind), began, trace.WithAttributes(attributes(e)...))
 	switch {
 	case e.Outcome == observe.Failed, e.Outcome == observe.Lost && e.Reason != string(watchdog.ReasonExpired):
 		span.SetStatus(codes.Error, e.Reason)
