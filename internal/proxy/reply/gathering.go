@@ -1,24 +1,11 @@
 package reply
 
-import (
-	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
-)
-
-// A Gatherer is a session that can join replies aside.
-type Gatherer interface {
-	Session
-
-	// Aside runs work, whose cost a client chooses, without the session's lock, and then the function that it returns
-	// with the lock, unless the client gets no more by then.
-	Aside(work func() (then func()))
-}
-
 // A Gathering collects the replies to the parts of a command. The session waits for a reply meanwhile.
 type Gathering struct {
-	session Gatherer
+	session Session
 	at      ID   // of the joined reply
 	muted   bool // the client does not see it
-	join    scatter.Join
+	join    func(replies [][]byte) []byte
 	edit    func([]byte) []byte // of the joined reply; nil: it stays
 	parts   []part
 	replies [][]byte
@@ -27,8 +14,8 @@ type Gathering struct {
 	held    int    // bytes
 }
 
-// Gather begins a command of n parts. The joined reply has a slot at.
-func Gather(s Gatherer, at ID, muted bool, n int, join scatter.Join) *Gathering {
+// Gather begins a command of n parts. The joined reply has a slot at. join may be called without the session's lock.
+func Gather(s Session, at ID, muted bool, n int, join func(replies [][]byte) []byte) *Gathering {
 	return &Gathering{session: s, at: at, muted: muted, join: join, parts: make([]part, n), replies: make([][]byte, n), left: n}
 }
 

@@ -1,8 +1,6 @@
-// Package reply brings the replies to a client, from the slots in which they are due, in the order of the commands, to
-// the bytes that an engine writes. A Handler does work with replies besides passing them on: a reply that changes the
-// session, a reply that is joined from several, a reply that may say that the command belongs on another server. It
-// does no I/O. Everything in it requires the lock of the session.
 package reply
+
+import "github.com/lockproxy/lockproxy/internal/upstream/topology"
 
 // A Handler handles the replies of a slot. The session may have ended.
 type Handler interface {
@@ -39,6 +37,10 @@ type Session interface {
 
 	// Resume ends the wait for a reply that decides how the next command travels.
 	Resume()
+
+	// Aside runs work, whose cost a client chooses, without the session's lock, and then the function that it returns
+	// with the lock, unless the client gets no more by then.
+	Aside(work func() (then func()))
 }
 
 // Discard handles replies that the client does not see.
@@ -50,13 +52,130 @@ func (Discard) Take(_ ID, _ []byte, n int, _ bool) int { return n }
 // Lost implements Handler.
 func (Discard) Lost(ID, int, bool) {}
 
-var _ Handler = Discard{}
+// A Reply handles the reply to one command that changes the session. The reply passes to the client unchanged, unless
+// Replace is set.
+type Reply struct {
+	Session Session
+	Muted   bool                      // the client does not see the reply
+	Whole   bool                      // Done and Replace get the whole reply, not just its start
+	Done    func(reply []byte)        // reply is valid during the call
+	Replace func(reply []byte) []byte // nil: the reply passes; implies Whole
+	Refusal func() []byte             // the reply if the command cannot be sent; nil: that of the session
+	Missed  func()                    // called when the command could not be sent, before it is refused; nil: not called
+	head    []byte                    // the reply so far
+}
 
-// pass hands bytes of a reply to a handler; nil: to the client.
-func pass(s Session, to Handler, at ID, b []byte, n int, more bool) int {
-	if to != nil {
-		return to.Take(at, b, n, more)
+// enoughHead is the number of bytes of a reply that tell success from each failure that matters.
+const enoughHead = 64
+
+// Take implements Handler.
+func (h *Reply) Take(at ID, b []byte, n int, more bool) int {
+	s := h.Session
+	if s.Gone() {
+		return n
 	}
-	s.Pass(at, b, more)
+	if h.Whole || h.Replace != nil {
+		h.head = append(h.head, b...)
+		s.Held(len(h.head))
+	} else if space := enoughHead - len(h.head); space > 0 {
+		h.head = append(h.head, b[:min(space, len(b))]...)
+	}
+	if !h.Muted && h.Replace == nil {
+		s.Put(at, b, more)
+	}
+	if more {
+		return n
+	}
+	s.Held(0)
+	if h.Done != nil {
+		h.Done(h.head)
+	}
+	if h.Replace != nil && !h.Muted {
+		s.Put(at, h.Replace(h.head), false)
+	}
 	return n
 }
+
+// Lost implements Handler.
+func (h *Reply) Lost(at ID, n int, sent bool) {
+	s := h.Session
+	if s.Gone() {
+		return
+	}
+	s.Resume()
+	if !sent && h.Missed != nil {
+		h.Missed()
+	}
+	switch {
+	case h.Muted:
+	case h.Refusal != nil:
+		s.Put(at, h.Refusal(), false)
+	default:
+		s.Refuse(at, n)
+	}
+}
+
+// A Guarded handler looks for refusals of a server of a cluster among the replies to a command. The client gets no
+// redirection.
+type Guarded struct {
+	Session Session
+	To      Handler // of other replies; nil: they pass to the client
+	Slot    int     // of the command: a refusal of another slot is none
+	Read    func(reply []byte) topology.Refusal
+	Refused func(at ID, why topology.Refusal) bool // false: the command has been refused for too long
+	Unsent  func() bool                            // the command could not be sent; false: the client is told; nil: it always is
+
+	begun  bool
+	failed []byte // the reply so far, if it is an error
+}
+
+// LongestRefusal is the number of bytes of an error that may be a refusal. A longer one passes as it comes.
+const LongestRefusal = 64 << 10
+
+// Take implements Handler.
+func (g *Guarded) Take(at ID, b []byte, n int, more bool) int {
+	if !g.begun && b[0] == '-' || len(g.failed) > 0 {
+		g.failed = append(g.failed, b...)
+		b = g.failed
+	}
+	g.begun = true
+	switch {
+	case len(g.failed) == 0:
+	case more && len(b) <= LongestRefusal:
+		return 0
+	case more:
+		g.failed = nil
+	default:
+		why := g.Read(b)
+		switch {
+		case !why.Concerns(g.Slot):
+		case g.Refused(at, why):
+			return n
+		case why.Reason != topology.TryLate: // the client knows no other servers
+			b = g.Session.Refusal()
+		}
+	}
+	if g.To != nil {
+		return g.To.Take(at, b, n, more)
+	}
+	g.Session.Pass(at, b, more)
+	return n
+}
+
+// Lost implements Handler.
+func (g *Guarded) Lost(at ID, n int, sent bool) {
+	if !sent && g.Unsent != nil && g.Unsent() {
+		return
+	}
+	if g.To != nil {
+		g.To.Lost(at, n, sent)
+		return
+	}
+	g.Session.Refuse(at, n)
+}
+
+var (
+	_ Handler = Discard{}
+	_ Handler = (*Reply)(nil)
+	_ Handler = (*Guarded)(nil)
+)

@@ -68,7 +68,7 @@ func (o *Outbox) End(b []byte, keep bool) {
 }
 
 // Empty reports whether there is nothing to take.
-func (o *Outbox) Empty() bool { return len(o.last) == 0 }
+func (o *Outbox) Empty() bool { return len(o.full)+len(o.last) == 0 }
 
 // Writing reports whether the bytes of Begin are being written.
 func (o *Outbox) Writing() bool { return o.writing }

@@ -33,6 +33,14 @@ func TestBytesComeOutInOrder(t *testing.T) {
 	}
 }
 
+func TestAnEmptyPieceHidesNoBytes(t *testing.T) {
+	var o Outbox
+	o.Append(make([]byte, chunkSize+1))
+	if o.Append(nil); o.Empty() {
+		t.Error("the bytes before it are not there")
+	}
+}
+
 func TestSmallBufferIsUsedAgain(t *testing.T) {
 	var o Outbox
 	piece := make([]byte, 100)

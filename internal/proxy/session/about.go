@@ -21,10 +21,10 @@ func (s *Session) described() clients.Info {
 		User: clients.UserOf(s.ident.User), DB: s.ident.DB, Resp: s.ident.Proto, Multi: -1,
 		Closes: s.over(),
 		Query:  int64(s.in.len()), QueryFree: int64(s.in.cap() - s.in.len()), Total: int64(s.bytes()),
-		Unread: int64(s.out.Unread()), Writing: s.out.Out.Writing(),
+		Unread: int64(s.out.Unread()), Writing: s.out.Outbox.Writing(),
 	}
 	c.Waits = s.waitsForLock() || s.pin != nil && s.pin.waits && s.pin.conn.Connected()
-	n, free, chunks := s.out.Out.Sizes()
+	n, free, chunks := s.out.Outbox.Sizes()
 	c.Out, c.OutFree, c.Chunks = int64(n), int64(free), int64(chunks)
 	s.Origin.DescribeTo(&c)
 	if p := s.pin; p != nil {

@@ -23,8 +23,8 @@ func (s *Session) NextWrite(done []byte) (b []byte, last bool) {
 	if done != nil {
 		s.written(done)
 	}
-	if b = s.out.Out.Begin(); b == nil {
-		return nil, s.life == cutOff && !s.out.Out.Writing()
+	if b = s.out.Outbox.Begin(); b == nil {
+		return nil, s.life == cutOff && !s.out.Outbox.Writing()
 	}
 	s.active = s.proxy.Clock.Load()
 	return b, s.life == cutOff
@@ -247,7 +247,7 @@ func (s *Session) Pass(at reply.ID, b []byte, more bool) {
 // Held implements reply.Session.
 func (s *Session) Held(bytes int) { s.gathered = bytes }
 
-// Aside implements reply.Gatherer.
+// Aside implements reply.Session.
 func (s *Session) Aside(work func() (then func())) {
 	s.afterUnlock = append(s.afterUnlock, func() {
 		s.proxy.Aside(s.Addr, func() { s.Do(s.inTurn(work)) }, func() { s.Do(s.end) })
@@ -298,6 +298,6 @@ func (e subscriberPin) Discard() {
 }
 
 var (
-	_ reply.Gatherer = (*Session)(nil)
+	_ reply.Session  = (*Session)(nil)
 	_ pubsub.Session = (*Session)(nil)
 )

@@ -28,7 +28,7 @@ func (s *Session) feed(b []byte) (alive, more, output bool) {
 	s.active = s.proxy.Clock.Load()
 	defer func() {
 		gone := s.life == ended
-		alive, more, output = !gone, !s.paused || gone, !s.out.Out.Empty() || s.life == cutOff
+		alive, more, output = !gone, !s.paused || gone, !s.out.Outbox.Empty() || s.life == cutOff
 		s.unlock()
 	}()
 	defer s.contain()

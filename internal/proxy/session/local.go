@@ -227,7 +227,7 @@ func (s *Session) augment(r *request) *reply.Reply {
 			return s.proxy.Numbers.Info(s.ident.Proto)
 		}
 		if !s.proxy.Restricts(s.ident) { // operators look here when Redis is away
-			h.Unsent = func() []byte { return s.proxy.Numbers.Info(s.ident.Proto) }
+			h.Refusal = func() []byte { return s.proxy.Numbers.Info(s.ident.Proto) }
 		}
 		return h
 	}

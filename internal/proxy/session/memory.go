@@ -41,7 +41,7 @@ func (s *Session) bytes() int {
 
 // moving is the part of the memory that ordinary commands and replies change.
 func (s *Session) moving() int {
-	return s.backlog.Bytes() + s.out.Slots.Slots()*slotCost + s.in.cap() + s.out.Unread() + s.out.Out.Spare() + int(s.lockMemory.Load())
+	return s.backlog.Bytes() + s.out.Slots.Slots()*slotCost + s.in.cap() + s.out.Unread() + s.out.Outbox.Spare() + int(s.lockMemory.Load())
 }
 
 // stationary is the other part.
@@ -80,7 +80,7 @@ func (s *Session) countBacklog(conn connection, n int) {
 
 // written notes that the engine has written output, or given it up.
 func (s *Session) written(b []byte) {
-	s.out.Out.End(b, s.life < ended)
+	s.out.Outbox.End(b, s.life < ended)
 	if s.life == ended {
 		return
 	}

@@ -14,8 +14,8 @@ import (
 
 // An output is the output of one session. C is the type of its connections to Redis.
 type output[C comparable] struct {
-	Slots reply.Queue[C, reply.Handler] // in the order of the commands
-	Out   reply.Outbox                  // bytes whose turn has come
+	Slots  reply.Queue[C] // in the order of the commands
+	Outbox reply.Outbox   // bytes whose turn has come
 
 	proxy    *shared.Proxy
 	overflow func(limit shared.Limit, unread int)
@@ -53,7 +53,7 @@ func (o *output[C]) written(bytes int) {
 
 // forget drops all output.
 func (o *output[C]) forget() {
-	o.Out.Forget()
+	o.Outbox.Forget()
 	o.unread = 0
 }
 
@@ -118,7 +118,7 @@ func (o *output[C]) emit(b []byte) {
 // add counts new bytes. now: they leave at once.
 func (o *output[C]) add(b []byte, now bool) {
 	if now {
-		o.Out.Append(b)
+		o.Outbox.Append(b)
 	}
 	if o.unread += len(b); o.unread > o.proxy.Limits().Output {
 		o.overflow(shared.LimitOutput, o.unread)
@@ -128,7 +128,7 @@ func (o *output[C]) add(b []byte, now bool) {
 // move moves the replies whose turn has come.
 func (o *output[C]) move() {
 	for b := o.Slots.Next(); b != nil; b = o.Slots.Next() {
-		o.Out.Append(b)
+		o.Outbox.Append(b)
 	}
 }
 

@@ -30,9 +30,9 @@ func newBench(t *testing.T) *bench {
 func (b *bench) engine(want string) {
 	b.Helper()
 	var got []byte
-	for c := b.Out.Begin(); c != nil; c = b.Out.Begin() {
+	for c := b.Outbox.Begin(); c != nil; c = b.Outbox.Begin() {
 		got = append(got, c...)
-		b.Out.End(c, true)
+		b.Outbox.End(c, true)
 	}
 	if string(got) != want {
 		b.Errorf("the engine gets %q, want %q", got, want)

@@ -37,7 +37,7 @@ func (p *pinned) lookFor(r *request) {
 	s := p.s
 	s.wait = waitReply
 	told := &reply.Reply{
-		Session: s, Muted: r.muted, Unsent: func() []byte { return vanished },
+		Session: s, Muted: r.muted, Refusal: func() []byte { return vanished },
 		Done: func([]byte) { s.Resume() }, Replace: func([]byte) []byte { return vanished },
 	}
 	r.forward(r.question(), &reply.Guarded{
