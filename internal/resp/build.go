@@ -13,6 +13,9 @@ const OK = "+OK\r\n"
 // IsOK reports whether a reply begins with OK.
 func IsOK(reply []byte) bool { return len(reply) >= len(OK) && string(reply[:len(OK)]) == OK }
 
+// IsError reports whether a reply is an error, of either kind.
+func IsError(reply []byte) bool { return reply[0] == byte(SimpleError) || reply[0] == byte(BulkError) }
+
 // AppendError appends an error reply, "-CODE text\r\n". Line breaks in text become spaces.
 func AppendError(dst []byte, code Code, text string) []byte {
 	return AppendRawError(dst, string(code)+" "+text)
@@ -47,6 +50,14 @@ func AppendNull(dst []byte, proto int) []byte {
 		return append(dst, '_', '\r', '\n')
 	}
 	return redcon.AppendNull(dst)
+}
+
+// AppendNullArray appends a null: "_" in protocol version 3, a null array in version 2.
+func AppendNullArray(dst []byte, proto int) []byte {
+	if proto >= 3 {
+		return AppendNull(dst, proto)
+	}
+	return AppendHeader(dst, '*', -1)
 }
 
 // AppendSetHeader appends the header of a set of n elements: a set in protocol version 3, an array in version 2.

@@ -30,6 +30,23 @@ func Count(raw []byte) int {
 	return int(n)
 }
 
+// Elements cuts a whole array, set or map into its elements, which alias it. false: it is none of these, or null.
+func Elements(reply []byte) (all [][]byte, ok bool) {
+	switch kind := Kind(reply[0]); {
+	case kind != Array && kind != Set && kind != Map, reply[1] == '-':
+		return nil, false
+	}
+	var scan Scanner
+	for rest := afterLine(reply); len(rest) > 0; {
+		n, whole, err := scan.Scan(rest)
+		if err != nil || !whole {
+			return nil, false
+		}
+		all, rest = append(all, rest[:n:n]), rest[n:]
+	}
+	return all, true
+}
+
 // afterLine is what follows the first line; empty: the line has not ended.
 func afterLine(b []byte) []byte {
 	_, rest, _ := bytes.Cut(b, []byte("\n"))

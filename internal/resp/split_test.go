@@ -1,6 +1,10 @@
 package resp
 
-import "testing"
+import (
+	"slices"
+	"strings"
+	"testing"
+)
 
 func TestFirstArgsHasTheArgumentsThatAreThere(t *testing.T) {
 	const whole = "*3\r\n$3\r\nSET\r\n$2\r\nk\n\r\n$10\r\n0123456789\r\n"
@@ -15,6 +19,21 @@ func TestFirstArgsHasTheArgumentsThatAreThere(t *testing.T) {
 		}
 		if len(args) != want || want > 0 && string(args[0]) != "SET" || want > 1 && string(args[1]) != "k\n" {
 			t.Errorf("%q: %q", whole[:n], args)
+		}
+	}
+}
+
+func TestElementsAreWholeFrames(t *testing.T) {
+	want := []string{"$3\r\n\r\nx\r\n", "*2\r\n:1\r\n*0\r\n", "_\r\n", "|1\r\n+a\r\n:1\r\n:2\r\n"}
+	for _, header := range []string{"*4", "~4", "%2"} {
+		got, ok := Elements([]byte(header + "\r\n" + strings.Join(want, "")))
+		if !ok || !slices.Equal(toStrings(got), want) {
+			t.Errorf("%s: %q, want %q", header, got, want)
+		}
+	}
+	for _, reply := range []string{"*-1\r\n", "-ERR no\r\n", "_\r\n", "$1\r\na\r\n", "|1\r\n+a\r\n:1\r\n*0\r\n"} {
+		if got, ok := Elements([]byte(reply)); ok {
+			t.Errorf("%q has elements: %q", reply, got)
 		}
 	}
 }

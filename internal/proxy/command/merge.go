@@ -244,32 +244,27 @@ type listed struct {
 
 // parseListing cuts a reply. In pairs, an item is a key and its value.
 func parseListing(reply []byte, pairs bool) (l listing, ok bool) {
-	end := bytes.Index(reply, []byte("\r\n"))
-	if end < 1 || reply[0] != '*' && (!pairs || reply[0] != '%') && (pairs || reply[0] != '~') {
+	elems, ok := resp.Elements(reply)
+	if !ok {
 		return l, false
 	}
-	n, err := strconv.Atoi(string(reply[1:end]))
-	if err != nil || n < 0 {
-		return l, false
-	}
+	size := 1
 	l.kind, l.width = reply[0], 1
-	if pairs && l.kind == '*' {
-		l.width, n = 2, n/2
+	switch {
+	case pairs && l.kind == '*':
+		size, l.width = 2, 2
+	case pairs && l.kind == '%':
+		size = 2
+	case pairs || l.kind == '%':
+		return l, false
 	}
-	rest := reply[end+2:]
-	for range n {
-		key := frameSize(rest)
-		size := key
-		if pairs {
-			size += frameSize(rest[key:])
-		}
-		if key == 0 || pairs && size == key {
-			return l, false
-		}
-		l.items = append(l.items, listed{strings.ToLower(firstText(rest[:size])), rest[:size]})
-		rest = rest[size:]
+	if len(elems)%size != 0 {
+		return l, false
 	}
-	return l, len(rest) == 0
+	for item := range slices.Chunk(elems, size) {
+		l.items = append(l.items, listed{strings.ToLower(firstText(item[0])), slices.Concat(item...)})
+	}
+	return l, true
 }
 
 // append appends the listing as a reply.
@@ -279,16 +274,6 @@ func (l listing) append(dst []byte) []byte {
 		dst = append(dst, it.raw...)
 	}
 	return dst
-}
-
-// frameSize is the length of the frame at the start of b, 0 if there is none.
-func frameSize(b []byte) int {
-	var sc resp.Scanner
-	n, done, err := sc.Scan(b)
-	if err != nil || !done {
-		return 0
-	}
-	return n
 }
 
 // firstText is the first string in a frame: the name in a command's entry, or of a key and its value.

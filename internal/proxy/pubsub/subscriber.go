@@ -153,7 +153,7 @@ func (o *subscriber) frame(b []byte, kind resp.Kind) {
 	if o.closed {
 		return
 	}
-	if b[0] == '-' || b[0] == '!' {
+	if resp.IsError(b) {
 		o.failed(b)
 		return
 	}

@@ -8,20 +8,20 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// whole says what a command does at all primaries.
-type whole struct {
+// atAll says what a command does at all primaries.
+type atAll struct {
 	acts bool // it does not only ask
 	join Join
 }
 
-func acts(join Join) whole { return whole{true, unlessError(true, join)} }
+func acts(join Join) atAll { return atAll{true, unlessError(true, join)} }
 
-func asks(join Join) whole { return whole{false, unlessError(false, join)} }
+func asks(join Join) atAll { return atAll{false, unlessError(false, join)} }
 
 // everywhere has the commands that concern all primaries, by name or "name subcommand". Redis's tips (request_policy,
 // response_policy) say most of this. For PING, RANDOMKEY, PUBSUB and ACL, among others, they are missing or do not fit,
 // so the list is the proxy's own. Other commands without a key go to any server.
-var everywhere = map[string]whole{
+var everywhere = map[string]atAll{
 	"keys": asks(concatenate), "dbsize": asks(sum), "randomkey": asks(some(rand.IntN)), "info": {join: info},
 	"flushall": acts(first), "flushdb": acts(first),
 	"save": acts(first), "bgsave": acts(first), "bgrewriteaof": acts(first),

@@ -2,10 +2,77 @@ package scatter
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
+
+// info is the first server's text, with the counts and the keys of all servers that can be reached. Client libraries
+// ask for it before they use a connection, whichever servers they need then.
+func info(all [][]byte) []byte {
+	replies := slices.DeleteFunc(slices.Clone(all), func(r []byte) bool { return bytes.HasPrefix(r, []byte("-NOUPSTREAM ")) })
+	if len(replies) == 0 {
+		return all[0]
+	}
+	var total [3]int // of database 0, the only one of a cluster: keys, keys with a TTL, average TTL
+	weighted := 0
+	for _, r := range replies {
+		if r[0] != '$' && r[0] != '=' {
+			return r
+		}
+		n := keyspace(r)
+		total[0], total[1] = total[0]+n[0], total[1]+n[1]
+		weighted += n[1] * n[2]
+	}
+	if total[1] > 0 {
+		total[2] = weighted / total[1]
+	}
+	return masked(withKeyspace(summedUp(replies), total))
+}
+
+var keyspaceHead = []byte("# Keyspace\r\n")
+
+// keyspace reads the line of database 0.
+func keyspace(reply []byte) (n [3]int) {
+	_, rest, found := bytes.Cut(reply, keyspaceHead)
+	rest, isLine := bytes.CutPrefix(rest, []byte("db0:"))
+	if !found || !isLine {
+		return n
+	}
+	line, _, _ := bytes.Cut(rest, []byte("\r\n"))
+	for i, field := range bytes.SplitN(line, []byte(","), 4) {
+		if _, value, _ := bytes.Cut(field, []byte("=")); i < len(n) {
+			n[i], _ = strconv.Atoi(string(value))
+		}
+	}
+	return n
+}
+
+// withKeyspace replaces the line of database 0.
+func withKeyspace(reply []byte, n [3]int) []byte {
+	at := bytes.Index(reply, keyspaceHead)
+	if at < 0 {
+		return reply
+	}
+	at += len(keyspaceHead)
+	head, rest := reply[:at], reply[at:]
+	if bytes.HasPrefix(rest, []byte("db0:")) {
+		rest = rest[bytes.IndexByte(rest, '\n')+1:]
+	}
+	var line []byte
+	if n[0] > 0 {
+		line = append(line, "db0:keys="...)
+		line = strconv.AppendInt(line, int64(n[0]), 10)
+		line = append(line, ",expires="...)
+		line = strconv.AppendInt(line, int64(n[1]), 10)
+		line = append(line, ",avg_ttl="...)
+		line = strconv.AppendInt(line, int64(n[2]), 10)
+		line = append(line, '\r', '\n')
+	}
+	return bytes.Join([][]byte{head, line, rest}, nil)
+}
 
 // summed are the fields of INFO that count what happens at each server. The others are those of the first server.
 var summed = map[string]bool{
@@ -19,77 +86,79 @@ var summed = map[string]bool{
 	"acl_access_denied_auth": true, "acl_access_denied_cmd": true, "acl_access_denied_key": true, "acl_access_denied_channel": true,
 }
 
-// Statistics have a line for each command or error that a server has seen, name:key=number,key=number.
-var statistics = [][]byte{[]byte("cmdstat_"), []byte("errorstat_")}
+// statistics have a line for each command or error that a server has seen, name:key=number,key=number, behind a heading.
+var statistics = []struct{ prefix, heading string }{{"cmdstat_", "# Commandstats"}, {"errorstat_", "# Errorstats"}}
 
-// totals replaces the counts in the first server's text by those of all servers. Lines that the first server lacks
-// stand behind the last one of their kind.
-func totals(replies [][]byte) []byte {
+// headingOf is the heading of a statistic; empty: that name is of none.
+func headingOf(name []byte) string {
+	for _, s := range statistics {
+		if strings.HasPrefix(string(name), s.prefix) {
+			return s.heading
+		}
+	}
+	return ""
+}
+
+// summedUp replaces the counts in the first server's text by those of all servers.
+func summedUp(replies [][]byte) []byte {
 	if len(replies) == 1 {
 		return replies[0]
 	}
-	sums := map[string]int64{}
-	stats := map[string]*statistic{}
-	var order [2][]string // names of statistics, by kind
+	t := totals{map[string]int64{}, map[string]*statistic{}, map[string][]string{}}
 	for _, r := range replies {
-		for line := range bytes.SplitSeq(r, []byte("\r\n")) {
-			name, value, found := bytes.Cut(line, []byte(":"))
-			switch kind := kindOfStatistic(name); {
-			case !found:
-			case kind >= 0:
-				one := stats[string(name)]
-				if one == nil {
-					one = &statistic{}
-					stats[string(name)] = one
-					order[kind] = append(order[kind], string(name))
-				}
-				one.add(value)
-			case summed[string(name)]:
-				n, _ := strconv.ParseInt(string(value), 10, 64)
-				sums[string(name)] += n
-			}
-		}
+		t.add(r)
 	}
-	out := make([]byte, 0, len(replies[0])+256)
-	lines := bytes.Split(replies[0], []byte("\r\n"))
-	for i, line := range lines {
-		if i > 0 {
-			out = append(out, "\r\n"...)
-		}
-		name, _, found := bytes.Cut(line, []byte(":"))
-		kind := kindOfStatistic(name)
-		switch {
-		case !found || kind < 0 && !summed[string(name)]:
-			out = append(out, line...)
-			if string(line) != "# Commandstats" && string(line) != "# Errorstats" {
-				continue
-			}
-			kind = 0
-			if string(line) == "# Errorstats" {
-				kind = 1
-			}
-			for _, name := range order[kind] {
-				out = append(append(append(out, "\r\n"...), name...), ':')
-				out = stats[name].appendTo(out)
-			}
-		case kind >= 0:
-			out = out[:len(out)-len("\r\n")] // it stands behind its heading
-		default:
-			out = append(append(out, name...), ':')
-			out = strconv.AppendInt(out, sums[string(name)], 10)
-		}
-	}
-	return out
+	return t.edit(replies[0])
 }
 
-// kindOfStatistic is the index in statistics of the kind of a line; -1: it is none.
-func kindOfStatistic(name []byte) int {
-	for i, prefix := range statistics {
-		if bytes.HasPrefix(name, prefix) {
-			return i
+// totals are the sums of all servers.
+type totals struct {
+	counts map[string]int64
+	stats  map[string]*statistic
+	names  map[string][]string // of the statistics, in their order, by heading
+}
+
+// add adds the counts in the text of one server.
+func (t *totals) add(text []byte) {
+	for line := range bytes.SplitSeq(text, []byte("\r\n")) {
+		name, value, found := bytes.Cut(line, []byte(":"))
+		switch heading := headingOf(name); {
+		case !found:
+		case heading != "":
+			one := t.stats[string(name)]
+			if one == nil {
+				one = &statistic{}
+				t.stats[string(name)] = one
+				t.names[heading] = append(t.names[heading], string(name))
+			}
+			one.add(value)
+		case summed[string(name)]:
+			n, _ := strconv.ParseInt(string(value), 10, 64)
+			t.counts[string(name)] += n
 		}
 	}
-	return -1
+}
+
+// edit puts the sums into a text. The statistics of all servers stand behind its headings.
+func (t *totals) edit(text []byte) []byte {
+	out := make([]byte, 0, len(text)+256)
+	for line := range bytes.SplitSeq(text, []byte("\r\n")) {
+		name, _, found := bytes.Cut(line, []byte(":"))
+		switch {
+		case found && headingOf(name) != "":
+			continue
+		case found && summed[string(name)]:
+			out = strconv.AppendInt(append(append(out, name...), ':'), t.counts[string(name)], 10)
+		default:
+			out = append(out, line...)
+		}
+		out = append(out, "\r\n"...)
+		for _, name := range t.names[string(line)] {
+			out = t.stats[name].appendTo(append(append(out, name...), ':'))
+			out = append(out, "\r\n"...)
+		}
+	}
+	return out[:len(out)-len("\r\n")]
 }
 
 // A statistic is the sums of one line.
@@ -126,6 +195,32 @@ func (s *statistic) appendTo(out []byte) []byte {
 	}
 	return out
 }
+
+// A client library that sees a cluster goes past the proxy to its servers. So the texts by which a server says that it
+// is one of a cluster are edited to those of a server that stands alone.
+
+// masks are the lines of INFO that are edited.
+var masks = [][2][]byte{
+	{[]byte("redis_mode:cluster\r\n"), []byte("redis_mode:standalone\r\n")},
+	{[]byte("server_mode:cluster\r\n"), []byte("server_mode:standalone\r\n")},
+	{[]byte("cluster_enabled:1\r\n"), []byte("cluster_enabled:0\r\n")},
+}
+
+// masked edits the text of an INFO. The length in its head may be that of another text.
+func masked(reply []byte) []byte {
+	for _, m := range masks {
+		reply = bytes.Replace(reply, m[0], m[1], 1)
+	}
+	return withLength(reply)
+}
+
+var (
+	modeCluster    = []byte("$4\r\nmode\r\n$7\r\ncluster\r\n")
+	modeStandalone = []byte("$4\r\nmode\r\n$10\r\nstandalone\r\n")
+)
+
+// Greeting edits the reply to a HELLO.
+func Greeting(reply []byte) []byte { return bytes.Replace(reply, modeCluster, modeStandalone, 1) }
 
 // withLength writes the length of a text anew into its head.
 func withLength(reply []byte) []byte {

@@ -18,7 +18,7 @@ func unlessError(writes bool, join Join) Join {
 	return func(replies [][]byte) []byte {
 		failed, words := 0, []byte(nil)
 		for _, r := range replies {
-			if isError(r) {
+			if resp.IsError(r) {
 				if failed++; words == nil {
 					words = r
 				}
@@ -33,8 +33,6 @@ func unlessError(writes bool, join Join) Join {
 		return words
 	}
 }
-
-func isError(reply []byte) bool { return reply[0] == '-' || reply[0] == '!' }
 
 // first is the first reply: all servers answer alike.
 func first(replies [][]byte) []byte { return replies[0] }
@@ -101,7 +99,7 @@ func newest(n int, age func(entry resp.Value) float64) Join {
 		}
 		var list []entry
 		for _, r := range replies {
-			all, ok := elements(r)
+			all, ok := resp.Elements(r)
 			if !ok {
 				return r
 			}
@@ -133,30 +131,12 @@ func array(reply []byte) (n int, body []byte, ok bool) {
 	return n, reply[end+1:], err == nil && n >= 0
 }
 
-// elements cuts an array into its elements.
-func elements(reply []byte) (all [][]byte, ok bool) {
-	n, body, ok := array(reply)
-	if !ok {
-		return nil, false
-	}
-	var scan resp.Scanner
-	for range n {
-		size, whole, err := scan.Scan(body)
-		if err != nil || !whole {
-			return nil, false
-		}
-		all = append(all, body[:size])
-		body = body[size:]
-	}
-	return all, true
-}
-
 // union is concatenate without repetitions.
 func union(replies [][]byte) []byte {
 	var joined [][]byte
 	seen := map[string]bool{}
 	for _, r := range replies {
-		all, ok := elements(r)
+		all, ok := resp.Elements(r)
 		if !ok {
 			return r
 		}
@@ -173,12 +153,12 @@ func union(replies [][]byte) []byte {
 // elementwise joins arrays of one length element by element: integers with f, others stay as the first server says.
 func elementwise(f func(a, b int) int) Join {
 	return func(replies [][]byte) []byte {
-		joined, ok := elements(replies[0])
+		joined, ok := resp.Elements(replies[0])
 		if !ok {
 			return replies[0]
 		}
 		for _, r := range replies[1:] {
-			all, ok := elements(r)
+			all, ok := resp.Elements(r)
 			if !ok || len(all) != len(joined) {
 				return r
 			}
@@ -198,7 +178,7 @@ func elementwise(f func(a, b int) int) Join {
 func anyOf(replies [][]byte) []byte {
 	best := replies[0]
 	for _, r := range replies {
-		if !isError(r) {
+		if !resp.IsError(r) {
 			return r
 		}
 		if bytes.HasPrefix(best, []byte("-NOTBUSY")) {

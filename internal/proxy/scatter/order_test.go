@@ -16,7 +16,7 @@ func TestKeysAreInTheOrderOfTheirSlots(t *testing.T) {
 				args = append(args, fmt.Appendf(nil, "k%d", i%5000))
 			}
 			keys := bySlot(args, step)
-			if len(keys) != n || !slices.IsSortedFunc(keys, func(a, b argument) int {
+			if len(keys) != n || !slices.IsSortedFunc(keys, func(a, b key) int {
 				if a.slot == b.slot {
 					return a.at - b.at
 				}

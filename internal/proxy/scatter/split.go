@@ -48,8 +48,8 @@ func Split(name string, args [][]byte) ([]Part, Join) {
 	return all, unlessError(how.writes, join)
 }
 
-// argument is a key of a command, in the order of the keys.
-type argument struct{ slot, at int }
+// key is a key of a command: its slot, and its place among the keys.
+type key struct{ slot, at int }
 
 // divide makes the parts of a command, in the order of their slots. places are the parts in which the keys are.
 func divide(args [][]byte, step int) (all []Part, places []int) {
@@ -85,13 +85,13 @@ func divide(args [][]byte, step int) (all []Part, places []int) {
 }
 
 // bySlot are the keys in the order of their slots, and in their own order within a slot.
-func bySlot(args [][]byte, step int) []argument {
-	keys := make([]argument, (len(args)-1)/step)
+func bySlot(args [][]byte, step int) []key {
+	keys := make([]key, (len(args)-1)/step)
 	for i := range keys {
-		keys[i] = argument{hashslot.Of(args[1+i*step]), i}
+		keys[i] = key{hashslot.Of(args[1+i*step]), i}
 	}
 	if len(keys) < manyKeys {
-		slices.SortFunc(keys, func(a, b argument) int { return cmp.Or(a.slot-b.slot, a.at-b.at) })
+		slices.SortFunc(keys, func(a, b key) int { return cmp.Or(a.slot-b.slot, a.at-b.at) })
 		return keys
 	}
 	return counted(keys)
@@ -100,7 +100,7 @@ func bySlot(args [][]byte, step int) []argument {
 // manyKeys are counted, not compared, which takes less time.
 const manyKeys = 2048
 
-func counted(keys []argument) []argument {
+func counted(keys []key) []key {
 	var begin [hashslot.Count + 1]int // of the keys of a slot
 	for _, k := range keys {
 		begin[k.slot+1]++
@@ -108,7 +108,7 @@ func counted(keys []argument) []argument {
 	for slot := range hashslot.Count {
 		begin[slot+1] += begin[slot]
 	}
-	sorted := make([]argument, len(keys))
+	sorted := make([]key, len(keys))
 	for _, k := range keys {
 		sorted[begin[k.slot]] = k
 		begin[k.slot]++

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // frames is the handler of a command that any number of frames answers: a subscription command, or an EXEC with such
@@ -92,7 +93,8 @@ func (f *frames) executed(b []byte) (seen []byte) {
 	if !f.muted {
 		seen = append(seen, b[:bytes.IndexByte(b, '\n')+1]...)
 	}
-	for _, elem := range Elements(b) {
+	elems, _ := resp.Elements(b)
+	for _, elem := range elems {
 		verb, count := ReadPubSubFrame(elem)
 		switch {
 		case f.awaits(verb):

@@ -86,10 +86,10 @@ func (s *Session) executed(pin *pinned, reply []byte) {
 	}
 	steps := pin.tx.steps
 	pin.tx.end()
-	if len(steps) == 0 || reply[0] != '*' {
+	if len(steps) == 0 {
 		return
 	}
-	elems := Elements(reply)
+	elems, _ := resp.Elements(reply)
 	for _, step := range steps {
 		if step.apply != nil && step.index < len(elems) {
 			step.apply(elems[step.index])
@@ -114,7 +114,7 @@ func (s *Session) watchOverExec(r *request, h *reply.Reply) reply.Handler {
 		s.noteRefusal(why)
 		words := txMoved
 		if pin.tx.watching {
-			words = nullArray(s.ident.Proto)
+			words = resp.AppendNullArray(nil, s.ident.Proto)
 		}
 		pin.tx.end()
 		s.Resume()
@@ -123,13 +123,6 @@ func (s *Session) watchOverExec(r *request, h *reply.Reply) reply.Handler {
 		}
 		return true
 	}}
-}
-
-func nullArray(proto int) []byte {
-	if proto == 3 {
-		return []byte("_\r\n")
-	}
-	return []byte("*-1\r\n")
 }
 
 // opens returns the function that takes the reply to the MULTI that is sent next.

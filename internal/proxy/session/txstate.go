@@ -86,29 +86,14 @@ func (tx *txState) rewrites() bool {
 
 // rewritten is the reply to EXEC as the client sees it.
 func rewritten(reply []byte, steps []step) []byte {
-	if reply[0] != '*' || reply[1] == '-' {
+	elems, ok := resp.Elements(reply)
+	if !ok {
 		return reply
 	}
-	elems := Elements(reply)
 	for _, step := range steps {
 		if step.rewrite != nil && step.index < len(elems) {
 			elems[step.index] = step.rewrite(elems[step.index])
 		}
 	}
 	return slices.Concat(reply[:bytes.IndexByte(reply, '\n')+1], bytes.Join(elems, nil))
-}
-
-// Elements splits an array reply. Bytes that are no element come last, as one.
-func Elements(b []byte) [][]byte {
-	var all [][]byte
-	var scan resp.Scanner
-	for rest := b[bytes.IndexByte(b, '\n')+1:]; len(rest) > 0; {
-		n, whole, err := scan.Scan(rest)
-		if err != nil || !whole {
-			return append(all, rest)
-		}
-		all = append(all, rest[:n])
-		rest = rest[n:]
-	}
-	return all
 }

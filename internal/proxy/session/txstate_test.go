@@ -1,9 +1,6 @@
 package session
 
-import (
-	"bytes"
-	"testing"
-)
+import "testing"
 
 func TestExecAnswersQueuedCommandsByTheirPosition(t *testing.T) {
 	var tx txState
@@ -28,19 +25,6 @@ func TestExecAnswersQueuedCommandsByTheirPosition(t *testing.T) {
 	tx.end()
 	if tx.inTx || tx.rewrites() || tx.subscribes() {
 		t.Error("the steps outlive the transaction")
-	}
-}
-
-func TestElementsAreWholeFrames(t *testing.T) {
-	want := [][]byte{[]byte("$3\r\n\r\nx\r\n"), []byte("*2\r\n:1\r\n*0\r\n"), []byte("_\r\n")}
-	got := Elements(append([]byte("*3\r\n"), bytes.Join(want, nil)...))
-	if len(got) != len(want) {
-		t.Fatalf("%q", got)
-	}
-	for i := range want {
-		if !bytes.Equal(got[i], want[i]) {
-			t.Errorf("element %d: %q, want %q", i, got[i], want[i])
-		}
 	}
 }
 
