@@ -7,9 +7,10 @@ import (
 	"github.com/tidwall/redcon"
 )
 
-// FirstArgs returns the first arguments of a command in array form that has not come in whole, n of them at
-// most. They alias raw, whose headers have been checked by a Guard.
-func FirstArgs(raw []byte, n int) (args [][]byte) {
+// FirstArgs appends the first arguments of a command in array form, which need not have come in whole, to dst: n of them
+// at most. They alias raw, whose headers have been checked by a Guard.
+func FirstArgs(raw []byte, dst [][]byte, n int) [][]byte {
+	args, n := dst, len(dst)+n
 	for rest := afterLine(raw); len(args) < n; {
 		body := afterLine(rest)
 		size, ok := parseLength(bytes.TrimSuffix(rest[min(1, len(rest)):len(rest)-len(body)], []byte("\r\n")))

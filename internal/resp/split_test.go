@@ -9,7 +9,7 @@ import (
 func TestFirstArgsHasTheArgumentsThatAreThere(t *testing.T) {
 	const whole = "*3\r\n$3\r\nSET\r\n$2\r\nk\n\r\n$10\r\n0123456789\r\n"
 	for n := range len(whole) + 1 {
-		args := FirstArgs([]byte(whole[:n]), 2)
+		args := FirstArgs([]byte(whole[:n]), nil, 2)
 		want := 0
 		switch {
 		case n >= 21:

@@ -10,27 +10,27 @@ import (
 
 // Directory finds clients by their ids. A listing of all clients delays no other user: each shard has a mutex of its
 // own, which is held only while the shard's few entries are copied. The zero value is ready.
-type Directory[T any] struct {
-	shards [shardCount]shard[T]
+type Directory struct {
+	shards [shardCount]shard
 	len    atomic.Int64
 }
 
 const shardCount = 64
 
-type shard[T any] struct {
+type shard struct {
 	mu      sync.Mutex
-	clients map[uint64]T
+	clients map[uint64]Visible
 }
 
-func (d *Directory[T]) shard(id uint64) *shard[T] { return &d.shards[id%shardCount] }
+func (d *Directory) shard(id uint64) *shard { return &d.shards[id%shardCount] }
 
 // Put adds a client, or takes the place of the one with the same id.
-func (d *Directory[T]) Put(id uint64, c T) {
+func (d *Directory) Put(id uint64, c Visible) {
 	s := d.shard(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.clients == nil {
-		s.clients = map[uint64]T{}
+		s.clients = map[uint64]Visible{}
 	}
 	if _, known := s.clients[id]; !known {
 		d.len.Add(1)
@@ -39,7 +39,7 @@ func (d *Directory[T]) Put(id uint64, c T) {
 }
 
 // Remove forgets a client. It may be called again.
-func (d *Directory[T]) Remove(id uint64) {
+func (d *Directory) Remove(id uint64) {
 	s := d.shard(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,7 +50,7 @@ func (d *Directory[T]) Remove(id uint64) {
 }
 
 // Get finds a client.
-func (d *Directory[T]) Get(id uint64) (c T, ok bool) {
+func (d *Directory) Get(id uint64) (c Visible, ok bool) {
 	s := d.shard(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,13 +59,13 @@ func (d *Directory[T]) Get(id uint64) (c T, ok bool) {
 }
 
 // Len is the number of clients.
-func (d *Directory[T]) Len() int { return int(d.len.Load()) }
+func (d *Directory) Len() int { return int(d.len.Load()) }
 
 // Each passes through the clients with these ids, in that order, or for nil through all clients, in the order of their
 // ids. It lets other goroutines run now and then: with as many such loops as processors, event loops would wait for a
 // time slice of the scheduler, 10 ms.
-func (d *Directory[T]) Each(ids []uint64) iter.Seq[T] {
-	return func(yield func(T) bool) {
+func (d *Directory) Each(ids []uint64) iter.Seq[Visible] {
+	return func(yield func(Visible) bool) {
 		if ids == nil {
 			ids = d.ids()
 		}
@@ -81,7 +81,7 @@ func (d *Directory[T]) Each(ids []uint64) iter.Seq[T] {
 }
 
 // ids are the ids of all clients at the time of the call, sorted.
-func (d *Directory[T]) ids() []uint64 {
+func (d *Directory) ids() []uint64 {
 	all := make([]uint64, 0, d.Len()+shardCount)
 	for i := range d.shards {
 		all = d.shards[i].append(all)
@@ -90,7 +90,7 @@ func (d *Directory[T]) ids() []uint64 {
 	return all
 }
 
-func (s *shard[T]) append(all []uint64) []uint64 {
+func (s *shard) append(all []uint64) []uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id := range s.clients {

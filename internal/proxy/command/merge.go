@@ -17,28 +17,6 @@ import (
 // into its answer. All other bytes stay as Redis sent them. A reply that is not of the known shape passes whole: an
 // error, or the QUEUED of a transaction, whose EXEC then answers without the lock commands.
 
-// commandPolicy: COMMAND's questions about commands that we have are answered with them.
-func commandPolicy(args [][]byte) Policy {
-	sub := Keyword(args, 1)
-	names := args[min(len(args), 2):]
-	switch sub {
-	case "", "count", "list":
-		return Augmented
-	case "getkeys", "getkeysandflags":
-		names = names[:min(len(names), 1)]
-	case "info", "docs":
-		if len(names) == 0 {
-			return Augmented
-		}
-	default:
-		return Shared
-	}
-	if slices.ContainsFunc(names, grammar.IsVerb) {
-		return Augmented
-	}
-	return Shared
-}
-
 // A Merger puts the lock commands into Redis's replies to COMMAND. It keeps the latest whole answers, of some 200 KB
 // each, which are the same for all clients: cutting one takes as long as thousands of ordinary commands. The zero value
 // is ready, and may be used by many goroutines.

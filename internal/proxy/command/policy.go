@@ -1,10 +1,13 @@
 package command
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/commands"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // Policy says how a command may travel.
@@ -27,7 +30,7 @@ const (
 	AboutClients                // CLIENT LIST, KILL, UNBLOCK: about other clients of the proxy
 	Lock                        // the lock commands
 	Augmented                   // as Shared; the proxy puts its own part into the reply
-	byArguments                 // the arguments decide: see Row.decide
+	byArguments                 // the arguments decide: see byArgument
 )
 
 // overrides are the commands that Redis's own flags do not describe well enough. Everything else is decided by the
@@ -44,12 +47,10 @@ var overrides = map[string]Policy{
 	"asking": PinForever, "readonly": PinForever, "readwrite": PinForever, "himport": PinForever,
 	"shutdown": PinSpent, // it may wait for replicas
 	"debug":    PinSpent, // SLEEP, RELOAD: others are served, or told why not, meanwhile
-	"client":   byArguments, "xread": byArguments, "xreadgroup": byArguments, "script": byArguments,
-	"function": byArguments, "info": byArguments, "command": byArguments,
 }
 
-// subPolicies decide where the arguments matter. args includes the command's name.
-var subPolicies = map[string]func(args [][]byte) Policy{
+// byArgument are the commands whose arguments matter. args includes the command's name.
+var byArgument = map[string]func(args [][]byte) Policy{
 	"client":     clientPolicy,
 	"xread":      streamReadPolicy,
 	"xreadgroup": streamReadPolicy,
@@ -131,6 +132,28 @@ func infoPolicy(args [][]byte) Policy {
 	return Shared
 }
 
+// commandPolicy: COMMAND's questions about commands that we have are answered with them.
+func commandPolicy(args [][]byte) Policy {
+	sub := Keyword(args, 1)
+	names := args[min(len(args), 2):]
+	switch sub {
+	case "", "count", "list":
+		return Augmented
+	case "getkeys", "getkeysandflags":
+		names = names[:min(len(names), 1)]
+	case "info", "docs":
+		if len(names) == 0 {
+			return Augmented
+		}
+	default:
+		return Shared
+	}
+	if slices.ContainsFunc(names, grammar.IsVerb) {
+		return Augmented
+	}
+	return Shared
+}
+
 // IsOwnInfo reports whether an INFO asks for the proxy's own section.
 func IsOwnInfo(args [][]byte) bool { return len(args) == 2 && Keyword(args, 1) == "lockproxy" }
 
@@ -162,15 +185,16 @@ func lowered(name []byte, lower *[maxName]byte) []byte {
 type Row struct {
 	Name   string // lower case
 	Policy Policy
-	decide func(args [][]byte) Policy // for byArguments
-	Title  string                     // its name in CLIENT LIST; empty: Redis does not have it
-	subs   map[string]string          // the same for its subcommands, by their names; nil: it has none
-	form   *commands.Command          // as Redis describes it; nil: it does not
-	Writes bool                       // it may change data, so Redis may hold it back
-	Script bool                       // it runs a script of the client's
-	Keys   commands.Spec              // where its keys are
+	Title  string            // its name in CLIENT LIST; empty: Redis does not have it
+	subs   map[string]string // the same for its subcommands, by their names; nil: it has none
+	form   *commands.Command // as Redis describes it; nil: it does not
+	Writes bool              // it may change data, so Redis may hold it back
+	Script bool              // it runs a script of the client's
+	Keys   commands.Spec     // where its keys are
 
-	Barrier bool // in a cluster it is sent when nothing is outstanding: other clients may learn by it of what happened before
+	// Barrier: other clients may learn by the command of what happened before. In a cluster it is sent when nothing is
+	// outstanding.
+	Barrier bool
 }
 
 // Is reports whether a name, in upper or lower case, is the command's.
@@ -192,13 +216,31 @@ func (c *Row) Is(name []byte) bool {
 // PolicyFor is the command's policy for these arguments.
 func (c *Row) PolicyFor(args [][]byte) Policy {
 	if c.Policy == byArguments {
-		return c.decide(args)
+		return byArgument[c.Name](args)
 	}
 	return c.Policy
 }
 
 // HasSubcommands reports whether the command has subcommands.
 func (c *Row) HasSubcommands() bool { return c.subs != nil }
+
+// TitleOf is what CLIENT LIST says of a whole command in array form, as the client's last one; empty: Redis does not
+// have it.
+func (c *Row) TitleOf(raw []byte) string {
+	if c.subs == nil {
+		return c.Title
+	}
+	var two [2][]byte
+	args := resp.FirstArgs(raw, two[:0], 2)
+	switch {
+	case len(args) < 2:
+		return c.Title
+	case len(args[1]) > maxName:
+		return ""
+	}
+	var lower [maxName]byte
+	return c.subs[string(lowered(args[1], &lower))]
+}
 
 // Malformed reports whether Redis refuses a command with these arguments whatever the state of its connection is: Redis
 // does not have the command or its subcommand, or the number of arguments is wrong.
@@ -237,22 +279,20 @@ func NewTable(src *commands.Table, verbs []string) *Table {
 		t.rows[c.Name] = &Row{
 			Name: c.Name, Policy: flagPolicy(c), Title: c.Name, subs: subTitles(c), form: c,
 			Writes: c.Flags&commands.Changes != 0, Script: runsScript[c.Name], Keys: c.Keys,
+			Barrier: c.Name == "publish" || c.Name == "spublish",
 		}
+	}
+	decide := func(name string, p Policy) {
+		if t.rows[name] == nil { // Redis does not have it
+			t.rows[name] = &Row{Name: name}
+		}
+		t.rows[name].Policy = p
 	}
 	for name, p := range overrides {
-		row := &Row{Name: name, Policy: p}
-		if known := t.rows[name]; known != nil {
-			row.Title, row.subs, row.form, row.Writes, row.Keys = known.Title, known.subs, known.form, known.Writes, known.Keys
-		}
-		if p == byArguments {
-			row.decide = subPolicies[name]
-		}
-		t.rows[name] = row
+		decide(name, p)
 	}
-	for name := range barriers {
-		if row := t.rows[name]; row != nil {
-			row.Barrier = true
-		}
+	for name := range byArgument {
+		decide(name, byArguments)
 	}
 	for _, verb := range verbs {
 		name := strings.ToLower(verb)
@@ -267,14 +307,23 @@ var runsScript = map[string]bool{
 	"eval": true, "evalsha": true, "eval_ro": true, "evalsha_ro": true, "fcall": true, "fcall_ro": true,
 }
 
-// barriers are the commands by which a client tells others of its work.
-var barriers = map[string]bool{"publish": true, "spublish": true}
-
 func flagPolicy(c *commands.Command) Policy {
 	if c.Flags&(commands.Blocking|commands.Module) != 0 {
 		return PinOnce
 	}
 	return Shared
+}
+
+// subTitles are Redis's full names of a command's subcommands; nil: it has none.
+func subTitles(c *commands.Command) map[string]string {
+	if len(c.Subcommands) == 0 {
+		return nil
+	}
+	titles := make(map[string]string, len(c.Subcommands))
+	for sub := range c.Subcommands {
+		titles[sub] = c.Name + "|" + sub
+	}
+	return titles
 }
 
 // Ahead is the row of the EXISTS that asks a server of a cluster whether it serves the key of a large command.

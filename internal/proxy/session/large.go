@@ -103,7 +103,7 @@ func (s *Session) beginStream(table *command.Table, begin []byte) bool {
 		return false
 	}
 	r := s.newRequest(row, begin)
-	r.args, r.muted = resp.FirstArgs(begin, row.Keys.Fixed()+1), s.replyMode != replyOn
+	r.args, r.muted = resp.FirstArgs(begin, nil, row.Keys.Fixed()+1), s.replyMode != replyOn
 	return r.routed(s.openStream)
 }
 

@@ -34,7 +34,7 @@ func decided(routed bool) decision {
 func (s *Session) route(r *request) bool {
 	s.usual = false
 	if r.row.Policy == command.Shared && isLong(r.raw) && r.row.Keys.Early(fewArgs) {
-		r.args = resp.FirstArgs(r.raw, fewArgs)
+		r.args = resp.FirstArgs(r.raw, s.args[:0], fewArgs)
 	} else {
 		r.args = resp.Split(r.raw, s.args[:0])
 	}

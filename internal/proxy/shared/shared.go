@@ -88,7 +88,7 @@ type Proxy struct {
 
 	Entries *logging.Repeats // the log for entries that clients can cause at will
 
-	Clients   clients.Directory[clients.Visible] // all connected clients
+	Clients   clients.Directory // all connected clients
 	Clock     atomic.Int64                       // milliseconds since started, as far as idle times need it
 	Inquiries engine.Group                       // goroutines of Aside
 	Turns     admission.Turns                    // of those that compute

@@ -28,3 +28,12 @@ const maxLine = 64 << 10
 // refusedAnyhow stands for a command that cannot be sent: a client that has not authenticated is told so, and nothing
 // runs if Redis has changed its mind meanwhile.
 var refusedAnyhow = resp.AppendCommand(nil, "EVALSHA", "0000000000000000000000000000000000000000", "0")
+
+// Commands that sessions send on their own account. They must not be changed.
+var (
+	Hello     = resp.AppendCommand(nil, "HELLO")
+	ReplyOn   = resp.AppendCommand(nil, "CLIENT", "REPLY", "ON") // answers OK to every sender
+	Asking    = resp.AppendCommand(nil, "ASKING")
+	Multi     = resp.AppendCommand(nil, "MULTI")
+	Malformed = resp.AppendCommand(nil, "EVALSHA") // every Redis refuses it before it does anything
+)
