@@ -43,9 +43,9 @@ type channel struct {
 }
 
 // slot is that of a shard channel. All others belong to the slot of all PUBLISH.
-func (t channel) slot() int {
-	if t.kind == shards {
-		return hashslot.Of([]byte(t.name))
+func (ch channel) slot() int {
+	if ch.kind == shards {
+		return hashslot.Of([]byte(ch.name))
 	}
 	return PublishSlot
 }
@@ -58,18 +58,18 @@ const PublishSlot = 0
 var eventPrefixes = [...]string{"__keyspace@", "__keyevent@"}
 
 // everywhere reports whether servers tell messages of the channel to their own subscribers only.
-func (t channel) everywhere() bool {
-	if t.kind == shards {
+func (ch channel) everywhere() bool {
+	if ch.kind == shards {
 		return false
 	}
-	literal := t.name
-	if t.kind == patterns {
+	literal := ch.name
+	if ch.kind == patterns {
 		if i := strings.IndexAny(literal, `*?[\`); i >= 0 {
 			literal = literal[:i]
 		}
 	}
 	for _, p := range eventPrefixes {
-		if strings.HasPrefix(literal, p) || t.kind == patterns && strings.HasPrefix(p, literal) {
+		if strings.HasPrefix(literal, p) || ch.kind == patterns && strings.HasPrefix(p, literal) {
 			return true
 		}
 	}

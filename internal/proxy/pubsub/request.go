@@ -9,7 +9,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// A message has come.
+// A message is one that came before the client was told of its channel.
 type message struct {
 	channel channel
 	b       []byte
@@ -28,25 +28,25 @@ type request struct {
 	names [][]byte    // of the present part
 	fresh []channel   // that have begun with it
 	left  int         // confirmations still to come
-	rests bool        // a part has been told, and the next one has not begun: there is no present part
+	rests bool        // between two parts: there is no present one
 	timer *time.Timer // limits the wait for them
 }
 
 // Ask carries out a subscription command, by its name in lower case. No other one is in progress. The reply has a slot
 // at; the session is resumed when it is whole. proto is the session's protocol.
-func (e *Subscriptions) Ask(verb string, names [][]byte, proto int, at reply.ID, muted bool) {
+func (s *Subscriptions) Ask(verb string, names [][]byte, proto int, at reply.ID, muted bool) {
 	k, on, _ := kindOf(verb)
 	r := &request{at: at, verb: verb, kind: k, on: on, muted: muted}
 	switch {
 	case len(names) > 0:
 		r.all, r.size = copies(names)
 	case !on:
-		r.all, r.size = e.names(k)
+		r.all, r.size = s.names(k)
 	}
-	e.bytes += r.size
-	e.proto, e.request = proto, r
-	r.timer = time.AfterFunc(e.limit(), func() { e.session.Do(func() { e.expire(r) }) })
-	e.goOn(r)
+	s.bytes += r.size
+	s.proto, s.request = proto, r
+	r.timer = time.AfterFunc(s.limit(), func() { s.session.Do(func() { s.expire(r) }) })
+	s.goOn(r)
 }
 
 // copies are copies of names, and their size.
@@ -65,12 +65,12 @@ func copies(names [][]byte) (all [][]byte, size int) {
 }
 
 // names are those of all subscriptions of a kind, and their size.
-func (e *Subscriptions) names(k kind) (all [][]byte, size int) {
-	buf := make([]byte, 0, e.bytes)
-	for t := range e.wanted {
-		if t.kind == k {
+func (s *Subscriptions) names(k kind) (all [][]byte, size int) {
+	buf := make([]byte, 0, s.bytes)
+	for ch := range s.wanted {
+		if ch.kind == k {
 			begin := len(buf)
-			buf = append(buf, t.name...)
+			buf = append(buf, ch.name...)
 			all = append(all, buf[begin:])
 		}
 	}
@@ -78,171 +78,166 @@ func (e *Subscriptions) names(k kind) (all [][]byte, size int) {
 }
 
 // goOn begins the next part of a request.
-func (e *Subscriptions) goOn(r *request) {
+func (s *Subscriptions) goOn(r *request) {
 	n := min(len(r.all), maxAsked)
 	r.names, r.all, r.rests = r.all[:n:n], r.all[n:], false
 	if r.on {
-		e.begin(r)
+		s.begin(r)
 	} else {
-		e.end(r)
+		s.end(r)
 	}
-	e.settle()
+	s.settle()
 }
 
 // limit is the time that a request waits for servers.
-func (e *Subscriptions) limit() time.Duration { return max(e.cluster.FailoverWait(), time.Second) }
+func (s *Subscriptions) limit() time.Duration { return max(s.cluster.FailoverWait(), time.Second) }
 
 // begin asks for the new subscriptions of a part.
-func (e *Subscriptions) begin(r *request) {
-	if e.wanted == nil {
-		e.wanted, e.subscribers, e.homeless = map[channel]*subscription{}, map[topology.Node]*subscriber{}, map[channel]*request{}
+func (s *Subscriptions) begin(r *request) {
+	if s.wanted == nil {
+		s.wanted, s.subscribers, s.homeless = map[channel]*subscription{}, map[topology.Node]*subscriber{}, map[channel]*request{}
 	}
-	if e.stop == nil {
-		e.stop = e.cluster.Watch(e.viewChanged)
+	if s.stop == nil {
+		s.stop = s.cluster.Watch(s.viewChanged)
 	}
 	for _, name := range r.names {
-		t := channel{r.kind, string(name)}
-		if e.wanted[t] != nil {
+		ch := channel{r.kind, string(name)}
+		if s.wanted[ch] != nil {
 			continue
 		}
-		e.wanted[t] = &subscription{}
-		e.bytes += len(t.name)
-		r.fresh = append(r.fresh, t)
+		s.wanted[ch] = &subscription{}
+		s.bytes += len(ch.name)
+		r.fresh = append(r.fresh, ch)
 	}
-	e.place(r.fresh, r)
+	s.place(r.fresh, r)
 }
 
 // end asks for the end of the subscriptions of a part.
-func (e *Subscriptions) end(r *request) {
+func (s *Subscriptions) end(r *request) {
 	for _, name := range r.names {
-		t := channel{r.kind, string(name)}
-		delete(e.homeless, t)
-		for _, one := range e.subscribers {
-			if one.knows(t) {
-				one.leave(t, r)
+		ch := channel{r.kind, string(name)}
+		delete(s.homeless, ch)
+		for _, one := range s.subscribers {
+			if one.knows(ch) {
+				one.leave(ch, r)
 			}
 		}
 	}
-	e.send()
+	s.sendAndClose()
 }
 
 // expire ends the wait of a request for servers that do not answer. Channels that are received from one server have
 // begun.
-func (e *Subscriptions) expire(r *request) {
+func (s *Subscriptions) expire(r *request) {
 	switch {
-	case e.request != r, r.rests:
-	case e.queues():
-		r.timer.Reset(e.limit()) // a connection will come, or the reason why not
-	case slices.ContainsFunc(r.fresh, func(t channel) bool { return len(e.wanted[t].at) == 0 }):
-		e.fail(r, shared.NoUpstream)
+	case s.request != r, r.rests:
+	case s.queues():
+		r.timer.Reset(s.limit()) // a connection will come, or the reason why not
+	case slices.ContainsFunc(r.fresh, func(ch channel) bool { return len(s.wanted[ch].at) == 0 }):
+		s.fail(r, shared.NoUpstream)
 	default:
-		e.release(r)
-		e.settle()
+		s.release(r)
+		s.settle()
 	}
 }
 
 // settle tells of the present part of the request in progress if nothing is left to wait for.
-func (e *Subscriptions) settle() {
-	r := e.request
+func (s *Subscriptions) settle() {
+	r := s.request
 	if r == nil || r.left > 0 || r.rests {
 		return
 	}
 	var words []byte
 	for _, name := range r.names {
-		t := channel{r.kind, string(name)}
-		sub := e.wanted[t]
+		ch := channel{r.kind, string(name)}
+		sub := s.wanted[ch]
 		switch {
 		case sub == nil:
 		case r.on && !sub.told:
 			sub.told = true
-			e.told[r.kind]++
+			s.told[r.kind]++
 		case !r.on:
 			if sub.told {
-				e.told[r.kind]--
+				s.told[r.kind]--
 			}
-			e.forget(t)
+			s.forget(ch)
 		}
-		words = appendConfirmation(words, e.proto, r.verb, name, e.count(r.kind))
+		words = appendConfirmation(words, s.proto, r.verb, name, s.count(r.kind))
 	}
 	if len(r.names) == 0 {
-		words = appendConfirmation(words, e.proto, r.verb, nil, e.count(r.kind))
+		words = appendConfirmation(words, s.proto, r.verb, nil, s.count(r.kind))
 	}
 	if len(r.all) == 0 {
-		e.answer(r, words)
+		s.answer(r, words)
 		return
 	}
-	e.tell(r, words)
+	s.tell(r, words)
 	r.names, r.fresh, r.rests = nil, nil, true
-	e.next(func() {
-		if e.request == r {
-			r.timer.Reset(e.limit())
-			e.goOn(r)
+	s.next(func() {
+		if s.request == r {
+			r.timer.Reset(s.limit())
+			s.goOn(r)
 		}
 	})
 }
 
 // count is the number of subscriptions that Redis tells for a kind.
-func (e *Subscriptions) count(k kind) int {
+func (s *Subscriptions) count(k kind) int {
 	if k == shards {
-		return e.told[shards]
+		return s.told[shards]
 	}
-	return e.told[channels] + e.told[patterns]
+	return s.told[channels] + s.told[patterns]
 }
 
 // answer gives the end of the reply to a request.
-func (e *Subscriptions) answer(r *request, words []byte) {
+func (s *Subscriptions) answer(r *request, words []byte) {
 	r.timer.Stop()
-	e.request = nil
-	e.bytes -= r.size
-	e.tell(r, words)
-	e.session.Resume()
-	e.session.Answered(r.at, 1)
-	e.send()
+	s.request = nil
+	s.bytes -= r.size
+	s.tell(r, words)
+	s.session.Resume()
+	s.session.Answered(r.at, 1)
+	s.sendAndClose()
 }
 
 // tell gives a part of the reply to a request, and the messages that have come for channels of which the client knows
 // then. Confirmations reach even a client that sees no replies.
-func (e *Subscriptions) tell(r *request, words []byte) {
+func (s *Subscriptions) tell(r *request, words []byte) {
 	if !r.muted || words[0] != '-' {
-		e.session.Put(r.at, words, false)
+		s.session.Put(r.at, words, false)
 	}
-	early := e.early
-	e.early = nil
+	early := s.early
+	s.early = nil
 	for _, m := range early {
-		if e.bytes -= len(m.b); e.wanted[m.channel] != nil {
-			e.session.Message(m.b)
+		if s.bytes -= len(m.b); s.wanted[m.channel] != nil {
+			s.session.Message(m.b)
 		}
 	}
 }
 
 // fail ends a request with an error, and undoes the subscriptions of its present part. The client has been told of the
 // parts before it.
-func (e *Subscriptions) fail(r *request, words []byte) {
-	for _, t := range r.fresh {
-		for _, one := range e.subscribers {
-			if one.knows(t) {
-				one.leave(t, nil)
+func (s *Subscriptions) fail(r *request, words []byte) {
+	for _, ch := range r.fresh {
+		for _, one := range s.subscribers {
+			if one.knows(ch) {
+				one.leave(ch, nil)
 			}
 		}
-		e.forget(t)
+		s.forget(ch)
 	}
-	e.answer(r, words)
+	s.answer(r, words)
 }
 
 // release lets a request go on without the servers that have not answered.
-func (e *Subscriptions) release(r *request) {
-	for t := range e.homeless {
-		e.homeless[t] = nil
+func (s *Subscriptions) release(r *request) {
+	for ch := range s.homeless {
+		s.homeless[ch] = nil
 	}
-	for _, one := range e.subscribers {
-		for i := range one.asks {
-			if one.asks[i].r == r {
-				one.asks[i].r = nil
-			}
-		}
-		for i := range one.unsent {
-			if one.unsent[i].r == r {
-				one.unsent[i].r = nil
+	for _, one := range s.subscribers {
+		for _, a := range slices.Concat(one.asks, one.unsent) {
+			if a.r == r {
+				a.r = nil
 			}
 		}
 	}
@@ -250,8 +245,8 @@ func (e *Subscriptions) release(r *request) {
 }
 
 // queues reports whether a subscriber waits for a connection.
-func (e *Subscriptions) queues() bool {
-	for _, one := range e.subscribers {
+func (s *Subscriptions) queues() bool {
+	for _, one := range s.subscribers {
 		if one.conn == nil {
 			return true
 		}

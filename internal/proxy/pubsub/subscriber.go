@@ -1,6 +1,7 @@
 package pubsub
 
 import (
+	"slices"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
@@ -15,9 +16,9 @@ type subscriber struct {
 	at       topology.Node
 	conn     Conn // nil: it waits for one
 	withdraw func() bool
-	asked    map[channel]bool // true: confirmed; false: asked for
-	asks     []ask            // sent and not answered, in order
-	unsent   []ask
+	asked    map[channel]bool // for; true: the server has confirmed it
+	asks     []*ask           // sent and not answered, in order
+	unsent   []*ask
 	holding  int // bytes of a frame that is not whole
 	closed   bool
 }
@@ -35,294 +36,299 @@ type ask struct {
 const maxAsked = 1000
 
 // knows reports whether a channel has been asked for.
-func (o *subscriber) knows(t channel) bool {
-	_, ok := o.asked[t]
+func (one *subscriber) knows(ch channel) bool {
+	_, ok := one.asked[ch]
 	return ok
 }
 
 // join asks for a channel.
-func (o *subscriber) join(t channel, r *request) {
-	o.asked[t] = false
-	o.add(t, true, r)
+func (one *subscriber) join(ch channel, r *request) {
+	one.asked[ch] = false
+	one.add(ch, true, r)
 }
 
 // leave asks for the end of a channel.
-func (o *subscriber) leave(t channel, r *request) {
-	delete(o.asked, t)
-	o.of.without(t, o)
-	o.add(t, false, r)
+func (one *subscriber) leave(ch channel, r *request) {
+	delete(one.asked, ch)
+	one.of.without(ch, one)
+	one.add(ch, false, r)
 }
 
 // add puts a channel into the last command that has not been sent, if it fits: a server wants the shard channels of one
 // command in one slot.
-func (o *subscriber) add(t channel, on bool, r *request) {
+func (one *subscriber) add(ch channel, on bool, r *request) {
 	if r != nil {
 		r.left++
 	}
-	if last := len(o.unsent) - 1; last >= 0 {
-		a := &o.unsent[last]
-		same := a.kind == t.kind && a.on == on && a.r == r && a.channels[0].slot() == t.slot()
+	if last := len(one.unsent) - 1; last >= 0 {
+		a := one.unsent[last]
+		same := a.kind == ch.kind && a.on == on && a.r == r && a.channels[0].slot() == ch.slot()
 		if same && len(a.channels) < maxAsked {
-			a.channels = append(a.channels, t)
+			a.channels = append(a.channels, ch)
 			a.left++
 			return
 		}
 	}
-	o.unsent = append(o.unsent, ask{kind: t.kind, on: on, channels: []channel{t}, left: 1, r: r})
+	one.unsent = append(one.unsent, &ask{kind: ch.kind, on: on, channels: []channel{ch}, left: 1, r: r})
 }
 
 // open asks for the connection.
-func (o *subscriber) open() {
-	s := o.of.session
-	conn, withdraw := s.Open(o.at, func(c Conn, refusal []byte) {
-		if !s.Do(func() { o.opened(c, refusal) }) && c != nil {
+func (one *subscriber) open() {
+	session := one.of.session
+	conn, withdraw := session.Open(one.at, func(c Conn, refusal []byte) {
+		if !session.Do(func() { one.opened(c, refusal) }) && c != nil {
 			c.Discard()
 		}
 	})
-	if o.withdraw = withdraw; conn != nil {
-		o.use(conn)
+	if one.withdraw = withdraw; conn != nil {
+		one.use(conn)
 	}
 }
 
 // opened takes the connection, or the reason why there is none.
-func (o *subscriber) opened(c Conn, refusal []byte) {
-	o.withdraw = nil
+func (one *subscriber) opened(c Conn, refusal []byte) {
+	one.withdraw = nil
 	switch {
-	case o.closed && c != nil:
+	case one.closed && c != nil:
 		c.Discard()
-	case o.closed:
+	case one.closed:
 	case c == nil:
-		o.refused(refusal)
+		one.refused(refusal)
 	default:
-		o.use(c)
-		o.send()
+		one.use(c)
+		one.send()
 	}
 }
 
-func (o *subscriber) use(c Conn) {
-	o.conn = c
-	c.Observe(o)
+func (one *subscriber) use(c Conn) {
+	one.conn = c
+	c.Observe(one)
 	c.ReadFrames()
 }
 
 // send sends the commands that wait.
-func (o *subscriber) send() {
-	if o.conn == nil || len(o.unsent) == 0 {
+func (one *subscriber) send() {
+	if one.conn == nil || len(one.unsent) == 0 {
 		return
 	}
-	list := o.unsent
-	o.unsent = nil
-	o.asks = append(o.asks, list...)
+	list := one.unsent
+	one.unsent = nil
+	one.asks = append(one.asks, list...)
 	var raw []byte
 	for _, a := range list {
 		words := make([]string, 1, 1+len(a.channels))
 		if words[0] = verbs[a.kind].off; a.on {
 			words[0] = verbs[a.kind].on
 		}
-		for _, t := range a.channels {
-			words = append(words, t.name)
+		for _, ch := range a.channels {
+			words = append(words, ch.name)
 		}
 		raw = resp.AppendCommand(raw, words...)
 	}
-	if o.conn.Append(raw, nil, 0, 0) != nil { // it ended before it was observed
-		time.AfterFunc(0, func() { o.Closed(nil) })
+	if one.conn.Append(raw, nil, 0, 0) != nil { // it ended before it was observed
+		time.AfterFunc(0, func() { one.Closed(nil) })
 		return
 	}
-	o.conn.Send()
+	one.conn.Send()
 }
 
 // close gives the connection up. No request waits for it.
-func (o *subscriber) close() {
-	o.closed = true
+func (one *subscriber) close() {
+	one.closed = true
 	switch {
-	case o.conn != nil:
-		o.conn.Discard()
-	case o.withdraw != nil:
-		o.withdraw()
+	case one.conn != nil:
+		one.conn.Discard()
+	case one.withdraw != nil:
+		one.withdraw()
 	}
 }
 
 // Push implements stream.Observer. Flush follows: the messages that came in together go out together.
-func (o *subscriber) Push(b []byte, kind resp.Kind) {
-	o.of.session.Enter(func() { o.frame(b, kind) })
+func (one *subscriber) Push(b []byte, kind resp.Kind) {
+	one.of.session.Enter(func() { one.frame(b, kind) })
 }
 
 // frame handles one frame of the server.
-func (o *subscriber) frame(b []byte, kind resp.Kind) {
-	o.holding = 0
-	if o.closed {
+func (one *subscriber) frame(b []byte, kind resp.Kind) {
+	one.holding = 0
+	if one.closed {
 		return
 	}
 	if resp.IsError(b) {
-		o.failed(b)
+		one.failed(b)
 		return
 	}
 	verb, name, source := words(b)
 	k, on, isConfirmation := kindOf(string(verb))
 	if isConfirmation {
-		o.confirmed(channel{k, string(name)}, on)
+		one.confirmed(channel{k, string(name)}, on)
 		return
 	}
 	for k := range kinds {
 		if string(verb) == verbs[k].message {
-			o.of.received(o, channel{k, string(name)}, source, b)
+			one.of.received(one, channel{k, string(name)}, source, b)
 			return
 		}
 	}
 	if kind == resp.Push {
-		o.of.session.Message(b)
+		one.of.session.Message(b)
 	}
 }
 
 // confirmed takes a confirmation. One that was not asked for says that a slot has moved away.
-func (o *subscriber) confirmed(t channel, on bool) {
-	e := o.of
-	if len(o.asks) == 0 || o.asks[0].kind != t.kind || o.asks[0].on != on {
-		if _, known := o.asked[t]; known && !on {
-			delete(o.asked, t)
-			e.without(t, o)
-			e.lost(t, nil, o.at)
+func (one *subscriber) confirmed(ch channel, on bool) {
+	s := one.of
+	if len(one.asks) == 0 || one.asks[0].kind != ch.kind || one.asks[0].on != on {
+		if _, known := one.asked[ch]; known && !on {
+			delete(one.asked, ch)
+			s.without(ch, one)
+			s.lost(ch, nil, one.at)
 		}
 		return
 	}
-	a := &o.asks[0]
+	a := one.asks[0]
 	if a.left--; a.r != nil {
 		a.r.left--
 	}
-	if _, still := o.asked[t]; on && still {
-		o.asked[t] = true
-		e.hears(t, o)
+	if _, still := one.asked[ch]; on && still {
+		one.asked[ch] = true
+		s.hears(ch, one)
 	}
 	if a.left == 0 {
-		o.asks = o.asks[1:]
+		one.asks = one.asks[1:]
 	}
-	e.calm()
-	e.settle()
-	e.send()
+	s.calm()
+	s.settle()
+	s.sendAndClose()
 }
 
 // failed handles an error, which is the answer to the first command.
-func (o *subscriber) failed(words []byte) {
-	if len(o.asks) == 0 {
+func (one *subscriber) failed(words []byte) {
+	if len(one.asks) == 0 {
 		return
 	}
-	a := o.asks[0]
-	o.asks = o.asks[1:]
-	o.drop(a)
-	e := o.of
+	a := one.asks[0]
+	one.asks = one.asks[1:]
+	one.drop(a)
+	s := one.of
 	switch why := topology.ReadRefusal(words); {
 	case !a.on:
-		e.settle()
+		s.settle()
 	case why.Reason != topology.NotRefused:
-		e.cluster.Refused(why.Reason)
-		for _, t := range a.channels {
-			e.lost(t, a.r, o.at)
+		s.cluster.Refused(why.Reason)
+		for _, ch := range a.channels {
+			s.lost(ch, a.r, one.at)
 		}
-	case a.r != nil && a.r == e.request:
-		e.fail(a.r, words)
+	case a.r != nil && a.r == s.request:
+		s.fail(a.r, words)
 	default:
-		e.session.CutOff() // its user has lost the right
+		s.session.CutOff() // its user has lost the right
 	}
-	e.send()
+	s.sendAndClose()
 }
 
 // drop takes a command back that is not answered any more. Its channels are received no more here.
-func (o *subscriber) drop(a ask) {
+func (one *subscriber) drop(a *ask) {
 	if a.r != nil {
 		a.r.left -= a.left
 	}
 	if !a.on {
 		return
 	}
-	for _, t := range a.channels {
-		if !o.asked[t] {
-			delete(o.asked, t)
+	for _, ch := range a.channels {
+		if !one.asked[ch] {
+			delete(one.asked, ch)
 		}
 	}
 }
 
 // refused handles the reason why there is no connection.
-func (o *subscriber) refused(words []byte) {
-	e := o.of
-	o.closed = true
-	delete(e.subscribers, o.at)
-	for _, a := range o.unsent {
-		o.drop(a)
+func (one *subscriber) refused(words []byte) {
+	s := one.of
+	one.closed = true
+	delete(s.subscribers, one.at)
+	for _, a := range one.unsent {
+		one.drop(a)
 	}
-	if e.request != nil && e.request.on {
-		e.fail(e.request, words)
+	if s.request != nil && s.request.on {
+		s.fail(s.request, words)
 	}
-	for _, a := range o.unsent {
-		for _, t := range a.channels {
+	for _, a := range one.unsent {
+		for _, ch := range a.channels {
 			if a.on {
-				e.lost(t, nil, o.at)
+				s.lost(ch, nil, one.at)
 			}
 		}
 	}
-	e.settle()
+	s.settle()
 }
 
 // Holding implements stream.Observer.
-func (o *subscriber) Holding(n int) { o.of.session.Enter(func() { o.holding = n }) }
+func (one *subscriber) Holding(n int) { one.of.session.Enter(func() { one.holding = n }) }
 
 // Flush implements stream.Observer.
-func (o *subscriber) Flush() { o.of.session.Flush() }
+func (one *subscriber) Flush() { one.of.session.Flush() }
 
 // Closed implements stream.Observer.
-func (o *subscriber) Closed(error) { o.of.session.Do(o.gone) }
+func (one *subscriber) Closed(error) { one.of.session.Do(one.gone) }
 
 // gone finds another server for the channels of a connection that has ended.
-func (o *subscriber) gone() {
-	e := o.of
-	if o.closed {
+func (one *subscriber) gone() {
+	s := one.of
+	if one.closed {
 		return
 	}
-	o.closed = true
-	if e.subscribers[o.at] == o {
-		delete(e.subscribers, o.at)
+	one.closed = true
+	if s.subscribers[one.at] == one {
+		delete(s.subscribers, one.at)
 	}
-	refusal := o.conn.Refusal()
-	if o.conn.Rejected() {
-		refusal = nil
-	}
-	rejected := o.conn.Rejected() || refusal != nil && string(refusal) != string(shared.NoUpstream) && !o.conn.Connected()
-	o.conn.Discard()
+	refusal, rejected := one.rejection()
+	one.conn.Discard()
 	var lost []channel
 	waited := map[channel]*request{}
-	for t, confirmed := range o.asked {
+	for ch, confirmed := range one.asked {
 		if confirmed {
-			lost = append(lost, t)
+			lost = append(lost, ch)
 		}
 	}
-	for _, a := range append(o.asks, o.unsent...) {
-		o.drop(a)
+	for _, a := range slices.Concat(one.asks, one.unsent) {
+		one.drop(a)
 		switch {
 		case !a.on:
 		case a.r == nil:
 			lost = append(lost, a.channels...)
 		default:
-			for _, t := range a.channels {
-				waited[t] = a.r
+			for _, ch := range a.channels {
+				waited[ch] = a.r
 			}
 		}
 	}
 	if rejected {
-		if r := e.request; r != nil && r.on && refusal != nil {
-			e.fail(r, refusal)
+		if r := s.request; r != nil && r.on && refusal != nil {
+			s.fail(r, refusal)
 		} else {
-			e.session.CutOff()
+			s.session.CutOff()
 			return
 		}
 	}
-	for t, r := range waited {
-		e.lost(t, r, o.at)
+	for ch, r := range waited {
+		s.lost(ch, r, one.at)
 	}
-	e.inParts(lost, func(part []channel) {
-		for _, t := range part {
-			e.without(t, o)
-			e.lost(t, nil, o.at)
+	s.inParts(lost, func(part []channel) {
+		for _, ch := range part {
+			s.without(ch, one)
+			s.lost(ch, nil, one.at)
 		}
-	}, e.settle)
+	}, s.settle)
+}
+
+// rejection reports whether the server has rejected the connection or its user, and its words; nil: it has none.
+func (one *subscriber) rejection() (words []byte, rejected bool) {
+	if one.conn.Rejected() {
+		return nil, true
+	}
+	words = one.conn.Refusal()
+	return words, words != nil && string(words) != string(shared.NoUpstream) && !one.conn.Connected()
 }
 
 var _ stream.Observer = (*subscriber)(nil)

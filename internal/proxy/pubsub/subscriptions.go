@@ -105,38 +105,38 @@ const patience = 30 * time.Second
 const channelCost = 256
 
 // Open prepares the subscribers of a session.
-func (e *Subscriptions) Open(s Session, c Cluster) { e.session, e.cluster = s, c }
+func (s *Subscriptions) Open(to Session, c Cluster) { s.session, s.cluster = to, c }
 
 // Listening reports whether there is any subscription.
-func (e *Subscriptions) Listening() bool { return len(e.wanted) > 0 }
+func (s *Subscriptions) Listening() bool { return len(s.wanted) > 0 }
 
 // Bytes is the memory that they take.
-func (e *Subscriptions) Bytes() (n int) {
-	n = e.bytes + len(e.wanted)*channelCost
-	if len(e.subscribers) == 0 { // of most sessions, which ask each time that they are used: a range over a map takes longer
+func (s *Subscriptions) Bytes() (n int) {
+	n = s.bytes + len(s.wanted)*channelCost
+	if len(s.subscribers) == 0 { // of most sessions, which ask each time that they are used: a range over a map takes longer
 		return n
 	}
-	for _, one := range e.subscribers {
+	for _, one := range s.subscribers {
 		n += one.holding
 	}
 	return n
 }
 
 // Counts are the numbers of subscriptions that the client knows.
-func (e *Subscriptions) Counts() (channelCount, patternCount, shardCount int64) {
-	return int64(e.told[channels]), int64(e.told[patterns]), int64(e.told[shards])
+func (s *Subscriptions) Counts() (channelCount, patternCount, shardCount int64) {
+	return int64(s.told[channels]), int64(s.told[patterns]), int64(s.told[shards])
 }
 
 // nodes are the servers at which a channel is received. There may be none at present.
-func (e *Subscriptions) nodes(t channel) (all []topology.Node) {
-	v := e.cluster.View()
-	if owner := v.Owner(t.slot()); owner != nil {
+func (s *Subscriptions) nodes(ch channel) (all []topology.Node) {
+	v := s.cluster.View()
+	if owner := v.Owner(ch.slot()); owner != nil {
 		all = append(all, topology.Node(owner.ID))
 	}
-	if len(all) == 0 && t.kind != shards && len(v.Nodes()) > 0 {
+	if len(all) == 0 && ch.kind != shards && len(v.Nodes()) > 0 {
 		all = append(all, topology.Node(v.Nodes()[0].ID))
 	}
-	if len(all) == 0 || !t.everywhere() {
+	if len(all) == 0 || !ch.everywhere() {
 		return all
 	}
 	for _, n := range v.Nodes() {
@@ -149,205 +149,206 @@ func (e *Subscriptions) nodes(t channel) (all []topology.Node) {
 
 // place subscribes to channels where they belong. r is the request that they are part of; nil: the client knows of
 // them.
-func (e *Subscriptions) place(list []channel, r *request) {
-	for _, t := range list {
-		nodes := e.nodes(t)
+func (s *Subscriptions) place(list []channel, r *request) {
+	for _, ch := range list {
+		nodes := s.nodes(ch)
 		if len(nodes) == 0 {
-			e.evict(t, r)
+			s.noteHomeless(ch, r)
 			continue
 		}
 		for _, at := range nodes {
-			if one := e.at(at); !one.knows(t) {
-				one.join(t, r)
+			if one := s.at(at); !one.knows(ch) {
+				one.join(ch, r)
 			}
 		}
 	}
-	e.send()
-	e.rehome(topology.Any)
+	s.sendAndClose()
+	s.rehome(topology.Any)
 }
 
 // at is the subscriber at a server.
-func (e *Subscriptions) at(node topology.Node) *subscriber {
-	one := e.subscribers[node]
+func (s *Subscriptions) at(node topology.Node) *subscriber {
+	one := s.subscribers[node]
 	if one == nil {
-		one = &subscriber{of: e, at: node, asked: map[channel]bool{}}
-		e.subscribers[node] = one
+		one = &subscriber{of: s, at: node, asked: map[channel]bool{}}
+		s.subscribers[node] = one
 		one.open()
 	}
 	return one
 }
 
-// send sends the commands of all subscribers, and closes the ones that have no channels any more.
-func (e *Subscriptions) send() {
-	for node, one := range e.subscribers {
+// sendAndClose sends the commands of all subscribers, closes those that have no channels any more, and ends the watch if
+// nothing is left.
+func (s *Subscriptions) sendAndClose() {
+	for node, one := range s.subscribers {
 		if one.send(); len(one.asked) == 0 && len(one.asks) == 0 {
 			one.close()
-			delete(e.subscribers, node)
+			delete(s.subscribers, node)
 		}
 	}
-	if len(e.wanted) == 0 && e.request == nil && e.stop != nil {
-		e.stop()
-		e.stop = nil
+	if len(s.wanted) == 0 && s.request == nil && s.stop != nil {
+		s.stop()
+		s.stop = nil
 	}
 }
 
-// evict notes that a channel has no server at present.
-func (e *Subscriptions) evict(t channel, r *request) {
-	if before := e.homeless[t]; before != nil {
+// noteHomeless notes that a channel has no server at present.
+func (s *Subscriptions) noteHomeless(ch channel, r *request) {
+	if before := s.homeless[ch]; before != nil {
 		return // the request knows
 	}
-	if e.homeless[t] = r; r != nil {
+	if s.homeless[ch] = r; r != nil {
 		r.left++
 	}
 }
 
 // rehome finds servers for homeless channels when the view has been refreshed. hint should know of the change.
-func (e *Subscriptions) rehome(hint topology.Node) {
+func (s *Subscriptions) rehome(hint topology.Node) {
 	switch {
-	case len(e.homeless) == 0 || e.seeking:
+	case len(s.homeless) == 0 || s.seeking:
 		return
-	case !e.attempts.Refused(patience):
-		e.session.CutOff()
+	case !s.attempts.Refused(patience):
+		s.session.CutOff()
 		return
 	}
-	e.seeking = true
-	e.session.Later(hint, e.attempts.Pause(), func() {
-		e.inParts(slices.Collect(maps.Keys(e.homeless)), e.shelter, func() {
-			e.seeking = false
-			e.rehome(topology.Any)
-			e.settle()
+	s.seeking = true
+	s.session.Later(hint, s.attempts.Pause(), func() {
+		s.inParts(slices.Collect(maps.Keys(s.homeless)), s.shelter, func() {
+			s.seeking = false
+			s.rehome(topology.Any)
+			s.settle()
 		})
 	})
 }
 
 // shelter places those of some channels that are still homeless.
-func (e *Subscriptions) shelter(some []channel) {
+func (s *Subscriptions) shelter(some []channel) {
 	list := map[*request][]channel{}
-	for _, t := range some {
-		r, waits := e.homeless[t]
+	for _, ch := range some {
+		r, waits := s.homeless[ch]
 		if !waits {
 			continue
 		}
-		delete(e.homeless, t)
-		if list[r] = append(list[r], t); r != nil {
+		delete(s.homeless, ch)
+		if list[r] = append(list[r], ch); r != nil {
 			r.left--
 		}
 	}
 	for r, part := range list {
-		e.place(part, r)
+		s.place(part, r)
 	}
 }
 
 // inParts calls f for a list of channels, some at a time, and then done: a client chooses how many there are. Each part
 // is a step of its own. Channels of a later part may have ended before it.
-func (e *Subscriptions) inParts(list []channel, f func(part []channel), done func()) {
+func (s *Subscriptions) inParts(list []channel, f func(part []channel), done func()) {
 	n := min(len(list), maxAsked)
 	if f(list[:n]); n == len(list) {
 		done()
 		return
 	}
-	e.next(func() { e.inParts(list[n:], f, done) })
+	s.next(func() { s.inParts(list[n:], f, done) })
 }
 
 // next calls f in a step of its own: an event loop has other clients, too.
-func (e *Subscriptions) next(f func()) { time.AfterFunc(0, func() { e.session.Do(f) }) }
+func (s *Subscriptions) next(f func()) { time.AfterFunc(0, func() { s.session.Do(f) }) }
 
 // viewChanged moves subscriptions after a change of the view. Requires no locks.
-func (e *Subscriptions) viewChanged() {
-	e.session.Do(func() { e.inParts(slices.Collect(maps.Keys(e.wanted)), e.adjust, func() {}) })
+func (s *Subscriptions) viewChanged() {
+	s.session.Do(func() { s.inParts(slices.Collect(maps.Keys(s.wanted)), s.adjust, func() {}) })
 }
 
 // adjust moves those of some subscriptions that belong elsewhere. The others cost a look.
-func (e *Subscriptions) adjust(some []channel) {
+func (s *Subscriptions) adjust(some []channel) {
 	var list []channel
-	for _, t := range some {
-		if _, waits := e.homeless[t]; waits || e.wanted[t] == nil {
+	for _, ch := range some {
+		if _, waits := s.homeless[ch]; waits || s.wanted[ch] == nil {
 			continue
 		}
-		for _, at := range e.nodes(t) {
-			if one := e.subscribers[at]; one == nil || !one.knows(t) {
-				list = append(list, t)
+		for _, at := range s.nodes(ch) {
+			if one := s.subscribers[at]; one == nil || !one.knows(ch) {
+				list = append(list, ch)
 				break
 			}
 		}
 	}
-	e.place(list, nil)
+	s.place(list, nil)
 }
 
-func (e *Subscriptions) forget(t channel) {
-	delete(e.wanted, t)
-	delete(e.homeless, t)
-	e.bytes -= len(t.name)
+func (s *Subscriptions) forget(ch channel) {
+	delete(s.wanted, ch)
+	delete(s.homeless, ch)
+	s.bytes -= len(ch.name)
 }
 
 // Again has all subscriptions begin anew, on connections of the session's present identity.
-func (e *Subscriptions) Again(proto int) {
-	if e.proto = proto; !e.Listening() {
+func (s *Subscriptions) Again(proto int) {
+	if s.proto = proto; !s.Listening() {
 		return
 	}
 	var list []channel
-	for t, sub := range e.wanted {
+	for ch, sub := range s.wanted {
 		sub.at = nil
-		list = append(list, t)
+		list = append(list, ch)
 	}
-	for _, one := range e.subscribers {
+	for _, one := range s.subscribers {
 		one.close()
 	}
-	clear(e.subscribers)
-	e.inParts(list, e.adjust, func() {})
+	clear(s.subscribers)
+	s.inParts(list, s.adjust, func() {})
 }
 
 // Close ends all subscriptions. The client is told nothing.
-func (e *Subscriptions) Close() {
-	for _, one := range e.subscribers {
+func (s *Subscriptions) Close() {
+	for _, one := range s.subscribers {
 		one.close()
 	}
-	if e.stop != nil {
-		e.stop()
+	if s.stop != nil {
+		s.stop()
 	}
-	e.state = state{}
+	s.state = state{}
 }
 
 // lost notes that a server does not hear a channel any more, and has another one found. r is the request that waits for
 // it; nil: none does.
-func (e *Subscriptions) lost(t channel, r *request, at topology.Node) {
-	if e.wanted[t] == nil {
+func (s *Subscriptions) lost(ch channel, r *request, at topology.Node) {
+	if s.wanted[ch] == nil {
 		return
 	}
-	if r != e.request {
+	if r != s.request {
 		r = nil
 	}
-	e.evict(t, r)
-	e.rehome(at)
+	s.noteHomeless(ch, r)
+	s.rehome(at)
 }
 
 // hears notes that a server has confirmed a channel. The servers at which it does not belong any more are left.
-func (e *Subscriptions) hears(t channel, by *subscriber) {
-	sub := e.wanted[t]
+func (s *Subscriptions) hears(ch channel, by *subscriber) {
+	sub := s.wanted[ch]
 	if sub == nil {
 		return
 	}
-	if sub.at = append(sub.at, by); !sub.told && e.isHome(t, by) {
+	if sub.at = append(sub.at, by); !sub.told && s.isHome(ch, by) {
 		last := len(sub.at) - 1
 		sub.at[0], sub.at[last] = by, sub.at[0]
 	}
-	nodes := e.nodes(t)
+	nodes := s.nodes(ch)
 	for _, one := range slices.Clone(sub.at) {
 		if one != by && !slices.Contains(nodes, one.at) {
-			one.leave(t, nil)
+			one.leave(ch, nil)
 		}
 	}
 }
 
 // isHome reports whether the messages of a channel are sent to the server of a subscriber.
-func (e *Subscriptions) isHome(t channel, by *subscriber) bool {
-	nodes := e.nodes(t)
+func (s *Subscriptions) isHome(ch channel, by *subscriber) bool {
+	nodes := s.nodes(ch)
 	return len(nodes) > 0 && nodes[0] == by.at
 }
 
 // without notes that a subscriber has no subscription to a channel any more.
-func (e *Subscriptions) without(t channel, by *subscriber) {
-	if sub := e.wanted[t]; sub != nil {
+func (s *Subscriptions) without(ch channel, by *subscriber) {
+	if sub := s.wanted[ch]; sub != nil {
 		sub.at = slices.DeleteFunc(sub.at, func(one *subscriber) bool { return one == by })
 	}
 }
@@ -355,33 +356,33 @@ func (e *Subscriptions) without(t channel, by *subscriber) {
 // received passes a message on. Of the servers that hear a channel, the first one tells the messages that all are told.
 // Before the client knows of the subscription that is the server to which the messages are sent: another one may hear
 // late of a message that is older than the subscription.
-func (e *Subscriptions) received(by *subscriber, t channel, source, b []byte) {
-	sub := e.wanted[t]
+func (s *Subscriptions) received(by *subscriber, ch channel, source, b []byte) {
+	sub := s.wanted[ch]
 	if sub == nil || !slices.Contains(sub.at, by) {
 		return
 	}
-	if t.kind != patterns {
-		source = []byte(t.name)
+	if ch.kind != patterns {
+		source = []byte(ch.name)
 	}
-	if (sub.at[0] != by || !sub.told && !e.isHome(t, by)) && !isEvent(source) {
+	if (sub.at[0] != by || !sub.told && !s.isHome(ch, by)) && !isEvent(source) {
 		return
 	}
 	if !sub.told {
-		e.early = append(e.early, message{t, slices.Clone(b)})
-		e.bytes += len(b)
+		s.early = append(s.early, message{ch, slices.Clone(b)})
+		s.bytes += len(b)
 		return
 	}
-	e.session.Message(b)
+	s.session.Message(b)
 }
 
 // calm forgets the attempts if every channel is received where it belongs.
-func (e *Subscriptions) calm() {
-	for _, one := range e.subscribers {
+func (s *Subscriptions) calm() {
+	for _, one := range s.subscribers {
 		if len(one.asks)+len(one.unsent) > 0 {
 			return
 		}
 	}
-	if len(e.homeless) == 0 {
-		e.attempts = topology.Attempts{}
+	if len(s.homeless) == 0 {
+		s.attempts = topology.Attempts{}
 	}
 }
