@@ -9,25 +9,26 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// kind is a kind of subscription.
-type kind uint8
+// Kind is a kind of subscription.
+type Kind uint8
 
+// The kinds of subscriptions.
 const (
-	channels kind = iota
-	patterns
-	shards
+	Channels Kind = iota
+	Patterns
+	Shards
 	kinds
 )
 
 // verbs are the words of Redis about each kind.
 var verbs = [kinds]struct{ on, off, message string }{
-	channels: {"subscribe", "unsubscribe", "message"},
-	patterns: {"psubscribe", "punsubscribe", "pmessage"},
-	shards:   {"ssubscribe", "sunsubscribe", "smessage"},
+	Channels: {"subscribe", "unsubscribe", "message"},
+	Patterns: {"psubscribe", "punsubscribe", "pmessage"},
+	Shards:   {"ssubscribe", "sunsubscribe", "smessage"},
 }
 
-// kindOf is the kind of a verb, in lower case. on: it begins subscriptions.
-func kindOf(verb string) (k kind, on, ok bool) {
+// KindOf is the kind of a verb, in lower case. on: it begins subscriptions.
+func KindOf(verb string) (k Kind, on, ok bool) {
 	for k := range kinds {
 		if v := verbs[k]; verb == v.on || verb == v.off {
 			return k, verb == v.on, true
@@ -38,13 +39,13 @@ func kindOf(verb string) (k kind, on, ok bool) {
 
 // A channel is what one can subscribe to.
 type channel struct {
-	kind kind
+	kind Kind
 	name string
 }
 
 // slot is that of a shard channel. All others belong to the slot of all PUBLISH.
 func (ch channel) slot() int {
-	if ch.kind == shards {
+	if ch.kind == Shards {
 		return hashslot.Of([]byte(ch.name))
 	}
 	return PublishSlot
@@ -59,17 +60,17 @@ var eventPrefixes = [...]string{"__keyspace@", "__keyevent@"}
 
 // everywhere reports whether servers tell messages of the channel to their own subscribers only.
 func (ch channel) everywhere() bool {
-	if ch.kind == shards {
+	if ch.kind == Shards {
 		return false
 	}
 	literal := ch.name
-	if ch.kind == patterns {
+	if ch.kind == Patterns {
 		if i := strings.IndexAny(literal, `*?[\`); i >= 0 {
 			literal = literal[:i]
 		}
 	}
 	for _, p := range eventPrefixes {
-		if strings.HasPrefix(literal, p) || ch.kind == patterns && strings.HasPrefix(p, literal) {
+		if strings.HasPrefix(literal, p) || ch.kind == Patterns && strings.HasPrefix(p, literal) {
 			return true
 		}
 	}
@@ -86,16 +87,34 @@ func isEvent(source []byte) bool {
 	return false
 }
 
-// words are the first three elements of a frame, as far as they are strings. The third one of a message is not looked
-// at, except for that to a pattern, where it is the channel.
-func words(frame []byte) (verb, second, third []byte) {
-	if len(frame) == 0 || frame[0] != '*' && frame[0] != '>' {
+// kindOfMessage is the kind of a verb that begins a message.
+func kindOfMessage(verb string) (k Kind, ok bool) {
+	for k := range kinds {
+		if verb == verbs[k].message {
+			return k, true
+		}
+	}
+	return 0, false
+}
+
+// IsMessage reports whether a frame that begins with that word may come without a request.
+func IsMessage(verb string) bool {
+	_, ok := kindOfMessage(verb)
+	return ok || verb == verbs[Shards].off
+}
+
+// ReadFrame returns the first three elements of a frame, as far as they are strings; the verb is a short one. The third
+// one of a message is not looked at, except for that to a pattern, where it is the channel.
+func ReadFrame(frame []byte) (verb, second, third []byte) {
+	if frame[0] != '*' && frame[0] != '>' {
 		return nil, nil, nil
 	}
-	rest := frame[bytes.IndexByte(frame, '\n')+1:]
-	verb, rest = bulk(rest)
+	verb, rest := bulk(frame[bytes.IndexByte(frame, '\n')+1:])
+	if len(verb) > len("punsubscribe") {
+		return nil, nil, nil
+	}
 	second, rest = bulk(rest)
-	if string(verb) == verbs[patterns].message {
+	if string(verb) == verbs[Patterns].message {
 		third, _ = bulk(rest)
 	}
 	return verb, second, third

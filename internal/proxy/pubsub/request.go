@@ -20,7 +20,7 @@ type message struct {
 type request struct {
 	at    reply.ID
 	verb  string
-	kind  kind
+	kind  Kind
 	on    bool
 	muted bool
 	all   [][]byte    // the names behind the present part
@@ -35,7 +35,7 @@ type request struct {
 // Ask carries out a subscription command, by its name in lower case. No other one is in progress. The reply has a slot
 // at; the session is resumed when it is whole. proto is the session's protocol.
 func (s *Subscriptions) Ask(verb string, names [][]byte, proto int, at reply.ID, muted bool) {
-	k, on, _ := kindOf(verb)
+	k, on, _ := KindOf(verb)
 	r := &request{at: at, verb: verb, kind: k, on: on, muted: muted}
 	switch {
 	case len(names) > 0:
@@ -65,7 +65,7 @@ func copies(names [][]byte) (all [][]byte, size int) {
 }
 
 // names are those of all subscriptions of a kind, and their size.
-func (s *Subscriptions) names(k kind) (all [][]byte, size int) {
+func (s *Subscriptions) names(k Kind) (all [][]byte, size int) {
 	buf := make([]byte, 0, s.bytes)
 	for ch := range s.wanted {
 		if ch.kind == k {
@@ -182,11 +182,11 @@ func (s *Subscriptions) settle() {
 }
 
 // count is the number of subscriptions that Redis tells for a kind.
-func (s *Subscriptions) count(k kind) int {
-	if k == shards {
-		return s.told[shards]
+func (s *Subscriptions) count(k Kind) int {
+	if k == Shards {
+		return s.told[Shards]
 	}
-	return s.told[channels] + s.told[patterns]
+	return s.told[Channels] + s.told[Patterns]
 }
 
 // answer gives the end of the reply to a request.

@@ -25,7 +25,7 @@ type subscriber struct {
 
 // An ask is a command to the server.
 type ask struct {
-	kind     kind
+	kind     Kind
 	on       bool
 	channels []channel
 	left     int      // confirmations still to come
@@ -158,17 +158,14 @@ func (one *subscriber) frame(b []byte, kind resp.Kind) {
 		one.failed(b)
 		return
 	}
-	verb, name, source := words(b)
-	k, on, isConfirmation := kindOf(string(verb))
-	if isConfirmation {
+	verb, name, source := ReadFrame(b)
+	if k, on, ok := KindOf(string(verb)); ok {
 		one.confirmed(channel{k, string(name)}, on)
 		return
 	}
-	for k := range kinds {
-		if string(verb) == verbs[k].message {
-			one.of.received(one, channel{k, string(name)}, source, b)
-			return
-		}
+	if k, ok := kindOfMessage(string(verb)); ok {
+		one.of.received(one, channel{k, string(name)}, source, b)
+		return
 	}
 	if kind == resp.Push {
 		one.of.session.Message(b)

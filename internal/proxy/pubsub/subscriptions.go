@@ -124,7 +124,7 @@ func (s *Subscriptions) Bytes() (n int) {
 
 // Counts are the numbers of subscriptions that the client knows.
 func (s *Subscriptions) Counts() (channelCount, patternCount, shardCount int64) {
-	return int64(s.told[channels]), int64(s.told[patterns]), int64(s.told[shards])
+	return int64(s.told[Channels]), int64(s.told[Patterns]), int64(s.told[Shards])
 }
 
 // nodes are the servers at which a channel is received. There may be none at present.
@@ -133,7 +133,7 @@ func (s *Subscriptions) nodes(ch channel) (all []topology.Node) {
 	if owner := v.Owner(ch.slot()); owner != nil {
 		all = append(all, topology.Node(owner.ID))
 	}
-	if len(all) == 0 && ch.kind != shards && len(v.Nodes()) > 0 {
+	if len(all) == 0 && ch.kind != Shards && len(v.Nodes()) > 0 {
 		all = append(all, topology.Node(v.Nodes()[0].ID))
 	}
 	if len(all) == 0 || !ch.everywhere() {
@@ -361,7 +361,7 @@ func (s *Subscriptions) received(by *subscriber, ch channel, source, b []byte) {
 	if sub == nil || !slices.Contains(sub.at, by) {
 		return
 	}
-	if ch.kind != patterns {
+	if ch.kind != Patterns {
 		source = []byte(ch.name)
 	}
 	if (sub.at[0] != by || !sub.told && !s.isHome(ch, by)) && !isEvent(source) {

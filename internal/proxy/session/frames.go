@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -99,7 +100,7 @@ func (s *Session) readReplies() {
 // frame handles one whole frame in pub/sub mode.
 func (s *Session) frame(b []byte, kind resp.Kind) {
 	pin := s.pin
-	verb, count := ReadPubSubFrame(b)
+	verb, count := readFrame(b)
 	at, h, due := s.out.Slots.First(pin.conn)
 	f, _ := h.(*frames)
 	switch {
@@ -107,7 +108,7 @@ func (s *Session) frame(b []byte, kind resp.Kind) {
 		f.confirm(verb, count)
 		s.out.put(at, b, false)
 		s.Answered(at, f.done())
-	case kind == resp.Push, pin.subscribed() && isMessage(verb), !due:
+	case kind == resp.Push, pin.subscribed() && pubsub.IsMessage(verb), !due:
 		pin.confirm(verb, count) // Redis ends subscriptions by itself when a slot moves away
 		s.out.message(b)
 		if s.out.Slots.Due() == 0 {

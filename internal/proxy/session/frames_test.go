@@ -22,7 +22,7 @@ func (c *client) Resume()                          {}
 
 // take hands a frame to the handler, as a session does. It returns the number of commands that are answered.
 func take(f *frames, c *client, frame string) int {
-	if verb, count := ReadPubSubFrame([]byte(frame)); f.awaits(verb) {
+	if verb, count := readFrame([]byte(frame)); f.awaits(verb) {
 		f.confirm(verb, count)
 		c.Put(0, []byte(frame), false)
 		return f.done()

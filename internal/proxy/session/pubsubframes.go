@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 
+	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -95,11 +96,11 @@ func (f *frames) executed(b []byte) (seen []byte) {
 	}
 	elems, _ := resp.Elements(b)
 	for _, elem := range elems {
-		verb, count := ReadPubSubFrame(elem)
+		verb, count := readFrame(elem)
 		switch {
 		case f.awaits(verb):
 			f.confirm(verb, count)
-		case elem[0] == '>', f.subs.subscribed() && isMessage(verb):
+		case elem[0] == '>', f.subs.subscribed() && pubsub.IsMessage(verb):
 			f.subs.confirm(verb, count)
 		default:
 			if elem = f.reply(elem); f.muted {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strconv"
 
+	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -20,36 +21,27 @@ func (p *subscriptions) subscribed() bool { return p.Channels+p.Patterns+p.Shard
 
 // countOf is the number of subscriptions of the kind that a verb ends.
 func (p *subscriptions) countOf(verb string) int64 {
-	switch verb {
-	case "unsubscribe":
-		return p.Channels
-	case "punsubscribe":
+	switch k, _, _ := pubsub.KindOf(verb); k {
+	case pubsub.Patterns:
 		return p.Patterns
-	case "sunsubscribe":
+	case pubsub.Shards:
 		return p.Shards
+	default:
+		return p.Channels
 	}
-	return 0
 }
 
 // confirm takes the number in a confirmation: channels and patterns together, or shard channels.
 func (p *subscriptions) confirm(verb string, n int64) {
-	switch verb {
-	case "subscribe", "unsubscribe":
+	switch k, _, ok := pubsub.KindOf(verb); {
+	case !ok:
+	case k == pubsub.Channels:
 		p.Channels = n - p.Patterns
-	case "psubscribe", "punsubscribe":
+	case k == pubsub.Patterns:
 		p.Patterns = n - p.Channels
-	case "ssubscribe", "sunsubscribe":
+	default:
 		p.Shards = n
 	}
-}
-
-// isMessage reports whether a frame that begins with that word may come without a request.
-func isMessage(verb string) bool {
-	switch verb {
-	case "message", "pmessage", "smessage", "sunsubscribe":
-		return true
-	}
-	return false
 }
 
 // subscriberRefusal is the reply to a command that a subscriber may not send in RESP2.
@@ -67,23 +59,12 @@ func pong(text [][]byte) []byte {
 	return resp.AppendCommand(nil, []byte("pong"), word)
 }
 
-// ReadPubSubFrame reads the first element of an array or push if it is a short string, and its last element if that is
-// an integer.
-func ReadPubSubFrame(b []byte) (kind string, last int64) {
-	if b[0] != '*' && b[0] != '>' {
+// readFrame reads the verb of a frame, and its last element if that is an integer.
+func readFrame(b []byte) (verb string, last int64) {
+	first, _, _ := pubsub.ReadFrame(b)
+	if first == nil {
 		return "", 0
 	}
-	i := bytes.IndexByte(b, '\n') + 1
-	if i >= len(b) || b[i] != '$' {
-		return "", 0
-	}
-	start := i + bytes.IndexByte(b[i:], '\n') + 1
-	n, err := strconv.Atoi(string(b[i+1 : max(i+1, start-2)]))
-	if err != nil || n < 0 || n > len("punsubscribe") || start+n > len(b) {
-		return "", 0
-	}
-	if colon := bytes.LastIndexByte(b, ':'); colon > start {
-		last, _ = strconv.ParseInt(string(bytes.TrimRight(b[colon+1:], "\r\n")), 10, 64)
-	}
-	return string(b[start : start+n]), last
+	last, _ = strconv.ParseInt(string(bytes.TrimRight(b[bytes.LastIndexByte(b, ':')+1:], "\r\n")), 10, 64)
+	return string(first), last
 }

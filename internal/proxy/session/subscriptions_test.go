@@ -20,7 +20,7 @@ func TestFramesAreReadByTheirFirstWordAndLastNumber(t *testing.T) {
 		">2\r\n$10\r\ninvalidate\r\n*1\r\n$3\r\n:1\r\r\n":       {"invalidate", 0},
 		">4\r\n$8\r\npmessage\r\n$1\r\na\r\n$1\r\nb\r\n:12\r\n": {"pmessage", 12},
 	} {
-		if verb, n := ReadPubSubFrame([]byte(frame)); verb != want.verb || n != want.n && verb != "message" && verb != "invalidate" {
+		if verb, n := readFrame([]byte(frame)); verb != want.verb || n != want.n && verb != "message" && verb != "invalidate" {
 			t.Errorf("%q: %s, %d, want %s, %d", frame, verb, n, want.verb, want.n)
 		}
 	}
