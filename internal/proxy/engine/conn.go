@@ -72,7 +72,7 @@ func (c *conn) read(first []byte) error {
 		return err
 	}
 	if c.in == nil {
-		return c.readWhole()
+		return c.readWrapped()
 	}
 	for {
 		alive, more := true, true
@@ -92,8 +92,8 @@ func (c *conn) read(first []byte) error {
 	}
 }
 
-// readWhole reads a connection that is more than a socket.
-func (c *conn) readWhole() error {
+// readWrapped reads a connection that wraps its socket: TLS.
+func (c *conn) readWrapped() error {
 	buf, _ := readBuffers.Get().(*[]byte)
 	defer readBuffers.Put(buf)
 	for {
@@ -166,7 +166,7 @@ func (c *conn) Left() bool { return netio.Left(c.nc) }
 // writes the rest, so a client that does not read never holds up its lane. A client that reads as fast as it is written
 // to does not, either.
 func (c *conn) Flush() {
-	left := turn
+	left := turnBytes
 	b, last := c.next(nil)
 	for b != nil {
 		n := 0

@@ -177,6 +177,6 @@ func plain(nc net.Conn) bool {
 	return false
 }
 
-// turn is the number of bytes of output that are written for one client before the next client's turn. Otherwise a
+// turnBytes is the number of bytes of output that are written for one client before the next client's turn. Otherwise a
 // client that reads as fast as it is written to would occupy an event loop, or the reader of a lane.
-const turn = 512 << 10
+const turnBytes = 512 << 10

@@ -35,215 +35,215 @@ type epollClient struct {
 
 // begin adds the client to epoll, settles what others have asked for since it was opened, and handles the bytes that it
 // has already sent.
-func (r *epollClient) begin(first []byte) {
-	r.events, r.most = watchInput, readSize
-	if err := r.loop.enter(r.fd, r, r.events); err != nil {
-		r.close()
+func (c *epollClient) begin(first []byte) {
+	c.events, c.most = watchInput, readSize
+	if err := c.loop.enter(c.fd, c, c.events); err != nil {
+		c.close()
 		return
 	}
-	r.settle()
-	if !r.shut {
-		r.feed(first)
+	c.settle()
+	if !c.shut {
+		c.feed(first)
 	}
 }
 
 // ready implements socket.
-func (r *epollClient) ready(events uint32) {
+func (c *epollClient) ready(events uint32) {
 	switch {
 	case events&unix.EPOLLIN != 0:
-		r.read()
+		c.read()
 	case events&(unix.EPOLLHUP|unix.EPOLLERR) != 0:
-		r.ended(events)
+		c.ended(events)
 	case events&unix.EPOLLRDHUP != 0:
-		if !r.sess.Leaving() {
-			r.close()
+		if !c.sess.Leaving() {
+			c.close()
 			return
 		}
 		// The client is not being read. The bytes before its end are still to come.
-		r.watch(r.events &^ watchHangup)
+		c.watch(c.events &^ watchHangup)
 	}
-	if events&unix.EPOLLOUT != 0 && !r.shut {
-		r.write()
+	if events&unix.EPOLLOUT != 0 && !c.shut {
+		c.write()
 	}
 }
 
-func (r *epollClient) read() {
-	n, err := netio.ReadFD(r.fd, r.loop.buf[:r.most])
-	if n == r.most { // there is more. It is read in larger pieces while the session takes all of it
-		r.most = min(2*r.most, len(r.loop.buf))
+func (c *epollClient) read() {
+	n, err := netio.ReadFD(c.fd, c.loop.buf[:c.most])
+	if n == c.most { // there is more. It is read in larger pieces while the session takes all of it
+		c.most = min(2*c.most, len(c.loop.buf))
 	}
 	switch {
 	case n > 0:
-		r.feed(r.loop.buf[:n])
+		c.feed(c.loop.buf[:n])
 	case err == nil:
-		r.ended(unix.EPOLLRDHUP)
+		c.ended(unix.EPOLLRDHUP)
 	case !again(err):
-		r.close()
+		c.close()
 	}
 }
 
-func (r *epollClient) feed(b []byte) {
-	if alive, more := r.sess.Feed(b); !alive {
-		r.close()
+func (c *epollClient) feed(b []byte) {
+	if alive, more := c.sess.Feed(b); !alive {
+		c.close()
 	} else if !more {
-		r.most = readSize
-		r.watch(r.events &^ unix.EPOLLIN)
+		c.most = readSize
+		c.watch(c.events &^ unix.EPOLLIN)
 	}
 }
 
 // ended handles the end of the client's input.
-func (r *epollClient) ended(events uint32) {
-	if events&(unix.EPOLLHUP|unix.EPOLLERR) == 0 && r.sess.EOF() {
-		r.watch(r.events &^ watchInput) // epoll would announce its end again and again
-		r.Flush()
+func (c *epollClient) ended(events uint32) {
+	if events&(unix.EPOLLHUP|unix.EPOLLERR) == 0 && c.sess.EOF() {
+		c.watch(c.events &^ watchInput) // epoll would announce its end again and again
+		c.Flush()
 		return
 	}
-	r.close()
+	c.close()
 }
 
-func (r *epollClient) watch(events uint32) {
-	if r.shut || r.events == events {
+func (c *epollClient) watch(events uint32) {
+	if c.shut || c.events == events {
 		return
 	}
-	r.events = events
-	if err := r.loop.watch(r.fd, events, unix.EPOLL_CTL_MOD); err != nil {
-		r.close()
+	c.events = events
+	if err := c.loop.watch(c.fd, events, unix.EPOLL_CTL_MOD); err != nil {
+		c.close()
 	}
 }
 
 // settle does what other goroutines have asked for, and writes the output.
-func (r *epollClient) settle() {
-	r.loop.mu.Lock()
-	hungup, resumed := r.hungup, r.resumed
-	r.queued, r.resumed = false, false
-	r.loop.mu.Unlock()
-	if r.shut {
+func (c *epollClient) settle() {
+	c.loop.mu.Lock()
+	hungup, resumed := c.hungup, c.resumed
+	c.queued, c.resumed = false, false
+	c.loop.mu.Unlock()
+	if c.shut {
 		return
 	}
 	if hungup {
-		r.close()
+		c.close()
 		return
 	}
 	if resumed {
-		r.watch(r.events | watchInput)
+		c.watch(c.events | watchInput)
 	}
-	if r.events&unix.EPOLLOUT == 0 {
-		r.write()
+	if c.events&unix.EPOLLOUT == 0 {
+		c.write()
 	}
 }
 
 // write writes output until there is no more, the socket is full or the turn is over.
-func (r *epollClient) write() {
-	if r.out == nil && !r.take(r.sess.NextWrite(nil)) {
+func (c *epollClient) write() {
+	if c.out == nil && !c.next(c.sess.NextWrite(nil)) {
 		return
 	}
-	for left := turn; !r.shut; {
+	for left := turnBytes; !c.shut; {
 		if left <= 0 {
-			r.writeLater()
+			c.writeLater()
 			return
 		}
-		n, err := netio.WriteFD(r.fd, r.out[r.off:min(r.off+left, len(r.out))])
+		n, err := netio.WriteFD(c.fd, c.out[c.off:min(c.off+left, len(c.out))])
 		if n > 0 {
-			r.off += n
+			c.off += n
 			left -= n
 		}
 		switch {
-		case r.off == len(r.out):
-			if !r.take(r.sess.NextWrite(r.out)) {
+		case c.off == len(c.out):
+			if !c.next(c.sess.NextWrite(c.out)) {
 				return
 			}
 		case err == nil:
 		case again(err):
-			r.watch(r.events | unix.EPOLLOUT)
+			c.watch(c.events | unix.EPOLLOUT)
 			return
 		default:
-			r.close()
+			c.close()
 		}
 	}
 }
 
-// take makes b the output that is being written. false: there is none.
-func (r *epollClient) take(b []byte, last bool) bool {
-	r.out, r.off = b, 0
+// next makes b the output that is being written. false: there is none, and after the last one the connection ends.
+func (c *epollClient) next(b []byte, last bool) bool {
+	c.out, c.off = b, 0
 	switch {
 	case b != nil:
 		if last {
-			netio.CorkFD(r.fd)
+			netio.CorkFD(c.fd)
 		}
 		return true
 	case last:
-		_ = unix.Shutdown(r.fd, unix.SHUT_WR) // the output is on its way even if input has not been read
-		r.close()
+		_ = unix.Shutdown(c.fd, unix.SHUT_WR) // the output is on its way even if input has not been read
+		c.close()
 	default:
-		r.watch(r.events &^ unix.EPOLLOUT)
+		c.watch(c.events &^ unix.EPOLLOUT)
 	}
 	return false
 }
 
 // writeLater schedules write for the next round.
-func (r *epollClient) writeLater() {
-	if r.events&unix.EPOLLOUT == 0 { // else epoll sees to that
-		r.Flush()
+func (c *epollClient) writeLater() {
+	if c.events&unix.EPOLLOUT == 0 { // else epoll sees to that
+		c.Flush()
 	}
 }
 
 // close ends the connection. It runs on eventLoop.run's goroutine.
-func (r *epollClient) close() {
-	if r.shut {
+func (c *epollClient) close() {
+	if c.shut {
 		return
 	}
-	r.shut = true
-	r.sess.Hungup()
-	if r.out != nil {
-		r.sess.EndWrite(r.out)
-		r.out = nil
+	c.shut = true
+	c.sess.Hungup()
+	if c.out != nil {
+		c.sess.EndWrite(c.out)
+		c.out = nil
 	}
-	r.loop.leave(r.fd)
-	r.closed(r)
+	c.loop.leave(c.fd)
+	c.closed(c)
 }
 
 // markLocked schedules settle.
-func (r *epollClient) markLocked() {
-	if !r.queued {
-		r.queued = true
-		r.loop.dirty = append(r.loop.dirty, r)
-		r.loop.interruptLocked()
+func (c *epollClient) markLocked() {
+	if !c.queued {
+		c.queued = true
+		c.loop.dirty = append(c.loop.dirty, c)
+		c.loop.interruptLocked()
 	}
 }
 
 // Flush implements Client.
-func (r *epollClient) Flush() {
-	r.loop.mu.Lock()
-	r.markLocked()
-	r.loop.mu.Unlock()
+func (c *epollClient) Flush() {
+	c.loop.mu.Lock()
+	c.markLocked()
+	c.loop.mu.Unlock()
 }
 
 // Hangup implements Client.
-func (r *epollClient) Hangup() {
-	r.loop.mu.Lock()
-	r.hungup = true
-	r.markLocked()
-	r.loop.mu.Unlock()
+func (c *epollClient) Hangup() {
+	c.loop.mu.Lock()
+	c.hungup = true
+	c.markLocked()
+	c.loop.mu.Unlock()
 }
 
 // Resume implements Client.
-func (r *epollClient) Resume() {
-	r.loop.mu.Lock()
-	r.resumed = true
-	r.markLocked()
-	r.loop.mu.Unlock()
+func (c *epollClient) Resume() {
+	c.loop.mu.Lock()
+	c.resumed = true
+	c.markLocked()
+	c.loop.mu.Unlock()
 }
 
 // Yield implements Client.
-func (r *epollClient) Yield() { r.loop.yields.Store(true) }
+func (c *epollClient) Yield() { c.loop.yields.Store(true) }
 
 // Driver implements Client: the loop moves its clients' lanes too.
-func (r *epollClient) Driver() upstream.Driver { return r.loop }
+func (c *epollClient) Driver() upstream.Driver { return c.loop }
 
 // Unread implements Client. The socket is open while the session has not ended.
-func (r *epollClient) Unread() bool { return netio.UnreadFD(r.fd) }
+func (c *epollClient) Unread() bool { return netio.UnreadFD(c.fd) }
 
 // Left implements Client. The socket is open while the session has not ended.
-func (r *epollClient) Left() bool { return netio.LeftFD(r.fd) }
+func (c *epollClient) Left() bool { return netio.LeftFD(c.fd) }
 
 var _ Client = (*epollClient)(nil)

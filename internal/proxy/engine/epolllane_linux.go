@@ -29,24 +29,24 @@ type epollLane struct {
 }
 
 // Wake implements upstream.Mover.
-func (w *epollLane) Wake() {
-	w.loop.mu.Lock()
-	defer w.loop.mu.Unlock()
-	if !w.queued {
-		w.queued = true
-		w.loop.rung = append(w.loop.rung, w)
-		w.loop.interruptLocked()
+func (l *epollLane) Wake() {
+	l.loop.mu.Lock()
+	defer l.loop.mu.Unlock()
+	if !l.queued {
+		l.queued = true
+		l.loop.rung = append(l.loop.rung, l)
+		l.loop.interruptLocked()
 	}
 }
 
 // Drive implements upstream.Mover.
-func (w *epollLane) Drive(nc net.Conn, stop <-chan struct{}) error {
+func (l *epollLane) Drive(nc net.Conn, stop <-chan struct{}) error {
 	fd, err := takeover(nc)
 	if err != nil {
 		return err
 	}
 	ended := make(chan error, 1)
-	if !w.loop.post(func() { w.begin(fd, ended) }) {
+	if !l.loop.post(func() { l.begin(fd, ended) }) {
 		return errors.Join(net.ErrClosed, unix.Close(fd))
 	}
 	select {
@@ -54,99 +54,99 @@ func (w *epollLane) Drive(nc net.Conn, stop <-chan struct{}) error {
 		return err
 	case <-stop:
 	}
-	if w.loop.post(func() { w.end(net.ErrClosed) }) {
+	if l.loop.post(func() { l.end(net.ErrClosed) }) {
 		return <-ended
 	}
 	return net.ErrClosed
 }
 
-func (w *epollLane) begin(fd int, ended chan<- error) {
-	w.fd, w.ended, w.blocked = fd, ended, false
-	if err := w.loop.enter(fd, w, unix.EPOLLIN); err != nil {
-		w.end(err)
+func (l *epollLane) begin(fd int, ended chan<- error) {
+	l.fd, l.ended, l.blocked = fd, ended, false
+	if err := l.loop.enter(fd, l, unix.EPOLLIN); err != nil {
+		l.end(err)
 		return
 	}
-	w.wire.Open()
+	l.wire.Open()
 }
 
 // end closes the connection and reports its end.
-func (w *epollLane) end(err error) {
-	if w.fd < 0 {
+func (l *epollLane) end(err error) {
+	if l.fd < 0 {
 		return
 	}
 	// The kernel drops the bytes that it has not delivered: a request that was given up must not reach Redis after its
 	// repetition on another connection.
-	_ = unix.SetsockoptLinger(w.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}) // unix sockets have no such thing
-	w.loop.leave(w.fd)
-	if w.out != nil && w.off == 0 {
-		w.wire.Unwritten(w.out)
+	_ = unix.SetsockoptLinger(l.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}) // unix sockets have no such thing
+	l.loop.leave(l.fd)
+	if l.out != nil && l.off == 0 {
+		l.wire.Unwritten(l.out)
 	}
-	w.fd, w.out = -1, nil
-	w.ended <- err
+	l.fd, l.out = -1, nil
+	l.ended <- err
 }
 
 // ready implements socket.
-func (w *epollLane) ready(events uint32) {
+func (l *epollLane) ready(events uint32) {
 	if events&unix.EPOLLOUT != 0 {
-		w.blocked = false
-		if err := w.loop.watch(w.fd, unix.EPOLLIN, unix.EPOLL_CTL_MOD); err != nil {
-			w.end(err)
+		l.blocked = false
+		if err := l.loop.watch(l.fd, unix.EPOLLIN, unix.EPOLL_CTL_MOD); err != nil {
+			l.end(err)
 			return
 		}
-		w.flush()
+		l.flush()
 	}
-	if w.fd < 0 || events&^unix.EPOLLOUT == 0 {
+	if l.fd < 0 || events&^unix.EPOLLOUT == 0 {
 		return
 	}
-	n, err := netio.ReadFD(w.fd, w.loop.buf)
+	n, err := netio.ReadFD(l.fd, l.loop.buf)
 	switch {
 	case n > 0:
-		if err := w.wire.Feed(w.loop.buf[:n]); err != nil {
-			w.end(err)
+		if err := l.wire.Feed(l.loop.buf[:n]); err != nil {
+			l.end(err)
 		}
 	case err == nil:
-		w.end(io.EOF)
+		l.end(io.EOF)
 	case !again(err):
-		w.end(err)
+		l.end(err)
 	}
 }
 
 // write is called once in each round in which requests have come.
-func (w *epollLane) write() {
-	w.loop.mu.Lock()
-	w.queued = false
-	w.loop.mu.Unlock()
-	if w.fd >= 0 && !w.blocked {
-		w.flush()
+func (l *epollLane) write() {
+	l.loop.mu.Lock()
+	l.queued = false
+	l.loop.mu.Unlock()
+	if l.fd >= 0 && !l.blocked {
+		l.flush()
 	}
 }
 
 // flush writes requests until there are no more or the socket is full.
-func (w *epollLane) flush() {
+func (l *epollLane) flush() {
 	for {
-		if w.out == nil {
-			if w.out = w.wire.Take(w.spare); w.out == nil {
+		if l.out == nil {
+			if l.out = l.wire.Take(l.spare); l.out == nil {
 				return
 			}
-			w.spare, w.off = nil, 0
+			l.spare, l.off = nil, 0
 		}
-		n, err := netio.WriteFD(w.fd, w.out[w.off:])
+		n, err := netio.WriteFD(l.fd, l.out[l.off:])
 		if n > 0 {
-			w.off += n
+			l.off += n
 		}
 		switch {
-		case w.off == len(w.out):
-			w.spare = buffers.Empty(w.out)
-			w.out = nil
+		case l.off == len(l.out):
+			l.spare = buffers.Empty(l.out)
+			l.out = nil
 		case err == nil:
 		case again(err):
-			w.blocked = true
-			if err := w.loop.watch(w.fd, unix.EPOLLIN|unix.EPOLLOUT, unix.EPOLL_CTL_MOD); err != nil {
-				w.end(err)
+			l.blocked = true
+			if err := l.loop.watch(l.fd, unix.EPOLLIN|unix.EPOLLOUT, unix.EPOLL_CTL_MOD); err != nil {
+				l.end(err)
 			}
 			return
 		default:
-			w.end(err)
+			l.end(err)
 			return
 		}
 	}

@@ -153,11 +153,11 @@ func (l *eventLoop) settle() bool {
 	for _, job := range jobs {
 		job()
 	}
-	for _, w := range rung {
-		w.write()
+	for _, lane := range rung {
+		lane.write()
 	}
-	for _, r := range dirty {
-		r.settle()
+	for _, client := range dirty {
+		client.settle()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -277,12 +277,12 @@ func (l *eventLoop) adopt(a Arrival) error {
 	if err != nil {
 		return err
 	}
-	r := &epollClient{loop: l, fd: fd, closed: a.Closed, queued: true} // begin settles it for the first time
-	r.sess = a.Open(r, fd)
-	if err := a.Opened(r); err != nil {
+	c := &epollClient{loop: l, fd: fd, closed: a.Closed, queued: true} // begin settles it for the first time
+	c.sess = a.Open(c, fd)
+	if err := a.Opened(c); err != nil {
 		return errors.Join(err, unix.Close(fd))
 	}
-	if !l.post(func() { r.begin(a.Read) }) {
+	if !l.post(func() { c.begin(a.Read) }) {
 		return errors.Join(net.ErrClosed, unix.Close(fd))
 	}
 	return nil

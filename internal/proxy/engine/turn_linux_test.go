@@ -26,7 +26,7 @@ func (f *flood) NextWrite(done []byte) ([]byte, bool) {
 	return f.chunk, false
 }
 
-// flooded connects a client that reads whatever comes, and returns the other end. It takes more than turn at once.
+// flooded connects a client that reads whatever comes, and returns the other end. It takes more than turnBytes at once.
 func flooded(t *testing.T) *net.TCPConn {
 	t.Helper()
 	own, client := redistest.TCPConns(t)
@@ -53,16 +53,16 @@ func TestLoopWritesInTurns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &flood{chunk: make([]byte, turn/4)}
+	f := &flood{chunk: make([]byte, turnBytes/4)}
 	r := &epollClient{loop: l, fd: fd, sess: f, closed: func(Client) {}}
 	if err := l.enter(fd, r, 0); err != nil {
 		t.Fatal(err)
 	}
 	defer r.close()
-	for deadline := time.Now().Add(10 * time.Second); f.written < 4*turn; {
+	for deadline := time.Now().Add(10 * time.Second); f.written < 4*turnBytes; {
 		before := f.written
 		r.write()
-		if n := f.written - before; n > turn {
+		if n := f.written - before; n > turnBytes {
 			t.Fatalf("%d bytes in one turn", n)
 		}
 		if time.Now().After(deadline) {
