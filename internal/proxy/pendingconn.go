@@ -14,8 +14,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// pendingConn is a client connection until its first command. redcon reads from it, and never sees a byte that the
-// guard has not checked: exactly one whole command, in array form. Then the session takes over.
+// pendingConn is a client connection until its first command. redcon reads from it, and gets a placeholder when the first
+// command has come. Then the session takes over, and gets all bytes of the client.
 //
 // The client's own goroutine reads the bytes before the first command: the PROXY header and the TLS handshake. So a
 // slow client delays no other client. To redcon's accept loop a pendingConn is its bare socket.
@@ -26,10 +26,8 @@ type pendingConn struct {
 	guard    *resp.Guard
 	clients.Origin
 	stream net.Conn // the socket, or TLS on it; nil until open
-	buf    []byte   // read from the client and not yet given to redcon
-	first  []byte   // the rest of the first command for redcon
-	given  bool     // the first command has been found
-	early  bool     // redcon gets a placeholder for a first command that is not whole; buf has all bytes read so far
+	buf    []byte   // read from the client, without the empty commands in front
+	whole  bool     // buf has the first command
 
 	detached bool // the session has taken over
 
@@ -48,7 +46,7 @@ func (srv *Server) newPendingConn(nc net.Conn, end *endpoint) *pendingConn {
 	return a
 }
 
-// Read gives redcon the first command.
+// Read gives redcon the placeholder.
 func (a *pendingConn) Read(p []byte) (int, error) {
 	if a.stream == nil {
 		if err := a.open(); err != nil {
@@ -56,18 +54,20 @@ func (a *pendingConn) Read(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	for !a.given {
-		if err := a.findFirst(); err != nil {
+	for {
+		if found, err := a.findFirst(); err != nil {
+			return 0, err
+		} else if found {
+			return copy(p, placeholder), nil
+		}
+		if err := a.readMore(); err != nil {
 			return 0, err
 		}
 	}
-	if len(a.first) == 0 {
-		return 0, errors.New("read beyond the first command")
-	}
-	n := copy(p, a.first)
-	a.first = a.first[n:]
-	return n, nil
 }
+
+// placeholder is the command that redcon parses.
+var placeholder = resp.AppendCommand(nil, "PING")
 
 // open reads the bytes before the protocol. Its time limit covers writing as well, because a client may not read our
 // half of a handshake.
@@ -135,35 +135,33 @@ func (a *pendingConn) failed(err error) {
 	a.server.shared.NoHandshake(a.Addr, err)
 }
 
-// findFirst looks for a whole command in the bytes read so far, and reads more if there is none.
-func (a *pendingConn) findFirst() error {
+// findFirst looks for a whole command in the bytes read so far. A long one need not be held whole: the session can send
+// it on as it comes.
+func (a *pendingConn) findFirst() (found bool, err error) {
 	if !a.end.tls && isClientHello(a.buf) {
 		a.server.shared.NoHandshake(a.Addr, errClientTLS)
-		return errClientTLS
+		return false, errClientTLS
 	}
 	for len(a.buf) > 0 {
 		f, n, err := a.guard.Next(a.buf)
-		if err != nil {
+		switch {
+		case err != nil:
 			a.server.shared.Counters.ProtocolErrors.Add(1)
 			_, werr := a.stream.Write(resp.AppendError(nil, resp.Err, err.Error()))
-			return errors.Join(err, werr)
-		}
-		line := n > 0 && len(f.Raw) > 0 && a.buf[0] != '*'
-		if n == 0 || line && resp.Exceeds(resp.Split(f.Raw, nil)) {
-			if n > 0 || len(a.buf) >= handOver {
-				// It need not be held whole: the session can send it on as it comes. A long line passes to the session
-				// unchanged: as an array it might be refused.
-				a.first, a.given, a.early = placeholder, true, true
-				return nil
-			}
-			break
+			return false, errors.Join(err, werr)
+		case len(f.Raw) > 0:
+			a.whole = true
+			return true, nil
+		case n == 0:
+			return len(a.buf) >= handOver, nil
 		}
 		a.buf = a.buf[n:]
-		if len(f.Raw) > 0 {
-			a.first, a.given = f.Raw, true
-			return nil
-		}
 	}
+	return false, nil
+}
+
+// readMore reads from the client.
+func (a *pendingConn) readMore() error {
 	chunk, _ := chunks.Get().(*[handOver]byte)
 	n, err := a.stream.Read(chunk[:])
 	a.buf = append(a.buf, chunk[:n]...)
@@ -184,9 +182,6 @@ const handOver = 16 << 10
 // chunks are buffers for such reads. A new one for each client would be most of the memory that a connection takes, and
 // a seventh of its processor time.
 var chunks = sync.Pool{New: func() any { return new([handOver]byte) }}
-
-// placeholder is the command that redcon parses in its place.
-var placeholder = resp.AppendCommand(nil, "PING")
 
 // Describe is visible: a client that has not sent a command yet.
 func (a *pendingConn) Describe() (clients.Info, bool) {

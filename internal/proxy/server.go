@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -218,7 +217,7 @@ func (srv *Server) gone(rc redcon.Conn, _ error) {
 }
 
 // handle is called by redcon with a client's first command. From here on the connection is the session's.
-func (srv *Server) handle(rc redcon.Conn, cmd redcon.Command) {
+func (srv *Server) handle(rc redcon.Conn, _ redcon.Command) {
 	a, ok := rc.NetConn().(*pendingConn)
 	if !ok {
 		panic("BUG: a connection without a guard")
@@ -228,15 +227,7 @@ func (srv *Server) handle(rc redcon.Conn, cmd redcon.Command) {
 	if err := a.SetReadDeadline(time.Time{}); err != nil {
 		srv.opts.Logger.Debug("client connection ended", zap.Error(err))
 	}
-	first := cmd.Raw
-	var by time.Time // when the first command must be whole
-	if a.early {
-		first = nil
-		if limit := srv.live.Load().Limits.FirstCommand; limit > 0 {
-			by = a.Since.Add(limit)
-		}
-	}
-	if err := srv.serve(a, by, first); err != nil {
+	if err := srv.serve(a); err != nil {
 		if !errors.Is(err, errStopped) {
 			srv.opts.Logger.Warn("client closed: its socket could not be taken over", zap.Error(err))
 		}
@@ -246,11 +237,11 @@ func (srv *Server) handle(rc redcon.Conn, cmd redcon.Command) {
 	}
 }
 
-// serve gives a client to the engine. Its first command must be whole by that time; zero: at any time.
-func (srv *Server) serve(a *pendingConn, by time.Time, first []byte) error {
+// serve gives a client to the engine.
+func (srv *Server) serve(a *pendingConn) error {
 	var s *session.Session
 	return srv.engine.Adopt(engine.Arrival{
-		Conn: a.stream, Addr: a.Addr, Read: append(slices.Clip(first), a.buf...),
+		Conn: a.stream, Addr: a.Addr, Read: a.buf,
 		Open: func(c engine.Client, fd int) engine.Session {
 			s = session.New(a.Origin, srv.shared, c)
 			if fd != 0 {
@@ -262,7 +253,9 @@ func (srv *Server) serve(a *pendingConn, by time.Time, first []byte) error {
 			if !srv.enlist(c, s) {
 				return errStopped
 			}
-			s.ExpectFirst(by)
+			if limit := srv.live.Load().Limits.FirstCommand; limit > 0 && !a.whole {
+				s.ExpectFirst(a.Since.Add(limit))
+			}
 			return nil
 		},
 		Closed: srv.forget,

@@ -36,11 +36,8 @@ func New(from clients.Origin, e *shared.Proxy, h engine.Client) *Session {
 	return s
 }
 
-// ExpectFirst closes the client if its first command is not whole at a time; zero: never.
+// ExpectFirst closes the client if its first command is not whole at a time.
 func (s *Session) ExpectFirst(by time.Time) {
-	if by.IsZero() {
-		return
-	}
 	time.AfterFunc(time.Until(by), func() {
 		s.mu.Lock()
 		defer s.exit()

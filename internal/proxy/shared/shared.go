@@ -89,10 +89,10 @@ type Proxy struct {
 	Entries *logging.Repeats // the log for entries that clients can cause at will
 
 	Clients   clients.Directory // all connected clients
-	Clock     atomic.Int64                       // milliseconds since started, as far as idle times need it
-	Inquiries engine.Group                       // goroutines of Aside
-	Turns     admission.Turns                    // of those that compute
-	LongNames admission.Turns                    // of lock commands with long names
+	Clock     atomic.Int64      // milliseconds since started, as far as idle times need it
+	Inquiries engine.Group      // goroutines of Aside
+	Turns     admission.Turns   // of those that compute
+	LongNames admission.Turns   // of lock commands with long names
 }
 
 // Policies is the policy table for the commands that Redis has now.
