@@ -7,8 +7,8 @@ import "github.com/lockproxy/lockproxy/internal/resp"
 // more than 16 KiB. The client's own are held to that as they are read. Others become so large here: a line, which
 // Redis does not limit in this way, is made an array, and a lock command a script with keys and arguments.
 
-// Modest returns n commands in a form that Redis does not close the lane for.
-func Modest(raw []byte, n int) []byte {
+// Restricted returns n commands in a form that Redis does not close the lane for.
+func Restricted(raw []byte, n int) []byte {
 	if n != 1 {
 		return raw // as the client has sent them
 	}

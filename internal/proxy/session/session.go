@@ -351,7 +351,7 @@ func (s *Session) advance() {
 func (s *Session) forward(row *command.Row, raw []byte, h reply.Handler, n int) {
 	conn := s.conn(row)
 	if s.pin == nil && s.guard.Restricted() {
-		raw = command.Modest(raw, n)
+		raw = command.Restricted(raw, n)
 	}
 	at := s.out.Slots.Add(conn, h, n)
 	if h != nil {
