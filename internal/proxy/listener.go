@@ -68,7 +68,8 @@ func (l *guardedListener) Accept() (net.Conn, error) {
 			<-l.server.over
 			return nil, net.ErrClosed
 		}
-		l.server.shared.Entries.Write(zap.WarnLevel, "accepting a client failed", "", zap.Error(err), logging.Seconds("retry_in", delay))
+		l.server.shared.Entries.Write(zap.WarnLevel, "accepting a client failed", "",
+			zap.Error(err), logging.Seconds("retry_in", delay))
 		select {
 		case <-time.After(delay):
 			delay = min(2*delay, last)

@@ -14,8 +14,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// pendingConn is a client connection until its first command. redcon reads from it, and gets a placeholder when the first
-// command has come. Then the session takes over, and gets all bytes of the client.
+// pendingConn is a client connection until its first command. redcon reads from it, and gets a placeholder when the
+// first command has come. Then the session takes over, and gets all bytes of the client.
 //
 // The client's own goroutine reads the bytes before the first command: the PROXY header and the TLS handshake. So a
 // slow client delays no other client. To redcon's accept loop a pendingConn is its bare socket.

@@ -184,7 +184,8 @@ func (srv *Server) Run(ctx context.Context) error {
 	srv.engine.Stop()
 	srv.hurry()
 	srv.shared.Entries.Flush()
-	srv.opts.Logger.Info("stopped", zap.Int("clients_cut", cut), zap.Int("locks_left", held), zap.Strings("locks", lockNames(locks)))
+	srv.opts.Logger.Info("stopped",
+		zap.Int("clients_cut", cut), zap.Int("locks_left", held), zap.Strings("locks", lockNames(locks)))
 	return err
 }
 

@@ -48,7 +48,9 @@ var ErrUnknownIdentity = lockcmds.ErrUnknown
 
 // ForceUnlock ends a lock for an operator. fence names the grant that is meant; 0: one without a fence. false: the lock
 // is free, or another grant holds it.
-func (srv *Server) ForceUnlock(ctx context.Context, user string, db int, key string, fence int64, operator string) (bool, error) {
+func (srv *Server) ForceUnlock(
+	ctx context.Context, user string, db int, key string, fence int64, operator string,
+) (bool, error) {
 	return srv.shared.Locks.Force(ctx, user, db, key, fence, operator)
 }
 

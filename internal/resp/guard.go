@@ -68,7 +68,10 @@ func NewGuard(limits Limits) *Guard {
 	if limits.MaxInline == 0 {
 		limits.MaxInline = 64 << 10
 	}
-	return &Guard{limits: limits, plain: int(min(limits.MaxBulk, restrictedBulk)), plainArgs: min(limits.MaxArgs, restrictedArgs), bulk: -1}
+	return &Guard{
+		limits: limits, bulk: -1,
+		plain: int(min(limits.MaxBulk, restrictedBulk)), plainArgs: min(limits.MaxArgs, restrictedArgs),
+	}
 }
 
 // LimitBulk has headers read from now on held to another limit of Redis's, at least 16 KiB, if it is smaller than the
@@ -97,8 +100,8 @@ func (g *Guard) Restricted() bool { return g.restricted }
 //
 // n > 0: f is that command and took buf[:n]. f.Raw aliases buf; that of an inline command is the Guard's memory, valid
 // until the next call. n == 0 and no error: the command is incomplete; call again with the same start and more bytes,
-// and the search resumes where it stopped. An error has Redis's text without the leading "ERR", and stays. Redis answers
-// with it, and closes the connection.
+// and the search resumes where it stopped. An error has Redis's text without the leading "ERR", and stays: Redis answers
+// it, and closes the connection.
 //
 // Next writes to buf[:n]: where Redis skips the bytes of a line end unseen, it puts the "\r\n" that belongs there.
 func (g *Guard) Next(buf []byte) (f Frame, n int, err error) {

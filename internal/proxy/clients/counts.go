@@ -20,7 +20,7 @@ func Counted(args [][]byte) bool {
 // Counts is the proxy's part of the numbers in that section.
 type Counts struct {
 	Clients int // of the proxy, connected
-	Waiting int // clients of the proxy that wait and that Redis does not count as blocked: for locks, or behind other commands on a lane
+	Waiting int // for locks, or behind other commands on a lane: Redis does not count them as blocked
 }
 
 // Edit puts the proxy's clients into the section Clients of a reply to INFO. All other bytes stay. Redis counts the

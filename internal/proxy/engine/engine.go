@@ -87,7 +87,7 @@ type Client interface {
 type Arrival struct {
 	Conn net.Conn // what the protocol travels on
 	Addr string   // of the client, for the log
-	Read []byte   // the bytes read from it: the session gets them at once, so it knows whether the client has waited for a reply
+	Read []byte   // the bytes read from it: the session gets them at once, and knows whether the client waits for a reply
 
 	// Open makes the session of the client. fd is its file descriptor if that is another one now, else 0. No other
 	// goroutine knows the session, or c, before Opened.

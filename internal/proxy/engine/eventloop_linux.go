@@ -80,7 +80,10 @@ func newEventLoop() (*eventLoop, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("eventfd: %w", err), unix.Close(epfd))
 	}
-	l := &eventLoop{epfd: epfd, evfd: evfd, done: make(chan struct{}), buf: make([]byte, loopReadSize), events: make([]unix.EpollEvent, eventsPerWait)}
+	l := &eventLoop{
+		epfd: epfd, evfd: evfd, done: make(chan struct{}),
+		buf: make([]byte, loopReadSize), events: make([]unix.EpollEvent, eventsPerWait),
+	}
 	if err := l.watch(evfd, unix.EPOLLIN, unix.EPOLL_CTL_ADD); err != nil {
 		return nil, errors.Join(err, unix.Close(evfd), unix.Close(epfd))
 	}

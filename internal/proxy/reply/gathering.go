@@ -16,7 +16,9 @@ type Gathering struct {
 
 // Gather begins a command of n parts. The joined reply has a slot at. join may be called without the session's lock.
 func Gather(s Session, at ID, muted bool, n int, join func(replies [][]byte) []byte) *Gathering {
-	return &Gathering{session: s, at: at, muted: muted, join: join, parts: make([]part, n), replies: make([][]byte, n), left: n}
+	return &Gathering{
+		session: s, at: at, muted: muted, join: join, parts: make([]part, n), replies: make([][]byte, n), left: n,
+	}
 }
 
 // Edit has f change the joined reply.

@@ -123,7 +123,7 @@ type Guarded struct {
 	Slot    int     // of the command: a refusal of another slot is none
 	Read    func(reply []byte) topology.Refusal
 	Refused func(at ID, why topology.Refusal) bool // false: the command has been refused for too long
-	Unsent  func() bool                            // the command could not be sent; false: the client is told; nil: it always is
+	Unsent  func() bool                            // it could not be sent; false: the client is told; nil: always
 
 	begun  bool
 	failed []byte // the reply so far, if it is an error

@@ -26,7 +26,8 @@ var everywhere = map[string]atAll{
 	"flushall": acts(first), "flushdb": acts(first),
 	"save": acts(first), "bgsave": acts(first), "bgrewriteaof": acts(first),
 
-	"script load": acts(first), "script flush": acts(first), "script exists": asks(elementwise(both)), "script kill": {join: anyOf},
+	"script load": acts(first), "script flush": acts(first), "script exists": asks(elementwise(both)),
+	"script kill":   {join: anyOf},
 	"function load": acts(first), "function delete": acts(first), "function flush": acts(first),
 	"function restore": acts(first), "function kill": {join: anyOf},
 

@@ -12,7 +12,9 @@ import (
 // info is the first server's text, with the counts and the keys of all servers that can be reached. Client libraries
 // ask for it before they use a connection, whichever servers they need then.
 func info(all [][]byte) []byte {
-	replies := slices.DeleteFunc(slices.Clone(all), func(r []byte) bool { return bytes.HasPrefix(r, []byte("-NOUPSTREAM ")) })
+	replies := slices.DeleteFunc(slices.Clone(all), func(r []byte) bool {
+		return bytes.HasPrefix(r, []byte("-NOUPSTREAM "))
+	})
 	if len(replies) == 0 {
 		return all[0]
 	}
@@ -75,18 +77,18 @@ func withKeyspace(reply []byte, n [3]int) []byte {
 }
 
 // summed are the fields of INFO that count what happens at each server. The others are those of the first server.
-var summed = map[string]bool{
-	"blocked_clients": true, "tracking_clients": true, "pubsub_clients": true, "watching_clients": true,
-	"clients_in_timeout_table": true, "total_blocking_keys": true, "total_blocking_keys_on_nokey": true, "total_watched_keys": true,
-	"rdb_changes_since_last_save": true,
-	"total_connections_received":  true, "total_commands_processed": true, "instantaneous_ops_per_sec": true, "total_net_input_bytes": true,
-	"total_net_output_bytes": true, "rejected_connections": true, "expired_keys": true, "evicted_keys": true, "evicted_clients": true,
-	"keyspace_hits": true, "keyspace_misses": true, "pubsubshard_channels": true, "total_error_replies": true, "unexpected_error_replies": true,
-	"total_reads_processed": true, "total_writes_processed": true, "lazyfreed_objects": true, "total_forks": true,
-	"acl_access_denied_auth": true, "acl_access_denied_cmd": true, "acl_access_denied_key": true, "acl_access_denied_channel": true,
+var summed = []string{
+	"blocked_clients", "tracking_clients", "pubsub_clients", "watching_clients", "clients_in_timeout_table",
+	"total_blocking_keys", "total_blocking_keys_on_nokey", "total_watched_keys", "rdb_changes_since_last_save",
+	"total_connections_received", "total_commands_processed", "instantaneous_ops_per_sec", "total_net_input_bytes",
+	"total_net_output_bytes", "rejected_connections", "expired_keys", "evicted_keys", "evicted_clients",
+	"keyspace_hits", "keyspace_misses", "pubsubshard_channels", "total_error_replies", "unexpected_error_replies",
+	"total_reads_processed", "total_writes_processed", "lazyfreed_objects", "total_forks", "acl_access_denied_auth",
+	"acl_access_denied_cmd", "acl_access_denied_key", "acl_access_denied_channel",
 }
 
-// statistics have a line for each command or error that a server has seen, name:key=number,key=number, behind a heading.
+// statistics have a line for each command or error that a server has seen, name:key=number,key=number, behind a
+// heading.
 var statistics = []struct{ prefix, heading string }{{"cmdstat_", "# Commandstats"}, {"errorstat_", "# Errorstats"}}
 
 // headingOf is the heading of a statistic; empty: that name is of none.
@@ -132,7 +134,7 @@ func (t *totals) add(text []byte) {
 				t.names[heading] = append(t.names[heading], string(name))
 			}
 			one.add(value)
-		case summed[string(name)]:
+		case slices.Contains(summed, string(name)):
 			n, _ := strconv.ParseInt(string(value), 10, 64)
 			t.counts[string(name)] += n
 		}
@@ -147,7 +149,7 @@ func (t *totals) edit(text []byte) []byte {
 		switch {
 		case found && headingOf(name) != "":
 			continue
-		case found && summed[string(name)]:
+		case found && slices.Contains(summed, string(name)):
 			out = strconv.AppendInt(append(append(out, name...), ':'), t.counts[string(name)], 10)
 		default:
 			out = append(out, line...)

@@ -21,7 +21,8 @@ var splits = map[string]struct {
 	join   Join // nil: by the positions of the keys
 }{
 	"mget": {step: 1}, "exists": {step: 1, join: sum}, "touch": {step: 1, join: sum},
-	"del": {step: 1, writes: true, join: sum}, "unlink": {step: 1, writes: true, join: sum}, "mset": {step: 2, writes: true, join: first},
+	"del": {step: 1, writes: true, join: sum}, "unlink": {step: 1, writes: true, join: sum},
+	"mset": {step: 2, writes: true, join: first},
 }
 
 // Divides reports whether Split may divide the command of that name, in lower case.

@@ -22,7 +22,8 @@ func NewEntries(log *zap.Logger) *logging.Repeats {
 
 // closed logs a client that is closed because it has reached a limit.
 func (e *Proxy) closed(limit, client string, fields ...zap.Field) {
-	e.Entries.Write(logging.Audit, "limit reached: client closed", limit, append([]zap.Field{zap.String("limit", limit), zap.String("client", client)}, fields...)...)
+	fields = append([]zap.Field{zap.String("limit", limit), zap.String("client", client)}, fields...)
+	e.Entries.Write(logging.Audit, "limit reached: client closed", limit, fields...)
 }
 
 // TooManyClients counts and logs a client that is refused.
@@ -78,7 +79,8 @@ func (e *Proxy) SlowCommand(client string, n int) {
 // most.
 func (e *Proxy) MemoryLimit(client string, n int) {
 	e.Counters.MemoryLimit.Add(1)
-	e.closed("max-memory", client, zap.Int("bytes", n), zap.Int64("all", e.Budget.Used()), zap.Int64("max_memory", e.Budget.Limit()))
+	e.closed("max-memory", client,
+		zap.Int("bytes", n), zap.Int64("all", e.Budget.Used()), zap.Int64("max_memory", e.Budget.Limit()))
 }
 
 // WaitRefused counts a client that may not wait for a lock, and logs it if that is for a limit.

@@ -17,10 +17,12 @@ var NoUpstream = resp.AppendError(nil, resp.NoUpstream, "upstream is not reachab
 var CrossSlot = []byte("-CROSSSLOT Keys in request don't hash to the same slot\r\n")
 
 // NoLaneFree is the reply when the session's identity cannot have a lane.
-var NoLaneFree = resp.AppendError(nil, resp.Overloaded, "no connection to share is free for this identity (max-lanes), nothing was sent")
+var NoLaneFree = resp.AppendError(nil, resp.Overloaded,
+	"no connection to share is free for this identity (max-lanes), nothing was sent")
 
 // NoMemory is the reply to a lock command with a long name that does not fit beside the memory of other clients.
-var NoMemory = resp.AppendError(nil, resp.Overloaded, "no memory is left for a lock with a name of this length (max-memory), nothing was sent")
+var NoMemory = resp.AppendError(nil, resp.Overloaded,
+	"no memory is left for a lock with a name of this length (max-memory), nothing was sent")
 
 // NoEngineFree is the reply when the session's identity cannot have a lock engine.
 var NoEngineFree = resp.AppendError(nil, resp.Overloaded, lockcmds.ErrFull.Error()+" (max-lanes), nothing was sent")
@@ -31,7 +33,8 @@ var ErrLogins = errors.New("no upstream connection is free for logins")
 // Refuse counts and logs that a client has reached a limit, and returns the reply.
 func (e *Proxy) Refuse(words []byte, limit, client string) []byte {
 	e.Counters.Overloaded.Add(1)
-	e.Entries.Write(logging.Audit, "limit reached: command refused", limit, zap.String("limit", limit), zap.String("client", client))
+	e.Entries.Write(logging.Audit, "limit reached: command refused", limit,
+		zap.String("limit", limit), zap.String("client", client))
 	return words
 }
 

@@ -107,7 +107,8 @@ func (e *Proxy) Policies() *command.Table {
 
 // Panicked notes a panic on behalf of a client.
 func (e *Proxy) Panicked(client string, r any) {
-	e.Settings.Logger.Error("BUG: panic in a session", zap.String("client", client), zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
+	e.Settings.Logger.Error("BUG: panic in a session",
+		zap.String("client", client), zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
 	e.Counters.Panics.Add(1)
 }
 
