@@ -28,7 +28,7 @@ func OriginOf(nc net.Conn, id uint64) Origin {
 	}
 	if sc, ok := nc.(syscall.Conn); ok {
 		if raw, err := sc.SyscallConn(); err == nil {
-			_ = raw.Control(func(fd uintptr) { o.FD = int(fd) }) // it fails for a closed connection, whose number nobody needs
+			_ = raw.Control(func(fd uintptr) { o.FD = int(fd) }) // it fails for a closed connection, which needs no number
 		}
 	}
 	return o
