@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -155,10 +156,14 @@ func TestTheViewOfTheGreatestEpochIsTaken(t *testing.T) {
 	}
 	b.owner.Store(b) // it knows of a failover
 	r, view, _ := startRefresher(t, a, b, c)
-	await(r)
-	if v := view.View(); v.Epoch != 6 || v.Owner(0).ID != b.addr {
-		t.Errorf("epoch %d, slot 0 at %s", v.Epoch, v.Owner(0).ID)
+	shows := func(epoch uint64, owner *node) func() bool {
+		return func() bool { // a node on a busy machine may answer too late for one question
+			await(r)
+			v := view.View()
+			return v.Epoch == epoch && v.Owner(0).ID == owner.addr
+		}
 	}
+	redistest.Eventually(t, 10*time.Second, "the view of b", shows(6, b))
 	b.stop() // the others do not know yet, and b does not answer any more
 	for range 3 {
 		await(r)
@@ -168,11 +173,9 @@ func TestTheViewOfTheGreatestEpochIsTaken(t *testing.T) {
 	}
 	a.epoch.Store(7)
 	a.owner.Store(c)
-	for range 3 {
-		await(r)
-	}
-	if v := view.View(); v.Epoch != 7 || v.Owner(0).ID != c.addr || a.failed.Load() {
-		t.Errorf("epoch %d, slot 0 at %s, failed: %v", v.Epoch, v.Owner(0).ID, a.failed.Load())
+	redistest.Eventually(t, 10*time.Second, "the view of a", shows(7, c))
+	if a.failed.Load() {
+		t.Error("a question that was answered counts as failed")
 	}
 }
 

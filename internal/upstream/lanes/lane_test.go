@@ -129,6 +129,8 @@ func TestPausesBetweenAttempts(t *testing.T) {
 		w := start(t, 4, s)
 		l := w.lane(in(0), "")
 		w.Leave(l)
+		synctest.Wait()
+		w.entries.TakeAll() // the first attempt may have failed before
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		rested := s.attempts()
