@@ -98,7 +98,8 @@ func (e *Engine) startAcquire(a *askedAcquire, began, now time.Time, home *Engin
 	}
 	e.mu.Lock()
 	w.claim = e.claimLocked(s, cmd)
-	if cmd.Owner == "" && e.opts.Reentry.Refuses() && (w.claim.Reenters() || e.holdsLocked(w.claim.key)) { // an upgrade looks like another task
+	if cmd.Owner == "" && e.opts.Reentry.Refuses() &&
+		(w.claim.Reenters() || e.holdsLocked(w.claim.key)) { // an upgrade looks like another task
 		e.mu.Unlock()
 		e.opts.Reentry.Note(w.session().Client, cmd.Key, true)
 		s.Reply(noReentryReply(cmd.Verb, s.Proto))
@@ -119,7 +120,8 @@ func (e *Engine) startAcquire(a *askedAcquire, began, now time.Time, home *Engin
 	}
 	w.sent = callRequest{Session: w.conn(), For: w}
 	w.session().asks = w
-	joins := s.NothingPending && home == e && w.Wait != 0 && !w.NamedOwner && e.table.MayJoin(cmd.Key, w.Fair) && !e.holdsLocked(w.claim.key)
+	joins := s.NothingPending && home == e && w.Wait != 0 && !w.NamedOwner &&
+		e.table.MayJoin(cmd.Key, w.Fair) && !e.holdsLocked(w.claim.key)
 	if w.Wait != 0 && !joins { // one that joins must ask, if it turns out to be the first after all
 		w.mark = e.table.Mark(&w.Waiter, cmd.Key)
 	}
@@ -143,7 +145,8 @@ func (w *waiter) send(now time.Time) {
 	w.e.calls.SendAt(now, w.question().Call, &w.sent)
 }
 
-// Answered is the outcome of the first attempt, or of one by an acquire that may not wait any longer. Requires the session lock, or that the session has ended.
+// Answered is the outcome of the first attempt, or of one by an acquire that may not wait any longer. Requires the session
+// lock, or that the session has ended.
 func (w *waiter) Answered(o callOutcome) []byte {
 	a, err := decoded(o.Reply, o.Err, script.DecodeAcquired)
 	switch {

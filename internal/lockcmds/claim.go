@@ -23,7 +23,9 @@ type claim struct {
 	fence   int64        // of the grant that it deepens; 0: none
 	holds   int64        // of the session afterwards, if it is that grant and none of them is lost meanwhile
 
-	earlier      *watchedHold  // that the session has a part in before the acquire; nil: none. The table forgets the part when the session ends
+	// earlier is the hold that the session has a part in before the acquire; nil: none. The table forgets the part when the
+	// session ends.
+	earlier      *watchedHold
 	earlierGrace time.Duration // GRACE of that part; negative: none
 }
 
@@ -254,7 +256,8 @@ func (c *claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
 			r.Lease = e.nextLease(h)
 		}
 	}
-	if c.s.ended && c.Reenters() && !c.earlier.IsLost() && (fence == 0 || fence == c.fence) { // the table does not know its part any more
+	// The table does not know the part of a session that has ended.
+	if c.s.ended && c.Reenters() && !c.earlier.IsLost() && (fence == 0 || fence == c.fence) {
 		switch {
 		case h == nil && c.earlierGrace < 0:
 			part.Holds, r.Until = c.holds-1, c.earlier.lease.Deadline()

@@ -27,18 +27,26 @@ import (
 // startForce executes FORCEUNLOCK. It is not repeated: a copy could end a later grant.
 func (e *Engine) startForce(s contract.Caller, cmd grammar.Command) {
 	call := script.Force{Key: cmd.Key, Owner: cmd.Owner, Fence: script.AnyGrant}.Call
-	e.calls.Send(call(), &callRequest{Session: s.Session, For: plainCommand{Call: call, Unsafe: true, Reply: func(o callOutcome) []byte {
+	reply := func(o callOutcome) []byte {
 		all, err := decoded(o.Reply, o.Err, script.DecodeForced)
 		if err != nil {
 			return failureReply(err)
 		}
 		for _, a := range all {
-			e.opts.Logger.Log(logging.Audit, "lock ended by FORCEUNLOCK", logging.Text("key", cmd.Key), logging.Text("owner", a.Owner), zap.Int64("fence", a.Fence),
-				zap.String("client", s.Info.Addr), logging.Text("client_name", s.Info.Name), zap.String("user", cmp.Or(e.opts.User, "default")))
+			e.audit("lock ended by FORCEUNLOCK", cmd.Key, a, zap.String("client", s.Info.Addr), logging.Text("client_name", s.Info.Name))
 			e.forced(cmd.Key, a)
 		}
 		return redcon.AppendInt(nil, int64(min(1, len(all))))
-	}}})
+	}
+	e.calls.Send(call(), &callRequest{Session: s.Session, For: plainCommand{Call: call, Unsafe: true, Reply: reply}})
+}
+
+// audit logs the end of a grant by force.
+func (e *Engine) audit(what, key string, ended script.Forced, by ...zap.Field) {
+	e.opts.Logger.Log(logging.Audit, what, append([]zap.Field{
+		logging.Text("key", key), logging.Text("owner", ended.Owner), zap.Int64("fence", ended.Fence),
+		zap.String("user", cmp.Or(e.opts.User, "default")),
+	}, by...)...)
 }
 
 // Force ends a lock for an operator, as FORCEUNLOCK does, if it is still held by the grant with that fence; 0: by one
@@ -46,8 +54,7 @@ func (e *Engine) startForce(s contract.Caller, cmd grammar.Command) {
 func (e *Engine) Force(ctx context.Context, key string, fence int64, operator string) (ended bool, err error) {
 	all, err := runFor(ctx, e.client, script.Force{Key: key, Fence: fence}.Call(), script.DecodeForced)
 	for _, a := range all {
-		e.opts.Logger.Log(logging.Audit, "lock ended by an operator", logging.Text("key", key), logging.Text("owner", a.Owner), zap.Int64("fence", a.Fence),
-			zap.String("operator", operator), zap.String("user", cmp.Or(e.opts.User, "default")))
+		e.audit("lock ended by an operator", key, a, zap.String("operator", operator))
 		e.forced(key, a)
 	}
 	return len(all) > 0, err
@@ -86,7 +93,8 @@ func (e *Engine) Forced(key string, ended script.Forced) {
 // not at that moment. Only one that has the hold still takes notice.
 func (e *Engine) tellAgain(lock string, ended script.Forced) {
 	e.calls.After(tellAgainAfter, jobs.Loss, func() {
-		if err := e.client.Node(lock).Publish(e.life, []redislink.Message{{Channel: script.ForcedChannel, Text: ended.Message(lock)}}); err != nil {
+		m := redislink.Message{Channel: script.ForcedChannel, Text: ended.Message(lock)}
+		if err := e.client.Node(lock).Publish(e.life, []redislink.Message{m}); err != nil {
 			e.opts.Logger.Debug("the end of a grant was not told", zap.Error(err))
 		}
 	})

@@ -50,7 +50,8 @@ func (e *Engine) ownerOf(s *contract.Caller, cmd *grammar.Command) (owner string
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	session, own := e.beginLocked(s, cmd)
-	if h := e.table.Meant(&session.Session, own, cmd.Fence); h != nil && h.Fence == cmd.Fence || session.Losses.Fence(own) == cmd.Fence {
+	h := e.table.Meant(&session.Session, own, cmd.Fence)
+	if h != nil && h.Fence == cmd.Fence || session.Losses.Fence(own) == cmd.Fence {
 		return "", true
 	}
 	if h := e.table.HoldByFence(cmd.Key, cmd.Fence); h != nil {

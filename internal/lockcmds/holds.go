@@ -32,7 +32,7 @@ import (
 
 // clientSession is the record of one session.
 type clientSession struct {
-	table.Session // Name is "<UUID>:<token>"; Name, Losses and Held are immutable, Engine.mu guards the rest
+	table.Session // Name is "<UUID>:<token>"; Name, Losses and Memory are immutable, Engine.mu guards the rest
 
 	ID   uint64           // immutable
 	Conn contract.Session // immutable
@@ -122,7 +122,7 @@ func (e *Engine) beginLocked(s *contract.Caller, cmd *grammar.Command) (*clientS
 	c := e.sessions[s.ID]
 	if c == nil {
 		c = &clientSession{ID: s.ID, Conn: s.Session}
-		c.Name, c.Losses, c.Tag, c.Held = script.Default(e.opts.UUID, s.Token), s.Losses, c, s.Held
+		c.Name, c.Losses, c.Tag, c.Memory = script.Default(e.opts.UUID, s.Token), s.Losses, c, s.Memory
 		e.sessions[s.ID] = c
 	}
 	c.Client, c.Proto = reentrant{ClientInfo: s.Info, Library: s.Library}, s.Proto
@@ -169,7 +169,8 @@ func (e *Engine) endedLocked(h *watchedHold, end table.End) {
 		return
 	}
 	e.told.Ended(observe.Ending{
-		At: now, Kind: observe.Hold, Key: h.Lock, Mode: kindOf(h.Key).Mode(), By: observe.Party{Owner: h.Owner, Addr: end.Client.Addr, Name: end.Client.Name},
+		At: now, Kind: observe.Hold, Key: h.Lock, Mode: kindOf(h.Key).Mode(),
+		By:   observe.Party{Owner: h.Owner, Addr: end.Client.Addr, Name: end.Client.Name},
 		Took: held, Outcome: outcome, Reason: h.Reason(), Fence: h.Fence, Sync: h.Sync,
 	})
 }

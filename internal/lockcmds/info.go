@@ -36,7 +36,7 @@ func (e *Engine) startInfo(s contract.Caller, cmd grammar.Command) {
 				Owner: first.Owner, Holds: first.Holds, TTL: a.PTTL, Fence: first.Fence, Mode: a.Mode,
 				Waiters: local, Fair: int(a.FairWaiters), Client: first.Client,
 			},
-			Held: script.HeldFor(first.Fence, a.Now), Limit: a.Limit,
+			HeldFor: script.HeldFor(first.Fence, a.Now), Limit: a.Limit,
 		}
 		if a.Mode != script.ModeExclusive || len(holders) > 1 {
 			i.Holders = holders

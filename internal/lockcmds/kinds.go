@@ -53,7 +53,8 @@ func (exclusive) Ask(a asking, w *table.Waiter) question {
 	first, stays, enqueue := w.First()
 	switch {
 	case w.Fair:
-		return question{script.Fair{Acquire: a.Acquire, Place: w.Place, Wait: a.FairWait, Enqueue: a.Waits}.Call(), script.DecodeAcquired}
+		fair := script.Fair{Acquire: a.Acquire, Place: w.Place, Wait: a.FairWait, Enqueue: a.Waits}
+		return question{fair.Call(), script.DecodeAcquired}
 	case first:
 		crowd := script.Crowd{Acquire: a.Acquire, Wait: a.FairWait, Crowd: a.Crowd, Stays: stays, Enqueue: enqueue}
 		return question{crowd.Call(), script.DecodeCrowd}
@@ -181,7 +182,9 @@ func answerOf(a script.Acquired, lease time.Duration, err error) table.Answer {
 	if a.Deadlock {
 		return table.Answer{Status: table.Refused, Err: errSecondUpgrade}
 	}
-	answer := table.Answer{TTL: a.PTTL, More: a.More, Form: a.Form, Placed: a.Placed, Place: table.Place(a.Place), Upgrades: a.Upgrades}
+	answer := table.Answer{
+		TTL: a.PTTL, More: a.More, Form: a.Form, Placed: a.Placed, Place: table.Place(a.Place), Upgrades: a.Upgrades,
+	}
 	if a.Granted {
 		answer.Status, answer.TTL = table.Held, lease
 	}

@@ -150,7 +150,8 @@ func firstByKey(found []Hold, most int) []Hold {
 		giveWay(steps)
 		steps++
 		x, y := &found[a], &found[b]
-		return cmp.Or(cmp.Compare(x.Key, y.Key), cmp.Compare(x.Owner, y.Owner), cmp.Compare(x.Mode, y.Mode), cmp.Compare(x.Fence, y.Fence))
+		return cmp.Or(cmp.Compare(x.Key, y.Key), cmp.Compare(x.Owner, y.Owner),
+			cmp.Compare(x.Mode, y.Mode), cmp.Compare(x.Fence, y.Fence))
 	})
 	if most == 0 {
 		most = len(found)
@@ -182,7 +183,7 @@ func listReply(proto int, now int64, found []Hold) []byte {
 	}
 	out := redcon.AppendArray(make([]byte, 0, size), len(found))
 	for n, h := range found {
-		out = appendLockInfo(out, proto, lockInfo{Hold: h, Held: script.HeldFor(h.Fence, now)})
+		out = appendLockInfo(out, proto, lockInfo{Hold: h, HeldFor: script.HeldFor(h.Fence, now)})
 		giveWay(n)
 	}
 	return out

@@ -27,7 +27,8 @@ const reasonForced watchdog.Reason = "forced"
 // LossReasons lists the reasons that Events.Lost is called with.
 func LossReasons() []string {
 	return []string{
-		string(watchdog.ReasonGone), string(watchdog.ReasonDeadline), string(watchdog.ReasonExpired), string(watchdog.ReasonMaxHold), string(reasonForced),
+		string(watchdog.ReasonGone), string(watchdog.ReasonDeadline), string(watchdog.ReasonExpired),
+		string(watchdog.ReasonMaxHold), string(reasonForced),
 	}
 }
 
@@ -131,8 +132,9 @@ func (a *announcer) log(l *lossReport) {
 		return
 	}
 	a.entries.Write(level, message, l.Reason,
-		logging.Text("key", l.Key.Lock), logging.Text("owner", l.Key.Owner), zap.Int64("fence", l.Fence), zap.String("reason", l.Reason),
-		zap.String("client", l.Client.Addr), logging.Text("client_name", l.Client.Name), logging.Seconds("held", l.held))
+		logging.Text("key", l.Key.Lock), logging.Text("owner", l.Key.Owner), zap.Int64("fence", l.Fence),
+		zap.String("reason", l.Reason), zap.String("client", l.Client.Addr),
+		logging.Text("client_name", l.Client.Name), logging.Seconds("held", l.held))
 }
 
 // take returns the losses to be told next; none: the job is over.

@@ -49,7 +49,8 @@ func notHeldReply(named bool, fence int64) []byte {
 	case named:
 		return resp.AppendError(nil, resp.NotHeld, "this OWNER does not hold the lock")
 	}
-	return resp.AppendError(nil, resp.NotHeld, "this connection does not hold the lock (is it pooled, shared, or new after a reconnect? name the FENCE of the grant, or an OWNER)")
+	return resp.AppendError(nil, resp.NotHeld, "this connection does not hold the lock "+
+		"(is it pooled, shared, or new after a reconnect? name the FENCE of the grant, or an OWNER)")
 }
 
 // notHereReply says that no session of this proxy has the grant that EXTENDLOCK names by its fence.
@@ -62,12 +63,14 @@ func noReentryReply(v grammar.Verb, proto int) []byte {
 	if v == grammar.TryLock {
 		return nullReply(proto)
 	}
-	return resp.AppendError(nil, resp.Err, "this connection holds the lock already; threads that share a connection need OWNER (lock.reentry is owner)")
+	return resp.AppendError(nil, resp.Err, "this connection holds the lock already; "+
+		"threads that share a connection need OWNER (lock.reentry is owner)")
 }
 
 // notSyncedReply says that a grant was rolled back because have of the replicas that it needs had it in time.
 func notSyncedReply(have, needs int) []byte {
-	return resp.AppendError(nil, resp.NotSynced, fmt.Sprintf("%d of %d replicas had the grant in time, and it was rolled back", have, needs))
+	why := fmt.Sprintf("%d of %d replicas had the grant in time, and it was rolled back", have, needs)
+	return resp.AppendError(nil, resp.NotSynced, why)
 }
 
 // noReplicasReply says that a grant that all replicas must have was not asked for, because none is known.
@@ -82,7 +85,7 @@ func overloadedReply(why string) []byte { return resp.AppendError(nil, resp.Over
 // without an address: it is none of this proxy.
 type lockInfo struct {
 	Hold
-	Held    time.Duration // of the grant; negative: not known, and not shown
+	HeldFor time.Duration // of the grant; negative: not known, and not shown
 	Limit   int64         // how many may hold it; 0: not known, and not shown
 	Holders []lockHolder  // all of them; nil: only that one, or it is not known
 }
@@ -103,7 +106,7 @@ func appendLockInfo(dst []byte, proto int, i lockInfo) []byte {
 	if listed || i.Client.Addr != "" {
 		pairs += 2
 	}
-	if i.Held >= 0 {
+	if i.HeldFor >= 0 {
 		pairs++
 	}
 	if i.Holders != nil {
@@ -126,8 +129,8 @@ func appendLockInfo(dst []byte, proto int, i lockInfo) []byte {
 		dst = appendText(dst, "client", i.Client.Addr)
 		dst = appendText(dst, "name", i.Client.Name)
 	}
-	if i.Held >= 0 {
-		dst = appendNumber(dst, "held-ms", i.Held.Milliseconds())
+	if i.HeldFor >= 0 {
+		dst = appendNumber(dst, "held-ms", i.HeldFor.Milliseconds())
 	}
 	dst = appendText(dst, "mode", i.Mode)
 	if i.Limit != 0 {

@@ -43,13 +43,13 @@ func TestNotHeldNamesWhatTheCommandNamed(t *testing.T) {
 }
 
 func TestAppendInfoIsAMap(t *testing.T) {
-	i := lockInfo{Hold: Hold{Owner: "o", Holds: 1, Fence: 7, TTL: 5 * time.Millisecond, Fair: 2, Waiters: 3}, Held: -1}
+	i := lockInfo{Hold: Hold{Owner: "o", Holds: 1, Fence: 7, TTL: 5 * time.Millisecond, Fair: 2, Waiters: 3}, HeldFor: -1}
 	for proto, head := range map[int]string{2: "*14\r\n", 3: "%7\r\n"} {
 		if got := string(appendLockInfo(nil, proto, i)); !strings.HasPrefix(got, head) || strings.Contains(got, "client") {
 			t.Errorf("protocol %d: %q", proto, got)
 		}
 	}
-	i.Held = 1500 * time.Millisecond
+	i.HeldFor = 1500 * time.Millisecond
 	if got := string(appendLockInfo(nil, 3, i)); !strings.HasPrefix(got, "%8\r\n") || !strings.Contains(got, "held-ms\r\n:1500\r\n") {
 		t.Errorf("held: %q", got)
 	}

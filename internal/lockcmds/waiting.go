@@ -176,7 +176,8 @@ func (w *waiter) noteEnd(now time.Time, outcome string, fence int64) {
 	}
 	c := w.session().Client
 	e := observe.Ending{
-		At: now, Kind: observe.Wait, Key: w.lock(), Mode: w.kind().Mode(), By: observe.Party{Owner: w.claim.key.Owner, Addr: c.Addr, Name: c.Name},
+		At: now, Kind: observe.Wait, Key: w.lock(), Mode: w.kind().Mode(),
+		By:   observe.Party{Owner: w.claim.key.Owner, Addr: c.Addr, Name: c.Name},
 		Took: took, Outcome: outcome, Fence: fence, Sync: w.Sync,
 	}
 	if w.behind != nil {

@@ -197,11 +197,6 @@ func (w *Watchdog) Run(ctx context.Context) error {
 // and Run exclude each other.
 func (w *Watchdog) Step(ctx context.Context) (due time.Time, ok bool) {
 	w.step(ctx)
-	return w.Due()
-}
-
-// Due is when the next step is due; false: no lease is watched.
-func (w *Watchdog) Due() (due time.Time, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.heap) == 0 {

@@ -55,9 +55,9 @@ type Caller struct {
 	Token string // what script.NewToken has made for the session: its default owner is "<UUID>:<token>"
 	// Losses is of the session in its present database. All engines that know the session in that database share it.
 	Losses *Losses
-	// Held counts the bytes of memory that the locks of the session take, in all engines that know it. nil: it is not
+	// Memory counts the bytes of memory that the locks of the session take, in all engines that know it. nil: it is not
 	// counted.
-	Held           *atomic.Int64
+	Memory         *atomic.Int64
 	Info           ClientInfo // shown by LOCKLIST and LOCKINFO
 	Library        string     // of CLIENT SETINFO LIB-NAME; may be empty
 	Proto          int        // the protocol version, 2 or 3

@@ -194,19 +194,11 @@ func (c *Command) set(opt option, value []byte, name string) error {
 	case optMaxHold:
 		c.MaxHold, err = milliseconds(value)
 	case optSync:
-		var n int64
-		n, err = integer(value)
-		if err == nil && (n < 0 || n > math.MaxInt32) {
-			err = errRange()
-		}
-		c.Sync = int(n)
+		c.Sync, err = number(value, 0)
 	case optLimit:
-		var n int64
-		n, err = integer(value)
-		if err == nil && (n < 1 || n > math.MaxInt32) {
-			err = errRange()
-		}
-		c.Limit = int(n)
+		c.Limit, err = number(value, 1)
+	case optCount:
+		c.Count, err = number(value, 1)
 	case optPX:
 		c.Lease, err = lease(value, time.Millisecond, name)
 	case optEX:
@@ -216,13 +208,6 @@ func (c *Command) set(opt option, value []byte, name string) error {
 		if err == nil && c.Fence < 1 {
 			err = errRange()
 		}
-	case optCount:
-		var n int64
-		n, err = integer(value)
-		if err == nil && (n < 1 || n > math.MaxInt32) {
-			err = errRange()
-		}
-		c.Count = int(n)
 	case optMatch:
 		c.Match = string(value)
 		if len(value) > maxPattern {
@@ -245,6 +230,15 @@ func (c *Command) set(opt option, value []byte, name string) error {
 // validOwner refuses owners that cannot be told from a lock's own fields or would move its channel to another slot.
 func validOwner(owner string) bool {
 	return owner != "" && len(owner) <= maxOwner && owner != "fence" && owner != "mode" && !strings.ContainsAny(owner, "{}")
+}
+
+// number parses how many there are, at least that many.
+func number(value []byte, least int64) (int, error) {
+	n, err := integer(value)
+	if err == nil && (n < least || n > math.MaxInt32) {
+		err = errRange()
+	}
+	return int(n), err
 }
 
 // milliseconds parses a length of time, 0 or more.

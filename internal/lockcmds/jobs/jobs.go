@@ -47,7 +47,8 @@ const (
 // name takes many times its size, which is charged to no client.
 func sizes(workers int) [classes]int {
 	return [classes]int{
-		Renewal: workers / 2, Loss: workers / 16, HandOver: workers, Attempt: workers, CleanUp: workers / 4, Confirm: workers, List: 1, Long: workers / 64,
+		Renewal: workers / 2, Loss: workers / 16, HandOver: workers, Attempt: workers, CleanUp: workers / 4,
+		Confirm: workers, List: 1, Long: workers / 64,
 	}
 }
 

@@ -388,7 +388,8 @@ func (p *pending) pushed(head *awaited, frame []byte) error {
 // isPong reports whether the library takes a frame for the reply to a PING.
 func isPong(frame []byte) bool {
 	if frame[0] == '-' {
-		return bytes.HasPrefix(frame, []byte("-LOADING")) || bytes.HasPrefix(frame, []byte("-BUSY")) || bytes.Contains(frame, []byte("'ping'"))
+		return bytes.HasPrefix(frame, []byte("-LOADING")) || bytes.HasPrefix(frame, []byte("-BUSY")) ||
+			bytes.Contains(frame, []byte("'ping'"))
 	}
 	return string(frame) == "+PONG\r\n"
 }

@@ -137,8 +137,8 @@ func (t *Table) Answered(w *Waiter, a Answer) {
 		}
 		if woken { // the message may have been about the end of this very grant
 			t.Wake(q.names.Key)
-		} else if a.More || w.Kind.Shares() || q.roomier(w) { // the next one shares the lock, or takes a place so that no others get in before it
-			t.Wake(q.names.Key)
+		} else if a.More || w.Kind.Shares() || q.roomier(w) {
+			t.Wake(q.names.Key) // the next one shares the lock, or takes a place so that no others get in before it
 		}
 	case a.Status == Refused && w.pending <= Null:
 		t.remove(w, Error, a.Err)

@@ -128,7 +128,8 @@ func (t *Table) Lost(h *Hold, reason string, certain bool, except *Session) {
 	h.lost, h.reason = true, reason
 	loss := &Loss{Key: h.Key, Fence: h.Fence, Reason: reason, Since: h.Since, Client: h.Client()}
 	for _, o := range h.parts {
-		if o.Session != except && o.Holds > 0 { // a session without holds has lost none; if its release is on its way, the reply tells it
+		// A session without holds has lost none. If its release is on its way, the reply tells it.
+		if o.Session != except && o.Holds > 0 {
 			loss.To = append(loss.To, o.Session)
 		}
 	}

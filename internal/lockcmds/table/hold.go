@@ -23,9 +23,9 @@ type Session struct {
 	Losses *Losses
 	Tag    any // the caller's
 
-	// Held counts the bytes of memory that its holds take. It is read without the caller's mutex, and not counted down
+	// Memory counts the bytes of memory that its holds take. It is read without the caller's mutex, and not counted down
 	// when the session has ended. nil: it is not counted.
-	Held *atomic.Int64
+	Memory *atomic.Int64
 
 	holds []*Hold       // without an order of their own, but a map would give them a random one when the session ends
 	at    map[*Hold]int // their places in holds
@@ -52,8 +52,8 @@ func (s *Session) gets(h *Hold) {
 	}
 	s.at[h] = len(s.holds)
 	s.holds = append(s.holds, h)
-	if s.Held != nil {
-		s.Held.Add(h.bytes())
+	if s.Memory != nil {
+		s.Memory.Add(h.bytes())
 	}
 }
 
@@ -69,8 +69,8 @@ func (s *Session) loses(h *Hold) {
 	s.holds[end] = nil
 	s.holds = s.holds[:end]
 	delete(s.at, h)
-	if s.Held != nil {
-		s.Held.Add(-h.bytes())
+	if s.Memory != nil {
+		s.Memory.Add(-h.bytes())
 	}
 }
 
@@ -91,7 +91,7 @@ type Hold struct {
 	Fence int64
 	Count int64         // acquires not yet released, as Redis said
 	TTL   time.Duration // length of the lease
-	Most  time.Duration // length that the lease may have in Redis: more than TTL after a command whose answer was lost, and after MayLast
+	Most  time.Duration // length that the lease may have in Redis: more than TTL behind a lost answer, and behind MayLast
 	Fixed bool          // the client has set the length: never renewed
 	Until time.Time     // the limit of renewals; zero: none
 	Since time.Time     // when the command was sent that acquired it
@@ -109,7 +109,7 @@ type Hold struct {
 	known     bool         // the table has it
 	lost      bool         // it ended as a loss
 	reason    string       // of the loss
-	untold    *Loss        // its report, while releases are on their way that may have ended the hold; nil: it was made, or there is none
+	untold    *Loss        // its report, which waits for releases that may have ended the hold; nil: it was made, or there is none
 	index     int          // in Table.holds
 	beside    *besideNodes // the hold in others; nil: it is not there
 }
@@ -296,9 +296,9 @@ type Rest struct {
 	Remember bool
 }
 
-// EndPart takes a session that has ended out of a hold. false: nothing is to be rolled back. With GRACE the session's holds
-// are. If a named owner keeps the lock, the session's field is removed as well. While a release of a named owner's hold is on its way, the
-// part stays: EndPart is called again behind the answer.
+// EndPart takes a session that has ended out of a hold. false: nothing is to be rolled back. With GRACE the session's
+// holds are. If a named owner keeps the lock, the session's field is removed as well. While a release of a named owner's
+// hold is on its way, the part stays: EndPart is called again behind the answer.
 func (t *Table) EndPart(h *Hold, s *Session) (Rest, bool) {
 	i := slices.IndexFunc(h.parts, func(p Part) bool { return p.Session == s })
 	if i < 0 {

@@ -698,18 +698,18 @@ func TestHoldsAgreeWithThemselvesWhateverHappens(t *testing.T) {
 // The memory of a hold counts for each session that has a part in it, once, until the hold ends.
 func TestTheMemoryOfHoldsIsCounted(t *testing.T) {
 	b, s, o := newBook(), session("s"), session("o")
-	s.Held, o.Held = new(atomic.Int64), new(atomic.Int64)
+	s.Memory, o.Memory = new(atomic.Int64), new(atomic.Int64)
 	h := b.grant(s, "shared", 5, 1, 1)
-	one := s.Held.Load()
+	one := s.Memory.Load()
 	b.grant(s, "shared", 5, 2, 2)
 	b.grant(o, "shared", 5, 3, 3)
-	if s.Held.Load() != one || o.Held.Load() != one || one < int64(len("k")+len("shared")) {
-		t.Errorf("%d bytes, then %d and %d", one, s.Held.Load(), o.Held.Load())
+	if s.Memory.Load() != one || o.Memory.Load() != one || one < int64(len("k")+len("shared")) {
+		t.Errorf("%d bytes, then %d and %d", one, s.Memory.Load(), o.Memory.Load())
 	}
 	b.Drop(h)
 	b.Drop(h)
-	if s.Held.Load() != 0 || o.Held.Load() != 0 {
-		t.Errorf("%d and %d bytes are left", s.Held.Load(), o.Held.Load())
+	if s.Memory.Load() != 0 || o.Memory.Load() != 0 {
+		t.Errorf("%d and %d bytes are left", s.Memory.Load(), o.Memory.Load())
 	}
 }
 

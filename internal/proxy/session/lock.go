@@ -146,7 +146,7 @@ func (s *Session) caller() contract.Caller {
 		s.token = script.NewToken()
 	}
 	return contract.Caller{
-		Session: s, ID: s.ID, Token: s.token, Losses: s.lossesHere(), Held: &s.lockMemory,
+		Session: s, ID: s.ID, Token: s.token, Losses: s.lossesHere(), Memory: &s.lockMemory,
 		Info: contract.ClientInfo{Addr: s.Addr, Name: s.called}, Library: s.library,
 		Proto: s.ident.Proto, NothingPending: s.out.Slots.Due() == 0,
 	}
