@@ -284,7 +284,10 @@ func TestAWaitThatMayEndIsNoDeadlockOverProxies(t *testing.T) {
 func TestACrowdOfHoldersIsOnNoCircle(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, findsAll)
+	p := startProxy(t, srv, func(o *Options) { // whose holds are not renewed meanwhile
+		findsAll(o)
+		o.Lease = time.Minute
+	})
 	a, b := p.session(2), p.session(2)
 	for i := range mostHolders + 1 {
 		a.fence(fmt.Sprintf("LOCK k SHARED OWNER x%d", i))
