@@ -80,6 +80,26 @@ func Standstill(t testing.TB, server *redistest.Server) (longest func() time.Dur
 	return longest
 }
 
+// Meanwhile has functions run over and over, all at the same time, until End. The zero value is ready to use.
+type Meanwhile struct {
+	over    atomic.Bool
+	running sync.WaitGroup
+}
+
+// Go runs another one, with the number of each round. It has ended when it returns false.
+func (m *Meanwhile) Go(f func(round int) bool) {
+	m.running.Go(func() {
+		for round := 0; !m.over.Load() && f(round); round++ {
+		}
+	})
+}
+
+// End waits for the rounds that have begun.
+func (m *Meanwhile) End() {
+	m.over.Store(true)
+	m.running.Wait()
+}
+
 // Finish fills in the options that a test leaves open.
 func Finish(o *proxy.Options) {
 	orElse(&o.Engine, proxy.EngineAuto)

@@ -125,25 +125,18 @@ func TestWrongPasswordsDoNotHoldUpLogins(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t, "--requirepass", "secret")
 	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
-		var wg sync.WaitGroup
-		defer wg.Wait()
-		stop := make(chan struct{})
-		defer close(stop)
+		var guesses proxytest.Meanwhile
+		defer guesses.End()
 		for i := range 64 {
 			c := srv.Dial(t)
-			wg.Go(func() {
-				for n := 0; ; n++ {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					c.Send("AUTH", "default", fmt.Sprintf("wrong-%d-%d", i, n))
-					if got, err := c.Frame(); err != nil || !strings.HasPrefix(got, "-WRONGPASS") {
-						t.Errorf("a wrong password: %q %v", got, err)
-						return
-					}
+			guesses.Go(func(n int) bool {
+				c.Send("AUTH", "default", fmt.Sprintf("wrong-%d-%d", i, n))
+				got, err := c.Frame()
+				if err != nil || !strings.HasPrefix(got, "-WRONGPASS") {
+					t.Errorf("a wrong password: %q %v", got, err)
+					return false
 				}
+				return true
 			})
 		}
 		for range 20 {

@@ -6,7 +6,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -339,81 +338,71 @@ func (m *mover) moveAll(slots []int, from, to int) {
 	}
 }
 
-// load increments counters over the proxies until stop is closed, each counter by one client. It returns the counts that were acknowledged.
-func load(t testing.TB, proxies map[string]*proxytest.Proxy, stop <-chan struct{}) (acknowledged func() map[string]int) {
-	counts := map[string]int{}
-	var mu sync.Mutex
-	var wg sync.WaitGroup
+// load increments counters over the proxies until end, each counter by one client. end returns the counts that were acknowledged.
+func load(t testing.TB, proxies map[string]*proxytest.Proxy) (end func() map[string]int) {
+	var all []map[string]int // of each client
+	var clients proxytest.Meanwhile
 	for engine, srv := range proxies {
 		for i := range 4 {
 			p := srv.Dial(t)
-			wg.Go(func() {
-				done := map[string]int{}
-				longest, last := time.Duration(0), time.Now()
-				defer func() {
-					mu.Lock()
-					defer mu.Unlock()
-					maps.Copy(counts, done)
-					t.Logf("longest gap: %v", longest)
-				}()
-				for round := 0; ; round++ {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					// A single command, a pipeline, and a divided command in turn.
-					keys := make([]string, 5)
-					for k := range keys {
-						keys[k] = fmt.Sprintf("%s:%d:%d", engine, i, (round*5+k)%200)
-						p.Send("INCR", keys[k])
-					}
-					for _, key := range keys {
-						done[key]++
-						longest, last = max(longest, time.Since(last)), time.Now()
-						if got, err := p.Frame(); got != fmt.Sprintf(":%d\r\n", done[key]) || err != nil {
-							t.Errorf("INCR %s: %q (%v), want %d", key, got, err, done[key])
-							return
-						}
-					}
-					// A transaction, a script of two keys, and a command that waits, on another slot in each round.
-					tag := fmt.Sprintf("{%s:%d:%d}", engine, i, round%200)
-					done[tag+"t"]++
-					want, got := fmt.Sprintf("*2\r\n:%d\r\n+PONG\r\n", done[tag+"t"]), "-EXECABORT "
-					for strings.HasPrefix(got, "-EXECABORT ") { // its slot has moved, nothing was carried out
-						if got = p.Quiet("MULTI"); got == "+OK\r\n" {
-							p.Each("INCR "+tag+"t", "PING")
-							got = p.Quiet("EXEC")
-						}
-					}
-					if got != want {
-						t.Errorf("transaction of %s: %q, want %q", tag, got, want)
-						return
-					}
-					done[tag+"e"]++
-					if got, want := p.Quiet("EVAL", "redis.call('get', KEYS[2]) return redis.call('incr', KEYS[1])", "2", tag+"e", tag+"t"), fmt.Sprintf(":%d\r\n", done[tag+"e"]); got != want {
-						t.Errorf("script of %s: %q, want %q", tag, got, want)
-						return
-					}
-					list := fmt.Sprintf("%sl%d", tag, round)
-					if got := p.Quiet("RPUSH", list, "x"); got != ":1\r\n" {
-						t.Errorf("RPUSH: %q", got)
-						return
-					}
-					if got := p.Quiet("BLPOP", list, "1"); !strings.HasSuffix(got, "\r\nx\r\n") {
-						t.Errorf("BLPOP: %q", got)
-						return
-					}
-					if got := p.Quiet(append([]string{"MGET"}, keys...)...); !strings.HasPrefix(got, "*5\r\n") || strings.Contains(got, "$-1") {
-						t.Errorf("MGET: %q", got)
-						return
+			done := map[string]int{}
+			all = append(all, done)
+			clients.Go(func(round int) bool {
+				// A single command, a pipeline, and a divided command in turn.
+				keys := make([]string, 5)
+				for k := range keys {
+					keys[k] = fmt.Sprintf("%s:%d:%d", engine, i, (round*5+k)%200)
+					p.Send("INCR", keys[k])
+				}
+				for _, key := range keys {
+					done[key]++
+					if got, err := p.Frame(); got != fmt.Sprintf(":%d\r\n", done[key]) || err != nil {
+						t.Errorf("INCR %s: %q (%v), want %d", key, got, err, done[key])
+						return false
 					}
 				}
+				// A transaction, a script of two keys, and a command that waits, on another slot in each round.
+				tag := fmt.Sprintf("{%s:%d:%d}", engine, i, round%200)
+				done[tag+"t"]++
+				want, got := fmt.Sprintf("*2\r\n:%d\r\n+PONG\r\n", done[tag+"t"]), "-EXECABORT "
+				for strings.HasPrefix(got, "-EXECABORT ") { // its slot has moved, nothing was carried out
+					if got = p.Quiet("MULTI"); got == "+OK\r\n" {
+						p.Each("INCR "+tag+"t", "PING")
+						got = p.Quiet("EXEC")
+					}
+				}
+				if got != want {
+					t.Errorf("transaction of %s: %q, want %q", tag, got, want)
+					return false
+				}
+				done[tag+"e"]++
+				if got, want := p.Quiet("EVAL", "redis.call('get', KEYS[2]) return redis.call('incr', KEYS[1])", "2", tag+"e", tag+"t"), fmt.Sprintf(":%d\r\n", done[tag+"e"]); got != want {
+					t.Errorf("script of %s: %q, want %q", tag, got, want)
+					return false
+				}
+				list := fmt.Sprintf("%sl%d", tag, round)
+				if got := p.Quiet("RPUSH", list, "x"); got != ":1\r\n" {
+					t.Errorf("RPUSH: %q", got)
+					return false
+				}
+				if got := p.Quiet("BLPOP", list, "1"); !strings.HasSuffix(got, "\r\nx\r\n") {
+					t.Errorf("BLPOP: %q", got)
+					return false
+				}
+				if got := p.Quiet(append([]string{"MGET"}, keys...)...); !strings.HasPrefix(got, "*5\r\n") || strings.Contains(got, "$-1") {
+					t.Errorf("MGET: %q", got)
+					return false
+				}
+				return true
 			})
 		}
 	}
 	return func() map[string]int {
-		wg.Wait()
+		clients.End()
+		counts := map[string]int{}
+		for _, done := range all {
+			maps.Copy(counts, done)
+		}
 		return counts
 	}
 }
@@ -439,21 +428,19 @@ func TestSlotsMoveUnderLoadWithoutAnError(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, 0)
 	proxies := proxytest.StartOverCluster(t, c, proxytest.Patient)
-	stop := make(chan struct{})
 	const step = 150
-	scans := scanWhile(t, proxies[proxy.EngineGoroutine], stop, func(slot int) bool { return slot%step != 0 })
-	acknowledged := load(t, proxies, stop)
+	scans := scanWhile(t, proxies[proxy.EngineGoroutine], func(slot int) bool { return slot%step != 0 })
+	acknowledged := load(t, proxies)
 	m := newMover(t, c)
 	for slot := 0; slot < redistest.Slots; slot += step {
 		m.move(slot, (m.owner[slot]+1)%3)
 	}
-	close(stop)
 	scans()
 	counted(t, proxies[proxy.EngineGoroutine], acknowledged())
 }
 
-// scanWhile scans keys of slots that stay, over and over, until stop is closed. Each scan finds all of them. end waits for the last scan.
-func scanWhile(t *testing.T, srv *proxytest.Proxy, stop <-chan struct{}, in func(slot int) bool) (end func()) {
+// scanWhile scans keys of slots that stay, over and over, until end. Each scan finds all of them.
+func scanWhile(t *testing.T, srv *proxytest.Proxy, in func(slot int) bool) (end func()) {
 	p := srv.Dial(t)
 	const keys = 1200
 	for i, n := 0, 0; n < keys; i++ {
@@ -465,44 +452,36 @@ func scanWhile(t *testing.T, srv *proxytest.Proxy, stop <-chan struct{}, in func
 	for range keys {
 		p.Gets("+OK")
 	}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for n := 0; ; n++ {
-			select {
-			case <-stop:
-				t.Logf("%d scans", n)
-				return
-			default:
+	var scans proxytest.Meanwhile
+	scans.Go(func(n int) bool {
+		found := map[string]bool{}
+		for cursor := "0"; ; {
+			lines := strings.Split(p.Quiet("SCAN", cursor, "MATCH", "scanned:*", "COUNT", "200"), "\r\n")
+			if len(lines) < 5 {
+				t.Errorf("SCAN %s: %q", cursor, lines)
+				return false
 			}
-			found := map[string]bool{}
-			for cursor := "0"; ; {
-				lines := strings.Split(p.Quiet("SCAN", cursor, "MATCH", "scanned:*", "COUNT", "200"), "\r\n")
-				if len(lines) < 5 {
-					t.Errorf("SCAN %s: %q", cursor, lines)
-					return
-				}
-				for i := 5; i < len(lines); i += 2 {
-					found[lines[i]] = true
-				}
-				if cursor = lines[2]; cursor == "0" {
-					break
-				}
+			for i := 5; i < len(lines); i += 2 {
+				found[lines[i]] = true
 			}
-			if len(found) != keys {
-				t.Errorf("scan %d has found %d keys of %d", n, len(found), keys)
+			if cursor = lines[2]; cursor == "0" {
+				break
 			}
 		}
+		if len(found) != keys {
+			t.Errorf("scan %d has found %d keys of %d", n, len(found), keys)
+		}
+		return true
 	})
-	return wg.Wait
+	return scans.End
 }
 
 func TestAFailoverOnRequestIsNoError(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, 1)
 	proxies := proxytest.StartOverCluster(t, c, proxytest.Patient)
-	stop := make(chan struct{})
-	acknowledged := load(t, proxies, stop)
-	changes := changeAllServers(t, proxies, stop)
+	acknowledged := load(t, proxies)
+	changes := changeAllServers(t, proxies)
 	// A blocking command waits anew at the new primary.
 	waiting := map[*proxytest.Client]string{}
 	for engine, srv := range proxies {
@@ -520,33 +499,27 @@ func TestAFailoverOnRequestIsNoError(t *testing.T) {
 		proxies[proxy.EngineGoroutine].Dial(t).Script("RPUSH "+key+" x", ":1")
 		p.Gets("*2")
 	}
-	close(stop)
 	changes()
 	counted(t, proxies[proxy.EngineGoroutine], acknowledged())
 }
 
-// changeAllServers has all servers change data without a key until stop is closed. A server that has been demoted refuses that; its successor does not.
-func changeAllServers(t testing.TB, proxies map[string]*proxytest.Proxy, stop <-chan struct{}) (end func()) {
-	var wg sync.WaitGroup
+// changeAllServers has all servers change data without a key until end. A server that has been demoted refuses that; its successor does not.
+func changeAllServers(t testing.TB, proxies map[string]*proxytest.Proxy) (end func()) {
+	var changes proxytest.Meanwhile
 	for engine, srv := range proxies {
 		p := srv.Dial(t)
-		wg.Go(func() {
-			for n := 1; ; n++ {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				script := "#!lua name=library\nredis.register_function('f', function() return 1 end)"
-				begin := time.Now()
-				if got := p.Quiet("FUNCTION", "LOAD", "REPLACE", script); got != "$7\r\nlibrary\r\n" {
-					t.Errorf("%s: FUNCTION LOAD %d: %q after %v", engine, n, got, time.Since(begin))
-					return
-				}
+		changes.Go(func(n int) bool {
+			script := "#!lua name=library\nredis.register_function('f', function() return 1 end)"
+			begin := time.Now()
+			got := p.Quiet("FUNCTION", "LOAD", "REPLACE", script)
+			if got != "$7\r\nlibrary\r\n" {
+				t.Errorf("%s: FUNCTION LOAD %d: %q after %v", engine, n, got, time.Since(begin))
+				return false
 			}
+			return true
 		})
 	}
-	return wg.Wait
+	return changes.End
 }
 
 // A script may answer with any error. A redirection that it made up sends nothing anywhere, and the script runs once.

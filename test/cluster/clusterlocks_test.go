@@ -324,8 +324,7 @@ func TestLocksCrossTheFailoverOfAPrimary(t *testing.T) {
 type lockLoad struct {
 	t       *testing.T
 	shared  bool // two of three grants are shared
-	stop    chan struct{}
-	wg      sync.WaitGroup
+	clients proxytest.Meanwhile
 	holders []atomic.Int64 // of each lock; one that is alone counts as alone
 	crowds  atomic.Int64   // shared grants beside others
 	rounds  atomic.Int64
@@ -340,65 +339,58 @@ func startLockLoad(t *testing.T, proxies map[string]*proxytest.Proxy, locks, cli
 }
 
 func beginLockLoad(l *lockLoad, proxies map[string]*proxytest.Proxy, clients int) *lockLoad {
-	l.stop = make(chan struct{})
 	n := 0
 	for _, srv := range proxies {
 		for range clients {
 			p, first := srv.Dial(l.t), n
 			n++
-			l.wg.Go(func() { l.run(p, first*7) })
+			l.clients.Go(func(round int) bool { return l.round(p, first*7+round) })
 		}
 	}
 	return l
 }
 
-func (l *lockLoad) run(p *proxytest.Client, i int) {
-	for ; ; i++ {
-		select {
-		case <-l.stop:
-			return
-		default:
-		}
-		n := i % len(l.holders)
-		key, verb := fmt.Sprint("load", n), "LOCK"
-		if i%5 == 0 {
-			verb = "FAIRLOCK"
-		}
-		args, weight := []string{verb, key}, int64(alone)
-		if l.shared && i/len(l.holders)%3 != 0 {
-			args, weight = append(args, "SHARED"), 1
-		}
-		begin := time.Now()
-		got := p.Quiet(args...)
-		if !strings.HasPrefix(got, ":") {
-			l.t.Errorf("%q: %q", args, got)
-			return
-		}
-		switch now := l.holders[n].Add(weight); {
-		case weight == alone && now != alone, weight == 1 && now >= alone:
-			l.t.Errorf("%s has two holders, %q is one of them", key, args)
-		case weight == 1 && now > 1:
-			l.crowds.Add(1)
-		}
-		if l.shared { // so that others may come meanwhile
-			p.Quiet("LOCKINFO", key)
-		}
-		l.holders[n].Add(-weight)
-		if got := p.Quiet("UNLOCK", key); got != ":1\r\n" {
-			l.t.Errorf("UNLOCK %s: %q", key, got)
-			return
-		}
-		l.rounds.Add(1)
-		if took := int64(time.Since(begin)); took > l.longest.Load() {
-			l.longest.Store(took)
-		}
+// round reports whether all was well.
+func (l *lockLoad) round(p *proxytest.Client, i int) bool {
+	n := i % len(l.holders)
+	key, verb := fmt.Sprint("load", n), "LOCK"
+	if i%5 == 0 {
+		verb = "FAIRLOCK"
 	}
+	args, weight := []string{verb, key}, int64(alone)
+	if l.shared && i/len(l.holders)%3 != 0 {
+		args, weight = append(args, "SHARED"), 1
+	}
+	begin := time.Now()
+	got := p.Quiet(args...)
+	if !strings.HasPrefix(got, ":") {
+		l.t.Errorf("%q: %q", args, got)
+		return false
+	}
+	switch now := l.holders[n].Add(weight); {
+	case weight == alone && now != alone, weight == 1 && now >= alone:
+		l.t.Errorf("%s has two holders, %q is one of them", key, args)
+	case weight == 1 && now > 1:
+		l.crowds.Add(1)
+	}
+	if l.shared { // so that others may come meanwhile
+		p.Quiet("LOCKINFO", key)
+	}
+	l.holders[n].Add(-weight)
+	if got := p.Quiet("UNLOCK", key); got != ":1\r\n" {
+		l.t.Errorf("UNLOCK %s: %q", key, got)
+		return false
+	}
+	l.rounds.Add(1)
+	if took := int64(time.Since(begin)); took > l.longest.Load() {
+		l.longest.Store(took)
+	}
+	return true
 }
 
 func (l *lockLoad) end() {
 	l.t.Helper()
-	close(l.stop)
-	l.wg.Wait()
+	l.clients.End()
 	l.t.Logf("%d locks were taken and released; the longest round took %v", l.rounds.Load(), time.Duration(l.longest.Load()))
 	if l.rounds.Load() == 0 {
 		l.t.Error("no lock was taken")
@@ -453,13 +445,11 @@ func TestLocksAreRenewedWhileScatteredSlotsMove(t *testing.T) {
 	}
 	begin := time.Now()
 	locks := startLockLoad(t, proxies, 12, 1)
-	stop := make(chan struct{})
-	acknowledged := load(t, proxies, stop)
+	acknowledged := load(t, proxies)
 	for to := range 3 {
 		m.moveAll(moving, (to+1)%3, to)
 	}
 	proxytest.WaitFor(t, "the first leases to be over", func() bool { return time.Since(begin) > lease })
-	close(stop)
 	locks.end()
 	counted(t, proxies[proxy.EngineGoroutine], acknowledged())
 	for i := range held {

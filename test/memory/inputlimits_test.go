@@ -3,7 +3,6 @@ package memory
 import (
 	"io"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,33 +13,22 @@ import (
 // neighbours are clients with a command every now and then. They must not lose their connections.
 func neighbours(t *testing.T, addr string, n int) (end func()) {
 	t.Helper()
-	stop := make(chan struct{})
-	var all sync.WaitGroup
+	var all proxytest.Meanwhile
 	for range n {
 		c := proxytest.Dial(t, addr)
 		c.Quiet("SET", "n", "v")
-		all.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				case <-time.After(time.Millisecond):
-				}
-				if _, err := c.Conn.Write(resp.AppendCommand(nil, "GET", "n")); err != nil {
-					t.Error("a neighbour has lost its connection")
-					return
-				}
-				if b, err := c.Frame(); err != nil || b != "$1\r\nv\r\n" {
-					t.Errorf("a neighbour got %q, %v", b, err)
-					return
-				}
+		all.Go(func(int) bool {
+			<-time.After(time.Millisecond)
+			_, broken := c.Conn.Write(resp.AppendCommand(nil, "GET", "n"))
+			b, err := c.Frame()
+			if broken != nil || err != nil || b != "$1\r\nv\r\n" {
+				t.Errorf("a neighbour got %q, %v, %v", b, broken, err)
+				return false
 			}
+			return true
 		})
 	}
-	return func() {
-		close(stop)
-		all.Wait()
-	}
+	return all.End
 }
 
 // Redis closes the connection of a client whose argument or query buffer is too long. It is the connection of that client alone.

@@ -151,20 +151,6 @@ func TestBlockingCommandsAreRedisOwn(t *testing.T) {
 	}
 }
 
-// CLIENT UNPAUSE gets through although the pause holds up what others have sent.
-func TestUnpauseOvertakesAPausedWrite(t *testing.T) {
-	t.Parallel()
-	b := proxytest.NewBench(t)
-	b.Both(t, func(s *proxytest.Side, proto int) {
-		a, c := s.Speaking("a", proto), s.Speaking("c", proto)
-		c.Do("CLIENT", "PAUSE", "60000", "WRITE")
-		a.Send("SET", "k", "v")
-		s.AwaitBlocked(1)
-		c.Do("CLIENT", "UNPAUSE")
-		a.Expect(1)
-	})
-}
-
 // SCRIPT KILL and FUNCTION KILL get through although others wait for what they end.
 func TestKillOvertakesABusyScript(t *testing.T) {
 	t.Parallel()

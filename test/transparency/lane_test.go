@@ -3,7 +3,6 @@ package transparency
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -241,23 +240,17 @@ func TestLargeRepliesCostOnlyThoseWhoAskForThem(t *testing.T) {
 		srv.Redis.Do(t, "SET", "big", strings.Repeat("x", size))
 		proxytest.WaitFor(t, "the limits to be known", srv.Shared().Upstream.Tight)
 		small, greedy := warm(t, srv, 4), srv.Dial(t)
-		stop := make(chan struct{})
-		var wg sync.WaitGroup
+		var others proxytest.Meanwhile
 		for i, c := range small {
 			c.Side = &proxytest.Side{T: t}
-			wg.Go(func() {
-				for {
-					c.Send("GET", "k")
-					if b, err := c.Frame(); err != nil || b != "$-1\r\n" {
-						t.Errorf("client %d: %q %v", i, b, err)
-						return
-					}
-					select {
-					case <-stop:
-						return
-					default:
-					}
+			others.Go(func(int) bool {
+				c.Send("GET", "k")
+				b, err := c.Frame()
+				if err != nil || b != "$-1\r\n" {
+					t.Errorf("client %d: %q %v", i, b, err)
+					return false
 				}
+				return true
 			})
 		}
 		greedy.Raw(strings.Repeat(proxytest.Inline("GET big"), 100)) // Redis closes the connection on which it gets this
@@ -273,7 +266,6 @@ func TestLargeRepliesCostOnlyThoseWhoAskForThem(t *testing.T) {
 		if got == 100 {
 			t.Error("Redis has closed nothing")
 		}
-		close(stop)
-		wg.Wait()
+		others.End()
 	})
 }
