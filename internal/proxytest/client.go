@@ -77,7 +77,7 @@ func (c *Client) Frame() (string, error) {
 		if err := c.More(); err != nil {
 			part := string(c.Buf)
 			c.Buf = nil
-			c.scan.Reset()
+			c.scan = resp.Scanner{}
 			return part, err
 		}
 	}

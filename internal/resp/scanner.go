@@ -35,7 +35,7 @@ const attribute = '|'
 type Scanner struct {
 	kind  Kind
 	state state
-	err   error // stays until Reset
+	err   error // stays
 
 	pending int64 // elements of the reply still to begin
 
@@ -64,9 +64,6 @@ var (
 
 // Kind returns the kind of the reply being scanned or just finished, 0 while it is not known.
 func (s *Scanner) Kind() Kind { return s.kind }
-
-// Reset forgets everything, for a new connection.
-func (s *Scanner) Reset() { *s = Scanner{} }
 
 // Scan takes bytes of one reply from b: n bytes belong to it, and done says that it ends there. The bytes behind them
 // belong to the next reply and the next call. b is not kept. An error says that the stream cannot be understood any

@@ -181,17 +181,6 @@ func TestScannerKnowsTheKindBeforeTheEnd(t *testing.T) {
 	}
 }
 
-func TestResetForgetsHalfAReply(t *testing.T) {
-	var s Scanner
-	for _, half := range []string{"*2\r\n%1\r\n+a\r\n", "$10\r\nabc", "$x"} {
-		_, _, _ = s.Scan([]byte(half)) // the last is an error, forgotten too
-		s.Reset()
-		if n, done, err := s.Scan([]byte("*1\r\n:1\r\n")); n != 8 || !done || err != nil || s.Kind() != Array {
-			t.Errorf("after half of %q: n = %d, done %v, kind %q, %v", half, n, done, s.Kind(), err)
-		}
-	}
-}
-
 // replies draws a stream of mostly right replies.
 func replies(t *rapid.T) []byte {
 	piece := rapid.Custom(func(t *rapid.T) string {

@@ -16,7 +16,6 @@ type Value struct {
 	Int   int64   // of an integer; 1 for true
 	Null  bool    // "_", "$-1" or "*-1"; Kind tells which
 	Elems []Value // of aggregates; of maps key, value, key, value
-	Attrs []Value // of an attribute in front: key, value, key, value
 }
 
 // ErrIncomplete says that the reply goes on behind the bytes given to Decode.
@@ -63,28 +62,22 @@ type decoder struct {
 	count int // of elements so far
 }
 
-// value decodes one element with its attributes.
+// value decodes one element, and skips the attributes in front of it.
 func (d *decoder) value(depth int) (v Value, err error) {
 	if depth == 0 {
 		return v, errDepth
 	}
-	var attrs []Value
 	for {
 		typ, text, number, err := d.line()
-		switch {
-		case err != nil:
+		if err != nil {
 			return v, err
-		case typ == attribute:
-			pairs, err := d.elems(depth, typ, number)
-			if err != nil {
-				return v, err
-			}
-			attrs = append(attrs, pairs...)
-			continue
 		}
-		v, err = d.body(depth, typ, text, number)
-		v.Attrs = attrs
-		return v, err
+		if typ != attribute {
+			return d.body(depth, typ, text, number)
+		}
+		if _, err = d.elems(depth, typ, number); err != nil {
+			return v, err
+		}
 	}
 }
 

