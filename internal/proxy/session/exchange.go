@@ -62,7 +62,7 @@ func (s *Session) receive(at reply.ID, b []byte, n int, more bool) {
 	s.Answered(at, n)
 }
 
-// Answered counts replies that have come in whole, and sends those whose turn it is.
+// Answered counts replies that have come in whole, and sends those whose turn it is. Requires the session lock.
 func (s *Session) Answered(at reply.ID, n int) {
 	if !s.out.Slots.Answer(at, n) {
 		return
@@ -112,7 +112,7 @@ func (s *Session) lose(at reply.ID, n int, sent bool) {
 	s.Answered(at, n)
 }
 
-// Refuse answers n commands that were never sent.
+// Refuse answers n commands that were never sent. Requires the session lock.
 func (s *Session) Refuse(at reply.ID, n int) {
 	words := s.Refusal()
 	for range n {
@@ -212,7 +212,7 @@ func (s *Session) append(conn connection, raw []byte, at reply.ID, n int) error 
 	return err
 }
 
-// Refusal is the reply to a command that was not sent.
+// Refusal is the reply to a command that was not sent. Requires the session lock.
 func (s *Session) Refusal() []byte {
 	if s.pin != nil {
 		if b := s.pin.conn.Refusal(); b != nil {
@@ -229,25 +229,25 @@ func (s *Session) Refusal() []byte {
 	return shared.NoUpstream
 }
 
-// Gone implements reply.Session.
+// Gone implements reply.Session. Requires the session lock.
 func (s *Session) Gone() bool { return s.out.Gone() }
 
-// Put implements reply.Session.
+// Put implements reply.Session. Requires the session lock.
 func (s *Session) Put(at reply.ID, b []byte, more bool) { s.out.put(at, b, more) }
 
-// Message implements pubsub.Session.
+// Message implements pubsub.Session. Requires the session lock.
 func (s *Session) Message(b []byte) { s.out.message(b) }
 
-// Pass implements reply.Session.
+// Pass implements reply.Session. Requires the session lock.
 func (s *Session) Pass(at reply.ID, b []byte, more bool) {
 	s.weight.Burst += len(b)
 	s.out.put(at, b, more)
 }
 
-// Held implements reply.Session.
+// Held implements reply.Session. Requires the session lock.
 func (s *Session) Held(bytes int) { s.gathered = bytes }
 
-// Aside implements reply.Session.
+// Aside implements reply.Session. Requires the session lock.
 func (s *Session) Aside(work func() (then func())) {
 	s.afterUnlock = append(s.afterUnlock, func() {
 		s.proxy.Aside(s.Addr, func() { s.Do(s.inTurn(work)) }, func() { s.Do(s.end) })
@@ -261,7 +261,7 @@ func (s *Session) inTurn(work func() func()) (then func()) {
 	return work()
 }
 
-// Open implements pubsub.Session.
+// Open implements pubsub.Session. Requires the session lock.
 func (s *Session) Open(at upstream.Node, then func(c pubsub.Conn, refusal []byte)) (pubsub.Conn, func() bool) {
 	ask := upstream.Ask{ID: s.ident, At: at, Owner: s.owner}
 	if conn := s.proxy.Upstream.Pins.Acquire(ask); conn != nil {

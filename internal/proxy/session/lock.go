@@ -166,7 +166,7 @@ func (s *Session) lossesHere() *contract.Losses {
 }
 
 // Reply is the reply to the lock command in progress. It waits for its turn behind the replies to
-// earlier commands.
+// earlier commands. Requires the session lock.
 func (s *Session) Reply(reply []byte) {
 	if s.out.Gone() {
 		return
@@ -206,14 +206,14 @@ func (s *Session) lockBytes() int {
 	return s.locking.size
 }
 
-// Push is an out-of-band message to the client.
+// Push is an out-of-band message to the client. Requires the session lock.
 func (s *Session) Push(b []byte) {
 	if s.ident.Proto == 3 && !s.out.Gone() {
 		s.out.push(b)
 	}
 }
 
-// Script puts a script call on the session's own connection.
+// Script puts a script call on the session's own connection. Requires the session lock.
 func (s *Session) Script(c contract.Call) {
 	call := &scriptCall{s: s, call: c, muted: s.mutesLock()}
 	if s.clustered() {

@@ -12,10 +12,10 @@ import (
 // counts the bytes that the client has not taken. The code of this file does no I/O and has no lock. An Output
 // belongs to one session, which guards it.
 
-// An output is the output of one session. C is the type of its connections to Redis.
-type output[C comparable] struct {
-	Slots  reply.Queue[C] // in the order of the commands
-	Outbox reply.Outbox   // bytes whose turn has come
+// An output is that of one session, which guards it.
+type output struct {
+	Slots  reply.Queue[connection] // in the order of the commands
+	Outbox reply.Outbox            // bytes whose turn has come
 
 	proxy    *shared.Proxy
 	overflow func(limit shared.Limit, unread int)
@@ -28,21 +28,21 @@ type output[C comparable] struct {
 
 // open prepares the output. overflow is called when the client leaves more bytes unread than a limit allows. later has
 // judge called after a time, because a client may be behind while nothing more comes for it.
-func (o *output[C]) open(p *shared.Proxy, overflow func(limit shared.Limit, unread int), later func(d time.Duration)) {
+func (o *output) open(p *shared.Proxy, overflow func(limit shared.Limit, unread int), later func(d time.Duration)) {
 	o.proxy, o.overflow, o.later = p, overflow, later
 }
 
 // finish says that the client gets no more than the output so far.
-func (o *output[C]) finish() { o.gone = true }
+func (o *output) finish() { o.gone = true }
 
 // Gone reports whether the client gets no more than the output so far.
-func (o *output[C]) Gone() bool { return o.gone }
+func (o *output) Gone() bool { return o.gone }
 
 // Unread is the number of bytes that the client has not taken.
-func (o *output[C]) Unread() int { return o.unread }
+func (o *output) Unread() int { return o.unread }
 
 // written says that the client has taken bytes.
-func (o *output[C]) written(bytes int) {
+func (o *output) written(bytes int) {
 	if o.unread -= bytes; o.watch.Ends() {
 		o.timed()
 	}
@@ -52,13 +52,13 @@ func (o *output[C]) written(bytes int) {
 }
 
 // forget drops all output.
-func (o *output[C]) forget() {
+func (o *output) forget() {
 	o.Outbox.Forget()
 	o.unread = 0
 }
 
 // say gives the proxy's own reply to the last command.
-func (o *output[C]) say(b []byte) {
+func (o *output) say(b []byte) {
 	if o.gone || len(b) == 0 {
 		return
 	}
@@ -66,7 +66,7 @@ func (o *output[C]) say(b []byte) {
 }
 
 // put adds bytes to the replies of a slot; more: they end within one.
-func (o *output[C]) put(at reply.ID, b []byte, more bool) {
+func (o *output) put(at reply.ID, b []byte, more bool) {
 	if o.watch.Expects(uint64(at)) {
 		o.watch.Answered()
 	}
@@ -76,7 +76,7 @@ func (o *output[C]) put(at reply.ID, b []byte, more bool) {
 }
 
 // push sends out-of-band data between replies.
-func (o *output[C]) push(b []byte) {
+func (o *output) push(b []byte) {
 	if !o.gone {
 		o.add(b, o.Slots.Push(b))
 	}
@@ -84,7 +84,7 @@ func (o *output[C]) push(b []byte) {
 
 // message is push for a message to a subscriber. Subscribers that do not read have limits of their own, as in Redis:
 // each message would be kept once for each of them.
-func (o *output[C]) message(b []byte) {
+func (o *output) message(b []byte) {
 	o.push(b)
 	switch limits := &o.proxy.Limits().PubSub; {
 	case o.unread <= limits.Soft:
@@ -97,7 +97,7 @@ func (o *output[C]) message(b []byte) {
 }
 
 // judge reports a subscriber that has left too much unread, or much for too long.
-func (o *output[C]) judge() {
+func (o *output) judge() {
 	limits := &o.proxy.Limits().PubSub
 	if o.behind == 0 && o.unread <= limits.Hard {
 		return
@@ -109,14 +109,14 @@ func (o *output[C]) judge() {
 }
 
 // emit appends bytes to the output.
-func (o *output[C]) emit(b []byte) {
+func (o *output) emit(b []byte) {
 	if !o.gone {
 		o.add(b, true)
 	}
 }
 
 // add counts new bytes. now: they leave at once.
-func (o *output[C]) add(b []byte, now bool) {
+func (o *output) add(b []byte, now bool) {
 	if now {
 		o.Outbox.Append(b)
 	}
@@ -126,7 +126,7 @@ func (o *output[C]) add(b []byte, now bool) {
 }
 
 // move moves the replies whose turn has come.
-func (o *output[C]) move() {
+func (o *output) move() {
 	for b := o.Slots.Next(); b != nil; b = o.Slots.Next() {
 		o.Outbox.Append(b)
 	}
@@ -134,20 +134,20 @@ func (o *output[C]) move() {
 
 // time measures the next n commands, of that class and of a session of that number, if it is their turn. tick changes
 // now and then.
-func (o *output[C]) time(session uint64, class, n int, tick int64) {
+func (o *output) time(session uint64, class, n int, tick int64) {
 	if o.proxy.Counters.Traffic.Due(session, class, n, tick) {
 		o.watch.Start(class, class == metrics.ClassLocal)
 	}
 }
 
 // Timed reports whether the commands that are sent next are measured.
-func (o *output[C]) Timed() bool { return o.watch.Begun() }
+func (o *output) Timed() bool { return o.watch.Begun() }
 
 // mark says that the measured commands are sent next, in that slot.
-func (o *output[C]) mark(at reply.ID) *metrics.Mark { return o.watch.Sent(uint64(at)) }
+func (o *output) mark(at reply.ID) *metrics.Mark { return o.watch.Sent(uint64(at)) }
 
 // timed ends a measurement: output has been written.
-func (o *output[C]) timed() {
+func (o *output) timed() {
 	if class, proxy, upstream, ok := o.watch.Done(); ok {
 		o.proxy.Counters.Timed(class, proxy, upstream)
 	}

@@ -7,13 +7,17 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 const limit = 20
 
+// lane and pin are two connections, which send nothing here.
+var lane, pin connection = &upstream.Lane{}, &upstream.Pin{}
+
 // bench is the output of a client with a limit.
 type bench struct {
-	output[string]
+	output
 	*testing.T
 	over  []int // what overflow was told
 	later int   // how often Judge was asked for
@@ -48,7 +52,7 @@ func (b *bench) unread(want int) {
 
 func TestBytesAreUnreadUntilTheClientHasTakenThem(t *testing.T) {
 	b := newBench(t)
-	first, second := b.Slots.Add("lane", nil, 1), b.Slots.Add("pin", nil, 1)
+	first, second := b.Slots.Add(lane, nil, 1), b.Slots.Add(pin, nil, 1)
 	b.say([]byte("+3\r\n"))
 	b.put(second, []byte("+2\r\n"), false)
 	b.Slots.Answer(second, 1)
@@ -77,7 +81,7 @@ func TestBytesAreUnreadUntilTheClientHasTakenThem(t *testing.T) {
 
 func TestWaitingBytesCountAgainstTheLimit(t *testing.T) {
 	b := newBench(t)
-	b.Slots.Add("lane", nil, 1) // it is not answered
+	b.Slots.Add(lane, nil, 1) // it is not answered
 	b.say(make([]byte, limit))
 	if len(b.over) != 0 {
 		t.Errorf("overflow at %d bytes", b.over)
@@ -100,7 +104,7 @@ func TestWaitingBytesCountAgainstTheLimit(t *testing.T) {
 func TestAClientThatIsGoneGetsNoMore(t *testing.T) {
 	b := newBench(t)
 	b.emit([]byte("last"))
-	at := b.Slots.Add("lane", nil, 1)
+	at := b.Slots.Add(lane, nil, 1)
 	b.finish()
 	b.say([]byte("1"))
 	b.put(at, []byte("2"), false)
@@ -114,7 +118,7 @@ func TestAClientThatIsGoneGetsNoMore(t *testing.T) {
 
 func TestACommandIsMeasuredUntilItsReplyIsWritten(t *testing.T) {
 	b := newBench(t)
-	other, at := b.Slots.Add("lane", nil, 1), b.Slots.Add("pin", nil, 1)
+	other, at := b.Slots.Add(lane, nil, 1), b.Slots.Add(pin, nil, 1)
 	if b.time(1, 0, 1, 0); b.Timed() {
 		t.Error("measured out of turn")
 	}

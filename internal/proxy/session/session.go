@@ -46,10 +46,8 @@ const (
 // A Session is one client connection without its I/O. Its mutex guards all fields but proxy, host, owner, cluster and
 // Origin, which never change, and lockMemory, which is atomic.
 //
-// These exported methods take the mutex: those for the engine (Feed, NextWrite, Hungup …), for the readers of package
-// upstream (Replies, Lost, Keeps), for the server and the directory of clients (Drain, Describe, KillIf …) and for the
-// budget (Measure, Cut). Handlers of replies, the parts of the session and the lock engine call the others with the mutex
-// held, all but Do and Flush.
+// An exported method takes the mutex, unless its comment says that it requires it. Do and Flush write to the client, and
+// require no locks.
 //
 // The fields that each ordinary command uses come first, also in each group: with many clients, each line of memory
 // takes time to load.
@@ -84,7 +82,7 @@ type Session struct {
 
 	large progress // of a large command that is being received
 
-	out output[connection] // the replies, until the engine has written them
+	out output // the replies, until the engine has written them
 
 	// The connections that the session shares. It uses its pin if it has one, else its lane.
 	lane       *upstream.Lane // of the session's identity; nil until first used
@@ -197,7 +195,7 @@ const (
 	replySkip // the next command gets no reply
 )
 
-// AfterUnlock runs f when the session is unlocked.
+// AfterUnlock runs f when the session is unlocked. Requires the session lock.
 func (s *Session) AfterUnlock(f func()) { s.afterUnlock = append(s.afterUnlock, f) }
 
 // Do is Enter, and then sends the output to the client.
@@ -295,6 +293,7 @@ func (s *Session) end() {
 
 // CutOff ends a session but for its output: the client gets the replies so far, and its connection closes. The client
 // may take its time to read them, so nothing else remains: no lock, and no connection to Redis.
+// Requires the session lock.
 func (s *Session) CutOff() {
 	if s.out.Gone() {
 		return
@@ -322,7 +321,7 @@ func (s *Session) awaitQuiet() bool {
 	return false
 }
 
-// Resume ends the wait for a reply that decides how the next command travels.
+// Resume ends the wait for a reply that decides how the next command travels. Requires the session lock.
 func (s *Session) Resume() {
 	if s.wait == waitReply {
 		s.wait = waitNone
