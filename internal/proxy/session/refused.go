@@ -9,33 +9,45 @@ import "slices"
 // SELECT and WATCH, each command gets it that the client has sent before it can have read the refusal: in another
 // database, or without the watch, it would do something else.
 type aftermath struct {
-	words []byte // the reply to each command; nil: there is none
-	piped bool   // of a transaction: the client has not waited for the reply to MULTI, or that was OK, or there is none
-	until string // of SELECT and WATCH: the command that ends it; "": it is a transaction
-	blind bool   // of SELECT and WATCH: the client has got no reply yet
+	of     aftermathOf
+	words  []byte // the reply to each command
+	unseen bool   // the client goes on without having read a refusal, or gets none
 }
+
+// aftermathOf is the refused command whose aftermath it is.
+type aftermathOf uint8
+
+const (
+	ofNothing aftermathOf = iota
+	ofMulti
+	ofSelect
+	ofWatch
+)
 
 // open reports whether there is anything.
-func (r *aftermath) open() bool { return r.words != nil }
+func (r *aftermath) open() bool { return r.of != ofNothing }
 
-// refuse begins a transaction. blind: the client does not learn from the reply to MULTI that it is refused, because
+// refuse begins a transaction. unseen: the client does not learn from the reply to MULTI that it is refused, because
 // that was OK, or there is none.
-func (r *aftermath) refuse(words []byte, blind bool) {
-	*r = aftermath{words: slices.Clone(words), piped: blind}
+func (r *aftermath) refuse(words []byte, unseen bool) {
+	*r = aftermath{ofMulti, slices.Clone(words), unseen}
 }
 
-// behind notes the refusal of a command, by its name in lower case, if others depend on it. blind: the client gets no
+// behind notes the refusal of a command, by its name in lower case, if others depend on it. unseen: the client gets no
 // reply.
-func (r *aftermath) behind(name string, words []byte, blind bool) {
+func (r *aftermath) behind(name string, words []byte, unseen bool) {
 	switch name {
 	case "multi":
-		r.refuse(words, blind)
+		r.refuse(words, unseen)
 	case "select":
-		*r = aftermath{words: slices.Clone(words), until: "select", blind: blind}
+		*r = aftermath{ofSelect, slices.Clone(words), unseen}
 	case "watch":
-		*r = aftermath{words: slices.Clone(words), until: "unwatch", blind: blind}
+		*r = aftermath{ofWatch, slices.Clone(words), unseen}
 	}
 }
+
+// ending are the commands by which the client begins anew, besides RESET.
+var ending = [...]string{ofMulti: "multi", ofSelect: "select", ofWatch: "unwatch"}
 
 // step takes the next command, by its name in lower case, and returns the reply; nil: the command is not concerned.
 // muted: the client gets no reply.
@@ -44,11 +56,11 @@ func (r *aftermath) step(name string, muted bool) []byte {
 	switch {
 	case name == "quit":
 		return nil
-	case name == "reset", r.until == "" && name == "multi", name == r.until: // the client begins anew
+	case name == "reset", name == ending[r.of]:
 		*r = aftermath{}
 		return nil
-	case r.until == "":
-		r.piped = true
+	case r.of == ofMulti:
+		r.unseen = true
 		if name == "exec" || name == "discard" {
 			*r = aftermath{}
 		}
@@ -57,23 +69,22 @@ func (r *aftermath) step(name string, muted bool) []byte {
 	case name == "client": // may say that the client wants replies
 		return nil
 	default:
-		r.blind = r.blind && muted
+		r.unseen = r.unseen && muted
 	}
 	return words
 }
 
 // undecided reports whether it depends on the client: it may have waited for the refusal.
-func (r *aftermath) undecided() bool { return r.words != nil && !r.piped }
+func (r *aftermath) undecided() bool { return r.open() && !(r.of == ofMulti && r.unseen) }
 
 // leaves says that the replies so far are about to leave; more: the client has sent something behind its commands. Else
-// it waits for the replies, and learns of the refusal.
+// it waits for the replies, and learns of the refusal. A client that has once gone on within a transaction has not
+// waited for the reply to MULTI.
 func (r *aftermath) leaves(more bool) {
-	if r.until != "" {
-		more = more || r.blind
-	} else {
-		r.piped = r.piped || more
-	}
-	if !more && !r.piped {
+	switch {
+	case !more && !r.unseen:
 		*r = aftermath{}
+	case r.of == ofMulti:
+		r.unseen = true
 	}
 }

@@ -46,8 +46,7 @@ const (
 // A Session is one client connection without its I/O. Its mutex guards all fields but proxy, host, owner, cluster and
 // Origin, which never change, and lockMemory, which is atomic.
 //
-// An exported method takes the mutex, unless its comment says that it requires it. Do and Flush write to the client, and
-// require no locks.
+// An exported method takes the mutex, unless its comment says that it requires it. Flush takes none.
 //
 // The fields that each ordinary command uses come first, also in each group: with many clients, each line of memory
 // takes time to load.
