@@ -18,7 +18,7 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 		owner, known := e.ownerOf(&s, &cmd)
 		if !known { // the watchdog of the grant is another proxy's
 			reply := notHereReply()
-			if e.lostPermit(&s, &cmd) {
+			if e.mayHaveLost(&s, &cmd) {
 				reply = lostLeaseReply()
 			}
 			s.Reply(reply)

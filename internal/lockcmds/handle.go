@@ -31,7 +31,7 @@ func (e *Engine) releaseGrant(s contract.Caller, cmd grammar.Command) {
 			return failureReply(err)
 		case unknown:
 			return failureReply(contract.ErrInDoubt)
-		case len(ended) == 0 && e.lostPermit(&s, &cmd):
+		case len(ended) == 0 && e.mayHaveLost(&s, &cmd):
 			return lostLeaseReply()
 		case len(ended) == 0:
 			return notHeldReply(false, cmd.Fence)
@@ -60,9 +60,9 @@ func (e *Engine) ownerOf(s *contract.Caller, cmd *grammar.Command) (owner string
 	return "", false
 }
 
-// lostPermit reports whether the session has lost a permit of the lock, and forgets one: it may be the one that the command
-// names by its fence. Requires the session lock.
-func (e *Engine) lostPermit(s *contract.Caller, cmd *grammar.Command) (lost bool) {
+// mayHaveLost reports whether a grant that is not found by its fence may be one that the session has lost. Of permits the
+// fences are not remembered, so one is forgotten; of a session with very many losses, not all are. Requires the session lock.
+func (e *Engine) mayHaveLost(s *contract.Caller, cmd *grammar.Command) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	session := e.sessions[s.ID]
@@ -70,5 +70,5 @@ func (e *Engine) lostPermit(s *contract.Caller, cmd *grammar.Command) (lost bool
 		return false
 	}
 	k := e.keyLocked(session, cmd)
-	return k.Kind == limit{} && e.table.KnowsLoss(&session.Session, k, cmd.Fence)
+	return k.Kind == limit{} && e.table.KnowsLoss(&session.Session, k, cmd.Fence) || session.Losses.Vague()
 }

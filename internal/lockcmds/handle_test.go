@@ -2,11 +2,13 @@ package lockcmds
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -69,6 +71,22 @@ func TestAHandleIsOfOneGrant(t *testing.T) {
 	next := fenceIn(t, c.reply())
 	b.want("UNLOCK k FENCE "+old, lostLeaseWords)
 	b.want("UNLOCK k FENCE "+itoa(next), ":1")
+}
+
+// A session that has lost so many locks that the first ones are forgotten is told that each of them may be lost.
+func TestAGrantThatMayBeLostIsNotSaidToBeNotHeld(t *testing.T) {
+	t.Parallel()
+	p := startProxy(t, redistest.Start(t), nil)
+	a, b := p.session(2), p.session(2)
+	first := itoa(a.fence("LOCK first"))
+	b.want("FORCEUNLOCK first", ":1")
+	for i := range 4096 {
+		a.Lost.Add(table.Key{Lock: strconv.Itoa(i), Owner: "me", Kind: exclusive{}}, 1)
+	}
+	a.want("UNLOCK first FENCE "+first, lostLeaseWords)
+	a.want("EXTENDLOCK first PX 1000 FENCE "+first, lostLeaseWords)
+	a.want("UNLOCK other FENCE "+itoa(b.fence("LOCK other")), ":1")
+	b.want("UNLOCK first FENCE "+first, "-NOTHELD the lock is not held with this fence")
 }
 
 // A pool may lend the connection that holds the lock to a second task, which gets the same fence: the handle does not tell

@@ -12,7 +12,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// This file has the kinds of locks. The engine asks the kind. Only keyLocked, upgrades, startRelease and lostPermit name
+// This file has the kinds of locks. The engine asks the kind. Only keyLocked, upgrades, startRelease and mayHaveLost name
 // single kinds. A new kind is a new value, and one more of kinds.
 //
 //	keyLocked(command) ──► lockKind ──┬─ the rules about several holders and waiters ──► table.Key, table.Waiter
