@@ -40,12 +40,17 @@ func readFile(name string) (command, error) {
 	switch {
 	case err != nil:
 		return command{}, fmt.Errorf("%s: %s", name, syntaxError(err))
-	case len(file.Docs) > 1:
+	}
+	docs := slices.DeleteFunc(file.Docs, func(doc *ast.DocumentNode) bool {
+		_, directive := doc.Body.(*ast.DirectiveNode) // %YAML
+		return directive
+	})
+	switch {
+	case len(docs) > 1:
 		return command{}, errors.New(name + ": more than one document")
-	case len(file.Docs) == 0 || file.Docs[0].Body == nil: // empty, or only comments
+	case len(docs) == 0 || docs[0].Body == nil: // empty, or only comments
 		return cmd, nil
 	}
-	cmd.blank = false
 	known := map[string]*setting{}
 	for _, s := range settingsOf(&cmd.Config) {
 		known[s.key] = s
@@ -53,15 +58,15 @@ func readFile(name string) (command, error) {
 			known[section] = nil
 		}
 	}
-	if err := readSection("", file.Docs[0].Body, known); err != nil {
+	if err := readSection("", docs[0].Body, known, &cmd.blank); err != nil {
 		return command{}, fmt.Errorf("%s: %w", name, err)
 	}
 	return cmd, nil
 }
 
 // readSection sets the settings of a section, whose keys begin with prefix. known has all keys; that of a section has no
-// setting.
-func readSection(prefix string, section ast.Node, known map[string]*setting) error {
+// setting. blank becomes false if there is a setting.
+func readSection(prefix string, section ast.Node, known map[string]*setting, blank *bool) error {
 	pairs, ok := section.(ast.MapNode)
 	if !ok {
 		return mistake(section, "must be a section: its keys stand below it in lines of their own, further to the right")
@@ -78,8 +83,9 @@ func readSection(prefix string, section ast.Node, known map[string]*setting) err
 			err = mistake(pair.Key(), "unknown key %s%s", prefix+name, cli.Meant(prefix+name, slices.Sorted(maps.Keys(known))))
 		case empty: // the default
 		case s == nil:
-			err = readSection(name+".", pair.Value(), known)
+			err = readSection(name+".", pair.Value(), known, blank)
 		default:
+			*blank = false
 			err = s.read(pair.Value())
 		}
 		if err != nil {
@@ -124,6 +130,7 @@ func textOf(node ast.Node) (string, error) {
 		return "", mistake(node, needsQuotes)
 	case *ast.LiteralNode: // a block, after | or >
 		return n.Value.Value, nil
+	case *ast.NullNode: // an element of a list without a value
 	case ast.ScalarNode:
 		return n.GetToken().Value, nil
 	}

@@ -263,9 +263,9 @@ func TestListenFlagIsRepeatableAndReplacesTheFile(t *testing.T) {
 	}
 }
 
-// Some editors mark a file as UTF-8 by its first bytes.
+// Some editors mark a file as UTF-8 by its first bytes, and some people say that it is YAML.
 func TestAFileMayBeginWithAByteOrderMark(t *testing.T) {
-	cmd, err := load([]string{"--config", writeFile(t, "\uFEFFlock:\n  lease: 7s\n")})
+	cmd, err := load([]string{"--config", writeFile(t, "\uFEFF%YAML 1.2\n---\nlock:\n  lease: 7s\n")})
 	if err != nil || cmd.Lock.Lease != 7*time.Second {
 		t.Errorf("%v, %v", cmd.Lock.Lease, err)
 	}
@@ -417,6 +417,7 @@ func TestAFileThatHasLostItsSettingsIsNotLoadedAgain(t *testing.T) {
 	}{
 		"empty":                        {[]string{text, ""}, "no settings any more"},
 		"comments only":                {[]string{text, "# max-pins: 7\n"}, "no settings any more"},
+		"keys without values":          {[]string{text, "lock:\n  lease:\nlisten:\n"}, "no settings any more"},
 		"settings come and go":         {[]string{"", text, "\n"}, "no settings any more"},
 		"it never had any":             {[]string{"", "# soon\n"}, ""},
 		"fewer settings":               {[]string{text + "max-waiters: 3\n", text}, ""},
@@ -513,6 +514,7 @@ func TestMistakesAreExplained(t *testing.T) {
 		"upstream:\n  host: x":                     "[2:3] unknown key upstream.host",
 		"\tlog: x":                                 "a tab, where YAML has spaces",
 		"log:\n level: info\n   format: json":      "[2:9] a key in a wrong place",
+		"admin-hosts:\n  - a\n  -":                 "[3:5] must be a single value",
 		"log:\n  level: [info]":                    "[2:10] must be a single value",
 		"upstream:\n  password: *a":                "[2:13] a value that begins with *, & or ! stands in quotes",
 		"upstream:\n  password: !x y":              "[2:13] a value that begins with *, & or ! stands in quotes",
