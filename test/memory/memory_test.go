@@ -526,3 +526,23 @@ func TestCommandsThatAreCarriedOutOneByOneStayInTheSockets(t *testing.T) {
 		})
 	}
 }
+
+// The losses of which a client has not been told are its memory, on top of the 32 KB that a client has for nothing.
+func TestLossesAreMemoryOfTheirClient(t *testing.T) {
+	t.Parallel()
+	srv := proxytest.Start(t, redistest.Start(t))
+	c, other := srv.Dial(t), srv.Dial(t)
+	var locks []string
+	for i := range 1000 {
+		locks = append(locks, fmt.Sprintf("LOCK k%d PX 2000", i))
+	}
+	c.Together(locks...)
+	proxytest.WaitFor(t, "the memory of the losses", func() bool {
+		info := other.Do("INFO", "lockproxy")
+		_, lost, _ := strings.Cut(info, "locks_lost:")
+		_, memory, _ := strings.Cut(info, "clients_memory:")
+		var n int
+		_, err := fmt.Sscan(memory, &n)
+		return err == nil && n > 50<<10 && strings.HasPrefix(lost, "1000\r\n")
+	})
+}

@@ -8,8 +8,8 @@ import (
 
 // This file remembers the locks that a session has lost, until a reply has told the session.
 //
-// A session gets -LOSTLEASE for every lost lock, however many there are. Each of them costs a few dozen bytes, because
-// names are kept as keyed hashes of 128 bits. The latest mostLosses are known exactly. When older ones were dropped, every
+// A session gets -LOSTLEASE for every lost lock, however many there are. Each of them costs lossBytes, because names are
+// kept as keyed hashes of 128 bits. The latest mostLosses are known exactly. When older ones were dropped, every
 // lock that the session does not hold counts as lost. So a loss may be reported that did not happen, but no loss stays
 // unreported.
 //
@@ -94,6 +94,19 @@ func (l *Losses) Forget(k Key) bool {
 		l.some.Store(l.vague)
 	}
 	return left < before
+}
+
+// lossBytes is about the memory of one loss.
+const lossBytes = 96
+
+// Bytes is the memory that the losses take.
+func (l *Losses) Bytes() int {
+	if l.Empty() {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return (len(l.recent) + len(l.older)) * lossBytes
 }
 
 // Vague reports whether losses have been dropped: a lock that the session does not hold may be one of them.
