@@ -142,10 +142,10 @@ func (r *request) part(raw []byte, slot int, at topology.Node) *request {
 }
 
 // sendParts sends parts of the command, whose bytes it takes over, to the owners of their slots. first is the number of
-// the first part. Requests beyond the spare ones are made at once.
+// the first part. Requests that would not be kept are made at once.
 func (r *request) sendParts(parts []scatter.Part, replies *reply.Gathering, first int) {
 	s := r.s
-	more := make([]request, max(0, len(parts)-len(s.spare)))
+	more := make([]request, max(0, len(parts)-maxSpare))
 	for i, part := range parts {
 		var p *request
 		if i < len(more) {
