@@ -33,7 +33,7 @@ type Queue[C comparable] struct {
 
 // slot is the place of the replies to a run of commands.
 type slot[C comparable] struct {
-	from    C // the connection that answers; the zero value: the proxy itself
+	from    C // the connection that answers; the zero value: the proxy itself, or no server is known yet
 	handler Handler
 	n       int    // replies still to come
 	mid     bool   // the bytes so far end within a reply
@@ -41,7 +41,7 @@ type slot[C comparable] struct {
 }
 
 // Add takes a place for the replies to n commands that are sent now. Commands with the same connection and handler as
-// the ones before share their slot. from is not the zero value.
+// the ones before share their slot. from is the zero value if no server is known for the command yet.
 func (q *Queue[C]) Add(from C, handler Handler, n int) ID {
 	q.due += n
 	if last := len(q.slots) - 1; last >= q.head {
