@@ -221,8 +221,7 @@ random: simulate differential ## random histories and random commands
 BESIDE = +$(MAKE) -j2 --output-sync=target --no-print-directory
 .PHONY: ci
 ci: check ## what .ci/run runs on a clean machine
-	$(BESIDE) chaos random CHAOSTIME=25s SIMSEED=1000000
-	$(BESIDE) interop image compose page promtool
+	$(BESIDE) interop chaos random image compose page promtool CHAOSTIME=25s SIMSEED=1000000
 	$(MAKE) bench-quick ARGS="-skip '^(failover|reshard)'"
 
 .PHONY: clean
