@@ -22,6 +22,8 @@ const mostLosses = 1024
 // Losses is the losses of one session in one database. The zero value has none. Its methods may be called from any
 // goroutine, because the engines of several users may know the session.
 type Losses struct {
+	Memory *atomic.Int64 // counts the bytes that the losses take, among others; nil: they are not counted
+
 	some atomic.Bool // there may be losses: the usual case, none, costs no lock
 
 	mu            sync.Mutex // a leaf: nothing is called while it is held
@@ -51,6 +53,7 @@ func (l *Losses) Add(k Key, fence int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.some.Store(true)
+	before := l.len()
 	delete(l.older, n)
 	if _, known := l.recent[n]; !known && len(l.recent) == mostLosses {
 		l.vague = l.vague || len(l.older) > 0
@@ -60,6 +63,7 @@ func (l *Losses) Add(k Key, fence int64) {
 		l.recent = make(map[lossName]int64)
 	}
 	l.recent[n] = fence
+	l.count(before)
 }
 
 // Empty reports whether there was no loss that is not told. It costs no lock.
@@ -85,10 +89,11 @@ func (l *Losses) Forget(k Key) bool {
 	n := lossNameOf(k)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	before := len(l.recent) + len(l.older)
+	before := l.len()
 	delete(l.recent, n)
 	delete(l.older, n)
-	left := len(l.recent) + len(l.older)
+	l.count(before)
+	left := l.len()
 	if left == 0 {
 		l.recent, l.older = nil, nil // a burst must not keep its memory
 		l.some.Store(l.vague)
@@ -99,15 +104,14 @@ func (l *Losses) Forget(k Key) bool {
 // lossBytes is about the memory of one loss.
 const lossBytes = 96
 
-// Bytes is the memory that the losses take.
-func (l *Losses) Bytes() int {
-	if l.Empty() {
-		return 0
+// count counts the memory of the losses of which there were so many before. Requires l.mu.
+func (l *Losses) count(before int) {
+	if l.Memory != nil {
+		l.Memory.Add(int64(l.len()-before) * lossBytes)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return (len(l.recent) + len(l.older)) * lossBytes
 }
+
+func (l *Losses) len() int { return len(l.recent) + len(l.older) }
 
 // Vague reports whether losses have been dropped: a lock that the session does not hold may be one of them.
 func (l *Losses) Vague() bool {

@@ -2,6 +2,7 @@ package table
 
 import (
 	"strconv"
+	"sync/atomic"
 	"testing"
 )
 
@@ -26,7 +27,8 @@ func TestLossIsRememberedUntilItIsForgotten(t *testing.T) {
 }
 
 func TestTheLatestLossesAreKnownExactly(t *testing.T) {
-	var l Losses
+	var memory atomic.Int64
+	l := Losses{Memory: &memory}
 	for i := range 2 * mostLosses {
 		l.Add(lossOf(i), 1)
 		l.Add(lossOf(i), int64(i+1)) // again: it costs nothing
@@ -36,8 +38,8 @@ func TestTheLatestLossesAreKnownExactly(t *testing.T) {
 	}
 	for i := 2 * mostLosses; i < 10*mostLosses; i++ {
 		l.Add(lossOf(i), int64(i+1))
-		if n := len(l.recent) + len(l.older); n > 2*mostLosses {
-			t.Fatalf("%d remembered", n)
+		if n := len(l.recent) + len(l.older); n > 2*mostLosses || memory.Load() != int64(n*lossBytes) {
+			t.Fatalf("%d remembered, %d bytes", n, memory.Load())
 		}
 	}
 	for i := 9 * mostLosses; i < 10*mostLosses; i++ {
@@ -48,8 +50,8 @@ func TestTheLatestLossesAreKnownExactly(t *testing.T) {
 	for i := range 10 * mostLosses {
 		l.Forget(lossOf(i))
 	}
-	if !l.Vague() || l.Empty() || l.recent != nil || l.older != nil {
-		t.Error("what was dropped may still be asked for")
+	if !l.Vague() || l.Empty() || l.recent != nil || l.older != nil || memory.Load() != 0 {
+		t.Errorf("what was dropped may still be asked for; %d bytes", memory.Load())
 	}
 }
 

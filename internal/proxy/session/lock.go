@@ -159,7 +159,7 @@ func (s *Session) lossesHere() *contract.Losses {
 		if s.losses == nil {
 			s.losses = map[int]*contract.Losses{}
 		}
-		set = &contract.Losses{}
+		set = &contract.Losses{Memory: &s.lockMemory}
 		s.losses[s.ident.DB] = set
 	}
 	return set

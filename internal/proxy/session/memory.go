@@ -52,9 +52,6 @@ func (s *Session) stationary() int {
 	}
 	n := s.sentBytes + s.clusterSubs.Bytes() + cap(s.script) + cap(s.args)*argCost + s.gathered + locking +
 		len(s.name) + len(s.called) + len(s.lib[0]) + len(s.lib[1]) + len(s.library) + len(s.ident.User) + len(s.ident.Password)
-	for _, l := range s.losses {
-		n += l.Bytes()
-	}
 	if p := s.pin; p != nil {
 		n += len(p.tx.steps)*stepCost + p.tx.names + p.execution.due()*stepCost + p.frame
 	}
