@@ -196,18 +196,18 @@ func (s *Session) rest() {
 	}
 }
 
-// goOn ends a wait without replies that are due.
+// goOn ends a wait that is not for replies.
 func (s *Session) goOn() {
 	s.Do(func() {
-		if (s.wait == waitTurn || s.wait == waitTaken || s.wait == waitMemory) && s.out.Slots.Due() == 0 {
+		if s.wait == waitTaken || s.wait == waitMemory || s.wait == waitTurn && s.out.Slots.Due() == 0 {
 			s.wait = waitNone
 		}
 	})
 }
 
-// awaitReader reports whether a reply that the proxy makes or edits is needed now: nothing is outstanding, and the client
-// has taken the replies before it, but for a few. Otherwise the session waits. So a client has one such reply at a time
-// made, however many it asks for.
+// awaitReader reports whether a reply that the proxy makes or edits is needed now: nothing is outstanding, and the
+// client has taken the replies before it, but for a few. Otherwise the session waits. So a client has one such reply at
+// a time made, however many it asks for.
 func (s *Session) awaitReader() bool {
 	if !s.awaitQuiet() {
 		return false

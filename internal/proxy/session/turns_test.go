@@ -10,6 +10,8 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/buffers"
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
+	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 )
 
@@ -150,6 +152,31 @@ func TestALongNameOfALockIsRefusedIfItDoesNotFit(t *testing.T) {
 	}
 	if n := s.proxy.Counters.Overloaded.Load(); n != 1 {
 		t.Errorf("%d refusals are counted", n)
+	}
+}
+
+// While the session waits for memory, another client may have it ask Redis for the number of its connection.
+func TestAWaitForMemoryEndsBehindAQuestion(t *testing.T) {
+	s, h := byHand(t, shared.Limits{})
+	var reap func()
+	s.proxy.Budget = budget.New(16<<20, func(task func()) bool {
+		reap = task
+		return true
+	})
+	var other leaver
+	other.account.Open(s.proxy.Budget, &other)
+	other.account.Charge(17 << 20)
+	feed(t, s, "LOCK "+strings.Repeat("n", buffers.Small)+" WAIT") // refused when its turn comes: the time is missing
+	if s.wait != waitMemory {
+		t.Fatalf("the session waits for %v", s.wait)
+	}
+	s.mu.Lock()
+	s.forward(ordinaryRow, command.Hello, reply.Discard{}, 1)
+	s.unlock()
+	reap()
+	h.replies(t, "*0\r\n")
+	if got := taken(s); s.wait != waitNone || !strings.HasPrefix(got, "-ERR ") {
+		t.Errorf("the session waits for %v, the client has got %q", s.wait, got)
 	}
 }
 
