@@ -28,9 +28,9 @@
 //
 // The Scanner covers RESP2 and RESP3 including attributes and pushes, without the streamed types, which neither Redis
 // nor Valkey sends. It keeps a count of outstanding elements instead of a stack, so nesting costs nothing: a Lua script
-// may return tables thousands of levels deep before Redis stops it. Only counts and lengths must be numbers. A scalar's line is text up to its end. Redis
-// passes on a script's big number such as "(abc" unchecked, and the reply to one client must not end a connection that
-// other clients share.
+// may return tables thousands of levels deep before Redis stops it. Only counts and lengths must be numbers. A scalar's
+// line is text up to its end. Redis passes on a script's big number such as "(abc" unchecked, and the reply to one
+// client must not end a connection that other clients share.
 //
 // # Invariants
 //

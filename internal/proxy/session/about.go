@@ -71,8 +71,8 @@ type Status struct {
 
 // waitNames are the reasons of a wait for people.
 var waitNames = [...]string{
-	waitNone: "", waitTurn: "turn", waitMemory: "memory", waitTaken: "client", waitQuiet: "replies", waitPin: "pin", waitReply: "reply",
-	waitLock: "lock", waitEngine: "engine", waitDoor: "admission",
+	waitNone: "", waitTurn: "turn", waitMemory: "memory", waitTaken: "client", waitQuiet: "replies", waitPin: "pin",
+	waitReply: "reply", waitLock: "lock", waitEngine: "engine", waitDoor: "admission",
 }
 
 // Status describes the client.

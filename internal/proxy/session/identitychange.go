@@ -179,8 +179,8 @@ func validName(b []byte) bool {
 	return true
 }
 
-// withoutAuth takes all credentials out of the arguments of a HELLO, by Redis's own grammar: an argument of SETNAME is no
-// option. The arguments behind an option that Redis does not accept are left out too, so that no unread argument
+// withoutAuth takes all credentials out of the arguments of a HELLO, by Redis's own grammar: an argument of SETNAME is
+// no option. The arguments behind an option that Redis does not accept are left out too, so that no unread argument
 // travels; Redis refuses the command at that option. It reuses args.
 func withoutAuth(args [][]byte) [][]byte {
 	out := args[:min(2, len(args))]

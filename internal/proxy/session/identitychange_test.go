@@ -51,7 +51,7 @@ func TestSharedForms(t *testing.T) {
 	}
 }
 
-func TestDisownLeavesNoCredentials(t *testing.T) {
+func TestWithoutAuthLeavesNoCredentials(t *testing.T) {
 	for line, want := range map[string]string{
 		"HELLO":                         "HELLO",
 		"HELLO 3":                       "HELLO 3",

@@ -11,7 +11,7 @@ type inbox struct {
 	off int // the first byte that has not been dropped
 }
 
-// keptInput is the capacity that an empty Inbox keeps for the next time.
+// keptInput is the capacity that an empty inbox keeps for the next time.
 const keptInput = 4 << 10
 
 // append adds b at the end. need is the number of bytes that are known to follow, or 0.
@@ -22,7 +22,7 @@ func (q *inbox) append(b []byte, need int) {
 	q.buf = buffers.Append(q.buf, b, need)
 }
 
-// bytes is the content. It is valid until the next call of a method that changes the Inbox, and may be written to.
+// bytes is the content. It is valid until the next call of a method that changes the inbox, and may be written to.
 func (q *inbox) bytes() []byte { return q.buf[q.off:] }
 
 // len is the number of bytes.

@@ -136,8 +136,8 @@ func (s *Session) leaveIfServed() {
 	}
 }
 
-// leaveIfQuiet closes the connection of a client that is asked to leave, if this is a quiet moment: nothing is outstanding,
-// no command has come in part, and the client has no lock, no wait, and no connection to Redis of its own.
+// leaveIfQuiet closes the connection of a client that is asked to leave, if this is a quiet moment: nothing is
+// outstanding, no command has come in part, and the client has no lock, no wait, and no connection to Redis of its own.
 func (s *Session) leaveIfQuiet() {
 	if !s.ready() || s.out.Slots.Due() > 0 {
 		return

@@ -9,10 +9,9 @@ import (
 )
 
 // This file has the way of replies to one client: each waits in its slot for its turn, and then for the engine. It
-// counts the bytes that the client has not taken. The code of this file does no I/O and has no lock. An Output
-// belongs to one session, which guards it.
+// counts the bytes that the client has not taken. The code of this file does no I/O and has no lock.
 
-// An output is that of one session, which guards it.
+// An output belongs to one session, which guards it.
 type output struct {
 	Slots  reply.Queue[connection] // in the order of the commands
 	Outbox reply.Outbox            // bytes whose turn has come

@@ -23,7 +23,8 @@ func framesOf(s reply.Session, subs *subscriptions, muted bool, verb string, lef
 	return &frames{session: s, subs: subs, muted: muted, list: []step{{verb: verb, left: left}}}
 }
 
-// framesOfExec is the handler of an EXEC of n commands, of which steps matter. exec handles the reply to the EXEC itself.
+// framesOfExec is the handler of an EXEC of n commands, of which steps matter. exec handles the reply to the EXEC
+// itself.
 func framesOfExec(s reply.Session, subs *subscriptions, exec *reply.Reply, n int, steps []step) *frames {
 	list := make([]step, n)
 	for _, step := range steps {

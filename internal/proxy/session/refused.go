@@ -2,8 +2,8 @@ package session
 
 import "slices"
 
-// aftermath is what is not carried out because there is no connection to Redis for the command in front of it. The client
-// could not foresee that, and may have sent the next commands already. The zero value is nothing.
+// aftermath is what is not carried out because there is no connection to Redis for the command in front of it. The
+// client could not foresee that, and may have sent the next commands already. The zero value is nothing.
 //
 // Of a transaction none of the commands runs alone: up to EXEC or DISCARD, each gets the same refusal as MULTI. Behind
 // SELECT and WATCH, each command gets it that the client has sent before it can have read the refusal: in another

@@ -66,7 +66,7 @@ type Session struct {
 	lockMemory atomic.Int64   // bytes of memory that its locks take
 	usual      bool           // only ordinary commands and replies have moved since the session was locked
 	standing   int            // bytes that these do not change, at the last other entry
-	gathered   int            // bytes that must be held whole: of a reply, or of the command that an inquiry or longParts works on
+	gathered   int            // bytes that must be held whole: of a reply, or of the command that is worked on aside
 
 	// The bytes from the client, and the command that is being read.
 	guard  *resp.Guard
@@ -291,8 +291,8 @@ func (s *Session) end() {
 }
 
 // CutOff ends a session but for its output: the client gets the replies so far, and its connection closes. The client
-// may take its time to read them, so nothing else remains: no lock, and no connection to Redis.
-// Requires the session lock.
+// may take its time to read them, so nothing else remains: no lock, and no connection to Redis. Requires the session
+// lock.
 func (s *Session) CutOff() {
 	if s.out.Gone() {
 		return

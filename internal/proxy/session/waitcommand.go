@@ -18,10 +18,10 @@ import (
 // after the other, on a connection of the session's own. A mark, sent on it before, has the server count from a point
 // behind the writes. It does no I/O.
 
-// waitMarks are the commands that are sent in front of WAIT. They change nothing. Redis before 7.2 counts from the end of
-// the connection's last command, whatever it was: no ACL refuses HELLO. Later versions and Valkey count from the last
-// command that went to the replicas. PUBLISH does, except in a cluster; the channel has no subscriber. FUNCTION RESTORE
-// of no functions does everywhere, but counts as a write.
+// waitMarks are the commands that are sent in front of WAIT. They change nothing. Redis before 7.2 counts from the end
+// of the connection's last command, whatever it was: no ACL refuses HELLO. Later versions and Valkey count from the
+// last command that went to the replicas. PUBLISH does, except in a cluster; the channel has no subscriber. FUNCTION
+// RESTORE of no functions does everywhere, but counts as a write.
 var waitMarks = [...][]byte{
 	resp.AppendCommand(nil, "HELLO"),
 	resp.AppendCommand(nil, "PUBLISH", "lockproxy:wait", ""),
