@@ -118,7 +118,7 @@ func (s *Session) noteRefusal(why topology.Refusal) (asking topology.Node) {
 	return topology.Any
 }
 
-// Later has f called after a pause and a refresh of the view. f requires the session lock.
+// Later has f called, with the session locked, after a pause and a refresh of the view. Requires the session lock.
 func (s *Session) Later(hint topology.Node, pause time.Duration, f func()) {
 	then := func() { s.Do(f) }
 	if pause == 0 {

@@ -165,8 +165,8 @@ func (s *Session) lossesHere() *contract.Losses {
 	return set
 }
 
-// Reply is the reply to the lock command in progress. It waits for its turn behind the replies to
-// earlier commands. Requires the session lock.
+// Reply is the reply to the lock command in progress. It waits for its turn behind the replies to earlier commands.
+// Requires the session lock.
 func (s *Session) Reply(reply []byte) {
 	if s.out.Gone() {
 		return
