@@ -94,9 +94,6 @@ func (r *report) write(dir string) error {
 			fmt.Fprintf(&text, "![%s](%s)\n\n", res.plot, name)
 		}
 	}
-	if _, err := r.bars(filepath.Join(dir, contended+"-bars.svg")); err != nil {
-		return fmt.Errorf("bars: %w", err)
-	}
 	if err := os.WriteFile(filepath.Join(dir, "latest.md"), text.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
