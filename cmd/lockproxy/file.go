@@ -37,8 +37,7 @@ func readFile(name string) (command, error) {
 	}
 	cmd := command{Config: NewConfig(), blank: true}
 	file, err := parser.ParseBytes(bytes.TrimPrefix(data, []byte("\uFEFF")), 0) // some editors mark UTF-8 so
-	switch {
-	case err != nil:
+	if err != nil {
 		return command{}, fmt.Errorf("%s: %s", name, syntaxError(err))
 	}
 	docs := slices.DeleteFunc(file.Docs, func(doc *ast.DocumentNode) bool {
