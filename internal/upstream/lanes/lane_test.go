@@ -100,6 +100,9 @@ func TestALaneReconnectsAndTellsItsOwner(t *testing.T) {
 	if n := w.entries.FilterMessage("a connection to redis was lost").Len(); n != 1 {
 		t.Errorf("%d entries about the loss", n)
 	}
+	if _, lost := w.Counts(); lost != 1 {
+		t.Errorf("%d connections count as lost", lost)
+	}
 	l.Close()
 	redistest.Eventually(t, 10*time.Second, "the end", func() bool { return ended(l) })
 	if w.events() != "connected, lost, failed, connected again" {
