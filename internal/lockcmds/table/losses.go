@@ -104,7 +104,7 @@ func (l *Losses) Forget(k Key) bool {
 // lossBytes is about the memory of one loss.
 const lossBytes = 96
 
-// count counts the memory of the losses of which there were so many before. Requires l.mu.
+// count counts the change of the memory since there were that number of losses. Requires l.mu.
 func (l *Losses) count(before int) {
 	if l.Memory != nil {
 		l.Memory.Add(int64(l.len()-before) * lossBytes)
