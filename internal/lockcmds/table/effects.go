@@ -144,7 +144,7 @@ func (t *Table) Lost(h *Hold, reason string, certain bool, except *Session) {
 // tell reports a loss.
 func (t *Table) tell(loss *Loss) {
 	for _, s := range loss.To {
-		s.lost(loss.Key, loss.Fence)
+		s.Losses.Add(loss.Key, loss.Fence)
 	}
 	t.emit(Effect{Op: Tell, Loss: loss})
 }

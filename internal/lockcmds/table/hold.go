@@ -17,7 +17,7 @@ type Key struct {
 // Client names a client connection for people.
 type Client struct{ Addr, Name string }
 
-// Session is the table's part of one session. The caller sets Name, Losses, Tag and Held before its first use.
+// Session is the table's part of one session. The caller sets Name, Losses, Tag and Memory before its first use.
 type Session struct {
 	Name   string // its own, unique: also the owner for which it holds locks if it names none
 	Losses *Losses

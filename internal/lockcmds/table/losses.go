@@ -53,6 +53,9 @@ func (l *Losses) Add(k Key, fence int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.some.Store(true)
+	if !k.Kind.Reenters() {
+		fence = l.recent[n] + l.older[n] + 1
+	}
 	before := l.len()
 	delete(l.older, n)
 	if _, known := l.recent[n]; !known && len(l.recent) == mostLosses {
@@ -69,7 +72,7 @@ func (l *Losses) Add(k Key, fence int64) {
 // Empty reports whether there was no loss that is not told. It costs no lock.
 func (l *Losses) Empty() bool { return !l.some.Load() }
 
-// Fence returns the fence of a loss that is remembered exactly; 0: of none.
+// Fence returns the fence of a loss that is remembered exactly, or the number of them; 0: there is none.
 func (l *Losses) Fence(k Key) int64 {
 	if l.Empty() {
 		return 0
@@ -80,8 +83,8 @@ func (l *Losses) Fence(k Key) int64 {
 	return l.recent[n] + l.older[n] // it is in one of them at most
 }
 
-// Forget removes a loss, because the session has been told or has the lock again, and reports whether it was remembered
-// exactly.
+// Forget removes one loss, because the session has been told or has the lock again, and reports whether it was
+// remembered exactly.
 func (l *Losses) Forget(k Key) bool {
 	if l.Empty() {
 		return false
@@ -89,6 +92,12 @@ func (l *Losses) Forget(k Key) bool {
 	n := lossNameOf(k)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for _, losses := range []map[lossName]int64{l.recent, l.older} {
+		if !k.Kind.Reenters() && losses[n] > 1 {
+			losses[n]--
+			return true
+		}
+	}
 	before := l.len()
 	delete(l.recent, n)
 	delete(l.older, n)
@@ -127,36 +136,19 @@ func (l *Losses) Vague() bool {
 // be sent. Redis may have the key for an instant more, or for the same owner by another session. A session that was
 // told of the loss must not act on it unawares. named is the fence that the client has named; 0: none.
 func (t *Table) KnowsLoss(s *Session, k Key, named int64) bool {
-	return t.Meant(s, k, named) == nil && s.tellLost(k)
+	return t.Meant(s, k, named) == nil && s.Losses.Forget(k)
 }
 
 // tellLost replaces the reply if the lock was lost while the command was on its way, or the session has lost it before
 // and was not told by a reply yet.
 func (t *Table) tellLost(s *Session, k Key, lost bool, reply Reply) Reply {
 	if !lost || k.Kind.Reenters() {
-		lost = s.tellLost(k) || lost
+		lost = s.Losses.Forget(k) || lost
 	}
 	if lost || s.Losses.Vague() {
 		return LostLease
 	}
 	return reply
-}
-
-// lost remembers a loss that a reply is to tell.
-func (s *Session) lost(k Key, fence int64) {
-	if !k.Kind.Reenters() {
-		fence = s.Losses.Fence(k) + 1
-	}
-	s.Losses.Add(k, fence)
-}
-
-// tellLost reports whether the session has lost such a grant, and forgets one: the reply tells it.
-func (s *Session) tellLost(k Key) bool {
-	if n := s.Losses.Fence(k); !k.Kind.Reenters() && n > 1 {
-		s.Losses.Add(k, n-1)
-		return true
-	}
-	return s.Losses.Forget(k)
 }
 
 // Regained forgets the losses that are of no interest to a session whose owner has, or had, a later grant.

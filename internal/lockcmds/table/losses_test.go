@@ -2,6 +2,7 @@ package table
 
 import (
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 )
@@ -23,6 +24,39 @@ func TestLossIsRememberedUntilItIsForgotten(t *testing.T) {
 	}
 	if l.Fence(k) != 8 || !l.Forget(k) || l.Forget(k) || !l.Empty() {
 		t.Error("a loss is told once")
+	}
+}
+
+// Of several grants of one owner each loss counts, whichever engines tell of them at the same time.
+func TestLossesOfSeveralGrantsAreCounted(t *testing.T) {
+	var l Losses
+	const each = 1000
+	k := Key{Lock: "k", Owner: "me", Kind: permit}
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for i := range each {
+				l.Add(k, int64(i+1))
+			}
+		})
+	}
+	wg.Wait()
+	for i := range mostLosses {
+		l.Add(lossOf(i), 1) // those of the permits are older ones now
+	}
+	l.Forget(k)
+	l.Forget(k)
+	l.Add(k, 1)
+	if l.Fence(k) != 2*each-1 {
+		t.Errorf("%d losses, want %d", l.Fence(k), 2*each-1)
+	}
+	for range 2*each - 1 {
+		if !l.Forget(k) {
+			t.Fatalf("a loss is not told, and %d are left", l.Fence(k))
+		}
+	}
+	if l.Forget(k) || l.Fence(k) != 0 {
+		t.Error("a loss is told twice")
 	}
 }
 
