@@ -162,12 +162,8 @@ func (w *waiter) Answered(o callOutcome) []byte {
 			return nil
 		}
 		return w.await(script.Acquired{PTTL: script.NoTTL, Upgrades: w.upgrades()})
-	case err != nil && w.waited: // it may have a place in the queue
-		w.withdraw(table.Error, err)
-		return nil
 	case err != nil:
-		w.finish()
-		return failureReply(err)
+		return w.fail(err)
 	case a.Granted:
 		w.e.noteDamage(w.lock(), a.Damage)
 		return w.granted(grantOf(a, o.SentAt))
@@ -178,13 +174,22 @@ func (w *waiter) Answered(o callOutcome) []byte {
 		w.finish()
 		return nullReply(w.session().Proto)
 	case a.Deadlock:
-		w.finish()
-		return failureReply(errSecondUpgrade)
+		return w.fail(errSecondUpgrade)
 	}
 	if w.goHome() {
 		return nil
 	}
 	return w.await(a)
+}
+
+// fail ends the acquire with an error. Requires the session lock, or that the session has ended.
+func (w *waiter) fail(err error) []byte {
+	if w.waited { // it may have a place in the queue
+		w.withdraw(table.Error, err)
+		return nil
+	}
+	w.finish()
+	return failureReply(err)
 }
 
 // Again implements lockCommand.

@@ -72,6 +72,34 @@ func TestAnAcquireWhoseGrantCameTooLateIsANewCall(t *testing.T) {
 	}
 }
 
+// The place of an acquire that has waited leaves the queue before the client is told, whatever the last attempt has found.
+func TestAnAcquireThatIsRefusedBehindItsWaitKeepsNoPlace(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer any
+		reply  string
+	}{
+		"an error":         {resp.Value{Kind: resp.SimpleError, Str: []byte("NOPERM no")}, "-NOPERM no"},
+		"a second upgrade": {locktest.Numbers(0, -5), "-" + errSecondUpgrade.Error()},
+	} {
+		w := newLockWorld(t)
+		a := w.waits(1, "FAIRLOCK k WAIT 60000")
+		w.Own.Asked = nil
+		pass := func(answer resp.Value) func() resp.Value {
+			return func() resp.Value {
+				w.Time = w.Time.Add(31 * time.Second)
+				return answer
+			}
+		}
+		w.Own.Answers = []any{pass(grantOfFence(8)), pass(locktest.Numbers(1)), c.answer, locktest.Numbers(1)}
+		w.wake("k")
+		w.Work()
+		a.got(c.reply)
+		if got := strings.Join(w.Own.Asked, " "); got != "fair drop fair leave" {
+			t.Errorf("%s: the engine asked %s", name, got)
+		}
+	}
+}
+
 func number(t *testing.T, text string) int {
 	t.Helper()
 	n, err := strconv.Atoi(text)
