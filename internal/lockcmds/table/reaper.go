@@ -10,9 +10,9 @@ import (
 // waiters behind it wait. The reaper of a queue whose waiters are behind it, now or lately, watches that.
 //
 //	watchHead ──► ListPlaces ──PlacesListed──► the stale time ──lookDueNow──► AskHead wakes the head by name
-//	             ▲                                                       ▲        └──HeadTold──┬─ ours, or none: wake
-//	             └── Redis does not answer: 1 s                          │                     ▼
-//	                                                                     └──removed── RemoveHead, without a listener
+//	                  ▲                                                        ▲  └──HeadTold──┬─ ours, or none: wake
+//	                  └── Redis does not answer: 1 s                           │               ▼
+//	                                                                           └──removed── RemoveHead, without a listener
 //	                                                                                           │ a subscriber: it has 1 s
 //	      the lock is taken: the new lease is waited for ◄── wake ◄────────────────────────────┘ MaxLooks times: removed
 //
