@@ -274,10 +274,12 @@ func TestEveryKindOfDataPassesUnchanged(t *testing.T) {
 				"redis.setresp(3); return redis.call('HGETALL','h')", "return {double=3.5}", "return {map={a=1}}", "return {big_number='123'}", "return {big_number='abc'}", "return {big_number='1\\r\\n2'}", "return {map={[1]={big_number=''}, [2]={double=0/0}}}", "return {double=-1/0}", "return {verbatim_string={format='txt',string='x'}}", "return {set={a=true}}",
 				"error('x')", "return redis.call('NOSUCH')", "return redis.pcall('GET')", "return redis.call('CLIENT','ID')", "return redis.call('BLPOP','l',0)", "return redis.call('SUBSCRIBE','l')", "syntax error", "local t = {} t[1] = t return t",
 			} {
-				c.Each("EVAL "+script+" 1 h", "EVAL_RO "+script+" 1 h")
+				c.Do("EVAL", script, "1", "h")
+				c.Do("EVAL_RO", script, "1", "h")
 			}
 			sha := c.Do("SCRIPT", "LOAD", "return ARGV[1]")[5:45]
-			c.Each("EVALSHA "+sha+" 0 "+binary, "SCRIPT EXISTS "+sha+" x", "SCRIPT KILL", "SCRIPT FLUSH SYNC")
+			c.Do("EVALSHA", sha, "0", binary)
+			c.Each("SCRIPT EXISTS "+sha+" x", "SCRIPT KILL", "SCRIPT FLUSH SYNC")
 			c.Do("EVALSHA", sha, "0")
 			c.Do("FUNCTION", "LOAD", "#!lua name=lib\nredis.register_function('f', function(keys, args) return {keys, args} end)")
 			c.Each("FCALL f 1 k a", "FCALL_RO f 1 k a", "FUNCTION LIST", "FUNCTION DUMP")
