@@ -538,6 +538,61 @@ func TestAWaiterThatLeavesLetsTheNextWithALargerLimitAsk(t *testing.T) {
 	fenceIn(t, b.reply())
 }
 
+// The first waiter gets the only permit of its limit. The next one waits at another proxy, and has the lock beside it.
+func TestTheNextWaiterElsewhereMayHaveALargerLimit(t *testing.T) {
+	t.Parallel()
+	for _, handedOver := range []bool{true, false} {
+		srv := redistest.Start(t)
+		slow := func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute } // nobody asks but when told
+		p, q, other := startProxy(t, srv, slow), startProxy(t, srv, slow), startProxy(t, srv, slow)
+		if handedOver {
+			other = p
+		}
+		holder, small, large := other.session(2), p.session(2), q.session(2)
+		holder.fence("LOCK k LIMIT 1")
+		for i, send := range []func(){func() { small.send("FAIRLOCK k LIMIT 1") }, func() { large.send("FAIRLOCK k LIMIT 2 WAIT 10000") }} {
+			send()
+			redistest.Eventually(t, patience, "its place", func() bool {
+				return srv.Client(t).LLen(t.Context(), "redisson_lock_queue:{k}").Val() == int64(i+1)
+			})
+		}
+		redistest.Eventually(t, patience, "both to hear of releases", func() bool { return p.settled("k") && q.settled("k") })
+		holder.want("UNLOCK k", ":1")
+		fenceIn(t, small.reply())
+		fenceIn(t, large.reply())
+		for _, s := range []*session{small, large} {
+			s.want("UNLOCK k", ":1")
+		}
+		empty(t, srv)
+	}
+}
+
+// Both wait at one proxy. The grant of the first has the next one ask.
+func TestTheNextWaiterMayHaveALargerLimit(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute })
+	for _, hold := range []string{"LOCK k", "LOCK k LIMIT 1"} {
+		holder, small, large := p.session(2), p.session(2), p.session(2)
+		holder.fence(hold)
+		for _, w := range []struct {
+			s    *session
+			line string
+		}{{small, "LOCK k LIMIT 1"}, {large, "LOCK k LIMIT 2 WAIT 10000"}} {
+			w.s.send(w.line)
+			w.s.awaitWaiting()
+			redistest.Eventually(t, patience, "it to hear of releases", func() bool { return p.settled("k") })
+		}
+		holder.want("UNLOCK k", ":1")
+		fenceIn(t, small.reply())
+		fenceIn(t, large.reply())
+		for _, s := range []*session{small, large} {
+			s.want("UNLOCK k", ":1")
+		}
+		empty(t, srv)
+	}
+}
+
 func TestAPermitIsNoSharedHold(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
