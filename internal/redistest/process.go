@@ -22,7 +22,10 @@ func StartProcess(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{Cmd: cmd, Exited: make(chan struct{})}
 	started := make(chan error, 1)
 	go p.superviseLocked(started)
-	return p, <-started
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 func (p *Process) superviseLocked(started chan<- error) {
