@@ -864,7 +864,7 @@ func anUnlockIsABarrier(t *testing.T, c *redistest.Cluster, proxies map[string]*
 		silent, other := proxytest.KeyOf(t, c, c.Nodes[0]), proxytest.KeyOf(t, c, c.Nodes[1])
 		lock := "{" + other + "}lock" + engine
 		p, next, reader := srv.Dial(t), srv.Dial(t), srv.Dial(t)
-		p.Script("LOCK "+lock, "", "SET "+other+" 0", "+OK")
+		p.Script("LOCK "+lock, ":", "SET "+other+" 0", "+OK")
 		next.Send("LOCK", lock)
 		c.Nodes[0].Pause()
 		p.Raw(proxytest.Inline("SET "+silent+" 1", "SET "+other+" 1", "UNLOCK "+lock))
