@@ -26,7 +26,11 @@ func TestEveryBugIsCaught(t *testing.T) {
 			b := bug{what: planted.Head(t, path, "Bug"), by: strings.Split(planted.Head(t, path, "Caught by"), ", ")}
 			program, caught := plant(t, path), []string(nil)
 			missed := func(name string) bool { return !slices.Contains(caught, name) }
-			for run := 0; run < 3 && slices.ContainsFunc(b.by, missed); run++ { // chaos is chance, and on a busy machine it does little
+			runs := 1
+			if slices.ContainsFunc(b.by, func(name string) bool { return strings.HasPrefix(name, "chaos ") }) {
+				runs = 3 // chaos is chance, and on a busy machine it does little
+			}
+			for ; runs > 0 && slices.ContainsFunc(b.by, missed); runs-- {
 				caught = append(caught, catch(t, b, program)...)
 			}
 			caught = slices.Compact(slices.Sorted(slices.Values(caught)))

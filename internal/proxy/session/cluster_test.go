@@ -269,6 +269,33 @@ func TestACommandOfOneKeyDoesNotAllocate(t *testing.T) {
 	})
 }
 
+// Others learn by a message what was written before it. So it waits, and what is sent behind it waits for its answer.
+func TestAMessageWaitsForWhatWasWrittenBefore(t *testing.T) {
+	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
+		for message, key := range map[string]string{"PUBLISH c m": c.high(), "SPUBLISH " + c.high() + " m": c.low()} {
+			var sent [3]sending
+			for i, command := range []string{"SET " + key + " v", message, "GET " + key} {
+				c.ask(encoded(command))
+				if i > 0 {
+					if early := c.take(); len(early) > 0 {
+						t.Fatalf("%s: sent before the answer to %q: %v", message, sent[i-1].raw, early)
+					}
+					c.answer(sent[i-1], ":1\r\n")
+				}
+				list := c.take()
+				if len(list) != 1 || list[0].raw != string(encoded(command)) {
+					t.Fatalf("%s: sent: %v", message, list)
+				}
+				sent[i] = list[0]
+			}
+			c.answer(sent[2], ":1\r\n")
+			if sent[0].at == sent[1].at {
+				t.Errorf("%s goes to the server of %s", message, key)
+			}
+		}
+	})
+}
+
 func TestRefusedCommandsAreSentAgainInTheirOrder(t *testing.T) {
 	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
 		key := c.low()
