@@ -9,7 +9,7 @@ import (
 )
 
 // Names of groups, consumers and streams may be words of the command's own grammar.
-func TestOnlyAStreamReadThatCannotWaitIsShared(t *testing.T) {
+func TestPoliciesThatArgumentsChange(t *testing.T) {
 	table := NewTable(upstreamTable(t), grammar.Verbs())
 	for _, c := range []struct {
 		cmd  string
@@ -37,6 +37,9 @@ func TestOnlyAStreamReadThatCannotWaitIsShared(t *testing.T) {
 		{"XREAD COUNT", PinOnce},
 		{"XREADGROUP GROUP g", PinOnce},
 		{"XREAD " + strings.Repeat("x", 100) + " STREAMS s $", PinOnce},
+		{"COMMAND INFO get lock", Augmented},
+		{"COMMAND DOCS" + strings.Repeat(" lock", mostNames), Augmented},
+		{"COMMAND DOCS" + strings.Repeat(" lock", mostNames+1), Shared}, // the answer could freeze the proxy
 	} {
 		var args [][]byte
 		for word := range strings.FieldsSeq(c.cmd) {
