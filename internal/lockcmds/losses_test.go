@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/logging"
 	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // What our clock says is lost, and Redis may have left, is dropped. What Redis says is gone needs no drop.
@@ -68,6 +70,26 @@ func TestALossIsToldOnceAndTheRestIsDropped(t *testing.T) {
 		if w.table.Knows(&h.Hold) || w.Holds() != 0 {
 			t.Errorf("%s: the hold goes on", c.name)
 		}
+	}
+}
+
+// A client that takes locks with long names and loses them could have any number of rollbacks wait for a Redis that is away.
+func TestARollbackOfALossCountsAsMemoryOfItsSession(t *testing.T) {
+	w, a := newLockWorld(t), newClient(1)
+	var memory atomic.Int64
+	a.caller.Memory = &memory
+	h := w.acquire(t, a, "", func(g *holdGrant) { g.Fixed = true })
+	w.onLost(h.lease, "expired")
+	for range 3 {
+		if got := memory.Load(); got != int64(len(lock)) {
+			t.Fatalf("%d bytes while Redis does not answer", got)
+		}
+		w.pass(t, 3*time.Second)
+	}
+	w.Own.Answers = []any{resp.Value{Kind: ':'}}
+	w.pass(t, 10*time.Second)
+	if got := memory.Load(); got != 0 {
+		t.Errorf("%d bytes after the rollback; asked %q", got, w.Own.Asked)
 	}
 }
 
