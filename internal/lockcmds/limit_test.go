@@ -338,15 +338,17 @@ func TestOtherValuesAtTheKeyOfALimit(t *testing.T) {
 	srv.Do(t, "RPUSH", "list", "7")
 	srv.Do(t, "SET", "{zset}:timeout", "7")
 	srv.Do(t, "SET", "{hash}:permits", "7")
+	b.fence("LOCK {held}:permits")
 	before := srv.Do(t, "DUMP", "text")
 	for _, line := range []string{
-		"LOCK text LIMIT 2", "LOCK large LIMIT 2", "LOCK list LIMIT 2", "FAIRLOCK text LIMIT 2", "LOCK zset LIMIT 2", "LOCK hash LIMIT 2",
+		"LOCK text LIMIT 2", "LOCK large LIMIT 2", "LOCK list LIMIT 2", "FAIRLOCK text LIMIT 2", "LOCK zset LIMIT 2", "LOCK hash LIMIT 2", "LOCK held LIMIT 2",
 		"LOCK number", "LOCK number SHARED", "FAIRLOCK number", "UNLOCK number", "EXTENDLOCK number PX 10", "FORCEUNLOCK number", "LOCKINFO number",
 	} {
 		if got := a.do(line); !strings.Contains(got, "WRONGTYPE ") {
 			t.Errorf("%s: %s", line, got)
 		}
 	}
+	b.want("UNLOCK {held}:permits", ":1")
 	equal(t, "text", srv.Do(t, "DUMP", "text"), before)
 	equal(t, "number", srv.Do(t, "GET", "number"), any("7"))
 	equal(t, "large", srv.Do(t, "GET", "large"), any("1795771638165657123"))

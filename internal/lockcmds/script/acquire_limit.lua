@@ -50,7 +50,11 @@ local function settled()
 end
 
 if left or redis.call('EXISTS', lock) == 0 then
-  local score, record = redis.call('ZSCORE', timeouts, permit), redis.call('HGET', permits, permit)
+  local score, known = redis.call('ZSCORE', timeouts, permit), redis.call('HMGET', permits, permit, 'mode')
+  if known[2] then -- a lock of that name
+    return redis.pcall('GET', permits) -- WRONGTYPE
+  end
+  local record = known[1]
   if left and record and score and tonumber(score) > now then
     local by, requests = string.match(record, '^#(%d+) (.*)$')
     if number_in(requests, field) > tonumber(ARGV[3]) then
