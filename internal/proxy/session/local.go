@@ -147,7 +147,7 @@ func (s *Session) setInfo(r *request, h *reply.Reply) []byte {
 		}
 	}
 	if i == 0 {
-		s.library = value[:min(len(value), longestLibrary)]
+		s.library = strings.Clone(value[:min(len(value), longestLibrary)])
 	}
 	return resp.AppendCommand(nil, string(r.args[0]), string(r.args[1]), option, "") // a refusal quotes the client's words
 }
