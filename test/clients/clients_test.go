@@ -433,6 +433,21 @@ func TestTrackingRedirectsToAClient(t *testing.T) {
 	})
 }
 
+// A client that names many others as targets takes connections of its own share only.
+func TestTargetsOfARedirectionCountForTheClientThatNamesThem(t *testing.T) {
+	t.Parallel()
+	proxytest.OnEngines(t, redistest.Start(t), func(t *testing.T, srv *proxytest.Proxy) {
+		greedy := srv.Dial(t)
+		for i := range 4 {
+			target := proxytest.DialFrom(t, "127.0.0."+strconv.Itoa(10+i), srv.Addr())
+			greedy.Quiet("CLIENT", "TRACKING", "ON", "REDIRECT", target.ID())
+		}
+		proxytest.DialFrom(t, "127.0.0.20", srv.Addr()).Script("MULTI", "+OK")
+	}, func(o *proxy.Options) {
+		o.Upstream.Pins.Max, o.Upstream.Pins.MaxPerOwner, o.Upstream.Pins.Wait = 4, 3, time.Millisecond
+	})
+}
+
 // A client cannot name one of Redis's own clients by its number, and so no connection of the proxy's either: nothing is sent there, and no
 // wait ends.
 func TestNoClientNamesAClientOfRedis(t *testing.T) {

@@ -61,7 +61,7 @@ func (s *Session) trackTo(r *request, at int) bool {
 	s.afterUnlock = append(s.afterUnlock, func() {
 		l, _ := s.proxy.Clients.Get(id)
 		if target, ok := l.(*Session); ok {
-			target.provide(numbered)
+			target.provide(s.owner, numbered)
 		} else {
 			numbered(0)
 		}
@@ -69,15 +69,15 @@ func (s *Session) trackTo(r *request, at int) bool {
 	return true
 }
 
-// provide gives the session a connection of its own until the session's end, because another client names it. then is
-// called once with the connection's number at Redis; 0: there is none, because the session waits for something now.
-// then requires no locks.
-func (s *Session) provide(then func(conn uint64)) {
+// provide gives the session a connection of its own until the session's end, because another client names it. The
+// connection counts for that client's address, owner. then is called once with the connection's number at Redis; 0:
+// there is none, because the session waits for something now. then requires no locks.
+func (s *Session) provide(owner string, then func(conn uint64)) {
 	defer s.host.Flush()
 	s.mu.Lock()
 	defer s.exit()
 	if s.pin == nil && s.ready() && s.out.Slots.Due() == 0 {
-		if conn := s.proxy.Upstream.Pins.Acquire(upstream.Ask{ID: s.ident, At: s.home(), Owner: s.owner}); conn != nil {
+		if conn := s.proxy.Upstream.Pins.Acquire(upstream.Ask{ID: s.ident, At: s.home(), Owner: owner}); conn != nil {
 			s.setPin(conn, "client|tracking", false)
 		}
 	}
