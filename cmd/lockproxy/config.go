@@ -20,8 +20,8 @@ import (
 // upstream.address is shortened, to --upstream.
 //
 // Config is the one table of settings. Its tags make the flags, the variables and the keys of the file; NewConfig has
-// all defaults. A setting with the tag reload changes at SIGHUP; proxyOptions and service.Reload apply it. Those with the
-// tag usual are in --help; --help-all has all. The tag when says in which case one changes the setting.
+// all defaults. A setting with the tag reload changes at SIGHUP; proxyOptions and service.Reload apply it. Those with
+// the tag usual are in --help; --help-all has all. The tag when says in which case one changes the setting.
 // docs/SETTINGS.md is written from both, and tests compare configs/lockproxy.yml and the README with them.
 type Config struct {
 	Listen     List   `yaml:"listen" usual:"yes" help:"Addresses for clients: host:port, tls:host:port or unix:/path. May be repeated." when:"other machines are to reach the proxy, or it has TLS or a unix socket"`

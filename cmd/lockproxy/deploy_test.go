@@ -124,8 +124,8 @@ func TestDrainsEndBeforeTheProcessIsKilled(t *testing.T) {
 	}
 }
 
-// An image has a full name, because short ones mean something else on each machine, and a digest, because tags move. Images of the reader's own
-// registry are placeholders.
+// An image has a full name, because short ones mean something else on each machine, and a digest, because tags move.
+// Images of the reader's own registry are placeholders.
 var (
 	pinned      = regexp.MustCompile(`^[a-z0-9.-]+\.[a-z]+/[a-z0-9./-]+:[a-z0-9.-]+@sha256:[0-9a-f]{64}$`)
 	placeholder = regexp.MustCompile(`^registry\.example/[a-z]+:[0-9.]+$`)

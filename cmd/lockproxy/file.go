@@ -63,8 +63,8 @@ func readFile(name string) (command, error) {
 	return cmd, nil
 }
 
-// readSection sets the settings of a section, whose keys begin with prefix. known has all keys; that of a section has no
-// setting. blank becomes false if there is a setting.
+// readSection sets the settings of a section, whose keys begin with prefix. known has all keys; that of a section has
+// no setting. blank becomes false if there is a setting.
 func readSection(prefix string, section ast.Node, known map[string]*setting, blank *bool) error {
 	pairs, ok := section.(ast.MapNode)
 	if !ok {

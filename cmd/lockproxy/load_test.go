@@ -474,7 +474,8 @@ func TestAPipeIsNotLoadedAgain(t *testing.T) {
 	}
 }
 
-// Kubernetes sets variables for each service, whose prefix may be that of a setting. What does not have their form is a misspelt setting.
+// Kubernetes sets variables for each service, whose prefix may be that of a setting. What does not have their form is a
+// misspelt setting.
 func TestVariablesOfServicesAreNoSettings(t *testing.T) {
 	all := settingsOf(new(NewConfig()))
 	unknown := func(entry string) bool { return readVariables(all, []string{entry}) != nil }

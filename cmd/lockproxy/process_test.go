@@ -322,8 +322,8 @@ func TestASecondSignalEndsTheWaitingAndCleansUp(t *testing.T) {
 	}
 }
 
-// The next process of one configuration starts while the first one drains: it takes the addresses over, that for operators as well, and no
-// client is refused in between. Without a signal, a second process is refused.
+// The next process of one configuration starts while the first one drains: it takes the addresses over, that for
+// operators as well, and no client is refused in between. Without a signal, a second process is refused.
 func TestProcessesOfOneConfigurationOverlap(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("no ports are shared here")

@@ -19,7 +19,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
-// TestSpansOfAProcessReachTheCollector has a client wait for a lock that another one releases, and a holder that is cut by the drain.
+// TestSpansOfAProcessReachTheCollector has a client wait for a lock that another one releases, and a holder that is cut
+// by the drain.
 func TestSpansOfAProcessReachTheCollector(t *testing.T) {
 	var mu sync.Mutex
 	var spans []string

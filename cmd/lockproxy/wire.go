@@ -234,13 +234,13 @@ func certOptions(cfg Config, log *zap.Logger) certs.Options {
 
 // Limits that are no settings, because no operator has a reason to change them.
 const (
-	// Connections on which Redis judges AUTH, HELLO and SELECT, and the longest wait for one. Sixteen carry some ten thousand
-	// logins a second. A client that waits for ten seconds waits for a Redis that stands still.
+	// Connections on which Redis judges AUTH, HELLO and SELECT, and the longest wait for one. Sixteen carry some ten
+	// thousand logins a second. A client that waits for ten seconds waits for a Redis that stands still.
 	maxLogins = 16
 	loginWait = 10 * time.Second
 
-	// Requests of a client that Redis has not answered. Beyond it the client is not read: more would not make it faster, and
-	// max-memory bounds all clients together.
+	// Requests of a client that Redis has not answered. Beyond it the client is not read: more would not make it
+	// faster, and max-memory bounds all clients together.
 	unansweredLimit = 64 * Mebibyte
 
 	// Redis has the same ratio of the two limits of a subscriber, and the same time.

@@ -10,8 +10,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/status"
 )
 
-// collector turns a snapshot of the proxy's numbers into metrics, once for each scrape. If the proxy does not answer, it
-// shows those of the scrape before.
+// collector turns a snapshot of the proxy's numbers into metrics, once for each scrape. If the proxy does not answer,
+// it shows those of the scrape before.
 type collector struct {
 	flight singleFlight        // immutable, as the next one
 	stats  func() status.Stats // of the proxy

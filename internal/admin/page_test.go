@@ -39,7 +39,8 @@ func send(t *testing.T, nc io.Writer, command string) {
 	}
 }
 
-// One line for each lock that is held or waited for, wherever its holder is; its owner's name is enough to release it and stays secret.
+// One line for each lock that is held or waited for, wherever its holder is; its owner's name is enough to release it
+// and stays secret.
 func TestLocksAreShownWhereverTheirHolderIs(t *testing.T) {
 	s := newStand(t)
 	here := s.client("CLIENT SETNAME worker-7", "LOCK here")

@@ -4,8 +4,8 @@
 //	     ├─► exec-guard, which exec starts for the case of its own death
 //	     └─► locks, info, unlock: one question, one answer
 //
-// Goroutines: exec has one for each extension of its lease, and while it waits for the lock one for the wait, one that asks
-// whether the proxy lives, and at a terminal one that says who has the lock. It waits for all of them.
+// Goroutines: exec has one for each extension of its lease, and while it waits for the lock one for the wait, one that
+// asks whether the proxy lives, and at a terminal one that says who has the lock. It waits for all of them.
 package cli
 
 import (

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// FlagError is an error of a parser of flags, in words for a user: it names the flag as it is written, and the flag that
-// is meant, perhaps.
+// FlagError is an error of a parser of flags, in words for a user: it names the flag as it is written, and the flag
+// that is meant, perhaps.
 func FlagError(err error, flags *pflag.FlagSet) error {
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		if _, number := errors.AsType[*strconv.NumError](err); number {

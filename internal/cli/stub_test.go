@@ -19,8 +19,8 @@ type stubProxy struct {
 	asked   []string
 }
 
-// startStub runs a proxy until the test ends. It gives one answer, in RESP without the last line end, to each command but
-// the greetings of a new connection. At "" it closes the connection.
+// startStub runs a proxy until the test ends. It gives one answer, in RESP without the last line end, to each command
+// but the greetings of a new connection. At "" it closes the connection.
 func startStub(t testing.TB, answers ...string) *stubProxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -10,7 +10,8 @@ import (
 // modulePath is the path of this module.
 const modulePath = "github.com/lockproxy/lockproxy"
 
-// go install path@version wants a path with a host name, and refuses a go.mod that says more of other modules than their versions.
+// go install path@version wants a path with a host name, and refuses a go.mod that says more of other modules than
+// their versions.
 func TestModuleCanBeInstalled(t *testing.T) {
 	if host, rest, _ := strings.Cut(modulePath, "/"); !strings.Contains(host, ".") || rest == "" {
 		t.Errorf("the module path %s has no host", modulePath)

@@ -86,7 +86,8 @@ var load = sync.OnceValues(func() ([]*listedPackage, error) {
 	}
 })
 
-// raced reports whether this test was built with the race detector. The packages were then compiled for it, and need not be compiled again.
+// raced reports whether this test was built with the race detector. The packages were then compiled for it, and need
+// not be compiled again.
 func raced() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})

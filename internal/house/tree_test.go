@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// tree lists the files of the project, relative to the root and with slashes. Files that git ignores are not of the project: installed
-// packages, built programs.
+// tree lists the files of the project, relative to the root and with slashes. Files that git ignores are not of the
+// project: installed packages, built programs.
 func tree(t *testing.T) []string {
 	t.Helper()
 	files, err := loadTree()

@@ -36,7 +36,8 @@ var hardForms = []hardForm{
 	{regexp.MustCompile(`(?i)\b(?:session locked|session (?:must not be|is not) locked|without locks|called with \w+ held)\.?$`), "Requires e.mu. Requires the session lock. Requires no locks."},
 }
 
-// literals lists for each form the texts, in lower case, of which every match has one. It is far cheaper to look for these first.
+// literals lists for each form the texts, in lower case, of which every match has one. It is far cheaper to look for
+// these first.
 var literals = func() [][]string {
 	all := make([][]string, len(hardForms))
 	for i, word := range hardForms {
@@ -99,7 +100,8 @@ func TestSentencesAreEasyToRead(t *testing.T) {
 	}
 }
 
-// texts lists the files that are written in the project's language. Tests, records of decisions and the changelog are history.
+// texts lists the files that are written in the project's language. Tests, records of decisions and the changelog are
+// history.
 func texts(t *testing.T) []string {
 	t.Helper()
 	tops := []string{"README.md", "CONTRIBUTING.md", "cmd", "internal", "bench", "configs", "docs", "examples", "interop/README.md", "test/locks/README.md"}

@@ -58,7 +58,8 @@ func addresses(t *testing.T) []string {
 	return []string{free.Addr().String(), filepath.Join(dir, "s")}
 }
 
-// Two processes serve one address only while the first one is about to stop. Then both accept, and the last one of three is refused again.
+// Two processes serve one address only while the first one is about to stop. Then both accept, and the last one of
+// three is refused again.
 func TestAnAddressIsSharedOnlyWithAProcessThatYieldsIt(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("no ports are shared here")

@@ -145,8 +145,8 @@ func (w *waiter) send(now time.Time) {
 	w.e.calls.SendAt(now, w.question().Call, &w.sent)
 }
 
-// Answered is the outcome of the first attempt, or of one by an acquire that may not wait any longer. Requires the session
-// lock, or that the session has ended.
+// Answered is the outcome of the first attempt, or of one by an acquire that may not wait any longer. Requires the
+// session lock, or that the session has ended.
 func (w *waiter) Answered(o callOutcome) []byte {
 	a, err := decoded(o.Reply, o.Err, script.DecodeAcquired)
 	switch {

@@ -49,7 +49,8 @@ func TestAnAttemptThatFailsIsMadeAgainAfterAPause(t *testing.T) {
 	a.got(":8")
 }
 
-// Redis takes a call with the number of the late one for a copy, and one with a number from before the rollback for an older call.
+// Redis takes a call with the number of the late one for a copy, and one with a number from before the rollback for an
+// older call.
 func TestAnAcquireWhoseGrantCameTooLateIsANewCall(t *testing.T) {
 	w := newLockWorld(t)
 	a := w.waits(1, "LOCK k")
@@ -72,7 +73,8 @@ func TestAnAcquireWhoseGrantCameTooLateIsANewCall(t *testing.T) {
 	}
 }
 
-// The place of an acquire that has waited leaves the queue before the client is told, whatever the last attempt has found.
+// The place of an acquire that has waited leaves the queue before the client is told, whatever the last attempt has
+// found.
 func TestAnAcquireThatIsRefusedBehindItsWaitKeepsNoPlace(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer any

@@ -11,9 +11,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
-// The calls carry the scripts of a lock engine to Redis: this file, request.go (for sessions), rollback.go, and client.go
-// (the engine's own connections). They know the connection of each script, when it is sent again, and when to give up.
-// They know no holders.
+// The calls carry the scripts of a lock engine to Redis: this file, request.go (for sessions), rollback.go, and
+// client.go (the engine's own connections). They know the connection of each script, when it is sent again, and when to
+// give up. They know no holders.
 //
 //	a session's command ──► Send ──► the session's own lane or pin ──answer lost──► Repeat ──► the engine's own connection
 //	leases              ──► Client.Renew ──► the connection of the identity that acquired last

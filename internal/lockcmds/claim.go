@@ -23,8 +23,8 @@ type claim struct {
 	fence   int64        // of the grant that it deepens; 0: none
 	holds   int64        // of the session afterwards, if it is that grant and none of them is lost meanwhile
 
-	// earlier is the hold that the session has a part in before the acquire; nil: none. The table forgets the part when the
-	// session ends.
+	// earlier is the hold that the session has a part in before the acquire; nil: none. The table forgets the part when
+	// the session ends.
 	earlier      *watchedHold
 	earlierGrace time.Duration // GRACE of that part; negative: none
 }
@@ -95,8 +95,8 @@ func (c *claim) doubtLocked(lease time.Duration, sentAt time.Time) {
 	c.e.table.InDoubt(c.heldLocked(), lease, sentAt)
 }
 
-// heldLocked is the hold that the acquire deepens if the owner has one by now; nil: it makes a grant of its own. Requires
-// Engine.mu.
+// heldLocked is the hold that the acquire deepens if the owner has one by now; nil: it makes a grant of its own.
+// Requires Engine.mu.
 func (c *claim) heldLocked() *table.Hold {
 	if !c.key.Kind.Reenters() {
 		return nil
@@ -169,8 +169,8 @@ const (
 	verdictEnded                 // the session has ended
 )
 
-// holdGrant is Redis's word that an owner holds a lock, with the terms that the client has asked for. claim.grantedLocked
-// sets By, Key and Paused.
+// holdGrant is Redis's word that an owner holds a lock, with the terms that the client has asked for.
+// claim.grantedLocked sets By, Key and Paused.
 type holdGrant struct {
 	table.Grant
 	Renewer scriptRunner // the connections that renew the lease
@@ -215,8 +215,8 @@ func (c *claim) grantedLocked(now time.Time, g *holdGrant) verdict {
 	return verdictUsable
 }
 
-// beginAnewLocked forgets losses of the owner's holds in other kinds, if a first grant is all that it has: its release must
-// not be answered for them. Requires Engine.mu.
+// beginAnewLocked forgets losses of the owner's holds in other kinds, if a first grant is all that it has: its release
+// must not be answered for them. Requires Engine.mu.
 func (c *claim) beginAnewLocked() {
 	for _, kind := range kinds {
 		other := c.key

@@ -17,8 +17,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// A server has grants, and replicas that have everything. It is the Server and its only connection. A WAIT for more replicas than there are
-// takes all of its time, or until the context ends.
+// A server has grants, and replicas that have everything. It is the Server and its only connection. A WAIT for more
+// replicas than there are takes all of its time, or until the context ends.
 type server struct {
 	mu       sync.Mutex
 	replicas int

@@ -17,8 +17,9 @@ type contenders struct {
 	clients int
 }
 
-// load has clients take a lock and give it back until there were so many grants. It returns the share of each group of them, and the longest wait of one
-// in grants. The first quarter of the grants does not count: until then proxies connect and subscribe.
+// load has clients take a lock and give it back until there were so many grants. It returns the share of each group of
+// them, and the longest wait of one in grants. The first quarter of the grants does not count: until then proxies
+// connect and subscribe.
 func load(t *testing.T, grants int, groups []contenders) (shares []float64, longest int) {
 	t.Helper()
 	type client struct {

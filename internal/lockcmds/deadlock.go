@@ -14,8 +14,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
-// refuseDeadlock ends a wait that closes a circle of holds. First it asks Redis whether each of them goes on: a hold that
-// was taken away, of which this proxy does not know yet, ends the circle. Requires no locks.
+// refuseDeadlock ends a wait that closes a circle of holds. First it asks Redis whether each of them goes on: a hold
+// that was taken away, of which this proxy does not know yet, ends the circle. Requires no locks.
 func (w *waiter) refuseDeadlock(circle []*table.Hold) {
 	var held []int64
 	for _, h := range circle {
@@ -76,11 +76,12 @@ const longestInError = 64
 //	after longWait ──► tell Redis for which lock this owner waits ──► look: the holders of that lock, their waits, … ──► again
 //
 // A look reads one wait after the other, so the first may have ended before the last is read. A later look proves the
-// circle: each wait was told twice since the first look, so at least once after its end, and each hold is by the same grant.
-// Then all of them were there together at that moment. The wait that began last is refused, by its own proxy alone.
+// circle: each wait was told twice since the first look, so at least once after its end, and each hold is by the same
+// grant. Then all of them were there together at that moment. The wait that began last is refused, by its own proxy
+// alone.
 //
-// A circle is closed by a wait that begins, so the first look finds it. Later ones are for a look that found nothing because
-// Redis had just lost what it was told: they become rare.
+// A circle is closed by a wait that begins, so the first look finds it. Later ones are for a look that found nothing
+// because Redis had just lost what it was told: they become rare.
 
 const (
 	longWait  = time.Second           // before the first look

@@ -13,8 +13,8 @@ import (
 // endingSlice is the number of holds that end while Engine.mu is held once: about a tenth of a millisecond.
 const endingSlice = 128
 
-// Ended is called once when the client connection has ended: its acquire leaves its wait queue, its leases are no longer
-// renewed, and GRACE applies. It does not block. Requires the session lock.
+// Ended is called once when the client connection has ended: its acquire leaves its wait queue, its leases are no
+// longer renewed, and GRACE applies. It does not block. Requires the session lock.
 func (e *Engine) Ended(session uint64) {
 	defer e.failstop.Guard()
 	e.mu.Lock()
@@ -73,9 +73,9 @@ func (e *Engine) endSlice(c *clientSession, holds []*table.Hold) (left []*table.
 	return holds[n:]
 }
 
-// restLocked takes an ended session out of a hold, and returns the rollback of what it may have left there. false: it has
-// left nothing, or a release of a named owner's hold is on its way. The answer to that release calls restLocked again.
-// Requires Engine.mu.
+// restLocked takes an ended session out of a hold, and returns the rollback of what it may have left there. false: it
+// has left nothing, or a release of a named owner's hold is on its way. The answer to that release calls restLocked
+// again. Requires Engine.mu.
 func (e *Engine) restLocked(c *clientSession, entry *table.Hold) (r rollback, ok bool) {
 	rest, ok := e.table.EndPart(entry, &c.Session)
 	if !ok {

@@ -213,8 +213,8 @@ func (e *Engine) Close(ctx context.Context) error {
 	}
 }
 
-// noteDamage tells operators of a foreign value that the script of an acquire or a release has found in a key beside the
-// lock.
+// noteDamage tells operators of a foreign value that the script of an acquire or a release has found in a key beside
+// the lock.
 func (e *Engine) noteDamage(key string, found script.Damage) {
 	switch found {
 	case script.NoDamage:

@@ -17,7 +17,8 @@ const (
 	lostLeaseWords = "-LOSTLEASE the lock was lost before this command: its lease ended, or it was taken away"
 )
 
-// awaitWaiting returns when the session's acquire has become a waiter: it is in progress, and its first attempt has been answered.
+// awaitWaiting returns when the session's acquire has become a waiter: it is in progress, and its first attempt has
+// been answered.
 func (s *session) awaitWaiting() {
 	s.t.Helper()
 	redistest.Eventually(s.t, patience, "the acquire to wait", func() bool {
@@ -63,7 +64,8 @@ func TestLeaseGivenLaterOutlastsMaxHold(t *testing.T) {
 	}
 }
 
-// A client has written a number of calls into the lock that is larger than all numbers to come. Each command is sent twice at most.
+// A client has written a number of calls into the lock that is larger than all numbers to come. Each command is sent
+// twice at most.
 func TestNumbersOfCallsThatAClientHasWritten(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)

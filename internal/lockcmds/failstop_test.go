@@ -59,8 +59,8 @@ func failing(t *testing.T, srv *redistest.Server, e exits) (p *proxy, broken *at
 	}), broken
 }
 
-// A session recovers from its panics. One under a mutex of the engine must not end there: half of a change is left behind, and the leases
-// of clients that have gone go on being renewed.
+// A session recovers from its panics. One under a mutex of the engine must not end there: half of a change is left
+// behind, and the leases of clients that have gone go on being renewed.
 func TestAPanicUnderAMutexOfTheEngineEndsTheProcess(t *testing.T) {
 	e := exits{ended: make(chan map[string]any, 10), leave: true}
 	p, broken := failing(t, redistest.Start(t), e)

@@ -66,8 +66,8 @@ func TestAFieldOfACallInDoubtStays(t *testing.T) {
 	equal(t, "holds", p.holds("k", "me"), "2")
 }
 
-// TestReleasesOfALaterGrantAllCount: the proxy knows an earlier grant of the owner, and the session pipelines. Redis executes its commands
-// in another order then, but forgets none.
+// TestReleasesOfALaterGrantAllCount: the proxy knows an earlier grant of the owner, and the session pipelines. Redis
+// executes its commands in another order then, but forgets none.
 func TestReleasesOfALaterGrantAllCount(t *testing.T) {
 	srv := redistest.Start(t)
 	redis := srv.Client(t)

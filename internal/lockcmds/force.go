@@ -71,8 +71,8 @@ func (e *Engine) forced(key string, ended script.Forced) {
 	}
 }
 
-// Forced says that a grant was ended by force: a holder of this engine is told, and waiters ask. Its end by its handle is
-// no loss. A holder here whose grant is still on its way learns it from its next renewal. Requires no locks of this
+// Forced says that a grant was ended by force: a holder of this engine is told, and waiters ask. Its end by its handle
+// is no loss. A holder here whose grant is still on its way learns it from its next renewal. Requires no locks of this
 // package.
 func (e *Engine) Forced(key string, ended script.Forced) {
 	defer e.failstop.Guard()

@@ -12,8 +12,8 @@ import (
 // The fence is the handle of a grant: a command that names a FENCE and no OWNER is for that grant, whichever connection
 // has acquired it. If the grant is the connection's own, the command is an ordinary one.
 
-// releaseGrant ends the grant that UNLOCK names by its fence, with all its holds. A copy of the call finds that grant or
-// none. Requires the session lock.
+// releaseGrant ends the grant that UNLOCK names by its fence, with all its holds. A copy of the call finds that grant
+// or none. Requires the session lock.
 func (e *Engine) releaseGrant(s contract.Caller, cmd grammar.Command) {
 	var h *table.Hold
 	e.step(func(t *table.Table) { h = t.Ending(cmd.Key, cmd.Fence) })
@@ -60,8 +60,9 @@ func (e *Engine) ownerOf(s *contract.Caller, cmd *grammar.Command) (owner string
 	return "", false
 }
 
-// mayHaveLost reports whether a grant that is not found by its fence may be one that the session has lost. Of permits the
-// fences are not remembered, so one is forgotten; of a session with very many losses, not all are. Requires the session lock.
+// mayHaveLost reports whether a grant that is not found by its fence may be one that the session has lost. Of permits
+// the fences are not remembered, so one is forgotten; of a session with very many losses, not all are. Requires the
+// session lock.
 func (e *Engine) mayHaveLost(s *contract.Caller, cmd *grammar.Command) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
-// The fence is the handle of a grant: any connection releases and extends it, and the connection that has acquired it has
-// lost nothing.
+// The fence is the handle of a grant: any connection releases and extends it, and the connection that has acquired it
+// has lost nothing.
 func TestAnyConnectionReleasesAGrantByItsFence(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -89,8 +89,8 @@ func TestAGrantThatMayBeLostIsNotSaidToBeNotHeld(t *testing.T) {
 	b.want("UNLOCK first FENCE "+first, "-NOTHELD the lock is not held with this fence")
 }
 
-// A pool may lend the connection that holds the lock to a second task, which gets the same fence: the handle does not tell
-// tasks apart.
+// A pool may lend the connection that holds the lock to a second task, which gets the same fence: the handle does not
+// tell tasks apart.
 func TestATaskWithAFenceIsNoOwner(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, redistest.Start(t), nil)
@@ -103,7 +103,8 @@ func TestATaskWithAFenceIsNoOwner(t *testing.T) {
 	other.want("UNLOCK k FENCE "+itoa(second), "-NOTHELD the lock is not held with this fence")
 }
 
-// Any client may publish. A message that says that a grant was released, and that is wrong or comes late, changes nothing.
+// Any client may publish. A message that says that a grant was released, and that is wrong or comes late, changes
+// nothing.
 func TestAMessageDoesNotEndAGrant(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)

@@ -116,8 +116,8 @@ func (e *Engine) rollback(h *watchedHold, s *table.Session) rollback {
 	return r
 }
 
-// beginLocked returns the record of a session, which is known from now on, and the name of the hold that a command of it
-// is about. Requires Engine.mu.
+// beginLocked returns the record of a session, which is known from now on, and the name of the hold that a command of
+// it is about. Requires Engine.mu.
 func (e *Engine) beginLocked(s *contract.Caller, cmd *grammar.Command) (*clientSession, table.Key) {
 	c := e.sessions[s.ID]
 	if c == nil {

@@ -12,16 +12,16 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// This file has the kinds of locks. The engine asks the kind. Only keyLocked, upgrades, startRelease and mayHaveLost name
-// single kinds. A new kind is a new value, and one more of kinds.
+// This file has the kinds of locks. The engine asks the kind. Only keyLocked, upgrades, startRelease and mayHaveLost
+// name single kinds. A new kind is a new value, and one more of kinds.
 //
 //	keyLocked(command) ──► lockKind ──┬─ the rules about several holders and waiters ──► table.Key, table.Waiter
 //	                                  └─ the calls of its scripts; all kinds answer in the same forms
 //
 // How a client waits is no matter of the kind: plain or fair, a waiter of any kind stands in the one queue of its lock.
 
-// lockKind is one kind of lock: its rules, and what is asked of Redis for a holder or a waiter. It does no I/O and keeps
-// no state.
+// lockKind is one kind of lock: its rules, and what is asked of Redis for a holder or a waiter. It does no I/O and
+// keeps no state.
 type lockKind interface {
 	table.Kind
 	// Mode is the word for the kind in LOCKINFO, LOCKLIST and metrics.
@@ -37,8 +37,8 @@ type lockKind interface {
 // kinds are all kinds.
 var kinds = []lockKind{exclusive{}, shared{}, limit{}}
 
-// exclusive is the lock of LOCK, TRYLOCK and FAIRLOCK: one owner holds it, and may acquire it again. In Redis it has the
-// layout of Redisson's RLock.
+// exclusive is the lock of LOCK, TRYLOCK and FAIRLOCK: one owner holds it, and may acquire it again. In Redis it has
+// the layout of Redisson's RLock.
 type exclusive struct{}
 
 func (exclusive) Mode() string                               { return script.ModeExclusive }
@@ -78,10 +78,10 @@ func (shared) Ask(a asking, w *table.Waiter) question {
 	return question{placed(a, w).Call(), script.DecodeCrowd}
 }
 
-// limit is the lock of LIMIT: at most n hold it at the same time, each acquire by a permit of its own, and none beside an
-// exclusive or a shared holder. The answer to an acquire says whether another permit is left. In Redis it has the layout
-// of Redisson's permit semaphore. The scripts are those of exclusive, but for the acquire and the hand-over: they know a
-// permit by its fence.
+// limit is the lock of LIMIT: at most n hold it at the same time, each acquire by a permit of its own, and none beside
+// an exclusive or a shared holder. The answer to an acquire says whether another permit is left. In Redis it has the
+// layout of Redisson's permit semaphore. The scripts are those of exclusive, but for the acquire and the hand-over:
+// they know a permit by its fence.
 type limit struct{}
 
 func (limit) Mode() string                               { return script.ModeLimit }
@@ -94,8 +94,8 @@ func (limit) Ask(a asking, w *table.Waiter) question {
 	return question{script.Limited{Shared: placed(a, w)}.Call(), script.DecodeCrowd}
 }
 
-// placed asks at the waiter's own place, or at that of the crowd whose first waiter it is. A fair acquire takes or keeps
-// its place in the queue, unless it does not wait.
+// placed asks at the waiter's own place, or at that of the crowd whose first waiter it is. A fair acquire takes or
+// keeps its place in the queue, unless it does not wait.
 func placed(a asking, w *table.Waiter) script.Shared {
 	s := script.Shared{Acquire: a.Acquire, Wait: a.FairWait, Enqueue: a.Waits}
 	if first, stays, enqueue := w.First(); w.Fair {
@@ -108,9 +108,9 @@ func placed(a asking, w *table.Waiter) script.Shared {
 }
 
 // keyLocked names the hold that a command of a session is about: the owner is the session's own if the command names
-// none. A release or an extension without SHARED is about the grant with its fence, the exclusive hold, or else the shared
-// one, or else a permit, if that is all that is known here. A hold that was lost counts until a reply has said so: else the
-// release of another hold would be the answer. Requires Engine.mu.
+// none. A release or an extension without SHARED is about the grant with its fence, the exclusive hold, or else the
+// shared one, or else a permit, if that is all that is known here. A hold that was lost counts until a reply has said
+// so: else the release of another hold would be the answer. Requires Engine.mu.
 func (e *Engine) keyLocked(s *clientSession, cmd *grammar.Command) table.Key {
 	k := table.Key{Lock: cmd.Key, Owner: cmp.Or(cmd.Owner, s.Name), Kind: exclusive{}}
 	other, permit := k, k

@@ -80,9 +80,9 @@ func (e *Engine) holds() iter.Seq[Hold] {
 // listSlice is how many locks are looked at in one go.
 const listSlice = 256
 
-// inSlices yields what see makes of the values of a list of the table, in no order. It looks at a slice of them at a time,
-// backwards: the last value, which takes the place of one that is removed, has been seen already. So a value that is there
-// all the time is seen, perhaps twice. The caller holds no locks. see requires Engine.mu.
+// inSlices yields what see makes of the values of a list of the table, in no order. It looks at a slice of them at a
+// time, backwards: the last value, which takes the place of one that is removed, has been seen already. So a value that
+// is there all the time is seen, perhaps twice. The caller holds no locks. see requires Engine.mu.
 func inSlices[T, V any](e *Engine, list func(*table.Table) []T, see func(T) (V, bool)) iter.Seq[V] {
 	return func(yield func(V) bool) {
 		var slice []V
@@ -117,8 +117,8 @@ func (e *Engine) find(pattern string, most int) []Hold {
 }
 
 // findIn lists the holds whose key matches the pattern, by key, and at most most of them; an empty pattern matches all,
-// and 0 is no limit. size is how many there are, roughly. A lock that is taken or let go meanwhile may be in the list or
-// not.
+// and 0 is no limit. size is how many there are, roughly. A lock that is taken or let go meanwhile may be in the list
+// or not.
 func findIn(holds iter.Seq[Hold], size int, pattern string, most int) []Hold {
 	matches := func(string) bool { return true }
 	if pattern != "" {
@@ -170,7 +170,8 @@ func firstByKey(found []Hold, most int) []Hold {
 	return first
 }
 
-// same reports whether both are one hold, which was seen twice: perhaps by two grants of its owner, of which one has ended.
+// same reports whether both are one hold, which was seen twice: perhaps by two grants of its owner, of which one has
+// ended.
 func (h *Hold) same(o *Hold) bool {
 	return h.Key == o.Key && h.Owner == o.Owner && h.Mode == o.Mode && (h.Mode != script.ModeLimit || h.Fence == o.Fence)
 }

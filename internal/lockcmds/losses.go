@@ -18,8 +18,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
-// This file ends holds that are lost, and tells of them: the holders by a push, all others on a Redis channel, operators by
-// the log.
+// This file ends holds that are lost, and tells of them: the holders by a push, all others on a Redis channel,
+// operators by the log.
 
 // reasonForced is the reason of a loss by FORCEUNLOCK. The watchdog has the other reasons.
 const reasonForced watchdog.Reason = "forced"

@@ -73,7 +73,8 @@ func TestALossIsToldOnceAndTheRestIsDropped(t *testing.T) {
 	}
 }
 
-// A client that takes locks with long names and loses them could have any number of rollbacks wait for a Redis that is away.
+// A client that takes locks with long names and loses them could have any number of rollbacks wait for a Redis that is
+// away.
 func TestARollbackOfALossCountsAsMemoryOfItsSession(t *testing.T) {
 	w, a := newLockWorld(t), newClient(1)
 	var memory atomic.Int64

@@ -11,7 +11,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
-// Clients choose how long a name is, and a call has it many times. When the call is in the buffer of its connection, only the name itself is kept.
+// Clients choose how long a name is, and a call has it many times. When the call is in the buffer of its connection,
+// only the name itself is kept.
 func TestACommandKeepsNoNamesOfItsCall(t *testing.T) {
 	name := strings.Repeat("n", 1<<16)
 	for _, line := range []string{"LOCKINFO " + name, "FORCEUNLOCK " + name, "UNLOCK " + name + " FENCE 7"} {

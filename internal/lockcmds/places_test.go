@@ -32,8 +32,8 @@ func (r *redisson) giveUp() {
 		redis.call('lrem', KEYS[1], 0, ARGV[1])`, []string{n.Queue, n.Deadlines}, r.owner, wait)
 }
 
-// Redisson's clients take their wait off all deadlines when one of them leaves the queue, and drop a head that is late. No
-// place of ours is lost by that, nor one of theirs by what we do, in whatever order they come and go.
+// Redisson's clients take their wait off all deadlines when one of them leaves the queue, and drop a head that is late.
+// No place of ours is lost by that, nor one of theirs by what we do, in whatever order they come and go.
 func TestPlacesOutliveRedissonsArithmetic(t *testing.T) {
 	srv := redistest.Start(t)
 	c, names := srv.Client(t), script.Of("foo")

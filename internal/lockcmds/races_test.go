@@ -8,7 +8,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
-// awaitAttempt waits for the end of the first attempt of a waiter: the deciding one, behind the confirmation of the subscription.
+// awaitAttempt waits for the end of the first attempt of a waiter: the deciding one, behind the confirmation of the
+// subscription.
 func (p *proxy) awaitAttempt(key string) {
 	p.t.Helper()
 	redistest.Eventually(p.t, patience, "the deciding attempt", func() bool { return p.settled(key) && p.attempts.Load() == 1 })
@@ -19,7 +20,8 @@ func (p *proxy) settled(key string) bool {
 	return p.waitQueue(key, (*table.Queue).Settled)
 }
 
-// b's channels are subscribed already when it asks, so that its first attempt decides, unless they have told something since.
+// b's channels are subscribed already when it asks, so that its first attempt decides, unless they have told something
+// since.
 func TestMessageBetweenADecidingFirstAttemptAndTheRoomIsNotLost(t *testing.T) {
 	srv := redistest.Start(t)
 	p, q := startProxy(t, srv, func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute }), startProxy(t, srv, nil)

@@ -573,7 +573,8 @@ func TestWeWaitForRedissonReadAndWriteLocks(t *testing.T) {
 	}
 }
 
-// A proxy of an earlier version writes no mode. Its locks get it from a re-entry, an extension or a renewal through this one.
+// A proxy of an earlier version writes no mode. Its locks get it from a re-entry, an extension or a renewal through
+// this one.
 func TestALockOfAnEarlierVersionGetsItsMode(t *testing.T) {
 	srv := redistest.Start(t)
 	p := startProxy(t, srv, func(o *Options) { o.Lease = 300 * time.Millisecond })

@@ -118,7 +118,8 @@ func TestAnEngineIsOneIdentitys(t *testing.T) {
 	}
 }
 
-// An engine has two connections to Redis, so there are few, and the clients of one address open three quarters of them at most.
+// An engine has two connections to Redis, so there are few, and the clients of one address open three quarters of them
+// at most.
 func TestEnginesAreBounded(t *testing.T) {
 	w := start(t, redistest.Start(t), time.Hour)
 	var greedy []*IdentityEngine

@@ -153,7 +153,8 @@ func (c cutConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// The acquire may not wait. It asks once more, because its session was told meanwhile of the loss of the grant that it was to deepen.
+// The acquire may not wait. It asks once more, because its session was told meanwhile of the loss of the grant that it
+// was to deepen.
 func TestLastAttemptWhoseAnswerIsLostIsSentAgain(t *testing.T) {
 	srv := redistest.Start(t)
 	var cut atomic.Int64
@@ -235,8 +236,8 @@ func (g gated) Write(b []byte) (int, error) {
 	return g.Conn.Write(b)
 }
 
-// startGated runs an engine whose own connection stands still while the gate is shut. The gate is open when the engine is closed, whether the
-// test has failed or not: Close waits for what is on its way.
+// startGated runs an engine whose own connection stands still while the gate is shut. The gate is open when the engine
+// is closed, whether the test has failed or not: Close waits for what is on its way.
 func startGated(t *testing.T, srv *redistest.Server, lease time.Duration) (p *proxy, g *gate) {
 	t.Helper()
 	g = newGate()

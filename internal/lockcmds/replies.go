@@ -81,8 +81,8 @@ func noReplicasReply() []byte {
 // overloadedReply says why the client may not wait.
 func overloadedReply(why string) []byte { return resp.AppendError(nil, resp.Overloaded, why) }
 
-// lockInfo is what LOCKINFO and LOCKLIST show of one lock. Without a Key it is for LOCKINFO: its fair waiters are those of
-// all proxies, and a Client without an address is none of this proxy, and not shown.
+// lockInfo is what LOCKINFO and LOCKLIST show of one lock. Without a Key it is for LOCKINFO: its fair waiters are those
+// of all proxies, and a Client without an address is none of this proxy, and not shown.
 type lockInfo struct {
 	Hold
 	HeldFor time.Duration // of the grant; negative: not known, and not shown

@@ -19,7 +19,8 @@ type rollback struct {
 	Kind  lockKind        // of the lock
 	By    redislink.Node  // nil: the engine's own
 	After *watchdog.Lease // whose renewal on its way is waited for, because it could make the lease longer again; nil: none
-	// Until is the end of the lease that goes on if holds are left; zero: Drop.Lease says how long it is from the attempt on.
+	// Until is the end of the lease that goes on if holds are left; zero: Drop.Lease says how long it is from the
+	// attempt on.
 	Until time.Time
 	Limit time.Duration // of trying: by then the lease has run out
 	Gone  func()        // the owner does not hold the lock by that grant any more; requires no locks. nil: not of interest

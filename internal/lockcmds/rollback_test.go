@@ -84,7 +84,8 @@ func TestARollbackIsGivenUpAtItsLimit(t *testing.T) {
 	}
 }
 
-// The rights of the identity that has acquired the hold last decide, and if they do not suffice, those of the first one.
+// The rights of the identity that has acquired the hold last decide, and if they do not suffice, those of the first
+// one.
 func TestARollbackTravelsOnTheConnectionOfTheLatestIdentity(t *testing.T) {
 	for _, c := range []struct {
 		answer any

@@ -23,7 +23,8 @@ import (
 // patience is how long a test waits for what must happen.
 const patience = 10 * time.Second
 
-// someLease is one that a test can wait for, and that does not end though the machine stands still for seconds: a renewal is due after a third.
+// someLease is one that a test can wait for, and that does not end though the machine stands still for seconds: a
+// renewal is due after a third.
 const someLease = 6 * time.Second
 
 // proxy is an engine as one process would run it.

@@ -70,8 +70,8 @@ func TestSharedWaitersAreAllGrantedTogether(t *testing.T) {
 	empty(t, srv)
 }
 
-// While one shared holder after the other comes and goes, a client that wants the lock for itself gets it, and those that
-// have come behind it get it next.
+// While one shared holder after the other comes and goes, a client that wants the lock for itself gets it, and those
+// that have come behind it get it next.
 func TestSharedHoldersDoNotStarveAnExclusiveWaiter(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
@@ -378,7 +378,8 @@ func TestInfoAndListTellTheModes(t *testing.T) {
 	}
 }
 
-// Two tasks with one connection, of which one reads and the other one writes, look like one task that upgrades its hold.
+// Two tasks with one connection, of which one reads and the other one writes, look like one task that upgrades its
+// hold.
 func TestAConnectionWithoutAnOwnerMayBeRefusedAnUpgrade(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)

@@ -11,7 +11,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
-// Of a large crowd only a few are looked at. A holder whose lease was much longer leaves: the lock would outlast all that are left by that lease.
+// Of a large crowd only a few are looked at. A holder whose lease was much longer leaves: the lock would outlast all
+// that are left by that lease.
 func TestTheLeaseOfAHolderLeavesTheCrowdWithIt(t *testing.T) {
 	t.Parallel()
 	for _, leave := range []string{"UNLOCK k", "FORCEUNLOCK k OWNER long", "hang up"} {
@@ -110,7 +111,8 @@ func TestSharedHoldsOfLocksThatShareNamesEndAlone(t *testing.T) {
 	}
 }
 
-// Redisson's clients set the TTL of the lock, and before version 4.4 those of all holders, to their own lease when they renew it.
+// Redisson's clients set the TTL of the lock, and before version 4.4 those of all holders, to their own lease when they
+// renew it.
 func TestRedissonsReadersCutNoLeaseForLong(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -130,7 +132,8 @@ func TestRedissonsReadersCutNoLeaseForLong(t *testing.T) {
 	}
 }
 
-// An owner that waits to hold the lock alone is a reason to refuse another one only while it waits: nobody listens for the place of a dead one.
+// An owner that waits to hold the lock alone is a reason to refuse another one only while it waits: nobody listens for
+// the place of a dead one.
 func TestADeadWaiterIsNoDeadlock(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -227,7 +230,8 @@ func TestOfTwoUpgradesAtOnceOneIsRefused(t *testing.T) {
 	}
 }
 
-// Another session of a named owner gets the lock shared, while one waits for it alone: from then on it waits for an upgrade.
+// Another session of a named owner gets the lock shared, while one waits for it alone: from then on it waits for an
+// upgrade.
 func TestAWaiterUpgradesWhenItsOwnerHoldsTheLockShared(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
@@ -261,7 +265,8 @@ func TestAWaiterUpgradesWhenItsOwnerHoldsTheLockShared(t *testing.T) {
 	}
 }
 
-// The lease of another holder ends without a word. The one that waits to hold the lock alone has been told when, though others wait at its proxy longer.
+// The lease of another holder ends without a word. The one that waits to hold the lock alone has been told when, though
+// others wait at its proxy longer.
 func TestAnUpgradeAwaitsTheLeasesOfTheOthers(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"SHARED PX 700", "SHARED GRACE 200"} {
@@ -289,7 +294,8 @@ func TestAnUpgradeAwaitsTheLeasesOfTheOthers(t *testing.T) {
 	}
 }
 
-// The last holder that is alive leaves a crowd whose other leases have ended, or end soon: the lock is free then, without a waiter that asks.
+// The last holder that is alive leaves a crowd whose other leases have ended, or end soon: the lock is free then,
+// without a waiter that asks.
 func TestACrowdOfTheDeadDoesNotKeepTheLock(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)

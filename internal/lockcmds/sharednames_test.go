@@ -10,8 +10,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
-// Redisson's rule gives "a" and "{a}" one channel and one queue, and makes the base channel of "{a}:j" that of the owner j who
-// waits for "a". Each of these pairs waits here for two locks that are held elsewhere.
+// Redisson's rule gives "a" and "{a}" one channel and one queue, and makes the base channel of "{a}:j" that of the
+// owner j who waits for "a". Each of these pairs waits here for two locks that are held elsewhere.
 func TestLocksThatShareNamesWakeTheirOwnWaiters(t *testing.T) {
 	srv := redistest.Start(t)
 	minute := func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute }

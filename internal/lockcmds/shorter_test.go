@@ -8,8 +8,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
-// TestTheShorterLeaseCountsWhileTheAnswerIsUnknown: Redis has executed the command, and nobody can tell. The other client gets the lock when
-// the shorter lease ends. By then the holder knows that it has lost the lock.
+// TestTheShorterLeaseCountsWhileTheAnswerIsUnknown: Redis has executed the command, and nobody can tell. The other
+// client gets the lock when the shorter lease ends. By then the holder knows that it has lost the lock.
 func TestTheShorterLeaseCountsWhileTheAnswerIsUnknown(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)

@@ -49,9 +49,9 @@ func (e *Engine) contended() iter.Seq[contended] {
 	})
 }
 
-// Each calls f for each hold of a lock by clients of this proxy, and for the other locks that they wait for, in no order,
-// without locks. A hold or a wait that is there all the time is seen, perhaps twice if it moves. The time and the memory
-// grow with the number of locks: not for an event loop.
+// Each calls f for each hold of a lock by clients of this proxy, and for the other locks that they wait for, in no
+// order, without locks. A hold or a wait that is there all the time is seen, perhaps twice if it moves. The time and
+// the memory grow with the number of locks: not for an event loop.
 func (r *Registry) Each(f func(Lock)) {
 	type name struct {
 		db  int

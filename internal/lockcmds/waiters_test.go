@@ -239,8 +239,8 @@ func scriptCalls(t *testing.T, srv *redistest.Server) int {
 	return srv.Info(t, "commandstats", "cmdstat_eval:calls=", "cmdstat_evalsha:calls=")
 }
 
-// With all contenders here a hand-over is one script, plus for FAIRLOCK the one that takes a place in the queue. Now and then
-// the lock is freed for everybody, on a slow machine more often, and that costs a few more.
+// With all contenders here a hand-over is one script, plus for FAIRLOCK the one that takes a place in the queue. Now
+// and then the lock is freed for everybody, on a slow machine more often, and that costs a few more.
 func TestScriptsPerHandOver(t *testing.T) {
 	srv := redistest.Start(t)
 	for _, c := range []struct {

@@ -63,8 +63,8 @@ func (w *waiter) await(a script.Acquired) []byte {
 	return overloadedReply(full)
 }
 
-// upgrades reports whether sessions of this proxy hold the lock for the owner, but only shared. Redis has not said so if
-// it has refused the first attempt, because the hash slot was being moved. Requires no locks.
+// upgrades reports whether sessions of this proxy hold the lock for the owner, but only shared. Redis has not said so
+// if it has refused the first attempt, because the hash slot was being moved. Requires no locks.
 func (w *waiter) upgrades() bool {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()

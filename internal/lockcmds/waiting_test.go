@@ -13,7 +13,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// waits has a client wait for a lock that another proxy's client holds. Its deciding attempt has been answered with busy.
+// waits has a client wait for a lock that another proxy's client holds. Its deciding attempt has been answered with
+// busy.
 func (w *lockWorld) waits(id uint64, line string) *waitingClient {
 	w.t.Helper()
 	c := w.client(id)

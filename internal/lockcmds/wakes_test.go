@@ -7,7 +7,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
-// A re-entry sets the lease anew. If that makes it end earlier, waiters at other proxies are told: else they would wait on a free lock.
+// A re-entry sets the lease anew. If that makes it end earlier, waiters at other proxies are told: else they would wait
+// on a free lock.
 func TestReentryThatShortensTheLeaseWakesWaitersElsewhere(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)

@@ -11,7 +11,8 @@ import (
 
 // Repeats writes entries that a client or an outage may repeat without end. Of the entries of one kind, the first ones
 // of a period are written as they come. The others are counted, and the end of the period writes one summary: the last
-// entry with its number of repetitions, which zap's sampler does not have. All methods may be called from any goroutine.
+// entry with its number of repetitions, which zap's sampler does not have. All methods may be called from any
+// goroutine.
 type Repeats struct {
 	log    *zap.Logger
 	most   int

@@ -21,8 +21,8 @@ var waitBounds = [...]time.Duration{
 	time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 10 * time.Minute, time.Hour,
 }
 
-// Histogram counts durations by the bounds of their buckets. INFO reads it, too; a histogram of client_golang is read by
-// way of protobuf only.
+// Histogram counts durations by the bounds of their buckets. INFO reads it, too; a histogram of client_golang is read
+// by way of protobuf only.
 type Histogram struct {
 	buckets [len(waitBounds) + 1]atomic.Uint64
 	sum     atomic.Int64 // nanoseconds

@@ -26,7 +26,8 @@ func ran(t *testing.T, r *Reader, handle func(b []byte) bool) error {
 	}
 }
 
-// The runtime reports bytes and the end of the input once if they come together. A read that takes all bytes may not be the last one.
+// The runtime reports bytes and the end of the input once if they come together. A read that takes all bytes may not be
+// the last one.
 func TestTheEndThatComesWithBytesIsSeen(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		for _, size := range []int{1, 2, 16} {

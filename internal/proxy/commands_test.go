@@ -22,7 +22,8 @@ func TestCommandIsRedisAnswerWithLockCommands(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	addr := proxyTo(t, srv.Addr())
-	// A young Redis still rehashes its table of commands, a step with each look-up, and lists it in another order each time.
+	// A young Redis still rehashes its table of commands, a step with each look-up, and lists it in another order each
+	// time.
 	ask(t, srv.Addr(), "COMMAND INFO"+strings.Repeat(" get", 1000))
 	for _, c := range []struct {
 		question string
@@ -86,7 +87,8 @@ func TestCommandIsRedisAnswerWithLockCommands(t *testing.T) {
 	}
 }
 
-// withoutLocks takes the lock commands out of a decoded listing, in which Redis has null for each where names were asked.
+// withoutLocks takes the lock commands out of a decoded listing, in which Redis has null for each where names were
+// asked.
 func withoutLocks(t *testing.T, reply, question string) (rest []resp.Value, ours []string) {
 	t.Helper()
 	v := decode(t, reply)

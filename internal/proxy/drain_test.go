@@ -338,7 +338,8 @@ func TestCommandInPartIsAnsweredBeforeTheEnd(t *testing.T) {
 	})
 }
 
-// A client that comes to the next proxy learns why it does not hold the lock that it had, unless it names an OWNER: then it has it still.
+// A client that comes to the next proxy learns why it does not hold the lock that it had, unless it names an OWNER:
+// then it has it still.
 func TestHoldersThatWereCutOffAtTheNextProxy(t *testing.T) {
 	t.Parallel()
 	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
@@ -360,7 +361,8 @@ func TestHoldersThatWereCutOffAtTheNextProxy(t *testing.T) {
 	})
 }
 
-// A Redis that does not answer while the proxy ends costs it a limited time. The end is logged as every other one, and is no failure.
+// A Redis that does not answer while the proxy ends costs it a limited time. The end is logged as every other one, and
+// is no failure.
 func TestTheDrainEndsThoughRedisIsSilent(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -372,7 +374,8 @@ func TestTheDrainEndsThoughRedisIsSilent(t *testing.T) {
 	waiter.Script("FAIRLOCK j", ":", "UNLOCK j", ":") // Redis knows the script: it is called once for each attempt
 	before := scriptCalls(t, redis)
 	waiter.Send("FAIRLOCK", "k")
-	// A client whose attempt is on its way is cut off, too: it may get the lock. The second attempt comes when the proxy has subscribed.
+	// A client whose attempt is on its way is cut off, too: it may get the lock. The second attempt comes when the
+	// proxy has subscribed.
 	proxytest.WaitFor(t, "both attempts of the waiter", func() bool { return scriptCalls(t, redis) >= before+2 })
 	proxytest.WaitFor(t, "the waiter", func() bool { return s.Stats().Waiting == 1 })
 	redis.Do(t, "PING") // their answers have been sent before this one

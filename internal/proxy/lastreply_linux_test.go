@@ -31,7 +31,8 @@ func TestTheEndOfTheConnectionComesWithTheLastReply(t *testing.T) {
 	})
 }
 
-// Bytes that the proxy has not read make the kernel reset the connection when it is closed. The last reply is on its way by then.
+// Bytes that the proxy has not read make the kernel reset the connection when it is closed. The last reply is on its
+// way by then.
 func TestTheLastReplyArrivesAlthoughInputIsLeft(t *testing.T) {
 	t.Parallel()
 	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {

@@ -203,8 +203,8 @@ func TestWaitersForLocksAreBoundedForAllClients(t *testing.T) {
 	}
 }
 
-// What Redis refuses for its size is refused here, in the same words and before it is read, whether it is a client's first
-// command or a later one, before authentication and after.
+// What Redis refuses for its size is refused here, in the same words and before it is read, whether it is a client's
+// first command or a later one, before authentication and after.
 func TestOversizedRequestsAreRefusedAsByRedis(t *testing.T) {
 	t.Parallel()
 	open := redistest.Start(t)

@@ -61,8 +61,8 @@ const (
 	EngineEpoll = engine.Epoll
 )
 
-// Options configure a Server. Zero means zero: the configuration of the program has the defaults and the bounds. Listen,
-// Upstream and Logger are required, and so are the limits.
+// Options configure a Server. Zero means zero: the configuration of the program has the defaults and the bounds.
+// Listen, Upstream and Logger are required, and so are the limits.
 type Options struct {
 	Listen   []string // host:port, tls:host:port or unix:/path
 	Upstream upstream.Options

@@ -86,8 +86,8 @@ func TestProxyHeaderNamesTheClient(t *testing.T) {
 	}
 }
 
-// expectClient reads the replies to LOCK and LOCKLIST: the lock must be shown with the client's address, or with that of the
-// socket if want is empty.
+// expectClient reads the replies to LOCK and LOCKLIST: the lock must be shown with the client's address, or with that
+// of the socket if want is empty.
 func expectClient(t *testing.T, c *proxytest.Client, want string) {
 	t.Helper()
 	if want == "" {

@@ -14,8 +14,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
-// Bench is a Redis with proxies in front of it, one for each engine: the same bytes sent to any of them must be answered by
-// the same bytes. It is one Redis, because the order of its hash tables differs from process to process.
+// Bench is a Redis with proxies in front of it, one for each engine: the same bytes sent to any of them must be
+// answered by the same bytes. It is one Redis, because the order of its hash tables differs from process to process.
 type Bench struct {
 	Redis   *redistest.Server
 	Proxies map[string]*Proxy

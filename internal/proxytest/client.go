@@ -191,7 +191,8 @@ func (c *Client) Next() string {
 	return b
 }
 
-// Granted acquires a lock for a short time. On a machine that stands still, that time may be over before the grant comes, and it is acquired anew.
+// Granted acquires a lock for a short time. On a machine that stands still, that time may be over before the grant
+// comes, and it is acquired anew.
 func (c *Client) Granted(args ...string) {
 	c.T.Helper()
 	redistest.Eventually(c.T, Patience, "a grant that comes in time", func() bool { return c.Quiet(args...)[0] == ':' })
@@ -324,7 +325,8 @@ func (c *Client) FrameWithin(limit time.Duration) (string, bool) {
 	return got, err == nil
 }
 
-// Script sends commands one by one, each with the start of its reply, as Gets compares it. A push that comes in between makes a difference.
+// Script sends commands one by one, each with the start of its reply, as Gets compares it. A push that comes in between
+// makes a difference.
 func (c *Client) Script(pairs ...string) {
 	c.T.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -334,7 +336,8 @@ func (c *Client) Script(pairs ...string) {
 	}
 }
 
-// Gets reads as many replies as there are words, each of which must begin so. Numbers are compared as a whole, as ":1" is; ":" stands for any.
+// Gets reads as many replies as there are words, each of which must begin so. Numbers are compared as a whole, as ":1"
+// is; ":" stands for any.
 func (c *Client) Gets(starts ...string) {
 	c.T.Helper()
 	for i, start := range starts {

@@ -1,5 +1,5 @@
-// Package proxytest is what the tests of a whole proxy have in common: proxies in front of real servers, clients that see
-// bytes, and the comparison of a script's replies with those of Redis. The suites under test/ say what is demanded.
+// Package proxytest is what the tests of a whole proxy have in common: proxies in front of real servers, clients that
+// see bytes, and the comparison of a script's replies with those of Redis. The suites under test/ say what is demanded.
 package proxytest
 
 import (
@@ -39,7 +39,8 @@ func Main(m *testing.M) {
 // Patience is how long a test waits for what must come.
 const Patience = 10 * time.Second
 
-// InTime measures up to three times how long something takes. One time within the limit is enough: the machine may stand still for a moment.
+// InTime measures up to three times how long something takes. One time within the limit is enough: the machine may
+// stand still for a moment.
 func InTime(t testing.TB, what string, limit time.Duration, measure func() time.Duration) {
 	t.Helper()
 	var all []time.Duration
@@ -53,7 +54,8 @@ func InTime(t testing.TB, what string, limit time.Duration, measure func() time.
 	t.Errorf("%s takes more than %v each time: %v", what, limit, all)
 }
 
-// Standstill asks a server directly until the test ends. longest is the longest time for which the machine, or the server, has stood still.
+// Standstill asks a server directly until the test ends. longest is the longest time for which the machine, or the
+// server, has stood still.
 func Standstill(t testing.TB, server *redistest.Server) (longest func() time.Duration) {
 	t.Helper()
 	c := server.Client(t)
@@ -397,8 +399,8 @@ func FieldText(fields []zapcore.Field) string {
 	return b.String()
 }
 
-// AnswersRefusals reports whether redis answers each AUTH that it refuses. In front of others, no client logs in inside a transaction, and no login
-// travels on a lane.
+// AnswersRefusals reports whether redis answers each AUTH that it refuses. In front of others, no client logs in inside
+// a transaction, and no login travels on a lane.
 func AnswersRefusals(t testing.TB, redis *redistest.Server) bool {
 	t.Helper()
 	info, _ := redis.Do(t, "INFO", "server").(string)

@@ -54,8 +54,8 @@ func (r *Relay) Damage(f func(chunk []byte) []byte) {
 	r.damage = f
 }
 
-// Hold holds back the bytes of a direction, and with those to the server new connections, until Pass. The kernels on both
-// sides acknowledge them all the same.
+// Hold holds back the bytes of a direction, and with those to the server new connections, until Pass. The kernels on
+// both sides acknowledge them all the same.
 func (r *Relay) Hold(d Direction) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/tidwall/redcon"
 )
 
-// FuzzGuard: however the bytes are cut, the verdict is one; and what the guard lets through is safe for redcon, both its
-// ReadNextCommand and the Reader of its server, which see the same arguments.
+// FuzzGuard: however the bytes are cut, the verdict is one; and what the guard lets through is safe for redcon, both
+// its ReadNextCommand and the Reader of its server, which see the same arguments.
 func FuzzGuard(f *testing.F) {
 	for _, c := range guardCases {
 		if len(c.input) < 1000 {

@@ -100,8 +100,8 @@ func (g *Guard) Restricted() bool { return g.restricted }
 //
 // n > 0: f is that command and took buf[:n]. f.Raw aliases buf; that of an inline command is the Guard's memory, valid
 // until the next call. n == 0 and no error: the command is incomplete; call again with the same start and more bytes,
-// and the search resumes where it stopped. An error has Redis's text without the leading "ERR", and stays: Redis answers
-// it, and closes the connection.
+// and the search resumes where it stopped. An error has Redis's text without the leading "ERR", and stays: Redis
+// answers it, and closes the connection.
 //
 // Next writes to buf[:n]: where Redis skips the bytes of a line end unseen, it puts the "\r\n" that belongs there.
 func (g *Guard) Next(buf []byte) (f Frame, n int, err error) {

@@ -18,8 +18,8 @@ func (t *tokens) token(i int) []byte {
 }
 
 // split replaces the arguments by those of an inline command, given without its line end, as Redis does (sdssplitargs):
-// blanks separate, "..." knows \n \r \t \a \b \xHH and \ before any other byte, '...' knows \', and a closing quote must
-// be followed by a blank or the end. A zero byte ends the line. It reports false when quotes are unbalanced.
+// blanks separate, "..." knows \n \r \t \a \b \xHH and \ before any other byte, '...' knows \', and a closing quote
+// must be followed by a blank or the end. A zero byte ends the line. It reports false when quotes are unbalanced.
 func (t *tokens) split(line []byte) bool {
 	t.text, t.ends = t.text[:0], t.ends[:0]
 	if end := bytes.IndexByte(line, 0); end >= 0 {

@@ -56,7 +56,8 @@ var goodReplies = []struct {
 	{"odd numbers inside", "%2\r\n(abc\r\n,x\r\n_1.5\r\n~2\r\n#tf\r\n_x\r\n", Map},
 }
 
-// oddIntegers are whole replies for a Scanner, which looks only for their end. Decode, which has to know the number, refuses them.
+// oddIntegers are whole replies for a Scanner, which looks only for their end. Decode, which has to know the number,
+// refuses them.
 var oddIntegers = []string{":12x\r\n", ":-\r\n", ":\r\n", ":1.5\r\n", ":9223372036854775808\r\n"}
 
 func TestScannerPassesIntegersThatAreNone(t *testing.T) {

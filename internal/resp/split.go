@@ -7,8 +7,8 @@ import (
 	"github.com/tidwall/redcon"
 )
 
-// FirstArgs appends the first arguments of a command in array form, which need not have come in whole, to dst: n of them
-// at most. They alias raw, whose headers have been checked by a Guard.
+// FirstArgs appends the first arguments of a command in array form, which need not have come in whole, to dst: n of
+// them at most. They alias raw, whose headers have been checked by a Guard.
 func FirstArgs(raw []byte, dst [][]byte, n int) [][]byte {
 	args, n := dst, len(dst)+n
 	for rest := afterLine(raw); len(args) < n; {

@@ -143,8 +143,8 @@ func (c *client) Stop(context.Context) error {
 	return nil
 }
 
-// UploadTraces implements otlptrace.Client. It asks again for a minute at most if the collector says that it has no time.
-// A pause that the collector has asked for is kept, also by later batches.
+// UploadTraces implements otlptrace.Client. It asks again for a minute at most if the collector says that it has no
+// time. A pause that the collector has asked for is kept, also by later batches.
 func (c *client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
 	body, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans}) // on the wire as ExportTraceServiceRequest
 	if err != nil {
@@ -168,8 +168,8 @@ func (c *client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpan
 	return err
 }
 
-// post makes one attempt. Its error is permanent unless the collector asks for another one, or has not answered in time:
-// an operator learns at once that no collector is there.
+// post makes one attempt. Its error is permanent unless the collector asks for another one, or has not answered in
+// time: an operator learns at once that no collector is there.
 func (c *client) post(ctx context.Context, body []byte) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
 	if err != nil {

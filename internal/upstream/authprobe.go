@@ -26,8 +26,8 @@ type authProbeOptions struct {
 	Shut func()
 }
 
-// An authProbe is that of one Redis. NeedsAuth, Knock and saw may be called from any goroutine, the others belong to the
-// goroutine that asks.
+// An authProbe is that of one Redis. NeedsAuth, Knock and saw may be called from any goroutine, the others belong to
+// the goroutine that asks.
 //
 // It finds out whether Redis accepts connections without credentials. On a direct connection Redis decides that when
 // the client connects, and it announces no change. A shared connection that was accepted says nothing about a later

@@ -13,8 +13,8 @@ import (
 // redisContacts knows whether Redis was available at the last contact, and logs outages. Its methods may be called from
 // any goroutine.
 //
-// An outage has one entry at its begin, one for each minute that it lasts or when its cause changes, and one at its end,
-// however many connections fail meanwhile.
+// An outage has one entry at its begin, one for each minute that it lasts or when its cause changes, and one at its
+// end, however many connections fail meanwhile.
 type redisContacts struct {
 	// Entries is the log for entries that each connection may repeat.
 	Entries *logging.Repeats

@@ -99,8 +99,9 @@ func (n *nodes) patience() time.Duration {
 	return 100 * time.Millisecond
 }
 
-// drainLimit is the time that a server without slots has to answer the requests that it got, if it is down: a server that
-// was stopped delays its clients by no more. One that is alive has as long as a command waits for a server that moves.
+// drainLimit is the time that a server without slots has to answer the requests that it got, if it is down: a server
+// that was stopped delays its clients by no more. One that is alive has as long as a command waits for a server that
+// moves.
 const drainLimit = 150 * time.Millisecond
 
 // viewChanged gives up the connections to servers that serve no slots any more. Commands that they have not answered in

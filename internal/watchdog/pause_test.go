@@ -219,7 +219,8 @@ func TestAShortenedLeaseEndsWhilePaused(t *testing.T) {
 	})
 }
 
-// A lease that was set behind the command that may make it shorter: the command is executed later still, if it is executed.
+// A lease that was set behind the command that may make it shorter: the command is executed later still, if it is
+// executed.
 func TestALeaseIsShortenedFromTheMomentAtWhichItWasSet(t *testing.T) {
 	play(t, func(t *testing.T, b *bench) {
 		l := b.Track(entry("k"), time.Now())

@@ -44,7 +44,8 @@ func TestMain(m *testing.M) {
 
 const limit = 20 * time.Second // of a test for an event
 
-// start starts a script, and returns what it writes. The end of its output says that no process is left, the guard included.
+// start starts a script, and returns what it writes. The end of its output says that no process is left, the guard
+// included.
 func start(t *testing.T, script string) (*Command, *bufio.Reader) {
 	t.Helper()
 	out, in, err := os.Pipe()

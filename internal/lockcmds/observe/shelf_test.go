@@ -4,7 +4,8 @@ import (
 	"testing"
 )
 
-// A log outlives its users. Of those without a user the latest stay, and the others give back what they have taken from the budget.
+// A log outlives its users. Of those without a user the latest stay, and the others give back what they have taken from
+// the budget.
 func TestAShelfKeepsTheLatestLogs(t *testing.T) {
 	b := NewBudget(100)
 	s := NewShelf[int](2, func() *Log { return New(b, func() Settings { return Settings{Len: 1000} }) })

@@ -74,8 +74,8 @@ func TestTextsAreShort(t *testing.T) {
 	}
 }
 
-// TestAllLogsShareABudget fills two logs: beyond their floors they have no more entries than the budget allows, and each
-// new entry takes the place of one of the same log.
+// TestAllLogsShareABudget fills two logs: beyond their floors they have no more entries than the budget allows, and
+// each new entry takes the place of one of the same log.
 func TestAllLogsShareABudget(t *testing.T) {
 	s := Settings{Len: 1000}
 	b := NewBudget(10)

@@ -172,7 +172,8 @@ func TestAFrameTakesTheMemoryOfItsBytes(t *testing.T) {
 	}
 }
 
-// A server that sends anything at any moment ends a connection, not the process. Locks work again when it is a Redis again.
+// A server that sends anything at any moment ends a connection, not the process. Locks work again when it is a Redis
+// again.
 func TestAHostileServerEndsItsConnectionOnly(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)

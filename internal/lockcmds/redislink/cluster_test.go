@@ -250,8 +250,8 @@ func (setAndGet) Text() string {
 }
 func (setAndGet) SHA() string { return strings.Repeat("0", 40) } // Redis does not know it: each call is an EVAL in the end
 
-// The view is stale: it has the two halves of the slots the wrong way round. Calls find their servers by the refusals of real ones. So do
-// subscriptions, when the view is right.
+// The view is stale: it has the two halves of the slots the wrong way round. Calls find their servers by the refusals
+// of real ones. So do subscriptions, when the view is right.
 func TestAStaleViewInFrontOfRealServers(t *testing.T) {
 	real := redistest.StartCluster(t, 2, 0)
 	id := func(i int) string { return real.ID(real.Nodes[i]) }

@@ -200,7 +200,8 @@ func TestARefusedChannelIsGivenUp(t *testing.T) {
 	h.want(t, "refused theirs", "confirmed ours:1")
 }
 
-// A script that runs for long has Redis refuse everything else. Subscriptions outlast it, also if one of them ends or begins meanwhile.
+// A script that runs for long has Redis refuse everything else. Subscriptions outlast it, also if one of them ends or
+// begins meanwhile.
 func TestSubscriptionsOutlastABusyRedis(t *testing.T) {
 	for _, change := range []func(c *Client){
 		func(c *Client) { c.Unsubscribe("b") },

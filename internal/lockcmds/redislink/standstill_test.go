@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Renewals of short leases are given up before answerLimit. They must not occupy all workers again and again while a server does not answer: those of
-// other servers have to be renewed, too.
+// Renewals of short leases are given up before answerLimit. They must not occupy all workers again and again while a
+// server does not answer: those of other servers have to be renewed, too.
 func TestAServerThatDoesNotAnswerIsAskedByOneCallAtATime(t *testing.T) {
 	for _, lease := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 30 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {

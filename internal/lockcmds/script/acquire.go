@@ -204,7 +204,8 @@ func (f Form) Channel(key string) string {
 	return ""
 }
 
-// Acquired is the answer to Acquire, Fair, Crowd, Shared and Limited, and what a Released with a hand-over means to a waiter.
+// Acquired is the answer to Acquire, Fair, Crowd, Shared and Limited, and what a Released with a hand-over means to a
+// waiter.
 type Acquired struct {
 	Granted      bool
 	Fence, Holds int64         // if granted: of the owner

@@ -33,7 +33,8 @@ type bench struct {
 	turn    *turn // nil: a turn passes with the time
 }
 
-// turn is for whom a script has a free lock kept, and for how long. It is set anew for the next script: a machine may stand still for longer.
+// turn is for whom a script has a free lock kept, and for how long. It is set anew for the next script: a machine may
+// stand still for longer.
 type turn struct {
 	of   string // empty: the lock is not kept
 	left time.Duration

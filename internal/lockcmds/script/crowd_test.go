@@ -91,7 +91,8 @@ func TestQueueOfAnotherTypeStopsNoPlainLock(t *testing.T) {
 	})
 }
 
-// A waiter that has died leaves a place behind. No lock is kept for it; nor, for long, for the plain waiters of a proxy that has died.
+// A waiter that has died leaves a place behind. No lock is kept for it; nor, for long, for the plain waiters of a proxy
+// that has died.
 func TestPlaceOfTheDeadHoldsUpNobody(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		left := "ffffffff-0000-4000-8000-000000000006:plain-1"

@@ -228,8 +228,8 @@ type Forced struct {
 	Handle bool   // as in Force; the caller sets it
 }
 
-// Message is the text of the message on ForcedChannel, as force.lua publishes it: the fence, a blank and the lock. An end
-// by the handle has a minus before the fence, and behind it the proof and another blank.
+// Message is the text of the message on ForcedChannel, as force.lua publishes it: the fence, a blank and the lock. An
+// end by the handle has a minus before the fence, and behind it the proof and another blank.
 func (f Forced) Message(lock string) string {
 	if f.Handle {
 		return "-" + itoa(f.Fence) + " " + proofOf(f.Owner, f.Fence) + " " + lock
@@ -365,9 +365,9 @@ func DecodeAsk(v resp.Value) (now int64, err error) {
 	return n.at[0], err
 }
 
-// HeldFor is how long the grant with a fence has been held at a time of Redis, both in microseconds: a fence is the time
-// of its grant. -1: it is not known. The grant has no fence, the user may not ask for the time, or the clock has jumped
-// back.
+// HeldFor is how long the grant with a fence has been held at a time of Redis, both in microseconds: a fence is the
+// time of its grant. -1: it is not known. The grant has no fence, the user may not ask for the time, or the clock has
+// jumped back.
 func HeldFor(fence, now int64) time.Duration {
 	if fence <= 0 || now < fence {
 		return -1

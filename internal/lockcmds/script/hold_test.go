@@ -197,8 +197,8 @@ func (b *bench) handoverTo(owner, next string, lease int64, fair int) []int64 {
 	return b.handoverOf(owner, who...)
 }
 
-// handoverOf takes, for the plain waiter, its owner, lease and channel, the place of the plain waiters, whether it stays; for the fair one
-// its owner, lease, channel and place.
+// handoverOf takes, for the plain waiter, its owner, lease and channel, the place of the plain waiters, whether it
+// stays; for the fair one its owner, lease, channel and place.
 func (b *bench) handoverOf(owner string, who ...any) []int64 {
 	b.t.Helper()
 	args := []any{owner, 0, b.next(), "PUBLISH", b.releases(owner), 30000, "", 300000, who[3], who[4], who[0], who[1], b.next(), "", who[2]}

@@ -37,8 +37,8 @@ func Of(key string) Names {
 	return Names{Lock: key, Channel: text[:channel], Queue: text[channel:queue], Deadlines: text[queue:], Fence: Fence}
 }
 
-// ForWaiters builds the names for key that waiters need: Queue and Deadlines are empty. A waiter keeps them, and clients
-// choose how long they are.
+// ForWaiters builds the names for key that waiters need: Queue and Deadlines are empty. A waiter keeps them, and
+// clients choose how long they are.
 func ForWaiters(key string) Names { return Names{Lock: key, Channel: Channel(key)} }
 
 // Channel is the base channel of a lock.
@@ -59,7 +59,8 @@ func Queue(key string) string { return tagged(queuePrefix, key) }
 // Deadlines is the deadlines of the places in that queue.
 func Deadlines(key string) string { return tagged(deadlinesPrefix, key) }
 
-// ForcedChannel is the channel on which proxies are told of grants that were ended by force; see Forced.Message. All locks share it, so in a cluster it is no shard channel.
+// ForcedChannel is the channel on which proxies are told of grants that were ended by force; see Forced.Message. All
+// locks share it, so in a cluster it is no shard channel.
 const ForcedChannel = "lockproxy:forced"
 
 // Lost is the channel on which the loss of a lock is told.

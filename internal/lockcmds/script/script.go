@@ -217,9 +217,9 @@ func (e Error) Error() string { return string(e) }
 
 // ErrorOf is an error reply of Redis.
 //
-// A script makes the names of other holders' leases itself. While a hash slot is being moved, one of these keys may be on
-// the other server already. Then Redis ends the script. The scripts read such keys before they write, so the call can be
-// sent again, as one that Redis refuses because of a key that it names.
+// A script makes the names of other holders' leases itself. While a hash slot is being moved, one of these keys may be
+// on the other server already. Then Redis ends the script. The scripts read such keys before they write, so the call
+// can be sent again, as one that Redis refuses because of a key that it names.
 func ErrorOf(v resp.Value) Error {
 	if bytes.Contains(v.Str, []byte("attempted to access a non local key in a cluster node")) {
 		return "TRYAGAIN Multiple keys request during rehashing of slot"

@@ -18,8 +18,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// A script that runs twice leaves what it leaves when it runs once, and so does an older copy of a call that arrives after a later
-// call of its session.
+// A script that runs twice leaves what it leaves when it runs once, and so does an older copy of a call that arrives
+// after a later call of its session.
 
 const (
 	key     = "k"
@@ -84,7 +84,8 @@ func value(v any) resp.Value {
 	return resp.Value{Kind: resp.Null, Null: true}
 }
 
-// state is what Redis has of the lock, in words. Leases are compared to the second. counts is the part of it that says who holds the lock.
+// state is what Redis has of the lock, in words. Leases are compared to the second. counts is the part of it that says
+// who holds the lock.
 func (b rig) state() (counts, all string) {
 	b.t.Helper()
 	n := script.Of(key)
@@ -177,9 +178,9 @@ func (b rig) reset(hash []any, queue ...string) {
 
 func fieldOf(session string) string { return "{" + session + "}" }
 
-// states are hashes by name: those of an owner with one session, those of a named owner, and those of others. One value alone is a text; "no ttl"
-// and "kept for" stand before a hash without a TTL, and before the place for which the free lock is kept; "ended" and an owner before a hash that
-// is held shared, if that owner's lease has ended.
+// states are hashes by name: those of an owner with one session, those of a named owner, and those of others. One value
+// alone is a text; "no ttl" and "kept for" stand before a hash without a TTL, and before the place for which the free
+// lock is kept; "ended" and an owner before a hash that is held shared, if that owner's lease has ended.
 var states = map[string][]any{
 	"free":                     nil,
 	"free, kept for me":        {"kept for", me},
@@ -368,14 +369,15 @@ func TestEveryScriptIsInTheTable(t *testing.T) {
 	}
 }
 
-// ours reports whether a state is one in which calls for the owner are played: a hash of its own, or one that is neither's.
+// ours reports whether a state is one in which calls for the owner are played: a hash of its own, or one that is
+// neither's.
 func ours(owner string, hash []any) bool {
 	mine, others := slices.Contains(hash, any(me)), slices.Contains(hash, any(named))
 	return !mine && !others || (owner == named) == others
 }
 
-// eachCase plays each call on each state of the hash and of the queue. A free lock is kept for a waiter for 250 ms only, so a case that takes longer is
-// played again.
+// eachCase plays each call on each state of the hash and of the queue. A free lock is kept for a waiter for 250 ms
+// only, so a case that takes longer is played again.
 func eachCase(t *testing.T, f func(b rig, owner, name, what string, reset func())) {
 	b := newRig(t)
 	for _, owner := range []string{me, named} {
@@ -442,7 +444,8 @@ func TestAScriptThatRunsTwiceLeavesWhatItLeavesOnce(t *testing.T) {
 	})
 }
 
-// Redisson's read and write locks judge by the field mode, and its readers count every numeric field down to one: see lib/hash.lua.
+// Redisson's read and write locks judge by the field mode, and its readers count every numeric field down to one: see
+// lib/hash.lua.
 func TestEveryGrantHasItsMode(t *testing.T) {
 	t.Parallel()
 	eachCase(t, func(b rig, owner, name, what string, reset func()) {
@@ -530,7 +533,8 @@ func (b rig) holds(owner string, shared bool) (any, here bool) {
 	}
 }
 
-// A rollback ends a hold that Redis does not have any more. Its answer may be lost, so the answer to a copy must say the same.
+// A rollback ends a hold that Redis does not have any more. Its answer may be lost, so the answer to a copy must say
+// the same.
 func TestADropTellsWhetherTheGrantGoesOn(t *testing.T) {
 	t.Parallel()
 	eachCase(t, func(b rig, owner, name, what string, reset func()) {
@@ -552,7 +556,8 @@ func TestADropTellsWhetherTheGrantGoesOn(t *testing.T) {
 	})
 }
 
-// Each call counts one hold of a named owner, in the field of its own session, and a drop no more than its session has acquired.
+// Each call counts one hold of a named owner, in the field of its own session, and a drop no more than its session has
+// acquired.
 func TestHoldsOfANamedOwnerAreCountedByOne(t *testing.T) {
 	t.Parallel()
 	b := newRig(t)
@@ -636,7 +641,8 @@ func TestSharedHoldsOfANamedOwnerAreCountedByOne(t *testing.T) {
 	}
 }
 
-// A session of a named owner that holds the lock both ways ends while another session goes on to. Each of its parts is dropped by a call of its own.
+// A session of a named owner that holds the lock both ways ends while another session goes on to. Each of its parts is
+// dropped by a call of its own.
 func TestASessionThatHoldsBothWaysTakesBothPartsWithIt(t *testing.T) {
 	t.Parallel()
 	b := newRig(t)
@@ -660,8 +666,8 @@ func TestASessionThatHoldsBothWaysTakesBothPartsWithIt(t *testing.T) {
 	}
 }
 
-// TestAnOlderCopyChangesNothing also says what is left to a late first copy: an acquire that runs after the lock was released leaves a
-// hold, which the session's next acquire replaces, and a drop with a larger number removes.
+// TestAnOlderCopyChangesNothing also says what is left to a late first copy: an acquire that runs after the lock was
+// released leaves a hold, which the session's next acquire replaces, and a drop with a larger number removes.
 func TestAnOlderCopyChangesNothing(t *testing.T) {
 	t.Parallel()
 	later := []string{
@@ -750,8 +756,8 @@ func TestALateCopyDoesNotUndoGrace(t *testing.T) {
 	}
 }
 
-// The answer to an acquire was lost, and so were its repetitions: it is rolled back. Redis executes the first copy after that. While other
-// sessions hold the lock for the owner, the copy adds no hold that no client knows.
+// The answer to an acquire was lost, and so were its repetitions: it is rolled back. Redis executes the first copy
+// after that. While other sessions hold the lock for the owner, the copy adds no hold that no client knows.
 func TestALateAcquireOfANamedOwnerBehindItsRollbackChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := newRig(t)
@@ -778,7 +784,8 @@ func TestALateAcquireOfANamedOwnerBehindItsRollbackChangesNothing(t *testing.T) 
 	}
 }
 
-// The same for an owner that holds the lock on the other side: the acquire would be an upgrade, or a shared hold that no client knows.
+// The same for an owner that holds the lock on the other side: the acquire would be an upgrade, or a shared hold that
+// no client knows.
 func TestALateAcquireBehindItsRollbackLeavesTheOtherSideAlone(t *testing.T) {
 	t.Parallel()
 	b := newRig(t)

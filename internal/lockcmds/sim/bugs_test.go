@@ -22,8 +22,8 @@ const (
 
 var brokenRule = regexp.MustCompile(`seed (\d+): ([^:\n]+):`)
 
-// TestEveryBugIsFound puts one deliberate bug after the other into a copy of the tree, and plays histories until a rule is broken. It
-// writes the table of what was found into test/locks/README.md.
+// TestEveryBugIsFound puts one deliberate bug after the other into a copy of the tree, and plays histories until a rule
+// is broken. It writes the table of what was found into test/locks/README.md.
 func TestEveryBugIsFound(t *testing.T) {
 	patches := planted.Patches(t, 20, "bugs", root+"/test/locks/bugs", root+"/test/locks/bugs/limit")
 	rows := map[string]string{}

@@ -12,8 +12,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// conn is an ordered connection of a proxy to a server. What has been sent when it is cut may be lost, be executed, or be executed late:
-// the part that Redis has in its socket, always the first of it.
+// conn is an ordered connection of a proxy to a server. What has been sent when it is cut may be lost, be executed, or
+// be executed late: the part that Redis has in its socket, always the first of it.
 type conn struct {
 	w    *world
 	p    *proxy
@@ -150,7 +150,8 @@ func (c *conn) receive(q *request) {
 	q.end(q.answer, nil)
 }
 
-// cut breaks the connection. keep is how many of the requests that have not arrived are executed all the same, late by as much.
+// cut breaks the connection. keep is how many of the requests that have not arrived are executed all the same, late by
+// as much.
 func (c *conn) cut(keep int, late, down time.Duration) {
 	if !c.up {
 		return
@@ -185,7 +186,8 @@ func (c *conn) stall(d time.Duration) {
 	c.there = min(max(c.there, c.w.now)+d, c.w.now+redislink.AnswerLimit+time.Second)
 }
 
-// link is a proxy's own way to Redis: redislink.Topology. Its connections for commands, for subscriptions and for WAIT are apart.
+// link is a proxy's own way to Redis: redislink.Topology. Its connections for commands, for subscriptions and for WAIT
+// are apart.
 type link struct {
 	p              *proxy
 	own, sub, wait *road
@@ -386,8 +388,8 @@ func (l *link) rehome() {
 	}
 }
 
-// message is one that a server has for this proxy. ended: it is the end of the subscription, unasked. Any client may publish on the channel of a
-// lock, so an engine must bear messages that come twice, and late.
+// message is one that a server has for this proxy. ended: it is the end of the subscription, unasked. Any client may
+// publish on the channel of a lock, so an engine must bear messages that come twice, and late.
 func (l *link) message(at *server, channel, text string, ended bool) {
 	c := l.sub.to(at)
 	gen := c.gen
@@ -485,7 +487,8 @@ func (s *subscriptions) haunt(w *world, channels []string, d time.Duration) {
 	})
 }
 
-// publish tells a message to the listeners here. The channel that proxies share is no shard channel: those of all servers hear it.
+// publish tells a message to the listeners here. The channel that proxies share is no shard channel: those of all
+// servers hear it.
 func (s *subscriptions) publish(channel, text string) int64 {
 	if channel == script.ForcedChannel {
 		for _, at := range s.at.w.servers {

@@ -12,11 +12,13 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
 )
 
-// crashes is the log of all engines. An engine that panics ends its process by an entry of the level Fatal: here it ends the history.
+// crashes is the log of all engines. An engine that panics ends its process by an entry of the level Fatal: here it
+// ends the history.
 var crashes = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), zapcore.AddSync(io.Discard), zap.FatalLevel),
 	zap.WithFatalHook(crash{}))
 
-// crash is what an engine has panicked with. It passes the guards of the engine and the coroutines on its way to plan.play.
+// crash is what an engine has panicked with. It passes the guards of the engine and the coroutines on its way to
+// plan.play.
 type crash struct{ what, stack string }
 
 // OnWrite implements zapcore.CheckWriteHook.
@@ -31,8 +33,8 @@ func (crash) OnWrite(_ *zapcore.CheckedEntry, fields []zapcore.Field) {
 	panic(crash{fmt.Sprint(all.Fields["panic"]), fmt.Sprintf("%s", all.Fields["stack"])})
 }
 
-// crashed is deferred by a history: one in which anything panics has broken a rule. Its tasks are left as they are, because they may wait
-// for a mutex that is locked for ever.
+// crashed is deferred by a history: one in which anything panics has broken a rule. Its tasks are left as they are,
+// because they may wait for a mutex that is locked for ever.
 func (w *world) crashed() {
 	r := recover()
 	if r == nil {

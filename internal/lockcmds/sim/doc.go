@@ -27,15 +27,15 @@
 // whatever is rolled back for it. The rule in owners_test.go is about owners that several sessions are: copies count
 // nothing, and a rollback takes no hold of another session.
 //
-// The rules in shared_test.go are about a lock that is held shared as well as exclusively, which a quarter of the histories
-// has: who may hold it beside whom, whose lease lasts, that no script takes a part from another owner, and that neither
-// side of the waiters is forgotten or overtaken for ever.
+// The rules in shared_test.go are about a lock that is held shared as well as exclusively, which a quarter of the
+// histories has: who may hold it beside whom, whose lease lasts, that no script takes a part from another owner, and
+// that neither side of the waiters is forgotten or overtaken for ever.
 //
-// The rules in limit_test.go are about a lock of permits, in histories of its own: how many hold it, that no script takes
-// another permit than the one that is meant, and that no waiter is forgotten. In a third of these histories some commands
-// ask for the same lock exclusively or shared, and no holder may be beside one of another kind. Each server is judged by
-// itself, also one that does not count any more. Permits whose keys have moved in part when their new primary is lost end
-// early.
+// The rules in limit_test.go are about a lock of permits, in histories of its own: how many hold it, that no script
+// takes another permit than the one that is meant, and that no waiter is forgotten. In a third of these histories some
+// commands ask for the same lock exclusively or shared, and no holder may be beside one of another kind. Each server is
+// judged by itself, also one that does not count any more. Permits whose keys have moved in part when their new primary
+// is lost end early.
 //
 // Most histories are short: three to twelve acquires within two seconds. Those without faults on one server are long,
 // with up to 29 acquires within five seconds. In test/locks/README.md is what planted bugs say about it.

@@ -14,9 +14,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// Histories of their own are about one lock of permits: each client has several, each with a fence of its own. In some of
-// them the lock is wanted exclusively and shared as well; see docs/LOCKS.md. Their plan and their rules are here; what may
-// be lost with a primary is in loss_test.go.
+// Histories of their own are about one lock of permits: each client has several, each with a fence of its own. In some
+// of them the lock is wanted exclusively and shared as well; see docs/LOCKS.md. Their plan and their rules are here;
+// what may be lost with a primary is in loss_test.go.
 
 const (
 	permitKey      = "p"
@@ -142,8 +142,8 @@ func permitsOf(get func(key string) *entry, now int64) map[string]permit {
 	return all
 }
 
-// whole reports whether no key of the lock is missing. A failover may lose some of them while the slot moves: then the permits end early, because the
-// lock looks free, or like a semaphore of Redisson's, which keeps its TTL.
+// whole reports whether no key of the lock is missing. A failover may lose some of them while the slot moves: then the
+// permits end early, because the lock looks free, or like a semaphore of Redisson's, which keeps its TTL.
 func (s *server) whole() bool {
 	_, made := s.get(permitRecords).value("made")
 	e := s.get(permitKey)

@@ -27,7 +27,8 @@ func (r *rules) known(g grant) bool {
 	return slot.shard.primary.knows(g) || slot.to != nil && slot.to.primary.knows(g)
 }
 
-// forgotten notes that a server loses its counters of fences. The clock of the next server that grants a lock may be behind.
+// forgotten notes that a server loses its counters of fences. The clock of the next server that grants a lock may be
+// behind.
 func (r *rules) forgotten(s *server) {
 	for i, fence := range s.fences {
 		r.flushed[i] = max(r.flushed[i], fence)
@@ -103,8 +104,9 @@ func (r *rules) moved(key string) {
 	}
 }
 
-// unsure judges a hold that a client counts on, at a moment when the server that counts may not know it, or may end it earlier. Then its client
-// has to learn of that soon. If all replicas had the grant when the client was told, it cannot be.
+// unsure judges a hold that a client counts on, at a moment when the server that counts may not know it, or may end it
+// earlier. Then its client has to learn of that soon. If all replicas had the grant when the client was told, it cannot
+// be.
 func (r *rules) unsure(c *client, key string, b *belief) {
 	switch g := (grant{key, b.fence}); {
 	case r.known(g) && !r.shorter[g]:
@@ -120,8 +122,8 @@ func (r *rules) unsure(c *client, key string, b *belief) {
 }
 
 const (
-	// renewLimit is the time in which a renewal is answered by a server that can be reached: a third of the lease, a pause after a failure and
-	// the way.
+	// renewLimit is the time in which a renewal is answered by a server that can be reached: a third of the lease, a
+	// pause after a failure and the way.
 	renewLimit = lease/3 + lease/10 + 200*time.Millisecond
 	// tellTime is what a loss takes from the answer to a renewal to its client.
 	tellTime = 50 * time.Millisecond
@@ -201,7 +203,8 @@ func (r *rules) replied(c *client, s *slot, v resp.Value) {
 	case "NOTHELD", "LOSTLEASE", "NOTSYNCED", "DEADLOCK":
 		return
 	case "WRONGTYPE":
-		// The keys of permits end by two clocks while their slot moves. Alone, their number is taken for a semaphore of Redisson's.
+		// The keys of permits end by two clocks while their slot moves. Alone, their number is taken for a semaphore of
+		// Redisson's.
 		if w.permits != nil && (w.moving || *r.movedAt.of(permitKey) > 0) {
 			return
 		}

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Servers change their parts: a replica becomes the primary, or a hash slot moves to another shard. One such change is under way at a time.
+// Servers change their parts: a replica becomes the primary, or a hash slot moves to another shard. One such change is
+// under way at a time.
 
 // shapes are those of histories, as often as they are here.
 var shapes = [...]int{sentinels, sentinels, cluster, cluster, single, single, single, single}

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// part is what a session has acquired, and not released, for an owner that several sessions are. Servers that do not count any more have a share in it.
+// part is what a session has acquired, and not released, for an owner that several sessions are. Servers that do not
+// count any more have a share in it.
 type part struct {
 	grant
 	field string
@@ -15,8 +16,9 @@ type part struct {
 // fieldAt is where a script has the field of the session of a named owner, among its arguments.
 var fieldAt = map[string]int{"acquire": 6, "fair": 5, "crowd": 5, "extend": 4, "release": 6, "handover": 6, "drop": 6}
 
-// countedByOne judges what a call has done to the holds of an owner that several sessions are: an acquire raises them by one and a release lowers them by
-// one, unless the call is a copy, and a rollback takes no more than its session has acquired and not released.
+// countedByOne judges what a call has done to the holds of an owner that several sessions are: an acquire raises them
+// by one and a release lowers them by one, unless the call is a copy, and a rollback takes no more than its session has
+// acquired and not released.
 func (r *rules) countedByOne(at *server, name string, args []string, key string, before, after holder) {
 	was, is := latest(before.sessions), latest(after.sessions)
 	if after.exists && after.fence != before.fence {

@@ -11,8 +11,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 )
 
-// plan is what a seed decides in advance: who there is, and what comes to them from outside. It can be made smaller while the history
-// still breaks its rule.
+// plan is what a seed decides in advance: who there is, and what comes to them from outside. It can be made smaller
+// while the history still breaks its rule.
 type plan struct {
 	seed     uint64
 	proxies  int
@@ -61,8 +61,8 @@ type extent struct {
 	held          time.Duration // until some of the locks are released, at most
 }
 
-// A lock must be wanted by many before their order can be wrong. A fault, or servers that change their parts, need only a few commands around
-// them. In test/locks/README.md are the figures.
+// A lock must be wanted by many before their order can be wrong. A fault, or servers that change their parts, need only
+// a few commands around them. In test/locks/README.md are the figures.
 var (
 	long  = extent{least: 5, spread: 25, length: 5 * time.Second, held: 4 * time.Second}
 	short = extent{least: 3, spread: 10, length: 2 * time.Second, held: 1600 * time.Millisecond}

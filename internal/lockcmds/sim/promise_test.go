@@ -7,7 +7,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 )
 
-// kept judges a rollback for a client that has gone: the client may count on its lease until that ends, and keeps the holds of which it was told.
+// kept judges a rollback for a client that has gone: the client may count on its lease until that ends, and keeps the
+// holds of which it was told.
 func (r *rules) kept(at *server, p *proxy, name, key string, before, after holder) {
 	if name != "drop" {
 		return

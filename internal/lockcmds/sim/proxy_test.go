@@ -229,7 +229,8 @@ func (c *client) send(o *order) {
 	c.start(0)
 }
 
-// start sends the next command soon, if it may be sent: not before the client has read the last reply, unless the command is pipelined.
+// start sends the next command soon, if it may be sent: not before the client has read the last reply, unless the
+// command is pipelined.
 func (c *client) start(d time.Duration) {
 	if len(c.todo) > 0 && c.todo[0].pipelined {
 		d = 0
@@ -391,7 +392,8 @@ func (c *client) sending(s *slot) {
 	c.eitherSide(s)
 }
 
-// doubtLimit is how long an engine asks Redis at least for the outcome of a call whose answer was lost: five seconds, less the last pause.
+// doubtLimit is how long an engine asks Redis at least for the outcome of a call whose answer was lost: five seconds,
+// less the last pause.
 const doubtLimit = 4*time.Second - 10*time.Millisecond
 
 // wasTold reports whether the client was given the reply to that grant.
@@ -493,7 +495,8 @@ func (c *client) received(s *slot, v resp.Value) {
 	}
 }
 
-// receivedNamed is what it learns from a reply about an owner that others may be as well: whether it may have to give something back.
+// receivedNamed is what it learns from a reply about an owner that others may be as well: whether it may have to give
+// something back.
 func (c *client) receivedNamed(s *slot, v resp.Value) {
 	k := named{s.side, s.cmd.Owner}
 	switch {

@@ -2,5 +2,6 @@
 
 package sim
 
-// fixed is how many histories are played each time. The race detector has nothing to find on one loop, and makes each ten times slower.
+// fixed is how many histories are played each time. The race detector has nothing to find on one loop, and makes each
+// ten times slower.
 const fixed = 100

@@ -19,7 +19,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// The model is held against a real Redis in two ways: random commands on both, and all scripts of random histories on both.
+// The model is held against a real Redis in two ways: random commands on both, and all scripts of random histories on
+// both.
 
 func TestModelKnowsTheCommandsOfRedis(t *testing.T) {
 	srv := redistest.Start(t)

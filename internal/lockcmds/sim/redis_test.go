@@ -77,8 +77,8 @@ const (
 	arrives
 )
 
-// elsewhere reports whether a script may not use a key, because it may be on the other server of a hash slot that is being moved: Redis asks
-// that of each command of a script as of a client's.
+// elsewhere reports whether a script may not use a key, because it may be on the other server of a hash slot that is
+// being moved: Redis asks that of each command of a script as of a client's.
 func (r *redis) elsewhere(name string, args []string) bool {
 	if r.moving == stays || name == "PUBLISH" || name == "SPUBLISH" || name == "TIME" {
 		return false

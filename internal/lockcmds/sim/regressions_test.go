@@ -7,7 +7,8 @@ import (
 
 const ms = time.Millisecond
 
-// overOlderGrant is a plan in which a new primary has an older grant than the client holds, when the client sends the last command.
+// overOlderGrant is a plan in which a new primary has an older grant than the client holds, when the client sends the
+// last command.
 func overOlderGrant(last string) *plan {
 	return &plan{
 		proxies: 2, clients: 4, shape: sentinels, replicas: 2,

@@ -105,8 +105,8 @@ func (r *road) busy() (until time.Duration) {
 	return until
 }
 
-// serve carries out what arrives at a server for some keys, or refuses it as Redis does. asking: it was sent there by a server that is giving the
-// slot away.
+// serve carries out what arrives at a server for some keys, or refuses it as Redis does. asking: it was sent there by a
+// server that is giving the slot away.
 func (s *server) serve(keys []string, asking bool, work work) resp.Value {
 	w := s.w
 	switch {
@@ -283,7 +283,8 @@ func (p *proxy) refresh(then func()) {
 	})
 }
 
-// farewell is the time that a server which serves nothing any more has for its answers. Then its connections are aborted.
+// farewell is the time that a server which serves nothing any more has for its answers. Then its connections are
+// aborted.
 const farewell = 100 * time.Millisecond
 
 // see makes the proxy's view that of the servers that count.

@@ -319,7 +319,8 @@ func (r *rules) confirmed(at *server, p *proxy, key string, h holder) {
 // numbered is where a script has the number of its call, among its arguments.
 var numbered = map[string]int{"acquire": 2, "fair": 2, "crowd": 2, "extend": 3, "release": 2, "handover": 2, "drop": 4}
 
-// again judges a copy of a call that was applied already, or is older than one that was: it changes no count and makes no grant.
+// again judges a copy of a call that was applied already, or is older than one that was: it changes no count and makes
+// no grant.
 func (r *rules) again(name string, args []string, key string, before, after holder) {
 	i, ok := numbered[name]
 	if !ok || before.request == 0 || args[0] != before.owner {
@@ -331,7 +332,8 @@ func (r *rules) again(name string, args []string, key string, before, after hold
 	}
 }
 
-// overtaken judges the order of fair waiters: who was granted the lock must have been the first of those who still wait.
+// overtaken judges the order of fair waiters: who was granted the lock must have been the first of those who still
+// wait.
 func (r *rules) overtaken(at *server, key, owner string, queue []string) {
 	if !strings.HasPrefix(key, "f") {
 		return
@@ -499,7 +501,8 @@ func (r *rules) check() {
 	}
 }
 
-// goneLimit is how long a lock may stay with a session that had ended when it was granted, while nothing is broken. Its lease is longer.
+// goneLimit is how long a lock may stay with a session that had ended when it was granted, while nothing is broken. Its
+// lease is longer.
 const goneLimit = 500 * time.Millisecond
 
 // unused judges that a grant of which its session was not told, because it has ended, goes back at once.
@@ -548,7 +551,8 @@ func acquires(v grammar.Verb) bool {
 	return v == grammar.Lock || v == grammar.TryLock || v == grammar.FairLock
 }
 
-// agree judges whether clients, engines and Redis tell the same, at a moment when nothing is on its way. Empty: they do.
+// agree judges whether clients, engines and Redis tell the same, at a moment when nothing is on its way. Empty: they
+// do.
 func (r *rules) agree() string {
 	w := r.w
 	for _, key := range r.keys {

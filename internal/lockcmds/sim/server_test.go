@@ -11,8 +11,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// server is one process of Redis. A primary with replicas keeps a log of its writes. Each replica executes a prefix of that log, and only a
-// replica that is promoted executes anything else.
+// server is one process of Redis. A primary with replicas keeps a log of its writes. Each replica executes a prefix of
+// that log, and only a replica that is promoted executes anything else.
 type server struct {
 	*redis
 

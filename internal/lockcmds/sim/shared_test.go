@@ -45,8 +45,8 @@ func lockOf(side string) string {
 	return side
 }
 
-// sideOf is the side of the lock that a command is about. An UNLOCK without SHARED is about the exclusive hold, also if it was lost and no reply has
-// said so, or the shared one if that is all there is.
+// sideOf is the side of the lock that a command is about. An UNLOCK without SHARED is about the exclusive hold, also if
+// it was lost and no reply has said so, or the shared one if that is all there is.
 func (c *client) sideOf(cmd *grammar.Command) string {
 	if cmd.Key != sharedKey {
 		return cmd.Key
@@ -58,8 +58,8 @@ func (c *client) sideOf(cmd *grammar.Command) string {
 	return sharedKey
 }
 
-// eitherSide is for a command that may be about either side: the client did not know whether it had the exclusive one, or
-// has lost it since.
+// eitherSide is for a command that may be about either side: the client did not know whether it had the exclusive one,
+// or has lost it since.
 func (c *client) eitherSide(s *slot) {
 	alone, beside := *c.holds.of(sharedKey), *c.holds.of(sharedSide)
 	lost := *c.overAt.of(sharedKey) >= s.sent && *c.overAt.of(sharedKey) > 0
@@ -113,7 +113,8 @@ func (c *client) blur(key string) {
 	}
 }
 
-// renewed are the locks of a renewal, whose keys are pairs if it is about shared holds. Behind the locks of permits are their other keys.
+// renewed are the locks of a renewal, whose keys are pairs if it is about shared holds. Behind the locks of permits are
+// their other keys.
 func renewed(keys, args []string) (locks []string) {
 	n := len(args) / 3
 	if len(keys) != 2*n {
@@ -327,7 +328,8 @@ func (p *picture) part(owner string, shared bool) (found stake, ok bool) {
 	return found, false
 }
 
-// last is the number of the last call of a session that was applied; field is that of the session, empty for an owner's only one.
+// last is the number of the last call of a session that was applied; field is that of the session, empty for an owner's
+// only one.
 func (k *stake) last(field string) int64 {
 	if field == "" {
 		return whole(k.lasts)
@@ -543,8 +545,8 @@ func (x *sharing) kept(c *sharedCall, part stake, after *picture) {
 	}
 }
 
-// counted judges what a call has done to the holds that it is about: a copy changes nothing, and the holds of an owner that several sessions are are
-// counted by one.
+// counted judges what a call has done to the holds that it is about: a copy changes nothing, and the holds of an owner
+// that several sessions are are counted by one.
 func (x *sharing) counted(c *sharedCall, was, is stake, n int64, field string) {
 	change := is.holds - was.holds
 	switch last := was.last(field); {
@@ -609,7 +611,8 @@ func (x *sharing) granted(at *server, c *sharedCall, part stake, before *picture
 	}
 }
 
-// mostPassed is how often a waiter may be overtaken by the same newcomer: in a turn that had begun, and in the next one.
+// mostPassed is how often a waiter may be overtaken by the same newcomer: in a turn that had begun, and in the next
+// one.
 const mostPassed = 2
 
 // wantsAlone reports whether a client waits to be the only holder.

@@ -103,8 +103,8 @@ func report(t *testing.T, p *plan, broken string) {
 
 func rule(broken string) string { name, _, _ := strings.Cut(broken, ":"); return name }
 
-// minimised returns a plan with as few actions as possible that breaks the same rule: halves, quarters, and so on are left out as long
-// as it does.
+// minimised returns a plan with as few actions as possible that breaks the same rule: halves, quarters, and so on are
+// left out as long as it does.
 func (p *plan) minimised(name string) *plan {
 	best := *p
 	tries := 0

@@ -331,7 +331,8 @@ func (t *timer) Reset(d time.Duration) bool {
 	return was
 }
 
-// tasks makes a jobs.Source and jobs.Runner of a proxy: each task is a coroutine. It is suspended while it waits for Redis.
+// tasks makes a jobs.Source and jobs.Runner of a proxy: each task is a coroutine. It is suspended while it waits for
+// Redis.
 type tasks struct{ p *proxy }
 
 func (t tasks) NewRunner(func(any)) jobs.Runner { return t }

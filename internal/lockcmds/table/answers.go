@@ -81,7 +81,8 @@ func (t *Table) NotDeepened(h *Hold) {
 func (t *Table) MayLast(h *Hold, ttl time.Duration) { h.Most = max(h.Most, ttl) }
 
 // Record records a grant. If its kind reenters, an older hold of the same owner is lost by it. nil: another session of
-// this owner has released this grant and acquired again meanwhile. If the grant is of the paused hold, its Pause is ended.
+// this owner has released this grant and acquired again meanwhile. If the grant is of the paused hold, its Pause is
+// ended.
 func (t *Table) Record(g *Grant) (h *Hold, fresh bool) {
 	if g.Key.Kind.Reenters() {
 		h = t.locks.find(g.Key)

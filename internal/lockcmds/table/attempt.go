@@ -33,7 +33,8 @@ const (
 // inTurn reports whether the waiter could have the lock if it were its turn.
 func (a Answer) inTurn() bool { return a.TTL == Kept || a.TTL == NotFirst }
 
-// moves reports whether the waiter has become an upgrade, or is none any more. An answer without a TTL does not say that.
+// moves reports whether the waiter has become an upgrade, or is none any more. An answer without a TTL does not say
+// that.
 func (a Answer) moves(w *Waiter) bool {
 	switch {
 	case a.Status != Busy:
@@ -233,8 +234,8 @@ func (q *Queue) notYet(w *Waiter, a Answer) {
 // expect has the first waiters ask again when the holder's lease is over: nothing announces that. Nor that a key was
 // deleted by hand, or a lease shortened by a re-entry: so the lock is looked at once per lease of ours in any case. An
 // attempt that has failed is repeated before that: the answer to another one may be older than a message which has come
-// meanwhile. A waiter that holds the lock shared has heard of the leases of the other holders, which may end much earlier
-// than the lock.
+// meanwhile. A waiter that holds the lock shared has heard of the leases of the other holders, which may end much
+// earlier than the lock.
 func (q *Queue) expect(by *Waiter, ttl time.Duration) {
 	first := q.fair.First()
 	switch {

@@ -28,8 +28,8 @@ func (t *Table) Deadlock(w *Waiter) []*Hold {
 	return t.circle(w, w, nil, &left)
 }
 
-// MayBeStuck reports whether w may be on a circle over several proxies: its session waits for the owner for which it holds
-// locks, and none of them ends by itself. A session that holds a lock waits with one command at most.
+// MayBeStuck reports whether w may be on a circle over several proxies: its session waits for the owner for which it
+// holds locks, and none of them ends by itself. A session that holds a lock waits with one command at most.
 func (t *Table) MayBeStuck(w *Waiter) bool {
 	if w.queue == nil || w.Owner != w.By.Name || !w.Kind.Reenters() {
 		return false

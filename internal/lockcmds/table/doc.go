@@ -13,20 +13,21 @@
 // A lock (lock.go) is its holders and its wait queue. Redis decides about every lock. The table knows what Redis has
 // said, and the instant before the command was sent that Redis answered.
 //
-// A Kind (kind.go) is the rules of one kind of lock: whether a holder acquires again by the same grant, who may hold the
-// lock beside whom, and who may go next. Whether a waiter is a plain or a fair one is no matter of the kind.
+// A Kind (kind.go) is the rules of one kind of lock: whether a holder acquires again by the same grant, who may hold
+// the lock beside whom, and who may go next. Whether a waiter is a plain or a fair one is no matter of the kind.
 //
 // The holders (hold.go, release.go, answers.go): a Hold is a lock that sessions of this proxy hold for one owner, by
 // one grant. It is found by the fence of the grant, or by the owner. Its lease is watched from Track to Forget.
 //
-// The waiters (queue.go, waiter.go, attempt.go, places.go): a Queue is the waiters of one lock. Fair waiters stand in the
-// queue in Redis, each by its own name, and are woken by that name. The plain ones are a crowd with one place there, and
-// only the first of them asks. The queues share the channels (channels.go), the departures (leave.go: places that leave
-// the queue in Redis together) and the backlog (slices.go: work for many waiters). Each queue has a reaper (reaper.go),
-// which looks for a stale waiter at the head of a free lock's queue.
+// The waiters (queue.go, waiter.go, attempt.go, places.go): a Queue is the waiters of one lock. Fair waiters stand in
+// the queue in Redis, each by its own name, and are woken by that name. The plain ones are a crowd with one place
+// there, and only the first of them asks. The queues share the channels (channels.go), the departures (leave.go: places
+// that leave the queue in Redis together) and the backlog (slices.go: work for many waiters). Each queue has a reaper
+// (reaper.go), which looks for a stale waiter at the head of a free lock's queue.
 //
-// The caller serializes all calls, but those of Losses, which several tables share (losses.go). It carries out the effects
-// in their order, and may do so later. An answer for a queue that has ended finds no waiter, and ends the work of the reaper.
+// The caller serializes all calls, but those of Losses, which several tables share (losses.go). It carries out the
+// effects in their order, and may do so later. An answer for a queue that has ended finds no waiter, and ends the work
+// of the reaper.
 //
 // Invariants of holds:
 //   - A hold that the table finds has a session that holds the lock, or whose release or acquire is on its way or in

@@ -197,9 +197,9 @@ func (h *Hold) promise(sentAt time.Time) {
 // Hold returns the hold of an owner, the latest if there are several; nil: there is none.
 func (t *Table) Hold(k Key) *Hold { return t.locks.find(k) }
 
-// Meant returns the hold that a release or an extension of a session is about; nil: there is none. named is the fence that the
-// client has named; 0: none. If the owner has several, it is the session's oldest that no session has begun to release, or
-// else the oldest of another session.
+// Meant returns the hold that a release or an extension of a session is about; nil: there is none. named is the fence
+// that the client has named; 0: none. If the owner has several, it is the session's oldest that no session has begun to
+// release, or else the oldest of another session.
 func (t *Table) Meant(by *Session, k Key, named int64) (found *Hold) {
 	switch {
 	case k.Kind.Reenters():
@@ -297,8 +297,8 @@ type Rest struct {
 }
 
 // EndPart takes a session that has ended out of a hold. false: nothing is to be rolled back. With GRACE the session's
-// holds are. If a named owner keeps the lock, the session's field is removed as well. While a release of a named owner's
-// hold is on its way, the part stays: EndPart is called again behind the answer.
+// holds are. If a named owner keeps the lock, the session's field is removed as well. While a release of a named
+// owner's hold is on its way, the part stays: EndPart is called again behind the answer.
 func (t *Table) EndPart(h *Hold, s *Session) (Rest, bool) {
 	i := slices.IndexFunc(h.parts, func(p Part) bool { return p.Session == s })
 	if i < 0 {

@@ -211,7 +211,8 @@ func TestNotHeldAfterADoubtIsNoLoss(t *testing.T) {
 	}
 }
 
-// A release that names another fence may be the first command that finds the loss. It is for another grant, so the next command tells of it.
+// A release that names another fence may be the first command that finds the loss. It is for another grant, so the next
+// command tells of it.
 func TestALossThatAReleaseOfAnotherGrantFindsIsTold(t *testing.T) {
 	b, s := newBook(), session("s")
 	h := b.grant(s, "s", 5, 1, 1)
@@ -224,7 +225,8 @@ func TestALossThatAReleaseOfAnotherGrantFindsIsTold(t *testing.T) {
 	}
 }
 
-// A loss may be told while a release is on its way. If the reply to it tells the loss, too, the next command is about what comes after it.
+// A loss may be told while a release is on its way. If the reply to it tells the loss, too, the next command is about
+// what comes after it.
 func TestAReplyThatTellsALossIsTheLastWord(t *testing.T) {
 	for _, answer := range []HoldAnswer{{Status: Failed}, {Status: Held, Fence: 5, Holds: 1}} {
 		b, s := newBook(), session("s")
@@ -317,7 +319,8 @@ func TestALaterGrantTellsThatTheOlderIsLost(t *testing.T) {
 	}
 }
 
-// An extension that finds a later grant is sent again for it. It may find a still later one then, and no hold is known here.
+// An extension that finds a later grant is sent again for it. It may find a still later one then, and no hold is known
+// here.
 func TestExtendedByAnotherGrant(t *testing.T) {
 	b, s := newBook(), session("s")
 	h := b.grant(s, "shared", 5, 1, 1)
@@ -340,7 +343,8 @@ func TestExtendedByAnotherGrant(t *testing.T) {
 	}
 }
 
-// The answer to a release was lost, and the owner has acquired the lock again meanwhile. If the copy were for that grant, one UNLOCK would take two holds.
+// The answer to a release was lost, and the owner has acquired the lock again meanwhile. If the copy were for that
+// grant, one UNLOCK would take two holds.
 func TestACopyOfAReleaseIsNotForALaterGrant(t *testing.T) {
 	for repeated, want := range map[bool]Reply{false: Newer, true: Unknown} {
 		b, s := newBook(), session("s")
@@ -357,7 +361,8 @@ func TestACopyOfAReleaseIsNotForALaterGrant(t *testing.T) {
 	}
 }
 
-// A server that does not know the latest grant has become the primary. The owner's earlier grant, whose release is lost too, is there again.
+// A server that does not know the latest grant has become the primary. The owner's earlier grant, whose release is lost
+// too, is there again.
 func TestAnOlderGrantOfTheOwnerSaysThatTheHoldIsLost(t *testing.T) {
 	for _, owner := range []string{"s", "shared"} {
 		b, s := newBook(), session("s")
@@ -390,7 +395,8 @@ func TestASmallerFenceOfALaterAcquireIsANewGrant(t *testing.T) {
 	}
 }
 
-// A release that was not sent cannot have ended the hold. If the lease has ended meanwhile, its holder is told when that is certain.
+// A release that was not sent cannot have ended the hold. If the lease has ended meanwhile, its holder is told when
+// that is certain.
 func TestALossBehindAReleaseThatWasNotSentIsTold(t *testing.T) {
 	b, s := newBook(), session("s")
 	h := b.grant(s, "s", 5, 1, 1)
@@ -467,8 +473,8 @@ func TestPartByGrace(t *testing.T) {
 	}
 }
 
-// A proxy does not renew the lock for sessions that have released all their holds: the holds that are left belong to sessions of another
-// proxy, which may have died.
+// A proxy does not renew the lock for sessions that have released all their holds: the holds that are left belong to
+// sessions of another proxy, which may have died.
 func TestAHoldThatNoSessionHereHasIsForgotten(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -545,7 +551,8 @@ func TestALossIsToldToTheSessionsThatHaveHolds(t *testing.T) {
 	}
 }
 
-// A drop that overtakes a release would make it an older call. So the part of a session of a named owner stays until the answer.
+// A drop that overtakes a release would make it an older call. So the part of a session of a named owner stays until
+// the answer.
 func TestPartWaitsForReleasesOfANamedOwner(t *testing.T) {
 	b, s, o := newBook(), session("s"), session("o")
 	g := Grant{By: s, Key: Key{Lock: "k", Owner: "shared", Kind: alone}, Fence: 5, Count: 1, SentAt: at(1), TTL: time.Minute}
@@ -590,8 +597,8 @@ func TestASessionThatHasReleasedAnothersHoldLeavesItsField(t *testing.T) {
 	}
 }
 
-// Whatever happens in whatever order: the table, the sessions and the leases agree, each pause of a lease is ended once, and nobody is
-// told of more losses than there are grants.
+// Whatever happens in whatever order: the table, the sessions and the leases agree, each pause of a lease is ended
+// once, and nobody is told of more losses than there are grants.
 func TestHoldsAgreeWithThemselvesWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := newBook()
@@ -731,7 +738,8 @@ func TestASessionLeavesItsHoldsInOneOrder(t *testing.T) {
 	}
 }
 
-// Redis may have executed two commands in another order than they were sent: then the lease that it has is that of the earlier one.
+// Redis may have executed two commands in another order than they were sent: then the lease that it has is that of the
+// earlier one.
 func TestALeaseThatIsAnsweredLateMayBeLeft(t *testing.T) {
 	b, s, o := newBook(), session("s"), session("o")
 	g := Grant{By: s, Key: Key{Lock: "k", Owner: "me", Kind: alone}, Fence: 5, Count: 1, SentAt: at(9), TTL: time.Minute, Grace: -1}

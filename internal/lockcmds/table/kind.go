@@ -1,7 +1,7 @@
 package table
 
-// Kind is the rules of one kind of lock that concern several holders and waiters. It is a value without state, which the
-// caller has. Two kinds are compared by ==.
+// Kind is the rules of one kind of lock that concern several holders and waiters. It is a value without state, which
+// the caller has. Two kinds are compared by ==.
 type Kind interface {
 	// Reenters reports whether an acquire by a holder deepens the hold. Else each acquire is a grant of its own.
 	Reenters() bool

@@ -177,7 +177,8 @@ func TestHoldersOfPermitsOfferThemToOneWaiterEach(t *testing.T) {
 	}
 }
 
-// A session releases its own grant rather than one of another session of its owner, and each release is about another grant.
+// A session releases its own grant rather than one of another session of its owner, and each release is about another
+// grant.
 func TestAReleaseOfOneOfSeveralGrantsIsAboutTheOldestOfTheSession(t *testing.T) {
 	tokens := kind{}
 	x := New(Config{NewHold: func() *Hold { return &Hold{} }})

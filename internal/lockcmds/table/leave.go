@@ -37,8 +37,8 @@ type lateReply struct {
 	sent   bool
 }
 
-// depart has a place leave the queue of a lock. A reply is given when the place has left, or replyDelay has passed; nil:
-// none waits.
+// depart has a place leave the queue of a lock. A reply is given when the place has left, or replyDelay has passed;
+// nil: none waits.
 func (t *Table) depart(key, place string, reply *Effect) {
 	d := t.leaving[key]
 	if d == nil {
@@ -58,7 +58,8 @@ func (t *Table) depart(key, place string, reply *Effect) {
 	d.list = append(d.list, one)
 }
 
-// PatienceDue says that the timer of the effect Patience has run out. A reply that has waited for a whole round is sent.
+// PatienceDue says that the timer of the effect Patience has run out. A reply that has waited for a whole round is
+// sent.
 func (t *Table) PatienceDue(key string) {
 	d := t.leaving[key]
 	if d == nil {

@@ -3,16 +3,16 @@ package table
 import "iter"
 
 // lock is one lock: its holders, and its waiters. The holders are a set of grants. One of them is the ordinary case: it
-// costs neither a map nor an allocation. Of an exclusive lock there are more only while one has ended in Redis, without an
-// answer that says so. All calls cost O(1), because a client chooses how many holders there are.
+// costs neither a map nor an allocation. Of an exclusive lock there are more only while one has ended in Redis, without
+// an answer that says so. All calls cost O(1), because a client chooses how many holders there are.
 type lock struct {
 	latest *Hold   // the hold with the highest fence when it was added; nil: it has ended, or there is none
 	others *others // the other ones; nil: there were never any
 	queue  *Queue  // nil: no client waits here
 }
 
-// others is holds of one lock by their fence, and by their owner. A fence alone does not name a hold: after a failover two
-// owners may have been granted the same one.
+// others is holds of one lock by their fence, and by their owner. A fence alone does not name a hold: after a failover
+// two owners may have been granted the same one.
 type others struct {
 	byFence lines[int64, *Hold]
 	byOwner lines[Key, *Hold]

@@ -8,13 +8,13 @@ import (
 
 // This file remembers the locks that a session has lost, until a reply has told the session.
 //
-// A session gets -LOSTLEASE for every lost lock, however many there are. Each of them costs lossBytes, because names are
-// kept as keyed hashes of 128 bits. The latest mostLosses are known exactly. When older ones were dropped, every
+// A session gets -LOSTLEASE for every lost lock, however many there are. Each of them costs lossBytes, because names
+// are kept as keyed hashes of 128 bits. The latest mostLosses are known exactly. When older ones were dropped, every
 // lock that the session does not hold counts as lost. So a loss may be reported that did not happen, but no loss stays
 // unreported.
 //
-// The losses of a session are one for each lock, owner and kind. Grants of a kind that does not reenter are lost one by one,
-// so of them the number is remembered, in place of a fence.
+// The losses of a session are one for each lock, owner and kind. Grants of a kind that does not reenter are lost one by
+// one, so of them the number is remembered, in place of a fence.
 
 // mostLosses is how many losses of a session are known exactly, at least.
 const mostLosses = 1024

@@ -79,9 +79,9 @@ func (q *Queue) released() {
 	}
 }
 
-// lingerLimit bounds how many queues linger: clients choose the keys, and a reaper may remember SeenLimit
-// places. At the limit, further queues end with their last waiter, and each that lingers comes to its look. No client is
-// charged for them, so a queue with a name longer than lingerName ends with its last waiter, too.
+// lingerLimit bounds how many queues linger: clients choose the keys, and a reaper may remember SeenLimit places. At
+// the limit, further queues end with their last waiter, and each that lingers comes to its look. No client is charged
+// for them, so a queue with a name longer than lingerName ends with its last waiter, too.
 const (
 	lingerLimit = 100
 	lingerName  = 4 << 10

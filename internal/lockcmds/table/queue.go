@@ -113,8 +113,8 @@ func (q *Queue) end() {
 	t.emit(Effect{Op: StopTimers, Queue: q})
 }
 
-// hear has the queue listen to the channel of another class of Redisson's too, if the lock has been seen in that form. When
-// the subscription is confirmed the waiters ask again. A user without the right to it asks less often.
+// hear has the queue listen to the channel of another class of Redisson's too, if the lock has been seen in that form.
+// When the subscription is confirmed the waiters ask again. A user without the right to it asks less often.
 func (q *Queue) hear(a Answer) {
 	name := a.Form.Channel(q.names.Key)
 	if name == "" || q.other != nil && q.other.name == name {

@@ -11,7 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// history is a random one: clients ask, hang up, time out, release; answers, messages and confirmations arrive in any order.
+// history is a random one: clients ask, hang up, time out, release; answers, messages and confirmations arrive in any
+// order.
 func history(t *rapid.T, w *world, faults bool) (asked []*client) {
 	ways := []bool{plain, fair}
 	pick := rapid.IntRange(0, 1000)
@@ -868,7 +869,8 @@ func TestAWakeUpOfAWaiterThatCannotAskIsNotLost(t *testing.T) {
 	}
 }
 
-// The timer that repeats a failed attempt is not put off by the answer to another waiter's attempt, which may be older than the release.
+// The timer that repeats a failed attempt is not put off by the answer to another waiter's attempt, which may be older
+// than the release.
 func TestAnotherAnswerDoesNotPutOffAFailedAttempt(t *testing.T) {
 	w := newWorld(t)
 	w.ask(plain, "")

@@ -122,8 +122,8 @@ func (q *Queue) HeadTold(look bool, head string, f Trouble) {
 	}
 }
 
-// HeadRemoved is the answer to the effect RemoveHead: whether the place was removed, and how many listen for it. If it was
-// removed, the next one is looked at.
+// HeadRemoved is the answer to the effect RemoveHead: whether the place was removed, and how many listen for it. If it
+// was removed, the next one is looked at.
 func (q *Queue) HeadRemoved(place string, removed bool, listeners int64, f Trouble) {
 	switch {
 	case f != OK:

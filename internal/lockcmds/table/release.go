@@ -164,8 +164,8 @@ func (t *Table) undoRelease(r *Release) {
 	}
 }
 
-// Ending begins the end of a grant by its handle: it pauses the lease, as Release does. nil: no session of this proxy has
-// that grant.
+// Ending begins the end of a grant by its handle: it pauses the lease, as Release does. nil: no session of this proxy
+// has that grant.
 func (t *Table) Ending(lock string, fence int64) *Hold {
 	h := t.HoldByFence(lock, fence)
 	if h == nil {

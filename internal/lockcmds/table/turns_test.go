@@ -81,8 +81,8 @@ func TestChainEnds(t *testing.T) {
 	}
 }
 
-// model is the queue in Redis with the proxies that take turns in it, as the scripts have it: whose place is the first is granted
-// the lock next.
+// model is the queue in Redis with the proxies that take turns in it, as the scripts have it: whose place is the first
+// is granted the lock next.
 type model struct {
 	queue  []string
 	crowds map[string]*waitingCrowd

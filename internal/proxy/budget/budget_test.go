@@ -161,7 +161,8 @@ func TestChargesCoverWhatThereIs(t *testing.T) {
 	})
 }
 
-// The estimate is never below what one client has on a connection that it shares, and catches up when the connection does.
+// The estimate is never below what one client has on a connection that it shares, and catches up when the connection
+// does.
 func TestBacklogIsNotUnderestimated(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var b Backlog

@@ -100,7 +100,8 @@ func TestFlags(t *testing.T) {
 
 func words(line string) [][]byte { return bytes.Fields([]byte(line)) }
 
-// Whatever is asked, what Redis gets kills no client: the filter has an address that no client has, and it is the last one.
+// Whatever is asked, what Redis gets kills no client: the filter has an address that no client has, and it is the last
+// one.
 func TestHarmlessKillsNobody(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"", "CLIENT KILL"},

@@ -32,7 +32,8 @@ func running(t *testing.T, kind string) *Engine {
 	return e
 }
 
-// Others may end a client as soon as they know it, before its engine has begun with it. The engine tells the session once, and goes on.
+// Others may end a client as soon as they know it, before its engine has begun with it. The engine tells the session
+// once, and goes on.
 func TestHangupOfAClientThatBegins(t *testing.T) {
 	for _, kind := range []string{Goroutine, Epoll} {
 		t.Run(kind, func(t *testing.T) {
@@ -66,7 +67,8 @@ func TestHangupOfAClientThatBegins(t *testing.T) {
 	}
 }
 
-// leaver is a session that ends its connection while it is being read: by itself, or by another goroutine that waits for that.
+// leaver is a session that ends its connection while it is being read: by itself, or by another goroutine that waits
+// for that.
 type leaver struct {
 	brief
 	leave func()

@@ -177,8 +177,8 @@ func (s *Subscriptions) at(node topology.Node) *subscriber {
 	return one
 }
 
-// sendAndClose sends the commands of all subscribers, closes those that have no channels any more, and ends the watch if
-// nothing is left.
+// sendAndClose sends the commands of all subscribers, closes those that have no channels any more, and ends the watch
+// if nothing is left.
 func (s *Subscriptions) sendAndClose() {
 	for node, one := range s.subscribers {
 		if one.send(); len(one.asked) == 0 && len(one.asks) == 0 {

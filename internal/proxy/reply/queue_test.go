@@ -214,8 +214,8 @@ type model struct {
 	pushes   int
 }
 
-// TestAnyOrderOfAnswersGivesTheRepliesInOrder compares the queue with a model that is too simple to be wrong: the client gets the
-// replies of the commands in order, up to the first one that is not whole.
+// TestAnyOrderOfAnswersGivesTheRepliesInOrder compares the queue with a model that is too simple to be wrong: the
+// client gets the replies of the commands in order, up to the first one that is not whole.
 func TestAnyOrderOfAnswersGivesTheRepliesInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := model{runs: map[string][]run{}, order: map[string][]*command{}, over: map[reply.ID]bool{}}

@@ -147,7 +147,8 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// scanned follows a cursor through servers with pages of keys, and returns how often each page came. The view changes with each step.
+// scanned follows a cursor through servers with pages of keys, and returns how often each page came. The view changes
+// with each step.
 func scanned(t testing.TB, views []*topology.View, pages int) map[string]int {
 	t.Helper()
 	seen, text := map[string]int{}, []byte("0")
@@ -188,7 +189,8 @@ func TestAScanVisitsEachServerOnce(t *testing.T) {
 	}
 }
 
-// If servers are replaced during a scan, pages may come again. None of a server that is there from the begin to the end is left out.
+// If servers are replaced during a scan, pages may come again. None of a server that is there from the begin to the end
+// is left out.
 func TestAScanSurvivesChanges(t *testing.T) {
 	views := []*topology.View{
 		clustertest.Equal(t, "a", "b", "c"), clustertest.Equal(t, "a", "b", "c"), clustertest.Equal(t, "c", "a", "b"), clustertest.Equal(t, "a", "c", "b", "a"), clustertest.Equal(t, "a", "b", "c"), // slots move

@@ -13,8 +13,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// desk is an engine without I/O for one session: what the session sends to Redis is answered by the benchmark itself, and
-// what it has for the client is thrown away.
+// desk is an engine without I/O for one session: what the session sends to Redis is answered by the benchmark itself,
+// and what it has for the client is thrown away.
 type desk struct {
 	sess    *Session
 	ready   chan struct{}      // has a value when a lane is connected
@@ -23,7 +23,8 @@ type desk struct {
 	written int
 }
 
-// deskLane moves the bytes of one lane. A session has another one after a command that took 25 ms: the machine was busy.
+// deskLane moves the bytes of one lane. A session has another one after a command that took 25 ms: the machine was
+// busy.
 type deskLane struct {
 	desk *desk
 	wire upstream.Wire
@@ -96,7 +97,8 @@ func newDesk(tb testing.TB) *desk {
 	return d
 }
 
-// asked takes what the session has sent, and returns the wire of the lane that it was sent on. A wire may ring without bytes.
+// asked takes what the session has sent, and returns the wire of the lane that it was sent on. A wire may ring without
+// bytes.
 func (d *desk) asked() upstream.Wire {
 	for {
 		wire := <-d.rung

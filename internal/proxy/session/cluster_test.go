@@ -354,8 +354,8 @@ func commandFollowsOneRedirection(t *testing.T, c *twoServers) {
 	}
 }
 
-// A slot may move to a server that holds the command back before it hands over to its replica. The time for refusals begins anew then. It does not begin anew
-// with a view that takes long.
+// A slot may move to a server that holds the command back before it hands over to its replica. The time for refusals
+// begins anew then. It does not begin anew with a view that takes long.
 func TestACommandThatAServerHasHeldBackIsSentAgain(t *testing.T) {
 	for name, held := range map[string]bool{"a server holds it back": true, "the view takes long": false} {
 		t.Run(name, func(t *testing.T) {
@@ -420,7 +420,8 @@ func TestACommandIsNotSentAgainBehindItsSuccessor(t *testing.T) {
 	})
 }
 
-// While a slot moves, some of its keys are at one server and the others at the other. A command is not refused because one of another key has been carried out.
+// While a slot moves, some of its keys are at one server and the others at the other. A command is not refused because
+// one of another key has been carried out.
 func TestACommandIsSentAgainBehindThoseOfOtherKeys(t *testing.T) {
 	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
 		key := "{" + c.low() + "}"
@@ -445,7 +446,8 @@ func TestACommandIsSentAgainBehindThoseOfOtherKeys(t *testing.T) {
 	})
 }
 
-// A server that has refused a command may carry out the next one of its key, which is on its way already. So that comes first.
+// A server that has refused a command may carry out the next one of its key, which is on its way already. So that comes
+// first.
 func TestARefusedCommandWaitsForThoseBehindIt(t *testing.T) {
 	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
 		key, other := c.low(), c.low()+"x"
@@ -590,7 +592,8 @@ func TestARequestWithoutAServerWaitsForOne(t *testing.T) {
 	})
 }
 
-// A server that has been demoted refuses what all servers are to do. It concerns the successor then, unless it is about the server itself.
+// A server that has been demoted refuses what all servers are to do. It concerns the successor then, unless it is about
+// the server itself.
 func TestWhatAllServersDoGoesToTheSuccessor(t *testing.T) {
 	for _, follows := range []bool{true, false} {
 		inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
@@ -666,8 +669,8 @@ func TestAKeylessCommandAvoidsASilentServer(t *testing.T) {
 	})
 }
 
-// A client chooses the number of its refused commands, and of those behind them. Their cost must not grow with the square
-// of it.
+// A client chooses the number of its refused commands, and of those behind them. Their cost must not grow with the
+// square of it.
 func BenchmarkRefusedPipeline(b *testing.B) {
 	for _, n := range []int{200, 2000} {
 		b.Run(fmt.Sprint("moved/", n), func(b *testing.B) { refusePipeline(b, n, time.Minute) })

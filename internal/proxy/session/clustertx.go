@@ -148,8 +148,8 @@ func (tx *keptTx) next(r *request) bool {
 	return r.s.awaitQuiet() && !r.s.out.Gone() && r.s.routeKept(r)
 }
 
-// retry gives up the connection on which MULTI has failed. MULTI is sent again after a pause, unless it has been refused
-// for too long. false: the session waits.
+// retry gives up the connection on which MULTI has failed. MULTI is sent again after a pause, unless it has been
+// refused for too long. false: the session waits.
 func (tx *keptTx) retry(r *request) bool {
 	s := r.s
 	if pin := s.pin; pin != nil {

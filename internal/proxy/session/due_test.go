@@ -18,8 +18,8 @@ type threads struct{ *hand }
 
 func (threads) Driver() upstream.Driver { return nil }
 
-// The goroutine that reads a client writes its commands to the lane. Other goroutines leave that to the writer of the lane, because they have more to do,
-// and locks of their own.
+// The goroutine that reads a client writes its commands to the lane. Other goroutines leave that to the writer of the
+// lane, because they have more to do, and locks of their own.
 func TestOnlyTheReaderOfAClientWritesToTheLane(t *testing.T) {
 	e := testEnv(t, "unix:"+greeter(t, ""), shared.Limits{}) // without replies the session stays on its lane
 	s := New(clients.Origin{ID: 1, Addr: "test"}, e, threads{&hand{}})

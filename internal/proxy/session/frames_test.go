@@ -82,7 +82,8 @@ func TestAnExecWithASubscriptionEndsBehindItsArray(t *testing.T) {
 	for _, muted := range []bool{false, true} {
 		c, subs := &client{}, &subscriptions{}
 		f, steps := exec(c, muted, subs)
-		// The array has as many elements as there were commands. SUBSCRIBE takes two places, so the last reply comes behind it.
+		// The array has as many elements as there were commands. SUBSCRIBE takes two places, so the last reply comes
+		// behind it.
 		if done := take(f, c, "*3\r\n$1\r\nv\r\n"+subscribedA+subscribedB); done != 0 || f.due() != 1 {
 			t.Fatalf("muted %v: %d answered, %d due", muted, done, f.due())
 		}

@@ -124,7 +124,8 @@ func (r *request) proceed() {
 	}
 }
 
-// awaitView has the request sent again when the view has been refreshed. The first one's number of attempts says how soon.
+// awaitView has the request sent again when the view has been refreshed. The first one's number of attempts says how
+// soon.
 func (s *Session) awaitView(r *request) {
 	s.resting = append(s.resting, r)
 	if len(s.resting) > 1 {

@@ -101,7 +101,8 @@ func (w *world) refresh(*rapid.T) {
 	w.collect()
 }
 
-// begin has the slot move. It comes back when nothing is on its way from before, and the client has a view of that time.
+// begin has the slot move. It comes back when nothing is on its way from before, and the client has a view of that
+// time.
 func (w *world) begin(t *rapid.T) {
 	if w.moved && w.s.out.Slots.Due() == 0 {
 		w.moved = false
@@ -122,7 +123,8 @@ func (w *world) end(*rapid.T) {
 	w.owner, w.moving = other(w.owner), false
 }
 
-// The commands of each key are carried out once, in their order, however the slot moves. No command is given up because of a move.
+// The commands of each key are carried out once, in their order, however the slot moves. No command is given up because
+// of a move.
 func TestEachKeyKeepsItsOrder(t *testing.T) {
 	socket := greeter(t, "-ERR refused\r\n")
 	synctest.Test(t, func(t *testing.T) {

@@ -33,8 +33,8 @@ var longName = resp.AppendError(nil, resp.Err, "the name of the lock is too long
 
 // lock executes a lock command. The session goes on when it has been answered. A command with a long name takes many
 // times its size for a moment. So such commands have one turn at a time, each is charged before the next one, and while
-// clients are being closed for their memory none begins. An acquire that does not fit is refused: a client that is closed
-// instead would leave its hold and its place to be undone.
+// clients are being closed for their memory none begins. An acquire that does not fit is refused: a client that is
+// closed instead would leave its hold and its place to be undone.
 func (s *Session) lock(r *request) bool {
 	if !hasLongName(r) {
 		return s.lockNow(r)

@@ -37,9 +37,9 @@ func (s *Session) reidentify(r *request) bool {
 	return s.reidentifyPin(r, c)
 }
 
-// visit sends an identity change on the lane of the identity to which it leads. The session visits that lane until Redis
-// has answered, and moves to it if Redis agrees. false: there is no such lane, or the session may not leave its own
-// connection. A pin that the session has waited for goes back: the lane has come into being meanwhile.
+// visit sends an identity change on the lane of the identity to which it leads. The session visits that lane until
+// Redis has answered, and moves to it if Redis agrees. false: there is no such lane, or the session may not leave its
+// own connection. A pin that the session has waited for goes back: the lane has come into being meanwhile.
 func (s *Session) visit(r *request, c identityChange) bool {
 	pin := s.pin
 	if s.out.Slots.Due() > 0 || pin != nil && !(pin.login && pin.fresh && pin.borrowed == 0) {

@@ -49,7 +49,8 @@ func TestARefusedTransactionTakesAllItsCommandsAlong(t *testing.T) {
 	}
 }
 
-// What was sent behind a refused SELECT would run in another database, and an EXEC behind a refused WATCH would run unprotected.
+// What was sent behind a refused SELECT would run in another database, and an EXEC behind a refused WATCH would run
+// unprotected.
 func TestCommandsThatDependOnARefusedOneAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name        string

@@ -83,7 +83,8 @@ func TestNothingRunsBehindAMultiThatIsLostWithItsWatch(t *testing.T) {
 	}
 }
 
-// The connection on which the server of a large command was found may end before the command is streamed. Then the server is asked again.
+// The connection on which the server of a large command was found may end before the command is streamed. Then the
+// server is asked again.
 func TestALargeCommandOutlivesTheConnectionItWasLocatedOn(t *testing.T) {
 	s := overNoCluster(t)
 	s.large.state = largeLocated
@@ -93,7 +94,8 @@ func TestALargeCommandOutlivesTheConnectionItWasLocatedOn(t *testing.T) {
 	}
 }
 
-// A client chooses how many commands it queues before the first key. They are sent in slices, between which others have their turn.
+// A client chooses how many commands it queues before the first key. They are sent in slices, between which others have
+// their turn.
 func TestATransactionIsQueuedInSlices(t *testing.T) {
 	s, _ := byHand(t, shared.Limits{})
 	s.mu.Lock()

@@ -18,9 +18,9 @@ import (
 
 // A request is a command from the reader to its reply.
 //
-// The reader (consume) makes it, and route decides its way: the functions of a policy (route.go and the files behind it)
-// read the fields of the command, and set those of its way. As a rule it ends when route returns; the handlers of its
-// reply have copied the few facts that they need. It is held longer:
+// The reader (consume) makes it, and route decides its way: the functions of a policy (route.go and the files behind
+// it) read the fields of the command, and set those of its way. As a rule it ends when route returns; the handlers of
+// its reply have copied the few facts that they need. It is held longer:
 //
 //   - In front of a cluster it is the handler of its own reply. A server may refuse it. Then it is sent again, in the
 //     order of its key (keyorder.go). A command for several servers has a part for each.

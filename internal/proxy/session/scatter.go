@@ -136,8 +136,8 @@ func (s *Session) scan(r *request) decision {
 	return carriedOut
 }
 
-// longParts are the parts of a command of very many keys. A client chooses the number of keys. So the command is divided
-// without the session's lock, and its parts are sent in slices.
+// longParts are the parts of a command of very many keys. A client chooses the number of keys. So the command is
+// divided without the session's lock, and its parts are sent in slices.
 type longParts struct {
 	of    *request
 	at    reply.ID // of the joined reply
@@ -146,8 +146,8 @@ type longParts struct {
 	sent  int // of them
 }
 
-// divideAside has the command being routed divided aside, and its parts sent, whose joined reply has a slot. The session
-// waits for the reply meanwhile. Nothing is outstanding.
+// divideAside has the command being routed divided aside, and its parts sent, whose joined reply has a slot. The
+// session waits for the reply meanwhile. Nothing is outstanding.
 func (s *Session) divideAside(r *request) bool {
 	s.wait, s.gathered = waitReply, len(r.raw)
 	r.keep()

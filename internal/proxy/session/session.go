@@ -344,8 +344,8 @@ func (s *Session) advance() {
 	s.readOn()
 }
 
-// forward sends n commands on the pin, or on the lane if there is no cluster. h handles their replies; nil: they pass to
-// the client.
+// forward sends n commands on the pin, or on the lane if there is no cluster. h handles their replies; nil: they pass
+// to the client.
 func (s *Session) forward(row *command.Row, raw []byte, h reply.Handler, n int) {
 	conn := s.conn(row)
 	if s.pin == nil && s.guard.Restricted() {

@@ -26,7 +26,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// hand is a host and a driver moved by hand: there are no sockets between a session and its lane, and none to its client.
+// hand is a host and a driver moved by hand: there are no sockets between a session and its lane, and none to its
+// client.
 type hand struct {
 	socket  string // of the greeter
 	wire    upstream.Wire
@@ -194,7 +195,8 @@ type silent struct{}
 
 func (silent) Done(resp.Value, error) []byte { return nil }
 
-// A lock command that its script does not answer is in the hands of a worker, which is to run soon. Other commands change nothing.
+// A lock command that its script does not answer is in the hands of a worker, which is to run soon. Other commands
+// change nothing.
 func TestOnlyALockCommandThatGoesOnYields(t *testing.T) {
 	for _, c := range []struct {
 		by   contract.Asker
@@ -481,7 +483,8 @@ func dialFails(pin *upstream.Pin) bool {
 // typed joins lines as a telnet user would type them.
 func typed(lines ...string) string { return strings.Join(lines, "\r\n") + "\r\n" }
 
-// A client may have gone while its engine is busy. It gets no grant for which it has waited, so the grant can be rolled back.
+// A client may have gone while its engine is busy. It gets no grant for which it has waited, so the grant can be rolled
+// back.
 func TestAGrantIsNotForAClientThatHasLeft(t *testing.T) {
 	for _, left := range []bool{false, true} {
 		s, h := byHand(t, shared.Limits{})

@@ -15,7 +15,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 )
 
-// There may be millions of commands behind one that waits, or in one read. The commands of other clients do not stand behind all of them.
+// There may be millions of commands behind one that waits, or in one read. The commands of other clients do not stand
+// behind all of them.
 func TestATurnEndsWhenManyRepliesAreDue(t *testing.T) {
 	s, h := byHand(t, shared.Limits{})
 	feed(t, s, strings.Repeat("PING\r\n", 8*mostDue)+"PING")

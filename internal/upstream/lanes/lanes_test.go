@@ -356,7 +356,8 @@ func TestNoLaneAfterClose(t *testing.T) {
 	})
 }
 
-// A lane that stands still is set aside: its sessions move to another one, and the owner of the view of a cluster is told.
+// A lane that stands still is set aside: its sessions move to another one, and the owner of the view of a cluster is
+// told.
 func TestALaneThatStandsStillIsLeft(t *testing.T) {
 	srv := redistest.Start(t)
 	w := start(t, 4, &redis{addr: srv.Addr()})

@@ -29,8 +29,8 @@ const (
 // laneSelection is the lanes of one identity by number, 0 to maxLanes-1. The zero value has none. It is not safe for
 // concurrent use.
 //
-// A lane that stands still then holds up only the sessions with commands on it. The selection is a state machine without
-// I/O: its input is the progress of each lane, its output the lane to use.
+// A lane that stands still then holds up only the sessions with commands on it. The selection is a state machine
+// without I/O: its input is the progress of each lane, its output the lane to use.
 //
 //	Pick(role) ──► the role's lane, or one that is to be opened
 //	Look ──► a lane whose oldest command waits too long loses its role: it is set aside until that command and all that were

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// voices reads answers: "1a:bc" is that of a voter: epoch 1, primary a, replicas b and c. A ~ in front marks one that does not vote.
+// voices reads answers: "1a:bc" is that of a voter: epoch 1, primary a, replicas b and c. A ~ in front marks one that
+// does not vote.
 func voices(words string) (all []voice) {
 	for word := range strings.FieldsSeq(words) {
 		word, learnt := strings.CutPrefix(word, "~")
@@ -123,8 +124,9 @@ func TestAPromotionIsBelieved(t *testing.T) {
 	}
 }
 
-// In histories of random answers, a majority that lives is never left for another word, no server is followed that neither a majority nor the
-// Sentinels of the present primary know, and whatever has been said, a majority with a primary is followed in the end.
+// In histories of random answers, a majority that lives is never left for another word, no server is followed that
+// neither a majority nor the Sentinels of the present primary know, and whatever has been said, a majority with a
+// primary is followed in the end.
 func TestElectionsInRandomHistories(t *testing.T) {
 	servers := strings.Split("abcxy", "")
 	for seed := range uint64(3000) {

@@ -115,7 +115,8 @@ func TestALearntSentinelAloneDoesNotMoveThePrimary(t *testing.T) {
 	}
 }
 
-// Sentinels never forget each other by themselves, so they list those, too, that watch another primary of the same name by now.
+// Sentinels never forget each other by themselves, so they list those, too, that watch another primary of the same name
+// by now.
 func TestASentinelThatIsQuietIsNotLearnt(t *testing.T) {
 	watch(t, func(s *stand) {
 		other := s.listing("10.1.0.9:26379")[0]

@@ -70,7 +70,8 @@ func (w *Watcher) rises(ctx context.Context, addr string) bool {
 	return false
 }
 
-// followPromoted publishes a promoted replica ahead of the Sentinels' answers. The epoch stays: their next one is greater.
+// followPromoted publishes a promoted replica ahead of the Sentinels' answers. The epoch stays: their next one is
+// greater.
 func (w *Watcher) followPromoted(addr string) {
 	if present := w.election.present; present.addr != "" && present.addr != addr {
 		w.publish(view{present.epoch, addr})

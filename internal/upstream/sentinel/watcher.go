@@ -313,8 +313,8 @@ func (w *Watcher) publish(next view) {
 // may be called from any goroutine.
 func (w *Watcher) Replicas() int { return int(w.replicas.Load()) }
 
-// noteReplicas notes how many replicas there are, and tells the longest time after which a Sentinel takes the primary for
-// down.
+// noteReplicas notes how many replicas there are, and tells the longest time after which a Sentinel takes the primary
+// for down.
 func (w *Watcher) noteReplicas(all []voice) {
 	longest, replicas, known := time.Duration(0), 0, false
 	for _, v := range all {

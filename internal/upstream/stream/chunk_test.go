@@ -43,7 +43,8 @@ func TestRequestsThatWaitAreNotCopiedAsTheyGrow(t *testing.T) {
 	}
 }
 
-// However many chunks the requests fill, they are written once and in order, and a connection that ends tells the taken from the others.
+// However many chunks the requests fill, they are written once and in order, and a connection that ends tells the taken
+// from the others.
 func TestChunksKeepTheOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		log := new([]string)

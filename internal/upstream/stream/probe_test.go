@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// The word of a probe comes in its turn, however the bytes are cut. Else a reply is missing, came twice, or swallows others.
+// The word of a probe comes in its turn, however the bytes are cut. Else a reply is missing, came twice, or swallows
+// others.
 func TestAProbeTellsWhetherRepliesAreInStep(t *testing.T) {
 	for _, c := range []struct {
 		name, replies string // W: the reply to the probe

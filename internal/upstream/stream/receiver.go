@@ -59,8 +59,8 @@ type Mover interface {
 	Drive(nc net.Conn, stop <-chan struct{}) error
 }
 
-// Wire is a lane's side toward its connection, for a Mover: a Stream without the side of the sessions. Take and Feed are
-// each used by one goroutine at a time.
+// Wire is a lane's side toward its connection, for a Mover: a Stream without the side of the sessions. Take and Feed
+// are each used by one goroutine at a time.
 type Wire interface {
 	// Open says that the connection is ready. If requests are waiting already, Wake is called.
 	Open()

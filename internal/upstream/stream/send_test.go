@@ -170,7 +170,8 @@ func due(t *testing.T, s *Stream, raw string, to Receiver) bool {
 	return due
 }
 
-// One goroutine writes in place of the writer, for all that append meanwhile. The writer takes nothing, even if it is woken.
+// One goroutine writes in place of the writer, for all that append meanwhile. The writer takes nothing, even if it is
+// woken.
 func TestOneGoroutineWritesInPlaceOfTheWriter(t *testing.T) {
 	var s *Stream
 	writes := 0

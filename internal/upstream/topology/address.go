@@ -47,8 +47,8 @@ const (
 // AddressForms lists what Parse reads.
 const AddressForms = "host:port, unix:/path, sentinel://host:port,host:port/name or cluster://host:port,host:port"
 
-// ParseAddress reads an address. Its errors say what to write. They do not quote it: it may hold a password that belongs
-// elsewhere.
+// ParseAddress reads an address. Its errors say what to write. They do not quote it: it may hold a password that
+// belongs elsewhere.
 //
 // It knows four forms:
 //

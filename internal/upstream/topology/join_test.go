@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// says is the answer of a server: the ids of those that it knows, and the owners of the first slots with their epochs: "a7 b8". Each id is a letter.
+// says is the answer of a server: the ids of those that it knows, and the owners of the first slots with their epochs:
+// "a7 b8". Each id is a letter.
 func says(at string, epoch uint64, knows, owners string) Answer {
 	v := &View{Epoch: epoch, OK: true, knows: map[string]bool{}}
 	for id := range strings.SplitSeq(knows, "") {
@@ -87,7 +88,8 @@ func TestAnswersAreJoinedByTheClusterToWhichTheyBelong(t *testing.T) {
 	}
 }
 
-// One foreign node among three or more changes nothing, and a cluster that is created anew is followed, whatever the epochs.
+// One foreign node among three or more changes nothing, and a cluster that is created anew is followed, whatever the
+// epochs.
 func TestStrangersInRandomClusters(t *testing.T) {
 	const slots = 6
 	for seed := range uint64(200) {

@@ -265,7 +265,8 @@ func TestAnOlderViewReplacesNone(t *testing.T) {
 	}
 }
 
-// owned makes the view of a node: each slot below 100 has its owner by number, such as "a3": node a, configured in epoch 3.
+// owned makes the view of a node: each slot below 100 has its owner by number, such as "a3": node a, configured in
+// epoch 3.
 func owned(t *testing.T, source string, epoch int, owners ...string) *View {
 	t.Helper()
 	slots, lines := fmt.Sprintf("*%d\r\n", len(owners)), map[string]string{}
