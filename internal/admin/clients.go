@@ -14,7 +14,7 @@ type Client struct {
 	Name       string  `json:"name"` // CLIENT SETNAME
 	Identity   string  `json:"identity"`
 	Connected  float64 `json:"connected_seconds"`
-	State      string  `json:"state"`               // why its next command has to wait: lock, pin, replies, turn, client, reply, list, admission, closing
+	State      string  `json:"state"`               // why its next command has to wait: lock, pin, replies, turn, client, reply, list, closing
 	WaitsFor   string  `json:"waits_for,omitempty"` // the key of a lock
 	Waiting    float64 `json:"waiting_seconds"`     // for that lock
 	Pin        string  `json:"pin,omitempty"`       // the command that made a connection of its own necessary

@@ -118,7 +118,7 @@ function end(l) {
 
 function reason(c) {
   if (c.waits_for) return make('span', {class: 'key'}, c.waits_for);
-  const words = {pin: 'a free pin', replies: 'its replies', turn: 'its next turn', client: 'the client to read', reply: 'a reply', list: 'a list', lock: 'a lock command', admission: 'admission', closing: 'closing'};
+  const words = {pin: 'a free pin', replies: 'its replies', turn: 'its next turn', client: 'the client to read', reply: 'a reply', list: 'a list', lock: 'a lock command', closing: 'closing'};
   const more = [c.paused && 'not read', c.lane_set_aside && 'lane set aside'].filter(Boolean).join(', ');
   if (!c.state && !more) return none();
   return [words[c.state] || more, c.state && more ? sub(more) : ''];

@@ -329,6 +329,12 @@ func Blocked(t testing.TB, servers ...*redistest.Server) (n int) {
 	return n
 }
 
+// AwaitShut waits until the proxy has noticed that Redis lets in no new client without credentials.
+func (srv *Proxy) AwaitShut(t testing.TB) {
+	t.Helper()
+	WaitFor(t, "the proxy to ask Redis", srv.Shared().Upstream.NeedsAuth)
+}
+
 // AwaitBlocked waits until n clients wait in these servers.
 func AwaitBlocked(t testing.TB, n int, servers ...*redistest.Server) {
 	t.Helper()

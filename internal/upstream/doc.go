@@ -12,6 +12,5 @@
 //
 //   - Upstream.Run: refreshes the command table, asks for settings that matter here, and closes unused connections.
 //   - viewRefresher.Run, in front of a cluster, and one for each server that it asks at the moment.
-//   - one of authProbe at most, while sessions wait for its answer.
 //   - those of packages dial, lanes, pins, sentinel and stream.
 package upstream

@@ -53,7 +53,7 @@ func TestAChangeIsComparedAgain(t *testing.T) {
 func TestALeaseThatAFailoverOfAClusterMayOutlastIsReported(t *testing.T) {
 	c := redistest.StartCluster(t, 1, 0, "--cluster-node-timeout", "15000") // Redis's default
 	core, logs := observer.New(zap.WarnLevel)
-	u := start(t, Options{Addr: "cluster://" + c.Addrs(), Lease: 30 * time.Second, Logger: zap.New(core), authPeriod: 10 * time.Millisecond})
+	u := start(t, Options{Addr: "cluster://" + c.Addrs(), Lease: 30 * time.Second, Logger: zap.New(core), lookPeriod: 10 * time.Millisecond})
 	warnings := func() int { return logs.FilterMessageSnippet("a failover may take longer than the lease").Len() }
 	redistest.Eventually(t, 10*time.Second, "the time of a failover", func() bool { return u.Failover() == 18*time.Second })
 	if n := warnings(); n != 0 {

@@ -91,14 +91,6 @@ func (n *nodes) Refreshes() (asked, changed int64) {
 // Silent reports whether a server of a cluster has not answered lately. Any other server is better where any will do.
 func (n *nodes) Silent(at Node) bool { return n.cluster.Silent(at) }
 
-// patience is the wait for one server's answer to a question that any server can answer. 0: there is one server.
-func (n *nodes) patience() time.Duration {
-	if n.cluster == nil {
-		return 0
-	}
-	return 100 * time.Millisecond
-}
-
 // drainLimit is the time that a server without slots has to answer the requests that it got, if it is down: a server
 // that was stopped delays its clients by no more. One that is alive has as long as a command waits for a server that
 // moves.

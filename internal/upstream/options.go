@@ -60,9 +60,8 @@ type Options struct {
 	// system's.
 	UserTimeout time.Duration
 
-	// authPeriod is the period of the question whether clients must authenticate, which may change while Redis runs. 0:
-	// 5 s. Tests shorten it.
-	authPeriod time.Duration
+	// lookPeriod is the period of questions about the settings of Redis. 0: 5 s. Tests shorten it.
+	lookPeriod time.Duration
 
 	// Pins bounds the pins, and the waits for them.
 	Pins pins.Limits

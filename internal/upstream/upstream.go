@@ -32,12 +32,12 @@ type Upstream struct {
 	wg      sync.WaitGroup
 	over    chan struct{} // closed by close
 	moves   atomic.Int64  // of the server to another address
-	access  access        // as the log has it; owned by the caller of lookAtAuth
+	access  access        // as the log has it; owned by the caller of LookAtAuth
 
 	Lanes *lanes.Lanes
 	Pins  *pins.Pins
 
-	*authProbe
+	authDemand
 	acceptedPasswords
 	nodes
 	watcher      *sentinel.Watcher // nil: there are no Sentinels, and the server does not move
@@ -69,13 +69,6 @@ func New(opts Options) (*Upstream, error) {
 		Dialer: u.dialer, Server: topology.Any, Cluster: addr.Kind == topology.KindCluster, Own: u.Own(), Logger: opts.Logger,
 	}
 	u.refreshViews(u, servers)
-	u.authProbe = newAuthProbe(authProbeOptions{
-		Asker: u.asker, Spawn: u.wg.Go, Stop: u.over, Patience: u.patience(),
-		Shut: func() {
-			u.Lanes.DropBare()
-			u.Pins.DropBare()
-		},
-	})
 	u.Pins = pins.New(pins.Options{
 		Dialer: u.dialer, Own: u.opts.own, Spawn: u.wg.Go, Limits: opts.Pins,
 	})
@@ -127,8 +120,10 @@ func (u *Upstream) Run(ctx context.Context) error {
 	defer u.close()
 	ticks := time.NewTicker(trimPeriod)
 	defer ticks.Stop()
-	looks := time.NewTicker(cmp.Or(u.opts.authPeriod, 5*time.Second))
+	looks := time.NewTicker(cmp.Or(u.opts.lookPeriod, 5*time.Second))
 	defer looks.Stop()
+	demands := time.NewTicker(authPeriod)
+	defer demands.Stop()
 	if u.watcher != nil {
 		u.wg.Go(func() { u.watcher.Run(ctx) })
 	}
@@ -145,8 +140,9 @@ func (u *Upstream) Run(ctx context.Context) error {
 		case now := <-ticks.C:
 			unused := now.Add(-idleFor)
 			u.Pins.Trim(unused, u.Lanes.Trim(unused))
+		case <-demands.C:
+			u.LookAtAuth(ctx)
 		case <-looks.C:
-			u.lookAtAuth(ctx)
 			u.lookAtSettings(ctx)
 		}
 	}
@@ -201,7 +197,7 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 
 // inspect reads the settings of Redis that matter to the proxy.
 func (u *Upstream) inspect(ctx context.Context) {
-	u.lookAtAuth(ctx)
+	u.LookAtAuth(ctx)
 	u.asker.WarnOfEviction(ctx)
 	u.lookAtSettings(ctx)
 	u.contacts.Note(nil)
@@ -209,44 +205,6 @@ func (u *Upstream) inspect(ctx context.Context) {
 
 // Ready reports whether Redis was reachable at the last contact, and if not why.
 func (u *Upstream) Ready() (bool, error) { return u.contacts.Ready() }
-
-// lookAtAuth finds out whether clients must authenticate. Redis does not announce a change.
-func (u *Upstream) lookAtAuth(ctx context.Context) {
-	needed, err := u.asker.NeedsAuth(ctx)
-	if err != nil {
-		return // unchanged
-	}
-	u.saw(needed)
-	now := closed
-	switch {
-	case needed && u.opts.Password == "":
-		now = locked
-	case !needed || u.opts.Lent:
-		now = open
-	}
-	if now == u.access {
-		return
-	}
-	switch u.access = now; {
-	case now == locked:
-		u.opts.Logger.Warn("redis asks for a password (NOAUTH), and upstream.password is not set: " +
-			"clients need credentials of their own, and the proxy does not know the commands and settings of redis")
-	case now == open && len(u.opts.Exposed) > 0:
-		u.opts.Logger.Warn("the network can use redis without a password: "+
-			"listen at a loopback address, or give redis a password, or ask clients for certificates",
-			zap.Strings("listen", u.opts.Exposed))
-	}
-}
-
-// access says who may use Redis through the proxy.
-type access uint8
-
-const (
-	unknown access = iota
-	open           // all clients, without credentials
-	closed         // clients with credentials
-	locked         // the same, and the proxy has none of its own
-)
 
 // Probe asks Redis, on a connection of its own, whether it answers and takes writes. An error for missing rights or
 // missing credentials of the proxy's own user counts as a good answer.
@@ -354,7 +312,6 @@ func (u *Upstream) close() {
 	u.Lanes.Close()
 	u.Pins.Close()
 	u.wg.Wait()
-	u.authProbe.close()
 	u.contacts.Entries.Flush()
 }
 

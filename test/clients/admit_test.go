@@ -40,7 +40,7 @@ func TestWhoComesAfterAPasswordWasSetNeedsIt(t *testing.T) {
 				if got := admin.Do(words...); got != "+OK\r\n" {
 					t.Fatal(got)
 				}
-				// At once: no time for the proxy to have noticed by itself.
+				srv.AwaitShut(t)
 				for _, first := range []string{"LOCK k", "LOCK free", "TRYLOCK free", "LOCKLIST", "LOCKSLOW LEN", "GET a", "UNLOCK k", "LOCKINFO k", "FORCEUNLOCK k", "MULTI", "BLPOP l 0", "PUBLISH c m", "HELLO 3", "SELECT 1"} {
 					late := srv.Dial(t)
 					late.Script(first, "-NOAUTH", "LOCKLIST", "-NOAUTH", "FORCEUNLOCK k", "-NOAUTH", "GET a", "-NOAUTH")
@@ -58,24 +58,6 @@ func TestWhoComesAfterAPasswordWasSetNeedsIt(t *testing.T) {
 			})
 		}
 	}
-}
-
-// TestDoorIsAskedForAllWhoCome has many clients come at once.
-func TestDoorIsAskedForAllWhoCome(t *testing.T) {
-	t.Parallel()
-	redis := redistest.Start(t)
-	srv := proxytest.Start(t, redis)
-	clients := make([]*proxytest.Client, 200)
-	for i := range clients {
-		clients[i] = srv.Dial(t)
-		clients[i].Send("PING")
-	}
-	for _, c := range clients {
-		c.Gets("+PONG")
-	}
-	redis.Kill()
-	late := srv.Dial(t)
-	late.Script("GET a", "-NOUPSTREAM")
 }
 
 // TestBorrowedCredentialsCannotBeExchanged tries to become somebody else where all clients are to use the proxy's user.
@@ -175,7 +157,7 @@ func TestWhoCameBeforeAPasswordWasSetMayLogIn(t *testing.T) {
 				}
 				refused, reset := connect(), connect()
 				admin.Script("CONFIG SET requirepass pw", "+OK")
-				srv.Dial(t).Script("GET here", "-NOAUTH") // the proxy knows now, and has closed spare connections
+				srv.AwaitShut(t) // it has closed spare connections
 				for i, c := range clients {
 					c.Script("GET here", "$1", "AUTH wrong", "-WRONGPASS", "HELLO 2 AUTH app wrong SETNAME x", "-WRONGPASS", "GET here", "$1")
 					c.Script(logins[i]...)
@@ -232,7 +214,7 @@ func TestConnectionFromBeforeAPasswordServesNobodyElse(t *testing.T) {
 			early[words].Quiet(strings.Fields(begin)...)
 		}
 		srv.Redis.Do(t, "CONFIG", "SET", "requirepass", "pw")
-		srv.Dial(t).Script("GET a", "-NOAUTH")
+		srv.AwaitShut(t)
 		for words, c := range early {
 			_, end, _ := strings.Cut(words, ",")
 			c.Script(end, "+")

@@ -72,7 +72,7 @@ type Status struct {
 // waitNames are the reasons of a wait for people.
 var waitNames = [...]string{
 	waitNone: "", waitTurn: "turn", waitMemory: "memory", waitTaken: "client", waitQuiet: "replies", waitPin: "pin",
-	waitReply: "reply", waitLock: "lock", waitEngine: "engine", waitDoor: "admission",
+	waitReply: "reply", waitLock: "lock", waitEngine: "engine",
 }
 
 // Status describes the client.

@@ -85,7 +85,6 @@ func newDesk(tb testing.TB) *desk {
 	up := e.Upstream
 	d := &desk{ready: make(chan struct{}, 1), rung: make(chan upstream.Wire, 16)}
 	d.sess = New(clients.Origin{ID: 1, Addr: "bench"}, e, d)
-	d.sess.heard = heardBytes // nobody answers at the door
 	d.sess.lane = up.Lanes.Lane(d.sess.ident, topology.Any, d, "", upstream.Reads)
 	<-d.ready
 	tb.Cleanup(func() {

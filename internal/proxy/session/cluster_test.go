@@ -75,7 +75,6 @@ func newTwoServers(t testing.TB, socket string) (c *twoServers, end func()) {
 	e := envWith(t, upstream.Options{Addr: "unix:" + socket}, shared.Limits{}) // a pin's goroutines read its socket, in no virtual time
 	c = &twoServers{t: t, view: clustertest.Split(t, hashslot.Count/2), wait: time.Minute, table: e.Policies(), up: make(chan struct{}, 100)}
 	s := New(clients.Origin{ID: 1, Addr: "test"}, e, c)
-	s.heard = heardBytes // nobody answers at the door
 	s.cluster, s.view = c, c.view
 	c.s = s
 	c.locked(func() {

@@ -23,7 +23,6 @@ func (threads) Driver() upstream.Driver { return nil }
 func TestOnlyTheReaderOfAClientWritesToTheLane(t *testing.T) {
 	e := testEnv(t, "unix:"+greeter(t, ""), shared.Limits{}) // without replies the session stays on its lane
 	s := New(clients.Origin{ID: 1, Addr: "test"}, e, threads{&hand{}})
-	s.heard = heardBytes // nobody answers at the door
 	t.Cleanup(func() {
 		s.Hungup()
 		ctx, cancel := context.WithCancel(context.Background())

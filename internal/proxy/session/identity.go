@@ -91,10 +91,15 @@ func (s *Session) agree(r *request) bool {
 	return r.answerWith([]byte(resp.OK))
 }
 
-// startOver makes the session the identity that a new client has.
+// startOver makes the session the identity that a new client has. A client without credentials has the rights that
+// Redis gives to a new connection when the client comes, and when it sends RESET, as on a direct connection. Later
+// demands of Redis on new connections do not change them.
 func (s *Session) startOver() {
 	s.become(s.proxy.FirstIdentity())
-	s.knock()
+	if era := s.proxy.Upstream.Era(); s.era != era {
+		s.era = era
+		s.leaveLane() // it belongs to clients that came before Redis asked for credentials
+	}
 }
 
 // become moves the session and its pin to another identity.

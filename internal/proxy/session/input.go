@@ -33,10 +33,6 @@ func (s *Session) feed(b []byte) (alive, more, output bool) {
 	}()
 	defer s.contain()
 	s.usual, s.reading = s.pin == nil, true
-	if s.heard == heardNothing {
-		s.heard = heardBytes
-		s.knock()
-	}
 	s.parting.sent()
 	switch {
 	case s.over() || s.side == sideEnded: // no further command runs
@@ -104,7 +100,7 @@ func (s *Session) consume(buf []byte) int {
 			}
 			break
 		}
-		s.heard = heardCommand
+		s.heard = true
 		switch s.large.state {
 		case largeUnknown:
 		case largeHeld:
@@ -320,7 +316,7 @@ func (s *Session) mustPause() bool {
 		return true // no replies tell how far Redis is
 	case held > budget.Free && s.proxy.Budget.WhenFits(s.unpause):
 		return true
-	case s.guard.Restricted() || s.wait == waitDoor:
+	case s.guard.Restricted():
 		return s.out.Unread() >= maxStranger || (waits || s.out.Slots.Due() > 0) && s.unanswered+held >= maxStranger
 	case waits && s.awaitsOthers():
 		return held >= budget.Free && s.unanswered+held >= mayHold(s.proxy.Budget, limits.Unanswered)

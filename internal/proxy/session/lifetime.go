@@ -29,6 +29,7 @@ func New(from clients.Origin, e *shared.Proxy, h engine.Client) *Session {
 	s.active = e.Clock.Load() // a drain takes it for silent only after a while
 	s.guard, s.ident = resp.NewGuard(e.Limits().Request), e.FirstIdentity()
 	s.guard.Restrict(e.Restricts(s.ident))
+	s.era = e.Upstream.Era() // last, as in startOver: see Upstream.LookAtAuth
 	s.bill.Open(e.Budget, s)
 	if e.Upstream.Tight() {
 		s.weight.Window = firstWindow
@@ -41,7 +42,7 @@ func (s *Session) ExpectFirst(by time.Time) {
 	time.AfterFunc(time.Until(by), func() {
 		s.mu.Lock()
 		defer s.exit()
-		if s.heard != heardCommand && s.life < ended {
+		if !s.heard && s.life < ended {
 			s.proxy.FirstTimeout(s.Addr)
 			s.end()
 		}

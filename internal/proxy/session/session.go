@@ -30,7 +30,6 @@ const (
 	waitReply       // the reply to the last command decides how the next one travels
 	waitLock        // an acquire has not been answered: it may wait for other clients
 	waitEngine      // another lock command has not been answered: that comes by itself
-	waitDoor        // Redis has not said yet whether it accepts clients without credentials
 )
 
 // life is how far a session is. It only grows.
@@ -72,7 +71,7 @@ type Session struct {
 	guard  *resp.Guard
 	in     inbox // read, but not yet parsed
 	active int64 // shared.Proxy.Clock at the last bytes from or to the client
-	heard  heard
+	heard  bool  // a whole command has come
 	side   side
 	table  *command.Table
 	row    *command.Row // of the last command, in table; nil: none
@@ -119,7 +118,7 @@ type Session struct {
 
 	// The identity at Redis, and a change to another one.
 	ident   upstream.Identity
-	era     uint64         // of Upstream.Knock: tells sessions without credentials apart
+	era     uint64         // of Upstream: tells sessions without credentials apart
 	visited *upstream.Lane // the lane on which Redis judges an identity change; nil: none
 
 	// Lock commands.
@@ -165,15 +164,6 @@ const (
 	readsFrames                 // frames that the connection cannot count: pub/sub
 	readsVerdict                // as readsRaw unless Redis refuses the command that has been sent
 	readsRaw                    // bytes that the session does not read: MONITOR, replication
-)
-
-// heard is what has come from the client.
-type heard uint8
-
-const (
-	heardNothing heard = iota
-	heardBytes         // but no whole command
-	heardCommand
 )
 
 // side is the client's side of the connection.

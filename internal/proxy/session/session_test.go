@@ -77,7 +77,6 @@ func byHand(t *testing.T, limits shared.Limits) (*Session, *hand) {
 	up := e.Upstream
 	h := &hand{driving: make(chan struct{}), socket: socket}
 	s := New(clients.Origin{ID: 1, Addr: "test"}, e, h)
-	s.heard = heardBytes // nobody answers at the door
 	s.lane = up.Lanes.Lane(s.ident, topology.Any, h, "", upstream.Reads)
 	<-h.driving
 	h.wire.Open()
@@ -313,7 +312,6 @@ func TestTheChargeIsThatOfAllMemoryAfterOrdinaryCommands(t *testing.T) {
 func TestPanicEndsOnlyItsSession(t *testing.T) {
 	s, h := byHand(t, shared.Limits{})
 	other := New(clients.Origin{ID: 2, Addr: "other"}, s.proxy, h)
-	other.heard = heardBytes // nobody answers at the door
 	other.lane = s.proxy.Upstream.Lanes.Lane(s.ident, topology.Any, h, "", upstream.Reads)
 	defer other.Hungup()
 	s.mu.Lock()
