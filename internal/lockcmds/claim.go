@@ -21,7 +21,7 @@ type claim struct {
 	request int64        // the number of the acquire
 	undone  int64        // the number of the acquire that was rolled back last; 0: none. Guarded by Engine.mu
 	fence   int64        // of the grant that it deepens; 0: none
-	holds   int64        // of the session afterwards, if it is that grant and none of them is lost meanwhile
+	holds   int64        // that the session has afterwards, if Redis still has that grant
 
 	// earlier is the hold that the session has a part in before the acquire; nil: none. The table forgets the part when
 	// the session ends.

@@ -76,9 +76,9 @@ const longestInError = 64
 //	after longWait ──► tell Redis for which lock this owner waits ──► look: the holders of that lock, their waits, … ──► again
 //
 // A look reads one wait after the other, so the first may have ended before the last is read. A later look proves the
-// circle: each wait was told twice since the first look, so at least once after its end, and each hold is by the same
-// grant. Then all of them were there together at that moment. The wait that began last is refused, by its own proxy
-// alone.
+// circle if each hold is by the same grant, and each wait was told twice since the first look began: the second time
+// was after the first look had ended. Then all of them were there together at that moment. The wait that began last is
+// refused, by its own proxy alone.
 //
 // A circle is closed by a wait that begins, so the first look finds it. Later ones are for a look that found nothing
 // because Redis had just lost what it was told: they become rare.

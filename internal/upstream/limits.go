@@ -51,7 +51,7 @@ func (a *asker) Limits(ctx context.Context) *limits {
 	}
 	l.tight = tightOutput(settings[0]) || tightTotal(settings[1])
 	if l.tight && settings != a.known {
-		a.Logger.Warn("redis closes connections whose replies take much memory, and all clients that share one lose theirs",
+		a.Logger.Warn("redis closes connections with much unread output: all clients of a shared connection are closed with it",
 			zap.String("client-output-buffer-limit", settings[0]), zap.String("maxmemory-clients", settings[1]))
 	}
 	a.known = settings

@@ -25,7 +25,7 @@ func TestSentinelsThatTheConfigurationDoesNotNameAreAsked(t *testing.T) {
 	p := srv.Dial(t)
 	p.Script("SET x 1", "+OK")
 	proxytest.WaitFor(t, "the other Sentinels to be asked", func() bool {
-		return logs.FilterMessageSnippet("another sentinel is asked").Len() == 2
+		return logs.FilterMessageSnippet("a learnt sentinel is asked").Len() == 2
 	})
 	tooLong := func() int { return logs.FilterMessageSnippet("a failover may take longer than the lease").Len() }
 	s.SetDownAfter(time.Minute)

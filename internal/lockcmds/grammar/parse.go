@@ -89,20 +89,15 @@ func errExpire(name string) error {
 	return &ParseError{"ERR invalid expire time in '" + name + "' command"}
 }
 
-func errSyntax() error  { return &ParseError{"ERR syntax error"} }
-func errPattern() error { return &ParseError{"ERR pattern is longer than 65536 bytes"} }
-func errRange() error   { return &ParseError{"ERR value is not an integer or out of range"} }
-func errOwner() error {
-	return &ParseError{"ERR owner must be 1 to 256 bytes without braces, and not 'fence' or 'mode'"}
-}
-
-func errDefaultOwner() error {
-	return &ParseError{"ERR OWNER cannot be the default owner of a connection"}
-}
-
-func errShared() error {
-	return &ParseError{"ERR OWNER cannot be the place of a proxy's waiters"}
-}
+var (
+	errSyntax       = &ParseError{"ERR syntax error"}
+	errPattern      = &ParseError{"ERR pattern is longer than 65536 bytes"}
+	errRange        = &ParseError{"ERR value is not an integer or out of range"}
+	errCount        = &ParseError{"ERR count should be greater than or equal to -1"}
+	errOwner        = &ParseError{"ERR owner must be 1 to 256 bytes without braces, and not 'fence' or 'mode'"}
+	errDefaultOwner = &ParseError{"ERR OWNER cannot be the default owner of a connection"}
+	errShared       = &ParseError{"ERR OWNER cannot be the place of a proxy's waiters"}
+)
 
 // option is a bit set, so that one given twice is seen.
 type option uint16
@@ -132,11 +127,11 @@ func IsVerb(name []byte) bool { return Find(name) != nil }
 // Parse turns the arguments of a lock command, its name first, into a Command. The error is a *ParseError.
 func Parse(args [][]byte) (Command, error) {
 	if len(args) == 0 {
-		return Command{}, errSyntax()
+		return Command{}, errSyntax
 	}
 	s := Find(args[0])
 	if s == nil {
-		return Command{}, errSyntax()
+		return Command{}, errSyntax
 	}
 	c := Command{Verb: s.Verb, Grace: unset, MaxHold: unset, Sync: unsetSync}
 	if s.Verb == Lock || s.Verb == FairLock {
@@ -150,7 +145,7 @@ func Parse(args [][]byte) (Command, error) {
 	}
 	if s.keys > 0 {
 		if len(args[1]) == 0 {
-			return Command{}, errSyntax()
+			return Command{}, errSyntax
 		}
 		c.Key = string(args[1])
 	}
@@ -164,7 +159,7 @@ func Parse(args [][]byte) (Command, error) {
 			}
 		}
 		if opt == 0 || seen&clash != 0 || len(rest) < 2 && opt != optShared {
-			return Command{}, errSyntax()
+			return Command{}, errSyntax
 		}
 		seen |= opt
 		if opt == optShared {
@@ -178,7 +173,7 @@ func Parse(args [][]byte) (Command, error) {
 		rest = rest[2:]
 	}
 	if s.required != 0 && seen&s.required == 0 {
-		return Command{}, errSyntax()
+		return Command{}, errSyntax
 	}
 	return c, nil
 }
@@ -206,21 +201,21 @@ func (c *Command) set(opt option, value []byte, name string) error {
 	case optFence:
 		c.Fence, err = integer(value)
 		if err == nil && c.Fence < 1 {
-			err = errRange()
+			err = errRange
 		}
 	case optMatch:
 		c.Match = string(value)
 		if len(value) > maxPattern {
-			err = errPattern()
+			err = errPattern
 		}
 	case optOwner:
 		c.Owner = string(value)
 		if !validOwner(c.Owner) {
-			err = errOwner()
+			err = errOwner
 		} else if script.IsDefault(c.Owner) {
-			err = errDefaultOwner()
+			err = errDefaultOwner
 		} else if script.IsCrowd(c.Owner) {
-			err = errShared()
+			err = errShared
 		}
 	case optShared, optLease, optMode: // an option without a value, and sets of options
 	}
@@ -236,7 +231,7 @@ func validOwner(owner string) bool {
 func number(value []byte, least int64) (int, error) {
 	n, err := integer(value)
 	if err == nil && (n < least || n > math.MaxInt32) {
-		err = errRange()
+		err = errRange
 	}
 	return int(n), err
 }
@@ -245,7 +240,7 @@ func number(value []byte, least int64) (int, error) {
 func milliseconds(value []byte) (time.Duration, error) {
 	n, err := integer(value)
 	if err == nil && (n < 0 || n > maxLength/int64(time.Millisecond)) {
-		err = errRange()
+		err = errRange
 	}
 	return time.Duration(n) * time.Millisecond, err
 }
@@ -269,11 +264,11 @@ func integer(value []byte) (int64, error) {
 		digits = digits[1:]
 	}
 	if len(digits) == 0 || digits[0] < '0' || digits[0] > '9' || (digits[0] == '0' && len(value) > 1) {
-		return 0, errRange()
+		return 0, errRange
 	}
 	n, err := strconv.ParseInt(string(value), 10, 64)
 	if err != nil {
-		return 0, errRange()
+		return 0, errRange
 	}
 	return n, nil
 }

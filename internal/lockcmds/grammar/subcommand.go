@@ -26,8 +26,6 @@ func errSubcommand(s *Spec, name []byte) error {
 	return &ParseError{"ERR unknown subcommand '" + lineBreaks.Replace(string(name[:min(len(name), longestName)])) + "'. Try " + s.upper() + " HELP."}
 }
 
-func errCount() error { return &ParseError{"ERR count should be greater than or equal to -1"} }
-
 // subcommand parses the arguments of a verb that has subcommands, the first of which is there. The errors are those of
 // SLOWLOG.
 func (s *Spec) subcommand(args [][]byte) (c Command, err error) {
@@ -53,7 +51,7 @@ func (s *Spec) subcommand(args [][]byte) (c Command, err error) {
 		}
 	}
 	if n < -1 {
-		return Command{}, errCount()
+		return Command{}, errCount
 	}
 	c.Count = int(n)
 	return c, nil

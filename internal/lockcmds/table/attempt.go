@@ -233,9 +233,9 @@ func (q *Queue) notYet(w *Waiter, a Answer) {
 
 // expect has the first waiters ask again when the holder's lease is over: nothing announces that. Nor that a key was
 // deleted by hand, or a lease shortened by a re-entry: so the lock is looked at once per lease of ours in any case. An
-// attempt that has failed is repeated before that: the answer to another one may be older than a message which has come
-// meanwhile. A waiter that holds the lock shared has heard of the leases of the other holders, which may end much
-// earlier than the lock.
+// attempt that has failed is repeated first. The answer to another attempt does not stand for it: a message may have
+// come after that answer. A waiter that holds the lock shared has heard of the leases of the other holders, which may
+// end much earlier than the lock.
 func (q *Queue) expect(by *Waiter, ttl time.Duration) {
 	first := q.fair.First()
 	switch {

@@ -13,7 +13,8 @@ import (
 // themselves: a hold whose lease is not renewed without end, one of a named owner in which several sessions or another
 // proxy may have a part, and an owner that does not wait. A session may hold a lock for one owner and wait for another
 // lock for the next owner: these are not the same. A waiter for one of several permits needs the end of any of them. An
-// owner does not wait for itself, unless it has a permit and wants the lock in another way, or the other way round.
+// owner waits for itself in one case: it has a permit and asks for the lock exclusively or shared, or it holds that and
+// asks for a permit.
 
 // searchLimit bounds one search, in holds. A circle beyond it is not found.
 const searchLimit = 256

@@ -322,12 +322,3 @@ func (s *Session) unblock(withError bool) (done bool, conn clients.Conn, release
 	}
 	return false, conn, nil
 }
-
-// unborrow ends a time for which the session has kept its pin.
-func (s *Session) unborrow(p *pinned) {
-	s.mu.Lock()
-	defer s.exit()
-	if p.borrowed--; s.pin == p && s.out.Slots.Due() == 0 {
-		s.releasePin()
-	}
-}

@@ -19,8 +19,8 @@ import (
 //     request of the key is on its way.
 //   - When it is carried out, the others follow it, one behind the other, on the same connection, and the queue ends.
 //
-// A server may refuse the first request, and carry out the next one that is on its way already: its data has just been
-// loaded, its slot has come back. Then the first is not sent again, and its refusal is the reply. If a slot leaves a
+// A server may refuse one request and carry out the next one of the key: its data has just been loaded, or the slot has
+// come back. Then the client gets the refusal, and the request is not sent again. If a slot leaves a
 // server and comes back, it does so when no request from before is on its way: a move takes longer than that.
 //
 // Keys are told apart by a hash, so a request keeps no copy of its key. Commands of several keys are sent alone: while

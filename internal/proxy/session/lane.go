@@ -151,17 +151,6 @@ func (s *Session) serverOf(r *request) upstream.Node {
 	return s.home()
 }
 
-// firstOfRound is the server for a WAIT.
-func (s *Session) firstOfRound(r *request) upstream.Node {
-	if r.round != nil {
-		return r.round.at()
-	}
-	if list := s.writtenTo(); len(list) > 0 {
-		return list[0]
-	}
-	return s.serverOf(r)
-}
-
 // turnTo makes the lane to a server the present one.
 func (s *Session) turnTo(at upstream.Node) {
 	s.at = at

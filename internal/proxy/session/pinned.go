@@ -108,6 +108,15 @@ func (s *Session) releasePin() {
 	p.conn.Release()
 }
 
+// unborrow ends a time for which the session has kept its pin for another session, which calls it. Requires no locks.
+func (s *Session) unborrow(p *pinned) {
+	s.mu.Lock()
+	defer s.exit()
+	if p.borrowed--; s.pin == p && s.out.Slots.Due() == 0 {
+		s.releasePin()
+	}
+}
+
 // hasState reports whether the connection is in a state that the session needs.
 func (p *pinned) hasState() bool {
 	return p.mode != readsReplies || p.keep || p.tx.inTx || p.tx.watching

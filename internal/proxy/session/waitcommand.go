@@ -148,6 +148,17 @@ func leastOf(replies [][]byte) []byte {
 	return b
 }
 
+// firstOfRound is the server for a WAIT.
+func (s *Session) firstOfRound(r *request) upstream.Node {
+	if r.round != nil {
+		return r.round.at()
+	}
+	if list := s.writtenTo(); len(list) > 0 {
+		return list[0]
+	}
+	return s.serverOf(r)
+}
+
 // countReplicas sends WAIT or WAITAOF on the pin, and in a cluster then to the next server to which the session has
 // written.
 func (s *Session) countReplicas(r *request) bool {

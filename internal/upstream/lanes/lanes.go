@@ -199,8 +199,8 @@ func (ls *Lanes) closeLocked(l *Lane) {
 	l.Close()
 }
 
-// DropBare lets lanes without credentials serve the sessions that have them, and no new ones: Redis demands credentials
-// from new connections now, and leaves open ones alone.
+// DropBare gives lanes without credentials to no further session. Sessions on such a lane stay on it: Redis demands
+// credentials from new connections now, and leaves open ones alone.
 func (ls *Lanes) DropBare() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

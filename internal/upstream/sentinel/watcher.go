@@ -214,11 +214,11 @@ func (w *Watcher) enlist(ctx context.Context, r result) (counts bool) {
 	}
 	counts, joins, leaves := w.sentinels.Answered(r.number, r.id, r.peers, time.Now())
 	for _, m := range leaves {
-		w.opts.Logger.Info("a sentinel is not asked any more that no configuration names", zap.String("sentinel", m.Addr))
+		w.opts.Logger.Info("a learnt sentinel is not asked any more", zap.String("sentinel", m.Addr))
 		w.end(m.Number)
 	}
 	for _, m := range joins {
-		w.opts.Logger.Info("another sentinel is asked that upstream.address does not name", zap.String("sentinel", m.Addr))
+		w.opts.Logger.Info("a learnt sentinel is asked: add it to upstream.address", zap.String("sentinel", m.Addr))
 		w.start(ctx, m)
 	}
 	return counts

@@ -75,7 +75,7 @@ func ParseAddress(text string) (Address, error) {
 			return a, err
 		}
 		if a.Name = name; !goodName(name) {
-			return a, errors.New("behind the Sentinels and a slash comes the name of the primary in their configuration, as in /mymaster")
+			return a, errors.New("the name of the primary is missing: write sentinel://host:port,host:port/mymaster")
 		}
 	case strings.HasPrefix(text, clusterScheme):
 		a.Kind = KindCluster
