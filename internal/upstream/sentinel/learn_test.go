@@ -53,7 +53,7 @@ func TestAStrangerAtTheAddressOfASentinelIsNotHeard(t *testing.T) {
 			}
 			s.after(10 * time.Second)
 			s.want(t, first)
-			if n := s.logs.FilterMessageSnippet("another sentinel").Len(); n != 2 {
+			if n := s.logs.FilterMessageSnippet("a learnt sentinel is asked").Len(); n != 2 {
 				t.Errorf("%d entries about two Sentinels", n)
 			}
 			others[1].mu.Lock()
@@ -123,7 +123,7 @@ func TestASentinelThatIsQuietIsNotLearnt(t *testing.T) {
 		s.listing("10.1.0.9:26379!")
 		s.locked(func() { s.others["nine.example:26379"] = other })
 		s.after(10 * time.Second)
-		if n := s.logs.FilterMessageSnippet("another sentinel").Len(); n != 0 {
+		if n := s.logs.FilterMessageSnippet("a learnt sentinel is asked").Len(); n != 0 {
 			t.Errorf("%d Sentinels are asked that have told nothing for an hour", n)
 		}
 	})
@@ -147,7 +147,7 @@ func TestASentinelIsAskedAtOneAddress(t *testing.T) {
 		s.fakes[0].lists = []string{"s1:26379", "10.1.0.1:26379=s2:26379"} // the configuration has another name for the second one
 		s.fakes[0].mu.Unlock()
 		s.after(5 * time.Second)
-		if n := s.logs.FilterMessageSnippet("another sentinel").Len(); n != 0 {
+		if n := s.logs.FilterMessageSnippet("a learnt sentinel is asked").Len(); n != 0 {
 			t.Errorf("%d Sentinels are learnt that are asked already", n)
 		}
 	})
