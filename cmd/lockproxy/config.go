@@ -232,18 +232,21 @@ func (c Config) Verify() error {
 	check(err == nil, "upstream.address", "%v", err)
 	_, err = topology.ParseAddressMap(c.Upstream.Map)
 	check(err == nil, "upstream.map", "%v", err)
-	check(len(c.Upstream.Map) == 0 || upstream.Kind != topology.KindSingle, "upstream.map", "needs an upstream.address of Sentinels or of a cluster: nothing else announces addresses")
+	check(len(c.Upstream.Map) == 0 || upstream.Kind != topology.KindSingle, "upstream.map",
+		"needs an upstream.address of Sentinels or of a cluster: nothing else announces addresses")
 	if upstream.Kind == topology.KindSentinel {
 		c.Sentinel.validate(check)
 	} else {
-		check(c.Sentinel == SentinelConfig{}, "sentinel", "needs an upstream.address of Sentinels, as in sentinel://host:26379/mymaster")
+		check(c.Sentinel == SentinelConfig{}, "sentinel",
+			"needs an upstream.address of Sentinels, as in sentinel://host:26379/mymaster")
 	}
 	oneOf("cluster.cross-slot", c.Cluster.CrossSlot, proxy.CrossSplit, proxy.CrossRefuse)
 	check(!c.Embedded || c.Upstream.Address == defaultUpstream, "embedded", "excludes upstream.address")
 	oneOf("client-auth", c.ClientAuth, proxy.AuthUpstream, proxy.AuthProxy, proxy.AuthNone)
 	oneOf("engine", c.Engine, proxy.EngineAuto, proxy.EngineGoroutine, proxy.EngineEpoll)
 	c.Upstream.tls().validate("upstream", check)
-	check(!c.Upstream.TLS || c.Upstream.ServerName != "" || !strings.HasPrefix(c.Upstream.Address, "unix:"), "upstream.server-name", "needed for TLS to a unix socket")
+	check(!c.Upstream.TLS || c.Upstream.ServerName != "" || !strings.HasPrefix(c.Upstream.Address, "unix:"),
+		"upstream.server-name", "needed for TLS to a unix socket")
 	check(c.Upstream.User == "" || c.Upstream.Password != "", "upstream.user", "needs upstream.password")
 
 	atLeast("lock.lease", c.Lock.Lease, minLease)
@@ -255,7 +258,8 @@ func (c Config) Verify() error {
 	atLeast("lock.max-hold", c.Lock.MaxHold, 0)
 	atLeast("lock.slow-wait", c.Lock.SlowWait, 0)
 	atLeast("lock.slow-hold", c.Lock.SlowHold, 0)
-	check(c.Lock.Sync != AllReplicas || upstream.Kind != topology.KindSingle, "lock.sync", "all needs an upstream.address of Sentinels or of a cluster; write the number of replicas")
+	check(c.Lock.Sync != AllReplicas || upstream.Kind != topology.KindSingle, "lock.sync",
+		"all needs an upstream.address of Sentinels or of a cluster; write the number of replicas")
 	atLeast("drain.delay", c.Drain.Delay, 0)
 	atLeast("drain.timeout", c.Drain.Timeout, 0)
 	atLeast("tcp.keepalive", c.TCP.Keepalive, time.Second)
@@ -278,7 +282,8 @@ func (c Config) Verify() error {
 	positive("max-lanes", c.MaxLanes)
 	positive("max-waiters", c.MaxWaiters)
 	positive("max-waiters-per-lock", c.MaxWaitersPerLock)
-	check(c.MaxMemory < 0 || c.MaxMemory >= MemoryLimit(LeastMemory), "max-memory", "%s is less than %s; a share has its sign, as in 50%%", c.MaxMemory, LeastMemory)
+	check(c.MaxMemory < 0 || c.MaxMemory >= MemoryLimit(LeastMemory), "max-memory",
+		"%s is less than %s; a share has its sign, as in 50%%", c.MaxMemory, LeastMemory)
 	// Redis's own lower bounds for proto-max-bulk-len and client-query-buffer-limit.
 	check(c.ProtoMaxBulkLen >= Mebibyte, "proto-max-bulk-len", "%s is less than 1mb", c.ProtoMaxBulkLen)
 	check(c.ClientQueryLimit >= Mebibyte, "client-query-limit", "%s is less than 1mb", c.ClientQueryLimit)
@@ -314,7 +319,9 @@ func (f tlsFiles) validate(of string, check checker) {
 	if f.on {
 		return
 	}
-	for key, value := range map[string]string{"ca-file": f.ca, "cert-file": f.cert, "key-file": f.key, "server-name": f.name} {
+	for key, value := range map[string]string{
+		"ca-file": f.ca, "cert-file": f.cert, "key-file": f.key, "server-name": f.name,
+	} {
 		check(value == "", of+"."+key, "needs %s.tls", of)
 	}
 }

@@ -151,7 +151,11 @@ const needsQuotes = "a value that begins with *, & or ! stands in quotes"
 var syntaxErrors = []struct{ has, words string }{
 	{"alias", needsQuotes},
 	{"anchor", needsQuotes},
-	{"mapping value is not allowed", "a key in a wrong place: the keys of a section begin in one column, and a value with a colon and a space stands in quotes"},
+	{
+		"mapping value is not allowed",
+		"a key in a wrong place: the keys of a section begin in one column, " +
+			"and a value with a colon and a space stands in quotes",
+	},
 	{"tab character", "a tab, where YAML has spaces"},
 }
 
@@ -160,7 +164,8 @@ var syntaxErrors = []struct{ has, words string }{
 func syntaxError(err error) string {
 	at, text := "", err.Error()
 	if known, ok := errors.AsType[yaml.Error](err); ok {
-		at, text = fmt.Sprintf("[%d:%d] ", known.GetToken().Position.Line, known.GetToken().Position.Column), known.GetMessage()
+		place := known.GetToken().Position
+		at, text = fmt.Sprintf("[%d:%d] ", place.Line, place.Column), known.GetMessage()
 	}
 	for _, e := range syntaxErrors {
 		if strings.Contains(text, e.has) {

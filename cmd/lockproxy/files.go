@@ -26,8 +26,8 @@ func (c Config) allowFiles() error {
 		}
 	}
 	if soft < needed {
-		return fmt.Errorf("max-clients: %d clients and up to %d connections to Redis need %d file descriptors, and the limit is %d (ulimit -n)",
-			c.MaxClients, upstream, needed, soft)
+		return fmt.Errorf("max-clients: %d clients and up to %d connections to Redis need %d file descriptors, "+
+			"and the limit is %d (ulimit -n)", c.MaxClients, upstream, needed, soft)
 	}
 	return nil
 }

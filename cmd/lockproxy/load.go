@@ -37,9 +37,16 @@ type command struct {
 func (cmd *command) flags(f *pflag.FlagSet) {
 	f.StringVar(&cmd.File, "config", cmd.File, "Configuration `FILE` (YAML).")
 	f.BoolVar(&cmd.Check, "check", false, "Validate the configuration and exit: 0 valid, 2 not.")
-	f.BoolVar(&cmd.Connect, "connect", false, "With --check: also open the listeners and ask Redis whether it serves the proxy's user. It prints each right that is missing, and the warnings of a start. Exit code 1: it does not work. Not beside a proxy that runs.")
-	f.BoolVar(&cmd.Health, "health", false, "Ask the proxy that runs with this configuration whether it lives, whatever the state of Redis, and exit: 0 it answers, 1 not.")
-	f.BoolVar(&cmd.Ready, "ready", false, "Ask the proxy that runs with this configuration whether it serves clients from Redis, and exit: 0 it does, 1 not.")
+	f.BoolVar(&cmd.Connect, "connect", false,
+		"With --check: also open the listeners and ask Redis whether it serves the proxy's user. "+
+			"It prints each right that is missing, and the warnings of a start. "+
+			"Exit code 1: it does not work. Not beside a proxy that runs.")
+	f.BoolVar(&cmd.Health, "health", false,
+		"Ask the proxy that runs with this configuration whether it lives, whatever the state of Redis, "+
+			"and exit: 0 it answers, 1 not.")
+	f.BoolVar(&cmd.Ready, "ready", false,
+		"Ask the proxy that runs with this configuration whether it serves clients from Redis, "+
+			"and exit: 0 it does, 1 not.")
 	f.BoolVar(&cmd.Version, "version", false, "Print the version and exit.")
 	f.BoolVarP(&cmd.Help, "help", "h", false, "Show the usual flags and exit.")
 	f.BoolVar(&cmd.HelpAll, "help-all", false, "Show all flags and exit.")
@@ -71,7 +78,9 @@ func load(args []string) (command, error) {
 // description is the head of --help.
 func description() string {
 	var b strings.Builder
-	b.WriteString("Usage: lockproxy [flags]\n\nA Redis proxy that adds distributed locks. Without a subcommand it serves.\n\nSubcommands ask a running proxy; each has --help:\n\n")
+	b.WriteString("Usage: lockproxy [flags]\n\n" +
+		"A Redis proxy that adds distributed locks. Without a subcommand it serves.\n\n" +
+		"Subcommands ask a running proxy; each has --help:\n\n")
 	subcommands := cli.Subcommands()
 	width := 0
 	for _, sub := range subcommands {
@@ -81,7 +90,8 @@ func description() string {
 		summary, _, _ := strings.Cut(sub.Help, ". ")
 		fmt.Fprintf(&b, "  %-*s  %s\n", width, sub.Name+" "+sub.Args, strings.TrimSuffix(summary, "."))
 	}
-	b.WriteString("\nFlags of the proxy. Each setting is also a variable, LOCKPROXY_LOCK_LEASE for --lock-lease, and a key of the file, lock.lease:\n\n")
+	b.WriteString("\nFlags of the proxy. Each setting is also a variable, LOCKPROXY_LOCK_LEASE for --lock-lease, " +
+		"and a key of the file, lock.lease:\n\n")
 	return b.String()
 }
 
@@ -150,11 +160,14 @@ func unexpected(arg string, args []string, flags *pflag.FlagSet) error {
 		for _, sub := range cli.Subcommands() {
 			names = append(names, sub.Name)
 		}
-		return fmt.Errorf("unexpected argument %s: it is no subcommand%s (without one lockproxy serves; --help has all)", arg, cli.Meant(arg, names))
+		return fmt.Errorf("unexpected argument %s: it is no subcommand%s (without one lockproxy serves; --help has all)",
+			arg, cli.Meant(arg, names))
 	}
 	before := flags.Lookup(strings.TrimPrefix(args[at-1], "--"))
-	if before != nil && before.NoOptDefVal != "" && slices.Contains([]string{"true", "false", "yes", "no", "on", "off"}, arg) {
-		return fmt.Errorf("unexpected argument %s (the value of --%s stands behind an equals sign, as in --%s=false)", arg, before.Name, before.Name)
+	truths := []string{"true", "false", "yes", "no", "on", "off"}
+	if before != nil && before.NoOptDefVal != "" && slices.Contains(truths, arg) {
+		return fmt.Errorf("unexpected argument %s (the value of --%s stands behind an equals sign, as in --%s=false)",
+			arg, before.Name, before.Name)
 	}
 	return fmt.Errorf("unexpected argument %s", arg)
 }
@@ -204,8 +217,11 @@ func pattern(expression string) func() *regexp.Regexp {
 // serviceVariable matches the variables that Kubernetes sets by itself for each service whose name is lockproxy, or
 // begins with lockproxy-. No setting has a name of this form.
 var serviceVariable = pattern(
-	`^LOCKPROXY(_[A-Z0-9_]+)?_(SERVICE_HOST=|SERVICE_PORT(_[A-Z0-9_]+)?=|PORT=\w+://|PORT_\d+_(TCP|UDP|SCTP)(_PROTO|_PORT|_ADDR)?=)`)
+	`^LOCKPROXY(_[A-Z0-9_]+)?_` +
+		`(SERVICE_HOST=|SERVICE_PORT(_[A-Z0-9_]+)?=|PORT=\w+://|PORT_\d+_(TCP|UDP|SCTP)(_PROTO|_PORT|_ADDR)?=)`)
 
 // testVariable matches the variables of the subcommands, and those that steer this project's own tests. The proxies
 // that these start inherit them.
-var testVariable = pattern(`^LOCKPROXY_(BINARY|URL|URL_PASSWORD_FILE|SEED|CHAOS_TIME|SOAK_TIME|REDIS_SERVER|REQUIRE_REDIS|REQUIRE_INTEROP|INTEROP_[A-Z]+|TEST_[A-Z_]+)$`)
+var testVariable = pattern(
+	`^LOCKPROXY_(BINARY|URL|URL_PASSWORD_FILE|SEED|CHAOS_TIME|SOAK_TIME` +
+		`|REDIS_SERVER|REQUIRE_REDIS|REQUIRE_INTEROP|INTEROP_[A-Z]+|TEST_[A-Z_]+)$`)

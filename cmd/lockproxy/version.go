@@ -38,7 +38,11 @@ var pseudoVersion = pattern(`[.-]\d{14}-([0-9a-f]{12})(?:\+|$)`)
 // buildOf uses what the linker was told, else what the go command has noted: the version and checksum of a module that
 // go install has fetched, or the commit of the clone in which it has built.
 func buildOf(version, commit string, info *debug.BuildInfo) build {
-	b := build{version: version, sources: "commit " + commit, made: fmt.Sprintf("%s, %s/%s", runtime.Version(), runtime.GOOS, runtime.GOARCH)}
+	b := build{
+		version: version,
+		sources: "commit " + commit,
+		made:    fmt.Sprintf("%s, %s/%s", runtime.Version(), runtime.GOOS, runtime.GOARCH),
+	}
 	if module := info.Main.Version; b.version == "" && module != "(devel)" {
 		b.version = module
 	}

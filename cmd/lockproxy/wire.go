@@ -192,7 +192,9 @@ func (s *service) Reload() {
 	listen.Reloading()
 	defer listen.Ready()
 	s.log.Info("reloading")
-	defer time.AfterFunc(reloadLimit, func() { s.log.Warn("the reload has not ended: a file is not read to its end") }).Stop()
+	defer time.AfterFunc(reloadLimit, func() {
+		s.log.Warn("the reload has not ended: a file is not read to its end")
+	}).Stop()
 	fresh, err := s.again()
 	if err != nil {
 		s.log.Error("configuration not reloaded, nothing has changed", zap.Error(err))

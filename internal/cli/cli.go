@@ -58,11 +58,21 @@ type subcommand struct {
 
 // subcommands is the grammar.
 var subcommands = []subcommand{
-	{name: "exec", args: "KEY -- COMMAND ...", help: "Hold a lock while a command runs.", details: execDetails, begin: func() command { return &execCommand{} }},
-	{name: "locks", help: "List the locks that are held through the proxy.", begin: func() command { return &locksCommand{} }},
-	{name: "info", args: "KEY", help: "Show the holder of a lock. Exit code 1: it is free.", begin: func() command { return &infoCommand{} }},
 	{
-		name: "unlock", args: "KEY", help: "Remove a lock of any holder, or with --owner one of that OWNER. Exit code 1: there was none.",
+		name: "exec", args: "KEY -- COMMAND ...", help: "Hold a lock while a command runs.", details: execDetails,
+		begin: func() command { return &execCommand{} },
+	},
+	{
+		name: "locks", help: "List the locks that are held through the proxy.",
+		begin: func() command { return &locksCommand{} },
+	},
+	{
+		name: "info", args: "KEY", help: "Show the holder of a lock. Exit code 1: it is free.",
+		begin: func() command { return &infoCommand{} },
+	},
+	{
+		name: "unlock", args: "KEY",
+		help:  "Remove a lock of any holder, or with --owner one of that OWNER. Exit code 1: there was none.",
 		begin: func() command { return &unlockCommand{} },
 	},
 	{name: guardName, begin: func() command { return &guardCommand{} }, hidden: true},
@@ -87,8 +97,11 @@ type connection struct{ URL, PasswordFile string }
 const defaultURL = "redis://127.0.0.1:7379"
 
 func (c *connection) flags(f *pflag.FlagSet) {
-	f.StringVarP(&c.URL, "url", "u", "", "The proxy: redis://user:password@host:port/db, rediss:// for TLS, unix:///path. Unset: LOCKPROXY_URL, or "+defaultURL+".")
-	f.StringVar(&c.PasswordFile, "password-file", "", "`FILE` that holds the password, if it is not in the URL. Unset: LOCKPROXY_URL_PASSWORD_FILE.")
+	f.StringVarP(&c.URL, "url", "u", "",
+		"The proxy: redis://user:password@host:port/db, rediss:// for TLS, unix:///path. "+
+			"Unset: LOCKPROXY_URL, or "+defaultURL+".")
+	f.StringVar(&c.PasswordFile, "password-file", "",
+		"`FILE` that holds the password, if it is not in the URL. Unset: LOCKPROXY_URL_PASSWORD_FILE.")
 }
 
 // target reads the address.

@@ -44,7 +44,8 @@ type Unanswered struct {
 }
 
 func (e *Unanswered) Error() string {
-	return fmt.Sprintf("the proxy at %s has not answered %s within %v", e.Addr, e.Command, e.Waited.Round(10*time.Millisecond))
+	return fmt.Sprintf("the proxy at %s has not answered %s within %v",
+		e.Addr, e.Command, e.Waited.Round(10*time.Millisecond))
 }
 
 func (e *Unanswered) Unwrap() error { return e.cause }
@@ -85,7 +86,8 @@ func Dial(ctx context.Context, t Target, name string) (*Conn, error) {
 		return nil, err
 	}
 	c := &Conn{
-		addr: t.Addr, nc: nc, replies: make(chan resp.Value), pushes: make(chan resp.Value, mostPushes), done: make(chan struct{}),
+		addr: t.Addr, nc: nc,
+		replies: make(chan resp.Value), pushes: make(chan resp.Value, mostPushes), done: make(chan struct{}),
 	}
 	c.reader.Go(c.read)
 	if err := c.greet(ctx, t, name); err != nil {
@@ -99,7 +101,8 @@ func Dial(ctx context.Context, t Target, name string) (*Conn, error) {
 func open(ctx context.Context, t Target) (net.Conn, error) {
 	began := time.Now()
 	nc, err := (&net.Dialer{KeepAlive: 5 * time.Second}).DialContext(ctx, t.Network, t.Addr)
-	if unknown, ok := errors.AsType[*net.DNSError](err); ok { // the name is not quoted: it may be a password in a wrong place
+	if unknown, ok := errors.AsType[*net.DNSError](err); ok {
+		// The name is not quoted: it may be a password in a wrong place.
 		return nil, fmt.Errorf("the host of the proxy's address is not found: %s", unknown.Err)
 	}
 	switch {

@@ -46,12 +46,15 @@ const execDetails = `COMMAND finds LOCK_KEY and LOCK_FENCE in its environment. T
 func (c *execCommand) flags(f *pflag.FlagSet) {
 	c.Lease = 30 * time.Second
 	c.connection.flags(f)
-	f.VarP(&c.Wait, "wait", "w", "Longest wait for the lock, as in 10s; a number, as 0.5, is seconds. Without it: no limit. Exit code 75: another client has the lock.")
+	f.VarP(&c.Wait, "wait", "w",
+		"Longest wait for the lock, as in 10s; a number, as 0.5, is seconds. Without it: no limit. "+
+			"Exit code 75: another client has the lock.")
 	f.BoolVarP(&c.NoWait, "no-wait", "n", false, "Do not wait, as --wait 0s.")
 	f.BoolVar(&c.Fair, "fair", false, "First come, first served (FAIRLOCK).")
 	f.BoolVarP(&c.Shared, "shared", "s", false, "Hold the lock beside other shared holders, and beside no exclusive one.")
 	f.Int32Var(&c.Limit, "limit", 0, "Run at most `N` commands of this lock at the same time (LIMIT).")
-	f.Var((*Duration)(&c.Lease), "lease", "Lease of the lock. It is renewed while the command runs. If this machine fails, the lock ends within this time.")
+	f.Var((*Duration)(&c.Lease), "lease",
+		"Lease of the lock. It is renewed while the command runs. If this machine fails, the lock ends within this time.")
 	f.Var((*Duration)(&c.MaxHold), "max-hold", "End the command after this time. Exit code 124. 0s: no limit.")
 	f.SetInterspersed(false) // what follows the command is its own
 }
@@ -120,7 +123,8 @@ func (c *execCommand) run(p *program) int {
 		p: p, lease: c.Lease, holder: h, renewal: newLockRenewal(Config{Lease: c.Lease, MaxHold: c.MaxHold}, sure),
 	}
 	return r.run(path, c.Command, Grant{
-		URL: []byte(c.URL), PasswordFile: []byte(c.PasswordFile), Key: []byte(h.Key), Owner: []byte(h.Owner), Fence: h.Fence, Shared: h.Shared,
+		URL: []byte(c.URL), PasswordFile: []byte(c.PasswordFile),
+		Key: []byte(h.Key), Owner: []byte(h.Owner), Fence: h.Fence, Shared: h.Shared,
 	}, signals)
 }
 

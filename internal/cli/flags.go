@@ -31,7 +31,8 @@ func FlagError(err error, flags *pflag.FlagSet) error {
 	}
 	var names []string
 	flags.VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
-	name, _, _ := strings.Cut("--"+unknown.GetSpecifiedName(), " ") // behind a blank may be a password, in an argument that was not divided
+	// Behind a blank may be a password, in an argument that was not divided.
+	name, _, _ := strings.Cut("--"+unknown.GetSpecifiedName(), " ")
 	return errors.New("unknown flag: " + name + Meant(name, names))
 }
 
@@ -41,7 +42,8 @@ func Meant(name string, candidates []string) string {
 	part := strings.TrimPrefix(strings.TrimPrefix(name, "--"), "LOCKPROXY_")
 	best, least := "", len(name)
 	for _, candidate := range candidates {
-		if rest, ok := strings.CutSuffix(candidate, part); ok && rest != "" && strings.ContainsAny(rest[len(rest)-1:], "-_.") {
+		rest, ok := strings.CutSuffix(candidate, part)
+		if ok && rest != "" && strings.ContainsAny(rest[len(rest)-1:], "-_.") {
 			best = candidate
 			break
 		}

@@ -185,7 +185,8 @@ func (c *locksCommand) run(p *program) int {
 		w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(w, "KEY\tOWNER\tMODE\tHOLDS\tHELD\tLEASE\tFENCE\tWAITERS\tCLIENT\tNAME")
 		for _, l := range locks {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%d\t%s\t%s\n", plain(l.Key), plain(l.Owner), plain(l.Mode), l.Holds, l.held(), leaseText(l.LeaseMS),
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%d\t%s\t%s\n",
+				plain(l.Key), plain(l.Owner), plain(l.Mode), l.Holds, l.held(), leaseText(l.LeaseMS),
 				fenceText(l.Fence), l.waiters(), plain(l.Client), plain(l.Name))
 		}
 		return ExitOK, w.Flush()
@@ -210,8 +211,8 @@ func (c *infoCommand) run(p *program) int {
 			return ExitOK, p.printJSON(l)
 		}
 		w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintf(w, "owner\t%s\nmode\t%s\nholds\t%d\nheld\t%s\nlease\t%s\nfence\t%s\nwaiters\t%d\n", plain(l.Owner), plain(l.Mode), l.Holds, l.held(),
-			leaseText(l.LeaseMS), fenceText(l.Fence), l.waiters())
+		fmt.Fprintf(w, "owner\t%s\nmode\t%s\nholds\t%d\nheld\t%s\nlease\t%s\nfence\t%s\nwaiters\t%d\n",
+			plain(l.Owner), plain(l.Mode), l.Holds, l.held(), leaseText(l.LeaseMS), fenceText(l.Fence), l.waiters())
 		if l.Client != "" {
 			fmt.Fprintf(w, "client\t%s\nname\t%s\n", plain(l.Client), plain(l.Name))
 		}
@@ -221,7 +222,8 @@ func (c *infoCommand) run(p *program) int {
 		if len(l.Holders) > 1 {
 			fmt.Fprintln(w, "\nHOLDER\tHOLDS\tLEASE\tFENCE\tCLIENT\tNAME")
 			for _, h := range l.Holders {
-				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", plain(h.Owner), h.Holds, leaseText(h.LeaseMS), fenceText(h.Fence), plain(h.Client), plain(h.Name))
+				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n",
+					plain(h.Owner), h.Holds, leaseText(h.LeaseMS), fenceText(h.Fence), plain(h.Client), plain(h.Name))
 			}
 		}
 		return ExitOK, w.Flush()

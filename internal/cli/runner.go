@@ -211,7 +211,8 @@ func (r *runner) finish(exit process.Exit, ended time.Time) int {
 	case errors.Is(err, errLost), err != nil && !held:
 		return r.p.fail(ExitLost, "%s: the lock was lost while the command ran", plain(r.holder.Key))
 	case err != nil:
-		r.p.tell("%s: held to the end of the command, but not released: it ends with its lease (%s)", plain(r.holder.Key), readable(err))
+		r.p.tell("%s: held to the end of the command, but not released: it ends with its lease (%s)",
+			plain(r.holder.Key), readable(err))
 	}
 	return exit.Code
 }

@@ -81,7 +81,9 @@ func (o order) start() (pid int, err error) {
 		args = append(args, string(arg))
 	}
 	p, err := os.StartProcess(string(o.Path), args, &os.ProcAttr{
-		Env: os.Environ(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: &syscall.SysProcAttr{Setpgid: true, Pgid: o.Group},
+		Env:   os.Environ(),
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+		Sys:   &syscall.SysProcAttr{Setpgid: true, Pgid: o.Group},
 	})
 	if err != nil {
 		return 0, err
