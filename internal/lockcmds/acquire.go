@@ -21,10 +21,10 @@ import (
 //	  │ plain waiters are here already                    │ busy, and the client may wait       │
 //	  └─────────────────────► await ◄─────────────────────┘                                     │
 //	                            │ Join                                                          ▼
-//	                            ▼                                                            granted ──► claim.grantedLocked
-//	                      the table ──► its effects                                             ▲              │
-//	                            ▲         Subscribe ──► redislink ──► Confirmed, Published      │              ▼
-//	                            │         Attempt ──► one script, as a job ──► Answered ──► deliver          reply
+//	                            ▼                                                            granted ──► reply
+//	                      the table ──► its effects                                             ▲
+//	                            ▲         Subscribe ──► redislink ──► Confirmed, Published      │
+//	                            │         Attempt ──► one script, as a job ──► Answered ──► deliver
 //	                            │         Finish ──► leftLocked ──► without: null or an error   ▲
 //	granted ──SYNC──► confirmer ──► granted again, or dropUnsynced ──► the reply                │
 //	                            └── Offer: a release here grants in the same step ──────────────┘
@@ -49,10 +49,11 @@ type waiter struct {
 	acquireTerms // Sync is never SyncAll: the number is known
 	e            *Engine
 	began        time.Time
-	home         *Engine        // of the session; not e, if the acquire is to deepen a hold from before an AUTH
-	asked        *askedAcquire  // by which home asks if the acquire deepens no hold here; nil: it is at home
-	behind       *observe.Party // the holder when it began to wait; set before it joins its wait queue. nil: not of interest
-	sent         callRequest    // the first attempt, and one behind the end of its wait
+	home         *Engine       // of the session; not e, if the acquire is to deepen a hold from before an AUTH
+	asked        *askedAcquire // by which home asks if the acquire deepens no hold here; nil: it is at home
+	// The holder when it began to wait; set before it joins its wait queue. nil: not of interest.
+	behind *observe.Party
+	sent   callRequest // the first attempt, and one behind the end of its wait
 
 	// Guarded by Engine.mu.
 	fence  int64        // of a grant that replicas are to confirm; 0: there is none
@@ -266,7 +267,8 @@ func (w *waiter) granted(g grant) []byte {
 	verdict := w.claim.grantedLocked(now, &holdGrant{
 		Grant: table.Grant{
 			Fence: g.fence, Count: g.count, SentAt: g.sentAt,
-			TTL: w.Lease, Fixed: w.Fixed, MaxHold: w.MaxHold, Grace: w.Grace, Client: table.Client(w.session().Client.ClientInfo),
+			TTL: w.Lease, Fixed: w.Fixed, MaxHold: w.MaxHold, Grace: w.Grace,
+			Client: table.Client(w.session().Client.ClientInfo),
 		},
 		Renewer: w.home.client, Streak: w.streak, Sync: w.Sync,
 	})

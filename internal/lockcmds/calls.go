@@ -15,7 +15,7 @@ import (
 // client.go (the engine's own connections). They know the connection of each script, when it is sent again, and when to
 // give up. They know no holders.
 //
-//	a session's command ──► Send ──► the session's own lane or pin ──answer lost──► Repeat ──► the engine's own connection
+//	a session's command ──► Send ──► its own lane or pin ──answer lost──► Repeat ──► the engine's own connection
 //	leases              ──► Client.Renew ──► the connection of the identity that acquired last
 //	rollbacks           ──► RollBack ──► Retry ──► the same, until Redis answers
 //	other work          ──► runFor   ──► the engine's own connection

@@ -218,7 +218,8 @@ func (w *waiter) confirm(g grant) {
 	part := w.claim.Part()
 	part.Fence = g.fence
 	w.home.confirm.Confirm(w.home.client.Node(w.lock()), unconfirmedGrant{
-		Lock: w.lock(), Proof: w.kind().Keyed(script.Prove{Key: w.lock(), Part: part}.Call(), 1), Replicas: w.Sync, Until: until,
+		Lock: w.lock(), Proof: w.kind().Keyed(script.Prove{Key: w.lock(), Part: part}.Call(), 1),
+		Replicas: w.Sync, Until: until,
 		Done: func(o confirmation) {
 			w.e.mu.Lock()
 			w.fence = 0

@@ -42,7 +42,8 @@ func (w *waiter) refuseDeadlock(circle []*table.Hold) {
 }
 
 // errSecondUpgrade refuses a shared holder that wants the lock for itself, while another one waits for that.
-const errSecondUpgrade = script.Error("DEADLOCK another holder of the shared lock waits to hold it alone; nothing was done")
+const errSecondUpgrade = script.Error(
+	"DEADLOCK another holder of the shared lock waits to hold it alone; nothing was done")
 
 // longestCircle is how many locks of a circle an error names.
 const longestCircle = 8
@@ -73,7 +74,7 @@ const longestInError = 64
 // The rest of this file finds deadlocks over several proxies. Only a client that holds a lock can be on a circle, so
 // other waits cost nothing.
 //
-//	after longWait ──► tell Redis for which lock this owner waits ──► look: the holders of that lock, their waits, … ──► again
+//	after longWait ──► tell Redis for which lock this owner waits ──► look: its holders, their waits, … ──► again
 //
 // A look reads one wait after the other, so the first may have ended before the last is read. A later look proves the
 // circle if each hold is by the same grant, and each wait was told twice since the first look began: the second time
@@ -145,7 +146,8 @@ func (w *waiter) lookForCircle(n int, before []link) {
 
 // lookLocked calls lookForCircle when d has passed. Requires Engine.mu.
 func (w *waiter) lookLocked(d time.Duration, n int, before []link) {
-	w.look = w.e.opts.Clock.AfterFunc(d, func() { w.e.calls.Background(jobs.Attempt, func() { w.lookForCircle(n, before) }) })
+	look := func() { w.lookForCircle(n, before) }
+	w.look = w.e.opts.Clock.AfterFunc(d, func() { w.e.calls.Background(jobs.Attempt, look) })
 }
 
 // closes goes on from the last wait of the path to the first one's owner. The path is the circle then.
@@ -155,7 +157,8 @@ func (s *search) closes() bool {
 	if len(s.path) > longestPath {
 		return false
 	}
-	d, err := runFor(s.e.life, s.e.client, script.Info{Key: last.wait.Lock, Most: mostHolders}.Call(), script.DecodeDescribed)
+	call := script.Info{Key: last.wait.Lock, Most: mostHolders}.Call()
+	d, err := runFor(s.e.life, s.e.client, call, script.DecodeDescribed)
 	if err != nil || d.Mode == script.ModeLimit || d.Mode == script.ModeShared && last.wait.Shared {
 		return false // what is in the way is another waiter, or one of several permits
 	}

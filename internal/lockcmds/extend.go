@@ -52,7 +52,8 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 	case atOnce:
 		x.send(s.Session)
 	default:
-		e.ordered(s.Session, holdOf(x.h), func() { x.send(s.Session) }, func() { x.Answered(callOutcome{Err: contract.ErrUnsent}) })
+		unsent := func() { x.Answered(callOutcome{Err: contract.ErrUnsent}) }
+		e.ordered(s.Session, holdOf(x.h), func() { x.send(s.Session) }, unsent)
 	}
 }
 

@@ -33,7 +33,8 @@ func (e *Engine) startForce(s contract.Caller, cmd grammar.Command) {
 			return failureReply(err)
 		}
 		for _, a := range all {
-			e.audit("lock ended by FORCEUNLOCK", cmd.Key, a, zap.String("client", s.Info.Addr), logging.Text("client_name", s.Info.Name))
+			e.audit("lock ended by FORCEUNLOCK", cmd.Key, a,
+				zap.String("client", s.Info.Addr), logging.Text("client_name", s.Info.Name))
 			e.forced(cmd.Key, a)
 		}
 		return redcon.AppendInt(nil, int64(min(1, len(all))))

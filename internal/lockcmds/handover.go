@@ -53,7 +53,9 @@ func (o *offer) With(r script.Release) script.HandOver {
 		a := w.acquire()
 		return &a
 	}
-	h := script.HandOver{Release: r, Wait: o.e.opts.fairWait, Crowd: o.e.crowd, Plain: acquire(o.plain), Fair: acquire(o.fair)}
+	h := script.HandOver{
+		Release: r, Wait: o.e.opts.fairWait, Crowd: o.e.crowd, Plain: acquire(o.plain), Fair: acquire(o.fair),
+	}
 	if o.plain != nil {
 		_, h.Stays, _ = o.plain.First()
 	}

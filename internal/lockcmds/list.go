@@ -32,7 +32,7 @@ func (e *Engine) startList(s contract.Caller, cmd grammar.Command) {
 // show has a job make a reply from what the engine knows and Redis's time, if Redis lets the session run scripts.
 // Requires the session lock.
 func (e *Engine) show(s contract.Caller, make func(now int64) []byte) {
-	e.calls.Send(script.Ask{}.Call(), &callRequest{Session: s.Session, For: plainCommand{Reply: func(o callOutcome) []byte {
+	answer := func(o callOutcome) []byte {
 		now, err := decoded(o.Reply, o.Err, script.DecodeAsk)
 		if err != nil {
 			return failureReply(err)
@@ -42,7 +42,8 @@ func (e *Engine) show(s contract.Caller, make func(now int64) []byte) {
 			e.failstop.Do(s.Session, func() { s.Reply(reply) })
 		})
 		return nil
-	}}})
+	}
+	e.calls.Send(script.Ask{}.Call(), &callRequest{Session: s.Session, For: plainCommand{Reply: answer}})
 }
 
 // Hold is one hold of a lock through an engine, as clients and operators see it.

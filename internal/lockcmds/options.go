@@ -84,12 +84,16 @@ type Options struct {
 
 // Events are called at what metrics count. They must not block; nil ones are skipped.
 type Events struct {
-	Granted    func(v grammar.Verb, waited time.Duration)    // a lock was acquired, so long after it was asked for
-	HandedOver func(took time.Duration)                      // by a release that granted in the same step, from sending it to its answer
-	Left       func(o table.Outcome, waited time.Duration)   // a waiter has left its wait queue; the time counts from its command
-	Ended      func(end observe.HoldEnd, held time.Duration) // a hold has ended; the time counts from the command that acquired it
-	Renewed    func(watchdog.Round)                          // a batch of renewals has been answered, or has failed
-	Attempt    func()                                        // one script for a waiter
+	// A lock was acquired, so long after it was asked for.
+	Granted func(v grammar.Verb, waited time.Duration)
+	// By a release that granted in the same step, from sending it to its answer.
+	HandedOver func(took time.Duration)
+	// A waiter has left its wait queue; the time counts from its command.
+	Left func(o table.Outcome, waited time.Duration)
+	// A hold has ended; the time counts from the command that acquired it.
+	Ended   func(end observe.HoldEnd, held time.Duration)
+	Renewed func(watchdog.Round) // a batch of renewals has been answered, or has failed
+	Attempt func()               // one script for a waiter
 	// Refused: a client may not wait. limit is the setting that too many waiters have reached; empty: the proxy stops.
 	Refused  func(limit, client string)
 	Lost     func(reason string)

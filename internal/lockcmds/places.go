@@ -44,8 +44,8 @@ const refreshBatch = 1000
 func (e *Engine) refresh(q *table.Queue, places []string) {
 	lost := false
 	for batch := range slices.Chunk(places, refreshBatch) {
-		n, err := runFor(
-			e.life, e.client, script.Refresh{Key: q.Names().Key, Wait: e.opts.fairWait, Places: batch}.Call(), script.DecodeCount)
+		call := script.Refresh{Key: q.Names().Key, Wait: e.opts.fairWait, Places: batch}.Call()
+		n, err := runFor(e.life, e.client, call, script.DecodeCount)
 		if err != nil {
 			break
 		}
@@ -70,7 +70,8 @@ func (e *Engine) askHead(q *table.Queue, look bool) {
 // removeHead removes the first place if its waiter is stale.
 func (e *Engine) removeHead(q *table.Queue, place string, force bool) {
 	key := q.Names().Key
-	a, err := runFor(e.life, e.client, script.RemoveHead{Key: key, Place: place, Force: force}.Call(), script.DecodeHeadRemoved)
+	call := script.RemoveHead{Key: key, Place: place, Force: force}.Call()
+	a, err := runFor(e.life, e.client, call, script.DecodeHeadRemoved)
 	if a.Removed {
 		e.opts.Logger.Info("stale fair waiter removed", logging.Text("key", key))
 	}

@@ -71,8 +71,9 @@ func (r *ReentryRule) Note(c reentrant, key string, refused bool) {
 	if !r.logs(c, "re-entry") {
 		return
 	}
-	r.Logger.Warn("a connection acquires a lock that it holds already: threads or tasks that share a connection are one owner "+
-		"unless each names an OWNER", zap.String("library", clipped(c.Library)), zap.String("name", clipped(c.Name)),
+	r.Logger.Warn("a connection acquires a lock that it holds already: "+
+		"threads or tasks that share a connection are one owner unless each names an OWNER",
+		zap.String("library", clipped(c.Library)), zap.String("name", clipped(c.Name)),
 		zap.String("client", c.Addr), zap.String("key", clipped(key)), zap.Bool("refused", refused))
 }
 
@@ -82,8 +83,9 @@ func (r *ReentryRule) NoteNotHeld(c reentrant, key string) {
 	if r == nil || !r.logs(c, "release") {
 		return
 	}
-	r.Logger.Warn("a connection releases a lock that it does not hold: a pool may release on another connection if it names the FENCE of "+
-		"the grant, or an OWNER", zap.String("library", clipped(c.Library)), zap.String("name", clipped(c.Name)),
+	r.Logger.Warn("a connection releases a lock that it does not hold: "+
+		"a pool may release on another connection if it names the FENCE of the grant, or an OWNER",
+		zap.String("library", clipped(c.Library)), zap.String("name", clipped(c.Name)),
 		zap.String("client", c.Addr), zap.String("key", clipped(key)))
 }
 

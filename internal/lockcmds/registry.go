@@ -106,7 +106,8 @@ func NewRegistry(opts RegistryOptions) (*Registry, error) {
 	return &Registry{
 		opts: opts, jobs: pool, engines: map[EngineID]*IdentityEngine{},
 		slow:   observe.NewShelf[account](keptSlowLogs, func() *observe.Log { return opts.Engine.NewSlowLog(budget) }),
-		places: admission.NewPlaces(opts.Max, admission.Share(opts.Max)), unused: admission.NewIdle[EngineID, *IdentityEngine](),
+		places: admission.NewPlaces(opts.Max, admission.Share(opts.Max)),
+		unused: admission.NewIdle[EngineID, *IdentityEngine](),
 	}, nil
 }
 
@@ -268,8 +269,8 @@ func (r *Registry) newLink(id EngineID) (redislink.Topology, error) {
 		})
 	}
 	return redislink.New(redislink.Options{
-		Addr: r.opts.Addr, Dial: r.opts.Connect, User: id.User, Password: id.Password, DB: id.DB, Logger: r.opts.Engine.Logger,
-		Readonly: r.opts.Readonly,
+		Addr: r.opts.Addr, Dial: r.opts.Connect, User: id.User, Password: id.Password, DB: id.DB,
+		Logger: r.opts.Engine.Logger, Readonly: r.opts.Readonly,
 	})
 }
 
@@ -351,7 +352,9 @@ func (r *Registry) OldestWait() (oldest time.Time) {
 
 // Force ends a lock for an operator, on the connection of an engine of that identity. fence names the grant that is
 // meant; 0: one without a fence. false: the lock is free, or another grant holds it.
-func (r *Registry) Force(ctx context.Context, user string, db int, key string, fence int64, operator string) (bool, error) {
+func (r *Registry) Force(
+	ctx context.Context, user string, db int, key string, fence int64, operator string,
+) (bool, error) {
 	var by *IdentityEngine
 	for _, e := range r.all() {
 		if e.id.DB == db && e.id.User == user {

@@ -148,7 +148,9 @@ func (r *release) Answered(o callOutcome) []byte {
 	if ended { // the session's end has left this hold to the release
 		part := r.part()
 		part.Request = r.e.nextRequest()
-		r.e.calls.RollBack(rollback{Kind: kindOf(r.Key), Drop: script.Drop{Key: r.Key.Lock, Part: part}, Limit: r.e.opts.Lease})
+		r.e.calls.RollBack(rollback{
+			Kind: kindOf(r.Key), Drop: script.Drop{Key: r.Key.Lock, Part: part}, Limit: r.e.opts.Lease,
+		})
 	}
 	if reply == table.NotHeld && overwritten != nil {
 		return failureReply(overwritten)

@@ -11,7 +11,9 @@ import (
 
 // Renew is the watchdog's round trip: one script for the whole batch of one kind of lock, on the connection of one
 // identity, which is a redislink.Node.
-func (cl scriptRunner) Renew(ctx context.Context, of watchdog.Group, batch []watchdog.Renewal) ([]watchdog.Verdict, error) {
+func (cl scriptRunner) Renew(
+	ctx context.Context, of watchdog.Group, batch []watchdog.Renewal,
+) ([]watchdog.Verdict, error) {
 	verdicts := make([]watchdog.Verdict, len(batch))
 	if err := cl.renewSome(ctx, of, batch, verdicts); err != nil {
 		return nil, err
@@ -20,7 +22,9 @@ func (cl scriptRunner) Renew(ctx context.Context, of watchdog.Group, batch []wat
 }
 
 // renewAll is one script.
-func (cl scriptRunner) renewAll(ctx context.Context, of watchdog.Group, batch []watchdog.Renewal, verdicts []watchdog.Verdict) error {
+func (cl scriptRunner) renewAll(
+	ctx context.Context, of watchdog.Group, batch []watchdog.Renewal, verdicts []watchdog.Verdict,
+) error {
 	renewals := make([]script.Renewal, len(batch))
 	for i, r := range batch {
 		h := r.Of.(*watchedHold) // its names do not change
@@ -50,7 +54,9 @@ func (cl scriptRunner) renewAll(ctx context.Context, of watchdog.Group, batch []
 
 // renewSome renews a batch, or the halves of one that Redis refuses as a whole: a right that is missing for one lock
 // must not cost the others their lease. Renewals without a verdict are tried again.
-func (cl scriptRunner) renewSome(ctx context.Context, of watchdog.Group, batch []watchdog.Renewal, verdicts []watchdog.Verdict) error {
+func (cl scriptRunner) renewSome(
+	ctx context.Context, of watchdog.Group, batch []watchdog.Renewal, verdicts []watchdog.Verdict,
+) error {
 	err := cl.renewAll(ctx, of, batch, verdicts)
 	if len(batch) == 1 || !isFinal(err) && !isHalfMoved(err) {
 		return err

@@ -37,7 +37,8 @@ func failureReply(err error) []byte {
 
 // lostLeaseReply says that the session lost the lock before.
 func lostLeaseReply() []byte {
-	return resp.AppendError(nil, resp.LostLease, "the lock was lost before this command: its lease ended, or it was taken away")
+	return resp.AppendError(nil, resp.LostLease,
+		"the lock was lost before this command: its lease ended, or it was taken away")
 }
 
 // notHeldReply says that the owner does not hold the lock: the connection, or an OWNER that the command names. With a

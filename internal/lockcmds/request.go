@@ -143,7 +143,8 @@ type repetition struct {
 	call     script.Call
 	limit    time.Duration
 	repeated bool // an earlier copy may have been executed
-	certain  bool // until a copy is lost it is certain that nothing has happened, so the latest refusal is the answer at the end
+	// Until a copy is lost it is certain that nothing has happened, so the latest refusal is the answer at the end.
+	certain bool
 }
 
 // repeat sends a call on the engine's own connection.

@@ -16,9 +16,10 @@ import (
 // is lost, or has gone. No command waits for it: a later call of the session has a larger number.
 type rollback struct {
 	script.Drop
-	Kind  lockKind        // of the lock
-	By    redislink.Node  // nil: the engine's own
-	After *watchdog.Lease // whose renewal on its way is waited for, because it could make the lease longer again; nil: none
+	Kind lockKind       // of the lock
+	By   redislink.Node // nil: the engine's own
+	// Its renewal on its way is waited for, because it could make the lease longer again; nil: none.
+	After *watchdog.Lease
 	// Until is the end of the lease that goes on if holds are left; zero: Drop.Lease says how long it is from the
 	// attempt on.
 	Until time.Time

@@ -118,7 +118,10 @@ func (c *confirmer) sort(all []askedReplicas, answers []resp.Value) (written, un
 // finalOf is the reply by which Redis refuses the question for good; nil: it does not.
 func finalOf(err error) error {
 	var r redislink.Refusal
-	if errors.As(err, &r) && (strings.HasPrefix(string(r), "NOPERM ") || strings.HasPrefix(string(r), "ERR unknown command")) {
+	if !errors.As(err, &r) {
+		return nil
+	}
+	if text := string(r); strings.HasPrefix(text, "NOPERM ") || strings.HasPrefix(text, "ERR unknown command") {
 		return r
 	}
 	return nil

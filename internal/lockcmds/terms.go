@@ -10,7 +10,7 @@ import (
 // This file works out the terms of an acquire: the options of the command, and the present defaults for the others. It
 // does no I/O, keeps no state and reads no clock.
 //
-//	grammar.Command, Defaults ──► termsOf ──► acquireTerms ──► how long the client waits, and what it holds the lock for
+//	grammar.Command, Defaults ──► termsOf ──► acquireTerms ──► how long the client waits, and the terms of its hold
 
 // SyncAll is the number of replicas that stands for all that the operator or the topology knows.
 const SyncAll = -1
@@ -21,7 +21,7 @@ type Defaults struct {
 	Lease   time.Duration  // renewed by the watchdog
 	Grace   *time.Duration // the most that may be left of a lease after the connection ends; nil: all of it
 	MaxHold time.Duration  // how long the watchdog renews; 0: without a limit
-	Sync    int            // how many replicas must have a grant before it is answered; 0: none; SyncAll: all that are known
+	Sync    int            // replicas that must have a grant before it is answered; 0: none; SyncAll: all that are known
 
 	MaxWaiters        int // 0: no limit
 	MaxWaitersPerLock int // 0: no limit
@@ -57,8 +57,8 @@ type acquireTerms struct {
 // termsOf returns the terms of a command.
 func termsOf(cmd *grammar.Command, d *Defaults) acquireTerms {
 	t := acquireTerms{
-		Verb: cmd.Verb, Wait: cmd.Wait, Lease: cmd.Lease, Fixed: cmd.Lease > 0, MaxHold: cmd.MaxHold, Grace: cmd.Grace, Sync: cmd.Sync,
-		Limit: cmd.Limit,
+		Verb: cmd.Verb, Wait: cmd.Wait, Lease: cmd.Lease, Fixed: cmd.Lease > 0,
+		MaxHold: cmd.MaxHold, Grace: cmd.Grace, Sync: cmd.Sync, Limit: cmd.Limit,
 	}
 	if t.Sync < 0 {
 		t.Sync = d.Sync

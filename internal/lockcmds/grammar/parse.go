@@ -224,7 +224,8 @@ func (c *Command) set(opt option, value []byte, name string) error {
 
 // validOwner refuses owners that cannot be told from a lock's own fields or would move its channel to another slot.
 func validOwner(owner string) bool {
-	return owner != "" && len(owner) <= maxOwner && owner != "fence" && owner != "mode" && !strings.ContainsAny(owner, "{}")
+	return owner != "" && len(owner) <= maxOwner && owner != "fence" && owner != "mode" &&
+		!strings.ContainsAny(owner, "{}")
 }
 
 // number parses how many there are, at least that many.

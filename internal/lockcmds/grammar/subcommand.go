@@ -23,7 +23,8 @@ const longestName = 128
 var lineBreaks = strings.NewReplacer("\r", " ", "\n", " ")
 
 func errSubcommand(s *Spec, name []byte) error {
-	return &ParseError{"ERR unknown subcommand '" + lineBreaks.Replace(string(name[:min(len(name), longestName)])) + "'. Try " + s.upper() + " HELP."}
+	text := lineBreaks.Replace(string(name[:min(len(name), longestName)]))
+	return &ParseError{"ERR unknown subcommand '" + text + "'. Try " + s.upper() + " HELP."}
 }
 
 // subcommand parses the arguments of a verb that has subcommands, the first of which is there. The errors are those of

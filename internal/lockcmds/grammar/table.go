@@ -73,7 +73,8 @@ var (
 	}
 	argOwner = Argument{
 		Name: "id", Type: "string", Token: "OWNER", Optional: true, Value: "id", option: optOwner,
-		Means: "the [owner](#owners): 1 to 256 bytes without braces, not `fence` or `mode`. By default the connection, whose own name is refused here",
+		Means: "the [owner](#owners): 1 to 256 bytes without braces, not `fence` or `mode`. " +
+			"By default the connection, whose own name is refused here",
 	}
 	argGrace = Argument{
 		Name: "milliseconds", Type: "integer", Token: "GRACE", Optional: true, Value: "ms", option: optGrace,
@@ -85,19 +86,23 @@ var (
 	}
 	argSync = Argument{
 		Name: "replicas", Type: "integer", Token: "SYNC", Optional: true, Value: "n", option: optSync,
-		Means: "the grant is answered only when n replicas have it (by default `lock.sync`); if they do not in time, it is rolled back: `-NOTSYNCED`",
+		Means: "the grant is answered only when n replicas have it (by default `lock.sync`); " +
+			"if they do not in time, it is rolled back: `-NOTSYNCED`",
 	}
 	argFence = Argument{
 		Name: "token", Type: "integer", Token: "FENCE", Optional: true, Value: "n", option: optFence,
-		Means: "only the grant that has this fence. Without `OWNER` the connection need not be the one that acquired it: `UNLOCK` ends the grant with all its holds",
+		Means: "only the grant that has this fence. Without `OWNER` the connection need not be the one that acquired " +
+			"it: `UNLOCK` ends the grant with all its holds",
 	}
 	argShared = Argument{
 		Name: "shared", Type: "pure-token", Token: "SHARED", option: optShared,
-		Means: "a [shared hold](#shared-locks): any number of owners have one at the same time, and none beside an exclusive holder",
+		Means: "a [shared hold](#shared-locks): any number of owners have one at the same time, " +
+			"and none beside an exclusive holder",
 	}
 	argLimit = Argument{
 		Name: "limit", Type: "integer", Token: "LIMIT", Value: "n", option: optLimit,
-		Means: "[at most n](#at-most-n-holders), 1 to 2,147,483,647, hold the lock at the same time, and none beside an exclusive or a shared holder. Each acquire is one more",
+		Means: "[at most n](#at-most-n-holders), 1 to 2,147,483,647, hold the lock at the same time, " +
+			"and none beside an exclusive or a shared holder. Each acquire is one more",
 	}
 	argMode = Argument{
 		Name: "mode", Type: "oneof", Optional: true, OneOf: []Argument{argShared, argLimit},
@@ -107,7 +112,10 @@ var (
 		Means: "list only keys that match, as in `KEYS`; up to 64 KiB",
 	}
 	argSlow = Argument{Name: "subcommand", Type: "oneof", OneOf: []Argument{
-		{Name: "get", Type: "block", Token: "GET", Value: "[n]", OneOf: []Argument{{Name: "count", Type: "integer", Optional: true}}, sub: SlowGet},
+		{
+			Name: "get", Type: "block", Token: "GET", Value: "[n]", sub: SlowGet,
+			OneOf: []Argument{{Name: "count", Type: "integer", Optional: true}},
+		},
 		{Name: "len", Type: "pure-token", Token: "LEN", sub: SlowLen},
 		{Name: "reset", Type: "pure-token", Token: "RESET", sub: SlowReset},
 		{Name: "help", Type: "pure-token", Token: "HELP", sub: SlowHelp},
@@ -120,9 +128,11 @@ var (
 
 // acquire is what the verbs that acquire have in common.
 var acquire = Spec{
-	Arguments: []Argument{argKey, argMode, argWait, optional(argLease), argOwner, argGrace, argMaxHold, argSync},
-	Flags:     []string{"write", "denyoom", "noscript", "blocking", "no_multi"}, Categories: []string{"write", "slow", "blocking", "scripting"},
-	Tips: []string{"nondeterministic_output"}, Access: []string{"RW", "access", "update"},
+	Arguments:  []Argument{argKey, argMode, argWait, optional(argLease), argOwner, argGrace, argMaxHold, argSync},
+	Flags:      []string{"write", "denyoom", "noscript", "blocking", "no_multi"},
+	Categories: []string{"write", "slow", "blocking", "scripting"},
+	Tips:       []string{"nondeterministic_output"},
+	Access:     []string{"RW", "access", "update"},
 }
 
 // table is the one place that says what the lock commands look like. A lock command is a script for Redis, so a user
@@ -153,8 +163,9 @@ var table = complete([]Spec{
 		Does: "releases one hold", Replies: "`1` released; `0` one hold fewer, still held; `-NOTHELD`; `-LOSTLEASE`",
 	},
 	{
-		Verb: ExtendLock, Name: "extendlock", Arguments: []Argument{argKey, argLease, optional(argShared), argOwner, argFence},
-		Flags: []string{"write", "noscript", "no_multi"}, Categories: []string{"write", "slow", "scripting"},
+		Verb: ExtendLock, Name: "extendlock",
+		Arguments: []Argument{argKey, argLease, optional(argShared), argOwner, argFence},
+		Flags:     []string{"write", "noscript", "no_multi"}, Categories: []string{"write", "slow", "scripting"},
 		Access:  []string{"RW", "access", "update"},
 		Summary: "Set a new lease for a lock that is held", Complexity: "O(1)",
 		Does: "gives a held lock a new lease", Replies: "`1`, or the same errors",
@@ -191,13 +202,15 @@ var table = complete([]Spec{
 		Flags: []string{"write", "noscript", "no_multi"}, Categories: []string{"write", "slow", "scripting"},
 		Access:  []string{"RW", "access", "delete"},
 		Summary: "Remove a lock of any holder", Complexity: "O(1)",
-		Does: "removes a lock of any holder, or of one `OWNER`, and tells the holders", Replies: "`1`, or `0` if there was none",
+		Does:    "removes a lock of any holder, or of one `OWNER`, and tells the holders",
+		Replies: "`1`, or `0` if there was none",
 	},
 })
 
 // with returns the common part with the rest of a spec.
 func (s Spec) with(rest Spec) Spec {
-	rest.Arguments, rest.Flags, rest.Categories, rest.Tips, rest.Access = s.Arguments, s.Flags, s.Categories, s.Tips, s.Access
+	rest.Arguments, rest.Flags, rest.Categories = s.Arguments, s.Flags, s.Categories
+	rest.Tips, rest.Access = s.Tips, s.Access
 	return rest
 }
 

@@ -109,7 +109,9 @@ const longestText = 128
 
 // Shortened is the ending with its texts as SLOWLOG shows them. A long text is not kept in memory.
 func (e Ending) Shortened() Ending {
-	for _, text := range []*string{&e.Key, &e.By.Owner, &e.By.Addr, &e.By.Name, &e.Behind.Owner, &e.Behind.Addr, &e.Behind.Name} {
+	for _, text := range []*string{
+		&e.Key, &e.By.Owner, &e.By.Addr, &e.By.Name, &e.Behind.Owner, &e.Behind.Addr, &e.Behind.Name,
+	} {
 		*text = logging.Excerpt(*text, longestText)
 	}
 	return e

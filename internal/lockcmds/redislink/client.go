@@ -80,7 +80,7 @@ func New(opts Options) (*Client, error) {
 		DisableRetry:        true, // a script must never be repeated behind our back
 		DisableCache:        true,
 		PipelineMultiplex:   -1, // one connection, so that awaited calls keep their order
-		BlockingPoolSize:    4,  // the connection for subscriptions, one more while it is replaced, and two that wait for replicas
+		BlockingPoolSize:    4,  // for subscriptions, one more while it is replaced, and two that wait for replicas
 		RingScaleEachConn:   8,
 		ReadBufferEachConn:  bufferSize,
 		WriteBufferEachConn: bufferSize,

@@ -16,7 +16,7 @@ import (
 
 // This file has the lock engine's way to the servers of a Redis Cluster, with a client of package redislink for each.
 //
-//	Node(key).Eval ──► the owner of the slot, by the present view ──MOVED, ASK──► the server that Redis names, if the view has it
+//	Node(key).Eval ──► the slot's owner, by the view ──MOVED, ASK──► the server that Redis names, if the view has it
 //	Node(channel).Subscribe ──► homes ──► Run ──► the subscriber of the owner; of the next one when the view changes
 //
 // A call that a server refuses for the cluster's sake has not run. If no other server is known that can run it,
@@ -68,7 +68,9 @@ func NewCluster(opts ClusterOptions) (*Cluster, error) {
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
 	}
-	return &Cluster{opts: opts, wake: make(chan struct{}, 1), servers: map[topology.Node]*server{}, wanted: map[string]bool{}}, nil
+	return &Cluster{
+		opts: opts, wake: make(chan struct{}, 1), servers: map[topology.Node]*server{}, wanted: map[string]bool{},
+	}, nil
 }
 
 // Servers implements Topology.

@@ -50,11 +50,11 @@ func (c confirmation) Write(
 ) (answers []resp.Value, have int, err error) {
 	commands := make(rueidis.Commands, 0, len(calls)+1)
 	for i, one := range calls {
-		n := int64(len(one.Keys))
+		n, b := int64(len(one.Keys)), c.conn.B()
 		if i == 0 || calls[i-1].Script != one.Script { // the server may not know the script
-			commands = append(commands, c.conn.B().Eval().Script(one.Text()).Numkeys(n).Key(one.Keys...).Arg(one.Args...).Build())
+			commands = append(commands, b.Eval().Script(one.Text()).Numkeys(n).Key(one.Keys...).Arg(one.Args...).Build())
 		} else {
-			commands = append(commands, c.conn.B().Evalsha().Sha1(one.SHA()).Numkeys(n).Key(one.Keys...).Arg(one.Args...).Build())
+			commands = append(commands, b.Evalsha().Sha1(one.SHA()).Numkeys(n).Key(one.Keys...).Arg(one.Args...).Build())
 		}
 	}
 	commands = append(commands, c.wait(replicas, limit))
@@ -76,7 +76,8 @@ func (c confirmation) Wait(ctx context.Context, replicas int, limit time.Duratio
 
 // wait is WAIT. A limit of 0 would be none.
 func (c confirmation) wait(replicas int, limit time.Duration) rueidis.Completed {
-	return c.conn.B().Arbitrary("WAIT").Args(strconv.Itoa(replicas), strconv.FormatInt(max(limit.Milliseconds(), 1), 10)).Blocking()
+	ms := strconv.FormatInt(max(limit.Milliseconds(), 1), 10)
+	return c.conn.B().Arbitrary("WAIT").Args(strconv.Itoa(replicas), ms).Blocking()
 }
 
 func count(r rueidis.RedisResult) (int, error) {

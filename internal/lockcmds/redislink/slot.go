@@ -35,7 +35,9 @@ func refusal(text Refusal) topology.Refusal {
 
 // route makes a call at the server of the slot. call returns Redis's refusal, which may name another server. If that is
 // a server of the view, the call is made there, because it has not run. It leaves its result to call.
-func (n slotNode) route(ctx context.Context, call func(ctx context.Context, s *server, asking bool) (Refusal, error)) error {
+func (n slotNode) route(
+	ctx context.Context, call func(ctx context.Context, s *server, asking bool) (Refusal, error),
+) error {
 	fleet := n.c.opts.Fleet
 	view := fleet.View()
 	owner, asking := view.Owner(n.slot), false

@@ -70,7 +70,9 @@ func (a Acquire) Call() Call {
 	lease := len(b)
 	b = strconv.AppendInt(b, a.Request, 10)
 	texts := string(b)
-	all := []string{a.Key, Fence, texts[:channel], texts[channel:queue], a.Owner, texts[queue:lease], texts[lease:], publish}
+	all := []string{
+		a.Key, Fence, texts[:channel], texts[channel:queue], a.Owner, texts[queue:lease], texts[lease:], publish,
+	}
 	if a.Fence != 0 { // else the rest says nothing
 		all = append(all, itoa(a.Fence), itoa(a.Holds))
 	}
@@ -208,16 +210,19 @@ func (f Form) Channel(key string) string {
 // waiter.
 type Acquired struct {
 	Granted      bool
-	Fence, Holds int64         // if granted: of the owner
-	Overtaken    bool          // if granted: a later call of the session was faster, so this one may not have been executed
-	More         bool          // if granted: another permit is left
-	PTTL         time.Duration // if not: the rest of the holder's lease, NoTTL, Kept or NotFirst. If a permit was granted: that of the first lease to end
-	Upgrades     bool          // if not: the owner holds the lock shared, and so do others; PTTL is of their leases
-	Deadlock     bool          // if not: the same, and one of the others waits for this one to leave
-	Form         Form          // if not: of the lock
-	Damage       Damage
-	Placed       bool  // Place is known: the call was Crowd or a hand-over
-	Place        int64 // of the plain waiters, as in table/turns.go
+	Fence, Holds int64 // if granted: of the owner
+	// If granted: a later call of the session was faster, so this one may not have been executed.
+	Overtaken bool
+	More      bool // if granted: another permit is left
+	// If not: the rest of the holder's lease, NoTTL, Kept or NotFirst. If a permit was granted: that of the first lease
+	// to end.
+	PTTL     time.Duration
+	Upgrades bool // if not: the owner holds the lock shared, and so do others; PTTL is of their leases
+	Deadlock bool // if not: the same, and one of the others waits for this one to leave
+	Form     Form // if not: of the lock
+	Damage   Damage
+	Placed   bool  // Place is known: the call was Crowd or a hand-over
+	Place    int64 // of the plain waiters, as in table/turns.go
 }
 
 // DecodeAcquired decodes the answer of acquire.lua and fair.lua.

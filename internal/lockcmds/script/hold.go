@@ -149,8 +149,8 @@ func (r *Release) Decode(v resp.Value) (Released, error) {
 	switch n.at[0] {
 	case 2:
 		return Released{
-			Status: HandedOver, Granted: n.at[1], Fence: n.at[2], Damage: Damage(n.at[3]), To: n.at[4], Placed: true, Place: n.at[5],
-			PTTL: n.duration(6),
+			Status: HandedOver, Granted: n.at[1], Fence: n.at[2], Damage: Damage(n.at[3]),
+			To: n.at[4], Placed: true, Place: n.at[5], PTTL: n.duration(6),
 		}, nil
 	case 1:
 		return Released{Status: Freed, Fence: n.at[1], Damage: Damage(n.at[3]), Placed: n.len > 5, Place: n.at[5]}, nil
@@ -169,7 +169,8 @@ type Drop struct {
 	Key string
 	Part
 	Grace time.Duration // the most that may be left of the lease; 0: release
-	Lease time.Duration // to which the lease is set if holds are left; for a named owner it is only made longer; 0: its TTL stays
+	// The lease is set to it if holds are left; for a named owner it is only made longer; 0: its TTL stays.
+	Lease time.Duration
 	// The following fields are for a named owner.
 
 	Remember bool  // the number of the call stays in the hash: a copy of an older call may still arrive
@@ -184,8 +185,8 @@ func (d Drop) Call() Call {
 		drop,
 		[]string{d.Key, Channel(d.Key), Queue(d.Key)},
 		d.appendShared([]string{
-			d.Owner, itoa(d.Fence), itoa(d.Holds), publish, itoa(d.Request), millis(d.Grace), d.field(), millis(d.Lease), flag(d.Remember),
-			itoa(d.Less), itoa(d.Acquire), flag(d.Copy),
+			d.Owner, itoa(d.Fence), itoa(d.Holds), publish, itoa(d.Request), millis(d.Grace), d.field(),
+			millis(d.Lease), flag(d.Remember), itoa(d.Less), itoa(d.Acquire), flag(d.Copy),
 		}),
 	}
 }

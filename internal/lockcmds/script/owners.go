@@ -60,7 +60,8 @@ func IsDefault(name string) bool {
 			if c != '-' {
 				return false
 			}
-		case i < uuidLength && !strings.ContainsRune("0123456789abcdefABCDEF", rune(c)), i > uuidLength && (c < '0' || c > '9'):
+		case i < uuidLength && !strings.ContainsRune("0123456789abcdefABCDEF", rune(c)),
+			i > uuidLength && (c < '0' || c > '9'):
 			return false
 		}
 	}

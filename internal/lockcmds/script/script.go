@@ -4,7 +4,7 @@
 // Invariant: a script that is run twice leaves what it leaves when it is run once, because the hash of a lock has the
 // number of the last call of each session. So a call whose answer was lost may be sent again. lib/hash.lua says how.
 //
-//	Acquire{…}.Call() ──► keys and arguments ──► EVALSHA ──► reply ──► DecodeAcquired ──► Acquired{Granted, Fence, Holds, …}
+//	Acquire{…}.Call() ──► keys and arguments ──► EVALSHA ──► reply ──► DecodeAcquired ──► Acquired{Granted, Fence, …}
 //
 // A call can travel on the connection of a session or on the lock engine's own; its answer is decoded alike.
 package script
@@ -88,31 +88,36 @@ var all []*Script
 
 // The scripts, each with the functions of lib that it begins with. A function stands behind those that it calls.
 var (
-	ask           = load("ask", "now")
-	acquire       = load("acquire", "grant").counts(1).publishes(3)
-	acquireLimit  = load("acquire_limit", "requests", "permits", "head", "turn", "take_turn", "deadline").counts(3).publishes(10)
+	ask          = load("ask", "now")
+	acquire      = load("acquire", "grant").counts(1).publishes(3)
+	acquireLimit = load("acquire_limit", "requests", "permits", "head", "turn", "take_turn",
+		"deadline").counts(3).publishes(10)
 	acquireShared = load("acquire_shared").counts(3).publishes(3)
-	crowd         = load("crowd", "hash", "hold", "grant", "deepen", "head", "take_turn", "turn", "deadline", "crowd", "drop_late", "wake", "shortened").counts(3).publishes(10)
+	crowd         = load("crowd", "hash", "hold", "grant", "deepen", "head", "take_turn", "turn", "deadline", "crowd",
+		"drop_late", "wake", "shortened").counts(3).publishes(10)
 	fair          = load("fair", "head", "deadline").counts(3).publishes(8)
 	leave         = load("leave", "head", "keep", "next_turn").publishes(0)
 	refresh       = load("refresh", "deadline", "mend")
 	removeHead    = load("remove_head", "head", "keep", "next_turn", "take_turn").publishes(1)
 	release       = load("release").publishes(3)
 	handover      = load("handover").counts(3).publishes(3)
-	handoverLimit = load("handover_limit", "requests", "permits", "head", "keep", "tell_rwlock", "free", "wake", "take_turn", "permit", "take_permit").counts(3).publishes(2)
-	extend        = load("extend", "hash", "hold", "shared", "mark", "head", "wake").publishes(2)
-	renew         = load("renew", "hash", "hold", "shared", "mark")
-	info          = load("info", "hash", "shared", "holders_of", "now")
-	head          = load("head", "head")
-	force         = load("force", leaving("holders_of")...).publishes(0)
-	drop          = load("drop", leaving("hold")...).publishes(3)
-	prove         = load("prove", "hash", "hold", "shared")
-	waits         = load("waits")
+	handoverLimit = load("handover_limit", "requests", "permits", "head", "keep", "tell_rwlock", "free", "wake",
+		"take_turn", "permit", "take_permit").counts(3).publishes(2)
+	extend = load("extend", "hash", "hold", "shared", "mark", "head", "wake").publishes(2)
+	renew  = load("renew", "hash", "hold", "shared", "mark")
+	info   = load("info", "hash", "shared", "holders_of", "now")
+	head   = load("head", "head")
+	force  = load("force", leaving("holders_of")...).publishes(0)
+	drop   = load("drop", leaving("hold")...).publishes(3)
+	prove  = load("prove", "hash", "hold", "shared")
+	waits  = load("waits")
 )
 
 // leaving is the functions of a script by which holds of both forms end, with one more.
 func leaving(also string) []string {
-	return []string{"hash", "shared", also, "head", "keep", "tell_rwlock", "free", "wake", "longest", "leave_shared", "downgrade"}
+	return []string{
+		"hash", "shared", also, "head", "keep", "tell_rwlock", "free", "wake", "longest", "leave_shared", "downgrade",
+	}
 }
 
 // All returns the scripts in the order of their IDs.

@@ -23,9 +23,9 @@ const (
 const (
 	Attempt      Op = iota + Tell + 1 // ask for the lock for a waiter (Waiter, Queue, Urgent; Answered)
 	Finish                            // the waiter has left: tell its client (Waiter, Outcome, Err, Doubt)
-	Subscribe                         // listen to a channel (Channel; Subscribed after each confirmation, Published, SubscriptionRefused)
+	Subscribe                         // listen (Channel; Subscribed at each confirmation, Published, SubscriptionRefused)
 	Unsubscribe                       // do not listen to it any more (Channel)
-	SetTimer                          // in place of the one before of that queue and kind (Queue, Timer, Delay, Spread; TimerDue)
+	SetTimer                          // in place of that queue's timer of the kind (Queue, Timer, Delay, Spread; TimerDue)
 	StopTimers                        // all of the queue (Queue)
 	Tidy                              // a timer (Delay; TidyDue)
 	Patience                          // a timer (Key, Delay; PatienceDue)
@@ -33,7 +33,7 @@ const (
 	Refresh                           // put off the deadlines of places in Redis (Queue, Places; Refreshed)
 	ListPlaces                        // ask for the queue in Redis (Queue; PlacesListed)
 	AskHead                           // ask for its first place (Queue, Look; HeadTold)
-	RemoveHead                        // remove its first place if the waiter there is stale (Queue, Place, Force; HeadRemoved)
+	RemoveHead                        // remove its first place if it is stale (Queue, Place, Force; HeadRemoved)
 	GoOn                              // call Table.GoOn, when others have had their turn
 )
 

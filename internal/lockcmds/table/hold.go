@@ -106,19 +106,21 @@ type Hold struct {
 	doubts    int64 // sent, and not answered
 	// Acquires here on their way that may deepen it: Deepening.
 	acquiring int64
-	known     bool         // the table has it
-	lost      bool         // it ended as a loss
-	reason    string       // of the loss
-	untold    *Loss        // its report, which waits for releases that may have ended the hold; nil: it was made, or there is none
-	index     int          // in Table.holds
-	beside    *besideNodes // the hold in others; nil: it is not there
+	known     bool   // the table has it
+	lost      bool   // it ended as a loss
+	reason    string // of the loss
+	// Its report, which waits for releases that may have ended the hold; nil: it was made, or there is none.
+	untold *Loss
+	index  int          // in Table.holds
+	beside *besideNodes // the hold in others; nil: it is not there
 }
 
 // Part is one session's part in a hold.
 type Part struct {
-	Session   *Session
-	Holds     int64         // its acquires less its releases, those on their way included
-	Grace     time.Duration // the most that is left of the lease when the session ends, if no other session holds it; negative: all
+	Session *Session
+	Holds   int64 // its acquires less its releases, those on their way included
+	// The most that is left of the lease when the session ends, if no other session holds it; negative: all.
+	Grace     time.Duration
 	Client    Client
 	releasing int // how many releases of the session are on their way
 }
@@ -291,7 +293,8 @@ func (t *Table) drop(h *Hold, end End) {
 // Rest is what a session that has ended may have left of a hold in Redis, to be rolled back.
 type Rest struct {
 	Grace time.Duration // the most that may be left of the lease
-	Less  int64         // how many holds of a named owner the session has acquired and not released; 0: only its field is to go
+	// How many holds of a named owner the session has acquired and not released; 0: only its field is to go.
+	Less int64
 	// Remember keeps the session's field: a copy of an older call may still arrive.
 	Remember bool
 }

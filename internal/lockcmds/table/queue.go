@@ -83,7 +83,8 @@ func (q *Queue) TimerDue(t Timer) {
 	case expiry:
 		q.woken, q.timed, q.failed = true, false, false
 		q.wake()
-		if w := q.fair.First(); w != nil && w.state != asking { // its subscriptions are not confirmed, and it may leave before that
+		if w := q.fair.First(); w != nil && w.state != asking {
+			// Its subscriptions are not confirmed, and it may leave before that.
 			q.setTimer(expiry, retryLast, 0)
 		}
 	case freshen:

@@ -10,11 +10,11 @@ import (
 // waiters behind it wait. The reaper of a queue whose waiters are behind it, now or lately, watches that.
 //
 //	watchHead ──► ListPlaces ──PlacesListed──► the stale time ──lookDueNow──► AskHead wakes the head by name
-//	                  ▲                                                        ▲  └──HeadTold──┬─ ours, or none: wake
-//	                  └── Redis does not answer: 1 s                           │               ▼
-//	                                                                           └──removed── RemoveHead, without a listener
-//	                                                                                           │ a subscriber: it has 1 s
-//	      the lock is taken: the new lease is waited for ◄── wake ◄────────────────────────────┘ MaxLooks times: removed
+//	                  ▲                                                    ▲  └──HeadTold──┬─ ours, or none: wake
+//	                  └── Redis does not answer: 1 s                       │               ▼
+//	                                                                       └─removed── RemoveHead, without a listener
+//	                                                                                       │ a subscriber: it has 1 s
+//	  the lock is taken: the new lease is waited for ◄── wake ◄────────────────────────────┘ MaxLooks times: removed
 //
 // Redis counts a connection that was cut off silently as a subscriber until TCP gives it up, hence the second way. A
 // waiter that was removed and comes back takes a new place.
@@ -45,7 +45,8 @@ type reaper struct {
 	woken   string          // the head that the latest look has woken, and that has a subscriber
 	ignored int             // looks since then without a reaction, though no other waiter was faster
 	freed   bool            // another owner has taken and released the lock since the latest look
-	gone    string          // the process of a head that was removed although it had a subscriber: its other waiters are stale too
+	// The process of a head that was removed although it had a subscriber: its other waiters are stale too.
+	gone string
 }
 
 // phase is what the reaper does.

@@ -92,7 +92,8 @@ func (t *Table) released(r *Release, a HoldAnswer) Reply {
 		return Yes
 	case a.Status == Held:
 		return t.stillHeld(r, h, lost, a)
-	case a.Status == OtherGrant && !a.Repeated && r.Key.Owner != r.By.Name && r.Named == 0 && (r.Fence < a.Fence || a.Fence == 0):
+	case a.Status == OtherGrant && !a.Repeated && r.Key.Owner != r.By.Name && r.Named == 0 &&
+		(r.Fence < a.Fence || a.Fence == 0):
 		// Another session of the owner has released the grant, and one, or Redisson, has acquired the lock again: this
 		// release is for the new grant. A copy is not: the release may have been executed before the new grant.
 		t.settle(h, true)

@@ -32,7 +32,9 @@ type Table struct {
 
 // New returns an empty table.
 func New(c Config) *Table {
-	return &Table{config: c, locks: locks{}, channels: channels{byName: map[string]*channel{}}, leaving: map[string]*departures{}}
+	return &Table{
+		config: c, locks: locks{}, channels: channels{byName: map[string]*channel{}}, leaving: map[string]*departures{},
+	}
 }
 
 // Queue returns the wait queue of a lock; nil: there is none, and no waiter is here.

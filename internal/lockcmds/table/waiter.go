@@ -113,7 +113,8 @@ func (t *Table) Join(w *Waiter, n Names, m Mark, a Answer) {
 		t.try(w)
 	case w.Fair:
 		q.notYet(w, a)
-	case first && (missed || a.inTurn() || a.Form != 0): // a place in the queue decides who gets a free lock, or one that is shared
+	case first && (missed || a.inTurn() || a.Form != 0):
+		// A place in the queue decides who gets a free lock, or one that is shared.
 		q.tryPlain()
 	case first && q.pause == 0:
 		q.expect(w, a.TTL)
