@@ -105,7 +105,8 @@ func New(opts Options) (*Server, error) {
 		opts.Logger = zap.NewNop()
 	}
 	s := &Server{
-		proxy: opts.Proxy, log: opts.Logger, view: newSource(opts.Proxy), readiness: newSingleFlight(), tables: newSingleFlight(),
+		proxy: opts.Proxy, log: opts.Logger, view: newSource(opts.Proxy),
+		readiness: newSingleFlight(), tables: newSingleFlight(),
 	}
 	if opts.ForceUnlock {
 		s.token = newToken()
@@ -201,7 +202,8 @@ func (s *Server) routes(metrics http.Handler, profiles bool) http.Handler {
 // slowly lets a handler take longer to answer than others.
 func slowly(next http.HandlerFunc, most time.Duration) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(most)) // no deadline can be set on a test's recorder
+		// A test's recorder cannot have a deadline.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(most))
 		next(w, r)
 	}
 }

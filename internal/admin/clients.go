@@ -9,12 +9,13 @@ import (
 
 // Client is a row of the table of clients. Durations are in seconds, and -1 stands for none.
 type Client struct {
-	ID         uint64  `json:"id"`
-	Address    string  `json:"address"`
-	Name       string  `json:"name"` // CLIENT SETNAME
-	Identity   string  `json:"identity"`
-	Connected  float64 `json:"connected_seconds"`
-	State      string  `json:"state"`               // why its next command has to wait: lock, pin, replies, turn, client, reply, list, closing
+	ID        uint64  `json:"id"`
+	Address   string  `json:"address"`
+	Name      string  `json:"name"` // CLIENT SETNAME
+	Identity  string  `json:"identity"`
+	Connected float64 `json:"connected_seconds"`
+	// Why its next command has to wait: lock, pin, replies, turn, client, reply, list, closing.
+	State      string  `json:"state"`
 	WaitsFor   string  `json:"waits_for,omitempty"` // the key of a lock
 	Waiting    float64 `json:"waiting_seconds"`     // for that lock
 	Pin        string  `json:"pin,omitempty"`       // the command that made a connection of its own necessary
@@ -53,7 +54,9 @@ func (s *Source) FindClients(q Query) Clients {
 			out.Pinned++
 		}
 		switch {
-		case q.Only == "waiting" && c.Lock == "", q.Only == "pinned" && c.Pin == "", q.Only == "unanswered" && c.Unanswered == 0:
+		case q.Only == "waiting" && c.Lock == "",
+			q.Only == "pinned" && c.Pin == "",
+			q.Only == "unanswered" && c.Unanswered == 0:
 			return
 		case !q.has(c.Addr, c.Name, c.Identity, c.Lock, c.Pin):
 			return
@@ -62,8 +65,9 @@ func (s *Source) FindClients(q Query) Clients {
 			return
 		}
 		out.Rows = append(out.Rows, Client{
-			ID: c.ID, Address: c.Addr, Name: shown(c.Name), Identity: c.Identity, Connected: ago(c.Since, now), State: c.State, WaitsFor: shown(c.Lock),
-			Waiting: ago(c.Asked, now), Pin: c.Pin, Unanswered: c.Unanswered, Unread: c.Unread, Paused: c.Paused, SetAside: c.SetAside,
+			ID: c.ID, Address: c.Addr, Name: shown(c.Name), Identity: c.Identity, Connected: ago(c.Since, now),
+			State: c.State, WaitsFor: shown(c.Lock), Waiting: ago(c.Asked, now), Pin: c.Pin,
+			Unanswered: c.Unanswered, Unread: c.Unread, Paused: c.Paused, SetAside: c.SetAside,
 		})
 	})
 	return out

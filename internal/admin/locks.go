@@ -106,7 +106,8 @@ func longest(all []proxy.SeenLock) []proxy.SeenLock {
 			}
 			return -1
 		}
-		return cmp.Or(a.Oldest.Compare(b.Oldest), cmp.Compare(a.Key, b.Key), cmp.Compare(a.DB, b.DB), cmp.Compare(a.Fence, b.Fence))
+		return cmp.Or(
+			a.Oldest.Compare(b.Oldest), cmp.Compare(a.Key, b.Key), cmp.Compare(a.DB, b.DB), cmp.Compare(a.Fence, b.Fence))
 	})
 	return all[:min(maxRows, len(all))]
 }
@@ -124,7 +125,8 @@ func rowOf(l *proxy.SeenLock, now time.Time) Lock {
 	}
 	if l.Held {
 		row.Holder, row.Client, row.Name = holderHere, l.Client.Addr, shown(l.Client.Name)
-		row.Held, row.LeaseLeft, row.Renewed, row.Holds, row.Fence = ago(l.Since, now), l.TTL.Seconds(), !l.Fixed, l.Holds, l.Fence
+		row.Held, row.LeaseLeft, row.Renewed = ago(l.Since, now), l.TTL.Seconds(), !l.Fixed
+		row.Holds, row.Fence = l.Holds, l.Fence
 		row.Mode = l.Mode
 	}
 	return row

@@ -63,7 +63,8 @@ func New(opts Options) (*Server, error) {
 	}
 	e := &shared.Proxy{
 		Settings: shared.Settings{
-			ClientAuth: opts.ClientAuth, RefuseCrossSlot: opts.CrossSlot == CrossRefuse, Limits: opts.Limits, Logger: opts.Logger,
+			ClientAuth: opts.ClientAuth, RefuseCrossSlot: opts.CrossSlot == CrossRefuse,
+			Limits: opts.Limits, Logger: opts.Logger,
 		},
 		Upstream: up, Started: time.Now(), Entries: shared.NewEntries(opts.Logger),
 		Turns: admission.NewTurns(), LongNames: make(admission.Turns, 1),
@@ -88,7 +89,8 @@ func New(opts Options) (*Server, error) {
 		Counters: &e.Counters, Upstream: up, Memory: e.Budget, Locks: e.Locks,
 		Certificates: opts.Certificates, Limits: srv.limits, Spans: opts.spans(),
 	}
-	if srv.engine, err = engine.New(engine.Options{Kind: opts.Engine, Tasks: &srv.tasks, Logger: opts.Logger}); err != nil {
+	srv.engine, err = engine.New(engine.Options{Kind: opts.Engine, Tasks: &srv.tasks, Logger: opts.Logger})
+	if err != nil {
 		return nil, err
 	}
 	e.Numbers.Loops = srv.engine.Busy
@@ -156,7 +158,8 @@ func (srv *Server) Run(ctx context.Context) error {
 	<-ctx.Done()
 	srv.closing.Store(true)
 	live := srv.live.Load()
-	srv.opts.Logger.Info("draining", logging.Seconds("delay", live.DrainDelay), logging.Seconds("timeout", live.DrainTimeout))
+	srv.opts.Logger.Info("draining",
+		logging.Seconds("delay", live.DrainDelay), logging.Seconds("timeout", live.DrainTimeout))
 	for _, ln := range srv.listeners {
 		ln.Yield()
 	}

@@ -38,7 +38,9 @@ func (b *Bench) Proxied() string { return b.Proxies[proxy.EngineGoroutine].Addr(
 // Clean makes Redis what it was at the start.
 func (b *Bench) Clean(t testing.TB) {
 	t.Helper()
-	for _, cmd := range [][]any{{"FLUSHALL"}, {"SCRIPT", "FLUSH"}, {"FUNCTION", "FLUSH"}, {"CONFIG", "RESETSTAT"}, {"SLOWLOG", "RESET"}} {
+	for _, cmd := range [][]any{
+		{"FLUSHALL"}, {"SCRIPT", "FLUSH"}, {"FUNCTION", "FLUSH"}, {"CONFIG", "RESETSTAT"}, {"SLOWLOG", "RESET"},
+	} {
 		b.Redis.Do(t, cmd...)
 	}
 }
@@ -62,7 +64,9 @@ func (b *Bench) run(t *testing.T, title, addr string, script func(s *Side)) []st
 	b.Clean(t)
 	redistest.Eventually(t, Patience, "the clients of the last run to be gone", func() bool {
 		info, _ := b.Redis.Do(t, "INFO").(string)
-		return strings.Contains(info, "\npubsub_channels:0\r") && strings.Contains(info, "\npubsub_patterns:0\r") && strings.Contains(info, "\nblocked_clients:0\r")
+		return strings.Contains(info, "\npubsub_channels:0\r") &&
+			strings.Contains(info, "\npubsub_patterns:0\r") &&
+			strings.Contains(info, "\nblocked_clients:0\r")
 	})
 	s := &Side{T: t, Redis: b.Redis, Addr: addr, Title: title}
 	script(s)

@@ -174,7 +174,8 @@ func Launch(t testing.TB, opts proxy.Options) (srv *Proxy, stop func()) {
 	t.Helper()
 	Finish(&opts)
 	core, bugs := observer.New(zap.ErrorLevel)
-	opts.Logger = opts.Logger.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return zapcore.NewTee(c, core) }))
+	tee := func(c zapcore.Core) zapcore.Core { return zapcore.NewTee(c, core) }
+	opts.Logger = opts.Logger.WithOptions(zap.WrapCore(tee))
 	server, err := proxy.New(opts)
 	if err != nil {
 		t.Fatal(err)
@@ -222,14 +223,18 @@ func EachEngine(t *testing.T, test func(t *testing.T, srv *Proxy), change ...fun
 }
 
 // EachEngineWith is EachEngine with arguments for Redis.
-func EachEngineWith(t *testing.T, redisArgs []string, test func(t *testing.T, srv *Proxy), change ...func(*proxy.Options)) {
+func EachEngineWith(
+	t *testing.T, redisArgs []string, test func(t *testing.T, srv *Proxy), change ...func(*proxy.Options),
+) {
 	PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		test(t, Start(t, redis, append(slices.Clip(change), func(o *proxy.Options) { o.Engine = engine })...))
 	}, redisArgs...)
 }
 
 // OnEngines runs a test with a proxy of each engine, one after the other, in front of one Redis.
-func OnEngines(t *testing.T, redis *redistest.Server, test func(t *testing.T, srv *Proxy), change ...func(*proxy.Options)) {
+func OnEngines(
+	t *testing.T, redis *redistest.Server, test func(t *testing.T, srv *Proxy), change ...func(*proxy.Options),
+) {
 	t.Helper()
 	for _, engine := range Engines() {
 		t.Run(engine, func(t *testing.T) {

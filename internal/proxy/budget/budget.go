@@ -1,9 +1,10 @@
 // Package budget keeps the memory of all clients together below one limit. It does no I/O and does not know the purpose
 // of the memory.
 //
-//	owner's memory changes ─▶ Account.Charge ─▶ Budget.used ── above the limit ─▶ reap ─▶ the largest owners are cut
-//	                                                        │                     the others wait meanwhile (WhenFits)
-//	                                                        ── half used        ─▶ Allowance shrinks: owners are read less
+//	owner's memory changes ─▶ Account.Charge ─▶ Budget.used
+//	                                              ├─ above the limit ─▶ reap ─▶ the largest owners are cut
+//	                                              │                     the others wait meanwhile (WhenFits)
+//	                                              └─ half used       ─▶ Allowance shrinks: owners are read less
 //
 // The first Free bytes of a client are not charged, so an ordinary client costs one comparison and touches no shared
 // memory. Beyond that, charges move in steps.

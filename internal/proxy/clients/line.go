@@ -85,8 +85,9 @@ type shapeField struct {
 }
 
 // usualLine is a line of Redis 7.0, for where Redis has not shown its own.
-const usualLine = "id=0 addr= laddr= fd=0 name= age=0 idle=0 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 qbuf=0 " +
-	"qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=NULL user=default redir=-1 resp=2"
+const usualLine = "id=0 addr= laddr= fd=0 name= age=0 idle=0 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 " +
+	"qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=NULL " +
+	"user=default redir=-1 resp=2"
 
 // ShapeOf is the shape of the first line of a CLIENT LIST.
 func ShapeOf(list []byte) *Shape {

@@ -22,7 +22,7 @@ const (
 	PinOnce                     // on a pin, for this command
 	PinSpent                    // on a pin, for this command; the pin is closed then
 	PinForever                  // on a pin, for the rest of the session unless Redis refuses
-	PinRaw                      // on a pin whose bytes are not read any more, for the rest of the session unless Redis refuses
+	PinRaw                      // as PinForever, on a pin whose bytes are not read any more
 	Replication                 // REPLCONF: as PinForever, but Redis does not answer all of it
 	PinAhead                    // on a pin, ahead of a large command that goes to the same server of a cluster
 	PinAfterWrite               // on a pin whose last write is the session's: WAIT

@@ -75,8 +75,8 @@ func (l *epollLane) end(err error) {
 		return
 	}
 	// The kernel drops the bytes that it has not delivered: a request that was given up must not reach Redis after its
-	// repetition on another connection.
-	_ = unix.SetsockoptLinger(l.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}) // unix sockets have no such thing
+	// repetition on another connection. Unix sockets have no such thing.
+	_ = unix.SetsockoptLinger(l.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 	l.loop.leave(l.fd)
 	if l.out != nil && l.off == 0 {
 		l.wire.Unwritten(l.out)

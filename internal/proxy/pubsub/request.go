@@ -95,7 +95,9 @@ func (s *Subscriptions) limit() time.Duration { return max(s.cluster.FailoverWai
 // begin asks for the new subscriptions of a part.
 func (s *Subscriptions) begin(r *request) {
 	if s.wanted == nil {
-		s.wanted, s.subscribers, s.homeless = map[channel]*subscription{}, map[topology.Node]*subscriber{}, map[channel]*request{}
+		s.wanted = map[channel]*subscription{}
+		s.subscribers = map[topology.Node]*subscriber{}
+		s.homeless = map[channel]*request{}
 	}
 	if s.stop == nil {
 		s.stop = s.cluster.Watch(s.viewChanged)

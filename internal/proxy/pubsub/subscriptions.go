@@ -86,7 +86,7 @@ type state struct {
 
 	request  *request             // in progress; nil: none
 	early    []message            // about its channels
-	homeless map[channel]*request // channels that some server should have, and the requests that wait for it; nil: none does
+	homeless map[channel]*request // the requests that wait for a server of these channels; nil: there are none
 	seeking  bool                 // they are placed when the view has been refreshed
 	attempts topology.Attempts    // to place them
 	bytes    int                  // of names and early messages
@@ -113,7 +113,8 @@ func (s *Subscriptions) Listening() bool { return len(s.wanted) > 0 }
 // Bytes is the memory that they take.
 func (s *Subscriptions) Bytes() (n int) {
 	n = s.bytes + len(s.wanted)*channelCost
-	if len(s.subscribers) == 0 { // of most sessions, which ask each time that they are used: a range over a map takes longer
+	// Most sessions have none, and ask each time that they are used: a range over a map takes longer.
+	if len(s.subscribers) == 0 {
 		return n
 	}
 	for _, one := range s.subscribers {

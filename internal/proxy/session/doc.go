@@ -1,8 +1,8 @@
 // Package session is one client connection as a state machine without I/O, and what happens to each command.
 //
 //	client ─bytes─▶ engine        ─▶ Session.Feed ─▶ resp.Guard ─▶ route, by the policy table:
-//	                                                   shared   ─▶ lane    (many sessions, one connection; in a cluster
-//	                                                                        a request, on a lane to the server of its keys)
+//	                                                   shared   ─▶ lane    (many sessions, one connection; in a
+//	                                                                        cluster a request, to the server of its keys)
 //	                                                   pinned   ─▶ pin     (MULTI, BLPOP, SUBSCRIBE …)
 //	                                                   local    ─▶ kept here (CLIENT SETNAME, QUIT …)
 //	                                                   about    ─▶ an inquiry into all clients (CLIENT LIST …)

@@ -309,10 +309,11 @@ func (s *Session) mustPause() bool {
 		s.large.excused = s.large.excused || full
 		return full
 	}
-	limits, held := s.proxy.Limits(), s.in.len()
+	limits, held := s.proxy.Limits(), s.in.len() // an incomplete command waits for the answers to those before it
 	waits := !s.ready()
 	switch {
-	case s.pin != nil && s.pin.mode == readsRaw && s.pin.conn.WhenEmpty(s.proxy.Budget.Allowance(streamBacklog), s.unpause):
+	case s.pin != nil && s.pin.mode == readsRaw &&
+		s.pin.conn.WhenEmpty(s.proxy.Budget.Allowance(streamBacklog), s.unpause):
 		return true // no replies tell how far Redis is
 	case held > budget.Free && s.proxy.Budget.WhenFits(s.unpause):
 		return true
@@ -326,7 +327,7 @@ func (s *Session) mustPause() bool {
 	if s.out.Slots.Due() == 0 || s.unanswered < min(limits.Unanswered, budget.Free) || s.pinWaits() {
 		return false
 	}
-	return s.unanswered+held >= s.proxy.Budget.Allowance(limits.Unanswered) // an incomplete command waits for the same answers
+	return s.unanswered+held >= s.proxy.Budget.Allowance(limits.Unanswered)
 }
 
 // readOn ends a pause of the engine if there is space again, behind all that the session can do with the bytes that it

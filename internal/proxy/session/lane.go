@@ -19,7 +19,7 @@ func (s *Session) onLane(row *command.Row) *upstream.Lane {
 	case s.lane == nil:
 		s.role = s.wants(row)
 		s.lane = s.proxy.Upstream.Lanes.Lane(s.ident, s.at, s.host.Driver(), s.owner, s.role)
-	case s.out.Slots.Due() == 0 && (s.lane.Unsettled() || s.runsScripts(row)): // the lane for scripts may be another one now
+	case s.out.Slots.Due() == 0 && (s.lane.Unsettled() || s.runsScripts(row)): // the lane for scripts may have changed
 		s.role = s.wants(row)
 		s.lane = s.proxy.Upstream.Lanes.Move(s.lane, s.role)
 	default:
@@ -60,13 +60,15 @@ func (s *Session) mix(row *command.Row) {
 // careful reports whether commands must be examined one by one, because it matters which of them write, or how many
 // they are.
 func (s *Session) careful() bool {
-	return s.clustered() || s.lane == nil || s.lane.Unsettled() || s.weight.Window > 0 || s.outgrown() || s.guard.Restricted()
+	return s.clustered() || s.lane == nil || s.lane.Unsettled() ||
+		s.weight.Window > 0 || s.outgrown() || s.guard.Restricted()
 }
 
 // mustWait reports whether the next command must wait until nothing is outstanding, because it belongs on another lane,
 // or may.
 func (s *Session) mustWait(row *command.Row) bool {
-	return s.out.Slots.Due() > 0 && (s.strays(row) || row.Script && s.role == upstream.Reads || s.outgrown() || s.fills(row))
+	return s.out.Slots.Due() > 0 &&
+		(s.strays(row) || row.Script && s.role == upstream.Reads || s.outgrown() || s.fills(row))
 }
 
 // fills reports whether as many commands are outstanding as allowed: see weight, and the limits of clients that have

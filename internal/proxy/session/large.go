@@ -200,7 +200,8 @@ func (s *Session) endStream(rest []byte) {
 	s.proxy.Counters.Traffic.Add(s.ID, metrics.ClassPinned, 1, s.large.bytes+len(rest))
 	conn := s.pin.conn
 	h := &reply.Guarded{Session: s, To: r.handler(), Read: func([]byte) topology.Refusal { return topology.Refusal{} }}
-	h.Unsent = func() bool { // Redis has the start: it has closed the connection, because the command is too long for example
+	// Redis has the start: it has closed the connection, because the command is too long for example.
+	h.Unsent = func() bool {
 		if conn.Connected() {
 			s.CutOff()
 		}

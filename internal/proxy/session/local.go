@@ -252,7 +252,8 @@ func (s *Session) aboutSelf(r *request) func(reply []byte) []byte {
 	case "info":
 		return func(reply []byte) []byte { return s.ownLine(reply, size, args) }
 	}
-	return func(reply []byte) []byte { return s.redir.Translate(reply) } // an unanswered command may change the redirection
+	// The redirection is that of the time of the answer: an unanswered command may change it.
+	return func(reply []byte) []byte { return s.redir.Translate(reply) }
 }
 
 // ownLine is the answer to CLIENT INFO.

@@ -62,7 +62,8 @@ func (s *Session) fits(r *request) bool {
 }
 
 func (s *Session) lockNow(r *request) bool {
-	most := min(s.proxy.Upstream.MaxArgument(), s.proxy.Upstream.MaxShared(), longestLock, s.proxy.Budget.Limit()/longestShare)
+	most := min(
+		s.proxy.Upstream.MaxArgument(), s.proxy.Upstream.MaxShared(), longestLock, s.proxy.Budget.Limit()/longestShare)
 	if int64(len(r.raw)) > most-longestPrefix {
 		return s.awaitQuiet() && r.answerWith(longName)
 	}

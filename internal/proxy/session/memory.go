@@ -41,7 +41,8 @@ func (s *Session) bytes() int {
 
 // moving is the part of the memory that ordinary commands and replies change.
 func (s *Session) moving() int {
-	return s.backlog.Bytes() + s.out.Slots.Slots()*slotCost + s.in.cap() + s.out.Unread() + s.out.Outbox.Spare() + int(s.lockMemory.Load())
+	return s.backlog.Bytes() + s.out.Slots.Slots()*slotCost + s.in.cap() +
+		s.out.Unread() + s.out.Outbox.Spare() + int(s.lockMemory.Load())
 }
 
 // stationary is the other part.
@@ -51,7 +52,8 @@ func (s *Session) stationary() int {
 		locking *= nameCopies
 	}
 	n := s.sentBytes + s.clusterSubs.Bytes() + cap(s.script) + cap(s.args)*argCost + s.gathered + locking +
-		len(s.name) + len(s.called) + len(s.lib[0]) + len(s.lib[1]) + len(s.library) + len(s.ident.User) + len(s.ident.Password)
+		len(s.name) + len(s.called) + len(s.lib[0]) + len(s.lib[1]) + len(s.library) +
+		len(s.ident.User) + len(s.ident.Password)
 	if p := s.pin; p != nil {
 		n += len(p.tx.steps)*stepCost + p.tx.names + p.execution.due()*stepCost + p.frame
 	}

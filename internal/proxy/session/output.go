@@ -20,7 +20,7 @@ type output struct {
 	overflow func(limit shared.Limit, unread int)
 	later    func(d time.Duration) // has judge called
 	unread   int                   // bytes in all of these, and those that an engine has taken and not yet written
-	behind   int64                 // shared.Proxy.Clock since a subscriber has left more unread than its soft limit; 0: it has not
+	behind   int64                 // Proxy.Clock since a subscriber left more unread than its soft limit; 0: it has not
 	gone     bool
 	watch    metrics.Watch // of a command that is measured
 }

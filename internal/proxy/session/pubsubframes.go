@@ -15,7 +15,8 @@ type frames struct {
 	subs    *subscriptions
 	muted   bool         // the client sees no replies; it gets confirmations all the same, as from Redis
 	exec    *reply.Reply // handles the array that is the reply to an EXEC; nil: it has come, or there is none
-	list    []step       // the commands that the frames answer, in order; of an EXEC, those behind its array. Left 0: see confirm
+	// The commands that the frames answer, in order; of an EXEC, those behind its array. Left 0: see confirm.
+	list []step
 }
 
 // framesOf is the handler of a subscription command with left arguments, of which each is confirmed.

@@ -12,20 +12,24 @@ import (
 
 // rerouted returns the handler of a kept request that is routed anew if the pin's server refuses it, or cannot be
 // reached. read reads a refusal. to gets other replies.
-func (p *pinned) rerouted(r *request, slot int, read func(reply []byte) topology.Refusal, to reply.Handler) reply.Handler {
-	return &reply.Guarded{Session: p.s, To: to, Slot: slot, Read: read, Refused: func(_ reply.ID, why topology.Refusal) bool {
+func (p *pinned) rerouted(
+	r *request, slot int, read func(reply []byte) topology.Refusal, to reply.Handler,
+) reply.Handler {
+	refused := func(_ reply.ID, why topology.Refusal) bool {
 		if why.Reason == topology.Vanished {
 			p.lookFor(r)
 			return true
 		}
 		return p.elsewhere(r, why)
-	}, Unsent: func() bool {
+	}
+	unsent := func() bool {
 		if p.tx.watching || p.keep {
 			p.s.CutOff() // the state is lost; no command behind this one may run without it
 			return true
 		}
 		return !p.conn.Hopeless() && p.elsewhere(r, topology.Refusal{})
-	}}
+	}
+	return &reply.Guarded{Session: p.s, To: to, Slot: slot, Read: read, Refused: refused, Unsent: unsent}
 }
 
 var vanished = resp.AppendRawError(nil, "UNBLOCKED the stream key no longer exists")
@@ -51,7 +55,8 @@ func (p *pinned) elsewhere(r *request, why topology.Refusal) bool {
 	if !p.s.routeAnew(r, p.conn.At(), why) {
 		return false
 	}
-	if why.Reason == topology.TryLate && p.s.pin == p { // a server that has been demoted closes the connection of its waiters
+	// A server that has been demoted closes the connection of its waiters.
+	if why.Reason == topology.TryLate && p.s.pin == p {
 		p.s.pin = nil
 		p.discard()
 		return true

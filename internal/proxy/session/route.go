@@ -338,7 +338,8 @@ func (s *Session) poison(r *request, err []byte) bool {
 	return true
 }
 
-var tooManyEdits = resp.AppendError(nil, resp.Err, "too many CLIENT and HELLO commands in one transaction, 128 are possible")
+var tooManyEdits = resp.AppendError(nil, resp.Err,
+	"too many CLIENT and HELLO commands in one transaction, 128 are possible")
 
 // emptied makes the scratch for arguments ready for the next command. It drops a scratch that a command of many
 // arguments has made large.

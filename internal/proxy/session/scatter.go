@@ -132,7 +132,9 @@ func (s *Session) scan(r *request) decision {
 	node, own := cursor.At(view)
 	r.slot, r.bound = -1, toServer
 	r.target, r.raw = upstream.Node(node.ID), scatter.WithCursor(r.args, own)
-	r.send(&reply.Reply{Session: s, Muted: r.muted, Replace: func(page []byte) []byte { return cursor.Follow(view, page) }})
+	r.send(&reply.Reply{
+		Session: s, Muted: r.muted, Replace: func(page []byte) []byte { return cursor.Follow(view, page) },
+	})
 	return carriedOut
 }
 

@@ -101,8 +101,9 @@ type Session struct {
 	hasty         bool        // the command that gets the pin does not wait for other clients
 	pinTimedOut   error       // why the request for a pin has failed
 	redir         clients.Redirection
-	kept          *keptTx       // in front of a cluster: a transaction that no server has yet; nil: none
-	crowded       chan struct{} // closed when the client has read bytes that pass unread, or at the end; nil: it has read enough
+	kept          *keptTx // in front of a cluster: a transaction that no server has yet; nil: none
+	// Closed when the client has read bytes that pass unread, or at the end; nil: it has read enough.
+	crowded chan struct{}
 
 	// Facts that the client has told of itself.
 	replyMode    replyMode

@@ -110,7 +110,7 @@ func (s *Session) watchOverExec(r *request, h *reply.Reply) reply.Handler {
 		}
 		return topology.ReadRefusal(reply)
 	}
-	return &reply.Guarded{Session: s, To: h, Slot: pin.txSlot, Read: read, Refused: func(at reply.ID, why topology.Refusal) bool {
+	refused := func(at reply.ID, why topology.Refusal) bool {
 		s.noteRefusal(why)
 		words := txMoved
 		if pin.tx.watching {
@@ -122,7 +122,8 @@ func (s *Session) watchOverExec(r *request, h *reply.Reply) reply.Handler {
 			s.out.put(at, words, false)
 		}
 		return true
-	}}
+	}
+	return &reply.Guarded{Session: s, To: h, Slot: pin.txSlot, Read: read, Refused: refused}
 }
 
 // opens returns the function that takes the reply to the MULTI that is sent next.

@@ -96,7 +96,8 @@ func countsWrites(hello []byte) bool {
 
 // readWaitRefusal reads a reply to WAIT. A server that has become a replica cannot carry it out; its successor may.
 func readWaitRefusal(reply []byte) topology.Refusal {
-	if bytes.HasPrefix(reply, []byte("-ERR WAIT")) && bytes.Contains(reply, []byte(" cannot be used with replica instances")) {
+	inReplica := []byte(" cannot be used with replica instances")
+	if bytes.HasPrefix(reply, []byte("-ERR WAIT")) && bytes.Contains(reply, inReplica) {
 		return topology.Refusal{Reason: topology.TryLate}
 	}
 	return topology.ReadRefusal(reply)

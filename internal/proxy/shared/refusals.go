@@ -43,5 +43,6 @@ func (e *Proxy) NoPinFree(why error, client string) []byte {
 	if errors.Is(why, ErrLogins) {
 		return e.Refuse(resp.AppendError(nil, resp.Overloaded, why.Error()+", nothing was sent"), "logins", client)
 	}
-	return e.Refuse(resp.AppendError(nil, resp.Overloaded, why.Error()+" (max-pins), nothing was sent"), "max-pins", client)
+	text := why.Error() + " (max-pins), nothing was sent"
+	return e.Refuse(resp.AppendError(nil, resp.Overloaded, text), "max-pins", client)
 }

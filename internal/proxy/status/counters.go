@@ -69,7 +69,7 @@ type Counters struct {
 	handovers   atomic.Int64                             // grants in the same step as a release
 	attempts    atomic.Int64                             // attempts on behalf of waiters
 	waitRefused atomic.Int64                             // lock commands that found too many waiters
-	reentered   atomic.Int64                             // acquires by a connection that held the lock already, without OWNER
+	reentered   atomic.Int64                             // acquires by a connection that held the lock, without OWNER
 	noReentry   atomic.Int64                             // the same, refused
 	lost        metrics.Tally                            // locks, by reason
 	repaired    atomic.Int64                             // fence counters

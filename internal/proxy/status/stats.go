@@ -29,12 +29,13 @@ type Stats struct {
 
 	Memory, MaxMemory int64 // bytes in the buffers of all clients together, and their limit
 
-	Lanes                         int
-	LanesSetAside                 int64            // since the start, because they stood still
-	Moves                         int64            // of the primary to another address, since the start
-	Redirections                  map[string]int64 // commands that a server of a cluster refused for another server's sake, by reason
-	Refreshes, Views              int64            // questions about the servers of a cluster, and changes that were found
-	PinsOpen, PinsIdle, PinsReady int              // PinsIdle of PinsOpen have no session; on PinsReady of these a command is sent at once
+	Lanes            int
+	LanesSetAside    int64            // since the start, because they stood still
+	Moves            int64            // of the primary to another address, since the start
+	Redirections     map[string]int64 // commands that another server of a cluster should get, by reason
+	Refreshes, Views int64            // questions about the servers of a cluster, and changes that were found
+	// PinsIdle of PinsOpen have no session; on PinsReady of these a command is sent at once.
+	PinsOpen, PinsIdle, PinsReady int
 	LoginsOpen, LoginsIdle        int              // connections on which Redis judges identity changes
 	PinReasons                    map[string]int64 // pins in use, by the command that made each necessary
 	PinWaits, PinTimeouts         int64
@@ -81,7 +82,7 @@ type Source struct {
 	Certificates func() map[string]time.Time        // the ends of the proxy's own, by side; nil: none
 	Limits       func() map[string]int64            // the present limits, by setting; nil: none
 	Spans        func() (sent, lost int64)          // spans of waits and holds; nil: there are none
-	Loops        func() (n int, busy time.Duration) // event loops, and about how long all together have been busy; nil: none
+	Loops        func() (n int, busy time.Duration) // event loops, and about how long all were busy; nil: none
 }
 
 // Stats reads the numbers, one after the other.
@@ -143,7 +144,8 @@ func (c *Counters) read(s *Stats) {
 	s.Accepted = c.Accepted.Load()
 	s.Closed = map[string]int64{
 		"max_clients": c.Rejected.Load(), "handshake": c.Handshakes.Load(), "first_command": c.FirstTimeouts.Load(),
-		"protocol_error": c.ProtocolErrors.Load(), "query_limit": c.QueryLimit.Load(), "output_limit": c.OutputLimit.Load(), "pubsub_limit": c.PubSubLimit.Load(),
+		"protocol_error": c.ProtocolErrors.Load(), "query_limit": c.QueryLimit.Load(),
+		"output_limit": c.OutputLimit.Load(), "pubsub_limit": c.PubSubLimit.Load(),
 		"slow_command": c.SlowCommands.Load(), "memory_limit": c.MemoryLimit.Load(), "panic": c.Panics.Load(),
 	}
 	s.Refused = map[string]int64{"NOUPSTREAM": c.Refused.Load(), "OVERLOADED": c.Overloaded.Load()}
@@ -157,7 +159,8 @@ func (c *Counters) read(s *Stats) {
 		s.Waits[strings.ToLower(verb.String())] = c.waits[verb].Snapshot()
 	}
 	s.Commands, s.Bytes = c.Traffic.Snapshot()
-	s.ProxyTime, s.UpstreamTime = named(c.proxyTime[:], metrics.ClassNames[:]), named(c.upstreamTime[:], metrics.ClassNames[:])
+	s.ProxyTime = named(c.proxyTime[:], metrics.ClassNames[:])
+	s.UpstreamTime = named(c.upstreamTime[:], metrics.ClassNames[:])
 	s.LockErrors = c.errors.Snapshot()
 	for _, code := range resp.Codes() {
 		s.LockErrors[string(code)] += 0
@@ -165,7 +168,8 @@ func (c *Counters) read(s *Stats) {
 	s.Queued, s.Holds = named(c.queued[:], queuedNames[:]), named(c.holds[:], observe.HoldEnds[:])
 	s.Handovers = named(c.handoverIn[:], []string{"local"})
 	s.Renewals = map[string]int64{
-		"done": c.renewed.Load() - c.renewedLate.Load(), "late": c.renewedLate.Load(), "failed": c.renewFailed.Load(), "gone": c.renewGone.Load(),
+		"done": c.renewed.Load() - c.renewedLate.Load(), "late": c.renewedLate.Load(),
+		"failed": c.renewFailed.Load(), "gone": c.renewGone.Load(),
 	}
 	s.RenewalMargin = c.margin.Value(time.Now())
 	s.HandedOver = c.handovers.Load()

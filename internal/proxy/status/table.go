@@ -30,15 +30,17 @@ func (r *Row) IsCounter() bool { return strings.HasSuffix(r.Metric, "_total") }
 const (
 	closedHelp   = "Client connections closed by the proxy, by reason."
 	refusedHelp  = "Commands that were not sent to Redis, by error code."
-	commandsHelp = "Commands of clients, by class: shared (on a lane), pinned (on a connection of the client's own), local (answered by the proxy), lock."
-	pinsHelp     = "Connections to Redis that serve one client at a time, by state: used or idle."
-	loginsHelp   = "Connections to Redis on which it judges logins."
+	commandsHelp = "Commands of clients, by class: shared (on a lane), " +
+		"pinned (on a connection of the client's own), local (answered by the proxy), lock."
+	pinsHelp   = "Connections to Redis that serve one client at a time, by state: used or idle."
+	loginsHelp = "Connections to Redis on which it judges logins."
 )
 
 // Table has every number that the proxy shows, in the order of INFO lockproxy.
 var Table = []Row{
 	{
-		Info: "lockproxy_version", Metric: "build_info", Help: "1, labelled with the version of the proxy, the revision of its sources and the version of Go.",
+		Info: "lockproxy_version", Metric: "build_info",
+		Help:   "1, labelled with the version of the proxy, the revision of its sources and the version of Go.",
 		Label:  "version,revision,goversion",
 		Values: func(s *Stats) []string { return []string{s.Version, s.Revision, runtime.Version()} },
 		Text:   func(s *Stats) string { return s.Version },
@@ -72,7 +74,8 @@ var Table = []Row{
 	},
 	{
 		Info: "certificates_not_after", Metric: "certificate_not_after_timestamp_seconds", Label: "side",
-		Help:    "When the proxy's certificates expire, in seconds since 1970, by side: clients, upstream, sentinels. A side without a certificate is left out.",
+		Help: "When the proxy's certificates expire, in seconds since 1970, by side: clients, upstream, sentinels. " +
+			"A side without a certificate is left out.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.CertificateEnds },
 	},
 	{
@@ -89,24 +92,29 @@ var Table = []Row{
 		Number: func(s *Stats) int64 { return int64(s.Lanes) },
 	},
 	{
-		Info: "lanes_set_aside", Metric: "lanes_set_aside_total", Help: "Times that a lane stood still and its clients continued on another lane.",
+		Info: "lanes_set_aside", Metric: "lanes_set_aside_total",
+		Help:   "Times that a lane stood still and its clients continued on another lane.",
 		Number: func(s *Stats) int64 { return s.LanesSetAside },
 	},
 	{
-		Info: "upstream_moves", Metric: "upstream_moves_total", Help: "Times that the primary has moved to another address, behind Sentinels.",
+		Info: "upstream_moves", Metric: "upstream_moves_total",
+		Help:   "Times that the primary has moved to another address, behind Sentinels.",
 		Number: func(s *Stats) int64 { return s.Moves },
 	},
 	{
 		Info: "cluster_redirections", Metric: "cluster_redirections_total", Label: "reason",
-		Help:    "Commands that a server of a cluster did not carry out for another server's sake, by reason: moved, ask, later (TRYAGAIN, CLUSTERDOWN, LOADING). They are sent again.",
+		Help: "Commands that a server of a cluster did not carry out for another server's sake, by reason: " +
+			"moved, ask, later (TRYAGAIN, CLUSTERDOWN, LOADING). They are sent again.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.Redirections },
 	},
 	{
-		Info: "cluster_refreshes", Metric: "cluster_refreshes_total", Help: "Questions about the servers and slots of a cluster.",
+		Info: "cluster_refreshes", Metric: "cluster_refreshes_total",
+		Help:   "Questions about the servers and slots of a cluster.",
 		Number: func(s *Stats) int64 { return s.Refreshes },
 	},
 	{
-		Info: "cluster_changes", Metric: "cluster_changes_total", Help: "Changes of the servers or slots of a cluster that the proxy has found.",
+		Info: "cluster_changes", Metric: "cluster_changes_total",
+		Help:   "Changes of the servers or slots of a cluster that the proxy has found.",
 		Number: func(s *Stats) int64 { return s.Views },
 	},
 	{
@@ -114,17 +122,20 @@ var Table = []Row{
 		ByLabel: func(s *Stats) map[string]int64 { return s.Commands },
 	},
 	{
-		Info: "command_bytes_by_class", Metric: "command_bytes_total", Label: "class", Help: "Bytes of commands from clients, by class as in commands_total.",
+		Info: "command_bytes_by_class", Metric: "command_bytes_total", Label: "class",
+		Help:    "Bytes of commands from clients, by class as in commands_total.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.Bytes },
 	},
 	{
 		Metric: "command_proxy_seconds", Label: "class",
-		Help:  "Time of commands in the proxy, by class, to Redis's socket and back to the client's. One command of 64 is measured, and one in each quarter of a second.",
+		Help: "Time of commands in the proxy, by class, to Redis's socket and back to the client's. " +
+			"One command of 64 is measured, and one in each quarter of a second.",
 		Waits: func(s *Stats) map[string]metrics.Waits { return s.ProxyTime },
 	},
 	{
 		Metric: "command_upstream_seconds", Label: "class",
-		Help:  "Time from the socket to Redis until the reply, of the measured commands that were sent there. Of a pinned command it may be a wait in Redis, as of BLPOP.",
+		Help: "Time from the socket to Redis until the reply, of the measured commands that were sent there. " +
+			"Of a pinned command it may be a wait in Redis, as of BLPOP.",
 		Waits: func(s *Stats) map[string]metrics.Waits { return s.UpstreamTime },
 	},
 	{
@@ -132,7 +143,8 @@ var Table = []Row{
 		Number: func(s *Stats) int64 { return s.LaneCommands },
 	},
 	{
-		Info: "lane_bytes", Metric: "lane_bytes", Help: "Bytes of commands that lanes have not written to Redis, on all lanes together.",
+		Info: "lane_bytes", Metric: "lane_bytes",
+		Help:   "Bytes of commands that lanes have not written to Redis, on all lanes together.",
 		Number: func(s *Stats) int64 { return s.LaneBytes },
 	},
 	{
@@ -145,7 +157,8 @@ var Table = []Row{
 	},
 	{
 		Info: "loop_busy_ms", Metric: "loop_busy_seconds_total", Scale: 0.001,
-		Help:   "Time for which event loops were busy, of all together, estimated. Per second and loop it is their share of busy time.",
+		Help: "Time for which event loops were busy, of all together, estimated. " +
+			"Per second and loop it is their share of busy time.",
 		Number: func(s *Stats) int64 { return s.LoopsBusy.Milliseconds() },
 	},
 	{
@@ -181,7 +194,8 @@ var Table = []Row{
 		Number: func(s *Stats) int64 { return int64(s.LoginsIdle) },
 	},
 	{
-		Info: "pins_by_reason", Metric: "pins_by_command", Label: "command", Help: "Pins in use, by the command that made each necessary.",
+		Info: "pins_by_reason", Metric: "pins_by_command", Label: "command",
+		Help:    "Pins in use, by the command that made each necessary.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.PinReasons },
 	},
 	{
@@ -197,7 +211,8 @@ var Table = []Row{
 		Number: func(s *Stats) int64 { return s.LoginsFailed },
 	},
 	{
-		Info: "commands_refused_no_upstream", Metric: "commands_refused_total", Label: "code", Value: "NOUPSTREAM", Help: refusedHelp,
+		Info: "commands_refused_no_upstream", Metric: "commands_refused_total", Label: "code", Value: "NOUPSTREAM",
+		Help:   refusedHelp,
 		Number: func(s *Stats) int64 { return s.Refused["NOUPSTREAM"] },
 	},
 	{
@@ -217,12 +232,14 @@ var Table = []Row{
 		Number: func(s *Stats) int64 { return s.Memory },
 	},
 	{
-		Info: "max_memory", Metric: "clients_memory_limit_bytes", Help: "The limit of the bytes in the buffers of all clients together.",
+		Info: "max_memory", Metric: "clients_memory_limit_bytes",
+		Help:   "The limit of the bytes in the buffers of all clients together.",
 		Number: func(s *Stats) int64 { return s.MaxMemory },
 	},
 	{
 		Info: "locks_held", Metric: "locks_held", Label: "mode",
-		Help:    "Locks held by clients of this proxy, by mode: exclusive, shared, where each holder counts, or limit, where each permit does.",
+		Help: "Locks held by clients of this proxy, by mode: " +
+			"exclusive, shared, where each holder counts, or limit, where each permit does.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.HeldBy },
 		Number:  func(s *Stats) int64 { return int64(s.Held) },
 	},
@@ -253,7 +270,8 @@ var Table = []Row{
 	},
 	{
 		Info: "lock_reentries_by_connection", Metric: "lock_reentries_by_connection_total", Label: "outcome",
-		Help:    "Acquires by a connection that held the lock already, without OWNER: re-entries, or threads that share a connection.",
+		Help: "Acquires by a connection that held the lock already, without OWNER: " +
+			"re-entries, or threads that share a connection.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.Reentries },
 	},
 	{
@@ -262,40 +280,50 @@ var Table = []Row{
 		ByLabel: func(s *Stats) map[string]int64 { return s.Spans },
 	},
 	{
-		Metric: "lock_wait_end_seconds", Label: "outcome", Help: "Time in the wait queue of a lock, by outcome, of lock commands that had to wait.",
+		Metric: "lock_wait_end_seconds", Label: "outcome",
+		Help:  "Time in the wait queue of a lock, by outcome, of lock commands that had to wait.",
 		Waits: func(s *Stats) map[string]metrics.Waits { return s.Queued },
 	},
 	{
 		Metric: "lock_hold_seconds", Label: "end",
-		Help:  "Time for which a lock was held, from the command that acquired it, by its end: released, lost, expired (its PX or EX has run out), client_gone (its client has hung up; the lease may go on).",
+		Help: "Time for which a lock was held, from the command that acquired it, by its end: " +
+			"released, lost, expired (its PX or EX has run out), " +
+			"client_gone (its client has hung up; the lease may go on).",
 		Waits: func(s *Stats) map[string]metrics.Waits { return s.Holds },
 	},
 	{
-		Metric: "lock_handover_seconds", Label: "to", Help: "Time from sending a release to the answer that grants the lock to a waiter of this proxy.",
+		Metric: "lock_handover_seconds", Label: "to",
+		Help:  "Time from sending a release to the answer that grants the lock to a waiter of this proxy.",
 		Waits: func(s *Stats) map[string]metrics.Waits { return s.Handovers },
 	},
 	{
-		Info: "lock_errors", Metric: "lock_errors_total", Label: "code", Help: "Error answers to lock commands, by code of the proxy; redis: all of Redis's own.",
+		Info: "lock_errors", Metric: "lock_errors_total", Label: "code",
+		Help:    "Error answers to lock commands, by code of the proxy; redis: all of Redis's own.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.LockErrors },
 	},
 	{
 		Info: "lock_renewals", Metric: "lock_renewals_total", Label: "outcome",
-		Help:    "Renewals of leases: done, done late (with less than a third of the lease left), failed attempts, and locks that were gone.",
+		Help: "Renewals of leases: done, done late (with less than a third of the lease left), failed attempts, " +
+			"and locks that were gone.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.Renewals },
 	},
 	{
 		Info: "lock_renewal_margin_ms", Metric: "lock_renewal_margin_seconds", Scale: 0.001,
-		Help:   "The least time that a lease had left when its renewal was answered, of the last minute or two. Negative (-1 s): there was no renewal.",
+		Help: "The least time that a lease had left when its renewal was answered, of the last minute or two. " +
+			"Negative (-1 s): there was no renewal.",
 		Number: func(s *Stats) int64 { return s.RenewalMargin.Milliseconds() },
 	},
 	{
 		Info: "locks_lost", Metric: "locks_lost_total", Label: "reason",
-		Help:    "Locks lost by clients of this proxy, by reason: gone, deadline, max_hold and forced are losses; expired: a fixed lease (PX, EX) has run out; client_gone: the client has hung up while it held the lock, which INFO does not count.",
+		Help: "Locks lost by clients of this proxy, by reason: gone, deadline, max_hold and forced are losses; " +
+			"expired: a fixed lease (PX, EX) has run out; " +
+			"client_gone: the client has hung up while it held the lock, which INFO does not count.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.Lost },
 		Number:  (*Stats).toldLosses,
 	},
 	{
-		Info: "fence_counter_repairs", Metric: "fence_repairs_total", Help: "Times that the fence counter held no possible fence and was set to Redis's time.",
+		Info: "fence_counter_repairs", Metric: "fence_repairs_total",
+		Help:   "Times that the fence counter held no possible fence and was set to Redis's time.",
 		Number: func(s *Stats) int64 { return s.FencesRepaired },
 	},
 	closed("session_panics", "panic"),
