@@ -32,7 +32,8 @@ type asker struct {
 
 	known [2]string // limits that the log knows; owned by the caller of Limits
 
-	timeouts map[topology.Node]time.Duration // of the nodes of a cluster; 0: not known. Owned by the caller of NodeTimeout, as turn
+	// Of the nodes of a cluster; 0: not known. Owned by the caller of NodeTimeout, as turn.
+	timeouts map[topology.Node]time.Duration
 	turn     int
 }
 
@@ -141,7 +142,8 @@ func (a *asker) WarnOfEviction(ctx context.Context) {
 		return // not allowed to know
 	}
 	info := string(v.Str)
-	if limit, policy := topology.InfoField(info, "maxmemory"), topology.InfoField(info, "maxmemory_policy"); evicts(limit, policy) {
+	limit, policy := topology.InfoField(info, "maxmemory"), topology.InfoField(info, "maxmemory_policy")
+	if evicts(limit, policy) {
 		a.Logger.Warn("redis may evict locks when its memory is full: set maxmemory-policy noeviction",
 			zap.String("maxmemory", limit), zap.String("maxmemory_policy", policy))
 	}

@@ -68,6 +68,7 @@ func (w *leaseWarner) Failover() time.Duration {
 func (w *leaseWarner) compare() {
 	if least := leastLease(w.downAfter); w.downAfter != 0 && w.lease != 0 && w.lease < least {
 		w.log.Warn("a failover may take longer than the lease of locks, which are lost then",
-			logging.Seconds("lock.lease", w.lease), logging.Seconds("down_after", w.downAfter), logging.Seconds("least_lease", least))
+			logging.Seconds("lock.lease", w.lease), logging.Seconds("down_after", w.downAfter),
+			logging.Seconds("least_lease", least))
 	}
 }

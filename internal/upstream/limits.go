@@ -21,7 +21,7 @@ const roomy = 1 << 30
 // limits are those of Redis for one connection.
 type limits struct {
 	argument int64 // bytes of an argument (proto-max-bulk-len): Redis refuses a longer one, and closes the connection
-	buffer   int64 // bytes of its query buffer (client-query-buffer-limit): beyond it Redis closes the connection without a word
+	buffer   int64 // bytes of its query buffer (client-query-buffer-limit): beyond it Redis closes the connection silently
 	tight    bool  // Redis is known to close connections with much output
 }
 
@@ -51,7 +51,8 @@ func (a *asker) Limits(ctx context.Context) *limits {
 	}
 	l.tight = tightOutput(settings[0]) || tightTotal(settings[1])
 	if l.tight && settings != a.known {
-		a.Logger.Warn("redis closes connections with much unread output: all clients of a shared connection are closed with it",
+		a.Logger.Warn("redis closes connections with much unread output: "+
+			"all clients of a shared connection are closed with it",
 			zap.String("client-output-buffer-limit", settings[0]), zap.String("maxmemory-clients", settings[1]))
 	}
 	a.known = settings
@@ -77,7 +78,9 @@ const timeoutsAtOnce, timeoutsLimit = 3, time.Second
 // NodeTimeout asks some nodes of a cluster, others at each call, for the time after which they take a silent node for
 // down. They may differ: it returns the longest time of those that are known. Nodes for which skip is true are not
 // asked. 0: none has told.
-func (a *asker) NodeTimeout(ctx context.Context, nodes []topology.Node, skip func(topology.Node) bool) (longest time.Duration) {
+func (a *asker) NodeTimeout(
+	ctx context.Context, nodes []topology.Node, skip func(topology.Node) bool,
+) (longest time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, timeoutsLimit)
 	defer cancel()
 	known := make(map[topology.Node]time.Duration, len(nodes))

@@ -24,7 +24,13 @@ var (
 // needs are the questions that the proxy's own user must be allowed to ask, and inCluster those in a cluster.
 var (
 	needs = [][]string{
-		{"PING"}, {"HELLO"}, {"COMMAND"}, {"ROLE"}, {"INFO", "memory"}, {"CONFIG", "GET", "maxmemory-clients"}, {"PERSIST", probeKey},
+		{"PING"},
+		{"HELLO"},
+		{"COMMAND"},
+		{"ROLE"},
+		{"INFO", "memory"},
+		{"CONFIG", "GET", "maxmemory-clients"},
+		{"PERSIST", probeKey},
 	}
 	inCluster = [][]string{{"CLUSTER", "INFO"}, {"CLUSTER", "SLOTS"}, {"CLUSTER", "NODES"}}
 )

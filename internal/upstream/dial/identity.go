@@ -55,7 +55,8 @@ func (id Identity) handshake() []step {
 	var steps []step
 	switch {
 	case id.Proto == 3 && id.Authenticated():
-		steps = append(steps, step{cmd: resp.AppendCommand(nil, "HELLO", "3", "AUTH", id.userName(), id.Password), hello: true})
+		login := resp.AppendCommand(nil, "HELLO", "3", "AUTH", id.userName(), id.Password)
+		steps = append(steps, step{cmd: login, hello: true})
 	case id.Proto == 3:
 		steps = append(steps, step{cmd: resp.AppendCommand(nil, "HELLO", "3"), hello: true})
 	case id.Authenticated() && id.User == "":

@@ -17,7 +17,8 @@ type reach struct {
 	cause   error    // why the last attempt did not reach Redis; nil: Redis is reachable, as far as is known
 	attempt *attempt // the one in flight; nil: none
 	last    time.Time
-	resting map[chan<- struct{}]bool // told of a contact; true: only of a successful one, because Redis has refused this connection
+	// Told of a contact; true: only of a successful one, because Redis has refused this connection.
+	resting map[chan<- struct{}]bool
 }
 
 // attempt is one try for which several connections wait.

@@ -50,8 +50,8 @@ type Lane struct {
 // newLane returns a lane of a set that connects in Run.
 func newLane(s *set, number int) *Lane {
 	l := &Lane{
-		Stream: stream.New(), target: s.key.target, set: s, number: number, stop: make(chan struct{}), contact: make(chan struct{}, 1),
-		unused: time.Now(),
+		Stream: stream.New(), target: s.key.target, set: s, number: number,
+		stop: make(chan struct{}), contact: make(chan struct{}, 1), unused: time.Now(),
 	}
 	l.OnBusy(s.watch)
 	if d := s.key.driver; d != nil {

@@ -46,7 +46,7 @@ type Events struct {
 	Failed    func(t dial.Target, err error, inUse bool)    // an attempt to connect has failed
 	Lost      func(t dial.Target)                           // a connection has ended by itself
 	Rejected  func(id dial.Identity)                        // Redis has refused the credentials
-	Stuck     func(at topology.Node)                        // a lane stands still; called now and then meanwhile. Requires Lanes.mu
+	Stuck     func(at topology.Node)                        // a lane stands still; called now and then. Requires Lanes.mu
 }
 
 // A key says which lanes are one set. A driver has lanes of its own.
@@ -300,7 +300,7 @@ func (ls *Lanes) Close() {
 type Status struct {
 	Identity dial.Identity
 	At       topology.Node // the server, in a cluster
-	Use      string        // what it is for: "all" commands, "reads", "writes", "scripts", "large replies"; or "set aside", "spare"
+	Use      string        // "all" commands, "reads", "writes", "scripts", "large replies"; or "set aside", "spare"
 	Up       bool          // it is connected
 	Users    int           // sessions
 	Commands int64         // without an answer

@@ -33,7 +33,7 @@ const (
 // without I/O: its input is the progress of each lane, its output the lane to use.
 //
 //	Pick(role) ──► the role's lane, or one that is to be opened
-//	Look ──► a lane whose oldest command waits too long loses its role: it is set aside until that command and all that were
+//	Look ──► a lane whose oldest command waits too long loses its role: it is set aside until that command and all
 //	         behind it have been answered. Meanwhile the selection is divided: writes and reads have lanes of their own.
 //
 // It is divided because Redis may hold back the writes of all clients (CLIENT PAUSE … WRITE). Otherwise the next lane

@@ -40,11 +40,12 @@ type Pin struct {
 	finished bool // CloseWrite was called
 
 	// Guarded by Pins.mu.
-	pool   *pool     // the pool of the connection
-	owner  string    // the account that has it, or had it last
-	lent   bool      // a session has it
-	dead   bool      // its connection has ended
-	leaves bool      // no other session gets it: its server has moved, or it may have rights that a new connection would not have
+	pool  *pool  // the pool of the connection
+	owner string // the account that has it, or had it last
+	lent  bool   // a session has it
+	dead  bool   // its connection has ended
+	// No other session gets it: its server has moved, or it may have rights that a new connection would not have.
+	leaves bool
 	since  time.Time // when it became idle
 }
 

@@ -59,8 +59,9 @@ type Options struct {
 
 // Pins are all pins of a proxy. All methods may be called from any goroutine.
 type Pins struct {
-	opts  Options         // immutable
-	turns admission.Turns // without them, the readers of 64 busy pins kept event loops from their processors for half a second
+	opts Options // immutable
+	// Without them, the readers of 64 busy pins kept event loops from their processors for half a second.
+	turns admission.Turns
 
 	mu     sync.Mutex
 	all    map[*Pin]struct{} // whose connections have not ended
@@ -185,7 +186,8 @@ func (ps *Pins) Spare(t dial.Target, owner string) {
 
 func (ps *Pins) spareLocked(t dial.Target, owner string) {
 	pool := &ps.work
-	if ps.closed || pool.open >= pool.max || pool.idle.Count(t) > 0 || pool.places.Beyond(owner, pool.idle.CountOf(owner)+1) {
+	if ps.closed || pool.open >= pool.max || pool.idle.Count(t) > 0 ||
+		pool.places.Beyond(owner, pool.idle.CountOf(owner)+1) {
 		return
 	}
 	p := ps.connectLocked(pool, t, false)

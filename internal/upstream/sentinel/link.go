@@ -17,8 +17,8 @@ import (
 
 // events are the channels of a Sentinel that tell of changes. Some messages are about other primaries.
 var events = []string{
-	promoting, "+switch-master", "+promoted-slave", "+failover-state-reconf-slaves", "+failover-end", "+config-update-from",
-	"+reset-master", "+reboot", "+convert-to-slave", "+odown",
+	promoting, "+switch-master", "+promoted-slave", "+failover-state-reconf-slaves", "+failover-end",
+	"+config-update-from", "+reset-master", "+reboot", "+convert-to-slave", "+odown",
 }
 
 // promoting is the event of the Sentinel that leads a failover, when it has told a replica to become the primary. All
@@ -244,7 +244,8 @@ func (t *trouble) failed(err error) {
 	}
 	cause, write := "a sentinel cannot be reached", t.log.Warn
 	if dial.IsLasting(err) {
-		cause, write = "a sentinel refuses the proxy's connection: see sentinel.user, sentinel.password and sentinel.tls", t.log.Error
+		cause = "a sentinel refuses the proxy's connection: see sentinel.user, sentinel.password and sentinel.tls"
+		write = t.log.Error
 	}
 	if cause == t.cause || !t.configured {
 		write = t.log.Debug

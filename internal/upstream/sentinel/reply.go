@@ -119,7 +119,8 @@ const quietFor = 30 * time.Second
 func Peers(list resp.Value, reach topology.AddressMap) (all []Peer) {
 	for row := range answerRows(list) {
 		announced, ok := row.addr()
-		if ago, err := strconv.ParseInt(row["last-hello-message"], 10, 64); !ok || err == nil && ago > quietFor.Milliseconds() {
+		ago, err := strconv.ParseInt(row["last-hello-message"], 10, 64)
+		if !ok || err == nil && ago > quietFor.Milliseconds() {
 			continue
 		}
 		down := strings.Contains(row["flags"], "s_down") || strings.Contains(row["flags"], "disconnected")

@@ -114,7 +114,9 @@ func (r *sentinelSet) Voters(now time.Time) Voters {
 //
 // The Sentinels of the configuration say which others there are. If none of them has answered for long, the others say
 // so themselves.
-func (r *sentinelSet) Answered(number int, id string, peers []Peer, now time.Time) (counts bool, joins, leaves []Member) {
+func (r *sentinelSet) Answered(
+	number int, id string, peers []Peer, now time.Time,
+) (counts bool, joins, leaves []Member) {
 	from := r.at(number)
 	if from == nil || !from.Configured && from.ID != id {
 		return false, nil, nil
@@ -141,7 +143,8 @@ func (r *sentinelSet) Answered(number int, id string, peers []Peer, now time.Tim
 		joins = append(joins, r.add(Member{Addr: p.Addr, ID: p.ID, answered: now, listed: now}))
 	}
 	for i, m := range slices.Backward(r.members) {
-		if !m.Configured && (r.isTwin(m, now) || now.Sub(m.listed) > unlistedFor && (led || now.Sub(m.answered) > unlistedFor)) {
+		unlisted := now.Sub(m.listed) > unlistedFor && (led || now.Sub(m.answered) > unlistedFor)
+		if !m.Configured && (r.isTwin(m, now) || unlisted) {
 			leaves = append(leaves, r.remove(i))
 		}
 	}

@@ -239,7 +239,8 @@ func (w *Watcher) note(r result) {
 		w.ignorant[r.number] = true
 	}
 	if w.opts.Primary.View() == nil {
-		w.opts.Primary.Unknown(fmt.Errorf("%w: %v", topology.ErrUnknown, r.err)) //nolint:errorlint // a Sentinel's refusal is not one of Redis
+		why := fmt.Errorf("%w: %v", topology.ErrUnknown, r.err) //nolint:errorlint // a Sentinel's refusal is not Redis's
+		w.opts.Primary.Unknown(why)
 	}
 }
 

@@ -87,7 +87,8 @@ func ParseAddress(text string) (Address, error) {
 			return a, err
 		}
 	case strings.Contains(text, "://"):
-		return a, fmt.Errorf("no address of Redis, which is %s. User, password and TLS are settings of their own", AddressForms)
+		return a, fmt.Errorf("no address of Redis, which is %s. "+
+			"User, password and TLS are settings of their own", AddressForms)
 	case strings.Contains(text, ","):
 		return a, errors.New("several servers: write sentinel://host:port,host:port/name for Sentinels, " +
 			"or cluster://host:port,host:port for a cluster")

@@ -22,7 +22,8 @@ type Cluster struct {
 	mu       sync.Mutex
 	watchers map[*func()]struct{} // see Watch
 	places   map[string]leaving   // of primaries, by address
-	silent   map[string]time.Time // when a server last gave a sign that it does not answer, by the address at which it is reached
+	// When a server last gave a sign that it does not answer, by the address at which it is reached.
+	silent map[string]time.Time
 }
 
 // leaving is the place of a primary, and the function that says that the primary is there no more.
@@ -34,7 +35,10 @@ type leaving struct {
 // NewCluster returns the topology of a cluster of which nothing is known but some addresses. reach says where announced
 // servers are reached.
 func NewCluster(a Address, reach AddressMap) *Cluster {
-	c := &Cluster{reach: reach, places: map[string]leaving{}, silent: map[string]time.Time{}, watchers: map[*func()]struct{}{}}
+	c := &Cluster{
+		reach: reach, places: map[string]leaving{}, silent: map[string]time.Time{},
+		watchers: map[*func()]struct{}{},
+	}
 	for _, s := range a.Servers {
 		c.seeds = append(c.seeds, s.Addr)
 	}

@@ -18,7 +18,7 @@ const (
 	Moved                               // another node serves the slot
 	Asking                              // the slot is being moved, and the key has been moved already
 	TryLate                             // the command may succeed a moment later
-	Vanished                            // the key at which the command waited is there no longer: it was deleted, or has been moved
+	Vanished                            // the key at which the command waited is there no longer: deleted, or moved
 	RefusalReasons                      // their number
 )
 

@@ -148,7 +148,8 @@ func ReadSlots(answer resp.Value, host string) (*Told, error) {
 			if !ok {
 				at = len(t.members)
 				known[id] = at
-				t.members = append(t.members, member{ClusterNode: ClusterNode{ID: id, Address: readAddress(server, host)}, replica: i > 0})
+				n := ClusterNode{ID: id, Address: readAddress(server, host)}
+				t.members = append(t.members, member{ClusterNode: n, replica: i > 0})
 			}
 			if i == 0 {
 				t.members[at].spans = append(t.members[at].spans, span{int(from), int(to)})

@@ -6,7 +6,8 @@
 //
 // The nodes of a cluster say what they know of it, and refuse commands for slots that they do not serve (Refusal):
 //
-//	CLUSTER NODES ──► Told ──Book: addresses for clients──► View        CLUSTER SLOTS ──► Told ──► Book, when a server is new
+//	CLUSTER NODES ──► Told ──Book: addresses for clients──► View
+//	CLUSTER SLOTS ──► Told ──► Book, when a server is new
 //
 // A View never changes. A node's answer may be old. NewestView joins two views by the epochs that the nodes count, so
 // that no slot returns to an owner that it had before.

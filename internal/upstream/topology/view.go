@@ -24,7 +24,7 @@ type View struct {
 	replicas []ClusterNode          // those that answer, by ID
 	idle     []ClusterNode          // primaries without slots, by ID: slots may be on their way there
 	lives    map[string]bool        // the servers, by ID, that the nodes do not take for down; nil: it is not known
-	copies   map[string]int         // the number of replicas by the ID of their primary, failed ones included; nil: it is not known
+	copies   map[string]int         // how many replicas, by the ID of their primary, failed ones included; nil: not known
 	claims   []uint64               // the epochs in which the nodes were configured, in their order; 0: it is not known
 	knows    map[string]bool        // the servers, by ID, of which that node has told, whatever their state
 	source   string                 // ID of the node that has said so; "": it is not known
