@@ -148,7 +148,8 @@ func (s *Store) logLoaded(side string, cfg *tls.Config) {
 		case now.After(c.Leaf.NotAfter):
 			s.opts.Logger.Warn("the certificate has expired", zap.String("side", side), zap.Time("not_after", c.Leaf.NotAfter))
 		case now.Before(c.Leaf.NotBefore):
-			s.opts.Logger.Warn("the certificate is not valid yet", zap.String("side", side), zap.Time("not_before", c.Leaf.NotBefore))
+			s.opts.Logger.Warn("the certificate is not valid yet",
+				zap.String("side", side), zap.Time("not_before", c.Leaf.NotBefore))
 		}
 	}
 }

@@ -73,7 +73,8 @@ func compile(v resp.Value) (p place, ok bool) {
 	case "range":
 		p.last, p.step, p.limit = number(spec, "lastkey"), number(spec, "keystep"), number(spec, "limit")
 	case "keynum":
-		p.numbers, p.count, p.first, p.step = true, number(spec, "keynumidx"), number(spec, "firstkey"), number(spec, "keystep")
+		p.numbers, p.count = true, number(spec, "keynumidx")
+		p.first, p.step = number(spec, "firstkey"), number(spec, "keystep")
 	default:
 		return p, false
 	}

@@ -108,7 +108,8 @@ func parseCommand(v resp.Value) (*Command, error) {
 	if slices.ContainsFunc(v.Elems[2].Elems, changes) || mayReplicate[c.Name] {
 		c.Flags |= Changes
 	}
-	if len(v.Elems) >= 7 && slices.ContainsFunc(v.Elems[6].Elems, func(v resp.Value) bool { return string(v.Str) == "@blocking" }) {
+	blocks := func(v resp.Value) bool { return string(v.Str) == "@blocking" }
+	if len(v.Elems) >= 7 && slices.ContainsFunc(v.Elems[6].Elems, blocks) {
 		c.Flags |= Blocking // Redis 6 has no such flag yet
 	}
 	c.Keys = keysOf(v)

@@ -13,7 +13,7 @@ import (
 // Errors of scripts. miniredis answers with the text of its Lua interpreter, a trace of its stack behind it, and calls
 // each error one of compilation:
 //
-//	ERR Error compiling script (new function): :1: boom stack traceback:  [G]: in function 'error'  :1: in main chunk  [G]: ?
+//	ERR Error compiling script (new function): :1: boom stack traceback:  [G]: in function 'error'  :1: in main …
 //
 // Redis says where the script has failed:
 //
@@ -21,7 +21,9 @@ import (
 
 var (
 	failed = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^-ERR Error compiling script \(new function\): (?::\d+: )?(.*?)(?: script: [0-9a-f]{40}, &c\.?)? stack traceback: (.*)\r\n$`)
+		return regexp.MustCompile(
+			`^-ERR Error compiling script \(new function\): (?::\d+: )?(.*?)(?: script: [0-9a-f]{40}, &c\.?)?` +
+				` stack traceback: (.*)\r\n$`)
 	})
 	lastLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`:(\d+): in main chunk`) })
 )

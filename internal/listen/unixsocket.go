@@ -85,7 +85,7 @@ func (f file) own() bool {
 // mark sets the sticky bit, which has no other meaning for a socket: the next process may replace the file.
 func (f file) mark() {
 	if f.own() {
-		_ = os.Chmod(f.path, f.info.Mode().Perm()|fs.ModeSticky) // without the mark, the next process starts when this one has gone
+		_ = os.Chmod(f.path, f.info.Mode().Perm()|fs.ModeSticky) // else the next process starts when this one has gone
 	}
 }
 

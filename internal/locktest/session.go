@@ -52,7 +52,8 @@ func New(t testing.TB, engine Engine, id uint64, proto int, lane *Lane) *Session
 func (s *Session) Caller() contract.Caller {
 	return contract.Caller{
 		Session: s, ID: s.ID, Token: fmt.Sprint(s.ID), Losses: s.Lost,
-		Info: contract.ClientInfo{Addr: fmt.Sprintf("10.0.0.%d:1", s.ID), Name: "test"}, Proto: s.Proto, NothingPending: s.pending == 0,
+		Info:  contract.ClientInfo{Addr: fmt.Sprintf("10.0.0.%d:1", s.ID), Name: "test"},
+		Proto: s.Proto, NothingPending: s.pending == 0,
 	}
 }
 

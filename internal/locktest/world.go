@@ -35,8 +35,10 @@ func NewWorld() *World {
 // Node is one connection of the engine to Redis.
 type Node struct {
 	redislink.Node
-	World   *World
-	Answers []any      // to the next scripts: a resp.Value, a function that returns it, or an error; without one, the answer to a script is lost
+	World *World
+	// To the next scripts: a resp.Value, a function that returns it, or an error. Without one, the answer to a script is
+	// lost.
+	Answers []any
 	Asked   []string   // the names of the scripts
 	Args    [][]string // of the scripts
 }

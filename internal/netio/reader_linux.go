@@ -66,5 +66,6 @@ func (r *Reader) once(fd uintptr) (over bool) {
 
 // Shut ends the connection's reads and writes. It does not wait for them.
 func (r *Reader) Shut() {
-	_ = r.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) }) // it fails if the connection has ended already
+	// It fails if the connection has ended already.
+	_ = r.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
 }

@@ -66,7 +66,8 @@ func (a *Authority) IssueFrom(t testing.TB, name string, begin time.Time) (certF
 		SerialNumber: serial(t), Subject: pkix.Name{CommonName: name},
 		NotBefore: begin, NotAfter: begin.Add(time.Hour),
 		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, a.cert, &key.PublicKey)
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {

@@ -57,13 +57,16 @@ func StartScatteredCluster(t testing.TB, primaries, replicasEach int, args ...st
 }
 
 // startCluster runs a cluster. slots is the command that gives a primary its slots.
-func startCluster(t testing.TB, places []Place, primaries, replicasEach int, slots func(c *Cluster, primary int) []any, args []string) *Cluster {
+func startCluster(
+	t testing.TB, places []Place, primaries, replicasEach int, slots func(c *Cluster, primary int) []any, args []string,
+) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t, Primaries: primaries, ids: map[*Server]string{}}
 	for i := range primaries * (1 + replicasEach) {
 		bus := Port(t)
 		node := StartAt(t, at(places, i), append([]string{
-			"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus), "--cluster-node-timeout", strconv.FormatInt(NodeTimeout.Milliseconds(), 10),
+			"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus),
+			"--cluster-node-timeout", strconv.FormatInt(NodeTimeout.Milliseconds(), 10),
 		}, args...)...)
 		c.Nodes = append(c.Nodes, node)
 	}
@@ -260,7 +263,8 @@ func (c *Cluster) Failover(replica *Server) {
 	var err error
 	Eventually(c.t, startLimit, "the replica to begin the failover", func() bool {
 		_, err = replica.ask("CLUSTER", "FAILOVER")
-		return err == nil || !strings.Contains(err.Error(), "Master is down") // the primary may only have had no processor for a while
+		// The primary may only have had no processor for a while.
+		return err == nil || !strings.Contains(err.Error(), "Master is down")
 	})
 	if err != nil && !strings.Contains(err.Error(), "to a replica") { // the replica has taken over by itself
 		c.t.Fatalf("redistest: failover: %v", err)
@@ -330,7 +334,8 @@ func (c *Cluster) view(node *Server) []seen {
 			host = node.place.Host // the node itself, which does not know its address yet
 		}
 		all = append(all, seen{
-			addr: net.JoinHostPort(host, port), replica: strings.Contains(f[2], "slave"), failing: strings.Contains(f[2], "fail") || strings.Contains(f[2], "handshake"),
+			addr: net.JoinHostPort(host, port), replica: strings.Contains(f[2], "slave"),
+			failing:   strings.Contains(f[2], "fail") || strings.Contains(f[2], "handshake"),
 			connected: f[7] == "connected", slots: f[8:],
 		})
 	}

@@ -187,9 +187,11 @@ func (s *Server) serves() bool { return s.Pid() != 0 && !s.paused.Load() }
 
 func (s *Server) start(args []string) error {
 	argv := slices.Concat(s.conf, []string{
-		"--port", strconv.Itoa(s.port), "--bind", s.place.Host, "--protected-mode", "no", "--unixsocket", s.socket, "--dir", s.dir,
+		"--port", strconv.Itoa(s.port), "--bind", s.place.Host, "--protected-mode", "no",
+		"--unixsocket", s.socket, "--dir", s.dir,
 		"--logfile", s.logFile(), "--save", "", "--appendonly", "no", "--daemonize", "no",
-		"--repl-diskless-sync", "no", // with it, a replica counts only from its first acknowledgement on, of which it sends one a second
+		// With it, a replica counts only from its first acknowledgement on, of which it sends one a second.
+		"--repl-diskless-sync", "no",
 		"--hz", "100", // a blocked command times out at the next tick of the clock, by default up to 100 ms later
 	}, args)
 	argv = slices.Concat(s.place.Inside, []string{s.bin}, argv)

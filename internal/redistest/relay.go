@@ -170,11 +170,16 @@ func (r *Relay) let(d Direction, chunk []byte) []byte {
 
 // hostileWords are put into the bytes of a server by Random.
 var hostileWords = []string{
-	"*9223372036854775807\r\n", "$9223372036854775806\r\n", "%4611686018427387904\r\n", "*-2\r\n", "$-2\r\n", "%-1\r\n", ">-1\r\n", ">0\r\n", "~1\r\n", "*1\r\n",
-	"*999999999\r\n", "$536870912\r\n", "*?\r\n", "$?\r\n;4\r\n", "|1\r\n+a\r\n+b\r\n", ".\r\n", "_\r\n", "_x\r\n", "#t\r\n", "#\r\n", ":\r\n", ":99999999999999999999\r\n",
-	"+OK\r\n", "+PONG\r\n", "+QUEUED\r\n", "-ERR no\r\n", "-LOADING x\r\n", "-BUSY x\r\n", "-MOVED 1 1.2.3.4:5\r\n", "$-1\r\n", "*-1\r\n", "$0\r\n\r\n", "\r\n", "\n", "\r", "\x00",
-	">3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n", ">3\r\n$11\r\nunsubscribe\r\n$1\r\nx\r\n:0\r\n", ">3\r\n$7\r\nmessage\r\n:1\r\n:2\r\n", ">2\r\n:5\r\n_\r\n",
-	">2\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n", ">3\r\n$12\r\nsunsubscribe\r\n_\r\n:0\r\n", ">2\r\n$10\r\ninvalidate\r\n_\r\n", "*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n",
+	"*9223372036854775807\r\n", "$9223372036854775806\r\n", "%4611686018427387904\r\n",
+	"*-2\r\n", "$-2\r\n", "%-1\r\n", ">-1\r\n", ">0\r\n", "~1\r\n", "*1\r\n",
+	"*999999999\r\n", "$536870912\r\n", "*?\r\n", "$?\r\n;4\r\n", "|1\r\n+a\r\n+b\r\n",
+	".\r\n", "_\r\n", "_x\r\n", "#t\r\n", "#\r\n", ":\r\n", ":99999999999999999999\r\n",
+	"+OK\r\n", "+PONG\r\n", "+QUEUED\r\n", "-ERR no\r\n", "-LOADING x\r\n", "-BUSY x\r\n", "-MOVED 1 1.2.3.4:5\r\n",
+	"$-1\r\n", "*-1\r\n", "$0\r\n\r\n", "\r\n", "\n", "\r", "\x00",
+	">3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n", ">3\r\n$11\r\nunsubscribe\r\n$1\r\nx\r\n:0\r\n",
+	">3\r\n$7\r\nmessage\r\n:1\r\n:2\r\n", ">2\r\n:5\r\n_\r\n", ">2\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n",
+	">3\r\n$12\r\nsunsubscribe\r\n_\r\n:0\r\n", ">2\r\n$10\r\ninvalidate\r\n_\r\n",
+	"*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n",
 }
 
 // Random damages about one chunk of some: it flips bits, cuts, repeats and puts in bytes, as the seed says.

@@ -28,7 +28,8 @@ func (m Move) Keys() {
 		if len(keys) == 0 {
 			return
 		}
-		m.From.Do(m.Cluster.t, append([]any{"MIGRATE", m.To.place.Host, strconv.Itoa(m.To.port), "", 0, 5000, "KEYS"}, keys...)...)
+		migrate := []any{"MIGRATE", m.To.place.Host, strconv.Itoa(m.To.port), "", 0, 5000, "KEYS"}
+		m.From.Do(m.Cluster.t, append(migrate, keys...)...)
 	}
 }
 
@@ -47,9 +48,11 @@ func (m Move) Tell() {
 	c.t.Helper()
 	told := []*Server{m.To, m.From}
 	for _, n := range c.view(m.To) {
-		if node := c.at(n.addr); !n.replica && len(n.slots) > 0 && node != nil && node != m.To && node != m.From && node.serves() {
-			told = append(told, node)
+		node := c.at(n.addr)
+		if n.replica || len(n.slots) == 0 || node == nil || node == m.To || node == m.From || !node.serves() {
+			continue
 		}
+		told = append(told, node)
 	}
 	for _, node := range told {
 		node.Do(c.t, "CLUSTER", "SETSLOT", m.Slot, "NODE", c.ID(m.To))

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -37,7 +38,9 @@ type Sentinels struct {
 // connected to it, and fail over again and again. A shorter one makes their knowledge of replicas too old for a
 // failover sooner. A Sentinel that had to wait for a processor for two seconds does nothing for some time, by default
 // for 30 seconds. A Sentinel that is restarted has the defaults.
-var pace = []any{"SENTINEL", "DEBUG", "PING-PERIOD", 500, "INFO-PERIOD", 1000, "PUBLISH-PERIOD", 500, "TILT-PERIOD", 1000}
+var pace = []any{
+	"SENTINEL", "DEBUG", "PING-PERIOD", 500, "INFO-PERIOD", 1000, "PUBLISH-PERIOD", 500, "TILT-PERIOD", 1000,
+}
 
 // DownAfter is the time after which a Sentinel takes a silent primary for down.
 const DownAfter = time.Second
@@ -51,7 +54,9 @@ func StartSentinels(t testing.TB, n int, primary *Server, replicas []*Server, op
 }
 
 // StartSentinelsAt is StartSentinels with all Sentinels at another place.
-func StartSentinelsAt(t testing.TB, place Place, n int, primary *Server, replicas []*Server, options ...string) *Sentinels {
+func StartSentinelsAt(
+	t testing.TB, place Place, n int, primary *Server, replicas []*Server, options ...string,
+) *Sentinels {
 	t.Helper()
 	s := &Sentinels{Name: "mymaster", t: t, servers: append([]*Server{primary}, replicas...)}
 	for range n {
@@ -106,11 +111,13 @@ func (s *Sentinels) Anew(primary *Server, replicas []*Server, options ...string)
 
 // StartSentinelsTLS is StartSentinels with Sentinels that also serve TLS, with a certificate of a. Clients must show
 // one as well.
-func StartSentinelsTLS(t testing.TB, a *Authority, n int, primary *Server, replicas []*Server, options ...string) *Sentinels {
+func StartSentinelsTLS(
+	t testing.TB, a *Authority, n int, primary *Server, replicas []*Server, options ...string,
+) *Sentinels {
 	t.Helper()
 	cert, key := a.Issue(t, "sentinel")
-	options = append([]string{"tls-cert-file " + cert, "tls-key-file " + key, "tls-ca-cert-file " + a.File(), tlsPort}, options...)
-	return StartSentinels(t, n, primary, replicas, options...)
+	tls := []string{"tls-cert-file " + cert, "tls-key-file " + key, "tls-ca-cert-file " + a.File(), tlsPort}
+	return StartSentinels(t, n, primary, replicas, append(tls, options...)...)
 }
 
 // tlsPort is the option that gives each Sentinel a port of its own for TLS.
@@ -133,7 +140,8 @@ func (s *Sentinels) file(i int, ids, options []string) string {
 	}
 	for j, other := range s.All {
 		if j != i {
-			lines = append(lines, fmt.Sprintf("sentinel known-sentinel %s %s %d %s", s.Name, other.place.Host, other.port, ids[j]))
+			lines = append(lines,
+				fmt.Sprintf("sentinel known-sentinel %s %s %d %s", s.Name, other.place.Host, other.port, ids[j]))
 		}
 	}
 	for _, option := range options {
@@ -143,8 +151,8 @@ func (s *Sentinels) file(i int, ids, options []string) string {
 			s.TLS = append(s.TLS, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		}
 		key, value, _ := strings.Cut(option, " ")
-		if key == "sentinel" || strings.HasPrefix(key, "requirepass") || strings.HasPrefix(key, "sentinel-") || strings.HasPrefix(key, "tls-") {
-			lines = append(lines, option) // of the Sentinel itself
+		if ofItself.MatchString(key) {
+			lines = append(lines, option)
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("sentinel %s %s %s", key, s.Name, value))
@@ -152,13 +160,17 @@ func (s *Sentinels) file(i int, ids, options []string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
+// ofItself matches the keys of options that are about the Sentinel itself.
+var ofItself = regexp.MustCompile("^(sentinel($|-)|requirepass|tls-)")
+
 // troubled are the flags of a server for which a Sentinel has something to do.
 var troubled = regexp.MustCompile("disconnected|down|failover_in_progress")
 
 // complete reports whether a Sentinel is connected with all servers and all other Sentinels, finds none of them down,
 // and has no failover to finish: it would undo the next one.
 func (s *Sentinels) complete(one *Server) bool {
-	peers := append(rows(one.Do(s.t, "SENTINEL", "REPLICAS", s.Name)), rows(one.Do(s.t, "SENTINEL", "SENTINELS", s.Name))...)
+	peers := slices.Concat(
+		rows(one.Do(s.t, "SENTINEL", "REPLICAS", s.Name)), rows(one.Do(s.t, "SENTINEL", "SENTINELS", s.Name)))
 	if len(peers) != len(s.servers)-1+len(s.All)-1 {
 		return false
 	}

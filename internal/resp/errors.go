@@ -12,7 +12,7 @@ const (
 	NoUpstream Code = "NOUPSTREAM" // nothing was sent to Redis; safe to retry
 	InDoubt    Code = "INDOUBT"    // sent, but no answer came: it may or may not have happened
 	Overloaded Code = "OVERLOADED" // refused before any work; safe to retry
-	Deadlock   Code = "DEADLOCK"   // the wait would never end, because another holder waits for the caller; nothing happened
+	Deadlock   Code = "DEADLOCK"   // the wait would never end: another holder waits for the caller; nothing happened
 	NotSynced  Code = "NOTSYNCED"  // a lock was granted, too few replicas had it in time, and it was rolled back
 )
 

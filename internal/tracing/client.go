@@ -164,7 +164,8 @@ func (c *client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpan
 	case <-ctx.Done():
 		return fmt.Errorf("the collector has asked for a pause: %w", ctx.Err())
 	}
-	_, err = backoff.Retry(ctx, func() (struct{}, error) { return struct{}{}, c.post(ctx, body) }, backoff.WithMaxElapsedTime(retryLimit))
+	post := func() (struct{}, error) { return struct{}{}, c.post(ctx, body) }
+	_, err = backoff.Retry(ctx, post, backoff.WithMaxElapsedTime(retryLimit))
 	return err
 }
 
@@ -194,7 +195,8 @@ func (c *client) post(ctx context.Context, body []byte) error {
 			return fmt.Errorf("%s: %w", answer.Status, &backoff.RetryAfterError{Duration: pause})
 		}
 		return errors.New(answer.Status)
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
+		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
 		return backoff.Permanent(fmt.Errorf("%s: %s: a redirect is not followed", c.url, answer.Status))
 	}
 	return backoff.Permanent(fmt.Errorf("%s: %s: %s", c.url, answer.Status, bytes.TrimSpace(said)))
@@ -213,8 +215,8 @@ func pauseOf(text string) time.Duration {
 }
 
 // errProtocol says that OpenTelemetry's variables name a collector, and a protocol that this package does not speak.
-var errProtocol = errors.New("the environment asks for OTLP over gRPC, which lockproxy does not speak: no spans are sent; " +
-	"set tracing.endpoint to the collector's HTTP port")
+var errProtocol = errors.New("the environment asks for OTLP over gRPC, which lockproxy does not speak: " +
+	"no spans are sent; set tracing.endpoint to the collector's HTTP port")
 
 // Wanted reports whether spans are to be sent: the endpoint is named, or OpenTelemetry's variables name a collector.
 func Wanted(endpoint string) (bool, error) {

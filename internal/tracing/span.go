@@ -31,9 +31,12 @@ func record(tracer trace.Tracer, e observe.Ending) {
 }
 
 func attributes(e observe.Ending) []attribute.KeyValue {
-	all := []attribute.KeyValue{text("lockproxy.key", e.Key), text("lockproxy.owner", e.By.Owner), text("lockproxy.outcome", e.Outcome)}
+	all := []attribute.KeyValue{
+		text("lockproxy.key", e.Key), text("lockproxy.owner", e.By.Owner), text("lockproxy.outcome", e.Outcome),
+	}
 	for _, kv := range []attribute.KeyValue{
-		text("lockproxy.mode", e.Mode), text("client.address", e.By.Addr), text("lockproxy.client.name", e.By.Name), text("lockproxy.reason", e.Reason),
+		text("lockproxy.mode", e.Mode), text("client.address", e.By.Addr),
+		text("lockproxy.client.name", e.By.Name), text("lockproxy.reason", e.Reason),
 		text("lockproxy.behind.owner", e.Behind.Owner), text("lockproxy.behind.client.name", e.Behind.Name),
 	} {
 		if kv.Value.AsString() != "" {

@@ -1,6 +1,6 @@
 // Package tracing sends waits for locks and holds of locks to an OpenTelemetry collector, as spans, by OTLP over HTTP.
 //
-//	observe.Ending ──► Ended: queue, or dropped ──► Tracer.run ──► spans ──► the library's batches ──► exporter ──► collector
+//	observe.Ending ──► Ended: queue, or dropped ──► run ──► spans ──► the library's batches ──► exporter ──► collector
 //
 // A span is made when the wait or the hold has ended, with its times. So a wait or a hold in progress costs nothing.
 // The spans of one grant share a trace, whose ID is made of lock and fence: also spans of different proxies.
@@ -56,7 +56,8 @@ func spansURL(endpoint string) (string, error) {
 	if err != nil {
 		return "", errors.New("it is no URL")
 	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" ||
+		u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return "", errors.New("it is not like http://host:4318 or https://host/path")
 	}
 	if u.Path == "" || u.Path == "/" {
@@ -92,7 +93,8 @@ func New(o Options) (*Tracer, error) {
 	entries := logging.NewRepeats(o.Logger, 3, time.Minute)
 	note := noteTo(entries)
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(note))
-	otel.SetLogger(funcr.New(func(_, args string) { note(errors.New(args)) }, funcr.Options{})) // settings that it cannot read
+	// It logs settings that the library cannot read.
+	otel.SetLogger(funcr.New(func(_, args string) { note(errors.New(args)) }, funcr.Options{}))
 	to, err := newClient(o.Endpoint, note)
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
@@ -104,7 +106,8 @@ func New(o Options) (*Tracer, error) {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
 	about, err := resource.New(life,
-		resource.WithAttributes(attribute.String("service.name", "lockproxy"), attribute.String("service.version", o.Version)),
+		resource.WithAttributes(
+			attribute.String("service.name", "lockproxy"), attribute.String("service.version", o.Version)),
 		resource.WithTelemetrySDK(), resource.WithFromEnv())
 	if err != nil {
 		note(err)
@@ -116,14 +119,18 @@ func New(o Options) (*Tracer, error) {
 func noteTo(entries *logging.Repeats) func(error) {
 	return func(err error) {
 		text := credentials.ReplaceAllString(err.Error(), "//[hidden]@") // it may have all that the collector has said
-		entries.Write(zap.WarnLevel, "sending spans to the collector failed", "", zap.String("error", text[:min(len(text), 300)]))
+		entries.Write(zap.WarnLevel, "sending spans to the collector failed", "",
+			zap.String("error", text[:min(len(text), 300)]))
 	}
 }
 
 // begin returns a tracer that runs.
 func begin(about *resource.Resource, x *exporter) *Tracer {
-	t := &Tracer{spans: make(chan observe.Ending, queueLen), stop: make(chan struct{}), stopped: make(chan struct{}), exporter: x}
-	t.provider = sdk.NewTracerProvider(sdk.WithResource(about), sdk.WithIDGenerator(ids{}), sdk.WithBatcher(x, sdk.WithBlocking()))
+	t := &Tracer{
+		spans: make(chan observe.Ending, queueLen), stop: make(chan struct{}), stopped: make(chan struct{}), exporter: x,
+	}
+	t.provider = sdk.NewTracerProvider(
+		sdk.WithResource(about), sdk.WithIDGenerator(ids{}), sdk.WithBatcher(x, sdk.WithBlocking()))
 	go t.run()
 	return t
 }

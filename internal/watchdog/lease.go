@@ -113,7 +113,8 @@ func (l *Lease) Shorten(sentAt time.Time, ttl time.Duration) {
 	if l.over || ttl >= l.ttl {
 		return
 	}
-	set := max(sentAt.Sub(l.w.base), l.deadline-l.ttl) // if the lease was set later than that, the command is executed later still
+	// If the lease was set later than that, the command is executed later still.
+	set := max(sentAt.Sub(l.w.base), l.deadline-l.ttl)
 	l.ttl = ttl
 	l.deadline = min(l.deadline, set+ttl)
 	if !l.fixed {
