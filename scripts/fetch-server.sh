@@ -3,8 +3,8 @@
 #
 #   fetch-server.sh bin/servers/redis-8.0 trixie redis-server      the program is bin/servers/redis-8.0/redis-server
 #
-# Changes nothing else on the machine and needs no root: the packages are unpacked, not installed, with all libraries that they need, so a
-# suite newer than the machine will do. The address is that of the machine's own Debian source.
+# Changes nothing else on the machine and needs no root: the packages are unpacked, not installed, with all libraries
+# that they need, so a suite newer than the machine will do. The address is that of the machine's own Debian source.
 set -eu
 
 [ $# -eq 3 ] || {

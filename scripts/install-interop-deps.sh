@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what `make interop` needs beyond Go, where apt-get can: HAProxy, and the libraries of the examples in PHP, Ruby and C, 50 MB. Elsewhere, or
-# if it fails, their tests are skipped.
+# Installs what `make interop` needs beyond Go, where apt-get can: HAProxy, and the libraries of the examples in PHP,
+# Ruby and C, 50 MB. Elsewhere, or if it fails, their tests are skipped.
 set -eu
 
 missing=''

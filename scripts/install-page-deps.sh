@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs Chromium, in which the status page is tested, if it is missing: 90 MB. Only where apt-get can; elsewhere the test is skipped.
+# Installs Chromium, in which the status page is tested, if it is missing: 90 MB. Only where apt-get can; elsewhere the
+# test is skipped.
 set -eu
 
 for name in chromium chromium-browser google-chrome; do

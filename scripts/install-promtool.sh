@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs promtool, Prometheus's own tool that checks metrics and alerts, if it is missing: apt-get's package prometheus, or brew's. Elsewhere the
-# target fails.
+# Installs promtool, Prometheus's own tool that checks metrics and alerts, if it is missing: apt-get's package
+# prometheus, or brew's. Elsewhere the target fails.
 set -eu
 
 command -v promtool >/dev/null 2>&1 && exit 0

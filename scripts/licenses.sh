@@ -13,7 +13,11 @@ kind() {
 	elif grep -q 'Permission is hereby granted, free of charge' "$1"; then
 		echo MIT
 	elif grep -q 'Redistribution and use in source and binary forms' "$1"; then
-		if tr '\n' ' ' <"$1" | tr -s ' ' | grep -Eqi 'neither the name|endorse or promote'; then echo BSD-3-Clause; else echo BSD-2-Clause; fi
+		if tr '\n' ' ' <"$1" | tr -s ' ' | grep -Eqi 'neither the name|endorse or promote'; then
+			echo BSD-3-Clause
+		else
+			echo BSD-2-Clause
+		fi
 	fi
 }
 
@@ -38,8 +42,9 @@ done <"$list"
 while read -r path version dir; do
 	echo
 	echo "==== $path $version"
-	find "$dir/" -maxdepth 1 \( -iname 'licen[sc]e*' -o -iname 'copying*' -o -iname 'notice*' \) -type f | sort | while read -r file; do
-		echo
-		cat "$file"
-	done
+	find "$dir/" -maxdepth 1 \( -iname 'licen[sc]e*' -o -iname 'copying*' -o -iname 'notice*' \) -type f | sort |
+		while read -r file; do
+			echo
+			cat "$file"
+		done
 done <"$list"

@@ -1,7 +1,9 @@
 #!/bin/sh
-# Runs the core tests in front of each version of Redis and Valkey that is supported, as one server, behind Sentinels and as a cluster: versions.sh [NAME ...]
+# Runs the core tests in front of each version of Redis and Valkey that is supported, as one server, behind Sentinels
+# and as a cluster: versions.sh [NAME ...]
 #
-# The servers are those of Debian. They are unpacked into bin/servers, and nothing is installed. A name is one of the first column.
+# The servers are those of Debian. They are unpacked into bin/servers, and nothing is installed. A name is one of the
+# first column.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -12,15 +14,23 @@ valkey-8.1	trixie	valkey-server
 redis-8.0	trixie	redis-server
 '
 
-# Not run in front of versions other than 7.0, whose answers these tests expect word for word. docs/DIVERGENCE.md, "Versions", says what differs.
+# Not run in front of versions other than 7.0, whose answers these tests expect word for word. docs/DIVERGENCE.md,
+# "Versions", says what differs.
 words='TestSnapshotIsRedisAnswer' # the table of Redis 7.0's commands
-words="$words|TestIdentitiesAreRedisOwn|TestDifferential|TestReplyModesAreRedisOwn|TestTheNextClientFindsAConnectionAsIfItWereNew|TestLoginsDoNotCompeteWithWork" # a refused AUTH in a pipeline
-words="$words|TestOverACluster/whole_transactions|TestIdentityChangesOfOneTransaction|TestDatabaseSelectedBeforeAuth/MULTI"            # no login in a transaction
-words="$words|TestTransactionsAreRedisOwn/identity_inside"                                                                            # the same
-words="$words|TestWhoCameBeforeAPasswordWasSetMayLogIn|TestAnIDIsNotAskedForInATransaction"                                            # HELLO with AUTH and a mistake
-words="$words|TestARefusedCommandKeepsNoConnection|TestAskingAboutClientsPinsNothing"                                                # READONLY is answered OK
-words="$words|TestCommandIsRedisAnswerWithLockCommands|TestClientSpeaksOfItself|TestOverACluster/^commands$"                            # texts of errors, new fields and subcommands
-words="$words|TestPubSubIsRedisOwn/transaction_while_reply_off|TestWaitMeasuresTheSessionsOwnWrites/by_a_user_who_may_not_PING"
+# A refused AUTH in a pipeline.
+words="$words|TestIdentitiesAreRedisOwn|TestDifferential|TestReplyModesAreRedisOwn"
+words="$words|TestTheNextClientFindsAConnectionAsIfItWereNew|TestLoginsDoNotCompeteWithWork"
+# No login in a transaction.
+words="$words|TestOverACluster/whole_transactions|TestIdentityChangesOfOneTransaction"
+words="$words|TestDatabaseSelectedBeforeAuth/MULTI|TestTransactionsAreRedisOwn/identity_inside"
+# HELLO with AUTH and a mistake.
+words="$words|TestWhoCameBeforeAPasswordWasSetMayLogIn|TestAnIDIsNotAskedForInATransaction"
+# READONLY is answered OK.
+words="$words|TestARefusedCommandKeepsNoConnection|TestAskingAboutClientsPinsNothing"
+# Texts of errors, new fields and subcommands.
+words="$words|TestCommandIsRedisAnswerWithLockCommands|TestClientSpeaksOfItself|TestOverACluster/^commands$"
+words="$words|TestPubSubIsRedisOwn/transaction_while_reply_off"
+words="$words|TestWaitMeasuresTheSessionsOwnWrites/by_a_user_who_may_not_PING"
 
 # Valkey 8.0 alone refuses to end subscriptions that there are not.
 nosub='TestPubSubIsRedisOwn/none_at_all|TestPubSubIsRedisOwn/subscribe_inside_a_transaction|TestOverACluster/^subscriptions$'
