@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tidwall/redcon"
@@ -99,69 +100,66 @@ type lockHolder struct {
 
 // appendLockInfo appends a lock as a map.
 func appendLockInfo(dst []byte, proto int, i lockInfo) []byte {
-	listed := i.Key != ""
-	pairs := 7
-	if listed {
-		pairs++
+	m := mapAt(dst)
+	if i.Key != "" {
+		m.text("key", i.Key)
 	}
-	if listed || i.Client.Addr != "" {
-		pairs += 2
-	}
-	if i.HeldFor >= 0 {
-		pairs++
-	}
-	if i.Holders != nil {
-		pairs++
-	}
-	if i.Limit != 0 {
-		pairs++
-	}
-	dst = resp.AppendMapHeader(dst, proto, pairs)
-	if listed {
-		dst = appendText(dst, "key", i.Key)
-	}
-	dst = appendText(dst, "owner", i.Owner)
-	dst = appendNumber(dst, "holds", i.Holds)
-	dst = appendNumber(dst, "ttl-ms", i.TTL.Milliseconds())
-	dst = appendNumber(dst, "fence", i.Fence)
-	dst = appendNumber(dst, "fair-waiters", int64(i.Fair))
-	dst = appendNumber(dst, "local-waiters", int64(i.Waiters))
-	if listed || i.Client.Addr != "" {
-		dst = appendText(dst, "client", i.Client.Addr)
-		dst = appendText(dst, "name", i.Client.Name)
+	m.text("owner", i.Owner)
+	m.number("holds", i.Holds)
+	m.number("ttl-ms", i.TTL.Milliseconds())
+	m.number("fence", i.Fence)
+	m.number("fair-waiters", int64(i.Fair))
+	m.number("local-waiters", int64(i.Waiters))
+	if i.Key != "" || i.Client.Addr != "" {
+		m.text("client", i.Client.Addr)
+		m.text("name", i.Client.Name)
 	}
 	if i.HeldFor >= 0 {
-		dst = appendNumber(dst, "held-ms", i.HeldFor.Milliseconds())
+		m.number("held-ms", i.HeldFor.Milliseconds())
 	}
-	dst = appendText(dst, "mode", i.Mode)
+	m.text("mode", i.Mode)
 	if i.Limit != 0 {
-		dst = appendNumber(dst, "limit", i.Limit)
+		m.number("limit", i.Limit)
 	}
 	if i.Holders != nil {
-		dst = redcon.AppendArray(redcon.AppendBulkString(dst, "holders"), len(i.Holders))
+		holders := redcon.AppendArray(redcon.AppendBulkString(m.dst, "holders"), len(i.Holders))
 		for _, h := range i.Holders {
-			pairs := 4
+			one := mapAt(holders)
+			one.text("owner", h.Owner)
+			one.number("holds", h.Holds)
+			one.number("ttl-ms", h.PTTL.Milliseconds())
+			one.number("fence", h.Fence)
 			if h.Client.Addr != "" {
-				pairs += 2
+				one.text("client", h.Client.Addr)
+				one.text("name", h.Client.Name)
 			}
-			dst = resp.AppendMapHeader(dst, proto, pairs)
-			dst = appendText(dst, "owner", h.Owner)
-			dst = appendNumber(dst, "holds", h.Holds)
-			dst = appendNumber(dst, "ttl-ms", h.PTTL.Milliseconds())
-			dst = appendNumber(dst, "fence", h.Fence)
-			if h.Client.Addr != "" {
-				dst = appendText(dst, "client", h.Client.Addr)
-				dst = appendText(dst, "name", h.Client.Name)
-			}
+			holders = one.end(proto)
 		}
+		m.dst = holders
+		m.pairs++
 	}
-	return dst
+	return m.end(proto)
 }
 
-func appendText(dst []byte, name, value string) []byte {
-	return redcon.AppendBulkString(redcon.AppendBulkString(dst, name), value)
+// mapReply is a map that is appended to dst pair by pair. Its header is put before the pairs at the end, when their
+// number is known.
+type mapReply struct {
+	dst       []byte
+	at, pairs int
 }
 
-func appendNumber(dst []byte, name string, value int64) []byte {
-	return redcon.AppendInt(redcon.AppendBulkString(dst, name), value)
+func mapAt(dst []byte) mapReply { return mapReply{dst: dst, at: len(dst)} }
+
+func (m *mapReply) text(name, value string) {
+	m.dst = redcon.AppendBulkString(redcon.AppendBulkString(m.dst, name), value)
+	m.pairs++
+}
+
+func (m *mapReply) number(name string, value int64) {
+	m.dst = redcon.AppendInt(redcon.AppendBulkString(m.dst, name), value)
+	m.pairs++
+}
+
+func (m *mapReply) end(proto int) []byte {
+	return slices.Insert(m.dst, m.at, resp.AppendMapHeader(nil, proto, m.pairs)...)
 }

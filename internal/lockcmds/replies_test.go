@@ -53,8 +53,9 @@ func TestAppendInfoIsAMap(t *testing.T) {
 	if got := string(appendLockInfo(nil, 3, i)); !strings.HasPrefix(got, "%8\r\n") || !strings.Contains(got, "held-ms\r\n:1500\r\n") {
 		t.Errorf("held: %q", got)
 	}
-	i.Mode, i.Holders = script.ModeShared, []lockHolder{{Holder: script.Holder{Owner: "o", Holds: 1}}, {Holder: script.Holder{Owner: "p", Holds: 2}}}
-	if got := string(appendLockInfo(nil, 3, i)); !strings.HasPrefix(got, "%9\r\n") || !strings.Contains(got, "shared\r\n$7\r\nholders\r\n*2\r\n%4\r\n") {
+	i.HeldFor, i.Mode = 0, script.ModeShared
+	i.Holders = []lockHolder{{Holder: script.Holder{Owner: "o", Holds: 1}}, {Holder: script.Holder{Owner: "p", Holds: 2}}}
+	if got := string(appendLockInfo(nil, 3, i)); !strings.HasPrefix(got, "%9\r\n") || !strings.Contains(got, "held-ms\r\n:0\r\n$4\r\nmode\r\n$6\r\nshared\r\n$7\r\nholders\r\n*2\r\n%4\r\n") {
 		t.Errorf("shared: %q", got)
 	}
 	i.Holders = nil

@@ -6,7 +6,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
-	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // startSlow executes LOCKSLOW: the slow waits and holds of sessions of this user and database, as known here. Redis is
@@ -31,29 +30,26 @@ func (e *Engine) startSlow(s contract.Caller, cmd grammar.Command) {
 func slowReply(proto int, entries []*observe.Entry) []byte {
 	dst := redcon.AppendArray(nil, len(entries))
 	for _, e := range entries {
-		pairs := 11
-		if e.Kind == observe.Wait {
-			pairs = 13
-		}
-		dst = resp.AppendMapHeader(dst, proto, pairs)
-		dst = appendNumber(dst, "id", e.ID)
-		dst = appendNumber(dst, "time", e.At.Unix())
-		dst = appendText(dst, "kind", string(e.Kind))
-		dst = appendText(dst, "key", e.Key)
-		dst = appendText(dst, "mode", e.Mode)
-		dst = appendText(dst, "owner", e.By.Owner)
-		dst = appendNumber(dst, "duration-us", e.Took.Microseconds())
-		dst = appendText(dst, "outcome", e.Outcome)
+		m := mapAt(dst)
+		m.number("id", e.ID)
+		m.number("time", e.At.Unix())
+		m.text("kind", string(e.Kind))
+		m.text("key", e.Key)
+		m.text("mode", e.Mode)
+		m.text("owner", e.By.Owner)
+		m.number("duration-us", e.Took.Microseconds())
+		m.text("outcome", e.Outcome)
 		if e.Kind != observe.Wait {
-			dst = appendText(dst, "reason", e.Reason)
+			m.text("reason", e.Reason)
 		}
-		dst = appendText(dst, "client", e.By.Addr)
-		dst = appendText(dst, "name", e.By.Name)
+		m.text("client", e.By.Addr)
+		m.text("name", e.By.Name)
 		if e.Kind == observe.Wait {
-			dst = appendText(dst, "behind", e.Behind.Owner)
-			dst = appendText(dst, "behind-client", e.Behind.Addr)
-			dst = appendText(dst, "behind-name", e.Behind.Name)
+			m.text("behind", e.Behind.Owner)
+			m.text("behind-client", e.Behind.Addr)
+			m.text("behind-name", e.Behind.Name)
 		}
+		dst = m.end(proto)
 	}
 	return dst
 }
