@@ -52,9 +52,10 @@ func (w *Watchdog) leaveLocked(g *group) {
 	}
 }
 
-// push queues a due renewal. Space in front of a queue that never runs empty is reused.
+// push queues a due renewal. Space in front of a queue that never runs empty is reused. More leases have left the queue
+// since the last time than are copied.
 func (g *group) push(l *Lease) {
-	if len(g.ready) == cap(g.ready) && g.head > len(g.ready)/2 {
+	if g.head > len(g.ready)/2 {
 		n := copy(g.ready, g.ready[g.head:])
 		clear(g.ready[n:])
 		g.ready, g.head = g.ready[:n], 0
