@@ -47,6 +47,10 @@ func TestAGrantThatCannotBeUsedIsNotRecorded(t *testing.T) {
 		{"its lease has passed", func(w *lockWorld, _ *holdClient, _ *claim) { w.Time = w.Time.Add(30 * time.Second) }, verdictLate, true},
 		{"its session has ended", func(w *lockWorld, a *holdClient, _ *claim) { w.Ended(a.caller.ID) }, verdictEnded, false},
 		{"its session was told of a loss", func(w *lockWorld, _ *holdClient, claim *claim) { w.force(claim.key, fence) }, verdictLost, false},
+		{"and another session has the grant", func(w *lockWorld, _ *holdClient, claim *claim) {
+			w.force(claim.key, fence)
+			w.acquire(t, newClient(2), claim.key.Owner, nil)
+		}, verdictLost, true},
 	} {
 		for _, owner := range []string{"", "me"} {
 			w, a := newLockWorld(t), newClient(1)

@@ -11,6 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/locktest"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 func reentrantClient(library, name string) reentrant {
@@ -84,6 +85,30 @@ func TestReentriesAreCountedUnlessTheOwnerIsNamed(t *testing.T) {
 		a.got(":7", ":7")
 		if counted != want {
 			t.Errorf("LOCK k%s twice: %d re-entries, want %d", owner, counted, want)
+		}
+	}
+}
+
+// A release of a lock that is held, or by a client that says which hold it means, is in order.
+func TestAReleaseWithoutTheLockIsLogged(t *testing.T) {
+	for _, c := range []struct {
+		owner  string
+		answer resp.Value
+		want   int
+	}{
+		{"", locktest.Numbers(1, 7, 1), 0},
+		{"", locktest.Numbers(-1), 1},
+		{"me", locktest.Numbers(1, 7, 1), 0},
+		{"me", locktest.Numbers(-1), 0},
+	} {
+		w, a := newLockWorld(t), newClient(1)
+		core, logs := observer.New(zap.InfoLevel)
+		w.opts.Reentry = &ReentryRule{Logger: zap.New(core)}
+		a.caller.Library = "redis-py"
+		w.Start(a.caller, grammar.Command{Verb: grammar.Unlock, Key: lock, Owner: c.owner})
+		a.Answer(c.answer, nil)
+		if logs.Len() != c.want || len(a.Replies) != 1 {
+			t.Errorf("owner %q: %d entries, want %d; replies %q", c.owner, logs.Len(), c.want, a.Replies)
 		}
 	}
 }

@@ -58,6 +58,9 @@ func TestUnusedChannelsStayForAWholeRound(t *testing.T) {
 	}
 	w.unlisten(c)
 	w.TidyDue()
+	if len(w.take().subscribed) != 1 {
+		t.Fatal("given up in the round in which it was left for the second time")
+	}
 	rounds := len(w.take().waits)
 	w.TidyDue()
 	if len(w.take().subscribed) != 0 || len(w.channels.byName) != 0 || len(w.take().waits) != rounds {
