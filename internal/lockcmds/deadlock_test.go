@@ -2,11 +2,13 @@ package lockcmds
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -298,6 +300,26 @@ func TestACrowdOfHoldersIsOnNoCircle(t *testing.T) {
 	equal(t, "the wait", b.reply(), "(nil)")
 	if n := commandCalls(t, srv) - before; n > mostHolders {
 		t.Errorf("%d calls", n)
+	}
+}
+
+// A wait that goes on is told again and again, but what others wait for is asked for ever more rarely.
+func TestLooksForACircleBecomeRare(t *testing.T) {
+	w := newLockWorld(t)
+	w.opts.DeadlocksOfAll = true
+	a := w.client(1)
+	a.sends("LOCK held")
+	a.answered(grantOfFence(7), nil)
+	a.sends("LOCK k")
+	a.answered(busy(0), nil)
+	w.Own.Answers = slices.Repeat([]any{locktest.Numbers()}, 100)
+	w.Pass(longWait + 7*nextLook)
+	asked := map[string]int{}
+	for _, name := range w.Own.Asked {
+		asked[name]++
+	}
+	if asked["waits"] != 8 || asked["info"] != 4 {
+		t.Errorf("asked: %v", asked)
 	}
 }
 
