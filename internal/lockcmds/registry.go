@@ -1,6 +1,7 @@
 package lockcmds
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -291,15 +292,10 @@ func (r *Registry) Close(ctx context.Context) error {
 	r.mu.Unlock()
 	var first error
 	for _, e := range r.all() {
-		if err := e.Close(ctx); err != nil && first == nil {
-			first = err
-		}
+		first = cmp.Or(first, e.Close(ctx))
 	}
 	r.wg.Wait()
-	if err := r.jobs.Close(dropLimit); err != nil && first == nil {
-		first = err
-	}
-	return first
+	return cmp.Or(first, r.jobs.Close(dropLimit))
 }
 
 // HeldBy is how many holds of locks clients of this proxy have, by mode.
