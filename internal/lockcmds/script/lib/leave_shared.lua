@@ -1,7 +1,8 @@
 -- settle_shared: shared holds are over, or that of leaver is. If they were the last ones, the lock is free.
 --
--- left is the rest of the longest of their leases, in ms. Of a crowd only a few are looked at, and only if the lock lasts as
--- long as the hold that is over, and the few end much earlier. A waiter that asks looks at all of them (see rest_of).
+-- left is the rest of the longest of their leases, in ms. Of a crowd only a few are looked at, unless the lock lasts as
+-- long as the hold that is over, and the few end much earlier. A waiter that asks looks at all of them (see rest_of). A
+-- script sets both ends one after the other, so that of the lock may be some ms later.
 --
 -- It reads the others' leases before it writes: while the hash slot is being moved, one of them may end the script.
 
@@ -9,7 +10,7 @@ local function settle_shared(publish, channel, queue, lock, left, leaver)
   local crowd, most = redis.call('HLEN', lock) > (leaver and 10 or 8), nil
   if crowd then
     local some = longest(lock, redis.call('HSCAN', lock, 0, 'COUNT', 16)[2], leaver)
-    crowd = some > 0 and (left < redis.call('PTTL', lock) or left <= 2 * some)
+    crowd = some > 0 and (left + 10 < redis.call('PTTL', lock) or left <= 2 * some)
   end
   if not crowd then
     most = longest(lock, redis.call('HGETALL', lock), leaver)
