@@ -7,9 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
+	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // The fence is the handle of a grant: any connection releases and extends it, and the connection that has acquired it
@@ -53,6 +56,19 @@ func TestAnyConnectionReleasesAGrantByItsFence(t *testing.T) {
 	}
 	if n := p.losses.Load(); n != 0 {
 		t.Errorf("%d losses are counted", n)
+	}
+}
+
+// Redis may refuse to end it, or not find it: nothing is said of the hold, which the watchdog asks about.
+func TestAGrantThatWasNotEndedIsStillKept(t *testing.T) {
+	for _, answer := range []resp.Value{locktest.Refusal("NOPERM no"), {Kind: resp.Array}} {
+		w, b := newLockWorld(t), newClient(2)
+		h := w.acquire(t, newClient(1), "", nil)
+		w.Start(b.caller, grammar.Command{Verb: grammar.Unlock, Key: lock, Fence: fence})
+		b.Answer(answer, nil)
+		if len(b.Replies) != 1 || w.table.Hold(h.Key) == nil {
+			t.Errorf("%v: %q, and the hold is forgotten", answer, b.Replies)
+		}
 	}
 }
 

@@ -480,6 +480,17 @@ func TestDeadHeadsAreRemoved(t *testing.T) {
 	}
 }
 
+// The call by which the crowd left its place may have failed.
+func TestThePlaceOfACrowdThatHasGoneIsADeadHead(t *testing.T) {
+	w, q, expect := watched(t, "all", "o1")
+	w.s.Left(&w.clients[0].Waiter)
+	q.TimerDue(lookDue)
+	q.HeadTold(true, "all", OK)
+	if e := expect(RemoveHead); e.Place != "all" {
+		t.Fatalf("%+v", e)
+	}
+}
+
 func TestDeafHeadsAreRemovedAfterSomeLooks(t *testing.T) {
 	const process = "0f8fad5b-d9cb-469f-a165-70867728950e"
 	_, q, expect := watched(t, process+":1", process+":2", "o1")
