@@ -183,7 +183,6 @@ func (t *Table) remove(w *Waiter, o Outcome, err error) {
 		t.unlisten(w.sub)
 		w.sub = nil
 	}
-	watched := q.queued() && o != Granted
 	q.line(w.Fair).Remove(&w.inLine)
 	place := ""
 	if w.Fair {
@@ -194,7 +193,7 @@ func (t *Table) remove(w *Waiter, o Outcome, err error) {
 	} else if q.plain.Len() == 0 {
 		place = q.abandonPlace()
 	}
-	if watched && !q.queued() {
+	if o != Granted && !q.queued() {
 		q.linger()
 	}
 	if q.empty() && !q.lingers {
