@@ -46,7 +46,7 @@ func (s *Stream) end(err error, next state) {
 	sent, unsent, out := s.last.cut(append(s.in.claimed[s.in.head:], s.flight...), s.in.done)
 	unsent, out = slices.Concat(unsent, s.queue), slices.Concat(out, s.out)
 	obs := s.obs
-	s.state, s.mode, s.asleep, s.relieved, s.due, s.leaving = connecting, Counted, true, false, false, false
+	s.state, s.mode, s.writer, s.leaving = connecting, Counted, asleep, false
 	s.out, s.left, s.queue, s.flight, s.direct, s.mark = nil, nil, nil, nil, nil, nil
 	s.asked, s.sent, s.last = 0, 0, batch{}
 	s.settled.Store(0)
@@ -143,7 +143,9 @@ func (s *Stream) Rest(err error) {
 func (s *Stream) Leave() (settled bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leaving, s.asleep = true, false // nothing wakes the writer
+	if s.leaving = true; s.writer == asleep {
+		s.writer = atWork // nothing wakes it
+	}
 	waiting := uint64(0)
 	for _, sp := range s.queue {
 		waiting += uint64(sp.n)

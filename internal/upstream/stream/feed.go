@@ -194,10 +194,7 @@ func (in *input) flush() {
 // relent wakes the writer of a meek stream, which may have left bytes. It is called when requests have been answered.
 func (in *input) relent() {
 	in.s.mu.Lock()
-	ring := in.s.asleep && in.s.state == up && len(in.s.out) > 0
-	if ring {
-		in.s.asleep = false
-	}
+	ring := len(in.s.out) > 0 && in.s.rouse()
 	in.s.mu.Unlock()
 	if ring {
 		in.s.ring()

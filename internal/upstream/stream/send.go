@@ -19,11 +19,11 @@ import (
 // Send writes the appended bytes of a lazy stream.
 func (s *Stream) Send() {
 	s.mu.Lock()
-	if s.state != up || !s.asleep || len(s.out) == 0 {
+	if !s.wakeable() || len(s.out) == 0 {
 		s.mu.Unlock()
 		return
 	}
-	s.asleep = false
+	s.writer = replaced
 	done := s.writeLocked(1)
 	s.mu.Unlock()
 	if !done {
@@ -31,8 +31,8 @@ func (s *Stream) Send() {
 	}
 }
 
-// writeLocked takes the appended bytes and writes them. It makes that many writes at most, and unlocks the stream
-// during each. false: the writer has to go on. Requires s.mu.
+// writeLocked takes the appended bytes and writes them, in place of a writer that is replaced. It makes that many
+// writes at most, and unlocks the stream during each. false: the writer has to go on. Requires s.mu.
 func (s *Stream) writeLocked(times int) (done bool) {
 	for range times {
 		w := s.direct
@@ -59,7 +59,9 @@ func (s *Stream) writeLocked(times int) (done bool) {
 			break
 		}
 	}
-	s.asleep = done
+	if s.writer = atWork; done {
+		s.writer = asleep
+	}
 	return done
 }
 
@@ -77,20 +79,19 @@ func (s *Stream) WriteDirectly(w *netio.Writer) {
 // WriteDue writes the appended bytes in place of the writer. Requires no locks.
 func (s *Stream) WriteDue() {
 	s.mu.Lock()
-	if s.direct == nil || !s.due { // the connection has ended
+	if s.direct == nil || s.writer != relieved { // the connection has ended
 		s.mu.Unlock()
 		return
 	}
-	s.due = false
-	s.writing.Add(1)
-	defer s.writing.Done()
+	s.writer = replaced
+	s.writes.Add(1)
+	defer s.writes.Done()
 	if s.sent != s.settled.Load() { // others are at work
 		s.mu.Unlock()
 		runtime.Gosched() // lets them add their requests, as in serve.go
 		s.mu.Lock()
 	}
 	done := s.writeLocked(maxDue)
-	s.relieved = false
 	s.mu.Unlock()
 	if !done {
 		s.ring()
@@ -105,12 +106,12 @@ func (s *Stream) EndDirect() {
 	s.mu.Lock()
 	s.direct = nil
 	s.mu.Unlock()
-	s.writing.Wait()
+	s.writes.Wait()
 }
 
 // IsReady reports whether Send would write at once.
 func (s *Stream) IsReady() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state == up && s.asleep
+	return s.wakeable()
 }

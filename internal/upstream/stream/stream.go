@@ -46,6 +46,16 @@ const (
 	down    // requests are refused
 )
 
+// writing says what the writer does, which is one goroutine or an event loop.
+type writing uint8
+
+const (
+	asleep   writing = iota // it found nothing to take, and waits on wake
+	atWork                  // it takes until it finds nothing, and needs no wake
+	relieved                // a caller of AppendDue will call WriteDue: the writer takes nothing
+	replaced                // a caller of WriteDue or Send writes: the writer takes nothing
+)
+
 // A Stream is one ordered connection to Redis without its I/O.
 type Stream struct {
 	wake     signal // the writer has something to take
@@ -65,19 +75,17 @@ type Stream struct {
 	left                  []byte        // of bytes that writeLocked has taken and the socket has not
 	direct                *netio.Writer // for Send and WriteDue; nil: the socket cannot be written so
 	lazy                  bool          // what is appended is written when Send is called; set before the stream is used
-	asleep                bool          // the writer found nothing and waits on wake
-	relieved              bool          // the writer waits on wake: a caller of AppendDue writes in its place
-	due                   bool          // that caller has not called WriteDue yet
-	total, taken, written int64         // bytes appended, taken by the writer and written, ever
-	asked                 uint64        // requests accepted since the connection began
-	idle                  bool          // nothing is outstanding and watch is to be told of the next request
-	fin                   bool          // nothing follows the appended bytes
-	leaving               bool          // what has not been taken waits for the next connection
-	empty                 func()        // called once by the writer when nothing is left to take; nil: not called
+	writer                writing
+	total, taken, written int64  // bytes appended, taken by the writer and written, ever
+	asked                 uint64 // requests accepted since the connection began
+	idle                  bool   // nothing is outstanding and watch is to be told of the next request
+	fin                   bool   // nothing follows the appended bytes
+	leaving               bool   // what has not been taken waits for the next connection
+	empty                 func() // called once by the writer when nothing is left to take; nil: not called
 	mode                  Mode
 	obs                   Observer
 	mark                  *metrics.Mark  // noted when the appended bytes are taken; nil: none
-	writing               sync.WaitGroup // WriteDue, with direct
+	writes                sync.WaitGroup // WriteDue, with direct
 	spare                 []byte         // an emptied buffer of writeLocked
 
 	sent    uint64        // requests taken since the connection began; guarded by mu
@@ -117,7 +125,7 @@ func (c signal) give() {
 
 // New returns a stream without a connection.
 func New() *Stream {
-	s := &Stream{wake: make(signal, 1), wanted: make(signal, 1), asleep: true}
+	s := &Stream{wake: make(signal, 1), wanted: make(signal, 1)}
 	s.in.s = s
 	return s
 }
@@ -180,12 +188,9 @@ func (s *Stream) add(b []byte, to Receiver, tag uint64, n int, canWrite bool) (d
 		s.queue = append(s.queue, span{to, tag, n, len(b)})
 	}
 	s.asked += uint64(n)
-	ring, watch := s.asleep && s.state == up && !s.lazy, s.idle
-	if ring {
-		s.asleep = false
-		if due = canWrite && s.direct != nil; due {
-			s.relieved, s.due, ring = true, true, false
-		}
+	ring, watch := !s.lazy && s.rouse(), s.idle
+	if due = ring && canWrite && s.direct != nil; due {
+		s.writer, ring = relieved, false
 	}
 	if watch {
 		s.idle = false
@@ -227,6 +232,17 @@ func (s *Stream) Outstanding() int64 {
 	return int64(s.asked - s.settled.Load())
 }
 
+// wakeable reports whether the writer waits on wake, and could write. Requires s.mu.
+func (s *Stream) wakeable() bool { return s.state == up && s.writer == asleep }
+
+// rouse puts a writer that is wakeable to work. true: the caller rings. Requires s.mu.
+func (s *Stream) rouse() (ring bool) {
+	if ring = s.wakeable(); ring {
+		s.writer = atWork
+	}
+	return ring
+}
+
 func (s *Stream) ring() {
 	if s.onAppend != nil {
 		s.onAppend()
@@ -259,10 +275,7 @@ func (s *Stream) Progress() (appended, written int64) {
 func (s *Stream) Finish() {
 	s.mu.Lock()
 	s.fin = true
-	ring := s.asleep && s.state == up // else the next Take comes without it
-	if ring {
-		s.asleep = false
-	}
+	ring := s.rouse() // else the next Take comes without it
 	s.mu.Unlock()
 	if ring {
 		s.ring()
@@ -273,7 +286,7 @@ func (s *Stream) Finish() {
 func (s *Stream) Finished() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.fin && s.asleep && len(s.out) == 0 // not asleep: Send is writing
+	return s.fin && s.writer == asleep && len(s.out) == 0
 }
 
 // SetMode switches how further bytes are read. The caller has made sure that no reply is outstanding.
@@ -293,8 +306,7 @@ func (s *Stream) Observe(o Observer) {
 // Open says that the connection is ready: the waiting requests may be written.
 func (s *Stream) Open() {
 	s.mu.Lock()
-	s.state = up
-	s.asleep = false
+	s.state, s.writer = up, atWork
 	s.mu.Unlock()
 	s.ring()
 }
@@ -310,7 +322,7 @@ func (s *Stream) IsUp() bool {
 // returns them as spare in a later call.
 func (s *Stream) Take(spare []byte) []byte {
 	s.mu.Lock()
-	if s.relieved {
+	if s.writer == relieved || s.writer == replaced {
 		s.mu.Unlock()
 		return nil
 	}
@@ -326,7 +338,7 @@ func (s *Stream) Take(spare []byte) []byte {
 		return nil
 	}
 	if len(s.out) == 0 {
-		s.asleep = true
+		s.writer = asleep
 		empty := s.empty
 		s.empty = nil
 		s.mu.Unlock()
@@ -338,7 +350,9 @@ func (s *Stream) Take(spare []byte) []byte {
 	defer s.mu.Unlock()
 	if s.meek.Load() {
 		b := s.takeMeek(spare)
-		s.asleep = b == nil
+		if s.writer = atWork; b == nil {
+			s.writer = asleep
+		}
 		return b
 	}
 	return s.takeLocked(spare)
