@@ -92,7 +92,7 @@ func (w *Watchdog) take(ctx context.Context, g *group, b *batch) bool {
 		g.ready[g.head] = nil
 		g.head++
 		// The deadline may have passed since the renewal fell due; the scheduler will report the loss.
-		if !l.queued || l.group != g || b.sent >= l.deadline {
+		if l.renewal != queued || l.group != g || b.sent >= l.deadline {
 			continue
 		}
 		ttl := min(l.ttl, l.until-b.sent)
@@ -100,7 +100,7 @@ func (w *Watchdog) take(ctx context.Context, g *group, b *batch) bool {
 			ttl = l.deadline - b.sent
 		}
 		ttl = max(ttl, time.Millisecond) // Redis would take zero for "delete"
-		l.queued, l.inFlight = false, true
+		l.renewal = inFlight
 		b.leases = append(b.leases, l)
 		b.renewals = append(b.renewals, Renewal{Of: l.of, TTL: ttl})
 		if left := l.deadline - b.sent; left < shortest {
@@ -153,14 +153,14 @@ func (w *Watchdog) settle(ctx context.Context, g *group, b *batch, verdicts []Ve
 				told.Late++
 			}
 		}
-		l.inFlight = false
+		void := l.renewal == outdated
+		l.renewal = unstarted
 		b.thens = append(b.thens, l.then...)
 		l.then = nil
-		switch void := l.void; {
-		case l.over:
+		switch {
+		case l.over():
 			continue
 		case void:
-			l.void = false
 		case err == nil && verdicts[i] == Gone:
 			b.losses = append(b.losses, l.loseLocked(ReasonGone))
 			continue

@@ -16,14 +16,24 @@ type Lease struct {
 	deadline time.Duration // see the invariant in the package doc; at most until
 	next     time.Duration // when the next renewal is due, if the lease is renewable
 
-	index    int      // in w.heap; -1 once over
-	over     bool     // lost or forgotten
-	queued   bool     // its renewal waits in group.ready; an element there without this mark is void
-	inFlight bool     // its renewal is on its way
-	void     bool     // the renewal on its way belongs to an entry that Resume has replaced
-	pauses   int      // Pause calls that no Resume or Continue has ended
-	then     []func() // of Pause: to run when the renewal on its way is settled
+	index   int // in w.heap; -1 once over
+	renewal renewal
+	pauses  int      // Pause calls that no Resume or Continue has ended
+	then    []func() // of Pause: to run when the renewal on its way is settled
 }
+
+// renewal says where the next renewal of a lease is.
+type renewal uint8
+
+const (
+	unstarted renewal = iota // the scheduler queues it when it is due, if there is to be one
+	queued                   // it waits in group.ready; an element there that is not queued is void
+	inFlight                 // it is on its way
+	outdated                 // it is on its way, for an entry that Resume has replaced
+)
+
+// over reports whether the lease was lost or forgotten. A renewal may still be on its way.
+func (l *Lease) over() bool { return l.index < 0 }
 
 // loss is a decided loss on its way to OnLost.
 type loss struct {
@@ -64,9 +74,9 @@ func (l *Lease) Deadline() time.Time {
 func (l *Lease) Pause(then func()) {
 	l.w.mu.Lock()
 	l.pauses++
-	l.queued = false
+	l.unqueueLocked()
 	l.planLocked()
-	wait := l.inFlight
+	wait := l.renewal == inFlight || l.renewal == outdated
 	if wait && then != nil {
 		l.then = append(l.then, then)
 	}
@@ -83,14 +93,16 @@ func (l *Lease) Resume(sentAt time.Time, e Entry) bool {
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
 	l.pauses = max(0, l.pauses-1)
-	if l.over {
+	if l.over() {
 		return false
 	}
 	old := l.group
 	l.setLocked(e, sentAt)
 	l.w.leaveLocked(old) // after joining, so that a group of one lease survives
-	l.queued = false
-	l.void = l.inFlight // only if the caller did not wait for Pause
+	l.unqueueLocked()
+	if l.renewal == inFlight { // only if the caller did not wait for Pause
+		l.renewal = outdated
+	}
 	l.planLocked()
 	return true
 }
@@ -102,7 +114,7 @@ func (l *Lease) Continue() bool {
 	defer l.w.mu.Unlock()
 	l.pauses = max(0, l.pauses-1)
 	l.planLocked()
-	return !l.over
+	return !l.over()
 }
 
 // Shorten is for a command that was sent at sentAt and whose answer was lost: it may have set the lease to ttl, or may
@@ -110,7 +122,7 @@ func (l *Lease) Continue() bool {
 func (l *Lease) Shorten(sentAt time.Time, ttl time.Duration) {
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
-	if l.over || ttl >= l.ttl {
+	if l.over() || ttl >= l.ttl {
 		return
 	}
 	// If the lease was set later than that, the command is executed later still.
@@ -130,7 +142,7 @@ func (l *Lease) Shorten(sentAt time.Time, ttl time.Duration) {
 func (l *Lease) Forget() bool {
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
-	if l.over {
+	if l.over() {
 		return false
 	}
 	l.endLocked()
@@ -160,7 +172,7 @@ func (l *Lease) extendLocked(sent, ttl time.Duration) {
 
 // planLocked puts the lease in its place in the heap: under its renewal or, if none is to be started, its deadline.
 func (l *Lease) planLocked() {
-	if l.over {
+	if l.over() {
 		return
 	}
 	due := l.deadline
@@ -171,10 +183,17 @@ func (l *Lease) planLocked() {
 	l.w.wakeLocked(due)
 }
 
+// unqueueLocked takes back a renewal that is not on its way yet.
+func (l *Lease) unqueueLocked() {
+	if l.renewal == queued {
+		l.renewal = unstarted
+	}
+}
+
 // renewableLocked reports whether a renewal may be started when it is due. A lease that reaches its limit already
 // would gain nothing.
 func (l *Lease) renewableLocked() bool {
-	return l.every > 0 && !l.queued && !l.inFlight && l.pauses == 0 && l.deadline < l.until
+	return l.every > 0 && l.renewal == unstarted && l.pauses == 0 && l.deadline < l.until
 }
 
 // retryAfter is the pause between two attempts; short leases need more than one within their third.
@@ -200,7 +219,7 @@ func (l *Lease) loseLocked(r Reason) loss {
 }
 
 func (l *Lease) endLocked() {
-	l.over, l.queued = true, false
+	l.unqueueLocked()
 	l.w.heap.remove(l)
 	l.w.leaveLocked(l.group)
 }

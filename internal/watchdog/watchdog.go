@@ -255,7 +255,7 @@ func (w *Watchdog) collectLocked(losses []loss, starts []*group) (_ []loss, _ []
 		case now >= l.deadline:
 			losses = append(losses, l.loseLocked(l.endReason()))
 		case l.renewableLocked() && now >= l.next-l.ttl/earlyPart:
-			l.queued = true
+			l.renewal = queued
 			w.heap.fix(l, l.deadline)
 			g := l.group
 			g.push(l)
