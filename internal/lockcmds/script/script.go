@@ -90,10 +90,11 @@ var all []*Script
 var (
 	ask          = load("ask", "now")
 	acquire      = load("acquire", "grant").counts(1).publishes(3)
-	acquireLimit = load("acquire_limit", "requests", "permits", "head", "turn", "take_turn",
-		"deadline").counts(3).publishes(10)
+	acquireLimit = load("acquire_limit",
+		"requests", "permits", "head", "turn", "take_turn", "deadline").counts(3).publishes(10)
 	acquireShared = load("acquire_shared").counts(3).publishes(3)
-	crowd         = load("crowd", "hash", "hold", "grant", "deepen", "head", "take_turn", "turn", "deadline", "crowd",
+	crowd         = load("crowd",
+		"hash", "hold", "grant", "deepen", "head", "take_turn", "turn", "deadline", "crowd",
 		"drop_late", "wake", "shortened").counts(3).publishes(10)
 	fair          = load("fair", "head", "deadline").counts(3).publishes(8)
 	leave         = load("leave", "head", "keep", "next_turn").publishes(0)
@@ -101,7 +102,8 @@ var (
 	removeHead    = load("remove_head", "head", "keep", "next_turn", "take_turn").publishes(1)
 	release       = load("release").publishes(3)
 	handover      = load("handover").counts(3).publishes(3)
-	handoverLimit = load("handover_limit", "requests", "permits", "head", "keep", "tell_rwlock", "free", "wake",
+	handoverLimit = load("handover_limit",
+		"requests", "permits", "head", "keep", "tell_rwlock", "free", "wake",
 		"take_turn", "permit", "take_permit").counts(3).publishes(2)
 	extend = load("extend", "hash", "hold", "shared", "mark", "head", "wake").publishes(2)
 	renew  = load("renew", "hash", "hold", "shared", "mark")

@@ -33,7 +33,7 @@ const (
 	Refresh                           // put off the deadlines of places in Redis (Queue, Places; Refreshed)
 	ListPlaces                        // ask for the queue in Redis (Queue; PlacesListed)
 	AskHead                           // ask for its first place (Queue, Look; HeadTold)
-	RemoveHead                        // remove its first place if it is stale (Queue, Place, Force; HeadRemoved)
+	RemoveHead                        // remove its first place if its waiter is stale (Queue, Place, Force; HeadRemoved)
 	GoOn                              // call Table.GoOn, when others have had their turn
 )
 

@@ -9,7 +9,7 @@ import (
 // This file decides whether the first waiter in the queue of a free lock is stale. It must take the lock, or all
 // waiters behind it wait. The reaper of a queue whose waiters are behind it, now or lately, watches that.
 //
-//	watchHead ──► ListPlaces ──PlacesListed──► the stale time ──lookDueNow──► AskHead wakes the head by name
+//	watchHead ──► ListPlaces ─PlacesListed─► the stale time ─lookDueNow─► AskHead wakes the head by name
 //	                  ▲                                                    ▲  └──HeadTold──┬─ ours, or none: wake
 //	                  └── Redis does not answer: 1 s                       │               ▼
 //	                                                                       └─removed── RemoveHead, without a listener

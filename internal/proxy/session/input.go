@@ -309,7 +309,7 @@ func (s *Session) mustPause() bool {
 		s.large.excused = s.large.excused || full
 		return full
 	}
-	limits, held := s.proxy.Limits(), s.in.len() // an incomplete command waits for the answers to those before it
+	limits, held := s.proxy.Limits(), s.in.len()
 	waits := !s.ready()
 	switch {
 	case s.pin != nil && s.pin.mode == readsRaw &&
@@ -327,6 +327,7 @@ func (s *Session) mustPause() bool {
 	if s.out.Slots.Due() == 0 || s.unanswered < min(limits.Unanswered, budget.Free) || s.pinWaits() {
 		return false
 	}
+	// An incomplete command waits for the same answers.
 	return s.unanswered+held >= s.proxy.Budget.Allowance(limits.Unanswered)
 }
 
