@@ -179,16 +179,19 @@ func TestOneGoroutineWritesInPlaceOfTheWriter(t *testing.T) {
 		if writes++; writes == 1 && due(t, s, "A3", sink{}) {
 			t.Error("a second goroutine is to write")
 		}
+		if b := s.Take(nil); b != nil {
+			t.Errorf("during write %d the writer takes %q", writes, b)
+		}
 	})
 	if !due(t, s, "A1", sink{}) || due(t, s, "A2", sink{}) {
 		t.Fatal("not the first one of two is to write")
 	}
 	if b := s.Take(nil); b != nil || awake(s) {
-		t.Errorf("the writer takes %q", b)
+		t.Fatalf("the writer takes %q", b)
 	}
 	s.WriteDue()
 	if b := s.Take(nil); b != nil || awake(s) || writes != 2 {
-		t.Errorf("the writer takes %q after %d writes", b, writes)
+		t.Fatalf("the writer takes %q after %d writes", b, writes)
 	}
 	b := make([]byte, 8)
 	if n, err := io.ReadFull(redis, b[:6]); string(b[:n]) != "A1A2A3" {
