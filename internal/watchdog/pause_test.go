@@ -186,6 +186,26 @@ func TestAnswerToAReplacedEntryIsIgnored(t *testing.T) {
 	})
 }
 
+func TestPauseWaitsForTheAnswerToAReplacedEntry(t *testing.T) {
+	play(t, func(t *testing.T, b *bench) {
+		b.setAnswer(slowly(3*time.Second, allGone))
+		l := b.Track(entry("k"), time.Now())
+		pass(11 * time.Second)
+		l.Resume(time.Now(), entry("k"))
+		ran := make(chan struct{}, 2)
+		l.Pause(func() { ran <- struct{}{} })
+		if len(ran) != 0 {
+			t.Fatal("then ran while a renewal was on its way")
+		}
+		pass(3 * time.Second)
+		if len(ran) != 1 {
+			t.Fatalf("then ran %d times, want once", len(ran))
+		}
+		b.wantLosses(t)
+		l.Forget()
+	})
+}
+
 func TestAShortenedLeaseIsRenewedByItsLength(t *testing.T) {
 	play(t, func(t *testing.T, b *bench) {
 		l := b.Track(entry("k"), time.Now())
