@@ -2,47 +2,89 @@ package upstream
 
 import (
 	"context"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 )
 
 // An authDemand is what Redis has said last of connections without credentials. On a direct connection Redis decides
 // once, when the client connects, whether it needs credentials. A shared connection that was accepted says nothing of a
-// later client, and Redis announces no change. So Run asks every authPeriod, and at each (re)connect. The methods may
-// be called from any goroutine.
+// later client, and Redis announces no change. So watchAuth asks every authPeriod, and each connection without
+// credentials says what became of it: one that was accepted since the last demand must serve no client of the next.
+// The methods may be called from any goroutine.
 type authDemand struct {
-	shut atomic.Bool
-	era  atomic.Uint64
+	mu   sync.Mutex
+	shut bool
+	era  uint64
 }
 
 // authPeriod is how late a change of requirepass, or of the default user, is noticed at most, if Redis answers at once.
 const authPeriod = time.Second
 
 // NeedsAuth reports whether Redis demanded credentials of a new connection when it was last asked.
-func (d *authDemand) NeedsAuth() bool { return d.shut.Load() }
+func (d *authDemand) NeedsAuth() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.shut
+}
 
 // Era is how often Redis was found to demand credentials after it had not. Clients without credentials that came in
-// another era have other rights.
-func (d *authDemand) Era() uint64 { return d.era.Load() }
+// another era have other rights. A caller of NeedsAuth calls it afterwards: a client that is refused must not have the
+// lock engine of the clients before it.
+func (d *authDemand) Era() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.era
+}
 
-// LookAtAuth finds out whether clients must authenticate. Lanes and pins without credentials that Redis has accepted
-// serve no new client from then on. Without an answer the last one stands. One call at a time: those of Run, and one
-// before Run.
+// learn notes what Redis demands. It reports whether that begins an era.
+func (d *authDemand) learn(shut bool) (begins bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if begins = shut && !d.shut; begins {
+		d.era++
+	}
+	d.shut = shut
+	return begins
+}
+
+// sawDemand notes what became of a connection without credentials. Lanes and pins without credentials that Redis has
+// accepted serve no client of a new era.
+func (u *Upstream) sawDemand(demand dial.Demand) {
+	if demand != dial.Unclear && u.learn(demand == dial.Locked) {
+		u.Lanes.DropBare()
+		u.Pins.DropBare()
+	}
+}
+
+// watchAuth asks until ctx ends. It has a goroutine of its own, because Run may wait for a Redis that refuses the
+// proxy.
+func (u *Upstream) watchAuth(ctx context.Context) {
+	ticks := time.NewTicker(authPeriod)
+	defer ticks.Stop()
+	for ctx.Err() == nil {
+		u.LookAtAuth(ctx)
+		select {
+		case <-ctx.Done():
+		case <-ticks.C:
+		case <-u.contact:
+		}
+	}
+}
+
+// LookAtAuth finds out whether clients must authenticate. Without an answer the last one stands. It excludes Run.
 func (u *Upstream) LookAtAuth(ctx context.Context) {
 	needed, err := u.asker.NeedsAuth(ctx)
 	if err != nil {
 		return
 	}
-	begins := needed && !u.shut.Load()
-	if begins {
-		u.era.Add(1) // first: a client that is refused must not have the lock engine of those before it
-	}
-	u.shut.Store(needed)
-	if begins {
-		u.Lanes.DropBare()
-		u.Pins.DropBare()
+	if needed {
+		u.sawDemand(dial.Locked)
+	} else {
+		u.sawDemand(dial.Accepted)
 	}
 	now := closed
 	switch {

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 func TestEachDemandForCredentialsBeginsAnEra(t *testing.T) {
@@ -28,6 +30,21 @@ func TestEachDemandForCredentialsBeginsAnEra(t *testing.T) {
 		if u.NeedsAuth() != step.shut || u.Era() != step.era {
 			t.Errorf("step %d: needs credentials: %v, era %d, want %v, %d", i, u.NeedsAuth(), u.Era(), step.shut, step.era)
 		}
+	}
+	for _, password := range []string{"", "pw"} { // between two looks
+		if err := admin.Do(t.Context(), "CONFIG", "SET", "requirepass", password).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if password == "" {
+			nc, err := u.dialer.Dial(t.Context(), dial.Target{At: topology.Any, ID: Identity{Proto: 2}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer u.dialer.HangUp(nc)
+		}
+	}
+	if u.LookAtAuth(t.Context()); u.Era() != 3 {
+		t.Errorf("era %d although a connection was accepted since the last demand", u.Era())
 	}
 	server.Kill()
 	if u.LookAtAuth(t.Context()); !u.NeedsAuth() {

@@ -11,6 +11,7 @@
 // # Goroutines
 //
 //   - Upstream.Run: refreshes the command table, asks for settings that matter here, and closes unused connections.
+//   - watchAuth: asks whether clients need credentials.
 //   - viewRefresher.Run, in front of a cluster, and one for each server that it asks at the moment.
 //   - those of packages dial, lanes, pins, sentinel and stream.
 package upstream

@@ -28,6 +28,7 @@ type Upstream struct {
 	asker   *asker
 	table   atomic.Pointer[commands.Table]
 	refresh chan struct{} // size 1, never closed: the command table may have changed
+	contact chan struct{} // size 1, never closed: Redis has been reached again
 	limits  atomic.Pointer[limits]
 	wg      sync.WaitGroup
 	over    chan struct{} // closed by close
@@ -52,7 +53,7 @@ func New(opts Options) (*Upstream, error) {
 		return nil, fmt.Errorf("upstream: %w", err)
 	}
 	u := &Upstream{
-		opts: opts, refresh: make(chan struct{}, 1), over: make(chan struct{}),
+		opts: opts, refresh: make(chan struct{}, 1), contact: make(chan struct{}, 1), over: make(chan struct{}),
 		contacts:    newRedisContacts(opts.Addr, opts.Logger),
 		leaseWarner: newLeaseWarner(opts.Lease, opts.Logger),
 	}
@@ -64,6 +65,7 @@ func New(opts Options) (*Upstream, error) {
 		dialing.Wait = opts.FailoverWait
 	}
 	dialing.Resolver, dialing.TLS, dialing.Setting, dialing.Slow = servers, opts.TLS, "upstream.tls", u.slow
+	dialing.Bare = u.sawDemand
 	u.dialer = dial.New(dialing)
 	u.asker = &asker{
 		Dialer: u.dialer, Server: topology.Any, Cluster: addr.Kind == topology.KindCluster, Own: u.Own(), Logger: opts.Logger,
@@ -122,8 +124,7 @@ func (u *Upstream) Run(ctx context.Context) error {
 	defer ticks.Stop()
 	looks := time.NewTicker(cmp.Or(u.opts.lookPeriod, 5*time.Second))
 	defer looks.Stop()
-	demands := time.NewTicker(authPeriod)
-	defer demands.Stop()
+	u.wg.Go(func() { u.watchAuth(ctx) })
 	if u.watcher != nil {
 		u.wg.Go(func() { u.watcher.Run(ctx) })
 	}
@@ -140,8 +141,6 @@ func (u *Upstream) Run(ctx context.Context) error {
 		case now := <-ticks.C:
 			unused := now.Add(-idleFor)
 			u.Pins.Trim(unused, u.Lanes.Trim(unused))
-		case <-demands.C:
-			u.LookAtAuth(ctx)
 		case <-looks.C:
 			u.lookAtSettings(ctx)
 		}
@@ -197,7 +196,10 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 
 // inspect reads the settings of Redis that matter to the proxy.
 func (u *Upstream) inspect(ctx context.Context) {
-	u.LookAtAuth(ctx)
+	select {
+	case u.contact <- struct{}{}:
+	default:
+	}
 	u.asker.WarnOfEviction(ctx)
 	u.lookAtSettings(ctx)
 	u.contacts.Note(nil)
@@ -219,6 +221,7 @@ func (u *Upstream) TryOut(ctx context.Context) error {
 		}
 	}
 	err := u.asker.TryOut(ctx, u.opts.Lent)
+	u.LookAtAuth(ctx)
 	u.inspect(ctx)
 	return err
 }

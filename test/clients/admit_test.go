@@ -7,6 +7,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy"
 	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // TestWhoComesAfterAPasswordWasSetNeedsIt sets it while clients without credentials are connected, hold locks and wait.
@@ -58,6 +59,42 @@ func TestWhoComesAfterAPasswordWasSetNeedsIt(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A connection that Redis accepted between two demands serves only the clients that have it.
+func TestAShortOpeningLetsNoLaterClientIn(t *testing.T) {
+	t.Parallel()
+	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		admin := proxytest.Dial(t, redis.Addr())
+		admin.Script("SET k secret", "+OK", "CONFIG SET requirepass pw", "+OK")
+		srv := proxytest.Start(t, redis, func(o *proxy.Options) {
+			o.Engine, o.Upstream.Password = engine, "pw"
+		})
+		srv.AwaitShut(t)
+		admin.Quiet("CONFIG", "SET", "requirepass", "")
+		early := srv.Dial(t)
+		early.Script("GET k", "$6")
+		admin.Script("CONFIG SET requirepass pw", "+OK")
+		srv.AwaitShut(t)
+		srv.Dial(t).Script("GET k", "-NOAUTH", "TRYLOCK l", "-NOAUTH", "LOCKLIST", "-NOAUTH", "MULTI", "-NOAUTH")
+		early.Script("GET k", "$6")
+	})
+}
+
+// Redis may demand credentials while it refuses those of the proxy.
+func TestADemandIsNoticedWithoutCredentialsOfTheProxy(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	admin := proxytest.Dial(t, redis.Addr())
+	admin.Script("SET k secret", "+OK")
+	srv, _ := proxytest.Launch(t, proxy.Options{
+		Listen:   []string{"127.0.0.1:0"},
+		Upstream: upstream.Options{Addr: redis.Addr(), User: "own", Password: "wrong"},
+	})
+	srv.Dial(t).Script("GET k", "$6")
+	admin.Script("CONFIG SET requirepass pw", "+OK")
+	srv.AwaitShut(t)
+	srv.Dial(t).Script("GET k", "-NOAUTH")
 }
 
 // TestBorrowedCredentialsCannotBeExchanged tries to become somebody else where all clients are to use the proxy's user.

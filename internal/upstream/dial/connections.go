@@ -23,6 +23,35 @@ type connected struct {
 	at   string // the address that was dialled
 	lent bool
 	old  bool // see IsBefore72
+	told Demand
+}
+
+// Demand is whether Redis demands credentials of a connection that has none.
+type Demand uint8
+
+// The demands.
+const (
+	Unclear  Demand = iota // Redis has not said it: it has no HELLO
+	Accepted               // none: the connection has the rights of the default user, also when that gets a password
+	Locked                 // Redis refuses all but a login
+)
+
+// demandOf reads the answer to a HELLO.
+func demandOf(hello resp.Value) Demand {
+	switch {
+	case !hello.IsError():
+		return Accepted
+	case bytes.HasPrefix(hello.Str, []byte("NOAUTH ")):
+		return Locked
+	}
+	return Unclear
+}
+
+// Demand is what the answer to HELLO on a connection without credentials said.
+func (c *Connections) Demand(nc net.Conn) Demand {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open[nc].told
 }
 
 // Any is the id of a connection; 0: none is known.
@@ -60,7 +89,7 @@ func (c *Connections) Greeted(nc net.Conn, hello resp.Value) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if known, ok := c.open[nc]; ok {
-		known.id, known.old = ConnectionID(hello), IsBefore72(hello)
+		known.id, known.old, known.told = ConnectionID(hello), IsBefore72(hello), demandOf(hello)
 		c.open[nc] = known
 	}
 }

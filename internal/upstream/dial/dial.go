@@ -35,7 +35,7 @@ type Resolver interface {
 	Doubt(at topology.Node, place topology.Place, why error)
 }
 
-// Options say how to connect. All are required, except for TLS and Wait.
+// Options say how to connect. All are required, except for TLS, Wait, Slow and Bare.
 type Options struct {
 	Resolver    Resolver
 	TLS         func() *tls.Config // for one connection; nil: none
@@ -48,6 +48,10 @@ type Options struct {
 	// Slow is told from time to time of a server that takes long to accept a connection; nil: none is told. It does not
 	// block.
 	Slow func(at topology.Node)
+
+	// Bare is told of each connection without credentials whether Redis demands some; nil: none is told. It requires no
+	// locks.
+	Bare func(d Demand)
 
 	Spawn func(func())    // runs a goroutine and waits for its end
 	Stop  <-chan struct{} // closed when no attempt is of use any more
@@ -201,6 +205,9 @@ func (d *Dialer) connectAs(ctx context.Context, t Target) (_ net.Conn, _ topolog
 		return nil, place, role, err
 	}
 	d.conns.Greeted(nc, hello)
+	if d.opts.Bare != nil && !t.ID.Authenticated() {
+		d.opts.Bare(demandOf(hello))
+	}
 	return nc, place, role, nil
 }
 

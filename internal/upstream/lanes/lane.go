@@ -190,7 +190,8 @@ func (l *Lane) Run() {
 		reconnected = true
 		log.Debug("lane connected")
 		l.OnReadonly(o.Dialer.OnReadonly(l.At()))
-		l.MakeMeek(!l.Identity().Authenticated() && o.Meek())
+		demand := o.Dialer.Connections().Demand(nc)
+		l.MakeMeek(!l.Identity().Authenticated() && (demand == dial.Locked || demand == dial.Unclear && o.Meek()))
 		err = l.serve(nc)
 		left := o.Dialer.IsElsewhere(l.At(), nc) // the proxy has ended the connection, because the server has moved
 		o.Dialer.Lost(l.At(), nc, err)
