@@ -203,7 +203,7 @@ func (q *Queue) placed(w *Waiter, a Answer) {
 		q.place.Doubt()
 	case a.Status == Held:
 		q.place.Granted(q.plain.Len(), a.Place)
-	case a.Status == Busy && a.Placed:
+	case a.Placed:
 		q.place.Refused(a.Place)
 	}
 	if q.place.Queued() && q.byName == nil {
