@@ -851,6 +851,22 @@ func TestAFairWaiterAsksAgainWhenRedisAnswersAnother(t *testing.T) {
 }
 
 // The first waiter cannot ask before its own channel is confirmed, and may leave before that.
+func TestAFairWaiterAsksWhenTheLastOfItsChannelsIsConfirmed(t *testing.T) {
+	w := newWorld(t)
+	w.ask(plain, "") // it has the lock
+	c := w.ask(fair, "o1")
+	w.s.Effects()
+	w.s.Subscribed(c.Wake)
+	w.noEffect(t, Attempt)
+	w.s.Subscribed("c")
+	w.effect(t, Attempt)
+	w.s.Left(&c.Waiter)
+	w.s.Answered(&c.Waiter, Answer{Status: Busy, TTL: NoTTL})
+	if w.s.Queue("k") != nil || w.s.channels.byName["c"].queues.Len() != 0 {
+		t.Error("the queue goes on without a waiter, or listens")
+	}
+}
+
 func TestAWakeUpOfAWaiterThatCannotAskIsNotLost(t *testing.T) {
 	for name, wake := range map[string]func(w *world){
 		"a message": func(w *world) { w.s.Published("c") },
