@@ -70,11 +70,7 @@ func (a *asker) NeedsAuth(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	defer a.Dialer.HangUp(nc)
-	if demand := a.Dialer.Connections().Demand(nc); demand != dial.Unclear {
-		return demand == dial.Locked, nil
-	}
-	b, err := a.Dialer.Ask(nc, "PING")
-	return isNoAuth(b), err
+	return a.Dialer.Connections().Locked(nc), nil
 }
 
 // isNoAuth reports whether a reply says that the connection needs credentials.

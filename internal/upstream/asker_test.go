@@ -301,6 +301,8 @@ func withEmptyTable(t *testing.T) string {
 			switch lines.Text() {
 			case "HELLO":
 				_, _ = nc.Write([]byte("-ERR unknown command 'HELLO'\r\n"))
+			case "PING":
+				_, _ = nc.Write([]byte("+PONG\r\n"))
 			case "COMMAND":
 				_, _ = nc.Write([]byte("*0\r\n"))
 			}

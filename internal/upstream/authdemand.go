@@ -6,19 +6,18 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-
-	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 )
 
 // An authDemand is what Redis has said last of connections without credentials. On a direct connection Redis decides
 // once, when the client connects, whether it needs credentials. A shared connection that was accepted says nothing of a
-// later client, and Redis announces no change. So watchAuth asks every authPeriod, and each connection without
-// credentials says what became of it: one that was accepted since the last demand must serve no client of the next.
-// The methods may be called from any goroutine.
+// later client, and Redis announces no change. So watchAuth asks every authPeriod. Two answers are not enough: Redis
+// may have been opened and locked again between them. So a connection that was accepted is noted, and serves no client
+// that comes after the next demand. The methods may be called from any goroutine.
 type authDemand struct {
-	mu   sync.Mutex
-	shut bool
-	era  uint64
+	mu       sync.Mutex
+	shut     bool
+	accepted bool // Redis has accepted a connection since the last demand
+	era      uint64
 }
 
 // authPeriod is how late a change of requirepass, or of the default user, is noticed at most, if Redis answers at once.
@@ -31,33 +30,32 @@ func (d *authDemand) NeedsAuth() bool {
 	return d.shut
 }
 
-// Era is how often Redis was found to demand credentials after it had not. Clients without credentials that came in
-// another era have other rights. A caller of NeedsAuth calls it afterwards: a client that is refused must not have the
-// lock engine of the clients before it.
+// Era is how often Redis was found to demand credentials after it had accepted a connection without. Clients without
+// credentials that came in another era have other rights. A caller of NeedsAuth calls it afterwards: a client that is
+// refused must not have the lock engine of the clients before it.
 func (d *authDemand) Era() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.era
 }
 
-// learn notes what Redis demands. It reports whether that begins an era.
+// sawAccepted notes that Redis has accepted a connection without credentials.
+func (d *authDemand) sawAccepted() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.accepted = true
+}
+
+// learn notes an answer. It reports whether that begins an era. Only an answer does, so there is one in authPeriod at
+// most, also if the servers of a cluster differ.
 func (d *authDemand) learn(shut bool) (begins bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if begins = shut && !d.shut; begins {
+	if begins = shut && d.accepted; begins {
 		d.era++
 	}
-	d.shut = shut
+	d.shut, d.accepted = shut, !shut
 	return begins
-}
-
-// sawDemand notes what became of a connection without credentials. Lanes and pins without credentials that Redis has
-// accepted serve no client of a new era.
-func (u *Upstream) sawDemand(demand dial.Demand) {
-	if demand != dial.Unclear && u.learn(demand == dial.Locked) {
-		u.Lanes.DropBare()
-		u.Pins.DropBare()
-	}
 }
 
 // watchAuth asks until ctx ends. It has a goroutine of its own, because Run may wait for a Redis that refuses the
@@ -75,16 +73,16 @@ func (u *Upstream) watchAuth(ctx context.Context) {
 	}
 }
 
-// LookAtAuth finds out whether clients must authenticate. Without an answer the last one stands. It excludes Run.
+// LookAtAuth finds out whether clients must authenticate. Lanes and pins without credentials that Redis has accepted
+// serve no client of a new era. Without an answer the last one stands. It excludes Run.
 func (u *Upstream) LookAtAuth(ctx context.Context) {
 	needed, err := u.asker.NeedsAuth(ctx)
 	if err != nil {
 		return
 	}
-	if needed {
-		u.sawDemand(dial.Locked)
-	} else {
-		u.sawDemand(dial.Accepted)
+	if u.learn(needed) {
+		u.Lanes.DropBare()
+		u.Pins.DropBare()
 	}
 	now := closed
 	switch {

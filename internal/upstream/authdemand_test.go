@@ -9,7 +9,13 @@ import (
 )
 
 func TestEachDemandForCredentialsBeginsAnEra(t *testing.T) {
-	server := redistest.Start(t)
+	for name, args := range map[string][]string{"HELLO": nil, "no HELLO": {"--rename-command", "HELLO", "hidden"}} {
+		t.Run(name, func(t *testing.T) { testEras(t, redistest.Start(t, args...)) })
+	}
+}
+
+func testEras(t *testing.T, server *redistest.Server) {
+	t.Helper()
 	admin := server.Client(t) // connected before there is a password
 	opts := Options{Addr: server.Addr()}
 	finish(&opts)

@@ -65,7 +65,7 @@ func New(opts Options) (*Upstream, error) {
 		dialing.Wait = opts.FailoverWait
 	}
 	dialing.Resolver, dialing.TLS, dialing.Setting, dialing.Slow = servers, opts.TLS, "upstream.tls", u.slow
-	dialing.Bare = u.sawDemand
+	dialing.Accepted = u.sawAccepted
 	u.dialer = dial.New(dialing)
 	u.asker = &asker{
 		Dialer: u.dialer, Server: topology.Any, Cluster: addr.Kind == topology.KindCluster, Own: u.Own(), Logger: opts.Logger,
@@ -75,7 +75,7 @@ func New(opts Options) (*Upstream, error) {
 		Dialer: u.dialer, Own: u.opts.own, Spawn: u.wg.Go, Limits: opts.Pins,
 	})
 	u.Lanes = lanes.New(lanes.Options{
-		Size: opts.MaxLanes, Dialer: u.dialer, TLS: opts.TLS != nil, Own: u.opts.own, Free: u.opts.free, Meek: u.NeedsAuth,
+		Size: opts.MaxLanes, Dialer: u.dialer, TLS: opts.TLS != nil, Own: u.opts.own, Free: u.opts.free,
 		Logger: opts.Logger, Entries: u.contacts.Entries, Spawn: u.wg.Go, Events: lanes.Events{
 			Connected: u.laneUp, Failed: u.laneFailed, Lost: u.laneLost, Stuck: u.laneStuck,
 			Rejected: func(id Identity) { u.Disprove(id.User, id.Password) },

@@ -71,11 +71,12 @@ func TestAShortOpeningLetsNoLaterClientIn(t *testing.T) {
 			o.Engine, o.Upstream.Password = engine, "pw"
 		})
 		srv.AwaitShut(t)
+		era := srv.Shared().Upstream.Era()
 		admin.Quiet("CONFIG", "SET", "requirepass", "")
 		early := srv.Dial(t)
 		early.Script("GET k", "$6")
 		admin.Script("CONFIG SET requirepass pw", "+OK")
-		srv.AwaitShut(t)
+		proxytest.WaitFor(t, "the next era", func() bool { return srv.Shared().Upstream.Era() > era })
 		srv.Dial(t).Script("GET k", "-NOAUTH", "TRYLOCK l", "-NOAUTH", "LOCKLIST", "-NOAUTH", "MULTI", "-NOAUTH")
 		early.Script("GET k", "$6")
 	})

@@ -19,39 +19,19 @@ type Connections struct {
 
 // connected is one open connection.
 type connected struct {
-	id   uint64 // 0: not known
-	at   string // the address that was dialled
-	lent bool
-	old  bool // see IsBefore72
-	told Demand
+	id     uint64 // 0: not known
+	at     string // the address that was dialled
+	lent   bool
+	old    bool // see IsBefore72
+	locked bool
 }
 
-// Demand is whether Redis demands credentials of a connection that has none.
-type Demand uint8
-
-// The demands.
-const (
-	Unclear  Demand = iota // Redis has not said it: it has no HELLO
-	Accepted               // none: the connection has the rights of the default user, also when that gets a password
-	Locked                 // Redis refuses all but a login
-)
-
-// demandOf reads the answer to a HELLO.
-func demandOf(hello resp.Value) Demand {
-	switch {
-	case !hello.IsError():
-		return Accepted
-	case bytes.HasPrefix(hello.Str, []byte("NOAUTH ")):
-		return Locked
-	}
-	return Unclear
-}
-
-// Demand is what the answer to HELLO on a connection without credentials said.
-func (c *Connections) Demand(nc net.Conn) Demand {
+// Locked reports whether Redis refuses all but a login on a connection that has no credentials. Else it has the rights
+// of the default user, also when that gets a password.
+func (c *Connections) Locked(nc net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.open[nc].told
+	return c.open[nc].locked
 }
 
 // Any is the id of a connection; 0: none is known.
@@ -84,12 +64,12 @@ func (c *Connections) Replaced(old, nc net.Conn) {
 	delete(c.open, old)
 }
 
-// Greeted takes the answer to HELLO on a connection.
-func (c *Connections) Greeted(nc net.Conn, hello resp.Value) {
+// Greeted takes the answer to HELLO on a connection. locked: the connection has no credentials, and Redis demands some.
+func (c *Connections) Greeted(nc net.Conn, hello resp.Value, locked bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if known, ok := c.open[nc]; ok {
-		known.id, known.old, known.told = ConnectionID(hello), IsBefore72(hello), demandOf(hello)
+		known.id, known.old, known.locked = ConnectionID(hello), IsBefore72(hello), locked
 		c.open[nc] = known
 	}
 }

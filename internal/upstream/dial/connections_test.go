@@ -81,7 +81,7 @@ func TestTheAnswerToHello(t *testing.T) {
 	var c Connections
 	nc := new(conn)
 	c.Opened(nc, "server:1")
-	c.Greeted(nc, decode(t, "*6\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n6.2.9\r\n$2\r\nid\r\n:12\r\n"))
+	c.Greeted(nc, decode(t, "*6\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n6.2.9\r\n$2\r\nid\r\n:12\r\n"), false)
 	if id, old := c.Greeting(nc); id != 12 || !old || c.Any() != 12 {
 		t.Errorf("greeting: %d, %v; any is %d", id, old, c.Any())
 	}

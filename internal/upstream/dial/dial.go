@@ -6,6 +6,7 @@
 package dial
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -35,7 +36,7 @@ type Resolver interface {
 	Doubt(at topology.Node, place topology.Place, why error)
 }
 
-// Options say how to connect. All are required, except for TLS, Wait, Slow and Bare.
+// Options say how to connect. All are required, except for TLS, Wait, Slow and Accepted.
 type Options struct {
 	Resolver    Resolver
 	TLS         func() *tls.Config // for one connection; nil: none
@@ -49,9 +50,9 @@ type Options struct {
 	// block.
 	Slow func(at topology.Node)
 
-	// Bare is told of each connection without credentials whether Redis demands some; nil: none is told. It requires no
+	// Accepted is told of each connection without credentials that Redis has accepted; nil: none is told. It requires no
 	// locks.
-	Bare func(d Demand)
+	Accepted func()
 
 	Spawn func(func())    // runs a goroutine and waits for its end
 	Stop  <-chan struct{} // closed when no attempt is of use any more
@@ -199,16 +200,35 @@ func (d *Dialer) connectAs(ctx context.Context, t Target) (_ net.Conn, _ topolog
 	if err == nil && place.Primary && role == Replica {
 		err = topology.ErrNotPrimary
 	}
+	locked := false
+	if err == nil && !t.ID.Authenticated() {
+		locked, err = d.isLocked(nc, hello)
+	}
 	if err != nil {
 		d.conns.Closed(nc)
 		Abort(nc) // so that failed logins leave no ports in TIME_WAIT, however many they are
 		return nil, place, role, err
 	}
-	d.conns.Greeted(nc, hello)
-	if d.opts.Bare != nil && !t.ID.Authenticated() {
-		d.opts.Bare(demandOf(hello))
+	d.conns.Greeted(nc, hello, locked)
+	if !t.ID.Authenticated() && !locked && d.opts.Accepted != nil {
+		d.opts.Accepted()
 	}
 	return nc, place, role, nil
+}
+
+// isLocked reports whether Redis demands credentials of a connection that has none. A Redis without HELLO is asked.
+func (d *Dialer) isLocked(nc net.Conn, hello resp.Value) (bool, error) {
+	switch {
+	case !hello.IsError():
+		return false, nil
+	case bytes.HasPrefix(hello.Str, []byte("NOAUTH ")):
+		return true, nil
+	}
+	reply, err := d.Ask(nc, "PING")
+	if err != nil {
+		return false, err
+	}
+	return bytes.HasPrefix(reply, []byte("-NOAUTH ")), nc.SetDeadline(time.Time{})
 }
 
 // slowAfter is the time after which an attempt to connect counts as slow, and the time between two reports of it.

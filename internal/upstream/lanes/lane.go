@@ -190,8 +190,7 @@ func (l *Lane) Run() {
 		reconnected = true
 		log.Debug("lane connected")
 		l.OnReadonly(o.Dialer.OnReadonly(l.At()))
-		demand := o.Dialer.Connections().Demand(nc)
-		l.MakeMeek(!l.Identity().Authenticated() && (demand == dial.Locked || demand == dial.Unclear && o.Meek()))
+		l.MakeMeek(o.Dialer.Connections().Locked(nc))
 		err = l.serve(nc)
 		left := o.Dialer.IsElsewhere(l.At(), nc) // the proxy has ended the connection, because the server has moved
 		o.Dialer.Lost(l.At(), nc, err)

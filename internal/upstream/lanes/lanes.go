@@ -31,7 +31,6 @@ type Options struct {
 	// Own reports whether credentials are the proxy's own. Free reports whether the lanes of an identity need no place.
 	Own, Free func(dial.Identity) bool
 
-	Meek    func() bool // Redis demands credentials, as far as is known; asked if it does not say so at a connect
 	Logger  *zap.Logger
 	Entries *logging.Repeats // the log for entries that each lane may repeat
 	Spawn   func(func())     // runs a goroutine and waits for its end

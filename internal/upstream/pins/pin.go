@@ -61,7 +61,7 @@ func (p *Pin) ID() uint64 { return p.number.Load() }
 // Greeted takes the answer to a HELLO on a connection that is Connected: the connection could not be asked for its id
 // before it was authenticated.
 func (p *Pin) Greeted(hello resp.Value) {
-	p.pins.opts.Dialer.Connections().Greeted(p.nc, hello)
+	p.pins.opts.Dialer.Connections().Greeted(p.nc, hello, false)
 	p.know()
 }
 
