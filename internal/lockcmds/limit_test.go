@@ -559,13 +559,20 @@ func TestTheNextWaiterElsewhereMayHaveALargerLimit(t *testing.T) {
 			})
 		}
 		redistest.Eventually(t, patience, "both to hear of releases", func() bool { return p.settled("k") && q.settled("k") })
-		holder.want("UNLOCK k", ":1")
-		fenceIn(t, small.reply())
-		fenceIn(t, large.reply())
-		for _, s := range []*session{small, large} {
-			s.want("UNLOCK k", ":1")
-		}
+		succeeded(t, holder, small, large)
 		empty(t, srv)
+	}
+}
+
+// succeeded has the holder release, and demands that all waiters have the lock then.
+func succeeded(t *testing.T, holder *session, waiters ...*session) {
+	t.Helper()
+	holder.want("UNLOCK k", ":1")
+	for _, w := range waiters {
+		fenceIn(t, w.reply())
+	}
+	for _, w := range waiters {
+		w.want("UNLOCK k", ":1")
 	}
 }
 
@@ -585,12 +592,7 @@ func TestTheNextWaiterMayHaveALargerLimit(t *testing.T) {
 			w.s.awaitWaiting()
 			redistest.Eventually(t, patience, "it to hear of releases", func() bool { return p.settled("k") })
 		}
-		holder.want("UNLOCK k", ":1")
-		fenceIn(t, small.reply())
-		fenceIn(t, large.reply())
-		for _, s := range []*session{small, large} {
-			s.want("UNLOCK k", ":1")
-		}
+		succeeded(t, holder, small, large)
 		empty(t, srv)
 	}
 }
