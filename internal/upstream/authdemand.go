@@ -46,16 +46,18 @@ func (d *authDemand) sawAccepted() {
 	d.accepted = true
 }
 
-// learn notes an answer. It reports whether that begins an era. Only an answer does, so there is one in authPeriod at
-// most, also if the servers of a cluster differ.
-func (d *authDemand) learn(shut bool) (begins bool) {
+// learn notes an answer. It reports whether connections without credentials have other rights from now on than those
+// that exist: Redis has accepted some of these, or refused them. Only an answer begins an era, because clients cause
+// connections, and the servers of a cluster may differ.
+func (d *authDemand) learn(shut bool) (differ bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if begins = shut && d.accepted; begins {
+	begins, ends := shut && d.accepted, !shut && d.shut
+	if begins {
 		d.era++
 	}
 	d.shut, d.accepted = shut, !shut
-	return begins
+	return begins || ends
 }
 
 // watchAuth asks until ctx ends. It has a goroutine of its own, because Run may wait for a Redis that refuses the
@@ -73,8 +75,8 @@ func (u *Upstream) watchAuth(ctx context.Context) {
 	}
 }
 
-// LookAtAuth finds out whether clients must authenticate. Lanes and pins without credentials that Redis has accepted
-// serve no client of a new era. Without an answer the last one stands. It excludes Run.
+// LookAtAuth finds out whether clients must authenticate. Lanes and pins without credentials serve no new client if it
+// would have other rights. Without an answer the last one stands. It excludes Run.
 func (u *Upstream) LookAtAuth(ctx context.Context) {
 	needed, err := u.asker.NeedsAuth(ctx)
 	if err != nil {

@@ -82,6 +82,27 @@ func TestAShortOpeningLetsNoLaterClientIn(t *testing.T) {
 	})
 }
 
+// Clients that come while Redis is open do not share the lane of clients that it has refused, which has no rights to keep.
+func TestAClientOfAnOpenRedisKeepsItsRights(t *testing.T) {
+	t.Parallel()
+	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		admin := proxytest.Dial(t, redis.Addr())
+		admin.Script("SET k secret", "+OK", "CONFIG SET requirepass pw", "+OK")
+		srv := proxytest.Start(t, redis, func(o *proxy.Options) {
+			o.Engine, o.Upstream.Password = engine, "pw"
+		})
+		srv.AwaitShut(t)
+		srv.Dial(t).Script("GET k", "-NOAUTH") // its lane stays for a while
+		admin.Quiet("CONFIG", "SET", "requirepass", "")
+		proxytest.WaitFor(t, "the end of the demand", func() bool { return !srv.Shared().Upstream.NeedsAuth() })
+		c := srv.Dial(t)
+		c.Script("GET k", "$6", "LOCK l", ":")
+		admin.Script("CONFIG SET requirepass pw", "+OK")
+		srv.AwaitShut(t)
+		c.Script("GET k", "$6", "UNLOCK l", ":1")
+	})
+}
+
 // Redis may demand credentials while it refuses those of the proxy.
 func TestADemandIsNoticedWithoutCredentialsOfTheProxy(t *testing.T) {
 	t.Parallel()

@@ -198,8 +198,8 @@ func (ls *Lanes) closeLocked(l *Lane) {
 	l.Close()
 }
 
-// DropBare gives lanes without credentials to no further session. Sessions on such a lane stay on it: Redis demands
-// credentials from new connections now, and leaves open ones alone.
+// DropBare gives the present lanes without credentials to no further session. Sessions on such a lane stay on it: Redis
+// leaves open connections alone when it begins to demand credentials, or ends that.
 func (ls *Lanes) DropBare() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -295,7 +295,7 @@ func (ps *Pins) Trim(t time.Time, inUse map[dial.Target]bool) {
 	})
 }
 
-// DropBare is called when Redis has begun to demand credentials of new connections. Pins that have rights without them
+// DropBare is called when Redis has begun to demand credentials of new connections, or ended that. Pins without them
 // serve no further session: idle ones are closed, and those of sessions do not return to the pool. That holds for all
 // of these, because a RESET that removes the credentials of one may be on its way.
 func (ps *Pins) DropBare() {
