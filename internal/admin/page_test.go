@@ -128,7 +128,7 @@ func TestEachSharedHoldIsShown(t *testing.T) {
 		t.Errorf("%+v", permits)
 	}
 	send(t, s.client(), "LOCK pool")
-	redistest.Eventually(t, 10*time.Second, "one to wait", func() bool { return s.clients("").Waiting == 1 })
+	redistest.Eventually(t, 10*time.Second, "one to wait", func() bool { return s.locks("").Contended == 1 })
 	if l := s.locks("search=pool").Rows; len(l) != 1 || l[0].Mode != "limit" || l[0].Holders != 2 || l[0].Holder != holderGone {
 		t.Errorf("%+v", l)
 	}
