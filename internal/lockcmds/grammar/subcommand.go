@@ -24,7 +24,7 @@ var lineBreaks = strings.NewReplacer("\r", " ", "\n", " ")
 
 func errSubcommand(s *Spec, name []byte) error {
 	text := lineBreaks.Replace(string(name[:min(len(name), longestName)]))
-	return &ParseError{"ERR unknown subcommand '" + text + "'. Try " + s.upper() + " HELP."}
+	return &ParseError{"ERR unknown subcommand '" + text + "'. Try " + strings.ToUpper(s.Name) + " HELP."}
 }
 
 // subcommand parses the arguments of a verb that has subcommands, the first of which is there. The errors are those of
