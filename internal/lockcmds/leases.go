@@ -1,12 +1,10 @@
 package lockcmds
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
-	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
 // lasts is how long a hold may last without a renewal; nil: 0. Requires no locks of this package.
@@ -26,25 +24,12 @@ func (e *Engine) ordered(s contract.Session, h *watchedHold, send, unsent func()
 	e.mu.Lock()
 	lease := h.lease
 	e.mu.Unlock()
-	order(e.failstop, s, lease, send, unsent)
-}
-
-func order(failstop FailStop, s contract.Session, l *watchdog.Lease, send, unsent func()) {
-	const (
-		asking  = iota
-		free    // no renewal is on its way
-		waiting // Pause has returned and send waits for the renewal
-	)
-	var state atomic.Int32
-	l.Pause(func() {
-		if state.CompareAndSwap(asking, free) {
-			return // still in Pause, on this goroutine or another: the session is locked already
-		}
-		if !failstop.Do(s, send) {
+	waits := lease.Pause(func() {
+		if !e.failstop.Do(s, send) {
 			unsent()
 		}
 	})
-	if !state.CompareAndSwap(asking, waiting) {
+	if !waits {
 		send()
 	}
 }

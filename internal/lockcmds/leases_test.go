@@ -36,7 +36,8 @@ func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 	s := locktest.New(t, nil, 1, 2, nil)
 	done := make(chan struct{})
 	s.Lock()
-	order(FailStop{}, s, l, func() { close(done) }, nil)
+	e, h := &Engine{}, &watchedHold{lease: l}
+	e.ordered(s, h, func() { close(done) }, nil)
 	s.Unlock()
 	select {
 	case <-done:
@@ -46,7 +47,7 @@ func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 	close(answer)
 	<-done
 	now := false
-	order(FailStop{}, s, l, func() { now = true }, nil)
+	e.ordered(s, h, func() { now = true }, nil)
 	if !now {
 		t.Fatal("not sent at once though no renewal was on its way")
 	}

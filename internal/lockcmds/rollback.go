@@ -32,8 +32,9 @@ type rollback struct {
 func (c *calls) RollBack(r rollback) {
 	if lease := r.After; lease != nil {
 		r.After = nil
-		lease.Pause(func() { c.RollBack(r) })
-		return
+		if lease.Pause(func() { c.RollBack(r) }) {
+			return
+		}
 	}
 	c.Retry(cleanup{
 		What: "roll a hold back", Key: r.Key, Limit: r.Limit, Done: r.Done,

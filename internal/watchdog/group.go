@@ -3,9 +3,7 @@ package watchdog
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"slices"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -15,17 +13,12 @@ import (
 type group struct {
 	key     Group
 	leases  int      // tracked leases; at 0 the group leaves Watchdog.groups
-	ready   []*Lease // FIFO from head on: renewals due, and void elements to be skipped
-	head    int
-	jobs    int  // jobs at work or handed to the pool
-	failing bool // the latest batch failed: only the change is logged
+	ready   []*Lease // renewals due in their order, and void elements to be skipped
+	jobs    int      // jobs at work or handed to the pool
+	failing bool     // the latest batch failed: only the change is logged
 }
 
-// batches are those of all watchdogs. A pool of its own would keep a watchdog, and all that it refers to, in memory for
-// two collections after its end.
-var batches = sync.Pool{New: func() any { return &batch{} }}
-
-// batch is a job's working memory, reused through batches.
+// batch is a job's working memory, for one batch after the other.
 type batch struct {
 	leases   []*Lease
 	renewals []Renewal
@@ -52,29 +45,18 @@ func (w *Watchdog) leaveLocked(g *group) {
 	}
 }
 
-// push queues a due renewal. Space in front of a queue that never runs empty is reused. More leases have left the queue
-// since the last time than are copied.
-func (g *group) push(l *Lease) {
-	if g.head > len(g.ready)/2 {
-		n := copy(g.ready, g.ready[g.head:])
-		clear(g.ready[n:])
-		g.ready, g.head = g.ready[:n], 0
-	}
-	g.ready = append(g.ready, l)
-}
-
-func (g *group) backlog() int { return len(g.ready) - g.head }
-
 // serve is the job: it renews batch after batch until nothing of the group is due.
 func (w *Watchdog) serve(ctx context.Context, g *group) {
-	b := batches.Get().(*batch)
+	b := &batch{}
 	for w.take(ctx, g, b) {
 		limited, cancel := context.WithDeadline(ctx, w.base.Add(b.limit))
-		verdicts, err := w.renew(limited, g.key, b.renewals)
+		verdicts, err := w.opts.Renew(limited, g.key, b.renewals)
+		if err == nil && len(verdicts) != len(b.renewals) {
+			err = fmt.Errorf("%d verdicts for %d renewals", len(verdicts), len(b.renewals))
+		}
 		cancel()
 		w.settle(ctx, g, b, verdicts, err)
 	}
-	batches.Put(b)
 }
 
 // take fills b with due renewals. False: there are none and the job has ended, in one step, so that a renewal that
@@ -83,14 +65,15 @@ func (w *Watchdog) take(ctx context.Context, g *group, b *batch) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	b.sent = w.now()
-	most := min(g.backlog(), w.opts.batchSize)
+	b.leases, b.renewals, b.losses, b.thens = b.leases[:0], b.renewals[:0], b.losses[:0], b.thens[:0]
+	most := min(len(g.ready), w.opts.batchSize)
 	b.leases, b.renewals = slices.Grow(b.leases, most), slices.Grow(b.renewals, most)
 	shortest := never
 	var retry time.Duration
-	for ctx.Err() == nil && g.backlog() > 0 && len(b.leases) < w.opts.batchSize {
-		l := g.ready[g.head]
-		g.ready[g.head] = nil
-		g.head++
+	for ctx.Err() == nil && len(g.ready) > 0 && len(b.leases) < w.opts.batchSize {
+		l := g.ready[0]
+		g.ready[0] = nil
+		g.ready = g.ready[1:] // append moves what is left, and drops the space in front
 		// The deadline may have passed since the renewal fell due; the scheduler will report the loss.
 		if l.renewal != queued || l.group != g || b.sent >= l.deadline {
 			continue
@@ -107,9 +90,6 @@ func (w *Watchdog) take(ctx context.Context, g *group, b *batch) bool {
 			shortest, retry = left, l.retryAfter()
 		}
 	}
-	if g.head == len(g.ready) {
-		g.ready, g.head = g.ready[:0], 0
-	}
 	// The other half of the remaining time is for another attempt, if this one hangs.
 	b.limit = b.sent + min(shortest, max(shortest/2, retry))
 	if len(b.leases) == 0 {
@@ -117,20 +97,6 @@ func (w *Watchdog) take(ctx context.Context, g *group, b *batch) bool {
 		return false
 	}
 	return true
-}
-
-// renew is one guarded call of Options.Renew: a panic in it is an error, and so tried again.
-func (w *Watchdog) renew(ctx context.Context, key Group, renewals []Renewal) (verdicts []Verdict, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("BUG: renewal panicked: %v\n%s", r, debug.Stack())
-		}
-	}()
-	verdicts, err = w.opts.Renew(ctx, key, renewals)
-	if err == nil && len(verdicts) != len(renewals) {
-		err = fmt.Errorf("%d verdicts for %d renewals", len(verdicts), len(renewals))
-	}
-	return verdicts, err
 }
 
 // settle writes the verdicts into the leases, reports losses, and continues the calls that waited for the answer.
@@ -190,14 +156,4 @@ func (w *Watchdog) settle(ctx context.Context, g *group, b *batch, verdicts []Ve
 	for _, then := range b.thens {
 		then()
 	}
-	b.reset()
-}
-
-// reset drops every pointer, so that a pooled batch keeps no lease alive.
-func (b *batch) reset() {
-	clear(b.leases)
-	clear(b.renewals)
-	clear(b.losses)
-	clear(b.thens)
-	b.leases, b.renewals, b.losses, b.thens = b.leases[:0], b.renewals[:0], b.losses[:0], b.thens[:0]
 }

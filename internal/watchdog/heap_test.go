@@ -115,7 +115,7 @@ func TestRenewingAllocatesPerJobNotPerLease(t *testing.T) {
 		w.shift(lease / renewalsPerTTL)
 		w.steps(t.Context())
 	})
-	if allocs > 10_000/20 {
+	if allocs > 10_000/10 {
 		t.Errorf("%v allocations for 10,000 renewals in 100 batches", allocs)
 	}
 }

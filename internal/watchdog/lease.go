@@ -68,22 +68,20 @@ func (l *Lease) Deadline() time.Time {
 }
 
 // Pause orders a renewal and another command on the same lock. No renewal of this lease begins after the call, until
-// Resume or Continue; the deadline is still watched. then runs before Pause returns if no renewal is on its way, else
-// from the renewal's job as soon as its answer, error or time limit is in. Several pauses may overlap: renewals go on
-// when each has been ended. nil: the command does not wait for a renewal on its way.
-func (l *Lease) Pause(then func()) {
+// Resume or Continue; the deadline is still watched. Pause reports whether a renewal is on its way: then runs from its
+// job as soon as its answer, error or time limit is in. Else then does not run. Several pauses may overlap: renewals go
+// on when each has been ended. nil: the command does not wait for a renewal on its way.
+func (l *Lease) Pause(then func()) (waits bool) {
 	l.w.mu.Lock()
+	defer l.w.mu.Unlock()
 	l.pauses++
 	l.unqueueLocked()
 	l.planLocked()
-	wait := l.renewal == inFlight || l.renewal == outdated
-	if wait && then != nil {
-		l.then = append(l.then, then)
+	if then == nil || l.renewal != inFlight && l.renewal != outdated {
+		return false
 	}
-	l.w.mu.Unlock()
-	if !wait && then != nil {
-		then()
-	}
+	l.then = append(l.then, then)
+	return true
 }
 
 // Resume ends a Pause after a command that set the lease anew: a re-entry, a partial release, an extension. The entry

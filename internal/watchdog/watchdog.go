@@ -258,8 +258,8 @@ func (w *Watchdog) collectLocked(losses []loss, starts []*group) (_ []loss, _ []
 			l.renewal = queued
 			w.heap.fix(l, l.deadline)
 			g := l.group
-			g.push(l)
-			if g.jobs < w.opts.groupJobs && g.backlog() > g.jobs*w.opts.batchSize {
+			g.ready = append(g.ready, l)
+			if g.jobs < w.opts.groupJobs && len(g.ready) > g.jobs*w.opts.batchSize {
 				g.jobs++
 				starts = append(starts, g)
 			}
