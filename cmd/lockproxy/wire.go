@@ -248,9 +248,6 @@ const (
 	// Redis has the same ratio of the two limits of a subscriber, and the same time.
 	softShare = 4
 	softTime  = time.Minute
-
-	// Entries that LOCKSLOW has for each user and database. The log and spans have the others.
-	slowLogLen = 128
 )
 
 // proxyOptions hands each setting to the package that uses it. available is the memory that this process may have.
@@ -286,7 +283,7 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 			Grace:             cfg.Lock.Grace,
 			MaxHold:           cfg.Lock.MaxHold,
 			Sync:              int(cfg.Lock.Sync),
-			Slow:              proxy.SlowLog{Wait: cfg.Lock.SlowWait, Hold: cfg.Lock.SlowHold, Len: slowLogLen},
+			Slow:              proxy.SlowLog{Wait: cfg.Lock.SlowWait, Hold: cfg.Lock.SlowHold},
 			MaxWaiters:        int(cfg.MaxWaiters),
 			MaxWaitersPerLock: int(cfg.MaxWaitersPerLock),
 		},

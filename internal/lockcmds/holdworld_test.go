@@ -38,7 +38,7 @@ func newLockWorld(t *testing.T) *lockWorld {
 	var err error
 	w.Engine, err = New(Options{
 		Redis: w.World, UUID: "u", Jobs: w, Clock: w.World, Defaults: Defaults{Lease: 30 * time.Second},
-		SlowLog: observe.New(observe.NewBudget(100), func() observe.Settings { return w.limits.Slow }),
+		SlowLog: observe.New(func() observe.Settings { return w.limits.Slow }),
 		Events:  Events{Lost: func(reason string) { w.lost = append(w.lost, reason) }},
 	})
 	if err != nil {

@@ -133,7 +133,7 @@ func (o Options) checked() (Options, error) {
 		o.Waiting = new(atomic.Int64)
 	}
 	if o.SlowLog == nil {
-		o.SlowLog = o.NewSlowLog(observe.NewBudget(observe.DefaultBudget))
+		o.SlowLog = o.NewSlowLog()
 	}
 	if o.Requests == nil {
 		o.Requests = new(atomic.Int64)
@@ -163,7 +163,7 @@ func (o *Options) present() func() *Defaults {
 }
 
 // NewSlowLog returns an empty log for LOCKSLOW that follows the present defaults.
-func (o *Options) NewSlowLog(b *observe.Budget) *observe.Log {
+func (o *Options) NewSlowLog() *observe.Log {
 	present := o.present()
-	return observe.New(b, func() observe.Settings { return present().Slow })
+	return observe.New(func() observe.Settings { return present().Slow })
 }

@@ -40,7 +40,7 @@ type account struct {
 func (id EngineID) account() account { return account{id.User, id.DB, id.Era} }
 
 // keptSlowLogs is the number of accounts without an engine whose slow waits and holds are kept.
-const keptSlowLogs = 256
+const keptSlowLogs = 64
 
 // An IdentityEngine is the lock engine of one identity.
 type IdentityEngine struct {
@@ -103,10 +103,9 @@ func NewRegistry(opts RegistryOptions) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	budget := observe.NewBudget(observe.DefaultBudget)
 	return &Registry{
 		opts: opts, jobs: pool, engines: map[EngineID]*IdentityEngine{},
-		slow:   observe.NewShelf[account](keptSlowLogs, func() *observe.Log { return opts.Engine.NewSlowLog(budget) }),
+		slow:   observe.NewShelf[account](keptSlowLogs, opts.Engine.NewSlowLog),
 		places: admission.NewPlaces(opts.Max, admission.Share(opts.Max)),
 		unused: admission.NewIdle[EngineID, *IdentityEngine](),
 	}, nil

@@ -94,7 +94,7 @@ func TestARefusedSubscriptionIsTheReply(t *testing.T) {
 
 func TestSlowWaitsAndHoldsAreLogged(t *testing.T) {
 	w := newLockWorld(t)
-	w.limits.Slow = observe.Settings{Wait: time.Second, Hold: 3 * time.Second, Len: 10}
+	w.limits.Slow = observe.Settings{Wait: time.Second, Hold: 3 * time.Second}
 	a := w.client(1)
 	a.sends("LOCK k OWNER me")
 	a.answered(grantOfFence(7), nil)
@@ -134,7 +134,7 @@ func TestSlowWaitsAndHoldsAreLogged(t *testing.T) {
 
 func TestAGrantAfterALongTimeIsASlowWait(t *testing.T) {
 	w := newLockWorld(t)
-	w.limits.Slow = observe.Settings{Wait: time.Second, Len: 10}
+	w.limits.Slow = observe.Settings{Wait: time.Second}
 	a := w.waits(1, "LOCK k OWNER me")
 	w.Pass(2 * time.Second)
 	w.Own.Answers = []any{grantOfFence(9)}
@@ -149,7 +149,6 @@ func TestAGrantAfterALongTimeIsASlowWait(t *testing.T) {
 
 func TestNoSlowHoldOrWaitIsLoggedWithoutThresholds(t *testing.T) {
 	w := newLockWorld(t)
-	w.limits.Slow.Len = 10
 	a := w.waits(1, "LOCK k WAIT 5000")
 	w.Pass(6 * time.Second)
 	a.got("(nil)")
@@ -193,7 +192,7 @@ func TestAnAcquireThatIsNotSentKeepsNoHold(t *testing.T) {
 func TestAWaitThatGoesOnKeepsTheHolderBehindWhichItBegan(t *testing.T) {
 	for _, refused := range []bool{false, true} {
 		w := newLockWorld(t)
-		w.limits.Slow = observe.Settings{Wait: time.Second, Len: 10}
+		w.limits.Slow = observe.Settings{Wait: time.Second}
 		a := w.client(1)
 		a.sends("LOCK k WAIT 5000")
 		w.sessions[1].asks.behind = &observe.Party{Owner: "first"} // of a wait that has ended with a grant that came too late

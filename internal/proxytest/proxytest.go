@@ -419,8 +419,8 @@ func AnswersRefusals(t testing.TB, redis *redistest.Server) bool {
 }
 
 // SlowFrom has the proxy log slow holds from now on.
-func SlowFrom(srv *Proxy, most int) {
-	srv.Alter(func(o *proxy.Options) { o.Locks.Slow = proxy.SlowLog{Hold: time.Millisecond, Len: most} })
+func SlowFrom(srv *Proxy) {
+	srv.Alter(func(o *proxy.Options) { o.Locks.Slow = proxy.SlowLog{Hold: time.Millisecond} })
 }
 
 // Alter changes options of a running proxy.

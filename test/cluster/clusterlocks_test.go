@@ -781,7 +781,7 @@ func TestSharedLocksCrossMovesAndFailovers(t *testing.T) {
 // slowLocksOverACluster has slow holds on all servers of a cluster.
 func slowLocksOverACluster(t *testing.T, proxies map[string]*proxytest.Proxy) {
 	for _, srv := range proxies {
-		proxytest.SlowFrom(srv, 100)
+		proxytest.SlowFrom(srv)
 		a, b := srv.Dial(t), srv.Dial(t)
 		for _, key := range []string{"va", "vb", "vc"} {
 			a.Script("LOCK "+key, ":")

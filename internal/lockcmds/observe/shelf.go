@@ -53,8 +53,6 @@ func (s *Shelf[K]) Return(key K) {
 	}
 	k.unused = s.unused.PushBack(key)
 	if s.unused.Len() > s.most {
-		oldest := s.unused.Remove(s.unused.Front()).(K)
-		s.logs[oldest].log.Close()
-		delete(s.logs, oldest)
+		delete(s.logs, s.unused.Remove(s.unused.Front()).(K))
 	}
 }
