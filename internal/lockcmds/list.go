@@ -12,7 +12,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
@@ -121,16 +120,12 @@ func (e *Engine) find(pattern string, most int) []Hold {
 // and 0 is no limit. size is how many there are, roughly. A lock that is taken or let go meanwhile may be in the list
 // or not.
 func findIn(holds iter.Seq[Hold], size int, pattern string, most int) []Hold {
-	matches := func(string) bool { return true }
-	if pattern != "" {
-		matches = observe.Compile(pattern).Match
-	}
 	var found []Hold
 	if pattern == "" && most == 0 {
 		found = make([]Hold, 0, size)
 	}
 	for h := range holds {
-		if matches(h.Key) {
+		if pattern == "" || matches(pattern, h.Key) {
 			found = append(found, h)
 		}
 		if most > 0 && len(found) >= 2*most+listSlice {

@@ -33,7 +33,7 @@ const (
 const maxOwner = 256
 
 // maxPattern bounds a pattern, in bytes: a match costs its length for each byte of a name.
-const maxPattern = 64 << 10
+const maxPattern = 1 << 10
 
 // forever is the Wait of a command that waits without a limit.
 const forever = time.Duration(-1)
@@ -91,7 +91,7 @@ func errExpire(name string) error {
 
 var (
 	errSyntax       = &ParseError{"ERR syntax error"}
-	errPattern      = &ParseError{"ERR pattern is longer than 65536 bytes"}
+	errPattern      = &ParseError{"ERR pattern is longer than 1024 bytes"}
 	errRange        = &ParseError{"ERR value is not an integer or out of range"}
 	errCount        = &ParseError{"ERR count should be greater than or equal to -1"}
 	errOwner        = &ParseError{"ERR owner must be 1 to 256 bytes without braces, and not 'fence' or 'mode'"}

@@ -109,7 +109,7 @@ var (
 	}
 	argMatch = Argument{
 		Name: "pattern", Type: "pattern", Token: "MATCH", Optional: true, Value: "pattern", option: optMatch,
-		Means: "list only keys that match, as in `KEYS`; up to 64 KiB",
+		Means: "list only keys that match, as in `KEYS`; up to 1 KiB",
 	}
 	argSlow = Argument{Name: "subcommand", Type: "oneof", OneOf: []Argument{
 		{
