@@ -77,9 +77,9 @@ const longestInError = 64
 //	after longWait ──► tell Redis for which lock this owner waits ──► look: its holders, their waits, … ──► again
 //
 // A look reads one wait after the other, so the first may have ended before the last is read. A later look proves the
-// circle if each hold is by the same grant, and each wait was told twice since the first look began: the second time
-// was after the first look had ended. Then all of them were there together at that moment. The wait that began last is
-// refused, by its own proxy alone.
+// circle if each wait is the same and was told twice since the first look began: the second time was after the first
+// look had ended. Then all of them were there together at that moment. So were their holds: an owner that waits acquires
+// no other lock. The wait that began last is refused, by its own proxy alone.
 //
 // A circle is closed by a wait that begins, so the first look finds it. Later ones are for a look that found nothing
 // because Redis had just lost what it was told: they become rare.
@@ -98,11 +98,10 @@ const (
 	longestTold = 1024 // bytes of a lock's name, which is written to Redis again and again
 )
 
-// link is a wait on a path, and the grant for whose end it waits.
+// link is a wait on a path.
 type link struct {
 	owner string
 	wait  script.Wait
-	fence int64
 }
 
 // search is one look for a circle, from a waiter on.
@@ -153,7 +152,7 @@ func (w *waiter) lookLocked(d time.Duration, n int, before []link) {
 // closes goes on from the last wait of the path to the first one's owner. The path is the circle then.
 func (s *search) closes() bool {
 	at := len(s.path) - 1
-	last := &s.path[at]
+	last := s.path[at]
 	if len(s.path) > longestPath {
 		return false
 	}
@@ -164,7 +163,6 @@ func (s *search) closes() bool {
 	}
 	for _, h := range d.Holders {
 		on := func(before link) bool { return before.owner == h.Owner }
-		last.fence = h.Fence
 		switch {
 		case h.Fence == 0, h.Owner == last.owner:
 			continue
@@ -184,7 +182,7 @@ func (s *search) closes() bool {
 		if s.closes() {
 			return true
 		}
-		s.path, last = s.path[:at+1], &s.path[at]
+		s.path = s.path[:at+1]
 	}
 	return false
 }

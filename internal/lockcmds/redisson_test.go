@@ -572,19 +572,3 @@ func TestWeWaitForRedissonReadAndWriteLocks(t *testing.T) {
 		equal(t, name+" unlock", j.release(r), any(nil))
 	}
 }
-
-// A proxy of an earlier version writes no mode. Its locks get it from a re-entry, an extension or a renewal through
-// this one.
-func TestALockOfAnEarlierVersionGetsItsMode(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = 300 * time.Millisecond })
-	s := p.session(2)
-	for name, command := range map[string]string{"re-entry": "LOCK", "fair": "FAIRLOCK", "extension": "EXTENDLOCK"} {
-		srv.Do(t, "HSET", name, "job", "1", "fence", "1795155411206216")
-		s.do(command + " " + name + " OWNER job PX 60000")
-		equal(t, name, fmt.Sprint(srv.Do(t, "HGET", name, "mode")), "lock")
-	}
-	s.fence("LOCK renewed")
-	srv.Do(t, "HDEL", "renewed", "mode")
-	redistest.Eventually(t, patience, "the renewal writes it", func() bool { return srv.Do(t, "HGET", "renewed", "mode") != nil })
-}

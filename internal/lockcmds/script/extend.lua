@@ -51,7 +51,6 @@ elseif last < tonumber(ARGV[4]) then
   local pttl = redis.call('PTTL', KEYS[1])
   redis.call('PEXPIRE', KEYS[1], ARGV[2]) -- first: a Redis out of memory refuses a script that begins with HSET
   redis.call('HSET', KEYS[1], field == '' and '{request}' or field, ARGV[4])
-  mark(KEYS[1], held)
   if pttl < 0 or pttl > tonumber(ARGV[2]) then
     wake(ARGV[3], KEYS[2], KEYS[3], KEYS[1])
   end

@@ -25,7 +25,6 @@ for i = 1, math.floor(#ARGV / 3) do
       lengthen_shared(lock, owner, held[4], lease)
     else
       lengthen(lock, lease)
-      mark(lock, held)
     end
   elseif held.err then
     if not renew_one then

@@ -105,8 +105,8 @@ var (
 	handoverLimit = load("handover_limit",
 		"requests", "permits", "head", "keep", "tell_rwlock", "free", "wake",
 		"take_turn", "permit", "take_permit").counts(3).publishes(2)
-	extend = load("extend", "hash", "hold", "shared", "mark", "head", "wake").publishes(2)
-	renew  = load("renew", "hash", "hold", "shared", "mark")
+	extend = load("extend", "hash", "hold", "shared", "head", "wake").publishes(2)
+	renew  = load("renew", "hash", "hold", "shared")
 	info   = load("info", "hash", "shared", "holders_of", "now")
 	head   = load("head", "head")
 	force  = load("force", leaving("holders_of")...).publishes(0)
