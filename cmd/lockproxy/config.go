@@ -158,7 +158,7 @@ func NewConfig() Config {
 		Upstream:   UpstreamConfig{Address: defaultUpstream},
 		Cluster:    ClusterConfig{CrossSlot: proxy.CrossSplit},
 		Lock: LockConfig{
-			Lease: 30 * time.Second, Reentry: proxy.ReentryConnection, Deadlock: proxy.DeadlockLocal,
+			Lease: 30 * time.Second, Reentry: reentryConnection, Deadlock: proxy.DeadlockLocal,
 			SlowWait: time.Second, SlowHold: 10 * time.Second,
 		},
 		Drain:               DrainConfig{Timeout: 10 * time.Second},
@@ -186,6 +186,12 @@ func NewConfig() Config {
 
 // minLease keeps renewals, every third of a lease, clear of ordinary round trips.
 const minLease = 100 * time.Millisecond
+
+// Values of lock.reentry.
+const (
+	reentryConnection = "connection"
+	reentryOwner      = "owner"
+)
 
 // Verify reports every setting that cannot be served, named by its key.
 func (c Config) Verify() error {
@@ -253,7 +259,7 @@ func (c Config) Verify() error {
 	if c.Lock.Grace != nil {
 		atLeast("lock.grace", *c.Lock.Grace, 0)
 	}
-	oneOf("lock.reentry", c.Lock.Reentry, proxy.ReentryConnection, proxy.ReentryOwner)
+	oneOf("lock.reentry", c.Lock.Reentry, reentryConnection, reentryOwner)
 	oneOf("lock.deadlock", c.Lock.Deadlock, proxy.DeadlockLocal, proxy.DeadlockAll)
 	atLeast("lock.max-hold", c.Lock.MaxHold, 0)
 	atLeast("lock.slow-wait", c.Lock.SlowWait, 0)

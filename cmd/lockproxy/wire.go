@@ -286,8 +286,8 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 			Slow:              proxy.SlowLog{Wait: cfg.Lock.SlowWait, Hold: cfg.Lock.SlowHold},
 			MaxWaiters:        int(cfg.MaxWaiters),
 			MaxWaitersPerLock: int(cfg.MaxWaitersPerLock),
+			OwnersOnly:        cfg.Lock.Reentry == reentryOwner,
 		},
-		Reentry:    cfg.Lock.Reentry,
 		Deadlock:   cfg.Lock.Deadlock,
 		MaxEngines: int(cfg.MaxLanes), // as lanes, they are many if users and databases are
 		Limits: proxy.Limits{

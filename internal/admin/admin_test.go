@@ -67,7 +67,7 @@ func newStandOf(t *testing.T, redis *redistest.Server, up upstream.Options, chan
 			Clients: 1000, Memory: 1 << 30, Query: 1 << 30, Unanswered: 1 << 30, Output: 1 << 30, LargeCommand: time.Minute, Handshake: time.Minute,
 			PubSub: proxy.PubSub{Hard: 1 << 30, Soft: 1 << 30, SoftTime: time.Minute},
 		},
-		Locks: proxy.Locks{Lease: 30 * time.Second}, Reentry: proxy.ReentryConnection, MaxEngines: 256,
+		Locks: proxy.Locks{Lease: 30 * time.Second}, MaxEngines: 256,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -86,7 +86,8 @@ func (w *waiter) conn() contract.Session { return w.claim.s.Conn }
 // engine. It does not keep a, so that most commands stay on the stack. Requires the session lock.
 func (e *Engine) startAcquire(a *askedAcquire, began, now time.Time, home *Engine) {
 	s, cmd := &a.caller, &a.cmd
-	w := &waiter{e: e, acquireTerms: termsOf(cmd, e.defaults()), began: began, home: home}
+	defaults := e.defaults()
+	w := &waiter{e: e, acquireTerms: termsOf(cmd, defaults), began: began, home: home}
 	if w.Sync == SyncAll {
 		if w.Sync = e.replicas(cmd.Key); w.Sync == 0 {
 			s.Reply(noReplicasReply())
@@ -99,7 +100,7 @@ func (e *Engine) startAcquire(a *askedAcquire, began, now time.Time, home *Engin
 	}
 	e.mu.Lock()
 	w.claim = e.claimLocked(s, cmd)
-	if cmd.Owner == "" && e.opts.Reentry.Refuses() &&
+	if cmd.Owner == "" && defaults.OwnersOnly &&
 		(w.claim.Reenters() || e.holdsLocked(w.claim.key)) { // an upgrade looks like another task
 		e.mu.Unlock()
 		e.opts.Reentry.Note(w.session().Client, cmd.Key, true)

@@ -61,8 +61,8 @@ type Options struct {
 	// Changes has defaults that apply in place of those here. nil: they do not change.
 	Changes *Changes
 
-	// Reentry is the rule about a connection that acquires again without OWNER. nil: it may.
-	Reentry *ReentryRule
+	// Reentry counts and logs the connections that acquire again without OWNER. nil: they are not.
+	Reentry *Reentries
 
 	// DeadlocksOfAll: deadlocks over several proxies with this option are found, too. Else those within this engine are.
 	DeadlocksOfAll bool

@@ -2,29 +2,23 @@ package lockcmds
 
 import (
 	"sync"
-	"sync/atomic"
 
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 )
 
-// This file is the rule about a connection that acquires a lock which it holds already, and names no OWNER.
+// This file counts and logs the acquires of a connection that holds the lock already, and names no OWNER.
 //
 // Such an acquire is a re-entry: the connection is the owner. But a library that shares connections between threads or
-// tasks sends two tasks' acquires on one connection. Then both tasks have the lock. So each re-entry is counted, a
-// library that has announced itself is named in the log, and the rule may refuse re-entry without OWNER altogether.
-//
-// The code of this file starts no goroutine.
+// tasks sends two tasks' acquires on one connection. Then both tasks have the lock. So each re-entry is counted, and a
+// library that has announced itself is named in the log. Defaults.OwnersOnly refuses re-entry without OWNER altogether.
 
-// ReentryRule is shared by all lock engines of a proxy. The zero value allows re-entry by connection. Its fields do not
-// change after the first use; its methods may be called from any goroutine, and nil is the zero value.
-type ReentryRule struct {
-	OwnersOnly bool               // only a named OWNER may acquire again
-	Counted    func(refused bool) // of each re-entry; nil: nothing counts them
-	Logger     *zap.Logger        // nil: silent
-
-	changed atomic.Pointer[bool] // nil: as OwnersOnly says
+// Reentries is shared by all lock engines of a proxy. Its fields do not change after the first use; its methods may be
+// called from any goroutine, and nil counts and logs nothing.
+type Reentries struct {
+	Counted func(refused bool) // of each re-entry; nil: nothing counts them
+	Logger  *zap.Logger        // nil: silent
 
 	mu    sync.Mutex
 	named map[logged]struct{} // clients that the log has named
@@ -45,23 +39,9 @@ type reentrant struct {
 	Library string // as in contract.Caller
 }
 
-// Refuses reports whether a connection may not acquire again.
-func (r *ReentryRule) Refuses() bool {
-	if r == nil {
-		return false
-	}
-	if changed := r.changed.Load(); changed != nil {
-		return *changed
-	}
-	return r.OwnersOnly
-}
-
-// Change sets OwnersOnly while the rule is in use.
-func (r *ReentryRule) Change(ownersOnly bool) { r.changed.Store(&ownersOnly) }
-
 // Note counts a re-entry, and logs the first one of each client name if the client's library has announced itself. A
 // client without a name goes by the name of its library.
-func (r *ReentryRule) Note(c reentrant, key string, refused bool) {
+func (r *Reentries) Note(c reentrant, key string, refused bool) {
 	if r == nil {
 		return
 	}
@@ -79,7 +59,7 @@ func (r *ReentryRule) Note(c reentrant, key string, refused bool) {
 
 // NoteNotHeld logs the first release of each client name, as Note does, that comes from a connection without the lock:
 // the lock may be another connection's of the same pool, whose idle connection goes on to hold it.
-func (r *ReentryRule) NoteNotHeld(c reentrant, key string) {
+func (r *Reentries) NoteNotHeld(c reentrant, key string) {
 	if r == nil || !r.logs(c, "release") {
 		return
 	}
@@ -90,7 +70,7 @@ func (r *ReentryRule) NoteNotHeld(c reentrant, key string) {
 }
 
 // logs reports whether the client's library has announced itself, and its name is a new one for that event.
-func (r *ReentryRule) logs(c reentrant, event string) bool {
+func (r *Reentries) logs(c reentrant, event string) bool {
 	if r.Logger == nil || c.Library == "" {
 		return false
 	}

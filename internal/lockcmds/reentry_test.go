@@ -21,7 +21,7 @@ func reentrantClient(library, name string) reentrant {
 func TestEachNameIsLoggedOnce(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	counted := map[bool]int{}
-	r := &ReentryRule{Logger: zap.New(core), Counted: func(refused bool) { counted[refused]++ }}
+	r := &Reentries{Logger: zap.New(core), Counted: func(refused bool) { counted[refused]++ }}
 	for _, c := range []reentrant{
 		reentrantClient("", ""), reentrantClient("", "worker"), // not announced
 		reentrantClient("redis-py", ""), reentrantClient("redis-py", ""), reentrantClient("redis-py", "worker"), reentrantClient("go-redis", "worker"), reentrantClient("go-redis", ""),
@@ -48,7 +48,7 @@ func TestEachNameIsLoggedOnce(t *testing.T) {
 // Clients choose names: they fill neither the memory nor the log.
 func TestNamesAreBounded(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
-	r := &ReentryRule{Logger: zap.New(core)}
+	r := &Reentries{Logger: zap.New(core)}
 	long := strings.Repeat("n", 1<<20)
 	for i := range 2 * mostNames {
 		r.Note(reentrantClient(long, strconv.Itoa(i)+long), long, false)
@@ -63,20 +63,12 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 }
 
-func TestNilAllowsReentry(t *testing.T) {
-	var r *ReentryRule
-	r.Note(reentrantClient("redis-py", ""), "k", false)
-	if r.Refuses() || new(ReentryRule).Refuses() || !(&ReentryRule{OwnersOnly: true}).Refuses() {
-		t.Error("wrong rule")
-	}
-}
-
 // Tasks that each name an owner know of each other.
 func TestReentriesAreCountedUnlessTheOwnerIsNamed(t *testing.T) {
 	for owner, want := range map[string]int{"": 1, " OWNER me": 0} {
 		w := newLockWorld(t)
 		counted := 0
-		w.opts.Reentry = &ReentryRule{Counted: func(bool) { counted++ }}
+		w.opts.Reentry = &Reentries{Counted: func(bool) { counted++ }}
 		a := w.client(1)
 		for holds := range int64(2) {
 			a.sends("LOCK k" + owner)
@@ -103,7 +95,7 @@ func TestAReleaseWithoutTheLockIsLogged(t *testing.T) {
 	} {
 		w, a := newLockWorld(t), newClient(1)
 		core, logs := observer.New(zap.InfoLevel)
-		w.opts.Reentry = &ReentryRule{Logger: zap.New(core)}
+		w.opts.Reentry = &Reentries{Logger: zap.New(core)}
 		a.caller.Library = "redis-py"
 		w.Start(a.caller, grammar.Command{Verb: grammar.Unlock, Key: lock, Owner: c.owner})
 		a.Answer(c.answer, nil)

@@ -383,7 +383,7 @@ func TestInfoAndListTellTheModes(t *testing.T) {
 func TestAConnectionWithoutAnOwnerMayBeRefusedAnUpgrade(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	a := startProxy(t, srv, func(o *Options) { o.Reentry = &ReentryRule{OwnersOnly: true} }).session(2)
+	a := startProxy(t, srv, func(o *Options) { o.OwnersOnly = true }).session(2)
 	a.fence("LOCK k SHARED")
 	if got := a.do("LOCK k"); !strings.HasPrefix(got, "-ERR this connection holds the lock already") {
 		t.Errorf("an upgrade: %s", got)

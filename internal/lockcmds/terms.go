@@ -26,6 +26,8 @@ type Defaults struct {
 	MaxWaiters        int // 0: no limit
 	MaxWaitersPerLock int // 0: no limit
 
+	OwnersOnly bool // a connection that holds a lock may acquire it again only for a named OWNER
+
 	Slow observe.Settings // which waits and holds LOCKSLOW shows
 }
 

@@ -166,7 +166,7 @@ func TestAnAcquireThatIsNotSentKeepsNoHold(t *testing.T) {
 		"no replicas": func(w *lockWorld) {
 			w.limits.Sync, w.opts.Replicas = SyncAll, func(string) int { return 0 }
 		},
-		"no re-entry": func(w *lockWorld) { w.opts.Reentry = &ReentryRule{OwnersOnly: true} },
+		"no re-entry": func(w *lockWorld) { w.limits.OwnersOnly = true },
 	} {
 		w := newLockWorld(t)
 		a := w.client(1)

@@ -87,7 +87,6 @@ type Options struct {
 	Limits     Limits
 
 	Locks      Locks
-	Reentry    string // the clients that may acquire again while they hold the lock: ReentryConnection or ReentryOwner
 	Deadlock   string // among which clients waits that would never end are found: DeadlockLocal or DeadlockAll
 	MaxEngines int    // lock engines, one for each user and database that uses lock commands
 
@@ -127,12 +126,6 @@ type (
 // SyncAll is the value of Locks.Sync for all replicas that the Sentinels, or the servers of the cluster, know.
 const SyncAll = lockcmds.SyncAll
 
-// Values of Options.Reentry.
-const (
-	ReentryConnection = "connection" // also a connection that names no OWNER
-	ReentryOwner      = "owner"      // only an OWNER
-)
-
 // Values of Options.Deadlock.
 const (
 	DeadlockLocal = "local" // of one user and database at this proxy
@@ -161,7 +154,7 @@ func (o *Options) spans() func() (sent, lost int64) {
 	return o.Tracing.Counts
 }
 
-// Change replaces options while the server runs: Locks, Reentry, Limits, Upstream.Pins, DrainDelay and DrainTimeout.
+// Change replaces options while the server runs: Locks, Limits, Upstream.Pins, DrainDelay and DrainTimeout.
 // They apply to clients and commands to come; limits apply at once. Limits.Memory and Limits.Request, and all other
 // options, stay as they are.
 func (srv *Server) Change(o Options) {
@@ -169,12 +162,11 @@ func (srv *Server) Change(o Options) {
 	srv.shared.SetLimits(o.Limits)
 	srv.changes.Set(o.Locks)
 	srv.shared.Upstream.Change(o.Upstream.Pins, o.Locks.Lease)
-	srv.reentry.Change(o.Reentry == ReentryOwner)
 }
 
 // forEngines returns the options of the lock engines. Their defaults are in changes.
 func (o *Options) forEngines(
-	uuid string, e *shared.Proxy, rule *lockcmds.ReentryRule, changes *lockcmds.Changes,
+	uuid string, e *shared.Proxy, changes *lockcmds.Changes,
 ) lockcmds.RegistryOptions {
 	changes.Set(o.Locks)
 	up, counters := e.Upstream, &e.Counters
@@ -193,7 +185,7 @@ func (o *Options) forEngines(
 			Logger:   o.Logger.Named("locks"),
 			Events:   events,
 			Changes:  changes,
-			Reentry:  rule,
+			Reentry:  &lockcmds.Reentries{Counted: counters.Reentered, Logger: o.Logger.Named("locks")},
 			Told:     o.Tracing,
 
 			DeadlocksOfAll: o.Deadlock == DeadlockAll,

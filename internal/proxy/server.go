@@ -33,7 +33,6 @@ type Server struct {
 	opts      Options                 // immutable
 	live      atomic.Pointer[Options] // with those that Change has replaced
 	changes   lockcmds.Changes
-	reentry   *lockcmds.ReentryRule
 	shared    *shared.Proxy
 	listeners []*endpoint
 	ids       *clients.IDs
@@ -77,10 +76,7 @@ func New(opts Options) (*Server, error) {
 	srv.patience, srv.hurry = context.WithCancel(context.Background())
 	srv.live.Store(&opts)
 	id := uuid.NewString()
-	srv.reentry = &lockcmds.ReentryRule{
-		OwnersOnly: opts.Reentry == ReentryOwner, Counted: e.Counters.Reentered, Logger: opts.Logger.Named("locks"),
-	}
-	if e.Locks, err = lockcmds.NewRegistry(opts.forEngines(id, e, srv.reentry, &srv.changes)); err != nil {
+	if e.Locks, err = lockcmds.NewRegistry(opts.forEngines(id, e, &srv.changes)); err != nil {
 		return nil, err
 	}
 	e.Budget = budget.New(int64(opts.Limits.Memory), srv.tasks.Start)

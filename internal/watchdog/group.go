@@ -73,7 +73,7 @@ func (w *Watchdog) take(ctx context.Context, g *group, b *batch) bool {
 	for ctx.Err() == nil && len(g.ready) > 0 && len(b.leases) < w.opts.batchSize {
 		l := g.ready[0]
 		g.ready[0] = nil
-		g.ready = g.ready[1:] // append moves what is left, and drops the space in front
+		g.ready = g.ready[1:] // append moves the others some time, and drops the space in front
 		// The deadline may have passed since the renewal fell due; the scheduler will report the loss.
 		if l.renewal != queued || l.group != g || b.sent >= l.deadline {
 			continue

@@ -57,7 +57,7 @@ func TestReentryByOwnerOnly(t *testing.T) {
 			core, logs := observer.New(zap.WarnLevel)
 			redis := redistest.Start(t)
 			srv := proxytest.Start(t, redis, func(o *proxy.Options) {
-				o.Engine, o.Logger, o.Reentry = engine, zap.New(core), proxy.ReentryOwner
+				o.Engine, o.Logger, o.Locks.OwnersOnly = engine, zap.New(core), true
 			})
 			a, b := srv.Dial(t), srv.Dial(t)
 			a.Quiet("CLIENT", "SETINFO", "LIB-NAME", "somelib")
