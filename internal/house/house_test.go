@@ -1,12 +1,9 @@
-// Package house checks what no single package can: that the packages of this module are documented, import each other
-// only along the arrows of the architecture, and that the documents say what the code does.
+// Package house checks what no single package can: that the packages of this module import each other only along the
+// arrows of the architecture, and that the documents say what the code does.
 package house
 
 import (
 	"flag"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"maps"
 	"os"
 	"path"
@@ -20,41 +17,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
-
-const root = "../.."
-
-// packages parses the Go files of every package of the program, by directory relative to the root.
-func packages(t *testing.T) map[string][]*ast.File {
-	t.Helper()
-	found := map[string][]*ast.File{}
-	files := token.NewFileSet()
-	for _, name := range tree(t) {
-		if !under(name, "cmd") && !under(name, "internal") || strings.Contains(name, "/testdata/") || path.Ext(name) != ".go" {
-			continue
-		}
-		file, err := parser.ParseFile(files, filepath.Join(root, name), nil, parser.ImportsOnly|parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
-		found[path.Dir(name)] = append(found[path.Dir(name)], file)
-		if strings.HasSuffix(name, "_test.go") {
-			file.Imports = nil // tests may import what they need
-		}
-	}
-	return found
-}
-
-func TestEveryPackageIsDocumented(t *testing.T) {
-	for dir, files := range packages(t) {
-		documented := slices.ContainsFunc(files, func(file *ast.File) bool {
-			text := file.Doc.Text()
-			return strings.HasPrefix(text, "Package ") || strings.HasPrefix(text, "Command ")
-		})
-		if !documented {
-			t.Errorf("%s has no package comment", dir)
-		}
-	}
-}
 
 // arrow says that a package may import another. An empty target names a package that imports nothing.
 type arrow struct{ from, to string }
@@ -218,65 +180,6 @@ func TestRecordsAreNumberedOnce(t *testing.T) {
 	}
 }
 
-func TestEveryOptionOfTheLockCommandsIsSet(t *testing.T) {
-	set := map[string]bool{}
-	inspect(t, "internal/proxy/options.go", func(n ast.Node) { // what all engines have in common
-		if lit, ok := n.(*ast.CompositeLit); ok && selected(lit.Type) == "lockcmds.Options" {
-			for _, e := range lit.Elts {
-				set[e.(*ast.KeyValueExpr).Key.(*ast.Ident).Name] = true
-			}
-		}
-	})
-	inspect(t, "internal/lockcmds/registry.go", func(n ast.Node) { // what each has of its own
-		if assign, ok := n.(*ast.AssignStmt); ok {
-			for _, e := range assign.Lhs {
-				if option, ok := strings.CutPrefix(selected(e), "opts."); ok {
-					set[option] = true
-				}
-			}
-		}
-	})
-	inspect(t, "internal/lockcmds/options.go", func(n ast.Node) {
-		spec, ok := n.(*ast.TypeSpec)
-		if !ok || spec.Name.Name != "Options" {
-			return
-		}
-		for _, field := range spec.Type.(*ast.StructType).Fields.List {
-			for _, name := range field.Names {
-				if name.IsExported() && !set[name.Name] && name.Name != "Clock" { // only a simulation has another
-					t.Errorf("nobody sets lockcmds.Options.%s", name.Name)
-				}
-			}
-		}
-	})
-	if len(set) == 0 {
-		t.Fatal("no place that sets the options was found")
-	}
-}
-
-// inspect calls f for every node of a source file.
-func inspect(t *testing.T, name string, f func(ast.Node)) {
-	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, name), nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ast.Inspect(file, func(n ast.Node) bool { f(n); return true })
-}
-
-// selected is "package.Name" of a type expression, else empty.
-func selected(e ast.Expr) string {
-	s, ok := e.(*ast.SelectorExpr)
-	if !ok {
-		return ""
-	}
-	x, ok := s.X.(*ast.Ident)
-	if !ok {
-		return ""
-	}
-	return x.Name + "." + s.Sel.Name
-}
-
 // An alert at night leads to the section that says what to do.
 func TestAlertsLeadToSectionsOfOperations(t *testing.T) {
 	alerts := read(t, "configs/prometheus-alerts.yml")
@@ -291,5 +194,12 @@ func TestAlertsLeadToSectionsOfOperations(t *testing.T) {
 		if !strings.Contains(text, "`"+name+"`") {
 			t.Errorf("OPERATIONS.md does not name %s", name)
 		}
+	}
+}
+
+// go install path@version refuses a go.mod that says more of other modules than their versions.
+func TestModuleCanBeInstalled(t *testing.T) {
+	if found := regexp.MustCompile(`(?m)^\s*(replace|exclude)\b.*`).FindString(read(t, "go.mod")); found != "" {
+		t.Errorf("go.mod: go install would refuse %q", found)
 	}
 }

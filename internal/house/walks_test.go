@@ -1,8 +1,8 @@
 package house
 
 import (
-	gotypes "go/types"
-	"path/filepath"
+	"go/ast"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,22 +25,21 @@ func TestWalksNameFunctionsThatExist(t *testing.T) {
 	}
 	functions := map[string][]string{} // the types that have a method "package.name", "" for a function
 	types := map[string]bool{}         // "package.name"
-	for _, p := range listed(t) {
-		pkg := filepath.Base(p.name) + "."
-		for id, object := range p.info.Defs {
-			switch object := object.(type) {
-			case *gotypes.Func:
-				owner := ""
-				if recv := object.Signature().Recv(); recv != nil {
-					owner = receiverOf(recv.Type())
-					if gotypes.IsInterface(recv.Type()) {
-						continue
+	for dir, files := range packages(t) {
+		pkg := path.Base(dir) + "."
+		for _, file := range files {
+			ast.Inspect(file, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.TypeSpec:
+					types[pkg+n.Name.Name] = true
+				case *ast.FuncDecl:
+					name := pkg + n.Name.Name
+					if owner := receiverOf(n); !slices.Contains(functions[name], owner) { // each system may have one
+						functions[name] = append(functions[name], owner)
 					}
 				}
-				functions[pkg+id.Name] = append(functions[pkg+id.Name], owner)
-			case *gotypes.TypeName:
-				types[pkg+id.Name] = true
-			}
+				return true
+			})
 		}
 	}
 	count := 0
@@ -71,13 +70,16 @@ func TestWalksNameFunctionsThatExist(t *testing.T) {
 	}
 }
 
-// receiverOf is the name of the type of a receiver.
-func receiverOf(t gotypes.Type) string {
-	if p, ok := t.(*gotypes.Pointer); ok {
-		t = p.Elem()
+// receiverOf is the name of the type that has a method; empty: it is a function.
+func receiverOf(f *ast.FuncDecl) (name string) {
+	if f.Recv == nil {
+		return ""
 	}
-	if named, ok := t.(*gotypes.Named); ok {
-		return named.Obj().Name()
-	}
-	return ""
+	ast.Inspect(f.Recv.List[0].Type, func(n ast.Node) bool { // the first name: those of type parameters follow
+		if id, ok := n.(*ast.Ident); ok && name == "" {
+			name = id.Name
+		}
+		return true
+	})
+	return name
 }
