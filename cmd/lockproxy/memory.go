@@ -68,34 +68,17 @@ func limitMemory(available, clients uint64, log *zap.Logger) {
 }
 
 // A release returns memory to the system when the process has much that clients do not need. By itself the runtime
-// would wait for minutes.
+// would wait for minutes, as it does with less than that.
 type release struct {
-	settled   int64 // the bytes of the process beside those of clients: at the last release, or the least since
-	allocated int64 // the bytes that the process has ever allocated, at the last look
-	worked    bool  // since the last release
-	looks     int   // the same
+	settled int64 // the bytes of the process beside those of clients: at the last release, or the least since
 }
 
 const (
 	releasePeriod = 2 * time.Second
 	releaseFrom   = 32 << 20
-	// A process that allocates less than quietBelow in a period works little, and a collection costs clients nothing. It
-	// does not come by itself, so what a crowd has left is released from quietFrom on.
-	quietBelow = 4 << 20
-	quietFrom  = 8 << 20
-	// Memory that was in use at the last release may be garbage by now, and does not show as growth. So a process that has
-	// worked since then releases once more when it is quiet, this many looks later at the earliest.
-	fewestLooks = 5
 	// perClient is the memory of a client beside its buffers. A crowd that goes leaves it.
 	perClient = 16 << 10
 )
-
-// usage is what the process and its clients have at one moment, in bytes.
-type usage struct {
-	clients   int64 // of all clients together
-	resident  int64 // of the process
-	allocated int64 // of the process since its start, whether released or not
-}
 
 // watch releases memory until ctx ends. clients is the number of bytes of all clients together.
 func (r *release) watch(ctx context.Context, clients func() int64) {
@@ -107,37 +90,23 @@ func (r *release) watch(ctx context.Context, clients func() int64) {
 			return
 		case <-ticker.C:
 		}
-		if r.due(usageNow(clients)) {
+		if r.due(ownMemoryNow(clients())) {
 			runtime.GC() // pools keep their memory until the second collection
 			debug.FreeOSMemory()
-			r.done(usageNow(clients))
+			r.settled = ownMemoryNow(clients())
 		}
 	}
 }
 
-// done notes a release.
-func (r *release) done(u usage) { r.settled, r.worked, r.looks = u.own(), false, 0 }
-
-// due reports whether it is time: the process has grown by a quarter, apart from the bytes of clients; or it is quiet,
-// and has grown by less or has worked.
-func (r *release) due(u usage) bool {
-	quiet := u.allocated-r.allocated < quietBelow
-	r.allocated = u.allocated
-	r.settled = min(r.settled, u.own())
-	r.worked = r.worked || !quiet
-	r.looks++
-	grown := u.own() - r.settled
-	return grown > r.settled/4+releaseFrom || quiet && (grown > quietFrom || r.worked && r.looks >= fewestLooks)
+// due reports whether the process has grown by a quarter, apart from the bytes of clients: own is the rest of it.
+func (r *release) due(own int64) bool {
+	r.settled = min(r.settled, own)
+	return own-r.settled > r.settled/4+releaseFrom
 }
 
-// own is the part of the process that is not of clients. Charges may be too high.
-func (u usage) own() int64 { return max(0, u.resident-u.clients) }
-
-func usageNow(clients func() int64) usage {
-	sample := []metrics.Sample{
-		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/gc/heap/allocs:bytes"},
-	}
+// ownMemoryNow is the part of the process that is not of clients, in bytes. Charges may be too high.
+func ownMemoryNow(clients int64) int64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(sample)
-	value := func(i int) int64 { return int64(sample[i].Value.Uint64()) }
-	return usage{clients: clients(), resident: value(0) - value(1), allocated: value(2)}
+	return max(0, int64(sample[0].Value.Uint64()-sample[1].Value.Uint64())-clients)
 }

@@ -42,12 +42,10 @@ func TestGarbageMayBeMoreUnlessTheEnvironmentSays(t *testing.T) {
 	}
 }
 
-const mb = 1 << 20
-
 // Memory is released when clients have gone or the process has grown, not again and again.
 func TestMemoryIsReleasedOnce(t *testing.T) {
+	const mb = 1 << 20
 	r := &release{settled: 60 * mb}
-	var allocated int64
 	for i, step := range []struct {
 		clients, resident int64
 		due               bool
@@ -60,60 +58,12 @@ func TestMemoryIsReleasedOnce(t *testing.T) {
 		{20 * mb, 100 * mb, false},
 		{20 * mb, 160 * mb, true}, // garbage
 	} {
-		allocated += 100 * mb // it works all the time
-		u := usage{step.clients, step.resident, allocated}
-		if got := r.due(u); got != step.due {
+		own := step.resident - step.clients
+		if got := r.due(own); got != step.due {
 			t.Errorf("step %d: due %v", i, got)
 		}
 		if step.due {
-			r.done(u)
+			r.settled = own
 		}
-	}
-}
-
-// A process that works little releases what a crowd has left, once.
-func TestMemoryIsReleasedWhenItIsQuiet(t *testing.T) {
-	r := &release{settled: 20 * mb}
-	for i, step := range []struct {
-		clients, resident, allocated int64
-		due                          bool
-	}{
-		{40 * mb, 70 * mb, 100 * mb, false}, // a crowd has come
-		{0, 50 * mb, 110 * mb, false},       // it goes
-		{0, 50 * mb, 111 * mb, true},        // it has gone
-		{0, 24 * mb, 112 * mb, false},
-		{0, 24 * mb, 113 * mb, false},
-		{0, 24 * mb, 200 * mb, false}, // it works, and what it used before is garbage
-		{0, 24 * mb, 201 * mb, false},
-		{0, 24 * mb, 202 * mb, true},
-		{0, 24 * mb, 203 * mb, false},
-		{0, 24 * mb, 203 * mb, false},
-		{0, 24 * mb, 203 * mb, false},
-		{0, 24 * mb, 203 * mb, false},
-		{0, 24 * mb, 203 * mb, false},
-		{0, 24 * mb, 203 * mb, false},
-	} {
-		u := usage{step.clients, step.resident, step.allocated}
-		if got := r.due(u); got != step.due {
-			t.Errorf("step %d: due %v", i, got)
-		}
-		if step.due {
-			r.done(usage{0, 22 * mb, step.allocated}) // what is left
-		}
-	}
-}
-
-// A release while clients come and go does not keep the last ones of them.
-func TestMemoryIsReleasedBehindTheLastClients(t *testing.T) {
-	r := &release{settled: 30 * mb}
-	if !r.due(usage{20 * mb, 240 * mb, 0}) {
-		t.Fatal("the first clients have gone")
-	}
-	r.done(usage{20 * mb, 70 * mb, 0})
-	if r.due(usage{180 * mb, 240 * mb, 200 * mb}) {
-		t.Error("others have come")
-	}
-	if !r.due(usage{0, 240 * mb, 200 * mb}) {
-		t.Error("the last ones have gone")
 	}
 }
