@@ -32,9 +32,6 @@ func thisBuild() build {
 	return buildOf(version, commit, info)
 }
 
-// pseudoVersion is what the go command calls a commit that has no tag: its time and the first digits of its hash.
-var pseudoVersion = pattern(`[.-]\d{14}-([0-9a-f]{12})(?:\+|$)`)
-
 // buildOf uses what the linker was told, else what the go command has noted: the version and checksum of a module that
 // go install has fetched, or the commit of the clone in which it has built.
 func buildOf(version, commit string, info *debug.BuildInfo) build {
@@ -54,14 +51,11 @@ func buildOf(version, commit string, info *debug.BuildInfo) build {
 	for _, s := range info.Settings {
 		settings[s.Key] = s.Value
 	}
-	found := pseudoVersion().FindStringSubmatch(info.Main.Version)
 	switch {
 	case settings["vcs.revision"] != "" && settings["vcs.modified"] == "true":
 		b.sources = "commit " + settings["vcs.revision"] + " with changes"
 	case settings["vcs.revision"] != "":
 		b.sources = "commit " + settings["vcs.revision"]
-	case found != nil:
-		b.sources = "commit " + found[1]
 	case info.Main.Sum != "":
 		b.sources = "sources " + info.Main.Sum
 	default:

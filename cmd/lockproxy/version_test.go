@@ -22,10 +22,6 @@ func TestVersionNamesTheSources(t *testing.T) {
 			info: debug.BuildInfo{Main: debug.Module{Version: "v0.1.0", Sum: "h1:abc="}},
 			want: "v0.1.0 (sources h1:abc=, go, here)",
 		},
-		"go install of a commit": {
-			info: debug.BuildInfo{Main: debug.Module{Version: "v0.1.1-0.20261122080000-0123456789ab", Sum: "h1:abc="}},
-			want: "v0.1.1-0.20261122080000-0123456789ab (commit 0123456789ab, go, here)",
-		},
 		"go build in a clone": {
 			info: debug.BuildInfo{Main: debug.Module{Version: "v0.0.0-20261122080000-0123456789ab"}, Settings: revision("false")},
 			want: "v0.0.0-20261122080000-0123456789ab (commit 0123456789abcdef, go, here)",

@@ -33,8 +33,6 @@ type client struct {
 	head http.Header
 	gzip bool
 	http *http.Client
-
-	resume time.Time // the collector has asked for a pause until then; one goroutine at a time uploads
 }
 
 var _ otlptrace.Client = (*client)(nil)
@@ -42,7 +40,7 @@ var _ otlptrace.Client = (*client)(nil)
 const (
 	requestLimit = 10 * time.Second // of one attempt, unless OTEL_EXPORTER_OTLP_TIMEOUT names another
 	retryLimit   = time.Minute      // of all attempts to send a batch
-	pauseLimit   = time.Minute      // of a pause that a collector asks for
+	pauseLimit   = 60               // seconds of a pause that a collector asks for
 	answerLimit  = 1 << 12          // bytes that are read of what a collector says
 )
 
@@ -144,7 +142,7 @@ func (c *client) Stop(context.Context) error {
 }
 
 // UploadTraces implements otlptrace.Client. It asks again for a minute at most if the collector says that it has no
-// time. A pause that the collector has asked for is kept, also by later batches.
+// time, after the pause that the collector asks for.
 func (c *client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
 	body, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans}) // on the wire as ExportTraceServiceRequest
 	if err != nil {
@@ -156,13 +154,6 @@ func (c *client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpan
 		_, _ = w.Write(body) // a buffer takes all
 		_ = w.Close()
 		body = short.Bytes()
-	}
-	pause := time.NewTimer(time.Until(c.resume))
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-	case <-ctx.Done():
-		return fmt.Errorf("the collector has asked for a pause: %w", ctx.Err())
 	}
 	post := func() (struct{}, error) { return struct{}{}, c.post(ctx, body) }
 	_, err = backoff.Retry(ctx, post, backoff.WithMaxElapsedTime(retryLimit))
@@ -190,9 +181,8 @@ func (c *client) post(ctx context.Context, body []byte) error {
 	case http.StatusOK, http.StatusAccepted, http.StatusNoContent:
 		return nil
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		if pause := pauseOf(answer.Header.Get("Retry-After")); pause > 0 {
-			c.resume = time.Now().Add(pause)
-			return fmt.Errorf("%s: %w", answer.Status, &backoff.RetryAfterError{Duration: pause})
+		if seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After")); seconds > 0 { // else the usual pause
+			return fmt.Errorf("%s: %w", answer.Status, backoff.RetryAfter(min(seconds, pauseLimit)))
 		}
 		return errors.New(answer.Status)
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
@@ -200,18 +190,6 @@ func (c *client) post(ctx context.Context, body []byte) error {
 		return backoff.Permanent(fmt.Errorf("%s: %s: a redirect is not followed", c.url, answer.Status))
 	}
 	return backoff.Permanent(fmt.Errorf("%s: %s: %s", c.url, answer.Status, bytes.TrimSpace(said)))
-}
-
-// pauseOf is the pause that a value of Retry-After asks for, within limits: a number of seconds, or a date.
-func pauseOf(text string) time.Duration {
-	if seconds, err := strconv.Atoi(text); err == nil {
-		return time.Duration(min(max(seconds, 0), int(pauseLimit/time.Second))) * time.Second
-	}
-	at, err := http.ParseTime(text)
-	if err != nil {
-		return 0
-	}
-	return min(max(time.Until(at), 0), pauseLimit)
 }
 
 // errProtocol says that OpenTelemetry's variables name a collector, and a protocol that this package does not speak.

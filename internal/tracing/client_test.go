@@ -159,45 +159,6 @@ func TestACollectorThatIsNotThereIsNotAskedAgain(t *testing.T) {
 	}
 }
 
-// A later batch keeps a pause that an earlier one was asked for.
-func TestAPauseHoldsForLaterBatches(t *testing.T) {
-	var asked []time.Time
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if asked = append(asked, time.Now()); len(asked) == 1 {
-			w.Header().Set("Retry-After", "1")
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	}))
-	defer server.Close()
-	c, err := newClient(server.URL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Stop(t.Context())
-	given, giveUp := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer giveUp()
-	if err := c.UploadTraces(given, theSpans); err == nil {
-		t.Error("a batch is sent before the end of the pause")
-	}
-	if err := c.UploadTraces(given, theSpans); err == nil {
-		t.Error("a batch is sent before the end of the pause")
-	}
-	if err := c.UploadTraces(t.Context(), theSpans); err != nil || len(asked) != 2 || asked[1].Sub(asked[0]) < time.Second {
-		t.Errorf("%v, asked at %v", err, asked)
-	}
-}
-
-func TestPausesAreBounded(t *testing.T) {
-	for text, want := range map[string]time.Duration{
-		"": 0, "soon": 0, "-1": 0, "7": 7 * time.Second, "3600": pauseLimit, "9223372036854775807": pauseLimit,
-		time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat): 0, time.Now().Add(time.Hour).UTC().Format(http.TimeFormat): pauseLimit,
-	} {
-		if got := pauseOf(text); got != want {
-			t.Errorf("%q: %v, want %v", text, got, want)
-		}
-	}
-}
-
 // The headers are for the named collector only, and a redirect may have a password.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a redirect is followed") }))
