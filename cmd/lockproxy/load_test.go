@@ -249,7 +249,7 @@ func TestListenFlagIsRepeatableAndReplacesTheFile(t *testing.T) {
 	}{
 		{[]string{"--config", file}, []string{"127.0.0.1:1", "127.0.0.1:2"}},
 		{[]string{"--config", writeFile(t, "listen: 127.0.0.1:7\n")}, []string{"127.0.0.1:7"}},
-		{[]string{"--listen", `:3,unix:/a\,b`}, []string{":3", "unix:/a,b"}},
+		{[]string{"--listen", ":3,unix:/a"}, []string{":3", "unix:/a"}},
 		{[]string{"--config", file, "--listen", ":3", "--listen", "unix:/a b"}, []string{":3", "unix:/a b"}},
 	}
 	for _, test := range tests {

@@ -50,7 +50,7 @@ func (s *setting) variable() string {
 	return envPrefix + "_" + strings.ToUpper(strings.ReplaceAll(s.flag(), "-", "_"))
 }
 
-// Set implements pflag.Value. Lists are continued by each call, and by commas; a comma of a value has a backslash.
+// Set implements pflag.Value. Lists are continued by each call, and by commas: a value that has one is for the file.
 func (s *setting) Set(text string) error {
 	first := !s.given
 	s.given = true
@@ -61,7 +61,7 @@ func (s *setting) Set(text string) error {
 		if first {
 			*target = nil
 		}
-		*target = append(*target, divided(text)...)
+		*target = append(*target, strings.Split(text, ",")...)
 	case *time.Duration:
 		d, err := cli.ParseDuration(text)
 		*target = d
@@ -80,25 +80,6 @@ func (s *setting) Set(text string) error {
 		s.field.SetString(text)
 	}
 	return nil
-}
-
-// divided are the elements of a list.
-func divided(text string) []string {
-	var all []string
-	var one strings.Builder
-	for i := 0; i < len(text); i++ {
-		switch {
-		case text[i] == '\\' && i+1 < len(text) && text[i+1] == ',':
-			i++
-			one.WriteByte(',')
-		case text[i] == ',':
-			all = append(all, one.String())
-			one.Reset()
-		default:
-			one.WriteByte(text[i])
-		}
-	}
-	return append(all, one.String())
 }
 
 // String implements pflag.Value: empty if the setting has no value.
