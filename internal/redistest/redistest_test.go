@@ -75,24 +75,6 @@ func TestServerDiesWithAKilledTestBinary(t *testing.T) {
 	redistest.Eventually(t, 10*time.Second, "the orphan to die", func() bool { return !alive(pid) })
 }
 
-func TestMissingBinarySkipsOrFails(t *testing.T) {
-	if mode := os.Getenv(childEnv); mode == "missing" {
-		redistest.Start(t)
-		return
-	}
-	for _, c := range []struct {
-		require string
-		want    string
-	}{{"0", "--- SKIP"}, {"1", "--- FAIL"}} {
-		cmd := exec.Command(os.Args[0], "-test.v", "-test.run=^"+t.Name()+"$")
-		cmd.Env = append(os.Environ(), childEnv+"=missing", "LOCKPROXY_REQUIRE_REDIS="+c.require, "LOCKPROXY_REDIS_SERVER=no-such-server")
-		out, err := cmd.CombinedOutput()
-		if !strings.Contains(string(out), c.want) || !strings.Contains(string(out), "no-such-server") {
-			t.Errorf("LOCKPROXY_REQUIRE_REDIS=%s: %v, want %s with the reason:\n%s", c.require, err, c.want, out)
-		}
-	}
-}
-
 // alive reports whether the process exists and is no zombie: in a container nobody may reap an orphan.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {

@@ -1,0 +1,121 @@
+#compdef lockproxy
+# zsh completion for lockproxy, written by go test ./cmd/lockproxy -run Packaging -update
+_lockproxy() {
+	case $words[2] in
+	exec)
+		_arguments \
+		'--url=[The proxy\: redis\://user\:password@host\:port/db, rediss\:// for TLS, unix\:///path]:value:_files' \
+		'--password-file=[FILE that holds the password, if it is not in the URL]:value:_files' \
+		'--wait=[Longest wait for the lock, as in 10s; a number, as 0.5, is seconds]:value:_files' \
+		'--no-wait[Do not wait, as --wait 0s]' \
+		'--fair[First come, first served (FAIRLOCK)]' \
+		'--shared[Hold the lock beside other shared holders, and beside no exclusive one]' \
+		'--limit=[Run at most N commands of this lock at the same time (LIMIT)]:value:_files' \
+		'--lease=[Lease of the lock]:value:_files' \
+		'--max-hold=[End the command after this time]:value:_files' \
+		'*::argument:_default'
+		;;
+	locks)
+		_arguments \
+		'--url=[The proxy\: redis\://user\:password@host\:port/db, rediss\:// for TLS, unix\:///path]:value:_files' \
+		'--password-file=[FILE that holds the password, if it is not in the URL]:value:_files' \
+		'--match=[List only keys that match PATTERN, as in KEYS]:value:_files' \
+		'--count=[List at most N locks]:value:_files' \
+		'--json[Print JSON]' \
+		'*::argument:_default'
+		;;
+	info)
+		_arguments \
+		'--url=[The proxy\: redis\://user\:password@host\:port/db, rediss\:// for TLS, unix\:///path]:value:_files' \
+		'--password-file=[FILE that holds the password, if it is not in the URL]:value:_files' \
+		'--json[Print JSON]' \
+		'*::argument:_default'
+		;;
+	unlock)
+		_arguments \
+		'--url=[The proxy\: redis\://user\:password@host\:port/db, rediss\:// for TLS, unix\:///path]:value:_files' \
+		'--password-file=[FILE that holds the password, if it is not in the URL]:value:_files' \
+		'--json[Print JSON]' \
+		'--owner=[Release one hold of the OWNER ID only]:value:_files' \
+		'--shared[With --owner\: release its shared hold]' \
+		'*::argument:_default'
+		;;
+	*)
+		_arguments \
+		'--config=[Configuration FILE (YAML)]:value:_files' \
+		'--check[Validate the configuration and exit\: 0 valid, 2 not]' \
+		'--connect[With --check\: also open the listeners and ask Redis whether it serves the proxy'\''s user]' \
+		'--health[Ask the proxy that runs with this configuration whether it lives, whatever the state of Redis, and exit\: 0 it answers, 1 not]' \
+		'--ready[Ask the proxy that runs with this configuration whether it serves clients from Redis, and exit\: 0 it does, 1 not]' \
+		'--version[Print the version and exit]' \
+		'--help[Show the usual flags and exit]' \
+		'--help-all[Show all flags and exit]' \
+		'--listen=[Addresses for clients\: host\:port, tls\:host\:port or unix\:/path]:value:_files' \
+		'--embedded[Serve from an in-process Redis instead of an upstream]' \
+		'--client-auth=[Credentials that a client'\''s commands carry\: upstream (its own), proxy (the proxy'\''s, until the client authenticates) or none (always the proxy'\''s)]:value:_files' \
+		'--engine=[Engine for client connections\: goroutine, epoll (Linux) or auto (epoll where it exists)]:value:_files' \
+		'--upstream=[Redis\: host\:port, unix\:/path, sentinel\://host\:port,host\:port/name (the primary of that name) or cluster\://host\:port,host\:port]:value:_files' \
+		'--upstream-user=[ACL user of the proxy'\''s own connections]:value:_files' \
+		'--upstream-password=[Password of the proxy'\''s own connections]:value:_files' \
+		'--upstream-password-file=[File that holds the password]:value:_files' \
+		'--upstream-tls[Connect to Redis by TLS]' \
+		'--upstream-ca-file=[Trusted CA certificates (PEM) for Redis'\''s certificate]:value:_files' \
+		'--upstream-cert-file=[Certificate (PEM) that is shown when Redis asks for one]:value:_files' \
+		'--upstream-key-file=[Key (PEM) of upstream.cert-file]:value:_files' \
+		'--upstream-server-name=[Name that Redis'\''s certificate must have]:value:_files' \
+		'--upstream-map=[Where to reach a server that Sentinels or a cluster announce with another address\: two of host\:port, or two hosts]:value:_files' \
+		'--sentinel-user=[ACL user of the proxy at the Sentinels]:value:_files' \
+		'--sentinel-password=[Password of the proxy at the Sentinels]:value:_files' \
+		'--sentinel-password-file=[File that holds the password for the Sentinels]:value:_files' \
+		'--sentinel-tls[Connect to the Sentinels by TLS]' \
+		'--sentinel-ca-file=[Trusted CA certificates (PEM) for the Sentinels'\'' certificates]:value:_files' \
+		'--sentinel-cert-file=[Certificate (PEM) that is shown when a Sentinel asks for one]:value:_files' \
+		'--sentinel-key-file=[Key (PEM) of sentinel.cert-file]:value:_files' \
+		'--sentinel-server-name=[Name that the Sentinels'\'' certificates must have]:value:_files' \
+		'--cluster-cross-slot=[MGET, MSET, DEL, UNLINK, EXISTS and TOUCH with keys of several slots\: split (not atomic) or refuse (-CROSSSLOT, as by Redis)]:value:_files' \
+		'--lock-lease=[Lease of a lock taken without PX or EX]:value:_files' \
+		'--lock-grace=[Most that is left of a lease after its client has gone]:value:_files' \
+		'--lock-reentry=[Owners that may acquire a lock again while they hold it\: connection (all) or owner (only a named OWNER\: safe with shared connections)]:value:_files' \
+		'--lock-deadlock=[Where waits that would never end are found\: local (among the clients of this proxy, at once) or all (also over several proxies with this setting, within three seconds)]:value:_files' \
+		'--lock-max-hold=[Longest hold of a renewed lock]:value:_files' \
+		'--lock-slow-wait=[Waits for locks that take longer are shown by LOCKSLOW]:value:_files' \
+		'--lock-slow-hold=[Holds of locks that take longer are shown by LOCKSLOW]:value:_files' \
+		'--lock-sync=[Replicas that must have a grant before its client is told\: a number, or all that the Sentinels or the cluster know]:value:_files' \
+		'--drain-delay=[Time after SIGTERM or SIGINT for which clients are accepted as before while /readyz says 503\: balancers and the next process need it]:value:_files' \
+		'--drain-timeout=[Time that follows it, in which each client is closed at a quiet moment]:value:_files' \
+		'--log-level=[Lowest level that is logged\: debug, info, warn or error]:value:_files' \
+		'--log-format=[json or console]:value:_files' \
+		'--tracing-endpoint=[OpenTelemetry collector for spans of waits and holds, over HTTP, as in http\://localhost\:4318]:value:_files' \
+		'--tcp-keepalive=[Idle time before keepalive probes]:value:_files' \
+		'--tcp-user-timeout=[Time after which a connection with unacknowledged data is closed (Linux)]:value:_files' \
+		'--tls-cert-file=[The proxy'\''s certificate (PEM) for tls\: addresses, with its chain behind it]:value:_files' \
+		'--tls-key-file=[Key (PEM) of tls.cert-file]:value:_files' \
+		'--tls-ca-file=[Trusted CA certificates (PEM) for clients'\'' certificates]:value:_files' \
+		'--tls-auth-clients=[Certificates of clients\: yes (required), optional (checked if shown) or no (not asked for)]:value:_files' \
+		'--proxy-protocol=[PROXY headers (v1 or v2) in front of TCP connections, which name the client\: off, optional or required]:value:_files' \
+		'--unix-socket-perm=[Mode of the unix sockets in listen, octal as in 700]:value:_files' \
+		'--admin-listen=[Address for metrics, health and a status page over HTTP]:value:_files' \
+		'--admin-pprof[Serve profiles at admin-listen as well]' \
+		'--admin-force-unlock[Let the status page at admin-listen end locks, as FORCEUNLOCK does]' \
+		'--admin-hosts=[Host names under which admin-listen may be asked, besides localhost, its own and IP addresses]:value:_files' \
+		'--failover-wait=[Longest wait of a command for a server that Sentinels or a cluster move, before it is refused]:value:_files' \
+		'--dial-timeout=[Longest wait for a connection to Redis]:value:_files' \
+		'--first-command-timeout=[Time in which a new client must send its first whole command, or be closed]:value:_files' \
+		'--handshake-timeout=[Longest TLS handshake of a client, its PROXY header included]:value:_files' \
+		'--max-clients=[Client connections]:value:_files' \
+		'--max-memory=[Memory for all clients together\: a size, or a share of the memory of the machine or container]:value:_files' \
+		'--client-output-limit=[Replies that a client has not read]:value:_files' \
+		'--client-pubsub-limit=[Messages that a client with subscriptions has not read]:value:_files' \
+		'--client-query-limit=[Requests read from a client and not yet sent on]:value:_files' \
+		'--proto-max-bulk-len=[Longest argument of a command]:value:_files' \
+		'--max-pins=[Pins\: connections to Redis for single clients (MULTI, SUBSCRIBE, BLPOP ...)]:value:_files' \
+		'--pin-wait=[Longest wait for a free pin]:value:_files' \
+		'--max-lanes=[Lanes\: connections to Redis that clients share, one for each user, database and protocol on each event loop]:value:_files' \
+		'--large-command-timeout=[Time in which a client must send another 64kb of a large command, or be closed]:value:_files' \
+		'--max-waiters=[Clients that wait for locks, in total]:value:_files' \
+		'--max-waiters-per-lock=[Clients that wait for one lock]:value:_files' \
+		'1:subcommand:(exec locks info unlock help)'
+		;;
+	esac
+}
+_lockproxy "$@"
