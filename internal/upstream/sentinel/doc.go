@@ -16,6 +16,5 @@
 //
 //   - Watcher.Run is the only one that decides.
 //   - link.run, one for each Sentinel, connects, subscribes to events, and reads answers.
-//   - watchPromotions asks replicas that are being promoted for their role, and one more at a time asks the servers of
-//     a proposal for theirs.
+//   - that of try, at most one, asks servers for their role.
 package sentinel

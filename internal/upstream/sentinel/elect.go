@@ -21,9 +21,10 @@ type voice struct {
 type proof uint8
 
 const (
-	noProof proof = iota
-	risen         // the server of the view is a primary
-	fallen        // as risen, and the present server says that it is no primary, or cannot be reached
+	noProof  proof = iota
+	risen          // the server of the view is a primary
+	fallen         // as risen, and the present server says that it is no primary, or cannot be reached
+	promoted       // the server of the view becomes a primary within promotionLimit
 )
 
 // proposal is a view that follows from the words of the Sentinels.

@@ -27,54 +27,10 @@ type rising struct {
 
 // look has a replica asked that a Sentinel promotes, if the Sentinel is believed: the question has the proxy's
 // password.
-func (w *Watcher) look(p rising) {
-	if !w.election.believes(p.replica, p.primary, w.sentinels.Configured(p.by)) {
-		return
-	}
-	select {
-	case w.asks <- p.replica:
-	default: // one is asked, and another one waits
-	}
-}
-
-// watchPromotions asks replicas that are being promoted, until ctx ends.
-func (w *Watcher) watchPromotions(ctx context.Context) {
-	for {
-		select {
-		case addr := <-w.asks:
-			if w.rises(ctx, addr) {
-				select {
-				case w.risen <- addr:
-				case <-ctx.Done():
-				}
-			}
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// rises reports whether a replica becomes a primary.
-func (w *Watcher) rises(ctx context.Context, addr string) bool {
-	ctx, cancel := context.WithTimeout(ctx, promotionLimit)
-	defer cancel()
-	for ctx.Err() == nil {
-		if w.role(ctx, addr) == dial.Primary {
-			return true
-		}
-		select {
-		case <-time.After(lookEvery):
-		case <-ctx.Done():
-		}
-	}
-	return false
-}
-
-// followPromoted publishes a promoted replica ahead of the Sentinels' answers. The epoch stays: their next one is
-// greater.
-func (w *Watcher) followPromoted(addr string) {
-	if present := w.election.present; present.addr != "" && present.addr != addr {
-		w.publish(view{present.epoch, addr})
+func (w *Watcher) look(ctx context.Context, p rising) {
+	present := w.election.present
+	if p.replica != present.addr && w.election.believes(p.replica, p.primary, w.sentinels.Configured(p.by)) {
+		w.try(ctx, proposal{view{present.epoch, p.replica}, promoted})
 	}
 }
 
@@ -99,16 +55,42 @@ func (w *Watcher) try(ctx context.Context, p proposal) {
 	w.trying = true
 	t := trial{proposal: p, from: w.election.present}
 	w.asking.Go(func() {
-		// A connection without credentials is not told the role. Then each connection of a client finds it out.
-		next := w.role(ctx, t.addr)
-		t.proved = next == dial.Primary || next == dial.Untold
-		if t.proved && t.proof == fallen {
-			present := w.role(ctx, t.from.addr)
-			t.proved = present == dial.Replica || present == dial.Unreachable
-		}
+		t.proved = w.prove(ctx, t)
 		select {
 		case w.tried <- t:
 		case <-ctx.Done():
 		}
 	})
+}
+
+// prove asks the servers of a trial.
+func (w *Watcher) prove(ctx context.Context, t trial) bool {
+	if t.proof == promoted {
+		return w.rises(ctx, t.addr)
+	}
+	// A connection without credentials is not told the role. Then each connection of a client finds it out.
+	if next := w.role(ctx, t.addr); next != dial.Primary && next != dial.Untold {
+		return false
+	}
+	if t.proof != fallen {
+		return true
+	}
+	present := w.role(ctx, t.from.addr)
+	return present == dial.Replica || present == dial.Unreachable
+}
+
+// rises reports whether a replica becomes a primary.
+func (w *Watcher) rises(ctx context.Context, addr string) bool {
+	ctx, cancel := context.WithTimeout(ctx, promotionLimit)
+	defer cancel()
+	for ctx.Err() == nil {
+		if w.role(ctx, addr) == dial.Primary {
+			return true
+		}
+		select {
+		case <-time.After(lookEvery):
+		case <-ctx.Done():
+		}
+	}
+	return false
 }

@@ -9,8 +9,7 @@ import (
 const (
 	// mostLearnt bounds them.
 	mostLearnt = 16
-	// silentFor is the time after which one that does not answer may make way for another one, or a configured one
-	// leaves the others to themselves.
+	// silentFor is the time after which a configured one that does not answer leaves the others to themselves.
 	silentFor = time.Minute
 	// unlistedFor is the time after which one is forgotten that no other Sentinel lists, unless it answers and no
 	// configured one does.
@@ -133,21 +132,17 @@ func (r *sentinelSet) Answered(
 		if r.lists(p, now) || p.Down || p.ID == "" || p.ID == id {
 			continue
 		}
-		if r.learnt() >= mostLearnt {
-			silent := r.mostSilent(now)
-			if silent < 0 {
-				continue
-			}
-			leaves = append(leaves, r.remove(silent))
-		}
-		joins = append(joins, r.add(Member{Addr: p.Addr, ID: p.ID, answered: now, listed: now}))
-	}
-	for i, m := range slices.Backward(r.members) {
-		unlisted := now.Sub(m.listed) > unlistedFor && (led || now.Sub(m.answered) > unlistedFor)
-		if !m.Configured && (r.isTwin(m, now) || unlisted) {
-			leaves = append(leaves, r.remove(i))
+		if r.learnt() < mostLearnt {
+			joins = append(joins, r.add(Member{Addr: p.Addr, ID: p.ID, answered: now, listed: now}))
 		}
 	}
+	r.members = slices.DeleteFunc(r.members, func(m Member) bool {
+		leave := !m.Configured && now.Sub(m.listed) > unlistedFor && (led || now.Sub(m.answered) > unlistedFor)
+		if leave {
+			leaves = append(leaves, m)
+		}
+		return leave
+	})
 	return true, joins, leaves
 }
 
@@ -167,13 +162,6 @@ func (r *sentinelSet) lists(p Peer, now time.Time) (known bool) {
 	return known
 }
 
-// isTwin reports whether a Sentinel is asked at another address, too, and answers there.
-func (r *sentinelSet) isTwin(m Member, now time.Time) bool {
-	return m.ID != "" && slices.ContainsFunc(r.members, func(other Member) bool {
-		return other.ID == m.ID && other.Number < m.Number && now.Sub(other.answered) < recent
-	})
-}
-
 // learnt is how many are asked that the configuration does not name.
 func (r *sentinelSet) learnt() (n int) {
 	for _, m := range r.members {
@@ -182,21 +170,4 @@ func (r *sentinelSet) learnt() (n int) {
 		}
 	}
 	return n
-}
-
-// mostSilent is the place of the one that may make way; -1: there is none.
-func (r *sentinelSet) mostSilent(now time.Time) int {
-	found := -1
-	for i, m := range r.members {
-		if !m.Configured && now.Sub(m.answered) > silentFor && (found < 0 || m.answered.Before(r.members[found].answered)) {
-			found = i
-		}
-	}
-	return found
-}
-
-func (r *sentinelSet) remove(i int) Member {
-	m := r.members[i]
-	r.members = slices.Delete(r.members, i, i+1)
-	return m
 }

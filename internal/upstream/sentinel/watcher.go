@@ -46,8 +46,6 @@ type Watcher struct {
 	results chan result
 	event   chan struct{}  // size 1: a Sentinel has told of a change
 	chosen  chan rising    // size 1: a replica is being promoted
-	asks    chan string    // size 1: this replica, by its address, is to be asked for its role
-	risen   chan string    // it has become a primary
 	tried   chan trial     // the outcome of try
 	asking  sync.WaitGroup // goroutines of Run
 
@@ -81,8 +79,7 @@ type running struct {
 func New(opts Options) *Watcher {
 	w := &Watcher{
 		opts: opts, results: make(chan result), event: make(chan struct{}, 1), chosen: make(chan rising, 1),
-		asks: make(chan string, 1), risen: make(chan string), tried: make(chan trial),
-		links: map[int]running{}, latest: map[int]said{}, ignorant: map[int]bool{},
+		tried: make(chan trial), links: map[int]running{}, latest: map[int]said{}, ignorant: map[int]bool{},
 	}
 	w.connect = func(ctx context.Context, addr string) (net.Conn, error) {
 		return opts.Dialer.Dial(ctx, dial.Target{At: topology.Node(addr), ID: opts.ID})
@@ -136,7 +133,6 @@ func (w *Watcher) Run(ctx context.Context) {
 	for _, m := range w.sentinels.Members() {
 		w.start(ctx, m)
 	}
-	w.asking.Go(func() { w.watchPromotions(ctx) })
 	defer time.AfterFunc(youth, func() { w.old.Store(true) }).Stop()
 	began := time.Now()
 	next := time.NewTimer(firstLook)
@@ -155,10 +151,7 @@ func (w *Watcher) Run(ctx context.Context) {
 			w.decide(ctx, time.Since(began) >= firstLook)
 			continue
 		case p := <-w.chosen:
-			w.look(p)
-			continue
-		case addr := <-w.risen:
-			w.followPromoted(addr)
+			w.look(ctx, p)
 			continue
 		case t := <-w.tried:
 			w.trying = false
@@ -281,9 +274,14 @@ func (w *Watcher) decide(ctx context.Context, late bool) {
 	w.noteReplicas(all)
 }
 
-// conclude follows a proposal that is proved, if the Sentinels have not changed their minds.
+// conclude follows a proposal that is proved, if the Sentinels have not changed their minds. A promoted replica is
+// followed ahead of their answers. The epoch stays: their next one is greater.
 func (w *Watcher) conclude(t trial) {
 	if !t.proved || t.from.addr != w.election.present.addr {
+		return
+	}
+	if t.proof == promoted {
+		w.publish(view{w.election.present.epoch, t.addr})
 		return
 	}
 	all, majority := w.voices()
