@@ -30,11 +30,8 @@ type asker struct {
 	Own    dial.Identity
 	Logger *zap.Logger
 
-	known [2]string // limits that the log knows; owned by the caller of Limits
-
-	// Of the nodes of a cluster; 0: not known. Owned by the caller of NodeTimeout, as turn.
-	timeouts map[topology.Node]time.Duration
-	turn     int
+	known     [2]string     // limits that the log knows; owned by the caller of Limits, as the next one
+	downAfter time.Duration // see limits
 }
 
 // connect opens a connection with the proxy's own credentials.

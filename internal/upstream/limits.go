@@ -10,8 +10,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/dial"
-	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // roomy is a limit of Redis for the memory of one connection, in bytes, that clients who share it are not expected to
@@ -23,6 +21,10 @@ type limits struct {
 	argument int64 // bytes of an argument (proto-max-bulk-len): Redis refuses a longer one, and closes the connection
 	buffer   int64 // bytes of its query buffer (client-query-buffer-limit): beyond it Redis closes the connection silently
 	tight    bool  // Redis is known to close connections with much output
+
+	// downAfter is the time after which a node of a cluster takes a silent one for down (cluster-node-timeout): the
+	// longest that a node has told. 0: none has.
+	downAfter time.Duration
 }
 
 // defaultLimits are Redis's own defaults. They count where the proxy's user may not ask.
@@ -43,12 +45,17 @@ func (a *asker) Limits(ctx context.Context) *limits {
 		}
 	}
 	l := defaultLimits
-	for name, to := range map[string]*int64{"proto-max-bulk-len": &l.argument, "client-query-buffer-limit": &l.buffer} {
+	var timeout int64 // milliseconds
+	for name, to := range map[string]*int64{
+		"proto-max-bulk-len": &l.argument, "client-query-buffer-limit": &l.buffer, "cluster-node-timeout": &timeout,
+	} {
 		text, _ := a.setting(nc, name)
 		if n, err := strconv.ParseInt(text, 10, 64); err == nil && n > 0 {
 			*to = n
 		}
 	}
+	a.downAfter = max(a.downAfter, time.Duration(timeout)*time.Millisecond)
+	l.downAfter = a.downAfter
 	l.tight = tightOutput(settings[0]) || tightTotal(settings[1])
 	if l.tight && settings != a.known {
 		a.Logger.Warn("redis closes connections with much unread output: "+
@@ -70,55 +77,6 @@ func (a *asker) setting(nc net.Conn, name string) (string, error) {
 		return "", nil //nolint:nilerr // see above
 	}
 	return string(v.Elems[1].Str), nil
-}
-
-// timeoutsAtOnce is the number of nodes that NodeTimeout asks, and timeoutsLimit the time that it takes at most.
-const timeoutsAtOnce, timeoutsLimit = 3, time.Second
-
-// NodeTimeout asks some nodes of a cluster, others at each call, for the time after which they take a silent node for
-// down. They may differ: it returns the longest time of those that are known. Nodes for which skip is true are not
-// asked. 0: none has told.
-func (a *asker) NodeTimeout(
-	ctx context.Context, nodes []topology.Node, skip func(topology.Node) bool,
-) (longest time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, timeoutsLimit)
-	defer cancel()
-	known := make(map[topology.Node]time.Duration, len(nodes))
-	for _, at := range nodes {
-		known[at] = a.timeouts[at]
-	}
-	for range min(timeoutsAtOnce, len(nodes)) {
-		a.turn++
-		at := nodes[a.turn%len(nodes)]
-		if skip(at) {
-			continue
-		}
-		if d := a.nodeTimeout(ctx, at); d != 0 {
-			known[at] = d
-		}
-	}
-	a.timeouts = known
-	for _, d := range known {
-		longest = max(longest, d)
-	}
-	return longest
-}
-
-func (a *asker) nodeTimeout(ctx context.Context, at topology.Node) time.Duration {
-	nc, err := a.Dialer.Dial(ctx, dial.Target{At: at, ID: a.Own})
-	if err != nil {
-		return 0 // a session that needs Redis reports that it is away
-	}
-	defer a.Dialer.HangUp(nc)
-	text, err := a.setting(nc, "cluster-node-timeout")
-	if err != nil {
-		return 0
-	}
-	n, err := strconv.ParseUint(text, 10, 32) // milliseconds
-	if err != nil {
-		return 0
-	}
-	return time.Duration(n) * time.Millisecond
 }
 
 // tightOutput reads the limits of ordinary clients: "normal hard soft seconds slave …".

@@ -28,14 +28,6 @@ func (n *nodes) View() *topology.View {
 	return n.cluster.View()
 }
 
-// primaries are those of the present view.
-func (n *nodes) primaries() (all []Node) {
-	for _, one := range n.View().Nodes() {
-		all = append(all, Node(one.ID))
-	}
-	return all
-}
-
 // Watch has f called from another goroutine whenever the view has changed, until stop is called. f may still be running
 // then. It is for clusters only.
 func (n *nodes) Watch(f func()) (stop func()) { return n.cluster.Watch(f) }

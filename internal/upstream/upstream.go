@@ -227,16 +227,15 @@ func (u *Upstream) TryOut(ctx context.Context) error {
 }
 
 // lookAtSettings finds out whether Redis closes connections that have much to send, and when the nodes of a cluster
-// find that one is down.
+// take one for down.
 func (u *Upstream) lookAtSettings(ctx context.Context) {
-	if l := u.asker.Limits(ctx); l != nil {
-		u.limits.Store(l)
-	}
-	if u.cluster == nil {
+	l := u.asker.Limits(ctx)
+	if l == nil {
 		return
 	}
-	if d := u.asker.NodeTimeout(ctx, u.primaries(), u.Silent); d != 0 {
-		u.DownAfter(d)
+	u.limits.Store(l)
+	if u.cluster != nil {
+		u.DownAfter(l.downAfter)
 	}
 }
 
