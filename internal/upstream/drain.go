@@ -1,77 +1,40 @@
 package upstream
 
 import (
-	"sync"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// drainingServers are those that have left, and still have time.
-//
-// A server that has left a cluster's view has time for the replies that it has not sent yet.
-//
-//	         has left                        the time is over
-//	present ──────────▶ drains ──────────────────────────────────▶ its connections end
-//	   ▲                      │
-//	   └──────────────────────┘
-//	          is back
-//
-// A server that leaves, comes back and leaves again has a whole drain the second time.
-type drainingServers struct {
-	over func(at topology.Node)
+// drains are those of the servers that have left a cluster's view: each has time for the replies that it has not sent
+// yet. A server that leaves, comes back and leaves again has a whole drain the second time.
+type drains map[topology.Node]drain
 
-	mu  sync.Mutex
-	all map[topology.Node]*drainTime
-}
-
-type drainTime struct {
+type drain struct {
 	until time.Time
 	timer *time.Timer
 }
 
-// newDrainingServers returns no servers. over is called from another goroutine, without locks, when the time of a
-// server is over.
-func newDrainingServers(over func(at topology.Node)) *drainingServers {
-	return &drainingServers{over: over, all: map[topology.Node]*drainTime{}}
-}
-
-// Update says which servers have left and still owe replies, and how long each of them has from now. A server that has
+// update says which servers have left and still owe replies, and how long each of them has from now. A server that has
 // left before keeps its end, unless the new one is sooner: it may have died meanwhile. The drain of a server that is
-// not named is called off.
-func (s *drainingServers) Update(left map[topology.Node]time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for at, f := range s.all {
+// not named is called off. over is called from another goroutine when the time of a server is over, or has just been
+// called off.
+func (s drains) update(left map[topology.Node]time.Duration, over func(at topology.Node)) {
+	for at, d := range s {
 		if _, still := left[at]; !still {
-			f.timer.Stop()
-			delete(s.all, at)
+			d.timer.Stop()
+			delete(s, at)
 		}
 	}
-	for at, d := range left {
-		until := time.Now().Add(d)
-		f := s.all[at]
-		if f != nil && !until.Before(f.until) {
+	now := time.Now()
+	for at, limit := range left {
+		d, known := s[at]
+		if known && now.Before(d.until) && !now.Add(limit).Before(d.until) {
 			continue
 		}
-		if f != nil {
-			f.timer.Stop()
+		if known {
+			d.timer.Stop()
 		}
-		next := &drainTime{until: until}
-		next.timer = time.AfterFunc(d, func() { s.end(at, next) })
-		s.all[at] = next
-	}
-}
-
-// end ends a drain, unless it has been called off.
-func (s *drainingServers) end(at topology.Node, f *drainTime) {
-	s.mu.Lock()
-	valid := s.all[at] == f
-	if valid {
-		delete(s.all, at)
-	}
-	s.mu.Unlock()
-	if valid {
-		s.over(at)
+		s[at] = drain{now.Add(limit), time.AfterFunc(limit, func() { over(at) })}
 	}
 }

@@ -12,7 +12,7 @@ import (
 type nodes struct {
 	cluster *topology.Cluster
 	views   *viewRefresher
-	drains  *drainingServers
+	drains  drains // owned by the goroutine of views
 	wait    time.Duration
 	refused [topology.RefusalReasons]atomic.Int64
 }
@@ -43,13 +43,7 @@ func (n *nodes) refreshViews(u *Upstream, servers dial.Resolver) {
 		return
 	}
 	n.cluster, n.wait = c, u.opts.FailoverWait
-	n.drains = newDrainingServers(func(at Node) {
-		if c.View().Primary(string(at)) != nil {
-			return // it is back
-		}
-		u.Lanes.EndAt(at)
-		u.Pins.EndAt(at, c.View().Lives(string(at)))
-	})
+	n.drains = drains{}
 	n.views = newViewRefresher(viewRefresherOptions{
 		Dialer: u.dialer, Cluster: c, Own: u.Own(), Logger: u.opts.Logger, Changed: func() {
 			u.viewChanged()
@@ -99,7 +93,15 @@ func (u *Upstream) viewChanged() {
 			left[at] = max(drainLimit, u.wait)
 		}
 	}
-	u.drains.Update(left)
+	u.drains.update(left, u.drained)
+}
+
+// drained ends the connections to a server whose time is over, unless it is back.
+func (u *Upstream) drained(at Node) {
+	if v := u.View(); v.Primary(string(at)) == nil {
+		u.Lanes.EndAt(at)
+		u.Pins.EndAt(at, v.Lives(string(at)))
+	}
 }
 
 // laneLost notes that a lane has lost its connection.
