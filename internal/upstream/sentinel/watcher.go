@@ -177,7 +177,7 @@ func (w *Watcher) Run(ctx context.Context) {
 // Young reports whether the watcher has run for less than a second, or not at all. It may be called from any goroutine.
 func (w *Watcher) Young() bool { return !w.old.Load() }
 
-// Find returns when a view is known, in place of Run. The error says why there is none when ctx ends.
+// Find returns when the address is known, in place of Run. The error says why there is none when ctx ends.
 func (w *Watcher) Find(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -186,7 +186,7 @@ func (w *Watcher) Find(ctx context.Context) error {
 	wg.Go(func() { w.Run(ctx) })
 	looks := time.NewTicker(askEvery)
 	defer looks.Stop()
-	for w.opts.Primary.View() == nil {
+	for w.opts.Primary.Address() == "" {
 		select {
 		case <-looks.C:
 		case <-ctx.Done():
@@ -231,7 +231,7 @@ func (w *Watcher) note(r result) {
 		}
 		w.ignorant[r.number] = true
 	}
-	if w.opts.Primary.View() == nil {
+	if w.opts.Primary.Address() == "" {
 		why := fmt.Errorf("%w: %v", topology.ErrUnknown, r.err) //nolint:errorlint // a Sentinel's refusal is not Redis's
 		w.opts.Primary.Unknown(why)
 	}
@@ -297,11 +297,7 @@ func (w *Watcher) conclude(t trial) {
 }
 
 func (w *Watcher) publish(next view) {
-	from := ""
-	if v := w.opts.Primary.View(); v != nil {
-		from = v.Address
-	}
-	to := w.opts.Map.Of(next.addr)
+	from, to := w.opts.Primary.Address(), w.opts.Map.Of(next.addr)
 	w.election.follow(next)
 	if w.opts.Primary.Publish(to) {
 		w.opts.Moved(from, to)

@@ -26,7 +26,7 @@ type Cluster struct {
 	silent map[string]time.Time
 }
 
-// leaving is the place of a primary, and the function that says that the primary is there no more.
+// leaving is a place of a primary, and the function that says that the primary is there no more.
 type leaving struct {
 	place Place
 	leave context.CancelFunc

@@ -8,26 +8,16 @@ import (
 	"time"
 )
 
-// primaryView is what is known about a primary at one time. It never changes.
-type primaryView struct {
-	Address string // host:port at which the primary is reached
-
-	place Place
-	leave context.CancelFunc // ends place.left
-}
-
 // Primary is one server that serves all keys and moves from process to process. All methods may be called from any
 // goroutine.
 type Primary struct {
-	view  atomic.Pointer[primaryView]
-	doubt chan struct{} // size 1, never closed
-
-	publish sync.Mutex // one Publish at a time
+	at    atomic.Pointer[leaving] // nil: it is not known. It never changes
+	doubt chan struct{}           // size 1, never closed
 
 	mu      sync.Mutex // guards the fields below
 	refuted string     // the address at which a process was found that is no primary
 	when    time.Time  // of that
-	unknown error      // why there is no view
+	unknown error      // why the address is not known
 }
 
 // ErrUnknown says that the address of the primary is not known yet.
@@ -40,41 +30,41 @@ func NewPrimary() *Primary {
 
 // Resolve returns where the primary is now.
 func (p *Primary) Resolve(Node) (Place, error) {
-	if v := p.view.Load(); v != nil {
-		return v.place, nil
+	if at := p.at.Load(); at != nil {
+		return at.place, nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return Place{}, p.unknown
 }
 
-// View returns what is known; nil: nothing.
-func (p *Primary) View() *primaryView { return p.view.Load() }
+// Address is where the primary is reached; "": it is not known.
+func (p *Primary) Address() string {
+	if at := p.at.Load(); at != nil {
+		return at.place.Address
+	}
+	return ""
+}
 
 // Publish replaces the address, and reports whether it differs from the present one. Connections to the old one have
-// left then.
+// left then. Only one goroutine calls it.
 func (p *Primary) Publish(addr string) (moved bool) {
-	p.publish.Lock()
-	defer p.publish.Unlock()
-	old := p.view.Load()
-	if old != nil && old.Address == addr {
+	old := p.at.Load()
+	if old != nil && old.place.Address == addr {
 		return false
 	}
-	next := &primaryView{Address: addr}
 	left, leave := context.WithCancel(context.Background())
-	next.place = Place{Network: "tcp", Address: addr, Primary: true, left: left}
-	next.leave = leave
 	p.mu.Lock()
 	p.refuted = ""
 	p.mu.Unlock()
-	p.view.Store(next)
+	p.at.Store(&leaving{Place{Network: "tcp", Address: addr, Primary: true, left: left}, leave})
 	if old != nil {
 		old.leave()
 	}
 	return true
 }
 
-// Unknown notes why there is no view, for messages.
+// Unknown notes why the address is not known, for messages.
 func (p *Primary) Unknown(err error) {
 	p.mu.Lock()
 	p.unknown = err
@@ -100,13 +90,13 @@ func (p *Primary) Doubt(_ Node, at Place, why error) {
 // Doubts has a value after a Doubt. It is never closed.
 func (p *Primary) Doubts() <-chan struct{} { return p.doubt }
 
-// refutedFor is the time for which a process that is no primary speaks against the view.
+// refutedFor is the time for which a process that is no primary speaks against its address.
 const refutedFor = 5 * time.Second
 
-// Refuted reports whether the process at the address of the view was found to be no primary lately.
+// Refuted reports whether the process at the address of the primary was found to be no primary lately.
 func (p *Primary) Refuted() bool {
-	v := p.view.Load()
+	addr := p.Address()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return v != nil && p.refuted == v.Address && time.Since(p.when) < refutedFor
+	return addr != "" && p.refuted == addr && time.Since(p.when) < refutedFor
 }

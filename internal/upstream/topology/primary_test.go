@@ -9,7 +9,7 @@ import (
 
 func TestAPrimaryMoves(t *testing.T) {
 	p := NewPrimary()
-	if _, err := p.Resolve("p"); !errors.Is(err, ErrUnknown) || p.View() != nil {
+	if _, err := p.Resolve("p"); !errors.Is(err, ErrUnknown) || p.Address() != "" {
 		t.Fatalf("before the first view: %v", err)
 	}
 	if !p.Publish("a:1") || p.Publish("a:1") {
