@@ -29,21 +29,3 @@ func (b *Backoff) Next() (delay, pause time.Duration) {
 	b.pause = min(max(2*b.pause, firstPause), lastPause)
 	return b.delay - rand.N(b.delay/2), b.pause
 }
-
-// steady is the age from which the loss of a connection is nothing unusual.
-const steady = time.Second
-
-// Repair yields the pauses before a lane that has lost its connection connects again. A Redis that closes single
-// connections is reachable, so the first attempt follows at once. A Redis that closes each connection is asked less and
-// less often. The zero value starts anew.
-type Repair struct{ pause time.Duration }
-
-// After is called when a connection is lost.
-func (r *Repair) After(lasted time.Duration) time.Duration {
-	if lasted >= steady {
-		*r = Repair{}
-	}
-	pause := r.pause
-	r.pause = min(max(2*pause, firstPause), lastPause)
-	return pause
-}

@@ -122,17 +122,3 @@ func TestARefusalWakesNoConnectionThatWasRefused(t *testing.T) {
 		t.Error("a success has not woken a connection that was refused")
 	}
 }
-
-func TestAConnectionThatIsLostAgainAndAgainIsRepairedMoreSlowly(t *testing.T) {
-	var r Repair
-	var got []time.Duration
-	for _, lasted := range []time.Duration{time.Hour, 0, 0, 0, 0, 0, 0, 0, steady, 0} {
-		got = append(got, r.After(lasted).Truncate(time.Millisecond)/time.Millisecond)
-	}
-	want := []time.Duration{0, 5, 10, 20, 40, 50, 50, 50, 0, 5}
-	for i := range want {
-		if got[i] != want[i] {
-			t.Fatalf("pauses in ms: %d, want %d", got, want)
-		}
-	}
-}

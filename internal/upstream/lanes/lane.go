@@ -151,8 +151,7 @@ func (l *Lane) Run() {
 	own := o.Own(l.Identity())
 	identity := zap.Stringer("identity", l.Identity())
 	log := o.Logger.With(identity)
-	var wait dial.Backoff
-	var fix dial.Repair
+	var wait, lost dial.Backoff
 	reconnected := false
 	for !l.closed() {
 		nc, err := o.Dialer.Open(ctx, l.target)
@@ -205,10 +204,19 @@ func (l *Lane) Run() {
 		l.set.all.lost.Add(1)
 		o.Events.Lost(l.target)
 		l.Reconnect(err)
-		l.sleep(fix.After(time.Since(since)), nil)
+		if time.Since(since) >= steady {
+			lost = dial.Backoff{}
+			continue
+		}
+		_, pause := lost.Next()
+		l.sleep(pause, nil)
 	}
 	l.Refuse(stream.ErrDown)
 }
+
+// steady is the age from which the loss of a connection is nothing unusual: a Redis that closes single connections is
+// reachable, so the next attempt follows at once. A Redis that closes each connection is asked less and less often.
+const steady = time.Second
 
 // spread is the time over which lanes without waiting commands come back after an outage.
 const spread = 50 * time.Millisecond
@@ -242,9 +250,6 @@ func (l *Lane) rest(err error, delay, pause time.Duration) {
 
 // sleep ends early when the lane is closed or unless has something.
 func (l *Lane) sleep(d time.Duration, unless <-chan struct{}) {
-	if d == 0 {
-		return
-	}
 	select {
 	case <-time.After(d):
 	case <-unless:

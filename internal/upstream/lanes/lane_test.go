@@ -181,3 +181,27 @@ func TestALaneThatLeavesTakesNoMoreRequests(t *testing.T) {
 	leavers[0].Abort()
 	await(t, "the answer on the next connection", after.outcome, ":2\r\n")
 }
+
+// A server that ends each connection is asked less and less often.
+func TestALaneThatIsLostAgainAndAgainWaits(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	begin := time.Now()
+	start(t, 4, &redis{addr: l.Addr().String()}).lane(in(0), "")
+	for range 15 {
+		nc, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = nc.Read(make([]byte, 1024))
+		_, _ = nc.Write([]byte("*0\r\n")) // the answer to HELLO
+		nc.Close()
+	}
+	// 14 pauses: 5, 10, 20 and 40 ms, and then 50 ms.
+	if took := time.Since(begin); took < 500*time.Millisecond {
+		t.Errorf("15 connections within %v", took)
+	}
+}
