@@ -56,7 +56,7 @@ type IdentityEngine struct {
 // ID says whose engine it is.
 func (e *IdentityEngine) ID() EngineID { return e.id }
 
-// RegistryOptions configure a Registry. All fields but Fleet and Readonly are required.
+// RegistryOptions configure a Registry. All fields but Fleet are required.
 type RegistryOptions struct {
 	// Engine is what all engines have in common. The Registry sets Redis, Jobs, Waiting, Requests, SlowLog,
 	// Forced and User.
@@ -65,9 +65,6 @@ type RegistryOptions struct {
 	Addr    string                                      // of Redis, for messages
 	Connect func(ctx context.Context) (net.Conn, error) // to Redis, for the engines' own clients
 	Fleet   redislink.Fleet                             // the servers of a cluster; nil: there is one server
-
-	// Readonly is called when Redis refuses a write because it is a replica. It must not block. nil: not called.
-	Readonly func()
 
 	Max    int           // engines at once
 	Idle   time.Duration // how long an engine is kept that no session uses
@@ -270,7 +267,7 @@ func (r *Registry) newLink(id EngineID) (redislink.Topology, error) {
 	}
 	return redislink.New(redislink.Options{
 		Addr: r.opts.Addr, Dial: r.opts.Connect, User: id.User, Password: id.Password, DB: id.DB,
-		Logger: r.opts.Engine.Logger, Readonly: r.opts.Readonly,
+		Logger: r.opts.Engine.Logger,
 	})
 }
 

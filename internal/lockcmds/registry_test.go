@@ -300,26 +300,3 @@ func TestLocksAreSeenWithTheWaitersOfAllEngines(t *testing.T) {
 		t.Errorf("the holder of a foreign lock: %+v, %v", at, err)
 	}
 }
-
-// The renewals of locks learn first that Redis has become a replica if no client writes.
-func TestARefusedRenewalIsASignOfAMove(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	signs := make(chan struct{}, 1)
-	w := startWith(t, srv, func(o *RegistryOptions) {
-		o.Engine.Lease = 6 * time.Second
-		o.Readonly = func() {
-			select {
-			case signs <- struct{}{}:
-			default:
-			}
-		}
-	})
-	registryHold(t, w.session(EngineID{}), "LOCK k")
-	srv.Do(t, "REPLICAOF", "127.0.0.1", 1)
-	select {
-	case <-signs:
-	case <-time.After(registryPatience):
-		t.Error("the refusal of a renewal is not told")
-	}
-}

@@ -190,7 +190,7 @@ func (o *Options) forEngines(
 
 			DeadlocksOfAll: o.Deadlock == DeadlockAll,
 		},
-		Addr: up.Addr(), Readonly: up.Readonly,
+		Addr:    up.Addr(),
 		Connect: func(ctx context.Context) (net.Conn, error) { return up.Connect(ctx, topology.Any) },
 
 		Max: o.MaxEngines, Idle: time.Minute, Logger: o.Logger,

@@ -97,14 +97,6 @@ func (u *Upstream) Connect(ctx context.Context, at Node) (net.Conn, error) {
 // Sharded reports whether the servers know shard channels, as Redis 7.0 and later does.
 func (u *Upstream) Sharded() bool { return u.Commands().Lookup("spublish") != nil }
 
-// Readonly says that Redis has refused a write of the lock engine's client library because it is a replica: it has
-// moved, perhaps.
-func (u *Upstream) Readonly() {
-	if tell := u.dialer.OnReadonly(topology.Any); tell != nil {
-		tell()
-	}
-}
-
 // Own is the identity of the proxy's own credentials.
 func (u *Upstream) Own() Identity {
 	return Identity{User: u.opts.User, Password: u.opts.Password, Proto: 2}

@@ -42,19 +42,15 @@ type Options struct {
 	// subscription unasked. It reports whether another subscription follows, so that the refusal is not final. nil:
 	// each refusal is.
 	Moved func(channel string, why Refusal) bool
-	// Readonly is called when the server refuses a write because it is a replica: the primary has moved, perhaps. It
-	// must not block. nil: not called.
-	Readonly func()
 }
 
 // Client is the Topology of one server, and its only Node. It has one connection for commands and one for
 // subscriptions. They are made when they are first needed, because Redis may be down when the proxy starts, and made
 // anew by themselves afterwards.
 type Client struct {
-	option   rueidis.ClientOption // immutable
-	readonly func()               // Options.Readonly
-	log      *zap.Logger
-	subs     subscriber
+	option rueidis.ClientOption // immutable
+	log    *zap.Logger
+	subs   subscriber
 
 	mu     sync.Mutex // guards the fields below
 	warned time.Time  // when the log was told of bytes that are no replies
@@ -73,7 +69,7 @@ func New(opts Options) (*Client, error) {
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
 	}
-	c := &Client{readonly: opts.Readonly, log: opts.Logger}
+	c := &Client{log: opts.Logger}
 	option := rueidis.ClientOption{
 		InitAddress: []string{opts.Addr}, Username: opts.User, Password: opts.Password, SelectDB: opts.DB,
 		ForceSingleClient:   true,
@@ -215,7 +211,7 @@ func (c *Client) Eval(ctx context.Context, s Script, keys, args []string) (resp.
 	if refusal, ok := rueidis.IsRedisErr(reply.Error()); ok && refusal.IsNoScript() {
 		reply = client.Do(ctx, client.B().Eval().Script(s.Text()).Numkeys(n).Key(keys...).Arg(args...).Build())
 	}
-	return c.valueOf(reply)
+	return valueOf(reply)
 }
 
 // Ask is Eval for a key that is being moved to this server.
@@ -228,7 +224,7 @@ func (c *Client) Ask(ctx context.Context, s Script, keys, args []string) (resp.V
 	}
 	answers := client.DoMulti(ctx, client.B().Asking().Build(),
 		client.B().Eval().Script(s.Text()).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
-	return c.valueOf(answers[1])
+	return valueOf(answers[1])
 }
 
 // List implements Node.
@@ -291,15 +287,12 @@ func refusalWords(refusal *rueidis.RedisError) string {
 }
 
 // valueOf turns what the library returns for a script into a reply. An error reply of Redis is a reply.
-func (c *Client) valueOf(result rueidis.RedisResult) (resp.Value, error) {
+func valueOf(result rueidis.RedisResult) (resp.Value, error) {
 	message, err := result.ToMessage()
 	if rueidis.IsRedisNil(err) {
 		return resp.Value{Kind: resp.Null, Null: true}, nil
 	}
 	if refusal, ok := rueidis.IsRedisErr(err); ok {
-		if c.readonly != nil && strings.HasPrefix(refusal.Error(), "READONLY ") {
-			c.readonly()
-		}
 		return resp.Value{Kind: resp.SimpleError, Str: []byte(refusalWords(refusal))}, nil
 	}
 	if err != nil {

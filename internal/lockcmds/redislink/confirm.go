@@ -37,13 +37,10 @@ func (c *Client) Confirm(f func(Confirmation) error) error {
 	if err != nil {
 		return err
 	}
-	return client.Dedicated(func(conn rueidis.DedicatedClient) error { return f(confirmation{c, conn}) })
+	return client.Dedicated(func(conn rueidis.DedicatedClient) error { return f(confirmation{conn}) })
 }
 
-type confirmation struct {
-	of   *Client
-	conn rueidis.DedicatedClient
-}
+type confirmation struct{ conn rueidis.DedicatedClient }
 
 func (c confirmation) Write(
 	ctx context.Context, calls []Call, replicas int, limit time.Duration,
@@ -60,7 +57,7 @@ func (c confirmation) Write(
 	commands = append(commands, c.wait(replicas, limit))
 	results := c.conn.DoMulti(ctx, commands...)
 	for _, r := range results[:len(calls)] {
-		v, err := c.of.valueOf(r)
+		v, err := valueOf(r)
 		if err != nil {
 			return nil, 0, err
 		}

@@ -140,37 +140,6 @@ func TestListsAndRefusals(t *testing.T) {
 	}
 }
 
-// A server that has become a replica says so to scripts that write, on each connection for them.
-func TestAReplicasRefusalOfAWriteIsTold(t *testing.T) {
-	srv := redistest.Start(t)
-	told := 0
-	c, _ := start(t, Options{Addr: srv.Addr(), Readonly: func() { told++ }})
-	read, write := text("return redis.call('GET', KEYS[1])"), text("return redis.call('SET', KEYS[1], 'x')")
-	check := func(s Script, want int, what string) {
-		t.Helper()
-		before := told
-		if _, err := c.Eval(t.Context(), s, []string{"k"}, nil); err != nil {
-			t.Fatal(err)
-		}
-		err := c.Confirm(func(conn Confirmation) error {
-			_, _, err := conn.Write(t.Context(), []Call{{Script: s, Keys: []string{"k"}}}, 0, time.Millisecond)
-			return err
-		})
-		var refusal Refusal
-		if err != nil && !errors.As(err, &refusal) { // a replica refuses WAIT
-			t.Fatal(err)
-		}
-		if told-before != want {
-			t.Errorf("%s: told %d times, want %d", what, told-before, want)
-		}
-	}
-	check(write, 0, "a primary")
-	check(text("return redis.error_reply('NOREPLICAS x')"), 0, "another refusal")
-	srv.Do(t, "REPLICAOF", "127.0.0.1", 1)
-	check(read, 0, "a replica that is read")
-	check(write, 2, "a replica that is written to")
-}
-
 func TestSubscriptionsAreKept(t *testing.T) {
 	srv := redistest.Start(t)
 	c, h := start(t, Options{Addr: srv.Addr()})

@@ -397,18 +397,6 @@ func (d *Dialer) Lost(at topology.Node, nc net.Conn, why error) {
 	d.opts.Resolver.Doubt(at, topology.Place{Address: d.conns.At(nc)}, why)
 }
 
-// OnReadonly returns a function that is to be told when the server refuses a write because it is a replica: it has
-// moved, perhaps. nil: the server does not move.
-func (d *Dialer) OnReadonly(at topology.Node) func() {
-	place, err := d.opts.Resolver.Resolve(at)
-	if err != nil || !place.Primary {
-		return nil
-	}
-	return func() { d.opts.Resolver.Doubt(at, place, errReadonly) }
-}
-
-var errReadonly = errors.New("the server refuses a write because it is a replica")
-
 // IsElsewhere reports whether the server has moved since an open connection was made. A connection to any server has
 // found one.
 func (d *Dialer) IsElsewhere(at topology.Node, nc net.Conn) bool {

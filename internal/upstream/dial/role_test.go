@@ -192,19 +192,3 @@ func TestOldConnectionsAreAborted(t *testing.T) {
 }
 
 // A server that refuses writes because it is a replica may have moved, if it can move at all.
-func TestARefusedWriteIsADoubt(t *testing.T) {
-	d, primary := dialer(t, "127.0.0.1:1", -1)
-	d.OnReadonly("p")()
-	select {
-	case <-primary.Doubts():
-	default:
-		t.Error("the address is not in doubt")
-	}
-	if primary.Refuted() {
-		t.Error("a client's script can make a refusal up")
-	}
-	single := New(Options{Resolver: topology.Named{}})
-	if single.OnReadonly("127.0.0.1:1") != nil {
-		t.Error("a server that stays is in doubt")
-	}
-}

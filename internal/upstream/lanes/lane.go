@@ -188,7 +188,6 @@ func (l *Lane) Run() {
 		o.Events.Connected(l.target, l.set.owner, reconnected)
 		reconnected = true
 		log.Debug("lane connected")
-		l.OnReadonly(o.Dialer.OnReadonly(l.At()))
 		l.MakeMeek(o.Dialer.Connections().Locked(nc))
 		err = l.serve(nc)
 		left := o.Dialer.IsElsewhere(l.At(), nc) // the proxy has ended the connection, because the server has moved

@@ -172,7 +172,6 @@ func (p *Pin) run() {
 	if sc, ok := nc.(syscall.Conn); ok {
 		p.WriteDirectly(netio.New(sc))
 	}
-	p.OnReadonly(dialer.OnReadonly(p.target.At))
 	err = stream.Serve(nc, p.Stream, p.stop, p.pins.turns)
 	dialer.Connections().Closed(nc)
 	p.pins.died(p)

@@ -1,10 +1,6 @@
 package stream
 
-import (
-	"bytes"
-
-	"github.com/lockproxy/lockproxy/internal/resp"
-)
+import "github.com/lockproxy/lockproxy/internal/resp"
 
 // Feed takes bytes that Redis sent and hands them on. Only the reader calls it.
 func (s *Stream) Feed(b []byte) error {
@@ -79,9 +75,6 @@ func (in *input) run(b []byte) (int, error) {
 		if b[off] == '>' && !in.mid {
 			break
 		}
-		if b[off] == '-' && !in.mid && in.s.readonly != nil && bytes.HasPrefix(b[off:], readonlyCode) {
-			in.s.readonly()
-		}
 		n, whole, err := in.scan.Scan(b[off:])
 		if err != nil {
 			return off, err
@@ -105,9 +98,6 @@ func (in *input) run(b []byte) (int, error) {
 	}
 	return off, nil
 }
-
-// readonlyCode begins a replica's refusal of a write. If it is cut, it is missed: it is a hint only.
-var readonlyCode = []byte("-READONLY ")
 
 // push consumes bytes of one RESP3 push that stands between replies.
 func (in *input) push(b []byte, obs Observer) (int, error) {

@@ -60,7 +60,6 @@ const (
 type Stream struct {
 	wake     signal // the writer has something to take
 	onAppend func() // called in place of wake; set before the stream is used
-	readonly func() // called by the reader when a reply says that the server is a replica; nil: not called
 
 	watch  func() // called when something is outstanding after nothing was; requires no locks; nil: not called
 	wanted signal // a request waits for a stream that was resting
@@ -144,10 +143,6 @@ func (s *Stream) OnAppend(f func()) { s.onAppend = f }
 // OnBusy sets the function that is called when a request is outstanding after none was. f requires no locks. OnBusy is
 // called before the stream is used.
 func (s *Stream) OnBusy(f func()) { s.idle, s.watch = true, f }
-
-// OnReadonly sets the function that is called when a command is refused because the server is a replica. f must not
-// block. OnReadonly is called before the stream has a connection. A client's script can make such a refusal up.
-func (s *Stream) OnReadonly(f func()) { s.readonly = f }
 
 // Wake has a value when there are bytes to take. It is never closed.
 func (s *Stream) Wake() <-chan struct{} { return s.wake }

@@ -515,30 +515,6 @@ func BenchmarkStream(b *testing.B) {
 }
 
 // Only a reply says that the server is a replica, not a part of one, and not a push.
-func TestARefusedWriteIsTold(t *testing.T) {
-	for bytes, want := range map[string]int{
-		"-READONLY You can't write against a read only replica.\r\n+OK\r\n": 1,
-		"+OK\r\n-READONLY x\r\n":               1,
-		"$10\r\n-READONLY \r\n-READ\r\n":       0,
-		"*1\r\n-READONLY x\r\n:1\r\n":          0,
-		">1\r\n-READONLY x\r\n:1\r\n:2\r\n":    0,
-		"-READONLY a\r\n-READONLY b\r\n":       2,
-		"-NOREPLICAS x\r\n$9\r\n-READONLY\r\n": 0,
-	} {
-		s, a, _, _ := streamUnderTest(t)
-		told := 0
-		s.OnReadonly(func() { told++ })
-		send(t, s, "12", a, 2)
-		s.Take(nil)
-		if err := s.Feed([]byte(bytes)); err != nil {
-			t.Fatalf("%q: %v", bytes, err)
-		}
-		if told != want {
-			t.Errorf("%q: told %d times, want %d", bytes, told, want)
-		}
-	}
-}
-
 func TestALeavingStreamTakesNoMoreRequests(t *testing.T) {
 	s := New()
 	to := &recorder{keeps: true, log: new([]string)}
