@@ -290,11 +290,15 @@ func (r *viewRefresher) ask(ctx context.Context, at topology.Node) (a topology.A
 	if err != nil {
 		return a, err
 	}
-	told, err := r.nodes(nc)
+	answer, err := r.question(nc, "NODES")
 	if err != nil {
 		return a, err
 	}
-	if told == nil || !r.book.Fill(told, time.Now()) {
+	told, err := topology.ReadNodes(string(answer.Str))
+	if err != nil {
+		return a, err
+	}
+	if !r.book.Fill(told, time.Now()) {
 		answer, err := r.question(nc, "SLOTS")
 		if err != nil {
 			return a, err
@@ -303,26 +307,9 @@ func (r *viewRefresher) ask(ctx context.Context, at topology.Node) (a topology.A
 		if err != nil {
 			return a, err
 		}
-		if told == nil {
-			told = listed
-		} else {
-			r.book.Learn(told, listed, time.Now())
-		}
+		r.book.Learn(told, listed, time.Now())
 	}
 	return topology.Answer{View: told.View(string(info.Str)), Address: nc.RemoteAddr().String()}, nil
-}
-
-// nodes asks for CLUSTER NODES. It returns nil if the proxy's user may not ask: then the numbers of replicas and the
-// epochs are not known.
-func (r *viewRefresher) nodes(nc net.Conn) (*topology.Told, error) {
-	answer, err := r.question(nc, "NODES")
-	if _, refused := errors.AsType[*dial.RefusedError](err); refused {
-		return nil, nil //nolint:nilnil // no answer is one
-	}
-	if err != nil {
-		return nil, err
-	}
-	return topology.ReadNodes(string(answer.Str))
 }
 
 func (r *viewRefresher) question(nc net.Conn, about string) (resp.Value, error) {

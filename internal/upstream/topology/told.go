@@ -15,7 +15,6 @@ import (
 type Told struct {
 	members []member
 	source  string // ID of the node; "": it does not say
-	copies  bool   // members has all replicas, and the epochs
 }
 
 // A member is one server of the cluster.
@@ -53,7 +52,7 @@ var errTold = errors.New("cluster: not an answer to CLUSTER NODES or CLUSTER SLO
 // of the configuration, the state of the link, and slots. The addresses are those that nodes use, so the members have
 // none for clients.
 func ReadNodes(answer string) (*Told, error) {
-	t := &Told{copies: true}
+	t := &Told{}
 	for line := range strings.Lines(answer) {
 		const id, where, flags, primary, epoch, ranges = 0, 1, 2, 3, 6, 8
 		f := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", ranges+1) // there may be thousands of ranges
@@ -177,10 +176,7 @@ func readAddress(server resp.Value, asked string) string {
 func (t *Told) View(info string) *View {
 	v := &View{
 		Epoch: infoNumber(info, "cluster_current_epoch"), OK: InfoField(info, "cluster_state") == "ok",
-		source: t.source, knows: map[string]bool{},
-	}
-	if t.copies {
-		v.copies, v.lives = map[string]int{}, map[string]bool{}
+		source: t.source, knows: map[string]bool{}, copies: map[string]int{}, lives: map[string]bool{},
 	}
 	slices.SortFunc(t.members, func(a, b member) int { return compareIDs(a.ClusterNode, b.ClusterNode) })
 	for i := range t.members {
@@ -189,15 +185,15 @@ func (t *Told) View(info string) *View {
 		if m.primary != "" {
 			v.copies[m.primary]++
 		}
-		if t.copies && !m.failed && !m.joins {
+		if !m.failed && !m.joins {
 			v.lives[m.ID] = true
 		}
 		switch {
-		case t.copies && !m.counts():
+		case !m.counts():
 			if idle := m.idle(); idle.Address != "" {
 				v.idle = append(v.idle, idle)
 			}
-		case m.Address == "" || !m.counts():
+		case m.Address == "":
 		case m.replica:
 			v.replicas = append(v.replicas, m.ClusterNode)
 		default:

@@ -23,8 +23,8 @@ type View struct {
 	nodes    []ClusterNode          // the primaries with slots, by ID
 	replicas []ClusterNode          // those that answer, by ID
 	idle     []ClusterNode          // primaries without slots, by ID: slots may be on their way there
-	lives    map[string]bool        // the servers, by ID, that the nodes do not take for down; nil: it is not known
-	copies   map[string]int         // how many replicas, by the ID of their primary, failed ones included; nil: not known
+	lives    map[string]bool        // the servers, by ID, that the nodes do not take for down
+	copies   map[string]int         // how many replicas, by the ID of their primary, failed ones included
 	claims   []uint64               // the epochs in which the nodes were configured, in their order; 0: it is not known
 	knows    map[string]bool        // the servers, by ID, of which that node has told, whatever their state
 	source   string                 // ID of the node that has said so; "": it is not known
