@@ -71,12 +71,9 @@ func Free(b []byte) {
 	classes[c].Put(&b)
 }
 
-// Kept is how large a buffer may be that is kept for the next time by the owner that has emptied it.
-const Kept = 32 << 10
-
-// Empty empties a buffer for the next time. It frees one that has grown beyond Kept, and returns nil.
+// Empty empties a buffer for the next time. It frees one that has grown beyond Small, and returns nil.
 func Empty(b []byte) []byte {
-	if cap(b) > Kept {
+	if cap(b) > Small {
 		Free(b)
 		return nil
 	}

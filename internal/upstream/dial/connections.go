@@ -46,7 +46,7 @@ func (c *Connections) Any() uint64 {
 	return 0
 }
 
-// Opened notes a connection to an address that is before its handshake.
+// Opened notes a connection to an address that has not greeted yet.
 func (c *Connections) Opened(nc net.Conn, at string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,14 +54,6 @@ func (c *Connections) Opened(nc net.Conn, at string) {
 		c.open = map[net.Conn]connected{}
 	}
 	c.open[nc] = connected{at: at}
-}
-
-// Replaced says that a connection continues under another type, TLS on it.
-func (c *Connections) Replaced(old, nc net.Conn) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.open[nc] = c.open[old]
-	delete(c.open, old)
 }
 
 // Greeted takes the answer to HELLO on a connection. locked: the connection has no credentials, and Redis demands some.

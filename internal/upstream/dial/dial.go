@@ -285,26 +285,25 @@ func (d *Dialer) connect(ctx context.Context, cancel func(), at topology.Node) (
 	if err != nil {
 		return nil, place, err
 	}
-	d.conns.Opened(nc, place.Address)
 	if tc, ok := nc.(*net.TCPConn); ok {
 		if err := netio.SetUserTimeout(tc, d.opts.UserTimeout); err != nil {
-			d.HangUp(nc)
+			_ = nc.Close()
 			return nil, place, fmt.Errorf("set user timeout: %w", err)
 		}
 	}
-	if d.opts.TLS == nil {
-		return nc, place, nil
-	}
-	tc := tls.Client(nc, d.tlsConfig(place.Address))
-	if err := tc.HandshakeContext(ctx); err != nil {
-		d.HangUp(nc)
-		if isNoTLS(err) {
-			err = fmt.Errorf("%w (if the server speaks no TLS at this port, %s must be unset)", err, d.opts.Setting)
+	if d.opts.TLS != nil {
+		tc := tls.Client(nc, d.tlsConfig(place.Address))
+		if err := tc.HandshakeContext(ctx); err != nil {
+			_ = nc.Close()
+			if isNoTLS(err) {
+				err = fmt.Errorf("%w (if the server speaks no TLS at this port, %s must be unset)", err, d.opts.Setting)
+			}
+			return nil, place, fmt.Errorf("tls handshake: %w", err)
 		}
-		return nil, place, fmt.Errorf("tls handshake: %w", err)
+		nc = tc
 	}
-	d.conns.Replaced(nc, tc)
-	return tc, place, nil
+	d.conns.Opened(nc, place.Address)
+	return nc, place, nil
 }
 
 // isNoTLS reports whether a handshake may have failed because the server speaks no TLS. Redis waits then for the end of

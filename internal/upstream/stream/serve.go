@@ -108,11 +108,7 @@ func (w *writer) loop() {
 				_ = w.nc.Close() // ends the reader
 				return
 			}
-			spare = b
-			if cap(spare) > buffers.Small {
-				buffers.Free(spare)
-				spare = nil
-			}
+			spare = buffers.Empty(b)
 		}
 		if w.stream.Finished() {
 			w.closeWrite()
