@@ -60,9 +60,9 @@ func (a *asker) Commands(ctx context.Context) (*commands.Table, error) {
 	return t, nil
 }
 
-// NeedsAuth asks whether Redis refuses to serve a connection without credentials.
-func (a *asker) NeedsAuth(ctx context.Context) (bool, error) {
-	nc, err := a.Dialer.Dial(ctx, dial.Target{At: a.Server, ID: dial.Identity{Proto: 2}})
+// NeedsAuth asks whether a server refuses to serve a connection without credentials.
+func (a *asker) NeedsAuth(ctx context.Context, at topology.Node) (bool, error) {
+	nc, err := a.Dialer.Dial(ctx, dial.Target{At: at, ID: dial.Identity{Proto: 2}})
 	if err != nil {
 		return false, err
 	}

@@ -2,32 +2,46 @@ package upstream
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // An authDemand is what Redis has said last of connections without credentials. On a direct connection Redis decides
-// once, when the client connects, whether it needs credentials. A shared connection that was accepted says nothing of a
-// later client, and Redis announces no change. So watchAuth asks every authPeriod. Two answers are not enough: Redis
-// may have been opened and locked again between them. So a connection that was accepted is noted, and serves no client
-// that comes after the next demand. The methods may be called from any goroutine.
+// once, when the client connects, whether it needs credentials. A shared connection says nothing of a later client, and
+// Redis announces no change. So watchAuth asks every authPeriod; the servers of a cluster take turns. Two answers are
+// not enough: between them Redis may have been locked and opened again, or the reverse. So the kinds of connections that
+// exist are noted. One that was accepted serves no client that comes after the next demand, and one that was refused
+// none that comes after its end. The methods may be called from any goroutine.
 type authDemand struct {
-	mu       sync.Mutex
+	mu      sync.Mutex
+	servers map[Node]serverDemand // those of a cluster, else Any
+	turn    int
+	shut    int // how many of the servers demand credentials
+	era     uint64
+}
+
+// A serverDemand is the same of one server.
+type serverDemand struct {
 	shut     bool
-	accepted bool // Redis has accepted a connection since the last demand
-	era      uint64
+	accepted bool // it has accepted a connection since its last demand
+	refused  bool // it has refused a connection since it was open last
 }
 
 // authPeriod is how late a change of requirepass, or of the default user, is noticed at most, if Redis answers at once.
+// In a cluster it is that time for each server.
 const authPeriod = time.Second
 
-// NeedsAuth reports whether Redis demanded credentials of a new connection when it was last asked.
+// NeedsAuth reports whether Redis, or a server of the cluster, demanded credentials of a new connection when it was last
+// asked.
 func (d *authDemand) NeedsAuth() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.shut
+	return d.shut > 0
 }
 
 // Era is how often Redis was found to demand credentials after it had accepted a connection without. Clients without
@@ -39,25 +53,59 @@ func (d *authDemand) Era() uint64 {
 	return d.era
 }
 
-// sawAccepted notes that Redis has accepted a connection without credentials.
-func (d *authDemand) sawAccepted() {
+// saw notes a new connection without credentials.
+func (d *authDemand) saw(at Node, locked bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.accepted = true
+	of := d.servers[at]
+	of.accepted, of.refused = of.accepted || !locked, of.refused || locked
+	d.set(at, of)
+}
+
+// next is the server of a cluster that is asked next. Any: there is none.
+func (d *authDemand) next(servers []topology.ClusterNode) Node {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(servers) == 0 {
+		return topology.Any
+	}
+	for at := range d.servers {
+		if !slices.ContainsFunc(servers, func(n topology.ClusterNode) bool { return Node(n.ID) == at }) {
+			d.set(at, serverDemand{}) // it has left the cluster
+			delete(d.servers, at)
+		}
+	}
+	d.turn++
+	return Node(servers[d.turn%len(servers)].ID)
 }
 
 // learn notes an answer. It reports whether connections without credentials have other rights from now on than those
-// that exist: Redis has accepted some of these, or refused them. Only an answer begins an era, because clients cause
-// connections, and the servers of a cluster may differ.
-func (d *authDemand) learn(shut bool) (differ bool) {
+// that exist: the server has accepted some of these, or refused them. Only an answer begins an era, because clients
+// cause connections.
+func (d *authDemand) learn(at Node, shut bool) (differ bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	begins, ends := shut && d.accepted, !shut && d.shut
+	of := d.servers[at]
+	begins, ends := shut && of.accepted, !shut && of.refused
 	if begins {
 		d.era++
 	}
-	d.shut, d.accepted = shut, !shut
+	d.set(at, serverDemand{shut: shut, accepted: !shut, refused: shut})
 	return begins || ends
+}
+
+// set requires d.mu.
+func (d *authDemand) set(at Node, of serverDemand) {
+	if d.servers == nil {
+		d.servers = map[Node]serverDemand{}
+	}
+	if d.servers[at].shut {
+		d.shut--
+	}
+	if of.shut {
+		d.shut++
+	}
+	d.servers[at] = of
 }
 
 // watchAuth asks until ctx ends. It has a goroutine of its own, because Run may wait for a Redis that refuses the
@@ -70,7 +118,6 @@ func (u *Upstream) watchAuth(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-ticks.C:
-		case <-u.contact:
 		}
 	}
 }
@@ -78,15 +125,20 @@ func (u *Upstream) watchAuth(ctx context.Context) {
 // LookAtAuth finds out whether clients must authenticate. Lanes and pins without credentials serve no new client if it
 // would have other rights. Without an answer the last one stands. It excludes Run.
 func (u *Upstream) LookAtAuth(ctx context.Context) {
-	needed, err := u.asker.NeedsAuth(ctx)
+	var servers []topology.ClusterNode
+	if u.cluster != nil {
+		servers = u.View().Nodes()
+	}
+	at := u.next(servers)
+	shut, err := u.asker.NeedsAuth(ctx, at)
 	if err != nil {
 		return
 	}
-	if u.learn(needed) {
+	if u.learn(at, shut) {
 		u.Lanes.DropBare()
 		u.Pins.DropBare()
 	}
-	now := closed
+	needed, now := u.NeedsAuth(), closed
 	switch {
 	case needed && u.opts.Password == "":
 		now = locked

@@ -14,6 +14,49 @@ func TestEachDemandForCredentialsBeginsAnEra(t *testing.T) {
 	}
 }
 
+// The servers of a cluster are asked in turn, and their answers may differ. Only the change of a server begins an era.
+func TestTheServersOfAClusterDemandCredentialsEachForItself(t *testing.T) {
+	servers := []topology.ClusterNode{{ID: "a"}, {ID: "b"}, {ID: "c"}}
+	d := &authDemand{}
+	locked := map[Node]bool{}
+	round := func() (differ int) {
+		for range servers {
+			at := d.next(servers)
+			for _, n := range servers { // clients come meanwhile
+				d.saw(Node(n.ID), locked[Node(n.ID)])
+			}
+			if d.learn(at, locked[at]) {
+				differ++
+			}
+		}
+		return differ
+	}
+	for i, step := range []struct {
+		change string
+		differ int
+		shut   bool
+		era    uint64
+	}{
+		{differ: 0},
+		{change: "b", differ: 1, shut: true, era: 1},
+		{shut: true, era: 1}, // it stays so
+		{change: "c", differ: 1, shut: true, era: 2},
+		{change: "b", differ: 1, shut: true, era: 2},
+		{change: "c", differ: 1, era: 2},
+		{change: "a", differ: 1, shut: true, era: 3},
+	} {
+		if at := Node(step.change); at != "" {
+			locked[at] = !locked[at]
+		}
+		if n := round(); n != step.differ || d.NeedsAuth() != step.shut || d.Era() != step.era {
+			t.Errorf("step %d: %d changes, needs credentials: %v, era %d, want %+v", i, n, d.NeedsAuth(), d.Era(), step)
+		}
+	}
+	if d.next(servers[1:]); d.NeedsAuth() || len(d.servers) != 2 {
+		t.Error("a server that has left the cluster demands credentials")
+	}
+}
+
 func testEras(t *testing.T, server *redistest.Server) {
 	t.Helper()
 	admin := server.Client(t) // connected before there is a password

@@ -28,7 +28,6 @@ type Upstream struct {
 	asker   *asker
 	table   atomic.Pointer[commands.Table]
 	refresh chan struct{} // size 1, never closed: the command table may have changed
-	contact chan struct{} // size 1, never closed: Redis has been reached again
 	limits  atomic.Pointer[limits]
 	wg      sync.WaitGroup
 	over    chan struct{} // closed by close
@@ -53,7 +52,7 @@ func New(opts Options) (*Upstream, error) {
 		return nil, fmt.Errorf("upstream: %w", err)
 	}
 	u := &Upstream{
-		opts: opts, refresh: make(chan struct{}, 1), contact: make(chan struct{}, 1), over: make(chan struct{}),
+		opts: opts, refresh: make(chan struct{}, 1), over: make(chan struct{}),
 		contacts:    newRedisContacts(opts.Addr, opts.Logger),
 		leaseWarner: newLeaseWarner(opts.Lease, opts.Logger),
 	}
@@ -65,7 +64,7 @@ func New(opts Options) (*Upstream, error) {
 		dialing.Wait = opts.FailoverWait
 	}
 	dialing.Resolver, dialing.TLS, dialing.Setting, dialing.Slow = servers, opts.TLS, "upstream.tls", u.slow
-	dialing.Accepted = u.sawAccepted
+	dialing.Bare = u.saw
 	u.dialer = dial.New(dialing)
 	u.asker = &asker{
 		Dialer: u.dialer, Server: topology.Any, Cluster: addr.Kind == topology.KindCluster, Own: u.Own(), Logger: opts.Logger,
@@ -188,10 +187,6 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 
 // inspect reads the settings of Redis that matter to the proxy.
 func (u *Upstream) inspect(ctx context.Context) {
-	select {
-	case u.contact <- struct{}{}:
-	default:
-	}
 	u.asker.WarnOfEviction(ctx)
 	u.lookAtSettings(ctx)
 	u.contacts.Note(nil)

@@ -103,6 +103,60 @@ func TestAClientOfAnOpenRedisKeepsItsRights(t *testing.T) {
 	})
 }
 
+// A connection that Redis refused between two answers that it is open serves no client that comes after the next one.
+func TestAShortDemandLeavesNoRefusedLane(t *testing.T) {
+	t.Parallel()
+	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		admin := proxytest.Dial(t, redis.Addr())
+		admin.Script("SET k secret", "+OK")
+		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine = engine })
+		admin.Script("CONFIG SET requirepass pw", "+OK")
+		early := srv.Dial(t)
+		early.Script("GET k", "-NOAUTH")
+		admin.Quiet("CONFIG", "SET", "requirepass", "")
+		proxytest.WaitFor(t, "a connection that Redis has not refused", func() bool {
+			return strings.HasPrefix(srv.Dial(t).Do("HELLO", "2"), "*")
+		})
+		early.Script("GET k", "$6")
+	})
+}
+
+// A client that came while Redis demanded credentials has the limits of others when Redis is open.
+func TestTheLimitsOfStrangersEndWithTheDemand(t *testing.T) {
+	t.Parallel()
+	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		admin := proxytest.Dial(t, redis.Addr())
+		admin.Script("CONFIG SET requirepass pw", "+OK")
+		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.Upstream.Password = engine, "pw" })
+		srv.AwaitShut(t)
+		c := srv.Dial(t)
+		c.Script("GET k", "-NOAUTH")
+		admin.Quiet("CONFIG", "SET", "requirepass", "")
+		proxytest.WaitFor(t, "the end of the demand", func() bool { return !srv.Shared().Upstream.NeedsAuth() })
+		c.Script("SET k "+strings.Repeat("v", 20_000), "+OK", "MSET a 1 b 2 c 3 d 4 e 5 f 6", "+OK", "LOCK l", ":")
+	})
+}
+
+// A client whose connection was open before Redis had a password may send commands for which Redis closes a connection
+// without credentials. It shares its connection with others.
+func TestNoClientEndsTheLaneOfOthersByALongCommand(t *testing.T) {
+	t.Parallel()
+	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine = engine })
+		c := srv.Dial(t)
+		c.Script("GET k", "$-1")
+		redis.Restart("--requirepass", "pw")
+		proxytest.WaitFor(t, "a refusal", func() bool { return strings.HasPrefix(c.Do("GET", "k"), "-NOAUTH") })
+		_, before := srv.Shared().Upstream.Lanes.Counts()
+		c.Script("MSET a 1 b 2 c 3 d 4 e 5 f 6", "-NOAUTH", "SET k "+strings.Repeat("v", 20_000), "-NOAUTH", "LOCK l", "-NOAUTH")
+		c.Raw(proxytest.Inline("MSET a 1 b 2 c 3 d 4 e 5 f 6", "SET k 1"))
+		c.Gets("-NOAUTH", "-NOAUTH")
+		if _, now := srv.Shared().Upstream.Lanes.Counts(); now != before {
+			t.Errorf("%d connections were lost", now-before)
+		}
+	})
+}
+
 // Redis may demand credentials while it refuses those of the proxy.
 func TestADemandIsNoticedWithoutCredentialsOfTheProxy(t *testing.T) {
 	t.Parallel()

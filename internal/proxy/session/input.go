@@ -68,6 +68,9 @@ func (s *Session) contain() {
 // consume routes the whole commands at the start of buf until the session must wait, and returns the number of their
 // bytes. Consecutive commands for the lane are sent together, with one copy.
 func (s *Session) consume(buf []byte) int {
+	if s.guard.Restricted() { // Redis may have been opened since
+		s.guard.Restrict(s.proxy.Restricts(s.ident))
+	}
 	table, careful := s.proxy.Policies(), s.careful()
 	off := 0
 	batch := batch{s: s, buf: buf}
@@ -203,16 +206,29 @@ func (s *Session) goOn() {
 
 // awaitReader reports whether a reply that the proxy makes or edits is needed now: nothing is outstanding, and the
 // client has taken the replies before it, but for a few. Otherwise the session waits. So a client has one such reply at
-// a time made, however many it asks for.
+// a time made, however many it asks for. A client that writes on may not read before it has written everything, so it
+// gets one each writerTime.
 func (s *Session) awaitReader() bool {
 	if !s.awaitQuiet() {
 		return false
 	}
-	if s.out.Unread() >= mostUntaken {
+	if s.out.Unread() >= mostUntaken && !s.writesOn {
 		s.wait = waitTaken
 		return false
 	}
+	s.writesOn = false
 	return true
+}
+
+// writerTime is how long a client that has filled its input does without a reply that it does not read.
+const writerTime = 10 * time.Millisecond
+
+// awaitWriter ends a wait for the client to read after writerTime.
+func (s *Session) awaitWriter() {
+	if !s.writesOn {
+		s.writesOn = true
+		time.AfterFunc(writerTime, s.goOn)
+	}
 }
 
 // mostUntaken is the number of bytes that a client may leave unread while the proxy makes replies for it.
@@ -322,7 +338,11 @@ func (s *Session) mustPause() bool {
 	case waits && s.awaitsOthers():
 		return held >= budget.Free && s.unanswered+held >= mayHold(s.proxy.Budget, limits.Unanswered)
 	case waits:
-		return held >= min(maxQueued, limits.Query)
+		full := held >= min(maxQueued, limits.Query)
+		if full && s.wait == waitTaken {
+			s.awaitWriter()
+		}
+		return full
 	}
 	if s.out.Slots.Due() == 0 || s.unanswered < min(limits.Unanswered, budget.Free) || s.pinWaits() {
 		return false

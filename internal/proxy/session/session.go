@@ -112,7 +112,8 @@ type Session struct {
 	library      string    // the LIB-NAME that it has announced, also to a Redis that does not know SETINFO
 
 	shards
-	cmd string // the last command, for CLIENT LIST
+	cmd      string // the last command, for CLIENT LIST
+	writesOn bool   // the client has filled its input while the session waited for it to read
 	clients.Origin
 	args  [][]byte // scratch for the arguments of the request being routed
 	owner string   // the account of its connections to Redis: the client's address
@@ -339,9 +340,6 @@ func (s *Session) advance() {
 // to the client.
 func (s *Session) forward(row *command.Row, raw []byte, h reply.Handler, n int) {
 	conn := s.conn(row)
-	if s.pin == nil && s.guard.Restricted() {
-		raw = command.Restricted(raw, n)
-	}
 	at := s.out.Slots.Add(conn, h, n)
 	if h != nil {
 		s.unanswered += slotCost

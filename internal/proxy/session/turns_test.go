@@ -123,6 +123,31 @@ func TestRepliesAreEditedAsTheClientTakesThem(t *testing.T) {
 	}
 }
 
+// A client may read only when it has written everything.
+func TestAClientThatWritesOnNeedNotRead(t *testing.T) {
+	s, h := byHand(t, shared.Limits{})
+	feed(t, s, "GET a\r\nCLIENT ID\r\nCLIENT ID")
+	h.replies(t, "$"+"262144\r\n"+strings.Repeat("x", mostUntaken)+"\r\n")
+	on := make(chan struct{}, 8)
+	h.flushed = func() { on <- struct{}{} }
+	if _, more := s.Feed([]byte(strings.Repeat("SET k v\r\n", maxQueued/8))); more {
+		t.Fatal("the session reads on")
+	}
+	for range 2 {
+		for due := 0; due == 0; {
+			select {
+			case <-on:
+			case <-time.After(10 * time.Second):
+				t.Fatal("the session does not go on")
+			}
+			s.mu.Lock()
+			due = s.out.Slots.Due()
+			s.unlock()
+		}
+		h.replies(t, ":1\r\n")
+	}
+}
+
 // leaver is an owner of memory that has none any more when it is asked.
 type leaver struct{ account budget.Account }
 

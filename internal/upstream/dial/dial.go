@@ -36,7 +36,7 @@ type Resolver interface {
 	Doubt(at topology.Node, place topology.Place, why error)
 }
 
-// Options say how to connect. All are required, except for TLS, Wait, Slow and Accepted.
+// Options say how to connect. All are required, except for TLS, Wait, Slow and Bare.
 type Options struct {
 	Resolver    Resolver
 	TLS         func() *tls.Config // for one connection; nil: none
@@ -50,9 +50,10 @@ type Options struct {
 	// block.
 	Slow func(at topology.Node)
 
-	// Accepted is told of each connection without credentials that Redis has accepted; nil: none is told. It requires no
+	// Bare is told of each new connection without credentials: the server, and whether it demands some; nil: none is told.
+	// It requires no
 	// locks.
-	Accepted func()
+	Bare func(at topology.Node, locked bool)
 
 	Spawn func(func())    // runs a goroutine and waits for its end
 	Stop  <-chan struct{} // closed when no attempt is of use any more
@@ -210,8 +211,8 @@ func (d *Dialer) connectAs(ctx context.Context, t Target) (_ net.Conn, _ topolog
 		return nil, place, role, err
 	}
 	d.conns.Greeted(nc, hello, locked)
-	if !t.ID.Authenticated() && !locked && d.opts.Accepted != nil {
-		d.opts.Accepted()
+	if !t.ID.Authenticated() && d.opts.Bare != nil {
+		d.opts.Bare(t.At, locked)
 	}
 	return nc, place, role, nil
 }
