@@ -241,6 +241,27 @@ func TestACircleOverProxiesThroughASharedLock(t *testing.T) {
 	fenceIn(t, a.reply())
 }
 
+// Of several that hold one lock shared, those that wait for a lock outside of the circle are not named.
+func TestACircleOverProxiesNamesItsWaitsAlone(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	start := func() *session { return startProxy(t, srv, findsAll).session(2) }
+	outside, first, a, b, last := start(), start(), start(), start(), start()
+	outside.fence("LOCK z")
+	for _, s := range []*session{first, a, last} {
+		s.fence("LOCK k SHARED")
+	}
+	b.fence("LOCK x")
+	for s, lock := range map[*session]string{first: "z", last: "z", a: "x"} {
+		s.send("LOCK " + lock)
+		s.awaitWaiting()
+	}
+	b.send("LOCK k")
+	deadlock(t, b.reply(), "k", "x")
+	b.want("UNLOCK x", ":1")
+	fenceIn(t, a.reply())
+}
+
 // Each of these waits may end, or did. The last command waits for longer than any circle goes unseen.
 func TestAWaitThatMayEndIsNoDeadlockOverProxies(t *testing.T) {
 	t.Parallel()

@@ -551,6 +551,23 @@ func TestALossIsToldToTheSessionsThatHaveHolds(t *testing.T) {
 	}
 }
 
+// A loss is not told if the release of another session of the owner may have ended the hold.
+func TestALossIsNotToldIfAReleaseIsInDoubt(t *testing.T) {
+	for _, c := range []struct {
+		status Status
+		told   int
+	}{{InDoubt, 0}, {Freed, 0}, {Failed, 1}} {
+		b, s, o := newBook(), session("s"), session("o")
+		h := b.grant(o, "shared", 5, 1, 1)
+		r := b.Release(s, h.Key, 0)
+		b.Lost(h, ReasonGone, false, nil)
+		b.Released(&r, HoldAnswer{Status: c.status, Fence: 5})
+		if told := b.settle(t); told != c.told {
+			t.Errorf("status %v: %d losses are told, want %d", c.status, told, c.told)
+		}
+	}
+}
+
 // A drop that overtakes a release would make it an older call. So the part of a session of a named owner stays until
 // the answer.
 func TestPartWaitsForReleasesOfANamedOwner(t *testing.T) {
