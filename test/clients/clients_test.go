@@ -371,15 +371,17 @@ func TestClientSpeaksOfItself(t *testing.T) {
 		if got := c.Quiet("EXEC"); !strings.HasPrefix(got, "*3\r\n:"+id+"\r\n$") || !strings.Contains(got, "\r\nid="+id+" addr="+c.Conn.LocalAddr().String()) || !strings.HasSuffix(got, "+OK\r\n") {
 			t.Errorf("EXEC: %q", got)
 		}
-		for _, more := range []string{"PING", "UNSUBSCRIBE"} {
-			c.Each("MULTI", "HELLO 2", more, "CLIENT ID")
-			if got := c.Quiet("EXEC"); !strings.Contains(got, "$2\r\nid\r\n:"+id+"\r\n") || !strings.HasSuffix(got, "\r\n:"+id+"\r\n") {
-				t.Errorf("EXEC of HELLO, %s and CLIENT ID: %q", more, got)
-			}
+		c.Each("MULTI", "HELLO 2", "PING", "CLIENT ID")
+		if got := c.Quiet("EXEC"); !strings.Contains(got, "$2\r\nid\r\n:"+id+"\r\n") || !strings.HasSuffix(got, "\r\n:"+id+"\r\n") {
+			t.Errorf("EXEC of HELLO, PING and CLIENT ID: %q", got)
 		}
 		for _, sub := range []string{"LIST", "KILL", "UNBLOCK"} {
 			c.Quiet("MULTI")
 			c.Script("CLIENT "+sub+" ID 1", "-ERR Command not allowed inside a transaction\r\n", "EXEC", "-EXECABORT")
+		}
+		for _, cmd := range []string{"SUBSCRIBE ch", "PUNSUBSCRIBE"} {
+			c.Script("MULTI", "+OK", "SET k subscribed", "+QUEUED", cmd, "-ERR subscriptions are not possible inside a transaction\r\n",
+				"EXEC", "-EXECABORT", "GET k", "$1\r\nv")
 		}
 		c.Send("CLIENT", "REPLY", "OFF")
 		c.Send("CLIENT", "LIST")

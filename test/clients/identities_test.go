@@ -147,8 +147,6 @@ func TestIdentityChangesOfOneTransaction(t *testing.T) {
 		{"AUTH open x", "SELECT 0"},
 		{"AUTH open x", "SELECT 2", "HELLO 3 SETNAME n"},
 		{"AUTH open x", "AUTH default y"},
-		{"AUTH open x", "SUBSCRIBE c", "HELLO 3"},
-		{"HELLO 3", "AUTH open x", "SUBSCRIBE c", "HELLO 2", "UNSUBSCRIBE c", "SELECT 0"},
 		{"AUTH open x", "RESET"},
 	}
 	for _, before := range []string{"PING", "SELECT 1", "HELLO 3\r\nSELECT 1", "AUTH open other\r\nHELLO 3\r\nSELECT 1"} {

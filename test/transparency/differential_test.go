@@ -209,11 +209,13 @@ func init() {
 
 func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
 
+var neverInTx = slices.Clip([]string{"REPLY", "SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE"})
+
 func (g *generator) round(r *rand.Rand) *round {
 	ro := &round{cuts: rand.New(rand.NewPCG(r.Uint64(), 1)), word: fmt.Sprintf("the-end-%x", r.Uint64())}
-	// CLIENT REPLY inside a transaction is refused (docs/DIVERGENCE.md), so a round has one or the other.
+	// CLIENT REPLY and subscriptions inside a transaction are refused (docs/DIVERGENCE.md), so a round has one or the other.
 	// Redis remembers what a connection has read with tracking on, even after a RESET (docs/DIVERGENCE.md).
-	avoid := []string{pick(r, []string{"MULTI", "REPLY"}), pick(r, []string{"RESET", "TRACKING"})}
+	avoid := append(pick(r, [][]string{{"MULTI"}, neverInTx}), pick(r, []string{"RESET", "TRACKING"}))
 	for range 1 + r.IntN(60) {
 		cmd := g.command(r)
 		if isLeftOut(cmd) {

@@ -52,34 +52,6 @@ func TestPubSubIsRedisOwn(t *testing.T) {
 			a.Raw(proxytest.Inline("MULTI", "GET k", "EXEC", "MULTI", "BAD", "EXEC", "MULTI", "DISCARD", "UNSUBSCRIBE", "PING"))
 			a.Expect(11)
 		},
-		"subscribe inside a transaction": func(s *proxytest.Side, proto int) {
-			a, b := s.Speaking("a", proto), s.Speaking("b", proto)
-			a.Together("MULTI", "SUBSCRIBE a", "SET k v", "UNSUBSCRIBE nosuch", "PSUBSCRIBE p*", "EXEC")
-			b.Do("PUBLISH", "a", "m")
-			a.Expect(1)
-			b.Do("PUBLISH", "pp", "m")
-			a.Expect(1)
-			a.Together("UNSUBSCRIBE", "PUNSUBSCRIBE", "GET k")
-		},
-		"several channels inside a transaction": func(s *proxytest.Side, proto int) {
-			a, b := s.Speaking("a", proto), s.Speaking("b", proto)
-			a.Raw(proxytest.Inline("MULTI", "PING", "SUBSCRIBE a b c", "GET k", "EXEC"))
-			a.Expect(4)
-			a.Until("subscribe\r\n$1\r\nc")
-			a.Expect(1)
-			b.Do("PUBLISH", "b", "m")
-			a.Expect(1)
-			a.Raw(proxytest.Inline("UNSUBSCRIBE", "GET k", "MULTI", "SUBSCRIBE a", "UNSUBSCRIBE", "GET k", "EXEC", "PING", "SET k v", "GET k"))
-			a.Until("$1\r\nv")
-		},
-		"discarded inside a transaction": func(s *proxytest.Side, proto int) {
-			a, b := s.Speaking("a", proto), s.Speaking("b", proto)
-			a.Together("MULTI", "SUBSCRIBE a", "DISCARD", "MULTI", "SUBSCRIBE a", "BAD", "EXEC", "WATCH k")
-			b.Do("SET", "k", "v")
-			a.Raw(proxytest.Inline("MULTI", "SUBSCRIBE a", "EXEC", "GET k", "SELECT 1", "GET k")) // WATCH has seen the change
-			a.Expect(6)
-			b.Do("PUBLISH", "a", "m")
-		},
 		"publish to oneself": func(s *proxytest.Side, proto int) {
 			if proto == 2 {
 				return
@@ -186,11 +158,6 @@ func TestPubSubIsRedisOwn(t *testing.T) {
 				a.Until("$1\r\nx")
 			}
 			a.Raw(proxytest.Inline("CLIENT REPLY SKIP", "SUBSCRIBE a", "SUBSCRIBE b", "UNSUBSCRIBE", "PING end"))
-			a.Until("end")
-		},
-		"transaction while reply off": func(s *proxytest.Side, proto int) {
-			a := s.Speaking("a", proto)
-			a.Raw(proxytest.Inline("CLIENT REPLY OFF", "MULTI", "SUBSCRIBE a", "GET k", "PUBLISH a m", "UNSUBSCRIBE a", "EXEC", "CLIENT REPLY ON", "PING end"))
 			a.Until("end")
 		},
 	}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
-	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -20,37 +19,22 @@ func (s *Session) subscribe(r *request) bool {
 	if (pin.mode != readsFrames || pin.tx.mayBeOpen()) && !s.awaitQuiet() {
 		return false
 	}
-	channels := len(r.args) - 1
-	if pin.tx.inTx {
-		return s.sendStep(r, step{verb: r.row.Name, left: channels})
+	switch {
+	case pin.tx.inTx && r.row.Malformed(r.args):
+		return s.sendStep(r, step{}) // Redis says so
+	case pin.tx.inTx:
+		return s.poison(r, noSubscriptionsInTx)
 	}
 	s.readFrames()
 	pin.tx.count()
-	r.forward(r.raw, framesOf(s, &pin.subscriptions, r.muted, r.row.Name, channels))
+	r.forward(r.raw, &frames{
+		session: s, subs: &pin.subscriptions, muted: r.muted, verb: r.row.Name, left: len(r.args) - 1,
+	})
 	return true
 }
 
-// execSubscriptions sends an EXEC whose transaction holds subscription commands.
-func (s *Session) execSubscriptions(r *request) bool {
-	if !s.awaitQuiet() {
-		return false
-	}
-	pin := s.pin
-	s.readFrames()
-	exec := &reply.Reply{Session: s, Muted: r.muted, Done: func([]byte) {
-		s.Resume()
-		pin.tx.end() // whatever the reply is: Redis was in the transaction
-	}}
-	pin.execution = framesOfExec(s, &pin.subscriptions, exec, pin.tx.queued-pin.tx.base, pin.tx.steps)
-	if pin.tx.changes() { // as without subscription commands
-		s.wait = waitReply
-	}
-	r.forward(r.raw, pin.execution)
-	return true
-}
-
-var noSubscriptionsInTx = resp.AppendError(nil, resp.Err,
-	"subscriptions are not possible inside a transaction in front of a cluster")
+// Any number of frames would stand in the place of one element of the reply to EXEC.
+var noSubscriptionsInTx = resp.AppendError(nil, resp.Err, "subscriptions are not possible inside a transaction")
 
 // listen routes the commands of a session in front of a cluster that its subscriptions concern. They do not occupy its
 // pin.
@@ -104,10 +88,10 @@ func (s *Session) frame(b []byte, kind resp.Kind) {
 	at, h, due := s.out.Slots.First(pin.conn)
 	f, _ := h.(*frames)
 	switch {
-	case f != nil && f.awaits(verb):
-		f.confirm(verb, count)
+	case f != nil && f.verb == verb:
+		answered := f.confirm(count)
 		s.out.put(at, b, false)
-		s.Answered(at, f.done())
+		s.Answered(at, answered)
 	case kind == resp.Push, pin.subscribed() && pubsub.IsMessage(verb), !due:
 		pin.confirm(verb, count) // Redis ends subscriptions by itself when a slot moves away
 		s.out.message(b)

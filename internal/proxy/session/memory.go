@@ -55,7 +55,7 @@ func (s *Session) stationary() int {
 		len(s.name) + len(s.called) + len(s.lib[0]) + len(s.lib[1]) + len(s.library) +
 		len(s.ident.User) + len(s.ident.Password)
 	if p := s.pin; p != nil {
-		n += len(p.tx.steps)*stepCost + p.tx.names + p.execution.due()*stepCost + p.frame
+		n += len(p.tx.steps)*stepCost + p.tx.names + p.frame
 	}
 	if tx := s.kept; tx != nil {
 		n += len(tx.commands)*argCost + tx.size

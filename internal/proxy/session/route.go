@@ -170,9 +170,6 @@ func (s *Session) routePinned(r *request) bool {
 	pin.waits = pin.waits || mayWait && !pin.tx.inTx
 	switch r.policy {
 	case command.Transaction:
-		if r.row.Name == "exec" && pin.tx.subscribes() {
-			return s.execSubscriptions(r)
-		}
 		return s.transact(r)
 	case command.Identity:
 		return s.reidentify(r)

@@ -155,7 +155,6 @@ type pinned struct {
 	opening   *reply.Reply // handles that to the last MULTI, until EXEC or DISCARD is sent; nil: none
 	placement              // of the transaction in a cluster
 	watch     watch
-	execution *frames // of the last EXEC with subscription commands; nil: there was none
 }
 
 // pinMode says how the session reads its pin.

@@ -15,8 +15,6 @@ type step struct {
 	index   int                       // position among the queued commands
 	apply   func(reply []byte)        // changes the session; nil: no change
 	rewrite func(reply []byte) []byte // the reply as the client sees it; nil: unchanged
-	verb    string                    // of a subscription command; ""
-	left    int                       // its confirmations
 }
 
 // txState describes the open transaction of a pin, as far as Redis has confirmed it.
@@ -57,16 +55,6 @@ func (tx *txState) count() { tx.queued++ }
 // opened notes that Redis has accepted the MULTI before which base commands had been sent.
 func (tx *txState) opened(base int) {
 	tx.inTx, tx.base, tx.steps, tx.names, tx.edits = true, base, nil, 0, 0
-}
-
-// subscribes reports whether a subscription command has been queued.
-func (tx *txState) subscribes() bool {
-	for _, step := range tx.steps {
-		if step.verb != "" {
-			return true
-		}
-	}
-	return false
 }
 
 // end notes that the transaction is over.

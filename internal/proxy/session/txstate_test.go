@@ -9,8 +9,7 @@ func TestExecAnswersQueuedCommandsByTheirPosition(t *testing.T) {
 	tx.queued++ // an ordinary command
 	tx.queue(step{rewrite: func(reply []byte) []byte { return append([]byte("+new "), reply[1:]...) }})
 	tx.queued++
-	tx.queue(step{verb: "subscribe", left: 1})
-	if !tx.rewrites() || !tx.subscribes() {
+	if !tx.rewrites() {
 		t.Error("the steps are not known")
 	}
 	reply := []byte("*4\r\n$2\r\na\r\r\n+old\r\n*1\r\n:1\r\n:4\r\n")
@@ -23,13 +22,13 @@ func TestExecAnswersQueuedCommandsByTheirPosition(t *testing.T) {
 		}
 	}
 	tx.end()
-	if tx.inTx || tx.rewrites() || tx.subscribes() {
+	if tx.inTx || tx.rewrites() {
 		t.Error("the steps outlive the transaction")
 	}
 }
 
 func TestAnExecChangesTheSessionIfAStepDoes(t *testing.T) {
-	tx := txState{steps: []step{{rewrite: func(b []byte) []byte { return b }}, {verb: "subscribe"}}}
+	tx := txState{steps: []step{{rewrite: func(b []byte) []byte { return b }}}}
 	if tx.changes() {
 		t.Error("a reply that is only rewritten changes the session")
 	}
