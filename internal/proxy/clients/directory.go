@@ -12,53 +12,30 @@ import (
 	"sync/atomic"
 )
 
-// Directory finds clients by their ids. A listing of all clients delays no other user: each shard has a mutex of its
-// own, which is held only while the shard's few entries are copied. The zero value is ready.
+// Directory finds clients by their ids. A listing of all clients delays no other user. The zero value is ready.
 type Directory struct {
-	shards [shardCount]shard
-	len    atomic.Int64
+	clients sync.Map // of Visible, by id
+	len     atomic.Int64
 }
-
-const shardCount = 64
-
-type shard struct {
-	mu      sync.Mutex
-	clients map[uint64]Visible
-}
-
-func (d *Directory) shard(id uint64) *shard { return &d.shards[id%shardCount] }
 
 // Put adds a client, or takes the place of the one with the same id.
 func (d *Directory) Put(id uint64, c Visible) {
-	s := d.shard(id)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.clients == nil {
-		s.clients = map[uint64]Visible{}
-	}
-	if _, known := s.clients[id]; !known {
+	if _, known := d.clients.Swap(id, c); !known {
 		d.len.Add(1)
 	}
-	s.clients[id] = c
 }
 
 // Remove forgets a client. It may be called again.
 func (d *Directory) Remove(id uint64) {
-	s := d.shard(id)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, known := s.clients[id]; known {
+	if _, known := d.clients.LoadAndDelete(id); known {
 		d.len.Add(-1)
-		delete(s.clients, id)
 	}
 }
 
 // Get finds a client.
 func (d *Directory) Get(id uint64) (c Visible, ok bool) {
-	s := d.shard(id)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c, ok = s.clients[id]
+	v, _ := d.clients.Load(id)
+	c, ok = v.(Visible)
 	return c, ok
 }
 
@@ -86,20 +63,11 @@ func (d *Directory) Each(ids []uint64) iter.Seq[Visible] {
 
 // ids are the ids of all clients at the time of the call, sorted.
 func (d *Directory) ids() []uint64 {
-	all := make([]uint64, 0, d.Len()+shardCount)
-	for i := range d.shards {
-		all = d.shards[i].append(all)
+	all := make([]uint64, 0, d.Len())
+	for id := range d.clients.Range {
+		all = append(all, id.(uint64))
 	}
 	slices.Sort(all)
-	return all
-}
-
-func (s *shard) append(all []uint64) []uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for id := range s.clients {
-		all = append(all, id)
-	}
 	return all
 }
 
