@@ -75,7 +75,7 @@ type cleanup struct {
 // Retry runs a clean-up as jobs until it succeeds, Redis refuses it, or its limit has passed.
 func (c *calls) Retry(u cleanup) {
 	until := c.Clock.Now().Add(u.Limit)
-	c.try(jobs.CleanUp.For(u.Key), func(time.Duration) (done bool) {
+	c.try(jobs.CleanUp, func(time.Duration) (done bool) {
 		err := u.Task(c.Life)
 		if err != nil && !isFinal(err) && c.Life.Err() == nil && !c.Clock.Now().After(until) {
 			return false

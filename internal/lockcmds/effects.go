@@ -89,7 +89,7 @@ func (e *Engine) carryOutWait(f *table.Effect) {
 		if f.Urgent {
 			class = jobs.HandOver
 		}
-		e.jobs.Submit(class.For(w.lock()), w.attempt)
+		e.jobs.Submit(class, w.attempt)
 	case table.Finish:
 		waiterOf(f.Waiter).leftLocked(f)
 	case table.Subscribe:
@@ -132,7 +132,7 @@ func (e *Engine) carryOutWait(f *table.Effect) {
 
 // submit has a job do the task, which sends a script about the lock of a queue.
 func (e *Engine) submit(class jobs.Class, q *table.Queue, task func()) {
-	e.jobs.Submit(class.For(q.Names().Key), task)
+	e.jobs.Submit(class, task)
 }
 
 // timers are those of one wait queue.

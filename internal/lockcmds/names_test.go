@@ -14,7 +14,7 @@ import (
 // Clients choose how long a name is, and a call has it many times. When the call is in the buffer of its connection,
 // only the name itself is kept.
 func TestACommandKeepsNoNamesOfItsCall(t *testing.T) {
-	name := strings.Repeat("n", 1<<16)
+	name := strings.Repeat("n", 4<<10)
 	for _, line := range []string{"LOCKINFO " + name, "FORCEUNLOCK " + name, "UNLOCK " + name + " FENCE 7"} {
 		verb, _, _ := strings.Cut(line, " ")
 		w := newLockWorld(t)

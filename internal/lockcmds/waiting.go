@@ -42,7 +42,7 @@ func (w *waiter) await(a script.Acquired) []byte {
 	default:
 		e.stepLocked(func(t *table.Table) { t.Join(&w.Waiter, e.namesOfLocked(key), w.mark, answerOf(a, w.Lease, nil)) })
 		if circle := e.table.Deadlock(&w.Waiter); circle != nil {
-			e.calls.Background(jobs.Attempt.For(key), func() { w.refuseDeadlock(circle) })
+			e.calls.Background(jobs.Attempt, func() { w.refuseDeadlock(circle) })
 		}
 		if e.opts.DeadlocksOfAll && len(key) <= longestTold && e.table.MayBeStuck(&w.Waiter) {
 			w.lookLocked(longWait, 1, nil)

@@ -66,7 +66,7 @@ func New(opts Options) (*Server, error) {
 			Limits: opts.Limits, Logger: opts.Logger,
 		},
 		Upstream: up, Started: time.Now(), Entries: shared.NewEntries(opts.Logger),
-		Turns: admission.NewTurns(), LongNames: make(admission.Turns, 1),
+		Turns: admission.NewTurns(),
 	}
 	srv := &Server{
 		opts: opts, shared: e, ids: clients.NewIDs(), tlsTurns: admission.NewTurns(),

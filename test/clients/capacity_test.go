@@ -26,7 +26,7 @@ func TestNoPatternOfLockListHoldsUpOthers(t *testing.T) {
 	t.Parallel()
 	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
 		holder, lister, other := srv.Dial(t), srv.Dial(t), srv.Dial(t)
-		name := strings.Repeat("a", 5000)
+		name := strings.Repeat("a", 4000)
 		holder.Script("LOCK "+name, ":")
 		lister.Raw("PING\r\nLOCKLIST MATCH " + strings.Repeat("*a", 100) + "b\r\nLOCKLIST MATCH a" + strings.Repeat("*", 100) + "a COUNT 1\r\nECHO end\r\n")
 		for _, command := range []string{"PING", "LOCKINFO " + name, "TRYLOCK " + name, "UNLOCK " + name, "LOCK other"} {

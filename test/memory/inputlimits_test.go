@@ -68,12 +68,6 @@ func TestTheInputLimitsOfRedisConcernTheirClientOnly(t *testing.T) {
 						}
 					}
 				}
-				for _, command := range []string{"LOCK", "TRYLOCK", "FAIRLOCK", "LOCKINFO"} {
-					c := srv.Dial(t)
-					if b := c.Quiet(command, strings.Repeat("x", 1<<20-10)); !strings.HasPrefix(b, "-ERR the name of the lock is too long: ") {
-						t.Errorf("%s: %.80q", command, b)
-					}
-				}
 				c := srv.Dial(t)
 				c.Script("LOCK short", ":")
 				end()

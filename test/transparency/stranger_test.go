@@ -14,14 +14,14 @@ import (
 func TestStrangersKeepTheirLane(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t, "--requirepass", "secret")
-	long := strings.Repeat("k", 16<<10)
+	long, name := strings.Repeat("k", 16<<10), strings.Repeat("n", 4<<10)
 	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
 		for _, words := range [][]string{
 			{"FAIRLOCK", "z"},
 			{"FAIRLOCK", "z", "PX", "100", "OWNER", "a\r\nb"},
-			{"LOCK", long},
-			{"FAIRLOCK", long},
-			{"UNLOCK", long[1:]},
+			{"LOCK", name},
+			{"FAIRLOCK", name},
+			{"UNLOCK", name[1:]},
 			{"CLIENT", "KILL", "ID", "1", "ADDR", "a:1", "TYPE", "normal", "SKIPME", "no"},
 		} {
 			t.Run(srv.Options.Engine+"/"+words[0]+" "+words[1][:1], func(t *testing.T) {

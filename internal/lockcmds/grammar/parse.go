@@ -32,6 +32,9 @@ const (
 // maxOwner bounds an explicit owner, in bytes: it is stored as a hash field and as part of a channel name.
 const maxOwner = 256
 
+// maxKey bounds the name of a lock, in bytes. The proxy and each script call have it several times.
+const maxKey = 4 << 10
+
 // maxPattern bounds a pattern, in bytes: a match costs its length for each byte of a name.
 const maxPattern = 1 << 10
 
@@ -91,6 +94,7 @@ func errExpire(name string) error {
 
 var (
 	errSyntax       = &ParseError{"ERR syntax error"}
+	errLongKey      = &ParseError{"ERR the name of the lock is longer than 4096 bytes"}
 	errPattern      = &ParseError{"ERR pattern is longer than 1024 bytes"}
 	errRange        = &ParseError{"ERR value is not an integer or out of range"}
 	errCount        = &ParseError{"ERR count should be greater than or equal to -1"}
@@ -144,8 +148,11 @@ func Parse(args [][]byte) (Command, error) {
 		return s.subcommand(args)
 	}
 	if s.keys > 0 {
-		if len(args[1]) == 0 {
+		switch n := len(args[1]); {
+		case n == 0:
 			return Command{}, errSyntax
+		case n > maxKey:
+			return Command{}, errLongKey
 		}
 		c.Key = string(args[1])
 	}

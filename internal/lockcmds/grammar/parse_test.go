@@ -88,6 +88,8 @@ func TestMistakesAreToldInRedissWords(t *testing.T) {
 		{"lock a shared 1", syntax},
 		{"lockinfo a shared", arity("lockinfo")},
 		{"lock ''", syntax},
+		{"lock " + strings.Repeat("n", 4097), "ERR the name of the lock is longer than 4096 bytes"},
+		{"lock " + strings.Repeat("n", 4096) + " wat 1", syntax},
 		{"lock a wat 1", syntax},
 		{"lock a wait", syntax},
 		{"lock a wait 1 px", syntax},

@@ -38,29 +38,16 @@ const (
 	CleanUp               // releases the locks and places that clients have left behind
 	Confirm               // waits for replicas, for half a second at most
 	List                  // lists locks
-	Long                  // a script about one lock with a long name, instead of its usual class
 	classes
 )
 
 // sizes is the number of workers of each class of a pool, from the number for attempts. Lists are made one at a time:
-// each takes much computing, and as many workers as processors would leave the event loops none. A script about a long
-// name takes many times its size, which is charged to no client.
+// each takes much computing, and as many workers as processors would leave the event loops none.
 func sizes(workers int) [classes]int {
 	return [classes]int{
 		Renewal: workers / 2, Loss: workers / 16, HandOver: workers, Attempt: workers, CleanUp: workers / 4,
-		Confirm: workers, List: 1, Long: workers / 64,
+		Confirm: workers, List: 1,
 	}
-}
-
-// longName is the number of bytes from which on a name is long.
-const longName = 32 << 10
-
-// For is the class of a task that sends scripts about a lock.
-func (c Class) For(lock string) Class {
-	if len(lock) >= longName {
-		return Long
-	}
-	return c
 }
 
 // Source gives each engine a Runner. A Pool is the Source of the product.

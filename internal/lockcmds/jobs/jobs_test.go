@@ -4,7 +4,6 @@ import (
 	"context"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -108,41 +107,6 @@ func TestABacklogTakesNoWorkerFromAnotherClass(t *testing.T) {
 			t.Fatalf("class %d waits behind clean-up", c)
 		}
 	}
-}
-
-// A script about a long name takes many times its size: few of them are in memory at once.
-func TestFewScriptsAboutLongNamesRunAtOnce(t *testing.T) {
-	p := newPool(t, 256)
-	q, other := newQueue(t, p), newQueue(t, p)
-	gate := make(chan struct{})
-	running := make(chan struct{}, 800)
-	long := strings.Repeat("n", longName)
-	for range 100 {
-		for _, c := range []Class{Renewal, HandOver, Attempt, CleanUp} {
-			for _, from := range []*Queue{q, other} {
-				from.Submit(c.For(long), func() {
-					running <- struct{}{}
-					<-gate
-				})
-			}
-		}
-	}
-	for range 4 {
-		<-running
-	}
-	for _, c := range []Class{Renewal, HandOver, Attempt, CleanUp} {
-		ran := make(chan struct{})
-		q.Submit(c.For("short"), func() { close(ran) })
-		select {
-		case <-ran:
-		case <-time.After(patience):
-			t.Fatalf("class %d waits behind long names", c)
-		}
-	}
-	if n := len(running); n > 0 {
-		t.Errorf("%d more run at once", n)
-	}
-	close(gate)
 }
 
 func TestABacklogOfOneQueueDoesNotHoldUpAnother(t *testing.T) {

@@ -68,18 +68,6 @@ func (c Call) OfPermits(n int) Call {
 	return c
 }
 
-// Size is the number of bytes of the keys and arguments.
-func (c Call) Size() int {
-	n := 0
-	for _, key := range c.Keys {
-		n += len(key)
-	}
-	for _, arg := range c.Args {
-		n += len(arg)
-	}
-	return n
-}
-
 //go:embed *.lua lib/*.lua
 var files embed.FS
 

@@ -71,7 +71,7 @@ type Status struct {
 
 // waitNames are the reasons of a wait for people.
 var waitNames = [...]string{
-	waitNone: "", waitTurn: "turn", waitMemory: "memory", waitTaken: "client", waitQuiet: "replies", waitPin: "pin",
+	waitNone: "", waitTurn: "turn", waitTaken: "client", waitQuiet: "replies", waitPin: "pin",
 	waitReply: "reply", waitLock: "lock", waitEngine: "engine",
 }
 

@@ -198,7 +198,7 @@ func (s *Session) rest() {
 // goOn ends a wait that is not for replies.
 func (s *Session) goOn() {
 	s.Do(func() {
-		if s.wait == waitTaken || s.wait == waitMemory || s.wait == waitTurn && s.out.Slots.Due() == 0 {
+		if s.wait == waitTaken || s.wait == waitTurn && s.out.Slots.Due() == 0 {
 			s.wait = waitNone
 		}
 	})

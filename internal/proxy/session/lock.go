@@ -11,62 +11,14 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
-	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
-// The name of a lock is part of the names of its channel and its queue, which are longer.
-const longestPrefix = 1 << 10
-
-// longestLock bounds a lock command, and longestShare the share of the memory of all clients that it may have: a script
-// call has the name several times.
-const (
-	longestLock  = 2 << 20
-	longestShare = 128
-)
-
-var longName = resp.AppendError(nil, resp.Err, "the name of the lock is too long: it may have 2 MB, "+
-	"or less with a small max-memory, or a smaller proto-max-bulk-len or client-query-buffer-limit of upstream")
-
-// lock executes a lock command. The session goes on when it has been answered. A command with a long name takes many
-// times its size for a moment. So such commands have one turn at a time, each is charged before the next one, and while
-// clients are being closed for their memory none begins. An acquire that does not fit is refused: a client that is
-// closed instead would leave its hold and its place to be undone.
+// lock executes a lock command. The session goes on when it has been answered.
 func (s *Session) lock(r *request) bool {
-	if !hasLongName(r) {
-		return s.lockNow(r)
-	}
-	if !s.awaitQuiet() { // a reply would wait for the session's mutex
-		return false
-	}
-	s.proxy.LongNames.Take()
-	defer s.proxy.LongNames.Leave()
-	if s.proxy.Budget.WhenFits(s.goOn) {
-		s.wait = waitMemory
-		return false
-	}
-	taken := s.lockNow(r)
-	s.bill.Charge(s.bytes())
-	return taken
-}
-
-// hasLongName reports whether the copies of a command's name are more than a client has without a charge.
-func hasLongName(r *request) bool { return len(r.raw)*nameCopies > budget.Free }
-
-// fits reports whether the copies of a command's name fit beside the memory of all clients.
-func (s *Session) fits(r *request) bool {
-	return s.proxy.Budget.Used()+int64(len(r.raw)*2*nameCopies) <= s.proxy.Budget.Limit()
-}
-
-func (s *Session) lockNow(r *request) bool {
-	most := min(
-		s.proxy.Upstream.MaxArgument(), s.proxy.Upstream.MaxShared(), longestLock, s.proxy.Budget.Limit()/longestShare)
-	if int64(len(r.raw)) > most-longestPrefix {
-		return s.awaitQuiet() && r.answerWith(longName)
-	}
 	cmd, err := grammar.Parse(r.args)
 	if err != nil {
 		return s.awaitQuiet() && r.answerWith(resp.AppendRawError(nil, err.Error()))
@@ -76,9 +28,6 @@ func (s *Session) lockNow(r *request) bool {
 		return false
 	}
 	acquires := cmd.Verb == grammar.Lock || cmd.Verb == grammar.TryLock || cmd.Verb == grammar.FairLock
-	if acquires && hasLongName(r) && !s.fits(r) {
-		return r.answerWith(s.proxy.Refuse(shared.NoMemory, "max-memory", s.Addr))
-	}
 	engine, eerr := s.lockEngine()
 	if eerr != nil {
 		words := shared.NoUpstream
@@ -243,20 +192,10 @@ type scriptCall struct {
 // with a long name is sent with the text as well: it is never repeated, so its keys and arguments, which have the name
 // several times, need not be kept.
 func (c *scriptCall) build(conn connection) []byte {
-	size := c.call.Size()
-	c.byText = conn == nil || size > buffers.Small || !conn.Scripts().Has(c.call.Script.ID())
-	if size += callSpace + len(c.call.Script.Text()); size > buffers.Small {
-		c.s.script = buffers.Get(size)
-	}
+	c.byText = conn == nil || !conn.Scripts().Has(c.call.Script.ID())
 	c.s.script = appendCall(c.s.script[:0], c.call, c.byText)
-	if c.byText {
-		c.call.Keys, c.call.Args = nil, nil
-	}
 	return c.s.script
 }
-
-// callSpace is the space for the headers of a call.
-const callSpace = 1 << 10
 
 // Take implements reply.Handler.
 func (c *scriptCall) Take(at reply.ID, b []byte, n int, more bool) int {

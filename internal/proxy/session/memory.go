@@ -10,10 +10,6 @@ const (
 	slotCost = 256 // a slot and its handler
 	stepCost = 128 // a Step
 	argCost  = 24  // a slice
-
-	// nameCopies is how often the name of a lock is in memory while a client waits for it: in the keys and channels of
-	// the lock engine, and in the script call.
-	nameCopies = 5
 )
 
 // charge charges the session's present memory. Every entry into the session ends with it.
@@ -47,11 +43,7 @@ func (s *Session) moving() int {
 
 // stationary is the other part.
 func (s *Session) stationary() int {
-	locking := s.lockBytes()
-	if s.wait == waitLock {
-		locking *= nameCopies
-	}
-	n := s.sentBytes + s.clusterSubs.Bytes() + cap(s.script) + cap(s.args)*argCost + s.gathered + locking +
+	n := s.sentBytes + s.clusterSubs.Bytes() + cap(s.script) + cap(s.args)*argCost + s.gathered + s.lockBytes() +
 		len(s.name) + len(s.called) + len(s.lib[0]) + len(s.lib[1]) + len(s.library) +
 		len(s.ident.User) + len(s.ident.Password)
 	if p := s.pin; p != nil {

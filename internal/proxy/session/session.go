@@ -23,7 +23,6 @@ type wait uint8
 const (
 	waitNone   wait = iota
 	waitTurn        // its turn has ended: see turn
-	waitMemory      // clients are being closed for their memory: see lock
 	waitTaken       // the client has left too many replies unread
 	waitQuiet       // replies are outstanding that must come first
 	waitPin         // no pin was free

@@ -6,12 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-
-	"github.com/lockproxy/lockproxy/internal/buffers"
-	"github.com/lockproxy/lockproxy/internal/proxy/budget"
-	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 )
 
@@ -145,64 +139,6 @@ func TestAClientThatWritesOnNeedNotRead(t *testing.T) {
 			s.unlock()
 		}
 		h.replies(t, ":1\r\n")
-	}
-}
-
-// leaver is an owner of memory that has none any more when it is asked.
-type leaver struct{ account budget.Account }
-
-func (l *leaver) Measure() int {
-	l.account.Charge(0)
-	return 0
-}
-
-func (*leaver) Cut(int) {}
-
-// A lock command with a long name takes many times its size.
-func TestALongNameOfALockIsRefusedIfItDoesNotFit(t *testing.T) {
-	s, h := byHand(t, shared.Limits{})
-	s.proxy.Budget = budget.New(16<<20, func(func()) bool { return true })
-	s.proxy.Entries = shared.NewEntries(zap.NewNop())
-	var other leaver
-	other.account.Open(s.proxy.Budget, &other)
-	other.account.Charge(16<<20 - 64<<10)
-	name := strings.Repeat("n", buffers.Small)
-	feed(t, s, "GET a\r\nLOCK "+name)
-	if s.wait != waitQuiet {
-		t.Errorf("behind a command the session waits for %v", s.wait)
-	}
-	h.replies(t, "$-1\r\n")
-	const refusal = "$-1\r\n-OVERLOADED no memory is left for a lock with a name of this length (max-memory), nothing was sent\r\n"
-	if got := taken(s); got != refusal {
-		t.Errorf("%q", got)
-	}
-	if n := s.proxy.Counters.Overloaded.Load(); n != 1 {
-		t.Errorf("%d refusals are counted", n)
-	}
-}
-
-// While the session waits for memory, another client may have it ask Redis for the number of its connection.
-func TestAWaitForMemoryEndsBehindAQuestion(t *testing.T) {
-	s, h := byHand(t, shared.Limits{})
-	var reap func()
-	s.proxy.Budget = budget.New(16<<20, func(task func()) bool {
-		reap = task
-		return true
-	})
-	var other leaver
-	other.account.Open(s.proxy.Budget, &other)
-	other.account.Charge(17 << 20)
-	feed(t, s, "LOCK "+strings.Repeat("n", buffers.Small)+" WAIT") // refused when its turn comes: the time is missing
-	if s.wait != waitMemory {
-		t.Fatalf("the session waits for %v", s.wait)
-	}
-	s.mu.Lock()
-	s.forward(ordinaryRow, command.Hello, reply.Discard{}, 1)
-	s.unlock()
-	reap()
-	h.replies(t, "*0\r\n")
-	if got := taken(s); s.wait != waitNone || !strings.HasPrefix(got, "-ERR ") {
-		t.Errorf("the session waits for %v, the client has got %q", s.wait, got)
 	}
 }
 

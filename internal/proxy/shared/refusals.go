@@ -20,10 +20,6 @@ var CrossSlot = []byte("-CROSSSLOT Keys in request don't hash to the same slot\r
 var NoLaneFree = resp.AppendError(nil, resp.Overloaded,
 	"no connection to share is free for this identity (max-lanes), nothing was sent")
 
-// NoMemory is the reply to a lock command with a long name that does not fit beside the memory of other clients.
-var NoMemory = resp.AppendError(nil, resp.Overloaded,
-	"no memory is left for a lock with a name of this length (max-memory), nothing was sent")
-
 // NoEngineFree is the reply when the session's identity cannot have a lock engine.
 var NoEngineFree = resp.AppendError(nil, resp.Overloaded, lockcmds.ErrFull.Error()+" (max-lanes), nothing was sent")
 

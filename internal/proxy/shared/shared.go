@@ -92,7 +92,6 @@ type Proxy struct {
 	Clock     atomic.Int64      // milliseconds since started, as far as idle times need it
 	Inquiries engine.Group      // goroutines of Aside
 	Turns     admission.Turns   // of those that compute
-	LongNames admission.Turns   // of lock commands with long names
 }
 
 // Policies is the policy table for the commands that Redis has now.
