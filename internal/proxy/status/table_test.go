@@ -1,8 +1,6 @@
 package status
 
 import (
-	"flag"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -15,25 +13,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
-
-var update = flag.Bool("update", false, "write docs/METRICS.md")
-
-const document = "../../../docs/METRICS.md"
-
-func TestDocumentIsTheTable(t *testing.T) {
-	if *update {
-		if err := os.WriteFile(document, []byte(Document()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	text, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(Document(), string(text)); diff != "" {
-		t.Errorf("run go test ./internal/proxy/status -update (-table +document):\n%s", diff)
-	}
-}
 
 func TestRowsAreComplete(t *testing.T) {
 	series, info := map[string]bool{}, map[string]bool{}
