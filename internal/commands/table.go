@@ -17,7 +17,6 @@ type Flags uint8
 const (
 	Blocking Flags = 1 << iota // may wait: BLPOP, XREAD, WAIT …
 	Module                     // belongs to a module, which may block a client without announcing it
-	NoMulti                    // refused inside a transaction
 	Changes                    // it, or a subcommand, may change data, so Redis may hold it back (CLIENT PAUSE … WRITE)
 )
 
@@ -101,8 +100,6 @@ func parseCommand(v resp.Value) (*Command, error) {
 			c.Flags |= Blocking
 		case "module":
 			c.Flags |= Module
-		case "no_multi":
-			c.Flags |= NoMulti
 		}
 	}
 	if slices.ContainsFunc(v.Elems[2].Elems, changes) || mayReplicate[c.Name] {
