@@ -168,6 +168,7 @@ func (s *Session) Script(c contract.Call) {
 	call := &scriptCall{s: s, call: c, muted: s.mutesLock()}
 	if s.clustered() {
 		r := s.newRequest(callRow, nil)
+		call.request = r
 		r.slot, r.target = s.serverOfKeys(c.Keys)
 		r.raw = call.build(s.laneTo(r.row, r.target))
 		r.send(call)
@@ -179,12 +180,13 @@ func (s *Session) Script(c contract.Call) {
 
 // scriptCall is the handler of one script's reply.
 type scriptCall struct {
-	s      *Session
-	call   contract.Call
-	muted  bool
-	reply  []byte // so far, if it comes in parts
-	byText bool   // it was sent with the text of the script
-	told   bool   // the engine has the outcome
+	s       *Session
+	call    contract.Call
+	request *request // in front of a cluster; nil: there is none
+	muted   bool
+	reply   []byte // so far, if it comes in parts
+	byText  bool   // it was sent with the text of the script
+	told    bool   // the engine has the outcome
 }
 
 // build makes the command in the session's scratch: by the script's hash if the connection has run it before, else by
@@ -222,24 +224,18 @@ func (c *scriptCall) Take(at reply.ID, b []byte, n int, more bool) int {
 	return n
 }
 
-// withText returns the call with the text of the script, if the refusal of a server says that it does not know it; else
-// nil. In a cluster a call may be sent to another server, or again. The call is in the session's scratch, which the
-// caller empties when it has copied the call: a large scratch goes back to a pool.
-func (c *scriptCall) withText(reply []byte) []byte {
-	if !bytes.HasPrefix(reply, []byte("-NOSCRIPT")) || c.byText || c.s.out.Gone() {
-		return nil
-	}
-	c.s.scriptConn().Scripts().Remove(c.call.Script.ID())
-	return c.build(nil)
-}
-
-// repeat sends the call once more: Redis has forgotten the script, after a SCRIPT FLUSH. The reply keeps its slot.
+// repeat sends the call once more, with the text: Redis has forgotten the script, after a SCRIPT FLUSH, or another server
+// of a cluster has the call now. The reply keeps its slot.
 func (c *scriptCall) repeat(at reply.ID) {
 	s := c.s
-	conn := s.conn(callRow)
+	conn := s.scriptConn()
 	conn.Scripts().Remove(c.call.Script.ID())
 	c.reply = nil
-	s.transmit(conn, c.build(conn), at, 1)
+	if raw := c.build(conn); c.request != nil {
+		c.request.sendInstead(raw)
+	} else {
+		s.transmit(conn, raw, at, 1)
+	}
 	s.script = buffers.Empty(s.script)
 }
 

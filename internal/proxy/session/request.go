@@ -5,7 +5,6 @@ import (
 	"hash/maphash"
 	"slices"
 
-	"github.com/lockproxy/lockproxy/internal/buffers"
 	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
@@ -344,7 +343,7 @@ func (r *request) end(at reply.ID, b []byte, n int) int {
 		}
 		b = r.failed
 	case len(r.failed) > 0:
-		if r.reword() || r.probe() || r.sendAgain() {
+		if r.probe() || r.sendAgain() {
 			return 0
 		}
 		b = r.failed
@@ -352,27 +351,18 @@ func (r *request) end(at reply.ID, b []byte, n int) int {
 	if r.alters() {
 		r.s.note(r.target)
 	}
-	n = r.pass(at, b, n, false)
-	r.settle()
+	if n = r.pass(at, b, n, false); n > 0 {
+		r.settle()
+	}
 	return n
 }
 
-// reword sends the call of a script that the server does not know to it again, with the text.
-func (r *request) reword() bool {
-	call, ok := r.h.(*scriptCall)
-	if !ok {
-		return false
-	}
-	raw := call.withText(r.failed)
-	if raw == nil {
-		return false
-	}
+// sendInstead sends other words to the server that has answered. Their reply comes in place of its answer.
+func (r *request) sendInstead(raw []byte) {
 	r.s.sentBytes += len(raw) - len(r.raw)
 	r.own = append(r.own[:0], raw...)
 	r.raw = r.own
-	r.s.script = buffers.Empty(r.s.script)
 	r.transmit(r.raw)
-	return true
 }
 
 // probe asks the server for the keys of a script that seems to have been refused, or whether it answers if the script
