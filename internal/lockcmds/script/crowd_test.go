@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
 
@@ -85,8 +86,8 @@ func TestQueueOfAnotherTypeStopsNoPlainLock(t *testing.T) {
 		fence := b.acquire(ownerA, 30000)[1]
 		equal(t, "a waiter", b.first(ownerB, 1, 1)[2], int64(table.NoPlace))
 		got := b.handoverOf(ownerA, ownerB, 30000, "", crowd, 1)
-		equal(t, "hand-over", []int64{got[0], got[2], got[5]}, []int64{2, fence, int64(table.NoPlace)})
-		equal(t, "release", b.release(ownerB, 0, 0)[0], int64(1))
+		equal(t, "hand-over", got, []int64{2, got[1], fence, int64(script.NoQueue), 1, int64(table.NoPlace)})
+		equal(t, "release", b.release(ownerB, 0, 0), []int64{1, got[1], 1, int64(script.NoQueue)})
 		equal(t, "deadlines", b.c.Exists(t.Context(), b.n.Deadlines).Val(), int64(0))
 	})
 }

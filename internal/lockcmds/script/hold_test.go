@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
 
 func TestAcquireAndReleaseFollowTheContract(t *testing.T) {
@@ -124,59 +123,6 @@ func TestCounterThatHoldsNoFenceIsSetToTheTime(t *testing.T) {
 		b.c.Del(t.Context(), b.n.Fence)
 		b.c.RPush(t.Context(), b.n.Fence, "a")
 		grown("list, at a re-entry", b.acquire(ownerA, 30000), 1)
-	})
-}
-
-func TestQueueOfAnotherTypeDoesNotStopARelease(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *bench) {
-		fence := b.acquire(ownerA, 30000)[1]
-		b.c.Set(t.Context(), b.n.Queue, "x", 0)
-		equal(t, "release", b.release(ownerA, 0, 0), []int64{1, fence, 1, int64(script.NoQueue)})
-		fence = b.acquire(ownerA, 30000)[1]
-		got := b.handover(ownerA, ownerC)
-		equal(t, "hand-over", got, []int64{2, got[1], fence, int64(script.NoQueue), 1, int64(table.NoPlace)})
-	})
-}
-
-func TestFenceGrowsOverFlushAll(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *bench) {
-		before := b.acquire(ownerA, 30000)[1]
-		b.c.FlushAll(t.Context())
-		if after := b.acquire(ownerA, 30000)[1]; after <= before {
-			t.Fatalf("fence %d after %d", after, before)
-		}
-	})
-}
-
-func TestScriptsPassWrongTypeThrough(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *bench) {
-		b.c.Set(t.Context(), b.n.Lock, "x", 0)
-		n := b.n
-		for _, call := range []struct {
-			s    *script.Script
-			keys []string
-			args []any
-		}{
-			{b.s["acquire"], []string{n.Lock, n.Fence, n.Channel}, []any{ownerA, 1000, 1}},
-			{b.s["fair"], []string{n.Lock, n.Queue, n.Deadlines, n.Fence, n.Channel}, []any{ownerA, 1000, 1, 0, 1, "", 1000, 1, "PUBLISH", ownerA, 0}},
-			{b.s["release"], []string{n.Lock, n.Channel, n.Queue}, []any{ownerA, 0, 1, "PUBLISH", 0}},
-			{b.s["handover"], []string{n.Lock, n.Channel, n.Queue, n.Fence}, []any{ownerA, 0, 1, "PUBLISH", 0, 1000, "", 1000, crowd, 0, ownerB, 1000, 1, "", ""}},
-			{b.s["extend"], []string{n.Lock, n.Channel, n.Queue}, []any{ownerA, 1000, "PUBLISH", 1, ""}},
-			{b.s["info"], []string{n.Lock, n.Queue}, nil},
-			{b.s["force"], []string{n.Lock, n.Channel, n.Queue}, []any{"PUBLISH", 0}},
-			{b.s["drop"], []string{n.Lock, n.Channel, n.Queue}, []any{ownerA, 0, 0, "PUBLISH", 1, 0, "", 0}},
-		} {
-			_, err := b.eval(call.s, call.keys, call.args...)
-			const want = "WRONGTYPE Operation against a key holding the wrong kind of value"
-			if err == nil || err.Error() != want {
-				t.Errorf("%s: %v, want %s", call.s.Name(), err, want)
-			}
-		}
-		equal(t, "renew", b.must(b.s["renew"], []string{n.Lock}, ownerA, 0, 1000), []int64{0})
-		equal(t, "the string", b.c.Get(t.Context(), n.Lock).Val(), "x")
-		if b.c.Exists(t.Context(), n.Queue, n.Deadlines).Val() != 0 {
-			t.Error("a refused fair acquire left a queue behind")
-		}
 	})
 }
 

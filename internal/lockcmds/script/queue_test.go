@@ -1,7 +1,6 @@
 package script_test
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -76,26 +75,6 @@ func TestFairGrantTouchesNobodyElse(t *testing.T) {
 		same("leave")
 		equal(t, "refresh", b.must(b.s["refresh"], []string{b.n.Queue, b.n.Deadlines}, wait, ownerB), []int64{0})
 		same("refresh")
-	})
-}
-
-func TestFairLeaveTakesOnlyTheCallerOut(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *bench) {
-		b.acquire(ownerA, 30000)
-		for _, owner := range []string{ownerB, ownerC, ownerD} {
-			b.fair(owner, 30000, wait, 1)
-		}
-		equal(t, "absent", b.leave("nobody"), []int64{0})
-		equal(t, "from the middle", b.leave(ownerC), []int64{1})
-		equal(t, "queue", b.queue(), []string{ownerB, ownerD})
-		equal(t, "the head", b.leave(ownerB), []int64{1})
-		equal(t, "replayed", b.leave(ownerB), []int64{0})
-		equal(t, "queue", b.queue(), []string{ownerD})
-		if err := b.c.ZScore(t.Context(), b.n.Deadlines, ownerB).Err(); !errors.Is(err, redis.Nil) {
-			t.Fatalf("B still has a deadline: %v", err)
-		}
-		equal(t, "the last", b.leave(ownerD), []int64{1})
-		equal(t, "keys", b.c.Exists(t.Context(), b.n.Queue, b.n.Deadlines).Val(), int64(0))
 	})
 }
 

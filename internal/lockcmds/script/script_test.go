@@ -1,7 +1,6 @@
 package script_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,10 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
-	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 func TestScriptHeadersNameKeysArgumentsAndReturns(t *testing.T) {
@@ -85,18 +81,5 @@ func TestEveryScriptFileIsEmbedded(t *testing.T) {
 	equal(t, "scripts", len(byName), len(files))
 	for id, s := range script.All() {
 		equal(t, s.Name(), s.ID(), id)
-	}
-}
-
-func TestSHAIsTheNameRedisGives(t *testing.T) {
-	srv := redistest.Start(t)
-	s := scripts()["acquire"]
-	got, err := srv.Client(t).ScriptLoad(t.Context(), s.Text()).Result()
-	if err != nil || got != s.SHA() {
-		t.Fatalf("SCRIPT LOAD says %s, %v; want %s", got, err, s.SHA())
-	}
-	_, err = srv.Client(t).EvalSha(t.Context(), s.SHA(), []string{"k", "f", "c"}, "o", 1000, 1).Result()
-	if err != nil || errors.Is(err, redis.Nil) {
-		t.Fatal(err)
 	}
 }
