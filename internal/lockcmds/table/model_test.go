@@ -359,6 +359,11 @@ func (w *world) drain() {
 			if len(w.s.Queues()) != 0 || w.s.Leaving() != 0 || w.s.Waiters() != 0 {
 				w.t.Fatalf("%d queues, %d departures, %d waiters are left", len(w.s.Queues()), w.s.Leaving(), w.s.Waiters())
 			}
+			for name, c := range w.s.channels.byName {
+				if c.refs != 0 {
+					w.t.Fatalf("%d listen to %s", c.refs, name)
+				}
+			}
 			return
 		case w.holder == "" && w.faulty && n < 10_000: // then the timers help
 			for timer := range w.timers {
