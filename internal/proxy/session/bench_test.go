@@ -1,7 +1,6 @@
 package session
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"strings"
@@ -82,17 +81,11 @@ func newDesk(tb testing.TB) *desk {
 	}()
 	tb.Cleanup(func() { ln.Close() })
 	e := testEnv(tb, ln.Addr().String(), shared.Limits{})
-	up := e.Upstream
 	d := &desk{ready: make(chan struct{}, 1), rung: make(chan upstream.Wire, 16)}
 	d.sess = New(clients.Origin{ID: 1, Addr: "bench"}, e, d)
-	d.sess.lane = up.Lanes.Lane(d.sess.ident, topology.Any, d, "", upstream.Reads)
+	d.sess.lane = e.Upstream.Lanes.Lane(d.sess.ident, topology.Any, d, "", upstream.Reads)
 	<-d.ready
-	tb.Cleanup(func() {
-		d.sess.Hungup()
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		_ = up.Run(ctx) // closes the lane
-	})
+	tb.Cleanup(func() { over(d.sess) })
 	return d
 }
 

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"slices"
@@ -85,12 +84,7 @@ func newTwoServers(t testing.TB, socket string) (c *twoServers, end func()) {
 	for range 2 {
 		<-c.up
 	}
-	return c, func() {
-		s.Hungup()
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		_ = e.Upstream.Run(ctx) // closes the lanes
-	}
+	return c, func() { over(s) }
 }
 
 func (c *twoServers) View() *topology.View           { return c.view }
@@ -203,6 +197,24 @@ func (c *twoServers) answer(to sending, reply string) {
 		c.t.Fatal(err)
 	}
 	c.Flush()
+}
+
+// sent takes what has been sent, which is one command to that server.
+func (c *twoServers) sent(at topology.Node, raw string) sending {
+	c.t.Helper()
+	list := c.take()
+	if len(list) != 1 || list[0].at != at || list[0].raw != raw {
+		c.t.Fatalf("sent: %v, want %q to %s", list, raw, at)
+	}
+	return list[0]
+}
+
+// clientGot checks all that the client has got.
+func (c *twoServers) clientGot(want string) {
+	c.t.Helper()
+	if got := c.got.String(); got != want {
+		c.t.Errorf("the client got %q, want %q", got, want)
+	}
 }
 
 // refreshed has the view replaced.
@@ -321,36 +333,26 @@ func TestRefusedCommandsAreSentAgainInTheirOrder(t *testing.T) {
 				c.answer(one, fmt.Sprintf(":%d\r\n", i+j+1))
 			}
 		}
-		if got := c.got.String(); got != ":1\r\n:2\r\n:3\r\n" {
-			t.Errorf("the client got %q", got)
-		}
+		c.clientGot(":1\r\n:2\r\n:3\r\n")
 	})
 }
 
 // The servers do not hear of a change at the same time. Commands that they send to each other wait for a new view.
 func TestACommandFollowsOneRedirectionAtOnce(t *testing.T) {
-	inFrontOfTwo(t, commandFollowsOneRedirection)
-}
-
-func commandFollowsOneRedirection(t *testing.T, c *twoServers) {
-	key := c.low()
-	slot := hashslot.Of([]byte(key))
-	c.ask(encoded("GET " + key))
-	c.answer(c.take()[0], fmt.Sprintf("-MOVED %d h:2\r\n", slot))
-	again := c.take()
-	if len(again) != 1 || again[0].at != "b" {
-		t.Fatalf("sent: %v", again)
-	}
-	c.answer(again[0], fmt.Sprintf("-MOVED %d h:1\r\n", slot))
-	if again = c.take(); len(again) > 0 {
-		t.Fatalf("sent again before the view is fresh: %v", again)
-	}
-	time.Sleep(100 * time.Millisecond)
-	synctest.Wait()
-	c.refreshed(c.view)
-	if again = c.take(); len(again) != 1 || again[0].at != "a" {
-		t.Fatalf("sent: %v", again)
-	}
+	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
+		key := c.low()
+		slot, get := hashslot.Of([]byte(key)), encoded("GET "+key)
+		c.ask(get)
+		c.answer(c.sent("a", string(get)), fmt.Sprintf("-MOVED %d h:2\r\n", slot))
+		c.answer(c.sent("b", string(get)), fmt.Sprintf("-MOVED %d h:1\r\n", slot))
+		if again := c.take(); len(again) > 0 {
+			t.Fatalf("sent again before the view is fresh: %v", again)
+		}
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		c.refreshed(c.view)
+		c.sent("a", string(get))
+	})
 }
 
 // A slot may move to a server that holds the command back before it hands over to its replica. The time for refusals
@@ -366,39 +368,22 @@ func TestACommandThatAServerHasHeldBackIsSentAgain(t *testing.T) {
 func heldBack(t *testing.T, c *twoServers, held bool) {
 	c.wait = time.Second
 	key := c.low()
-	slot := hashslot.Of([]byte(key))
-	c.ask(encoded("GET " + key))
+	slot, get := hashslot.Of([]byte(key)), encoded("GET "+key)
+	c.ask(get)
 	c.answer(c.take()[0], "-CLUSTERDOWN Hash slot not served\r\n")
 	if !held {
 		time.Sleep(2 * time.Second)
 	}
 	c.refreshed(clustertest.Split(t, 0))
-	again := c.take()
-	if len(again) != 1 || again[0].at != "b" {
-		t.Fatalf("sent: %v", again)
-	}
+	first := c.sent("b", string(get))
 	if held {
 		time.Sleep(2 * time.Second)
 	}
-	c.answer(again[0], fmt.Sprintf("-MOVED %d h:1\r\n", slot))
+	c.answer(first, fmt.Sprintf("-MOVED %d h:1\r\n", slot))
 	c.refreshed(clustertest.Split(t, hashslot.Count))
-	if again = c.take(); held != (len(again) == 1) {
+	if again := c.take(); held != (len(again) == 1) {
 		t.Errorf("sent: %v; the client got %q", again, c.got.String())
 	}
-}
-
-// The servers do not hear of a change at the same time, so the refreshed view may be older than the refusal.
-func TestARefusalIsNewerThanTheView(t *testing.T) {
-	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
-		key := c.low()
-		c.ask(encoded("GET " + key))
-		c.answer(c.take()[0], fmt.Sprintf("-MOVED %d h:2\r\n", hashslot.Of([]byte(key))))
-		c.refreshed(c.view)
-		again := c.take()
-		if len(again) != 1 || again[0].at != "b" {
-			t.Fatalf("sent: %v", again)
-		}
-	})
 }
 
 func TestACommandIsNotSentAgainBehindItsSuccessor(t *testing.T) {
@@ -433,15 +418,10 @@ func TestACommandIsSentAgainBehindThoseOfOtherKeys(t *testing.T) {
 			c.answer(list[i], reply)
 		}
 		for i, want := range []int{0, 2} {
-			again := c.take()
-			if len(again) != 1 || again[0].at != "b" || !strings.HasSuffix(again[0].raw, list[want].raw) {
-				t.Fatalf("sent: %v", again)
-			}
-			c.answer(again[0], fmt.Sprintf("+OK\r\n:%d\r\n", i+1))
+			again := c.sent("b", string(command.Asking)+list[want].raw)
+			c.answer(again, fmt.Sprintf("+OK\r\n:%d\r\n", i+1))
 		}
-		if got := c.got.String(); got != ":1\r\n:7\r\n:2\r\n$-1\r\n" {
-			t.Errorf("the client got %q", got)
-		}
+		c.clientGot(":1\r\n:7\r\n:2\r\n$-1\r\n")
 	})
 }
 
@@ -465,20 +445,10 @@ func TestARefusedCommandWaitsForThoseBehindIt(t *testing.T) {
 			t.Fatalf("a command does not wait: %v", list)
 		}
 		c.answer(list[2], "+OK\r\n")
-		again := c.take()
-		if len(again) != 1 || again[0].raw != string(encoded("SET "+key+" 4")) {
-			t.Fatalf("sent: %v", again)
-		}
-		c.answer(again[0], "+OK\r\n")
+		c.answer(c.sent("a", string(encoded("SET "+key+" 4"))), "+OK\r\n")
 		c.refreshed(c.view)
-		again = c.take()
-		if len(again) != 1 || again[0].raw != string(encoded("SET "+other+" 2")) {
-			t.Fatalf("sent: %v", again)
-		}
-		c.answer(again[0], "+OK\r\n")
-		if got, want := c.got.String(), loading+strings.Repeat("+OK\r\n", 3); got != want {
-			t.Errorf("the client got %q, want %q", got, want)
-		}
+		c.answer(c.sent("a", string(encoded("SET "+other+" 2"))), "+OK\r\n")
+		c.clientGot(loading + strings.Repeat("+OK\r\n", 3))
 	})
 }
 
@@ -490,22 +460,12 @@ func TestCommandsWaitForThoseOfTheirKey(t *testing.T) {
 		c.answer(c.take()[0], "-CLUSTERDOWN Hash slot not served\r\n")
 		c.ask(encoded("GET " + key))
 		c.ask(encoded("GET " + c.high()))
-		sent := c.take()
-		if len(sent) != 1 || sent[0].at != "b" {
-			t.Fatalf("sent: %v", sent)
-		}
-		c.answer(sent[0], "$1\r\nx\r\n")
+		c.answer(c.sent("b", string(encoded("GET "+c.high()))), "$1\r\nx\r\n")
 		c.refreshed(clustertest.Split(t, 0))
 		for _, want := range []string{"INCR " + key, "GET " + key} {
-			again := c.take()
-			if len(again) != 1 || again[0].at != "b" || again[0].raw != string(encoded(want)) {
-				t.Fatalf("sent: %v, want %s", again, want)
-			}
-			c.answer(again[0], ":1\r\n")
+			c.answer(c.sent("b", string(encoded(want))), ":1\r\n")
 		}
-		if got := c.got.String(); got != ":1\r\n:1\r\n$1\r\nx\r\n" {
-			t.Errorf("the client got %q", got)
-		}
+		c.clientGot(":1\r\n:1\r\n$1\r\nx\r\n")
 	})
 }
 
@@ -521,49 +481,24 @@ func TestACommandGivenUpIsFollowedByTheNext(t *testing.T) {
 		c.ask(encoded("GET " + key))
 		c.refreshed(c.view)
 		for _, want := range []string{"INCR " + key, "GET " + key} {
-			again := c.take()
-			if len(again) != 1 || again[0].raw != string(encoded(want)) {
-				t.Fatalf("sent: %v, want %s", again, want)
-			}
-			c.answer(again[0], down)
+			c.answer(c.sent("a", string(encoded(want))), down)
 		}
 		time.Sleep(c.wait)
 		c.refreshed(c.view)
 		c.answer(c.take()[0], "$1\r\nx\r\n")
-		if got := c.got.String(); got != down+"$1\r\nx\r\n" {
-			t.Errorf("the client got %q", got)
-		}
-	})
-}
-
-func TestAskedCommandsFollowAnAsking(t *testing.T) {
-	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
-		key := c.low()
-		c.ask(encoded("GET " + key))
-		c.answer(c.take()[0], fmt.Sprintf("-ASK %d h:2\r\n", hashslot.Of([]byte(key))))
-		again := c.take()
-		if len(again) != 1 || again[0].at != "b" || again[0].raw != string(command.Asking)+string(encoded("GET "+key)) {
-			t.Fatalf("sent: %v", again)
-		}
-		c.answer(again[0], "+OK\r\n$1\r\nx\r\n")
-		if got := c.got.String(); got != "$1\r\nx\r\n" {
-			t.Errorf("the client got %q", got)
-		}
+		c.clientGot(down + "$1\r\nx\r\n")
 	})
 }
 
 func TestOnlyServersOfTheViewAreAsked(t *testing.T) {
 	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
-		key := c.low()
-		c.ask(encoded("GET " + key))
-		c.answer(c.take()[0], fmt.Sprintf("-ASK %d stranger:1\r\n", hashslot.Of([]byte(key))))
+		get, elsewhere := encoded("GET "+c.low()), fmt.Sprintf("-ASK %d stranger:1\r\n", hashslot.Of([]byte(c.low())))
+		c.ask(get)
+		c.answer(c.take()[0], elsewhere)
 		c.refreshed(c.view)
-		again := c.take()
-		if len(again) != 1 || again[0].at != "a" {
-			t.Fatalf("sent: %v", again)
-		}
+		again := c.sent("a", string(get))
 		c.wait = 0
-		c.answer(again[0], fmt.Sprintf("-ASK %d stranger:1\r\n", hashslot.Of([]byte(key))))
+		c.answer(again, elsewhere)
 		if got := c.got.String(); !strings.HasPrefix(got, "-NOUPSTREAM ") {
 			t.Errorf("the client got %q", got)
 		}
@@ -613,14 +548,8 @@ func TestWhatAllServersDoGoesToTheSuccessor(t *testing.T) {
 			if follows {
 				want = "b"
 			}
-			again := c.take()
-			if len(again) != 1 || again[0].at != want {
-				t.Fatalf("sent: %v, want it at %s", again, want)
-			}
-			c.answer(again[0], "+OK\r\n")
-			if got := c.got.String(); got != "+OK\r\n+OK\r\n" {
-				t.Errorf("the client got %q", got)
-			}
+			c.answer(c.sent(want, string(encoded("FLUSHALL"))), "+OK\r\n")
+			c.clientGot("+OK\r\n+OK\r\n")
 		})
 	}
 }
@@ -630,9 +559,7 @@ func TestARefusalOfAnotherSlotIsTheCommandsOwnReply(t *testing.T) {
 		c.ask(encoded("GET " + c.low()))
 		words := fmt.Sprintf("-MOVED %d h:2\r\n", hashslot.Of([]byte(c.high())))
 		c.answer(c.take()[0], words)
-		if got := c.got.String(); got != words {
-			t.Errorf("the client got %q", got)
-		}
+		c.clientGot(words)
 	})
 }
 
@@ -642,18 +569,12 @@ func TestAScriptThatMakesUpARefusalRunsOnce(t *testing.T) {
 		madeUp := fmt.Sprintf("-MOVED %d h:2\r\n", hashslot.Of([]byte(key)))
 		c.ask(encoded("EVAL text 1 " + key))
 		c.answer(c.take()[0], madeUp)
-		probe := c.take()
-		if len(probe) != 1 || probe[0].raw != string(encoded("EXISTS "+key)) || probe[0].at != "a" {
-			t.Fatalf("sent: %v", probe)
-		}
-		c.answer(probe[0], ":0\r\n")
+		c.answer(c.sent("a", string(encoded("EXISTS "+key))), ":0\r\n")
 		c.refreshed(c.view)
 		if again := c.take(); len(again) > 0 {
 			t.Errorf("the script is sent again: %v", again)
 		}
-		if got := c.got.String(); got != madeUp {
-			t.Errorf("the client got %q", got)
-		}
+		c.clientGot(madeUp)
 	})
 }
 

@@ -19,9 +19,3 @@ func TestAClientLeavesBehindAReply(t *testing.T) {
 		}
 	}
 }
-
-func TestASilentClientIsNotAboutToSend(t *testing.T) {
-	if isSilent(drainSilence-1) || !isSilent(drainSilence) {
-		t.Error("the limit is another one")
-	}
-}

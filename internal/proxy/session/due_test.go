@@ -1,7 +1,6 @@
 package session
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -23,12 +22,7 @@ func (threads) Driver() upstream.Driver { return nil }
 func TestOnlyTheReaderOfAClientWritesToTheLane(t *testing.T) {
 	e := testEnv(t, "unix:"+greeter(t, ""), shared.Limits{}) // without replies the session stays on its lane
 	s := New(clients.Origin{ID: 1, Addr: "test"}, e, threads{&hand{}})
-	t.Cleanup(func() {
-		s.Hungup()
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		_ = e.Upstream.Run(ctx) // closes its lanes
-	})
+	t.Cleanup(func() { over(s) })
 	written := func() bool { appended, written := s.lane.Progress(); return appended == written }
 	feed(t, s, "GET a")
 	redistest.Eventually(t, 10*time.Second, "the connection has the first command", written)

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"context"
 	"net"
 	"slices"
 	"testing"
@@ -26,10 +25,7 @@ func overNoCluster(t *testing.T) *Session {
 	s.mu.Lock()
 	t.Cleanup(func() {
 		s.unlock()
-		s.Hungup()
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		_ = e.Upstream.Run(ctx) // ends its goroutines
+		over(s)
 	})
 	return s
 }

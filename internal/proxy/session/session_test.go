@@ -74,19 +74,21 @@ func byHand(t *testing.T, limits shared.Limits) (*Session, *hand) {
 	t.Helper()
 	socket := greeter(t, "-ERR refused\r\n")
 	e := testEnv(t, "unix:"+socket, limits)
-	up := e.Upstream
 	h := &hand{driving: make(chan struct{}), socket: socket}
 	s := New(clients.Origin{ID: 1, Addr: "test"}, e, h)
-	s.lane = up.Lanes.Lane(s.ident, topology.Any, h, "", upstream.Reads)
+	s.lane = e.Upstream.Lanes.Lane(s.ident, topology.Any, h, "", upstream.Reads)
 	<-h.driving
 	h.wire.Open()
-	t.Cleanup(func() {
-		s.Hungup()
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		_ = up.Run(ctx) // closes its lanes
-	})
+	t.Cleanup(func() { over(s) })
 	return s, h
+}
+
+// over ends a session, and closes the lanes of its proxy.
+func over(s *Session) {
+	s.Hungup()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = s.proxy.Upstream.Run(ctx)
 }
 
 // testEnv is what sessions share in front of a Redis at that address.
@@ -337,11 +339,7 @@ func TestEndOfInputWaitsForReplies(t *testing.T) {
 	h.replies(t, "$1\r\na\r\n")
 	wantOutput(t, s, "$1\r\na\r\n", false)
 	h.replies(t, "$1\r\nb\r\n")
-	b, last := s.NextWrite(nil)
-	if string(b) != "$1\r\nb\r\n" || !last {
-		t.Errorf("%q, last %v", b, last)
-	}
-	s.EndWrite(b)
+	wantOutput(t, s, "$1\r\nb\r\n", true)
 	wantOutput(t, s, "", true)
 }
 
@@ -351,11 +349,7 @@ func TestLastWordsFollowTheReplies(t *testing.T) {
 		feed(t, s, "GET a", last, "GET b")
 		wantOutput(t, s, "", false)
 		h.replies(t, "$1\r\na\r\n")
-		b, done := s.NextWrite(nil)
-		if want := "$1\r\na\r\n" + words; string(b) != want || !done {
-			t.Errorf("%s: %q, last %v, want %q", last, b, done, want)
-		}
-		s.EndWrite(b)
+		wantOutput(t, s, "$1\r\na\r\n"+words, true)
 	}
 }
 
@@ -382,11 +376,7 @@ func TestNothingFollowsACutOff(t *testing.T) {
 	if alive, _ := s.Feed([]byte("GET c\r\n")); !alive {
 		t.Error("the connection ends before its last output")
 	}
-	b, last := s.NextWrite(nil)
-	if string(b) != "$1\r\na\r\n" || !last {
-		t.Errorf("%q, last %v", b, last)
-	}
-	s.EndWrite(b)
+	wantOutput(t, s, "$1\r\na\r\n", true)
 }
 
 func TestLockAnswerMadeAtOnceComesAfterEarlierReplies(t *testing.T) {
