@@ -34,21 +34,6 @@ func TestALeaseThatAFailoverMayOutlastIsReported(t *testing.T) {
 	}
 }
 
-func TestAChangeIsComparedAgain(t *testing.T) {
-	core, logs := observer.New(zap.WarnLevel)
-	w := newLeaseWarner(30*time.Second, zap.New(core))
-	w.DownAfter(time.Second)
-	w.Lease(time.Second)
-	if logs.Len() != 1 {
-		t.Errorf("%d warnings after a shorter lease", logs.Len())
-	}
-	w.Lease(20 * time.Second)
-	w.DownAfter(time.Minute)
-	if logs.Len() != 2 {
-		t.Errorf("%d warnings after a longer time", logs.Len())
-	}
-}
-
 // The lease of locks is compared with the timeout of the nodes at the start, and when one of the two changes.
 func TestALeaseThatAFailoverOfAClusterMayOutlastIsReported(t *testing.T) {
 	c := redistest.StartCluster(t, 1, 0, "--cluster-node-timeout", "15000") // Redis's default

@@ -18,9 +18,7 @@ func (s *stand) listing(addrs ...string) (others []*fake) {
 		others = append(others, other)
 	}
 	for _, f := range s.fakes {
-		f.mu.Lock()
-		f.lists = addrs
-		f.mu.Unlock()
+		f.change(func(f *fake) { f.lists = addrs })
 	}
 	return others
 }
@@ -56,9 +54,7 @@ func TestAStrangerAtTheAddressOfASentinelIsNotHeard(t *testing.T) {
 			if n := s.logs.FilterMessageSnippet("a learnt sentinel is asked").Len(); n != 2 {
 				t.Errorf("%d entries about two Sentinels", n)
 			}
-			others[1].mu.Lock()
-			others[1].id = "10.1.0.9:26380"
-			others[1].mu.Unlock()
+			others[1].change(func(f *fake) { f.id = "10.1.0.9:26380" })
 			s.joins("10.9.9.9:6379")
 			s.after(2 * time.Second)
 			s.want(t, first) // by the word of the majority
@@ -72,9 +68,7 @@ func TestAStrangerAtTheAddressOfASentinelIsNotHeard(t *testing.T) {
 
 // joins makes a server a replica by the word of a Sentinel, and a primary by its own.
 func (s *stand) joins(addr string) {
-	s.fakes[2].mu.Lock()
-	s.fakes[2].knows = append(s.fakes[2].knows, addr)
-	s.fakes[2].mu.Unlock()
+	s.fakes[2].change(func(f *fake) { f.knows = append(f.knows, addr) })
 	s.locked(func() { s.primaries[addr] = true })
 }
 
@@ -133,9 +127,7 @@ func TestASentinelThatDoesNotKnowThePrimaryTeachesNothing(t *testing.T) {
 	watch(t, func(s *stand) {
 		next := &fake{epoch: 2, addr: "10.0.0.3:6379", id: "9.9.9.9:1"}
 		s.locked(func() { s.others["9.9.9.9:1"] = next })
-		s.fakes[0].mu.Lock()
-		s.fakes[0].lists, s.fakes[0].name = []string{"9.9.9.9:1"}, "other"
-		s.fakes[0].mu.Unlock()
+		s.fakes[0].change(func(f *fake) { f.lists, f.name = []string{"9.9.9.9:1"}, "other" })
 		s.after(10 * time.Second)
 		s.want(t, first)
 	})
@@ -143,9 +135,7 @@ func TestASentinelThatDoesNotKnowThePrimaryTeachesNothing(t *testing.T) {
 
 func TestASentinelIsAskedAtOneAddress(t *testing.T) {
 	watch(t, func(s *stand) {
-		s.fakes[0].mu.Lock()
-		s.fakes[0].lists = []string{"s1:26379", "10.1.0.1:26379=s2:26379"} // the configuration has another name for the second one
-		s.fakes[0].mu.Unlock()
+		s.fakes[0].change(func(f *fake) { f.lists = []string{"s1:26379", "10.1.0.1:26379=s2:26379"} }) // the configuration has another name for the second one
 		s.after(5 * time.Second)
 		if n := s.logs.FilterMessageSnippet("a learnt sentinel is asked").Len(); n != 0 {
 			t.Errorf("%d Sentinels are learnt that are asked already", n)
@@ -162,16 +152,14 @@ func TestASentinelThatCannotBeAskedIsReportedOnce(t *testing.T) {
 		if n := s.logs.FilterMessage("a sentinel cannot be reached").FilterLevelExact(zap.WarnLevel).Len(); n != 1 {
 			t.Errorf("%d warnings of a dead Sentinel", n)
 		}
-		s.fakes[1].mu.Lock()
-		s.fakes[1].refuses = &dial.RefusedError{Reply: "WRONGPASS invalid username-password pair or user is disabled."}
-		s.fakes[1].mu.Unlock()
+		s.fakes[1].change(func(f *fake) {
+			f.refuses = &dial.RefusedError{Reply: "WRONGPASS invalid username-password pair or user is disabled."}
+		})
 		s.after(2 * time.Minute)
 		if n := s.logs.FilterLevelExact(zap.ErrorLevel).Len(); n != 1 {
 			t.Errorf("%d errors of a wrong password", n)
 		}
-		s.fakes[1].mu.Lock()
-		s.fakes[1].down, s.fakes[1].refuses = false, nil
-		s.fakes[1].mu.Unlock()
+		s.fakes[1].change(func(f *fake) { f.down, f.refuses = false, nil })
 		s.after(time.Minute)
 		if n := s.logs.FilterMessage("a sentinel answers again").Len(); n != 1 {
 			t.Errorf("%d entries of its return", n)

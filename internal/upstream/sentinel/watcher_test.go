@@ -38,10 +38,14 @@ type fake struct {
 
 var errDown = errors.New("connection refused")
 
-func (f *fake) set(epoch int, addr string) {
+func (f *fake) change(how func(f *fake)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.epoch, f.addr = epoch, addr
+	how(f)
+}
+
+func (f *fake) set(epoch int, addr string) {
+	f.change(func(f *fake) { f.epoch, f.addr = epoch, addr })
 }
 
 // connect is the connect of a link.
@@ -272,9 +276,7 @@ func TestSentinelsThatAreGoneChangeNothing(t *testing.T) {
 			t.Errorf("the primary is forgotten: %v", err)
 		}
 		s.fakes[1].set(2, "10.0.0.3:6379")
-		s.fakes[1].mu.Lock()
-		s.fakes[1].down = false
-		s.fakes[1].mu.Unlock()
+		s.fakes[1].change(func(f *fake) { f.down = false })
 		s.locked(func() { s.primaries["10.0.0.3:6379"] = true })
 		s.after(time.Second)
 		s.want(t, first, "10.0.0.1:6379>10.0.0.3:6379")

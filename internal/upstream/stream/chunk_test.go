@@ -102,8 +102,6 @@ func TestChunksKeepTheOrder(t *testing.T) {
 // answer gives the stream a reply to each request that has been taken. answered is the number of those before.
 func answer(t *rapid.T, s *Stream, answered *int) {
 	for ; *answered < int(s.sent); *answered++ {
-		if err := s.Feed([]byte("+\r\n")); err != nil {
-			t.Fatal(err)
-		}
+		feed(t, s, "+\r\n")
 	}
 }

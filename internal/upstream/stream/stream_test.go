@@ -54,28 +54,27 @@ func send(t *testing.T, s *Stream, raw string, to Receiver, n int) {
 	}
 }
 
+// tester is what testing.T and rapid.T have in common.
+type tester interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+// feed has the replies of Redis arrive, in pieces.
+func feed(t tester, s *Stream, pieces ...string) {
+	t.Helper()
+	for _, b := range pieces {
+		if err := s.Feed([]byte(b)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func wantLog(t *testing.T, got *[]string, want ...string) {
 	t.Helper()
 	if diff := cmp.Diff(want, *got); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
 	}
-}
-
-func TestRepliesGoToWhoAskedInOrder(t *testing.T) {
-	s, a, b, log := streamUnderTest(t)
-	send(t, s, "A1A2", a, 2)
-	send(t, s, "B1", b, 1)
-	send(t, s, "A3", a, 1)
-	if got, want := string(s.Take(nil)), "A1A2B1A3"; got != want {
-		t.Fatalf("take = %q, want %q", got, want)
-	}
-	if err := s.Feed([]byte("+1\r\n+2\r\n$2\r\nB1\r\n:3\r\n")); err != nil {
-		t.Fatal(err)
-	}
-	wantLog(t, log,
-		`a 2 replies "+1\r\n+2\r\n" more=false`,
-		`b 1 replies "$2\r\nB1\r\n" more=false`,
-		`a 1 replies ":3\r\n" more=false`)
 }
 
 // tagged is a Receiver that writes down what comes with each tag.
@@ -101,9 +100,7 @@ func TestTagsComeBackWithTheirReplies(t *testing.T) {
 		}
 	}
 	s.Take(nil)
-	if err := s.Feed([]byte("+1\r\n+2\r\n+3\r\n")); err != nil {
-		t.Fatal(err)
-	}
+	feed(t, s, "+1\r\n+2\r\n+3\r\n")
 	if err := s.Append([]byte("E"), to, 9, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -119,11 +116,7 @@ func TestPartialReplyIsHandedOnAtOnce(t *testing.T) {
 	s, a, _, log := streamUnderTest(t)
 	send(t, s, "A1A2", a, 2)
 	s.Take(nil)
-	for _, chunk := range []string{"+OK\r\n$10\r\n01234", "56789\r", "\n"} {
-		if err := s.Feed([]byte(chunk)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	feed(t, s, "+OK\r\n$10\r\n01234", "56789\r", "\n")
 	wantLog(t, log,
 		`a 1 replies "+OK\r\n$10\r\n01234" more=true`,
 		`a 0 replies "56789\r" more=true`,
@@ -135,26 +128,12 @@ func TestPushBetweenRepliesGoesToTheObserver(t *testing.T) {
 	s.Observe(b)
 	send(t, s, "A1A2", a, 2)
 	s.Take(nil)
-	for _, chunk := range []string{"+1\r\n>2\r\n+inv", "alidate\r\n_\r\n+2\r\n>1\r\n+x\r\n"} {
-		if err := s.Feed([]byte(chunk)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	feed(t, s, "+1\r\n>2\r\n+inv", "alidate\r\n_\r\n+2\r\n>1\r\n+x\r\n")
 	wantLog(t, log,
 		`a 1 replies "+1\r\n" more=false`,
 		`b push ">2\r\n+invalidate\r\n_\r\n"`,
 		`a 1 replies "+2\r\n" more=false`,
 		`b push ">1\r\n+x\r\n"`)
-}
-
-func TestPushWithoutAnObserverIsDropped(t *testing.T) {
-	s, a, _, log := streamUnderTest(t)
-	send(t, s, "A1", a, 1)
-	s.Take(nil)
-	if err := s.Feed([]byte(">1\r\n+x\r\n+1\r\n")); err != nil {
-		t.Fatal(err)
-	}
-	wantLog(t, log, `a 1 replies "+1\r\n" more=false`)
 }
 
 func TestReplyThatNobodyAskedForIsAnError(t *testing.T) {
@@ -169,9 +148,7 @@ func TestEndTellsSentFromUnsent(t *testing.T) {
 	s.Observe(b)
 	send(t, s, "A1A2A3", a, 3)
 	s.Take(nil)
-	if err := s.Feed([]byte("+1\r\n+par")); err != nil {
-		t.Fatal(err)
-	}
+	feed(t, s, "+1\r\n+par")
 	send(t, s, "B1", b, 1)
 	s.Take(nil)
 	send(t, s, "A4", a, 1)
@@ -227,9 +204,7 @@ func TestUnsentRequestsWaitForTheNextConnectionInOrder(t *testing.T) {
 		t.Fatalf("take = %q, want what was not sent, and not lost", got)
 	}
 	*log = nil
-	if err := s.Feed([]byte("+1\r\n+2\r\n+3\r\n+4\r\n")); err != nil {
-		t.Fatal(err)
-	}
+	feed(t, s, "+1\r\n+2\r\n+3\r\n+4\r\n")
 	wantLog(t, log, `b 1 replies "+1\r\n" more=false`, `b 3 replies "+2\r\n+3\r\n+4\r\n" more=false`)
 	send(t, s, "B5", b, 1)
 	s.Refuse(errors.New("x"))
@@ -250,9 +225,7 @@ func TestRequestsThatCouldNotBeWrittenAreUnsent(t *testing.T) {
 		send(t, s, "A2", a, 1)
 		var bytes []byte
 		if meek { // it has little outstanding, so it takes the rest when the reply has come
-			if err := s.Feed([]byte("+1\r\n")); err != nil {
-				t.Fatal(err)
-			}
+			feed(t, s, "+1\r\n")
 			wantLog(t, log, `a 1 replies "+1\r\n" more=false`)
 			*log = nil
 		}
@@ -293,9 +266,7 @@ func TestStreamWorksAgainAfterReconnecting(t *testing.T) {
 	s, a, _, log := streamUnderTest(t)
 	send(t, s, "A1", a, 1)
 	s.Take(nil)
-	if err := s.Feed([]byte("$5\r\nab")); err != nil {
-		t.Fatal(err)
-	}
+	feed(t, s, "$5\r\nab")
 	s.Reconnect(errors.New("broken"))
 	*log = nil
 	send(t, s, "A2", a, 1) // waits for the connection
@@ -303,9 +274,7 @@ func TestStreamWorksAgainAfterReconnecting(t *testing.T) {
 	if got := string(s.Take(nil)); got != "A2" {
 		t.Fatalf("take = %q, want A2 only: nothing is sent twice", got)
 	}
-	if err := s.Feed([]byte("+2\r\n")); err != nil {
-		t.Fatal(err)
-	}
+	feed(t, s, "+2\r\n")
 	wantLog(t, log, `a 1 replies "+2\r\n" more=false`)
 }
 
@@ -314,9 +283,7 @@ func TestFramedModeHandsOverWholeFrames(t *testing.T) {
 	s.Observe(b)
 	s.SetMode(Framed)
 	for _, chunk := range []string{"*3\r\n$9\r\nsubscribe\r\n$1\r\na\r", "\n:1\r\n+PONG\r\n"} {
-		if err := s.Feed([]byte(chunk)); err != nil {
-			t.Fatal(err)
-		}
+		feed(t, s, chunk)
 		if b.held == 0 {
 			t.Error("nothing was said of the part of a frame that is kept")
 		}
@@ -350,9 +317,7 @@ func TestRawModeHandsOverBytes(t *testing.T) {
 	s, _, b, log := streamUnderTest(t)
 	s.Observe(b)
 	s.SetMode(Raw)
-	if err := s.Feed([]byte("\x00not RESP")); err != nil {
-		t.Fatal(err)
-	}
+	feed(t, s, "\x00not RESP")
 	wantLog(t, log, `b push "\x00not RESP"`)
 }
 
@@ -374,9 +339,7 @@ func TestVerdictModeIsFramedAfterARefusalAndRawOtherwise(t *testing.T) {
 			s.Observe(&o)
 			s.SetMode(Verdict)
 			for at := 0; at < len(c.bytes); at += size {
-				if err := s.Feed([]byte(c.bytes[at:min(len(c.bytes), at+size)])); err != nil {
-					t.Fatal(err)
-				}
+				feed(t, s, c.bytes[at:min(len(c.bytes), at+size)])
 			}
 			if o.log != c.want || o.bytes != c.bytes || s.mode != c.mode {
 				t.Errorf("%q in pieces of %d: %s, mode %d, %q", c.bytes, size, o.log, s.mode, o.bytes)
@@ -447,9 +410,7 @@ func TestCutsDoNotMatter(t *testing.T) {
 		s.Take(nil)
 		for len(wire) > 0 {
 			n := rapid.IntRange(1, len(wire)).Draw(t, "cut")
-			if err := s.Feed([]byte(wire[:n])); err != nil {
-				t.Fatal(err)
-			}
+			feed(t, s, wire[:n])
 			wire = wire[n:]
 		}
 		for i, r := range receivers {
@@ -534,9 +495,7 @@ func TestALeavingStreamTakesNoMoreRequests(t *testing.T) {
 	if b := s.Take(nil); b != nil {
 		t.Errorf("took %q from a stream that leaves", b)
 	}
-	if err := s.Feed([]byte("+OK\r\n")); err != nil {
-		t.Fatal(err)
-	}
+	feed(t, s, "+OK\r\n")
 	if !s.Leave() {
 		t.Error("all requests that were taken are answered")
 	}
