@@ -38,17 +38,6 @@ func TestTheFirstAttemptIsOneScriptOnTheSessionsOwnConnection(t *testing.T) {
 	}
 }
 
-func TestAnAcquireWhoseAnswerIsLostIsSentAgain(t *testing.T) {
-	w := newLockWorld(t)
-	a := w.client(1)
-	a.sends("LOCK k")
-	w.Own.Answers = []any{contract.ErrUnsent, grantOfFence(9)}
-	a.answered(resp.Value{}, contract.ErrInDoubt)
-	a.got()
-	w.Pass(time.Second)
-	a.got(":9")
-}
-
 func TestAnAcquireInDoubtIsRolledBack(t *testing.T) {
 	w := newLockWorld(t)
 	a := w.client(1)
@@ -97,22 +86,6 @@ func TestAnAcquireThatWasOvertakenIsMadeAnew(t *testing.T) {
 		if len(w.Own.Args) != 1 || w.Own.Args[0][2] == number {
 			t.Errorf("%s, with number %s: then %q", line, number, w.Own.Args)
 		}
-	}
-}
-
-func TestAGrantToAClientThatHasGoneIsRolledBack(t *testing.T) {
-	w := newLockWorld(t)
-	a := w.client(1)
-	a.sends("LOCK k")
-	a.Ended = true
-	w.Ended(1)
-	w.Own.Answers = []any{locktest.Numbers(1)}
-	if reply := a.Sent[0].For.Done(grantOfFence(7), nil); reply != nil {
-		t.Errorf("reply %q", reply)
-	}
-	w.Work()
-	if w.Holds() != 0 || len(w.Own.Asked) != 1 || w.Own.Asked[0] != "drop" {
-		t.Errorf("%d holds, asked %q", w.Holds(), w.Own.Asked)
 	}
 }
 

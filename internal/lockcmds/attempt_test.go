@@ -142,20 +142,6 @@ func TestAGrantToAWaiterThatHasGoneIsRolledBack(t *testing.T) {
 	}
 }
 
-// The first of the plain waiters asks for all of them, so it asks by crowd.lua; a fair one asks for itself.
-func TestTheScriptOfAnAttempt(t *testing.T) {
-	for line, want := range map[string]string{"LOCK k": "crowd", "FAIRLOCK k": "fair"} {
-		w := newLockWorld(t)
-		w.waits(1, line)
-		w.Own.Asked = nil
-		w.wake("k")
-		w.Work()
-		if len(w.Own.Asked) != 1 || w.Own.Asked[0] != want {
-			t.Errorf("%s: %q", line, w.Own.Asked)
-		}
-	}
-}
-
 func TestAReleaseGrantsTheLockToTheFirstWaiter(t *testing.T) {
 	w := newLockWorld(t)
 	a, b := w.waits(1, "LOCK k"), w.client(2)

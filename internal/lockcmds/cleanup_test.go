@@ -19,7 +19,7 @@ func queued(t *testing.T, srv *redistest.Server, key string) int64 {
 
 func TestFairWaitersThatHangUpTogetherLeaveTogether(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	p := startProxy(t, srv, leaseOfAMinute)
 	holder := p.session(2)
 	holder.fence("LOCK k")
 	const many = 300

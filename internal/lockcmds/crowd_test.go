@@ -90,7 +90,6 @@ func load(t *testing.T, grants int, groups []contenders) (shares []float64, long
 func TestEverybodyGetsAShare(t *testing.T) {
 	type groups = []contenders
 	srv := redistest.Start(t)
-	minute := func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute }
 	for name, of := range map[string]func(p, q *proxy) groups{
 		"two proxies":          func(p, q *proxy) groups { return groups{{p, "LOCK", 16}, {q, "LOCK", 16}} },
 		"one client at each":   func(p, q *proxy) groups { return groups{{p, "LOCK", 1}, {q, "LOCK", 1}} },
@@ -102,7 +101,7 @@ func TestEverybodyGetsAShare(t *testing.T) {
 		"fair here and plain there": func(p, q *proxy) groups { return groups{{p, "FAIRLOCK", 2}, {q, "LOCK", 2}} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
+			p, q := startProxy(t, srv, onlyWhenTold), startProxy(t, srv, onlyWhenTold)
 			crowds := of(p, q)
 			clients := 0
 			for _, g := range crowds {
@@ -128,15 +127,14 @@ func TestEverybodyGetsAShare(t *testing.T) {
 // Redisson's clients see the plain waiters of a proxy as one waiter, and wake it by name alone.
 func TestCrowdTakesTurnsWithRedisson(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute })
+	p := startProxy(t, srv, onlyWhenTold)
 	a, b, asks := p.session(2), p.session(2), p.session(2)
 	j, k := newRedisson(t, srv, 1, "k"), newRedisson(t, srv, 2, "k")
 	if got := j.fair(); got != nil {
 		t.Fatalf("redisson: %v", got)
 	}
 	for _, w := range []*session{a, b} {
-		w.send("LOCK k")
-		w.awaitWaiting()
+		w.waits("LOCK k")
 	}
 	p.awaitAttempts("k")
 	srv.Do(t, "PUBLISH", script.Channel("k"), "0") // as when another proxy has been faster
@@ -172,25 +170,18 @@ func TestCrowdTakesTurnsWithRedisson(t *testing.T) {
 // Who waits at a proxy that stops, or hangs up, leaves no place behind.
 func TestCrowdThatLeavesTakesItsPlaceAlong(t *testing.T) {
 	srv := redistest.Start(t)
-	minute := func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute }
-	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
+	p, q := startProxy(t, srv, onlyWhenTold), startProxy(t, srv, onlyWhenTold)
 	holder, first := q.session(2), q.session(2)
 	holder.fence("LOCK k")
-	first.send("FAIRLOCK k")
-	first.awaitWaiting()
+	first.waits("FAIRLOCK k")
 	w, timed := p.session(2), p.session(2)
 	for _, s := range []*session{w, timed} {
-		s.send("LOCK k WAIT 600000")
-		s.awaitWaiting()
+		s.waits("LOCK k WAIT 600000")
 	}
-	redistest.Eventually(t, patience, "the place", func() bool {
-		return srv.Client(t).LLen(t.Context(), script.Queue("k")).Val() == 2
-	})
+	awaitPlaces(t, srv, 2)
 	w.hangUp()
 	timed.hangUp()
-	redistest.Eventually(t, patience, "the place to go", func() bool {
-		return srv.Client(t).LLen(t.Context(), script.Queue("k")).Val() == 1
-	})
+	awaitPlaces(t, srv, 1)
 	holder.want("UNLOCK k", ":1")
 	fenceIn(t, first.reply())
 	first.want("UNLOCK k", ":1")

@@ -21,16 +21,13 @@ func deadlock(t *testing.T, reply string, locks ...string) {
 
 func TestAWaitThatWouldNeverEndIsRefused(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a, b, c := p.session(2), p.session(2), p.session(2)
 	a.fence("LOCK a")
 	b.fence("FAIRLOCK b")
 	c.fence("LOCK c SHARED")
-	a.send("LOCK b")
-	a.awaitWaiting()
-	b.send("FAIRLOCK c")
-	b.awaitWaiting()
+	a.waits("LOCK b")
+	b.waits("FAIRLOCK c")
 	c.want("TRYLOCK a", "(nil)") // it does not wait
 	deadlock(t, c.do("LOCK a"), "a", "b", "c")
 	c.want("UNLOCK c", ":1") // its own locks stayed
@@ -40,14 +37,13 @@ func TestAWaitThatWouldNeverEndIsRefused(t *testing.T) {
 	a.want("UNLOCK b", ":1")
 	a.want("UNLOCK a", ":1")
 	b.want("UNLOCK c", ":1")
-	empty(t, srv)
+	empty(t, p.srv)
 }
 
 // A permit and another hold of one owner exclude each other.
 func TestAnOwnerDoesNotWaitForItself(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	for i, c := range [][2]string{
 		{"LOCK k", "LOCK k LIMIT 2"},
 		{"LOCK k SHARED", "FAIRLOCK k LIMIT 1"},
@@ -66,13 +62,11 @@ func TestAnOwnerDoesNotWaitForItself(t *testing.T) {
 
 func TestADeadlockOfOwnersWithNames(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK a OWNER x")
 	b.fence("LOCK b OWNER y")
-	a.send("LOCK b OWNER x")
-	a.awaitWaiting()
+	a.waits("LOCK b OWNER x")
 	deadlock(t, b.do("LOCK a OWNER y WAIT 60000"), "a", "b")
 }
 
@@ -85,13 +79,11 @@ func TestAWaitThatMayEndIsNoDeadlock(t *testing.T) {
 		"another owner's wait on a connection": {"LOCK a OWNER x", "LOCK b", "LOCK b OWNER y", "LOCK a"},
 		"another owner closes it":              {"LOCK a", "LOCK b OWNER x", "LOCK b", "LOCK a"},
 	} {
-		srv := redistest.Start(t)
-		p := startProxy(t, srv, nil)
+		p := startProxy(t, redistest.Start(t), nil)
 		a, b := p.session(2), p.session(2)
 		a.fence(c.first)
 		b.fence(c.second)
-		a.send(c.waits)
-		a.awaitWaiting()
+		a.waits(c.waits)
 		b.send(c.closes + " WAIT 100")
 		equal(t, name, b.reply(), "(nil)")
 	}
@@ -100,14 +92,12 @@ func TestAWaitThatMayEndIsNoDeadlock(t *testing.T) {
 // A named owner that another session has a part in can release, and so can a client elsewhere.
 func TestAnOwnerThatIsNotBlockedAltogetherIsNoDeadlock(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	p, q := twoProxies(t, nil)
 	a, b, idle, there := p.session(2), p.session(2), p.session(2), q.session(2)
 	a.fence("LOCK a OWNER x")
 	idle.fence("LOCK a OWNER x")
 	b.fence("LOCK b")
-	a.send("LOCK b OWNER x")
-	a.awaitWaiting()
+	a.waits("LOCK b OWNER x")
 	b.want("LOCK a WAIT 100", "(nil)")
 	idle.want("UNLOCK a OWNER x", ":0")
 	there.fence("LOCK a OWNER x")
@@ -118,48 +108,28 @@ func TestAnOwnerThatIsNotBlockedAltogetherIsNoDeadlock(t *testing.T) {
 func TestAHoldThatIsLostClosesNoCircle(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	p := startProxy(t, srv, leaseOfAMinute)
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK a")
 	b.fence("LOCK b")
-	a.send("LOCK b")
-	a.awaitWaiting()
+	a.waits("LOCK b")
 	srv.Do(t, "DEL", "a")
 	newRedisson(t, srv, 1, "a").acquire()
 	b.want("LOCK a WAIT 200", "(nil)")
-}
-
-func TestASecondUpgradeOfASharedHoldIsADeadlock(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
-	a, b := p.session(2), p.session(2)
-	a.fence("LOCK k SHARED")
-	b.fence("LOCK k SHARED")
-	a.send("LOCK k")
-	a.awaitWaiting()
-	p.awaitAttempts("k") // it has its place
-	if got := b.do("LOCK k"); !strings.HasPrefix(got, "-DEADLOCK ") {
-		t.Fatal(got)
-	}
-	b.want("UNLOCK k", ":1")
-	fenceIn(t, a.reply())
 }
 
 // Two waits that begin at the same time may each close a circle of their own, and one through the other. When one of
 // them is refused, the other circle is still there.
 func TestTwoCirclesThatCloseTogetherAreBothFound(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	for range 20 {
 		a, b, c := p.session(2), p.session(2), p.session(2)
 		b.fence("LOCK b")
 		b.fence("LOCK c SHARED")
 		a.fence("LOCK a SHARED")
 		c.fence("LOCK a SHARED")
-		b.send("LOCK a")
-		b.awaitWaiting()
+		b.waits("LOCK a")
 		a.send("LOCK c")
 		c.send("LOCK b SHARED")
 		for _, s := range []*session{a, c} {
@@ -178,15 +148,12 @@ func TestTwoCirclesThatCloseTogetherAreBothFound(t *testing.T) {
 // What is in the way of the last wait is a waiter, which gives up.
 func TestASharedWaiterBehindAnotherWaiterIsNoDeadlock(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	p, q := twoProxies(t, nil)
 	a, b, w := p.session(2), p.session(2), q.session(2)
 	a.fence("LOCK a SHARED")
 	b.fence("LOCK b")
-	w.send("FAIRLOCK a WAIT 500")
-	w.awaitWaiting()
-	a.send("LOCK b")
-	a.awaitWaiting()
+	w.waits("FAIRLOCK a WAIT 500")
+	a.waits("LOCK b")
 	b.send("LOCK a SHARED")
 	equal(t, "the waiter in the way", w.reply(), "(nil)")
 	fenceIn(t, b.reply())
@@ -213,8 +180,7 @@ func TestOfACircleOverProxiesTheLastWaitIsRefused(t *testing.T) {
 		var circle []string
 		for i, s := range all {
 			circle = append(circle, fmt.Sprint("k", i))
-			s.send("LOCK " + fmt.Sprint("k", (i+1)%len(all)))
-			s.awaitWaiting()
+			s.waits("LOCK " + fmt.Sprint("k", (i+1)%len(all)))
 		}
 		deadlock(t, all[last].reply(), circle...)
 		for i := last; i > 0; i-- {
@@ -233,8 +199,7 @@ func TestACircleOverProxiesThroughASharedLock(t *testing.T) {
 	a.fence("LOCK k SHARED")
 	b.fence("LOCK k SHARED")
 	b.fence("LOCK x")
-	a.send("LOCK x")
-	a.awaitWaiting()
+	a.waits("LOCK x")
 	b.send("LOCK k")
 	deadlock(t, b.reply(), "k", "x")
 	b.want("UNLOCK x", ":1")
@@ -293,8 +258,7 @@ func TestAWaitThatMayEndIsNoDeadlockOverProxies(t *testing.T) {
 		a, b := startProxy(t, srv, findsAll).session(2), startProxy(t, srv, nil).session(2)
 		a.fence("LOCK a")
 		b.fence("LOCK b")
-		a.send("LOCK b")
-		a.awaitWaiting()
+		a.waits("LOCK b")
 		b.send("LOCK a WAIT 4000")
 		equal(t, "the wait", b.reply(), "(nil)")
 		if n := len(srv.Client(t).Keys(t.Context(), "lockproxy:waits:*").Val()); n > 1 {

@@ -12,8 +12,7 @@ import (
 // Copies of a call that arrive when its session has ended, or when the owner has another grant.
 
 func TestReleaseInDoubtOfASessionThatEndsTakesNoOtherHold(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	p := startProxy(t, redistest.Start(t), leaseOfAMinute)
 	for _, options := range []string{"", " GRACE 0"} {
 		for _, own := range []int64{1, 0} {
 			a, b := p.session(2), p.session(2)
@@ -41,7 +40,7 @@ func TestReleaseInDoubtOfASessionThatEndsTakesNoOtherHold(t *testing.T) {
 
 func TestExtensionIsForTheOwnersPresentGrant(t *testing.T) {
 	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute }), startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	p, q := startProxy(t, srv, leaseOfAMinute), startProxy(t, srv, leaseOfAMinute)
 	redis := srv.Client(t)
 	a, b, c := p.session(2), q.session(2), p.session(2)
 	old := a.fence("LOCK k OWNER me")
@@ -64,7 +63,7 @@ func TestExtensionIsForTheOwnersPresentGrant(t *testing.T) {
 
 func TestUnlockIsForWhatRedissonHasAcquiredForTheOwner(t *testing.T) {
 	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute }), startProxy(t, srv, nil)
+	p, q := startProxy(t, srv, leaseOfAMinute), startProxy(t, srv, nil)
 	redis := srv.Client(t)
 	a, b := p.session(2), q.session(2)
 	for _, command := range []string{"UNLOCK k OWNER me", "EXTENDLOCK k PX 60000 OWNER me"} {
@@ -94,7 +93,7 @@ func TestExtensionNeedsNoMemory(t *testing.T) {
 // TestARepeatedReleasePromisesNoLongerLease: the first copy has set the lease, and the second one has changed nothing.
 func TestARepeatedReleasePromisesNoLongerLease(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	p := startProxy(t, srv, leaseOfAMinute)
 	redis := srv.Client(t)
 	for _, command := range []string{"UNLOCK k", "EXTENDLOCK k PX 60000"} {
 		for _, owner := range []string{"", " OWNER me"} {
@@ -102,9 +101,7 @@ func TestARepeatedReleasePromisesNoLongerLease(t *testing.T) {
 			a.fence("LOCK k" + owner)
 			a.fence("LOCK k" + owner)
 			a.Lane.Fail(contract.ErrInDoubt)
-			answer := a.Lane.HoldBack()
-			a.send(command + owner)
-			a.executed(3)
+			answer := a.withheld(command + owner)
 			limit := time.Now().Add(time.Minute)
 			redis.PExpire(t.Context(), "k", 2*time.Minute) // so that the copy finds no lease to make longer
 			answer()

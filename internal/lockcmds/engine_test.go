@@ -17,21 +17,10 @@ const (
 	lostLeaseWords = "-LOSTLEASE the lock was lost before this command: its lease ended, or it was taken away"
 )
 
-// awaitWaiting returns when the session's acquire has become a waiter: it is in progress, and its first attempt has
-// been answered.
-func (s *session) awaitWaiting() {
-	s.t.Helper()
-	redistest.Eventually(s.t, patience, "the acquire to wait", func() bool {
-		s.Lock()
-		defer s.Unlock()
-		return s.Pending() == 0 && s.p.e.asks(s.ID)
-	})
-}
-
 func TestUnlockOfALeaseThatEndedSaysSo(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	p := startProxy(t, srv, leaseOfAMinute)
 	a := p.session(3)
 	a.fence("LOCK k")
 	srv.Do(t, "DEL", "k")
@@ -78,12 +67,10 @@ func TestNumbersOfCallsThatAClientHasWritten(t *testing.T) {
 
 // The message of FORCEUNLOCK can be faster than its answer.
 func TestForceUnlockLeavesTheNextGrantAlone(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	p := startProxy(t, redistest.Start(t), leaseOfAMinute)
 	a, b, c := p.session(3), p.session(3), p.session(2)
 	fence := itoa(a.fence("LOCK k"))
-	b.send("LOCK k")
-	b.awaitWaiting()
+	b.waits("LOCK k")
 	answer := c.Lane.HoldBack()
 	c.send("FORCEUNLOCK k")
 	next := itoa(fenceIn(t, b.reply()))
@@ -95,8 +82,7 @@ func TestForceUnlockLeavesTheNextGrantAlone(t *testing.T) {
 }
 
 func TestInfoAndListShowWhatIsHeld(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a, b := p.session(2), p.session(3)
 	a.want("LOCKINFO k", "(nil)")
 	b.want("LOCKINFO k", "(nil)")
@@ -104,8 +90,7 @@ func TestInfoAndListShowWhatIsHeld(t *testing.T) {
 	fence := itoa(a.fence("LOCK k PX 60000 OWNER me"))
 	a.fence("LOCK other")
 	w := p.session(2)
-	w.send("FAIRLOCK k")
-	w.awaitWaiting()
+	w.waits("FAIRLOCK k")
 	head := "[owner me holds :1 ttl-ms :"
 	tail := " fence :" + fence + " fair-waiters :1 local-waiters :1 client 10.0.0.1:1 name test held-ms :"
 	for s, kind := range map[*session]string{a: "*", b: "%"} {
@@ -197,8 +182,7 @@ func TestWrongTypeIsRedissOwnError(t *testing.T) {
 	}
 	b := p.session(2)
 	a.fence("LOCK j")
-	b.send("LOCK j")
-	b.awaitWaiting()
+	b.waits("LOCK j")
 	srv.Do(t, "SET", "j", "x")
 	srv.Do(t, "PUBLISH", "redisson_lock__channel:{j}", "0")
 	equal(t, "waiter", b.reply(), "-WRONGTYPE Operation against a key holding the wrong kind of value")
@@ -207,12 +191,10 @@ func TestWrongTypeIsRedissOwnError(t *testing.T) {
 // Scripts are sent by their hash, on the lanes of sessions as on the connections of an engine.
 func TestScriptFlushIsNotNoticed(t *testing.T) {
 	srv := redistest.Start(t)
-	minute := func(o *Options) { o.Lease = time.Minute }
-	holder, waiter := startProxy(t, srv, minute).session(2), startProxy(t, srv, minute).session(2)
+	holder, waiter := startProxy(t, srv, leaseOfAMinute).session(2), startProxy(t, srv, leaseOfAMinute).session(2)
 	holder.fence("LOCK k")
 	for range 3 {
-		waiter.send("LOCK k")
-		waiter.awaitWaiting()
+		waiter.waits("LOCK k")
 		srv.Do(t, "SCRIPT", "FLUSH")
 		holder.want("UNLOCK k", ":1")
 		fenceIn(t, waiter.reply())
@@ -221,8 +203,7 @@ func TestScriptFlushIsNotNoticed(t *testing.T) {
 }
 
 func TestUnsentCommandsSaySo(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a := p.session(2)
 	a.fence("LOCK k")
 	a.Lane.Fail(contract.ErrUnsent)
@@ -235,8 +216,7 @@ func TestUnsentCommandsSaySo(t *testing.T) {
 
 func TestReleaseInDoubtIsNoLoss(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a := p.session(3)
 	a.fence("LOCK k")
 	a.Lane.Fail(contract.ErrInDoubt)

@@ -14,10 +14,8 @@ func TestWaitersSurviveARestartOfRedis(t *testing.T) {
 	a, b, c := p.session(2), q.session(2), q.session(2)
 	a.fence("LOCK k")
 	before := a.fence("LOCK j")
-	b.send("LOCK k")
-	b.awaitWaiting()
-	c.send("FAIRLOCK j")
-	c.awaitWaiting()
+	b.waits("LOCK k")
+	c.waits("FAIRLOCK j")
 	srv.Kill()
 	srv.Restart() // without data
 	fenceIn(t, b.reply())

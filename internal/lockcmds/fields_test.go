@@ -3,13 +3,10 @@ package lockcmds
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
-
-func leaseOfAMinute(o *Options) { o.Lease = time.Minute }
 
 // TestSessionsThatEndLeaveNoFields: a hold is taken on one connection and released on another, and the connections end.
 func TestSessionsThatEndLeaveNoFields(t *testing.T) {
@@ -97,8 +94,7 @@ func TestReleasesOfALaterGrantAllCount(t *testing.T) {
 
 // TestReleaseOfALaterGrantThatHasEndedIsNotInDoubt: Redis has answered everything.
 func TestReleaseOfALaterGrantThatHasEndedIsNotInDoubt(t *testing.T) {
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, leaseOfAMinute), startProxy(t, srv, leaseOfAMinute)
+	p, q := twoProxies(t, leaseOfAMinute)
 	a, b := p.session(2), q.session(2)
 	a.fence("LOCK k OWNER me")
 	b.want("UNLOCK k OWNER me", ":1")
@@ -113,8 +109,7 @@ func TestReleaseOfALaterGrantThatHasEndedIsNotInDoubt(t *testing.T) {
 
 // TestASessionThatHeldNothingHasLostNothing: another session of its owner has.
 func TestASessionThatHeldNothingHasLostNothing(t *testing.T) {
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, leaseOfAMinute), startProxy(t, srv, leaseOfAMinute)
+	p, q := twoProxies(t, leaseOfAMinute)
 	for _, command := range []string{"UNLOCK k OWNER me", "EXTENDLOCK k PX 9000 OWNER me"} {
 		a, b, c := p.session(2), q.session(2), p.session(2)
 		a.fence("LOCK k OWNER me")
@@ -130,8 +125,7 @@ func TestASessionThatHeldNothingHasLostNothing(t *testing.T) {
 
 // TestASessionThatHasReleasedItsHoldsIsNotToldOfALoss: the sessions that still hold the lock for the owner are.
 func TestASessionThatHasReleasedItsHoldsIsNotToldOfALoss(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, leaseOfAMinute)
+	p := startProxy(t, redistest.Start(t), leaseOfAMinute)
 	a, b, c := p.session(3), p.session(3), p.session(2)
 	fence := itoa(a.fence("LOCK k OWNER me"))
 	b.fence("LOCK k OWNER me")

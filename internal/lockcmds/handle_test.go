@@ -75,8 +75,7 @@ func TestAGrantThatWasNotEndedIsStillKept(t *testing.T) {
 // A loss of the connection's own grant has nothing to do with another grant, and a waiter gets the lock at once.
 func TestAHandleIsOfOneGrant(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a, b, c := p.session(2), p.session(2), p.session(2)
 	old := itoa(b.fence("LOCK k"))
 	c.want("FORCEUNLOCK k", ":1")

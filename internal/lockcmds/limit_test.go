@@ -11,8 +11,7 @@ import (
 
 func TestAtMostNHoldALock(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	p, q := twoProxies(t, nil)
 	a, b, c := p.session(2), q.session(2), q.session(2)
 	first, second := a.fence("LOCK k LIMIT 3"), b.fence("TRYLOCK k LIMIT 3")
 	third := a.fence("FAIRLOCK k LIMIT 3") // one more, not the same again
@@ -34,7 +33,7 @@ func TestAtMostNHoldALock(t *testing.T) {
 	b.want("UNLOCK k", ":1")
 	a.fence("TRYLOCK k LIMIT 1")
 	a.want("UNLOCK k", ":1")
-	empty(t, srv)
+	empty(t, p.srv)
 }
 
 func TestUnlockGivesTheOldestPermitBack(t *testing.T) {
@@ -67,8 +66,7 @@ func TestUnlockGivesTheOldestPermitBack(t *testing.T) {
 
 func TestPermitsOfANamedOwner(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	p, q := twoProxies(t, nil)
 	a, b, c := p.session(2), p.session(2), q.session(2)
 	first, second, third := a.fence("LOCK k LIMIT 3 OWNER x"), b.fence("LOCK k LIMIT 3 OWNER x"), c.fence("LOCK k LIMIT 3 OWNER x")
 	a.want("TRYLOCK k LIMIT 3 OWNER x", "(nil)")
@@ -80,14 +78,13 @@ func TestPermitsOfANamedOwner(t *testing.T) {
 	b.want("UNLOCK k OWNER y", "-NOTHELD this OWNER does not hold the lock")
 	a.want("UNLOCK k OWNER x", lostLeaseWords) // another proxy has released it
 	a.want("UNLOCK k OWNER x", ":1")           // that of the other proxy
-	empty(t, srv)
+	empty(t, p.srv)
 }
 
 func TestWaitersGetPermitsAsTheyComeBack(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	minute := func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute }
-	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
+	p, q := startProxy(t, srv, onlyWhenTold), startProxy(t, srv, onlyWhenTold)
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
 		var holders, waiters []*session
 		for i := range 12 {
@@ -101,9 +98,7 @@ func TestWaitersGetPermitsAsTheyComeBack(t *testing.T) {
 			s.awaitWaiting()
 			waiters = append(waiters, s)
 			if verb == "FAIRLOCK" {
-				redistest.Eventually(t, patience, "its place", func() bool {
-					return srv.Client(t).LLen(t.Context(), "redisson_lock_queue:{k}").Val() == int64(i-2)
-				})
+				awaitPlaces(t, srv, i-2)
 			}
 		}
 		for len(waiters) > 0 {
@@ -145,8 +140,7 @@ func grantedOneOf(t *testing.T, waiters []*session) (one *session, others []*ses
 
 func TestLimitedExclusiveAndSharedHoldersWaitForEachOther(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	p, q := twoProxies(t, nil)
 	a, b, c, d := p.session(2), p.session(2), q.session(2), q.session(2)
 	kinds := []string{"", " SHARED", " LIMIT 2"}
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
@@ -160,8 +154,7 @@ func TestLimitedExclusiveAndSharedHoldersWaitForEachOther(t *testing.T) {
 					b.want(strings.Replace(line, "k", "k"+wanted, 1), "(nil)")
 				}
 				for _, w := range []*session{b, c} {
-					w.send(verb + " k" + wanted)
-					w.awaitWaiting()
+					w.waits(verb + " k" + wanted)
 				}
 				d.want("UNLOCK k", notHeldWords)
 				d.want("EXTENDLOCK k PX 100", notHeldWords)
@@ -175,7 +168,7 @@ func TestLimitedExclusiveAndSharedHoldersWaitForEachOther(t *testing.T) {
 					fenceIn(t, others[0].reply())
 				}
 				others[0].want("UNLOCK k", ":1")
-				empty(t, srv)
+				empty(t, p.srv)
 			}
 		}
 	}
@@ -190,8 +183,7 @@ func TestPermitsDoNotStarveOtherWaiters(t *testing.T) {
 			p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
 			first, other := p.session(2), p.session(2)
 			first.fence("LOCK k LIMIT 3")
-			other.send(verb + " k" + kind)
-			other.awaitWaiting()
+			other.waits(verb + " k" + kind)
 			redistest.Eventually(t, patience, "its place", func() bool {
 				if kind == " LIMIT 1" && verb == "LOCK" { // it has none, and need not: it is the first at its proxy
 					return p.settled("k")
@@ -202,8 +194,7 @@ func TestPermitsDoNotStarveOtherWaiters(t *testing.T) {
 			if kind != " LIMIT 1" || verb == "FAIRLOCK" {
 				later[0].want("TRYLOCK k LIMIT 3", "(nil)")
 				for _, s := range later {
-					s.send(verb + " k LIMIT 3")
-					s.awaitWaiting()
+					s.waits(verb + " k LIMIT 3")
 				}
 			}
 			first.want("UNLOCK k", ":1")
@@ -222,14 +213,12 @@ func TestPermitsDoNotStarveOtherWaiters(t *testing.T) {
 
 func TestAPermitEndsWithItsConnection(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	p, q := twoProxies(t, nil)
 	a, b, c, d := p.session(2), p.session(2), q.session(2), q.session(2)
 	a.fence("LOCK k LIMIT 2 GRACE 0")
 	b.fence("LOCK k LIMIT 2 GRACE 200 OWNER x")
 	for _, w := range []*session{c, d} {
-		w.send("LOCK k LIMIT 2")
-		w.awaitWaiting()
+		w.waits("LOCK k LIMIT 2")
 	}
 	a.hangUp()
 	first, others := grantedOneOf(t, []*session{c, d})
@@ -238,7 +227,7 @@ func TestAPermitEndsWithItsConnection(t *testing.T) {
 	fenceIn(t, others[0].reply())
 	first.want("UNLOCK k", ":1")
 	others[0].want("UNLOCK k", ":1")
-	empty(t, srv)
+	empty(t, p.srv)
 }
 
 // The lease of each permit is its own, and a proxy that dies loses none for good.
@@ -257,8 +246,7 @@ func TestThePermitsOfADeadProxyComeBack(t *testing.T) {
 	b.want("UNLOCK k", lostLeaseWords)
 	c.fence("LOCK k LIMIT 2")
 	c.fence("LOCK k LIMIT 3")
-	c.send("LOCK k LIMIT 3")
-	c.awaitWaiting()
+	c.waits("LOCK k LIMIT 3")
 	c.quiet(time.Second) // three leases of permits that are renewed
 	a.want("UNLOCK k", ":1")
 	fenceIn(t, c.reply())
@@ -270,8 +258,7 @@ func TestThePermitsOfADeadProxyComeBack(t *testing.T) {
 
 func TestLostPermitsAreToldOneByOne(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	p, q := twoProxies(t, nil)
 	a, b, d := p.session(3), q.session(3), q.session(2)
 	var fences []string
 	for range 4 {
@@ -303,27 +290,24 @@ func TestLostPermitsAreToldOneByOne(t *testing.T) {
 	a.want("UNLOCK k", lostLeaseWords)
 	a.want("UNLOCK k", lostLeaseWords)
 	a.want("UNLOCK k", notHeldWords)
-	empty(t, srv)
+	empty(t, p.srv)
 }
 
 func TestExtendLockOfAPermit(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a, b, c := p.session(2), p.session(2), p.session(2)
 	first, second := a.fence("LOCK k LIMIT 2 PX 60000"), a.fence("LOCK k LIMIT 2 PX 60000")
-	c.send("LOCK k LIMIT 2")
-	c.awaitWaiting()
+	c.waits("LOCK k LIMIT 2")
 	b.want("EXTENDLOCK k PX 100 FENCE "+itoa(second), ":1") // on any connection of the proxy
 	fenceIn(t, c.reply())                                   // it is told that the lease ends earlier
-	c.send("LOCK k LIMIT 2")
-	c.awaitWaiting()
+	c.waits("LOCK k LIMIT 2")
 	a.want("EXTENDLOCK k PX 100", ":1")
 	fenceIn(t, c.reply())
 	a.want("UNLOCK k FENCE "+itoa(first), lostLeaseWords)
 	c.want("UNLOCK k", ":1")
 	c.want("UNLOCK k", ":1")
-	empty(t, srv)
+	empty(t, p.srv)
 }
 
 // A value of another program is never touched, and a permit ends when its string is deleted or overwritten.
@@ -447,8 +431,7 @@ func TestPermitsAreSharedWithRedisson(t *testing.T) {
 		t.Errorf("LOCKINFO: %s", info)
 	}
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
-		b.send(verb + " k LIMIT 5")
-		b.awaitWaiting()
+		b.waits(verb + " k LIMIT 5")
 		q.awaitAttempts("k")
 		equal(t, "redisson", r.give("\x00\xffone"), any(int64(1))) // tells of it on its own channel
 		fenceIn(t, b.reply())
@@ -496,8 +479,7 @@ func TestRedissonTakesPermitsThatWeHaveMade(t *testing.T) {
 	if ttl := srv.Client(t).PTTL(t.Context(), "k").Val(); ttl <= 0 {
 		t.Errorf("a TTL of %v", ttl)
 	}
-	b.send("LOCK k LIMIT 1")
-	b.awaitWaiting()
+	b.waits("LOCK k LIMIT 1")
 	p.awaitAttempts("k")
 	equal(t, "redisson", r.give("one"), any(int64(1)))
 	fenceIn(t, b.reply())
@@ -508,16 +490,13 @@ func TestRedissonTakesPermitsThatWeHaveMade(t *testing.T) {
 // A waiter for one of several permits needs the end of any of them.
 func TestAWaitForOneOfSeveralPermitsIsNoDeadlock(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a, b, c := p.session(2), p.session(2), p.session(2)
 	a.fence("LOCK k LIMIT 2")
 	c.fence("LOCK k LIMIT 2")
 	b.fence("LOCK x")
-	a.send("LOCK x")
-	a.awaitWaiting()
-	b.send("LOCK k LIMIT 2")
-	b.awaitWaiting()
+	a.waits("LOCK x")
+	b.waits("LOCK k LIMIT 2")
 	b.quiet(50 * time.Millisecond)
 	c.want("UNLOCK k", ":1")
 	fenceIn(t, b.reply())
@@ -528,12 +507,10 @@ func TestAWaitForOneOfSeveralPermitsIsNoDeadlock(t *testing.T) {
 // A waiter with a smaller limit stands before one with a larger limit, for which permits are left.
 func TestAWaiterThatLeavesLetsTheNextWithALargerLimitAsk(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a, w, b := p.session(2), p.session(2), p.session(2)
 	a.fence("LOCK k LIMIT 5")
-	w.send("LOCK k LIMIT 1")
-	w.awaitWaiting()
+	w.waits("LOCK k LIMIT 1")
 	redistest.Eventually(t, patience, "the waiter to hear of releases", func() bool { return p.settled("k") })
 	b.send("LOCK k LIMIT 5") // it joins without a question
 	w.hangUp()
@@ -545,8 +522,7 @@ func TestTheNextWaiterElsewhereMayHaveALargerLimit(t *testing.T) {
 	t.Parallel()
 	for _, handedOver := range []bool{true, false} {
 		srv := redistest.Start(t)
-		slow := func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute } // nobody asks but when told
-		p, q, other := startProxy(t, srv, slow), startProxy(t, srv, slow), startProxy(t, srv, slow)
+		p, q, other := startProxy(t, srv, onlyWhenTold), startProxy(t, srv, onlyWhenTold), startProxy(t, srv, onlyWhenTold)
 		if handedOver {
 			other = p
 		}
@@ -554,9 +530,7 @@ func TestTheNextWaiterElsewhereMayHaveALargerLimit(t *testing.T) {
 		holder.fence("LOCK k LIMIT 1")
 		for i, send := range []func(){func() { small.send("FAIRLOCK k LIMIT 1") }, func() { large.send("FAIRLOCK k LIMIT 2 WAIT 10000") }} {
 			send()
-			redistest.Eventually(t, patience, "its place", func() bool {
-				return srv.Client(t).LLen(t.Context(), "redisson_lock_queue:{k}").Val() == int64(i+1)
-			})
+			awaitPlaces(t, srv, i+1)
 		}
 		redistest.Eventually(t, patience, "both to hear of releases", func() bool { return p.settled("k") && q.settled("k") })
 		succeeded(t, holder, small, large)
@@ -579,8 +553,7 @@ func succeeded(t *testing.T, holder *session, waiters ...*session) {
 // Both wait at one proxy. The grant of the first has the next one ask.
 func TestTheNextWaiterMayHaveALargerLimit(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute })
+	p := startProxy(t, redistest.Start(t), onlyWhenTold)
 	for _, hold := range []string{"LOCK k", "LOCK k LIMIT 1"} {
 		holder, small, large := p.session(2), p.session(2), p.session(2)
 		holder.fence(hold)
@@ -588,19 +561,17 @@ func TestTheNextWaiterMayHaveALargerLimit(t *testing.T) {
 			s    *session
 			line string
 		}{{small, "LOCK k LIMIT 1"}, {large, "LOCK k LIMIT 2 WAIT 10000"}} {
-			w.s.send(w.line)
-			w.s.awaitWaiting()
+			w.s.waits(w.line)
 			redistest.Eventually(t, patience, "it to hear of releases", func() bool { return p.settled("k") })
 		}
 		succeeded(t, holder, small, large)
-		empty(t, srv)
+		empty(t, p.srv)
 	}
 }
 
 func TestAPermitIsNoSharedHold(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	p, q := twoProxies(t, nil)
 	a, b := p.session(2), q.session(2)
 	fence := itoa(a.fence("LOCK k LIMIT 2 OWNER x"))
 	for _, s := range []*session{a, b} {
@@ -608,14 +579,13 @@ func TestAPermitIsNoSharedHold(t *testing.T) {
 		s.want("EXTENDLOCK k PX 1 SHARED OWNER x", notOwnerReply)
 	}
 	b.want("UNLOCK k FENCE "+fence, ":1")
-	empty(t, srv)
+	empty(t, p.srv)
 }
 
 // The last permit has ended by its lease, and another one, which was given back, had a longer lease.
 func TestALockWhosePermitsHaveEndedIsFree(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	for _, line := range []string{"TRYLOCK k", "TRYLOCK k SHARED", "TRYLOCK k LIMIT 1"} {
 		a, b := p.session(2), p.session(2)
 		long := itoa(a.fence("LOCK k LIMIT 2 PX 20000"))
@@ -625,5 +595,5 @@ func TestALockWhosePermitsHaveEndedIsFree(t *testing.T) {
 		a.fence(line)
 		a.want("UNLOCK k", ":1")
 	}
-	empty(t, srv)
+	empty(t, p.srv)
 }

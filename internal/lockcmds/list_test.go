@@ -54,23 +54,6 @@ func hold(t *testing.T, e *Engine, s contract.Caller, key string, fence int64) (
 	return h
 }
 
-func TestListIsTheFirstByKey(t *testing.T) {
-	e, _, _ := stocked(t, 2000)
-	for _, most := range []int{0, 1, 7, 300, 5000} {
-		want := 2000
-		if most > 0 {
-			want = min(most, 2000)
-		}
-		found := e.find("key:*", most)
-		if len(found) != want || found[0].Key != "key:00000" || found[want-1].Key != fmt.Sprintf("key:%05d", want-1) {
-			t.Errorf("at most %d: %d, the first %s, the last %s", most, len(found), found[0].Key, found[len(found)-1].Key)
-		}
-	}
-	if found := e.find("key:0199?", 0); len(found) != 10 {
-		t.Errorf("%d match", len(found))
-	}
-}
-
 // Between two slices locks come and go. What is there all the time must be in the list, once.
 func TestListHasWhatIsThereAllTheTime(t *testing.T) {
 	e, _, all := stocked(t, 5*listSlice)

@@ -16,12 +16,6 @@ import (
 
 // Answers, messages and deadlines reach the engine in another order than that in which Redis did what they tell of.
 
-// executed waits until Redis has answered n scripts of the session, whether or not the session has been told.
-func (s *session) executed(n int64) {
-	s.t.Helper()
-	redistest.Eventually(s.t, patience, "redis to answer", func() bool { return s.Lane.Answered.Load() == n })
-}
-
 // eventuallyHeld waits until Redis counts so many holds of an owner; empty: the lock is free.
 func (p *proxy) eventuallyHeld(key, owner, holds string) {
 	p.t.Helper()
@@ -32,16 +26,12 @@ func (p *proxy) ownerOf(s *session) string { return p.e.opts.UUID + ":" + itoa(i
 
 func TestReentryThatIsAnsweredAfterTheDeadline(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a, b := p.session(3), p.session(2)
 	for i, verb := range []string{"LOCK", "TRYLOCK"} {
 		fence := a.fence("LOCK k PX 2000")
 		a.fence("LOCK k PX 2000")
-		answer := a.Lane.HoldBack()
-		executed := a.Lane.Answered.Load() + 1
-		a.send(verb + " k PX 60000")
-		a.executed(executed)
+		answer := a.withheld(verb + " k PX 60000")
 		equal(t, "push", a.push(), ">[lock-lost k :"+itoa(fence)+" expired]")
 		answer()
 		if again := fenceIn(t, a.reply()); again <= fence {
@@ -89,13 +79,10 @@ func TestReleaseThatIsAnsweredAfterTheDeadline(t *testing.T) {
 
 func TestExtensionThatIsAnsweredAfterTheDeadline(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a, b := p.session(3), p.session(2)
 	fence := itoa(a.fence("LOCK k OWNER me PX 2000"))
-	answer := a.Lane.HoldBack()
-	a.send("EXTENDLOCK k OWNER me PX 60000")
-	a.executed(2)
+	answer := a.withheld("EXTENDLOCK k OWNER me PX 60000")
 	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" expired]")
 	answer()
 	equal(t, "extend", a.reply(), lostLeaseWords)
@@ -104,12 +91,9 @@ func TestExtensionThatIsAnsweredAfterTheDeadline(t *testing.T) {
 }
 
 func TestForceUnlockIsFasterThanTheGrantItEnds(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a, b, c := p.session(3), p.session(2), p.session(2)
-	answer := a.Lane.HoldBack()
-	a.send("LOCK k")
-	a.executed(1)
+	answer := a.withheld("LOCK k")
 	c.want("FORCEUNLOCK k", ":1")
 	answer()
 	fence := itoa(fenceIn(t, a.reply()))
@@ -129,9 +113,7 @@ func TestForceUnlockIsToldToThoseWhoRelease(t *testing.T) {
 	fence := itoa(a.fence("LOCK k OWNER me"))
 	b.fence("LOCK k OWNER me")
 	listening(t, srv, 1) // the second message comes behind the answer
-	forced := c.Lane.HoldBack()
-	c.send("FORCEUNLOCK k")
-	c.executed(1)
+	forced := c.withheld("FORCEUNLOCK k")
 	equal(t, "push", b.push(), ">[lock-lost k :"+fence+" forced]")
 	a.want("UNLOCK k OWNER me", lostLeaseWords)
 	forced()
@@ -140,18 +122,13 @@ func TestForceUnlockIsToldToThoseWhoRelease(t *testing.T) {
 }
 
 func TestEndOfAGrantThatIsNotAnsweredYetWakesTheNext(t *testing.T) {
-	srv := redistest.Start(t)
-	minute := func(o *Options) { o.Lease = time.Minute }
-	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
+	p, q := twoProxies(t, leaseOfAMinute)
 	a, b, c, elsewhere := p.session(2), p.session(3), p.session(2), q.session(2)
 	a.fence("LOCK k")
 	b.send("LOCK k")
 	p.awaitAttempt("k")
-	c.send("LOCK k")
-	c.awaitWaiting()
-	answer := a.Lane.HoldBack()
-	a.send("UNLOCK k") // hands over to b
-	a.executed(2)
+	c.waits("LOCK k")
+	answer := a.withheld("UNLOCK k") // hands over to b
 	elsewhere.want("FORCEUNLOCK k", ":1")
 	redistest.Eventually(t, patience, "the message", func() bool {
 		return p.waitQueue("k", func(q *table.Queue) bool {
@@ -168,17 +145,15 @@ func TestEndOfAGrantThatIsNotAnsweredYetWakesTheNext(t *testing.T) {
 
 func TestPlaceOfTheSameOwnerIsAskedForAgain(t *testing.T) {
 	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, leaseOfAMinute)
 	a, b, holder := p.session(2), p.session(2), q.session(2)
 	holder.fence("LOCK k PX 60000")
 	a.send("FAIRLOCK k OWNER o")
 	redistest.Eventually(t, patience, "a's subscriptions", func() bool {
 		return p.settled("k")
 	})
-	answer := b.Lane.HoldBack()
-	b.send("FAIRLOCK k OWNER o") // finds a's place
-	b.executed(1)
-	a.hangUp() // takes it away
+	answer := b.withheld("FAIRLOCK k OWNER o") // finds a's place
+	a.hangUp()                                 // takes it away
 	p.cleanedUp()
 	answer()
 	b.awaitWaiting()
@@ -190,13 +165,10 @@ func TestPlaceOfTheSameOwnerIsAskedForAgain(t *testing.T) {
 }
 
 func TestReleaseOfASharedOwnerIsNotLost(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a, b := p.session(3), p.session(3)
 	a.fence("LOCK k OWNER me")
-	answer := a.Lane.HoldBack()
-	a.send("UNLOCK k OWNER me")
-	a.executed(2)
+	answer := a.withheld("UNLOCK k OWNER me")
 	b.want("UNLOCK k OWNER me", notOwnerReply) // nobody has taken it away
 	answer()
 	equal(t, "unlock", a.reply(), ":1")
@@ -266,13 +238,10 @@ func TestLeaseThatWasShortenedIsNoticed(t *testing.T) {
 }
 
 func TestHoldsAreCountedInTheOrderOfAsking(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK k OWNER me")
-	answer := b.Lane.HoldBack()
-	b.send("LOCK k OWNER me")
-	b.executed(1)
+	answer := b.withheld("LOCK k OWNER me")
 	a.want("UNLOCK k OWNER me", ":0")
 	answer() // two holds, it says
 	fenceIn(t, b.reply())
@@ -284,7 +253,7 @@ func TestHoldsAreCountedInTheOrderOfAsking(t *testing.T) {
 func TestExtensionsAfterTheDeadlineLeaveWhatTheOwnerHoldsElsewhere(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, leaseOfAMinute)
 	a, b, elsewhere := p.session(3), p.session(3), q.session(3)
 	a.fence("LOCK k OWNER me PX 2000")
 	b.fence("LOCK k OWNER me PX 2000")
@@ -303,33 +272,11 @@ func TestExtensionsAfterTheDeadlineLeaveWhatTheOwnerHoldsElsewhere(t *testing.T)
 	elsewhere.want("UNLOCK k OWNER me", ":1")
 }
 
-func TestForceUnlockIsFasterThanTheReentryItEnds(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
-	a, b, c := p.session(3), p.session(2), p.session(2)
-	fence := a.fence("LOCK k PX 60000")
-	answer := a.Lane.HoldBack()
-	a.send("LOCK k PX 60000")
-	a.executed(2)
-	c.want("FORCEUNLOCK k", ":1")
-	equal(t, "push", a.push(), ">[lock-lost k :"+itoa(fence)+" forced]")
-	other := b.fence("LOCK k")
-	answer()
-	a.quiet(20 * time.Millisecond)
-	b.want("UNLOCK k", ":1")
-	if again := fenceIn(t, a.reply()); again <= other {
-		t.Errorf("fence %d behind %d", again, other)
-	}
-}
-
 func TestLossDuringAReleaseIsNotRememberedForOthers(t *testing.T) {
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	p, q := twoProxies(t, nil)
 	a, b, holder, elsewhere := p.session(2), p.session(2), p.session(2), q.session(2)
 	holder.fence("LOCK k OWNER me")
-	answer := a.Lane.HoldBack()
-	a.send("UNLOCK k OWNER me")
-	a.executed(1)
+	answer := a.withheld("UNLOCK k OWNER me")
 	b.fence("LOCK k OWNER me") // proves the first grant to be over
 	b.want("UNLOCK k OWNER me", ":1")
 	answer()
@@ -340,13 +287,10 @@ func TestLossDuringAReleaseIsNotRememberedForOthers(t *testing.T) {
 
 func TestOlderAnswerDoesNotProlongALease(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a, b := p.session(3), p.session(3)
 	fence := itoa(a.fence("LOCK k OWNER me PX 60000"))
-	answer := b.Lane.HoldBack()
-	b.send("EXTENDLOCK k OWNER me PX 60000")
-	b.executed(1)
+	answer := b.withheld("EXTENDLOCK k OWNER me PX 60000")
 	a.fence("LOCK k OWNER me PX 3000")
 	answer()
 	equal(t, "extend", b.reply(), ":1")
@@ -354,20 +298,16 @@ func TestOlderAnswerDoesNotProlongALease(t *testing.T) {
 }
 
 func TestSameOwnerIsLetInBeforeAMessageIsHeeded(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	p := startProxy(t, redistest.Start(t), leaseOfAMinute)
 	holder, first, stranger, second := p.session(2), p.session(2), p.session(2), p.session(2)
 	holder.fence("LOCK k")
 	for i, line := range []string{"LOCK k OWNER me", "LOCK k", "LOCK k OWNER me"} {
 		w := []*session{first, stranger, second}[i]
-		w.send(line)
-		w.awaitWaiting()
+		w.waits(line)
 	}
 	redistest.Eventually(t, patience, "the deciding attempt", func() bool { return p.attempts.Load() >= 1 && p.settled("k") })
-	answer := holder.Lane.HoldBack()
-	holder.send("UNLOCK k") // hands over to the first
-	holder.executed(2)
-	p.e.wake("k") // as if a message had come
+	answer := holder.withheld("UNLOCK k") // hands over to the first
+	p.e.wake("k")                         // as if a message had come
 	answer()
 	equal(t, "unlock", holder.reply(), ":1")
 	fenceIn(t, first.reply())

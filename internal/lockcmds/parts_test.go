@@ -52,8 +52,7 @@ func TestEndOfASessionDropsWhatItAcquired(t *testing.T) {
 		a.hangUp()
 		p.cleanedUp()
 		equal(t, "holds", p.holds("k", "me"), "1")
-		w.send("LOCK k")
-		w.awaitWaiting()
+		w.waits("LOCK k")
 		w.quiet(50 * time.Millisecond)
 		b.fence("LOCK k OWNER me GRACE 0")
 		b.want("UNLOCK k OWNER me", ":0")
@@ -111,8 +110,7 @@ func TestOwnerThatComesBackHasWhatItLeft(t *testing.T) {
 }
 
 func TestReleaseOnItsWayIsNotDroppedTwice(t *testing.T) {
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	p, q := twoProxies(t, nil)
 	a, b := p.session(2), q.session(2)
 	a.fence("LOCK k OWNER me GRACE 0")
 	b.fence("LOCK k OWNER me")
@@ -126,8 +124,7 @@ func TestReleaseOnItsWayIsNotDroppedTwice(t *testing.T) {
 }
 
 func TestReleaseThatCouldNotBeSentBeforeTheHangUpIsDone(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	p := startProxy(t, redistest.Start(t), leaseOfAMinute)
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK k OWNER me GRACE 0")
 	a.Lane.Fail(contract.ErrUnsent)
@@ -137,8 +134,7 @@ func TestReleaseThatCouldNotBeSentBeforeTheHangUpIsDone(t *testing.T) {
 }
 
 func TestRefusedReleaseStaysOurs(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK k OWNER me GRACE 0")
 	a.want("UNLOCK k OWNER me FENCE 12", otherFence)
@@ -151,8 +147,7 @@ func TestRefusedReleaseStaysOurs(t *testing.T) {
 
 func TestUnlockOfALostLeaseReleasesNothingElse(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	p, q := twoProxies(t, nil)
 	a, b := p.session(3), q.session(2)
 	fence := itoa(a.fence("LOCK k OWNER me PX 1500"))
 	b.fence("LOCK k OWNER me PX 60000")
@@ -165,8 +160,7 @@ func TestUnlockOfALostLeaseReleasesNothingElse(t *testing.T) {
 
 func TestUnlockThatReleasesSaysSoInSpiteOfAnEarlierLoss(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a, b := p.session(3), p.session(2)
 	for _, c := range []struct{ line, reply string }{
 		{"UNLOCK k OWNER me", ":0"}, {"UNLOCK k OWNER me", ":1"}, {"EXTENDLOCK k OWNER me PX 60000", ":1"},

@@ -138,15 +138,13 @@ func TestPlacesOutliveRedissonsArithmetic(t *testing.T) {
 // A clock that jumps an hour ahead makes every deadline an hour late.
 func TestClockThatJumpsTakesNoPlaceOfTheLiving(t *testing.T) {
 	srv := redistest.Start(t)
-	minute := func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute }
-	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
+	p, q := startProxy(t, srv, onlyWhenTold), startProxy(t, srv, onlyWhenTold)
 	holder, c := p.session(2), srv.Client(t)
 	holder.fence("FAIRLOCK k")
 	var waiters []*session
 	for i := range 6 {
 		w := []*proxy{p, q}[i%2].session(2)
-		w.send("FAIRLOCK k")
-		w.awaitWaiting()
+		w.waits("FAIRLOCK k")
 		waiters = append(waiters, w)
 	}
 	for _, p := range []*proxy{p, q} {

@@ -24,13 +24,11 @@ func (p *proxy) settled(key string) bool {
 // since.
 func TestMessageBetweenADecidingFirstAttemptAndTheRoomIsNotLost(t *testing.T) {
 	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute }), startProxy(t, srv, nil)
+	p, q := startProxy(t, srv, onlyWhenTold), startProxy(t, srv, nil)
 	a, b, c := q.session(2), p.session(2), p.session(2)
 	a.fence("LOCK k")
-	b.send("FAIRLOCK k")
-	b.awaitWaiting()
-	c.send("LOCK k") // keeps the room
-	c.awaitWaiting()
+	b.waits("FAIRLOCK k")
+	c.waits("LOCK k") // keeps the room
 	a.want("UNLOCK k", ":1")
 	winner, other := b, c
 	select {
@@ -43,20 +41,15 @@ func TestMessageBetweenADecidingFirstAttemptAndTheRoomIsNotLost(t *testing.T) {
 	if winner == c {
 		winner.want("UNLOCK k", ":1")
 		fenceIn(t, other.reply())
-		c.send("LOCK k")
-		c.awaitWaiting()
+		c.waits("LOCK k")
 	}
 	b.want("UNLOCK k", ":1")
 	fenceIn(t, c.reply())
 	keeper := p.session(2)
-	keeper.send("LOCK k")
-	keeper.awaitWaiting()
+	keeper.waits("LOCK k")
 	redistest.Eventually(t, patience, "the deciding attempt", func() bool { return p.settled("k") })
 
-	answered := b.Lane.Answered.Load()
-	answer := b.Lane.HoldBack()
-	b.send("FAIRLOCK k") // is told that the lock is busy, but not before it has been released twice
-	redistest.Eventually(t, patience, "redis to answer", func() bool { return b.Lane.Answered.Load() == answered+1 })
+	answer := b.withheld("FAIRLOCK k") // is told that the lock is busy, but not before it has been released twice
 	c.want("UNLOCK k", ":1")
 	fenceIn(t, keeper.reply())
 	keeper.want("UNLOCK k", ":1")

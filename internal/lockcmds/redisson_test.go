@@ -287,12 +287,10 @@ func TestFairQueueIsSharedWithRedisson(t *testing.T) {
 	if got := j.fair(); got != nil {
 		t.Fatalf("redisson: %v", got)
 	}
-	a.send("FAIRLOCK k")
-	a.awaitWaiting()
+	a.waits("FAIRLOCK k")
 	k.fair()
 	k.listen(script.Of("k").NameChannel(k.owner))
-	b.send("FAIRLOCK k")
-	b.awaitWaiting()
+	b.waits("FAIRLOCK k")
 	b.quiet(50 * time.Millisecond)
 	equal(t, "redisson releases", j.fairRelease(), any(int64(1)))
 	fenceIn(t, a.reply()) // long before redisson's lease of 30 s would have ended
@@ -317,32 +315,13 @@ func TestDeadFairHeadIsRemovedAfterAWhile(t *testing.T) {
 	for n := range 3 {
 		newRedisson(t, srv, n, "k").fair() // killed before it could subscribe
 	}
-	a.send("FAIRLOCK k")
-	a.awaitWaiting()
+	a.waits("FAIRLOCK k")
 	start := time.Now()
 	holder.want("UNLOCK k", ":1")
 	fenceIn(t, a.reply())
 	if took := time.Since(start); took < 290*time.Millisecond {
 		t.Fatalf("granted after %v", took)
 	}
-}
-
-func TestLiveFairHeadKeepsItsTurn(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.staleHead = 100 * time.Millisecond })
-	holder, a, j := p.session(2), p.session(2), newRedisson(t, srv, 1, "k")
-	holder.fence("LOCK k")
-	j.fair()
-	j.listen(script.Of("k").NameChannel(j.owner))
-	a.send("FAIRLOCK k")
-	a.awaitWaiting()
-	holder.want("UNLOCK k", ":1")
-	a.quiet(500 * time.Millisecond)
-	if got := j.fair(); got != nil {
-		t.Fatalf("redisson: %v", got)
-	}
-	j.fairRelease()
-	fenceIn(t, a.reply())
 }
 
 func TestSubscribedFairHeadsThatDoNotReactAreRemoved(t *testing.T) {
@@ -359,16 +338,14 @@ func TestSubscribedFairHeadsThatDoNotReactAreRemoved(t *testing.T) {
 		j.listen(script.Of("k").NameChannel(j.owner))
 		cutOff = append(cutOff, j)
 	}
-	a.send("FAIRLOCK k")
-	a.awaitWaiting()
+	a.waits("FAIRLOCK k")
 	start := time.Now()
 	holder.want("UNLOCK k", ":1")
 	fenceIn(t, a.reply())
 	if took := time.Since(start); took < 3*time.Second || took > 8*time.Second {
 		t.Errorf("granted after %v", took)
 	}
-	b.send("FAIRLOCK k")
-	b.awaitWaiting()
+	b.waits("FAIRLOCK k")
 	if got := cutOff[0].fair(); got == nil {
 		t.Fatal("who was removed has the lock")
 	}
@@ -383,8 +360,7 @@ func TestSlowFairHeadKeepsItsTurn(t *testing.T) {
 	holder.fence("LOCK k")
 	j.fair()
 	j.listen(script.Of("k").NameChannel(j.owner))
-	a.send("FAIRLOCK k")
-	a.awaitWaiting()
+	a.waits("FAIRLOCK k")
 	start := time.Now()
 	holder.want("UNLOCK k", ":1")
 	select {
@@ -409,8 +385,7 @@ func TestFairHeadThatIsOvertakenIsNotTakenForDead(t *testing.T) {
 	holder.fence("LOCK k")
 	j.fair()
 	j.listen(script.Of("k").NameChannel(j.owner))
-	a.send("FAIRLOCK k")
-	a.awaitWaiting()
+	a.waits("FAIRLOCK k")
 	holder.want("UNLOCK k", ":1")
 	for start := time.Now(); time.Since(start) < 4*time.Second; {
 		a.quiet(250 * time.Millisecond)
@@ -430,8 +405,7 @@ func TestFairWaitersKeepTheirDeadlinesFresh(t *testing.T) {
 	p := startProxy(t, srv, func(o *Options) { o.fairWait, o.Lease = 4*time.Second, 4*time.Second })
 	holder, a := p.session(2), p.session(2)
 	holder.fence("LOCK k")
-	a.send("FAIRLOCK k")
-	a.awaitWaiting()
+	a.waits("FAIRLOCK k")
 	a.quiet(10 * time.Second)
 	j := newRedisson(t, srv, 1, "k")
 	j.fair() // drops who is overdue
@@ -497,8 +471,7 @@ func TestRedissonReadAndWriteLocksWaitForOurs(t *testing.T) {
 	}
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
 		a.fence("LOCK k")
-		b.send(verb + " k")
-		b.awaitWaiting()
+		b.waits(verb + " k")
 		a.want("UNLOCK k", ":1") // handed over
 		fenceIn(t, b.reply())
 		assertExcluded(t, srv, newRedisson(t, srv, 20, "k"), verb+", handed over")
@@ -506,8 +479,7 @@ func TestRedissonReadAndWriteLocksWaitForOurs(t *testing.T) {
 
 		far := q.session(2)
 		far.fence("LOCK k")
-		b.send(verb + " k")
-		b.awaitWaiting()
+		b.waits(verb + " k")
 		far.want("UNLOCK k", ":1")
 		fenceIn(t, b.reply())
 		assertExcluded(t, srv, newRedisson(t, srv, 21, "k"), verb+", behind another proxy")

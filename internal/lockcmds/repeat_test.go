@@ -49,8 +49,7 @@ func TestAcquireInDoubtBehindARelease(t *testing.T) {
 }
 
 func TestEveryAnswerThatIsLostIsAskedForAgain(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	p := startProxy(t, redistest.Start(t), leaseOfAMinute)
 	a, b := p.session(2), p.session(2)
 	for _, owner := range []string{"", " OWNER me"} {
 		a.Lane.Fail(contract.ErrInDoubt) // Redis executes every command, and no answer arrives
@@ -99,7 +98,7 @@ func TestAcquireInDoubtOfASharedOwnerIsNotCarriedOutLater(t *testing.T) {
 
 func TestReleaseOfAnotherSessionsHoldIsRepeatable(t *testing.T) {
 	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute }), startProxy(t, srv, nil)
+	p, q := startProxy(t, srv, leaseOfAMinute), startProxy(t, srv, nil)
 	a, b, c := p.session(2), p.session(2), q.session(2)
 	for range 3 {
 		a.fence("LOCK k OWNER me")
@@ -113,21 +112,9 @@ func TestReleaseOfAnotherSessionsHoldIsRepeatable(t *testing.T) {
 	a.want("UNLOCK k OWNER me", ":1")
 }
 
-func TestUnlockIsForTheOwnersPresentGrant(t *testing.T) {
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute }), startProxy(t, srv, nil)
-	a, b := p.session(2), q.session(2)
-	a.fence("LOCK k OWNER me")
-	b.want("UNLOCK k OWNER me", ":1")
-	b.fence("LOCK k OWNER me")
-	a.want("UNLOCK k OWNER me", ":1") // a pool sends it by any connection
-	b.want("UNLOCK k OWNER me", lostLeaseWords)
-}
-
 func TestExtensionInDoubtAfterTheDeadlineLeavesNothing(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a := p.session(3)
 	a.fence("LOCK k PX 2000")
 	a.Lane.Fail(contract.ErrInDoubt)
@@ -171,9 +158,7 @@ func TestLastAttemptWhoseAnswerIsLostIsSentAgain(t *testing.T) {
 	for _, verb := range []string{"LOCK k WAIT 0", "TRYLOCK k", "FAIRLOCK k WAIT 0"} {
 		a := p.session(2)
 		fence := a.fence("LOCK k")
-		answer := a.Lane.HoldBack()
-		a.send(verb)
-		a.executed(2)
+		answer := a.withheld(verb)
 		p.e.step(func(l *table.Table) {
 			l.Lost(l.Hold(table.Key{Lock: "k", Owner: p.ownerOf(a), Kind: exclusive{}}), string(reasonForced), true, nil)
 		})
@@ -277,8 +262,7 @@ func TestGrantThatIsBeingRolledBackIsReplacedByANewOne(t *testing.T) {
 }
 
 func TestLostGrantIsNotTakenForANewOne(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	p := startProxy(t, redistest.Start(t), leaseOfAMinute)
 	a := p.session(2) // hears no pushes
 	fence := a.fence("LOCK k PX 60000")
 	p.e.step(func(l *table.Table) {
@@ -293,13 +277,11 @@ func TestLostGrantIsNotTakenForANewOne(t *testing.T) {
 
 func TestPlaceOfTheSameOwnerAtAnotherProxyIsAskedForAgain(t *testing.T) {
 	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute })
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, onlyWhenTold)
 	holder, a, b := p.session(2), p.session(2), q.session(2)
 	holder.fence("LOCK k PX 60000")
-	a.send("FAIRLOCK k OWNER me")
-	a.awaitWaiting()
-	b.send("FAIRLOCK k OWNER me") // by a client library that has reconnected
-	b.awaitWaiting()
+	a.waits("FAIRLOCK k OWNER me")
+	b.waits("FAIRLOCK k OWNER me") // by a client library that has reconnected
 	a.hangUp()
 	p.cleanedUp()
 	holder.want("UNLOCK k", ":1")

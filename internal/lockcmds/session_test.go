@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
@@ -96,6 +97,19 @@ func startProxy(t testing.TB, srv *redistest.Server, change func(*Options)) *pro
 
 var proxies atomic.Int64
 
+// twoProxies runs two engines on one server.
+func twoProxies(t testing.TB, change func(*Options)) (p, q *proxy) {
+	t.Helper()
+	srv := redistest.Start(t)
+	return startProxy(t, srv, change), startProxy(t, srv, change)
+}
+
+// leaseOfAMinute has no lease end in a test, nor be renewed.
+func leaseOfAMinute(o *Options) { o.Lease = time.Minute }
+
+// onlyWhenTold has waiters ask when they are told: no lease ends in a test, and no place counts as dead.
+func onlyWhenTold(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute }
+
 // lane is a new connection to the engine's Redis.
 func (p *proxy) lane() *locktest.Lane {
 	p.t.Helper()
@@ -155,6 +169,40 @@ func (s *session) want(line, reply string) {
 	}
 }
 
+// waits sends an acquire, and returns when it has become a waiter.
+func (s *session) waits(line string) {
+	s.t.Helper()
+	s.send(line)
+	s.awaitWaiting()
+}
+
+// awaitWaiting returns when the session's acquire has become a waiter: it is in progress, and its first attempt has
+// been answered.
+func (s *session) awaitWaiting() {
+	s.t.Helper()
+	redistest.Eventually(s.t, patience, "the acquire to wait", func() bool {
+		s.Lock()
+		defer s.Unlock()
+		return s.Pending() == 0 && s.p.e.asks(s.ID)
+	})
+}
+
+// executed waits until Redis has answered n scripts of the session, whether or not the session has been told.
+func (s *session) executed(n int64) {
+	s.t.Helper()
+	redistest.Eventually(s.t, patience, "redis to answer", func() bool { return s.Lane.Answered.Load() == n })
+}
+
+// withheld sends a command, and returns when Redis has executed it. The session is told when answer is called.
+func (s *session) withheld(line string) (answer func()) {
+	s.t.Helper()
+	answer = s.Lane.HoldBack()
+	next := s.Lane.Answered.Load() + 1
+	s.send(line)
+	s.executed(next)
+	return answer
+}
+
 // fence sends an acquire and returns its fence.
 func (s *session) fence(line string) int64 {
 	s.t.Helper()
@@ -178,6 +226,14 @@ func (p *proxy) waitQueue(key string, f func(q *table.Queue) bool) (ok bool) {
 		}
 	})
 	return ok
+}
+
+// awaitPlaces returns when there are n places in the queue of the lock k in Redis.
+func awaitPlaces(t *testing.T, srv *redistest.Server, n int) {
+	t.Helper()
+	redistest.Eventually(t, patience, fmt.Sprint("places in the queue: ", n), func() bool {
+		return srv.Client(t).LLen(t.Context(), script.Queue("k")).Val() == int64(n)
+	})
 }
 
 // publish has the engine's own client connect.

@@ -49,15 +49,13 @@ func TestSharedHoldersShareALockAndNoExclusiveHolder(t *testing.T) {
 
 func TestSharedWaitersAreAllGrantedTogether(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	p, q := twoProxies(t, nil)
 	holder := p.session(2)
 	holder.fence("LOCK k")
 	var waiters []*session
 	for i := range 12 {
 		w := []*proxy{p, q}[i%2].session(2)
-		w.send([]string{"LOCK k SHARED", "FAIRLOCK k SHARED"}[i/2%2])
-		w.awaitWaiting()
+		w.waits([]string{"LOCK k SHARED", "FAIRLOCK k SHARED"}[i/2%2])
 		waiters = append(waiters, w)
 	}
 	holder.want("UNLOCK k", ":1")
@@ -67,7 +65,7 @@ func TestSharedWaitersAreAllGrantedTogether(t *testing.T) {
 	for _, w := range waiters {
 		w.want("UNLOCK k", ":1")
 	}
-	empty(t, srv)
+	empty(t, p.srv)
 }
 
 // While one shared holder after the other comes and goes, a client that wants the lock for itself gets it, and those
@@ -79,16 +77,12 @@ func TestSharedHoldersDoNotStarveAnExclusiveWaiter(t *testing.T) {
 		p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
 		first, writer := p.session(2), p.session(2)
 		first.fence("LOCK k SHARED")
-		writer.send(verb + " k")
-		writer.awaitWaiting()
-		redistest.Eventually(t, patience, "the writer to have a place", func() bool {
-			return srv.Client(t).LLen(t.Context(), "redisson_lock_queue:{k}").Val() == 1
-		})
+		writer.waits(verb + " k")
+		awaitPlaces(t, srv, 1)
 		later := []*session{q.session(2), p.session(2), q.session(2)}
 		later[0].want("TRYLOCK k SHARED", "(nil)")
 		for _, s := range later {
-			s.send(verb + " k SHARED")
-			s.awaitWaiting()
+			s.waits(verb + " k SHARED")
 		}
 		first.fence("LOCK k SHARED") // it goes ahead: it holds the lock
 		first.want("UNLOCK k", ":0")
@@ -115,14 +109,10 @@ func TestSharedWaitersGoOnWhenTheExclusiveWaiterLeaves(t *testing.T) {
 		p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
 		first, writer, here, there := p.session(2), p.session(2), p.session(2), q.session(2)
 		first.fence("LOCK k SHARED")
-		writer.send(verb + " k")
-		writer.awaitWaiting()
-		redistest.Eventually(t, patience, "the writer to have a place", func() bool {
-			return srv.Client(t).LLen(t.Context(), "redisson_lock_queue:{k}").Val() == 1
-		})
+		writer.waits(verb + " k")
+		awaitPlaces(t, srv, 1)
 		for _, s := range []*session{here, there} {
-			s.send(verb + " k SHARED")
-			s.awaitWaiting()
+			s.waits(verb + " k SHARED")
 		}
 		writer.hangUp()
 		fenceIn(t, here.reply())
@@ -144,8 +134,7 @@ func TestTheOnlySharedHolderMayTakeTheLockForItself(t *testing.T) {
 		t.Errorf("fence %d after %d", exclusive, shared)
 	}
 	b.want("TRYLOCK k SHARED", "(nil)")
-	b.send("LOCK k SHARED")
-	b.awaitWaiting()
+	b.waits("LOCK k SHARED")
 	a.want("UNLOCK k", ":1") // down again, without a gap
 	fenceIn(t, b.reply())
 	c.want("TRYLOCK k", "(nil)")
@@ -153,8 +142,7 @@ func TestTheOnlySharedHolderMayTakeTheLockForItself(t *testing.T) {
 		t.Errorf("mode %s", fields)
 	}
 	a.want("TRYLOCK k", "(nil)")
-	a.send("LOCK k") // waits for the other holder
-	a.awaitWaiting()
+	a.waits("LOCK k") // waits for the other holder
 	redistest.Eventually(t, patience, "its place", func() bool {
 		return strings.Contains(strings.Join(srv.Client(t).LRange(t.Context(), "redisson_lock_queue:{k}", 0, -1).Val(), " "), "{u}")
 	})
@@ -179,8 +167,7 @@ func TestAFairUpgradeIsFirst(t *testing.T) {
 	a, b, fair := p.session(2), q.session(2), p.session(2)
 	a.fence("FAIRLOCK k SHARED")
 	b.fence("FAIRLOCK k SHARED")
-	fair.send("FAIRLOCK k")
-	fair.awaitWaiting()
+	fair.waits("FAIRLOCK k")
 	a.want("FAIRLOCK k WAIT 1", "(nil)")
 	a.send("FAIRLOCK k")
 	redistest.Eventually(t, patience, "its place to be first", func() bool {
@@ -201,8 +188,7 @@ func TestAFairUpgradeIsFirst(t *testing.T) {
 
 func TestAnExclusiveHolderMayShareTheLockWithItself(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK k")
 	shared := a.fence("LOCK k SHARED")
@@ -210,20 +196,18 @@ func TestAnExclusiveHolderMayShareTheLockWithItself(t *testing.T) {
 		t.Errorf("fence %d after %d", again, shared)
 	}
 	b.want("TRYLOCK k SHARED", "(nil)")
-	b.send("LOCK k SHARED")
-	b.awaitWaiting()
+	b.waits("LOCK k SHARED")
 	a.want("UNLOCK k SHARED", ":0")
 	a.want("UNLOCK k", ":1")
 	fenceIn(t, b.reply())
 	b.want("UNLOCK k", ":1")
 	a.want("UNLOCK k FENCE "+itoa(shared), ":1")
-	empty(t, srv)
+	empty(t, p.srv)
 }
 
 func TestSharedHoldsOfNamedOwners(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	p, q := twoProxies(t, nil)
 	a, b, c := p.session(2), q.session(2), q.session(2)
 	fence := a.fence("LOCK k SHARED OWNER x")
 	if other := b.fence("LOCK k SHARED OWNER x"); other != fence {
@@ -235,24 +219,22 @@ func TestSharedHoldsOfNamedOwners(t *testing.T) {
 	a.want("UNLOCK k OWNER x", lostLeaseWords)
 	a.want("TRYLOCK k", "(nil)")
 	c.want("UNLOCK k OWNER y", ":1")
-	empty(t, srv)
+	empty(t, p.srv)
 }
 
 func TestASharedHoldEndsWithItsConnection(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a, b, c := p.session(2), p.session(2), p.session(2)
 	a.fence("LOCK k SHARED GRACE 0")
 	b.fence("LOCK k SHARED GRACE 200")
-	c.send("LOCK k")
-	c.awaitWaiting()
+	c.waits("LOCK k")
 	a.hangUp()
 	c.quiet(50 * time.Millisecond)
 	b.hangUp()
 	fenceIn(t, c.reply())
 	c.want("UNLOCK k", ":1")
-	empty(t, srv)
+	empty(t, p.srv)
 }
 
 // The lease of each holder is its own: one that has gone does not live on by the renewals of others.
@@ -265,8 +247,7 @@ func TestTheWatchdogRenewsEachSharedHolder(t *testing.T) {
 	fence := itoa(b.fence("LOCK k SHARED PX 1200"))
 	equal(t, "push", b.push(), ">[lock-lost k :"+fence+" expired]")
 	b.want("UNLOCK k", lostLeaseWords)
-	c.send("LOCK k")
-	c.awaitWaiting()
+	c.waits("LOCK k")
 	c.quiet(time.Second)
 	a.want("UNLOCK k", ":1")
 	fenceIn(t, c.reply())
@@ -276,19 +257,9 @@ func TestTheWatchdogRenewsEachSharedHolder(t *testing.T) {
 
 func TestForceUnlockEndsAllSharedHoldsOrThoseOfOneOwner(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	p, q := twoProxies(t, nil)
 	a, b, c, d := p.session(3), q.session(3), q.session(3), p.session(2)
 	first, second, third := itoa(a.fence("LOCK k SHARED")), itoa(b.fence("LOCK k SHARED OWNER x")), itoa(c.fence("LOCK k SHARED"))
-	info := d.do("LOCKINFO k")
-	for _, want := range []string{"mode shared holders *[*[owner ", "fence :" + first + " fair", "fence :" + second + "]", "fence :" + third + "]"} {
-		if !strings.Contains(info, want) {
-			t.Errorf("LOCKINFO: %s, want %s", info, want)
-		}
-	}
-	if list := b.do("LOCKLIST"); strings.Count(list, "mode shared") != 2 {
-		t.Errorf("LOCKLIST: %s", list)
-	}
 	d.want("FORCEUNLOCK k OWNER x", ":1")
 	equal(t, "push", b.push(), ">[lock-lost k :"+second+" forced]")
 	d.want("FORCEUNLOCK k OWNER x", ":0")
@@ -298,14 +269,13 @@ func TestForceUnlockEndsAllSharedHoldsOrThoseOfOneOwner(t *testing.T) {
 	equal(t, "push", c.push(), ">[lock-lost k :"+third+" forced]")
 	d.fence("TRYLOCK k")
 	d.want("UNLOCK k", ":1")
-	empty(t, srv)
+	empty(t, p.srv)
 }
 
 // An owner that has lost one of its two holds is told by the release of that one.
 func TestTheLossOfOneOfTwoHoldsIsTold(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	for _, c := range []struct {
 		first, second string
 		lost          int // which of the two
@@ -331,7 +301,7 @@ func TestTheLossOfOneOfTwoHoldsIsTold(t *testing.T) {
 			a.want(strings.ReplaceAll(c.then[i], "LOST", itoa(lost)), c.then[i+1])
 		}
 		a.want("UNLOCK k", notHeldWords)
-		empty(t, srv)
+		empty(t, p.srv)
 	}
 
 	a := p.session(3)
@@ -356,13 +326,14 @@ func TestTheLossOfOneOfTwoHoldsIsTold(t *testing.T) {
 
 func TestInfoAndListTellTheModes(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a, b, c := p.session(2), p.session(2), p.session(3)
 	first := itoa(a.fence("LOCK k SHARED"))
-	b.fence("LOCK k SHARED OWNER x")
+	second := itoa(b.fence("LOCK k SHARED OWNER x"))
 	info := c.do("LOCKINFO k")
-	for _, want := range []string{" fence :" + first + " ", " client 10.0.0.1:1 ", " mode shared holders *[%[", "%[owner x holds :1 ttl-ms :"} {
+	for _, want := range []string{
+		" fence :" + first + " fair", " client 10.0.0.1:1 ", " mode shared holders *[%[", "fence :" + first + " client", "%[owner x holds :1 ttl-ms :", "fence :" + second + " client",
+	} {
 		if !strings.Contains(info, want) {
 			t.Errorf("LOCKINFO: %s, want %s", info, want)
 		}
@@ -415,8 +386,7 @@ func TestRedissonsReadersShareTheLockWithOurs(t *testing.T) {
 	b.want("TRYLOCK k", "(nil)")
 	a.want("TRYLOCK k", "(nil)") // it is not the only holder
 	r.readRelease()
-	b.send("LOCK k")
-	b.awaitWaiting()
+	b.waits("LOCK k")
 	a.want("UNLOCK k", ":1")
 	b.quiet(50 * time.Millisecond)
 	r.readRelease() // tells of it on a channel of its own
@@ -429,8 +399,7 @@ func TestRedissonsReadersShareTheLockWithOurs(t *testing.T) {
 	b.want("TRYLOCK k", "(nil)")
 	a.want("UNLOCK k", ":1")
 	r.writeAcquire()
-	b.send("LOCK k SHARED")
-	b.awaitWaiting()
+	b.waits("LOCK k SHARED")
 	r.writeRelease()
 	fenceIn(t, b.reply())
 	b.want("UNLOCK k", ":1")

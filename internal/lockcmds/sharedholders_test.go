@@ -144,8 +144,7 @@ func TestADeadWaiterIsNoDeadlock(t *testing.T) {
 	srv.Do(t, "RPUSH", script.Queue("k"), "dead{u}")
 	srv.Do(t, "ZADD", script.Deadlines("k"), time.Now().Add(time.Hour).UnixMilli(), "dead{u}")
 	b.want("LOCK k WAIT 100", "(nil)")
-	b.send("LOCK k")
-	b.awaitWaiting()
+	b.waits("LOCK k")
 	a.want("UNLOCK k OWNER dead", ":1") // as its lease would end
 	fenceIn(t, b.reply())
 }
@@ -153,8 +152,7 @@ func TestADeadWaiterIsNoDeadlock(t *testing.T) {
 // The keys of the leases follow Redisson's rule for names with braces.
 func TestLocksOfAnyNameAreShared(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a, b, c := p.session(2), p.session(2), p.session(2)
 	for _, key := range []string{"{", "}", "{}", "}{", "a{b}c", "{a}", "{{a}}", "a{", "a}", "{a}:b", "mode", "fence", "*", "\x00\xff"} {
 		a.fence("LOCK " + key + " SHARED")
@@ -162,12 +160,11 @@ func TestLocksOfAnyNameAreShared(t *testing.T) {
 		c.want("TRYLOCK "+key, "(nil)")
 		a.want("UNLOCK "+key, ":1")
 		c.want("TRYLOCK "+key, "(nil)")
-		c.send("LOCK " + key)
-		c.awaitWaiting()
+		c.waits("LOCK " + key)
 		b.want("UNLOCK "+key+" OWNER mine", ":1")
 		fenceIn(t, c.reply())
 		c.want("UNLOCK "+key, ":1")
-		empty(t, srv)
+		empty(t, p.srv)
 	}
 }
 
@@ -180,8 +177,7 @@ func TestAnUpgradeByAnyCommandIsWokenAndSeen(t *testing.T) {
 			a, b := startProxy(t, srv, nil).session(2), startProxy(t, srv, nil).session(2)
 			a.fence("LOCK " + key + " SHARED")
 			b.fence("LOCK " + key + " SHARED")
-			a.send(verbs[0] + " " + key + " WAIT 600000")
-			a.awaitWaiting()
+			a.waits(verbs[0] + " " + key + " WAIT 600000")
 			redistest.Eventually(t, patience, "a subscriber by its name", func() bool {
 				places := srv.Client(t).LRange(t.Context(), script.Queue(key), 0, -1).Val()
 				return len(places) == 1 && srv.Client(t).PubSubNumSub(t.Context(), script.Channel(key)+":"+places[0]).Val()[script.Channel(key)+":"+places[0]] > 0
@@ -203,10 +199,9 @@ func TestAnUpgradeByAnyCommandIsWokenAndSeen(t *testing.T) {
 // However close to each other two holders ask, one of them is refused and the other one waits.
 func TestOfTwoUpgradesAtOnceOneIsRefused(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	p, q := twoProxies(t, nil)
 	for i := range 30 {
-		a, b := p.session(2), q.session(2)
+		a, b := p.session(2), []*proxy{p, q}[i%2].session(2)
 		key := fmt.Sprint("k", i)
 		a.fence("LOCK " + key + " SHARED")
 		b.fence("LOCK " + key + " SHARED")
@@ -244,12 +239,9 @@ func TestAWaiterUpgradesWhenItsOwnerHoldsTheLockShared(t *testing.T) {
 			}
 			other, shares, alone, holder := first.session(2), first.session(2), p.session(2), first.session(2)
 			holder.fence("LOCK k")
-			other.send("FAIRLOCK k SHARED")
-			other.awaitWaiting()
-			shares.send("FAIRLOCK k SHARED OWNER o")
-			shares.awaitWaiting()
-			alone.send(verb + " k OWNER o")
-			alone.awaitWaiting()
+			other.waits("FAIRLOCK k SHARED")
+			shares.waits("FAIRLOCK k SHARED OWNER o")
+			alone.waits(verb + " k OWNER o")
 			holder.want("UNLOCK k", ":1")
 			fenceIn(t, other.reply())
 			fenceIn(t, shares.reply())
@@ -270,19 +262,15 @@ func TestAWaiterUpgradesWhenItsOwnerHoldsTheLockShared(t *testing.T) {
 func TestAnUpgradeAwaitsTheLeasesOfTheOthers(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"SHARED PX 700", "SHARED GRACE 200"} {
-		srv := redistest.Start(t)
-		p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+		p, q := twoProxies(t, nil)
 		a, b, fair, plain := p.session(2), q.session(2), p.session(2), p.session(2)
 		a.fence("LOCK k SHARED")
 		b.fence("LOCK k " + end)
-		fair.send("FAIRLOCK k")
-		fair.awaitWaiting()
-		a.send("LOCK k")
-		a.awaitWaiting()
+		fair.waits("FAIRLOCK k")
+		a.waits("LOCK k")
 		p.awaitAttempts("k")
 		b.hangUp()
-		plain.send("LOCK k") // it hears that the lock lasts longer
-		plain.awaitWaiting()
+		plain.waits("LOCK k") // it hears that the lock lasts longer
 		fenceIn(t, a.reply())
 		a.want("UNLOCK k", ":1")
 		a.want("UNLOCK k", ":1")
@@ -290,7 +278,7 @@ func TestAnUpgradeAwaitsTheLeasesOfTheOthers(t *testing.T) {
 			fenceIn(t, s.reply())
 			s.want("UNLOCK k", ":1")
 		}
-		empty(t, srv)
+		empty(t, p.srv)
 	}
 }
 

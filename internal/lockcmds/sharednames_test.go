@@ -14,8 +14,7 @@ import (
 // owner j who waits for "a". Each of these pairs waits here for two locks that are held elsewhere.
 func TestLocksThatShareNamesWakeTheirOwnWaiters(t *testing.T) {
 	srv := redistest.Start(t)
-	minute := func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute }
-	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
+	p, q := startProxy(t, srv, onlyWhenTold), startProxy(t, srv, onlyWhenTold)
 	holder := q.session(2)
 	for _, pair := range [][2]string{
 		{"LOCK a", "LOCK {a}"},
@@ -41,8 +40,7 @@ func TestLocksThatShareNamesWakeTheirOwnWaiters(t *testing.T) {
 				}
 				for _, i := range order {
 					waiters[i] = p.session(2)
-					waiters[i].send(pair[i])
-					waiters[i].awaitWaiting()
+					waiters[i].waits(pair[i])
 				}
 				p.awaitAttempts(keys[0])
 				p.awaitAttempts(keys[1])
@@ -64,16 +62,14 @@ func TestLocksThatShareNamesWakeTheirOwnWaiters(t *testing.T) {
 // A lock of nothing but braces shares its names with no other lock.
 func TestWaitersForLocksOfBracesAreWoken(t *testing.T) {
 	srv := redistest.Start(t)
-	minute := func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute }
-	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
+	p, q := startProxy(t, srv, onlyWhenTold), startProxy(t, srv, onlyWhenTold)
 	for _, key := range []string{"{", "}", "{}", "{}}", "}{", "{{}}", "{}{}", "{\x00}"} {
 		for _, verb := range []string{"FAIRLOCK", "LOCK"} {
 			holder := q.session(2)
 			holder.fence("LOCK " + key)
 			for _, at := range []*proxy{p, q} {
 				w := at.session(2)
-				w.send(verb + " " + key)
-				w.awaitWaiting()
+				w.waits(verb + " " + key)
 				at.awaitAttempts(key)
 				holder.want("UNLOCK "+key, ":1")
 				fenceIn(t, w.reply()) // long before the place counts as dead
@@ -97,16 +93,14 @@ func TestQueuesThatShareAKeyDoNotJudgeEachOther(t *testing.T) {
 			free, held := pair[0], pair[1]
 			holder, first := q.session(2), q.session(2)
 			holder.fence("LOCK " + held)
-			first.send("FAIRLOCK " + held)
-			first.awaitWaiting()
+			first.waits("FAIRLOCK " + held)
 			place := srv.Client(t).LRange(t.Context(), script.Queue("a"), 0, -1).Val()
 			for range 3 { // free, though the first in the queue waits
 				w := p.session(2)
 				start := time.Now()
 				fence := w.fence("FAIRLOCK " + free)
 				next := p.session(2)
-				next.send("FAIRLOCK " + free)
-				next.awaitWaiting()
+				next.waits("FAIRLOCK " + free)
 				w.want("UNLOCK "+free+" FENCE "+itoa(fence), ":1")
 				fenceIn(t, next.reply())
 				next.want("UNLOCK "+free, ":1")
@@ -124,9 +118,7 @@ func TestQueuesThatShareAKeyDoNotJudgeEachOther(t *testing.T) {
 
 // One rule for the waiters of one owner, wherever they wait: when the owner is granted the lock, all of them are.
 func TestWaitersOfOneOwnerAreLetInTogether(t *testing.T) {
-	srv := redistest.Start(t)
-	minute := func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute }
-	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
+	p, q := twoProxies(t, onlyWhenTold)
 	for _, at := range [][]*proxy{{p, p}, {p, q}} {
 		for _, verbs := range [][]string{{"LOCK", "LOCK"}, {"FAIRLOCK", "FAIRLOCK"}, {"LOCK", "FAIRLOCK"}, {"FAIRLOCK", "LOCK"}} {
 			for _, unlock := range at {
@@ -135,8 +127,7 @@ func TestWaitersOfOneOwnerAreLetInTogether(t *testing.T) {
 				var waiters []*session
 				for i, verb := range append(verbs, verbs...) {
 					w := at[i%len(at)].session(2)
-					w.send(verb + " k OWNER job")
-					w.awaitWaiting()
+					w.waits(verb + " k OWNER job")
 					waiters = append(waiters, w)
 					at[i%len(at)].awaitAttempts("k")
 				}
@@ -158,14 +149,12 @@ func TestWaitersOfOneOwnerAreLetInTogether(t *testing.T) {
 // Nor need it be a waiter that is granted.
 func TestNewcomerLetsInTheWaitersOfItsOwner(t *testing.T) {
 	srv := redistest.Start(t)
-	minute := func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute }
-	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
+	p, q := startProxy(t, srv, onlyWhenTold), startProxy(t, srv, onlyWhenTold)
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
 		srv.Do(t, "HSET", "k", "somebody", "1")
 		srv.Do(t, "PEXPIRE", "k", "60000")
 		waiter, newcomer := p.session(2), q.session(2)
-		waiter.send(verb + " k OWNER job")
-		waiter.awaitWaiting()
+		waiter.waits(verb + " k OWNER job")
 		p.awaitAttempts("k")
 		srv.Do(t, "DEL", "k") // tells nobody
 		fence := newcomer.fence(verb + " k OWNER job")

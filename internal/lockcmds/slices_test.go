@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -15,7 +14,7 @@ const sliceSize = 128
 
 func TestDrainRefusesAllWaitersAndLeavesNothingInTheQueue(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	p := startProxy(t, srv, leaseOfAMinute)
 	holder := p.session(2)
 	holder.fence("LOCK k")
 	const many = 3 * sliceSize

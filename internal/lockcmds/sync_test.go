@@ -54,8 +54,7 @@ func TestAGrantIsAnsweredWhenReplicasHaveIt(t *testing.T) {
 	b, c := p.session(2), startProxy(t, srv, nil).session(2)
 	for _, w := range []*session{b, c} {
 		a.fence("LOCK k")
-		w.send("LOCK k SYNC 2")
-		w.awaitWaiting()
+		w.waits("LOCK k SYNC 2")
 		before := waits(t, srv)
 		a.want("UNLOCK k", ":1")
 		fenceIn(t, w.reply())

@@ -20,8 +20,7 @@ func TestLockWithoutTTLIsLookedAtOncePerLease(t *testing.T) {
 	w := p.session(2)
 	start := time.Now()
 	srv.Do(t, "HSET", "k", "somebody", "1")
-	w.send("LOCK k")
-	w.awaitWaiting()
+	w.waits("LOCK k")
 	w.quiet(500 * time.Millisecond)
 	if n, leases := p.attempts.Load(), int64(time.Since(start)/(200*time.Millisecond)); n > leases+3 {
 		t.Errorf("%d attempts in %d leases", n, leases)
@@ -31,17 +30,14 @@ func TestLockWithoutTTLIsLookedAtOncePerLease(t *testing.T) {
 }
 
 func TestWaitersDoNotPoll(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	p := startProxy(t, redistest.Start(t), leaseOfAMinute)
 	a := p.session(2)
 	a.fence("LOCK k")
 	for range 20 {
 		w := p.session(2)
-		w.send("LOCK k")
-		w.awaitWaiting()
+		w.waits("LOCK k")
 		f := p.session(2)
-		f.send("FAIRLOCK k")
-		f.awaitWaiting()
+		f.waits("FAIRLOCK k")
 	}
 	before := int64(0)
 	redistest.Eventually(t, patience, "the end of the deciding attempts", func() bool {
@@ -57,8 +53,7 @@ func TestWaitersDoNotPoll(t *testing.T) {
 }
 
 func TestThousandsOfWaitersCostLittle(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	p := startProxy(t, redistest.Start(t), leaseOfAMinute)
 	a := p.session(2)
 	a.fence("LOCK k")
 	const n = 10_000
@@ -125,41 +120,6 @@ func TestHoldThatALateCopyHasLeftIsReplaced(t *testing.T) {
 	a.want("UNLOCK k", ":1")
 }
 
-func TestOtherSessionsOfAnOwnerGetInWithTheFirst(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
-	a := p.session(2)
-	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
-		a.fence("LOCK k")
-		var same []*session
-		for range 3 {
-			w, other := p.session(2), p.session(2)
-			w.send(verb + " k OWNER job")
-			w.awaitWaiting()
-			other.send(verb + " k WAIT 3000")
-			other.awaitWaiting()
-			same = append(same, w)
-		}
-		a.want("UNLOCK k", ":1")
-		fence := fenceIn(t, same[0].reply())
-		for _, w := range same[1:] {
-			if got := fenceIn(t, w.reply()); got != fence {
-				t.Errorf("%s: fence %d, want %d", verb, got, fence)
-			}
-		}
-		a.want("UNLOCK k OWNER job", ":0")
-		a.want("UNLOCK k OWNER job", ":0")
-		a.want("FORCEUNLOCK k", ":1")
-		redistest.Eventually(t, patience, "the others to be done", func() bool {
-			return srv.Client(t).Exists(t.Context(), "k").Val() == 1
-		})
-		a.want("FORCEUNLOCK k", ":1")
-		redistest.Eventually(t, patience, "the wait queue to be empty", p.e.noWaiter)
-		a.do("FORCEUNLOCK k")
-	}
-}
-
 func TestUnwantedChannelsAreUnsubscribed(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -171,8 +131,7 @@ func TestUnwantedChannelsAreUnsubscribed(t *testing.T) {
 	c := srv.Client(t)
 	redistest.Eventually(t, patience, "both channels", func() bool { return len(c.PubSubChannels(t.Context(), "redisson_lock__channel:*").Val()) == 2 })
 	redistest.Eventually(t, patience, "no channel", func() bool { return len(c.PubSubChannels(t.Context(), "redisson_lock__channel:*").Val()) == 0 })
-	b.send("LOCK k") // and they can be had again
-	b.awaitWaiting()
+	b.waits("LOCK k") // and they can be had again
 	a.want("UNLOCK k", ":1")
 	fenceIn(t, b.reply())
 }
@@ -197,8 +156,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 }
 
 func TestNewcomersJoinTheQueueWithoutAsking(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	p := startProxy(t, redistest.Start(t), leaseOfAMinute)
 	holder, first, other := p.session(2), p.session(2), p.session(2)
 	holder.fence("LOCK k OWNER team")
 	first.send("LOCK k")
@@ -206,8 +164,7 @@ func TestNewcomersJoinTheQueueWithoutAsking(t *testing.T) {
 	var waiters []*session
 	for _, line := range []string{"LOCK k", "TRYLOCK k WAIT 60000"} {
 		w := p.session(2)
-		w.send(line)
-		w.awaitWaiting()
+		w.waits(line)
 		if n := w.Lane.Answered.Load(); n != 0 {
 			t.Errorf("%s with others waiting: %d scripts", line, n)
 		}
@@ -247,15 +204,14 @@ func TestScriptsPerHandOver(t *testing.T) {
 		verb string
 		most int
 	}{{"LOCK", 1}, {"FAIRLOCK", 2}} {
-		p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+		p := startProxy(t, srv, leaseOfAMinute)
 		const contenders, turns = 8, 40
 		var sessions []*session
 		holder := p.session(2)
 		holder.fence("LOCK k")
 		for range contenders {
 			s := p.session(2)
-			s.send(c.verb + " k")
-			s.awaitWaiting()
+			s.waits(c.verb + " k")
 			sessions = append(sessions, s)
 		}
 		before, handovers := scriptCalls(t, srv), p.handovers.Load()
@@ -264,8 +220,7 @@ func TestScriptsPerHandOver(t *testing.T) {
 			for _, s := range sessions {
 				fenceIn(t, s.reply())
 				s.want("UNLOCK k", ":1")
-				s.send(c.verb + " k")
-				s.awaitWaiting()
+				s.waits(c.verb + " k")
 			}
 		}
 		scripts := scriptCalls(t, srv) - before
@@ -284,15 +239,14 @@ func TestScriptsPerHandOver(t *testing.T) {
 // The lease of a lock may end earlier than those who wait for it were told, without a message.
 func TestNewcomerCorrectsWhenToLookAgain(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	p := startProxy(t, srv, leaseOfAMinute)
 	srv.Do(t, "HSET", "k", "somebody", "1")
 	srv.Do(t, "PEXPIRE", "k", "600000")
 	const stranger = "aaaaaaaa-0000-4000-8000-000000000001:11"
 	srv.Do(t, "RPUSH", "redisson_lock_queue:{k}", stranger) // so that our fair waiter does not look at the lock
 	srv.Do(t, "ZADD", "redisson_lock_timeout:{k}", time.Now().Add(time.Hour).UnixMilli(), stranger)
 	fair, plain := p.session(2), p.session(2)
-	fair.send("FAIRLOCK k")
-	fair.awaitWaiting()
+	fair.waits("FAIRLOCK k")
 	redistest.Eventually(t, patience, "the deciding attempt", func() bool { return p.attempts.Load() >= 1 })
 	srv.Do(t, "PEXPIRE", "k", "300")
 	plain.fence("LOCK k")
@@ -301,13 +255,12 @@ func TestNewcomerCorrectsWhenToLookAgain(t *testing.T) {
 // The order in which Redis heard of them counts, whatever that of the answers was.
 func TestFairWaitersOfOneProxyMayStandInAnotherOrder(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	p := startProxy(t, srv, leaseOfAMinute)
 	srv.Do(t, "HSET", "k", "somebody", "1")
 	srv.Do(t, "PEXPIRE", "k", "60000")
 	a, b := p.session(2), p.session(2)
 	for _, s := range []*session{a, b} {
-		s.send("FAIRLOCK k")
-		s.awaitWaiting()
+		s.waits("FAIRLOCK k")
 	}
 	redistest.Eventually(t, patience, "the deciding attempts", func() bool {
 		return p.settled("k") && p.attempts.Load() >= 2
@@ -328,9 +281,7 @@ func TestEngineWithAnAnswerOutstandingIsNotIdle(t *testing.T) {
 		t.Error("a new engine has something to do")
 	}
 	s := p.session(2)
-	answer := s.Lane.HoldBack()
-	s.send("LOCK k PX 600000")
-	redistest.Eventually(t, patience, "redis to answer", func() bool { return s.Lane.Answered.Load() == 1 })
+	answer := s.withheld("LOCK k PX 600000")
 	s.hangUp()
 	if p.e.Idle() {
 		t.Error("idle though nobody knows yet whether the lock was granted")

@@ -50,18 +50,6 @@ func TestAWaiterIsUnblocked(t *testing.T) {
 	}
 }
 
-func TestADrainRefusesTheWaitersAndThoseToCome(t *testing.T) {
-	w := newLockWorld(t)
-	a := w.waits(1, "LOCK k")
-	w.Drain()
-	w.Work()
-	a.got("-OVERLOADED " + errDraining.Error())
-	b := w.client(2)
-	b.sends("LOCK k")
-	b.answered(busy(time.Second), nil)
-	b.got("-OVERLOADED " + errDraining.Error())
-}
-
 func TestTheNumberOfWaitersIsBounded(t *testing.T) {
 	for _, limits := range []Defaults{{MaxWaiters: 1}, {MaxWaitersPerLock: 1}} {
 		w := newLockWorld(t)

@@ -3,16 +3,13 @@ package lockcmds
 import (
 	"testing"
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // A re-entry sets the lease anew. If that makes it end earlier, waiters at other proxies are told: else they would wait
 // on a free lock.
 func TestReentryThatShortensTheLeaseWakesWaitersElsewhere(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	p, q := twoProxies(t, nil)
 	for _, waiter := range []string{"LOCK", "FAIRLOCK"} {
 		for _, c := range []struct{ first, again string }{
 			{"LOCK k PX 60000", "LOCK k PX 300"},
@@ -25,8 +22,7 @@ func TestReentryThatShortensTheLeaseWakesWaitersElsewhere(t *testing.T) {
 		} {
 			a, b := p.session(2), q.session(2)
 			a.fence(c.first)
-			b.send(waiter + " k")
-			b.awaitWaiting()
+			b.waits(waiter + " k")
 			b.quiet(50 * time.Millisecond) // it has asked, and knows when the lease ends
 			a.do(c.again)
 			start := time.Now()
