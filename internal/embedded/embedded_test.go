@@ -106,40 +106,6 @@ func TestManyKeysAgeAsWell(t *testing.T) {
 	vanish(t, c, "key19999")
 }
 
-func TestLockScriptWorks(t *testing.T) {
-	_, c := start(t)
-	sub := c.Subscribe(ctx(t), "ch")
-	defer sub.Close()
-	if _, err := sub.Receive(ctx(t)); err != nil {
-		t.Fatal(err)
-	}
-	const script = `
-local t = redis.call('TIME')
-local now = string.format('%.0f', t[1] * 1000000 + t[2])
-local last = redis.call('SET', KEYS[2], now, 'GET')
-redis.call('HSET', KEYS[1], ARGV[1], 1, 'fence', now)
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
-redis.call('PUBLISH', ARGV[3], '0')
-return {1, last and 1 or 0, redis.call('PTTL', KEYS[1])}`
-	for i, last := range []int64{0, 1} {
-		got, err := c.Eval(ctx(t), script, []string{"lock", "fence"}, "owner", 60, "ch").Int64Slice()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got[0] != 1 || got[1] != last || got[2] <= 0 || got[2] > 60 {
-			t.Errorf("call %d answered %v, want 1, %d and a TTL of up to 60", i, got, last)
-		}
-		m, err := sub.ReceiveMessage(ctx(t))
-		if err != nil || m.Payload != "0" {
-			t.Errorf("message %v, %v, want 0", m, err)
-		}
-	}
-	vanish(t, c, "lock")
-	if fence, err := c.Get(ctx(t), "fence").Int64(); err != nil || fence < 1_700_000_000_000_000 {
-		t.Errorf("fence %d, %v, want microseconds of Redis TIME without loss", fence, err)
-	}
-}
-
 func TestConfigGetTellsTheTruthInBothVersions(t *testing.T) {
 	s, c := start(t)
 	want := map[string]string{"maxmemory": "0", "maxmemory-policy": "noeviction", "save": ""}
