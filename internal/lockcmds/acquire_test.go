@@ -25,8 +25,7 @@ func TestTheFirstAttemptIsOneScriptOnTheSessionsOwnConnection(t *testing.T) {
 		{"LOCK k", "acquire", resp.Value{Kind: resp.SimpleError, Str: []byte("NOPERM no")}, nil, "-NOPERM no"},
 	} {
 		w := newLockWorld(t)
-		a := w.client(1)
-		a.sends(c.line)
+		a := w.client(1).sends(c.line)
 		if name := a.Sent[0].Script.Name(); name != c.script {
 			t.Errorf("%s: %s.lua", c.line, name)
 		}
@@ -40,8 +39,7 @@ func TestTheFirstAttemptIsOneScriptOnTheSessionsOwnConnection(t *testing.T) {
 
 func TestAnAcquireInDoubtIsRolledBack(t *testing.T) {
 	w := newLockWorld(t)
-	a := w.client(1)
-	a.sends("LOCK k")
+	a := w.client(1).sends("LOCK k")
 	a.answered(resp.Value{}, contract.ErrInDoubt)
 	w.Pass(6 * time.Second)
 	a.got("-INDOUBT sent, but no answer came")
@@ -56,8 +54,7 @@ func TestAGrantThatComesTooLate(t *testing.T) {
 		"LOCK k": true, "LOCK k PX 1000": false, "LOCK k MAXHOLD 1000": false, "TRYLOCK k": false, "LOCK k WAIT 5": false, "LOCK k MAXHOLD 60000": true,
 	} {
 		w := newLockWorld(t)
-		a := w.client(1)
-		a.sends(line)
+		a := w.client(1).sends(line)
 		w.Time = w.Time.Add(31 * time.Second)
 		w.Own.Answers = []any{locktest.Numbers(1)} // to the rollback
 		a.answered(grantOfFence(7), nil)
@@ -76,8 +73,7 @@ func TestAGrantThatComesTooLate(t *testing.T) {
 func TestAnAcquireThatWasOvertakenIsMadeAnew(t *testing.T) {
 	for _, line := range []string{"TRYLOCK k OWNER me", "LOCK k OWNER me", "FAIRLOCK k OWNER me", "LOCK k"} {
 		w := newLockWorld(t)
-		a := w.client(1)
-		a.sends(line)
+		a := w.client(1).sends(line)
 		number := a.Sent[0].Args[2]
 		w.Own.Answers = []any{locktest.Numbers(1, 7, 3, 0, 0)}
 		a.answered(locktest.Numbers(1, 7, 2, 0, 0, 1), nil)
@@ -91,8 +87,7 @@ func TestAnAcquireThatWasOvertakenIsMadeAnew(t *testing.T) {
 
 func TestAnOverwrittenKeyIsTheLossOfTheHoldThere(t *testing.T) {
 	w := newLockWorld(t)
-	a := w.client(1)
-	a.sends("LOCK k")
+	a := w.client(1).sends("LOCK k")
 	a.answered(grantOfFence(7), nil)
 	a.sends("LOCK k")
 	a.answered(resp.Value{Kind: resp.SimpleError, Str: []byte("WRONGTYPE Operation against a key")}, nil)

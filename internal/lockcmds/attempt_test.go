@@ -28,6 +28,19 @@ func TestAMessageCausesAnAttemptThatIsGranted(t *testing.T) {
 	}
 }
 
+// The release that it tells of may be one of which Redis had not heard yet.
+func TestAMessageBeforeTheFirstAnswerCausesAnAttempt(t *testing.T) {
+	w := newLockWorld(t)
+	w.waits(1, "LOCK k OWNER me") // has the channels confirmed
+	b := w.client(2).sends("LOCK k OWNER me")
+	w.Own.Answers = []any{busy(20 * time.Second)}
+	listener{w.Engine}.Published(channel(), "0")
+	w.Work()
+	w.Own.Answers = []any{grantOfFence(8)}
+	b.answered(busy(20*time.Second), nil)
+	b.got(":8")
+}
+
 func TestTheEndOfTheHoldersLeaseCausesAnAttempt(t *testing.T) {
 	w := newLockWorld(t)
 	a := w.waits(1, "LOCK k")

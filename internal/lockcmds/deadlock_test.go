@@ -292,8 +292,7 @@ func TestACrowdOfHoldersIsOnNoCircle(t *testing.T) {
 func TestLooksForACircleBecomeRare(t *testing.T) {
 	w := newLockWorld(t)
 	w.opts.DeadlocksOfAll = true
-	a := w.client(1)
-	a.sends("LOCK held")
+	a := w.client(1).sends("LOCK held")
 	a.answered(grantOfFence(7), nil)
 	a.sends("LOCK k")
 	a.answered(busy(0), nil)

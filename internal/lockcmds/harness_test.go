@@ -38,7 +38,7 @@ func (c *waitingClient) caller() contract.Caller {
 }
 
 // sends starts an acquire.
-func (c *waitingClient) sends(line string) {
+func (c *waitingClient) sends(line string) *waitingClient {
 	c.w.t.Helper()
 	cmd, err := grammar.Parse(locktest.Words(line))
 	if err != nil {
@@ -46,6 +46,7 @@ func (c *waitingClient) sends(line string) {
 	}
 	c.w.Engine.Start(c.caller(), cmd)
 	c.Unlock()
+	return c
 }
 
 // answered answers the oldest script on the session's own connection.

@@ -3,7 +3,7 @@
 //
 //	engine, frontdoor, list   each verb, in the usual case
 //	repeat, doubt             answers that are lost: acquire.go, attempt.go, release.go, extend.go
-//	order, races, shorter     answers that come in another order, or late: release.go, extend.go, force.go
+//	order, shorter            answers that come in another order, or late: release.go, extend.go, force.go
 //	parts, fields, sharednames, redisson   one owner, several sessions or proxies
 //	cleanup, slices           the ends of many sessions and leases at once
 //	waiters, crowd, places    waits and turns

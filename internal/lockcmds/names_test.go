@@ -18,8 +18,7 @@ func TestACommandKeepsNoNamesOfItsCall(t *testing.T) {
 	for _, line := range []string{"LOCKINFO " + name, "FORCEUNLOCK " + name, "UNLOCK " + name + " FENCE 7"} {
 		verb, _, _ := strings.Cut(line, " ")
 		w := newLockWorld(t)
-		c := w.client(1)
-		c.sends(line)
+		c := w.client(1).sends(line)
 		call := c.Sent[0].Call
 		var names []weak.Pointer[byte]
 		for _, text := range slices.Concat(call.Keys, call.Args) {

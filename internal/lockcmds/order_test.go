@@ -3,7 +3,6 @@ package lockcmds
 import (
 	"context"
 	"net"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -164,17 +163,6 @@ func TestPlaceOfTheSameOwnerIsAskedForAgain(t *testing.T) {
 	fenceIn(t, b.reply())
 }
 
-func TestReleaseOfASharedOwnerIsNotLost(t *testing.T) {
-	p := startProxy(t, redistest.Start(t), nil)
-	a, b := p.session(3), p.session(3)
-	a.fence("LOCK k OWNER me")
-	answer := a.withheld("UNLOCK k OWNER me")
-	b.want("UNLOCK k OWNER me", notOwnerReply) // nobody has taken it away
-	answer()
-	equal(t, "unlock", a.reply(), ":1")
-	equal(t, "losses", p.losses.Load(), int64(0))
-}
-
 func TestAbandonedReleaseIsOfTheGrantItNames(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -235,19 +223,6 @@ func TestLeaseThatWasShortenedIsNoticed(t *testing.T) {
 	a.fence("LOCK k PX 2000")
 	a.hangUp()
 	fenceIn(t, waiter.reply())
-}
-
-func TestHoldsAreCountedInTheOrderOfAsking(t *testing.T) {
-	p := startProxy(t, redistest.Start(t), nil)
-	a, b := p.session(2), p.session(2)
-	a.fence("LOCK k OWNER me")
-	answer := b.withheld("LOCK k OWNER me")
-	a.want("UNLOCK k OWNER me", ":0")
-	answer() // two holds, it says
-	fenceIn(t, b.reply())
-	if list := a.do("LOCKLIST"); !strings.Contains(list, "holds :1 ") {
-		t.Error(list)
-	}
 }
 
 func TestExtensionsAfterTheDeadlineLeaveWhatTheOwnerHoldsElsewhere(t *testing.T) {

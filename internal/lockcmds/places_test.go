@@ -172,13 +172,6 @@ func TestClockThatJumpsTakesNoPlaceOfTheLiving(t *testing.T) {
 	fenceIn(t, newcomer.reply())
 }
 
-// awaitAttempts returns when all who wait for the lock have made their deciding attempts.
-func (p *proxy) awaitAttempts(key string) {
-	redistest.Eventually(p.t, patience, "the deciding attempts", func() bool {
-		return p.settled(key)
-	})
-}
-
 // granted returns the waiter that has been granted its lock.
 func granted(t *testing.T, waiters []*session) (holder *session) {
 	t.Helper()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
@@ -68,32 +66,6 @@ func TestEveryAnswerThatIsLostIsAskedForAgain(t *testing.T) {
 		b.fence("TRYLOCK k")
 		b.want("UNLOCK k", ":1")
 	}
-}
-
-// The first copy of an acquire may reach Redis after the acquire was answered -INDOUBT and rolled back.
-func TestAcquireInDoubtOfASharedOwnerIsNotCarriedOutLater(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, leaseOfAMinute)
-	a, b := p.session(2), p.session(2)
-	a.fence("LOCK k OWNER me")
-	b.breaks()
-	srv.Pause()
-	b.want("LOCK k OWNER me", inDoubtReply)
-	srv.Continue()
-	field := func() string { return srv.Client(t).HGet(t.Context(), "k", "{"+p.ownerOf(b)+"}").Val() }
-	redistest.Eventually(t, patience, "the rollback", func() bool { return field() != "" })
-	late := script.Acquire{
-		Key: "k", Part: script.Part{Owner: "me", Session: p.ownerOf(b), Request: 2, Holds: 1}, Lease: time.Minute,
-	}.Call()
-	args := []any{"EVAL", late.Text(), len(late.Keys)}
-	for _, arg := range slices.Concat(late.Keys, late.Args) {
-		args = append(args, arg)
-	}
-	srv.Do(t, args...)
-	// The field may have been that of the acquire itself, whose rollback is still to come.
-	redistest.Eventually(t, patience, "one hold", func() bool { return p.holds("k", "me") == "1" })
-	a.want("UNLOCK k OWNER me", ":1")
 }
 
 func TestReleaseOfAnotherSessionsHoldIsRepeatable(t *testing.T) {
@@ -257,20 +229,6 @@ func TestGrantThatIsBeingRolledBackIsReplacedByANewOne(t *testing.T) {
 		t.Errorf("fence %d for a lock that was lost with fence %d", again, fence)
 	}
 	p.cleanedUp()
-	equal(t, "holds", p.holds("k", p.ownerOf(a)), "1")
-	a.want("UNLOCK k", ":1")
-}
-
-func TestLostGrantIsNotTakenForANewOne(t *testing.T) {
-	p := startProxy(t, redistest.Start(t), leaseOfAMinute)
-	a := p.session(2) // hears no pushes
-	fence := a.fence("LOCK k PX 60000")
-	p.e.step(func(l *table.Table) {
-		l.Lost(l.Hold(table.Key{Lock: "k", Owner: p.ownerOf(a), Kind: exclusive{}}), string(reasonForced), true, nil) // and Redis does not know yet
-	})
-	if again := a.fence("LOCK k"); again <= fence {
-		t.Errorf("fence %d for a lock that was lost with fence %d", again, fence)
-	}
 	equal(t, "holds", p.holds("k", p.ownerOf(a)), "1")
 	a.want("UNLOCK k", ":1")
 }

@@ -236,6 +236,24 @@ func awaitPlaces(t *testing.T, srv *redistest.Server, n int) {
 	})
 }
 
+// awaitAttempt waits for the end of the first attempt of a waiter: the deciding one, behind the confirmation of the
+// subscription.
+func (p *proxy) awaitAttempt(key string) {
+	p.t.Helper()
+	redistest.Eventually(p.t, patience, "the deciding attempt", func() bool { return p.settled(key) && p.attempts.Load() == 1 })
+}
+
+// settled reports whether no attempt for the lock is on its way.
+func (p *proxy) settled(key string) bool {
+	return p.waitQueue(key, (*table.Queue).Settled)
+}
+
+// awaitAttempts returns when all who wait for the lock have made their deciding attempts.
+func (p *proxy) awaitAttempts(key string) {
+	p.t.Helper()
+	redistest.Eventually(p.t, patience, "the deciding attempts", func() bool { return p.settled(key) })
+}
+
 // publish has the engine's own client connect.
 func (e *Engine) publish(channel, message string) error {
 	return e.client.Node(channel).Publish(e.life, []redislink.Message{{Channel: channel, Text: message}})

@@ -2,7 +2,6 @@ package lockcmds
 
 import (
 	"runtime"
-	"slices"
 	"testing"
 	"time"
 
@@ -98,26 +97,6 @@ func TestThousandsOfWaitersCostLittle(t *testing.T) {
 	if !p.e.noWaiter() || p.e.opts.Waiting.Load() != 0 {
 		t.Errorf("%d waiters left", p.e.opts.Waiting.Load())
 	}
-}
-
-func TestHoldThatALateCopyHasLeftIsReplaced(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
-	a := p.session(2)
-	owner := p.e.opts.UUID + ":1"
-	// The acquire of a command whose outcome could not be found out arrives late.
-	late := script.Acquire{Key: "k", Part: script.Part{Owner: owner, Holds: 1}, Lease: 3 * time.Second}.Call()
-	args := []any{"EVAL", late.Text(), len(late.Keys)}
-	for _, arg := range slices.Concat(late.Keys, late.Args) {
-		args = append(args, arg)
-	}
-	srv.Do(t, args...)
-	left := srv.Client(t).HGet(t.Context(), "k", "fence").Val()
-	if fence := itoa(a.fence("LOCK k")); fence <= left {
-		t.Errorf("fence %s after %s", fence, left)
-	}
-	equal(t, "holds", p.holds("k", owner), "1")
-	a.want("UNLOCK k", ":1")
 }
 
 func TestUnwantedChannelsAreUnsubscribed(t *testing.T) {

@@ -6,11 +6,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/locktest"
-	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // waits has a client wait for a lock that another proxy's client holds. Its deciding attempt has been answered with
@@ -56,8 +54,7 @@ func TestTheNumberOfWaitersIsBounded(t *testing.T) {
 		w.limits = limits
 		w.limits.Lease = 30 * time.Second
 		w.waits(1, "FAIRLOCK k")
-		b := w.client(2)
-		b.sends("FAIRLOCK k")
+		b := w.client(2).sends("FAIRLOCK k")
 		w.Own.Answers = []any{locktest.Numbers(1)} // to leaving the queue
 		b.answered(busy(time.Second), nil)
 		w.Pass(time.Second)
@@ -72,8 +69,7 @@ func TestTheNumberOfWaitersIsBounded(t *testing.T) {
 
 func TestARefusedSubscriptionIsTheReply(t *testing.T) {
 	w := newLockWorld(t)
-	a := w.client(1)
-	a.sends("LOCK k")
+	a := w.client(1).sends("LOCK k")
 	a.answered(busy(time.Second), nil)
 	listener{w.Engine}.Refused(w.Wanted[0], "NOPERM no channel")
 	w.Work()
@@ -83,8 +79,7 @@ func TestARefusedSubscriptionIsTheReply(t *testing.T) {
 func TestSlowWaitsAndHoldsAreLogged(t *testing.T) {
 	w := newLockWorld(t)
 	w.limits.Slow = observe.Settings{Wait: time.Second, Hold: 3 * time.Second}
-	a := w.client(1)
-	a.sends("LOCK k OWNER me")
+	a := w.client(1).sends("LOCK k OWNER me")
 	a.answered(grantOfFence(7), nil)
 	late, brief := w.waits(2, "LOCK k WAIT 5000"), w.waits(3, "FAIRLOCK k WAIT 900")
 	other := w.waits(4, "LOCK other OWNER x WAIT 60000")
@@ -135,19 +130,6 @@ func TestAGrantAfterALongTimeIsASlowWait(t *testing.T) {
 	}
 }
 
-func TestNoSlowHoldOrWaitIsLoggedWithoutThresholds(t *testing.T) {
-	w := newLockWorld(t)
-	a := w.waits(1, "LOCK k WAIT 5000")
-	w.Pass(6 * time.Second)
-	a.got("(nil)")
-	b := w.client(2)
-	b.sends("LOCK k")
-	b.answered(resp.Value{}, contract.ErrUnsent)
-	if n := w.told[0].(*observe.Log).Len(); n != 0 {
-		t.Errorf("%d entries", n)
-	}
-}
-
 // A hold whose lease is watched for an acquire that is never sent would be renewed for ever.
 func TestAnAcquireThatIsNotSentKeepsNoHold(t *testing.T) {
 	for name, set := range map[string]func(w *lockWorld){
@@ -157,8 +139,7 @@ func TestAnAcquireThatIsNotSentKeepsNoHold(t *testing.T) {
 		"no re-entry": func(w *lockWorld) { w.limits.OwnersOnly = true },
 	} {
 		w := newLockWorld(t)
-		a := w.client(1)
-		a.sends("LOCK k")
+		a := w.client(1).sends("LOCK k")
 		a.answered(grantOfFence(7), nil)
 		set(w)
 		a.sends("LOCK k")
@@ -181,8 +162,7 @@ func TestAWaitThatGoesOnKeepsTheHolderBehindWhichItBegan(t *testing.T) {
 	for _, refused := range []bool{false, true} {
 		w := newLockWorld(t)
 		w.limits.Slow = observe.Settings{Wait: time.Second}
-		a := w.client(1)
-		a.sends("LOCK k WAIT 5000")
+		a := w.client(1).sends("LOCK k WAIT 5000")
 		w.sessions[1].asks.behind = &observe.Party{Owner: "first"} // of a wait that has ended with a grant that came too late
 		w.Time = w.Time.Add(2 * time.Second)
 		if refused {
