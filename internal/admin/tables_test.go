@@ -103,18 +103,6 @@ func TestATableIsBounded(t *testing.T) {
 	}
 }
 
-func TestABadQueryIsRefused(t *testing.T) {
-	for _, query := range []string{"page=1", "only=free", fmt.Sprintf("search=%01025d", 0)} {
-		form, err := url.ParseQuery(query)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if q, err := parseClients(form); err == nil {
-			t.Errorf("%.20q is %+v", query, q)
-		}
-	}
-}
-
 // 500 rows with names of megabytes would be an answer of gigabytes.
 func TestLongNamesAreShortened(t *testing.T) {
 	const more = 5000
