@@ -210,8 +210,7 @@ func TestAReleaseOfOneOfSeveralGrantsIsAboutTheOldestOfTheSession(t *testing.T) 
 
 func TestAHandOverGoesToAKindThatItsScriptCanGrant(t *testing.T) {
 	for _, k := range []Kind{together, alone} {
-		w := newWorld(t)
-		w.ask(plain, "")
+		w := heldWorld(t)
 		w.ask(plain, "").Kind = k
 		w.ask(fair, "").Kind = k
 		w.settle()

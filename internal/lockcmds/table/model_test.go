@@ -53,6 +53,14 @@ func newWorld(t tester) *world {
 	}
 }
 
+// heldWorld is a world in which the first client has the lock.
+func heldWorld(t tester) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.ask(plain, "")
+	return w
+}
+
 // ask is a client's first attempt; it joins if the lock is not to be had.
 func (w *world) ask(k bool, owner string) *client {
 	w.t.Helper()

@@ -142,8 +142,7 @@ func TestEachWaiterIsAnsweredOnceAndNoneIsForgotten(t *testing.T) {
 
 func TestFairWaitersAreServedInTheOrderOfAsking(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(t)
-		w.ask(plain, "")
+		w := heldWorld(t)
 		n := rapid.IntRange(1, 20).Draw(t, "waiters")
 		for range n {
 			w.ask(fair, "")
@@ -181,8 +180,7 @@ func TestPlainWaitersAreServedInTheirOrder(t *testing.T) {
 
 func TestNobodyAsksBeforeTheConfirmation(t *testing.T) {
 	for _, k := range []bool{plain, fair} {
-		w := newWorld(t)
-		w.ask(plain, "")
+		w := heldWorld(t)
 		c := w.ask(k, "")
 		w.release(false)
 		w.s.Wake("k")
@@ -199,8 +197,7 @@ func TestNobodyAsksBeforeTheConfirmation(t *testing.T) {
 }
 
 func TestTheDecidingAttemptIsSavedIfTheSubscriptionStood(t *testing.T) {
-	w := newWorld(t)
-	w.ask(plain, "")
+	w := heldWorld(t)
 	w.ask(plain, "")
 	w.settle()
 	w.ask(plain, "")
@@ -213,8 +210,7 @@ func TestTheDecidingAttemptIsSavedIfTheSubscriptionStood(t *testing.T) {
 }
 
 func TestWokenWhileAskingAsksAgain(t *testing.T) {
-	w := newWorld(t)
-	w.ask(plain, "")
+	w := heldWorld(t)
 	c := w.ask(plain, "")
 	w.settle()
 	w.s.Wake("k")
@@ -235,8 +231,7 @@ var errTest = errors.New("no")
 
 func TestDismissalWaitsForTheAttempt(t *testing.T) {
 	for _, granted := range []bool{false, true} {
-		w := newWorld(t)
-		w.ask(plain, "")
+		w := heldWorld(t)
 		c := w.ask(fair, "")
 		w.settle()
 		w.s.Wake("k")
@@ -260,8 +255,7 @@ func TestDismissalWaitsForTheAttempt(t *testing.T) {
 }
 
 func TestWaiterInDoubtIsToldSo(t *testing.T) {
-	w := newWorld(t)
-	w.ask(plain, "")
+	w := heldWorld(t)
 	c := w.ask(plain, "")
 	w.confirmed["c"] = true
 	w.s.Subscribed("c")
@@ -280,8 +274,7 @@ func TestWaiterInDoubtIsToldSo(t *testing.T) {
 }
 
 func TestRefusedSubscriptionEndsTheWait(t *testing.T) {
-	w := newWorld(t)
-	w.ask(plain, "")
+	w := heldWorld(t)
 	p, f := w.ask(plain, ""), w.ask(fair, "")
 	w.s.SubscriptionRefused("c", errTest)
 	w.effects()
@@ -305,8 +298,7 @@ func TestManyWaitersAreDealtWithInSlices(t *testing.T) {
 		"same owner":   func(w *world) { w.s.Published("c:job") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.ask(plain, "")
+			w := heldWorld(t)
 			for range many {
 				w.ask(fair, "job")
 			}
@@ -336,8 +328,7 @@ func TestManyWaitersAreDealtWithInSlices(t *testing.T) {
 }
 
 func TestAGrantWakesTheOthersOfTheOwner(t *testing.T) {
-	w := newWorld(t)
-	w.ask(plain, "")
+	w := heldWorld(t)
 	first, second := w.ask(fair, "job"), w.ask(plain, "job")
 	w.settle()
 	w.s.Wake("k")
@@ -355,8 +346,7 @@ func TestAGrantWakesTheOthersOfTheOwner(t *testing.T) {
 
 // The first in Redis's queue takes the free lock and lets its lease run out. Nobody would announce that.
 func TestAFreeLockIsLookedAtAgainSoon(t *testing.T) {
-	w := newWorld(t)
-	w.ask(plain, "")
+	w := heldWorld(t)
 	w.ask(fair, "")
 	w.settle()
 	q := w.s.Queue("k")
@@ -373,8 +363,7 @@ func TestAFreeLockIsLookedAtAgainSoon(t *testing.T) {
 
 // watched is a queue whose reaper looks at the heads of a foreign queue.
 func watched(t *testing.T, heads ...string) (w *world, q *Queue, expect func(op Op) Effect) {
-	w = newWorld(t)
-	w.ask(plain, "")
+	w = heldWorld(t)
 	w.ask(fair, "")
 	w.settle()
 	q = w.s.Queue("k")
@@ -633,8 +622,7 @@ func TestAQueueLingersWithinBounds(t *testing.T) {
 	w.s.SubscriptionRefused("c", errTest) // the next waiter must not be refused unasked
 	lingers(w.s, 0)
 
-	w = newWorld(t) // without a watch
-	w.ask(plain, "")
+	w = heldWorld(t) // without a watch
 	w.s.TimedOut(&w.ask(fair, "").Waiter)
 	lingers(w.s, 0)
 }
@@ -682,8 +670,7 @@ func (w *world) noEffect(t *testing.T, op Op) {
 
 func TestAMessageBeforeTheWaiterJoinsCausesAnAttempt(t *testing.T) {
 	for owner, k := range map[string]bool{"": plain, "job": fair} {
-		w := newWorld(t)
-		w.ask(plain, "")
+		w := heldWorld(t)
 		other := w.ask(k, owner) // has the channels confirmed
 		w.settle()
 		c, join := w.request(k, owner)
@@ -698,8 +685,7 @@ func TestAMessageBeforeTheWaiterJoinsCausesAnAttempt(t *testing.T) {
 }
 
 func TestAFreeLockThatIsKeptForAnotherIsAskedForFromTheQueue(t *testing.T) {
-	w := newWorld(t)
-	w.ask(plain, "")
+	w := heldWorld(t)
 	other := w.ask(plain, "")
 	w.settle()
 	w.holder, w.queue = "", []string{"foreign"}
@@ -717,8 +703,7 @@ func TestAFreeLockThatIsKeptForAnotherIsAskedForFromTheQueue(t *testing.T) {
 }
 
 func TestAMessageDuringAnAttemptThatSucceedsIsForTheNext(t *testing.T) {
-	w := newWorld(t)
-	w.ask(plain, "")
+	w := heldWorld(t)
 	c, next := w.ask(plain, ""), w.ask(plain, "")
 	w.settle()
 	w.s.Wake("k")
@@ -732,8 +717,7 @@ func TestAMessageDuringAnAttemptThatSucceedsIsForTheNext(t *testing.T) {
 }
 
 func TestAHeadThatIsNotTheFirstHereIsLookedFor(t *testing.T) {
-	w := newWorld(t)
-	w.ask(plain, "")
+	w := heldWorld(t)
 	first, second := w.ask(fair, ""), w.ask(fair, "")
 	w.settle()
 	w.s.Wake("k")
@@ -750,8 +734,7 @@ func TestAHeadThatIsNotTheFirstHereIsLookedFor(t *testing.T) {
 }
 
 func TestAnAttemptThatFailsIsRepeatedLater(t *testing.T) {
-	w := newWorld(t)
-	w.ask(plain, "")
+	w := heldWorld(t)
 	c := w.ask(plain, "")
 	w.settle()
 	for pause := retryFirst; pause <= retryLast; pause *= 2 {
@@ -766,8 +749,7 @@ func TestAnAttemptThatFailsIsRepeatedLater(t *testing.T) {
 
 // A fair waiter whose attempt has failed may have no place in Redis, so no release would wake it.
 func TestAFairWaiterAsksAgainWhenRedisAnswersAnother(t *testing.T) {
-	w := newWorld(t)
-	w.ask(plain, "")
+	w := heldWorld(t)
 	first, second := w.ask(fair, ""), w.ask(fair, "")
 	w.settle()
 	for _, c := range []*client{first, second} {
@@ -784,8 +766,7 @@ func TestAFairWaiterAsksAgainWhenRedisAnswersAnother(t *testing.T) {
 
 // The first waiter cannot ask before its own channel is confirmed, and may leave before that.
 func TestAFairWaiterAsksWhenTheLastOfItsChannelsIsConfirmed(t *testing.T) {
-	w := newWorld(t)
-	w.ask(plain, "") // it has the lock
+	w := heldWorld(t)
 	c := w.ask(fair, "o1")
 	w.s.Effects()
 	w.s.Subscribed(c.Wake)
@@ -804,8 +785,7 @@ func TestAWakeUpOfAWaiterThatCannotAskIsNotLost(t *testing.T) {
 		"a message": func(w *world) { w.s.Published("c") },
 		"a timer":   func(w *world) { w.s.Queue("k").TimerDue(expiry) },
 	} {
-		w := newWorld(t)
-		w.ask(plain, "")
+		w := heldWorld(t)
 		earlier := w.ask(plain, "")
 		w.settle()
 		c, next := w.ask(plain, "job"), w.ask(plain, "")
@@ -818,8 +798,7 @@ func TestAWakeUpOfAWaiterThatCannotAskIsNotLost(t *testing.T) {
 			t.Errorf("%s: another one asks", name)
 		}
 	}
-	w := newWorld(t)
-	w.ask(plain, "")
+	w := heldWorld(t)
 	w.ask(fair, "o1")
 	w.s.Effects()
 	w.s.Queue("k").TimerDue(expiry)
@@ -831,8 +810,7 @@ func TestAWakeUpOfAWaiterThatCannotAskIsNotLost(t *testing.T) {
 // The timer that repeats a failed attempt is not put off by the answer to another waiter's attempt, which may be older
 // than the release.
 func TestAnotherAnswerDoesNotPutOffAFailedAttempt(t *testing.T) {
-	w := newWorld(t)
-	w.ask(plain, "")
+	w := heldWorld(t)
 	c, other := w.ask(plain, ""), w.ask(plain, "job")
 	w.settle()
 	for _, c := range []*client{c, other} {
@@ -855,8 +833,7 @@ func TestAnotherAnswerDoesNotPutOffAFailedAttempt(t *testing.T) {
 }
 
 func TestAPlaceThatAnotherWaiterOfTheOwnerNeedsStays(t *testing.T) {
-	w := newWorld(t)
-	w.ask(plain, "")
+	w := heldWorld(t)
 	c, _ := w.ask(fair, "job"), w.ask(fair, "job")
 	w.settle()
 	w.s.TimedOut(&c.Waiter)
@@ -867,8 +844,7 @@ func TestAPlaceThatAnotherWaiterOfTheOwnerNeedsStays(t *testing.T) {
 
 func TestTheLastPlainWaiterIsToldWhenTheSharedPlaceHasLeft(t *testing.T) {
 	for _, o := range []Outcome{Null, Error, Gone} {
-		w := newWorld(t)
-		w.ask(plain, "")
+		w := heldWorld(t)
 		first, last := w.ask(plain, ""), w.ask(plain, "")
 		w.settle()
 		w.s.Published("c")
