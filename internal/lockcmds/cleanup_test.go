@@ -18,8 +18,7 @@ func queued(t *testing.T, srv *redistest.Server, key string) int64 {
 }
 
 func TestFairWaitersThatHangUpTogetherLeaveTogether(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, leaseOfAMinute)
+	p := startProxy(t, redistest.Start(t), leaseOfAMinute)
 	holder := p.session(2)
 	holder.fence("LOCK k")
 	const many = 300
@@ -32,12 +31,12 @@ func TestFairWaitersThatHangUpTogetherLeaveTogether(t *testing.T) {
 	redistest.Eventually(t, patience, "all to wait", func() bool { return p.e.opts.Waiting.Load() == many })
 	redistest.Eventually(t, patience, "their deciding attempts", func() bool { return p.attempts.Load() >= many })
 	p.cleanedUp()
-	before := scriptCalls(t, srv)
+	before := scriptCalls(t, p.srv)
 	for _, s := range crowd {
 		s.hangUp()
 	}
-	redistest.Eventually(t, patience, "the queue to be empty", func() bool { return queued(t, srv, "k") == 0 })
-	if n := scriptCalls(t, srv) - before; n > many/3 {
+	redistest.Eventually(t, patience, "the queue to be empty", func() bool { return queued(t, p.srv, "k") == 0 })
+	if n := scriptCalls(t, p.srv) - before; n > many/3 {
 		t.Errorf("%d script calls took %d waiters out of the queue", n, many)
 	}
 	var left int

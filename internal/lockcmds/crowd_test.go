@@ -169,8 +169,7 @@ func TestCrowdTakesTurnsWithRedisson(t *testing.T) {
 
 // Who waits at a proxy that stops, or hangs up, leaves no place behind.
 func TestCrowdThatLeavesTakesItsPlaceAlong(t *testing.T) {
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, onlyWhenTold), startProxy(t, srv, onlyWhenTold)
+	p, q := twoProxies(t, onlyWhenTold)
 	holder, first := q.session(2), q.session(2)
 	holder.fence("LOCK k")
 	first.waits("FAIRLOCK k")
@@ -178,14 +177,14 @@ func TestCrowdThatLeavesTakesItsPlaceAlong(t *testing.T) {
 	for _, s := range []*session{w, timed} {
 		s.waits("LOCK k WAIT 600000")
 	}
-	awaitPlaces(t, srv, 2)
+	awaitPlaces(t, p.srv, 2)
 	w.hangUp()
 	timed.hangUp()
-	awaitPlaces(t, srv, 1)
+	awaitPlaces(t, p.srv, 1)
 	holder.want("UNLOCK k", ":1")
 	fenceIn(t, first.reply())
 	first.want("UNLOCK k", ":1")
-	if n := srv.Client(t).Exists(t.Context(), "k", script.Queue("k"), script.Deadlines("k")).Val(); n != 0 {
+	if n := p.srv.Client(t).Exists(t.Context(), "k", script.Queue("k"), script.Deadlines("k")).Val(); n != 0 {
 		t.Errorf("%d keys left", n)
 	}
 }

@@ -107,14 +107,13 @@ func TestAnOwnerThatIsNotBlockedAltogetherIsNoDeadlock(t *testing.T) {
 // The proxy does not know yet that the lock was taken away, and has another holder.
 func TestAHoldThatIsLostClosesNoCircle(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, leaseOfAMinute)
+	p := startProxy(t, redistest.Start(t), leaseOfAMinute)
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK a")
 	b.fence("LOCK b")
 	a.waits("LOCK b")
-	srv.Do(t, "DEL", "a")
-	newRedisson(t, srv, 1, "a").acquire()
+	p.srv.Do(t, "DEL", "a")
+	newRedisson(t, p.srv, 1, "a").acquire()
 	b.want("LOCK a WAIT 200", "(nil)")
 }
 
@@ -310,13 +309,12 @@ func TestLooksForACircleBecomeRare(t *testing.T) {
 // A client that holds no lock is on no circle, and costs nothing.
 func TestAWaitOfAClientWithoutLocksIsNotTold(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, findsAll)
+	p := startProxy(t, redistest.Start(t), findsAll)
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK a")
 	b.send("LOCK a WAIT 1500")
 	equal(t, "the wait", b.reply(), "(nil)")
-	if told := srv.Client(t).Keys(t.Context(), "lockproxy:waits:*").Val(); len(told) > 0 {
+	if told := p.srv.Client(t).Keys(t.Context(), "lockproxy:waits:*").Val(); len(told) > 0 {
 		t.Errorf("told: %q", told)
 	}
 }

@@ -39,9 +39,8 @@ func TestReleaseInDoubtOfASessionThatEndsTakesNoOtherHold(t *testing.T) {
 }
 
 func TestExtensionIsForTheOwnersPresentGrant(t *testing.T) {
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, leaseOfAMinute), startProxy(t, srv, leaseOfAMinute)
-	redis := srv.Client(t)
+	p, q := twoProxies(t, leaseOfAMinute)
+	redis := p.srv.Client(t)
 	a, b, c := p.session(2), q.session(2), p.session(2)
 	old := a.fence("LOCK k OWNER me")
 	b.want("UNLOCK k OWNER me", ":1")
@@ -77,9 +76,8 @@ func TestUnlockIsForWhatRedissonHasAcquiredForTheOwner(t *testing.T) {
 }
 
 func TestExtensionNeedsNoMemory(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
-	redis := srv.Client(t)
+	p := startProxy(t, redistest.Start(t), nil)
+	redis := p.srv.Client(t)
 	a := p.session(2)
 	for _, owner := range []string{"", " OWNER me"} {
 		a.fence("LOCK k PX 60000" + owner)
@@ -92,9 +90,8 @@ func TestExtensionNeedsNoMemory(t *testing.T) {
 
 // TestARepeatedReleasePromisesNoLongerLease: the first copy has set the lease, and the second one has changed nothing.
 func TestARepeatedReleasePromisesNoLongerLease(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, leaseOfAMinute)
-	redis := srv.Client(t)
+	p := startProxy(t, redistest.Start(t), leaseOfAMinute)
+	redis := p.srv.Client(t)
 	for _, command := range []string{"UNLOCK k", "EXTENDLOCK k PX 60000"} {
 		for _, owner := range []string{"", " OWNER me"} {
 			a := p.session(2)

@@ -19,17 +19,16 @@ const (
 
 func TestUnlockOfALeaseThatEndedSaysSo(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, leaseOfAMinute)
+	p := startProxy(t, redistest.Start(t), leaseOfAMinute)
 	a := p.session(3)
 	a.fence("LOCK k")
-	srv.Do(t, "DEL", "k")
+	p.srv.Do(t, "DEL", "k")
 	a.want("UNLOCK k", lostLeaseWords) // before the watchdog has noticed
 	a.want("UNLOCK k", notHeldWords)
 	fence := itoa(a.fence("LOCK k PX 1500"))
 	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" expired]")
 	a.want("EXTENDLOCK k PX 1000", lostLeaseWords)
-	redistest.Eventually(t, patience, "the key to go", func() bool { return srv.Client(t).Exists(t.Context(), "k").Val() == 0 })
+	redistest.Eventually(t, patience, "the key to go", func() bool { return p.srv.Client(t).Exists(t.Context(), "k").Val() == 0 })
 	a.want("EXTENDLOCK k PX 1000", notHeldWords)
 }
 

@@ -9,15 +9,14 @@ import (
 )
 
 func TestWaitersSurviveARestartOfRedis(t *testing.T) {
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	p, q := twoProxies(t, nil)
 	a, b, c := p.session(2), q.session(2), q.session(2)
 	a.fence("LOCK k")
 	before := a.fence("LOCK j")
 	b.waits("LOCK k")
 	c.waits("FAIRLOCK j")
-	srv.Kill()
-	srv.Restart() // without data
+	p.srv.Kill()
+	p.srv.Restart() // without data
 	fenceIn(t, b.reply())
 	if after := fenceIn(t, c.reply()); after <= before {
 		t.Fatalf("fence %d after %d", after, before)
@@ -41,14 +40,13 @@ func TestUnreachableRedisLosesTheLeaseAtItsDeadline(t *testing.T) {
 }
 
 func TestEngineWaitsForARedisThatIsDown(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK k PX 60000") // before the engine's own client has ever connected
-	srv.Kill()
+	p.srv.Kill()
 	b.Lane.Fail(contract.ErrInDoubt)
 	b.send("LOCK k WAIT 60000") // its lane has broken: the outcome is in doubt
 	b.quiet(200 * time.Millisecond)
-	srv.Restart()
+	p.srv.Restart()
 	fenceIn(t, b.reply())
 }

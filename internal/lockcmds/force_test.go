@@ -53,9 +53,8 @@ func TestAForcedEndIsOfTheGrantThatWasNamed(t *testing.T) {
 // A holder learns of FORCEUNLOCK through any proxy at once, whatever its name and lease, and once.
 func TestForcedHolderIsToldAtOnce(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
-	lost := told(t, srv, "k")
+	p, q := twoProxies(t, nil)
+	lost := told(t, p.srv, "k")
 	for name, by := range map[string]*session{"another proxy": q.session(2), "the same proxy": p.session(2)} {
 		for _, command := range []string{"LOCK k", "LOCK k PX 60000", "FAIRLOCK k PX 60000", "LOCK k OWNER job", "TRYLOCK k PX 60000 OWNER job"} {
 			a := p.session(3)
@@ -88,9 +87,8 @@ func TestForcedHolderIsToldAtOnce(t *testing.T) {
 // The channel is told although no proxy has the hold any more.
 func TestForcedLockOfAClientThatHasGoneIsTold(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
-	lost := told(t, srv, "k")
+	p, q := twoProxies(t, nil)
+	lost := told(t, p.srv, "k")
 	a := p.session(2)
 	fence := itoa(a.fence("LOCK k PX 60000"))
 	a.hangUp()

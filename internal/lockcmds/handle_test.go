@@ -19,20 +19,19 @@ import (
 // has lost nothing.
 func TestAnyConnectionReleasesAGrantByItsFence(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	p, q := twoProxies(t, nil)
 	for name, by := range map[string]*session{"same proxy": p.session(2), "another proxy": q.session(2)} {
 		for _, owner := range []string{"", " OWNER job"} {
 			a := p.session(3)
 			fence := itoa(a.fence("LOCK k PX 60000" + owner))
 			if name == "another proxy" {
-				listening(t, srv, 2)
+				listening(t, p.srv, 2)
 			}
 			by.want("UNLOCK k FENCE 1", "-NOTHELD the lock is not held with this fence")
 			by.want("EXTENDLOCK k PX 70000 FENCE 1", "-NOTHELD no connection of this proxy holds the lock with this fence")
 			if name == "same proxy" {
 				by.want("EXTENDLOCK k PX 70000 FENCE "+fence, ":1")
-				if ttl := srv.Do(t, "PTTL", "k").(int64); ttl < 60000 {
+				if ttl := p.srv.Do(t, "PTTL", "k").(int64); ttl < 60000 {
 					t.Errorf("%s%s: the lease has %d ms", name, owner, ttl)
 				}
 			} else {

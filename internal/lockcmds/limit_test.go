@@ -83,8 +83,7 @@ func TestPermitsOfANamedOwner(t *testing.T) {
 
 func TestWaitersGetPermitsAsTheyComeBack(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, onlyWhenTold), startProxy(t, srv, onlyWhenTold)
+	p, q := twoProxies(t, onlyWhenTold)
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
 		var holders, waiters []*session
 		for i := range 12 {
@@ -98,7 +97,7 @@ func TestWaitersGetPermitsAsTheyComeBack(t *testing.T) {
 			s.awaitWaiting()
 			waiters = append(waiters, s)
 			if verb == "FAIRLOCK" {
-				awaitPlaces(t, srv, i-2)
+				awaitPlaces(t, p.srv, i-2)
 			}
 		}
 		for len(waiters) > 0 {
@@ -116,7 +115,7 @@ func TestWaitersGetPermitsAsTheyComeBack(t *testing.T) {
 		for _, h := range holders {
 			h.want("UNLOCK k", ":1")
 		}
-		empty(t, srv)
+		empty(t, p.srv)
 	}
 }
 
@@ -179,8 +178,7 @@ func TestPermitsDoNotStarveOtherWaiters(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
 		for _, kind := range []string{"", " SHARED", " LIMIT 1"} {
-			srv := redistest.Start(t)
-			p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+			p, q := twoProxies(t, nil)
 			first, other := p.session(2), p.session(2)
 			first.fence("LOCK k LIMIT 3")
 			other.waits(verb + " k" + kind)
@@ -188,7 +186,7 @@ func TestPermitsDoNotStarveOtherWaiters(t *testing.T) {
 				if kind == " LIMIT 1" && verb == "LOCK" { // it has none, and need not: it is the first at its proxy
 					return p.settled("k")
 				}
-				return srv.Client(t).LLen(t.Context(), "redisson_lock_queue:{k}").Val() == 1
+				return p.srv.Client(t).LLen(t.Context(), "redisson_lock_queue:{k}").Val() == 1
 			})
 			later := []*session{q.session(2), q.session(2)}
 			if kind != " LIMIT 1" || verb == "FAIRLOCK" {
@@ -206,7 +204,7 @@ func TestPermitsDoNotStarveOtherWaiters(t *testing.T) {
 					s.want("UNLOCK k", ":1")
 				}
 			}
-			empty(t, srv)
+			empty(t, p.srv)
 		}
 	}
 }
@@ -348,8 +346,7 @@ func TestOtherValuesAtTheKeyOfALimit(t *testing.T) {
 // The locks "a" and "{a}" share the zset by Redisson's rule.
 func TestLimitsOfLocksThatShareNames(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	for _, keys := range [][2]string{{"a", "{a}"}, {"{a}", "a"}, {"{", "}"}, {"x{y}z", "y"}} {
 		a, b := p.session(2), p.session(2)
 		fence := itoa(a.fence("LOCK " + keys[0] + " LIMIT 9"))
@@ -360,8 +357,8 @@ func TestLimitsOfLocksThatShareNames(t *testing.T) {
 		b.want("UNLOCK "+keys[1], ":1")
 		b.fence("LOCK " + keys[1])
 		b.want("UNLOCK "+keys[1], ":1")
-		srv.Do(t, "DEL", keys[0]) // else it stays until the lease would have ended
-		empty(t, srv)
+		p.srv.Do(t, "DEL", keys[0]) // else it stays until the lease would have ended
+		empty(t, p.srv)
 	}
 }
 
@@ -463,10 +460,9 @@ func TestPermitsAreSharedWithRedisson(t *testing.T) {
 
 func TestRedissonTakesPermitsThatWeHaveMade(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a, b := p.session(2), p.session(2)
-	r := semaphore{newRedisson(t, srv, 1, "k")}
+	r := semaphore{newRedisson(t, p.srv, 1, "k")}
 	a.fence("LOCK k LIMIT 2")
 	equal(t, "redisson sets no permits", r.setPermits(7), any(int64(0)))
 	equal(t, "redisson", r.take("one", time.Minute), any("OK"))
@@ -476,7 +472,7 @@ func TestRedissonTakesPermitsThatWeHaveMade(t *testing.T) {
 	a.want("UNLOCK k", ":1")
 	b.want("UNLOCK k", ":1")
 	b.want("TRYLOCK k LIMIT 1", "(nil)")
-	if ttl := srv.Client(t).PTTL(t.Context(), "k").Val(); ttl <= 0 {
+	if ttl := p.srv.Client(t).PTTL(t.Context(), "k").Val(); ttl <= 0 {
 		t.Errorf("a TTL of %v", ttl)
 	}
 	b.waits("LOCK k LIMIT 1")
@@ -484,7 +480,7 @@ func TestRedissonTakesPermitsThatWeHaveMade(t *testing.T) {
 	equal(t, "redisson", r.give("one"), any(int64(1)))
 	fenceIn(t, b.reply())
 	b.want("UNLOCK k", ":1")
-	empty(t, srv)
+	empty(t, p.srv)
 }
 
 // A waiter for one of several permits needs the end of any of them.

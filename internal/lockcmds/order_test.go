@@ -106,12 +106,11 @@ func TestForceUnlockIsFasterThanTheGrantItEnds(t *testing.T) {
 
 // The holders are told although the answer to the command is on its way.
 func TestForceUnlockIsToldToThoseWhoRelease(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a, b, c := p.session(3), p.session(3), p.session(2)
 	fence := itoa(a.fence("LOCK k OWNER me"))
 	b.fence("LOCK k OWNER me")
-	listening(t, srv, 1) // the second message comes behind the answer
+	listening(t, p.srv, 1) // the second message comes behind the answer
 	forced := c.withheld("FORCEUNLOCK k")
 	equal(t, "push", b.push(), ">[lock-lost k :"+fence+" forced]")
 	a.want("UNLOCK k OWNER me", lostLeaseWords)

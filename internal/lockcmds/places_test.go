@@ -137,9 +137,8 @@ func TestPlacesOutliveRedissonsArithmetic(t *testing.T) {
 
 // A clock that jumps an hour ahead makes every deadline an hour late.
 func TestClockThatJumpsTakesNoPlaceOfTheLiving(t *testing.T) {
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, onlyWhenTold), startProxy(t, srv, onlyWhenTold)
-	holder, c := p.session(2), srv.Client(t)
+	p, q := twoProxies(t, onlyWhenTold)
+	holder, c := p.session(2), p.srv.Client(t)
 	holder.fence("FAIRLOCK k")
 	var waiters []*session
 	for i := range 6 {
@@ -202,8 +201,7 @@ func commandCalls(t *testing.T, srv *redistest.Server) (n int) {
 }
 
 func TestGrantAmongManyFairWaitersCostsNoMoreThanAmongFew(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	holder := p.session(2)
 	holder.fence("FAIRLOCK k")
 	var waiters []*session
@@ -216,12 +214,12 @@ func TestGrantAmongManyFairWaitersCostsNoMoreThanAmongFew(t *testing.T) {
 		w.awaitWaiting()
 	}
 	p.awaitAttempts("k")
-	before := commandCalls(t, srv)
+	before := commandCalls(t, p.srv)
 	for range waiters {
 		holder.want("UNLOCK k", ":1")
 		holder = granted(t, waiters)
 	}
-	if n := commandCalls(t, srv) - before; n > 20*len(waiters) {
+	if n := commandCalls(t, p.srv) - before; n > 20*len(waiters) {
 		t.Errorf("%d commands for %d grants", n, len(waiters))
 	}
 }

@@ -243,9 +243,8 @@ func (r *redisson) awaitMessage() {
 }
 
 func TestRedissonAndWeExcludeAndWakeEachOther(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
-	a, j := p.session(2), newRedisson(t, srv, 1, "k")
+	p := startProxy(t, redistest.Start(t), nil)
+	a, j := p.session(2), newRedisson(t, p.srv, 1, "k")
 	if got := j.acquire(); got != nil {
 		t.Fatalf("redisson: %v", got)
 	}
@@ -270,9 +269,8 @@ func TestRedissonAndWeExcludeAndWakeEachOther(t *testing.T) {
 }
 
 func TestRedissonOwnerTakesOverItsHoldThroughUs(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
-	a, j := p.session(2), newRedisson(t, srv, 1, "k")
+	p := startProxy(t, redistest.Start(t), nil)
+	a, j := p.session(2), newRedisson(t, p.srv, 1, "k")
 	j.acquire()
 	fence := a.fence("LOCK k OWNER " + j.owner)
 	equal(t, "redisson releases one hold", j.release(), any(int64(0)))

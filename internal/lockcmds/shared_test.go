@@ -73,12 +73,11 @@ func TestSharedWaitersAreAllGrantedTogether(t *testing.T) {
 func TestSharedHoldersDoNotStarveAnExclusiveWaiter(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
-		srv := redistest.Start(t)
-		p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+		p, q := twoProxies(t, nil)
 		first, writer := p.session(2), p.session(2)
 		first.fence("LOCK k SHARED")
 		writer.waits(verb + " k")
-		awaitPlaces(t, srv, 1)
+		awaitPlaces(t, p.srv, 1)
 		later := []*session{q.session(2), p.session(2), q.session(2)}
 		later[0].want("TRYLOCK k SHARED", "(nil)")
 		for _, s := range later {
@@ -98,19 +97,18 @@ func TestSharedHoldersDoNotStarveAnExclusiveWaiter(t *testing.T) {
 		for _, s := range later {
 			s.want("UNLOCK k", ":1")
 		}
-		empty(t, srv)
+		empty(t, p.srv)
 	}
 }
 
 func TestSharedWaitersGoOnWhenTheExclusiveWaiterLeaves(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
-		srv := redistest.Start(t)
-		p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+		p, q := twoProxies(t, nil)
 		first, writer, here, there := p.session(2), p.session(2), p.session(2), q.session(2)
 		first.fence("LOCK k SHARED")
 		writer.waits(verb + " k")
-		awaitPlaces(t, srv, 1)
+		awaitPlaces(t, p.srv, 1)
 		for _, s := range []*session{here, there} {
 			s.waits(verb + " k SHARED")
 		}
@@ -120,14 +118,13 @@ func TestSharedWaitersGoOnWhenTheExclusiveWaiterLeaves(t *testing.T) {
 		for _, s := range []*session{here, there, first} {
 			s.want("UNLOCK k", ":1")
 		}
-		empty(t, srv)
+		empty(t, p.srv)
 	}
 }
 
 func TestTheOnlySharedHolderMayTakeTheLockForItself(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	p, q := twoProxies(t, nil)
 	a, b, c := p.session(2), q.session(2), q.session(2)
 	shared := a.fence("LOCK k SHARED")
 	if exclusive := a.fence("TRYLOCK k"); exclusive <= shared {
@@ -138,13 +135,13 @@ func TestTheOnlySharedHolderMayTakeTheLockForItself(t *testing.T) {
 	a.want("UNLOCK k", ":1") // down again, without a gap
 	fenceIn(t, b.reply())
 	c.want("TRYLOCK k", "(nil)")
-	if fields := srv.Client(t).HGet(t.Context(), "k", "mode").Val(); fields != "read" {
+	if fields := p.srv.Client(t).HGet(t.Context(), "k", "mode").Val(); fields != "read" {
 		t.Errorf("mode %s", fields)
 	}
 	a.want("TRYLOCK k", "(nil)")
 	a.waits("LOCK k") // waits for the other holder
 	redistest.Eventually(t, patience, "its place", func() bool {
-		return strings.Contains(strings.Join(srv.Client(t).LRange(t.Context(), "redisson_lock_queue:{k}", 0, -1).Val(), " "), "{u}")
+		return strings.Contains(strings.Join(p.srv.Client(t).LRange(t.Context(), "redisson_lock_queue:{k}", 0, -1).Val(), " "), "{u}")
 	})
 	c.want("TRYLOCK k SHARED", "(nil)") // no other gets in before it
 	b.want("TRYLOCK k", "(nil)")        // never refused if it does not wait
@@ -156,14 +153,13 @@ func TestTheOnlySharedHolderMayTakeTheLockForItself(t *testing.T) {
 	fenceIn(t, a.reply())
 	a.want("UNLOCK k", ":1")
 	a.want("UNLOCK k", ":1")
-	empty(t, srv)
+	empty(t, p.srv)
 }
 
 // FAIRLOCK has a place of its own. It is another one than that of waiters that hold nothing.
 func TestAFairUpgradeIsFirst(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	p, q := twoProxies(t, nil)
 	a, b, fair := p.session(2), q.session(2), p.session(2)
 	a.fence("FAIRLOCK k SHARED")
 	b.fence("FAIRLOCK k SHARED")
@@ -171,7 +167,7 @@ func TestAFairUpgradeIsFirst(t *testing.T) {
 	a.want("FAIRLOCK k WAIT 1", "(nil)")
 	a.send("FAIRLOCK k")
 	redistest.Eventually(t, patience, "its place to be first", func() bool {
-		places := srv.Client(t).LRange(t.Context(), "redisson_lock_queue:{k}", 0, -1).Val()
+		places := p.srv.Client(t).LRange(t.Context(), "redisson_lock_queue:{k}", 0, -1).Val()
 		return len(places) == 2 && strings.HasSuffix(places[0], "{u}")
 	})
 	if got := b.do("FAIRLOCK k"); !strings.HasPrefix(got, "-DEADLOCK ") {
@@ -183,7 +179,7 @@ func TestAFairUpgradeIsFirst(t *testing.T) {
 	a.want("UNLOCK k", ":1")
 	fenceIn(t, fair.reply())
 	fair.want("UNLOCK k", ":1")
-	empty(t, srv)
+	empty(t, p.srv)
 }
 
 func TestAnExclusiveHolderMayShareTheLockWithItself(t *testing.T) {
@@ -367,10 +363,9 @@ func TestAConnectionWithoutAnOwnerMayBeRefusedAnUpgrade(t *testing.T) {
 
 func TestRedissonsReadersShareTheLockWithOurs(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a, b := p.session(2), p.session(2)
-	r := newRedisson(t, srv, 1, "k")
+	r := newRedisson(t, p.srv, 1, "k")
 	a.fence("LOCK k SHARED")
 	for range 2 {
 		if got := r.readAcquire(); got != nil {
@@ -380,7 +375,7 @@ func TestRedissonsReadersShareTheLockWithOurs(t *testing.T) {
 	if got := r.writeAcquire(); got == nil {
 		t.Fatal("a writer of Redisson's was granted a lock that is held shared")
 	}
-	if got := newRedisson(t, srv, 2, "k").acquire(); got == nil {
+	if got := newRedisson(t, p.srv, 2, "k").acquire(); got == nil {
 		t.Fatal("an RLock was granted a lock that is held shared")
 	}
 	b.want("TRYLOCK k", "(nil)")
@@ -403,7 +398,7 @@ func TestRedissonsReadersShareTheLockWithOurs(t *testing.T) {
 	r.writeRelease()
 	fenceIn(t, b.reply())
 	b.want("UNLOCK k", ":1")
-	empty(t, srv)
+	empty(t, p.srv)
 }
 
 // Redisson's clients sleep until a message on their own channel.

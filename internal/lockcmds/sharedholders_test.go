@@ -16,8 +16,7 @@ import (
 func TestTheLeaseOfAHolderLeavesTheCrowdWithIt(t *testing.T) {
 	t.Parallel()
 	for _, leave := range []string{"UNLOCK k", "FORCEUNLOCK k OWNER long", "hang up"} {
-		srv := redistest.Start(t)
-		p := startProxy(t, srv, nil)
+		p := startProxy(t, redistest.Start(t), nil)
 		a, b := p.session(2), p.session(2)
 		for i := range 20 {
 			a.fence(fmt.Sprintf("LOCK k SHARED OWNER x%d", i))
@@ -34,7 +33,7 @@ func TestTheLeaseOfAHolderLeavesTheCrowdWithIt(t *testing.T) {
 			b.want(leave, ":1")
 		}
 		redistest.Eventually(t, patience, "the lock to last as long as those that are left", func() bool {
-			return srv.Client(t).PTTL(t.Context(), "k").Val() <= someLease
+			return p.srv.Client(t).PTTL(t.Context(), "k").Val() <= someLease
 		})
 		a.want("TRYLOCK k", "(nil)")
 	}
@@ -43,8 +42,7 @@ func TestTheLeaseOfAHolderLeavesTheCrowdWithIt(t *testing.T) {
 // However many holders a lock has, a command looks at a few of them.
 func TestACommandOfACrowdCostsTheSameHoweverManyTheyAre(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a, b := p.session(2), p.session(2)
 	const crowd, rounds = 600, 20
 	for i := range crowd {
@@ -58,11 +56,11 @@ func TestACommandOfACrowdCostsTheSameHoweverManyTheyAre(t *testing.T) {
 		"a grant is ended by its fence":   func(i int) { b.want("UNLOCK k FENCE "+itoa(a.fence(fmt.Sprintf("LOCK k SHARED OWNER z%d", i))), ":1") },
 		"one owner's grants end by force": func(i int) { a.fence("LOCK k SHARED OWNER z"); b.want("FORCEUNLOCK k OWNER z", ":1") },
 	} {
-		before := commandCalls(t, srv)
+		before := commandCalls(t, p.srv)
 		for i := range rounds {
 			round(i)
 		}
-		if n := commandCalls(t, srv) - before; n > rounds*crowd/2 { // one in 64 acquires looks at all holders
+		if n := commandCalls(t, p.srv) - before; n > rounds*crowd/2 { // one in 64 acquires looks at all holders
 			t.Errorf("%s: %d calls for %d rounds", name, n, rounds)
 		}
 	}
@@ -73,8 +71,7 @@ func TestSharedHoldsOfLocksThatShareNamesEndAlone(t *testing.T) {
 	t.Parallel()
 	for _, pair := range [][2]string{{"a", "{a}"}, {"{a}", "a"}} {
 		for _, owner := range []string{"", " OWNER job"} {
-			srv := redistest.Start(t)
-			p := startProxy(t, srv, nil)
+			p := startProxy(t, redistest.Start(t), nil)
 			first, other, third := p.session(2), p.session(2), p.session(2)
 			stays := first.fence("LOCK " + pair[0] + " SHARED" + owner)
 			for _, way := range []string{"UNLOCK", "FORCEUNLOCK", "GRACE 0", "GRACE 20", "upgrade"} {
@@ -97,7 +94,7 @@ func TestSharedHoldsOfLocksThatShareNamesEndAlone(t *testing.T) {
 					third.fence("LOCK " + pair[1] + " SHARED " + way + owner)
 					third.hangUp()
 					third = p.session(2)
-					redistest.Eventually(t, patience, "the end of its hold", func() bool { return srv.Client(t).Exists(t.Context(), pair[1]).Val() == 0 })
+					redistest.Eventually(t, patience, "the end of its hold", func() bool { return p.srv.Client(t).Exists(t.Context(), pair[1]).Val() == 0 })
 				}
 				other.want("TRYLOCK "+pair[0], "(nil)")
 				if again := first.fence("LOCK " + pair[0] + " SHARED" + owner); again != stays {
@@ -106,7 +103,7 @@ func TestSharedHoldsOfLocksThatShareNamesEndAlone(t *testing.T) {
 				first.want("UNLOCK "+pair[0]+owner, ":0")
 			}
 			first.want("UNLOCK "+pair[0]+owner, ":1")
-			empty(t, srv)
+			empty(t, p.srv)
 		}
 	}
 }
@@ -136,13 +133,12 @@ func TestRedissonsReadersCutNoLeaseForLong(t *testing.T) {
 // the place of a dead one.
 func TestADeadWaiterIsNoDeadlock(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK k SHARED PX 60000 OWNER dead")
 	b.fence("LOCK k SHARED")
-	srv.Do(t, "RPUSH", script.Queue("k"), "dead{u}")
-	srv.Do(t, "ZADD", script.Deadlines("k"), time.Now().Add(time.Hour).UnixMilli(), "dead{u}")
+	p.srv.Do(t, "RPUSH", script.Queue("k"), "dead{u}")
+	p.srv.Do(t, "ZADD", script.Deadlines("k"), time.Now().Add(time.Hour).UnixMilli(), "dead{u}")
 	b.want("LOCK k WAIT 100", "(nil)")
 	b.waits("LOCK k")
 	a.want("UNLOCK k OWNER dead", ":1") // as its lease would end

@@ -13,8 +13,7 @@ import (
 // Redisson's rule gives "a" and "{a}" one channel and one queue, and makes the base channel of "{a}:j" that of the
 // owner j who waits for "a". Each of these pairs waits here for two locks that are held elsewhere.
 func TestLocksThatShareNamesWakeTheirOwnWaiters(t *testing.T) {
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, onlyWhenTold), startProxy(t, srv, onlyWhenTold)
+	p, q := twoProxies(t, onlyWhenTold)
 	holder := q.session(2)
 	for _, pair := range [][2]string{
 		{"LOCK a", "LOCK {a}"},
@@ -54,15 +53,14 @@ func TestLocksThatShareNamesWakeTheirOwnWaiters(t *testing.T) {
 			}
 		}
 	}
-	if n := srv.Client(t).Exists(t.Context(), script.Queue("a"), script.Deadlines("a")).Val(); n != 0 {
+	if n := p.srv.Client(t).Exists(t.Context(), script.Queue("a"), script.Deadlines("a")).Val(); n != 0 {
 		t.Errorf("%d keys left", n)
 	}
 }
 
 // A lock of nothing but braces shares its names with no other lock.
 func TestWaitersForLocksOfBracesAreWoken(t *testing.T) {
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, onlyWhenTold), startProxy(t, srv, onlyWhenTold)
+	p, q := twoProxies(t, onlyWhenTold)
 	for _, key := range []string{"{", "}", "{}", "{}}", "}{", "{{}}", "{}{}", "{\x00}"} {
 		for _, verb := range []string{"FAIRLOCK", "LOCK"} {
 			holder := q.session(2)
@@ -76,7 +74,7 @@ func TestWaitersForLocksOfBracesAreWoken(t *testing.T) {
 				holder = w
 			}
 			holder.want("UNLOCK "+key, ":1")
-			if n := srv.Client(t).Exists(t.Context(), script.Queue(key), script.Deadlines(key)).Val(); n != 0 {
+			if n := p.srv.Client(t).Exists(t.Context(), script.Queue(key), script.Deadlines(key)).Val(); n != 0 {
 				t.Errorf("%s %q: %d keys left", verb, key, n)
 			}
 		}
@@ -148,15 +146,14 @@ func TestWaitersOfOneOwnerAreLetInTogether(t *testing.T) {
 
 // Nor need it be a waiter that is granted.
 func TestNewcomerLetsInTheWaitersOfItsOwner(t *testing.T) {
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, onlyWhenTold), startProxy(t, srv, onlyWhenTold)
+	p, q := twoProxies(t, onlyWhenTold)
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
-		srv.Do(t, "HSET", "k", "somebody", "1")
-		srv.Do(t, "PEXPIRE", "k", "60000")
+		p.srv.Do(t, "HSET", "k", "somebody", "1")
+		p.srv.Do(t, "PEXPIRE", "k", "60000")
 		waiter, newcomer := p.session(2), q.session(2)
 		waiter.waits(verb + " k OWNER job")
 		p.awaitAttempts("k")
-		srv.Do(t, "DEL", "k") // tells nobody
+		p.srv.Do(t, "DEL", "k") // tells nobody
 		fence := newcomer.fence(verb + " k OWNER job")
 		equal(t, verb, fenceIn(t, waiter.reply()), fence)
 		newcomer.want("UNLOCK k OWNER job", ":0")

@@ -13,8 +13,7 @@ import (
 const sliceSize = 128
 
 func TestDrainRefusesAllWaitersAndLeavesNothingInTheQueue(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, leaseOfAMinute)
+	p := startProxy(t, redistest.Start(t), leaseOfAMinute)
 	holder := p.session(2)
 	holder.fence("LOCK k")
 	const many = 3 * sliceSize
@@ -42,7 +41,7 @@ func TestDrainRefusesAllWaitersAndLeavesNothingInTheQueue(t *testing.T) {
 		equal(t, "reply", s.reply(), "-"+string(resp.Overloaded)+" the proxy is shutting down, connect again")
 	}
 	closed.Wait()
-	if n := queued(t, srv, "k"); n != 0 {
+	if n := queued(t, p.srv, "k"); n != 0 {
 		t.Errorf("%d entries are left in the queue", n)
 	}
 }

@@ -101,13 +101,12 @@ func TestThousandsOfWaitersCostLittle(t *testing.T) {
 
 func TestUnwantedChannelsAreUnsubscribed(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK k")
 	b.want("LOCK k WAIT 20", "(nil)")
 	b.want("FAIRLOCK k WAIT 20", "(nil)")
-	c := srv.Client(t)
+	c := p.srv.Client(t)
 	redistest.Eventually(t, patience, "both channels", func() bool { return len(c.PubSubChannels(t.Context(), "redisson_lock__channel:*").Val()) == 2 })
 	redistest.Eventually(t, patience, "no channel", func() bool { return len(c.PubSubChannels(t.Context(), "redisson_lock__channel:*").Val()) == 0 })
 	b.waits("LOCK k") // and they can be had again
@@ -254,8 +253,7 @@ func TestFairWaitersOfOneProxyMayStandInAnotherOrder(t *testing.T) {
 }
 
 func TestEngineWithAnAnswerOutstandingIsNotIdle(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, redistest.Start(t), nil)
 	if !p.e.Idle() {
 		t.Error("a new engine has something to do")
 	}
@@ -267,7 +265,7 @@ func TestEngineWithAnAnswerOutstandingIsNotIdle(t *testing.T) {
 	}
 	answer()
 	redistest.Eventually(t, patience, "the engine to be idle", func() bool { return p.e.Idle() })
-	if n := srv.Do(t, "EXISTS", "k"); n != int64(0) {
+	if n := p.srv.Do(t, "EXISTS", "k"); n != int64(0) {
 		t.Error("idle before the lock was given back")
 	}
 }
