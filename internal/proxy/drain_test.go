@@ -58,6 +58,15 @@ func startStopping(t *testing.T, redis *redistest.Server, engine string, change 
 	return s
 }
 
+// whileStopping runs a test of a server's stop on each engine.
+func whileStopping(t *testing.T, test func(t *testing.T, s *stopping), change ...func(*proxy.Options)) {
+	t.Helper()
+	t.Parallel()
+	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		test(t, startStopping(t, redis, engine, change...))
+	})
+}
+
 // drains begins the stop and returns when clients are being asked to leave.
 func (s *stopping) drains() {
 	s.stop()
@@ -95,9 +104,7 @@ func (s *stopping) asked(talker *proxytest.Client) {
 
 // Clients without locks or state move elsewhere at once; the drain does not wait for its timeout.
 func TestQuietClientsAreClosed(t *testing.T) {
-	t.Parallel()
-	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		s := startStopping(t, redis, engine)
+	whileStopping(t, func(t *testing.T, s *stopping) {
 		idle, once, silent := s.Dial(t), s.Dial(t), s.Dial(t)
 		idle.Quiet("GET", "k")
 		once.Each("LOCK freed", "UNLOCK freed")
@@ -113,9 +120,7 @@ func TestQuietClientsAreClosed(t *testing.T) {
 
 // Each command that a client has sent is answered, and the connection ends behind a reply.
 func TestBusyClientsAreClosedBehindAReply(t *testing.T) {
-	t.Parallel()
-	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		s := startStopping(t, redis, engine)
+	whileStopping(t, func(t *testing.T, s *stopping) {
 		const depth = 50
 		talker, pipeline := s.Dial(t), s.Dial(t)
 		pipeline.Quiet("PING")
@@ -163,9 +168,7 @@ func TestBusyClientsAreClosedBehindAReply(t *testing.T) {
 
 // A holder goes on, even with further locks, until it has released the last one.
 func TestHoldersStayUntilTheirLastRelease(t *testing.T) {
-	t.Parallel()
-	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		s := startStopping(t, redis, engine)
+	whileStopping(t, func(t *testing.T, s *stopping) {
 		holder, talker := s.Dial(t), s.Dial(t)
 		talker.Quiet("HELLO", "3")
 		holder.Each("LOCK a", "LOCK b")
@@ -180,9 +183,7 @@ func TestHoldersStayUntilTheirLastRelease(t *testing.T) {
 }
 
 func TestWaitersAreToldAndClosed(t *testing.T) {
-	t.Parallel()
-	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		s := startStopping(t, redis, engine)
+	whileStopping(t, func(t *testing.T, s *stopping) {
 		holder, waiter, fair := s.Dial(t), s.Dial(t), s.Dial(t)
 		holder.Quiet("LOCK", "k")
 		waiter.Send("LOCK", "k")
@@ -227,10 +228,8 @@ func TestStateOnAConnectionIsKept(t *testing.T) {
 
 // Before the listeners close, clients come and work as before, and the proxy says that it is not ready.
 func TestClientsAreAcceptedDuringTheDelay(t *testing.T) {
-	t.Parallel()
 	const delay = 4 * time.Second // a busy machine may need some of it for a client
-	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		s := startStopping(t, redis, engine, func(o *proxy.Options) { o.DrainDelay = delay })
+	whileStopping(t, func(t *testing.T, s *stopping) {
 		begun := time.Now()
 		s.stop()
 		proxytest.WaitFor(t, "the drain", s.Draining)
@@ -252,14 +251,12 @@ func TestClientsAreAcceptedDuringTheDelay(t *testing.T) {
 			t.Error("a client was accepted after the delay")
 		}
 		s.ended()
-	})
+	}, func(o *proxy.Options) { o.DrainDelay = delay })
 }
 
 // A connection that was accepted is served, even if its first command comes late.
 func TestFirstCommandDuringTheDrainIsServed(t *testing.T) {
-	t.Parallel()
-	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		s := startStopping(t, redis, engine)
+	whileStopping(t, func(t *testing.T, s *stopping) {
 		holder, late := s.Dial(t), s.Dial(t)
 		holder.Each("HELLO 3", "LOCK k")
 		proxytest.WaitFor(t, "the second client", func() bool { return s.Stats().Clients == 2 })
@@ -275,9 +272,7 @@ func TestFirstCommandDuringTheDrainIsServed(t *testing.T) {
 
 // A client that sends nothing does not stay as long as another one has a lock.
 func TestAClientWithoutACommandLeavesTheDrain(t *testing.T) {
-	t.Parallel()
-	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		s := startStopping(t, redis, engine)
+	whileStopping(t, func(t *testing.T, s *stopping) {
 		holder, mute := s.Dial(t), s.Dial(t)
 		holder.Quiet("LOCK", "k")
 		proxytest.WaitFor(t, "the second client", func() bool { return s.Stats().Clients == 2 })
@@ -314,9 +309,7 @@ func TestTheLastEntryNamesWhatWasLeft(t *testing.T) {
 
 // A client that has sent a part of a command is not at a quiet moment: its command is answered first.
 func TestCommandInPartIsAnsweredBeforeTheEnd(t *testing.T) {
-	t.Parallel()
-	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		s := startStopping(t, redis, engine)
+	whileStopping(t, func(t *testing.T, s *stopping) {
 		half, talker := s.Dial(t), s.Dial(t)
 		half.Quiet("SET", "k", "v")
 		talker.Quiet("HELLO", "3")

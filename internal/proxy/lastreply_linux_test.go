@@ -6,15 +6,11 @@ import (
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/netio"
-	"github.com/lockproxy/lockproxy/internal/proxytest"
-	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // A client that has its last reply knows already that the connection has ended, so no command of its crosses the end.
 func TestTheEndOfTheConnectionComesWithTheLastReply(t *testing.T) {
-	t.Parallel()
-	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		s := startStopping(t, redis, engine)
+	whileStopping(t, func(t *testing.T, s *stopping) {
 		const rounds = 500
 		late := 0
 		for range rounds {
@@ -34,9 +30,7 @@ func TestTheEndOfTheConnectionComesWithTheLastReply(t *testing.T) {
 // Bytes that the proxy has not read make the kernel reset the connection when it is closed. The last reply is on its
 // way by then.
 func TestTheLastReplyArrivesAlthoughInputIsLeft(t *testing.T) {
-	t.Parallel()
-	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		s := startStopping(t, redis, engine)
+	whileStopping(t, func(t *testing.T, s *stopping) {
 		const rounds = 200
 		input := "*1\r\n$4\r\nPING\r\n*1\r\n$99999999999\r\n" + strings.Repeat("x", 256<<10)
 		for range rounds {
