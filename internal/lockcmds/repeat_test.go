@@ -19,9 +19,6 @@ import (
 
 const inDoubtReply = "-INDOUBT sent, but no answer came"
 
-// breaks has commands fail that are sent from now on: Redis never sees them.
-func (s *session) breaks() { _ = s.Lane.Conn.Close() }
-
 func TestAcquireInDoubtBehindARelease(t *testing.T) {
 	srv := redistest.Start(t)
 	for _, verb := range []string{"LOCK", "TRYLOCK"} {
