@@ -109,7 +109,7 @@ func (t *Table) Effects() []Effect {
 // keptEffects is how long a slice of effects may be that is used again: a burst must not keep its memory.
 const keptEffects = 256
 
-// Done takes the slice of Effects for the next time. It keeps no hold alive: names may have a megabyte.
+// Done takes the slice of Effects for the next time. It keeps no hold alive.
 func (t *Table) Done(effects []Effect) {
 	if t.effects == nil && cap(effects) <= keptEffects {
 		clear(effects)

@@ -124,7 +124,7 @@ func TestReleasedByStatus(t *testing.T) {
 	}
 }
 
-// The effects of a hold that has ended keep it from nothing: names may have a megabyte.
+// The effects of a hold that has ended keep nothing of it in memory.
 func TestEffectsKeepNoHoldAlive(t *testing.T) {
 	l := New(Config{NewHold: func() *Hold { return &Hold{} }})
 	s := session("s")

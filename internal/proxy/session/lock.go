@@ -190,9 +190,7 @@ type scriptCall struct {
 }
 
 // build makes the command in the session's scratch: by the script's hash if the connection has run it before, else by
-// its text. Redis may not know the script, and a repeated call would run behind the client's later commands. A call
-// with a long name is sent with the text as well: it is never repeated, so its keys and arguments, which have the name
-// several times, need not be kept.
+// its text. Redis may not know the script, and a repeated call would run behind the client's later commands.
 func (c *scriptCall) build(conn connection) []byte {
 	c.byText = conn == nil || !conn.Scripts().Has(c.call.Script.ID())
 	c.s.script = appendCall(c.s.script[:0], c.call, c.byText)
