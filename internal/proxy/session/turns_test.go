@@ -141,11 +141,3 @@ func TestAClientThatWritesOnNeedNotRead(t *testing.T) {
 		h.replies(t, ":1\r\n")
 	}
 }
-
-// taken is the output that the client reads.
-func taken(s *Session) string {
-	b, _ := s.NextWrite(nil)
-	text := string(b)
-	s.EndWrite(b)
-	return text
-}
