@@ -50,9 +50,8 @@ type Options struct {
 	// block.
 	Slow func(at topology.Node)
 
-	// Bare is told of each new connection without credentials: the server, and whether it demands some; nil: none is told.
-	// It requires no
-	// locks.
+	// Bare is told of each new connection without credentials: the server, and whether it demands some; nil: none is
+	// told. It requires no locks.
 	Bare func(at topology.Node, locked bool)
 
 	Spawn func(func())    // runs a goroutine and waits for its end
