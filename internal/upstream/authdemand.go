@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -21,11 +22,10 @@ type authDemand struct {
 	mu      sync.Mutex
 	servers map[Node]serverDemand // those of a cluster, else Any
 	turn    int
-	shut    int // how many of the servers demand credentials
 	era     uint64
 }
 
-// A serverDemand is the same of one server.
+// A serverDemand is what one server has said last, and the kinds of connections to it that exist.
 type serverDemand struct {
 	shut     bool
 	accepted bool // it has accepted a connection since its last demand
@@ -41,7 +41,12 @@ const authPeriod = time.Second
 func (d *authDemand) NeedsAuth() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.shut > 0
+	for _, of := range d.servers {
+		if of.shut {
+			return true
+		}
+	}
+	return false
 }
 
 // Era is how often Redis was found to demand credentials after it had accepted a connection without. Clients without
@@ -59,7 +64,7 @@ func (d *authDemand) saw(at Node, locked bool) {
 	defer d.mu.Unlock()
 	of := d.servers[at]
 	of.accepted, of.refused = of.accepted || !locked, of.refused || locked
-	d.set(at, of)
+	d.servers[at] = of
 }
 
 // next is the server of a cluster that is asked next. Any: there is none.
@@ -69,12 +74,9 @@ func (d *authDemand) next(servers []topology.ClusterNode) Node {
 	if len(servers) == 0 {
 		return topology.Any
 	}
-	for at := range d.servers {
-		if !slices.ContainsFunc(servers, func(n topology.ClusterNode) bool { return Node(n.ID) == at }) {
-			d.set(at, serverDemand{}) // it has left the cluster
-			delete(d.servers, at)
-		}
-	}
+	maps.DeleteFunc(d.servers, func(at Node, _ serverDemand) bool { // it has left the cluster
+		return !slices.ContainsFunc(servers, func(n topology.ClusterNode) bool { return Node(n.ID) == at })
+	})
 	d.turn++
 	return Node(servers[d.turn%len(servers)].ID)
 }
@@ -90,22 +92,8 @@ func (d *authDemand) learn(at Node, shut bool) (differ bool) {
 	if begins {
 		d.era++
 	}
-	d.set(at, serverDemand{shut: shut, accepted: !shut, refused: shut})
+	d.servers[at] = serverDemand{shut: shut, accepted: !shut, refused: shut}
 	return begins || ends
-}
-
-// set requires d.mu.
-func (d *authDemand) set(at Node, of serverDemand) {
-	if d.servers == nil {
-		d.servers = map[Node]serverDemand{}
-	}
-	if d.servers[at].shut {
-		d.shut--
-	}
-	if of.shut {
-		d.shut++
-	}
-	d.servers[at] = of
 }
 
 // watchAuth asks until ctx ends. It has a goroutine of its own, because Run may wait for a Redis that refuses the

@@ -17,7 +17,7 @@ func TestEachDemandForCredentialsBeginsAnEra(t *testing.T) {
 // The servers of a cluster are asked in turn, and their answers may differ. Only the change of a server begins an era.
 func TestTheServersOfAClusterDemandCredentialsEachForItself(t *testing.T) {
 	servers := []topology.ClusterNode{{ID: "a"}, {ID: "b"}, {ID: "c"}}
-	d := &authDemand{}
+	d := &authDemand{servers: map[Node]serverDemand{}}
 	locked := map[Node]bool{}
 	round := func() (differ int) {
 		for range servers {

@@ -53,6 +53,7 @@ func New(opts Options) (*Upstream, error) {
 	}
 	u := &Upstream{
 		opts: opts, refresh: make(chan struct{}, 1), over: make(chan struct{}),
+		authDemand:  authDemand{servers: map[Node]serverDemand{}},
 		contacts:    newRedisContacts(opts.Addr, opts.Logger),
 		leaseWarner: newLeaseWarner(opts.Lease, opts.Logger),
 	}
