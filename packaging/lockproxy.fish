@@ -60,7 +60,6 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l lock-lease -r -d 'Lease of a lock taken without PX or EX'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l lock-grace -r -d 'Most that is left of a lease after its client has gone'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l lock-reentry -r -d 'Owners that may acquire a lock again while they hold it: connection (all) or owner (only a named OWNER: safe with shared connections)'
-complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l lock-deadlock -r -d 'Where waits that would never end are found: local (among the clients of this proxy, at once) or all (also over several proxies with this setting, within three seconds)'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l lock-max-hold -r -d 'Longest hold of a renewed lock'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l lock-slow-wait -r -d 'Waits for locks that take longer are shown by LOCKSLOW'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l lock-slow-hold -r -d 'Holds of locks that take longer are shown by LOCKSLOW'

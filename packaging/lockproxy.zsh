@@ -76,7 +76,6 @@ _lockproxy() {
 		'--lock-lease=[Lease of a lock taken without PX or EX]:value:_files' \
 		'--lock-grace=[Most that is left of a lease after its client has gone]:value:_files' \
 		'--lock-reentry=[Owners that may acquire a lock again while they hold it\: connection (all) or owner (only a named OWNER\: safe with shared connections)]:value:_files' \
-		'--lock-deadlock=[Where waits that would never end are found\: local (among the clients of this proxy, at once) or all (also over several proxies with this setting, within three seconds)]:value:_files' \
 		'--lock-max-hold=[Longest hold of a renewed lock]:value:_files' \
 		'--lock-slow-wait=[Waits for locks that take longer are shown by LOCKSLOW]:value:_files' \
 		'--lock-slow-hold=[Holds of locks that take longer are shown by LOCKSLOW]:value:_files' \

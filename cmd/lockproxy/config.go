@@ -111,11 +111,10 @@ type TLSConfig struct {
 
 // LockConfig holds the defaults of the lock commands.
 type LockConfig struct {
-	Lease    time.Duration  `yaml:"lease" usual:"yes" reload:"yes" help:"Lease of a lock taken without PX or EX. It is renewed every third of this while the client is connected." when:"a lock has to end sooner after the failure of a proxy, or Redis is away for longer than a lease now and then"`
-	Grace    *time.Duration `yaml:"grace" usual:"yes" reload:"yes" placeholder:"DURATION" help:"Most that is left of a lease after its client has gone. 0s: none. Unset: the lease expires by itself." when:"locks of clients that have gone are to be free sooner"`
-	Reentry  string         `yaml:"reentry" reload:"yes" help:"Owners that may acquire a lock again while they hold it: connection (all) or owner (only a named OWNER: safe with shared connections)." when:"threads share a connection (node-redis, Lettuce): set owner"`
-	Deadlock string         `yaml:"deadlock" help:"Where waits that would never end are found: local (among the clients of this proxy, at once) or all (also over several proxies with this setting, within three seconds)." when:"programs take several locks at once, through several proxies"`
-	MaxHold  time.Duration  `yaml:"max-hold" reload:"yes" help:"Longest hold of a renewed lock. 0s: no limit." when:"clients hang with a lock while they are connected"`
+	Lease   time.Duration  `yaml:"lease" usual:"yes" reload:"yes" help:"Lease of a lock taken without PX or EX. It is renewed every third of this while the client is connected." when:"a lock has to end sooner after the failure of a proxy, or Redis is away for longer than a lease now and then"`
+	Grace   *time.Duration `yaml:"grace" usual:"yes" reload:"yes" placeholder:"DURATION" help:"Most that is left of a lease after its client has gone. 0s: none. Unset: the lease expires by itself." when:"locks of clients that have gone are to be free sooner"`
+	Reentry string         `yaml:"reentry" reload:"yes" help:"Owners that may acquire a lock again while they hold it: connection (all) or owner (only a named OWNER: safe with shared connections)." when:"threads share a connection (node-redis, Lettuce): set owner"`
+	MaxHold time.Duration  `yaml:"max-hold" reload:"yes" help:"Longest hold of a renewed lock. 0s: no limit." when:"clients hang with a lock while they are connected"`
 
 	SlowWait time.Duration `yaml:"slow-wait" reload:"yes" help:"Waits for locks that take longer are shown by LOCKSLOW. 0s: none." when:"other waits than these count as slow"`
 	SlowHold time.Duration `yaml:"slow-hold" reload:"yes" help:"Holds of locks that take longer are shown by LOCKSLOW. 0s: none." when:"other holds than these count as slow"`
@@ -158,7 +157,7 @@ func NewConfig() Config {
 		Upstream:   UpstreamConfig{Address: defaultUpstream},
 		Cluster:    ClusterConfig{CrossSlot: proxy.CrossSplit},
 		Lock: LockConfig{
-			Lease: 30 * time.Second, Reentry: reentryConnection, Deadlock: proxy.DeadlockLocal,
+			Lease: 30 * time.Second, Reentry: reentryConnection,
 			SlowWait: time.Second, SlowHold: 10 * time.Second,
 		},
 		Drain:               DrainConfig{Timeout: 10 * time.Second},
@@ -260,7 +259,6 @@ func (c Config) Verify() error {
 		atLeast("lock.grace", *c.Lock.Grace, 0)
 	}
 	oneOf("lock.reentry", c.Lock.Reentry, reentryConnection, reentryOwner)
-	oneOf("lock.deadlock", c.Lock.Deadlock, proxy.DeadlockLocal, proxy.DeadlockAll)
 	atLeast("lock.max-hold", c.Lock.MaxHold, 0)
 	atLeast("lock.slow-wait", c.Lock.SlowWait, 0)
 	atLeast("lock.slow-hold", c.Lock.SlowHold, 0)

@@ -98,8 +98,6 @@ func samples(key string) [3]string {
 		return [3]string{"epoll", "auto", "goroutine"}
 	case "lock.reentry":
 		return [3]string{"owner", "connection", "owner"}
-	case "lock.deadlock":
-		return [3]string{"all", "local", "all"}
 	case "log.level":
 		return [3]string{"debug", "warn", "error"}
 	case "cluster.cross-slot":

@@ -288,7 +288,6 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 			MaxWaitersPerLock: int(cfg.MaxWaitersPerLock),
 			OwnersOnly:        cfg.Lock.Reentry == reentryOwner,
 		},
-		Deadlock:   cfg.Lock.Deadlock,
 		MaxEngines: int(cfg.MaxLanes), // as lanes, they are many if users and databases are
 		Limits: proxy.Limits{
 			Request:    resp.Limits{MaxBulk: int64(cfg.ProtoMaxBulkLen)},

@@ -58,7 +58,6 @@ type waiter struct {
 	// Guarded by Engine.mu.
 	fence  int64        // of a grant that replicas are to confirm; 0: there is none
 	timer  jobs.Timer   // its own deadline
-	look   jobs.Timer   // for the next look for a circle over several proxies; nil: there is none
 	mark   table.Mark   // before the first attempt
 	streak table.Streak // of the hand-over on its way
 	waited bool         // it has been in a wait queue. Written with the session lock, too

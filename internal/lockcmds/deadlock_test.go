@@ -1,14 +1,10 @@
 package lockcmds
 
 import (
-	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -50,6 +46,7 @@ func TestAnOwnerDoesNotWaitForItself(t *testing.T) {
 		{"LOCK k LIMIT 2", "LOCK k"},
 		{"LOCK k LIMIT 1", "FAIRLOCK k SHARED"},
 		{"LOCK k OWNER x", "LOCK k OWNER x LIMIT 2"},
+		{"LOCK k LIMIT 1", "LOCK k LIMIT 1"}, // each is a grant of its own
 	} {
 		key := "k" + strconv.Itoa(i)
 		first, second := strings.Replace(c[0], "k", key, 1), strings.Replace(c[1], "k", key, 1)
@@ -68,6 +65,19 @@ func TestADeadlockOfOwnersWithNames(t *testing.T) {
 	b.fence("LOCK b OWNER y")
 	a.waits("LOCK b OWNER x")
 	deadlock(t, b.do("LOCK a OWNER y WAIT 60000"), "a", "b")
+}
+
+// The only permit is in the way of each who asks for one.
+func TestADeadlockThroughTheOnlyPermit(t *testing.T) {
+	t.Parallel()
+	p := startProxy(t, redistest.Start(t), nil)
+	a, b := p.session(2), p.session(2)
+	a.fence("LOCK k LIMIT 1")
+	b.fence("LOCK x LIMIT 1")
+	a.waits("FAIRLOCK x LIMIT 1")
+	deadlock(t, b.do("LOCK k LIMIT 1"), "k", "x")
+	b.want("UNLOCK x", ":1")
+	fenceIn(t, a.reply())
 }
 
 // Each of these waits may end.
@@ -156,150 +166,4 @@ func TestASharedWaiterBehindAnotherWaiterIsNoDeadlock(t *testing.T) {
 	b.send("LOCK a SHARED")
 	equal(t, "the waiter in the way", w.reply(), "(nil)")
 	fenceIn(t, b.reply())
-}
-
-// findsAll is a proxy that finds circles over several proxies.
-func findsAll(o *Options) { o.DeadlocksOfAll = true }
-
-// The client of each proxy holds a lock and waits for the next one's. The one that began to wait last is refused.
-func TestOfACircleOverProxiesTheLastWaitIsRefused(t *testing.T) {
-	t.Parallel()
-	for _, lines := range [][]string{
-		{"LOCK k%d", "LOCK k%d"},
-		{"LOCK k%d", "FAIRLOCK k%d", "FAIRLOCK k%d SHARED", "LOCK k%d"},
-	} {
-		srv := redistest.Start(t)
-		var all []*session
-		for i, line := range lines {
-			s := startProxy(t, srv, findsAll).session(2)
-			all = append(all, s)
-			s.fence(fmt.Sprintf(line, i))
-		}
-		last := len(all) - 1
-		var circle []string
-		for i, s := range all {
-			circle = append(circle, fmt.Sprint("k", i))
-			s.waits("LOCK " + fmt.Sprint("k", (i+1)%len(all)))
-		}
-		deadlock(t, all[last].reply(), circle...)
-		for i := last; i > 0; i-- {
-			all[i].want("UNLOCK "+fmt.Sprint("k", i), ":1")
-			fenceIn(t, all[i-1].reply())
-			all[i-1].want("UNLOCK "+fmt.Sprint("k", i), ":1")
-		}
-	}
-}
-
-// Two that hold one lock shared may wait for each other through a third lock. Other holders, which wait for a lock outside
-// of the circle, are not named.
-func TestACircleOverProxiesThroughASharedLock(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	start := func() *session { return startProxy(t, srv, findsAll).session(2) }
-	outside, first, a, b, last := start(), start(), start(), start(), start()
-	outside.fence("LOCK z")
-	for _, s := range []*session{first, a, last} {
-		s.fence("LOCK k SHARED")
-	}
-	b.fence("LOCK x")
-	for s, lock := range map[*session]string{first: "z", last: "z", a: "x"} {
-		s.waits("LOCK " + lock)
-	}
-	b.send("LOCK k")
-	deadlock(t, b.reply(), "k", "x")
-	b.want("UNLOCK x", ":1")
-	fenceIn(t, a.reply())
-}
-
-// Each of these waits may end, or did. The last command waits for longer than any circle goes unseen.
-func TestAWaitThatMayEndIsNoDeadlockOverProxies(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct{ first, second, waits string }{
-		"a fixed lease":             {"LOCK a PX 60000", "LOCK b", "LOCK b"},
-		"a limit of renewals":       {"LOCK a MAXHOLD 60000", "LOCK b", "LOCK b"},
-		"an owner with a name":      {"LOCK a OWNER x", "LOCK b", "LOCK b OWNER x"},
-		"another owner's wait":      {"LOCK a OWNER x", "LOCK b", "LOCK b"},
-		"one of several permits":    {"LOCK a", "LOCK b LIMIT 1", "LOCK b LIMIT 1"},
-		"a wait that has ended":     {"LOCK a", "LOCK b", "LOCK b WAIT 1300"},
-		"a lock of nobody else":     {"LOCK a", "LOCK b", "LOCK c"},
-		"a wait of a shared waiter": {"LOCK a", "LOCK b SHARED", "LOCK b SHARED"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			srv := redistest.Start(t)
-			p, q := startProxy(t, srv, findsAll), startProxy(t, srv, findsAll)
-			a, b := p.session(2), q.session(2)
-			a.fence(c.first)
-			b.fence(c.second)
-			a.send(c.waits)
-			b.send("LOCK a WAIT 4000")
-			equal(t, "the wait", b.reply(), "(nil)")
-		})
-	}
-	t.Run("a proxy that finds its own alone", func(t *testing.T) {
-		t.Parallel()
-		srv := redistest.Start(t)
-		a, b := startProxy(t, srv, findsAll).session(2), startProxy(t, srv, nil).session(2)
-		a.fence("LOCK a")
-		b.fence("LOCK b")
-		a.waits("LOCK b")
-		b.send("LOCK a WAIT 4000")
-		equal(t, "the wait", b.reply(), "(nil)")
-		if n := len(srv.Client(t).Keys(t.Context(), "lockproxy:waits:*").Val()); n > 1 {
-			t.Errorf("%d waits were told", n)
-		}
-	})
-}
-
-// A crowd of holders is not read, so no circle through it is found.
-func TestACrowdOfHoldersIsOnNoCircle(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { // whose holds are not renewed meanwhile
-		findsAll(o)
-		o.Lease = time.Minute
-	})
-	a, b := p.session(2), p.session(2)
-	for i := range mostHolders + 1 {
-		a.fence(fmt.Sprintf("LOCK k SHARED OWNER x%d", i))
-	}
-	b.fence("LOCK x")
-	before := commandCalls(t, srv)
-	b.send("LOCK k WAIT 1400") // one look
-	equal(t, "the wait", b.reply(), "(nil)")
-	if n := commandCalls(t, srv) - before; n > mostHolders {
-		t.Errorf("%d calls", n)
-	}
-}
-
-// A wait that goes on is told again and again, but what others wait for is asked for ever more rarely.
-func TestLooksForACircleBecomeRare(t *testing.T) {
-	w := newLockWorld(t)
-	w.opts.DeadlocksOfAll = true
-	a := w.client(1).sends("LOCK held")
-	a.answered(grantOfFence(7), nil)
-	a.sends("LOCK k")
-	a.answered(busy(0), nil)
-	w.Own.Answers = slices.Repeat([]any{locktest.Numbers()}, 100)
-	w.Pass(longWait + 7*nextLook)
-	asked := map[string]int{}
-	for _, name := range w.Own.Asked {
-		asked[name]++
-	}
-	if asked["waits"] != 8 || asked["info"] != 4 {
-		t.Errorf("asked: %v", asked)
-	}
-}
-
-// A client that holds no lock is on no circle, and costs nothing.
-func TestAWaitOfAClientWithoutLocksIsNotTold(t *testing.T) {
-	t.Parallel()
-	p := startProxy(t, redistest.Start(t), findsAll)
-	a, b := p.session(2), p.session(2)
-	a.fence("LOCK a")
-	b.send("LOCK a WAIT 1500")
-	equal(t, "the wait", b.reply(), "(nil)")
-	if told := p.srv.Client(t).Keys(t.Context(), "lockproxy:waits:*").Val(); len(told) > 0 {
-		t.Errorf("told: %q", told)
-	}
 }

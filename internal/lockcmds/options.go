@@ -64,9 +64,6 @@ type Options struct {
 	// Reentry counts and logs the connections that acquire again without OWNER. nil: they are not.
 	Reentry *Reentries
 
-	// DeadlocksOfAll: deadlocks over several proxies with this option are found, too. Else those within this engine are.
-	DeadlocksOfAll bool
-
 	// Waiting counts the waiters of all engines that share it, which MaxWaiters bounds together. nil: of this one.
 	Waiting *atomic.Int64
 

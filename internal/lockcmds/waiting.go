@@ -44,9 +44,6 @@ func (w *waiter) await(a script.Acquired) []byte {
 		if circle := e.table.Deadlock(&w.Waiter); circle != nil {
 			e.calls.Background(jobs.Attempt, func() { w.refuseDeadlock(circle) })
 		}
-		if e.opts.DeadlocksOfAll && len(key) <= longestTold && e.table.MayBeStuck(&w.Waiter) {
-			w.lookLocked(longWait, 1, nil)
-		}
 		if w.Wait > 0 {
 			left := w.began.Add(w.Wait).Sub(e.opts.Clock.Now())
 			w.timer = e.opts.Clock.AfterFunc(left, func() { e.step(func(t *table.Table) { t.TimedOut(&w.Waiter) }) })
@@ -75,10 +72,8 @@ func (w *waiter) upgrades() bool {
 // leftLocked ends an acquire that has left its wait queue. A granted one goes on: its attempt delivers the grant.
 // Requires Engine.mu.
 func (w *waiter) leftLocked(f *table.Effect) {
-	for _, timer := range []jobs.Timer{w.timer, w.look} {
-		if timer != nil {
-			timer.Stop()
-		}
+	if w.timer != nil {
+		w.timer.Stop()
 	}
 	if f.Outcome == table.Moves {
 		w.e.calls.Background(jobs.Attempt, func() { w.askAgain(script.Acquired{Upgrades: !w.Ahead}) })

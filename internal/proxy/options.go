@@ -87,8 +87,7 @@ type Options struct {
 	Limits     Limits
 
 	Locks      Locks
-	Deadlock   string // among which clients waits that would never end are found: DeadlockLocal or DeadlockAll
-	MaxEngines int    // lock engines, one for each user and database that uses lock commands
+	MaxEngines int // lock engines, one for each user and database that uses lock commands
 
 	// DrainDelay is the time for which a stopping server accepts clients as before, so that balancers notice that it is
 	// not ready. DrainTimeout is the time that clients then have to finish.
@@ -125,12 +124,6 @@ type (
 
 // SyncAll is the value of Locks.Sync for all replicas that the Sentinels, or the servers of the cluster, know.
 const SyncAll = lockcmds.SyncAll
-
-// Values of Options.Deadlock.
-const (
-	DeadlockLocal = "local" // of one user and database at this proxy
-	DeadlockAll   = "all"   // also over several proxies with this value
-)
 
 // Values of Options.CrossSlot.
 const (
@@ -187,8 +180,6 @@ func (o *Options) forEngines(
 			Changes:  changes,
 			Reentry:  &lockcmds.Reentries{Counted: counters.Reentered, Logger: o.Logger.Named("locks")},
 			Told:     o.Tracing,
-
-			DeadlocksOfAll: o.Deadlock == DeadlockAll,
 		},
 		Addr:    up.Addr(),
 		Connect: func(ctx context.Context) (net.Conn, error) { return up.Connect(ctx, topology.Any) },

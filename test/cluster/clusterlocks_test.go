@@ -635,30 +635,6 @@ func TestAReleaseAwaitsTheLeaseOfAnotherHolder(t *testing.T) {
 	}
 }
 
-// Two clients of two proxies wait for each other's locks, which are on two servers.
-func TestADeadlockOverProxiesAndServers(t *testing.T) {
-	t.Parallel()
-	c := redistest.StartCluster(t, 2, 0)
-	all := func(o *proxy.Options) { o.Upstream.Addr, o.Deadlock = "cluster://"+c.Addrs(), proxy.DeadlockAll }
-	first, second := proxytest.Start(t, c.Nodes[0], all), proxytest.Start(t, c.Nodes[0], all)
-	a, b := first.Dial(t), second.Dial(t)
-	keys := [2]string{}
-	for i := range 100 {
-		key := fmt.Sprint("k", i)
-		for n, node := range c.Nodes {
-			if c.Owner(hashslot.Of([]byte(key))) == node {
-				keys[n] = key
-			}
-		}
-	}
-	proxytest.Integer(t, a.Quiet("LOCK", keys[0]))
-	proxytest.Integer(t, b.Quiet("LOCK", keys[1]))
-	a.Send("LOCK", keys[1])
-	proxytest.WaitFor(t, "the first wait", func() bool { return first.Stats().Waiting == 1 })
-	b.Script("LOCK "+keys[0], "-DEADLOCK ", "UNLOCK "+keys[1], ":1")
-	proxytest.Integer(t, a.Next())
-}
-
 // All keys of a slot have moved, and the servers are not told yet where it is: for longer than commands of data are sent again.
 func TestLockCommandsAwaitTheEndOfAMove(t *testing.T) {
 	t.Parallel()

@@ -380,17 +380,13 @@ func HeldFor(fence, now int64) time.Duration {
 type Info struct {
 	Key   string
 	Owner string // of shared holders the only one of interest; empty: all are
-	Most  int    // a lock with more shared holders is described as free; 0: no limit
 }
 
 // Call is the call of info.lua.
 func (i Info) Call() Call {
 	c := Call{info, []string{i.Key, Queue(i.Key)}, nil}
-	switch {
-	case i.Owner != "":
+	if i.Owner != "" {
 		c.Args = []string{i.Owner}
-	case i.Most > 0:
-		c.Args = []string{"", itoa(int64(i.Most))}
 	}
 	return c
 }

@@ -5,21 +5,14 @@
 --
 -- KEYS[1]  lock   hash, see lib/hash.lua; exists only while held. Or a string, see lib/permits.lua
 -- KEYS[2]  queue  list of places of waiters, first to ask at the head
--- ARGV[1]  owner  of shared holders the only one of interest; absent or empty: all are
--- ARGV[2]  most   a lock with more shared holders is described as free; absent: no limit
+-- ARGV[1]  owner  of shared holders the only one of interest; absent: all are
 --
 -- Returns  {pttl_ms, fair_waiters, now, mode, limit, owner, holds, fence, lease_ms, owner, ...}
 --              held; four for each holder; owner and mode are text; fence 0: taken without one; limit: how many may
 --              hold a lock of the mode limit
 --          {}  free
 
-if ARGV[2] then
-  local fields = redis.pcall('HLEN', KEYS[1])
-  if type(fields) == 'number' and fields > 2 * tonumber(ARGV[2]) + 1 then
-    return {}
-  end
-end
-local held, mode = holders_of(KEYS[1], ARGV[1] ~= '' and ARGV[1] or nil)
+local held, mode = holders_of(KEYS[1], ARGV[1])
 local limit, longest = 0, nil
 if held.err then
   --@ permits

@@ -307,7 +307,6 @@ func calls(owner string, request int64) map[string]script.Call {
 		"hand over":               script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Plain: waiter}.Call(),
 		"hand over to a fair one": script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Fair: waiter}.Call(),
 		"info":                    script.Info{Key: key}.Call(),
-		"info of a few":           script.Info{Key: key, Most: 8}.Call(),
 		"force":                   script.Force{Key: key, Fence: script.AnyGrant}.Call(),
 		"force that grant":        script.Force{Key: key, Fence: fence}.Call(),
 		"force by handle":         script.Force{Key: key, Fence: fence, Handle: true}.Call(),
@@ -319,8 +318,6 @@ func calls(owner string, request int64) map[string]script.Call {
 		"stale head, by force":    script.RemoveHead{Key: key, Place: me, Force: true}.Call(),
 		"head":                    script.Head{Key: key}.Call(),
 		"ask":                     script.Ask{}.Call(),
-		"tell a wait":             script.Waits{Owner: me, Tell: &script.Wait{Lock: key, Since: 1, Told: 2}, TTL: time.Minute}.Call(),
-		"ask for a wait":          script.Waits{Owner: me}.Call(),
 	})
 	return all
 }

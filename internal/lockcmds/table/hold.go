@@ -34,6 +34,8 @@ type Session struct {
 	Doubted bool
 	left    bool    // Leave has been called
 	waits   *Waiter // that is in a queue; nil: it waits for no lock
+
+	searched uint64 // the latest search for a circle that has looked at it
 }
 
 // Has reports whether the session has a part in the hold.

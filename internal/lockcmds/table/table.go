@@ -25,6 +25,7 @@ type Table struct {
 	channels channels
 	leaving  map[string]*departures // by lock
 	backlog  backlog
+	searches uint64 // for circles
 
 	lingering line[*Queue] // at most lingerLimit
 	stopped   bool         // RemoveAll was called: no queue lingers
