@@ -13,9 +13,55 @@ import (
 type group struct {
 	key     Group
 	leases  int      // tracked leases; at 0 the group leaves Watchdog.groups
-	ready   []*Lease // renewals due in their order, and void elements to be skipped
+	ready   due      // renewals that are due, and void elements to be skipped
 	jobs    int      // jobs at work or handed to the pool
 	failing bool     // the latest batch failed: only the change is logged
+}
+
+// due is renewals that are due, as a heap: the lease that ends first is renewed first. In the order in which they fell
+// due, a crowd of long leases would cost short ones theirs.
+type due []renewalDue
+
+type renewalDue struct {
+	deadline time.Duration // when it fell due; of an element that is not void it can only have become shorter
+	lease    *Lease
+}
+
+func (d *due) push(l *Lease) {
+	all := append(*d, renewalDue{l.deadline, l})
+	for i := len(all) - 1; i > 0; {
+		parent := (i - 1) / 2
+		if all[parent].deadline <= all[i].deadline {
+			break
+		}
+		all[i], all[parent] = all[parent], all[i]
+		i = parent
+	}
+	*d = all
+}
+
+func (d *due) pop() *Lease {
+	all := *d
+	l, last := all[0].lease, len(all)-1
+	all[0], all[last] = all[last], renewalDue{}
+	all = all[:last]
+	for i := 0; ; {
+		least := i
+		for c := 2*i + 1; c < min(2*i+3, last); c++ {
+			if all[c].deadline < all[least].deadline {
+				least = c
+			}
+		}
+		if least == i {
+			break
+		}
+		all[i], all[least] = all[least], all[i]
+		i = least
+	}
+	if *d = all; last == 0 {
+		*d = nil // a burst must not keep its memory
+	}
+	return l
 }
 
 // batch is a job's working memory, for one batch after the other.
@@ -71,9 +117,7 @@ func (w *Watchdog) take(ctx context.Context, g *group, b *batch) bool {
 	shortest := never
 	var retry time.Duration
 	for ctx.Err() == nil && len(g.ready) > 0 && len(b.leases) < w.opts.batchSize {
-		l := g.ready[0]
-		g.ready[0] = nil
-		g.ready = g.ready[1:] // append moves the others some time, and drops the space in front
+		l := g.ready.pop()
 		// The deadline may have passed since the renewal fell due; the scheduler will report the loss.
 		if l.renewal != queued || l.group != g || b.sent >= l.deadline {
 			continue

@@ -33,6 +33,57 @@ func TestRenewalsShareBatchesOfAtMostBatchSize(t *testing.T) {
 	})
 }
 
+// However long a lease is, and however often it is set again, the time between two renewals is the one that was asked
+// for.
+func TestNoLeaseIsRenewedWithoutEnd(t *testing.T) {
+	for _, e := range []Entry{
+		{TTL: time.Hour, Kept: 10 * time.Second},
+		{TTL: time.Hour, Kept: 10 * time.Second, Fixed: true},
+		{TTL: 3000 * time.Second, Kept: 10 * time.Second, Fixed: true},
+		{TTL: 10 * time.Minute, Kept: 5 * time.Second / 3},
+		{TTL: 10 * time.Minute, Kept: 5 * time.Second / 3, Fixed: true},
+		{TTL: time.Hour},
+		{TTL: 1 << 62, Kept: time.Second, Fixed: true},
+		{TTL: 3 * time.Millisecond},
+	} {
+		every := e.Kept
+		if third := e.TTL / 3; !e.Fixed && (every == 0 || third < every) {
+			every = third
+		}
+		play(t, func(t *testing.T, b *bench) {
+			e.Of, e.Group = "k", Group{By: "g"}
+			b.Track(e, time.Now())
+			const rounds = 20
+			pass(rounds * every)
+			if n := len(b.times()); n < rounds-1 || n > rounds+1 {
+				t.Errorf("%+v: %d renewals in %d times %v", e, n, rounds, every)
+			}
+			b.wantLosses(t)
+		})
+	}
+}
+
+// A crowd of leases that fall due together, and that Redis takes seconds to renew, holds up no lease that ends before
+// theirs.
+func TestTheLeaseThatEndsFirstIsRenewedFirst(t *testing.T) {
+	play(t, func(t *testing.T, b *bench) {
+		b.setAnswer(slowly(200*time.Millisecond, allRenewed))
+		const crowd = 8000
+		for i := range crowd {
+			b.Track(entry(fmt.Sprint(i)), time.Now())
+		}
+		time.Sleep(9600 * time.Millisecond) // the crowd is due at 10 s
+		for i := range 50 {
+			e := entry(fmt.Sprint("short ", i))
+			e.TTL = 1500 * time.Millisecond // due at 10.1 s, and over at 11.1 s
+			b.Track(e, time.Now())
+		}
+		pass(10 * time.Second)
+		b.wantLosses(t)
+		b.wantLen(t, crowd+50)
+	})
+}
+
 func TestRenewalsDueCloseToEachOtherShareABatch(t *testing.T) {
 	play(t, func(t *testing.T, b *bench) {
 		for i := range 50 {

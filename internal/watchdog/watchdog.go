@@ -4,7 +4,7 @@
 //	Track, Resume ──► heap of leases by what is due next ◄── Pause, Shorten, Forget
 //	                        │ Run or Step: one scheduler for all
 //	        past deadline ──┴── renewal due
-//	              │                  │ queue of its group
+//	              │                  │ queue of its group: the first to end is the next
 //	            OnLost               ▼
 //	              ▲        jobs on the caller's pool: take ≤ batchSize ──► Renew ──► settle
 //	              └────── gone ◄──────────────────────────────────────────────────────┘ renewed, or an error:
@@ -42,9 +42,10 @@ import (
 const (
 	// renewalsPerTTL: a lease survives two missed renewals, as with Redisson's watchdog.
 	renewalsPerTTL = 3
-	// A renewal may be sent this part of the TTL early (100 ms of 30 s), so that leases due close to each other share
-	// a batch. It costs one per cent more renewals and makes batches full from about 10,000 leases on.
-	earlyPart = 300
+	// A renewal may be sent this part of the time between two early (100 ms of a lease of 30 s), so that leases due close
+	// to each other share a batch. It costs one per cent more renewals and makes batches full from about 10,000 leases
+	// on. It is no part of the TTL: a lease of an hour may be set again every ten seconds.
+	earlyPart = 100
 	// sliceSize bounds how many leases are dealt with while the mutex is held once.
 	sliceSize = 1000
 	never     = time.Duration(math.MaxInt64)
@@ -254,11 +255,11 @@ func (w *Watchdog) collectLocked(losses []loss, starts []*group) (_ []loss, _ []
 		switch {
 		case now >= l.deadline:
 			losses = append(losses, l.loseLocked(l.endReason()))
-		case l.renewableLocked() && now >= l.next-l.ttl/earlyPart:
+		case l.renewableLocked() && now >= l.next-l.every/earlyPart:
 			l.renewal = queued
 			w.heap.fix(l, l.deadline)
 			g := l.group
-			g.ready = append(g.ready, l)
+			g.ready.push(l)
 			if g.jobs < w.opts.groupJobs && len(g.ready) > g.jobs*w.opts.batchSize {
 				g.jobs++
 				starts = append(starts, g)
