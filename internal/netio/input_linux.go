@@ -31,10 +31,3 @@ func holds(nc net.Conn, of func(fd int) bool) (is bool) {
 	onSocket(nc, func(fd int) { is = of(fd) })
 	return is
 }
-
-// onSocket calls f with the file descriptor of the socket under nc, if there is one.
-func onSocket(nc net.Conn, f func(fd int)) {
-	if raw := rawConn(Socket(nc)); raw != nil {
-		_ = raw.Control(func(fd uintptr) { f(int(fd)) }) // it fails if the socket is closed
-	}
-}

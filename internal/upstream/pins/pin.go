@@ -99,8 +99,12 @@ func (p *Pin) Named(name string, byCommand bool) {
 // Replies may still come.
 func (p *Pin) CloseWrite() {
 	p.finished = true
-	p.Finish()
+	p.Finish(p.shut)
 }
+
+// shut ends the direction to Redis at once. While a goroutine is being woken for it, Redis would take an element from a
+// list for a client that has left.
+func (p *Pin) shut() { netio.ShutWrite(p.nc) }
 
 // Finished reports whether CloseWrite was called.
 func (p *Pin) Finished() bool { return p.finished }
@@ -140,6 +144,9 @@ func (p *Pin) Release() {
 // told nothing.
 func (p *Pin) Discard() {
 	p.Observe(nil)
+	if p.up.Load() {
+		p.shut()
+	}
 	p.once.Do(func() { close(p.stop) })
 	p.pins.drop(p)
 }

@@ -63,7 +63,7 @@ func awake(s *Stream) bool {
 func TestTheEndComesBehindBytesOnTheirWay(t *testing.T) {
 	var s *Stream
 	s, redis := lazyOn(t, func() {
-		s.Finish()
+		s.Finish(func() { t.Error("it ends at once") })
 		if awake(s) {
 			t.Errorf("the writer is woken while Send writes: it takes %q, finished %v", s.Take(nil), s.Finished())
 		}
@@ -86,7 +86,7 @@ func TestTheEndComesBehindBytesOnTheirWay(t *testing.T) {
 func TestBytesInFrontOfTheEndHaveOneWriter(t *testing.T) {
 	s, _ := lazyOn(t, func() { t.Error("Send writes, and the writer has been woken") })
 	send(t, s, "A1", sink{}, 1)
-	s.Finish()
+	s.Finish(func() { t.Error("it ends at once") })
 	s.Send()
 	if !awake(s) {
 		t.Fatal("the writer is not woken")
@@ -99,11 +99,23 @@ func TestBytesInFrontOfTheEndHaveOneWriter(t *testing.T) {
 	}
 }
 
+// Behind bytes that have been written the caller ends the connection itself.
+func TestTheEndBehindWrittenBytesWaitsForNobody(t *testing.T) {
+	s, _ := lazyOn(t, func() {})
+	send(t, s, "A1", sink{}, 1)
+	s.Send()
+	now := false
+	s.Finish(func() { now = true })
+	if !now || awake(s) {
+		t.Errorf("at once: %v", now)
+	}
+}
+
 // A connection that is not ready yet ends behind the bytes that wait for it.
 func TestTheEndWaitsForTheConnection(t *testing.T) {
 	s := NewLazy()
 	send(t, s, "A1", sink{}, 1)
-	s.Finish()
+	s.Finish(func() { t.Error("it ends at once") })
 	s.Send()
 	if awake(s) {
 		t.Error("the writer is woken without a connection")

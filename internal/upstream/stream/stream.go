@@ -265,14 +265,18 @@ func (s *Stream) Progress() (appended, written int64) {
 	return s.total, s.written
 }
 
-// Finish says that nothing more will be appended: the writer ends its direction of the connection behind the appended
-// bytes.
-func (s *Stream) Finish() {
+// Finish says that nothing more will be appended: this direction of the connection ends behind the appended bytes. If
+// these have been written, now ends it; else the writer does.
+func (s *Stream) Finish(now func()) {
 	s.mu.Lock()
 	s.fin = true
-	ring := s.rouse() // else the next Take comes without it
+	written := s.wakeable() && len(s.out) == 0
+	ring := !written && s.rouse() // else the next Take comes without it
 	s.mu.Unlock()
-	if ring {
+	switch {
+	case written:
+		now()
+	case ring:
 		s.ring()
 	}
 }
