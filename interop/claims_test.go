@@ -32,6 +32,9 @@ var claims = []string{
 	"lock-owner",   // OWNER: acquired on one connection, released on another
 }
 
+// Clients for Node prove "lock-tasks", too: of three tasks on one connection none hangs, because a LOCK that waits for the
+// task before it is refused when that task sends its next command.
+
 // programLimit bounds one client's program.
 const programLimit = 2 * time.Minute
 

@@ -58,6 +58,7 @@ type waiter struct {
 	// Guarded by Engine.mu.
 	fence  int64        // of a grant that replicas are to confirm; 0: there is none
 	timer  jobs.Timer   // its own deadline
+	blocks jobs.Timer   // until it is logged that it waits for a hold of its own connection; nil: it does not
 	mark   table.Mark   // before the first attempt
 	streak table.Streak // of the hand-over on its way
 	waited bool         // it has been in a wait queue. Written with the session lock, too

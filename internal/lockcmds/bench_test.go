@@ -23,6 +23,8 @@ func (s *instant) AfterUnlock(f func()) { f() }
 func (s *instant) Reply([]byte)         {}
 func (s *instant) Push([]byte)          {}
 
+func (s *instant) OnBehind(string, func()) {}
+
 func (s *instant) Script(c contract.Call) {
 	v := resp.Value{Kind: resp.Array, Elems: []resp.Value{{Int: 1}, {Int: s.fence}, {Int: 1}}}
 	if c.Script.Name() == "acquire" {

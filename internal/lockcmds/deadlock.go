@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
@@ -41,6 +42,35 @@ func (w *waiter) refuseDeadlock(circle []*table.Hold) {
 // errSecondUpgrade refuses a shared holder that wants the lock for itself, while another one waits for that.
 const errSecondUpgrade = script.Error(
 	"DEADLOCK another holder of the shared lock waits to hold it alone; nothing was done")
+
+// errBlocksItself refuses a wait for a hold of the same connection, if another command stands behind it.
+const errBlocksItself = script.Error(
+	"DEADLOCK a LOCK blocks its connection, as BLPOP does: give locks a connection of their own")
+
+// longWait is how long a wait for a hold of the same connection lasts before it is logged.
+const longWait = time.Second
+
+// watchBehindLocked has the wait refused when a command stands behind it that its connection is not to be without: it
+// waits for a hold that this connection has taken, whose release may stand there, or wait for that command. It is not
+// refused at once, because the release may come on another connection. Requires the session lock and Engine.mu.
+func (w *waiter) watchBehindLocked() {
+	e := w.e
+	w.conn().OnBehind(w.lock(), func() {
+		e.step(func(t *table.Table) {
+			if t.BlocksItself(&w.Waiter) {
+				t.Remove(&w.Waiter, table.Error, errBlocksItself)
+			}
+		})
+	})
+	w.blocks = e.opts.Clock.AfterFunc(longWait, func() {
+		e.mu.Lock()
+		blocks, client := e.table.BlocksItself(&w.Waiter), w.session().Client
+		e.mu.Unlock()
+		if blocks {
+			e.opts.Reentry.NoteBlocks(client, w.lock())
+		}
+	})
+}
 
 // longestCircle is how many locks of a circle an error names.
 const longestCircle = 8

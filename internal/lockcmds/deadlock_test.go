@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -166,4 +169,28 @@ func TestASharedWaiterBehindAnotherWaiterIsNoDeadlock(t *testing.T) {
 	b.send("LOCK a SHARED")
 	equal(t, "the waiter in the way", w.reply(), "(nil)")
 	fenceIn(t, b.reply())
+}
+
+// A LOCK that waits for a hold of its own connection is logged once for each client name.
+func TestAWaitForAHoldOfTheSameConnectionIsLogged(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	w := newLockWorld(t)
+	w.opts.Reentry = &Reentries{Logger: zap.New(core)}
+	for i, c := range []struct{ first, second string }{
+		{"LOCK a OWNER x", "LOCK a OWNER y"}, {"LOCK b OWNER x", "LOCK b OWNER y"}, // the same name
+		{"LOCK c OWNER x PX 60000", "LOCK c OWNER y"}, {"LOCK d SHARED", "LOCK d SHARED OWNER y"},
+	} {
+		a := w.client(uint64(i + 1)).sends(c.first)
+		a.answered(grantOfFence(7), nil)
+		a.sends(c.second)
+		a.answered(busy(0), nil)
+		w.Pass(longWait - 1)
+		if i == 0 && logs.Len() > 0 {
+			t.Error("logged too early")
+		}
+		w.Pass(1)
+	}
+	if all := logs.All(); len(all) != 1 || all[0].ContextMap()["key"] != "a" {
+		t.Errorf("logged: %v", all)
+	}
 }

@@ -69,9 +69,25 @@ func (r *Reentries) NoteNotHeld(c reentrant, key string) {
 		zap.String("client", c.Addr), zap.String("key", clipped(key)))
 }
 
+// NoteBlocks logs the first acquire of each client name that has waited for a while for a hold of its own connection.
+func (r *Reentries) NoteBlocks(c reentrant, key string) {
+	if r == nil || !r.first(c, "wait") {
+		return
+	}
+	r.Logger.Warn("a LOCK waits for a lock that its own connection has taken: "+
+		"a LOCK blocks its connection, as BLPOP does, so give locks a connection of their own",
+		zap.String("library", clipped(c.Library)), zap.String("name", clipped(c.Name)),
+		zap.String("client", c.Addr), zap.String("key", clipped(key)))
+}
+
 // logs reports whether the client's library has announced itself, and its name is a new one for that event.
 func (r *Reentries) logs(c reentrant, event string) bool {
-	if r.Logger == nil || c.Library == "" {
+	return c.Library != "" && r.first(c, event)
+}
+
+// first reports whether the client's name, or else its library, is a new one for that event.
+func (r *Reentries) first(c reentrant, event string) bool {
+	if r.Logger == nil {
 		return false
 	}
 	name := logged{event, "library " + clipped(c.Library)}

@@ -43,6 +43,8 @@ func (w *waiter) await(a script.Acquired) []byte {
 		e.stepLocked(func(t *table.Table) { t.Join(&w.Waiter, e.namesOfLocked(key), w.mark, answerOf(a, w.Lease, nil)) })
 		if circle := e.table.Deadlock(&w.Waiter); circle != nil {
 			e.calls.Background(jobs.Attempt, func() { w.refuseDeadlock(circle) })
+		} else if e.table.BlocksItself(&w.Waiter) {
+			w.watchBehindLocked()
 		}
 		if w.Wait > 0 {
 			left := w.began.Add(w.Wait).Sub(e.opts.Clock.Now())
@@ -72,8 +74,10 @@ func (w *waiter) upgrades() bool {
 // leftLocked ends an acquire that has left its wait queue. A granted one goes on: its attempt delivers the grant.
 // Requires Engine.mu.
 func (w *waiter) leftLocked(f *table.Effect) {
-	if w.timer != nil {
-		w.timer.Stop()
+	for _, timer := range []jobs.Timer{w.timer, w.blocks} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 	if f.Outcome == table.Moves {
 		w.e.calls.Background(jobs.Attempt, func() { w.askAgain(script.Acquired{Upgrades: !w.Ahead}) })

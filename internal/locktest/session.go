@@ -110,6 +110,9 @@ func (s *Session) Reply(reply []byte) {
 	s.next()
 }
 
+// OnBehind implements contract.Session. Nothing comes behind an acquire.
+func (s *Session) OnBehind(string, func()) {}
+
 // Push implements contract.Session.
 func (s *Session) Push(b []byte) {
 	if s.Proto == 3 {

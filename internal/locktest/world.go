@@ -210,6 +210,9 @@ func (c *Client) AfterUnlock(f func()) { c.later = append(c.later, f) }
 // Script implements contract.Session.
 func (c *Client) Script(call contract.Call) { c.Sent = append(c.Sent, call) }
 
+// OnBehind implements contract.Session. Nothing comes behind an acquire.
+func (c *Client) OnBehind(string, func()) {}
+
 // Push implements contract.Session.
 func (c *Client) Push(push []byte) { c.Pushes = append(c.Pushes, Show(push)) }
 

@@ -126,6 +126,25 @@ function lockClaims(open) {
       await refused('NOTHELD', other.command('UNLOCK', 'i', 'OWNER', 'job-8'));
       assert.equal(await other.command('UNLOCK', 'i', 'OWNER', 'job-7'), 1);
     },
+    async 'lock-tasks'() {
+      const s = await open();
+      const task = async (id) => {
+        const owner = ['OWNER', `task-${id}`];
+        try {
+          await s.command('LOCK', 'j', ...owner);
+        } catch (err) {
+          return err.message;
+        }
+        await s.command('INCR', 'entries');
+        await s.command('UNLOCK', 'j', ...owner);
+        return 'done';
+      };
+      const ends = await inTime(Promise.all([1, 2, 3].map(task)), 'three tasks on one connection');
+      assert.equal(ends[0], 'done');
+      const told = 'DEADLOCK a LOCK blocks its connection, as BLPOP does: give locks a connection of their own';
+      assert.equal(ends[1], told);
+      assert(ends[2] === told || ends[2] === 'done', ends[2]);
+    },
   };
 }
 

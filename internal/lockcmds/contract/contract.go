@@ -43,6 +43,10 @@ type Session interface {
 	// Reply is the whole reply of the lock command in progress; the session goes on with its next command. Requires the
 	// session lock.
 	Reply(reply []byte)
+	// OnBehind has f run once, before the session is unlocked, when the client has sent a command behind the acquire in
+	// progress that must not have to wait for it: any but an acquire, PING, CLIENT, and a lock command about another lock
+	// than that. Commands behind SELECT, AUTH, HELLO, RESET or MULTI do not count. Requires the session lock.
+	OnBehind(lock string, f func())
 	// Push is an out-of-band RESP3 push, ignored for RESP2. Requires the session lock.
 	Push(b []byte)
 }

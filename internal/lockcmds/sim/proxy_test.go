@@ -323,6 +323,8 @@ func (c *client) Reply(b []byte) {
 	c.answer(c.current, b)
 }
 
+func (c *client) OnBehind(string, func()) {}
+
 func (c *client) Push(b []byte) {
 	c.mustBeLocked("Push")
 	if c.ended {

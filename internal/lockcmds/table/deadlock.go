@@ -30,6 +30,33 @@ func (t *Table) Deadlock(w *Waiter) []*Hold {
 	return s.from(w)
 }
 
+// BlocksItself reports whether w waits for the end of holds that its own session has taken, and that do not end by
+// themselves. If it waits for the end of any permit, they must be all.
+func (t *Table) BlocksItself(w *Waiter) bool {
+	if w.queue == nil {
+		return false
+	}
+	key := w.queue.names.Key
+	mine, permits := w.By.holds, 0
+	if len(mine) > searchLimit {
+		mine = t.locks[key].holds(searchLimit)
+	}
+	for _, h := range mine {
+		switch {
+		case h.Lock != key, h.Fixed, !h.Until.IsZero(), !w.By.Has(h):
+		case h.Kind == w.Kind && !h.Kind.Reenters():
+			if permits++; permits >= w.Room {
+				return true
+			}
+		case h.Kind == w.Kind && h.Kind.Shares(): // what is in the way is another waiter
+		case h.Owner == w.Owner && h.Kind.Reenters() == w.Kind.Reenters():
+		default:
+			return true
+		}
+	}
+	return false
+}
+
 // search is one search for a circle.
 type search struct {
 	t    *Table

@@ -90,3 +90,22 @@ func TestASearchGoesOnFromEachSessionOnce(t *testing.T) {
 		t.Errorf("the search looked at %d holds", n)
 	}
 }
+
+// A session that has taken a crowd of locks, and waits for one of them, is found to block itself by a bounded look.
+func TestAWaitForAHoldOfTheSameSession(t *testing.T) {
+	for _, crowd := range []int{1, searchLimit, 3 * searchLimit} {
+		c := chain(1)
+		for i := 1; i < crowd; i++ {
+			c.holds(0, i)
+		}
+		w := &Waiter{By: c.sessions[0], Owner: "another", Kind: alone}
+		c.Join(w, Names{Key: lockName(0), Channel: "c", Place: "p"}, Mark{}, Answer{TTL: time.Minute})
+		if !c.BlocksItself(w) {
+			t.Errorf("%d holds: not found", crowd)
+		}
+		w.Owner = c.sessions[0].Name
+		if c.BlocksItself(w) {
+			t.Errorf("%d holds: an owner waits for its own hold", crowd)
+		}
+	}
+}

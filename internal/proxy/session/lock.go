@@ -136,6 +136,7 @@ func (s *Session) lockDone() {
 	if s.wait == waitLock || s.wait == waitEngine {
 		s.wait = waitNone
 	}
+	s.behind = nil
 	if r := s.locking; r != nil {
 		s.locking = nil
 		r.release()

@@ -124,6 +124,7 @@ type Session struct {
 
 	// Lock commands.
 	locking *request                   // has not been answered; nil: none
+	behind  *behind                    // locking waits for a hold of this session; nil: it does not
 	engines []*lockcmds.IdentityEngine // the engines that know this session
 	token   string                     // of its default owner as lock engines know it; empty: not made yet
 	losses  map[int]*contract.Losses   // of locks, by database
@@ -228,6 +229,9 @@ func (s *Session) unlock() {
 		s.refused.leaves(s.out.Slots.Due() > 0 || s.in.len() > 0 || s.host.Unread())
 	}
 	s.letRead()
+	if s.behind != nil {
+		s.lookBehind()
+	}
 	deferred, due := s.afterUnlock, s.due
 	s.afterUnlock, s.due, s.reading = nil, nil, false
 	s.charge()
