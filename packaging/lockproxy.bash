@@ -2,10 +2,10 @@
 _lockproxy() {
 	local word=${COMP_WORDS[COMP_CWORD]} words='--help --config --check --connect --health --ready --version --help-all --listen --embedded --client-auth --engine --upstream --upstream-user --upstream-password --upstream-password-file --upstream-tls --upstream-ca-file --upstream-cert-file --upstream-key-file --upstream-server-name --upstream-map --sentinel-user --sentinel-password --sentinel-password-file --sentinel-tls --sentinel-ca-file --sentinel-cert-file --sentinel-key-file --sentinel-server-name --cluster-cross-slot --lock-lease --lock-grace --lock-reentry --lock-max-hold --lock-slow-wait --lock-slow-hold --lock-sync --drain-delay --drain-timeout --log-level --log-format --tracing-endpoint --tcp-keepalive --tcp-user-timeout --tls-cert-file --tls-key-file --tls-ca-file --tls-auth-clients --proxy-protocol --unix-socket-perm --admin-listen --admin-pprof --admin-force-unlock --admin-hosts --failover-wait --dial-timeout --first-command-timeout --handshake-timeout --max-clients --max-memory --client-output-limit --client-pubsub-limit --client-query-limit --proto-max-bulk-len --max-pins --pin-wait --max-lanes --large-command-timeout --max-waiters --max-waiters-per-lock'
 	case ${COMP_WORDS[1]} in
-	exec) words='--help --url --password-file --wait --no-wait --fair --shared --limit --lease --max-hold' ;;
+	exec) words='--help --url --password-file --wait --no-wait --conflict-exit-code --quiet --fair --shared --limit --lease --min-hold --max-hold' ;;
 	locks) words='--help --url --password-file --match --count --json' ;;
 	info) words='--help --url --password-file --json' ;;
-	unlock) words='--help --url --password-file --json --owner --shared' ;;
+	unlock) words='--help --url --password-file --json --owner --fence --shared' ;;
 	help) words='exec locks info unlock' ;;
 	*) [ "$COMP_CWORD" -eq 1 ] && words="exec locks info unlock help $words" ;;
 	esac

@@ -8,10 +8,13 @@ _lockproxy() {
 		'--password-file=[FILE that holds the password, if it is not in the URL]:value:_files' \
 		'--wait=[Longest wait for the lock, as in 10s; a number, as 0.5, is seconds]:value:_files' \
 		'--no-wait[Do not wait, as --wait 0s]' \
+		'--conflict-exit-code=[Exit CODE if another client has the lock]:value:_files' \
+		'--quiet[Do not say that another client has the lock]' \
 		'--fair[First come, first served (FAIRLOCK)]' \
 		'--shared[Hold the lock beside other shared holders, and beside no exclusive one]' \
 		'--limit=[Run at most N commands of this lock at the same time (LIMIT)]:value:_files' \
 		'--lease=[Lease of the lock]:value:_files' \
+		'--min-hold=[Keep the lock for this time since its grant, even if the command has ended]:value:_files' \
 		'--max-hold=[End the command after this time]:value:_files' \
 		'*::argument:_default'
 		;;
@@ -37,6 +40,7 @@ _lockproxy() {
 		'--password-file=[FILE that holds the password, if it is not in the URL]:value:_files' \
 		'--json[Print JSON]' \
 		'--owner=[Release one hold of the OWNER ID only]:value:_files' \
+		'--fence=[Release the grant with the fence N only, with all its holds]:value:_files' \
 		'--shared[With --owner\: release its shared hold]' \
 		'*::argument:_default'
 		;;

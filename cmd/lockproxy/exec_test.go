@@ -195,6 +195,92 @@ func TestExecPassesTheExitCodeOn(t *testing.T) {
 	l.start("text", "--", "true").want(cli.ExitUnreachable, "WRONGTYPE")
 }
 
+// A program is found, started and ended as under flock(1).
+func TestExecStartsWhatFlockStarts(t *testing.T) {
+	t.Parallel()
+	l := newLocks(t)
+	if err := os.WriteFile(filepath.Join(l.dir, "no-interpreter"), []byte("echo \"$0 $1\" > out\nexit 5\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l.start("job", "--", "./no-interpreter", "arg").want(5, "")
+	if got := l.wrote("out"); got != "./no-interpreter arg" {
+		t.Errorf("a script without #! has got %q", got)
+	}
+	self, err := exec.LookPath("lockproxy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(path, command string) {
+		t.Helper()
+		cmd := exec.Command("/bin/sh", "-c", command, "sh", self)
+		cmd.Env, cmd.Dir = []string{"LOCKPROXY_URL=redis://" + l.addr}, l.dir
+		if path != "unset" {
+			cmd.Env = append(cmd.Env, "PATH="+path)
+		}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("PATH %s: %s, %v", path, out, err)
+		}
+	}
+	run("/bin:.", `"$1" exec job -- no-interpreter; test $? = 5`)
+	run("unset", `unset PATH; "$1" exec job -- true`)
+	for _, ignored := range []string{"TERM", "INT", "HUP", "QUIT", "TERM INT HUP QUIT"} {
+		run("/bin:/usr/bin", `trap "" `+ignored+`; "$1" exec job -- sh -c 'for s in `+ignored+`; do kill -$s $$ $PPID $(ps -o ppid= -p $PPID); done; exit 4'; test $? = 4`)
+	}
+	run("/bin:/usr/bin", `"$1" exec job -- sh -c 'kill -TERM $$'; test $? = 143`)
+}
+
+// Two hosts whose clocks differ run a short job once.
+func TestALockIsHeldForTheLeastTime(t *testing.T) {
+	t.Parallel()
+	l := newLocks(t)
+	for i, kind := range [][]string{nil, {"--limit", "1"}, {"--shared"}} {
+		key := fmt.Sprint("job", i)
+		args := append(slices.Clone(kind), "-n", "--min-hold", "1m", "--lease", "2s", key, "--", "sh", "-c")
+		l.start(append(args, "exit 3")...).want(3, "")
+		other := append(slices.Clone(kind), "-n", key, "--", "true")
+		if i == 2 {
+			other = other[1:] // an exclusive one
+		}
+		l.start(other...).want(cli.ExitBusy, "another client has the lock")
+		if left := l.redis.Client(t).PTTL(t.Context(), key).Val(); left < 30*time.Second || left > time.Minute {
+			t.Errorf("%v: %v are left", kind, left)
+		}
+		key += "killed"
+		args = append(slices.Clone(kind), "-n", "--min-hold", "1m", "--lease", "2s", key, "--", "sh", "-c")
+		h := l.start(append(args, "echo in > "+key+"; exec sleep 100")...)
+		l.wrote(key)
+		_ = h.cmd.Process.Kill()
+		h.want(-1, "")
+		redistest.Eventually(t, 20*time.Second, "the guard to keep the lock", func() bool {
+			return l.redis.Client(t).PTTL(t.Context(), key).Val() > 30*time.Second
+		})
+	}
+	l.start("--min-hold", "1ms", "job", "--", "sleep", "0.01").want(0, "")
+	l.free("job", time.Second)
+	l.start("--min-hold", "1m", "job", "--", "/nosuch").want(cli.ExitNotFound, "")
+	l.free("job", time.Second)
+}
+
+// An exec inside the command of another one for the same lock would wait for ever.
+func TestExecWithinItself(t *testing.T) {
+	t.Parallel()
+	l := newLocks(t)
+	inner := []string{"job", "--", "lockproxy", "exec", "job", "--", "true"}
+	l.start(inner...).want(cli.ExitBusy, "job: the exec around this one has the lock")
+	l.start(append([]string{"-s"}, "job", "--", "lockproxy", "exec", "-s", "job", "--", "true")...).want(0, "")
+	l.free("job", time.Second)
+	next := newLocks(t) // the lock of that name at another Redis
+	next.start("job", "--", "lockproxy", "exec", "-u", l.addr, "job", "--", "true").want(0, "")
+}
+
+func TestAMissingPasswordIsNamed(t *testing.T) {
+	t.Parallel()
+	l := newLocks(t)
+	l.redis.Do(t, "ACL", "SETUSER", "default", ">pw")
+	l.start("job", "--", "true").want(cli.ExitUnreachable, "NOAUTH Authentication required. (--url has no password)")
+	l.start("-u", "redis://:pw@"+l.addr, "job", "--", "true").want(0, "")
+}
+
 func TestExecExcludes(t *testing.T) {
 	t.Parallel()
 	l := newLocks(t)
@@ -304,7 +390,7 @@ func TestForcedUnlockEndsTheCommand(t *testing.T) {
 		h := l.start(append(kind, "--lease", "5s", "job", "--", "sh", "-c", command)...)
 		l.wrote(pids)
 		l.unlock()
-		h.want(cli.ExitLost, "job: ending the command: the lock was lost")
+		h.want(cli.ExitLost, "job: ending the command: the lock was lost: FORCEUNLOCK has removed it")
 		l.gone(pids)
 	}
 }

@@ -67,7 +67,11 @@ command unchanged. The subcommands ask a running proxy. Their variable LOCKPROXY
 	for _, sub := range cli.Subcommands() {
 		fmt.Fprintf(&b, ".SS lockproxy %s\n%s\n", sub.Name, roff.Replace(sub.Help))
 		for _, flag := range sub.Flags {
-			option(flag.Name, flag.Help)
+			name := flag.Name
+			if flag.Short != "" {
+				name = flag.Short + ", " + name
+			}
+			option(name, flag.Help)
 		}
 	}
 	b.WriteString(".SH SETTINGS\nEach is also a variable, LOCKPROXY_LOCK_LEASE for \\-\\-lock\\-lease, and a key of the file, lock.lease.\n")

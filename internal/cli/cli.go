@@ -54,13 +54,15 @@ type subcommand struct {
 	details    string // behind the flags in its --help
 	begin      func() command
 	hidden     bool
+
+	hints map[string]string // what to write for flags of other programs
 }
 
 // subcommands is the grammar.
 var subcommands = []subcommand{
 	{
 		name: "exec", args: "KEY -- COMMAND ...", help: "Hold a lock while a command runs.", details: execDetails,
-		begin: func() command { return &execCommand{} },
+		begin: func() command { return &execCommand{} }, hints: flockHints,
 	},
 	{
 		name: "locks", help: "List the locks that are held through the proxy.",
@@ -72,7 +74,7 @@ var subcommands = []subcommand{
 	},
 	{
 		name: "unlock", args: "KEY",
-		help:  "Remove a lock of any holder, or with --owner one of that OWNER. Exit code 1: there was none.",
+		help:  "Remove a lock of any holder, or with --owner or --fence one grant. Exit code 1: there was none.",
 		begin: func() command { return &unlockCommand{} },
 	},
 	{name: guardName, begin: func() command { return &guardCommand{} }, hidden: true},
@@ -169,11 +171,20 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	p := &program{ctx: ctx, name: sub.name, stdout: stdout, stderr: stderr, watched: isTerminal(stderr)}
 	if err != nil {
-		p.tell("%s", readable(FlagError(err, f)))
+		p.tell("%s%s", readable(FlagError(err, f)), sub.hint(err))
 		fmt.Fprintf(stderr, "Usage: %s; --help has the flags\n", sub.usage())
 		return ExitUsage
 	}
 	return cmd.run(p)
+}
+
+// hint is the end of an error about a flag of another program; empty: there is nothing to say.
+func (s *subcommand) hint(err error) string {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok || s.hints[unknown.GetSpecifiedName()] == "" {
+		return ""
+	}
+	return ": " + s.hints[unknown.GetSpecifiedName()]
 }
 
 func (s *subcommand) flagSet(cmd command) *pflag.FlagSet {
@@ -245,6 +256,7 @@ type Subcommand struct {
 // Flag is an option of a subcommand.
 type Flag struct {
 	Name  string // with its dashes
+	Short string // the same in one letter, with its dash; empty: there is none
 	Help  string
 	Value bool // a value follows
 }
@@ -260,7 +272,11 @@ func Subcommands() []Subcommand {
 		sub := Subcommand{Name: s.name, Args: s.args, Help: s.help}
 		s.flagSet(s.begin()).VisitAll(func(f *pflag.Flag) {
 			_, help := pflag.UnquoteUsage(f)
-			sub.Flags = append(sub.Flags, Flag{Name: "--" + f.Name, Help: help, Value: f.NoOptDefVal == ""})
+			flag := Flag{Name: "--" + f.Name, Help: help, Value: f.NoOptDefVal == ""}
+			if f.Shorthand != "" {
+				flag.Short = "-" + f.Shorthand
+			}
+			sub.Flags = append(sub.Flags, flag)
 		})
 		all = append(all, sub)
 	}

@@ -56,6 +56,9 @@ func TestAnswersAsTextAndAsJSON(t *testing.T) {
 		{"unlock k --owner o", ":1", "UNLOCK k OWNER o", ExitOK, "unlocked\n"},
 		{"unlock k --owner o", ":0", "UNLOCK k OWNER o", ExitOK, "one hold released, still held\n"},
 		{"unlock k --owner o --shared", ":1", "UNLOCK k OWNER o SHARED", ExitOK, "unlocked\n"},
+		{"unlock k --fence 7", ":1", "UNLOCK k FENCE 7", ExitOK, "unlocked\n"},
+		{"unlock k --owner o --fence 7", ":0", "UNLOCK k OWNER o FENCE 7", ExitOK, "one hold released, still held\n"},
+		{"unlock k --fence 7", "-NOTHELD x", "UNLOCK k FENCE 7", ExitNo, ""},
 		{"unlock k --owner o --json", ":0", "UNLOCK k OWNER o", ExitOK, "{\n  \"key\": \"k\",\n  \"unlocked\": false\n}\n"},
 		{"unlock \xff --owner=\xfe --json", ":1", "UNLOCK \xff OWNER \xfe", ExitOK, "{\n  \"key\": \"\\ufffd\",\n  \"key_base64\": \"/w==\",\n  \"unlocked\": true\n}\n"},
 		{"info k --json", "%1\r\n+owner\r\n$1\r\n\xfe", "LOCKINFO k", ExitOK, "{\n  \"key\": \"k\",\n  \"owner\": \"\\ufffd\",\n  \"owner_base64\": \"/g==\",…}\n"},
@@ -101,6 +104,7 @@ func TestExecRefusesBeforeItAsks(t *testing.T) {
 		"exec --lease 999ms k -- true":       ExitUsage,
 		"exec --wait -1s k -- true":          ExitUsage,
 		"exec --max-hold -1s k -- true":      ExitUsage,
+		"exec --min-hold -1s k -- true":      ExitUsage,
 		"exec --nosuch k -- true":            ExitUsage,
 		"exec k -- " + plainFile:             ExitNoExec,
 		"exec k -- " + plainFile + ".nosuch": ExitNotFound,
@@ -129,6 +133,52 @@ func TestABusyLockHasItsHolder(t *testing.T) {
 		if code != ExitBusy || !strings.Contains(complaints, want) || strings.Contains(answer, "61000") && !strings.HasSuffix(complaints, " (1m1s)\n") {
 			t.Errorf("%q: exit code %d, %q", answer, code, complaints)
 		}
+	}
+}
+
+// A script that says itself that a lock is busy chooses how it learns that.
+func TestABusyLockMayBeQuiet(t *testing.T) {
+	proxy := startStub(t, "_", "_")
+	code, _, complaints := ran(t, "exec", "-u", proxy.addr, "-n", "-E", "0", "--quiet", "k", "--", "true")
+	if code != 0 || complaints != "" {
+		t.Errorf("exit code %d, %q", code, complaints)
+	}
+}
+
+// An exec that would wait for the one around it says so. Another lock of that name, or a permit more, is none of it.
+func TestAnExecThatWouldWaitForItself(t *testing.T) {
+	const (
+		asks   = "LOCKINFO k"
+		held   = "*4\r\n+mode\r\n+exclusive\r\n+fence\r\n:7"
+		shared = "*6\r\n+mode\r\n+shared\r\n+fence\r\n:6\r\n+holders\r\n*2\r\n*2\r\n+fence\r\n:6\r\n*2\r\n+fence\r\n:7"
+	)
+	for _, test := range []struct {
+		flags, outer, answer string
+		within               bool
+	}{
+		{"", "7", held, true},
+		{"-s", "7", held, true},
+		{"--limit 1", "7", held, true},
+		{"", "7", shared, true},
+		{"-s", "7", shared, false},
+		{"--limit 2", "7", strings.Replace(shared, "+shared", "+limit", 1), false},
+		{"", "8", held, false},
+		{"", "7", "_", false},
+		{"", "7", "-NOPERM x", false},
+	} {
+		t.Setenv("LOCK_KEY", "k")
+		t.Setenv("LOCK_FENCE", test.outer)
+		proxy := startStub(t, test.answer, "-ERR x")
+		code, _, complaints := ran(t, append(append([]string{"exec", "-u", proxy.addr}, strings.Fields(test.flags)...), "k", "--", "true")...)
+		if told := strings.Contains(complaints, "k: the exec around this one has the lock"); told != test.within || (code == ExitBusy) != told {
+			t.Errorf("%+v: exit code %d, %q", test, code, complaints)
+		}
+	}
+	t.Setenv("LOCK_KEY", "j")
+	proxy := startStub(t, "-ERR x")
+	ran(t, "exec", "-u", proxy.addr, "-n", "k", "--", "true")
+	if asked := proxy.heard(); len(asked) != 1 || asked[0] == asks {
+		t.Errorf("inside another lock the proxy is asked %q", asked)
 	}
 }
 
@@ -203,6 +253,7 @@ func TestOnlyThePushAboutTheOwnGrantIsALoss(t *testing.T) {
 	for push, lost := range map[string]bool{
 		">4\r\n+lock-lost\r\n+k\r\n:7\r\n+taken\r\n": true,
 		">3\r\n+lock-lost\r\n+k\r\n$1\r\n7\r\n":      true,
+		">4\r\n+lock-lost\r\n+k\r\n:7\r\n+forced\r\n": true,
 		">3\r\n+lock-lost\r\n+k\r\n:6\r\n":           false,
 		">3\r\n+lock-lost\r\n+k\r\n+x\r\n":           false,
 		">3\r\n+lock-lost\r\n+j\r\n:7\r\n":           false,
@@ -217,7 +268,7 @@ func TestOnlyThePushAboutTheOwnGrantIsALoss(t *testing.T) {
 		r := &runner{holder: &Holder{Key: "k", Fence: 7}, renewal: newLockRenewal(Config{Lease: time.Minute}, now), lease: time.Minute}
 		r.pushed(v)
 		r.renewal.Step(now)
-		if got := r.renewal.Reason() == Taken; got != lost {
+		if got := r.renewal.Reason() == Taken; got != lost || strings.Contains(push, "forced") != (r.lost == "forced") {
 			t.Errorf("%q: lost %v", push, got)
 		}
 	}

@@ -160,6 +160,9 @@ func (c *Conn) greet(ctx context.Context, t Target, name string) error {
 		hello = append(hello, "AUTH", cmp.Or(t.User, "default"), t.Password)
 	}
 	_, err := c.Do(ctx, hello...)
+	if isCode(err, "NOAUTH") && t.Password == "" {
+		err = fmt.Errorf("%w (--url has no password)", Error("NOAUTH Authentication required."))
+	}
 	if err == nil && t.DB != 0 {
 		_, err = c.Do(ctx, "SELECT", strconv.Itoa(t.DB))
 	}

@@ -5,14 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -25,20 +24,41 @@ type execCommand struct {
 
 	Wait    patience
 	NoWait  bool
+	Busy    int // the exit code if another client has the lock
+	Quiet   bool
 	Fair    bool
 	Shared  bool
 	Limit   int32
 	Lease   time.Duration
+	MinHold time.Duration
 	MaxHold time.Duration
 	Key     string
 	Command []string
+}
+
+// The words of hints about several flags.
+const (
+	hintCommand   = "the command stands behind --, as in -- sh -c 'COMMAND'"
+	hintExclusive = "a lock is exclusive without --shared"
+	hintFile      = "exec locks a key, no file"
+	hintNoWait    = "--no-wait is the same"
+)
+
+// flockHints are about the flags of flock(1) that exec does not have.
+var flockHints = map[string]string{
+	"c": hintCommand, "command": hintCommand,
+	"x": hintExclusive, "e": hintExclusive, "exclusive": hintExclusive,
+	"nb": hintNoWait, "nonblock": hintNoWait, "timeout": "--wait is the same",
+	"o": hintFile, "close": hintFile, "unlock": hintFile,
+	"F": "exec stays, to renew the lock", "no-fork": "exec stays, to renew the lock",
+	"verbose": "lockproxy info KEY shows who has the lock",
 }
 
 const execDetails = `COMMAND finds LOCK_KEY and LOCK_FENCE in its environment. The exit code is that of the command, or
 
   69   the proxy cannot be asked or refuses; the command was not started
   74   the lock was lost, and the command was ended
-  75   another client has the lock; the command was not started
+  75   another client has the lock; the command was not started (-E names another code)
   124  the command was ended after --max-hold
   126  the command cannot be executed; 127: there is none
   128+n  signal n has ended the command`
@@ -50,11 +70,15 @@ func (c *execCommand) flags(f *pflag.FlagSet) {
 		"Longest wait for the lock, as in 10s; a number, as 0.5, is seconds. Without it: no limit. "+
 			"Exit code 75: another client has the lock.")
 	f.BoolVarP(&c.NoWait, "no-wait", "n", false, "Do not wait, as --wait 0s.")
+	f.IntVarP(&c.Busy, "conflict-exit-code", "E", ExitBusy, "Exit `CODE` if another client has the lock.")
+	f.BoolVar(&c.Quiet, "quiet", false, "Do not say that another client has the lock.")
 	f.BoolVar(&c.Fair, "fair", false, "First come, first served (FAIRLOCK).")
 	f.BoolVarP(&c.Shared, "shared", "s", false, "Hold the lock beside other shared holders, and beside no exclusive one.")
 	f.Int32Var(&c.Limit, "limit", 0, "Run at most `N` commands of this lock at the same time (LIMIT).")
 	f.Var((*Duration)(&c.Lease), "lease",
 		"Lease of the lock. It is renewed while the command runs. If this machine fails, the lock ends within this time.")
+	f.Var((*Duration)(&c.MinHold), "min-hold",
+		"Keep the lock for this time since its grant, even if the command has ended.")
 	f.Var((*Duration)(&c.MaxHold), "max-hold", "End the command after this time. Exit code 124. 0s: no limit.")
 	f.SetInterspersed(false) // what follows the command is its own
 }
@@ -71,10 +95,17 @@ func (c *execCommand) arguments(f *pflag.FlagSet) error {
 	if err := f.Parse(f.Args()[1:]); err != nil {
 		return err
 	}
-	if c.Command = f.Args(); len(c.Command) == 0 {
-		return fmt.Errorf("no command behind the lock %s", plain(c.Key))
-	}
+	c.Command = f.Args()
 	switch {
+	case len(c.Command) == 0:
+		return fmt.Errorf("no command behind the lock %s", plain(c.Key))
+	case f.ArgsLenAtDash() < 0 && slices.Contains(c.Command, "--"):
+		return fmt.Errorf("%s stands between the lock %s and --: exec takes one lock, and -- is right behind it",
+			plain(c.Command[0]), plain(c.Key))
+	case c.Busy < 0 || c.Busy > 255:
+		return fmt.Errorf("--conflict-exit-code: %d is not between 0 and 255", c.Busy)
+	case c.MaxHold > 0 && c.MinHold > c.MaxHold:
+		return errors.New("--min-hold is longer than --max-hold")
 	case f.Changed("limit") && c.Limit < 1:
 		return fmt.Errorf("--limit: %d is less than 1", c.Limit)
 	case c.Limit > 0 && c.Shared:
@@ -96,35 +127,43 @@ func (c *execCommand) run(p *program) int {
 	switch {
 	case err != nil:
 		return p.fail(ExitUsage, "%v", err)
+	case strings.Trim(c.URL, "0123456789") == "":
+		return p.fail(ExitUsage, "--url: %s is no address, and %s", c.URL, hintFile)
 	case c.Lease < leastLease:
 		return p.fail(ExitUsage, "--lease: %v is less than %v", c.Lease, leastLease)
-	case c.MaxHold < 0, c.Wait.limit < 0:
-		return p.fail(ExitUsage, "--wait and --max-hold are not negative")
+	case c.MinHold < 0, c.MaxHold < 0, c.Wait.limit < 0:
+		return p.fail(ExitUsage, "--wait, --min-hold and --max-hold are not negative")
 	}
-	path, err := exec.LookPath(c.Command[0])
+	path, err := process.Find(c.Command[0])
 	switch {
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EISDIR):
-		return p.fail(ExitNoExec, "%v", err)
-	case err != nil:
+	case errors.Is(err, exec.ErrNotFound):
 		return p.fail(ExitNotFound, "%v", err)
+	case err != nil:
+		return p.fail(ExitNoExec, "%v", err)
 	}
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, process.Signals()...)
+	process.Listen(signals)
 	defer signal.Stop(signals)
 
 	h := newHolder(t, c.Key, c.Lease)
-	h.Limit, h.Shared, h.Most = c.MaxHold, c.Shared, int(c.Limit)
+	h.Limit, h.Shared, h.Most, h.Least = c.MaxHold, c.Shared, int(c.Limit), c.MinHold
 	defer h.Disconnect()
+	if c.within(p.ctx, h) {
+		return c.busy(p, errWithin, "")
+	}
 	sure, code := c.acquire(p, h, signals)
-	if code != ExitOK {
+	if sure.IsZero() {
 		return code
 	}
 	r := &runner{
 		p: p, lease: c.Lease, holder: h, renewal: newLockRenewal(Config{Lease: c.Lease, MaxHold: c.MaxHold}, sure),
 	}
+	if c.MinHold > 0 {
+		r.until = sure.Add(c.MinHold)
+	}
 	return r.run(path, c.Command, Grant{
 		URL: []byte(c.URL), PasswordFile: []byte(c.PasswordFile),
-		Key: []byte(h.Key), Owner: []byte(h.Owner), Fence: h.Fence, Shared: h.Shared,
+		Key: []byte(h.Key), Owner: []byte(h.Owner), Fence: h.Fence, Shared: h.Shared, Most: h.Most, Until: r.until,
 	}, signals)
 }
 
@@ -134,7 +173,30 @@ const (
 	awayPause = 250 * time.Millisecond
 )
 
-// acquire waits for the lock. code is not ExitOK if there is no lock.
+// errWithin says why an exec would wait for itself.
+var errWithin = errors.New("the exec around this one has the lock, and waits for this one to end")
+
+// within reports whether the command of another exec, which ends when this one does, has the lock: so its key, and its
+// fence by the word of the proxy, say.
+func (c *execCommand) within(ctx context.Context, h *Holder) bool {
+	outer, err := strconv.ParseInt(os.Getenv("LOCK_FENCE"), 10, 64)
+	if err != nil || os.Getenv("LOCK_KEY") != c.Key || h.Connect(ctx) != nil {
+		return false
+	}
+	l, ok := c.look(ctx, h.Conn())
+	held := l.Fence == outer || slices.ContainsFunc(l.Holders, func(one holder) bool { return one.Fence == outer })
+	return ok && held && (!c.Shared || l.Mode == "exclusive") && c.Limit <= 1
+}
+
+// busy says that the lock cannot be had, and returns the exit code.
+func (c *execCommand) busy(p *program, why error, who string) int {
+	if !c.Quiet {
+		p.tell("%s: %v%s", plain(c.Key), why, who)
+	}
+	return c.Busy
+}
+
+// acquire waits for the lock. If there is none, sure is zero, and code the exit code.
 func (c *execCommand) acquire(p *program, h *Holder, signals <-chan os.Signal) (sure time.Time, code int) {
 	ctx, cancel := context.WithCancelCause(p.ctx)
 	defer cancel(nil)
@@ -143,7 +205,7 @@ func (c *execCommand) acquire(p *program, h *Holder, signals <-chan os.Signal) (
 		sure, err := c.await(ctx, h)
 		done <- answer{sure, err}
 	}()
-	if p.watched {
+	if p.watched && !c.Quiet {
 		var telling sync.WaitGroup
 		told, target := ctx, h.Target
 		telling.Go(func() { c.tellHolder(told, p, target, h.Owner) })
@@ -159,15 +221,15 @@ func (c *execCommand) acquire(p *program, h *Holder, signals <-chan os.Signal) (
 			h.Disconnect()
 			process.EndBy(sig)
 		}
-		return sure, process.CodeOf(sig)
+		return time.Time{}, process.CodeOf(sig)
 	case a := <-done:
 		switch {
 		case a.err == nil:
 			return a.sentAt, ExitOK
 		case errors.Is(a.err, errBusy):
-			return sure, p.fail(ExitBusy, "%s: %v%s", plain(c.Key), a.err, c.behind(ctx, h.Conn()))
+			return time.Time{}, c.busy(p, a.err, c.behind(ctx, h.Conn()))
 		default:
-			return sure, p.fail(ExitUnreachable, "%s: %s", plain(c.Key), readable(a.err))
+			return time.Time{}, p.fail(ExitUnreachable, "%s: %s", plain(c.Key), readable(a.err))
 		}
 	}
 }
@@ -178,18 +240,27 @@ const (
 	holderLimit = time.Second
 )
 
-// behind says who has the lock, behind a colon; empty: the proxy does not say.
-func (c *execCommand) behind(ctx context.Context, conn *Conn) string {
+// look asks who has the lock. false: it is free, or the proxy does not say.
+func (c *execCommand) look(ctx context.Context, conn *Conn) (lock, bool) {
 	if conn == nil {
-		return ""
+		return lock{}, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, holderLimit)
 	defer cancel()
 	v, err := conn.Do(ctx, "LOCKINFO", c.Key)
 	if err != nil || len(v.Elems) == 0 {
+		return lock{}, false
+	}
+	return lockOf(v, c.Key), true
+}
+
+// behind says who has the lock, behind a colon; empty: the proxy does not say.
+func (c *execCommand) behind(ctx context.Context, conn *Conn) string {
+	l, ok := c.look(ctx, conn)
+	if !ok {
 		return ""
 	}
-	return ": " + lockOf(v, c.Key).holder(time.Now())
+	return ": " + l.holder(time.Now())
 }
 
 // tellHolder says once who has the lock, if it is waited for that long. It asks over a connection of its own.
@@ -343,11 +414,13 @@ func (c *guardCommand) run(p *program) int {
 	if err != nil {
 		return ExitUsage
 	}
-	h := &Holder{Target: t, Key: string(g.Key), Owner: string(g.Owner), Fence: g.Fence, Shared: g.Shared}
+	h := &Holder{
+		Target: t, Key: string(g.Key), Owner: string(g.Owner), Fence: g.Fence, Shared: g.Shared, Most: g.Most,
+	}
 	defer h.Disconnect()
 	ctx, cancel := context.WithTimeout(p.ctx, releaseLimit)
 	defer cancel()
-	if h.Release(ctx) != nil {
+	if h.End(ctx, g.Until) != nil {
 		return ExitUnreachable // the lock ends with its lease
 	}
 	return ExitOK

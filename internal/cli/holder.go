@@ -19,6 +19,9 @@ type Grant struct {
 	Owner        []byte `json:"owner"`
 	Fence        int64  `json:"fence"`
 	Shared       bool   `json:"shared,omitempty"`
+	Most         int    `json:"most,omitempty"`
+
+	Until time.Time `json:"until,omitzero"` // the lock is kept until then; zero: it is released
 }
 
 // Holder is a lock at the proxy. Its methods are called by one goroutine at a time.
@@ -36,6 +39,7 @@ type Holder struct {
 	Most   int  // holders that there may be (LIMIT): it has a permit, known by its fence; 0: it is no such lock
 	Lease  time.Duration
 	Limit  time.Duration // MAXHOLD; 0: none
+	Least  time.Duration // how long the lock is kept, even without a connection
 	Fence  int64         // of the grant; 0: there is none yet
 
 	conn *Conn // nil: none
@@ -104,7 +108,7 @@ func (h *Holder) do(ctx context.Context, args ...string) (reply int64, null bool
 // Lock acquires the lock and makes sure of it: sure is the time when the extension was sent that has confirmed the
 // grant. GRACE keeps the lease as long as it is, because the holder counts on it while it connects again.
 func (h *Holder) Lock(ctx context.Context, verb string, wait time.Duration) (sure time.Time, err error) {
-	args := h.about(verb, "GRACE", millis(h.Lease))
+	args := h.about(verb, "GRACE", h.grace())
 	if h.Most > 0 {
 		args = append(args, "LIMIT", strconv.Itoa(h.Most))
 	}
@@ -134,7 +138,7 @@ func (h *Holder) Lock(ctx context.Context, verb string, wait time.Duration) (sur
 // extension does.
 func (h *Holder) Extend(ctx context.Context) (sentAt time.Time, err error) {
 	if h.conn == nil && h.Most == 0 { // the old one has ended: the new one must hold the lock, or no proxy renews it
-		fence, null, err := h.do(ctx, h.about("LOCK", "GRACE", millis(h.Lease), "WAIT", "0")...)
+		fence, null, err := h.do(ctx, h.about("LOCK", "GRACE", h.grace(), "WAIT", "0")...)
 		switch {
 		case err != nil:
 			return sentAt, h.judge(err)
@@ -146,13 +150,21 @@ func (h *Holder) Extend(ctx context.Context) (sentAt time.Time, err error) {
 		}
 	}
 	sentAt = time.Now()
-	args := h.about("EXTENDLOCK", "PX", millis(h.Lease))
+	return sentAt, h.extend(ctx, h.Lease)
+}
+
+// extend gives the lock that lease.
+func (h *Holder) extend(ctx context.Context, lease time.Duration) error {
+	args := h.about("EXTENDLOCK", "PX", millis(lease))
 	if h.Most > 0 {
 		args = append(args, h.byFence()...)
 	}
-	_, _, err = h.do(ctx, args...)
-	return sentAt, h.judge(err)
+	_, _, err := h.do(ctx, args...)
+	return h.judge(err)
 }
+
+// grace is the most that is left of the lease without a connection.
+func (h *Holder) grace() string { return millis(max(h.Lease, h.Least)) }
 
 // judge tells a loss from a failure.
 func (h *Holder) judge(err error) error {
@@ -162,6 +174,24 @@ func (h *Holder) judge(err error) error {
 		}
 	}
 	return err
+}
+
+// End keeps the lock until that moment, without a connection, or releases it if the moment is over. errLost: there was
+// none.
+func (h *Holder) End(ctx context.Context, until time.Time) error {
+	for {
+		rest := time.Until(until)
+		if rest < time.Millisecond {
+			return h.Release(ctx)
+		}
+		err := h.extend(ctx, rest)
+		if err == nil {
+			h.Disconnect() // or the proxy renews it
+		}
+		if err == nil || errors.Is(err, errLost) || h.pause(ctx) != nil {
+			return err
+		}
+	}
 }
 
 // mostHolds is more than a holder has: one for each connection that it has used.

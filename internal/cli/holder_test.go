@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -146,5 +148,42 @@ func TestReleaseEndsAllHolds(t *testing.T) {
 	cancel()
 	if err := h.Release(ctx); err == nil || errors.Is(err, errLost) {
 		t.Errorf("without time: %v", err)
+	}
+}
+
+// A lock that is kept for a while longer gets the rest as its lease, and no connection that renews it.
+func TestALockIsKeptForTheRest(t *testing.T) {
+	const left, until = "UNLOCK k OWNER o FENCE 7", "EXTENDLOCK k OWNER o PX "
+	for _, test := range []struct {
+		answers []string
+		kept    bool
+		want    error
+	}{
+		{[]string{":1"}, true, nil},
+		{[]string{"", "-NOUPSTREAM x", ":1"}, true, nil},
+		{[]string{"-NOTHELD x"}, true, errLost},
+		{[]string{":1"}, false, nil},
+	} {
+		h, p := at(t, test.answers...)
+		h.Fence = 7
+		moment := time.Now()
+		if test.kept {
+			moment = moment.Add(time.Minute)
+		}
+		if err := h.End(t.Context(), moment); !errors.Is(err, test.want) {
+			t.Errorf("%q: %v, want %v", test.answers, err, test.want)
+		}
+		if test.want == nil && test.kept && h.Conn() != nil {
+			t.Errorf("%q: the proxy goes on renewing it", test.answers)
+		}
+		for _, asked := range p.heard() {
+			rest, _ := strconv.Atoi(strings.TrimPrefix(asked, until))
+			if test.kept && (rest < 30_000 || rest > 60_000) || !test.kept && asked != left {
+				t.Errorf("%q: the proxy was asked %q", test.answers, asked)
+			}
+		}
+		if n := len(p.heard()); n != len(test.answers) {
+			t.Errorf("%q: %d questions", test.answers, n)
+		}
 	}
 }

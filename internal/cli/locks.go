@@ -74,12 +74,14 @@ type unlockCommand struct {
 	question
 
 	Owner  string
+	Fence  int64
 	Shared bool
 }
 
 func (c *unlockCommand) flags(f *pflag.FlagSet) {
 	c.question.flags(f)
 	f.StringVar(&c.Owner, "owner", "", "Release one hold of the OWNER `ID` only.")
+	f.Int64Var(&c.Fence, "fence", 0, "Release the grant with the fence `N` only, with all its holds.")
 	f.BoolVar(&c.Shared, "shared", false, "With --owner: release its shared hold.")
 }
 
@@ -87,8 +89,11 @@ func (c *unlockCommand) arguments(f *pflag.FlagSet) error {
 	if err := c.question.arguments(f); err != nil {
 		return err
 	}
-	if c.Shared && c.Owner == "" {
+	switch {
+	case c.Shared && c.Owner == "":
 		return errors.New("--shared needs --owner")
+	case f.Changed("fence") && c.Fence < 1:
+		return fmt.Errorf("--fence: %d is less than 1", c.Fence)
 	}
 	return nil
 }
@@ -232,8 +237,15 @@ func (c *infoCommand) run(p *program) int {
 
 func (c *unlockCommand) run(p *program) int {
 	args := []string{"FORCEUNLOCK", c.Key}
+	one := c.Owner != "" || c.Fence != 0
+	if one {
+		args = []string{"UNLOCK", c.Key}
+	}
 	if c.Owner != "" {
-		args = []string{"UNLOCK", c.Key, "OWNER", c.Owner}
+		args = append(args, "OWNER", c.Owner)
+	}
+	if c.Fence != 0 {
+		args = append(args, "FENCE", strconv.FormatInt(c.Fence, 10))
 	}
 	if c.Shared {
 		args = append(args, "SHARED")
@@ -249,7 +261,7 @@ func (c *unlockCommand) run(p *program) int {
 		words, code := "unlocked", ExitOK
 		switch {
 		case v.Int == 1:
-		case c.Owner != "":
+		case one:
 			words = "one hold released, still held"
 		default:
 			words, code = "free", ExitNo

@@ -25,8 +25,10 @@ type runner struct {
 	command *process.Command
 	answers chan answer // of the extension on its way
 	asking  bool
-	trouble error // of the last extension; nil: it has succeeded, or the lock was lost
-	told    bool  // the user knows why the command is ended
+	trouble error     // of the last extension; nil: it has succeeded, or the lock was lost
+	told    bool      // the user knows why the command is ended
+	until   time.Time // the lock is kept until then, even if the command has ended
+	lost    string    // the proxy's word for the reason of a loss
 }
 
 // answer is the outcome of an acquire or an extension.
@@ -46,7 +48,7 @@ func (r *runner) run(path string, args []string, grant Grant, signals <-chan os.
 		Path: path, Args: args, Env: environment(r.holder), Guard: []string{os.Args[0], guardName}, Note: note,
 	})
 	if err != nil {
-		_ = r.release()
+		_ = r.release(time.Time{})
 		return r.p.fail(ExitNoExec, "%v", err)
 	}
 	exit := r.supervise(signals)
@@ -139,6 +141,13 @@ var words = map[Reason]string{
 	heldOut: "--max-hold is over",
 }
 
+// losses say what the reasons of a push mean.
+var losses = map[string]string{
+	"forced":   "FORCEUNLOCK has removed it",
+	"gone":     "its key was removed, or written by another client",
+	"deadline": "the proxy could not renew it at Redis in time",
+}
+
 // explain tells why the command is ended, once.
 func (r *runner) explain() {
 	if r.told {
@@ -146,6 +155,9 @@ func (r *runner) explain() {
 	}
 	r.told = true
 	why := words[r.renewal.Reason()]
+	if more := losses[r.lost]; r.renewal.Reason() == Taken && more != "" {
+		why += ": " + more
+	}
 	if r.renewal.Reason() == Silence && r.trouble != nil {
 		why += ": " + readable(r.trouble)
 	}
@@ -182,6 +194,9 @@ func (r *runner) answered(a answer) {
 func (r *runner) pushed(v resp.Value) {
 	about := func(i int) string { return string(v.Elems[i].Str) }
 	if len(v.Elems) >= 3 && about(0) == "lock-lost" && about(1) == r.holder.Key && number(v.Elems[2]) == r.holder.Fence {
+		if len(v.Elems) > 3 {
+			r.lost = about(3)
+		}
 		r.renewal.Lost(time.Now())
 	}
 }
@@ -204,7 +219,7 @@ func (r *runner) finish(exit process.Exit, ended time.Time) int {
 	if why == Taken || why == Silence { // the lease has ended, or is about to
 		return ExitLost
 	}
-	err := r.release()
+	err := r.release(r.until)
 	switch {
 	case why == heldOut && (held || err == nil): // a release by fence proves that it was held
 		return ExitHeldOut
@@ -217,9 +232,9 @@ func (r *runner) finish(exit process.Exit, ended time.Time) int {
 	return exit.Code
 }
 
-// release releases the lock. No extension is on its way.
-func (r *runner) release() error {
+// release releases the lock, or keeps it until that moment. No extension is on its way.
+func (r *runner) release(until time.Time) error {
 	ctx, cancel := context.WithTimeout(r.p.ctx, releaseLimit)
 	defer cancel()
-	return r.holder.Release(ctx)
+	return r.holder.End(ctx, until)
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -9,6 +10,14 @@ import (
 
 	"github.com/tidwall/redcon"
 )
+
+// TestMain ends a guard that a test has started by mistake: it would run the tests, which start guards.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == guardName {
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
 
 // stubProxy gives prepared answers.
 type stubProxy struct {
@@ -58,6 +67,13 @@ func (p *stubProxy) answer(conn redcon.Conn, cmd redcon.Command) {
 	default:
 		conn.WriteRaw([]byte(p.answers[n-1] + "\r\n"))
 	}
+}
+
+// heard is the commands, without the greetings.
+func (p *stubProxy) heard() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.asked)
 }
 
 // want fails the test if the commands, without the greetings, are others. Their words are separated by spaces.

@@ -32,6 +32,11 @@ func Start(opts Options) (*Command, error) {
 		return nil, fmt.Errorf("start the guard: %w", err)
 	}
 	order := order{Path: []byte(opts.Path), Group: c.terminal.group(), Note: opts.Note}
+	for _, sig := range passed {
+		if signal.Ignored(sig) {
+			order.Ignored = append(order.Ignored, sig)
+		}
+	}
 	for _, arg := range opts.Args {
 		order.Args = append(order.Args, []byte(arg))
 	}
@@ -129,11 +134,28 @@ func (c *Command) signal(sig syscall.Signal) {
 	}
 }
 
-// Signals are those that Pass takes. SIGHUP and SIGINT are not among them if they were ignored when this process began:
-// the command ignores them too. Of other signals the runtime of Go does not say whether they were.
-func Signals() []os.Signal {
-	all := []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH}
-	return slices.DeleteFunc(all, signal.Ignored)
+// Listen has the signals that Pass takes sent to c. One that was ignored when this process began is ignored by this
+// process and by the command, as under flock(1). It is called once.
+func Listen(c chan<- os.Signal) {
+	for _, sig := range passed {
+		switch sig {
+		case unix.SIGHUP, unix.SIGINT: // of these the runtime of Go respects it
+			if !signal.Ignored(sig) {
+				signal.Notify(c, sig)
+			}
+		case unix.SIGTERM, unix.SIGQUIT:
+			if wasIgnored(sig, c) {
+				signal.Ignore(sig)
+			}
+		default:
+			signal.Notify(c, sig)
+		}
+	}
+}
+
+// passed are the signals that are passed on.
+var passed = []unix.Signal{
+	unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH,
 }
 
 // Pass passes a signal that this process has got to all processes of the command. A signal that ends processes also

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -21,6 +22,8 @@ type order struct {
 	Args  [][]byte `json:"args"`
 	Group int      `json:"group"` // the process group of the command; 0: one of its own
 	Note  []byte   `json:"note"`
+
+	Ignored []unix.Signal `json:"ignored,omitempty"` // by the command
 }
 
 // report is the word of a guard: the first one when the command has started, or has not, and the last one when it has
@@ -44,8 +47,10 @@ func Guard(socket int) ([]byte, error) {
 	adopt()
 	beGuard()
 	// These are for the supervisor, or stop its job. They must not be ignored by the command.
-	for _, sig := range append(Signals(), unix.SIGTSTP) {
-		signal.Notify(make(chan os.Signal, 1), sig)
+	for _, sig := range append(slices.Clone(passed), unix.SIGTSTP) {
+		if !signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
 	}
 	supervisor := os.NewFile(uintptr(socket), "supervisor")
 	orders, reports := json.NewDecoder(supervisor), json.NewEncoder(supervisor)
@@ -74,17 +79,28 @@ func Guard(socket int) ([]byte, error) {
 	return nil, errors.New("processes of the command are still alive")
 }
 
-// start starts the command.
+// shell runs the scripts that do not name their interpreter.
+const shell = "/bin/sh"
+
+// start starts the command. As execvp(3) does, it has a script that does not begin with #! run by the shell.
 func (o order) start() (pid int, err error) {
 	var args []string
 	for _, arg := range o.Args {
 		args = append(args, string(arg))
 	}
-	p, err := os.StartProcess(string(o.Path), args, &os.ProcAttr{
+	for _, sig := range o.Ignored {
+		signal.Ignore(sig)
+	}
+	path := string(o.Path)
+	attr := &os.ProcAttr{
 		Env:   os.Environ(),
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 		Sys:   &syscall.SysProcAttr{Setpgid: true, Pgid: o.Group},
-	})
+	}
+	p, err := os.StartProcess(path, args, attr)
+	if errors.Is(err, unix.ENOEXEC) {
+		p, err = os.StartProcess(shell, slices.Concat([]string{shell, path}, args[1:]), attr)
+	}
 	if err != nil {
 		return 0, err
 	}

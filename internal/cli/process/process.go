@@ -13,7 +13,16 @@
 // processes, and one that sees the end of the socket; both end with the process.
 package process
 
-import "os"
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
 
 // Exit is how a command has ended.
 type Exit struct {
@@ -32,4 +41,44 @@ type Options struct {
 	Guard []string
 	// Note is for Guard's caller.
 	Note []byte
+}
+
+// usualPath is where execvp(3) looks for a program if there is no PATH.
+const usualPath = "/bin:/usr/bin"
+
+// Find finds the file of a program as execvp(3) does: in PATH, in which an empty directory and "." are the current one.
+// The error is
+// exec.ErrNotFound if there is no such file; else there is one that cannot be executed.
+func Find(name string) (string, error) {
+	if name == "" || strings.Contains(name, "/") {
+		return executable(name)
+	}
+	path, ok := os.LookupEnv("PATH")
+	if !ok {
+		path = usualPath
+	}
+	missing := error(&exec.Error{Name: name, Err: exec.ErrNotFound})
+	for dir := range strings.SplitSeq(path, ":") {
+		file := filepath.Join(dir, name)
+		if !strings.Contains(file, "/") {
+			file = "./" + file
+		}
+		found, err := executable(file)
+		if err == nil {
+			return found, nil
+		}
+		if !errors.Is(err, exec.ErrNotFound) { // of another directory's, as execvp(3) says
+			missing = err
+		}
+	}
+	return "", missing
+}
+
+// executable looks at a file whose name has a slash.
+func executable(file string) (string, error) {
+	found, err := exec.LookPath(file)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		err = &exec.Error{Name: file, Err: exec.ErrNotFound}
+	}
+	return found, err
 }

@@ -2,6 +2,7 @@ package process
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -109,11 +110,55 @@ const orphans = `(sleep 600 &); setsid sleep 601 & trap "" TERM; (sleep 602) & e
 
 func TestACommandThatCannotBeExecuted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, []byte("\x7fELF"), 0o700); err != nil {
+	if err := os.WriteFile(file, []byte("#!/nosuch\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(Options{Path: file, Args: []string{file}, Guard: []string{asGuard}}); err == nil || !strings.Contains(err.Error(), "format") {
+	if _, err := Start(Options{Path: file, Args: []string{file}, Guard: []string{asGuard}}); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Error(err)
+	}
+}
+
+// Programs are found as execvp(3) finds them.
+func TestAProgramIsFoundAsExecvpDoes(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for file, mode := range map[string]os.FileMode{"bin/here": 0o755, "bin/text": 0o644, "here": 0o755, "text": 0o644, "only": 0o755} {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(file)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, file), nil, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct{ path, name, want string }{
+		{"bin:.", "here", "bin/here"},
+		{"/nosuch:text:.:bin", "here", "./here"},
+		{"", "here", "./here"},
+		{":bin", "only", "./only"},
+		{"bin", "only", "executable file not found in $PATH"},
+		{"bin:.", "text", "permission denied"},
+		{"bin", "./only", "./only"},
+		{".", "bin", "is a directory"},
+		{".", "text/x", "executable file not found in $PATH"},
+		{".", "", "executable file not found in $PATH"},
+	} {
+		t.Setenv("PATH", test.path)
+		got, err := Find(test.name)
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.HasSuffix(got, test.want) || (err != nil) != strings.Contains(test.want, " ") {
+			t.Errorf("%+v: %q", test, got)
+		}
+		if errors.Is(err, exec.ErrNotFound) != strings.HasSuffix(test.want, "in $PATH") {
+			t.Errorf("%+v: %v", test, err)
+		}
+	}
+	if err := os.Unsetenv("PATH"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Find("sh"); err != nil || !strings.HasSuffix(got, "bin/sh") {
+		t.Errorf("without PATH: %q, %v", got, err)
 	}
 }
 
