@@ -223,6 +223,42 @@ func pristine(rt *rapid.T, t *testing.T, redis *redistest.Server, srv *proxytest
 	}
 }
 
+// A subscriber whose subscriptions have ended gives its connection back. If Redis keeps a trace of how many there were,
+// the next subscriber sees nothing of it.
+func TestASubscriberGivesItsConnectionBack(t *testing.T) {
+	t.Parallel()
+	b := proxytest.NewBench(t)
+	channels := strings.Fields("SUBSCRIBE a b c d e f g h i j k l m n o p q r s t u v w x y z")
+	b.Both(t, func(s *proxytest.Side, proto int) {
+		for _, n := range []int{len(channels) - 1, 1, 2, 3, 4, 3, 5, 6, 7, 8, 9, 4, 2, 10} {
+			c := s.Speaking("a", proto)
+			c.Send(channels[:n+1]...)
+			c.Expect(n)
+			c.Send("UNSUBSCRIBE")
+			c.Expect(n)
+			c.Each("PING")
+		}
+	})
+	for engine, srv := range b.Proxies {
+		t.Run(engine, func(t *testing.T) {
+			accepted := func() int { return b.Redis.Info(t, "stats", "total_connections_received:") }
+			before := accepted()
+			for range 20 {
+				c := srv.Dial(t)
+				for range 20 {
+					c.Raw(proxytest.Inline("SUBSCRIBE a b", "PSUBSCRIBE c", "UNSUBSCRIBE", "PUNSUBSCRIBE c"))
+					c.Gets("*3", "*3", "*3", "*3", "*3", "*3")
+					c.Script("PING", "+PONG")
+				}
+				_ = c.Conn.Close()
+			}
+			if n := accepted() - before; n > 50 {
+				t.Errorf("400 times a few subscriptions have taken %d connections to Redis", n)
+			}
+		})
+	}
+}
+
 // TestFewerPinsAreKeptAfterAChange has three clients with a pin each when max-pins becomes 1: they keep theirs, and the others end with their use.
 func TestFewerPinsAreKeptAfterAChange(t *testing.T) {
 	t.Parallel()

@@ -68,9 +68,6 @@ func (s *Session) readFrames() {
 	if s.pin.mode == readsReplies {
 		s.pin.mode = readsFrames
 		s.pin.fresh = false
-		// Redis keeps the hash tables of a connection's subscriptions at the size that they had, which shows in the
-		// order of the replies to an UNSUBSCRIBE of everything.
-		s.pin.spent = true
 		s.pin.conn.ReadFrames()
 	}
 }
@@ -78,6 +75,7 @@ func (s *Session) readFrames() {
 // readReplies leaves pub/sub mode. Nothing is outstanding.
 func (s *Session) readReplies() {
 	s.pin.mode = readsReplies
+	s.pin.spent = s.pin.spent || s.pin.grown()
 	s.pin.conn.ReadReplies()
 }
 

@@ -14,7 +14,13 @@ import (
 // subscriptions counts the subscriptions of one connection. Each confirmation of Redis has their number.
 type subscriptions struct {
 	Channels, Patterns, Shards int64
+	most                       int64 // the greatest number in a confirmation
 }
+
+// grown reports whether Redis may have made the connection's hash tables of them larger than they are at first: more
+// than four do not fit. The tables keep their size when the subscriptions have ended, which shows in the order of the
+// replies to an UNSUBSCRIBE of everything.
+func (p *subscriptions) grown() bool { return p.most > 4 }
 
 // subscribed reports whether there is any.
 func (p *subscriptions) subscribed() bool { return p.Channels+p.Patterns+p.Shards > 0 }
@@ -33,7 +39,11 @@ func (p *subscriptions) countOf(verb string) int64 {
 
 // confirm takes the number in a confirmation: channels and patterns together, or shard channels.
 func (p *subscriptions) confirm(verb string, n int64) {
-	switch k, _, ok := pubsub.KindOf(verb); {
+	k, _, ok := pubsub.KindOf(verb)
+	if ok {
+		p.most = max(p.most, n)
+	}
+	switch {
 	case !ok:
 	case k == pubsub.Channels:
 		p.Channels = n - p.Patterns
