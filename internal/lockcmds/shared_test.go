@@ -1,6 +1,7 @@
 package lockcmds
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -231,6 +232,32 @@ func TestASharedHoldEndsWithItsConnection(t *testing.T) {
 	fenceIn(t, c.reply())
 	c.want("UNLOCK k", ":1")
 	empty(t, p.srv)
+}
+
+// The latest acquire or extension of an owner sets its lease, also to a shorter one. It is so in Redis: if the proxy ends, the
+// lock ends with the lease that the client has asked for.
+func TestASharedLeaseCanBecomeShorter(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	for _, line := range []string{"EXTENDLOCK k PX 300 SHARED", "LOCK k SHARED PX 300"} {
+		for _, owner := range []string{"", " OWNER o"} {
+			for _, crowd := range []int{0, 1, 30} {
+				p := startProxy(t, srv, nil)
+				a, b, c := p.session(2), p.session(2), startProxy(t, srv, nil).session(2)
+				for i := range crowd {
+					b.fence(fmt.Sprintf("LOCK k SHARED PX 500 OWNER %d", i))
+				}
+				a.fence("LOCK k SHARED PX 60000" + owner)
+				c.waits("LOCK k")
+				equal(t, line, a.do(line + owner)[:1], ":")
+				if left := srv.Client(t).PTTL(t.Context(), "k").Val(); left > 510*time.Millisecond {
+					t.Errorf("%s with %d others: the lock lasts %v longer", line, crowd, left)
+				}
+				fenceIn(t, c.reply())
+				c.want("UNLOCK k", ":1")
+			}
+		}
+	}
 }
 
 // The lease of each holder is its own: one that has gone does not live on by the renewals of others.

@@ -108,6 +108,76 @@ func TestSharedHoldsOfLocksThatShareNamesEndAlone(t *testing.T) {
 	}
 }
 
+// The names of a lock and of an owner are joined in the name of a lease. Two holds never have the same.
+func TestNoTwoSharedHoldsShareALease(t *testing.T) {
+	t.Parallel()
+	p := startProxy(t, redistest.Start(t), nil)
+	a, b := p.session(2), p.session(2)
+	for _, pair := range [][2][2]string{
+		{{"{t}", "job:1"}, {"{t}:job", "1"}},
+		{{"order", "item:7"}, {"{order}:item", "7"}},
+		{{"{t}:a", "b:c"}, {"{t}:a:b", "c"}},
+		{{"t", "b%3Ac"}, {"t", "b:c"}},
+		{{"x", "aaaaaaaa-0000-4000-8000-000000000001:11"}, {"{x}:aaaaaaaa-0000-4000-8000-000000000001", "11"}},
+		{{"x", "job"}, {"{x}", "job"}},
+	} {
+		for _, pair := range [][2][2]string{pair, {pair[1], pair[0]}} {
+			stays, other := pair[0], pair[1]
+			first := a.fence(fmt.Sprintf("LOCK %s SHARED OWNER %s", stays[0], stays[1]))
+			for _, way := range []string{"UNLOCK %s SHARED OWNER %s", "EXTENDLOCK %s PX 1 SHARED OWNER %s", "FORCEUNLOCK %s OWNER %s", "upgrade"} {
+				if other[0] == stays[0] && (way == "upgrade" || way[0] == 'F') {
+					continue // the first one holds the lock
+				}
+				b.fence(fmt.Sprintf("LOCK %s SHARED OWNER %s", other[0], other[1]))
+				if info := b.do("LOCKINFO " + other[0]); !strings.Contains(info, "[owner "+other[1]+" ") {
+					t.Errorf("%s: %s", other, info)
+				}
+				if way == "upgrade" {
+					b.fence(fmt.Sprintf("LOCK %s OWNER %s", other[0], other[1]))
+					b.want(fmt.Sprintf("UNLOCK %s OWNER %s", other[0], other[1]), ":1")
+					way = "UNLOCK %s SHARED OWNER %s"
+				}
+				b.want(fmt.Sprintf(way, other[0], other[1]), ":1")
+				b.want("TRYLOCK "+stays[0], "(nil)")
+				if again := a.fence(fmt.Sprintf("LOCK %s SHARED OWNER %s", stays[0], stays[1])); again != first {
+					t.Fatalf("%s of %s: the hold of %s had fence %d, now %d", way, other, stays, first, again)
+				}
+				a.want(fmt.Sprintf("UNLOCK %s SHARED OWNER %s", stays[0], stays[1]), ":0")
+			}
+			a.want(fmt.Sprintf("UNLOCK %s SHARED OWNER %s", stays[0], stays[1]), ":1")
+			redistest.Eventually(t, patience, "the leases to end", func() bool {
+				return p.srv.Client(t).DBSize(t.Context()).Val() == 1 // the counter of fences
+			})
+		}
+	}
+}
+
+// Names that locks have in Redis besides their own may be the names of other locks: neither touches the other.
+func TestALockMayHaveTheNameOfAnothersKey(t *testing.T) {
+	t.Parallel()
+	p := startProxy(t, redistest.Start(t), nil)
+	a, b := p.session(2), p.session(2)
+	for _, c := range []struct{ key, line, end string }{
+		{"{t}:permits", "TRYLOCK t LIMIT 3", "UNLOCK t"},
+		{"{t}:timeout", "TRYLOCK t LIMIT 3", "UNLOCK t"},
+	} {
+		key, line := c.key, c.line
+		for _, kind := range []string{"", " SHARED", " LIMIT 2"} {
+			a.fence("LOCK " + key + kind)
+			if got := b.do(line); !strings.HasPrefix(got, "-WRONGTYPE ") {
+				t.Errorf("%s while %s%s is held: %s", line, key, kind, got)
+			}
+			b.want("TRYLOCK "+key+" LIMIT 1", "(nil)")
+			a.want("UNLOCK "+key, ":1")
+			b.fence(line)
+			if got := a.do("TRYLOCK " + key + kind); !strings.HasPrefix(got, "-WRONGTYPE ") {
+				t.Errorf("%s%s while %s: %s", key, kind, line, got)
+			}
+			b.want(c.end, ":1")
+		}
+	}
+}
+
 // Redisson's clients set the TTL of the lock, and before version 4.4 those of all holders, to their own lease when they
 // renew it.
 func TestRedissonsReadersCutNoLeaseForLong(t *testing.T) {

@@ -95,6 +95,7 @@ func errExpire(name string) error {
 var (
 	errSyntax       = &ParseError{"ERR syntax error"}
 	errLongKey      = &ParseError{"ERR the name of the lock is longer than 4096 bytes"}
+	errDerived      = &ParseError{"ERR a key that another lock has beside its own cannot be a lock"}
 	errPattern      = &ParseError{"ERR pattern is longer than 1024 bytes"}
 	errRange        = &ParseError{"ERR value is not an integer or out of range"}
 	errCount        = &ParseError{"ERR count should be greater than or equal to -1"}
@@ -153,6 +154,8 @@ func Parse(args [][]byte) (Command, error) {
 			return Command{}, errSyntax
 		case n > maxKey:
 			return Command{}, errLongKey
+		case script.IsDerived(args[1]):
+			return Command{}, errDerived
 		}
 		c.Key = string(args[1])
 	}

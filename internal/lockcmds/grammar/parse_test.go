@@ -69,6 +69,7 @@ func TestMistakesAreToldInRedissWords(t *testing.T) {
 	const (
 		syntax   = "ERR syntax error"
 		outRange = "ERR value is not an integer or out of range"
+		derived  = "ERR a key that another lock has beside its own cannot be a lock"
 		owner    = "ERR owner must be 1 to 256 bytes without braces, and not 'fence' or 'mode'"
 	)
 	arity := func(verb string) string { return "ERR wrong number of arguments for '" + verb + "' command" }
@@ -90,6 +91,10 @@ func TestMistakesAreToldInRedissWords(t *testing.T) {
 		{"lock ''", syntax},
 		{"lock " + strings.Repeat("n", 4097), "ERR the name of the lock is longer than 4096 bytes"},
 		{"lock " + strings.Repeat("n", 4096) + " wat 1", syntax},
+		{"lock {t}:o:rwlock_timeout:1", derived},
+		{"unlock t{x}::rwlock_timeout:20", derived},
+		{"lock redisson_lock__channel:{t}", derived},
+		{"lock {t}:o:rwlock_timeout:x wat 1", syntax},
 		{"lock a wat 1", syntax},
 		{"lock a wait", syntax},
 		{"lock a wait 1 px", syntax},

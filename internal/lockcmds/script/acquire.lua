@@ -54,6 +54,14 @@ if not answer and mode == 'read' then
   --@ longest
   --@ upgrade
   answer = upgrade(KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[7] or '')
+  if not answer and redis.call('HLEN', KEYS[1]) > 200 then -- the lock may outlast a crowd; see lib/leave_shared.lua
+    --@ rest_of
+    pttl = rest_of(KEYS[1], pttl)
+    if pttl == -2 then
+      local fence, odd = grant(KEYS[1], KEYS[2], ARGV[1], ARGV[2], redis.call('TIME'), ARGV[3], ARGV[7] or '')
+      return odd and {1, fence, 1, odd} or fence
+    end
+  end
 elseif answer and answer.err then
   --@ permits
   --@ limited

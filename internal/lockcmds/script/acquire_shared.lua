@@ -34,16 +34,15 @@
 
 local lock, owner = KEYS[1], ARGV[1]
 if not ARGV[5] then -- usually the lock is free or held shared, and no place is first
-  local held, queue = redis.pcall('HMGET', lock, 'mode', owner), KEYS[2]
+  local name = string.sub(KEYS[5], #lock + (string.find(lock, '{', 1, true) and 2 or 4), -18)
+  local held, queue = redis.pcall('HMGET', lock, 'mode', name), KEYS[2]
   local fresh = not held.err and not held[1]
   local rest = held[1] == 'read' and not held[2] and redis.call('PTTL', lock) or -1 -- of no lock, an application's hash
-  --@ twin
-  if fresh and redis.call('EXISTS', queue, twin or queue, lock, KEYS[3]) == 0 or
-    rest ~= -1 and redis.call('EXISTS', queue, twin or queue) == 0 then
+  if fresh and redis.call('EXISTS', queue, lock, KEYS[3]) == 0 or rest ~= -1 and redis.call('EXISTS', queue) == 0 then
     local counter, lease, time = KEYS[4], ARGV[2], redis.call('TIME')
     --@ fence
     redis.call('SET', KEYS[5], '1', 'PX', lease)
-    redis.call('HSET', lock, 'mode', 'read', owner, '1', '{' .. owner .. '}', '#' .. text .. ' ' .. ARGV[3])
+    redis.call('HSET', lock, 'mode', 'read', name, '1', '{' .. name .. '}', '#' .. text .. ' ' .. ARGV[3], '{}' .. text, '#' .. name)
     if fresh then
       --@ expire
     elseif rest < tonumber(lease) then
@@ -88,8 +87,15 @@ local function tell_next() -- it may want to share the lock, too
 end
 
 if held[1] or mode == 'lock' and held[5] then
+  --@ keep
+  --@ tell_rwlock
+  --@ free
+  --@ wake
+  --@ longest
+  --@ leave_shared
+  --@ set_lease
   --@ share_again
-  local answer = share_again(lock, KEYS[4], owner, ARGV[2], request, field, ARGV[5] or '0', ARGV[6] or '1', held)
+  local answer = share_again(publish, channel, queue, lock, KEYS[4], owner, ARGV[2], request, field, ARGV[5] or '0', ARGV[6] or '1', held)
   if not answer[6] and way == 'fair' and type(redis.pcall('ZSCORE', deadlines, place)) == 'string' then
     take_turn(queue, deadlines, place) -- it waited, and another session of the owner has got the lock
     tell_next()

@@ -105,15 +105,13 @@ elseif rest > 0 then
   end
   return {2}
 end
-if shared and (ARGV[6] == '0' or held[4] == 'lock' or shares_key(lock, owner)) then
+if shared and (ARGV[6] == '0' or held[4] == 'lock') then
   leave_shared(ARGV[4], KEYS[2], KEYS[3], lock, owner, held[4], field, number)
   return {1}
 elseif shared then
-  local timeout = timeout_of(lock, owner) .. '1'
-  local left = redis.call('PTTL', timeout)
+  local left = redis.call('PTTL', timeout_of(lock, name_of(lock, owner)))
   if left > tonumber(ARGV[6]) then
-    redis.call('PEXPIRE', timeout, ARGV[6])
-    settle_shared(ARGV[4], KEYS[2], KEYS[3], lock, left)
+    settle_shared(ARGV[4], KEYS[2], KEYS[3], lock, left, owner, ARGV[6])
   end
   put_shared(lock, owner, held, held[1], field, last < request and ARGV[5] or held[3])
   return {1}

@@ -12,7 +12,7 @@
 -- ARGV[4]  request   number of this call, larger than those of earlier calls of the session
 -- ARGV[5]  field     of the session, for a named owner; empty: the owner has one session
 -- ARGV[6]  fence     only the grant with this fence; 0 or absent: any
--- ARGV[7]  shared    1: the owner's shared hold, whose lease is only made longer; absent: the exclusive one
+-- ARGV[7]  shared    1: the owner's shared hold; absent: the exclusive one
 --
 -- Returns  {1, fence, holds}  reset, or done before
 --          {-1}               the owner is not the holder
@@ -38,11 +38,17 @@ if (ARGV[6] or '0') ~= '0' and held[2] ~= ARGV[6] then
 end
 local last = tonumber(held[3] or 0) or 0
 if shared then
-  if last <= tonumber(ARGV[4]) then -- not a copy that comes behind the end of the session
-    lengthen_shared(KEYS[1], ARGV[1], held[4], ARGV[2])
-  end
   if last < tonumber(ARGV[4]) then
+    --@ keep
+    --@ tell_rwlock
+    --@ free
+    --@ longest
+    --@ leave_shared
+    --@ set_lease
+    set_lease(ARGV[3], KEYS[2], KEYS[3], KEYS[1], ARGV[1], held[4], ARGV[2])
     put_shared(KEYS[1], ARGV[1], held, held[1], field, ARGV[4])
+  elseif last == tonumber(ARGV[4]) then
+    lengthen_shared(KEYS[1], ARGV[1], held[4], ARGV[2])
   end
 elseif held[5] then -- the owner's shared hold may have a longer lease
   lengthen(KEYS[1], ARGV[2])

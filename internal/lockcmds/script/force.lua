@@ -51,7 +51,6 @@ for i, held in ipairs(all) do
       if mode == 'read' then
         left = math.max(left, held[4])
         end_lease(lock, shared)
-        redis.call('HDEL', lock, shared, '{' .. shared .. '}')
       end
     else
       exclusive = held[1]

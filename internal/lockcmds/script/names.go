@@ -1,6 +1,10 @@
 package script
 
-import "strings"
+import (
+	"bytes"
+	"fmt"
+	"strings"
+)
 
 // This file has the Redis keys and channels of a lock. It does no I/O and keeps no state.
 
@@ -26,6 +30,9 @@ const (
 	semaphorePrefix = "redisson_sc"
 )
 
+// timeoutSuffix ends the names of leases of shared holds, but for a number.
+const timeoutSuffix = ":rwlock_timeout:"
+
 // Of builds the names for key. They share one allocation.
 func Of(key string) Names {
 	var space [256]byte
@@ -50,7 +57,44 @@ func timeoutOf(key, owner string) string {
 	if strings.Contains(key, "{") {
 		left, right = "", ":"
 	}
-	return left + key + right + owner + ":rwlock_timeout:1"
+	return left + key + right + nameOf(key, owner) + timeoutSuffix + "1"
+}
+
+// nameOf is the name of an owner that holds a lock shared in the hash of the lock; see lib/shared.lua.
+func nameOf(key, owner string) string {
+	switch {
+	case isBraced(key):
+		return owner + "{}"
+	case isNumber(owner):
+		return fmt.Sprintf("%%%02X", owner[0]) + owner[1:]
+	case isRedissons(owner):
+		return owner
+	}
+	return escapes.Replace(owner)
+}
+
+// escapes are those of names.
+var escapes = strings.NewReplacer("%", "%25", ":", "%3A")
+
+// isRedissons reports whether a name has the form of Redisson's owners: a UUID, a colon, and a number.
+func isRedissons(owner string) bool {
+	return Process(owner) != "" && isNumber(owner[uuidLength+1:]) &&
+		strings.Trim(owner[:uuidLength], "0123456789abcdefABCDEF-") == ""
+}
+
+func isNumber(text string) bool {
+	digits := strings.TrimPrefix(text, "-")
+	return digits != "" && strings.Trim(digits, "0123456789") == ""
+}
+
+// IsDerived reports whether a key may be one that the scripts write for another lock, whatever it holds: the lease of a
+// shared hold, or the place for which a free lock is kept. Other keys of locks have types of their own.
+func IsDerived(key []byte) bool {
+	if bytes.HasPrefix(key, []byte(channelPrefix+":")) {
+		return true
+	}
+	nth := bytes.TrimRight(key, "0123456789")
+	return len(nth) < len(key) && bytes.HasSuffix(nth, []byte(timeoutSuffix))
 }
 
 // Queue is the fair queue of a lock.
@@ -72,11 +116,16 @@ func (n Names) NameChannel(owner string) string { return n.Channel + ":" + n.Pla
 // PlaceOf is the name under which an owner stands in the fair queue. Redisson's rule gives "a" and "{a}" one queue, so
 // the places of waiters for "{a}" are marked; see lib/head.lua. "{}" has no such other lock.
 func (n Names) PlaceOf(owner string) string {
-	inner, ok := strings.CutPrefix(n.Lock, "{")
-	if ok && len(inner) > 1 && strings.HasSuffix(inner, "}") && !strings.Contains(inner, "{") {
+	if isBraced(n.Lock) {
 		return owner + "{}"
 	}
 	return owner
+}
+
+// isBraced reports whether a lock is "{a}", which has the names of "a" by Redisson's rule.
+func isBraced(key string) bool {
+	inner, ok := strings.CutPrefix(key, "{")
+	return ok && len(inner) > 1 && strings.HasSuffix(inner, "}") && !strings.Contains(inner, "{")
 }
 
 // upgradeMark ends the place of an owner that holds the lock shared and waits for the other holders to leave; see

@@ -32,28 +32,28 @@ if not ARGV[5] then -- usually it is the last hold, of the grant that the sessio
 end
 -- Usually it is the only hold of its owner, and the lease is the watchdog's.
 if ARGV[8] == '1' and ARGV[5] == '0' and ARGV[7] == '' and ARGV[6] ~= '0' then
-  local lock, owner = KEYS[1], ARGV[1]
-  local held = redis.pcall('HMGET', lock, 'mode', owner, '{' .. owner .. '}')
+  local lock, timeout = KEYS[1], KEYS[4]
+  local base = #lock + (string.find(lock, '{', 1, true) and 1 or 3)
+  local name = string.sub(timeout, base + 1, -18)
+  local held = redis.pcall('HMGET', lock, 'mode', name, '{' .. name .. '}')
   local by, last = string.match(held[3] or '', '^#(%d+) (%d+)$')
-  --@ twin
   if held[1] == 'read' and held[2] and by == ARGV[2] and tonumber(last) < tonumber(ARGV[3]) and
-    redis.call('EXISTS', KEYS[3], twin or KEYS[3]) == 0 then
-    local size, left = redis.call('HLEN', lock), redis.call('PTTL', KEYS[4])
-    if size > 10 and left >= 0 then -- a crowd is left, if one of two others is alive for about as long; see lib/leave_shared.lua
-      local base = string.sub(KEYS[4], 1, -#owner - 18)
-      for _, field in ipairs(redis.call('HRANDFIELD', lock, '2')) do
+    redis.call('EXISTS', KEYS[3]) == 0 then
+    local size, left = redis.call('HLEN', lock), redis.call('PTTL', timeout)
+    if size > 13 and left >= 0 then -- a crowd is left, if one of some others is alive for about as long; see lib/leave_shared.lua
+      for _, field in ipairs(redis.call('HRANDFIELD', lock, '4')) do
         local other = string.match(field, '^{(.+)}$') or field
-        if other ~= owner and left <= 2 * redis.call('PTTL', base .. other .. ':rwlock_timeout:1') then
-          redis.call('DEL', KEYS[4])
-          redis.call('HDEL', lock, owner, '{' .. owner .. '}')
+        if other ~= name and left <= 2 * redis.call('PTTL', string.sub(timeout, 1, base) .. other .. ':rwlock_timeout:1') then
+          redis.call('DEL', timeout)
+          redis.call('HDEL', lock, name, '{' .. name .. '}', '{}' .. by)
           return tonumber(by)
         end
       end
-    elseif size == 3 and left >= 0 then
+    elseif size == 4 and left >= 0 then
       redis.call(ARGV[4], KEYS[2], '0')
       --@ tell_rwlock
       tell_rwlock(ARGV[4], KEYS[2])
-      redis.call('DEL', lock, KEYS[4])
+      redis.call('DEL', lock, timeout)
       return tonumber(by)
     end
   end

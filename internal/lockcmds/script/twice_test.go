@@ -142,6 +142,7 @@ func (b rig) reset(hash []any, queue ...string) {
 	_, err := b.c.Pipelined(b.t.Context(), func(p redis.Pipeliner) error {
 		p.FlushDB(b.t.Context())
 		if len(hash) > 1 && hash[0] == "mode" && hash[1] == "read" {
+			hash = slices.Concat(hash, indexed(hash))
 			for i := 2; i < len(hash); i += 2 {
 				for nth := range 2 {
 					if holds, ok := hash[i+1].(int); ok && nth < holds && hash[i] != ended {
@@ -174,6 +175,17 @@ func (b rig) reset(hash []any, queue ...string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+}
+
+// indexed is the fields by which the grants of a hash that is held shared are found.
+func indexed(hash []any) (index []any) {
+	for i := 2; i+1 < len(hash); i += 2 {
+		if record, ok := hash[i+1].(string); ok {
+			by, _, _ := strings.Cut(strings.TrimPrefix(record, "#"), " ")
+			index = append(index, "{}"+by, "#"+strings.Trim(hash[i].(string), "{}"))
+		}
+	}
+	return index
 }
 
 func fieldOf(session string) string { return "{" + session + "}" }

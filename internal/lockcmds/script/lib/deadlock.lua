@@ -5,7 +5,7 @@
 
 local function deadlock(publish, channel, lock, head, place)
   local owner = head and head ~= place and string.match(head, '^(.-){u}')
-  if not owner or redis.call('EXISTS', timeout_of(lock, owner) .. '1') == 0 then
+  if not owner or redis.call('EXISTS', timeout_of(lock, name_of(lock, owner))) == 0 then
     return 0
   end
   return redis.call(publish, channel .. ':' .. head, '0') > 0 and 2 or 1

@@ -6,7 +6,8 @@ local function downgrade(publish, channel, queue, lock, owner, shared)
   local fence, holds = string.match(shared, '^#(%d+) (%d+)$')
   local fields, requests = redis.call('HGETALL', lock), ''
   -- First: while the hash slot is being moved, Redis may end the script here.
-  begin_lease(lock, owner, math.max(redis.call('PTTL', lock), 1))
+  local name = name_of(lock, owner)
+  begin_lease(lock, name, math.max(redis.call('PTTL', lock), 1))
   for i = 1, #fields, 2 do
     local session = string.match(fields[i], '^{(.+)}$')
     if session == 'request' then
@@ -18,8 +19,9 @@ local function downgrade(publish, channel, queue, lock, owner, shared)
       redis.call('HDEL', lock, fields[i])
     end
   end
-  redis.call('HDEL', lock, 'fence')
-  redis.call('HSET', lock, 'mode', 'read', owner, holds or 1, '{' .. owner .. '}', '#' .. (fence or 0) .. ' ' .. requests)
+  redis.call('HDEL', lock, 'fence', owner)
+  fence = fence or '0'
+  redis.call('HSET', lock, 'mode', 'read', name, holds or 1, '{' .. name .. '}', '#' .. fence .. ' ' .. requests, '{}' .. fence, '#' .. name)
   tell_rwlock(publish, channel)
   wake(publish, channel, queue, lock)
 end

@@ -11,8 +11,9 @@
 --
 -- Held shared, as Redisson's read lock; see lib/shared.lua:
 --   mode       read
---   owner      of each holder, how often it holds the lock
---   {owner}    "#fence request" of each of ours. For an owner that was named by OWNER: "#fence session=request session=request …"
+--   name       of each holder, how often it holds the lock
+--   {name}     "#fence request" of each of ours. For an owner that was named by OWNER: "#fence session=request session=request …"
+--   {}fence    "#name" of each of ours: a grant is found by its fence
 --
 -- The names with braces are no owner's: OWNER refuses braces. A hash without them was written by Redisson.
 --

@@ -8,11 +8,15 @@
 
 local function holders_of(lock, wanted, fence)
   local fields = {}
-  if wanted and redis.pcall('HGET', lock, 'mode') == 'read' then -- a crowd need not be read
-    local record = '{' .. wanted .. '}'
-    local held = redis.call('HMGET', lock, wanted, record)
+  local by = fence and tonumber(fence) > 0
+  if (wanted or by) and redis.pcall('HGET', lock, 'mode') == 'read' then -- a crowd need not be read
+    local name = wanted and name_of(lock, wanted) or string.sub(redis.call('HGET', lock, '{}' .. fence) or '', 2)
+    local held = redis.call('HMGET', lock, name, '{' .. name .. '}')
     if held[1] then
-      fields = {'mode', 'read', wanted, held[1], record, held[2] or ''}
+      fields = {'mode', 'read', name, held[1], '{' .. name .. '}', held[2] or ''}
+    end
+    if not held[2] and no_lock(lock, 'read') then
+      fields = redis.pcall('GET', lock) -- WRONGTYPE
     end
   else
     fields = redis.pcall('HGETALL', lock)
@@ -34,11 +38,11 @@ local function holders_of(lock, wanted, fence)
   end
   local mode, pttl, all = value.mode, redis.call('PTTL', lock), {}
   if mode == 'read' then
-    for _, owner in ipairs(owners) do
-      local holds, by = tonumber(value[owner]) or 0, string.match(value['{' .. owner .. '}'] or '', '^#(%d+)') or '0'
-      local left = (not fence or fence == '-1' or by == fence) and lease_of(lock, owner, holds) or 0
+    for _, name in ipairs(owners) do
+      local holds, by = tonumber(value[name]) or 0, string.match(value['{' .. name .. '}'] or '', '^#(%d+)') or '0'
+      local left = (not fence or fence == '-1' or by == fence) and lease_of(lock, name, holds) or 0
       if left > 0 then
-        all[#all + 1] = {owner, holds, tonumber(by), left}
+        all[#all + 1] = {owner_of(name), holds, tonumber(by), left}
       end
     end
     return all, mode

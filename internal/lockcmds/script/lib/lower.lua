@@ -32,9 +32,10 @@ local function lower(lock, owner, fence, holds, request, lease, field, shared)
     redis.call('HSET', lock, owner, left, field == '' and '{request}' or field, request)
   end
   if lease ~= '0' then
-    lengthen(lock, lease)
-    if shared and held[4] == 'read' then
-      lengthen(timeout_of(lock, owner) .. '1', lease)
+    if shared then
+      lengthen_shared(lock, owner, held[4], lease)
+    else
+      lengthen(lock, lease)
     end
   end
   return nil, {0, left, by}

@@ -1,8 +1,8 @@
 -- share_again: an owner that holds the lock, shared or exclusively, acquires it shared. The rules are those of deepen.
 --
--- Leases are only made longer: Redisson's clients keep one TTL for all holders. Returns as the calling script does.
+-- Returns as the calling script does.
 
-local function share_again(lock, counter, owner, lease, request, field, fence, holds, held)
+local function share_again(publish, channel, queue, lock, counter, owner, lease, request, field, fence, holds, held)
   local sum, last, new = tonumber(held[1] or 0), tonumber(held[3] or 0) or 0, tonumber(request)
   if last > new then
     return {1, tonumber(held[2] or 0), sum, 0, 0, 1}
@@ -13,8 +13,8 @@ local function share_again(lock, counter, owner, lease, request, field, fence, h
   end
   if held[1] and (field ~= '' or held[2] == fence) then
     sum = field ~= '' and sum + 1 or tonumber(holds)
+    set_lease(publish, channel, queue, lock, owner, held[4], lease)
     put_shared(lock, owner, held, sum, field, request)
-    lengthen_shared(lock, owner, held[4], lease)
     return {1, tonumber(held[2]), sum, 0, 0}
   end
   local new_fence, replaced = share(lock, counter, owner, lease, redis.call('TIME'), held, field, request, 1)

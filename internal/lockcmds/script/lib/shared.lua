@@ -1,45 +1,76 @@
 -- shared: the holds of owners that hold a lock shared, in the layout of Redisson's read lock. See lib/hash.lua.
 --
--- The lease of each holder is a key of its own, {lock}:owner:rwlock_timeout:1. The hash lasts as long as the longest of
--- them. A holder whose key has ended does not count; its field stays until a script meets it.
+-- The lease of each holder is a key of its own, {lock}:name:rwlock_timeout:1. The hash lasts as long as the longest of
+-- them, or longer if the holder of that one has left a crowd. A holder whose key has ended does not count; its fields
+-- stay until a script meets them.
 --
 -- No field but the counts is a number: a release of Redisson's counts each field that is one down to one.
 
-local function timeout_of(lock, owner)
-  return (string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}') .. ':' .. owner .. ':rwlock_timeout:'
+-- A holder stands in the hash under its name, which differs from the owner in some cases, so that no two of all locks and
+-- owners have one key for their leases: the names of the locks "{t}" and "{t}:job" begin alike. Redisson's own names, which
+-- proxies give out, too, stay as they are; in others each colon and "%" is written as "%3A" and "%25". So what stands behind
+-- the last colon of a key, or behind the last but one if it is a number, is the name, and the rest is the lock. A name
+-- that is a number begins with "%". By Redisson's rule the locks "a" and "{a}" begin alike to the end, so for "{a}" a name
+-- ends in "{}".
+
+local function name_of(lock, owner)
+  if string.find(lock, '^{[^{]+}$') then
+    return owner .. '{}'
+  elseif string.find(owner, '^%-?%d+$') then
+    return string.format('%%%02X', string.byte(owner)) .. string.sub(owner, 2)
+  elseif not string.find(owner, '[%%:]') or string.sub(owner, 37, 37) == ':' and string.find(owner, '^[%x-]+:%-?%d+$') then
+    return owner
+  end
+  return (string.gsub(string.gsub(owner, '%%', '%%25'), ':', '%%3A'))
 end
 
--- shares_key reports whether the owner holds the twin of the lock shared, too.
-local function shares_key(lock, owner)
-  --@ twin
-  return twin and redis.pcall('HEXISTS', twin, '{' .. owner .. '}') == 1
+-- owner_of is the owner with a name.
+local function owner_of(name)
+  if string.sub(name, -2) == '{}' then
+    return string.sub(name, 1, -3)
+  end
+  return (string.gsub(name, '%%(%x%x)', function(code) return string.char(tonumber(code, 16)) end))
+end
+
+-- timeout_of is the key of the lease of a holder.
+local function timeout_of(lock, name, nth)
+  return (string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}') .. ':' .. name .. ':rwlock_timeout:' .. (nth or 1)
 end
 
 -- lease_of is the rest of a shared holder's lease in ms; 0: it has ended. A holder of Redisson's has a key for each of its
--- holds, ours has one. A count that was written by hand is not counted to its end.
-local function lease_of(lock, owner, holds)
-  local left, timeout = 0, timeout_of(lock, owner)
+-- holds, ours has one. A count that was written by hand is not counted to its end. A lease whose end a client has removed
+-- gets one again.
+local function lease_of(lock, name, holds)
+  local left = 0
   for n = 1, math.min(holds, 64) do
-    left = math.max(left, redis.call('PTTL', timeout .. n))
+    local timeout = timeout_of(lock, name, n)
+    local rest = redis.call('PTTL', timeout)
+    if rest == -1 then
+      rest = 30000
+      redis.call('PEXPIRE', timeout, rest)
+    end
+    left = math.max(left, rest)
   end
   return left
 end
 
-local function begin_lease(lock, owner, lease)
-  local timeout = timeout_of(lock, owner) .. '1'
-  if shares_key(lock, owner) then
-    lease = math.max(lease, redis.call('PTTL', timeout))
-  end
-  redis.call('SET', timeout, '1', 'PX', lease)
+local function begin_lease(lock, name, lease)
+  redis.call('SET', timeout_of(lock, name), '1', 'PX', lease)
 end
 
--- end_lease returns the rest of the lease.
+-- forget removes what the hash has of a holder.
+local function forget(lock, name)
+  local fence = string.match(redis.call('HGET', lock, '{' .. name .. '}') or '', '^#(%d+)')
+  redis.call('HDEL', lock, name, '{' .. name .. '}', fence and '{}' .. fence or name)
+end
+
+-- end_lease ends the hold of an owner, and returns the rest of its lease.
 local function end_lease(lock, owner)
-  local timeout = timeout_of(lock, owner) .. '1'
+  local name = name_of(lock, owner)
+  local timeout = timeout_of(lock, name)
   local left = redis.call('PTTL', timeout)
-  if not shares_key(lock, owner) then
-    redis.call('DEL', timeout)
-  end
+  redis.call('DEL', timeout)
+  forget(lock, name)
   return left
 end
 
@@ -48,7 +79,8 @@ end
 -- it is missing; or Redis's error. If the lock is held exclusively, by this owner too, the last one is how often. If a
 -- client of Redisson holds it shared by that name, it is true: nothing of ours may be written there.
 local function shared_hold(lock, owner, field)
-  local held = redis.pcall('HMGET', lock, owner, '{' .. owner .. '}', 'mode', '{shared}', field == '' and '{request}' or field)
+  local name = name_of(lock, owner)
+  local held = redis.pcall('HMGET', lock, name, '{' .. name .. '}', 'mode', '{shared}', field == '' and '{request}' or field)
   if held.err then
     return held
   end
@@ -59,10 +91,11 @@ local function shared_hold(lock, owner, field)
   end
   if mode == 'lock' then
     local fence, holds = string.match(held[4] or '', '^#(%d+) (%d+)$')
-    return {held[1] and holds or false, fence or false, held[5], mode, held[1]}
+    local count = redis.call('HGET', lock, owner)
+    return {count and holds or false, fence or false, held[5], mode, count}
   end
   local fence, requests = string.match(held[2] or '', '^#(%d+) (.*)$')
-  if mode == 'read' and held[1] and fence and redis.call('EXISTS', timeout_of(lock, owner) .. '1') == 1 then
+  if mode == 'read' and held[1] and fence and redis.call('EXISTS', timeout_of(lock, name)) == 1 then
     return {held[1], fence, last_of(requests, field), mode, requests}
   end
   return {false, false, false, mode, mode == 'read' and held[1] and not fence}
@@ -71,8 +104,8 @@ end
 -- put_shared writes how often the owner holds the lock, and the session's last request; nil: the session has gone.
 local function put_shared(lock, owner, held, holds, field, request)
   if held[4] ~= 'lock' then
-    local record = '#' .. held[2] .. ' ' .. requests_with(held[5], field, request)
-    redis.call('HSET', lock, 'mode', 'read', owner, holds, '{' .. owner .. '}', record)
+    local name, record = name_of(lock, owner), '#' .. held[2] .. ' ' .. requests_with(held[5], field, request)
+    redis.call('HSET', lock, 'mode', 'read', name, holds, '{' .. name .. '}', record, '{}' .. held[2], '#' .. name)
     return
   end
   redis.call('HSET', lock, '{shared}', '#' .. held[2] .. ' ' .. holds)
@@ -85,7 +118,7 @@ end
 local function lengthen_shared(lock, owner, mode, lease)
   lengthen(lock, lease)
   if mode == 'read' then
-    lengthen(timeout_of(lock, owner) .. '1', lease)
+    lengthen(timeout_of(lock, name_of(lock, owner)), lease)
   end
 end
 
@@ -98,7 +131,9 @@ local function share(lock, counter, owner, lease, time, held, field, request, ho
     lengthen(lock, lease)
     return fence, replaced
   end
-  begin_lease(lock, owner, lease)
+  local name = name_of(lock, owner)
+  begin_lease(lock, name, lease)
+  forget(lock, name) -- an earlier grant, whose lease has ended
   held[5] = ''
   put_shared(lock, owner, held, holds, field, request)
   if held[4] ~= 'read' then

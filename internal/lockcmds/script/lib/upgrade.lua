@@ -11,19 +11,12 @@ local function upgrade(lock, counter, owner, lease, request, field)
   if (tonumber(held[3] or 0) or 0) > tonumber(request) then
     return {1, 0, 0, 0, 0, 1}
   end
-  local most = 0
-  if redis.call('HLEN', lock) > 16 then
-    most = longest(lock, redis.call('HSCAN', lock, 0, 'COUNT', 16)[2], owner)
+  local most, all = longest_seen(lock, name_of(lock, owner))
+  if most > 0 or not all then
+    return {0, -4, 0, 1, most > 0 and most or 100}
   end
-  if most == 0 then
-    most = longest(lock, redis.call('HGETALL', lock), owner)
-  end
-  if most > 0 then
-    return {0, -4, 0, 1, most}
-  end
-  local left = end_lease(lock, owner)
   -- Not the whole key: while the hash slot is being moved, it could not be made again.
-  redis.call('HDEL', lock, '{' .. owner .. '}')
+  local left = end_lease(lock, owner)
   local fence, replaced = grant(lock, counter, owner, lease, redis.call('TIME'), request, field)
   redis.call('HSET', lock, '{shared}', '#' .. held[2] .. ' ' .. held[1])
   for session, last in string.gmatch(held[5], '([^ =]+)=(%d+)') do
