@@ -72,7 +72,6 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l drain-timeout -r -d 'Time that follows it, in which each client is closed at a quiet moment'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l log-level -r -d 'Lowest level that is logged: debug, info, warn or error'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l log-format -r -d 'json or console'
-complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l tracing-endpoint -r -d 'OpenTelemetry collector for spans of waits and holds, over HTTP, as in http://localhost:4318'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l tcp-keepalive -r -d 'Idle time before keepalive probes'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l tcp-user-timeout -r -d 'Time after which a connection with unacknowledged data is closed (Linux)'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l tls-cert-file -r -d 'The proxy\'s certificate (PEM) for tls: addresses, with its chain behind it'

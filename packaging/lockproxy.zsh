@@ -88,7 +88,6 @@ _lockproxy() {
 		'--drain-timeout=[Time that follows it, in which each client is closed at a quiet moment]:value:_files' \
 		'--log-level=[Lowest level that is logged\: debug, info, warn or error]:value:_files' \
 		'--log-format=[json or console]:value:_files' \
-		'--tracing-endpoint=[OpenTelemetry collector for spans of waits and holds, over HTTP, as in http\://localhost\:4318]:value:_files' \
 		'--tcp-keepalive=[Idle time before keepalive probes]:value:_files' \
 		'--tcp-user-timeout=[Time after which a connection with unacknowledged data is closed (Linux)]:value:_files' \
 		'--tls-cert-file=[The proxy'\''s certificate (PEM) for tls\: addresses, with its chain behind it]:value:_files' \

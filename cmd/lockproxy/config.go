@@ -11,7 +11,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/certs"
 	"github.com/lockproxy/lockproxy/internal/proxy"
-	"github.com/lockproxy/lockproxy/internal/tracing"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -35,7 +34,6 @@ type Config struct {
 	Lock     LockConfig     `yaml:"lock"`
 	Drain    DrainConfig    `yaml:"drain"`
 	Log      LogConfig      `yaml:"log"`
-	Tracing  TracingConfig  `yaml:"tracing"`
 	TCP      TCPConfig      `yaml:"tcp"`
 	TLS      TLSConfig      `yaml:"tls"`
 
@@ -132,12 +130,6 @@ type DrainConfig struct {
 type LogConfig struct {
 	Level  string `yaml:"level" usual:"yes" reload:"yes" help:"Lowest level that is logged: debug, info, warn or error." when:"an error is looked for (debug), or the log is too long (warn)"`
 	Format string `yaml:"format" help:"json or console." when:"people read the log without a tool"`
-}
-
-// TracingConfig says where spans of waits and holds are sent. OpenTelemetry's own variables have the rest: headers,
-// certificates, sampling.
-type TracingConfig struct {
-	Endpoint string `yaml:"endpoint" placeholder:"URL" help:"OpenTelemetry collector for spans of waits and holds, over HTTP, as in http://localhost:4318. Unset: OTEL_EXPORTER_OTLP_ENDPOINT, or none." when:"a collector is there"`
 }
 
 // TCPConfig decides how soon a dead peer is noticed, on client and upstream connections.
@@ -276,10 +268,6 @@ func (c Config) Verify() error {
 	atLeast("large-command-timeout", c.LargeCommandTimeout, 100*time.Millisecond)
 	oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf("log.format", c.Log.Format, "json", "console")
-	if c.Tracing.Endpoint != "" {
-		err := tracing.CheckEndpoint(c.Tracing.Endpoint)
-		check(err == nil, "tracing.endpoint", "%v", err)
-	}
 
 	positive("max-clients", c.MaxClients)
 	positive("max-pins", c.MaxPins)

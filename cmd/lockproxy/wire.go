@@ -18,7 +18,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/listen"
 	"github.com/lockproxy/lockproxy/internal/proxy"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/tracing"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -29,7 +28,6 @@ type service struct {
 	certs *certs.Store
 	admin *admin.Server    // nil: none
 	redis *embedded.Server // nil: there is an upstream
-	spans *tracing.Tracer  // nil: none are sent
 	log   *zap.Logger
 
 	level     zap.AtomicLevel        // of log
@@ -78,9 +76,6 @@ func (s *service) build(cfg Config) error {
 		s.log.Warn("serving from the embedded redis: nothing is persisted, all keys and locks end with this process")
 		opts.Upstream.Addr, opts.Upstream.BuiltinCommands = s.redis.Addr(), true
 	}
-	if err := s.trace(&opts); err != nil {
-		return err
-	}
 	if s.proxy, err = proxy.New(opts); err != nil {
 		return err
 	}
@@ -96,24 +91,6 @@ func (s *service) build(cfg Config) error {
 	return err
 }
 
-// trace has spans of waits and holds sent, if a collector is named.
-func (s *service) trace(opts *proxy.Options) error {
-	endpoint := s.cfg.Load().Tracing.Endpoint
-	wanted, err := tracing.Wanted(endpoint)
-	if err != nil {
-		s.log.Warn("tracing is off", zap.Error(err))
-	}
-	if !wanted {
-		return nil
-	}
-	s.spans, err = tracing.New(tracing.Options{Endpoint: endpoint, Version: opts.Version, Logger: s.log.Named("tracing")})
-	if err != nil {
-		return err
-	}
-	opts.Tracing = s.spans
-	return nil
-}
-
 // abandon closes what build has opened, of a service that will not Run.
 func (s *service) abandon() {
 	if s.admin != nil {
@@ -121,9 +98,6 @@ func (s *service) abandon() {
 	}
 	if s.proxy != nil {
 		s.proxy.Close()
-	}
-	if s.spans != nil {
-		s.spans.Close()
 	}
 	if s.redis != nil {
 		s.redis.Close()
@@ -140,9 +114,6 @@ func (s *service) Run(ctx context.Context) error {
 	defer stop(nil)
 	if s.redis != nil {
 		defer s.redis.Close()
-	}
-	if s.spans != nil {
-		defer s.spans.Close()
 	}
 	listen.Ready()
 	defer context.AfterFunc(ctx, func() {

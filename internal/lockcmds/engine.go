@@ -74,9 +74,6 @@ func New(o Options) (*Engine, error) {
 		}),
 		sessions: make(map[uint64]*clientSession),
 	}
-	if opts.Told != nil {
-		e.told = append(e.told, opts.Told)
-	}
 	e.jobs = opts.Jobs.NewRunner(e.failstop.Crash)
 	e.life, e.end = context.WithCancel(context.Background())
 	e.calls = &calls{

@@ -55,9 +55,6 @@ type Options struct {
 	// SlowLog is what LOCKSLOW shows. nil: the engine has one of its own.
 	SlowLog *observe.Log
 
-	// Told is told of the ends of all waits and holds, besides LOCKSLOW. nil: there is none.
-	Told observe.Observer
-
 	// Changes has defaults that apply in place of those here. nil: they do not change.
 	Changes *Changes
 

@@ -97,9 +97,6 @@ type Options struct {
 	// the connections to Redis.
 	KeepAlive, UserTimeout time.Duration
 
-	// Tracing is told of the ends of waits and holds. nil: there is none.
-	Tracing Tracing
-
 	// Certificates are the ends of the proxy's own certificates, by side, for /metrics. nil: there are none.
 	Certificates func() map[string]time.Time
 
@@ -130,22 +127,6 @@ const (
 	CrossSplit  = "split"  // MGET, MSET, DEL, UNLINK, EXISTS and TOUCH with keys of several slots are divided
 	CrossRefuse = "refuse" // they are refused, as by Redis
 )
-
-// Tracing makes spans of waits and holds.
-type Tracing interface {
-	observe.Observer
-
-	// Counts are the spans that were delivered, and those that were lost.
-	Counts() (sent, lost int64)
-}
-
-// spans counts spans; nil: there are none.
-func (o *Options) spans() func() (sent, lost int64) {
-	if o.Tracing == nil {
-		return nil
-	}
-	return o.Tracing.Counts
-}
 
 // Change replaces options while the server runs: Locks, Limits, Upstream.Pins, DrainDelay and DrainTimeout.
 // They apply to clients and commands to come; limits apply at once. Limits.Memory and Limits.Request, and all other
@@ -179,7 +160,6 @@ func (o *Options) forEngines(
 			Events:   events,
 			Changes:  changes,
 			Reentry:  &lockcmds.Reentries{Counted: counters.Reentered, Logger: o.Logger.Named("locks")},
-			Told:     o.Tracing,
 		},
 		Addr:    up.Addr(),
 		Connect: func(ctx context.Context) (net.Conn, error) { return up.Connect(ctx, topology.Any) },

@@ -83,7 +83,7 @@ func New(opts Options) (*Server, error) {
 	e.Numbers = status.Source{
 		Version: opts.Version, Revision: opts.Revision, UUID: id, Started: e.Started,
 		Counters: &e.Counters, Upstream: up, Memory: e.Budget, Locks: e.Locks,
-		Certificates: opts.Certificates, Limits: srv.limits, Spans: opts.spans(),
+		Certificates: opts.Certificates, Limits: srv.limits,
 	}
 	srv.engine, err = engine.New(engine.Options{Kind: opts.Engine, Tasks: &srv.tasks, Logger: opts.Logger})
 	if err != nil {

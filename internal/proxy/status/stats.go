@@ -66,7 +66,6 @@ type Stats struct {
 	HandedOver, Attempts int64
 	Lost                 map[string]int64 // locks, by reason; client_gone: no client was told
 	FencesRepaired       int64
-	Spans                map[string]int64 // of waits and holds, by outcome
 	Reentries            map[string]int64 // acquires by a connection that held the lock already, without OWNER, by outcome
 }
 
@@ -81,7 +80,6 @@ type Source struct {
 	Locks        *lockcmds.Registry
 	Certificates func() map[string]time.Time        // the ends of the proxy's own, by side; nil: none
 	Limits       func() map[string]int64            // the present limits, by setting; nil: none
-	Spans        func() (sent, lost int64)          // spans of waits and holds; nil: there are none
 	Loops        func() (n int, busy time.Duration) // event loops, and about how long all were busy; nil: none
 }
 
@@ -116,10 +114,6 @@ func (src *Source) Stats() Stats {
 	s.LanesSetAside, s.Reconnects = src.Upstream.Lanes.Counts()
 	if src.Loops != nil {
 		s.Loops, s.LoopsBusy = src.Loops()
-	}
-	s.Spans = map[string]int64{"sent": 0, "lost": 0}
-	if src.Spans != nil {
-		s.Spans["sent"], s.Spans["lost"] = src.Spans()
 	}
 	s.CertificateEnds = map[string]int64{}
 	if src.Certificates != nil {

@@ -275,11 +275,6 @@ var Table = []Row{
 		ByLabel: func(s *Stats) map[string]int64 { return s.Reentries },
 	},
 	{
-		Info: "lock_spans", Metric: "lock_spans_total", Label: "outcome",
-		Help:    "Spans of waits and holds, by outcome: sent to the collector, or lost.",
-		ByLabel: func(s *Stats) map[string]int64 { return s.Spans },
-	},
-	{
 		Metric: "lock_wait_end_seconds", Label: "outcome",
 		Help:  "Time in the wait queue of a lock, by outcome, of lock commands that had to wait.",
 		Waits: func(s *Stats) map[string]metrics.Waits { return s.Queued },
