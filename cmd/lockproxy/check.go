@@ -41,7 +41,7 @@ func check(ctx context.Context, cmd command, stdout, stderr io.Writer) int {
 
 // tryOut does everything that a start does, except serving clients: it opens the listeners, and asks Redis.
 func tryOut(ctx context.Context, cfg Config, log *zap.Logger) error {
-	s, err := newServer(cfg, log)
+	s, err := newServer(cfg, log, nil)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"io"
+	"os"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -9,9 +11,12 @@ import (
 	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
+// lastEntries is the time that the process waits at its end for the reader of its log.
+const lastEntries = time.Second
+
 // newLogger returns the process's log, which writes to w, and its level, which may change; the parts name their own
-// sub-loggers. Durations are numbers of seconds. cfg has been verified.
-func newLogger(cfg LogConfig, w io.Writer) (*zap.Logger, zap.AtomicLevel) {
+// sub-loggers. Durations are numbers of seconds. cfg has been verified. The output is closed before the process ends.
+func newLogger(cfg LogConfig, w io.Writer) (*zap.Logger, zap.AtomicLevel, *logging.Output) {
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.TimeKey = "time"
 	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
@@ -24,15 +29,45 @@ func newLogger(cfg LogConfig, w io.Writer) (*zap.Logger, zap.AtomicLevel) {
 	}
 	level := zap.NewAtomicLevel()
 	setLevel(level, cfg)
-	out := zapcore.Lock(zapcore.AddSync(unsynced{w}))
-	return zap.New(zapcore.NewCore(encoder, out, level), zap.AddStacktrace(zap.LevelEnablerFunc(never))), level
+
+	out := logging.NewOutput(w, func(dropped logging.Dropped) []byte {
+		entry := zapcore.Entry{Level: zap.WarnLevel, Time: time.Now(), Message: "entries dropped: the log was not read"}
+		if dropped[logging.Audits] > 0 {
+			entry.Level = logging.Audit
+		}
+		line, err := encoder.EncodeEntry(entry, []zap.Field{
+			zap.Int("entries", dropped[logging.Ordinary]), zap.Int("audit_entries", dropped[logging.Audits]),
+		})
+		if err != nil {
+			return []byte(entry.Message + "\n")
+		}
+		defer line.Free()
+		return append([]byte(nil), line.Bytes()...)
+	})
+	core := zapcore.NewTee(
+		zapcore.NewCore(encoder, out.Of(logging.Ordinary), zap.LevelEnablerFunc(func(l zapcore.Level) bool {
+			return l != logging.Audit && level.Enabled(l)
+		})),
+		zapcore.NewCore(encoder, out.Of(logging.Audits), zap.LevelEnablerFunc(func(l zapcore.Level) bool {
+			return l == logging.Audit
+		})),
+	)
+	log := zap.New(core, zap.AddStacktrace(zap.LevelEnablerFunc(never)), zap.WithFatalHook(ending{out}),
+		zap.ErrorOutput(out.Of(logging.Ordinary)))
+	return log, level, out
+}
+
+// ending ends the process when a fatal entry is written, or cannot be.
+type ending struct{ log *logging.Output }
+
+// OnWrite implements zapcore.CheckWriteHook.
+func (e ending) OnWrite(*zapcore.CheckedEntry, []zapcore.Field) {
+	e.log.Close(lastEntries)
+	os.Exit(exitFailure)
 }
 
 // setLevel has the log begin at the level of a configuration that has been verified.
 func setLevel(level zap.AtomicLevel, cfg LogConfig) { _ = level.UnmarshalText([]byte(cfg.Level)) }
-
-// unsynced hides the Sync of a file. Entries above the level error would have it called for each.
-type unsynced struct{ io.Writer }
 
 // never is the rule for stack traces. By default zap adds one to each entry above the level fatal, and the level audit
 // is there.

@@ -3,17 +3,62 @@ package main
 import (
 	"bytes"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
+// fullDisk takes nothing until it has space.
+type fullDisk struct {
+	bytes.Buffer
+
+	full bool
+}
+
+func (d *fullDisk) Write(text []byte) (int, error) {
+	if d.full {
+		return 0, syscall.ENOSPC
+	}
+	return d.Buffer.Write(text)
+}
+
+func TestTheLogSaysHowManyEntriesAreMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &fullDisk{full: true}
+		log, _, output := newLogger(LogConfig{Level: "error", Format: "json"}, disk)
+		for level, n := range map[zapcore.Level]int{zap.ErrorLevel: 2, logging.Audit: 1, zap.WarnLevel: 5} {
+			for range n {
+				log.Log(level, "missing")
+			}
+		}
+		synctest.Wait()
+		disk.full = false
+		log.Named("part").Error("after")
+		output.Close(time.Minute)
+		first, second, _ := strings.Cut(disk.String(), "\n")
+		if !strings.HasPrefix(first, `{"level":"audit","time":"`) ||
+			!strings.HasSuffix(first, `"msg":"entries dropped: the log was not read","entries":2,"audit_entries":1}`) {
+			t.Error(first)
+		}
+		if !strings.Contains(second, `"logger":"part","msg":"after"`) {
+			t.Error(second)
+		}
+	})
+}
+
 func TestEntriesHaveNoStackTrace(t *testing.T) {
 	for _, format := range []string{"json", "console"} {
 		var out bytes.Buffer
-		log, _ := newLogger(LogConfig{Level: "error", Format: format}, &out)
+		log, _, output := newLogger(LogConfig{Level: "error", Format: format}, &out)
 		log.Log(logging.Audit, "login failed")
 		log.Error("upstream is not a Redis server")
+		output.Close(time.Minute)
 		if lines := strings.Count(out.String(), "\n"); lines != 2 || strings.Contains(out.String(), "stacktrace") {
 			t.Errorf("%s: two entries are %d lines:\n%s", format, lines, out.String())
 		}

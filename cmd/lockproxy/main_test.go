@@ -19,7 +19,7 @@ import (
 
 // TestMain makes the test binary stand in for lockproxy where a script calls it.
 func TestMain(m *testing.M) {
-	testscript.Main(leakChecked{m}, map[string]func(){"lockproxy": main})
+	testscript.Main(leakChecked{m}, map[string]func(){"lockproxy": main, "fatal": fatal})
 }
 
 // leakChecked fails a run that leaves goroutines behind.

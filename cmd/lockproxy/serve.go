@@ -26,7 +26,12 @@ type server interface {
 
 // start builds the proxy and serves until a signal has ended it. again loads the configuration again.
 func start(ctx context.Context, cfg Config, again func() (Config, error), stderr io.Writer) int {
-	log, level := newLogger(cfg.Log, stderr)
+	log, level, out := newLogger(cfg.Log, stderr)
+	defer out.Close(lastEntries)
+	// The reader of standard error may go, which ends a process by default. A program that a process starts inherits an
+	// ignored signal, but not one that is caught.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	defer zap.RedirectStdLog(log)()    // libraries write to standard error otherwise
 	signals := make(chan os.Signal, 2) // serve takes them at once
 	// To the end of the process: a late signal must not change the exit code.
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
@@ -34,7 +39,7 @@ func start(ctx context.Context, cfg Config, again func() (Config, error), stderr
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 
-	srv, err := newServer(cfg, log)
+	srv, err := newServer(cfg, log, out.Counts)
 	if err != nil {
 		log.Error("start", zap.Error(err))
 		return exitFailure

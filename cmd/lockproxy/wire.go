@@ -30,17 +30,19 @@ type service struct {
 	redis *embedded.Server // nil: there is an upstream
 	log   *zap.Logger
 
-	level     zap.AtomicLevel        // of log
-	again     func() (Config, error) // loads the configuration again
-	cfg       atomic.Pointer[Config] // in force; Reload changes it
-	available uint64                 // memory that the process may have
+	level     zap.AtomicLevel         // of log
+	dropped   func() map[string]int64 // entries of log, by kind; nil: none is
+	again     func() (Config, error)  // loads the configuration again
+	cfg       atomic.Pointer[Config]  // in force; Reload changes it
+	available uint64                  // memory that the process may have
 }
 
 var _ server = (*service)(nil)
 
-// newServer builds the proxy that cfg describes, with its listeners open.
-func newServer(cfg Config, log *zap.Logger) (*service, error) {
-	s := &service{log: log}
+// newServer builds the proxy that cfg describes, with its listeners open. dropped counts entries that the log has lost,
+// by kind; nil: none is.
+func newServer(cfg Config, log *zap.Logger, dropped func() map[string]int64) (*service, error) {
+	s := &service{log: log, dropped: dropped}
 	s.cfg.Store(&cfg)
 	if err := s.build(cfg); err != nil {
 		s.abandon()
@@ -64,6 +66,7 @@ func (s *service) build(cfg Config) error {
 	s.available = available
 	limitMemory(available, uint64(cfg.MaxMemory.Of(available)), s.log)
 	opts := proxyOptions(cfg, available, s.certs, s.log)
+	opts.LogDropped = s.dropped
 	passed, err := listen.Passed()
 	if err != nil {
 		return err

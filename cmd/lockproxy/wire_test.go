@@ -31,7 +31,7 @@ func TestEveryOptionOfTheProxyIsSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	notConfigured := map[string]bool{
-		"Sockets": true, "Upstream.Logger": true, "Upstream.lookPeriod": true,
+		"Sockets": true, "LogDropped": true, "Upstream.Logger": true, "Upstream.lookPeriod": true,
 		"Upstream.Lent": true, "Upstream.Exposed": true, // the server sets them
 		"Upstream.BuiltinCommands": true, // set with the address of the embedded Redis
 		"Limits.Request.MaxArgs":   true, "Limits.Request.MaxInline": true,

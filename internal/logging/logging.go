@@ -1,10 +1,10 @@
 // Package logging has the forms that entries of the log share: the audit level, durations as numbers with their unit,
-// texts of clients, and summaries of entries that repeat.
+// texts of clients, and summaries of entries that repeat. It writes them without a delay for the proxy.
 //
-//	Repeats.Write ──► the first entries of a period ──► log
+//	Repeats.Write ──► the first entries of a period ──► log ──► Output ──► a bounded queue ──► standard error
 //	              └─► the others, counted ── end of the period ──► one summary
 //
-// The package starts no goroutine. The timer of a period runs only while entries are held back, or may be.
+// An Output has one goroutine, which writes. The timer of a period runs only while entries are held back, or may be.
 package logging
 
 import (

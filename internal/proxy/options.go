@@ -100,6 +100,9 @@ type Options struct {
 	// Certificates are the ends of the proxy's own certificates, by side, for /metrics. nil: there are none.
 	Certificates func() map[string]time.Time
 
+	// LogDropped counts entries that Logger has lost, by kind. nil: none is.
+	LogDropped func() map[string]int64
+
 	Logger            *zap.Logger
 	Version, Revision string
 }

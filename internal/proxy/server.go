@@ -84,6 +84,7 @@ func New(opts Options) (*Server, error) {
 		Version: opts.Version, Revision: opts.Revision, UUID: id, Started: e.Started,
 		Counters: &e.Counters, Upstream: up, Memory: e.Budget, Locks: e.Locks,
 		Certificates: opts.Certificates, Limits: srv.limits,
+		LogDropped: opts.LogDropped,
 	}
 	srv.engine, err = engine.New(engine.Options{Kind: opts.Engine, Tasks: &srv.tasks, Logger: opts.Logger})
 	if err != nil {

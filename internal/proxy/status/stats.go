@@ -50,6 +50,7 @@ type Stats struct {
 	Loops           int              // event loops
 	LoopsBusy       time.Duration    // all together, since the start
 	Limits          map[string]int64 // by setting
+	LogDropped      map[string]int64 // entries of the log, by kind
 
 	LockErrors    map[string]int64         // answers to lock commands, by code
 	Queued        map[string]metrics.Waits // stays in wait queues, by outcome
@@ -80,6 +81,7 @@ type Source struct {
 	Locks        *lockcmds.Registry
 	Certificates func() map[string]time.Time        // the ends of the proxy's own, by side; nil: none
 	Limits       func() map[string]int64            // the present limits, by setting; nil: none
+	LogDropped   func() map[string]int64            // entries of the log, by kind; nil: none is
 	Loops        func() (n int, busy time.Duration) // event loops, and about how long all were busy; nil: none
 }
 
@@ -114,6 +116,9 @@ func (src *Source) Stats() Stats {
 	s.LanesSetAside, s.Reconnects = src.Upstream.Lanes.Counts()
 	if src.Loops != nil {
 		s.Loops, s.LoopsBusy = src.Loops()
+	}
+	if src.LogDropped != nil {
+		s.LogDropped = src.LogDropped()
 	}
 	s.CertificateEnds = map[string]int64{}
 	if src.Certificates != nil {

@@ -166,6 +166,12 @@ var Table = []Row{
 		ByLabel: func(s *Stats) map[string]int64 { return s.Limits },
 	},
 	{
+		Info: "log_entries_dropped", Metric: "log_entries_dropped_total", Label: "kind",
+		Help: "Entries of the log that were dropped, because standard error was not read or could not be written, " +
+			"by kind: audit (the level), ordinary.",
+		ByLabel: func(s *Stats) map[string]int64 { return s.LogDropped },
+	},
+	{
 		Info: "pins_open", Help: pinsHelp,
 		Number: func(s *Stats) int64 { return int64(s.PinsOpen) },
 	},
