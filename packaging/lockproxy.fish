@@ -63,7 +63,7 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l cluster-cross-slot -r -d 'MGET, MSET, DEL, UNLINK, EXISTS and TOUCH with keys of several slots: split (not atomic) or refuse (-CROSSSLOT, as by Redis)'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l lock-lease -r -d 'Lease of a lock taken without PX or EX'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l lock-grace -r -d 'Most that is left of a lease after its client has gone'
-complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l lock-reentry -r -d 'Owners that may acquire a lock again while they hold it: connection (all) or owner (only a named OWNER: safe with shared connections)'
+complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l lock-reentry -r -d 'The owner of a lock that is acquired without OWNER: connection (the connection, which may acquire it again), owner (each acquire has an owner of its own: safe with shared connections), or auto (owner on connections of client libraries that announce themselves, else connection)'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l lock-max-hold -r -d 'Longest hold of a renewed lock'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l lock-slow-wait -r -d 'Waits for locks that take longer are shown by LOCKSLOW'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l lock-slow-hold -r -d 'Holds of locks that take longer are shown by LOCKSLOW'

@@ -79,7 +79,7 @@ _lockproxy() {
 		'--cluster-cross-slot=[MGET, MSET, DEL, UNLINK, EXISTS and TOUCH with keys of several slots\: split (not atomic) or refuse (-CROSSSLOT, as by Redis)]:value:_files' \
 		'--lock-lease=[Lease of a lock taken without PX or EX]:value:_files' \
 		'--lock-grace=[Most that is left of a lease after its client has gone]:value:_files' \
-		'--lock-reentry=[Owners that may acquire a lock again while they hold it\: connection (all) or owner (only a named OWNER\: safe with shared connections)]:value:_files' \
+		'--lock-reentry=[The owner of a lock that is acquired without OWNER\: connection (the connection, which may acquire it again), owner (each acquire has an owner of its own\: safe with shared connections), or auto (owner on connections of client libraries that announce themselves, else connection)]:value:_files' \
 		'--lock-max-hold=[Longest hold of a renewed lock]:value:_files' \
 		'--lock-slow-wait=[Waits for locks that take longer are shown by LOCKSLOW]:value:_files' \
 		'--lock-slow-hold=[Holds of locks that take longer are shown by LOCKSLOW]:value:_files' \

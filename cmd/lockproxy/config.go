@@ -111,7 +111,7 @@ type TLSConfig struct {
 type LockConfig struct {
 	Lease   time.Duration  `yaml:"lease" usual:"yes" reload:"yes" help:"Lease of a lock taken without PX or EX. It is renewed every third of this while the client is connected." when:"a lock has to end sooner after the failure of a proxy, or Redis is away for longer than a lease now and then"`
 	Grace   *time.Duration `yaml:"grace" usual:"yes" reload:"yes" placeholder:"DURATION" help:"Most that is left of a lease after its client has gone. 0s: none. Unset: the lease expires by itself." when:"locks of clients that have gone are to be free sooner"`
-	Reentry string         `yaml:"reentry" reload:"yes" help:"Owners that may acquire a lock again while they hold it: connection (all) or owner (only a named OWNER: safe with shared connections)." when:"threads share a connection (node-redis, Lettuce): set owner"`
+	Reentry string         `yaml:"reentry" reload:"yes" help:"The owner of a lock that is acquired without OWNER: connection (the connection, which may acquire it again), owner (each acquire has an owner of its own: safe with shared connections), or auto (owner on connections of client libraries that announce themselves, else connection)." when:"a library that shares connections does not announce itself: set owner"`
 	MaxHold time.Duration  `yaml:"max-hold" reload:"yes" help:"Longest hold of a renewed lock. 0s: no limit." when:"clients hang with a lock while they are connected"`
 
 	SlowWait time.Duration `yaml:"slow-wait" reload:"yes" help:"Waits for locks that take longer are shown by LOCKSLOW. 0s: none." when:"other waits than these count as slow"`
@@ -149,7 +149,7 @@ func NewConfig() Config {
 		Upstream:   UpstreamConfig{Address: defaultUpstream},
 		Cluster:    ClusterConfig{CrossSlot: proxy.CrossSplit},
 		Lock: LockConfig{
-			Lease: 30 * time.Second, Reentry: reentryConnection,
+			Lease: 30 * time.Second, Reentry: string(proxy.ReentryAuto),
 			SlowWait: time.Second, SlowHold: 10 * time.Second,
 		},
 		Drain:               DrainConfig{Timeout: 10 * time.Second},
@@ -177,12 +177,6 @@ func NewConfig() Config {
 
 // minLease keeps renewals, every third of a lease, clear of ordinary round trips.
 const minLease = 100 * time.Millisecond
-
-// Values of lock.reentry.
-const (
-	reentryConnection = "connection"
-	reentryOwner      = "owner"
-)
 
 // Verify reports every setting that cannot be served, named by its key.
 func (c Config) Verify() error {
@@ -250,7 +244,8 @@ func (c Config) Verify() error {
 	if c.Lock.Grace != nil {
 		atLeast("lock.grace", *c.Lock.Grace, 0)
 	}
-	oneOf("lock.reentry", c.Lock.Reentry, reentryConnection, reentryOwner)
+	oneOf("lock.reentry", c.Lock.Reentry,
+		string(proxy.ReentryAuto), string(proxy.ReentryConnection), string(proxy.ReentryOwner))
 	atLeast("lock.max-hold", c.Lock.MaxHold, 0)
 	atLeast("lock.slow-wait", c.Lock.SlowWait, 0)
 	atLeast("lock.slow-hold", c.Lock.SlowHold, 0)

@@ -260,7 +260,7 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 			Slow:              proxy.SlowLog{Wait: cfg.Lock.SlowWait, Hold: cfg.Lock.SlowHold},
 			MaxWaiters:        int(cfg.MaxWaiters),
 			MaxWaitersPerLock: int(cfg.MaxWaitersPerLock),
-			OwnersOnly:        cfg.Lock.Reentry == reentryOwner,
+			Reentry:           proxy.Reentry(cfg.Lock.Reentry),
 		},
 		MaxEngines: int(cfg.MaxLanes), // as lanes, they are many if users and databases are
 		Limits: proxy.Limits{

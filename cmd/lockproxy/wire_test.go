@@ -22,7 +22,7 @@ func TestEveryOptionOfTheProxyIsSet(t *testing.T) {
 	cfg.Upstream.User, cfg.Upstream.Password = "user", "password"
 	cfg.Sentinel.User, cfg.Sentinel.Password, cfg.Sentinel.TLS, cfg.Upstream.Map = "user", "password", true, []string{"a=b"}
 	cfg.UnixSocketPerm, cfg.Upstream.TLS = 0o700, true
-	cfg.Lock.Sync, cfg.Lock.Reentry = 2, reentryOwner
+	cfg.Lock.Sync, cfg.Lock.Reentry = 2, "owner"
 	cfg.Listen = append(cfg.Listen, "tls:127.0.0.1:0")
 	cfg.TLS.CertFile, cfg.TLS.KeyFile = redistest.NewAuthority(t).Issue(t, "proxy")
 	cfg.TLS.AuthClients = certs.AuthNo

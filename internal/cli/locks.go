@@ -115,6 +115,7 @@ type lock struct {
 	Client  string `json:"client,omitempty"`
 	Name    string `json:"name,omitempty"`
 	NameAs  string `json:"name_base64,omitempty"`
+	Reentry string `json:"reentry,omitempty"` // of the holder's connection: connection or owner, as lock.reentry
 
 	Holders []holder `json:"holders,omitempty"` // all of them, if there may be several
 }
@@ -134,7 +135,10 @@ type holder struct {
 // lockOf reads a map of either protocol version.
 func lockOf(v resp.Value, key string) lock {
 	l := lock{Key: key}
-	texts := map[string]*string{"key": &l.Key, "owner": &l.Owner, "mode": &l.Mode, "client": &l.Client, "name": &l.Name}
+	texts := map[string]*string{
+		"key": &l.Key, "owner": &l.Owner, "mode": &l.Mode, "client": &l.Client, "name": &l.Name,
+		"reentry": &l.Reentry,
+	}
 	numbers := map[string]*int64{
 		"holds": &l.Holds, "ttl-ms": &l.LeaseMS, "fence": &l.Fence, "limit": &l.Limit,
 		"fair-waiters": &l.Fair, "local-waiters": &l.Local,
@@ -188,11 +192,11 @@ func (c *locksCommand) run(p *program) int {
 			return ExitOK, p.printJSON(locks)
 		}
 		w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "KEY\tOWNER\tMODE\tHOLDS\tHELD\tLEASE\tFENCE\tWAITERS\tCLIENT\tNAME")
+		fmt.Fprintln(w, "KEY\tOWNER\tMODE\tHOLDS\tHELD\tLEASE\tFENCE\tWAITERS\tCLIENT\tNAME\tREENTRY")
 		for _, l := range locks {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%d\t%s\t%s\n",
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n",
 				plain(l.Key), plain(l.Owner), plain(l.Mode), l.Holds, l.held(), leaseText(l.LeaseMS),
-				fenceText(l.Fence), l.waiters(), plain(l.Client), plain(l.Name))
+				fenceText(l.Fence), l.waiters(), plain(l.Client), plain(l.Name), plain(l.Reentry))
 		}
 		return ExitOK, w.Flush()
 	})

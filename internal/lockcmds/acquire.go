@@ -100,12 +100,8 @@ func (e *Engine) startAcquire(a *askedAcquire, began, now time.Time, home *Engin
 	}
 	e.mu.Lock()
 	w.claim = e.claimLocked(s, cmd)
-	if cmd.Owner == "" && defaults.OwnersOnly &&
-		(w.claim.Reenters() || e.holdsLocked(w.claim.key)) { // an upgrade looks like another task
-		e.mu.Unlock()
-		e.opts.Reentry.Note(w.session().Client, cmd.Key, true)
-		s.Reply(noReentryReply(cmd.Verb, s.Proto))
-		return
+	if cmd.Owner == "" {
+		w.session().Asks(cmd.Key)
 	}
 	w.Waiter = table.Waiter{
 		By: &w.session().Session, Kind: w.claim.key.Kind, Fair: cmd.Verb == grammar.FairLock, Owner: w.claim.key.Owner,
@@ -281,7 +277,7 @@ func (w *waiter) granted(g grant) []byte {
 	switch {
 	case verdict == verdictUsable:
 		if g.count > 1 && !w.NamedOwner {
-			w.e.opts.Reentry.Note(w.session().Client, w.lock(), false)
+			w.e.opts.Reentries.Note(w.session().Client, w.lock())
 		}
 		if f := w.e.opts.Events.Granted; f != nil {
 			f(w.Verb, now.Sub(w.began))

@@ -67,7 +67,7 @@ func (w *waiter) watchBehindLocked() {
 		blocks, client := e.table.BlocksItself(&w.Waiter), w.session().Client
 		e.mu.Unlock()
 		if blocks {
-			e.opts.Reentry.NoteBlocks(client, w.lock())
+			e.opts.Reentries.NoteBlocks(client, w.lock())
 		}
 	})
 }

@@ -175,7 +175,7 @@ func TestASharedWaiterBehindAnotherWaiterIsNoDeadlock(t *testing.T) {
 func TestAWaitForAHoldOfTheSameConnectionIsLogged(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	w := newLockWorld(t)
-	w.opts.Reentry = &Reentries{Logger: zap.New(core)}
+	w.opts.Reentries = &Reentries{Logger: zap.New(core)}
 	for i, c := range []struct{ first, second string }{
 		{"LOCK a OWNER x", "LOCK a OWNER y"}, {"LOCK b OWNER x", "LOCK b OWNER y"}, // the same name
 		{"LOCK c OWNER x PX 60000", "LOCK c OWNER y"}, {"LOCK d SHARED", "LOCK d SHARED OWNER y"},

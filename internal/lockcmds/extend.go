@@ -14,23 +14,22 @@ import (
 
 // startExtend executes EXTENDLOCK. The watchdog goes on with the new length. Requires the session lock.
 func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
-	if cmd.Fence != 0 && cmd.Owner == "" {
-		owner, known := e.ownerOf(&s, &cmd)
-		if !known { // the watchdog of the grant is another proxy's
-			reply := notHereReply()
-			if e.mayHaveLost(&s, &cmd) {
-				reply = lostLeaseReply()
-			}
-			s.Reply(reply)
-			return
-		}
-		cmd.Owner = owner
-	}
 	x := &extension{e: e, named: cmd.Fence}
-	lost, atOnce := false, false
+	var refusal []byte
+	unknown, atOnce := false, false
 	e.step(func(t *table.Table) {
 		session, k := e.beginLocked(&s, &cmd)
-		if lost = t.KnowsLoss(&session.Session, k, cmd.Fence); lost {
+		switch m := e.meantLocked(session, k, &cmd); {
+		case m == meansNothing:
+			refusal = nameFenceReply()
+		case m == meansLost, m == meansOwn && t.KnowsLoss(&session.Session, k, cmd.Fence):
+			refusal = lostLeaseReply()
+		case m == meansUnknown:
+			unknown = true
+		case m == meansPrivate, m == meansNamed:
+			k = t.HoldByFence(cmd.Key, cmd.Fence).Key
+		}
+		if refusal != nil || unknown {
 			return
 		}
 		x.session, x.key = session, k
@@ -47,8 +46,12 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 		atOnce = holdOf(x.h).pauseLocked(cmd.Lease)
 	})
 	switch {
-	case lost:
+	case unknown && e.mayHaveLost(&s, &cmd):
 		s.Reply(lostLeaseReply())
+	case unknown: // the watchdog of the grant is another proxy's
+		s.Reply(notHereReply())
+	case refusal != nil:
+		s.Reply(refusal)
 	case atOnce:
 		x.send(s.Session)
 	default:

@@ -44,20 +44,52 @@ func (e *Engine) releaseGrant(s contract.Caller, cmd grammar.Command) {
 	}}})
 }
 
-// ownerOf is the owner of the grant that a command names by its fence, if a session here has the grant or this session
-// has lost it. Empty: it is the session's own. Requires the session lock.
-func (e *Engine) ownerOf(s *contract.Caller, cmd *grammar.Command) (owner string, known bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	session, own := e.beginLocked(s, cmd)
-	h := e.table.Meant(&session.Session, own, cmd.Fence)
-	if h != nil && h.Fence == cmd.Fence || session.Losses.Fence(own) == cmd.Fence {
-		return "", true
+// meaning is what a release or an extension of a session is about.
+type meaning uint8
+
+const (
+	meansOwn     meaning = iota // the session's own hold, or one that it has lost, or that of the OWNER that it names
+	meansNothing                // one of several of the session's acquires, and it does not say which
+	meansPrivate                // another session's hold, by its fence: no third one acquires for its owner
+	meansNamed                  // a grant of a named owner, by its fence
+	meansLost                   // a grant that was lost here, by its fence
+	meansUnknown                // a grant that no session here has, by its fence
+)
+
+// meantLocked says what a release or an extension is about. own is what keyLocked says. Requires Engine.mu.
+func (e *Engine) meantLocked(s *clientSession, own table.Key, cmd *grammar.Command) meaning {
+	switch {
+	case cmd.Owner != "":
+		return meansOwn
+	case cmd.Fence == 0:
+		if s.Each {
+			if _, ok := s.Own(cmd.Key); !ok {
+				return meansNothing
+			}
+		}
+		return meansOwn
 	}
-	if h := e.table.HoldByFence(cmd.Key, cmd.Fence); h != nil {
-		return h.Owner, true
+	h := e.table.Meant(&s.Session, own, cmd.Fence)
+	if h != nil && h.Fence == cmd.Fence || s.LostFence(own) == cmd.Fence {
+		return meansOwn
 	}
-	return "", false
+	switch h := e.table.HoldByFence(cmd.Key, cmd.Fence); {
+	case h == nil && e.table.WasLost(&s.Session, own, cmd.Fence):
+		return meansLost
+	case h == nil:
+		return meansUnknown
+	case h.Private() && !e.bothLocked(h.Key):
+		return meansPrivate
+	default:
+		return meansNamed
+	}
+}
+
+// bothLocked reports whether the owner holds the lock exclusively and shared. Requires Engine.mu.
+func (e *Engine) bothLocked(k table.Key) bool {
+	one, other := k, k
+	one.Kind, other.Kind = exclusive{}, shared{}
+	return e.table.Hold(one) != nil && e.table.Hold(other) != nil
 }
 
 // mayHaveLost reports whether a grant that is not found by its fence may be one that the session has lost. Of permits

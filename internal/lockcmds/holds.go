@@ -32,7 +32,7 @@ import (
 
 // clientSession is the record of one session.
 type clientSession struct {
-	table.Session // Name is "<UUID>:<token>"; Name, Losses and Memory are immutable, Engine.mu guards the rest
+	table.Session // Name is "<UUID>:<token>"; Name, Each, Losses and Memory are immutable, Engine.mu guards the rest
 
 	ID   uint64           // immutable
 	Conn contract.Session // immutable
@@ -123,7 +123,11 @@ func (e *Engine) beginLocked(s *contract.Caller, cmd *grammar.Command) (*clientS
 	if c == nil {
 		c = &clientSession{ID: s.ID, Conn: s.Session}
 		c.Name, c.Losses, c.Tag, c.Memory = script.Default(e.opts.UUID, s.Token), s.Losses, c, s.Memory
+		c.Each = e.defaults().Reentry.each(s.Announced)
 		e.sessions[s.ID] = c
+		if c.Each {
+			e.opts.Reentries.NoteEach(reentrant{ClientInfo: s.Info, Library: s.Library})
+		}
 	}
 	c.Client, c.Proto = reentrant{ClientInfo: s.Info, Library: s.Library}, s.Proto
 	return c, e.keyLocked(c, cmd)
@@ -140,7 +144,7 @@ func (e *Engine) hasEnded(s *clientSession) bool {
 // not the owner's only session.
 func partOf(s *table.Session, k table.Key, request int64) script.Part {
 	p := script.Part{Owner: k.Owner, Request: request, Shared: k.Kind.Shares()}
-	if k.Owner != s.Name {
+	if !s.Owns(k.Owner) {
 		p.Session = s.Name
 	}
 	return p

@@ -113,6 +113,15 @@ func placed(a asking, w *table.Waiter) script.Shared {
 // so: else the release of another hold would be the answer. Requires Engine.mu.
 func (e *Engine) keyLocked(s *clientSession, cmd *grammar.Command) table.Key {
 	k := table.Key{Lock: cmd.Key, Owner: cmp.Or(cmd.Owner, s.Name), Kind: exclusive{}}
+	switch each := s.Each && cmd.Owner == ""; {
+	case !each:
+	case cmd.Verb != grammar.Unlock && cmd.Verb != grammar.ExtendLock:
+		k.Owner = s.OwnerFor(e.nextRequest())
+	case cmd.Fence == 0:
+		if h, _ := s.Own(cmd.Key); h != nil {
+			return h.Key
+		}
+	}
 	other, permit := k, k
 	other.Kind, permit.Kind = shared{}, limit{}
 	switch cmd.Verb {
@@ -121,18 +130,19 @@ func (e *Engine) keyLocked(s *clientSession, cmd *grammar.Command) table.Key {
 			return k
 		}
 		if cmd.Fence != 0 {
-			if h := e.table.HoldByFence(k.Lock, cmd.Fence); h != nil && h.Owner == k.Owner {
+			h := e.table.HoldByFence(k.Lock, cmd.Fence)
+			if h != nil && (h.Owner == k.Owner || cmd.Owner == "" && s.Owns(h.Owner)) {
 				return h.Key
 			}
 		}
-		lostShared := s.Losses.Fence(other)
+		lostShared := s.LostFence(other)
 		switch {
 		case cmd.Shared, cmd.Fence != 0 && cmd.Fence == lostShared:
 			return other
-		case e.table.Hold(k) != nil, s.Losses.Fence(k) != 0:
+		case e.table.Hold(k) != nil, s.LostFence(k) != 0:
 		case e.table.Hold(other) != nil, lostShared != 0:
 			return other
-		case e.table.Hold(permit) != nil, s.Losses.Fence(permit) != 0:
+		case e.table.Hold(permit) != nil, s.LostFence(permit) != 0:
 			return permit
 		}
 	default:

@@ -55,6 +55,7 @@ type Hold struct {
 	Mode          string              // in the words of LOCKINFO
 	Waiters, Fair int                 // for the lock, of this engine; and the fair ones of them
 	Client        contract.ClientInfo // of those that hold it for this owner, the first
+	Reentry       Reentry             // of the connection of that client: ReentryConnection or ReentryOwner
 }
 
 // List lists the locks that are held through this engine, by key. It returns the first of them; 0 is no limit. Not for
@@ -69,10 +70,14 @@ func (e *Engine) holds() iter.Seq[Hold] {
 	return inSlices(e, (*table.Table).Holds, func(entry *table.Hold) (Hold, bool) {
 		h := holdOf(entry)
 		all, fair := e.countLocked(h.Lock)
+		reentry := ReentryConnection
+		if parts := h.Parts(); len(parts) > 0 && parts[0].Session.Each {
+			reentry = ReentryOwner
+		}
 		return Hold{
 			Key: h.Lock, Owner: h.Owner, Holds: h.Count, Fence: h.Fence, Since: h.Since, Fixed: h.Fixed,
 			TTL: max(0, h.lease.Deadline().Sub(e.opts.Clock.Now())), Mode: kindOf(h.Key).Mode(),
-			Waiters: all, Fair: fair, Client: contract.ClientInfo(h.Client()),
+			Waiters: all, Fair: fair, Client: contract.ClientInfo(h.Client()), Reentry: reentry,
 		}, true
 	})
 }

@@ -58,8 +58,8 @@ type Options struct {
 	// Changes has defaults that apply in place of those here. nil: they do not change.
 	Changes *Changes
 
-	// Reentry counts and logs the connections that acquire again without OWNER. nil: they are not.
-	Reentry *Reentries
+	// Reentries counts and logs the connections that acquire again without OWNER. nil: they are not.
+	Reentries *Reentries
 
 	// Waiting counts the waiters of all engines that share it, which MaxWaiters bounds together. nil: of this one.
 	Waiting *atomic.Int64

@@ -10,15 +10,15 @@ import (
 
 // This file counts and logs the acquires of a connection that holds the lock already, and names no OWNER.
 //
-// Such an acquire is a re-entry: the connection is the owner. But a library that shares connections between threads or
-// tasks sends two tasks' acquires on one connection. Then both tasks have the lock. So each re-entry is counted, and a
-// library that has announced itself is named in the log. Defaults.OwnersOnly refuses re-entry without OWNER altogether.
+// Such an acquire is a re-entry where the connection is the owner. A library that shares connections between threads or
+// tasks sends two tasks' acquires on one connection: then both tasks have the lock. With ReentryAuto the connection of a
+// library that has announced itself is no owner. With ReentryConnection it is one, and the log names it.
 
 // Reentries is shared by all lock engines of a proxy. Its fields do not change after the first use; its methods may be
 // called from any goroutine, and nil counts and logs nothing.
 type Reentries struct {
-	Counted func(refused bool) // of each re-entry; nil: nothing counts them
-	Logger  *zap.Logger        // nil: silent
+	Counted func()      // of each re-entry; nil: nothing counts them
+	Logger  *zap.Logger // nil: silent
 
 	mu    sync.Mutex
 	named map[logged]struct{} // clients that the log has named
@@ -41,12 +41,12 @@ type reentrant struct {
 
 // Note counts a re-entry, and logs the first one of each client name if the client's library has announced itself. A
 // client without a name goes by the name of its library.
-func (r *Reentries) Note(c reentrant, key string, refused bool) {
+func (r *Reentries) Note(c reentrant, key string) {
 	if r == nil {
 		return
 	}
 	if r.Counted != nil {
-		r.Counted(refused)
+		r.Counted()
 	}
 	if !r.logs(c, "re-entry") {
 		return
@@ -54,7 +54,18 @@ func (r *Reentries) Note(c reentrant, key string, refused bool) {
 	r.Logger.Warn("a connection acquires a lock that it holds already: "+
 		"threads or tasks that share a connection are one owner unless each names an OWNER",
 		zap.String("library", clipped(c.Library)), zap.String("name", clipped(c.Name)),
-		zap.String("client", c.Addr), zap.String("key", clipped(key)), zap.Bool("refused", refused))
+		zap.String("client", c.Addr), zap.String("key", clipped(key)))
+}
+
+// NoteEach logs the first connection of each client name, as Note does, whose acquires without OWNER have owners of
+// their own.
+func (r *Reentries) NoteEach(c reentrant) {
+	if r == nil || !r.logs(c, "each") {
+		return
+	}
+	r.Logger.Info("the connections of a client library are no owners of locks: each acquire without OWNER is one",
+		zap.String("library", clipped(c.Library)), zap.String("name", clipped(c.Name)), zap.String("client", c.Addr),
+		zap.String("reentry", string(ReentryOwner)))
 }
 
 // NoteNotHeld logs the first release of each client name, as Note does, that comes from a connection without the lock:

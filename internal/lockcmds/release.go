@@ -15,30 +15,36 @@ type release struct {
 	table.Release
 
 	e       *Engine
-	session *clientSession
-	request int64 // number of the call
-	next    offer // of the waiters here, one of which may get the lock in the same step
+	session *clientSession // that holds the lock; of a whole grant it need not be the one that releases
+	request int64          // number of the call
+	whole   bool           // it ends the grant with all its holds
+	next    offer          // of the waiters here, one of which may get the lock in the same step
 	q       callRequest
 }
 
 // startRelease executes UNLOCK. Requires the session lock.
 func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
-	if cmd.Fence != 0 && cmd.Owner == "" {
-		if owner, known := e.ownerOf(&s, &cmd); owner != "" || !known {
-			e.releaseGrant(s, cmd)
-			return
-		}
-	}
 	r := &release{e: e}
-	lost := false
+	var refusal []byte
+	grant := false // the whole grant, of which no session here is the only holder
 	e.step(func(t *table.Table) {
 		session, k := e.beginLocked(&s, &cmd)
-		if lost = t.KnowsLoss(&session.Session, k, cmd.Fence); lost {
-			return
+		m := e.meantLocked(session, k, &cmd)
+		switch {
+		case m == meansNothing:
+			refusal = nameFenceReply()
+		case m == meansLost, m == meansOwn && t.KnowsLoss(&session.Session, k, cmd.Fence):
+			refusal = lostLeaseReply()
+		case m == meansUnknown, m == meansNamed:
+			grant = true
+		case m == meansPrivate:
+			h := t.HoldByFence(cmd.Key, cmd.Fence)
+			session, k = h.Parts()[0].Session.Tag.(*clientSession), h.Key
+			r.Release, r.request, r.whole = t.ReleaseAll(h), script.LastRequest, true
+		default:
+			r.Release, r.request = t.Release(&session.Session, k, cmd.Fence), e.nextRequest()
 		}
 		r.session = session
-		r.Release = t.Release(&session.Session, k, cmd.Fence)
-		r.request = e.nextRequest()
 		h := holdOf(r.Hold)
 		if h == nil {
 			return
@@ -46,15 +52,18 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 		if !h.Fixed { // a fixed lease, or one that is not ours to judge, is left to run out as it was
 			r.Lease = e.nextLease(h)
 		}
-		if other := (table.Key{Lock: k.Lock, Owner: k.Owner, Kind: shared{}}); h.Count == 1 && t.Hold(other) == nil {
+		if other := (table.Key{Lock: k.Lock, Owner: k.Owner, Kind: shared{}}); (h.Count == 1 || r.whole) && t.Hold(other) == nil {
 			r.next = e.offerLocked(k, h.Streak)
 		}
 	})
-	if lost {
-		s.Reply(lostLeaseReply())
-		return
+	switch {
+	case refusal != nil:
+		s.Reply(refusal)
+	case grant:
+		e.releaseGrant(s, cmd)
+	default:
+		r.send(s.Session)
 	}
-	r.send(s.Session)
 }
 
 // part is what the release writes about its session's part in the lock.
@@ -65,7 +74,7 @@ func (r *release) part() script.Part {
 }
 
 // named reports whether the owner is not the session's own.
-func (r *release) named() bool { return r.Key.Owner != r.session.Name }
+func (r *release) named() bool { return !r.session.Owns(r.Key.Owner) }
 
 // release is the release without a hand-over.
 func (r *release) release() script.Release {
@@ -156,7 +165,7 @@ func (r *release) Answered(o callOutcome) []byte {
 		return failureReply(overwritten)
 	}
 	if reply == table.NotHeld && !r.named() && r.Named == 0 {
-		r.e.opts.Reentry.NoteNotHeld(r.session.Client, r.Key.Lock)
+		r.e.opts.Reentries.NoteNotHeld(r.session.Client, r.Key.Lock)
 	}
 	return replyOf(reply, err, r.named(), r.Named)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/tidwall/redcon"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -57,16 +56,15 @@ func notHeldReply(named bool, fence int64) []byte {
 
 // notHereReply says that no session of this proxy has the grant that EXTENDLOCK names by its fence.
 func notHereReply() []byte {
-	return resp.AppendError(nil, resp.NotHeld, "no connection of this proxy holds the lock with this fence")
+	return resp.AppendError(nil, resp.NotHeld, "no connection of this proxy holds the lock with this fence "+
+		"(EXTENDLOCK needs the proxy through which it was acquired)")
 }
 
-// noReentryReply is the reply to a connection that holds the lock already, and may not acquire it again without OWNER.
-func noReentryReply(v grammar.Verb, proto int) []byte {
-	if v == grammar.TryLock {
-		return nullReply(proto)
-	}
-	return resp.AppendError(nil, resp.Err, "this connection holds the lock already; "+
-		"threads that share a connection need OWNER (lock.reentry is owner)")
+// nameFenceReply refuses a release or an extension that does not say which of several acquires of its connection it is
+// about.
+func nameFenceReply() []byte {
+	return resp.AppendError(nil, resp.Err, "this connection has asked for the lock more than once, "+
+		"perhaps for several tasks: name the FENCE of the grant; nothing was done")
 }
 
 // notSyncedReply says that a grant was rolled back because have of the replicas that it needs had it in time.
@@ -118,6 +116,9 @@ func appendLockInfo(dst []byte, proto int, i lockInfo) []byte {
 		m.number("held-ms", i.HeldFor.Milliseconds())
 	}
 	m.text("mode", i.Mode)
+	if i.Reentry != "" {
+		m.text("reentry", string(i.Reentry))
+	}
 	if i.Limit != 0 {
 		m.number("limit", i.Limit)
 	}

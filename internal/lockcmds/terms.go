@@ -26,9 +26,26 @@ type Defaults struct {
 	MaxWaiters        int // 0: no limit
 	MaxWaitersPerLock int // 0: no limit
 
-	OwnersOnly bool // a connection that holds a lock may acquire it again only for a named OWNER
+	Reentry Reentry // for whom a connection acquires that names no OWNER
 
 	Slow observe.Settings // which waits and holds LOCKSLOW shows
+}
+
+// Reentry says whether the connection is the owner of the locks that it acquires without OWNER, and may acquire them
+// again, or whether each of these acquires has an owner of its own. It is decided at its first lock command.
+type Reentry string
+
+// The values of Reentry.
+const (
+	ReentryAuto       Reentry = "auto"       // ReentryOwner, if a client library has announced itself on the connection
+	ReentryConnection Reentry = "connection" // the connection is the owner
+	ReentryOwner      Reentry = "owner"      // each acquire has an owner of its own; a named OWNER alone acquires again
+)
+
+// each reports whether each acquire of a connection has an owner of its own. announced: a client library has announced
+// itself on the connection. The zero value is ReentryAuto.
+func (r Reentry) each(announced bool) bool {
+	return r == ReentryOwner || r != ReentryConnection && announced
 }
 
 // Full says why no further client may wait, and names the setting that is the reason; empty: one may. all clients wait,

@@ -136,7 +136,6 @@ func TestAnAcquireThatIsNotSentKeepsNoHold(t *testing.T) {
 		"no replicas": func(w *lockWorld) {
 			w.limits.Sync, w.opts.Replicas = SyncAll, func(string) int { return 0 }
 		},
-		"no re-entry": func(w *lockWorld) { w.limits.OwnersOnly = true },
 	} {
 		w := newLockWorld(t)
 		a := w.client(1).sends("LOCK k")

@@ -117,9 +117,18 @@ type (
 
 	// Locks are the defaults of the lock commands.
 	Locks = lockcmds.Defaults
+	// Reentry says for whom a connection acquires that names no OWNER.
+	Reentry = lockcmds.Reentry
 
 	// SlowLog says which waits and holds LOCKSLOW shows.
 	SlowLog = observe.Settings
+)
+
+// The values of Reentry.
+const (
+	ReentryAuto       = lockcmds.ReentryAuto
+	ReentryConnection = lockcmds.ReentryConnection
+	ReentryOwner      = lockcmds.ReentryOwner
 )
 
 // SyncAll is the value of Locks.Sync for all replicas that the Sentinels, or the servers of the cluster, know.
@@ -155,14 +164,14 @@ func (o *Options) forEngines(
 	}
 	all := lockcmds.RegistryOptions{
 		Engine: lockcmds.Options{
-			UUID:     uuid,
-			Defaults: o.Locks,
-			Replicas: up.Replicas,
-			Failover: up.Failover,
-			Logger:   o.Logger.Named("locks"),
-			Events:   events,
-			Changes:  changes,
-			Reentry:  &lockcmds.Reentries{Counted: counters.Reentered, Logger: o.Logger.Named("locks")},
+			UUID:      uuid,
+			Defaults:  o.Locks,
+			Replicas:  up.Replicas,
+			Failover:  up.Failover,
+			Logger:    o.Logger.Named("locks"),
+			Events:    events,
+			Changes:   changes,
+			Reentries: &lockcmds.Reentries{Counted: counters.Reentered, Logger: o.Logger.Named("locks")},
 		},
 		Addr:    up.Addr(),
 		Connect: func(ctx context.Context) (net.Conn, error) { return up.Connect(ctx, topology.Any) },

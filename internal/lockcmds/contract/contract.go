@@ -64,6 +64,7 @@ type Caller struct {
 	Memory         *atomic.Int64
 	Info           ClientInfo // shown by LOCKLIST and LOCKINFO
 	Library        string     // of CLIENT SETINFO LIB-NAME; may be empty
+	Announced      bool       // a library had announced itself at the session's first lock command
 	Proto          int        // the protocol version, 2 or 3
 	NothingPending bool       // every command that the session has sent to Redis has been answered
 }

@@ -74,7 +74,7 @@ var (
 	argOwner = Argument{
 		Name: "id", Type: "string", Token: "OWNER", Optional: true, Value: "id", option: optOwner,
 		Means: "the [owner](#owners): 1 to 256 bytes without braces, not `fence` or `mode`. " +
-			"By default the connection, whose own name is refused here",
+			"By default the connection or the acquire, whose own names are refused here",
 	}
 	argGrace = Argument{
 		Name: "milliseconds", Type: "integer", Token: "GRACE", Optional: true, Value: "ms", option: optGrace,

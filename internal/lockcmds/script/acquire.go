@@ -22,6 +22,9 @@ type Part struct {
 	Shared  bool  // it is the owner's shared hold, not the exclusive one
 }
 
+// LastRequest is larger than the number of any call: the call is not overtaken.
+const LastRequest = 1 << 53
+
 // appendShared appends the last argument of the scripts that know both kinds of holds.
 func (p Part) appendShared(args []string) []string {
 	if p.Shared {

@@ -10,9 +10,10 @@ import (
 
 // This file makes and recognizes the owner names that a proxy gives out itself.
 //
-// A session that can name an owner can act for it. The default owner of a session is "<UUID of the process>:<token>",
-// in Redisson's form. The lock engine relies on no other session acting for that owner. So the token is random and
-// cannot be guessed, and the option OWNER refuses names of this form, because LOCKINFO shows them.
+// A session that can name an owner can act for it. The name of a session is "<UUID of the process>:<token>", in
+// Redisson's form, and its acquires without OWNER have owners "<UUID>:<token>:<number>", which never come back. The lock
+// engine relies on no other session acting for these. So the token is random and cannot be guessed, and the option OWNER
+// refuses names of these forms, because LOCKINFO shows them.
 
 const (
 	uuidLength  = 36
@@ -30,7 +31,7 @@ func NewToken() string {
 	return strconv.FormatUint(leastToken+binary.LittleEndian.Uint64(b[:])%span, 10)
 }
 
-// Default is the default owner of a session with that token, in the process with that UUID.
+// Default is the name of a session with that token, in the process with that UUID.
 func Default(uuid, token string) string { return uuid + ":" + token }
 
 // crowdMark follows the UUID in the name of the place that the plain waiters of a proxy share in a wait queue; the
@@ -48,9 +49,19 @@ func IsCrowd(name string) bool {
 	return len(name) > uuidLength && strings.HasPrefix(name[uuidLength:], crowdMark)
 }
 
-// IsDefault reports whether the name has the form of a session's default owner, at this proxy or another.
+// sessionOf is the name of the session of an owner that a proxy has named; of all others it is the whole name.
+func sessionOf(owner string) string {
+	const length = uuidLength + 1 + tokenLength
+	if len(owner) > length+1 && owner[length] == ':' && strings.Trim(owner[length+1:], "0123456789") == "" {
+		return owner[:length]
+	}
+	return owner
+}
+
+// IsDefault reports whether the name has the form of a session's name or of an owner of its acquires, at this proxy or
+// another.
 func IsDefault(name string) bool {
-	if len(name) != uuidLength+1+tokenLength || name[uuidLength] != ':' {
+	if name = sessionOf(name); len(name) != uuidLength+1+tokenLength || name[uuidLength] != ':' {
 		return false
 	}
 	for i, c := range []byte(name) {

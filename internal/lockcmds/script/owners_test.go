@@ -20,8 +20,12 @@ func TestTokensAreNumbersOfOneLengthAndDiffer(t *testing.T) {
 			t.Fatalf("%s came twice", token)
 		}
 		seen[token] = true
-		if !IsDefault(Default(someUUID, token)) {
+		name := Default(someUUID, token)
+		if !IsDefault(name) || !IsDefault(name+":17") || IsDefault(name+":") || IsDefault(name+":x") {
 			t.Fatalf("%s is not known as a default owner", token)
+		}
+		if sessionOf(name+":17") != name || sessionOf(name) != name || sessionOf("job:17") != "job:17" {
+			t.Fatal("not the session of an owner")
 		}
 	}
 }

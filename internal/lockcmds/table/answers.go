@@ -89,7 +89,7 @@ func (t *Table) Record(g *Grant) (h *Hold, fresh bool) {
 	}
 	// The owner's only session has one acquire at a time. A smaller fence says that a server which does not know the
 	// hold, and whose clock is behind, has become the primary.
-	back := h != nil && h.Fence > g.Fence && g.Key.Owner == g.By.Name && g.SentAt.After(h.countedAt)
+	back := h != nil && h.Fence > g.Fence && g.By.Owns(g.Key.Owner) && g.SentAt.After(h.countedAt)
 	if h != nil && h.Fence > g.Fence && !back {
 		return nil, false
 	}
@@ -137,7 +137,7 @@ func (t *Table) Record(g *Grant) (h *Hold, fresh bool) {
 func (t *Table) join(h *Hold, g *Grant) {
 	o := h.part(g.By)
 	o.Grace, o.Client = g.Grace, g.Client
-	if o.Holds++; g.Key.Owner == g.By.Name {
+	if o.Holds++; g.By.Owns(g.Key.Owner) {
 		o.Holds = g.Count
 	}
 	g.By.Regained(h.Key)
@@ -208,7 +208,7 @@ func (t *Table) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a HoldAn
 		}
 		s.Regained(k)
 		return Yes
-	case a.Status == OtherGrant && k.Owner != s.Name && (h == nil || h.Fence < a.Fence || a.Fence == 0):
+	case a.Status == OtherGrant && !s.Owns(k.Owner) && (h == nil || h.Fence < a.Fence || a.Fence == 0):
 		// Another session of the owner has acquired the lock again. An older grant says that a server which does not
 		// know the later ones has become the primary.
 		t.settle(h, true)

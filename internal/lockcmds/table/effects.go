@@ -143,8 +143,9 @@ func (t *Table) Lost(h *Hold, reason string, certain bool, except *Session) {
 
 // tell reports a loss.
 func (t *Table) tell(loss *Loss) {
+	t.lost.add(loss)
 	for _, s := range loss.To {
-		s.Losses.Add(loss.Key, loss.Fence)
+		s.Losses.Add(s.lossOf(loss.Key), loss.Fence)
 	}
 	t.emit(Effect{Op: Tell, Loss: loss})
 }

@@ -2,6 +2,8 @@ package table
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -20,6 +22,7 @@ type Client struct{ Addr, Name string }
 // Session is the table's part of one session. The caller sets Name, Losses, Tag and Memory before its first use.
 type Session struct {
 	Name   string // its own, unique: also the owner for which it holds locks if it names none
+	Each   bool   // each of its acquires that names no owner has one of its own instead, whose name begins with Name
 	Losses *Losses
 	Tag    any // the caller's
 
@@ -27,8 +30,9 @@ type Session struct {
 	// when the session has ended. nil: it is not counted.
 	Memory *atomic.Int64
 
-	holds []*Hold       // without an order of their own, but a map would give them a random one when the session ends
-	at    map[*Hold]int // their places in holds
+	holds []*Hold        // without an order of their own, but a map would give them a random one when the session ends
+	at    map[*Hold]int  // their places in holds
+	own   map[string]own // by lock: of its holds those for owners of its own
 	// Doubted says that the answer to one of its acquires or releases was lost: a copy may still reach Redis, where
 	// only the session's field tells that it is one. The caller sets it.
 	Doubted bool
@@ -36,6 +40,53 @@ type Session struct {
 	waits   *Waiter // that is in a queue; nil: it waits for no lock
 
 	searched uint64 // the latest search for a circle that has looked at it
+}
+
+// own is what a session has of one lock, whose acquires have owners of their own.
+type own struct {
+	latest *Hold // that it got last; nil: that one has ended
+	count  int
+	later  bool // it has asked for the lock since it got the latest
+}
+
+// Owns reports whether the owner is one of those that the session's acquires have if they name none.
+func (s *Session) Owns(owner string) bool {
+	return strings.HasPrefix(owner, s.Name) && (len(owner) == len(s.Name) || owner[len(s.Name)] == ':')
+}
+
+// Private reports whether the owner is a session's own, so that no other session acquires for it.
+func (h *Hold) Private() bool { return len(h.parts) > 0 && h.parts[0].Session.Owns(h.Owner) }
+
+// lossOf is the name under which the loss of a hold is remembered: a command that names no owner is told of it.
+func (s *Session) lossOf(k Key) Key {
+	if s.Owns(k.Owner) {
+		k.Owner = s.Name
+	}
+	return k
+}
+
+// OwnerFor is the owner for an acquire that names none: the session, or a new one by a number that the session has not
+// used before.
+func (s *Session) OwnerFor(number int64) string {
+	if !s.Each {
+		return s.Name
+	}
+	return s.Name + ":" + strconv.FormatInt(number, 10)
+}
+
+// Asks notes that the session asks for the lock and names no owner.
+func (s *Session) Asks(lock string) {
+	if o, ok := s.own[lock]; ok {
+		o.later = true
+		s.own[lock] = o
+	}
+}
+
+// Own returns the hold that a command without a fence and an owner means, of a session whose acquires have owners of
+// their own; nil: it has none. ok is false if it could mean another one.
+func (s *Session) Own(lock string) (h *Hold, ok bool) {
+	o := s.own[lock]
+	return o.latest, o.count == 0 || o.count == 1 && o.latest != nil && !o.later
 }
 
 // Has reports whether the session has a part in the hold.
@@ -54,6 +105,9 @@ func (s *Session) gets(h *Hold) {
 	}
 	s.at[h] = len(s.holds)
 	s.holds = append(s.holds, h)
+	if s.Each && s.Owns(h.Owner) {
+		s.owns(h, 1)
+	}
 	if s.Memory != nil {
 		s.Memory.Add(h.bytes())
 	}
@@ -71,9 +125,31 @@ func (s *Session) loses(h *Hold) {
 	s.holds[end] = nil
 	s.holds = s.holds[:end]
 	delete(s.at, h)
+	if s.Each && s.Owns(h.Owner) {
+		s.owns(h, -1)
+	}
 	if s.Memory != nil {
 		s.Memory.Add(-h.bytes())
 	}
+}
+
+// owns counts a hold of an owner of the session's own, or the end of one.
+func (s *Session) owns(h *Hold, more int) {
+	o := s.own[h.Lock]
+	o.count += more
+	switch {
+	case o.count == 0:
+		delete(s.own, h.Lock)
+		return
+	case more > 0:
+		o.latest, o.later = h, false
+	case o.latest == h:
+		o.latest = nil
+	}
+	if s.own == nil {
+		s.own = make(map[string]own)
+	}
+	s.own[h.Lock] = o
 }
 
 // Holding is how many holds the session has a part in.
@@ -82,7 +158,7 @@ func (s *Session) Holding() int { return len(s.holds) }
 // Leave returns the holds of a session that has ended, for EndPart. Later losses are not told to it.
 func (s *Session) Leave() []*Hold {
 	holds := s.holds
-	s.holds, s.at, s.left = nil, nil, true
+	s.holds, s.at, s.own, s.left = nil, nil, nil, true
 	return holds
 }
 
@@ -309,7 +385,7 @@ func (t *Table) EndPart(h *Hold, s *Session) (Rest, bool) {
 	if i < 0 {
 		return Rest{}, false // it was lost or let go meanwhile
 	}
-	private := h.Owner == s.Name
+	private := s.Owns(h.Owner)
 	if !private && h.parts[i].releasing > 0 {
 		return Rest{}, false
 	}

@@ -136,14 +136,14 @@ func (l *Losses) Vague() bool {
 // be sent. Redis may have the key for an instant more, or for the same owner by another session. A session that was
 // told of the loss must not act on it unawares. named is the fence that the client has named; 0: none.
 func (t *Table) KnowsLoss(s *Session, k Key, named int64) bool {
-	return t.Meant(s, k, named) == nil && s.Losses.Forget(k)
+	return t.Meant(s, k, named) == nil && s.Losses.Forget(s.lossOf(k))
 }
 
 // tellLost replaces the reply if the lock was lost while the command was on its way, or the session has lost it before
 // and was not told by a reply yet.
 func (t *Table) tellLost(s *Session, k Key, lost bool, reply Reply) Reply {
 	if !lost || k.Kind.Reenters() {
-		lost = s.Losses.Forget(k) || lost
+		lost = s.Losses.Forget(s.lossOf(k)) || lost
 	}
 	if lost || s.Losses.Vague() {
 		return LostLease
@@ -154,6 +154,62 @@ func (t *Table) tellLost(s *Session, k Key, lost bool, reply Reply) Reply {
 // Regained forgets the losses that are of no interest to a session whose owner has, or had, a later grant.
 func (s *Session) Regained(k Key) {
 	if k.Kind.Reenters() {
-		s.Losses.Forget(k)
+		s.Losses.Forget(s.lossOf(k))
 	}
+}
+
+// LostFence is the fence of a loss of the session that it was not told of, as Losses.Fence says.
+func (s *Session) LostFence(k Key) int64 {
+	if s.Losses.Empty() {
+		return 0
+	}
+	return s.Losses.Fence(s.lossOf(k))
+}
+
+// mostLostGrants is how many lost grants are known, at least.
+const mostLostGrants = 4096
+
+// lostGrants is the latest grants that were lost, for commands that name a grant by its fence on any connection, each
+// with the hash of the name of the session that had it alone.
+type lostGrants struct{ recent, older map[lossName]uint64 }
+
+func grantName(lock string, fence int64) (n lossName) {
+	for i, seed := range lossSeeds {
+		n[i] = maphash.Comparable(seed, struct {
+			lock  string
+			fence int64
+		}{lock, fence})
+	}
+	return n
+}
+
+func (l *lostGrants) add(loss *Loss) {
+	if len(l.recent) == mostLostGrants {
+		l.older, l.recent = l.recent, nil
+	}
+	if l.recent == nil {
+		l.recent = make(map[lossName]uint64)
+	}
+	by := uint64(0)
+	if len(loss.To) == 1 && loss.To[0].Owns(loss.Key.Owner) {
+		by = maphash.String(lossSeeds[0], loss.To[0].Name)
+	}
+	l.recent[grantName(loss.Key.Lock, loss.Fence)] = by
+}
+
+// WasLost reports whether the grant with that fence is one of the latest that sessions here have lost. If it was this
+// session's own permit, one loss fewer is left to be told.
+func (t *Table) WasLost(s *Session, k Key, fence int64) bool {
+	if len(t.lost.recent) == 0 {
+		return false
+	}
+	n := grantName(k.Lock, fence)
+	by, lost := t.lost.recent[n]
+	if !lost {
+		by, lost = t.lost.older[n]
+	}
+	if lost && !k.Kind.Reenters() && by == maphash.String(lossSeeds[0], s.Name) {
+		s.Losses.Forget(s.lossOf(k))
+	}
+	return lost
 }

@@ -15,6 +15,9 @@ type Release struct {
 	Fence   int64         // to be sent; 0: not known
 	Holds   int64         // that the session has left
 	Lease   time.Duration // least lease that goes on if holds are left; 0: its TTL stays
+
+	whole bool  // it ends the grant
+	more  int64 // how many holds more it releases
 }
 
 // Release begins a release: it takes one hold off the session, if it has one, and pauses the lease.
@@ -44,6 +47,17 @@ func (t *Table) Release(by *Session, k Key, named int64) Release {
 	return r
 }
 
+// ReleaseAll begins the release of all holds of a private hold, by its handle: another session has named the fence.
+func (t *Table) ReleaseAll(h *Hold) Release {
+	r := t.Release(h.parts[0].Session, h.Key, h.Fence)
+	r.whole, r.Holds = true, 0
+	h.ending++
+	if o := h.PartOf(r.By); o != nil {
+		r.more, o.Holds = o.Holds, 0
+	}
+	return r
+}
+
 // Again is the release that follows the reply Newer, for the grant of that fence. The session has no part in it, and
 // the lease is left.
 func (t *Table) Again(r *Release, fence int64) Release {
@@ -61,6 +75,9 @@ func (t *Table) released(r *Release, a HoldAnswer) Reply {
 	h := r.Hold
 	if h != nil {
 		h.releasing--
+		if r.whole {
+			h.ending--
+		}
 		if o := h.PartOf(r.By); o != nil {
 			o.releasing--
 		}
@@ -92,7 +109,7 @@ func (t *Table) released(r *Release, a HoldAnswer) Reply {
 		return Yes
 	case a.Status == Held:
 		return t.stillHeld(r, h, lost, a)
-	case a.Status == OtherGrant && !a.Repeated && r.Key.Owner != r.By.Name && r.Named == 0 &&
+	case a.Status == OtherGrant && !a.Repeated && !r.By.Owns(r.Key.Owner) && r.Named == 0 &&
 		(r.Fence < a.Fence || a.Fence == 0):
 		// Another session of the owner has released the grant, and one, or Redisson, has acquired the lock again: this
 		// release is for the new grant. A copy is not: the release may have been executed before the new grant.
@@ -110,7 +127,12 @@ func (t *Table) released(r *Release, a HoldAnswer) Reply {
 			t.Lost(h, ReasonGone, true, nil)
 			return NotHeld
 		}
-		t.Lost(h, ReasonGone, true, r.By)
+		told := r.By
+		if r.whole { // the reply tells another session
+			told = nil
+			t.undoRelease(r)
+		}
+		t.Lost(h, ReasonGone, true, told)
 		return LostLease
 	case over:
 		t.Drop(h)
@@ -161,7 +183,7 @@ func (t *Table) undoRelease(r *Release) {
 		return
 	}
 	if o := r.Hold.PartOf(r.By); o != nil {
-		o.Holds++
+		o.Holds += 1 + r.more
 	}
 }
 

@@ -24,6 +24,7 @@ type Table struct {
 	waiters  line[*Waiter] // of all queues, in the order in which they joined
 	channels channels
 	leaving  map[string]*departures // by lock
+	lost     lostGrants
 	backlog  backlog
 	searches uint64 // for circles
 

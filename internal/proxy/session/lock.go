@@ -93,11 +93,11 @@ var _ contract.Session = (*Session)(nil)
 // caller is the session with the facts about its client.
 func (s *Session) caller() contract.Caller {
 	if s.token == "" { // made at the first lock command: most sessions use none
-		s.token = script.NewToken()
+		s.token, s.announced = script.NewToken(), s.library != ""
 	}
 	return contract.Caller{
 		Session: s, ID: s.ID, Token: s.token, Losses: s.lossesHere(), Memory: &s.lockMemory,
-		Info: contract.ClientInfo{Addr: s.Addr, Name: s.called}, Library: s.library,
+		Info: contract.ClientInfo{Addr: s.Addr, Name: s.called}, Library: s.library, Announced: s.announced,
 		Proto: s.ident.Proto, NothingPending: s.out.Slots.Due() == 0,
 	}
 }

@@ -109,6 +109,7 @@ type Session struct {
 	name, called string    // CLIENT SETNAME that Redis has accepted; that the client has sent, for locks
 	lib          [2]string // CLIENT SETINFO: LIB-NAME, LIB-VER
 	library      string    // the LIB-NAME that it has announced, also to a Redis that does not know SETINFO
+	announced    bool      // it had announced one at its first lock command
 
 	shards
 	cmd      string // the last command, for CLIENT LIST

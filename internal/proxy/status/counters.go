@@ -70,7 +70,6 @@ type Counters struct {
 	attempts    atomic.Int64                             // attempts on behalf of waiters
 	waitRefused atomic.Int64                             // lock commands that found too many waiters
 	reentered   atomic.Int64                             // acquires by a connection that held the lock, without OWNER
-	noReentry   atomic.Int64                             // the same, refused
 	lost        metrics.Tally                            // locks, by reason
 	repaired    atomic.Int64                             // fence counters
 }
@@ -145,10 +144,4 @@ func (c *Counters) LockAnswer(reply []byte) {
 const otherCode = "redis"
 
 // Reentered counts an acquire by a connection that held the lock already, without OWNER.
-func (c *Counters) Reentered(refused bool) {
-	if refused {
-		c.noReentry.Add(1)
-	} else {
-		c.reentered.Add(1)
-	}
-}
+func (c *Counters) Reentered() { c.reentered.Add(1) }

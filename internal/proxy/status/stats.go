@@ -67,7 +67,7 @@ type Stats struct {
 	HandedOver, Attempts int64
 	Lost                 map[string]int64 // locks, by reason; client_gone: no client was told
 	FencesRepaired       int64
-	Reentries            map[string]int64 // acquires by a connection that held the lock already, without OWNER, by outcome
+	Reentries            int64 // acquires by a connection that held the lock already, without OWNER
 }
 
 // A Source has everything that the numbers of one proxy are read from.
@@ -179,7 +179,7 @@ func (c *Counters) read(s *Stats) {
 	}
 	s.Lost[clientGone] = int64(s.Holds[clientGone].Count)
 	s.FencesRepaired = c.repaired.Load()
-	s.Reentries = map[string]int64{"granted": c.reentered.Load(), "refused": c.noReentry.Load()}
+	s.Reentries = c.reentered.Load()
 }
 
 // clientGone is the label of locks that no client has any more, because it has hung up.

@@ -275,10 +275,10 @@ var Table = []Row{
 		Number: func(s *Stats) int64 { return s.HandedOver },
 	},
 	{
-		Info: "lock_reentries_by_connection", Metric: "lock_reentries_by_connection_total", Label: "outcome",
-		Help: "Acquires by a connection that held the lock already, without OWNER: " +
+		Info: "lock_reentries_by_connection", Metric: "lock_reentries_by_connection_total",
+		Help: "Acquires by a connection that held the lock already and is its owner (lock.reentry), without OWNER: " +
 			"re-entries, or threads that share a connection.",
-		ByLabel: func(s *Stats) map[string]int64 { return s.Reentries },
+		Number: func(s *Stats) int64 { return s.Reentries },
 	},
 	{
 		Metric: "lock_wait_end_seconds", Label: "outcome",
