@@ -308,6 +308,33 @@ func TestExtendLockOfAPermit(t *testing.T) {
 	empty(t, p.srv)
 }
 
+// A session that has extended a permit of another one ends: it takes back only what it has acquired.
+func TestTheEndOfASessionTakesNoPermitOfAnother(t *testing.T) {
+	t.Parallel()
+	p := startProxy(t, redistest.Start(t), nil)
+	for _, kind := range []string{" LIMIT 1", " SHARED", ""} {
+		for _, owner := range []string{"", " OWNER me"} {
+			a, b, c := p.session(3), p.session(2), p.session(2)
+			fence := itoa(a.fence("LOCK k" + kind + owner + " GRACE 0"))
+			b.want("EXTENDLOCK k PX 60000 FENCE "+fence, ":1")
+			if owner != "" {
+				b.want("EXTENDLOCK k PX 60000 FENCE "+fence+owner, ":1")
+			}
+			b.hangUp()
+			p.cleanedUp()
+			other := " LIMIT 1"
+			if kind != other {
+				other = ""
+			}
+			c.want("TRYLOCK k"+other, "(nil)")
+			a.want("UNLOCK k FENCE "+fence+owner, ":1")
+			c.hangUp()
+			a.hangUp()
+		}
+	}
+	empty(t, p.srv)
+}
+
 // A value of another program is never touched, and a permit ends when its string is deleted or overwritten.
 func TestOtherValuesAtTheKeyOfALimit(t *testing.T) {
 	t.Parallel()

@@ -41,7 +41,7 @@ if held.err then
   end
   --@ permit
   --@ drop_permit
-  return drop_permit(ARGV[4], KEYS[2], KEYS[3], lock, owner, field, ARGV[2], ARGV[11], ARGV[6], ARGV[5])
+  return drop_permit(ARGV[4], KEYS[2], KEYS[3], lock, owner, field, ARGV[2], ARGV[11], ARGV[6], ARGV[5], ARGV[10])
 end
 if KEYS[5] then -- it is about a permit, and the owner may hold the lock in another way
   return {0}

@@ -1,7 +1,8 @@
 -- drop_permit: a permit is over, or its lease is cut to grace ms. It is named by its fence, or for fence 0 by its
--- acquire. Returns the script's answer.
+-- acquire. A session that has extended the permit of another one, and acquired none of it (less 0), takes nothing with it.
+-- Returns the script's answer.
 
-local function drop_permit(publish, channel, queue, lock, owner, field, fence, acquire, grace, request)
+local function drop_permit(publish, channel, queue, lock, owner, field, fence, acquire, grace, request, less)
   local timeouts, permits = permits_of(lock)
   local now = milliseconds(redis.call('TIME'))
   if fence == '0' then
@@ -11,6 +12,9 @@ local function drop_permit(publish, channel, queue, lock, owner, field, fence, a
   if not permit then
     return {0}
   elseif number_in(requests, field) > tonumber(request) then
+    return {2}
+  elseif field ~= '' and less == '0' then
+    redis.call('HSET', permits, permit, '#' .. fence .. ' ' .. requests_with(requests, field))
     return {2}
   elseif grace == '0' then
     end_permits(publish, channel, queue, lock, {permit}, now)
