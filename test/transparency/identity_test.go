@@ -2,6 +2,7 @@ package transparency
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -230,4 +231,61 @@ func TestALoginOfUnknownOutcomeEndsTheConnection(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A user without the right to SELECT keeps the database in which it has logged in. No new connection gets there, so the
+// session keeps the one that is there.
+func TestALoginWithoutTheRightToSelectKeepsItsDatabase(t *testing.T) {
+	t.Parallel()
+	b := proxytest.NewBench(t)
+	b.Redis.Do(t, "ACL", "SETUSER", "poor", "reset", "on", ">pw", ">other", "~*", "&*", "+@all", "-select")
+	b.Both(t, func(s *proxytest.Side, proto int) {
+		s.HideHelloID()
+		s.Speaking("main", proto).Each("SELECT 9", "SET k nine", "SELECT 0", "SET k zero")
+		for _, login := range [][]string{
+			{"SELECT 9", "AUTH poor pw"},
+			{"SELECT 9", "AUTH poor other"}, // it is asked whether the first password is still good
+			{"SELECT 9", "HELLO 3 AUTH poor pw SETNAME me"},
+			{"SELECT 9", "MULTI", "AUTH poor pw", "GET k", "EXEC"},
+			{"SELECT 9", "WATCH k", "AUTH poor pw"},
+			{"SELECT 9", "AUTH poor wrong", "AUTH poor pw"},
+			{"SELECT 9", "MULTI", "SELECT 3", "SELECT 9", "AUTH poor pw", "EXEC"},
+		} {
+			if !proxytest.AnswersRefusals(t, s.Redis) && slices.Contains(login, "MULTI") {
+				continue
+			}
+			c := s.Speaking("poor", proto)
+			c.Together(append(login, "ACL WHOAMI", "GET k", "SET n 1", "MULTI", "GET k", "EXEC", "WATCH k", "UNWATCH", "BLPOP k 1",
+				"SELECT 3", "SELECT 9", "SELECT 0", "GET k")...)
+			c.Together("SUBSCRIBE c", "UNSUBSCRIBE c", "EVAL 'return redis.call(\"get\", KEYS[1])' 1 k", "CLIENT SETNAME you", "CLIENT GETNAME",
+				"HELLO 2", "GET k", "HELLO 3", "GET k", "AUTH default x", "GET k", "SELECT 0", "GET k", "SELECT 9", "AUTH poor pw", "GET k", "RESET", "GET k")
+		}
+	})
+	for engine, srv := range b.Proxies {
+		t.Run(engine, func(t *testing.T) {
+			c := srv.Dial(t)
+			c.Script("SELECT 9", "+OK", "AUTH poor pw", "+OK", "GET k", "$4\r\nnine", "LOCK l", "-NOPERM ", "GET k", "$4\r\nnine")
+			if n := srv.Stats().PinReasons["auth"]; n != 1 {
+				t.Errorf("%d connections count as pins", n)
+			}
+			c.Script("AUTH default x", "+OK", "GET k", "$4\r\nnine", "LOCK l", ":", "UNLOCK l", ":1")
+			proxytest.WaitFor(t, "the pin to be given back", func() bool { return len(srv.Stats().PinReasons) == 0 })
+
+			d := srv.Dial(t)
+			d.Script("SELECT 9", "+OK", "AUTH poor pw", "+OK", "ACL WHOAMI", "$4\r\npoor")
+			_ = d.Conn.Close()
+			proxytest.WaitFor(t, "the pin to be closed", func() bool { return len(srv.Stats().PinReasons) == 0 })
+			srv.Redis.Do(t, "ACL", "SETUSER", "poor", "+select")
+			e := srv.Dial(t)
+			e.Script("SELECT 9", "+OK", "AUTH poor pw", "+OK", "GET k", "$4\r\nnine")
+			proxytest.WaitFor(t, "no pin to be kept", func() bool { return len(srv.Stats().PinReasons) == 0 })
+			srv.Redis.Do(t, "ACL", "SETUSER", "poor", "-select")
+
+			full := proxytest.Start(t, b.Redis, func(o *proxy.Options) { o.Engine, o.Upstream.Pins.Max = engine, 1 })
+			full.Dial(t).Script("WATCH k", "+OK")
+			f := full.Dial(t)
+			f.Script("SELECT 9", "+OK", "AUTH poor pw", "+OK")
+			f.Ends() // no connection may be kept
+		})
+	}
 }

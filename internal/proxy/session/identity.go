@@ -1,6 +1,8 @@
 package session
 
 import (
+	"strconv"
+
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -26,11 +28,12 @@ func (s *Session) settleIdentity() {
 	known, ok := up.Proven(o.target.User)
 	switch {
 	case !o.authenticated:
+		pin.sole = pin.sole && o.target.DB == s.ident.DB // else the user has the right to SELECT by now
 		s.arrive(o.target)
 		return
 	case !ok || known == o.target.Password:
 		up.Prove(o.target.User, o.target.Password)
-		s.arrive(o.target)
+		s.askForSelect(o.target)
 		return
 	}
 	s.wait = waitReply
@@ -44,7 +47,38 @@ func (s *Session) settleIdentity() {
 				up.Prove(o.target.User, o.target.Password)
 			}
 			if s.pin == pin {
-				s.arrive(o.target)
+				s.askForSelect(o.target)
+			}
+		},
+	}, 1)
+}
+
+// askForSelect is arrive for a session with new credentials. A connection is brought to another database than 0 by
+// SELECT, for which the user may not have the right: no new connection can be of this identity then, and the session
+// keeps the one that is. So Redis is asked on that.
+func (s *Session) askForSelect(target upstream.Identity) {
+	pin := s.pin
+	if pin.sole = false; target.DB == 0 {
+		s.arrive(target)
+		return
+	}
+	s.wait = waitReply
+	s.forward(ordinaryRow, resp.AppendCommand(nil, "SELECT", strconv.Itoa(target.DB)), &reply.Reply{
+		Session: s, Muted: true, Missed: s.CutOff,
+		Done: func(reply []byte) {
+			s.Resume()
+			switch pin.sole = !resp.IsOK(reply); {
+			case s.pin != pin:
+			case !pin.sole:
+				s.arrive(target)
+			case pin.conn.Bare(): // it is in database 0
+				s.CutOff()
+			case !pin.conn.Keep():
+				s.proxy.NoPinFree(upstream.ErrPins, s.Addr)
+				s.CutOff() // the client knows already that it is another user
+			default:
+				pin.login = false
+				s.arrive(target)
 			}
 		},
 	}, 1)

@@ -110,7 +110,7 @@ func (s *Session) resetPin() {
 	p.Channels, p.Patterns, p.Shards = 0, 0, 0
 	s.resetState()
 	p.conn.Named("", false)
-	p.keep = false
+	p.keep, p.sole = false, false
 	// RESET removes the proxy's credentials from a connection. Where clients use them, the connection has no further
 	// use.
 	p.spent = p.spent || s.proxy.Settings.Lends()

@@ -119,7 +119,7 @@ func (s *Session) unborrow(p *pinned) {
 
 // hasState reports whether the connection is in a state that the session needs.
 func (p *pinned) hasState() bool {
-	return p.mode != readsReplies || p.keep || p.tx.inTx || p.tx.watching
+	return p.mode != readsReplies || p.keep || p.sole || p.tx.inTx || p.tx.watching
 }
 
 // dropConnections gives up the session's pin, which it returns, and its lane unless replies are due there.

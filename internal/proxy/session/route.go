@@ -229,6 +229,8 @@ func (s *Session) answerOnPin(r *request) bool {
 	case s.subscriber() && r.row.Name != "quit" && r.row.Name != "reset":
 		r.forward(r.raw, r.handler())
 		return true
+	case s.pin.sole && r.policy == command.Lock:
+		return r.answerWith(noSelect)
 	case r.policy == command.Lock:
 		return s.lock(r)
 	case r.policy == command.AboutClients:
@@ -236,6 +238,10 @@ func (s *Session) answerOnPin(r *request) bool {
 	}
 	return s.local(r)
 }
+
+// Waits and renewals have connections of their own.
+var noSelect = resp.AppendRawError(nil,
+	"NOPERM lock commands in another database than 0 need the right to run the 'select' command")
 
 // sendStep sends a command that the open transaction queues, and whose effect comes with EXEC.
 func (s *Session) sendStep(r *request, step step) bool {

@@ -142,6 +142,7 @@ type pinned struct {
 	login       bool   // it is for judging an identity change
 	mode        pinMode
 	fresh, keep bool // the command that made it necessary has not been sent yet; for the rest of the session
+	sole        bool // no new connection could be of this identity: see askForSelect
 	spent       bool // it may bear a trace that this session does not know: it is closed, not returned to the pool
 
 	waits    bool // an unanswered command may wait for other clients: BLPOP, WAIT

@@ -129,6 +129,9 @@ func (p *Pin) ReadVerdict() { p.SetMode(stream.Verdict) }
 // ReadRaw passes all bytes to the Observer until the connection ends. Nothing may be outstanding.
 func (p *Pin) ReadRaw() { p.SetMode(stream.Raw) }
 
+// Keep makes a pin for a login one for work, which its session keeps. false: there is no place for its owner.
+func (p *Pin) Keep() bool { return p.pins.keep(p) }
+
 // Release returns a clean connection to the pool: nothing outstanding, no state on it but its identity and name. A
 // connection whose name cannot be removed is closed.
 func (p *Pin) Release() {

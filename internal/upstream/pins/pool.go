@@ -229,6 +229,29 @@ func (ps *Pins) returnLocked(p *Pin) {
 	}
 }
 
+// keep moves a pin that a session has from the pool for logins to that for work. false: there is no place for its owner.
+func (ps *Pins) keep(p *Pin) bool {
+	ps.mu.Lock()
+	work := &ps.work
+	if p.pool == work || p.dead {
+		ps.mu.Unlock()
+		return true
+	}
+	if work.places.Take(p.owner) != admission.Granted {
+		ps.mu.Unlock()
+		return false
+	}
+	if work.open >= work.max {
+		ps.evictLocked(work, p.owner)
+	}
+	p.pool.places.Return(p.owner)
+	p.pool.open--
+	p.pool = work
+	work.open++
+	ps.serveLocked(&ps.logins)
+	return true
+}
+
 // put returns a clean pin to the pool.
 func (ps *Pins) put(p *Pin) {
 	ps.mu.Lock()

@@ -193,6 +193,31 @@ func TestLoginsHaveAPoolOfTheirOwn(t *testing.T) {
 	})
 }
 
+// A pin for a login that its session keeps takes a place of work, and leaves its own to the next login.
+func TestAPinForALoginMayBeKept(t *testing.T) {
+	inBubble(t, Limits{Max: 1, MaxPerOwner: 1, MaxLogins: 1}, func(b *bench) {
+		idle := b.acquire(of("b", "u"))
+		idle.Release()
+		kept := b.acquire(login("a"))
+		b.await(login("b"))
+		if !kept.Keep() || !kept.Keep() {
+			t.Fatal("it is refused")
+		}
+		b.delivered("b")
+		if !ended(idle) {
+			t.Error("two pins for work are open")
+		}
+		b.counts(1, 0)
+		b.refused(of("b", "u"))
+		kept.Release()
+		b.counts(1, 1)
+		b.acquire(of("b", "u"))
+		if b.acquire(login("a")).Keep() {
+			t.Error("there is no place")
+		}
+	})
+}
+
 // An owner that uses much loses its own idle pins first.
 func TestAnIdlePinMakesWay(t *testing.T) {
 	inBubble(t, Limits{Max: 2, MaxPerOwner: 2}, func(b *bench) {
