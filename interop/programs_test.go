@@ -33,7 +33,7 @@ func javaClient(t *testing.T, class string) *exec.Cmd {
 	t.Helper()
 	sources := []string{
 		abs(t, "java", "Check.java"), abs(t, "java", "Claims.java"),
-		abs(t, "java", "JedisClaims.java"), abs(t, "java", "LettuceClaims.java"),
+		abs(t, "java", "JedisClaims.java"), abs(t, "java", "LettuceClaims.java"), abs(t, "java", "Crowd.java"),
 	}
 	return javaCommand(java(t, "java", abs(t, "java", "pom.xml"), nil, sources), class)
 }

@@ -1,6 +1,7 @@
 /* Does a piece of work under the lock "report". Needs hiredis: apt-get install libhiredis-dev
  *
- * LOCKPROXY_URL says where lockproxy is; the work takes WORK_MS milliseconds.
+ * LOCKPROXY_URL says where lockproxy is, REDIS_URL where the data is: by default behind it. The work takes WORK_MS
+ * milliseconds.
  * Exit codes: 0 done, 1 the lock was lost and the work does not count, 69 lockproxy cannot be reached, 75 another client has the lock. */
 #define _DEFAULT_SOURCE
 #include <hiredis/hiredis.h>
@@ -18,20 +19,25 @@ static const char *WRITE =
 
 static int starts(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
 
-int main(void) {
+static redisContext *open_url(const char *url) {
 	char host[256] = "127.0.0.1";
 	int port = 7379;
-	const char *url = getenv("LOCKPROXY_URL"), *work = getenv("WORK_MS");
 	if (url != NULL)
 		sscanf(url, "redis://%255[^:]:%d", host, &port);
-
-	/* A lock without PX belongs to its connection and is renewed while that is open. */
 	redisContext *c = redisConnectWithTimeout(host, port, (struct timeval){.tv_sec = 3});
 	if (c == NULL || c->err) {
 		fprintf(stderr, "no lock: %s\n", c ? c->errstr : "out of memory");
-		return 69;
+		exit(69);
 	}
 	redisSetTimeout(c, (struct timeval){.tv_sec = 5}); /* WAIT stays below it */
+	return c;
+}
+
+int main(void) {
+	const char *url = getenv("LOCKPROXY_URL"), *where = getenv("REDIS_URL"), *work = getenv("WORK_MS");
+
+	/* A lock without PX belongs to its connection and is renewed while that is open. */
+	redisContext *c = open_url(url), *data = open_url(where ? where : url);
 
 	/* GRACE 0: if this process dies, the lock is free at once. */
 	redisReply *r = redisCommand(c, "LOCK report WAIT 2000 GRACE 0");
@@ -50,10 +56,10 @@ int main(void) {
 
 	usleep(1000 * (work ? atoi(work) : 500)); /* the work */
 
-	redisReply *written = redisCommand(c, "EVAL %s 1 report:result %lld c", WRITE, fence);
+	redisReply *written = redisCommand(data, "EVAL %s 1 report:result %lld c", WRITE, fence);
 	redisReply *unlocked = redisCommand(c, "UNLOCK report");
 	if (written == NULL || unlocked == NULL) {
-		fprintf(stderr, "lost: %s\n", c->errstr);
+		fprintf(stderr, "lost: %s\n", written ? c->errstr : data->errstr);
 		return 1;
 	}
 	if (unlocked->type == REDIS_REPLY_ERROR && (starts(unlocked->str, "LOSTLEASE") || starts(unlocked->str, "NOTHELD"))) {
@@ -66,6 +72,7 @@ int main(void) {
 	}
 	freeReplyObject(written);
 	freeReplyObject(unlocked);
+	redisFree(data);
 	redisFree(c);
 	printf("done\n");
 	return 0;

@@ -1,10 +1,12 @@
 // Command go does a piece of work under the lock "report", with go-redis.
 //
-// LOCKPROXY_URL says where lockproxy is; the work takes WORK_MS milliseconds. Exit codes: 0 done, 1 the lock was lost and
-// the work does not count, 69 lockproxy cannot be reached, 75 another client has the lock.
+// LOCKPROXY_URL says where lockproxy is, REDIS_URL where the data is: by default behind it. The work takes WORK_MS
+// milliseconds. Exit codes: 0 done, 1 the lock was lost and the work does not count, 69 lockproxy cannot be reached, 75
+// another client has the lock.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,10 +49,13 @@ func main() {
 
 func run(ctx context.Context) error {
 	logging.Disable() // errors are printed here
-	url := os.Getenv("LOCKPROXY_URL")
-	if url == "" {
-		url = "redis://127.0.0.1:7379"
+	url := cmp.Or(os.Getenv("LOCKPROXY_URL"), "redis://127.0.0.1:7379")
+	where, err := redis.ParseURL(cmp.Or(os.Getenv("REDIS_URL"), url))
+	if err != nil {
+		return err
 	}
+	data := redis.NewClient(where)
+	defer func() { _ = data.Close() }()
 	opts, err := redis.ParseURL(url)
 	if err != nil {
 		return err
@@ -59,7 +64,7 @@ func run(ctx context.Context) error {
 	client := redis.NewClient(opts)
 	defer func() { _ = client.Close() }()
 
-	// A lock without PX belongs to its connection and is renewed while that is open, so everything goes over this one.
+	// A lock without PX belongs to its connection and is renewed while that is open, so no other task uses this one.
 	conn := client.Conn()
 	defer func() { _ = conn.Close() }()
 
@@ -72,14 +77,14 @@ func run(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", errNone, err)
 	}
 	fmt.Fprintln(os.Stdout, "fence", fence)
-	if err := errors.Join(work(ctx, conn, fence), release(ctx, conn)); err != nil {
+	if err := errors.Join(work(ctx, data, fence), release(ctx, conn)); err != nil {
 		return err
 	}
 	fmt.Fprintln(os.Stdout, "done")
 	return nil
 }
 
-func work(ctx context.Context, conn *redis.Conn, fence int64) error {
+func work(ctx context.Context, data *redis.Client, fence int64) error {
 	takes := 500
 	if v := os.Getenv("WORK_MS"); v != "" {
 		var err error
@@ -88,7 +93,7 @@ func work(ctx context.Context, conn *redis.Conn, fence int64) error {
 		}
 	}
 	<-time.After(time.Duration(takes) * time.Millisecond)
-	written, err := write.Run(ctx, conn, []string{"report:result"}, fence, "go").Bool()
+	written, err := write.Run(ctx, data, []string{"report:result"}, fence, "go").Bool()
 	if err != nil {
 		return fmt.Errorf("write: %w", err)
 	}

@@ -11,8 +11,9 @@ import redis.clients.jedis.exceptions.JedisException;
 /**
  * Does a piece of work under the lock "report". Needs redis.clients:jedis.
  *
- * <p>LOCKPROXY_URL says where lockproxy is; the work takes WORK_MS milliseconds. Exit codes: 0 done, 1 the lock was lost
- * and the work does not count, 69 lockproxy cannot be reached, 75 another client has the lock.
+ * <p>LOCKPROXY_URL says where lockproxy is, REDIS_URL where the data is: by default behind it. The work takes WORK_MS
+ * milliseconds. Exit codes: 0 done, 1 the lock was lost and the work does not count, 69 lockproxy cannot be reached, 75
+ * another client has the lock.
  */
 public final class Lock {
   /**
@@ -37,11 +38,12 @@ public final class Lock {
   }
 
   private static int run(Map<String, String> env) throws Exception {
-    URI url = URI.create(env.getOrDefault("LOCKPROXY_URL", "redis://127.0.0.1:7379"));
+    String url = env.getOrDefault("LOCKPROXY_URL", "redis://127.0.0.1:7379");
     // A lock without PX belongs to its connection and is renewed while that is open: so one connection, no pool.
     var config = DefaultJedisClientConfig.builder().socketTimeoutMillis(5000).build(); // 2 s by default
     Object fence = null;
-    try (Connection connection = new Connection(new HostAndPort(url.getHost(), url.getPort()), config)) {
+    try (Connection connection = new Connection(address(url), config);
+        Connection data = new Connection(address(env.getOrDefault("REDIS_URL", url)), config)) {
       // WAIT stays well below the socket timeout. GRACE 0: if this process dies, the lock is free at once.
       fence = command(connection, "LOCK", "report", "WAIT", "2000", "GRACE", "0");
       if (fence == null) {
@@ -52,7 +54,7 @@ public final class Lock {
       try {
         try {
           Thread.sleep(Long.parseLong(env.getOrDefault("WORK_MS", "500"))); // the work
-          Object written = command(connection, "EVAL", WRITE, "1", "report:result", fence.toString(), "java");
+          Object written = command(data, "EVAL", WRITE, "1", "report:result", fence.toString(), "java");
           if (written.equals(0L)) {
             throw new Lost("a client with a larger fence has written");
           }
@@ -69,6 +71,11 @@ public final class Lock {
     }
     System.out.println("done");
     return 0;
+  }
+
+  private static HostAndPort address(String text) {
+    URI url = URI.create(text);
+    return new HostAndPort(url.getHost(), url.getPort());
   }
 
   private static void release(Connection connection) throws Lost {

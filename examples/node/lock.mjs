@@ -1,6 +1,7 @@
 // Does a piece of work under the lock "report". Needs: npm install redis
 //
-// LOCKPROXY_URL says where lockproxy is; the work takes WORK_MS milliseconds.
+// LOCKPROXY_URL says where lockproxy is, REDIS_URL where the data is: by default behind it. The work takes WORK_MS
+// milliseconds.
 // Exit codes: 0 done, 1 the lock was lost and the work does not count, 69 lockproxy cannot be reached,
 // 75 another client has the lock.
 
@@ -18,14 +19,14 @@ const work = () => sleep(Number(process.env.WORK_MS ?? 500));
 
 // A lock without PX belongs to its connection and is renewed while that is open: so no reconnecting, which would go on
 // without the lock.
-const client = createClient({
-  url: process.env.LOCKPROXY_URL ?? 'redis://127.0.0.1:7379',
-  socket: { reconnectStrategy: false },
-});
-client.on('error', () => {}); // commands report it
+const url = process.env.LOCKPROXY_URL ?? 'redis://127.0.0.1:7379';
+const client = createClient({ url, socket: { reconnectStrategy: false } });
+const data = createClient({ url: process.env.REDIS_URL ?? url, socket: { reconnectStrategy: false } });
+for (const each of [client, data]) each.on('error', () => {}); // commands report it
 let fence;
 try {
   await client.connect();
+  await data.connect();
   // GRACE 0: if this process dies, the lock is free at once.
   fence = await client.sendCommand(['LOCK', 'report', 'WAIT', '2000', 'GRACE', '0']);
 } catch (err) {
@@ -40,7 +41,7 @@ console.log('fence', fence);
 try {
   try {
     await work();
-    if (!(await client.eval(WRITE, { keys: ['report:result'], arguments: [String(fence), 'node'] }))) {
+    if (!(await data.eval(WRITE, { keys: ['report:result'], arguments: [String(fence), 'node'] }))) {
       throw new Error('a client with a larger fence has written');
     }
   } finally {
@@ -51,4 +52,4 @@ try {
   console.error('lost:', err.message);
   process.exitCode = 1;
 }
-await client.close().catch(() => {});
+await Promise.allSettled([client.close(), data.close()]);

@@ -1,52 +1,39 @@
-// Eight tasks share a pool of connections and take turns under one lock. Needs: npm install redis
+// 400 tasks take turns under one lock, on 16 connections. Needs: npm install redis
 //
-// A connection is an owner, and a pool lends one connection to many tasks. So each task names an OWNER of its own, for LOCK and for UNLOCK.
-// A pool, because a LOCK that waits holds up the commands behind it on its connection.
-// LOCKPROXY_URL says where lockproxy is. Exit codes: 0 done, 1 lost, 69 lockproxy cannot be reached.
+// lockproxy.mjs beside this file has the lock. LOCKPROXY_URL says where lockproxy is, REDIS_URL where the data is: by default
+// behind it. Exit codes: 0 done, 1 lost, 69 lockproxy cannot be reached, 75 other clients have the lock.
 
-import { randomUUID } from 'node:crypto';
-import { createClientPool } from 'redis';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { createClient } from 'redis';
+import { Busy, locks, Lost } from './lockproxy.mjs';
 
-const finish = (code, why) => {
-  console.error(why);
-  process.exit(code);
-};
+const TASKS = 400;
+const url = process.env.LOCKPROXY_URL ?? 'redis://127.0.0.1:7379';
+let inside = 0;
+let most = 0;
 
-const pool = createClientPool(
-  { url: process.env.LOCKPROXY_URL ?? 'redis://127.0.0.1:7379', socket: { reconnectStrategy: false } },
-  { minimum: 1, maximum: 16 },
-);
-pool.on('error', () => {}); // commands report it
 try {
-  await pool.connect();
-} catch (err) {
-  finish(69, `no lock: ${err.message || err.code}`);
-}
+  const lock = await locks({ url, connections: 16, socket: { reconnectStrategy: false } });
+  const data = createClient({ url: process.env.REDIS_URL ?? url });
+  await data.connect();
 
-async function withLock(key, work) {
-  const owner = randomUUID();
-  while ((await pool.sendCommand(['LOCK', key, 'WAIT', '3000', 'OWNER', owner])) === null); // not in time: ask again
-  try {
-    return await work();
-  } finally {
-    await pool.sendCommand(['UNLOCK', key, 'OWNER', owner]);
-  }
-}
-
-const task = async () => {
-  for (let i = 0; i < 5; i++) {
-    await withLock('pool', async () => {
-      const seen = Number(await pool.get('pool:count')); // without the lock, tasks would overwrite each other's counts
-      await pool.set('pool:count', seen + 1);
+  const task = async () => {
+    await sleep(1000 * Math.random());
+    await lock('pool', { wait: 60_000 }, async () => {
+      most = Math.max(most, ++inside);
+      const seen = Number(await data.get('pool:count')); // without the lock, tasks would overwrite each other's counts
+      await data.set('pool:count', seen + 1);
+      inside--;
     });
-  }
-};
+  };
 
-try {
-  await pool.del('pool:count');
-  await Promise.all(Array.from({ length: 8 }, task));
-  console.log('count', Number(await pool.get('pool:count')));
+  await data.del('pool:count');
+  await Promise.all(Array.from({ length: TASKS }, task));
+  console.log(`count ${await data.get('pool:count')}, at most ${most} inside`);
+  await lock.close();
+  await data.close();
 } catch (err) {
-  finish(1, `lost: ${err.message}`);
+  const [why, code] = err instanceof Lost ? ['lost', 1] : err instanceof Busy ? ['busy', 75] : ['no lock', 69];
+  console.error(`${why}: ${err.message || err.code}`);
+  process.exit(code);
 }
-await pool.close();

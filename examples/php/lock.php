@@ -1,7 +1,8 @@
 <?php
 // Does a piece of work under the lock "report". Needs the extension redis (phpredis): apt-get install php-cli php-redis
 //
-// LOCKPROXY_URL says where lockproxy is; the work takes WORK_MS milliseconds.
+// LOCKPROXY_URL says where lockproxy is, REDIS_URL where the data is: by default behind it. The work takes WORK_MS
+// milliseconds.
 // Exit codes: 0 done, 1 the lock was lost and the work does not count, 69 lockproxy cannot be reached, 75 another client has the lock.
 
 // The store of the result compares fences, and refuses the write of a client that has lost the lock meanwhile.
@@ -30,12 +31,20 @@ function command(Redis $redis, mixed ...$args): mixed
     return $reply;
 }
 
-$url = parse_url(getenv('LOCKPROXY_URL') ?: 'redis://127.0.0.1:7379');
-$redis = new Redis();
+function connect(string $url): Redis
+{
+    // No pconnect(): that keeps the connection, and with it the lock, after the end of the script.
+    $redis = new Redis();
+    $redis->connect(parse_url($url, PHP_URL_HOST), parse_url($url, PHP_URL_PORT));
+    return $redis;
+}
+
+$url = getenv('LOCKPROXY_URL') ?: 'redis://127.0.0.1:7379';
 try {
-    // One connection that is not persistent: pconnect() keeps it, and with it the lock, after the end of the script.
-    $redis->connect($url['host'], $url['port']);
-    // WAIT below the read timeout (none by default). GRACE 0: if this process dies, the lock is free at once.
+    $redis = connect($url);
+    $data = connect(getenv('REDIS_URL') ?: $url);
+    // WAIT stays below default_socket_timeout, 60 s: after that phpredis throws, and the connection cannot be used any more.
+    // GRACE 0: if this process dies, the lock is free at once.
     // rawCommand ignores Redis::OPT_PREFIX: write the whole name.
     $fence = command($redis, 'LOCK', 'report', 'WAIT', 2000, 'GRACE', 0);
 } catch (RedisException $err) {
@@ -48,7 +57,7 @@ echo "fence $fence\n";
 
 usleep(1000 * (int) (getenv('WORK_MS') ?: 500)); // the work
 
-$written = $redis->eval(WRITE, ['report:result', $fence, 'php'], 1);
+$written = $data->eval(WRITE, ['report:result', $fence, 'php'], 1);
 try {
     command($redis, 'UNLOCK', 'report'); // 1, or 0 if this owner still has holds: both are false to if (!…), so do not test it that way
 } catch (RedisException $err) {

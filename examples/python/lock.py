@@ -1,6 +1,7 @@
 """Does a piece of work under the lock "report". Needs: pip install redis
 
-LOCKPROXY_URL says where lockproxy is; the work takes WORK_MS milliseconds.
+LOCKPROXY_URL says where lockproxy is, REDIS_URL where the data is: by default behind it. The work takes WORK_MS
+milliseconds.
 Exit codes: 0 done, 1 the lock was lost and the work does not count, 69 lockproxy cannot be reached,
 75 another client has the lock.
 """
@@ -33,12 +34,10 @@ def work():
 def main():
     # A lock without PX belongs to its connection and is renewed while that is open: so one connection, and no retries,
     # which would ask again on another. WAIT stays below socket_timeout, 5 s by default.
+    url = os.environ.get("LOCKPROXY_URL", "redis://127.0.0.1:7379")
+    data = redis.Redis.from_url(os.environ.get("REDIS_URL", url))
     try:
-        client = redis.Redis.from_url(
-            os.environ.get("LOCKPROXY_URL", "redis://127.0.0.1:7379"),
-            single_connection_client=True,
-            retry=Retry(NoBackoff(), 0),
-        )
+        client = redis.Redis.from_url(url, single_connection_client=True, retry=Retry(NoBackoff(), 0))
         # GRACE 0: if this process dies, the lock is free at once.
         fence = client.execute_command("LOCK", "report", "WAIT", 2000, "GRACE", 0)
     except redis.RedisError as err:
@@ -51,7 +50,7 @@ def main():
     try:
         try:
             work()
-            if not client.eval(WRITE, 1, "report:result", fence, "python"):
+            if not data.eval(WRITE, 1, "report:result", fence, "python"):
                 raise Lost("a client with a larger fence has written")
         finally:
             try:

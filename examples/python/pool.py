@@ -1,46 +1,48 @@
-"""Eight threads share a pool of connections and take turns under one lock. Needs: pip install redis
+"""400 threads take turns under one lock, on 16 connections. Needs: pip install redis
 
-A connection is an owner, and a pool lends one connection to many threads. So each task names an OWNER of its own, for LOCK and for UNLOCK.
-LOCKPROXY_URL says where lockproxy is. Exit codes: 0 done, 1 lost, 69 lockproxy cannot be reached.
+lockproxy.py beside this file has the lock. LOCKPROXY_URL says where lockproxy is, REDIS_URL where the data is: by default
+behind it. Exit codes: 0 done, 1 lost, 69 lockproxy cannot be reached, 75 other clients have the lock.
 """
 
 import os
+import random
 import sys
-import uuid
+import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import redis
 
-# From a pool, retries do no harm: every attempt has the same OWNER. WAIT stays below socket_timeout, 5 s by default.
-client = redis.Redis.from_url(os.environ.get("LOCKPROXY_URL", "redis://127.0.0.1:7379"), max_connections=16)
+from lockproxy import Busy, Locks, Lost
 
-
-@contextmanager
-def lock(key):
-    owner = str(uuid.uuid4())
-    while (fence := client.execute_command("LOCK", key, "WAIT", 3000, "OWNER", owner)) is None:
-        pass  # not in time: ask again
-    try:
-        yield fence
-    finally:
-        client.execute_command("UNLOCK", key, "OWNER", owner)
+TASKS = 400
+LOCKPROXY_URL = os.environ.get("LOCKPROXY_URL", "redis://127.0.0.1:7379")
+lock = Locks(LOCKPROXY_URL, connections=16)
+data = redis.Redis.from_url(os.environ.get("REDIS_URL", LOCKPROXY_URL), max_connections=400)
+inside, most = 0, 0
 
 
 def task(_):
-    with lock("pool"):
-        seen = int(client.get("pool:count") or 0)  # without the lock, tasks would overwrite each other's counts
-        client.set("pool:count", seen + 1)
+    global inside, most
+    time.sleep(random.random())
+    with lock("pool", wait=60):
+        inside += 1
+        most = max(most, inside)
+        seen = int(data.get("pool:count") or 0)  # without the lock, tasks would overwrite each other's counts
+        data.set("pool:count", seen + 1)
+        inside -= 1
 
 
 try:
-    client.delete("pool:count")
-    with ThreadPoolExecutor(8) as threads:
-        list(threads.map(task, range(40)))
-    print("count", int(client.get("pool:count")))
-except redis.ConnectionError as err:
-    print("no lock:", err, file=sys.stderr)
-    sys.exit(69)
-except redis.ResponseError as err:
+    data.delete("pool:count")
+    with ThreadPoolExecutor(TASKS) as threads:
+        list(threads.map(task, range(TASKS)))
+    print(f"count {int(data.get('pool:count'))}, at most {most} inside")
+except Lost as err:
     print("lost:", err, file=sys.stderr)
     sys.exit(1)
+except Busy as err:
+    print("busy:", err, file=sys.stderr)
+    sys.exit(75)
+except redis.RedisError as err:
+    print("no lock:", err, file=sys.stderr)
+    sys.exit(69)

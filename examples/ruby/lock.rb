@@ -1,6 +1,7 @@
 # Does a piece of work under the lock "report". Needs: gem install redis, or apt-get install ruby-redis
 #
-# LOCKPROXY_URL says where lockproxy is; the work takes WORK_MS milliseconds.
+# LOCKPROXY_URL says where lockproxy is, REDIS_URL where the data is: by default behind it. The work takes WORK_MS
+# milliseconds.
 # Exit codes: 0 done, 1 the lock was lost and the work does not count, 69 lockproxy cannot be reached, 75 another client has the lock.
 
 require "redis"
@@ -20,7 +21,9 @@ end
 
 # A lock without PX belongs to its connection and is renewed while that is open: so one connection, and no reconnecting, which
 # would go on without the lock.
-redis = Redis.new(url: ENV.fetch("LOCKPROXY_URL", "redis://127.0.0.1:7379"), timeout: 5, reconnect_attempts: 0)
+url = ENV.fetch("LOCKPROXY_URL", "redis://127.0.0.1:7379")
+redis = Redis.new(url: url, timeout: 5, reconnect_attempts: 0)
+data = Redis.new(url: ENV.fetch("REDIS_URL", url))
 begin
   # WAIT stays below the timeout. GRACE 0: if this process dies, the lock is free at once.
   fence = redis.call("LOCK", "report", "WAIT", 2000, "GRACE", 0)
@@ -32,7 +35,7 @@ puts "fence #{fence}"
 
 begin
   sleep ENV.fetch("WORK_MS", "500").to_i / 1000.0 # the work
-  written = redis.eval(WRITE, keys: ["report:result"], argv: [fence, "ruby"])
+  written = data.eval(WRITE, keys: ["report:result"], argv: [fence, "ruby"])
 ensure
   begin
     redis.call("UNLOCK", "report")
