@@ -81,8 +81,7 @@ _lockproxy() {
 		'--lock-grace=[Most that is left of a lease after its client has gone]:value:_files' \
 		'--lock-reentry=[The owner of a lock that is acquired without OWNER\: connection (the connection, which may acquire it again), owner (each acquire has an owner of its own\: safe with shared connections), or auto (owner on connections of client libraries that announce themselves, else connection)]:value:_files' \
 		'--lock-max-hold=[Longest hold of a renewed lock]:value:_files' \
-		'--lock-slow-wait=[Waits for locks that take longer are shown by LOCKSLOW]:value:_files' \
-		'--lock-slow-hold=[Holds of locks that take longer are shown by LOCKSLOW]:value:_files' \
+		'--lock-slow=[Waits for locks and holds of locks that take longer are logged at their end]:value:_files' \
 		'--lock-sync=[Replicas that must have a grant before its client is told\: a number, or all that the Sentinels or the cluster know]:value:_files' \
 		'--drain-delay=[Time after SIGTERM or SIGINT for which clients are accepted as before while /readyz says 503\: balancers and the next process need it]:value:_files' \
 		'--drain-timeout=[Time that follows it, in which each client is closed at a quiet moment]:value:_files' \

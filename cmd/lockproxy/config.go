@@ -114,8 +114,7 @@ type LockConfig struct {
 	Reentry string         `yaml:"reentry" reload:"yes" help:"The owner of a lock that is acquired without OWNER: connection (the connection, which may acquire it again), owner (each acquire has an owner of its own: safe with shared connections), or auto (owner on connections of client libraries that announce themselves, else connection)." when:"a library that shares connections does not announce itself: set owner"`
 	MaxHold time.Duration  `yaml:"max-hold" reload:"yes" help:"Longest hold of a renewed lock. 0s: no limit." when:"clients hang with a lock while they are connected"`
 
-	SlowWait time.Duration `yaml:"slow-wait" reload:"yes" help:"Waits for locks that take longer are shown by LOCKSLOW. 0s: none." when:"other waits than these count as slow"`
-	SlowHold time.Duration `yaml:"slow-hold" reload:"yes" help:"Holds of locks that take longer are shown by LOCKSLOW. 0s: none." when:"other holds than these count as slow"`
+	Slow time.Duration `yaml:"slow" reload:"yes" help:"Waits for locks and holds of locks that take longer are logged at their end. 0s: none." when:"other waits and holds than these are too long"`
 
 	Sync Replicas `yaml:"sync" reload:"yes" placeholder:"N" help:"Replicas that must have a grant before its client is told: a number, or all that the Sentinels or the cluster know. 0: none." when:"no failover may lose a lock, and a grant may take longer"`
 }
@@ -150,7 +149,7 @@ func NewConfig() Config {
 		Cluster:    ClusterConfig{CrossSlot: proxy.CrossSplit},
 		Lock: LockConfig{
 			Lease: 30 * time.Second, Reentry: string(proxy.ReentryAuto),
-			SlowWait: time.Second, SlowHold: 10 * time.Second,
+			Slow: 10 * time.Second,
 		},
 		Drain:               DrainConfig{Timeout: 10 * time.Second},
 		Log:                 LogConfig{Level: "info", Format: "json"},
@@ -247,8 +246,7 @@ func (c Config) Verify() error {
 	oneOf("lock.reentry", c.Lock.Reentry,
 		string(proxy.ReentryAuto), string(proxy.ReentryConnection), string(proxy.ReentryOwner))
 	atLeast("lock.max-hold", c.Lock.MaxHold, 0)
-	atLeast("lock.slow-wait", c.Lock.SlowWait, 0)
-	atLeast("lock.slow-hold", c.Lock.SlowHold, 0)
+	atLeast("lock.slow", c.Lock.Slow, 0)
 	check(c.Lock.Sync != AllReplicas || upstream.Kind != topology.KindSingle, "lock.sync",
 		"all needs an upstream.address of Sentinels or of a cluster; write the number of replicas")
 	atLeast("drain.delay", c.Drain.Delay, 0)

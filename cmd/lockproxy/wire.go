@@ -257,7 +257,7 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 			Grace:             cfg.Lock.Grace,
 			MaxHold:           cfg.Lock.MaxHold,
 			Sync:              int(cfg.Lock.Sync),
-			Slow:              proxy.SlowLog{Wait: cfg.Lock.SlowWait, Hold: cfg.Lock.SlowHold},
+			Slow:              cfg.Lock.Slow,
 			MaxWaiters:        int(cfg.MaxWaiters),
 			MaxWaitersPerLock: int(cfg.MaxWaitersPerLock),
 			Reentry:           proxy.Reentry(cfg.Lock.Reentry),

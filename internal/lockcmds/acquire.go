@@ -9,7 +9,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/logging"
@@ -30,7 +29,7 @@ import (
 //	                            └── Offer: a release here grants in the same step ──────────────┘
 //
 // termsOf works out what the client has asked for, and the kind of the lock makes the script calls (kinds.go).
-// observe.Observers are told of each grant, and of each wait without one. Waiters are data: they have no goroutine.
+// A wait that was slow is logged at its end. Waiters are data: they have no goroutine.
 //
 // Invariants:
 //   - Every grant ends in the client's reply with the lease watched, or in a rollback.
@@ -52,7 +51,7 @@ type waiter struct {
 	home         *Engine       // of the session; not e, if the acquire is to deepen a hold from before an AUTH
 	asked        *askedAcquire // by which home asks if the acquire deepens no hold here; nil: it is at home
 	// The holder when it began to wait; set before it joins its wait queue. nil: not of interest.
-	behind *observe.Party
+	behind *party
 	sent   callRequest // the first attempt, and one behind the end of its wait
 
 	// Guarded by Engine.mu.
@@ -282,10 +281,10 @@ func (w *waiter) granted(g grant) []byte {
 		if f := w.e.opts.Events.Granted; f != nil {
 			f(w.Verb, now.Sub(w.began))
 		}
-		w.noteEnd(now, observe.Granted, g.fence)
+		w.noteEnd(now, waitGranted)
 		return redcon.AppendInt(make([]byte, 0, replySize), g.fence)
 	case verdict == verdictEnded:
-		w.drop(g, observe.HungUp, nil)
+		w.drop(g, waitHungUp, nil)
 		return nil
 	}
 	w.e.opts.Logger.Warn("a grant came too late to be used", logging.Text("key", w.lock()))
@@ -296,15 +295,15 @@ func (w *waiter) granted(g grant) []byte {
 		w.e.calls.Background(jobs.Attempt, func() { w.askAgain(script.Acquired{Upgrades: w.Ahead}) })
 		return nil
 	}
-	w.drop(g, observe.Failed, nullReply(w.session().Proto))
+	w.drop(g, waitFailed, nullReply(w.session().Proto))
 	return nil
 }
 
 // drop ends an acquire with a grant that the client is not to have, and undoes it: the turn of the client is over.
 // Requires no locks but that of the session.
-func (w *waiter) drop(g grant, end string, reply []byte) {
+func (w *waiter) drop(g grant, end waitEnd, reply []byte) {
 	w.finish()
-	w.noteEnd(w.e.opts.Clock.Now(), end, 0)
+	w.noteEnd(w.e.opts.Clock.Now(), end)
 	w.undo(g, reply)
 }
 

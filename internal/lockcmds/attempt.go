@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
@@ -43,7 +42,7 @@ func (w *waiter) deliver(g grant) {
 		}
 	})
 	if !ok {
-		w.drop(g, observe.HungUp, nil)
+		w.drop(g, waitHungUp, nil)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
@@ -211,7 +210,7 @@ func (w *waiter) confirm(g grant) {
 	w.fence = g.fence
 	w.e.mu.Unlock()
 	if ended {
-		w.drop(g, observe.HungUp, nil)
+		w.drop(g, waitHungUp, nil)
 		return
 	}
 	until := w.ConfirmUntil(w.e.opts.Clock.Now(), w.began, g.sentAt, w.claim.Deepens())
@@ -238,10 +237,10 @@ func (w *waiter) confirm(g grant) {
 func (w *waiter) dropUnsynced(g grant, o confirmation) {
 	switch {
 	case w.e.hasEnded(w.session()):
-		w.drop(g, observe.HungUp, nil)
+		w.drop(g, waitHungUp, nil)
 	case o.Refused != nil:
-		w.drop(g, observe.Failed, failureReply(o.Refused))
+		w.drop(g, waitFailed, failureReply(o.Refused))
 	default:
-		w.drop(g, observe.Failed, notSyncedReply(o.Have, w.Sync))
+		w.drop(g, waitFailed, notSyncedReply(o.Have, w.Sync))
 	}
 }

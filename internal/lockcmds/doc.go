@@ -1,11 +1,11 @@
-// Package lockcmds is the lock commands: LOCK, TRYLOCK, FAIRLOCK, UNLOCK, EXTENDLOCK, LOCKINFO, LOCKLIST, LOCKSLOW,
+// Package lockcmds is the lock commands: LOCK, TRYLOCK, FAIRLOCK, UNLOCK, EXTENDLOCK, LOCKINFO, LOCKLIST,
 // FORCEUNLOCK. The locks live in Redis in the layout of Redisson, so its clients and ours exclude each other.
 //
 //	session ──Parse──► Engine.Start ──┬─ LOCK, TRYLOCK, FAIRLOCK ──► acquire.go ──┐
 //	                                  ├─ UNLOCK ───────────────────► release.go ──┤
 //	                                  ├─ EXTENDLOCK ───────────────► extend.go ───┤
 //	watchdog, messages, hang-ups ─────┼───────────────────────────────────────────┴─► step ──► table.Table ──► effects
-//	                                  └─ LOCKINFO, LOCKLIST, LOCKSLOW, FORCEUNLOCK          leases, jobs, timers, replies
+//	                                  └─ LOCKINFO, LOCKLIST, FORCEUNLOCK                    leases, jobs, timers, replies
 //
 // The table decides (package table). The engine has the only mutex of its locks, under which step tells the table of an
 // event and carries out the effects (effects.go). Each command is one script on the session's own lane or pin

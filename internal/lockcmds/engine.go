@@ -12,7 +12,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/logging"
@@ -30,10 +29,9 @@ type Engine struct {
 	client   scriptRunner
 	watchdog *watchdog.Watchdog
 	confirm  *confirmer
-	told     observe.Observers // of the ends of holds and acquires
-	defaults func() *Defaults  // the present ones, which do not change
-	crowd    string            // the name of the place that plain waiters share in a queue in Redis
-	held     atomic.Int64      // len(table.Holds())
+	defaults func() *Defaults // the present ones, which do not change
+	crowd    string           // the name of the place that plain waiters share in a queue in Redis
+	held     atomic.Int64     // len(table.Holds())
 
 	mu       sync.Mutex // guards the fields below, and all sessions, holds and waiters
 	table    *table.Table
@@ -66,7 +64,6 @@ func New(o Options) (*Engine, error) {
 		entries:  logging.NewRepeats(opts.Logger, entriesMost, entriesPeriod),
 		done:     make(chan struct{}),
 
-		told:     observe.Observers{opts.SlowLog},
 		defaults: opts.present(),
 		crowd:    script.CrowdOf(opts.UUID, uint32(opts.Clock.Random(1<<32))),
 		table: table.New(table.Config{
@@ -140,8 +137,6 @@ func (e *Engine) StartFor(s contract.Caller, c grammar.Command, home *Engine) {
 		e.startInfo(s, c)
 	case grammar.LockList:
 		e.startList(s, c)
-	case grammar.LockSlow:
-		e.startSlow(s, c)
 	case grammar.ForceUnlock:
 		e.startForce(s, c)
 	default:

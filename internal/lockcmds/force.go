@@ -46,7 +46,7 @@ func (e *Engine) startForce(s contract.Caller, cmd grammar.Command) {
 func (e *Engine) audit(what, key string, ended script.Forced, by ...zap.Field) {
 	e.opts.Logger.Log(logging.Audit, what, append([]zap.Field{
 		logging.Text("key", key), logging.Text("owner", ended.Owner), zap.Int64("fence", ended.Fence),
-		zap.String("user", cmp.Or(e.opts.User, "default")),
+		zap.String("user", cmp.Or(e.opts.Account.User, "default")),
 	}, by...)...)
 }
 

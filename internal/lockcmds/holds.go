@@ -5,7 +5,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
@@ -19,8 +18,6 @@ import (
 //	watchdog ──► onLost, FORCEUNLOCK ──► Forced ──► table ──► effects: the lease ends, announcer.Tell
 //	                                      └──► RollBack, if Redis may have a part of the hold left
 //	the client hangs up ──► Ended ──► table ──► effects: the lease ends; RollBack applies GRACE
-//
-// Each end of a hold is told to observe.Observers.
 //
 // Invariants:
 //   - The lease of each hold of the table is watched. A hold that has ended is not renewed.
@@ -153,39 +150,30 @@ func partOf(s *table.Session, k table.Key, request int64) script.Part {
 // nextRequest returns the number of a call. The numbers grow, also for a session that moves to another engine.
 func (e *Engine) nextRequest() int64 { return e.opts.Requests.Add(1) }
 
-// endedLocked tells metrics and observers of the end of a hold. Requires Engine.mu.
+// endedLocked tells metrics and the log of the end of a hold. Requires Engine.mu.
 func (e *Engine) endedLocked(h *watchedHold, end table.End) {
-	now := e.opts.Clock.Now()
-	held := now.Sub(h.Since)
-	by, outcome := observe.ByRelease, observe.Released
+	held := e.opts.Clock.Now().Sub(h.Since)
+	by := ByRelease
 	switch {
 	case h.Reason() == string(watchdog.ReasonExpired):
-		by, outcome = observe.ByExpiry, observe.Lost
+		by = ByExpiry
 	case h.IsLost():
-		by, outcome = observe.ByLoss, observe.Lost
+		by = ByLoss
 	case end.HungUp:
-		by, outcome = observe.ByDisconnect, observe.HungUp
+		by = ByDisconnect
 	}
 	if e.opts.Events.Ended != nil {
 		e.opts.Events.Ended(by, held)
 	}
-	if !e.told.Wants(observe.Hold, held) {
-		return
-	}
-	e.told.Ended(observe.Ending{
-		At: now, Kind: observe.Hold, Key: h.Lock, Mode: kindOf(h.Key).Mode(),
-		By:   observe.Party{Owner: h.Owner, Addr: end.Client.Addr, Name: end.Client.Name},
-		Took: held, Outcome: outcome, Reason: h.Reason(), Fence: h.Fence, Sync: h.Sync,
-	})
+	e.logHold(party{h.Owner, end.Client}, h.Lock, held, by)
 }
 
 // holderLocked is the owner that holds a lock by a client of this engine, with its client. The zero value: none is
 // known. Requires Engine.mu.
-func (e *Engine) holderLocked(lock string) observe.Party {
+func (e *Engine) holderLocked(lock string) party {
 	h := e.table.Latest(lock)
 	if h == nil {
-		return observe.Party{}
+		return party{}
 	}
-	c := h.Client()
-	return observe.Party{Owner: h.Owner, Addr: c.Addr, Name: c.Name}
+	return party{h.Owner, h.Client()}
 }

@@ -1,14 +1,18 @@
 package lockcmds
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/locktest"
@@ -27,6 +31,8 @@ type lockWorld struct {
 	t      *testing.T
 	limits Defaults
 	lost   []string // reasons
+	logs   *observer.ObservedLogs
+	hot    Hot
 }
 
 // NewRunner implements jobs.Source.
@@ -35,17 +41,39 @@ func (w *lockWorld) NewRunner(func(any)) jobs.Runner { return w.World }
 func newLockWorld(t *testing.T) *lockWorld {
 	t.Helper()
 	w := &lockWorld{World: locktest.NewWorld(), t: t, limits: Defaults{Lease: 30 * time.Second}}
+	var core zapcore.Core
+	core, w.logs = observer.New(zap.WarnLevel)
 	var err error
 	w.Engine, err = New(Options{
 		Redis: w.World, UUID: "u", Jobs: w, Clock: w.World, Defaults: Defaults{Lease: 30 * time.Second},
-		SlowLog: observe.New(func() observe.Settings { return w.limits.Slow }),
-		Events:  Events{Lost: func(reason string) { w.lost = append(w.lost, reason) }},
+		Logger: zap.New(core), Hot: &w.hot,
+		Events: Events{Lost: func(reason string) { w.lost = append(w.lost, reason) }},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.defaults = func() *Defaults { return &w.limits }
 	return w
+}
+
+// slowOnes are the entries of the log about slow waits and holds, without the fields that are empty.
+func (w *lockWorld) slowOnes() (all []string) {
+	for _, e := range w.logs.TakeAll() {
+		if !strings.HasPrefix(e.Message, "slow ") {
+			continue
+		}
+		one := e.Message
+		for _, f := range e.Context {
+			switch {
+			case f.Type == zapcore.Int64Type:
+				one += fmt.Sprintf(" %s=%d", f.Key, f.Integer)
+			case f.String != "":
+				one += " " + f.Key + "=" + f.String
+			}
+		}
+		all = append(all, one)
+	}
+	return all
 }
 
 // claim begins an acquire.

@@ -9,11 +9,9 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/locktest"
-	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // stocked is an engine that holds n locks for one session, and does not run.
@@ -155,14 +153,4 @@ func TestFindIsSortedMatchedAndBounded(t *testing.T) {
 	if found := findIn(slices.Values([]Hold(nil)), 0, "", 0); len(found) != 0 {
 		t.Errorf("%v", found)
 	}
-}
-
-func TestTheSlowLogIsCountedAndEmptied(t *testing.T) {
-	log := observe.New(func() observe.Settings { return observe.Settings{} })
-	a := startProxy(t, redistest.Start(t), func(o *Options) { o.SlowLog = log }).session(2)
-	log.Ended(observe.Ending{})
-	log.Ended(observe.Ending{})
-	a.want("LOCKSLOW LEN", ":2")
-	a.want("LOCKSLOW RESET", "OK")
-	a.want("LOCKSLOW LEN", ":0")
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
@@ -52,8 +51,8 @@ type Options struct {
 	fairWait  time.Duration // what deadlines in the fair queue are counted in; 0: 300 s, Redisson's default
 	staleHead time.Duration // after this time the head of a free lock's fair queue without a subscriber is stale; 0: 8 s
 
-	// SlowLog is what LOCKSLOW shows. nil: the engine has one of its own.
-	SlowLog *observe.Log
+	// Hot counts the waits for locks, for all engines that share it. nil: they are not counted.
+	Hot *Hot
 
 	// Changes has defaults that apply in place of those here. nil: they do not change.
 	Changes *Changes
@@ -71,9 +70,9 @@ type Options struct {
 	// other engines. It must not block. nil: there are no others.
 	Forced func(key string, ended script.Forced)
 
-	Logger *zap.Logger // nil: silent
-	User   string      // the ACL user of the engine's sessions, for the log; empty: the default user
-	Events Events
+	Logger  *zap.Logger // nil: silent
+	Account Account     // of the engine's sessions
+	Events  Events
 }
 
 // Events are called at what metrics count. They must not block; nil ones are skipped.
@@ -85,7 +84,7 @@ type Events struct {
 	// A waiter has left its wait queue; the time counts from its command.
 	Left func(o table.Outcome, waited time.Duration)
 	// A hold has ended; the time counts from the command that acquired it.
-	Ended   func(end observe.HoldEnd, held time.Duration)
+	Ended   func(end HoldEnd, held time.Duration)
 	Renewed func(watchdog.Round) // a batch of renewals has been answered, or has failed
 	Attempt func()               // one script for a waiter
 	// Refused: a client may not wait. limit is the setting that too many waiters have reached; empty: the proxy stops.
@@ -126,9 +125,6 @@ func (o Options) checked() (Options, error) {
 	if o.Waiting == nil {
 		o.Waiting = new(atomic.Int64)
 	}
-	if o.SlowLog == nil {
-		o.SlowLog = o.NewSlowLog()
-	}
 	if o.Requests == nil {
 		o.Requests = new(atomic.Int64)
 	}
@@ -154,10 +150,4 @@ func (o *Options) present() func() *Defaults {
 		}
 		return &first
 	}
-}
-
-// NewSlowLog returns an empty log for LOCKSLOW that follows the present defaults.
-func (o *Options) NewSlowLog() *observe.Log {
-	present := o.present()
-	return observe.New(func() observe.Settings { return present().Slow })
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/admission"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
@@ -29,18 +28,6 @@ type EngineID struct {
 	DB             int
 	Era            uint64 // of clients without credentials: clients that came before Redis demanded some keep their engine
 }
-
-// account is a user in a database, with any password.
-type account struct {
-	user string
-	db   int
-	era  uint64
-}
-
-func (id EngineID) account() account { return account{id.User, id.DB, id.Era} }
-
-// keptSlowLogs is the number of accounts without an engine whose slow waits and holds are kept.
-const keptSlowLogs = 64
 
 // An IdentityEngine is the lock engine of one identity.
 type IdentityEngine struct {
@@ -58,8 +45,8 @@ func (e *IdentityEngine) ID() EngineID { return e.id }
 
 // RegistryOptions configure a Registry. All fields but Fleet are required.
 type RegistryOptions struct {
-	// Engine is what all engines have in common. The Registry sets Redis, Jobs, Waiting, Requests, SlowLog,
-	// Forced and User.
+	// Engine is what all engines have in common. The Registry sets Redis, Jobs, Waiting, Requests, Hot,
+	// Forced and Account.
 	Engine Options
 
 	Addr    string                                      // of Redis, for messages
@@ -80,7 +67,7 @@ type Registry struct {
 
 	waiting  atomic.Int64 // of all engines
 	requests atomic.Int64 // numbers the calls of all sessions
-	slow     *observe.Shelf[account]
+	hot      Hot
 
 	mu       sync.Mutex
 	engines  map[EngineID]*IdentityEngine
@@ -102,7 +89,6 @@ func NewRegistry(opts RegistryOptions) (*Registry, error) {
 	}
 	return &Registry{
 		opts: opts, jobs: pool, engines: map[EngineID]*IdentityEngine{},
-		slow:   observe.NewShelf[account](keptSlowLogs, opts.Engine.NewSlowLog),
 		places: admission.NewPlaces(opts.Max, admission.Share(opts.Max)),
 		unused: admission.NewIdle[EngineID, *IdentityEngine](),
 	}, nil
@@ -189,7 +175,6 @@ func (r *Registry) forget(e *IdentityEngine) {
 	delete(r.engines, e.id)
 	r.unused.Remove(e)
 	r.places.Return(e.owner)
-	r.slow.Return(e.id.account())
 }
 
 // end closes an engine that has nothing to do.
@@ -248,14 +233,9 @@ func (r *Registry) newEngine(id EngineID) (*Engine, error) {
 	}
 	opts := r.opts.Engine
 	opts.Redis, opts.Jobs, opts.Waiting = link, r.jobs, &r.waiting
-	opts.Requests, opts.SlowLog = &r.requests, r.slow.Take(id.account())
-	opts.User = id.User
+	opts.Requests, opts.Hot, opts.Account = &r.requests, &r.hot, Account{id.User, id.DB}
 	opts.Forced = func(key string, ended script.Forced) { r.forced(id, key, ended) }
-	engine, err := New(opts)
-	if err != nil {
-		r.slow.Return(id.account())
-	}
-	return engine, err
+	return New(opts)
 }
 
 // newLink makes the engine's own way to Redis. A cluster has one database.
@@ -382,4 +362,14 @@ func (r *Registry) all() []*IdentityEngine {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Values(r.engines))
+}
+
+// HotLocks are the locks for which clients have waited longest in the last one to two hours, the longest first, at most
+// n. of: only those of one account; nil: of all.
+func (r *Registry) HotLocks(n int, of *Account) []HotLock {
+	now := jobs.Clock(jobs.System{})
+	if r.opts.Engine.Clock != nil {
+		now = r.opts.Engine.Clock
+	}
+	return r.hot.Locks(n, now.Now(), of)
 }

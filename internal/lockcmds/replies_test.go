@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 )
@@ -38,23 +36,5 @@ func TestInfoLeavesOutWhatIsNotKnown(t *testing.T) {
 	i.HeldFor = 0
 	if got := locktest.Show(appendLockInfo(nil, 3, i)); !strings.Contains(got, " held-ms :0 ") {
 		t.Errorf("granted just now: %s", got)
-	}
-}
-
-func TestASlowWaitIsShownWithTheHolderBehindWhichItBegan(t *testing.T) {
-	party := func(name string) observe.Party {
-		return observe.Party{Owner: name, Addr: name + ":1", Name: name + "!"}
-	}
-	one := observe.Ending{
-		At: time.Unix(9, 0), Kind: observe.Wait, Key: "k", Mode: "exclusive", By: party("o"), Behind: party("p"),
-		Took: time.Millisecond, Outcome: "granted", Reason: "none",
-	}
-	two := one
-	two.Kind = observe.Hold
-	begin := "id :%d time :9 kind %s key k mode exclusive owner o duration-us :1000 outcome granted "
-	want := "*[%[" + fmt.Sprintf(begin, 1, "wait") + "client o:1 name o! behind p behind-client p:1 behind-name p!] " +
-		"%[" + fmt.Sprintf(begin, 2, "hold") + "reason none client o:1 name o!]]"
-	if got := locktest.Show(slowReply(3, []*observe.Entry{{ID: 1, Ending: one}, {ID: 2, Ending: two}})); got != want {
-		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -1,75 +1,78 @@
 package lockcmds
 
 import (
-	"github.com/tidwall/redcon"
+	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
+	"go.uber.org/zap"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
+	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
-// startSlow executes LOCKSLOW: the slow waits and holds of sessions of this user and database, as known here. Redis is
-// asked first, as for LOCKLIST. Requires the session lock.
-func (e *Engine) startSlow(s contract.Caller, cmd grammar.Command) {
-	e.show(s, func(int64) []byte {
-		switch cmd.Sub {
-		case grammar.SlowGet:
-			return slowReply(s.Proto, e.opts.SlowLog.Latest(cmd.Count))
-		case grammar.SlowLen:
-			return redcon.AppendInt(nil, int64(e.opts.SlowLog.Len()))
-		case grammar.SlowReset:
-			e.opts.SlowLog.Reset()
-			return redcon.AppendOK(nil)
-		default:
-			return slowHelpReply()
-		}
-	})
+// This file logs waits for locks and holds of locks that have taken longer than lock.slow, at their ends.
+
+// A HoldEnd is how a hold has ended.
+type HoldEnd uint8
+
+// The ends of holds.
+const (
+	ByRelease    HoldEnd = iota
+	ByLoss               // the lock was taken away, or its lease has run out against the will of its holder
+	ByExpiry             // its fixed lease (PX, EX) has run out
+	ByDisconnect         // its client has gone; the lease may go on
+)
+
+// HoldEnds has the label of each end.
+var HoldEnds = [...]string{ByRelease: "released", ByLoss: "lost", ByExpiry: "expired", ByDisconnect: "client_gone"}
+
+func (e HoldEnd) String() string { return HoldEnds[e] }
+
+// A waitEnd is how a wait has ended, for the log.
+type waitEnd string
+
+const (
+	waitGranted  waitEnd = "granted"
+	waitTimedOut waitEnd = "timed_out" // the client's time was up, or CLIENT UNBLOCK said so
+	waitFailed   waitEnd = "error"
+	waitHungUp   waitEnd = "client_gone"
+)
+
+// elsewhere is the owner of a lock whose holder is no client of the same user at this proxy.
+const elsewhere = "elsewhere"
+
+// party is an owner with its client connection, for people. Its texts may be empty.
+type party struct {
+	owner  string
+	client table.Client
 }
 
-// slowReply is the reply of LOCKSLOW GET.
-func slowReply(proto int, entries []*observe.Entry) []byte {
-	dst := redcon.AppendArray(nil, len(entries))
-	for _, e := range entries {
-		m := mapAt(dst)
-		m.number("id", e.ID)
-		m.number("time", e.At.Unix())
-		m.text("kind", string(e.Kind))
-		m.text("key", e.Key)
-		m.text("mode", e.Mode)
-		m.text("owner", e.By.Owner)
-		m.number("duration-us", e.Took.Microseconds())
-		m.text("outcome", e.Outcome)
-		if e.Kind != observe.Wait {
-			m.text("reason", e.Reason)
-		}
-		m.text("client", e.By.Addr)
-		m.text("name", e.By.Name)
-		if e.Kind == observe.Wait {
-			m.text("behind", e.Behind.Owner)
-			m.text("behind-client", e.Behind.Addr)
-			m.text("behind-name", e.Behind.Name)
-		}
-		dst = m.end(proto)
+// fields are those of an entry about a lock that the owner has waited for, or held.
+func (p party) fields(key string, took time.Duration, outcome string) []zap.Field {
+	return []zap.Field{
+		logging.Text("key", key), logging.Text("owner", p.owner),
+		zap.String("client", p.client.Addr), logging.Text("client_name", p.client.Name),
+		zap.Int64("ms", took.Milliseconds()), zap.String("outcome", outcome),
 	}
-	return dst
 }
 
-// slowHelpReply is the reply of LOCKSLOW HELP, in the form of SLOWLOG HELP.
-func slowHelpReply() []byte {
-	lines := []string{
-		"LOCKSLOW <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-		"GET [<count>]",
-		"    Return top <count> entries from the log of slow waits and holds (default: 10, -1 mean all).",
-		"LEN",
-		"    Return the length of the log.",
-		"RESET",
-		"    Reset the log.",
-		"HELP",
-		"    Print this help.",
+// slow reports whether a wait or a hold of that length is to be logged.
+func (e *Engine) slow(took time.Duration) bool {
+	limit := e.defaults().Slow
+	return limit > 0 && took > limit
+}
+
+// logWait logs a wait that has ended, if it was slow.
+func (e *Engine) logWait(by party, key string, took time.Duration, end waitEnd, behind party) {
+	if e.slow(took) {
+		e.entries.Write(zap.WarnLevel, "slow wait", "", append(by.fields(key, took, string(end)),
+			logging.Text("behind", behind.owner), zap.String("behind_client", behind.client.Addr),
+			logging.Text("behind_client_name", behind.client.Name))...)
 	}
-	dst := redcon.AppendArray(nil, len(lines))
-	for _, line := range lines {
-		dst = redcon.AppendString(dst, line)
+}
+
+// logHold logs a hold that has ended, if it was slow.
+func (e *Engine) logHold(by party, key string, took time.Duration, end HoldEnd) {
+	if e.slow(took) {
+		e.entries.Write(zap.WarnLevel, "slow hold", "", by.fields(key, took, end.String())...)
 	}
-	return dst
 }

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 )
 
 // This file works out the terms of an acquire: the options of the command, and the present defaults for the others. It
@@ -28,7 +27,7 @@ type Defaults struct {
 
 	Reentry Reentry // for whom a connection acquires that names no OWNER
 
-	Slow observe.Settings // which waits and holds LOCKSLOW shows
+	Slow time.Duration // waits and holds that take longer are logged; 0: none
 }
 
 // Reentry says whether the connection is the owner of the locks that it acquires without OWNER, and may acquire them

@@ -2,11 +2,9 @@ package lockcmds
 
 import (
 	"errors"
-	"math"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
@@ -32,11 +30,11 @@ func (w *waiter) await(a script.Acquired) []byte {
 	full, limit := e.fullLocked(key)
 	switch {
 	case ended, refusal != nil, full != "":
-		outcome := observe.Failed
+		outcome := waitFailed
 		if ended {
-			outcome = observe.HungUp
+			outcome = waitHungUp
 		}
-		w.noteEnd(e.opts.Clock.Now(), outcome, 0)
+		w.noteEnd(e.opts.Clock.Now(), outcome)
 		w.finishLocked()
 		e.stepLocked(func(t *table.Table) { t.Withdraw(&w.Waiter, key, table.Gone, nil) })
 	default:
@@ -87,10 +85,11 @@ func (w *waiter) leftLocked(f *table.Effect) {
 	if left := w.e.opts.Events.Left; left != nil {
 		left(f.Outcome, now.Sub(w.began))
 	}
+	w.e.opts.Hot.Waited(w.e.opts.Account, w.lock(), now.Sub(w.began), now)
 	if f.Outcome == table.Granted {
 		return
 	}
-	w.noteEnd(now, outcomeOf(f.Outcome), 0)
+	w.noteEnd(now, outcomeOf(f.Outcome))
 	w.finishLocked()
 	if f.Outcome == table.Gone && !f.Doubt {
 		return
@@ -121,7 +120,7 @@ func (w *waiter) withdraw(o table.Outcome, err error) {
 	defer w.e.mu.Unlock()
 	w.finishLocked()
 	if o == table.Gone { // no Finish follows, by which leftLocked tells observers
-		w.noteEnd(w.e.opts.Clock.Now(), observe.HungUp, 0)
+		w.noteEnd(w.e.opts.Clock.Now(), waitHungUp)
 	}
 	w.e.stepLocked(func(t *table.Table) { t.Withdraw(&w.Waiter, w.lock(), o, err) })
 }
@@ -157,42 +156,38 @@ func (e *Engine) replicas(lock string) int {
 // noteHolderLocked notes the holder behind which the acquire begins to wait, unless it has waited before. Requires
 // Engine.mu.
 func (w *waiter) noteHolderLocked() {
-	if w.behind != nil || !w.e.told.Wants(observe.Wait, math.MaxInt64) {
+	if w.behind != nil || w.e.defaults().Slow == 0 {
 		return
 	}
 	holder := w.e.holderLocked(w.lock())
-	if holder.Owner == "" {
-		holder.Owner = observe.Elsewhere
+	if holder.owner == "" {
+		holder.owner = elsewhere
 	}
 	w.behind = &holder
 }
 
-// noteEnd tells observers of the end of an acquire. fence is of the grant; 0: there is none.
-func (w *waiter) noteEnd(now time.Time, outcome string, fence int64) {
+// noteEnd logs the end of an acquire that was slow. If it has not waited, the attempt itself was slow.
+func (w *waiter) noteEnd(now time.Time, end waitEnd) {
 	took := now.Sub(w.began)
-	if !w.e.told.Wants(observe.Wait, took) {
+	if !w.e.slow(took) {
 		return
 	}
 	c := w.session().Client
-	e := observe.Ending{
-		At: now, Kind: observe.Wait, Key: w.lock(), Mode: w.kind().Mode(),
-		By:   observe.Party{Owner: w.claim.key.Owner, Addr: c.Addr, Name: c.Name},
-		Took: took, Outcome: outcome, Fence: fence, Sync: w.Sync,
-	}
+	by, behind := party{w.claim.key.Owner, table.Client(c.ClientInfo)}, party{}
 	if w.behind != nil {
-		e.Behind = *w.behind
+		behind = *w.behind
 	}
-	w.e.told.Ended(e)
+	w.e.logWait(by, w.lock(), took, end, behind)
 }
 
 // outcomeOf is the word for the outcome of a wait without the lock.
-func outcomeOf(o table.Outcome) string {
+func outcomeOf(o table.Outcome) waitEnd {
 	switch o {
 	case table.Null:
-		return observe.TimedOut
+		return waitTimedOut
 	case table.Gone:
-		return observe.HungUp
+		return waitHungUp
 	default:
-		return observe.Failed
+		return waitFailed
 	}
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 )
@@ -78,7 +77,7 @@ func TestARefusedSubscriptionIsTheReply(t *testing.T) {
 
 func TestSlowWaitsAndHoldsAreLogged(t *testing.T) {
 	w := newLockWorld(t)
-	w.limits.Slow = observe.Settings{Wait: time.Second, Hold: 3 * time.Second}
+	w.limits.Slow = 3 * time.Second
 	a := w.client(1).sends("LOCK k OWNER me")
 	a.answered(grantOfFence(7), nil)
 	late, brief := w.waits(2, "LOCK k WAIT 5000"), w.waits(3, "FAIRLOCK k WAIT 900")
@@ -91,42 +90,43 @@ func TestSlowWaitsAndHoldsAreLogged(t *testing.T) {
 	w.Unblock(4, true)
 	w.Work()
 	other.got("-UNBLOCKED client unblocked via CLIENT UNBLOCK")
-	slow := w.told[0].(*observe.Log)
-	start := time.Unix(1000, 0)
-	want := []observe.Entry{
-		{ID: 2, Ending: observe.Ending{
-			At: start.Add(6 * time.Second), Kind: observe.Wait, Key: "other", Mode: "exclusive", By: observe.Party{Owner: "x"}, Took: 6 * time.Second, Outcome: "error",
-			Behind: observe.Party{Owner: "elsewhere"},
-		}},
-		{ID: 1, Ending: observe.Ending{
-			At: start.Add(5 * time.Second), Kind: observe.Wait, Key: "k", Mode: "exclusive", By: observe.Party{Owner: "u:c"}, Took: 5 * time.Second, Outcome: "timed-out",
-			Behind: observe.Party{Owner: "me"},
-		}},
-		{ID: 0, Ending: observe.Ending{
-			At: start.Add(4 * time.Second), Kind: observe.Hold, Key: "k", Mode: "exclusive", By: observe.Party{Owner: "me"}, Took: 4 * time.Second, Outcome: "client-gone", Fence: 7,
-		}},
+	want := []string{
+		"slow hold key=k owner=me ms=4000 outcome=client_gone",
+		"slow wait key=k owner=u:c ms=5000 outcome=timed_out behind=me",
+		"slow wait key=other owner=x ms=6000 outcome=error behind=elsewhere",
 	}
-	var got []observe.Entry
-	for _, e := range slow.Latest(-1) {
-		got = append(got, *e)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, w.slowOnes()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+	hot := []HotLock{
+		{Key: "other", Waits: 1, Waited: 6 * time.Second}, {Key: "k", Waits: 2, Waited: 5950 * time.Millisecond},
+	}
+	if diff := cmp.Diff(hot, w.hot.Locks(10, w.Time, nil)); diff != "" {
+		t.Errorf("hot locks (-want +got)\n%s", diff)
+	}
+}
+
+func TestNoWaitIsSlowWithoutALimit(t *testing.T) {
+	w := newLockWorld(t)
+	w.waits(1, "LOCK k WAIT 3600000")
+	w.Pass(time.Hour)
+	if got := w.slowOnes(); got != nil {
+		t.Errorf("%q", got)
 	}
 }
 
 func TestAGrantAfterALongTimeIsASlowWait(t *testing.T) {
 	w := newLockWorld(t)
-	w.limits.Slow = observe.Settings{Wait: time.Second}
+	w.limits.Slow = time.Second
 	a := w.waits(1, "LOCK k OWNER me")
 	w.Pass(2 * time.Second)
 	w.Own.Answers = []any{grantOfFence(9)}
 	w.wake("k")
 	w.Work()
 	a.got(":9")
-	entries := w.told[0].(*observe.Log).Latest(-1)
-	if len(entries) != 1 || entries[0].Outcome != "granted" || entries[0].Fence != 9 || entries[0].Took != 2*time.Second || entries[0].Behind.Owner != "elsewhere" {
-		t.Errorf("%+v", entries)
+	want := []string{"slow wait key=k owner=me ms=2000 outcome=granted behind=elsewhere"}
+	if diff := cmp.Diff(want, w.slowOnes()); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -160,9 +160,9 @@ func TestAnAcquireThatIsNotSentKeepsNoHold(t *testing.T) {
 func TestAWaitThatGoesOnKeepsTheHolderBehindWhichItBegan(t *testing.T) {
 	for _, refused := range []bool{false, true} {
 		w := newLockWorld(t)
-		w.limits.Slow = observe.Settings{Wait: time.Second}
+		w.limits.Slow = time.Second
 		a := w.client(1).sends("LOCK k WAIT 5000")
-		w.sessions[1].asks.behind = &observe.Party{Owner: "first"} // of a wait that has ended with a grant that came too late
+		w.sessions[1].asks.behind = &party{owner: "first"} // of a wait that has ended with a grant that came too late
 		w.Time = w.Time.Add(2 * time.Second)
 		if refused {
 			w.limits.MaxWaiters = 1
@@ -170,13 +170,13 @@ func TestAWaitThatGoesOnKeepsTheHolderBehindWhichItBegan(t *testing.T) {
 		}
 		a.answered(busy(20*time.Second), nil)
 		w.Pass(5 * time.Second)
-		want := observe.TimedOut
+		end := "ms=5000 outcome=timed_out"
 		if refused {
-			want = observe.Failed
+			end = "ms=2000 outcome=error"
 		}
-		entries := w.told[0].(*observe.Log).Latest(1)
-		if len(entries) != 1 || entries[0].Outcome != want || entries[0].Behind.Owner != "first" {
-			t.Errorf("refused: %v: %+v", refused, entries)
+		want := []string{"slow wait key=k owner=u:b " + end + " behind=first"}
+		if diff := cmp.Diff(want, w.slowOnes()); diff != "" {
+			t.Errorf("refused: %v: %s", refused, diff)
 		}
 	}
 }

@@ -25,7 +25,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/listen"
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/proxy/engine"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/upstream"
@@ -119,9 +118,6 @@ type (
 	Locks = lockcmds.Defaults
 	// Reentry says for whom a connection acquires that names no OWNER.
 	Reentry = lockcmds.Reentry
-
-	// SlowLog says which waits and holds LOCKSLOW shows.
-	SlowLog = observe.Settings
 )
 
 // The values of Reentry.

@@ -43,6 +43,13 @@ type SeenLock = lockcmds.Lock
 // EachLock calls f for the locks that clients of this proxy hold or wait for, in no order. Not for an event loop.
 func (srv *Server) EachLock(f func(SeenLock)) { srv.shared.Locks.Each(f) }
 
+// HotLock is a lock for which clients of this proxy have waited.
+type HotLock = lockcmds.HotLock
+
+// HotLocks are the locks for which clients of all users have waited longest in the last one to two hours, the longest
+// first, at most n.
+func (srv *Server) HotLocks(n int) []HotLock { return srv.shared.Locks.HotLocks(n, nil) }
+
 // ErrUnknownIdentity says that no client uses locks as that user in that database.
 var ErrUnknownIdentity = lockcmds.ErrUnknown
 

@@ -418,9 +418,9 @@ func AnswersRefusals(t testing.TB, redis *redistest.Server) bool {
 	return strings.Contains(info, "redis_version:7.0.")
 }
 
-// SlowFrom has the proxy log slow holds from now on.
+// SlowFrom has the proxy log all waits and holds of more than a millisecond from now on.
 func SlowFrom(srv *Proxy) {
-	srv.Alter(func(o *proxy.Options) { o.Locks.Slow = proxy.SlowLog{Hold: time.Millisecond} })
+	srv.Alter(func(o *proxy.Options) { o.Locks.Slow = time.Millisecond })
 }
 
 // Alter changes options of a running proxy.

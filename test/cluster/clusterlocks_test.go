@@ -120,7 +120,6 @@ func TestLocksOverACluster(t *testing.T) {
 	t.Run("fair", func(t *testing.T) { fairOrderOverACluster(t, c, proxies) })
 	t.Run("half moved", func(t *testing.T) { locksAwaitTheMove(t, c) })
 	t.Run("scripts forgotten", func(t *testing.T) { scriptsAreLoadedAnew(t, c, proxies) })
-	t.Run("slow", func(t *testing.T) { slowLocksOverACluster(t, proxies) })
 	t.Run("subscriber", func(t *testing.T) { subscribersLock(t, proxies) })
 }
 
@@ -750,22 +749,6 @@ func TestSharedLocksCrossMovesAndFailovers(t *testing.T) {
 	for i := range held {
 		for _, p := range holders {
 			p.Script(fmt.Sprint("UNLOCK held", i), ":1")
-		}
-	}
-}
-
-// slowLocksOverACluster has slow holds on all servers of a cluster.
-func slowLocksOverACluster(t *testing.T, proxies map[string]*proxytest.Proxy) {
-	for _, srv := range proxies {
-		proxytest.SlowFrom(srv)
-		a, b := srv.Dial(t), srv.Dial(t)
-		for _, key := range []string{"va", "vb", "vc"} {
-			a.Script("LOCK "+key, ":")
-			b.Script("TRYLOCK "+key+" WAIT 10", "$-1") // a hold of 10 ms, at least
-			a.Script("UNLOCK "+key, ":1")
-		}
-		if got := b.Do("LOCKSLOW", "GET", "100"); !strings.HasPrefix(got, "*3\r\n") || strings.Index(got, "vc") > strings.Index(got, "va") {
-			t.Errorf("%q", got)
 		}
 	}
 }

@@ -44,7 +44,6 @@ func TestSyntaxAndArityFollowFromTheArguments(t *testing.T) {
 		{"EXTENDLOCK", "EXTENDLOCK key PX ms | EX s [SHARED] [OWNER id] [FENCE n]", -4},
 		{"LockInfo", "LOCKINFO key", 2},
 		{"locklist", "LOCKLIST [MATCH pattern] [COUNT n]", -1},
-		{"lockslow", "LOCKSLOW GET [n] | LEN | RESET | HELP", -2},
 	} {
 		s := Find(c.verb)
 		if s.Syntax() != c.syntax || s.Arity() != c.arity {

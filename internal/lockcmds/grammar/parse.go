@@ -25,7 +25,6 @@ const (
 	ExtendLock
 	LockInfo
 	LockList
-	LockSlow
 	ForceUnlock
 )
 
@@ -60,7 +59,7 @@ func (v Verb) String() string {
 // Command is one parsed lock command. It shares no memory with its arguments.
 type Command struct {
 	Verb    Verb
-	Key     string        // empty only for LockList and LockSlow
+	Key     string        // empty only for LockList
 	Wait    time.Duration // how long to wait for the lock; 0: not at all, negative: without a limit
 	Lease   time.Duration // PX or EX: a fixed lease; 0: the watchdog renews
 	Owner   string        // empty: the session's own
@@ -71,8 +70,7 @@ type Command struct {
 	Shared  bool          // a shared hold is meant
 	Limit   int           // how many may hold the lock; 0: not one of the permits is meant
 	Match   string        // LOCKLIST: only keys that match this glob; empty: all
-	Count   int           // LOCKLIST: the most locks to list; 0: all. LOCKSLOW GET: the most entries; negative: all
-	Sub     Sub           // LOCKSLOW: what is asked
+	Count   int           // LOCKLIST: the most locks to list; 0: all
 }
 
 // ParseError is what a client gets for arguments that are not a lock command.
@@ -98,7 +96,6 @@ var (
 	errDerived      = &ParseError{"ERR a key that another lock has beside its own cannot be a lock"}
 	errPattern      = &ParseError{"ERR pattern is longer than 1024 bytes"}
 	errRange        = &ParseError{"ERR value is not an integer or out of range"}
-	errCount        = &ParseError{"ERR count should be greater than or equal to -1"}
 	errOwner        = &ParseError{"ERR owner must be 1 to 256 bytes without braces, and not 'fence' or 'mode'"}
 	errDefaultOwner = &ParseError{"ERR OWNER cannot be the default owner of a connection"}
 	errShared       = &ParseError{"ERR OWNER cannot be the place of a proxy's waiters"}
@@ -144,9 +141,6 @@ func Parse(args [][]byte) (Command, error) {
 	}
 	if !s.Accepts(len(args)) {
 		return Command{}, errArity(s.Name)
-	}
-	if s.subs != nil {
-		return s.subcommand(args)
 	}
 	if s.keys > 0 {
 		switch n := len(args[1]); {

@@ -46,12 +46,6 @@ func TestCommandsParse(t *testing.T) {
 		{"LOCKINFO a", Command{Verb: LockInfo, Key: "a", Grace: unset, MaxHold: unset, Sync: unsetSync}},
 		{"LOCKLIST", Command{Verb: LockList, Grace: unset, MaxHold: unset, Sync: unsetSync}},
 		{"LOCKLIST match job:* count 7", Command{Verb: LockList, Match: "job:*", Count: 7, Grace: unset, MaxHold: unset, Sync: unsetSync}},
-		{"LOCKSLOW GET", Command{Verb: LockSlow, Sub: SlowGet, Count: 10, Grace: unset, MaxHold: unset, Sync: unsetSync}},
-		{"lockslow get 0", Command{Verb: LockSlow, Sub: SlowGet, Grace: unset, MaxHold: unset, Sync: unsetSync}},
-		{"LOCKSLOW Get -1", Command{Verb: LockSlow, Sub: SlowGet, Count: -1, Grace: unset, MaxHold: unset, Sync: unsetSync}},
-		{"lockslow len", Command{Verb: LockSlow, Sub: SlowLen, Grace: unset, MaxHold: unset, Sync: unsetSync}},
-		{"LOCKSLOW RESET", Command{Verb: LockSlow, Sub: SlowReset, Grace: unset, MaxHold: unset, Sync: unsetSync}},
-		{"LOCKSLOW help", Command{Verb: LockSlow, Sub: SlowHelp, Grace: unset, MaxHold: unset, Sync: unsetSync}},
 		{"FORCEUNLOCK a", Command{Verb: ForceUnlock, Key: "a", Grace: unset, MaxHold: unset, Sync: unsetSync}},
 	} {
 		got, err := Parse(words(c.line))
@@ -114,16 +108,6 @@ func TestMistakesAreToldInRedissWords(t *testing.T) {
 		{"extendlock a owner x", syntax},
 		{"extendlock a px 1 wait 1", syntax},
 		{"locklist a", syntax},
-		{"LOCKSLOW", arity("lockslow")},
-		{"LOCKSLOW Foo", "ERR unknown subcommand 'Foo'. Try LOCKSLOW HELP."},
-		{"LOCKSLOW " + strings.Repeat("x", 300) + " 1 2 3", "ERR unknown subcommand '" + strings.Repeat("x", 128) + "'. Try LOCKSLOW HELP."},
-		{"LOCKSLOW GET 1 2", arity("lockslow|get")},
-		{"LOCKSLOW len 1", arity("lockslow|len")},
-		{"LOCKSLOW RESET 1", arity("lockslow|reset")},
-		{"LOCKSLOW help me", arity("lockslow|help")},
-		{"LOCKSLOW GET x", outRange},
-		{"LOCKSLOW GET 9223372036854775808", outRange},
-		{"LOCKSLOW GET -2", "ERR count should be greater than or equal to -1"},
 		{"locklist px 1", syntax},
 		{"lock a wait x", outRange},
 		{"lock a wait -1", outRange},
@@ -205,8 +189,6 @@ func FuzzParse(f *testing.F) {
 	f.Add("LOCK\x00a\x00WAIT\x005\x00PX\x0010\x00OWNER\x00x\x00GRACE\x000\x00MAXHOLD\x001")
 	f.Add("UNLOCK\x00a\x00FENCE\x0012")
 	f.Add("LOCKLIST\x00MATCH\x00*\x00COUNT\x003")
-	f.Add("LOCKSLOW\x00GET\x00-1")
-	f.Add("LOCKSLOW\x00a\r\nb")
 	f.Add("EXTENDLOCK\x00a\x00EX\x0099999999999")
 	f.Fuzz(func(t *testing.T, line string) {
 		var args [][]byte
@@ -220,8 +202,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		if !IsVerb(args[0]) || (c.Key == "") != (c.Verb == LockList || c.Verb == LockSlow) || c.Lease < 0 || c.Fence < 0 || c.Count < -1 ||
-			(c.Sub != 0) != (c.Verb == LockSlow) {
+		if !IsVerb(args[0]) || (c.Key == "") != (c.Verb == LockList) || c.Lease < 0 || c.Fence < 0 || c.Count < 0 {
 			t.Fatalf("%q: %+v", line, c)
 		}
 		if c.Owner != "" && !validOwner(c.Owner) {

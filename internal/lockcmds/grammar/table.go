@@ -21,8 +21,7 @@ type Spec struct {
 	// Made from Arguments.
 	keys     int
 	options  []named // allowed
-	subs     []namedSub
-	required option // one of them must be given
+	required option  // one of them must be given
 }
 
 // named is an option with its Token, in lower case.
@@ -31,25 +30,18 @@ type named struct {
 	option option
 }
 
-// namedSub is a subcommand with its name, in lower case.
-type namedSub struct {
-	name string
-	sub  Sub
-}
-
 // Argument is one argument as COMMAND DOCS describes it. Option and its value are one argument.
 type Argument struct {
 	Name, Type string     // Type is one of Redis's argument types
 	Token      string     // the option's name; empty: a positional argument
 	Optional   bool       // it may be left out
-	OneOf      []Argument // the alternatives, for Type "oneof"; the parts, for Type "block"
+	OneOf      []Argument // the alternatives, for Type "oneof"
 
 	Value  string // the name of the value in Syntax
 	Means  string // there
 	Absent string // the same without the option; empty: there is nothing to say
 
 	option option
-	sub    Sub // Token is the name of a subcommand
 }
 
 // What COMMAND DOCS says of all lock commands. The group makes "help @lock" of redis-cli list them.
@@ -111,15 +103,6 @@ var (
 		Name: "pattern", Type: "pattern", Token: "MATCH", Optional: true, Value: "pattern", option: optMatch,
 		Means: "list only keys that match, as in `KEYS`; up to 1 KiB",
 	}
-	argSlow = Argument{Name: "subcommand", Type: "oneof", OneOf: []Argument{
-		{
-			Name: "get", Type: "block", Token: "GET", Value: "[n]", sub: SlowGet,
-			OneOf: []Argument{{Name: "count", Type: "integer", Optional: true}},
-		},
-		{Name: "len", Type: "pure-token", Token: "LEN", sub: SlowLen},
-		{Name: "reset", Type: "pure-token", Token: "RESET", sub: SlowReset},
-		{Name: "help", Type: "pure-token", Token: "HELP", sub: SlowHelp},
-	}}
 	argCount = Argument{
 		Name: "count", Type: "integer", Token: "COUNT", Optional: true, Value: "n", option: optCount,
 		Means: "list at most n locks",
@@ -189,15 +172,6 @@ var table = complete([]Spec{
 		Replies:    "a map for each hold",
 	},
 	{
-		Verb: LockSlow, Name: "lockslow", Arguments: []Argument{argSlow},
-		Flags: []string{"noscript", "no_multi", "loading", "stale"}, Categories: []string{"slow"},
-		Tips:       []string{"nondeterministic_output"},
-		Summary:    "Show the latest slow waits and holds of locks",
-		Complexity: "O(N) with N being the number of entries returned",
-		Does:       "shows the latest slow waits and holds of such clients ([entries](OPERATIONS.md#slow-waits-and-holds))",
-		Replies:    "as `SLOWLOG`",
-	},
-	{
 		Verb: ForceUnlock, Name: "forceunlock", Arguments: []Argument{argKey, argOwner},
 		Flags: []string{"write", "noscript", "no_multi"}, Categories: []string{"write", "slow", "scripting"},
 		Access:  []string{"RW", "access", "delete"},
@@ -225,10 +199,7 @@ func complete(specs []Spec) []Spec {
 		s := &specs[i]
 		for _, a := range s.Arguments {
 			for _, one := range a.alternatives() {
-				switch {
-				case one.sub != 0:
-					s.subs = append(s.subs, namedSub{strings.ToLower(one.Token), one.sub})
-				case one.Token != "":
+				if one.Token != "" {
 					s.options = append(s.options, named{strings.ToLower(one.Token), one.option})
 				}
 			}
@@ -297,11 +268,8 @@ func (s *Spec) option(name []byte) option {
 
 // fewest is the least number of arguments, the name included.
 func (s *Spec) fewest() int {
-	switch {
-	case s.required != 0:
+	if s.required != 0 {
 		return 1 + s.keys + 2
-	case s.subs != nil:
-		return 2
 	}
 	return 1 + s.keys
 }
@@ -320,7 +288,7 @@ func (s *Spec) Accepts(argc int) bool {
 }
 
 // more reports whether a command may have more than the fewest arguments.
-func (s *Spec) more() bool { return len(s.options) > 0 || s.subs != nil }
+func (s *Spec) more() bool { return len(s.options) > 0 }
 
 // foldEqual compares with a lower-case ASCII word, ignoring case.
 func foldEqual[T string | []byte](b T, lower string) bool {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
@@ -224,15 +225,20 @@ func (s *Session) augment(r *request) *reply.Reply {
 			if reply[0] != '$' && reply[0] != '=' {
 				return reply
 			}
-			return s.proxy.Numbers.Info(s.ident.Proto)
+			return s.info()
 		}
 		if !s.proxy.Restricts(s.ident) { // operators look here when Redis is away
-			h.Refusal = func() []byte { return s.proxy.Numbers.Info(s.ident.Proto) }
+			h.Refusal = func() []byte { return s.info() }
 		}
 		return h
 	}
 	h.Replace = s.proxy.Merger.For(r.args, s.ident.Proto)
 	return h
+}
+
+// info is the reply to INFO lockproxy.
+func (s *Session) info() []byte {
+	return s.proxy.Numbers.Info(s.ident.Proto, lockcmds.Account{User: s.ident.User, DB: s.ident.DB})
 }
 
 // aboutSelf returns the function that edits Redis's reply to CLIENT ID, INFO, GETREDIR or TRACKINGINFO.

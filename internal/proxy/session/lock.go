@@ -23,8 +23,7 @@ func (s *Session) lock(r *request) bool {
 	if err != nil {
 		return s.awaitQuiet() && r.answerWith(resp.AppendRawError(nil, err.Error()))
 	}
-	lists := cmd.Verb == grammar.LockList || cmd.Verb == grammar.LockSlow
-	if lists && !s.awaitReader() {
+	if cmd.Verb == grammar.LockList && !s.awaitReader() {
 		return false
 	}
 	acquires := cmd.Verb == grammar.Lock || cmd.Verb == grammar.TryLock || cmd.Verb == grammar.FairLock

@@ -19,7 +19,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -56,22 +55,22 @@ type Counters struct {
 
 	proxyTime, upstreamTime [metrics.Classes]metrics.Histogram // of measured commands, by class
 
-	errors      metrics.Tally                            // answers of the proxy's own codes to lock commands
-	waits       [grammar.FairLock + 1]metrics.Histogram  // that ended with a grant, by verb
-	queued      [4]metrics.Histogram                     // stays in wait queues, by outcome: see queuedNames
-	holds       [len(observe.HoldEnds)]metrics.Histogram // by their end
-	handoverIn  [1]metrics.Histogram                     // from the release to the answer that grants the lock to a waiter
-	renewed     atomic.Int64                             // renewals
-	renewedLate atomic.Int64                             // of these, with less than a third of the lease left
-	renewFailed atomic.Int64                             // attempts without an answer
-	renewGone   atomic.Int64                             // renewals of locks that were gone
-	margin      metrics.Least                            // of the lease, when a renewal was answered
-	handovers   atomic.Int64                             // grants in the same step as a release
-	attempts    atomic.Int64                             // attempts on behalf of waiters
-	waitRefused atomic.Int64                             // lock commands that found too many waiters
-	reentered   atomic.Int64                             // acquires by a connection that held the lock, without OWNER
-	lost        metrics.Tally                            // locks, by reason
-	repaired    atomic.Int64                             // fence counters
+	errors      metrics.Tally                             // answers of the proxy's own codes to lock commands
+	waits       [grammar.FairLock + 1]metrics.Histogram   // that ended with a grant, by verb
+	queued      [4]metrics.Histogram                      // stays in wait queues, by outcome: see queuedNames
+	holds       [len(lockcmds.HoldEnds)]metrics.Histogram // by their end
+	handoverIn  [1]metrics.Histogram                      // from the release to the answer that grants the lock to a waiter
+	renewed     atomic.Int64                              // renewals
+	renewedLate atomic.Int64                              // of these, with less than a third of the lease left
+	renewFailed atomic.Int64                              // attempts without an answer
+	renewGone   atomic.Int64                              // renewals of locks that were gone
+	margin      metrics.Least                             // of the lease, when a renewal was answered
+	handovers   atomic.Int64                              // grants in the same step as a release
+	attempts    atomic.Int64                              // attempts on behalf of waiters
+	waitRefused atomic.Int64                              // lock commands that found too many waiters
+	reentered   atomic.Int64                              // acquires by a connection that held the lock, without OWNER
+	lost        metrics.Tally                             // locks, by reason
+	repaired    atomic.Int64                              // fence counters
 }
 
 // Timed counts the times of one measured command: in the proxy, and at Redis; the latter is negative if it was not
@@ -92,7 +91,7 @@ func (c *Counters) LockEvents() lockcmds.Events {
 			c.handoverIn[0].Add(took)
 		},
 		Left:  func(outcome table.Outcome, waited time.Duration) { c.queued[queuedAs(outcome)].Add(waited) },
-		Ended: func(end observe.HoldEnd, held time.Duration) { c.holds[end].Add(held) },
+		Ended: func(end lockcmds.HoldEnd, held time.Duration) { c.holds[end].Add(held) },
 		Renewed: func(r watchdog.Round) {
 			c.renewed.Add(int64(r.Done))
 			c.renewedLate.Add(int64(r.Late))

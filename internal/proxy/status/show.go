@@ -4,13 +4,21 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds"
+	"github.com/lockproxy/lockproxy/internal/logging"
 	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// Info is the section lockproxy of INFO, in Redis's shape for that version of the protocol.
-func (src *Source) Info(proto int) []byte {
-	text := src.Stats().info()
+// mostHot is how many hot locks INFO shows.
+const mostHot = 10
+
+// Info is the section lockproxy of INFO, in Redis's shape for that version of the protocol, for a client of that
+// account: it does not see the locks of others.
+func (src *Source) Info(proto int, of lockcmds.Account) []byte {
+	stats := src.Stats()
+	stats.HotLocks = src.Locks.HotLocks(mostHot, &of)
+	text := stats.info()
 	if proto < 3 {
 		return resp.AppendBulk(nil, text)
 	}
@@ -37,4 +45,17 @@ func (r *Row) text(s *Stats) string {
 		return metrics.Joined(r.ByLabel(s))
 	}
 	return strconv.FormatInt(r.Number(s), 10)
+}
+
+// longestHot is how much of the name of a hot lock INFO shows, in bytes.
+const longestHot = 64
+
+// hotText names hot locks with their waits in milliseconds. Clients choose names, so they are quoted.
+func hotText(locks []lockcmds.HotLock) string {
+	var all []string
+	for _, l := range locks {
+		name := strconv.Quote(logging.Excerpt(l.Key, longestHot))
+		all = append(all, name+"="+strconv.FormatInt(l.Waited.Milliseconds(), 10))
+	}
+	return strings.Join(all, ",")
 }

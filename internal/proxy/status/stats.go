@@ -7,7 +7,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -67,7 +66,8 @@ type Stats struct {
 	HandedOver, Attempts int64
 	Lost                 map[string]int64 // locks, by reason; client_gone: no client was told
 	FencesRepaired       int64
-	Reentries            int64 // acquires by a connection that held the lock already, without OWNER
+	HotLocks             []lockcmds.HotLock // those of one account; only for INFO
+	Reentries            int64              // acquires by a connection that held the lock already, without OWNER
 }
 
 // A Source has everything that the numbers of one proxy are read from.
@@ -164,7 +164,7 @@ func (c *Counters) read(s *Stats) {
 	for _, code := range resp.Codes() {
 		s.LockErrors[string(code)] += 0
 	}
-	s.Queued, s.Holds = named(c.queued[:], queuedNames[:]), named(c.holds[:], observe.HoldEnds[:])
+	s.Queued, s.Holds = named(c.queued[:], queuedNames[:]), named(c.holds[:], lockcmds.HoldEnds[:])
 	s.Handovers = named(c.handoverIn[:], []string{"local"})
 	s.Renewals = map[string]int64{
 		"done": c.renewed.Load() - c.renewedLate.Load(), "late": c.renewedLate.Load(),
@@ -183,11 +183,11 @@ func (c *Counters) read(s *Stats) {
 }
 
 // clientGone is the label of locks that no client has any more, because it has hung up.
-var clientGone = observe.ByDisconnect.String()
+var clientGone = lockcmds.ByDisconnect.String()
 
 // Losses are the locks that were lost by clients that are there, but for those whose fixed lease has run out.
 func (s *Stats) Losses() int64 {
-	return s.toldLosses() - s.Lost[observe.ByExpiry.String()] // a fixed lease that ends has done its work
+	return s.toldLosses() - s.Lost[lockcmds.ByExpiry.String()] // a fixed lease that ends has done its work
 }
 
 // toldLosses are the losses of which clients were told.

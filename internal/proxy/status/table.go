@@ -281,6 +281,12 @@ var Table = []Row{
 		Number: func(s *Stats) int64 { return s.Reentries },
 	},
 	{
+		Info: "hot_locks",
+		Help: "The ten locks of the client's user and database for which clients have waited longest, all their waits " +
+			"of the last one to two hours together, in milliseconds. The status page has those of all users.",
+		Text: func(s *Stats) string { return hotText(s.HotLocks) },
+	},
+	{
 		Metric: "lock_wait_end_seconds", Label: "outcome",
 		Help:  "Time in the wait queue of a lock, by outcome, of lock commands that had to wait.",
 		Waits: func(s *Stats) map[string]metrics.Waits { return s.Queued },

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
@@ -87,6 +88,8 @@ func TestEveryNumberIsShown(t *testing.T) {
 			m := reflect.MakeMap(v.Type())
 			m.SetMapIndex(reflect.ValueOf(label), value)
 			v.Set(m)
+		case reflect.Slice:
+			v.Set(reflect.ValueOf([]lockcmds.HotLock{{Key: "k"}}))
 		case reflect.String:
 			v.SetString("4711")
 		case reflect.Bool:
@@ -158,5 +161,13 @@ func TestAProxyWithoutRenewalsHasNoMargin(t *testing.T) {
 	c.LockEvents().Renewed(watchdog.Round{Failed: 3})
 	if c.read(&s); Table[i].Number(&s) != 20_000 {
 		t.Errorf("the margin of a renewal is %d", Table[i].Number(&s))
+	}
+}
+
+// Clients choose the names of locks: none adds a line to INFO.
+func TestHotLocksAreOneLine(t *testing.T) {
+	locks := []lockcmds.HotLock{{Key: "a,b\r\nx:1", Waited: time.Second}, {Key: "k", Waited: time.Millisecond}}
+	if got := hotText(locks); got != `"a,b\r\nx:1"=1000,"k"=1` {
+		t.Error(got)
 	}
 }
