@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
@@ -61,9 +62,7 @@ func takesTurns(t *testing.T, cmd *exec.Cmd, s *stand, proxies ...string) {
 	t.Helper()
 	again := exec.Command(cmd.Path, cmd.Args[1:]...)
 	again.Env = s.environment("REDIS_URL=redis://" + s.behind.Addr())
-	ended := make(chan exampleRun, 1)
-	runExample(t.Context(), again, ended)
-	receive(t, ended).want(t, exampleDone, `^count 400, at most 1 inside\n$`)
+	runProgram(t.Context(), time.Minute, again).want(t, exampleDone, `^count 400, at most 1 inside\n$`)
 	for _, proxy := range proxies {
 		redistest.Eventually(t, limit, "no lock to be left", func() bool {
 			return strings.Contains(ask(proxy, "INFO lockproxy"), "locks_held:0")

@@ -266,14 +266,18 @@ type exampleRun struct {
 }
 
 func runExample(ctx context.Context, cmd *exec.Cmd, ended chan<- exampleRun) {
-	ctx, cancel := context.WithTimeout(ctx, limit-time.Second)
+	ended <- runProgram(ctx, limit-time.Second, cmd)
+}
+
+func runProgram(ctx context.Context, within time.Duration, cmd *exec.Cmd) exampleRun {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	stdout, stderr, err := run(ctx, cmd)
 	r := exampleRun{output: string(stdout) + string(stderr), code: cmd.ProcessState.ExitCode()}
 	if exit := new(exec.ExitError); !errors.As(err, &exit) {
 		r.err = err
 	}
-	ended <- r
+	return r
 }
 
 func (r exampleRun) want(t *testing.T, code int, output string) {
