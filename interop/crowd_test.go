@@ -19,13 +19,14 @@ import (
 // crowds are programs whose 400 tasks begin at random times, and take turns under one lock with fewer connections than
 // tasks. The tasks count how many of them are inside.
 var crowds = map[string]func(t *testing.T) *exec.Cmd{
-	"redis-py":          example("python", "pool"),
-	"redis-py, asyncio": example("python", "aio"),
-	"node-redis":        example("node", "pool"),
-	"go-redis":          example("go", "pool"),
-	"jedis":             example("java", "pool"),
-	"ioredis":           func(t *testing.T) *exec.Cmd { return nodeCommand(t, "crowd.mjs") },
-	"lettuce":           func(t *testing.T) *exec.Cmd { return javaClient(t, "Crowd") },
+	"redis-py":            example("python", "pool"),
+	"redis-py, asyncio":   example("python", "aio"),
+	"node-redis":          example("node", "pool"),
+	"go-redis":            example("go", "pool"),
+	"jedis":               example("java", "pool"),
+	"redis-py, two pools": func(t *testing.T) *exec.Cmd { return exec.Command(python(t), abs(t, "python", "crowd.py")) },
+	"ioredis":             func(t *testing.T) *exec.Cmd { return nodeCommand(t, "crowd.mjs") },
+	"lettuce":             func(t *testing.T) *exec.Cmd { return javaClient(t, "Crowd") },
 }
 
 func example(language, name string) func(t *testing.T) *exec.Cmd {
