@@ -83,7 +83,7 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l admin-pprof -d 'Serve profiles at admin-listen as well'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l admin-force-unlock -d 'Let the status page at admin-listen end locks, as FORCEUNLOCK does'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l admin-hosts -r -d 'Host names under which admin-listen may be asked, besides localhost, its own and IP addresses'
-complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l failover-wait -r -d 'Longest wait of a command for a server that Sentinels or a cluster move, before it is refused'
+complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l failover-wait -r -d 'Longest wait of a command while Redis cannot be reached, or its server moves'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l dial-timeout -r -d 'Longest wait for a connection to Redis'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l first-command-timeout -r -d 'Time in which a new client must send its first whole command, or be closed'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l handshake-timeout -r -d 'Longest TLS handshake of a client, its PROXY header included'

@@ -99,7 +99,7 @@ _lockproxy() {
 		'--admin-pprof[Serve profiles at admin-listen as well]' \
 		'--admin-force-unlock[Let the status page at admin-listen end locks, as FORCEUNLOCK does]' \
 		'--admin-hosts=[Host names under which admin-listen may be asked, besides localhost, its own and IP addresses]:value:_files' \
-		'--failover-wait=[Longest wait of a command for a server that Sentinels or a cluster move, before it is refused]:value:_files' \
+		'--failover-wait=[Longest wait of a command while Redis cannot be reached, or its server moves]:value:_files' \
 		'--dial-timeout=[Longest wait for a connection to Redis]:value:_files' \
 		'--first-command-timeout=[Time in which a new client must send its first whole command, or be closed]:value:_files' \
 		'--handshake-timeout=[Longest TLS handshake of a client, its PROXY header included]:value:_files' \

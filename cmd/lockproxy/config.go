@@ -45,7 +45,7 @@ type Config struct {
 	AdminForceUnlock bool `yaml:"admin-force-unlock" help:"Let the status page at admin-listen end locks, as FORCEUNLOCK does." when:"operators are to end locks on the page"`
 	AdminHosts       List `yaml:"admin-hosts" placeholder:"NAME" help:"Host names under which admin-listen may be asked, besides localhost, its own and IP addresses. May be repeated." when:"the page is asked for by another host name"`
 
-	FailoverWait        time.Duration `yaml:"failover-wait" help:"Longest wait of a command for a server that Sentinels or a cluster move, before it is refused. 0: it is refused at once." when:"a failover takes longer, and clients are to wait rather than to get an error"`
+	FailoverWait        time.Duration `yaml:"failover-wait" help:"Longest wait of a command while Redis cannot be reached, or its server moves. Then its client's connection is closed; in front of a cluster the command is refused." when:"a failover or a restart takes longer, and clients are to wait rather than to lose their connections"`
 	DialTimeout         time.Duration `yaml:"dial-timeout" help:"Longest wait for a connection to Redis." when:"Redis is far away, or clients are to have an error sooner"`
 	FirstCommandTimeout time.Duration `yaml:"first-command-timeout" reload:"yes" help:"Time in which a new client must send its first whole command, or be closed. 0: no limit." when:"strangers reach the port and leave connections open"`
 	HandshakeTimeout    time.Duration `yaml:"handshake-timeout" reload:"yes" help:"Longest TLS handshake of a client, its PROXY header included." when:"clients are far away, or strangers reach the port"`

@@ -69,6 +69,9 @@ func checkReady(ctx context.Context, p probe) error {
 	line, err := p.ask(ctx, "*1\r\n$4\r\nPING\r\n")
 	switch {
 	case err != nil:
+		if reason := p.outage(ctx); reason != "" {
+			return errors.New("redis is away: " + reason)
+		}
 		return err
 	case line == "+PONG", strings.HasPrefix(line, "-NOAUTH "):
 		return nil
@@ -114,38 +117,66 @@ func (p probe) askAdmin(ctx context.Context, path string) error {
 	return nil
 }
 
+// outage is why Redis is away, as the proxy tells without a login; empty: it does not say so.
+func (p probe) outage(ctx context.Context) (reason string) {
+	_ = p.exchange(ctx, "INFO lockproxy\r\n", func(answer *bufio.Reader) error {
+		for {
+			line, err := answer.ReadString('\n')
+			if text, found := strings.CutPrefix(line, "upstream_error:"); found || err != nil || line == "\r\n" {
+				if found {
+					reason = strings.TrimSpace(text)
+				}
+				return err
+			}
+		}
+	})
+	return reason
+}
+
 // ask sends a request to the address for clients and returns the first line of the answer.
 func (p probe) ask(ctx context.Context, request string) (line string, err error) {
-	network, addr, err := splitAddress(p.address)
+	err = p.exchange(ctx, request, func(answer *bufio.Reader) error {
+		reply, err := answer.ReadSlice('\n')
+		line = strings.TrimRight(string(reply), "\r\n")
+		return err
+	})
 	if err != nil {
 		return "", err
+	}
+	return line, nil
+}
+
+// exchange sends a request to the address for clients and has read read the answer.
+func (p probe) exchange(ctx context.Context, request string, read func(answer *bufio.Reader) error) error {
+	network, addr, err := splitAddress(p.address)
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, network, addr) // an unspecified host is this machine
 	if err != nil {
-		return "", fmt.Errorf("ask the proxy: %w", err)
+		return fmt.Errorf("ask the proxy: %w", err)
 	}
 	defer conn.Close()
 	if deadline, ok := ctx.Deadline(); ok {
 		if err := conn.SetDeadline(deadline); err != nil {
-			return "", fmt.Errorf("ask the proxy: %w", err)
+			return fmt.Errorf("ask the proxy: %w", err)
 		}
 	}
 	if p.header { // it names no client
 		if _, err := conn.Write([]byte("PROXY UNKNOWN\r\n")); err != nil {
-			return "", fmt.Errorf("send the PROXY header: %w", err)
+			return fmt.Errorf("send the PROXY header: %w", err)
 		}
 	}
 	if p.tls != nil {
 		conn = tls.Client(conn, p.tls) // closing the socket is enough
 	}
 	if _, err := io.WriteString(conn, request); err != nil {
-		return "", fmt.Errorf("send the question: %w", err)
+		return fmt.Errorf("send the question: %w", err)
 	}
-	reply, err := bufio.NewReaderSize(conn, 512).ReadSlice('\n')
-	if err != nil {
-		return "", fmt.Errorf("read the answer: %w", err)
+	if err := read(bufio.NewReaderSize(conn, 512)); err != nil {
+		return fmt.Errorf("read the answer: %w", err)
 	}
-	return strings.TrimRight(string(reply), "\r\n"), nil
+	return nil
 }

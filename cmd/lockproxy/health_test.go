@@ -67,7 +67,7 @@ func TestReadyIsOnlyPongOrNoauth(t *testing.T) {
 	}{
 		{"+PONG\r\n", ""},
 		{"-NOAUTH Authentication required.\r\n", ""},
-		{"-NOUPSTREAM redis is not reachable\r\n", "PING was answered -NOUPSTREAM redis is not reachable"},
+		{"-LOADING Redis is loading\r\n", "PING was answered -LOADING Redis is loading"},
 		{"HTTP/1.1 400 Bad Request\r\n\r\n", "PING was answered HTTP/1.1 400 Bad Request"},
 		{strings.Repeat("x", 1<<16), "read the answer"},
 		{"+PO", "read the answer"},

@@ -56,7 +56,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case cmd.Check:
 		return check(ctx, cmd, stdout, stderr)
 	case cmd.Health:
-		return reported("health", checkHealth(ctx, cmd.probe()), stderr)
+		p := cmd.probe()
+		err := checkHealth(ctx, p)
+		if reason := p.outage(ctx); err == nil && reason != "" {
+			fmt.Fprintln(stdout, "lockproxy: health: the proxy lives, redis is away:", reason)
+		}
+		return reported("health", err, stderr)
 	case cmd.Ready:
 		return reported("ready", checkReady(ctx, cmd.probe()), stderr)
 	}

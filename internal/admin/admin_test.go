@@ -167,7 +167,6 @@ func TestMetricsSayWhatHappens(t *testing.T) {
 		`lockproxy_connections_total`:                                                                    "3",
 		`lockproxy_clients_closed_total{reason="protocol_error"}`:                                        "1",
 		`lockproxy_clients_closed_total{reason="output_limit"}`:                                          "0",
-		`lockproxy_commands_refused_total{code="NOUPSTREAM"}`:                                            "0",
 		`lockproxy_pins{state="used"}`:                                                                   "1",
 		`lockproxy_pins_by_command{command="multi"}`:                                                     "1",
 		`lockproxy_pin_timeouts_total`:                                                                   "0",

@@ -223,7 +223,7 @@ func (p *program) ask(c connection, answer func(ctx context.Context, conn *Conn)
 	defer cancel()
 	conn, err := Dial(ctx, t, "lockproxy-"+p.name)
 	if err != nil {
-		return p.fail(ExitUnreachable, "%s", readable(err))
+		return p.fail(ExitUnreachable, "%s", readable(why(ctx, t, err)))
 	}
 	defer conn.Close()
 	code, err := answer(ctx, conn)
@@ -232,7 +232,7 @@ func (p *program) ask(c connection, answer func(ctx context.Context, conn *Conn)
 	case errors.As(err, &reply):
 		return p.fail(code, "%s", readable(answered(err)))
 	case err != nil:
-		return p.fail(ExitUnreachable, "%s", readable(err))
+		return p.fail(ExitUnreachable, "%s", readable(why(ctx, t, err)))
 	}
 	return code
 }

@@ -65,9 +65,8 @@ func TestAnswersAsTextAndAsJSON(t *testing.T) {
 		{"locks --match \xff*", "*1\r\n%2\r\n+key\r\n$3\r\na\xffb\r\n+name\r\n$1\r\n\x1b", "LOCKLIST MATCH \xff*", ExitOK, "KEY…\"a\\xffb\"…\"\\x1b\"…\n"},
 		{"unlock k --owner o", "-NOTHELD x", "UNLOCK k OWNER o", ExitNo, ""},
 		{"unlock k --owner o", "-LOSTLEASE x", "UNLOCK k OWNER o", ExitNo, ""},
-		{"unlock k", "-NOUPSTREAM \x1b", "FORCEUNLOCK k", ExitUnreachable, ""},
-		{"unlock k", "-NOUPSTREAM x", "FORCEUNLOCK k", ExitUnreachable, ""},
-		{"unlock k", "", "FORCEUNLOCK k", ExitUnreachable, ""},
+		{"unlock k", "-CLUSTERDOWN \x1b", "FORCEUNLOCK k", ExitUnreachable, ""},
+		{"unlock k", "-CLUSTERDOWN x", "FORCEUNLOCK k", ExitUnreachable, ""},
 		{"unlock k", "-ERR unknown command 'FORCEUNLOCK', with args beginning with: '\x1b'", "FORCEUNLOCK k", ExitUnreachable, ""},
 	} {
 		proxy := startStub(t, test.answer)
@@ -251,14 +250,14 @@ func TestThePasswordOfAFile(t *testing.T) {
 // Only the push about the holder's own grant is a loss. Its fence comes in either form.
 func TestOnlyThePushAboutTheOwnGrantIsALoss(t *testing.T) {
 	for push, lost := range map[string]bool{
-		">4\r\n+lock-lost\r\n+k\r\n:7\r\n+taken\r\n": true,
-		">3\r\n+lock-lost\r\n+k\r\n$1\r\n7\r\n":      true,
+		">4\r\n+lock-lost\r\n+k\r\n:7\r\n+taken\r\n":  true,
+		">3\r\n+lock-lost\r\n+k\r\n$1\r\n7\r\n":       true,
 		">4\r\n+lock-lost\r\n+k\r\n:7\r\n+forced\r\n": true,
-		">3\r\n+lock-lost\r\n+k\r\n:6\r\n":           false,
-		">3\r\n+lock-lost\r\n+k\r\n+x\r\n":           false,
-		">3\r\n+lock-lost\r\n+j\r\n:7\r\n":           false,
-		">3\r\n+message\r\n+k\r\n:7\r\n":             false,
-		">2\r\n+lock-lost\r\n+k\r\n":                 false,
+		">3\r\n+lock-lost\r\n+k\r\n:6\r\n":            false,
+		">3\r\n+lock-lost\r\n+k\r\n+x\r\n":            false,
+		">3\r\n+lock-lost\r\n+j\r\n:7\r\n":            false,
+		">3\r\n+message\r\n+k\r\n:7\r\n":              false,
+		">2\r\n+lock-lost\r\n+k\r\n":                  false,
 	} {
 		v, _, err := resp.Decode([]byte(push))
 		if err != nil {

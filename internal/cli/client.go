@@ -85,16 +85,22 @@ func Dial(ctx context.Context, t Target, name string) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Conn{
-		addr: t.Addr, nc: nc,
-		replies: make(chan resp.Value), pushes: make(chan resp.Value, mostPushes), done: make(chan struct{}),
-	}
-	c.reader.Go(c.read)
+	c := talk(nc, t.Addr)
 	if err := c.greet(ctx, t, name); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c, nil
+}
+
+// talk reads the replies of a connection.
+func talk(nc net.Conn, addr string) *Conn {
+	c := &Conn{
+		addr: addr, nc: nc,
+		replies: make(chan resp.Value), pushes: make(chan resp.Value, mostPushes), done: make(chan struct{}),
+	}
+	c.reader.Go(c.read)
+	return c
 }
 
 // open connects.

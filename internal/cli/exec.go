@@ -229,7 +229,7 @@ func (c *execCommand) acquire(p *program, h *Holder, signals <-chan os.Signal) (
 		case errors.Is(a.err, errBusy):
 			return time.Time{}, c.busy(p, a.err, c.behind(ctx, h.Conn()))
 		default:
-			return time.Time{}, p.fail(ExitUnreachable, "%s: %s", plain(c.Key), readable(a.err))
+			return time.Time{}, p.fail(ExitUnreachable, "%s: %s", plain(c.Key), readable(why(ctx, h.Target, a.err)))
 		}
 	}
 }
@@ -369,7 +369,7 @@ func watchProxy(ctx context.Context, t Target, end context.CancelCauseFunc) {
 // address.
 func temporary(e Error) bool {
 	switch e.Code() {
-	case "NOUPSTREAM", "OVERLOADED", "INDOUBT", "LOADING", "MASTERDOWN", "READONLY", "BUSY", "TRYAGAIN", "CLUSTERDOWN":
+	case "OVERLOADED", "INDOUBT", "LOADING", "MASTERDOWN", "READONLY", "BUSY", "TRYAGAIN", "CLUSTERDOWN":
 		return true
 	}
 	return false

@@ -85,7 +85,7 @@ func TestAPermitIsNamedByItsFence(t *testing.T) {
 func TestOnlySomeErrorsAreLosses(t *testing.T) {
 	for reply, lost := range map[string]bool{
 		"-NOTHELD x": true, "-LOSTLEASE x": true, "-WRONGTYPE x": true,
-		"-NOUPSTREAM x": false, "-INDOUBT x": false, "-NOTHELDX x": false, "": false,
+		"-INDOUBT x": false, "-NOTHELDX x": false, "": false,
 	} {
 		h, p := at(t, ":7", ":1", reply)
 		if _, err := h.Lock(t.Context(), "LOCK", 0); err != nil {
@@ -133,7 +133,7 @@ func TestReleaseEndsAllHolds(t *testing.T) {
 		{[]string{":0", ":0", ":1"}, nil},
 		{[]string{"-NOTHELD x"}, errLost},
 		{[]string{"", "-NOTHELD x"}, nil}, // the answer to the first one is missing
-		{[]string{"-NOUPSTREAM x", ":1"}, nil},
+		{[]string{"-CLUSTERDOWN x", ":1"}, nil},
 	} {
 		h, p := at(t, test.answers...)
 		h.Fence = 7
@@ -160,7 +160,7 @@ func TestALockIsKeptForTheRest(t *testing.T) {
 		want    error
 	}{
 		{[]string{":1"}, true, nil},
-		{[]string{"", "-NOUPSTREAM x", ":1"}, true, nil},
+		{[]string{"", "-CLUSTERDOWN x", ":1"}, true, nil},
 		{[]string{"-NOTHELD x"}, true, errLost},
 		{[]string{":1"}, false, nil},
 	} {

@@ -21,7 +21,7 @@ func TestTheFirstAttemptIsOneScriptOnTheSessionsOwnConnection(t *testing.T) {
 		{"FAIRLOCK k", "fair", grantOfFence(7), nil, ":7"},
 		{"TRYLOCK k", "acquire", busy(time.Second), nil, "(nil)"},
 		{"LOCK k WAIT 0", "acquire", busy(time.Second), nil, "(nil)"},
-		{"LOCK k", "acquire", resp.Value{}, contract.ErrUnsent, "-NOUPSTREAM nothing was sent"},
+		{"LOCK k", "acquire", resp.Value{}, contract.ErrUnsent, "unreachable"},
 		{"LOCK k", "acquire", resp.Value{Kind: resp.SimpleError, Str: []byte("NOPERM no")}, nil, "-NOPERM no"},
 	} {
 		w := newLockWorld(t)

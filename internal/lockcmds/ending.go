@@ -15,16 +15,34 @@ const endingSlice = 128
 
 // Ended is called once when the client connection has ended: its acquire leaves its wait queue, its leases are no
 // longer renewed, and GRACE applies. It does not block. Requires the session lock.
-func (e *Engine) Ended(session uint64) {
+func (e *Engine) Ended(session uint64) { e.ended(session, false) }
+
+// Forsaken is Ended for a client that has not gone: the proxy closes its connection because of Redis. Its locks keep the
+// rest of their leases, whatever GRACE says. It returns how many there are.
+func (e *Engine) Forsaken(session uint64) (holds int) { return e.ended(session, true) }
+
+// Holding is the number of locks that a session holds here. Requires the session lock.
+func (e *Engine) Holding(session uint64) int {
+	defer e.failstop.Guard()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c := e.sessions[session]; c != nil {
+		return c.Holding()
+	}
+	return 0
+}
+
+func (e *Engine) ended(session uint64, forsaken bool) (held int) {
 	defer e.failstop.Guard()
 	e.mu.Lock()
 	c := e.sessions[session]
 	if c == nil {
 		e.mu.Unlock()
-		return
+		return 0
 	}
 	delete(e.sessions, session)
-	c.ended = true
+	c.ended, c.forsaken = true, forsaken
+	held = c.Holding()
 	holds, w := c.Leave(), c.asks
 	unconfirmed := int64(0)
 	if w != nil {
@@ -36,6 +54,7 @@ func (e *Engine) Ended(session uint64) {
 	if unconfirmed != 0 { // no wait for replicas that may not come
 		w.undo(grant{fence: unconfirmed}, nil)
 	}
+	return held
 }
 
 // endHolds takes an ended session out of its holds. The first slice is done at once. A job of a class without backlog
@@ -77,6 +96,9 @@ func (e *Engine) endSlice(c *clientSession, holds []*table.Hold) (left []*table.
 // has left nothing, or a release of a named owner's hold is on its way. The answer to that release calls restLocked
 // again. Requires Engine.mu.
 func (e *Engine) restLocked(c *clientSession, entry *table.Hold) (r rollback, ok bool) {
+	if o := entry.PartOf(&c.Session); o != nil && c.forsaken {
+		o.Grace = -1
+	}
 	rest, ok := e.table.EndPart(entry, &c.Session)
 	if !ok {
 		return r, false

@@ -207,7 +207,7 @@ func TestUnsentCommandsSaySo(t *testing.T) {
 	a.fence("LOCK k")
 	a.Lane.Fail(contract.ErrUnsent)
 	for _, line := range []string{"LOCK k", "LOCK j", "FAIRLOCK j", "UNLOCK k", "EXTENDLOCK k PX 5", "LOCKINFO k", "FORCEUNLOCK k"} {
-		a.want(line, "-NOUPSTREAM nothing was sent")
+		a.want(line, "unreachable")
 	}
 	a.Lane.Fail(nil)
 	a.want("UNLOCK k", ":1")

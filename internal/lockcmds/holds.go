@@ -40,8 +40,9 @@ type clientSession struct {
 	Proto  int
 
 	// Guarded by Engine.mu.
-	ended bool    // its client has gone
-	asks  *waiter // its acquire in progress; nil: there is none
+	ended    bool    // its client has gone, or gets no more
+	forsaken bool    // it was the proxy that closed the connection: GRACE does not apply
+	asks     *waiter // its acquire in progress; nil: there is none
 }
 
 // watchedHold is a hold of the table with its lease. Engine.mu guards its fields.

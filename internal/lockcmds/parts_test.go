@@ -139,7 +139,7 @@ func TestRefusedReleaseStaysOurs(t *testing.T) {
 	a.fence("LOCK k OWNER me GRACE 0")
 	a.want("UNLOCK k OWNER me FENCE 12", otherFence)
 	a.Lane.Fail(contract.ErrUnsent)
-	a.want("UNLOCK k OWNER me", "-NOUPSTREAM nothing was sent")
+	a.want("UNLOCK k OWNER me", "unreachable")
 	a.hangUp()
 	p.cleanedUp()
 	b.fence("TRYLOCK k")

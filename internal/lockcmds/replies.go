@@ -19,17 +19,17 @@ import (
 // nullReply is the null reply: Redis refused, or the grant has been rolled back.
 func nullReply(proto int) []byte { return resp.AppendNull(nil, proto) }
 
-// failureReply is the error reply for a script that failed: Redis's own, -NOUPSTREAM or -INDOUBT.
+// failureReply is the error reply for a script that failed: Redis's own, -INDOUBT, or contract.Unreachable.
 func failureReply(err error) []byte {
 	var refusal script.Error
 	var unsent *contract.UnsentError
 	switch {
 	case errors.As(err, &refusal):
 		return resp.AppendRawError(nil, string(refusal))
-	case errors.As(err, &unsent):
+	case errors.As(err, &unsent) && unsent.Reply != nil:
 		return bytes.Clone(unsent.Reply)
 	case errors.Is(err, contract.ErrUnsent):
-		return resp.AppendError(nil, resp.NoUpstream, "nothing was sent")
+		return contract.Unreachable
 	default:
 		return resp.AppendError(nil, resp.InDoubt, "sent, but no answer came")
 	}

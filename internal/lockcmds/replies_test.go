@@ -17,8 +17,9 @@ func TestFailureSaysWhetherAnythingHappened(t *testing.T) {
 		want string
 	}{
 		{fmt.Errorf("run acquire: %w", script.Error("NOPERM no")), "-NOPERM no\r\n"},
-		{&contract.UnsentError{Reply: []byte("-NOUPSTREAM away\r\n")}, "-NOUPSTREAM away\r\n"},
-		{fmt.Errorf("run acquire: %w", contract.ErrUnsent), "-NOUPSTREAM nothing was sent\r\n"},
+		{&contract.UnsentError{Reply: []byte("-BUSY script\r\n")}, "-BUSY script\r\n"},
+		{&contract.UnsentError{}, string(contract.Unreachable)},
+		{fmt.Errorf("run acquire: %w", contract.ErrUnsent), string(contract.Unreachable)},
 		{contract.ErrInDoubt, "-INDOUBT sent, but no answer came\r\n"},
 		{errors.New("strange"), "-INDOUBT sent, but no answer came\r\n"}, // it is not known to be harmless
 	} {

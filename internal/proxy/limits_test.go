@@ -168,8 +168,8 @@ func TestPinsAreBoundedAndWaitedForAWhile(t *testing.T) {
 	srv := proxytest.Start(t, redistest.Start(t), func(o *proxy.Options) { o.Upstream.Pins.Max, o.Upstream.Pins.Wait = 1, 200*time.Millisecond })
 	holder, c := srv.Dial(t), srv.Dial(t)
 	holder.Ask("MULTI")
-	if got := c.Ask("MULTI"); !strings.HasPrefix(got, "-OVERLOADED ") || !strings.Contains(got, "max-pins") {
-		t.Errorf("MULTI: %q", got)
+	if got := c.Ask("BLPOP l 0"); !strings.HasPrefix(got, "-OVERLOADED ") || !strings.Contains(got, "max-pins") {
+		t.Errorf("BLPOP: %q", got)
 	}
 	c.Script("PING", "+PONG")
 	got := srv.Stats()

@@ -291,6 +291,23 @@ func Named(t *testing.T, addr, name string) *Client {
 	return c
 }
 
+// Loses sends a command, and expects the end of the connection in place of its reply.
+func (c *Client) Loses(line string) {
+	c.T.Helper()
+	c.Send(strings.Fields(line)...)
+	c.Ends()
+}
+
+// Anew is the reply to a command on a new connection; empty: the connection was closed.
+func (srv *Proxy) Anew(t testing.TB, line string) string {
+	t.Helper()
+	c := Dial(t, srv.Addr())
+	defer c.Conn.Close()
+	c.Send(strings.Fields(line)...)
+	b, _ := c.Frame()
+	return b
+}
+
 // Ends expects the end of the connection.
 func (c *Client) Ends() {
 	c.T.Helper()

@@ -432,9 +432,6 @@ func (srv *Proxy) Alter(change func(*proxy.Options)) {
 // LittleMemory is a memory limit under which large commands are streamed.
 func LittleMemory(o *proxy.Options) { o.Limits.Memory = 24 << 20 }
 
-// Unreachable is the reply while there is no Redis.
-const Unreachable = "-NOUPSTREAM upstream is not reachable, nothing was sent\r\n"
-
 // Follows is how long proxies may take to follow Sentinels that agree on a primary without a later epoch.
 const Follows = 30 * time.Second
 

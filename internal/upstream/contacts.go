@@ -49,6 +49,13 @@ func (c *redisContacts) Ready() (bool, error) {
 	return c.ready, c.err
 }
 
+// Outage is why Redis was not reachable at the last contact, and since when; nil: it was, or there was no contact.
+func (c *redisContacts) Outage() (since time.Time, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.since, c.err
+}
+
 // Note notes the outcome of a contact with Redis, and logs what it means to the operator. Requires no locks.
 func (c *redisContacts) Note(err error) {
 	now := time.Now()

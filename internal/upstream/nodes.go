@@ -17,7 +17,7 @@ type nodes struct {
 	refused [topology.RefusalReasons]atomic.Int64
 }
 
-// FailoverWait is how long a command waits for a server that moves.
+// FailoverWait is how long a command waits for a server that cannot be reached, or moves.
 func (n *nodes) FailoverWait() time.Duration { return n.wait }
 
 // View is the cluster as it is known at present; nil: there is one server.
@@ -38,11 +38,12 @@ func (n *nodes) Refresh(hint Node, then func()) { n.views.Ask(hint, then) }
 
 // refreshViews prepares for following a cluster, if the servers are one.
 func (n *nodes) refreshViews(u *Upstream, servers dial.Resolver) {
+	n.wait = u.opts.FailoverWait
 	c, ok := servers.(*topology.Cluster)
 	if !ok {
 		return
 	}
-	n.cluster, n.wait = c, u.opts.FailoverWait
+	n.cluster = c
 	n.drains = drains{}
 	n.views = newViewRefresher(viewRefresherOptions{
 		Dialer: u.dialer, Cluster: c, Own: u.Own(), Logger: u.opts.Logger, Changed: func() {

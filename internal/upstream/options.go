@@ -25,8 +25,7 @@ type Options struct {
 	// Sentinel is how the proxy connects to Sentinels.
 	Sentinel Sentinel
 
-	// FailoverWait is how long a command waits for a server that moves, before it is refused. A server at a fixed
-	// address does not move.
+	// FailoverWait is how long a command waits for a connection to Redis before its client is closed.
 	FailoverWait time.Duration
 
 	// BuiltinCommands means that Redis has no COMMAND to be asked: it is the embedded one, whose commands are those of

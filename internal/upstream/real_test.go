@@ -97,7 +97,7 @@ func (a *answers) Lost(_ uint64, n int, sent bool) {
 
 func (a *answers) Flush() {}
 
-func (a *answers) Keeps() bool { return false }
+func (a *answers) Keeps(bool) bool { return false }
 
 func (a *answers) next(t *testing.T) string {
 	t.Helper()

@@ -61,8 +61,9 @@ func New(opts Options) (*Upstream, error) {
 		Timeout: opts.DialTimeout, KeepAlive: opts.KeepAlive, UserTimeout: opts.UserTimeout, Spawn: u.wg.Go, Stop: u.over,
 	}
 	var servers dial.Resolver
-	if servers, u.watcher = opts.find(addr, dialing, u.leaseWarner, u.moved); u.watcher != nil {
-		dialing.Wait = opts.FailoverWait
+	servers, u.watcher = opts.find(addr, dialing, u.leaseWarner, u.moved)
+	if addr.Kind != topology.KindCluster { // there another server may have the slots by now
+		dialing.Wait = attemptTime
 	}
 	dialing.Resolver, dialing.TLS, dialing.Setting, dialing.Slow = servers, opts.TLS, "upstream.tls", u.slow
 	dialing.Bare = u.saw
@@ -85,6 +86,10 @@ func New(opts Options) (*Upstream, error) {
 	u.limits.Store(&defaultLimits)
 	return u, nil
 }
+
+// attemptTime is how long a lane or pin tries to connect before the sessions whose commands wait for it are asked
+// whether they wait on.
+const attemptTime = 250 * time.Millisecond
 
 // Addr is Redis's address for people.
 func (u *Upstream) Addr() string { return u.opts.Addr }
@@ -196,6 +201,24 @@ func (u *Upstream) inspect(ctx context.Context) {
 // Ready reports whether Redis was reachable at the last contact, and if not why.
 func (u *Upstream) Ready() (bool, error) { return u.contacts.Ready() }
 
+// Outage is why Redis was not reachable at the last contact, and since when; zero: there was none. nil: it was.
+func (u *Upstream) Outage() (since time.Time, err error) { return u.contacts.Outage() }
+
+// Unavailable reports whether Redis was not available at the last contact.
+func (u *Upstream) Unavailable() bool {
+	_, err := u.contacts.Outage()
+	return err != nil
+}
+
+// Away reports whether Redis cannot be reached, as far as is known; of a cluster no server. Then it has another attempt
+// made.
+func (u *Upstream) Away() bool {
+	if u.views != nil {
+		return u.Unavailable()
+	}
+	return u.dialer.Away(topology.Any)
+}
+
 // Probe asks Redis, on a connection of its own, whether it answers and takes writes. An error for missing rights or
 // missing credentials of the proxy's own user counts as a good answer.
 func (u *Upstream) Probe(ctx context.Context) error { return u.asker.Probe(ctx) }
@@ -222,6 +245,7 @@ func (u *Upstream) lookAtSettings(ctx context.Context) {
 		return
 	}
 	u.limits.Store(l)
+	u.contacts.Note(nil)
 	if u.cluster != nil {
 		u.DownAfter(l.downAfter)
 	}

@@ -269,6 +269,7 @@ func TestWhoCameBeforeAPasswordWasSetMayLogIn(t *testing.T) {
 					clients[i] = connect()
 				}
 				refused, reset := connect(), connect()
+				ended := map[string]*proxytest.Client{"MULTI": connect(), "WATCH k": connect()}
 				admin.Script("CONFIG SET requirepass pw", "+OK")
 				srv.AwaitShut(t) // it has closed spare connections
 				for i, c := range clients {
@@ -278,8 +279,14 @@ func TestWhoCameBeforeAPasswordWasSetMayLogIn(t *testing.T) {
 						"BLPOP here 0", "-WRONGTYPE", "SELECT 7", "+OK", "ECHO x", "$1")
 				}
 				// A connection of its own is refused in Redis's words.
-				for _, cmd := range []string{"MULTI", "WATCH k", "BLPOP l 0", "SUBSCRIBE c", "SELECT 3", "HELLO 2", "HELLO 3", "MONITOR", "WAIT 0 0"} {
+				for _, cmd := range []string{"BLPOP l 0", "SUBSCRIBE c", "HELLO 2", "HELLO 3", "MONITOR", "WAIT 0 0"} {
 					refused.Script(cmd, "-NOAUTH", "GET here", "$1")
+				}
+				for cmd, c := range ended { // what the client may have sent behind it does not run
+					c.Script(cmd, "-NOAUTH")
+					if state != "database 0" { // there Redis has judged the command, on a connection without credentials
+						c.Ends()
+					}
 				}
 				refused.Script("AUTH app pw", "+OK", "MULTI", "+OK", "GET here", "+QUEUED", "EXEC", "*1")
 				reset.Script("RESET", "+RESET", "GET here", "-NOAUTH", "SELECT 9", "-NOAUTH", "AUTH pw", "+OK", "SELECT 9", "+OK", "MULTI", "+OK")

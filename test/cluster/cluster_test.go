@@ -215,7 +215,9 @@ func noPartOfATransactionRunsAlone(t *testing.T, c *redistest.Cluster) {
 		p.Script("MULTI", "+OK", "PING", "+QUEUED")
 		rival.Send("BLPOP", "list"+engine, "0")
 		proxytest.AwaitBlocked(t, 1, c.Nodes[:c.Primaries]...)
-		p.Script("SET "+key+" x", "-OVERLOADED ", "SET "+key+" y", "-OVERLOADED ", "EXEC", "-OVERLOADED ")
+		p.Raw(proxytest.Inline("SET "+key+" x", "SET "+key+" y", "EXEC"))
+		p.Gets("-OVERLOADED ")
+		p.Ends()
 		_ = rival.Conn.Close()
 		srv.Dial(t).Script("GET "+key, "$-1")
 	}

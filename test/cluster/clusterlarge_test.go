@@ -86,7 +86,7 @@ func largeCommandsFollowTheirSlot(t *testing.T, c *redistest.Cluster) {
 		})
 		m.move(slot, home)
 		rest()
-		p.Gets("-NOUPSTREAM the slot of the key moved")
+		p.Gets("-TRYAGAIN the slot of the key moved")
 		p.Script("GET "+key, "$3\r\nold\r\n", "SET "+key+" new", "+OK", "DEL "+key, ":1")
 	}
 }
@@ -124,7 +124,7 @@ func TestLargeCommandsOfADeadServerAreRefused(t *testing.T) {
 			p.Raw(fmt.Sprintf("*3\r\n$3\r\nSET\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(key), key, 12<<20, strings.Repeat("x", 12<<20)))
 		}
 		p.Raw(proxytest.Inline("SET " + elsewhere + " x"))
-		p.Gets("-NOUPSTREAM ", "-NOUPSTREAM ", "+OK")
+		p.Gets("-CLUSTERDOWN ", "-CLUSTERDOWN ", "+OK")
 		if took := time.Since(begin); took < 2*limit {
 			t.Errorf("%s: refused after %v", engine, took)
 		}

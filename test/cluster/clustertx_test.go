@@ -108,7 +108,7 @@ func aSlotWithoutAnOwnerIsNoRedirection(t *testing.T, c *redistest.Cluster) {
 	for i, p := range clients {
 		line := []string{"GET " + key, "BLPOP " + key + " 9", "WATCH " + key, "EXEC"}[i%4]
 		running.Go(func() {
-			want := "-NOUPSTREAM "
+			want := "-CLUSTERDOWN "
 			if line == "EXEC" {
 				want = "-EXECABORT "
 			}
@@ -139,8 +139,11 @@ func aTransactionThatIsRefusedRunsNot(t *testing.T, c *redistest.Cluster, proxie
 		p := srv.Dial(t)
 		p.Script("SET "+key+" before", "+OK")
 		c.Nodes[0].Do(t, "ACL", "SETUSER", "default", "-multi")
-		p.Script("MULTI", "+OK", "PING", "+QUEUED", "SET "+key+" "+engine, "-NOPERM ", "SET "+key+" alone", "-NOPERM ", "EXEC", "-NOPERM ", "GET "+key, "$6\r\nbefore\r\n", "DEL "+key, ":1")
+		p.Raw(proxytest.Inline("MULTI", "PING", "SET "+key+" "+engine, "SET "+key+" alone", "EXEC"))
+		p.Gets("+OK", "+QUEUED", "-NOPERM ")
+		p.Ends()
 		c.Nodes[0].Do(t, "ACL", "SETUSER", "default", "+multi")
+		srv.Dial(t).Script("GET "+key, "$6\r\nbefore\r\n", "DEL "+key, ":1")
 	}
 }
 

@@ -75,7 +75,7 @@ func TestWaitAwaitsASuccessorForALimitedTime(t *testing.T) {
 	for engine, p := range clients {
 		begin := time.Now()
 		p.Raw(proxytest.Inline("WAIT 0 100", "GET "+kept))
-		if got, err := p.Frame(); !strings.HasPrefix(got, "-NOUPSTREAM ") || time.Since(begin) < limit {
+		if got, err := p.Frame(); !strings.HasPrefix(got, "-CLUSTERDOWN ") || time.Since(begin) < limit {
 			t.Errorf("%s: %q, %v, after %v", engine, got, err, time.Since(begin))
 		}
 		p.Gets("$1\r\nx\r\n")

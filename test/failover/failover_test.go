@@ -146,9 +146,7 @@ func (c *counter) run(stop <-chan struct{}) error {
 			c.latest.Store(time.Now().UnixNano())
 		default:
 			code, _, _ := strings.Cut(string(b[:n]), " ")
-			if c.refused[code]++; code == "-NOUPSTREAM" {
-				c.sent-- // it says that nothing was sent
-			}
+			c.refused[code]++
 		}
 	}
 }

@@ -161,9 +161,8 @@ func (r *frames) next() bool {
 				r.buf, seen = r.buf[seen:], 0
 				continue
 			}
-			failed := bytes.HasPrefix(r.buf, []byte("-NOUPSTREAM"))
 			r.buf = r.buf[seen:]
-			return !failed
+			return true
 		}
 		chunk := make([]byte, 16<<10)
 		if err == nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -72,15 +73,18 @@ func TestUpstreamMayAppearAfterTheStart(t *testing.T) {
 		}
 		return err == nil
 	})
-	c := dial(t, p.addr, 2)
 	for _, line := range []string{"GET x", "LOCK a", "TRYLOCK a", "FAIRLOCK a WAIT 1000", "UNLOCK a", "LOCKINFO a"} {
-		c.want(line, "-NOUPSTREAM")
+		proxytest.Dial(t, p.addr).Loses(line)
 	}
 	redis.Restart()
 	redistest.Eventually(t, patience, "the proxy to find its upstream", func() bool {
-		_, ok := c.do("LOCK a").(int64)
-		return ok
+		c := proxytest.Dial(t, p.addr)
+		c.Send("PING")
+		b, _ := c.Frame()
+		return b == "+PONG\r\n"
 	})
+	c := dial(t, p.addr, 2)
+	c.do("LOCK a")
 	w := dial(t, p.addr, 2)
 	w.start("LOCK a")
 	w.silent(3 * short / 2)

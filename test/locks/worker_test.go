@@ -392,7 +392,7 @@ func (o *op) judge(v reply, err error) {
 			o.Out = notHeld
 		case "NOTSYNCED":
 			o.Out = notSynced
-		case "NOUPSTREAM", "OVERLOADED", "LOADING", "READONLY", // the last from a server that has just become a replica
+		case "OVERLOADED", "LOADING", "READONLY", // the last from a server that has just become a replica
 			"CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS":
 			o.Out = refused
 		case "DEADLOCK":

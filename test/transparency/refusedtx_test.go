@@ -1,13 +1,8 @@
 package transparency
 
 import (
-	"bytes"
-	"crypto/tls"
 	"fmt"
-	"net"
-	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -31,72 +26,31 @@ func withoutPins(t *testing.T, test func(t *testing.T, srv *proxytest.Proxy, hol
 	})
 }
 
-// No pin is free for a MULTI. The client has sent the commands of the transaction with it, so none of them runs alone.
-func TestNothingOfARefusedTransactionRunsAlone(t *testing.T) {
+// No pin is free for a MULTI or WATCH. The client may have sent commands with it, which would run one by one, or without
+// the watch: its connection closes behind the refusal.
+func TestNothingRunsBehindARefusedTransaction(t *testing.T) {
 	t.Parallel()
 	withoutPins(t, func(t *testing.T, srv *proxytest.Proxy, holder, c *proxytest.Client) {
-		for _, end := range []string{"EXEC", "DISCARD"} {
-			c.Script("LOCK l", ":") // the connection, and so the lock, stays
-			c.Raw(proxytest.Inline("MULTI", "SET k 1"))
-			c.Gets(noPin, noPin)
-			c.Raw(proxytest.Inline("SET k 2", "SELECT 1", "LOCK l2", "SUBSCRIBE c", "WATCH k", "CLIENT REPLY SKIP", "PING", end))
-			c.Gets(slices.Repeat([]string{noPin}, 8)...)
-			c.Script("GET k", "$-1", "UNLOCK l", ":1")
+		c.Script("SET k 1", "+OK")
+		for _, cmds := range [][]string{{"MULTI", "SET k 2", "EXEC"}, {"MULTI"}, {"WATCH k", "MULTI", "SET k 2", "EXEC"}, {"WATCH k"}} {
+			late := srv.Dial(t)
+			late.Raw(proxytest.Inline("GET k"))
+			late.Raw(proxytest.Inline(cmds...))
+			late.Gets("$1\r\n1\r\n", noPin)
+			late.Ends()
 		}
 		const size = 5 << 20 // is streamed
-		c.Raw(proxytest.Inline("MULTI") + fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n", size))
-		c.Gets(noPin)
-		c.Raw(strings.Repeat("x", size) + "\r\n" + proxytest.Inline("EXEC"))
-		c.Gets(noPin, noPin)
-		c.Raw(proxytest.Inline("MULTI", "SET k 1"))
-		c.Gets(noPin, noPin)
-		c.Script("RESET", "+RESET", "SET k 3", "+OK", "MULTI", noPin, "GET k", "$1\r\n3\r\n") // this client waits for each reply
-		timeouts := srv.Stats().PinTimeouts
-		c.Raw(proxytest.Inline("CLIENT REPLY OFF", "MULTI")) // it cannot wait for the reply
-		proxytest.WaitFor(t, "the refusal", func() bool { return srv.Stats().PinTimeouts > timeouts })
-		c.Raw(proxytest.Inline("SET k 8", "EXEC"))
-		c.Script("CLIENT REPLY ON", "+OK", "GET k", "$1\r\n3\r\n")
-		c.Raw(proxytest.Inline("MULTI", "SET k 4"))
-		c.Gets(noPin, noPin)
+		late := srv.Dial(t)
+		late.Raw(proxytest.Inline("MULTI") + fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n", size))
+		late.Gets(noPin)
+		late.Ends()
+		silent := srv.Dial(t)
+		silent.Raw(proxytest.Inline("CLIENT REPLY OFF", "MULTI", "SET k 3", "EXEC"))
+		silent.Ends()
+		late = srv.Dial(t)
+		late.Script("BLPOP l 1", noPin, "GET k", "$1\r\n1\r\n") // nothing depends on that
 		holder.Script("UNWATCH", "+OK")
 		c.Script("MULTI", "+OK", "SET k 5", "+QUEUED", "EXEC", "*1\r\n+OK\r\n", "GET k", "$1\r\n5\r\n")
-	})
-}
-
-// No pin is free for a WATCH. The client has sent a transaction with it, which would run without the watch.
-func TestNoTransactionRunsBehindARefusedWatch(t *testing.T) {
-	t.Parallel()
-	withoutPins(t, func(t *testing.T, srv *proxytest.Proxy, holder, c *proxytest.Client) {
-		before := srv.Stats().PinTimeouts
-		c.Raw(proxytest.Inline("WATCH k", "GET k", "MULTI", "SET k 1", "EXEC"))
-		proxytest.WaitFor(t, "the refusal", func() bool { return srv.Stats().PinTimeouts > before })
-		holder.Script("UNWATCH", "+OK") // the transaction would find a connection
-		c.Gets(slices.Repeat([]string{noPin}, 5)...)
-		c.Script("GET k", "$-1")
-		holder.Script("WATCH w", "+OK")
-		c.Script("WATCH k", noPin) // this client waits for each reply
-		holder.Script("UNWATCH", "+OK")
-		c.Script("MULTI", "+OK", "SET k 2", "+QUEUED", "EXEC", "*1\r\n+OK\r\n", "GET k", "$1\r\n2\r\n")
-	})
-}
-
-// Redis is away when SELECT comes, and is there again for the commands behind it, which are for the other database. The client has not seen the refusal.
-func TestNothingRunsInADatabaseThatTheClientHasLeft(t *testing.T) {
-	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
-		c, other := srv.Dial(t), srv.Dial(t)
-		c.Script("SET k 1", "+OK")
-		c.Raw(proxytest.Inline("CLIENT REPLY OFF", "CLIENT SETNAME silent"))
-		proxytest.WaitFor(t, "the client to get no replies", func() bool { return strings.Contains(other.Quiet("CLIENT", "LIST"), "name=silent") })
-		takeAway(t, srv.Redis, srv)
-		c.Raw(proxytest.Inline("SELECT 1", "CLIENT REPLY ON"))
-		c.Gets(proxytest.Unreachable) // only Redis knows whether the user may do that
-		srv.Redis.Restart()
-		proxytest.WaitFor(t, "Redis to be there", func() bool { return other.Quiet("SET", "k", "3") == "+OK\r\n" })
-		c.Script("CLIENT REPLY ON", "+OK")
-		c.Raw(proxytest.Inline("SET k 4", "MULTI", "SET k 5", "EXEC"))
-		c.Gets(slices.Repeat([]string{proxytest.Unreachable}, 4)...)
-		c.Script("GET k", "$1\r\n3\r\n", "SELECT 1", "+OK", "GET k", "$-1")
 	})
 }
 
@@ -120,73 +74,30 @@ func TestTheFirstSelectIsRefusedWithWhatCameWithIt(t *testing.T) {
 	withoutLanes(t, func(t *testing.T, srv *proxytest.Proxy) {
 		late := srv.Dial(t)
 		late.Raw(proxytest.Inline("SELECT 50", "SET k 2"))
-		late.Gets(noLane, noLane)
-		late.Script("GET k", "$1\r\n1\r\n")
+		late.Gets(noLane)
+		late.Ends()
+		srv.Dial(t).Script("GET k", "$1\r\n1\r\n")
 	}, func(*proxy.Options) {})
 }
 
-// A client that speaks TLS has sent each command in a record of its own. They are at the proxy together, but its TLS gives the session one at a time.
-func TestASelectIsRefusedWithTheRecordsBehindIt(t *testing.T) {
-	t.Parallel()
-	a := redistest.NewAuthority(t)
-	cert, err := tls.LoadX509KeyPair(a.Issue(t, "proxy"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	withoutLanes(t, func(t *testing.T, srv *proxytest.Proxy) {
-		late := proxytest.Dial(t, srv.Addrs()[1].String())
-		together := &gathered{Conn: late.Conn}
-		late.Conn = tls.Client(together, &tls.Config{RootCAs: a.Pool(), ServerName: "localhost"})
-		late.Script("GET k", "$1\r\n1\r\n")
-		for range 2 {
-			together.hold = true
-			late.Raw(proxytest.Inline("SELECT 50"))
-			together.hold = false
-			late.Raw(proxytest.Inline("SET k 2"))
-			late.Gets(noLane, noLane)
-			late.Script("GET k", "$1\r\n1\r\n", "SELECT 50", noLane, "GET k", "$1\r\n1\r\n") // it waits for each reply
-		}
-	}, func(o *proxy.Options) {
-		o.Listen = append(o.Listen, "tls:127.0.0.1:0")
-		o.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
-	})
-}
-
-// gathered is a connection that can hold back what is written, up to a later write.
-type gathered struct {
-	net.Conn
-	hold bool
-	held bytes.Buffer
-}
-
-func (g *gathered) Write(b []byte) (int, error) {
-	if g.held.Write(b); g.hold {
-		return len(b), nil
-	}
-	_, err := g.held.WriteTo(g.Conn)
-	return len(b), err
-}
-
-// Redis is away when MULTI comes, and is there again for the commands behind it.
+// Redis is away when MULTI, or SELECT, comes, and is there again for the commands behind it: they wait with it, or end with
+// it.
 func TestNothingOfATransactionRunsAloneBehindAnOutage(t *testing.T) {
 	t.Parallel()
 	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
-		c, other := srv.Dial(t), srv.Dial(t)
+		c, late, other := srv.Dial(t), srv.Dial(t), srv.Dial(t)
 		c.Script("SET k 1", "+OK")
+		late.Script("GET k", "$1\r\n1\r\n")
 		takeAway(t, srv.Redis, srv)
 		c.Raw(proxytest.Inline("MULTI", "SET k 2"))
-		c.Gets(proxytest.Unreachable, proxytest.Unreachable)
+		late.Raw(proxytest.Inline("SELECT 1", "SET k 2"))
+		c.Ends()
+		late.Ends()
+		c = srv.Dial(t)
+		other.Send("GET", "k") // may wait for the restart, or end
 		srv.Redis.Restart()
-		proxytest.WaitFor(t, "Redis to be there", func() bool { return other.Quiet("SET", "k", "3") == "+OK\r\n" })
-		c.Raw(proxytest.Inline("SET k 4", "EXEC"))
-		c.Gets(proxytest.Unreachable, proxytest.Unreachable)
-		c.Script("GET k", "$1\r\n3\r\n")
-		takeAway(t, srv.Redis, srv)
-		c.Script("MULTI", proxytest.Unreachable) // it waits for the reply
-		c.Raw(proxytest.Inline("MULTI", "SET k 5", "EXEC"))
-		c.Gets(proxytest.Unreachable, proxytest.Unreachable, proxytest.Unreachable)
-		srv.Redis.Restart()
-		proxytest.WaitFor(t, "the client to be served", func() bool { return c.Quiet("SET", "k", "6") == "+OK\r\n" })
+		proxytest.Recovers(t, srv)
+		c.Script("GET k", "$-1", "SELECT 1", "+OK", "GET k", "$-1")
 	})
 }
 

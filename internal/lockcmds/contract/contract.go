@@ -20,7 +20,11 @@ var (
 	ErrInDoubt = redislink.ErrInDoubt
 )
 
-// UnsentError is ErrUnsent with the reply of the session to any command that it could not send.
+// Unreachable stands in place of a reply to a lock command that was not carried out because Redis cannot be reached. The
+// session knows what its client gets: as a rule the end of the connection.
+var Unreachable = []byte{}
+
+// UnsentError is ErrUnsent with the reply of the session to any command that it could not send; nil: Unreachable.
 type UnsentError struct{ Reply []byte }
 
 func (*UnsentError) Error() string { return ErrUnsent.Error() }
@@ -40,8 +44,8 @@ type Session interface {
 	// Script sends the call as the next command of the session's own lane or pin: with EVAL and Script.Text until that
 	// connection has run the script once, and again if it is forgotten. Requires the session lock.
 	Script(c Call)
-	// Reply is the whole reply of the lock command in progress; the session goes on with its next command. Requires the
-	// session lock.
+	// Reply is the whole reply of the lock command in progress, or Unreachable; the session goes on with its next command.
+	// Requires the session lock.
 	Reply(reply []byte)
 	// OnBehind has f run once, before the session is unlocked, when the client has sent a command behind the acquire in
 	// progress that must not have to wait for it: any but an acquire, PING, CLIENT, and a lock command about another lock
@@ -87,7 +91,7 @@ type Call struct {
 // Asker gets the outcome of a Call.
 type Asker interface {
 	// Done gets the answer, or ErrUnsent or ErrInDoubt, once, with the session locked. It is also called if the session
-	// has ended meanwhile: a grant must then be rolled back. It returns the reply of the lock command;
+	// has ended meanwhile: a grant must then be rolled back. It returns the reply of the lock command, or Unreachable;
 	// nil says that Session.Reply follows. It does not keep reply.
 	Done(reply resp.Value, err error) []byte
 }

@@ -309,7 +309,7 @@ func (c *client) answered(e *errand, v resp.Value, err error) {
 	c.pending--
 	out := e.call.For.Done(v, err)
 	if !c.ended && out != nil {
-		c.answer(e.s, out)
+		c.answer(e.s, shown(out))
 	}
 	c.leave()
 }
@@ -320,7 +320,15 @@ func (c *client) Reply(b []byte) {
 		c.w.fail("a reply too many", "%s: %q", c, b)
 		return
 	}
-	c.answer(c.current, b)
+	c.answer(c.current, shown(b))
+}
+
+// shown is a reply, or the error in its place that stands for the end of the connection.
+func shown(b []byte) []byte {
+	if len(b) == 0 {
+		return []byte("-UNREACHABLE\r\n")
+	}
+	return b
 }
 
 func (c *client) OnBehind(string, func()) {}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -136,7 +135,7 @@ func (s *Subscriptions) expire(r *request) {
 	case s.queues():
 		r.timer.Reset(s.limit()) // a connection will come, or the reason why not
 	case slices.ContainsFunc(r.fresh, func(ch channel) bool { return len(s.wanted[ch].at) == 0 }):
-		s.fail(r, shared.NoUpstream)
+		s.fail(r, reply.ClusterDown)
 	default:
 		s.release(r)
 		s.settle()

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
@@ -266,6 +265,9 @@ func (one *subscriber) Holding(n int) { one.of.session.Enter(func() { one.holdin
 // Flush implements stream.Observer.
 func (one *subscriber) Flush() { one.of.session.Flush() }
 
+// Waits implements stream.Observer: another server may have the channels by then.
+func (one *subscriber) Waits() bool { return false }
+
 // Closed implements stream.Observer.
 func (one *subscriber) Closed(error) { one.of.session.Do(one.gone) }
 
@@ -325,7 +327,7 @@ func (one *subscriber) rejection() (words []byte, rejected bool) {
 		return nil, true
 	}
 	words = one.conn.Refusal()
-	return words, words != nil && string(words) != string(shared.NoUpstream) && !one.conn.Connected()
+	return words, words != nil && !one.conn.Connected()
 }
 
 var _ stream.Observer = (*subscriber)(nil)

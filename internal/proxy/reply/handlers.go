@@ -1,6 +1,12 @@
 package reply
 
-import "github.com/lockproxy/lockproxy/internal/upstream/topology"
+import (
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
+)
+
+// ClusterDown is the reply to a command for a server of a cluster that cannot be reached, while others can.
+var ClusterDown = resp.AppendRawError(nil, "CLUSTERDOWN no server of the slot is reachable, nothing was done")
 
 // A Handler handles the replies of a slot. The session may have ended.
 type Handler interface {
@@ -23,10 +29,10 @@ type Session interface {
 	// Pass is Put for a reply that comes from Redis unchanged.
 	Pass(at ID, b []byte, more bool)
 
-	// Refusal is the reply to a command that was not sent.
+	// Refusal is the reply to a command that was not sent; nil: it has none, and the connection closes.
 	Refusal() []byte
 
-	// Refuse answers n commands that were never sent.
+	// Refuse answers n commands that were never sent, unless the connection closes.
 	Refuse(at ID, n int)
 
 	// Answered counts replies that have become whole.
@@ -152,7 +158,7 @@ func (g *Guarded) Take(at ID, b []byte, n int, more bool) int {
 		case g.Refused(at, why):
 			return n
 		case why.Reason != topology.TryLate: // the client knows no other servers
-			b = g.Session.Refusal()
+			b = ClusterDown
 		}
 	}
 	if g.To != nil {

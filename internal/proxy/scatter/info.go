@@ -13,7 +13,7 @@ import (
 // ask for it before they use a connection, whichever servers they need then.
 func info(all [][]byte) []byte {
 	replies := slices.DeleteFunc(slices.Clone(all), func(r []byte) bool {
-		return bytes.HasPrefix(r, []byte("-NOUPSTREAM "))
+		return bytes.HasPrefix(r, []byte("-CLUSTERDOWN "))
 	})
 	if len(replies) == 0 {
 		return all[0]

@@ -218,7 +218,7 @@ func TestInfoCountsAllServers(t *testing.T) {
 }
 
 func TestInfoIsThatOfTheServersThatCanBeReached(t *testing.T) {
-	away, text := []byte("-NOUPSTREAM no\r\n"), resp.AppendBulk(nil, "# Clients\r\nconnected_clients:3\r\n")
+	away, text := []byte("-CLUSTERDOWN no\r\n"), resp.AppendBulk(nil, "# Clients\r\nconnected_clients:3\r\n")
 	join := Everywhere("info", "", nil)
 	if got := join([][]byte{away, text}); string(got) != string(text) {
 		t.Errorf("%q", got)

@@ -398,7 +398,7 @@ func TestACommandIsNotSentAgainBehindItsSuccessor(t *testing.T) {
 		if again := c.take(); len(again) > 0 {
 			t.Errorf("sent again: %v", again)
 		}
-		if got := c.got.String(); !strings.HasPrefix(got, "-NOUPSTREAM ") || !strings.HasSuffix(got, "\r\n+OK\r\n") {
+		if got := c.got.String(); !strings.HasPrefix(got, "-CLUSTERDOWN ") || !strings.HasSuffix(got, "\r\n+OK\r\n") {
 			t.Errorf("the client got %q", got)
 		}
 	})
@@ -499,7 +499,7 @@ func TestOnlyServersOfTheViewAreAsked(t *testing.T) {
 		again := c.sent("a", string(get))
 		c.wait = 0
 		c.answer(again, elsewhere)
-		if got := c.got.String(); !strings.HasPrefix(got, "-NOUPSTREAM ") {
+		if got := c.got.String(); !strings.HasPrefix(got, "-CLUSTERDOWN ") {
 			t.Errorf("the client got %q", got)
 		}
 	})

@@ -162,7 +162,7 @@ func (tx *keptTx) retry(r *request) bool {
 		return false
 	}
 	if tx.answer == nil {
-		tx.answer = shared.NoUpstream
+		tx.answer = s.Refusal()
 	}
 	return tx.end(r, tx.answer)
 }
@@ -186,13 +186,19 @@ func (tx *keptTx) send(s *Session) bool {
 	return true
 }
 
-// end refuses a transaction that cannot begin, from a command on.
+// end refuses a transaction that cannot begin, and closes the connection: MULTI has been answered, and the commands of
+// the transaction that the client has sent already would run one by one. why is nil if Redis cannot be reached.
 func (tx *keptTx) end(r *request, why []byte) bool {
 	s := r.s
 	s.kept = nil
-	s.refused.refuse(why, true)
 	s.releasePin()
-	return r.answerWith(s.refused.step(r.row.Name, r.muted))
+	if why == nil {
+		s.giveUp()
+		return true
+	}
+	r.answerWith(why)
+	s.goodbye(nil)
+	return true
 }
 
 // routeAt decides about a command that the pin's server cannot have as it is.

@@ -42,6 +42,9 @@ func (s *Session) Replies(tag uint64, b []byte, n int, more bool) {
 	s.mu.Lock()
 	defer s.exit()
 	s.usual = s.pin == nil
+	if s.reach != met {
+		s.reached()
+	}
 	s.receive(reply.ID(tag), b, n, more)
 	s.advance()
 }
@@ -84,8 +87,9 @@ func (s *Session) Lost(tag uint64, n int, sent bool) {
 	s.advance()
 }
 
-// lose handles n commands without a reply. A command that was never sent is refused with an error. For a command that
-// may have run, the connection closes, as a dying Redis would close it. The lock engine decides about a script call.
+// lose handles n commands without a reply. For a command that may have run, the connection closes, as a dying Redis would
+// close it. The lock engine decides about a script call. A command that was not sent has a reply if Redis itself has
+// refused the connection; else the connection closes, too.
 func (s *Session) lose(at reply.ID, n int, sent bool) {
 	h, due := s.out.Slots.Handler(at)
 	if !due {
@@ -101,8 +105,14 @@ func (s *Session) lose(at reply.ID, n int, sent bool) {
 		}
 		asker = r.h
 	}
-	if _, call := asker.(*scriptCall); sent && !call || !sent && s.rejected() {
+	_, call := asker.(*scriptCall)
+	switch {
+	case !sent && s.rejected():
 		s.CutOff()
+	case sent && !call:
+		s.abandon()
+	case !sent && s.Refusal() == nil:
+		s.giveUp()
 	}
 	if h != nil {
 		h.Lost(at, n, sent)
@@ -112,8 +122,11 @@ func (s *Session) lose(at reply.ID, n int, sent bool) {
 	s.Answered(at, n)
 }
 
-// Refuse answers n commands that were never sent. Requires the session lock.
+// Refuse answers n commands that were never sent, unless the connection closes. Requires the session lock.
 func (s *Session) Refuse(at reply.ID, n int) {
+	if s.out.Gone() {
+		return
+	}
 	words := s.Refusal()
 	for range n {
 		s.out.put(at, words, false)
@@ -121,10 +134,10 @@ func (s *Session) Refuse(at reply.ID, n int) {
 }
 
 // Keeps implements upstream.Receiver.
-func (s *Session) Keeps() bool {
+func (s *Session) Keeps(failed bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.out.Gone()
+	return s.waits(failed)
 }
 
 // Flush implements upstream.Receiver: the replies that came in together go out together.
@@ -177,9 +190,12 @@ func (s *Session) quiet() {
 func (s *Session) transmit(conn connection, raw []byte, at reply.ID, n int) {
 	var err error
 	framed := s.pin != nil && s.pin.mode != readsReplies && conn == connection(s.pin.conn)
-	if framed {
+	switch {
+	case s.reach == unmet && !conn.IsUp() && s.stranded():
+		err = errAway
+	case framed:
 		err = conn.Append(raw, nil, 0, 0)
-	} else {
+	default:
 		if s.out.Timed() {
 			conn.Note(s.out.mark(at))
 		}
@@ -193,7 +209,6 @@ func (s *Session) transmit(conn connection, raw []byte, at reply.ID, n int) {
 	case framed:
 		s.pin.broken()
 	default:
-		s.proxy.Counters.Refused.Add(int64(n))
 		s.lose(at, n, false)
 	}
 }
@@ -212,7 +227,8 @@ func (s *Session) append(conn connection, raw []byte, at reply.ID, n int) error 
 	return err
 }
 
-// Refusal is the reply to a command that was not sent. Requires the session lock.
+// Refusal is the reply to a command that was not sent; nil: it has none, and the connection closes. Requires the session
+// lock.
 func (s *Session) Refusal() []byte {
 	if s.pin != nil {
 		if b := s.pin.conn.Refusal(); b != nil {
@@ -226,7 +242,10 @@ func (s *Session) Refusal() []byte {
 			return b
 		}
 	}
-	return shared.NoUpstream
+	if s.clustered() && !s.proxy.Upstream.Away() {
+		return reply.ClusterDown
+	}
+	return nil
 }
 
 // Gone implements reply.Session. Requires the session lock.

@@ -254,7 +254,7 @@ func (s *Session) empty(raw []byte) {
 
 // plain reports whether a shared command may simply join the lane: the hot path.
 func (s *Session) plain() bool {
-	return s.pin == nil && s.replyMode == replyOn && !s.refused.open()
+	return s.pin == nil && s.replyMode == replyOn
 }
 
 // batch is a part of buf with n whole commands for the lane.

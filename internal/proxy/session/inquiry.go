@@ -9,7 +9,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -297,7 +296,7 @@ func (q *question) Lost(reply.ID, int, bool) {
 		q.q.finish(nil)
 		return
 	}
-	q.q.finish(shared.NoUpstream)
+	q.q.finish(q.q.s.Refusal())
 }
 
 var _ reply.Handler = (*question)(nil)

@@ -221,5 +221,6 @@ type connection interface {
 	Progress() (appended, written int64)
 	Scripts() *upstream.ScriptSet
 	Rejected() bool
+	IsUp() bool
 	Note(m *metrics.Mark)
 }

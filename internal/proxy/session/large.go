@@ -8,7 +8,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -109,9 +108,7 @@ func (s *Session) beginStream(table *command.Table, begin []byte) bool {
 
 // openStream takes a pin for a large command. false: the command must be held whole, or the session waits.
 func (s *Session) openStream(r *request) bool {
-	if s.refused.open() {
-		s.large.refusal = s.refused.step(r.row.Name, r.muted)
-	} else if s.clustered() && !s.locate(r) {
+	if s.clustered() && !s.locate(r) {
 		return false
 	}
 	s.hasty = true // it runs even if its client has ended its side behind it
@@ -162,7 +159,7 @@ func (s *Session) locate(r *request) bool {
 // names.
 func (s *Session) found(question *request, reply []byte) {
 	s.large.state, s.large.asking = largeLocated, question.asking
-	if bytes.HasPrefix(reply, shared.NoUpstream) || topology.ReadRefusal(reply).Reason == topology.TryLate {
+	if topology.ReadRefusal(reply).Reason == topology.TryLate {
 		s.large.refusal = bytes.Clone(reply)
 	}
 	s.Resume()
@@ -187,12 +184,13 @@ func (s *Session) endStream(rest []byte) {
 		s.replyMode = replyOn
 	}
 	if refusal := s.large.refusal; s.pin == nil || refusal != nil {
-		if refusal == nil {
-			refusal = shared.NoUpstream
-		}
 		s.large.refusal = nil
 		if s.out.Slots.Due() == 0 {
 			s.backlog = budget.Backlog{} // of a connection that has ended
+		}
+		if refusal == nil {
+			s.giveUp()
+			return
 		}
 		r.answerWith(refusal)
 		return
@@ -203,7 +201,7 @@ func (s *Session) endStream(rest []byte) {
 	// Redis has the start: it has closed the connection, because the command is too long for example.
 	h.Unsent = func() bool {
 		if conn.Connected() {
-			s.CutOff()
+			s.abandon()
 		}
 		return conn.Connected()
 	}
@@ -223,8 +221,8 @@ func (s *Session) endStream(rest []byte) {
 	s.forward(ordinaryRow, rest, h, 1)
 }
 
-var movedMeanwhile = resp.AppendError(nil, resp.NoUpstream,
-	"the slot of the key moved while the command was sent, which was not carried out")
+var movedMeanwhile = resp.AppendRawError(nil,
+	"TRYAGAIN the slot of the key moved while the command was sent, which was not carried out")
 
 // checkStream ends a client whose large command comes too slowly.
 func (s *Session) checkStream() {

@@ -158,6 +158,12 @@ func (s *Session) leaveIfQuiet() {
 
 // releaseAll ends everything that the session has besides its output: waits, locks and connections.
 func (s *Session) releaseAll() {
+	s.releaseWork()
+	s.releaseLocks()
+}
+
+// releaseWork is releaseAll but for locks.
+func (s *Session) releaseWork() {
 	s.out.Slots.Forget()
 	s.in.forget()
 	if s.streaming() {
@@ -166,13 +172,24 @@ func (s *Session) releaseAll() {
 	s.dropRequests()
 	s.clusterSubs.Close()
 	s.repeated, s.kept = nil, nil
-	pin := s.dropConnections()
+	if pin := s.dropConnections(); pin != nil {
+		pin.abandon()
+	}
+}
+
+// releaseLocks leaves the lock engines.
+func (s *Session) releaseLocks() {
+	left := 0
 	for _, e := range s.engines {
-		e.Ended(s.ID)
+		if s.forsaken {
+			left += e.Forsaken(s.ID)
+		} else {
+			e.Ended(s.ID)
+		}
 		s.proxy.Locks.Leave(e)
 	}
 	s.engines, s.losses = nil, nil
-	if pin != nil {
-		pin.abandon()
+	if left > 0 {
+		s.proxy.LocksLeft(s.Addr, left)
 	}
 }

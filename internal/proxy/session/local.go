@@ -227,9 +227,6 @@ func (s *Session) augment(r *request) *reply.Reply {
 			}
 			return s.info()
 		}
-		if !s.proxy.Restricts(s.ident) { // operators look here when Redis is away
-			h.Refusal = func() []byte { return s.info() }
-		}
 		return h
 	}
 	h.Replace = s.proxy.Merger.For(r.args, s.ident.Proto)

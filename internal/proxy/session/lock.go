@@ -29,11 +29,13 @@ func (s *Session) lock(r *request) bool {
 	acquires := cmd.Verb == grammar.Lock || cmd.Verb == grammar.TryLock || cmd.Verb == grammar.FairLock
 	engine, eerr := s.lockEngine()
 	if eerr != nil {
-		words := shared.NoUpstream
-		if errors.Is(eerr, lockcmds.ErrFull) {
-			words = s.proxy.Refuse(shared.NoEngineFree, "max-lanes", s.Addr)
+		switch {
+		case !s.awaitQuiet():
+			return false
+		case errors.Is(eerr, lockcmds.ErrFull):
+			return r.answerWith(s.proxy.Refuse(shared.NoEngineFree, "max-lanes", s.Addr))
 		}
-		return s.awaitQuiet() && r.answerWith(words)
+		return r.notCarriedOut()
 	}
 	if s.wait = waitEngine; acquires {
 		s.wait = waitLock
@@ -120,6 +122,10 @@ func (s *Session) Reply(reply []byte) {
 	if s.out.Gone() {
 		return
 	}
+	s.reached()
+	if reply = s.judged(reply); reply == nil {
+		return
+	}
 	s.proxy.Counters.LockAnswer(reply)
 	if !s.mutesLock() {
 		s.out.say(reply)
@@ -128,6 +134,18 @@ func (s *Session) Reply(reply []byte) {
 		s.unanswered += s.lockBytes()
 	}
 	s.lockDone()
+}
+
+// judged is the reply to a lock command; nil: the connection closes, because Redis cannot be reached.
+func (s *Session) judged(reply []byte) []byte {
+	if len(reply) > 0 {
+		return reply
+	}
+	words := s.Refusal()
+	if words == nil {
+		s.giveUp()
+	}
+	return words
 }
 
 // lockDone ends the wait for a lock command.
@@ -251,6 +269,9 @@ func (c *scriptCall) finish(at reply.ID, v resp.Value, err error) {
 	}
 	if answer == nil {
 		s.host.Yield() // a worker of the engine may have the command now
+		return
+	}
+	if answer = s.judged(answer); answer == nil {
 		return
 	}
 	s.proxy.Counters.LockAnswer(answer)

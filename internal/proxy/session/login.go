@@ -26,9 +26,7 @@ func (s *Session) reidentify(r *request) bool {
 		return true
 	case s.pin != nil:
 	case c.shared(r.raw, r.args) != nil && !s.hasPlace(c):
-		words := s.proxy.Refuse(shared.NoLaneFree, "max-lanes", s.Addr)
-		s.refused.behind(r.row.Name, words, r.muted)
-		return r.answerWith(words)
+		return s.refuse(r, s.proxy.Refuse(shared.NoLaneFree, "max-lanes", s.Addr))
 	default:
 		if s.hasty = true; !s.takePin(r, r.row.Name, r.policy) {
 			return false
@@ -136,13 +134,12 @@ func (s *Session) judgedOnPin(c identityChange, reply []byte) {
 // judgedBy returns the handler of Redis's answer to an identity change, which judged takes. The session waits for it:
 // the next commands must travel under the new identity.
 func (s *Session) judgedBy(judged func(c identityChange, reply []byte), r *request, c identityChange) *reply.Reply {
-	name := r.row.Name
 	h := &reply.Reply{Session: s, Muted: r.muted}
 	h.Done = func(reply []byte) {
 		s.Resume()
 		judged(c, reply)
 	}
-	h.Missed = func() { s.refused.behind(name, h.Session.Refusal(), h.Muted) }
+	h.Missed = s.partIfVital(r)
 	if c.Hello {
 		h.Replace = s.ownID
 	}

@@ -11,6 +11,10 @@ import (
 // takePin gives the session a connection of its own for a command; Shared, PinAhead: for a large one. Nothing may be
 // outstanding. false: the session waits for one.
 func (s *Session) takePin(r *request, reason string, p command.Policy) bool {
+	if s.stranded() {
+		s.giveUp()
+		return false
+	}
 	login := p == command.Identity
 	// MONITOR shows all later connections. A patient request keeps the connection of a new spare out of its view.
 	ask := upstream.Ask{ID: s.ident, At: r.target, Owner: s.owner, Login: login, Patient: p == command.PinRaw}
@@ -48,6 +52,8 @@ func (s *Session) deliverPin(conn *upstream.Pin, err error, reason string, p com
 	switch {
 	case err == nil:
 		s.setPin(conn, reason, p == command.Identity)
+	case s.proxy.Upstream.Away(): // the others, too, wait for Redis
+		s.giveUp()
 	case p == command.Shared, p == command.PinAhead:
 		s.large.state, s.repeated = largeHeld, nil
 	default:
@@ -157,6 +163,9 @@ func (p *pinned) Push(b []byte, kind resp.Kind) {
 	s.mu.Lock()
 	defer s.exit()
 	p.frame = 0
+	if s.reach != met {
+		s.reached()
+	}
 	if s.out.Gone() || s.pin != p {
 		return
 	}
@@ -197,21 +206,41 @@ func (p *pinned) Closed(error) {
 }
 
 // broken handles the end of the connection. The session's state there is lost, so the client's connection ends too. If
-// it had no state there yet, its commands are refused with an error reply.
+// it could not be made, its commands have the reply that Redis has given, or the client's connection ends.
 func (p *pinned) broken() {
 	s := p.s
-	if p.conn.Connected() && (p.hasState() || s.streaming() || s.side == sideEnded) || s.rejected() {
+	switch words := s.Refusal(); {
+	case s.rejected():
 		s.CutOff()
 		return
-	}
-	for range p.unread {
-		s.out.say(s.Refusal())
+	case p.conn.Connected() && (p.hasState() || s.streaming() || s.side == sideEnded):
+		s.abandon()
+		return
+	case words == nil && (p.unread > 0 || s.streaming()):
+		s.giveUp()
+	default:
+		for range p.unread {
+			s.out.say(words)
+		}
+		if s.streaming() {
+			s.large.refusal = words
+		}
 	}
 	s.loseFrames(p, false)
 	if s.pin == p {
 		s.pin = nil
 		p.discard()
 	}
+}
+
+// Waits implements upstream.Observer. Of a cluster another server may have the slot by now.
+func (p *pinned) Waits() bool {
+	if p.s.cluster.View() != nil {
+		return false
+	}
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	return p.s.pin == p && p.s.waits(true)
 }
 
 // Flush implements upstream.Observer. A connection whose bytes pass unread is read no faster than its client reads. The

@@ -24,7 +24,7 @@ func (p *pinned) rerouted(
 	}
 	unsent := func() bool {
 		if p.tx.watching || p.keep {
-			p.s.CutOff() // the state is lost; no command behind this one may run without it
+			p.s.abandon() // the state is lost; no command behind this one may run without it
 			return true
 		}
 		return !p.conn.Hopeless() && p.elsewhere(r, topology.Refusal{})

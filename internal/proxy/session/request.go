@@ -9,7 +9,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
@@ -439,11 +438,14 @@ func (r *request) goTo(asking topology.Node) {
 // unsent has the request sent again, which could not be sent. false: the client is told.
 func (r *request) unsent() bool {
 	s := r.s
-	if s.out.Gone() || r.lane != nil && r.lane.Hopeless() || !r.attempts.Refused(s.cluster.FailoverWait()) {
+	if s.out.Gone() || s.stranded() || r.lane != nil && r.lane.Hopeless() {
+		return false
+	}
+	if !r.attempts.Refused(s.cluster.FailoverWait()) && !(s.holds() && s.proxy.Upstream.Away()) {
 		return false
 	}
 	then := r.arrived()
-	r.failed = append(r.failed[:0], shared.NoUpstream...)
+	r.failed = append(r.failed[:0], reply.ClusterDown...)
 	r.awaitsView, r.asking = true, false
 	r.again()
 	proceedAll(then)
@@ -472,7 +474,7 @@ func (r *request) giveUp() {
 		// All its keys have left, but the slot has not: a lock command is sent until it has.
 		r.failed = append(r.failed[:0], tryAgain...)
 	default:
-		r.failed = append(r.failed[:0], shared.NoUpstream...)
+		r.failed = append(r.failed[:0], reply.ClusterDown...)
 	}
 }
 

@@ -65,10 +65,8 @@ func (s *Session) route(r *request) bool {
 
 // byState routes a command by the state of the session.
 func (s *Session) byState(r *request) (routed bool) {
-	if s.refused.open() {
-		if words := s.refused.step(r.row.Name, r.muted); words != nil {
-			return r.answerWith(words)
-		}
+	if r.policy == command.Augmented && command.IsOwnInfo(r.args) && s.proxy.Upstream.Unavailable() {
+		return s.awaitQuiet() && r.answerWith(s.outageInfo())
 	}
 	if s.kept != nil {
 		return s.routeKept(r)
@@ -140,9 +138,7 @@ func (s *Session) routeShared(r *request) bool {
 		}
 		if err := s.pinTimedOut; err != nil {
 			s.pinTimedOut = nil
-			words := s.proxy.NoPinFree(err, s.Addr)
-			s.refused.behind(r.row.Name, words, r.muted)
-			return r.answerWith(words)
+			return s.refuse(r, s.proxy.NoPinFree(err, s.Addr))
 		}
 		if r.policy == command.Identity {
 			return s.reidentify(r)

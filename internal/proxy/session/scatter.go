@@ -4,7 +4,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
@@ -94,7 +93,7 @@ func isLong(raw []byte) bool { return len(raw) > 6*manyArgs && resp.Count(raw) >
 func (s *Session) everywhere(r *request, join scatter.Join) bool {
 	list := s.view.Nodes()
 	if len(list) == 0 {
-		return r.answerWith(shared.NoUpstream)
+		return r.notCarriedOut()
 	}
 	g := s.gather(r, len(list), join)
 	if r.row.Name == "info" {
@@ -123,7 +122,7 @@ func (s *Session) scan(r *request) decision {
 	}
 	view := s.view
 	if len(view.Nodes()) == 0 {
-		return decided(r.answerWith(shared.NoUpstream))
+		return decided(r.notCarriedOut())
 	}
 	cursor, ok := scatter.ReadCursor(r.args[1], view)
 	if !ok {

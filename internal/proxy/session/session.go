@@ -3,6 +3,7 @@ package session
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
@@ -37,6 +38,7 @@ type life uint8
 const (
 	living  life = iota
 	leaving      // no further command runs; the session is cut off when the outstanding replies are in
+	doomed       // the client gets the output so far; soon, but after its locks have ended, the session is cut off: see outage.go
 	cutOff       // the client gets the output so far, and its connection closes; the session has nothing else left
 	ended        // it has nothing left
 )
@@ -71,6 +73,7 @@ type Session struct {
 	in     inbox // read, but not yet parsed
 	active int64 // shared.Proxy.Clock at the last bytes from or to the client
 	heard  bool  // a whole command has come
+	reach  reach
 	side   side
 	table  *command.Table
 	row    *command.Row // of the last command, in table; nil: none
@@ -94,8 +97,7 @@ type Session struct {
 	others     []heldLane     // to servers of a cluster that are not the present one
 
 	// The connection of its own.
-	pin           *pinned // nil: none
-	refused       aftermath
+	pin           *pinned     // nil: none
 	cancelPinWait func() bool // withdraws the request for a pin
 	hasty         bool        // the command that gets the pin does not wait for other clients
 	pinTimedOut   error       // why the request for a pin has failed
@@ -117,6 +119,9 @@ type Session struct {
 	clients.Origin
 	args  [][]byte // scratch for the arguments of the request being routed
 	owner string   // the account of its connections to Redis: the client's address
+
+	late     *time.Timer // calls overdue; nil: nothing does
+	forsaken bool        // the proxy closes the connection because of Redis
 
 	// The identity at Redis, and a change to another one.
 	ident   upstream.Identity
@@ -154,8 +159,7 @@ type pinned struct {
 	outcome *outcome // of identity changes after which the session has not settled; nil: none
 	tx      txState
 	subscriptions
-	opening   *reply.Reply // handles that to the last MULTI, until EXEC or DISCARD is sent; nil: none
-	placement              // of the transaction in a cluster
+	placement // of the transaction in a cluster
 	watch     watch
 }
 
@@ -227,9 +231,6 @@ func (s *Session) unlock() {
 		s.pin.conn.Send()
 	}
 	s.leaveIfServed()
-	if s.refused.undecided() && s.life < ended {
-		s.refused.leaves(s.out.Slots.Due() > 0 || s.in.len() > 0 || s.host.Unread())
-	}
 	s.letRead()
 	if s.behind != nil {
 		s.lookBehind()
@@ -279,6 +280,7 @@ func (s *Session) end() {
 		return
 	}
 	s.wait, s.life = waitNone, ended
+	s.endWait()
 	s.out.finish()
 	s.proxy.Clients.Remove(s.ID)
 	s.releaseAll()

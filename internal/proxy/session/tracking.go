@@ -7,7 +7,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
@@ -46,7 +45,7 @@ func (s *Session) trackTo(r *request, at int) bool {
 		switch {
 		case s.over():
 		case s.pin != pin:
-			r.answerWith(shared.NoUpstream)
+			r.notCarriedOut()
 		case conn == 0:
 			args[at] = strconv.AppendUint(nil, clients.UnusedID, 10)
 			s.markPin(r, resp.AppendCommand(nil, args...), &reply.Reply{Session: s, Muted: r.muted}, true, nil)

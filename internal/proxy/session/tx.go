@@ -19,21 +19,12 @@ func (s *Session) transact(r *request) bool {
 	to := reply.Handler(h)
 	switch name {
 	case "multi":
-		pin.opening = h
 		if !pin.tx.inTx { // else Redis refuses it, and the transaction goes on
 			pin.placement = placement{txSlot: -1}
 		}
 		h.Done = pin.opens()
-		h.Missed = func() {
-			if s.clustered() && s.pin != nil && s.pin.tx.watching {
-				s.CutOff() // the watch is lost
-			}
-			if pin.opening == h { // else EXEC is lost too, and so is everything in between
-				s.refused.refuse(s.Refusal(), h.Muted)
-			}
-		}
+		h.Missed = s.partIfVital(r)
 	case "exec":
-		pin.opening = nil
 		// The reply may be large: it is only kept whole if something in it matters here.
 		h.Whole = len(pin.tx.steps) > 0
 		if pin.tx.rewrites() {
@@ -49,7 +40,6 @@ func (s *Session) transact(r *request) bool {
 		}
 		to = s.watchOverExec(r, h)
 	case "discard":
-		pin.opening = nil
 		h.Done = func(reply []byte) {
 			if resp.IsOK(reply) {
 				pin.tx.end()
@@ -57,7 +47,7 @@ func (s *Session) transact(r *request) bool {
 		}
 	case "watch":
 		to = s.watchOver(r, h)
-		h.Missed = func() { s.refused.behind("watch", h.Session.Refusal(), h.Muted) }
+		h.Missed = s.partIfVital(r)
 		slot := r.slot
 		h.Done = func(reply []byte) {
 			if resp.IsOK(reply) && !pin.tx.watching {

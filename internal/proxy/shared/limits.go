@@ -32,6 +32,13 @@ func (e *Proxy) TooManyClients(client string) {
 	e.closed("max-clients", client)
 }
 
+// LocksLeft counts and logs the locks of a client that is closed because of Redis.
+func (e *Proxy) LocksLeft(client string, locks int) {
+	e.Counters.LocksLeft.Add(int64(locks))
+	e.Entries.Write(zap.WarnLevel, "client closed while it holds locks, which keep the rest of their leases", "",
+		zap.String("client", client), zap.Int("locks", locks))
+}
+
 // FirstTimeout counts and logs a client that is closed because its first command has not come in time.
 func (e *Proxy) FirstTimeout(client string) {
 	e.Counters.FirstTimeouts.Add(1)

@@ -10,9 +10,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// NoUpstream is the reply to a command that cannot be sent.
-var NoUpstream = resp.AppendError(nil, resp.NoUpstream, "upstream is not reachable, nothing was sent")
-
 // CrossSlot is Redis's reply to a command or a transaction with keys of several servers.
 var CrossSlot = []byte("-CROSSSLOT Keys in request don't hash to the same slot\r\n")
 

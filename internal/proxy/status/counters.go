@@ -42,10 +42,12 @@ type Counters struct {
 	SlowCommands   atomic.Int64 // a large command that did not come
 	MemoryLimit    atomic.Int64 // the largest client when all together had too much
 	Panics         atomic.Int64 // a bug
+	Outage         atomic.Int64 // Redis could not be reached, or its answer was lost
+
+	LocksLeft atomic.Int64 // held by clients that were closed because of Redis
 
 	LoginsFailed atomic.Int64 // credentials that Redis has refused
 
-	Refused     atomic.Int64  // commands answered -NOUPSTREAM
 	Overloaded  atomic.Int64  // commands answered -OVERLOADED
 	PinWaits    atomic.Int64  // commands that had to wait for a pin
 	PinTimeouts atomic.Int64  // commands that waited for a pin and got none

@@ -16,9 +16,19 @@ const mostHot = 10
 // Info is the section lockproxy of INFO, in Redis's shape for that version of the protocol, for a client of that
 // account: it does not see the locks of others.
 func (src *Source) Info(proto int, of lockcmds.Account) []byte {
-	stats := src.Stats()
-	stats.HotLocks = src.Locks.HotLocks(mostHot, &of)
-	text := stats.info()
+	s := src.Stats()
+	s.HotLocks = src.Locks.HotLocks(mostHot, &of)
+	return verbatim(proto, s.info(func(*Row) bool { return true }))
+}
+
+// Outage is the part of Info that says why Redis is away, also for a client that has not logged in.
+func (src *Source) Outage(proto int) []byte {
+	var s Stats
+	s.outage(src)
+	return verbatim(proto, s.info(func(r *Row) bool { return r.Outage }))
+}
+
+func verbatim(proto int, text string) []byte {
 	if proto < 3 {
 		return resp.AppendBulk(nil, text)
 	}
@@ -26,12 +36,12 @@ func (src *Source) Info(proto int, of lockcmds.Account) []byte {
 	return append(append(append(reply, "txt:"...), text...), '\r', '\n')
 }
 
-func (s Stats) info() string {
+func (s *Stats) info(shown func(*Row) bool) string {
 	var b strings.Builder
 	b.WriteString("# Lockproxy\r\n")
 	for _, row := range Table {
-		if row.Info != "" {
-			b.WriteString(row.Info + ":" + row.text(&s) + "\r\n")
+		if row.Info != "" && shown(&row) {
+			b.WriteString(row.Info + ":" + row.text(s) + "\r\n")
 		}
 	}
 	return b.String()

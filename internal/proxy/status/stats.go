@@ -19,6 +19,9 @@ type Stats struct {
 	Process                 int              // id of the process
 	Uptime                  time.Duration    // since the start
 	UpstreamUp              bool             // Redis was reachable at the last contact
+	UpstreamError           string           // why not
+	UpstreamDown            time.Duration    // since then
+	LocksLeft               int64            // of clients that were closed because of Redis
 	CertificateEnds         map[string]int64 // the proxy's own, in seconds since 1970, by side
 
 	Clients  int64
@@ -129,12 +132,20 @@ func (src *Source) Stats() Stats {
 	if src.Limits != nil {
 		s.Limits = src.Limits()
 	}
-	s.UpstreamUp, _ = src.Upstream.Ready()
+	s.outage(src)
 	work, logins := src.Upstream.Pins.Status()
 	s.PinsOpen, s.PinsIdle, s.PinsReady = work.Open, work.Idle, work.Ready
 	s.LoginsOpen, s.LoginsIdle = logins.Open, logins.Idle
 	src.Counters.read(&s)
 	return s
+}
+
+// outage fills in whether Redis is available, and if not why.
+func (s *Stats) outage(src *Source) {
+	s.UpstreamUp, _ = src.Upstream.Ready()
+	if since, err := src.Upstream.Outage(); err != nil {
+		s.UpstreamError, s.UpstreamDown = strings.Join(strings.Fields(err.Error()), " "), time.Since(since)
+	}
 }
 
 // read fills in the numbers that are counted.
@@ -146,8 +157,10 @@ func (c *Counters) read(s *Stats) {
 		"protocol_error": c.ProtocolErrors.Load(), "query_limit": c.QueryLimit.Load(),
 		"output_limit": c.OutputLimit.Load(), "pubsub_limit": c.PubSubLimit.Load(),
 		"slow_command": c.SlowCommands.Load(), "memory_limit": c.MemoryLimit.Load(), "panic": c.Panics.Load(),
+		"upstream": c.Outage.Load(),
 	}
-	s.Refused = map[string]int64{"NOUPSTREAM": c.Refused.Load(), "OVERLOADED": c.Overloaded.Load()}
+	s.LocksLeft = c.LocksLeft.Load()
+	s.Refused = map[string]int64{"OVERLOADED": c.Overloaded.Load()}
 	s.PinReasons = c.PinReasons.Snapshot()
 	s.PinWaits = c.PinWaits.Load()
 	s.PinTimeouts = c.PinTimeouts.Load()

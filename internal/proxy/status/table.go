@@ -14,6 +14,7 @@ type Row struct {
 	Label  string // the label of Metric, or with Values several, with commas; empty: none
 	Value  string // the value of Label. Empty with a Label: all that ByLabel, Waits or Values have
 	Help   string // the meaning; rows of one metric have the same
+	Outage bool   // INFO lockproxy shows it to every client while Redis is away
 
 	// One or two of these read the row.
 	Number  func(*Stats) int64
@@ -58,7 +59,7 @@ var Table = []Row{
 		Number: func(s *Stats) int64 { return int64(s.Uptime.Seconds()) },
 	},
 	{
-		Info: "upstream", Metric: "upstream_up", Help: "1 (up) if Redis was reachable at the last contact, else 0 (down).",
+		Info: "upstream", Metric: "upstream_up", Outage: true, Help: "1 (up) if Redis was reachable at the last contact, else 0 (down).",
 		Number: func(s *Stats) int64 {
 			if s.UpstreamUp {
 				return 1
@@ -71,6 +72,14 @@ var Table = []Row{
 			}
 			return "down"
 		},
+	},
+	{
+		Info: "upstream_error", Outage: true, Help: "Why Redis was not reachable at the last contact; empty: it was.",
+		Text: func(s *Stats) string { return s.UpstreamError },
+	},
+	{
+		Info: "upstream_down_seconds", Outage: true, Help: "Seconds since Redis has not been reachable; 0: it is.",
+		Number: func(s *Stats) int64 { return int64(s.UpstreamDown.Seconds()) },
 	},
 	{
 		Info: "certificates_not_after", Metric: "certificate_not_after_timestamp_seconds", Label: "side",
@@ -217,11 +226,6 @@ var Table = []Row{
 		Number: func(s *Stats) int64 { return s.LoginsFailed },
 	},
 	{
-		Info: "commands_refused_no_upstream", Metric: "commands_refused_total", Label: "code", Value: "NOUPSTREAM",
-		Help:   refusedHelp,
-		Number: func(s *Stats) int64 { return s.Refused["NOUPSTREAM"] },
-	},
-	{
 		Metric: "commands_refused_total", Label: "code", Value: "OVERLOADED", Help: refusedHelp,
 		Number: func(s *Stats) int64 { return s.Refused["OVERLOADED"] },
 	},
@@ -233,6 +237,13 @@ var Table = []Row{
 	closed("clients_closed_pubsub_limit", "pubsub_limit"),
 	closed("clients_closed_slow_command", "slow_command"),
 	closed("clients_closed_memory_limit", "memory_limit"),
+	closed("clients_closed_upstream", "upstream"),
+	{
+		Info: "locks_left", Metric: "locks_left_total",
+		Help: "Locks of clients that were closed because Redis could not be reached, or its answer was lost: " +
+			"they keep the rest of their leases.",
+		Number: func(s *Stats) int64 { return s.LocksLeft },
+	},
 	{
 		Info: "clients_memory", Metric: "clients_memory_bytes", Help: "Bytes in the buffers of all clients together.",
 		Number: func(s *Stats) int64 { return s.Memory },

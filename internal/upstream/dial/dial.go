@@ -44,7 +44,7 @@ type Options struct {
 	Timeout     time.Duration      // of connecting and the handshake together, and of a question
 	KeepAlive   time.Duration      // before TCP keepalive probes
 	UserTimeout time.Duration      // how long written bytes may stay unacknowledged; 0: the system's
-	Wait        time.Duration      // of commands for a server that may move while it cannot be reached
+	Wait        time.Duration      // of Open while the server cannot be reached
 
 	// Slow is told from time to time of a server that takes long to accept a connection; nil: none is told. It does not
 	// block.
@@ -89,7 +89,7 @@ func (d *Dialer) Connections() *Connections { return &d.conns }
 
 // Open is dial for connections with waiting commands. While Redis cannot be reached, it does not dial, but waits for
 // the common attempt of all connections. A connection that Redis closes within the handshake has been closed on purpose
-// (CLIENT KILL), so open tries again. A server that may move is looked for until Options.Wait is over.
+// (CLIENT KILL), so open tries again. A server that cannot be reached is looked for until Options.Wait is over.
 func (d *Dialer) Open(ctx context.Context, t Target) (net.Conn, error) {
 	now := time.Now()
 	cutLimit, limit := now.Add(patience), now.Add(d.opts.Wait)
@@ -371,6 +371,10 @@ func (d *Dialer) Await(at topology.Node, tell chan<- struct{}, err error) bool {
 
 // Forget ends Await.
 func (d *Dialer) Forget(at topology.Node, tell chan<- struct{}) { d.reachOf(at).wake(tell) }
+
+// Away reports whether a server could not be reached at the last attempt. Then another attempt is made soon: the
+// client of the session that asks gives up now, and will come back.
+func (d *Dialer) Away(at topology.Node) bool { return d.reachOf(at).away() }
 
 // Moved says that the server is at another address now. All connections try that at once.
 func (d *Dialer) Moved(at topology.Node) { d.reachOf(at).renew() }

@@ -85,8 +85,8 @@ func TestARefusalSaysWhatItMeans(t *testing.T) {
 		t.Errorf("a closed connection: %v", err)
 	}
 	var f Failure
-	if f.Tried(err, true); f.Hopeless() || f.Refusal() == nil {
-		t.Error("another attempt does not help after a closed connection")
+	if f.Tried(err, true); f.Hopeless() || f.Refusal() != nil {
+		t.Error("another attempt does not help after a closed connection, or there are words of Redis")
 	}
 }
 

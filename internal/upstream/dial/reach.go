@@ -31,7 +31,7 @@ const (
 	// tryEvery is the least time between two common attempts.
 	tryEvery = 20 * time.Millisecond
 
-	// patience bounds the wait for one. While Redis is away, it is the largest delay of a command's refusal.
+	// patience bounds the wait for one.
 	patience = 150 * time.Millisecond
 )
 
@@ -44,13 +44,7 @@ func (r *reach) pass(ctx context.Context) error {
 		r.mu.Unlock()
 		return nil
 	}
-	a := r.attempt
-	if a == nil {
-		a = &attempt{done: make(chan struct{})}
-		r.attempt = a
-		begin := r.last.Add(tryEvery)
-		r.spawn(func() { r.make(a, begin) })
-	}
+	a := r.askLocked()
 	r.mu.Unlock()
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
@@ -62,6 +56,28 @@ func (r *reach) pass(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// askLocked returns the attempt in flight, or begins one. Requires reach.mu.
+func (r *reach) askLocked() *attempt {
+	if r.attempt == nil {
+		a := &attempt{done: make(chan struct{})}
+		r.attempt = a
+		begin := r.last.Add(tryEvery)
+		r.spawn(func() { r.make(a, begin) })
+	}
+	return r.attempt
+}
+
+// away reports whether Redis could not be reached at the last attempt, and then has another one made.
+func (r *reach) away() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cause == nil {
+		return false
+	}
+	r.askLocked()
+	return true
 }
 
 // make makes an attempt, not before the given time.

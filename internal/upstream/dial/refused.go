@@ -34,9 +34,9 @@ func (f *Failure) get() failure {
 	return failure{}
 }
 
-// Refusal is the reply to every command that waits for the connection: Redis's own reply to a step of the handshake
-// where that is also the reply to the command (it is busy with a script, for example), else -NOUPSTREAM and the cause.
-// nil: there is none.
+// Refusal is the reply to every command that waits for the connection: Redis's own reply to a step of the handshake (it
+// is busy with a script, or has too many clients). nil: there is none, because Redis cannot be reached, or refuses the
+// proxy's own credentials.
 func (f *Failure) Refusal() []byte { return f.get().refusal }
 
 // Hopeless reports whether the cause is another one than that the server is away, so that no command waits for a
@@ -58,11 +58,10 @@ func (f *Failure) Tried(err error, own bool) {
 		f.latest.Store(nil)
 	case IsRejected(err) && !own && !isPassing(err):
 		f.Reject()
-	case isRefused && isPassing(err) && !(own && IsRejected(err)):
+	case isRefused && !(own && IsRejected(err)):
 		f.latest.Store(&failure{refusal: resp.AppendRawError(nil, refused.Reply), hopeless: true})
 	default:
-		words := resp.AppendError(nil, resp.NoUpstream, Cause(err)+", nothing was sent")
-		f.latest.Store(&failure{refusal: words, hopeless: isRefused || IsLasting(err)})
+		f.latest.Store(&failure{hopeless: IsLasting(err)})
 	}
 }
 
@@ -70,13 +69,15 @@ func (f *Failure) Tried(err error, own bool) {
 var ErrNotRedis = errors.New("upstream is not a Redis server")
 
 // Cause says in a few words why a connection with the proxy's own credentials, or with none, could not be made. Time
-// cures all causes that are not named: Redis is away, loads its data, or has too many clients.
+// cures all causes but the first two; the others are that Redis is away or loads its data.
 func Cause(err error) string {
 	switch {
 	case IsRejected(err):
 		return "upstream refused the proxy's credentials"
 	case errors.Is(err, ErrNotRedis):
 		return ErrNotRedis.Error()
+	case isCrowded(err):
+		return "upstream has as many clients as its maxclients allows"
 	}
 	return "upstream is not reachable"
 }
@@ -120,6 +121,11 @@ func IsTemporary(err error) bool {
 	case "BUSY", "LOADING", "MASTERDOWN":
 		return true
 	}
+	return isCrowded(err)
+}
+
+// isCrowded reports whether Redis has as many clients as its maxclients allows.
+func isCrowded(err error) bool {
 	refused, ok := errors.AsType[*RefusedError](err)
 	return ok && strings.HasPrefix(refused.Reply, "ERR max number of clients")
 }

@@ -19,8 +19,8 @@ import (
 
 // A Lane is a shared, ordered connection to Redis. Its sessions' commands are written in the order in which they were
 // appended, many at a time, and each reply goes to the session that asked. It reconnects by itself. While it has no
-// connection, commands wait for the outcome of the next attempt, which they bring forward. If it fails, they are
-// reported as unsent.
+// connection, commands wait, and bring the next attempt forward. After one that fails, their sessions say whether they
+// wait on. If Redis refuses the connection, they are reported as unsent.
 //
 // All methods but Run may be called from any goroutine.
 type Lane struct {
@@ -152,7 +152,7 @@ func (l *Lane) Run() {
 	identity := zap.Stringer("identity", l.Identity())
 	log := o.Logger.With(identity)
 	var wait, lost dial.Backoff
-	reconnected := false
+	reconnected, failed := false, false
 	for !l.closed() {
 		nc, err := o.Dialer.Open(ctx, l.target)
 		if l.closed() {
@@ -169,8 +169,9 @@ func (l *Lane) Run() {
 			return
 		}
 		if err != nil {
+			failed = true
 			l.Tried(err, own) // before the lane's requests are reported
-			l.Rest(err)
+			l.Rest(err, l.Hopeless())
 			delay, pause := wait.Next()
 			inUse := l.inUse()
 			o.Events.Failed(l.target, err, inUse)
@@ -189,6 +190,10 @@ func (l *Lane) Run() {
 		reconnected = true
 		log.Debug("lane connected")
 		l.MakeMeek(o.Dialer.Connections().Locked(nc))
+		if failed {
+			l.Sift()
+		}
+		failed = false
 		err = l.serve(nc)
 		left := o.Dialer.IsElsewhere(l.At(), nc) // the proxy has ended the connection, because the server has moved
 		o.Dialer.Lost(l.At(), nc, err)

@@ -146,7 +146,7 @@ func (r *replies) Replies(_ uint64, _ []byte, n int, _ bool) {
 }
 func (r *replies) Lost(uint64, int, bool) {}
 func (r *replies) Flush()                 {}
-func (r *replies) Keeps() bool            { return false }
+func (r *replies) Keeps(bool) bool        { return false }
 
 func (r *replies) got() int {
 	r.mu.Lock()

@@ -88,4 +88,4 @@ type unheard struct{}
 func (unheard) Replies(uint64, []byte, int, bool) {}
 func (unheard) Lost(uint64, int, bool)            {}
 func (unheard) Flush()                            {}
-func (unheard) Keeps() bool                       { return false }
+func (unheard) Keeps(bool) bool                   { return false }

@@ -162,6 +162,9 @@ func (p *Pin) run() {
 	dialer, own := p.pins.opts.Dialer, p.pins.opts.Own
 	ctx, cancel := dial.UntilClosed(p.stop)
 	nc, err := dialer.Open(ctx, p.target)
+	for err != nil && ctx.Err() == nil && !dial.IsRefused(err) && !dial.IsLasting(err) && p.Waits() {
+		nc, err = dialer.Open(ctx, p.target)
+	}
 	if dial.IsRejected(err) && !own(p.target.ID) && p.anew.Load() {
 		nc, err = dialer.Open(ctx, dial.Target{At: p.target.At, ID: dial.Identity{Proto: 2}})
 		p.bare.Store(err == nil)

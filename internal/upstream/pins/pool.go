@@ -104,7 +104,7 @@ type pinWait struct {
 }
 
 // Acquire returns a pin, or nil if there is none for the request now. The pin may still be connecting. Its requests
-// wait, and are reported as lost and unsent if Redis cannot be reached.
+// wait for as long as its observer does, and are reported as unsent if Redis refuses the connection.
 func (ps *Pins) Acquire(a Ask) *Pin {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()

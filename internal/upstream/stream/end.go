@@ -34,10 +34,10 @@ func (l *batch) cut(flight []span, done uint64) (sent, unsent []span, out []byte
 // end marks the stream broken and tells every receiver and the observer. The reader and the writer have returned.
 // next is the state afterwards: down, connecting if an attempt to reconnect follows at once, or resting.
 //
-// Requests that have not been taken, or not been written, wait for the next connection if one follows at once and their
-// receivers want that. Other requests are refused after the outcome of all earlier ones has been reported, because a
-// receiver answers in the order of the reports.
-func (s *Stream) end(err error, next state) {
+// Requests that have not been taken, or not been written, wait for the next connection if their receivers keep them;
+// keeps is nil if none may. Other requests are refused after the outcome of all earlier ones has been reported, because
+// a receiver answers in the order of the reports.
+func (s *Stream) end(err error, next state, keeps func(Receiver) bool) {
 	s.mu.Lock()
 	if len(s.left) > 0 && !s.last.begun { // the socket has taken nothing of the batch
 		s.last.bytes = s.left
@@ -58,8 +58,8 @@ func (s *Stream) end(err error, next state) {
 		sp.to.Lost(sp.tag, sp.n, true)
 		sp.to.Flush()
 	}
-	if next == connecting {
-		unsent = s.keep(unsent, out)
+	if keeps != nil {
+		unsent = s.keep(unsent, out, keeps)
 	}
 	var empty func()
 	for more := true; more; unsent, empty, more = s.enter(next) {
@@ -78,11 +78,11 @@ func (s *Stream) end(err error, next state) {
 
 // keep returns the requests that are lost. The others, whose receivers let them wait, go in front of the requests that
 // have come meanwhile.
-func (s *Stream) keep(list []span, out []byte) (others []span) {
+func (s *Stream) keep(list []span, out []byte, keeps func(Receiver) bool) (others []span) {
 	var kept []span
 	var bytes []byte
 	for _, sp := range list {
-		if sp.to.Keeps() {
+		if keeps(sp.to) {
 			kept = append(kept, sp)
 			bytes = append(bytes, out[:sp.size]...)
 		} else {
@@ -123,18 +123,44 @@ func (s *Stream) enter(next state) (unsent []span, empty func(), more bool) {
 }
 
 // Reconnect says that the connection has ended, and that an attempt to make another follows at once.
-func (s *Stream) Reconnect(err error) { s.end(err, connecting) }
+func (s *Stream) Reconnect(err error) {
+	s.end(err, connecting, func(to Receiver) bool { return to.Keeps(false) })
+}
 
 // Refuse turns a stream that has no connection into one that is down.
-func (s *Stream) Refuse(err error) { s.end(err, down) }
+func (s *Stream) Refuse(err error) { s.end(err, down, nil) }
 
-// Rest says that an attempt to connect has failed. The commands that waited for it are reported as unsent.
-func (s *Stream) Rest(err error) {
+// Rest says that an attempt to connect has failed. refused: Redis has refused the connection, and the requests that
+// waited for it are reported as unsent. Else they go on waiting if their receivers keep them.
+func (s *Stream) Rest(err error, refused bool) {
 	select {
 	case <-s.wanted: // by requests that this refuses
 	default:
 	}
-	s.end(err, resting)
+	if refused {
+		s.end(err, resting, nil)
+		return
+	}
+	s.end(err, resting, func(to Receiver) bool { return to.Keeps(true) })
+}
+
+// Sift drops the requests that waited for the connection which is about to be used, and whose receivers do not keep them
+// any more: they must not run after their clients have gone.
+func (s *Stream) Sift() {
+	s.mu.Lock()
+	waits := len(s.queue) > 0
+	s.mu.Unlock()
+	if waits {
+		s.Reconnect(nil)
+	}
+}
+
+// Waits reports whether the observer of a stream without a connection waits for another attempt.
+func (s *Stream) Waits() bool {
+	s.mu.Lock()
+	obs := s.obs
+	s.mu.Unlock()
+	return obs != nil && obs.Waits()
 }
 
 // Leave says that the server has moved: the connection takes no more requests, and those that have not been taken wait

@@ -70,7 +70,7 @@ func (p *probe) Replies(_ uint64, b []byte, n int, _ bool) {
 func (p *probe) Lost(uint64, int, bool) { p.s.probe.Store(nil) }
 
 // Keeps implements Receiver.
-func (p *probe) Keeps() bool { return false }
+func (p *probe) Keeps(bool) bool { return false }
 
 // Flush implements Receiver.
 func (p *probe) Flush() {}

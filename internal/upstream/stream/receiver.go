@@ -18,9 +18,10 @@ type Receiver interface {
 	// written.
 	Lost(tag uint64, n int, sent bool)
 
-	// Keeps reports whether unwritten requests wait for the next connection, if a lane makes one at once. Else they are
-	// lost. It is called after all sent requests have been reported.
-	Keeps() bool
+	// Keeps reports whether unwritten requests wait for the next connection. Else they are lost. It is called after all
+	// sent requests have been reported, and again after each attempt to connect that has not reached Redis: then failed
+	// is set.
+	Keeps(failed bool) bool
 
 	// Flush follows one or more calls of Replies or Lost when the connection has nothing more for now.
 	Flush()
@@ -37,6 +38,9 @@ type Observer interface {
 
 	// Flush follows one or more calls of Push.
 	Flush()
+
+	// Waits reports whether another attempt to connect follows one that has not reached Redis.
+	Waits() bool
 
 	// Closed says that the connection has ended. It is the last call.
 	Closed(err error)

@@ -33,10 +33,11 @@ func (r *recorder) Replies(_ uint64, b []byte, n int, more bool) {
 }
 func (r *recorder) Lost(_ uint64, n int, sent bool) { r.note("lost %d sent=%v", n, sent) }
 func (r *recorder) Flush()                          {}
-func (r *recorder) Keeps() bool                     { return r.keeps }
+func (r *recorder) Keeps(bool) bool                 { return r.keeps }
 func (r *recorder) Holding(n int)                   { r.held = n }
 func (r *recorder) Push(b []byte, kind resp.Kind)   { r.note("push %q", b) }
 func (r *recorder) Closed(err error)                { r.note("closed %v", err) }
+func (r *recorder) Waits() bool                     { return false }
 
 // streamUnderTest is an open stream with recorders a and b.
 func streamUnderTest(t *testing.T) (s *Stream, a, b *recorder, log *[]string) {
@@ -362,6 +363,7 @@ func (k *kinds) Push(b []byte, kind resp.Kind) {
 func (*kinds) Flush()       {}
 func (*kinds) Holding(int)  {}
 func (*kinds) Closed(error) {}
+func (*kinds) Waits() bool  { return false }
 
 func TestWhenEmptyIsCalledOnce(t *testing.T) {
 	s, a, _, _ := streamUnderTest(t)
@@ -427,7 +429,7 @@ type sink struct{}
 func (sink) Replies(uint64, []byte, int, bool) {}
 func (sink) Lost(uint64, int, bool)            {}
 func (sink) Flush()                            {}
-func (sink) Keeps() bool                       { return false }
+func (sink) Keeps(bool) bool                   { return false }
 
 func TestStreamDoesNotAllocate(t *testing.T) {
 	s := New()

@@ -1,0 +1,188 @@
+package session
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+)
+
+// This file says what becomes of a session while Redis cannot be reached. Its commands are answered, or its connection
+// closes, as that to a dying Redis would: client libraries know how to live with that, and with no error reply.
+//
+//   - A command that was sent and will not be answered closes the connection at once (lose).
+//   - A command that was not sent waits in the lane or pin. After failover-wait the connection closes, a moment later
+//     than the command would have been refused on a direct connection, so that no library tries again without a pause.
+//     A session that holds locks waits on for as long as it holds one.
+//   - A client that is new closes at its first command, after that moment. It asks again over a new connection.
+//   - If Redis itself refuses the connection for the commands, its words are their reply.
+//
+// In front of a cluster, requests wait by themselves (request.unsent): another server may have their slots by then.
+
+// errAway says that a command of a new client is not put on a connection.
+var errAway = errors.New("redis cannot be reached")
+
+// reach is whether the session has Redis, as far as it knows.
+type reach uint8
+
+const (
+	unmet   reach = iota // the client is new: Redis has answered nothing yet
+	met                  // Redis has answered
+	missing              // an attempt to connect for a command of the session has failed since; overdue follows
+)
+
+// The connection closes between leastPause and mostPause behind a command that is given up.
+const leastPause, mostPause = 300 * time.Millisecond, time.Second
+
+func pause() time.Duration { return leastPause + rand.N(mostPause-leastPause) }
+
+// reached notes that Redis, or the lock engine in its place, has answered.
+func (s *Session) reached() {
+	if s.life < doomed {
+		s.reach = met
+		s.endWait()
+	}
+}
+
+func (s *Session) endWait() {
+	if s.late != nil {
+		s.late.Stop()
+		s.late = nil
+	}
+}
+
+// miss notes that an attempt to connect for a command of the session has failed.
+func (s *Session) miss() {
+	limit := pause()
+	switch s.reach {
+	case missing:
+		return
+	case met:
+		limit += s.cluster.FailoverWait()
+	}
+	s.reach = missing
+	s.await(limit)
+}
+
+// waits reports whether commands of the session that were not sent wait for the next connection. failed: an attempt to
+// connect for them has failed.
+func (s *Session) waits(failed bool) bool {
+	switch {
+	case s.out.Gone():
+		return false
+	case failed && s.clustered():
+		return false
+	case failed:
+		s.miss()
+	}
+	return true
+}
+
+// await has overdue called after a time, unless Redis answers before.
+func (s *Session) await(d time.Duration) {
+	var t *time.Timer
+	t = time.AfterFunc(d, func() { s.overdue(t) })
+	s.late = t
+}
+
+// overdue closes the connection at last: when the commands of the session have waited for Redis for too long, or one has
+// been given up. But not while the session holds a lock.
+func (s *Session) overdue(t *time.Timer) {
+	s.mu.Lock()
+	defer s.host.Flush()
+	defer s.exit()
+	switch {
+	case s.late != t:
+	case s.holds():
+		s.await(pause())
+	case s.life == doomed:
+		s.life = cutOff
+		s.releaseLocks()
+	default:
+		s.abandon()
+	}
+}
+
+// stranded reports whether the client is new, and Redis cannot be reached.
+func (s *Session) stranded() bool { return s.reach == unmet && s.proxy.Upstream.Away() }
+
+// holds reports whether the session holds a lock.
+func (s *Session) holds() bool {
+	for _, e := range s.engines {
+		if e.Holding(s.ID) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// giveUp closes the connection after a pause: a command of the session is not carried out, because Redis cannot be
+// reached. The client gets the replies so far. Its locks are kept until their leases end.
+func (s *Session) giveUp() {
+	if s.out.Gone() {
+		return
+	}
+	s.wait, s.life, s.forsaken = waitNone, doomed, true
+	s.proxy.Counters.Outage.Add(1)
+	s.out.finish()
+	s.releaseWork()
+	if !s.holds() {
+		s.releaseLocks()
+	}
+	s.await(pause())
+}
+
+// abandon is CutOff because of Redis: the client has not gone, so its locks keep the rest of their leases, whatever GRACE
+// says.
+func (s *Session) abandon() {
+	if !s.out.Gone() {
+		s.forsaken = true
+		s.proxy.Counters.Outage.Add(1)
+		s.CutOff()
+	}
+}
+
+// notCarriedOut ends a command that was certainly not carried out, because Redis cannot be reached: it has its reply, or the
+// connection closes.
+func (r *request) notCarriedOut() bool {
+	if words := r.s.Refusal(); words != nil {
+		return r.answerWith(words)
+	}
+	r.s.giveUp()
+	return true
+}
+
+// refuse gives the proxy's own refusal. If the client may have sent commands already that mean something else without
+// the refused one, the connection closes behind it.
+func (s *Session) refuse(r *request, words []byte) bool {
+	r.answerWith(words)
+	if r.isVital() {
+		s.goodbye(nil)
+	}
+	return true
+}
+
+// partIfVital returns the function that closes the connection behind the refusal of such a command; nil: it is none.
+func (s *Session) partIfVital(r *request) func() {
+	if !r.isVital() {
+		return nil
+	}
+	return func() { s.life = max(s.life, leaving) }
+}
+
+// isVital reports whether the commands behind this one would run in another database, without a watch, or one by one
+// instead of in a transaction.
+func (r *request) isVital() bool {
+	switch r.row.Name {
+	case "select", "watch", "multi":
+		return true
+	}
+	return false
+}
+
+// outageInfo is the answer to INFO lockproxy while Redis is away. A client that is new need not have logged in.
+func (s *Session) outageInfo() []byte {
+	if s.reach == unmet || s.proxy.Restricts(s.ident) {
+		return s.proxy.Numbers.Outage(s.ident.Proto)
+	}
+	return s.info()
+}
