@@ -1,5 +1,6 @@
 import java.net.URI;
 import java.util.Map;
+import java.util.UUID;
 import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.Connection;
 import redis.clients.jedis.DefaultJedisClientConfig;
@@ -34,6 +35,9 @@ public final class Upgrade {
     this.workMillis = workMillis;
   }
 
+  /** An upgrade needs a named owner: without one, each LOCK on a library's connection is an owner of its own. */
+  private static final String OWNER = UUID.randomUUID().toString();
+
   public static void main(String[] args) throws Exception {
     System.exit(run(System.getenv()));
   }
@@ -42,7 +46,7 @@ public final class Upgrade {
     URI url = URI.create(env.getOrDefault("LOCKPROXY_URL", "redis://127.0.0.1:7379"));
     var config = DefaultJedisClientConfig.builder().socketTimeoutMillis(5000).build(); // 2 s by default
     boolean connected = false;
-    // The lock belongs to this connection: so no pool.
+    // The lock is renewed while this connection is open: so no pool.
     try (Connection connection = new Connection(new HostAndPort(url.getHost(), url.getPort()), config)) {
       connection.connect();
       connected = true;
@@ -70,7 +74,7 @@ public final class Upgrade {
             throw new IllegalStateException("a change with a larger fence was made");
           }
         } finally {
-          command("UNLOCK", "counter");
+          command("UNLOCK", "counter", "OWNER", OWNER);
         }
         return count;
       } catch (JedisDataException err) {
@@ -79,13 +83,13 @@ public final class Upgrade {
         }
         // Another holder is about to change it, and waits for this one: let it, and look again.
       } finally {
-        command("UNLOCK", "counter", "SHARED");
+        command("UNLOCK", "counter", "SHARED", "OWNER", OWNER);
       }
     }
   }
 
   private String lock(String... mode) {
-    Object fence = command(("LOCK counter WAIT 2000 GRACE 0 " + String.join(" ", mode)).split(" "));
+    Object fence = command(("LOCK counter WAIT 2000 GRACE 0 OWNER " + OWNER + " " + String.join(" ", mode)).split(" "));
     if (fence == null) {
       throw new Busy();
     }

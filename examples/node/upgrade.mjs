@@ -5,6 +5,7 @@
 // Exit codes: 0 done, 1 the lock was lost and the work does not count, 69 lockproxy cannot be reached,
 // 75 the lock was not free in time.
 
+import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient } from 'redis';
 
@@ -23,8 +24,11 @@ const client = createClient({
 });
 client.on('error', () => {}); // commands report it
 
+// An upgrade needs a named owner: without one, each LOCK on a library's connection is an owner of its own.
+const owner = ['OWNER', randomUUID()];
+
 async function lock(...mode) {
-  const fence = await client.sendCommand(['LOCK', 'counter', ...mode, 'WAIT', '2000', 'GRACE', '0']);
+  const fence = await client.sendCommand(['LOCK', 'counter', ...mode, 'WAIT', '2000', 'GRACE', '0', ...owner]);
   if (fence === null) throw new Busy('the lock was not free in time');
   return fence;
 }
@@ -40,14 +44,14 @@ async function change() {
         const written = await client.eval(WRITE, { keys: ['counter:data'], arguments: [String(fence), String(count)] });
         if (!written) throw new Error('a change with a larger fence was made');
       } finally {
-        await client.sendCommand(['UNLOCK', 'counter']);
+        await client.sendCommand(['UNLOCK', 'counter', ...owner]);
       }
       return count;
     } catch (err) {
       if (!err.message.startsWith('DEADLOCK')) throw err;
       // Another holder is about to change it, and waits for this one: let it, and look again.
     } finally {
-      await client.sendCommand(['UNLOCK', 'counter', 'SHARED']);
+      await client.sendCommand(['UNLOCK', 'counter', 'SHARED', ...owner]);
     }
   }
 }

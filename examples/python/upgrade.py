@@ -9,6 +9,7 @@ Exit codes: 0 done, 1 the lock was lost and the work does not count, 69 lockprox
 import os
 import sys
 import time
+import uuid
 
 import redis
 from redis.backoff import NoBackoff
@@ -21,6 +22,9 @@ redis.call('HSET', KEYS[1], 'fence', ARGV[1], 'count', ARGV[2])
 return 1
 """
 
+# An upgrade needs a named owner: without one, each LOCK on a library's connection is an owner of its own.
+OWNER = str(uuid.uuid4())
+
 
 class Busy(Exception):
     """The lock was not free in time."""
@@ -31,7 +35,7 @@ class Lost(Exception):
 
 
 def lock(client, *mode):
-    fence = client.execute_command("LOCK", "counter", *mode, "WAIT", 2000, "GRACE", 0)
+    fence = client.execute_command("LOCK", "counter", *mode, "WAIT", 2000, "GRACE", 0, "OWNER", OWNER)
     if fence is None:
         raise Busy("the lock was not free in time")
     return fence
@@ -48,21 +52,21 @@ def change(client):
                 if not client.eval(WRITE, 1, "counter:data", fence, count + 1):
                     raise Lost("a change with a larger fence was made")
             finally:
-                client.execute_command("UNLOCK", "counter")
+                client.execute_command("UNLOCK", "counter", "OWNER", OWNER)
             return count + 1
         except redis.ResponseError as err:
             if not str(err).startswith("DEADLOCK"):
                 raise
             # Another holder is about to change it, and waits for this one: let it, and look again.
         finally:
-            client.execute_command("UNLOCK", "counter", "SHARED")
+            client.execute_command("UNLOCK", "counter", "SHARED", "OWNER", OWNER)
 
 
 def main():
     try:
         client = redis.Redis.from_url(
             os.environ.get("LOCKPROXY_URL", "redis://127.0.0.1:7379"),
-            single_connection_client=True,  # the lock belongs to this connection
+            single_connection_client=True,  # the lock is renewed while this connection is open
             retry=Retry(NoBackoff(), 0),
             decode_responses=True,
         )

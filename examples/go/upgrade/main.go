@@ -13,6 +13,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 )
@@ -37,7 +38,7 @@ func main() {
 	}
 	opts.MaxRetries = -1 // a retry would ask again on another connection
 	ctx, client := context.Background(), redis.NewClient(opts)
-	conn := client.Conn() // the lock belongs to this connection
+	conn := client.Conn() // the lock is renewed while this connection is open
 	if err := conn.Ping(ctx).Err(); err != nil {
 		fail(69, fmt.Errorf("no lock: %w", err))
 	}
@@ -62,9 +63,12 @@ func fail(code int, err error) {
 	os.Exit(code)
 }
 
+// An upgrade needs a named owner: without one, each LOCK on a library's connection is an owner of its own.
+var owner = uuid.NewString()
+
 // lock waits for less than ReadTimeout, 5 s by default.
 func lock(ctx context.Context, conn *redis.Conn, mode ...any) (fence int64, err error) {
-	fence, err = conn.Do(ctx, append([]any{"LOCK", "counter", "WAIT", 2000, "GRACE", 0}, mode...)...).Int64()
+	fence, err = conn.Do(ctx, append([]any{"LOCK", "counter", "WAIT", 2000, "GRACE", 0, "OWNER", owner}, mode...)...).Int64()
 	if errors.Is(err, redis.Nil) {
 		err = errBusy
 	}
@@ -75,7 +79,7 @@ func change(ctx context.Context, conn *redis.Conn, takes time.Duration) (count i
 	if _, err := lock(ctx, conn, "SHARED"); err != nil {
 		return 0, err
 	}
-	defer func() { err = cmp.Or(err, conn.Do(ctx, "UNLOCK", "counter", "SHARED").Err()) }()
+	defer func() { err = cmp.Or(err, conn.Do(ctx, "UNLOCK", "counter", "SHARED", "OWNER", owner).Err()) }()
 	count, err = conn.HGet(ctx, "counter:data", "count").Int()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return 0, err
@@ -85,7 +89,7 @@ func change(ctx context.Context, conn *redis.Conn, takes time.Duration) (count i
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = cmp.Or(err, conn.Do(ctx, "UNLOCK", "counter").Err()) }()
+	defer func() { err = cmp.Or(err, conn.Do(ctx, "UNLOCK", "counter", "OWNER", owner).Err()) }()
 	written, err := write.Run(ctx, conn, []string{"counter:data"}, fence, count+1).Bool()
 	if err == nil && !written {
 		err = errors.New("a change with a larger fence was made")
