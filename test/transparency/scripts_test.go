@@ -30,3 +30,26 @@ func TestFirstUseOfAScriptKeepsTheOrder(t *testing.T) {
 		}
 	})
 }
+
+// The result of a script in the debugger comes behind the end of the session, and ends the connection.
+func TestTheDebuggerIsRedisOwn(t *testing.T) {
+	t.Parallel()
+	b := proxytest.NewBench(t)
+	const script = "local a = redis.call('incr', KEYS[1])\nredis.debug('hey')\nreturn {'subscribe', 'x', a}"
+	b.Both(t, func(s *proxytest.Side, proto int) {
+		for _, mode := range []string{"YES", "SYNC"} {
+			for _, words := range [][]string{{"s", "p a", "w", "c"}, {"c"}, {"redis get n", "b 3", "c", "c"}, {"abort"}, {"e error('x')", "c"}} {
+				c := s.Speaking("debugger", proto)
+				c.Each("GET n", "SCRIPT DEBUG "+mode, "GET n")
+				c.Do("EVAL", script, "1", "n")
+				c.Each(words...)
+				c.End()
+			}
+			c := s.Speaking("others", proto)
+			c.Each("GET n", "SCRIPT DEBUG "+mode, "SCRIPT DEBUG NO", "EVAL 'return 1' 0", "GET n", "SCRIPT DEBUG MAYBE", "SCRIPT DEBUG", "GET n",
+				"SCRIPT DEBUG "+mode, "SUBSCRIBE c", "UNSUBSCRIBE c", "MULTI", "GET n", "EXEC", "RESET", "GET n")
+			c.Each("MULTI", "SCRIPT DEBUG "+mode, "EXEC", "GET n", "EVAL 'return 1' 0", "c")
+			c.End()
+		}
+	})
+}

@@ -174,7 +174,7 @@ func (s *Session) quiet() {
 	case s.wait == waitQuiet, s.wait == waitTurn:
 		s.wait = waitNone
 	}
-	if s.pin != nil && s.pin.mode == readsFrames && !s.pin.subscribed() {
+	if s.pin != nil && s.pin.mode == readsFrames && !s.pin.subscribed() && !s.pin.debugs {
 		s.readReplies()
 	}
 	if s.pin != nil && s.pin.outcome != nil {

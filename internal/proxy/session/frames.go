@@ -12,6 +12,9 @@ import (
 // once per channel there was, and in RESP2 messages look like replies. So the session examines every frame, and assigns
 // it to the command that it answers, or to none. Redis counts a client's subscriptions in its confirmations, so at each
 // point of the stream the session knows what Redis knows, and which frames can come.
+//
+// A script in the debugger is read in this way, too. Its EVAL and each word of the debugger have one reply, and the
+// result comes behind the last one.
 
 // subscribe sends a subscription command. Its frames are examined from then on.
 func (s *Session) subscribe(r *request) bool {
@@ -90,6 +93,8 @@ func (s *Session) frame(b []byte, kind resp.Kind) {
 		answered := f.confirm(count)
 		s.out.put(at, b, false)
 		s.Answered(at, answered)
+	case pin.debugs && !due: // the result of the script
+		s.out.push(b)
 	case kind == resp.Push, pin.subscribed() && pubsub.IsMessage(verb), !due:
 		pin.confirm(verb, count) // Redis ends subscriptions by itself when a slot moves away
 		s.out.message(b)

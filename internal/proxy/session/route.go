@@ -262,27 +262,42 @@ func (s *Session) keepPin(r *request) bool {
 	}
 	var accepted func()
 	if r.row.Name == "script" { // SCRIPT DEBUG
+		if !s.awaitQuiet() {
+			return false
+		}
 		pin, on := s.pin, command.Keyword(r.args, 2) != "no"
-		accepted = func() { pin.debugs = on }
+		accepted = func() {
+			if pin.debugs = on; on && s.pin == pin {
+				s.readFrames()
+			}
+		}
 	}
 	return s.markPin(r, r.raw, &reply.Reply{Session: s, Muted: r.muted}, r.policy != command.PinSpent, accepted)
 }
 
 // markPin sends such a command. h gets its reply. keep: the connection becomes the session's own if Redis accepts the
-// command; then accepted is called, if it is not nil.
+// command; then accepted is called, if it is not nil. Outside a transaction the session waits then.
 func (s *Session) markPin(r *request, raw []byte, h *reply.Reply, keep bool, accepted func()) bool {
 	pin := s.pin
 	if pin.tx.mayBeOpen() && !s.awaitQuiet() {
 		return false
 	}
 	pin.fresh = false
-	h.Done = func(reply []byte) { pin.marked(reply, keep, accepted) }
+	h.Done = func(reply []byte) {
+		if accepted != nil { // the session waits for it
+			s.Resume()
+		}
+		pin.marked(reply, keep, accepted)
+	}
 	if pin.tx.inTx {
 		pin.tx.queue(step{apply: func(reply []byte) { s.pin.marked(reply, keep, accepted) }}) // it may be another one by then
 		r.forward(raw, r.handler())
 		return true
 	}
 	pin.tx.count()
+	if accepted != nil {
+		s.wait = waitReply
+	}
 	r.forward(raw, h)
 	return true
 }
