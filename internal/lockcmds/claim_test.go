@@ -83,6 +83,7 @@ func TestARollbackOfAReentryEndsAHoldThatIsGone(t *testing.T) {
 			claim.RollBack(grant, time.Second, func(ok bool) { ended = ok })
 			claim.NotDeepened()
 			w.Work()
+			w.Pass(time.Second) // a release elsewhere would have been told
 			args := w.Own.Args[0]
 			if !ended || args[argHolds] != "1" || args[argLease] != "30000" || args[argLess] != "1" || (args[argAcquire] == "0") != (grant != 0) {
 				t.Errorf("gone: %v: rolled back: %v, with %q", gone, ended, args)

@@ -69,6 +69,8 @@ func (e *Engine) carryOutHold(f *table.Effect) {
 	case table.Forget:
 		h.lease.Forget()
 		e.endedLocked(h, f.End)
+	case table.Suspect:
+		e.opts.Clock.AfterFunc(f.Delay, func() { e.step((*table.Table).SuspectsDue) })
 	case table.Tell:
 		if e.opts.Events.Lost != nil {
 			e.opts.Events.Lost(f.Loss.Reason)

@@ -80,7 +80,11 @@ func (e *Engine) Forced(key string, ended script.Forced) {
 	e.step(func(t *table.Table) {
 		h := t.HoldByFence(key, ended.Fence)
 		switch {
-		case h == nil || h.Owner != ended.Owner:
+		case h == nil:
+			if loss := t.Suspected(key, ended.Fence); loss != nil && loss.Key.Owner == ended.Owner && ended.Handle {
+				t.ReleasedElsewhere(loss)
+			}
+		case h.Owner != ended.Owner:
 		case ended.Handle:
 			t.Drop(h)
 		default:
@@ -108,6 +112,11 @@ const tellAgainAfter = time.Second
 // message proves that it was released by its handle. Requires no locks.
 func (e *Engine) look(m script.ForcedMessage) {
 	defer e.failstop.Guard()
+	e.step(func(t *table.Table) { // Redis has said already that the grant is over
+		if loss := t.Suspected(m.Lock, m.Fence); loss != nil && m.IsHandle(loss.Key.Owner) {
+			t.ReleasedElsewhere(loss)
+		}
+	})
 	k, ok := e.beginLook(m.Lock, m.Fence)
 	if !ok {
 		return
@@ -154,8 +163,8 @@ func (e *Engine) beginLook(lock string, fence int64) (k table.Key, ok bool) {
 func (e *Engine) endLook(k table.Key, fence int64) (again bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	h := holdOf(e.table.Hold(k))
-	if h == nil || h.Fence != fence {
+	h := holdOf(e.table.HoldByFence(k.Lock, fence))
+	if h == nil || h.Key != k {
 		return false
 	}
 	if again = h.look == lookAgain; again {

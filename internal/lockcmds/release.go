@@ -154,6 +154,9 @@ func (r *release) Answered(o callOutcome) []byte {
 		r.anew(a.Fence)
 		return nil
 	}
+	if reply == table.Yes && r.named() && r.Hold == nil && a.Fence > 0 { // sessions elsewhere have acquired it
+		r.e.forced(r.Key.Lock, script.Forced{Owner: r.Key.Owner, Fence: a.Fence, Handle: true})
+	}
 	if ended { // the session's end has left this hold to the release
 		part := r.part()
 		part.Request = r.e.nextRequest()

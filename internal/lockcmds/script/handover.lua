@@ -70,6 +70,10 @@ if not known then
     return {1, by, 1, 0, 0, place}
   end
   fence = by
+  if ARGV[7] ~= '' then
+    --@ tell_others
+    tell_others(KEYS[1], ARGV[1], by, ARGV[7], table.concat(redis.call('HKEYS', KEYS[1])))
+  end
 end
 --@ head
 local plain, fair = ARGV[11] ~= '', ARGV[16]

@@ -281,7 +281,7 @@ func TestALateCopyDoesNotUndoTheGraceOfAPermit(t *testing.T) {
 			if err != nil || !taken.Granted {
 				t.Fatal(taken, err)
 			}
-			grace := script.Drop{Key: key, Part: part(owner, newest+2, 0), Grace: 2 * time.Second}
+			grace := script.Drop{Key: key, Part: part(owner, newest+2, 0), Grace: 2 * time.Second, Less: 1}
 			grace.Fence = taken.Fence
 			extend := script.Extend{Key: key, Part: part(owner, newest+1, 0), Lease: time.Minute}
 			extend.Fence = taken.Fence
@@ -364,7 +364,7 @@ func TestNoPermitIsLostOrMade(t *testing.T) {
 				}
 			case 5:
 				what = "drop"
-				b.run(script.Drop{Key: key, Part: p}.Call())
+				b.run(script.Drop{Key: key, Part: p, Less: 1}.Call())
 				if fences[p.Fence] == owner {
 					delete(fences, p.Fence)
 				}

@@ -65,6 +65,7 @@ if not fence then
   --@ shared
   --@ lower
   --@ head
+  --@ tell_others
   local field, shared = ARGV[7] or '', ARGV[8] == '1'
   local by, held = lower(KEYS[1], ARGV[1], ARGV[2], ARGV[5] or '0', ARGV[3], ARGV[6] or '0', field, shared)
   if not by then
@@ -90,6 +91,9 @@ if not fence then
     --@ longest
     --@ leave_shared
     leave_shared(ARGV[4], KEYS[2], KEYS[3], KEYS[1], ARGV[1], held[4], field, ARGV[3])
+    if field ~= '' then
+      tell_others(KEYS[1], ARGV[1], by, field, '{' .. string.gsub(held[5] or '', ' ', '{'))
+    end
     return by
   elseif held[5] then
     --@ wake
@@ -99,6 +103,9 @@ if not fence then
     return by
   end
   fence = by
+  if field ~= '' then
+    tell_others(KEYS[1], ARGV[1], by, field, table.concat(redis.call('HKEYS', KEYS[1])))
+  end
 end
 redis.call(ARGV[4], KEYS[2], '0') -- first: a user that may not publish releases nothing, and the error says so
 tell_rwlock(ARGV[4], KEYS[2])

@@ -16,6 +16,7 @@ const (
 	Continue           // ends a Pause: the lease goes on as it was
 	Shorten            // a command may have set the lease to the present, shorter TTL; it ends no Pause (SentAt)
 	Forget             // the hold has ended: its lease is watched no more (End)
+	Suspect            // a timer: losses wait that may be none (Delay alone; SuspectsDue)
 	Tell               // tell the sessions of a loss (Loss alone)
 )
 
@@ -138,16 +139,97 @@ func (t *Table) Lost(h *Hold, reason string, certain bool, except *Session) {
 		h.untold = loss
 		return
 	}
+	if reason == ReasonGone && !certain && except == nil {
+		t.suspect(loss)
+		return
+	}
 	t.tell(loss)
 }
 
 // tell reports a loss.
 func (t *Table) tell(loss *Loss) {
+	t.note(loss)
+	t.emit(Effect{Op: Tell, Loss: loss})
+}
+
+// note has a later command of the sessions, or by the fence, be answered with the loss.
+func (t *Table) note(loss *Loss) {
 	t.lost.add(loss)
 	for _, s := range loss.To {
 		s.Losses.Add(s.lossOf(loss.Key), loss.Fence)
 	}
-	t.emit(Effect{Op: Tell, Loss: loss})
+}
+
+// A hold that Redis does not have any more may have been released through another proxy, whose message is on its way.
+// So such a loss is told a moment later:
+//
+//	Lost ──Suspect──► SuspectsDue ──► Tell
+//	   └──► ReleasedElsewhere: it is none
+
+// lossDelay is that moment; at most twice as long. The script that releases a grant publishes the message before Redis
+// can answer that it does not have the grant, so only the ways through two connections differ.
+const lossDelay = 40 * time.Millisecond
+
+// suspects are losses that may be none. Some have waited for a delay, the others wait for the next one.
+type suspects struct {
+	byGrant     map[lossName]*Loss
+	next, later []*Loss
+	timed       bool // SuspectsDue follows
+}
+
+func (t *Table) suspect(loss *Loss) {
+	x := &t.suspects
+	t.note(loss)
+	if x.byGrant == nil {
+		x.byGrant = make(map[lossName]*Loss)
+	}
+	x.byGrant[grantName(loss.Key.Lock, loss.Fence)] = loss
+	x.later = append(x.later, loss)
+	if !x.timed {
+		x.timed = true
+		t.emit(Effect{Op: Suspect, Delay: lossDelay})
+	}
+}
+
+// SuspectsDue tells of losses that no message has explained, of some at a time.
+func (t *Table) SuspectsDue() {
+	x := &t.suspects
+	n := min(len(x.next), sliceSize)
+	for _, loss := range x.next[:n] {
+		if name := grantName(loss.Key.Lock, loss.Fence); x.byGrant[name] == loss {
+			delete(x.byGrant, name)
+			t.emit(Effect{Op: Tell, Loss: loss})
+		}
+	}
+	switch x.next = x.next[n:]; {
+	case len(x.next) > 0:
+		t.emit(Effect{Op: Suspect})
+	case len(x.later) > 0:
+		x.next, x.later = x.later, nil
+		t.emit(Effect{Op: Suspect, Delay: lossDelay})
+	default:
+		*x = suspects{} // a burst must not keep its memory
+	}
+}
+
+// Suspected is the loss of a grant that is not told yet; nil: there is none.
+func (t *Table) Suspected(lock string, fence int64) *Loss {
+	if len(t.suspects.byGrant) == 0 {
+		return nil
+	}
+	return t.suspects.byGrant[grantName(lock, fence)]
+}
+
+// ReleasedElsewhere says that the grant of a suspected loss was released.
+func (t *Table) ReleasedElsewhere(loss *Loss) {
+	n := grantName(loss.Key.Lock, loss.Fence)
+	delete(t.suspects.byGrant, n)
+	t.lost.remove(n)
+	for _, s := range loss.To {
+		if k := s.lossOf(loss.Key); !k.Kind.Reenters() || s.Losses.Fence(k) == loss.Fence {
+			s.Losses.Forget(k)
+		}
+	}
 }
 
 // tellUntold reports a loss that was not told because releases were on their way, when one of them has been answered

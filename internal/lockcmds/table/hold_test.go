@@ -38,6 +38,7 @@ func session(name string) *Session {
 
 // settle carries out the effects, and returns the losses that are told.
 func (b *book) settle(t interface{ Fatalf(string, ...any) }) (told int) {
+	due := false
 	for _, f := range b.Effects() {
 		n, watched := b.paused[f.Hold]
 		switch f.Op {
@@ -64,9 +65,15 @@ func (b *book) settle(t interface{ Fatalf(string, ...any) }) (told int) {
 		case Tell:
 			told++
 			b.told = append(b.told, f.Loss)
+		case Suspect:
+			due = true
 		default:
 			t.Fatalf("effect %d is about no hold", f.Op)
 		}
+	}
+	if due { // no message explains the loss
+		b.SuspectsDue()
+		told += b.settle(t)
 	}
 	if told > 1 {
 		t.Fatalf("one event tells of %d losses", told)

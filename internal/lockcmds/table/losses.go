@@ -197,6 +197,11 @@ func (l *lostGrants) add(loss *Loss) {
 	l.recent[grantName(loss.Key.Lock, loss.Fence)] = by
 }
 
+func (l *lostGrants) remove(n lossName) {
+	delete(l.recent, n)
+	delete(l.older, n)
+}
+
 // WasLost reports whether the grant with that fence is one of the latest that sessions here have lost. If it was this
 // session's own permit, one loss fewer is left to be told.
 func (t *Table) WasLost(s *Session, k Key, fence int64) bool {

@@ -25,6 +25,7 @@ type Table struct {
 	channels channels
 	leaving  map[string]*departures // by lock
 	lost     lostGrants
+	suspects suspects
 	backlog  backlog
 	searches uint64 // for circles
 

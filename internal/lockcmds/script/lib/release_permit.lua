@@ -4,13 +4,16 @@
 local function release_permit(publish, channel, queue, lock, owner, fence, field, request)
   local timeouts, permits = permits_of(lock)
   local now = milliseconds(redis.call('TIME'))
-  local permit, _, _, by = nil, nil, nil, nil
+  local permit, _, requests, by = nil, nil, nil, nil
   if left_of(lock) then
-    permit, _, _, by = permit_meant(timeouts, permits, owner, fence, now, field, request)
+    permit, _, requests, by = permit_meant(timeouts, permits, owner, fence, now, field, request)
   end
   if not permit then
     return limited(lock) and {-1} or nil
   end
   end_permits(publish, channel, queue, lock, {permit}, now)
+  if field ~= '' then
+    tell_others(lock, owner, tonumber(by), field, '{' .. string.gsub(requests, ' ', '{'))
+  end
   return tonumber(by)
 end
