@@ -23,7 +23,7 @@ var claims = []string{
 	"script",       // EVAL, EVALSHA, NOSCRIPT after SCRIPT FLUSH
 	"mixed",        // operations: same replies as from a direct connection
 	"lock",         // LOCK, TRYLOCK and FAIRLOCK answer a fence; fences increase; UNLOCK answers 1
-	"lock-reentry", // the same fence again; UNLOCK answers 0, then 1, then NOTHELD
+	"lock-reentry", // each LOCK is an owner of its own, whose handle is the fence; a named OWNER acquires again
 	"lock-busy",    // another connection: TRYLOCK and LOCK WAIT answer null, UNLOCK answers NOTHELD
 	"lock-wait",    // a LOCK that waits is granted upon UNLOCK by another connection
 	"lock-fair",    // three FAIRLOCKs that wait are granted in the order of asking

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -197,11 +198,15 @@ func (c lockClaims) lock(t *testing.T) {
 
 func (c lockClaims) reentry(t *testing.T) {
 	s := c.open(t, c.url)
-	first := do(t, s, "LOCK", "b")
-	equal(t, do(t, s, "LOCK", "b"), first)
-	equal(t, do(t, s, "UNLOCK", "b"), int64(0))
-	equal(t, do(t, s, "UNLOCK", "b"), int64(1))
-	refused(t, "NOTHELD", s, "UNLOCK", "b")
+	first := fence(t, do(t, s, "LOCK", "b"), 0)
+	equal(t, do(t, s, "LOCK", "b", "WAIT", "50"), nil)
+	refused(t, "this connection has asked", s, "UNLOCK", "b")
+	equal(t, do(t, s, "UNLOCK", "b", "FENCE", strconv.FormatInt(first, 10)), int64(1))
+	named := do(t, s, "LOCK", "b", "OWNER", "job-9")
+	equal(t, do(t, s, "LOCK", "b", "OWNER", "job-9"), named)
+	equal(t, do(t, s, "UNLOCK", "b", "OWNER", "job-9"), int64(0))
+	equal(t, do(t, s, "UNLOCK", "b", "OWNER", "job-9"), int64(1))
+	refused(t, "NOTHELD", s, "UNLOCK", "b", "OWNER", "job-9")
 }
 
 func (c lockClaims) busy(t *testing.T) {

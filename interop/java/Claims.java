@@ -112,10 +112,14 @@ final class Claims {
   private void reentry() throws Exception {
     try (Session s = open()) {
       Object fence = s.command("LOCK", "b");
-      Check.equal(s.command("LOCK", "b"), fence);
-      Check.equal(s.command("UNLOCK", "b"), 0);
-      Check.equal(s.command("UNLOCK", "b"), 1);
-      Check.refused("NOTHELD", () -> s.command("UNLOCK", "b"));
+      Check.equal(s.command("LOCK", "b", "WAIT", "50"), null);
+      Check.refused("ERR", () -> s.command("UNLOCK", "b"));
+      Check.equal(s.command("UNLOCK", "b", "FENCE", fence.toString()), 1);
+      Object named = s.command("LOCK", "b", "OWNER", "job-9");
+      Check.equal(s.command("LOCK", "b", "OWNER", "job-9"), named);
+      Check.equal(s.command("UNLOCK", "b", "OWNER", "job-9"), 0);
+      Check.equal(s.command("UNLOCK", "b", "OWNER", "job-9"), 1);
+      Check.refused("NOTHELD", () -> s.command("UNLOCK", "b", "OWNER", "job-9"));
     }
   }
 

@@ -64,10 +64,14 @@ function lockClaims(open) {
     async 'lock-reentry'() {
       const s = await open();
       const fence = await s.command('LOCK', 'b');
-      assert.equal(await s.command('LOCK', 'b'), fence);
-      assert.equal(await s.command('UNLOCK', 'b'), 0);
-      assert.equal(await s.command('UNLOCK', 'b'), 1);
-      await refused('NOTHELD', s.command('UNLOCK', 'b'));
+      assert.equal(await s.command('LOCK', 'b', 'WAIT', '50'), null);
+      await refused('ERR', s.command('UNLOCK', 'b'));
+      assert.equal(await s.command('UNLOCK', 'b', 'FENCE', String(fence)), 1);
+      const named = await s.command('LOCK', 'b', 'OWNER', 'job-9');
+      assert.equal(await s.command('LOCK', 'b', 'OWNER', 'job-9'), named);
+      assert.equal(await s.command('UNLOCK', 'b', 'OWNER', 'job-9'), 0);
+      assert.equal(await s.command('UNLOCK', 'b', 'OWNER', 'job-9'), 1);
+      await refused('NOTHELD', s.command('UNLOCK', 'b', 'OWNER', 'job-9'));
     },
     async 'lock-busy'() {
       const [holder, other] = [await open(), await open()];

@@ -212,10 +212,14 @@ def lock():
 def lock_reentry():
     c = session().execute_command
     fence = c("LOCK", "b")
-    equal(c("LOCK", "b"), fence)
-    equal(c("UNLOCK", "b"), 0)
-    equal(c("UNLOCK", "b"), 1)
-    refused("NOTHELD", c, "UNLOCK", "b")
+    equal(c("LOCK", "b", "WAIT", 50), None)
+    refused("this connection has asked", c, "UNLOCK", "b")
+    equal(c("UNLOCK", "b", "FENCE", fence), 1)
+    fence = c("LOCK", "b", "OWNER", "job-9")
+    equal(c("LOCK", "b", "OWNER", "job-9"), fence)
+    equal(c("UNLOCK", "b", "OWNER", "job-9"), 0)
+    equal(c("UNLOCK", "b", "OWNER", "job-9"), 1)
+    refused("NOTHELD", c, "UNLOCK", "b", "OWNER", "job-9")
 
 
 def lock_busy():
