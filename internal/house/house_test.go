@@ -160,26 +160,6 @@ func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 	}
 }
 
-func TestRecordsAreNumberedOnce(t *testing.T) {
-	records, err := filepath.Glob(filepath.Join(root, "docs/dev/adr/*.md"))
-	if err != nil || len(records) == 0 {
-		t.Fatal("no records", err)
-	}
-	taken := map[string]string{}
-	for _, name := range records {
-		base := filepath.Base(name)
-		number, _, _ := strings.Cut(base, "-")
-		if other, ok := taken[number]; ok {
-			t.Errorf("%s and %s have one number", other, base)
-		}
-		taken[number] = base
-		text := read(t, filepath.Join("docs/dev/adr", base))
-		if want := "# " + strings.TrimLeft(number, "0") + ". "; !strings.HasPrefix(text, want) {
-			t.Errorf("%s does not begin with %q", base, want)
-		}
-	}
-}
-
 // An alert at night leads to the section that says what to do.
 func TestAlertsLeadToSectionsOfOperations(t *testing.T) {
 	alerts := read(t, "configs/prometheus-alerts.yml")

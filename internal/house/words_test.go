@@ -68,12 +68,11 @@ func TestSentencesAreEasyToRead(t *testing.T) {
 	}
 }
 
-// texts lists the files that are written in the project's language. Tests, records of decisions and the changelog are
-// history.
+// texts lists the files that are written in the project's language. Tests and the changelog are history.
 func texts(t *testing.T) []string {
 	t.Helper()
 	tops := []string{"README.md", "CONTRIBUTING.md", "cmd", "internal", "bench", "configs", "docs", "examples", "interop/README.md", "test/locks/README.md"}
-	history := []string{"docs/dev/adr", "bench/results", "internal/house"}
+	history := []string{"bench/results", "internal/house"}
 	var list []string
 	for _, name := range tree(t) {
 		in := func(top string) bool { return under(name, top) }

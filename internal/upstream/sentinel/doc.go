@@ -7,7 +7,7 @@
 // All Sentinels are asked. A majority of those of the configuration is followed: at once if its epoch is greater, else
 // when it has lasted and its server is a primary. Fewer are followed to a server that belongs to the present primary,
 // with a greater epoch, and not against a majority. A Sentinel that does not answer is left out. If none answers, the
-// view stays. ADR 46 has the reasons.
+// view stays. docs/dev/DECISIONS.md has the reasons.
 //
 // Sentinels that know the primary by its name tell which others watch it. These are asked, too, up to a limit
 // (sentinelset.go), so the view stays fresh when all Sentinels of the configuration have been replaced.
