@@ -80,6 +80,7 @@ _lockproxy() {
 		'--lock-lease=[Lease of a lock taken without PX or EX]:value:_files' \
 		'--lock-grace=[Most that is left of a lease after its client has gone]:value:_files' \
 		'--lock-reentry=[The owner of a lock that is acquired without OWNER\: connection (the connection, which may acquire it again), owner (each acquire has an owner of its own\: safe with shared connections), or auto (owner on connections of client libraries that announce themselves, else connection)]:value:_files' \
+		'--lock-note=[Note of a lock that its client has taken without NOTE\: client (its name or address, and the host of the proxy, from the first renewal on) or off]:value:_files' \
 		'--lock-max-hold=[Longest hold of a renewed lock]:value:_files' \
 		'--lock-slow=[Waits for locks and holds of locks that take longer are logged at their end]:value:_files' \
 		'--lock-sync=[Replicas that must have a grant before its client is told\: a number, or all that the Sentinels or the cluster know]:value:_files' \

@@ -112,6 +112,7 @@ type LockConfig struct {
 	Lease   time.Duration  `yaml:"lease" usual:"yes" reload:"yes" help:"Lease of a lock taken without PX or EX. It is renewed every third of this while the client is connected." when:"a lock has to end sooner after the failure of a proxy, or Redis is away for longer than a lease now and then"`
 	Grace   *time.Duration `yaml:"grace" usual:"yes" reload:"yes" placeholder:"DURATION" help:"Most that is left of a lease after its client has gone. 0s: none. Unset: the lease expires by itself." when:"locks of clients that have gone are to be free sooner"`
 	Reentry string         `yaml:"reentry" reload:"yes" help:"The owner of a lock that is acquired without OWNER: connection (the connection, which may acquire it again), owner (each acquire has an owner of its own: safe with shared connections), or auto (owner on connections of client libraries that announce themselves, else connection)." when:"a library that shares connections does not announce itself: set owner"`
+	Note    string         `yaml:"note" reload:"yes" help:"Note of a lock that its client has taken without NOTE: client (its name or address, and the host of the proxy, from the first renewal on) or off." when:"users of Redis may not learn the names of clients: set off"`
 	MaxHold time.Duration  `yaml:"max-hold" reload:"yes" help:"Longest hold of a renewed lock. 0s: no limit." when:"clients hang with a lock while they are connected"`
 
 	Slow time.Duration `yaml:"slow" reload:"yes" help:"Waits for locks and holds of locks that take longer are logged at their end. 0s: none." when:"other waits and holds than these are too long"`
@@ -148,7 +149,7 @@ func NewConfig() Config {
 		Upstream:   UpstreamConfig{Address: defaultUpstream},
 		Cluster:    ClusterConfig{CrossSlot: proxy.CrossSplit},
 		Lock: LockConfig{
-			Lease: 30 * time.Second, Reentry: string(proxy.ReentryAuto),
+			Lease: 30 * time.Second, Reentry: string(proxy.ReentryAuto), Note: noteClient,
 			Slow: 10 * time.Second,
 		},
 		Drain:               DrainConfig{Timeout: 10 * time.Second},
@@ -176,6 +177,12 @@ func NewConfig() Config {
 
 // minLease keeps renewals, every third of a lease, clear of ordinary round trips.
 const minLease = 100 * time.Millisecond
+
+// Values of lock.note.
+const (
+	noteClient = "client"
+	noteOff    = "off"
+)
 
 // Verify reports every setting that cannot be served, named by its key.
 func (c Config) Verify() error {
@@ -243,6 +250,7 @@ func (c Config) Verify() error {
 	if c.Lock.Grace != nil {
 		atLeast("lock.grace", *c.Lock.Grace, 0)
 	}
+	oneOf("lock.note", c.Lock.Note, noteClient, noteOff)
 	oneOf("lock.reentry", c.Lock.Reentry,
 		string(proxy.ReentryAuto), string(proxy.ReentryConnection), string(proxy.ReentryOwner))
 	atLeast("lock.max-hold", c.Lock.MaxHold, 0)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -261,6 +262,7 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 			MaxWaiters:        int(cfg.MaxWaiters),
 			MaxWaitersPerLock: int(cfg.MaxWaitersPerLock),
 			Reentry:           proxy.Reentry(cfg.Lock.Reentry),
+			NoteHost:          noteHost(cfg.Lock.Note),
 		},
 		MaxEngines: int(cfg.MaxLanes), // as lanes, they are many if users and databases are
 		Limits: proxy.Limits{
@@ -293,4 +295,16 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 		opts.Upstream.Sentinel.TLS = store.Sentinel
 	}
 	return opts
+}
+
+// noteHost is the host in the notes of locks; empty: they have none.
+func noteHost(note string) string {
+	if note != noteClient {
+		return ""
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "another host"
+	}
+	return host
 }

@@ -36,6 +36,7 @@ type Lock struct {
 	Holder    string  `json:"holder"`
 	Client    string  `json:"client,omitempty"`  // address of the holder
 	Name      string  `json:"name,omitempty"`    // CLIENT SETNAME of the holder
+	Note      string  `json:"note,omitempty"`    // of the holder
 	Process   string  `json:"process,omitempty"` // of a holder elsewhere: the UUID of the proxy, or of the Redisson client
 	Held      float64 `json:"held_seconds"`
 	LeaseLeft float64 `json:"lease_left_seconds"`
@@ -127,7 +128,7 @@ func rowOf(l *proxy.SeenLock, now time.Time) Lock {
 		row.Holder, row.Client, row.Name = holderHere, l.Client.Addr, shown(l.Client.Name)
 		row.Held, row.LeaseLeft, row.Renewed = ago(l.Since, now), l.TTL.Seconds(), !l.Fixed
 		row.Holds, row.Fence = l.Holds, l.Fence
-		row.Mode = l.Mode
+		row.Mode, row.Note = l.Mode, shown(l.Note)
 	}
 	return row
 }
@@ -178,6 +179,7 @@ func (s *Source) askHolder(ctx context.Context, l *proxy.SeenLock, row *Lock) {
 	}
 	h := d.Holders[0]
 	row.Fence, row.Holds, row.Mode, row.Holders = h.Fence, h.Holds, d.Mode, len(d.Holders)
+	row.Note = shown(h.Note)
 	if held := script.HeldFor(h.Fence, d.Now); held >= 0 {
 		row.Held = held.Round(time.Millisecond).Seconds()
 	}

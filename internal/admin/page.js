@@ -81,6 +81,11 @@ const count = n => n > 0 ? number(n) : make('span', {class: 'zero'}, '0');
 const none = () => make('span', {class: 'zero'}, '–');
 
 function holder(l) {
+  const who = [holderOf(l)].flat();
+  return l.note ? who.concat(sub(l.note)) : who;
+}
+
+function holderOf(l) {
   switch (l.holder) {
   case 'here': return l.name ? [l.name, sub(l.client)] : l.client;
   case 'gone': return [badge('client gone', 'warn'), sub('the lease runs out')];

@@ -26,7 +26,7 @@ const (
 	map3      = "%7\r\n+mode\r\n+exclusive\r\n+held-ms\r\n:61500\r\n+owner\r\n$2\r\n\x1bo\r\n+holds\r\n:2\r\n+ttl-ms\r\n:1500\r\n+fence\r\n:0\r\n+local-waiters\r\n:3"
 	map2      = "*10\r\n$4\r\nmode\r\n$9\r\nexclusive\r\n$3\r\nkey\r\n$1\r\nk\r\n$5\r\nowner\r\n$1\r\no\r\n$5\r\nfence\r\n:7\r\n$3\r\nnew\r\n$1\r\nx"
 	sharedMap = "%5\r\n+owner\r\n+o\r\n+mode\r\n+shared\r\n+holds\r\n:1\r\n+fence\r\n:7\r\n+holders\r\n*2\r\n" +
-		"%6\r\n+owner\r\n+o\r\n+holds\r\n:1\r\n+ttl-ms\r\n:1500\r\n+fence\r\n:7\r\n+client\r\n+1.2.3.4:5\r\n+name\r\n+n\r\n" +
+		"%7\r\n+owner\r\n+o\r\n+holds\r\n:1\r\n+ttl-ms\r\n:1500\r\n+fence\r\n:7\r\n+client\r\n+1.2.3.4:5\r\n+name\r\n+n\r\n+note\r\n+host 1\r\n" +
 		"%4\r\n+owner\r\n+p\r\n+holds\r\n:2\r\n+ttl-ms\r\n:1000\r\n+fence\r\n:8"
 )
 
@@ -42,11 +42,13 @@ func TestAnswersAsTextAndAsJSON(t *testing.T) {
 		{"info k --json", map2, "LOCKINFO k", ExitOK, "{\n  \"key\": \"k\",\n  \"owner\": \"o\",…\"fence\": 7,…}\n"},
 		{"info k --json", map3, "LOCKINFO k", ExitOK, "{…\"held_ms\": 61500,…}\n"},
 		{"info k", "%4\r\n+owner\r\n+o\r\n+client\r\n+1.2.3.4:5\r\n+name\r\n+\x1b\r\n+x\r\n+y", "LOCKINFO k", ExitOK, "owner…held     -\n…client   1.2.3.4:5\nname     \"\\x1b\"\n"},
+		{"info k", "%2\r\n+owner\r\n+o\r\n+note\r\n+\x1bhost 1", "LOCKINFO k", ExitOK, "owner…note     \"\\x1bhost 1\"\n"},
+		{"info k --json", "%1\r\n+note\r\n$1\r\n\xfe", "LOCKINFO k", ExitOK, "{…\"note\": \"\\ufffd\",\n  \"note_base64\": \"/g==\"…}\n"},
 		{"info k", "_", "LOCKINFO k", ExitNo, "free\n"},
 		{"info k --json", "*-1", "LOCKINFO k", ExitNo, "null\n"},
 		{"info k", "-NOPERM x", "LOCKINFO k", ExitUnreachable, ""},
-		{"locks", "*1\r\n" + map2, "LOCKLIST", ExitOK, "KEY  OWNER  MODE       HOLDS  HELD  LEASE  FENCE  WAITERS  CLIENT  NAME  REENTRY\nk    o      exclusive  0      -     0s     7      0…\n"},
-		{"info k", sharedMap, "LOCKINFO k", ExitOK, "owner    o\nmode     shared\n…\nHOLDER  HOLDS  LEASE  FENCE  CLIENT     NAME\no       1      1.5s   7      1.2.3.4:5  n\np       2      1s     8…\n"},
+		{"locks", "*1\r\n" + map2, "LOCKLIST", ExitOK, "KEY  OWNER  MODE       HOLDS  HELD  LEASE  FENCE  WAITERS  CLIENT  NAME  NOTE  REENTRY\nk    o      exclusive  0      -     0s     7      0…\n"},
+		{"info k", sharedMap, "LOCKINFO k", ExitOK, "owner    o\nmode     shared\n…\nHOLDER  HOLDS  LEASE  FENCE  CLIENT     NAME  NOTE\no       1      1.5s   7      1.2.3.4:5  n     host 1\np       2      1s     8…\n"},
 		{"info k --json", sharedMap, "LOCKINFO k", ExitOK, "{…\"mode\": \"shared\",…\"holders\": [\n…\"owner\": \"p\",\n      \"holds\": 2,\n      \"lease_ms\": 1000,\n      \"fence\": 8\n    }\n  ]\n}\n"},
 		{"info k", "%3\r\n+owner\r\n+o\r\n+mode\r\n+limit\r\n+limit\r\n:5", "LOCKINFO k", ExitOK, "owner    o\nmode     limit\n…limit    5\n"},
 		{"info k --json", "%2\r\n+mode\r\n+limit\r\n+limit\r\n:5", "LOCKINFO k", ExitOK, "{…\"mode\": \"limit\",\n  \"limit\": 5,…}\n"},
@@ -123,9 +125,10 @@ func TestExecRefusesBeforeItAsks(t *testing.T) {
 func TestABusyLockHasItsHolder(t *testing.T) {
 	for answer, want := range map[string]string{
 		"%4\r\n+owner\r\n+\x1bo\r\n+client\r\n+1.2.3.4:5\r\n+name\r\n+cron\r\n+held-ms\r\n:61000": `: owner "\x1bo", client 1.2.3.4:5 (cron), since 20`,
-		"*2\r\n+owner\r\n+o": ": owner o\n",
-		"_":                  "has the lock\n", // it is free by now
-		"-NOPERM x":          "has the lock\n",
+		"*2\r\n+owner\r\n+o":                   ": owner o\n",
+		"*4\r\n+owner\r\n+o\r\n+note\r\n+web1": ": owner o, web1\n",
+		"_":                                    "has the lock\n", // it is free by now
+		"-NOPERM x":                            "has the lock\n",
 	} {
 		proxy := startStub(t, "_", answer)
 		code, _, complaints := ran(t, "exec", "-u", proxy.addr, "-n", "k", "--", "true")

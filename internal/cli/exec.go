@@ -147,6 +147,7 @@ func (c *execCommand) run(p *program) int {
 
 	h := newHolder(t, c.Key, c.Lease)
 	h.Limit, h.Shared, h.Most, h.Least = c.MaxHold, c.Shared, int(c.Limit), c.MinHold
+	h.Note = noteOf(c.Command[0])
 	defer h.Disconnect()
 	if c.within(p.ctx, h) {
 		return c.busy(p, errWithin, "")

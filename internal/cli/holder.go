@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 )
@@ -35,8 +36,9 @@ type Holder struct {
 	Target Target
 	Key    string
 	Owner  string
-	Shared bool // it is held beside other shared holders
-	Most   int  // holders that there may be (LIMIT): it has a permit, known by its fence; 0: it is no such lock
+	Shared bool   // it is held beside other shared holders
+	Most   int    // holders that there may be (LIMIT): it has a permit, known by its fence; 0: it is no such lock
+	Note   string // of the lock
 	Lease  time.Duration
 	Limit  time.Duration // MAXHOLD; 0: none
 	Least  time.Duration // how long the lock is kept, even without a connection
@@ -58,6 +60,16 @@ func newHolder(t Target, key string, lease time.Duration) *Holder {
 		host = host[:64]
 	}
 	return &Holder{Target: t, Key: key, Lease: lease, Owner: fmt.Sprintf("exec:%s:%d:%s", host, os.Getpid(), rand.Text())}
+}
+
+// longestNote is the longest note that a proxy takes, in bytes.
+const longestNote = 256
+
+// noteOf says on which host which process runs a command. The arguments are left out: they may be secret.
+func noteOf(command string) string {
+	host, _ := os.Hostname()
+	note := fmt.Sprintf("%s pid %d: %s", host, os.Getpid(), filepath.Base(command))
+	return note[:min(len(note), longestNote)]
 }
 
 func millis(d time.Duration) string { return strconv.FormatInt(max(d.Milliseconds(), 1), 10) }
@@ -114,6 +126,9 @@ func (h *Holder) Lock(ctx context.Context, verb string, wait time.Duration) (sur
 	}
 	if wait >= 0 {
 		args = append(args, "WAIT", strconv.FormatInt(wait.Milliseconds(), 10))
+	}
+	if h.Note != "" {
+		args = append(args, "NOTE", h.Note)
 	}
 	if h.Limit > 0 {
 		args = append(args, "MAXHOLD", millis(h.Limit+h.Lease))

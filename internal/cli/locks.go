@@ -116,6 +116,8 @@ type lock struct {
 	Name    string `json:"name,omitempty"`
 	NameAs  string `json:"name_base64,omitempty"`
 	Reentry string `json:"reentry,omitempty"` // of the holder's connection: connection or owner, as lock.reentry
+	Note    string `json:"note,omitempty"`
+	NoteAs  string `json:"note_base64,omitempty"`
 
 	Holders []holder `json:"holders,omitempty"` // all of them, if there may be several
 }
@@ -130,6 +132,8 @@ type holder struct {
 	Client  string `json:"client,omitempty"`
 	Name    string `json:"name,omitempty"`
 	NameAs  string `json:"name_base64,omitempty"`
+	Note    string `json:"note,omitempty"`
+	NoteAs  string `json:"note_base64,omitempty"`
 }
 
 // lockOf reads a map of either protocol version.
@@ -137,7 +141,7 @@ func lockOf(v resp.Value, key string) lock {
 	l := lock{Key: key}
 	texts := map[string]*string{
 		"key": &l.Key, "owner": &l.Owner, "mode": &l.Mode, "client": &l.Client, "name": &l.Name,
-		"reentry": &l.Reentry,
+		"note": &l.Note, "reentry": &l.Reentry,
 	}
 	numbers := map[string]*int64{
 		"holds": &l.Holds, "ttl-ms": &l.LeaseMS, "fence": &l.Fence, "limit": &l.Limit,
@@ -155,11 +159,13 @@ func lockOf(v resp.Value, key string) lock {
 				one := lockOf(h, "")
 				l.Holders = append(l.Holders, holder{
 					one.Owner, one.OwnerAs, one.Holds, one.LeaseMS, one.Fence, one.Client, one.Name, one.NameAs,
+					one.Note, one.NoteAs,
 				})
 			}
 		}
 	}
-	l.KeyAs, l.OwnerAs, l.NameAs = base64Of(l.Key), base64Of(l.Owner), base64Of(l.Name)
+	l.KeyAs, l.OwnerAs = base64Of(l.Key), base64Of(l.Owner)
+	l.NameAs, l.NoteAs = base64Of(l.Name), base64Of(l.Note)
 	return l
 }
 
@@ -192,11 +198,11 @@ func (c *locksCommand) run(p *program) int {
 			return ExitOK, p.printJSON(locks)
 		}
 		w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "KEY\tOWNER\tMODE\tHOLDS\tHELD\tLEASE\tFENCE\tWAITERS\tCLIENT\tNAME\tREENTRY")
+		fmt.Fprintln(w, "KEY\tOWNER\tMODE\tHOLDS\tHELD\tLEASE\tFENCE\tWAITERS\tCLIENT\tNAME\tNOTE\tREENTRY")
 		for _, l := range locks {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n",
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n",
 				plain(l.Key), plain(l.Owner), plain(l.Mode), l.Holds, l.held(), leaseText(l.LeaseMS),
-				fenceText(l.Fence), l.waiters(), plain(l.Client), plain(l.Name), plain(l.Reentry))
+				fenceText(l.Fence), l.waiters(), plain(l.Client), plain(l.Name), plain(l.Note), plain(l.Reentry))
 		}
 		return ExitOK, w.Flush()
 	})
@@ -225,14 +231,17 @@ func (c *infoCommand) run(p *program) int {
 		if l.Client != "" {
 			fmt.Fprintf(w, "client\t%s\nname\t%s\n", plain(l.Client), plain(l.Name))
 		}
+		if l.Note != "" {
+			fmt.Fprintf(w, "note\t%s\n", plain(l.Note))
+		}
 		if l.Limit > 0 {
 			fmt.Fprintf(w, "limit\t%d\n", l.Limit)
 		}
 		if len(l.Holders) > 1 {
-			fmt.Fprintln(w, "\nHOLDER\tHOLDS\tLEASE\tFENCE\tCLIENT\tNAME")
+			fmt.Fprintln(w, "\nHOLDER\tHOLDS\tLEASE\tFENCE\tCLIENT\tNAME\tNOTE")
 			for _, h := range l.Holders {
-				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n",
-					plain(h.Owner), h.Holds, leaseText(h.LeaseMS), fenceText(h.Fence), plain(h.Client), plain(h.Name))
+				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", plain(h.Owner), h.Holds, leaseText(h.LeaseMS),
+					fenceText(h.Fence), plain(h.Client), plain(h.Name), plain(h.Note))
 			}
 		}
 		return ExitOK, w.Flush()
@@ -310,6 +319,9 @@ func (l lock) holder(now time.Time) string {
 	}
 	if l.Name != "" {
 		text += " (" + plain(l.Name) + ")"
+	}
+	if l.Note != "" {
+		text += ", " + plain(l.Note)
 	}
 	if l.HeldMS != nil {
 		held := time.Duration(*l.HeldMS) * time.Millisecond

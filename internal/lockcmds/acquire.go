@@ -1,6 +1,7 @@
 package lockcmds
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -267,6 +268,7 @@ func (w *waiter) granted(g grant) []byte {
 			Client: table.Client(w.session().Client.ClientInfo),
 		},
 		Renewer: w.home.client, Streak: w.streak, Sync: w.Sync,
+		Note: w.Note, Client: w.session().Client.ClientInfo, Host: w.e.defaults().NoteHost,
 	})
 	if verdict == verdictUsable {
 		w.finishLocked()
@@ -282,7 +284,12 @@ func (w *waiter) granted(g grant) []byte {
 			f(w.Verb, now.Sub(w.began))
 		}
 		w.noteEnd(now, waitGranted)
-		return redcon.AppendInt(make([]byte, 0, replySize), g.fence)
+		reply := redcon.AppendInt(make([]byte, 0, replySize), g.fence)
+		if w.Note != "" {
+			w.e.calls.Background(jobs.Attempt, func() { w.note(g.fence, reply) })
+			return nil
+		}
+		return reply
 	case verdict == verdictEnded:
 		w.drop(g, waitHungUp, nil)
 		return nil
@@ -297,6 +304,21 @@ func (w *waiter) granted(g grant) []byte {
 	}
 	w.drop(g, waitFailed, nullReply(w.session().Proto))
 	return nil
+}
+
+// noteLimit is the longest wait of a client for its note.
+const noteLimit = time.Second
+
+// note writes the note of a grant as a renewal does, and then answers: who has got the answer finds the note. A grant
+// without its note is a grant.
+func (w *waiter) note(fence int64, reply []byte) {
+	ctx, cancel := context.WithTimeout(w.e.life, noteLimit)
+	defer cancel()
+	k := w.claim.key
+	one := script.Renewal{Key: k.Lock, Owner: k.Owner, Fence: fence, Lease: w.Lease, Note: w.Note}
+	call := script.Renew{Renewals: []script.Renewal{one}, Shared: k.Kind.Shares()}.Call()
+	_, _ = runFor(ctx, w.e.client, w.kind().Keyed(call, 1), script.DecodeRenewed)
+	w.reply(reply)
 }
 
 // drop ends an acquire with a grant that the client is not to have, and undoes it: the turn of the client is over.

@@ -174,6 +174,9 @@ const (
 type holdGrant struct {
 	table.Grant
 	Renewer scriptRunner // the connections that renew the lease
+	Note    string       // empty: none
+	Client  contract.ClientInfo
+	Host    string       // as in watchedHold
 	Streak  table.Streak // of the hand-over that has granted the lock
 	Sync    int          // replicas that had to have it
 }
@@ -202,7 +205,11 @@ func (c *claim) grantedLocked(now time.Time, g *holdGrant) verdict {
 	if h := holdOf(held); h != nil {
 		h.by = g.Renewer
 		if fresh {
-			h.Streak, h.Sync = g.Streak, g.Sync
+			h.Streak, h.Sync, h.client, h.host = g.Streak, g.Sync, g.Client, g.Host
+		}
+		if g.Note != "" {
+			h.Note = g.Note
+			h.noted.Store(true)
 		}
 		if c.hold == h {
 			c.hold = nil // the table has ended the pause

@@ -1,6 +1,8 @@
 package lockcmds
 
 import (
+	"cmp"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
@@ -51,9 +53,25 @@ type watchedHold struct {
 	Streak table.Streak // of the hand-over that has granted it
 	Sync   int          // replicas that had to have the grant
 
+	Note string // of the client's latest acquire with one
+
 	lease *watchdog.Lease
 	by    scriptRunner // the connections of the identity that acquired it last: renewals and GRACE need its rights
 	look  look         // whether Redis is asked about the grant
+
+	// Immutable once the lease is watched.
+	client contract.ClientInfo // that acquired it
+	host   string              // the host in the note that its first renewal writes; empty: it writes none
+
+	noted atomic.Bool // Redis has a note
+}
+
+// own is the note of a hold whose client has given none.
+func (h *watchedHold) own() string {
+	if h.host == "" || h.noted.Load() {
+		return ""
+	}
+	return cmp.Or(h.client.Name, h.client.Addr) + " via " + h.host
 }
 
 func newHold() *table.Hold {
@@ -166,7 +184,7 @@ func (e *Engine) endedLocked(h *watchedHold, end table.End) {
 	if e.opts.Events.Ended != nil {
 		e.opts.Events.Ended(by, held)
 	}
-	e.logHold(party{h.Owner, end.Client}, h.Lock, held, by)
+	e.logHold(party{h.Owner, end.Client, h.Note}, h.Lock, held, by)
 }
 
 // holderLocked is the owner that holds a lock by a client of this engine, with its client. The zero value: none is
@@ -176,5 +194,5 @@ func (e *Engine) holderLocked(lock string) party {
 	if h == nil {
 		return party{}
 	}
-	return party{h.Owner, h.Client()}
+	return party{h.Owner, h.Client(), holdOf(h).Note}
 }

@@ -33,7 +33,7 @@ func (e *Engine) startInfo(s contract.Caller, cmd grammar.Command) {
 		first := holders[0]
 		i := lockInfo{
 			Hold: Hold{
-				Owner: first.Owner, Holds: first.Holds, TTL: a.PTTL, Fence: first.Fence, Mode: a.Mode,
+				Owner: first.Owner, Holds: first.Holds, TTL: a.PTTL, Fence: first.Fence, Mode: a.Mode, Note: first.Note,
 				Waiters: local, Fair: int(a.FairWaiters), Client: first.Client,
 			},
 			HeldFor: script.HeldFor(first.Fence, a.Now), Limit: a.Limit,

@@ -54,6 +54,7 @@ type Hold struct {
 	Fixed         bool                // the client has set the lease: it is not renewed
 	Mode          string              // in the words of LOCKINFO
 	Waiters, Fair int                 // for the lock, of this engine; and the fair ones of them
+	Note          string              // what its client says of it
 	Client        contract.ClientInfo // of those that hold it for this owner, the first
 	Reentry       Reentry             // of the connection of that client: ReentryConnection or ReentryOwner
 }
@@ -77,7 +78,7 @@ func (e *Engine) holds() iter.Seq[Hold] {
 		return Hold{
 			Key: h.Lock, Owner: h.Owner, Holds: h.Count, Fence: h.Fence, Since: h.Since, Fixed: h.Fixed,
 			TTL: max(0, h.lease.Deadline().Sub(e.opts.Clock.Now())), Mode: kindOf(h.Key).Mode(),
-			Waiters: all, Fair: fair, Client: contract.ClientInfo(h.Client()), Reentry: reentry,
+			Waiters: all, Fair: fair, Client: contract.ClientInfo(h.Client()), Note: h.Note, Reentry: reentry,
 		}, true
 	})
 }

@@ -455,6 +455,7 @@ func TestRedissonReadAndWriteLocksWaitForOurs(t *testing.T) {
 		{"LOCK k PX 60000"},
 		{"LOCK k", "LOCK k"},
 		{"LOCK k OWNER job"},
+		{"LOCK k NOTE 99999999999"},
 		{"LOCK k OWNER job", "FAIRLOCK k OWNER job"},
 		{"LOCK k MAXHOLD 60000", "EXTENDLOCK k PX 50000"},
 		{"LOCK k", "LOCK k", "UNLOCK k"},
@@ -541,4 +542,31 @@ func TestWeWaitForRedissonReadAndWriteLocks(t *testing.T) {
 		s.want("FORCEUNLOCK "+name, ":1")
 		equal(t, name+" unlock", j.release(r), any(nil))
 	}
+}
+
+// A note is no number to a reader of Redisson's, which counts each number in a hash down to one, and it is still there
+// when that reader has come and gone.
+func TestRedissonReadersDoNotReadNotes(t *testing.T) {
+	srv := redistest.Start(t)
+	a := startProxy(t, srv, nil).session(2)
+	for _, command := range []string{"LOCK k SHARED NOTE 99999999999", "LOCK k SHARED OWNER job NOTE 1"} {
+		a.fence(command)
+		j := newRedisson(t, srv, 30, "k")
+		equal(t, "a reader beside it", j.readAcquire(), nil)
+		equal(t, "its release", j.readRelease(), int64(0))
+		if got := a.do("LOCKINFO k"); !strings.Contains(got, "note ") {
+			t.Errorf("LOCKINFO k: %s", got)
+		}
+		equal(t, "another reader", j.readAcquire(), nil)
+		a.want("UNLOCK k"+owner(command), ":1")
+		equal(t, "its release, the last one", j.readRelease(), int64(1))
+	}
+}
+
+// owner is the option OWNER of a command, with a blank in front.
+func owner(command string) string {
+	if _, rest, ok := strings.Cut(command, " OWNER "); ok {
+		return " OWNER " + strings.Fields(rest)[0]
+	}
+	return ""
 }

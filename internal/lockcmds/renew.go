@@ -28,7 +28,7 @@ func (cl scriptRunner) renewAll(
 	renewals := make([]script.Renewal, len(batch))
 	for i, r := range batch {
 		h := r.Of.(*watchedHold) // its names do not change
-		renewals[i] = script.Renewal{Key: h.Lock, Owner: h.Owner, Fence: h.Fence, Lease: r.TTL}
+		renewals[i] = script.Renewal{Key: h.Lock, Owner: h.Owner, Fence: h.Fence, Lease: r.TTL, Note: h.own()}
 	}
 	kind := of.Kind.(lockKind)
 	call := script.Renew{Renewals: renewals, Shared: kind.Shares()}.Call()
@@ -47,6 +47,7 @@ func (cl scriptRunner) renewAll(
 		verdicts[i] = watchdog.Gone
 		if holds > 0 {
 			verdicts[i] = watchdog.Renewed
+			batch[i].Of.(*watchedHold).noted.Store(true)
 		}
 	}
 	return nil

@@ -112,6 +112,9 @@ func appendLockInfo(dst []byte, proto int, i lockInfo) []byte {
 		m.text("client", i.Client.Addr)
 		m.text("name", i.Client.Name)
 	}
+	if i.Note != "" {
+		m.text("note", i.Note)
+	}
 	if i.HeldFor >= 0 {
 		m.number("held-ms", i.HeldFor.Milliseconds())
 	}
@@ -133,6 +136,9 @@ func appendLockInfo(dst []byte, proto int, i lockInfo) []byte {
 			if h.Client.Addr != "" {
 				one.text("client", h.Client.Addr)
 				one.text("name", h.Client.Name)
+			}
+			if h.Note != "" {
+				one.text("note", h.Note)
 			}
 			holders = one.end(proto)
 		}

@@ -44,15 +44,24 @@ const elsewhere = "elsewhere"
 type party struct {
 	owner  string
 	client table.Client
+	note   string // of its hold
 }
 
 // fields are those of an entry about a lock that the owner has waited for, or held.
 func (p party) fields(key string, took time.Duration, outcome string) []zap.Field {
-	return []zap.Field{
+	fields := []zap.Field{
 		logging.Text("key", key), logging.Text("owner", p.owner),
 		zap.String("client", p.client.Addr), logging.Text("client_name", p.client.Name),
 		zap.Int64("ms", took.Milliseconds()), zap.String("outcome", outcome),
 	}
+	return appendNote(fields, "note", p.note)
+}
+
+func appendNote(fields []zap.Field, name, note string) []zap.Field {
+	if note == "" {
+		return fields
+	}
+	return append(fields, logging.Text(name, note))
 }
 
 // slow reports whether a wait or a hold of that length is to be logged.
@@ -64,9 +73,10 @@ func (e *Engine) slow(took time.Duration) bool {
 // logWait logs a wait that has ended, if it was slow.
 func (e *Engine) logWait(by party, key string, took time.Duration, end waitEnd, behind party) {
 	if e.slow(took) {
-		e.entries.Write(zap.WarnLevel, "slow wait", "", append(by.fields(key, took, string(end)),
+		fields := append(by.fields(key, took, string(end)),
 			logging.Text("behind", behind.owner), zap.String("behind_client", behind.client.Addr),
-			logging.Text("behind_client_name", behind.client.Name))...)
+			logging.Text("behind_client_name", behind.client.Name))
+		e.entries.Write(zap.WarnLevel, "slow wait", "", appendNote(fields, "behind_note", behind.note)...)
 	}
 }
 

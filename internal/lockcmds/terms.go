@@ -27,6 +27,9 @@ type Defaults struct {
 
 	Reentry Reentry // for whom a connection acquires that names no OWNER
 
+	// NoteHost is the host in the notes of holds whose clients give none; empty: these have none.
+	NoteHost string
+
 	Slow time.Duration // waits and holds that take longer are logged; 0: none
 }
 
@@ -69,6 +72,7 @@ type acquireTerms struct {
 	Sync    int           // replicas that must have the grant; 0: none; SyncAll: all that are known
 	Limit   int           // how many may hold the lock; 0: not one of the permits is asked for
 	Fixed   bool          // the client has set the lease, which is never renewed
+	Note    string        // of the hold; empty: none
 	Chosen  bool          // the client's terms have set the lease, not lock.lease
 }
 
@@ -76,7 +80,7 @@ type acquireTerms struct {
 func termsOf(cmd *grammar.Command, d *Defaults) acquireTerms {
 	t := acquireTerms{
 		Verb: cmd.Verb, Wait: cmd.Wait, Lease: cmd.Lease, Fixed: cmd.Lease > 0,
-		MaxHold: cmd.MaxHold, Grace: cmd.Grace, Sync: cmd.Sync, Limit: cmd.Limit,
+		MaxHold: cmd.MaxHold, Grace: cmd.Grace, Sync: cmd.Sync, Limit: cmd.Limit, Note: cmd.Note,
 	}
 	if t.Sync < 0 {
 		t.Sync = d.Sync

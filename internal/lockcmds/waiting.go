@@ -173,7 +173,7 @@ func (w *waiter) noteEnd(now time.Time, end waitEnd) {
 		return
 	}
 	c := w.session().Client
-	by, behind := party{w.claim.key.Owner, table.Client(c.ClientInfo)}, party{}
+	by, behind := party{w.claim.key.Owner, table.Client(c.ClientInfo), w.Note}, party{}
 	if w.behind != nil {
 		behind = *w.behind
 	}

@@ -40,7 +40,7 @@ func TestSyntaxAndArityFollowFromTheArguments(t *testing.T) {
 		verb, syntax string
 		arity        int
 	}{
-		{"fairlock", "FAIRLOCK key [SHARED | LIMIT n] [WAIT ms] [PX ms | EX s] [OWNER id] [GRACE ms] [MAXHOLD ms] [SYNC n]", -2},
+		{"fairlock", "FAIRLOCK key [SHARED | LIMIT n] [WAIT ms] [PX ms | EX s] [OWNER id] [GRACE ms] [MAXHOLD ms] [SYNC n] [NOTE text]", -2},
 		{"EXTENDLOCK", "EXTENDLOCK key PX ms | EX s [SHARED] [OWNER id] [FENCE n]", -4},
 		{"LockInfo", "LOCKINFO key", 2},
 		{"locklist", "LOCKLIST [MATCH pattern] [COUNT n]", -1},

@@ -34,6 +34,9 @@ const maxOwner = 256
 // maxKey bounds the name of a lock, in bytes. The proxy and each script call have it several times.
 const maxKey = 4 << 10
 
+// maxNote bounds a note, in bytes.
+const maxNote = 256
+
 // maxPattern bounds a pattern, in bytes: a match costs its length for each byte of a name.
 const maxPattern = 1 << 10
 
@@ -67,6 +70,7 @@ type Command struct {
 	MaxHold time.Duration // when the watchdog stops renewing; 0: never, negative: as configured
 	Sync    int           // how many replicas must have the grant before it is answered; negative: as configured
 	Fence   int64         // UNLOCK, EXTENDLOCK: only the grant with this fence; 0: any
+	Note    string        // what LOCKINFO shows of the hold
 	Shared  bool          // a shared hold is meant
 	Limit   int           // how many may hold the lock; 0: not one of the permits is meant
 	Match   string        // LOCKLIST: only keys that match this glob; empty: all
@@ -94,6 +98,7 @@ var (
 	errSyntax       = &ParseError{"ERR syntax error"}
 	errLongKey      = &ParseError{"ERR the name of the lock is longer than 4096 bytes"}
 	errDerived      = &ParseError{"ERR a key that another lock has beside its own cannot be a lock"}
+	errNote         = &ParseError{"ERR note is longer than 256 bytes"}
 	errPattern      = &ParseError{"ERR pattern is longer than 1024 bytes"}
 	errRange        = &ParseError{"ERR value is not an integer or out of range"}
 	errOwner        = &ParseError{"ERR owner must be 1 to 256 bytes without braces, and not 'fence' or 'mode'"}
@@ -117,6 +122,7 @@ const (
 	optCount
 	optShared
 	optLimit
+	optNote
 
 	// They exclude each other.
 	optLease = optPX | optEX
@@ -211,6 +217,11 @@ func (c *Command) set(opt option, value []byte, name string) error {
 		c.Match = string(value)
 		if len(value) > maxPattern {
 			err = errPattern
+		}
+	case optNote:
+		c.Note = string(value)
+		if len(value) > maxNote {
+			err = errNote
 		}
 	case optOwner:
 		c.Owner = string(value)

@@ -39,6 +39,7 @@ func TestCommandsParse(t *testing.T) {
 		{"trylock a wait 10 ex 3", Command{Verb: TryLock, Key: "a", Wait: 10 * time.Millisecond, Lease: 3 * time.Second, Grace: unset, MaxHold: unset, Sync: unsetSync}},
 		{"lock shared SHARED wait 0", Command{Verb: Lock, Key: "shared", Shared: true, Grace: unset, MaxHold: unset, Sync: unsetSync}},
 		{"unlock a fence 1 shared", Command{Verb: Unlock, Key: "a", Fence: 1, Shared: true, Grace: unset, MaxHold: unset, Sync: unsetSync}},
+		{"TRYLOCK a NOTE x SHARED", Command{Verb: TryLock, Key: "a", Note: "x", Shared: true, Grace: unset, MaxHold: unset, Sync: unsetSync}},
 		{"FORCEUNLOCK a OWNER x", Command{Verb: ForceUnlock, Key: "a", Owner: "x", Grace: unset, MaxHold: unset, Sync: unsetSync}},
 		{"UNLOCK a", Command{Verb: Unlock, Key: "a", Grace: unset, MaxHold: unset, Sync: unsetSync}},
 		{"unlock a fence 9007199254740993 owner x", Command{Verb: Unlock, Key: "a", Fence: 9007199254740993, Owner: "x", Grace: unset, MaxHold: unset, Sync: unsetSync}},
@@ -218,5 +219,14 @@ func BenchmarkParse(b *testing.B) {
 		if _, err := Parse(args); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+func TestANoteIsBounded(t *testing.T) {
+	if c, err := Parse(words("LOCK k NOTE " + strings.Repeat("x", 256))); err != nil || len(c.Note) != 256 {
+		t.Errorf("%d bytes, %v", len(c.Note), err)
+	}
+	if _, err := Parse(words("LOCK k NOTE " + strings.Repeat("x", 257))); err == nil || err.Error() != "ERR note is longer than 256 bytes" {
+		t.Errorf("%v", err)
 	}
 }

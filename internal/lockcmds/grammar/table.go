@@ -96,6 +96,10 @@ var (
 		Means: "[at most n](#at-most-n-holders), 1 to 2,147,483,647, hold the lock at the same time, " +
 			"and none beside an exclusive or a shared holder. Each acquire is one more",
 	}
+	argNote = Argument{
+		Name: "text", Type: "string", Token: "NOTE", Optional: true, Value: "text", option: optNote,
+		Means: "says who has the lock and why, up to 256 bytes: `LOCKINFO` and all lists show it, at every proxy",
+	}
 	argMode = Argument{
 		Name: "mode", Type: "oneof", Optional: true, OneOf: []Argument{argShared, argLimit},
 	}
@@ -111,7 +115,7 @@ var (
 
 // acquire is what the verbs that acquire have in common.
 var acquire = Spec{
-	Arguments:  []Argument{argKey, argMode, argWait, optional(argLease), argOwner, argGrace, argMaxHold, argSync},
+	Arguments:  []Argument{argKey, argMode, argWait, optional(argLease), argOwner, argGrace, argMaxHold, argSync, argNote},
 	Flags:      []string{"write", "denyoom", "noscript", "blocking", "no_multi"},
 	Categories: []string{"write", "slow", "blocking", "scripting"},
 	Tips:       []string{"nondeterministic_output"},

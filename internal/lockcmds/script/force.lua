@@ -45,7 +45,7 @@ for i, held in ipairs(all) do
     ended[#ended + 1] = held[1]
     ended[#ended + 1] = held[3]
     if mode == 'limit' then
-      over[#over + 1] = held[5]
+      over[#over + 1] = held[6]
     elseif mode == 'read' or i > 1 then
       shared = held[1]
       if mode == 'read' then

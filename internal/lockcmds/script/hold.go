@@ -315,6 +315,7 @@ type Renewal struct {
 	Key, Owner string
 	Fence      int64 // of the grant; 0: any
 	Lease      time.Duration
+	Note       string // is written beside the hold; empty: one that is there stays
 }
 
 // Renew renews leases that are still ours.
@@ -326,13 +327,17 @@ type Renew struct {
 // Call is the call of renew.lua.
 func (r Renew) Call() Call {
 	keys := make([]string, 0, 2*len(r.Renewals))
-	args := make([]string, 0, 3*len(r.Renewals)+1)
+	args := make([]string, 0, 4*len(r.Renewals)+1)
 	for _, one := range r.Renewals {
 		keys = append(keys, one.Key)
 		if r.Shared {
 			keys = append(keys, timeoutOf(one.Key, one.Owner))
 		}
-		args = append(args, one.Owner, itoa(one.Fence), millis(one.Lease))
+		note := ""
+		if one.Note != "" {
+			note = "#" + one.Note // no client of Redisson's takes it for a number
+		}
+		args = append(args, one.Owner, itoa(one.Fence), millis(one.Lease), note)
 	}
 	args = Part{Shared: r.Shared}.appendShared(args)
 	return Call{renew, keys, args}
@@ -413,6 +418,7 @@ type Holder struct {
 	Owner        string
 	Holds, Fence int64         // fence 0: it was taken without one
 	PTTL         time.Duration // the rest of its lease, or NoTTL
+	Note         string        // what its client, or the proxy, says of it; empty: nothing
 }
 
 // Find finds the holder by a grant; nil: there is none.
@@ -431,7 +437,7 @@ func DecodeDescribed(v resp.Value) (d Described, err error) {
 		return d, ErrorOf(v)
 	}
 	f := v.Elems
-	if len(f) < 9 {
+	if len(f) < 10 {
 		return d, nil
 	}
 	d.PTTL, d.FairWaiters, d.Now, d.Mode = time.Duration(f[0].Int)*time.Millisecond, f[1].Int, f[2].Int, ModeExclusive
@@ -441,10 +447,14 @@ func DecodeDescribed(v resp.Value) (d Described, err error) {
 	case "limit":
 		d.Mode, d.Limit = ModeLimit, f[4].Int
 	}
-	for f = f[5:]; len(f) >= 4; f = f[4:] {
-		d.Holders = append(d.Holders, Holder{
+	for f = f[5:]; len(f) >= 5; f = f[5:] {
+		h := Holder{
 			Owner: string(f[0].Str), Holds: f[1].Int, Fence: f[2].Int, PTTL: time.Duration(f[3].Int) * time.Millisecond,
-		})
+		}
+		if note, ok := strings.CutPrefix(string(f[4].Str), "#"); ok {
+			h.Note = note
+		}
+		d.Holders = append(d.Holders, h)
 	}
 	if d.Mode != ModeExclusive {
 		slices.SortFunc(d.Holders, func(a, b Holder) int { return cmp.Compare(a.Fence, b.Fence) })

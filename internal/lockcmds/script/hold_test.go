@@ -265,15 +265,15 @@ func TestRenewRenewsOnlyWhatIsOurs(t *testing.T) {
 		grant("k2", ownerB)
 		f4 := grant("k4", ownerA)
 		b.c.Set(t.Context(), "k5", "x", time.Minute)
-		got := b.must(b.s["renew"], k, ownerA, f1, 30000, ownerA, 0, 30000, ownerA, 0, 30000, ownerA, f4+1, 30000, ownerA, 0, 1000)
+		got := b.must(b.s["renew"], k, ownerA, f1, 30000, "", ownerA, 0, 30000, "", ownerA, 0, 30000, "", ownerA, f4+1, 30000, "", ownerA, 0, 1000, "")
 		equal(t, "verdicts", got, []int64{1, 0, 0, 0, 0})
 		for key, lease := range map[string]int64{"k1": 30000, "k2": 10000, "k4": 10000, "k5": 60000} {
 			if ttl := b.c.PTTL(t.Context(), key).Val(); !within(ttl, lease) {
 				t.Errorf("%s: ttl %v, want about %d ms", key, ttl, lease)
 			}
 		}
-		equal(t, "any fence", b.must(b.s["renew"], k[3:4], ownerA, 0, 30000), []int64{1})
-		equal(t, "longer than that", b.must(b.s["renew"], k[3:4], ownerA, 0, 20000), []int64{1})
+		equal(t, "any fence", b.must(b.s["renew"], k[3:4], ownerA, 0, 30000, ""), []int64{1})
+		equal(t, "longer than that", b.must(b.s["renew"], k[3:4], ownerA, 0, 20000, ""), []int64{1})
 		if ttl := b.c.PTTL(t.Context(), "k4").Val(); !within(ttl, 30000) {
 			t.Errorf("a renewal has shortened a lease to %v", ttl)
 		}
@@ -402,6 +402,6 @@ func TestInfoTellsTheHolder(t *testing.T) {
 			t.Fatalf("lease %d", lease)
 		}
 		got[0], got[2], got[8] = nil, nil, nil
-		equal(t, "held", got, []any{nil, int64(1), nil, "lock", int64(0), ownerA, int64(1), fence, nil})
+		equal(t, "held", got, []any{nil, int64(1), nil, "lock", int64(0), ownerA, int64(1), fence, nil, ""})
 	})
 }

@@ -7,9 +7,9 @@
 -- KEYS[2]  queue  list of places of waiters, first to ask at the head
 -- ARGV[1]  owner  of shared holders the only one of interest; absent: all are
 --
--- Returns  {pttl_ms, fair_waiters, now, mode, limit, owner, holds, fence, lease_ms, owner, ...}
---              held; four for each holder; owner and mode are text; fence 0: taken without one; limit: how many may
---              hold a lock of the mode limit
+-- Returns  {pttl_ms, fair_waiters, now, mode, limit, owner, holds, fence, lease_ms, note, owner, ...}
+--              held; five for each holder; owner, mode and note are text; fence 0: taken without one; limit: how
+--              many may hold a lock of the mode limit; note: "#text", or another text if there is none
 --          {}  free
 
 local held, mode = holders_of(KEYS[1], ARGV[1])
@@ -40,5 +40,6 @@ for _, one in ipairs(held) do
   for i = 1, 4 do
     answer[#answer + 1] = one[i]
   end
+  answer[#answer + 1] = one[5] or ''
 end
 return answer

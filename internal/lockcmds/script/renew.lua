@@ -8,23 +8,29 @@
 -- one of them has moved to another server. Without its lease a hold would count as over.
 --
 -- KEYS[1..n]  locks  hashes, see lib/hash.lua; exist only while held. Or strings, see lib/permits.lua
--- ARGV[1..3n] owner, fence, lease_ms for each lock; fence 0: any
+-- ARGV[1..4n] owner, fence, lease_ms, note  for each lock; fence 0: any; note: "#text", or empty: it stays
 -- ARGV[..]    shared, behind those: 1: the shared holds of the owners; absent: the exclusive ones
 --
 -- Returns  {holds or 0, ...}  for each lock: renewed, how many holds its owner has; or 0, not ours any more
 
-local renewed, shared, renew_one = {}, #ARGV % 3 == 1, nil
+local renewed, shared, renew_one = {}, #ARGV % 4 == 1, nil
 local keys = shared and 2 or 1
-for i = 1, math.floor(#ARGV / 3) do
+for i = 1, math.floor(#ARGV / 4) do
   local lock = KEYS[keys * (i - 1) + 1]
-  local owner, fence, lease = ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i]
+  local owner, fence, lease, note = ARGV[4 * i - 3], ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i]
   local held = (shared and shared_hold or hold_of)(lock, owner, '')
   if not held.err and held[1] and (fence == '0' or held[2] == fence) then
     renewed[i] = math.max(tonumber(held[1]) or 1, 1)
     if shared then
       lengthen_shared(lock, owner, held[4], lease)
+      if note ~= '' then
+        redis.call('SET', KEYS[2 * i], note, 'XX', 'KEEPTTL')
+      end
     else
       lengthen(lock, lease)
+      if note ~= '' then
+        redis.call('HSET', lock, '{note}', note)
+      end
     end
   elseif held.err then
     if not renew_one then
@@ -33,7 +39,7 @@ for i = 1, math.floor(#ARGV / 3) do
       --@ renew_permit
       renew_one = renew_permit
     end
-    renewed[i] = renew_one(lock, owner, fence, lease)
+    renewed[i] = renew_one(lock, owner, fence, lease, note)
   else
     renewed[i] = 0
   end

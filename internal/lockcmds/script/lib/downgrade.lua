@@ -12,7 +12,7 @@ local function downgrade(publish, channel, queue, lock, owner, shared)
     local session = string.match(fields[i], '^{(.+)}$')
     if session == 'request' then
       requests = fields[i + 1]
-    elseif session and session ~= 'shared' then
+    elseif session and session ~= 'shared' and session ~= 'note' then
       requests = requests_with(requests, fields[i], fields[i + 1])
     end
     if session then

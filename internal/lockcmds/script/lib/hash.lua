@@ -7,6 +7,7 @@
 --              the holder, and their release counts every field that is a number down to one: a fence hangs Redis
 --   {request}  the last request that was applied of the owner's only session, which writes its holds as the number that it then has
 --   {session}  the same for a session of an owner that was named by OWNER. Such an owner's holds are raised and lowered by one
+--   {note}     "#text", what LOCKINFO shows of the holder
 --   {shared}   "#fence holds" of the owner's shared hold, if it holds the lock both ways
 --
 -- Held shared, as Redisson's read lock; see lib/shared.lua:

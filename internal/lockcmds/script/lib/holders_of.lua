@@ -1,7 +1,7 @@
 -- holders_of: the holders of a lock.
 --
--- Returns {owner, holds, fence, lease_ms} of each, fence 0: it was taken without one; none if the lock is free; and the
--- mode, nil: it has none; or Redis's error. The owner is empty if the hash has none: a client has changed it by hand. No
+-- Returns {owner, holds, fence, lease_ms, note} of each, fence 0: it was taken without one; note: "#text", or not; none if the
+-- lock is free; and the mode, nil: it has none; or Redis's error. The owner is empty if the hash has none: a client has changed it by hand. No
 -- client can acquire the lock then. An owner that holds it both ways is there twice, the exclusive hold first.
 --
 -- Of a lock that is held shared, wanted names the only owner of interest, and fence the only grant; nil: any; fence -1: any.
@@ -42,7 +42,7 @@ local function holders_of(lock, wanted, fence)
       local holds, by = tonumber(value[name]) or 0, string.match(value['{' .. name .. '}'] or '', '^#(%d+)') or '0'
       local left = (not fence or fence == '-1' or by == fence) and lease_of(lock, name, holds) or 0
       if left > 0 then
-        all[#all + 1] = {owner_of(name), holds, tonumber(by), left}
+        all[#all + 1] = {owner_of(name), holds, tonumber(by), left, by ~= '0' and redis.call('GET', timeout_of(lock, name))}
       end
     end
     return all, mode
@@ -52,7 +52,7 @@ local function holders_of(lock, wanted, fence)
     by = 0 -- it cannot have been a fence
   end
   local owner = owners[1] or ''
-  all[1] = {owner, tonumber(value[owner]) or 0, by, pttl}
+  all[1] = {owner, tonumber(value[owner]) or 0, by, pttl, value['{note}']}
   local shared, holds = string.match(value['{shared}'] or '', '^#(%d+) (%d+)$')
   if shared then
     all[2] = {owner, tonumber(holds), tonumber(shared), pttl}

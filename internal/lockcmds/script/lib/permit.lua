@@ -4,7 +4,8 @@
 -- requests; nil: there is none.
 local function permit_with(timeouts, permits, owner, fence, now)
   local permit = redis.pcall('HGET', permits, fence)
-  if type(permit) ~= 'string' or string.match(permit, '^(.*)#') ~= owner then
+  permit = type(permit) == 'string' and string.match(permit, '^[^{]*')
+  if not permit or string.match(permit, '^(.*)#') ~= owner then
     return nil
   end
   local by, requests = string.match(redis.call('HGET', permits, permit) or '', '^#(%d+) (.*)$')

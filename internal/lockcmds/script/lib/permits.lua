@@ -3,8 +3,8 @@
 --   lock            string: how many permits are left, as Redisson's clients see it
 --   {lock}:timeout  zset: permit -> epoch ms at which its lease ends. A permit of ours is "owner#request", or for an
 --                   owner that was named by OWNER "owner#session-request". One of Redisson's is bytes of its own
---   {lock}:permits  hash of our permits: permit -> "#fence requests", see lib/requests.lua; fence -> permit; made -> 1
---                   if the string is ours
+--   {lock}:permits  hash of our permits: permit -> "#fence requests", see lib/requests.lua; fence -> permit, or
+--                   "permit{#note"; made -> 1 if the string is ours
 --
 -- A permit is held until its lease has ended, while the string is there. A string of ours has a TTL, and is deleted
 -- with the last permit. Redisson's has none, and stays.

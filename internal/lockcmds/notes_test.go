@@ -1,0 +1,99 @@
+package lockcmds
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// A note goes with its grant: it is there when the grant is answered, at every proxy, and no other holder has it.
+func TestANoteIsThatOfItsGrant(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"", " SHARED", " LIMIT 3"} {
+		p, q := twoProxies(t, nil)
+		a, b, c := p.session(3), q.session(3), q.session(3)
+		info := func(want string) {
+			t.Helper()
+			for _, s := range []*session{b, a} {
+				if got := s.do("LOCKINFO k"); !strings.Contains(got, want) || strings.Count(got, "note") != strings.Count(got, want) {
+					t.Errorf("LOCKINFO k: %s, want %q", got, want)
+				}
+			}
+		}
+		fence := a.fence("LOCK k" + kind + " NOTE web1:4711")
+		info("note web1:4711")
+		if got := a.do("LOCKLIST"); !strings.Contains(got, "note web1:4711") {
+			t.Errorf("LOCKLIST: %s", got)
+		}
+		if kind == "" { // a waiter is handed the lock, with its own note
+			waiting := p.session(3)
+			waiting.waits("LOCK k NOTE web2")
+			a.want("UNLOCK k", ":1")
+			fenceIn(t, waiting.reply())
+			info("note web2")
+			waiting.want("UNLOCK k", ":1")
+		} else {
+			b.fence("LOCK k" + kind)
+			c.fence("FAIRLOCK k" + kind + " NOTE 5")
+			if got := c.do("LOCKINFO k"); !strings.Contains(got, "note web1:4711") || !strings.Contains(got, "note 5") {
+				t.Errorf("LOCKINFO k: %s", got)
+			}
+			a.want(fmt.Sprint("EXTENDLOCK k PX 60000 FENCE ", fence), ":1")
+			if got := c.do("LOCKINFO k"); !strings.Contains(got, "note web1:4711") {
+				t.Errorf("behind an extension: %s", got)
+			}
+			a.want("UNLOCK k", ":1")
+			if got := c.do("LOCKINFO k"); strings.Contains(got, "web1") || !strings.Contains(got, "note 5") {
+				t.Errorf("LOCKINFO k: %s", got)
+			}
+			b.want("UNLOCK k", ":1")
+			c.want("UNLOCK k", ":1")
+		}
+		b.fence("LOCK k" + kind)
+		if got := b.do("LOCKINFO k"); strings.Contains(got, "note") {
+			t.Errorf("the next holder has a note: %s", got)
+		}
+		b.want("UNLOCK k", ":1")
+		empty(t, p.srv)
+	}
+}
+
+func TestTheLatestNoteCounts(t *testing.T) {
+	t.Parallel()
+	a := startProxy(t, redistest.Start(t), nil).session(2)
+	a.fence("LOCK k NOTE " + strings.Repeat("x", 256))
+	if got := a.do("LOCKINFO k"); !strings.Contains(got, strings.Repeat("x", 256)) {
+		t.Errorf("LOCKINFO k: %s", got)
+	}
+	a.fence("LOCK k NOTE again")
+	if got := a.do("LOCKINFO k"); !strings.Contains(got, "again") {
+		t.Errorf("LOCKINFO k: %s", got)
+	}
+}
+
+// The first renewal of a hold without a note writes who has it, once.
+func TestARenewalSaysWhoHasALock(t *testing.T) {
+	t.Parallel()
+	p, q := twoProxies(t, func(o *Options) { o.Lease, o.NoteHost = 300*time.Millisecond, "host1" })
+	for _, kind := range []string{"", " SHARED", " LIMIT 3"} {
+		a, b := p.session(3), q.session(3)
+		a.fence("LOCK k" + kind)
+		redistest.Eventually(t, patience, "the note", func() bool { return strings.Contains(b.do("LOCKINFO k"), " via host1") })
+		a.fence("LOCK j" + kind + " NOTE mine")
+		ttl := p.srv.Client(t).PTTL(t.Context(), "j").Val()
+		redistest.Eventually(t, patience, "a renewal", func() bool {
+			now := p.srv.Client(t).PTTL(t.Context(), "j").Val()
+			was := ttl
+			ttl = now
+			return now > was
+		})
+		if got := b.do("LOCKINFO j"); !strings.Contains(got, "note mine") {
+			t.Errorf("LOCKINFO j: %s", got)
+		}
+		a.want("UNLOCK k", ":1")
+		a.want("UNLOCK j", ":1")
+	}
+}
