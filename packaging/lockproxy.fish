@@ -73,7 +73,7 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l log-level -r -d 'Lowest level that is logged: debug, info, warn or error'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l log-format -r -d 'json or console'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l tcp-keepalive -r -d 'Idle time before keepalive probes'
-complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l tcp-user-timeout -r -d 'Time after which a connection with unacknowledged data is closed (Linux)'
+complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l tcp-user-timeout -r -d 'Time after which a connection is closed whose peer acknowledges nothing, although bytes or probes are outstanding (Linux)'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l tls-cert-file -r -d 'The proxy\'s certificate (PEM) for tls: addresses, with its chain behind it'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l tls-key-file -r -d 'Key (PEM) of tls.cert-file'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l tls-ca-file -r -d 'Trusted CA certificates (PEM) for clients\' certificates'

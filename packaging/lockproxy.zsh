@@ -89,7 +89,7 @@ _lockproxy() {
 		'--log-level=[Lowest level that is logged\: debug, info, warn or error]:value:_files' \
 		'--log-format=[json or console]:value:_files' \
 		'--tcp-keepalive=[Idle time before keepalive probes]:value:_files' \
-		'--tcp-user-timeout=[Time after which a connection with unacknowledged data is closed (Linux)]:value:_files' \
+		'--tcp-user-timeout=[Time after which a connection is closed whose peer acknowledges nothing, although bytes or probes are outstanding (Linux)]:value:_files' \
 		'--tls-cert-file=[The proxy'\''s certificate (PEM) for tls\: addresses, with its chain behind it]:value:_files' \
 		'--tls-key-file=[Key (PEM) of tls.cert-file]:value:_files' \
 		'--tls-ca-file=[Trusted CA certificates (PEM) for clients'\'' certificates]:value:_files' \

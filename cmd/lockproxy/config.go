@@ -135,7 +135,7 @@ type LogConfig struct {
 // TCPConfig decides how soon a dead peer is noticed, on client and upstream connections.
 type TCPConfig struct {
 	Keepalive   time.Duration `yaml:"keepalive" help:"Idle time before keepalive probes. There are three probes, a third of it apart." when:"a vanished client has to be noticed sooner, or a firewall forgets idle connections sooner"`
-	UserTimeout time.Duration `yaml:"user-timeout" help:"Time after which a connection with unacknowledged data is closed (Linux). 0s: the system's default." when:"a cut network has to be noticed sooner, or loses packets for longer than this"`
+	UserTimeout time.Duration `yaml:"user-timeout" help:"Time after which a connection is closed whose peer acknowledges nothing, although bytes or probes are outstanding (Linux). A peer that does not read is not closed. 0s: the system's default." when:"a cut network has to be noticed sooner, or loses packets for longer than this"`
 }
 
 const defaultUpstream = "127.0.0.1:6379"
@@ -174,6 +174,9 @@ func NewConfig() Config {
 		MaxWaitersPerLock:   20_000,
 	}
 }
+
+// leastUserTimeout is longer than the pause after which Linux answers one probe for room and then another one.
+const leastUserTimeout = 2 * time.Second
 
 // minLease keeps renewals, every third of a lease, clear of ordinary round trips.
 const minLease = 100 * time.Millisecond
@@ -260,7 +263,8 @@ func (c Config) Verify() error {
 	atLeast("drain.delay", c.Drain.Delay, 0)
 	atLeast("drain.timeout", c.Drain.Timeout, 0)
 	atLeast("tcp.keepalive", c.TCP.Keepalive, time.Second)
-	atLeast("tcp.user-timeout", c.TCP.UserTimeout, 0)
+	check(c.TCP.UserTimeout == 0 || c.TCP.UserTimeout >= leastUserTimeout, "tcp.user-timeout",
+		"%s is less than %s; 0s: none", c.TCP.UserTimeout, leastUserTimeout)
 	atLeast("failover-wait", c.FailoverWait, 0)
 	atLeast("dial-timeout", c.DialTimeout, time.Millisecond)
 	atLeast("handshake-timeout", c.HandshakeTimeout, time.Millisecond)

@@ -36,7 +36,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{"drain.delay: -1s is less than 0s", func(c *Config) { c.Drain.Delay = negative }},
 		{"drain.timeout: -1s is less than 0s", func(c *Config) { c.Drain.Timeout = negative }},
 		{"tcp.keepalive: 0s is less than 1s", func(c *Config) { c.TCP.Keepalive = 0 }},
-		{"tcp.user-timeout: -1s is less than 0s", func(c *Config) { c.TCP.UserTimeout = negative }},
+		{"tcp.user-timeout: -1s is less than 2s", func(c *Config) { c.TCP.UserTimeout = negative }},
 		{"dial-timeout: 0s is less than 1ms", func(c *Config) { c.DialTimeout = 0 }},
 		{"first-command-timeout: -1s is less than 0s", func(c *Config) { c.FirstCommandTimeout = negative }},
 		{"pin-wait: 0s is less than 1ms", func(c *Config) { c.PinWait = 0 }},

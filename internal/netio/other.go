@@ -16,8 +16,14 @@ func WriteFD(fd int, b []byte) (int, error) { return unix.Write(fd, b) }
 // Cork does nothing where the kernel has no such option.
 func Cork(net.Conn) {}
 
-// SetUserTimeout does nothing where the kernel has no such option; TCP keepalive is the only guard there.
-func SetUserTimeout(*net.TCPConn, time.Duration) error { return nil }
+// Guard exists on Linux only; TCP keepalive is the only guard elsewhere.
+type Guard struct{}
+
+// NewGuard returns nil.
+func NewGuard(net.Conn, time.Duration, func(time.Duration)) *Guard { return nil }
+
+// Stop does nothing.
+func (*Guard) Stop() {}
 
 // Unread reports that there are none: bytes that have not been read are lost with the connection there.
 func Unread(net.Conn) bool { return false }

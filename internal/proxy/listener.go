@@ -13,7 +13,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/listen"
 	"github.com/lockproxy/lockproxy/internal/logging"
-	"github.com/lockproxy/lockproxy/internal/netio"
 )
 
 // endpoint is one address that clients connect to.
@@ -59,7 +58,6 @@ func (l *guardedListener) Accept() (net.Conn, error) {
 	for {
 		nc, err := l.Listener.Accept()
 		if err == nil {
-			l.server.tune(nc)
 			return l.server.newPendingConn(nc, l.endpoint), nil
 		}
 		if l.closed(err) {
@@ -107,17 +105,5 @@ func (srv *Server) lastCall() {
 func (srv *Server) closeListeners() {
 	for _, ln := range srv.listeners {
 		_ = ln.Close() // closing twice is an error and harmless
-	}
-}
-
-// tune bounds the time for which a client that has vanished may leave bytes unacknowledged. Its keepalive comes from
-// the listener.
-func (srv *Server) tune(nc net.Conn) {
-	tc, ok := nc.(*net.TCPConn)
-	if !ok {
-		return
-	}
-	if err := netio.SetUserTimeout(tc, srv.opts.UserTimeout); err != nil {
-		srv.opts.Logger.Debug("setting the options of a client connection failed", zap.Error(err))
 	}
 }

@@ -32,7 +32,7 @@ func askerOf(t *testing.T, addr, user, password string) (*asker, *observer.Obser
 	t.Cleanup(func() { close(stop) })
 	return &asker{
 		Dialer: dial.New(dial.Options{
-			Resolver: topology.Named{}, Timeout: 3 * time.Second, KeepAlive: time.Minute, UserTimeout: -1, Wait: -1,
+			Resolver: topology.Named{}, Timeout: 3 * time.Second, KeepAlive: time.Minute, Wait: -1,
 			Spawn: func(f func()) { go f() }, Stop: stop,
 		}),
 		Server: topology.Node(addr), Own: dial.Identity{User: user, Password: password, Proto: 2}, Logger: zap.New(core),

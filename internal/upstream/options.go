@@ -55,8 +55,8 @@ type Options struct {
 	// KeepAlive is the idle time before TCP keepalive probes.
 	KeepAlive time.Duration
 
-	// UserTimeout bounds the time for which written bytes may stay unacknowledged (Linux). 0: the
-	// system's.
+	// UserTimeout is the time for which a server may acknowledge nothing, although bytes or probes are outstanding
+	// (Linux). A server without room for more acknowledges probes. 0: the system decides.
 	UserTimeout time.Duration
 
 	// lookPeriod is the period of questions about the settings of Redis. 0: 5 s. Tests shorten it.

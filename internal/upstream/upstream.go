@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/commands"
 	"github.com/lockproxy/lockproxy/internal/hashslot"
+	"github.com/lockproxy/lockproxy/internal/logging"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/lanes"
 	"github.com/lockproxy/lockproxy/internal/upstream/pins"
@@ -58,7 +59,7 @@ func New(opts Options) (*Upstream, error) {
 		leaseWarner: newLeaseWarner(opts.Lease, opts.Logger),
 	}
 	dialing := dial.Options{
-		Timeout: opts.DialTimeout, KeepAlive: opts.KeepAlive, UserTimeout: opts.UserTimeout, Spawn: u.wg.Go, Stop: u.over,
+		Timeout: opts.DialTimeout, KeepAlive: opts.KeepAlive, Silence: opts.UserTimeout, Spawn: u.wg.Go, Stop: u.over,
 	}
 	var servers dial.Resolver
 	servers, u.watcher = opts.find(addr, dialing, u.leaseWarner, u.moved)
@@ -66,7 +67,7 @@ func New(opts Options) (*Upstream, error) {
 		dialing.Wait = attemptTime
 	}
 	dialing.Resolver, dialing.TLS, dialing.Setting, dialing.Slow = servers, opts.TLS, "upstream.tls", u.slow
-	dialing.Bare = u.saw
+	dialing.Bare, dialing.Vanished = u.saw, u.vanished
 	u.dialer = dial.New(dialing)
 	u.asker = &asker{
 		Dialer: u.dialer, Server: topology.Any, Cluster: addr.Kind == topology.KindCluster, Own: u.Own(), Logger: opts.Logger,
@@ -90,6 +91,12 @@ func New(opts Options) (*Upstream, error) {
 // attemptTime is how long a lane or pin tries to connect before the sessions whose commands wait for it are asked
 // whether they wait on.
 const attemptTime = 250 * time.Millisecond
+
+// vanished logs that a connection was broken because its server has acknowledged nothing for that time.
+func (u *Upstream) vanished(address string, silent time.Duration) {
+	u.contacts.Entries.Write(zap.WarnLevel, "a connection to redis is ended: the server acknowledges nothing", "",
+		zap.String("addr", address), logging.Seconds("silent", silent))
+}
 
 // Addr is Redis's address for people.
 func (u *Upstream) Addr() string { return u.opts.Addr }

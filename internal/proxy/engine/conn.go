@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"syscall"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -29,6 +30,7 @@ type conn struct {
 	in      *netio.Reader   // nil: nc is read with a buffer of its own
 	direct  *netio.Writer   // nil: output is always written by drainOutput
 	watch   *netio.EndWatch // nil: a client's end is not seen while it is not read
+	guard   *netio.Guard    // nil: the system alone notices that the client has vanished
 	resume  chan struct{}   // size 1, never closed: the session may be read again
 	once    sync.Once
 	output  Group // drainOutput
@@ -42,7 +44,9 @@ func serve(opts Options, a Arrival) error {
 		c.direct = netio.New(sc)
 	}
 	c.sess = a.Open(c, 0)
+	c.guard = netio.NewGuard(a.Conn, opts.Silence, func(silent time.Duration) { opts.vanished(a.Addr, silent) })
 	if err := a.Opened(c); err != nil {
+		c.guard.Stop()
 		return err
 	}
 	opts.Tasks.Start(func() { c.readLoop(a.Read) })
@@ -258,6 +262,7 @@ func (c *conn) shutLater() {
 func (c *conn) shut() {
 	c.once.Do(func() {
 		c.sess.Hungup()
+		c.guard.Stop()
 		_ = c.nc.Close() // the client has gone or has all its replies
 		c.Resume()
 		c.output.Wait()

@@ -22,6 +22,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/lockproxy/lockproxy/internal/logging"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
@@ -103,9 +104,16 @@ type Arrival struct {
 
 // Options configure an Engine. All fields are required.
 type Options struct {
-	Kind   string // Auto, Goroutine or Epoll
-	Tasks  *Group // for goroutines that end when their client's connection has been closed
-	Logger *zap.Logger
+	Kind    string        // Auto, Goroutine or Epoll
+	Tasks   *Group        // for goroutines that end when their client's connection has been closed
+	Silence time.Duration // for which a peer may acknowledge nothing (Linux); 0: the system decides
+	Logger  *zap.Logger
+}
+
+// vanished logs that a client's connection was broken because the client has acknowledged nothing for that time.
+func (o *Options) vanished(addr string, silent time.Duration) {
+	o.Logger.Debug("client closed: it acknowledges nothing",
+		zap.String("client", addr), logging.Seconds("silent", silent))
 }
 
 // An Engine moves the bytes of all clients of a server.
@@ -127,7 +135,7 @@ func New(opts Options) (*Engine, error) {
 		return e, nil
 	}
 	var err error
-	e.loops, err = newEventLoops(opts.Kind)
+	e.loops, err = newEventLoops(opts)
 	return e, err
 }
 

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"time"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/lockproxy/lockproxy/internal/netio"
@@ -17,6 +19,7 @@ const (
 type epollClient struct {
 	loop   *eventLoop
 	fd     int
+	addr   string // of the client, for the log
 	sess   Session
 	closed func(Client)
 
@@ -26,6 +29,7 @@ type epollClient struct {
 	out    []byte // being written
 	off    int    // the number of bytes of out that have been written
 	shut   bool
+	silent netio.Silence
 
 	// Guarded by eventLoop.mu.
 	queued  bool // in eventLoop.dirty, or begin is still to come
@@ -239,6 +243,15 @@ func (c *epollClient) Yield() { c.loop.yields.Store(true) }
 
 // Driver implements Client: the loop moves its clients' lanes too.
 func (c *epollClient) Driver() upstream.Driver { return c.loop }
+
+// quiet implements socket.
+func (c *epollClient) quiet() *netio.Silence { return &c.silent }
+
+// vanished implements socket.
+func (c *epollClient) vanished(silent time.Duration) {
+	c.loop.opts.vanished(c.addr, silent)
+	c.close()
+}
 
 // Unread implements Client. The socket is open while the session has not ended.
 func (c *epollClient) Unread() bool { return netio.UnreadFD(c.fd) }

@@ -2,8 +2,10 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,6 +25,7 @@ type epollLane struct {
 	out     []byte // being written
 	off     int    // how much of it has been
 	spare   []byte
+	silent  netio.Silence
 	ended   chan<- error // size 1: gets one value when the connection has ended
 
 	queued bool // in eventLoop.rung; guarded by eventLoop.mu
@@ -61,7 +64,7 @@ func (l *epollLane) Drive(nc net.Conn, stop <-chan struct{}) error {
 }
 
 func (l *epollLane) begin(fd int, ended chan<- error) {
-	l.fd, l.ended, l.blocked = fd, ended, false
+	l.fd, l.ended, l.blocked, l.silent = fd, ended, false, netio.Silence{}
 	if err := l.loop.enter(fd, l, unix.EPOLLIN); err != nil {
 		l.end(err)
 		return
@@ -109,6 +112,14 @@ func (l *epollLane) ready(events uint32) {
 	case !again(err):
 		l.end(err)
 	}
+}
+
+// quiet implements socket.
+func (l *epollLane) quiet() *netio.Silence { return &l.silent }
+
+// vanished implements socket.
+func (l *epollLane) vanished(silent time.Duration) {
+	l.end(fmt.Errorf("redis has acknowledged nothing for %s", silent.Round(time.Second)))
 }
 
 // write is called once in each round in which requests have come.

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lockproxy/lockproxy/internal/netio"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
@@ -24,6 +25,7 @@ import (
 //
 // so that the more clients are ready together, the fewer system calls each costs.
 type eventLoop struct {
+	opts Options
 	epfd int
 	evfd int // written to by other goroutines to end a wait
 	done chan struct{}
@@ -48,6 +50,10 @@ type eventLoop struct {
 type socket interface {
 	// ready handles events on run's goroutine.
 	ready(events uint32)
+
+	// quiet is the silence of the peer, and vanished closes the connection because of it, on run's goroutine.
+	quiet() *netio.Silence
+	vanished(silent time.Duration)
 }
 
 // loopReadSize is the largest number of bytes of one read. All sockets of a loop share the buffer.
@@ -60,18 +66,18 @@ const eventsPerWait = 32
 
 // newEventLoops makes one loop for two processors: the other processor is Redis's, or another proxy's, or the lock
 // engine's.
-func newEventLoops(string) ([]*eventLoop, error) {
+func newEventLoops(opts Options) ([]*eventLoop, error) {
 	loops := make([]*eventLoop, max(1, runtime.GOMAXPROCS(0)/2))
 	for i := range loops {
 		var err error
-		if loops[i], err = newEventLoop(); err != nil {
+		if loops[i], err = newEventLoop(opts); err != nil {
 			return nil, err
 		}
 	}
 	return loops, nil
 }
 
-func newEventLoop() (*eventLoop, error) {
+func newEventLoop(opts Options) (*eventLoop, error) {
 	epfd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("epoll_create: %w", err)
@@ -81,7 +87,7 @@ func newEventLoop() (*eventLoop, error) {
 		return nil, errors.Join(fmt.Errorf("eventfd: %w", err), unix.Close(epfd))
 	}
 	l := &eventLoop{
-		epfd: epfd, evfd: evfd, done: make(chan struct{}),
+		opts: opts, epfd: epfd, evfd: evfd, done: make(chan struct{}),
 		buf: make([]byte, loopReadSize), events: make([]unix.EpollEvent, eventsPerWait),
 	}
 	if err := l.watch(evfd, unix.EPOLLIN, unix.EPOLL_CTL_ADD); err != nil {
@@ -93,6 +99,7 @@ func newEventLoop() (*eventLoop, error) {
 // run moves bytes until stop has been called and everything is closed.
 func (l *eventLoop) run() {
 	defer close(l.done)
+	l.lookLater()
 	for {
 		timeout := 0
 		if l.mayWait() {
@@ -172,6 +179,35 @@ func (l *eventLoop) settle() bool {
 		l.dirty = dirty[:0]
 	}
 	return !l.closed
+}
+
+// lookLater has the sockets looked at when it is time to.
+func (l *eventLoop) lookLater() {
+	if l.opts.Silence > 0 {
+		time.AfterFunc(netio.LookEvery(l.opts.Silence), func() { l.post(func() { l.look(0) }) })
+	}
+}
+
+// looksPerRound bounds the time for which looks at sockets hold up their bytes: most looks take 0.2 µs, and those at
+// sockets with outstanding bytes 1 µs.
+const looksPerRound = 128
+
+// look closes the connections whose peers have vanished, among those from a file descriptor on.
+func (l *eventLoop) look(from int) {
+	now := time.Now()
+	to := min(from+looksPerRound, len(l.sockets))
+	for fd := from; fd < to; fd++ {
+		s := l.sockets[fd]
+		if s == nil {
+			continue
+		}
+		if silent := s.quiet().Of(fd, now); silent >= l.opts.Silence {
+			s.vanished(silent)
+		}
+	}
+	if to == len(l.sockets) || !l.post(func() { l.look(to) }) {
+		l.lookLater()
+	}
 }
 
 // post runs job on run's goroutine. false: the loop has ended and job will not run.
@@ -280,7 +316,7 @@ func (l *eventLoop) adopt(a Arrival) error {
 	if err != nil {
 		return err
 	}
-	c := &epollClient{loop: l, fd: fd, closed: a.Closed, queued: true} // begin settles it for the first time
+	c := &epollClient{loop: l, fd: fd, addr: a.Addr, closed: a.Closed, queued: true} // begin settles it for the first time
 	c.sess = a.Open(c, fd)
 	if err := a.Opened(c); err != nil {
 		return errors.Join(err, unix.Close(fd))

@@ -10,8 +10,8 @@ import (
 // eventLoop exists on Linux only.
 type eventLoop struct{}
 
-func newEventLoops(kind string) ([]*eventLoop, error) {
-	if kind == Epoll {
+func newEventLoops(opts Options) ([]*eventLoop, error) {
+	if opts.Kind == Epoll {
 		return nil, errors.New("proxy: engine epoll exists on Linux only")
 	}
 	return nil, nil

@@ -23,7 +23,7 @@ func (b *brief) NextWrite([]byte) (out []byte, last bool) { return nil, false }
 // running starts an engine, which stops with the test.
 func running(t *testing.T, kind string) *Engine {
 	t.Helper()
-	e, err := New(Options{Kind: kind, Tasks: &Group{}, Logger: zap.NewNop()})
+	e, err := New(Options{Kind: kind, Tasks: &Group{}, Silence: silence, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}

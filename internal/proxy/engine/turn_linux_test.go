@@ -44,7 +44,7 @@ func flooded(t *testing.T) *net.TCPConn {
 
 // A client that takes all that it is sent does not keep an event loop to itself.
 func TestLoopWritesInTurns(t *testing.T) {
-	l, err := newEventLoop()
+	l, err := newEventLoop(Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/lockproxy/lockproxy/internal/netio"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -24,6 +25,7 @@ type connected struct {
 	lent   bool
 	old    bool // see IsBefore72
 	locked bool
+	guard  *netio.Guard // nil: none
 }
 
 // Locked reports whether Redis refuses all but a login on a connection that has no credentials. Else it has the rights
@@ -46,14 +48,14 @@ func (c *Connections) Any() uint64 {
 	return 0
 }
 
-// Opened notes a connection to an address that has not greeted yet.
-func (c *Connections) Opened(nc net.Conn, at string) {
+// Opened notes a connection to an address that has not greeted yet. Closed stops its guard.
+func (c *Connections) Opened(nc net.Conn, at string, guard *netio.Guard) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.open == nil {
 		c.open = map[net.Conn]connected{}
 	}
-	c.open[nc] = connected{at: at}
+	c.open[nc] = connected{at: at, guard: guard}
 }
 
 // Greeted takes the answer to HELLO on a connection. locked: the connection has no credentials, and Redis demands some.
@@ -78,6 +80,7 @@ func (c *Connections) Greeting(nc net.Conn) (id uint64, old bool) {
 func (c *Connections) Closed(nc net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.open[nc].guard.Stop()
 	delete(c.open, nc)
 }
 

@@ -29,9 +29,9 @@ func (c *conn) Close() error {
 func TestConnectionsElsewhere(t *testing.T) {
 	var c Connections
 	old, present, lib := new(conn), new(conn), new(conn)
-	c.Opened(old, "old")
-	c.Opened(present, "new")
-	c.Opened(lib, "old")
+	c.Opened(old, "old", nil)
+	c.Opened(present, "new", nil)
+	c.Opened(lib, "old", nil)
 	c.Lend(lib, nil)
 	if all := c.Elsewhere("new", false); len(all) != 2 || !slices.Contains(all, net.Conn(old)) || !slices.Contains(all, net.Conn(lib)) {
 		t.Errorf("elsewhere: %v", all)
@@ -79,7 +79,7 @@ func TestTheAnswerToHello(t *testing.T) {
 	}
 	var c Connections
 	nc := new(conn)
-	c.Opened(nc, "server:1")
+	c.Opened(nc, "server:1", nil)
 	c.Greeted(nc, decode(t, "*6\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n6.2.9\r\n$2\r\nid\r\n:12\r\n"), false)
 	if id, old := c.Greeting(nc); id != 12 || !old || c.Any() != 12 {
 		t.Errorf("greeting: %d, %v; any is %d", id, old, c.Any())
@@ -100,7 +100,7 @@ func TestALentConnectionReadsAlong(t *testing.T) {
 			var c Connections
 			nc := new(conn)
 			nc.Reader = reader
-			c.Opened(nc, "server:1")
+			c.Opened(nc, "server:1", nil)
 			var roles []Role
 			lent := c.Lend(nc, func(role Role) error {
 				roles = append(roles, role)
@@ -123,7 +123,7 @@ func TestTheLibraryIsRefusedAServerOfAnotherRole(t *testing.T) {
 	var c Connections
 	nc := new(conn)
 	nc.Reader = strings.NewReader(answer)
-	c.Opened(nc, "server:1")
+	c.Opened(nc, "server:1", nil)
 	wrong := errors.New("wrong role")
 	if n, err := c.Lend(nc, func(Role) error { return wrong }).Read(make([]byte, 100)); n != 0 || !errors.Is(err, wrong) {
 		t.Errorf("read %d bytes, %v", n, err)
@@ -135,7 +135,7 @@ func TestALentConnectionDoesNotCollectForEver(t *testing.T) {
 	var c Connections
 	nc := new(conn)
 	nc.Reader = strings.NewReader(strings.Repeat("+OK\r\n", lentHead))
-	c.Opened(nc, "server:1")
+	c.Opened(nc, "server:1", nil)
 	l := c.Lend(nc, nil).(*lent)
 	if _, err := io.ReadAll(l); err != nil {
 		t.Fatal(err)

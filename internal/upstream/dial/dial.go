@@ -38,17 +38,21 @@ type Resolver interface {
 
 // Options say how to connect. All are required, except for TLS, Wait, Slow and Bare.
 type Options struct {
-	Resolver    Resolver
-	TLS         func() *tls.Config // for one connection; nil: none
-	Setting     string             // the setting that decides about TLS, for errors
-	Timeout     time.Duration      // of connecting and the handshake together, and of a question
-	KeepAlive   time.Duration      // before TCP keepalive probes
-	UserTimeout time.Duration      // how long written bytes may stay unacknowledged; 0: the system's
-	Wait        time.Duration      // of Open while the server cannot be reached
+	Resolver  Resolver
+	TLS       func() *tls.Config // for one connection; nil: none
+	Setting   string             // the setting that decides about TLS, for errors
+	Timeout   time.Duration      // of connecting and the handshake together, and of a question
+	KeepAlive time.Duration      // before TCP keepalive probes
+	Silence   time.Duration      // for which a server may acknowledge nothing (Linux); 0: the system decides
+	Wait      time.Duration      // of Open while the server cannot be reached
 
 	// Slow is told from time to time of a server that takes long to accept a connection; nil: none is told. It does not
 	// block.
 	Slow func(at topology.Node)
+
+	// Vanished is told of a connection that was broken, because the server has acknowledged nothing for that time; nil:
+	// none is told.
+	Vanished func(address string, silent time.Duration)
 
 	// Bare is told of each new connection without credentials: the server, and whether it demands some; nil: none is
 	// told. It requires no locks.
@@ -285,12 +289,6 @@ func (d *Dialer) connect(ctx context.Context, cancel func(), at topology.Node) (
 	if err != nil {
 		return nil, place, err
 	}
-	if tc, ok := nc.(*net.TCPConn); ok {
-		if err := netio.SetUserTimeout(tc, d.opts.UserTimeout); err != nil {
-			_ = nc.Close()
-			return nil, place, fmt.Errorf("set user timeout: %w", err)
-		}
-	}
 	if d.opts.TLS != nil {
 		tc := tls.Client(nc, d.tlsConfig(place.Address))
 		if err := tc.HandshakeContext(ctx); err != nil {
@@ -302,7 +300,11 @@ func (d *Dialer) connect(ctx context.Context, cancel func(), at topology.Node) (
 		}
 		nc = tc
 	}
-	d.conns.Opened(nc, place.Address)
+	d.conns.Opened(nc, place.Address, netio.NewGuard(nc, d.opts.Silence, func(silent time.Duration) {
+		if d.opts.Vanished != nil {
+			d.opts.Vanished(place.Address, silent)
+		}
+	}))
 	return nc, place, nil
 }
 

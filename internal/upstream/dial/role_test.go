@@ -25,7 +25,7 @@ func dialer(t *testing.T, addr string, wait time.Duration) (*Dialer, *topology.P
 		wg.Wait()
 	})
 	return New(Options{
-		Resolver: primary, Timeout: time.Minute, KeepAlive: time.Minute, UserTimeout: -1, Wait: wait, Spawn: wg.Go, Stop: stop,
+		Resolver: primary, Timeout: time.Minute, KeepAlive: time.Minute, Wait: wait, Spawn: wg.Go, Stop: stop,
 	}), primary
 }
 

@@ -71,7 +71,7 @@ func start(t *testing.T, size int, at *redis) *world {
 	t.Helper()
 	core, entries := observer.New(zap.DebugLevel)
 	w, stop := &world{entries: entries}, make(chan struct{})
-	dialer := dial.New(dial.Options{Resolver: at, Timeout: 10 * time.Second, KeepAlive: time.Minute, UserTimeout: -1, Spawn: w.wg.Go, Stop: stop})
+	dialer := dial.New(dial.Options{Resolver: at, Timeout: 10 * time.Second, KeepAlive: time.Minute, Spawn: w.wg.Go, Stop: stop})
 	w.Lanes = New(Options{
 		Size: size, Dialer: dialer, Logger: zap.New(core), Spawn: w.wg.Go,
 		Entries: logging.NewRepeats(zap.New(core), 5, time.Hour),
