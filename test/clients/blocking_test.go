@@ -27,6 +27,9 @@ func TestALockThatBlocksItsReleaseIsTold(t *testing.T) {
 				[]string{"LOCK k LIMIT 2", "LOCK k LIMIT 2", "FAIRLOCK k LIMIT 2", "UNLOCK k", "UNLOCK k"},
 				[]string{":", ":", blocks, ":1", ":1"},
 			},
+			"an acquire of a library": {
+				[]string{"CLIENT SETINFO LIB-NAME redis-any", "LOCK k", "LOCK k", "GET x"}, []string{"", ":", blocks, "$-1"},
+			},
 			"a limited wait": {[]string{ownHold, "TRYLOCK k OWNER j2 WAIT 600000", "UNLOCK k OWNER j1"}, []string{":", blocks, ":1"}},
 			"behind what may wait": {
 				[]string{ownHold, waiting, "PING", "client id", "", "LOCK k OWNER j3", "UNLOCK other", "EXTENDLOCK k PX 60000 OWNER j1", "UNLOCK k OWNER j1"},
