@@ -184,6 +184,7 @@ func (s *Server) routes(metrics http.Handler, profiles bool) http.Handler {
 	servePage(mux)
 	mux.HandleFunc("GET /locks", s.locks)
 	mux.HandleFunc("GET /clients", s.clients)
+	mux.HandleFunc("GET /hot", s.hot)
 	if s.token != "" {
 		mux.Handle("POST /force-unlock", http.NewCrossOriginProtection().Handler(http.HandlerFunc(s.forceUnlock)))
 	}

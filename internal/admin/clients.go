@@ -38,7 +38,7 @@ type Clients struct {
 
 // parseClients reads a query for clients.
 func parseClients(form url.Values) (Query, error) {
-	return parseQuery(form, "waiting", "pinned", "unanswered")
+	return parseQuery(form, "lock", "waiting", "pinned", "unanswered")
 }
 
 // FindClients looks at all clients. The rows are those of the clients that have connected first.
@@ -56,7 +56,8 @@ func (s *Source) FindClients(q Query) Clients {
 		switch {
 		case q.Only == "waiting" && c.Lock == "",
 			q.Only == "pinned" && c.Pin == "",
-			q.Only == "unanswered" && c.Unanswered == 0:
+			q.Only == "unanswered" && c.Unanswered == 0,
+			q.Lock != "" && c.Lock != q.Lock:
 			return
 		case !q.has(c.Addr, c.Name, c.Identity, c.Lock, c.Pin):
 			return

@@ -18,11 +18,18 @@ import (
 // Where the holder of a lock is.
 const (
 	holderHere      = "here"      // a client of this proxy
-	holderGone      = "gone"      // a client that this proxy had: the lease runs out
+	holderGone      = "gone"      // a client that this proxy had: the lease will expire
 	holderElsewhere = "elsewhere" // a client of another proxy, or of Redisson
 	holderNamed     = "named"     // an OWNER for which no client of this proxy holds the lock
 	holderNone      = "none"      // the lock is free: a waiter is about to get it
 	holderUnknown   = "unknown"   // Redis has not said in time
+)
+
+// How the lease of a holder here goes on.
+const (
+	renewed = "renewed" // by the watchdog of this proxy
+	late    = "late"    // the watchdog has not been able to renew it for more than half of the lease
+	fixed   = "fixed"   // the client has set its end
 )
 
 // Lock is a row of the table of locks. The owner is left out: its name is enough to release the lock. Durations are in
@@ -40,10 +47,11 @@ type Lock struct {
 	Process   string  `json:"process,omitempty"` // of a holder elsewhere: the UUID of the proxy, or of the Redisson client
 	Held      float64 `json:"held_seconds"`
 	LeaseLeft float64 `json:"lease_left_seconds"`
-	Renewed   bool    `json:"renewed"` // by the watchdog of this proxy
+	Renewal   string  `json:"renewal,omitempty"` // of a holder here: one of those above
 	Holds     int64   `json:"holds"`
 	Fence     int64   `json:"fence"`
 	Mode      string  `json:"mode,omitempty"`    // exclusive, shared or limit; empty: it is not known
+	Limit     int64   `json:"limit,omitempty"`   // of the mode limit: how many may hold the lock
 	Holders   int     `json:"holders,omitempty"` // of a lock without a holder here: how many there are
 	Waiters   int     `json:"waiters"`           // of this proxy
 	Fair      int     `json:"fair_waiters"`
@@ -62,7 +70,7 @@ type Locks struct {
 
 // parseLocks reads a query for locks.
 func parseLocks(form url.Values) (Query, error) {
-	return parseQuery(form, "contended", "held", "orphaned")
+	return parseQuery(form, "", "contended", "held", "orphaned")
 }
 
 // FindLocks looks at all locks. The rows are those of the locks with the longest waits. Redis is asked for the holders
@@ -126,9 +134,15 @@ func rowOf(l *proxy.SeenLock, now time.Time) Lock {
 	}
 	if l.Held {
 		row.Holder, row.Client, row.Name = holderHere, l.Client.Addr, shown(l.Client.Name)
-		row.Held, row.LeaseLeft, row.Renewed = ago(l.Since, now), l.TTL.Seconds(), !l.Fixed
+		row.Held, row.LeaseLeft, row.Renewal = ago(l.Since, now), l.TTL.Seconds(), renewed
+		switch {
+		case l.Fixed:
+			row.Renewal = fixed
+		case l.Late:
+			row.Renewal = late
+		}
 		row.Holds, row.Fence = l.Holds, l.Fence
-		row.Mode, row.Note = l.Mode, shown(l.Note)
+		row.Mode, row.Limit, row.Note = l.Mode, int64(l.Limit), shown(l.Note)
 	}
 	return row
 }
@@ -178,7 +192,7 @@ func (s *Source) askHolder(ctx context.Context, l *proxy.SeenLock, row *Lock) {
 		return
 	}
 	h := d.Holders[0]
-	row.Fence, row.Holds, row.Mode, row.Holders = h.Fence, h.Holds, d.Mode, len(d.Holders)
+	row.Fence, row.Holds, row.Mode, row.Limit, row.Holders = h.Fence, h.Holds, d.Mode, d.Limit, len(d.Holders)
 	row.Note = shown(h.Note)
 	if held := script.HeldFor(h.Fence, d.Now); held >= 0 {
 		row.Held = held.Round(time.Millisecond).Seconds()

@@ -3,6 +3,7 @@
 'use strict';
 
 const PERIOD = 2000;
+const PAGE = 50; // rows
 const $ = id => document.getElementById(id);
 
 // ---- small helpers
@@ -49,14 +50,14 @@ function duration(s) {
 
 // ---- what is shown, kept in the address so that it can be reloaded and sent
 
-const state = {tab: 'locks', search: '', only: '', sort: '', order: ''};
+const state = {tab: 'locks', search: '', only: '', lock: '', sort: '', order: '', page: ''};
 let live = true;
 let latest = null; // the last answer
 
 function readAddress() {
   const form = new URLSearchParams(location.hash.slice(1));
   state.tab = tables[form.get('tab')] ? form.get('tab') : 'locks';
-  for (const name of ['search', 'only', 'sort', 'order']) state[name] = form.get(name) || '';
+  for (const name of ['search', 'only', 'lock', 'sort', 'order', 'page']) state[name] = form.get(name) || '';
 }
 
 function writeAddress() {
@@ -65,9 +66,9 @@ function writeAddress() {
   history.replaceState(null, '', '#' + form);
 }
 
-// change what is shown.
+// change what is shown. Another choice of rows begins at its first page.
 function show(change) {
-  Object.assign(state, change);
+  Object.assign(state, {page: ''}, change);
   writeAddress();
   frame();
   refresh();
@@ -88,7 +89,7 @@ function holder(l) {
 function holderOf(l) {
   switch (l.holder) {
   case 'here': return l.name ? [l.name, sub(l.client)] : l.client;
-  case 'gone': return [badge('client gone', 'warn'), sub('the lease runs out')];
+  case 'gone': return [badge('client gone', 'warn'), sub('the lease will expire')];
   case 'elsewhere': return [badge('elsewhere', 'plain'), sub('process ' + l.process.slice(0, 8))];
   case 'named': return [badge('named owner', 'plain'), sub('not connected here')];
   case 'none': return [badge('free', ''), sub('a waiter gets it')];
@@ -99,17 +100,33 @@ function holderOf(l) {
 // several reports whether the lock may have other holders.
 const several = l => l.mode === 'shared' || l.mode === 'limit';
 
+const mode = l => l.mode === 'limit' && l.limit ? 'limit ' + whole.format(l.limit) : l.mode;
+
 // lockNotes stand below the name of a lock: what is not as usual.
 function lockNotes(l) {
-  const notes = [several(l) && l.mode + (l.holders > 1 ? `, ${whole.format(l.holders)} holders` : ''), l.user, l.database > 0 && 'db ' + l.database].filter(Boolean);
+  const notes = [several(l) && mode(l) + (l.holders > 1 ? `, ${whole.format(l.holders)} holders` : ''), l.user, l.database > 0 && 'db ' + l.database].filter(Boolean);
   return notes.length ? sub(notes.join(', ')) : '';
 }
 
 function lease(l) {
   if (l.lease_left_seconds < 0) return none();
-  const kind = l.holder === 'here' ? (l.renewed ? 'renewed' : 'fixed') : '';
-  const left = make('span', {class: l.renewed && l.lease_left_seconds < 3 ? 'late' : ''}, duration(l.lease_left_seconds));
-  return kind ? [left, sub(kind)] : left;
+  const left = make('span', {class: l.renewal && l.renewal !== 'fixed' && l.lease_left_seconds < 3 ? 'late' : ''}, duration(l.lease_left_seconds));
+  return l.renewal ? [left, renewal(l)] : left;
+}
+
+function renewal(l) {
+  if (l.renewal === 'fixed') return sub('fixed');
+  if (!latest.upstream_up) return make('span', {class: 'sub late'}, 'not renewed: Redis is down');
+  return l.renewal === 'late' ? make('span', {class: 'sub late'}, 'not renewed: no answer') : sub('renewed');
+}
+
+// waiters leads to the clients that wait for the lock. Names that cannot be sent back as they are have no way there.
+function waiters(l) {
+  const n = count(l.waiters);
+  const fair = l.fair_waiters ? sub(l.fair_waiters + ' fair') : '';
+  if (!l.waiters || l.key_base64 || l.key_bytes) return [n, fair];
+  const form = new URLSearchParams({tab: 'clients', lock: l.key});
+  return [make('a', {href: '#' + form, title: 'Show the clients that wait'}, n), fair];
 }
 
 function wait(seconds) {
@@ -147,7 +164,7 @@ const tables = {
       ['holder', 'Holder', 'w-who full', holder, l => l.holder + ' ' + (l.client || '')],
       ['held', 'Held for', 'n', l => l.held_seconds < 0 ? none() : [duration(l.held_seconds), l.holds > 1 ? sub(l.holds + ' holds') : ''], l => l.held_seconds, l => l.held_seconds < 0],
       ['lease', 'Lease left', 'n', lease, l => l.lease_left_seconds, l => l.lease_left_seconds < 0],
-      ['waiters', 'Waiters', 'n', l => [count(l.waiters), l.fair_waiters ? sub(l.fair_waiters + ' fair') : ''], l => l.waiters, l => !l.waiters],
+      ['waiters', 'Waiters', 'n', waiters, l => l.waiters, l => !l.waiters],
       ['waiting', 'Oldest wait', 'n', l => wait(l.oldest_wait_seconds), l => l.oldest_wait_seconds, l => l.oldest_wait_seconds < 0],
       ['end', '', 'w-act act full', end],
     ],
@@ -169,6 +186,19 @@ const tables = {
       ['connected', 'Connected', 'n', c => duration(c.connected_seconds), c => c.connected_seconds],
     ],
     empty: 'No clients.', emptier: 'No client matches.',
+  },
+  hot: {
+    path: '/hot', rows: 'hot', search: 'Key',
+    only: [],
+    start: ['waited', 'down'],
+    id: l => [l.database, l.user, l.key].join(' '),
+    columns: [
+      ['key', 'Lock', 'w-key', l => [make('span', {class: 'key'}, l.key), lockNotes(l)], l => l.key],
+      ['waited', 'Waited, all clients', 'n', l => duration(l.waited_seconds), l => l.waited_seconds],
+      ['waits', 'Waits', 'n', l => count(l.waits), l => l.waits],
+      ['mean', 'Mean wait', 'n', l => duration(l.waited_seconds / l.waits), l => l.waited_seconds / l.waits],
+    ],
+    empty: 'No client has waited for a lock in the last hour.', emptier: 'No lock matches.',
   },
 };
 
@@ -217,7 +247,11 @@ function drawTable(t, answer) {
     else th.removeAttribute('aria-sort');
   }
   const body = table.tBodies[0];
-  const rows = sorted(t, answer[t.rows]);
+  const all = sorted(t, answer[t.rows]);
+  const pages = Math.max(1, Math.ceil(all.length / PAGE));
+  const page = Math.min(pages, Math.max(1, parseInt(state.page, 10) || 1));
+  const first = (page - 1) * PAGE;
+  const rows = all.slice(first, first + PAGE);
   const known = new Map([...body.rows].map(r => [r.dataset.id, r]));
   rows.forEach((row, i) => {
     const id = t.id(row);
@@ -238,11 +272,17 @@ function drawTable(t, answer) {
   });
   for (const tr of known.values()) tr.remove();
   table.hidden = !rows.length;
-  const filtered = state.search || state.only;
+  const filtered = state.search || state.only || state.lock;
   setText($('empty'), filtered ? t.emptier : t.empty);
   $('empty').hidden = rows.length > 0;
   $('more').hidden = answer.matching <= rows.length;
-  setText($('more'), `${whole.format(rows.length)} of ${whole.format(answer.matching)} are shown. Search for the others.`);
+  const most = answer.matching > all.length ? `${whole.format(all.length)} of ${whole.format(answer.matching)} are shown. Search for the others.` : '';
+  setText($('range'), [`${whole.format(first + 1)}–${whole.format(first + rows.length)} of ${whole.format(all.length)}`, most].filter(Boolean).join('. '));
+  for (const [id, to] of [['earlier', page - 1], ['later', page + 1]]) {
+    $(id).disabled = to < 1 || to > pages;
+    $(id).value = to;
+  }
+  $('earlier').hidden = $('later').hidden = pages === 1;
 }
 
 function sortBy(t, column) {
@@ -258,6 +298,8 @@ function drawHead(p) {
   setText($('redis'), p.upstream_up ? 'Redis up' : 'Redis down');
   $('redis').className = p.upstream_up ? 'pill' : 'pill bad';
   $('redis').hidden = false;
+  $('why').hidden = !p.upstream_error;
+  setText($('why'), p.upstream_error || '');
   $('draining').hidden = !p.draining;
   setText($('uptime'), 'up ' + duration(p.uptime_seconds) + ' · ' + p.uuid.slice(0, 8));
   $('uptime').title = 'This process, as owners elsewhere are named: ' + p.uuid;
@@ -283,6 +325,9 @@ function frame() {
       make('option', {value: name + ' ' + order}, `${title} ${sign}`)));
     $('sorter').replaceChildren(...orders);
   }
+  $('only').hidden = !t.only.length;
+  $('of').hidden = !state.lock;
+  setText($('of-key'), state.lock);
   for (const b of $('only').children) b.setAttribute('aria-pressed', b.dataset.only === state.only);
   $('sorter').value = sorting(t).join(' ');
 }
@@ -350,6 +395,7 @@ async function ask(path) {
 function query() {
   const form = new URLSearchParams();
   for (const name of ['search', 'only']) if (state[name]) form.set(name, state[name]);
+  if (state.tab === 'clients' && state.lock) form.set('lock', state.lock);
   return tables[state.tab].path + '?' + form;
 }
 
@@ -363,7 +409,7 @@ async function refresh() {
     latest = answer;
     banner('');
     drawHead(answer);
-    if (!state.search && !state.only) setText(document.querySelector(`#tab-${state.tab} i`), number(answer.matching));
+    if (!state.search && !state.only && !state.lock) setText(document.querySelector(`#tab-${state.tab} i`), number(answer.matching));
     drawTable(t, answer);
     document.title = (answer.upstream_up ? '' : 'Redis down · ') + 'lockproxy';
   } catch (e) {
@@ -399,18 +445,20 @@ $('sorter').addEventListener('change', () => {
   const [sort, order] = $('sorter').value.split(' ');
   show({sort, order});
 });
+$('of').addEventListener('click', () => show({lock: ''}));
+for (const id of ['earlier', 'later']) $(id).addEventListener('click', () => show({page: $(id).value === '1' ? '' : $(id).value}));
 $('live').addEventListener('click', () => setLive(!live));
 $('confirm-go').addEventListener('click', endDoomed);
 document.addEventListener('visibilitychange', () => { if (!document.hidden && live) refresh(); });
 window.addEventListener('hashchange', () => { readAddress(); frame(); refresh(); });
 
-const open = tab => show({tab, search: '', only: '', sort: '', order: ''});
+const open = tab => show({tab, search: '', only: '', lock: '', sort: '', order: ''});
 order.forEach((tab, i) => {
   $('tab-' + tab).addEventListener('click', () => open(tab));
   $('tab-' + tab).addEventListener('keydown', e => {
     if (e.key !== 'ArrowRight' && e.key !== 'ArrowLeft') return;
     e.preventDefault();
-    const next = order[1 - i];
+    const next = order[(i + (e.key === 'ArrowRight' ? 1 : order.length - 1)) % order.length];
     open(next);
     $('tab-' + next).focus();
   });
@@ -429,7 +477,7 @@ document.addEventListener('keydown', e => {
   if (e.key === ' ' && e.target.matches('button, a')) return; // it presses the button
   const keys = {
     '/': () => $('search').focus(), ' ': () => setLive(!live),
-    1: () => open('locks'), 2: () => open('clients'),
+    1: () => open('locks'), 2: () => open('clients'), 3: () => open('hot'),
   };
   if (keys[e.key]) {
     e.preventDefault();

@@ -78,10 +78,10 @@ func TestLocksAreShownWhereverTheirHolderIs(t *testing.T) {
 		rows[l.Key] = l
 	}
 	if l := rows["here"]; l.Client != here.LocalAddr().String() || l.Name != "worker-7" || l.Waiters != 2 || l.Fair != 1 || l.Waiting < 0 || l.Held < 0 ||
-		!l.Renewed || l.Fence == 0 || l.LeaseLeft <= 10 || l.LeaseLeft > 30 {
+		l.Renewal != renewed || l.Fence == 0 || l.LeaseLeft <= 10 || l.LeaseLeft > 30 {
 		t.Errorf("here: %+v", l)
 	}
-	if l := rows["fixed"]; l.Renewed || l.Holds != 2 || l.Waiters != 0 || l.Waiting != -1 || l.LeaseLeft <= 30 || l.LeaseLeft > 50 {
+	if l := rows["fixed"]; l.Renewal != fixed || l.Holds != 2 || l.Waiters != 0 || l.Waiting != -1 || l.LeaseLeft <= 30 || l.LeaseLeft > 50 {
 		t.Errorf("fixed: %+v", l)
 	}
 	if l := rows["elsewhere"]; l.Process != other || l.LeaseLeft <= 30 || l.LeaseLeft > 40 || l.Held != -1 || l.Waiters != 1 {

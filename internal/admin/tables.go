@@ -19,6 +19,7 @@ type Source struct {
 	UUID       string // the proxy's part in the names of owners
 	EachLock   func(f func(proxy.SeenLock))
 	EachClient func(f func(proxy.ClientStatus))
+	HotLocks   func(n int) []proxy.HotLock
 	Describe   func(ctx context.Context, l *proxy.SeenLock) (script.Described, error) // asks Redis
 }
 
@@ -26,6 +27,7 @@ type Source struct {
 func newSource(p *proxy.Server) *Source {
 	return &Source{
 		UUID: p.Stats().UUID, EachLock: p.EachLock, EachClient: p.EachClient,
+		HotLocks: p.HotLocks,
 		Describe: func(ctx context.Context, l *proxy.SeenLock) (script.Described, error) { return l.Describe(ctx) },
 	}
 }
@@ -41,6 +43,7 @@ func shown(name string) string { return logging.Excerpt(name, longestShown) }
 type Query struct {
 	Search string // rows that have this text in a name or an address, in any case; empty: all
 	Only   string // a kind of rows; empty: all
+	Lock   string // of clients, those that wait for this lock; empty: all
 }
 
 // The bounds of a table: its rows, and the bytes of the text that is searched for.
@@ -49,12 +52,17 @@ const (
 	maxSearch = 1024
 )
 
-// parseQuery reads a query for a table with these kinds of rows. Its errors are for operators.
-func parseQuery(form url.Values, kinds ...string) (Query, error) {
-	q := Query{Search: strings.ToLower(form.Get("search")), Only: form.Get("only")}
+// parseQuery reads a query for a table with these kinds of rows, and with one more field; empty: none. Its errors are for
+// operators.
+func parseQuery(form url.Values, field string, kinds ...string) (Query, error) {
+	q := Query{Search: strings.ToLower(form.Get("search")), Only: form.Get("only"), Lock: form.Get("lock")}
+	fields := []string{"search", "only"}
+	if field != "" {
+		fields = append(fields, field)
+	}
 	for name := range form {
-		if name != "search" && name != "only" {
-			return Query{}, fmt.Errorf("%q is none of search, only", name)
+		if !slices.Contains(fields, name) {
+			return Query{}, fmt.Errorf("%q is none of %s", name, strings.Join(fields, ", "))
 		}
 	}
 	if len(q.Search) > maxSearch {
@@ -77,13 +85,18 @@ type process struct {
 	UUID     string  `json:"uuid"`
 	Uptime   float64 `json:"uptime_seconds"`
 	Upstream bool    `json:"upstream_up"`
+	Why      string  `json:"upstream_error,omitempty"` // why Redis is not reachable, or takes no writes
 	Draining bool    `json:"draining"`
 	Token    string  `json:"token,omitempty"` // to be sent with the end of a lock; empty: locks cannot be ended here
 }
 
 func (s *Server) process() process {
 	n := s.proxy.Stats()
-	return process{n.Version, n.UUID, n.Uptime.Seconds(), n.UpstreamUp, s.proxy.Draining(), s.token}
+	why := ""
+	if ready, err := s.proxy.Ready(); !ready && err != nil {
+		why = shown(err.Error())
+	}
+	return process{n.Version, n.UUID, n.Uptime.Seconds(), n.UpstreamUp, why, s.proxy.Draining(), s.token}
 }
 
 // locks answers with a table of locks.
@@ -92,6 +105,15 @@ func (s *Server) locks(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(s.life, holderLimit)
 		defer cancel()
 		found := s.view.FindLocks(ctx, q)
+		found.process = s.process()
+		return found
+	})
+}
+
+// hot answers with a table of hot locks.
+func (s *Server) hot(w http.ResponseWriter, r *http.Request) {
+	queryTable(s, w, r, parseHot, func(q Query) HotLocks {
+		found := s.view.FindHot(q)
 		found.process = s.process()
 		return found
 	})

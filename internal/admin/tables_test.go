@@ -53,6 +53,8 @@ func TestClientsAreSearched(t *testing.T) {
 		"search=mail":     {2},
 		"search=10.0.0.":  {1, 2, 3},
 		"search=nothing":  nil,
+		"lock=mail":       {2},
+		"lock=mai":        nil,
 		"only=waiting":    {2, 3},
 		"only=pinned":     {1},
 		"only=unanswered": {1},
@@ -123,5 +125,37 @@ func TestLongNamesAreShortened(t *testing.T) {
 				t.Errorf("%s of %q: %d bytes, %q", what, rune, len(begin), end)
 			}
 		}
+	}
+}
+
+// A lease that is not renewed is not said to be renewed.
+func TestALeaseThatIsNotRenewedIsLate(t *testing.T) {
+	for want, hold := range map[string]lockcmds.Hold{renewed: {}, late: {Late: true}, fixed: {Fixed: true, Late: true}} {
+		if row := rowOf(&proxy.SeenLock{Held: true, Hold: hold}, time.Now()); row.Renewal != want {
+			t.Errorf("%+v is %s", hold, row.Renewal)
+		}
+	}
+	if row := rowOf(&proxy.SeenLock{}, time.Now()); row.Renewal != "" {
+		t.Errorf("a hold elsewhere is %s", row.Renewal)
+	}
+}
+
+func TestHotLocksAreATable(t *testing.T) {
+	s := &Source{HotLocks: func(int) []proxy.HotLock {
+		return []proxy.HotLock{{Key: "Report", Waits: 2, Waited: 3 * time.Second}, {Key: "mail", Waits: 1}}
+	}}
+	for query, want := range map[string]string{"": "Report mail", "search=report": "Report", "search=x": ""} {
+		form, _ := url.ParseQuery(query)
+		q, err := parseHot(form)
+		var keys []string
+		for _, l := range s.FindHot(q).Rows {
+			keys = append(keys, l.Key)
+		}
+		if got := strings.Join(keys, " "); err != nil || got != want {
+			t.Errorf("%s: %s, %v", query, got, err)
+		}
+	}
+	if _, err := parseHot(url.Values{"lock": {"k"}}); err == nil {
+		t.Error("a filter that does nothing is accepted")
 	}
 }

@@ -267,7 +267,7 @@ func (w *waiter) granted(g grant) []byte {
 			TTL: w.Lease, Fixed: w.Fixed, MaxHold: w.MaxHold, Grace: w.Grace,
 			Client: table.Client(w.session().Client.ClientInfo),
 		},
-		Renewer: w.home.client, Streak: w.streak, Sync: w.Sync,
+		Renewer: w.home.client, Streak: w.streak, Sync: w.Sync, Limit: w.Limit,
 		Note: w.Note, Client: w.session().Client.ClientInfo, Host: w.e.defaults().NoteHost,
 	})
 	if verdict == verdictUsable {

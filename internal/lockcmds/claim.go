@@ -179,6 +179,7 @@ type holdGrant struct {
 	Host    string       // as in watchedHold
 	Streak  table.Streak // of the hand-over that has granted the lock
 	Sync    int          // replicas that had to have it
+	Limit   int          // of a permit: how many may hold the lock
 }
 
 // grantedLocked records a grant now, and has its lease watched, unless the client cannot use it: then the caller rolls
@@ -205,7 +206,8 @@ func (c *claim) grantedLocked(now time.Time, g *holdGrant) verdict {
 	if h := holdOf(held); h != nil {
 		h.by = g.Renewer
 		if fresh {
-			h.Streak, h.Sync, h.client, h.host = g.Streak, g.Sync, g.Client, g.Host
+			h.Streak, h.Sync, h.Limit = g.Streak, g.Sync, g.Limit
+			h.client, h.host = g.Client, g.Host
 		}
 		if g.Note != "" {
 			h.Note = g.Note

@@ -52,6 +52,7 @@ type watchedHold struct {
 	table.Hold
 	Streak table.Streak // of the hand-over that has granted it
 	Sync   int          // replicas that had to have the grant
+	Limit  int          // of a permit: how many may hold the lock
 
 	Note string // of the client's latest acquire with one
 

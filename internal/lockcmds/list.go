@@ -52,7 +52,9 @@ type Hold struct {
 	Since         time.Time           // when the command was sent that acquired it
 	TTL           time.Duration       // the rest of the lease
 	Fixed         bool                // the client has set the lease: it is not renewed
+	Late          bool                // it should have been renewed by now
 	Mode          string              // in the words of LOCKINFO
+	Limit         int                 // of a permit: how many may hold the lock, by the word of its acquire
 	Waiters, Fair int                 // for the lock, of this engine; and the fair ones of them
 	Note          string              // what its client says of it
 	Client        contract.ClientInfo // of those that hold it for this owner, the first
@@ -75,9 +77,12 @@ func (e *Engine) holds() iter.Seq[Hold] {
 		if parts := h.Parts(); len(parts) > 0 && parts[0].Session.Each {
 			reentry = ReentryOwner
 		}
+		now := e.opts.Clock.Now()
+		left := max(0, h.lease.Deadline().Sub(now))
+		ends := !h.Until.IsZero() && now.Add(h.TTL).After(h.Until) // its last renewals give it less
 		return Hold{
 			Key: h.Lock, Owner: h.Owner, Holds: h.Count, Fence: h.Fence, Since: h.Since, Fixed: h.Fixed,
-			TTL: max(0, h.lease.Deadline().Sub(e.opts.Clock.Now())), Mode: kindOf(h.Key).Mode(),
+			TTL: left, Late: !h.Fixed && !ends && left < h.TTL/2, Mode: kindOf(h.Key).Mode(), Limit: h.Limit,
 			Waiters: all, Fair: fair, Client: contract.ClientInfo(h.Client()), Note: h.Note, Reentry: reentry,
 		}, true
 	})

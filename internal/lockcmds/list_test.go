@@ -154,3 +154,25 @@ func TestFindIsSortedMatchedAndBounded(t *testing.T) {
 		t.Errorf("%v", found)
 	}
 }
+
+func TestALeaseThatIsNotRenewedIsListedAsLate(t *testing.T) {
+	w := newLockWorld(t)
+	for i, line := range []string{"LOCK a", "LOCK b PX 20000", "LOCK c MAXHOLD 20000", "LOCK d LIMIT 3"} {
+		w.client(uint64(i + 1)).sends(line).answered(grantOfFence(7), nil)
+	}
+	for _, late := range []string{"", "a d"} {
+		var got []string
+		for _, h := range w.List(0) {
+			if h.Late {
+				got = append(got, h.Key)
+			}
+			if (h.Limit == 3) != (h.Key == "d") {
+				t.Errorf("%s has the limit %d", h.Key, h.Limit)
+			}
+		}
+		if strings.Join(got, " ") != late {
+			t.Errorf("late: %q, want %q", got, late)
+		}
+		w.Time = w.Time.Add(16 * time.Second) // nothing renews
+	}
+}

@@ -104,6 +104,7 @@ func (s *stand) populate() {
 		s.client(fmt.Sprintf("CLIENT SETNAME waiter-%d", i), "~"+verb+" "+key)
 	}
 	gone.Close()
+	s.client("TRYLOCK report:nightly WAIT 20")
 	s.client("CLIENT SETNAME importer", "MULTI", "SET a 1")
 	s.client("CLIENT SETNAME events", "SUBSCRIBE news")
 	s.client("CLIENT SETNAME queue", "~BLPOP jobs 0")
@@ -280,6 +281,8 @@ func TestPageLooksRight(t *testing.T) {
 	b.open("", 1280, 900, "light")
 	b.click("tbody tr:first-child .act button")
 	b.picture("confirm-1280-light")
+	b.open("#tab=hot", 400, 860, "light")
+	b.picture("hot-400-light")
 	b.open("#search=nothing+like+it", 1280, 900, "light")
 	b.picture("empty-1280-light")
 }
@@ -327,6 +330,19 @@ func TestPageIsUsed(t *testing.T) {
 	b.key("1")
 	b.until("the locks again", `document.querySelectorAll('#rows tbody tr').length === 15`)
 
+	b.key("3")
+	b.until("the hot locks", `document.querySelector('#tab-hot').ariaSelected === 'true' && document.querySelector('#rows').innerText.includes('report:nightly')`)
+	b.key("1")
+	b.until("the locks again", `document.querySelectorAll('#rows tbody tr').length === 15`)
+	if text := eval[string](b, "document.querySelector('#rows').innerText"); !strings.Contains(text, "limit 4") {
+		t.Errorf("locks: %s", text)
+	}
+	b.click("a[href*='lock=invoice%3A2026-11%3Aacme']")
+	b.until("the three that wait", `document.querySelector('#tab-clients').ariaSelected === 'true' && document.querySelectorAll('#rows tbody tr').length === 3 && !document.querySelector('#of').hidden`)
+	b.click("#of")
+	b.until("all clients", `document.querySelectorAll('#rows tbody tr').length > 15`)
+	b.key("1")
+
 	b.key("/")
 	b.press("acme")
 	b.until("one lock", `document.querySelectorAll('#rows tbody tr').length === 1`)
@@ -338,6 +354,21 @@ func TestPageIsUsed(t *testing.T) {
 	b.click("tbody .act button")
 	b.click("#confirm-go")
 	b.until("the next waiter to hold the lock", fmt.Sprintf("document.querySelector('#rows tbody tr').lock.client !== %q && !document.querySelector('#toast').hidden", holder))
+}
+
+// Redis is away: the page says why, and does not say that leases are renewed.
+func TestPageSaysThatRedisIsDown(t *testing.T) {
+	s := newStand(t)
+	b := newBrowser(t, s)
+	s.client("LOCK a", "LOCK b PX 600000")
+	b.open("", 1280, 900, "light")
+	b.until("a lease that is renewed", `document.querySelector('#rows').innerText.includes('\nrenewed')`)
+	s.redis.Stop()
+	b.until("why Redis is down", `document.querySelector('#redis').textContent === 'Redis down' && document.querySelector('#why').textContent.includes('refused')`)
+	b.until("the truth about renewals", `document.querySelector('#rows').innerText.includes('not renewed: Redis is down') && document.querySelector('#rows').innerText.includes('\nfixed')`)
+	b.picture("down-1280-light")
+	b.open("", 400, 860, "dark")
+	b.picture("down-400-dark")
 }
 
 // Ten thousand locks cost neither the page nor the proxy much: some of them are shown, and clients are served meanwhile.
@@ -358,12 +389,21 @@ func TestTenThousandLocks(t *testing.T) {
 		}
 	}
 	b.open("#sort=key&order=up", 1280, 900, "light")
-	b.until("the first rows", `document.querySelector('#more').textContent.startsWith('500 of 10,000 ')`)
+	b.until("the first rows", `document.querySelector('#more').textContent.startsWith('1–50 of 500. 500 of 10,000 are shown.')`)
+	if top := eval[float64](b, "document.querySelector('#more').getBoundingClientRect().bottom"); top > 400 {
+		t.Errorf("the number of rows is at %.0f px", top)
+	}
+	if height := eval[int](b, "document.documentElement.scrollHeight"); height > 5000 {
+		t.Errorf("the page has %d px", height)
+	}
+	b.picture("many-1280-light")
+	b.click("#later")
+	b.until("the second page", `document.querySelector('#rows tbody .key').textContent === 'lock:00050' && location.hash.includes('page=2')`)
 	b.key("/")
 	b.press("lock:0999")
 	b.until("ten of them", `document.querySelectorAll('#rows tbody tr').length === 10`)
 	drawing := eval[float64](b, `(() => { const rows = {locks: Array.from({length: 500}, (_, i) => ({key: 'k' + i, database: 0, user: '', holder: 'here', client: '127.0.0.1:1', held_seconds: i,
-		lease_left_seconds: 9, renewed: true, holds: 1, fence: i, waiters: i, fair_waiters: 0, oldest_wait_seconds: i})), matching: 10000, held: 10000};
+		lease_left_seconds: 9, renewal: 'renewed', holds: 1, fence: i, waiters: i, fair_waiters: 0, oldest_wait_seconds: i})), matching: 10000, held: 10000};
 		const begin = performance.now(); drawTable(tables.locks, rows); drawTable(tables.locks, rows); return performance.now() - begin; })()`)
 	t.Logf("500 rows are drawn twice in %.0f ms", drawing)
 	if drawing > 2000 {
