@@ -47,8 +47,8 @@ type Config struct {
 
 	FailoverWait        time.Duration `yaml:"failover-wait" help:"Longest wait of a command while Redis cannot be reached, or its server moves. Then its client's connection is closed; in front of a cluster the command is refused." when:"a failover or a restart takes longer, and clients are to wait rather than to lose their connections"`
 	DialTimeout         time.Duration `yaml:"dial-timeout" help:"Longest wait for a connection to Redis." when:"Redis is far away, or clients are to have an error sooner"`
-	FirstCommandTimeout time.Duration `yaml:"first-command-timeout" reload:"yes" help:"Time in which a new client must send its first whole command, or be closed. 0: no limit." when:"strangers reach the port and leave connections open"`
-	HandshakeTimeout    time.Duration `yaml:"handshake-timeout" reload:"yes" help:"Longest TLS handshake of a client, its PROXY header included." when:"clients are far away, or strangers reach the port"`
+	FirstCommandTimeout time.Duration `yaml:"first-command-timeout" reload:"yes" help:"Time in which a new client must send its first whole command, or be closed. 0: no limit." when:"untrusted hosts reach the port and leave connections open"`
+	HandshakeTimeout    time.Duration `yaml:"handshake-timeout" reload:"yes" help:"Longest TLS handshake of a client, its PROXY header included." when:"clients are far away, or untrusted hosts reach the port"`
 	MaxClients          Count         `yaml:"max-clients" reload:"yes" help:"Client connections. More are refused." when:"more clients come; raise ulimit -n, too"`
 	MaxMemory           MemoryLimit   `yaml:"max-memory" usual:"yes" help:"Memory for all clients together: a size, or a share of the memory of the machine or container. When the buffers of clients need more than about two thirds of it, the largest clients are closed." when:"other programs use the same machine or container, or few do"`
 	ClientOutputLimit   Size          `yaml:"client-output-limit" reload:"yes" help:"Replies that a client has not read. Beyond it the client is closed. 0: no limit." when:"larger replies are normal, or a client that does not read is to be closed sooner"`

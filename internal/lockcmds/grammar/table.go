@@ -88,13 +88,13 @@ var (
 	}
 	argShared = Argument{
 		Name: "shared", Type: "pure-token", Token: "SHARED", option: optShared,
-		Means: "a [shared hold](#shared-locks): any number of owners have one at the same time, " +
-			"and none beside an exclusive holder",
+		Means: "a [shared hold](#shared-locks): any number of owners can have one at the same time, " +
+			"but not together with an exclusive holder",
 	}
 	argLimit = Argument{
 		Name: "limit", Type: "integer", Token: "LIMIT", Value: "n", option: optLimit,
 		Means: "[at most n](#at-most-n-holders), 1 to 2,147,483,647, hold the lock at the same time, " +
-			"and none beside an exclusive or a shared holder. Each acquire is one more",
+			"but not together with an exclusive or a shared holder. Each acquire takes one more permit",
 	}
 	argNote = Argument{
 		Name: "text", Type: "string", Token: "NOTE", Optional: true, Value: "text", option: optNote,
@@ -128,7 +128,7 @@ var table = complete([]Spec{
 	acquire.with(Spec{
 		Verb: Lock, Name: "lock",
 		Summary: "Acquire a lock, waiting until it is free, and return its fencing token", Complexity: "O(1)",
-		Does:    "acquires the lock, and waits until it is granted, or for `WAIT ms`. A newcomer may overtake waiters",
+		Does:    "acquires the lock, and waits until it is granted, or for `WAIT ms`. A new client may overtake waiters",
 		Replies: "the fence, an integer ≥ 1; null if not granted in time; `-NOTSYNCED`; `-DEADLOCK`",
 	}),
 	acquire.with(Spec{

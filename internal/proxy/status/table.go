@@ -34,7 +34,7 @@ const (
 	commandsHelp = "Commands of clients, by class: shared (on a lane), " +
 		"pinned (on a connection of the client's own), local (answered by the proxy), lock."
 	pinsHelp   = "Connections to Redis that serve one client at a time, by state: used or idle."
-	loginsHelp = "Connections to Redis on which it judges logins."
+	loginsHelp = "Connections to Redis on which it checks logins."
 )
 
 // Table has every number that the proxy shows, in the order of INFO lockproxy.
@@ -112,7 +112,7 @@ var Table = []Row{
 	},
 	{
 		Info: "cluster_redirections", Metric: "cluster_redirections_total", Label: "reason",
-		Help: "Commands that a server of a cluster did not carry out for another server's sake, by reason: " +
+		Help: "Commands that a cluster node redirected to another node, or refused for now, by reason: " +
 			"moved, ask, later (TRYAGAIN, CLUSTERDOWN, LOADING). They are sent again.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.Redirections },
 	},
@@ -305,7 +305,7 @@ var Table = []Row{
 	{
 		Metric: "lock_hold_seconds", Label: "end",
 		Help: "Time for which a lock was held, from the command that acquired it, by its end: " +
-			"released, lost, expired (its PX or EX has run out), " +
+			"released, lost, expired (its PX or EX has ended), " +
 			"client_gone (its client has hung up; the lease may go on).",
 		Waits: func(s *Stats) map[string]metrics.Waits { return s.Holds },
 	},
@@ -334,7 +334,7 @@ var Table = []Row{
 	{
 		Info: "locks_lost", Metric: "locks_lost_total", Label: "reason",
 		Help: "Locks lost by clients of this proxy, by reason: gone, deadline, max_hold and forced are losses; " +
-			"expired: a fixed lease (PX, EX) has run out; " +
+			"expired: a fixed lease (PX, EX) has ended; " +
 			"client_gone: the client has hung up while it held the lock, which INFO does not count.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.Lost },
 		Number:  (*Stats).toldLosses,
