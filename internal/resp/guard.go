@@ -10,7 +10,7 @@ import (
 type Limits struct {
 	MaxBulk   int64 // bytes of one argument; 0: 512 MiB (proto-max-bulk-len)
 	MaxArgs   int   // arguments of one command; 0: 1,048,576
-	MaxInline int   // bytes of an inline command or of a header line; 0: 64 KiB
+	MaxInline int   // bytes of an inline command or of a header line that has not ended; 0: 64 KiB
 }
 
 // What a client may announce before it has authenticated, from networking.c.
@@ -34,6 +34,7 @@ type Guard struct {
 	limits     Limits // immutable after NewGuard
 	plain      int    // lengths up to here break no limit, restricted or not; immutable after NewGuard
 	plainArgs  int    // the same for counts
+	longest    int    // inline command, with its end; immutable after NewGuard
 	restricted bool
 	most       int64 // see LimitBulk; 0: none
 	err        error // the first error; the connection is of no use afterwards
@@ -57,6 +58,11 @@ type Guard struct {
 // idle client its memory for ever.
 const keepInline = 4 << 10
 
+// redisLine is how long an inline command may be, with its '\n', that comes at once. Redis looks for the '\n' before it
+// looks at the length, in a buffer that has this size by then. Without a '\n', more than Limits.MaxInline bytes are too
+// many.
+const redisLine = 80<<10 - 10
+
 // NewGuard returns a Guard for one connection, unrestricted.
 func NewGuard(limits Limits) *Guard {
 	if limits.MaxBulk == 0 {
@@ -65,11 +71,12 @@ func NewGuard(limits Limits) *Guard {
 	if limits.MaxArgs == 0 {
 		limits.MaxArgs = 1 << 20
 	}
+	longest := limits.MaxInline + 1
 	if limits.MaxInline == 0 {
-		limits.MaxInline = 64 << 10
+		limits.MaxInline, longest = 64<<10, redisLine
 	}
 	return &Guard{
-		limits: limits, bulk: -1,
+		limits: limits, longest: longest, bulk: -1,
 		plain: int(min(limits.MaxBulk, restrictedBulk)), plainArgs: min(limits.MaxArgs, restrictedArgs),
 	}
 }
@@ -307,7 +314,7 @@ func (g *Guard) lineEnd(buf []byte) (end int, found bool) {
 	if g.scanned < len(buf) && buf[g.scanned] == 0 {
 		return 0, false
 	}
-	rest := buf[g.scanned:min(len(buf), g.limits.MaxInline+1)]
+	rest := buf[g.scanned:max(g.scanned, min(len(buf), g.longest))]
 	if end = bytes.IndexByte(rest, '\n'); end >= 0 {
 		rest, found = rest[:end], true
 	}

@@ -124,7 +124,7 @@ var guardCases = []struct {
 	{name: "longest header", input: "*" + strings.Repeat("1", 65535) + "\r\n", err: badMultibulk},
 	{name: "length header too long", input: "*1\r\n$" + strings.Repeat("1", 65537), err: bigBulk},
 	{name: "longest inline", input: strings.Repeat("a", 65536) + "\n", commands: [][]string{{strings.Repeat("a", 65536)}}},
-	{name: "inline too long", input: strings.Repeat("a", 65537) + "\n", err: bigInline},
+	{name: "inline too long", input: strings.Repeat("a", 81910) + "\n", err: bigInline},
 	{name: "inline", input: `SET k "a\x41\n" 'b\'c'` + "\r\n", commands: [][]string{{"SET", "k", "aA\n", "b'c"}}},
 	{name: "inline unbalanced", input: "GET \"a\r\n", err: unbalanced},
 	{name: "inline quote not followed by a blank", input: "GET \"a\"b\r\n", err: unbalanced},
@@ -187,6 +187,22 @@ func TestGuardKeepsItsLimits(t *testing.T) {
 	for _, c := range tests {
 		if got := strings.TrimPrefix(guarded(t, NewGuard(limits), []byte(c.input), all).Err, "Protocol error: "); got != c.err {
 			t.Errorf("%q: got %q, want %q", c.input, got, c.err)
+		}
+	}
+}
+
+// A line may be longer than 64 KiB if its end comes with the bytes above.
+func TestGuardLooksForTheEndOfALineFirst(t *testing.T) {
+	for _, c := range []struct{ before, after int }{{65536, 1}, {65536, 16373}, {0, 81909}, {65537, 1}, {0, 81910}} {
+		g := NewGuard(Limits{})
+		line := []byte(strings.Repeat("a", c.before+c.after) + "\n")
+		_, _, err := g.Next(line[:c.before])
+		n := 0
+		if err == nil {
+			_, n, err = g.Next(line)
+		}
+		if fits := c.before <= 65536 && len(line) <= 81910; fits != (err == nil) || fits && n != len(line) {
+			t.Errorf("%+v: %d, %v", c, n, err)
 		}
 	}
 }
