@@ -11,20 +11,22 @@ import (
 )
 
 // A Cursor is the place of a SCAN of the whole cluster. It scans the servers one after the other, in the order of their
-// IDs. As a number it has, from the top, a mark of the servers (16 bits), the position of the present server (10 bits),
-// and the server's own cursor (34 bits). All of it is in the number, so any proxy can go on with it.
+// IDs. As a number it has, from the top, a mark of the servers (8 bits), the position of the present server (8 bits),
+// and the server's own cursor (37 bits). All of it is in the number, so any proxy can go on with it. Some clients keep
+// a cursor as a floating-point number, which is exact below 2^53. Redis from 7.4 on has the slot in the lowest 14 bits
+// of its own cursor, so 23 bits are left for a slot: 8 million keys.
 //
 // A position means something among the same servers only. So a scan begins again if a server has joined, left, or been
 // replaced. A key is left out if it moves from a server that has not been scanned to one that has been.
 type Cursor struct {
-	mark  uint16
+	mark  uint8
 	index int
 	own   uint64
 }
 
 const (
-	ownBits    = 34
-	indexBits  = 10
+	ownBits    = 37
+	indexBits  = 8
 	indexShift = ownBits
 	markShift  = indexShift + indexBits
 )
@@ -35,20 +37,20 @@ func ReadCursor(text []byte, v *topology.View) (c Cursor, ok bool) {
 	if err != nil {
 		return c, false
 	}
-	c = Cursor{mark: uint16(n >> markShift), index: int(n >> indexShift & (1<<indexBits - 1)), own: n & (1<<ownBits - 1)}
-	if mark := markOf(v); c.mark != mark || c.index >= len(v.Nodes()) {
-		c = Cursor{mark: mark}
+	c = Cursor{mark: markOf(v), index: int(n >> indexShift & (1<<indexBits - 1)), own: n & (1<<ownBits - 1)}
+	if n>>markShift != uint64(c.mark) || c.index >= len(v.Nodes()) {
+		c = Cursor{mark: c.mark}
 	}
 	return c, true
 }
 
 // markOf is a mark, never 0, of the servers of a view.
-func markOf(v *topology.View) uint16 {
+func markOf(v *topology.View) uint8 {
 	h := fnv.New32a()
 	for _, n := range v.Nodes() {
 		_, _ = h.Write([]byte(n.ID + "\n")) // it never fails
 	}
-	return uint16(h.Sum32()%(1<<16-1)) + 1
+	return uint8(h.Sum32()%(1<<8-1)) + 1
 }
 
 // At returns the server to scan and that server's own cursor.

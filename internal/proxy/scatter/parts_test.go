@@ -168,12 +168,51 @@ func scanned(t testing.TB, views []*topology.View, pages int) map[string]int {
 		if text = reply.Elems[0].Str; string(text) == "0" {
 			return seen
 		}
-		if n, err := strconv.ParseInt(string(text), 10, 64); err != nil || n <= 0 {
+		if n, err := strconv.ParseInt(string(text), 10, 64); err != nil || n <= 0 || n >= 1<<53 {
 			t.Fatalf("cursor %q", text)
 		}
 	}
 	t.Fatal("the scan does not end")
 	return nil
+}
+
+// Redis from 7.4 on has the slot in the lowest 14 bits of its cursor. No other cursor of a client is as large as 2^53,
+// from which on floating-point numbers are not exact.
+func TestACursorIsExactAsAFloat(t *testing.T) {
+	names := make([]string, 256)
+	for i := range names {
+		names[i] = fmt.Sprintf("n%03d", i)
+	}
+	v := clustertest.Equal(t, names...)
+	page := func(own uint64) []byte {
+		return resp.AppendHeader(resp.AppendBulk(resp.AppendHeader(nil, '*', 2), strconv.FormatUint(own, 10)), '*', 0)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		c := Cursor{mark: markOf(v), index: rapid.IntRange(0, len(names)-1).Draw(t, "server")}
+		own := rapid.Uint64Range(0, 1<<23-1).Draw(t, "own")<<14 | rapid.Uint64Range(0, 1<<14-1).Draw(t, "slot")
+		reply, _, err := resp.Decode(c.Follow(v, page(own)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := reply.Elems[0].Str
+		n, err := strconv.ParseUint(string(text), 10, 64)
+		if err != nil || n >= 1<<53 || strconv.FormatFloat(float64(n), 'f', 0, 64) != string(text) {
+			t.Fatalf("cursor %q of %d", text, own)
+		}
+		next, ok := ReadCursor(text, v)
+		want := Cursor{mark: c.mark, index: c.index, own: own}
+		if own == 0 {
+			want.index++
+		}
+		if end := want.index == len(names); end != (n == 0) || !end && (!ok || next != want) {
+			t.Fatalf("%q is %+v, want %+v", text, next, want)
+		}
+	})
+	for _, own := range []uint64{1 << 37, 1 << 60} {
+		if got := string(Cursor{mark: markOf(v)}.Follow(v, page(own))); got != "-ERR the cursor of a server is too large\r\n" {
+			t.Errorf("%d: %q", own, got)
+		}
+	}
 }
 
 func TestAScanVisitsEachServerOnce(t *testing.T) {
