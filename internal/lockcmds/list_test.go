@@ -158,7 +158,7 @@ func TestFindIsSortedMatchedAndBounded(t *testing.T) {
 func TestALeaseThatIsNotRenewedIsListedAsLate(t *testing.T) {
 	w := newLockWorld(t)
 	for i, line := range []string{"LOCK a", "LOCK b PX 20000", "LOCK c MAXHOLD 20000", "LOCK d LIMIT 3"} {
-		w.client(uint64(i + 1)).sends(line).answered(grantOfFence(7), nil)
+		w.client(uint64(i+1)).sends(line).answered(grantOfFence(7), nil)
 	}
 	for _, late := range []string{"", "a d"} {
 		var got []string
