@@ -65,6 +65,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{`admin-listen: "unix:/s" is not host:port`, func(c *Config) { c.AdminListen = "unix:/s" }},
 		{"handshake-timeout: 0s is less than 1ms", func(c *Config) { c.HandshakeTimeout = 0 }},
 		{"max-clients: 0 is not a positive number", func(c *Config) { c.MaxClients = 0 }},
+		{`lock.note: "yes" is not one of client, off`, func(c *Config) { c.Lock.Note = "yes" }},
 		{`lock.reentry: "never" is not one of auto, connection, owner`, func(c *Config) { c.Lock.Reentry = "never" }},
 		{"max-pins: -1 is not a positive number", func(c *Config) { c.MaxPins = -1 }},
 		{"max-lanes: 0 is not a positive number", func(c *Config) { c.MaxLanes = 0 }},

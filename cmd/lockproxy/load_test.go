@@ -96,6 +96,8 @@ func samples(key string) [3]string {
 		return [3]string{"none", "proxy", "none"}
 	case "engine":
 		return [3]string{"epoll", "auto", "goroutine"}
+	case "lock.note":
+		return [3]string{noteOff, noteClient, noteOff}
 	case "lock.reentry":
 		return [3]string{"owner", "connection", "owner"}
 	case "log.level":

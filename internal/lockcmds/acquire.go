@@ -309,13 +309,13 @@ func (w *waiter) granted(g grant) []byte {
 // noteLimit is the longest wait of a client for its note.
 const noteLimit = time.Second
 
-// note writes the note of a grant as a renewal does, and then answers: who has got the answer finds the note. A grant
-// without its note is a grant.
+// note writes the note of a grant as a renewal does, and then answers: who has got the answer finds the note. The lease
+// stays as it is, because the client may have gone meanwhile. A grant without its note is a grant.
 func (w *waiter) note(fence int64, reply []byte) {
 	ctx, cancel := context.WithTimeout(w.e.life, noteLimit)
 	defer cancel()
 	k := w.claim.key
-	one := script.Renewal{Key: k.Lock, Owner: k.Owner, Fence: fence, Lease: w.Lease, Note: w.Note}
+	one := script.Renewal{Key: k.Lock, Owner: k.Owner, Fence: fence, Note: w.Note}
 	call := script.Renew{Renewals: []script.Renewal{one}, Shared: k.Kind.Shares()}.Call()
 	_, _ = runFor(ctx, w.e.client, w.kind().Keyed(call, 1), script.DecodeRenewed)
 	w.reply(reply)

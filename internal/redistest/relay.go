@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -19,6 +20,8 @@ type Relay struct {
 	held   [2]bool                   // by direction
 	conns  map[*net.TCPConn]struct{} // both ends of all connections; nil: closed
 	damage func(chunk []byte) []byte // nil: none
+	last   []byte                    // ends the connection on which a client sends it; empty: none does
+	heard  bool                      // the server gets it all the same
 }
 
 // Direction is a way through a Relay.
@@ -77,6 +80,30 @@ func (r *Relay) Reset() {
 	for nc := range r.conns {
 		_, _ = nc.SetLinger(0), nc.Close()
 	}
+}
+
+// CutAt ends the connection of the next client that sends this text. heard: the server gets it, and its answer is lost.
+func (r *Relay) CutAt(text string, heard bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last, r.heard = []byte(text), heard
+}
+
+// Cuts reports whether the connection that CutAt means is still to end.
+func (r *Relay) Cuts() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.last) > 0
+}
+
+// isLast reports whether the connection of a client ends with this chunk, and whether the server gets that.
+func (r *Relay) isLast(d Direction, chunk []byte) (last, heard bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if last = d == ToServer && len(r.last) > 0 && bytes.Contains(chunk, r.last); last {
+		r.last = nil
+	}
+	return last, last && r.heard
 }
 
 func (r *Relay) close() {
@@ -144,6 +171,13 @@ func (r *Relay) copy(d Direction, to, from *net.TCPConn) {
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := from.Read(buf)
+		if last, heard := r.isLast(d, buf[:n]); last {
+			_, _ = from.SetLinger(0), from.Close()
+			if !heard {
+				_ = to.CloseWrite()
+				return
+			}
+		}
 		if _, failed := to.Write(r.let(d, buf[:n])); failed != nil {
 			_ = from.Close()
 			return

@@ -313,9 +313,9 @@ func DecodeExtended(v resp.Value) (Extended, error) {
 // Renewal is one lease of a Renew.
 type Renewal struct {
 	Key, Owner string
-	Fence      int64 // of the grant; 0: any
-	Lease      time.Duration
-	Note       string // is written beside the hold; empty: one that is there stays
+	Fence      int64         // of the grant; 0: any
+	Lease      time.Duration // the least lease from now on; 0: it stays
+	Note       string        // is written beside the hold; empty: one that is there stays
 }
 
 // Renew renews leases that are still ours.

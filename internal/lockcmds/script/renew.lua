@@ -8,7 +8,8 @@
 -- one of them has moved to another server. Without its lease a hold would count as over.
 --
 -- KEYS[1..n]  locks  hashes, see lib/hash.lua; exist only while held. Or strings, see lib/permits.lua
--- ARGV[1..4n] owner, fence, lease_ms, note  for each lock; fence 0: any; note: "#text", or empty: it stays
+-- ARGV[1..4n] owner, fence, lease_ms, note  for each lock; fence 0: any; lease_ms 0: it stays; note: "#text",
+--                                     or empty: it stays
 -- ARGV[..]    shared, behind those: 1: the shared holds of the owners; absent: the exclusive ones
 --
 -- Returns  {holds or 0, ...}  for each lock: renewed, how many holds its owner has; or 0, not ours any more

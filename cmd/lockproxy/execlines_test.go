@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/cli"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// A connection may break before a command of exec, or between it and its answer. The command runs once, under one grant,
+// and the lock is free behind it.
+func TestExecOutlivesTheLossOfAnAnswer(t *testing.T) {
+	t.Parallel()
+	l := newLocks(t)
+	line := redistest.StartRelay(t, l.addr)
+	run := 0
+	for _, kind := range [][]string{nil, {"--fair"}, {"-s"}, {"--limit", "2"}} {
+		for _, verb := range []string{"LOCK", "EXTENDLOCK", "UNLOCK"} {
+			for _, heard := range []bool{false, true} {
+				if verb == "LOCK" && kind != nil && kind[0] == "--fair" {
+					verb = "FAIRLOCK"
+				}
+				run++
+				key, ran := fmt.Sprint("job", run), fmt.Sprint("ran", run)
+				line.CutAt("\r\n"+verb+"\r\n", heard)
+				args := append([]string{"-u", line.Addr(), "--lease", "3s"}, kind...)
+				l.start(append(args, key, "--", "sh", "-c", "echo ran >> "+ran)...).want(0, "")
+				if got := l.wrote(ran); got != "ran" {
+					t.Errorf("%v, %s, heard %v: the command has run as %q", kind, verb, heard, got)
+				}
+				if line.Cuts() {
+					t.Errorf("%v, %s, heard %v: no connection was cut", kind, verb, heard)
+				}
+				l.free(key, 10*time.Second)
+			}
+		}
+	}
+}
+
+// Connections are cut at random, by a middleman and by CLIENT KILL, and the proxy is restarted: exec keeps its lock or says
+// that it is lost, and no two commands run at the same time.
+func TestExecOutlivesItsConnections(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("flock"); err != nil {
+		t.Skip("no flock(1)")
+	}
+	l := newLocks(t)
+	line := redistest.StartRelay(t, l.addr)
+	proxy := l.proxy
+	const command = `flock -n file sh -c 'echo run >> runs; for i in 1 2 3 4 5; do sleep 0.1; done' || echo overlap >> overlaps`
+	ended := make(chan int)
+	for range 3 {
+		go func() {
+			for range 3 {
+				cmd := l.program("exec", "-u", line.Addr(), "--lease", "2s", "job", "--", "sh", "-c", command)
+				out, _ := cmd.CombinedOutput()
+				code := cmd.ProcessState.ExitCode()
+				if code != 0 && (code != cli.ExitLost || !strings.Contains(string(out), "lost") && !strings.Contains(string(out), "confirm")) {
+					t.Errorf("exit code %d: %s", code, out)
+				}
+				ended <- code
+			}
+		}()
+	}
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for i, left, good := 0, 9, 0; left > 0; {
+		select {
+		case code := <-ended:
+			left--
+			if code == 0 {
+				good++
+			}
+			if left == 0 && good < 5 {
+				t.Errorf("only %d of 9 commands have kept their lock", good)
+			}
+		case <-pause.C:
+			i++
+			switch {
+			case i%40 == 0:
+				proxy.cmd.Process.Kill()
+				proxy.once.Do(func() { _ = proxy.cmd.Wait() })
+				proxy = startProcess(t, "--listen", l.addr, "--upstream", l.redis.Addr())
+				proxy.awaitLog(1, "connected to upstream")
+			case i%3 == 0:
+				redistest.Talk(t, l.addr, "CLIENT KILL SKIPME yes")
+			default:
+				line.Reset()
+			}
+			pause.Reset(time.Duration(20+rand.IntN(150)) * time.Millisecond)
+		}
+	}
+	if got, err := os.ReadFile(filepath.Join(l.dir, "overlaps")); err == nil {
+		t.Errorf("two commands have run at the same time: %s", got)
+	}
+	l.free("job", 10*time.Second)
+}
