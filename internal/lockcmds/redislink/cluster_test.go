@@ -97,6 +97,7 @@ func TestACallFindsTheServerOfItsSlot(t *testing.T) {
 		"the view is right":                     {[]any{""}, "a", nil},
 		"the slot has moved":                    {[]any{"MOVED 5 10.0.0.2:2", ""}, "a, b, refresh b", nil},
 		"the slot is being moved":               {[]any{"ASK 5 10.0.0.2:2", ""}, "a, b asking", nil},
+		"without a host, that of the one asked": {[]any{"ASK 5 :2", ""}, "a, b asking", nil},
 		"moved there and back":                  {[]any{"ASK 5 10.0.0.2:2", "MOVED 5 10.0.0.1:1", ""}, "a, b asking, a, refresh a", nil},
 		"to a server that the view lacks":       {[]any{"MOVED 5 10.9.9.9:9"}, "a, refresh a", ErrUnsent},
 		"a script's own words":                  {[]any{"MOVED 6 10.0.0.2:2"}, "a", nil},
@@ -108,6 +109,9 @@ func TestACallFindsTheServerOfItsSlot(t *testing.T) {
 		"another error of Redis":                {[]any{"NOPERM this user has no permissions"}, "a", nil},
 	} {
 		f := &fleet{view: halves(t)}
+		if strings.Contains(name, "without a host") {
+			f.view = clustertest.View(t, share("a", "10.0.0.1:1", 0, 8191), share("b", "10.0.0.1:2", 8192, 16383))
+		}
 		var calls []string
 		err := slotNode{newCluster(t, f), 5}.route(t.Context(), func(_ context.Context, s *server, asking bool) (Refusal, error) {
 			text := string(s.at)

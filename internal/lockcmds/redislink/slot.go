@@ -70,7 +70,7 @@ func (n slotNode) route(
 			return nil
 		}
 		asking = why.Reason == topology.Asking
-		if owner = view.At(why.Address); owner == nil {
+		if owner = view.Named(why, s.at); owner == nil {
 			fleet.Refresh(s.at, nil)
 			return errRedirects
 		}

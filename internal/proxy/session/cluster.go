@@ -105,9 +105,9 @@ func (s *Session) anyServer() topology.Node {
 
 // noteRefusal notes that a server has refused a command for another server's sake. It returns the server that has the
 // key already; Any: none is known.
-func (s *Session) noteRefusal(why topology.Refusal) (asking topology.Node) {
+func (s *Session) noteRefusal(why topology.Refusal, asked topology.Node) (asking topology.Node) {
 	s.cluster.Refused(why.Reason)
-	hint := s.cluster.View().At(why.Address)
+	hint := s.cluster.View().Named(why, asked)
 	switch {
 	case hint == nil:
 		return topology.Any

@@ -407,9 +407,15 @@ func TestACommandIsNotSentAgainBehindItsSuccessor(t *testing.T) {
 // While a slot moves, some of its keys are at one server and the others at the other. A command is not refused because
 // one of another key has been carried out.
 func TestACommandIsSentAgainBehindThoseOfOtherKeys(t *testing.T) {
+	for _, address := range []string{"h:2", ":2"} { // without a host, that of the server which was asked is meant
+		sentAgainBehindOthers(t, address)
+	}
+}
+
+func sentAgainBehindOthers(t *testing.T, address string) {
 	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
 		key := "{" + c.low() + "}"
-		asking := fmt.Sprintf("-ASK %d h:2\r\n", hashslot.Of([]byte(key)))
+		asking := fmt.Sprintf("-ASK %d %s\r\n", hashslot.Of([]byte(key)), address)
 		for _, line := range []string{"INCR %s1", "INCR %s2", "INCR %s1", "GET %s3"} {
 			c.ask(encoded(fmt.Sprintf(line, key)))
 		}

@@ -63,7 +63,12 @@ func (s *Session) routeKept(r *request) bool {
 	case "discard":
 		s.kept = nil
 		return r.answerWith([]byte(resp.OK))
-	case "exec", "multi": // any server will do
+	case "multi":
+		if len(r.args) == 1 {
+			return r.answerWith(nested)
+		}
+		return tx.add(r)
+	case "exec": // any server will do
 	default:
 		if r.slot < 0 {
 			return tx.add(r)
@@ -272,7 +277,10 @@ func (s *Session) routeInTx(r *request) decision {
 	return decided(s.poison(r, shared.CrossSlot))
 }
 
-var queued = []byte("+QUEUED\r\n")
+var (
+	queued = []byte("+QUEUED\r\n")
+	nested = resp.AppendError(nil, resp.Err, "MULTI calls can not be nested")
+)
 
 // The slot of a transaction has moved.
 var (
@@ -289,7 +297,7 @@ func (s *Session) watchOver(r *request, to reply.Handler) reply.Handler {
 	switch {
 	case pin.tx.mayBeOpen():
 		return s.inPlace(r, to, func(why topology.Refusal) []byte {
-			s.noteRefusal(why)
+			s.noteRefusal(why, pin.conn.At())
 			if pin.tx.watching {
 				pin.watch.broken = true
 				return queued

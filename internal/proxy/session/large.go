@@ -209,7 +209,7 @@ func (s *Session) endStream(rest []byte) {
 		muted := r.muted
 		h.Slot, h.Read = r.slot, topology.ReadRefusal
 		h.Refused = func(at reply.ID, why topology.Refusal) bool {
-			if s.noteRefusal(why); why.Reason == topology.TryLate {
+			if s.noteRefusal(why, conn.At()); why.Reason == topology.TryLate {
 				return false
 			}
 			if !muted {

@@ -97,7 +97,7 @@ func (s *Session) routeAnew(r *request, from upstream.Node, why topology.Refusal
 	if s.out.Gone() || !r.attempts.Refused(s.cluster.FailoverWait()) {
 		return false
 	}
-	r.goTo(s.noteRefusal(why))
+	r.goTo(s.noteRefusal(why, from))
 	s.repeated = r
 	s.wait = waitReply
 	s.Later(from, r.attempts.Pause(), s.Resume)

@@ -416,9 +416,10 @@ func (r *request) sendAgain() bool {
 		r.giveUp()
 		return false
 	}
-	r.goTo(r.s.noteRefusal(why))
+	asked := r.target
+	r.goTo(r.s.noteRefusal(why, asked))
 	r.moved = topology.Any
-	if n := r.s.cluster.View().At(why.Address); n != nil {
+	if n := r.s.cluster.View().Named(why, asked); n != nil {
 		r.moved = topology.Node(n.ID)
 	}
 	// After one redirection it follows at once: the session's view may change later.
@@ -470,7 +471,7 @@ func (r *request) giveUp() {
 	r.state = givenUp
 	switch why := topology.ReadRefusal(r.failed); {
 	case why.Reason == topology.TryLate:
-	case why.Reason == topology.Asking && r.s.cluster.View().At(why.Address) != nil:
+	case why.Reason == topology.Asking && r.s.cluster.View().Named(why, r.target) != nil:
 		// All its keys have left, but the slot has not: a lock command is sent until it has.
 		r.failed = append(r.failed[:0], tryAgain...)
 	default:

@@ -101,7 +101,7 @@ func (s *Session) watchOverExec(r *request, h *reply.Reply) reply.Handler {
 		return topology.ReadRefusal(reply)
 	}
 	refused := func(at reply.ID, why topology.Refusal) bool {
-		s.noteRefusal(why)
+		s.noteRefusal(why, pin.conn.At())
 		words := txMoved
 		if pin.tx.watching {
 			words = resp.AppendNullArray(nil, s.ident.Proto)

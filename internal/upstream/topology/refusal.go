@@ -42,7 +42,7 @@ func (r RefusalReason) String() string {
 type Refusal struct {
 	Reason  RefusalReason
 	Slot    int    // of Moved and Asking
-	Address string // of the other node
+	Address string // of the other node; it may have no host: see View.Named
 }
 
 // Concerns reports whether a server has refused a command whose key has that slot. With another slot the reply is a

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"maps"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -97,6 +98,21 @@ func (v *View) At(address string) *ClusterNode {
 		}
 	}
 	return nil
+}
+
+// Named returns the server that a refusal of another one names; nil: there is none. Without a host, the refusal means
+// that of the server which was asked.
+func (v *View) Named(why Refusal, asked Node) *ClusterNode {
+	address := why.Address
+	if port, hostless := strings.CutPrefix(address, ":"); hostless {
+		from := v.Server(string(asked))
+		if from == nil {
+			return nil
+		}
+		host, _, _ := net.SplitHostPort(from.Address)
+		address = net.JoinHostPort(host, port)
+	}
+	return v.At(address)
 }
 
 // Primary returns the primary with slots that has that ID; nil: there is none.

@@ -76,6 +76,15 @@ func TestAViewHasTheNodeOfEachSlot(t *testing.T) {
 	if n := v.At("[::1]:7003"); n == nil || n.ID != "r" {
 		t.Errorf("at the replica's address: %v", n)
 	}
+	for address, want := range map[string]string{":7003": "r", ":7009": "", "[::1]:7003": "r"} {
+		n := v.Named(Refusal{Address: address}, "r")
+		if n == nil && want != "" || n != nil && n.ID != want {
+			t.Errorf("%q of a server at ::1 names %v, want %q", address, n, want)
+		}
+	}
+	if n := v.Named(Refusal{Address: ":7003"}, "a"); n != nil {
+		t.Errorf("the port of another host names %v", n)
+	}
 	if v.At("evil:6379") != nil || v.Primary("r") != nil {
 		t.Error("a server that is not there, or no primary, is found")
 	}
