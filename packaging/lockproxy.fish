@@ -7,7 +7,7 @@ complete -c lockproxy -n '__fish_seen_subcommand_from exec' -l no-wait -d 'Do no
 complete -c lockproxy -n '__fish_seen_subcommand_from exec' -l conflict-exit-code -r -d 'Exit CODE if another client has the lock'
 complete -c lockproxy -n '__fish_seen_subcommand_from exec' -l quiet -d 'Do not say that another client has the lock'
 complete -c lockproxy -n '__fish_seen_subcommand_from exec' -l fair -d 'First come, first served (FAIRLOCK)'
-complete -c lockproxy -n '__fish_seen_subcommand_from exec' -l shared -d 'Hold the lock beside other shared holders, and beside no exclusive one'
+complete -c lockproxy -n '__fish_seen_subcommand_from exec' -l shared -d 'Hold the lock together with other shared holders, but with no exclusive one'
 complete -c lockproxy -n '__fish_seen_subcommand_from exec' -l limit -r -d 'Run at most N commands of this lock at the same time (LIMIT)'
 complete -c lockproxy -n '__fish_seen_subcommand_from exec' -l lease -r -d 'Lease of the lock'
 complete -c lockproxy -n '__fish_seen_subcommand_from exec' -l min-hold -r -d 'Keep the lock for this time since its grant, even if the command has ended'

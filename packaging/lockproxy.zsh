@@ -11,7 +11,7 @@ _lockproxy() {
 		'--conflict-exit-code=[Exit CODE if another client has the lock]:value:_files' \
 		'--quiet[Do not say that another client has the lock]' \
 		'--fair[First come, first served (FAIRLOCK)]' \
-		'--shared[Hold the lock beside other shared holders, and beside no exclusive one]' \
+		'--shared[Hold the lock together with other shared holders, but with no exclusive one]' \
 		'--limit=[Run at most N commands of this lock at the same time (LIMIT)]:value:_files' \
 		'--lease=[Lease of the lock]:value:_files' \
 		'--min-hold=[Keep the lock for this time since its grant, even if the command has ended]:value:_files' \

@@ -73,7 +73,7 @@ func (c *execCommand) flags(f *pflag.FlagSet) {
 	f.IntVarP(&c.Busy, "conflict-exit-code", "E", ExitBusy, "Exit `CODE` if another client has the lock.")
 	f.BoolVar(&c.Quiet, "quiet", false, "Do not say that another client has the lock.")
 	f.BoolVar(&c.Fair, "fair", false, "First come, first served (FAIRLOCK).")
-	f.BoolVarP(&c.Shared, "shared", "s", false, "Hold the lock beside other shared holders, and beside no exclusive one.")
+	f.BoolVarP(&c.Shared, "shared", "s", false, "Hold the lock together with other shared holders, but with no exclusive one.")
 	f.Int32Var(&c.Limit, "limit", 0, "Run at most `N` commands of this lock at the same time (LIMIT).")
 	f.Var((*Duration)(&c.Lease), "lease",
 		"Lease of the lock. It is renewed while the command runs. If this machine fails, the lock ends within this time.")
