@@ -33,7 +33,11 @@ const (
 // The connection closes between leastPause and mostPause behind a command that is given up.
 const leastPause, mostPause = 300 * time.Millisecond, time.Second
 
-func pause() time.Duration { return leastPause + rand.N(mostPause-leastPause) }
+// pause is the latest of three random times, so that many clients that come back at once make fewer connections.
+func pause() time.Duration {
+	const span = mostPause - leastPause
+	return leastPause + max(rand.N(span), rand.N(span), rand.N(span))
+}
 
 // reached notes that Redis, or the lock engine in its place, has answered.
 func (s *Session) reached() {
@@ -80,18 +84,21 @@ func (s *Session) waits(failed bool) bool {
 // await has overdue called after a time, unless Redis answers before.
 func (s *Session) await(d time.Duration) {
 	var t *time.Timer
-	t = time.AfterFunc(d, func() { s.overdue(t) })
+	t = time.AfterFunc(d, func() {
+		s.mu.Lock()
+		defer s.host.Flush()
+		defer s.exit()
+		if s.late == t {
+			s.overdue()
+		}
+	})
 	s.late = t
 }
 
 // overdue closes the connection at last: when the commands of the session have waited for Redis for too long, or one has
 // been given up. But not while the session holds a lock.
-func (s *Session) overdue(t *time.Timer) {
-	s.mu.Lock()
-	defer s.host.Flush()
-	defer s.exit()
+func (s *Session) overdue() {
 	switch {
-	case s.late != t:
 	case s.holds():
 		s.await(pause())
 	case s.life == doomed:

@@ -1,0 +1,165 @@
+package failover
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// known ends Redis, and waits until the proxy knows: it has a lane that is lost.
+func known(t *testing.T, srv *proxytest.Proxy) {
+	t.Helper()
+	srv.Dial(t).Quiet("PING")
+	srv.Redis.Kill()
+	proxytest.WaitFor(t, "the proxy to know", func() bool {
+		ready, _ := srv.Ready()
+		return !ready
+	})
+}
+
+func durable() []string { return []string{"--appendonly", "yes", "--appendfsync", "always"} }
+
+// A client that holds a lock is closed last: here not at all, although Redis is away for longer than others wait.
+func TestHoldersOutliveARestart(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngineWith(t, durable(), func(t *testing.T, srv *proxytest.Proxy) {
+		const n = 100
+		var holders []*proxytest.Client
+		for i := range n {
+			c := srv.Dial(t)
+			c.Script(fmt.Sprintf("LOCK k%d GRACE 0", i), ":")
+			holders = append(holders, c)
+		}
+		other, waiter := srv.Dial(t), srv.Dial(t)
+		other.Script("SET x y", "+OK")
+		waiter.Send("LOCK", "k0")
+		proxytest.WaitFor(t, "the waiter", func() bool { return srv.Stats().Waiting == 1 })
+		known(t, srv)
+		for i, c := range holders {
+			switch i % 3 {
+			case 0:
+				c.Send("GET", "x")
+			case 1:
+				c.Raw(proxytest.Inline("MULTI", "GET x", "EXEC"))
+			default:
+				c.Send("LOCKINFO", fmt.Sprint("k", i))
+			}
+		}
+		other.Loses("GET x") // it has waited for as long as any other client would
+		srv.Redis.Restart()
+		for i, c := range holders {
+			switch i % 3 {
+			case 0:
+				c.Gets("$1\r\ny")
+			case 1:
+				c.Gets("+OK", "+QUEUED", "*1\r\n$1\r\ny")
+			default:
+				c.Gets("*")
+			}
+			c.Script(fmt.Sprint("UNLOCK k", i), ":1")
+		}
+		waiter.Gets(":")
+		if s := srv.Stats(); s.LocksLeft != 0 {
+			t.Errorf("%d locks were left", s.LocksLeft)
+		}
+	})
+}
+
+// The client has not gone: it comes back, and may count on the lease that it was told, whatever GRACE says.
+func TestALostAnswerLeavesLocksTheirLeases(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t, durable()...)
+	core, logs := observer.New(zap.InfoLevel)
+	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Logger = zap.New(core) })
+	c, other := srv.Dial(t), srv.Dial(t)
+	c.Script("LOCK k GRACE 0", ":", "LOCK l OWNER me GRACE 0", ":")
+	redis.Pause()
+	c.Send("GET", "k")
+	proxytest.WaitFor(t, "the GET to be sent", func() bool { return srv.Unanswered() >= 1 })
+	redis.Kill()
+	c.Ends()
+	redis.Restart()
+	proxytest.Recovers(t, srv)
+	other = srv.Dial(t)
+	other.Script("TRYLOCK k", "$-1", "TRYLOCK l", "$-1")
+	c = srv.Dial(t)
+	c.Script("LOCK l OWNER me", ":", "UNLOCK l OWNER me", ":0", "UNLOCK l OWNER me", ":1")
+	if s := srv.Stats(); s.LocksLeft != 2 {
+		t.Errorf("%d locks were left", s.LocksLeft)
+	}
+	if n := logs.FilterMessageSnippet("keep the rest of their leases").Len(); n != 1 {
+		t.Errorf("%d entries", n)
+	}
+}
+
+func TestAHolderIsClosedWhenItsLastLeaseHasEnded(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		c := srv.Dial(t)
+		c.Script("HELLO 3", "%7", "LOCK k PX 3000", ":", "LOCK l PX 3000", ":")
+		known(t, srv)
+		began := time.Now()
+		c.Send("GET", "x")
+		b, err := c.Frame()
+		for ; err == nil && strings.HasPrefix(b, ">"); b, err = c.Frame() { // the losses
+		}
+		if err == nil || b != "" {
+			t.Errorf("%q, %v instead of the end", b, err)
+		}
+		if took := time.Since(began); took < 1500*time.Millisecond { // a part of the leases may be over
+			t.Errorf("closed after %v", took)
+		}
+	})
+}
+
+// A client that has not logged in is told why Redis is away, and nothing else.
+func TestTheReasonOfAnOutageNeedsNoLogin(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t, "--requirepass", "secret")
+	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Upstream.Password = "secret" })
+	known(t, srv)
+	c := srv.Dial(t)
+	info := c.Ask("INFO lockproxy")
+	for word, wanted := range map[string]bool{"upstream:down": true, "upstream_error:": true, "connected_clients": false, "lockproxy_uuid": false} {
+		if strings.Contains(info, word) != wanted {
+			t.Errorf("%s in %q", word, info)
+		}
+	}
+	c.Loses("AUTH secret")
+	redis.Restart()
+	proxytest.WaitFor(t, "the end of the outage", func() bool { return srv.Anew(t, "INFO lockproxy") == "-NOAUTH Authentication required.\r\n" })
+}
+
+// Many clients that come back at once are closed one after the other, and are served when Redis is.
+func TestACrowdDoesNotSpin(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		known(t, srv)
+		var crowd sync.WaitGroup
+		for range 50 {
+			crowd.Go(func() {
+				for range 3 {
+					began := time.Now()
+					if b := srv.Anew(t, "HELLO 3"); b != "" {
+						t.Errorf("the client got %q", b)
+					}
+					if took := time.Since(began); took < 300*time.Millisecond {
+						t.Errorf("closed after %v", took)
+					}
+				}
+			})
+		}
+		crowd.Wait()
+		srv.Redis.Restart()
+		proxytest.Recovers(t, srv)
+	})
+}
