@@ -9,6 +9,7 @@
 // Each lock takes a connection out of a pool of its own and returns it at the end. Further words go to LOCK as they are:
 // lock('index', { wait: 10_000, words: ['SHARED', 'GRACE', '0'] }, work). docs/CLIENTS.md has the reasons.
 
+import { once } from 'node:events';
 import { createClient, createClientPool } from 'redis';
 
 export class Busy extends Error {} // another owner has the lock
@@ -28,6 +29,7 @@ export async function locks({ connections = 64, ...options } = {}) {
     const lose = why => over.abort(new Lost(`${key}, fence ${fence}: ${why}`));
     const told = message => message.startsWith(`${fence} `) && lose(message);
     const broken = err => lose(err.message);
+    if (!own.isReady) await once(own, 'ready'); // it connects anew after a loss; an error of that is the answer
     const channel = key.includes('{') ? `lockproxy:lost:${key}` : `lockproxy:lost:{${key}}`;
     await losses.subscribe(channel, told);
     own.on('error', broken); // it connects anew, and the lock is not renewed any more
