@@ -11,8 +11,6 @@ const (
 	actExtend           // ask the proxy to extend the lease
 	actTerminate        // SIGTERM to the command
 	actKill             // SIGKILL to the command
-	actSuspend          // SIGSTOP to the command
-	actResume           // SIGCONT to the command
 )
 
 // Reason says why the command is ended.
@@ -24,14 +22,6 @@ const (
 	Taken                 // the proxy says that the lock is lost
 	Silence               // no extension has succeeded for too long
 	heldOut               // the longest hold is over
-)
-
-// course is how a command goes.
-type course uint8
-
-const (
-	going     course = iota
-	suspended        // until the proxy has said whether the lock is held
 )
 
 // Config has the lengths of time, all positive but MaxHold.
@@ -48,6 +38,9 @@ func (c Config) last() time.Duration     { return c.Lease * 9 / 10 } // SIGKILL
 // mercy is the time between SIGTERM and SIGKILL if the lock is lost already.
 func (c Config) mercy() time.Duration { return min(2*time.Second, c.Lease/10) }
 
+// patience is how long a holder that was stopped itself waits for the proxy's word.
+func (c Config) patience() time.Duration { return c.Lease / 3 }
+
 // AttemptLimit is the longest wait for the answer to one extension.
 func (c Config) AttemptLimit() time.Duration { return c.Lease / 4 }
 
@@ -55,20 +48,19 @@ func (c Config) AttemptLimit() time.Duration { return c.Lease / 4 }
 //
 // It is a state machine without I/O or clock.
 //
-//	Extended, Failed, Lost ──► lockRenewal ── Step ──► actExtend, actTerminate, actKill, actSuspend, actResume
+//	Extended, Failed, Lost ──► lockRenewal ── Step ──► actExtend, actTerminate, actKill
 //
 // The holder extends its lease at the proxy and knows when it asked. So it knows a moment until which the lock is
 // certainly its own: the last successful extension was sent then, and the lease is so long. If no extension succeeds,
 // the command is told to end and then killed before that moment. If the lock is lost at once, the command is killed a
 // moment later.
 //
-// If the holder itself was stopped, the proxy has kept the lock meanwhile, or has not. The command is suspended until
-// the proxy has said so.
+// If the holder itself was stopped, the proxy has kept the lock meanwhile, or has not. It asks at once, and the command
+// is killed if no answer comes.
 //
 // Invariants:
-//   - actKill comes before the known end of the lease, unless the lock was taken away before.
-//   - actTerminate comes once, and before actKill, except to a suspended command. Nothing comes after actKill.
-//   - After actSuspend comes actResume, actTerminate or actKill.
+//   - actKill comes before the known end of the lease, unless the lock was taken away before, or the holder was stopped.
+//   - actTerminate comes once, and before actKill, unless the holder was stopped. Nothing comes after actKill.
 //   - At most one extension is on its way.
 type lockRenewal struct {
 	cfg    Config
@@ -82,9 +74,8 @@ type lockRenewal struct {
 	told   bool      // actTerminate was given
 	killed bool
 
-	course course
-	since  time.Time // of a suspended command
-	wake   time.Time // Step has asked to be called by then
+	wake  time.Time // Step has asked to be called by then
+	until time.Time // before that, silence is no reason: the holder was stopped
 }
 
 // newLockRenewal begins a renewal with an extension that was sent at that moment.
@@ -134,18 +125,8 @@ func (t *lockRenewal) Step(now time.Time) (Action, time.Time) {
 	if t.killed {
 		return actNone, now.Add(t.cfg.Lease)
 	}
-	if t.course == going && t.reason == Running && now.Sub(t.wake) > t.cfg.interval() { // the caller was stopped
-		t.course, t.since, t.next = suspended, now, now
-		t.wake = now
-		return actSuspend, now
-	}
-	if t.course == suspended {
-		action, wake := t.suspended(now)
-		if action != actTerminate {
-			t.wake = wake
-			return action, wake
-		}
-		t.course = going
+	if t.reason == Running && now.Sub(t.wake) > t.cfg.interval() { // the caller was stopped
+		t.until, t.next, t.wake = now.Add(t.cfg.patience()), now, now
 	}
 	t.decide(now)
 	switch {
@@ -159,7 +140,7 @@ func (t *lockRenewal) Step(now time.Time) (Action, time.Time) {
 		t.asking = true
 		return actExtend, now
 	}
-	wake := t.sure.Add(t.cfg.polite())
+	wake := t.silent()
 	if !now.Before(wake) {
 		wake = t.sure.Add(t.cfg.last())
 	}
@@ -176,22 +157,12 @@ func (t *lockRenewal) Step(now time.Time) (Action, time.Time) {
 	return actNone, wake
 }
 
-// suspended says what to do about a suspended command. Terminate: go on as if it were not.
-func (t *lockRenewal) suspended(now time.Time) (Action, time.Time) {
-	limit := t.since.Add(t.cfg.polite())
-	switch {
-	case !t.sure.Before(t.since):
-		t.course = going
-		return actResume, now
-	case t.reason == Taken, !now.Before(limit):
-		return actTerminate, now
-	case !t.asking && !now.Before(t.next):
-		t.asking = true
-		return actExtend, now
-	case t.asking:
-		return actNone, limit
+// silent is when silence is a reason.
+func (t *lockRenewal) silent() time.Time {
+	if out := t.sure.Add(t.cfg.polite()); out.After(t.until) {
+		return out
 	}
-	return actNone, earlier(limit, t.next)
+	return t.until
 }
 
 // decide notes what the time says.
@@ -199,7 +170,7 @@ func (t *lockRenewal) decide(now time.Time) {
 	if t.reason == Taken {
 		return
 	}
-	if out := t.sure.Add(t.cfg.polite()); !now.Before(out) {
+	if !now.Before(t.silent()) {
 		if t.reason == Running {
 			t.reason = Silence
 		}

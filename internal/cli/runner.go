@@ -118,10 +118,6 @@ func (r *runner) step() time.Time {
 		switch action {
 		case actExtend:
 			r.extend()
-		case actSuspend:
-			r.command.Suspend()
-		case actResume:
-			r.command.Resume()
 		case actTerminate:
 			r.command.Terminate()
 			r.explain()

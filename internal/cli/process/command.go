@@ -170,7 +170,7 @@ func (c *Command) Pass(sig os.Signal) {
 	c.signal(sig.(syscall.Signal))
 	switch sig {
 	case unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT:
-		c.Resume()
+		c.signal(unix.SIGCONT)
 	}
 }
 
@@ -179,12 +179,6 @@ func (c *Command) Terminate() { c.Pass(unix.SIGTERM) }
 
 // Kill ends all processes.
 func (c *Command) Kill() { toAll(c.processes, unix.SIGKILL) }
-
-// Suspend stops all processes.
-func (c *Command) Suspend() { toAll(c.processes, unix.SIGSTOP) }
-
-// Resume continues all processes.
-func (c *Command) Resume() { c.signal(unix.SIGCONT) }
 
 // toAll sends a signal that no process can handle, also to processes that are started meanwhile.
 func toAll(processes func() []int, sig syscall.Signal) {

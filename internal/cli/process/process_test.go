@@ -215,19 +215,6 @@ func TestKillLeavesNoProcess(t *testing.T) {
 	gone(t, out)
 }
 
-func TestSuspendedProcessesGoOn(t *testing.T) {
-	c, out := start(t, "echo ready; while :; do sleep 0.01; done")
-	read(t, out)
-	c.Suspend()
-	stopped(t, c.pid)
-	c.Resume()
-	c.Terminate()
-	if e := exit(t, c); e.Signal != unix.SIGTERM {
-		t.Errorf("%+v", e)
-	}
-	c.End()
-}
-
 // Processes that a command has left behind go on.
 func TestAFarewellHarmsNoProcess(t *testing.T) {
 	c, out := start(t, "(sleep 600 & echo $!)")
