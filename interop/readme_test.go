@@ -134,7 +134,7 @@ func TestReadme(t *testing.T) {
 	}
 	for language, prepared := range map[string][3]string{
 		"php":    {"-r", "$redis = new Redis(); $redis->connect('127.0.0.1', 7379);", "echo $fence;"},
-		"python": {"-c", "import redis; r = redis.Redis.from_url('redis://127.0.0.1:7379')", "print(fence)"},
+		"python": {"-c", "import redis; locks = redis.Redis.from_url('redis://127.0.0.1:7379')", "print(fence)"},
 	} {
 		t.Run(language, func(t *testing.T) {
 			name, _ := programOf(t, language, "lock") // or skips
