@@ -36,7 +36,7 @@ static redisContext *open_url(const char *url) {
 int main(void) {
 	const char *url = getenv("LOCKPROXY_URL"), *where = getenv("REDIS_URL"), *work = getenv("WORK_MS");
 
-	/* A lock without PX belongs to its connection and is renewed while that is open. */
+	/* A lock without PX is renewed while its connection is open. */
 	redisContext *c = open_url(url), *data = open_url(where ? where : url);
 
 	/* GRACE 0: if this process dies, the lock is free at once. */

@@ -64,7 +64,7 @@ func run(ctx context.Context) error {
 	client := redis.NewClient(opts)
 	defer func() { _ = client.Close() }()
 
-	// A lock without PX belongs to its connection and is renewed while that is open, so no other task uses this one.
+	// A lock without PX is renewed while its connection is open, so no other task uses this one.
 	conn := client.Conn()
 	defer func() { _ = conn.Close() }()
 

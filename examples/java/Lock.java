@@ -39,7 +39,7 @@ public final class Lock {
 
   private static int run(Map<String, String> env) throws Exception {
     String url = env.getOrDefault("LOCKPROXY_URL", "redis://127.0.0.1:7379");
-    // A lock without PX belongs to its connection and is renewed while that is open: so one connection, no pool.
+    // A lock without PX is renewed while its connection is open: so one connection, no pool.
     var config = DefaultJedisClientConfig.builder().socketTimeoutMillis(5000).build(); // 2 s by default
     Object fence = null;
     try (Connection connection = new Connection(address(url), config);

@@ -17,7 +17,7 @@ return 1`;
 
 const work = () => sleep(Number(process.env.WORK_MS ?? 500));
 
-// A lock without PX belongs to its connection and is renewed while that is open: so no reconnecting, which would go on
+// A lock without PX is renewed while its connection is open: so no reconnecting, which would go on
 // without the lock.
 const url = process.env.LOCKPROXY_URL ?? 'redis://127.0.0.1:7379';
 const client = createClient({ url, socket: { reconnectStrategy: false } });

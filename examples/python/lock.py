@@ -32,7 +32,7 @@ def work():
 
 
 def main():
-    # A lock without PX belongs to its connection and is renewed while that is open: so one connection, and no retries,
+    # A lock without PX is renewed while its connection is open: so one connection, and no retries,
     # which would ask again on another. WAIT stays below socket_timeout, 5 s by default.
     url = os.environ.get("LOCKPROXY_URL", "redis://127.0.0.1:7379")
     data = redis.Redis.from_url(os.environ.get("REDIS_URL", url))

@@ -19,7 +19,7 @@ def finish(code, why)
   exit code
 end
 
-# A lock without PX belongs to its connection and is renewed while that is open: so one connection, and no reconnecting, which
+# A lock without PX is renewed while its connection is open: so one connection, and no reconnecting, which
 # would go on without the lock.
 url = ENV.fetch("LOCKPROXY_URL", "redis://127.0.0.1:7379")
 redis = Redis.new(url: url, timeout: 5, reconnect_attempts: 0)

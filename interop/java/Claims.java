@@ -12,7 +12,7 @@ final class Claims {
   static final String DIRECT = System.getenv("REDIS_URL");
   static final String PROXY = System.getenv("LOCKPROXY_URL");
 
-  /** One connection, and so one owner of locks. An error reply is an exception with Redis's text as its message. */
+  /** One connection. An error reply is an exception with Redis's text as its message. */
   interface Session extends AutoCloseable {
     Object command(String... args);
 

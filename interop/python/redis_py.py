@@ -21,7 +21,7 @@ def client(url=PROXY, **options):
 
 
 def session():
-    """A client with one connection, so that it is one owner of locks."""
+    """A client with one connection."""
     return client(single_connection_client=True)
 
 
