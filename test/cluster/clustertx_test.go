@@ -21,7 +21,7 @@ func everyCommandOfATransactionIsKept(t *testing.T, alone *redistest.Server, c *
 		for i, key := range []string{"a", "b", "c"} { // at all servers
 			for _, script := range []string{
 				"UNWATCH|PING|SET KEY 1|GET KEY", "CLIENT GETNAME|CLIENT SETNAME one|CLIENT GETNAME|SET KEY 1", "SET KEY 1|CLIENT GETNAME|CLIENT SETNAME two",
-				"WAIT 0 0|SET KEY 1", "NOSUCH x|SET KEY 2|GET KEY", "SET|SET KEY 2", "SET KEY 4|MULTI|GET KEY", "MULTI|SET KEY 4|GET KEY", "PING|MULTI|MULTI|INCR KEY", "MULTI x|SET KEY 4", "MULTI", "SELECT 0|SET KEY 5", "AUTH no no|SET KEY 6", "HELLO 3|SET KEY 7|HELLO 2",
+				"NOSUCH x|SET KEY 2|GET KEY", "SET|SET KEY 2", "SET KEY 4|MULTI|GET KEY", "MULTI|SET KEY 4|GET KEY", "PING|MULTI|MULTI|INCR KEY", "MULTI x|SET KEY 4", "MULTI", "SELECT 0|SET KEY 5", "AUTH no no|SET KEY 6", "HELLO 3|SET KEY 7|HELLO 2",
 				"SET KEY 7|CLIENT SETINFO LIB-NAME x", "CLUSTER INFO|SET KEY 8|CLUSTER RESET|ASKING|GET KEY", "EVAL return{1} 0|SET KEY 9", "INFO nosuch|SET KEY 10", "COMMAND INFO get|INCR KEY",
 			} {
 				words := "MULTI|" + strings.ReplaceAll(script, "KEY", key) + "|EXEC|GET " + key + "|CLIENT GETNAME|PING"

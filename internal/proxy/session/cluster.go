@@ -2,7 +2,6 @@ package session
 
 import (
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/hashslot"
@@ -40,7 +39,6 @@ type shards struct {
 	resting   []*request             // the refused ones that wait for a new view
 	spare     []*request             // answered ones
 	sentBytes int                    // of the requests that are not answered: they may have to be sent again
-	writings
 }
 
 // server is a server to which a session has sent requests, whose replies come in that order.
@@ -72,9 +70,7 @@ func (s *Session) adopt() {
 	if s.view == nil || !s.outdated() {
 		return
 	}
-	before := s.view
 	s.view, s.servers = s.cluster.View(), nil
-	s.writings.adopt(before, s.view)
 	s.leaveLanes(func(at upstream.Node) bool { return s.view.Primary(string(at)) == nil })
 }
 
@@ -126,56 +122,6 @@ func (s *Session) Later(hint topology.Node, pause time.Duration, f func()) {
 		return
 	}
 	time.AfterFunc(pause, func() { s.cluster.Refresh(hint, then) })
-}
-
-// writings are the writes of a session.
-type writings struct {
-	wrote []topology.Node // the servers that may have them
-	moved bool            // slots have moved since
-	lost  bool            // one of the servers has been replaced, perhaps without them
-}
-
-// adopt notes that one view has followed another.
-func (w *writings) adopt(before, after *topology.View) {
-	if len(w.wrote) == 0 {
-		return
-	}
-	w.moved = true
-	isNoPrimary := func(at topology.Node) bool { return after.Primary(string(at)) == nil }
-	w.lost = w.lost || slices.ContainsFunc(w.wrote, isNoPrimary) && promotes(before, after)
-}
-
-// promotes reports whether a primary is new. As a rule it has been a replica; not every view knows the replicas.
-func promotes(before, after *topology.View) bool {
-	return slices.ContainsFunc(after.Nodes(), func(n topology.ClusterNode) bool { return before.Primary(n.ID) == nil })
-}
-
-// writesLost reports whether a server to which the session had written has been replaced by a replica, which may not
-// have the writes. The session begins anew: the loss is reported once.
-func (w *writings) writesLost() bool {
-	lost := w.lost
-	if lost {
-		*w = writings{}
-	}
-	return lost
-}
-
-// note says that a server may have a write.
-func (w *writings) note(at topology.Node) {
-	if at != topology.Any && !slices.Contains(w.wrote, at) {
-		w.wrote = append(w.wrote, at)
-	}
-}
-
-// writtenTo are the servers that may have the writes of the session. If slots have moved, they are all servers.
-func (s *Session) writtenTo() []topology.Node {
-	if s.moved {
-		s.moved, s.wrote = false, s.wrote[:0]
-		for _, node := range s.view.Nodes() {
-			s.wrote = append(s.wrote, topology.Node(node.ID))
-		}
-	}
-	return slices.Clone(s.wrote)
 }
 
 // home is the server for commands without a key.

@@ -210,9 +210,7 @@ func (tx *keptTx) end(r *request, why []byte) bool {
 func (s *Session) routeAt(r *request) decision {
 	pin := s.pin
 	r.asking = r.asking && pin.fresh // it has been routed to this pin so
-	if r.look(); r.alters() {
-		s.note(pin.conn.At())
-	}
+	r.look()
 	if (pin.ends || pin.tx.opening > 0 || !pin.tx.inTx) && !s.awaitQuiet() {
 		return postponed
 	}

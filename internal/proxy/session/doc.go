@@ -25,7 +25,7 @@
 // In front of a cluster a session uses lanes to several servers at a time. Commands about one key take effect in the
 // order sent (keyorder.go). The others keep no order among each other, but for those by which other clients learn
 // of the session's work, and those that concern all that is sent: lock commands, transactions and whatever needs a pin,
-// PUBLISH, WAIT, changes of identity, and commands of several keys. Each is sent when everything before it has been
+// PUBLISH, changes of identity, and commands of several keys. Each is sent when everything before it has been
 // answered, and is answered before anything behind it is sent.
 //
 // # Goroutines

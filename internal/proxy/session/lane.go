@@ -124,11 +124,7 @@ func (s *Session) aim(r *request) bool {
 	if r.look(); r.row.Name == "publish" {
 		r.slot = pubsub.PublishSlot
 	}
-	switch {
-	case r.asking: // it has been sent elsewhere
-	case r.row.Policy == command.PinAfterWrite:
-		r.target = s.firstOfRound(r)
-	default:
+	if !r.asking { // else it has been sent elsewhere
 		r.target = s.serverOf(r)
 	}
 	alone := r.several() || r.row.Barrier || r.row.Script && r.slot < 0

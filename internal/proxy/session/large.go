@@ -136,9 +136,7 @@ func (s *Session) locate(r *request) bool {
 	case s.large.state == largeLocated && s.large.refusal != nil:
 		return true
 	case s.large.state == largeLocated && s.pin != nil: // it may have ended since the answer
-		if r.look(); r.alters() {
-			s.note(s.pin.conn.At())
-		}
+		r.look()
 		if s.large.asking {
 			s.forward(ordinaryRow, command.Asking, reply.Discard{}, 1)
 		}

@@ -79,8 +79,6 @@ type request struct {
 	awaitsView bool          // it is not sent again before there is a new view
 	moved      topology.Node // the server that serves its slot, as the last one that refused it says; Any: it names none
 	then       []*request    // the refused ones that wait for the reply
-
-	round *waitRound // of a WAIT that goes on at the next server
 }
 
 // A bond says which server a request is for.
@@ -217,9 +215,6 @@ var seed = maphash.MakeSeed()
 // subject is what the command concerns if its order counts.
 func (r *request) subject() subject { return subject{r.slot, r.key} }
 
-// alters reports whether the client's command may change data.
-func (r *request) alters() bool { return r.row != callRow && (r.row.Writes || r.row.Script) }
-
 // send sends the request to its target in front of a cluster. h handles its reply; nil: it passes to the client.
 func (r *request) send(h reply.Handler) {
 	s := r.s
@@ -346,9 +341,6 @@ func (r *request) end(at reply.ID, b []byte, n int) int {
 			return 0
 		}
 		b = r.failed
-	}
-	if r.alters() {
-		r.s.note(r.target)
 	}
 	if n = r.pass(at, b, n, false); n > 0 {
 		r.settle()

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"strings"
+
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
@@ -20,10 +22,8 @@ func (s *Session) scatter(r *request) decision {
 		return decided(s.awaitQuiet() && r.answerWith(noCluster))
 	case r.row.Name == "scan":
 		return s.scan(r)
-	case (r.policy == command.Lock || r.policy == command.PinAfterWrite) && !s.awaitQuiet():
+	case r.policy == command.Lock && !s.awaitQuiet():
 		return postponed
-	case r.policy == command.PinAfterWrite && s.writesLost():
-		return decided(r.answerWith(writesInDoubt))
 	}
 	if refusal := s.impossible(r); refusal != nil {
 		return decided(s.awaitQuiet() && r.answerWith(refusal))
@@ -63,6 +63,9 @@ func (s *Session) impossible(r *request) []byte {
 		if title := r.row.TitleOf(r.raw); title != "" {
 			return resp.AppendError(nil, resp.Err, title+" is not available in front of a cluster")
 		}
+	case command.PinAfterWrite:
+		return resp.AppendError(nil, resp.Err, strings.ToUpper(r.row.Name)+
+			" is not available in front of a cluster: LOCK ... SYNC n waits for replicas")
 	default:
 	}
 	return nil
@@ -185,6 +188,3 @@ func (p *longParts) send() {
 		s.Aside(func() func() { return p.send })
 	}
 }
-
-var writesInDoubt = resp.AppendError(nil, resp.InDoubt,
-	"a server to which this connection has written was replaced, its successor may not have the writes")
