@@ -52,6 +52,12 @@ func TestANoteIsThatOfItsGrant(t *testing.T) {
 			b.want("UNLOCK k", ":1")
 			c.want("UNLOCK k", ":1")
 		}
+		for _, end := range []string{"UNLOCK k FENCE %d", "FORCEUNLOCK k"} {
+			if fence := c.fence("LOCK k" + kind + " NOTE #1{2}"); strings.Contains(end, "%") {
+				end = fmt.Sprintf(end, fence)
+			}
+			a.want(end, ":1")
+		}
 		b.fence("LOCK k" + kind)
 		if got := b.do("LOCKINFO k"); strings.Contains(got, "note") {
 			t.Errorf("the next holder has a note: %s", got)

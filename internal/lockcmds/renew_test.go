@@ -29,7 +29,7 @@ func (n *rights) Eval(_ context.Context, _ redislink.Script, keys, args []string
 	v := resp.Value{Kind: resp.Array}
 	for i := range keys {
 		held := int64(1)
-		if args[3*i] == "gone" {
+		if args[4*i] == "gone" {
 			held = 0
 		}
 		v.Elems = append(v.Elems, resp.Value{Kind: resp.Integer, Int: held})

@@ -25,10 +25,10 @@ if all.err then
   local held = nil
   if tonumber(ARGV[2]) > 0 and left_of(lock) then -- many may hold the lock
     local timeouts, permits = permits_of(lock)
-    local owner = string.match(redis.call('HGET', permits, ARGV[2]) or '', '^(.*)#')
+    local owner = string.match(redis.call('HGET', permits, ARGV[2]) or '', '^([^{]*)#')
     local permit = owner and permit_with(timeouts, permits, owner, ARGV[2], milliseconds(redis.call('TIME')))
     local none = redis.call('EXISTS', timeouts, permits) > 0 and {} or nil
-    held = permit and {{owner, 1, tonumber(ARGV[2]), 0, permit}} or none
+    held = permit and {{owner, 1, tonumber(ARGV[2]), 0, nil, permit}} or none
   else
     held = permit_holders(lock)
   end

@@ -393,8 +393,8 @@ func (r *rules) sent(p *proxy, name string, keys, args []string) {
 		return
 	}
 	for i, key := range renewed(keys, args) {
-		owner, fence := args[3*i], args[3*i+1]
-		if args[3*i+2] == "1" { // a question whether the grant is there: it makes no lease longer
+		owner, fence := args[4*i], args[4*i+1]
+		if args[4*i+2] == "1" { // a question whether the grant is there: it makes no lease longer
 			continue
 		}
 		n, _ := strconv.ParseInt(fence, 10, 64)
@@ -425,15 +425,15 @@ func (r *rules) sent(p *proxy, name string, keys, args []string) {
 
 // answered learns from the answer to a script that an engine has sent by itself.
 func (r *rules) answered(p *proxy, name string, keys, args []string, sent time.Duration, v resp.Value) {
-	if name != "renew" || len(v.Elems) != len(args)/3 {
+	if name != "renew" || len(v.Elems) != len(args)/4 {
 		return
 	}
 	for i, key := range renewed(keys, args) {
 		if v.Elems[i].Int == 0 {
 			continue
 		}
-		ttl, _ := strconv.ParseInt(args[3*i+2], 10, 64)
-		n, _ := strconv.ParseInt(args[3*i+1], 10, 64)
+		ttl, _ := strconv.ParseInt(args[4*i+2], 10, 64)
+		n, _ := strconv.ParseInt(args[4*i+1], 10, 64)
 		id := renewable{p, grant{key, n}}
 		r.ok[id] = max(r.ok[id], (epoch.UnixMicro()+sent.Microseconds())/1000+ttl+1)
 	}

@@ -116,7 +116,7 @@ func (c *client) blur(key string) {
 // renewed are the locks of a renewal, whose keys are pairs if it is about shared holds. Behind the locks of permits are
 // their other keys.
 func renewed(keys, args []string) (locks []string) {
-	n := len(args) / 3
+	n := len(args) / 4
 	if len(keys) != 2*n {
 		return keys[:n]
 	}
