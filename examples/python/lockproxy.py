@@ -33,10 +33,10 @@ class Held:
 
     def __init__(self, key, words, wait, timeout):
         self.key, self.words, self.fence, self.own, self.loss = key, words, None, None, None
-        self.end, self.most = inf if wait is None else monotonic() + wait, timeout - 5
+        self.end, self.most = inf if wait is None else monotonic() + wait, max(timeout - 5, timeout / 2)
 
     def attempt(self):
-        """The LOCK to send next. Its WAIT is 5 seconds shorter than the client's timeout."""
+        """The LOCK to send next. Its WAIT ends before the client's timeout."""
         wait = max(0, min(self.most, self.end - monotonic()))
         return "LOCK", self.key, *self.words, "WAIT", int(1000 * wait)
 

@@ -56,8 +56,8 @@ def no_connection(_):
 
 def long_wait(_):
     """A LOCK that waits for longer than the client's timeout."""
-    lock = Locks(PROXY, timeout=5.2, **OPTIONS)
-    run("LOCK", "a", "PX", 1000)
+    lock = Locks(PROXY, timeout=1, **OPTIONS)
+    run("LOCK", "a", "PX", 1500)
     with lock("a", wait=LIMIT):
         pass
     free("a")
