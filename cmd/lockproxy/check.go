@@ -25,6 +25,7 @@ func check(ctx context.Context, cmd command, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "lockproxy:", err)
 		return exitUsage
 	}
+	cmd.warn(log)
 	if cmd.Connect {
 		if err := tryOut(ctx, cmd.Config, log); err != nil {
 			fmt.Fprintln(stderr, "lockproxy:", err)
@@ -79,16 +80,76 @@ func (w *warnings) Write(entry []byte) (int, error) {
 
 // exposed are the addresses of Listen at which the network can connect without a certificate.
 func (c Config) exposed() (list []string) {
-	for _, address := range c.Listen {
+	for _, address := range c.addresses() {
 		plain, secure := strings.CutPrefix(address, tlsPrefix)
 		network, addr, err := splitAddress(plain)
 		if err != nil || network == "unix" || secure && c.TLS.AuthClients == certs.AuthYes {
 			continue
 		}
 		host, _, _ := net.SplitHostPort(addr) // it has been split before
-		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		if !loopback(host) {
 			list = append(list, address)
 		}
 	}
 	return list
+}
+
+// loopback reports whether only this machine reaches a host.
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// warn logs what is allowed and seldom meant.
+func (c Config) warn(log *zap.Logger) {
+	for _, s := range []struct {
+		key    string
+		secret Secret
+	}{{"upstream.password", c.Upstream.Password}, {"sentinel.password", c.Sentinel.Password}} {
+		text := string(s.secret)
+		switch {
+		case strings.HasPrefix(text, "\uFEFF"):
+			log.Warn("the password begins with a byte order mark, which is part of it: save the file without one",
+				zap.String("setting", s.key))
+		case strings.TrimSpace(text) != text:
+			log.Warn("the password begins or ends with a blank or the end of a line, which is part of it",
+				zap.String("setting", s.key))
+		}
+	}
+	host, _, _ := net.SplitHostPort(c.AdminListen) // it has been verified
+	if host == "" || loopback(host) {
+		return
+	}
+	if c.AdminForceUnlock {
+		log.Warn("every host that reaches admin-listen can end locks", zap.String("admin-listen", c.AdminListen))
+	}
+	if c.AdminPprof {
+		log.Warn("every host that reaches admin-listen can take profiles, which slow the proxy down",
+			zap.String("admin-listen", c.AdminListen))
+	}
+}
+
+// ownAddress is the address of Listen that an upstream address leads to; empty: there is none.
+func (c Config) ownAddress(upstream string) string {
+	network, addr, err := splitAddress(upstream)
+	if err != nil {
+		return ""
+	}
+	host, port, _ := net.SplitHostPort(addr)
+	for _, address := range c.addresses() {
+		ownNetwork, own, err := splitAddress(strings.TrimPrefix(address, tlsPrefix))
+		if err != nil || ownNetwork != network {
+			continue
+		}
+		if own == addr && port != "0" {
+			return address
+		}
+		ownHost, ownPort, _ := net.SplitHostPort(own)
+		ip := net.ParseIP(ownHost)
+		everywhere := ownHost == "" || ip != nil && ip.IsUnspecified()
+		if network == "tcp" && port == ownPort && port != "0" && loopback(host) && (everywhere || ownHost == host) {
+			return address
+		}
+	}
+	return ""
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 	"time"
@@ -102,4 +103,33 @@ func TestAStartWarnsOfAnOpenRedis(t *testing.T) {
 	p.awaitLog(1, `"level":"warn"`, "the network can use redis without a password", `"listen":["0.0.0.0:0"]`)
 	q := startProcess(t, "--listen", "127.0.0.1:0", "--upstream", redistest.Start(t, "--requirepass", "x").Addr())
 	q.awaitLog(1, `"level":"warn"`, "redis asks for a password")
+}
+
+// --check and the start warn of what is allowed and seldom meant.
+func TestWhatIsSeldomMeantIsWarnedOf(t *testing.T) {
+	marked, blank := writeFile(t, "\uFEFFhunter2"), writeFile(t, "hunter2 \n")
+	for _, test := range []struct {
+		args []string
+		want string // empty: no warning
+	}{
+		{[]string{"--upstream-password-file", marked}, "byte order mark"},
+		{[]string{"--upstream-password-file", blank}, "begins or ends with a blank"},
+		{[]string{"--upstream-password-file", writeFile(t, "hunter2\n")}, ""},
+		{[]string{"--admin-listen", "0.0.0.0:1", "--admin-force-unlock"}, "can end locks"},
+		{[]string{"--admin-listen", "10.0.0.1:1", "--admin-pprof"}, "can take profiles"},
+		{[]string{"--admin-listen", "0.0.0.0:1"}, ""},
+		{[]string{"--admin-listen", "127.0.0.1:1", "--admin-pprof", "--admin-force-unlock"}, ""},
+		{[]string{"--admin-listen", ":1", "--admin-pprof"}, ""},
+	} {
+		var out, errs bytes.Buffer
+		if code := run(t.Context(), append([]string{"--check"}, test.args...), &out, &errs); code != exitOK {
+			t.Fatalf("%v: exit code %d: %s", test.args, code, &errs)
+		}
+		if got := errs.String(); (got != "") != (test.want != "") || !strings.Contains(got, test.want) || strings.Contains(got, "hunter2") {
+			t.Errorf("%v: %q", test.args, got)
+		}
+	}
+	p := startProcess(t, "--listen", "127.0.0.1:0", "--upstream", redistest.Start(t).Addr(),
+		"--admin-listen", "0.0.0.0:0", "--admin-force-unlock")
+	p.awaitLog(1, `"level":"warn"`, "can end locks")
 }

@@ -23,7 +23,7 @@ import (
 // the tag usual are in --help; --help-all has all. The tag when says in which case one changes the setting.
 // docs/SETTINGS.md is written from both, and tests compare configs/lockproxy.yml and the README with them.
 type Config struct {
-	Listen     List   `yaml:"listen" usual:"yes" help:"Addresses for clients: host:port, tls:host:port or unix:/path. May be repeated." when:"other machines are to reach the proxy, or it has TLS or a unix socket"`
+	Listen     List   `yaml:"listen" usual:"yes" help:"Addresses for clients: host:port, tls:host:port or unix:/path. A - in front: no error if the machine lacks the address. May be repeated." when:"other machines are to reach the proxy, or it has TLS or a unix socket"`
 	Embedded   bool   `yaml:"embedded" usual:"yes" help:"Serve from an in-process Redis instead of an upstream. Nothing is persisted." when:"there is no Redis yet: first steps, tests"`
 	ClientAuth string `yaml:"client-auth" help:"Credentials that a client's commands carry: upstream (its own), proxy (the proxy's, until the client authenticates) or none (always the proxy's)." when:"clients cannot send a password, and the proxy is to log in for them"`
 	Engine     string `yaml:"engine" help:"Engine for client connections: goroutine, epoll (Linux) or auto (epoll where it exists)." when:"event loops are suspected of an error, to compare"`
@@ -143,7 +143,7 @@ const defaultUpstream = "127.0.0.1:6379"
 // NewConfig returns the defaults.
 func NewConfig() Config {
 	return Config{
-		Listen:     List{"127.0.0.1:7379"},
+		Listen:     List{"127.0.0.1:7379", "-[::1]:7379"},
 		ClientAuth: proxy.AuthUpstream,
 		Engine:     proxy.EngineAuto,
 		Upstream:   UpstreamConfig{Address: defaultUpstream},
@@ -206,7 +206,7 @@ func (c Config) Verify() error {
 	}
 
 	check(len(c.Listen) > 0, "listen", "no address")
-	for _, address := range c.Listen {
+	for _, address := range c.addresses() {
 		_, _, err := splitAddress(strings.TrimPrefix(address, tlsPrefix))
 		check(err == nil, "listen", "%v", err)
 		check(!strings.HasPrefix(address, tlsPrefix+"unix:"), "listen", "%q: a unix socket needs no TLS", address)
@@ -230,6 +230,9 @@ func (c Config) Verify() error {
 	}
 	upstream, err := topology.ParseAddress(c.Upstream.Address)
 	check(err == nil, "upstream.address", "%v", err)
+	if own := c.ownAddress(c.Upstream.Address); own != "" && !c.Embedded {
+		check(false, "upstream.address", "%s is an address of listen: the proxy would serve itself", own)
+	}
 	_, err = topology.ParseAddressMap(c.Upstream.Map)
 	check(err == nil, "upstream.map", "%v", err)
 	check(len(c.Upstream.Map) == 0 || upstream.Kind != topology.KindSingle, "upstream.map",
@@ -336,7 +339,16 @@ const tlsPrefix = "tls:"
 
 // servesTLS reports whether clients can connect by TLS.
 func (c Config) servesTLS() bool {
-	return slices.ContainsFunc(c.Listen, func(address string) bool { return strings.HasPrefix(address, tlsPrefix) })
+	return slices.ContainsFunc(c.addresses(), func(address string) bool { return strings.HasPrefix(address, tlsPrefix) })
+}
+
+// addresses are those of Listen, without the mark of those that the machine may lack.
+func (c Config) addresses() []string {
+	all := make([]string, len(c.Listen))
+	for i, address := range c.Listen {
+		all[i] = strings.TrimPrefix(address, proxy.OptionalPrefix)
+	}
+	return all
 }
 
 // splitAddress turns an address of the configuration into the network and address that package net takes.

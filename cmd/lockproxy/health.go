@@ -37,7 +37,7 @@ func (c Config) probe() probe {
 		}
 		return 1
 	}
-	easiest := slices.MinFunc(c.Listen, func(a, b string) int { return cmp.Compare(effort(a), effort(b)) })
+	easiest := slices.MinFunc(c.addresses(), func(a, b string) int { return cmp.Compare(effort(a), effort(b)) })
 	p := probe{
 		address: strings.TrimPrefix(easiest, tlsPrefix),
 		header:  effort(easiest) > 0 && c.ProxyProtocol != proxy.ProxyOff,

@@ -127,7 +127,7 @@ func samples(key string) [3]string {
 	}
 	switch field := reflect.ValueOf(NewConfig()).FieldByIndex(fieldIndex(key)); field.Interface().(type) {
 	case time.Duration, *time.Duration:
-		return [3]string{"1s", "2s", "3s"}
+		return [3]string{"2s", "3s", "4s"}
 	case Size:
 		return [3]string{"2mb", "3mb", "4mb"}
 	case MemoryLimit:

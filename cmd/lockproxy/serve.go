@@ -39,6 +39,7 @@ func start(ctx context.Context, cfg Config, again func() (Config, error), stderr
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 
+	cfg.warn(log)
 	srv, err := newServer(cfg, log, out.Counts)
 	if err != nil {
 		log.Error("start", zap.Error(err))

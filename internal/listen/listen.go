@@ -85,7 +85,7 @@ func (s *Sockets) take(is func(net.Addr) bool) *Listener {
 	return nil
 }
 
-// TCP opens host:port. Its connections have that keepalive, or Go's default one if it is not enabled.
+// TCP opens host:port. Of an address of IPv4, such as 0.0.0.0, it is no socket of IPv6. Its connections have that keepalive, or Go's default one if it is not enabled.
 func (s *Sockets) TCP(addr string, alive net.KeepAliveConfig) (*Listener, error) {
 	at, err := net.ResolveTCPAddr("tcp", addr)
 	if err != nil {
@@ -103,7 +103,11 @@ func (s *Sockets) TCP(addr string, alive net.KeepAliveConfig) (*Listener, error)
 	if err != nil {
 		return nil, err
 	}
-	ln, err := bindTCP(addr, alive, release != nil)
+	network := "tcp"
+	if host, _, err := net.SplitHostPort(addr); err == nil && net.ParseIP(host).To4() != nil && !strings.Contains(host, ":") {
+		network = "tcp4" // package net would open 0.0.0.0 for both
+	}
+	ln, err := bindTCP(network, addr, alive, release != nil)
 	if release == nil {
 		release = func() {}
 	}

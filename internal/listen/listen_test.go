@@ -42,6 +42,34 @@ func refused(t *testing.T, addr string) {
 	}
 }
 
+// As with Redis, nginx and HAProxy. Package net would open IPv6 as well.
+func TestAllAddressesOfIPv4AreNoneOfIPv6(t *testing.T) {
+	probe, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skip(err)
+	}
+	probe.Close()
+	for addr, want := range map[string]bool{"0.0.0.0:0": false, ":0": true, "[::]:0": true} {
+		ln := open(t, nil, addr)
+		_, port, err := net.SplitHostPort(ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		nc, err := net.Dial("tcp", net.JoinHostPort("::1", port))
+		if err == nil {
+			nc.Close()
+		}
+		if (err == nil) != want {
+			t.Errorf("%s: a connection by IPv6: %v", addr, err)
+		}
+		if nc, err = net.Dial("tcp", net.JoinHostPort("127.0.0.1", port)); err != nil {
+			t.Errorf("%s: a connection by IPv4: %v", addr, err)
+		} else {
+			nc.Close()
+		}
+	}
+}
+
 // addresses are one of each kind.
 func addresses(t *testing.T) []string {
 	t.Helper()

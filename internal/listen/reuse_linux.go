@@ -12,7 +12,7 @@ import (
 )
 
 // bindTCP opens a port. reuse: other processes of the same user may open it as well.
-func bindTCP(addr string, alive net.KeepAliveConfig, reuse bool) (net.Listener, error) {
+func bindTCP(network, addr string, alive net.KeepAliveConfig, reuse bool) (net.Listener, error) {
 	lc := net.ListenConfig{KeepAliveConfig: alive}
 	if reuse {
 		lc.Control = func(_, _ string, c syscall.RawConn) error {
@@ -21,7 +21,7 @@ func bindTCP(addr string, alive net.KeepAliveConfig, reuse bool) (net.Listener, 
 			return errors.Join(err, opt)
 		}
 	}
-	return lc.Listen(context.Background(), "tcp", addr)
+	return lc.Listen(context.Background(), network, addr)
 }
 
 // claim keeps other processes of this program from opening a port, although SO_REUSEPORT would let them, until release

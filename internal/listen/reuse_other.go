@@ -8,9 +8,9 @@ import (
 )
 
 // bindTCP opens a port for this process alone.
-func bindTCP(addr string, alive net.KeepAliveConfig, _ bool) (net.Listener, error) {
+func bindTCP(network, addr string, alive net.KeepAliveConfig, _ bool) (net.Listener, error) {
 	lc := net.ListenConfig{KeepAliveConfig: alive}
-	return lc.Listen(context.Background(), "tcp", addr)
+	return lc.Listen(context.Background(), network, addr)
 }
 
 // claim is not needed.

@@ -60,10 +60,14 @@ const (
 	EngineEpoll = engine.Epoll
 )
 
+// OptionalPrefix stands in front of an address that this machine may lack, as in Redis's bind: without it, such an
+// address is an error.
+const OptionalPrefix = "-"
+
 // Options configure a Server. Zero means zero: the configuration of the program has the defaults and the bounds.
 // Listen, Upstream and Logger are required, and so are the limits.
 type Options struct {
-	Listen   []string // host:port, tls:host:port or unix:/path
+	Listen   []string // host:port, tls:host:port or unix:/path; behind OptionalPrefix, if the machine may lack the address
 	Upstream upstream.Options
 
 	// Sockets opens the addresses; nil: there are none that systemd has passed.

@@ -28,6 +28,7 @@ func readProxyHeader(nc net.Conn, required bool) (addr string, rest []byte, err 
 		if err := awaitHeaderLine(r); err != nil {
 			return addr, nil, err
 		}
+		acceptUnspecified(r)
 		h, err := proxyproto.Read(r)
 		if err != nil {
 			return addr, nil, fmt.Errorf("proxy protocol: %w", err)
@@ -42,6 +43,17 @@ func readProxyHeader(nc net.Conn, required bool) (addr string, rest []byte, err 
 	}
 	rest, err = r.Peek(r.Buffered())
 	return addr, bytes.Clone(rest), err
+}
+
+// acceptUnspecified has a header of version 2 that names no addresses (AF_UNSPEC) read as a balancer's own connection
+// (LOCAL): the client's address is that of the socket. The specification lets a receiver accept or refuse it, package
+// proxyproto refuses it, and HAProxy and nginx accept it. The command is part of what r has buffered.
+func acceptUnspecified(r *bufio.Reader) {
+	const command, family, proxied, local = 12, 13, 0x21, 0x20
+	b, err := r.Peek(family + 1)
+	if err == nil && bytes.HasPrefix(b, proxyproto.SIGV2) && b[command] == proxied && b[family] == byte(proxyproto.UNSPEC) {
+		b[command] = local
+	}
 }
 
 // longestHeaderLine is the length of the longest header of version 1.

@@ -56,6 +56,8 @@ func TestProxyHeaderNamesTheClient(t *testing.T) {
 		{"v2 IPv6", proxy.ProxyOptional, header(t, 2, client6, here6), "[2001:db8::7]:4242"},
 		{"v1 local", proxy.ProxyRequired, []byte("PROXY UNKNOWN\r\n"), ""},
 		{"v2 local", proxy.ProxyRequired, local(t, 2), ""},
+		{"v2 without addresses", proxy.ProxyRequired, []byte(string(proxyproto.SIGV2) + "\x21\x00\x00\x00"), ""},
+		{"v2 without addresses, with more", proxy.ProxyOptional, []byte(string(proxyproto.SIGV2) + "\x21\x00\x00\x06\x04\x00\x03abc"), ""},
 		{"none", proxy.ProxyOptional, nil, ""},
 	}
 	for _, engine := range proxytest.Engines() {

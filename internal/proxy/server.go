@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -92,12 +94,20 @@ func New(opts Options) (*Server, error) {
 	}
 	e.Numbers.Loops = srv.engine.Busy
 	for _, addr := range opts.Listen {
+		addr, optional := strings.CutPrefix(addr, OptionalPrefix)
 		ln, err := opts.listen(addr)
+		if optional && (errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT)) {
+			continue
+		}
 		if err != nil {
 			srv.Close()
 			return nil, fmt.Errorf("listen: %w", err)
 		}
 		srv.listeners = append(srv.listeners, ln)
+	}
+	if len(srv.listeners) == 0 {
+		srv.Close()
+		return nil, errors.New("listen: this machine has none of the addresses")
 	}
 	return srv, nil
 }
