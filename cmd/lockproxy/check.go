@@ -22,13 +22,13 @@ func check(ctx context.Context, cmd command, stdout, stderr io.Writer) int {
 		certLog = zap.NewNop()
 	}
 	if _, err := certs.New(certOptions(cmd.Config, certLog)); err != nil {
-		fmt.Fprintln(stderr, "lockproxy:", err)
+		fmt.Fprintln(stderr, behind("lockproxy: ", err))
 		return exitUsage
 	}
 	cmd.warn(log)
 	if cmd.Connect {
 		if err := tryOut(ctx, cmd.Config, log); err != nil {
-			fmt.Fprintln(stderr, "lockproxy:", err)
+			fmt.Fprintln(stderr, behind("lockproxy: ", err))
 			return exitFailure
 		}
 	}

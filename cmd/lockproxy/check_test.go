@@ -33,7 +33,7 @@ func TestCheckFindsWhatAStartWouldFind(t *testing.T) {
 		{"TLS on both sides", []string{"--upstream", secure, "--upstream-tls", "--upstream-ca-file", a.File()}, exitOK, nil},
 		{"Redis evicts", []string{"--upstream", redis.Addr()}, exitOK, []string{"warning: redis may evict locks"}},
 		{"missing rights", []string{"--upstream", redis.Addr(), "--upstream-user", "u", "--upstream-password", "p"}, exitFailure, []string{
-			": PING: NOPERM", "\nCOMMAND: NOPERM", "\nROLE: NOPERM", "\nINFO: NOPERM", "\nCONFIG GET: NOPERM", "\nPERSIST: NOPERM",
+			": PING: NOPERM", "\nlockproxy: COMMAND: NOPERM", "\nlockproxy: ROLE: NOPERM", "\nlockproxy: INFO: NOPERM", "\nlockproxy: CONFIG GET: NOPERM", "\nlockproxy: PERSIST: NOPERM",
 		}},
 		{"a password is wanted", []string{"--upstream", locked.Addr()}, exitOK, []string{"warning: redis asks for a password (NOAUTH)"}},
 		{"a password is wanted and lent", []string{"--upstream", locked.Addr(), "--client-auth", "proxy"}, exitFailure, []string{"PING: NOAUTH"}},

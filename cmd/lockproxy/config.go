@@ -369,8 +369,8 @@ func splitAddress(address string) (network, addr string, err error) {
 	return "tcp", address, nil
 }
 
-// reloaded is c with those settings of next that can change while the proxy runs. changed lists them by their keys;
-// kept lists the settings that differ and cannot.
+// reloaded is c with those settings of next that can change while the proxy runs. changed lists them by their keys,
+// with their values; kept lists the settings that differ and cannot.
 func (c Config) reloaded(next Config) (merged Config, changed, kept []string) {
 	merged = c
 	fresh := settingsOf(&next)
@@ -378,10 +378,11 @@ func (c Config) reloaded(next Config) (merged Config, changed, kept []string) {
 		switch value := fresh[i].field; {
 		case reflect.DeepEqual(s.field.Interface(), value.Interface()):
 		case s.tag.Get("reload") == "yes":
+			old := s.text()
 			s.field.Set(value)
-			changed = append(changed, s.key)
+			changed = append(changed, s.key+": from "+old+" to "+fresh[i].text())
 		default:
-			kept = append(kept, s.key)
+			kept = append(kept, s.key+": "+s.text()+", not "+fresh[i].text())
 		}
 	}
 	return merged, changed, kept

@@ -58,18 +58,27 @@ func readFile(name string) (command, error) {
 		}
 	}
 	if err := readSection("", docs[0].Body, known, &cmd.blank); err != nil {
-		return command{}, fmt.Errorf("%s: %w", name, err)
+		return command{}, errors.New(behind(name+": ", err))
 	}
 	return cmd, nil
+}
+
+// behind is an error with words in front of each of its lines.
+func behind(words string, err error) string {
+	return words + strings.ReplaceAll(err.Error(), "\n", "\n"+words)
 }
 
 // readSection sets the settings of a section, whose keys begin with prefix. known has all keys; that of a section has
 // no setting. blank becomes false if there is a setting.
 func readSection(prefix string, section ast.Node, known map[string]*setting, blank *bool) error {
 	pairs, ok := section.(ast.MapNode)
+	if !ok && prefix == "upstream." { // the flag's name
+		return mistake(section, "upstream is a section: write address: below upstream:")
+	}
 	if !ok {
 		return mistake(section, "must be a section: its keys stand below it in lines of their own, further to the right")
 	}
+	var all []error
 	for pair := pairs.MapRange(); pair.Next(); {
 		name := pair.Key().GetToken().Value
 		s, ok := known[prefix+name]
@@ -87,11 +96,9 @@ func readSection(prefix string, section ast.Node, known map[string]*setting, bla
 			*blank = false
 			err = s.read(pair.Value())
 		}
-		if err != nil {
-			return err
-		}
+		all = append(all, err)
 	}
-	return nil
+	return errors.Join(all...)
 }
 
 // read takes the value of a setting as it is written: a bare 007 is a name or a password, not the number 7. A single

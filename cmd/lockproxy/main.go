@@ -40,7 +40,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	cmd, err := load(args)
 	if err != nil {
-		fmt.Fprintln(stderr, "lockproxy:", err)
+		fmt.Fprintln(stderr, behind("lockproxy: ", err))
 		return exitUsage
 	}
 	switch {

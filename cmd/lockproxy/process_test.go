@@ -463,8 +463,8 @@ func TestHangupReloadsTheConfiguration(t *testing.T) {
 		t.Errorf("the first lease is %s", got)
 	}
 	reload("lock:\n  lease: 50s\nlog:\n  level: debug\nmax-lanes: 3\nmax-waiters: 9\n") // a flag wins over max-waiters
-	p.awaitLog(1, `"msg":"reloaded"`, `"changed":["lock.lease","log.level"]`)
-	p.awaitLog(1, "change with a restart only", `"settings":["max-lanes"]`)
+	p.awaitLog(1, `"msg":"reloaded"`, `"changed":["lock.lease: from 30s to 50s","log.level: from info to debug"]`)
+	p.awaitLog(1, "change with a restart only", `"settings":["max-lanes: 256, not 3"]`)
 	if got := lease("b"); got < 31*time.Second {
 		t.Errorf("the lease after the reload is %s", got)
 	}
@@ -509,7 +509,7 @@ func TestHangupReloadsPins(t *testing.T) {
 		t.Errorf("a pin beyond max-pins: %q", got)
 	}
 	waiting := make(chan string)
-	reload("max-pins: 1\npin-wait: 1m\nmax-waiters: 7\n", `"changed":["pin-wait","max-waiters"]`)
+	reload("max-pins: 1\npin-wait: 1m\nmax-waiters: 7\n", `"changed":["pin-wait: from 50ms to 1m0s","max-waiters: from 100000 to 7"]`)
 	nc, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
@@ -522,7 +522,7 @@ func TestHangupReloadsPins(t *testing.T) {
 	if _, err := io.WriteString(nc, "SUBSCRIBE c\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	reload("max-pins: 2\npin-wait: 50ms\n", `"changed":["max-pins","pin-wait"`)
+	reload("max-pins: 2\npin-wait: 50ms\n", `"changed":["max-pins: from 1 to 2","pin-wait: from 1m0s to 50ms"`)
 	select {
 	case got := <-waiting:
 		if got != "*3\r\n" {

@@ -93,6 +93,14 @@ func (s *setting) String() string {
 	return fmt.Sprint(reflect.Indirect(s.field).Interface())
 }
 
+// text is the value for people. A secret is hidden.
+func (s *setting) text() string {
+	if text := s.String(); text != "" {
+		return text
+	}
+	return "unset"
+}
+
 // Type implements pflag.Value. It stands for the value in --help.
 func (s *setting) Type() string {
 	if s.field.Kind() == reflect.Bool {

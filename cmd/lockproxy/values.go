@@ -9,7 +9,7 @@ import (
 )
 
 // Size is a number of bytes, written as in redis.conf: 1k is 1000, 1kb is 1024, likewise m, mb, g, gb; no unit is
-// bytes.
+// bytes. 1kib is 1024, too.
 type Size int64
 
 // The units of a size that redis.conf calls kb, mb and gb.
@@ -24,6 +24,9 @@ var sizeUnits = []struct {
 	suffix string
 	bytes  Size
 }{
+	{"kib", Kibibyte},
+	{"mib", Mebibyte},
+	{"gib", Gibibyte},
 	{"kb", Kibibyte},
 	{"mb", Mebibyte},
 	{"gb", Gibibyte},

@@ -195,7 +195,7 @@ func TestClientsAreShown(t *testing.T) {
 	}
 	nc := s.client("CLIENT SETNAME <script>", "SELECT 3", "MULTI")
 	rows := s.clients("only=pinned").Rows
-	if len(rows) != 1 || rows[0].Address != nc.LocalAddr().String() || rows[0].Name != "<script>" || rows[0].Pin != "multi" || rows[0].Identity != "- db3 resp2" {
+	if len(rows) != 1 || rows[0].Address != nc.LocalAddr().String() || rows[0].Name != "<script>" || rows[0].Pin != "multi" || rows[0].Identity != "(no login) db3 resp2" {
 		t.Errorf("%+v", rows)
 	}
 	if c, l := s.clients(""), s.locks(""); c.Version != "1.2.3" || !c.Upstream || c.Draining || c.Token != "" || c.Uptime <= 0 || c.UUID == "" || l.UUID != c.UUID {

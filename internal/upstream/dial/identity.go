@@ -34,7 +34,7 @@ func (id Identity) Authenticated() bool { return id.User != "" || id.Password !=
 func (id Identity) String() string {
 	user := id.userName()
 	if !id.Authenticated() {
-		user = "-"
+		user = "(no login)"
 	}
 	return fmt.Sprintf("%s db%d resp%d", user, id.DB, id.Proto)
 }
