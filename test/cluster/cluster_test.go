@@ -35,6 +35,7 @@ func TestOverACluster(t *testing.T) {
 	t.Run("listeners", func(t *testing.T) { aListenerUsesAllServers(t, c, proxies) })
 	t.Run("events", func(t *testing.T) { eventsOfAllServers(t, c, proxies) })
 	t.Run("moving subscriptions", func(t *testing.T) { subscriptionsMove(t, c, proxies) })
+	t.Run("too many keys", func(t *testing.T) { tooManyKeysAreRefused(t, proxies) })
 	t.Run("wait", func(t *testing.T) { waitIsRefused(t, proxies) })
 	t.Run("pipelines", func(t *testing.T) { pipelinesKeepOrder(t, proxies) })
 	t.Run("behind a watch", func(t *testing.T) { allKeysBehindWatch(t, proxies) })

@@ -52,3 +52,25 @@ func commandsOfManyKeysLeaveTurns(t *testing.T, c *redistest.Cluster) {
 		}
 	}
 }
+
+// A command of very many keys is refused if it would have to be divided.
+func tooManyKeysAreRefused(t *testing.T, proxies map[string]*proxytest.Proxy) {
+	for _, srv := range proxies {
+		p := srv.Dial(t)
+		args := []string{"EXISTS"}
+		for i := range 16384 {
+			args = append(args, fmt.Sprint("many:", i))
+		}
+		p.Send(args...)
+		p.Gets(":0\r\n")
+		args = append(args, "many:more")
+		p.Send(args...)
+		p.Gets("-CROSSSLOT at most 16384 keys of several slots are possible\r\n")
+		for i := range args[1:] {
+			args[1+i] = "{many}" + args[1+i]
+		}
+		p.Send(args...)
+		p.Gets(":0\r\n")
+		p.Script("PING", "+PONG", "INFO server", "$", "DBSIZE", ":", "ACL LOG RESET", "+OK", "SLOWLOG LEN", ":", "SLOWLOG GET 5", "*")
+	}
+}

@@ -1,11 +1,8 @@
 package scatter
 
 import (
-	"math"
+	"bytes"
 	"math/rand/v2"
-	"strconv"
-
-	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // atAll says what a command does at all primaries.
@@ -22,7 +19,7 @@ func asks(join Join) atAll { return atAll{false, unlessError(false, join)} }
 // response_policy) say most of this. For PING, RANDOMKEY, PUBSUB and ACL, among others, they are missing or do not fit,
 // so the list is the proxy's own. Other commands without a key go to any server.
 var everywhere = map[string]atAll{
-	"keys": asks(concatenate), "dbsize": asks(sum), "randomkey": asks(some(rand.IntN)), "info": {join: info},
+	"keys": asks(concatenate), "dbsize": asks(sum), "randomkey": asks(some(rand.IntN)),
 	"flushall": acts(first), "flushdb": acts(first),
 	"save": acts(first), "bgsave": acts(first), "bgrewriteaof": acts(first),
 
@@ -34,8 +31,7 @@ var everywhere = map[string]atAll{
 	"config set": acts(first), "config resetstat": acts(first), "config rewrite": acts(first),
 	"acl setuser": acts(first), "acl deluser": acts(first), "acl load": acts(first), "acl save": acts(first),
 	"client pause": acts(first), "client unpause": acts(first),
-	"slowlog len": asks(sum), "slowlog reset": acts(first),
-	"latency reset": acts(sum), "memory purge": acts(first),
+	"slowlog reset": acts(first), "latency reset": acts(sum), "memory purge": acts(first),
 
 	"pubsub channels": asks(union), "pubsub shardchannels": asks(union), "pubsub numpat": asks(greatest),
 	"pubsub numsub": asks(elementwise(plus)), "pubsub shardnumsub": asks(elementwise(plus)),
@@ -50,11 +46,8 @@ func Everywhere(name, sub string, args [][]byte) Join {
 	if join := everywhere[name].join; join != nil {
 		return join
 	}
-	switch name + " " + sub {
-	case "slowlog get":
-		return unlessError(false, newest(entries(args), func(v resp.Value) float64 { return -float64(v.Elems[1].Int) }))
-	case "acl log":
-		return unlessError(false, newest(entries(args), age))
+	if name == "acl" && sub == "log" && len(args) > 2 && bytes.EqualFold(args[2], []byte("reset")) {
+		return acts(first).join
 	}
 	return everywhere[name+" "+sub].join
 }
@@ -67,22 +60,4 @@ func NeedsAll(name, sub string) bool {
 		return true
 	}
 	return everywhere[name].acts || everywhere[name+" "+sub].acts
-}
-
-// age is that of an entry of ACL LOG.
-func age(entry resp.Value) float64 {
-	n, _ := strconv.ParseFloat(string(entry.Field("age-seconds").Str), 64)
-	return n
-}
-
-// entries is the number of entries that a command asks for. Redis refuses other numbers than these.
-func entries(args [][]byte) int {
-	if len(args) < 3 {
-		return 10
-	}
-	n, err := strconv.Atoi(string(args[2]))
-	if err != nil || n < 0 {
-		return math.MaxInt
-	}
-	return n
 }

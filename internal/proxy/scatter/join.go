@@ -2,8 +2,6 @@ package scatter
 
 import (
 	"bytes"
-	"cmp"
-	"slices"
 	"strconv"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -88,37 +86,6 @@ func concatenate(replies [][]byte) []byte {
 		joined = append(joined, body...)
 	}
 	return joined
-}
-
-// newest is the entries of all lists in the order of their age, and no more than n.
-func newest(n int, age func(entry resp.Value) float64) Join {
-	return func(replies [][]byte) []byte {
-		type entry struct {
-			raw []byte
-			age float64
-		}
-		var list []entry
-		for _, r := range replies {
-			all, ok := resp.Elements(r)
-			if !ok {
-				return r
-			}
-			for _, raw := range all {
-				v, _, err := resp.Decode(raw)
-				if err != nil || len(v.Elems) < 2 {
-					return r
-				}
-				list = append(list, entry{raw, age(v)})
-			}
-		}
-		slices.SortStableFunc(list, func(a, b entry) int { return cmp.Compare(a.age, b.age) })
-		list = list[:min(n, len(list))]
-		joined := resp.AppendHeader(nil, '*', len(list))
-		for _, e := range list {
-			joined = append(joined, e.raw...)
-		}
-		return joined
-	}
 }
 
 // array returns the number of elements of an array or a set, and their bytes.

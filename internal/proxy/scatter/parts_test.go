@@ -125,14 +125,6 @@ func TestReplies(t *testing.T) {
 		{"pubsub", "channels", []string{"*1\r\n$1\r\na\r\n", "*2\r\n$1\r\nb\r\n$1\r\na\r\n"}, "*2\r\n$1\r\na\r\n$1\r\nb\r\n"},
 		{"randomkey", "", []string{"$-1\r\n", "$1\r\na\r\n", "_\r\n"}, "$1\r\na\r\n"},
 		{"randomkey", "", []string{"$-1\r\n", "$-1\r\n"}, "$-1\r\n"},
-		{
-			"info", "",
-			[]string{
-				"$48\r\nredis_mode:cluster\r\n# Keyspace\r\ndb0:keys=1,expires=1,avg_ttl=10\r\n\r\n",
-				"$48\r\nredis_mode:cluster\r\n# Keyspace\r\ndb0:keys=3,expires=1,avg_ttl=20\r\n\r\n",
-			},
-			"$68\r\nredis_mode:standalone\r\n# Keyspace\r\ndb0:keys=4,expires=2,avg_ttl=15\r\n\r\n",
-		},
 	} {
 		var replies [][]byte
 		for _, r := range c.replies {
@@ -244,62 +236,31 @@ func TestAScanSurvivesChanges(t *testing.T) {
 	}
 }
 
-func TestInfoCountsAllServers(t *testing.T) {
-	text := func(body string) []byte { return resp.AppendBulk(nil, body) }
-	got := Everywhere("info", "", nil)([][]byte{
-		text("# Clients\r\nconnected_clients:3\r\nmaxclients:10\r\nblocked_clients:1\r\n\r\n# Commandstats\r\ncmdstat_get:calls=1,usec=4,usec_per_call=4.00,failed_calls=0\r\n\r\n# Errorstats\r\n\r\n# Cluster\r\ncluster_enabled:1\r\n\r\n# Keyspace\r\ndb0:keys=1,expires=0,avg_ttl=0\r\n"),
-		text("# Clients\r\nconnected_clients:4\r\nmaxclients:10\r\nblocked_clients:0\r\n\r\n# Commandstats\r\ncmdstat_get:calls=3,usec=2,usec_per_call=0.67,failed_calls=1\r\ncmdstat_set:calls=1,usec=2,usec_per_call=2.00,failed_calls=0\r\n\r\n# Errorstats\r\nerrorstat_ERR:count=2\r\n\r\n# Cluster\r\ncluster_enabled:1\r\n\r\n# Keyspace\r\n"),
-	})
-	want := text("# Clients\r\nconnected_clients:3\r\nmaxclients:10\r\nblocked_clients:1\r\n\r\n# Commandstats\r\ncmdstat_get:calls=4,usec=6,usec_per_call=1.50,failed_calls=1\r\ncmdstat_set:calls=1,usec=2,usec_per_call=2.00,failed_calls=0\r\n\r\n# Errorstats\r\nerrorstat_ERR:count=2\r\n\r\n# Cluster\r\ncluster_enabled:0\r\n\r\n# Keyspace\r\ndb0:keys=1,expires=0,avg_ttl=0\r\n")
-	if string(got) != string(want) {
-		t.Errorf("%q, want\n%q", got, want)
-	}
-}
-
-func TestInfoIsThatOfTheServersThatCanBeReached(t *testing.T) {
-	away, text := []byte("-CLUSTERDOWN no\r\n"), resp.AppendBulk(nil, "# Clients\r\nconnected_clients:3\r\n")
-	join := Everywhere("info", "", nil)
-	if got := join([][]byte{away, text}); string(got) != string(text) {
-		t.Errorf("%q", got)
-	}
-	if got := join([][]byte{away, away}); string(got) != string(away) {
-		t.Errorf("no server can be reached: %q", got)
-	}
-}
-
-func TestTheLatestSlowEntriesOfAllServers(t *testing.T) {
-	list := func(times ...int) []byte {
-		b := resp.AppendHeader(nil, '*', len(times))
-		for _, at := range times {
-			b = resp.AppendInteger(resp.AppendInteger(resp.AppendHeader(b, '*', 2), 7), at)
-		}
-		return b
-	}
-	for _, c := range []struct {
-		count string
-		want  []byte
-	}{{"3", list(9, 8, 5)}, {"-1", list(9, 8, 5, 5, 1)}, {"0", list()}} {
-		args := [][]byte{[]byte("SLOWLOG"), []byte("GET"), []byte(c.count)}
-		if got := Everywhere("slowlog", "get", args)([][]byte{list(8, 5), list(), list(9, 5, 1)}); string(got) != string(c.want) {
-			t.Errorf("%s: %q", c.count, got)
+func TestInfoIsThatOfAServerThatStandsAlone(t *testing.T) {
+	for reply, want := range map[string]string{
+		"$44\r\nredis_mode:cluster\r\n# Cluster\r\ncluster_enabled:1\r\n\r\n":     "$53\r\nredis_mode:standalone\r\n# Cluster\r\ncluster_enabled:0\r\n\r\n",
+		"=52\r\ntxt:redis_mode:cluster\r\n# Cluster\r\ncluster_enabled:1\r\n\r\n": "=57\r\ntxt:redis_mode:standalone\r\n# Cluster\r\ncluster_enabled:0\r\n\r\n",
+		"$2\r\nab\r\n": "$2\r\nab\r\n", "$0\r\n\r\n": "$0\r\n\r\n", "-NOPERM no\r\n": "-NOPERM no\r\n", "+QUEUED\r\n": "+QUEUED\r\n",
+	} {
+		if got := string(Info([]byte(reply))); got != want {
+			t.Errorf("%q: %q, want %q", reply, got, want)
 		}
 	}
 }
 
-func TestTheLatestRefusalsOfAllServers(t *testing.T) {
-	list := func(ages ...string) []byte {
-		b := resp.AppendHeader(nil, '*', len(ages))
-		for _, age := range ages {
-			b = append(b, resp.AppendCommand(nil, "count", "1", "age-seconds", age)...)
+func TestReportsAreOfOneServer(t *testing.T) {
+	for _, line := range []string{
+		"info", "slowlog get", "slowlog len", "acl log", "acl log 5", "latency latest", "latency history x", "memory stats", "memory usage k",
+	} {
+		args := bytes.Fields([]byte(line))
+		if Everywhere(string(args[0]), string(append(args, nil)[1]), args) != nil {
+			t.Errorf("%s goes everywhere", line)
 		}
-		return b
 	}
-	args := [][]byte{[]byte("ACL"), []byte("LOG")}
-	if got, want := Everywhere("acl", "log", args)([][]byte{list("3.5", "10"), list("0.1", "4")}), list("0.1", "3.5", "4", "10"); string(got) != string(want) {
-		t.Errorf("%q", got)
-	}
-	reset := [][]byte{[]byte("ACL"), []byte("LOG"), []byte("RESET")}
-	if got := Everywhere("acl", "log", reset)([][]byte{[]byte("+OK\r\n"), []byte("+OK\r\n")}); string(got) != "+OK\r\n" {
-		t.Errorf("%q", got)
+	for _, line := range []string{"slowlog reset", "acl log RESET", "latency reset", "memory purge"} {
+		args := bytes.Fields([]byte(line))
+		if Everywhere(string(args[0]), string(args[1]), args) == nil {
+			t.Errorf("%s goes to one server", line)
+		}
 	}
 }

@@ -31,6 +31,16 @@ func Divides(name string) bool {
 	return ok
 }
 
+// MostKeys is how many keys a command may have that is divided.
+const MostKeys = 16384
+
+// Exceeds reports whether a command with these arguments is refused, because it would have to be divided and has more
+// than MostKeys keys.
+func Exceeds(name string, args [][]byte) bool {
+	step := splits[name].step
+	return step > 0 && len(args)-1 > MostKeys*step && !inOneSlot(args, step)
+}
+
 // Split divides a command, by its name in lower case, whose keys are in several slots; nil: they are in one slot, the
 // command cannot be split, or Redis will refuse it. The order of the keys of one slot stays.
 func Split(name string, args [][]byte) ([]Part, Join) {

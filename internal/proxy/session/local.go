@@ -11,6 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
+	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -217,7 +218,12 @@ func (s *Session) augment(r *request) *reply.Reply {
 		return h
 	}
 	if r.row.Name == "info" && !command.IsOwnInfo(r.args) {
-		h.Replace = func(reply []byte) []byte { return s.proxy.Counts().Edit(reply) }
+		h.Replace = func(reply []byte) []byte {
+			if reply = s.proxy.Counts().Edit(reply); s.clustered() {
+				reply = scatter.Info(reply)
+			}
+			return reply
+		}
 		return h
 	}
 	if r.row.Name == "info" {

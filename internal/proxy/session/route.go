@@ -42,6 +42,9 @@ func (s *Session) route(r *request) bool {
 	if policy == command.Shared && s.pin == nil && int64(len(r.raw)) > s.proxy.Upstream.MaxShared() {
 		policy = command.PinOnce // Redis may close the connection, which is the client's own then
 	}
+	if s.clustered() && policy == command.Shared && r.row.Name == "info" {
+		policy = command.Augmented // it says that there is a cluster
+	}
 	r.policy, r.muted = policy, s.replyMode != replyOn
 	skip := s.replyMode == replySkip && policy != command.PinAhead
 	decide := s.byState

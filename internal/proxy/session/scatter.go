@@ -1,6 +1,7 @@
 package session
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
@@ -99,9 +100,6 @@ func (s *Session) everywhere(r *request, join scatter.Join) bool {
 		return r.notCarriedOut()
 	}
 	g := s.gather(r, len(list), join)
-	if r.row.Name == "info" {
-		g.Edit(s.augment(r).Replace)
-	}
 	if done := s.pauseOf(r); done != nil {
 		g.Edit(func(reply []byte) []byte {
 			done(reply)
@@ -163,7 +161,11 @@ func (s *Session) divideAside(r *request) bool {
 // cut makes the parts. Requires no locks.
 func (p *longParts) cut() (then func()) {
 	r := p.of
-	list, join := scatter.Split(r.row.Name, resp.Split(r.raw, nil))
+	args := resp.Split(r.raw, nil)
+	if scatter.Exceeds(r.row.Name, args) {
+		return p.refuse
+	}
+	list, join := scatter.Split(r.row.Name, args)
 	if list == nil { // all keys are in one slot
 		list = []scatter.Part{{Raw: r.raw, Slot: r.slot}}
 		join = func(replies [][]byte) []byte { return replies[0] }
@@ -171,6 +173,20 @@ func (p *longParts) cut() (then func()) {
 	r.raw, r.own, p.parts = nil, nil, list
 	p.reply = reply.Gather(r.s, p.at, r.muted, len(list), join)
 	return p.send
+}
+
+var tooManyKeys = resp.AppendRawError(nil,
+	"CROSSSLOT at most "+strconv.Itoa(scatter.MostKeys)+" keys of several slots are possible")
+
+// refuse answers a command of too many keys.
+func (p *longParts) refuse() {
+	s := p.of.s
+	s.gathered = 0
+	if !p.of.muted {
+		s.out.put(p.at, tooManyKeys, false)
+	}
+	s.Resume()
+	s.Answered(p.at, 1)
 }
 
 // sliceParts parts, or those with which there are more than sliceBytes bytes, are sent before others have their turn.
