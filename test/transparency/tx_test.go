@@ -119,7 +119,7 @@ func TestLockVerbInTransactionAborts(t *testing.T) {
 	for _, verb := range []string{"LOCK", "TRYLOCK", "FAIRLOCK", "UNLOCK", "LOCKINFO", "FORCEUNLOCK", "lock"} {
 		c.Raw(proxytest.Inline("MULTI", "SET k v", verb+" k", "EXEC", "GET k"))
 		want := []string{
-			"+OK\r\n", "+QUEUED\r\n", "-ERR Command not allowed inside a transaction\r\n",
+			"+OK\r\n", "+QUEUED\r\n", "-ERR Command not allowed inside a transaction: send lock commands before MULTI or after EXEC, or on another connection\r\n",
 			"-EXECABORT Transaction discarded because of previous errors.\r\n", "$-1\r\n",
 		}
 		c.Gets(want...)

@@ -96,6 +96,8 @@ func errExpire(name string) error {
 
 var (
 	errSyntax       = &ParseError{"ERR syntax error"}
+	errEmptyKey     = &ParseError{"ERR syntax error: the name of the lock is empty; is a variable not set?"}
+	errNoLease      = &ParseError{"ERR syntax error: PX or EX is missing"}
 	errLongKey      = &ParseError{"ERR the name of the lock is longer than 4096 bytes"}
 	errDerived      = &ParseError{"ERR a key that another lock has beside its own cannot be a lock"}
 	errNote         = &ParseError{"ERR note is longer than 256 bytes"}
@@ -105,6 +107,45 @@ var (
 	errDefaultOwner = &ParseError{"ERR OWNER cannot be the default owner of a connection"}
 	errShared       = &ParseError{"ERR OWNER cannot be the place of a proxy's waiters"}
 )
+
+// errOption is a syntax error about a word of the client's.
+func errOption(what string, word []byte) error {
+	return &ParseError{errSyntax.text + ": " + what + "'" + safe(word) + "'"}
+}
+
+// longestWord is how much of a client's word an error has, in bytes.
+const longestWord = 32
+
+// safe is a word of the client's for an error: short, and without bytes that could end the line or the quotes.
+func safe(word []byte) string {
+	clean := strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' || r == '\'' {
+			return '?'
+		}
+		return r
+	}, string(word[:min(len(word), longestWord)]))
+	if len(word) > longestWord {
+		clean += "..."
+	}
+	return clean
+}
+
+// unknown is the error about a word that is no option of the verb. It names the option that begins like the word.
+func (s *Spec) unknown(word []byte) error {
+	const alike = 2 // letters
+	best, meant := alike-1, ""
+	lower := strings.ToLower(string(word[:min(len(word), longestWord)]))
+	for _, o := range s.options {
+		same := 0
+		for same < min(len(lower), len(o.name)) && lower[same] == o.name[same] {
+			same++
+		}
+		if same > best {
+			best, meant = same, ", did you mean "+strings.ToUpper(o.name)+"?"
+		}
+	}
+	return &ParseError{errOption("unknown option ", word).Error() + meant}
+}
 
 // option is a bit set, so that one given twice is seen.
 type option uint16
@@ -151,7 +192,7 @@ func Parse(args [][]byte) (Command, error) {
 	if s.keys > 0 {
 		switch n := len(args[1]); {
 		case n == 0:
-			return Command{}, errSyntax
+			return Command{}, errEmptyKey
 		case n > maxKey:
 			return Command{}, errLongKey
 		case script.IsDerived(args[1]):
@@ -168,8 +209,13 @@ func Parse(args [][]byte) (Command, error) {
 				clash = set
 			}
 		}
-		if opt == 0 || seen&clash != 0 || len(rest) < 2 && opt != optShared {
-			return Command{}, errSyntax
+		switch {
+		case opt == 0:
+			return Command{}, s.unknown(rest[0])
+		case seen&clash != 0:
+			return Command{}, errOption("twice, or beside one that excludes it: ", rest[0])
+		case len(rest) < 2 && opt != optShared:
+			return Command{}, errOption("no value for option ", rest[0])
 		}
 		seen |= opt
 		if opt == optShared {
@@ -183,7 +229,7 @@ func Parse(args [][]byte) (Command, error) {
 		rest = rest[2:]
 	}
 	if s.required != 0 && seen&s.required == 0 {
-		return Command{}, errSyntax
+		return Command{}, errNoLease
 	}
 	return c, nil
 }

@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -140,8 +141,35 @@ func TestMistakesAreToldInRedissWords(t *testing.T) {
 		{"lock a owner " + strings.Repeat("x", 257), owner},
 	} {
 		_, err := Parse(words(c.line))
-		if err == nil || err.Error() != c.want {
+		if text, _, _ := strings.Cut(fmt.Sprint(err), ": "); text != c.want { // a syntax error goes on with the word
 			t.Errorf("%s: %v, want %s", c.line, err, c.want)
+		}
+	}
+}
+
+// A syntax error names the word that is wrong, whatever its bytes are, and the option that is like it.
+func TestSyntaxErrorsNameTheWord(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"LOCK", "a", "WAT", "3"}, "unknown option 'WAT', did you mean WAIT?"},
+		{[]string{"LOCK", "a", "ownr", "x"}, "unknown option 'ownr', did you mean OWNER?"},
+		{[]string{"TRYLOCK", "a", "NX"}, "unknown option 'NX'"},
+		{[]string{"LOCK", "a", ""}, "unknown option ''"},
+		{[]string{"LOCK", "a", "x'\r\n\xff\xc3\xa9", "1"}, "unknown option 'x?????'"},
+		{[]string{"LOCK", "a", strings.Repeat("w", 1<<20), "1"}, "unknown option '" + strings.Repeat("w", 32) + "...'"},
+		{[]string{"LOCK", "a", "PX", "1", "ex", "1"}, "twice, or beside one that excludes it: 'ex'"},
+		{[]string{"LOCK", "a", "WAIT"}, "no value for option 'WAIT'"},
+		{[]string{"EXTENDLOCK", "a", "OWNER", "x"}, "PX or EX is missing"},
+		{[]string{"UNLOCK", ""}, "the name of the lock is empty; is a variable not set?"},
+	} {
+		var args [][]byte
+		for _, arg := range c.args {
+			args = append(args, []byte(arg))
+		}
+		if _, err := Parse(args); err == nil || err.Error() != "ERR syntax error: "+c.want {
+			t.Errorf("%.40q: %v, want %s", c.args, err, c.want)
 		}
 	}
 }

@@ -105,7 +105,7 @@ func (s *Session) notInTx(r *request) []byte {
 	case r.policy == command.PubSub:
 		return noSubscriptionsInTx
 	case r.neverInTx():
-		return notInTx
+		return r.refusalInTx()
 	case scatter.NeedsAll(r.row.Name, command.Keyword(r.args, 1)):
 		return allInTx
 	}

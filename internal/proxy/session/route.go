@@ -12,6 +12,10 @@ import (
 // notInTx refuses a command that is not possible in a transaction.
 var notInTx = resp.AppendError(nil, resp.Err, "Command not allowed inside a transaction")
 
+// lockInTx refuses a lock command there.
+var lockInTx = resp.AppendError(nil, resp.Err, "Command not allowed inside a transaction: "+
+	"send lock commands before MULTI or after EXEC, or on another connection")
+
 // A decision is what a stage of routing has made of a command.
 type decision uint8
 
@@ -324,7 +328,7 @@ func (p *pinned) marked(reply []byte, keep bool, accepted func()) {
 func (s *Session) queueLocal(r *request) bool {
 	switch {
 	case r.neverInTx():
-		return s.poison(r, notInTx)
+		return s.poison(r, r.refusalInTx())
 	case r.row.Name == "reset", r.row.Name == "quit":
 		return s.local(r)
 	case command.Keyword(r.args, 1) == "setname" && len(r.args) == 3:
@@ -347,6 +351,14 @@ func (s *Session) queueLocal(r *request) bool {
 func (r *request) neverInTx() bool {
 	return r.policy == command.Lock || r.policy == command.AboutClients ||
 		r.row.Name == "client" && command.Keyword(r.args, 1) == "reply"
+}
+
+// refusalInTx is the answer to a command that is neverInTx.
+func (r *request) refusalInTx() []byte {
+	if r.policy == command.Lock {
+		return lockInTx
+	}
+	return notInTx
 }
 
 // poison answers err and makes the open transaction fail, like a command that Redis refuses to queue.
