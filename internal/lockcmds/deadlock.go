@@ -17,7 +17,7 @@ import (
 func (w *waiter) refuseDeadlock(circle []*table.Hold) {
 	var held []int64
 	for _, h := range circle {
-		d, err := runFor(w.e.life, w.e.client, script.Info{Key: h.Lock, Owner: h.Owner}.Call(), script.DecodeDescribed)
+		d, err := runFor(w.e.life, w.e.client, script.Info{Key: h.Lock, Owner: h.Owner, Fence: h.Fence}.Call(), script.DecodeDescribed)
 		holder := d.Find(h.Fence)
 		if err != nil || holder == nil || holder.Owner != h.Owner {
 			return

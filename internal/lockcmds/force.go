@@ -123,7 +123,7 @@ func (e *Engine) look(m script.ForcedMessage) {
 	}
 	e.calls.Background(jobs.Loss, func() {
 		for again := true; again; again = e.endLook(k, m.Fence) {
-			held, err := runFor(e.life, e.client, script.Info{Key: m.Lock, Owner: k.Owner}.Call(), script.DecodeDescribed)
+			held, err := runFor(e.life, e.client, script.Info{Key: m.Lock, Owner: k.Owner, Fence: m.Fence}.Call(), script.DecodeDescribed)
 			if err == nil && held.Find(m.Fence) == nil {
 				e.Forced(m.Lock, script.Forced{Owner: k.Owner, Fence: m.Fence, Handle: m.IsHandle(k.Owner)})
 			}

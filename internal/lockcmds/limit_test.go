@@ -81,6 +81,62 @@ func TestPermitsOfANamedOwner(t *testing.T) {
 	empty(t, p.srv)
 }
 
+// Whoever asks at the moment at which the last permit ends finds a lock that is held or free.
+func TestTheEndOfTheLastPermitIsOneMoment(t *testing.T) {
+	t.Parallel()
+	p, q := twoProxies(t, nil)
+	a, b, c := p.session(2), q.session(2), q.session(2)
+	for i := range 20 {
+		a.do(fmt.Sprintf("LOCK k LIMIT 2 PX %d OWNER o%d", 30+i, i))
+		b.send("LOCK k")
+		for got := ""; got != "(nil)" && !strings.Contains(got, "mode exclusive"); {
+			if got = c.do("LOCKINFO k"); strings.Contains(got, "WRONGTYPE") {
+				t.Fatalf("round %d: %s", i, got)
+			}
+		}
+		fenceIn(t, b.reply())
+		b.want("UNLOCK k", ":1")
+	}
+}
+
+// However many permits and shared holders a lock has, a command about one grant, or about none, reads a few of them.
+func TestACommandAboutOneGrantReadsNoCrowd(t *testing.T) {
+	t.Parallel()
+	p, q := twoProxies(t, nil)
+	a, b := p.session(2), q.session(2)
+	const crowd = 300
+	var fences [2][]string
+	for i := range crowd {
+		fences[0] = append(fences[0], itoa(a.fence(fmt.Sprintf("LOCK p LIMIT 999 OWNER o%d", i))))
+		fences[1] = append(fences[1], itoa(a.fence(fmt.Sprintf("LOCK s SHARED PX 60000 OWNER o%d", i))))
+	}
+	a.fence("LOCK s SHARED PX 3600000")
+	all := func() int { return callsOf(t, p.srv, "hgetall") }
+	for i, line := range []string{
+		"UNLOCK p", "UNLOCK p OWNER x", "UNLOCK p OWNER o1", "EXTENDLOCK p PX 1000", "EXTENDLOCK p PX 1000 OWNER x",
+		"EXTENDLOCK p PX 60000 OWNER o2", "UNLOCK p FENCE " + fences[0][3], "LOCK p LIMIT 999", "UNLOCK p", "UNLOCK s", "UNLOCK s SHARED OWNER x",
+		"UNLOCK s SHARED OWNER o1", "EXTENDLOCK s PX 1000", "EXTENDLOCK s PX 60000 SHARED OWNER o2", "UNLOCK s FENCE " + fences[1][3], "TRYLOCK s",
+		"FAIRLOCK s WAIT 0",
+	} {
+		before, calls, held := all(), commandCalls(t, p.srv), p.e.Holds()
+		got := b.do(line)
+		if strings.HasPrefix(line, "UNLOCK p FENCE") { // its proxy asks about the grant
+			redistest.Eventually(t, patience, "its proxy to be told", func() bool { return p.e.Holds() < held })
+		}
+		if n := all() - before; n > 0 || commandCalls(t, p.srv)-calls > crowd {
+			t.Errorf("%d: %s (%s) reads all %d times, in %d calls", i, line, got, n, commandCalls(t, p.srv)-calls)
+		}
+	}
+	before := all()
+	a.want("UNLOCK s", ":1") // its lease was the longest
+	if all() > before {
+		t.Error("the holder with the longest lease reads all others as it leaves")
+	}
+	if got := strings.Count(b.do("LOCKINFO p"), "owner "); got < crowd-3 {
+		t.Errorf("LOCKINFO shows %d of them", got)
+	}
+}
+
 func TestWaitersGetPermitsAsTheyComeBack(t *testing.T) {
 	t.Parallel()
 	p, q := twoProxies(t, onlyWhenTold)

@@ -3,6 +3,7 @@ package lockcmds
 import (
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -196,6 +197,21 @@ func commandCalls(t *testing.T, srv *redistest.Server) (n int) {
 			t.Fatal(err)
 		}
 		n += c
+	}
+	return n
+}
+
+// callsOf is how often one command was executed without an error.
+func callsOf(t *testing.T, srv *redistest.Server, command string) (n int) {
+	t.Helper()
+	_, stat, _ := strings.Cut(srv.Client(t).Info(t.Context(), "commandstats").Val(), "cmdstat_"+command+":calls=")
+	stat, _, _ = strings.Cut(stat, "\r") // without a line there were none
+	for i, digits := range regexp.MustCompile(`^\d+|failed_calls=\d+`).FindAllString(stat, 2) {
+		calls, err := strconv.Atoi(strings.TrimPrefix(digits, "failed_calls="))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += calls * (1 - 2*i)
 	}
 	return n
 }

@@ -12,6 +12,7 @@
 -- KEYS[5]  channel    base channel of the lock; as a key it says for which place the free lock is kept
 -- KEYS[6]  leases     of the permits, as in lib/permits.lua
 -- KEYS[7]  fences     of the permits
+-- KEYS[8]  owners     of the permits
 -- ARGV[1]  owner      opaque, non-empty, not 'fence' or 'mode', without braces
 -- ARGV[2]  lease_ms   lease length, > 0
 -- ARGV[3]  request    number of this call, larger than those of earlier calls of the session
@@ -62,13 +63,13 @@ if left or redis.call('EXISTS', lock) == 0 then
     end
     if tonumber(score) < now + lease then
       redis.call('ZADD', timeouts, now + lease, permit)
-      keep(lock, timeouts, permits, now, is_ours(lock, permits))
+      keep(lock, is_ours(lock, permits))
     end
     return {1, tonumber(by), 1, 0, settled(), 0, first_end(timeouts, now)}
   end
   local ended = redis.call('ZRANGEBYSCORE', timeouts, '-inf', now, 'LIMIT', 0, 1000)
   if #ended > 0 then
-    local n = remove_permits(timeouts, permits, ended)
+    local n = remove_permits(lock, ended)
     if left then
       leave_more(publish, channel, lock, n)
       left = left_of(lock)
@@ -110,7 +111,7 @@ if pttl == -2 then
       --@ take_permit
       local requests = requests_with('', field, ARGV[3])
       local fence, replaced, kept =
-        take_permit(lock, timeouts, permits, KEYS[4], time, permit, requests, lease, limit, live, left, ours)
+        take_permit(lock, KEYS[4], time, permit, requests, lease, limit, live, left, ours)
       local more = kept > 0 and live + 1 < limit
       at = settled()
       local next = head and head_of(queue, lock)

@@ -20,8 +20,8 @@ local all, mode = holders_of(lock, ARGV[5], ARGV[2])
 local ended, exclusive, shared, left, over, end_all = {}, nil, nil, 0, {}, nil
 if all.err then
   --@ permits
-  --@ permit_holders
   --@ permit
+  --@ permit_holders
   local held = nil
   if tonumber(ARGV[2]) > 0 and left_of(lock) then -- many may hold the lock
     local timeouts, permits = permits_of(lock)

@@ -12,6 +12,7 @@
 -- KEYS[5]  deadlines      zset place -> epoch ms after which it may be dropped
 -- KEYS[6]  leases         of the permits, as in lib/permits.lua
 -- KEYS[7]  fences         of the permits
+-- KEYS[8]  owners         of the permits
 -- ARGV[1]  owner          that releases the permit
 -- ARGV[2]  fence          of the permit
 -- ARGV[3]  publish        PUBLISH, or SPUBLISH in a cluster
@@ -67,13 +68,12 @@ else
   if who == 2 and head then
     take_turn(queue, deadlines, head)
   end
-  redis.call('HDEL', permits, permit, by)
-  redis.call('ZREM', timeouts, permit)
+  remove_permits(lock, {permit})
   local field, request = ARGV[first + 3], ARGV[first + 2]
   local requests, next = requests_with('', field, request), permit_of(ARGV[first], field, request)
   local lease = tonumber(ARGV[first + 1])
   new, replaced =
-    take_permit(lock, timeouts, permits, KEYS[4], time, next, requests, lease, limit, live, left, ours)
+    take_permit(lock, KEYS[4], time, next, requests, lease, limit, live, left, ours)
   rest = first_end(timeouts, now)
   if score > now + lease and rest == lease then -- it was neither this lease nor another's that ended first
     wake(publish, channel, queue, lock)

@@ -385,6 +385,7 @@ func HeldFor(fence, now int64) time.Duration {
 type Info struct {
 	Key   string
 	Owner string // of shared holders the only one of interest; empty: all are
+	Fence int64  // with an Owner: of its permits the only one of interest; 0: all are
 }
 
 // Call is the call of info.lua.
@@ -392,6 +393,9 @@ func (i Info) Call() Call {
 	c := Call{info, []string{i.Key, Queue(i.Key)}, nil}
 	if i.Owner != "" {
 		c.Args = []string{i.Owner}
+		if i.Fence != 0 {
+			c.Args = append(c.Args, itoa(i.Fence))
+		}
 	}
 	return c
 }

@@ -1,23 +1,26 @@
 -- info.lua: the holders of a lock.
 --
 -- The places that plain waiters share, one for each proxy, are no fair waiters. Beyond 1,000 places they count all the
--- same, so that the question stays cheap. now is that of lib/now.lua.
+-- same, so that the question stays cheap. For the same reason about 1,000 holders are told of at most. now is that of
+-- lib/now.lua.
 --
 -- KEYS[1]  lock   hash, see lib/hash.lua; exists only while held. Or a string, see lib/permits.lua
 -- KEYS[2]  queue  list of places of waiters, first to ask at the head
 -- ARGV[1]  owner  of shared holders the only one of interest; absent: all are
+-- ARGV[2]  fence  of permits the only one of interest; absent: all are
 --
 -- Returns  {pttl_ms, fair_waiters, now, mode, limit, owner, holds, fence, lease_ms, note, owner, ...}
 --              held; five for each holder; owner, mode and note are text; fence 0: taken without one; limit: how
 --              many may hold a lock of the mode limit; note: "#text", or another text if there is none
 --          {}  free
 
-local held, mode = holders_of(KEYS[1], ARGV[1])
+local held, mode = holders_of(KEYS[1], ARGV[1], nil, 1000)
 local limit, longest = 0, nil
 if held.err then
   --@ permits
+  --@ permit
   --@ permit_holders
-  local all, most = permit_holders(KEYS[1])
+  local all, most = permit_holders(KEYS[1], ARGV[1], ARGV[2], 1000)
   if all then
     held, mode, limit, longest = all, 'limit', most, #all > 0 and all[#all][4] or 0
   end

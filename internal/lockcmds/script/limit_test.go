@@ -61,6 +61,7 @@ var permitStates = map[string]permitState{
 const (
 	timeouts = "{k}:timeout"
 	permits  = "{k}:permits"
+	ownersOf = "{k}:owners"
 )
 
 func (b rig) resetPermits(s permitState, queue ...string) {
@@ -81,11 +82,14 @@ func (b rig) resetPermits(s permitState, queue ...string) {
 				last = me + "=5"
 			}
 			p.HSet(ctx, permits, one.name, fmt.Sprintf("#%d %s", one.fence, last), one.fence, one.name)
+			if strings.HasPrefix(one.name, named) {
+				p.ZAdd(ctx, ownersOf, redis.Z{Member: fmt.Sprintf("%s{%d", named, one.fence)})
+			}
 		}
 		if !s.theirs && s.left != "" {
 			p.HSet(ctx, permits, "made", "1")
-			for _, k := range []string{key, timeouts, permits} {
-				p.PExpire(ctx, k, 2*leaseMS*time.Millisecond)
+			for _, k := range []string{key, timeouts, permits, ownersOf} {
+				p.PExpireAt(ctx, k, now.Add(2*leaseMS*time.Millisecond))
 			}
 		}
 		return nil
@@ -106,11 +110,12 @@ func (b rig) permitState() (names []string, all string) {
 		all += fmt.Sprintf("%q until %d\n", z.Member, int(math.Round((z.Score-now)/5000)))
 	}
 	slices.Sort(names)
+	all += fmt.Sprintln(b.c.ZRange(ctx, ownersOf, 0, -1).Val())
 	hash := b.c.HGetAll(ctx, permits).Val()
 	for _, field := range slices.Sorted(maps.Keys(hash)) {
 		all += fmt.Sprintf("%s=%s\n", field, hash[field])
 	}
-	for _, k := range []string{timeouts, permits} {
+	for _, k := range []string{timeouts, permits, ownersOf} {
 		all += fmt.Sprint(b.c.PTTL(ctx, k).Val().Round(5*time.Second), " ")
 	}
 	return names, all
@@ -141,7 +146,7 @@ func limitCalls(owner string, request int64) map[string]script.Call {
 		"drop that acquire":      undo.Call(),
 	}
 	for _, name := range []string{
-		"acquire", "fair", "crowd", "share", "release", "extend", "drop", "drop with grace", "renew", "info", "force", "force that grant",
+		"acquire", "fair", "crowd", "share", "release", "release any grant", "extend", "drop", "drop with grace", "renew", "info", "force", "force that grant",
 		"force by handle", "prove", "head", "leave", "stale head",
 	} {
 		some[name] = all[name]
@@ -294,6 +299,39 @@ func TestALateCopyDoesNotUndoTheGraceOfAPermit(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The keys of a lock with permits end in the same millisecond: the string alone would be taken for another program's.
+func TestTheKeysOfPermitsEndTogether(t *testing.T) {
+	t.Parallel()
+	b := newRig(t)
+	ctx := t.Context()
+	for _, owner := range []string{me, named} {
+		for name, call := range limitCalls(owner, newest) {
+			for state, s := range permitStates {
+				if s.theirs || s.left == "text" || s.left == "" && s.permits != nil {
+					continue
+				}
+				b.resetPermits(s)
+				b.run(call)
+				if len(b.c.ZRange(ctx, timeouts, 0, -1).Val()) == 0 {
+					continue
+				}
+				ends := b.c.PExpireTime(ctx, key).Val()
+				for _, other := range []string{timeouts, permits, ownersOf} {
+					got := b.c.PExpireTime(ctx, other).Val()
+					if got != ends && got != -2*time.Nanosecond && !strings.HasPrefix(name, "info") && changed(name) {
+						t.Errorf("%s of %s, %s: the lock ends at %v, and %s at %v", name, owner, state, ends, other, got)
+					}
+				}
+			}
+		}
+	}
+}
+
+// changed reports whether a call sets the end of the keys, if it does something.
+func changed(name string) bool {
+	return strings.HasPrefix(name, "take") || strings.HasPrefix(name, "hand")
 }
 
 // Whatever is called in whatever order, no permit is lost and none is made.

@@ -158,12 +158,12 @@ func appendTagged(dst []byte, prefix, key string) []byte {
 
 // appendPermits appends the keys of the permits of a lock; see lib/permits.lua.
 func appendPermits(keys []string, lock string) []string {
-	base, own := "{"+lock+"}", ":permits"
+	base, own := "{"+lock+"}", ""
 	if strings.Contains(lock, "{") {
 		base = lock
 	}
-	if (Names{Lock: lock}).PlaceOf("") != "" { // by Redisson's rule "a" has the same base
-		own += "{}"
+	if isBraced(lock) { // by Redisson's rule "a" has the same base
+		own = "{}"
 	}
-	return append(keys, base+":timeout", base+own)
+	return append(keys, base+":timeout", base+":permits"+own, base+":owners"+own)
 }

@@ -14,12 +14,12 @@
 --
 -- Returns  {holds or 0, ...}  for each lock: renewed, how many holds its owner has; or 0, not ours any more
 
-local renewed, shared, renew_one = {}, #ARGV % 4 == 1, nil
+local renewed, shared, limited, locks = {}, #ARGV % 4 == 1, {}, {}
 local keys = shared and 2 or 1
 for i = 1, math.floor(#ARGV / 4) do
   local lock = KEYS[keys * (i - 1) + 1]
   local owner, fence, lease, note = ARGV[4 * i - 3], ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i]
-  local held = (shared and shared_hold or hold_of)(lock, owner, '')
+  local held = limited[lock] and {err = true} or (shared and shared_hold or hold_of)(lock, owner, '')
   if not held.err and held[1] and (fence == '0' or held[2] == fence) then
     renewed[i] = math.max(tonumber(held[1]) or 1, 1)
     if shared then
@@ -34,15 +34,19 @@ for i = 1, math.floor(#ARGV / 4) do
       end
     end
   elseif held.err then
-    if not renew_one then
-      --@ permits
-      --@ permit
-      --@ renew_permit
-      renew_one = renew_permit
+    if not limited[lock] then
+      limited[lock], locks[#locks + 1] = {}, lock
     end
-    renewed[i] = renew_one(lock, owner, fence, lease, note)
+    table.insert(limited[lock], {i, owner, fence, lease, note})
   else
     renewed[i] = 0
+  end
+end
+if #locks > 0 then
+  --@ permits
+  --@ renew_permits
+  for _, lock in ipairs(locks) do
+    renew_permits(lock, limited[lock], renewed)
   end
 end
 return renewed

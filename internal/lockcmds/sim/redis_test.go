@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -210,7 +211,7 @@ func (e *entry) set(name, value string) (added int64) {
 
 // writes are the commands after which a replica needs the key anew.
 var writes = map[string]bool{
-	"DEL": true, "UNLINK": true, "PEXPIRE": true, "PERSIST": true, "SET": true, "HSET": true, "HSETNX": true, "HDEL": true, "HINCRBY": true,
+	"DEL": true, "UNLINK": true, "PEXPIRE": true, "PEXPIREAT": true, "PERSIST": true, "SET": true, "HSET": true, "HSETNX": true, "HDEL": true, "HINCRBY": true,
 	"LPUSH": true, "RPUSH": true, "LPOP": true, "LREM": true, "ZADD": true, "ZREM": true,
 }
 
@@ -270,10 +271,13 @@ func (r *redis) execute(name string, a []string) reply {
 		default:
 			return integerOf(e.expire - r.ms())
 		}
-	case "PEXPIRE":
+	case "PEXPIRE", "PEXPIREAT":
 		ms, err := strconv.ParseInt(a[1], 10, 64)
 		if err != nil {
 			return failed(errInteger)
+		}
+		if name == "PEXPIREAT" {
+			ms -= r.ms()
 		}
 		e := r.get(a[0])
 		if e == nil {
@@ -340,6 +344,13 @@ func (r *redis) text(name string, a []string) reply {
 					return failed(errInteger)
 				}
 				e.expire = r.ms() + ms
+			case "PXAT":
+				i++
+				at, err := strconv.ParseInt(a[i], 10, 64)
+				if err != nil {
+					return failed(errInteger)
+				}
+				e.expire = at
 			default:
 				return failed(errSyntax)
 			}
@@ -548,6 +559,22 @@ func (r *redis) zset(name string, a []string) reply {
 			}
 		}
 		return reply{}
+	case "ZMSCORE":
+		scores := []reply{}
+		for _, member := range a[1:] {
+			scores = append(scores, r.zset("ZSCORE", []string{a[0], member}))
+		}
+		return arrayOf(scores)
+	case "ZRANGEBYLEX": // of members with one prefix, in a zset whose scores are the same
+		members := []reply{}
+		if e != nil {
+			for _, member := range slices.Sorted(maps.Keys(e.zset)) {
+				if member >= a[1][1:] && member < a[2][1:] {
+					members = append(members, bulkOf(member))
+				}
+			}
+		}
+		return arrayOf(members)
 	case "ZCARD":
 		if e == nil {
 			return integerOf(0)

@@ -140,6 +140,7 @@ func (t *Table) join(h *Hold, g *Grant) {
 	if o.Holds++; g.By.Owns(g.Key.Owner) {
 		o.Holds = g.Count
 	}
+	h.spare()
 	g.By.Regained(h.Key)
 }
 

@@ -33,6 +33,9 @@ type Session struct {
 	holds []*Hold        // without an order of their own, but a map would give them a random one when the session ends
 	at    map[*Hold]int  // their places in holds
 	own   map[string]own // by lock: of its holds those for owners of its own
+	// Its holds of kinds that do not reenter, which no session has begun to release: the oldest first, or one whose
+	// release has not happened last.
+	single lines[Key, *Hold]
 	// Doubted says that the answer to one of its acquires or releases was lost: a copy may still reach Redis, where
 	// only the session's field tells that it is one. The caller sets it.
 	Doubted bool
@@ -152,6 +155,31 @@ func (s *Session) owns(h *Hold, more int) {
 	s.own[h.Lock] = o
 }
 
+// spare puts a hold of a kind that does not reenter into the list of the session that has it, unless a session releases
+// it.
+func (h *Hold) spare() {
+	if h.holder != nil || h.releasing > 0 || !h.known || h.Kind.Reenters() {
+		return
+	}
+	i := slices.IndexFunc(h.parts, func(p Part) bool { return p.Holds > 0 })
+	if i < 0 {
+		return
+	}
+	h.holder = h.parts[i].Session
+	if h.holder.single == nil {
+		h.holder.single = lines[Key, *Hold]{}
+	}
+	h.holder.single.Push(h.Key, &h.single, h)
+}
+
+// unspare takes it out.
+func (h *Hold) unspare() {
+	if h.holder != nil {
+		h.holder.single.Remove(h.Key, &h.single)
+		h.holder = nil
+	}
+}
+
 // Holding is how many holds the session has a part in.
 func (s *Session) Holding() int { return len(s.holds) }
 
@@ -189,6 +217,8 @@ type Hold struct {
 	reason    string // of the loss
 	// Its report, which waits for releases that may have ended the hold; nil: it was made, or there is none.
 	untold *Loss
+	holder *Session     // in whose single the hold is; nil: in none
+	single node[*Hold]  // its node there
 	index  int          // in Table.holds
 	beside *besideNodes // the hold in others; nil: it is not there
 }
@@ -279,7 +309,8 @@ func (t *Table) Hold(k Key) *Hold { return t.locks.find(k) }
 
 // Meant returns the hold that a release or an extension of a session is about; nil: there is none. named is the fence
 // that the client has named; 0: none. If the owner has several, it is the session's oldest that no session has begun to
-// release, or else the oldest of another session.
+// release, or else the oldest of another session. Of those a few are looked at: the ones that are being released stand
+// behind the others.
 func (t *Table) Meant(by *Session, k Key, named int64) (found *Hold) {
 	switch {
 	case k.Kind.Reenters():
@@ -290,16 +321,19 @@ func (t *Table) Meant(by *Session, k Key, named int64) (found *Hold) {
 		}
 		return found
 	}
+	if h := by.single.First(k); h != nil {
+		return h
+	}
+	looked := 0
 	for h := range t.locks.owned(k) {
-		switch {
-		case h.releasing > 0:
-		case h.IsHeldBy(by):
+		if h.releasing == 0 && !h.unused() {
 			return h
-		case found == nil && !h.unused():
-			found = h
+		}
+		if looked++; looked == 64 {
+			break
 		}
 	}
-	return found
+	return nil
 }
 
 // HoldByFence returns the hold of a lock by its grant; nil: there is none.
@@ -361,6 +395,7 @@ func (t *Table) drop(h *Hold, end End) {
 		t.holds = t.holds[:last]
 		t.count(h.Kind, -1)
 	}
+	h.unspare()
 	for _, o := range h.parts {
 		o.Session.loses(h)
 	}
@@ -389,12 +424,14 @@ func (t *Table) EndPart(h *Hold, s *Session) (Rest, bool) {
 	if !private && h.parts[i].releasing > 0 {
 		return Rest{}, false
 	}
+	h.unspare()
 	o, end := h.parts[i], End{Client: h.Client(), HungUp: h.parts[i].Holds > 0}
 	h.parts = slices.Delete(h.parts, i, i+1)
 	last := len(h.parts) == 0 || h.unused()
 	if last {
 		t.drop(h, end)
 	}
+	h.spare()
 	rest := Rest{Grace: o.Grace, Less: o.Holds, Remember: s.Doubted || h.acquiring > 0}
 	switch {
 	case private:

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
@@ -206,6 +208,54 @@ func TestAReleaseOfOneOfSeveralGrantsIsAboutTheOldestOfTheSession(t *testing.T) 
 	if r := x.Release(b, k, 0); r.Hold != nil {
 		t.Errorf("a sixth release is about %v", r.Hold)
 	}
+}
+
+// Whatever happens to the grants of an owner, a release finds one of the session that no session has begun to release, or
+// else one of another session.
+func TestAReleaseFindsAGrantThatIsNotReleased(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := newBook()
+		sessions := []*Session{session("a"), session("b"), session("c")}
+		k := Key{Lock: "k", Owner: "job", Kind: kind{}}
+		var releases []Release
+		fence := int64(0)
+		for range rapid.IntRange(1, 80).Draw(t, "events") {
+			s := rapid.SampledFrom(sessions).Draw(t, "session")
+			switch rapid.IntRange(0, 4).Draw(t, "event") {
+			case 0, 1:
+				fence++
+				b.Record(&Grant{By: s, Key: k, Fence: fence, Count: 1, SentAt: at(int(fence)), TTL: time.Minute, Grace: -1})
+			case 2:
+				releases = append(releases, b.Release(s, k, rapid.Int64Range(0, fence).Draw(t, "named")))
+			case 3:
+				if len(releases) > 0 {
+					status := rapid.SampledFrom([]Status{Failed, Freed, NotHolder}).Draw(t, "status")
+					b.Released(&releases[0], HoldAnswer{Status: status, Fence: releases[0].Fence})
+					releases = releases[1:]
+				}
+			case 4:
+				if h := b.Meant(s, k, 0); h != nil && rapid.Bool().Draw(t, "ends") {
+					b.EndPart(h, h.Parts()[0].Session)
+				}
+			}
+			b.settle(t)
+			own, others := 0, 0
+			for _, h := range b.Holds() {
+				if h.releasing > 0 || h.unused() {
+					continue
+				}
+				if others++; h.IsHeldBy(s) {
+					own++
+				}
+			}
+			switch h := b.Meant(s, k, 0); {
+			case (h != nil) != (others > 0):
+				t.Fatalf("a release is about %v, and %d grants are held", h, others)
+			case h != nil && (h.releasing > 0 || h.IsHeldBy(s) != (own > 0)):
+				t.Fatalf("a release is about %v, of %d of the session", h, own)
+			}
+		}
+	})
 }
 
 func TestAHandOverGoesToAKindThatItsScriptCanGrant(t *testing.T) {

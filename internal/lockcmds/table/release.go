@@ -32,6 +32,7 @@ func (t *Table) Release(by *Session, k Key, named int64) Release {
 	t.emit(Effect{Op: Pause, Hold: r.Hold})
 	t.locks.putLast(r.Hold) // so that the next release finds another one at once
 	r.Hold.releasing++
+	r.Hold.unspare()
 	o := r.Hold.PartOf(by)
 	if o != nil {
 		o.releasing++
@@ -67,6 +68,9 @@ func (t *Table) Again(r *Release, fence int64) Release {
 // Released takes the answer to a release.
 func (t *Table) Released(r *Release, a HoldAnswer) Reply {
 	reply := t.released(r, a)
+	if r.Hold != nil {
+		r.Hold.spare()
+	}
 	t.tellUntold(r, a, reply)
 	return reply
 }

@@ -23,7 +23,7 @@ local function drop_permit(publish, channel, queue, lock, owner, field, fence, a
   redis.call('HSET', permits, permit, '#' .. fence .. ' ' .. requests_with(requests, field, request))
   if score > now + grace then
     redis.call('ZADD', timeouts, now + grace, permit)
-    keep(lock, timeouts, permits, now, is_ours(lock, permits))
+    keep(lock, is_ours(lock, permits))
     wake(publish, channel, queue, lock)
   end
   return {1}

@@ -6,7 +6,7 @@ local function extend_permit(publish, channel, queue, lock, owner, fence, lease,
   local now = milliseconds(redis.call('TIME'))
   local permit, score, requests, by = nil, nil, nil, nil
   if left_of(lock) then
-    permit, score, requests, by = permit_meant(timeouts, permits, owner, fence, now, field, request)
+    permit, score, requests, by = permit_meant(lock, owner, fence, now, field, request)
   end
   if not permit then
     return limited(lock) and {-1} or nil
@@ -15,7 +15,7 @@ local function extend_permit(publish, channel, queue, lock, owner, fence, lease,
   if last < tonumber(request) or last == tonumber(request) and score < ends then
     redis.call('ZADD', timeouts, ends, permit)
     redis.call('HSET', permits, permit, '#' .. by .. ' ' .. requests_with(requests, field, request))
-    keep(lock, timeouts, permits, now, is_ours(lock, permits))
+    keep(lock, is_ours(lock, permits))
     if ends < score then
       wake(publish, channel, queue, lock)
     end

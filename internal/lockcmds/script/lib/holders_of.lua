@@ -5,8 +5,9 @@
 -- client can acquire the lock then. An owner that holds it both ways is there twice, the exclusive hold first.
 --
 -- Of a lock that is held shared, wanted names the only owner of interest, and fence the only grant; nil: any; fence -1: any.
+-- Of a crowd of more than most it is about as many; nil: all.
 
-local function holders_of(lock, wanted, fence)
+local function holders_of(lock, wanted, fence, most)
   local fields = {}
   local by = fence and tonumber(fence) > 0
   if (wanted or by) and redis.pcall('HGET', lock, 'mode') == 'read' then -- a crowd need not be read
@@ -18,6 +19,10 @@ local function holders_of(lock, wanted, fence)
     if not held[2] and no_lock(lock, 'read') then
       fields = redis.pcall('GET', lock) -- WRONGTYPE
     end
+  elseif most and (tonumber(redis.pcall('HLEN', lock)) or 0) > 3 * most + 3 then -- each has three fields
+    fields = redis.call('HSCAN', lock, 0, 'COUNT', 3 * most)[2]
+    table.insert(fields, 'mode')
+    table.insert(fields, redis.call('HGET', lock, 'mode') or '')
   else
     fields = redis.pcall('HGETALL', lock)
   end
@@ -39,7 +44,8 @@ local function holders_of(lock, wanted, fence)
   local mode, pttl, all = value.mode, redis.call('PTTL', lock), {}
   if mode == 'read' then
     for _, name in ipairs(owners) do
-      local holds, by = tonumber(value[name]) or 0, string.match(value['{' .. name .. '}'] or '', '^#(%d+)') or '0'
+      local record = value['{' .. name .. '}'] or most and redis.call('HGET', lock, '{' .. name .. '}') or ''
+      local holds, by = tonumber(value[name]) or 0, string.match(record, '^#(%d+)') or '0'
       local left = (not fence or fence == '-1' or by == fence) and lease_of(lock, name, holds) or 0
       if left > 0 then
         all[#all + 1] = {owner_of(name), holds, tonumber(by), left, by ~= '0' and redis.call('GET', timeout_of(lock, name))}

@@ -5,7 +5,7 @@ local function limited(lock)
   if not left_of(lock) then
     return nil
   end
-  local timeouts, permits = permits_of(lock)
+  local timeouts, permits, owners = permits_of(lock)
   local last, ours = redis.pcall('ZRANGE', timeouts, -1, -1, 'WITHSCORES'), is_ours(lock, permits)
   if last.err and string.find(last.err, 'non local', 1, true) then
     return 100 -- it has moved to another server of the cluster, and the lock has not yet
@@ -16,7 +16,7 @@ local function limited(lock)
     return nil -- a number without permits is another program's, or a semaphore of Redisson's
   end
   if rest == 0 then
-    redis.call('DEL', lock, permits, timeouts)
+    redis.call('DEL', lock, permits, timeouts, owners)
     return -2
   end
   return rest, in_form(timeouts, permits, ours)

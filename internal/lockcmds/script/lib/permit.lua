@@ -15,18 +15,24 @@ local function permit_with(timeouts, permits, owner, fence, now)
   end
 end
 
--- permit_meant is permit_with; for fence 0 it is the oldest permit of the owner, but none that a later call of the
--- session has taken or extended: a late copy of a call does not find it. The fourth result is the fence.
-local function permit_meant(timeouts, permits, owner, fence, now, field, request)
-  if fence == '0' then
-    local oldest, all = nil, redis.call('HGETALL', permits)
-    for i = 1, #all, 2 do
-      local number = tonumber(all[i])
-      if number and (not oldest or number < oldest) then
-        local _, _, requests = permit_with(timeouts, permits, owner, all[i], now)
-        if requests and number_in(requests, field) <= tonumber(request) then
-          oldest, fence = number, all[i]
-        end
+-- permit_meant is permit_with; for fence 0 it is the oldest permit of a named owner, but none that a later call of the
+-- session has taken or extended: a late copy of a call does not find it. The fourth result is the fence. An owner with
+-- one session has no others than those which its proxy knows by their fences.
+local function permit_meant(lock, owner, fence, now, field, request)
+  local timeouts, permits, owners = permits_of(lock)
+  local gone = fence == '0' and field ~= ''
+  while gone do
+    local some = redis.pcall('ZRANGEBYLEX', owners, '[' .. owner .. '{', '(' .. owner .. '|', 'LIMIT', 0, 64)
+    gone = false
+    for i = 1, #some do
+      local by = string.sub(some[i], #owner + 2)
+      local _, _, requests = permit_with(timeouts, permits, owner, by, now)
+      if not requests then -- a client of Redisson has removed it, because its lease had ended
+        redis.call('ZREM', owners, some[i])
+        gone = true
+      elseif number_in(requests, field) <= tonumber(request) then
+        fence, gone = by, false
+        break
       end
     end
   end
@@ -37,16 +43,16 @@ end
 -- end_permits: these permits, which are held, are over. With the last one of all a lock of ours is free. If the user may
 -- not publish, they stay, and the error says so.
 local function end_permits(publish, channel, queue, lock, list, now)
-  local timeouts, permits = permits_of(lock)
+  local timeouts, permits, owners = permits_of(lock)
   if #list == held_permits(timeouts, now) and is_ours(lock, permits) then
     free(publish, channel, queue, lock)
-    redis.call('DEL', timeouts, permits)
+    redis.call('DEL', timeouts, permits, owners)
     return
   end
   wake(publish, channel, queue, lock)
   local n = 0
   for from = 1, #list, 1000 do
-    n = n + remove_permits(timeouts, permits, {unpack(list, from, math.min(from + 999, #list))})
+    n = n + remove_permits(lock, {unpack(list, from, math.min(from + 999, #list))})
   end
   leave_more(publish, channel, lock, n)
 end

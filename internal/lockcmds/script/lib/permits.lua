@@ -5,19 +5,29 @@
 --                   owner that was named by OWNER "owner#session-request". One of Redisson's is bytes of its own
 --   {lock}:permits  hash of our permits: permit -> "#fence requests", see lib/requests.lua; fence -> permit, or
 --                   "permit{#note"; made -> 1 if the string is ours
+--   {lock}:owners   zset without scores: "owner{fence" of each permit of an owner that was named by OWNER, in that order
 --
 -- A permit is held until its lease has ended, while the string is there. A string of ours has a TTL, and is deleted
 -- with the last permit. Redisson's has none, and stays.
+--
+-- A permit is found by its fence, or as one of an owner, never by reading all.
 
--- permits_of returns the names of the zset and of the hash. By Redisson's rule the locks "a" and "{a}" share the zset.
+-- permits_of returns the names of the zset, the hash, and the zset of owners. By Redisson's rule the locks "a" and "{a}"
+-- share the first one.
 local function permits_of(lock)
   local base = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
-  return base .. ':timeout', base .. (string.find(lock, '^{[^{]+}$') and ':permits{}' or ':permits')
+  local own = string.find(lock, '^{[^{]+}$') and '{}' or ''
+  return base .. ':timeout', base .. ':permits' .. own, base .. ':owners' .. own
 end
 
 -- permit_of is the permit that an acquire takes.
 local function permit_of(owner, field, request)
   return owner .. '#' .. (field == '' and '' or string.sub(field, 2, -2) .. '-') .. request
+end
+
+-- named_owner is the owner of a permit, if it was named by OWNER.
+local function named_owner(permit)
+  return string.match(permit, '^(.*)#[^#]*%-[^#]*$')
 end
 
 -- left_of is how many permits are left, as a text; nil: the key holds no such number. Redisson's has 32 bits.
@@ -50,35 +60,47 @@ local function is_ours(lock, permits)
   return redis.pcall('HGET', permits, 'made') == '1' and redis.call('PTTL', lock) >= 0
 end
 
--- keep: the keys last as long as the longest lease. If the string is not ours, the zset lasts as long as the string.
--- left is how many permits are left, if the string is to be written.
-local function keep(lock, timeouts, permits, now, ours, left)
-  local longest = redis.call('ZRANGE', timeouts, '-1', '-1', 'WITHSCORES')[2]
-  local lease = math.max(tonumber(longest) - now, 1)
-  redis.call('PEXPIRE', permits, lease)
-  if not ours then
-    lease = redis.call('PTTL', lock)
-  elseif left then
-    redis.call('SET', lock, left, 'PX', lease)
+-- keep: the keys last as long as the longest lease. All end in the same millisecond: the string alone would count as
+-- another program's. If the string is not ours, the zset lasts as long as the string. left is how many permits are left,
+-- if the string is to be written.
+local function keep(lock, ours, left)
+  local timeouts, permits, owners = permits_of(lock)
+  local ends = redis.call('ZRANGE', timeouts, '-1', '-1', 'WITHSCORES')[2]
+  ends = string.format('%.0f', math.min(tonumber(ends), 9e15))
+  redis.call('PEXPIREAT', permits, ends)
+  redis.call('PEXPIREAT', owners, ends)
+  if ours then
+    redis.call('PEXPIREAT', timeouts, ends)
+    if left then
+      redis.call('SET', lock, left, 'PXAT', ends)
+    else
+      redis.call('PEXPIREAT', lock, ends)
+    end
   else
-    redis.call('PEXPIRE', lock, lease)
-  end
-  if lease > 0 then
-    redis.call('PEXPIRE', timeouts, lease)
+    local rest = redis.call('PTTL', lock)
+    if rest > 0 then
+      redis.call('PEXPIRE', timeouts, rest)
+    end
   end
 end
 
 -- remove_permits returns how many of the permits there were. Some may be Redisson's.
-local function remove_permits(timeouts, permits, list)
-  local fields = {}
+local function remove_permits(lock, list)
+  local timeouts, permits, owners = permits_of(lock)
+  local fields, gone = {}, {}
   for i, record in ipairs(redis.call('HMGET', permits, unpack(list))) do
     if record then
       fields[#fields + 1] = list[i]
       fields[#fields + 1] = string.match(record, '^#(%d+)')
+      local owner = named_owner(list[i])
+      gone[#gone + 1] = owner and owner .. '{' .. fields[#fields]
     end
   end
   if #fields > 0 then
     redis.call('HDEL', permits, unpack(fields))
+  end
+  if #gone > 0 then
+    redis.call('ZREM', owners, unpack(gone))
   end
   return redis.call('ZREM', timeouts, unpack(list))
 end

@@ -1,12 +1,11 @@
--- release_permit: an owner releases one permit: that of a fence, or for fence 0 its oldest. Returns the script's
+-- release_permit: an owner releases one permit: that of a fence, or for fence 0 its oldest (see permit_meant). Returns the script's
 -- answer; nil: the key has no permits, but holds something else.
 
 local function release_permit(publish, channel, queue, lock, owner, fence, field, request)
-  local timeouts, permits = permits_of(lock)
   local now = milliseconds(redis.call('TIME'))
   local permit, _, requests, by = nil, nil, nil, nil
   if left_of(lock) then
-    permit, _, requests, by = permit_meant(timeouts, permits, owner, fence, now, field, request)
+    permit, _, requests, by = permit_meant(lock, owner, fence, now, field, request)
   end
   if not permit then
     return limited(lock) and {-1} or nil

@@ -1,18 +1,19 @@
--- sweep_permits: it forgets our permits that Redisson's clients have removed, because their leases had ended.
+-- sweep_permits: it forgets some of our permits that Redisson's clients have removed, because their leases had ended. It
+-- looks at a few dozen, from a place at random on.
 
-local function sweep_permits(timeouts, permits)
+local function sweep_permits(lock, random)
+  local timeouts, permits = permits_of(lock)
   if redis.call('HLEN', permits) <= 2 * redis.call('ZCARD', timeouts) + 1 then
     return
   end
-  local fields, gone = redis.call('HGETALL', permits), {}
+  local fields, gone = redis.call('HSCAN', permits, random, 'COUNT', 96)[2], {}
   for i = 1, #fields, 2 do
     local by = string.match(fields[i + 1], '^#(%d+)')
-    if by and not redis.call('ZSCORE', timeouts, fields[i]) then
+    if by and #gone < 1000 and not redis.call('ZSCORE', timeouts, fields[i]) then
       gone[#gone + 1] = fields[i]
-      gone[#gone + 1] = by
     end
   end
-  for from = 1, #gone, 1000 do
-    redis.call('HDEL', permits, unpack(gone, from, math.min(from + 999, #gone)))
+  if #gone > 0 then
+    remove_permits(lock, gone)
   end
 end
