@@ -19,7 +19,8 @@ func TestHotLocksAreThoseWithTheLongestWaits(t *testing.T) {
 	h.Waited(mine, "b", 2*time.Second, now)
 	h.Waited(others, "a", 5*time.Second, now)
 	all := []HotLock{
-		{Account: others, Key: "a", Waits: 1, Waited: 5 * time.Second}, {Key: "a", Waits: 3, Waited: 3 * time.Second},
+		{Account: others, Key: "a", Waits: 1, Waited: 5 * time.Second},
+		{Key: "a", Waits: 3, Waited: 3 * time.Second},
 		{Key: "b", Waits: 1, Waited: 2 * time.Second},
 	}
 	for name, c := range map[string]struct{ got, want []HotLock }{

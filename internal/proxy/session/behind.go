@@ -77,8 +77,7 @@ func (s *Session) lookBehind() {
 // judge says what a command means. raw is nil if it is not all there.
 func (b *behind) judge(name, raw []byte) standing {
 	if spec := grammar.Find(name); spec != nil {
-		switch spec.Verb {
-		case grammar.Lock, grammar.TryLock, grammar.FairLock:
+		if v := spec.Verb; v == grammar.Lock || v == grammar.TryLock || v == grammar.FairLock {
 			return standsFine
 		}
 		if raw == nil {
