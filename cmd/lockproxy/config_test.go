@@ -37,11 +37,11 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{"drain.timeout: -1s is less than 0s", func(c *Config) { c.Drain.Timeout = negative }},
 		{"tcp.keepalive: 0s is less than 1s", func(c *Config) { c.TCP.Keepalive = 0 }},
 		{"upstream.address: 127.0.0.1:7379 is an address of listen: the proxy would serve itself", func(c *Config) { c.Upstream.Address = "127.0.0.1:7379" }},
-		{"upstream.address: :7379 is an address of listen", func(c *Config) {
+		{"upstream.address: :7379 is an address of listen: the proxy would serve itself", func(c *Config) {
 			c.Listen, c.Upstream.Address = List{":7379"}, "localhost:7379"
 		}},
-		{"upstream.address: unix:/s is an address of listen", func(c *Config) { c.Listen, c.Upstream.Address = List{"unix:/s"}, "unix:/s" }},
-		{"tcp.user-timeout: -1s is less than 2s", func(c *Config) { c.TCP.UserTimeout = negative }},
+		{"upstream.address: unix:/s is an address of listen: the proxy would serve itself", func(c *Config) { c.Listen, c.Upstream.Address = List{"unix:/s"}, "unix:/s" }},
+		{"tcp.user-timeout: -1s is less than 2s; 0s: none", func(c *Config) { c.TCP.UserTimeout = negative }},
 		{"dial-timeout: 0s is less than 1ms", func(c *Config) { c.DialTimeout = 0 }},
 		{"first-command-timeout: -1s is less than 0s", func(c *Config) { c.FirstCommandTimeout = negative }},
 		{"pin-wait: 0s is less than 1ms", func(c *Config) { c.PinWait = 0 }},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"strconv"
 	"testing"
@@ -68,6 +69,26 @@ func TestARefusalThatPassesIsNoMissingTable(t *testing.T) {
 	redistest.Eventually(t, 10*time.Second, "a refused attempt", func() bool { return entries.Len() > 0 })
 	limit(1000)
 	redistest.Eventually(t, 10*time.Second, "the table of this Redis", func() bool { return entries.FilterMessage("connected to upstream").Len() > 0 })
+}
+
+// A replica serves reads, and no lock.
+func TestAReplicaIsNamed(t *testing.T) {
+	primary := redistest.Start(t)
+	host, port, err := net.SplitHostPort(primary.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for srv, want := range map[*redistest.Server]int{primary: 0, redistest.Start(t, "--replicaof", host+" "+port): 1} {
+		core, entries := observer.New(zap.InfoLevel)
+		start(t, Options{Addr: srv.Addr(), Logger: zap.New(core)})
+		redistest.Eventually(t, 10*time.Second, "the table of this Redis", func() bool {
+			return entries.FilterMessage("connected to upstream").Len() > 0 &&
+				(want == 0 || entries.FilterMessageSnippet("upstream is a replica").Len() == want)
+		})
+		if got := entries.FilterMessageSnippet("upstream is a replica").Len(); got != want {
+			t.Errorf("%d warnings, want %d", got, want)
+		}
+	}
 }
 
 // answers is a Receiver that hands over whole replies, and losses as errors.

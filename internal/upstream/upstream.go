@@ -158,6 +158,18 @@ func (u *Upstream) askRefresh() {
 	}
 }
 
+// warnOfReplica logs that the one server is a replica.
+func (u *Upstream) warnOfReplica(ctx context.Context) {
+	addr, err := topology.ParseAddress(u.opts.Addr)
+	if err != nil || addr.Kind != topology.KindSingle {
+		return // the primary is looked for there
+	}
+	if u.dialer.Role(ctx, dial.Target{At: topology.Any, ID: u.Own()}) == dial.Replica {
+		u.opts.Logger.Warn("upstream is a replica, which refuses writes and locks (READONLY): name its primary",
+			zap.String("addr", u.opts.Addr))
+	}
+}
+
 // refreshTable asks Redis for its commands, until it answers or cannot.
 func (u *Upstream) refreshTable(ctx context.Context) {
 	if u.opts.BuiltinCommands {
@@ -173,6 +185,7 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 			u.table.Store(table)
 			u.inspect(ctx)
 			u.opts.Logger.Info("connected to upstream", zap.String("addr", u.opts.Addr), zap.Int("commands", table.Len()))
+			u.warnOfReplica(ctx)
 			return
 		}
 		if ctx.Err() != nil {
@@ -241,6 +254,7 @@ func (u *Upstream) TryOut(ctx context.Context) error {
 	err := u.asker.TryOut(ctx, u.opts.Lent)
 	u.LookAtAuth(ctx)
 	u.inspect(ctx)
+	u.warnOfReplica(ctx)
 	return err
 }
 
