@@ -1,7 +1,9 @@
 package netio
 
 import (
+	"errors"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -16,7 +18,7 @@ func ended(t *testing.T, nc net.Conn, limit time.Duration) time.Duration {
 		t.Fatal(err)
 	}
 	_, err := nc.Read(make([]byte, 1))
-	if ne, ok := err.(net.Error); ok && ne.Timeout() {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return limit
 	}
 	if err == nil {

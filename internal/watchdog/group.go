@@ -12,10 +12,10 @@ import (
 // group has the leases whose renewals may share a batch. Its fields are guarded by Watchdog.mu.
 type group struct {
 	key     Group
-	leases  int      // tracked leases; at 0 the group leaves Watchdog.groups
-	ready   due      // renewals that are due, and void elements to be skipped
-	jobs    int      // jobs at work or handed to the pool
-	failing bool     // the latest batch failed: only the change is logged
+	leases  int  // tracked leases; at 0 the group leaves Watchdog.groups
+	ready   due  // renewals that are due, and void elements to be skipped
+	jobs    int  // jobs at work or handed to the pool
+	failing bool // the latest batch failed: only the change is logged
 }
 
 // due is renewals that are due, as a heap: the lease that ends first is renewed first. In the order in which they fell

@@ -2,6 +2,7 @@ package clients
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -71,7 +72,7 @@ func fenceFrom(ctx context.Context, t *testing.T, do func(context.Context, ...an
 		switch fence, err := do(ctx, "LOCK", "k", "WAIT", 3000).Int64(); {
 		case err == nil:
 			return fence
-		case err != redis.Nil || ctx.Err() != nil:
+		case !errors.Is(err, redis.Nil) || ctx.Err() != nil:
 			t.Error(err)
 			return 0
 		}

@@ -37,7 +37,7 @@ func main() {
 	)
 	for i := range errs {
 		all.Go(func() {
-			time.Sleep(rand.N(time.Second))
+			time.Sleep(rand.N(time.Second)) // the tasks arrive at random
 			errs[i] = withLock(ctx, locks, "pool", func() error {
 				most.Store(max(most.Load(), inside.Add(1)))
 				defer inside.Add(-1)

@@ -28,11 +28,11 @@ func wasIgnored(sig unix.Signal, c chan<- os.Signal) bool {
 	signal.Ignore(sig) // the runtime does not ask for it any more
 	pid, _, failed := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
 	if pid == 0 && failed == 0 {
-		unix.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0, 0, 0, 0, 0) // it leaves no core
-		unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&handler)), 0, sets, 0, 0)
+		_, _, _ = unix.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0, 0, 0, 0, 0) // it leaves no core
+		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&handler)), 0, sets, 0, 0)
 		self, _, _ := unix.RawSyscall(unix.SYS_GETPID, 0, 0, 0)
-		unix.RawSyscall(unix.SYS_KILL, self, uintptr(sig), 0)
-		unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+		_, _, _ = unix.RawSyscall(unix.SYS_KILL, self, uintptr(sig), 0)
+		_, _, _ = unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
 	}
 	signal.Notify(c, sig)
 	if failed != 0 {

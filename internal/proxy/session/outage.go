@@ -60,6 +60,7 @@ func (s *Session) miss() {
 	switch s.reach {
 	case missing:
 		return
+	case unmet: // a new client
 	case met:
 		limit += s.cluster.FailoverWait()
 	}
