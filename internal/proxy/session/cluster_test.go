@@ -569,21 +569,6 @@ func TestARefusalOfAnotherSlotIsTheCommandsOwnReply(t *testing.T) {
 	})
 }
 
-func TestAScriptThatMakesUpARefusalRunsOnce(t *testing.T) {
-	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
-		key := c.low()
-		madeUp := fmt.Sprintf("-MOVED %d h:2\r\n", hashslot.Of([]byte(key)))
-		c.ask(encoded("EVAL text 1 " + key))
-		c.answer(c.take()[0], madeUp)
-		c.answer(c.sent("a", string(encoded("EXISTS "+key))), ":0\r\n")
-		c.refreshed(c.view)
-		if again := c.take(); len(again) > 0 {
-			t.Errorf("the script is sent again: %v", again)
-		}
-		c.clientGot(madeUp)
-	})
-}
-
 func TestAKeylessCommandAvoidsASilentServer(t *testing.T) {
 	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
 		c.silent = "a"

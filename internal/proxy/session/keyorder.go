@@ -31,7 +31,6 @@ type requestState uint8
 
 const (
 	onItsWay   requestState = iota // to a server, whose reply ends the state
-	probing                        // a script that seems to have been refused; the server is being asked about its keys
 	awaitsTurn                     // refused; it waits for the replies to what was sent behind it, or for a new view
 	inQueue                        // behind a refused request of its key
 	overtaken                      // refused, but a request of its key that was sent behind it has been carried out

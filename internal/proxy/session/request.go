@@ -22,8 +22,7 @@ import (
 //
 //   - In front of a cluster it is the handler of its own reply. A server may refuse it. Then it is sent again, in the
 //     order of its key (keyorder.go). A command for several servers has a part for each.
-//   - A command on a pin that the pin's server refuses is routed anew, and so is a WAIT at the next server
-//     (Session.repeated).
+//   - A command on a pin that the pin's server refuses is routed anew (Session.repeated).
 //   - A lock command is held until the lock engine answers it (Session.locking).
 //   - A large command is held until its last byte has come (Session.large), one of very many keys until it has been
 //     divided (longParts), and a CLIENT TRACKING until the other client's connection has a number (trackTo).
@@ -31,8 +30,8 @@ import (
 // A run of plain commands for the lane has no request (batch): the hot path has nothing to decide.
 //
 // Only a command that has certainly not run is sent again: a server refused it in Redis's own words, or it has not been
-// written. It goes to a server of the view, or nowhere. A script may answer with any words after it has run. So the
-// server is asked for the script's keys (EXISTS): if it does not refuse that, the reply is the script's own.
+// written. It goes to a server of the view, or nowhere. A script that answers with such words after it has run is run
+// again.
 //
 // A server that refuses a command may know more than the refreshed view. If the view still names that server, the
 // command goes to the one that the refusal names.
@@ -72,7 +71,6 @@ type request struct {
 	skips  bool           // the reply to an ASKING comes first
 	begun  bool           // bytes of the reply have come
 	failed []byte         // the reply so far, if it is an error
-	answer []byte         // of a script: the error that it may have made up
 
 	// Refusals.
 	attempts   topology.Attempts
@@ -115,7 +113,7 @@ func (r *request) release() {
 		return
 	}
 	if s := r.s; !r.once && len(s.spare) < maxSpare && cap(r.own) <= maxSpareRaw {
-		*r = request{s: s, own: r.own[:0], failed: r.failed[:0], answer: r.answer[:0]}
+		*r = request{s: s, own: r.own[:0], failed: r.failed[:0]}
 		s.spare = append(s.spare, r)
 	}
 }
@@ -237,7 +235,7 @@ func (r *request) send(h reply.Handler) {
 func (s *Session) dropRequests() {
 	for _, queue := range s.queues {
 		for _, r := range queue {
-			if r.state == onItsWay || r.state == probing {
+			if r.state == onItsWay {
 				continue
 			}
 			s.out.Slots.Answer(r.at, 1)
@@ -312,10 +310,10 @@ func (r *request) Take(at reply.ID, b []byte, n int, more bool) int {
 	}
 	r.begun = true
 	switch {
-	case more && len(r.failed) > reply.LongestRefusal && r.state != probing:
+	case more && len(r.failed) > reply.LongestRefusal:
 		b, r.failed = r.failed, nil
 		return r.pass(at, b, n, more)
-	case more && (r.state == probing || len(r.failed) > 0):
+	case more && len(r.failed) > 0:
 		return 0
 	case more:
 		return r.pass(at, b, n, more)
@@ -328,16 +326,8 @@ func (r *request) Take(at reply.ID, b []byte, n int, more bool) int {
 
 // end takes the end of the reply.
 func (r *request) end(at reply.ID, b []byte, n int) int {
-	switch {
-	case r.state == probing && r.madeUp():
-		b = r.answer
-	case r.state == probing:
+	if len(r.failed) > 0 {
 		if r.sendAgain() {
-			return 0
-		}
-		b = r.failed
-	case len(r.failed) > 0:
-		if r.probe() || r.sendAgain() {
 			return 0
 		}
 		b = r.failed
@@ -356,35 +346,14 @@ func (r *request) sendInstead(raw []byte) {
 	r.transmit(r.raw)
 }
 
-// probe asks the server for the keys of a script that seems to have been refused, or whether it answers if the script
-// has none. The reply comes in place of the script's.
-func (r *request) probe() bool {
-	if !r.row.Script || r.row.Keys.Keyless() || r.s.out.Gone() || r.madeUp() {
-		return false
-	}
-	r.state, r.answer = probing, append(r.answer[:0], r.failed...)
-	r.transmit(r.question())
-	return true
-}
-
-// question asks the server of a request, which has bytes of its own, for its keys, or whether it answers if there are
-// none.
+// question asks for the keys of a request, which has bytes of its own.
 func (r *request) question() []byte {
 	args := resp.Split(r.raw, nil)
 	words := [][]byte{[]byte("EXISTS")}
 	for _, i := range r.row.Keys.All(args, nil) {
 		words = append(words, args[i])
 	}
-	if len(words) == 1 {
-		words[0] = []byte("PING")
-	}
 	return resp.AppendCommand(nil, words...)
-}
-
-// madeUp reports whether the error that has come is no refusal. If it answers a probe, the script has made up the
-// refusal: the server does not refuse the keys.
-func (r *request) madeUp() bool {
-	return topology.ReadRefusal(r.failed).Reason == topology.NotRefused
 }
 
 // pass hands bytes of the reply on.
