@@ -55,6 +55,7 @@ var lockNeeds = []string{
 var sharedNeeds = []string{
 	"SET {" + probeKey + "}:owner:rwlock_timeout:1 x", "PUBLISH redisson_rwlock:{" + probeKey + "} x",
 	"HLEN " + probeKey, "HRANDFIELD " + probeKey + " 1", "HSETNX " + probeKey + " x x",
+	"PEXPIREAT " + probeKey + " 1", "ZMSCORE " + probeKey + " x", "ZRANGEBYLEX " + probeKey + " - +",
 	"HSCAN " + probeKey + " 0", "ZCOUNT " + probeKey + " 0 0", "ZRANGEBYSCORE " + probeKey + " 0 0",
 }
 

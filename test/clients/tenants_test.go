@@ -14,7 +14,7 @@ import (
 func tenantRules(prefix string) []any {
 	rules := []any{
 		"resetkeys", "resetchannels", "-@all", "+evalsha", "+eval", "+publish", "+subscribe", "+unsubscribe", "+@hash", "+@list", "+@sortedset",
-		"+get", "+set", "+del", "+exists", "+pexpire", "+pttl", "+time", "+ping", "+hello",
+		"+get", "+set", "+del", "+exists", "+pexpire", "+pexpireat", "+pttl", "+time", "+ping", "+hello",
 	}
 	for _, pattern := range []string{
 		"~P*", "~{P*", "~redisson_lock_queue:{P*", "~redisson_lock_queue:P*", "~redisson_lock_timeout:{P*", "~redisson_lock_timeout:P*",
