@@ -784,3 +784,75 @@ func TestALeaseThatIsAnsweredLateMayBeLeft(t *testing.T) {
 	b.Released(&r, HoldAnswer{Status: Held, Fence: 5, Holds: 1, SentAt: at(8)})
 	equals("an earlier release that has lengthened the lease", time.Second, time.Minute)
 }
+
+// A whole grant is released by another session: its holds come back if that has not happened, and the session that had
+// them is told if Redis does not have the grant.
+func TestAWholeGrantIsReleased(t *testing.T) {
+	for _, c := range []struct {
+		answer HoldAnswer
+		want   Reply
+		holds  int64 // afterwards
+		told   int
+	}{
+		{HoldAnswer{Status: Freed, Fence: 5}, Yes, 0, 0},
+		{HoldAnswer{Status: Failed}, Failure, 3, 0},
+		{HoldAnswer{Status: InDoubt}, Failure, 0, 0},
+		{HoldAnswer{Status: NotHolder}, LostLease, 0, 1},
+		{HoldAnswer{Status: NotHolder, Repeated: true}, Unknown, 0, 0},
+	} {
+		b, s := newBook(), session("s")
+		h := b.grant(s, "s", 5, 3, 1)
+		b.settle(t)
+		if !h.Private() {
+			t.Fatal("another session may acquire for the owner")
+		}
+		r := b.ReleaseAll(h)
+		b.settle(t)
+		if !r.Lowered || r.Fence != 5 || r.Holds != 0 || h.IsHeldBy(s) {
+			t.Errorf("the release is sent as %+v", r)
+		}
+		if got := b.Released(&r, c.answer); got != c.want {
+			t.Errorf("%+v: %v, want %v", c.answer, got, c.want)
+		}
+		told := b.settle(t)
+		holds := int64(0)
+		if o := h.PartOf(s); o != nil {
+			holds = o.Holds
+		}
+		if told != c.told || holds != c.holds || h.ending != 0 || b.WasLost(s, h.Key, 5) != (c.told > 0) {
+			t.Errorf("%+v: %d told, %d holds", c.answer, told, holds)
+		}
+	}
+}
+
+// Acquires of a session may have owners of their own. Its command without a name means one hold, or none.
+func TestASessionWhoseAcquiresHaveOwners(t *testing.T) {
+	b, s := newBook(), session("s")
+	s.Each = true
+	grant := func(number, fence int64) *Hold {
+		return b.grant(s, s.OwnerFor(number), fence, 1, int(fence))
+	}
+	means := func(want *Hold, sure bool) {
+		t.Helper()
+		if h, ok := s.Own("k"); ok != sure || ok && h != want {
+			t.Errorf("it means %v (%v), want %v (%v)", h, ok, want, sure)
+		}
+	}
+	means(nil, true)
+	first := grant(1, 5)
+	means(first, true)
+	s.Asks("k")
+	means(nil, false)
+	second := grant(2, 6)
+	means(nil, false)
+	b.Drop(first)
+	means(second, true) // the last that it has asked for
+	third := grant(3, 7)
+	b.Drop(third)
+	means(nil, false) // a later one was asked for
+	b.Drop(second)
+	means(nil, true)
+	if s.Owns("s2:1") || s.Owns("x") || !s.Owns("s:7") || s.own["k"].count != 0 {
+		t.Error("not its own")
+	}
+}

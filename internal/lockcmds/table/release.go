@@ -50,11 +50,16 @@ func (t *Table) Release(by *Session, k Key, named int64) Release {
 
 // ReleaseAll begins the release of all holds of a private hold, by its handle: another session has named the fence.
 func (t *Table) ReleaseAll(h *Hold) Release {
-	r := t.Release(h.parts[0].Session, h.Key, h.Fence)
-	r.whole, r.Holds = true, 0
+	r := Release{By: h.parts[0].Session, Key: h.Key, Named: h.Fence, Hold: h, Fence: h.Fence, whole: true}
+	t.emit(Effect{Op: Pause, Hold: h})
+	t.locks.putLast(h)
+	h.releasing++
 	h.ending++
-	if o := h.PartOf(r.By); o != nil {
-		r.more, o.Holds = o.Holds, 0
+	o := &h.parts[0]
+	o.releasing++
+	if o.Holds > 0 {
+		r.Lowered, r.more = true, o.Holds-1
+		o.Holds = 0
 	}
 	return r
 }
