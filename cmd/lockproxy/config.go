@@ -157,7 +157,7 @@ func NewConfig() Config {
 		TCP:                 TCPConfig{Keepalive: 15 * time.Second, UserTimeout: 20 * time.Second},
 		TLS:                 TLSConfig{AuthClients: certs.AuthYes},
 		ProxyProtocol:       proxy.ProxyOff,
-		FailoverWait:        time.Second,
+		FailoverWait:        2 * time.Second,
 		DialTimeout:         3 * time.Second,
 		HandshakeTimeout:    10 * time.Second,
 		MaxClients:          10_000,

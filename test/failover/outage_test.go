@@ -163,3 +163,33 @@ func TestACrowdDoesNotSpin(t *testing.T) {
 		proxytest.Recovers(t, srv)
 	})
 }
+
+// What has waited for Redis waits until its data are loaded. A client that comes meanwhile is told that they are not, or
+// is closed.
+func TestWhatHasWaitedIsNotSentToARedisThatLoads(t *testing.T) {
+	t.Parallel()
+	for _, engine := range proxytest.Engines() {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			redis := redistest.Start(t, "--enable-debug-command", "yes", "--key-load-delay", "100", "--loading-process-events-interval-bytes", "1024")
+			srv := proxytest.Start(t, redis, proxytest.Patient, func(o *proxy.Options) { o.Engine = engine })
+			redis.Do(t, "DEBUG", "POPULATE", "10000")
+			redis.Do(t, "SAVE")
+			ways := map[string]*proxytest.Client{"GET key:1": nil, "WATCH k": nil, "TRYLOCK l": nil}
+			for line := range ways {
+				ways[line] = srv.Dial(t)
+				ways[line].Quiet("PING")
+			}
+			known(t, srv)
+			for line, c := range ways {
+				c.Send(strings.Fields(line)...)
+			}
+			redis.Restart()
+			for line, want := range map[string]string{"GET key:1": "$7\r\nvalue:1", "WATCH k": "+OK", "TRYLOCK l": ":"} {
+				if b := ways[line].Next(); !strings.HasPrefix(b, want) {
+					t.Errorf("%s: %q", line, b)
+				}
+			}
+		})
+	}
+}

@@ -190,12 +190,12 @@ func (s *Session) quiet() {
 func (s *Session) transmit(conn connection, raw []byte, at reply.ID, n int) {
 	var err error
 	framed := s.pin != nil && s.pin.mode != readsReplies && conn == connection(s.pin.conn)
-	switch {
-	case s.reach == unmet && !conn.IsUp() && s.stranded():
-		err = errAway
-	case framed:
+	if s.reach == unmet && !conn.IsUp() && s.stranded() {
+		s.miss() // its time begins with the command
+	}
+	if framed {
 		err = conn.Append(raw, nil, 0, 0)
-	default:
+	} else {
 		if s.out.Timed() {
 			conn.Note(s.out.mark(at))
 		}

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"errors"
 	"math/rand/v2"
 	"time"
 )
@@ -13,13 +12,11 @@ import (
 //   - A command that was not sent waits in the lane or pin. After failover-wait the connection closes, a moment later
 //     than the command would have been refused on a direct connection, so that no library tries again without a pause.
 //     A session that holds locks waits on for as long as it holds one.
-//   - A client that is new closes at its first command, after that moment. It asks again over a new connection.
+//   - A client that is new closes at its first command, after that moment, unless Redis has answered by then. It asks
+//     again over a new connection.
 //   - If Redis itself refuses the connection for the commands, its words are their reply.
 //
 // In front of a cluster, requests wait by themselves (request.unsent): another server may have their slots by then.
-
-// errAway says that a command of a new client is not put on a connection.
-var errAway = errors.New("redis cannot be reached")
 
 // reach is whether the session has Redis, as far as it knows.
 type reach uint8

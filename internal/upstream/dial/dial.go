@@ -365,6 +365,20 @@ func (d *Dialer) Ask(nc net.Conn, args ...string) ([]byte, error) {
 	return NewReader(nc).Raw()
 }
 
+// LoadingPause is the time between two questions whether Redis still loads. LoadingRound of them are as long as an
+// attempt to connect.
+const (
+	LoadingPause = 50 * time.Millisecond
+	LoadingRound = 5
+)
+
+// IsLoading asks on a connection without other users whether Redis loads its data.
+func (d *Dialer) IsLoading(nc net.Conn) bool {
+	reply, err := d.Ask(nc, "PING")
+	_ = nc.SetDeadline(time.Time{}) // a connection that has ended says so at its next use
+	return err == nil && bytes.HasPrefix(reply, []byte("-LOADING "))
+}
+
 // Await has contacts with a server told on a channel of capacity one, until Forget. err is the outcome of an attempt:
 // if Redis refused it, only successful contacts are told. It reports false if Redis was reached since.
 func (d *Dialer) Await(at topology.Node, tell chan<- struct{}, err error) bool {

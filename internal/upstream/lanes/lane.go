@@ -191,7 +191,7 @@ func (l *Lane) Run() {
 		log.Debug("lane connected")
 		l.MakeMeek(o.Dialer.Connections().Locked(nc))
 		if failed {
-			l.Sift()
+			l.awaitLoaded(nc)
 		}
 		failed = false
 		err = l.serve(nc)
@@ -216,6 +216,15 @@ func (l *Lane) Run() {
 		l.sleep(pause, nil)
 	}
 	l.Refuse(stream.ErrDown)
+}
+
+// awaitLoaded holds commands that have waited for Redis back while it loads its data, as client libraries do behind a
+// lost connection. It ends when no session waits on: then Redis says itself that it loads.
+func (l *Lane) awaitLoaded(nc net.Conn) {
+	d := l.set.all.opts.Dialer
+	for asked := 1; l.Sift(asked%dial.LoadingRound == 0) && !l.closed() && d.IsLoading(nc); asked++ {
+		l.sleep(dial.LoadingPause, nil)
+	}
 }
 
 // steady is the age from which the loss of a connection is nothing unusual: a Redis that closes single connections is

@@ -162,8 +162,16 @@ func (p *Pin) run() {
 	dialer, own := p.pins.opts.Dialer, p.pins.opts.Own
 	ctx, cancel := dial.UntilClosed(p.stop)
 	nc, err := dialer.Open(ctx, p.target)
+	failed := false
 	for err != nil && ctx.Err() == nil && !dial.IsRefused(err) && !dial.IsLasting(err) && p.Waits() {
+		failed = true
 		nc, err = dialer.Open(ctx, p.target)
+	}
+	for err == nil && failed && ctx.Err() == nil && dialer.IsLoading(nc) && p.Waits() { // as Lane.awaitLoaded
+		select {
+		case <-time.After(dial.LoadingPause):
+		case <-ctx.Done():
+		}
 	}
 	if dial.IsRejected(err) && !own(p.target.ID) && p.anew.Load() {
 		nc, err = dialer.Open(ctx, dial.Target{At: p.target.At, ID: dial.Identity{Proto: 2}})

@@ -145,14 +145,19 @@ func (s *Stream) Rest(err error, refused bool) {
 }
 
 // Sift drops the requests that waited for the connection which is about to be used, and whose receivers do not keep them
-// any more: they must not run after their clients have gone.
-func (s *Stream) Sift() {
-	s.mu.Lock()
-	waits := len(s.queue) > 0
-	s.mu.Unlock()
-	if waits {
-		s.Reconnect(nil)
+// any more: they must not run after their clients have gone. failed is that of Receiver.Keeps. It reports whether there
+// are others.
+func (s *Stream) Sift(failed bool) (wait bool) {
+	if s.hasQueued() {
+		s.end(nil, connecting, func(to Receiver) bool { return to.Keeps(failed) })
 	}
+	return s.hasQueued()
+}
+
+func (s *Stream) hasQueued() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.queue) > 0
 }
 
 // Waits reports whether the observer of a stream without a connection waits for another attempt.
