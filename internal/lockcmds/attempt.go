@@ -30,8 +30,21 @@ func (w *waiter) call() (a script.Acquired, sentAt time.Time, err error) {
 	if errors.Is(err, contract.ErrInDoubt) {
 		w.claim.Doubt(w.Lease, sentAt)
 	}
+	if err == nil && !a.Granted && a.PTTL == script.NoTTL {
+		a.PTTL = w.bound()
+	}
 	w.e.noteDamage(w.lock(), a.Damage)
 	return a, sentAt, err
+}
+
+// bound gives a lock of ours a TTL that has none: a client has removed it, and without one the lock would outlive its
+// holder. It returns the rest of the holder's lease.
+func (w *waiter) bound() time.Duration {
+	b := script.Bound{Key: w.lock(), Lease: w.e.opts.Lease}
+	if done, err := runFor(w.e.life, w.e.client, b.Call(), script.DecodeBound); err != nil || !done {
+		return script.NoTTL
+	}
+	return b.Lease
 }
 
 // deliver tells the client of a grant. If the client has gone, the grant is rolled back at once.

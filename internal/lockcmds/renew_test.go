@@ -3,12 +3,15 @@ package lockcmds
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/locktest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
@@ -100,4 +103,71 @@ func TestAnAnswerOfAnotherLengthIsNoVerdict(t *testing.T) {
 	if _, err := w.calls.Client.Renew(t.Context(), of, batch); err == nil {
 		t.Error("a lost answer is no error")
 	}
+}
+
+// A client has removed the TTL of a lock, and its holder has died: a waiter gives it one again. An application's hash and a
+// lock of Redisson's keep none.
+func TestALockWithoutATTLEndsWithItsHolder(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	a := startProxy(t, srv, func(o *Options) { o.Lease = 400 * time.Millisecond }).session(2)
+	for _, line := range []string{"LOCK k", "FAIRLOCK k", "LOCK k SHARED", "LOCK k LIMIT 2"} {
+		srv.Do(t, "HSET", "k", "o", "1", "fence", "5", "mode", "lock", "{request}", "1")
+		a.fence(line)
+		a.want("UNLOCK k", ":1")
+	}
+	srv.Do(t, "HSET", "redissons", "o", "1")
+	srv.Do(t, "HSET", "data", "mode", "lock", "a", "1")
+	for _, key := range []string{"redissons", "data"} {
+		a.want("LOCK "+key+" WAIT 600", "(nil)")
+		equal(t, key, srv.Client(t).PTTL(t.Context(), key).Val(), -1*time.Nanosecond)
+	}
+	srv.Do(t, "DEL", "redissons", "data")
+	empty(t, srv)
+}
+
+// A holder that is alive keeps a lock whose TTL was removed.
+func TestAHolderKeepsItsLockWithoutATTL(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	short := func(o *Options) { o.Lease = 900 * time.Millisecond }
+	a, b := startProxy(t, srv, short).session(2), startProxy(t, srv, short).session(2)
+	a.fence("LOCK k")
+	srv.Do(t, "PERSIST", "k")
+	b.want("LOCK k WAIT 2000", "(nil)")
+	a.want("UNLOCK k", ":1")
+	empty(t, srv)
+}
+
+// Redis refuses the release, so the session goes on to hold the lock, and may release it later. When its client has gone,
+// the lock is not renewed any more.
+func TestARefusedReleaseIsRenewedWhileItsClientIsThere(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 600 * time.Millisecond })
+	other := p.session(2)
+	for _, kind := range []string{"", " SHARED", " LIMIT 1"} {
+		for _, more := range []string{"", " OWNER o", " GRACE 0", " OWNER o GRACE 0", " OWNER o GRACE 100"} {
+			for _, retries := range []bool{true, false} {
+				owner, _, _ := strings.Cut(more, " GRACE")
+				a := p.session(2)
+				fence := itoa(a.fence("LOCK k" + kind + more))
+				srv.Do(t, "CONFIG", "SET", "min-replicas-to-write", "1")
+				if got := a.do("UNLOCK k" + owner); !strings.HasPrefix(got, "-NOREPLICAS ") {
+					t.Errorf("%s%s: %s", kind, more, got)
+				}
+				srv.Do(t, "CONFIG", "SET", "min-replicas-to-write", "0")
+				if retries {
+					a.want("UNLOCK k"+owner, ":1")
+				} else {
+					other.want("LOCK k"+strings.ReplaceAll(kind, " SHARED", "")+" WAIT 700", "(nil)")
+					a.want("EXTENDLOCK k PX 600 FENCE "+fence+owner, ":1")
+				}
+				a.hangUp()
+				other.fence("LOCK k")
+				other.want("UNLOCK k", ":1")
+			}
+		}
+	}
+	empty(t, srv)
 }

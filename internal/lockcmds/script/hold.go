@@ -466,6 +466,23 @@ func DecodeDescribed(v resp.Value) (d Described, err error) {
 	return d, nil
 }
 
+// Bound gives a held lock a TTL again that a client has removed.
+type Bound struct {
+	Key   string
+	Lease time.Duration // > 0
+}
+
+// Call is the call of bound.lua.
+func (b Bound) Call() Call { return Call{bound, []string{b.Key}, []string{millis(b.Lease)}} }
+
+// DecodeBound decodes the answer of bound.lua: whether the lock has got that TTL.
+func DecodeBound(v resp.Value) (done bool, err error) {
+	if v.IsError() {
+		return false, ErrorOf(v)
+	}
+	return v.Int == 1, nil
+}
+
 // Prove tells whether a grant is on a server, by a write that changes nothing. WAIT behind it counts the replicas that
 // have the grant.
 type Prove struct {

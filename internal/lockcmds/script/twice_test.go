@@ -330,6 +330,7 @@ func calls(owner string, request int64) map[string]script.Call {
 		"stale head, by force":    script.RemoveHead{Key: key, Place: me, Force: true}.Call(),
 		"head":                    script.Head{Key: key}.Call(),
 		"ask":                     script.Ask{}.Call(),
+		"bound":                   script.Bound{Key: key, Lease: time.Minute}.Call(),
 	})
 	return all
 }
