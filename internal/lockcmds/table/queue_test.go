@@ -196,6 +196,25 @@ func TestNobodyAsksBeforeTheConfirmation(t *testing.T) {
 	}
 }
 
+// The first waiter listens to its own name, too, and leaves before that is confirmed. No waiter has asked since the
+// subscription of the queue was confirmed.
+func TestTheNextAsksForOneThatLeavesUnconfirmed(t *testing.T) {
+	w := heldWorld(t)
+	named := w.ask(plain, "job")
+	next := w.ask(plain, "")
+	w.release(false)
+	w.confirmed["c"] = true
+	w.s.Subscribed("c")
+	w.effects()
+	w.wanted, w.messages = nil, nil // the message came before the confirmation
+	w.s.Left(&named.Waiter)
+	w.effects()
+	w.settle()
+	if next.outcome != Granted {
+		t.Fatalf("outcome %d of the next waiter", next.outcome)
+	}
+}
+
 func TestTheDecidingAttemptIsSavedIfTheSubscriptionStood(t *testing.T) {
 	w := heldWorld(t)
 	w.ask(plain, "")

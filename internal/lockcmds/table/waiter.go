@@ -145,9 +145,10 @@ func (t *Table) Remove(w *Waiter, o Outcome, err error) bool {
 	}
 	q := w.queue
 	first := q.plain.First() == w
+	unasked := q.woken || w.sub != nil && !w.sub.ready // it could not ask: its own subscription was not confirmed
 	t.remove(w, o, err)
-	// It could not ask, because its subscriptions were not confirmed, or the next one may share the lock.
-	if next := q.plain.First(); first && next != nil && (q.woken || next.Kind != w.Kind || !next.Kind.Reenters()) {
+	// No waiter has asked since, or the next one may share the lock.
+	if next := q.plain.First(); first && next != nil && (unasked || next.Kind != w.Kind || !next.Kind.Reenters()) {
 		t.try(next)
 	}
 	return true
