@@ -29,8 +29,7 @@ func arrive(t *testing.T, proxies []*proxytest.Proxy, at *redistest.Server) {
 	t.Helper()
 	for _, srv := range proxies {
 		redistest.Eventually(t, proxytest.Follows, "a proxy to follow the Sentinels", func() bool {
-			c := srv.Dial(t)
-			c.Quiet("SET", "who", srv.Addr())
+			srv.Anew(t, "SET who "+srv.Addr()) // may be closed while no primary is known
 			return at.Do(t, "GET", "who") == srv.Addr()
 		})
 		srv.Dial(t).Script("LOCK "+srv.Addr()+at.Addr(), ":")
