@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "no such role:", role)
 		os.Exit(2)
 	}
-	ants.Release() // importing ants starts a pool of its own
+	ants.Release()                     // importing ants starts a pool of its own
 	_ = flag.Set("test.parallel", "8") // parallel tests wait for leases to end; the command line may say another number
 	code := m.Run()
 	if built.dir != "" {
