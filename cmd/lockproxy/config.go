@@ -188,11 +188,14 @@ const (
 )
 
 // Verify reports every setting that cannot be served, named by its key.
-func (c Config) Verify() error {
+func (c Config) Verify() error { return c.verify(nil) }
+
+// verify is Verify, with the place of a setting in front of its key. places has those that are known.
+func (c Config) verify(places map[string]string) error {
 	var errs []error
 	check := func(ok bool, key, format string, args ...any) {
 		if !ok {
-			errs = append(errs, fmt.Errorf(key+": "+format, args...))
+			errs = append(errs, fmt.Errorf("%s%s: %w", places[key], key, fmt.Errorf(format, args...)))
 		}
 	}
 	oneOf := func(key, got string, allowed ...string) {
@@ -250,7 +253,8 @@ func (c Config) Verify() error {
 	c.Upstream.tls().validate("upstream", check)
 	check(!c.Upstream.TLS || c.Upstream.ServerName != "" || !strings.HasPrefix(c.Upstream.Address, "unix:"),
 		"upstream.server-name", "needed for TLS to a unix socket")
-	check(c.Upstream.User == "" || c.Upstream.Password != "", "upstream.user", "needs upstream.password")
+	check(c.Upstream.User == "" || c.Upstream.Password != "" || c.Upstream.PasswordFile != "",
+		"upstream.user", "needs upstream.password")
 
 	atLeast("lock.lease", c.Lock.Lease, minLease)
 	if c.Lock.Grace != nil {
@@ -295,7 +299,7 @@ func (c Config) Verify() error {
 type checker func(ok bool, key, format string, args ...any)
 
 func (s SentinelConfig) validate(check checker) {
-	check(s.User == "" || s.Password != "", "sentinel.user", "needs sentinel.password")
+	check(s.User == "" || s.Password != "" || s.PasswordFile != "", "sentinel.user", "needs sentinel.password")
 	s.tls().validate("sentinel", check)
 }
 

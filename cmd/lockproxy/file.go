@@ -24,7 +24,8 @@ import (
 const fileLimit = 1 << 20
 
 // readFile returns the defaults with the file's settings on top. Unknown and repeated keys are errors with their place;
-// no error quotes the file's lines, which may hold a password.
+// no error quotes the file's lines, which may hold a password. If the text is YAML, the places are there also with an
+// error. A file without a text is an error: something has cut it off, perhaps, and the defaults are not meant.
 func readFile(name string) (command, error) {
 	data, err := readLimited(name, fileLimit)
 	switch {
@@ -35,8 +36,12 @@ func readFile(name string) (command, error) {
 	case !utf8.Valid(data): // the parser would put other characters in place of such bytes, in a password too
 		return command{}, errors.New(name + " is not UTF-8")
 	}
-	cmd := command{Config: NewConfig(), blank: true}
-	file, err := parser.ParseBytes(bytes.TrimPrefix(data, []byte("\uFEFF")), 0) // some editors mark UTF-8 so
+	data = bytes.TrimPrefix(data, []byte("\uFEFF")) // some editors mark UTF-8 so
+	if len(bytes.TrimSpace(data)) == 0 {
+		return command{}, errors.New(name + " is empty; a comment in it says that the defaults are meant")
+	}
+	cmd := command{Config: NewConfig(), places: map[string]string{}}
+	file, err := parser.ParseBytes(data, 0)
 	if err != nil {
 		return command{}, fmt.Errorf("%s: %s", name, syntaxError(err))
 	}
@@ -47,7 +52,7 @@ func readFile(name string) (command, error) {
 	switch {
 	case len(docs) > 1:
 		return command{}, errors.New(name + ": more than one document")
-	case len(docs) == 0 || docs[0].Body == nil: // empty, or only comments
+	case len(docs) == 0 || docs[0].Body == nil: // only comments
 		return cmd, nil
 	}
 	known := map[string]*setting{}
@@ -57,8 +62,12 @@ func readFile(name string) (command, error) {
 			known[section] = nil
 		}
 	}
-	if err := readSection("", docs[0].Body, known, &cmd.blank); err != nil {
-		return command{}, errors.New(behind(name+": ", err))
+	err = readSection("", docs[0].Body, known, cmd.places)
+	for key, at := range cmd.places {
+		cmd.places[key] = name + ": " + at
+	}
+	if err != nil {
+		return cmd, errors.New(behind(name+": ", err))
 	}
 	return cmd, nil
 }
@@ -69,8 +78,8 @@ func behind(words string, err error) string {
 }
 
 // readSection sets the settings of a section, whose keys begin with prefix. known has all keys; that of a section has
-// no setting. blank becomes false if there is a setting.
-func readSection(prefix string, section ast.Node, known map[string]*setting, blank *bool) error {
+// no setting. places gets the place of each setting that has a value.
+func readSection(prefix string, section ast.Node, known map[string]*setting, places map[string]string) error {
 	pairs, ok := section.(ast.MapNode)
 	if !ok && prefix == "upstream." { // the flag's name
 		return mistake(section, "upstream is a section: write address: below upstream:")
@@ -91,10 +100,14 @@ func readSection(prefix string, section ast.Node, known map[string]*setting, bla
 			err = mistake(pair.Key(), "unknown key %s%s", prefix+name, cli.Meant(prefix+name, slices.Sorted(maps.Keys(known))))
 		case empty: // the default
 		case s == nil:
-			err = readSection(name+".", pair.Value(), known, blank)
+			places[name] = placeOf(pair.Key())
+			err = readSection(name+".", pair.Value(), known, places)
 		default:
-			*blank = false
-			err = s.read(pair.Value())
+			places[s.key] = placeOf(pair.Value())
+			was := reflect.ValueOf(s.field.Interface())
+			if err = s.read(pair.Value()); err != nil {
+				s.field.Set(was) // one mistake is enough
+			}
 		}
 		all = append(all, err)
 	}
@@ -145,8 +158,13 @@ func textOf(node ast.Node) (string, error) {
 
 // mistake is an error about a place in the file.
 func mistake(where ast.Node, format string, args ...any) error {
-	at := where.GetToken().Position
-	return fmt.Errorf("[%d:%d] %w", at.Line, at.Column, fmt.Errorf(format, args...))
+	return fmt.Errorf("%s%w", placeOf(where), fmt.Errorf(format, args...))
+}
+
+// placeOf is a place in the file, in front of an error.
+func placeOf(node ast.Node) string {
+	at := node.GetToken().Position
+	return fmt.Sprintf("[%d:%d] ", at.Line, at.Column)
 }
 
 // quoted matches what the parser quotes of a file.
@@ -186,8 +204,9 @@ func syntaxError(err error) string {
 }
 
 // readSecrets reads the secrets for which the configuration names files. A secret in two places is an error, because
-// the two may differ.
-func (c *Config) readSecrets() error {
+// the two may differ. places are those of the settings.
+func (c *Config) readSecrets(places map[string]string) error {
+	var errs []error
 	for _, s := range []struct {
 		key    string
 		secret *Secret
@@ -199,16 +218,17 @@ func (c *Config) readSecrets() error {
 		if s.file == "" {
 			continue
 		}
-		if *s.secret != "" {
-			return fmt.Errorf("%s-file: excludes %s", s.key, s.key)
-		}
 		text, err := readSecret(s.file)
+		if *s.secret != "" {
+			err = errors.New("excludes " + s.key)
+		}
 		if err != nil {
-			return fmt.Errorf("%s-file: %w", s.key, err)
+			errs = append(errs, fmt.Errorf("%s%s-file: %w", places[s.key+"-file"], s.key, err))
+			continue
 		}
 		*s.secret = text
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // secretLimit is more than any password has. A larger file is one that was named by mistake.

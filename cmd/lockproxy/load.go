@@ -29,8 +29,8 @@ type command struct {
 
 	Check, Connect, Health, Ready, Version, Help, HelpAll bool
 
-	help  string // the text to print if Help or HelpAll
-	blank bool   // File has no settings
+	help   string            // the text to print if Help or HelpAll
+	places map[string]string // where in File the settings stand whose values are from there
 }
 
 // flags declares the flags that are no settings.
@@ -60,19 +60,16 @@ func load(args []string) (command, error) {
 	if err := cmd.parse(args); err != nil || cmd.help != "" || cmd.Version {
 		return cmd, err
 	}
+	var mistakes error
 	if cmd.File != "" {
-		var err error
-		if cmd, err = readFile(cmd.File); err != nil {
-			return command{}, err
+		if cmd, mistakes = readFile(cmd.File); cmd.places == nil {
+			return command{}, mistakes
 		}
 		if err := cmd.parse(args); err != nil {
-			return command{}, err
+			return command{}, errors.Join(mistakes, err)
 		}
 	}
-	if err := cmd.readSecrets(); err != nil {
-		return command{}, err
-	}
-	return cmd, cmd.Verify()
+	return cmd, errors.Join(mistakes, cmd.readSecrets(cmd.places), cmd.verify(cmd.places))
 }
 
 // description is the head of --help.
@@ -96,23 +93,14 @@ func description() string {
 }
 
 // loader loads the configuration of these arguments again, after the first time. The function that it returns is called
-// by one goroutine at a time. A file that has lost all its settings is an error: an editor has truncated it, perhaps.
-// So is a pipe, which can be read once.
-func loader(args []string, first command) func() (Config, error) {
-	blank := first.blank
+// by one goroutine at a time. A pipe is an error, because it can be read once.
+func loader(args []string, file string) func() (Config, error) {
 	return func() (Config, error) {
-		if info, err := os.Stat(first.File); err == nil && info.Mode()&fs.ModeNamedPipe != 0 { // any other error is load's
-			return Config{}, errors.New(first.File + " is a pipe, which can be read once")
+		if info, err := os.Stat(file); err == nil && info.Mode()&fs.ModeNamedPipe != 0 { // any other error is load's
+			return Config{}, errors.New(file + " is a pipe, which can be read once")
 		}
 		again, err := load(args)
-		if err != nil {
-			return Config{}, err
-		}
-		if again.blank && !blank {
-			return Config{}, errors.New(first.File + " has no settings any more; a restart would take the defaults")
-		}
-		blank = again.blank
-		return again.Config, nil
+		return again.Config, err
 	}
 }
 
@@ -142,6 +130,11 @@ func (cmd *command) parse(args []string) error {
 	}
 	if all.NArg() > 0 {
 		return unexpected(all.Arg(0), args, all)
+	}
+	for _, s := range settings {
+		if _, ok := os.LookupEnv(s.variable()); ok || all.Changed(s.flag()) {
+			delete(cmd.places, s.key)
+		}
 	}
 	switch {
 	case cmd.HelpAll:

@@ -65,7 +65,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case cmd.Ready:
 		return reported("ready", checkReady(ctx, cmd.probe()), stderr)
 	}
-	return start(ctx, cmd.Config, loader(args, cmd), stderr)
+	return start(ctx, cmd.Config, loader(args, cmd.File), stderr)
 }
 
 // reported is the exit code of a question to the running proxy, which has failed with err, or not. It prints err behind

@@ -2,9 +2,11 @@ package main
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -82,8 +84,46 @@ command unchanged. The subcommands ask a running proxy. Their variable LOCKPROXY
 The proxy: 0 success, 1 failure, 2 a mistake in usage or configuration.
 .PP
 exec: the status of the command, or %d the proxy cannot be asked, %d the lock was lost, %d another client has the lock, %d the longest hold is over.
+.SH EXAMPLES
+A proxy in front of Redis:
+.PP
+.EX
+lockproxy \-\-listen 127.0.0.1:7379 \-\-upstream redis.example:6379
+.EE
+.PP
+Try the settings of the service, then load them:
+.PP
+.EX
+lockproxy \-\-check \-\-connect \-\-config /etc/lockproxy/lockproxy.yml
+systemctl reload lockproxy
+.EE
+.PP
+A job once on one of many hosts; exit code 75 on the others:
+.PP
+.EX
+lockproxy exec \-n \-\-min\-hold 50s nightly\-report \-\- /usr/local/bin/report
+.EE
+.PP
+At most five at the same time, for which a job waits up to ten minutes:
+.PP
+.EX
+lockproxy exec \-\-limit 5 \-w 10m convert \-\- convert.sh
+.EE
+.PP
+Readers together, and the proxy on another host:
+.PP
+.EX
+lockproxy exec \-s \-u redis://proxy.example:7379 index \-\- search.sh
+.EE
+.PP
+Who has a lock, and its end by force:
+.PP
+.EX
+lockproxy info nightly\-report
+lockproxy unlock nightly\-report
+.EE
 .SH FILES
-/etc/lockproxy/lockproxy.yml
+/etc/lockproxy/lockproxy.yml, /usr/share/doc/lockproxy
 .SH SEE ALSO
 redis\-cli(1), flock(1)
 `, cli.ExitUnreachable, cli.ExitLost, cli.ExitBusy, cli.ExitHeldOut)
@@ -133,6 +173,35 @@ func TestBothDescriptionsOfThePackagesAgree(t *testing.T) {
 	made.Contents = made.Contents[1:] // goreleaser adds the program
 	if diff := cmp.Diff(made, released.Nfpms[0]); diff != "" {
 		t.Errorf("packaging/nfpm.yaml and .goreleaser.yaml differ (-made +released):\n%s", diff)
+	}
+}
+
+// The documents of the packages link to each other only.
+func TestPackagedDocumentsHaveNoDeadLinks(t *testing.T) {
+	dir := t.TempDir()
+	build := exec.Command("packaging/scripts/docs.sh", dir)
+	build.Dir = "../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%s, %v", out, err)
+	}
+	links, link := 0, regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`)
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".md") {
+			return err
+		}
+		for _, found := range link.FindAllStringSubmatch(readText(t, path), -1) {
+			if strings.HasPrefix(found[1], "http") {
+				continue
+			}
+			links++
+			if _, err := os.Stat(filepath.Join(filepath.Dir(path), found[1])); err != nil {
+				t.Errorf("%s: %s", entry.Name(), found[0])
+			}
+		}
+		return nil
+	})
+	if err != nil || links < 50 {
+		t.Errorf("%d links, %v", links, err)
 	}
 }
 
