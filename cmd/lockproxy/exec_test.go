@@ -67,8 +67,17 @@ func (l *locks) program(args ...string) *exec.Cmd {
 // start runs lockproxy exec.
 func (l *locks) start(args ...string) *holding {
 	l.t.Helper()
+	return l.begin(nil, args...)
+}
+
+// begin is start with another file for standard error.
+func (l *locks) begin(stderr *os.File, args ...string) *holding {
+	l.t.Helper()
 	h := &holding{t: l.t, cmd: l.program(append([]string{"exec"}, args...)...), end: make(chan int, 1)}
 	h.cmd.Stdout, h.cmd.Stderr = &h.out, &h.out
+	if stderr != nil {
+		h.cmd.Stderr = stderr
+	}
 	h.cmd.WaitDelay = 20 * time.Second
 	if err := h.cmd.Start(); err != nil {
 		l.t.Fatal(err)
@@ -381,6 +390,31 @@ func TestDeathOfExecLeavesNoOrphans(t *testing.T) {
 	l.free("job", 10*time.Second)
 }
 
+// Nobody releases the lock of an exec that is killed together with its guard. It ends with its own lease, not with that
+// of the proxy.
+func TestTheLeaseOfExecEndsTheLock(t *testing.T) {
+	t.Parallel()
+	l := newLocks(t)
+	for i, kind := range [][]string{nil, {"--fair"}, {"-s"}, {"--limit", "2"}} {
+		key := fmt.Sprint("job", i)
+		args := append(slices.Clone(kind), "--lease", "2s", key, "--", "sh", "-c", "echo $$ $PPID > pids"+key+"; exec sleep 100")
+		h := l.start(args...)
+		var command, guard int
+		if _, err := fmt.Sscan(l.wrote("pids"+key), &command, &guard); err != nil {
+			t.Fatal(err)
+		}
+		_ = h.cmd.Process.Signal(syscall.SIGSTOP) // the end of one tells the other
+		_ = syscall.Kill(guard, syscall.SIGKILL)
+		_ = h.cmd.Process.Kill()
+		_ = syscall.Kill(command, syscall.SIGKILL)
+		h.want(-1, "")
+		if left := l.redis.Client(t).PTTL(t.Context(), key).Val(); left > 2*time.Second {
+			t.Errorf("%v: %v are left of a lease of 2s", kind, left)
+		}
+		l.free(key, 20*time.Second)
+	}
+}
+
 func TestForcedUnlockEndsTheCommand(t *testing.T) {
 	t.Parallel()
 	l := newLocks(t)
@@ -392,6 +426,63 @@ func TestForcedUnlockEndsTheCommand(t *testing.T) {
 		l.unlock()
 		h.want(cli.ExitLost, "job: ending the command: the lock was lost: FORCEUNLOCK has removed it")
 		l.gone(pids)
+	}
+}
+
+// The reader of standard error stands still, or has gone: the command is ended as always.
+func TestAMessageHoldsUpNoSupervision(t *testing.T) {
+	t.Parallel()
+	for _, reader := range []string{"stopped", "gone"} {
+		t.Run(reader, func(t *testing.T) {
+			t.Parallel()
+			l := newLocks(t)
+			var ends [2]int
+			if err := syscall.Pipe(ends[:]); err != nil {
+				t.Fatal(err)
+			}
+			syscall.CloseOnExec(ends[0])
+			syscall.CloseOnExec(ends[1])
+			stderr := os.NewFile(uintptr(ends[1]), "stderr")
+			defer stderr.Close()
+			if reader == "gone" {
+				_ = syscall.Close(ends[0])
+			} else {
+				defer func() { _ = syscall.Close(ends[0]) }()
+				fill(t, ends[1])
+			}
+			h := l.begin(stderr, "--lease", "5s", "job", "--", "sh", "-c",
+				`trap "echo term > term" TERM; (trap "" TERM; exec sleep 100) & echo $$ $! > pids; while :; do wait; done`)
+			l.wrote("pids")
+			l.unlock()
+			l.wrote("term") // before the kill
+			h.want(cli.ExitLost, "")
+			l.gone("pids")
+
+			// A message at the end holds up neither the release nor the end.
+			h = l.begin(stderr, "job", "--", "sh", "-c", "echo up > up; read x < wait; exit 3")
+			l.wrote("up")
+			l.redis.Do(t, "CONFIG", "SET", "min-replicas-to-write", "1") // a refused release is told
+			l.goOn()
+			h.want(3, "")
+		})
+	}
+}
+
+// fill fills a pipe.
+func fill(t *testing.T, pipe int) {
+	t.Helper()
+	if err := syscall.SetNonblock(pipe, true); err != nil {
+		t.Fatal(err)
+	}
+	for chunk := bytes.Repeat([]byte("x"), 4096); len(chunk) > 0; {
+		if _, err := syscall.Write(pipe, chunk); errors.Is(err, syscall.EAGAIN) {
+			chunk = chunk[:len(chunk)/2]
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.SetNonblock(pipe, false); err != nil {
+		t.Fatal(err)
 	}
 }
 

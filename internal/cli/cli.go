@@ -5,7 +5,8 @@
 //	     └─► locks, info, unlock: one question, one answer
 //
 // Goroutines: exec has one for each extension of its lease, and while it waits for the lock one for the wait, one that
-// asks whether the proxy lives, and at a terminal one that says who has the lock. It waits for all of them.
+// asks whether the proxy lives, and at a terminal one that says who has the lock. It waits for all of them. What a
+// subcommand has to say is written on a goroutine, for which the end waits a second at most.
 package cli
 
 import (
@@ -129,10 +130,11 @@ var errNoName = errors.New("the name of the lock is empty")
 
 // program is the surroundings of a subcommand.
 type program struct {
-	ctx            context.Context
-	name           string // of the subcommand
-	stdout, stderr io.Writer
-	watched        bool // stderr may be a terminal
+	ctx     context.Context
+	name    string // of the subcommand
+	stdout  io.Writer
+	stderr  messages
+	watched bool // stderr may be a terminal
 }
 
 // isTerminal reports whether a person may read what is written there. So it says of /dev/null.
@@ -147,7 +149,7 @@ func isTerminal(w io.Writer) bool {
 
 // tell writes a line for the user.
 func (p *program) tell(format string, args ...any) {
-	fmt.Fprintf(p.stderr, "lockproxy "+p.name+": "+format+"\n", args...)
+	p.stderr.add(fmt.Sprintf("lockproxy "+p.name+": "+format+"\n", args...))
 }
 
 // fail tells why a subcommand has failed.
@@ -169,10 +171,13 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		err = cmd.arguments(f)
 	}
-	p := &program{ctx: ctx, name: sub.name, stdout: stdout, stderr: stderr, watched: isTerminal(stderr)}
+	p := &program{
+		ctx: ctx, name: sub.name, stdout: stdout, stderr: messages{out: stderr}, watched: isTerminal(stderr),
+	}
+	defer p.stderr.flush()
 	if err != nil {
 		p.tell("%s%s", readable(FlagError(err, f)), sub.hint(err))
-		fmt.Fprintf(stderr, "Usage: %s; --help has the flags\n", sub.usage())
+		p.stderr.add(fmt.Sprintf("Usage: %s; --help has the flags\n", sub.usage()))
 		return ExitUsage
 	}
 	return cmd.run(p)

@@ -76,7 +76,8 @@ func (c *execCommand) flags(f *pflag.FlagSet) {
 	f.BoolVarP(&c.Shared, "shared", "s", false, "Hold the lock together with other shared holders, but with no exclusive one.")
 	f.Int32Var(&c.Limit, "limit", 0, "Run at most `N` commands of this lock at the same time (LIMIT).")
 	f.Var((*Duration)(&c.Lease), "lease",
-		"Lease of the lock. It is renewed while the command runs. If this machine fails, the lock ends within this time.")
+		"Lease of the lock. It is renewed while the command runs. If exec and its guard are killed, the lock ends within "+
+			"this time; if this machine vanishes, twice the proxy's tcp.keepalive later at most.")
 	f.Var((*Duration)(&c.MinHold), "min-hold",
 		"Keep the lock for this time since its grant, even if the command has ended.")
 	f.Var((*Duration)(&c.MaxHold), "max-hold", "End the command after this time. Exit code 124. 0s: no limit.")
@@ -220,6 +221,7 @@ func (c *execCommand) acquire(p *program, h *Holder, signals <-chan os.Signal) (
 		c.giveBack(p, h) // the grant may have come at the same time
 		if sig == os.Interrupt {
 			h.Disconnect()
+			p.stderr.flush()
 			process.EndBy(sig)
 		}
 		return time.Time{}, process.CodeOf(sig)
