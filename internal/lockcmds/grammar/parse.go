@@ -213,7 +213,7 @@ func Parse(args [][]byte) (Command, error) {
 		case opt == 0:
 			return Command{}, s.unknown(rest[0])
 		case seen&clash != 0:
-			return Command{}, errOption("twice, or beside one that excludes it: ", rest[0])
+			return Command{}, errOption("repeated, or excluded by an option in front of it: ", rest[0])
 		case len(rest) < 2 && opt != optShared:
 			return Command{}, errOption("no value for option ", rest[0])
 		}

@@ -159,7 +159,7 @@ func TestSyntaxErrorsNameTheWord(t *testing.T) {
 		{[]string{"LOCK", "a", ""}, "unknown option ''"},
 		{[]string{"LOCK", "a", "x'\r\n\xff\xc3\xa9", "1"}, "unknown option 'x?????'"},
 		{[]string{"LOCK", "a", strings.Repeat("w", 1<<20), "1"}, "unknown option '" + strings.Repeat("w", 32) + "...'"},
-		{[]string{"LOCK", "a", "PX", "1", "ex", "1"}, "twice, or beside one that excludes it: 'ex'"},
+		{[]string{"LOCK", "a", "PX", "1", "ex", "1"}, "repeated, or excluded by an option in front of it: 'ex'"},
 		{[]string{"LOCK", "a", "WAIT"}, "no value for option 'WAIT'"},
 		{[]string{"EXTENDLOCK", "a", "OWNER", "x"}, "PX or EX is missing"},
 		{[]string{"UNLOCK", ""}, "the name of the lock is empty; is a variable not set?"},
