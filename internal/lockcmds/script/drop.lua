@@ -4,7 +4,8 @@
 -- Unlike a release it may find that there is nothing to do. Waiters are woken if the lock is free then, or the lease
 -- ends earlier than they had been told. If the owner has other holds, the lease stays. Run again, the script changes
 -- nothing. Overtaken by a later call of an owner's only session, it changes nothing either: that call has written the
--- holds. Those of a named owner are released all the same.
+-- holds. Those of a named owner are released all the same. If another proxy's session of such an owner may have set the
+-- lease, its end is not the one that this proxy knows: the last hold stays for that session, until the lease ends.
 --
 -- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held. Or a string, see lib/permits.lua
 -- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:place
@@ -24,13 +25,14 @@
 -- ARGV[10] less      how many holds the session of a named owner has acquired and not released
 -- ARGV[11] acquire   those are the hold of this call, if it is the last that was applied of the session; 0: of any
 -- ARGV[12] copy      1: an earlier copy of this call may have been executed; 0: none was
--- ARGV[13] shared    1: it is the owner's shared hold; absent: the exclusive one
+-- ARGV[13] ended     1: its proxy's clock says that the lease has ended; 0: it goes on
+-- ARGV[14] shared    1: it is the owner's shared hold; absent: the exclusive one
 --
 -- Returns  {1}  the lock is released, or the lease is short enough now
 --          {2}  the grant goes on: the owner has other holds, or this call or a later one was executed before
 --          {0}  the owner does not hold the lock by that grant
 
-local lock, owner, field, shared = KEYS[1], ARGV[1], ARGV[7], ARGV[13] == '1'
+local lock, owner, field, shared = KEYS[1], ARGV[1], ARGV[7], ARGV[14] == '1'
 local held = (shared and shared_hold or hold_of)(lock, owner, field)
 if held.err then
   --@ permits
@@ -40,8 +42,9 @@ if held.err then
     return {0}
   end
   --@ permit
+  --@ elsewhere
   --@ drop_permit
-  return drop_permit(ARGV[4], KEYS[2], KEYS[3], lock, owner, field, ARGV[2], ARGV[11], ARGV[6], ARGV[5], ARGV[10])
+  return drop_permit(ARGV[4], KEYS[2], KEYS[3], lock, owner, field, ARGV[2], ARGV[11], ARGV[6], ARGV[5], ARGV[10], ARGV[13])
 end
 if KEYS[5] then -- it is about a permit, and the owner may hold the lock in another way
   return {0}
@@ -72,6 +75,11 @@ if field == '' then
   rest = tonumber(ARGV[3])
 elseif held[3] and (ARGV[11] == '0' or last == tonumber(ARGV[11])) then
   rest = sum - tonumber(ARGV[10])
+  if rest < 1 and ARGV[13] == '1' then
+    --@ elsewhere
+    local sessions = held[4] == 'read' and string.gsub('{' .. held[5], ' ', '{') or table.concat(redis.call('HKEYS', lock))
+    rest = elsewhere(field, sessions) and 1 or rest
+  end
 end
 if rest > 0 and shared then
   local keeps = field == '' and rest or ARGV[6] == '0' and rest or sum

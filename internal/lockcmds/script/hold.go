@@ -177,6 +177,7 @@ type Drop struct {
 	Less     int64 // how many holds the session has acquired and not released
 	Acquire  int64 // those are the hold of that call, if it is the last that was applied of the session; 0: of any calls
 	Copy     bool  // an earlier copy of the call may have been executed
+	Ended    bool  // the lease has ended by the proxy's clock: one that another proxy's session has set goes on
 }
 
 // Call is the call of drop.lua.
@@ -186,7 +187,7 @@ func (d Drop) Call() Call {
 		[]string{d.Key, Channel(d.Key), Queue(d.Key)},
 		d.appendShared([]string{
 			d.Owner, itoa(d.Fence), itoa(d.Holds), publish, itoa(d.Request), millis(d.Grace), d.field(),
-			millis(d.Lease), flag(d.Remember), itoa(d.Less), itoa(d.Acquire), flag(d.Copy),
+			millis(d.Lease), flag(d.Remember), itoa(d.Less), itoa(d.Acquire), flag(d.Copy), flag(d.Ended),
 		}),
 	}
 }

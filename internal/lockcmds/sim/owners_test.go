@@ -14,7 +14,7 @@ type part struct {
 }
 
 // fieldAt is where a script has the field of the session of a named owner, among its arguments.
-var fieldAt = map[string]int{"acquire": 6, "fair": 5, "crowd": 5, "extend": 4, "release": 6, "handover": 6, "drop": 6}
+var fieldAt = map[string]int{"acquire": 6, "acquire_shared": 6, "fair": 5, "crowd": 5, "extend": 4, "release": 6, "handover": 6, "drop": 6}
 
 // countedByOne judges what a call has done to the holds of an owner that several sessions are: an acquire raises them
 // by one and a release lowers them by one, unless the call is a copy, and a rollback takes no more than its session has

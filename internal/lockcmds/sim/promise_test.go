@@ -37,3 +37,69 @@ func (r *rules) kept(at *server, p *proxy, name, key string, before, after holde
 		r.w.fail("a lease was cut short after the end of its client", "%s of %s, fence %d: %v before its end", key, c, b.fence, until-r.w.now-left)
 	}
 }
+
+// promised judges that what a client holds for itself lasts as long as the last reply has said, unless the client has
+// asked for something else since, or somebody from outside has ended it.
+func (r *rules) promised() {
+	w := r.w
+	for _, c := range w.clients {
+		if c.ended || c.p.killed || !c.holdsAny() {
+			continue
+		}
+		for _, key := range locks {
+			for _, b := range c.beliefs(key) {
+				if b == nil || w.now+2*time.Millisecond >= b.until || b.vague || b.releasing || b.released || c.asks(key) {
+					continue
+				}
+				g := grant{key, b.fence}
+				_, handled := r.handled[g]
+				if handled || w.moving || *c.blurred.of(key) || *r.lossy.of(key) || r.shorter[g] || !r.known(g) || *r.upset.of(key) != -never {
+					continue
+				}
+				if !r.has(g) && w.now+2*skew*time.Millisecond < b.until {
+					w.fail("a lease ended before the time that its client was told", "%s of %s, fence %d: %v before it", key, c, b.fence, b.until-w.now)
+				}
+			}
+		}
+	}
+}
+
+// lasting is the lease of a lock that several sessions hold for one owner, as the latest call has set it.
+type lasting struct {
+	fence int64
+	by    string        // the field of the session that has sent the call
+	until time.Duration // what its client was told; 0: it was not
+}
+
+// lasts notes a call for a named owner, and judges a rollback: what one session gives up ends no lease of which another
+// one was told. The owner has the lock by that fence behind the call, until expire; 0: it does not.
+func (r *rules) lasts(at *server, name string, args []string, side string, fence, expire int64) {
+	key, k := lockOf(side), named{side, args[0]}
+	field := args[fieldAt[name]]
+	switch last := r.lasting[k]; {
+	case name == "drop":
+		left := max(0, last.until-r.w.now-time.Millisecond)
+		if left == 0 || last.by == field || r.w.shape != single || *r.upset.of(key) != -never {
+			return
+		}
+		if fence == last.fence && time.Duration(expire-at.ms())*time.Millisecond >= left {
+			return
+		}
+		gone := func(c *client) bool { return "{"+c.owner()+"}" == field && (c.ended || c.asks(key)) }
+		if !slices.ContainsFunc(r.w.all, gone) { // else GRACE ends it, or an acquire in progress has lost it
+			r.w.fail("a lease ended with an earlier one of its owner", "%s of %s, which %s was told of: %v before it", side, args[0], last.by, left)
+		}
+	case name == "release" || name == "handover" || fence == 0:
+		delete(r.lasting, k)
+	default:
+		r.lasting[k] = lasting{fence: fence, by: field}
+	}
+}
+
+// told notes that a client was told how long an owner holds a lock.
+func (r *rules) told(c *client, s *slot, k named) {
+	if last, ok := r.lasting[k]; ok && last.by == "{"+c.owner()+"}" {
+		last.until = s.sent + s.lease()
+		r.lasting[k] = last
+	}
+}

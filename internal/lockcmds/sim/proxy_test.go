@@ -451,6 +451,8 @@ func (c *client) received(s *slot, v resp.Value) {
 		switch {
 		case strings.HasPrefix(text, "NOTSYNCED") && b != nil && !c.w.calm: // an earlier answer may have been lost
 			b.until = min(b.until, s.sent+s.lease())
+		case v.Null && b != nil: // it may have been granted too late, and have set a shorter lease
+			b.until = min(b.until, s.sent+s.lease())
 		case v.Kind != resp.Integer:
 		case b != nil && b.fence == v.Int:
 			b.count++
@@ -509,6 +511,9 @@ func (c *client) received(s *slot, v resp.Value) {
 // something back.
 func (c *client) receivedNamed(s *slot, v resp.Value) {
 	k := named{s.side, s.cmd.Owner}
+	if v.Kind == resp.Integer && s.cmd.Verb != grammar.Unlock {
+		c.w.rules.told(c, s, k)
+	}
 	switch {
 	case acquires(s.cmd.Verb) && v.Kind == resp.Integer:
 		delete(c.told, grant{s.cmd.Key, v.Int}) // other sessions have kept it: it may be lost again

@@ -103,6 +103,21 @@ var regressions = map[string]*plan{
 			{at: 300 * ms, kind: "send", who: 1, line: "LOCK a WAIT 8000"},
 		},
 	},
+	"an extension that was sent before its proxy knew of the grant did not count, and the hold ended early": {
+		proxies: 1, clients: 3,
+		actions: []action{
+			{at: 10 * ms, kind: "stall lane", d: 2 * time.Second},
+			{at: 1000 * ms, kind: "send", who: 2, line: "TRYLOCK a OWNER o0"},
+			{at: 1020 * ms, kind: "send", who: 1, line: "EXTENDLOCK a PX 5000 OWNER o0"},
+		},
+	},
+	"the end of a lease ended the one that another proxy's session of its owner had set": {
+		proxies: 2, clients: 2,
+		actions: []action{
+			{at: 10 * ms, kind: "send", who: 0, line: "LOCK s SHARED OWNER o0 PX 300"},
+			{at: 60 * ms, kind: "send", who: 1, line: "EXTENDLOCK s PX 300 SHARED OWNER o0"},
+		},
+	},
 	"a release of a hold that a failover had lost left the sum of the sessions too small": {
 		proxies: 1, clients: 2, shape: sentinels, replicas: 2,
 		actions: []action{

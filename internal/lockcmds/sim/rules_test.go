@@ -35,6 +35,7 @@ type rules struct {
 	handled map[grant]time.Duration // when a client was told that it has ended the grant by its handle
 	shorter map[grant]bool          // its lease may be shorter than its client knows, because a renewal was lost
 	parts   map[part]int64          // of the owners that several sessions are
+	lasting map[named]lasting       // of those
 	servers map[grant]*server       // of such a grant: the only one that has carried out calls; nil: several have
 	torn    bool                    // a place may be left in a queue, and is reaped later: a copy came late, or one of the two keys was evicted
 }
@@ -105,7 +106,7 @@ type debt struct {
 func newRules(w *world, keys []string) *rules {
 	return &rules{
 		w: w, keys: keys, ok: map[renewable]int64{}, upset: byLock[time.Duration]{-never, -never, -never, -never, -never, -never},
-		made: map[grant]time.Duration{}, handled: map[grant]time.Duration{}, shorter: map[grant]bool{}, parts: map[part]int64{}, servers: map[grant]*server{},
+		made: map[grant]time.Duration{}, handled: map[grant]time.Duration{}, shorter: map[grant]bool{}, parts: map[part]int64{}, servers: map[grant]*server{}, lasting: map[named]lasting{},
 	}
 }
 
@@ -270,6 +271,13 @@ func (r *rules) executed(at *server, p *proxy, name string, args []string, key s
 		w.fail("a rollback of another grant", "%s of %s: fence %d, not %s", key, before.owner, before.fence, args[1])
 	}
 	r.countedByOne(at, name, args, key, before, after)
+	if _, ok := fieldAt[name]; ok && key != sharedKey && !owned(args[0]) && r.authority(at, key) {
+		fence := after.fence
+		if after.owner != args[0] {
+			fence = 0
+		}
+		r.lasts(at, name, args, key, fence, after.expire)
+	}
 	r.kept(at, p, name, key, before, after)
 	r.again(name, args, key, before, after)
 	granted := after.owner != "" && after.fence != before.fence
@@ -482,6 +490,7 @@ func (r *rules) check() {
 	if len(r.unknown) > 0 {
 		r.learned()
 	}
+	r.promised()
 	for _, p := range w.proxies {
 		if n := p.waiting.Load(); n < 0 {
 			w.fail("a waiter was removed twice", "%s counts %d", p, n)

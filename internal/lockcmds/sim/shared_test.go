@@ -391,7 +391,7 @@ func (x *sharing) writes(at *server, key string) {
 }
 
 // flagAt is where a script is told that it is about shared holds, among its arguments.
-var flagAt = map[string]int{"release": 7, "drop": 12, "extend": 6}
+var flagAt = map[string]int{"release": 7, "drop": 13, "extend": 6}
 
 // sharedCall is what the rules must know of a call of a script.
 type sharedCall struct {
@@ -476,6 +476,14 @@ func (x *sharing) executed(at *server, p *proxy, c *sharedCall, before, after *p
 		if _, both := before.part(part.owner, !part.shared); both {
 			x.beside[part.owner] = at.ms() + lease.Milliseconds()
 		}
+	}
+	if _, ok := fieldAt[c.name]; ok && !owned(c.arg(0)) && r.authority(at, sharedKey) {
+		side := sharedKey
+		if c.shared {
+			side = sharedSide
+		}
+		part, _ := after.part(c.arg(0), c.shared)
+		r.lasts(at, c.name, c.args, side, part.fence, part.expire)
 	}
 	x.left(at, c, after)
 	for _, part := range before.parts {

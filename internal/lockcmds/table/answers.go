@@ -193,6 +193,13 @@ func (t *Table) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a HoldAn
 		t.settle(h, false)
 		return Failure
 	case a.Status == Held:
+		if h == nil && !lost { // the grant may have come while the extension was on its way
+			if h = t.HoldByFence(k.Lock, a.Fence); h != nil && h.Key == k {
+				t.emit(Effect{Op: Pause, Hold: h}) // Resume ends exactly one
+			} else {
+				h = nil
+			}
+		}
 		if h == nil {
 			return t.tellLost(s, k, lost, Yes)
 		}

@@ -1,8 +1,9 @@
 -- drop_permit: a permit is over, or its lease is cut to grace ms. It is named by its fence, or for fence 0 by its
 -- acquire. A session that has extended the permit of another one, and acquired none of it (less 0), takes nothing with it.
+-- ended is as in drop.lua.
 -- Returns the script's answer.
 
-local function drop_permit(publish, channel, queue, lock, owner, field, fence, acquire, grace, request, less)
+local function drop_permit(publish, channel, queue, lock, owner, field, fence, acquire, grace, request, less, ended)
   local timeouts, permits = permits_of(lock)
   local now = milliseconds(redis.call('TIME'))
   if fence == '0' then
@@ -15,6 +16,9 @@ local function drop_permit(publish, channel, queue, lock, owner, field, fence, a
     return {2}
   elseif field ~= '' and less == '0' then
     redis.call('HSET', permits, permit, '#' .. fence .. ' ' .. requests_with(requests, field))
+    return {2}
+  elseif ended == '1' and elsewhere(field, (string.gsub('{' .. requests, ' ', '{'))) then
+    redis.call('HSET', permits, permit, '#' .. fence .. ' ' .. requests_with(requests, field, request))
     return {2}
   elseif grace == '0' then
     end_permits(publish, channel, queue, lock, {permit}, now)

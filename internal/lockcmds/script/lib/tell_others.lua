@@ -5,16 +5,10 @@
 --
 -- The channel is ForcedChannel, the text that of a grant that was ended by its handle; see Forced.Message.
 
+--@ elsewhere
 local function tell_others(lock, owner, fence, field, sessions)
-  local own = string.match(field, '^{([^:]+):')
-  if not own or not fence or fence <= 0 then
-    return
-  end
-  for process in string.gmatch(sessions, '{([^:{}]+):') do
-    if process ~= own then
-      local by = string.format('%.0f', fence)
-      redis.pcall('PUBLISH', 'lockproxy:forced', '-' .. by .. ' ' .. redis.sha1hex(owner .. ' ' .. by) .. ' ' .. lock)
-      return
-    end
+  if fence and fence > 0 and elsewhere(field, sessions) then
+    local by = string.format('%.0f', fence)
+    redis.pcall('PUBLISH', 'lockproxy:forced', '-' .. by .. ' ' .. redis.sha1hex(owner .. ' ' .. by) .. ' ' .. lock)
   end
 end
