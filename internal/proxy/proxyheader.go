@@ -47,12 +47,16 @@ func readProxyHeader(nc net.Conn, required bool) (addr string, rest []byte, err 
 
 // acceptUnspecified has a header of version 2 that names no addresses (AF_UNSPEC) read as a balancer's own connection
 // (LOCAL): the client's address is that of the socket. The specification lets a receiver accept or refuse it, package
-// proxyproto refuses it, and HAProxy and nginx accept it. The command is part of what r has buffered.
+// proxyproto refuses it, and HAProxy and nginx accept it. The family and the transport of a LOCAL header mean nothing,
+// so they may be any. Both bytes are part of what r has buffered.
 func acceptUnspecified(r *bufio.Reader) {
 	const command, family, proxied, local = 12, 13, 0x21, 0x20
 	b, err := r.Peek(family + 1)
-	if err == nil && bytes.HasPrefix(b, proxyproto.SIGV2) && b[command] == proxied && b[family] == byte(proxyproto.UNSPEC) {
-		b[command] = local
+	if err != nil || !bytes.HasPrefix(b, proxyproto.SIGV2) {
+		return
+	}
+	if b[command] == local || b[command] == proxied && b[family]>>4 == byte(proxyproto.UNSPEC)>>4 {
+		b[command], b[family] = local, byte(proxyproto.UNSPEC)
 	}
 }
 

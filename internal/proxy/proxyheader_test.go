@@ -58,6 +58,8 @@ func TestProxyHeaderNamesTheClient(t *testing.T) {
 		{"v2 local", proxy.ProxyRequired, local(t, 2), ""},
 		{"v2 without addresses", proxy.ProxyRequired, []byte(string(proxyproto.SIGV2) + "\x21\x00\x00\x00"), ""},
 		{"v2 without addresses, with more", proxy.ProxyOptional, []byte(string(proxyproto.SIGV2) + "\x21\x00\x00\x06\x04\x00\x03abc"), ""},
+		{"v2 without addresses, by TCP", proxy.ProxyRequired, []byte(string(proxyproto.SIGV2) + "\x21\x01\x00\x00"), ""},
+		{"v2 local, of an unknown family", proxy.ProxyRequired, []byte(string(proxyproto.SIGV2) + "\x20\x41\x00\x02ab"), ""},
 		{"none", proxy.ProxyOptional, nil, ""},
 	}
 	for _, engine := range proxytest.Engines() {
