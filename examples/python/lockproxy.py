@@ -1,5 +1,7 @@
 """Locks for redis-py, with threads and with asyncio: copy this file. Needs Python 3.11, pip install redis
 
+With asyncio take Python 3.12: before it, asyncio.wait_for in redis-py may lose the cancellation of a task that waits.
+
     lock = Locks("redis://127.0.0.1:7379")              # one for the process; with asyncio AsyncLocks, and async with
     with lock("invoice:42", wait=10) as held:           # raises Busy after 10 seconds
         for line in lines:
