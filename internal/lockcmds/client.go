@@ -78,6 +78,12 @@ func isPostponed(err error) bool {
 	return strings.HasPrefix(string(refusal), "TRYAGAIN ") || strings.HasPrefix(string(refusal), "CLUSTERDOWN ")
 }
 
+// isBusy reports whether Redis refuses everything at present: it loads its data, or a script runs for long.
+func isBusy(err error) bool {
+	refusal, _ := asRefusal(err)
+	return strings.HasPrefix(string(refusal), "LOADING ") || strings.HasPrefix(string(refusal), "BUSY ")
+}
+
 // isHalfMoved reports whether a call of several keys cannot be carried out because their hash slot is being moved. A
 // call of one key can.
 func isHalfMoved(err error) bool {

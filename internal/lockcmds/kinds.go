@@ -206,7 +206,7 @@ func answerOf(a script.Acquired, lease time.Duration, err error) table.Answer {
 
 func callFailure(err error) table.Answer {
 	switch _, refused := asRefusal(err); {
-	case isPostponed(err):
+	case isPostponed(err), isBusy(err): // a wait goes on
 		return table.Answer{Status: table.Failed}
 	case refused:
 		return table.Answer{Status: table.Refused, Err: err}

@@ -14,7 +14,7 @@ func failureOf(err error) table.Trouble {
 	if err == nil {
 		return table.OK
 	}
-	if _, refused := asRefusal(err); refused && !isPostponed(err) {
+	if _, refused := asRefusal(err); refused && !isPostponed(err) && !isBusy(err) {
 		return table.Final
 	}
 	return table.Passing

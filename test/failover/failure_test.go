@@ -221,6 +221,34 @@ func TestLoadingPassesThrough(t *testing.T) {
 	})
 }
 
+// Who waits for a lock waits on while Redis loads its data, as after a restart.
+func TestAWaitGoesOnWhileRedisLoads(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngineWith(t, []string{"--enable-debug-command", "yes"}, func(t *testing.T, srv *proxytest.Proxy) {
+		c, holder := srv.Dial(t), srv.Dial(t)
+		c.Quiet("DEBUG", "POPULATE", "100000")
+		holder.Script("LOCK k PX 500", ":", "LOCK fair PX 500", ":")
+		var waiters []*proxytest.Client
+		for n, line := range []string{"LOCK k", "FAIRLOCK fair", "LOCK k WAIT 1000", "FAIRLOCK fair WAIT 1000"} {
+			w := srv.Dial(t)
+			w.Send(strings.Fields(line)...)
+			waiters = append(waiters, w)
+			proxytest.WaitFor(t, "a wait", func() bool { return srv.Stats().Waiting == n+1 })
+		}
+		c.Quiet("CONFIG", "SET", "key-load-delay", "100", "loading-process-events-interval-bytes", "1024") // µs for each key
+		c.Send("DEBUG", "RELOAD")
+		waiters[2].Gets("$-1") // the lease has ended meanwhile, and they have asked
+		waiters[3].Gets("$-1")
+		if b := srv.Dial(t).Quiet("GET", "key:1"); !strings.HasPrefix(b, "-LOADING ") {
+			t.Skipf("Redis has loaded its data already: %q", b) // the machine stood still
+		}
+		srv.Redis.Do(t, "CONFIG", "SET", "key-load-delay", "0")
+		c.Gets("+OK")
+		waiters[0].Gets(":")
+		waiters[1].Gets(":")
+	})
+}
+
 // A Redis that closes connections is there: what has not been sent waits for the next one.
 func TestLaneThatIsKilledAgainAndAgainIsNoOutage(t *testing.T) {
 	t.Parallel()
