@@ -99,9 +99,9 @@ func (c *execCommand) arguments(f *pflag.FlagSet) error {
 	c.Command = f.Args()
 	switch {
 	case len(c.Command) == 0:
-		return fmt.Errorf("no command behind the lock %s", plain(c.Key))
+		return fmt.Errorf("no command after the lock %s", plain(c.Key))
 	case f.ArgsLenAtDash() < 0 && slices.Contains(c.Command, "--"):
-		return fmt.Errorf("%s stands between the lock %s and --: exec takes one lock, and -- is right behind it",
+		return fmt.Errorf("unexpected %s between the lock %s and --: exec takes one lock, then -- and the command",
 			plain(c.Command[0]), plain(c.Key))
 	case c.Busy < 0 || c.Busy > 255:
 		return fmt.Errorf("--conflict-exit-code: %d is not between 0 and 255", c.Busy)

@@ -9,7 +9,7 @@ import (
 func TestMistakesAreExplained(t *testing.T) {
 	for args, want := range map[string]string{
 		"exec":                                       "no lock is named\nUsage: lockproxy exec [flags] KEY -- COMMAND ...",
-		"exec k":                                     "no command behind the lock k\n",
+		"exec k":                                     "no command after the lock k\n",
 		"exec k --waitt 5 -- true":                   "unknown flag: --waitt, did you mean --wait?\n",
 		"exec k -x -- true":                          "unknown flag: -x: a lock is exclusive without --shared\n",
 		"exec k -xn -- true":                         "unknown flag: -x: a lock is exclusive without --shared\n",
@@ -17,8 +17,8 @@ func TestMistakesAreExplained(t *testing.T) {
 		"exec --verbose k -- true":                   "unknown flag: --verbose: lockproxy info KEY shows who has the lock\n",
 		"exec --timeout 3 k true":                    "unknown flag: --timeout: --wait is the same\n",
 		"exec -u 9 k -- true":                        "--url: 9 is no address, and exec locks a key, no file\n",
-		"exec k j -- true":                           "j stands between the lock k and --: exec takes one lock, and -- is right behind it\n",
-		"exec k -n j -- true":                        "j stands between the lock k and --: ",
+		"exec k j -- true":                           "unexpected j between the lock k and --: exec takes one lock, then -- and the command\n",
+		"exec k -n j -- true":                        "unexpected j between the lock k and --: ",
 		"exec -E 256 k -- true":                      "--conflict-exit-code: 256 is not between 0 and 255\n",
 		"exec -E x k -- true":                        `--conflict-exit-code: "x" is not a whole number`,
 		"exec --min-hold 2s --max-hold 1s k -- true": "--min-hold is longer than --max-hold\n",
