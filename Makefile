@@ -151,8 +151,9 @@ chaos-bugs: deps ## plant deliberate bugs in a copy of the tree and demand that 
 	LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -tags bugs -run TestEveryBugIsCaught -count=1 -v -timeout 60m ./test/locks/
 
 .PHONY: sim-bugs
-sim-bugs: ## plant deliberate bugs in a copy of the tree and demand that the simulation finds each within a minute
+sim-bugs: ## plant deliberate bugs in a copy of the tree and demand that the simulation, or a test, finds each within a minute
 	$(GO) test -tags bugs -run TestEveryBugIsFound -count=1 -v -timeout 60m ./internal/lockcmds/sim/
+	LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -tags bugs -run TestEveryBugIsCaught -count=1 -v -timeout 20m ./internal/lockcmds/
 
 .PHONY: soak
 soak: deps ## run the long tests for SOAKTIME; the seed is printed
