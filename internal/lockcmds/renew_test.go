@@ -116,6 +116,14 @@ func TestALockWithoutATTLEndsWithItsHolder(t *testing.T) {
 		a.fence(line)
 		a.want("UNLOCK k", ":1")
 	}
+	for _, line := range []string{"LOCK s", "FAIRLOCK s", "LOCK s SHARED", "LOCK s LIMIT 2"} {
+		gone := startProxy(t, srv, func(o *Options) { o.Lease = 400 * time.Millisecond }).session(2)
+		gone.fence("LOCK s SHARED")
+		srv.Do(t, "PERSIST", "s")
+		gone.hangUp()
+		a.fence(line)
+		a.want("UNLOCK s", ":1")
+	}
 	srv.Do(t, "HSET", "redissons", "o", "1")
 	srv.Do(t, "HSET", "data", "mode", "lock", "a", "1")
 	for _, key := range []string{"redissons", "data"} {

@@ -10,7 +10,8 @@
 --          0  nothing was done
 
 local held = redis.pcall('HMGET', KEYS[1], 'mode', 'fence')
-if held[1] ~= 'lock' or not held[2] or redis.call('PTTL', KEYS[1]) ~= -1 then
+local ours = held[1] == 'lock' and held[2] or held[1] == 'read' and shares_ours(KEYS[1])
+if not ours or redis.call('PTTL', KEYS[1]) ~= -1 then
   return 0
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[1])

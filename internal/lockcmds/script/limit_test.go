@@ -477,3 +477,21 @@ func TestHandOverOfAPermitForAShorterLeaseIsTold(t *testing.T) {
 		equal(t, "the other one is shorter", heard(), told)
 	})
 }
+
+// Redis was stopped for longer than the lease, between its time and its keys: the permit has ended, which is no error.
+func TestAPermitThatHasEndedAtItsGrantIsNoError(t *testing.T) {
+	t.Parallel()
+	b := newRig(t)
+	for _, left := range []string{"", "0"} {
+		s := permitState{left: left}
+		if left != "" {
+			s.permits = []permit{permitEnded}
+		}
+		b.resetPermits(s)
+		take := script.Acquire{Key: key, Part: script.Part{Owner: me, Request: newest}, Limit: 2}
+		call := script.Limited{Shared: script.Shared{Acquire: take, Wait: time.Minute}}.Call()
+		if answer := b.run(call); answer.IsError() {
+			t.Errorf("left %q: %v", left, answer)
+		}
+	}
+}

@@ -100,7 +100,7 @@ var (
 	force  = load("force", leaving("holders_of")...).publishes(0)
 	drop   = load("drop", leaving("hold")...).publishes(3)
 	prove  = load("prove", "hash", "hold", "shared")
-	bound  = load("bound")
+	bound  = load("bound", "hash")
 )
 
 // leaving is the functions of a script by which holds of both forms end, with one more.

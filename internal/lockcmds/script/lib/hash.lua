@@ -27,10 +27,22 @@ local function lengthen(lock, lease)
   end
 end
 
+-- shares_ours reports whether a hash of mode read has fields by which we find a grant: a third of those of our holders.
+local function shares_ours(lock)
+  local fields = redis.call('HSCAN', lock, '0', 'COUNT', 48)[2]
+  for i = 1, #fields, 2 do
+    if string.sub(fields[i], 1, 2) == '{}' and string.sub(fields[i + 1], 1, 1) == '#' then
+      return true
+    end
+  end
+  return false
+end
+
 -- no_lock returns Redis's error if a hash is no lock, but an application's data; else nil. It is not asked about a hash with
 -- the mode and the fence of a lock of ours.
 --
--- A lock that is held shared, or by a write lock of Redisson, has counts alone beside its mode, and a TTL. Any other one
+-- A lock that is held shared, or by a write lock of Redisson, has counts alone beside its mode, and a TTL, unless a
+-- client has removed that of one that has a shared hold of ours. Any other one
 -- has one count, and may have a fence. Fields of ours in braces may stand beside them. Of a crowd only the TTL is looked at.
 local function no_lock(lock, mode)
   local many, fields, counts = mode == 'read' or mode == 'write', redis.call('HLEN', lock), 0
@@ -40,7 +52,7 @@ local function no_lock(lock, mode)
       counts = counts + (string.find(all[i + 1], '^%d+$') and 1 or 101)
     end
   end
-  if counts > 100 or many and redis.call('PTTL', lock) == -1 or
+  if counts > 100 or many and redis.call('PTTL', lock) == -1 and not (mode == 'read' and shares_ours(lock)) or
     not many and (mode and mode ~= 'lock' or fields > 100 or counts > 1) then
     return redis.pcall('GET', lock) -- WRONGTYPE
   end

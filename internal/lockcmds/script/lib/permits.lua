@@ -50,9 +50,10 @@ local function held_permits(timeouts, now)
   return redis.call('ZCOUNT', timeouts, '(' .. now, '+inf')
 end
 
--- first_end is the rest of the lease that ends first, in ms.
+-- first_end is the rest of the lease that ends first, in ms. If Redis was stopped for longer than the lease of a permit
+-- that it has just granted, that has ended already.
 local function first_end(timeouts, now)
-  return rest_until(redis.call('ZRANGE', timeouts, '0', '0', 'WITHSCORES')[2], now)
+  return rest_until(redis.call('ZRANGE', timeouts, '0', '0', 'WITHSCORES')[2] or now, now)
 end
 
 -- is_ours reports whether lockproxy has made the string. One with that mark and no TTL was made anew by Redisson.
