@@ -31,6 +31,7 @@ func TestOverACluster(t *testing.T) {
 	t.Run("transactions", func(t *testing.T) { sameTransactions(t, alone, c, proxies) })
 	t.Run("watched", func(t *testing.T) { aWatchedSlotMoves(t, c, proxies) })
 	t.Run("messages", func(t *testing.T) { messagesArrive(t, proxies) })
+	t.Run("subscribers", func(t *testing.T) { subscribersGiveConnectionsBack(t, c, proxies) })
 	t.Run("subscriptions", func(t *testing.T) { subscriptionsAreCounted(t, alone, c, proxies) })
 	t.Run("listeners", func(t *testing.T) { aListenerUsesAllServers(t, c, proxies) })
 	t.Run("events", func(t *testing.T) { eventsOfAllServers(t, c, proxies) })
@@ -164,6 +165,31 @@ func aPauseConcernsAllServers(t *testing.T, alone *redistest.Server, c *redistes
 				w.Gets("+OK")
 			}
 		})
+	}
+}
+
+// subscribersGiveConnectionsBack has clients subscribe and unsubscribe over and over.
+func subscribersGiveConnectionsBack(t *testing.T, c *redistest.Cluster, proxies map[string]*proxytest.Proxy) {
+	accepted := func() (n int) {
+		for _, node := range c.Nodes {
+			n += node.Info(t, "stats", "total_connections_received:")
+		}
+		return n
+	}
+	for engine, srv := range proxies {
+		before := accepted()
+		for range 10 {
+			p := srv.Dial(t)
+			for range 20 {
+				p.Raw(proxytest.Inline("SUBSCRIBE a b", "SSUBSCRIBE c", "UNSUBSCRIBE", "SUNSUBSCRIBE c"))
+				p.Gets("*3", "*3", "*3", "*3", "*3", "*3")
+				p.Script("PING", "+PONG")
+			}
+			_ = p.Conn.Close()
+		}
+		if n := accepted() - before; n > 60 {
+			t.Errorf("%s: 200 times a few subscriptions have taken %d connections to the servers", engine, n)
+		}
 	}
 }
 

@@ -27,6 +27,10 @@ var verbs = [kinds]struct{ on, off, message string }{
 	Shards:   {"ssubscribe", "sunsubscribe", "smessage"},
 }
 
+// Few is the number of subscriptions that fit into the hash tables of a new connection of Redis. Larger tables keep their
+// size when the subscriptions have ended.
+const Few = 4
+
 // KindOf is the kind of a verb, in lower case. on: it begins subscriptions.
 func KindOf(verb string) (k Kind, on, ok bool) {
 	for k := range kinds {

@@ -18,7 +18,8 @@ type subscriber struct {
 	asked    map[channel]bool // for; true: the server has confirmed it
 	asks     []*ask           // sent and not answered, in order
 	unsent   []*ask
-	holding  int // bytes of a frame that is not whole
+	holding  int  // bytes of a frame that is not whole
+	spent    bool // the connection is of no use for others
 	closed   bool
 }
 
@@ -43,6 +44,7 @@ func (one *subscriber) knows(ch channel) bool {
 // join asks for a channel.
 func (one *subscriber) join(ch channel, r *request) {
 	one.asked[ch] = false
+	one.spent = one.spent || len(one.asked) > Few
 	one.add(ch, true, r)
 }
 
@@ -142,6 +144,17 @@ func (one *subscriber) close() {
 	}
 }
 
+// giveBack ends a subscriber without channels. Its connection may serve others.
+func (one *subscriber) giveBack() {
+	if one.conn == nil || one.spent {
+		one.close()
+		return
+	}
+	one.closed = true
+	one.conn.ReadReplies()
+	one.conn.Release()
+}
+
 // Push implements stream.Observer. Flush follows: the messages that came in together go out together.
 func (one *subscriber) Push(b []byte, kind resp.Kind) {
 	one.of.session.Enter(func() { one.frame(b, kind) })
@@ -209,6 +222,7 @@ func (one *subscriber) failed(words []byte) {
 	s := one.of
 	switch why := topology.ReadRefusal(words); {
 	case !a.on:
+		one.spent = true // it has the subscriptions still
 		s.settle()
 	case why.Reason != topology.NotRefused:
 		s.cluster.Refused(why.Reason)

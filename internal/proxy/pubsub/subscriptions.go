@@ -44,8 +44,10 @@ type Session interface {
 type Conn interface {
 	Observe(stream.Observer)
 	ReadFrames()
+	ReadReplies()
 	Append(b []byte, to stream.Receiver, tag uint64, n int) error
 	Send()
+	Release()
 	Discard()
 	Connected() bool
 	Rejected() bool
@@ -178,12 +180,12 @@ func (s *Subscriptions) at(node topology.Node) *subscriber {
 	return one
 }
 
-// sendAndClose sends the commands of all subscribers, closes those that have no channels any more, and ends the watch
-// if nothing is left.
+// sendAndClose sends the commands of all subscribers, ends those that have no channels any more, and ends the watch if
+// nothing is left.
 func (s *Subscriptions) sendAndClose() {
 	for node, one := range s.subscribers {
 		if one.send(); len(one.asked) == 0 && len(one.asks) == 0 {
-			one.close()
+			one.giveBack()
 			delete(s.subscribers, node)
 		}
 	}

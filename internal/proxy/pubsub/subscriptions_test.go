@@ -36,6 +36,7 @@ type conn struct {
 	observer stream.Observer
 	sent     []string // commands, as words
 	refusal  []byte   // the server has refused the connection
+	released bool
 	closed   bool
 }
 
@@ -87,7 +88,9 @@ func (c *client) Watch(f func()) func() {
 
 func (n *conn) Observe(o stream.Observer) { n.observer = o }
 func (n *conn) ReadFrames()               {}
+func (n *conn) ReadReplies()              {}
 func (n *conn) Send()                     {}
+func (n *conn) Release()                  { n.released = true }
 func (n *conn) Discard()                  { n.closed = true }
 func (n *conn) Connected() bool           { return n.refusal == nil }
 func (n *conn) Rejected() bool            { return false }
@@ -205,8 +208,34 @@ func TestANewSubscriptionStandsBeforeTheOldOneEnds(t *testing.T) {
 	c.sent("a", "unsubscribe x")
 	c.confirm("a")
 	c.took()
-	if !c.conns["a"].closed {
-		t.Error("the old connection stays open")
+	if !c.conns["a"].released {
+		t.Error("the old connection is not given back")
+	}
+}
+
+func TestASubscriberGivesItsConnectionBack(t *testing.T) {
+	for _, test := range []struct {
+		name, channels   string
+		refused, discard bool
+	}{
+		{name: "a few channels", channels: "a b c d"},
+		{name: "more channels: Redis keeps larger tables", channels: "a b c d e", discard: true},
+		{name: "their end is refused", channels: "a", refused: true, discard: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := newClient(t)
+			c.ask("subscribe " + test.channels)
+			c.confirm("a")
+			c.ask("unsubscribe " + test.channels)
+			if test.refused {
+				c.conns["a"].observer.Push([]byte("-NOPERM no\r\n"), '-')
+			} else {
+				c.confirm("a")
+			}
+			if got := c.conns["a"]; got.released == test.discard || got.closed != test.discard {
+				t.Errorf("released %v, closed %v", got.released, got.closed)
+			}
+		})
 	}
 }
 

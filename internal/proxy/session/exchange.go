@@ -310,6 +310,12 @@ type subscriberPin struct {
 	end func()
 }
 
+// Release implements pubsub.Conn.
+func (e subscriberPin) Release() {
+	e.end()
+	e.Pin.Release()
+}
+
 // Discard implements pubsub.Conn.
 func (e subscriberPin) Discard() {
 	e.end()

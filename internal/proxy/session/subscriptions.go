@@ -17,10 +17,9 @@ type subscriptions struct {
 	most                       int64 // the greatest number in a confirmation
 }
 
-// grown reports whether Redis may have made the connection's hash tables of them larger than they are at first: more
-// than four do not fit. The tables keep their size when the subscriptions have ended, which shows in the order of the
-// replies to an UNSUBSCRIBE of everything.
-func (p *subscriptions) grown() bool { return p.most > 4 }
+// grown reports whether Redis may have made the connection's hash tables of them larger than they are at first. That
+// shows in the order of the replies to an UNSUBSCRIBE of everything.
+func (p *subscriptions) grown() bool { return p.most > pubsub.Few }
 
 // subscribed reports whether there is any.
 func (p *subscriptions) subscribed() bool { return p.Channels+p.Patterns+p.Shards > 0 }
