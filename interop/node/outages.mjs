@@ -1,15 +1,18 @@
 // A client of a library in Redis's absence: "ready", then a line with what has happened when a line is read.
-// Usage: outages.mjs ioredis | node-redis | bullmq URL
+// Usage: outages.mjs ioredis | node-redis | bullmq URL. ioredis also takes sentinel://host:port,host:port/name.
 import { createInterface } from 'node:readline';
 
 const [library, url] = process.argv.slice(2);
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
+const address = (text) => ({ host: text.split(':')[0], port: Number(text.split(':')[1]) });
+
 async function open() {
   switch (library) {
     case 'ioredis': {
       const { default: Redis } = await import('ioredis');
-      const client = new Redis(url);
+      const at = url.match(/^sentinel:\/\/(.*)\/(.*)$/);
+      const client = at ? new Redis({ sentinels: at[1].split(',').map(address), name: at[2] }) : new Redis(url);
       client.on('error', () => {});
       return () => client.incr('ioredis');
     }

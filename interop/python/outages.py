@@ -1,6 +1,6 @@
 """A client or worker of a library in Redis's absence: "ready", then a line with what has happened when a line is read.
 
-Usage: outages.py redis-py | celery | rq URL
+Usage: outages.py redis-py | celery | rq URL. redis-py also takes sentinel://host:port,host:port/name.
 """
 
 import json
@@ -14,6 +14,7 @@ import redis
 from redis.backoff import ExponentialBackoff
 from redis.exceptions import ConnectionError, TimeoutError
 from redis.retry import Retry
+from redis.sentinel import Sentinel
 
 LIBRARY, URL = sys.argv[1], sys.argv[2]
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -26,9 +27,12 @@ def report(done, failures):
 
 def commands():
     """Commands one after the other, from several threads, as redis-py's documentation has them tried again."""
-    client = redis.Redis.from_url(
-        URL, retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), 12), retry_on_error=[ConnectionError, TimeoutError]
-    )
+    patience = dict(retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), 12), retry_on_error=[ConnectionError, TimeoutError])
+    if URL.startswith("sentinel://"):
+        at, name = URL.removeprefix("sentinel://").split("/")
+        client = Sentinel([addr.split(":") for addr in at.split(",")]).master_for(name, **patience)
+    else:
+        client = redis.Redis.from_url(URL, **patience)
     done, failures, over = [], [], threading.Event()
 
     def work(n):

@@ -139,6 +139,22 @@ func TestTheReasonOfAnOutageNeedsNoLogin(t *testing.T) {
 	proxytest.WaitFor(t, "the end of the outage", func() bool { return srv.Anew(t, "INFO lockproxy") == "-NOAUTH Authentication required.\r\n" })
 }
 
+// The first client of an outage is told of it as well.
+func TestAQuietProxyKnowsThatRedisIsAway(t *testing.T) {
+	t.Parallel()
+	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
+		srv.Anew(t, "PING") // there is a lane, and no client on it
+		srv.Redis.Kill()
+		proxytest.WaitFor(t, "the proxy to know", func() bool {
+			ready, _ := srv.Ready()
+			return !ready
+		})
+		if info := srv.Anew(t, "INFO lockproxy"); !strings.Contains(info, "upstream:down") {
+			t.Errorf("%q", info)
+		}
+	})
+}
+
 // Many clients that come back at once are closed one after the other, and are served when Redis is.
 func TestACrowdDoesNotSpin(t *testing.T) {
 	t.Parallel()

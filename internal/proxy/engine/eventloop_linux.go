@@ -304,7 +304,7 @@ func takeover(nc net.Conn) (int, error) {
 	if err := nc.Close(); err != nil {
 		return -1, errors.Join(err, unix.Close(fd))
 	}
-	return fd, unix.SetNonblock(fd, true)
+	return fd, nil // it shares the mode of Go's, which does not block
 }
 
 // again reports whether a system call should be tried later.

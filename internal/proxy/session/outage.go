@@ -30,9 +30,12 @@ const (
 // The connection closes between leastPause and mostPause behind a command that is given up.
 const leastPause, mostPause = 300 * time.Millisecond, time.Second
 
+// Closes fall on multiples of beat, so that those of many clients cost few wake-ups.
+const beat = 50 * time.Millisecond
+
 // pause is the latest of three random times, so that many clients that come back at once make fewer connections.
 func pause() time.Duration {
-	const span = mostPause - leastPause
+	const span = mostPause - leastPause - beat
 	return leastPause + max(rand.N(span), rand.N(span), rand.N(span))
 }
 
@@ -79,8 +82,9 @@ func (s *Session) waits(failed bool) bool {
 	return true
 }
 
-// await has overdue called after a time, unless Redis answers before.
+// await has overdue called at the first beat after a time, unless Redis answers before.
 func (s *Session) await(d time.Duration) {
+	d += beat - time.Duration(time.Now().Add(d).UnixNano())%beat
 	var t *time.Timer
 	t = time.AfterFunc(d, func() {
 		s.mu.Lock()
