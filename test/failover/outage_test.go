@@ -200,6 +200,7 @@ func TestWhatHasWaitedIsNotSentToARedisThatLoads(t *testing.T) {
 			for line, c := range ways {
 				c.Send(strings.Fields(line)...)
 			}
+			proxytest.WaitFor(t, "the commands to wait", func() bool { return srv.Unanswered() >= 2 }) // WATCH waits for a pin
 			redis.Restart()
 			for line, want := range map[string]string{"GET key:1": "$7\r\nvalue:1", "WATCH k": "+OK", "TRYLOCK l": ":"} {
 				if b := ways[line].Next(); !strings.HasPrefix(b, want) {

@@ -152,7 +152,7 @@ func (l *Lane) Run() {
 	identity := zap.Stringer("identity", l.Identity())
 	log := o.Logger.With(identity)
 	var wait, lost dial.Backoff
-	reconnected, failed := false, false
+	reconnected, waited := false, false // waited: commands may have, for this connection
 	for !l.closed() {
 		nc, err := o.Dialer.Open(ctx, l.target)
 		if l.closed() {
@@ -169,7 +169,7 @@ func (l *Lane) Run() {
 			return
 		}
 		if err != nil {
-			failed = true
+			waited = true
 			l.Tried(err, own) // before the lane's requests are reported
 			l.Rest(err, l.Hopeless())
 			delay, pause := wait.Next()
@@ -190,10 +190,10 @@ func (l *Lane) Run() {
 		reconnected = true
 		log.Debug("lane connected")
 		l.MakeMeek(o.Dialer.Connections().Locked(nc))
-		if failed {
+		if waited {
 			l.awaitLoaded(nc)
 		}
-		failed = false
+		waited = true
 		err = l.serve(nc)
 		left := o.Dialer.IsElsewhere(l.At(), nc) // the proxy has ended the connection, because the server has moved
 		o.Dialer.Lost(l.At(), nc, err)
