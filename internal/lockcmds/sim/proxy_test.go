@@ -449,9 +449,7 @@ func (c *client) received(s *slot, v resp.Value) {
 	switch s.cmd.Verb {
 	case grammar.Lock, grammar.TryLock, grammar.FairLock:
 		switch {
-		case strings.HasPrefix(text, "NOTSYNCED") && b != nil && !c.w.calm: // an earlier answer may have been lost
-			b.until = min(b.until, s.sent+s.lease())
-		case v.Null && b != nil: // it may have been granted too late, and have set a shorter lease
+		case b != nil && (v.Null || strings.HasPrefix(text, "NOTSYNCED")): // it may have set a shorter lease before it was rolled back
 			b.until = min(b.until, s.sent+s.lease())
 		case v.Kind != resp.Integer:
 		case b != nil && b.fence == v.Int:

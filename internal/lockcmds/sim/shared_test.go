@@ -63,6 +63,9 @@ func (c *client) sideOf(cmd *grammar.Command) string {
 func (c *client) eitherSide(s *slot) {
 	alone, beside := *c.holds.of(sharedKey), *c.holds.of(sharedSide)
 	lost := *c.overAt.of(sharedKey) >= s.sent && *c.overAt.of(sharedKey) > 0
+	if c.w.shape != single && alone != nil && !c.w.rules.has(grant{sharedKey, alone.fence}) {
+		lost = true // a failover has forgotten it, and the push comes later (table.lossDelay)
+	}
 	releases, extends := s.cmd.Verb == grammar.Unlock, s.cmd.Verb == grammar.ExtendLock
 	if s.side == sharedKey && (releases || extends) && beside != nil && (alone != nil && alone.vague || lost || c.untold) {
 		beside.vague, beside.released = true, beside.released || releases
