@@ -61,16 +61,17 @@ public final class Classes {
     return name + ":" + UUID.randomUUID();
   }
 
-  /** What a lock's hash says of its holders. The numbers of the last requests are none of it. */
+  /** What a lock's hash says of its holders, without their notes and the numbers of their last requests. */
   private static Map<String, String> hash(Wire redis, String name) {
     List<?> all = (List<?>) redis.command("HGETALL", name);
     Map<String, String> fields = new TreeMap<>();
     for (int i = 0; i < all.size(); i += 2) {
       String field = (String) all.get(i);
       String value = (String) all.get(i + 1);
-      fields.put(field, value.startsWith("#") ? value.substring(0, value.indexOf(' ')) : value);
+      fields.put(field, value.startsWith("#") ? value.split(" ")[0] : value);
     }
     fields.remove("{request}");
+    fields.remove("{note}"); // the first renewal writes it
     return fields;
   }
 
