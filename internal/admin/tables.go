@@ -52,8 +52,8 @@ const (
 	maxSearch = 1024
 )
 
-// parseQuery reads a query for a table with these kinds of rows, and with one more field; empty: none. Its errors are for
-// operators.
+// parseQuery reads a query for a table with these kinds of rows, and with one more field; empty: none. Its errors are
+// for operators.
 func parseQuery(form url.Values, field string, kinds ...string) (Query, error) {
 	q := Query{Search: strings.ToLower(form.Get("search")), Only: form.Get("only"), Lock: form.Get("lock")}
 	fields := []string{"search", "only"}

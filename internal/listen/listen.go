@@ -85,7 +85,8 @@ func (s *Sockets) take(is func(net.Addr) bool) *Listener {
 	return nil
 }
 
-// TCP opens host:port. Of an address of IPv4, such as 0.0.0.0, it is no socket of IPv6. Its connections have that keepalive, or Go's default one if it is not enabled.
+// TCP opens host:port. Of an address of IPv4, such as 0.0.0.0, it is no socket of IPv6. Its connections have that
+// keepalive, or Go's default one if it is not enabled.
 func (s *Sockets) TCP(addr string, alive net.KeepAliveConfig) (*Listener, error) {
 	at, err := net.ResolveTCPAddr("tcp", addr)
 	if err != nil {

@@ -17,8 +17,8 @@ const endingSlice = 128
 // longer renewed, and GRACE applies. It does not block. Requires the session lock.
 func (e *Engine) Ended(session uint64) { e.ended(session, false) }
 
-// Forsaken is Ended for a client that has not gone: the proxy closes its connection because of Redis. Its locks keep the
-// rest of their leases, whatever GRACE says. It returns how many there are.
+// Forsaken is Ended for a client that has not gone: the proxy closes its connection because of Redis. Its locks keep
+// the rest of their leases, whatever GRACE says. It returns how many there are.
 func (e *Engine) Forsaken(session uint64) (holds int) { return e.ended(session, true) }
 
 // Holding is the number of locks that a session holds here. Requires the session lock.

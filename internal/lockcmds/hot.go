@@ -36,8 +36,8 @@ type HotLock struct {
 	Waited time.Duration // in these waits
 }
 
-// Hot is the list of one proxy. The zero value is empty. Its methods may be called from any goroutine, and nil is a list
-// that stays empty.
+// Hot is the list of one proxy. The zero value is empty. Its methods may be called from any goroutine, and nil is a
+// list that stays empty.
 type Hot struct {
 	mu        sync.Mutex // a leaf
 	began     time.Time  // of now

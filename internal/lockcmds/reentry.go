@@ -11,8 +11,8 @@ import (
 // This file counts and logs the acquires of a connection that holds the lock already, and names no OWNER.
 //
 // Such an acquire is a re-entry where the connection is the owner. A library that shares connections between threads or
-// tasks sends two tasks' acquires on one connection: then both tasks have the lock. With ReentryAuto the connection of a
-// library that has announced itself is no owner. With ReentryConnection it is one, and the log names it.
+// tasks sends two tasks' acquires on one connection: then both tasks have the lock. With ReentryAuto the connection of
+// a library that has announced itself is no owner. With ReentryConnection it is one, and the log names it.
 
 // Reentries is shared by all lock engines of a proxy. Its fields do not change after the first use; its methods may be
 // called from any goroutine, and nil counts and logs nothing.

@@ -1,7 +1,7 @@
 // Package netio adds operations on sockets to those of package net: it writes the bytes that a socket takes at once and
 // returns their number, reads a socket whenever that has bytes, sees the end of a client's input before the bytes in
-// front of it have been read, tells whether bytes have not been read, ends one direction of a connection at once, and ends
-// a connection whose peer has vanished.
+// front of it have been read, tells whether bytes have not been read, ends one direction of a connection at once, and
+// ends a connection whose peer has vanished.
 package netio
 
 import (

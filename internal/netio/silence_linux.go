@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Silence is the time for which the peer of one TCP connection has acknowledged nothing although that was due. The zero value is ready. The kernel's own limit (TCP_USER_TIMEOUT) also ends connections whose peer
-// acknowledges all it gets, and has no room: a client that does not read, a Redis that runs a long command. Here only a
-// peer that has vanished counts. One without outstanding bytes is found by TCP keepalive.
+// A Silence is the time for which the peer of one TCP connection has acknowledged nothing although that was due. The
+// zero value is ready. The kernel's own limit (TCP_USER_TIMEOUT) also ends connections whose peer acknowledges all it
+// gets, and has no room: a client that does not read, a Redis that runs a long command. Here only a peer that has
+// vanished counts. One without outstanding bytes is found by TCP keepalive.
 type Silence struct {
 	since time.Time // an answer was due then, and none has come since; zero: none is due
 }

@@ -15,9 +15,9 @@ import (
 // An authDemand is what Redis has said last of connections without credentials. On a direct connection Redis decides
 // once, when the client connects, whether it needs credentials. A shared connection says nothing of a later client, and
 // Redis announces no change. So watchAuth asks every authPeriod; the servers of a cluster take turns. Two answers are
-// not enough: between them Redis may have been locked and opened again, or the reverse. So the kinds of connections that
-// exist are noted. One that was accepted serves no client that comes after the next demand, and one that was refused
-// none that comes after its end. The methods may be called from any goroutine.
+// not enough: between them Redis may have been locked and opened again, or the reverse. So the kinds of connections
+// that exist are noted. One that was accepted serves no client that comes after the next demand, and one that was
+// refused none that comes after its end. The methods may be called from any goroutine.
 type authDemand struct {
 	mu      sync.Mutex
 	servers map[Node]serverDemand // those of a cluster, else Any
@@ -36,8 +36,8 @@ type serverDemand struct {
 // In a cluster it is that time for each server.
 const authPeriod = time.Second
 
-// NeedsAuth reports whether Redis, or a server of the cluster, demanded credentials of a new connection when it was last
-// asked.
+// NeedsAuth reports whether Redis, or a server of the cluster, demanded credentials of a new connection when it was
+// last asked.
 func (d *authDemand) NeedsAuth() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -20,8 +20,8 @@ var (
 	ErrInDoubt = redislink.ErrInDoubt
 )
 
-// Unreachable stands in place of a reply to a lock command that was not carried out because Redis cannot be reached. The
-// session knows what its client gets: as a rule the end of the connection.
+// Unreachable stands in place of a reply to a lock command that was not carried out because Redis cannot be reached.
+// The session knows what its client gets: as a rule the end of the connection.
 var Unreachable = []byte{}
 
 // UnsentError is ErrUnsent with the reply of the session to any command that it could not send; nil: Unreachable.

@@ -1,5 +1,6 @@
 // Package grammar is the language of the lock commands. One table says which verbs there are and which options each
-// takes. From it come Parse, the entries of COMMAND and COMMAND DOCS, and the tables in docs/LOCKS.md, which a test writes.
+// takes. From it come Parse, the entries of COMMAND and COMMAND DOCS, and the tables in docs/LOCKS.md, which a test
+// writes.
 //
 // A new option is one Argument in the table, one bit of option, and one case in Command.set. The package does no I/O.
 package grammar

@@ -11,9 +11,9 @@ import (
 // This file makes and recognizes the owner names that a proxy gives out itself.
 //
 // A session that can name an owner can act for it. The name of a session is "<UUID of the process>:<token>", in
-// Redisson's form, and its acquires without OWNER have owners "<UUID>:<token>:<number>", which never come back. The lock
-// engine relies on no other session acting for these. So the token is random and cannot be guessed, and the option OWNER
-// refuses names of these forms, because LOCKINFO shows them.
+// Redisson's form, and its acquires without OWNER have owners "<UUID>:<token>:<number>", which never come back. The
+// lock engine relies on no other session acting for these. So the token is random and cannot be guessed, and the option
+// OWNER refuses names of these forms, because LOCKINFO shows them.
 
 const (
 	uuidLength  = 36

@@ -23,9 +23,10 @@
 // with a primary that was replaced without agreement, and its client learns of that by the next renewal. A change in
 // agreement loses nothing, and no waiter.
 //
-// The rules in promise_test.go are that a lease of any kind goes on until the end of which its client was told, whatever
-// other calls and rollbacks do meanwhile, and that the lease of a client that has gone does. The rule in owners_test.go is about owners that several sessions are: copies count
-// nothing, and a rollback takes no hold of another session.
+// The rules in promise_test.go are that a lease of any kind goes on until the end of which its client was told,
+// whatever other calls and rollbacks do meanwhile, and that the lease of a client that has gone does. The rule in
+// owners_test.go is about owners that several sessions are: copies count nothing, and a rollback takes no hold of
+// another session.
 //
 // The rules in shared_test.go are about a lock that is held shared as well as exclusively, which a quarter of the
 // histories has: who may hold it beside whom, whose lease lasts, that no script takes a part from another owner, and

@@ -14,7 +14,8 @@ import (
 // proxy may have a part, and an owner that does not wait. A session may hold a lock for one owner and wait for another
 // lock for the next owner: these are not the same. A waiter for one of several permits needs the end of any of them. A
 // shared waiter may stand behind another waiter, which leaves. An owner waits for itself in two cases: it has a permit
-// and asks for the lock exclusively or shared, or the other way round; or it has the only permit, and asks for it again.
+// and asks for the lock exclusively or shared, or the other way round; or it has the only permit, and asks for it
+// again.
 
 // searchLimit bounds one search, in holds that it looks at. A circle beyond it is not found.
 const searchLimit = 256

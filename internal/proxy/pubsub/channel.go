@@ -27,8 +27,8 @@ var verbs = [kinds]struct{ on, off, message string }{
 	Shards:   {"ssubscribe", "sunsubscribe", "smessage"},
 }
 
-// Few is the number of subscriptions that fit into the hash tables of a new connection of Redis. Larger tables keep their
-// size when the subscriptions have ended.
+// Few is the number of subscriptions that fit into the hash tables of a new connection of Redis. Larger tables keep
+// their size when the subscriptions have ended.
 const Few = 4
 
 // KindOf is the kind of a verb, in lower case. on: it begins subscriptions.

@@ -39,6 +39,6 @@
 // # Locks
 //
 // A session's mutex guards its fields, never I/O. Order: Session.mu, then the mutexes of lockcmds, then those of
-// upstream. No goroutine holds two sessions' mutexes: work on another session is done from Session.afterUnlock or from a
-// goroutine of its own.
+// upstream. No goroutine holds two sessions' mutexes: work on another session is done from Session.afterUnlock or from
+// a goroutine of its own.
 package session

@@ -87,9 +87,9 @@ func (s *Session) Lost(tag uint64, n int, sent bool) {
 	s.advance()
 }
 
-// lose handles n commands without a reply. For a command that may have run, the connection closes, as a dying Redis would
-// close it. The lock engine decides about a script call. A command that was not sent has a reply if Redis itself has
-// refused the connection; else the connection closes, too.
+// lose handles n commands without a reply. For a command that may have run, the connection closes, as a dying Redis
+// would close it. The lock engine decides about a script call. A command that was not sent has a reply if Redis itself
+// has refused the connection; else the connection closes, too.
 func (s *Session) lose(at reply.ID, n int, sent bool) {
 	h, due := s.out.Slots.Handler(at)
 	if !due {
@@ -227,8 +227,8 @@ func (s *Session) append(conn connection, raw []byte, at reply.ID, n int) error 
 	return err
 }
 
-// Refusal is the reply to a command that was not sent; nil: it has none, and the connection closes. Requires the session
-// lock.
+// Refusal is the reply to a command that was not sent; nil: it has none, and the connection closes. Requires the
+// session lock.
 func (s *Session) Refusal() []byte {
 	if s.pin != nil {
 		if b := s.pin.conn.Refusal(); b != nil {

@@ -240,8 +240,8 @@ func (c *scriptCall) Take(at reply.ID, b []byte, n int, more bool) int {
 	return n
 }
 
-// repeat sends the call once more, with the text: Redis has forgotten the script, after a SCRIPT FLUSH, or another server
-// of a cluster has the call now. The reply keeps its slot.
+// repeat sends the call once more, with the text: Redis has forgotten the script, after a SCRIPT FLUSH, or another
+// server of a cluster has the call now. The reply keeps its slot.
 func (c *scriptCall) repeat(at reply.ID) {
 	s := c.s
 	conn := s.scriptConn()

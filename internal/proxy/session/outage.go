@@ -97,8 +97,8 @@ func (s *Session) await(d time.Duration) {
 	s.late = t
 }
 
-// overdue closes the connection at last: when the commands of the session have waited for Redis for too long, or one has
-// been given up. But not while the session holds a lock.
+// overdue closes the connection at last: when the commands of the session have waited for Redis for too long, or one
+// has been given up. But not while the session holds a lock.
 func (s *Session) overdue() {
 	switch {
 	case s.holds():
@@ -140,8 +140,8 @@ func (s *Session) giveUp() {
 	s.await(pause())
 }
 
-// abandon is CutOff because of Redis: the client has not gone, so its locks keep the rest of their leases, whatever GRACE
-// says.
+// abandon is CutOff because of Redis: the client has not gone, so its locks keep the rest of their leases, whatever
+// GRACE says.
 func (s *Session) abandon() {
 	if !s.out.Gone() {
 		s.forsaken = true
@@ -150,8 +150,8 @@ func (s *Session) abandon() {
 	}
 }
 
-// notCarriedOut ends a command that was certainly not carried out, because Redis cannot be reached: it has its reply, or the
-// connection closes.
+// notCarriedOut ends a command that was certainly not carried out, because Redis cannot be reached: it has its reply,
+// or the connection closes.
 func (r *request) notCarriedOut() bool {
 	if words := r.s.Refusal(); words != nil {
 		return r.answerWith(words)

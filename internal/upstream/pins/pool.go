@@ -229,7 +229,8 @@ func (ps *Pins) returnLocked(p *Pin) {
 	}
 }
 
-// keep moves a pin that a session has from the pool for logins to that for work. false: there is no place for its owner.
+// keep moves a pin that a session has from the pool for logins to that for work. false: there is no place for its
+// owner.
 func (ps *Pins) keep(p *Pin) bool {
 	ps.mu.Lock()
 	work := &ps.work

@@ -144,9 +144,9 @@ func (s *Stream) Rest(err error, refused bool) {
 	s.end(err, resting, func(to Receiver) bool { return to.Keeps(true) })
 }
 
-// Sift drops the requests that waited for the connection which is about to be used, and whose receivers do not keep them
-// any more: they must not run after their clients have gone. failed is that of Receiver.Keeps. It reports whether there
-// are others.
+// Sift drops the requests that waited for the connection which is about to be used, and whose receivers do not keep
+// them any more: they must not run after their clients have gone. failed is that of Receiver.Keeps. It reports whether
+// there are others.
 func (s *Stream) Sift(failed bool) (wait bool) {
 	if s.hasQueued() {
 		s.end(nil, connecting, func(to Receiver) bool { return to.Keeps(failed) })
