@@ -326,13 +326,14 @@ func (u *Upstream) laneUp(t dial.Target, owner string, again bool) {
 }
 
 // laneFailed notes that a lane has no connection. In a cluster one server says nothing of the others. That Redis cannot
-// be reached matters without a command as well: the next client may ask why.
+// be reached, or takes no clients now, matters without a command as well: the next client may ask why. Another refusal
+// may concern one identity alone.
 func (u *Upstream) laneFailed(_ dial.Target, err error, inUse bool) {
 	if u.views != nil {
 		u.views.Ask(topology.Any, nil)
 		return
 	}
-	if (inUse || !dial.IsRefused(err)) && !u.looks(err) {
+	if (inUse || !dial.IsRefused(err) || dial.IsTemporary(err)) && !u.looks(err) {
 		u.contacts.Note(err)
 	}
 }

@@ -177,8 +177,13 @@ func TestRedisHasTooManyClients(t *testing.T) {
 			}
 			return b == crowded
 		})
-		late := srv.Dial(t)
-		late.Script("MULTI", crowded)
+		var late *proxytest.Client
+		proxytest.WaitFor(t, "the refusal of a transaction", func() bool { // a new client may be closed before Redis is asked
+			late = srv.Dial(t)
+			late.Send("MULTI")
+			b, err := late.Frame()
+			return err == nil && b == crowded
+		})
 		late.Ends() // the commands behind it would run one by one
 		if info := srv.Anew(t, "INFO lockproxy"); !strings.Contains(info, "upstream_error:upstream refused the connection: ERR max number of clients") {
 			t.Errorf("INFO lockproxy: %q", info)
