@@ -29,7 +29,7 @@ func (s scenario) ofBuilds() scenario {
 }
 
 func isLockproxy(contestant string) bool {
-	return slices.ContainsFunc(lockServers(), func(server string) bool { return strings.HasSuffix(contestant, server) })
+	return strings.HasSuffix(contestant, fleet.Lockproxy)
 }
 
 // buildOf is the contestant without the word for its build.

@@ -53,7 +53,7 @@ func planned(f *fleet.Fleet) error {
 const writers = 8 // clients of a failover
 
 func failover(name, title string, begin func(*fleet.Fleet) error, t fleet.Topology, others ...string) scenario {
-	servers := append([]string{fleet.Epoll}, others...)
+	servers := append([]string{fleet.Lockproxy}, others...)
 	return scenario{
 		name: name, title: title, primary: "beyond", fresh: true, rounds: 3, topology: t,
 		about: fmt.Sprintf("%d clients write to a key of that primary, one command at a time, and connect again after an error. "+

@@ -33,7 +33,7 @@ func heldLocks(n int, lease time.Duration) scenario {
 			{"rbytes", "bytes/lock Redis", "%.0f"},
 			{"taking", "k locks/s taken", "%.1f"},
 		},
-		contestants: lockServers(), servers: lockServers(), flags: []string{"--lock-lease", lease.String()},
+		contestants: []string{fleet.Lockproxy}, servers: []string{fleet.Lockproxy}, flags: []string{"--lock-lease", lease.String()},
 		run: func(ctx context.Context, b *bench, f *fleet.Fleet, who string) (sample, error) {
 			return b.holdMany(ctx, f.Servers[who], n, lease)
 		},
@@ -179,7 +179,7 @@ func killedHolder(kills int) scenario {
 		about: fmt.Sprintf("A process holds a lock with GRACE 0 while another client waits for it; the process is killed, %d times. "+
 			"A library leaves the lock to the rest of its lease: up to 30 s by the default of most.", kills),
 		columns:     []column{colP50, colP99, colMax},
-		contestants: lockServers(), servers: lockServers(),
+		contestants: []string{fleet.Lockproxy}, servers: []string{fleet.Lockproxy},
 		run: func(ctx context.Context, b *bench, f *fleet.Fleet, who string) (sample, error) {
 			h := load.NewHistogram()
 			out := sample{values: map[string]float64{}, hist: h}

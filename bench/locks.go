@@ -18,7 +18,7 @@ const (
 	scripts          = "EVALSHA " // two scripts of a lock, sent to a server
 	evalsha          = scripts + fleet.Direct
 	throughTwemproxy = scripts + fleet.Twemproxy
-	throughLockproxy = scripts + fleet.Epoll
+	throughLockproxy = scripts + fleet.Lockproxy
 
 	redislock   = "bsm/redislock"
 	redsyncLib  = "redsync"
@@ -55,8 +55,6 @@ func lockScenarios(p plan) []scenario {
 	}
 }
 
-func lockServers() []string { return []string{fleet.Goroutine, fleet.Epoll} }
-
 // runs makes the keys of one run its own: a lock may outlive the run that took it.
 var runs atomic.Int64
 
@@ -68,8 +66,8 @@ func manyKeys(clients int) scenario {
 		plot: "LOCK and UNLOCK", primary: "rate",
 		columns:     []column{{"rate", "k pairs/s", "%.1f"}, colP50, colP99, colMax, {"proxy", "proxy µs/pair", "%.1f"}, {"redis", "Redis µs/pair", "%.1f"}, {"self", "client µs/pair", "%.1f"}, {"allocs", "allocs/pair", "%.1f"}},
 		bases:       []string{evalsha, throughTwemproxy, throughLockproxy, redislock, redsyncLib, rueidislock},
-		contestants: append(lockServers(), evalsha, throughTwemproxy, throughLockproxy, redislock, redsyncLib, rueidislock),
-		servers:     append(lockServers(), fleet.Twemproxy), prepare: loadScripts,
+		contestants: []string{fleet.Lockproxy, evalsha, throughTwemproxy, throughLockproxy, redislock, redsyncLib, rueidislock},
+		servers:     []string{fleet.Lockproxy, fleet.Twemproxy}, prepare: loadScripts,
 		run: func(ctx context.Context, b *bench, f *fleet.Fleet, who string) (sample, error) {
 			key := keyNames()
 			out := sample{values: map[string]float64{}}
@@ -77,7 +75,7 @@ func manyKeys(clients int) scenario {
 			w := &load.Pairs{Held: load.Positive, Pair: &load.Recorder{Hist: load.NewHistogram()}}
 			w.Hist = load.NewHistogram()
 			switch who {
-			case fleet.Goroutine, fleet.Epoll:
+			case fleet.Lockproxy:
 				w.Acquire = func(id int) []byte { return load.Command("LOCK", key(id)) }
 				w.Release = func(id int) []byte { return load.Command("UNLOCK", key(id)) }
 			case evalsha, throughTwemproxy, throughLockproxy:
@@ -112,15 +110,8 @@ func keyNames() func(id int) string {
 	return func(id int) string { return fmt.Sprintf("lock:%d:%d", run, id) }
 }
 
-// Contestants that are a verb of one of the servers.
-func verbs() (names []string) {
-	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
-		for _, server := range lockServers() {
-			names = append(names, verb+" "+server)
-		}
-	}
-	return names
-}
+// Contestants that are a verb of lockproxy.
+func verbs() []string { return []string{"LOCK " + fleet.Lockproxy, "FAIRLOCK " + fleet.Lockproxy} }
 
 func oneKey(clients int) scenario {
 	return scenario{
@@ -144,7 +135,7 @@ func oneKey(clients int) scenario {
 		},
 		bases:       []string{redislock, redsyncLib, rueidislock},
 		contestants: append(verbs(), redislock, redsyncLib, rueidislock),
-		servers:     lockServers(),
+		servers:     []string{fleet.Lockproxy},
 		run: func(ctx context.Context, b *bench, f *fleet.Fleet, who string) (sample, error) {
 			key := keyNames()(0)
 			out := sample{values: map[string]float64{}}
@@ -189,14 +180,8 @@ func oneKey(clients int) scenario {
 }
 
 func cutVerb(who string) (verb, server string, ok bool) {
-	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
-		for _, server := range lockServers() {
-			if who == verb+" "+server {
-				return verb, server, true
-			}
-		}
-	}
-	return "", "", false
+	verb, server, ok = strings.Cut(who, " ")
+	return verb, server, ok && server == fleet.Lockproxy
 }
 
 // contention sets the values of a scenario in which clients contend for one key.

@@ -13,7 +13,7 @@ import (
 func syncedLocks(clients int) scenario {
 	var contestants []string
 	for _, replicas := range []int{0, 1, 2} {
-		contestants = append(contestants, fmt.Sprintf("SYNC %d %s", replicas, fleet.Epoll))
+		contestants = append(contestants, fmt.Sprintf("SYNC %d %s", replicas, fleet.Lockproxy))
 	}
 	return scenario{
 		name: fmt.Sprintf("lock-sync-%d", clients), title: fmt.Sprintf("LOCK with SYNC and UNLOCK, different keys, %d clients, two replicas", clients), primary: "rate",
@@ -21,10 +21,10 @@ func syncedLocks(clients int) scenario {
 		plot:        "LOCK and UNLOCK",
 		columns:     []column{{"rate", "k pairs/s", "%.1f"}, colP50, colP99, colMax, {"proxy", "proxy µs/pair", "%.1f"}, {"redis", "Redis µs/pair", "%.1f"}, {"self", "client µs/pair", "%.1f"}},
 		bases:       contestants[:1],
-		contestants: contestants, servers: []string{fleet.Epoll}, topology: fleet.Topology{Replicas: 2},
+		contestants: contestants, servers: []string{fleet.Lockproxy}, topology: fleet.Topology{Replicas: 2},
 		run: func(ctx context.Context, b *bench, f *fleet.Fleet, who string) (sample, error) {
 			key, replicas := keyNames(), strings.Fields(who)[1]
-			return b.lockPairs(ctx, f.Servers[fleet.Epoll], clients, func(id int) []string { return []string{"LOCK", key(id), "SYNC", replicas} })
+			return b.lockPairs(ctx, f.Servers[fleet.Lockproxy], clients, func(id int) []string { return []string{"LOCK", key(id), "SYNC", replicas} })
 		},
 	}
 }
@@ -65,18 +65,18 @@ func sharedLocks(clients int) scenario {
 		plot:        "LOCK SHARED and UNLOCK",
 		columns:     []column{{"rate", "k pairs/s", "%.1f"}, colP50, colP99, colMax, {"proxy", "proxy µs/pair", "%.1f"}, {"redis", "Redis µs/pair", "%.1f"}, {"self", "client µs/pair", "%.1f"}},
 		bases:       []string{apart, redisson},
-		contestants: []string{apart, alone, together, redisson}, servers: []string{fleet.Epoll}, prepare: loadScripts,
+		contestants: []string{apart, alone, together, redisson}, servers: []string{fleet.Lockproxy}, prepare: loadScripts,
 		run: func(ctx context.Context, b *bench, f *fleet.Fleet, who string) (sample, error) {
 			key := keyNames()
 			if who == redisson {
-				return b.pairs(ctx, f.Servers[fleet.Epoll], clients, func(id int) (acquire, release []string) {
+				return b.pairs(ctx, f.Servers[fleet.Lockproxy], clients, func(id int) (acquire, release []string) {
 					lock, owner := key(0), fmt.Sprint("00000000-0000-0000-0000-000000000000:", id)
 					keys := []string{"3", lock, "{" + lock + "}:" + owner + ":rwlock_timeout", "redisson_rwlock:{" + lock + "}"}
 					acquire = append(append([]string{"EVALSHA", sha(readScript)}, keys...), owner, fmt.Sprint(lease))
 					return acquire, append(append([]string{"EVALSHA", sha(unreadScript)}, keys...), owner, "{"+lock+"}")
 				})
 			}
-			return b.lockPairs(ctx, f.Servers[fleet.Epoll], clients, func(id int) []string {
+			return b.lockPairs(ctx, f.Servers[fleet.Lockproxy], clients, func(id int) []string {
 				switch who {
 				case apart:
 					return []string{"LOCK", key(id)}
@@ -99,10 +99,10 @@ func limitedLocks(clients int) scenario {
 		plot:        "LOCK and UNLOCK",
 		columns:     []column{{"rate", "k pairs/s", "%.1f"}, colP50, colP99, colMax, {"proxy", "proxy µs/pair", "%.1f"}, {"redis", "Redis µs/pair", "%.1f"}, {"self", "client µs/pair", "%.1f"}},
 		bases:       []string{whole},
-		contestants: []string{whole, permits}, servers: []string{fleet.Epoll},
+		contestants: []string{whole, permits}, servers: []string{fleet.Lockproxy},
 		run: func(ctx context.Context, b *bench, f *fleet.Fleet, who string) (sample, error) {
 			key := keyNames()(0)
-			return b.lockPairs(ctx, f.Servers[fleet.Epoll], clients, func(int) []string {
+			return b.lockPairs(ctx, f.Servers[fleet.Lockproxy], clients, func(int) []string {
 				verb := strings.Fields(who)
 				return append([]string{verb[0], key}, verb[1:]...)
 			})

@@ -53,7 +53,7 @@ func TestGoalsNameScenariosThatExist(t *testing.T) {
 		all := map[string]float64{"rate": 1, "p50": 1, "p99": 1, "proxy": 1, "proxy%": 1, "grown": 1, "allocs": 1, "kib": 1, "handovers": 1, "skew": 1}
 		res := &result{scenario: scenario{name: name}, samples: map[string][]sample{}}
 		for _, who := range []string{
-			"direct", "twemproxy", "haproxy", "lockproxy goroutine", "lockproxy epoll", "LOCK lockproxy goroutine", "LOCK lockproxy epoll",
+			"direct", "twemproxy", "haproxy", "lockproxy", "LOCK lockproxy",
 			evalsha, throughLockproxy, "envoy", "pipe", redislock, redsyncLib, rueidislock,
 		} {
 			res.samples[who] = []sample{{values: all}}
@@ -61,7 +61,7 @@ func TestGoalsNameScenariosThatExist(t *testing.T) {
 		r.results = append(r.results, res)
 	}
 	for _, g := range goals() {
-		if math.IsNaN(g.value(r, "lockproxy epoll")) {
+		if math.IsNaN(g.value(r, "lockproxy")) {
 			t.Errorf("nothing measures %q", g.claim)
 		}
 	}
@@ -75,7 +75,7 @@ func TestBuildsAreComparedWithinRounds(t *testing.T) {
 		}
 	}
 	s = s.ofBuilds()
-	for _, who := range []string{"LOCK lockproxy epoll", "FAIRLOCK lockproxy goroutine (baseline)"} {
+	for _, who := range []string{"LOCK lockproxy", "FAIRLOCK lockproxy (baseline)"} {
 		if !slices.Contains(s.contestants, who) {
 			t.Errorf("%s does not take part in %v", who, s.contestants)
 		}
@@ -87,8 +87,8 @@ func TestBuildsAreComparedWithinRounds(t *testing.T) {
 		return sample{values: map[string]float64{"handovers": rate, "proxy": proxy}}
 	}
 	res := &result{scenario: s, samples: map[string][]sample{
-		"LOCK lockproxy epoll":            {run(9, 10), run(18, 20), run(30, 30)},
-		"LOCK lockproxy epoll (baseline)": {run(10, 10), run(20, 20), run(30, 30)},
+		"LOCK lockproxy":            {run(9, 10), run(18, 20), run(30, 30)},
+		"LOCK lockproxy (baseline)": {run(10, 10), run(20, 20), run(30, 30)},
 	}}
 	var text strings.Builder
 	(&report{results: []*result{res}}).builds(&text)

@@ -31,8 +31,8 @@ func shardScenarios(p plan) []scenario {
 
 // inCluster is what scenarios in front of a cluster have in common.
 func inCluster(s scenario, t fleet.Topology) scenario {
-	s.servers, s.topology = []string{fleet.Epoll, fleet.Envoy}, t
-	s.contestants = []string{fleet.Epoll, fleet.Envoy, clusterClient}
+	s.servers, s.topology = []string{fleet.Lockproxy, fleet.Envoy}, t
+	s.contestants = []string{fleet.Lockproxy, fleet.Envoy, clusterClient}
 	s.bases = []string{fleet.Envoy, clusterClient}
 	s.columns = append(trafficColumns(), s.columns...)
 	s.prepare = fillCluster

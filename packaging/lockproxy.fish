@@ -41,7 +41,6 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l listen -r -d 'Addresses for clients: host:port, tls:host:port or unix:/path'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l embedded -d 'Serve from an in-process Redis instead of an upstream'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l client-auth -r -d 'Credentials that a client\'s commands carry: upstream (its own), proxy (the proxy\'s, until the client authenticates) or none (always the proxy\'s)'
-complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l engine -r -d 'Engine for client connections: goroutine, epoll (Linux) or auto (epoll where it exists)'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l upstream -r -d 'Redis: host:port, unix:/path, sentinel://host:port,host:port/name (the primary of that name) or cluster://host:port,host:port'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l upstream-user -r -d 'ACL user of the proxy\'s own connections'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l upstream-password -r -d 'Password of the proxy\'s own connections'

@@ -57,7 +57,6 @@ _lockproxy() {
 		'--listen=[Addresses for clients\: host\:port, tls\:host\:port or unix\:/path]:value:_files' \
 		'--embedded[Serve from an in-process Redis instead of an upstream]' \
 		'--client-auth=[Credentials that a client'\''s commands carry\: upstream (its own), proxy (the proxy'\''s, until the client authenticates) or none (always the proxy'\''s)]:value:_files' \
-		'--engine=[Engine for client connections\: goroutine, epoll (Linux) or auto (epoll where it exists)]:value:_files' \
 		'--upstream=[Redis\: host\:port, unix\:/path, sentinel\://host\:port,host\:port/name (the primary of that name) or cluster\://host\:port,host\:port]:value:_files' \
 		'--upstream-user=[ACL user of the proxy'\''s own connections]:value:_files' \
 		'--upstream-password=[Password of the proxy'\''s own connections]:value:_files' \

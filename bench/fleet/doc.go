@@ -1,7 +1,7 @@
 // Package fleet starts the servers that are compared, on free ports of the loopback interface, and reads from /proc
 // what they cost.
 //
-//	Start ──► redis-server ◄── twemproxy, haproxy, lockproxy (once per engine)
+//	Start ──► redis-server ◄── twemproxy, haproxy, lockproxy
 //	          or a primary with replicas and Sentinels, or a cluster ◄── envoy, lockproxy
 //	Close ──► ends them all, by process id
 //

@@ -19,12 +19,11 @@ const (
 	Envoy     = "envoy"
 	HAProxy   = "haproxy"
 	Pipe      = "pipe"
-	Goroutine = "lockproxy goroutine"
-	Epoll     = "lockproxy epoll"
+	Lockproxy = "lockproxy"
 )
 
 // Names are all servers in front of one Redis, in the order of the tables.
-func Names() []string { return []string{Direct, Twemproxy, HAProxy, Goroutine, Epoll} }
+func Names() []string { return []string{Direct, Twemproxy, HAProxy, Lockproxy} }
 
 // Server is one address to measure.
 type Server struct {
@@ -284,10 +283,9 @@ func (f *Fleet) haproxy(ctx context.Context, bin string, s *Server) (err error) 
 }
 
 func (f *Fleet) lockproxy(ctx context.Context, opts Options, bin string, s *Server) (err error) {
-	engine := strings.TrimPrefix(s.Name, "lockproxy ")
 	const upstream = 2500 // files that its connections to Redis may take, which it refuses to start without
 	args := append([]string{
-		"--listen", s.Addr, "--upstream", s.Upstream, "--engine", engine,
+		"--listen", s.Addr, "--upstream", s.Upstream,
 		"--max-clients", fmt.Sprint(f.fileLimit - upstream), "--log-level", "warn",
 	}, opts.Lockproxy...)
 	if s.Metrics, err = f.freePort(); err != nil {

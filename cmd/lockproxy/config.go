@@ -26,7 +26,6 @@ type Config struct {
 	Listen     List   `yaml:"listen" usual:"yes" help:"Addresses for clients: host:port, tls:host:port or unix:/path. A - in front: no error if the machine lacks the address. May be repeated." when:"other machines are to reach the proxy, or it has TLS or a unix socket"`
 	Embedded   bool   `yaml:"embedded" usual:"yes" help:"Serve from an in-process Redis instead of an upstream. Nothing is persisted." when:"there is no Redis yet: first steps, tests"`
 	ClientAuth string `yaml:"client-auth" help:"Credentials that a client's commands carry: upstream (its own), proxy (the proxy's, until the client authenticates) or none (always the proxy's)." when:"clients cannot send a password, and the proxy is to log in for them"`
-	Engine     string `yaml:"engine" help:"Engine for client connections: goroutine, epoll (Linux) or auto (epoll where it exists)." when:"event loops are suspected of an error, to compare"`
 
 	Upstream UpstreamConfig `yaml:"upstream"`
 	Sentinel SentinelConfig `yaml:"sentinel"`
@@ -145,7 +144,6 @@ func NewConfig() Config {
 	return Config{
 		Listen:     List{"127.0.0.1:7379", "-[::1]:7379"},
 		ClientAuth: proxy.AuthUpstream,
-		Engine:     proxy.EngineAuto,
 		Upstream:   UpstreamConfig{Address: defaultUpstream},
 		Cluster:    ClusterConfig{CrossSlot: proxy.CrossSplit},
 		Lock: LockConfig{
@@ -249,7 +247,6 @@ func (c Config) verify(places map[string]string) error {
 	oneOf("cluster.cross-slot", c.Cluster.CrossSlot, proxy.CrossSplit, proxy.CrossRefuse)
 	check(!c.Embedded || c.Upstream.Address == defaultUpstream, "embedded", "excludes upstream.address")
 	oneOf("client-auth", c.ClientAuth, proxy.AuthUpstream, proxy.AuthProxy, proxy.AuthNone)
-	oneOf("engine", c.Engine, proxy.EngineAuto, proxy.EngineGoroutine, proxy.EngineEpoll)
 	c.Upstream.tls().validate("upstream", check)
 	check(!c.Upstream.TLS || c.Upstream.ServerName != "" || !strings.HasPrefix(c.Upstream.Address, "unix:"),
 		"upstream.server-name", "needed for TLS to a unix socket")

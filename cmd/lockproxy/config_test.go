@@ -28,7 +28,6 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{"upstream.user: needs upstream.password", func(c *Config) { c.Upstream.User = "u" }},
 		{"embedded: excludes upstream.address", func(c *Config) { c.Embedded, c.Upstream.Address = true, "redis:6379" }},
 		{`client-auth: "all" is not one of upstream, proxy, none`, func(c *Config) { c.ClientAuth = "all" }},
-		{`engine: "steam" is not one of auto, goroutine, epoll`, func(c *Config) { c.Engine = "steam" }},
 		{"lock.lease: 99ms is less than 100ms", func(c *Config) { c.Lock.Lease = 99 * time.Millisecond }},
 		{"lock.grace: -1s is less than 0s", func(c *Config) { c.Lock.Grace = &negative }},
 		{"lock.sync: all needs an upstream.address of Sentinels or of a cluster; write the number of replicas", func(c *Config) { c.Lock.Sync = AllReplicas }},

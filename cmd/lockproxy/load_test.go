@@ -94,8 +94,6 @@ func samples(key string) [3]string {
 		return [3]string{"127.0.0.1:1001", "127.0.0.1:1002", "unix:/tmp/a.sock"}
 	case "client-auth":
 		return [3]string{"none", "proxy", "none"}
-	case "engine":
-		return [3]string{"epoll", "auto", "goroutine"}
 	case "lock.note":
 		return [3]string{noteOff, noteClient, noteOff}
 	case "lock.reentry":

@@ -248,7 +248,6 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 			MaxLanes: int(cfg.MaxLanes),
 		},
 		CrossSlot:      cfg.Cluster.CrossSlot,
-		Engine:         cfg.Engine,
 		TLS:            store.Server(),
 		ProxyProtocol:  cfg.ProxyProtocol,
 		UnixSocketPerm: fs.FileMode(cfg.UnixSocketPerm),

@@ -13,9 +13,6 @@ import (
 // WriteFD writes to a socket that does not block. It returns the number of bytes that the socket has taken.
 func WriteFD(fd int, b []byte) (int, error) { return unix.Write(fd, b) }
 
-// Cork does nothing where the kernel has no such option.
-func Cork(net.Conn) {}
-
 // Guard exists on Linux only; TCP keepalive is the only guard elsewhere.
 type Guard struct{}
 
@@ -49,4 +46,3 @@ func (*EndWatch) Await() (bool, error)        { return false, nil }
 func (*EndWatch) Interrupt()                  {}
 func (*EndWatch) Reset() error                { return nil }
 func (*Reader) Run(func(b []byte) bool) error { return nil }
-func (*Reader) Shut()                         {}

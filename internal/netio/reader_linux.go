@@ -30,7 +30,7 @@ func NewReader(nc net.Conn, space *sync.Pool) *Reader {
 
 // Run gives handle the bytes as they come, until it returns false. Otherwise the error says why no more come: io.EOF at
 // the end of the input. handle does not keep the bytes. It must not close the socket, nor wait for a goroutine that
-// does: closing waits for handle. Shut does not.
+// does: closing waits for handle.
 func (r *Reader) Run(handle func(b []byte) bool) error {
 	r.handle, r.err = handle, nil
 	if err := r.raw.Read(r.once); err != nil {
@@ -62,10 +62,4 @@ func (r *Reader) once(fd uintptr) (over bool) {
 			return true
 		}
 	}
-}
-
-// Shut ends the connection's reads and writes. It does not wait for them.
-func (r *Reader) Shut() {
-	// It fails if the connection has ended already.
-	_ = r.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
 }

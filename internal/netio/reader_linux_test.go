@@ -39,7 +39,7 @@ func TestTheEndThatComesWithBytesIsSeen(t *testing.T) {
 			err := ran(t, NewReader(own, Space(size)), func(b []byte) bool {
 				if got += string(b); got == "a" {
 					go func() { // the reader waits by then, or is about to
-						Cork(other) // bytes and end in one packet
+						onSocket(other, CorkFD) // bytes and end in one packet
 						_, _ = other.Write([]byte("xy"))
 						_ = other.Close()
 					}()
@@ -97,20 +97,5 @@ func TestBytesAreReadAsTheyCome(t *testing.T) {
 		if garbage := after.Mallocs - before.Mallocs; garbage > rounds {
 			t.Errorf("%s: %d allocations for %d reads", network, garbage, 3*rounds)
 		}
-	}
-}
-
-// A session that is being read may end its connection.
-func TestShutDoesNotWaitForTheReader(t *testing.T) {
-	own, other := redistest.Conns(t, "tcp")
-	r := NewReader(own, Space(4))
-	if _, err := other.Write([]byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	if err := ran(t, r, func([]byte) bool { r.Shut(); return true }); !errors.Is(err, io.EOF) {
-		t.Errorf("Run ends with %v", err)
-	}
-	if n, err := other.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
-		t.Errorf("the other side reads %d bytes, %v", n, err)
 	}
 }

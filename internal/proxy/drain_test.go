@@ -27,11 +27,11 @@ type stopping struct {
 	logs *observer.ObservedLogs
 }
 
-func startStopping(t *testing.T, redis *redistest.Server, engine string, change ...func(*proxy.Options)) *stopping {
+func startStopping(t *testing.T, redis *redistest.Server, change ...func(*proxy.Options)) *stopping {
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
 	opts := proxy.Options{
-		Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: redis.Addr()}, Engine: engine,
+		Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: redis.Addr()},
 		DrainTimeout: time.Minute, Logger: zap.New(core),
 	}
 	for _, f := range change {
@@ -58,13 +58,12 @@ func startStopping(t *testing.T, redis *redistest.Server, engine string, change 
 	return s
 }
 
-// whileStopping runs a test of a server's stop on each engine.
+// whileStopping runs a test of a server's stop.
 func whileStopping(t *testing.T, test func(t *testing.T, s *stopping), change ...func(*proxy.Options)) {
 	t.Helper()
 	t.Parallel()
-	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		test(t, startStopping(t, redis, engine, change...))
-	})
+	redis := redistest.Start(t)
+	test(t, startStopping(t, redis, change...))
 }
 
 // drains begins the stop and returns when clients are being asked to leave.
@@ -202,28 +201,27 @@ func TestWaitersAreToldAndClosed(t *testing.T) {
 // A transaction, a subscription and a blocked command are not cut off before the time is over.
 func TestStateOnAConnectionIsKept(t *testing.T) {
 	t.Parallel()
-	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		s := startStopping(t, redis, engine)
-		tx, sub, pop, other := s.Dial(t), s.Dial(t), s.Dial(t), proxytest.Dial(t, redis.Addr())
-		tx.Each("MULTI", "SET k v")
-		sub.Each("HELLO 3", "SUBSCRIBE news")
-		pop.Send("BLPOP", "list", "0")
-		proxytest.WaitFor(t, "the blocked client", func() bool { return strings.Contains(other.Quiet("INFO", "clients"), "blocked_clients:1\r\n") })
-		s.drains()
-		s.asked(sub)
-		tx.Script("EXEC", "*1\r\n+OK\r\n")
-		tx.Ends()
-		other.Quiet("RPUSH", "list", "x")
-		pop.Gets("*2\r\n$4\r\nlist\r\n$1\r\nx\r\n")
-		pop.Ends()
-		other.Quiet("PUBLISH", "news", "late")
-		sub.ExpectFrame("late")
-		if got := sub.Quiet("UNSUBSCRIBE", "news"); !strings.Contains(got, "unsubscribe") {
-			t.Error(got)
-		}
-		sub.Ends()
-		s.ended()
-	})
+	redis := redistest.Start(t)
+	s := startStopping(t, redis)
+	tx, sub, pop, other := s.Dial(t), s.Dial(t), s.Dial(t), proxytest.Dial(t, redis.Addr())
+	tx.Each("MULTI", "SET k v")
+	sub.Each("HELLO 3", "SUBSCRIBE news")
+	pop.Send("BLPOP", "list", "0")
+	proxytest.WaitFor(t, "the blocked client", func() bool { return strings.Contains(other.Quiet("INFO", "clients"), "blocked_clients:1\r\n") })
+	s.drains()
+	s.asked(sub)
+	tx.Script("EXEC", "*1\r\n+OK\r\n")
+	tx.Ends()
+	other.Quiet("RPUSH", "list", "x")
+	pop.Gets("*2\r\n$4\r\nlist\r\n$1\r\nx\r\n")
+	pop.Ends()
+	other.Quiet("PUBLISH", "news", "late")
+	sub.ExpectFrame("late")
+	if got := sub.Quiet("UNSUBSCRIBE", "news"); !strings.Contains(got, "unsubscribe") {
+		t.Error(got)
+	}
+	sub.Ends()
+	s.ended()
 }
 
 // Before the listeners close, clients come and work as before, and the proxy says that it is not ready.
@@ -287,24 +285,23 @@ func TestAClientWithoutACommandLeavesTheDrain(t *testing.T) {
 // At the end the log has the number of the clients that were cut off, and the keys of some of the locks that were left.
 func TestTheLastEntryNamesWhatWasLeft(t *testing.T) {
 	t.Parallel()
-	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		s := startStopping(t, redis, engine, func(o *proxy.Options) { o.DrainTimeout = 100 * time.Millisecond })
-		a, b, idle := s.Dial(t), s.Dial(t), s.Dial(t)
-		for i := range proxy.LocksNamed + 5 {
-			a.Quiet("LOCK", "{"+engine+"}"+strconv.Itoa(1000+i), "PX", "60000")
-		}
-		b.Quiet("LOCK", "{"+engine+"}z", "PX", "60000")
-		idle.Quiet("PING")
-		s.drains()
-		a.Ends()
-		b.Ends()
-		idle.Ends()
-		fields := s.ended()
-		locks, _ := fields["locks"].([]any)
-		if fields["clients_cut"] != int64(2) || fields["locks_left"] != int64(proxy.LocksNamed+6) || len(locks) != proxy.LocksNamed || locks[0] != "{"+engine+"}1000" {
-			t.Errorf("cut %v, left %v, %d names", fields["clients_cut"], fields["locks_left"], len(locks))
-		}
-	})
+	redis := redistest.Start(t)
+	s := startStopping(t, redis, func(o *proxy.Options) { o.DrainTimeout = 100 * time.Millisecond })
+	a, b, idle := s.Dial(t), s.Dial(t), s.Dial(t)
+	for i := range proxy.LocksNamed + 5 {
+		a.Quiet("LOCK", strconv.Itoa(1000+i), "PX", "60000")
+	}
+	b.Quiet("LOCK", "z", "PX", "60000")
+	idle.Quiet("PING")
+	s.drains()
+	a.Ends()
+	b.Ends()
+	idle.Ends()
+	fields := s.ended()
+	locks, _ := fields["locks"].([]any)
+	if fields["clients_cut"] != int64(2) || fields["locks_left"] != int64(proxy.LocksNamed+6) || len(locks) != proxy.LocksNamed || locks[0] != "1000" {
+		t.Errorf("cut %v, left %v, %d names", fields["clients_cut"], fields["locks_left"], len(locks))
+	}
 }
 
 // A client that has sent a part of a command is not at a quiet moment: its command is answered first.
@@ -335,23 +332,22 @@ func TestCommandInPartIsAnsweredBeforeTheEnd(t *testing.T) {
 // then it has it still.
 func TestHoldersThatWereCutOffAtTheNextProxy(t *testing.T) {
 	t.Parallel()
-	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		s := startStopping(t, redis, engine, func(o *proxy.Options) { o.DrainTimeout = 100 * time.Millisecond })
-		next := startStopping(t, redis, engine)
-		plain, named := s.Dial(t), s.Dial(t)
-		plain.Quiet("LOCK", "plain")
-		fence := named.Quiet("LOCK", "named", "OWNER", "job")
-		s.drains()
-		plain.Ends()
-		named.Ends()
-		s.ended()
-		plain, named = next.Dial(t), next.Dial(t)
-		if got := plain.Quiet("UNLOCK", "plain"); !strings.HasPrefix(got, "-NOTHELD this connection does not hold the lock") || !strings.Contains(got, "new after a reconnect? name the FENCE") {
-			t.Error(got)
-		}
-		named.Script("LOCK named OWNER job", fence, "UNLOCK named OWNER job", ":0", "UNLOCK named OWNER job", ":1")
-		plain.Script("FORCEUNLOCK plain", ":1")
-	})
+	redis := redistest.Start(t)
+	s := startStopping(t, redis, func(o *proxy.Options) { o.DrainTimeout = 100 * time.Millisecond })
+	next := startStopping(t, redis)
+	plain, named := s.Dial(t), s.Dial(t)
+	plain.Quiet("LOCK", "plain")
+	fence := named.Quiet("LOCK", "named", "OWNER", "job")
+	s.drains()
+	plain.Ends()
+	named.Ends()
+	s.ended()
+	plain, named = next.Dial(t), next.Dial(t)
+	if got := plain.Quiet("UNLOCK", "plain"); !strings.HasPrefix(got, "-NOTHELD this connection does not hold the lock") || !strings.Contains(got, "new after a reconnect? name the FENCE") {
+		t.Error(got)
+	}
+	named.Script("LOCK named OWNER job", fence, "UNLOCK named OWNER job", ":0", "UNLOCK named OWNER job", ":1")
+	plain.Script("FORCEUNLOCK plain", ":1")
 }
 
 // A Redis that does not answer while the proxy ends costs it a limited time. The end is logged as every other one, and
@@ -359,7 +355,7 @@ func TestHoldersThatWereCutOffAtTheNextProxy(t *testing.T) {
 func TestTheDrainEndsThoughRedisIsSilent(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	s := startStopping(t, redis, proxy.EngineAuto, func(o *proxy.Options) {
+	s := startStopping(t, redis, func(o *proxy.Options) {
 		o.DrainTimeout, o.Upstream.DialTimeout = 2*time.Second, 2*time.Second // a busy machine needs a moment to connect, and for the waiter
 	})
 	holder, waiter := s.Dial(t), s.Dial(t)

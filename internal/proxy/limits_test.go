@@ -17,10 +17,10 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// limited runs a proxy with these limits for each engine.
+// limited runs a test of a proxy with these limits.
 func limited(t *testing.T, limits proxy.Limits, test func(t *testing.T, srv *proxytest.Proxy)) {
 	t.Helper()
-	proxytest.OnEngines(t, redistest.Start(t), test, func(o *proxy.Options) { o.Limits = limits })
+	test(t, proxytest.Start(t, redistest.Start(t), func(o *proxy.Options) { o.Limits = limits }))
 }
 
 // closed reads what is left and demands that the other side has closed the connection.
@@ -119,32 +119,31 @@ func TestFirstCommandMustComeInTime(t *testing.T) {
 	t.Parallel()
 	const limit = 1500 * time.Millisecond
 	a := redistest.NewAuthority(t)
-	proxytest.OnEngines(t, redistest.Start(t), func(t *testing.T, srv *proxytest.Proxy) {
-		active := srv.Dial(t)
-		active.Ask("PING")
-		begin := time.Now()
-		silent, half := srv.Dial(t), srv.Dial(t)
-		if _, err := half.Conn.Write([]byte("*1\r\n$4\r\nPI")); err != nil {
-			t.Fatal(err)
-		}
-		closed(t, half)
-		closed(t, silent)
-		// After the handshake TLS has what is left of the time.
-		secure := dialTLS(t, srv, a, "")
-		if err := secure.Conn.(*tls.Conn).Handshake(); err != nil {
-			t.Fatal(err)
-		}
-		closed(t, secure)
-		if took := time.Since(begin); took > 9*time.Second { // the limit for handshakes is longer
-			t.Errorf("closed after %s", took)
-		}
-		// The silent one was closed while a PROXY header could still come.
-		proxytest.WaitFor(t, "the reasons to be counted", func() bool {
-			got := srv.Stats().Closed
-			return got["first_command"] == 2 && got["handshake"] == 1
-		})
-		active.Script("PING", "+PONG")
-	}, withTLS(t, a, certs.AuthNo), func(o *proxy.Options) { o.Limits.FirstCommand, o.ProxyProtocol = limit, proxy.ProxyOptional })
+	srv := proxytest.Start(t, redistest.Start(t), withTLS(t, a, certs.AuthNo), func(o *proxy.Options) { o.Limits.FirstCommand, o.ProxyProtocol = limit, proxy.ProxyOptional })
+	active := srv.Dial(t)
+	active.Ask("PING")
+	begin := time.Now()
+	silent, half := srv.Dial(t), srv.Dial(t)
+	if _, err := half.Conn.Write([]byte("*1\r\n$4\r\nPI")); err != nil {
+		t.Fatal(err)
+	}
+	closed(t, half)
+	closed(t, silent)
+	// After the handshake TLS has what is left of the time.
+	secure := dialTLS(t, srv, a, "")
+	if err := secure.Conn.(*tls.Conn).Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	closed(t, secure)
+	if took := time.Since(begin); took > 9*time.Second { // the limit for handshakes is longer
+		t.Errorf("closed after %s", took)
+	}
+	// The silent one was closed while a PROXY header could still come.
+	proxytest.WaitFor(t, "the reasons to be counted", func() bool {
+		got := srv.Stats().Closed
+		return got["first_command"] == 2 && got["handshake"] == 1
+	})
+	active.Script("PING", "+PONG")
 }
 
 func TestHandshakeMustEndInTime(t *testing.T) {
@@ -221,29 +220,27 @@ func TestOversizedRequestsAreRefusedAsByRedis(t *testing.T) {
 		{"arguments before AUTH", "*11\r\n", true},
 		{"bulk before AUTH", "*2\r\n$4\r\nAUTH\r\n$16385\r\n", true},
 	}
-	for _, engine := range proxytest.Engines() {
-		for _, test := range tests {
-			for _, first := range []string{"", "*1\r\n$4\r\nPING\r\n"} {
-				t.Run(engine+" "+test.name, func(t *testing.T) {
-					redisServer, password := open, ""
-					if test.auth {
-						redisServer, password = guarded, "pw"
+	for _, test := range tests {
+		for _, first := range []string{"", "*1\r\n$4\r\nPING\r\n"} {
+			t.Run(test.name, func(t *testing.T) {
+				redisServer, password := open, ""
+				if test.auth {
+					redisServer, password = guarded, "pw"
+				}
+				srv := proxytest.Start(t, redisServer, func(o *proxy.Options) { o.Upstream.Password = password })
+				var replies [2]string
+				for i, addr := range []string{redisServer.Addr(), srv.Addr()} {
+					c := proxytest.Dial(t, addr)
+					if _, err := c.Conn.Write([]byte(first + test.begin)); err != nil {
+						t.Fatal(err)
 					}
-					srv := proxytest.Start(t, redisServer, func(o *proxy.Options) { o.Engine, o.Upstream.Password = engine, password })
-					var replies [2]string
-					for i, addr := range []string{redisServer.Addr(), srv.Addr()} {
-						c := proxytest.Dial(t, addr)
-						if _, err := c.Conn.Write([]byte(first + test.begin)); err != nil {
-							t.Fatal(err)
-						}
-						replies[i] = closed(t, c)
-					}
-					if replies[0] != replies[1] || !strings.Contains(replies[0], "Protocol error") {
-						t.Errorf("%q, Redis says %q", replies[1], replies[0])
-					}
-					expectClosed(t, srv, "protocol_error", 1)
-				})
-			}
+					replies[i] = closed(t, c)
+				}
+				if replies[0] != replies[1] || !strings.Contains(replies[0], "Protocol error") {
+					t.Errorf("%q, Redis says %q", replies[1], replies[0])
+				}
+				expectClosed(t, srv, "protocol_error", 1)
+			})
 		}
 	}
 }

@@ -25,7 +25,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/listen"
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
-	"github.com/lockproxy/lockproxy/internal/proxy/engine"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
@@ -50,16 +49,6 @@ const (
 	ProxyRequired = "required" // a connection without one is closed
 )
 
-// The engines that move the bytes of clients.
-const (
-	// EngineAuto is the event loops where they exist, and goroutines elsewhere.
-	EngineAuto = engine.Auto
-	// EngineGoroutine gives each client a goroutine.
-	EngineGoroutine = engine.Goroutine
-	// EngineEpoll serves plain sockets from event loops; TLS still has goroutines. Linux only.
-	EngineEpoll = engine.Epoll
-)
-
 // OptionalPrefix stands in front of an address that this machine may lack, as in Redis's bind: without it, such an
 // address is an error.
 const OptionalPrefix = "-"
@@ -72,8 +61,6 @@ type Options struct {
 
 	// Sockets opens the addresses; nil: there are none that systemd has passed.
 	Sockets *listen.Sockets
-
-	Engine string // EngineAuto, EngineGoroutine or EngineEpoll
 
 	// TLS is for clients that connect to a tls: address. It may choose another config for each handshake.
 	TLS *tls.Config

@@ -62,31 +62,29 @@ func TestProxyHeaderNamesTheClient(t *testing.T) {
 		{"v2 local, of an unknown family", proxy.ProxyRequired, []byte(string(proxyproto.SIGV2) + "\x20\x41\x00\x02ab"), ""},
 		{"none", proxy.ProxyOptional, nil, ""},
 	}
-	for _, engine := range proxytest.Engines() {
-		for _, test := range tests {
-			t.Run(engine+" "+test.name, func(t *testing.T) {
-				srv := proxytest.Start(t, redis, withTLS(t, a, certs.AuthNo), func(o *proxy.Options) { o.ProxyProtocol, o.Engine = test.mode, engine })
-				plain, under := srv.Dial(t), proxytest.Dial(t, tlsAddr(srv))
-				commands := resp.AppendCommand(nil, "LOCK", t.Name()+"1")
-				commands = resp.AppendCommand(commands, "LOCKLIST", "MATCH", "*1")
-				if _, err := plain.Conn.Write(append(bytes.Clone(test.header), commands...)); err != nil {
-					t.Fatal(err)
-				}
-				expectClient(t, plain, test.want)
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			srv := proxytest.Start(t, redis, withTLS(t, a, certs.AuthNo), func(o *proxy.Options) { o.ProxyProtocol = test.mode })
+			plain, under := srv.Dial(t), proxytest.Dial(t, tlsAddr(srv))
+			commands := resp.AppendCommand(nil, "LOCK", t.Name()+"1")
+			commands = resp.AppendCommand(commands, "LOCKLIST", "MATCH", "*1")
+			if _, err := plain.Conn.Write(append(bytes.Clone(test.header), commands...)); err != nil {
+				t.Fatal(err)
+			}
+			expectClient(t, plain, test.want)
 
-				if _, err := under.Conn.Write(test.header); err != nil {
-					t.Fatal(err)
-				}
-				nc := tls.Client(under.Conn, &tls.Config{RootCAs: a.Pool(), ServerName: "localhost"})
-				secure := &proxytest.Client{T: t, Conn: nc}
-				commands = resp.AppendCommand(nil, "LOCK", t.Name()+"2")
-				commands = resp.AppendCommand(commands, "LOCKLIST", "MATCH", "*2")
-				if _, err := secure.Conn.Write(commands); err != nil {
-					t.Fatal(err)
-				}
-				expectClient(t, secure, test.want)
-			})
-		}
+			if _, err := under.Conn.Write(test.header); err != nil {
+				t.Fatal(err)
+			}
+			nc := tls.Client(under.Conn, &tls.Config{RootCAs: a.Pool(), ServerName: "localhost"})
+			secure := &proxytest.Client{T: t, Conn: nc}
+			commands = resp.AppendCommand(nil, "LOCK", t.Name()+"2")
+			commands = resp.AppendCommand(commands, "LOCKLIST", "MATCH", "*2")
+			if _, err := secure.Conn.Write(commands); err != nil {
+				t.Fatal(err)
+			}
+			expectClient(t, secure, test.want)
+		})
 	}
 }
 

@@ -88,7 +88,7 @@ func New(opts Options) (*Server, error) {
 		Certificates: opts.Certificates, Limits: srv.limits,
 		LogDropped: opts.LogDropped,
 	}
-	srv.engine, err = engine.New(engine.Options{Kind: opts.Engine, Tasks: &srv.tasks, Silence: opts.UserTimeout, Logger: opts.Logger})
+	srv.engine, err = engine.New(engine.Options{Tasks: &srv.tasks, Silence: opts.UserTimeout, Logger: opts.Logger})
 	if err != nil {
 		return nil, err
 	}

@@ -58,18 +58,17 @@ func dialTLS(t *testing.T, srv *proxytest.Proxy, a *redistest.Authority, name st
 func TestClientsSpeakTLSBesidePlainOnes(t *testing.T) {
 	t.Parallel()
 	a := redistest.NewAuthority(t)
-	proxytest.OnEngines(t, redistest.Start(t), func(t *testing.T, srv *proxytest.Proxy) {
-		secure, plain := dialTLS(t, srv, a, ""), srv.Dial(t)
-		secure.Script("LOCK k", ":")
-		plain.Script("TRYLOCK k", "$-1")
-		plain.Raw(proxytest.Inline("LOCK k WAIT 10000"))
-		secure.Script("UNLOCK k", ":1")
-		plain.Gets(":")
-		plain.Script("UNLOCK k", ":1")
-		secure.Ask("SUBSCRIBE news")
-		plain.Ask("PUBLISH news hello")
-		secure.Gets("*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n")
-	}, withTLS(t, a, certs.AuthNo))
+	srv := proxytest.Start(t, redistest.Start(t), withTLS(t, a, certs.AuthNo))
+	secure, plain := dialTLS(t, srv, a, ""), srv.Dial(t)
+	secure.Script("LOCK k", ":")
+	plain.Script("TRYLOCK k", "$-1")
+	plain.Raw(proxytest.Inline("LOCK k WAIT 10000"))
+	secure.Script("UNLOCK k", ":1")
+	plain.Gets(":")
+	plain.Script("UNLOCK k", ":1")
+	secure.Ask("SUBSCRIBE news")
+	plain.Ask("PUBLISH news hello")
+	secure.Gets("*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n")
 }
 
 // Both sides of a pipeline are larger than what sockets hold, so neither may wait for the other.
@@ -157,32 +156,31 @@ func TestEverythingReachesAnUpstreamByTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxytest.OnEngines(t, redisServer, func(t *testing.T, srv *proxytest.Proxy) {
-		holder, waiter := srv.Dial(t), srv.Dial(t)
-		holder.Script("MULTI", "+OK")
-		holder.Ask("DISCARD")
-		holder.Ask("LOCK k")
-		waiter.Raw(proxytest.Inline("LOCK k WAIT 10000"))
-		// The engine's subscription is made by its own client.
-		proxytest.WaitFor(t, "the waiter to subscribe", func() bool {
-			channels, _ := redisServer.Do(t, "PUBSUB", "CHANNELS", "redisson_lock__channel:*").([]any)
-			return len(channels) == 1
-		})
-		holder.Ask("UNLOCK k")
-		waiter.Gets(":")
-		waiter.Ask("UNLOCK k")
+	srv := proxytest.Start(t, redisServer, func(o *proxy.Options) { o.Upstream.Addr, o.Upstream.TLS = addr, store.Upstream })
+	holder, waiter := srv.Dial(t), srv.Dial(t)
+	holder.Script("MULTI", "+OK")
+	holder.Ask("DISCARD")
+	holder.Ask("LOCK k")
+	waiter.Raw(proxytest.Inline("LOCK k WAIT 10000"))
+	// The engine's subscription is made by its own client.
+	proxytest.WaitFor(t, "the waiter to subscribe", func() bool {
+		channels, _ := redisServer.Do(t, "PUBSUB", "CHANNELS", "redisson_lock__channel:*").([]any)
+		return len(channels) == 1
+	})
+	holder.Ask("UNLOCK k")
+	waiter.Gets(":")
+	waiter.Ask("UNLOCK k")
 
-		// The end of a client that waits in Redis reaches it too.
-		gone := srv.Dial(t)
-		gone.Raw(proxytest.Inline("BLPOP l 0", "LOCK k"))
-		proxytest.AwaitBlocked(t, 1, redisServer)
-		_ = gone.Conn.Close()
-		proxytest.AwaitBlocked(t, 0, redisServer)
-		redisServer.Do(t, "RPUSH", "l", "x")
-		if got := redisServer.Do(t, "LPOP", "l"); got != "x" {
-			t.Errorf("the list had %v", got)
-		}
-	}, func(o *proxy.Options) { o.Upstream.Addr, o.Upstream.TLS = addr, store.Upstream })
+	// The end of a client that waits in Redis reaches it too.
+	gone := srv.Dial(t)
+	gone.Raw(proxytest.Inline("BLPOP l 0", "LOCK k"))
+	proxytest.AwaitBlocked(t, 1, redisServer)
+	_ = gone.Conn.Close()
+	proxytest.AwaitBlocked(t, 0, redisServer)
+	redisServer.Do(t, "RPUSH", "l", "x")
+	if got := redisServer.Do(t, "LPOP", "l"); got != "x" {
+		t.Errorf("the list had %v", got)
+	}
 }
 
 // A listener without a certificate must not serve in the clear.

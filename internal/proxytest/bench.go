@@ -10,30 +10,22 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lockproxy/lockproxy/internal/proxy"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
-// Bench is a Redis with proxies in front of it, one for each engine: the same bytes sent to any of them must be
-// answered by the same bytes. It is one Redis, because the order of its hash tables differs from process to process.
+// Bench is a Redis with a proxy in front of it: the same bytes sent to either must be answered by the same bytes.
 type Bench struct {
-	Redis   *redistest.Server
-	Proxies map[string]*Proxy
+	Redis *redistest.Server
+	Proxy *Proxy
 }
 
-// NewBench starts a Redis and a proxy of each engine in front of it.
+// NewBench starts a Redis and a proxy in front of it.
 func NewBench(t testing.TB, redisArgs ...string) *Bench {
 	t.Helper()
 	redisArgs = append([]string{"--slowlog-log-slower-than", "-1"}, redisArgs...) // what is slow is chance
-	b := &Bench{Redis: redistest.Start(t, redisArgs...), Proxies: map[string]*Proxy{}}
-	for _, engine := range Engines() {
-		b.Proxies[engine] = Start(t, b.Redis, func(o *proxy.Options) { o.Engine = engine })
-	}
-	return b
+	redis := redistest.Start(t, redisArgs...)
+	return &Bench{Redis: redis, Proxy: Start(t, redis)}
 }
-
-// Proxied is the address of one of the proxies.
-func (b *Bench) Proxied() string { return b.Proxies[proxy.EngineGoroutine].Addr() }
 
 // Clean makes Redis what it was at the start.
 func (b *Bench) Clean(t testing.TB) {
@@ -45,17 +37,15 @@ func (b *Bench) Clean(t testing.TB) {
 	}
 }
 
-// Compare runs a script on a direct connection and through each proxy and compares what the clients got.
+// Compare runs a script on a direct connection and through the proxy and compares what the clients got.
 func (b *Bench) Compare(t *testing.T, script func(s *Side)) {
 	t.Helper()
 	direct := b.run(t, "direct", b.Redis.Addr(), script)
 	if slices.ContainsFunc(direct, func(line string) bool { return strings.HasSuffix(line, ErrTimeout.Error()) }) {
 		t.Fatalf("the script expects more than Redis sends:\n%s", strings.Join(direct, "\n"))
 	}
-	for engine, srv := range b.Proxies {
-		if diff := cmp.Diff(direct, b.run(t, engine, srv.Addr(), script)); diff != "" {
-			t.Errorf("replies differ (-direct +%s):\n%s", engine, diff)
-		}
+	if diff := cmp.Diff(direct, b.run(t, "proxy", b.Proxy.Addr(), script)); diff != "" {
+		t.Errorf("replies differ (-direct +proxy):\n%s", diff)
 	}
 }
 

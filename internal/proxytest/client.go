@@ -3,6 +3,7 @@ package proxytest
 import (
 	"bytes"
 	gocmp "cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -34,12 +35,26 @@ func Dial(t testing.TB, addr string) *Client {
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
 		network, addr = "unix", path
 	}
-	nc, err := net.Dial(network, addr)
+	dial := net.Dial
+	if secure, ok := overTLS.Load(addr); ok {
+		addr, dial = secure.(string), func(network, addr string) (net.Conn, error) {
+			return tls.Dial(network, addr, &tls.Config{InsecureSkipVerify: true}) // the certificate is not what is tested
+		}
+	}
+	nc, err := dial(network, addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = nc.Close() })
 	return &Client{T: t, Conn: nc}
+}
+
+// Socket is the client's connection, under TLS if it speaks that.
+func (c *Client) Socket() *net.TCPConn {
+	if secure, ok := c.Conn.(*tls.Conn); ok {
+		return secure.NetConn().(*net.TCPConn)
+	}
+	return c.Conn.(*net.TCPConn)
 }
 
 // Raw sends bytes as they are.

@@ -5,10 +5,11 @@ package proxytest
 import (
 	gocmp "cmp"
 	"context"
+	"crypto/tls"
 	"flag"
 	"fmt"
+	"os"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -104,7 +105,6 @@ func (m *Meanwhile) End() {
 
 // Finish fills in the options that a test leaves open.
 func Finish(o *proxy.Options) {
-	orElse(&o.Engine, proxy.EngineAuto)
 	orElse(&o.ClientAuth, proxy.AuthUpstream)
 	orElse(&o.CrossSlot, proxy.CrossSplit)
 	orElse(&o.ProxyProtocol, proxy.ProxyOff)
@@ -146,7 +146,7 @@ type Proxy struct {
 func Start(t testing.TB, redis *redistest.Server, change ...func(*proxy.Options)) *Proxy {
 	t.Helper()
 	opts := proxy.Options{
-		Listen:       []string{"127.0.0.1:0"},
+		Listen:       []string{loopback},
 		Upstream:     upstream.Options{Addr: redis.Addr()},
 		DrainTimeout: 50 * time.Millisecond,
 	}
@@ -173,12 +173,19 @@ func Serve(t testing.TB, opts proxy.Options) (srv *Proxy, stop func()) {
 func Launch(t testing.TB, opts proxy.Options) (srv *Proxy, stop func()) {
 	t.Helper()
 	Finish(&opts)
+	secure := OverTLS() && opts.TLS == nil && slices.Equal(opts.Listen, []string{loopback})
+	if secure {
+		opts.Listen, opts.TLS = []string{loopback, "tls:" + loopback}, certificate(t)
+	}
 	core, bugs := observer.New(zap.ErrorLevel)
 	tee := func(c zapcore.Core) zapcore.Core { return zapcore.NewTee(c, core) }
 	opts.Logger = opts.Logger.WithOptions(zap.WrapCore(tee))
 	server, err := proxy.New(opts)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if addrs := server.Addrs(); secure {
+		overTLS.Store(addrs[0].String(), addrs[1].String())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -199,59 +206,40 @@ func Launch(t testing.TB, opts proxy.Options) (srv *Proxy, stop func()) {
 	return &Proxy{Server: server, Options: opts}, stop
 }
 
-// Engines are the names of the engines that this system has.
-func Engines() []string {
-	if runtime.GOOS == "linux" {
-		return []string{proxy.EngineGoroutine, proxy.EngineEpoll}
-	}
-	return []string{proxy.EngineGoroutine}
+// loopback is where proxies listen by default.
+const loopback = "127.0.0.1:0"
+
+// OverTLS reports whether the clients of Dial speak TLS to each proxy. The proxy serves them with goroutines, and plain
+// clients with event loops.
+func OverTLS() bool { return os.Getenv("LOCKPROXY_TEST_TLS") != "" }
+
+// overTLS has the addresses at which proxies speak TLS, by those at which they do not.
+var overTLS sync.Map
+
+// certificate is made once for all tests of a program.
+func certificate(t testing.TB) *tls.Config {
+	certified.Do(func() {
+		pair, err := tls.LoadX509KeyPair(redistest.NewAuthority(t).Issue(t, "proxy"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		secured = &tls.Config{Certificates: []tls.Certificate{pair}}
+	})
+	return secured
 }
 
-// PerEngine runs a test for each engine at the same time, each with a Redis of its own.
-func PerEngine(t *testing.T, test func(t *testing.T, redis *redistest.Server, engine string), redisArgs ...string) {
-	for _, engine := range Engines() {
-		t.Run(engine, func(t *testing.T) {
-			t.Parallel()
-			test(t, redistest.Start(t, redisArgs...), engine)
-		})
-	}
-}
-
-// EachEngine is PerEngine with a proxy.
-func EachEngine(t *testing.T, test func(t *testing.T, srv *Proxy), change ...func(*proxy.Options)) {
-	EachEngineWith(t, nil, test, change...)
-}
-
-// EachEngineWith is EachEngine with arguments for Redis.
-func EachEngineWith(
-	t *testing.T, redisArgs []string, test func(t *testing.T, srv *Proxy), change ...func(*proxy.Options),
-) {
-	PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		test(t, Start(t, redis, append(slices.Clip(change), func(o *proxy.Options) { o.Engine = engine })...))
-	}, redisArgs...)
-}
-
-// OnEngines runs a test with a proxy of each engine, one after the other, in front of one Redis.
-func OnEngines(
-	t *testing.T, redis *redistest.Server, test func(t *testing.T, srv *Proxy), change ...func(*proxy.Options),
-) {
-	t.Helper()
-	for _, engine := range Engines() {
-		t.Run(engine, func(t *testing.T) {
-			test(t, Start(t, redis, append(slices.Clip(change), func(o *proxy.Options) { o.Engine = engine })...))
-		})
-	}
-}
+var (
+	certified sync.Once
+	secured   *tls.Config
+)
 
 // Addr is where clients connect.
 func (srv *Proxy) Addr() string { return srv.Addrs()[0].String() }
 
-// Dial connects a client, which has the name of the proxy's engine for a label.
+// Dial connects a client.
 func (srv *Proxy) Dial(t testing.TB) *Client {
 	t.Helper()
-	c := Dial(t, srv.Addr())
-	c.Label = srv.Options.Engine
-	return c
+	return Dial(t, srv.Addr())
 }
 
 // AwaitRenewal returns when the lease of a lock has been set anew a number of times.
@@ -307,20 +295,15 @@ func Recovers(t *testing.T, srv *Proxy) {
 	})
 }
 
-// StartOverCluster runs one proxy for each engine in front of a cluster.
+// StartOverCluster runs a proxy in front of a cluster.
 func StartOverCluster(t testing.TB, c *redistest.Cluster, change ...func(*proxy.Options)) map[string]*Proxy {
 	t.Helper()
-	proxies := map[string]*Proxy{}
-	for _, engine := range Engines() {
-		proxies[engine] = Start(t, c.Nodes[0], func(o *proxy.Options) {
-			o.Engine = engine
-			o.Upstream.Addr = "cluster://" + c.Addrs()
-			for _, f := range change {
-				f(o)
-			}
-		})
-	}
-	return proxies
+	return map[string]*Proxy{"proxy": Start(t, c.Nodes[0], func(o *proxy.Options) {
+		o.Upstream.Addr = "cluster://" + c.Addrs()
+		for _, f := range change {
+			f(o)
+		}
+	})}
 }
 
 // Patient has commands wait for servers longer than by default: a busy machine is no failure.

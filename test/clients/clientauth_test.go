@@ -70,41 +70,38 @@ func TestCredentialsAreLentOnlyAsConfigured(t *testing.T) {
 			{"GET p:1", "$-1"},
 		}},
 	} {
-		for _, engine := range proxytest.Engines() {
-			t.Run(c.mode+"/"+engine, func(t *testing.T) {
-				core, logs := observer.New(zapcore.DebugLevel)
-				srv := proxytest.Start(t, redis, func(o *proxy.Options) {
-					o.Engine, o.ClientAuth = engine, c.mode
-					o.Upstream.User, o.Upstream.Password = "proxy", "hunter2"
-					o.Logger = zap.New(core)
-				})
-				client := srv.Dial(t)
-				for _, step := range c.steps {
-					got := client.Do(strings.Fields(step.cmd)...)
-					if !strings.HasPrefix(got, step.want) {
-						t.Errorf("%s: %q, want %q…", step.cmd, got, step.want)
-					}
-					if strings.Contains(got, "hunter2") || strings.Contains(got, "clientpw") {
-						t.Errorf("%s: a password in the reply %q", step.cmd, got)
-					}
-				}
-				for _, e := range logs.All() {
-					if line := e.Message + " " + proxytest.FieldText(e.Context); strings.Contains(line, "hunter2") || strings.Contains(line, "clientpw") {
-						t.Errorf("a password in the log: %s", line)
-					}
-				}
+		t.Run(c.mode, func(t *testing.T) {
+			core, logs := observer.New(zapcore.DebugLevel)
+			srv := proxytest.Start(t, redis, func(o *proxy.Options) {
+				o.ClientAuth = c.mode
+				o.Upstream.User, o.Upstream.Password = "proxy", "hunter2"
+				o.Logger = zap.New(core)
 			})
-		}
+			client := srv.Dial(t)
+			for _, step := range c.steps {
+				got := client.Do(strings.Fields(step.cmd)...)
+				if !strings.HasPrefix(got, step.want) {
+					t.Errorf("%s: %q, want %q…", step.cmd, got, step.want)
+				}
+				if strings.Contains(got, "hunter2") || strings.Contains(got, "clientpw") {
+					t.Errorf("%s: a password in the reply %q", step.cmd, got)
+				}
+			}
+			for _, e := range logs.All() {
+				if line := e.Message + " " + proxytest.FieldText(e.Context); strings.Contains(line, "hunter2") || strings.Contains(line, "clientpw") {
+					t.Errorf("a password in the log: %s", line)
+				}
+			}
+		})
 	}
 }
 
 // An AUTH that the proxy answers for all clients alike is the command that a CLIENT REPLY SKIP silences, as any other.
 func TestASkippedAuthSilencesNoOtherCommand(t *testing.T) {
 	redis := redistest.Start(t)
-	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
-		client := srv.Dial(t)
-		client.Send("CLIENT", "REPLY", "SKIP")
-		client.Send("AUTH", "any")
-		client.Script("PING", "+PONG")
-	}, func(o *proxy.Options) { o.ClientAuth = proxy.AuthNone })
+	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.ClientAuth = proxy.AuthNone })
+	client := srv.Dial(t)
+	client.Send("CLIENT", "REPLY", "SKIP")
+	client.Send("AUTH", "any")
+	client.Script("PING", "+PONG")
 }

@@ -18,42 +18,38 @@ import (
 // A fixed lease that runs out has done what the client wanted. Other losses are warnings that say who has lost what.
 func TestTheLogTellsOfLostLeases(t *testing.T) {
 	t.Parallel()
-	for _, engine := range proxytest.Engines() {
-		t.Run(engine, func(t *testing.T) {
-			core, logs := observer.New(zap.DebugLevel)
-			srv := proxytest.Start(t, redistest.Start(t), func(o *proxy.Options) { o.Engine, o.Logger = engine, zap.New(core) })
-			holder, other := srv.Dial(t), srv.Dial(t)
-			holder.Quiet("CLIENT", "SETNAME", "billing")
-			other.Quiet("CLIENT", "SETNAME", "operator")
+	core, logs := observer.New(zap.DebugLevel)
+	srv := proxytest.Start(t, redistest.Start(t), func(o *proxy.Options) { o.Logger = zap.New(core) })
+	holder, other := srv.Dial(t), srv.Dial(t)
+	holder.Quiet("CLIENT", "SETNAME", "billing")
+	other.Quiet("CLIENT", "SETNAME", "operator")
 
-			holder.Granted("LOCK", "short", "PX", "10")
-			proxytest.WaitFor(t, "the end of the fixed lease", func() bool { return logs.FilterMessage("fixed lease expired").Len() == 1 })
-			if e := logs.FilterMessage("fixed lease expired").All()[0]; e.Level != zap.DebugLevel {
-				t.Errorf("a fixed lease that expires is logged as %s", e.Level)
-			}
-			if n := logs.FilterMessage("lease lost").Len(); n != 0 {
-				t.Errorf("%d losses before the first", n)
-			}
+	holder.Granted("LOCK", "short", "PX", "10")
+	proxytest.WaitFor(t, "the end of the fixed lease", func() bool { return logs.FilterMessage("fixed lease expired").Len() == 1 })
+	if e := logs.FilterMessage("fixed lease expired").All()[0]; e.Level != zap.DebugLevel {
+		t.Errorf("a fixed lease that expires is logged as %s", e.Level)
+	}
+	if n := logs.FilterMessage("lease lost").Len(); n != 0 {
+		t.Errorf("%d losses before the first", n)
+	}
 
-			holder.Quiet("LOCK", "k", "OWNER", "job-7")
-			other.Script("FORCEUNLOCK k", ":1")
-			proxytest.WaitFor(t, "the loss", func() bool { return logs.FilterMessage("lease lost").Len() == 1 })
-			lost := logs.FilterMessage("lease lost").All()[0]
-			fields := lost.ContextMap()
-			held, _ := fields["held_seconds"].(float64)
-			if lost.Level != zap.WarnLevel || fields["owner"] != "job-7" || fields["client"] != holder.Conn.LocalAddr().String() ||
-				fields["client_name"] != "billing" || fields["reason"] != "forced" || fields["key"] != "k" || held <= 0 || held > 60 {
-				t.Errorf("%s: %v", lost.Level, fields)
-			}
-			forced := logs.FilterMessage("lock ended by FORCEUNLOCK").All()
-			if len(forced) != 1 || forced[0].Level != logging.Audit {
-				t.Fatalf("the audit entries: %v", forced)
-			}
-			fields = forced[0].ContextMap()
-			if fields["owner"] != "job-7" || fields["client"] != other.Conn.LocalAddr().String() || fields["client_name"] != "operator" || fields["user"] != "default" {
-				t.Errorf("FORCEUNLOCK: %v", fields)
-			}
-		})
+	holder.Quiet("LOCK", "k", "OWNER", "job-7")
+	other.Script("FORCEUNLOCK k", ":1")
+	proxytest.WaitFor(t, "the loss", func() bool { return logs.FilterMessage("lease lost").Len() == 1 })
+	lost := logs.FilterMessage("lease lost").All()[0]
+	fields := lost.ContextMap()
+	held, _ := fields["held_seconds"].(float64)
+	if lost.Level != zap.WarnLevel || fields["owner"] != "job-7" || fields["client"] != holder.Conn.LocalAddr().String() ||
+		fields["client_name"] != "billing" || fields["reason"] != "forced" || fields["key"] != "k" || held <= 0 || held > 60 {
+		t.Errorf("%s: %v", lost.Level, fields)
+	}
+	forced := logs.FilterMessage("lock ended by FORCEUNLOCK").All()
+	if len(forced) != 1 || forced[0].Level != logging.Audit {
+		t.Fatalf("the audit entries: %v", forced)
+	}
+	fields = forced[0].ContextMap()
+	if fields["owner"] != "job-7" || fields["client"] != other.Conn.LocalAddr().String() || fields["client_name"] != "operator" || fields["user"] != "default" {
+		t.Errorf("FORCEUNLOCK: %v", fields)
 	}
 }
 
@@ -93,24 +89,20 @@ func startBlind(t *testing.T, change func(*proxy.Options)) *proxytest.Proxy {
 func TestWrongCredentialsOfTheProxyAreAnError(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t, "--requirepass", "secret")
-	for _, engine := range proxytest.Engines() {
-		t.Run(engine, func(t *testing.T) {
-			core, logs := observer.New(zap.InfoLevel)
-			srv := startBlind(t, func(o *proxy.Options) {
-				o.Engine, o.Logger, o.ClientAuth = engine, zap.New(core), proxy.AuthProxy
-				o.Upstream = upstream.Options{Addr: redis.Addr(), Password: "wrong"}
-			})
-			for _, cmd := range []string{"GET k", "LOCK k", "WATCH k"} {
-				srv.Dial(t).Loses(cmd)
-			}
-			proxytest.WaitFor(t, "the log", func() bool { return logs.FilterMessage("upstream refused the proxy's credentials").Len() > 0 })
-			if e := logs.FilterMessage("upstream refused the proxy's credentials").All()[0]; e.Level != zap.ErrorLevel {
-				t.Errorf("it is logged as %s", e.Level)
-			}
-			if ready, _ := srv.Ready(); ready {
-				t.Error("the proxy is ready")
-			}
-		})
+	core, logs := observer.New(zap.InfoLevel)
+	srv := startBlind(t, func(o *proxy.Options) {
+		o.Logger, o.ClientAuth = zap.New(core), proxy.AuthProxy
+		o.Upstream = upstream.Options{Addr: redis.Addr(), Password: "wrong"}
+	})
+	for _, cmd := range []string{"GET k", "LOCK k", "WATCH k"} {
+		srv.Dial(t).Loses(cmd)
+	}
+	proxytest.WaitFor(t, "the log", func() bool { return logs.FilterMessage("upstream refused the proxy's credentials").Len() > 0 })
+	if e := logs.FilterMessage("upstream refused the proxy's credentials").All()[0]; e.Level != zap.ErrorLevel {
+		t.Errorf("it is logged as %s", e.Level)
+	}
+	if ready, _ := srv.Ready(); ready {
+		t.Error("the proxy is ready")
 	}
 }
 
@@ -132,17 +124,13 @@ func TestAServerThatIsNoRedisIsNamed(t *testing.T) {
 			nc.Close()
 		}
 	}()
-	for _, engine := range proxytest.Engines() {
-		t.Run(engine, func(t *testing.T) {
-			core, logs := observer.New(zap.InfoLevel)
-			srv := startBlind(t, func(o *proxy.Options) {
-				o.Engine, o.Logger, o.ClientAuth = engine, zap.New(core), proxy.AuthNone
-				o.Upstream = upstream.Options{Addr: ln.Addr().String()}
-			})
-			for _, cmd := range []string{"GET k", "LOCK k"} {
-				srv.Dial(t).Loses(cmd)
-			}
-			proxytest.WaitFor(t, "the log", func() bool { return logs.FilterMessage("upstream is not a Redis server").Len() > 0 })
-		})
+	core, logs := observer.New(zap.InfoLevel)
+	srv := startBlind(t, func(o *proxy.Options) {
+		o.Logger, o.ClientAuth = zap.New(core), proxy.AuthNone
+		o.Upstream = upstream.Options{Addr: ln.Addr().String()}
+	})
+	for _, cmd := range []string{"GET k", "LOCK k"} {
+		srv.Dial(t).Loses(cmd)
 	}
+	proxytest.WaitFor(t, "the log", func() bool { return logs.FilterMessage("upstream is not a Redis server").Len() > 0 })
 }

@@ -10,17 +10,15 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
-// tenants is a Redis on which alice and bob may do anything, and carol only what is about keys c:*. Each engine has a proxy.
+// tenants is a Redis on which alice and bob may do anything, and carol only what is about keys c:*.
 func tenants(t *testing.T, f func(t *testing.T, redis *redistest.Server, srv *proxytest.Proxy)) {
-	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		redis.Do(t, "ACL", "SETUSER", "alice", "on", ">a", "~*", "&*", "+@all")
-		redis.Do(t, "ACL", "SETUSER", "bob", "on", ">b", "~*", "&*", "+@all")
-		redis.Do(t, "ACL", "SETUSER", "carol", "on", ">c", "~c:*", "~lockproxy:*", "~redisson_*", "&*", "+@all")
-		f(t, redis, proxytest.Start(t, redis, func(o *proxy.Options) {
-			o.Engine = engine
-			o.Locks.Lease = 4 * time.Second // of which a busy machine may take half
-		}))
-	})
+	redis := redistest.Start(t)
+	redis.Do(t, "ACL", "SETUSER", "alice", "on", ">a", "~*", "&*", "+@all")
+	redis.Do(t, "ACL", "SETUSER", "bob", "on", ">b", "~*", "&*", "+@all")
+	redis.Do(t, "ACL", "SETUSER", "carol", "on", ">c", "~c:*", "~lockproxy:*", "~redisson_*", "&*", "+@all")
+	f(t, redis, proxytest.Start(t, redis, func(o *proxy.Options) {
+		o.Locks.Lease = 4 * time.Second // of which a busy machine may take half
+	}))
 }
 
 func TestHoldsAreTheSessionsWhateverItsIdentity(t *testing.T) {

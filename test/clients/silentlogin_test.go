@@ -82,34 +82,33 @@ func silenced(written []byte) []byte {
 // place of the answer.
 func TestTheAnswerToALoginIsNoOther(t *testing.T) {
 	t.Parallel()
-	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		redis.Do(t, "ACL", "SETUSER", "boss", "on", ">good", "~*", "&*", "+@all")
-		redis.Do(t, "ACL", "SETUSER", "guest", "on", ">pw", "~*", "&*", "+@all")
-		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.Upstream.Addr = engine, silentServer(t, redis) })
-		ask := func(c *proxytest.Client, lines []string, want ...string) {
-			t.Helper()
-			c.Raw(proxytest.Inline(lines...))
-			for i, start := range want {
-				if got, err := c.Frame(); err != nil || !strings.HasPrefix(got, start) {
-					t.Fatalf("%q: frame %d is %q, %v, want %q", lines, i, got, err, start)
-				}
+	redis := redistest.Start(t)
+	redis.Do(t, "ACL", "SETUSER", "boss", "on", ">good", "~*", "&*", "+@all")
+	redis.Do(t, "ACL", "SETUSER", "guest", "on", ">pw", "~*", "&*", "+@all")
+	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Upstream.Addr = silentServer(t, redis) })
+	ask := func(c *proxytest.Client, lines []string, want ...string) {
+		t.Helper()
+		c.Raw(proxytest.Inline(lines...))
+		for i, start := range want {
+			if got, err := c.Frame(); err != nil || !strings.HasPrefix(got, start) {
+				t.Fatalf("%q: frame %d is %q, %v, want %q", lines, i, got, err, start)
 			}
 		}
-		boss := srv.Dial(t)
-		ask(boss, []string{"WATCH k", "AUTH boss good", "UNWATCH", "ACL WHOAMI"}, "+OK", "+OK", "+OK", "$4\r\nboss") // the proxy knows the password
-		for _, login := range []string{"AUTH boss bad", "HELLO 2 AUTH boss bad", "AUTH boss good"} {
-			c := srv.Dial(t)
-			ask(c, []string{"AUTH guest pw", "MULTI", login, "SET k v", "PUBLISH ch m", "EXEC"},
-				"+OK", "+OK", "-ERR Command not allowed inside a transaction", "+QUEUED", "+QUEUED", "-EXECABORT")
-			ask(c, []string{"ACL WHOAMI", "GET k"}, "$5\r\nguest", "$-1")
-		}
-		for _, keep := range []string{"WATCH k", "CLIENT TRACKING ON BCAST"} {
-			c := srv.Dial(t)
-			ask(c, []string{"AUTH guest pw", "HELLO 3", keep}, "+OK", "%7", "+OK")
-			ask(c, []string{"GET k", "AUTH boss bad", "GET k", "HELLO 3 AUTH boss bad", "ACL WHOAMI"}, "_", "-WRONGPASS", "_", "-WRONGPASS", "$5\r\nguest")
-		}
-		ask(boss, []string{"ECHO shared"}, "$6\r\nshared")
-		ask(srv.Dial(t), []string{"AUTH boss good", "ACL WHOAMI", "HELLO 3 AUTH boss good", "AUTH boss bad", "ACL WHOAMI"},
-			"+OK", "$4\r\nboss", "%7", "-WRONGPASS", "$4\r\nboss")
-	})
+	}
+	boss := srv.Dial(t)
+	ask(boss, []string{"WATCH k", "AUTH boss good", "UNWATCH", "ACL WHOAMI"}, "+OK", "+OK", "+OK", "$4\r\nboss") // the proxy knows the password
+	for _, login := range []string{"AUTH boss bad", "HELLO 2 AUTH boss bad", "AUTH boss good"} {
+		c := srv.Dial(t)
+		ask(c, []string{"AUTH guest pw", "MULTI", login, "SET k v", "PUBLISH ch m", "EXEC"},
+			"+OK", "+OK", "-ERR Command not allowed inside a transaction", "+QUEUED", "+QUEUED", "-EXECABORT")
+		ask(c, []string{"ACL WHOAMI", "GET k"}, "$5\r\nguest", "$-1")
+	}
+	for _, keep := range []string{"WATCH k", "CLIENT TRACKING ON BCAST"} {
+		c := srv.Dial(t)
+		ask(c, []string{"AUTH guest pw", "HELLO 3", keep}, "+OK", "%7", "+OK")
+		ask(c, []string{"GET k", "AUTH boss bad", "GET k", "HELLO 3 AUTH boss bad", "ACL WHOAMI"}, "_", "-WRONGPASS", "_", "-WRONGPASS", "$5\r\nguest")
+	}
+	ask(boss, []string{"ECHO shared"}, "$6\r\nshared")
+	ask(srv.Dial(t), []string{"AUTH boss good", "ACL WHOAMI", "HELLO 3 AUTH boss good", "AUTH boss bad", "ACL WHOAMI"},
+		"+OK", "$4\r\nboss", "%7", "-WRONGPASS", "$4\r\nboss")
 }

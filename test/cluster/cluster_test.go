@@ -65,7 +65,7 @@ func TestOverACluster(t *testing.T) {
 	t.Run("try out", func(t *testing.T) { addressesAreOfTheirKind(t, alone, c) })
 	t.Run("several servers", func(t *testing.T) { serversAreUsedAtOnce(t, c) })
 	t.Run("barrier", func(t *testing.T) { anUnlockIsABarrier(t, c, proxies) })
-	t.Run("silent server", func(t *testing.T) { newClientsNeedNoSilentServer(t, c, proxies[proxy.EngineGoroutine]) })
+	t.Run("silent server", func(t *testing.T) { newClientsNeedNoSilentServer(t, c, proxies["proxy"]) })
 }
 
 // sameAsAlone runs a script against one Redis and against each proxy in front of a cluster, and compares what the clients got.
@@ -459,14 +459,14 @@ func TestSlotsMoveUnderLoadWithoutAnError(t *testing.T) {
 	c := redistest.StartCluster(t, 3, 0)
 	proxies := proxytest.StartOverCluster(t, c, proxytest.Patient)
 	const step = 150
-	scans := scanWhile(t, proxies[proxy.EngineGoroutine], func(slot int) bool { return slot%step != 0 })
+	scans := scanWhile(t, proxies["proxy"], func(slot int) bool { return slot%step != 0 })
 	acknowledged := load(t, proxies)
 	m := newMover(t, c)
 	for slot := 0; slot < redistest.Slots; slot += step {
 		m.move(slot, (m.owner[slot]+1)%3)
 	}
 	scans()
-	counted(t, proxies[proxy.EngineGoroutine], acknowledged())
+	counted(t, proxies["proxy"], acknowledged())
 }
 
 // scanWhile scans keys of slots that stay, over and over, until end. Each scan finds all of them.
@@ -526,11 +526,11 @@ func TestAFailoverOnRequestIsNoError(t *testing.T) {
 		c.Failover(c.Nodes[3+i])
 	}
 	for p, key := range waiting {
-		proxies[proxy.EngineGoroutine].Dial(t).Script("RPUSH "+key+" x", ":1")
+		proxies["proxy"].Dial(t).Script("RPUSH "+key+" x", ":1")
 		p.Gets("*2")
 	}
 	changes()
-	counted(t, proxies[proxy.EngineGoroutine], acknowledged())
+	counted(t, proxies["proxy"], acknowledged())
 }
 
 // changeAllServers has all servers change data without a key until end. A server that has been demoted refuses that; its successor does not.
@@ -864,21 +864,20 @@ func commandsAwaitTheData(t *testing.T, c *redistest.Cluster) {
 
 // serversAreUsedAtOnce sends writes to two servers, of which the first does not answer: the other one carries its command out.
 func serversAreUsedAtOnce(t *testing.T, c *redistest.Cluster) {
-	proxytest.OnEngines(t, c.Nodes[0], func(t *testing.T, srv *proxytest.Proxy) {
-		p := srv.Dial(t)
-		silent, other := proxytest.KeyOf(t, c, c.Nodes[0]), proxytest.KeyOf(t, c, c.Nodes[1])
-		p.Quiet("MSET", silent, "0", other, "0")
-		c.Nodes[0].Pause()
-		for range 2 {
-			p.Send("INCR", silent)
-			p.Send("INCR", other)
-		}
-		proxytest.WaitFor(t, "the other server to carry out both", func() bool { return c.Nodes[1].Do(t, "GET", other) == "2" })
-		c.Nodes[0].Continue()
-		p.Gets(":1", ":1", ":2", ":2")
-		p.Script("MGET "+silent+" "+other, "*2\r\n$1\r\n2\r\n$1\r\n2\r\n")
-		c.AwaitReady()
-	}, func(o *proxy.Options) { o.Upstream.Addr = "cluster://" + c.Addrs() })
+	srv := proxytest.Start(t, c.Nodes[0], func(o *proxy.Options) { o.Upstream.Addr = "cluster://" + c.Addrs() })
+	p := srv.Dial(t)
+	silent, other := proxytest.KeyOf(t, c, c.Nodes[0]), proxytest.KeyOf(t, c, c.Nodes[1])
+	p.Quiet("MSET", silent, "0", other, "0")
+	c.Nodes[0].Pause()
+	for range 2 {
+		p.Send("INCR", silent)
+		p.Send("INCR", other)
+	}
+	proxytest.WaitFor(t, "the other server to carry out both", func() bool { return c.Nodes[1].Do(t, "GET", other) == "2" })
+	c.Nodes[0].Continue()
+	p.Gets(":1", ":1", ":2", ":2")
+	p.Script("MGET "+silent+" "+other, "*2\r\n$1\r\n2\r\n$1\r\n2\r\n")
+	c.AwaitReady()
 }
 
 // An UNLOCK waits for the write before it, at a server that does not answer.

@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -113,7 +115,7 @@ func TestLocksOverACluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, 0)
 	alone := redistest.Start(t)
-	proxies := proxytest.StartOverCluster(t, c)
+	proxies := twoProxies(t, c)
 	t.Run("verbs", func(t *testing.T) { verbsOverACluster(t, alone, proxies) })
 	t.Run("many", func(t *testing.T) { locksOverACluster(t, proxies) })
 	t.Run("forced", func(t *testing.T) { forcedOverACluster(t, proxies) })
@@ -123,12 +125,19 @@ func TestLocksOverACluster(t *testing.T) {
 	t.Run("subscriber", func(t *testing.T) { subscribersLock(t, proxies) })
 }
 
-// eachProxy returns the proxies in the order of their engines.
+// eachProxy returns the proxies in their order.
 func eachProxy(proxies map[string]*proxytest.Proxy) (all []*proxytest.Proxy) {
-	for _, engine := range proxytest.Engines() {
-		all = append(all, proxies[engine])
+	for _, name := range slices.Sorted(maps.Keys(proxies)) {
+		all = append(all, proxies[name])
 	}
 	return all
+}
+
+// twoProxies starts two proxies in front of a cluster.
+func twoProxies(t *testing.T, c *redistest.Cluster, change ...func(*proxy.Options)) map[string]*proxytest.Proxy {
+	proxies := proxytest.StartOverCluster(t, c, change...)
+	proxies["second"] = proxytest.StartOverCluster(t, c, change...)["proxy"]
+	return proxies
 }
 
 // forcedOverACluster ends locks of all servers through another proxy than that of their holder, which is told.
@@ -245,7 +254,7 @@ func subscribersLock(t *testing.T, proxies map[string]*proxytest.Proxy) {
 // A planned failover is no error, for locks that are taken, held and waited for. A primary that dies takes nothing with it that its replica has.
 func TestLocksCrossTheFailoverOfAPrimary(t *testing.T) {
 	c := redistest.StartCluster(t, 3, 1, "--cluster-require-full-coverage", "no")
-	proxies := proxytest.StartOverCluster(t, c)
+	proxies := twoProxies(t, c)
 	all := eachProxy(proxies)
 	first, second := all[0], all[len(all)-1]
 	holder := first.Dial(t)
@@ -405,7 +414,7 @@ func TestLocksAreRenewedWhileScatteredSlotsMove(t *testing.T) {
 	c := redistest.StartScatteredCluster(t, 3, 0, "--cluster-node-timeout", "5000") // a busy machine is no failure
 	const lease = 3 * time.Second
 	proxies := proxytest.StartOverCluster(t, c, proxytest.Patient, func(o *proxy.Options) { o.Locks.Lease = lease })
-	holder := proxies[proxy.EngineGoroutine].Dial(t)
+	holder := proxies["proxy"].Dial(t)
 	m := &mover{t: t, c: c}
 	for slot := range m.owner {
 		m.owner[slot] = slot % c.Primaries
@@ -450,7 +459,7 @@ func TestLocksAreRenewedWhileScatteredSlotsMove(t *testing.T) {
 	}
 	proxytest.WaitFor(t, "the first leases to be over", func() bool { return time.Since(begin) > lease })
 	locks.end()
-	counted(t, proxies[proxy.EngineGoroutine], acknowledged())
+	counted(t, proxies["proxy"], acknowledged())
 	for i := range held {
 		holder.Script(fmt.Sprint("UNLOCK held", i), ":1")
 	}
@@ -695,7 +704,7 @@ func TestPermitsAreKeptWhileTheirKeysMoveOneByOne(t *testing.T) {
 // Shared holders at two proxies keep their locks, and nobody is alone beside them, while the slots of the locks move, primaries fail over, and one dies.
 func TestSharedLocksCrossMovesAndFailovers(t *testing.T) {
 	c := redistest.StartCluster(t, 3, 1, "--cluster-require-full-coverage", "no")
-	proxies := proxytest.StartOverCluster(t, c, proxytest.Patient)
+	proxies := twoProxies(t, c, proxytest.Patient)
 	all := eachProxy(proxies)
 	first, second := all[0], all[len(all)-1]
 	holders := []*proxytest.Client{first.Dial(t), second.Dial(t)}

@@ -24,7 +24,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
-// failoverStand is a primary with two replicas and three Sentinels, and a proxy of each engine in front of them.
+// failoverStand is a primary with two replicas and three Sentinels, and two proxies in front of them.
 type failoverStand struct {
 	servers   []*redistest.Server
 	sentinels *redistest.Sentinels
@@ -40,9 +40,9 @@ func newFailoverStand(t *testing.T, change ...func(*proxy.Options)) *failoverSta
 		servers:   append(replicas, primary),
 		sentinels: redistest.StartSentinels(t, 3, primary, replicas, "auth-user sentinel", "auth-pass secret"),
 	}
-	for _, engine := range proxytest.Engines() {
+	for range 2 {
 		s.proxies = append(s.proxies, proxytest.Start(t, primary, append([]func(*proxy.Options){func(o *proxy.Options) {
-			o.Engine, o.Upstream.Addr = engine, "sentinel://"+s.sentinels.Addrs()+"/"+s.sentinels.Name
+			o.Upstream.Addr = "sentinel://" + s.sentinels.Addrs() + "/" + s.sentinels.Name
 		}}, change...)...))
 	}
 	return s
@@ -298,19 +298,17 @@ func TestSentinelsAndRedisHaveCredentialsOfTheirOwn(t *testing.T) {
 	_, port, _ := net.SplitHostPort(primary.Addr())
 	_, replicaPort, _ := net.SplitHostPort(replica.Addr())
 	var clients []*proxytest.Client
-	for _, engine := range proxytest.Engines() {
-		srv := proxytest.Start(t, primary, func(o *proxy.Options) {
-			o.Engine, o.ClientAuth = engine, proxy.AuthProxy
-			o.Upstream = upstream.Options{
-				Addr: "sentinel://" + s.Addrs() + "/" + s.Name, Password: "redis-secret",
-				Sentinel: upstream.Sentinel{User: "proxy", Password: "sentinel-secret"},
-				Map:      map[string]string{"127.0.0.1:" + port: "localhost:" + port, "127.0.0.1:" + replicaPort: "localhost:" + replicaPort},
-			}
-		})
-		c := srv.Dial(t)
-		c.Script("SET k "+engine, "+OK", "LOCK l"+engine, ":")
-		clients = append(clients, c, srv.Dial(t))
-	}
+	srv := proxytest.Start(t, primary, func(o *proxy.Options) {
+		o.ClientAuth = proxy.AuthProxy
+		o.Upstream = upstream.Options{
+			Addr: "sentinel://" + s.Addrs() + "/" + s.Name, Password: "redis-secret",
+			Sentinel: upstream.Sentinel{User: "proxy", Password: "sentinel-secret"},
+			Map:      map[string]string{"127.0.0.1:" + port: "localhost:" + port, "127.0.0.1:" + replicaPort: "localhost:" + replicaPort},
+		}
+	})
+	c := srv.Dial(t)
+	c.Script("SET k v", "+OK", "LOCK l", ":")
+	clients = append(clients, c, srv.Dial(t))
 	failsOver := upstream.Options{Addr: "sentinel://" + s.Addrs() + "/" + s.Name, Password: "redis-secret", Sentinel: upstream.Sentinel{User: "proxy", Password: "wrong"}}
 	tryOutFails(t, failsOver, "WRONGPASS")
 	failsOver.Sentinel.Password = "sentinel-secret"

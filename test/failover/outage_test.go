@@ -31,47 +31,46 @@ func durable() []string { return []string{"--appendonly", "yes", "--appendfsync"
 // A client that holds a lock is closed last: here not at all, although Redis is away for longer than others wait.
 func TestHoldersOutliveARestart(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngineWith(t, durable(), func(t *testing.T, srv *proxytest.Proxy) {
-		const n = 100
-		var holders []*proxytest.Client
-		for i := range n {
-			c := srv.Dial(t)
-			c.Script(fmt.Sprintf("LOCK k%d GRACE 0", i), ":")
-			holders = append(holders, c)
+	srv := proxytest.Start(t, redistest.Start(t, durable()...))
+	const n = 100
+	var holders []*proxytest.Client
+	for i := range n {
+		c := srv.Dial(t)
+		c.Script(fmt.Sprintf("LOCK k%d GRACE 0", i), ":")
+		holders = append(holders, c)
+	}
+	other, waiter := srv.Dial(t), srv.Dial(t)
+	other.Script("SET x y", "+OK")
+	waiter.Send("LOCK", "k0")
+	proxytest.WaitFor(t, "the waiter", func() bool { return srv.Stats().Waiting == 1 })
+	known(t, srv)
+	for i, c := range holders {
+		switch i % 3 {
+		case 0:
+			c.Send("GET", "x")
+		case 1:
+			c.Raw(proxytest.Inline("MULTI", "GET x", "EXEC"))
+		default:
+			c.Send("LOCKINFO", fmt.Sprint("k", i))
 		}
-		other, waiter := srv.Dial(t), srv.Dial(t)
-		other.Script("SET x y", "+OK")
-		waiter.Send("LOCK", "k0")
-		proxytest.WaitFor(t, "the waiter", func() bool { return srv.Stats().Waiting == 1 })
-		known(t, srv)
-		for i, c := range holders {
-			switch i % 3 {
-			case 0:
-				c.Send("GET", "x")
-			case 1:
-				c.Raw(proxytest.Inline("MULTI", "GET x", "EXEC"))
-			default:
-				c.Send("LOCKINFO", fmt.Sprint("k", i))
-			}
+	}
+	other.Loses("GET x") // it has waited for as long as any other client would
+	srv.Redis.Restart()
+	for i, c := range holders {
+		switch i % 3 {
+		case 0:
+			c.Gets("$1\r\ny")
+		case 1:
+			c.Gets("+OK", "+QUEUED", "*1\r\n$1\r\ny")
+		default:
+			c.Gets("*")
 		}
-		other.Loses("GET x") // it has waited for as long as any other client would
-		srv.Redis.Restart()
-		for i, c := range holders {
-			switch i % 3 {
-			case 0:
-				c.Gets("$1\r\ny")
-			case 1:
-				c.Gets("+OK", "+QUEUED", "*1\r\n$1\r\ny")
-			default:
-				c.Gets("*")
-			}
-			c.Script(fmt.Sprint("UNLOCK k", i), ":1")
-		}
-		waiter.Gets(":")
-		if s := srv.Stats(); s.LocksLeft != 0 {
-			t.Errorf("%d locks were left", s.LocksLeft)
-		}
-	})
+		c.Script(fmt.Sprint("UNLOCK k", i), ":1")
+	}
+	waiter.Gets(":")
+	if s := srv.Stats(); s.LocksLeft != 0 {
+		t.Errorf("%d locks were left", s.LocksLeft)
+	}
 }
 
 // The client has not gone: it comes back, and may count on the lease that it was told, whatever GRACE says.
@@ -103,22 +102,21 @@ func TestALostAnswerLeavesLocksTheirLeases(t *testing.T) {
 
 func TestAHolderIsClosedWhenItsLastLeaseHasEnded(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
-		c := srv.Dial(t)
-		c.Script("HELLO 3", "%7", "LOCK k PX 3000", ":", "LOCK l PX 3000", ":")
-		known(t, srv)
-		began := time.Now()
-		c.Send("GET", "x")
-		b, err := c.Frame()
-		for ; err == nil && strings.HasPrefix(b, ">"); b, err = c.Frame() { // the losses
-		}
-		if err == nil || b != "" {
-			t.Errorf("%q, %v instead of the end", b, err)
-		}
-		if took := time.Since(began); took < 1500*time.Millisecond { // a part of the leases may be over
-			t.Errorf("closed after %v", took)
-		}
-	})
+	srv := proxytest.Start(t, redistest.Start(t))
+	c := srv.Dial(t)
+	c.Script("HELLO 3", "%7", "LOCK k PX 3000", ":", "LOCK l PX 3000", ":")
+	known(t, srv)
+	began := time.Now()
+	c.Send("GET", "x")
+	b, err := c.Frame()
+	for ; err == nil && strings.HasPrefix(b, ">"); b, err = c.Frame() { // the losses
+	}
+	if err == nil || b != "" {
+		t.Errorf("%q, %v instead of the end", b, err)
+	}
+	if took := time.Since(began); took < 1500*time.Millisecond { // a part of the leases may be over
+		t.Errorf("closed after %v", took)
+	}
 }
 
 // A client that has not logged in is told why Redis is away, and nothing else.
@@ -142,71 +140,64 @@ func TestTheReasonOfAnOutageNeedsNoLogin(t *testing.T) {
 // The first client of an outage is told of it as well.
 func TestAQuietProxyKnowsThatRedisIsAway(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
-		srv.Anew(t, "PING") // there is a lane, and no client on it
-		srv.Redis.Kill()
-		proxytest.WaitFor(t, "the proxy to know", func() bool {
-			ready, _ := srv.Ready()
-			return !ready
-		})
-		if info := srv.Anew(t, "INFO lockproxy"); !strings.Contains(info, "upstream:down") {
-			t.Errorf("%q", info)
-		}
+	srv := proxytest.Start(t, redistest.Start(t))
+	srv.Anew(t, "PING") // there is a lane, and no client on it
+	srv.Redis.Kill()
+	proxytest.WaitFor(t, "the proxy to know", func() bool {
+		ready, _ := srv.Ready()
+		return !ready
 	})
+	if info := srv.Anew(t, "INFO lockproxy"); !strings.Contains(info, "upstream:down") {
+		t.Errorf("%q", info)
+	}
 }
 
 // Many clients that come back at once are closed one after the other, and are served when Redis is.
 func TestACrowdDoesNotSpin(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
-		known(t, srv)
-		var crowd sync.WaitGroup
-		for range 50 {
-			crowd.Go(func() {
-				for range 3 {
-					began := time.Now()
-					if b := srv.Anew(t, "HELLO 3"); b != "" {
-						t.Errorf("the client got %q", b)
-					}
-					if took := time.Since(began); took < 300*time.Millisecond {
-						t.Errorf("closed after %v", took)
-					}
+	srv := proxytest.Start(t, redistest.Start(t))
+	known(t, srv)
+	var crowd sync.WaitGroup
+	for range 50 {
+		crowd.Go(func() {
+			for range 3 {
+				began := time.Now()
+				if b := srv.Anew(t, "HELLO 3"); b != "" {
+					t.Errorf("the client got %q", b)
 				}
-			})
-		}
-		crowd.Wait()
-		srv.Redis.Restart()
-		proxytest.Recovers(t, srv)
-	})
+				if took := time.Since(began); took < 300*time.Millisecond {
+					t.Errorf("closed after %v", took)
+				}
+			}
+		})
+	}
+	crowd.Wait()
+	srv.Redis.Restart()
+	proxytest.Recovers(t, srv)
 }
 
 // What has waited for Redis waits until its data are loaded. A client that comes meanwhile is told that they are not, or
 // is closed.
 func TestWhatHasWaitedIsNotSentToARedisThatLoads(t *testing.T) {
 	t.Parallel()
-	for _, engine := range proxytest.Engines() {
-		t.Run(engine, func(t *testing.T) {
-			t.Parallel()
-			redis := redistest.Start(t, "--enable-debug-command", "yes", "--key-load-delay", "100", "--loading-process-events-interval-bytes", "1024")
-			srv := proxytest.Start(t, redis, proxytest.Patient, func(o *proxy.Options) { o.Engine = engine })
-			redis.Do(t, "DEBUG", "POPULATE", "10000")
-			redis.Do(t, "SAVE")
-			ways := map[string]*proxytest.Client{"GET key:1": nil, "WATCH k": nil, "TRYLOCK l": nil}
-			for line := range ways {
-				ways[line] = srv.Dial(t)
-				ways[line].Quiet("PING")
-			}
-			known(t, srv)
-			for line, c := range ways {
-				c.Send(strings.Fields(line)...)
-			}
-			proxytest.WaitFor(t, "the commands to wait", func() bool { return srv.Unanswered() >= 2 }) // WATCH waits for a pin
-			redis.Restart()
-			for line, want := range map[string]string{"GET key:1": "$7\r\nvalue:1", "WATCH k": "+OK", "TRYLOCK l": ":"} {
-				if b := ways[line].Next(); !strings.HasPrefix(b, want) {
-					t.Errorf("%s: %q", line, b)
-				}
-			}
-		})
+	redis := redistest.Start(t, "--enable-debug-command", "yes", "--key-load-delay", "100", "--loading-process-events-interval-bytes", "1024")
+	srv := proxytest.Start(t, redis, proxytest.Patient)
+	redis.Do(t, "DEBUG", "POPULATE", "10000")
+	redis.Do(t, "SAVE")
+	ways := map[string]*proxytest.Client{"GET key:1": nil, "WATCH k": nil, "TRYLOCK l": nil}
+	for line := range ways {
+		ways[line] = srv.Dial(t)
+		ways[line].Quiet("PING")
+	}
+	known(t, srv)
+	for line, c := range ways {
+		c.Send(strings.Fields(line)...)
+	}
+	proxytest.WaitFor(t, "the commands to wait", func() bool { return srv.Unanswered() >= 2 }) // WATCH waits for a pin
+	redis.Restart()
+	for line, want := range map[string]string{"GET key:1": "$7\r\nvalue:1", "WATCH k": "+OK", "TRYLOCK l": ":"} {
+		if b := ways[line].Next(); !strings.HasPrefix(b, want) {
+			t.Errorf("%s: %q", line, b)
+		}
 	}
 }

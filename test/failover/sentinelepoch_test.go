@@ -12,15 +12,13 @@ import (
 // epoch7 has Sentinels begin as if there had been seven failovers.
 var epoch7 = []string{"config-epoch 7", "sentinel current-epoch 7"}
 
-// overSentinels starts a proxy of each engine in front of Sentinels, with a client.
+// overSentinels starts a proxy in front of Sentinels, with a client.
 func overSentinels(t *testing.T, redis *redistest.Server, addrs, name string) (clients []*proxytest.Client, proxies []*proxytest.Proxy) {
 	t.Helper()
-	for _, engine := range proxytest.Engines() {
-		srv := proxytest.Start(t, redis, proxytest.Patient, func(o *proxy.Options) { o.Engine, o.Upstream.Addr = engine, "sentinel://"+addrs+"/"+name })
-		c := srv.Dial(t)
-		c.Script("SET x first", "+OK")
-		clients, proxies = append(clients, c), append(proxies, srv)
-	}
+	srv := proxytest.Start(t, redis, proxytest.Patient, func(o *proxy.Options) { o.Upstream.Addr = "sentinel://" + addrs + "/" + name })
+	c := srv.Dial(t)
+	c.Script("SET x first", "+OK")
+	clients, proxies = append(clients, c), append(proxies, srv)
 	return clients, proxies
 }
 

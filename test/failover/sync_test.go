@@ -194,10 +194,7 @@ func TestAGrantThatNoReplicaHasLeavesNothing(t *testing.T) {
 	known := proxytest.Start(t, primary, func(o *proxy.Options) {
 		o.Upstream.Addr, o.Locks.Sync = "sentinel://"+sentinels.Addrs()+"/"+sentinels.Name, proxy.SyncAll
 	})
-	proxies := []*proxytest.Proxy{known}
-	for _, engine := range proxytest.Engines() {
-		proxies = append(proxies, proxytest.Start(t, primary, func(o *proxy.Options) { o.Engine = engine }))
-	}
+	proxies := []*proxytest.Proxy{known, proxytest.Start(t, primary), proxytest.Start(t, primary)}
 	other := proxies[1].Dial(t)
 	proxytest.Integer(t, other.Quiet("LOCK", "held", "SYNC", "2", "WAIT", "20000"))
 	for _, r := range replicas {

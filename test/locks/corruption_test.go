@@ -18,19 +18,15 @@ import (
 
 // A network, or a Redis, that damages bytes ends connections. The proxy lives, and serves all clients and locks when the damage has ended.
 func TestDamagedRepliesOfRedisHurtNobodyForLong(t *testing.T) {
-	for _, engine := range []string{"goroutine", "epoll"} {
-		t.Run(engine, func(t *testing.T) {
-			t.Parallel()
-			runDamage(t, engine, seedOf(t), 5*time.Second)
-		})
-	}
+	t.Parallel()
+	runDamage(t, seedOf(t), 5*time.Second)
 }
 
 // runDamage has clients use a proxy for some time, while every now and then some bytes of Redis are damaged.
-func runDamage(t *testing.T, engine string, seed uint64, length time.Duration) {
+func runDamage(t *testing.T, seed uint64, length time.Duration) {
 	redis := redistest.Start(t)
 	relay := redistest.StartRelay(t, redis.Addr())
-	p := startProxy(t, relay.Addr(), "--engine", engine, "--lock-lease", "2s")
+	p := startProxy(t, relay.Addr(), "--lock-lease", "2s")
 	before := p.residentMiB(t)
 	var served, failed atomic.Int64
 	var clients sync.WaitGroup

@@ -23,9 +23,7 @@ func TestSoakLocks(t *testing.T) {
 		t.Run("namespaces", func(t *testing.T) { runChaos(t, set, min(round, time.Until(end))) })
 		set.namespaces, set.volatile = false, true
 		t.Run("volatile", func(t *testing.T) { runChaos(t, set, min(round, time.Until(end))/3) })
-		for _, engine := range []string{"goroutine", "epoll"} {
-			t.Run("damage/"+engine, func(t *testing.T) { runDamage(t, engine, set.seed, max(min(round, time.Until(end))/3, 5*time.Second)) })
-		}
+		t.Run("damage", func(t *testing.T) { runDamage(t, set.seed, max(min(round, time.Until(end))/3, 5*time.Second)) })
 		if os.Getenv("LOCKPROXY_SEED") != "" {
 			return
 		}

@@ -27,25 +27,24 @@ func nothingRemains(t *testing.T, srv *proxytest.Proxy) {
 // Under SCRIPT DEBUG only the client's own next words, or its end, let a script go on. With SYNC, all of Redis waits meanwhile.
 func TestTheEndOfAClientEndsItsDebugger(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
-		for _, mode := range []string{"YES", "SYNC"} {
-			for _, behind := range []string{"CLIENT SETNAME x", "LOCK k", "SELECT 1", "QUIT", "*x", "BLPOP l 0", "MULTI\r\nCLIENT SETNAME x"} {
-				for _, how := range departures {
-					c := srv.Dial(t)
-					c.Script("SCRIPT DEBUG "+mode, "+OK")
-					c.Raw(proxytest.Inline("EVAL 'return 1' 0", "GET k", behind)) // Redis has read the GET before the debugger begins
-					c.Gets("*")
-					hangups[how](c)
-					nothingRemains(t, srv)
-					_ = c.Conn.Close()
-					other := srv.Dial(t)
-					other.Quiet("GET", "k")
-					_ = other.Conn.Close()
-					proxytest.WaitFor(t, "the other client to be gone", func() bool { return srv.Stats().Clients == 0 })
-				}
+	srv := proxytest.Start(t, redistest.Start(t))
+	for _, mode := range []string{"YES", "SYNC"} {
+		for _, behind := range []string{"CLIENT SETNAME x", "LOCK k", "SELECT 1", "QUIT", "*x", "BLPOP l 0", "MULTI\r\nCLIENT SETNAME x"} {
+			for _, how := range departures {
+				c := srv.Dial(t)
+				c.Script("SCRIPT DEBUG "+mode, "+OK")
+				c.Raw(proxytest.Inline("EVAL 'return 1' 0", "GET k", behind)) // Redis has read the GET before the debugger begins
+				c.Gets("*")
+				hangups[how](c)
+				nothingRemains(t, srv)
+				_ = c.Conn.Close()
+				other := srv.Dial(t)
+				other.Quiet("GET", "k")
+				_ = other.Conn.Close()
+				proxytest.WaitFor(t, "the other client to be gone", func() bool { return srv.Stats().Clients == 0 })
 			}
 		}
-	})
+	}
 }
 
 // A client that has ended its side, or its session, may take its time to read the replies. Its locks and its connections to Redis do not
@@ -65,33 +64,32 @@ func TestUnreadRepliesKeepNothingElse(t *testing.T) {
 	redis := redistest.Start(t)
 	redis.Do(t, "SET", "big", value)
 	path := filepath.Join(t.TempDir(), "p")
-	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
-		for _, pin := range []string{"PING", "WATCH w", "SUBSCRIBE c"} {
-			for name, e := range ends {
-				c := proxytest.Dial(t, "unix:"+path)
-				c.Each("HELLO 3", "LOCK k GRACE 0")
-				c.Quiet(strings.Fields(pin)...)
-				c.Send("GET", "big")
-				proxytest.WaitFor(t, "a reply that is not read", func() (unread bool) {
-					srv.EachClient(func(s proxy.ClientStatus) { unread = s.Unread > size/2 && s.Unanswered == 0 })
-					return unread
-				})
-				e.end(c)
-				proxytest.WaitFor(t, "the lock and the connections to be given back ("+name+", "+pin+")", func() bool {
-					return redis.Do(t, "EXISTS", "k") == int64(0) && laneUsers(srv) == 0 && len(srv.Stats().PinReasons) == 0
-				})
-				if n := srv.Stats().Clients; n != 1 {
-					t.Errorf("%s, %s: %d clients", name, pin, n)
-				}
-				got, err := io.ReadAll(c.Conn)
-				if want := fmt.Sprintf("$%d\r\n%s\r\n%s", size, value, e.reply); string(got) != want || err != nil {
-					t.Errorf("%s, %s: %d bytes, %v, want %d", name, pin, len(got), err, len(want))
-				}
-				_ = c.Conn.Close()
-				nothingRemains(t, srv)
+	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Listen = []string{"unix:" + path} })
+	for _, pin := range []string{"PING", "WATCH w", "SUBSCRIBE c"} {
+		for name, e := range ends {
+			c := proxytest.Dial(t, "unix:"+path)
+			c.Each("HELLO 3", "LOCK k GRACE 0")
+			c.Quiet(strings.Fields(pin)...)
+			c.Send("GET", "big")
+			proxytest.WaitFor(t, "a reply that is not read", func() (unread bool) {
+				srv.EachClient(func(s proxy.ClientStatus) { unread = s.Unread > size/2 && s.Unanswered == 0 })
+				return unread
+			})
+			e.end(c)
+			proxytest.WaitFor(t, "the lock and the connections to be given back ("+name+", "+pin+")", func() bool {
+				return redis.Do(t, "EXISTS", "k") == int64(0) && laneUsers(srv) == 0 && len(srv.Stats().PinReasons) == 0
+			})
+			if n := srv.Stats().Clients; n != 1 {
+				t.Errorf("%s, %s: %d clients", name, pin, n)
 			}
+			got, err := io.ReadAll(c.Conn)
+			if want := fmt.Sprintf("$%d\r\n%s\r\n%s", size, value, e.reply); string(got) != want || err != nil {
+				t.Errorf("%s, %s: %d bytes, %v, want %d", name, pin, len(got), err, len(want))
+			}
+			_ = c.Conn.Close()
+			nothingRemains(t, srv)
 		}
-	}, func(o *proxy.Options) { o.Listen = []string{"unix:" + path} })
+	}
 }
 
 func laneUsers(srv *proxytest.Proxy) (n int) {
@@ -104,27 +102,26 @@ func laneUsers(srv *proxytest.Proxy) (n int) {
 // A client may go while the lock engine still asks Redis what has become of its UNLOCK: its place on the lane is free at once.
 func TestAnUnlockInDoubtKeepsNoLane(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
-		for _, how := range departures {
-			c := srv.Dial(t)
-			c.Quiet("LOCK", "k")
-			srv.Redis.Do(t, "CLIENT", "PAUSE", "60000", "WRITE")
-			c.Send("UNLOCK", "k")
-			held := func() []string {
-				return proxytest.BlockedClient.FindAllString(srv.Redis.Do(t, "CLIENT", "LIST").(string), -1)
-			}
-			proxytest.WaitFor(t, "the UNLOCK at Redis", func() bool { return len(held()) == 1 })
-			lane := strings.TrimPrefix(strings.Fields(held()[0])[0], "id=")
-			srv.Redis.Do(t, "CLIENT", "KILL", "ID", lane)
-			proxytest.WaitFor(t, "the UNLOCK once more", func() bool { return len(held()) == 1 })
-			hangups[how](c)
-			if how == "reset" { // else the client gets the answer
-				proxytest.WaitFor(t, "the session to end", func() bool { return srv.Stats().Clients == 0 })
-			}
-			srv.Redis.Do(t, "CLIENT", "UNPAUSE")
-			nothingRemains(t, srv)
-			proxytest.WaitFor(t, "the lock to be free", func() bool { return srv.Redis.Do(t, "EXISTS", "k") == int64(0) })
-			_ = c.Conn.Close()
+	srv := proxytest.Start(t, redistest.Start(t))
+	for _, how := range departures {
+		c := srv.Dial(t)
+		c.Quiet("LOCK", "k")
+		srv.Redis.Do(t, "CLIENT", "PAUSE", "60000", "WRITE")
+		c.Send("UNLOCK", "k")
+		held := func() []string {
+			return proxytest.BlockedClient.FindAllString(srv.Redis.Do(t, "CLIENT", "LIST").(string), -1)
 		}
-	})
+		proxytest.WaitFor(t, "the UNLOCK at Redis", func() bool { return len(held()) == 1 })
+		lane := strings.TrimPrefix(strings.Fields(held()[0])[0], "id=")
+		srv.Redis.Do(t, "CLIENT", "KILL", "ID", lane)
+		proxytest.WaitFor(t, "the UNLOCK once more", func() bool { return len(held()) == 1 })
+		hangups[how](c)
+		if how == "reset" { // else the client gets the answer
+			proxytest.WaitFor(t, "the session to end", func() bool { return srv.Stats().Clients == 0 })
+		}
+		srv.Redis.Do(t, "CLIENT", "UNPAUSE")
+		nothingRemains(t, srv)
+		proxytest.WaitFor(t, "the lock to be free", func() bool { return srv.Redis.Do(t, "EXISTS", "k") == int64(0) })
+		_ = c.Conn.Close()
+	}
 }

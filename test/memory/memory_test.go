@@ -49,57 +49,56 @@ func TestInputBehindACommandThatWaitsStaysInTheSockets(t *testing.T) {
 	command := resp.AppendCommand(nil, "SETRANGE", "x", "0", strings.Repeat("v", 64<<10))
 	for verb, memory := range map[string]int{"LOCK": 1 << 30, "BLPOP": 16 << 20} {
 		t.Run(verb, func(t *testing.T) {
-			proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
-				holder := srv.Dial(t)
-				holder.Script("LOCK k", ":")
-				const waiters, total = 3, 64 << 20
-				var all [waiters]*proxytest.Client
-				var sent [waiters]int
-				for i := range all {
-					all[i] = srv.Dial(t)
-					if verb == "LOCK" {
-						all[i].Send("LOCK", "k")
-						proxytest.WaitFor(t, "the client to wait", func() bool { return srv.Stats().Waiting == i+1 })
-						all[i].Send("UNLOCK", "k")
-					} else {
-						all[i].Send("BLPOP", "l", "0")
-						proxytest.AwaitBlocked(t, i+1, redis)
-					}
-					if sent[i] = pour(t, all[i].Conn, command, total); sent[i] >= total {
-						t.Errorf("all %d MiB were taken behind a command that waits", sent[i]>>20)
-					}
+			srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Limits.Memory = memory })
+			holder := srv.Dial(t)
+			holder.Script("LOCK k", ":")
+			const waiters, total = 3, 64 << 20
+			var all [waiters]*proxytest.Client
+			var sent [waiters]int
+			for i := range all {
+				all[i] = srv.Dial(t)
+				if verb == "LOCK" {
+					all[i].Send("LOCK", "k")
+					proxytest.WaitFor(t, "the client to wait", func() bool { return srv.Stats().Waiting == i+1 })
+					all[i].Send("UNLOCK", "k")
+				} else {
+					all[i].Send("BLPOP", "l", "0")
+					proxytest.AwaitBlocked(t, i+1, redis)
 				}
-				if got, most := srv.Measured(), waiters*2*heldAtMost; got > most {
-					t.Errorf("%d bytes are held, want at most %d", got, most)
+				if sent[i] = pour(t, all[i].Conn, command, total); sent[i] >= total {
+					t.Errorf("all %d MiB were taken behind a command that waits", sent[i]>>20)
 				}
-				var heap runtime.MemStats
-				runtime.GC()
-				runtime.ReadMemStats(&heap)
-				if heap.HeapInuse > 200<<20 {
-					t.Errorf("the heap has %d MiB", heap.HeapInuse>>20)
+			}
+			if got, most := srv.Measured(), waiters*2*heldAtMost; got > most {
+				t.Errorf("%d bytes are held, want at most %d", got, most)
+			}
+			var heap runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&heap)
+			if heap.HeapInuse > 200<<20 {
+				t.Errorf("the heap has %d MiB", heap.HeapInuse>>20)
+			}
+			holder.Script("UNLOCK k", ":1", "RPUSH l a b c", ":3")
+			for i, c := range all {
+				if rest := sent[i] % len(command); rest > 0 {
+					go func() { _, _ = c.Conn.Write(command[rest:]) }()
 				}
-				holder.Script("UNLOCK k", ":1", "RPUSH l a b c", ":3")
-				for i, c := range all {
-					if rest := sent[i] % len(command); rest > 0 {
-						go func() { _, _ = c.Conn.Write(command[rest:]) }()
-					}
+			}
+			for i, c := range all {
+				if verb == "LOCK" {
+					c.Gets(":", ":1")
+				} else {
+					c.Gets("*2\r\n")
 				}
-				for i, c := range all {
-					if verb == "LOCK" {
-						c.Gets(":", ":1")
-					} else {
-						c.Gets("*2\r\n")
-					}
-					for range (sent[i] + len(command) - 1) / len(command) {
-						c.Gets(":65536")
-					}
+				for range (sent[i] + len(command) - 1) / len(command) {
+					c.Gets(":65536")
 				}
-				if n := srv.Stats().Closed["memory_limit"]; n > 0 {
-					t.Errorf("%d clients closed", n)
-				}
-				redis.Do(t, "DEL", "l")
-				proxytest.WaitFor(t, "everything to be given back", func() bool { return srv.Measured() < waiters*budgetFree })
-			}, func(o *proxy.Options) { o.Limits.Memory = memory })
+			}
+			if n := srv.Stats().Closed["memory_limit"]; n > 0 {
+				t.Errorf("%d clients closed", n)
+			}
+			redis.Do(t, "DEL", "l")
+			proxytest.WaitFor(t, "everything to be given back", func() bool { return srv.Measured() < waiters*budgetFree })
 		})
 	}
 }
@@ -114,19 +113,18 @@ func TestHangupIsSeenBehindUnreadInput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, engine := range append(proxytest.Engines(), "tls") {
-		t.Run(engine, func(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		t.Run(fmt.Sprint("TLS ", secure), func(t *testing.T) {
 			srv := proxytest.Start(t, redis, func(o *proxy.Options) {
-				o.Engine = engine
-				if engine == "tls" {
-					o.Engine, o.Listen = proxy.EngineGoroutine, []string{"tls:127.0.0.1:0"}
+				if secure {
+					o.Listen = []string{"tls:127.0.0.1:0"}
 					o.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
 				}
 				o.Limits.Memory = 1 << 20 // so that little is read
 			})
 			connect := func() *proxytest.Client {
 				c := srv.Dial(t)
-				if engine == "tls" {
+				if secure {
 					c.Conn = tls.Client(c.Conn, &tls.Config{InsecureSkipVerify: true})
 				}
 				return c
@@ -139,18 +137,14 @@ func TestHangupIsSeenBehindUnreadInput(t *testing.T) {
 				proxytest.WaitFor(t, "the client to wait", func() bool { return srv.Stats().Waiting == 1 })
 				c.Raw(strings.Repeat(string(resp.AppendCommand(nil, "SET", "k", strings.Repeat("v", 1000))), 90))
 				proxytest.WaitFor(t, "the client not to be read any more", func() bool { return srv.Paused() == 1 })
-				socket := c.Conn
-				if secure, ok := socket.(*tls.Conn); ok {
-					socket = secure.NetConn()
-				}
 				switch i {
 				case 0:
 					_ = c.Conn.Close()
 				case 1:
-					_ = socket.(*net.TCPConn).CloseWrite()
+					_ = c.Socket().CloseWrite()
 				case 2:
-					_ = socket.(*net.TCPConn).SetLinger(0)
-					_ = socket.Close()
+					_ = c.Socket().SetLinger(0)
+					_ = c.Socket().Close()
 				}
 				proxytest.WaitFor(t, "the wait to end", func() bool { return srv.Stats().Waiting == 0 && srv.Stats().Clients == 1 })
 			}
@@ -163,47 +157,45 @@ func TestHangupIsSeenBehindUnreadInput(t *testing.T) {
 func TestHangupIsSeenBehindBlockingCommand(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
-		other, c := srv.Dial(t), srv.Dial(t)
-		c.Send("BLPOP", "list", "0")
-		c.Send("SELECT", "1") // waits for the reply, and everything behind it
-		c.Raw(strings.Repeat(string(resp.AppendCommand(nil, "SET", "k", strings.Repeat("v", 1000))), 90))
-		proxytest.WaitFor(t, "the client not to be read any more", func() bool { return srv.Paused() == 1 })
-		c.HalfClose()
-		proxytest.WaitFor(t, srv.Options.Engine+": the client to be gone", func() bool { return srv.Stats().Clients == 1 })
-		proxytest.AwaitBlocked(t, 0, redis)
-		other.Script("RPUSH list x", ":1")
-		other.Do("DEL", "list")
-	}, func(o *proxy.Options) { o.Limits.Memory = 1 << 20 })
+	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Limits.Memory = 1 << 20 })
+	other, c := srv.Dial(t), srv.Dial(t)
+	c.Send("BLPOP", "list", "0")
+	c.Send("SELECT", "1") // waits for the reply, and everything behind it
+	c.Raw(strings.Repeat(string(resp.AppendCommand(nil, "SET", "k", strings.Repeat("v", 1000))), 90))
+	proxytest.WaitFor(t, "the client not to be read any more", func() bool { return srv.Paused() == 1 })
+	c.HalfClose()
+	proxytest.WaitFor(t, "the client to be gone", func() bool { return srv.Stats().Clients == 1 })
+	proxytest.AwaitBlocked(t, 0, redis)
+	other.Script("RPUSH list x", ":1")
+	other.Do("DEL", "list")
 }
 
 // The limit for the first command holds for one that has begun.
 func TestLargeFirstCommandMustComeInTime(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
-		var whole *proxytest.Client
-		proxytest.WaitFor(t, "a client whose first command comes in time", func() bool { // the machine may be busy
-			whole = srv.Dial(t)
-			whole.Side = &proxytest.Side{T: t} // its errors are not ours
-			whole.Send("SET", "k", strings.Repeat("x", 100_000))
-			got, _ := whole.Frame()
-			return got == "+OK\r\n"
-		})
-		whole.Side = nil
-		late := srv.Stats().Closed["first_command"]
-		for _, size := range []int{100_000, 8 << 20} {
-			c := srv.Dial(t)
-			c.Raw(fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n%s", size, strings.Repeat("x", 50_000)))
-			if got, err := c.Frame(); !errors.Is(err, io.EOF) {
-				t.Errorf("%s: %q, %v", srv.Options.Engine, got, err)
-			}
+	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Limits.FirstCommand = 500 * time.Millisecond })
+	var whole *proxytest.Client
+	proxytest.WaitFor(t, "a client whose first command comes in time", func() bool { // the machine may be busy
+		whole = srv.Dial(t)
+		whole.Side = &proxytest.Side{T: t} // its errors are not ours
+		whole.Send("SET", "k", strings.Repeat("x", 100_000))
+		got, _ := whole.Frame()
+		return got == "+OK\r\n"
+	})
+	whole.Side = nil
+	late := srv.Stats().Closed["first_command"]
+	for _, size := range []int{100_000, 8 << 20} {
+		c := srv.Dial(t)
+		c.Raw(fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n%s", size, strings.Repeat("x", 50_000)))
+		if got, err := c.Frame(); !errors.Is(err, io.EOF) {
+			t.Errorf("%q, %v", got, err)
 		}
-		if got := srv.Stats().Closed["first_command"] - late; got != 2 {
-			t.Errorf("%s: %d clients are counted", srv.Options.Engine, got)
-		}
-		whole.Script("PING", "+PONG")
-	}, func(o *proxy.Options) { o.Limits.FirstCommand = 500 * time.Millisecond })
+	}
+	if got := srv.Stats().Closed["first_command"] - late; got != 2 {
+		t.Errorf("%d clients are counted", got)
+	}
+	whole.Script("PING", "+PONG")
 }
 
 // The largest are closed first, with the reason in the log; nobody else notices.
@@ -211,112 +203,105 @@ func TestLargestClientsAreCutWhenAllTogetherHaveTooMuch(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	redis.Do(t, "SET", "big", strings.Repeat("v", 1<<20))
-	for _, engine := range proxytest.Engines() {
-		t.Run(engine, func(t *testing.T) {
-			core, logs := observer.New(zap.WarnLevel)
-			srv := proxytest.Start(t, redis, func(o *proxy.Options) {
-				o.Engine, o.Limits.Memory, o.Logger = engine, 32<<20, zap.New(core)
-			})
-			small, large := srv.Dial(t), srv.Dial(t)
-			small.Raw(strings.Repeat("GET big\r\n", 18)) // some of it is in the sockets
-			proxytest.WaitFor(t, "the first client's replies", func() bool { return srv.Measured() > 6<<20 })
-			for range 30 {
-				if srv.Stats().Closed["memory_limit"] > 0 {
-					break
-				}
-				_, _ = large.Conn.Write([]byte(strings.Repeat("GET big\r\n", 10)))
-			}
-			proxytest.WaitFor(t, "the largest client to be closed", func() bool { return srv.Stats().Closed["memory_limit"] == 1 })
-			for range 18 {
-				if got, err := small.Frame(); err != nil || len(got) < 1<<20 {
-					t.Fatalf("the other client got %d bytes, %v", len(got), err)
-				}
-			}
-			small.Script("PING", "+PONG")
-			warnings := logs.FilterField(zap.String("limit", "max-memory")).All()
-			if len(warnings) != 1 || warnings[0].ContextMap()["client"] != large.Conn.LocalAddr().String() {
-				t.Errorf("the log says %v", warnings)
-			}
-			proxytest.WaitFor(t, "everything to be given back", func() bool { return srv.Stats().Memory == 0 })
-		})
+	core, logs := observer.New(zap.WarnLevel)
+	srv := proxytest.Start(t, redis, func(o *proxy.Options) {
+		o.Limits.Memory, o.Logger = 32<<20, zap.New(core)
+	})
+	small, large := srv.Dial(t), srv.Dial(t)
+	small.Raw(strings.Repeat("GET big\r\n", 18)) // some of it is in the sockets
+	proxytest.WaitFor(t, "the first client's replies", func() bool { return srv.Measured() > 6<<20 })
+	for range 30 {
+		if srv.Stats().Closed["memory_limit"] > 0 {
+			break
+		}
+		_, _ = large.Conn.Write([]byte(strings.Repeat("GET big\r\n", 10)))
 	}
+	proxytest.WaitFor(t, "the largest client to be closed", func() bool { return srv.Stats().Closed["memory_limit"] == 1 })
+	for range 18 {
+		if got, err := small.Frame(); err != nil || len(got) < 1<<20 {
+			t.Fatalf("the other client got %d bytes, %v", len(got), err)
+		}
+	}
+	small.Script("PING", "+PONG")
+	warnings := logs.FilterField(zap.String("limit", "max-memory")).All()
+	if len(warnings) != 1 || warnings[0].ContextMap()["client"] != large.Conn.LocalAddr().String() {
+		t.Errorf("the log says %v", warnings)
+	}
+	proxytest.WaitFor(t, "everything to be given back", func() bool { return srv.Stats().Memory == 0 })
 }
 
 // Requests that Redis does not take are memory as well.
 func TestRequestsThatRedisDoesNotTakeAreCharged(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
-		const clients = 24
-		var all [clients]*proxytest.Client
-		for i := range all {
-			all[i] = srv.Dial(t)
-			all[i].Do("PING")
-		}
-		command := resp.AppendCommand(nil, "SET", "k", strings.Repeat("v", 60<<10))
-		redis.Pause()
-		defer redis.Continue()
-		sent := make([]int, clients)
-		done := make(chan struct{})
-		for i, c := range all {
-			go func() {
-				sent[i] = pour(t, c.Conn, command, 64<<20)
-				done <- struct{}{}
-			}()
-		}
-		for range all {
-			<-done
-		}
-		if got := srv.Stats().Memory; got > 32<<20 {
-			t.Errorf("%d MiB are charged", got>>20)
-		}
-		if n := srv.Stats().Closed["memory_limit"]; n != 0 {
-			t.Errorf("%d clients were closed although it was enough not to read them", n)
-		}
-		redis.Continue()
-		for i, c := range all {
-			if rest := sent[i] % len(command); rest > 0 {
-				if _, err := c.Conn.Write(command[rest:]); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for range (sent[i] + len(command) - 1) / len(command) {
-				c.Gets("+OK")
+	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Limits.Memory = 32 << 20 })
+	const clients = 24
+	var all [clients]*proxytest.Client
+	for i := range all {
+		all[i] = srv.Dial(t)
+		all[i].Do("PING")
+	}
+	command := resp.AppendCommand(nil, "SET", "k", strings.Repeat("v", 60<<10))
+	redis.Pause()
+	defer redis.Continue()
+	sent := make([]int, clients)
+	done := make(chan struct{})
+	for i, c := range all {
+		go func() {
+			sent[i] = pour(t, c.Conn, command, 64<<20)
+			done <- struct{}{}
+		}()
+	}
+	for range all {
+		<-done
+	}
+	if got := srv.Stats().Memory; got > 32<<20 {
+		t.Errorf("%d MiB are charged", got>>20)
+	}
+	if n := srv.Stats().Closed["memory_limit"]; n != 0 {
+		t.Errorf("%d clients were closed although it was enough not to read them", n)
+	}
+	redis.Continue()
+	for i, c := range all {
+		if rest := sent[i] % len(command); rest > 0 {
+			if _, err := c.Conn.Write(command[rest:]); err != nil {
+				t.Fatal(err)
 			}
 		}
-		proxytest.WaitFor(t, "everything to be given back", func() bool { return srv.Stats().Memory == 0 })
-	}, func(o *proxy.Options) { o.Limits.Memory = 32 << 20 })
+		for range (sent[i] + len(command) - 1) / len(command) {
+			c.Gets("+OK")
+		}
+	}
+	proxytest.WaitFor(t, "everything to be given back", func() bool { return srv.Stats().Memory == 0 })
 }
 
 // So are empty ones. A client whose bytes pass unread is not read further than Redis takes them.
 func TestUnreadRequestsThatRedisDoesNotTakeAreCharged(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	for _, engine := range proxytest.Engines() {
-		for _, way := range [][2]string{{"MONITOR", proxytest.Inline("ECHO " + strings.Repeat("x", 1000))}, {"CLIENT NO-EVICT on", proxytest.Inline(strings.Repeat(" ", 1000))}} {
-			srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.Limits.Memory = engine, 4<<20 })
-			c := srv.Dial(t)
-			c.Quiet(strings.Fields(way[0])...)
-			redis.Pause()
-			raw := way[0] == "MONITOR"
-			limit := proxytest.Patience
-			if raw {
-				limit = time.Second // it ends the writing to a proxy that does not read
-			}
-			_ = c.Conn.SetWriteDeadline(time.Now().Add(limit))
-			piece := []byte(strings.Repeat(way[1], 100))
-			for sent, err := 0, error(nil); err == nil && sent < 64<<20; sent += len(piece) {
-				_, err = c.Conn.Write(piece) // fails when the client is closed, or not read
-			}
-			if raw {
-				if got := srv.Measured(); got > 2<<20 || srv.Stats().Clients != 1 {
-					t.Errorf("%s: %d bytes are kept of %d clients that monitor", engine, got, srv.Stats().Clients)
-				}
-			} else {
-				proxytest.WaitFor(t, engine+": the client to be closed behind "+way[0], func() bool { return srv.Stats().Closed["memory_limit"] == 1 })
-			}
-			redis.Continue()
+	for _, way := range [][2]string{{"MONITOR", proxytest.Inline("ECHO " + strings.Repeat("x", 1000))}, {"CLIENT NO-EVICT on", proxytest.Inline(strings.Repeat(" ", 1000))}} {
+		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Limits.Memory = 4 << 20 })
+		c := srv.Dial(t)
+		c.Quiet(strings.Fields(way[0])...)
+		redis.Pause()
+		raw := way[0] == "MONITOR"
+		limit := proxytest.Patience
+		if raw {
+			limit = time.Second // it ends the writing to a proxy that does not read
 		}
+		_ = c.Conn.SetWriteDeadline(time.Now().Add(limit))
+		piece := []byte(strings.Repeat(way[1], 100))
+		for sent, err := 0, error(nil); err == nil && sent < 64<<20; sent += len(piece) {
+			_, err = c.Conn.Write(piece) // fails when the client is closed, or not read
+		}
+		if raw {
+			if got := srv.Measured(); got > 2<<20 || srv.Stats().Clients != 1 {
+				t.Errorf("%d bytes are kept of %d clients that monitor", got, srv.Stats().Clients)
+			}
+		} else {
+			proxytest.WaitFor(t, "the client to be closed behind "+way[0], func() bool { return srv.Stats().Closed["memory_limit"] == 1 })
+		}
+		redis.Continue()
 	}
 }
 
@@ -324,107 +309,103 @@ func TestUnreadRequestsThatRedisDoesNotTakeAreCharged(t *testing.T) {
 func TestIdleClientsKeepLittle(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
-		many := strings.Split(strings.Repeat("a ", 30_000)+"a", " ")
-		long := srv.Options.Engine + strings.Repeat("x", 1<<20)
-		for _, command := range [][]string{
-			append([]string{"LOCK"}, many...),
-			append([]string{"CLIENT"}, many...),
-			append([]string{"PUBLISH"}, many...),
-			{"LOCK", long, "PX", "10000"},
-			{"UNLOCK", long},
-			{"GET", long},
-		} {
-			c := srv.Dial(t)
-			c.Do(command...)
-			c.Do("PING")
-			held := 0
-			if command[1] == long && command[0] == "LOCK" {
-				held = len(long) // the name of the lock, until its end
-			}
-			if got := srv.Measured(); got > budgetFree+held {
-				t.Errorf("%s: %d bytes are kept after %s", srv.Options.Engine, got, command[0])
-			}
-			_ = c.Conn.Close()
-			proxytest.WaitFor(t, "the client to be gone", func() bool { return srv.Stats().Clients == 0 })
+	srv := proxytest.Start(t, redis)
+	many := strings.Split(strings.Repeat("a ", 30_000)+"a", " ")
+	long := strings.Repeat("x", 1<<20)
+	for _, command := range [][]string{
+		append([]string{"LOCK"}, many...),
+		append([]string{"CLIENT"}, many...),
+		append([]string{"PUBLISH"}, many...),
+		{"LOCK", long, "PX", "10000"},
+		{"UNLOCK", long},
+		{"GET", long},
+	} {
+		c := srv.Dial(t)
+		c.Do(command...)
+		c.Do("PING")
+		held := 0
+		if command[1] == long && command[0] == "LOCK" {
+			held = len(long) // the name of the lock, until its end
 		}
-	})
+		if got := srv.Measured(); got > budgetFree+held {
+			t.Errorf("%d bytes are kept after %s", got, command[0])
+		}
+		_ = c.Conn.Close()
+		proxytest.WaitFor(t, "the client to be gone", func() bool { return srv.Stats().Clients == 0 })
+	}
 }
 
 // What a client that monitors does not read waits at Redis, as on a direct connection. Nothing of it is lost.
 func TestMonitorIsReadNoFasterThanItsClientReads(t *testing.T) {
 	t.Parallel()
-	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine = engine })
-		monitor, gone, writer := srv.Dial(t), srv.Dial(t), srv.Dial(t)
-		monitor.Do("MONITOR")
-		gone.Do("MONITOR")
-		const commands = 24
-		value := strings.Repeat("\n", 512<<10) // MONITOR shows a megabyte, which costs Redis less than letters
-		for range commands {
-			writer.Do("SET", "k", value)
-			if got := srv.Measured(); got > 8<<20 {
-				t.Fatalf("%d bytes are kept for clients that do not read", got)
-			}
+	redis := redistest.Start(t)
+	srv := proxytest.Start(t, redis)
+	monitor, gone, writer := srv.Dial(t), srv.Dial(t), srv.Dial(t)
+	monitor.Do("MONITOR")
+	gone.Do("MONITOR")
+	const commands = 24
+	value := strings.Repeat("\n", 512<<10) // MONITOR shows a megabyte, which costs Redis less than letters
+	for range commands {
+		writer.Do("SET", "k", value)
+		if got := srv.Measured(); got > 8<<20 {
+			t.Fatalf("%d bytes are kept for clients that do not read", got)
 		}
-		_ = gone.Conn.Close()
-		proxytest.WaitFor(t, "the client that has gone to leave its connection", func() bool { return srv.Stats().PinReasons["monitor"] == 1 })
-		for n := 0; n < commands; {
-			line, err := monitor.Frame()
-			if err != nil {
-				t.Fatalf("after %d commands: %v", n, err)
-			}
-			if strings.Contains(line, `"SET"`) {
-				n++
-			}
+	}
+	_ = gone.Conn.Close()
+	proxytest.WaitFor(t, "the client that has gone to leave its connection", func() bool { return srv.Stats().PinReasons["monitor"] == 1 })
+	for n := 0; n < commands; {
+		line, err := monitor.Frame()
+		if err != nil {
+			t.Fatalf("after %d commands: %v", n, err)
 		}
-	})
+		if strings.Contains(line, `"SET"`) {
+			n++
+		}
+	}
 }
 
 // Names are the client's choice.
 func TestNamesAreCharged(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
-		for range 12 {
-			c := srv.Dial(t)
-			_, _ = c.Conn.Write(resp.AppendCommand(nil, "CLIENT", "SETNAME", strings.Repeat("n", 2<<20)))
+	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Limits.Memory = 16 << 20 })
+	for range 12 {
+		c := srv.Dial(t)
+		_, _ = c.Conn.Write(resp.AppendCommand(nil, "CLIENT", "SETNAME", strings.Repeat("n", 2<<20)))
+		_, _ = c.Frame()
+	}
+	for range 3 {
+		c := srv.Dial(t)
+		c.Do("MULTI")
+		for range 6 {
+			_, _ = c.Conn.Write(resp.AppendCommand(nil, "CLIENT", "SETNAME", strings.Repeat("n", 1<<20)))
 			_, _ = c.Frame()
 		}
-		for range 3 {
-			c := srv.Dial(t)
-			c.Do("MULTI")
-			for range 6 {
-				_, _ = c.Conn.Write(resp.AppendCommand(nil, "CLIENT", "SETNAME", strings.Repeat("n", 1<<20)))
-				_, _ = c.Frame()
-			}
-		}
-		proxytest.WaitFor(t, "clients to be closed", func() bool { return srv.Stats().Closed["memory_limit"] > 0 })
-		proxytest.WaitFor(t, "the rest to fit", func() bool { return srv.Measured() <= 16<<20 })
-	}, func(o *proxy.Options) { o.Limits.Memory = 16 << 20 })
+	}
+	proxytest.WaitFor(t, "clients to be closed", func() bool { return srv.Stats().Closed["memory_limit"] > 0 })
+	proxytest.WaitFor(t, "the rest to fit", func() bool { return srv.Measured() <= 16<<20 })
 }
 
 // The names of locks are in the memory of the proxy for as long as the locks are held.
 func TestLocksCountTowardTheMemoryOfTheirClient(t *testing.T) {
 	t.Parallel()
-	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.Limits.Memory = engine, 16<<20 })
-		other, c := srv.Dial(t), srv.Dial(t)
-		other.Do("LOCK", "small")
-		const locks = 1000
-		name := strings.Repeat("n", 4000)
-		for i := range locks {
-			c.Do("LOCK", name+fmt.Sprint(i))
-		}
-		if got := srv.Measured(); got < locks*len(name) {
-			t.Errorf("%d bytes of names count as %d", locks*len(name), got)
-		}
-		for i := range locks {
-			c.Do("UNLOCK", name+fmt.Sprint(i))
-		}
-		proxytest.WaitFor(t, "the names to be released", func() bool { return srv.Measured() < locks*len(name)/2 })
-		other.Script("UNLOCK small", ":1")
-	})
+	redis := redistest.Start(t)
+	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Limits.Memory = 16 << 20 })
+	other, c := srv.Dial(t), srv.Dial(t)
+	other.Do("LOCK", "small")
+	const locks = 1000
+	name := strings.Repeat("n", 4000)
+	for i := range locks {
+		c.Do("LOCK", name+fmt.Sprint(i))
+	}
+	if got := srv.Measured(); got < locks*len(name) {
+		t.Errorf("%d bytes of names count as %d", locks*len(name), got)
+	}
+	for i := range locks {
+		c.Do("UNLOCK", name+fmt.Sprint(i))
+	}
+	proxytest.WaitFor(t, "the names to be released", func() bool { return srv.Measured() < locks*len(name)/2 })
+	other.Script("UNLOCK small", ":1")
 }
 
 // Clients choose the names of locks, and the log is for people.
@@ -482,18 +463,17 @@ func TestCommandsThatAreCarriedOutOneByOneStayInTheSockets(t *testing.T) {
 					piece = resp.AppendCommand(piece, command...)
 				}
 			}
-			proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
-				c := srv.Dial(t)
-				go func() { _, _ = io.Copy(io.Discard, c.Conn) }()
-				for n, taken := 0, true; taken && n < 4*most; n += len(piece) { // Redis may be as fast as the client
-					taken = pour(t, c.Conn, piece, len(piece)) == len(piece)
-					if got := srv.Measured(); got > test.most {
-						t.Fatalf("%s: %d bytes are held, want at most %d", srv.Options.Engine, got, test.most)
-					}
+			srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Upstream.Password, o.Limits.Unanswered = test.password, 256<<10 })
+			c := srv.Dial(t)
+			go func() { _, _ = io.Copy(io.Discard, c.Conn) }()
+			for n, taken := 0, true; taken && n < 4*most; n += len(piece) { // Redis may be as fast as the client
+				taken = pour(t, c.Conn, piece, len(piece)) == len(piece)
+				if got := srv.Measured(); got > test.most {
+					t.Fatalf("%d bytes are held, want at most %d", got, test.most)
 				}
-				_ = c.Conn.Close()
-				proxytest.WaitFor(t, "everything to be given back", func() bool { return srv.Measured() == 0 })
-			}, func(o *proxy.Options) { o.Upstream.Password, o.Limits.Unanswered = test.password, 256<<10 })
+			}
+			_ = c.Conn.Close()
+			proxytest.WaitFor(t, "everything to be given back", func() bool { return srv.Measured() == 0 })
 		})
 	}
 }

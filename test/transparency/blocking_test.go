@@ -195,74 +195,71 @@ func TestWaitMeasuresTheSessionsOwnWrites(t *testing.T) {
 // A redis-server takes the proxy for its master: the replication stream passes as it is, in both directions.
 func TestReplicaOfTheProxy(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
-		srv.Redis.Do(t, "SET", "before", "\r\n$-1\r\n")
-		_, port, _ := strings.Cut(srv.Addr(), ":")
-		replica := redistest.Start(t, "--replicaof", "127.0.0.1 "+port)
-		proxytest.WaitFor(t, "the replica's copy", func() bool { return replica.Do(t, "GET", "before") == "\r\n$-1\r\n" })
-		for i := range 1000 {
-			srv.Redis.Do(t, "SET", "k"+strconv.Itoa(i), strings.Repeat("x", i))
-		}
-		proxytest.WaitFor(t, "the last write at the replica", func() bool {
-			return replica.Do(t, "GET", "k999") == strings.Repeat("x", 999)
-		})
-		srv.Redis.AwaitReplicas(t, 1) // it acknowledges through the proxy
+	srv := proxytest.Start(t, redistest.Start(t))
+	srv.Redis.Do(t, "SET", "before", "\r\n$-1\r\n")
+	_, port, _ := strings.Cut(srv.Addr(), ":")
+	replica := redistest.Start(t, "--replicaof", "127.0.0.1 "+port)
+	proxytest.WaitFor(t, "the replica's copy", func() bool { return replica.Do(t, "GET", "before") == "\r\n$-1\r\n" })
+	for i := range 1000 {
+		srv.Redis.Do(t, "SET", "k"+strconv.Itoa(i), strings.Repeat("x", i))
+	}
+	proxytest.WaitFor(t, "the last write at the replica", func() bool {
+		return replica.Do(t, "GET", "k999") == strings.Repeat("x", 999)
 	})
+	srv.Redis.AwaitReplicas(t, 1) // it acknowledges through the proxy
 }
 
 // A stream read that waits holds up nobody, whatever its group, consumer and streams are called.
 func TestAStreamReadThatWaitsHoldsUpNobody(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
-		other := srv.Dial(t)
-		for i, cmd := range []string{
-			"XREADGROUP GROUP streams c BLOCK 0 STREAMS s >",
-			"XREADGROUP GROUP g streams BLOCK 0 STREAMS s >",
-			"XREADGROUP COUNT 7 GROUP streams streams NOACK BLOCK 0 STREAMS streams >",
-			"XREAD COUNT 3 BLOCK 0 STREAMS count block $ $",
-		} {
-			for _, key := range []string{"s", "streams"} {
-				for _, group := range []string{"g", "streams"} {
-					srv.Redis.Do(t, "XGROUP", "CREATE", key, group, "$", "MKSTREAM")
-				}
+	srv := proxytest.Start(t, redistest.Start(t))
+	other := srv.Dial(t)
+	for i, cmd := range []string{
+		"XREADGROUP GROUP streams c BLOCK 0 STREAMS s >",
+		"XREADGROUP GROUP g streams BLOCK 0 STREAMS s >",
+		"XREADGROUP COUNT 7 GROUP streams streams NOACK BLOCK 0 STREAMS streams >",
+		"XREAD COUNT 3 BLOCK 0 STREAMS count block $ $",
+	} {
+		for _, key := range []string{"s", "streams"} {
+			for _, group := range []string{"g", "streams"} {
+				srv.Redis.Do(t, "XGROUP", "CREATE", key, group, "$", "MKSTREAM")
 			}
-			waiter := srv.Dial(t)
-			waiter.Raw(proxytest.Inline(cmd))
-			proxytest.AwaitBlocked(t, 1, srv.Redis)
-			other.Script("SET k "+strconv.Itoa(i), "+OK")
-			for _, key := range []string{"s", "streams", "block"} {
-				srv.Redis.Do(t, "XADD", key, "*", "f", "v")
-			}
-			waiter.Gets("*1")
-			srv.Redis.Do(t, "FLUSHALL")
 		}
-	})
+		waiter := srv.Dial(t)
+		waiter.Raw(proxytest.Inline(cmd))
+		proxytest.AwaitBlocked(t, 1, srv.Redis)
+		other.Script("SET k "+strconv.Itoa(i), "+OK")
+		for _, key := range []string{"s", "streams", "block"} {
+			srv.Redis.Do(t, "XADD", key, "*", "f", "v")
+		}
+		waiter.Gets("*1")
+		srv.Redis.Do(t, "FLUSHALL")
+	}
 }
 
 // There may be many commands behind one that waits. They are taken in parts, and all are answered.
 func TestManyCommandsBehindOneThatWaits(t *testing.T) {
 	t.Parallel()
 	const n = 50_000
-	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
-		srv.Dial(t).Do("LOCK", "held")
-		for _, first := range []string{"LOCK held WAIT 50", "BLPOP nothing 0.05", "MULTI", "CLIENT REPLY OFF"} {
-			c := srv.Dial(t)
-			go func() { // Redis answers while the client writes
-				_, _ = io.WriteString(c.Conn, proxytest.Inline(first)+strings.Repeat(proxytest.Inline("PING", ""), n)+proxytest.Inline("CLIENT REPLY ON", "EXEC"))
-			}()
-			want, got := n+3, 0
-			if first == "CLIENT REPLY OFF" {
-				want = 2
-			}
-			for ; got < want; got++ {
-				if b, err := c.LateFrame(); err != nil { // with CLIENT REPLY OFF nothing comes before all are read
-					t.Fatalf("%s: after %d replies: %q, %v", first, got, b, err)
-				}
-			}
-			c.HalfClose()
-			if b, err := c.Frame(); err == nil {
-				t.Errorf("%s: one more reply: %q", first, b)
+	srv := proxytest.Start(t, redistest.Start(t))
+	srv.Dial(t).Do("LOCK", "held")
+	for _, first := range []string{"LOCK held WAIT 50", "BLPOP nothing 0.05", "MULTI", "CLIENT REPLY OFF"} {
+		c := srv.Dial(t)
+		go func() { // Redis answers while the client writes
+			_, _ = io.WriteString(c.Conn, proxytest.Inline(first)+strings.Repeat(proxytest.Inline("PING", ""), n)+proxytest.Inline("CLIENT REPLY ON", "EXEC"))
+		}()
+		want, got := n+3, 0
+		if first == "CLIENT REPLY OFF" {
+			want = 2
+		}
+		for ; got < want; got++ {
+			if b, err := c.LateFrame(); err != nil { // with CLIENT REPLY OFF nothing comes before all are read
+				t.Fatalf("%s: after %d replies: %q, %v", first, got, b, err)
 			}
 		}
-	})
+		c.HalfClose()
+		if b, err := c.Frame(); err == nil {
+			t.Errorf("%s: one more reply: %q", first, b)
+		}
+	}
 }

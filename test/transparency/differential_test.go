@@ -38,28 +38,23 @@ func TestDifferential(t *testing.T) {
 	b := proxytest.NewBench(t, "--hz", "500", "--activerehashing", "no")
 	g := newGenerator(t, b.Redis)
 	direct := proxytest.Dial(t, b.Redis.Addr())
-	proxied := map[string]*proxytest.Client{}
-	for engine, srv := range b.Proxies {
-		proxied[engine] = srv.Dial(t)
-	}
+	proxied := b.Proxy.Dial(t)
 	start := time.Now()
 	for n := uint64(0); *differentialDuration > 0 && time.Since(start) < *differentialDuration || *differentialDuration == 0 && n < differentialRounds; n++ {
 		seed := *differentialSeed + n
 		round := g.round(rand.New(rand.NewPCG(seed, 0)))
 		b.Clean(t)
 		want := round.play(direct, false)
-		for engine, c := range proxied {
-			b.Clean(t)
-			got := round.play(c, true)
-			if got == want {
-				continue
-			}
-			at := 0
-			for at < min(len(got), len(want)) && got[at] == want[at] {
-				at++
-			}
-			t.Fatalf("-differential.seed=%d, %s: after %q\ndirect:  %q\nproxied: %q\ncommands:\n%s", seed, engine, want[max(0, at-200):at], clip(want[at:]), clip(got[at:]), round)
+		b.Clean(t)
+		got := round.play(proxied, true)
+		if got == want {
+			continue
 		}
+		at := 0
+		for at < min(len(got), len(want)) && got[at] == want[at] {
+			at++
+		}
+		t.Fatalf("-differential.seed=%d: after %q\ndirect:  %q\nproxied: %q\ncommands:\n%s", seed, want[max(0, at-200):at], clip(want[at:]), clip(got[at:]), round)
 	}
 }
 

@@ -74,38 +74,37 @@ func TestHalfRefusedHelloIsNobodyElses(t *testing.T) {
 	redis := redistest.Start(t)
 	users(t, redis)
 	redis.Do(t, "ACL", "SETUSER", "default", "-acl|list")
-	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
-		for _, hello := range []string{
-			"HELLO 3 AUTH alice pw BAD", "HELLO 3 SETNAME thief BAD", `HELLO 3 AUTH alice pw SETNAME "bad name"`, "HELLO 3 AUTH alice pw AUTH bob wrong",
-			"MULTI\r\nHELLO 3 AUTH alice pw BAD\r\nEXEC", "HELLO 2 AUTH alice wrong", "HELLO 9 AUTH alice pw", "AUTH alice wrong",
-		} {
-			a := srv.Dial(t)
-			a.Raw(proxytest.Inline(hello))
-			for range strings.Count(hello, "\r\n") + 1 {
-				if _, err := a.Frame(); err != nil {
-					t.Fatal(err)
-				}
+	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Upstream.Pins.Max = 1 })
+	for _, hello := range []string{
+		"HELLO 3 AUTH alice pw BAD", "HELLO 3 SETNAME thief BAD", `HELLO 3 AUTH alice pw SETNAME "bad name"`, "HELLO 3 AUTH alice pw AUTH bob wrong",
+		"MULTI\r\nHELLO 3 AUTH alice pw BAD\r\nEXEC", "HELLO 2 AUTH alice wrong", "HELLO 9 AUTH alice pw", "AUTH alice wrong",
+	} {
+		a := srv.Dial(t)
+		a.Raw(proxytest.Inline(hello))
+		for range strings.Count(hello, "\r\n") + 1 {
+			if _, err := a.Frame(); err != nil {
+				t.Fatal(err)
 			}
-			_ = a.Conn.Close()
-			proxytest.WaitFor(t, "the pin to be free", func() bool {
-				c := srv.Dial(t)
-				defer c.Conn.Close()
-				// Each answer comes from a pin.
-				reply := c.Quiet("WAIT", "0", "0")
-				if strings.HasPrefix(reply, "-OVERLOADED") {
-					return false
-				}
-				c.Raw(proxytest.Inline("MULTI", "ACL WHOAMI", "CLIENT GETNAME", "EXEC"))
-				for range 3 {
-					_, _ = c.Frame()
-				}
-				if got, want := first(c.Frame()), "*2\r\n$7\r\ndefault\r\n$-1\r\n"; got != want {
-					t.Errorf("after %q another client is %q", hello, got)
-				}
-				return true
-			})
 		}
-	}, func(o *proxy.Options) { o.Upstream.Pins.Max = 1 })
+		_ = a.Conn.Close()
+		proxytest.WaitFor(t, "the pin to be free", func() bool {
+			c := srv.Dial(t)
+			defer c.Conn.Close()
+			// Each answer comes from a pin.
+			reply := c.Quiet("WAIT", "0", "0")
+			if strings.HasPrefix(reply, "-OVERLOADED") {
+				return false
+			}
+			c.Raw(proxytest.Inline("MULTI", "ACL WHOAMI", "CLIENT GETNAME", "EXEC"))
+			for range 3 {
+				_, _ = c.Frame()
+			}
+			if got, want := first(c.Frame()), "*2\r\n$7\r\ndefault\r\n$-1\r\n"; got != want {
+				t.Errorf("after %q another client is %q", hello, got)
+			}
+			return true
+		})
+	}
 }
 
 func first[T any](v T, _ error) T { return v }
@@ -124,13 +123,12 @@ func TestNothingTravelsOnAnothersConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
-		var wg sync.WaitGroup
-		for i := range 32 {
-			wg.Go(func() { wander(t, srv.Addr(), i) })
-		}
-		wg.Wait()
-	}, func(o *proxy.Options) { o.Upstream.Pins.Max, o.Upstream.Pins.Wait = 8, proxytest.Patience })
+	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Upstream.Pins.Max, o.Upstream.Pins.Wait = 8, proxytest.Patience })
+	var wg sync.WaitGroup
+	for i := range 32 {
+		wg.Go(func() { wander(t, srv.Addr(), i) })
+	}
+	wg.Wait()
 }
 
 // wander is a client that changes its identity and checks it.
@@ -209,28 +207,27 @@ func TestALoginOfUnknownOutcomeEndsTheConnection(t *testing.T) {
 	redis := redistest.Start(t, "--requirepass", "pw")
 	users(t, redis)
 	redis.Do(t, "ACL", "SETUSER", "", "on", "nopass", "~*", "+@all")
-	proxytest.OnEngines(t, redis, func(t *testing.T, srv *proxytest.Proxy) {
-		for login, ends := range map[string]bool{
-			"HELLO 3 AUTH alice pw BAD": true, `HELLO 3 AUTH bob pw SETNAME "bad name"`: true, "HELLO 3 AUTH alice pw AUTH bob wrong": true,
-			`AUTH "" x`: true, `HELLO 3 AUTH "" x`: true,
-			"HELLO 3 AUTH alice wrong": false, "HELLO 3 SETNAME name BAD": false, "HELLO 9 AUTH alice pw": false, `AUTH "" `: false,
-		} {
-			for _, before := range []string{"PING", "AUTH pw", "AUTH pw\r\nWATCH k"} {
-				direct, c := proxytest.Dial(t, redis.Addr()), srv.Dial(t)
-				c.Raw(proxytest.Inline(before, login, "GET k"))
-				direct.Raw(proxytest.Inline(before, login))
-				for range strings.Count(before, "\r\n") + 2 {
-					want := first(direct.Frame())
-					if got := first(c.Frame()); got != want && want[0] != '%' {
-						t.Errorf("%s, %s: answered %q, Redis %q", before, login, got, want)
-					}
-				}
-				if _, err := c.Frame(); (err != nil) != ends {
-					t.Errorf("%s, %s: the connection's end is %v", before, login, err)
+	srv := proxytest.Start(t, redis)
+	for login, ends := range map[string]bool{
+		"HELLO 3 AUTH alice pw BAD": true, `HELLO 3 AUTH bob pw SETNAME "bad name"`: true, "HELLO 3 AUTH alice pw AUTH bob wrong": true,
+		`AUTH "" x`: true, `HELLO 3 AUTH "" x`: true,
+		"HELLO 3 AUTH alice wrong": false, "HELLO 3 SETNAME name BAD": false, "HELLO 9 AUTH alice pw": false, `AUTH "" `: false,
+	} {
+		for _, before := range []string{"PING", "AUTH pw", "AUTH pw\r\nWATCH k"} {
+			direct, c := proxytest.Dial(t, redis.Addr()), srv.Dial(t)
+			c.Raw(proxytest.Inline(before, login, "GET k"))
+			direct.Raw(proxytest.Inline(before, login))
+			for range strings.Count(before, "\r\n") + 2 {
+				want := first(direct.Frame())
+				if got := first(c.Frame()); got != want && want[0] != '%' {
+					t.Errorf("%s, %s: answered %q, Redis %q", before, login, got, want)
 				}
 			}
+			if _, err := c.Frame(); (err != nil) != ends {
+				t.Errorf("%s, %s: the connection's end is %v", before, login, err)
+			}
 		}
-	})
+	}
 }
 
 // A user without the right to SELECT keeps the database in which it has logged in. No new connection gets there, so the
@@ -261,31 +258,28 @@ func TestALoginWithoutTheRightToSelectKeepsItsDatabase(t *testing.T) {
 				"HELLO 2", "GET k", "HELLO 3", "GET k", "AUTH default x", "GET k", "SELECT 0", "GET k", "SELECT 9", "AUTH poor pw", "GET k", "RESET", "GET k")
 		}
 	})
-	for engine, srv := range b.Proxies {
-		t.Run(engine, func(t *testing.T) {
-			c := srv.Dial(t)
-			c.Script("SELECT 9", "+OK", "AUTH poor pw", "+OK", "GET k", "$4\r\nnine", "LOCK l", "-NOPERM ", "GET k", "$4\r\nnine")
-			if n := srv.Stats().PinReasons["auth"]; n != 1 {
-				t.Errorf("%d connections count as pins", n)
-			}
-			c.Script("AUTH default x", "+OK", "GET k", "$4\r\nnine", "LOCK l", ":", "UNLOCK l", ":1")
-			proxytest.WaitFor(t, "the pin to be given back", func() bool { return len(srv.Stats().PinReasons) == 0 })
-
-			d := srv.Dial(t)
-			d.Script("SELECT 9", "+OK", "AUTH poor pw", "+OK", "ACL WHOAMI", "$4\r\npoor")
-			_ = d.Conn.Close()
-			proxytest.WaitFor(t, "the pin to be closed", func() bool { return len(srv.Stats().PinReasons) == 0 })
-			srv.Redis.Do(t, "ACL", "SETUSER", "poor", "+select")
-			e := srv.Dial(t)
-			e.Script("SELECT 9", "+OK", "AUTH poor pw", "+OK", "GET k", "$4\r\nnine")
-			proxytest.WaitFor(t, "no pin to be kept", func() bool { return len(srv.Stats().PinReasons) == 0 })
-			srv.Redis.Do(t, "ACL", "SETUSER", "poor", "-select")
-
-			full := proxytest.Start(t, b.Redis, func(o *proxy.Options) { o.Engine, o.Upstream.Pins.Max = engine, 1 })
-			full.Dial(t).Script("WATCH k", "+OK")
-			f := full.Dial(t)
-			f.Script("SELECT 9", "+OK", "AUTH poor pw", "+OK")
-			f.Ends() // no connection may be kept
-		})
+	srv := b.Proxy
+	c := srv.Dial(t)
+	c.Script("SELECT 9", "+OK", "AUTH poor pw", "+OK", "GET k", "$4\r\nnine", "LOCK l", "-NOPERM ", "GET k", "$4\r\nnine")
+	if n := srv.Stats().PinReasons["auth"]; n != 1 {
+		t.Errorf("%d connections count as pins", n)
 	}
+	c.Script("AUTH default x", "+OK", "GET k", "$4\r\nnine", "LOCK l", ":", "UNLOCK l", ":1")
+	proxytest.WaitFor(t, "the pin to be given back", func() bool { return len(srv.Stats().PinReasons) == 0 })
+
+	d := srv.Dial(t)
+	d.Script("SELECT 9", "+OK", "AUTH poor pw", "+OK", "ACL WHOAMI", "$4\r\npoor")
+	_ = d.Conn.Close()
+	proxytest.WaitFor(t, "the pin to be closed", func() bool { return len(srv.Stats().PinReasons) == 0 })
+	srv.Redis.Do(t, "ACL", "SETUSER", "poor", "+select")
+	e := srv.Dial(t)
+	e.Script("SELECT 9", "+OK", "AUTH poor pw", "+OK", "GET k", "$4\r\nnine")
+	proxytest.WaitFor(t, "no pin to be kept", func() bool { return len(srv.Stats().PinReasons) == 0 })
+	srv.Redis.Do(t, "ACL", "SETUSER", "poor", "-select")
+
+	full := proxytest.Start(t, b.Redis, func(o *proxy.Options) { o.Upstream.Pins.Max = 1 })
+	full.Dial(t).Script("WATCH k", "+OK")
+	f := full.Dial(t)
+	f.Script("SELECT 9", "+OK", "AUTH poor pw", "+OK")
+	f.Ends() // no connection may be kept
 }

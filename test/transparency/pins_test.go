@@ -17,78 +17,76 @@ import (
 func TestARefusedCommandKeepsNoConnection(t *testing.T) {
 	t.Parallel()
 	const pins = 2
-	for _, engine := range proxytest.Engines() {
-		redis := redistest.Start(t, "--requirepass", "secret")
-		redis.Do(t, "ACL", "SETUSER", "poor", "reset", "on", ">pw", "~*", "&*", "+get", "+multi", "+exec")
-		srv := proxytest.Start(t, redis, func(o *proxy.Options) {
-			o.Engine, o.Upstream.Pins.Max, o.Upstream.Pins.Wait = engine, pins, proxytest.Patience
-		})
-		login := proxytest.Inline("AUTH poor pw")
-		for _, c := range []struct{ name, before, cmd, reply string }{
-			{"no login", "", "HELLO 2 BAD", "-"},
-			{"no login", "", "HELLO 3 SETNAME x BAD", "-"},
-			{"no login", "", "HELLO 3 AUTH poor wrong BAD", "-"},
-			{"no login", "", "HELLO 3", "-NOAUTH "},
-			{"no login", "", "AUTH poor wrong", "-WRONGPASS "},
-			{"no login", "", "MONITOR", "-NOAUTH "},
-			{"no login", "", "REPLCONF x", "-"},
-			{"no login", "", "REPLCONF x y", "-NOAUTH "},
-			{"no login", "", "REPLCONF ACK 1", "-NOAUTH "},
-			{"no login", "", "PSYNC ? -1", "-NOAUTH "},
-			{"no login", "", "SYNC", "-NOAUTH "},
-			{"no login", "", "NOSUCH", "-ERR unknown command"},
-			{"no login", "", "CLIENT TRACKING ON", "-NOAUTH "},
-			{"no login", "", "CLIENT NO-EVICT on", "-NOAUTH "},
-			{"no login", "", "SCRIPT DEBUG YES", "-NOAUTH "},
-			{"no login", "", "READONLY", "-NOAUTH "},
-			{"no login", "", "SUBSCRIBE a", "-NOAUTH "},
-			{"no login", "", "MULTI", "-NOAUTH "},
-			{"no login", "", "DEBUG SLEEP 9", "-"},
-			{"no right", login, "MONITOR", "-NOPERM "},
-			{"no right", login, "REPLCONF capa eof", "-NOPERM "},
-			{"no right", login, "PSYNC ? -1", "-NOPERM "},
-			{"no right", login, "SYNC", "-NOPERM "},
-			{"no right", login, "CLIENT TRACKING ON", "-NOPERM "},
-			{"no right", login, "SCRIPT DEBUG YES", "-NOPERM "},
-			{"no right", login, "READONLY", "-NOPERM "},
-			{"an error", proxytest.Inline("AUTH secret"), "CLIENT TRACKING MAYBE", "-ERR "},
-			{"an error", proxytest.Inline("AUTH secret"), "CLIENT TRACKING ON REDIRECT 999999", "-ERR "},
-			{"an error", proxytest.Inline("AUTH secret"), "CLIENT CACHING YES", "-ERR "},
-			{"an error", proxytest.Inline("AUTH secret"), "READONLY", "-ERR "},
-			{"an error", proxytest.Inline("AUTH secret"), "SCRIPT DEBUG MAYBE", "-ERR "},
-			{"an error", proxytest.Inline("AUTH secret"), "PSYNC", "-ERR "},
-			{"an error", proxytest.Inline("AUTH secret"), "MONITOR x", "-ERR "},
-			{"an error", proxytest.Inline("AUTH secret"), "NOSUCH x y", "-ERR unknown command"},
-			{"an error", proxytest.Inline("AUTH secret"), "DEBUG NOSUCH", "-ERR "},
-			{"discarded", proxytest.Inline("AUTH secret", "MULTI", "CLIENT NO-EVICT on"), "DISCARD", "+OK"},
-			{"failed", proxytest.Inline("AUTH secret", "MULTI", "CLIENT CACHING YES"), "EXEC", "*1\r\n-ERR"},
-		} {
-			t.Run(engine+"/"+c.name+"/"+c.cmd, func(t *testing.T) {
-				var crowd []*proxytest.Client
-				for range pins + 1 {
-					p := srv.Dial(t)
-					for line := range strings.SplitSeq(c.before, "\r\n") {
-						if line != "" {
-							p.Quiet(strings.Fields(line)...)
-						}
-					}
-					p.Script(c.cmd, c.reply)
-					crowd = append(crowd, p)
-				}
-				proxytest.WaitFor(t, "all pins to be given back", func() bool { return len(srv.Stats().PinReasons) == 0 })
+	redis := redistest.Start(t, "--requirepass", "secret")
+	redis.Do(t, "ACL", "SETUSER", "poor", "reset", "on", ">pw", "~*", "&*", "+get", "+multi", "+exec")
+	srv := proxytest.Start(t, redis, func(o *proxy.Options) {
+		o.Upstream.Pins.Max, o.Upstream.Pins.Wait = pins, proxytest.Patience
+	})
+	login := proxytest.Inline("AUTH poor pw")
+	for _, c := range []struct{ name, before, cmd, reply string }{
+		{"no login", "", "HELLO 2 BAD", "-"},
+		{"no login", "", "HELLO 3 SETNAME x BAD", "-"},
+		{"no login", "", "HELLO 3 AUTH poor wrong BAD", "-"},
+		{"no login", "", "HELLO 3", "-NOAUTH "},
+		{"no login", "", "AUTH poor wrong", "-WRONGPASS "},
+		{"no login", "", "MONITOR", "-NOAUTH "},
+		{"no login", "", "REPLCONF x", "-"},
+		{"no login", "", "REPLCONF x y", "-NOAUTH "},
+		{"no login", "", "REPLCONF ACK 1", "-NOAUTH "},
+		{"no login", "", "PSYNC ? -1", "-NOAUTH "},
+		{"no login", "", "SYNC", "-NOAUTH "},
+		{"no login", "", "NOSUCH", "-ERR unknown command"},
+		{"no login", "", "CLIENT TRACKING ON", "-NOAUTH "},
+		{"no login", "", "CLIENT NO-EVICT on", "-NOAUTH "},
+		{"no login", "", "SCRIPT DEBUG YES", "-NOAUTH "},
+		{"no login", "", "READONLY", "-NOAUTH "},
+		{"no login", "", "SUBSCRIBE a", "-NOAUTH "},
+		{"no login", "", "MULTI", "-NOAUTH "},
+		{"no login", "", "DEBUG SLEEP 9", "-"},
+		{"no right", login, "MONITOR", "-NOPERM "},
+		{"no right", login, "REPLCONF capa eof", "-NOPERM "},
+		{"no right", login, "PSYNC ? -1", "-NOPERM "},
+		{"no right", login, "SYNC", "-NOPERM "},
+		{"no right", login, "CLIENT TRACKING ON", "-NOPERM "},
+		{"no right", login, "SCRIPT DEBUG YES", "-NOPERM "},
+		{"no right", login, "READONLY", "-NOPERM "},
+		{"an error", proxytest.Inline("AUTH secret"), "CLIENT TRACKING MAYBE", "-ERR "},
+		{"an error", proxytest.Inline("AUTH secret"), "CLIENT TRACKING ON REDIRECT 999999", "-ERR "},
+		{"an error", proxytest.Inline("AUTH secret"), "CLIENT CACHING YES", "-ERR "},
+		{"an error", proxytest.Inline("AUTH secret"), "READONLY", "-ERR "},
+		{"an error", proxytest.Inline("AUTH secret"), "SCRIPT DEBUG MAYBE", "-ERR "},
+		{"an error", proxytest.Inline("AUTH secret"), "PSYNC", "-ERR "},
+		{"an error", proxytest.Inline("AUTH secret"), "MONITOR x", "-ERR "},
+		{"an error", proxytest.Inline("AUTH secret"), "NOSUCH x y", "-ERR unknown command"},
+		{"an error", proxytest.Inline("AUTH secret"), "DEBUG NOSUCH", "-ERR "},
+		{"discarded", proxytest.Inline("AUTH secret", "MULTI", "CLIENT NO-EVICT on"), "DISCARD", "+OK"},
+		{"failed", proxytest.Inline("AUTH secret", "MULTI", "CLIENT CACHING YES"), "EXEC", "*1\r\n-ERR"},
+	} {
+		t.Run(c.name+"/"+c.cmd, func(t *testing.T) {
+			var crowd []*proxytest.Client
+			for range pins + 1 {
 				p := srv.Dial(t)
-				p.Quiet("AUTH", "secret")
-				p.Script("BLPOP l 0.001", "*-1")
-				for _, p := range crowd {
-					want := "-NOAUTH "
-					if c.before != "" {
-						want = "$-1\r\n"
+				for line := range strings.SplitSeq(c.before, "\r\n") {
+					if line != "" {
+						p.Quiet(strings.Fields(line)...)
 					}
-					p.Script("GET k", want)
-					_ = p.Conn.Close()
 				}
-			})
-		}
+				p.Script(c.cmd, c.reply)
+				crowd = append(crowd, p)
+			}
+			proxytest.WaitFor(t, "all pins to be given back", func() bool { return len(srv.Stats().PinReasons) == 0 })
+			p := srv.Dial(t)
+			p.Quiet("AUTH", "secret")
+			p.Script("BLPOP l 0.001", "*-1")
+			for _, p := range crowd {
+				want := "-NOAUTH "
+				if c.before != "" {
+					want = "$-1\r\n"
+				}
+				p.Script("GET k", want)
+				_ = p.Conn.Close()
+			}
+		})
 	}
 }
 
@@ -142,46 +140,42 @@ var traces = []string{
 // Whatever a client does to its connections, the next client finds them as if they were new.
 func TestTheNextClientFindsAConnectionAsIfItWereNew(t *testing.T) {
 	t.Parallel()
-	for _, engine := range proxytest.Engines() {
-		t.Run(engine, func(t *testing.T) {
-			redis := redistest.Start(t, "--enable-debug-command", "yes")
-			redis.Do(t, "ACL", "SETUSER", "bob", "reset", "on", ">pw", "~*", "&*", "+@all", "-client|setname", "-client|no-evict")
-			redis.Do(t, "ACL", "SETUSER", "carol", "reset", "on", ">pw", "~*", "&*", "+@all")
-			srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine = engine })
-			var drawn []string
-			t.Cleanup(func() {
-				if t.Failed() {
-					t.Logf("the last client's commands: %q", drawn)
-				}
-			})
-			rapid.Check(t, func(rt *rapid.T) {
-				a := srv.Dial(t)
-				lines := rapid.SliceOfN(rapid.SampledFrom(traces), 1, 8).Draw(rt, "commands")
-				a.Raw(proxytest.Inline(lines...) + proxytest.Inline("CLIENT REPLY ON"))
-				end := rapid.SampledFrom([]string{"close", "reset", "reset and close", "half-close"}).Draw(rt, "end")
-				drawn = append(lines, end)
-				switch end {
-				case "close":
-					_ = a.Conn.Close()
-				case "half-close":
-					a.HalfClose()
-				case "reset":
-					a.Raw(proxytest.Inline("RESET", "PING the-end"))
-					a.Side = &proxytest.Side{T: t}
-					a.Until("the-end")
-				case "reset and close":
-					a.Raw(proxytest.Inline("RESET"))
-					_ = a.Conn.Close()
-				}
-				other := rapid.SampledFrom([]string{"HELLO 3", "AUTH carol pw", "SELECT 3"}).Draw(rt, "login")
-				for _, login := range []string{"PING", "AUTH bob pw", other} {
-					pristine(rt, t, redis, srv, login)
-				}
-				_ = a.Conn.Close()
-				proxytest.WaitFor(t, "all clients to be gone", func() bool { return srv.Stats().Clients == 0 })
-			})
-		})
-	}
+	redis := redistest.Start(t, "--enable-debug-command", "yes")
+	redis.Do(t, "ACL", "SETUSER", "bob", "reset", "on", ">pw", "~*", "&*", "+@all", "-client|setname", "-client|no-evict")
+	redis.Do(t, "ACL", "SETUSER", "carol", "reset", "on", ">pw", "~*", "&*", "+@all")
+	srv := proxytest.Start(t, redis)
+	var drawn []string
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the last client's commands: %q", drawn)
+		}
+	})
+	rapid.Check(t, func(rt *rapid.T) {
+		a := srv.Dial(t)
+		lines := rapid.SliceOfN(rapid.SampledFrom(traces), 1, 8).Draw(rt, "commands")
+		a.Raw(proxytest.Inline(lines...) + proxytest.Inline("CLIENT REPLY ON"))
+		end := rapid.SampledFrom([]string{"close", "reset", "reset and close", "half-close"}).Draw(rt, "end")
+		drawn = append(lines, end)
+		switch end {
+		case "close":
+			_ = a.Conn.Close()
+		case "half-close":
+			a.HalfClose()
+		case "reset":
+			a.Raw(proxytest.Inline("RESET", "PING the-end"))
+			a.Side = &proxytest.Side{T: t}
+			a.Until("the-end")
+		case "reset and close":
+			a.Raw(proxytest.Inline("RESET"))
+			_ = a.Conn.Close()
+		}
+		other := rapid.SampledFrom([]string{"HELLO 3", "AUTH carol pw", "SELECT 3"}).Draw(rt, "login")
+		for _, login := range []string{"PING", "AUTH bob pw", other} {
+			pristine(rt, t, redis, srv, login)
+		}
+		_ = a.Conn.Close()
+		proxytest.WaitFor(t, "all clients to be gone", func() bool { return srv.Stats().Clients == 0 })
+	})
 }
 
 var inBRPOP = regexp.MustCompile(`(?m)^.* flags=\S*b\S* .* cmd=brpop .*$`)
@@ -239,47 +233,43 @@ func TestASubscriberGivesItsConnectionBack(t *testing.T) {
 			c.Each("PING")
 		}
 	})
-	for engine, srv := range b.Proxies {
-		t.Run(engine, func(t *testing.T) {
-			accepted := func() int { return b.Redis.Info(t, "stats", "total_connections_received:") }
-			before := accepted()
-			for range 20 {
-				c := srv.Dial(t)
-				for range 20 {
-					c.Raw(proxytest.Inline("SUBSCRIBE a b", "PSUBSCRIBE c", "UNSUBSCRIBE", "PUNSUBSCRIBE c"))
-					c.Gets("*3", "*3", "*3", "*3", "*3", "*3")
-					c.Script("PING", "+PONG")
-				}
-				_ = c.Conn.Close()
-			}
-			if n := accepted() - before; n > 50 {
-				t.Errorf("400 times a few subscriptions have taken %d connections to Redis", n)
-			}
-		})
+	srv := b.Proxy
+	accepted := func() int { return b.Redis.Info(t, "stats", "total_connections_received:") }
+	before := accepted()
+	for range 20 {
+		c := srv.Dial(t)
+		for range 20 {
+			c.Raw(proxytest.Inline("SUBSCRIBE a b", "PSUBSCRIBE c", "UNSUBSCRIBE", "PUNSUBSCRIBE c"))
+			c.Gets("*3", "*3", "*3", "*3", "*3", "*3")
+			c.Script("PING", "+PONG")
+		}
+		_ = c.Conn.Close()
+	}
+	if n := accepted() - before; n > 50 {
+		t.Errorf("400 times a few subscriptions have taken %d connections to Redis", n)
 	}
 }
 
 // TestFewerPinsAreKeptAfterAChange has three clients with a pin each when max-pins becomes 1: they keep theirs, and the others end with their use.
 func TestFewerPinsAreKeptAfterAChange(t *testing.T) {
 	t.Parallel()
-	proxytest.OnEngines(t, redistest.Start(t), func(t *testing.T, srv *proxytest.Proxy) {
-		var subscribers []*proxytest.Client
-		for range 3 {
-			c := srv.Dial(t)
-			c.Script("HELLO 3", "%", "SUBSCRIBE c", ">3")
-			subscribers = append(subscribers, c)
-		}
-		srv.Alter(func(o *proxy.Options) {
-			o.Upstream.Pins.Max, o.Upstream.Pins.MaxPerOwner, o.Upstream.Pins.Wait = 1, 1, 1
-		})
-		late := srv.Dial(t)
-		late.Script("SUBSCRIBE c", "-OVERLOADED")
-		for _, c := range subscribers {
-			c.Script("PING", "+PONG", "UNSUBSCRIBE c", ">3", "GET nothing", "_")
-		}
-		proxytest.WaitFor(t, "at most one connection to be left", func() bool { return srv.Stats().PinsOpen <= 1 })
-		late.Script("SUBSCRIBE c", "*3")
-	}, func(o *proxy.Options) {
+	srv := proxytest.Start(t, redistest.Start(t), func(o *proxy.Options) {
 		o.Upstream.Pins.Max, o.Upstream.Pins.MaxPerOwner, o.Upstream.Pins.Wait = 4, 4, proxytest.Patience
 	})
+	var subscribers []*proxytest.Client
+	for range 3 {
+		c := srv.Dial(t)
+		c.Script("HELLO 3", "%", "SUBSCRIBE c", ">3")
+		subscribers = append(subscribers, c)
+	}
+	srv.Alter(func(o *proxy.Options) {
+		o.Upstream.Pins.Max, o.Upstream.Pins.MaxPerOwner, o.Upstream.Pins.Wait = 1, 1, 1
+	})
+	late := srv.Dial(t)
+	late.Script("SUBSCRIBE c", "-OVERLOADED")
+	for _, c := range subscribers {
+		c.Script("PING", "+PONG", "UNSUBSCRIBE c", ">3", "GET nothing", "_")
+	}
+	proxytest.WaitFor(t, "at most one connection to be left", func() bool { return srv.Stats().PinsOpen <= 1 })
+	late.Script("SUBSCRIBE c", "*3")
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"net"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -100,29 +99,28 @@ func TestHugePipelineBeforeTheFirstRead(t *testing.T) {
 		"on a lane": strings.Repeat("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", n),
 		"on a pin":  "*2\r\n$5\r\nWATCH\r\n$1\r\nx\r\n" + strings.Repeat("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", n),
 	}
-	for engine, srv := range b.Proxies {
-		for name, raw := range forms {
-			t.Run(engine+" "+name, func(t *testing.T) {
-				c := srv.Dial(t)
-				_ = c.Conn.SetDeadline(time.Now().Add(time.Minute))
-				if _, err := io.WriteString(c.Conn, raw); err != nil {
-					t.Fatal(err)
+	srv := b.Proxy
+	for name, raw := range forms {
+		t.Run(name, func(t *testing.T) {
+			c := srv.Dial(t)
+			_ = c.Conn.SetDeadline(time.Now().Add(time.Minute))
+			if _, err := io.WriteString(c.Conn, raw); err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasPrefix(name, "on a pin") {
+				c.Gets("+OK")
+			}
+			_ = c.Conn.SetReadDeadline(time.Now().Add(time.Minute)) // that of a single frame is shorter
+			all, got := io.MultiReader(takeBuffer(c), c.Conn), make([]byte, len(want))
+			for i := range n {
+				if _, err := io.ReadFull(all, got); err != nil {
+					t.Fatalf("reply %d: %v", i, err)
 				}
-				if strings.HasPrefix(name, "on a pin") {
-					c.Gets("+OK")
+				if string(got) != want {
+					t.Fatalf("reply %d is %q", i, got)
 				}
-				_ = c.Conn.SetReadDeadline(time.Now().Add(time.Minute)) // that of a single frame is shorter
-				all, got := io.MultiReader(takeBuffer(c), c.Conn), make([]byte, len(want))
-				for i := range n {
-					if _, err := io.ReadFull(all, got); err != nil {
-						t.Fatalf("reply %d: %v", i, err)
-					}
-					if string(got) != want {
-						t.Fatalf("reply %d is %q", i, got)
-					}
-				}
-			})
-		}
+			}
+		})
 	}
 }
 
@@ -138,33 +136,31 @@ func TestSlowReaderIsCutOffAndDelaysNobody(t *testing.T) {
 	t.Parallel()
 	b := proxytest.NewBench(t, "--client-output-buffer-limit", "pubsub 0 0 0") // Redis has a limit of its own
 	b.Redis.Do(t, "SET", "k", strings.Repeat("v", 100_000))
-	for _, engine := range proxytest.Engines() {
-		for _, first := range []string{"", "WATCH k", "SUBSCRIBE ch"} {
-			t.Run(engine+" "+first, func(t *testing.T) {
-				srv := proxytest.Start(t, b.Redis, func(o *proxy.Options) { o.Engine, o.Limits.Output = engine, 16<<20 })
-				slow, good := srv.Dial(t), srv.Dial(t)
-				slow.Side = &proxytest.Side{T: t}
-				_ = slow.Conn.(*net.TCPConn).SetReadBuffer(4096)
-				slow.Raw(proxytest.Inline(first))
-				good.Quiet("PING")
-				for range 1000 {
-					if first == "SUBSCRIBE ch" {
-						good.Quiet("PUBLISH", "ch", strings.Repeat("m", 100_000))
-					} else {
-						slow.Raw(proxytest.Inline("GET k"))
-					}
-					start := time.Now()
-					good.Quiet("GET", "k")
-					if d := time.Since(start); d > proxytest.Patience {
-						t.Fatalf("a good client waited %v", d)
-					}
-					if srv.Stats().Closed["output_limit"] > 0 {
-						return
-					}
+	for _, first := range []string{"", "WATCH k", "SUBSCRIBE ch"} {
+		t.Run(first, func(t *testing.T) {
+			srv := proxytest.Start(t, b.Redis, func(o *proxy.Options) { o.Limits.Output = 16 << 20 })
+			slow, good := srv.Dial(t), srv.Dial(t)
+			slow.Side = &proxytest.Side{T: t}
+			_ = slow.Socket().SetReadBuffer(4096)
+			slow.Raw(proxytest.Inline(first))
+			good.Quiet("PING")
+			for range 1000 {
+				if first == "SUBSCRIBE ch" {
+					good.Quiet("PUBLISH", "ch", strings.Repeat("m", 100_000))
+				} else {
+					slow.Raw(proxytest.Inline("GET k"))
 				}
-				t.Error("the slow reader was never cut off")
-			})
-		}
+				start := time.Now()
+				good.Quiet("GET", "k")
+				if d := time.Since(start); d > proxytest.Patience {
+					t.Fatalf("a good client waited %v", d)
+				}
+				if srv.Stats().Closed["output_limit"] > 0 {
+					return
+				}
+			}
+			t.Error("the slow reader was never cut off")
+		})
 	}
 }
 
@@ -176,29 +172,24 @@ func TestRedisCLIPipe(t *testing.T) {
 		t.Skip("no redis-cli: ", err)
 	}
 	b := proxytest.NewBench(t)
-	for engine, srv := range b.Proxies {
-		t.Run(engine, func(t *testing.T) {
-			b.Clean(t)
-			host, port, _ := strings.Cut(srv.Addr(), ":")
-			cmd := exec.Command(cli, "-h", host, "-p", port, "--pipe")
-			var in []byte
-			for i := range 20_000 {
-				in = resp.AppendCommand(in, "SET", "k"+strconv.Itoa(i), strings.Repeat("x", i%100))
-				if i%5000 == 0 {
-					in = resp.AppendCommand(in, "MULTI")
-					in = resp.AppendCommand(in, "INCR", "n")
-					in = resp.AppendCommand(in, "EXEC")
-				}
-			}
-			cmd.Stdin = bytes.NewReader(in)
-			out, err := cmd.CombinedOutput()
-			if err != nil || !strings.Contains(string(out), "errors: 0, replies: 20012") {
-				t.Errorf("%v\n%s", err, out)
-			}
-			if n := b.Redis.Do(t, "DBSIZE"); n != int64(20_001) {
-				t.Errorf("%v keys", n)
-			}
-		})
+	host, port, _ := strings.Cut(b.Proxy.Addr(), ":")
+	cmd := exec.Command(cli, "-h", host, "-p", port, "--pipe")
+	var in []byte
+	for i := range 20_000 {
+		in = resp.AppendCommand(in, "SET", "k"+strconv.Itoa(i), strings.Repeat("x", i%100))
+		if i%5000 == 0 {
+			in = resp.AppendCommand(in, "MULTI")
+			in = resp.AppendCommand(in, "INCR", "n")
+			in = resp.AppendCommand(in, "EXEC")
+		}
+	}
+	cmd.Stdin = bytes.NewReader(in)
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "errors: 0, replies: 20012") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if n := b.Redis.Do(t, "DBSIZE"); n != int64(20_001) {
+		t.Errorf("%v keys", n)
 	}
 }
 
@@ -207,19 +198,18 @@ func TestRedisCLIPipe(t *testing.T) {
 func TestEndOfInputWhilePausedLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := proxytest.NewBench(t)
-	proxytest.OnEngines(t, b.Redis, func(t *testing.T, srv *proxytest.Proxy) {
-		c := srv.Dial(t)
-		const n = 2000 // what the proxy does not read meanwhile must fit into the sockets' buffers
-		b.Redis.Pause()
-		go func() {
-			c.Raw(strings.Repeat(proxytest.Inline("ECHO "+strings.Repeat("x", 100)), n))
-			c.HalfClose()
-			b.Redis.Continue()
-		}()
-		for i := range n {
-			if got, err := c.Frame(); err != nil {
-				t.Fatalf("reply %d: %q, %v", i, got, err)
-			}
+	srv := proxytest.Start(t, b.Redis, func(o *proxy.Options) { o.Limits.Unanswered = 1024 })
+	c := srv.Dial(t)
+	const n = 2000 // what the proxy does not read meanwhile must fit into the sockets' buffers
+	b.Redis.Pause()
+	go func() {
+		c.Raw(strings.Repeat(proxytest.Inline("ECHO "+strings.Repeat("x", 100)), n))
+		c.HalfClose()
+		b.Redis.Continue()
+	}()
+	for i := range n {
+		if got, err := c.Frame(); err != nil {
+			t.Fatalf("reply %d: %q, %v", i, got, err)
 		}
-	}, func(o *proxy.Options) { o.Limits.Unanswered = 1024 })
+	}
 }

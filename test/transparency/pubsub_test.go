@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 func TestPubSubIsRedisOwn(t *testing.T) {
@@ -183,14 +184,13 @@ func TestPubSubWithLimitedRights(t *testing.T) {
 // Once a client has the answer to QUIT, nothing of it is left at Redis.
 func TestQuitEndsSubscriptionsBeforeItIsAnswered(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
-		direct := proxytest.Dial(t, "unix:"+srv.Redis.Socket())
-		for range 100 {
-			c := srv.Dial(t)
-			c.Quiet("SUBSCRIBE", "news")
-			c.Script("QUIT", "+OK")
-			direct.Script("PUBLISH news x", ":0")
-			c.Ends()
-		}
-	})
+	srv := proxytest.Start(t, redistest.Start(t))
+	direct := proxytest.Dial(t, "unix:"+srv.Redis.Socket())
+	for range 100 {
+		c := srv.Dial(t)
+		c.Quiet("SUBSCRIBE", "news")
+		c.Script("QUIT", "+OK")
+		direct.Script("PUBLISH news x", ":0")
+		c.Ends()
+	}
 }

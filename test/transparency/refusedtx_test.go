@@ -14,16 +14,15 @@ import (
 // noPin refuses a command that needs a pin.
 const noPin = "-OVERLOADED no upstream connection is free (max-pins), nothing was sent\r\n"
 
-// withoutPins runs a test on both engines with two clients. The first one watches a key, for which it has the only pin.
+// withoutPins runs a test with two clients. The first one watches a key, for which it has the only pin.
 func withoutPins(t *testing.T, test func(t *testing.T, srv *proxytest.Proxy, holder, c *proxytest.Client)) {
-	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		srv := proxytest.Start(t, redis, func(o *proxy.Options) {
-			o.Engine, o.Upstream.Pins.Max, o.Upstream.Pins.Wait = engine, 1, 50*time.Millisecond
-		})
-		holder := srv.Dial(t)
-		holder.Script("WATCH w", "+OK")
-		test(t, srv, holder, srv.Dial(t))
+	redis := redistest.Start(t)
+	srv := proxytest.Start(t, redis, func(o *proxy.Options) {
+		o.Upstream.Pins.Max, o.Upstream.Pins.Wait = 1, 50*time.Millisecond
 	})
+	holder := srv.Dial(t)
+	holder.Script("WATCH w", "+OK")
+	test(t, srv, holder, srv.Dial(t))
 }
 
 // No pin is free for a MULTI or WATCH. The client may have sent commands with it, which would run one by one, or without
@@ -57,15 +56,14 @@ func TestNothingRunsBehindARefusedTransaction(t *testing.T) {
 // noLane refuses a change of the database at once.
 const noLane = "-OVERLOADED no connection to share is free for this identity (max-lanes), nothing was sent\r\n"
 
-// withoutLanes runs a test on both engines with a proxy that has all lanes that it may have. In database 0 k is 1.
+// withoutLanes runs a test with a proxy that has all lanes that it may have. In database 0 k is 1.
 func withoutLanes(t *testing.T, test func(t *testing.T, srv *proxytest.Proxy), change func(*proxy.Options)) {
-	proxytest.PerEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Engine, o.ClientAuth, o.Upstream.MaxLanes = engine, proxy.AuthProxy, 8 }, change)
-		for db := range 7 {
-			srv.Dial(t).Script("SELECT "+strconv.Itoa(db), "+OK", "SET k 1", "+OK")
-		}
-		test(t, srv)
-	}, "--databases", "100")
+	redis := redistest.Start(t, "--databases", "100")
+	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.ClientAuth, o.Upstream.MaxLanes = proxy.AuthProxy, 8 }, change)
+	for db := range 7 {
+		srv.Dial(t).Script("SELECT "+strconv.Itoa(db), "+OK", "SET k 1", "+OK")
+	}
+	test(t, srv)
 }
 
 // The first bytes of a client may hold a SELECT that is refused at once, and commands behind it.
@@ -84,21 +82,20 @@ func TestTheFirstSelectIsRefusedWithWhatCameWithIt(t *testing.T) {
 // it.
 func TestNothingOfATransactionRunsAloneBehindAnOutage(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
-		c, late, other := srv.Dial(t), srv.Dial(t), srv.Dial(t)
-		c.Script("SET k 1", "+OK")
-		late.Script("GET k", "$1\r\n1\r\n")
-		takeAway(t, srv.Redis, srv)
-		c.Raw(proxytest.Inline("MULTI", "SET k 2"))
-		late.Raw(proxytest.Inline("SELECT 1", "SET k 2"))
-		c.Ends()
-		late.Ends()
-		c = srv.Dial(t)
-		other.Send("GET", "k") // may wait for the restart, or end
-		srv.Redis.Restart()
-		proxytest.Recovers(t, srv)
-		c.Script("GET k", "$-1", "SELECT 1", "+OK", "GET k", "$-1")
-	})
+	srv := proxytest.Start(t, redistest.Start(t))
+	c, late, other := srv.Dial(t), srv.Dial(t), srv.Dial(t)
+	c.Script("SET k 1", "+OK")
+	late.Script("GET k", "$1\r\n1\r\n")
+	takeAway(t, srv.Redis, srv)
+	c.Raw(proxytest.Inline("MULTI", "SET k 2"))
+	late.Raw(proxytest.Inline("SELECT 1", "SET k 2"))
+	c.Ends()
+	late.Ends()
+	c = srv.Dial(t)
+	other.Send("GET", "k") // may wait for the restart, or end
+	srv.Redis.Restart()
+	proxytest.Recovers(t, srv)
+	c.Script("GET k", "$-1", "SELECT 1", "+OK", "GET k", "$-1")
 }
 
 // takeAway ends Redis, and waits until the proxy knows it of each connection: else a command may be on its way on one of them.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 func TestReplyModesAreRedisOwn(t *testing.T) {
@@ -307,15 +308,14 @@ func TestEveryKindOfDataPassesUnchanged(t *testing.T) {
 // SHUTDOWN is Redis's to obey. A client that asked for it sees its connection end.
 func TestShutdownReachesRedis(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
-		c := srv.Dial(t)
-		for _, refused := range [][2]string{{"x", "-ERR syntax error\r\n"}, {"ABORT", "-ERR No shutdown in progress.\r\n"}} {
-			c.Script("SHUTDOWN "+refused[0], refused[1])
-		}
-		c.Send("SHUTDOWN", "NOSAVE")
-		if got, err := c.Frame(); got != "" || err == nil {
-			t.Errorf("SHUTDOWN was answered %q", got)
-		}
-		proxytest.WaitFor(t, "Redis to be gone", func() bool { return srv.Redis.Pid() == 0 })
-	})
+	srv := proxytest.Start(t, redistest.Start(t))
+	c := srv.Dial(t)
+	for _, refused := range [][2]string{{"x", "-ERR syntax error\r\n"}, {"ABORT", "-ERR No shutdown in progress.\r\n"}} {
+		c.Script("SHUTDOWN "+refused[0], refused[1])
+	}
+	c.Send("SHUTDOWN", "NOSAVE")
+	if got, err := c.Frame(); got != "" || err == nil {
+		t.Errorf("SHUTDOWN was answered %q", got)
+	}
+	proxytest.WaitFor(t, "Redis to be gone", func() bool { return srv.Redis.Pid() == 0 })
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/proxy/session"
 	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 func TestTransactionsAreRedisOwn(t *testing.T) {
@@ -115,7 +116,7 @@ func TestTransactionsAreRedisOwn(t *testing.T) {
 func TestLockVerbInTransactionAborts(t *testing.T) {
 	t.Parallel()
 	b := proxytest.NewBench(t)
-	c := proxytest.Dial(t, b.Proxied())
+	c := proxytest.Dial(t, b.Proxy.Addr())
 	for _, verb := range []string{"LOCK", "TRYLOCK", "FAIRLOCK", "UNLOCK", "LOCKINFO", "FORCEUNLOCK", "lock"} {
 		c.Raw(proxytest.Inline("MULTI", "SET k v", verb+" k", "EXEC", "GET k"))
 		want := []string{
@@ -129,28 +130,27 @@ func TestLockVerbInTransactionAborts(t *testing.T) {
 // The proxy edits the replies to CLIENT INFO. Others wait while it edits those of a whole transaction, so their number is limited.
 func TestATransactionHasALimitedNumberOfRepliesThatTheProxyEdits(t *testing.T) {
 	t.Parallel()
-	proxytest.EachEngine(t, func(t *testing.T, srv *proxytest.Proxy) {
-		c := srv.Dial(t)
-		queue := func(n int) {
-			t.Helper()
-			c.Do("MULTI")
-			for range n {
-				c.Script("CLIENT INFO", "+QUEUED")
-			}
+	srv := proxytest.Start(t, redistest.Start(t))
+	c := srv.Dial(t)
+	queue := func(n int) {
+		t.Helper()
+		c.Do("MULTI")
+		for range n {
+			c.Script("CLIENT INFO", "+QUEUED")
 		}
+	}
+	queue(session.MostEdits)
+	if got := c.Do("EXEC"); strings.Count(got, " laddr=") != session.MostEdits {
+		t.Errorf("EXEC = %.200q", got)
+	}
+	queue(session.MostEdits)
+	c.Script("CLIENT GETNAME", "+QUEUED")
+	c.Do("DISCARD")
+	for _, command := range [][]string{{"CLIENT", "INFO"}, {"CLIENT", "ID"}, {"HELLO", "3"}} {
 		queue(session.MostEdits)
-		if got := c.Do("EXEC"); strings.Count(got, " laddr=") != session.MostEdits {
-			t.Errorf("EXEC = %.200q", got)
+		if got := c.Do(command...); !strings.HasPrefix(got, "-ERR too many") {
+			t.Errorf("%q = %q", command, got)
 		}
-		queue(session.MostEdits)
-		c.Script("CLIENT GETNAME", "+QUEUED")
-		c.Do("DISCARD")
-		for _, command := range [][]string{{"CLIENT", "INFO"}, {"CLIENT", "ID"}, {"HELLO", "3"}} {
-			queue(session.MostEdits)
-			if got := c.Do(command...); !strings.HasPrefix(got, "-ERR too many") {
-				t.Errorf("%q = %q", command, got)
-			}
-			c.Script("EXEC", "-EXECABORT")
-		}
-	})
+		c.Script("EXEC", "-EXECABORT")
+	}
 }

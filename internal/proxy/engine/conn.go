@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -17,32 +16,25 @@ import (
 // readSize is the largest number of bytes of one read from a client.
 const readSize = 16 << 10
 
-// readBuffers have the bytes of one read each. A socket takes one only while it has bytes, so that clients share a few
-// that the processor has at hand.
+// readBuffers have the bytes of one read each. Each connection has one until it ends.
 var readBuffers = netio.Space(readSize)
 
-// conn moves bytes between one client's socket and its session with goroutines.
+// conn moves bytes between one client and its session with goroutines: over TLS, and on systems without event loops.
 type conn struct {
 	opts    Options
 	arrival Arrival
 	nc      net.Conn
 	sess    Session
-	in      *netio.Reader   // nil: nc is read with a buffer of its own
-	direct  *netio.Writer   // nil: output is always written by drainOutput
 	watch   *netio.EndWatch // nil: a client's end is not seen while it is not read
 	guard   *netio.Guard    // nil: the system alone notices that the client has vanished
 	resume  chan struct{}   // size 1, never closed: the session may be read again
 	once    sync.Once
-	output  Group // drainOutput
+	output  Group // drain
 }
 
 // serve makes a conn of an arrival.
 func serve(opts Options, a Arrival) error {
 	c := &conn{opts: opts, arrival: a, nc: a.Conn, resume: make(chan struct{}, 1), watch: netio.NewEndWatch(a.Conn)}
-	c.in = netio.NewReader(a.Conn, readBuffers)
-	if sc, ok := a.Conn.(syscall.Conn); ok {
-		c.direct = netio.New(sc)
-	}
 	c.sess = a.Open(c, 0)
 	c.guard = netio.NewGuard(a.Conn, opts.Silence, func(silent time.Duration) { opts.vanished(a.Addr, silent) })
 	if err := a.Opened(c); err != nil {
@@ -75,29 +67,6 @@ func (c *conn) read(first []byte) error {
 	if err := c.feed(first); err != nil {
 		return err
 	}
-	if c.in == nil {
-		return c.readWrapped()
-	}
-	for {
-		alive, more := true, true
-		err := c.in.Run(func(b []byte) bool {
-			alive, more = c.sess.Feed(b)
-			return alive && more
-		})
-		switch {
-		case err != nil:
-			return err
-		case !alive:
-			return net.ErrClosed
-		}
-		if err := c.pause(); err != nil {
-			return err
-		}
-	}
-}
-
-// readWrapped reads a connection that wraps its socket: TLS.
-func (c *conn) readWrapped() error {
 	buf, _ := readBuffers.Get().(*[]byte)
 	defer readBuffers.Put(buf)
 	for {
@@ -165,79 +134,40 @@ func (c *conn) Unread() bool {
 // Left implements Client.
 func (c *conn) Left() bool { return netio.Left(c.nc) }
 
-// Flush implements Client. Most output fits the socket at once and is written here, by the goroutine that produced it:
-// the client's own reader or the reader of its lane, which saves a switch of goroutines for each reply. A goroutine
-// writes the rest, so a client that does not read never holds up its lane. A client that reads as fast as it is written
-// to does not, either.
+// Flush implements Client. A goroutine writes the output, so a client that does not read never holds up its lane.
 func (c *conn) Flush() {
-	left := turnBytes
-	b, last := c.next(nil)
-	for b != nil {
-		n := 0
-		if c.direct != nil && left > 0 {
-			var err error
-			if n, err = c.direct.Write(b[:min(left, len(b))]); err != nil {
-				c.sess.EndWrite(b)
-				c.Hangup()
-				return
-			}
+	b, last := c.sess.NextWrite(nil)
+	switch {
+	case b != nil:
+		if !c.output.Start(func() { c.drain(b, last) }) {
+			c.sess.EndWrite(b) // the connection has been shut
 		}
-		left -= n
-		if n < len(b) && c.startDraining(b, n) {
-			return
-		}
-		b, last = c.next(b) // written, or useless: the connection has been shut
-	}
-	if last {
+	case last:
 		c.part() // the client's own reader may be the caller
 	}
 }
 
-// next is the session's NextWrite. The last output and the end of the connection travel together. TLS has an end of its
-// own.
-func (c *conn) next(done []byte) (b []byte, last bool) {
-	b, last = c.sess.NextWrite(done)
-	switch {
-	case !last || c.direct == nil:
-	case b != nil:
-		netio.Cork(c.nc)
-	default:
-		if half, ok := c.nc.(interface{ CloseWrite() error }); ok {
-			_ = half.CloseWrite() // the connection is closed next
-		}
-	}
-	return b, last
-}
-
-func (c *conn) startDraining(b []byte, n int) bool {
-	return c.output.Start(func() { c.drainOutput(b, n) })
-}
-
-// drainOutput writes b from n on, however long the client takes, and then the output that has come meanwhile.
-func (c *conn) drainOutput(b []byte, n int) {
-	last := false
+// drain writes b, however long the client takes, and then the output that has come meanwhile.
+func (c *conn) drain(b []byte, last bool) {
 	for b != nil {
-		if _, err := c.nc.Write(b[n:]); err != nil {
+		if _, err := c.nc.Write(b); err != nil {
 			c.sess.EndWrite(b)
 			c.Hangup()
 			return
 		}
-		b, last = c.next(b)
-		n = 0
+		b, last = c.sess.NextWrite(b)
 	}
 	if last {
 		c.part()
 	}
 }
 
-// part ends a connection whose output has been written. A client of TLS may wait for the word that no more follows.
+// part ends a connection whose output has been written, even if input has not been read. A client of TLS may wait for
+// the word that no more follows.
 func (c *conn) part() {
 	c.opts.Tasks.Start(func() { // as for shutLater; and the word waits for a client that does not read
-		if secure, ok := c.nc.(interface {
-			Holds() bool
-			CloseWrite() error
-		}); ok {
-			_ = secure.CloseWrite() // the connection is closed next
+		if half, ok := c.nc.(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite() // the connection is closed next
 		}
 		c.shut()
 	})
@@ -245,11 +175,7 @@ func (c *conn) part() {
 
 // Hangup implements Client: it ends the connection's reads and writes, and readLoop does the rest.
 func (c *conn) Hangup() {
-	if c.in != nil {
-		c.in.Shut() // closing the socket would wait for the reader, which may wait for the session
-	} else {
-		_ = netio.Socket(c.nc).Close() // closing TLS politely may block; the error would have no reader
-	}
+	_ = netio.Socket(c.nc).Close() // closing TLS politely may block; the error would have no reader
 	c.shutLater()
 }
 

@@ -1,8 +1,8 @@
 // Package engine moves the bytes of clients. It knows sockets, a few methods of a session, and upstream's Wire; it does
 // not know the meaning of the bytes.
 //
-//	conn:        goroutines    one client of any kind of socket, on any system
-//	eventLoop:   epoll, Linux  many clients on plain sockets (epollClient), and their lanes (epollLane)
+//	eventLoop:   epoll, Linux  all clients on plain sockets (epollClient), and their lanes (epollLane)
+//	conn:        goroutines    one client over TLS, or on another system
 //
 // # Goroutines
 //
@@ -10,12 +10,10 @@
 //     goroutines of their own;
 //   - conn.readLoop, one for each client that no loop serves: it reads the socket and feeds the session; it ends with
 //     the connection;
-//   - conn.drainOutput, only while a client does not take its replies: it writes what a first, non-blocking write left
-//     over.
+//   - conn.drain, only while such a client has output that has not been written.
 package engine
 
 import (
-	"fmt"
 	"net"
 	"sync/atomic"
 	"time"
@@ -24,13 +22,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/logging"
 	"github.com/lockproxy/lockproxy/internal/upstream"
-)
-
-// The engines that move the bytes of clients.
-const (
-	Auto      = "auto"      // event loops where they exist, goroutines elsewhere
-	Goroutine = "goroutine" // a goroutine for each client
-	Epoll     = "epoll"     // event loops for plain sockets, goroutines for TLS; Linux only
 )
 
 // A Session is an engine's view of one client. Its methods do not block.
@@ -104,7 +95,6 @@ type Arrival struct {
 
 // Options configure an Engine. All fields are required.
 type Options struct {
-	Kind    string        // Auto, Goroutine or Epoll
 	Tasks   *Group        // for goroutines that end when their client's connection has been closed
 	Silence time.Duration // for which a peer may acknowledge nothing (Linux); 0: the system decides
 	Logger  *zap.Logger
@@ -119,24 +109,14 @@ func (o *Options) vanished(addr string, silent time.Duration) {
 // An Engine moves the bytes of all clients of a server.
 type Engine struct {
 	opts  Options
-	loops []*eventLoop // empty: goroutines serve all clients
+	loops []*eventLoop // empty on systems that have none: goroutines serve all clients
 	next  atomic.Uint64
 }
 
 // New makes an Engine. Run starts it, or Discard gives it up.
 func New(opts Options) (*Engine, error) {
-	switch opts.Kind {
-	case Auto, Goroutine, Epoll:
-	default:
-		return nil, fmt.Errorf("proxy: engine %q is none of auto, goroutine, epoll", opts.Kind)
-	}
-	e := &Engine{opts: opts}
-	if opts.Kind == Goroutine {
-		return e, nil
-	}
-	var err error
-	e.loops, err = newEventLoops(opts)
-	return e, err
+	loops, err := newEventLoops(opts)
+	return &Engine{opts: opts, loops: loops}, err
 }
 
 // Run starts the event loops. Stop waits for them.
@@ -184,7 +164,3 @@ func plain(nc net.Conn) bool {
 	}
 	return false
 }
-
-// turnBytes is the number of bytes of output that are written for one client before the next client's turn. Otherwise a
-// client that reads as fast as it is written to would occupy an event loop, or the reader of a lane.
-const turnBytes = 512 << 10

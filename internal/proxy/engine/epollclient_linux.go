@@ -136,6 +136,10 @@ func (c *epollClient) settle() {
 	}
 }
 
+// turnBytes is the number of bytes of output that are written for one client before the next client's turn. Otherwise a
+// client that reads as fast as it is written to would occupy the loop.
+const turnBytes = 512 << 10
+
 // write writes output until there is no more, the socket is full or the turn is over.
 func (c *epollClient) write() {
 	if c.out == nil && !c.next(c.sess.NextWrite(nil)) {

@@ -17,7 +17,7 @@ func (l *lost) Flush()                          {}
 
 // The connection of a lane has ended before its first bytes, of which the loop hears when it writes them.
 func TestRequestsOfAFailedWriteAreUnsent(t *testing.T) {
-	e := running(t, Epoll)
+	e := running(t)
 	own := flooded(t)
 	if err := own.CloseWrite(); err != nil { // writing fails from now on, and the loop reads nothing
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,10 +21,21 @@ func (b *brief) Feed([]byte) (alive, more bool)           { return false, false 
 func (b *brief) Hungup()                                  { b.hungups.Add(1) }
 func (b *brief) NextWrite([]byte) (out []byte, last bool) { return nil, false }
 
+// wrapped is a connection that is no plain socket, as TLS is none: goroutines serve it.
+type wrapped struct{ net.Conn }
+
+func (w wrapped) NetConn() net.Conn { return w.Conn }
+
+// kinds are the ways in which a client is served.
+var kinds = map[string]func(net.Conn) net.Conn{
+	"event loop": func(nc net.Conn) net.Conn { return nc },
+	"goroutines": func(nc net.Conn) net.Conn { return wrapped{nc} },
+}
+
 // running starts an engine, which stops with the test.
-func running(t *testing.T, kind string) *Engine {
+func running(t *testing.T) *Engine {
 	t.Helper()
-	e, err := New(Options{Kind: kind, Tasks: &Group{}, Silence: silence, Logger: zap.NewNop()})
+	e, err := New(Options{Tasks: &Group{}, Silence: silence, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,12 +47,12 @@ func running(t *testing.T, kind string) *Engine {
 // Others may end a client as soon as they know it, before its engine has begun with it. The engine tells the session
 // once, and goes on.
 func TestHangupOfAClientThatBegins(t *testing.T) {
-	for _, kind := range []string{Goroutine, Epoll} {
+	for kind, as := range kinds {
 		t.Run(kind, func(t *testing.T) {
-			e := running(t, kind)
+			e := running(t)
 			s, closed := &brief{}, make(chan struct{})
 			err := e.Adopt(Arrival{
-				Conn: flooded(t), Read: []byte("PING\r\n"),
+				Conn: as(flooded(t)), Read: []byte("PING\r\n"),
 				Open: func(Client, int) Session { return s },
 				Opened: func(c Client) error {
 					c.Hangup()
@@ -81,13 +93,13 @@ func (l *leaver) Feed([]byte) (alive, more bool) {
 
 // The end of a connection does not wait for its reader, which may wait for a goroutine that ends it.
 func TestHangupOfAClientThatIsBeingRead(t *testing.T) {
-	for _, kind := range []string{Goroutine, Epoll} {
+	for kind, as := range kinds {
 		t.Run(kind, func(t *testing.T) {
-			e := running(t, kind)
+			e := running(t)
 			own, other := redistest.TCPConns(t)
 			s, closed := &leaver{}, make(chan struct{})
 			err := e.Adopt(Arrival{
-				Conn: own,
+				Conn: as(own),
 				Open: func(c Client, _ int) Session {
 					s.leave = func() {
 						done := make(chan struct{})

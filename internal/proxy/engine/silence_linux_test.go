@@ -30,13 +30,13 @@ func (r *reply) NextWrite([]byte) ([]byte, bool) {
 }
 
 func TestAClientThatHasVanishedIsClosed(t *testing.T) {
-	for _, kind := range []string{Goroutine, Epoll} {
+	for kind, as := range kinds {
 		t.Run(kind, func(t *testing.T) {
-			e, cable := running(t, kind), redistest.Plug(t)
+			e, cable := running(t), redistest.Plug(t)
 			cable.Unplug()
 			s, closed := &reply{hungup: make(chan struct{})}, make(chan struct{})
 			if err := e.Adopt(Arrival{
-				Conn: cable.Near,
+				Conn: as(cable.Near),
 				Open: func(Client, int) Session { return s },
 				Opened: func(c Client) error {
 					c.Flush()
@@ -58,7 +58,7 @@ func TestAClientThatHasVanishedIsClosed(t *testing.T) {
 }
 
 func TestALaneToAServerThatHasVanishedEnds(t *testing.T) {
-	e, cable := running(t, Epoll), redistest.Plug(t)
+	e, cable := running(t), redistest.Plug(t)
 	cable.Unplug()
 	s, request := stream.New(), &lost{}
 	mover := e.loops[0].Attach(s)

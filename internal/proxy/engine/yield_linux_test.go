@@ -8,7 +8,7 @@ import (
 
 // A goroutine that a client waits for runs before the next round, although there is work for that round.
 func TestLoopLetsOthersRunWhenAClientYields(t *testing.T) {
-	e := running(t, Epoll)
+	e := running(t)
 	l := e.loops[0]
 	r := &epollClient{loop: l}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // no other thread runs the goroutine
