@@ -13,16 +13,16 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
-// The commands before the first key of a transaction are kept back. None is missing, whatever it is.
+// The commands of a transaction are queued by the proxy. None is missing, whatever it is.
 func everyCommandOfATransactionIsKept(t *testing.T, alone *redistest.Server, c *redistest.Cluster, proxies map[string]*proxytest.Proxy) {
 	sameAsAlone(t, alone, c, proxies, func(s *proxytest.Side) {
 		s.HideHelloID()
 		a := s.Client("a")
 		for i, key := range []string{"a", "b", "c"} { // at all servers
 			for _, script := range []string{
-				"UNWATCH|PING|SET KEY 1|GET KEY", "CLIENT GETNAME|CLIENT SETNAME one|CLIENT GETNAME|SET KEY 1", "SET KEY 1|CLIENT GETNAME|CLIENT SETNAME two",
-				"NOSUCH x|SET KEY 2|GET KEY", "SET|SET KEY 2", "SET KEY 4|MULTI|GET KEY", "MULTI|SET KEY 4|GET KEY", "PING|MULTI|MULTI|INCR KEY", "MULTI x|SET KEY 4", "MULTI", "SELECT 0|SET KEY 5", "AUTH no no|SET KEY 6", "HELLO 3|SET KEY 7|HELLO 2",
-				"SET KEY 7|CLIENT SETINFO LIB-NAME x", "CLUSTER INFO|SET KEY 8|CLUSTER RESET|ASKING|GET KEY", "EVAL return{1} 0|SET KEY 9", "INFO nosuch|SET KEY 10", "COMMAND INFO get|INCR KEY",
+				"UNWATCH|PING|SET KEY 1|GET KEY", "NOSUCH x|SET KEY 2|GET KEY", "SET|SET KEY 2", "SET KEY 4|MULTI|GET KEY", "MULTI|SET KEY 4|GET KEY",
+				"PING|MULTI|MULTI|INCR KEY", "MULTI x|SET KEY 4", "MULTI", "WATCH x|INCR KEY", "EXEC x|INCR KEY", "DISCARD x|INCR KEY", "EVAL return{1} 0|SET KEY 9",
+				"COMMAND INFO get|INCR KEY", "SET KEY x|INCR KEY|LPUSH KEY x|GET KEY", "BLPOP {KEY}list 0|SET KEY 1", "XREAD BLOCK 0 STREAMS {KEY}s $|SET KEY 1",
 			} {
 				words := "MULTI|" + strings.ReplaceAll(script, "KEY", key) + "|EXEC|GET " + key + "|CLIENT GETNAME|PING"
 				list := strings.Split(words, "|")
@@ -39,29 +39,51 @@ func everyCommandOfATransactionIsKept(t *testing.T, alone *redistest.Server, c *
 	})
 }
 
-// The slot of a transaction moves. Nothing of it is carried out, and the client gets no redirection.
-func aTransactionEndsWhenItsSlotMoves(t *testing.T, c *redistest.Cluster, proxies map[string]*proxytest.Proxy) {
-	for engine, srv := range proxies {
-		for _, seen := range []bool{false, true} {
-			p := srv.Dial(t)
-			key := fmt.Sprint("moving", engine, seen)
-			slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", key).(int64))
+// The slot of a transaction moves, or has moved in part. The transaction is carried out once, and the client is told nothing of it.
+func aTransactionFollowsItsSlot(t *testing.T, c *redistest.Cluster) {
+	for engine, srv := range proxytest.StartOverCluster(t, c, proxytest.Patient) {
+		for _, n := range []int{1, mostQueued} { // the larger one has a connection of its own
+			slot, keys := tagged(t, c, fmt.Sprint("moving", engine, n), 2)
+			one, two := keys[0], keys[1]
 			m := newMover(t, c)
-			home := m.owner[slot]
-			p.Script("SET "+key+" 1", "+OK", "MULTI", "+OK", "UNWATCH", "+QUEUED", "INCR "+key, "+QUEUED", "CLIENT SETNAME joe", "+QUEUED")
-			m.move(slot, (home+1)%c.Primaries)
-			if seen {
-				p.Script("INCR "+key, "-TRYAGAIN ", "INCR {"+key+"}2", "-TRYAGAIN ")
+			p := srv.Dial(t)
+			run := func(want int) {
+				t.Helper()
+				p.Script("MULTI", "+OK", "PING", "+QUEUED")
+				for range n {
+					p.Script("INCR "+one, "+QUEUED")
+				}
+				p.Script("INCR "+two, "+QUEUED")
+				got := p.Quiet("EXEC")
+				if first := fmt.Sprintf("*%d\r\n+PONG\r\n:%d\r\n", n+2, (want-1)*n+1); !strings.HasPrefix(got, first) || !strings.HasSuffix(got, fmt.Sprintf("\r\n:%d\r\n", want)) {
+					t.Errorf("%s: transaction %d: %q", engine, want, got)
+				}
 			}
-			p.Script("EXEC", "-EXECABORT ", "GET "+key, "$1\r\n1\r\n", "CLIENT GETNAME", "$-1")
-			proxytest.WaitFor(t, "a transaction at the new server", func() bool { // a refusal has the view refreshed
-				p.Each("MULTI", "INCR "+key)
-				return p.Quiet("EXEC") == "*1\r\n:2\r\n"
-			})
+			run(1)
+			home := m.owner[slot]
+			to := (home + 1) % c.Primaries
+			way := m.to(slot, to)
+			way.Begin()
+			run(2) // all keys are at the old server
+			migrate(t, way, one)
+			p.Script("MULTI", "+OK", "INCR "+one, "+QUEUED")
+			p.Script("INCR "+two, "+QUEUED")
+			p.Send("EXEC") // refused until both keys are at one server
+			proxytest.WaitFor(t, "a refused transaction", func() bool { return srv.Shared().Upstream.Redirections()["later"] > 0 })
+			migrate(t, way, two)
+			p.Gets(fmt.Sprintf("*2\r\n:%d\r\n:3\r\n", 2*n+1))
+			p.Script("DECRBY "+one+" "+fmt.Sprint(1-n), fmt.Sprintf(":%d\r\n", 3*n))
+			run(4) // all keys are at the new server, which does not own the slot
+			m.end(slot, to)
+			run(5)
 			m.move(slot, home)
+			run(6)
 		}
 	}
 }
+
+// mostQueued is how many commands of a transaction travel on a connection that is shared.
+const mostQueued = 256
 
 // A transaction is at one server. What would concern all of them, or would bind the session to one, is refused, and so is the transaction. Keys of two
 // slots are refused even if one server has both slots today.
@@ -72,7 +94,8 @@ func nothingConcernsAllServersInATransaction(t *testing.T, c *redistest.Cluster,
 			"CONFIG SET slowlog-max-len 77": "-CROSSSLOT ", "SCRIPT LOAD return{8}": "-CROSSSLOT ", "SCRIPT FLUSH": "-CROSSSLOT ", "FUNCTION FLUSH": "-CROSSSLOT ",
 			"ACL SETUSER " + engine + " on": "-CROSSSLOT ", "CLIENT PAUSE 1": "-CROSSSLOT ", "DBSIZE": "-CROSSSLOT ", "FLUSHDB": "-CROSSSLOT ",
 			"MGET " + neighbour[0] + " " + neighbour[1]: "-CROSSSLOT ", "GET " + neighbour[1]: "-CROSSSLOT ",
-			"CLIENT TRACKING ON": "-ERR ", "MONITOR": "-ERR ", "REPLCONF listening-port 1": "-ERR ", "SUBSCRIBE x": "-ERR ",
+			"CLIENT TRACKING ON": "-ERR ", "MONITOR": "-ERR ", "REPLCONF listening-port 1": "-ERR ", "SUBSCRIBE x": "-ERR ", "SELECT 0": "-ERR ", "AUTH x": "-ERR ",
+			"HELLO 3": "-ERR ", "CLIENT SETNAME x": "-ERR ", "CLIENT ID": "-ERR ", "INFO": "-ERR ", "CLUSTER INFO": "-ERR ", "LOCK l": "-ERR ", "WAIT 0 0": "-ERR ",
 		} {
 			p := srv.Dial(t)
 			p.Script("MULTI", "+OK", "SET "+neighbour[0]+" x", "+QUEUED", line, code, "EXEC", "-EXECABORT ")
@@ -132,22 +155,37 @@ func neighboursAt(t testing.TB, c *redistest.Cluster, node *redistest.Server, n 
 	return keys
 }
 
-// The server of a transaction refuses MULTI, which has been answered. Nothing behind it runs alone.
+// Redis refuses MULTI or a command in it, by the rights of the user. Nothing runs.
 func aTransactionThatIsRefusedRunsNot(t *testing.T, c *redistest.Cluster, proxies map[string]*proxytest.Proxy) {
+	acl := func(rule string) {
+		for _, node := range c.Nodes[:c.Primaries] {
+			node.Do(t, "ACL", "SETUSER", "default", rule)
+		}
+	}
 	for engine, srv := range proxies {
 		key := proxytest.KeyOf(t, c, c.Nodes[0])
 		p := srv.Dial(t)
 		p.Script("SET "+key+" before", "+OK")
-		c.Nodes[0].Do(t, "ACL", "SETUSER", "default", "-multi")
-		p.Raw(proxytest.Inline("MULTI", "PING", "SET "+key+" "+engine, "SET "+key+" alone", "EXEC"))
-		p.Gets("+OK", "+QUEUED", "-NOPERM ")
+		acl("-append")
+		for range 2 { // rights may have changed since the last transaction
+			p.Script("MULTI", "+OK", "SET "+key+" "+engine, "+QUEUED", "APPEND "+key+" x", "+QUEUED", "EXEC", "-EXECABORT Transaction discarded because of: NOPERM ")
+		}
+		acl("-multi")
+		p.Script("MULTI", "+OK", "GET "+key, "+QUEUED")
+		p.Send("EXEC")
 		p.Ends()
-		c.Nodes[0].Do(t, "ACL", "SETUSER", "default", "+multi")
-		srv.Dial(t).Script("GET "+key, "$6\r\nbefore\r\n", "DEL "+key, ":1")
+		p = srv.Dial(t)
+		p.Script("MULTI", "-NOPERM ", "GET "+key, "$6\r\nbefore\r\n", "EXEC", "-ERR EXEC without MULTI")
+		acl("+multi")
+		acl("+append")
+		acl("-exec")
+		p.Script("MULTI", "+OK", "SET "+key+" x", "+QUEUED", "EXEC", "-EXECABORT ", "MULTI", "+OK", "SET "+key+" x", "+QUEUED", "DISCARD", "+OK")
+		acl("+exec")
+		p.Script("GET "+key, "$6\r\nbefore\r\n", "DEL "+key, ":1")
 	}
 }
 
-// A long transaction is queued in slices, behind none of which anything is missing.
+// A long transaction is on a connection of its own. Nothing is missing in it.
 func aLongTransactionIsWhole(t *testing.T, proxies map[string]*proxytest.Proxy) {
 	const n = 2500
 	for _, srv := range proxies {

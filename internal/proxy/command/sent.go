@@ -8,5 +8,7 @@ var (
 	ReplyOn   = resp.AppendCommand(nil, "CLIENT", "REPLY", "ON") // answers OK to every sender
 	Asking    = resp.AppendCommand(nil, "ASKING")
 	Multi     = resp.AppendCommand(nil, "MULTI")
+	Exec      = resp.AppendCommand(nil, "EXEC")
+	Unwatch   = resp.AppendCommand(nil, "UNWATCH")
 	Malformed = resp.AppendCommand(nil, "EVALSHA") // every Redis refuses it before it does anything
 )

@@ -39,6 +39,7 @@ type shards struct {
 	resting   []*request             // the refused ones that wait for a new view
 	spare     []*request             // answered ones
 	sentBytes int                    // of the requests that are not answered: they may have to be sent again
+	mayMulti  bool                   // the identity has the right to MULTI
 }
 
 // server is a server to which a session has sent requests, whose replies come in that order.

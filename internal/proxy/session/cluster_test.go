@@ -625,3 +625,88 @@ func refusePipeline(b *testing.B, n int, wait time.Duration) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/command")
 }
+
+// transaction has the client send a transaction, and returns it as it is sent.
+func (c *twoServers) transaction(lines ...string) (raw string) {
+	for _, line := range append(append([]string{"MULTI"}, lines...), "EXEC") {
+		c.ask(encoded(line))
+		raw += string(encoded(line))
+	}
+	return raw
+}
+
+// whole takes a transaction that has been sent to a server.
+func (c *twoServers) whole(at topology.Node, raw string) sending {
+	c.t.Helper()
+	got, to := "", sending{}
+	for _, to = range c.take() {
+		if got += to.raw; to.at != at {
+			c.t.Errorf("%q is sent to %s", to.raw, to.at)
+		}
+	}
+	if got != raw {
+		c.t.Fatalf("sent: %q, want %q", got, raw)
+	}
+	return to
+}
+
+func TestATransactionIsSentAsAWhole(t *testing.T) {
+	const ok, queued, aborted = "+OK\r\n", "+QUEUED\r\n", "-EXECABORT Transaction discarded because of previous errors.\r\n"
+	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
+		c.s.mayMulti, c.wait = true, time.Second
+		key := c.low()
+		slot := hashslot.Of([]byte(key))
+		raw := c.transaction("PING", "INCR "+key)
+		c.ask(encoded("GET " + c.high())) // waits
+		c.answer(c.whole("a", raw), ok+queued+fmt.Sprintf("-MOVED %d h:2\r\n", slot)+aborted)
+		c.answer(c.whole("b", raw), ok+queued+"-TRYAGAIN Multiple keys request during rehashing of slot\r\n"+aborted)
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		c.refreshed(c.view)
+		c.answer(c.whole("a", raw), ok+queued+queued+fmt.Sprintf("-ASK %d h:2\r\n", slot))
+		c.answer(c.whole("b", string(command.Asking)+raw), ok+ok+queued+queued+"*2\r\n+PONG\r\n:1\r\n")
+		c.answer(c.sent("b", string(encoded("GET "+c.high()))), "$-1\r\n")
+		c.clientGot(ok + queued + queued + "*2\r\n+PONG\r\n:1\r\n$-1\r\n")
+		for _, refusal := range []string{fmt.Sprintf("-MOVED %d h:3\r\n", slot), "-OOM x\r\n"} {
+			c.got.Reset()
+			raw = c.transaction("INCR " + key)
+			for range 2 {
+				c.answer(c.whole("a", raw), ok+refusal+aborted)
+				if refusal == "-OOM x\r\n" {
+					break
+				}
+				time.Sleep(c.wait)
+				synctest.Wait()
+				c.refreshed(c.view)
+			}
+			because := strings.TrimPrefix(refusal, "-")
+			if refusal != "-OOM x\r\n" {
+				because = "CLUSTERDOWN no server of the slot is reachable, nothing was done\r\n"
+			}
+			c.clientGot(ok + queued + "-EXECABORT Transaction discarded because of: " + because)
+		}
+	})
+}
+
+// The right to MULTI is asked for once.
+func TestTheFirstMultiIsAskedFor(t *testing.T) {
+	const noperm = "-NOPERM x\r\n"
+	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
+		empty := string(command.Multi) + string(command.Exec)
+		for _, answers := range []string{noperm + "-ERR EXEC without MULTI\r\n", "+OK\r\n*0\r\n"} {
+			c.ask(encoded("MULTI"))
+			list := c.take()
+			if len(list) != 2 || list[0].raw+list[1].raw != empty {
+				t.Fatalf("sent: %v", list)
+			}
+			c.answer(list[0], answers)
+		}
+		for _, line := range []string{"DISCARD", "MULTI", "EXEC"} {
+			c.ask(encoded(line))
+		}
+		if list := c.take(); len(list) != 2 || list[0].raw+list[1].raw != empty {
+			t.Fatalf("sent: %v", list)
+		}
+		c.clientGot(noperm + "+OK\r\n+OK\r\n+OK\r\n")
+	})
+}

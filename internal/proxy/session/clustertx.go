@@ -2,7 +2,9 @@ package session
 
 import (
 	"bytes"
+	"slices"
 
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
@@ -11,15 +13,22 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// In a cluster a transaction belongs to the server of its keys, but MULTI names none. So it is kept back until the
-// first key, and so are the commands without a key that come before that. If the slot of a transaction moves, the
-// transaction is over: EXEC carries out nothing.
+// In front of a cluster a transaction is a batch. Its commands are queued here, and EXEC sends all of them at once to
+// the server of their slot, which carries them out or refuses them all. Refused for another server's sake, the
+// transaction is sent again as any command is. Behind a WATCH it goes out on the connection that watches, and never
+// elsewhere: if it is refused there, the keys may have changed.
 
-// placement is what a pin remembers of its transaction.
-type placement struct {
-	txSlot int  // of the first key; -1: there was none
-	ends   bool // EXEC or DISCARD has been sent
+// A queuedTx is a transaction whose EXEC has not come.
+type queuedTx struct {
+	raw      []byte // MULTI, and the commands behind it
+	n        int    // their number
+	slot     int    // of their keys; -1: there are none
+	poisoned bool   // a command was refused
+	row      command.Row
 }
+
+// The greatest transaction that is sent on a lane. A larger one has a connection of its own.
+const mostQueued, mostQueuedBytes = 256, 64 << 10
 
 // watch is what a pin remembers of its WATCH.
 type watch struct {
@@ -27,203 +36,268 @@ type watch struct {
 	broken bool // the server no longer has them all, so it cannot tell whether they change
 }
 
-// A keptTx is a transaction that no server has yet.
-type keptTx struct {
-	commands [][]byte // behind MULTI; they have no key
-	size     int      // their bytes
-	begun    bool     // MULTI has been sent
-	answer   []byte   // the reply to it; nil: it could not be sent
-	attempts topology.Attempts
-}
-
-// keepBack begins a transaction without a server.
-func (s *Session) keepBack(r *request) bool {
+// begin answers a MULTI. The first one under an identity asks Redis by an empty transaction: without the right to MULTI
+// the commands behind it would run one by one. false: the session waits.
+func (s *Session) begin(r *request) bool {
 	if !s.awaitQuiet() {
 		return false
 	}
-	s.kept = &keptTx{}
-	return r.answerWith([]byte(resp.OK))
-}
-
-// routeKept routes a command behind a MULTI that is kept back. false: the session waits.
-func (s *Session) routeKept(r *request) bool {
-	if !s.awaitQuiet() {
-		return false
-	}
-	s.adopt()
-	r.look()
-	tx := s.kept
-	if tx.begun {
-		return tx.proceed(r)
-	}
-	switch r.row.Name {
-	case "reset", "quit":
-		s.kept = nil
-		return s.local(r)
-	case "discard":
-		s.kept = nil
+	if s.mayMulti {
+		s.queued = s.newTx()
 		return r.answerWith([]byte(resp.OK))
-	case "multi":
-		if len(r.args) == 1 {
-			return r.answerWith(nested)
-		}
-		return tx.add(r)
-	case "exec": // any server will do
-	default:
-		if r.slot < 0 {
-			return tx.add(r)
+	}
+	s.wait = waitReply
+	r.slot, r.target = -1, s.home()
+	h := &reply.Reply{Session: s, Muted: r.muted, Missed: s.partIfVital(r)}
+	h.Done = func(exec []byte) {
+		s.Resume()
+		if mayMulti(exec) {
+			s.mayMulti, s.queued = true, s.newTx()
 		}
 	}
-	return tx.begin(r)
+	h.Replace = func(exec []byte) []byte {
+		if mayMulti(exec) {
+			return []byte(resp.OK)
+		}
+		return exec
+	}
+	s.newTx().send(r, h)
+	return true
 }
 
-// add keeps a command without a key back. A user's right to it shows at EXEC. A command that Redis refuses whatever the
-// state of its connection is goes to some server, which says so, and another one takes its place.
-func (tx *keptTx) add(r *request) bool {
-	s := r.s
-	kept, words, bad := r.raw, queued, r.row.Malformed(r.args)
-	if refusal := s.notInTx(r); refusal != nil || bad {
-		kept, words = command.Malformed, refusal
+// mayMulti reads the answer to an empty transaction.
+func mayMulti(exec []byte) bool {
+	return !resp.IsError(exec) || bytes.HasPrefix(exec, []byte("-EXECABORT "))
+}
+
+func (s *Session) newTx() *queuedTx {
+	tx := &queuedTx{raw: slices.Clone(command.Multi), slot: -1, row: command.Row{Name: "exec"}}
+	if s.pin != nil && s.pin.tx.watching {
+		tx.slot = s.pin.watch.slot
 	}
-	tx.commands = append(tx.commands, bytes.Clone(kept))
-	tx.size += len(kept)
-	if bad {
-		r.target = s.home()
+	return tx
+}
+
+// queue routes a command behind MULTI. false: the session waits.
+func (s *Session) queue(r *request) bool {
+	if !s.awaitQuiet() {
+		return false
+	}
+	tx, name := s.queued, r.row.Name
+	if name == "reset" || name == "quit" {
+		s.queued = nil
+		return s.local(r)
+	}
+	if r.row.Malformed(r.args) { // Redis refuses it whatever the state of its connection is, and has the words
+		if tx.poisoned = true; name == "exec" {
+			s.endTx()
+		}
+		r.slot, r.target = -1, s.home()
 		r.send(r.handler())
 		return true
 	}
-	return r.answerWith(words)
+	switch name {
+	case "multi":
+		return r.answerWith(nested)
+	case "watch":
+		return r.answerWith(watchInTx)
+	case "discard":
+		s.endTx()
+		return r.answerWith([]byte(resp.OK))
+	case "exec":
+		return tx.exec(r)
+	}
+	if refusal := s.notQueued(r); refusal != nil {
+		tx.poisoned = true
+		return r.answerWith(refusal)
+	}
+	tx.raw = append(tx.raw, r.raw...)
+	tx.n++
+	tx.row.Writes, tx.row.Script = tx.row.Writes || r.row.Writes, tx.row.Script || r.row.Script
+	return r.answerWith(queued)
 }
 
-var allInTx = resp.AppendRawError(nil, "CROSSSLOT A transaction is at one server, the command concerns all of them")
-
-// notInTx is the refusal of a command that is not possible in a transaction; nil: it is possible, or Redis refuses it.
-func (s *Session) notInTx(r *request) []byte {
+// notQueued is the refusal of a command that is not possible in a transaction; nil: it is possible. Other commands than
+// those of data would leave a trace on a connection that the session shares, or are answered by the proxy.
+func (s *Session) notQueued(r *request) []byte {
 	switch {
 	case s.absent(r):
-		return nil
+		return noCluster
 	case r.policy == command.PubSub:
 		return noSubscriptionsInTx
-	case r.neverInTx():
-		return r.refusalInTx()
+	case r.policy == command.Lock:
+		return lockInTx
 	case scatter.NeedsAll(r.row.Name, command.Keyword(r.args, 1)):
 		return allInTx
 	}
-	return s.impossible(r)
-}
-
-// begin sends MULTI to the server of r, which follows when MULTI has been answered. false: the session waits.
-func (tx *keptTx) begin(r *request) bool {
-	s := r.s
-	if err := s.pinTimedOut; s.pin == nil && err != nil {
-		s.pinTimedOut = nil
-		return tx.end(r, s.proxy.NoPinFree(err, s.Addr))
+	if refusal := s.impossible(r); refusal != nil {
+		return refusal
 	}
-	if r.target, s.hasty = s.serverOf(r), true; s.pin == nil && !s.takePin(r, "multi", command.Transaction) {
-		return false
+	switch r.policy {
+	case command.Shared, command.PinOnce, command.Transaction:
+	default:
+		return notInTx
 	}
-	s.pin.fresh, s.pin.placement = false, placement{txSlot: -1}
-	tx.begun, tx.answer = true, nil
-	tx.attempts.Sent()
-	opened := s.pin.opens()
-	s.forward(ordinaryRow, command.Multi, &reply.Reply{Session: s, Muted: true, Done: func(reply []byte) {
-		opened(reply)
-		tx.answer = bytes.Clone(reply)
-	}, Whole: true}, 1)
-	return tx.next(r)
-}
-
-// proceed goes on behind the answer to MULTI. false: the session waits.
-func (tx *keptTx) proceed(r *request) bool {
-	s := r.s
-	switch {
-	case tx.answer == nil || topology.ReadRefusal(tx.answer).Reason == topology.TryLate:
-		return tx.retry(r)
-	case !resp.IsOK(tx.answer): // the commands behind it would run one by one
-		return tx.end(r, tx.answer)
-	case len(tx.commands) == 0:
-		s.kept = nil
-		return s.routePinned(r)
-	}
-	return tx.send(s) && tx.next(r)
-}
-
-// next goes on at once if the connection is down already, so that nothing is outstanding. false: the session waits.
-func (tx *keptTx) next(r *request) bool {
-	return r.s.awaitQuiet() && !r.s.out.Gone() && r.s.routeKept(r)
-}
-
-// retry gives up the connection on which MULTI has failed. MULTI is sent again after a pause, unless it has been
-// refused for too long. false: the session waits.
-func (tx *keptTx) retry(r *request) bool {
-	s := r.s
-	if pin := s.pin; pin != nil {
-		s.pin = nil
-		pin.discard()
-	}
-	if tx.begun = false; tx.attempts.Refused(s.cluster.FailoverWait()) {
-		s.wait = waitReply
-		s.Later(topology.Any, tx.attempts.Pause(), s.Resume)
-		return false
-	}
-	if tx.answer == nil {
-		tx.answer = s.Refusal()
-	}
-	return tx.end(r, tx.answer)
-}
-
-// mostAtOnce commands are sent before others have their turn: a client chooses the number of commands in its
-// transaction.
-const mostAtOnce = 1024
-
-// send sends the next commands behind MULTI, which has begun the transaction. false: the session waits.
-func (tx *keptTx) send(s *Session) bool {
-	for range min(len(tx.commands), mostAtOnce) {
-		raw := tx.commands[0]
-		args := resp.Split(raw, nil)
-		r := s.newRequest(s.proxy.Policies().Lookup(args[0]), raw)
-		r.args, r.policy, r.muted = args, r.row.PolicyFor(args), true
-		if !r.routed(s.routePinned) {
-			return false
+	for _, i := range r.row.Keys.All(r.args, nil) {
+		switch slot := hashslot.Of(r.args[i]); s.queued.slot {
+		case -1:
+			s.queued.slot = slot
+		case slot:
+		default:
+			return shared.CrossSlot
 		}
-		tx.commands = tx.commands[1:]
 	}
-	return true
+	return nil
 }
 
-// end refuses a transaction that cannot begin, and closes the connection: MULTI has been answered, and the commands of
-// the transaction that the client has sent already would run one by one. why is nil if Redis cannot be reached.
-func (tx *keptTx) end(r *request, why []byte) bool {
-	s := r.s
-	s.kept = nil
-	s.releasePin()
-	if why == nil {
-		s.giveUp()
+// exec sends the transaction. false: the session waits.
+func (tx *queuedTx) exec(r *request) bool {
+	s, pin := r.s, r.s.pin
+	watches := pin != nil && pin.tx.watching
+	switch r.slot = tx.slot; {
+	case tx.poisoned:
+		s.endTx()
+		return r.answerWith(poisoned)
+	case watches && pin.watch.broken:
+		s.endTx()
+		return r.answerWith(resp.AppendNullArray(nil, s.ident.Proto))
+	case watches:
+		tx.sendWatched(r)
 		return true
 	}
-	r.answerWith(why)
-	s.goodbye(nil)
+	s.adopt()
+	if !r.asking {
+		r.target = s.serverOf(r)
+	}
+	if tx.n > mostQueued || len(tx.raw) > mostQueuedBytes {
+		return tx.execAlone(r)
+	}
+	s.queued, s.alone = nil, true
+	abort := func() []byte {
+		words := s.Refusal()
+		if words != nil {
+			words = reply.Aborted(words)
+		}
+		return words
+	}
+	tx.send(r, &reply.Reply{Session: s, Muted: r.muted, Refusal: abort})
 	return true
 }
 
-// routeAt decides about a command that the pin's server cannot have as it is.
+// send sends the transaction on a lane. h handles the reply to EXEC.
+func (tx *queuedTx) send(r *request, h reply.Handler) {
+	r.row, r.tx, r.key = &tx.row, 1+tx.n, 0
+	r.own = append(tx.raw, command.Exec...)
+	r.raw, r.lent = r.own, false
+	r.send(h)
+}
+
+// execAlone sends the transaction on a pin. false: the session waits for one.
+func (tx *queuedTx) execAlone(r *request) bool {
+	s := r.s
+	if err := s.pinTimedOut; s.pin == nil && err != nil {
+		s.pinTimedOut, s.queued = nil, nil
+		return r.answerWith(s.proxy.NoPinFree(err, s.Addr))
+	}
+	if s.hasty = true; s.pin == nil && !s.takePin(r, "multi", command.Transaction) {
+		return false
+	}
+	r.keep()
+	pin := s.pin
+	tx.sendOnPin(r, func(at reply.ID, why topology.Refusal) bool {
+		if !pin.elsewhere(r, why) {
+			s.queued = nil
+			if !r.muted {
+				s.out.put(at, reply.Aborted(lastWords(why)), false)
+			}
+		}
+		return true
+	}, func() bool { return !pin.conn.Hopeless() && pin.elsewhere(r, topology.Refusal{}) })
+	return true
+}
+
+// sendWatched sends the transaction on the connection that watches.
+func (tx *queuedTx) sendWatched(r *request) {
+	s, pin, muted := r.s, r.s.pin, r.muted
+	tx.sendOnPin(r, func(at reply.ID, why topology.Refusal) bool {
+		s.noteRefusal(why, pin.conn.At())
+		s.queued, pin.tx.watching = nil, false
+		if !muted {
+			s.out.put(at, resp.AppendNullArray(nil, s.ident.Proto), false)
+		}
+		return true
+	}, func() bool {
+		s.abandon() // the keys are not watched any more
+		return true
+	})
+}
+
+// sendOnPin sends the transaction on the session's pin. refused and unsent are those of its handler.
+func (tx *queuedTx) sendOnPin(r *request, refused func(reply.ID, topology.Refusal) bool, unsent func() bool) {
+	s, pin := r.s, r.s.pin
+	to := &reply.Guarded{
+		Session: s, Slot: tx.slot, Read: topology.ReadRefusal, Refused: refused, Unsent: unsent,
+		To: &reply.Reply{
+			Session: s, Muted: r.muted, Missed: func() { s.queued = nil },
+			Done: func([]byte) { s.queued, pin.tx.watching = nil, false },
+		},
+	}
+	raw, n, asking := slices.Concat(tx.raw, command.Exec), 2+tx.n, r.asking && pin.fresh
+	if asking {
+		raw, n = slices.Concat(command.Asking, raw), n+1
+	}
+	pin.fresh = false
+	s.forward(r.row, raw, &txReplies{s: s, slot: tx.slot, ahead: reply.NewAhead(asking, 1+tx.n), to: to}, n)
+}
+
+// endTx forgets the transaction, and the WATCH before it.
+func (s *Session) endTx() {
+	s.queued = nil
+	if pin := s.pin; pin != nil && pin.tx.watching {
+		done := func([]byte) { pin.tx.watching, pin.spent = false, true }
+		s.forward(ordinaryRow, command.Unwatch, &reply.Reply{Session: s, Muted: true, Done: done}, 1)
+	}
+}
+
+// txReplies takes the replies to a transaction on a pin. to gets that to EXEC.
+type txReplies struct {
+	s     *Session
+	slot  int
+	ahead reply.Ahead
+	to    reply.Handler
+	part  []byte // of an error
+}
+
+// Take implements reply.Handler.
+func (h *txReplies) Take(at reply.ID, b []byte, n int, more bool) int {
+	exec, ended := h.ahead.Strip(b, n)
+	switch ran, _ := h.ahead.Ran(); {
+	case ran:
+		h.s.abandon()
+		return n
+	case len(exec) == 0:
+		return n
+	case h.ahead.Failed():
+		if h.part = append(h.part, exec...); more {
+			return n
+		}
+		exec = h.ahead.Judge(h.slot, h.part)
+	}
+	h.to.Take(at, exec, ended, more)
+	return n
+}
+
+// Lost implements reply.Handler.
+func (h *txReplies) Lost(at reply.ID, _ int, sent bool) { h.to.Lost(at, 1, sent) }
+
+// routeAt decides about a command that the pin's server cannot have as it is. false: the session waits.
 func (s *Session) routeAt(r *request) decision {
 	pin := s.pin
 	r.asking = r.asking && pin.fresh // it has been routed to this pin so
 	r.look()
-	if (pin.ends || pin.tx.opening > 0 || !pin.tx.inTx) && !s.awaitQuiet() {
+	if !s.awaitQuiet() {
 		return postponed
 	}
-	pin.ends = r.row.Name == "exec" || r.row.Name == "discard"
-	if pin.tx.inTx {
-		return s.routeInTx(r)
-	}
-	return s.routeOutsideTx(r)
-}
-
-// routeOutsideTx is routeAt for a session that is in no transaction. Nothing is outstanding.
-func (s *Session) routeOutsideTx(r *request) decision {
-	pin := s.pin
 	s.adopt()
 	if !pin.fresh {
 		if d := s.scatter(r); d != undecided {
@@ -249,42 +323,22 @@ func (s *Session) routeOutsideTx(r *request) decision {
 	return undecided
 }
 
-// routeInTx is routeAt for a session that is in a transaction, whose first key decides the slot of all.
-func (s *Session) routeInTx(r *request) decision {
-	pin := s.pin
-	if r.policy == command.Transaction && r.row.Name != "watch" {
-		return undecided
+var (
+	queued    = []byte("+QUEUED\r\n")
+	nested    = resp.AppendError(nil, resp.Err, "MULTI calls can not be nested")
+	watchInTx = resp.AppendError(nil, resp.Err, "WATCH inside MULTI is not allowed")
+	allInTx   = resp.AppendRawError(nil, "CROSSSLOT A transaction is at one server, the command concerns all of them")
+	poisoned  = resp.AppendRawError(nil, "EXECABORT Transaction discarded because of previous errors.")
+	tryAgain  = resp.AppendRawError(nil, "TRYAGAIN Multiple keys request during rehashing of slot")
+)
+
+// lastWords is the reply to a command that is not sent again. The client knows no other servers, so it names none.
+func lastWords(why topology.Refusal) []byte {
+	if why.Reason == topology.TryLate {
+		return tryAgain
 	}
-	absent, refusal := s.absent(r), s.notInTx(r)
-	if (absent || refusal != nil) && !s.awaitQuiet() {
-		return postponed
-	}
-	switch {
-	case absent: // a command that answers for any user is queued in its place
-		pin.tx.queue(step{rewrite: func([]byte) []byte { return noCluster }})
-		r.forward(command.Hello, r.handler())
-		return carriedOut
-	case refusal != nil:
-		return decided(s.poison(r, refusal))
-	case r.slot < 0, r.slot == pin.txSlot:
-		return undecided
-	case pin.txSlot < 0 && (!pin.tx.watching || r.slot == pin.watch.slot):
-		pin.txSlot = r.slot
-		return undecided
-	}
-	return decided(s.poison(r, shared.CrossSlot))
+	return reply.ClusterDown
 }
-
-var (
-	queued = []byte("+QUEUED\r\n")
-	nested = resp.AppendError(nil, resp.Err, "MULTI calls can not be nested")
-)
-
-// The slot of a transaction has moved.
-var (
-	tryAgain = resp.AppendRawError(nil, "TRYAGAIN Multiple keys request during rehashing of slot")
-	txMoved  = resp.AppendRawError(nil, "EXECABORT Transaction discarded because its slot has moved.")
-)
 
 // watchOver returns the handler of the reply to a command on the pin, where to is that of a reply that is no refusal.
 func (s *Session) watchOver(r *request, to reply.Handler) reply.Handler {
@@ -292,43 +346,27 @@ func (s *Session) watchOver(r *request, to reply.Handler) reply.Handler {
 	if !s.clustered() || pin.mode != readsReplies {
 		return to
 	}
+	keyed := r.slot >= 0 && (r.policy == command.PinOnce || r.policy == command.PinAhead || r.row.Name == "watch")
 	switch {
-	case pin.tx.mayBeOpen():
-		return s.inPlace(r, to, func(why topology.Refusal) []byte {
-			s.noteRefusal(why, pin.conn.At())
-			if pin.tx.watching {
-				pin.watch.broken = true
-				return queued
-			}
-			return tryAgain
-		})
-	case pin.tx.watching && r.slot >= 0 && (r.policy == command.PinOnce || r.row.Name == "watch"):
-		watches := r.row.Name == "watch"
-		return s.inPlace(r, to, func(topology.Refusal) []byte {
-			if watches {
-				pin.watch.broken = true
-				return []byte(resp.OK)
-			}
-			return shared.CrossSlot
-		})
-	case r.slot >= 0 && (r.policy == command.PinOnce || r.policy == command.PinAhead || r.row.Name == "watch"):
-		r.keep()
-		if r.asking {
-			r.forward(command.Asking, reply.Discard{})
+	case !keyed:
+		return to
+	case pin.tx.watching:
+		muted, words := r.muted, shared.CrossSlot
+		if r.row.Name == "watch" {
+			words = []byte(resp.OK)
 		}
-		return pin.rerouted(r, r.slot, topology.ReadWaitingRefusal, to)
-	}
-	return to
-}
-
-// inPlace returns the handler of a reply that gets other words in place of a refusal by the pin's server.
-func (s *Session) inPlace(r *request, to reply.Handler, words func(topology.Refusal) []byte) reply.Handler {
-	muted := r.muted
-	refused := func(at reply.ID, why topology.Refusal) bool {
-		if b := words(why); !muted {
-			s.out.put(at, b, false)
+		refused := func(at reply.ID, _ topology.Refusal) bool {
+			pin.watch.broken = true
+			if !muted {
+				s.out.put(at, words, false)
+			}
+			return true
 		}
-		return true
+		return &reply.Guarded{Session: s, To: to, Slot: r.slot, Read: topology.ReadRefusal, Refused: refused}
 	}
-	return &reply.Guarded{Session: s, To: to, Slot: r.slot, Read: topology.ReadRefusal, Refused: refused}
+	r.keep()
+	if r.asking {
+		r.forward(command.Asking, reply.Discard{})
+	}
+	return pin.rerouted(r, r.slot, topology.ReadWaitingRefusal, to)
 }

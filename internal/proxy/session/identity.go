@@ -113,6 +113,8 @@ func (s *Session) disown(r *request) []byte {
 // agree answers an AUTH of which no part is left. In a transaction a command that answers OK is queued for it.
 func (s *Session) agree(r *request) bool {
 	switch {
+	case s.queued != nil:
+		return s.queue(r)
 	case !s.awaitQuiet():
 		return false
 	case s.subscriber():
@@ -138,7 +140,7 @@ func (s *Session) startOver() {
 
 // become moves the session and its pin to another identity.
 func (s *Session) become(id upstream.Identity) {
-	s.ident = id
+	s.ident, s.mayMulti = id, false
 	s.clusterSubs.Again(id.Proto)
 	s.guard.Restrict(s.proxy.Restricts(id))
 	if s.pin != nil {

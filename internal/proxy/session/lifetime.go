@@ -146,7 +146,7 @@ func (s *Session) leaveIfQuiet() {
 	if s.in.len() > 0 || s.streaming() || s.host.Unread() {
 		return
 	}
-	if s.pin != nil || s.kept != nil || s.clusterSubs.Listening() {
+	if s.pin != nil || s.queued != nil || s.clusterSubs.Listening() {
 		return
 	}
 	if s.leaveEngines(); len(s.engines) > 0 {
@@ -171,7 +171,7 @@ func (s *Session) releaseWork() {
 	}
 	s.dropRequests()
 	s.clusterSubs.Close()
-	s.repeated, s.kept = nil, nil
+	s.repeated, s.queued = nil, nil
 	if pin := s.dropConnections(); pin != nil {
 		pin.abandon()
 	}

@@ -49,8 +49,8 @@ func (s *Session) stationary() int {
 	if p := s.pin; p != nil {
 		n += len(p.tx.steps)*stepCost + p.tx.names + p.frame
 	}
-	if tx := s.kept; tx != nil {
-		n += len(tx.commands)*argCost + tx.size
+	if tx := s.queued; tx != nil {
+		n += cap(tx.raw)
 	}
 	return n
 }

@@ -2,9 +2,10 @@ package session
 
 import (
 	"net"
-	"slices"
+	"strings"
 	"testing"
 
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
@@ -56,13 +57,19 @@ func TestACommandIsRepeatedUntilItsConnectionIsNotDown(t *testing.T) {
 	}
 }
 
-func TestATransactionBeginsWhenItsConnectionIsNotDown(t *testing.T) {
+func TestALargeTransactionIsRepeatedUntilItsConnectionIsNotDown(t *testing.T) {
 	s := overNoCluster(t)
-	s.consume([]byte(typed("MULTI")))
+	s.mayMulti = true
+	s.consume([]byte(typed("MULTI") + strings.Repeat(typed("GET k"), mostQueued+1)))
 	for n := range 3 {
 		onDeadPin(t, s)
-		if s.consume([]byte(typed("GET k"))) > 0 || s.kept == nil || s.wait != waitReply || s.pin != nil {
-			t.Fatalf("after %d repetitions it waits for %v, and is kept back: %v", n, s.wait, s.kept != nil)
+		if n == 0 {
+			s.consume([]byte(typed("EXEC")))
+		} else if s.routeRepeated() {
+			t.Error("the session goes on")
+		}
+		if s.repeated == nil || s.queued == nil || s.wait != waitReply || s.pin != nil {
+			t.Fatalf("after %d repetitions it waits for %v, and is to be repeated: %v", n, s.wait, s.repeated != nil)
 		}
 		s.Resume()
 	}
@@ -72,7 +79,8 @@ func TestATransactionBeginsWhenItsConnectionIsNotDown(t *testing.T) {
 func TestNothingRunsBehindAMultiThatIsLostWithItsWatch(t *testing.T) {
 	s := overNoCluster(t)
 	onDeadPin(t, s)
-	s.pin.tx.watching, s.pin.fresh = true, false
+	s.pin.tx.watching, s.pin.fresh, s.mayMulti = true, false, true
+	s.pin.watch.slot = hashslot.Of([]byte("k"))
 	s.consume([]byte(typed("MULTI", "SET k v", "EXEC")))
 	if !s.out.Gone() {
 		t.Error("the session goes on")
@@ -87,23 +95,5 @@ func TestALargeCommandOutlivesTheConnectionItWasLocatedOn(t *testing.T) {
 	s.consume([]byte("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$67108864\r\nx"))
 	if s.large.state != largeUnknown {
 		t.Errorf("the large command is in the state %v", s.large.state)
-	}
-}
-
-// A client chooses how many commands it queues before the first key. They are sent in slices, between which others have
-// their turn.
-func TestATransactionIsQueuedInSlices(t *testing.T) {
-	s, _ := byHand(t, shared.Limits{})
-	s.mu.Lock()
-	defer s.unlock()
-	if !s.takePin(&request{}, "multi", command.Transaction) {
-		t.Fatal("no pin")
-	}
-	tx := &keptTx{commands: slices.Repeat([][]byte{[]byte(typed("PING"))}, 2*mostAtOnce+1)}
-	for _, want := range []int{mostAtOnce, mostAtOnce, 1, 0} {
-		before := s.out.Slots.Due()
-		if tx.send(s); s.out.Slots.Due()-before != want {
-			t.Errorf("%d commands are sent, want %d", s.out.Slots.Due()-before, want)
-		}
 	}
 }

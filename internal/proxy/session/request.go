@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"hash/maphash"
 	"slices"
 
@@ -68,7 +67,8 @@ type request struct {
 	state  requestState
 	to     *server        // where it was sent last; nil: nowhere yet
 	lane   *upstream.Lane // by which it was sent last; nil: no server was known
-	skips  bool           // the reply to an ASKING comes first
+	tx     int            // it is a transaction: the number of replies before that to EXEC
+	ahead  reply.Ahead    // the replies that come first
 	begun  bool           // bytes of the reply have come
 	failed []byte         // the reply so far, if it is an error
 
@@ -271,9 +271,10 @@ func (r *request) transmit(raw []byte) {
 	r.begun, r.failed = false, r.failed[:0]
 	r.to = s.serverAt(r.target)
 	r.to.last = r
-	n := 1
-	if r.skips = r.asking; r.asking {
-		raw, n = slices.Concat(command.Asking, raw), 2
+	r.ahead = reply.NewAhead(r.asking, r.tx)
+	n := 1 + r.tx
+	if r.asking {
+		raw, n = slices.Concat(command.Asking, raw), n+1
 	}
 	conn := s.laneTo(r.row, r.target)
 	r.lane = s.lane
@@ -294,15 +295,16 @@ func (s *Session) serverAt(at topology.Node) *server {
 
 // Take implements reply.Handler.
 func (r *request) Take(at reply.ID, b []byte, n int, more bool) int {
-	if r.skips {
-		end := bytes.IndexByte(b, '\n')
-		if end < 0 {
-			return 0
+	b, n = r.ahead.Strip(b, n)
+	switch ran, over := r.ahead.Ran(); {
+	case ran:
+		if r.s.abandon(); over {
+			r.Lost(at, 1, true)
+			return 1
 		}
-		r.skips, b, n = false, b[end+1:], n-1
-		if len(b) == 0 {
-			return 0
-		}
+		return 0
+	case len(b) == 0:
+		return 0
 	}
 	if !r.begun && b[0] == '-' || len(r.failed) > 0 {
 		r.failed = append(r.failed, b...)
@@ -327,6 +329,9 @@ func (r *request) Take(at reply.ID, b []byte, n int, more bool) int {
 // end takes the end of the reply.
 func (r *request) end(at reply.ID, b []byte, n int) int {
 	if len(r.failed) > 0 {
+		if r.tx > 0 {
+			r.failed = append(r.failed[:0], r.ahead.Judge(r.slot, r.failed)...)
+		}
 		if r.sendAgain() {
 			return 0
 		}
@@ -437,6 +442,9 @@ func (r *request) giveUp() {
 		r.failed = append(r.failed[:0], tryAgain...)
 	default:
 		r.failed = append(r.failed[:0], reply.ClusterDown...)
+	}
+	if r.tx > 0 {
+		r.failed = reply.Aborted(r.failed)
 	}
 }
 

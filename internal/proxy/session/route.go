@@ -75,13 +75,16 @@ func (s *Session) byState(r *request) (routed bool) {
 	if r.policy == command.Augmented && command.IsOwnInfo(r.args) && s.proxy.Upstream.Unavailable() {
 		return s.awaitQuiet() && r.answerWith(s.outageInfo())
 	}
-	if s.kept != nil {
-		return s.routeKept(r)
+	if s.queued != nil {
+		return s.queue(r)
 	}
 	if s.clustered() && (r.policy == command.PubSub || s.clusterSubs.Listening()) {
 		if d := s.listen(r); d != undecided {
 			return d == carriedOut
 		}
+	}
+	if s.clustered() && r.row.Name == "multi" && len(r.args) == 1 {
+		return s.begin(r)
 	}
 	switch {
 	case s.pin == nil:
@@ -111,9 +114,6 @@ func (s *Session) routeShared(r *request) bool {
 	if s.clustered() {
 		if !s.aim(r) {
 			return false
-		}
-		if r.row.Name == "multi" && len(r.args) == 1 {
-			return s.keepBack(r)
 		}
 		if d := s.scatter(r); d != undecided {
 			return d == carriedOut

@@ -102,7 +102,7 @@ type Session struct {
 	hasty         bool        // the command that gets the pin does not wait for other clients
 	pinTimedOut   error       // why the request for a pin has failed
 	redir         clients.Redirection
-	kept          *keptTx // in front of a cluster: a transaction that no server has yet; nil: none
+	queued        *queuedTx // in front of a cluster: a transaction whose EXEC has not come; nil: none
 	// Closed when the client has read bytes that pass unread, or at the end; nil: it has read enough.
 	crowded chan struct{}
 
@@ -159,8 +159,7 @@ type pinned struct {
 	outcome *outcome // of identity changes after which the session has not settled; nil: none
 	tx      txState
 	subscriptions
-	placement // of the transaction in a cluster
-	watch     watch
+	watch watch
 }
 
 // pinMode says how the session reads its pin.

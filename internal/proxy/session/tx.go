@@ -3,10 +3,8 @@ package session
 import (
 	"bytes"
 
-	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // transact sends one of MULTI, EXEC, DISCARD, WATCH, UNWATCH. What it did to the transaction is read from its reply, so
@@ -19,9 +17,6 @@ func (s *Session) transact(r *request) bool {
 	to := reply.Handler(h)
 	switch name {
 	case "multi":
-		if !pin.tx.inTx { // else Redis refuses it, and the transaction goes on
-			pin.placement = placement{txSlot: -1}
-		}
 		h.Done = pin.opens()
 		h.Missed = s.partIfVital(r)
 	case "exec":
@@ -38,7 +33,6 @@ func (s *Session) transact(r *request) bool {
 		if pin.tx.changes() { // the session may ask Redis here then: its question must not get into the next transaction
 			s.wait = waitReply
 		}
-		to = s.watchOverExec(r, h)
 	case "discard":
 		h.Done = func(reply []byte) {
 			if resp.IsOK(reply) {
@@ -63,16 +57,13 @@ func (s *Session) transact(r *request) bool {
 		}
 	}
 	r.forward(r.raw, to)
-	if name == "multi" && pin.tx.watching && pin.watch.broken {
-		r.forward(command.Malformed, &reply.Reply{Session: s, Muted: true})
-	}
 	return true
 }
 
 // executed notes what EXEC did. reply is the start of its reply at least, and all of it if a step matters.
 func (s *Session) executed(pin *pinned, reply []byte) {
 	if bytes.HasPrefix(reply, []byte("-")) && !bytes.HasPrefix(reply, []byte("-EXECABORT")) && !pin.tx.inTx {
-		return // EXEC without MULTI; in a cluster, other errors end a transaction, too
+		return // EXEC without MULTI
 	}
 	steps := pin.tx.steps
 	pin.tx.end()
@@ -85,35 +76,6 @@ func (s *Session) executed(pin *pinned, reply []byte) {
 			step.apply(elems[step.index])
 		}
 	}
-}
-
-// watchOverExec is watchOver for an EXEC. The server has carried out nothing of the transaction. With WATCH the client
-// gets the answer that its keys may have changed.
-func (s *Session) watchOverExec(r *request, h *reply.Reply) reply.Handler {
-	pin := s.pin
-	if !s.clustered() {
-		return h
-	}
-	read := func(reply []byte) topology.Refusal {
-		if pin.watch.broken && bytes.HasPrefix(reply, []byte("-EXECABORT")) {
-			return topology.Refusal{Reason: topology.TryLate}
-		}
-		return topology.ReadRefusal(reply)
-	}
-	refused := func(at reply.ID, why topology.Refusal) bool {
-		s.noteRefusal(why, pin.conn.At())
-		words := txMoved
-		if pin.tx.watching {
-			words = resp.AppendNullArray(nil, s.ident.Proto)
-		}
-		pin.tx.end()
-		s.Resume()
-		if !h.Muted {
-			s.out.put(at, words, false)
-		}
-		return true
-	}
-	return &reply.Guarded{Session: s, To: h, Slot: pin.txSlot, Read: read, Refused: refused}
 }
 
 // opens returns the function that takes the reply to the MULTI that is sent next.
