@@ -185,7 +185,13 @@ func (l listener) Confirmed(channel string) {
 // Published implements redislink.Listener.
 func (l listener) Published(channel, text string) {
 	if channel != script.ForcedChannel {
-		l.e.step(func(t *table.Table) { t.Published(channel) })
+		l.e.step(func(t *table.Table) {
+			if lease, ok := script.ReadFirst(text); ok {
+				t.First(channel, lease)
+			} else {
+				t.Published(channel)
+			}
+		})
 		return
 	}
 	if m, ok := script.ReadForced(text); ok {

@@ -36,8 +36,9 @@ type Engine struct {
 	mu       sync.Mutex // guards the fields below, and all sessions, holds and waiters
 	table    *table.Table
 	sessions map[uint64]*clientSession
-	draining bool  // no client may begin to wait
-	waiting  int64 // table.Waiters(), as Options.Waiting counts it
+	looks    map[string]struct{} // the locks for which lookLaterLocked has a timer
+	draining bool                // no client may begin to wait
+	waiting  int64               // table.Waiters(), as Options.Waiting counts it
 
 	life    context.Context // of the engine's own work; ended by Close or with Run's context
 	end     context.CancelFunc
@@ -70,6 +71,7 @@ func New(o Options) (*Engine, error) {
 			Lease: opts.Lease, Wait: opts.fairWait, StaleHead: opts.staleHead, NewHold: newHold,
 		}),
 		sessions: make(map[uint64]*clientSession),
+		looks:    make(map[string]struct{}),
 	}
 	e.jobs = opts.Jobs.NewRunner(e.failstop.Crash)
 	e.life, e.end = context.WithCancel(context.Background())

@@ -3,7 +3,9 @@ package lockcmds
 import (
 	"context"
 	"slices"
+	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/logging"
@@ -34,6 +36,30 @@ func (e *Engine) removePlaces(key string) {
 			return err
 		},
 		Done: func(bool) { e.step(func(t *table.Table) { t.Departed(key) }) },
+	})
+}
+
+// lookDelay is longer than a free lock is kept for a waiter.
+const lookDelay = 300 * time.Millisecond
+
+// lookLaterLocked looks after a lock that was released while others waited: the one for which it is kept may not come.
+// Requires Engine.mu.
+func (e *Engine) lookLaterLocked(key string) {
+	if _, pending := e.looks[key]; pending {
+		return
+	}
+	e.looks[key] = struct{}{}
+	e.opts.Clock.AfterFunc(lookDelay, func() { e.jobs.Submit(jobs.Attempt, func() { e.lookAfter(key) }) })
+}
+
+// lookAfter tells others in the queue of a free lock. While it is kept for a waiter, by a later release, it looks again.
+func (e *Engine) lookAfter(key string) {
+	kept, err := runFor(e.life, e.client, script.Look{Key: key}.Call(), script.DecodeLook)
+	e.step(func(*table.Table) {
+		delete(e.looks, key)
+		if kept && err == nil {
+			e.lookLaterLocked(key)
+		}
 	})
 }
 

@@ -237,6 +237,12 @@ func (r *redisson) awaitMessage() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	if m, ok := m.(*redis.Message); ok {
+		if _, first := script.ReadFirst(m.Payload); first { // Redisson does not heed it
+			r.awaitMessage()
+			return
+		}
+	}
 	if m, ok := m.(*redis.Message); !ok || m.Payload != "0" {
 		r.t.Fatalf("message %v", m)
 	}
@@ -305,21 +311,18 @@ func TestFairQueueIsSharedWithRedisson(t *testing.T) {
 	fenceIn(t, b.reply())
 }
 
-func TestDeadFairHeadIsRemovedAfterAWhile(t *testing.T) {
+func TestFairHeadsThatDoNotListenHoldUpNobody(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.staleHead = 300 * time.Millisecond })
+	p := startProxy(t, srv, func(o *Options) { o.staleHead = time.Hour })
 	holder, a := p.session(2), p.session(2)
 	holder.fence("LOCK k")
 	for n := range 3 {
 		newRedisson(t, srv, n, "k").fair() // killed before it could subscribe
 	}
 	a.waits("FAIRLOCK k")
-	start := time.Now()
+	p.awaitAttempts("k")
 	holder.want("UNLOCK k", ":1")
 	fenceIn(t, a.reply())
-	if took := time.Since(start); took < 290*time.Millisecond {
-		t.Fatalf("granted after %v", took)
-	}
 }
 
 func TestSubscribedFairHeadsThatDoNotReactAreRemoved(t *testing.T) {

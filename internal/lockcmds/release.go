@@ -130,6 +130,9 @@ func (r *release) Answered(o callOutcome) []byte {
 	var rest rollback
 	var ended, left bool
 	r.e.step(func(t *table.Table) {
+		if a.Waited {
+			r.e.lookLaterLocked(r.Key.Lock)
+		}
 		if !o.Repeated {
 			to, g = r.next.answeredLocked(a, r.q.SentAt, err)
 		}

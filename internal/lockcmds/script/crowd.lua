@@ -55,7 +55,12 @@ if pttl == -2 then
       redis.call(ARGV[11], ARGV[12], '0')
     end
     local fence, replaced = grant(KEYS[1], KEYS[4], ARGV[1], ARGV[2], time, ARGV[3], ARGV[6])
-    return {1, fence, 1, replaced or 0, crowd_granted(KEYS[2], KEYS[3], KEYS[1], ARGV[8], ARGV[9])}
+    local at = crowd_granted(KEYS[2], KEYS[3], KEYS[1], ARGV[8], ARGV[9])
+    if head == ARGV[8] and at == 0 then
+      --@ tell_first
+      tell_first(ARGV[11], KEYS[5], KEYS[2], KEYS[1], ARGV[2])
+    end
+    return {1, fence, 1, replaced or 0, at}
   end
 else
   local answer

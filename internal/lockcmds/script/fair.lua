@@ -53,12 +53,25 @@ if pttl == -2 then
   --@ take_turn
   if head and head ~= place then
     --@ drop_late
+    --@ turn
     head = drop_late(ARGV[9], KEYS[5], KEYS[2], KEYS[3], KEYS[1], place, now, wait)
+    if head and head ~= place and kept_for(KEYS[5], KEYS[1]) == place then -- those before it did not listen
+      for _, other in ipairs(redis.call('LRANGE', KEYS[2], '0', '15')) do
+        if other == place then
+          head = place
+          break
+        elseif waits_for(other, KEYS[1]) and redis.call(ARGV[9], KEYS[5] .. ':' .. other, '0') > 0 then
+          break
+        end
+      end
+    end
   end
   if not head or head == place then
     if head then
       take_turn(KEYS[2], KEYS[3], place)
       redis.call('DEL', KEYS[5])
+      --@ tell_first
+      tell_first(ARGV[9], KEYS[5], KEYS[2], KEYS[1], ARGV[2])
     end
     if ARGV[11] == '1' then
       redis.call(ARGV[9], KEYS[5] .. ':' .. place, '0')

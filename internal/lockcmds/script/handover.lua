@@ -122,6 +122,10 @@ elseif head and plain then
     place = crowd_joins(KEYS[3], KEYS[5], KEYS[1], ARGV[9], tonumber(ARGV[8]))
   end
 end
+if who ~= 0 and head and place ~= 1 then
+  --@ tell_first
+  tell_first(ARGV[4], KEYS[2], KEYS[3], KEYS[1], lease)
+end
 local odd = replaced or no_queue or 0
 if known and who ~= 0 and odd == 0 and place == 0 and not (plain and fair) then
   return -new

@@ -132,6 +132,7 @@ type Released struct {
 	To      int64         // ToNobody, ToPlain, ToFair or ToNamed
 	Granted int64         // fence of that waiter's grant
 	PTTL    time.Duration // of that grant, as in Acquired
+	Waited  bool          // the lock is free, and was kept for a waiter if one listens
 	Placed  bool          // Place is known
 	Place   int64         // of the plain waiters, as in table/turns.go
 	Damage  Damage
@@ -153,7 +154,9 @@ func (r *Release) Decode(v resp.Value) (Released, error) {
 			To: n.at[4], Placed: true, Place: n.at[5], PTTL: n.duration(6),
 		}, nil
 	case 1:
-		return Released{Status: Freed, Fence: n.at[1], Damage: Damage(n.at[3]), Placed: n.len > 5, Place: n.at[5]}, nil
+		return Released{
+			Status: Freed, Fence: n.at[1], Damage: Damage(n.at[3]), Placed: n.len > 5, Place: n.at[5], Waited: n.len > 3,
+		}, nil
 	case 0:
 		return Released{Status: StillHeld, Holds: n.at[1], Fence: n.at[2]}, nil
 	case -1:

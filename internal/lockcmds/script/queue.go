@@ -1,6 +1,7 @@
 package script
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -44,6 +45,13 @@ func DecodeCount(v resp.Value) (int, error) {
 	return int(n.at[0]), err
 }
 
+// ReadFirst reads a message by which a waiter learns that its place is the first in the queue: lib/tell_first.lua. It
+// returns the lease of the holder. Redisson's messages, and those after which a waiter asks, are 0 and 1.
+func ReadFirst(text string) (lease time.Duration, ok bool) {
+	ms, err := strconv.ParseInt(text, 10, 64)
+	return time.Duration(ms) * time.Millisecond, err == nil && ms > 1 && ms < 1e12
+}
+
 // Head asks for the first place in the queue of a lock.
 type Head struct{ Key string }
 
@@ -56,6 +64,21 @@ func DecodeHead(v resp.Value) (place string, err error) {
 		return "", ErrorOf(v)
 	}
 	return string(v.Str), nil
+}
+
+// Look looks after a free lock that was kept for a waiter.
+type Look struct{ Key string }
+
+// Call is the call of look.lua.
+func (l Look) Call() Call {
+	n := Of(l.Key)
+	return Call{look, []string{n.Lock, n.Channel, n.Queue}, []string{publish}}
+}
+
+// DecodeLook decodes the answer of look.lua: whether the lock is still kept.
+func DecodeLook(v resp.Value) (kept bool, err error) {
+	n, err := numbersOf(v)
+	return n.at[0] == 1, err
 }
 
 // RemoveHead removes the first place in the queue of a lock if its waiter is stale.

@@ -87,7 +87,7 @@ func TestFairHeadThatLeavesAFreeLockWakesTheNext(t *testing.T) {
 		}
 		to := func(owner string) string { return "redisson_lock__channel:{foo}:" + owner + " 0" }
 		b.leave(ownerB)
-		equal(t, "lock held: who may wait elsewhere for the same owner", heard(), []string{to(ownerB)})
+		equal(t, "lock held: who may wait elsewhere for the same owner, and the next", heard(), []string{to(ownerB), to(ownerC)})
 		b.c.Del(t.Context(), b.n.Lock)
 		b.leave(ownerD)
 		equal(t, "not the head", heard(), []string{to(ownerD)})

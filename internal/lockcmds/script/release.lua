@@ -17,11 +17,11 @@
 -- ARGV[7]  field     of the session, for a named owner; empty: the owner has one session
 -- ARGV[8]  shared    1: it is the shared hold of the owner; absent: the exclusive one
 --
--- Returns  fence              released; 0: it was taken without one
---          {0, holds, fence}  still held; the number of holds of the owner
---          {-1}               the owner is not the holder
---          {-2, fence}        it is, but by a grant with another fence
--- The first may be {1, fence, 1, 2}: the key of the queue holds something else.
+-- Returns  fence               released; 0: it was taken without one
+--          {1, fence, 1, odd}  the same, and others wait; odd 2: the key of the queue holds something else; else 0
+--          {0, holds, fence}   still held; the number of holds of the owner
+--          {-1}                the owner is not the holder
+--          {-2, fence}         it is, but by a grant with another fence
 
 local fence = nil
 if not ARGV[5] then -- usually it is the last hold, of the grant that the session knows
@@ -119,4 +119,4 @@ end
 --@ keep
 keep_for_first(ARGV[4], KEYS[2], KEYS[3], KEYS[1])
 redis.call('DEL', KEYS[1])
-return no_queue and {1, fence, 1, no_queue} or fence
+return {1, fence, 1, no_queue or 0}

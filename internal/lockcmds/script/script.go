@@ -87,6 +87,7 @@ var (
 	fair          = load("fair", "head", "deadline").counts(3).publishes(8)
 	leave         = load("leave", "head", "keep", "next_turn").publishes(0)
 	refresh       = load("refresh", "deadline", "mend")
+	look          = load("look", "turn").publishes(0)
 	removeHead    = load("remove_head", "head", "keep", "next_turn", "take_turn").publishes(1)
 	release       = load("release").publishes(3)
 	handover      = load("handover").counts(3).publishes(3)

@@ -499,6 +499,11 @@ func (s *subscriptions) publish(channel, text string) int64 {
 	return s.tell(channel, text)
 }
 
+// listens reports whether a connection listens, as the server believes.
+func (s *subscriptions) listens(channel string) bool {
+	return len(s.links[channel])+s.ghosts[channel] > 0
+}
+
 func (s *subscriptions) tell(channel, text string) int64 {
 	links := s.links[channel]
 	for _, l := range links {

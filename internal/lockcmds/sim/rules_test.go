@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -341,7 +342,7 @@ func (r *rules) again(name string, args []string, key string, before, after hold
 }
 
 // overtaken judges the order of fair waiters: who was granted the lock must have been the first of those who still
-// wait.
+// wait and listen.
 func (r *rules) overtaken(at *server, key, owner string, queue []string) {
 	if !strings.HasPrefix(key, "f") {
 		return
@@ -351,7 +352,7 @@ func (r *rules) overtaken(at *server, key, owner string, queue []string) {
 		if place == owner {
 			return
 		}
-		if slices.Contains(left, place) {
+		if slices.Contains(left, place) && at.subs.listens(script.Of(key).NameChannel(place)) {
 			r.w.fail("a fair waiter was overtaken", "%s: %s waits before %s", key, place, owner)
 		}
 	}

@@ -168,12 +168,29 @@ func (t *Table) Published(channel string) {
 	}
 	t.wakeNamed(sub)
 	sub.eachQueue(func(q *Queue, released bool) {
-		q.woken = true
-		q.tryPlain()
+		if !released || q.place.Asks() {
+			q.woken = true
+			q.tryPlain()
+		}
 		if released {
 			q.released()
 		}
 	})
+}
+
+// First is a message by name: the place is the first in the queue in Redis now, and the lock is held for that long.
+func (t *Table) First(channel string, lease time.Duration) {
+	sub := t.channels.told(channel)
+	if sub == nil {
+		return
+	}
+	for q := range sub.byName.Values() {
+		q.place.First()
+		q.expect(nil, lease)
+	}
+	for w := range sub.waiters.Values() {
+		w.queue.expect(w, lease)
+	}
 }
 
 // wakeNamed has all waiters ask that are woken by that name: the first in the queue of a free lock, or whose owner has

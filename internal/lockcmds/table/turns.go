@@ -16,6 +16,10 @@ import "time"
 // proportion to its number.
 //
 // A crowd has no place if no others wait for its lock. Then the queue is empty, and no turn ends its hand-overs.
+//
+// A release wakes the first place by its name, and tells the base channel. On that channel only those ask who have no
+// place, or have heard that theirs is the first: by an answer, or by a message when the one before it has left. So a
+// release costs Redis the same however many proxies wait.
 
 // Place is where the place of a crowd is, as the scripts tell (script/lib/crowd.lua).
 type Place int64
@@ -29,12 +33,23 @@ const (
 
 // crowd is the plain waiters for one lock at one proxy, as far as turns go. Its zero value has no place.
 type crowd struct {
-	queued bool
-	left   int // grants left of the turn; 0: the turn has not begun
+	at   Place
+	left int // grants left of the turn; 0: the turn has not begun
 }
 
 // Queued reports whether the crowd has a place in the queue, as far as is known.
-func (c *crowd) Queued() bool { return c.queued }
+func (c *crowd) Queued() bool { return c.at != NoPlace }
+
+// Asks reports whether a message that the lock may be free is for the crowd: behind others it would ask in vain. It is
+// woken by the name of its place when its turn has come.
+func (c *crowd) Asks() bool { return c.at != Behind }
+
+// First notes that the place is the first now.
+func (c *crowd) First() {
+	if c.Queued() {
+		c.at = Head
+	}
+}
 
 // Stays reports whether the place stays where it is after the next grant. waiting is the number of waiters, the one
 // that asks included. The place is given up with the last grant of a turn, and with the last waiter.
@@ -42,7 +57,7 @@ func (c *crowd) Stays(waiting int) bool { return waiting > 1 && c.left != 1 }
 
 // Granted notes a grant to one of that number of waiters, and where the place is now.
 func (c *crowd) Granted(waiting int, now Place) {
-	c.queued = now != NoPlace
+	c.at = now
 	switch {
 	case now != Head:
 		c.left = 0
@@ -55,14 +70,14 @@ func (c *crowd) Granted(waiting int, now Place) {
 
 // Refused notes that the lock went to others, or stayed with them, and where the place is now.
 func (c *crowd) Refused(now Place) {
-	c.queued = now != NoPlace
+	c.at = now
 	if now != Head {
 		c.left = 0
 	}
 }
 
-// Doubt notes that it is unknown whether a script ran: it may have taken a place.
-func (c *crowd) Doubt() { c.queued = true }
+// Doubt notes that it is unknown whether a script ran: it may have taken a place, which may be the first.
+func (c *crowd) Doubt() { c.at = Head }
 
 // Limits of the hand-overs of a lock within one proxy, by number and by time. Then the lock is released openly once,
 // because Redisson's plain waiters stand in no queue, and nor do those of another proxy before they have lost a race.

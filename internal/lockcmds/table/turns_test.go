@@ -184,3 +184,27 @@ func TestSharesAreInProportion(t *testing.T) {
 		})
 	}
 }
+
+func TestAPlaceBehindOthersAsksWhenItIsWokenByName(t *testing.T) {
+	var c crowd
+	for _, step := range []struct {
+		what string
+		do   func()
+		asks bool
+	}{
+		{"without a place", func() {}, true},
+		{"behind others", func() { c.Refused(Behind) }, false},
+		{"told that it is the first", c.First, true},
+		{"granted, and behind others again", func() { c.Granted(2, Behind) }, false},
+		{"an answer is lost", c.Doubt, true},
+		{"gone", func() { c.Refused(NoPlace) }, true},
+		{"a late message", c.First, true},
+	} {
+		if step.do(); c.Asks() != step.asks {
+			t.Errorf("%s: it asks %t", step.what, c.Asks())
+		}
+	}
+	if c.Queued() {
+		t.Error("a message has made a place")
+	}
+}

@@ -8,24 +8,28 @@
 
 local no_queue = nil
 
+local function waits_for(place, lock)
+  return (string.sub(place, -2) == '{}') == (string.find(lock, '^{[^{]+}$') ~= nil)
+end
+
 local function head_of(queue, lock)
   local head = redis.pcall('LINDEX', queue, '0') -- Redis prints a number as a float, a text as it is
   if type(head) ~= 'string' then
     no_queue = head and 2 or nil
     return nil
   end
-  local other = string.match(lock, '^{([^{]+)}$')
-  local function waits(place)
-    return (string.sub(place, -2) == '{}') == (other ~= nil)
+  if waits_for(head, lock) then
+    return head
   end
-  if waits(head) or other and redis.pcall('EXISTS', other) ~= 1 then
+  local other = string.match(lock, '^{([^{]+)}$')
+  if other and redis.pcall('EXISTS', other) ~= 1 then
     return head
   end
   local from, places = 1, nil
   repeat
     places = redis.call('LRANGE', queue, from, from + 99)
     for _, place in ipairs(places) do
-      if waits(place) then
+      if waits_for(place, lock) then
         return place
       end
     end

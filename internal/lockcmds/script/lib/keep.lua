@@ -1,4 +1,5 @@
--- keep_for_first: keep a lock that is free for the first in the fair queue for a moment, and wake that waiter.
+-- keep_for_first: keep a lock that is free for the first in the fair queue that listens, for a moment, and wake that waiter. A waiter
+-- that does not listen yet asks when it does.
 --
 -- Returns whether it is kept.
 
@@ -7,10 +8,18 @@ local function keep_for_first(publish, channel, queue, lock)
   if not head then
     return false
   end
-  local listeners = redis.call(publish, channel .. ':' .. head, '0')
-  if listeners == 0 and string.sub(head, 37, 43) ~= ':plain-' then
-    return false -- it is not kept for the dead; but plain waiters have a place before they are subscribed by its name
+  if redis.call(publish, channel .. ':' .. head, '0') == 0 then
+    local others, dead = redis.call('LRANGE', queue, '0', '15'), head
+    head = nil
+    for _, place in ipairs(others) do
+      if place ~= dead and waits_for(place, lock) and redis.call(publish, channel .. ':' .. place, '0') > 0 then
+        head = place
+        break
+      end
+    end
   end
-  redis.call('SET', channel, head, 'PX', 250) -- see kept_for
-  return true
+  if head then
+    redis.call('SET', channel, head, 'PX', 250) -- see kept_for
+  end
+  return head ~= nil
 end

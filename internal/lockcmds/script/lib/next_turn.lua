@@ -1,4 +1,4 @@
--- next_turn: the first in the fair queue has left it without the lock. If the next one can have the lock, it has its turn.
+-- next_turn: the first in the fair queue has left it without the lock. The next one has its turn, or learns that it is the first.
 
 local function next_turn(publish, channel, queue, lock)
   if redis.call('EXISTS', lock) == 0 then
@@ -7,8 +7,8 @@ local function next_turn(publish, channel, queue, lock)
     end
     return
   end
-  local mode, head = redis.pcall('HGET', lock, 'mode'), head_of(queue, lock)
-  if head and (mode == 'read' or type(mode) == 'table') then -- or the lock has permits
+  local head = head_of(queue, lock)
+  if head then
     redis.call(publish, channel .. ':' .. head, '0')
   end
 end
