@@ -1,13 +1,11 @@
 // Package planted puts deliberate bugs into copies of the source tree. A test of the tests then demands that they fail.
-// A bug is a patch file. The lines at its head say of it what a table says: "Bug: …" and others.
+// A bug is a patch file. The lines at its head say what it is: "Bug: …" and others.
 package planted
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -103,22 +101,4 @@ func absolute(t testing.TB, path string) string {
 		t.Fatal(err)
 	}
 	return abs
-}
-
-// WriteTable replaces the text of a document between the comments "<!-- mark -->" and "<!-- end of mark -->".
-func WriteTable(t testing.TB, document, mark, table string) {
-	t.Helper()
-	from, to := []byte("<!-- "+mark+" -->\n"), []byte("<!-- end of "+mark+" -->\n")
-	text, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, ok1 := bytes.Cut(text, from)
-	_, tail, ok2 := bytes.Cut(rest, to)
-	if !ok1 || !ok2 {
-		t.Fatalf("%s: no marks for the table %q", document, mark)
-	}
-	if err := os.WriteFile(document, slices.Concat(head, from, []byte(table), to, tail), 0o644); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -4,7 +4,6 @@ package sim
 
 import (
 	"context"
-	"fmt"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -23,10 +22,9 @@ const (
 var brokenRule = regexp.MustCompile(`seed (\d+): ([^:\n]+):`)
 
 // TestEveryBugIsFound puts one deliberate bug after the other into a copy of the tree, and plays histories until a rule
-// is broken. It writes the table of what was found into test/locks/README.md.
+// is broken.
 func TestEveryBugIsFound(t *testing.T) {
 	patches := planted.Patches(t, 20, "bugs", root+"/test/locks/bugs", root+"/test/locks/bugs/limit")
-	rows := map[string]string{}
 	for _, path := range patches {
 		t.Run(planted.Name(path), func(t *testing.T) {
 			what := planted.Head(t, path, "Bug")
@@ -36,17 +34,8 @@ func TestEveryBugIsFound(t *testing.T) {
 				return
 			}
 			t.Logf("%s: %s, after %v (seed %s)", what, rule, took.Round(100*time.Millisecond), seed)
-			rows[path] = fmt.Sprintf("| `%s` | %s | %s | %.1f s |\n", filepath.Base(path), what, rule, took.Seconds())
 		})
 	}
-	if t.Failed() || len(rows) < len(patches) { // -run may have named some of them only
-		return
-	}
-	table := "| Patch | Bug | Rule that it breaks | Found after |\n|---|---|---|---|\n"
-	for _, path := range patches {
-		table += rows[path]
-	}
-	planted.WriteTable(t, root+"/test/locks/README.md", "what the simulation finds", table)
 }
 
 // find plays histories of new seeds with the bug planted.

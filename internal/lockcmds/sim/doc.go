@@ -39,7 +39,7 @@
 // is lost end early.
 //
 // Most histories are short: three to twelve acquires within two seconds. Those without faults on one server are long,
-// with up to 29 acquires within five seconds. In test/locks/README.md is what planted bugs say about it.
+// with up to 29 acquires within five seconds. Planted bugs are found soonest so.
 //
 // A seed that breaks a rule is minimised and printed as lines that a person can read. All of it is in tests.
 package sim

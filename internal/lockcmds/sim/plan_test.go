@@ -62,7 +62,7 @@ type extent struct {
 }
 
 // A lock must be wanted by many before their order can be wrong. A fault, or servers that change their parts, need only
-// a few commands around them. In test/locks/README.md are the figures.
+// a few commands around them.
 var (
 	long  = extent{least: 5, spread: 25, length: 5 * time.Second, held: 4 * time.Second}
 	short = extent{least: 3, spread: 10, length: 2 * time.Second, held: 1600 * time.Millisecond}
