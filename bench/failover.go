@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,14 +58,16 @@ func failover(name, title string, begin func(*fleet.Fleet) error, t fleet.Topolo
 	servers := append([]string{fleet.Lockproxy}, others...)
 	return scenario{
 		name: name, title: title, primary: "beyond", fresh: true, rounds: 3, topology: t,
-		about: fmt.Sprintf("%d clients write to a key of that primary, one command at a time, and connect again after an error. "+
+		about: fmt.Sprintf("%d clients increment a key of that primary, one command at a time, and connect again after an error. "+
 			"The gap is the longest time between two successful writes of one client. Redis's own gap is that of a client which tries the primary and its replica "+
-			"directly each millisecond. The difference is what a server or a library adds; it is cut off after %v. Nodes count as failed after a second.", writers, recovery),
+			"directly each millisecond. The difference is what a server or a library adds; it is cut off after %v. "+
+			"Lost are the writes that were answered and that the new primary does not have. Nodes count as failed after a second.", writers, recovery),
 		columns: []column{
 			{"beyond", "beyond Redis's own, ms", "%.0f"},
 			{"gap", "gap ms", "%.0f"},
 			{"own", "Redis's own ms", "%.0f"},
 			{"errors", "errors", "%.0f"},
+			{"lost", "lost writes", "%.0f"},
 			{"rate", "k/s before", "%.1f"},
 		},
 		contestants: append(slices.Clip(servers), clusterClient), servers: servers,
@@ -185,12 +189,23 @@ func (b *bench) failOver(ctx context.Context, f *fleet.Fleet, who string, begin 
 	stop()
 	ended := time.Now()
 	group.Wait()
+	value, err := fleet.Do(f.Replica(0).Addr, "GET", key)
+	if err != nil {
+		return out, fmt.Errorf("the new primary: %w", err)
+	}
+	has, err := strconv.Atoi(strings.TrimPrefix(value, "$"))
+	if err != nil {
+		return out, fmt.Errorf("the new primary has %q", value)
+	}
+	answered := 0
 	var worst time.Duration
 	for _, g := range clients {
+		answered += g.n
 		worst = max(worst, g.longest, ended.Sub(g.last))
 	}
 	const ms = float64(time.Millisecond)
 	out.values["gap"], out.values["own"] = float64(worst)/ms, float64(own.longest)/ms
+	out.values["lost"] = float64(max(0, answered-has))
 	out.values["beyond"], out.values["errors"] = max(0, float64(worst-own.longest)/ms), float64(errs.Load())
 	return out, nil
 }
@@ -223,7 +238,7 @@ func (b *bench) writesThrough(f *fleet.Fleet, who, key string) (client func() (w
 		c = newClusterClient(f, writers)
 	}
 	return func() (func(context.Context) error, func()) {
-		return func(ctx context.Context) error { return c.Set(ctx, key, "1", 0).Err() }, func() {}
+		return func(ctx context.Context) error { return c.Incr(ctx, key).Err() }, func() {}
 	}, func() { _ = c.Close() }
 }
 
@@ -250,7 +265,7 @@ func (w *writer) write(ctx context.Context) error {
 		w.c = c
 	}
 	defer context.AfterFunc(ctx, w.c.Close)()
-	_, err := w.c.DoWithin(w.patience, "SET", w.key, "1")
+	_, err := w.c.DoWithin(w.patience, "INCR", w.key)
 	if err != nil && !fleet.IsReply(err) {
 		w.close()
 	}

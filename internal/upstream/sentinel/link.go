@@ -2,6 +2,7 @@ package sentinel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -12,30 +13,20 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
-	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// events are the channels of a Sentinel that tell of changes. Some messages are about other primaries.
-var events = []string{
-	promoting, "+switch-master", "+promoted-slave", "+failover-state-reconf-slaves", "+failover-end",
-	"+config-update-from", "+reset-master", "+reboot", "+convert-to-slave", "+odown",
-}
-
-// promoting is the event of the Sentinel that leads a failover, when it has told a replica to become the primary. All
-// other answers and events name the new primary up to a second later, because Sentinels ask for the role of a server
-// once a second.
-const promoting = "+failover-state-wait-promotion"
+// events are the channels of a Sentinel that tell of changes. Some messages are about other primaries. The Sentinel that
+// leads a failover names the new primary from +promoted-slave on, the others from +switch-master on.
+var events = []string{"+promoted-slave", "+switch-master", "+monitor", "+reset-master", "+reboot"}
 
 // link is the connection to one Sentinel. It asks and hears the events on one connection, which RESP3 allows.
 type link struct {
-	number  int
+	number  int // in the order of the configuration
 	addr    string
-	name    string              // of the primary
-	reach   topology.AddressMap // where announced Sentinels are reached
-	connect func(ctx context.Context) (net.Conn, error)
+	name    string // of the primary
+	connect func(ctx context.Context, addr string) (net.Conn, error)
 	results chan<- result
 	events  chan<- struct{}
-	chosen  chan<- rising
 	trouble trouble // owned by run
 
 	mu    sync.Mutex
@@ -47,9 +38,7 @@ type link struct {
 // result of a question: an answer or an error.
 type result struct {
 	number int
-	answer Answer
-	id     string // of the Sentinel; "": it does not say
-	peers  []Peer // that watch the same primary
+	answer answer
 	err    error
 }
 
@@ -81,7 +70,7 @@ func (l *link) run(ctx context.Context) {
 
 // serve is the life of one connection.
 func (l *link) serve(ctx context.Context) error {
-	nc, err := l.connect(ctx)
+	nc, err := l.connect(ctx, l.addr)
 	if err != nil {
 		return err
 	}
@@ -138,13 +127,10 @@ func (l *link) ask() {
 	case l.nc == nil:
 	case l.since.IsZero():
 		l.since = time.Now()
-		// The first two commands arrive together, so the Sentinel runs them one right after the other. From the
-		// promotion of a replica on, the second one names it, long before the first one does.
-		var question []byte
-		for _, about := range []string{"MASTER", "GET-MASTER-ADDR-BY-NAME", "REPLICAS", "SENTINELS"} {
-			question = resp.AppendCommand(question, "SENTINEL", about, l.name)
-		}
-		question = resp.AppendCommand(question, "SENTINEL", "MYID")
+		// They arrive together, so the Sentinel runs them one right after the other. From the promotion of a replica
+		// on, the second one names it, long before the first one does.
+		question := resp.AppendCommand(nil, "SENTINEL", "MASTER", l.name)
+		question = resp.AppendCommand(question, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", l.name)
 		if l.write(l.nc, question) != nil {
 			dial.Abort(l.nc) // ends the reader
 		}
@@ -167,22 +153,20 @@ func (l *link) answered() bool {
 // read hands on the Sentinel's replies and messages.
 func (l *link) read(ctx context.Context, in *dial.Reader) error {
 	for {
-		var replies [questions]resp.Value
-		for i := range replies {
-			var err error
-			if replies[i], err = l.reply(in); err != nil {
-				return err
-			}
+		master, err := l.reply(in)
+		if err != nil {
+			return err
 		}
-		l.trouble.over()
+		addr, err := l.reply(in)
+		if err != nil {
+			return err
+		}
 		again := l.answered()
 		r := result{number: l.number}
-		var err error
-		if r.answer, err = readAnswer(replies[0], replies[1], replies[2]); err != nil {
+		if r.answer, err = readAnswer(master, addr); err != nil {
 			r.err = fmt.Errorf("sentinel %s: %w", l.addr, err)
-		} else {
-			r.peers, r.id = Peers(replies[3], l.reach), ID(replies[4])
 		}
+		l.trouble.over(err)
 		select {
 		case l.results <- r:
 		case <-ctx.Done():
@@ -193,9 +177,6 @@ func (l *link) read(ctx context.Context, in *dial.Reader) error {
 		}
 	}
 }
-
-// questions are the commands of one question.
-const questions = 5
 
 // reply returns the next reply. Events ask for another look.
 func (l *link) reply(in *dial.Reader) (resp.Value, error) {
@@ -210,14 +191,7 @@ func (l *link) reply(in *dial.Reader) (resp.Value, error) {
 		if len(v.Elems) != 3 || string(v.Elems[0].Str) != "message" {
 			continue
 		}
-		event, message := string(v.Elems[1].Str), string(v.Elems[2].Str)
-		if replica, primary, ok := candidate(message, l.name); ok && event == promoting {
-			select {
-			case l.chosen <- rising{l.number, replica, primary}:
-			default: // it is known
-			}
-		}
-		if Names(message, l.name) {
+		if isAbout(string(v.Elems[2].Str), l.name) {
 			select {
 			case l.events <- struct{}{}:
 			default:
@@ -228,11 +202,11 @@ func (l *link) reply(in *dial.Reader) (resp.Value, error) {
 
 // trouble logs once that a Sentinel cannot be asked, when the cause changes, and when it is over.
 type trouble struct {
-	log        *zap.Logger // with the Sentinel's address
-	configured bool        // else its end concerns the operator of the Sentinels alone
-	cause      string      // "": there is none
-	fine       bool        // the present connection has brought an answer
-	silent     bool        // it has refused to tell events
+	log      *zap.Logger // with the Sentinel's address
+	cause    string      // "": there is none
+	fine     bool        // the present connection has brought an answer
+	silent   bool        // it has refused to tell events
+	ignorant bool        // it does not know the primary
 }
 
 // failed notes why a connection was not made, or has ended.
@@ -247,19 +221,24 @@ func (t *trouble) failed(err error) {
 		cause = "a sentinel refuses the proxy's connection: see sentinel.user, sentinel.password and sentinel.tls"
 		write = t.log.Error
 	}
-	if cause == t.cause || !t.configured {
+	if cause == t.cause {
 		write = t.log.Debug
 	}
 	t.cause = cause
 	write(cause, zap.Error(err))
 }
 
-// over notes that the Sentinel has answered.
-func (t *trouble) over() {
-	if t.cause != "" && t.configured {
+// over notes that the Sentinel has answered, with an error or without.
+func (t *trouble) over(err error) {
+	if t.cause != "" {
 		t.log.Info("a sentinel answers again")
 	}
 	t.cause, t.fine = "", true
+	ignorant := errors.Is(err, errUnknownName)
+	if ignorant && !t.ignorant {
+		t.log.Warn("a sentinel does not know the primary", zap.Error(err))
+	}
+	t.ignorant = ignorant
 }
 
 // mute notes that the Sentinel refuses to tell events. It is asked from time to time.

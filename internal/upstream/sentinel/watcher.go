@@ -42,10 +42,9 @@ type Options struct {
 // Watcher keeps the view of one primary.
 type Watcher struct {
 	opts    Options
-	connect func(ctx context.Context, addr string) (net.Conn, error) // with a Sentinel
+	links   []*link
 	results chan result
 	event   chan struct{}  // size 1: a Sentinel has told of a change
-	chosen  chan rising    // size 1: a replica is being promoted
 	tried   chan trial     // the outcome of try
 	asking  sync.WaitGroup // goroutines of Run
 
@@ -54,63 +53,35 @@ type Watcher struct {
 	old      atomic.Bool  // it has run for a second
 
 	// Owned by Run.
-	sentinels *sentinelSet
-	links     map[int]running // by the number of the Sentinel, as the next ones
-	latest    map[int]said
-	ignorant  map[int]bool // Sentinels that do not know the name
-	asked     time.Time
-	election  election
-	trying    bool // the proof of a proposal is looked for
+	latest   []said // by link
+	asked    time.Time
+	follower follower
+	trying   bool  // the proof of a claim is looked for
+	denied   claim // has been logged as not followed
 }
 
-// said is the latest answer of a Sentinel.
+// said is the latest answer of a Sentinel; at is zero if there is none.
 type said struct {
-	answer Answer
+	answer answer
 	at     time.Time
-}
-
-// running is a link whose goroutine runs.
-type running struct {
-	*link
-	stop context.CancelFunc
 }
 
 // New returns a watcher. It starts nothing.
 func New(opts Options) *Watcher {
 	w := &Watcher{
-		opts: opts, results: make(chan result), event: make(chan struct{}, 1), chosen: make(chan rising, 1),
-		tried: make(chan trial), links: map[int]running{}, latest: map[int]said{}, ignorant: map[int]bool{},
+		opts: opts, results: make(chan result), event: make(chan struct{}, 1), tried: make(chan trial),
+		latest: make([]said, len(opts.Sentinels)), follower: follower{sentinels: len(opts.Sentinels)},
 	}
-	w.connect = func(ctx context.Context, addr string) (net.Conn, error) {
+	connect := func(ctx context.Context, addr string) (net.Conn, error) {
 		return opts.Dialer.Dial(ctx, dial.Target{At: topology.Node(addr), ID: opts.ID})
 	}
-	var addrs []string
-	for _, server := range opts.Sentinels {
-		addrs = append(addrs, server.Addr)
+	for i, server := range opts.Sentinels {
+		w.links = append(w.links, &link{
+			number: i, addr: server.Addr, name: opts.Name, connect: connect, results: w.results, events: w.event,
+			trouble: trouble{log: opts.Logger.With(zap.String("sentinel", server.Addr))},
+		})
 	}
-	w.sentinels = newSentinelSet(addrs)
 	return w
-}
-
-// start begins to ask a Sentinel.
-func (w *Watcher) start(ctx context.Context, m Member) {
-	ctx, stop := context.WithCancel(ctx)
-	l := &link{
-		number: m.Number, addr: m.Addr, name: w.opts.Name, reach: w.opts.Map,
-		results: w.results, events: w.event, chosen: w.chosen,
-		trouble: trouble{log: w.opts.Logger.With(zap.String("sentinel", m.Addr)), configured: m.Configured},
-		connect: func(ctx context.Context) (net.Conn, error) { return w.connect(ctx, m.Addr) },
-	}
-	w.links[m.Number] = running{l, stop}
-	w.asking.Go(func() { l.run(ctx) })
-}
-
-// end asks a Sentinel no more.
-func (w *Watcher) end(number int) {
-	w.links[number].stop()
-	delete(w.links, number)
-	delete(w.latest, number)
-	delete(w.ignorant, number)
 }
 
 const (
@@ -123,6 +94,8 @@ const (
 	answerLife = 3 * time.Second
 	// firstLook is how long the first view waits for a majority that agrees.
 	firstLook = 200 * time.Millisecond
+	// roleLimit bounds the wait for the role of a server. One that needs longer is stopped or cut off.
+	roleLimit = time.Second
 	// youth is the time for which it is no news that the address is not known.
 	youth = time.Second
 )
@@ -130,8 +103,8 @@ const (
 // Run follows the primary until ctx ends.
 func (w *Watcher) Run(ctx context.Context) {
 	defer w.asking.Wait()
-	for _, m := range w.sentinels.Members() {
-		w.start(ctx, m)
+	for _, l := range w.links {
+		w.asking.Go(func() { l.run(ctx) })
 	}
 	defer time.AfterFunc(youth, func() { w.old.Store(true) }).Stop()
 	began := time.Now()
@@ -142,16 +115,8 @@ func (w *Watcher) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case r := <-w.results:
-			if _, asked := w.links[r.number]; !asked {
-				continue // it has left
-			}
-			if w.enlist(ctx, r) {
-				w.note(r)
-			}
+			w.note(r)
 			w.decide(ctx, time.Since(began) >= firstLook)
-			continue
-		case p := <-w.chosen:
-			w.look(ctx, p)
 			continue
 		case t := <-w.tried:
 			w.trying = false
@@ -197,108 +162,123 @@ func (w *Watcher) Find(ctx context.Context) error {
 	return nil
 }
 
-// enlist begins to ask the Sentinels that one has told of. It reports whether its answer counts.
-func (w *Watcher) enlist(ctx context.Context, r result) (counts bool) {
-	if r.err != nil {
-		return true
-	}
-	if w.Young() { // the Sentinels of the configuration may be listed by other addresses, and have not told their ids yet
-		r.peers = nil
-	}
-	counts, joins, leaves := w.sentinels.Answered(r.number, r.id, r.peers, time.Now())
-	for _, m := range leaves {
-		w.opts.Logger.Info("a learnt sentinel is not asked any more", zap.String("sentinel", m.Addr))
-		w.end(m.Number)
-	}
-	for _, m := range joins {
-		w.opts.Logger.Info("a learnt sentinel is asked: add it to upstream.address", zap.String("sentinel", m.Addr))
-		w.start(ctx, m)
-	}
-	return counts
-}
-
 // note keeps the answer of a Sentinel.
 func (w *Watcher) note(r result) {
-	if r.err == nil {
+	switch {
+	case r.err == nil:
+		r.answer.addr = w.opts.Map.Of(r.answer.addr)
 		w.latest[r.number] = said{r.answer, time.Now()}
-		delete(w.ignorant, r.number)
-		return
+	case errors.Is(r.err, errUnknownName):
+		w.latest[r.number] = said{}
 	}
-	if errors.Is(r.err, errUnknownName) {
-		delete(w.latest, r.number)
-		if !w.ignorant[r.number] {
-			w.opts.Logger.Warn("a sentinel does not know the primary", zap.String("name", w.opts.Name), zap.Error(r.err))
-		}
-		w.ignorant[r.number] = true
-	}
-	if w.opts.Primary.Address() == "" {
-		why := fmt.Errorf("%w: %v", topology.ErrUnknown, r.err) //nolint:errorlint // a Sentinel's refusal is not Redis's
-		w.opts.Primary.Unknown(why)
+	if r.err != nil {
+		w.unknown(r.err)
 	}
 }
 
-// voices are the living answers. majority is that of the Sentinels that may vote.
-func (w *Watcher) voices() (all []voice, majority int) {
+// unknown notes why the primary is not known, unless it is.
+func (w *Watcher) unknown(why error) {
+	if w.opts.Primary.Address() == "" {
+		//nolint:errorlint // a Sentinel's refusal is not Redis's
+		w.opts.Primary.Unknown(fmt.Errorf("%w: %v", topology.ErrUnknown, why))
+	}
+}
+
+// living are the latest answers, without the old ones.
+func (w *Watcher) living() (all []answer) {
 	now := time.Now()
-	voters := w.sentinels.Voters(now)
-	counted := map[string]bool{} // a Sentinel with two addresses counts once
-	for _, m := range w.sentinels.Members() {
-		s, spoken := w.latest[m.Number]
-		switch {
-		case !spoken:
-		case now.Sub(s.at) >= answerLife:
-			delete(w.latest, m.Number)
-		case m.ID == "" || !counted[m.ID]:
-			counted[m.ID] = true
-			all = append(all, voice{s.answer, voters.Has(m)})
+	for _, s := range w.latest {
+		if now.Sub(s.at) < answerLife {
+			all = append(all, s.answer)
 		}
 	}
-	return all, voters.Number/2 + 1
+	return all
 }
 
 // decide follows the view that the latest answers lead to. late says that the first view waits for no majority.
 func (w *Watcher) decide(ctx context.Context, late bool) {
-	all, majority := w.voices()
-	if w.election.present.addr == "" && !late && leader(count(all), majority) == "" {
-		return
-	}
-	next := w.election.judge(time.Now(), all, majority, w.opts.Primary.Refuted())
+	answers := w.living()
+	c := w.follower.hear(time.Now(), answers)
+	w.noteReplicas(answers)
 	switch {
-	case next.addr == "":
-		return
-	case next.proof != noProof:
-		w.try(ctx, next)
-	case next.addr != w.election.present.addr:
-		w.publish(next.view)
+	case c.addr == "":
+		w.denied = claim{}
+		if len(answers) > 0 {
+			w.unknown(errDisagree)
+		}
+	case c.proof == noProof:
+		w.publish(c.view)
+	case !w.trying && (late || w.follower.present.addr != ""):
+		w.try(ctx, c)
 	}
-	w.noteReplicas(all)
 }
 
-// conclude follows a proposal that is proved, if the Sentinels have not changed their minds. A promoted replica is
-// followed ahead of their answers. The epoch stays: their next one is greater.
+var errDisagree = errors.New("the sentinels that answer do not agree")
+
+// trial is a claim whose proof is looked for.
+type trial struct {
+	claim
+	from view
+	next dial.Role // of the server of the claim; Unreachable, too, if the present one refutes the claim
+}
+
+// try asks the servers of a claim for their roles. One is tried at a time: the next answer of a Sentinel brings the
+// claim again.
+func (w *Watcher) try(ctx context.Context, c claim) {
+	w.trying = true
+	t := trial{claim: c, from: w.follower.present}
+	w.asking.Go(func() {
+		if t.proof == risen || t.proof.leaves(w.role(ctx, t.from.addr)) {
+			t.next = w.role(ctx, t.addr) // which shows the server the proxy's password
+		}
+		select {
+		case w.tried <- t:
+		case <-ctx.Done():
+		}
+	})
+}
+
+// role asks a server for its role.
+func (w *Watcher) role(ctx context.Context, addr string) dial.Role {
+	ctx, cancel := context.WithTimeout(ctx, roleLimit)
+	defer cancel()
+	return w.opts.Role(ctx, addr)
+}
+
+// conclude follows a claim that is proved, if the Sentinels have not changed their minds.
 func (w *Watcher) conclude(t trial) {
-	if !t.proved || t.from.addr != w.election.present.addr {
+	if w.follower.hear(time.Now(), w.living()) != t.claim || w.follower.present.addr != t.from.addr {
 		return
 	}
-	if t.proof == promoted {
-		w.publish(view{w.election.present.epoch, t.addr})
+	if !rises(t.next) {
+		w.deny(t)
 		return
 	}
-	all, majority := w.voices()
-	if w.election.judge(time.Now(), all, majority, w.opts.Primary.Refuted()) != t.proposal {
-		return
-	}
-	if t.epoch <= t.from.epoch {
-		w.opts.Logger.Warn("a majority of the sentinels names another primary, without a later failover: it is followed",
+	if t.from.addr != "" && t.epoch <= t.from.epoch {
+		w.opts.Logger.Warn("the sentinels name another primary, without a later failover: it is followed",
 			zap.String("from", t.from.addr), zap.Int64("from_epoch", t.from.epoch),
 			zap.String("to", t.addr), zap.Int64("to_epoch", t.epoch))
 	}
 	w.publish(t.view)
 }
 
+// deny notes, once, that a view is not followed for the sake of its server.
+func (w *Watcher) deny(t trial) {
+	why := "it cannot be reached"
+	if t.next == dial.Replica {
+		why = "it says that it is a replica"
+	}
+	w.unknown(fmt.Errorf("the sentinels name %s, but %s", t.addr, why))
+	if t.proof == risen && t.from.addr != "" && w.denied != t.claim {
+		w.denied = t.claim
+		w.opts.Logger.Warn("the sentinels name another primary, which is not followed",
+			zap.String("from", t.from.addr), zap.String("to", t.addr), zap.String("why", why))
+	}
+}
+
 func (w *Watcher) publish(next view) {
-	from, to := w.opts.Primary.Address(), w.opts.Map.Of(next.addr)
-	w.election.follow(next)
+	from, to := w.opts.Primary.Address(), next.addr
+	w.follower.follow(next)
 	if w.opts.Primary.Publish(to) {
 		w.opts.Moved(from, to)
 	}
@@ -310,11 +290,11 @@ func (w *Watcher) Replicas() int { return int(w.replicas.Load()) }
 
 // noteReplicas notes how many replicas there are, and tells the longest time after which a Sentinel takes the primary
 // for down.
-func (w *Watcher) noteReplicas(all []voice) {
+func (w *Watcher) noteReplicas(answers []answer) {
 	longest, replicas, known := time.Duration(0), 0, false
-	for _, v := range all {
-		if v.Addr == w.election.present.addr {
-			longest, replicas, known = max(longest, v.DownAfter), max(replicas, v.Replicas), true
+	for _, a := range answers {
+		if a.addr == w.follower.present.addr {
+			longest, replicas, known = max(longest, a.downAfter), max(replicas, a.replicas), true
 		}
 	}
 	if known { // else those of before stand

@@ -28,10 +28,7 @@ type fake struct {
 	addr  string // host:port
 	down  bool
 	nc    net.Conn
-	id    string
-	lists []string // addresses of other Sentinels, whose ids are the same, or follow behind a =
-	name  string   // of the primary that it knows; "": any
-	knows []string // addresses of replicas
+	name  string // of the primary that it knows; "": any
 
 	refuses error // the connection
 }
@@ -49,7 +46,7 @@ func (f *fake) set(epoch int, addr string) {
 }
 
 // connect is the connect of a link.
-func (f *fake) connect(context.Context) (net.Conn, error) {
+func (f *fake) connect(context.Context, string) (net.Conn, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.refuses != nil {
@@ -106,40 +103,10 @@ func (f *fake) serve(nc net.Conn) {
 func (f *fake) answer(command resp.Value) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	last := string(command.Elems[len(command.Elems)-1].Str)
-	word := string(command.Elems[len(command.Elems)-2].Str)
-	switch word {
-	case "MASTER", "GET-MASTER-ADDR-BY-NAME", "SENTINELS", "REPLICAS":
-		if f.name != "" && f.name != last {
-			return "-ERR No such master with that name\r\n"
-		}
+	if len(command.Elems) > 2 && f.name != "" && string(command.Elems[2].Str) != f.name {
+		return "-ERR No such master with that name\r\n"
 	}
-	switch word {
-	case "SENTINELS":
-		list := fmt.Sprintf("*%d\r\n", len(f.lists))
-		for _, addr := range f.lists {
-			addr, id, other := strings.Cut(addr, "=")
-			if !other {
-				id = addr
-			}
-			host, port, _ := net.SplitHostPort(addr)
-			port, quiet := strings.CutSuffix(port, "!") // it has told nothing for long
-			ago := "1500"
-			if quiet {
-				ago = "3600000"
-			}
-			list += string(resp.AppendCommand(nil, "ip", host, "port", port, "runid", strings.TrimSuffix(id, "!"), "flags", "sentinel", "last-hello-message", ago))
-		}
-		return list
-	case "REPLICAS":
-		list := fmt.Sprintf("*%d\r\n", len(f.knows))
-		for _, addr := range f.knows {
-			host, port, _ := net.SplitHostPort(addr)
-			list += string(resp.AppendCommand(nil, "ip", host, "port", port, "flags", "slave"))
-		}
-		return list
-	case "SENTINEL":
-		return fmt.Sprintf("$%d\r\n%s\r\n", len(f.id), f.id)
+	switch string(command.Elems[1].Str) {
 	case "MASTER":
 		epoch := fmt.Sprint(f.epoch)
 		return fmt.Sprintf("%%2\r\n$12\r\nconfig-epoch\r\n$%d\r\n%s\r\n$23\r\ndown-after-milliseconds\r\n$4\r\n1000\r\n", len(epoch), epoch)
@@ -150,17 +117,16 @@ func (f *fake) answer(command resp.Value) string {
 	return ">3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n"
 }
 
-// stand is a watcher of three fakes, and of others that these tell of.
+// stand is a watcher of three fakes.
 type stand struct {
 	fakes   []*fake
-	others  map[string]*fake // by address
 	logs    *observer.ObservedLogs
 	primary *topology.Primary
 
 	mu        sync.Mutex
 	moves     []string
-	primaries map[string]bool // the addresses of servers that are primaries
-	looks     int             // questions to a server for its role
+	roles     map[string]dial.Role // of the servers by their addresses
+	asked     []string             // for their role
 	downAfter time.Duration
 }
 
@@ -171,48 +137,36 @@ func (s *stand) locked(f func()) {
 	f()
 }
 
-func watch(t *testing.T, test func(s *stand)) {
+// watch runs a test. The Sentinels are prepared before the watcher starts.
+func watch(t *testing.T, test func(s *stand), prepare ...func(s *stand)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.DebugLevel)
-		s := &stand{primary: topology.NewPrimary(), others: map[string]*fake{}, logs: logs, primaries: map[string]bool{"10.0.0.1:6379": true}}
+		s := &stand{primary: topology.NewPrimary(), logs: logs, roles: map[string]dial.Role{}}
+		s.are(dial.Primary, "10.0.0.1:6379", "b.example:6379", "10.0.0.3:6379")
 		var servers []topology.Server
 		for i := range 3 {
 			servers = append(servers, topology.Server{Network: "tcp", Addr: fmt.Sprintf("s%d:26379", i)})
-			s.fakes = append(s.fakes, &fake{epoch: 1, addr: "10.0.0.1:6379", id: servers[i].Addr, knows: []string{"10.0.0.2:6379", "10.0.0.3:6379"}})
+			s.fakes = append(s.fakes, &fake{epoch: 1, addr: "10.0.0.1:6379"})
 		}
-		announced, err := topology.ParseAddressMap([]string{"10.0.0.2=b.example", "10.1.0.9=nine.example"})
+		announced, err := topology.ParseAddressMap([]string{"10.0.0.2=b.example"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		w := New(Options{
 			Name: "mymaster", Sentinels: servers, Map: announced, Primary: s.primary, Logger: zap.New(core),
 			Role: func(_ context.Context, addr string) (role dial.Role) {
-				s.locked(func() {
-					role = dial.Replica
-					if s.primaries[addr] {
-						role = dial.Primary
-					}
-					s.looks++
-				})
+				s.locked(func() { role, s.asked = s.roles[addr], append(s.asked, addr) })
 				return role
 			},
 			Moved:     func(from, to string) { s.locked(func() { s.moves = append(s.moves, from+">"+to) }) },
 			DownAfter: func(d time.Duration) { s.locked(func() { s.downAfter = d }) },
 		})
-		w.connect = func(ctx context.Context, addr string) (net.Conn, error) {
-			for i, one := range servers {
-				if one.Addr == addr {
-					return s.fakes[i].connect(ctx)
-				}
-			}
-			s.mu.Lock()
-			other := s.others[addr]
-			s.mu.Unlock()
-			if other == nil {
-				return nil, errDown
-			}
-			return other.connect(ctx)
+		for i, l := range w.links {
+			l.connect = s.fakes[i].connect
+		}
+		for _, f := range prepare {
+			f(s)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -244,6 +198,28 @@ func (s *stand) want(t *testing.T, moves ...string) {
 }
 
 const first = ">10.0.0.1:6379"
+
+func TestAStartWithoutAMajoritySaysWhy(t *testing.T) {
+	watch(t, func(s *stand) {
+		says := func(words string) {
+			t.Helper()
+			if _, err := s.primary.Resolve("p"); !errors.Is(err, topology.ErrUnknown) || !strings.Contains(err.Error(), words) {
+				t.Errorf("%v, want %q", err, words)
+			}
+		}
+		says("do not agree")
+		s.fakes[2].die()
+		s.after(answerLife + time.Second)
+		says("the sentinels name b.example:6379, but it says that it is a replica")
+		s.are(dial.Untold, "b.example:6379")
+		s.after(2 * time.Second)
+		s.want(t, ">b.example:6379")
+	}, func(s *stand) {
+		s.fakes[0].down = true
+		s.fakes[1].addr = "10.0.0.2:6379"
+		s.are(dial.Replica, "b.example:6379")
+	})
+}
 
 func TestAnEventIsAReasonToAsk(t *testing.T) {
 	watch(t, func(s *stand) {
@@ -277,8 +253,15 @@ func TestSentinelsThatAreGoneChangeNothing(t *testing.T) {
 		}
 		s.fakes[1].set(2, "10.0.0.3:6379")
 		s.fakes[1].change(func(f *fake) { f.down = false })
-		s.locked(func() { s.primaries["10.0.0.3:6379"] = true })
-		s.after(time.Second)
+		s.after(10 * time.Second)
+		s.want(t, first)
+		s.locked(func() {
+			if slices.Contains(s.asked, "10.0.0.3:6379") {
+				t.Error("a server that one of three names has got the proxy's password")
+			}
+		})
+		s.are(dial.Replica, "10.0.0.1:6379")
+		s.after(2 * time.Second)
 		s.want(t, first, "10.0.0.1:6379>10.0.0.3:6379")
 	})
 }
@@ -295,36 +278,12 @@ func TestADoubtIsAReasonToAsk(t *testing.T) {
 	})
 }
 
-const promotion = "slave 10.0.0.2:6379 10.0.0.2 6379 @ mymaster 10.0.0.1 6379"
-
-func TestAPromotedReplicaIsFollowedBeforeTheSentinelsNoticeIt(t *testing.T) {
-	watch(t, func(s *stand) {
-		s.fakes[0].tell(promoting, strings.Replace(promotion, "mymaster", "other", 1))
-		s.fakes[0].tell(promoting, promotion)
-		s.after(5 * lookEvery)
-		s.want(t, first) // it is a replica still
-		s.locked(func() { s.primaries["b.example:6379"] = true })
-		s.after(lookEvery)
-		s.want(t, first, "10.0.0.1:6379>b.example:6379")
-		s.after(2 * time.Second)
-		for _, f := range s.fakes {
-			f.set(2, "10.0.0.2:6379")
+// are gives servers a role.
+func (s *stand) are(role dial.Role, addrs ...string) {
+	s.locked(func() {
+		for _, addr := range addrs {
+			s.roles[addr] = role
 		}
-		s.after(2 * agreedFor)
-		s.want(t, first, "10.0.0.1:6379>b.example:6379")
-	})
-}
-
-func TestAPromotionThatTheSentinelsForgetIsUndone(t *testing.T) {
-	watch(t, func(s *stand) {
-		s.locked(func() { s.primaries["b.example:6379"] = true })
-		s.fakes[0].tell(promoting, promotion)
-		s.after(lookEvery)
-		s.fakes[0].die() // it led the failover
-		s.after(agreedFor - time.Second)
-		s.want(t, first, "10.0.0.1:6379>b.example:6379")
-		s.after(3 * time.Second)
-		s.want(t, first, "10.0.0.1:6379>b.example:6379", "b.example:6379>10.0.0.1:6379")
 	})
 }
 
@@ -335,55 +294,52 @@ func TestAMajorityIsFollowedWhateverItsEpoch(t *testing.T) {
 		for _, f := range s.fakes[:2] {
 			f.set(0, "10.9.9.9:6379")
 		}
-		s.after(2 * agreedFor)
-		s.want(t, first) // no primary is there
-		s.locked(func() { s.primaries["10.9.9.9:6379"] = true })
-		s.after(2 * time.Second)
-		s.want(t, first, "10.0.0.1:6379>10.9.9.9:6379")
-		if n := s.logs.FilterMessageSnippet("without a later failover").FilterLevelExact(zap.WarnLevel).Len(); n != 1 {
-			t.Errorf("%d entries", n)
-		}
-		for _, f := range s.fakes[:2] {
-			f.set(1, "10.9.9.8:6379")
-		}
-		s.after(2 * time.Second)
-		s.want(t, first, "10.0.0.1:6379>10.9.9.9:6379", "10.9.9.9:6379>10.9.9.8:6379")
-	})
-}
-
-// A Sentinel of another system has got the address of one of the configuration.
-func TestAStrangerInTheConfigurationDoesNotMoveThePrimary(t *testing.T) {
-	watch(t, func(s *stand) {
-		s.locked(func() { s.primaries["10.9.9.9:6379"] = true })
-		s.fakes[0].set(1000, "10.9.9.9:6379")
-		s.fakes[0].tell(promoting, "slave 10.9.9.9:6379 10.9.9.9 6379 @ mymaster 10.9.9.1 6379")
+		s.are(dial.Replica, "10.9.9.9:6379")
 		s.after(2 * agreedFor)
 		s.want(t, first)
-		s.locked(func() {
-			if s.looks > 0 {
-				t.Error("a server of which no other Sentinel knows has got the proxy's password")
-			}
-		})
-		for _, f := range s.fakes[1:] {
-			f.set(2, "10.0.0.2:6379")
+		s.logged(t, "the sentinels name another primary, which is not followed", 1)
+		s.are(dial.Primary, "10.9.9.9:6379")
+		s.after(2 * time.Second)
+		s.want(t, first, "10.0.0.1:6379>10.9.9.9:6379")
+		s.logged(t, "the sentinels name another primary, without a later failover: it is followed", 1)
+		s.are(dial.Unreachable, "10.9.9.9:6379")
+		for _, f := range s.fakes[:2] {
+			f.set(0, "10.0.0.3:6379")
 		}
 		s.after(2 * time.Second)
-		s.want(t, first, "10.0.0.1:6379>b.example:6379")
+		s.want(t, first, "10.0.0.1:6379>10.9.9.9:6379", "10.9.9.9:6379>10.0.0.3:6379")
 	})
 }
 
-// At the start only the stranger answers in time.
-func TestAStrangerThatWasFollowedIsLeft(t *testing.T) {
+// logged counts warnings.
+func (s *stand) logged(t *testing.T, message string, want int) {
+	t.Helper()
+	if n := s.logs.FilterMessage(message).FilterLevelExact(zap.WarnLevel).Len(); n != want {
+		t.Errorf("%d entries %q, want %d", n, message, want)
+	}
+}
+
+// A Sentinel that does not know the primary, that is dead, or refuses the password, is reported once, and so is its return.
+func TestASentinelThatCannotBeAskedIsReportedOnce(t *testing.T) {
 	watch(t, func(s *stand) {
-		s.locked(func() { s.primaries["10.9.9.9:6379"] = true })
-		for _, f := range s.fakes {
-			f.set(1000, "10.9.9.9:6379")
+		s.fakes[0].change(func(f *fake) { f.name = "other" })
+		s.after(time.Second)
+		s.fakes[1].die()
+		s.after(2 * time.Minute)
+		s.logged(t, "a sentinel does not know the primary", 1)
+		s.logged(t, "a sentinel cannot be reached", 1)
+		s.fakes[1].change(func(f *fake) {
+			f.refuses = &dial.RefusedError{Reply: "WRONGPASS invalid username-password pair or user is disabled."}
+		})
+		s.after(2 * time.Minute)
+		if n := s.logs.FilterLevelExact(zap.ErrorLevel).Len(); n != 1 {
+			t.Errorf("%d errors of a wrong password", n)
 		}
-		s.after(2 * time.Second)
-		for _, f := range s.fakes[1:] {
-			f.set(1, "10.0.0.1:6379")
+		s.fakes[1].change(func(f *fake) { f.down, f.refuses = false, nil })
+		s.after(time.Minute)
+		if n := s.logs.FilterMessage("a sentinel answers again").Len(); n != 1 {
+			t.Errorf("%d entries of its return", n)
 		}
-		s.after(2 * agreedFor)
-		s.want(t, first, "10.0.0.1:6379>10.9.9.9:6379", "10.9.9.9:6379>10.0.0.1:6379")
+		s.want(t, first)
 	})
 }

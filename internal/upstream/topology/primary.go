@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // Primary is one server that serves all keys and moves from process to process. All methods may be called from any
@@ -14,10 +13,8 @@ type Primary struct {
 	at    atomic.Pointer[leaving] // nil: it is not known. It never changes
 	doubt chan struct{}           // size 1, never closed
 
-	mu      sync.Mutex // guards the fields below
-	refuted string     // the address at which a process was found that is no primary
-	when    time.Time  // of that
-	unknown error      // why the address is not known
+	mu      sync.Mutex
+	unknown error // why the address is not known
 }
 
 // ErrUnknown says that the address of the primary is not known yet.
@@ -54,9 +51,6 @@ func (p *Primary) Publish(addr string) (moved bool) {
 		return false
 	}
 	left, leave := context.WithCancel(context.Background())
-	p.mu.Lock()
-	p.refuted = ""
-	p.mu.Unlock()
 	p.at.Store(&leaving{Place{Network: "tcp", Address: addr, Primary: true, left: left}, leave})
 	if old != nil {
 		old.leave()
@@ -74,13 +68,8 @@ func (p *Primary) Unknown(err error) {
 // ErrNotPrimary says that a process was reached which is no primary.
 var ErrNotPrimary = errors.New("the process at the address of the primary is not a primary")
 
-// Doubt says that the server was not found at a place, for the given reason: it may have moved.
-func (p *Primary) Doubt(_ Node, at Place, why error) {
-	p.mu.Lock()
-	if errors.Is(why, ErrNotPrimary) {
-		p.refuted, p.when = at.Address, time.Now()
-	}
-	p.mu.Unlock()
+// Doubt says that the server was not found at a place: it may have moved.
+func (p *Primary) Doubt(Node, Place, error) {
 	select {
 	case p.doubt <- struct{}{}:
 	default:
@@ -89,14 +78,3 @@ func (p *Primary) Doubt(_ Node, at Place, why error) {
 
 // Doubts has a value after a Doubt. It is never closed.
 func (p *Primary) Doubts() <-chan struct{} { return p.doubt }
-
-// refutedFor is the time for which a process that is no primary speaks against its address.
-const refutedFor = 5 * time.Second
-
-// Refuted reports whether the process at the address of the primary was found to be no primary lately.
-func (p *Primary) Refuted() bool {
-	addr := p.Address()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return addr != "" && p.refuted == addr && time.Since(p.when) < refutedFor
-}

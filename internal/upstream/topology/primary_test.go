@@ -3,8 +3,6 @@ package topology
 import (
 	"errors"
 	"testing"
-	"testing/synctest"
-	"time"
 )
 
 func TestAPrimaryMoves(t *testing.T) {
@@ -34,29 +32,4 @@ func TestAPrimaryMoves(t *testing.T) {
 	if now, _ := p.Resolve("p"); !old.Left() || now.Left() || now.Address != "b:1" {
 		t.Errorf("after the move: %+v, left %t", now, old.Left())
 	}
-}
-
-func TestAProcessThatIsNoPrimarySpeaksAgainstTheViewForAWhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := NewPrimary()
-		p.Publish("a:1")
-		place, _ := p.Resolve("p")
-		p.Doubt("p", place, errors.New("connection refused"))
-		if <-p.Doubts(); p.Refuted() {
-			t.Error("a failed connection refutes the view")
-		}
-		p.Doubt("p", place, ErrNotPrimary)
-		if !p.Refuted() {
-			t.Error("a replica does not refute the view")
-		}
-		time.Sleep(refutedFor)
-		if p.Refuted() {
-			t.Error("the view is refuted for ever")
-		}
-		p.Doubt("p", place, ErrNotPrimary)
-		p.Publish("b:1")
-		if p.Refuted() {
-			t.Error("the next view is refuted")
-		}
-	})
 }
