@@ -2,10 +2,11 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
@@ -27,6 +28,7 @@ func spreadKeys(t testing.TB, c *redistest.Cluster, prefix string) []string {
 
 // subscriptionsAreCounted compares the replies with those of a server that stands alone.
 func subscriptionsAreCounted(t *testing.T, alone *redistest.Server, c *redistest.Cluster, proxies map[string]*proxytest.Proxy) {
+	shard := "{" + proxytest.KeyOf(t, c, c.Nodes[0]) + "}" // where all channels are
 	for proto := 2; proto <= 3; proto++ {
 		t.Run(fmt.Sprintf("RESP%d", proto), func(t *testing.T) {
 			sameAsAlone(t, alone, c, proxies, func(s *proxytest.Side) {
@@ -36,12 +38,12 @@ func subscriptionsAreCounted(t *testing.T, alone *redistest.Server, c *redistest
 					a.Expect(n)
 				}
 				frames("UNSUBSCRIBE", 1)
-				frames("SUNSUBSCRIBE x y", 2)
+				frames("SUNSUBSCRIBE "+shard+"x "+shard+"y", 2)
 				frames("SUBSCRIBE", 1)
 				frames("SUBSCRIBE a b a", 3)
 				frames("PSUBSCRIBE p* __key*", 2)
-				for _, ch := range []string{"s1", "s2", "s3", "s4", "s1"} { // on all servers
-					frames("SSUBSCRIBE "+ch, 1)
+				for _, ch := range []string{"1", "2", "3", "4", "1"} {
+					frames("SSUBSCRIBE "+shard+ch, 1)
 				}
 				if proto == 2 {
 					for _, line := range []string{
@@ -58,16 +60,16 @@ func subscriptionsAreCounted(t *testing.T, alone *redistest.Server, c *redistest
 				a.Expect(1)
 				b.Do("PUBLISH", "pp", "m")
 				a.Expect(1)
-				for _, ch := range []string{"s1", "s2", "s3", "s4"} {
-					b.Do("SPUBLISH", ch, "m")
+				for _, ch := range []string{"1", "2", "3", "4"} {
+					b.Do("SPUBLISH", shard+ch, "m")
 					a.Expect(1)
 				}
-				b.Each("PUBSUB NUMSUB a b c", "PUBSUB NUMPAT", "PUBSUB SHARDNUMSUB s1 s2 x")
+				b.Each("PUBSUB NUMSUB a b c", "PUBSUB NUMPAT", "PUBSUB CHANNELS a", "PUBSUB SHARDNUMSUB "+shard+"1 x")
 				frames("UNSUBSCRIBE a x", 2)
-				frames("SUNSUBSCRIBE s4 s4", 2)
-				frames("SUNSUBSCRIBE s1", 1)
-				frames("SUNSUBSCRIBE s2", 1)
-				frames("SUNSUBSCRIBE s3", 1)
+				frames("SUNSUBSCRIBE "+shard+"4 "+shard+"4", 2)
+				for _, ch := range []string{"1", "2", "3"} {
+					frames("SUNSUBSCRIBE "+shard+ch, 1)
+				}
 				frames("PUNSUBSCRIBE p*", 1)
 				frames("PUNSUBSCRIBE", 1)
 				frames("UNSUBSCRIBE", 1)
@@ -86,83 +88,61 @@ func aListenerUsesAllServers(t *testing.T, c *redistest.Cluster, proxies map[str
 	for engine, srv := range proxies {
 		p := srv.Dial(t)
 		p.Each("HELLO 3", "SUBSCRIBE own"+engine)
-		for _, key := range spreadKeys(t, c, "listens"+engine) {
-			p.Script("SET "+key+" x", "+OK")
-			p.Raw("MULTI\r\nINCR n" + key + "\r\nEXEC\r\n")
-			p.Gets("+OK", "+QUEUED", "*1\r\n:1\r\n")
+		keys := spreadKeys(t, c, "listens"+engine)
+		for _, key := range keys {
+			p.Script("SET "+key+" x", "+OK", "GET "+key, "$1\r\nx", "DBSIZE", ":", "CLIENT ID", ":")
+			p.Send("PUBLISH", "own"+engine, "m")
+			first, _ := p.Frame() // the order of the two is not defined
+			second, err := p.Frame()
+			if all := first + second; err != nil || !strings.Contains(all, ":1\r\n") || !strings.Contains(all, "own"+engine) {
+				t.Errorf("%s: PUBLISH: %q (%v)", engine, all, err)
+			}
+			p.Script("MULTI", "+OK", "INCR n"+key, "+QUEUED", "SUBSCRIBE x", "-ERR subscriptions are not possible", "EXEC", "-EXECABORT")
+			p.Script("MULTI", "+OK", "INCR n"+key, "+QUEUED", "EXEC", "*1\r\n:1\r\n", "EXEC", "-ERR EXEC without MULTI", "UNWATCH", "+OK")
+			p.Raw("MULTI\r\n" + strings.Repeat("INCR n"+key+"\r\n", 300) + "EXEC\r\n")
+			p.Gets(append(append([]string{"+OK"}, slices.Repeat([]string{"+QUEUED"}, 300)...), "-ERR not possible")...)
+			p.Script("WATCH "+key, "-ERR not possible", "BLPOP "+key+" 0", "-ERR not possible")
 		}
-		p.Raw("MULTI\r\nSUBSCRIBE x\r\nEXEC\r\n")
-		p.Gets("+OK", "-ERR subscriptions are not possible", "-EXECABORT")
+		p.Script("MGET "+strings.Join(keys, " "), "*3\r\n$1\r\nx\r\n$1\r\nx\r\n$1\r\nx\r\n")
+		p.Script("SSUBSCRIBE "+keys[1], "-CROSSSLOT ", "SUNSUBSCRIBE "+keys[1], "-CROSSSLOT ", "SSUBSCRIBE "+keys[0], ">3")
+		p.Raw("UNSUBSCRIBE\r\nSUNSUBSCRIBE\r\nBLPOP none" + keys[2] + " 0.01\r\nSUBSCRIBE x\r\n")
+		p.Gets(">3", ">3", "_", ">3")
 	}
 }
 
-// eventsOfAllServers subscribes to the events of keys, which each server tells to its own subscribers only.
-func eventsOfAllServers(t *testing.T, c *redistest.Cluster, proxies map[string]*proxytest.Proxy) {
-	for engine, srv := range proxies {
-		p, w := srv.Dial(t), srv.Dial(t)
-		w.Quiet("CONFIG", "SET", "notify-keyspace-events", "KEA")
-		p.Each("PSUBSCRIBE __keyevent@0__:se[t]", "SUBSCRIBE __keyspace@0__:b"+engine+" both"+engine)
-		p.ExpectFrame("both" + engine)
-		for _, key := range spreadKeys(t, c, "event"+engine) {
-			w.Quiet("SET", key, "x")
-			p.ExpectFrame("pmessage", key)
-		}
-		w.Each("DEL b"+engine, "RPUSH b"+engine+" x")
-		p.ExpectFrame("message", "rpush")
-		w.Quiet("PUBLISH", "both"+engine, "once")
-		p.ExpectFrame("message", "once")
-		all := srv.Dial(t)
-		all.Quiet("PSUBSCRIBE", "*")
-		w.Quiet("PUBLISH", "both"+engine, "1") // arrives at all servers
-		w.Quiet("PUBLISH", "both"+engine, "2")
-		for i := range 2 {
-			all.ExpectFrame("pmessage", fmt.Sprint(i+1))
-			p.ExpectFrame("message", fmt.Sprint(i+1))
-		}
-		w.Quiet("CONFIG", "SET", "notify-keyspace-events", "")
-	}
-}
-
-// subscriptionsMove moves the slots of shard channels, and that of all PUBLISH, from server to server: the client gets the messages, and nothing else.
-func subscriptionsMove(t *testing.T, c *redistest.Cluster, proxies map[string]*proxytest.Proxy) {
+// aSubscriptionEndsWithItsSlot moves the slots of shard channels, and that of all PUBLISH, from server to server.
+func aSubscriptionEndsWithItsSlot(t *testing.T, c *redistest.Cluster, proxies map[string]*proxytest.Proxy) {
 	m := newMover(t, c)
 	for engine, srv := range proxies {
-		p, w := srv.Dial(t), srv.Dial(t)
-		names := spreadKeys(t, c, "shard"+engine)
-		var slots []int
-		if m.owner[0] == 0 { // of all PUBLISH
-			slots = append(slots, 0)
+		tag := "{" + proxytest.KeyOf(t, c, c.Nodes[1]) + "}" + engine
+		slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", tag).(int64))
+		proxytest.WaitFor(t, "the view", func() bool { return srv.Shared().Upstream.View().Owner(0).ID == c.ID(c.Nodes[0]) })
+		p, channels, w := srv.Dial(t), srv.Dial(t), srv.Dial(t)
+		other := "{other" + proxytest.KeyOf(t, c, c.Nodes[1]) + "}"
+		for i := 0; m.owner[hashslot.Of([]byte(other))] != 1 || hashslot.Of([]byte(other)) == slot; i++ {
+			other = fmt.Sprint("other", i)
 		}
-		for i, name := range names {
-			slots = append(slots, int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", name).(int64)))
-			p.Each("SSUBSCRIBE "+name, fmt.Sprint("SUBSCRIBE "+engine, i))
+		p.Script("SSUBSCRIBE "+other, "*3", "SSUBSCRIBE "+tag, "*3", "SUBSCRIBE x", "-CROSSSLOT ")
+		channels.Script("SUBSCRIBE x"+engine, "*3")
+		w.Script("SPUBLISH "+tag+" m", ":1", "PUBLISH x"+engine+" m", ":1")
+		p.ExpectFrame("smessage", tag)
+		channels.ExpectFrame("message", "x"+engine)
+		m.move(slot, 2)
+		p.ExpectFrame("sunsubscribe", tag, ":1")
+		p.Script("SSUBSCRIBE "+tag, "-CROSSSLOT ", "SUNSUBSCRIBE", "*3", "SSUBSCRIBE "+tag, "*3\r\n$10\r\nssubscribe\r\n")
+		w.Script("SPUBLISH "+tag+" m", ":1")
+		p.ExpectFrame("smessage", tag)
+		m.move(slot, 1)
+		p.ExpectFrame("sunsubscribe", tag, ":0")
+		p.Script("GET "+tag, "$-1")
+		for _, to := range []int{1, 0} {
+			m.move(0, to)
+			channels.Ends()
+			channels = srv.Dial(t)
+			channels.Script("SUBSCRIBE x"+engine, "*3")
+			w.Script("PUBLISH x"+engine+" m", ":1")
+			channels.ExpectFrame("message", "x"+engine)
 		}
-		// received sends messages until one arrives: those that are sent while the subscription moves may be lost.
-		received := func(verb, name string) {
-			t.Helper()
-			for i, end := 0, time.Now().Add(proxytest.Patience); time.Now().Before(end); i++ {
-				text := fmt.Sprint(name, i)
-				w.Quiet(verb, name, text)
-				got, ok := p.FrameWithin(20 * time.Millisecond)
-				if !ok {
-					continue
-				}
-				for ; !strings.Contains(got, "\r\n"+text+"\r\n"); got, ok = p.FrameWithin(proxytest.Patience) {
-					if !ok || !strings.Contains(got, "message\r\n") {
-						t.Fatalf("%s: got %q", name, got)
-					}
-				}
-				return
-			}
-			t.Fatalf("%s: no message arrives", name)
-		}
-		for _, slot := range slots {
-			m.move(slot, (m.owner[slot]+1)%c.Primaries)
-		}
-		for i, name := range names {
-			received("SPUBLISH", name)
-			received("PUBLISH", fmt.Sprint(engine, i))
-		}
-		c.AwaitReady()
 	}
+	c.AwaitReady()
 }

@@ -27,7 +27,7 @@ const (
 	PinAhead                    // on a pin, ahead of a large command that goes to the same server of a cluster
 	PinAfterWrite               // on a pin whose last write is the session's: WAIT
 	Transaction                 // MULTI … EXEC, WATCH …: on a pin until the transaction ends
-	PubSub                      // on a pin until the last subscription ends; in front of a cluster see package pubsub
+	PubSub                      // on a pin until the last subscription ends
 	Identity                    // AUTH, HELLO, SELECT: on a lane of the identity that they lead to, or on a pin
 	Local                       // session state, kept here; Redis judges the right to most of it
 	AboutClients                // CLIENT LIST, KILL, UNBLOCK: about other clients of the proxy

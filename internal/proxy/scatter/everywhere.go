@@ -16,14 +16,14 @@ func acts(join Join) atAll { return atAll{true, unlessError(true, join)} }
 func asks(join Join) atAll { return atAll{false, unlessError(false, join)} }
 
 // everywhere has the commands that concern all primaries, by name or "name subcommand". Redis's tips (request_policy,
-// response_policy) say most of this. For PING, RANDOMKEY, PUBSUB and ACL, among others, they are missing or do not fit,
+// response_policy) say most of this. For PING, RANDOMKEY and ACL, among others, they are missing or do not fit,
 // so the list is the proxy's own. Other commands without a key go to any server.
 var everywhere = map[string]atAll{
 	"keys": asks(concatenate), "dbsize": asks(sum), "randomkey": asks(some(rand.IntN)),
 	"flushall": acts(first), "flushdb": acts(first),
 	"save": acts(first), "bgsave": acts(first), "bgrewriteaof": acts(first),
 
-	"script load": acts(first), "script flush": acts(first), "script exists": asks(elementwise(both)),
+	"script load": acts(first), "script flush": acts(first), "script exists": asks(inAll),
 	"script kill":   {join: anyOf},
 	"function load": acts(first), "function delete": acts(first), "function flush": acts(first),
 	"function restore": acts(first), "function kill": {join: anyOf},
@@ -32,13 +32,7 @@ var everywhere = map[string]atAll{
 	"acl setuser": acts(first), "acl deluser": acts(first), "acl load": acts(first), "acl save": acts(first),
 	"client pause": acts(first), "client unpause": acts(first),
 	"slowlog reset": acts(first), "latency reset": acts(sum), "memory purge": acts(first),
-
-	"pubsub channels": asks(union), "pubsub shardchannels": asks(union), "pubsub numpat": asks(greatest),
-	"pubsub numsub": asks(elementwise(plus)), "pubsub shardnumsub": asks(elementwise(plus)),
 }
-
-func both(a, b int) int { return a & b }
-func plus(a, b int) int { return a + b }
 
 // Everywhere returns how the replies of all primaries to a command are joined; nil: the command concerns one server.
 // name and sub, the first argument, are in lower case. args are those of the command.

@@ -48,19 +48,6 @@ func sum(replies [][]byte) []byte {
 	return resp.AppendInteger(nil, total)
 }
 
-// greatest is the largest integer.
-func greatest(replies [][]byte) []byte {
-	best := 0
-	for _, r := range replies {
-		n, ok := integer(r)
-		if !ok {
-			return r
-		}
-		best = max(best, n)
-	}
-	return resp.AppendInteger(nil, best)
-}
-
 func integer(reply []byte) (int, bool) {
 	if reply[0] != ':' {
 		return 0, false
@@ -98,46 +85,24 @@ func array(reply []byte) (n int, body []byte, ok bool) {
 	return n, reply[end+1:], err == nil && n >= 0
 }
 
-// union is concatenate without repetitions.
-func union(replies [][]byte) []byte {
-	var joined [][]byte
-	seen := map[string]bool{}
-	for _, r := range replies {
+// inAll joins arrays of one length whose elements are 0 or 1: an element is 1 if it is so everywhere.
+func inAll(replies [][]byte) []byte {
+	joined, ok := resp.Elements(replies[0])
+	if !ok {
+		return replies[0]
+	}
+	for _, r := range replies[1:] {
 		all, ok := resp.Elements(r)
-		if !ok {
+		if !ok || len(all) != len(joined) {
 			return r
 		}
-		for _, e := range all {
-			if !seen[string(e)] {
-				seen[string(e)] = true
-				joined = append(joined, e)
+		for i, e := range all {
+			if string(e) == ":0\r\n" {
+				joined[i] = e
 			}
 		}
 	}
 	return append(resp.AppendHeader(nil, replies[0][0], len(joined)), bytes.Join(joined, nil)...)
-}
-
-// elementwise joins arrays of one length element by element: integers with f, others stay as the first server says.
-func elementwise(f func(a, b int) int) Join {
-	return func(replies [][]byte) []byte {
-		joined, ok := resp.Elements(replies[0])
-		if !ok {
-			return replies[0]
-		}
-		for _, r := range replies[1:] {
-			all, ok := resp.Elements(r)
-			if !ok || len(all) != len(joined) {
-				return r
-			}
-			for i, e := range all {
-				a, isInteger := integer(joined[i])
-				if b, too := integer(e); isInteger && too {
-					joined[i] = resp.AppendInteger(nil, f(a, b))
-				}
-			}
-		}
-		return append(resp.AppendHeader(nil, replies[0][0], len(joined)), bytes.Join(joined, nil)...)
-	}
 }
 
 // anyOf is the first reply that is no error; else the first error that differs from NOTBUSY, by which a server says

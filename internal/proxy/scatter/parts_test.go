@@ -121,8 +121,6 @@ func TestReplies(t *testing.T) {
 		{"script", "exists", []string{"*2\r\n:1\r\n:1\r\n", "*2\r\n:0\r\n:1\r\n"}, "*2\r\n:0\r\n:1\r\n"},
 		{"script", "kill", []string{"-NOTBUSY x\r\n", "+OK\r\n"}, "+OK\r\n"},
 		{"script", "kill", []string{"-NOTBUSY x\r\n", "-UNKILLABLE y\r\n"}, "-UNKILLABLE y\r\n"},
-		{"pubsub", "numsub", []string{"*2\r\n$1\r\na\r\n:1\r\n", "*2\r\n$1\r\na\r\n:2\r\n"}, "*2\r\n$1\r\na\r\n:3\r\n"},
-		{"pubsub", "channels", []string{"*1\r\n$1\r\na\r\n", "*2\r\n$1\r\nb\r\n$1\r\na\r\n"}, "*2\r\n$1\r\na\r\n$1\r\nb\r\n"},
 		{"randomkey", "", []string{"$-1\r\n", "$1\r\na\r\n", "_\r\n"}, "$1\r\na\r\n"},
 		{"randomkey", "", []string{"$-1\r\n", "$-1\r\n"}, "$-1\r\n"},
 	} {

@@ -36,9 +36,6 @@ func (s *Session) described() clients.Info {
 			c.Multi = p.tx.queued - p.tx.base
 		}
 	}
-	if s.clusterSubs.Listening() {
-		c.Subs, c.Patterns, c.Shards = s.clusterSubs.Counts()
-	}
 	return c
 }
 

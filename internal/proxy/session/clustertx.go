@@ -195,6 +195,10 @@ func (tx *queuedTx) send(r *request, h reply.Handler) {
 // execAlone sends the transaction on a pin. false: the session waits for one.
 func (tx *queuedTx) execAlone(r *request) bool {
 	s := r.s
+	if s.listening() {
+		s.queued = nil
+		return r.answerWith(listens)
+	}
 	if err := s.pinTimedOut; s.pin == nil && err != nil {
 		s.pinTimedOut, s.queued = nil, nil
 		return r.answerWith(s.proxy.NoPinFree(err, s.Addr))

@@ -1,10 +1,7 @@
 package session
 
 import (
-	"sync"
-
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
-	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/upstream"
@@ -254,9 +251,6 @@ func (s *Session) Gone() bool { return s.out.Gone() }
 // Put implements reply.Session. Requires the session lock.
 func (s *Session) Put(at reply.ID, b []byte, more bool) { s.out.put(at, b, more) }
 
-// Message implements pubsub.Session. Requires the session lock.
-func (s *Session) Message(b []byte) { s.out.message(b) }
-
 // Pass implements reply.Session. Requires the session lock.
 func (s *Session) Pass(at reply.ID, b []byte, more bool) {
 	s.weight.Burst += len(b)
@@ -280,49 +274,4 @@ func (s *Session) inTurn(work func() func()) (then func()) {
 	return work()
 }
 
-// Open implements pubsub.Session. Requires the session lock.
-func (s *Session) Open(at upstream.Node, then func(c pubsub.Conn, refusal []byte)) (pubsub.Conn, func() bool) {
-	ask := upstream.Ask{ID: s.ident, At: at, Owner: s.owner}
-	if conn := s.proxy.Upstream.Pins.Acquire(ask); conn != nil {
-		return s.subscriberConn(conn), nil
-	}
-	s.proxy.Counters.PinWaits.Add(1)
-	return nil, s.proxy.Upstream.Pins.Await(ask, func(conn *upstream.Pin, err error) {
-		if err != nil {
-			s.proxy.Counters.PinTimeouts.Add(1)
-			then(nil, s.proxy.NoPinFree(err, s.Addr))
-			return
-		}
-		then(s.subscriberConn(conn), nil)
-	})
-}
-
-// subscriberConn counts the connection of a subscriber among the pins.
-func (s *Session) subscriberConn(conn *upstream.Pin) pubsub.Conn {
-	s.proxy.Counters.PinReasons.Add(subscriberReason, 1)
-	return subscriberPin{conn, sync.OnceFunc(func() { s.proxy.Counters.PinReasons.Add(subscriberReason, -1) })}
-}
-
-const subscriberReason = "subscribe"
-
-type subscriberPin struct {
-	*upstream.Pin
-	end func()
-}
-
-// Release implements pubsub.Conn.
-func (e subscriberPin) Release() {
-	e.end()
-	e.Pin.Release()
-}
-
-// Discard implements pubsub.Conn.
-func (e subscriberPin) Discard() {
-	e.end()
-	e.Pin.Discard()
-}
-
-var (
-	_ reply.Session  = (*Session)(nil)
-	_ pubsub.Session = (*Session)(nil)
-)
+var _ reply.Session = (*Session)(nil)

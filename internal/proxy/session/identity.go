@@ -141,7 +141,6 @@ func (s *Session) startOver() {
 // become moves the session and its pin to another identity.
 func (s *Session) become(id upstream.Identity) {
 	s.ident, s.mayMulti = id, false
-	s.clusterSubs.Again(id.Proto)
 	s.guard.Restrict(s.proxy.Restricts(id))
 	if s.pin != nil {
 		s.pin.conn.Became(id)

@@ -5,7 +5,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -121,9 +120,8 @@ func (s *Session) aim(r *request) bool {
 	if !due {
 		s.adopt()
 	}
-	if r.look(); r.row.Name == "publish" {
-		r.slot = pubsub.PublishSlot
-	}
+	r.look()
+	r.lookForChannels()
 	if !r.asking { // else it has been sent elsewhere
 		r.target = s.serverOf(r)
 	}

@@ -141,7 +141,7 @@ func (s *Session) locate(r *request) bool {
 			s.forward(ordinaryRow, command.Asking, reply.Discard{}, 1)
 		}
 		return true
-	case at == 0 || len(r.args) <= at || s.queued != nil || s.clusterSubs.Listening() || s.pin != nil && !s.pin.fresh:
+	case at == 0 || len(r.args) <= at || s.queued != nil || s.pin != nil && !s.pin.fresh:
 		return false
 	}
 	q := s.newRequest(command.Ahead, resp.AppendCommand(nil, "EXISTS", string(r.args[at])))

@@ -19,7 +19,6 @@ func New(from clients.Origin, e *shared.Proxy, h engine.Client) *Session {
 		Origin: from, owner: clients.Account(from.Addr), proxy: e, host: h,
 	}
 	s.cluster, s.view = e.Upstream, e.Upstream.View()
-	s.clusterSubs.Open(s, e.Upstream)
 	s.out.open(e, func(limit shared.Limit, unread int) {
 		if s.life < ended {
 			e.Unread(limit, s.Addr, unread)
@@ -146,7 +145,7 @@ func (s *Session) leaveIfQuiet() {
 	if s.in.len() > 0 || s.streaming() || s.host.Unread() {
 		return
 	}
-	if s.pin != nil || s.queued != nil || s.clusterSubs.Listening() {
+	if s.pin != nil || s.queued != nil {
 		return
 	}
 	if s.leaveEngines(); len(s.engines) > 0 {
@@ -170,7 +169,6 @@ func (s *Session) releaseWork() {
 		s.large.timer.Stop()
 	}
 	s.dropRequests()
-	s.clusterSubs.Close()
 	s.repeated, s.queued = nil, nil
 	if pin := s.dropConnections(); pin != nil {
 		pin.abandon()

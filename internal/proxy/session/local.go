@@ -101,7 +101,6 @@ func (s *Session) reset(r *request) bool {
 
 func (s *Session) resetState() {
 	s.replyMode, s.name, s.called = replyOn, "", ""
-	s.clusterSubs.Close()
 	s.startOver()
 }
 

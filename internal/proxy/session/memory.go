@@ -43,7 +43,7 @@ func (s *Session) moving() int {
 
 // stationary is the other part.
 func (s *Session) stationary() int {
-	n := s.sentBytes + s.clusterSubs.Bytes() + cap(s.script) + cap(s.args)*argCost + s.gathered + s.lockBytes() +
+	n := s.sentBytes + cap(s.script) + cap(s.args)*argCost + s.gathered + s.lockBytes() +
 		len(s.name) + len(s.called) + len(s.lib[0]) + len(s.lib[1]) + len(s.library) +
 		len(s.ident.User) + len(s.ident.Password)
 	if p := s.pin; p != nil {

@@ -154,7 +154,16 @@ func (p *pinned) abandon() {
 // discard closes the connection of a pin that the session has given up.
 func (p *pinned) discard() {
 	p.s.proxy.Counters.PinReasons.Add(p.reason, -1)
+	p.endWatch()
 	p.conn.Discard()
+}
+
+// endWatch ends the watch over the view that subscriptions need.
+func (p *pinned) endWatch() {
+	if p.unwatch != nil {
+		p.unwatch()
+		p.unwatch = nil
+	}
 }
 
 // Push implements upstream.Observer.

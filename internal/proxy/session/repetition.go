@@ -69,6 +69,9 @@ func (p *pinned) elsewhere(r *request, why topology.Refusal) bool {
 func (p *pinned) yield() {
 	s := p.s
 	if s.pin == p && !p.keep && !p.spent && p.borrowed == 0 {
+		if p.mode == readsFrames {
+			s.readReplies()
+		}
 		s.pin = nil
 		s.proxy.Counters.PinReasons.Add(p.reason, -1)
 		p.conn.Release()

@@ -183,7 +183,7 @@ func (r *request) handler() reply.Handler {
 // forward sends the command, in these words, on the pin or a lane. h handles the reply; nil: it passes to the client.
 func (r *request) forward(raw []byte, h reply.Handler) {
 	switch s := r.s; {
-	case !s.clustered() || s.pin != nil:
+	case !s.clustered() || s.pin != nil && !(s.listening() && s.onLanes(r)):
 		s.forward(r.row, raw, h, 1)
 	case r.held: // as a question about it
 		r.part(raw, r.slot, r.target).send(h)

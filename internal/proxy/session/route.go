@@ -43,7 +43,7 @@ func (s *Session) route(r *request) bool {
 		r.args = resp.Split(r.raw, s.args[:0])
 	}
 	args, policy := r.args, r.row.PolicyFor(r.args)
-	if policy == command.Shared && s.pin == nil && int64(len(r.raw)) > s.proxy.Upstream.MaxShared() {
+	if policy == command.Shared && (s.pin == nil || s.listening()) && int64(len(r.raw)) > s.proxy.Upstream.MaxShared() {
 		policy = command.PinOnce // Redis may close the connection, which is the client's own then
 	}
 	if s.clustered() && policy == command.Shared && r.row.Name == "info" {
@@ -78,17 +78,17 @@ func (s *Session) byState(r *request) (routed bool) {
 	if s.queued != nil {
 		return s.queue(r)
 	}
-	if s.clustered() && (r.policy == command.PubSub || s.clusterSubs.Listening()) {
-		if d := s.listen(r); d != undecided {
-			return d == carriedOut
-		}
+	if s.listening() && r.policy != command.PubSub && (s.ident.Proto == 2 || !s.pin.subscribed()) && !s.awaitQuiet() {
+		return false // the last subscription may end
 	}
-	if s.clustered() && r.row.Name == "multi" && len(r.args) == 1 {
+	if s.clustered() && r.row.Name == "multi" && len(r.args) == 1 && !s.subscriber() {
 		return s.begin(r)
 	}
 	switch {
-	case s.pin == nil:
+	case s.pin == nil, s.listening() && s.onLanes(r):
 		return s.routeShared(r)
+	case s.listening() && s.subscriber() && r.redirected():
+		return r.answerWith(subscriberRefusal(s.cmd))
 	case s.pin.mode == readsRaw:
 		return s.routeRaw(r)
 	}
@@ -142,6 +142,13 @@ func (s *Session) routeShared(r *request) bool {
 	default:
 		if !s.awaitQuiet() {
 			return false
+		}
+		switch {
+		case s.pin == nil:
+		case r.slot >= 0:
+			return r.answerWith(listens)
+		default:
+			return s.routePinned(r)
 		}
 		if err := s.pinTimedOut; err != nil {
 			s.pinTimedOut = nil

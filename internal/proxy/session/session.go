@@ -11,7 +11,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/engine"
-	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -135,8 +134,6 @@ type Session struct {
 	token   string                     // of its default owner as lock engines know it; empty: not made yet
 	losses  map[int]*contract.Losses   // of locks, by database
 	script  []byte                     // scratch: the script call being sent
-
-	clusterSubs pubsub.Subscriptions // in front of a cluster
 }
 
 // pinned is a session's own connection and why it has it. Its fields are guarded by the session.
@@ -155,6 +152,8 @@ type pinned struct {
 	frame    int  // bytes of a frame that the connection keeps until it is whole
 	unread   int  // commands sent since it is not read any more that are to be answered
 	borrowed int  // sessions that are sending this connection's id to Redis: it must not go to the pool meanwhile
+
+	unwatch func() // with subscriptions in front of a cluster: ends the watch over the view; nil: there is none
 
 	outcome *outcome // of identity changes after which the session has not settled; nil: none
 	tx      txState

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"strconv"
 
-	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -19,17 +18,20 @@ type subscriptions struct {
 
 // grown reports whether Redis may have made the connection's hash tables of them larger than they are at first. That
 // shows in the order of the replies to an UNSUBSCRIBE of everything.
-func (p *subscriptions) grown() bool { return p.most > pubsub.Few }
+func (p *subscriptions) grown() bool { return p.most > few }
+
+// few is the number of subscriptions that fit into the hash tables of a new connection of Redis.
+const few = 4
 
 // subscribed reports whether there is any.
 func (p *subscriptions) subscribed() bool { return p.Channels+p.Patterns+p.Shards > 0 }
 
 // countOf is the number of subscriptions of the kind that a verb ends.
 func (p *subscriptions) countOf(verb string) int64 {
-	switch k, _, _ := pubsub.KindOf(verb); k {
-	case pubsub.Patterns:
+	switch verb {
+	case "punsubscribe":
 		return p.Patterns
-	case pubsub.Shards:
+	case "sunsubscribe":
 		return p.Shards
 	default:
 		return p.Channels
@@ -38,19 +40,26 @@ func (p *subscriptions) countOf(verb string) int64 {
 
 // confirm takes the number in a confirmation: channels and patterns together, or shard channels.
 func (p *subscriptions) confirm(verb string, n int64) {
-	k, _, ok := pubsub.KindOf(verb)
-	if ok {
-		p.most = max(p.most, n)
-	}
-	switch {
-	case !ok:
-	case k == pubsub.Channels:
+	switch verb {
+	case "subscribe", "unsubscribe":
 		p.Channels = n - p.Patterns
-	case k == pubsub.Patterns:
+	case "psubscribe", "punsubscribe":
 		p.Patterns = n - p.Channels
-	default:
+	case "ssubscribe", "sunsubscribe":
 		p.Shards = n
+	default:
+		return
 	}
+	p.most = max(p.most, n)
+}
+
+// isMessage reports whether a frame that begins with that word may come without a command.
+func isMessage(verb string) bool {
+	switch verb {
+	case "message", "pmessage", "smessage", "sunsubscribe": // the last one when a slot moves away
+		return true
+	}
+	return false
 }
 
 // subscriberRefusal is the reply to a command that a subscriber may not send in RESP2.
@@ -59,21 +68,20 @@ func subscriberRefusal(verb string) []byte {
 		"': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
 }
 
-// pong is the reply to a PING of a subscriber in RESP2.
-func pong(text [][]byte) []byte {
-	var word []byte
-	if len(text) > 0 {
-		word = text[0]
-	}
-	return resp.AppendCommand(nil, []byte("pong"), word)
-}
-
 // readFrame reads the verb of a frame, and its last element if that is an integer.
 func readFrame(b []byte) (verb string, last int64) {
-	first, _, _ := pubsub.ReadFrame(b)
-	if first == nil {
+	if b[0] != '*' && b[0] != '>' {
+		return "", 0
+	}
+	b = b[bytes.IndexByte(b, '\n')+1:]
+	end := bytes.IndexByte(b, '\n')
+	if end < 2 || b[0] != '$' {
+		return "", 0
+	}
+	n, err := strconv.Atoi(string(b[1 : end-1]))
+	if err != nil || n < 0 || n > len("punsubscribe") || end+1+n > len(b) {
 		return "", 0
 	}
 	last, _ = strconv.ParseInt(string(bytes.TrimRight(b[bytes.LastIndexByte(b, ':')+1:], "\r\n")), 10, 64)
-	return string(first), last
+	return string(b[end+1 : end+1+n]), last
 }
