@@ -192,34 +192,6 @@ func TestExamplesOfLimits(t *testing.T) {
 	})
 }
 
-func TestExamplesOfUpgrades(t *testing.T) {
-	withExample(t, "upgrade", everywhere, func(t *testing.T, s *exampleStand) {
-		do(t, s.lock, "LOCK", "counter")
-		one, other := s.start(t, "100"), s.start(t, "100")
-		redistest.Eventually(t, limit, "both to wait", func() bool { return strings.Contains(ask(s.proxy, "INFO lockproxy"), "lock_waiters:2") })
-		s.do(t, int64(1), "UNLOCK", "counter") // both look at the same time, and one has to look again
-		a, b := receive(t, one), receive(t, other)
-		a.want(t, exampleDone, `^count [12]\n$`)
-		b.want(t, exampleDone, `^count [12]\n$`)
-		if a.output == b.output {
-			t.Errorf("a change was lost: %q twice", a.output)
-		}
-		if counts := ask(s.proxy, "INFO lockproxy"); !strings.Contains(counts, "lock_errors:DEADLOCK=1,") {
-			t.Errorf("one of them has to look again, once: %s", counts)
-		}
-		s.do(t, nil, "LOCKINFO", "counter")
-
-		for _, how := range [][]string{{"LOCK", "counter"}, {"LOCK", "counter", "SHARED"}} {
-			do(t, s.lock, how...)
-			receive(t, s.start(t, "50")).want(t, exampleBusy, `^busy: `)
-			s.do(t, int64(1), "UNLOCK", "counter")
-		}
-		s.do(t, nil, "LOCKINFO", "counter")
-		s.losesItsLock(t, "counter", `^lost: `)
-		s.withoutProxy(t)
-	})
-}
-
 func TestExamples(t *testing.T) {
 	withExample(t, "lock", append([]string{"php", "ruby", "c"}, everywhere...), func(t *testing.T, s *exampleStand) {
 		t.Run("takes the lock, writes, releases", func(t *testing.T) {

@@ -103,6 +103,11 @@ func (e *Engine) startAcquire(a *askedAcquire, began, now time.Time, home *Engin
 	if cmd.Owner == "" {
 		w.session().Asks(cmd.Key)
 	}
+	if w.claim.holdsSharedLocked() {
+		e.mu.Unlock()
+		s.Reply(w.replyTo(table.Error, errHoldsShared))
+		return
+	}
 	w.Waiter = table.Waiter{
 		By: &w.session().Session, Kind: w.claim.key.Kind, Fair: cmd.Verb == grammar.FairLock, Owner: w.claim.key.Owner,
 		NamedOwner: cmd.Owner != "" && w.kind().Reenters(),
@@ -119,7 +124,7 @@ func (e *Engine) startAcquire(a *askedAcquire, began, now time.Time, home *Engin
 	w.sent = callRequest{Session: w.conn(), For: w}
 	w.session().asks = w
 	joins := s.NothingPending && home == e && w.Wait != 0 && !w.NamedOwner &&
-		e.table.MayJoin(cmd.Key, w.Fair) && !e.holdsLocked(w.claim.key)
+		e.table.MayJoin(cmd.Key, w.Fair) && !w.claim.Deepens()
 	if w.Wait != 0 && !joins { // one that joins must ask, if it turns out to be the first after all
 		w.mark = e.table.Mark(&w.Waiter, cmd.Key)
 	}
@@ -159,20 +164,20 @@ func (w *waiter) Answered(o callOutcome) []byte {
 		if w.goHome() {
 			return nil
 		}
-		return w.await(script.Acquired{PTTL: script.NoTTL, Upgrades: w.upgrades()})
+		return w.await(script.Acquired{PTTL: script.NoTTL})
 	case err != nil:
 		return w.fail(err)
 	case a.Granted:
 		w.e.noteDamage(w.lock(), a.Damage)
 		return w.granted(grantOf(a, o.SentAt))
 	}
+	if a.Deadlock {
+		return w.fail(errHoldsShared)
+	}
 	w.claim.Overtaken()
-	switch {
-	case w.Wait == 0:
+	if w.Wait == 0 {
 		w.finish()
 		return nullReply(w.session().Proto)
-	case a.Deadlock:
-		return w.fail(errSecondUpgrade)
 	}
 	if w.goHome() {
 		return nil
@@ -187,7 +192,7 @@ func (w *waiter) fail(err error) []byte {
 		return nil
 	}
 	w.finish()
-	return failureReply(err)
+	return w.replyTo(table.Error, err)
 }
 
 // Again implements lockCommand.
@@ -240,10 +245,11 @@ type grant struct {
 	synced bool // as many replicas as it needs have it
 
 	overtaken bool // a later call of the session was faster
+	exclusive bool // a shared acquire has deepened the owner's exclusive hold
 }
 
 func grantOf(a script.Acquired, sentAt time.Time) grant {
-	return grant{fence: a.Fence, count: a.Holds, sentAt: sentAt, overtaken: a.Overtaken}
+	return grant{fence: a.Fence, count: a.Holds, sentAt: sentAt, overtaken: a.Overtaken, exclusive: a.Exclusive}
 }
 
 // granted turns a grant into the reply, with the lease watched from here on. Nil: the client cannot use the grant. Then
@@ -252,7 +258,7 @@ func grantOf(a script.Acquired, sentAt time.Time) grant {
 func (w *waiter) granted(g grant) []byte {
 	if g.overtaken { // a rollback of holds that the session has lost; the acquire may not have been executed
 		w.claim.Anew()
-		w.e.calls.Background(jobs.Attempt, func() { w.askAgain(script.Acquired{Upgrades: w.Ahead}) })
+		w.e.calls.Background(jobs.Attempt, func() { w.askAgain(script.Acquired{}) })
 		return nil
 	}
 	if w.Sync > 0 && !g.synced {
@@ -267,7 +273,7 @@ func (w *waiter) granted(g grant) []byte {
 			TTL: w.Lease, Fixed: w.Fixed, MaxHold: w.MaxHold, Grace: w.Grace,
 			Client: table.Client(w.session().Client.ClientInfo),
 		},
-		Renewer: w.home.client, Streak: w.streak, Sync: w.Sync, Limit: w.Limit,
+		Exclusive: g.exclusive, Renewer: w.home.client, Streak: w.streak, Sync: w.Sync, Limit: w.Limit,
 		Note: w.Note, Client: w.session().Client.ClientInfo, Host: w.e.defaults().NoteHost,
 	})
 	if verdict == verdictUsable {
@@ -299,7 +305,7 @@ func (w *waiter) granted(g grant) []byte {
 	if verdict == verdictLost || w.mayWait() && !w.Chosen {
 		w.undo(g, nil)
 		w.claim.Anew()
-		w.e.calls.Background(jobs.Attempt, func() { w.askAgain(script.Acquired{Upgrades: w.Ahead}) })
+		w.e.calls.Background(jobs.Attempt, func() { w.askAgain(script.Acquired{}) })
 		return nil
 	}
 	w.drop(g, waitFailed, nullReply(w.session().Proto))

@@ -74,8 +74,7 @@ func (w *waiter) question() question { return w.kind().Ask(w.asking(), &w.Waiter
 // mayWait reports whether the client has time left to wait.
 func (w *waiter) mayWait() bool { return w.MayWait(w.e.opts.Clock.Now().Sub(w.began)) }
 
-// askAgain has an acquire ask again that has come to nothing, or waits on in another place: as a waiter, or once if it
-// may not wait any longer. a is what the last attempt has told. Requires no locks.
+// askAgain has an acquire ask again that has come to nothing: as a waiter, or once if it may not wait any longer. a is what the last attempt has told. Requires no locks.
 func (w *waiter) askAgain(a script.Acquired) {
 	if !w.mayWait() {
 		w.e.calls.repeat(&w.sent, repetition{call: w.question().Call, limit: longestPause, certain: true})

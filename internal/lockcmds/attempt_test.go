@@ -93,8 +93,8 @@ func TestAnAcquireThatIsRefusedBehindItsWaitKeepsNoPlace(t *testing.T) {
 		answer any
 		reply  string
 	}{
-		"an error":         {resp.Value{Kind: resp.SimpleError, Str: []byte("NOPERM no")}, "-NOPERM no"},
-		"a second upgrade": {locktest.Numbers(0, -5), "-" + errSecondUpgrade.Error()},
+		"an error":                      {resp.Value{Kind: resp.SimpleError, Str: []byte("NOPERM no")}, "-NOPERM no"},
+		"an owner that holds it shared": {locktest.Numbers(0, -4), "-" + errHoldsShared.Error()},
 	} {
 		w := newLockWorld(t)
 		a := w.waits(1, "FAIRLOCK k WAIT 60000")

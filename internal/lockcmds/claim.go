@@ -42,6 +42,12 @@ func (e *Engine) claimLocked(s *contract.Caller, cmd *grammar.Command) claim {
 	return c
 }
 
+// holdsSharedLocked reports whether sessions of this proxy hold the lock shared for an owner that wants it for itself.
+// Requires Engine.mu.
+func (c *claim) holdsSharedLocked() bool {
+	return c.hold != nil && c.hold.Kind.Shares() && !c.key.Kind.Shares() && c.hold.IsHeld()
+}
+
 // Deepens reports whether sessions of this proxy hold the lock for the owner already.
 func (c *claim) Deepens() bool { return c.hold != nil }
 
@@ -173,13 +179,14 @@ const (
 // claim.grantedLocked sets By, Key and Paused.
 type holdGrant struct {
 	table.Grant
-	Renewer scriptRunner // the connections that renew the lease
-	Note    string       // empty: none
-	Client  contract.ClientInfo
-	Host    string       // as in watchedHold
-	Streak  table.Streak // of the hand-over that has granted the lock
-	Sync    int          // replicas that had to have it
-	Limit   int          // of a permit: how many may hold the lock
+	Exclusive bool         // whatever was asked for
+	Renewer   scriptRunner // the connections that renew the lease
+	Note      string       // empty: none
+	Client    contract.ClientInfo
+	Host      string       // as in watchedHold
+	Streak    table.Streak // of the hand-over that has granted the lock
+	Sync      int          // replicas that had to have it
+	Limit     int          // of a permit: how many may hold the lock
 }
 
 // grantedLocked records a grant now, and has its lease watched, unless the client cannot use it: then the caller rolls
@@ -197,6 +204,9 @@ func (c *claim) grantedLocked(now time.Time, g *holdGrant) verdict {
 		return verdictLost
 	case now.Sub(g.SentAt) >= g.TTL:
 		return verdictLate
+	}
+	if g.Exclusive {
+		c.key.Kind = exclusive{}
 	}
 	g.By, g.Key = &c.s.Session, c.key
 	if c.hold != nil {
@@ -217,22 +227,8 @@ func (c *claim) grantedLocked(now time.Time, g *holdGrant) verdict {
 			c.hold = nil // the table has ended the pause
 		}
 	}
-	if g.Count == 1 && !c.s.Losses.Empty() {
-		c.beginAnewLocked()
-	}
 	c.e.settleLocked()
 	return verdictUsable
-}
-
-// beginAnewLocked forgets losses of the owner's holds in other kinds, if a first grant is all that it has: its release
-// must not be answered for them. Requires Engine.mu.
-func (c *claim) beginAnewLocked() {
-	for _, kind := range kinds {
-		other := c.key
-		if other.Kind = kind; kind != c.key.Kind && c.e.table.Hold(other) == nil {
-			c.s.Regained(other)
-		}
-	}
 }
 
 // RollBack undoes what copies of the acquire have done, or may still do. fence is of the grant; 0: it is not known. The

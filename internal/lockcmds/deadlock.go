@@ -39,9 +39,8 @@ func (w *waiter) refuseDeadlock(circle []*table.Hold) {
 	}
 }
 
-// errSecondUpgrade refuses a shared holder that wants the lock for itself, while another one waits for that.
-const errSecondUpgrade = script.Error(
-	"DEADLOCK another holder of the shared lock waits to hold it alone; nothing was done")
+// errHoldsShared refuses an owner that holds the lock shared, and wants it for itself: it would wait for itself.
+const errHoldsShared = script.Error("DEADLOCK this owner holds the lock shared: release the shared hold first")
 
 // errBlocksItself refuses a wait for a hold of the same connection, if another command stands behind it.
 const errBlocksItself = script.Error(

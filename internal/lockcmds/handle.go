@@ -78,18 +78,11 @@ func (e *Engine) meantLocked(s *clientSession, own table.Key, cmd *grammar.Comma
 		return meansLost
 	case h == nil:
 		return meansUnknown
-	case h.Private() && !e.bothLocked(h.Key):
+	case h.Private():
 		return meansPrivate
 	default:
 		return meansNamed
 	}
-}
-
-// bothLocked reports whether the owner holds the lock exclusively and shared. Requires Engine.mu.
-func (e *Engine) bothLocked(k table.Key) bool {
-	one, other := k, k
-	one.Kind, other.Kind = exclusive{}, shared{}
-	return e.table.Hold(one) != nil && e.table.Hold(other) != nil
 }
 
 // mayHaveLost reports whether a grant that is not found by its fence may be one that the session has lost. Of permits

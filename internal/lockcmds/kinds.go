@@ -12,7 +12,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// This file has the kinds of locks. The engine asks the kind. Only keyLocked, upgrades, startRelease and mayHaveLost
+// This file has the kinds of locks. The engine asks the kind. Only keyLocked, claim and mayHaveLost
 // name single kinds. A new kind is a new value, and one more of kinds.
 //
 //	keyLocked(command) ──► lockKind ──┬─ the rules about several holders and waiters ──► table.Key, table.Waiter
@@ -108,63 +108,45 @@ func placed(a asking, w *table.Waiter) script.Shared {
 }
 
 // keyLocked names the hold that a command of a session is about: the owner is the session's own if the command names
-// none. A release or an extension without SHARED is about the grant with its fence, the exclusive hold, or else the
-// shared one, or else a permit, if that is all that is known here. A hold that was lost counts until a reply has said
-// so: else the release of another hold would be the answer. Requires Engine.mu.
+// none. A release or an extension is about the grant with its fence, the owner's hold, exclusive or shared, or else a
+// permit, if that is all that is known here. A hold that was lost counts until a reply has said so: else the release of
+// another hold would be the answer. Requires Engine.mu.
 func (e *Engine) keyLocked(s *clientSession, cmd *grammar.Command) table.Key {
 	k := table.Key{Lock: cmd.Key, Owner: cmp.Or(cmd.Owner, s.Name), Kind: exclusive{}}
+	ends := cmd.Verb == grammar.Unlock || cmd.Verb == grammar.ExtendLock
 	switch each := s.Each && cmd.Owner == ""; {
 	case !each:
-	case cmd.Verb != grammar.Unlock && cmd.Verb != grammar.ExtendLock:
+	case !ends:
 		k.Owner = s.OwnerFor(e.nextRequest())
 	case cmd.Fence == 0:
 		if h, _ := s.Own(cmd.Key); h != nil {
 			return h.Key
 		}
 	}
-	other, permit := k, k
-	other.Kind, permit.Kind = shared{}, limit{}
-	switch cmd.Verb {
-	case grammar.Unlock, grammar.ExtendLock:
-		if !cmd.Shared && cmd.Fence == 0 && e.table.Hold(k) != nil { // the usual case asks no more
-			return k
-		}
-		if cmd.Fence != 0 {
-			h := e.table.HoldByFence(k.Lock, cmd.Fence)
-			if h != nil && (h.Owner == k.Owner || cmd.Owner == "" && s.Owns(h.Owner)) {
-				return h.Key
-			}
-		}
-		lostShared := s.LostFence(other)
+	if !ends {
 		switch {
-		case cmd.Shared, cmd.Fence != 0 && cmd.Fence == lostShared:
-			return other
-		case e.table.Hold(k) != nil, s.LostFence(k) != 0:
-		case e.table.Hold(other) != nil, lostShared != 0:
-			return other
-		case e.table.Hold(permit) != nil, s.LostFence(permit) != 0:
-			return permit
+		case cmd.Shared:
+			k.Kind = shared{}
+		case cmd.Limit > 0:
+			k.Kind = limit{}
 		}
-	default:
-		if cmd.Shared {
-			return other
+		return k
+	}
+	if cmd.Fence != 0 {
+		h := e.table.HoldByFence(k.Lock, cmd.Fence)
+		if h != nil && (h.Owner == k.Owner || cmd.Owner == "" && s.Owns(h.Owner)) {
+			return h.Key
 		}
-		if cmd.Limit > 0 {
-			return permit
-		}
+	}
+	if h := e.table.Hold(k); h != nil {
+		return h.Key
+	}
+	permit := k
+	permit.Kind = limit{}
+	if s.LostFence(k) == 0 && (e.table.Hold(permit) != nil || s.LostFence(permit) != 0) {
+		return permit
 	}
 	return k
-}
-
-// holdsLocked reports whether sessions of this proxy hold the lock for the owner, in any kind. Requires Engine.mu.
-func (e *Engine) holdsLocked(k table.Key) bool {
-	for _, kind := range kinds {
-		k.Kind = kind
-		if e.table.Hold(k) != nil {
-			return true
-		}
-	}
-	return false
 }
 
 // kindOf is the kind of a hold, or of the hold that a command is about.
@@ -190,10 +172,10 @@ func answerOf(a script.Acquired, lease time.Duration, err error) table.Answer {
 		return callFailure(err)
 	}
 	if a.Deadlock {
-		return table.Answer{Status: table.Refused, Err: errSecondUpgrade}
+		return table.Answer{Status: table.Refused, Err: errHoldsShared}
 	}
 	answer := table.Answer{
-		TTL: a.PTTL, More: a.More, Form: a.Form, Placed: a.Placed, Place: table.Place(a.Place), Upgrades: a.Upgrades,
+		TTL: a.PTTL, More: a.More, Form: a.Form, Placed: a.Placed, Place: table.Place(a.Place),
 	}
 	if a.Granted {
 		answer.Status, answer.TTL = table.Held, lease

@@ -648,19 +648,6 @@ func TestTheNextWaiterMayHaveALargerLimit(t *testing.T) {
 	}
 }
 
-func TestAPermitIsNoSharedHold(t *testing.T) {
-	t.Parallel()
-	p, q := twoProxies(t, nil)
-	a, b := p.session(2), q.session(2)
-	fence := itoa(a.fence("LOCK k LIMIT 2 OWNER x"))
-	for _, s := range []*session{a, b} {
-		s.want("UNLOCK k SHARED OWNER x", notOwnerReply)
-		s.want("EXTENDLOCK k PX 1 SHARED OWNER x", notOwnerReply)
-	}
-	b.want("UNLOCK k FENCE "+fence, ":1")
-	empty(t, p.srv)
-}
-
 // The last permit has ended by its lease, and another one, which was given back, had a longer lease.
 func TestALockWhosePermitsHaveEndedIsFree(t *testing.T) {
 	t.Parallel()

@@ -52,7 +52,7 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 		if !h.Fixed { // a fixed lease, or one that is not ours to judge, is left to run out as it was
 			r.Lease = e.nextLease(h)
 		}
-		if other := (table.Key{Lock: k.Lock, Owner: k.Owner, Kind: shared{}}); (h.Count == 1 || r.whole) && t.Hold(other) == nil {
+		if h.Count == 1 || r.whole {
 			r.next = e.offerLocked(k, h.Streak)
 		}
 	})

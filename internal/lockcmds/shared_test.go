@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -123,82 +125,133 @@ func TestSharedWaitersGoOnWhenTheExclusiveWaiterLeaves(t *testing.T) {
 	}
 }
 
-func TestTheOnlySharedHolderMayTakeTheLockForItself(t *testing.T) {
+// Code that reads may be called by code that writes: SHARED of the exclusive holder is a re-entry, through any proxy.
+func TestASharedAcquireOfTheExclusiveHolderIsAReentry(t *testing.T) {
 	t.Parallel()
 	p, q := twoProxies(t, nil)
-	a, b, c := p.session(2), q.session(2), q.session(2)
-	shared := a.fence("LOCK k SHARED")
-	if exclusive := a.fence("TRYLOCK k"); exclusive <= shared {
-		t.Errorf("fence %d after %d", exclusive, shared)
+	b := p.session(2)
+	for _, owner := range []string{"", " OWNER o"} {
+		for _, verb := range []string{"LOCK", "TRYLOCK", "FAIRLOCK"} {
+			a := p.session(2)
+			others := []*session{a}
+			if owner != "" {
+				others = []*session{a, p.session(2), q.session(2)}
+			}
+			fence := a.fence(verb + " k" + owner)
+			for _, again := range others {
+				if got := again.fence(verb + " k SHARED" + owner); got != fence {
+					t.Errorf("%s: fence %d after %d", owner, got, fence)
+				}
+				b.want("TRYLOCK k SHARED", "(nil)")
+				again.want("EXTENDLOCK k PX 20000 SHARED"+owner, ":1")
+				again.want("UNLOCK k SHARED"+owner, ":0")
+			}
+			if mode := p.srv.Client(t).HGet(t.Context(), "k", "mode").Val(); mode != "lock" {
+				t.Errorf("mode %s", mode)
+			}
+			b.waits("LOCK k SHARED")
+			a.want("UNLOCK k"+owner, ":1")
+			fenceIn(t, b.reply())
+			b.want("UNLOCK k", ":1")
+			empty(t, p.srv)
+		}
 	}
-	b.want("TRYLOCK k SHARED", "(nil)")
-	b.waits("LOCK k SHARED")
-	a.want("UNLOCK k", ":1") // down again, without a gap
-	fenceIn(t, b.reply())
-	c.want("TRYLOCK k", "(nil)")
-	if fields := p.srv.Client(t).HGet(t.Context(), "k", "mode").Val(); fields != "read" {
-		t.Errorf("mode %s", fields)
-	}
-	a.want("TRYLOCK k", "(nil)")
-	a.waits("LOCK k") // waits for the other holder
-	redistest.Eventually(t, patience, "its place", func() bool {
-		return strings.Contains(strings.Join(p.srv.Client(t).LRange(t.Context(), "redisson_lock_queue:{k}", 0, -1).Val(), " "), "{u}")
-	})
-	c.want("TRYLOCK k SHARED", "(nil)") // no other gets in before it
-	b.want("TRYLOCK k", "(nil)")        // never refused if it does not wait
-	got := b.do("LOCK k")
-	if !strings.HasPrefix(got, "-DEADLOCK ") {
-		t.Errorf("a second one waits, too: %s", got)
-	}
-	b.want("UNLOCK k", ":1")
-	fenceIn(t, a.reply())
-	a.want("UNLOCK k", ":1")
-	a.want("UNLOCK k", ":1")
-	empty(t, p.srv)
 }
 
-// FAIRLOCK has a place of its own. It is another one than that of waiters that hold nothing.
-func TestAFairUpgradeIsFirst(t *testing.T) {
+// A holder that shares the lock and wants it for itself would wait for itself, and two of them for each other.
+func TestAnExclusiveAcquireOfASharedHolderIsRefused(t *testing.T) {
 	t.Parallel()
 	p, q := twoProxies(t, nil)
-	a, b, fair := p.session(2), q.session(2), p.session(2)
-	a.fence("FAIRLOCK k SHARED")
-	b.fence("FAIRLOCK k SHARED")
-	fair.waits("FAIRLOCK k")
-	a.want("FAIRLOCK k WAIT 1", "(nil)")
-	a.send("FAIRLOCK k")
-	redistest.Eventually(t, patience, "its place to be first", func() bool {
-		places := p.srv.Client(t).LRange(t.Context(), "redisson_lock_queue:{k}", 0, -1).Val()
-		return len(places) == 2 && strings.HasSuffix(places[0], "{u}")
-	})
-	if got := b.do("FAIRLOCK k"); !strings.HasPrefix(got, "-DEADLOCK ") {
-		t.Errorf("a second one waits, too: %s", got)
+	deadlock := "-" + errHoldsShared.Error()
+	for _, owner := range []string{"", " OWNER o"} {
+		a, b := p.session(2), q.session(2)
+		others := []*session{a}
+		if owner != "" {
+			others = []*session{a, p.session(2), q.session(2)}
+		}
+		fence := a.fence("LOCK k SHARED" + owner)
+		for _, again := range others {
+			for _, beside := range []bool{false, true} {
+				if beside {
+					b.fence("LOCK k SHARED")
+				}
+				again.want("LOCK k"+owner, deadlock)
+				again.want("FAIRLOCK k WAIT 60000"+owner, deadlock)
+				again.want("TRYLOCK k"+owner, "(nil)")
+				again.want("TRYLOCK k WAIT 60000"+owner, "(nil)")
+				if got := again.fence("LOCK k SHARED" + owner); got != fence {
+					t.Errorf("fence %d after %d", got, fence)
+				}
+				again.want("UNLOCK k"+owner, ":0")
+				if beside {
+					b.want("UNLOCK k", ":1")
+				}
+			}
+		}
+		for _, s := range []*session{a, b} {
+			s.send("UNLOCK k SHARED" + owner) // pipelined
+			s.send("LOCK k" + owner)
+			s.reply()
+			fenceIn(t, s.reply())
+			s.want("UNLOCK k"+owner, ":1")
+		}
+		empty(t, p.srv)
 	}
-	b.want("UNLOCK k", ":1")
-	fenceIn(t, a.reply())
-	a.want("UNLOCK k", ":1")
-	a.want("UNLOCK k", ":1")
-	fenceIn(t, fair.reply())
-	fair.want("UNLOCK k", ":1")
-	empty(t, p.srv)
 }
 
-func TestAnExclusiveHolderMayShareTheLockWithItself(t *testing.T) {
+// Two connections of a named owner wait, one of them exclusively. If the sharer is first, the other one is refused, else
+// the sharer re-enters.
+func TestWaitersOfOneOwnerInBothModes(t *testing.T) {
+	t.Parallel()
+	p, q := twoProxies(t, nil)
+	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
+		for _, there := range []*proxy{p, q} {
+			holder, shares, alone := p.session(2), there.session(2), p.session(2)
+			holder.fence("LOCK k")
+			shares.waits("LOCK k SHARED OWNER o")
+			alone.waits(verb + " k OWNER o")
+			holder.want("UNLOCK k", ":1")
+			fence := fenceIn(t, shares.reply())
+			if got := alone.reply(); got == ":"+itoa(fence) {
+				alone.want("UNLOCK k OWNER o", ":0")
+			} else {
+				equal(t, verb, got, "-"+errHoldsShared.Error())
+			}
+			shares.want("UNLOCK k OWNER o", ":1")
+			empty(t, p.srv)
+		}
+	}
+}
+
+// Redisson's threads may share a lock that they hold for themselves. Such a hash is nobody's of ours.
+func TestAWriterOfRedissonsThatReadsToo(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, redistest.Start(t), nil)
-	a, b := p.session(2), p.session(2)
-	a.fence("LOCK k")
-	shared := a.fence("LOCK k SHARED")
-	if again := a.fence("LOCK k SHARED"); again != shared {
-		t.Errorf("fence %d after %d", again, shared)
+	a := p.session(2)
+	r := newRedisson(t, p.srv, 1, "k")
+	r.writeAcquire()
+	if got := r.readAcquire(); got != nil {
+		t.Fatalf("a writer may not read: %v", got)
 	}
-	b.want("TRYLOCK k SHARED", "(nil)")
-	b.waits("LOCK k SHARED")
-	a.want("UNLOCK k SHARED", ":0")
+	before := p.srv.Client(t).HGetAll(t.Context(), "k").Val()
+	for _, owner := range []string{"", " OWNER " + r.owner} {
+		for _, line := range []string{"TRYLOCK k", "TRYLOCK k SHARED", "FAIRLOCK k WAIT 1", "FAIRLOCK k SHARED WAIT 1"} {
+			a.want(line+owner, "(nil)")
+		}
+	}
+	a.want("UNLOCK k OWNER "+r.owner, notOwnerReply)
+	if info := a.do("LOCKINFO k"); !strings.Contains(info, r.owner) {
+		t.Errorf("LOCKINFO: %s", info)
+	}
+	if diff := cmp.Diff(before, p.srv.Client(t).HGetAll(t.Context(), "k").Val()); diff != "" {
+		t.Errorf("the hash is changed (-before +after):\n%s", diff)
+	}
+	a.waits("LOCK k")
+	r.writeRelease()
+	a.quiet(50 * time.Millisecond)
+	r.readRelease()
+	fenceIn(t, a.reply())
 	a.want("UNLOCK k", ":1")
-	fenceIn(t, b.reply())
-	b.want("UNLOCK k", ":1")
-	a.want("UNLOCK k FENCE "+itoa(shared), ":1")
 	empty(t, p.srv)
 }
 
@@ -296,58 +349,6 @@ func TestForceUnlockEndsAllSharedHoldsOrThoseOfOneOwner(t *testing.T) {
 	empty(t, p.srv)
 }
 
-// An owner that has lost one of its two holds is told by the release of that one.
-func TestTheLossOfOneOfTwoHoldsIsTold(t *testing.T) {
-	t.Parallel()
-	p := startProxy(t, redistest.Start(t), nil)
-	for _, c := range []struct {
-		first, second string
-		lost          int // which of the two
-		then          []string
-	}{
-		{"LOCK k SHARED", "LOCK k", 1, []string{"UNLOCK k", lostLeaseWords, "UNLOCK k", ":1"}},
-		{"LOCK k SHARED", "LOCK k", 1, []string{"UNLOCK k SHARED", ":1", "UNLOCK k", lostLeaseWords}},
-		{"LOCK k SHARED", "LOCK k", 1, []string{"EXTENDLOCK k PX 9000", lostLeaseWords, "EXTENDLOCK k PX 9000", ":1", "UNLOCK k", ":1"}},
-		{"LOCK k SHARED", "LOCK k", 1, []string{"UNLOCK k FENCE LOST", lostLeaseWords, "UNLOCK k", ":1"}},
-		{"LOCK k SHARED", "LOCK k", 0, []string{"UNLOCK k", ":1", "UNLOCK k", lostLeaseWords}},
-		{"LOCK k SHARED", "LOCK k", 0, []string{"UNLOCK k SHARED", lostLeaseWords, "UNLOCK k", ":1"}},
-		{"LOCK k SHARED", "LOCK k", 0, []string{"UNLOCK k FENCE LOST", lostLeaseWords, "UNLOCK k", ":1"}},
-		{"LOCK k", "LOCK k SHARED", 1, []string{"UNLOCK k", ":1", "UNLOCK k SHARED", lostLeaseWords}},
-		{"LOCK k", "LOCK k SHARED", 0, []string{"UNLOCK k", lostLeaseWords, "UNLOCK k", ":1"}},
-	} {
-		a := p.session(3)
-		lost := []int64{a.fence(c.first), a.fence(c.second)}[c.lost]
-		if ended, err := p.e.Force(t.Context(), "k", lost, "an operator"); err != nil || !ended {
-			t.Fatalf("%v, %v", ended, err)
-		}
-		equal(t, "push", a.push(), ">[lock-lost k :"+itoa(lost)+" forced]")
-		for i := 0; i < len(c.then); i += 2 {
-			a.want(strings.ReplaceAll(c.then[i], "LOST", itoa(lost)), c.then[i+1])
-		}
-		a.want("UNLOCK k", notHeldWords)
-		empty(t, p.srv)
-	}
-
-	a := p.session(3)
-	a.fence("LOCK k SHARED")
-	exclusive := a.fence("LOCK k")
-	if ended, err := p.e.Force(t.Context(), "k", exclusive, "an operator"); err != nil || !ended {
-		t.Fatalf("%v, %v", ended, err)
-	}
-	a.push()
-	a.fence("LOCK k SHARED") // a re-entry of the hold that is left
-	a.want("UNLOCK k", lostLeaseWords)
-	a.want("UNLOCK k", ":0")
-	a.want("UNLOCK k", ":1")
-
-	a.fence("LOCK k")
-	a.want("FORCEUNLOCK k", ":1")
-	a.push()
-	a.fence("LOCK k SHARED") // it begins anew: the release is that of this hold
-	a.want("UNLOCK k", ":1")
-	a.want("UNLOCK k", notHeldWords)
-}
-
 func TestInfoAndListTellTheModes(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, redistest.Start(t), nil)
@@ -362,20 +363,22 @@ func TestInfoAndListTellTheModes(t *testing.T) {
 			t.Errorf("LOCKINFO: %s, want %s", info, want)
 		}
 	}
+	list := c.do("LOCKLIST")
+	if strings.Count(list, "key k") != 2 || strings.Count(list, "mode shared") != 2 {
+		t.Errorf("LOCKLIST: %s", list)
+	}
+	a.want("UNLOCK k", ":1")
 	b.want("UNLOCK k OWNER x", ":1")
 	exclusive := itoa(a.fence("LOCK k"))
-	if info := c.do("LOCKINFO k"); !strings.Contains(info, " fence :"+exclusive+" fair") || !strings.Contains(info, "mode exclusive holders *[%[") {
-		t.Errorf("LOCKINFO of an upgraded lock: %s", info)
-	}
-	list := c.do("LOCKLIST")
-	if strings.Count(list, "key k") != 2 || !strings.Contains(list, "mode exclusive") || !strings.Contains(list, "mode shared") {
-		t.Errorf("LOCKLIST: %s", list)
+	a.fence("LOCK k SHARED")
+	if info := c.do("LOCKINFO k"); !strings.Contains(info, " holds :2 ") || !strings.Contains(info, " fence :"+exclusive+" fair") ||
+		!strings.Contains(info, "mode exclusive") {
+		t.Errorf("LOCKINFO of a lock that is held again: %s", info)
 	}
 }
 
-// Two tasks with one connection, of which one reads and the other one writes, would look like one task that upgrades
-// its hold.
-func TestAnAcquireWithAnOwnerOfItsOwnIsNoUpgrade(t *testing.T) {
+// Two tasks with one connection, of which one reads and the other one writes, are two owners.
+func TestAnAcquireWithAnOwnerOfItsOwnIsNoReentry(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	a := startProxy(t, srv, func(o *Options) { o.Reentry = ReentryOwner }).session(2)

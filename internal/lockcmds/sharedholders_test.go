@@ -2,12 +2,10 @@ package lockcmds
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -43,15 +41,15 @@ func TestTheLeaseOfAHolderLeavesTheCrowdWithIt(t *testing.T) {
 func TestACommandOfACrowdCostsTheSameHoweverManyTheyAre(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, redistest.Start(t), nil)
-	a, b := p.session(2), p.session(2)
+	a, b, c := p.session(2), p.session(2), p.session(2)
 	const crowd, rounds = 600, 20
 	for i := range crowd {
 		a.fence(fmt.Sprintf("LOCK k SHARED OWNER x%d", i))
 	}
 	b.fence("LOCK k SHARED")
 	for name, round := range map[string]func(i int){
-		"an upgrade that others prevent":  func(int) { b.want("TRYLOCK k", "(nil)") },
-		"a fair one":                      func(int) { b.want("FAIRLOCK k WAIT 0", "(nil)") },
+		"an exclusive acquire":            func(int) { c.want("TRYLOCK k", "(nil)") },
+		"a fair one":                      func(int) { c.want("FAIRLOCK k WAIT 0", "(nil)") },
 		"a holder comes and leaves":       func(int) { b.fence("LOCK k SHARED OWNER y"); b.want("UNLOCK k OWNER y", ":1") },
 		"a grant is ended by its fence":   func(i int) { b.want("UNLOCK k FENCE "+itoa(a.fence(fmt.Sprintf("LOCK k SHARED OWNER z%d", i))), ":1") },
 		"one owner's grants end by force": func(i int) { a.fence("LOCK k SHARED OWNER z"); b.want("FORCEUNLOCK k OWNER z", ":1") },
@@ -74,7 +72,7 @@ func TestSharedHoldsOfLocksThatShareNamesEndAlone(t *testing.T) {
 			p := startProxy(t, redistest.Start(t), nil)
 			first, other, third := p.session(2), p.session(2), p.session(2)
 			stays := first.fence("LOCK " + pair[0] + " SHARED" + owner)
-			for _, way := range []string{"UNLOCK", "FORCEUNLOCK", "GRACE 0", "GRACE 20", "upgrade"} {
+			for _, way := range []string{"UNLOCK", "FORCEUNLOCK", "GRACE 0", "GRACE 20"} {
 				switch way {
 				case "UNLOCK":
 					first.fence("LOCK " + pair[1] + " SHARED" + owner)
@@ -82,11 +80,6 @@ func TestSharedHoldsOfLocksThatShareNamesEndAlone(t *testing.T) {
 				case "FORCEUNLOCK":
 					first.fence("LOCK " + pair[1] + " SHARED" + owner)
 					third.want("FORCEUNLOCK "+pair[1], ":1")
-				case "upgrade":
-					first.fence("LOCK " + pair[1] + " SHARED" + owner)
-					first.fence("LOCK " + pair[1] + owner)
-					first.want("UNLOCK "+pair[1]+owner, ":1")
-					first.want("UNLOCK "+pair[1]+owner, ":1")
 				default:
 					if owner == "" {
 						continue // the connection holds both
@@ -124,18 +117,13 @@ func TestNoTwoSharedHoldsShareALease(t *testing.T) {
 		for _, pair := range [][2][2]string{pair, {pair[1], pair[0]}} {
 			stays, other := pair[0], pair[1]
 			first := a.fence(fmt.Sprintf("LOCK %s SHARED OWNER %s", stays[0], stays[1]))
-			for _, way := range []string{"UNLOCK %s SHARED OWNER %s", "EXTENDLOCK %s PX 1 SHARED OWNER %s", "FORCEUNLOCK %s OWNER %s", "upgrade"} {
-				if other[0] == stays[0] && (way == "upgrade" || way[0] == 'F') {
+			for _, way := range []string{"UNLOCK %s SHARED OWNER %s", "EXTENDLOCK %s PX 1 SHARED OWNER %s", "FORCEUNLOCK %s OWNER %s"} {
+				if other[0] == stays[0] && way[0] == 'F' {
 					continue // the first one holds the lock
 				}
 				b.fence(fmt.Sprintf("LOCK %s SHARED OWNER %s", other[0], other[1]))
 				if info := b.do("LOCKINFO " + other[0]); !strings.Contains(info, "[owner "+other[1]+" ") {
 					t.Errorf("%s: %s", other, info)
-				}
-				if way == "upgrade" {
-					b.fence(fmt.Sprintf("LOCK %s OWNER %s", other[0], other[1]))
-					b.want(fmt.Sprintf("UNLOCK %s OWNER %s", other[0], other[1]), ":1")
-					way = "UNLOCK %s SHARED OWNER %s"
 				}
 				b.want(fmt.Sprintf(way, other[0], other[1]), ":1")
 				b.want("TRYLOCK "+stays[0], "(nil)")
@@ -199,22 +187,6 @@ func TestRedissonsReadersCutNoLeaseForLong(t *testing.T) {
 	}
 }
 
-// An owner that waits to hold the lock alone is a reason to refuse another one only while it waits: nobody listens for
-// the place of a dead one.
-func TestADeadWaiterIsNoDeadlock(t *testing.T) {
-	t.Parallel()
-	p := startProxy(t, redistest.Start(t), nil)
-	a, b := p.session(2), p.session(2)
-	a.fence("LOCK k SHARED PX 60000 OWNER dead")
-	b.fence("LOCK k SHARED")
-	p.srv.Do(t, "RPUSH", script.Queue("k"), "dead{u}")
-	p.srv.Do(t, "ZADD", script.Deadlines("k"), time.Now().Add(time.Hour).UnixMilli(), "dead{u}")
-	b.want("LOCK k WAIT 100", "(nil)")
-	b.waits("LOCK k")
-	a.want("UNLOCK k OWNER dead", ":1") // as its lease would end
-	fenceIn(t, b.reply())
-}
-
 // The keys of the leases follow Redisson's rule for names with braces.
 func TestLocksOfAnyNameAreShared(t *testing.T) {
 	t.Parallel()
@@ -230,120 +202,6 @@ func TestLocksOfAnyNameAreShared(t *testing.T) {
 		b.want("UNLOCK "+key+" OWNER mine", ":1")
 		fenceIn(t, c.reply())
 		c.want("UNLOCK "+key, ":1")
-		empty(t, p.srv)
-	}
-}
-
-// Two holders that want a lock for themselves wait for each other, whichever command they use.
-func TestAnUpgradeByAnyCommandIsWokenAndSeen(t *testing.T) {
-	t.Parallel()
-	for _, verbs := range [][2]string{{"LOCK", "LOCK"}, {"FAIRLOCK", "LOCK"}, {"LOCK", "FAIRLOCK"}, {"FAIRLOCK", "FAIRLOCK"}, {"TRYLOCK", "FAIRLOCK"}} {
-		for _, key := range []string{"k", "{k}"} {
-			srv := redistest.Start(t)
-			a, b := startProxy(t, srv, nil).session(2), startProxy(t, srv, nil).session(2)
-			a.fence("LOCK " + key + " SHARED")
-			b.fence("LOCK " + key + " SHARED")
-			a.waits(verbs[0] + " " + key + " WAIT 600000")
-			redistest.Eventually(t, patience, "a subscriber by its name", func() bool {
-				places := srv.Client(t).LRange(t.Context(), script.Queue(key), 0, -1).Val()
-				return len(places) == 1 && srv.Client(t).PubSubNumSub(t.Context(), script.Channel(key)+":"+places[0]).Val()[script.Channel(key)+":"+places[0]] > 0
-			})
-			b.want("TRYLOCK "+key, "(nil)")
-			b.want("FAIRLOCK "+key+" WAIT 0", "(nil)")
-			if got := b.do(verbs[1] + " " + key); !strings.HasPrefix(got, "-DEADLOCK ") {
-				t.Errorf("%v: a second one waits, too: %s", verbs, got)
-			}
-			b.want("UNLOCK "+key, ":1")
-			fenceIn(t, a.reply()) // long before a lease ends
-			a.want("UNLOCK "+key, ":1")
-			a.want("UNLOCK "+key, ":1")
-			empty(t, srv)
-		}
-	}
-}
-
-// However close to each other two holders ask, one of them is refused and the other one waits.
-func TestOfTwoUpgradesAtOnceOneIsRefused(t *testing.T) {
-	t.Parallel()
-	p, q := twoProxies(t, nil)
-	for i := range 30 {
-		a, b := p.session(2), []*proxy{p, q}[i%2].session(2)
-		key := fmt.Sprint("k", i)
-		a.fence("LOCK " + key + " SHARED")
-		b.fence("LOCK " + key + " SHARED")
-		a.send("LOCK " + key)
-		b.send("FAIRLOCK " + key)
-		refused, granted, got := a, b, ""
-		select {
-		case got = <-a.Replies:
-		case got = <-b.Replies:
-			refused, granted = b, a
-		case <-time.After(patience):
-			t.Fatalf("round %d: both wait", i)
-		}
-		if !strings.HasPrefix(got, "-DEADLOCK ") {
-			t.Fatalf("round %d: %s", i, got)
-		}
-		refused.want("UNLOCK "+key, ":1")
-		fenceIn(t, granted.reply())
-		granted.want("UNLOCK "+key, ":1")
-		granted.want("UNLOCK "+key, ":1")
-	}
-}
-
-// Another session of a named owner gets the lock shared, while one waits for it alone: from then on it waits for an
-// upgrade.
-func TestAWaiterUpgradesWhenItsOwnerHoldsTheLockShared(t *testing.T) {
-	t.Parallel()
-	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
-		for _, proxies := range []int{1, 2} {
-			srv := redistest.Start(t)
-			first := startProxy(t, srv, func(o *Options) { o.Lease = 10 * time.Minute })
-			p := first
-			if proxies == 2 {
-				p = startProxy(t, srv, func(o *Options) { o.Lease = 10 * time.Minute })
-			}
-			other, shares, alone, holder := first.session(2), first.session(2), p.session(2), first.session(2)
-			holder.fence("LOCK k")
-			other.waits("FAIRLOCK k SHARED")
-			shares.waits("FAIRLOCK k SHARED OWNER o")
-			alone.waits(verb + " k OWNER o")
-			holder.want("UNLOCK k", ":1")
-			fenceIn(t, other.reply())
-			fenceIn(t, shares.reply())
-			redistest.Eventually(t, patience, fmt.Sprint(verb, " waits for an upgrade, ", proxies, " proxies"), func() bool {
-				return slices.Equal(srv.Client(t).LRange(t.Context(), script.Queue("k"), 0, -1).Val(), []string{"o{u}"})
-			})
-			other.want("UNLOCK k", ":1")
-			fenceIn(t, alone.reply())
-			alone.want("UNLOCK k OWNER o", ":1")
-			shares.want("UNLOCK k OWNER o", ":1")
-			empty(t, srv)
-		}
-	}
-}
-
-// The lease of another holder ends without a word. The one that waits to hold the lock alone has been told when, though
-// others wait at its proxy longer.
-func TestAnUpgradeAwaitsTheLeasesOfTheOthers(t *testing.T) {
-	t.Parallel()
-	for _, end := range []string{"SHARED PX 700", "SHARED GRACE 200"} {
-		p, q := twoProxies(t, nil)
-		a, b, fair, plain := p.session(2), q.session(2), p.session(2), p.session(2)
-		a.fence("LOCK k SHARED")
-		b.fence("LOCK k " + end)
-		fair.waits("FAIRLOCK k")
-		a.waits("LOCK k")
-		p.awaitAttempts("k")
-		b.hangUp()
-		plain.waits("LOCK k") // it hears that the lock lasts longer
-		fenceIn(t, a.reply())
-		a.want("UNLOCK k", ":1")
-		a.want("UNLOCK k", ":1")
-		for _, s := range []*session{fair, plain} {
-			fenceIn(t, s.reply())
-			s.want("UNLOCK k", ":1")
-		}
 		empty(t, p.srv)
 	}
 }

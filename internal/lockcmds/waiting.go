@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
@@ -17,15 +18,6 @@ func (w *waiter) await(a script.Acquired) []byte {
 	defer e.mu.Unlock()
 	w.waited = true
 	w.noteHolderLocked()
-	if a.Upgrades != w.Ahead {
-		n := script.ForWaiters(key)
-		w.Fair, w.Ahead, w.mark = true, a.Upgrades, table.Mark{}
-		w.Place = n.PlaceOf(w.Owner)
-		if w.Ahead { // no further shared holder gets in before it, and a release wakes it
-			w.Place = n.UpgradePlaceOf(w.Owner)
-		}
-		w.Wake = n.Channel + ":" + w.Place
-	}
 	refusal, ended := e.table.Denied(key), w.session().ended
 	full, limit := e.fullLocked(key)
 	switch {
@@ -60,15 +52,6 @@ func (w *waiter) await(a script.Acquired) []byte {
 	return overloadedReply(full)
 }
 
-// upgrades reports whether sessions of this proxy hold the lock for the owner, but only shared. Redis has not said so
-// if it has refused the first attempt, because the hash slot was being moved. Requires no locks.
-func (w *waiter) upgrades() bool {
-	w.e.mu.Lock()
-	defer w.e.mu.Unlock()
-	k := w.claim.key
-	return k.Kind == exclusive{} && w.e.table.Hold(k) == nil && w.e.holdsLocked(k)
-}
-
 // leftLocked ends an acquire that has left its wait queue. A granted one goes on: its attempt delivers the grant.
 // Requires Engine.mu.
 func (w *waiter) leftLocked(f *table.Effect) {
@@ -76,10 +59,6 @@ func (w *waiter) leftLocked(f *table.Effect) {
 		if timer != nil {
 			timer.Stop()
 		}
-	}
-	if f.Outcome == table.Moves {
-		w.e.calls.Background(jobs.Attempt, func() { w.askAgain(script.Acquired{Upgrades: !w.Ahead}) })
-		return
 	}
 	now := w.e.opts.Clock.Now()
 	if left := w.e.opts.Events.Left; left != nil {
@@ -131,7 +110,7 @@ func (w *waiter) replyTo(o table.Outcome, err error) []byte {
 	case errors.Is(err, errDraining):
 		w.refused("")
 		return overloadedReply(errDraining.Error())
-	case o == table.Error:
+	case o == table.Error && !(errors.Is(err, errHoldsShared) && w.Verb == grammar.TryLock):
 		return failureReply(err)
 	}
 	return nullReply(w.session().Proto)

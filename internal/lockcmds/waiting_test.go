@@ -180,20 +180,3 @@ func TestAWaitThatGoesOnKeepsTheHolderBehindWhichItBegan(t *testing.T) {
 		}
 	}
 }
-
-// The hash slot is being moved, so Redis has not said whether the owner holds the lock shared.
-func TestAPostponedAcquireWaitsAheadIfItIsAnUpgrade(t *testing.T) {
-	for _, first := range []string{"", "LOCK k SHARED", "LOCK other SHARED"} {
-		w := newLockWorld(t)
-		a := w.client(1)
-		if first != "" {
-			a.sends(first)
-			a.answered(grantOfFence(7), nil)
-		}
-		a.sends("LOCK k")
-		a.answered(locktest.Refusal("TRYAGAIN the slot is being moved"), nil)
-		if got := w.table.Oldest(); got == nil || got.Ahead != (first == "LOCK k SHARED") {
-			t.Errorf("behind %q: %+v", first, got)
-		}
-	}
-}

@@ -125,10 +125,8 @@ func (o op) most() int {
 	}
 }
 
-// apart reports whether two grants are never beside each other, whatever their number. An owner may hold a lock shared and exclusively.
-func (o op) apart(other op) bool {
-	return o.Kind != other.Kind && (o.Owner != other.Owner || o.Kind == limited || other.Kind == limited)
-}
+// apart reports whether two grants are never beside each other, whatever their number and their owners.
+func (o op) apart(other op) bool { return o.Kind != other.Kind }
 
 func (o op) acquire() bool { return o.Verb == "LOCK" || o.Verb == "TRYLOCK" || o.Verb == "FAIRLOCK" }
 

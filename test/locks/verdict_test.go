@@ -230,13 +230,12 @@ var verdicts = []struct {
 		sharing(said("a", "LOCK", 0, 1, acquired, 5)), sharing(said("b", "LOCK", 2, 3, acquired, 6)), sharing(said("b", "UNLOCK", 4, 5, released, 0)),
 		said("c", "LOCK", 20, 101, acquired, 7),
 	}, false, false},
-	{"upgrade and downgrade", []op{
-		sharing(said("a", "LOCK", 0, 1, acquired, 5)), said("a", "LOCK", 2, 3, acquired, 6), said("b", "TRYLOCK", 4, 5, busy, 0),
-		said("a", "UNLOCK", 6, 7, released, 0), sharing(said("b", "LOCK", 8, 9, acquired, 7)), sharing(said("a", "UNLOCK", 10, 11, released, 0)),
-	}, false, false},
-	{"upgrade beside another sharer", []op{
-		sharing(said("a", "LOCK", 0, 1, acquired, 5)), sharing(said("b", "LOCK", 2, 3, acquired, 6)), said("a", "LOCK", 4, 5, acquired, 7),
+	{"exclusive beside the owner's own share", []op{
+		sharing(said("a", "LOCK", 0, 1, acquired, 5)), said("a", "LOCK", 2, 3, acquired, 6),
 	}, true, true},
+	{"exclusive behind the owner's own share", []op{
+		sharing(said("a", "LOCK", 0, 1, acquired, 5)), sharing(said("a", "UNLOCK", 2, 3, released, 0)), said("a", "LOCK", 4, 5, acquired, 6),
+	}, false, false},
 	{"sharing is refused though no waiter is there", []op{
 		sharing(said("a", "LOCK", 0, 1, acquired, 5)), sharing(said("b", "TRYLOCK", 2, 3, busy, 0)),
 	}, false, true},

@@ -231,7 +231,7 @@ func (w *worker) work(x wish, h *grip) bool {
 			o = w.extend(w.main, x, h.fence)
 			h.lease = max(h.lease, time.Duration(o.Lease))
 		case n <= 4 && x.kind == shared:
-			o = w.upgrade(x, think)
+			o = w.alone(x, think)
 		case n == 5:
 			s := w.main
 			if x.owner != "" && w.second() {
@@ -267,8 +267,8 @@ func (w *worker) work(x wish, h *grip) bool {
 	return true
 }
 
-// upgrade has the lock exclusively for a moment, if there is no other holder soon.
-func (w *worker) upgrade(x wish, think time.Duration) op {
+// alone asks for a lock that it holds shared. It is refused, unless that hold has ended.
+func (w *worker) alone(x wish, think time.Duration) op {
 	up := wish{verb: "LOCK", key: x.key, owner: x.owner, lease: w.cfg.Lease, wait: w.upTo(500 * time.Millisecond).Truncate(time.Millisecond), graced: x.graced}
 	up.args = append(ownerArgs(x.owner), "WAIT", strconv.FormatInt(up.wait.Milliseconds(), 10))
 	w.sync(&up, 20)
@@ -396,7 +396,7 @@ func (o *op) judge(v reply, err error) {
 			"CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS":
 			o.Out = refused
 		case "DEADLOCK":
-			if o.acquire() && o.Kind == exclusive && o.Wait != 0 { // an upgrade
+			if o.acquire() && o.Kind == exclusive && o.Wait != 0 { // its owner shares the lock
 				o.Out = deadlock
 			}
 		case "INDOUBT":

@@ -19,19 +19,11 @@ type Part struct {
 	Request int64
 	Fence   int64 // of the grant that the session has or means; 0: none, or any
 	Holds   int64 // of the owner's only session, after this call. The holds of a named owner are raised and lowered by one
-	Shared  bool  // it is the owner's shared hold, not the exclusive one
+	Shared  bool  // it is known to be a shared hold: its lease is among the keys
 }
 
 // LastRequest is larger than the number of any call: the call is not overtaken.
 const LastRequest = 1 << 53
-
-// appendShared appends the last argument of the scripts that know both kinds of holds.
-func (p Part) appendShared(args []string) []string {
-	if p.Shared {
-		return append(args, "1")
-	}
-	return args
-}
 
 // field is the session's field in the hash; empty: it needs none.
 func (p Part) field() string {
@@ -219,13 +211,13 @@ type Acquired struct {
 	More      bool // if granted: another permit is left
 	// If not: the rest of the holder's lease, NoTTL, Kept or NotFirst. If a permit was granted: that of the first lease
 	// to end.
-	PTTL     time.Duration
-	Upgrades bool // if not: the owner holds the lock shared, and so do others; PTTL is of their leases
-	Deadlock bool // if not: the same, and one of the others waits for this one to leave
-	Form     Form // if not: of the lock
-	Damage   Damage
-	Placed   bool  // Place is known: the call was Crowd or a hand-over
-	Place    int64 // of the plain waiters, as in table/turns.go
+	PTTL      time.Duration
+	Exclusive bool // if granted to a Shared: it deepens the owner's exclusive hold
+	Deadlock  bool // if not: the owner holds the lock shared, and would wait for itself
+	Form      Form // if not: of the lock
+	Damage    Damage
+	Placed    bool  // Place is known: the call was Crowd or a hand-over
+	Place     int64 // of the plain waiters, as in table/turns.go
 }
 
 // DecodeAcquired decodes the answer of acquire.lua and fair.lua.
@@ -246,16 +238,14 @@ func DecodeCrowd(v resp.Value) (Acquired, error) {
 		return a, err
 	}
 	return Acquired{
-		Granted: true, Fence: n.at[1], Holds: n.at[2], Overtaken: n.at[5] == 1, More: n.at[5] == 2, Damage: Damage(n.at[3]),
-		Placed: true, Place: n.at[4], PTTL: n.duration(6),
+		Granted: true, Fence: n.at[1], Holds: n.at[2], Overtaken: n.at[5] == 1, More: n.at[5] == 2, Exclusive: n.at[5] == 3,
+		Damage: Damage(n.at[3]), Placed: true, Place: n.at[4], PTTL: n.duration(6),
 	}, nil
 }
 
 func notAcquired(n numbers) Acquired {
 	a := Acquired{PTTL: n.duration(1), Form: Form(n.at[3])}
-	if a.PTTL == upgrades {
-		a.PTTL, a.Upgrades = n.duration(4), true
-	} else if a.PTTL == deadlock {
+	if a.PTTL == deadlock {
 		a.PTTL, a.Deadlock = NoTTL, true
 	}
 	return a

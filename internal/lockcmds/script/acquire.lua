@@ -22,7 +22,7 @@
 --          {0, pttl_ms}                  held by another owner; -1: without a TTL; -2: free, but kept for a waiter
 --          {0, pttl_ms, 0, form}         the same; form 1: as Redisson's read and write locks, which sharers use;
 --                                        form 2: see in_form in lib/permits.lua
---          {0, -4, 0, 1, rest_ms}        the owner holds it shared, and so do others, whose leases have that rest
+--          {0, -4}                       the owner holds it shared, and would wait for itself
 
 local pttl = -2
 if redis.call('EXISTS', KEYS[1], KEYS[3]) > 0 then -- usually neither exists, and this is one call less
@@ -50,12 +50,9 @@ end
 local answer, mode =
   deepen(KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[5] or '0', ARGV[6] or '1', ARGV[7] or '')
 if not answer and mode == 'read' then
-  --@ shared
   --@ longest
-  --@ upgrade
-  answer = upgrade(KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[7] or '')
-  if not answer and redis.call('HLEN', KEYS[1]) > 200 then -- the lock may outlast a crowd; see lib/leave_shared.lua
-    --@ rest_of
+  --@ rest_of
+  if redis.call('HLEN', KEYS[1]) > 200 then -- the lock may outlast a crowd; see lib/leave_shared.lua
     pttl = rest_of(KEYS[1], pttl)
     if pttl == -2 then
       local fence, odd = grant(KEYS[1], KEYS[2], ARGV[1], ARGV[2], redis.call('TIME'), ARGV[3], ARGV[7] or '')
@@ -71,7 +68,7 @@ elseif answer and answer.err then
     return odd and {1, fence, 1, odd} or fence
   end
   return rest and {0, rest, form and 0, form} or answer
-elseif answer then
+elseif answer and answer[1] == 1 then
   shortened(ARGV[4], KEYS[3], KEYS[4], KEYS[1], pttl)
 end
 local form = mode and mode ~= 'lock' and 1 or nil

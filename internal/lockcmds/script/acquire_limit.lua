@@ -129,7 +129,7 @@ end
 if way == 'fair' and ARGV[10] == '1' and head ~= place then
   --@ mend
   --@ line_up
-  line_up(queue, deadlines, head, place, false, now, pttl, wait)
+  line_up(queue, deadlines, head, place, now, pttl, wait)
 elseif way == 'crowd' and (ARGV[10] == '1' or head) then
   --@ crowd
   at = crowd_joins(queue, deadlines, lock, place, wait)

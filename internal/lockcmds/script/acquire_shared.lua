@@ -1,4 +1,5 @@
--- acquire_shared.lua: hold a lock shared, beside other shared holders, or deepen such a hold of the owner.
+-- acquire_shared.lua: hold a lock shared, beside other shared holders, or deepen the hold of the owner, which stays
+-- exclusive if it is.
 --
 -- A lock that is held shared takes another holder only if no other place is first in the fair queue. So a waiter that
 -- wants the lock for itself is not overtaken by one shared holder after the other. An owner that holds the lock
@@ -27,6 +28,7 @@
 --
 -- Returns  {1, fence, holds, odd, place}  acquired; odd 1: the counter held no fence
 --          {1, fence, holds, odd, 0, 1}   overtaken by a later call of the session
+--          {1, fence, holds, odd, place, 3}  acquired, and the hold is exclusive
 --          fence                          acquired, a first hold; or {1, fence, 1, 1}: the counter held no fence
 --          {0, pttl_ms, place}            not acquired; pttl -2: free, but kept for another
 --          {0, pttl_ms, place, 1}         the same, as in acquire.lua; pttl -3: held shared, but others are first
@@ -60,7 +62,7 @@ end
 
 -- The usual way ends here: the functions behind it are not even made.
 --@ hash
---@ shared
+--@ hold
 --@ head
 --@ turn
 --@ take_turn
@@ -68,7 +70,7 @@ end
 local queue, channel, deadlines = KEYS[2], KEYS[3], KEYS[6]
 local request, publish, field, tell = ARGV[3], ARGV[4], ARGV[7] or '', ARGV[8] or ''
 local place, way, wait = ARGV[9] or '', ARGV[10] or '', tonumber(ARGV[13] or 0)
-local held = shared_hold(lock, owner, field)
+local held = hold_of(lock, owner, field)
 local mode, pttl, form = held[4], redis.call('PTTL', lock), nil
 if held.err then
   --@ permits
@@ -86,22 +88,35 @@ local function tell_next() -- it may want to share the lock, too
   end
 end
 
-if held[1] or mode == 'lock' and held[5] then
+if held[1] then
   --@ keep
   --@ tell_rwlock
   --@ free
   --@ wake
-  --@ longest
-  --@ leave_shared
-  --@ set_lease
-  --@ share_again
-  local answer = share_again(publish, channel, queue, lock, KEYS[4], owner, ARGV[2], request, field, ARGV[5] or '0', ARGV[6] or '1', held)
-  if not answer[6] and way == 'fair' and type(redis.pcall('ZSCORE', deadlines, place)) == 'string' then
+  local answer, tells = nil, mode == 'read'
+  if tells then
+    --@ longest
+    --@ leave_shared
+    --@ set_lease
+    --@ share_again
+    answer = share_again(publish, channel, queue, lock, KEYS[4], owner, ARGV[2], request, field, ARGV[5] or '0', ARGV[6] or '1', held)
+  else
+    --@ grant
+    --@ deepen
+    --@ shortened
+    answer = deepen(lock, KEYS[4], owner, ARGV[2], request, ARGV[5] or '0', ARGV[6] or '1', field)
+    shortened(publish, channel, queue, lock, pttl)
+    answer[6] = answer[6] or 3
+  end
+  if answer[6] ~= 1 and way == 'fair' and type(redis.pcall('ZSCORE', deadlines, place)) == 'string' then
     take_turn(queue, deadlines, place) -- it waited, and another session of the owner has got the lock
-    tell_next()
-  elseif not answer[6] and way == 'crowd' then
+  elseif answer[6] ~= 1 and way == 'crowd' then
     --@ crowd
     answer[5] = crowd_granted(queue, deadlines, lock, place, ARGV[11])
+  else
+    tells = false
+  end
+  if tells then
     tell_next()
   end
   return answer
@@ -123,7 +138,7 @@ if pttl == -2 or mode == 'read' and not held[5] then
       if tell ~= '' then
         redis.call(publish, tell, '0')
       end
-      local fence, replaced = share(lock, KEYS[4], owner, ARGV[2], time, held, field, request, 1)
+      local fence, replaced = share(lock, KEYS[4], owner, ARGV[2], time, held, field, request)
       if mode == 'read' and time[2] % 64 == 0 then
         --@ longest
         sweep(lock, time[2])
@@ -148,7 +163,7 @@ local at = 0
 if way == 'fair' and ARGV[12] == '1' and head ~= place then
   --@ mend
   --@ line_up
-  line_up(queue, deadlines, head, place, false, now, pttl, wait)
+  line_up(queue, deadlines, head, place, now, pttl, wait)
 elseif way == 'crowd' and (ARGV[12] == '1' or held.err or head) then
   --@ crowd
   at = crowd_joins(queue, deadlines, lock, place, wait)

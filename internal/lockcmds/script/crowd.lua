@@ -26,12 +26,11 @@
 --          {1, fence, holds, odd, 0, 1}   overtaken by a later call of the session
 --          {0, pttl_ms, place}            not acquired; pttl -2: free, but kept for another
 --          {0, pttl_ms, place, form}      the same; form as in acquire.lua
---          {0, -4, place, 1, rest_ms}     the same, as in acquire.lua
+--          {0, -4}                        the owner holds it shared, as in acquire.lua
 --          place: 0 not in the queue, 1 at its head, 2 behind others
 
 local pttl, mode, rest, form = redis.call('PTTL', KEYS[1]), nil, nil, nil
 if pttl >= 0 and redis.pcall('HGET', KEYS[1], 'mode') == 'read' then
-  --@ shared
   --@ longest
   --@ rest_of
   pttl = rest_of(KEYS[1], pttl)
@@ -65,12 +64,7 @@ if pttl == -2 then
 else
   local answer
   answer, mode = deepen(KEYS[1], KEYS[4], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])
-  if not answer and mode == 'read' then
-    --@ shared
-    --@ longest
-    --@ upgrade
-    answer = upgrade(KEYS[1], KEYS[4], ARGV[1], ARGV[2], ARGV[3], ARGV[6])
-  elseif answer and answer.err then
+  if answer and answer.err then
     --@ permits
     --@ limited
     rest, form = limited(KEYS[1])
@@ -82,7 +76,6 @@ else
     end
   end
   if answer and answer[1] == 0 then
-    answer[3] = crowd_granted(KEYS[2], KEYS[3], KEYS[1], ARGV[8], '1')
     return answer
   elseif answer then
     if not answer.err then

@@ -26,20 +26,18 @@
 -- ARGV[11] acquire   those are the hold of this call, if it is the last that was applied of the session; 0: of any
 -- ARGV[12] copy      1: an earlier copy of this call may have been executed; 0: none was
 -- ARGV[13] ended     1: its proxy's clock says that the lease has ended; 0: it goes on
--- ARGV[14] shared    1: it is the owner's shared hold; absent: the exclusive one
 --
 -- Returns  {1}  the lock is released, or the lease is short enough now
 --          {2}  the grant goes on: the owner has other holds, or this call or a later one was executed before
 --          {0}  the owner does not hold the lock by that grant
 
-local lock, owner, field, shared = KEYS[1], ARGV[1], ARGV[7], ARGV[14] == '1'
-local held = (shared and shared_hold or hold_of)(lock, owner, field)
+local lock, owner, field = KEYS[1], ARGV[1], ARGV[7]
+local held = hold_of(lock, owner, field)
+local shared = held[4] == 'read'
 if held.err then
   --@ permits
   if not left_of(lock) then
     return held
-  elseif shared then
-    return {0}
   end
   --@ permit
   --@ elsewhere
@@ -50,26 +48,12 @@ if KEYS[5] then -- it is about a permit, and the owner may hold the lock in anot
   return {0}
 end
 if not held[1] or ARGV[2] ~= '0' and held[2] ~= ARGV[2] then
-  if not held[1] and ARGV[11] ~= '0' then -- the acquire itself may still come, and the owner may hold the lock on the other side
-    local beside = (shared and hold_of or shared_hold)(lock, owner, field)
-    if beside[1] and (tonumber(beside[3] or 0) or 0) < tonumber(ARGV[5]) then
-      if shared then
-        redis.call('HSET', lock, field == '' and '{request}' or field, ARGV[5])
-      else
-        put_shared(lock, owner, beside, beside[1], field, ARGV[5])
-      end
-    end
-  end
   return {0}
 end
 local sum, last, request = tonumber(held[1]) or 0, tonumber(held[3] or 0) or 0, tonumber(ARGV[5])
-local both = not shared and held[5] or shared and held[4] == 'lock'
-local whole = both and ARGV[2] ~= '0' and ARGV[3] == '0' and ARGV[11] == '0' -- a later call may have been about the other side
-if last == request or last > request and (field == '' and not whole or ARGV[12] == '1') then
+if last == request or last > request and (field == '' or ARGV[12] == '1') then
   return {2}
 end
--- An earlier call about the other side may be on its way: it is no copy. Only an acquire that is rolled back may come again.
-local number = ARGV[11] ~= '0' and (last < request and ARGV[5] or held[3]) or nil
 local rest = sum
 if field == '' then
   rest = tonumber(ARGV[3])
@@ -84,19 +68,19 @@ end
 if rest > 0 and shared then
   local keeps = field == '' and rest or ARGV[6] == '0' and rest or sum
   local last_request = (field == '' or last < request) and ARGV[5] or held[3]
-  if field ~= '' and ARGV[9] ~= '1' and held[4] ~= 'lock' then
+  if field ~= '' and ARGV[9] ~= '1' then
     last_request = nil
   end
   put_shared(lock, owner, held, keeps, field, last_request)
   if ARGV[8] ~= '0' then
-    lengthen_shared(lock, owner, held[4], ARGV[8])
+    lengthen_shared(lock, owner, ARGV[8])
   end
   return {2}
 elseif rest > 0 then
   if field == '' then
     redis.call('HSET', lock, owner, rest, '{request}', ARGV[5])
   else
-    if ARGV[9] == '1' or held[5] then -- its part in the shared hold is dropped by another call
+    if ARGV[9] == '1' then
       redis.call('HSET', lock, field, last < request and ARGV[5] or held[3])
     else
       redis.call('HDEL', lock, field)
@@ -105,7 +89,7 @@ elseif rest > 0 then
       redis.call('HSET', lock, owner, rest)
     end
   end
-  if ARGV[8] ~= '0' and field == '' and not held[5] and redis.call('PTTL', lock) > tonumber(ARGV[8]) then
+  if ARGV[8] ~= '0' and field == '' and redis.call('PTTL', lock) > tonumber(ARGV[8]) then
     redis.call('PEXPIRE', lock, ARGV[8]) -- no other session can have set the longer one
     wake(ARGV[4], KEYS[2], KEYS[3], lock)
   elseif ARGV[8] ~= '0' then
@@ -113,8 +97,8 @@ elseif rest > 0 then
   end
   return {2}
 end
-if shared and (ARGV[6] == '0' or held[4] == 'lock') then
-  leave_shared(ARGV[4], KEYS[2], KEYS[3], lock, owner, held[4], field, number)
+if shared and ARGV[6] == '0' then
+  leave_shared(ARGV[4], KEYS[2], KEYS[3], lock, owner)
   return {1}
 elseif shared then
   local left = redis.call('PTTL', timeout_of(lock, name_of(lock, owner)))
@@ -122,12 +106,6 @@ elseif shared then
     settle_shared(ARGV[4], KEYS[2], KEYS[3], lock, left, owner, ARGV[6])
   end
   put_shared(lock, owner, held, held[1], field, last < request and ARGV[5] or held[3])
-  return {1}
-elseif held[5] then -- the owner goes on to hold the lock shared
-  if number then
-    redis.call('HSET', lock, field == '' and '{request}' or field, number)
-  end
-  downgrade(ARGV[4], KEYS[2], KEYS[3], lock, owner, held[5])
   return {1}
 end
 if ARGV[6] == '0' then

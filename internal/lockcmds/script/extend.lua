@@ -12,19 +12,15 @@
 -- ARGV[4]  request   number of this call, larger than those of earlier calls of the session
 -- ARGV[5]  field     of the session, for a named owner; empty: the owner has one session
 -- ARGV[6]  fence     only the grant with this fence; 0 or absent: any
--- ARGV[7]  shared    1: the owner's shared hold; absent: the exclusive one
 --
 -- Returns  {1, fence, holds}  reset, or done before
 --          {-1}               the owner is not the holder
 --          {-2, fence}        it is, but by a grant with another fence
 
-local field, shared = ARGV[5], ARGV[7] == '1'
-local held = (shared and shared_hold or hold_of)(KEYS[1], ARGV[1], field)
+local field = ARGV[5]
+local held = hold_of(KEYS[1], ARGV[1], field)
 if held.err then
   --@ permits
-  if ARGV[7] == '1' then
-    return left_of(KEYS[1]) and {-1} or held
-  end
   --@ limited
   --@ permit
   --@ extend_permit
@@ -37,7 +33,7 @@ if (ARGV[6] or '0') ~= '0' and held[2] ~= ARGV[6] then
   return {-2, tonumber(held[2] or 0)}
 end
 local last = tonumber(held[3] or 0) or 0
-if shared then
+if held[4] == 'read' then
   if last < tonumber(ARGV[4]) then
     --@ keep
     --@ tell_rwlock
@@ -45,14 +41,11 @@ if shared then
     --@ longest
     --@ leave_shared
     --@ set_lease
-    set_lease(ARGV[3], KEYS[2], KEYS[3], KEYS[1], ARGV[1], held[4], ARGV[2])
+    set_lease(ARGV[3], KEYS[2], KEYS[3], KEYS[1], ARGV[1], ARGV[2])
     put_shared(KEYS[1], ARGV[1], held, held[1], field, ARGV[4])
   elseif last == tonumber(ARGV[4]) then
-    lengthen_shared(KEYS[1], ARGV[1], held[4], ARGV[2])
+    lengthen_shared(KEYS[1], ARGV[1], ARGV[2])
   end
-elseif held[5] then -- the owner's shared hold may have a longer lease
-  lengthen(KEYS[1], ARGV[2])
-  redis.call('HSET', KEYS[1], field == '' and '{request}' or field, string.format('%.0f', math.max(last, tonumber(ARGV[4]))))
 elseif last < tonumber(ARGV[4]) then
   local pttl = redis.call('PTTL', KEYS[1])
   redis.call('PEXPIRE', KEYS[1], ARGV[2]) -- first: a Redis out of memory refuses a script that begins with HSET

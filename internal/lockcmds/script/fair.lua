@@ -30,14 +30,13 @@
 --          fence                         acquired, a first hold; or {1, fence, 1, 1}: the counter held no fence
 --          {0, pttl_ms}                  not acquired; pttl -2: free, but others are first
 --          {0, pttl_ms, 0, 1}            the same, as in acquire.lua
---          {0, -4, 0, 1, rest_ms}        the same, as in acquire.lua; no place is taken but one with {u}
---          {0, -5}                       the owner holds it shared, and another holder waits for this one to leave
+--          {0, -4}                       the owner holds it shared, as in acquire.lua; no place is taken
 
 local owner, wait, place = ARGV[1], tonumber(ARGV[7]), ARGV[10]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local head = head_of(KEYS[2], KEYS[1])
-local pttl, mode, form, rest = redis.call('PTTL', KEYS[1]), nil, nil, nil
+local pttl, mode, form = redis.call('PTTL', KEYS[1]), nil, nil
 if pttl ~= -2 then
   mode = redis.pcall('HGET', KEYS[1], 'mode')
   if mode == 'read' and pttl ~= -1 then
@@ -87,19 +86,7 @@ elseif mode ~= 'lock' or redis.pcall('HEXISTS', KEYS[1], owner) ~= 0 then
   --@ deepen
   local answer
   answer, mode = deepen(KEYS[1], KEYS[4], owner, ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])
-  if not answer and mode == 'read' then
-    --@ shared
-    --@ longest
-    --@ upgrade
-    answer = upgrade(KEYS[1], KEYS[4], owner, ARGV[2], ARGV[3], ARGV[6])
-    --@ deadlock
-    local other = ARGV[8] == '1' and answer and answer[1] == 0 and deadlock(ARGV[9], KEYS[5], KEYS[1], head, place) or 0
-    if other == 2 then
-      return {0, -5}
-    elseif other == 1 then
-      return {0, -4, 0, 1, math.min(answer[5], 1000)}
-    end
-  elseif answer and answer.err then
+  if answer and answer.err then
     --@ permits
     --@ limited
     local rest = nil
@@ -112,9 +99,9 @@ elseif mode ~= 'lock' or redis.pcall('HEXISTS', KEYS[1], owner) ~= 0 then
     end
   end
   if answer and answer[1] == 0 then
-    pttl, rest = -4, answer[5]
+    return answer
   elseif answer then
-    local waited = not (answer.err or answer[6]) and (ARGV[11] == '1' or string.find(place, '{u}', 1, true))
+    local waited = not (answer.err or answer[6]) and ARGV[11] == '1'
     if waited and type(redis.pcall('ZSCORE', KEYS[3], place)) == 'string' then
       --@ take_turn
       take_turn(KEYS[2], KEYS[3], place) -- it waited, and another session of the owner has got the lock
@@ -128,9 +115,9 @@ elseif mode ~= 'lock' or redis.pcall('HEXISTS', KEYS[1], owner) ~= 0 then
   end
 end
 
-if ARGV[8] == '1' and head ~= place and (pttl ~= -4 or string.find(place, '{u}', 1, true)) then
+if ARGV[8] == '1' and head ~= place then
   --@ mend
   --@ line_up
-  line_up(KEYS[2], KEYS[3], head, place, pttl == -4, now, pttl, wait)
+  line_up(KEYS[2], KEYS[3], head, place, now, pttl, wait)
 end
-return {0, pttl, form and 0, form, rest}
+return {0, pttl, form and 0, form}

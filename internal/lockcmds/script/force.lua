@@ -17,7 +17,7 @@
 
 local lock, publish, channel, queue = KEYS[1], ARGV[1], KEYS[2], KEYS[3]
 local all, mode = holders_of(lock, ARGV[5], ARGV[2])
-local ended, exclusive, shared, left, over, end_all = {}, nil, nil, 0, {}, nil
+local ended, over, left, end_all = {}, {}, 0, nil
 if all.err then
   --@ permits
   --@ permit
@@ -40,33 +40,24 @@ if all.err then
     end_permits(publish, channel, queue, lock, over, milliseconds(redis.call('TIME')))
   end
 end
-for i, held in ipairs(all) do
+for _, held in ipairs(all) do
   if (ARGV[2] == '-1' or held[3] == tonumber(ARGV[2])) and (not ARGV[5] or held[1] == ARGV[5]) then
     ended[#ended + 1] = held[1]
     ended[#ended + 1] = held[3]
     if mode == 'limit' then
       over[#over + 1] = held[6]
-    elseif mode == 'read' or i > 1 then
-      shared = held[1]
-      if mode == 'read' then
-        left = math.max(left, held[4])
-        end_lease(lock, shared)
-      end
-    else
-      exclusive = held[1]
+    elseif mode == 'read' then
+      left = math.max(left, held[4])
+      end_lease(lock, held[1])
     end
   end
 end
 if #over > 0 then
   end_all()
-elseif mode == 'read' and (shared or #all == 0 and ARGV[2] == '-1') then -- or the leases of all holders have ended
+elseif mode == 'read' and (#ended > 0 or #all == 0 and ARGV[2] == '-1') then -- or the leases of all holders have ended
   settle_shared(publish, channel, queue, lock, left)
-elseif exclusive and #all > 1 and not shared then
-  downgrade(publish, channel, queue, lock, exclusive, redis.call('HGET', lock, '{shared}'))
-elseif exclusive then
+elseif #ended > 0 then
   free(publish, channel, queue, lock)
-elseif shared then
-  redis.call('HDEL', lock, '{shared}')
 end
 for i = 1, #ended, 2 do
   if ended[i + 1] > 0 then

@@ -47,8 +47,8 @@
 
 local known, fence = false, nil
 if ARGV[5] == '0' and ARGV[7] == '' then -- usually it is the last hold, of the grant that the session knows
-  local held = redis.pcall('HMGET', KEYS[1], ARGV[1], 'fence', '{request}', '{shared}')
-  known = held[1] and held[2] == ARGV[2] and (tonumber(held[3]) or 0) < tonumber(ARGV[3]) and not held[4]
+  local held = redis.pcall('HMGET', KEYS[1], ARGV[1], 'fence', '{request}')
+  known = held[1] and held[2] == ARGV[2] and (tonumber(held[3]) or 0) < tonumber(ARGV[3])
 end
 if not known then
   --@ hash
@@ -57,17 +57,8 @@ if not known then
   local by, held = lower(KEYS[1], ARGV[1], ARGV[2], ARGV[5], ARGV[3], ARGV[6], ARGV[7])
   if not by then
     return held
-  end
-  if held[5] then -- the owner goes on to hold the lock shared; the waiters ask again
-    --@ head
-    --@ shared
-    --@ tell_rwlock
-    --@ wake
-    --@ downgrade
-    redis.call('HSET', KEYS[1], ARGV[7] == '' and '{request}' or ARGV[7], ARGV[3])
-    downgrade(ARGV[4], KEYS[2], KEYS[3], KEYS[1], ARGV[1], held[5])
-    local place = head_of(KEYS[3], KEYS[1]) == ARGV[9] and 1 or type(redis.pcall('ZSCORE', KEYS[5], ARGV[9])) == 'string' and 2 or 0
-    return {1, by, 1, 0, 0, place}
+  elseif held[4] == 'read' then
+    return {-1}
   end
   fence = by
   if ARGV[7] ~= '' then

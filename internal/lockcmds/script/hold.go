@@ -23,7 +23,7 @@ type Release struct {
 func (r Release) Call() Call {
 	if r.Shared {
 		keys := []string{r.Key, Channel(r.Key), Queue(r.Key), timeoutOf(r.Key, r.Owner)}
-		return Call{release, keys, append(r.appendArgs(make([]string, 0, 8)), "1")}
+		return Call{release, keys, r.appendArgs(make([]string, 0, 7))}
 	}
 	if r.Session != "" || r.Holds != 0 {
 		return Call{release, []string{r.Key, Channel(r.Key), Queue(r.Key)}, r.appendArgs(nil)}
@@ -188,10 +188,10 @@ func (d Drop) Call() Call {
 	return Call{
 		drop,
 		[]string{d.Key, Channel(d.Key), Queue(d.Key)},
-		d.appendShared([]string{
+		[]string{
 			d.Owner, itoa(d.Fence), itoa(d.Holds), publish, itoa(d.Request), millis(d.Grace), d.field(),
 			millis(d.Lease), flag(d.Remember), itoa(d.Less), itoa(d.Acquire), flag(d.Copy), flag(d.Ended),
-		}),
+		},
 	}
 }
 
@@ -294,7 +294,7 @@ func (x Extend) Call() Call {
 	return Call{
 		extend,
 		[]string{x.Key, Channel(x.Key), Queue(x.Key)},
-		x.appendShared([]string{x.Owner, millis(x.Lease), publish, itoa(x.Request), x.field(), itoa(x.Fence)}),
+		[]string{x.Owner, millis(x.Lease), publish, itoa(x.Request), x.field(), itoa(x.Fence)},
 	}
 }
 
@@ -343,7 +343,9 @@ func (r Renew) Call() Call {
 		}
 		args = append(args, one.Owner, itoa(one.Fence), millis(one.Lease), note)
 	}
-	args = Part{Shared: r.Shared}.appendShared(args)
+	if r.Shared {
+		args = append(args, "1")
+	}
 	return Call{renew, keys, args}
 }
 
@@ -500,7 +502,7 @@ func (p Prove) Call() Call {
 	if p.Shared {
 		keys = append(keys, timeoutOf(p.Key, p.Owner))
 	}
-	return Call{prove, keys, p.appendShared([]string{p.Owner, itoa(p.Fence), itoa(p.Request), p.field()})}
+	return Call{prove, keys, []string{p.Owner, itoa(p.Fence), itoa(p.Request), p.field()}}
 }
 
 // DecodeProved decodes the answer of prove.lua.

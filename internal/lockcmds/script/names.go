@@ -128,13 +128,6 @@ func isBraced(key string) bool {
 	return ok && len(inner) > 1 && strings.HasSuffix(inner, "}") && !strings.Contains(inner, "{")
 }
 
-// upgradeMark ends the place of an owner that holds the lock shared and waits for the other holders to leave; see
-// lib/leave_shared.lua.
-const upgradeMark = "{u}"
-
-// UpgradePlaceOf is the place in the fair queue of an owner that holds the lock shared, and wants it for itself.
-func (n Names) UpgradePlaceOf(owner string) string { return n.PlaceOf(owner + upgradeMark) }
-
 func tagged(prefix, key string) string {
 	var name [128]byte
 	return string(appendTagged(name[:0], prefix, key))

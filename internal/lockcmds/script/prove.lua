@@ -9,13 +9,12 @@
 -- ARGV[2]  fence    of the grant
 -- ARGV[3]  request  number of the acquire, which may have deepened an older grant
 -- ARGV[4]  field    of the session, for a named owner; empty: the owner has one session
--- ARGV[5]  shared   1: the owner's shared hold; absent: the exclusive one
 --
 -- Returns  1  the grant is here
 --          0  it is not: the lease has ended, or another server was promoted without it
 
 local field = ARGV[4]
-local held = (ARGV[5] == '1' and shared_hold or hold_of)(KEYS[1], ARGV[1], field)
+local held = hold_of(KEYS[1], ARGV[1], field)
 if held.err then
   --@ permits
   --@ permit
@@ -32,7 +31,7 @@ end
 if (tonumber(held[3] or 0) or 0) < tonumber(ARGV[3]) then
   return 0
 end
-if ARGV[5] == '1' then
+if held[4] == 'read' then
   put_shared(KEYS[1], ARGV[1], held, held[1], field, held[3])
 else
   redis.call('HSET', KEYS[1], 'fence', ARGV[2])

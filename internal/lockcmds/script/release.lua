@@ -7,7 +7,7 @@
 -- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held. Or a string, see lib/permits.lua
 -- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:place
 -- KEYS[3]  queue     list of places of waiters, first to ask at the head
--- KEYS[4]  timeout   the lease of the owner, if it holds the lock shared; see lib/shared.lua
+-- KEYS[4]  timeout   the lease of the owner, if it is known to hold the lock shared; see lib/shared.lua
 -- ARGV[1]  owner     that releases
 -- ARGV[2]  fence     release only the grant with this fence; 0: any
 -- ARGV[3]  request   number of this call, larger than those of earlier calls of the session
@@ -15,7 +15,6 @@
 -- ARGV[5]  holds     of the owner's only session after this; absent: none
 -- ARGV[6]  lease_ms  least lease that goes on if holds are left; 0: its TTL stays
 -- ARGV[7]  field     of the session, for a named owner; empty: the owner has one session
--- ARGV[8]  shared    1: it is the shared hold of the owner; absent: the exclusive one
 --
 -- Returns  fence               released; 0: it was taken without one
 --          {1, fence, 1, odd}  the same, and others wait; odd 2: the key of the queue holds something else; else 0
@@ -25,13 +24,13 @@
 
 local fence = nil
 if not ARGV[5] then -- usually it is the last hold, of the grant that the session knows
-  local held = redis.pcall('HMGET', KEYS[1], ARGV[1], 'fence', '{request}', '{shared}')
-  if held[1] and held[2] == ARGV[2] and (tonumber(held[3]) or 0) < tonumber(ARGV[3]) and not held[4] then
+  local held = redis.pcall('HMGET', KEYS[1], ARGV[1], 'fence', '{request}')
+  if held[1] and held[2] == ARGV[2] and (tonumber(held[3]) or 0) < tonumber(ARGV[3]) then
     fence = tonumber(ARGV[2])
   end
 end
 -- Usually it is the only hold of its owner, and the lease is the watchdog's.
-if ARGV[8] == '1' and ARGV[5] == '0' and ARGV[7] == '' and ARGV[6] ~= '0' then
+if KEYS[4] and ARGV[5] == '0' and ARGV[7] == '' and ARGV[6] ~= '0' then
   local lock, timeout = KEYS[1], KEYS[4]
   local base = #lock + (string.find(lock, '{', 1, true) and 1 or 3)
   local name = string.sub(timeout, base + 1, -18)
@@ -62,18 +61,14 @@ end
 if not fence then
   --@ hash
   --@ hold
-  --@ shared
   --@ lower
   --@ head
   --@ tell_others
-  local field, shared = ARGV[7] or '', ARGV[8] == '1'
-  local by, held = lower(KEYS[1], ARGV[1], ARGV[2], ARGV[5] or '0', ARGV[3], ARGV[6] or '0', field, shared)
+  local field = ARGV[7] or ''
+  local by, held = lower(KEYS[1], ARGV[1], ARGV[2], ARGV[5] or '0', ARGV[3], ARGV[6] or '0', field)
   if not by then
     if held.err then
       --@ permits
-      if shared then
-        return left_of(KEYS[1]) and {-1} or held
-      end
       --@ limited
       --@ keep
       --@ free
@@ -84,22 +79,16 @@ if not fence then
     end
     return held
   end
-  if shared then
+  if held[4] == 'read' then
     --@ keep
     --@ free
     --@ wake
     --@ longest
     --@ leave_shared
-    leave_shared(ARGV[4], KEYS[2], KEYS[3], KEYS[1], ARGV[1], held[4], field, ARGV[3])
+    leave_shared(ARGV[4], KEYS[2], KEYS[3], KEYS[1], ARGV[1])
     if field ~= '' then
       tell_others(KEYS[1], ARGV[1], by, field, '{' .. string.gsub(held[5] or '', ' ', '{'))
     end
-    return by
-  elseif held[5] then
-    --@ wake
-    --@ downgrade
-    redis.call('HSET', KEYS[1], field == '' and '{request}' or field, ARGV[3])
-    downgrade(ARGV[4], KEYS[2], KEYS[3], KEYS[1], ARGV[1], held[5])
     return by
   end
   fence = by

@@ -10,7 +10,7 @@
 -- KEYS[1..n]  locks  hashes, see lib/hash.lua; exist only while held. Or strings, see lib/permits.lua
 -- ARGV[1..4n] owner, fence, lease_ms, note  for each lock; fence 0: any; lease_ms 0: it stays; note: "#text",
 --                                     or empty: it stays
--- ARGV[..]    shared, behind those: 1: the shared holds of the owners; absent: the exclusive ones
+-- ARGV[..]    shared, behind those: 1: the keys are pairs; absent: they are not
 --
 -- Returns  {holds or 0, ...}  for each lock: renewed, how many holds its owner has; or 0, not ours any more
 
@@ -19,12 +19,12 @@ local keys = shared and 2 or 1
 for i = 1, math.floor(#ARGV / 4) do
   local lock = KEYS[keys * (i - 1) + 1]
   local owner, fence, lease, note = ARGV[4 * i - 3], ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i]
-  local held = limited[lock] and {err = true} or (shared and shared_hold or hold_of)(lock, owner, '')
+  local held = limited[lock] and {err = true} or hold_of(lock, owner, '')
   if not held.err and held[1] and (fence == '0' or held[2] == fence) then
     renewed[i] = math.max(tonumber(held[1]) or 1, 1)
-    if shared then
-      lengthen_shared(lock, owner, held[4], lease)
-      if note ~= '' then
+    if held[4] == 'read' then
+      lengthen_shared(lock, owner, lease)
+      if note ~= '' and shared then
         redis.call('SET', KEYS[2 * i], note, 'XX', 'KEEPTTL')
       end
     else

@@ -15,6 +15,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -94,21 +95,21 @@ var (
 	handoverLimit = load("handover_limit",
 		"requests", "permits", "head", "keep", "tell_rwlock", "free", "wake",
 		"take_turn", "permit", "take_permit").counts(3).publishes(2)
-	extend = load("extend", "hash", "hold", "shared", "head", "wake").publishes(2)
-	renew  = load("renew", "hash", "hold", "shared")
+	extend = load("extend", "hash", "hold", "head", "wake").publishes(2)
+	renew  = load("renew", "hash", "hold")
 	info   = load("info", "hash", "shared", "holders_of", "now")
 	head   = load("head", "head")
-	force  = load("force", leaving("holders_of")...).publishes(0)
+	force  = load("force", leaving("shared", "holders_of")...).publishes(0)
 	drop   = load("drop", leaving("hold")...).publishes(3)
-	prove  = load("prove", "hash", "hold", "shared")
+	prove  = load("prove", "hash", "hold")
 	bound  = load("bound", "hash")
 )
 
-// leaving is the functions of a script by which holds of both forms end, with one more.
-func leaving(also string) []string {
-	return []string{
-		"hash", "shared", also, "head", "keep", "tell_rwlock", "free", "wake", "longest", "leave_shared", "downgrade",
-	}
+// leaving is the functions of a script by which holds of both modes end, with others.
+func leaving(also ...string) []string {
+	return slices.Concat(
+		[]string{"hash"}, also, []string{"head", "keep", "tell_rwlock", "free", "wake", "longest", "leave_shared"},
+	)
 }
 
 // All returns the scripts in the order of their IDs.
@@ -244,8 +245,7 @@ const (
 	// NotFirst: the lock is held and could be held by one more, but others are first.
 	NotFirst = -3 * time.Millisecond
 
-	upgrades = -4 * time.Millisecond // of the scripts: Acquired.Upgrades
-	deadlock = -5 * time.Millisecond // of the scripts: Acquired.Deadlock
+	deadlock = -4 * time.Millisecond // of the scripts: Acquired.Deadlock
 )
 
 // numbers is what most scripts return: integers, status first; 0 behind the end. The usual end of an acquire or a

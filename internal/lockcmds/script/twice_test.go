@@ -223,31 +223,24 @@ var states = map[string][]any{
 	"written by me":            {"mode", "write", me, 1},
 	"written by another":       {"mode", "write", other + ":write", 1},
 
-	"shared, mine":                       {"mode", "read", me, 1, fieldOf(me), "#1000 5"},
-	"shared, mine twice":                 {"mode", "read", me, 2, fieldOf(me), "#1000 5"},
-	"shared, mine, by another grant":     {"mode", "read", me, 1, fieldOf(me), "#999 5"},
-	"shared, mine with another's":        {"mode", "read", me, 1, fieldOf(me), "#1000 5", other, 1, fieldOf(other), "#990 3"},
-	"shared, mine with Redisson's":       {"mode", "read", third, 2, me, 1, fieldOf(me), "#1000 5"},
-	"shared, mine with one that ended":   {"ended", third, "mode", "read", third, 2, me, 1, fieldOf(me), "#1000 5"},
-	"shared, mine ended":                 {"ended", me, "mode", "read", me, 1, fieldOf(me), "#1000 5", other, 1, fieldOf(other), "#990 3"},
-	"shared, another's":                  {"mode", "read", other, 1, fieldOf(other), "#990 3"},
-	"shared, another's ended":            {"ended", other, "mode", "read", other, 1, fieldOf(other), "#990 3"},
-	"shared, named, mine alone":          {"mode", "read", named, 1, fieldOf(named), "#1000 " + me + "=5"},
-	"shared, named, another session's":   {"mode", "read", named, 1, fieldOf(named), "#1000 " + other + "=5"},
-	"shared, named, of two sessions":     {"mode", "read", named, 3, fieldOf(named), "#1000 " + me + "=5 " + other + "=7"},
-	"shared, named, by another grant":    {"mode", "read", named, 2, fieldOf(named), "#999 " + me + "=5 " + other + "=7"},
-	"shared, named, with Redisson's":     {"mode", "read", named, 1, fieldOf(named), "#1000 " + me + "=5", third, 2},
-	"both ways":                          {me, 1, "fence", fence, "{request}", 5, "mode", "lock", "{shared}", "#990 2"},
-	"both ways, known by the shared one": {me, 2, "fence", fence + 9, "{request}", 5, "mode", "lock", "{shared}", "#1000 1"},
-	"both ways, named":                   {named, 2, "fence", fence, fieldOf(me), 5, fieldOf(other), 7, "mode", "lock", "{shared}", "#990 1"},
-	"both ways, named, known by the shared one": {
-		named, 1, "fence", fence + 9, fieldOf(me), 5, fieldOf(other), 7, "mode", "lock", "{shared}", "#1000 2",
-	},
+	"shared, mine":                     {"mode", "read", me, 1, fieldOf(me), "#1000 5"},
+	"shared, mine twice":               {"mode", "read", me, 2, fieldOf(me), "#1000 5"},
+	"shared, mine, by another grant":   {"mode", "read", me, 1, fieldOf(me), "#999 5"},
+	"shared, mine with another's":      {"mode", "read", me, 1, fieldOf(me), "#1000 5", other, 1, fieldOf(other), "#990 3"},
+	"shared, mine with Redisson's":     {"mode", "read", third, 2, me, 1, fieldOf(me), "#1000 5"},
+	"shared, mine with one that ended": {"ended", third, "mode", "read", third, 2, me, 1, fieldOf(me), "#1000 5"},
+	"shared, mine ended":               {"ended", me, "mode", "read", me, 1, fieldOf(me), "#1000 5", other, 1, fieldOf(other), "#990 3"},
+	"shared, another's":                {"mode", "read", other, 1, fieldOf(other), "#990 3"},
+	"shared, another's ended":          {"ended", other, "mode", "read", other, 1, fieldOf(other), "#990 3"},
+	"shared, named, mine alone":        {"mode", "read", named, 1, fieldOf(named), "#1000 " + me + "=5"},
+	"shared, named, another session's": {"mode", "read", named, 1, fieldOf(named), "#1000 " + other + "=5"},
+	"shared, named, of two sessions":   {"mode", "read", named, 3, fieldOf(named), "#1000 " + me + "=5 " + other + "=7"},
+	"shared, named, by another grant":  {"mode", "read", named, 2, fieldOf(named), "#999 " + me + "=5 " + other + "=7"},
+	"shared, named, with Redisson's":   {"mode", "read", named, 1, fieldOf(named), "#1000 " + me + "=5", third, 2},
 }
 
 var queues = map[string][]string{
 	"nobody queues": nil, "a stranger is first": {third}, "I am first": {me, third}, "plain waiters are first": {place, third}, "the queue is a text": {text},
-	"my upgrade is first": {me + "{u}", third}, "another's upgrade is first": {other + "{u}", third},
 }
 
 // part is my part in the lock as I know it, and how many holds I have after the call.
@@ -289,7 +282,6 @@ func calls(owner string, request int64) map[string]script.Call {
 		"share without a place":  at(share, script.AtOwnPlace, owner, false, false),
 		"share with the crowd":   at(share, script.AtCrowdPlace, place, false, true),
 		"share, the crowd stays": at(again, script.AtCrowdPlace, place, true, false),
-		"fair upgrade":           script.Fair{Acquire: first, Place: owner + "{u}", Wait: time.Minute, Enqueue: true}.Call(),
 	}
 	for name, shared := range map[string]bool{"": false, "shared ": true} {
 		release, partly, any := release, partly, any
@@ -299,7 +291,6 @@ func calls(owner string, request int64) map[string]script.Call {
 			"drop": drop, "drop one": keep, "drop with grace": grace, "drop, but remember": remember, "drop the field alone": alone,
 			"drop that acquire": undo, "drop another acquire": unknown,
 		} {
-			drop.Shared = shared
 			all[name+what] = drop.Call()
 		}
 		p := part(owner, request, 0)
@@ -400,9 +391,6 @@ func eachCase(t *testing.T, f func(b rig, owner, name, what string, reset func()
 				if state == "free, kept for me" && len(queue) > 0 && !slices.Contains(queue, me) {
 					continue // it is kept for a place in the queue
 				}
-				if strings.Contains(q, "upgrade") && !strings.HasPrefix(state, "shared") && !strings.HasPrefix(state, "both") {
-					continue
-				}
 				for name := range calls(owner, newest) {
 					b.strange = len(hash) == 1 || slices.Contains(queue, text)
 					f(b, owner, name, fmt.Sprintf("%s, of %s, %s, %s", name, owner, state, q), func() { b.reset(hash, queue...) })
@@ -488,13 +476,8 @@ func TestEveryGrantHasItsMode(t *testing.T) {
 					t.Errorf("%s: %s holds the lock shared, and its part is changed: %v", what, holder, after)
 				}
 			}
-			upgraded := asks(name) && alive[owner] && before[fieldOf(owner)] != "" && after["mode"] == "lock"
-			free := asks(name) && !slices.ContainsFunc(owners, func(holder string) bool { return alive[holder] })
-			if verb == "drop" && after["mode"] == "read" { // of the acquire that would have been an upgrade: its number is noted
-				delete(before, fieldOf(owner))
-				delete(after, fieldOf(owner))
-			}
-			if diff := cmp.Diff(before, after); diff != "" && !shared && !upgraded && !free && verb != "force" {
+			free := !slices.ContainsFunc(owners, func(holder string) bool { return alive[holder] })
+			if diff := cmp.Diff(before, after); diff != "" && asks(name) && !shared && !free {
 				t.Errorf("%s: a lock that is held shared is changed (-before +after):\n%s", what, diff)
 			}
 		case after["mode"] == "lock" || after["mode"] == "read":
@@ -528,16 +511,14 @@ func (b rig) alive() map[string]bool {
 }
 
 // holds reports whether an owner has a hold, and whether it has one by the grant with that fence.
-func (b rig) holds(owner string, shared bool) (any, here bool) {
+func (b rig) holds(owner string) (any, here bool) {
 	hash := b.hash()
 	switch {
 	case hash[owner] == "" || hash["mode"] == "write":
 		return false, false
 	case hash["mode"] == "read":
 		any = b.alive()[owner] && hash[fieldOf(owner)] != ""
-		return any, any && shared && strings.HasPrefix(hash[fieldOf(owner)], fmt.Sprintf("#%d ", fence))
-	case shared:
-		return true, strings.HasPrefix(hash["{shared}"], fmt.Sprintf("#%d ", fence))
+		return any, any && strings.HasPrefix(hash[fieldOf(owner)], fmt.Sprintf("#%d ", fence))
 	default:
 		return true, hash["fence"] == strconv.Itoa(fence)
 	}
@@ -548,7 +529,7 @@ func (b rig) holds(owner string, shared bool) (any, here bool) {
 func TestADropTellsWhetherTheGrantGoesOn(t *testing.T) {
 	t.Parallel()
 	eachCase(t, func(b rig, owner, name, what string, reset func()) {
-		verb, shared := verbOf(name)
+		verb, _ := verbOf(name)
 		if verb != "drop" || strings.HasSuffix(name, "with grace") {
 			return
 		}
@@ -559,7 +540,7 @@ func TestADropTellsWhetherTheGrantGoesOn(t *testing.T) {
 				return // the key is no lock
 			}
 			left, err := script.DecodeDropped(answer)
-			if _, want := b.holds(owner, shared); left != want || err != nil {
+			if _, want := b.holds(owner); left != want || err != nil {
 				t.Errorf("%s%s: the grant goes on: %v, %v, but redis has %v", what, copied, left, err, b.hash())
 			}
 		}
@@ -636,8 +617,6 @@ func TestSharedHoldsOfANamedOwnerAreCountedByOne(t *testing.T) {
 		{"shared, named, of two sessions", "shared drop with grace", []any{"3", theirs}},
 		{"shared, named, another session's", "shared drop", []any{"1", other + "=5"}},
 		{"shared, named, another session's", "shared drop that acquire", []any{"1", other + "=5 " + mine}},
-		{"both ways, named", "release", []any{"1", nil}},
-		{"both ways, named, known by the shared one", "shared release", []any{"1", nil}},
 	} {
 		b.reset(states[c.state])
 		b.run(all[c.call])
@@ -647,31 +626,6 @@ func TestSharedHoldsOfANamedOwnerAreCountedByOne(t *testing.T) {
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s, %s (-want +got):\n%s", c.call, c.state, diff)
-		}
-	}
-}
-
-// A session of a named owner that holds the lock both ways ends while another session goes on to. Each of its parts is
-// dropped by a call of its own.
-func TestASessionThatHoldsBothWaysTakesBothPartsWithIt(t *testing.T) {
-	t.Parallel()
-	b := newRig(t)
-	for _, sharedFirst := range []bool{true, false} {
-		b.reset([]any{named, 3, "fence", fence, fieldOf(me), 5, fieldOf(other), 7, "mode", "lock", "{shared}", "#990 2"})
-		exclusive := script.Drop{Key: key, Part: part(named, newest, 0), Less: 1}
-		shared := exclusive
-		shared.Shared, shared.Fence = true, 990
-		drops := []*script.Drop{&exclusive, &shared}
-		if sharedFirst {
-			slices.Reverse(drops)
-		}
-		drops[1].Request++
-		for _, d := range drops {
-			b.run(d.Call())
-		}
-		got := b.c.HMGet(t.Context(), key, named, "{shared}").Val()
-		if diff := cmp.Diff([]any{"2", "#990 1"}, got); diff != "" {
-			t.Errorf("the shared part first: %v (-want +got):\n%s", sharedFirst, diff)
 		}
 	}
 }
@@ -692,8 +646,7 @@ func TestAnOlderCopyChangesNothing(t *testing.T) {
 		for i, next := range later {
 			_, one := verbOf(name)
 			_, two := verbOf(next)
-			sharing := strings.Contains(what, ", shared, ") || strings.Contains(what, ", both ways")
-			if i%2 == 1 && !numbered(name) || one != two && !sharing {
+			if i%2 == 1 && !numbered(name) || one != two {
 				continue
 			}
 			reset()
@@ -708,7 +661,7 @@ func TestAnOlderCopyChangesNothing(t *testing.T) {
 				}
 				continue
 			}
-			held, _ := b.holds(owner, false)
+			held, _ := b.holds(owner)
 			hash := b.hash()
 			mine := owner != named || hash[fieldOf(me)] != "" || strings.Contains(hash[fieldOf(named)], me)
 			b.run(older)
@@ -733,7 +686,7 @@ func TestAnOlderCopyChangesNothing(t *testing.T) {
 				t.Errorf("%s, then %s: the next acquire has %d holds", what, next, left.Holds)
 			}
 			b.run(script.Drop{Key: key, Part: script.Part{Owner: me, Request: newest + 3, Shared: shared}}.Call())
-			if left, _ := b.holds(me, shared); left {
+			if left, _ := b.holds(me); left {
 				t.Errorf("%s, then %s: a drop leaves the hold of a late copy", what, next)
 			}
 		}
@@ -774,7 +727,7 @@ func TestALateAcquireOfANamedOwnerBehindItsRollbackChangesNothing(t *testing.T) 
 	rollback := script.Drop{Key: key, Part: script.Part{Owner: named, Session: me, Request: newest + 1}, Remember: true, Less: 1, Acquire: newest}
 	for _, state := range []string{
 		"named, another session's", "named, of two sessions", "named, of a version back",
-		"shared, named, another session's", "shared, named, of two sessions", "both ways, named",
+		"shared, named, another session's", "shared, named, of two sessions",
 	} {
 		for name, late := range calls(named, newest) {
 			_, shared := verbOf(name)
@@ -789,33 +742,6 @@ func TestALateAcquireOfANamedOwnerBehindItsRollbackChangesNothing(t *testing.T) 
 			if _, after := b.state(); before != after {
 				diff := cmp.Diff(before, after)
 				t.Errorf("%s, %s: a late copy changes (-before +after):\n%s", state, name, diff)
-			}
-		}
-	}
-}
-
-// The same for an owner that holds the lock on the other side: the acquire would be an upgrade, or a shared hold that
-// no client knows.
-func TestALateAcquireBehindItsRollbackLeavesTheOtherSideAlone(t *testing.T) {
-	t.Parallel()
-	b := newRig(t)
-	for state, owner := range map[string]string{
-		"shared, mine": me, "shared, named, mine alone": named, "shared, named, another session's": named,
-		"mine, of this version": me, "named, of this version": named,
-	} {
-		for name, late := range calls(owner, newest) {
-			_, shared := verbOf(name)
-			if !asks(name) || shared == strings.HasPrefix(state, "shared") {
-				continue
-			}
-			p := part(owner, newest+1, 0)
-			p.Fence, p.Shared = 0, shared
-			b.reset(states[state])
-			b.run(script.Drop{Key: key, Part: p, Remember: true, Less: 1, Acquire: newest}.Call())
-			before, _ := b.state()
-			b.run(late)
-			if after, _ := b.state(); before != after {
-				t.Errorf("%s, %s: a late copy changes (-before +after):\n%s", state, name, cmp.Diff(before, after))
 			}
 		}
 	}

@@ -96,7 +96,6 @@ type permits struct {
 	whole bool                      // the lock was, before it
 	dead  map[*belief]time.Duration // since when Redis does not have what a client counts on
 	room  map[*slot]time.Duration   // since when a command that waits could have a permit
-	both  map[string]int64          // until when a shared hold may last beside the exclusive one of its owner, in ms
 }
 
 // permit is what Redis has of one, or of a hold of another kind: that is named by its owner and the kind.
@@ -109,11 +108,11 @@ type permit struct {
 
 // goesWith reports whether a lock may have both of these holders. How many permits there may be is another matter.
 func (p permit) goesWith(o permit) bool {
-	return p.kind == o.kind && p.kind != 'x' || p.owner == o.owner && p.kind != 'p' && o.kind != 'p'
+	return p.kind == o.kind && (p.kind != 'x' || p.owner == o.owner)
 }
 
 func newPermits(w *world) *permits {
-	return &permits{w: w, dead: map[*belief]time.Duration{}, room: map[*slot]time.Duration{}, both: map[string]int64{}}
+	return &permits{w: w, dead: map[*belief]time.Duration{}, room: map[*slot]time.Duration{}}
 }
 
 func (s *server) permits() map[string]permit { return permitsOf(s.get, s.ms()) }
@@ -166,9 +165,6 @@ func (x *permits) ran(at *server, p *proxy, name string, args []string) {
 	for member, was := range x.was {
 		own := slices.Contains(args, was.owner)
 		is, ok := now[member]
-		if _, both := x.was[was.owner+" x"]; both && was.kind == 's' {
-			x.both[was.owner] = at.ms() + lease.Milliseconds()
-		}
 		ends := own && (name == "release" || name == "handover" || name == "handover_limit" || name == "drop")
 		for granted, to := range now {
 			if x.whole && !(ends && !ok) && to.fence != x.was[granted].fence && !to.goesWith(was) {
@@ -255,7 +251,6 @@ func (x *permits) promoted(old, to *server) {
 
 // sending names the permit that a command of a client with several is about.
 func (x *permits) sending(c *client, s *slot) {
-	s.side = permitKey
 	if acquires(s.cmd.Verb) || len(c.permits) == 0 {
 		return
 	}
@@ -274,7 +269,7 @@ func (x *permits) received(c *client, s *slot, v resp.Value) {
 	again := c.belief(permitKey, v.Int)
 	switch {
 	case strings.HasPrefix(text, "INDOUBT"):
-		c.blur(permitKey)
+		*c.blurred.of(permitKey) = true
 		for _, b := range c.permits {
 			b.vague = b.vague || b == mine || x.reenters(s)
 		}
@@ -396,8 +391,7 @@ func (x *permits) agree() string {
 		}
 	}
 	for _, one := range now {
-		late := one.kind != 'p' && !x.w.calm && one.ends <= x.both[one.owner] // as in sharing.agree
-		if !engines[one.fence] && !late {
+		if !engines[one.fence] {
 			return fmt.Sprintf("redis has fence %d of %s, and no engine knows", one.fence, one.owner)
 		}
 	}

@@ -314,7 +314,7 @@ func (w *world) do(a *action) {
 			if b := holder.anyBelief(a.line); a.n == 1 && b != nil { // by the handle: the holder is not told
 				line = fmt.Sprintf("UNLOCK %s FENCE %d", a.line, b.fence)
 				b.vague = true
-				holder.blur(a.line)
+				*holder.blurred.of(a.line) = true
 				break
 			}
 		}
@@ -508,19 +508,13 @@ func (w *world) unlockAll(c *client) {
 		c.send(parsed("UNLOCK "+permitKey, false))
 		return
 	}
-	for _, key := range keys {
+	for _, key := range locks {
 		if b := *c.holds.of(key); b != nil {
 			c.send(parsed("UNLOCK "+key, false))
 			return
 		}
 	}
-	for _, side := range []string{sharedKey, sharedSide} {
-		if *c.holds.of(side) != nil {
-			c.send(parsed("UNLOCK "+side, false))
-			return
-		}
-	}
 	if len(c.named) > 0 {
-		c.send(parsed(fmt.Sprintf("UNLOCK %s OWNER %s", c.named[0].side, c.named[0].owner), false))
+		c.send(parsed(fmt.Sprintf("UNLOCK %s OWNER %s", c.named[0].key, c.named[0].owner), false))
 	}
 }

@@ -73,8 +73,8 @@ type lasting struct {
 
 // lasts notes a call for a named owner, and judges a rollback: what one session gives up ends no lease of which another
 // one was told. The owner has the lock by that fence behind the call, until expire; 0: it does not.
-func (r *rules) lasts(at *server, name string, args []string, side string, fence, expire int64) {
-	key, k := lockOf(side), named{side, args[0]}
+func (r *rules) lasts(at *server, name string, args []string, key string, fence, expire int64) {
+	k := named{key, args[0]}
 	field := args[fieldAt[name]]
 	switch last := r.lasting[k]; {
 	case name == "drop":
@@ -87,7 +87,7 @@ func (r *rules) lasts(at *server, name string, args []string, side string, fence
 		}
 		gone := func(c *client) bool { return "{"+c.owner()+"}" == field && (c.ended || c.asks(key)) }
 		if !slices.ContainsFunc(r.w.all, gone) { // else GRACE ends it, or an acquire in progress has lost it
-			r.w.fail("a lease ended with an earlier one of its owner", "%s of %s, which %s was told of: %v before it", side, args[0], last.by, left)
+			r.w.fail("a lease ended with an earlier one of its owner", "%s of %s, which %s was told of: %v before it", key, args[0], last.by, left)
 		}
 	case name == "release" || name == "handover" || fence == 0:
 		delete(r.lasting, k)

@@ -135,13 +135,10 @@ type client struct {
 	permits []*belief             // what it knows to have
 	// blurred is whether the client does not know what it holds: of a command in doubt.
 	blurred byLock[bool]
-
-	// untold is whether it has lost an exclusive hold of the lock that is shared, and no reply has said so.
-	untold bool
 }
 
-// named is a side of a lock, and an owner that several sessions are.
-type named struct{ side, owner string }
+// named is a lock, and an owner that several sessions are.
+type named struct{ key, owner string }
 
 // belief is what a client knows of a lock that it holds.
 type belief struct {
@@ -173,7 +170,6 @@ type order struct {
 type slot struct {
 	*order
 	sent time.Duration
-	side string // of the lock: sharedSide, or the key
 }
 
 // lease is the one that the command asks for.
@@ -259,7 +255,6 @@ func (c *client) next() {
 	if c.w.permits != nil {
 		c.w.permits.sending(c, s)
 	} else {
-		s.side = c.sideOf(&s.cmd)
 		c.sending(s)
 	}
 	if c.w.keep {
@@ -352,16 +347,10 @@ func (c *client) Push(b []byte) {
 	if c.told[g]++; c.told[g] > 1 {
 		c.w.fail("a loss is told twice", "%s: %s %d", c, key, fence)
 	}
-	mine := *c.holds.of(sharedSide)
-	if key == permitKey {
-		mine = c.belief(key, fence)
-	}
-	if mine != nil && mine.fence == fence && c.w.smooth && !mine.releasing && !mine.vague &&
+	mine := c.belief(key, fence)
+	if mine != nil && (key == permitKey || key == sharedKey) && c.w.smooth && !mine.releasing && !mine.vague &&
 		c.w.now < mine.until-2*skew*time.Millisecond && string(v.Elems[3].Str) == table.ReasonGone {
 		c.w.fail("a planned change ended a hold", "%s: %s %d", c, key, fence)
-	}
-	if b := *c.holds.of(sharedKey); key == sharedKey && b != nil && b.fence == fence {
-		c.untold = true
 	}
 	c.finished(key, fence)
 }
@@ -395,11 +384,10 @@ func (c *client) answer(s *slot, b []byte) {
 
 // sending is what the client knows when it sends a command.
 func (c *client) sending(s *slot) {
-	b := *c.holds.of(s.side)
+	b := *c.holds.of(s.cmd.Key)
 	if b != nil && s.cmd.Verb == grammar.Unlock && s.cmd.Owner == "" && s.cmd.Fence == 0 {
 		b.releasing = true
 	}
-	c.eitherSide(s)
 }
 
 // doubtLimit is how long an engine asks Redis at least for the outcome of a call whose answer was lost: five seconds,
@@ -424,22 +412,16 @@ func (c *client) received(s *slot, v resp.Value) {
 		}
 		return
 	}
-	c.eitherSide(s)
-	key, b := s.cmd.Key, *c.holds.of(s.side)
+	key := s.cmd.Key
+	b := *c.holds.of(key)
 	text := string(v.Str)
-	switch {
-	case s.cmd.Verb == grammar.ForceUnlock:
-	case s.side == sharedKey && (v.Kind == resp.Integer || strings.HasPrefix(text, "LOSTLEASE")),
-		s.side == sharedSide && acquires(s.cmd.Verb) && v.Kind == resp.Integer && (b == nil || b.fence != v.Int): // it begins anew
-		c.untold = false
-	}
 	c.w.rules.replied(c, s, v)
 	if v.IsError() && strings.HasPrefix(text, "INDOUBT") {
 		dropped := strings.Contains(s.line, "SYNC") || strings.Contains(s.line, " PX ") || strings.Contains(s.line, " MAXHOLD ") // a grant is dropped until its lease has ended
 		if acquires(s.cmd.Verb) && c.anyBelief(key) == nil && !dropped && !strings.Contains(s.line, "WAIT") && c.w.now-s.sent < doubtLimit {
 			c.w.fail("in doubt too soon", "%s: %s, after %v", c, s.line, c.w.now-s.sent)
 		}
-		c.blur(key)
+		*c.blurred.of(key) = true
 		if b != nil {
 			b.vague, b.releasing = true, false
 			b.released = b.released || s.cmd.Verb == grammar.Unlock
@@ -464,7 +446,7 @@ func (c *client) received(s *slot, v resp.Value) {
 				c.w.fail("a grant came back", "%s: %s: fence %d was over", c, s.line, v.Int)
 			}
 			b = &belief{fence: v.Int, count: 1, vague: *c.blurred.of(key)}
-			*c.holds.of(s.side) = b
+			*c.holds.of(key) = b
 		}
 		if v.Kind == resp.Integer {
 			c.w.rules.counts(c, s, b)
@@ -476,17 +458,15 @@ func (c *client) received(s *slot, v resp.Value) {
 		switch {
 		case v.Kind == resp.Integer && v.Int == 0 && b != nil:
 			b.count--
-		case v.Kind == resp.Integer && v.Int == 0 && c.maybeBeside(s):
-			(*c.holds.of(sharedSide)).count--
-		case v.Kind == resp.Integer && v.Int == 0 && !*c.blurred.of(key) && !*c.w.rules.lossy.of(key) && *c.overAt.of(s.side) < s.sent: // else a push has overtaken the reply
+		case v.Kind == resp.Integer && v.Int == 0 && !*c.blurred.of(key) && !*c.w.rules.lossy.of(key) && *c.overAt.of(key) < s.sent: // else a push has overtaken the reply
 			c.w.fail("the ledger is wrong", "%s: %s: still held, but not known to", c, s.line)
 		case v.Kind == resp.Integer && v.Int == 1:
 			if b != nil && b.count != 1 && !*c.blurred.of(key) && !*c.w.rules.lossy.of(key) {
 				c.w.fail("the ledger is wrong", "%s: %s: free, but %d holds were known", c, s.line, b.count)
 			}
-			c.finishedAny(s.side)
+			c.finishedAny(key)
 		case strings.HasPrefix(text, "NOTHELD"), strings.HasPrefix(text, "LOSTLEASE"):
-			c.finishedAny(s.side)
+			c.finishedAny(key)
 		}
 	case grammar.ExtendLock:
 		if b != nil {
@@ -496,19 +476,19 @@ func (c *client) received(s *slot, v resp.Value) {
 			b.leased(s)
 		}
 		if strings.HasPrefix(text, "NOTHELD") || strings.HasPrefix(text, "LOSTLEASE") {
-			c.finishedAny(s.side)
+			c.finishedAny(key)
 		}
 	default:
 	}
 	if strings.HasPrefix(text, "LOSTLEASE") {
-		c.finishedAny(s.side)
+		c.finishedAny(key)
 	}
 }
 
 // receivedNamed is what it learns from a reply about an owner that others may be as well: whether it may have to give
 // something back.
 func (c *client) receivedNamed(s *slot, v resp.Value) {
-	k := named{s.side, s.cmd.Owner}
+	k := named{s.cmd.Key, s.cmd.Owner}
 	if v.Kind == resp.Integer && s.cmd.Verb != grammar.Unlock {
 		c.w.rules.told(c, s, k)
 	}
@@ -533,20 +513,18 @@ func (c *client) holdsAny() bool {
 	return c.holds != byLock[*belief]{} || len(c.named) > 0 || len(c.permits) > 0
 }
 
-func (c *client) finishedAny(side string) {
-	if b := *c.holds.of(side); b != nil {
-		c.finished(lockOf(side), b.fence)
+func (c *client) finishedAny(key string) {
+	if b := *c.holds.of(key); b != nil {
+		c.finished(key, b.fence)
 	}
 }
 
 // finished notes that a grant is over, as the client knows.
 func (c *client) finished(key string, fence int64) {
 	c.over[grant{key, fence}] = struct{}{}
-	for _, side := range sidesOf(key) {
-		*c.overAt.of(side) = c.w.now
-		if b := *c.holds.of(side); b != nil && b.fence == fence {
-			*c.holds.of(side) = nil
-		}
+	*c.overAt.of(key) = c.w.now
+	if b := *c.holds.of(key); b != nil && b.fence == fence {
+		*c.holds.of(key) = nil
 	}
 	if key == permitKey {
 		c.permits = slices.DeleteFunc(c.permits, func(b *belief) bool { return b.fence == fence })

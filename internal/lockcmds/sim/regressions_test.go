@@ -250,26 +250,6 @@ var regressions = map[string]*plan{
 			{at: 1083 * ms, kind: "send", line: "FAIRLOCK p LIMIT 3"},
 		},
 	},
-	"an exclusive hold that had ended was renewed with the shared one, because its drop came behind a release of that": {
-		proxies: 1, clients: 1,
-		actions: []action{
-			{at: 1 * ms, kind: "send", line: "LOCK s"},
-			{at: 10 * ms, kind: "send", line: "LOCK s SHARED"},
-			{at: 20 * ms, kind: "send", line: "LOCK s SHARED"},
-			{at: 30 * ms, kind: "send", line: "EXTENDLOCK s PX 272"},
-			{at: 40 * ms, kind: "cut own", d: 1500 * ms, n: 0},
-			{at: 600 * ms, kind: "send", line: "UNLOCK s SHARED"},
-		},
-	},
-	"a release was taken for a copy, because the drop of the hold on the other side had come before it": {
-		proxies: 1, clients: 1,
-		actions: []action{
-			{at: 1 * ms, kind: "send", line: "LOCK s"},
-			{at: 10 * ms, kind: "send", line: "LOCK s PX 500 SHARED"},
-			{at: 508 * ms, kind: "stall lane", d: 20 * ms},
-			{at: 509 * ms, kind: "send", line: "UNLOCK s"},
-		},
-	},
 	"a session was recorded anew by the answer to its UNLOCK by the fence, which came behind its end": {
 		proxies: 1, clients: 6, shape: cluster, replicas: 2,
 		actions: []action{
@@ -278,36 +258,6 @@ var regressions = map[string]*plan{
 			{at: 19 * ms, kind: "force", line: "a", n: 1},
 			{at: 149 * ms, kind: "pause", d: 3171 * ms},
 			{at: 283 * ms, kind: "hang up", n: 2},
-		},
-	},
-	"a shared holder whose hash slot was being moved waited for a waiter that waited for it": {
-		proxies: 2, clients: 3, shape: cluster, replicas: 2, smooth: true,
-		actions: []action{
-			{at: 1 * ms, kind: "send", who: 0, line: "LOCK s SHARED"},
-			{at: 4 * ms, kind: "send", who: 1, line: "FAIRLOCK s"},
-			{at: 70 * ms, kind: "send", who: 2, line: "LOCK s SHARED"},
-			{at: 72 * ms, kind: "reshard", line: "s", d: 500 * ms},
-			{at: 110 * ms, kind: "send", who: 0, line: "LOCK s"},
-		},
-	},
-	"a shared holder that waited for the others to leave was forgotten behind a fair waiter of its proxy": {
-		proxies: 2, clients: 6, calm: true,
-		actions: []action{
-			{at: 1 * ms, kind: "send", who: 0, line: "LOCK s SHARED"},
-			{at: 2 * ms, kind: "send", who: 1, line: "LOCK s PX 102 SHARED"},
-			{at: 3 * ms, kind: "send", who: 2, line: "FAIRLOCK s"},
-			{at: 20 * ms, kind: "send", who: 0, line: "FAIRLOCK s"},
-		},
-	},
-	"a shared holder that waited for the others to leave was forgotten behind a waiter whose owner had left": {
-		proxies: 1, clients: 5, calm: true,
-		actions: []action{
-			{at: 1 * ms, kind: "send", who: 0, line: "LOCK s SHARED"},
-			{at: 2 * ms, kind: "send", who: 1, line: "LOCK s PX 302 SHARED"},
-			{at: 3 * ms, kind: "send", who: 2, line: "LOCK s SHARED OWNER o0"},
-			{at: 20 * ms, kind: "send", who: 0, line: "FAIRLOCK s"},
-			{at: 40 * ms, kind: "send", who: 3, line: "LOCK s OWNER o0"},
-			{at: 40*ms + 200*time.Microsecond, kind: "send", who: 2, line: "UNLOCK s OWNER o0 SHARED"},
 		},
 	},
 	"a shared waiter was not told that the place of an owner had gone which held the lock already": {
@@ -319,28 +269,6 @@ var regressions = map[string]*plan{
 			{at: 60 * ms, kind: "send", who: 6, line: "FAIRLOCK s OWNER o0 SHARED"},
 			{at: 80 * ms, kind: "send", who: 3, line: "LOCK s SHARED"},
 			{at: 120 * ms, kind: "send", who: 1, line: "UNLOCK s"},
-		},
-	},
-	"a session of an owner waited on without a place when another one had got the lock shared": {
-		proxies: 1, clients: 5, calm: true,
-		actions: []action{
-			{at: 1 * ms, kind: "send", who: 0, line: "LOCK s"},
-			{at: 10 * ms, kind: "send", who: 1, line: "FAIRLOCK s SHARED"},
-			{at: 20 * ms, kind: "send", who: 2, line: "FAIRLOCK s OWNER o0 SHARED"},
-			{at: 30 * ms, kind: "send", who: 3, line: "FAIRLOCK s OWNER o0"},
-			{at: 60 * ms, kind: "send", who: 0, line: "UNLOCK s"},
-			{at: 90 * ms, kind: "send", who: 2, line: "UNLOCK s OWNER o0 SHARED"},
-			{at: 120 * ms, kind: "send", who: 1, line: "UNLOCK s SHARED"},
-		},
-	},
-	"a fixed lease of a grant that a new primary still had cut that of the shared hold": {
-		proxies: 2, clients: 4, shape: sentinels, replicas: 2,
-		actions: []action{
-			{at: 12 * ms, kind: "send", who: 3, line: "LOCK s"},
-			{at: 14 * ms, kind: "send", who: 3, line: "LOCK s SHARED"},
-			{at: 16 * ms, kind: "promote", line: "s", d: 60 * ms},
-			{at: 17 * ms, kind: "send", who: 3, line: "UNLOCK s"},
-			{at: 850 * ms, kind: "send", who: 3, line: "FAIRLOCK s PX 300"},
 		},
 	},
 	"a place was left behind that a hand-over took for a waiter when the one in front of it had been offered a permit": {

@@ -42,7 +42,7 @@ type rules struct {
 }
 
 // byLock has one value for each lock.
-type byLock[T any] [6]T
+type byLock[T any] [5]T
 
 func (b *byLock[T]) of(key string) *T { return &b[place(key)] }
 
@@ -59,8 +59,6 @@ func place(key string) int {
 		return 3
 	case sharedKey:
 		return 4
-	case sharedSide:
-		return 5
 	}
 	panic(key)
 }
@@ -106,7 +104,7 @@ type debt struct {
 
 func newRules(w *world, keys []string) *rules {
 	return &rules{
-		w: w, keys: keys, ok: map[renewable]int64{}, upset: byLock[time.Duration]{-never, -never, -never, -never, -never, -never},
+		w: w, keys: keys, ok: map[renewable]int64{}, upset: byLock[time.Duration]{-never, -never, -never, -never, -never},
 		made: map[grant]time.Duration{}, handled: map[grant]time.Duration{}, shorter: map[grant]bool{}, parts: map[part]int64{}, servers: map[grant]*server{}, lasting: map[named]lasting{},
 	}
 }

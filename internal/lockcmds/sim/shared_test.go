@@ -7,16 +7,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 )
 
 // One lock of some histories is held shared as well as exclusively. Its rules are here.
 
-const (
-	sharedKey  = "s"        // also its exclusive side
-	sharedSide = "s SHARED" // as commands name it
-)
+const sharedKey = "s"
 
 // leases is what the keys with the leases of shared holders begin with.
 const leases = "{s}:"
@@ -26,64 +21,9 @@ func isShared(key string) bool {
 	return key == sharedKey || strings.HasPrefix(key, leases) || key == queues[place(sharedKey)]
 }
 
-// sidesOf are the sides of a lock on which a client may hold it.
-func sidesOf(key string) []string {
-	if key == sharedKey {
-		return bothSides
-	}
-	at := place(key)
-	return locks[at : at+1]
-}
-
-var bothSides = []string{sharedKey, sharedSide}
-
-// lockOf is the lock of a side.
-func lockOf(side string) string {
-	if side == sharedSide {
-		return sharedKey
-	}
-	return side
-}
-
-// sideOf is the side of the lock that a command is about. An UNLOCK without SHARED is about the exclusive hold, also if
-// it was lost and no reply has said so, or the shared one if that is all there is.
-func (c *client) sideOf(cmd *grammar.Command) string {
-	if cmd.Key != sharedKey {
-		return cmd.Key
-	}
-	releases := cmd.Verb == grammar.Unlock || cmd.Verb == grammar.ExtendLock
-	if cmd.Shared || releases && cmd.Owner == "" && *c.holds.of(sharedKey) == nil && !c.untold && *c.holds.of(sharedSide) != nil {
-		return sharedSide
-	}
-	return sharedKey
-}
-
-// eitherSide is for a command that may be about either side: the client did not know whether it had the exclusive one,
-// or has lost it since.
-func (c *client) eitherSide(s *slot) {
-	alone, beside := *c.holds.of(sharedKey), *c.holds.of(sharedSide)
-	lost := *c.overAt.of(sharedKey) >= s.sent && *c.overAt.of(sharedKey) > 0
-	if c.w.shape != single && alone != nil && !c.w.rules.has(grant{sharedKey, alone.fence}) {
-		lost = true // a failover has forgotten it, and the push comes later (table.lossDelay)
-	}
-	releases, extends := s.cmd.Verb == grammar.Unlock, s.cmd.Verb == grammar.ExtendLock
-	if s.side == sharedKey && (releases || extends) && beside != nil && (alone != nil && alone.vague || lost || c.untold) {
-		beside.vague, beside.released = true, beside.released || releases
-	}
-}
-
-// maybeBeside reports whether a command without SHARED may have been about the shared hold; see eitherSide.
-func (c *client) maybeBeside(s *slot) bool {
-	beside := *c.holds.of(sharedSide)
-	return s.side == sharedKey && beside != nil && beside.vague
-}
-
 // beliefs are what the client knows to hold of a lock; nil: nothing on that side.
 func (c *client) beliefs(key string) []*belief {
-	switch key {
-	case sharedKey:
-		return c.holds[place(sharedKey):]
-	case permitKey:
+	if key == permitKey {
 		return c.permits
 	}
 	return c.holds[place(key) : place(key)+1]
@@ -99,7 +39,7 @@ func (c *client) belief(key string, fence int64) *belief {
 	return nil
 }
 
-// anyBelief is what the client knows to hold of a lock on one side; nil: nothing.
+// anyBelief is what the client knows to hold of a lock; nil: nothing.
 func (c *client) anyBelief(key string) *belief {
 	for _, b := range c.beliefs(key) {
 		if b != nil {
@@ -107,13 +47,6 @@ func (c *client) anyBelief(key string) *belief {
 		}
 	}
 	return nil
-}
-
-// blur notes that the client does not know what it holds of a lock.
-func (c *client) blur(key string) {
-	for _, side := range sidesOf(key) {
-		*c.blurred.of(side) = true
-	}
 }
 
 // renewed are the locks of a renewal, whose keys are pairs if it is about shared holds. Behind the locks of permits are
@@ -178,7 +111,7 @@ func (p *plan) share(rng *rand.Rand) {
 			}
 			shared = rng.IntN(5) < 3
 			a.line = verb + " " + sharedKey + rest[1:]
-			other := *a // the other side, for an owner that holds the lock already
+			other := *a // in the other mode, for an owner that holds the lock already
 			if shared {
 				a.line += " SHARED"
 			} else {
@@ -200,8 +133,8 @@ func (p *plan) share(rng *rand.Rand) {
 			for at := begin + between(0, 10*time.Millisecond); at < begin+200*time.Millisecond; at += between(5*time.Millisecond, 60*time.Millisecond) {
 				verb := [...]string{"LOCK ", "FAIRLOCK "}[rng.IntN(2)]
 				more = append(more,
-					action{at: at, kind: "send", who: who, line: verb + sharedSide},
-					action{at: at + between(time.Millisecond, 40*time.Millisecond), kind: "send", who: who, line: "UNLOCK " + sharedSide})
+					action{at: at, kind: "send", who: who, line: verb + sharedKey + " SHARED"},
+					action{at: at + between(time.Millisecond, 40*time.Millisecond), kind: "send", who: who, line: "UNLOCK " + sharedKey})
 			}
 		}
 		at := begin + between(0, 100*time.Millisecond)
@@ -222,7 +155,7 @@ type picture struct {
 	strange string  // what the hash must not have; empty: nothing
 }
 
-// stake is one owner's part in the lock on one side.
+// stake is one owner's part in the lock.
 type stake struct {
 	owner       string
 	shared      bool
@@ -273,7 +206,6 @@ func pictureOf(get func(key string) *entry, lock string) (p picture) {
 			alone.fence = whole(text)
 		case !p.shared && field == "{request}":
 			alone.lasts = text
-		case !p.shared && field == "{shared}":
 		case !p.shared && field[0] == '{':
 			alone.lasts += field[1:len(field)-1] + "=" + text + " "
 		case !p.shared:
@@ -281,7 +213,7 @@ func pictureOf(get func(key string) *entry, lock string) (p picture) {
 				p.strange = "two exclusive holders"
 			}
 			alone.owner, alone.holds = field, whole(text)
-		case field == "fence" || field == "{shared}" || field == "{request}":
+		case field == "fence" || field == "{request}":
 			p.strange = "the field " + field + " beside shared holders"
 		case field[0] == '{':
 			if _, err := strconv.ParseFloat(text, 64); err == nil {
@@ -301,16 +233,8 @@ func pictureOf(get func(key string) *entry, lock string) (p picture) {
 			p.parts = append(p.parts, part)
 		}
 	}
-	if p.shared {
-		return p
-	}
-	p.parts = append(p.parts, alone)
-	if record, ok := e.value("{shared}"); ok {
-		part := stake{owner: alone.owner, shared: true, expire: e.expire, lasts: alone.lasts}
-		var holds string
-		part.fence, holds = recorded(record)
-		part.holds = whole(holds)
-		p.parts = append(p.parts, part)
+	if !p.shared {
+		p.parts = append(p.parts, alone)
 	}
 	return p
 }
@@ -321,10 +245,10 @@ func recorded(text string) (fence int64, rest string) {
 	return whole(first), rest
 }
 
-// part is the part of an owner on a side.
-func (p *picture) part(owner string, shared bool) (found stake, ok bool) {
+// part is the part of an owner.
+func (p *picture) part(owner string) (found stake, ok bool) {
 	for _, one := range p.parts {
-		if one.owner == owner && one.shared == shared {
+		if one.owner == owner {
 			return one, true
 		}
 	}
@@ -357,8 +281,7 @@ type sharing struct {
 	dead   map[*belief]time.Duration // since when Redis does not have what a client counts on
 	free   since                     // the lock has no holder
 	open   since                     // it is held shared, and nobody wants it for itself
-	sole   map[*slot]time.Duration   // since when the owner of a command is the only shared holder
-	beside map[string]int64          // a lease after the owner last held the lock on both sides, in ms of Redis's clock
+	grants map[int64]bool            // by fence: whether it was made shared
 }
 
 // passing is a command that waits in a place, and an owner that came later.
@@ -380,7 +303,7 @@ func (s *since) note(is bool, now time.Duration) {
 }
 
 func newSharing(w *world) *sharing {
-	return &sharing{w: w, passed: map[passing]int{}, dead: map[*belief]time.Duration{}, sole: map[*slot]time.Duration{}, beside: map[string]int64{}}
+	return &sharing{w: w, passed: map[passing]int{}, dead: map[*belief]time.Duration{}, grants: map[int64]bool{}}
 }
 
 // begin is before each script: the end of a lease is no work of the script.
@@ -393,14 +316,10 @@ func (x *sharing) writes(at *server, key string) {
 	}
 }
 
-// flagAt is where a script is told that it is about shared holds, among its arguments.
-var flagAt = map[string]int{"release": 7, "drop": 13, "extend": 6}
-
 // sharedCall is what the rules must know of a call of a script.
 type sharedCall struct {
-	name   string
-	args   []string
-	shared bool // it is about shared holds
+	name string
+	args []string
 }
 
 func (c *sharedCall) arg(i int) string {
@@ -433,12 +352,7 @@ func (x *sharing) ran(at *server, p *proxy, name string, keys, args []string) {
 	if !slices.Contains(keys, sharedKey) {
 		return
 	}
-	c := sharedCall{name: name, args: args, shared: name == "acquire_shared"}
-	if i, ok := flagAt[name]; ok {
-		c.shared = c.arg(i) == "1"
-	} else if name == "renew" || name == "prove" {
-		c.shared = len(keys) > 1 && strings.HasPrefix(keys[1], leases)
-	}
+	c := sharedCall{name: name, args: args}
 	after := at.picture()
 	if taken {
 		x.executed(at, p, &c, &before, &after)
@@ -475,18 +389,9 @@ func (x *sharing) executed(at *server, p *proxy, c *sharedCall, before, after *p
 			w.fail("a lock ends before the lease of a holder", "%s of %s after %s: %d ms", sharedKey, part.owner, c.name, part.expire-after.expire)
 		}
 	}
-	for _, part := range before.parts {
-		if _, both := before.part(part.owner, !part.shared); both {
-			x.beside[part.owner] = at.ms() + lease.Milliseconds()
-		}
-	}
 	if _, ok := fieldAt[c.name]; ok && !owned(c.arg(0)) && r.authority(at, sharedKey) {
-		side := sharedKey
-		if c.shared {
-			side = sharedSide
-		}
-		part, _ := after.part(c.arg(0), c.shared)
-		r.lasts(at, c.name, c.args, side, part.fence, part.expire)
+		part, _ := after.part(c.arg(0))
+		r.lasts(at, c.name, c.args, sharedKey, part.fence, part.expire)
 	}
 	x.left(at, c, after)
 	for _, part := range before.parts {
@@ -495,11 +400,11 @@ func (x *sharing) executed(at *server, p *proxy, c *sharedCall, before, after *p
 	n, field, counts := c.number()
 	var granted []stake
 	for _, part := range after.parts {
-		was, held := before.part(part.owner, part.shared)
+		was, held := before.part(part.owner)
 		if !held || was.fence != part.fence {
 			granted = append(granted, part)
 		}
-		if counts && held && c.arg(0) == part.owner && part.shared == c.shared && c.name != "drop" {
+		if counts && held && c.arg(0) == part.owner && c.name != "drop" {
 			x.counted(c, was, part, n, field)
 		}
 	}
@@ -516,7 +421,7 @@ func (x *sharing) executed(at *server, p *proxy, c *sharedCall, before, after *p
 		x.owed(part)
 	}
 	for _, part := range before.parts {
-		if now, ok := after.part(part.owner, part.shared); ok && now.expire < part.expire {
+		if now, ok := after.part(part.owner); ok && now.expire < part.expire {
 			*r.short.of(sharedKey) = w.now + lease // nobody tells waiters of that
 		} else if ok && c.name == "renew" && now.expire > part.expire {
 			delete(r.shorter, grant{sharedKey, part.fence})
@@ -531,28 +436,26 @@ func (x *sharing) left(at *server, c *sharedCall, after *picture) {
 	}
 	for _, key := range at.timeouts() {
 		owner, _, _ := strings.Cut(key[len(leases):], ":rwlock_timeout")
-		if _, ok := after.part(owner, true); !ok || !after.shared {
+		if _, ok := after.part(owner); !ok || !after.shared {
 			x.w.fail("the lease of a holder was left behind", "%s after %s", key, c.name)
 		}
 	}
 }
 
-// kept judges that a script takes nothing from other owners, and nothing from its own on the other side.
+// kept judges that a script takes nothing from other owners, and that a hold keeps its mode.
 func (x *sharing) kept(c *sharedCall, part stake, after *picture) {
-	now, ok := after.part(part.owner, part.shared)
-	own := c.owns(part.owner)
-	side := "exclusively"
-	if part.shared {
-		side = "shared"
+	now, ok := after.part(part.owner)
+	if ok && now.fence == part.fence && now.shared != part.shared {
+		x.w.fail("a hold changed its mode", "%s of %s by %s", sharedKey, part.owner, c.name)
 	}
 	switch {
-	case c.name == "force", own && c.shared == part.shared:
+	case c.name == "force", c.owns(part.owner):
 	case !ok:
-		x.w.fail("a lock was taken away", "%s from %s, which held it %s, by %s", sharedKey, part.owner, side, c.name)
+		x.w.fail("a lock was taken away", "%s from %s by %s", sharedKey, part.owner, c.name)
 	case now.fence != part.fence || now.holds != part.holds:
-		x.w.fail("holds were changed by another", "%s of %s, which holds it %s, by %s", sharedKey, part.owner, side, c.name)
+		x.w.fail("holds were changed by another", "%s of %s by %s", sharedKey, part.owner, c.name)
 	case now.expire < part.expire:
-		x.w.fail("a lease was cut short by another", "%s of %s, which holds it %s, by %s: %d ms", sharedKey, part.owner, side, c.name, part.expire-now.expire)
+		x.w.fail("a lease was cut short by another", "%s of %s by %s: %d ms", sharedKey, part.owner, c.name, part.expire-now.expire)
 	}
 }
 
@@ -584,9 +487,13 @@ func (x *sharing) granted(at *server, c *sharedCall, part stake, before *picture
 	g := grant{sharedKey, part.fence}
 	at.learn(g)
 	at.begun = append(at.begun, g)
+	x.grants[part.fence] = part.shared
 	for _, other := range before.parts {
 		if other.owner != part.owner && (!other.shared || !part.shared) && !c.owns(other.owner) && c.name != "force" {
 			w.fail("an exclusive holder beside another", "%s: %s by %s, beside %s", sharedKey, part.owner, c.name, other.owner)
+		}
+		if other.owner == part.owner && other.shared != part.shared {
+			w.fail("a holder got the lock in the other mode, too", "%s: %s by %s", sharedKey, part.owner, c.name)
 		}
 		if other.owner == part.owner {
 			return // it goes ahead
@@ -611,7 +518,7 @@ func (x *sharing) granted(at *server, c *sharedCall, part stake, before *picture
 			continue
 		}
 		isPlace := func(place string) bool {
-			return place == ownerOf(waits, s) || strings.HasPrefix(place, ownerOf(waits, s)+"{u}") || strings.HasPrefix(place, waits.p.uuid+":plain-")
+			return place == ownerOf(waits, s) || strings.HasPrefix(place, waits.p.uuid+":plain-")
 		}
 		if at := slices.IndexFunc(x.queue, isPlace); at >= 0 {
 			k := passing{s, x.queue[at], part.owner}
@@ -628,7 +535,7 @@ const mostPassed = 2
 
 // wantsAlone reports whether a client waits to be the only holder.
 func (x *sharing) wantsAlone(c *client, s *slot) bool {
-	return !c.ended && s.side == sharedKey && acquires(s.cmd.Verb)
+	return !c.ended && s.cmd.Key == sharedKey && !s.cmd.Shared && acquires(s.cmd.Verb)
 }
 
 // ownerOf is for whom a command acquires.
@@ -642,7 +549,7 @@ func ownerOf(c *client, s *slot) string {
 // doomed notes what a primary has done that does not count any more.
 func (x *sharing) doomed(before, after *picture) {
 	for _, part := range after.parts {
-		if was, ok := before.part(part.owner, part.shared); !ok || part.expire > was.expire {
+		if was, ok := before.part(part.owner); !ok || part.expire > was.expire {
 			x.w.rules.shorter[grant{sharedKey, part.fence}] = true
 		}
 	}
@@ -656,7 +563,7 @@ func (x *sharing) promoted(old, to *server) {
 		*r.lossy.of(sharedKey), r.torn = true, true
 	}
 	for _, part := range before.parts {
-		if now, ok := after.part(part.owner, part.shared); !ok || now.fence != part.fence || now.expire < part.expire {
+		if now, ok := after.part(part.owner); !ok || now.fence != part.fence || now.expire < part.expire {
 			r.shorter[grant{sharedKey, part.fence}] = true
 		}
 	}
@@ -669,9 +576,8 @@ func (x *sharing) promoted(old, to *server) {
 func (x *sharing) owed(to stake) {
 	r := x.w.rules
 	for _, c := range x.w.clients {
-		for i, b := range c.beliefs(sharedKey) {
-			shared := bothSides[i] == sharedSide
-			if b == nil || b.released || c.ended || c.p.killed || b.fence >= to.fence || c.owner() == to.owner || shared && to.shared {
+		for _, b := range c.beliefs(sharedKey) {
+			if b == nil || b.released || c.ended || c.p.killed || b.fence >= to.fence || c.owner() == to.owner || x.grants[b.fence] && to.shared {
 				continue
 			}
 			g := grant{sharedKey, b.fence}
@@ -733,30 +639,16 @@ func (x *sharing) progress(now *picture) {
 	wanted := slices.ContainsFunc(w.clients, func(c *client) bool { return c.current != nil && x.wantsAlone(c, c.current) })
 	x.free.note(!now.exists, w.now)
 	x.open.note(now.shared && len(now.parts) > 0 && !wanted, w.now)
-	upgrades := 0
 	for _, c := range w.clients {
 		s := c.current
 		if s == nil || c.ended || s.cmd.Key != sharedKey || !acquires(s.cmd.Verb) {
 			continue
 		}
-		if _, holds := now.part(ownerOf(c, s), true); holds && now.shared && s.side == sharedKey && s.cmd.Owner == "" && w.now-s.sent > idleLimit {
-			if upgrades++; upgrades > 1 && w.calm {
-				w.fail("two shared holders wait for each other", "%s: %s", c, s.line)
-			}
-		}
 		from, could := x.free.at, x.free.is
 		switch {
 		case could:
-		case s.side == sharedSide:
+		case s.cmd.Shared:
 			from, could = x.open.at, x.open.is
-		case s.cmd.Owner == "" && now.shared && len(now.parts) == 1 && now.parts[0].owner == c.owner():
-			if _, ok := x.sole[s]; !ok {
-				x.sole[s] = w.now
-			}
-			from, could = x.sole[s], true
-		}
-		if !now.shared || len(now.parts) != 1 {
-			delete(x.sole, s)
 		}
 		last := max(from, s.sent, r.settled, *r.short.of(sharedKey), w.settledAt)
 		if could && w.now-last > idleLimit && (w.calm || !w.moving) {
@@ -771,13 +663,13 @@ func (x *sharing) agree() string {
 	now := r.find(sharedKey).picture()
 	lossy := *r.lossy.of(sharedKey)
 	for _, c := range w.clients {
-		for i, b := range c.beliefs(sharedKey) {
+		for _, b := range c.beliefs(sharedKey) {
 			if b == nil || c.ended || b.vague {
 				continue
 			}
-			part, _ := now.part(c.owner(), bothSides[i] == sharedSide)
+			part, _ := now.part(c.owner())
 			if part.fence != b.fence || part.holds != b.count && !lossy {
-				return fmt.Sprintf("%s: %s knows %d holds with fence %d, redis has %+v", bothSides[i], c, b.count, b.fence, now.parts)
+				return fmt.Sprintf("%s: %s knows %d holds with fence %d, redis has %+v", sharedKey, c, b.count, b.fence, now.parts)
 			}
 		}
 	}
@@ -797,10 +689,7 @@ func (x *sharing) agree() string {
 		}
 	}
 	for _, part := range now.parts {
-		// A part of a session that has gone, or whose release was lost with a primary, lasts as long as the owner's other
-		// one, and a lease more. So does one by a late copy.
-		late := !w.calm && part.expire <= x.beside[part.owner]
-		if !known[part.owner] && owned(part.owner) && !lossy && !late {
+		if !known[part.owner] && owned(part.owner) && !lossy {
 			return fmt.Sprintf("%s: redis has %+v, and no engine knows", sharedKey, part)
 		}
 	}

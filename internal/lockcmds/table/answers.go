@@ -194,7 +194,7 @@ func (t *Table) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a HoldAn
 		return Failure
 	case a.Status == Held:
 		if h == nil && !lost { // the grant may have come while the extension was on its way
-			if h = t.HoldByFence(k.Lock, a.Fence); h != nil && h.Key == k {
+			if h = t.HoldByFence(k.Lock, a.Fence); h != nil && h.Key.name() == k.name() {
 				t.emit(Effect{Op: Pause, Hold: h}) // Resume ends exactly one
 			} else {
 				h = nil

@@ -18,8 +18,6 @@ type Answer struct {
 	Placed bool        // if Busy: Place is known
 	Place  Place       // where the crowd's place is now, if the attempt was made there
 	Again  bool        // if Busy: the answer says nothing of now; ask again at once
-
-	Upgrades bool // if Busy: the owner holds the lock shared, and so do others
 }
 
 // TTLs that stand for something else than a length of time.
@@ -32,19 +30,6 @@ const (
 
 // inTurn reports whether the waiter could have the lock if it were its turn.
 func (a Answer) inTurn() bool { return a.TTL == Kept || a.TTL == NotFirst }
-
-// moves reports whether the waiter has become an upgrade, or is none any more. An answer without a TTL does not say
-// that.
-func (a Answer) moves(w *Waiter) bool {
-	switch {
-	case a.Status != Busy:
-		return false
-	case w.Ahead:
-		return a.TTL >= 0 && !a.Upgrades
-	default:
-		return a.Upgrades
-	}
-}
 
 // Wake lets the first waiters of a lock ask: it may be free.
 func (t *Table) Wake(key string) {
@@ -130,7 +115,7 @@ func (t *Table) Answered(w *Waiter, a Answer) {
 	}
 	switch {
 	case a.Status == Held:
-		q.expect(w, a.TTL)
+		q.expect(a.TTL)
 		woken, sub := w.woken, w.sub
 		t.remove(w, Granted, nil)
 		if w.NamedOwner { // others of the owner only deepen the hold, and need not wait to be told
@@ -147,9 +132,6 @@ func (t *Table) Answered(w *Waiter, a Answer) {
 	case w.pending != NoOutcome:
 		t.remove(w, w.pending, w.err)
 		t.Wake(q.names.Key)
-	case a.moves(w):
-		t.remove(w, Moves, nil)
-		t.Wake(q.names.Key)
 	case w.failed:
 		q.pause = min(max(2*q.pause, retryFirst), retryLast)
 		q.failed = true
@@ -159,7 +141,7 @@ func (t *Table) Answered(w *Waiter, a Answer) {
 	case w.Fair:
 		q.notYet(w, a)
 	default:
-		q.expect(w, a.TTL)
+		q.expect(a.TTL)
 		if a.inTurn() {
 			q.watchHead()
 		}
@@ -221,7 +203,7 @@ func (q *Queue) notYet(w *Waiter, a Answer) {
 		return
 	}
 	// Also if the lock is free: the first in Redis's queue may let its lease run out, and nothing announces that.
-	q.expect(w, a.TTL)
+	q.expect(a.TTL)
 	if !a.inTurn() {
 		return
 	}
@@ -234,12 +216,10 @@ func (q *Queue) notYet(w *Waiter, a Answer) {
 // expect has the first waiters ask again when the holder's lease is over: nothing announces that. Nor that a key was
 // deleted by hand, or a lease shortened by a re-entry: so the lock is looked at once per lease of ours in any case. An
 // attempt that has failed is repeated first. The answer to another attempt does not stand for it: a message may have
-// come after that answer. A waiter that holds the lock shared has heard of the leases of the other holders, which may
-// end much earlier than the lock.
-func (q *Queue) expect(by *Waiter, ttl time.Duration) {
-	first := q.fair.First()
+// come after that answer.
+func (q *Queue) expect(ttl time.Duration) {
 	switch {
-	case q.failed, q.timed && first != nil && first.Ahead && first != by:
+	case q.failed:
 	case q.timed && ttl == NotFirst: // the lease that ends first may be one of which another waiter has heard
 	case ttl == Kept:
 		q.setTimer(expiry, TurnLimit, TurnLimit/8)

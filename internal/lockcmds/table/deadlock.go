@@ -102,8 +102,6 @@ func (h *Hold) blocked(w *Waiter) *Waiter {
 		return nil
 	case h.Kind == w.Kind && h.Kind.Shares():
 		return nil // what is in the way is another waiter, which may leave
-	case w.Ahead && s.waits.Ahead && s.waits.queue == w.queue:
-		return nil // of two holders of a shared lock that wait for it alone Redis refuses the second
 	}
 	return s.waits
 }

@@ -10,10 +10,18 @@ import (
 
 // This file has the holds: which owner holds which lock by which sessions of this proxy.
 
-// Key names what an owner has, or asks for. A hold of a kind that reenters is the only one of its key.
+// Key names what an owner has, or asks for. Of the kinds that reenter, an owner has one hold of a lock.
 type Key struct {
 	Lock, Owner string
 	Kind        Kind
+}
+
+// name is the key under which the hold is found: whatever the kind, if it reenters.
+func (k Key) name() Key {
+	if k.Kind.Reenters() {
+		k.Kind = nil
+	}
+	return k
 }
 
 // Client names a client connection for people.
@@ -268,6 +276,11 @@ func (h *Hold) Reason() string { return h.reason }
 // IsLost reports whether the hold has ended as a loss.
 func (h *Hold) IsLost() bool { return h.lost }
 
+// IsHeld reports whether sessions here have holds that they have not begun to release.
+func (h *Hold) IsHeld() bool {
+	return slices.ContainsFunc(h.parts, func(p Part) bool { return p.Holds > 0 })
+}
+
 // IsHeldBy reports whether the session has holds that it has not begun to release.
 func (h *Hold) IsHeldBy(s *Session) bool {
 	o := h.PartOf(s)
@@ -277,7 +290,7 @@ func (h *Hold) IsHeldBy(s *Session) bool {
 // unused reports whether no session here has holds or may get one, by confirmed releases. The owner may still hold the
 // lock through another proxy.
 func (h *Hold) unused() bool {
-	return h.releasing+h.doubts+h.acquiring == 0 && !slices.ContainsFunc(h.parts, func(p Part) bool { return p.Holds > 0 })
+	return h.releasing+h.doubts+h.acquiring == 0 && !h.IsHeld()
 }
 
 // givenUp reports whether the hold may have ended by the releases of its sessions: they need not be told.
@@ -304,7 +317,8 @@ func (h *Hold) promise(sentAt time.Time) {
 	}
 }
 
-// Hold returns the hold of an owner, the latest if there are several; nil: there is none.
+// Hold returns the hold of an owner, the latest if there are several; nil: there is none. A hold of a kind that
+// reenters may be of another such kind.
 func (t *Table) Hold(k Key) *Hold { return t.locks.find(k) }
 
 // Meant returns the hold that a release or an extension of a session is about; nil: there is none. named is the fence

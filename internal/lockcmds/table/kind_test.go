@@ -74,15 +74,20 @@ func TestOwnersOfOneFenceHaveHoldsOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestAnOwnerMayHoldALockByGrantsOfTwoKinds(t *testing.T) {
+func TestAnOwnerHasOneHoldOfALockWhateverItsMode(t *testing.T) {
 	x := New(Config{NewHold: func() *Hold { return &Hold{} }})
 	s := &Session{Name: "s", Losses: &Losses{}}
-	exclusive, shared := granted(t, x, s, alone, 1), granted(t, x, s, together, 2)
-	if exclusive.IsLost() || x.Hold(exclusive.Key) != exclusive || x.Hold(shared.Key) != shared {
-		t.Fatal("a grant has ended one of another kind")
+	exclusive := granted(t, x, s, alone, 1)
+	if x.Hold(Key{Lock: "k", Owner: "s", Kind: together}) != exclusive {
+		t.Fatal("the hold is not found by the other mode")
 	}
-	if newer := granted(t, x, s, alone, 3); !exclusive.IsLost() || x.Hold(newer.Key) != newer || shared.IsLost() {
-		t.Fatal("a grant ends the older one of its kind, and no other")
+	another := granted(t, x, s, permit, 2)
+	shared := granted(t, x, s, together, 3)
+	if !exclusive.IsLost() || x.Hold(exclusive.Key) != shared || x.Hold(another.Key) != another {
+		t.Fatal("a grant ends the older one of its owner, and no permit")
+	}
+	if x.Count(alone) != 0 || x.Count(together) != 1 {
+		t.Fatalf("%d and %d holds", x.Count(alone), x.Count(together))
 	}
 }
 

@@ -29,18 +29,6 @@ func (l *line[T]) Push(n *node[T], value T) {
 	l.len++
 }
 
-// PushFirst prepends a value by a node that is in no line.
-func (l *line[T]) PushFirst(n *node[T], value T) {
-	if l.head == nil {
-		l.Push(n, value)
-		return
-	}
-	*n = node[T]{next: l.head, value: value}
-	l.head.prev = n
-	l.head = n
-	l.len++
-}
-
 // Remove takes out the value of a node of this line.
 func (l *line[T]) Remove(n *node[T]) {
 	if n.prev == nil {

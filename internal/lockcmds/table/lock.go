@@ -33,16 +33,16 @@ func (x locks) set(key string, l lock) {
 	}
 }
 
-// find finds the hold of an owner; if it has several of that kind, the latest or else the oldest of them.
+// find finds the hold of an owner; if it has several, the latest or else the oldest of them.
 func (x locks) find(k Key) *Hold {
 	l := x[k.Lock]
-	if h := l.latest; h != nil && h.Owner == k.Owner && h.Kind == k.Kind {
+	if h := l.latest; h != nil && h.Key.name() == k.name() {
 		return h
 	}
 	if l.others == nil {
 		return nil
 	}
-	return l.others.byOwner.First(k)
+	return l.others.byOwner.First(k.name())
 }
 
 // owned yields the holds of an owner, the oldest first, but those behind the others that were put last.
@@ -50,7 +50,7 @@ func (x locks) owned(k Key) iter.Seq[*Hold] {
 	return func(yield func(*Hold) bool) {
 		l := x[k.Lock]
 		if l.others != nil {
-			if some := l.others.byOwner[k]; some != nil {
+			if some := l.others.byOwner[k.name()]; some != nil {
 				for h := range some.Values() {
 					if !yield(h) {
 						return
@@ -58,7 +58,7 @@ func (x locks) owned(k Key) iter.Seq[*Hold] {
 				}
 			}
 		}
-		if h := l.latest; h != nil && h.Key == k {
+		if h := l.latest; h != nil && h.Key.name() == k.name() {
 			yield(h)
 		}
 	}
@@ -67,8 +67,8 @@ func (x locks) owned(k Key) iter.Seq[*Hold] {
 // putLast has a hold come behind the others of its owner.
 func (x locks) putLast(h *Hold) {
 	if l := x[h.Lock]; l.latest != h && l.others != nil {
-		l.others.byOwner.Remove(h.Key, &h.beside.inOwner)
-		l.others.byOwner.Push(h.Key, &h.beside.inOwner, h)
+		l.others.byOwner.Remove(h.Key.name(), &h.beside.inOwner)
+		l.others.byOwner.Push(h.Key.name(), &h.beside.inOwner, h)
 	}
 }
 
@@ -99,7 +99,7 @@ func (x locks) add(h *Hold) {
 		}
 		other.beside = &besideNodes{}
 		l.others.byFence.Push(other.Fence, &other.beside.inFence, other)
-		l.others.byOwner.Push(other.Key, &other.beside.inOwner, other)
+		l.others.byOwner.Push(other.Key.name(), &other.beside.inOwner, other)
 	}
 	x[h.Lock] = l
 }
@@ -111,7 +111,7 @@ func (x locks) remove(h *Hold) {
 		l.latest = nil
 	} else {
 		l.others.byFence.Remove(h.Fence, &h.beside.inFence)
-		l.others.byOwner.Remove(h.Key, &h.beside.inOwner)
+		l.others.byOwner.Remove(h.Key.name(), &h.beside.inOwner)
 	}
 	x.set(h.Lock, l)
 }

@@ -10,7 +10,7 @@ func TestLocksAreAMap(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	x, model := locks{}, map[Key]*Hold{}
 	for i := range 20_000 {
-		k := Key{Lock: string(rune('a' + r.IntN(3))), Owner: string(rune('A' + r.IntN(5)))}
+		k := Key{Lock: string(rune('a' + r.IntN(3))), Owner: string(rune('A' + r.IntN(5))), Kind: alone}
 		h := model[k]
 		if x.find(k) != h {
 			t.Fatalf("step %d: %v is %v, want %v", i, k, x.find(k), h)

@@ -13,8 +13,8 @@ import (
 // lock that the session does not hold counts as lost. So a loss may be reported that did not happen, but no loss stays
 // unreported.
 //
-// The losses of a session are one for each lock, owner and kind. Grants of a kind that does not reenter are lost one by
-// one, so of them the number is remembered, in place of a fence.
+// The losses of a session are one for each lock and owner. Grants of a kind that does not reenter are lost one by one,
+// so of them the number is remembered, in place of a fence.
 
 // mostLosses is how many losses of a session are known exactly, at least.
 const mostLosses = 1024
@@ -37,10 +37,10 @@ type lossName [2]uint64
 var lossSeeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 
 func lossNameOf(k Key) (n lossName) {
-	text := struct { // maphash does not tell values of two types without fields apart, as kinds are
-		lock, owner      string
-		reenters, shares bool
-	}{k.Lock, k.Owner, k.Kind.Reenters(), k.Kind.Shares()}
+	text := struct {
+		lock, owner string
+		reenters    bool
+	}{k.Lock, k.Owner, k.Kind.Reenters()}
 	for i, seed := range lossSeeds {
 		n[i] = maphash.Comparable(seed, text)
 	}

@@ -17,7 +17,7 @@ func TestLossIsRememberedUntilItIsForgotten(t *testing.T) {
 	}
 	l.Add(k, 7)
 	l.Add(k, 8)
-	for _, other := range []Key{{"k", "you", alone}, {"km", "e", alone}, {"k", "me", together}} {
+	for _, other := range []Key{{"k", "you", alone}, {"km", "e", alone}, {"k", "me", permit}} {
 		if l.Fence(other) != 0 || l.Forget(other) {
 			t.Errorf("%v was not lost", other)
 		}

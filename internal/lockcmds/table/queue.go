@@ -186,10 +186,10 @@ func (t *Table) First(channel string, lease time.Duration) {
 	}
 	for q := range sub.byName.Values() {
 		q.place.First()
-		q.expect(nil, lease)
+		q.expect(lease)
 	}
 	for w := range sub.waiters.Values() {
-		w.queue.expect(w, lease)
+		w.queue.expect(lease)
 	}
 }
 

@@ -14,7 +14,6 @@ type Waiter struct {
 	queue *Queue   // nil: it has not joined, or has been removed
 	sub   *channel // Wake
 
-	Ahead      bool // its own place is taken at the head of the queue in Redis
 	NamedOwner bool // other sessions may hold the lock for the same owner: the waiter is woken by the owner's name too
 	Placed     bool // it may have taken its own place in Redis
 
@@ -73,7 +72,6 @@ const (
 	Null                     // it may not wait any longer
 	Error                    // the same, with an error for the reason
 	Gone                     // its client has gone: no reply is sent
-	Moves                    // it waits on in another place, because it has become an upgrade, or is none any more
 )
 
 // Join makes a waiter of an acquire that Redis has answered with Busy. m is what was noted before that attempt.
@@ -96,11 +94,7 @@ func (t *Table) Join(w *Waiter, n Names, m Mark, a Answer) {
 		w.sub = t.listen(w.Wake)
 		w.sub.waiters.Push(&w.inSub, w)
 	}
-	if line := q.line(w.Fair); w.Ahead {
-		line.PushFirst(&w.inLine, w)
-	} else {
-		line.Push(&w.inLine, w)
-	}
+	q.line(w.Fair).Push(&w.inLine, w)
 	q.hear(a)
 	if w.Fair {
 		q.places.Push(w.Place, &w.inPlace, w)
@@ -117,10 +111,10 @@ func (t *Table) Join(w *Waiter, n Names, m Mark, a Answer) {
 		// A place in the queue decides who gets a free lock, or one that is shared.
 		q.tryPlain()
 	case first && q.pause == 0:
-		q.expect(w, a.TTL)
+		q.expect(a.TTL)
 	}
 	if !q.timed {
-		q.expect(w, a.TTL)
+		q.expect(a.TTL)
 	}
 }
 

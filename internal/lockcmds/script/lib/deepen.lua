@@ -1,10 +1,10 @@
--- deepen: an owner that holds the lock acquires again.
+-- deepen: an owner that holds the lock exclusively acquires again.
 --
 -- The holds of a named owner are raised by one. The owner's only session writes how many holds it has then, if the grant is the one
 -- that it knows. Another grant is left over from a call whose answer it did not use, or it was told to have lost that grant:
 -- the session begins anew with one hold, and gets a new grant in this step.
 -- Returns {1, fence, holds, odd, place} as the calling script does, place 0; {…, 1}: a later call of the session was faster, so
--- this one may not have been executed; or Redis's error; nil and the mode: the owner does not hold the lock exclusively.
+-- this one may not have been executed; {0, -4}: it holds the lock shared; or Redis's error; nil and the mode: it does not hold the lock.
 
 local function deepen(lock, counter, owner, lease, request, fence, holds, field)
   local held = hold_of(lock, owner, field)
@@ -13,6 +13,11 @@ local function deepen(lock, counter, owner, lease, request, fence, holds, field)
   end
   if not held[1] then
     return nil, held[4]
+  elseif held[4] == 'read' then
+    if field == '' and held[2] ~= fence then
+      return nil, 'read' -- a grant that the session does not use: it will end
+    end
+    return {0, -4}
   end
   local sum, last, new = tonumber(held[1]) or 0, tonumber(held[3] or 0) or 0, tonumber(request)
   local old, replaced = held[2] and tonumber(held[2]), nil
@@ -35,17 +40,9 @@ local function deepen(lock, counter, owner, lease, request, fence, holds, field)
   end
   if old then
     redis.call('HSET', lock, owner, sum, field == '' and '{request}' or field, request, 'mode', 'lock')
-    if held[5] then -- its shared hold may have a longer lease
-      lengthen(lock, lease)
-    else
-      redis.call('PEXPIRE', lock, lease)
-    end
+    redis.call('PEXPIRE', lock, lease)
   else -- or taken without a fence, by Redisson, or the fence is none
-    local left = redis.call('PTTL', lock)
     old, replaced = grant(lock, counter, owner, lease, redis.call('TIME'), request, field, sum)
-    if held[5] then
-      lengthen(lock, left)
-    end
   end
   return {1, old, sum, replaced or 0, 0}
 end

@@ -8,7 +8,6 @@
 --   {request}  the last request that was applied of the owner's only session, which writes its holds as the number that it then has
 --   {session}  the same for a session of an owner that was named by OWNER. Such an owner's holds are raised and lowered by one
 --   {note}     "#text", what LOCKINFO shows of the holder
---   {shared}   "#fence holds" of the owner's shared hold, if it holds the lock both ways
 --
 -- Held shared, as Redisson's read lock; see lib/shared.lua:
 --   mode       read

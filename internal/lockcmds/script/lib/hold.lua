@@ -1,10 +1,14 @@
--- hold_of: what the hash of a lock says of an owner's exclusive hold.
+-- hold_of: what the hash of a lock says of an owner's hold, exclusive or shared.
 --
--- Returns {holds, fence, the session's last request, mode, the shared hold}, each false if it is missing; or Redis's error.
--- The owner has no such hold in a hash that is held shared, or is a write lock of Redisson, whatever its name.
+-- Returns {holds, fence, the session's last request, mode}, each false if it is missing, and more as shared_hold does if
+-- the mode is read; or Redis's error. The owner has no hold in a write lock of Redisson, whatever its name.
 
+--@ shared
 local function hold_of(lock, owner, field)
-  local held = redis.pcall('HMGET', lock, owner, 'fence', field == '' and '{request}' or field, 'mode', '{shared}')
+  local held = redis.pcall('HMGET', lock, owner, 'fence', field == '' and '{request}' or field, 'mode')
+  if held[4] == 'read' then
+    return shared_hold(lock, owner, field)
+  end
   if not held.err and not (held[2] and held[4] == 'lock') then
     local wrong = no_lock(lock, held[4])
     if wrong then

@@ -2,7 +2,7 @@
 --
 -- Returns {owner, holds, fence, lease_ms, note} of each, fence 0: it was taken without one; note: "#text", or not; none if the
 -- lock is free; and the mode, nil: it has none; or Redis's error. The owner is empty if the hash has none: a client has changed it by hand. No
--- client can acquire the lock then. An owner that holds it both ways is there twice, the exclusive hold first.
+-- client can acquire the lock then.
 --
 -- Of a lock that is held shared, wanted names the only owner of interest, and fence the only grant; nil: any; fence -1: any.
 -- Of a crowd of more than most it is about as many; nil: all.
@@ -59,9 +59,5 @@ local function holders_of(lock, wanted, fence, most)
   end
   local owner = owners[1] or ''
   all[1] = {owner, tonumber(value[owner]) or 0, by, pttl, value['{note}']}
-  local shared, holds = string.match(value['{shared}'] or '', '^#(%d+) (%d+)$')
-  if shared then
-    all[2] = {owner, tonumber(holds), tonumber(shared), pttl}
-  end
   return all, mode
 end

@@ -25,11 +25,6 @@ local function settle_shared(publish, channel, queue, lock, left, leaver, rest)
   elseif leaver then
     end_lease(lock, leaver)
   end
-  local head = head_of(queue, lock)
-  local first = head and name_of(lock, (string.gsub(head, '{.*', ''))) -- without marks: no owner's name has braces
-  if head and redis.call('HEXISTS', lock, '{' .. first .. '}') == 1 then -- it holds the lock shared, and waits for the others to leave
-    redis.call(publish, channel .. ':' .. head, '0')
-  end
   local pttl = redis.call('PTTL', lock)
   if all and most == 0 then
     free(publish, channel, queue, lock)
@@ -43,13 +38,6 @@ end
 
 -- leave_shared: the shared hold of an owner is over.
 
-local function leave_shared(publish, channel, queue, lock, owner, mode, field, request)
-  if mode == 'lock' then -- the owner holds the lock exclusively, too, and a copy of an earlier call may come
-    if request then
-      redis.call('HSET', lock, field == '' and '{request}' or field, request)
-    end
-    redis.call('HDEL', lock, '{shared}')
-    return
-  end
+local function leave_shared(publish, channel, queue, lock, owner)
   settle_shared(publish, channel, queue, lock, redis.call('PTTL', timeout_of(lock, name_of(lock, owner))), owner)
 end

@@ -3,11 +3,11 @@
 -- The holds of a named owner are lowered by one. The owner's only session writes how many holds it has then. While
 -- holds are left the lock stays, for lease ms at least; '0': its TTL stays. fence is the grant's; '0': any.
 --
--- Returns the fence, 0 for a lock taken without one, when it was the last hold and is to end, and what hold_of or
--- shared_hold has returned; else nil and the script's answer.
+-- Returns the fence, 0 for a lock taken without one, when it was the last hold and is to end, and what hold_of has
+-- returned; else nil and the script's answer.
 
-local function lower(lock, owner, fence, holds, request, lease, field, shared)
-  local held = (shared and shared_hold or hold_of)(lock, owner, field)
+local function lower(lock, owner, fence, holds, request, lease, field)
+  local held = hold_of(lock, owner, field)
   if held.err then
     return nil, held
   end
@@ -22,7 +22,7 @@ local function lower(lock, owner, fence, holds, request, lease, field, shared)
   if (tonumber(held[3] or 0) or 0) >= tonumber(request) then
     return nil, {0, sum, by}
   end
-  local left = field == '' and tonumber(holds) or sum - 1
+  local shared, left = held[4] == 'read', field == '' and tonumber(holds) or sum - 1
   if left <= 0 then
     return by, held
   end
@@ -33,7 +33,7 @@ local function lower(lock, owner, fence, holds, request, lease, field, shared)
   end
   if lease ~= '0' then
     if shared then
-      lengthen_shared(lock, owner, held[4], lease)
+      lengthen_shared(lock, owner, lease)
     else
       lengthen(lock, lease)
     end

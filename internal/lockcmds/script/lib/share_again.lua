@@ -1,4 +1,4 @@
--- share_again: an owner that holds the lock, shared or exclusively, acquires it shared. The rules are those of deepen.
+-- share_again: an owner that holds the lock shared acquires it again. The rules are those of deepen.
 --
 -- Returns as the calling script does.
 
@@ -7,16 +7,16 @@ local function share_again(publish, channel, queue, lock, counter, owner, lease,
   if last > new then
     return {1, tonumber(held[2] or 0), sum, 0, 0, 1}
   end
-  if held[1] and last == new then
-    lengthen_shared(lock, owner, held[4], lease)
+  if last == new then
+    lengthen_shared(lock, owner, lease)
     return {1, tonumber(held[2]), sum, 0, 0}
   end
-  if held[1] and (field ~= '' or held[2] == fence) then
+  if field ~= '' or held[2] == fence then
     sum = field ~= '' and sum + 1 or tonumber(holds)
-    set_lease(publish, channel, queue, lock, owner, held[4], lease)
+    set_lease(publish, channel, queue, lock, owner, lease)
     put_shared(lock, owner, held, sum, field, request)
     return {1, tonumber(held[2]), sum, 0, 0}
   end
-  local new_fence, replaced = share(lock, counter, owner, lease, redis.call('TIME'), held, field, request, 1)
+  local new_fence, replaced = share(lock, counter, owner, lease, redis.call('TIME'), held, field, request)
   return {1, new_fence, 1, replaced or 0, 0}
 end

@@ -75,67 +75,44 @@ local function end_lease(lock, owner)
 end
 
 --@ requests
--- shared_hold returns {holds, fence, the session's last request, mode, the last requests of all sessions}, each false if
--- it is missing; or Redis's error. If the lock is held exclusively, by this owner too, the last one is how often. If a
--- client of Redisson holds it shared by that name, it is true: nothing of ours may be written there.
+-- shared_hold returns {holds, fence, the session's last request, mode, the last requests of all sessions} of an owner in
+-- a hash of mode read, each false if it is missing; or Redis's error. If a client of Redisson holds it by that name, the
+-- last one is true: nothing of ours may be written there.
 local function shared_hold(lock, owner, field)
   local name = name_of(lock, owner)
-  local held = redis.pcall('HMGET', lock, name, '{' .. name .. '}', 'mode', '{shared}', field == '' and '{request}' or field)
-  if held.err then
-    return held
-  end
-  local mode = held[3]
-  local wrong = mode ~= 'lock' and not held[2] and no_lock(lock, mode)
+  local held = redis.pcall('HMGET', lock, name, '{' .. name .. '}', 'mode')
+  local wrong = held.err and held or not held[2] and no_lock(lock, held[3])
   if wrong then
     return wrong
   end
-  if mode == 'lock' then
-    local fence, holds = string.match(held[4] or '', '^#(%d+) (%d+)$')
-    local count = redis.call('HGET', lock, owner)
-    return {count and holds or false, fence or false, held[5], mode, count}
-  end
   local fence, requests = string.match(held[2] or '', '^#(%d+) (.*)$')
-  if mode == 'read' and held[1] and fence and redis.call('EXISTS', timeout_of(lock, name)) == 1 then
-    return {held[1], fence, last_of(requests, field), mode, requests}
+  if held[1] and fence and redis.call('EXISTS', timeout_of(lock, name)) == 1 then
+    return {held[1], fence, last_of(requests, field), held[3], requests}
   end
-  return {false, false, false, mode, mode == 'read' and held[1] and not fence}
+  return {false, false, false, held[3], held[1] and not fence}
 end
 
 -- put_shared writes how often the owner holds the lock, and the session's last request; nil: the session has gone.
 local function put_shared(lock, owner, held, holds, field, request)
-  if held[4] ~= 'lock' then
-    local name, record = name_of(lock, owner), '#' .. held[2] .. ' ' .. requests_with(held[5], field, request)
-    redis.call('HSET', lock, 'mode', 'read', name, holds, '{' .. name .. '}', record, '{}' .. held[2], '#' .. name)
-    return
-  end
-  redis.call('HSET', lock, '{shared}', '#' .. held[2] .. ' ' .. holds)
-  if request then
-    redis.call('HSET', lock, field == '' and '{request}' or field, request)
-  end
+  local name, record = name_of(lock, owner), '#' .. held[2] .. ' ' .. requests_with(held[5], field, request)
+  redis.call('HSET', lock, 'mode', 'read', name, holds, '{' .. name .. '}', record, '{}' .. held[2], '#' .. name)
 end
 
 -- lengthen_shared: the owner's lease, and that of the hash, are this long at least.
-local function lengthen_shared(lock, owner, mode, lease)
+local function lengthen_shared(lock, owner, lease)
   lengthen(lock, lease)
-  if mode == 'read' then
-    lengthen(timeout_of(lock, name_of(lock, owner)), lease)
-  end
+  lengthen(timeout_of(lock, name_of(lock, owner)), lease)
 end
 
--- share writes a shared hold with a new fence. held is what shared_hold has returned. It returns what grant does.
-local function share(lock, counter, owner, lease, time, held, field, request, holds)
+-- share writes a first shared hold with a new fence. held is what hold_of has returned. It returns what grant does.
+local function share(lock, counter, owner, lease, time, held, field, request)
   --@ fence
   held[2] = text
-  if held[4] == 'lock' then
-    put_shared(lock, owner, held, holds, field, request)
-    lengthen(lock, lease)
-    return fence, replaced
-  end
   local name = name_of(lock, owner)
   begin_lease(lock, name, lease)
   forget(lock, name) -- an earlier grant, whose lease has ended
   held[5] = ''
-  put_shared(lock, owner, held, holds, field, request)
+  put_shared(lock, owner, held, 1, field, request)
   if held[4] ~= 'read' then
     --@ expire
   else
