@@ -94,27 +94,17 @@ _lockproxy() {
 		'--tls-ca-file=[Trusted CA certificates (PEM) for clients'\'' certificates]:value:_files' \
 		'--tls-auth-clients=[Certificates of clients\: yes (required), optional (checked if shown) or no (not asked for)]:value:_files' \
 		'--proxy-protocol=[PROXY headers (v1 or v2) in front of TCP connections, which name the client\: off, optional or required]:value:_files' \
-		'--unix-socket-perm=[Mode of the unix sockets in listen, octal as in 700]:value:_files' \
 		'--admin-listen=[Address for metrics, health and a status page over HTTP]:value:_files' \
 		'--admin-pprof[Serve profiles at admin-listen as well]' \
 		'--admin-force-unlock[Let the status page at admin-listen end locks, as FORCEUNLOCK does]' \
 		'--admin-hosts=[Host names under which admin-listen may be asked, besides localhost, its own and IP addresses]:value:_files' \
 		'--failover-wait=[Longest wait of a command while Redis cannot be reached, or its server moves]:value:_files' \
-		'--dial-timeout=[Longest wait for a connection to Redis]:value:_files' \
 		'--first-command-timeout=[Time in which a new client must send its first whole command, or be closed]:value:_files' \
-		'--handshake-timeout=[Longest TLS handshake of a client, its PROXY header included]:value:_files' \
 		'--max-clients=[Client connections]:value:_files' \
 		'--max-memory=[Memory for all clients together\: a size, or a share of the memory of the machine or container]:value:_files' \
 		'--client-output-limit=[Replies that a client has not read]:value:_files' \
-		'--client-pubsub-limit=[Messages that a client with subscriptions has not read]:value:_files' \
-		'--client-query-limit=[Requests read from a client and not yet sent on]:value:_files' \
-		'--proto-max-bulk-len=[Longest argument of a command]:value:_files' \
 		'--max-pins=[Pins\: connections to Redis for single clients (MULTI, SUBSCRIBE, BLPOP ...)]:value:_files' \
-		'--pin-wait=[Longest wait for a free pin]:value:_files' \
-		'--max-lanes=[Lanes\: connections to Redis that clients share, one for each user, database and protocol on each event loop]:value:_files' \
-		'--large-command-timeout=[Time in which a client must send another 64kb of a large command, or be closed]:value:_files' \
 		'--max-waiters=[Clients that wait for locks, in total]:value:_files' \
-		'--max-waiters-per-lock=[Clients that wait for one lock]:value:_files' \
 		'1:subcommand:(exec locks info unlock help)'
 		;;
 	esac

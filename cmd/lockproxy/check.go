@@ -47,7 +47,7 @@ func tryOut(ctx context.Context, cfg Config, log *zap.Logger) error {
 		return err
 	}
 	defer s.abandon()
-	ctx, cancel := context.WithTimeout(ctx, cfg.DialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	if err := s.proxy.TryOut(ctx); err != nil {
 		return fmt.Errorf("redis at %s: %w", cfg.Upstream.Address, err)

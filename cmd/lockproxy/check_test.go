@@ -44,9 +44,9 @@ func TestCheckFindsWhatAStartWouldFind(t *testing.T) {
 		{"clients with certificates", []string{"--upstream", fine.Addr(), "--listen", "tls::0", "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-file", a.File()}, exitOK, nil},
 		{"an expired certificate", append(listener, "--upstream", fine.Addr(), "--tls-cert-file", expired, "--tls-key-file", expiredKey), exitOK, []string{"warning: the certificate has expired"}},
 		{"an early certificate", append(listener, "--upstream", fine.Addr(), "--tls-cert-file", early, "--tls-key-file", earlyKey), exitOK, []string{"warning: the certificate is not valid yet"}},
-		{"TLS to a plain Redis", []string{"--upstream", fine.Addr(), "--upstream-tls", "--dial-timeout", "300ms"}, exitFailure, []string{"upstream.tls must be unset"}},
+		{"TLS to a plain Redis", []string{"--upstream", fine.Addr(), "--upstream-tls"}, exitFailure, []string{"upstream.tls must be unset"}},
 		{"no TLS to a Redis with TLS", []string{"--upstream", secure}, exitFailure, []string{"upstream.tls must be set"}},
-		{"no TLS to a Sentinel with TLS", []string{"--upstream", "sentinel://" + secure + "/m", "--dial-timeout", "1s"}, exitFailure, []string{"sentinel.tls must be set"}},
+		{"no TLS to a Sentinel with TLS", []string{"--upstream", "sentinel://" + secure + "/m"}, exitFailure, []string{"sentinel.tls must be set"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var stdout, stderr strings.Builder

@@ -36,30 +36,20 @@ type Config struct {
 	TCP      TCPConfig      `yaml:"tcp"`
 	TLS      TLSConfig      `yaml:"tls"`
 
-	ProxyProtocol  string   `yaml:"proxy-protocol" help:"PROXY headers (v1 or v2) in front of TCP connections, which name the client: off, optional or required." when:"a balancer stands before the proxy, and limits and lists are to have the addresses of clients"`
-	UnixSocketPerm FileMode `yaml:"unix-socket-perm" placeholder:"MODE" help:"Mode of the unix sockets in listen, octal as in 700. Unset: the umask decides." when:"other users of the machine are to reach the socket, or are not to"`
-	AdminListen    string   `yaml:"admin-listen" usual:"yes" placeholder:"HOST:PORT" help:"Address for metrics, health and a status page over HTTP. Without a host: loopback only. Unset: none." when:"always, except on a developer's machine: metrics and probes need it"`
+	ProxyProtocol string `yaml:"proxy-protocol" help:"PROXY headers (v1 or v2) in front of TCP connections, which name the client: off, optional or required." when:"a balancer stands before the proxy, and limits and lists are to have the addresses of clients"`
+	AdminListen   string `yaml:"admin-listen" usual:"yes" placeholder:"HOST:PORT" help:"Address for metrics, health and a status page over HTTP. Without a host: loopback only. Unset: none." when:"always, except on a developer's machine: metrics and probes need it"`
 
 	AdminPprof       bool `yaml:"admin-pprof" help:"Serve profiles at admin-listen as well." when:"the proxy is to be profiled"`
 	AdminForceUnlock bool `yaml:"admin-force-unlock" help:"Let the status page at admin-listen end locks, as FORCEUNLOCK does." when:"operators are to end locks on the page"`
 	AdminHosts       List `yaml:"admin-hosts" placeholder:"NAME" help:"Host names under which admin-listen may be asked, besides localhost, its own and IP addresses. May be repeated." when:"the page is asked for by another host name"`
 
 	FailoverWait        time.Duration `yaml:"failover-wait" help:"Longest wait of a command while Redis cannot be reached, or its server moves. Then its client's connection is closed; in front of a cluster the command is refused." when:"a failover or a restart takes longer, and clients are to wait rather than to lose their connections"`
-	DialTimeout         time.Duration `yaml:"dial-timeout" help:"Longest wait for a connection to Redis." when:"Redis is far away, or clients are to have an error sooner"`
 	FirstCommandTimeout time.Duration `yaml:"first-command-timeout" reload:"yes" help:"Time in which a new client must send its first whole command, or be closed. 0: no limit." when:"untrusted hosts reach the port and leave connections open"`
-	HandshakeTimeout    time.Duration `yaml:"handshake-timeout" reload:"yes" help:"Longest TLS handshake of a client, its PROXY header included." when:"clients are far away, or untrusted hosts reach the port"`
 	MaxClients          Count         `yaml:"max-clients" reload:"yes" help:"Client connections. More are refused." when:"more clients come; raise ulimit -n, too"`
 	MaxMemory           MemoryLimit   `yaml:"max-memory" usual:"yes" help:"Memory for all clients together: a size, or a share of the memory of the machine or container. When the buffers of clients need more than about two thirds of it, the largest clients are closed." when:"other programs use the same machine or container, or few do"`
 	ClientOutputLimit   Size          `yaml:"client-output-limit" reload:"yes" help:"Replies that a client has not read. Beyond it the client is closed. 0: no limit." when:"larger replies are normal, or a client that does not read is to be closed sooner"`
-	ClientPubSubLimit   Size          `yaml:"client-pubsub-limit" reload:"yes" help:"Messages that a client with subscriptions has not read. Beyond it the client is closed, and so it is if more than a quarter of this stays unread for a minute. 0: no limit." when:"subscribers fall behind in bursts, or are to be closed sooner"`
-	ClientQueryLimit    Size          `yaml:"client-query-limit" reload:"yes" help:"Requests read from a client and not yet sent on. Beyond it the client is closed." when:"Redis's client-query-buffer-limit differs"`
-	ProtoMaxBulkLen     Size          `yaml:"proto-max-bulk-len" help:"Longest argument of a command. A longer one is a protocol error." when:"Redis's proto-max-bulk-len differs"`
 	MaxPins             Count         `yaml:"max-pins" reload:"yes" help:"Pins: connections to Redis for single clients (MULTI, SUBSCRIBE, BLPOP ...). The clients of one address get three quarters of them." when:"more clients subscribe, block or have transactions at once (lockproxy_pins); Redis's maxclients must allow it"`
-	PinWait             time.Duration `yaml:"pin-wait" reload:"yes" help:"Longest wait for a free pin." when:"bursts of these clients are to wait rather than to get an error"`
-	MaxLanes            Count         `yaml:"max-lanes" help:"Lanes: connections to Redis that clients share, one for each user, database and protocol on each event loop. There may be as many lock engines, one for each user and database that uses lock commands." when:"more users and databases are in use at once; Redis's maxclients must allow it"`
-	LargeCommandTimeout time.Duration `yaml:"large-command-timeout" reload:"yes" help:"Time in which a client must send another 64kb of a large command, or be closed." when:"clients send large values over slow lines"`
 	MaxWaiters          Count         `yaml:"max-waiters" reload:"yes" help:"Clients that wait for locks, in total. More are refused." when:"more clients wait at once (lockproxy_lock_waiters)"`
-	MaxWaitersPerLock   Count         `yaml:"max-waiters-per-lock" reload:"yes" help:"Clients that wait for one lock. More are refused." when:"a crowd at one lock is a mistake of the application, and is to be seen"`
 }
 
 // UpstreamConfig has the address of Redis and the proxy's credentials there.
@@ -150,26 +140,17 @@ func NewConfig() Config {
 			Lease: 30 * time.Second, Reentry: string(proxy.ReentryAuto), Note: noteClient,
 			Slow: 10 * time.Second,
 		},
-		Drain:               DrainConfig{Timeout: 10 * time.Second},
-		Log:                 LogConfig{Level: "info", Format: "json"},
-		TCP:                 TCPConfig{Keepalive: 15 * time.Second, UserTimeout: 20 * time.Second},
-		TLS:                 TLSConfig{AuthClients: certs.AuthYes},
-		ProxyProtocol:       proxy.ProxyOff,
-		FailoverWait:        2 * time.Second,
-		DialTimeout:         3 * time.Second,
-		HandshakeTimeout:    10 * time.Second,
-		MaxClients:          10_000,
-		MaxMemory:           -50, // percent
-		ClientOutputLimit:   Gibibyte,
-		ClientPubSubLimit:   32 * Mebibyte,
-		ClientQueryLimit:    Gibibyte,
-		ProtoMaxBulkLen:     512 * Mebibyte,
-		MaxPins:             1000,
-		PinWait:             time.Second,
-		MaxLanes:            256,
-		LargeCommandTimeout: 10 * time.Second,
-		MaxWaiters:          100_000,
-		MaxWaitersPerLock:   20_000,
+		Drain:             DrainConfig{Timeout: 10 * time.Second},
+		Log:               LogConfig{Level: "info", Format: "json"},
+		TCP:               TCPConfig{Keepalive: 15 * time.Second, UserTimeout: 20 * time.Second},
+		TLS:               TLSConfig{AuthClients: certs.AuthYes},
+		ProxyProtocol:     proxy.ProxyOff,
+		FailoverWait:      2 * time.Second,
+		MaxClients:        10_000,
+		MaxMemory:         -50, // percent
+		ClientOutputLimit: Gibibyte,
+		MaxPins:           1000,
+		MaxWaiters:        100_000,
 	}
 }
 
@@ -270,24 +251,15 @@ func (c Config) verify(places map[string]string) error {
 	check(c.TCP.UserTimeout == 0 || c.TCP.UserTimeout >= leastUserTimeout, "tcp.user-timeout",
 		"%s is less than %s; 0s: none", c.TCP.UserTimeout, leastUserTimeout)
 	atLeast("failover-wait", c.FailoverWait, 0)
-	atLeast("dial-timeout", c.DialTimeout, time.Millisecond)
-	atLeast("handshake-timeout", c.HandshakeTimeout, time.Millisecond)
 	atLeast("first-command-timeout", c.FirstCommandTimeout, 0)
-	atLeast("pin-wait", c.PinWait, time.Millisecond)
-	atLeast("large-command-timeout", c.LargeCommandTimeout, 100*time.Millisecond)
 	oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf("log.format", c.Log.Format, "json", "console")
 
 	positive("max-clients", c.MaxClients)
 	positive("max-pins", c.MaxPins)
-	positive("max-lanes", c.MaxLanes)
 	positive("max-waiters", c.MaxWaiters)
-	positive("max-waiters-per-lock", c.MaxWaitersPerLock)
 	check(c.MaxMemory < 0 || c.MaxMemory >= MemoryLimit(LeastMemory), "max-memory",
 		"%s is less than %s; a share has its sign, as in 50%%", c.MaxMemory, LeastMemory)
-	// Redis's own lower bounds for proto-max-bulk-len and client-query-buffer-limit.
-	check(c.ProtoMaxBulkLen >= Mebibyte, "proto-max-bulk-len", "%s is less than 1mb", c.ProtoMaxBulkLen)
-	check(c.ClientQueryLimit >= Mebibyte, "client-query-limit", "%s is less than 1mb", c.ClientQueryLimit)
 	check(!c.Embedded || !c.Upstream.TLS, "embedded", "excludes upstream.tls")
 	return errors.Join(errs...)
 }

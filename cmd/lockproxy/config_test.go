@@ -41,9 +41,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		}},
 		{"upstream.address: unix:/s is an address of listen: the proxy would serve itself", func(c *Config) { c.Listen, c.Upstream.Address = List{"unix:/s"}, "unix:/s" }},
 		{"tcp.user-timeout: -1s is less than 2s; 0s: none", func(c *Config) { c.TCP.UserTimeout = negative }},
-		{"dial-timeout: 0s is less than 1ms", func(c *Config) { c.DialTimeout = 0 }},
 		{"first-command-timeout: -1s is less than 0s", func(c *Config) { c.FirstCommandTimeout = negative }},
-		{"pin-wait: 0s is less than 1ms", func(c *Config) { c.PinWait = 0 }},
 		{`log.level: "loud" is not one of debug, info, warn, error`, func(c *Config) { c.Log.Level = "loud" }},
 		{`log.format: "xml" is not one of json, console`, func(c *Config) { c.Log.Format = "xml" }},
 		{`listen: "nowhere" is none of host:port, tls:host:port, unix:/path`, func(c *Config) { c.Listen, c.TLS = []string{"tls:nowhere"}, tlsFiles }},
@@ -67,17 +65,11 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{`proxy-protocol: "v2" is not one of off, optional, required`, func(c *Config) { c.ProxyProtocol = "v2" }},
 		{`admin-listen: "9121" is not host:port`, func(c *Config) { c.AdminListen = "9121" }},
 		{`admin-listen: "unix:/s" is not host:port`, func(c *Config) { c.AdminListen = "unix:/s" }},
-		{"handshake-timeout: 0s is less than 1ms", func(c *Config) { c.HandshakeTimeout = 0 }},
 		{"max-clients: 0 is not a positive number", func(c *Config) { c.MaxClients = 0 }},
 		{`lock.note: "yes" is not one of client, off`, func(c *Config) { c.Lock.Note = "yes" }},
 		{`lock.reentry: "never" is not one of auto, connection, owner`, func(c *Config) { c.Lock.Reentry = "never" }},
 		{"max-pins: -1 is not a positive number", func(c *Config) { c.MaxPins = -1 }},
-		{"max-lanes: 0 is not a positive number", func(c *Config) { c.MaxLanes = 0 }},
-		{"large-command-timeout: 0s is less than 100ms", func(c *Config) { c.LargeCommandTimeout = 0 }},
 		{"max-waiters: 0 is not a positive number", func(c *Config) { c.MaxWaiters = 0 }},
-		{"max-waiters-per-lock: 0 is not a positive number", func(c *Config) { c.MaxWaitersPerLock = 0 }},
-		{"proto-max-bulk-len: 512kb is less than 1mb", func(c *Config) { c.ProtoMaxBulkLen = 512 * Kibibyte }},
-		{"client-query-limit: 1 is less than 1mb", func(c *Config) { c.ClientQueryLimit = 1 }},
 	}
 	for _, test := range tests {
 		t.Run(test.want, func(t *testing.T) {

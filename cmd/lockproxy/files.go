@@ -17,7 +17,7 @@ func (c Config) allowFiles() error {
 	}
 	soft, hard := uint64(limit.Cur), uint64(limit.Max) //nolint:unconvert // they are signed on some systems
 	const perEngine = 2
-	upstream := uint64(c.MaxPins + maxLogins + c.MaxLanes + perEngine*c.MaxLanes)
+	upstream := uint64(c.MaxPins + maxLogins + maxLanes + perEngine*maxLanes)
 	needed := uint64(c.MaxClients) + upstream + ownFiles
 	if soft < needed && hard > soft {
 		limit.Cur = limit.Max

@@ -41,7 +41,7 @@ func (c Config) probe() probe {
 	p := probe{
 		address: strings.TrimPrefix(easiest, tlsPrefix),
 		header:  effort(easiest) > 0 && c.ProxyProtocol != proxy.ProxyOff,
-		timeout: c.DialTimeout,
+		timeout: dialTimeout,
 	}
 	if host, port, err := net.SplitHostPort(c.AdminListen); err == nil {
 		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {

@@ -110,8 +110,6 @@ func samples(key string) [3]string {
 		return [3]string{"no", "optional", "no"}
 	case "proxy-protocol":
 		return [3]string{"optional", "required", "optional"}
-	case "unix-socket-perm":
-		return [3]string{"700", "770", "777"}
 	case "admin-hosts":
 		return [3]string{"a.example", "b.example", "c.example"}
 	case "upstream.map":
@@ -332,7 +330,7 @@ func TestPasswordIsNotShown(t *testing.T) {
 
 // What is written as a number of another kind is not rounded, and no text is read as a number first.
 func TestValuesAreTakenAsTheyAreWritten(t *testing.T) {
-	for i, key := range []string{"max-clients", "max-pins", "max-lanes", "max-waiters", "max-waiters-per-lock"} {
+	for i, key := range []string{"max-clients", "max-pins", "max-waiters"} {
 		values := []string{"1.5", "010", "-1", "1.0", "1e3", "0x10", "0b1", "0o7", "1_000", "+5", "99999999999999999999", "true", "ten", "[1]", "{a: 1}", "'1.5'", `""`, "1 000"}
 		if i > 0 { // numbers are all of one type
 			values = values[:3]
@@ -350,7 +348,7 @@ func TestValuesAreTakenAsTheyAreWritten(t *testing.T) {
 			}
 		}
 	}
-	for i, key := range []string{"dial-timeout", "drain:\n  timeout", "lock:\n  grace", "lock:\n  lease", "pin-wait"} {
+	for i, key := range []string{"failover-wait", "drain:\n  timeout", "lock:\n  grace", "lock:\n  lease"} {
 		values := []string{"5", "'5'", "1.5", "5 s", "5d", "9999999999h", "true", "[5s]", "0x5s", `""`}
 		if i > 0 { // and so are durations
 			values = values[:2]
@@ -362,8 +360,8 @@ func TestValuesAreTakenAsTheyAreWritten(t *testing.T) {
 		}
 	}
 	for _, value := range []string{"1.5", "1.5mb", "1e9", "-1", "64 mb", "99999999999999999999", "9999999999gb", "0x10", "1_000_000", `""`, "[64mb]"} {
-		if _, err := load([]string{"--config", writeFile(t, "client-query-limit: "+value+"\n")}); err == nil {
-			t.Errorf("client-query-limit: %s is accepted", value)
+		if _, err := load([]string{"--config", writeFile(t, "client-output-limit: "+value+"\n")}); err == nil {
+			t.Errorf("client-output-limit: %s is accepted", value)
 		}
 	}
 	for _, file := range []string{"embedded: 2", "embedded: yes", "nosuch: 1", "lock:\n  nosuch: 1", "max-clients: 5\nmax-clients: 6", "listen: 5", "upstream: x"} {
@@ -375,20 +373,6 @@ func TestValuesAreTakenAsTheyAreWritten(t *testing.T) {
 		cmd, err := load([]string{"--config", writeFile(t, "upstream:\n  user: "+user+"\n  password: x\n")})
 		if err != nil || cmd.Upstream.User != user {
 			t.Errorf("user %s is %q, %v", user, cmd.Upstream.User, err)
-		}
-	}
-}
-
-func TestModesAreOctalHoweverTheyAreWritten(t *testing.T) {
-	for text, want := range map[string]FileMode{"700": 0o700, "0700": 0o700, `"770"`: 0o770, `""`: 0, "777": 0o777} {
-		cfg, err := readFile(writeFile(t, "unix-socket-perm: "+text))
-		if err != nil || cfg.UnixSocketPerm != want {
-			t.Errorf("%s: got %o, %v; want %o", text, cfg.UnixSocketPerm, err, want)
-		}
-	}
-	for _, text := range []string{"800", "rwx", "-1", "1777", "0o700", "[700]"} {
-		if cfg, err := readFile(writeFile(t, "unix-socket-perm: "+text)); err == nil {
-			t.Errorf("%s is read as %o", text, cfg.UnixSocketPerm)
 		}
 	}
 }
@@ -507,10 +491,9 @@ func TestMistakesAreExplained(t *testing.T) {
 		"log:\n  level: info\nlock:\n  lease: abc": `[4:10] lock.lease: "abc" is not a duration with a unit, as in 30s or 1h30m`,
 		"# a comment\nmax-clients: 1.5":            `[2:14] max-clients: "1.5" is not a whole number like 1000`,
 		"lock:\n  grace: soon":                     `[2:10] lock.grace: "soon" is not a duration`,
-		"dial-timeout: '5'":                        `[1:15] dial-timeout: "5" is not a duration`,
+		"failover-wait: '5'":                       `[1:16] failover-wait: "5" is not a duration`,
 		"embedded: yes":                            `[1:11] embedded: "yes" is neither true nor false`,
 		"max-memory: 200%":                         `[1:13] max-memory: "200%" is not a share`,
-		"unix-socket-perm: 9":                      `[1:19] unix-socket-perm: "9" is not an octal mode`,
 	} {
 		if _, err := load([]string{"--config", writeFile(t, text+"\n")}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io/fs"
 	"math"
 	"strconv"
 	"strings"
@@ -162,31 +161,6 @@ func (r Replicas) String() string {
 		return "all"
 	}
 	return strconv.Itoa(int(r))
-}
-
-// FileMode is the permission bits of a file, in octal; 0: not set.
-type FileMode fs.FileMode
-
-// UnmarshalText parses octal digits; what is not a permission is an error.
-func (m *FileMode) UnmarshalText(text []byte) error {
-	if len(text) == 0 {
-		*m = 0
-		return nil
-	}
-	n, err := strconv.ParseUint(string(text), 8, 32)
-	if err != nil || n > uint64(fs.ModePerm) {
-		return fmt.Errorf("%q is not an octal mode like 700", text)
-	}
-	*m = FileMode(n)
-	return nil
-}
-
-// String is the octal digits; empty if it is not set.
-func (m FileMode) String() string {
-	if m == 0 {
-		return ""
-	}
-	return strconv.FormatUint(uint64(m), 8)
 }
 
 // Secret is a string that does not show itself when printed or logged.

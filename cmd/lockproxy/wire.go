@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"strings"
 	"sync"
@@ -18,7 +17,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/embedded"
 	"github.com/lockproxy/lockproxy/internal/listen"
 	"github.com/lockproxy/lockproxy/internal/proxy"
-	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -211,6 +209,25 @@ func certOptions(cfg Config, log *zap.Logger) certs.Options {
 
 // Limits that are no settings, because no operator has a reason to change them.
 const (
+	dialTimeout      = 3 * time.Second  // for a connection to Redis
+	handshakeTimeout = 10 * time.Second // of TLS with a client, its PROXY header included
+
+	// Lanes: connections to Redis that clients share, one for each user, database and protocol on each event loop. As
+	// many lock engines: one for each user and database that uses lock commands.
+	maxLanes = 256
+
+	pinWait           = time.Second // for a free pin
+	maxWaitersPerLock = 20_000      // clients that wait for one lock
+
+	// Requests read from a client and not yet sent on, as by Redis's default of client-query-buffer-limit.
+	queryLimit = Gibibyte
+
+	// Messages that a client with subscriptions has not read, as by Redis's default of client-output-buffer-limit.
+	pubsubLimit = 32 * Mebibyte
+
+	// A client must send another 64 KiB of a large command in this time.
+	largeCommandTime = 10 * time.Second
+
 	// Connections on which Redis judges AUTH, HELLO and SELECT, and the longest wait for one. Sixteen carry some ten
 	// thousand logins a second. A client that waits for ten seconds waits for a Redis that stands still.
 	maxLogins = 16
@@ -239,19 +256,18 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 			FailoverWait: cfg.FailoverWait,
 			Lease:        cfg.Lock.Lease,
 			Exposed:      cfg.exposed(),
-			DialTimeout:  cfg.DialTimeout,
+			DialTimeout:  dialTimeout,
 			KeepAlive:    cfg.TCP.Keepalive,
 			UserTimeout:  cfg.TCP.UserTimeout,
 			Pins: upstream.PinLimits{
-				Max: int(cfg.MaxPins), Wait: cfg.PinWait, MaxLogins: maxLogins, LoginWait: loginWait,
+				Max: int(cfg.MaxPins), Wait: pinWait, MaxLogins: maxLogins, LoginWait: loginWait,
 			},
-			MaxLanes: int(cfg.MaxLanes),
+			MaxLanes: maxLanes,
 		},
-		CrossSlot:      cfg.Cluster.CrossSlot,
-		TLS:            store.Server(),
-		ProxyProtocol:  cfg.ProxyProtocol,
-		UnixSocketPerm: fs.FileMode(cfg.UnixSocketPerm),
-		ClientAuth:     cfg.ClientAuth,
+		CrossSlot:     cfg.Cluster.CrossSlot,
+		TLS:           store.Server(),
+		ProxyProtocol: cfg.ProxyProtocol,
+		ClientAuth:    cfg.ClientAuth,
 		Locks: proxy.Locks{
 			Lease:             cfg.Lock.Lease,
 			Grace:             cfg.Lock.Grace,
@@ -259,24 +275,23 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 			Sync:              int(cfg.Lock.Sync),
 			Slow:              cfg.Lock.Slow,
 			MaxWaiters:        int(cfg.MaxWaiters),
-			MaxWaitersPerLock: int(cfg.MaxWaitersPerLock),
+			MaxWaitersPerLock: maxWaitersPerLock,
 			Reentry:           proxy.Reentry(cfg.Lock.Reentry),
 			NoteHost:          noteHost(cfg.Lock.Note),
 		},
-		MaxEngines: int(cfg.MaxLanes), // as lanes, they are many if users and databases are
+		MaxEngines: maxLanes, // they are many if users and databases are
 		Limits: proxy.Limits{
-			Request:    resp.Limits{MaxBulk: int64(cfg.ProtoMaxBulkLen)},
 			Clients:    int(cfg.MaxClients),
 			Memory:     buffersOf(cfg.MaxMemory.Of(available)),
-			Query:      int(cfg.ClientQueryLimit),
+			Query:      int(queryLimit),
 			Unanswered: int(unansweredLimit),
 			Output:     cfg.ClientOutputLimit.orNone(),
 			PubSub: proxy.PubSub{
-				Hard: cfg.ClientPubSubLimit.orNone(), Soft: (cfg.ClientPubSubLimit / softShare).orNone(), SoftTime: softTime,
+				Hard: int(pubsubLimit), Soft: int(pubsubLimit / softShare), SoftTime: softTime,
 			},
-			LargeCommand: cfg.LargeCommandTimeout,
+			LargeCommand: largeCommandTime,
 			FirstCommand: cfg.FirstCommandTimeout,
-			Handshake:    cfg.HandshakeTimeout,
+			Handshake:    handshakeTimeout,
 		},
 		KeepAlive:    cfg.TCP.Keepalive,
 		UserTimeout:  cfg.TCP.UserTimeout,

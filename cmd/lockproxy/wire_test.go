@@ -21,7 +21,7 @@ func TestEveryOptionOfTheProxyIsSet(t *testing.T) {
 	cfg.Lock.Grace, cfg.Lock.MaxHold, cfg.FirstCommandTimeout, cfg.Drain.Delay = &grace, time.Minute, time.Second, time.Second
 	cfg.Upstream.User, cfg.Upstream.Password = "user", "password"
 	cfg.Sentinel.User, cfg.Sentinel.Password, cfg.Sentinel.TLS, cfg.Upstream.Map = "user", "password", true, []string{"a=b"}
-	cfg.UnixSocketPerm, cfg.Upstream.TLS = 0o700, true
+	cfg.Upstream.TLS = true
 	cfg.Lock.Sync, cfg.Lock.Reentry = 2, "owner"
 	cfg.Listen = append(cfg.Listen, "tls:127.0.0.1:0")
 	cfg.TLS.CertFile, cfg.TLS.KeyFile = redistest.NewAuthority(t).Issue(t, "proxy")
@@ -34,7 +34,7 @@ func TestEveryOptionOfTheProxyIsSet(t *testing.T) {
 		"Sockets": true, "LogDropped": true, "Upstream.Logger": true, "Upstream.lookPeriod": true,
 		"Upstream.Lent": true, "Upstream.Exposed": true, // the server sets them
 		"Upstream.BuiltinCommands": true, // set with the address of the embedded Redis
-		"Limits.Request.MaxArgs":   true, "Limits.Request.MaxInline": true,
+		"Limits.Request.MaxArgs":   true, "Limits.Request.MaxInline": true, "Limits.Request.MaxBulk": true,
 		"Upstream.Pins.MaxPerOwner": true, // three quarters of all
 	}
 	var walk func(prefix string, v reflect.Value)
@@ -59,11 +59,10 @@ func TestEveryOptionOfTheProxyIsSet(t *testing.T) {
 
 func TestZeroOfASizeIsNoLimit(t *testing.T) {
 	cfg := NewConfig()
-	cfg.ClientPubSubLimit = 0
 	cfg.ClientOutputLimit = 0
 	opts := proxyOptions(cfg, 1<<30, new(certs.Store), zap.NewNop())
-	if l := opts.Limits; min(l.Output, l.PubSub.Hard, l.PubSub.Soft) < 1<<31-1 {
-		t.Errorf("output limits %d, %v, want none", l.Output, l.PubSub)
+	if opts.Limits.Output < 1<<31-1 {
+		t.Errorf("output limit %d, want none", opts.Limits.Output)
 	}
 }
 

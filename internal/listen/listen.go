@@ -6,7 +6,6 @@ package listen
 
 import (
 	"errors"
-	"io/fs"
 	"net"
 	"os"
 	"strings"
@@ -121,9 +120,8 @@ func (s *Sockets) TCP(addr string, alive net.KeepAliveConfig) (*Listener, error)
 
 func wildcard(ip net.IP) bool { return len(ip) == 0 || ip.IsUnspecified() }
 
-// Unix opens a unix socket. The file of a process that has gone or yields is replaced. perm is the file's mode; 0: the
-// umask decides.
-func (s *Sockets) Unix(path string, perm fs.FileMode) (*Listener, error) {
+// Unix opens a unix socket. The file of a process that has gone or yields is replaced.
+func (s *Sockets) Unix(path string) (*Listener, error) {
 	same := func(other net.Addr) bool {
 		o, ok := other.(*net.UnixAddr)
 		return ok && o.Name == path
@@ -131,7 +129,7 @@ func (s *Sockets) Unix(path string, perm fs.FileMode) (*Listener, error) {
 	if ln := s.take(same); ln != nil {
 		return ln, nil
 	}
-	ln, err := listenUnix(path, perm)
+	ln, err := listenUnix(path)
 	if err != nil {
 		return nil, err
 	}

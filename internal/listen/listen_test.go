@@ -18,7 +18,7 @@ func open(t *testing.T, s *Sockets, addr string) *Listener {
 	var ln *Listener
 	var err error
 	if filepath.IsAbs(addr) {
-		ln, err = s.Unix(addr, 0o700)
+		ln, err = s.Unix(addr)
 	} else {
 		ln, err = s.TCP(addr, net.KeepAliveConfig{})
 	}
@@ -33,7 +33,7 @@ func refused(t *testing.T, addr string) {
 	t.Helper()
 	var err error
 	if filepath.IsAbs(addr) {
-		_, err = new(Sockets).Unix(addr, 0)
+		_, err = new(Sockets).Unix(addr)
 	} else {
 		_, err = new(Sockets).TCP(addr, net.KeepAliveConfig{})
 	}

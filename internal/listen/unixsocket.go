@@ -1,54 +1,28 @@
 package listen
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"net"
 	"os"
-	"strings"
 	"sync"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // listenUnix opens a unix socket in place of a file without use.
-func listenUnix(path string, perm fs.FileMode) (*net.UnixListener, error) {
-	ln, err := bindUnix(path, perm)
+func listenUnix(path string) (*net.UnixListener, error) {
+	ln, err := bindUnix(path)
 	if errors.Is(err, syscall.EADDRINUSE) && (stale(path) || yielded(path)) {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		ln, err = bindUnix(path, perm)
+		ln, err = bindUnix(path)
 	}
 	return ln, err
 }
 
-func bindUnix(path string, perm fs.FileMode) (*net.UnixListener, error) {
-	var lc net.ListenConfig
-	if perm != 0 {
-		// Linux gives the file the mode of its socket, so that no unwanted client can connect between bind and chmod.
-		// Elsewhere this fails, and chmod sets the mode later.
-		lc.Control = func(_, _ string, c syscall.RawConn) error {
-			return c.Control(func(fd uintptr) { _ = unix.Fchmod(int(fd), uint32(perm.Perm())) })
-		}
-	}
-	opened, err := lc.Listen(context.Background(), "unix", path)
-	if err != nil {
-		return nil, err
-	}
-	ln, ok := opened.(*net.UnixListener)
-	if !ok {
-		panic("BUG: package net has another type for unix sockets")
-	}
-	if perm == 0 || strings.HasPrefix(path, "@") { // an abstract socket has no file
-		return ln, nil
-	}
-	if err := os.Chmod(path, perm.Perm()); err != nil {
-		return nil, errors.Join(err, ln.Close())
-	}
-	return ln, nil
+func bindUnix(path string) (*net.UnixListener, error) {
+	return net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: path})
 }
 
 // unixListener removes its file before it closes. The number of a file tells it from the file of the next process. The

@@ -50,14 +50,14 @@ func (r Reentry) each(announced bool) bool {
 	return r == ReentryOwner || r != ReentryConnection && announced
 }
 
-// Full says why no further client may wait, and names the setting that is the reason; empty: one may. all clients wait,
+// Full says why no further client may wait, and names the limit that is the reason; empty: one may. all clients wait,
 // and forLock of them for the same lock.
 func (d *Defaults) Full(all int64, forLock int) (why, limit string) {
 	switch {
 	case d.MaxWaiters > 0 && all >= int64(d.MaxWaiters):
 		return "too many waiters (max-waiters)", "max-waiters"
 	case d.MaxWaitersPerLock > 0 && forLock >= d.MaxWaitersPerLock:
-		return "too many waiters for this lock (max-waiters-per-lock)", "max-waiters-per-lock"
+		return "too many waiters for this lock", "waiters of one lock"
 	}
 	return "", ""
 }

@@ -71,7 +71,7 @@ func TestLimitsOfWaiters(t *testing.T) {
 		all     int64
 		forLock int
 		want    string
-	}{{2, 1, ""}, {3, 1, "max-waiters"}, {2, 2, "max-waiters-per-lock"}} {
+	}{{2, 1, ""}, {3, 1, "max-waiters"}, {2, 2, "waiters of one lock"}} {
 		if _, limit := d.Full(c.all, c.forLock); limit != c.want {
 			t.Errorf("%+v: %q", c, limit)
 		}

@@ -25,7 +25,7 @@ type endpoint struct {
 // listen opens one address: host:port, tls:host:port or unix:/path.
 func (o *Options) listen(addr string) (*endpoint, error) {
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
-		ln, err := o.Sockets.Unix(path, o.UnixSocketPerm)
+		ln, err := o.Sockets.Unix(path)
 		if err != nil {
 			return nil, err
 		}

@@ -17,7 +17,6 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
-	"io/fs"
 	"net"
 	"time"
 
@@ -68,9 +67,6 @@ type Options struct {
 	// ProxyProtocol says whether connections over TCP begin with a PROXY header: ProxyOff, ProxyOptional or
 	// ProxyRequired.
 	ProxyProtocol string
-
-	// UnixSocketPerm is the mode of unix sockets that are listened on. 0: as the umask has it.
-	UnixSocketPerm fs.FileMode
 
 	ClientAuth string // AuthUpstream, AuthProxy or AuthNone
 	CrossSlot  string // CrossSplit or CrossRefuse
@@ -176,7 +172,7 @@ func (srv *Server) limits() map[string]int64 {
 	o := srv.live.Load()
 	return map[string]int64{
 		"max-clients": int64(o.Limits.Clients),
-		"max-waiters": int64(o.Locks.MaxWaiters), "max-waiters-per-lock": int64(o.Locks.MaxWaitersPerLock),
-		"max-pins": int64(o.Upstream.Pins.Max), "max-lanes": int64(o.Upstream.MaxLanes),
+		"max-waiters": int64(o.Locks.MaxWaiters),
+		"max-pins":    int64(o.Upstream.Pins.Max),
 	}
 }

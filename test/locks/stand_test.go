@@ -140,7 +140,7 @@ func (s *stand) fail(check, format string, args ...any) {
 func (s *stand) flags(socket string) []string {
 	return []string{
 		"--listen", "unix:" + socket, "--lock-lease", s.lease.String(), "--drain-timeout", "500ms",
-		"--tcp-keepalive", "1s", "--tcp-user-timeout", "2s", "--dial-timeout", "1s",
+		"--tcp-keepalive", "1s", "--tcp-user-timeout", "2s",
 	}
 }
 

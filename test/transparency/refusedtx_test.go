@@ -54,7 +54,7 @@ func TestNothingRunsBehindARefusedTransaction(t *testing.T) {
 }
 
 // noLane refuses a change of the database at once.
-const noLane = "-OVERLOADED no connection to share is free for this identity (max-lanes), nothing was sent\r\n"
+const noLane = "-OVERLOADED no connection to share is free for this identity, nothing was sent\r\n"
 
 // withoutLanes runs a test with a proxy that has all lanes that it may have. In database 0 k is 1.
 func withoutLanes(t *testing.T, test func(t *testing.T, srv *proxytest.Proxy), change func(*proxy.Options)) {

@@ -233,7 +233,7 @@ func (s *Session) Refusal() []byte {
 		}
 	} else if s.lane != nil {
 		if s.lane.Full() {
-			return s.proxy.Refuse(shared.NoLaneFree, "max-lanes", s.Addr)
+			return s.proxy.Refuse(shared.NoLaneFree, "lanes", s.Addr)
 		}
 		if b := s.lane.Refusal(); b != nil {
 			return b

@@ -33,7 +33,7 @@ func (s *Session) lock(r *request) bool {
 		case !s.awaitQuiet():
 			return false
 		case errors.Is(eerr, lockcmds.ErrFull):
-			return r.answerWith(s.proxy.Refuse(shared.NoEngineFree, "max-lanes", s.Addr))
+			return r.answerWith(s.proxy.Refuse(shared.NoEngineFree, "lock engines", s.Addr))
 		}
 		return r.notCarriedOut()
 	}

@@ -26,7 +26,7 @@ func (s *Session) reidentify(r *request) bool {
 		return true
 	case s.pin != nil:
 	case c.shared(r.raw, r.args) != nil && !s.hasPlace(c):
-		return s.refuse(r, s.proxy.Refuse(shared.NoLaneFree, "max-lanes", s.Addr))
+		return s.refuse(r, s.proxy.Refuse(shared.NoLaneFree, "lanes", s.Addr))
 	default:
 		if s.hasty = true; !s.takePin(r, r.row.Name, r.policy) {
 			return false

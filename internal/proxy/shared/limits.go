@@ -54,7 +54,7 @@ func (e *Proxy) NoHandshake(client string, err error) {
 // QueryLimit counts and logs a client that is closed because too much of its input waits.
 func (e *Proxy) QueryLimit(client string, n int) {
 	e.Counters.QueryLimit.Add(1)
-	e.closed("client-query-limit", client, zap.Int("bytes", n))
+	e.closed("client-query-buffer-limit", client, zap.Int("bytes", n))
 }
 
 // A Limit is one of the bytes that a client leaves unread.
@@ -70,7 +70,7 @@ const (
 func (e *Proxy) Unread(limit Limit, client string, n int) {
 	counter, setting := &e.Counters.OutputLimit, "client-output-limit"
 	if limit == LimitPubSub {
-		counter, setting = &e.Counters.PubSubLimit, "client-pubsub-limit"
+		counter, setting = &e.Counters.PubSubLimit, "client-output-buffer-limit pubsub"
 	}
 	counter.Add(1)
 	e.closed(setting, client, zap.Int("bytes", n))
@@ -79,7 +79,7 @@ func (e *Proxy) Unread(limit Limit, client string, n int) {
 // SlowCommand counts and logs a client that is closed because its large command comes too slowly.
 func (e *Proxy) SlowCommand(client string, n int) {
 	e.Counters.SlowCommands.Add(1)
-	e.closed("large-command-timeout", client, zap.Int("bytes", n))
+	e.closed("large command", client, zap.Int("bytes", n))
 }
 
 // MemoryLimit counts and logs a client that is closed because all clients together have too much memory and it has the

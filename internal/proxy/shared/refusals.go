@@ -15,10 +15,10 @@ var CrossSlot = []byte("-CROSSSLOT Keys in request don't hash to the same slot\r
 
 // NoLaneFree is the reply when the session's identity cannot have a lane.
 var NoLaneFree = resp.AppendError(nil, resp.Overloaded,
-	"no connection to share is free for this identity (max-lanes), nothing was sent")
+	"no connection to share is free for this identity, nothing was sent")
 
 // NoEngineFree is the reply when the session's identity cannot have a lock engine.
-var NoEngineFree = resp.AppendError(nil, resp.Overloaded, lockcmds.ErrFull.Error()+" (max-lanes), nothing was sent")
+var NoEngineFree = resp.AppendError(nil, resp.Overloaded, lockcmds.ErrFull.Error()+", nothing was sent")
 
 // ErrLogins refuses a connection for judging an identity change.
 var ErrLogins = errors.New("no upstream connection is free for logins")

@@ -48,10 +48,10 @@ func TestLimitsAreCountedAndLogged(t *testing.T) {
 		counter *atomic.Int64
 	}{
 		{"max-clients", func() { p.TooManyClients("c") }, &c.Rejected},
-		{"client-query-limit", func() { p.QueryLimit("c", 7) }, &c.QueryLimit},
+		{"client-query-buffer-limit", func() { p.QueryLimit("c", 7) }, &c.QueryLimit},
 		{"client-output-limit", func() { p.Unread(LimitOutput, "c", 7) }, &c.OutputLimit},
-		{"client-pubsub-limit", func() { p.Unread(LimitPubSub, "c", 7) }, &c.PubSubLimit},
-		{"large-command-timeout", func() { p.SlowCommand("c", 7) }, &c.SlowCommands},
+		{"client-output-buffer-limit pubsub", func() { p.Unread(LimitPubSub, "c", 7) }, &c.PubSubLimit},
+		{"large command", func() { p.SlowCommand("c", 7) }, &c.SlowCommands},
 		{"max-memory", func() { p.MemoryLimit("c", 7) }, &c.MemoryLimit},
 	} {
 		if test.reach(); test.counter.Load() != 1 {

@@ -274,7 +274,7 @@ var Table = []Row{
 		Waits: func(s *Stats) map[string]metrics.Waits { return s.Waits },
 	},
 	{
-		Info: "lock_waits_refused", Help: "Lock commands that found max-waiters or max-waiters-per-lock reached.",
+		Info: "lock_waits_refused", Help: "Lock commands that found too many waiters, in total or of their lock.",
 		Number: func(s *Stats) int64 { return s.WaitsRefused },
 	},
 	{
