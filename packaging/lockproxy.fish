@@ -83,7 +83,6 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l admin-force-unlock -d 'Let the status page at admin-listen end locks, as FORCEUNLOCK does'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l admin-hosts -r -d 'Host names under which admin-listen may be asked, besides localhost, its own and IP addresses'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l failover-wait -r -d 'Longest wait of a command while Redis cannot be reached, or its server moves'
-complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l first-command-timeout -r -d 'Time in which a new client must send its first whole command, or be closed'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l max-clients -r -d 'Client connections'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l max-memory -r -d 'Memory for all clients together: a size, or a share of the memory of the machine or container'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l client-output-limit -r -d 'Replies that a client has not read'

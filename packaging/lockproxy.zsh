@@ -99,7 +99,6 @@ _lockproxy() {
 		'--admin-force-unlock[Let the status page at admin-listen end locks, as FORCEUNLOCK does]' \
 		'--admin-hosts=[Host names under which admin-listen may be asked, besides localhost, its own and IP addresses]:value:_files' \
 		'--failover-wait=[Longest wait of a command while Redis cannot be reached, or its server moves]:value:_files' \
-		'--first-command-timeout=[Time in which a new client must send its first whole command, or be closed]:value:_files' \
 		'--max-clients=[Client connections]:value:_files' \
 		'--max-memory=[Memory for all clients together\: a size, or a share of the memory of the machine or container]:value:_files' \
 		'--client-output-limit=[Replies that a client has not read]:value:_files' \

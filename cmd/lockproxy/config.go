@@ -43,13 +43,12 @@ type Config struct {
 	AdminForceUnlock bool `yaml:"admin-force-unlock" help:"Let the status page at admin-listen end locks, as FORCEUNLOCK does." when:"operators are to end locks on the page"`
 	AdminHosts       List `yaml:"admin-hosts" placeholder:"NAME" help:"Host names under which admin-listen may be asked, besides localhost, its own and IP addresses. May be repeated." when:"the page is asked for by another host name"`
 
-	FailoverWait        time.Duration `yaml:"failover-wait" help:"Longest wait of a command while Redis cannot be reached, or its server moves. Then its client's connection is closed; in front of a cluster the command is refused." when:"a failover or a restart takes longer, and clients are to wait rather than to lose their connections"`
-	FirstCommandTimeout time.Duration `yaml:"first-command-timeout" reload:"yes" help:"Time in which a new client must send its first whole command, or be closed. 0: no limit." when:"untrusted hosts reach the port and leave connections open"`
-	MaxClients          Count         `yaml:"max-clients" reload:"yes" help:"Client connections. More are refused." when:"more clients come; raise ulimit -n, too"`
-	MaxMemory           MemoryLimit   `yaml:"max-memory" usual:"yes" help:"Memory for all clients together: a size, or a share of the memory of the machine or container. When the buffers of clients need more than about two thirds of it, the largest clients are closed." when:"other programs use the same machine or container, or few do"`
-	ClientOutputLimit   Size          `yaml:"client-output-limit" reload:"yes" help:"Replies that a client has not read. Beyond it the client is closed. 0: no limit." when:"larger replies are normal, or a client that does not read is to be closed sooner"`
-	MaxPins             Count         `yaml:"max-pins" reload:"yes" help:"Pins: connections to Redis for single clients (MULTI, SUBSCRIBE, BLPOP ...). The clients of one address get three quarters of them." when:"more clients subscribe, block or have transactions at once (lockproxy_pins); Redis's maxclients must allow it"`
-	MaxWaiters          Count         `yaml:"max-waiters" reload:"yes" help:"Clients that wait for locks, in total. More are refused." when:"more clients wait at once (lockproxy_lock_waiters)"`
+	FailoverWait      time.Duration `yaml:"failover-wait" help:"Longest wait of a command while Redis cannot be reached, or its server moves. Then its client's connection is closed; in front of a cluster the command is refused." when:"a failover or a restart takes longer, and clients are to wait rather than to lose their connections"`
+	MaxClients        Count         `yaml:"max-clients" reload:"yes" help:"Client connections. More are refused." when:"more clients come; raise ulimit -n, too"`
+	MaxMemory         MemoryLimit   `yaml:"max-memory" usual:"yes" help:"Memory for all clients together: a size, or a share of the memory of the machine or container. When the buffers of clients need more than about two thirds of it, the largest clients are closed." when:"other programs use the same machine or container, or few do"`
+	ClientOutputLimit Size          `yaml:"client-output-limit" reload:"yes" help:"Replies that a client has not read. Beyond it the client is closed. 0: no limit." when:"larger replies are normal, or a client that does not read is to be closed sooner"`
+	MaxPins           Count         `yaml:"max-pins" reload:"yes" help:"Pins: connections to Redis for single clients (MULTI, SUBSCRIBE, BLPOP ...). The clients of one address get three quarters of them." when:"more clients subscribe, block or have transactions at once (lockproxy_pins); Redis's maxclients must allow it"`
+	MaxWaiters        Count         `yaml:"max-waiters" reload:"yes" help:"Clients that wait for locks, in total. More are refused." when:"more clients wait at once (lockproxy_lock_waiters)"`
 }
 
 // UpstreamConfig has the address of Redis and the proxy's credentials there.
@@ -251,7 +250,6 @@ func (c Config) verify(places map[string]string) error {
 	check(c.TCP.UserTimeout == 0 || c.TCP.UserTimeout >= leastUserTimeout, "tcp.user-timeout",
 		"%s is less than %s; 0s: none", c.TCP.UserTimeout, leastUserTimeout)
 	atLeast("failover-wait", c.FailoverWait, 0)
-	atLeast("first-command-timeout", c.FirstCommandTimeout, 0)
 	oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf("log.format", c.Log.Format, "json", "console")
 

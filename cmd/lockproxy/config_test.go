@@ -41,7 +41,6 @@ func TestValidateNamesTheKey(t *testing.T) {
 		}},
 		{"upstream.address: unix:/s is an address of listen: the proxy would serve itself", func(c *Config) { c.Listen, c.Upstream.Address = List{"unix:/s"}, "unix:/s" }},
 		{"tcp.user-timeout: -1s is less than 2s; 0s: none", func(c *Config) { c.TCP.UserTimeout = negative }},
-		{"first-command-timeout: -1s is less than 0s", func(c *Config) { c.FirstCommandTimeout = negative }},
 		{`log.level: "loud" is not one of debug, info, warn, error`, func(c *Config) { c.Log.Level = "loud" }},
 		{`log.format: "xml" is not one of json, console`, func(c *Config) { c.Log.Format = "xml" }},
 		{`listen: "nowhere" is none of host:port, tls:host:port, unix:/path`, func(c *Config) { c.Listen, c.TLS = []string{"tls:nowhere"}, tlsFiles }},

@@ -290,7 +290,6 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 				Hard: int(pubsubLimit), Soft: int(pubsubLimit / softShare), SoftTime: softTime,
 			},
 			LargeCommand: largeCommandTime,
-			FirstCommand: cfg.FirstCommandTimeout,
 			Handshake:    handshakeTimeout,
 		},
 		KeepAlive:    cfg.TCP.Keepalive,

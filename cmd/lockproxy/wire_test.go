@@ -18,7 +18,7 @@ import (
 func TestEveryOptionOfTheProxyIsSet(t *testing.T) {
 	grace := time.Second
 	cfg := NewConfig()
-	cfg.Lock.Grace, cfg.Lock.MaxHold, cfg.FirstCommandTimeout, cfg.Drain.Delay = &grace, time.Minute, time.Second, time.Second
+	cfg.Lock.Grace, cfg.Lock.MaxHold, cfg.Drain.Delay = &grace, time.Minute, time.Second
 	cfg.Upstream.User, cfg.Upstream.Password = "user", "password"
 	cfg.Sentinel.User, cfg.Sentinel.Password, cfg.Sentinel.TLS, cfg.Upstream.Map = "user", "password", true, []string{"a=b"}
 	cfg.Upstream.TLS = true

@@ -1,7 +1,6 @@
 package proxy_test
 
 import (
-	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -113,37 +112,6 @@ func TestClientThatReadsMayHaveAsMuchAsItWants(t *testing.T) {
 		}
 		expectClosed(t, srv, "output_limit", 0)
 	})
-}
-
-func TestFirstCommandMustComeInTime(t *testing.T) {
-	t.Parallel()
-	const limit = 1500 * time.Millisecond
-	a := redistest.NewAuthority(t)
-	srv := proxytest.Start(t, redistest.Start(t), withTLS(t, a, certs.AuthNo), func(o *proxy.Options) { o.Limits.FirstCommand, o.ProxyProtocol = limit, proxy.ProxyOptional })
-	active := srv.Dial(t)
-	active.Ask("PING")
-	begin := time.Now()
-	silent, half := srv.Dial(t), srv.Dial(t)
-	if _, err := half.Conn.Write([]byte("*1\r\n$4\r\nPI")); err != nil {
-		t.Fatal(err)
-	}
-	closed(t, half)
-	closed(t, silent)
-	// After the handshake TLS has what is left of the time.
-	secure := dialTLS(t, srv, a, "")
-	if err := secure.Conn.(*tls.Conn).Handshake(); err != nil {
-		t.Fatal(err)
-	}
-	closed(t, secure)
-	if took := time.Since(begin); took > 9*time.Second { // the limit for handshakes is longer
-		t.Errorf("closed after %s", took)
-	}
-	// The silent one was closed while a PROXY header could still come.
-	proxytest.WaitFor(t, "the reasons to be counted", func() bool {
-		got := srv.Stats().Closed
-		return got["first_command"] == 2 && got["handshake"] == 1
-	})
-	active.Script("PING", "+PONG")
 }
 
 func TestHandshakeMustEndInTime(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"sync"
 	"time"
 
@@ -27,7 +26,6 @@ type pendingConn struct {
 	clients.Origin
 	stream net.Conn // the socket, or TLS on it; nil until open
 	buf    []byte   // read from the client, without the empty commands in front
-	whole  bool     // buf has the first command
 
 	detached bool // the session has taken over
 
@@ -72,11 +70,7 @@ var placeholder = resp.AppendCommand(nil, "PING")
 // open reads the bytes before the protocol. Its time limit covers writing as well, because a client may not read our
 // half of a handshake.
 func (a *pendingConn) open() error {
-	limits := a.server.live.Load().Limits
-	by := a.Since.Add(limits.Handshake)
-	if limits.FirstCommand > 0 && limits.FirstCommand < limits.Handshake {
-		by = a.Since.Add(limits.FirstCommand)
-	}
+	by := a.Since.Add(a.server.live.Load().Limits.Handshake)
 	if a.end.header || a.end.tls {
 		if err := a.SetDeadline(by); err != nil {
 			return err
@@ -106,11 +100,6 @@ func (a *pendingConn) open() error {
 	}
 	if err := a.SetDeadline(time.Time{}); err != nil {
 		return err
-	}
-	if limits.FirstCommand > 0 {
-		if err := a.SetReadDeadline(a.Since.Add(limits.FirstCommand)); err != nil {
-			return err
-		}
 	}
 	a.stream = stream
 	return nil
@@ -150,7 +139,6 @@ func (a *pendingConn) findFirst() (found bool, err error) {
 			_, werr := a.stream.Write(resp.AppendError(nil, resp.Err, err.Error()))
 			return false, errors.Join(err, werr)
 		case len(f.Raw) > 0:
-			a.whole = true
 			return true, nil
 		case n == 0:
 			return len(a.buf) >= handOver, nil
@@ -168,9 +156,6 @@ func (a *pendingConn) readMore() error {
 	chunks.Put(chunk)
 	if n > 0 {
 		return nil
-	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		a.server.shared.FirstTimeout(a.Addr)
 	}
 	return err
 }

@@ -241,9 +241,6 @@ func (srv *Server) handle(rc redcon.Conn, _ redcon.Command) {
 	}
 	rc.Detach()
 	a.detached = true
-	if err := a.SetReadDeadline(time.Time{}); err != nil {
-		srv.opts.Logger.Debug("client connection ended", zap.Error(err))
-	}
 	if err := srv.serve(a); err != nil {
 		if !errors.Is(err, errStopped) {
 			srv.opts.Logger.Warn("client closed: its socket could not be taken over", zap.Error(err))
@@ -269,9 +266,6 @@ func (srv *Server) serve(a *pendingConn) error {
 		Opened: func(c engine.Client) error {
 			if !srv.enlist(c, s) {
 				return errStopped
-			}
-			if limit := srv.live.Load().Limits.FirstCommand; limit > 0 && !a.whole {
-				s.ExpectFirst(a.Since.Add(limit))
 			}
 			return nil
 		},

@@ -170,34 +170,6 @@ func TestHangupIsSeenBehindBlockingCommand(t *testing.T) {
 	other.Do("DEL", "list")
 }
 
-// The limit for the first command holds for one that has begun.
-func TestLargeFirstCommandMustComeInTime(t *testing.T) {
-	t.Parallel()
-	redis := redistest.Start(t)
-	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Limits.FirstCommand = 500 * time.Millisecond })
-	var whole *proxytest.Client
-	proxytest.WaitFor(t, "a client whose first command comes in time", func() bool { // the machine may be busy
-		whole = srv.Dial(t)
-		whole.Side = &proxytest.Side{T: t} // its errors are not ours
-		whole.Send("SET", "k", strings.Repeat("x", 100_000))
-		got, _ := whole.Frame()
-		return got == "+OK\r\n"
-	})
-	whole.Side = nil
-	late := srv.Stats().Closed["first_command"]
-	for _, size := range []int{100_000, 8 << 20} {
-		c := srv.Dial(t)
-		c.Raw(fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n%s", size, strings.Repeat("x", 50_000)))
-		if got, err := c.Frame(); !errors.Is(err, io.EOF) {
-			t.Errorf("%q, %v", got, err)
-		}
-	}
-	if got := srv.Stats().Closed["first_command"] - late; got != 2 {
-		t.Errorf("%d clients are counted", got)
-	}
-	whole.Script("PING", "+PONG")
-}
-
 // The largest are closed first, with the reason in the log; nobody else notices.
 func TestLargestClientsAreCutWhenAllTogetherHaveTooMuch(t *testing.T) {
 	t.Parallel()

@@ -103,7 +103,6 @@ func (s *Session) consume(buf []byte) int {
 			}
 			break
 		}
-		s.heard = true
 		switch s.large.state {
 		case largeUnknown:
 		case largeHeld:

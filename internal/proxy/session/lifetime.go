@@ -36,18 +36,6 @@ func New(from clients.Origin, e *shared.Proxy, h engine.Client) *Session {
 	return s
 }
 
-// ExpectFirst closes the client if its first command is not whole at a time.
-func (s *Session) ExpectFirst(by time.Time) {
-	time.AfterFunc(time.Until(by), func() {
-		s.mu.Lock()
-		defer s.exit()
-		if !s.heard && s.life < ended {
-			s.proxy.FirstTimeout(s.Addr)
-			s.end()
-		}
-	})
-}
-
 // Hungup says that the client's connection is gone.
 func (s *Session) Hungup() {
 	s.mu.Lock()

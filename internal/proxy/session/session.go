@@ -71,7 +71,6 @@ type Session struct {
 	guard  *resp.Guard
 	in     inbox // read, but not yet parsed
 	active int64 // shared.Proxy.Clock at the last bytes from or to the client
-	heard  bool  // a whole command has come
 	reach  reach
 	side   side
 	table  *command.Table

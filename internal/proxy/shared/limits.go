@@ -39,12 +39,6 @@ func (e *Proxy) LocksLeft(client string, locks int) {
 		zap.String("client", client), zap.Int("locks", locks))
 }
 
-// FirstTimeout counts and logs a client that is closed because its first command has not come in time.
-func (e *Proxy) FirstTimeout(client string) {
-	e.Counters.FirstTimeouts.Add(1)
-	e.Settings.Logger.Debug("client closed: no first command in time", zap.String("client", client))
-}
-
 // NoHandshake counts and logs a client that has not reached the protocol.
 func (e *Proxy) NoHandshake(client string, err error) {
 	e.Counters.Handshakes.Add(1)

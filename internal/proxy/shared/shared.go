@@ -47,7 +47,6 @@ type Limits struct {
 	Output       int           // bytes of replies that a client has not taken
 	PubSub       PubSub        // the same of a client with subscriptions
 	LargeCommand time.Duration // in which another 64 KiB of a command that is streamed must come
-	FirstCommand time.Duration // from the connection to the first command, TLS included; 0: no limit
 	Handshake    time.Duration // of TLS, and for the PROXY header
 }
 

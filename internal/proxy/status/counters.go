@@ -34,7 +34,6 @@ type Counters struct {
 	// Clients that the proxy has closed, by reason.
 	Rejected       atomic.Int64 // more than max-clients
 	Handshakes     atomic.Int64 // no TLS or PROXY header, or not in time
-	FirstTimeouts  atomic.Int64 // no first command in time
 	ProtocolErrors atomic.Int64
 	QueryLimit     atomic.Int64 // too many bytes read and not yet parsed
 	OutputLimit    atomic.Int64 // too many bytes not taken by the client

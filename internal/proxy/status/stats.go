@@ -153,7 +153,7 @@ func (c *Counters) read(s *Stats) {
 	s.Clients = c.Clients.Load()
 	s.Accepted = c.Accepted.Load()
 	s.Closed = map[string]int64{
-		"max_clients": c.Rejected.Load(), "handshake": c.Handshakes.Load(), "first_command": c.FirstTimeouts.Load(),
+		"max_clients": c.Rejected.Load(), "handshake": c.Handshakes.Load(),
 		"protocol_error": c.ProtocolErrors.Load(), "query_limit": c.QueryLimit.Load(),
 		"output_limit": c.OutputLimit.Load(), "pubsub_limit": c.PubSubLimit.Load(),
 		"slow_command": c.SlowCommands.Load(), "memory_limit": c.MemoryLimit.Load(), "panic": c.Panics.Load(),

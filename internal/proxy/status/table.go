@@ -230,7 +230,6 @@ var Table = []Row{
 		Number: func(s *Stats) int64 { return s.Refused["OVERLOADED"] },
 	},
 	closed("clients_closed_no_handshake", "handshake"),
-	closed("clients_closed_no_first_command", "first_command"),
 	closed("clients_closed_protocol_error", "protocol_error"),
 	closed("clients_closed_query_limit", "query_limit"),
 	closed("clients_closed_output_limit", "output_limit"),
