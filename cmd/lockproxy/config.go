@@ -29,7 +29,6 @@ type Config struct {
 
 	Upstream UpstreamConfig `yaml:"upstream"`
 	Sentinel SentinelConfig `yaml:"sentinel"`
-	Cluster  ClusterConfig  `yaml:"cluster"`
 	Lock     LockConfig     `yaml:"lock"`
 	Drain    DrainConfig    `yaml:"drain"`
 	Log      LogConfig      `yaml:"log"`
@@ -82,11 +81,6 @@ type SentinelConfig struct {
 	ServerName string `yaml:"server-name" placeholder:"NAME" help:"Name that the Sentinels' certificates must have. Unset: the host of each address." when:"the certificates have another name than the addresses"`
 }
 
-// ClusterConfig says how a Redis Cluster is used.
-type ClusterConfig struct {
-	CrossSlot string `yaml:"cross-slot" help:"MGET, MSET, DEL, UNLINK, EXISTS and TOUCH with keys of several slots: split (not atomic) or refuse (-CROSSSLOT, as by Redis)." when:"applications rely on the atomicity of these commands, and a mistake must be seen"`
-}
-
 // TLSConfig is for the tls: addresses of Listen. The files are loaded again at SIGHUP.
 type TLSConfig struct {
 	CertFile    string `yaml:"cert-file" placeholder:"FILE" help:"The proxy's certificate (PEM) for tls: addresses, with its chain behind it." when:"a tls: address is in listen"`
@@ -134,7 +128,6 @@ func NewConfig() Config {
 		Listen:     List{"127.0.0.1:7379", "-[::1]:7379"},
 		ClientAuth: proxy.AuthUpstream,
 		Upstream:   UpstreamConfig{Address: defaultUpstream},
-		Cluster:    ClusterConfig{CrossSlot: proxy.CrossSplit},
 		Lock: LockConfig{
 			Lease: 30 * time.Second, Reentry: string(proxy.ReentryAuto), Note: noteClient,
 			Slow: 10 * time.Second,
@@ -224,7 +217,6 @@ func (c Config) verify(places map[string]string) error {
 		check(c.Sentinel == SentinelConfig{}, "sentinel",
 			"needs an upstream.address of Sentinels, as in sentinel://host:26379/mymaster")
 	}
-	oneOf("cluster.cross-slot", c.Cluster.CrossSlot, proxy.CrossSplit, proxy.CrossRefuse)
 	check(!c.Embedded || c.Upstream.Address == defaultUpstream, "embedded", "excludes upstream.address")
 	oneOf("client-auth", c.ClientAuth, proxy.AuthUpstream, proxy.AuthProxy, proxy.AuthNone)
 	c.Upstream.tls().validate("upstream", check)

@@ -53,7 +53,6 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{"upstream.cert-file: needs upstream.key-file, and the other way round", func(c *Config) { c.Upstream.TLS, c.Upstream.CertFile = true, "f" }},
 		{"upstream.server-name: needed for TLS to a unix socket", func(c *Config) { c.Upstream.TLS, c.Upstream.Address = true, "unix:/s" }},
 		{"upstream.address: the name of the primary is missing: write sentinel://host:port,host:port/mymaster", func(c *Config) { c.Upstream.Address = "sentinel://a:26379" }},
-		{"cluster.cross-slot: \"join\" is not one of split, refuse", func(c *Config) { c.Cluster.CrossSlot = "join" }},
 		{"upstream.map: entry 1 is not announced=reachable, as in 10.0.0.5:6379=redis-a.example:6379", func(c *Config) { c.Upstream.Address, c.Upstream.Map = "sentinel://a:1/m", []string{"a"} }},
 		{"upstream.map: needs an upstream.address of Sentinels or of a cluster: nothing else announces addresses", func(c *Config) { c.Upstream.Map = []string{"a=b"} }},
 		{"sentinel: needs an upstream.address of Sentinels, as in sentinel://host:26379/mymaster", func(c *Config) { c.Sentinel.Password = "x" }},

@@ -264,7 +264,6 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 			},
 			MaxLanes: maxLanes,
 		},
-		CrossSlot:     cfg.Cluster.CrossSlot,
 		TLS:           store.Server(),
 		ProxyProtocol: cfg.ProxyProtocol,
 		ClientAuth:    cfg.ClientAuth,

@@ -62,7 +62,7 @@ func newStandOf(t *testing.T, redis *redistest.Server, up upstream.Options, chan
 	s.proxy, err = proxy.New(proxy.Options{
 		Listen: []string{"127.0.0.1:0"}, Upstream: up, Version: "1.2.3", Revision: "0123abc", Certificates: ends,
 		DrainTimeout: time.Millisecond, Logger: zap.NewNop(),
-		ClientAuth: proxy.AuthUpstream, CrossSlot: proxy.CrossSplit, ProxyProtocol: proxy.ProxyOff,
+		ClientAuth: proxy.AuthUpstream, ProxyProtocol: proxy.ProxyOff,
 		Limits: proxy.Limits{
 			Clients: 1000, Memory: 1 << 30, Query: 1 << 30, Unanswered: 1 << 30, Output: 1 << 30, LargeCommand: time.Minute, Handshake: time.Minute,
 			PubSub: proxy.PubSub{Hard: 1 << 30, Soft: 1 << 30, SoftTime: time.Minute},

@@ -69,7 +69,6 @@ type Options struct {
 	ProxyProtocol string
 
 	ClientAuth string // AuthUpstream, AuthProxy or AuthNone
-	CrossSlot  string // CrossSplit or CrossRefuse
 	Limits     Limits
 
 	Locks      Locks
@@ -116,12 +115,6 @@ const (
 
 // SyncAll is the value of Locks.Sync for all replicas that the Sentinels, or the servers of the cluster, know.
 const SyncAll = lockcmds.SyncAll
-
-// Values of Options.CrossSlot.
-const (
-	CrossSplit  = "split"  // MGET, MSET, DEL, UNLINK, EXISTS and TOUCH with keys of several slots are divided
-	CrossRefuse = "refuse" // they are refused, as by Redis
-)
 
 // Change replaces options while the server runs: Locks, Limits, Upstream.Pins, DrainDelay and DrainTimeout.
 // They apply to clients and commands to come; limits apply at once. Limits.Memory and Limits.Request, and all other

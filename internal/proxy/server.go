@@ -64,8 +64,7 @@ func New(opts Options) (*Server, error) {
 	}
 	e := &shared.Proxy{
 		Settings: shared.Settings{
-			ClientAuth: opts.ClientAuth, RefuseCrossSlot: opts.CrossSlot == CrossRefuse,
-			Limits: opts.Limits, Logger: opts.Logger,
+			ClientAuth: opts.ClientAuth, Limits: opts.Limits, Logger: opts.Logger,
 		},
 		Upstream: up, Started: time.Now(), Entries: shared.NewEntries(opts.Logger),
 		Turns: admission.NewTurns(),

@@ -106,7 +106,6 @@ func (m *Meanwhile) End() {
 // Finish fills in the options that a test leaves open.
 func Finish(o *proxy.Options) {
 	orElse(&o.ClientAuth, proxy.AuthUpstream)
-	orElse(&o.CrossSlot, proxy.CrossSplit)
 	orElse(&o.ProxyProtocol, proxy.ProxyOff)
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()

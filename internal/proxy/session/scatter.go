@@ -29,13 +29,11 @@ func (s *Session) scatter(r *request) decision {
 	if refusal := s.impossible(r); refusal != nil {
 		return decided(s.awaitQuiet() && r.answerWith(refusal))
 	}
-	if !s.proxy.Settings.RefuseCrossSlot {
-		if isLong(r.raw) && scatter.Divides(r.row.Name) {
-			return decided(s.awaitQuiet() && s.divideAside(r))
-		}
-		if parts, join := scatter.Split(r.row.Name, r.args); parts != nil {
-			return decided(s.awaitQuiet() && s.sendParts(r, parts, join))
-		}
+	if isLong(r.raw) && scatter.Divides(r.row.Name) {
+		return decided(s.awaitQuiet() && s.divideAside(r))
+	}
+	if parts, join := scatter.Split(r.row.Name, r.args); parts != nil {
+		return decided(s.awaitQuiet() && s.sendParts(r, parts, join))
 	}
 	if command.IsOwnInfo(r.args) {
 		return undecided

@@ -31,10 +31,9 @@ const (
 
 // Settings are the configuration of sessions.
 type Settings struct {
-	ClientAuth      string // see above
-	RefuseCrossSlot bool   // of a cluster: commands with keys of several slots are refused, not divided
-	Limits          Limits
-	Logger          *zap.Logger
+	ClientAuth string // see above
+	Limits     Limits
+	Logger     *zap.Logger
 }
 
 // Limits bound the state that the proxy holds for clients.
