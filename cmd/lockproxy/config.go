@@ -60,25 +60,22 @@ type UpstreamConfig struct {
 
 	TLS        bool   `yaml:"tls" help:"Connect to Redis by TLS." when:"Redis listens by TLS"`
 	CAFile     string `yaml:"ca-file" placeholder:"FILE" help:"Trusted CA certificates (PEM) for Redis's certificate. Unset: the system's." when:"Redis has a certificate of your own authority"`
-	CertFile   string `yaml:"cert-file" placeholder:"FILE" help:"Certificate (PEM) that is shown when Redis asks for one." when:"Redis asks for certificates (tls-auth-clients)"`
+	CertFile   string `yaml:"cert-file" placeholder:"FILE" help:"Certificate (PEM) that is shown when Redis, or a Sentinel, asks for one." when:"Redis or Sentinels ask for certificates (tls-auth-clients)"`
 	KeyFile    string `yaml:"key-file" placeholder:"FILE" help:"Key (PEM) of upstream.cert-file." when:"upstream.cert-file is set"`
 	ServerName string `yaml:"server-name" placeholder:"NAME" help:"Name that Redis's certificate must have. Unset: the host of the address." when:"the certificate has another name than the address"`
 
 	Map List `yaml:"map" placeholder:"ANNOUNCED=REACHABLE" help:"Where to reach a server that Sentinels or a cluster announce with another address: two of host:port, or two hosts. May be repeated." when:"Redis is behind NAT, or in a network of containers"`
 }
 
-// SentinelConfig is how the proxy connects to the Sentinels of upstream.address. They have users and certificates of
+// SentinelConfig is how the proxy connects to the Sentinels of upstream.address. They have users and authorities of
 // their own.
 type SentinelConfig struct {
 	User         string `yaml:"user" help:"ACL user of the proxy at the Sentinels." when:"the Sentinels have ACL users"`
 	Password     Secret `yaml:"password" placeholder:"PASSWORD" help:"Password of the proxy at the Sentinels. Better set by password-file or in the environment." when:"the Sentinels have a password"`
 	PasswordFile string `yaml:"password-file" placeholder:"FILE" help:"File that holds the password for the Sentinels. One line end at its end is ignored." when:"that password is a mounted secret"`
 
-	TLS        bool   `yaml:"tls" help:"Connect to the Sentinels by TLS." when:"the Sentinels listen by TLS"`
-	CAFile     string `yaml:"ca-file" placeholder:"FILE" help:"Trusted CA certificates (PEM) for the Sentinels' certificates. Unset: the system's." when:"the Sentinels have certificates of your own authority"`
-	CertFile   string `yaml:"cert-file" placeholder:"FILE" help:"Certificate (PEM) that is shown when a Sentinel asks for one." when:"the Sentinels ask for certificates"`
-	KeyFile    string `yaml:"key-file" placeholder:"FILE" help:"Key (PEM) of sentinel.cert-file." when:"sentinel.cert-file is set"`
-	ServerName string `yaml:"server-name" placeholder:"NAME" help:"Name that the Sentinels' certificates must have. Unset: the host of each address." when:"the certificates have another name than the addresses"`
+	TLS    bool   `yaml:"tls" help:"Connect to the Sentinels by TLS." when:"the Sentinels listen by TLS"`
+	CAFile string `yaml:"ca-file" placeholder:"FILE" help:"Trusted CA certificates (PEM) for the Sentinels' certificates. Unset: the system's." when:"the Sentinels have certificates of your own authority"`
 }
 
 // TLSConfig is for the tls: addresses of Listen. The files are loaded again at SIGHUP.
@@ -212,14 +209,21 @@ func (c Config) verify(places map[string]string) error {
 	check(len(c.Upstream.Map) == 0 || upstream.Kind != topology.KindSingle, "upstream.map",
 		"needs an upstream.address of Sentinels or of a cluster: nothing else announces addresses")
 	if upstream.Kind == topology.KindSentinel {
-		c.Sentinel.validate(check)
+		check(c.Sentinel.User == "" || c.Sentinel.Password != "" || c.Sentinel.PasswordFile != "",
+			"sentinel.user", "needs sentinel.password")
+		check(c.Sentinel.TLS || c.Sentinel.CAFile == "", "sentinel.ca-file", "needs sentinel.tls")
 	} else {
 		check(c.Sentinel == SentinelConfig{}, "sentinel",
 			"needs an upstream.address of Sentinels, as in sentinel://host:26379/mymaster")
 	}
 	check(!c.Embedded || c.Upstream.Address == defaultUpstream, "embedded", "excludes upstream.address")
 	oneOf("client-auth", c.ClientAuth, proxy.AuthUpstream, proxy.AuthProxy, proxy.AuthNone)
-	c.Upstream.tls().validate("upstream", check)
+	// Settings without effect are mistakes, too: an operator who names an authority expects protection.
+	check(c.Upstream.TLS || c.Upstream.CAFile == "", "upstream.ca-file", "needs upstream.tls")
+	check(c.Upstream.TLS || c.Upstream.ServerName == "", "upstream.server-name", "needs upstream.tls")
+	check(c.Upstream.TLS || c.Sentinel.TLS || c.Upstream.CertFile == "", "upstream.cert-file", "needs upstream.tls")
+	check((c.Upstream.CertFile == "") == (c.Upstream.KeyFile == ""),
+		"upstream.cert-file", "needs upstream.key-file, and the other way round")
 	check(!c.Upstream.TLS || c.Upstream.ServerName != "" || !strings.HasPrefix(c.Upstream.Address, "unix:"),
 		"upstream.server-name", "needed for TLS to a unix socket")
 	check(c.Upstream.User == "" || c.Upstream.Password != "" || c.Upstream.PasswordFile != "",
@@ -252,49 +256,6 @@ func (c Config) verify(places map[string]string) error {
 		"%s is less than %s; a share has its sign, as in 50%%", c.MaxMemory, LeastMemory)
 	check(!c.Embedded || !c.Upstream.TLS, "embedded", "excludes upstream.tls")
 	return errors.Join(errs...)
-}
-
-// checker reports a setting that cannot be served, unless ok.
-type checker func(ok bool, key, format string, args ...any)
-
-func (s SentinelConfig) validate(check checker) {
-	check(s.User == "" || s.Password != "" || s.PasswordFile != "", "sentinel.user", "needs sentinel.password")
-	s.tls().validate("sentinel", check)
-}
-
-// tlsFiles are the settings for TLS of one kind of server.
-type tlsFiles struct {
-	on                  bool
-	ca, cert, key, name string
-}
-
-func (u UpstreamConfig) tls() tlsFiles {
-	return tlsFiles{on: u.TLS, ca: u.CAFile, cert: u.CertFile, key: u.KeyFile, name: u.ServerName}
-}
-
-func (s SentinelConfig) tls() tlsFiles {
-	return tlsFiles{on: s.TLS, ca: s.CAFile, cert: s.CertFile, key: s.KeyFile, name: s.ServerName}
-}
-
-// validate also reports settings that have no effect: an operator who names an authority expects protection.
-func (f tlsFiles) validate(of string, check checker) {
-	check((f.cert == "") == (f.key == ""), of+".cert-file", "needs %s.key-file, and the other way round", of)
-	if f.on {
-		return
-	}
-	for key, value := range map[string]string{
-		"ca-file": f.ca, "cert-file": f.cert, "key-file": f.key, "server-name": f.name,
-	} {
-		check(value == "", of+"."+key, "needs %s.tls", of)
-	}
-}
-
-// options are for connections; nil: they have no TLS.
-func (f tlsFiles) options() *certs.UpstreamOptions {
-	if !f.on {
-		return nil
-	}
-	return &certs.UpstreamOptions{CAFile: f.ca, CertFile: f.cert, KeyFile: f.key, ServerName: f.name}
 }
 
 // tlsPrefix marks an address of Listen at which clients speak TLS.

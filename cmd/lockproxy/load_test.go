@@ -150,9 +150,6 @@ var needs = map[string][][2]string{
 	"sentinel.password-file": {sentinels},
 	"sentinel.tls":           {sentinels},
 	"sentinel.ca-file":       {sentinels, {"sentinel.tls", "true"}},
-	"sentinel.cert-file":     {sentinels, {"sentinel.tls", "true"}, {"sentinel.key-file", "x"}},
-	"sentinel.key-file":      {sentinels, {"sentinel.tls", "true"}, {"sentinel.cert-file", "x"}},
-	"sentinel.server-name":   {sentinels, {"sentinel.tls", "true"}},
 }
 
 func fieldIndex(key string) []int {

@@ -203,7 +203,17 @@ func certOptions(cfg Config, log *zap.Logger) certs.Options {
 			CertFile: cfg.TLS.CertFile, KeyFile: cfg.TLS.KeyFile, CAFile: cfg.TLS.CAFile, AuthClients: cfg.TLS.AuthClients,
 		}
 	}
-	opts.Upstream, opts.Sentinel = cfg.Upstream.tls().options(), cfg.Sentinel.tls().options()
+	own := certs.UpstreamOptions{CertFile: cfg.Upstream.CertFile, KeyFile: cfg.Upstream.KeyFile}
+	if cfg.Upstream.TLS {
+		redis := own
+		redis.CAFile, redis.ServerName = cfg.Upstream.CAFile, cfg.Upstream.ServerName
+		opts.Upstream = &redis
+	}
+	if cfg.Sentinel.TLS {
+		sentinels := own
+		sentinels.CAFile = cfg.Sentinel.CAFile
+		opts.Sentinel = &sentinels
+	}
 	return opts
 }
 
