@@ -39,7 +39,7 @@ help: ## list these targets
 
 .PHONY: run
 run: build ## build and start lockproxy on its embedded Redis (nothing is persisted), port 7379; ARGS= adds flags
-	./bin/lockproxy --embedded --log-format console $(ARGS)
+	./bin/lockproxy --embedded $(ARGS)
 
 .PHONY: build
 build: ## build bin/lockproxy

@@ -63,7 +63,7 @@ _lockproxy() {
 		'--upstream-password-file=[File that holds the password]:value:_files' \
 		'--upstream-tls[Connect to Redis by TLS]' \
 		'--upstream-ca-file=[Trusted CA certificates (PEM) for Redis'\''s certificate]:value:_files' \
-		'--upstream-cert-file=[Certificate (PEM) that is shown when Redis asks for one]:value:_files' \
+		'--upstream-cert-file=[Certificate (PEM) that is shown when Redis, or a Sentinel, asks for one]:value:_files' \
 		'--upstream-key-file=[Key (PEM) of upstream.cert-file]:value:_files' \
 		'--upstream-server-name=[Name that Redis'\''s certificate must have]:value:_files' \
 		'--upstream-map=[Where to reach a server that Sentinels or a cluster announce with another address\: two of host\:port, or two hosts]:value:_files' \
@@ -72,10 +72,6 @@ _lockproxy() {
 		'--sentinel-password-file=[File that holds the password for the Sentinels]:value:_files' \
 		'--sentinel-tls[Connect to the Sentinels by TLS]' \
 		'--sentinel-ca-file=[Trusted CA certificates (PEM) for the Sentinels'\'' certificates]:value:_files' \
-		'--sentinel-cert-file=[Certificate (PEM) that is shown when a Sentinel asks for one]:value:_files' \
-		'--sentinel-key-file=[Key (PEM) of sentinel.cert-file]:value:_files' \
-		'--sentinel-server-name=[Name that the Sentinels'\'' certificates must have]:value:_files' \
-		'--cluster-cross-slot=[MGET, MSET, DEL, UNLINK, EXISTS and TOUCH with keys of several slots\: split (not atomic) or refuse (-CROSSSLOT, as by Redis)]:value:_files' \
 		'--lock-lease=[Lease of a lock taken without PX or EX]:value:_files' \
 		'--lock-grace=[Most that is left of a lease after its client has gone]:value:_files' \
 		'--lock-reentry=[The owner of a lock that is acquired without OWNER\: connection (the connection, which may acquire it again), owner (each acquire has an owner of its own\: safe with shared connections), or auto (owner on connections of client libraries that announce themselves, else connection)]:value:_files' \
@@ -86,7 +82,6 @@ _lockproxy() {
 		'--drain-delay=[Time after SIGTERM or SIGINT for which clients are accepted as before while /readyz says 503\: balancers and the next process need it]:value:_files' \
 		'--drain-timeout=[Time that follows it, in which each client is closed at a quiet moment]:value:_files' \
 		'--log-level=[Lowest level that is logged\: debug, info, warn or error]:value:_files' \
-		'--log-format=[json or console]:value:_files' \
 		'--tcp-keepalive=[Idle time before keepalive probes]:value:_files' \
 		'--tcp-user-timeout=[Time after which a connection is closed whose peer acknowledges nothing, although bytes or probes are outstanding (Linux)]:value:_files' \
 		'--tls-cert-file=[The proxy'\''s certificate (PEM) for tls\: addresses, with its chain behind it]:value:_files' \

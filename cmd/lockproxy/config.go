@@ -107,8 +107,7 @@ type DrainConfig struct {
 
 // LogConfig shapes the log, which goes to standard error.
 type LogConfig struct {
-	Level  string `yaml:"level" usual:"yes" reload:"yes" help:"Lowest level that is logged: debug, info, warn or error." when:"an error is looked for (debug), or the log is too long (warn)"`
-	Format string `yaml:"format" help:"json or console." when:"people read the log without a tool"`
+	Level string `yaml:"level" usual:"yes" reload:"yes" help:"Lowest level that is logged: debug, info, warn or error." when:"an error is looked for (debug), or the log is too long (warn)"`
 }
 
 // TCPConfig decides how soon a dead peer is noticed, on client and upstream connections.
@@ -130,7 +129,7 @@ func NewConfig() Config {
 			Slow: 10 * time.Second,
 		},
 		Drain:             DrainConfig{Timeout: 10 * time.Second},
-		Log:               LogConfig{Level: "info", Format: "json"},
+		Log:               LogConfig{Level: "info"},
 		TCP:               TCPConfig{Keepalive: 15 * time.Second, UserTimeout: 20 * time.Second},
 		TLS:               TLSConfig{AuthClients: certs.AuthYes},
 		ProxyProtocol:     proxy.ProxyOff,
@@ -247,7 +246,6 @@ func (c Config) verify(places map[string]string) error {
 		"%s is less than %s; 0s: none", c.TCP.UserTimeout, leastUserTimeout)
 	atLeast("failover-wait", c.FailoverWait, 0)
 	oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
-	oneOf("log.format", c.Log.Format, "json", "console")
 
 	positive("max-clients", c.MaxClients)
 	positive("max-pins", c.MaxPins)

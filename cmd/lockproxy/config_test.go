@@ -42,7 +42,6 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{"upstream.address: unix:/s is an address of listen: the proxy would serve itself", func(c *Config) { c.Listen, c.Upstream.Address = List{"unix:/s"}, "unix:/s" }},
 		{"tcp.user-timeout: -1s is less than 2s; 0s: none", func(c *Config) { c.TCP.UserTimeout = negative }},
 		{`log.level: "loud" is not one of debug, info, warn, error`, func(c *Config) { c.Log.Level = "loud" }},
-		{`log.format: "xml" is not one of json, console`, func(c *Config) { c.Log.Format = "xml" }},
 		{`listen: "nowhere" is none of host:port, tls:host:port, unix:/path`, func(c *Config) { c.Listen, c.TLS = []string{"tls:nowhere"}, tlsFiles }},
 		{`listen: "tls:unix:/s": a unix socket needs no TLS`, func(c *Config) { c.Listen, c.TLS = []string{"tls:unix:/s"}, tlsFiles }},
 		{"tls.cert-file: needed to listen on a tls: address", func(c *Config) { c.Listen, c.TLS = secure, tlsFiles; c.TLS.CertFile = "" }},

@@ -100,8 +100,6 @@ func samples(key string) [3]string {
 		return [3]string{"owner", "connection", "owner"}
 	case "log.level":
 		return [3]string{"debug", "warn", "error"}
-	case "log.format":
-		return [3]string{"console", "json", "console"}
 	case "embedded", "upstream.tls", "sentinel.tls", "admin-pprof", "admin-force-unlock":
 		return [3]string{"true", "false", "true"}
 	case "tls.auth-clients":

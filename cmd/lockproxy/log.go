@@ -15,7 +15,8 @@ import (
 const lastEntries = time.Second
 
 // newLogger returns the process's log, which writes to w, and its level, which may change; the parts name their own
-// sub-loggers. Durations are numbers of seconds. cfg has been verified. The output is closed before the process ends.
+// sub-loggers. It has lines of JSON, and at a terminal lines for people. Durations are numbers of seconds. cfg has been
+// verified. The output is closed before the process ends.
 func newLogger(cfg LogConfig, w io.Writer) (*zap.Logger, zap.AtomicLevel, *logging.Output) {
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.TimeKey = "time"
@@ -23,7 +24,7 @@ func newLogger(cfg LogConfig, w io.Writer) (*zap.Logger, zap.AtomicLevel, *loggi
 	encoding.EncodeDuration = zapcore.SecondsDurationEncoder
 	encoding.EncodeLevel = logging.EncodeLevel
 	encoder := zapcore.NewJSONEncoder(encoding)
-	if cfg.Format == "console" {
+	if isTerminal(w) {
 		encoding.EncodeTime = zapcore.TimeEncoderOfLayout("2006-01-02 15:04:05.000")
 		encoder = zapcore.NewConsoleEncoder(encoding)
 	}
@@ -55,6 +56,15 @@ func newLogger(cfg LogConfig, w io.Writer) (*zap.Logger, zap.AtomicLevel, *loggi
 	log := zap.New(core, zap.AddStacktrace(zap.LevelEnablerFunc(never)), zap.WithFatalHook(ending{out}),
 		zap.ErrorOutput(out.Of(logging.Ordinary)))
 	return log, level, out
+}
+
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 // or /dev/null, where it does not matter
 }
 
 // ending ends the process when a fatal entry is written, or cannot be.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,7 +33,7 @@ func (d *fullDisk) Write(text []byte) (int, error) {
 func TestTheLogSaysHowManyEntriesAreMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &fullDisk{full: true}
-		log, _, output := newLogger(LogConfig{Level: "error", Format: "json"}, disk)
+		log, _, output := newLogger(LogConfig{Level: "error"}, disk)
 		for level, n := range map[zapcore.Level]int{zap.ErrorLevel: 2, logging.Audit: 1, zap.WarnLevel: 5} {
 			for range n {
 				log.Log(level, "missing")
@@ -53,14 +55,28 @@ func TestTheLogSaysHowManyEntriesAreMissing(t *testing.T) {
 }
 
 func TestEntriesHaveNoStackTrace(t *testing.T) {
-	for _, format := range []string{"json", "console"} {
-		var out bytes.Buffer
-		log, _, output := newLogger(LogConfig{Level: "error", Format: format}, &out)
-		log.Log(logging.Audit, "login failed")
-		log.Error("upstream is not a Redis server")
-		output.Close(time.Minute)
-		if lines := strings.Count(out.String(), "\n"); lines != 2 || strings.Contains(out.String(), "stacktrace") {
-			t.Errorf("%s: two entries are %d lines:\n%s", format, lines, out.String())
-		}
+	var out bytes.Buffer
+	log, _, output := newLogger(LogConfig{Level: "error"}, &out)
+	log.Log(logging.Audit, "login failed")
+	log.Error("upstream is not a Redis server")
+	output.Close(time.Minute)
+	if lines := strings.Count(out.String(), "\n"); lines != 2 || strings.Contains(out.String(), "stacktrace") {
+		t.Errorf("two entries are %d lines:\n%s", lines, out.String())
+	}
+}
+
+func TestTheLogIsForPeopleAtATerminal(t *testing.T) {
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer terminal.Close()
+	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if !isTerminal(terminal) || isTerminal(file) || isTerminal(new(bytes.Buffer)) {
+		t.Errorf("a terminal: %v, a file: %v", isTerminal(terminal), isTerminal(file))
 	}
 }

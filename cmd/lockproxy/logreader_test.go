@@ -202,7 +202,7 @@ func TestAFatalEntryIsNotWaitedForToTheEnd(t *testing.T) {
 
 // fatal is a program that ends with more entries than its reader takes.
 func fatal() {
-	log, _, _ := newLogger(LogConfig{Level: "info", Format: "json"}, os.Stderr)
+	log, _, _ := newLogger(LogConfig{Level: "info"}, os.Stderr)
 	for range 2000 {
 		log.Info("entry")
 	}
