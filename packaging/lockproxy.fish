@@ -75,8 +75,6 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l proxy-protocol -r -d 'PROXY headers (v1 or v2) in front of TCP connections, which name the client: off, optional or required'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l admin-listen -r -d 'Address for metrics, health and a status page over HTTP'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l admin-pprof -d 'Serve profiles at admin-listen as well'
-complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l admin-force-unlock -d 'Let the status page at admin-listen end locks, as FORCEUNLOCK does'
-complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l admin-hosts -r -d 'Host names under which admin-listen may be asked, besides localhost, its own and IP addresses'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l failover-wait -r -d 'Longest wait of a command while Redis cannot be reached, or its server moves'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l max-clients -r -d 'Client connections'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l max-memory -r -d 'Memory for all clients together: a size, or a share of the memory of the machine or container'

@@ -91,8 +91,6 @@ _lockproxy() {
 		'--proxy-protocol=[PROXY headers (v1 or v2) in front of TCP connections, which name the client\: off, optional or required]:value:_files' \
 		'--admin-listen=[Address for metrics, health and a status page over HTTP]:value:_files' \
 		'--admin-pprof[Serve profiles at admin-listen as well]' \
-		'--admin-force-unlock[Let the status page at admin-listen end locks, as FORCEUNLOCK does]' \
-		'--admin-hosts=[Host names under which admin-listen may be asked, besides localhost, its own and IP addresses]:value:_files' \
 		'--failover-wait=[Longest wait of a command while Redis cannot be reached, or its server moves]:value:_files' \
 		'--max-clients=[Client connections]:value:_files' \
 		'--max-memory=[Memory for all clients together\: a size, or a share of the memory of the machine or container]:value:_files' \

@@ -120,9 +120,6 @@ func (c Config) warn(log *zap.Logger) {
 	if host == "" || loopback(host) {
 		return
 	}
-	if c.AdminForceUnlock {
-		log.Warn("every host that reaches admin-listen can end locks", zap.String("admin-listen", c.AdminListen))
-	}
 	if c.AdminPprof {
 		log.Warn("every host that reaches admin-listen can take profiles, which slow the proxy down",
 			zap.String("admin-listen", c.AdminListen))

@@ -115,10 +115,9 @@ func TestWhatIsSeldomMeantIsWarnedOf(t *testing.T) {
 		{[]string{"--upstream-password-file", marked}, "byte order mark"},
 		{[]string{"--upstream-password-file", blank}, "begins or ends with a blank"},
 		{[]string{"--upstream-password-file", writeFile(t, "hunter2\n")}, ""},
-		{[]string{"--admin-listen", "0.0.0.0:1", "--admin-force-unlock"}, "can end locks"},
 		{[]string{"--admin-listen", "10.0.0.1:1", "--admin-pprof"}, "can take profiles"},
 		{[]string{"--admin-listen", "0.0.0.0:1"}, ""},
-		{[]string{"--admin-listen", "127.0.0.1:1", "--admin-pprof", "--admin-force-unlock"}, ""},
+		{[]string{"--admin-listen", "127.0.0.1:1", "--admin-pprof"}, ""},
 		{[]string{"--admin-listen", ":1", "--admin-pprof"}, ""},
 	} {
 		var out, errs bytes.Buffer
@@ -130,6 +129,6 @@ func TestWhatIsSeldomMeantIsWarnedOf(t *testing.T) {
 		}
 	}
 	p := startProcess(t, "--listen", "127.0.0.1:0", "--upstream", redistest.Start(t).Addr(),
-		"--admin-listen", "0.0.0.0:0", "--admin-force-unlock")
-	p.awaitLog(1, `"level":"warn"`, "can end locks")
+		"--admin-listen", "0.0.0.0:0", "--admin-pprof")
+	p.awaitLog(1, `"level":"warn"`, "can take profiles")
 }

@@ -38,9 +38,7 @@ type Config struct {
 	ProxyProtocol string `yaml:"proxy-protocol" help:"PROXY headers (v1 or v2) in front of TCP connections, which name the client: off, optional or required." when:"a balancer stands before the proxy, and limits and lists are to have the addresses of clients"`
 	AdminListen   string `yaml:"admin-listen" usual:"yes" placeholder:"HOST:PORT" help:"Address for metrics, health and a status page over HTTP. Without a host: loopback only. Unset: none." when:"always, except on a developer's machine: metrics and probes need it"`
 
-	AdminPprof       bool `yaml:"admin-pprof" help:"Serve profiles at admin-listen as well." when:"the proxy is to be profiled"`
-	AdminForceUnlock bool `yaml:"admin-force-unlock" help:"Let the status page at admin-listen end locks, as FORCEUNLOCK does." when:"operators are to end locks on the page"`
-	AdminHosts       List `yaml:"admin-hosts" placeholder:"NAME" help:"Host names under which admin-listen may be asked, besides localhost, its own and IP addresses. May be repeated." when:"the page is asked for by another host name"`
+	AdminPprof bool `yaml:"admin-pprof" help:"Serve profiles at admin-listen as well." when:"the proxy is to be profiled"`
 
 	FailoverWait      time.Duration `yaml:"failover-wait" help:"Longest wait of a command while Redis cannot be reached, or its server moves. Then its client's connection is closed; in front of a cluster the command is refused." when:"a failover or a restart takes longer, and clients are to wait rather than to lose their connections"`
 	MaxClients        Count         `yaml:"max-clients" reload:"yes" help:"Client connections. More are refused." when:"more clients come; raise ulimit -n, too"`
@@ -193,11 +191,6 @@ func (c Config) verify(places map[string]string) error {
 		check(err == nil && network == "tcp", "admin-listen", "%q is not host:port", c.AdminListen)
 	}
 	check(!c.AdminPprof || c.AdminListen != "", "admin-pprof", "needs admin-listen")
-	check(!c.AdminForceUnlock || c.AdminListen != "", "admin-force-unlock", "needs admin-listen")
-	check(len(c.AdminHosts) == 0 || c.AdminListen != "", "admin-hosts", "needs admin-listen")
-	for _, name := range c.AdminHosts {
-		check(name != "" && !strings.ContainsAny(name, ":/ "), "admin-hosts", "%q is not a host name", name)
-	}
 	upstream, err := topology.ParseAddress(c.Upstream.Address)
 	check(err == nil, "upstream.address", "%v", err)
 	if own := c.ownAddress(c.Upstream.Address); own != "" && !c.Embedded {

@@ -81,7 +81,7 @@ func inFile(key, value string) string {
 		return fmt.Sprintf("%s:\n  %s: [%q]\n", section, name, value)
 	case nested:
 		return fmt.Sprintf("%s:\n  %s: %s\n", section, name, value)
-	case key == "listen", key == "admin-hosts":
+	case key == "listen":
 		return fmt.Sprintf("%s: [%q]\n", key, value)
 	}
 	return fmt.Sprintf("%s: %s\n", key, value)
@@ -100,14 +100,12 @@ func samples(key string) [3]string {
 		return [3]string{"owner", "connection", "owner"}
 	case "log.level":
 		return [3]string{"debug", "warn", "error"}
-	case "embedded", "upstream.tls", "sentinel.tls", "admin-pprof", "admin-force-unlock":
+	case "embedded", "upstream.tls", "sentinel.tls", "admin-pprof":
 		return [3]string{"true", "false", "true"}
 	case "tls.auth-clients":
 		return [3]string{"no", "optional", "no"}
 	case "proxy-protocol":
 		return [3]string{"optional", "required", "optional"}
-	case "admin-hosts":
-		return [3]string{"a.example", "b.example", "c.example"}
 	case "upstream.map":
 		return [3]string{"a.example=1.example", "a.example=2.example", "a.example=3.example"}
 	case "upstream.password-file", "sentinel.password-file":
@@ -134,9 +132,7 @@ var sentinels = [2]string{"upstream.address", "sentinel://s.example:26379/mymast
 // needs are the settings without which one is not valid.
 var needs = map[string][][2]string{
 	"upstream.user":        {{"upstream.password", "x"}},
-	"admin-hosts":          {{"admin-listen", ":9121"}},
 	"admin-pprof":          {{"admin-listen", ":9121"}},
-	"admin-force-unlock":   {{"admin-listen", ":9121"}},
 	"upstream.ca-file":     {{"upstream.tls", "true"}},
 	"upstream.cert-file":   {{"upstream.tls", "true"}, {"upstream.key-file", "x"}},
 	"upstream.key-file":    {{"upstream.tls", "true"}, {"upstream.cert-file", "x"}},
@@ -477,7 +473,7 @@ func TestMistakesAreExplained(t *testing.T) {
 		"upstream:\n  host: x":                     "[2:3] unknown key upstream.host",
 		"\tlog: x":                                 "a tab, where YAML has spaces",
 		"log:\n level: info\n   format: json":      "[2:9] a key in a wrong place",
-		"admin-hosts:\n  - a\n  -":                 "[3:5] must be a single value",
+		"listen:\n  - a\n  -":                      "[3:5] must be a single value",
 		"log:\n  level: [info]":                    "[2:10] must be a single value",
 		"upstream:\n  password: *a":                "[2:13] a value that begins with *, & or ! stands in quotes",
 		"upstream:\n  password: !x y":              "[2:13] a value that begins with *, & or ! stands in quotes",

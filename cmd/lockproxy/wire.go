@@ -83,7 +83,7 @@ func (s *service) build(cfg Config) error {
 	}
 	if cfg.AdminListen != "" {
 		s.admin, err = admin.New(admin.Options{
-			Listen: cfg.AdminListen, Hosts: cfg.AdminHosts, Pprof: cfg.AdminPprof, ForceUnlock: cfg.AdminForceUnlock,
+			Listen: cfg.AdminListen, Pprof: cfg.AdminPprof,
 			Proxy: s.proxy, Logger: s.log.Named("admin"), Sockets: opts.Sockets,
 		})
 	}

@@ -7,11 +7,10 @@
 //	GET /             the status page; the next two have its content as JSON
 //	GET /locks        the locks that are held or waited for through the proxy
 //	GET /clients      the clients
-//	POST /force-unlock  ends a lock, if that is enabled
 //
 // This package counts nothing: every request reads the proxy's own counters. There is no authentication, and lock names
-// may be secret. So an address without a host is on the loopback interface only, and a request must ask for a known
-// host.
+// may be secret. So an address without a host is on the loopback interface only, and a request for the page or its
+// tables must ask for a known host.
 //
 // Every answer comes in bounded time, even if the proxy or Redis hangs. A goroutine of a singleFlight takes locks or
 // asks Redis, and a request waits for it for a limited time.
@@ -42,12 +41,10 @@ import (
 
 // Options configure a Server. Listen and Proxy are required.
 type Options struct {
-	Listen      string   // host:port; without a host: loopback only
-	Hosts       []string // names, besides localhost and that of Listen, under which requests may ask for the server
-	Pprof       bool     // serve profiles
-	ForceUnlock bool     // locks can be ended by a request
-	Proxy       *proxy.Server
-	Logger      *zap.Logger // nil: no log
+	Listen string // host:port; without a host: loopback only
+	Pprof  bool   // serve profiles
+	Proxy  *proxy.Server
+	Logger *zap.Logger // nil: no log
 
 	// Sockets opens the address; nil: there are none that systemd has passed.
 	Sockets *listen.Sockets
@@ -61,7 +58,6 @@ type Server struct {
 	http     http.Server
 	life     context.Context // of questions to Redis
 	stop     context.CancelFunc
-	token    string // of requests that change something; empty: there are none
 	view     *Source
 
 	// Questions that may hang.
@@ -86,8 +82,6 @@ const (
 	// tableLimit is how long a request waits for a table, and holderLimit how long of it for Redis.
 	tableLimit  = 3 * time.Second
 	holderLimit = 500 * time.Millisecond
-	// forceLimit bounds the end of a lock.
-	forceLimit = 3 * time.Second
 	// closeLimit is the time that requests have to finish when Run ends. A profile would take half a minute.
 	closeLimit = time.Second
 )
@@ -108,9 +102,6 @@ func New(opts Options) (*Server, error) {
 		proxy: opts.Proxy, log: opts.Logger, view: newSource(opts.Proxy),
 		readiness: newSingleFlight(), tables: newSingleFlight(),
 	}
-	if opts.ForceUnlock {
-		s.token = newToken()
-	}
 	s.life, s.stop = context.WithCancel(context.Background())
 	s.numbers.flight, s.numbers.stats = newSingleFlight(), s.proxy.Stats
 	metrics := prometheus.NewRegistry()
@@ -126,7 +117,7 @@ func New(opts Options) (*Server, error) {
 	}
 	scrape := promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	s.http = http.Server{
-		Handler:           hostNamesFor(host, opts.Hosts).Check(s.routes(scrape, opts.Pprof)),
+		Handler:           s.routes(scrape, hostNamesFor(host), opts.Pprof),
 		ReadHeaderTimeout: headerLimit,
 		ReadTimeout:       headerLimit,
 		WriteTimeout:      writeLimit,
@@ -176,18 +167,17 @@ func (s *Server) Close() error {
 	return s.listener.Close()
 }
 
-func (s *Server) routes(metrics http.Handler, profiles bool) http.Handler {
+func (s *Server) routes(metrics http.Handler, hosts hostNames, profiles bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", metrics)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", s.ready)
-	servePage(mux)
-	mux.HandleFunc("GET /locks", s.locks)
-	mux.HandleFunc("GET /clients", s.clients)
-	mux.HandleFunc("GET /hot", s.hot)
-	if s.token != "" {
-		mux.Handle("POST /force-unlock", http.NewCrossOriginProtection().Handler(http.HandlerFunc(s.forceUnlock)))
-	}
+	page := http.NewServeMux()
+	servePage(page)
+	page.HandleFunc("GET /locks", s.locks)
+	page.HandleFunc("GET /clients", s.clients)
+	page.HandleFunc("GET /hot", s.hot)
+	mux.Handle("/", hosts.Check(page))
 	if profiles { // not the command line, which may hold a password
 		mux.HandleFunc("GET /debug/pprof/{$}", profileList)
 		for _, p := range rpprof.Profiles() {

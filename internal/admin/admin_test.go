@@ -277,9 +277,12 @@ func TestAddressWithoutHostIsLoopback(t *testing.T) {
 
 // A page on the web can make its visitor's browser ask the address that its own name has been made to lead to.
 func TestOnlyKnownHostsAreAnswered(t *testing.T) {
-	s := newStand(t, func(o *Options) { o.Hosts = []string{"Proxy.example"} })
-	for host, want := range map[string]int{"proxy.example": http.StatusOK, "evil.example": http.StatusMisdirectedRequest} {
-		for _, path := range []string{"/metrics", "/", "/page.js", "/locks", "/clients", "/readyz", "/healthz"} {
+	s := newStand(t)
+	for host, page := range map[string]int{"localhost": http.StatusOK, "evil.example": http.StatusMisdirectedRequest} {
+		for path, want := range map[string]int{
+			"/": page, "/page.js": page, "/locks": page, "/clients": page, "/hot": page,
+			"/metrics": http.StatusOK, "/readyz": http.StatusOK, "/healthz": http.StatusOK,
+		} {
 			request, err := http.NewRequest(http.MethodGet, "http://"+s.admin.Addr().String()+path, http.NoBody)
 			if err != nil {
 				t.Fatal(err)

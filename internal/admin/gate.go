@@ -11,14 +11,8 @@ import (
 // hostNames has the names under which a request may ask for this server.
 type hostNames []string
 
-// hostNamesFor allows the name that is listened on, localhost and the names of the configuration.
-func hostNamesFor(listen string, more []string) hostNames {
-	h := hostNames{"localhost", strings.ToLower(listen)}
-	for _, name := range more {
-		h = append(h, strings.ToLower(name))
-	}
-	return h
-}
+// hostNamesFor allows the name that is listened on, and localhost.
+func hostNamesFor(listen string) hostNames { return hostNames{"localhost", strings.ToLower(listen)} }
 
 // Check answers only requests for a known name or for an IP address. A web page can make the name of its own host lead
 // to this server's address, have its visitor's browser send a request, and read the answer. Such a request names the
@@ -26,7 +20,7 @@ func hostNamesFor(listen string, more []string) hostNames {
 func (h hostNames) Check(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !h.allow(r.Host) {
-			reply(w, http.StatusMisdirectedRequest, "this host name is not known here (admin-hosts)")
+			reply(w, http.StatusMisdirectedRequest, "this host name is not known here: ask for the IP address")
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -134,10 +134,6 @@ function wait(seconds) {
   return make('span', {class: seconds >= 60 ? 'late' : seconds >= 10 ? 'soon' : ''}, duration(seconds));
 }
 
-function end(l) {
-  return make('button', {type: 'button', disabled: l.holder === 'none' || l.holder === 'unknown' || l.key_bytes > 0, onclick: () => confirmEnd(l)}, 'Force unlock');
-}
-
 function reason(c) {
   if (c.waits_for) return make('span', {class: 'key'}, c.waits_for);
   const words = {pin: 'a free pin', replies: 'its replies', turn: 'its next turn', client: 'the client to read', reply: 'a reply', list: 'a list', lock: 'a lock command', closing: 'closing'};
@@ -166,7 +162,6 @@ const tables = {
       ['lease', 'Lease left', 'n', lease, l => l.lease_left_seconds, l => l.lease_left_seconds < 0],
       ['waiters', 'Waiters', 'n', waiters, l => l.waiters, l => !l.waiters],
       ['waiting', 'Oldest wait', 'n', l => wait(l.oldest_wait_seconds), l => l.oldest_wait_seconds, l => l.oldest_wait_seconds < 0],
-      ['end', '', 'w-act act full', end],
     ],
     empty: 'No locks.', emptier: 'No lock matches.',
   },
@@ -204,9 +199,6 @@ const tables = {
 
 const order = Object.keys(tables);
 
-// shown are the columns at present.
-const shown = t => t.columns.filter(c => c[0] !== 'end' || latest && latest.token);
-
 // sorting is the column and the order in force.
 const sorting = t => t.columns.some(c => c[0] === state.sort && c[4]) ? [state.sort, state.order || 'up'] : t.start;
 
@@ -223,19 +215,19 @@ function sorted(t, rows) {
 function fill(cell, content) {
   const nodes = [content].flat().filter(n => n !== '').map(n => typeof n === 'string' ? document.createTextNode(n) : n);
   const old = [...cell.childNodes];
-  if (old.length === nodes.length && old.every((o, i) => o.isEqualNode(nodes[i]) && o.nodeName !== 'BUTTON')) return;
+  if (old.length === nodes.length && old.every((o, i) => o.isEqualNode(nodes[i]))) return;
   cell.replaceChildren(...nodes);
 }
 
 function drawTable(t, answer) {
-  const columns = shown(t);
+  const columns = t.columns;
   const names = columns.map(c => c[0]).join();
   let table = $('rows').firstChild;
   if (!table || table.dataset.of !== names) {
     table = make('table', {'data-of': names});
     const head = make('tr');
     for (const [name, title, kind, , key] of columns) {
-      const label = key ? make('button', {type: 'button', onclick: () => sortBy(t, name)}, title) : make('span', {}, title ? title : make('span', {class: 'hide'}, 'Actions'));
+      const label = key ? make('button', {type: 'button', onclick: () => sortBy(t, name)}, title) : title;
       head.append(make('th', {scope: 'col', class: kind.replace('full', ''), 'data-sort': key && name}, label));
     }
     table.append(make('thead', {}, head), make('tbody'));
@@ -263,12 +255,9 @@ function drawTable(t, answer) {
     }
     if (body.rows[i] !== tr) body.insertBefore(tr, body.rows[i] || null);
     columns.forEach(([, , , cell, , idle], n) => {
-      // A button keeps its node, and so its focus; what it is about is the row's.
-      if (cell === end && tr.cells[n].firstChild) Object.assign(tr.cells[n].firstChild, {disabled: end(row).disabled});
-      else fill(tr.cells[n], cell === end ? make('button', {type: 'button', disabled: end(row).disabled, onclick: () => confirmEnd(tr.lock)}, 'Force unlock') : cell(row));
+      fill(tr.cells[n], cell(row));
       if (idle) tr.cells[n].classList.toggle('idle', idle(row));
     });
-    tr.lock = row;
   });
   for (const tr of known.values()) tr.remove();
   table.hidden = !rows.length;
@@ -330,55 +319,6 @@ function frame() {
   setText($('of-key'), state.lock);
   for (const b of $('only').children) b.setAttribute('aria-pressed', b.dataset.only === state.only);
   $('sorter').value = sorting(t).join(' ');
-}
-
-// ---- ending a lock
-
-let doomed = null;
-
-function confirmEnd(l) {
-  doomed = l;
-  setText($('confirm-key'), l.key);
-  const facts = [['Holder', [holder(l)].flat().map(n => n.textContent ?? n).filter(Boolean).join(' · ')], ['Database', String(l.database)]];
-  if (l.fence) facts.push(['Fence', String(l.fence)]);
-  if (l.held_seconds >= 0) facts.push(['Held for', duration(l.held_seconds)]);
-  facts.push(['Waiters here', String(l.waiters)]);
-  setText($('confirm-effect'), several(l) ? 'This holder loses the lock at once. Other holders keep it.' : 'The holder loses the lock at once, and the next waiter gets it.');
-  $('confirm-facts').replaceChildren(...facts.flatMap(([name, value]) => [make('dt', {}, name), make('dd', {}, value)]));
-  $('confirm-problem').hidden = true;
-  $('confirm-go').disabled = false;
-  $('confirm').showModal();
-}
-
-async function endDoomed() {
-  const l = doomed;
-  $('confirm-go').disabled = true;
-  const body = {database: l.database, user: l.user, fence: l.fence || 0};
-  if (l.key_base64) body.key_base64 = l.key_base64;
-  else body.key = l.key;
-  try {
-    const answer = await fetch('/force-unlock', {
-      method: 'POST', headers: {'Content-Type': 'application/json', 'X-Lockproxy-Token': latest.token}, body: JSON.stringify(body),
-    });
-    if (!answer.ok) throw new Error((await answer.text()).trim());
-    const {ended} = await answer.json();
-    $('confirm').close();
-    tell(ended ? 'The lock has been ended.' : 'Nothing was ended: the lock is free, or has another holder by now.');
-    refresh();
-  } catch (e) {
-    setText($('confirm-problem'), e.message);
-    $('confirm-problem').hidden = false;
-    $('confirm-go').disabled = false;
-  }
-}
-
-let telling = 0;
-
-function tell(text) {
-  setText($('toast'), text);
-  $('toast').hidden = false;
-  clearTimeout(telling);
-  telling = setTimeout(() => { $('toast').hidden = true; }, 5000);
 }
 
 // ---- asking
@@ -448,7 +388,6 @@ $('sorter').addEventListener('change', () => {
 $('of').addEventListener('click', () => show({lock: ''}));
 for (const id of ['earlier', 'later']) $(id).addEventListener('click', () => show({page: $(id).value === '1' ? '' : $(id).value}));
 $('live').addEventListener('click', () => setLive(!live));
-$('confirm-go').addEventListener('click', endDoomed);
 document.addEventListener('visibilitychange', () => { if (!document.hidden && live) refresh(); });
 window.addEventListener('hashchange', () => { readAddress(); frame(); refresh(); });
 
@@ -465,7 +404,7 @@ order.forEach((tab, i) => {
 });
 
 document.addEventListener('keydown', e => {
-  if (e.ctrlKey || e.metaKey || e.altKey || $('confirm').open) return;
+  if (e.ctrlKey || e.metaKey || e.altKey) return;
   if (e.target.matches('input, select')) {
     if (e.key === 'Escape' && e.target === $('search')) {
       $('search').value = '';

@@ -87,7 +87,6 @@ type process struct {
 	Upstream bool    `json:"upstream_up"`
 	Why      string  `json:"upstream_error,omitempty"` // why Redis is not reachable, or takes no writes
 	Draining bool    `json:"draining"`
-	Token    string  `json:"token,omitempty"` // to be sent with the end of a lock; empty: locks cannot be ended here
 }
 
 func (s *Server) process() process {
@@ -96,7 +95,7 @@ func (s *Server) process() process {
 	if ready, err := s.proxy.Ready(); !ready && err != nil {
 		why = shown(err.Error())
 	}
-	return process{n.Version, n.UUID, n.Uptime.Seconds(), n.UpstreamUp, why, s.proxy.Draining(), s.token}
+	return process{n.Version, n.UUID, n.Uptime.Seconds(), n.UpstreamUp, why, s.proxy.Draining()}
 }
 
 // locks answers with a table of locks.

@@ -2,7 +2,6 @@ package lockcmds
 
 import (
 	"cmp"
-	"context"
 	"time"
 
 	"github.com/tidwall/redcon"
@@ -19,7 +18,7 @@ import (
 
 // This file ends grants by force, and tells of it.
 //
-//	startForce, Force, releaseGrant ──► forced ──► Forced: the holder and the waiters here
+//	startForce, releaseGrant ──► forced ──► Forced: the holder and the waiters here
 //	                                      ├──► Options.Forced: those of other engines ──► their Forced
 //	                                      └──► tellAgain: those of other proxies, as the script has done
 //	a message of another proxy ──► look ──► Redis: is the grant over? ──► Forced
@@ -48,17 +47,6 @@ func (e *Engine) audit(what, key string, ended script.Forced, by ...zap.Field) {
 		logging.Text("key", key), logging.Text("owner", ended.Owner), zap.Int64("fence", ended.Fence),
 		zap.String("user", cmp.Or(e.opts.Account.User, "default")),
 	}, by...)...)
-}
-
-// Force ends a lock for an operator, as FORCEUNLOCK does, if it is still held by the grant with that fence; 0: by one
-// without a fence. false: it is not. Requires no locks.
-func (e *Engine) Force(ctx context.Context, key string, fence int64, operator string) (ended bool, err error) {
-	all, err := runFor(ctx, e.client, script.Force{Key: key, Fence: fence}.Call(), script.DecodeForced)
-	for _, a := range all {
-		e.audit("lock ended by an operator", key, a, zap.String("operator", operator))
-		e.forced(key, a)
-	}
-	return len(all) > 0, err
 }
 
 // forced says that this engine has ended a grant by force, or by its handle. Requires no locks of this package.

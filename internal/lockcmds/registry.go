@@ -98,8 +98,6 @@ func NewRegistry(opts RegistryOptions) (*Registry, error) {
 var (
 	ErrFull   = errors.New("no lock engine is free for this identity")
 	ErrClosed = errors.New("the lock engines have been closed")
-	// ErrUnknown is for an operator.
-	ErrUnknown = errors.New("no client of this proxy uses locks as that user in that database")
 )
 
 // Join returns the identity's engine for one more session, starting it on owner's account if need be. Each call is
@@ -320,23 +318,6 @@ func (r *Registry) OldestWait() (oldest time.Time) {
 		}
 	}
 	return oldest
-}
-
-// Force ends a lock for an operator, on the connection of an engine of that identity. fence names the grant that is
-// meant; 0: one without a fence. false: the lock is free, or another grant holds it.
-func (r *Registry) Force(
-	ctx context.Context, user string, db int, key string, fence int64, operator string,
-) (bool, error) {
-	var by *IdentityEngine
-	for _, e := range r.all() {
-		if e.id.DB == db && e.id.User == user {
-			by = e
-		}
-	}
-	if by == nil {
-		return false, ErrUnknown
-	}
-	return by.Force(ctx, key, fence, operator)
 }
 
 // forced says that the engine of an identity has ended a grant by force. The holder and the waiters may be of other

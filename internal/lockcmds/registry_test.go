@@ -221,22 +221,12 @@ func TestDrainReachesLaterEngines(t *testing.T) {
 func TestAForcedEndReachesTheOtherEngines(t *testing.T) {
 	w := start(t, redistest.Start(t), time.Hour)
 	holder, elsewhere := w.session(anyone), w.session(EngineID{DB: 3})
-	fence := registryHold(t, holder, "LOCK k")
+	registryHold(t, holder, "LOCK k")
 	registryHold(t, elsewhere, "LOCK other") // an engine of another database
-	if _, err := w.Force(t.Context(), "u", 0, "k", 0, "operator"); !errors.Is(err, ErrUnknown) {
-		t.Errorf("no engine of that user: %v", err)
-	}
-	w.session(user)
-	if _, err := w.Force(t.Context(), "u", 3, "k", 0, "operator"); !errors.Is(err, ErrUnknown) {
-		t.Errorf("no engine of that user in that database: %v", err)
-	}
-	for _, other := range []int64{0, 1 << 60} {
-		if done, err := w.Force(t.Context(), "u", 0, "k", other, "operator"); done || err != nil {
-			t.Errorf("another grant was ended: %v %v", done, err)
-		}
-	}
-	if done, err := w.Force(t.Context(), "u", 0, "k", fence, "operator"); !done || err != nil {
-		t.Errorf("Force = %v %v", done, err)
+	operator := w.session(user)
+	operator.Send("FORCEUNLOCK k")
+	if got := operator.Next(registryPatience); got != ":1" {
+		t.Errorf("FORCEUNLOCK is answered %s", got)
 	}
 	if got := holder.NextPush(registryPatience); !strings.Contains(got, "lock-lost k") || !strings.HasSuffix(got, "forced]") {
 		t.Errorf("the holder was told %s", got)

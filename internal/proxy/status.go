@@ -50,17 +50,6 @@ type HotLock = lockcmds.HotLock
 // first, at most n.
 func (srv *Server) HotLocks(n int) []HotLock { return srv.shared.Locks.HotLocks(n, nil) }
 
-// ErrUnknownIdentity says that no client uses locks as that user in that database.
-var ErrUnknownIdentity = lockcmds.ErrUnknown
-
-// ForceUnlock ends a lock for an operator. fence names the grant that is meant; 0: one without a fence. false: the lock
-// is free, or another grant holds it.
-func (srv *Server) ForceUnlock(
-	ctx context.Context, user string, db int, key string, fence int64, operator string,
-) (bool, error) {
-	return srv.shared.Locks.Force(ctx, user, db, key, fence, operator)
-}
-
 // Probe asks Redis, on a connection of its own, whether it serves.
 func (srv *Server) Probe(ctx context.Context) error { return srv.shared.Upstream.Probe(ctx) }
 

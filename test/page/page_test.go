@@ -58,7 +58,7 @@ func newStand(t *testing.T) *stand {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.admin, err = admin.New(admin.Options{Listen: ":0", Proxy: s.proxy, ForceUnlock: true}); err != nil {
+	if s.admin, err = admin.New(admin.Options{Listen: ":0", Proxy: s.proxy}); err != nil {
 		t.Fatal(err)
 	}
 	for _, run := range []func(context.Context) error{s.proxy.Run, s.admin.Run} {
@@ -279,8 +279,6 @@ func TestPageLooksRight(t *testing.T) {
 		}
 	}
 	b.open("", 1280, 900, "light")
-	b.click("tbody tr:first-child .act button")
-	b.picture("confirm-1280-light")
 	b.open("#tab=hot", 400, 860, "light")
 	b.picture("hot-400-light")
 	b.open("#search=nothing+like+it", 1280, 900, "light")
@@ -346,14 +344,6 @@ func TestPageIsUsed(t *testing.T) {
 	b.key("/")
 	b.press("acme")
 	b.until("one lock", `document.querySelectorAll('#rows tbody tr').length === 1`)
-	b.click("tbody .act button")
-	b.until("a question", `document.querySelector('#confirm').open && document.activeElement.value === 'cancel'`)
-	b.press("\r")
-	b.until("the question to go", `!document.querySelector('#confirm').open`)
-	holder := eval[string](b, "document.querySelector('#rows tbody tr').lock.client")
-	b.click("tbody .act button")
-	b.click("#confirm-go")
-	b.until("the next waiter to hold the lock", fmt.Sprintf("document.querySelector('#rows tbody tr').lock.client !== %q && !document.querySelector('#toast').hidden", holder))
 }
 
 // Redis is away: the page says why, and does not say that leases are renewed.
