@@ -816,8 +816,8 @@ func commandsOnPinsAwaitAnOwner(t *testing.T, c *redistest.Cluster) {
 			before += refusals(t, one, "CLUSTERDOWN")
 		}
 		waiting.Send("BLPOP", key, "0")
-		moving.Script("MULTI", "+OK", "RPUSH "+key+" x", "-TRYAGAIN ", "EXEC", "-EXECABORT ")
-		moving.Send("RPUSH", key, "x")
+		moving.Script("MULTI", "+OK", "RPUSH "+key+" x", "+QUEUED")
+		moving.Send("EXEC")
 		proxytest.WaitFor(t, "refusals", func() bool {
 			n := -before
 			for _, one := range c.Nodes[:c.Primaries] {
@@ -826,7 +826,7 @@ func commandsOnPinsAwaitAnOwner(t *testing.T, c *redistest.Cluster) {
 			return n >= 20
 		})
 		node.Do(t, "CLUSTER", "ADDSLOTS", slot)
-		moving.Gets(":1")
+		moving.Gets("*1\r\n:1")
 		if got, err := waiting.Frame(); !strings.HasSuffix(got, "\r\nx\r\n") || err != nil {
 			t.Errorf("%s: BLPOP: %q, %v", engine, got, err)
 		}

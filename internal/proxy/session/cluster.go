@@ -34,18 +34,11 @@ type shards struct {
 	cluster cluster
 	view    *topology.View // nil: there is no cluster
 
-	servers   []*server              // to which the session has sent requests
-	queues    map[subject][]*request // by key: a refused request, and those behind it
-	resting   []*request             // the refused ones that wait for a new view
-	spare     []*request             // answered ones
-	sentBytes int                    // of the requests that are not answered: they may have to be sent again
-	mayMulti  bool                   // the identity has the right to MULTI
-}
-
-// server is a server to which a session has sent requests, whose replies come in that order.
-type server struct {
-	node topology.Node
-	last *request // the last one; nil: it has been answered
+	sending   int        // requests that are on their way
+	pause     *retrial   // requests were refused; nil: none has been that is not answered
+	spare     []*request // answered ones
+	sentBytes int        // of the requests that are not answered: they may have to be sent again
+	mayMulti  bool       // the identity has the right to MULTI
 }
 
 // serverOfKeys is the slot and the server for a command with these keys. No request is on its way.
@@ -71,7 +64,7 @@ func (s *Session) adopt() {
 	if s.view == nil || !s.outdated() {
 		return
 	}
-	s.view, s.servers = s.cluster.View(), nil
+	s.view = s.cluster.View()
 	s.leaveLanes(func(at upstream.Node) bool { return s.view.Primary(string(at)) == nil })
 }
 

@@ -451,27 +451,60 @@ func TestARefusedCommandWaitsForThoseBehindIt(t *testing.T) {
 			t.Fatalf("a command does not wait: %v", list)
 		}
 		c.answer(list[2], "+OK\r\n")
-		c.answer(c.sent("a", string(encoded("SET "+key+" 4"))), "+OK\r\n")
 		c.refreshed(c.view)
 		c.answer(c.sent("a", string(encoded("SET "+other+" 2"))), "+OK\r\n")
+		c.answer(c.sent("a", string(encoded("SET "+key+" 4"))), "+OK\r\n")
 		c.clientGot(loading + strings.Repeat("+OK\r\n", 3))
 	})
 }
 
-// While a command waits for its server, those of its key wait behind it, and those of other keys go on.
-func TestCommandsWaitForThoseOfTheirKey(t *testing.T) {
+// While a command waits for its server, the session reads nothing new. The keys that wait do not wait for each other.
+func TestASessionPausesBehindARefusal(t *testing.T) {
 	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
-		key := c.low()
-		c.ask(encoded("INCR " + key))
-		c.answer(c.take()[0], "-CLUSTERDOWN Hash slot not served\r\n")
-		c.ask(encoded("GET " + key))
-		c.ask(encoded("GET " + c.high()))
-		c.answer(c.sent("b", string(encoded("GET "+c.high()))), "$1\r\nx\r\n")
-		c.refreshed(clustertest.Split(t, 0))
-		for _, want := range []string{"INCR " + key, "GET " + key} {
-			c.answer(c.sent("b", string(encoded(want))), ":1\r\n")
+		one, two := "{"+c.low()+"}1", "{"+c.low()+"}2"
+		asking := fmt.Sprintf("-ASK %d h:2\r\n", hashslot.Of([]byte(one)))
+		for _, line := range []string{"INCR " + one, "INCR " + two, "GET " + one, "GET " + c.high()} {
+			c.ask(encoded(line))
 		}
-		c.clientGot(":1\r\n:1\r\n$1\r\nx\r\n")
+		list := c.take()
+		for i, words := range []string{asking, "-CLUSTERDOWN Hash slot not served\r\n", asking} {
+			c.answer(list[i], words)
+		}
+		c.ask(encoded("GET " + c.low()))
+		if early := c.take(); len(early) > 0 {
+			t.Fatalf("sent before what is on its way has come in: %v", early)
+		}
+		c.answer(list[3], "$1\r\nx\r\n")
+		for _, line := range []string{"INCR ", "GET "} {
+			c.answer(c.sent("b", string(command.Asking)+string(encoded(line+one))), "+OK\r\n:1\r\n")
+		}
+		c.refreshed(clustertest.Split(t, 0))
+		c.answer(c.sent("b", string(encoded("INCR "+two))), ":2\r\n")
+		c.answer(c.sent("b", string(encoded("GET "+c.low()))), ":3\r\n")
+		c.clientGot(":1\r\n:2\r\n:1\r\n$1\r\nx\r\n:3\r\n")
+	})
+}
+
+// The time for refusals is that of the whole pause. All that is left then is refused.
+func TestAPauseEnds(t *testing.T) {
+	const down, given = "-CLUSTERDOWN Hash slot not served\r\n", "-CLUSTERDOWN no server of the slot is reachable, nothing was done\r\n"
+	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
+		c.wait = time.Second
+		key := c.low()
+		moved := fmt.Sprintf("-MOVED %d h:3\r\n", hashslot.Of([]byte(key)))
+		for _, line := range []string{"INCR " + key, "GET " + key, "GET " + key + "x"} {
+			c.ask(encoded(line))
+		}
+		list := c.take()
+		for i, words := range []string{down, moved, ":1\r\n"} {
+			c.answer(list[i], words)
+		}
+		time.Sleep(c.wait)
+		c.refreshed(c.view)
+		c.answer(c.sent("a", string(encoded("INCR "+key))), down)
+		c.clientGot(down + given + ":1\r\n")
+		c.ask(encoded("GET " + key))
+		c.answer(c.sent("a", string(encoded("GET "+key))), ":2\r\n")
 	})
 }
 

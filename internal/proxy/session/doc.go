@@ -23,7 +23,7 @@
 // further, but it is still read, so that a hang-up is seen.
 //
 // In front of a cluster a session uses lanes to several servers at a time. Commands about one key take effect in the
-// order sent (keyorder.go). The others keep no order among each other, but for those by which other clients learn
+// order sent (pause.go). The others keep no order among each other, but for those by which other clients learn
 // of the session's work, and those that concern all that is sent: lock commands, transactions and whatever needs a pin,
 // PUBLISH, changes of identity, and commands of several keys. Each is sent when everything before it has been
 // answered, and is answered before anything behind it is sent.

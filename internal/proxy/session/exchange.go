@@ -97,7 +97,8 @@ func (s *Session) lose(at reply.ID, n int, sent bool) {
 		if r.target != topology.Any {
 			s.turnTo(r.target)
 		}
-		if n = 1; !sent && r.unsent() { // with ASKING it counts as two
+		n = 1 // with ASKING it counts as two
+		if r.arrive(); !sent && r.unsent() {
 			return
 		}
 		asker = r.h

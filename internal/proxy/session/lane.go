@@ -104,7 +104,7 @@ func (s *Session) endVisit() {
 }
 
 // In a cluster the session uses a lane to each server that it needs, all at once: the effects on each key keep their
-// order, as keyorder.go says. Commands by which others learn of the session's work wait until nothing is
+// order, as pause.go says. Commands by which others learn of the session's work wait until nothing is
 // outstanding, and the commands behind them wait for their answers. So do commands of several keys: while their slot
 // moves some keys are at one server and some at the other.
 
@@ -126,7 +126,7 @@ func (s *Session) aim(r *request) bool {
 		r.target = s.serverOf(r)
 	}
 	alone := r.several() || r.row.Barrier || r.row.Script && r.slot < 0
-	if due && (alone || s.alone || s.outdated()) {
+	if due && (alone || s.alone || s.pause != nil || s.outdated()) {
 		return s.awaitQuiet()
 	}
 	if s.alone = alone; due && r.target != topology.Any {

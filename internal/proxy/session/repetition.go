@@ -8,7 +8,7 @@ import (
 )
 
 // In front of a cluster a command on a pin is routed anew if the pin's server refuses it for another server's sake, and
-// the pin is given up. Requests on lanes are sent again as keyorder.go says.
+// the pin is given up. Requests on lanes are sent again as pause.go says.
 
 // rerouted returns the handler of a kept request that is routed anew if the pin's server refuses it, or cannot be
 // reached. read reads a refusal. to gets other replies.

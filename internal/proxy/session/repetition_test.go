@@ -2,7 +2,6 @@ package session
 
 import (
 	"net"
-	"strings"
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/hashslot"
@@ -59,8 +58,8 @@ func TestACommandIsRepeatedUntilItsConnectionIsNotDown(t *testing.T) {
 
 func TestALargeTransactionIsRepeatedUntilItsConnectionIsNotDown(t *testing.T) {
 	s := overNoCluster(t)
-	s.mayMulti = true
-	s.consume([]byte(typed("MULTI") + strings.Repeat(typed("GET k"), mostQueued+1)))
+	s.queued = s.newTx()
+	s.queued.slot, s.queued.n = hashslot.Of([]byte("k")), mostQueued+1
 	for n := range 3 {
 		onDeadPin(t, s)
 		if n == 0 {

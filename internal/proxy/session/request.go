@@ -20,7 +20,7 @@ import (
 // its reply have copied the few facts that they need. It is held longer:
 //
 //   - In front of a cluster it is the handler of its own reply. A server may refuse it. Then it is sent again, in the
-//     order of its key (keyorder.go). A command for several servers has a part for each.
+//     order of its key (pause.go). A command for several servers has a part for each.
 //   - A command on a pin that the pin's server refuses is routed anew (Session.repeated).
 //   - A lock command is held until the lock engine answers it (Session.locking).
 //   - A large command is held until its last byte has come (Session.large), one of very many keys until it has been
@@ -64,8 +64,6 @@ type request struct {
 	// Its reply in front of a cluster.
 	h      reply.Handler // of other replies than refusals; nil: they pass to the client
 	at     reply.ID
-	state  requestState
-	to     *server        // where it was sent last; nil: nowhere yet
 	lane   *upstream.Lane // by which it was sent last; nil: no server was known
 	tx     int            // it is a transaction: the number of replies before that to EXEC
 	ahead  reply.Ahead    // the replies that come first
@@ -73,10 +71,10 @@ type request struct {
 	failed []byte         // the reply so far, if it is an error
 
 	// Refusals.
-	attempts   topology.Attempts
-	awaitsView bool          // it is not sent again before there is a new view
-	moved      topology.Node // the server that serves its slot, as the last one that refused it says; Any: it names none
-	then       []*request    // the refused ones that wait for the reply
+	attempts   topology.Attempts // of a command on a pin
+	chain      *chain            // of its key, since it has been refused; nil: it has not
+	awaitsView bool              // it is not sent again before there is a new view
+	moved      topology.Node     // the server that serves its slot, as the last one that refused it says; Any: it names none
 }
 
 // A bond says which server a request is for.
@@ -223,54 +221,34 @@ func (r *request) send(h reply.Handler) {
 	}
 	s.sentBytes += len(r.raw)
 	s.unanswered += slotCost
-	if _, waits := s.queues[r.subject()]; waits {
-		s.unanswered += len(r.raw)
-		r.attempts.Refused(s.cluster.FailoverWait())
-	}
 	r.at = s.out.Slots.Add(s.laneTo(r.row, r.target), r, 1)
-	r.follow()
-}
-
-// dropRequests gives up what a session that has ended will not send again.
-func (s *Session) dropRequests() {
-	for _, queue := range s.queues {
-		for _, r := range queue {
-			if r.state == onItsWay {
-				continue
-			}
-			s.out.Slots.Answer(r.at, 1)
-			s.sentBytes -= len(r.raw)
-			if r.h != nil {
-				r.h.Lost(r.at, 1, false)
-			}
-		}
-	}
-	s.queues, s.resting = nil, nil
-}
-
-// finish ends a request that has been answered.
-func (r *request) finish() {
-	r.s.sentBytes -= len(r.raw)
-	r.release()
+	r.depart()
 }
 
 // depart sends the request to its node.
 func (r *request) depart() {
-	r.state, r.lane = onItsWay, nil
 	if r.target == topology.Any {
+		r.lane = nil
+		r.leave()
 		r.s.lose(r.at, 1, false)
 		return
 	}
-	r.attempts.Sent()
 	r.transmit(r.raw)
+}
+
+// leave says that the request is on its way.
+func (r *request) leave() {
+	r.s.sending++
+	if c := r.chain; c != nil {
+		c.sent++
+	}
 }
 
 // transmit sends the request's command, or a question in its place, behind an ASKING if need be.
 func (r *request) transmit(raw []byte) {
 	s := r.s
 	r.begun, r.failed = false, r.failed[:0]
-	r.to = s.serverAt(r.target)
-	r.to.last = r
+	r.leave()
 	r.ahead = reply.NewAhead(r.asking, r.tx)
 	n := 1 + r.tx
 	if r.asking {
@@ -281,24 +259,13 @@ func (r *request) transmit(raw []byte) {
 	s.transmit(conn, raw, r.at, n)
 }
 
-// serverAt is what the session has sent to a server.
-func (s *Session) serverAt(at topology.Node) *server {
-	for _, one := range s.servers {
-		if one.node == at {
-			return one
-		}
-	}
-	one := &server{node: at}
-	s.servers = append(s.servers, one)
-	return one
-}
-
 // Take implements reply.Handler.
 func (r *request) Take(at reply.ID, b []byte, n int, more bool) int {
 	b, n = r.ahead.Strip(b, n)
 	switch ran, over := r.ahead.Ran(); {
 	case ran:
 		if r.s.abandon(); over {
+			r.arrive()
 			r.Lost(at, 1, true)
 			return 1
 		}
@@ -320,10 +287,18 @@ func (r *request) Take(at reply.ID, b []byte, n int, more bool) int {
 	case more:
 		return r.pass(at, b, n, more)
 	}
-	then := r.arrived()
+	r.arrive()
 	n = r.end(at, b, n)
-	proceedAll(then)
+	r.s.proceed()
 	return n
+}
+
+// arrive says that the reply to what the request has sent last is in, or will not come.
+func (r *request) arrive() {
+	r.s.sending--
+	if c := r.chain; c != nil {
+		c.sent--
+	}
 }
 
 // end takes the end of the reply.
@@ -338,9 +313,50 @@ func (r *request) end(at reply.ID, b []byte, n int) int {
 		b = r.failed
 	}
 	if n = r.pass(at, b, n, false); n > 0 {
-		r.settle()
+		r.settle(true)
 	}
 	return n
+}
+
+// settle ends a request that has its final reply, and goes on with the others of its key. done: it has been carried
+// out.
+func (r *request) settle(done bool) {
+	s, c := r.s, r.chain
+	if p := s.pause; p != nil && c == nil {
+		c = p.chains[r.subject()]
+	}
+	s.sentBytes -= len(r.raw)
+	if c != nil && !c.over() {
+		c.settled(r, done)
+	}
+	r.release()
+}
+
+// fail makes the refusal the reply to the client.
+func (r *request) fail() {
+	s, at := r.s, r.at
+	s.sentBytes -= len(r.raw)
+	switch {
+	case len(r.failed) > 0:
+		r.giveUp()
+		r.pass(at, r.failed, 1, false)
+	case s.Refusal() == nil:
+		s.giveUp()
+		fallthrough
+	default:
+		r.miss(false)
+	}
+	r.release()
+	s.Answered(at, 1)
+}
+
+// miss says that the request has no reply.
+func (r *request) miss(sent bool) {
+	if r.h != nil {
+		r.h.Lost(r.at, 1, sent)
+	} else {
+		r.s.Refuse(r.at, 1)
+	}
 }
 
 // sendInstead sends other words to the server that has answered. Their reply comes in place of its answer.
@@ -372,27 +388,29 @@ func (r *request) pass(at reply.ID, b []byte, n int, more bool) int {
 
 // sendAgain has the request sent again if the error that it was answered with says that it has not run.
 func (r *request) sendAgain() bool {
+	s := r.s
 	why := topology.ReadRefusal(r.failed)
-	if !why.Concerns(r.slot) || r.s.out.Gone() {
+	if !why.Concerns(r.slot) || s.out.Gone() {
 		return false
 	}
-	within := r.s.cluster.FailoverWait()
-	r.attempts.Waited(within)
-	if !r.attempts.Refused(within) {
-		r.giveUp()
-		return false
-	}
-	asked := r.target
-	r.goTo(r.s.noteRefusal(why, asked))
+	asked, first := r.target, r.chain == nil
+	r.goTo(s.noteRefusal(why, asked))
 	r.moved = topology.Any
-	if n := r.s.cluster.View().Named(why, asked); n != nil {
+	if n := s.cluster.View().Named(why, asked); n != nil {
 		r.moved = topology.Node(n.ID)
 	}
 	// After one redirection it follows at once: the session's view may change later.
-	r.awaitsView = !r.asking &&
-		(r.moved == topology.Any || r.moved == r.target || r.bound != toSlot || !r.attempts.First())
+	r.awaitsView = !r.asking && (r.moved == topology.Any || r.moved == r.target || r.bound != toSlot || !first)
 	r.again()
 	return true
+}
+
+// again has the request, which was refused, sent again when its turn comes.
+func (r *request) again() {
+	c := r.s.chainOf(r)
+	if c.hold(r); c.retries && c.sent == 0 {
+		c.next()
+	}
 }
 
 // goTo has the request sent behind an ASKING to the server that has its key already; Any: there is none.
@@ -408,33 +426,21 @@ func (r *request) unsent() bool {
 	if s.out.Gone() || s.stranded() || r.lane != nil && r.lane.Hopeless() {
 		return false
 	}
-	if !r.attempts.Refused(s.cluster.FailoverWait()) && !(s.holds() && s.proxy.Upstream.Away()) {
-		return false
-	}
-	then := r.arrived()
-	r.failed = append(r.failed[:0], reply.ClusterDown...)
-	r.awaitsView, r.asking = true, false
+	r.failed, r.awaitsView, r.asking = r.failed[:0], true, false
 	r.again()
-	proceedAll(then)
+	s.proceed()
 	return true
 }
 
 // Lost implements reply.Handler.
 func (r *request) Lost(at reply.ID, _ int, sent bool) {
-	then := r.arrived()
-	if r.h != nil {
-		r.h.Lost(at, 1, sent)
-	} else {
-		r.s.Refuse(at, 1)
-	}
-	r.state = givenUp
-	r.settle()
-	proceedAll(then)
+	r.miss(sent)
+	r.settle(false)
+	r.s.proceed()
 }
 
 // giveUp says that the request is not sent again. The client knows no other servers, so the refusal does not name one.
 func (r *request) giveUp() {
-	r.state = givenUp
 	switch why := topology.ReadRefusal(r.failed); {
 	case why.Reason == topology.TryLate:
 	case why.Reason == topology.Asking && r.s.cluster.View().Named(why, r.target) != nil:
