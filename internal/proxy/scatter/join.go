@@ -26,7 +26,7 @@ func unlessError(writes bool, join Join) Join {
 		case failed == 0:
 			return join(replies)
 		case writes && failed < len(replies):
-			return resp.AppendError(nil, resp.InDoubt, "partly carried out: "+string(bytes.TrimSpace(words[1:])))
+			return resp.AppendRawError(nil, "CLUSTERDOWN partly carried out: "+string(bytes.TrimSpace(words[1:])))
 		}
 		return words
 	}

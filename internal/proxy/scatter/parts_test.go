@@ -115,7 +115,7 @@ func TestReplies(t *testing.T) {
 	}{
 		{"dbsize", "", []string{":1\r\n", ":2\r\n"}, ":3\r\n"},
 		{"dbsize", "", []string{":1\r\n", "-NOPERM no\r\n"}, "-NOPERM no\r\n"},
-		{"flushall", "", []string{"+OK\r\n", "-ERR x\r\n"}, "-INDOUBT partly carried out: ERR x\r\n"},
+		{"flushall", "", []string{"+OK\r\n", "-ERR x\r\n"}, "-CLUSTERDOWN partly carried out: ERR x\r\n"},
 		{"flushall", "", []string{"-ERR x\r\n", "-ERR y\r\n"}, "-ERR x\r\n"},
 		{"keys", "", []string{"*1\r\n$1\r\na\r\n", "*0\r\n", "*1\r\n$1\r\nb\r\n"}, "*2\r\n$1\r\na\r\n$1\r\nb\r\n"},
 		{"script", "exists", []string{"*2\r\n:1\r\n:1\r\n", "*2\r\n:0\r\n:1\r\n"}, "*2\r\n:0\r\n:1\r\n"},
