@@ -372,7 +372,7 @@ func watchProxy(ctx context.Context, t Target, end context.CancelCauseFunc) {
 // address.
 func temporary(e Error) bool {
 	switch e.Code() {
-	case "OVERLOADED", "INDOUBT", "LOADING", "MASTERDOWN", "READONLY", "BUSY", "TRYAGAIN", "CLUSTERDOWN":
+	case "OVERLOADED", "LOADING", "MASTERDOWN", "READONLY", "BUSY", "TRYAGAIN", "CLUSTERDOWN":
 		return true
 	}
 	return false

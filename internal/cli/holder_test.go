@@ -85,7 +85,7 @@ func TestAPermitIsNamedByItsFence(t *testing.T) {
 func TestOnlySomeErrorsAreLosses(t *testing.T) {
 	for reply, lost := range map[string]bool{
 		"-NOTHELD x": true, "-LOSTLEASE x": true, "-WRONGTYPE x": true,
-		"-INDOUBT x": false, "-NOTHELDX x": false, "": false,
+		"-NOTHELDX x": false, "": false,
 	} {
 		h, p := at(t, ":7", ":1", reply)
 		if _, err := h.Lock(t.Context(), "LOCK", 0); err != nil {

@@ -154,9 +154,10 @@ func (w *waiter) Answered(o callOutcome) []byte {
 	a, err := decoded(o.Reply, o.Err, script.DecodeAcquired)
 	switch {
 	case errors.Is(err, contract.ErrInDoubt):
-		w.undo(grant{}, nil)
-		w.withdraw(table.Error, err) // it may have a place in the queue
-		return nil
+		w.claim.RollBack(0, w.Lease, nil) // first: the lease is what the client was told so far
+		w.e.step(func(*table.Table) { w.claim.Doubt(w.Lease, o.SentAt) })
+		w.withdraw(table.Gone, nil) // it may have a place in the queue
+		return contract.Unanswered
 	case isOverwritten(err) && w.claim.Overwritten(): // the loss is the answer
 		w.finish()
 		return lostLeaseReply()
@@ -195,9 +196,6 @@ func (w *waiter) fail(err error) []byte {
 	return w.replyTo(table.Error, err)
 }
 
-// Again implements lockCommand.
-func (w *waiter) Again() (script.Call, bool) { return w.question().Call, true }
-
 // Postponed implements lockCommand. A client that waits for a lock waits for its hash slot, too, in the wait queue. An
 // acquire that deepens a hold is sent again until the hold has ended.
 func (w *waiter) Postponed() (script.Call, time.Duration) {
@@ -211,9 +209,6 @@ func (w *waiter) Postponed() (script.Call, time.Duration) {
 	}
 	return w.question().Call, limit
 }
-
-// Doubted implements lockCommand.
-func (w *waiter) Doubted(sentAt time.Time) { w.claim.Doubt(w.Lease, sentAt) }
 
 // finish ends the acquire. Requires no locks.
 func (w *waiter) finish() { w.e.step(func(*table.Table) { w.finishLocked() }) }
@@ -335,23 +330,21 @@ func (w *waiter) drop(g grant, end waitEnd, reply []byte) {
 	w.undo(g, reply)
 }
 
-// undo rolls back what copies of the acquire have done, or may still do, and then answers: -INDOUBT if that takes too
-// long. The zero grant: it is not known whether there is one. reply nil: the client has gone, or is answered elsewhere.
-// Requires no locks.
+// undo rolls back what the acquire has done, or may still do, and answers behind the first attempt of that: the client
+// finds the lock as if it had not asked. If a grant is not rolled back then, the connection closes. The zero grant: it
+// is not known whether there is one, because a waiter was not answered. reply nil: the client has gone, or is answered
+// elsewhere. Requires no locks.
 func (w *waiter) undo(g grant, reply []byte) {
-	var done func(ok bool)
+	var tried func(ok bool)
 	if reply != nil {
-		done = w.e.calls.OnceWithin(w.e.calls.DoubtLimit(), func(ok bool) {
-			if !ok {
-				reply = failureReply(contract.ErrInDoubt)
-				if g.fence != 0 { // else the lost answer has been noted
-					w.claim.Doubt(w.Lease, g.sentAt)
-				}
+		tried = func(ok bool) {
+			if !ok && g.fence != 0 {
+				reply = contract.Unanswered
 			}
 			w.reply(reply)
-		})
+		}
 	}
-	w.claim.RollBack(g.fence, w.Lease, done)
+	w.claim.RollBack(g.fence, w.Lease, tried)
 }
 
 // goHome passes the acquire to the session's home, if that is another engine: this engine has no hold that the acquire

@@ -1,6 +1,7 @@
 package lockcmds
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -37,14 +38,15 @@ func TestTheFirstAttemptIsOneScriptOnTheSessionsOwnConnection(t *testing.T) {
 	}
 }
 
-func TestAnAcquireInDoubtIsRolledBack(t *testing.T) {
+func TestAnAcquireWithoutAnAnswerIsRolledBackTwice(t *testing.T) {
 	w := newLockWorld(t)
 	a := w.client(1).sends("LOCK k")
+	w.Own.Answers = []any{contract.ErrUnsent, contract.ErrInDoubt, locktest.Numbers(0), locktest.Numbers(1)}
 	a.answered(resp.Value{}, contract.ErrInDoubt)
-	w.Pass(6 * time.Second)
-	a.got("-INDOUBT sent, but no answer came")
-	if last := w.Own.Asked[len(w.Own.Asked)-1]; last != "drop" {
-		t.Errorf("the last script is %s", last)
+	a.got("closed")
+	w.Pass(time.Minute)
+	if got := strings.Join(w.Own.Asked, " "); got != "drop drop drop drop" {
+		t.Errorf("the engine asked %s: until there is an answer, and once more", got)
 	}
 }
 

@@ -28,7 +28,7 @@ func (w *waiter) call() (a script.Acquired, sentAt time.Time, err error) {
 	q := w.question()
 	a, err = runFor(w.e.life, w.e.client, q.Call, q.Decode)
 	if errors.Is(err, contract.ErrInDoubt) {
-		w.claim.Doubt(w.Lease, sentAt)
+		w.e.step(func(*table.Table) { w.claim.Doubt(w.Lease, sentAt) })
 	}
 	if err == nil && !a.Granted && a.PTTL == script.NoTTL {
 		a.PTTL = w.bound()
@@ -77,7 +77,7 @@ func (w *waiter) mayWait() bool { return w.MayWait(w.e.opts.Clock.Now().Sub(w.be
 // askAgain has an acquire ask again that has come to nothing: as a waiter, or once if it may not wait any longer. a is what the last attempt has told. Requires no locks.
 func (w *waiter) askAgain(a script.Acquired) {
 	if !w.mayWait() {
-		w.e.calls.repeat(&w.sent, repetition{call: w.question().Call, limit: longestPause, certain: true})
+		w.e.calls.Resend(&w.sent, w.question().Call, longestPause)
 		return
 	}
 	ok := w.e.failstop.Do(w.conn(), func() {

@@ -15,17 +15,18 @@ import (
 // client.go (the engine's own connections). They know the connection of each script, when it is sent again, and when to
 // give up. They know no holders.
 //
-//	a session's command ──► Send ──► its own lane or pin ──answer lost──► Repeat ──► the engine's own connection
+//	a session's command ──► Send ──► its own lane or pin ──answer lost──► the session's connection closes
+//	                          └──slot moves──► Resend ──► the engine's own connection
 //	leases              ──► Client.Renew ──► the connection of the identity that acquired last
 //	rollbacks           ──► RollBack ──► Retry ──► the same, until Redis answers
 //	other work          ──► runFor   ──► the engine's own connection
 //
-// A call whose answer is lost is sent again, for DoubtLimit at most, until Redis answers. A script that runs twice
-// leaves what it leaves when it runs once. Nothing here blocks but runFor and Renew, which are for jobs.
+// A session's call is sent once, unless Redis has refused it. Nothing here blocks but runFor and Renew, which are for
+// jobs.
 
 // calls is the calls of one engine. Its methods may be called from any goroutine.
 type calls struct {
-	// Immutable. All but Failover and Lease are required.
+	// Immutable. All are required.
 	Client   scriptRunner
 	Jobs     jobs.Runner
 	Clock    jobs.Clock
@@ -33,14 +34,11 @@ type calls struct {
 	Log      *zap.Logger
 	FailStop FailStop
 
-	Failover func() time.Duration // how long a failover takes, by the topology; 0: there is none. nil: there never is
-	Lease    time.Duration        // of locks
-
 	sent       jobs.Count   // on sessions' connections, and their outcome has not been dealt with
-	unfinished atomic.Int64 // those, doubts, clean-ups and background tasks that have not come to an end
+	unfinished atomic.Int64 // those, clean-ups and background tasks that have not come to an end
 }
 
-// Busy reports whether a call, a doubt, a clean-up or a background task has not come to an end.
+// Busy reports whether a call, a clean-up or a background task has not come to an end.
 func (c *calls) Busy() bool { return c.unfinished.Load() != 0 }
 
 // WaitSent returns when the outcome of every call on a session's connection has been dealt with, or ctx ends.
@@ -69,7 +67,7 @@ type cleanup struct {
 	What, Key string
 	Task      func(context.Context) error
 	Limit     time.Duration // of trying: by then the lease it is about has run out
-	Done      func(ok bool) // the end; requires no locks. nil: no caller waits for it
+	Done      func(ok bool) // the end: the task has succeeded; requires no locks. nil: no caller waits for it
 }
 
 // Retry runs a clean-up as jobs until it succeeds, Redis refuses it, or its limit has passed.

@@ -63,7 +63,7 @@ func (c *claim) Lasts() time.Duration {
 	if !c.e.table.Knows(&h.Hold) {
 		return 0
 	}
-	return h.Most
+	return h.TTL
 }
 
 // Reenters reports whether the session itself has holds that it has not begun to release.
@@ -90,14 +90,9 @@ func (c *claim) pauseLocked(lease time.Duration) (now bool) {
 }
 
 // Doubt notes that the answer to a call of the acquire was lost, which asked for a lease of that length at the moment
-// sentAt. The owner may have a hold here by now: then the lease of the hold may be that one. Requires no locks.
+// sentAt. The owner may have a hold here by now: then the lease of the hold may be that one. The caller carries out the
+// effects. Requires Engine.mu.
 func (c *claim) Doubt(lease time.Duration, sentAt time.Time) {
-	c.e.step(func(*table.Table) { c.doubtLocked(lease, sentAt) })
-}
-
-// doubtLocked is Doubt. The caller carries out the effects. Requires Engine.mu.
-func (c *claim) doubtLocked(lease time.Duration, sentAt time.Time) {
-	c.s.Doubted = true
 	c.e.table.InDoubt(c.heldLocked(), lease, sentAt)
 }
 
@@ -231,13 +226,13 @@ func (c *claim) grantedLocked(now time.Time, g *holdGrant) verdict {
 	return verdictUsable
 }
 
-// RollBack undoes what copies of the acquire have done, or may still do. fence is of the grant; 0: it is not known. The
-// session keeps the holds of which its client was told, and their lease. If the session has ended, GRACE applies to
-// them. done is called at the end; nil: not of interest. Requires no locks.
-func (c *claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
+// RollBack undoes what the acquire has done, or may still do. fence is of the grant; 0: the answer to a call is lost.
+// The session keeps the holds of which its client was told, and their lease. If the session has ended, GRACE applies to
+// them. tried is called behind the first attempt; nil: not of interest. Requires no locks.
+func (c *claim) RollBack(fence int64, lease time.Duration, tried func(ok bool)) {
 	e, part := c.e, c.Part()
 	part.Request, part.Fence, part.Holds = e.nextRequest(), fence, 0
-	r := rollback{Kind: kindOf(c.key), Limit: max(lease, e.opts.Lease), Done: done}
+	r := rollback{Kind: kindOf(c.key), Limit: max(lease, e.opts.Lease), Late: fence == 0, Tried: tried}
 	r.Remember = true
 	e.mu.Lock()
 	if c.undone != c.request { // it is rolled back once, although its session may end behind that
@@ -248,14 +243,13 @@ func (c *claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
 	}
 	h := holdOf(c.heldLocked())
 	if h != nil {
-		if fence == 0 || fence == h.Fence {
-			if o := h.PartOf(&c.s.Session); o != nil {
-				part.Holds = o.Holds
-			}
-			r.Gone = func() { e.gone(h) }
-			e.table.MayLast(&h.Hold, lease)
+		if o := h.PartOf(&c.s.Session); o != nil && (fence == 0 || fence == h.Fence) {
+			part.Holds = o.Holds
 		}
-		if h.Fixed { // the acquire may have made the lease shorter, or longer
+		if fence == 0 || fence == h.Fence {
+			r.Gone = func() { e.gone(h) }
+		}
+		if h.Fixed || fence == 0 { // the acquire may have made the lease shorter, or longer
 			r.Until = h.lease.Deadline()
 		} else {
 			r.Lease = e.nextLease(h)
@@ -264,12 +258,11 @@ func (c *claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
 	// The table does not know the part of a session that has ended.
 	if c.s.ended && c.Reenters() && !c.earlier.IsLost() && (fence == 0 || fence == c.fence) {
 		switch {
-		case h == nil && c.earlierGrace < 0:
+		case h != nil && h != c.earlier:
+		case c.earlierGrace < 0 || c.s.forsaken:
 			part.Holds, r.Until = c.holds-1, c.earlier.lease.Deadline()
 		case h == nil && c.earlierGrace > 0:
 			r.Grace, r.After, r.Less = c.earlierGrace, c.earlier.lease, c.holds
-		case h == c.earlier && c.earlierGrace < 0:
-			part.Holds = c.holds - 1
 		}
 	}
 	e.mu.Unlock()

@@ -68,42 +68,6 @@ func TestAGrantThatCannotBeUsedIsNotRecorded(t *testing.T) {
 	}
 }
 
-// A re-entry that is rolled back leaves the earlier holds, if Redis has them.
-func TestARollbackOfAReentryEndsAHoldThatIsGone(t *testing.T) {
-	for _, grant := range []int64{0, fence} {
-		for _, gone := range []bool{false, true} {
-			w, a := newLockWorld(t), newClient(1)
-			w.acquire(t, a, "", nil)
-			claim := w.claim(&a.caller, lock, "")
-			w.Own.Answers = []any{goesOn}
-			if gone {
-				w.Own.Answers = []any{isGone}
-			}
-			ended := false
-			claim.RollBack(grant, time.Second, func(ok bool) { ended = ok })
-			claim.NotDeepened()
-			w.Work()
-			w.Pass(time.Second) // a release elsewhere would have been told
-			args := w.Own.Args[0]
-			if !ended || args[argHolds] != "1" || args[argLease] != "30000" || args[argLess] != "1" || (args[argAcquire] == "0") != (grant != 0) {
-				t.Errorf("gone: %v: rolled back: %v, with %q", gone, ended, args)
-			}
-			if held := w.table.Hold(claim.key) != nil; held == gone || (len(a.Pushes) == 1) != gone {
-				t.Errorf("gone: %v: held: %v, told %q", gone, held, a.Pushes)
-			}
-		}
-	}
-	w, a := newLockWorld(t), newClient(1)
-	w.acquire(t, a, "", nil)
-	claim := w.claim(&a.caller, lock, "")
-	w.Own.Answers = []any{isGone}
-	claim.RollBack(fence+1, time.Second, nil) // of another grant
-	w.Work()
-	if args := w.Own.Args[0]; args[argHolds] != "0" || w.table.Hold(claim.key) == nil {
-		t.Errorf("the rollback of another grant keeps holds of it, or ends this one: %q", args)
-	}
-}
-
 // The client may count on the holds of which it was told, although its connection has ended.
 func TestARollbackOfAReentryLeavesTheHoldsOfASessionThatHasEnded(t *testing.T) {
 	for _, owner := range []string{"", "me"} {
@@ -167,11 +131,12 @@ func TestADoubtfulReentryShortensTheLease(t *testing.T) {
 	w, a, b := newLockWorld(t), newClient(1), newClient(2)
 	h := w.acquire(t, a, "me", nil)
 	claim := w.claim(&b.caller, lock, "me")
-	claim.Doubt(time.Minute, w.Time)
-	if !b.session(w).Doubted || h.lease.Deadline() != w.Time.Add(30*time.Second) {
-		t.Errorf("doubted: %v, the lease ends in %v", b.session(w).Doubted, h.lease.Deadline().Sub(w.Time))
+	doubt := func(lease time.Duration) { w.step(func(*table.Table) { claim.Doubt(lease, w.Time) }) }
+	doubt(time.Minute)
+	if end := h.lease.Deadline(); end != w.Time.Add(30*time.Second) {
+		t.Errorf("the lease ends in %v", end.Sub(w.Time))
 	}
-	claim.Doubt(2*time.Second, w.Time)
+	doubt(2 * time.Second)
 	claim.NotDeepened()
 	if end := h.lease.Deadline(); end != w.Time.Add(2*time.Second) {
 		t.Errorf("the lease ends in %v", end.Sub(w.Time))

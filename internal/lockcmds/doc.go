@@ -15,7 +15,7 @@
 // An Engine serves all sessions of one identity (ACL user, password, db), and the holds of former ones. It is the one
 // front door. A command runs on its session's own connection, with that session's rights and in its place among the
 // session's other commands. Work that belongs to no command in flight runs on the engine's own connection: attempts of
-// waiters, renewals, rollbacks, and calls that are sent again.
+// waiters, renewals, and rollbacks.
 //
 // Goroutines: Run's link (subscriptions) and watchdog (scheduler). All other work is done by timers and by jobs on the
 // pool, each at most one round trip long.
@@ -26,9 +26,6 @@
 // called without it.
 //
 // Invariants, besides those of holds.go, acquire.go and package table:
-//   - A script that runs twice leaves the state that it leaves when it runs once. A private owner's count is written as
-//     an absolute number. A named owner's count goes up or down by one, and the session's field has the number of the
-//     last request that was applied: a copy with that number or an older one changes nothing.
-//   - A call whose answer is lost is sent again until Redis answers, for as long as calls.DoubtLimit says. Only calls
-//     that could end a later grant are not.
+//   - A session's call is sent once, unless Redis refuses it. If its answer is lost, the session ends
+//     (contract.Unanswered), and a rollback settles what the call may have done.
 package lockcmds

@@ -105,7 +105,7 @@ func (e *Engine) restLocked(c *clientSession, entry *table.Hold) (r rollback, ok
 	}
 	h := holdOf(entry)
 	r = e.rollback(h, &c.Session)
-	r.Grace, r.Less, r.Remember, r.Limit = rest.Grace, rest.Less, rest.Remember, h.Most
+	r.Grace, r.Less, r.Remember, r.Limit = rest.Grace, rest.Less, rest.Remember, max(h.TTL, e.opts.Lease)
 	if !e.table.Knows(entry) { // else the lease goes on for the other sessions, and no Continue would end the pause
 		r.After = h.lease
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
-	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
 // The arguments of drop.lua.
@@ -61,27 +60,6 @@ func TestTheEndOfASessionAppliesGrace(t *testing.T) {
 	}
 }
 
-// The field of a session that has ended stays while copies of its calls may come.
-func TestTheEndOfASessionLeavesAFieldThatCopiesNeed(t *testing.T) {
-	w, a := newLockWorld(t), newClient(1)
-	w.acquire(t, a, "me", nil)
-	w.doubt(a.session(w))
-	w.Ended(a.caller.ID)
-	w.Work()
-	if len(w.Own.Asked) != 0 {
-		t.Errorf("the field is removed: %q", w.Own.Args)
-	}
-	b := newClient(2)
-	w.acquire(t, b, "me", func(g *holdGrant) { g.Grace = 0; g.Fence++ })
-	w.doubt(b.session(w))
-	w.Own.Answers = []any{goesOn}
-	w.Ended(b.caller.ID)
-	w.Work()
-	if len(w.Own.Args) != 1 || w.Own.Args[0][argRemember] != "1" {
-		t.Errorf("GRACE 0 does not remember the number of the call: %q", w.Own.Args)
-	}
-}
-
 // Very many holds end in slices: the first at once, and the rest by a job that lets others in.
 func TestVeryManyHoldsEndInSlices(t *testing.T) {
 	w, a := newLockWorld(t), newClient(1)
@@ -97,31 +75,5 @@ func TestVeryManyHoldsEndInSlices(t *testing.T) {
 	w.Work()
 	if left := w.Holds(); left != 0 || !w.noWaiter() {
 		t.Errorf("%d holds are left", left)
-	}
-}
-
-// Redis may have the longer of two leases while the answer to a command is lost that sets one.
-func TestARollbackIsTriedForAsLongAsALeaseMayLast(t *testing.T) {
-	for _, c := range []struct{ doubtful, want time.Duration }{
-		{200 * time.Millisecond, 30 * time.Second},
-		{time.Minute, time.Minute},
-	} {
-		for name, end := range map[string]func(w *lockWorld, a *holdClient, h *watchedHold){
-			"GRACE 0": func(w *lockWorld, a *holdClient, _ *watchedHold) { w.Ended(a.caller.ID) },
-			"a loss":  func(w *lockWorld, _ *holdClient, h *watchedHold) { w.onLost(h.lease, watchdog.ReasonDeadline) },
-		} {
-			w, a := newLockWorld(t), newClient(1)
-			h := w.acquire(t, a, "", func(g *holdGrant) { g.Grace = 0 })
-			w.step(func(l *table.Table) { l.InDoubt(&h.Hold, c.doubtful, w.Time) })
-			begun := w.Time
-			if lasts := w.lasts(&h.Hold); lasts != c.want {
-				t.Errorf("%v in doubt: it may last for %v", c.doubtful, lasts)
-			}
-			end(w, a, h)
-			w.Settle() // without an answer
-			if took := w.Time.Sub(begun); took < c.want-time.Second || took > c.want+time.Second {
-				t.Errorf("%s, %v in doubt: given up after %v", name, c.doubtful, took)
-			}
-		}
 	}
 }

@@ -77,7 +77,6 @@ func New(o Options) (*Engine, error) {
 	e.life, e.end = context.WithCancel(context.Background())
 	e.calls = &calls{
 		Client: e.client, Jobs: e.jobs, Clock: opts.Clock, Life: e.life, Log: opts.Logger, FailStop: e.failstop,
-		Failover: opts.Failover, Lease: opts.Lease,
 	}
 	e.losses = &announcer{
 		jobs: e.jobs, redis: opts.Redis, life: e.life, failstop: e.failstop, logger: opts.Logger, entries: e.entries,

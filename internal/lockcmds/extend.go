@@ -37,7 +37,7 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 		if x.h = t.Meant(&session.Session, k, cmd.Fence); x.h != nil && cmd.Fence != 0 && x.h.Fence != cmd.Fence {
 			x.h = nil // another grant is meant, which Redis may have
 		}
-		if x.h != nil {
+		if x.h != nil && (session.Owns(k.Owner) || !k.Kind.Reenters()) {
 			x.call.Fence = x.h.Fence
 		}
 		if cmd.Fence != 0 {
@@ -71,33 +71,21 @@ type extension struct {
 	q       callRequest
 }
 
-// copy is the extension as it is sent.
-func (x *extension) copy() script.Call { return kindOf(x.key).Keyed(x.call.Call(), 1) }
+// script is the extension as it is sent.
+func (x *extension) script() script.Call { return kindOf(x.key).Keyed(x.call.Call(), 1) }
 
 // send sends the extension. Requires the session lock.
 func (x *extension) send(s contract.Session) {
 	x.q = callRequest{Session: s, For: x}
-	x.e.calls.Send(x.copy(), &x.q)
-}
-
-// Again implements lockCommand. The copy for an owner that may have several grants names the grant, else it could find
-// a later one.
-func (x *extension) Again() (script.Call, bool) {
-	return x.copy(), x.call.Session == "" && x.key.Kind.Reenters() || x.call.Fence != 0
+	x.e.calls.Send(x.script(), &x.q)
 }
 
 // Postponed implements lockCommand. When the lease that goes on has ended, there is nothing to extend.
 func (x *extension) Postponed() (script.Call, time.Duration) {
-	return x.copy(), max(x.e.calls.DoubtLimit(), x.e.lasts(x.h))
+	return x.script(), max(postponedLimit, x.e.lasts(x.h))
 }
 
-// Doubted implements lockCommand.
-func (x *extension) Doubted(sentAt time.Time) {
-	x.e.step(func(t *table.Table) { t.InDoubt(x.h, x.call.Lease, sentAt) })
-}
-
-// Answered turns the answer of an extension into the reply, or sends it once more: for a later grant of the owner than
-// this proxy knew. Requires the session lock, or that the session has ended.
+// Answered turns the answer of an extension into the reply. Requires the session lock, or that the session has ended.
 func (x *extension) Answered(o callOutcome) []byte {
 	a, err := decoded(o.Reply, o.Err, script.DecodeExtended)
 	var overwritten error // the answer to a session that has lost nothing, or knows it
@@ -105,35 +93,37 @@ func (x *extension) Answered(o callOutcome) []byte {
 		overwritten, a, err = err, script.Extended{}, nil
 	}
 	answer := table.HoldAnswer{
-		Status: table.NotHolder, Fence: a.Fence, Holds: a.Holds, SentAt: x.q.SentAt,
+		Status: table.NotHolder, Fence: a.Fence, Holds: a.Holds, SentAt: o.SentAt,
 	}
 	switch {
 	case err != nil:
 		answer.Status = unanswered(err)
 	case a.Held:
 		answer.Status = table.Held
-	case a.Other && x.named == 0:
-		answer.Status = table.OtherGrant
 	}
 	var reply table.Reply
 	x.e.step(func(t *table.Table) {
+		if answer.Status == table.InDoubt {
+			x.settleLocked()
+		}
 		reply = t.Extended(&x.session.Session, x.key, x.h, x.call.Lease, answer)
 	})
-	switch {
-	case reply == table.Newer:
-		x.anew(a.Fence)
-	case reply == table.NotHeld && overwritten != nil:
+	if reply == table.NotHeld && overwritten != nil {
 		return failureReply(overwritten)
 	}
 	return replyOf(reply, err, x.call.Session != "", x.named)
 }
 
-// anew sends the extension for a later grant of the owner, of which this proxy has no hold.
-func (x *extension) anew(fence int64) {
-	x.h = nil
-	x.call.Request, x.call.Fence = x.e.nextRequest(), fence
-	x.q.Once = fence == 0
-	x.e.calls.Anew(&x.q, x.copy())
+// settleLocked leaves the owner's only session the lease of which its client was told, though the extension may have
+// made it longer. Requires Engine.mu.
+func (x *extension) settleLocked() {
+	h := holdOf(x.h)
+	if h == nil || !x.session.Owns(x.key.Owner) || !x.e.table.Knows(x.h) {
+		return
+	}
+	d := x.e.rollback(h, &x.session.Session)
+	d.Holds, d.Until, d.Limit, d.Late = h.Count, h.lease.Deadline(), x.e.opts.Lease, true
+	x.e.calls.RollBack(d)
 }
 
 // unanswered is what an error in place of an answer means to the table.
@@ -144,22 +134,18 @@ func unanswered(err error) table.Status {
 	return table.Failed
 }
 
-// replyOf is the reply to a release or an extension; nil: there is none yet. named and fence: what the command names.
+// replyOf is the reply to a release or an extension. named and fence: what the command names.
 func replyOf(r table.Reply, err error, named bool, fence int64) []byte {
 	switch r {
 	case table.Failure:
 		return failureReply(err)
-	case table.Unknown:
-		return failureReply(contract.ErrInDoubt)
 	case table.Yes:
 		return redcon.AppendInt(nil, 1)
 	case table.Left:
 		return redcon.AppendInt(nil, 0)
 	case table.LostLease:
 		return lostLeaseReply()
-	case table.NotHeld:
-		return notHeldReply(named, fence)
 	default:
-		return nil
+		return notHeldReply(named, fence)
 	}
 }

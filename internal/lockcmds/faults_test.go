@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -37,16 +36,4 @@ func TestUnreachableRedisLosesTheLeaseAtItsDeadline(t *testing.T) {
 	}
 	srv.Continue()
 	a.want("UNLOCK k", lostLeaseWords)
-}
-
-func TestEngineWaitsForARedisThatIsDown(t *testing.T) {
-	p := startProxy(t, redistest.Start(t), nil)
-	a, b := p.session(2), p.session(2)
-	a.fence("LOCK k PX 60000") // before the engine's own client has ever connected
-	p.srv.Kill()
-	b.Lane.Fail(contract.ErrInDoubt)
-	b.send("LOCK k WAIT 60000") // its lane has broken: the outcome is in doubt
-	b.quiet(200 * time.Millisecond)
-	p.srv.Restart()
-	fenceIn(t, b.reply())
 }

@@ -23,7 +23,7 @@ import (
 //	                                      └──► tellAgain: those of other proxies, as the script has done
 //	a message of another proxy ──► look ──► Redis: is the grant over? ──► Forced
 
-// startForce executes FORCEUNLOCK. It is not repeated: a copy could end a later grant.
+// startForce executes FORCEUNLOCK.
 func (e *Engine) startForce(s contract.Caller, cmd grammar.Command) {
 	call := script.Force{Key: cmd.Key, Owner: cmd.Owner, Fence: script.AnyGrant}.Call
 	reply := func(o callOutcome) []byte {
@@ -38,7 +38,7 @@ func (e *Engine) startForce(s contract.Caller, cmd grammar.Command) {
 		}
 		return redcon.AppendInt(nil, int64(min(1, len(all))))
 	}
-	e.calls.Send(call(), &callRequest{Session: s.Session, For: plainCommand{Call: call, Unsafe: true, Reply: reply}})
+	e.calls.Send(call(), &callRequest{Session: s.Session, For: plainCommand{Call: call, Reply: reply}})
 }
 
 // audit logs the end of a grant by force.

@@ -1,6 +1,9 @@
 package lockcmds
 
 import (
+	"context"
+	"errors"
+
 	"github.com/tidwall/redcon"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
@@ -12,8 +15,8 @@ import (
 // The fence is the handle of a grant: a command that names a FENCE and no OWNER is for that grant, whichever connection
 // has acquired it. If the grant is the connection's own, the command is an ordinary one.
 
-// releaseGrant ends the grant that UNLOCK names by its fence, with all its holds. A copy of the call finds that grant
-// or none. Requires the session lock.
+// releaseGrant ends the grant that UNLOCK names by its fence, with all its holds. If the answer is lost, the engine
+// ends it: that call finds that grant or none. Requires the session lock.
 func (e *Engine) releaseGrant(s contract.Caller, cmd grammar.Command) {
 	var h *table.Hold
 	e.step(func(t *table.Table) { h = t.Ending(cmd.Key, cmd.Fence) })
@@ -24,24 +27,46 @@ func (e *Engine) releaseGrant(s contract.Caller, cmd grammar.Command) {
 	call := force.Call
 	e.calls.Send(call(), &callRequest{Session: s.Session, For: plainCommand{Call: call, Reply: func(o callOutcome) []byte {
 		ended, err := decoded(o.Reply, o.Err, script.DecodeForced)
-		unknown := err == nil && len(ended) == 0 && o.Repeated // an earlier copy has ended the grant, or it was over before
-		e.step(func(t *table.Table) { t.Ended(h, len(ended) > 0 || unknown) })
+		if errors.Is(err, contract.ErrInDoubt) {
+			e.endGrant(cmd.Key, h, call())
+			return contract.Unanswered
+		}
+		e.step(func(t *table.Table) { t.Ended(h, len(ended) > 0) })
 		switch {
 		case err != nil:
 			return failureReply(err)
-		case unknown:
-			return failureReply(contract.ErrInDoubt)
 		case len(ended) == 0 && e.mayHaveLost(&s, &cmd):
 			return lostLeaseReply()
 		case len(ended) == 0:
 			return notHeldReply(false, cmd.Fence)
 		}
-		for _, a := range ended { // after a failover two owners may have been granted the same fence
-			a.Handle = true
-			e.forced(cmd.Key, a)
-		}
+		e.grantEnded(cmd.Key, ended)
 		return redcon.AppendInt(nil, 1)
 	}}})
+}
+
+// grantEnded tells of a grant that was ended by its handle.
+func (e *Engine) grantEnded(key string, ended []script.Forced) {
+	for _, a := range ended { // after a failover two owners may have been granted the same fence
+		a.Handle = true
+		e.forced(key, a)
+	}
+}
+
+// endGrant ends a grant by its handle for a client that gets no answer. h is its hold here, for table.Ended; nil: there
+// is none.
+func (e *Engine) endGrant(key string, h *table.Hold, call script.Call) {
+	over := false
+	e.calls.Retry(cleanup{
+		What: "end a grant", Key: key, Limit: e.opts.Lease,
+		Task: func(ctx context.Context) error {
+			ended, err := runFor(ctx, e.client, call, script.DecodeForced)
+			over = err == nil
+			e.grantEnded(key, ended)
+			return err
+		},
+		Done: func(bool) { e.step(func(t *table.Table) { t.Ended(h, over) }) },
+	})
 }
 
 // meaning is what a release or an extension of a session is about.

@@ -18,7 +18,7 @@ type offer struct {
 }
 
 // offerLocked takes the waiters to which that holder may hand the lock over. last is the streak of the
-// holder's own grant. If the offer is not empty, answeredLocked is called once, at once if the outcome is in doubt.
+// holder's own grant. If the offer is not empty, answeredLocked is called once.
 // Requires Engine.mu.
 func (e *Engine) offerLocked(from table.Key, last table.Streak) offer {
 	o := offer{e: e}
@@ -72,7 +72,7 @@ func (o *offer) answeredLocked(a script.Released, sentAt time.Time, err error) (
 	if errors.Is(err, contract.ErrInDoubt) {
 		for _, w := range []*waiter{o.plain, o.fair} {
 			if w != nil {
-				w.claim.doubtLocked(w.Lease, sentAt)
+				w.claim.Doubt(w.Lease, sentAt)
 			}
 		}
 	}
@@ -104,6 +104,17 @@ func (o *offer) answeredLocked(a script.Released, sentAt time.Time, err error) (
 		}
 	}
 	return to, g
+}
+
+// askAgain has the waiters ask that still wait. Requires no locks.
+func (o *offer) askAgain() {
+	o.e.step(func(t *table.Table) {
+		for _, w := range []*waiter{o.plain, o.fair} {
+			if w != nil {
+				t.AskAgain(&w.Waiter)
+			}
+		}
+	})
 }
 
 // deliver tells the client of a waiter that has got the lock when the session s is unlocked; nil: none has. Requires

@@ -79,11 +79,3 @@ func (e *Engine) count(lock string) (all int) {
 	all, _ = e.countLocked(lock)
 	return all
 }
-
-// doubt notes that the answer to an acquire or a release of the session was lost. A copy may reach Redis at any time,
-// so the session's fields stay. Requires no locks.
-func (e *Engine) doubt(s *clientSession) {
-	e.mu.Lock()
-	s.Doubted = true
-	e.mu.Unlock()
-}

@@ -14,7 +14,7 @@ func (e *Engine) lasts(h *table.Hold) time.Duration {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return h.Most
+	return h.TTL
 }
 
 // ordered pauses the lease of a hold and runs send, with the session locked, when no renewal of the lease is on its

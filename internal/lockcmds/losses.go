@@ -61,10 +61,10 @@ func (e *Engine) staleLocked(h *watchedHold) []rollback {
 	all := make([]rollback, 0, len(h.Parts()))
 	for _, o := range h.Parts() {
 		r := e.rollback(h, o.Session)
-		r.Limit, r.Less, r.Remember, r.Ended = max(h.Most, e.opts.Lease), o.Holds, true, true
+		r.Limit, r.Less, r.Remember, r.Ended = max(h.TTL, e.opts.Lease), o.Holds, true, true
 		if memory := o.Session.Memory; memory != nil { // else a client could have any number of names wait here
 			memory.Add(int64(len(h.Lock)))
-			r.Done = func(bool) { memory.Add(-int64(len(h.Lock))) }
+			r.Done = func() { memory.Add(-int64(len(h.Lock))) }
 		}
 		all = append(all, r)
 	}

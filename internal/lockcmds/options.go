@@ -43,10 +43,6 @@ type Options struct {
 	// nil: it never is.
 	Replicas func(lock string) int
 
-	// Failover is how long a failover takes, by the word of the topology: a call without an answer is sent again for as
-	// long. 0: there is none. nil: there never is.
-	Failover func() time.Duration
-
 	// Tests change these.
 	fairWait  time.Duration // what deadlines in the fair queue are counted in; 0: 300 s, Redisson's default
 	staleHead time.Duration // after this time the head of a free lock's fair queue without a subscriber is stale; 0: 8 s

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
@@ -81,38 +82,24 @@ func (r *release) release() script.Release {
 	return script.Release{Key: r.Key.Lock, Part: r.part(), Lease: r.Lease}
 }
 
-// copy is the same, as it is sent.
-func (r *release) copy() script.Call { return kindOf(r.Key).Keyed(r.release().Call(), 1) }
+// alone is the same, as it is sent.
+func (r *release) alone() script.Call { return kindOf(r.Key).Keyed(r.release().Call(), 1) }
 
 // send sends the release, or the hand-over if a waiter here can have the lock next. Requires the session lock.
 func (r *release) send(s contract.Session) {
 	r.q = callRequest{Session: s, For: r}
 	if r.next.Empty() {
-		r.e.calls.Send(r.copy(), &r.q)
+		r.e.calls.Send(r.alone(), &r.q)
 	} else {
 		r.e.calls.Send(kindOf(r.Key).HandOver(r.next.With(r.release())), &r.q)
 	}
-}
-
-// Again implements lockCommand. The copy for an owner that may have several grants names the grant, else it could find
-// a later one.
-func (r *release) Again() (script.Call, bool) {
-	return r.copy(), !r.named() && r.Key.Kind.Reenters() || r.Fence != 0
 }
 
 // Postponed implements lockCommand. A waiter here is not kept for it.
 func (r *release) Postponed() (script.Call, time.Duration) {
 	r.e.step(func(*table.Table) { r.next.answeredLocked(script.Released{}, r.q.SentAt, contract.ErrUnsent) })
 	r.next = offer{}
-	return r.copy(), max(r.e.calls.DoubtLimit(), r.e.lasts(r.Hold))
-}
-
-// Doubted implements lockCommand. The copy is a plain release.
-func (r *release) Doubted(sentAt time.Time) {
-	r.e.step(func(*table.Table) {
-		r.session.Doubted = true
-		r.next.answeredLocked(script.Released{}, sentAt, contract.ErrInDoubt)
-	})
+	return r.alone(), max(postponedLimit, r.e.lasts(r.Hold))
 }
 
 // Answered turns the outcome of a release into the reply. Requires the session lock, or that the session has ended.
@@ -128,44 +115,33 @@ func (r *release) Answered(o callOutcome) []byte {
 	var g grant
 	var reply table.Reply
 	var rest rollback
-	var ended, left bool
+	var left bool
+	lost := errors.Is(err, contract.ErrInDoubt)
 	r.e.step(func(t *table.Table) {
-		if a.Waited {
+		if a.Waited || lost {
 			r.e.lookLaterLocked(r.Key.Lock)
 		}
-		if !o.Repeated {
-			to, g = r.next.answeredLocked(a, r.q.SentAt, err)
+		to, g = r.next.answeredLocked(a, o.SentAt, err)
+		if lost || err != nil && r.session.ended { // whose end has left this hold to the release
+			r.settleLocked()
 		}
 		reply = t.Released(&r.Release, table.HoldAnswer{
-			Status: statusOf(a, err), Fence: a.Fence, Holds: a.Holds, SentAt: r.q.SentAt, Repeated: o.Repeated,
+			Status: statusOf(a, err), Fence: a.Fence, Holds: a.Holds, SentAt: o.SentAt,
 		})
-		r.session.Doubted = r.session.Doubted || errors.Is(err, contract.ErrInDoubt)
-		ended = r.session.ended && err != nil && r.Lowered && !r.named()
 		if r.session.ended && r.Hold != nil {
 			rest, left = r.e.restLocked(r.session, r.Hold)
-		}
-		if reply == table.Newer {
-			r.Release = t.Again(&r.Release, a.Fence)
-			r.request = r.e.nextRequest()
 		}
 	})
 	r.next.deliver(r.q.Session, to, g)
 	if left {
 		r.e.calls.RollBack(rest)
 	}
-	if reply == table.Newer {
-		r.anew(a.Fence)
-		return nil
+	if lost {
+		return contract.Unanswered
 	}
-	if reply == table.Yes && r.named() && r.Hold == nil && a.Fence > 0 { // sessions elsewhere have acquired it
+	if reply == table.Yes && r.named() && a.Fence > 0 && (r.Hold == nil || r.Hold.Fence != a.Fence) {
+		// Sessions elsewhere have acquired it.
 		r.e.forced(r.Key.Lock, script.Forced{Owner: r.Key.Owner, Fence: a.Fence, Handle: true})
-	}
-	if ended { // the session's end has left this hold to the release
-		part := r.part()
-		part.Request = r.e.nextRequest()
-		r.e.calls.RollBack(rollback{
-			Kind: kindOf(r.Key), Drop: script.Drop{Key: r.Key.Lock, Part: part}, Limit: r.e.opts.Lease,
-		})
 	}
 	if reply == table.NotHeld && overwritten != nil {
 		return failureReply(overwritten)
@@ -174,6 +150,29 @@ func (r *release) Answered(o callOutcome) []byte {
 		r.e.opts.Reentries.NoteNotHeld(r.session.Client, r.Key.Lock)
 	}
 	return replyOf(reply, err, r.named(), r.Named)
+}
+
+// settleLocked does what the release may have left undone, as far as that can be done twice: it ends the grant of the
+// owner's only session, or leaves it the lease of which its client was told, or ends a permit. Behind that the waiters
+// ask that were offered the lock: the hand-over cannot happen any more. Requires Engine.mu.
+func (r *release) settleLocked() {
+	if r.named() && r.Key.Kind.Reenters() || r.Fence == 0 {
+		if !r.next.Empty() {
+			r.e.calls.After(lateCopy, jobs.Attempt, r.next.askAgain)
+		}
+		return
+	}
+	d := rollback{
+		Drop: script.Drop{Key: r.Key.Lock, Part: r.part(), Less: 1}, Kind: kindOf(r.Key), Limit: r.e.opts.Lease, Late: true,
+	}
+	d.Request = r.e.nextRequest()
+	if h := holdOf(r.Hold); h != nil && r.Holds > 0 {
+		d.Until = h.lease.Deadline()
+	}
+	if !r.next.Empty() {
+		d.Done = r.next.askAgain
+	}
+	r.e.calls.RollBack(d)
 }
 
 // statusOf is what the answer to a release means to the table.
@@ -191,11 +190,4 @@ func statusOf(a script.Released, err error) table.Status {
 	default:
 		return table.NotHolder
 	}
-}
-
-// anew sends the release once more, for a later grant of the owner than this proxy knew.
-func (r *release) anew(fence int64) {
-	r.next = offer{}
-	r.q.Once = fence == 0
-	r.e.calls.Anew(&r.q, r.copy())
 }

@@ -19,7 +19,7 @@ import (
 // nullReply is the null reply: Redis refused, or the grant has been rolled back.
 func nullReply(proto int) []byte { return resp.AppendNull(nil, proto) }
 
-// failureReply is the error reply for a script that failed: Redis's own, -INDOUBT, or contract.Unreachable.
+// failureReply is the error reply for a script that failed: Redis's own, contract.Unreachable or contract.Unanswered.
 func failureReply(err error) []byte {
 	var refusal script.Error
 	var unsent *contract.UnsentError
@@ -31,7 +31,7 @@ func failureReply(err error) []byte {
 	case errors.Is(err, contract.ErrUnsent):
 		return contract.Unreachable
 	default:
-		return resp.AppendError(nil, resp.InDoubt, "sent, but no answer came")
+		return contract.Unanswered
 	}
 }
 

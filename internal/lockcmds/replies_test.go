@@ -20,8 +20,8 @@ func TestFailureSaysWhetherAnythingHappened(t *testing.T) {
 		{&contract.UnsentError{Reply: []byte("-BUSY script\r\n")}, "-BUSY script\r\n"},
 		{&contract.UnsentError{}, string(contract.Unreachable)},
 		{fmt.Errorf("run acquire: %w", contract.ErrUnsent), string(contract.Unreachable)},
-		{contract.ErrInDoubt, "-INDOUBT sent, but no answer came\r\n"},
-		{errors.New("strange"), "-INDOUBT sent, but no answer came\r\n"}, // it is not known to be harmless
+		{contract.ErrInDoubt, string(contract.Unanswered)},
+		{errors.New("strange"), string(contract.Unanswered)}, // it is not known to be harmless
 	} {
 		if got := string(failureReply(c.err)); got != c.want {
 			t.Errorf("%v: %q", c.err, got)

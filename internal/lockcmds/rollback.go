@@ -3,10 +3,10 @@ package lockcmds
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
@@ -25,8 +25,16 @@ type rollback struct {
 	Until time.Time
 	Limit time.Duration // of trying: by then the lease has run out
 	Gone  func()        // the owner does not hold the lock by that grant any more; requires no locks. nil: not of interest
-	Done  func(ok bool) // the end, behind Gone; requires no locks. nil: not of interest
+	// Late says that the answer to a call is lost, which is to be undone: it may still lie in a socket. So the rollback is
+	// sent once more, lateCopy after its answer.
+	Late bool
+	// Tried is called behind the first attempt, which has succeeded or not; requires no locks. nil: not of interest.
+	Tried func(ok bool)
+	Done  func() // is called at the end, each time; requires no locks. nil: not of interest
 }
+
+// lateCopy is how much later a rollback is sent once more.
+const lateCopy = time.Second
 
 // RollBack sends a rollback until Redis answers. It does not block.
 func (c *calls) RollBack(r rollback) {
@@ -37,7 +45,7 @@ func (c *calls) RollBack(r rollback) {
 		}
 	}
 	c.Retry(cleanup{
-		What: "roll a hold back", Key: r.Key, Limit: r.Limit, Done: r.Done,
+		What: "roll a hold back", Key: r.Key, Limit: r.Limit,
 		Task: func(ctx context.Context) error {
 			by := r.By
 			if by == nil {
@@ -52,18 +60,20 @@ func (c *calls) RollBack(r rollback) {
 			if err == nil && !left && r.Gone != nil {
 				r.Gone()
 			}
+			if r.Tried != nil {
+				r.Tried(err == nil)
+				r.Tried = nil
+			}
 			return err
 		},
+		Done: func(bool) {
+			if r.Done != nil {
+				r.Done()
+			}
+			if r.Late {
+				r.Late, r.Copy = false, true
+				c.After(lateCopy, jobs.CleanUp, func() { c.RollBack(r) })
+			}
+		},
 	})
-}
-
-// OnceWithin returns a function that runs f once: with its own argument, or with false when the time is over.
-func (c *calls) OnceWithin(limit time.Duration, f func(ok bool)) func(ok bool) {
-	var once sync.Once
-	run := func(ok bool) { once.Do(func() { f(ok) }) }
-	late := c.Clock.AfterFunc(limit, func() { run(false) })
-	return func(ok bool) {
-		late.Stop()
-		run(ok)
-	}
 }

@@ -17,31 +17,27 @@ const (
 	callIsGone = 0
 )
 
-// argCopy is the argument of drop.lua that says whether an earlier copy may have been executed.
-const argCopy = 11
-
-func TestARollbackTellsWhetherTheGrantIsGone(t *testing.T) {
+func TestARollbackIsSentUntilItIsAnswered(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		answers []any
+		late    bool // the answer to a call is lost
 		want    string
 		asked   int
 	}{
-		{"the grant goes on", []any{locktest.Numbers(callGoesOn)}, "ended", 1},
-		{"it is gone", []any{locktest.Numbers(callIsGone)}, "gone ended", 1},
-		{"nothing is left of it", []any{locktest.Numbers(freed)}, "gone ended", 1},
-		{"a copy finds that it goes on", []any{contract.ErrInDoubt, locktest.Numbers(callGoesOn)}, "ended", 2},
-		{"a copy finds that it is gone", []any{contract.ErrInDoubt, contract.ErrUnsent, locktest.Numbers(callIsGone)}, "gone ended", 3},
-		{"Redis refuses", []any{locktest.Refusal("NOPERM no")}, "failed", 1},
-		{"Redis is busy", []any{locktest.Refusal("LOADING soon"), locktest.Numbers(callGoesOn)}, "ended", 2},
+		{"answered", []any{locktest.Numbers(callGoesOn)}, false, "tried ended", 1},
+		{"a copy is answered", []any{contract.ErrInDoubt, contract.ErrUnsent, locktest.Numbers(callIsGone)}, false, "tried ended", 3},
+		{"Redis refuses", []any{locktest.Refusal("NOPERM no")}, false, "tried ended", 1},
+		{"Redis is busy", []any{locktest.Refusal("LOADING soon"), locktest.Numbers(callGoesOn)}, false, "tried ended", 2},
+		{"of a lost call", []any{contract.ErrUnsent, locktest.Numbers(freed), contract.ErrUnsent, locktest.Numbers(callIsGone)}, true, "tried ended ended", 4},
 	} {
 		w := newCallWorld(t)
 		w.Own.Answers = c.answers
 		var told []string
 		w.RollBack(rollback{
-			Kind: exclusive{}, Drop: script.Drop{Key: "k", Part: script.Part{Owner: "o"}}, Limit: time.Minute,
-			Gone: func() { told = append(told, "gone") },
-			Done: func(ok bool) { told = append(told, map[bool]string{true: "ended", false: "failed"}[ok]) },
+			Kind: exclusive{}, Drop: script.Drop{Key: "k", Part: script.Part{Owner: "o"}}, Limit: time.Minute, Late: c.late,
+			Tried: func(bool) { told = append(told, "tried") },
+			Done:  func() { told = append(told, "ended") },
 		})
 		if !w.Busy() || len(w.Own.Asked) > 0 {
 			t.Errorf("%s: it is not sent by a job", c.name)
@@ -49,11 +45,6 @@ func TestARollbackTellsWhetherTheGrantIsGone(t *testing.T) {
 		w.Settle()
 		if got := strings.Join(told, " "); got != c.want || len(w.Own.Asked) != c.asked || w.Busy() {
 			t.Errorf("%s: told %q after %d scripts, want %q after %d; busy: %v", c.name, got, len(w.Own.Asked), c.want, c.asked, w.Busy())
-		}
-		for i, args := range w.Own.Args {
-			if copied := args[argCopy] == "1"; copied != (i > 0 && strings.HasPrefix(c.name, "a copy")) {
-				t.Errorf("%s: attempt %d is a copy: %v", c.name, i, copied)
-			}
 		}
 	}
 }
@@ -73,11 +64,7 @@ func TestEachAttemptOfARollbackSaysWhatIsLeftOfTheLease(t *testing.T) {
 func TestARollbackIsGivenUpAtItsLimit(t *testing.T) {
 	w := newCallWorld(t)
 	begun, ended := w.Time, 0
-	w.RollBack(rollback{Kind: exclusive{}, Drop: script.Drop{Key: "k"}, Limit: 10 * time.Second, Gone: func() { t.Error("gone") }, Done: func(ok bool) {
-		if ended++; ok {
-			t.Error("without an answer it has succeeded")
-		}
-	}})
+	w.RollBack(rollback{Kind: exclusive{}, Drop: script.Drop{Key: "k"}, Limit: 10 * time.Second, Done: func() { ended++ }})
 	w.Settle()
 	if took := w.Time.Sub(begun); ended != 1 || took < 10*time.Second || took > 12*time.Second {
 		t.Errorf("ended %d times, after %v", ended, took)

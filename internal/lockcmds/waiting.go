@@ -78,8 +78,7 @@ func (w *waiter) leftLocked(f *table.Effect) {
 }
 
 // without answers an acquire that has left its wait queue and has not got the lock. If an attempt was not answered, the
-// lock may have been granted: then that is rolled back first, because a null says that the client does not hold the
-// lock. Requires no locks.
+// lock may have been granted: then that is rolled back. Requires no locks.
 func (w *waiter) without(f *table.Effect) {
 	switch {
 	case f.Outcome == table.Gone:

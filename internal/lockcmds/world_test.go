@@ -2,7 +2,6 @@ package lockcmds
 
 import (
 	"testing"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -18,6 +17,6 @@ type callWorld struct {
 func newCallWorld(t *testing.T) *callWorld {
 	w := locktest.NewWorld()
 	return &callWorld{w, &calls{
-		Client: scriptRunner{Topology: w}, Jobs: w, Clock: w, Life: t.Context(), Log: zap.NewNop(), Lease: 30 * time.Second,
+		Client: scriptRunner{Topology: w}, Jobs: w, Clock: w, Life: t.Context(), Log: zap.NewNop(),
 	}}
 }

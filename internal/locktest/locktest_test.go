@@ -11,6 +11,7 @@ type noEngine struct{}
 
 func (noEngine) Start(contract.Caller, grammar.Command) {}
 func (noEngine) Ended(uint64)                           {}
+func (noEngine) Forsaken(uint64) int                    { return 0 }
 
 func TestTheDoubleKeepsTheContract(t *testing.T) {
 	s := New(t, noEngine{}, 1, 3, nil)

@@ -3,6 +3,7 @@
 package locktest
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 type Engine interface {
 	Start(s contract.Caller, c grammar.Command)
 	Ended(session uint64)
+	Forsaken(session uint64) int
 }
 
 // Session is a client connection without a socket: commands in, replies out, and a lane of its own to a real Redis.
@@ -95,8 +97,7 @@ func (s *Session) Script(c contract.Call) {
 		switch {
 		case s.ended:
 		case out != nil:
-			s.Replies <- Show(out)
-			s.next()
+			s.Reply(out)
 		}
 	})
 }
@@ -107,6 +108,12 @@ func (s *Session) Reply(reply []byte) {
 		s.t.Error("no reply")
 	}
 	s.Replies <- Show(reply)
+	if bytes.Equal(reply, contract.Unanswered) {
+		s.ended = true
+		s.engine.Forsaken(s.ID)
+		s.Lane.Close()
+		return
+	}
 	s.next()
 }
 
@@ -211,10 +218,13 @@ func (s *Session) HangUp() {
 	}
 }
 
-// Show prints a reply: "+text", ":7", "-ERR text", "(nil)", "[a b]".
+// Show prints a reply: "+text", ":7", "-ERR text", "(nil)", "[a b]"; "unreachable"; "closed": contract.Unanswered.
 func Show(b []byte) string {
-	if len(b) == 0 { // contract.Unreachable
+	switch {
+	case len(b) == 0:
 		return "unreachable"
+	case bytes.Equal(b, contract.Unanswered):
+		return "closed"
 	}
 	v, n, err := resp.Decode(b)
 	if err != nil || n != len(b) {

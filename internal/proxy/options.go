@@ -143,7 +143,6 @@ func (o *Options) forEngines(
 			UUID:      uuid,
 			Defaults:  o.Locks,
 			Replicas:  up.Replicas,
-			Failover:  up.Failover,
 			Logger:    o.Logger.Named("locks"),
 			Events:    events,
 			Changes:   changes,

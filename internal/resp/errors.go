@@ -9,7 +9,6 @@ const (
 	Err        Code = "ERR"        // misuse: arity, syntax, a bad number; nothing happened
 	NotHeld    Code = "NOTHELD"    // the caller is not the holder; nothing happened
 	LostLease  Code = "LOSTLEASE"  // the caller was the holder until its lease ran out; nothing happened
-	InDoubt    Code = "INDOUBT"    // sent, but no answer came: it may or may not have happened
 	Overloaded Code = "OVERLOADED" // refused before any work; safe to retry
 	Deadlock   Code = "DEADLOCK"   // the wait would never end: another holder waits for the caller; nothing happened
 	NotSynced  Code = "NOTSYNCED"  // a lock was granted, too few replicas had it in time, and it was rolled back
@@ -17,7 +16,7 @@ const (
 
 // Codes returns the closed list in the order of its declaration. The caller owns the slice.
 func Codes() []Code {
-	return []Code{Err, NotHeld, LostLease, InDoubt, Overloaded, Deadlock, NotSynced}
+	return []Code{Err, NotHeld, LostLease, Overloaded, Deadlock, NotSynced}
 }
 
 // The texts of networking.c, Redis 7.0, behind "ERR Protocol error: ".

@@ -54,16 +54,6 @@ func (w *leaseWarner) DownAfter(d time.Duration) {
 	}
 }
 
-// Failover is the time that a failover takes. 0: it is not known, or there is no failover.
-func (w *leaseWarner) Failover() time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.downAfter == 0 {
-		return 0
-	}
-	return w.downAfter + failoverWork
-}
-
 // compare requires w.mu.
 func (w *leaseWarner) compare() {
 	if least := leastLease(w.downAfter); w.downAfter != 0 && w.lease != 0 && w.lease < least {

@@ -9,9 +9,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/proxy"
 	"github.com/lockproxy/lockproxy/internal/proxytest"
-	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/lanes"
 )
 
 // The numbers answer who waited, held, and was refused.
@@ -59,28 +57,6 @@ func TestNumbersFollowLocksAndCommands(t *testing.T) {
 		s := srv.Stats()
 		return s.HandedOver > 0 && s.Handovers["local"].Count == uint64(s.HandedOver)
 	})
-}
-
-// An answer in doubt counts also if the session has gone on behind its command.
-func TestAnswersInDoubtAreCounted(t *testing.T) {
-	t.Parallel()
-	srv := proxytest.Start(t, redistest.Start(t))
-	c := srv.Dial(t)
-	c.Quiet("LOCK", "k")
-	proxytest.WaitFor(t, "a lane that is connected and does not stand still", func() bool {
-		began := time.Now()
-		c.Quiet("SET", "x", "1")
-		return time.Since(began) < lanes.StandsStill/2
-	})
-	srv.Redis.Pause()
-	c.Send("UNLOCK", "k")
-	proxytest.WaitFor(t, "the UNLOCK to be sent", func() bool { s := srv.Stats(); return s.LaneCommands == 1 && s.LaneBytes == 0 })
-	srv.Redis.Kill()
-	srv.Redis.Restart() // without the lock: either it was released, or it was lost
-	c.Gets("-INDOUBT ")
-	if n := srv.Stats().LockErrors["INDOUBT"]; n != 1 {
-		t.Errorf("%d answers in doubt are counted, want 1", n)
-	}
 }
 
 // Each command counts once, with its bytes, however it travels: alone, in a pipeline, inline, or as it comes because it is large.

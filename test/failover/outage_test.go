@@ -100,6 +100,29 @@ func TestALostAnswerLeavesLocksTheirLeases(t *testing.T) {
 	}
 }
 
+// The same for a lock command: the lock that it is about is not counted, and its UNLOCK is done in the end.
+func TestALostUnlockLeavesTheOtherLocks(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	link := redistest.StartRelay(t, redis.Addr())
+	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Upstream.Addr = link.Addr() })
+	for i, heard := range []bool{true, false} {
+		c, gone := srv.Dial(t), fmt.Sprint("gone", i)
+		c.Script("LOCK "+gone, ":", fmt.Sprintf("LOCK a%d GRACE 0", i), ":", fmt.Sprintf("LOCK b%d GRACE 0", i), ":")
+		link.CutAt(gone, heard)
+		c.Send("UNLOCK", gone)
+		c.Ends()
+		proxytest.WaitFor(t, "the lock to be free", func() bool { return redis.Do(t, "EXISTS", gone) == int64(0) })
+		if s := srv.Stats(); s.LocksLeft != int64(2*i+2) {
+			t.Errorf("%d locks were left", s.LocksLeft)
+		}
+		if n := redis.Do(t, "EXISTS", fmt.Sprint("a", i), fmt.Sprint("b", i)); n != int64(2) {
+			t.Errorf("Redis has %v of the others", n)
+		}
+		proxytest.Recovers(t, srv)
+	}
+}
+
 func TestAHolderIsClosedWhenItsLastLeaseHasEnded(t *testing.T) {
 	t.Parallel()
 	srv := proxytest.Start(t, redistest.Start(t))

@@ -28,7 +28,6 @@ func TestADeadSentinelIsReportedOnce(t *testing.T) {
 	s.SetDownAfter(time.Minute)
 	proxytest.WaitFor(t, "a warning of the time that a failover takes now", func() bool { return tooLong() > 0 })
 	s.SetDownAfter(redistest.DownAfter)
-	proxytest.WaitFor(t, "the time of before", func() bool { return srv.Shared().Upstream.Failover() < time.Minute })
 	s.All[0].Kill()
 	s.Failover()
 	proxytest.WaitFor(t, "the new primary", func() bool { return srv.Stats().Moves == 1 })

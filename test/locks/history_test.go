@@ -27,7 +27,7 @@ func mono() int64 {
 type outcome string
 
 const (
-	unknown   outcome = ""         // no reply, or -INDOUBT: it may have happened, or happen yet
+	unknown   outcome = ""         // no reply: it may have happened, or happen yet
 	acquired  outcome = "acquired" // with a fence
 	busy      outcome = "busy"     // null
 	released  outcome = "released" // UNLOCK 1

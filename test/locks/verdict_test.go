@@ -183,7 +183,7 @@ var verdicts = []struct {
 	{"busy while free", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 2, 3, released, 0), said("b", "TRYLOCK", 4, 5, busy, 0),
 	}, false, true},
-	{"busy while an acquire is in doubt", []op{
+	{"busy while an acquire has no reply", []op{
 		said("a", "LOCK", 0, 0, unknown, 0), said("b", "TRYLOCK", 4, 5, busy, 0),
 	}, false, false},
 	{"busy while reserved for a waiter that gives up", []op{

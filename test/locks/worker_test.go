@@ -399,8 +399,6 @@ func (o *op) judge(v reply, err error) {
 			if o.acquire() && o.Kind == exclusive && o.Wait != 0 { // its owner shares the lock
 				o.Out = deadlock
 			}
-		case "INDOUBT":
-			o.Out, o.Return = unknown, 0
 		}
 	case nil:
 		switch {

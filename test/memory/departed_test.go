@@ -98,30 +98,3 @@ func laneUsers(srv *proxytest.Proxy) (n int) {
 	}
 	return n
 }
-
-// A client may go while the lock engine still asks Redis what has become of its UNLOCK: its place on the lane is free at once.
-func TestAnUnlockInDoubtKeepsNoLane(t *testing.T) {
-	t.Parallel()
-	srv := proxytest.Start(t, redistest.Start(t))
-	for _, how := range departures {
-		c := srv.Dial(t)
-		c.Quiet("LOCK", "k")
-		srv.Redis.Do(t, "CLIENT", "PAUSE", "60000", "WRITE")
-		c.Send("UNLOCK", "k")
-		held := func() []string {
-			return proxytest.BlockedClient.FindAllString(srv.Redis.Do(t, "CLIENT", "LIST").(string), -1)
-		}
-		proxytest.WaitFor(t, "the UNLOCK at Redis", func() bool { return len(held()) == 1 })
-		lane := strings.TrimPrefix(strings.Fields(held()[0])[0], "id=")
-		srv.Redis.Do(t, "CLIENT", "KILL", "ID", lane)
-		proxytest.WaitFor(t, "the UNLOCK once more", func() bool { return len(held()) == 1 })
-		hangups[how](c)
-		if how == "reset" { // else the client gets the answer
-			proxytest.WaitFor(t, "the session to end", func() bool { return srv.Stats().Clients == 0 })
-		}
-		srv.Redis.Do(t, "CLIENT", "UNPAUSE")
-		nothingRemains(t, srv)
-		proxytest.WaitFor(t, "the lock to be free", func() bool { return srv.Redis.Do(t, "EXISTS", "k") == int64(0) })
-		_ = c.Conn.Close()
-	}
-}

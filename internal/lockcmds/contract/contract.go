@@ -24,6 +24,10 @@ var (
 // The session knows what its client gets: as a rule the end of the connection.
 var Unreachable = []byte{}
 
+// Unanswered stands in place of the reply to a lock command that was sent and will not be answered: the connection
+// closes at once, and the engine is told so (Engine.Forsaken). No reply begins with a zero.
+var Unanswered = []byte{0}
+
 // UnsentError is ErrUnsent with the reply of the session to any command that it could not send; nil: Unreachable.
 type UnsentError struct{ Reply []byte }
 
@@ -44,8 +48,8 @@ type Session interface {
 	// Script sends the call as the next command of the session's own lane or pin: with EVAL and Script.Text until that
 	// connection has run the script once, and again if it is forgotten. Requires the session lock.
 	Script(c Call)
-	// Reply is the whole reply of the lock command in progress, or Unreachable; the session goes on with its next command.
-	// Requires the session lock.
+	// Reply is the whole reply of the lock command in progress, behind which the session goes on with its next command;
+	// or Unreachable, or Unanswered. Requires the session lock.
 	Reply(reply []byte)
 	// OnBehind has f run once, before the session is unlocked, when the client has sent a command behind the acquire in
 	// progress that must not have to wait for it: any but an acquire, PING, CLIENT, and a lock command about another lock
@@ -91,7 +95,7 @@ type Call struct {
 // Asker gets the outcome of a Call.
 type Asker interface {
 	// Done gets the answer, or ErrUnsent or ErrInDoubt, once, with the session locked. It is also called if the session
-	// has ended meanwhile: a grant must then be rolled back. It returns the reply of the lock command, or Unreachable;
-	// nil says that Session.Reply follows. It does not keep reply.
+	// has ended meanwhile: a grant must then be rolled back. It returns what Session.Reply takes; nil says that
+	// Session.Reply follows. It does not keep reply.
 	Done(reply resp.Value, err error) []byte
 }

@@ -2,7 +2,7 @@
 // answer. It does no I/O and keeps no state.
 //
 // Invariant: a script that is run twice leaves what it leaves when it is run once, because the hash of a lock has the
-// number of the last call of each session. So a call whose answer was lost may be sent again. lib/hash.lua says how.
+// number of the last call of each session. So a late copy of a call changes nothing. lib/hash.lua says how.
 //
 //	Acquire{…}.Call() ──► keys and arguments ──► EVALSHA ──► reply ──► DecodeAcquired ──► Acquired{Granted, Fence, …}
 //
@@ -225,7 +225,7 @@ func ErrorOf(v resp.Value) Error {
 }
 
 // errStrange is for an answer that no script of ours gives: what was done is not known.
-const errStrange = Error("INDOUBT unexpected answer of a lock script")
+const errStrange = Error("ERR unexpected answer of a lock script")
 
 // Damage is what a script found wrong with a key beside the lock. Such keys are shared with every user that may lock,
 // and with Redisson's clients. A foreign value there does not stop a lock command.

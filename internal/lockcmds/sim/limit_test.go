@@ -268,11 +268,6 @@ func (x *permits) received(c *client, s *slot, v resp.Value) {
 	r.replied(c, s, v)
 	again := c.belief(permitKey, v.Int)
 	switch {
-	case strings.HasPrefix(text, "INDOUBT"):
-		*c.blurred.of(permitKey) = true
-		for _, b := range c.permits {
-			b.vague = b.vague || b == mine || x.reenters(s)
-		}
 	case strings.HasPrefix(text, "NOTSYNCED") && x.reenters(s):
 		for _, b := range c.permits {
 			b.until = min(b.until, s.sent+s.lease())

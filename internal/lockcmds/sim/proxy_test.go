@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -133,7 +134,7 @@ type client struct {
 	told    map[grant]int         // pushes
 	named   []named               // what it may hold for owners that others may be as well
 	permits []*belief             // what it knows to have
-	// blurred is whether the client does not know what it holds: of a command in doubt.
+	// blurred is whether the client does not know what it holds: another one may have ended its grant by the handle.
 	blurred byLock[bool]
 }
 
@@ -147,7 +148,7 @@ type belief struct {
 	chosen       bool // its lease is not simply renewed: the client has chosen one, or a limit
 	bounded      bool // GRACE or MAXHOLD may end it before its lease does
 	releasing    bool // an UNLOCK is on its way
-	vague        bool // there may be other holds, or none: a reply was -INDOUBT
+	vague        bool // another client may have ended it by its handle
 	released     bool // perhaps: it was the reply to an UNLOCK, so the client does not count on the lock
 
 	until time.Duration // its lease lasts so long at least, as the last reply says
@@ -304,7 +305,7 @@ func (c *client) answered(e *errand, v resp.Value, err error) {
 	c.pending--
 	out := e.call.For.Done(v, err)
 	if !c.ended && out != nil {
-		c.answer(e.s, shown(out))
+		c.take(e.s, out)
 	}
 	c.leave()
 }
@@ -315,15 +316,26 @@ func (c *client) Reply(b []byte) {
 		c.w.fail("a reply too many", "%s: %q", c, b)
 		return
 	}
-	c.answer(c.current, shown(b))
+	c.take(c.current, b)
 }
 
-// shown is a reply, or the error in its place that stands for the end of the connection.
-func shown(b []byte) []byte {
-	if len(b) == 0 {
-		return []byte("-UNREACHABLE\r\n")
+// take is the reply to a command, or the end of the connection in its place: the client comes again over a new one.
+func (c *client) take(s *slot, b []byte) {
+	switch {
+	case bytes.Equal(b, contract.Unanswered):
+		c.w.note("%s is closed  (%s)", c, s.line)
+		c.ended, c.endedAt = true, c.w.now
+		c.p.engine.Forsaken(c.id)
+		c.w.seat(c.slot, c.p)
+		next := c.w.clients[c.slot]
+		for _, o := range c.todo {
+			next.send(o)
+		}
+	case len(b) == 0:
+		c.answer(s, []byte("-UNREACHABLE\r\n"))
+	default:
+		c.answer(s, b)
 	}
-	return b
 }
 
 func (c *client) OnBehind(string, func()) {}
@@ -390,10 +402,6 @@ func (c *client) sending(s *slot) {
 	}
 }
 
-// doubtLimit is how long an engine asks Redis at least for the outcome of a call whose answer was lost: five seconds,
-// less the last pause.
-const doubtLimit = 4*time.Second - 10*time.Millisecond
-
 // wasTold reports whether the client was given the reply to that grant.
 func (c *client) wasTold(key string, fence int64) bool {
 	_, over := c.over[grant{key, fence}]
@@ -416,18 +424,6 @@ func (c *client) received(s *slot, v resp.Value) {
 	b := *c.holds.of(key)
 	text := string(v.Str)
 	c.w.rules.replied(c, s, v)
-	if v.IsError() && strings.HasPrefix(text, "INDOUBT") {
-		dropped := strings.Contains(s.line, "SYNC") || strings.Contains(s.line, " PX ") || strings.Contains(s.line, " MAXHOLD ") // a grant is dropped until its lease has ended
-		if acquires(s.cmd.Verb) && c.anyBelief(key) == nil && !dropped && !strings.Contains(s.line, "WAIT") && c.w.now-s.sent < doubtLimit {
-			c.w.fail("in doubt too soon", "%s: %s, after %v", c, s.line, c.w.now-s.sent)
-		}
-		*c.blurred.of(key) = true
-		if b != nil {
-			b.vague, b.releasing = true, false
-			b.released = b.released || s.cmd.Verb == grammar.Unlock
-		}
-		return
-	}
 	switch s.cmd.Verb {
 	case grammar.Lock, grammar.TryLock, grammar.FairLock:
 		switch {

@@ -21,11 +21,10 @@ func (s Status) failed() bool { return s >= Refused }
 
 // HoldAnswer is the outcome of a release or an extension.
 type HoldAnswer struct {
-	Status   Status
-	Fence    int64     // of the owner's grant
-	Holds    int64     // that the owner has left
-	SentAt   time.Time // before the first copy was sent: that one may have set the lease
-	Repeated bool      // an earlier copy of the command may have been executed, or may still be
+	Status Status
+	Fence  int64     // of the owner's grant
+	Holds  int64     // that the owner has left
+	SentAt time.Time // before the command was sent
 }
 
 // Reply is what the client is told.
@@ -33,13 +32,11 @@ type Reply uint8
 
 // The replies.
 const (
-	Failure   Reply = iota // as the status says: Redis's refusal, not sent, or in doubt
-	Unknown                // in doubt, though a copy was answered
+	Failure   Reply = iota // as the status says: Redis's refusal, not sent, or not answered
 	Yes                    // released for good, or extended
 	Left                   // released, and holds are left
 	LostLease              // the session has lost the lock
 	NotHeld                // the owner does not hold the lock
-	Newer                  // none yet: the command is for a later grant of the owner, and is to be sent again for it
 )
 
 // Grant is Redis's word that an owner holds a lock.
@@ -76,10 +73,6 @@ func (t *Table) NotDeepened(h *Hold) {
 	}
 }
 
-// MayLast notes that a call may have set the lease to that length: it was rolled back, or Redis has executed it before
-// the latest one or behind it.
-func (t *Table) MayLast(h *Hold, ttl time.Duration) { h.Most = max(h.Most, ttl) }
-
 // Record records a grant. If its kind reenters, an older hold of the same owner is lost by it. nil: another session of
 // this owner has released this grant and acquired again meanwhile. If the grant is of the paused hold, its Pause is
 // ended.
@@ -107,8 +100,7 @@ func (t *Table) Record(g *Grant) (h *Hold, fresh bool) {
 	}
 	newer := h.counted(g.Count, g.SentAt)
 	if newer {
-		h.lasts(g.TTL)
-		h.Fixed = g.Fixed
+		h.TTL, h.Fixed = g.TTL, g.Fixed
 		if g.MaxHold > 0 {
 			h.Until = g.SentAt.Add(g.MaxHold)
 		} else {
@@ -118,7 +110,6 @@ func (t *Table) Record(g *Grant) (h *Hold, fresh bool) {
 	t.join(h, g)
 	switch {
 	case !newer: // the lease is as a later command of another session has set it, unless Redis has executed that one first
-		t.MayLast(h, g.TTL)
 		if g.Paused == h {
 			t.continueLease(h)
 		}
@@ -164,14 +155,12 @@ func (h *Hold) part(s *Session) *Part {
 	return &h.parts[len(h.parts)-1]
 }
 
-// InDoubt is for a command that sets the lease of h to that length, and whose answer was lost. The command may have
-// been executed, and a copy may still be. So the shorter lease counts until an answer sets another one. nil: no hold is
-// known.
+// InDoubt is for a command that sets the lease of h to that length, and whose answer was lost: it may have been
+// executed, or may still be. So the shorter lease counts until an answer sets another one. nil: no hold is known.
 func (t *Table) InDoubt(h *Hold, ttl time.Duration, sentAt time.Time) {
 	if h == nil || !t.Knows(h) {
 		return
 	}
-	t.MayLast(h, ttl)
 	if ttl < h.TTL {
 		h.TTL = ttl
 		t.emit(Effect{Op: Shorten, Hold: h, SentAt: sentAt})
@@ -206,21 +195,18 @@ func (t *Table) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a HoldAn
 		if h.Fence == a.Fence {
 			t.visited(h, s)
 		}
-		if h.Fence == a.Fence && h.counted(a.Holds, a.SentAt) {
-			h.lasts(ttl)
+		switch {
+		case h.Fence < a.Fence: // other sessions of the owner have released the hold, and acquired the lock again
+			t.Drop(h)
+		case h.Fence == a.Fence && h.counted(a.Holds, a.SentAt):
+			h.TTL = ttl
 			h.promise(a.SentAt)
 			t.emit(Effect{Op: Resume, Hold: h, SentAt: a.SentAt})
-		} else {
-			t.MayLast(h, ttl)
+		default:
 			t.continueLease(h)
 		}
 		s.Regained(k)
 		return Yes
-	case a.Status == OtherGrant && !s.Owns(k.Owner) && (h == nil || h.Fence < a.Fence || a.Fence == 0):
-		// Another session of the owner has acquired the lock again. An older grant says that a server which does not
-		// know the later ones has become the primary.
-		t.settle(h, true)
-		return Newer
 	case h != nil && !h.givenUp():
 		held := h.IsHeldBy(s)
 		t.Lost(h, ReasonGone, true, s)

@@ -66,6 +66,13 @@ func (t *Table) try(w *Waiter) {
 	t.emit(Effect{Op: Attempt, Waiter: w, Queue: q, Urgent: q.line(w.Fair).First() == w})
 }
 
+// AskAgain has a waiter ask, unless it has left.
+func (t *Table) AskAgain(w *Waiter) {
+	if w.queue != nil {
+		t.try(w)
+	}
+}
+
 // begin notes that an attempt of the waiter, or a hand-over to it, is on its way.
 func (q *Queue) begin(w *Waiter) {
 	w.state, w.woken, w.turn = asking, false, turn{}

@@ -30,13 +30,13 @@
 // of the reaper.
 //
 // Invariants of holds:
-//   - A hold that the table finds has a session that holds the lock, or whose release or acquire is on its way or in
-//     doubt. So a lease is not renewed for sessions that have released all their holds.
+//   - A hold that the table finds has a session that holds the lock, or whose release or acquire is on its way. So a
+//     lease is not renewed for sessions that have released all their holds.
 //   - Each Pause of a lease is ended by exactly one Resume or Continue, or by the Forget of its hold.
 //   - An answer to an older command changes neither the count nor the lease that an answer to a later one has set.
-//   - While the answer to a command is lost that sets the lease, the shorter of the old and the new lease counts.
+//   - If the answer to a command is lost that sets the lease, the shorter of the old and the new lease counts.
 //   - A session is told of a loss once: by Tell, or by the reply LostLease.
-//   - No loss is told if the releases that are on their way, or whose outcome is in doubt, may have ended the hold.
+//   - No loss is told while releases are on their way that may have ended the hold.
 //
 // Invariants of waiters:
 //   - Each waiter that has joined gets one Finish, and no effect after it.

@@ -240,14 +240,12 @@ func (t *Table) tellUntold(r *Release, a HoldAnswer, reply Reply) {
 		return
 	}
 	switch a.Status {
-	case InDoubt:
-		h.doubts++
 	case Freed:
 		h.untold = nil
 		return
 	case Held:
 		h.Count = a.Holds
-	case Busy, NotHolder, OtherGrant, Refused, Failed:
+	case Busy, NotHolder, OtherGrant, Refused, Failed, InDoubt:
 	}
 	if reply == LostLease {
 		h.untold.To = slices.DeleteFunc(h.untold.To, func(s *Session) bool { return s == r.By })

@@ -44,11 +44,8 @@ type Session struct {
 	// Its holds of kinds that do not reenter, which no session has begun to release: the oldest first, or one whose
 	// release has not happened last.
 	single lines[Key, *Hold]
-	// Doubted says that the answer to one of its acquires or releases was lost: a copy may still reach Redis, where
-	// only the session's field tells that it is one. The caller sets it.
-	Doubted bool
-	left    bool    // Leave has been called
-	waits   *Waiter // that is in a queue; nil: it waits for no lock
+	left   bool    // Leave has been called
+	waits  *Waiter // that is in a queue; nil: it waits for no lock
 
 	searched uint64 // the latest search for a circle that has looked at it
 }
@@ -205,7 +202,6 @@ type Hold struct {
 	Fence int64
 	Count int64         // acquires not yet released, as Redis said
 	TTL   time.Duration // length of the lease
-	Most  time.Duration // length that the lease may have in Redis: more than TTL behind a lost answer, and behind MayLast
 	Fixed bool          // the client has set the length: never renewed
 	Until time.Time     // the limit of renewals; zero: none
 	Since time.Time     // when the command was sent that acquired it
@@ -214,10 +210,9 @@ type Hold struct {
 	countedAt time.Time // when the command was sent that Redis said Count to
 	parts     []Part
 	first     [1]Part // the memory of parts while there is one: most holds have no more
-	// Releases by sessions here that Redis has not confirmed: a loss may be no more than them.
-	releasing int64 // on their way
-	ending    int64 // ends of the grant by its handle, on their way
-	doubts    int64 // sent, and not answered
+	// Calls of sessions here that are on their way: a loss may be no more than them.
+	releasing int64 // releases
+	ending    int64 // ends of the grant by its handle
 	// Acquires here on their way that may deepen it: Deepening.
 	acquiring int64
 	known     bool   // the table has it
@@ -290,11 +285,11 @@ func (h *Hold) IsHeldBy(s *Session) bool {
 // unused reports whether no session here has holds or may get one, by confirmed releases. The owner may still hold the
 // lock through another proxy.
 func (h *Hold) unused() bool {
-	return h.releasing+h.doubts+h.acquiring == 0 && !h.IsHeld()
+	return h.releasing+h.acquiring == 0 && !h.IsHeld()
 }
 
 // givenUp reports whether the hold may have ended by the releases of its sessions: they need not be told.
-func (h *Hold) givenUp() bool { return h.ending > 0 || h.releasing+h.doubts >= h.Count }
+func (h *Hold) givenUp() bool { return h.ending > 0 || h.releasing >= h.Count }
 
 // counted notes how many holds there are, as Redis answered a command sent at that instant. Several sessions of one
 // owner may hear the answers in another order; an older one says nothing about the lease either.
@@ -302,12 +297,9 @@ func (h *Hold) counted(n int64, sentAt time.Time) (newer bool) {
 	if sentAt.Before(h.countedAt) {
 		return false
 	}
-	h.Count, h.countedAt, h.doubts = n, sentAt, 0
+	h.Count, h.countedAt = n, sentAt
 	return true
 }
-
-// lasts notes the length of the lease, as a call has set it.
-func (h *Hold) lasts(ttl time.Duration) { h.TTL, h.Most = ttl, ttl }
 
 // promise puts the limit of renewals off to the end of the lease that was set by a command sent at that instant: a
 // client may rely on what it was given last.
@@ -422,7 +414,7 @@ type Rest struct {
 	Grace time.Duration // the most that may be left of the lease
 	// How many holds of a named owner the session has acquired and not released; 0: only its field is to go.
 	Less int64
-	// Remember keeps the session's field: a copy of an older call may still arrive.
+	// Remember keeps the session's field, because an acquire is on its way.
 	Remember bool
 }
 
@@ -446,7 +438,7 @@ func (t *Table) EndPart(h *Hold, s *Session) (Rest, bool) {
 		t.drop(h, end)
 	}
 	h.spare()
-	rest := Rest{Grace: o.Grace, Less: o.Holds, Remember: s.Doubted || h.acquiring > 0}
+	rest := Rest{Grace: o.Grace, Less: o.Holds, Remember: h.acquiring > 0}
 	switch {
 	case private:
 		return rest, o.Grace >= 0

@@ -12,7 +12,7 @@ type Release struct {
 	Named   int64         // the fence that the client has named; 0: none
 	Hold    *Hold         // nil: no session of this proxy holds the lock for that owner
 	Lowered bool          // the session had a hold, and has one fewer now
-	Fence   int64         // to be sent; 0: not known
+	Fence   int64         // to be sent; 0: any, because other sessions of the owner may have made a grant meanwhile
 	Holds   int64         // that the session has left
 	Lease   time.Duration // least lease that goes on if holds are left; 0: its TTL stays
 
@@ -40,7 +40,9 @@ func (t *Table) Release(by *Session, k Key, named int64) Release {
 	if named != 0 && named != r.Hold.Fence {
 		return r
 	}
-	r.Fence = r.Hold.Fence
+	if by.Owns(k.Owner) || !k.Kind.Reenters() {
+		r.Fence = r.Hold.Fence
+	}
 	if o != nil && o.Holds > 0 {
 		o.Holds--
 		r.Holds, r.Lowered = o.Holds, true
@@ -62,12 +64,6 @@ func (t *Table) ReleaseAll(h *Hold) Release {
 		o.Holds = 0
 	}
 	return r
-}
-
-// Again is the release that follows the reply Newer, for the grant of that fence. The session has no part in it, and
-// the lease is left.
-func (t *Table) Again(r *Release, fence int64) Release {
-	return Release{By: r.By, Key: r.Key, Named: r.Named, Fence: fence}
 }
 
 // Released takes the answer to a release.
@@ -106,31 +102,19 @@ func (t *Table) released(r *Release, a HoldAnswer) Reply {
 			return t.tellLost(r.By, r.Key, lost, Failure) // nothing was released, though the loss may be known
 		}
 		return Failure
-	case a.Status == InDoubt:
-		if h != nil {
-			h.doubts++
-			t.continueLease(h)
-		}
+	case a.Status == InDoubt: // a last release of the owner's only session is done in the end
+		t.settle(h, r.Lowered && r.Holds == 0 && r.By.Owns(r.Key.Owner))
 		return Failure
 	case a.Status == Freed:
-		t.settle(h, h != nil && h.Fence <= a.Fence)
+		t.freed(r, h, a.Fence)
 		r.By.Regained(r.Key)
 		return Yes
 	case a.Status == Held:
 		return t.stillHeld(r, h, lost, a)
-	case a.Status == OtherGrant && !a.Repeated && !r.By.Owns(r.Key.Owner) && r.Named == 0 &&
-		(r.Fence < a.Fence || a.Fence == 0):
-		// Another session of the owner has released the grant, and one, or Redisson, has acquired the lock again: this
-		// release is for the new grant. A copy is not: the release may have been executed before the new grant.
-		t.settle(h, true)
-		return Newer
 	}
 	// The owner's grant may also be an older one: a server that does not know the later ones has become the primary.
 	over := h != nil && (a.Status == NotHolder || h.Fence < a.Fence || h.Fence == r.Fence)
 	switch {
-	case a.Repeated: // an earlier copy has released the grant, or it was lost before: only the end of it is certain
-		t.settle(h, over)
-		return Unknown
 	case over && !h.givenUp():
 		if !r.Lowered { // other sessions have lost it, or this one has named another fence
 			t.Lost(h, ReasonGone, true, nil)
@@ -151,14 +135,26 @@ func (t *Table) released(r *Release, a HoldAnswer) Reply {
 	return t.tellLost(r.By, r.Key, lost, NotHeld)
 }
 
+// freed ends the hold, because the owner's grant in Redis was of that fence: a later one says that other sessions have
+// released the hold and acquired the lock again, an earlier one that a server which does not know the hold has become
+// the primary. nil: there is none.
+func (t *Table) freed(r *Release, h *Hold, fence int64) {
+	switch {
+	case h == nil:
+	case 0 < fence && fence < h.Fence:
+		t.Lost(h, ReasonGone, true, r.By)
+	default:
+		t.Drop(h)
+	}
+}
+
 // stillHeld is Released with holds left.
 func (t *Table) stillHeld(r *Release, h *Hold, lost bool, a HoldAnswer) Reply {
 	reply := Left
 	newer := h != nil && h.Fence == a.Fence && h.counted(a.Holds, a.SentAt)
-	if h != nil && h.Fence == a.Fence && r.Lease > 0 {
-		t.MayLast(h, r.Lease)
-	}
 	switch {
+	case h != nil && h.Fence != a.Fence:
+		t.freed(r, h, a.Fence)
 	case h != nil && h.unused(): // the holds that are left are another proxy's, or Redisson's
 		t.Drop(h)
 	case newer && !h.Fixed:

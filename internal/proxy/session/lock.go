@@ -136,9 +136,14 @@ func (s *Session) Reply(reply []byte) {
 	s.lockDone()
 }
 
-// judged is the reply to a lock command; nil: the connection closes, because Redis cannot be reached.
+// judged is the reply to a lock command; nil: the connection closes, because Redis cannot be reached, or its answer is
+// lost.
 func (s *Session) judged(reply []byte) []byte {
-	if len(reply) > 0 {
+	switch {
+	case len(reply) > 0 && reply[0] == contract.Unanswered[0]:
+		s.abandon()
+		return nil
+	case len(reply) > 0:
 		return reply
 	}
 	words := s.Refusal()
