@@ -113,14 +113,7 @@ func (e *Engine) startAcquire(a *askedAcquire, began, now time.Time, home *Engin
 		NamedOwner: cmd.Owner != "" && w.kind().Reenters(),
 		Placed:     cmd.Wait != 0, Room: cmd.Limit, Tag: w,
 	}
-	if w.Named() {
-		n := script.ForWaiters(cmd.Key)
-		name := w.Owner
-		if !w.kind().Reenters() { // other sessions of the owner get grants of their own, each in its turn
-			name = w.session().Name
-		}
-		w.Place, w.Wake = n.PlaceOf(name), n.NameChannel(name)
-	}
+	w.name()
 	w.sent = callRequest{Session: w.conn(), For: w}
 	w.session().asks = w
 	joins := s.NothingPending && home == e && w.Wait != 0 && !w.NamedOwner &&
@@ -142,6 +135,27 @@ func (e *Engine) startAcquire(a *askedAcquire, began, now time.Time, home *Engin
 	}
 }
 
+// name gives the waiter its place in the queue, if it has one of its own.
+func (w *waiter) name() {
+	w.Owner, w.Kind = w.claim.key.Owner, w.claim.key.Kind
+	if !w.Named() {
+		return
+	}
+	n, name := script.ForWaiters(w.lock()), w.Owner
+	if !w.kind().Reenters() && !w.session().Owns(name) { // its other sessions get grants of their own, each in its turn
+		name = w.session().Name
+	}
+	w.Place, w.Wake = n.PlaceOf(name), n.NameChannel(name)
+}
+
+// anew has the acquire ask anew, because the grant that it got or was to deepen has ended. Requires no locks of this
+// package.
+func (w *waiter) anew() {
+	w.claim.Anew()
+	w.name()
+	w.e.calls.Background(jobs.Attempt, func() { w.askAgain(script.Acquired{}) })
+}
+
 // send makes the first attempt. A fair one takes its place in the queue in the same step, so the order is that in which
 // Redis gets them. Requires the session lock.
 func (w *waiter) send(now time.Time) {
@@ -161,6 +175,9 @@ func (w *waiter) Answered(o callOutcome) []byte {
 	case isOverwritten(err) && w.claim.Overwritten(): // the loss is the answer
 		w.finish()
 		return lostLeaseReply()
+	case isPostponed(err) && w.claim.again && w.claim.Lasts() == 0:
+		w.anew()
+		return nil
 	case isPostponed(err) && w.Wait != 0 && w.claim.Lasts() == 0: // it asks again as a waiter
 		if w.goHome() {
 			return nil
@@ -176,7 +193,11 @@ func (w *waiter) Answered(o callOutcome) []byte {
 		return w.fail(errHoldsShared)
 	}
 	w.claim.Overtaken()
-	if w.Wait == 0 {
+	switch {
+	case a.Gone:
+		w.anew()
+		return nil
+	case w.Wait == 0:
 		w.finish()
 		return nullReply(w.session().Proto)
 	}
@@ -252,8 +273,7 @@ func grantOf(a script.Acquired, sentAt time.Time) grant {
 // session has ended.
 func (w *waiter) granted(g grant) []byte {
 	if g.overtaken { // a rollback of holds that the session has lost; the acquire may not have been executed
-		w.claim.Anew()
-		w.e.calls.Background(jobs.Attempt, func() { w.askAgain(script.Acquired{}) })
+		w.anew()
 		return nil
 	}
 	if w.Sync > 0 && !g.synced {
@@ -298,9 +318,7 @@ func (w *waiter) granted(g grant) []byte {
 	w.e.opts.Logger.Warn("a grant came too late to be used", logging.Text("key", w.lock()))
 	// A lease that is shorter than a round trip would end before each grant, and the client would wait for ever.
 	if verdict == verdictLost || w.mayWait() && !w.Chosen {
-		w.undo(g, nil)
-		w.claim.Anew()
-		w.e.calls.Background(jobs.Attempt, func() { w.askAgain(script.Acquired{}) })
+		w.claim.RollBack(g.fence, w.Lease, func(bool) { w.anew() })
 		return nil
 	}
 	w.drop(g, waitFailed, nullReply(w.session().Proto))

@@ -69,12 +69,18 @@ func (w *waiter) acquire() script.Acquire {
 }
 
 // question is the script of the next attempt.
-func (w *waiter) question() question { return w.kind().Ask(w.asking(), &w.Waiter) }
+func (w *waiter) question() question {
+	if w.claim.again {
+		return question{script.Deepen{Acquire: w.acquire()}.Call(), script.DecodeAcquired}
+	}
+	return w.kind().Ask(w.asking(), &w.Waiter)
+}
 
 // mayWait reports whether the client has time left to wait.
 func (w *waiter) mayWait() bool { return w.MayWait(w.e.opts.Clock.Now().Sub(w.began)) }
 
-// askAgain has an acquire ask again that has come to nothing: as a waiter, or once if it may not wait any longer. a is what the last attempt has told. Requires no locks.
+// askAgain has an acquire ask again that has come to nothing: as a waiter, or once if it may not wait any longer. a is
+// what the last attempt has told. Requires no locks.
 func (w *waiter) askAgain(a script.Acquired) {
 	if !w.mayWait() {
 		w.e.calls.Resend(&w.sent, w.question().Call, longestPause)

@@ -10,11 +10,13 @@ import (
 )
 
 // claim is the part of one acquire in the table, from its start to its end. All copies and attempts of the
-// acquire write the same Part. The acquire calls one method at a time.
+// acquire write the same Part, until Anew. The acquire calls one method at a time.
 type claim struct {
 	e   *Engine
 	s   *clientSession // that acquires
 	key table.Key      // of the hold that it asks for
+	// The kind that it has asked for. An exclusive hold may be deepened whatever that is.
+	asked table.Kind
 
 	hold    *watchedHold // that the acquire is to deepen; nil: none
 	sent    bool         // pauseLocked was called: until the outcome, the hold is not renewed, and releases do not end it
@@ -22,6 +24,7 @@ type claim struct {
 	undone  int64        // the number of the acquire that was rolled back last; 0: none. Guarded by Engine.mu
 	fence   int64        // of the grant that it deepens; 0: none
 	holds   int64        // that the session has afterwards, if Redis still has that grant
+	again   bool         // it deepens that grant or none: the owner is the session's own
 
 	// earlier is the hold that the session has a part in before the acquire; nil: none. The table forgets the part when
 	// the session ends.
@@ -32,10 +35,11 @@ type claim struct {
 // claimLocked begins an acquire. Requires the session lock and Engine.mu.
 func (e *Engine) claimLocked(s *contract.Caller, cmd *grammar.Command) claim {
 	session, key := e.beginLocked(s, cmd)
-	c := claim{e: e, s: session, key: key, request: e.nextRequest(), holds: 1}
+	c := claim{e: e, s: session, key: key, asked: askedKind(cmd), request: e.nextRequest(), holds: 1}
 	if h := holdOf(e.table.Hold(key)); h != nil && key.Kind.Reenters() {
 		c.hold = h
 		if o := h.PartOf(&session.Session); o != nil {
+			c.again = session.Owns(key.Owner)
 			c.fence, c.holds, c.earlier, c.earlierGrace = h.Fence, o.Holds+1, h, o.Grace
 		}
 	}
@@ -116,13 +120,16 @@ func (c *claim) notDeepenedLocked() {
 	c.hold = nil
 }
 
-// Anew makes a new call of the acquire, because its grant cannot be used. The new call replaces what Redis has of that
-// grant. Requires no locks.
+// Anew makes a new call of the acquire, because its grant cannot be used, or the one that it was to deepen has ended. An
+// owner of the session's own gets a new name. Requires no locks.
 func (c *claim) Anew() {
 	if c.hold != nil {
 		c.NotDeepened()
 	}
-	c.request, c.fence, c.holds, c.earlier = c.e.nextRequest(), 0, 1, nil
+	c.request, c.fence, c.holds, c.again, c.earlier = c.e.nextRequest(), 0, 1, false, nil
+	if c.key.Kind = c.asked; c.s.Owns(c.key.Owner) {
+		c.key.Owner = c.s.OwnerFor(c.request)
+	}
 }
 
 // Overtaken ends the hold that the acquire was to deepen: Redis has answered that another owner has the lock. Requires

@@ -39,7 +39,7 @@ func TestEngineRunsOnTheEmbeddedRedis(t *testing.T) {
 	b.want("UNLOCK k", ":1")
 	c.want("UNLOCK k", ":1")
 	fence := itoa(a.fence("LOCK k"))
-	want := "%[owner " + p.e.opts.UUID + ":1 holds :1 ttl-ms :6000 fence :" + fence + " fair-waiters :0 local-waiters :0 client 10.0.0.1:1 name test held-ms :"
+	want := "%[owner " + p.ownerOf(a) + " holds :1 ttl-ms :6000 fence :" + fence + " fair-waiters :0 local-waiters :0 client 10.0.0.1:1 name test held-ms :"
 	if got := b.do("LOCKINFO k"); !strings.HasPrefix(got, want) {
 		t.Errorf("LOCKINFO: %s", got)
 	}

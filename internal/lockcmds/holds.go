@@ -139,7 +139,7 @@ func (e *Engine) beginLocked(s *contract.Caller, cmd *grammar.Command) (*clientS
 	c := e.sessions[s.ID]
 	if c == nil {
 		c = &clientSession{ID: s.ID, Conn: s.Session}
-		c.Name, c.Losses, c.Tag, c.Memory = script.Default(e.opts.UUID, s.Token), s.Losses, c, s.Memory
+		c.Name, c.Losses, c.Tag, c.Memory = script.SessionName(e.opts.UUID, s.Token), s.Losses, c, s.Memory
 		c.Each = e.defaults().Reentry.each(s.Announced)
 		e.sessions[s.ID] = c
 		if c.Each {

@@ -1,7 +1,6 @@
 package lockcmds
 
 import (
-	"cmp"
 	"errors"
 	"time"
 
@@ -107,29 +106,31 @@ func placed(a asking, w *table.Waiter) script.Shared {
 	return s
 }
 
-// keyLocked names the hold that a command of a session is about: the owner is the session's own if the command names
-// none. A release or an extension is about the grant with its fence, the owner's hold, exclusive or shared, or else a
-// permit, if that is all that is known here. A hold that was lost counts until a reply has said so: else the release of
-// another hold would be the answer. Requires Engine.mu.
+// keyLocked names the hold that a command of a session is about: the owner is one of the session's own if the command
+// names none, a new one for a first acquire. A release or an extension is about the grant with its fence, the owner's
+// hold, exclusive or shared, or else a permit, if that is all that is known here. A hold that was lost counts until a
+// reply has said so: else the release of another hold would be the answer. Requires Engine.mu.
 func (e *Engine) keyLocked(s *clientSession, cmd *grammar.Command) table.Key {
-	k := table.Key{Lock: cmd.Key, Owner: cmp.Or(cmd.Owner, s.Name), Kind: exclusive{}}
+	k := table.Key{Lock: cmd.Key, Owner: cmd.Owner, Kind: exclusive{}}
 	ends := cmd.Verb == grammar.Unlock || cmd.Verb == grammar.ExtendLock
-	switch each := s.Each && cmd.Owner == ""; {
-	case !each:
-	case !ends:
-		k.Owner = s.OwnerFor(e.nextRequest())
-	case cmd.Fence == 0:
-		if h, _ := s.Own(cmd.Key); h != nil {
+	if cmd.Owner == "" {
+		k.Owner = s.Name
+		switch h, _ := s.Own(cmd.Key); {
+		case ends && s.Each && h != nil && cmd.Fence == 0:
 			return h.Key
+		case ends && !s.Each && h != nil:
+			k.Owner = h.Owner
+		case ends:
+		case s.Each || h == nil || cmd.Limit > 0 || !h.IsHeldBy(&s.Session):
+			k.Owner = s.OwnerFor(e.nextRequest())
+		case cmd.Shared || !h.Kind.Shares(): // it deepens the hold
+			return h.Key
+		default:
+			k.Owner = h.Owner
 		}
 	}
 	if !ends {
-		switch {
-		case cmd.Shared:
-			k.Kind = shared{}
-		case cmd.Limit > 0:
-			k.Kind = limit{}
-		}
+		k.Kind = askedKind(cmd)
 		return k
 	}
 	if cmd.Fence != 0 {
@@ -141,12 +142,29 @@ func (e *Engine) keyLocked(s *clientSession, cmd *grammar.Command) table.Key {
 	if h := e.table.Hold(k); h != nil {
 		return h.Key
 	}
+	if s.LostFence(k) != 0 {
+		return k
+	}
 	permit := k
 	permit.Kind = limit{}
-	if s.LostFence(k) == 0 && (e.table.Hold(permit) != nil || s.LostFence(permit) != 0) {
+	if h := e.table.Meant(&s.Session, permit, 0); h != nil {
+		return h.Key
+	}
+	if e.table.Hold(permit) != nil || s.LostFence(permit) != 0 {
 		return permit
 	}
 	return k
+}
+
+// askedKind is the kind of lock that an acquire asks for.
+func askedKind(cmd *grammar.Command) table.Kind {
+	switch {
+	case cmd.Shared:
+		return shared{}
+	case cmd.Limit > 0:
+		return limit{}
+	}
+	return exclusive{}
 }
 
 // kindOf is the kind of a hold, or of the hold that a command is about.

@@ -2,6 +2,7 @@ package lockcmds
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -21,7 +22,29 @@ func (p *proxy) eventuallyHeld(key, owner, holds string) {
 	redistest.Eventually(p.t, patience, "holds: "+holds, func() bool { return p.holds(key, owner) == holds })
 }
 
-func (p *proxy) ownerOf(s *session) string { return p.e.opts.UUID + ":" + itoa(int64(s.ID)) }
+// nameOf is the name of a session.
+func (p *proxy) nameOf(s *session) string {
+	return script.SessionName(p.e.opts.UUID, fmt.Sprintf("%012d", s.ID))
+}
+
+// placeOf is the place in the queue of the acquire that the session waits for.
+func (p *proxy) placeOf(s *session) string {
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	return p.e.sessions[s.ID].asks.Place
+}
+
+// ownerOf is the owner of the session's own for which it holds the lock k; it may have none.
+func (p *proxy) ownerOf(s *session) string {
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	if c := p.e.sessions[s.ID]; c != nil {
+		if h, _ := c.Own("k"); h != nil {
+			return h.Owner
+		}
+	}
+	return "none"
+}
 
 func TestReentryThatIsAnsweredAfterTheDeadline(t *testing.T) {
 	t.Parallel()
@@ -61,13 +84,14 @@ func TestReleaseThatIsAnsweredAfterTheDeadline(t *testing.T) {
 			for range c.holds {
 				a.fence("LOCK k PX 2000")
 			}
+			owner := p.ownerOf(a)
 			srv.Do(t, "PEXPIRE", "k", 60000) // Redis judges later
 			answer := a.Lane.HoldBack()
 			a.send("UNLOCK k")
 			redistest.Eventually(t, patience, "the deadline", func() bool { return p.e.Holds() == 0 })
 			answer()
 			equal(t, "unlock", a.reply(), c.reply)
-			p.eventuallyHeld("k", p.ownerOf(a), "")
+			p.eventuallyHeld("k", owner, "")
 			b.fence("LOCK k")
 			b.want("UNLOCK k", ":1")
 			a.want("UNLOCK k", notHeldWords)

@@ -351,7 +351,7 @@ func TestSubscribedFairHeadsThatDoNotReactAreRemoved(t *testing.T) {
 		t.Fatal("who was removed has the lock")
 	}
 	equal(t, "who comes back is the last", srv.Client(t).LRange(t.Context(), "redisson_lock_queue:{k}", 0, -1).Val(),
-		[]string{p.e.opts.UUID + ":3", cutOff[0].owner})
+		[]string{p.placeOf(b), cutOff[0].owner})
 }
 
 func TestSlowFairHeadKeepsItsTurn(t *testing.T) {
@@ -411,7 +411,7 @@ func TestFairWaitersKeepTheirDeadlinesFresh(t *testing.T) {
 	j := newRedisson(t, srv, 1, "k")
 	j.fair() // drops who is overdue
 	equal(t, "queue", srv.Client(t).LRange(t.Context(), "redisson_lock_queue:{k}", 0, -1).Val(),
-		[]string{p.e.opts.UUID + ":2", j.owner})
+		[]string{p.placeOf(a), j.owner})
 	holder.want("UNLOCK k", ":1")
 	fenceIn(t, a.reply())
 }

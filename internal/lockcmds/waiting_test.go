@@ -92,7 +92,7 @@ func TestSlowWaitsAndHoldsAreLogged(t *testing.T) {
 	other.got("-UNBLOCKED client unblocked via CLIENT UNBLOCK")
 	want := []string{
 		"slow hold key=k owner=me ms=4000 outcome=client_gone",
-		"slow wait key=k owner=u:c ms=5000 outcome=timed_out behind=me",
+		"slow wait key=k owner=u:c:2 ms=5000 outcome=timed_out behind=me",
 		"slow wait key=other owner=x ms=6000 outcome=error behind=elsewhere",
 	}
 	if diff := cmp.Diff(want, w.slowOnes()); diff != "" {
@@ -174,7 +174,7 @@ func TestAWaitThatGoesOnKeepsTheHolderBehindWhichItBegan(t *testing.T) {
 		if refused {
 			end = "ms=2000 outcome=error"
 		}
-		want := []string{"slow wait key=k owner=u:b " + end + " behind=first"}
+		want := []string{"slow wait key=k owner=u:b:1 " + end + " behind=first"}
 		if diff := cmp.Diff(want, w.slowOnes()); diff != "" {
 			t.Errorf("refused: %v: %s", refused, diff)
 		}

@@ -42,7 +42,7 @@ type Session struct {
 	todo    []grammar.Command
 }
 
-// New returns a session of an engine. Its token is its ID, so that tests know its owner.
+// New returns a session of an engine.
 func New(t testing.TB, engine Engine, id uint64, proto int, lane *Lane) *Session {
 	return &Session{
 		ID: id, Proto: proto, Lane: lane, Lost: &contract.Losses{},
@@ -53,7 +53,7 @@ func New(t testing.TB, engine Engine, id uint64, proto int, lane *Lane) *Session
 // Caller is the session with the facts about its client. Requires the session lock.
 func (s *Session) Caller() contract.Caller {
 	return contract.Caller{
-		Session: s, ID: s.ID, Token: fmt.Sprint(s.ID), Losses: s.Lost,
+		Session: s, ID: s.ID, Token: fmt.Sprintf("%012d", s.ID), Losses: s.Lost,
 		Info:  contract.ClientInfo{Addr: fmt.Sprintf("10.0.0.%d:1", s.ID), Name: "test"},
 		Proto: s.Proto, NothingPending: s.pending == 0,
 	}

@@ -64,7 +64,7 @@ type Caller struct {
 	Session
 
 	ID    uint64 // of the session, unique in this process
-	Token string // what script.NewToken has made for the session: its default owner is "<UUID>:<token>"
+	Token string // what script.NewToken has made for the session: it is in the names of its owners
 	// Losses is of the session in its present database. All engines that know the session in that database share it.
 	Losses *Losses
 	// Memory counts the bytes of memory that the locks of the session take, in all engines that know it. nil: it is not

@@ -200,8 +200,8 @@ const someUUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 
 func TestNobodyCanNameAnOwnerThatProxiesGiveOut(t *testing.T) {
 	for owner, want := range map[string]string{
-		script.Default(someUUID, script.NewToken()): "ERR OWNER cannot be the default owner of a connection",
-		script.CrowdOf(someUUID, 7):                 "ERR OWNER cannot be the place of a proxy's waiters",
+		script.SessionName(someUUID, script.NewToken()) + ":1": "ERR OWNER cannot be the default owner of a connection",
+		script.CrowdOf(someUUID, 7):                            "ERR OWNER cannot be the place of a proxy's waiters",
 	} {
 		for _, line := range []string{"LOCK k OWNER ", "TRYLOCK k OWNER ", "FAIRLOCK k OWNER ", "UNLOCK k OWNER ", "EXTENDLOCK k PX 1 OWNER "} {
 			if _, err := Parse(words(line + owner)); err == nil || err.Error() != want {

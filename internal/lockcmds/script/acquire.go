@@ -79,6 +79,19 @@ func (a Acquire) args() []string {
 	return []string{a.Owner, millis(a.Lease), itoa(a.Request), itoa(a.Fence), itoa(a.Holds), a.field()}
 }
 
+// Deepen acquires a lock again that the only session of an owner holds by the grant of that fence. It never grants.
+type Deepen struct{ Acquire }
+
+// Call is the call of deepen.lua.
+func (a Deepen) Call() Call {
+	keys := []string{a.Key, Channel(a.Key), Queue(a.Key)}
+	if a.Shared {
+		keys = append(keys, timeoutOf(a.Key, a.Owner))
+	}
+	args := []string{a.Owner, itoa(a.Fence), itoa(a.Request), publish, itoa(a.Holds), millis(a.Lease)}
+	return Call{deepenHold, keys, args}
+}
+
 // Fair asks for a lock in its turn.
 type Fair struct {
 	Acquire
@@ -201,7 +214,7 @@ func (f Form) Channel(key string) string {
 	return ""
 }
 
-// Acquired is the answer to Acquire, Fair, Crowd, Shared and Limited, and what a Released with a hand-over means to a
+// Acquired is the answer to Acquire, Deepen, Fair, Crowd, Shared and Limited, and what a Released with a hand-over means to a
 // waiter.
 type Acquired struct {
 	Granted      bool
@@ -213,6 +226,7 @@ type Acquired struct {
 	// to end.
 	PTTL      time.Duration
 	Exclusive bool // if granted to a Shared: it deepens the owner's exclusive hold
+	Gone      bool // if not: the owner has not the grant that a Deepen is about
 	Deadlock  bool // if not: the owner holds the lock shared, and would wait for itself
 	Form      Form // if not: of the lock
 	Damage    Damage
@@ -220,7 +234,7 @@ type Acquired struct {
 	Place     int64 // of the plain waiters, as in table/turns.go
 }
 
-// DecodeAcquired decodes the answer of acquire.lua and fair.lua.
+// DecodeAcquired decodes the answer of acquire.lua, deepen.lua and fair.lua.
 func DecodeAcquired(v resp.Value) (Acquired, error) {
 	n, err := numbersOf(v)
 	if err != nil || n.at[0] != 1 {
@@ -244,7 +258,7 @@ func DecodeCrowd(v resp.Value) (Acquired, error) {
 }
 
 func notAcquired(n numbers) Acquired {
-	a := Acquired{PTTL: n.duration(1), Form: Form(n.at[3])}
+	a := Acquired{PTTL: n.duration(1), Form: Form(n.at[3]), Gone: n.at[0] == -1}
 	if a.PTTL == deadlock {
 		a.PTTL, a.Deadlock = NoTTL, true
 	}

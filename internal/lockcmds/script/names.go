@@ -67,7 +67,7 @@ func nameOf(key, owner string) string {
 		return owner + "{}"
 	case isNumber(owner):
 		return fmt.Sprintf("%%%02X", owner[0]) + owner[1:]
-	case isRedissons(owner):
+	case isRedissons(owner), isOwned(owner):
 		return owner
 	}
 	return escapes.Replace(owner)
@@ -82,10 +82,7 @@ func isRedissons(owner string) bool {
 		strings.Trim(owner[:uuidLength], "0123456789abcdefABCDEF-") == ""
 }
 
-func isNumber(text string) bool {
-	digits := strings.TrimPrefix(text, "-")
-	return digits != "" && strings.Trim(digits, "0123456789") == ""
-}
+func isNumber(text string) bool { return isDigits(strings.TrimPrefix(text, "-")) }
 
 // IsDerived reports whether a key may be one that the scripts write for another lock, whatever it holds: the lease of a
 // shared hold, or the place for which a free lock is kept. Other keys of locks have types of their own.

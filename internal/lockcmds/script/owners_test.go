@@ -1,41 +1,40 @@
 package script
 
 import (
-	"strconv"
 	"strings"
 	"testing"
 )
 
 const someUUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 
-func TestTokensAreNumbersOfOneLengthAndDiffer(t *testing.T) {
+func TestTokensAreOfOneLengthAndDiffer(t *testing.T) {
 	seen := map[string]bool{}
 	for range 10_000 {
 		token := NewToken()
-		n, err := strconv.ParseInt(token, 10, 64)
-		if err != nil || len(token) != tokenLength || n < leastToken {
-			t.Fatalf("token %s: %v", token, err)
-		}
-		if seen[token] {
-			t.Fatalf("%s came twice", token)
+		if seen[token] || len(token) != tokenLength {
+			t.Fatalf("token %s", token)
 		}
 		seen[token] = true
-		name := Default(someUUID, token)
-		if !IsDefault(name) || !IsDefault(name+":17") || IsDefault(name+":") || IsDefault(name+":x") {
-			t.Fatalf("%s is not known as a default owner", token)
+		name := SessionName(someUUID, token)
+		if !IsDefault(name) || !IsDefault(name+":17") || IsDefault(name+":") || IsDefault(name+":x") || isOwned(name) {
+			t.Fatalf("%s is not known as a name of a session", name)
 		}
-		if sessionOf(name+":17") != name || sessionOf(name) != name || sessionOf("job:17") != "job:17" {
-			t.Fatal("not the session of an owner")
+		if longest := "{" + name + ":999999999999}"; len(longest) > 64 {
+			t.Fatalf("%s has %d bytes", longest, len(longest))
 		}
 	}
 }
 
 func TestOtherNamesAreNoDefaultOwners(t *testing.T) {
+	const token = "zzzzzzzzzzz9"
+	if !IsDefault(someUUID + ":" + token) {
+		t.Error("a token is not known")
+	}
 	for _, other := range []string{
 		someUUID + ":17", // a thread of Redisson's
-		someUUID + ":1234567890123456789x", strings.ToUpper(someUUID[:35]) + "g:1234567890123456789",
-		someUUID + "-1234567890123456789", strings.Repeat("a", 56), "0f8fad5bxd9cb-469f-a165-70867728950e:1234567890123456789",
-		someUUID + ":123456789012345678a",
+		someUUID + ":" + token + "9", strings.ToUpper(someUUID[:35]) + "g:" + token, someUUID + ":" + token[1:] + "Z",
+		someUUID + "-" + token, strings.Repeat("a", 49), "0f8fad5bxd9cb-469f-a165-70867728950e:" + token,
+		someUUID + ":" + token + ":1:1", someUUID + ":" + token + ":-1", someUUID + ":17:1",
 	} {
 		if IsDefault(other) {
 			t.Errorf("%s is taken for a default owner", other)
@@ -58,7 +57,7 @@ func TestSharedPlacesAreRecognized(t *testing.T) {
 
 func TestProcessIsTheUUID(t *testing.T) {
 	for name, want := range map[string]string{
-		Default(someUUID, NewToken()): someUUID, someUUID + ":17": someUUID, CrowdOf(someUUID, 7): someUUID,
+		SessionName(someUUID, NewToken()): someUUID, someUUID + ":17": someUUID, CrowdOf(someUUID, 7): someUUID,
 		someUUID: "", "job-4711": "", someUUID + "x:1": "",
 	} {
 		if got := Process(name); got != want {

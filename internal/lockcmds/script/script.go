@@ -82,6 +82,7 @@ var (
 	acquireLimit = load("acquire_limit",
 		"requests", "permits", "head", "turn", "take_turn", "deadline").counts(3).publishes(10)
 	acquireShared = load("acquire_shared").counts(3).publishes(3)
+	deepenHold    = load("deepen", "hash", "hold", "head", "wake").publishes(3)
 	crowd         = load("crowd",
 		"hash", "hold", "grant", "deepen", "head", "take_turn", "turn", "deadline", "crowd",
 		"drop_late", "wake", "shortened").counts(3).publishes(10)

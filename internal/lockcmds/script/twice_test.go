@@ -295,6 +295,10 @@ func calls(owner string, request int64) map[string]script.Call {
 		}
 		p := part(owner, request, 0)
 		p.Shared = shared
+		if deepen := (script.Deepen{Acquire: acquire}); owner == me {
+			deepen.Shared = shared
+			all[name+"deepen"] = deepen.Call()
+		}
 		all[name+"extend"] = script.Extend{Key: key, Part: p, Lease: 60 * time.Second}.Call()
 		all[name+"prove"] = script.Prove{Key: key, Part: p}.Call()
 		renewals := []script.Renewal{{Key: key, Owner: owner, Fence: fence, Lease: 30 * time.Second}}
@@ -350,7 +354,7 @@ func asks(name string) bool {
 // numbered reports whether a call carries a number. The others write no counts.
 func numbered(name string) bool {
 	switch verb, _ := verbOf(name); verb {
-	case "acquire", "fair", "crowd", "share", "release", "hand", "extend", "drop":
+	case "acquire", "fair", "crowd", "share", "release", "hand", "extend", "drop", "deepen":
 		return true
 	}
 	return false

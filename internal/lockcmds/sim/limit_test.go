@@ -108,7 +108,7 @@ type permit struct {
 
 // goesWith reports whether a lock may have both of these holders. How many permits there may be is another matter.
 func (p permit) goesWith(o permit) bool {
-	return p.kind == o.kind && (p.kind != 'x' || p.owner == o.owner)
+	return p.kind == o.kind && (p.kind != 'x' || who(p.owner) == who(o.owner))
 }
 
 func newPermits(w *world) *permits {

@@ -13,7 +13,7 @@ func (r *rules) kept(at *server, p *proxy, name, key string, before, after holde
 	if name != "drop" {
 		return
 	}
-	i := slices.IndexFunc(r.w.all, func(c *client) bool { return c.ended && c.p == p && c.owner() == before.owner })
+	i := slices.IndexFunc(r.w.all, func(c *client) bool { return c.ended && c.p == p && c.owner() == who(before.owner) })
 	if i < 0 {
 		return
 	}

@@ -112,7 +112,7 @@ type client struct {
 	slot    int
 	id      uint64
 	token   string
-	name    string // as an owner
+	name    string // that its owners begin with
 	proto   int
 	lost    *contract.Losses
 	ended   bool
@@ -184,9 +184,9 @@ func (s *slot) lease() time.Duration {
 
 func (w *world) newClient(n int, p *proxy, proto int) *client {
 	w.ids++
-	token := strconv.FormatUint(w.ids, 10)
+	token := fmt.Sprintf("%012d", w.ids)
 	c := &client{
-		w: w, p: p, slot: n, id: w.ids, token: token, name: p.uuid + ":" + token, proto: proto, lost: &contract.Losses{},
+		w: w, p: p, slot: n, id: w.ids, token: token, name: script.SessionName(p.uuid, token), proto: proto, lost: &contract.Losses{},
 		over: map[grant]struct{}{}, told: map[grant]int{},
 	}
 	c.begin = c.next
@@ -196,6 +196,14 @@ func (w *world) newClient(n int, p *proxy, proto int) *client {
 func (c *client) String() string { return fmt.Sprintf("%s.c%d", c.p, c.id) }
 
 func (c *client) owner() string { return c.name }
+
+// who is the session whose acquire an owner is, or the owner that several sessions are.
+func who(owner string) string {
+	if i := strings.LastIndexByte(owner, ':'); script.IsDefault(owner) {
+		return owner[:i]
+	}
+	return owner
+}
 
 // lock runs f with the session locked.
 func (c *client) lock(f func()) {
@@ -264,7 +272,7 @@ func (c *client) next() {
 	c.enter()
 	c.p.engine.Start(contract.Caller{
 		Session: c, ID: c.id, Token: c.token, Losses: c.lost, Proto: c.proto, NothingPending: !s.pipelined,
-		Info: contract.ClientInfo{Addr: c.token},
+		Info: contract.ClientInfo{Addr: strconv.FormatUint(c.id, 10)},
 	}, s.cmd)
 	c.leave()
 }

@@ -324,7 +324,7 @@ func (r *rules) confirmed(at *server, p *proxy, key string, h holder) {
 }
 
 // numbered is where a script has the number of its call, among its arguments.
-var numbered = map[string]int{"acquire": 2, "fair": 2, "crowd": 2, "extend": 3, "release": 2, "handover": 2, "drop": 4}
+var numbered = map[string]int{"acquire": 2, "deepen": 2, "fair": 2, "crowd": 2, "extend": 3, "release": 2, "handover": 2, "drop": 4}
 
 // again judges a copy of a call that was applied already, or is older than one that was: it changes no count and makes
 // no grant.
@@ -360,7 +360,7 @@ func (r *rules) overtaken(at *server, key, owner string, queue []string) {
 func (r *rules) counted(key string, now holder) {
 	for _, c := range r.w.clients {
 		b := *c.holds.of(key)
-		if b == nil || b.released || c.ended || c.p.killed || b.fence >= now.fence || c.owner() == now.owner {
+		if b == nil || b.released || c.ended || c.p.killed || b.fence >= now.fence || c.owner() == who(now.owner) {
 			continue
 		}
 		if g := (grant{key, b.fence}); !r.known(g) || r.shorter[g] {
@@ -412,12 +412,8 @@ func (r *rules) sent(p *proxy, name string, keys, args []string) {
 		if ended, ok := r.handled[id.grant]; ok && r.w.shape == single && r.w.stepped == 0 && r.w.now > ended+lease {
 			r.w.fail("renewed long after the end by the handle", "%s of %s, fence %s", key, owner, fence)
 		}
-		token, ours := strings.CutPrefix(owner, p.uuid+":")
-		if !ours {
-			continue
-		}
 		for _, c := range r.w.all {
-			if c.token != token {
+			if c.owner() != who(owner) {
 				continue
 			}
 			if c.ended {
@@ -521,7 +517,7 @@ func (r *rules) unused() {
 		}
 		h := r.holder(key)
 		for _, c := range r.w.all {
-			if h.exists && c.ended && c.owner() == h.owner && r.w.now-c.endedAt > goneLimit && !c.wasTold(key, h.fence) {
+			if h.exists && c.ended && c.owner() == who(h.owner) && r.w.now-c.endedAt > goneLimit && !c.wasTold(key, h.fence) {
 				r.w.fail("a grant to a session that has ended was kept", "%s of %s, fence %d", key, c, h.fence)
 			}
 		}
@@ -572,7 +568,7 @@ func (r *rules) agree() string {
 				continue
 			}
 			believers++
-			if h.owner != c.owner() || h.fence != b.fence || h.holds != b.count && !*r.lossy.of(key) {
+			if who(h.owner) != c.owner() || h.fence != b.fence || h.holds != b.count && !*r.lossy.of(key) {
 				return fmt.Sprintf("%s: %s knows %d holds with fence %d, redis has %d of %s with fence %d", key, c, b.count, b.fence, h.holds, h.owner, h.fence)
 			}
 		}
@@ -607,7 +603,7 @@ func (r *rules) agree() string {
 
 // blurred reports whether the client that is that owner was told that nobody knows what it holds.
 func (r *rules) blurred(key, owner string) bool {
-	return slices.ContainsFunc(r.w.all, func(c *client) bool { return c.owner() == owner && *c.blurred.of(key) })
+	return slices.ContainsFunc(r.w.all, func(c *client) bool { return c.owner() == who(owner) && *c.blurred.of(key) })
 }
 
 // gone judges whether nothing is left when all clients have gone.

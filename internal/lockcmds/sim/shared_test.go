@@ -255,6 +255,16 @@ func (p *picture) part(owner string) (found stake, ok bool) {
 	return found, false
 }
 
+// partOf is the latest part of a session.
+func (p *picture) partOf(session string) (found stake, ok bool) {
+	for _, one := range p.parts {
+		if who(one.owner) == session && one.fence >= found.fence {
+			found, ok = one, true
+		}
+	}
+	return found, ok
+}
+
 // last is the number of the last call of a session that was applied; field is that of the session, empty for an owner's
 // only one.
 func (k *stake) last(field string) int64 {
@@ -341,7 +351,10 @@ func (c *sharedCall) number() (n int64, field string, ok bool) {
 	if !ok {
 		return 0, "", false
 	}
-	return whole(c.arg(at)), c.arg(fieldAt[c.name]), true
+	if i, named := fieldAt[c.name]; named {
+		field = c.arg(i)
+	}
+	return whole(c.arg(at)), field, true
 }
 
 // ran judges what a script has done to the lock.
@@ -512,13 +525,13 @@ func (x *sharing) granted(at *server, c *sharedCall, part stake, before *picture
 	for _, waits := range w.clients {
 		s := waits.current
 		came := func(c *client) bool {
-			return c.current != nil && ownerOf(c, c.current) == part.owner && c.current.sent < s.sent
+			return c.current != nil && ownerOf(c, c.current) == who(part.owner) && c.current.sent < s.sent
 		}
 		if s == nil || !x.wantsAlone(waits, s) || s.cmd.Owner != "" || slices.ContainsFunc(w.clients, came) {
 			continue
 		}
 		isPlace := func(place string) bool {
-			return place == ownerOf(waits, s) || strings.HasPrefix(place, waits.p.uuid+":plain-")
+			return who(place) == ownerOf(waits, s) || strings.HasPrefix(place, waits.p.uuid+":plain-")
 		}
 		if at := slices.IndexFunc(x.queue, isPlace); at >= 0 {
 			k := passing{s, x.queue[at], part.owner}
@@ -577,7 +590,7 @@ func (x *sharing) owed(to stake) {
 	r := x.w.rules
 	for _, c := range x.w.clients {
 		for _, b := range c.beliefs(sharedKey) {
-			if b == nil || b.released || c.ended || c.p.killed || b.fence >= to.fence || c.owner() == to.owner || x.grants[b.fence] && to.shared {
+			if b == nil || b.released || c.ended || c.p.killed || b.fence >= to.fence || c.owner() == who(to.owner) || x.grants[b.fence] && to.shared {
 				continue
 			}
 			g := grant{sharedKey, b.fence}
@@ -667,7 +680,7 @@ func (x *sharing) agree() string {
 			if b == nil || c.ended || b.vague {
 				continue
 			}
-			part, _ := now.part(c.owner())
+			part, _ := now.partOf(c.owner())
 			if part.fence != b.fence || part.holds != b.count && !lossy {
 				return fmt.Sprintf("%s: %s knows %d holds with fence %d, redis has %+v", sharedKey, c, b.count, b.fence, now.parts)
 			}

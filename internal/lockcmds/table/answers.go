@@ -80,13 +80,10 @@ func (t *Table) Record(g *Grant) (h *Hold, fresh bool) {
 	if g.Key.Kind.Reenters() {
 		h = t.locks.find(g.Key)
 	}
-	// The owner's only session has one acquire at a time. A smaller fence says that a server which does not know the
-	// hold, and whose clock is behind, has become the primary.
-	back := h != nil && h.Fence > g.Fence && g.By.Owns(g.Key.Owner) && g.SentAt.After(h.countedAt)
-	if h != nil && h.Fence > g.Fence && !back {
+	if h != nil && h.Fence > g.Fence {
 		return nil, false
 	}
-	if h != nil && (h.Fence < g.Fence || back) {
+	if h != nil && h.Fence < g.Fence {
 		t.Lost(h, ReasonGone, false, nil)
 		h = nil
 	}

@@ -94,7 +94,7 @@ func (s *search) from(w *Waiter) []*Hold {
 func (h *Hold) blocked(w *Waiter) *Waiter {
 	s, permits := h.session(), h.Kind == w.Kind && !h.Kind.Reenters()
 	switch {
-	case s == nil, s.waits == nil, s.waits.Owner != h.Owner, h.Fixed, !h.Until.IsZero():
+	case s == nil, s.waits == nil, !s.areOne(s.waits.Owner, h.Owner), h.Fixed, !h.Until.IsZero():
 		return nil
 	case permits && w.Room > 1:
 		return nil // any of several permits will do

@@ -29,8 +29,8 @@ type Client struct{ Addr, Name string }
 
 // Session is the table's part of one session. The caller sets Name, Losses, Tag and Memory before its first use.
 type Session struct {
-	Name   string // its own, unique: also the owner for which it holds locks if it names none
-	Each   bool   // each of its acquires that names no owner has one of its own instead, whose name begins with Name
+	Name   string // its own, unique. The owners of its acquires that name none have names that begin with it
+	Each   bool   // none of these acquires deepens a hold
 	Losses *Losses
 	Tag    any // the caller's
 
@@ -40,24 +40,24 @@ type Session struct {
 
 	holds []*Hold        // without an order of their own, but a map would give them a random one when the session ends
 	at    map[*Hold]int  // their places in holds
-	own   map[string]own // by lock: of its holds those for owners of its own
+	own   map[string]own // by lock: of its holds those for owners of its own, permits only if Each
 	// Its holds of kinds that do not reenter, which no session has begun to release: the oldest first, or one whose
 	// release has not happened last.
-	single lines[Key, *Hold]
-	left   bool    // Leave has been called
-	waits  *Waiter // that is in a queue; nil: it waits for no lock
+	single lines[Key, *Hold] // by lossOf
+	left   bool              // Leave has been called
+	waits  *Waiter           // that is in a queue; nil: it waits for no lock
 
 	searched uint64 // the latest search for a circle that has looked at it
 }
 
-// own is what a session has of one lock, whose acquires have owners of their own.
+// own is what a session has of one lock for owners of its own.
 type own struct {
 	latest *Hold // that it got last; nil: that one has ended
 	count  int
 	later  bool // it has asked for the lock since it got the latest
 }
 
-// Owns reports whether the owner is one of those that the session's acquires have if they name none.
+// Owns reports whether the owner is the session's own: of an acquire that names none.
 func (s *Session) Owns(owner string) bool {
 	return strings.HasPrefix(owner, s.Name) && (len(owner) == len(s.Name) || owner[len(s.Name)] == ':')
 }
@@ -73,13 +73,15 @@ func (s *Session) lossOf(k Key) Key {
 	return k
 }
 
-// OwnerFor is the owner for an acquire that names none: the session, or a new one by a number that the session has not
-// used before.
+// areOne reports whether both owners are the same, or the session's own: of a session whose acquires may deepen its
+// holds, all its own owners are one.
+func (s *Session) areOne(a, b string) bool { return a == b || !s.Each && s.Owns(a) && s.Owns(b) }
+
+// OwnerFor is the owner for a first acquire that names none, by a number that was not used before. It does not come
+// back: so a late copy of a call finds no later grant.
 func (s *Session) OwnerFor(number int64) string {
-	if !s.Each {
-		return s.Name
-	}
-	return s.Name + ":" + strconv.FormatInt(number, 10)
+	var name [80]byte
+	return string(strconv.AppendInt(append(append(name[:0], s.Name...), ':'), number, 10))
 }
 
 // Asks notes that the session asks for the lock and names no owner.
@@ -90,11 +92,11 @@ func (s *Session) Asks(lock string) {
 	}
 }
 
-// Own returns the hold that a command without a fence and an owner means, of a session whose acquires have owners of
-// their own; nil: it has none. ok is false if it could mean another one.
+// Own returns the hold that a command without a fence and an owner means; nil: the session has none. ok is false if it
+// could mean another one.
 func (s *Session) Own(lock string) (h *Hold, ok bool) {
 	o := s.own[lock]
-	return o.latest, o.count == 0 || o.count == 1 && o.latest != nil && !o.later
+	return o.latest, !s.Each || o.count == 0 || o.count == 1 && o.latest != nil && !o.later
 }
 
 // Has reports whether the session has a part in the hold.
@@ -113,9 +115,7 @@ func (s *Session) gets(h *Hold) {
 	}
 	s.at[h] = len(s.holds)
 	s.holds = append(s.holds, h)
-	if s.Each && s.Owns(h.Owner) {
-		s.owns(h, 1)
-	}
+	s.owns(h, 1)
 	if s.Memory != nil {
 		s.Memory.Add(h.bytes())
 	}
@@ -133,16 +133,17 @@ func (s *Session) loses(h *Hold) {
 	s.holds[end] = nil
 	s.holds = s.holds[:end]
 	delete(s.at, h)
-	if s.Each && s.Owns(h.Owner) {
-		s.owns(h, -1)
-	}
+	s.owns(h, -1)
 	if s.Memory != nil {
 		s.Memory.Add(-h.bytes())
 	}
 }
 
-// owns counts a hold of an owner of the session's own, or the end of one.
+// owns counts a hold, or the end of one, if it is of an owner of the session's own.
 func (s *Session) owns(h *Hold, more int) {
+	if !s.Owns(h.Owner) || !s.Each && !h.Kind.Reenters() {
+		return
+	}
 	o := s.own[h.Lock]
 	o.count += more
 	switch {
@@ -174,13 +175,13 @@ func (h *Hold) spare() {
 	if h.holder.single == nil {
 		h.holder.single = lines[Key, *Hold]{}
 	}
-	h.holder.single.Push(h.Key, &h.single, h)
+	h.holder.single.Push(h.holder.lossOf(h.Key), &h.single, h)
 }
 
 // unspare takes it out.
 func (h *Hold) unspare() {
 	if h.holder != nil {
-		h.holder.single.Remove(h.Key, &h.single)
+		h.holder.single.Remove(h.holder.lossOf(h.Key), &h.single)
 		h.holder = nil
 	}
 }
@@ -327,7 +328,7 @@ func (t *Table) Meant(by *Session, k Key, named int64) (found *Hold) {
 		}
 		return found
 	}
-	if h := by.single.First(k); h != nil {
+	if h := by.single.First(by.lossOf(k)); h != nil {
 		return h
 	}
 	looked := 0

@@ -376,16 +376,6 @@ func TestAnOlderGrantOfTheOwnerSaysThatTheHoldIsLost(t *testing.T) {
 	}
 }
 
-// The same by the answer to an acquire, if the clock of the new primary is behind.
-func TestASmallerFenceOfALaterAcquireIsANewGrant(t *testing.T) {
-	b, s := newBook(), session("s")
-	b.grant(s, "s", 5, 1, 1)
-	b.settle(t)
-	if h := b.grant(s, "s", 4, 1, 2); h == nil || h.Fence != 4 || len(b.Holds()) != 1 || b.settle(t) != 1 {
-		t.Errorf("%+v, %d holds", h, len(b.Holds()))
-	}
-}
-
 // A release that was not sent cannot have ended the hold. If the lease has ended meanwhile, its holder is told when
 // that is certain.
 func TestALossBehindAReleaseThatWasNotSentIsTold(t *testing.T) {

@@ -130,7 +130,7 @@ type Session struct {
 	locking *request                   // has not been answered; nil: none
 	behind  *behind                    // locking waits for a hold of this session; nil: it does not
 	engines []*lockcmds.IdentityEngine // the engines that know this session
-	token   string                     // of its default owner as lock engines know it; empty: not made yet
+	token   string                     // of its name as lock engines know it; empty: not made yet
 	losses  map[int]*contract.Losses   // of locks, by database
 	script  []byte                     // scratch: the script call being sent
 }

@@ -7,18 +7,19 @@
 -- No field but the counts is a number: a release of Redisson's counts each field that is one down to one.
 
 -- A holder stands in the hash under its name, which differs from the owner in some cases, so that no two of all locks and
--- owners have one key for their leases: the names of the locks "{t}" and "{t}:job" begin alike. Redisson's own names, which
--- proxies give out, too, stay as they are; in others each colon and "%" is written as "%3A" and "%25". So what stands behind
--- the last colon of a key, or behind the last but one if it is a number, is the name, and the rest is the lock. A name
--- that is a number begins with "%". By Redisson's rule the locks "a" and "{a}" begin alike to the end, so for "{a}" a name
--- ends in "{}".
+-- owners have one key for their leases: the names of the locks "{t}" and "{t}:job" begin alike. Redisson's own names, and
+-- those that proxies give out, stay as they are; in others each colon and "%" is written as "%3A" and "%25". So what stands
+-- behind the last colon of a key, or behind one before it if that is a number, is the name, and the rest is the lock. A
+-- name that is a number begins with "%". By Redisson's rule the locks "a" and "{a}" begin alike to the end, so for "{a}" a
+-- name ends in "{}".
 
 local function name_of(lock, owner)
   if string.find(lock, '^{[^{]+}$') then
     return owner .. '{}'
   elseif string.find(owner, '^%-?%d+$') then
     return string.format('%%%02X', string.byte(owner)) .. string.sub(owner, 2)
-  elseif not string.find(owner, '[%%:]') or string.sub(owner, 37, 37) == ':' and string.find(owner, '^[%x-]+:%-?%d+$') then
+  elseif not string.find(owner, '[%%:]') or string.sub(owner, 37, 37) == ':' and
+    (string.find(owner, '^[%x-]+:%-?%d+$') or string.find(owner, '^[%x-]+:%w+:%d+$')) then
     return owner
   end
   return (string.gsub(string.gsub(owner, '%%', '%%25'), ':', '%%3A'))
