@@ -36,11 +36,11 @@ type viewRefresherOptions struct {
 type viewRefresher struct {
 	opts  viewRefresherOptions
 	book  topology.Book
-	wake  chan struct{}  // size 1, never closed: a refresh is wanted
-	cost  time.Duration  // of the last refresh until the first answer, for Run
-	next  topology.Asked // the servers to ask in the next refresh, for Run
-	last  error          // why the last refresh has failed, for Run
-	noted                // what the log says of the view, for Run
+	wake  chan struct{} // size 1, never closed: a refresh is wanted
+	cost  time.Duration // of the last refresh until the first answer, for Run
+	all   bool          // the next refresh asks all servers, for Run
+	last  error         // why the last refresh has failed, for Run
+	noted               // what the log says of the view, for Run
 
 	asking sync.WaitGroup // questions on their way
 
@@ -84,11 +84,10 @@ const (
 	// troubledGap.
 	calmGap, troubledGap = 5 * time.Second, 100 * time.Millisecond
 
-	// The gap is the least time between two refreshes: nodes make their answers anew for each question. It is short
-	// while the view changes, and grows while questions bring nothing new. But it is at least some times what the last
-	// refresh has cost, up to a limit: nodes whose slots are in thousands of ranges, or that are busy, have to serve
-	// commands, too.
-	shortGap, longGap, refreshCosts, mostGap = 5 * time.Millisecond, 25 * time.Millisecond, 4, 250 * time.Millisecond
+	// The gap is the least time between two refreshes: nodes make their answers anew for each question. It is at least
+	// some times what the last refresh has cost, up to a limit: nodes whose slots are in thousands of ranges, or that
+	// are busy, have to serve commands, too.
+	leastGap, refreshCosts, mostGap = 10 * time.Millisecond, 4, 250 * time.Millisecond
 
 	// refreshPatience bounds the wait for a node's answer. otherServers is the wait for the others after the first
 	// good answer.
@@ -101,25 +100,16 @@ func (r *viewRefresher) Counts() (asked, changed int64) { return r.asked.Load(),
 // Run refreshes the view when it is asked to and from time to time, until ctx ends.
 func (r *viewRefresher) Run(ctx context.Context) {
 	defer r.asking.Wait()
-	gap := shortGap
 	for {
-		before := r.opts.Cluster.View()
 		r.refresh(ctx)
-		gap = min(2*gap, longGap)
-		if r.opts.Cluster.View() != before {
-			gap = shortGap
-		}
-		begin := time.Now()
 		period := calmGap
 		if v := r.opts.Cluster.View(); !v.OK || !v.Covered() || r.last != nil {
 			period = troubledGap
 		}
-		if !sleep(ctx, max(gap, min(refreshCosts*r.cost, mostGap)), nil) || !sleep(ctx, period*3/4+rand.N(period/2), r.wake) {
+		gap := max(leastGap, min(refreshCosts*r.cost, mostGap))
+		if !sleep(ctx, gap, nil) || !sleep(ctx, period*3/4+rand.N(period/2), r.wake) {
 			r.tell() // no session waits for ever
 			return
-		}
-		if time.Since(begin) > time.Second {
-			gap = shortGap
 		}
 	}
 }
@@ -155,10 +145,9 @@ func (r *viewRefresher) refresh(ctx context.Context) {
 	r.mu.Unlock()
 	present := r.opts.Cluster.View()
 	r.asked.Add(1)
-	asked := r.next
 	answers, err := r.gather(ctx, r.choose(present, hints))
-	view, outcome := topology.JoinViews(present, asked, answers)
-	r.settle(asked, outcome)
+	view, outcome := topology.Merge(present, r.opts.Cluster.Seeds(), answers)
+	r.settle(outcome)
 	r.last = err
 	if ctx.Err() == nil {
 		r.opts.Outcome(err)
@@ -210,7 +199,7 @@ func (r *viewRefresher) choose(v *topology.View, hints map[topology.Node]bool) [
 		rest = append(rest, r.opts.Cluster.Seeds()...)
 	}
 	rand.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
-	if n := max(hintsAtOnce-len(nodes), 1); r.last == nil && r.next == topology.AskedSome && len(rest) > n {
+	if n := max(hintsAtOnce-len(nodes), 1); r.last == nil && !r.all && len(rest) > n {
 		rest = rest[:n]
 	}
 	return append(nodes, rest...)
@@ -220,16 +209,12 @@ var errNone = errors.New("no node to ask")
 
 // settle has all servers asked next if some speak of other servers than the view has, and reports a cluster that is
 // another one.
-func (r *viewRefresher) settle(asked topology.Asked, outcome topology.Outcome) {
-	r.next = topology.AskedSome
-	switch outcome {
-	case topology.Settled:
-	case topology.Doubtful:
-		if asked == topology.AskedSome {
-			r.next = topology.AskedAll
-			r.Ask(topology.Any, nil)
-		}
-	case topology.Anew:
+func (r *viewRefresher) settle(outcome topology.Outcome) {
+	r.all = outcome == topology.Doubtful && !r.all
+	if r.all {
+		r.Ask(topology.Any, nil)
+	}
+	if outcome == topology.Anew {
 		r.opts.Logger.Warn("servers of the cluster were created anew: their slots are followed, whatever their epochs")
 	}
 }
@@ -303,13 +288,13 @@ func (r *viewRefresher) ask(ctx context.Context, at topology.Node) (a topology.A
 		if err != nil {
 			return a, err
 		}
-		listed, err := topology.ReadSlots(answer, nc.RemoteAddr().String())
+		addresses, err := topology.ReadAddresses(answer, nc.RemoteAddr().String())
 		if err != nil {
 			return a, err
 		}
-		r.book.Learn(told, listed, time.Now())
+		r.book.Learn(told, addresses, time.Now())
 	}
-	return topology.Answer{View: told.View(string(info.Str)), Address: nc.RemoteAddr().String()}, nil
+	return topology.Answer{View: told.View(string(info.Str)), Asked: at}, nil
 }
 
 func (r *viewRefresher) question(nc net.Conn, about string) (resp.Value, error) {

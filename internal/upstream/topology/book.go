@@ -16,12 +16,9 @@ type Book struct {
 }
 
 // entry is a server as the nodes know it.
-type entry struct {
-	id, where string
-	replica   bool
-}
+type entry struct{ id, where string }
 
-func (m *member) entry() entry { return entry{m.ID, m.where, m.replica} }
+func (m *member) entry() entry { return entry{m.ID, m.where} }
 
 // place is where clients reach a server.
 type place struct {
@@ -51,24 +48,10 @@ func (b *Book) Fill(t *Told, now time.Time) bool {
 	return all
 }
 
-// last is the address that was last known of a server: in its role, or in the one that it had before. Requires b.mu.
-func (b *Book) last(m *member) string {
-	e := m.entry()
-	if p := b.known[e]; p.address != "" {
-		return p.address
-	}
-	e.replica = !e.replica
-	return b.known[e].address
-}
-
 // Learn takes the addresses from a node's answer to CLUSTER SLOTS, and fills them in in its answer to CLUSTER NODES. An
 // address that the former does not tell stays: the server may have lost its last slot between the two answers, or may
 // be a replica that is being promoted. Servers that the node does not know are forgotten.
-func (b *Book) Learn(t, from *Told, now time.Time) {
-	addresses := map[string]string{}
-	for i := range from.members {
-		addresses[from.members[i].ID] = from.members[i].Address
-	}
+func (b *Book) Learn(t *Told, addresses map[string]string, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.known == nil {
@@ -82,7 +65,7 @@ func (b *Book) Learn(t, from *Told, now time.Time) {
 			continue
 		}
 		if m.Address = addresses[m.ID]; m.Address == "" {
-			m.Address = b.last(m)
+			m.Address = b.known[m.entry()].address
 		}
 		b.known[m.entry()] = place{m.Address, now}
 	}

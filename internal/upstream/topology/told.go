@@ -122,40 +122,24 @@ func readSpan(word string) (span, bool) {
 	return span{int(from), int(to)}, err == nil && err2 == nil && from <= to && to < hashslot.Count
 }
 
-// ReadSlots reads an answer to CLUSTER SLOTS. host is the address at which the node was asked: a node that does not
-// know its own address says so by an empty one. A server whose address is not known stays without one.
-func ReadSlots(answer resp.Value, host string) (*Told, error) {
-	if answer.Kind != resp.Array || answer.Null || len(answer.Elems) > hashslot.Count {
+// ReadAddresses reads at which addresses clients reach the servers, by ID, in an answer to CLUSTER SLOTS. host is the
+// address at which the node was asked: a node that does not know its own address says so by an empty one.
+func ReadAddresses(answer resp.Value, host string) (map[string]string, error) {
+	if answer.Kind != resp.Array || answer.Null {
 		return nil, errTold
 	}
-	t := &Told{}
-	known := map[string]int{} // index in members, by ID
+	all := map[string]string{}
 	for _, e := range answer.Elems {
-		if len(e.Elems) < 3 || e.Elems[0].Kind != resp.Integer || e.Elems[1].Kind != resp.Integer {
+		if len(e.Elems) < 3 {
 			return nil, errTold
 		}
-		from, to := e.Elems[0].Int, e.Elems[1].Int
-		if from < 0 || to < from || to >= hashslot.Count {
-			return nil, errTold
-		}
-		for i, server := range e.Elems[2:] {
-			if len(server.Elems) < 3 {
-				continue
-			}
-			id := string(server.Elems[2].Str)
-			at, ok := known[id]
-			if !ok {
-				at = len(t.members)
-				known[id] = at
-				n := ClusterNode{ID: id, Address: readAddress(server, host)}
-				t.members = append(t.members, member{ClusterNode: n, replica: i > 0})
-			}
-			if i == 0 {
-				t.members[at].spans = append(t.members[at].spans, span{int(from), int(to)})
+		for _, server := range e.Elems[2:] {
+			if len(server.Elems) >= 3 {
+				all[string(server.Elems[2].Str)] = readAddress(server, host)
 			}
 		}
 	}
-	return t, nil
+	return all, nil
 }
 
 // readAddress reads the address of a server in CLUSTER SLOTS: host, port, ID, and more since Redis 7. "": it is not
@@ -176,7 +160,8 @@ func readAddress(server resp.Value, asked string) string {
 func (t *Told) View(info string) *View {
 	v := &View{
 		Epoch: infoNumber(info, "cluster_current_epoch"), OK: InfoField(info, "cluster_state") == "ok",
-		source: t.source, knows: map[string]bool{}, copies: map[string]int{}, lives: map[string]bool{},
+		source: t.source, claims: map[string]uint64{}, knows: map[string]bool{}, copies: map[string]int{},
+		lives: map[string]bool{},
 	}
 	slices.SortFunc(t.members, func(a, b member) int { return compareIDs(a.ClusterNode, b.ClusterNode) })
 	for i := range t.members {
@@ -197,7 +182,7 @@ func (t *Told) View(info string) *View {
 		case m.replica:
 			v.replicas = append(v.replicas, m.ClusterNode)
 		default:
-			v.nodes, v.claims = append(v.nodes, m.ClusterNode), append(v.claims, m.epoch)
+			v.nodes, v.claims[m.ID] = append(v.nodes, m.ClusterNode), m.epoch
 			for _, s := range m.spans {
 				for slot := s.from; slot <= s.to; slot++ {
 					v.owner[slot] = uint16(len(v.nodes))

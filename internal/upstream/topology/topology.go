@@ -9,8 +9,8 @@
 //	CLUSTER NODES ──► Told ──Book: addresses for clients──► View
 //	CLUSTER SLOTS ──► Told ──► Book, when a server is new
 //
-// A View never changes. A node's answer may be old. NewestView joins two views by the epochs that the nodes count, so
-// that no slot returns to an owner that it had before.
+// A View never changes. A node's answer may be old. Merge joins views by the epochs that the nodes count, so that no slot
+// returns to an owner that it had before.
 package topology
 
 import "context"

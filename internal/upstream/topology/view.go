@@ -17,7 +17,7 @@ type ClusterNode struct {
 }
 
 // A View is what is known of a cluster at one time: which node serves which slot. It is immutable. The zero value knows
-// nothing. NewestView joins two.
+// nothing. Merge joins it with answers.
 type View struct {
 	Epoch    uint64                 // the cluster's current epoch, as the node that was asked knows it
 	OK       bool                   // that node says that the cluster serves commands
@@ -26,7 +26,7 @@ type View struct {
 	idle     []ClusterNode          // primaries without slots, by ID: slots may be on their way there
 	lives    map[string]bool        // the servers, by ID, that the nodes do not take for down
 	copies   map[string]int         // how many replicas, by the ID of their primary, failed ones included
-	claims   []uint64               // the epochs in which the nodes were configured, in their order; 0: it is not known
+	claims   map[string]uint64      // the epochs in which the primaries were configured, by ID; 0: it is not known
 	knows    map[string]bool        // the servers, by ID, of which that node has told, whatever their state
 	source   string                 // ID of the node that has said so; "": it is not known
 	owner    [hashslot.Count]uint16 // index of the slot's node plus one; 0: no node serves it

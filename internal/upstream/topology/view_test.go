@@ -13,12 +13,6 @@ import (
 
 const info = "cluster_state:ok\r\ncluster_slots_assigned:16384\r\ncluster_current_epoch:6\r\ncluster_my_epoch:2\r\n"
 
-// parse makes a view of the text of an answer to CLUSTER SLOTS alone.
-func parse(t *testing.T, info, answer string) *View {
-	t.Helper()
-	return listed(t, answer).View(info)
-}
-
 // view makes a view of the texts of a node's answers to CLUSTER INFO, CLUSTER NODES and CLUSTER SLOTS.
 func view(t *testing.T, info, nodes, answer string) *View {
 	t.Helper()
@@ -34,17 +28,17 @@ func view(t *testing.T, info, nodes, answer string) *View {
 }
 
 // listed reads the text of an answer to CLUSTER SLOTS.
-func listed(t *testing.T, answer string) *Told {
+func listed(t *testing.T, answer string) map[string]string {
 	t.Helper()
 	a, _, err := resp.Decode([]byte(answer))
 	if err != nil {
 		t.Fatal(err)
 	}
-	told, err := ReadSlots(a, "10.0.0.9:7009")
+	addresses, err := ReadAddresses(a, "10.0.0.9:7009")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return told
+	return addresses
 }
 
 const (
@@ -55,7 +49,11 @@ const (
 )
 
 func TestAViewHasTheNodeOfEachSlot(t *testing.T) {
-	v := parse(t, info, "*5\r\n*4\r\n:0\r\n:99\r\n"+nodeB+nodeR+"*3\r\n:100\r\n:199\r\n"+nodeA+"*3\r\n:202\r\n:16382\r\n"+nodeA+"*3\r\n:16383\r\n:16383\r\n"+nodeB+"*3\r\n:200\r\n:201\r\n"+lost)
+	const nodes = "b h:1@1 master - 0 0 2 connected 0-99 16383\n" +
+		"a h:2@1 myself,master - 0 0 3 connected 100-199 202-16382\n" +
+		"x h:4@1 master - 0 0 4 connected 200-201\n" +
+		"r h:3@1 slave b 0 0 2 connected\n"
+	v := view(t, info, nodes, "*3\r\n*4\r\n:0\r\n:99\r\n"+nodeB+nodeR+"*3\r\n:100\r\n:199\r\n"+nodeA+"*3\r\n:200\r\n:201\r\n"+lost)
 	if !v.OK || v.Epoch != 6 {
 		t.Errorf("ok %v, epoch %d", v.OK, v.Epoch)
 	}
@@ -161,7 +159,7 @@ func TestAddressesAreAskedForWhenAServerIsNew(t *testing.T) {
 		{"a server without slots", "a h:1@1 master" + line + "\nz h:9@1 master - 0 0 2 connected", 0, true},
 		{"a replica", "a h:1@1 master" + line + "\nr h:3@1 slave a 0 0 2 connected", 0, false},
 		{"the replica has failed", "a h:1@1 master" + line + "\nr h:4@1 slave,fail a 0 0 2 connected", 0, true},
-		{"the replica is a primary", "a h:1@1 slave r 0 0 2 connected\nr h:3@1 master" + line, 0, false},
+		{"the replica is a primary", "a h:1@1 slave r 0 0 2 connected\nr h:3@1 master" + line, 0, true},
 		{"a replica that CLUSTER SLOTS does not show", "a h:1@1 master" + line + "\nn h:5@1 slave a 0 0 2 connected", 0, false},
 		{"the same again", "a h:1@1 master" + line + "\nn h:5@1 slave a 0 0 2 connected", bookAge, true},
 		{"long after", "a h:1@1 master" + line, time.Second, false},
@@ -228,28 +226,27 @@ func TestSlotsOfADemotedServerAreItsSuccessors(t *testing.T) {
 	if got := views[0].Owner(7); got == nil || got.ID != "a" {
 		t.Errorf("before: %v, want a", got)
 	}
-	now := NewestView(views[0], views[1])
+	now := merge(views[0], views[1])
 	if got := now.Owner(7); got == nil || *got != (ClusterNode{"b", "h:2"}) || !now.Covered() {
 		t.Errorf("the slot is at %v, want b at h:2; all slots are served: %v", got, now.Covered())
 	}
 	if now.Primary("a") != nil || now.Server("a") == nil {
 		t.Error("a is not taken for a replica")
 	}
-	if got := NewestView(now, views[0]).Owner(7); got == nil || got.ID != "b" {
+	if got := merge(now, views[0]).Owner(7); got == nil || got.ID != "b" {
 		t.Errorf("an older answer moves the slot to %v", got)
 	}
 }
 
 func TestAnswersThatAreNoneMakeNoView(t *testing.T) {
 	for _, answer := range []string{
-		"-ERR This instance has cluster support disabled\r\n", "+OK\r\n", "*1\r\n:1\r\n", "*1\r\n*3\r\n:5\r\n:1\r\n" + nodeB, "*1\r\n*3\r\n:0\r\n:16384\r\n" + nodeB,
-		"*1\r\n*3\r\n:-1\r\n:1\r\n" + nodeB, "*-1\r\n",
+		"-ERR This instance has cluster support disabled\r\n", "+OK\r\n", "*1\r\n:1\r\n", "*-1\r\n",
 	} {
 		a, _, err := resp.Decode([]byte(answer))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ReadSlots(a, "h:1"); err == nil {
+		if _, err := ReadAddresses(a, "h:1"); err == nil {
 			t.Errorf("%q makes a view", answer)
 		}
 	}
@@ -268,7 +265,7 @@ func TestAnOlderViewReplacesNone(t *testing.T) {
 		{view(6, true), view(6, false), true},
 		{view(0, false), &View{}, true},
 	} {
-		if got := NewestView(c.other, c.v) == c.v; got != c.want {
+		if got := merge(c.other, c.v) == c.v; got != c.want {
 			t.Errorf("%d %v replaces %d %v: %v", c.v.Epoch, c.v.OK, c.other.Epoch, c.other.OK, got)
 		}
 	}
@@ -300,7 +297,7 @@ func TestNoSlotReturnsToAnOwnerOfBefore(t *testing.T) {
 		"a node has given up its slot in no new epoch": {owned(t, "x", 7, "b7", "c2"), owned(t, "b", 7, "a3", "c2"), owned(t, "", 7, "a3", "c2")},
 		"the epochs are not known":                     {owned(t, "x", 7, "b0"), owned(t, "y", 7, "a0"), owned(t, "", 7, "a0")},
 	} {
-		got := NewestView(c.present, c.answer)
+		got := merge(c.present, c.answer)
 		for slot := range 3 {
 			mine, want := got.Owner(slot), c.want.Owner(slot)
 			if (mine == nil) != (want == nil) || mine != nil && *mine != *want {

@@ -3,12 +3,12 @@
 package clustertest
 
 import (
-	"net"
-	"strconv"
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/hashslot"
-	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -21,25 +21,20 @@ type Share struct {
 // View is the view of a cluster of these primaries.
 func View(t testing.TB, shares ...Share) *topology.View {
 	t.Helper()
-	number := func(n int) resp.Value { return resp.Value{Kind: resp.Integer, Int: int64(n)} }
-	text := func(s string) resp.Value { return resp.Value{Kind: resp.Bulk, Str: []byte(s)} }
-	list := func(elems ...resp.Value) resp.Value { return resp.Value{Kind: resp.Array, Elems: elems} }
-	var all []resp.Value
+	slots, addresses := map[string]string{}, map[string]string{}
 	for _, s := range shares {
-		host, digits, err := net.SplitHostPort(s.Address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		port, err := strconv.Atoi(digits)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, list(number(s.From), number(s.To), list(text(host), number(port), text(s.ID))))
+		slots[s.ID] += fmt.Sprintf(" %d-%d", s.From, s.To)
+		addresses[s.ID] = s.Address
 	}
-	told, err := topology.ReadSlots(list(all...), "")
+	var nodes strings.Builder
+	for id, ranges := range slots {
+		fmt.Fprintf(&nodes, "%s %s@1 master - 0 0 1 connected%s\n", id, addresses[id], ranges)
+	}
+	told, err := topology.ReadNodes(nodes.String())
 	if err != nil {
 		t.Fatal(err)
 	}
+	new(topology.Book).Learn(told, addresses, time.Now())
 	return told.View("cluster_state:ok\r\ncluster_current_epoch:1\r\n")
 }
 
