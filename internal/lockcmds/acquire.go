@@ -49,8 +49,6 @@ type waiter struct {
 	acquireTerms // Sync is never SyncAll: the number is known
 	e            *Engine
 	began        time.Time
-	home         *Engine       // of the session; not e, if the acquire is to deepen a hold from before an AUTH
-	asked        *askedAcquire // by which home asks if the acquire deepens no hold here; nil: it is at home
 	// The holder when it began to wait; set before it joins its wait queue. nil: not of interest.
 	behind *party
 	sent   callRequest // the first attempt, and one behind the end of its wait
@@ -62,12 +60,6 @@ type waiter struct {
 	mark   table.Mark   // before the first attempt
 	streak table.Streak // of the hand-over on its way
 	waited bool         // it has been in a wait queue. Written with the session lock, too
-}
-
-// askedAcquire is an acquire as its client has asked for it.
-type askedAcquire struct {
-	caller contract.Caller
-	cmd    grammar.Command
 }
 
 // kind is the kind of lock that it asks for.
@@ -82,21 +74,16 @@ func (w *waiter) session() *clientSession { return w.claim.s }
 // conn is the session's part of the contract.
 func (w *waiter) conn() contract.Session { return w.claim.s.Conn }
 
-// startAcquire starts an acquire now that was asked for at the moment began, of a session whose home is here or another
-// engine. It does not keep a, so that most commands stay on the stack. Requires the session lock.
-func (e *Engine) startAcquire(a *askedAcquire, began, now time.Time, home *Engine) {
-	s, cmd := &a.caller, &a.cmd
-	defaults := e.defaults()
-	w := &waiter{e: e, acquireTerms: termsOf(cmd, defaults), began: began, home: home}
+// startAcquire starts an acquire. It does not keep its arguments, so that most commands stay on the stack. Requires the
+// session lock.
+func (e *Engine) startAcquire(s *contract.Caller, cmd *grammar.Command) {
+	now := e.opts.Clock.Now()
+	w := &waiter{e: e, acquireTerms: termsOf(cmd, e.defaults()), began: now}
 	if w.Sync == SyncAll {
 		if w.Sync = e.replicas(cmd.Key); w.Sync == 0 {
 			s.Reply(noReplicasReply())
 			return
 		}
-	}
-	if home != e {
-		again := *a
-		w.asked = &again
 	}
 	e.mu.Lock()
 	w.claim = e.claimLocked(s, cmd)
@@ -116,7 +103,7 @@ func (e *Engine) startAcquire(a *askedAcquire, began, now time.Time, home *Engin
 	w.name()
 	w.sent = callRequest{Session: w.conn(), For: w}
 	w.session().asks = w
-	joins := s.NothingPending && home == e && w.Wait != 0 && !w.NamedOwner &&
+	joins := s.NothingPending && w.Wait != 0 && !w.NamedOwner &&
 		e.table.MayJoin(cmd.Key, w.Fair) && !w.claim.Deepens()
 	if w.Wait != 0 && !joins { // one that joins must ask, if it turns out to be the first after all
 		w.mark = e.table.Mark(&w.Waiter, cmd.Key)
@@ -179,9 +166,6 @@ func (w *waiter) Answered(o callOutcome) []byte {
 		w.anew()
 		return nil
 	case isPostponed(err) && w.Wait != 0 && w.claim.Lasts() == 0: // it asks again as a waiter
-		if w.goHome() {
-			return nil
-		}
 		return w.await(script.Acquired{PTTL: script.NoTTL})
 	case err != nil:
 		return w.fail(err)
@@ -200,9 +184,6 @@ func (w *waiter) Answered(o callOutcome) []byte {
 	case w.Wait == 0:
 		w.finish()
 		return nullReply(w.session().Proto)
-	}
-	if w.goHome() {
-		return nil
 	}
 	return w.await(a)
 }
@@ -288,7 +269,7 @@ func (w *waiter) granted(g grant) []byte {
 			TTL: w.Lease, Fixed: w.Fixed, MaxHold: w.MaxHold, Grace: w.Grace,
 			Client: table.Client(w.session().Client.ClientInfo),
 		},
-		Exclusive: g.exclusive, Renewer: w.home.client, Streak: w.streak, Sync: w.Sync, Limit: w.Limit,
+		Exclusive: g.exclusive, Streak: w.streak, Sync: w.Sync, Limit: w.Limit,
 		Note: w.Note, Client: w.session().Client.ClientInfo, Host: w.e.defaults().NoteHost,
 	})
 	if verdict == verdictUsable {
@@ -363,22 +344,4 @@ func (w *waiter) undo(g grant, reply []byte) {
 		}
 	}
 	w.claim.RollBack(g.fence, w.Lease, tried)
-}
-
-// goHome passes the acquire to the session's home, if that is another engine: this engine has no hold that the acquire
-// could deepen. Requires the session lock.
-func (w *waiter) goHome() bool {
-	if w.home == w.e {
-		return false
-	}
-	ended := false
-	w.e.step(func(*table.Table) {
-		ended = w.session().ended
-		w.finishLocked()
-	})
-	if !ended {
-		w.asked.caller.NothingPending = false // the answer to this attempt is being dealt with
-		w.home.startAcquire(w.asked, w.began, w.home.opts.Clock.Now(), w.home)
-	}
-	return true
 }

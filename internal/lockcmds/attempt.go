@@ -87,9 +87,6 @@ func (w *waiter) askAgain(a script.Acquired) {
 		return
 	}
 	ok := w.e.failstop.Do(w.conn(), func() {
-		if w.goHome() {
-			return
-		}
 		w.mark = table.Mark{}
 		if reply := w.await(a); reply != nil {
 			w.conn().Reply(reply)

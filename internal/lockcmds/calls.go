@@ -17,7 +17,7 @@ import (
 //
 //	a session's command ──► Send ──► its own lane or pin ──answer lost──► the session's connection closes
 //	                          └──slot moves──► Resend ──► the engine's own connection
-//	leases              ──► Client.Renew ──► the connection of the identity that acquired last
+//	leases              ──► Client.Renew ──► the engine's own connection
 //	rollbacks           ──► RollBack ──► Retry ──► the same, until Redis answers
 //	other work          ──► runFor   ──► the engine's own connection
 //

@@ -181,9 +181,8 @@ const (
 // claim.grantedLocked sets By, Key and Paused.
 type holdGrant struct {
 	table.Grant
-	Exclusive bool         // whatever was asked for
-	Renewer   scriptRunner // the connections that renew the lease
-	Note      string       // empty: none
+	Exclusive bool   // whatever was asked for
+	Note      string // empty: none
 	Client    contract.ClientInfo
 	Host      string       // as in watchedHold
 	Streak    table.Streak // of the hand-over that has granted the lock
@@ -216,7 +215,6 @@ func (c *claim) grantedLocked(now time.Time, g *holdGrant) verdict {
 	}
 	held, fresh := t.Record(&g.Grant)
 	if h := holdOf(held); h != nil {
-		h.by = g.Renewer
 		if fresh {
 			h.Streak, h.Sync, h.Limit = g.Streak, g.Sync, g.Limit
 			h.client, h.host = g.Client, g.Host

@@ -56,7 +56,7 @@ func TestAGrantThatCannotBeUsedIsNotRecorded(t *testing.T) {
 			w, a := newLockWorld(t), newClient(1)
 			w.acquire(t, a, owner, nil)
 			claim := w.claim(&a.caller, lock, owner)
-			g := holdGrant{Grant: table.Grant{Fence: fence, Count: 2, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}, Renewer: w.Engine.client}
+			g := holdGrant{Grant: table.Grant{Fence: fence, Count: 2, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}}
 			c.end(w, a, &claim)
 			if got := claim.granted(w.Time, &g); got != c.want {
 				t.Errorf("%s, owner %q: verdict %d, want %d", c.name, owner, got, c.want)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -18,17 +17,6 @@ type scriptRunner struct{ redislink.Topology }
 // run runs a script on the node of its keys. Errors wrap ErrUnsent or ErrInDoubt; the reply may be Redis's refusal.
 func (cl scriptRunner) run(ctx context.Context, c script.Call) (resp.Value, error) {
 	return cl.runOn(ctx, cl.Node(c.Keys[0]), c)
-}
-
-// runAs runs a script on the connection of the identity that acquired a hold last. If that identity's rights or
-// connection do not suffice any more, the script runs on the engine's own connection: that of the identity that
-// acquired the hold first.
-func (cl scriptRunner) runAs(ctx context.Context, by redislink.Node, c script.Call) (resp.Value, error) {
-	v, err := cl.runOn(ctx, by, c)
-	if by != cl.Node(c.Keys[0]) && (errors.Is(err, contract.ErrUnsent) || v.IsError() && isFinal(script.ErrorOf(v))) {
-		return cl.run(ctx, c)
-	}
-	return v, err
 }
 
 func (cl scriptRunner) runOn(ctx context.Context, node redislink.Node, c script.Call) (resp.Value, error) {

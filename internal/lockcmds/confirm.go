@@ -216,7 +216,7 @@ func (w *waiter) confirm(g grant) {
 	until := w.ConfirmUntil(w.e.opts.Clock.Now(), w.began, g.sentAt, w.claim.Deepens())
 	part := w.claim.Part()
 	part.Fence = g.fence
-	w.home.confirm.Confirm(w.home.client.Node(w.lock()), unconfirmedGrant{
+	w.e.confirm.Confirm(w.e.client.Node(w.lock()), unconfirmedGrant{
 		Lock: w.lock(), Proof: w.kind().Keyed(script.Prove{Key: w.lock(), Part: part}.Call(), 1),
 		Replicas: w.Sync, Until: until,
 		Done: func(o confirmation) {

@@ -12,7 +12,7 @@
 // (request.go). An UNLOCK with waiters here is one script that releases and grants to the next: offer has its part for
 // the waiters. A loss ends the hold, and then wakes the waiters of the lock.
 //
-// An Engine serves all sessions of one identity (ACL user, password, db), and the holds of former ones. It is the one
+// An Engine serves all sessions of one identity (ACL user, password, db). It is the one
 // front door. A command runs on its session's own connection, with that session's rights and in its place among the
 // session's other commands. Work that belongs to no command in flight runs on the engine's own connection: attempts of
 // waiters, renewals, and rollbacks.

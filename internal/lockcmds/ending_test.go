@@ -66,7 +66,7 @@ func TestVeryManyHoldsEndInSlices(t *testing.T) {
 	const n = 3*endingSlice + 1
 	for i := range n {
 		claim := w.claim(&a.caller, strconv.Itoa(i), "")
-		claim.granted(w.Time, &holdGrant{Grant: table.Grant{Fence: fence, Count: 1, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}, Renewer: w.Engine.client})
+		claim.granted(w.Time, &holdGrant{Grant: table.Grant{Fence: fence, Count: 1, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}})
 	}
 	w.Ended(a.caller.ID)
 	if left := w.Holds(); left != n-endingSlice {

@@ -116,20 +116,11 @@ func (e *Engine) Run(ctx context.Context) error {
 }
 
 // Start executes a lock command: it calls s.Script and s.Reply, now or later. Requires the session lock.
-func (e *Engine) Start(s contract.Caller, c grammar.Command) { e.StartFor(s, c, e) }
-
-// StartFor is Start for a session whose home may be another engine of the same database by now. Requires the session
-// lock.
-//
-// A session that has authenticated as another user belongs to another engine, but its holds are still its own. So the
-// engine that has a hold carries out the commands about it, on the session's own connection and with the session's
-// present rights. All other work, also waiting, is done by the session's present engine, its home.
-func (e *Engine) StartFor(s contract.Caller, c grammar.Command, home *Engine) {
+func (e *Engine) Start(s contract.Caller, c grammar.Command) {
 	defer e.failstop.Guard()
 	switch c.Verb {
 	case grammar.Lock, grammar.TryLock, grammar.FairLock:
-		now := e.opts.Clock.Now()
-		e.startAcquire(&askedAcquire{caller: s, cmd: c}, now, now, home)
+		e.startAcquire(&s, &c)
 	case grammar.Unlock:
 		e.startRelease(s, c)
 	case grammar.ExtendLock:
@@ -143,25 +134,6 @@ func (e *Engine) StartFor(s contract.Caller, c grammar.Command, home *Engine) {
 	default:
 		panic("BUG: " + c.Verb.String() + " was not parsed")
 	}
-}
-
-// Keeps reports whether the engine keeps a hold that the command is about, and in which the session has a part.
-// Requires the session lock.
-func (e *Engine) Keeps(session uint64, cmd grammar.Command) bool {
-	defer e.failstop.Guard()
-	switch cmd.Verb {
-	case grammar.Lock, grammar.TryLock, grammar.FairLock, grammar.Unlock, grammar.ExtendLock:
-	default:
-		return false
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	s := e.sessions[session]
-	if s == nil || cmd.Limit > 0 { // with LIMIT it asks for a grant of its own
-		return false
-	}
-	h := e.table.Meant(&s.Session, e.keyLocked(s, &cmd), cmd.Fence)
-	return h != nil && s.Has(h)
 }
 
 // Leave forgets a session that holds nothing here and waits for nothing. It reports whether it has; else the session

@@ -13,7 +13,7 @@ import (
 // would hang or get wrong answers, while the leases of ended sessions were renewed for ever.
 //
 // Every way into the engine that can change something is guarded, because sessions and pools recover from panics: calls
-// of a session (Start, StartFor, Keeps, Leave, Unblock, Ended), Drain, functions that a session runs, jobs, and the
+// of a session (Start, Leave, Unblock, Ended), Drain, functions that a session runs, jobs, and the
 // callbacks of the watchdog. Timers and the link to Redis need no guard: no panic is recovered there. The questions of
 // status and sweeps (WaitsFor, OldestWait, List, Idle, those of survey.go) have none: they change nothing.
 

@@ -88,7 +88,7 @@ func TestAPanicOnAnyWayIntoTheEngineEndsTheProcess(t *testing.T) {
 		"Do":          func() { p.e.failstop.Do(s, mistake) },
 		"AfterUnlock": func() { s.Lock(); p.e.failstop.AfterUnlock(s, mistake); s.Unlock() },
 		"Start":       func() { p.e.Start(s.Caller(), grammar.Command{}) },
-		"StartFor":    func() { halved().StartFor(s.Caller(), grammar.Command{Verb: grammar.Lock}, p.e) },
+		"an acquire":  func() { halved().Start(s.Caller(), grammar.Command{Verb: grammar.Lock}) },
 		"Ended":       func() { halved().Ended(1) },
 		"Unblock":     func() { halved().Unblock(1, true) },
 		"Drain":       func() { halved().Drain() },

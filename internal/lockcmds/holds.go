@@ -57,8 +57,7 @@ type watchedHold struct {
 	Note string // of the client's latest acquire with one
 
 	lease *watchdog.Lease
-	by    scriptRunner // the connections of the identity that acquired it last: renewals and GRACE need its rights
-	look  look         // whether Redis is asked about the grant
+	look  look // whether Redis is asked about the grant
 
 	// Immutable once the lease is watched.
 	client contract.ClientInfo // that acquired it
@@ -96,7 +95,7 @@ const redissonLease = 30 * time.Second
 // their own lease, so a longer one is kept: it is set again before theirs can end.
 func (e *Engine) entry(h *watchedHold) watchdog.Entry {
 	entry := watchdog.Entry{
-		Of: h, TTL: h.TTL, Until: h.Until, Fixed: h.Fixed, Group: watchdog.Group{By: h.by.Node(h.Lock), Kind: h.Kind},
+		Of: h, TTL: h.TTL, Until: h.Until, Fixed: h.Fixed, Group: watchdog.Group{By: e.client.Node(h.Lock), Kind: h.Kind},
 	}
 	if theirs := min(e.opts.Lease, redissonLease); h.Kind.Shares() && h.TTL > theirs {
 		entry.Kept = theirs / 3
@@ -127,7 +126,7 @@ func (h *watchedHold) pauseLocked(lease time.Duration) (now bool) {
 
 // rollback is the rollback of a session's part in a hold, by the fence of the hold.
 func (e *Engine) rollback(h *watchedHold, s *table.Session) rollback {
-	r := rollback{Kind: kindOf(h.Key), By: h.by.Node(h.Lock)}
+	r := rollback{Kind: kindOf(h.Key)}
 	r.Key, r.Part = h.Lock, partOf(s, h.Key, e.nextRequest())
 	r.Part.Fence = h.Fence
 	return r

@@ -154,8 +154,7 @@ func (w *lockWorld) acquire(t *testing.T, c *holdClient, owner string, change fu
 	t.Helper()
 	claim := w.claim(&c.caller, lock, owner)
 	g := holdGrant{
-		Grant:   table.Grant{Fence: fence, Count: claim.holds, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1},
-		Renewer: w.Engine.client,
+		Grant: table.Grant{Fence: fence, Count: claim.holds, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1},
 	}
 	if change != nil {
 		change(&g)

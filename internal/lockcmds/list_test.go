@@ -43,7 +43,7 @@ func hold(t *testing.T, e *Engine, s contract.Caller, key string, fence int64) (
 	t.Helper()
 	c := e.claim(&s, key, "")
 	verdict := c.granted(time.Now(), &holdGrant{
-		Grant: table.Grant{Fence: fence, Count: 1, TTL: time.Minute, SentAt: time.Now(), Grace: -1}, Renewer: e.client,
+		Grant: table.Grant{Fence: fence, Count: 1, TTL: time.Minute, SentAt: time.Now(), Grace: -1},
 	})
 	if verdict != verdictUsable {
 		t.Fatalf("verdict %d", verdict)

@@ -108,15 +108,6 @@ func TestASessionIsKnownWhileItHasAHold(t *testing.T) {
 	w, a, b := newLockWorld(t), newClient(1), newClient(2)
 	h := w.acquire(t, a, "", nil)
 	w.begin(&b.caller, lock, "")
-	for _, c := range []struct {
-		session     uint64
-		lock, owner string
-		keeps       bool
-	}{{1, lock, "", true}, {1, lock, "me", false}, {1, "other", "", false}, {2, lock, "", false}, {2, lock, h.Owner, false}, {3, lock, "", false}} {
-		if got := w.Keeps(c.session, grammar.Command{Verb: grammar.Unlock, Key: c.lock, Owner: c.owner}); got != c.keeps {
-			t.Errorf("session %d keeps %s of %q: %v", c.session, c.lock, c.owner, got)
-		}
-	}
 	if w.Leave(1) || !w.Leave(2) || !w.Leave(3) {
 		t.Error("the wrong session has left")
 	}

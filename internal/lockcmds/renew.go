@@ -9,8 +9,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
-// Renew is the watchdog's round trip: one script for the whole batch of one kind of lock, on the connection of one
-// identity, which is a redislink.Node.
+// Renew is the watchdog's round trip: one script for the whole batch of one kind of lock at one redislink.Node.
 func (cl scriptRunner) Renew(
 	ctx context.Context, of watchdog.Group, batch []watchdog.Renewal,
 ) ([]watchdog.Verdict, error) {
@@ -32,7 +31,7 @@ func (cl scriptRunner) renewAll(
 	}
 	kind := of.Kind.(lockKind)
 	call := script.Renew{Renewals: renewals, Shared: kind.Shares()}.Call()
-	v, err := cl.runAs(ctx, of.By.(redislink.Node), kind.Keyed(call, len(renewals)))
+	v, err := cl.runOn(ctx, of.By.(redislink.Node), kind.Keyed(call, len(renewals)))
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
@@ -16,8 +15,7 @@ import (
 // is lost, or has gone. No command waits for it: a later call of the session has a larger number.
 type rollback struct {
 	script.Drop
-	Kind lockKind       // of the lock
-	By   redislink.Node // nil: the engine's own
+	Kind lockKind // of the lock
 	// Its renewal on its way is waited for, because it could make the lease longer again; nil: none.
 	After *watchdog.Lease
 	// Until is the end of the lease that goes on if holds are left; zero: Drop.Lease says how long it is from the
@@ -47,14 +45,10 @@ func (c *calls) RollBack(r rollback) {
 	c.Retry(cleanup{
 		What: "roll a hold back", Key: r.Key, Limit: r.Limit,
 		Task: func(ctx context.Context) error {
-			by := r.By
-			if by == nil {
-				by = c.Client.Node(r.Key)
-			}
 			if !r.Until.IsZero() {
 				r.Lease = max(time.Millisecond, r.Until.Sub(c.Clock.Now())) // of each attempt: the lease runs meanwhile
 			}
-			v, err := c.Client.runAs(ctx, by, r.Kind.Keyed(r.Drop.Call(), 1))
+			v, err := c.Client.run(ctx, r.Kind.Keyed(r.Drop.Call(), 1))
 			r.Copy = r.Copy || errors.Is(err, contract.ErrInDoubt)
 			left, err := decoded(v, err, script.DecodeDropped)
 			if err == nil && !left && r.Gone != nil {

@@ -70,25 +70,3 @@ func TestARollbackIsGivenUpAtItsLimit(t *testing.T) {
 		t.Errorf("ended %d times, after %v", ended, took)
 	}
 }
-
-// The rights of the identity that has acquired the hold last decide, and if they do not suffice, those of the first
-// one.
-func TestARollbackTravelsOnTheConnectionOfTheLatestIdentity(t *testing.T) {
-	for _, c := range []struct {
-		answer any
-		own    int // scripts on the engine's own connection
-	}{
-		{locktest.Numbers(callGoesOn), 0},
-		{locktest.Refusal("NOPERM no"), 1},
-		{contract.ErrUnsent, 1},
-		{contract.ErrInDoubt, 0}, // then it is sent there again
-	} {
-		w, by := newCallWorld(t), &locktest.Node{Answers: []any{c.answer, locktest.Numbers(callGoesOn)}}
-		w.Own.Answers = []any{locktest.Numbers(callGoesOn)}
-		w.RollBack(rollback{Kind: exclusive{}, Drop: script.Drop{Key: "k"}, By: by, Limit: time.Minute})
-		w.Settle()
-		if len(w.Own.Asked) != c.own || w.Busy() {
-			t.Errorf("%v: %d scripts on the engine's own connection, want %d; busy: %v", c.answer, len(w.Own.Asked), c.own, w.Busy())
-		}
-	}
-}

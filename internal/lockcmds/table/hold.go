@@ -34,8 +34,8 @@ type Session struct {
 	Losses *Losses
 	Tag    any // the caller's
 
-	// Memory counts the bytes of memory that its holds take. It is read without the caller's mutex, and not counted down
-	// when the session has ended. nil: it is not counted.
+	// Memory counts the bytes of memory that its holds take. It is read without the caller's mutex. nil: it is not
+	// counted.
 	Memory *atomic.Int64
 
 	holds []*Hold        // without an order of their own, but a map would give them a random one when the session ends
@@ -124,7 +124,11 @@ func (s *Session) gets(h *Hold) {
 // loses records that the session has no part in the hold any more.
 func (s *Session) loses(h *Hold) {
 	i, ok := s.at[h]
-	if !ok {
+	switch {
+	case s.left && s.Memory != nil:
+		s.Memory.Add(-h.bytes())
+		return
+	case !ok:
 		return
 	}
 	end := len(s.holds) - 1
@@ -434,6 +438,7 @@ func (t *Table) EndPart(h *Hold, s *Session) (Rest, bool) {
 	h.unspare()
 	o, end := h.parts[i], End{Client: h.Client(), HungUp: h.parts[i].Holds > 0}
 	h.parts = slices.Delete(h.parts, i, i+1)
+	s.loses(h)
 	last := len(h.parts) == 0 || h.unused()
 	if last {
 		t.drop(h, end)

@@ -69,6 +69,16 @@ func (l *Losses) Add(k Key, fence int64) {
 	l.count(before)
 }
 
+// Clear forgets all losses: the session goes on as another client.
+func (l *Losses) Clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := l.len()
+	l.recent, l.older, l.vague = nil, nil, false
+	l.some.Store(false)
+	l.count(before)
+}
+
 // Empty reports whether there was no loss that is not told. It costs no lock.
 func (l *Losses) Empty() bool { return !l.some.Load() }
 

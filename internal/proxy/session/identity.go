@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
@@ -138,8 +139,11 @@ func (s *Session) startOver() {
 	}
 }
 
-// become moves the session and its pin to another identity.
+// become moves the session and its pin to another identity. The locks of another user end as if the client had gone.
 func (s *Session) become(id upstream.Identity) {
+	if userOf(s.ident) != userOf(id) {
+		s.endLocks()
+	}
 	s.ident, s.mayMulti = id, false
 	s.guard.Restrict(s.proxy.Restricts(id))
 	if s.pin != nil {
@@ -149,6 +153,9 @@ func (s *Session) become(id upstream.Identity) {
 		s.leaveLane()
 	}
 }
+
+// userOf is the user of an identity: a client that has not logged in is Redis's default user.
+func userOf(id upstream.Identity) string { return cmp.Or(id.User, "default") }
 
 // rename keeps the client's name. byCommand: CLIENT SETNAME has given it.
 func (s *Session) rename(name string, byCommand bool) {

@@ -163,6 +163,15 @@ func (s *Session) releaseWork() {
 	}
 }
 
+// endLocks ends the locks of a session that goes on as another client: its next acquires have another owner.
+func (s *Session) endLocks() {
+	for _, set := range s.losses {
+		set.Clear()
+	}
+	s.releaseLocks()
+	s.token = ""
+}
+
 // releaseLocks leaves the lock engines.
 func (s *Session) releaseLocks() {
 	left := 0

@@ -100,6 +100,7 @@ func (s *Session) reset(r *request) bool {
 }
 
 func (s *Session) resetState() {
+	s.endLocks()
 	s.replyMode, s.name, s.called = replyOn, "", ""
 	s.startOver()
 }

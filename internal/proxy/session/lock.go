@@ -41,12 +41,6 @@ func (s *Session) lock(r *request) bool {
 		s.wait = waitLock
 	}
 	s.locking, r.held = r, true
-	for _, other := range s.engines {
-		if other != engine && other.ID().DB == engine.ID().DB && other.Keeps(s.ID, cmd) {
-			other.StartFor(s.caller(), cmd, engine.Engine)
-			return true
-		}
-	}
 	engine.Start(s.caller(), cmd)
 	return true
 }
@@ -70,6 +64,11 @@ func (s *Session) lockEngine() (*lockcmds.IdentityEngine, error) {
 	if s.out.Slots.Due() == 0 {
 		s.leaveEngines()
 	}
+	for _, e := range s.engines { // the holds that the session has by another password of its user
+		if e.ID().DB == id.DB {
+			return e, nil
+		}
+	}
 	e, err := s.proxy.Locks.Join(id, s.owner)
 	if err == nil {
 		s.engines = append(s.engines, e)
@@ -77,8 +76,8 @@ func (s *Session) lockEngine() (*lockcmds.IdentityEngine, error) {
 	return e, err
 }
 
-// leaveEngines leaves the engines in which the session has no hold and no wait. So a session that moves from identity
-// to identity keeps only the engines that it needs. Nothing is outstanding.
+// leaveEngines leaves the engines in which the session has no hold and no wait. So a session that moves from database to
+// database keeps only the engines that it needs. Nothing is outstanding.
 func (s *Session) leaveEngines() {
 	s.engines = slices.DeleteFunc(s.engines, func(e *lockcmds.IdentityEngine) bool {
 		gone := e.Leave(s.ID)
