@@ -26,7 +26,6 @@ import (
 type EngineID struct {
 	User, Password string
 	DB             int
-	Era            uint64 // of clients without credentials: clients that came before Redis demanded some keep their engine
 }
 
 // An IdentityEngine is the lock engine of one identity.

@@ -101,7 +101,7 @@ func registryHold(t *testing.T, s *locktest.Session, line string) (fence int64) 
 
 func TestAnEngineIsOneIdentitys(t *testing.T) {
 	w := start(t, redistest.Start(t), time.Hour)
-	ids := []EngineID{anyone, user, {DB: 3}, {Era: 1}}
+	ids := []EngineID{anyone, user, {DB: 3}}
 	seen := map[*IdentityEngine]bool{}
 	for _, id := range ids {
 		e := w.join(id, id.User)

@@ -58,11 +58,13 @@ type Server struct {
 func New(opts Options) (*Server, error) {
 	opts.Upstream.Logger = opts.Logger.Named("upstream")
 	opts.Upstream.Lent = opts.ClientAuth != AuthUpstream
+	e := &shared.Proxy{}
+	opts.Upstream.Demanded = e.EndStrangers
 	up, err := upstream.New(opts.Upstream)
 	if err != nil {
 		return nil, err
 	}
-	e := &shared.Proxy{
+	*e = shared.Proxy{
 		Settings: shared.Settings{
 			ClientAuth: opts.ClientAuth, Limits: opts.Limits, Logger: opts.Logger,
 		},

@@ -89,17 +89,6 @@ func (g *Guard) LimitBulk(most int64) { g.most = most }
 // 10 arguments of 16 KiB.
 func (g *Guard) Restrict(on bool) { g.restricted = on }
 
-// Exceeds reports whether a whole command in array form has more than Redis grants a client before it has
-// authenticated.
-func Exceeds(args [][]byte) bool {
-	for _, arg := range args {
-		if len(arg) > restrictedBulk {
-			return true
-		}
-	}
-	return len(args) > restrictedArgs
-}
-
 // Restricted reports what Restrict was told.
 func (g *Guard) Restricted() bool { return g.restricted }
 

@@ -132,26 +132,3 @@ func unhex(c byte) byte {
 	}
 	return c&^0x20 - 'A' + 10
 }
-
-// AppendInline appends a command as a line that SplitInline and Redis cut into these arguments. Each is in quotes.
-func AppendInline(dst []byte, args ...[]byte) []byte {
-	for _, arg := range args {
-		dst = append(dst, '"')
-		for _, c := range arg {
-			switch c {
-			case '"', '\\':
-				dst = append(dst, '\\', c)
-			case '\n':
-				dst = append(dst, `\n`...)
-			case '\r':
-				dst = append(dst, `\r`...)
-			case 0:
-				dst = append(dst, `\x00`...)
-			default:
-				dst = append(dst, c)
-			}
-		}
-		dst = append(dst, '"', ' ')
-	}
-	return append(dst, '\r', '\n')
-}

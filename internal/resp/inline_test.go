@@ -1,12 +1,9 @@
 package resp
 
 import (
-	"bytes"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 )
 
 func TestSplitInlineIsSdssplitargs(t *testing.T) {
@@ -75,20 +72,6 @@ func TestGuardGivesUpTheMemoryOfALongLine(t *testing.T) {
 	if kept := cap(g.inline) + cap(g.tokens.text); kept > 2*keepInline {
 		t.Errorf("kept %d bytes", kept)
 	}
-}
-
-func TestALineIsCutIntoTheArgumentsItWasMadeOf(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		want := rapid.SliceOfN(rapid.SliceOf(rapid.Byte()), 1, 20).Draw(t, "arguments")
-		line := AppendInline(nil, want...)
-		if i := bytes.IndexByte(line, '\n'); i != len(line)-1 {
-			t.Fatalf("%q is not one line", line)
-		}
-		got, ok := splitInline(bytes.TrimSuffix(line, []byte("\r\n")))
-		if !ok || !slices.EqualFunc(got, want, bytes.Equal) {
-			t.Fatalf("%q, %v, want %q", got, ok, want)
-		}
-	})
 }
 
 // splitInline is tokens.split for one line. The arguments are the caller's own.

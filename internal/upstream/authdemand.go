@@ -3,69 +3,63 @@ package upstream
 import (
 	"context"
 	"maps"
+	"net"
 	"slices"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// An authDemand is what Redis has said last of connections without credentials. On a direct connection Redis decides
-// once, when the client connects, whether it needs credentials. A shared connection says nothing of a later client, and
-// Redis announces no change. So watchAuth asks every authPeriod; the servers of a cluster take turns. Two answers are
-// not enough: between them Redis may have been locked and opened again, or the reverse. So the kinds of connections
-// that exist are noted. One that was accepted serves no client that comes after the next demand, and one that was
-// refused none that comes after its end. The methods may be called from any goroutine.
+// An authDemand is what Redis has said last of connections without credentials. Clients that have not logged in share
+// such connections as long as Redis serves them. When it begins to demand a login, these connections end, and with them
+// their clients. From then on the proxy refuses the commands of such clients itself, each after a question to Redis
+// that was asked since it came.
+//
+// Redis announces no change. So watchAuth asks on a new connection every authPeriod; the servers of a cluster take
+// turns. A new lane or pin that is refused says the same. The methods may be called from any goroutine.
 type authDemand struct {
 	mu      sync.Mutex
-	servers map[Node]serverDemand // those of a cluster, else Any
+	servers map[Node]bool // those of a cluster, else Any: a login is demanded; missing: the server has not been asked
 	turn    int
-	era     uint64
+	waiting []func(needed bool, err error) // for the answer to a question that has not begun
+	asking  bool                           // answerAll runs
+
+	witnesses map[Node]net.Conn // see witness; owned by answerAll
 }
 
-// A serverDemand is what one server has said last, and the kinds of connections to it that exist.
-type serverDemand struct {
-	shut     bool
-	accepted bool // it has accepted a connection since its last demand
-	refused  bool // it has refused a connection since it was open last
-}
-
-// authPeriod is how late a change of requirepass, or of the default user, is noticed at most, if Redis answers at once.
-// In a cluster it is that time for each server.
+// authPeriod is how late a new demand is noticed at most, if Redis answers at once. In a cluster it is that time for
+// each server.
 const authPeriod = time.Second
 
-// NeedsAuth reports whether Redis, or a server of the cluster, demanded credentials of a new connection when it was
-// last asked.
+// NeedsAuth reports whether Redis, or a server of the cluster, demanded a login of a new connection when it was last
+// asked.
 func (d *authDemand) NeedsAuth() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, of := range d.servers {
-		if of.shut {
+	return d.neededLocked()
+}
+
+func (d *authDemand) neededLocked() bool {
+	for _, shut := range d.servers {
+		if shut {
 			return true
 		}
 	}
 	return false
 }
 
-// Era is how often Redis was found to demand credentials after it had accepted a connection without. Clients without
-// credentials that came in another era have other rights. A caller of NeedsAuth calls it afterwards: a client that is
-// refused must not have the lock engine of the clients before it.
-func (d *authDemand) Era() uint64 {
+// Admits reports whether clients without a login are served: Redis has been asked, and demands none.
+func (d *authDemand) Admits() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.era
+	return d.admitsLocked()
 }
 
-// saw notes a new connection without credentials.
-func (d *authDemand) saw(at Node, locked bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	of := d.servers[at]
-	of.accepted, of.refused = of.accepted || !locked, of.refused || locked
-	d.servers[at] = of
-}
+func (d *authDemand) admitsLocked() bool { return len(d.servers) > 0 && !d.neededLocked() }
 
 // next is the server of a cluster that is asked next. Any: there is none.
 func (d *authDemand) next(servers []topology.ClusterNode) Node {
@@ -74,26 +68,134 @@ func (d *authDemand) next(servers []topology.ClusterNode) Node {
 	if len(servers) == 0 {
 		return topology.Any
 	}
-	maps.DeleteFunc(d.servers, func(at Node, _ serverDemand) bool { // it has left the cluster
+	maps.DeleteFunc(d.servers, func(at Node, _ bool) bool { // it has left the cluster
 		return !slices.ContainsFunc(servers, func(n topology.ClusterNode) bool { return Node(n.ID) == at })
 	})
 	d.turn++
 	return Node(servers[d.turn%len(servers)].ID)
 }
 
-// learn notes an answer. It reports whether connections without credentials have other rights from now on than those
-// that exist: the server has accepted some of these, or refused them. Only an answer begins an era, because clients
-// cause connections.
-func (d *authDemand) learn(at Node, shut bool) (differ bool) {
+// learn notes what a server has said. It reports whether clients without a login are not served any more.
+func (d *authDemand) learn(at Node, shut bool) (begins bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	of := d.servers[at]
-	begins, ends := shut && of.accepted, !shut && of.refused
-	if begins {
-		d.era++
+	begins = shut && d.admitsLocked()
+	d.servers[at] = shut
+	return begins
+}
+
+// shut are the servers that demand a login, as far as is known.
+func (d *authDemand) shut() (list []Node) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for at, shut := range d.servers {
+		if shut {
+			list = append(list, at)
+		}
 	}
-	d.servers[at] = serverDemand{shut: shut, accepted: !shut, refused: shut}
-	return begins || ends
+	return list
+}
+
+// AskAuth has then called from another goroutine with the answer of Redis whether it demands a login, to a question
+// that begins after this call. One question serves all that wait.
+func (u *Upstream) AskAuth(then func(needed bool, err error)) {
+	u.authDemand.mu.Lock()
+	defer u.authDemand.mu.Unlock()
+	u.waiting = append(u.waiting, then)
+	if !u.asking {
+		u.asking = true
+		u.wg.Go(u.answerAll)
+	}
+}
+
+// answerAll asks Redis for those that wait, until none is left.
+func (u *Upstream) answerAll() {
+	ctx, cancel := dial.UntilClosed(u.over)
+	defer cancel()
+	for {
+		u.authDemand.mu.Lock()
+		list := u.waiting
+		u.waiting, u.asking = nil, len(list) > 0
+		u.authDemand.mu.Unlock()
+		if len(list) == 0 {
+			return
+		}
+		needed, err := u.askAll(ctx)
+		for _, then := range list {
+			then(needed, err)
+		}
+	}
+}
+
+// askAll asks the servers that demand a login, or one if none has been asked, until one demands it.
+func (u *Upstream) askAll(ctx context.Context) (needed bool, err error) {
+	list := u.shut()
+	if len(list) == 0 && !u.Admits() {
+		list = []Node{u.nextServer()}
+	}
+	for _, at := range list {
+		if needed = u.witness(at); !needed {
+			if needed, err = u.hear(ctx, at); err != nil {
+				return false, err
+			}
+		}
+		if needed {
+			return true, nil
+		}
+	}
+	return u.NeedsAuth(), nil
+}
+
+// witness asks a server on a connection that the server has refused: it is refused for as long as a login is demanded.
+// It costs less than a new connection, which a client could cause at will. false: there is none that is refused.
+func (u *Upstream) witness(at Node) bool {
+	nc := u.witnesses[at]
+	if nc == nil {
+		return false
+	}
+	reply, err := u.dialer.Ask(nc, "PING")
+	if err == nil && isNoAuth(reply) {
+		return true
+	}
+	delete(u.witnesses, at)
+	u.dialer.HangUp(nc)
+	return false
+}
+
+// hear asks a server on a new connection. One that is refused becomes the witness.
+func (u *Upstream) hear(ctx context.Context, at Node) (needed bool, err error) {
+	nc, err := u.dialer.Dial(ctx, dial.Target{At: at, ID: Identity{Proto: 2}})
+	if err != nil {
+		return false, err
+	}
+	needed = u.dialer.Connections().Locked(nc)
+	u.told(at, needed)
+	if needed {
+		u.witnesses[at] = nc
+	} else {
+		u.dialer.HangUp(nc)
+	}
+	return needed, nil
+}
+
+// told takes what a server has said of a connection without credentials. Requires no locks.
+func (u *Upstream) told(at Node, shut bool) {
+	if !u.learn(at, shut) {
+		return
+	}
+	u.Lanes.DropBare()
+	u.Pins.DropBare()
+	if u.opts.Demanded != nil {
+		u.wg.Go(u.opts.Demanded)
+	}
+}
+
+// nextServer is the server that is asked next.
+func (u *Upstream) nextServer() Node {
+	if u.cluster == nil {
+		return topology.Any
+	}
+	return u.next(u.View().Nodes())
 }
 
 // watchAuth asks until ctx ends. It has a goroutine of its own, because Run may wait for a Redis that refuses the
@@ -110,22 +212,14 @@ func (u *Upstream) watchAuth(ctx context.Context) {
 	}
 }
 
-// LookAtAuth finds out whether clients must authenticate. Lanes and pins without credentials serve no new client if it
-// would have other rights. Without an answer the last one stands. It excludes Run.
+// LookAtAuth finds out whether clients must log in. Without an answer the last one stands. It excludes Run.
 func (u *Upstream) LookAtAuth(ctx context.Context) {
-	var servers []topology.ClusterNode
-	if u.cluster != nil {
-		servers = u.View().Nodes()
-	}
-	at := u.next(servers)
+	at := u.nextServer()
 	shut, err := u.asker.NeedsAuth(ctx, at)
 	if err != nil {
 		return
 	}
-	if u.learn(at, shut) {
-		u.Lanes.DropBare()
-		u.Pins.DropBare()
-	}
+	u.told(at, shut)
 	needed, now := u.NeedsAuth(), closed
 	switch {
 	case needed && u.opts.Password == "":

@@ -42,6 +42,10 @@ type Options struct {
 	// Lent says that clients without credentials of their own use these.
 	Lent bool
 
+	// Demanded is called from a goroutine when Redis has begun to demand a login; nil: nothing is. The connections without
+	// credentials serve no other session then.
+	Demanded func()
+
 	// Exposed are the addresses at which the network can connect to the proxy without a certificate.
 	Exposed []string
 

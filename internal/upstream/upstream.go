@@ -39,7 +39,6 @@ type Upstream struct {
 	Pins  *pins.Pins
 
 	authDemand
-	acceptedPasswords
 	nodes
 	watcher      *sentinel.Watcher // nil: there are no Sentinels, and the server does not move
 	contacts     *redisContacts
@@ -54,7 +53,7 @@ func New(opts Options) (*Upstream, error) {
 	}
 	u := &Upstream{
 		opts: opts, refresh: make(chan struct{}, 1), over: make(chan struct{}),
-		authDemand:  authDemand{servers: map[Node]serverDemand{}},
+		authDemand:  authDemand{servers: map[Node]bool{}, witnesses: map[Node]net.Conn{}},
 		contacts:    newRedisContacts(opts.Addr, opts.Logger),
 		leaseWarner: newLeaseWarner(opts.Lease, opts.Logger),
 	}
@@ -67,7 +66,8 @@ func New(opts Options) (*Upstream, error) {
 		dialing.Wait = attemptTime
 	}
 	dialing.Resolver, dialing.TLS, dialing.Setting, dialing.Slow = servers, opts.TLS, "upstream.tls", u.slow
-	dialing.Bare, dialing.Vanished = u.saw, u.vanished
+	dialing.Refused = func(at Node) { u.told(at, true) }
+	dialing.Vanished = u.vanished
 	u.dialer = dial.New(dialing)
 	u.asker = &asker{
 		Dialer: u.dialer, Server: topology.Any, Cluster: addr.Kind == topology.KindCluster, Own: u.Own(), Logger: opts.Logger,
@@ -80,7 +80,6 @@ func New(opts Options) (*Upstream, error) {
 		Size: opts.MaxLanes, Dialer: u.dialer, TLS: opts.TLS != nil, Own: u.opts.own, Free: u.opts.free,
 		Logger: opts.Logger, Entries: u.contacts.Entries, Spawn: u.wg.Go, Events: lanes.Events{
 			Connected: u.laneUp, Failed: u.laneFailed, Lost: u.laneLost, Stuck: u.laneStuck,
-			Rejected: func(id Identity) { u.Disprove(id.User, id.Password) },
 		},
 	})
 	u.table.Store(commands.BuiltIn())
@@ -349,6 +348,9 @@ func (u *Upstream) close() {
 	u.Lanes.Close()
 	u.Pins.Close()
 	u.wg.Wait()
+	for _, nc := range u.witnesses {
+		u.dialer.HangUp(nc)
+	}
 	u.contacts.Entries.Flush()
 }
 

@@ -2,7 +2,11 @@ package clients
 
 import (
 	"strings"
+	"sync"
 	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/lockproxy/lockproxy/internal/proxy"
 	"github.com/lockproxy/lockproxy/internal/proxytest"
@@ -10,110 +14,130 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
-// TestWhoComesAfterAPasswordWasSetNeedsIt sets it while clients without credentials are connected, hold locks and wait.
-func TestWhoComesAfterAPasswordWasSetNeedsIt(t *testing.T) {
+// A demand closes the clients that have not logged in, whatever they do, and ends their locks. The others go on.
+func TestADemandClosesWhoHasNotLoggedIn(t *testing.T) {
 	t.Parallel()
-	shut := map[string][]any{
+	for name, words := range map[string][]string{
 		"requirepass": {"CONFIG", "SET", "requirepass", "pw"},
 		"password":    {"ACL", "SETUSER", "default", "resetpass", ">pw"},
 		"off":         {"ACL", "SETUSER", "default", "off"},
-	}
-	for name, cmd := range shut {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			redis := redistest.Start(t)
-			srv := proxytest.Start(t, redis)
+			core, logs := observer.New(zap.WarnLevel)
+			srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Logger = zap.New(core) })
 			admin := proxytest.Dial(t, redis.Addr())
-			admin.Script("PING", "+PONG")
-			holder, waiter, reset := srv.Dial(t), srv.Dial(t), srv.Dial(t)
-			holder.Script("LOCK k", ":", "SET a 1", "+OK")
-			waiter.Script("PING", "+PONG")
-			reset.Script("SET b 1", "+OK", "LOCK r", ":")
+			admin.Script("ACL SETUSER app on >pw ~* &* +@all", "+OK")
+			app, holder, waiter := srv.Dial(t), srv.Dial(t), srv.Dial(t)
+			app.Script("AUTH app pw", "+OK", "SET a 1", "+OK", "LOCK own", ":")
+			holder.Script("LOCK k GRACE 0", ":", "SET a 1", "+OK")
+			ended := []*proxytest.Client{holder, waiter}
 			waiter.Send("LOCK", "k")
-			proxytest.WaitFor(t, "the waiter, and the proxy's connections for it", func() bool {
-				return srv.Stats().Waiting == 1 && srv.Stats().Attempts > 0
-			})
-			words := make([]string, len(cmd))
-			for i, w := range cmd {
-				words[i] = w.(string)
+			for _, words := range []string{"PING", "MULTI", "WATCH k", "SUBSCRIBE c", "HELLO 3", "SELECT 9", "CLIENT SETNAME x"} {
+				c := srv.Dial(t)
+				c.Quiet(strings.Fields(words)...)
+				ended = append(ended, c)
 			}
+			blocked := srv.Dial(t)
+			blocked.Send("BLPOP", "l", "0")
+			proxytest.WaitFor(t, "two waits", func() bool { return srv.Stats().Waiting == 1 && srv.Stats().PinReasons["blpop"] == 1 })
 			if got := admin.Do(words...); got != "+OK\r\n" {
 				t.Fatal(got)
 			}
-			srv.AwaitShut(t)
-			for _, first := range []string{"LOCK k", "LOCK free", "TRYLOCK free", "LOCKLIST", "GET a", "UNLOCK k", "LOCKINFO k", "FORCEUNLOCK k", "MULTI", "BLPOP l 0", "PUBLISH c m", "HELLO 3", "SELECT 1"} {
-				late := srv.Dial(t)
-				late.Script(first, "-NOAUTH", "LOCKLIST", "-NOAUTH", "FORCEUNLOCK k", "-NOAUTH", "GET a", "-NOAUTH")
+			for _, c := range append(ended, blocked) {
+				c.Ends()
 			}
-			reset.Script("RESET", "+RESET", "GET b", "-NOAUTH", "LOCKLIST", "-NOAUTH", "UNLOCK r", "-NOAUTH")
-			// Who was there before goes on.
-			holder.Script("GET a", "$1", "LOCKLIST", "*2", "UNLOCK k", ":1")
-			waiter.Gets(":")
-			waiter.Script("UNLOCK k", ":1", "GET a", "$1")
-			if name != "off" {
+			proxytest.WaitFor(t, "the end of the lock", func() bool { return admin.Quiet("EXISTS", "k") == ":0\r\n" })
+			admin.Script("RPUSH l x", ":1", "LLEN l", ":1") // nobody waits any more
+			app.Script("GET a", "$1", "UNLOCK own", ":1", "MULTI", "+OK", "EXEC", "*0")
+			for _, first := range []string{"LOCK k", "LOCKLIST", "GET a", "FORCEUNLOCK k", "MULTI", "BLPOP l 0", "PUBLISH c m", "HELLO 3", "SELECT 1", "SUBSCRIBE c", "MONITOR", "RESET x"} {
 				late := srv.Dial(t)
-				late.Script("GET a", "-NOAUTH", "AUTH pw", "+OK", "LOCK k", ":", "UNLOCK k", ":1", "GET a", "$1")
-				reset.Script("AUTH pw", "+OK", "UNLOCK r", ":1")
+				late.Script(first, "-", "LOCKLIST", "-NOAUTH", "GET a", "-NOAUTH", "HELLO", "-NOAUTH HELLO must", "RESET", "+RESET", "GET a", "-NOAUTH Authentication required.\r\n")
+			}
+			late := srv.Dial(t)
+			late.Script("AUTH app wrong", "-WRONGPASS", "GET a", "-NOAUTH", "HELLO 3 AUTH app pw SETNAME me", "%7", "GET a", "$1", "LOCK k", ":", "UNLOCK k", ":1",
+				"RESET", "+RESET", "GET a", "-NOAUTH")
+			closed := logs.FilterMessageSnippet("redis has begun to demand a login").All()
+			if len(closed) != 1 || closed[0].ContextMap()["clients"] != int64(len(ended)+1) {
+				t.Errorf("%v; %d clients are closed", closed, len(ended)+1)
 			}
 		})
 	}
 }
 
-// A connection that Redis accepted between two demands serves only the clients that have it.
-func TestAShortOpeningLetsNoLaterClientIn(t *testing.T) {
+// A demand that has ended refuses nobody, and one that has begun anew serves nobody on a connection from before.
+func TestADemandThatComesAndGoes(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	admin := proxytest.Dial(t, redis.Addr())
 	admin.Script("SET k secret", "+OK", "CONFIG SET requirepass pw", "+OK")
-	srv := proxytest.Start(t, redis, func(o *proxy.Options) {
-		o.Upstream.Password = "pw"
-	})
-	srv.AwaitShut(t)
-	era := srv.Shared().Upstream.Era()
-	admin.Quiet("CONFIG", "SET", "requirepass", "")
-	early := srv.Dial(t)
-	early.Script("GET k", "$6")
-	admin.Script("CONFIG SET requirepass pw", "+OK")
-	proxytest.WaitFor(t, "the next era", func() bool { return srv.Shared().Upstream.Era() > era })
-	srv.Dial(t).Script("GET k", "-NOAUTH", "TRYLOCK l", "-NOAUTH", "LOCKLIST", "-NOAUTH", "MULTI", "-NOAUTH")
-	early.Script("GET k", "$6")
+	srv := proxytest.Start(t, redis)
+	for range 3 {
+		refused, pinned := srv.Dial(t), srv.Dial(t)
+		refused.Script("GET k", "-NOAUTH")
+		pinned.Script("AUTH pw", "+OK", "MULTI", "+OK", "RESET", "+RESET", "MULTI", "-NOAUTH", "GET k", "-NOAUTH")
+		admin.Quiet("CONFIG", "SET", "requirepass", "")
+		refused.Script("GET k", "$6", "LOCK l", ":", "UNLOCK l", ":1", "MULTI", "+OK", "GET k", "+QUEUED", "EXEC", "*1", "SUBSCRIBE c", "*3")
+		pinned.Script("MULTI", "+OK", "GET k", "+QUEUED", "EXEC", "*1")
+		admin.Script("CONFIG SET requirepass pw", "+OK")
+		srv.AwaitShut(t)
+		for _, words := range []string{"GET k", "MULTI", "TRYLOCK l", "BLPOP l 0"} {
+			srv.Dial(t).Script(words, "-NOAUTH")
+		}
+		refused.Ends()
+		pinned.Ends()
+	}
 }
 
-// Clients that come while Redis is open do not share the lane of clients that it has refused, which has no rights to keep.
-func TestAClientOfAnOpenRedisKeepsItsRights(t *testing.T) {
-	t.Parallel()
-	redis := redistest.Start(t)
-	admin := proxytest.Dial(t, redis.Addr())
-	admin.Script("SET k secret", "+OK", "CONFIG SET requirepass pw", "+OK")
-	srv := proxytest.Start(t, redis, func(o *proxy.Options) {
-		o.Upstream.Password = "pw"
-	})
-	srv.AwaitShut(t)
-	srv.Dial(t).Script("GET k", "-NOAUTH") // its lane stays for a while
-	admin.Quiet("CONFIG", "SET", "requirepass", "")
-	proxytest.WaitFor(t, "the end of the demand", func() bool { return !srv.Shared().Upstream.NeedsAuth() })
-	c := srv.Dial(t)
-	c.Script("GET k", "$6", "LOCK l", ":")
-	admin.Script("CONFIG SET requirepass pw", "+OK")
-	srv.AwaitShut(t)
-	c.Script("GET k", "$6", "UNLOCK l", ":1")
-}
-
-// A connection that Redis refused between two answers that it is open serves no client that comes after the next one.
-func TestAShortDemandLeavesNoRefusedLane(t *testing.T) {
+// Redis may begin to demand logins between two questions. Nobody is served then on a connection that it has refused.
+func TestADemandThatIsShort(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	admin := proxytest.Dial(t, redis.Addr())
 	admin.Script("SET k secret", "+OK")
 	srv := proxytest.Start(t, redis)
-	admin.Script("CONFIG SET requirepass pw", "+OK")
-	early := srv.Dial(t)
-	early.Script("GET k", "-NOAUTH")
-	admin.Quiet("CONFIG", "SET", "requirepass", "")
-	proxytest.WaitFor(t, "a connection that Redis has not refused", func() bool {
-		return strings.HasPrefix(srv.Dial(t).Do("HELLO", "2"), "*")
-	})
-	early.Script("GET k", "$6")
+	for range 5 {
+		admin.Script("CONFIG SET requirepass pw", "+OK")
+		early := srv.Dial(t)
+		early.Send("MULTI")
+		_, _ = early.Frame() // refused, or closed, or served on a connection from before
+		admin.Quiet("CONFIG", "SET", "requirepass", "")
+		proxytest.WaitFor(t, "service", func() bool {
+			late := srv.Dial(t)
+			late.Send("GET", "k")
+			got, _ := late.Frame()
+			return got == "$6\r\nsecret\r\n"
+		})
+	}
+}
+
+// A crowd that has not logged in costs Redis a question now and then, however many commands it sends.
+func TestACrowdOfStrangersAsksLittle(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t, "--requirepass", "pw")
+	srv := proxytest.Start(t, redis)
+	before := redis.Info(t, "stats", "total_connections_received:")
+	var crowd sync.WaitGroup
+	for range 50 {
+		c := srv.Dial(t)
+		crowd.Go(func() {
+			c.Raw(strings.Repeat("GET k\r\n", 100) + "QUIT\r\n")
+			for range 100 {
+				if got, err := c.Frame(); got != "-NOAUTH Authentication required.\r\n" || err != nil {
+					t.Errorf("%q, %v", got, err)
+					return
+				}
+			}
+			c.Gets("+OK")
+		})
+	}
+	member := srv.Dial(t)
+	member.Script("AUTH pw", "+OK", "SET k v", "+OK")
+	crowd.Wait()
+	if n := redis.Info(t, "stats", "total_connections_received:") - before; n > 60 {
+		t.Errorf("5,000 commands of strangers have taken %d connections", n)
+	}
 }
 
 // A client that came while Redis demanded credentials has the limits of others when Redis is open.
@@ -129,25 +153,6 @@ func TestTheLimitsOfStrangersEndWithTheDemand(t *testing.T) {
 	admin.Quiet("CONFIG", "SET", "requirepass", "")
 	proxytest.WaitFor(t, "the end of the demand", func() bool { return !srv.Shared().Upstream.NeedsAuth() })
 	c.Script("SET k "+strings.Repeat("v", 20_000), "+OK", "MSET a 1 b 2 c 3 d 4 e 5 f 6", "+OK", "LOCK l", ":")
-}
-
-// A client whose connection was open before Redis had a password may send commands for which Redis closes a connection
-// without credentials. It shares its connection with others.
-func TestNoClientEndsTheLaneOfOthersByALongCommand(t *testing.T) {
-	t.Parallel()
-	redis := redistest.Start(t)
-	srv := proxytest.Start(t, redis)
-	c := srv.Dial(t)
-	c.Script("GET k", "$-1")
-	redis.Restart("--requirepass", "pw")
-	proxytest.WaitFor(t, "a refusal", func() bool { return strings.HasPrefix(c.Do("GET", "k"), "-NOAUTH") })
-	_, before := srv.Shared().Upstream.Lanes.Counts()
-	c.Script("MSET a 1 b 2 c 3 d 4 e 5 f 6", "-NOAUTH", "SET k "+strings.Repeat("v", 20_000), "-NOAUTH", "LOCK l", "-NOAUTH")
-	c.Raw(proxytest.Inline("MSET a 1 b 2 c 3 d 4 e 5 f 6", "SET k 1"))
-	c.Gets("-NOAUTH", "-NOAUTH")
-	if _, now := srv.Shared().Upstream.Lanes.Counts(); now != before {
-		t.Errorf("%d connections were lost", now-before)
-	}
 }
 
 // Redis may demand credentials while it refuses those of the proxy.
@@ -225,66 +230,6 @@ func TestBorrowedCredentialsCannotBeExchanged(t *testing.T) {
 	}
 }
 
-// TestWhoCameBeforeAPasswordWasSetMayLogIn has clients without credentials where Redis lets in no new connection as they are.
-func TestWhoCameBeforeAPasswordWasSetMayLogIn(t *testing.T) {
-	t.Parallel()
-	for state, script := range map[string][]string{
-		"database 0":        {"PING", "+PONG"},
-		"database 9":        {"SELECT 9", "+OK", "SET k v", "+OK"},
-		"RESP3":             {"HELLO 3", "%7"},
-		"RESP3, database 9": {"HELLO 3", "%7", "SELECT 9", "+OK"},
-		"a name":            {"SELECT 9", "+OK", "CLIENT SETNAME me", "+OK"},
-		"a lock":            {"SELECT 9", "+OK", "LOCK gone", ":", "UNLOCK gone", ":1"},
-	} {
-		t.Run(state, func(t *testing.T) {
-			t.Parallel()
-			redis := redistest.Start(t)
-			srv := proxytest.Start(t, redis)
-			admin := proxytest.Dial(t, redis.Addr())
-			admin.Script("ACL SETUSER app on >pw ~* &* +@all", "+OK")
-			connect := func() *proxytest.Client {
-				c := srv.Dial(t)
-				c.Script(append(script, "SET here 1", "+OK")...)
-				return c
-			}
-			logins := [][]string{
-				{"AUTH pw", "+OK"},
-				{"AUTH default pw", "+OK"},
-				{"AUTH app pw", "+OK"},
-				{"HELLO 2 AUTH default pw", "*14"},
-				{"HELLO 3 AUTH app pw SETNAME me", "%7"},
-				{"HELLO 3 SETNAME me AUTH app pw", "%7"},
-			}
-			clients := make([]*proxytest.Client, len(logins))
-			for i := range clients {
-				clients[i] = connect()
-			}
-			refused, reset := connect(), connect()
-			ended := map[string]*proxytest.Client{"MULTI": connect(), "WATCH k": connect()}
-			admin.Script("CONFIG SET requirepass pw", "+OK")
-			srv.AwaitShut(t) // it has closed spare connections
-			for i, c := range clients {
-				c.Script("GET here", "$1", "AUTH wrong", "-WRONGPASS", "HELLO 2 AUTH app wrong SETNAME x", "-WRONGPASS", "GET here", "$1")
-				c.Script(logins[i]...)
-				c.Script("GET here", "$1", "MULTI", "+OK", "GET here", "+QUEUED", "EXEC", "*1", "LOCK l", ":", "UNLOCK l", ":1",
-					"BLPOP here 0", "-WRONGTYPE", "SELECT 7", "+OK", "ECHO x", "$1")
-			}
-			// A connection of its own is refused in Redis's words.
-			for _, cmd := range []string{"BLPOP l 0", "SUBSCRIBE c", "HELLO 2", "HELLO 3", "MONITOR", "WAIT 0 0"} {
-				refused.Script(cmd, "-NOAUTH", "GET here", "$1")
-			}
-			for cmd, c := range ended { // what the client may have sent behind it does not run
-				c.Script(cmd, "-NOAUTH")
-				if state != "database 0" { // there Redis has judged the command, on a connection without credentials
-					c.Ends()
-				}
-			}
-			refused.Script("AUTH app pw", "+OK", "MULTI", "+OK", "GET here", "+QUEUED", "EXEC", "*1")
-			reset.Script("RESET", "+RESET", "GET here", "-NOAUTH", "SELECT 9", "-NOAUTH", "AUTH pw", "+OK", "SELECT 9", "+OK", "MULTI", "+OK")
-		})
-	}
-}
-
 // TestLossOfARightDoesNotKeepFromLoggingIn takes away, while a user is connected, what a new connection like the user's would need.
 func TestLossOfARightDoesNotKeepFromLoggingIn(t *testing.T) {
 	t.Parallel()
@@ -308,27 +253,5 @@ func TestLossOfARightDoesNotKeepFromLoggingIn(t *testing.T) {
 			auth.Script("AUTH next wrong", "-WRONGPASS", "ACL WHOAMI", "$3\r\napp", "AUTH next pw", "+OK", "ACL WHOAMI", "$4\r\nnext", "GET here", "$1", "MULTI", "+OK")
 			hello.Script("HELLO 3 AUTH next pw", "%7", "ACL WHOAMI", "$4\r\nnext", "GET here", "$1", "MULTI", "+OK")
 		})
-	}
-}
-
-// A connection that was made before the password was set has rights that nobody gets without it now. It serves no other client.
-func TestConnectionFromBeforeAPasswordServesNobodyElse(t *testing.T) {
-	t.Parallel()
-	srv := proxytest.Start(t, redistest.Start(t))
-	early := map[string]*proxytest.Client{"MULTI,DISCARD": nil, "WATCH k,UNWATCH": nil, "SUBSCRIBE c,RESET": nil}
-	for words := range early {
-		begin, _, _ := strings.Cut(words, ",")
-		early[words] = srv.Dial(t)
-		early[words].Quiet(strings.Fields(begin)...)
-	}
-	srv.Redis.Do(t, "CONFIG", "SET", "requirepass", "pw")
-	srv.AwaitShut(t)
-	for words, c := range early {
-		_, end, _ := strings.Cut(words, ",")
-		c.Script(end, "+")
-	}
-	proxytest.WaitFor(t, "all pins to be given back", func() bool { return len(srv.Stats().PinReasons) == 0 })
-	for range 4 {
-		srv.Dial(t).Script("MULTI", "-NOAUTH", "SET k v", "-NOAUTH")
 	}
 }

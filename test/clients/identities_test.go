@@ -1,7 +1,6 @@
 package clients
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,30 +10,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
-// A user without a password may log in with any: that makes neither connections nor lock engines.
-func TestAnyPasswordIsOneIdentity(t *testing.T) {
-	t.Parallel()
-	redis := redistest.Start(t)
-	redis.Do(t, "ACL", "SETUSER", "open", "on", "nopass", "~*", "&*", "+@all")
-	srv := proxytest.Start(t, redis)
-	c := srv.Dial(t)
-	for i := range 150 {
-		c.Raw(proxytest.Inline(fmt.Sprintf("AUTH default x%d", i), "SET k v", "LOCK lock GRACE 0", "UNLOCK lock", fmt.Sprintf("HELLO 3 AUTH open x%d", i), "LOCK lock GRACE 0", "UNLOCK lock", "HELLO 2"))
-		c.Gets("+OK", "+OK", ":", ":1", "%7", ":", ":1", "*14")
-	}
-	identities := map[string]bool{} // a machine that stands still has spare lanes for each
-	for _, lane := range srv.Shared().Upstream.Lanes.List() {
-		identities[lane.Identity.String()] = true
-	}
-	if len(identities) > 3 {
-		t.Errorf("%d identities: %v", len(identities), srv.Shared().Upstream.Lanes.List())
-	}
-	if n := srv.Shared().Locks.Len(); n > 3 {
-		t.Errorf("%d lock engines", n)
-	}
-}
-
-// What stood for all passwords of a user gives way to one that is good.
+// A password that a user accepted once is refused when it is not good any more.
 func TestPasswordThatIsGoodNow(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)

@@ -61,6 +61,7 @@ func TestOverACluster(t *testing.T) {
 	t.Run("clients", func(t *testing.T) { clientsAreEndedAtTheirServers(t, c, proxies) })
 	t.Run("pause", func(t *testing.T) { aPauseConcernsAllServers(t, alone, c, proxies) })
 	t.Run("loading", func(t *testing.T) { commandsAwaitTheData(t, c) })
+	t.Run("logins", func(t *testing.T) { oneServerDemandsALogin(t, c) })
 	t.Run("try out", func(t *testing.T) { addressesAreOfTheirKind(t, alone, c) })
 	t.Run("several servers", func(t *testing.T) { serversAreUsedAtOnce(t, c) })
 	t.Run("barrier", func(t *testing.T) { anUnlockIsABarrier(t, c, proxies) })

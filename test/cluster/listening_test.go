@@ -146,3 +146,21 @@ func aSubscriptionEndsWithItsSlot(t *testing.T, c *redistest.Cluster, proxies ma
 	}
 	c.AwaitReady()
 }
+
+// oneServerDemandsALogin: what is not served everywhere is served nowhere.
+func oneServerDemandsALogin(t *testing.T, c *redistest.Cluster) {
+	locked := proxytest.Dial(t, c.Nodes[1].Addr())
+	for engine, srv := range proxytest.StartOverCluster(t, c, proxytest.Patient) {
+		key := proxytest.KeyOf(t, c, c.Nodes[0])
+		p, listener := srv.Dial(t), srv.Dial(t)
+		p.Script("SET "+key+" x", "+OK", "LOCK {"+key+"}"+engine, ":")
+		listener.Script("SUBSCRIBE c", "*3")
+		locked.Script("CONFIG SET requirepass pw", "+OK")
+		p.Ends()
+		listener.Ends()
+		late := srv.Dial(t)
+		late.Script("GET "+key, "-NOAUTH", "LOCK l", "-NOAUTH", "SUBSCRIBE c", "-NOAUTH")
+		locked.Quiet("CONFIG", "SET", "requirepass", "")
+		late.Script("GET "+key, "$1", "LOCK {"+key+"}late"+engine, ":", "DEL "+key, ":1")
+	}
+}

@@ -15,6 +15,7 @@ type Info struct {
 	Age, Idle   int64 // seconds
 	DB          int
 	User        string
+	Stranger    bool   // it has no credentials: User is what Redis calls it
 	Resp        int    // version of the protocol
 	Cmd         string // the last command; empty: none, or one that Redis does not have
 	LibName     string

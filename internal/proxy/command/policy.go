@@ -28,7 +28,7 @@ const (
 	PinAfterWrite               // on a pin whose last write is the session's: WAIT
 	Transaction                 // MULTI … EXEC, WATCH …: on a pin until the transaction ends
 	PubSub                      // on a pin until the last subscription ends
-	Identity                    // AUTH, HELLO, SELECT: on a lane of the identity that they lead to, or on a pin
+	Identity                    // AUTH, HELLO, SELECT: on a pin, or without credentials on a lane of the next identity
 	Local                       // session state, kept here; Redis judges the right to most of it
 	AboutClients                // CLIENT LIST, KILL, UNBLOCK: about other clients of the proxy
 	Lock                        // the lock commands

@@ -18,7 +18,7 @@ func (s *Session) described() clients.Info {
 	c := clients.Info{
 		Idle: max(s.proxy.Clock.Load()-s.active, 0) / 1000,
 		Name: s.name, LibName: s.lib[0], LibVer: s.lib[1], Cmd: s.cmd,
-		User: clients.UserOf(s.ident.User), DB: s.ident.DB, Resp: s.ident.Proto, Multi: -1,
+		User: clients.UserOf(s.ident.User), Stranger: !s.ident.Authenticated(), DB: s.ident.DB, Resp: s.ident.Proto, Multi: -1,
 		Closes: s.over(),
 		Query:  int64(s.in.len()), QueryFree: int64(s.in.cap() - s.in.len()), Total: int64(s.bytes()),
 		Unread: int64(s.out.Unread()), Writing: s.out.Outbox.Writing(),

@@ -83,6 +83,7 @@ func newDesk(tb testing.TB) *desk {
 	e := testEnv(tb, ln.Addr().String(), shared.Limits{})
 	d := &desk{ready: make(chan struct{}, 1), rung: make(chan upstream.Wire, 16)}
 	d.sess = New(clients.Origin{ID: 1, Addr: "bench"}, e, d)
+	d.sess.doubted = false // Redis serves it
 	d.sess.lane = e.Upstream.Lanes.Lane(d.sess.ident, topology.Any, d, "", upstream.Reads)
 	<-d.ready
 	tb.Cleanup(func() { over(d.sess) })

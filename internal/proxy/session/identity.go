@@ -18,40 +18,16 @@ type outcome struct {
 }
 
 // settleIdentity moves the session to the identity that Redis has accepted. Nothing is outstanding.
-//
-// A user may have several passwords, or accept any: the rights are the same. The clients of such a user share their
-// lanes. Therefore Redis is asked whether a password that it has accepted before is still good; if so, that password
-// serves for all.
 func (s *Session) settleIdentity() {
-	pin, up := s.pin, s.proxy.Upstream
+	pin := s.pin
 	o := pin.outcome
 	pin.outcome = nil
-	known, ok := up.Proven(o.target.User)
-	switch {
-	case !o.authenticated:
-		pin.sole = pin.sole && o.target.DB == s.ident.DB // else the user has the right to SELECT by now
-		s.arrive(o.target)
-		return
-	case !ok || known == o.target.Password:
-		up.Prove(o.target.User, o.target.Password)
+	if o.authenticated {
 		s.askForSelect(o.target)
 		return
 	}
-	s.wait = waitReply
-	s.forward(ordinaryRow, resp.AppendCommand(nil, "AUTH", o.target.User, known), &reply.Reply{
-		Session: s, Muted: true, Missed: s.CutOff, // the client knows already that it is another user
-		Done: func(reply []byte) {
-			s.Resume()
-			if resp.IsOK(reply) {
-				o.target.Password = known
-			} else {
-				up.Prove(o.target.User, o.target.Password)
-			}
-			if s.pin == pin {
-				s.askForSelect(o.target)
-			}
-		},
-	}, 1)
+	pin.sole = pin.sole && o.target.DB == s.ident.DB // else the user has the right to SELECT by now
+	s.arrive(o.target)
 }
 
 // askForSelect is arrive for a session with new credentials. A connection is brought to another database than 0 by
@@ -128,24 +104,13 @@ func (s *Session) agree(r *request) bool {
 	return r.answerWith([]byte(resp.OK))
 }
 
-// startOver makes the session the identity that a new client has. A client without credentials has the rights that
-// Redis gives to a new connection when the client comes, and when it sends RESET, as on a direct connection. Later
-// demands of Redis on new connections do not change them.
-func (s *Session) startOver() {
-	s.become(s.proxy.FirstIdentity())
-	if era := s.proxy.Upstream.Era(); s.era != era {
-		s.era = era
-		s.leaveLane() // it belongs to clients that came before Redis asked for credentials
-	}
-}
-
 // become moves the session and its pin to another identity. The locks of another user end as if the client had gone.
 func (s *Session) become(id upstream.Identity) {
 	if userOf(s.ident) != userOf(id) {
 		s.endLocks()
 	}
 	s.ident, s.mayMulti = id, false
-	s.guard.Restrict(s.proxy.Restricts(id))
+	s.doubt()
 	if s.pin != nil {
 		s.pin.conn.Became(id)
 	}

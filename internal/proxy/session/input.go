@@ -68,8 +68,8 @@ func (s *Session) contain() {
 // consume routes the whole commands at the start of buf until the session must wait, and returns the number of their
 // bytes. Consecutive commands for the lane are sent together, with one copy.
 func (s *Session) consume(buf []byte) int {
-	if s.guard.Restricted() { // Redis may have been opened since
-		s.guard.Restrict(s.proxy.Restricts(s.ident))
+	if s.doubted { // Redis may have been opened since
+		s.doubt()
 	}
 	table, careful := s.proxy.Policies(), s.careful()
 	off := 0

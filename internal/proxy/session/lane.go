@@ -60,7 +60,7 @@ func (s *Session) mix(row *command.Row) {
 // they are.
 func (s *Session) careful() bool {
 	return s.clustered() || s.lane == nil || s.lane.Unsettled() ||
-		s.weight.Window > 0 || s.outgrown() || s.guard.Restricted()
+		s.weight.Window > 0 || s.outgrown() || s.doubted
 }
 
 // mustWait reports whether the next command must wait until nothing is outstanding, because it belongs on another lane,
@@ -70,12 +70,8 @@ func (s *Session) mustWait(row *command.Row) bool {
 		(s.strays(row) || row.Script && s.role == upstream.Reads || s.outgrown() || s.fills(row))
 }
 
-// fills reports whether as many commands are outstanding as allowed: see weight, and the limits of clients that have
-// not authenticated.
+// fills reports whether as many commands are outstanding as allowed: see weight.
 func (s *Session) fills(row *command.Row) bool {
-	if s.guard.Restricted() {
-		return true // one at a time, because the next ones will be refused too
-	}
 	return s.weight.Window > 0 && !row.Writes && s.out.Slots.Due() >= s.weight.Window && s.role != upstream.Large
 }
 

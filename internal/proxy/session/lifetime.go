@@ -27,8 +27,7 @@ func New(from clients.Origin, e *shared.Proxy, h engine.Client) *Session {
 	}, func(d time.Duration) { time.AfterFunc(d+judgePause, func() { s.Do(s.out.judge) }) })
 	s.active = e.Clock.Load() // a drain takes it for silent only after a while
 	s.guard, s.ident = resp.NewGuard(e.Limits().Request), e.FirstIdentity()
-	s.guard.Restrict(e.Restricts(s.ident))
-	s.era = e.Upstream.Era() // behind Restricts: see Upstream.Era
+	s.doubt()
 	s.bill.Open(e.Budget, s)
 	if e.Upstream.Tight() {
 		s.weight.Window = firstWindow

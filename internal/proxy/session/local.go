@@ -102,7 +102,7 @@ func (s *Session) reset(r *request) bool {
 func (s *Session) resetState() {
 	s.endLocks()
 	s.replyMode, s.name, s.called = replyOn, "", ""
-	s.startOver()
+	s.become(s.proxy.FirstIdentity())
 }
 
 // resetPin is resetState for a session whose pin has been reset by Redis.
@@ -113,9 +113,7 @@ func (s *Session) resetPin() {
 	s.resetState()
 	p.conn.Named("", false)
 	p.keep, p.sole = false, false
-	// RESET removes the proxy's credentials from a connection. Where clients use them, the connection has no further
-	// use.
-	p.spent = p.spent || s.proxy.Settings.Lends()
+	p.spent = true // RESET has removed its credentials, and Redis may demand some
 }
 
 // setName is CLIENT SETNAME. It returns the command to send.

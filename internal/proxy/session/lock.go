@@ -46,16 +46,13 @@ func (s *Session) lock(r *request) bool {
 }
 
 // lockIDOf is the identity of a session's lock engine at Redis.
-func lockIDOf(id upstream.Identity, era uint64) lockcmds.EngineID {
-	if id.Authenticated() {
-		era = 0
-	}
-	return lockcmds.EngineID{User: id.User, Password: id.Password, DB: id.DB, Era: era}
+func lockIDOf(id upstream.Identity) lockcmds.EngineID {
+	return lockcmds.EngineID{User: id.User, Password: id.Password, DB: id.DB}
 }
 
 // lockEngine returns the lock engine of the session's identity, which knows the session from now on.
 func (s *Session) lockEngine() (*lockcmds.IdentityEngine, error) {
-	id := lockIDOf(s.ident, s.era)
+	id := lockIDOf(s.ident)
 	for _, e := range s.engines {
 		if e.ID() == id {
 			return e, nil

@@ -7,18 +7,99 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/logging"
+	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
+// A demand is Redis's answer to the question whether it demands a login.
+type demand uint8
+
+const (
+	unasked demand = iota
+	none
+	needed
+	unanswered // it cannot be reached
+)
+
+// doubt notes whether the session must be admitted. While Redis demands a login, the limits for the commands of its
+// clients are narrower.
+func (s *Session) doubt() {
+	s.doubted = !s.ident.Authenticated() && !s.proxy.Upstream.Admits()
+	s.guard.Restrict(s.doubted && s.proxy.Restricts(s.ident))
+}
+
+// admit decides about a command of a client that has not logged in, when Redis is not known to serve such clients. It
+// is refused if Redis, asked since the command came, demands a login. Redis itself answers the commands that log in.
+func (s *Session) admit(r *request) decision {
+	if r.policy == command.Identity && r.row.Name != "select" || r.row.Name == "quit" ||
+		r.row.Name == "reset" && len(r.args) == 1 {
+		return undecided
+	}
+	if !s.awaitQuiet() {
+		return postponed
+	}
+	answer := s.demand
+	s.demand = unasked
+	switch {
+	case answer == none:
+		return undecided
+	case answer == needed && r.row.Malformed(r.args):
+		return decided(s.refuseForm(r))
+	case answer == needed && r.row.Name == "exec":
+		return decided(r.answerWith(reply.Aborted(shared.NoAuth)))
+	case answer == needed:
+		return decided(r.answerWith(shared.NoAuth))
+	case answer == unanswered:
+		return decided(r.notCarriedOut())
+	case s.stranded():
+		s.giveUp()
+		return postponed
+	}
+	s.wait = waitReply
+	s.proxy.Upstream.AskAuth(func(needs bool, err error) { s.Do(func() { s.learn(needs, err) }) })
+	return postponed
+}
+
+// refuseForm has Redis refuse a command that it does not have, or not with these arguments: it looks at that before it
+// demands a login. false: the session waits for a connection.
+func (s *Session) refuseForm(r *request) bool {
+	if err := s.pinTimedOut; s.pin == nil && err != nil {
+		s.pinTimedOut = nil
+		return s.refuse(r, s.proxy.NoPinFree(err, s.Addr))
+	}
+	if s.hasty = true; s.pin == nil && !s.takePin(r, "login", command.Identity) {
+		s.demand = needed
+		return false
+	}
+	pin := s.pin
+	pin.fresh = false
+	done := func(reply []byte) { pin.spent = pin.spent || !untouched(reply) }
+	r.forward(r.raw, &reply.Reply{Session: s, Muted: r.muted, Done: done})
+	return true
+}
+
+// learn takes Redis's answer to the question of admit.
+func (s *Session) learn(needs bool, err error) {
+	s.Resume()
+	switch {
+	case err != nil:
+		s.demand = unanswered
+	case needs:
+		s.demand = needed
+		s.reached()
+	default:
+		s.demand = none
+	}
+}
+
 // reidentify has Redis judge AUTH, HELLO or SELECT, which lead the session to another identity if Redis agrees.
 //
-// If there is a lane of that identity, the command is sent on it. It changes nothing there, so Redis can judge it on a
-// shared connection, and many clients that log in at once need no connections of their own. Else Redis judges it on the
-// session's pin, which comes from a small pool. There it judges all logins if it does not answer each one that it
-// refuses. If the session could have no lane behind that, the command is refused.
+// A login is judged on a connection of a small pool, alone on it. Another command is sent on the lane of the identity
+// to which it leads, if there is one, and changes nothing there. If the session could have no lane behind it, it is
+// refused.
 func (s *Session) reidentify(r *request) bool {
 	c := readChange(r.row.Name, r.args)
 	switch {
@@ -44,15 +125,11 @@ func (s *Session) visit(r *request, c identityChange) bool {
 		return false
 	}
 	cmd := c.shared(r.raw, r.args)
-	if cmd == nil {
+	if c.Auth || s.doubted || cmd == nil {
 		return false
 	}
 	lane := s.proxy.Upstream.Lanes.Join(c.apply(s.ident), s.home(), s.host.Driver())
 	if lane == nil {
-		return false
-	}
-	if c.Auth && !lane.AnswersRefusals() {
-		s.proxy.Upstream.Lanes.Leave(lane)
 		return false
 	}
 	if pin != nil {
@@ -67,7 +144,6 @@ func (s *Session) visit(r *request, c identityChange) bool {
 
 // judgedOnLane ends a visit with Redis's answer.
 func (s *Session) judgedOnLane(c identityChange, reply []byte) {
-	s.noteDenial(c, reply)
 	if reply[0] == '-' {
 		return
 	}
@@ -179,9 +255,5 @@ func (s *Session) ownID(reply []byte) []byte {
 
 // hasPlace reports whether the session can go on if Redis agrees to an identity change.
 func (s *Session) hasPlace(c identityChange) bool {
-	target := c.apply(s.ident)
-	if known, ok := s.proxy.Upstream.Proven(target.User); c.Auth && ok {
-		target.Password = known // the lane that it will share if the known password is still good
-	}
-	return s.proxy.Upstream.Lanes.HasPlace(target, s.home(), s.host.Driver(), s.owner)
+	return s.proxy.Upstream.Lanes.HasPlace(c.apply(s.ident), s.home(), s.host.Driver(), s.owner)
 }

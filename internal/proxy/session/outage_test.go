@@ -96,7 +96,7 @@ func TestCommandsWaitForRedisBeforeTheirClientIsClosed(t *testing.T) {
 		whileAway(t, func(t *testing.T, a *away) {
 			a.noteOutage()
 			s := a.client()
-			s.reach = met
+			s.reach, s.doubted = met, false
 			feed(t, s, cmds...)
 			wait := a.proxy.Upstream.FailoverWait()
 			between(t, cmds[0], a.closes(s), wait+leastPause, wait+mostPause+time.Second)

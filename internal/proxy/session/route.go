@@ -75,6 +75,11 @@ func (s *Session) byState(r *request) (routed bool) {
 	if r.policy == command.Augmented && command.IsOwnInfo(r.args) && s.proxy.Upstream.Unavailable() {
 		return s.awaitQuiet() && r.answerWith(s.outageInfo())
 	}
+	if s.doubted {
+		if d := s.admit(r); d != undecided {
+			return d == carriedOut
+		}
+	}
 	if s.queued != nil {
 		return s.queue(r)
 	}

@@ -123,7 +123,8 @@ type Session struct {
 
 	// The identity at Redis, and a change to another one.
 	ident   upstream.Identity
-	era     uint64         // of Upstream: tells sessions without credentials apart
+	doubted bool           // it has not logged in, and Redis is not known to serve such clients: see admit
+	demand  demand         // Redis's answer about the command that is to be routed next
 	visited *upstream.Lane // the lane on which Redis judges an identity change; nil: none
 
 	// Lock commands.

@@ -22,7 +22,7 @@ var (
 func (s *Session) countReplicas(r *request) bool {
 	pin := s.pin
 	mark, needed := markWrite, true
-	if pin.conn.AnswersRefusals() || s.lane != nil && s.lane.AnswersRefusals() { // before 7.2
+	if pin.conn.AnswersRefusals() || s.lane != nil && s.lane.IsBefore72() { // before 7.2
 		mark, needed = markCommand, false
 	}
 	var refusal []byte

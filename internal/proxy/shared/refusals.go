@@ -10,6 +10,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
+// NoAuth is Redis's reply to the commands of a client that must log in first.
+var NoAuth = []byte("-NOAUTH Authentication required.\r\n")
+
 // CrossSlot is Redis's reply to a command or a transaction with keys of several servers.
 var CrossSlot = []byte("-CROSSSLOT Keys in request don't hash to the same slot\r\n")
 

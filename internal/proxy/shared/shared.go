@@ -145,6 +145,20 @@ func (e *Proxy) Restricts(id upstream.Identity) bool {
 	return !id.Authenticated() && e.Upstream.NeedsAuth()
 }
 
+// EndStrangers closes the connections of all clients that have not logged in: Redis has begun to demand that.
+func (e *Proxy) EndStrangers() {
+	n := 0
+	for c := range e.Clients.Each(nil) {
+		c.KillIf(func(of *clients.Info) bool {
+			if of.Stranger {
+				n++
+			}
+			return of.Stranger
+		})
+	}
+	e.Settings.Logger.Warn("redis has begun to demand a login (NOAUTH): clients without one are closed", zap.Int("clients", n))
+}
+
 // clockPeriod is the resolution of idle times. Reading the system's clock at each command would cost more than the
 // command.
 const clockPeriod = 250 * time.Millisecond

@@ -36,7 +36,7 @@ type Resolver interface {
 	Doubt(at topology.Node, place topology.Place, why error)
 }
 
-// Options say how to connect. All are required, except for TLS, Wait, Slow and Bare.
+// Options say how to connect. All are required, except for TLS, Wait, Slow and Refused.
 type Options struct {
 	Resolver  Resolver
 	TLS       func() *tls.Config // for one connection; nil: none
@@ -54,9 +54,9 @@ type Options struct {
 	// none is told.
 	Vanished func(address string, silent time.Duration)
 
-	// Bare is told of each new connection without credentials: the server, and whether it demands some; nil: none is
-	// told. It requires no locks.
-	Bare func(at topology.Node, locked bool)
+	// Refused is told of a server that demands a login of a new connection without credentials; nil: none is told. It
+	// requires no locks.
+	Refused func(at topology.Node)
 
 	Spawn func(func())    // runs a goroutine and waits for its end
 	Stop  <-chan struct{} // closed when no attempt is of use any more
@@ -214,8 +214,8 @@ func (d *Dialer) connectAs(ctx context.Context, t Target) (_ net.Conn, _ topolog
 		return nil, place, role, err
 	}
 	d.conns.Greeted(nc, hello, locked)
-	if !t.ID.Authenticated() && d.opts.Bare != nil {
-		d.opts.Bare(t.At, locked)
+	if locked && d.opts.Refused != nil {
+		d.opts.Refused(t.At)
 	}
 	return nc, place, role, nil
 }

@@ -39,7 +39,8 @@ type Lane struct {
 	contact chan struct{} // size 1, never closed: Redis has been reached while the lane rested
 
 	unsettled atomic.Bool // see Settle
-	answers   atomic.Bool // see AnswersRefusals
+
+	old atomic.Bool // see IsBefore72
 
 	// Guarded by Lanes.mu.
 	users  int       // sessions
@@ -89,10 +90,8 @@ func (l *Lane) Settle(on bool) { l.unsettled.Store(!on) }
 // command: the lane stands still, or it does not take all commands at present. It costs one load.
 func (l *Lane) Unsettled() bool { return l.unsettled.Load() }
 
-// AnswersRefusals reports whether the server of the latest connection answers each AUTH that it refuses, see
-// pins.Pin.AnswersRefusals. Otherwise no AUTH may be sent on the lane: the next answer, which may be another session's,
-// would count as its own.
-func (l *Lane) AnswersRefusals() bool { return l.answers.Load() }
+// IsBefore72 reports whether the server of the latest connection is Redis before 7.2.
+func (l *Lane) IsBefore72() bool { return l.old.Load() }
 
 // isDropped reports whether the lane has left its set: no other session gets it.
 func (l *Lane) isDropped() bool { return l.set.lanes[l.number] != l }
@@ -181,15 +180,21 @@ func (l *Lane) Run() {
 			l.rest(err, delay, pause)
 			continue
 		}
+		if o.Dialer.Connections().Locked(nc) { // it has no credentials, and Redis demands some
+			o.Dialer.HangUp(nc)
+			l.set.reject(l)
+			l.Reject()
+			l.Refuse(stream.ErrDown)
+			return
+		}
 		wait = dial.Backoff{}
 		since := time.Now()
 		l.Tried(nil, own)
 		_, old := o.Dialer.Connections().Greeting(nc)
-		l.answers.Store(old)
+		l.old.Store(old)
 		o.Events.Connected(l.target, l.set.owner, reconnected)
 		reconnected = true
 		log.Debug("lane connected")
-		l.MakeMeek(o.Dialer.Connections().Locked(nc))
 		if waited {
 			l.awaitLoaded(nc)
 		}

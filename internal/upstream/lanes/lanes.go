@@ -44,7 +44,6 @@ type Events struct {
 	Connected func(t dial.Target, owner string, again bool) // owner: the lane's account; again: it had a connection before
 	Failed    func(t dial.Target, err error, inUse bool)    // an attempt to connect has failed
 	Lost      func(t dial.Target)                           // a connection has ended by itself
-	Rejected  func(id dial.Identity)                        // Redis has refused the credentials
 	Stuck     func(at topology.Node)                        // a lane stands still; called now and then. Requires Lanes.mu
 }
 
@@ -198,8 +197,7 @@ func (ls *Lanes) closeLocked(l *Lane) {
 	l.Close()
 }
 
-// DropBare gives the present lanes without credentials to no further session. Sessions on such a lane stay on it: Redis
-// leaves open connections alone when it begins to demand credentials, or ends that.
+// DropBare gives the present lanes without credentials to no further session. Each ends when its last session has left.
 func (ls *Lanes) DropBare() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -174,12 +174,11 @@ func (s *set) isEmpty() bool { return s.lanes == [maxLanes]*Lane{} }
 // reject drops a lane whose credentials Redis has refused. Its users learn it from the lane. Requires no locks.
 func (s *set) reject(l *Lane) {
 	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
 	if !l.isDropped() {
 		s.drop(l.number)
 		if s.isEmpty() {
 			s.all.removeLocked(s)
 		}
 	}
-	s.all.mu.Unlock()
-	s.all.opts.Events.Rejected(s.key.target.ID)
 }

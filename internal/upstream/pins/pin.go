@@ -21,10 +21,11 @@ type Pin struct {
 	*stream.Stream // moves the bytes; its session appends to it, and then sends
 	dial.Failure   // if it could not be connected
 
-	pins *Pins
-	stop chan struct{} // closed by Discard
-	once sync.Once
-	up   atomic.Bool // it has been connected
+	pins  *Pins
+	login bool          // it was made for a login; immutable
+	stop  chan struct{} // closed by Discard
+	once  sync.Once
+	up    atomic.Bool // it has been connected
 
 	anew   atomic.Bool // Ask.Anew of the latest request
 	bare   atomic.Bool // see Bare; set before up
@@ -182,6 +183,13 @@ func (p *Pin) run() {
 		p.Tried(err, own(p.target.ID))
 		p.pins.died(p)
 		p.Refuse(err)
+		return
+	}
+	if !p.login && dialer.Connections().Locked(nc) { // as Lane.Run
+		dialer.HangUp(nc)
+		p.Reject()
+		p.pins.died(p)
+		p.Refuse(stream.ErrDown)
 		return
 	}
 	p.nc = nc

@@ -197,7 +197,9 @@ func (ps *Pins) spareLocked(t dial.Target, owner string) {
 
 func (ps *Pins) connectLocked(pool *pool, t dial.Target, anew bool) *Pin {
 	pool.open++
-	p := &Pin{pins: ps, pool: pool, target: t, Stream: stream.NewLazy(), stop: make(chan struct{})}
+	p := &Pin{
+		pins: ps, pool: pool, login: pool == &ps.logins, target: t, Stream: stream.NewLazy(), stop: make(chan struct{}),
+	}
 	p.anew.Store(anew)
 	ps.all[p] = struct{}{}
 	ps.opts.Spawn(func() { p.run() })
@@ -319,15 +321,14 @@ func (ps *Pins) Trim(t time.Time, inUse map[dial.Target]bool) {
 	})
 }
 
-// DropBare is called when Redis has begun to demand credentials of new connections, or ended that. Pins without them
-// serve no further session: idle ones are closed, and those of sessions do not return to the pool. That holds for all
-// of these, because a RESET that removes the credentials of one may be on its way.
+// DropBare is called when Redis has begun to demand a login of new connections. Pins without credentials serve no
+// further session: idle ones are closed, and those of sessions do not return to the pool.
 func (ps *Pins) DropBare() {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	ps.dropIdleLocked(func(p *Pin) bool { return !p.target.ID.Authenticated() })
 	for p := range ps.all {
-		p.leaves = p.leaves || p.lent
+		p.leaves = p.leaves || p.lent // whose identity is the session's to know
 	}
 }
 

@@ -18,7 +18,7 @@ const chunkSize = 256 << 10
 
 // space makes space in out for a request of n bytes that does not fit beside the others. Requires s.mu.
 func (s *Stream) space(n int) {
-	if len(s.out) == 0 || s.meek.Load() {
+	if len(s.out) == 0 {
 		return
 	}
 	s.full = append(s.full, chunk{s.out, len(s.queue) - s.sealed})

@@ -51,11 +51,10 @@ func TestChunksKeepTheOrder(t *testing.T) {
 		receivers := []*recorder{{name: "a", log: log, keeps: true}, {name: "b", log: log, keeps: true}}
 		s := New()
 		s.Open()
-		s.MakeMeek(rapid.IntRange(0, 4).Draw(t, "meek") == 0)
 		var want, got []byte
 		answered := 0
 		for i := range rapid.IntRange(1, 40).Draw(t, "events") {
-			switch rapid.SampledFrom([]string{"append", "append", "take", "unwritten", "meek"}).Draw(t, "event") {
+			switch rapid.SampledFrom([]string{"append", "append", "take", "unwritten"}).Draw(t, "event") {
 			case "append":
 				n := rapid.IntRange(1, 3).Draw(t, "requests")
 				size := rapid.SampledFrom([]int{1, 1000, 100 << 10, 300 << 10, 600 << 10}).Draw(t, "size")
@@ -66,8 +65,6 @@ func TestChunksKeepTheOrder(t *testing.T) {
 				want = append(want, request...)
 			case "take":
 				got = append(got, s.Take(nil)...)
-			case "meek":
-				s.MakeMeek(!s.meek.Load())
 			case "unwritten": // the connection ends, and what was taken is answered
 				answer(t, s, &answered)
 				if b := s.Take(nil); b != nil {

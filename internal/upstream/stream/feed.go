@@ -171,22 +171,9 @@ const maxKeptFrame = 64 << 10
 
 func (in *input) flush() {
 	in.s.settled.Store(in.done)
-	if in.s.meek.Load() {
-		in.relent()
-	}
 	for i, to := range in.touched {
 		to.Flush()
 		in.touched[i] = nil
 	}
 	in.touched = in.touched[:0]
-}
-
-// relent wakes the writer of a meek stream, which may have left bytes. It is called when requests have been answered.
-func (in *input) relent() {
-	in.s.mu.Lock()
-	ring := len(in.s.out) > 0 && in.s.rouse()
-	in.s.mu.Unlock()
-	if ring {
-		in.s.ring()
-	}
 }

@@ -36,7 +36,7 @@ func (s *Stream) Send() {
 func (s *Stream) writeLocked(times int) (done bool) {
 	for range times {
 		w := s.direct
-		if w == nil || s.leaving || s.empty != nil || s.meek.Load() || len(s.full) > 0 || len(s.out) > maxDirect {
+		if w == nil || s.leaving || s.empty != nil || len(s.full) > 0 || len(s.out) > maxDirect {
 			break
 		}
 		b := s.takeLocked(s.spare)

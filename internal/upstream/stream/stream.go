@@ -89,7 +89,6 @@ type Stream struct {
 
 	sent    uint64        // requests taken since the connection began; guarded by mu
 	last    batch         // guarded by mu
-	meek    atomic.Bool   // few requests may be outstanding
 	settled atomic.Uint64 // requests answered since the connection began; stored by the reader
 
 	scripts ScriptSet             // see Scripts
@@ -347,13 +346,6 @@ func (s *Stream) Take(spare []byte) []byte {
 		return nil
 	}
 	defer s.mu.Unlock()
-	if s.meek.Load() {
-		b := s.takeMeek(spare)
-		if s.writer = atWork; b == nil {
-			s.writer = asleep
-		}
-		return b
-	}
 	return s.takeLocked(spare)
 }
 

@@ -216,37 +216,24 @@ func TestUnsentRequestsWaitForTheNextConnectionInOrder(t *testing.T) {
 
 // A server may close a connection just before a request comes for it. What could not be written has not run.
 func TestRequestsThatCouldNotBeWrittenAreUnsent(t *testing.T) {
-	for _, meek := range []bool{false, true} {
-		s, a, b, log := streamUnderTest(t)
-		s.MakeMeek(meek)
-		send(t, s, "A1", a, 1)
-		s.Take(nil)
-		b.keeps = true
-		send(t, s, "B1B2", b, 2)
-		send(t, s, "A2", a, 1)
-		var bytes []byte
-		if meek { // it has little outstanding, so it takes the rest when the reply has come
-			feed(t, s, "+1\r\n")
-			wantLog(t, log, `a 1 replies "+1\r\n" more=false`)
-			*log = nil
-		}
-		bytes = s.Take(nil)
-		send(t, s, "B3", b, 1)
-		s.Unwritten(bytes)
-		s.Reconnect(errors.New("x"))
-		if meek {
-			wantLog(t, log, "a lost 1 sent=false")
-		} else {
-			wantLog(t, log, "a lost 1 sent=true", "a lost 1 sent=false")
-		}
-		s.Open()
-		if got := string(s.Take(nil)); got != "B1B2B3" {
-			t.Errorf("take = %q, want what was not written, and not lost", got)
-		}
-		*log = nil
-		s.Refuse(errors.New("y"))
-		wantLog(t, log, "b lost 2 sent=true", "b lost 1 sent=true") // of the present connection nothing is known
+	s, a, b, log := streamUnderTest(t)
+	send(t, s, "A1", a, 1)
+	s.Take(nil)
+	b.keeps = true
+	send(t, s, "B1B2", b, 2)
+	send(t, s, "A2", a, 1)
+	bytes := s.Take(nil)
+	send(t, s, "B3", b, 1)
+	s.Unwritten(bytes)
+	s.Reconnect(errors.New("x"))
+	wantLog(t, log, "a lost 1 sent=true", "a lost 1 sent=false")
+	s.Open()
+	if got := string(s.Take(nil)); got != "B1B2B3" {
+		t.Errorf("take = %q, want what was not written, and not lost", got)
 	}
+	*log = nil
+	s.Refuse(errors.New("y"))
+	wantLog(t, log, "b lost 2 sent=true", "b lost 1 sent=true") // of the present connection nothing is known
 }
 
 func TestNotesLastAsLongAsTheConnection(t *testing.T) {
