@@ -104,7 +104,7 @@ func (e *Engine) startAcquire(s *contract.Caller, cmd *grammar.Command) {
 	w.sent = callRequest{Session: w.conn(), For: w}
 	w.session().asks = w
 	joins := s.NothingPending && w.Wait != 0 && !w.NamedOwner &&
-		e.table.MayJoin(cmd.Key, w.Fair) && !w.claim.Deepens()
+		e.table.MayJoin(cmd.Key, &w.Waiter) && !w.claim.Deepens()
 	if w.Wait != 0 && !joins { // one that joins must ask, if it turns out to be the first after all
 		w.mark = e.table.Mark(&w.Waiter, cmd.Key)
 	}
@@ -316,8 +316,8 @@ func (w *waiter) note(fence int64, reply []byte) {
 	defer cancel()
 	k := w.claim.key
 	one := script.Renewal{Key: k.Lock, Owner: k.Owner, Fence: fence, Note: w.Note}
-	call := script.Renew{Renewals: []script.Renewal{one}, Shared: k.Kind.Shares()}.Call()
-	_, _ = runFor(ctx, w.e.client, w.kind().Keyed(call, 1), script.DecodeRenewed)
+	call := w.kind().Renew(script.Renew{Renewals: []script.Renewal{one}, Shared: k.Kind.Shares()})
+	_, _ = runFor(ctx, w.e.client, call, script.DecodeRenewed)
 	w.reply(reply)
 }
 

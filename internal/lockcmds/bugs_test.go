@@ -14,7 +14,7 @@ import (
 // catch it. These are bugs of what the simulation does not have: sessions whose acquires are owners of their own, several
 // locks whose names begin alike, and permits of named owners.
 func TestEveryBugIsCaught(t *testing.T) {
-	for _, path := range planted.Patches(t, 5, "bugs") {
+	for _, path := range planted.Patches(t, 4, "bugs") {
 		t.Run(planted.Name(path), func(t *testing.T) {
 			what, by := planted.Head(t, path, "Bug"), planted.Head(t, path, "Caught by")
 			tree := planted.Tree(t, "../..", path, []string{"internal"}, "test", "-c", "-o", "lockcmds.test", "./internal/lockcmds")

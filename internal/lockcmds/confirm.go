@@ -217,7 +217,7 @@ func (w *waiter) confirm(g grant) {
 	part := w.claim.Part()
 	part.Fence = g.fence
 	w.e.confirm.Confirm(w.e.client.Node(w.lock()), unconfirmedGrant{
-		Lock: w.lock(), Proof: w.kind().Keyed(script.Prove{Key: w.lock(), Part: part}.Call(), 1),
+		Lock: w.lock(), Proof: w.kind().Prove(script.Prove{Key: w.lock(), Part: part}),
 		Replicas: w.Sync, Until: until,
 		Done: func(o confirmation) {
 			w.e.mu.Lock()

@@ -72,7 +72,7 @@ type extension struct {
 }
 
 // script is the extension as it is sent.
-func (x *extension) script() script.Call { return kindOf(x.key).Keyed(x.call.Call(), 1) }
+func (x *extension) script() script.Call { return kindOf(x.key).Extend(x.call) }
 
 // send sends the extension. Requires the session lock.
 func (x *extension) send(s contract.Session) {
@@ -88,6 +88,11 @@ func (x *extension) Postponed() (script.Call, time.Duration) {
 // Answered turns the answer of an extension into the reply. Requires the session lock, or that the session has ended.
 func (x *extension) Answered(o callOutcome) []byte {
 	a, err := decoded(o.Reply, o.Err, script.DecodeExtended)
+	if x.h == nil && hasOtherType(x.key, err) {
+		x.key.Kind = limit{}
+		x.e.calls.Resend(&x.q, x.script(), postponedLimit)
+		return nil
+	}
 	var overwritten error // the answer to a session that has lost nothing, or knows it
 	if x.h != nil && isOverwritten(err) {
 		overwritten, a, err = err, script.Extended{}, nil

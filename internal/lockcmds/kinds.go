@@ -11,7 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// This file has the kinds of locks. The engine asks the kind. Only keyLocked, claim and mayHaveLost
+// This file has the kinds of locks. The engine asks the kind. Only keyLocked, hasOtherType, claim and mayHaveLost
 // name single kinds. A new kind is a new value, and one more of kinds.
 //
 //	keyLocked(command) ──► lockKind ──┬─ the rules about several holders and waiters ──► table.Key, table.Waiter
@@ -29,8 +29,11 @@ type lockKind interface {
 	Ask(a asking, w *table.Waiter) question
 	// HandOver is a release that grants the lock to one of the waiters. Their kinds are those of which HandsOver says so.
 	HandOver(h script.HandOver) script.Call
-	// Keyed is another call about holds of this kind, by its first keys: with the keys that Redis needs besides.
-	Keyed(c script.Call, holds int) script.Call
+	Release(r script.Release) script.Call
+	Extend(x script.Extend) script.Call
+	Drop(d script.Drop) script.Call
+	Renew(r script.Renew) script.Call
+	Prove(p script.Prove) script.Call
 }
 
 // kinds are all kinds.
@@ -38,14 +41,13 @@ var kinds = []lockKind{exclusive{}, shared{}, limit{}}
 
 // exclusive is the lock of LOCK, TRYLOCK and FAIRLOCK: one owner holds it, and may acquire it again. In Redis it has
 // the layout of Redisson's RLock.
-type exclusive struct{}
+type exclusive struct{ hashCalls }
 
-func (exclusive) Mode() string                               { return script.ModeExclusive }
-func (exclusive) Reenters() bool                             { return true }
-func (exclusive) Shares() bool                               { return false }
-func (exclusive) HandsOver(to table.Kind) bool               { return to == exclusive{} }
-func (exclusive) HandOver(h script.HandOver) script.Call     { return h.Call() }
-func (exclusive) Keyed(c script.Call, holds int) script.Call { return c }
+func (exclusive) Mode() string                           { return script.ModeExclusive }
+func (exclusive) Reenters() bool                         { return true }
+func (exclusive) Shares() bool                           { return false }
+func (exclusive) HandsOver(to table.Kind) bool           { return to == exclusive{} }
+func (exclusive) HandOver(h script.HandOver) script.Call { return h.Call() }
 
 // Ask implements lockKind. A fair acquire takes or keeps its place in the queue, unless it does not wait.
 func (exclusive) Ask(a asking, w *table.Waiter) question {
@@ -65,32 +67,43 @@ func (exclusive) Ask(a asking, w *table.Waiter) question {
 // shared is the lock of SHARED: any number of owners hold it beside each other, and none beside an exclusive holder. In
 // Redis it has the layout of Redisson's read lock. The scripts are those of exclusive, but for the acquire. A release
 // hands the lock over to no waiter: other holders may be left.
-type shared struct{}
+type shared struct{ hashCalls }
 
-func (shared) Mode() string                               { return script.ModeShared }
-func (shared) Reenters() bool                             { return true }
-func (shared) Shares() bool                               { return true }
-func (shared) HandsOver(table.Kind) bool                  { return false }
-func (shared) HandOver(h script.HandOver) script.Call     { return h.Release.Call() }
-func (shared) Keyed(c script.Call, holds int) script.Call { return c }
+func (shared) Mode() string                           { return script.ModeShared }
+func (shared) Reenters() bool                         { return true }
+func (shared) Shares() bool                           { return true }
+func (shared) HandsOver(table.Kind) bool              { return false }
+func (shared) HandOver(h script.HandOver) script.Call { return h.Release.Call() }
 func (shared) Ask(a asking, w *table.Waiter) question {
 	return question{placed(a, w).Call(), script.DecodeCrowd}
 }
 
-// limit is the lock of LIMIT: at most n hold it at the same time, each acquire by a permit of its own, and none beside
-// an exclusive or a shared holder. The answer to an acquire says whether another permit is left. In Redis it has the
-// layout of Redisson's permit semaphore. The scripts are those of exclusive, but for the acquire and the hand-over:
-// they know a permit by its fence.
+// hashCalls are the calls that exclusive and shared have in common.
+type hashCalls struct{}
+
+func (hashCalls) Release(r script.Release) script.Call { return r.Call() }
+func (hashCalls) Extend(x script.Extend) script.Call   { return x.Call() }
+func (hashCalls) Drop(d script.Drop) script.Call       { return d.Call() }
+func (hashCalls) Renew(r script.Renew) script.Call     { return r.Call() }
+func (hashCalls) Prove(p script.Prove) script.Call     { return p.Call() }
+
+// limit is the lock of LIMIT: at most n hold it at the same time, each acquire by a permit of its own. The answer to an
+// acquire says whether another permit is left. In Redis it has the layout of Redisson's permit semaphore, a type of its
+// own: calls of the other kinds are refused with WRONGTYPE, and its calls about their keys are.
 type limit struct{}
 
-func (limit) Mode() string                               { return script.ModeLimit }
-func (limit) Reenters() bool                             { return false }
-func (limit) Shares() bool                               { return false }
-func (limit) HandsOver(to table.Kind) bool               { return to == limit{} }
-func (limit) HandOver(h script.HandOver) script.Call     { return h.CallOfLimit() }
-func (limit) Keyed(c script.Call, holds int) script.Call { return c.OfPermits(holds) }
+func (limit) Mode() string                           { return script.ModeLimit }
+func (limit) Reenters() bool                         { return false }
+func (limit) Shares() bool                           { return false }
+func (limit) HandsOver(to table.Kind) bool           { return to == limit{} }
+func (limit) HandOver(h script.HandOver) script.Call { return h.LimitCall() }
+func (limit) Release(r script.Release) script.Call   { return r.LimitCall() }
+func (limit) Extend(x script.Extend) script.Call     { return x.LimitCall() }
+func (limit) Drop(d script.Drop) script.Call         { return d.LimitCall() }
+func (limit) Renew(r script.Renew) script.Call       { return r.LimitCall() }
+func (limit) Prove(p script.Prove) script.Call       { return p.LimitCall() }
 func (limit) Ask(a asking, w *table.Waiter) question {
-	return question{script.Limited{Shared: placed(a, w)}.Call(), script.DecodeCrowd}
+	return question{placed(a, w).LimitCall(), script.DecodeCrowd}
 }
 
 // placed asks at the waiter's own place, or at that of the crowd whose first waiter it is. A fair acquire takes or
@@ -166,6 +179,10 @@ func askedKind(cmd *grammar.Command) table.Kind {
 	}
 	return exclusive{}
 }
+
+// hasOtherType reports whether the key of a hold that no session here knows may have permits: Redis has refused a call of
+// the other kinds. The command is sent again, for the type of the key.
+func hasOtherType(k table.Key, err error) bool { return k.Kind != limit{} && isOverwritten(err) }
 
 // kindOf is the kind of a hold, or of the hold that a command is about.
 func kindOf(k table.Key) lockKind { return k.Kind.(lockKind) }

@@ -81,20 +81,18 @@ func TestPermitsOfANamedOwner(t *testing.T) {
 	empty(t, p.srv)
 }
 
-// Whoever asks at the moment at which the last permit ends finds a lock that is held or free.
+// Whoever asks at the moment at which the last permit ends finds permits, or no lock.
 func TestTheEndOfTheLastPermitIsOneMoment(t *testing.T) {
 	t.Parallel()
 	p, q := twoProxies(t, nil)
 	a, b, c := p.session(2), q.session(2), q.session(2)
 	for i := range 20 {
 		a.do(fmt.Sprintf("LOCK k LIMIT 2 PX %d OWNER o%d", 30+i, i))
-		b.send("LOCK k")
-		for got := ""; got != "(nil)" && !strings.Contains(got, "mode exclusive"); {
-			if got = c.do("LOCKINFO k"); strings.Contains(got, "WRONGTYPE") {
-				t.Fatalf("round %d: %s", i, got)
+		for got := wrongType; got == wrongType; got = b.do("TRYLOCK k") {
+			if info := c.do("LOCKINFO k"); info != "(nil)" && !strings.Contains(info, "mode limit") {
+				t.Fatalf("round %d: %s", i, info)
 			}
 		}
-		fenceIn(t, b.reply())
 		b.want("UNLOCK k", ":1")
 	}
 }
@@ -193,75 +191,98 @@ func grantedOneOf(t *testing.T, waiters []*session) (one *session, others []*ses
 	return one, others
 }
 
-func TestLimitedExclusiveAndSharedHoldersWaitForEachOther(t *testing.T) {
+const wrongType = "-WRONGTYPE Operation against a key holding the wrong kind of value"
+
+// As in Redis a string is not a hash, permits and the other kinds are refused at the key of the other type.
+func TestPermitsAreATypeOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	p, q := twoProxies(t, nil)
-	a, b, c, d := p.session(2), p.session(2), q.session(2), q.session(2)
-	kinds := []string{"", " SHARED", " LIMIT 2"}
-	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
-		for i, held := range kinds {
-			for j, wanted := range kinds {
-				if i == j {
-					continue
-				}
-				a.fence("LOCK k" + held)
-				for _, line := range []string{"TRYLOCK k", "LOCK k WAIT 1", "FAIRLOCK k WAIT 1"} {
-					b.want(strings.Replace(line, "k", "k"+wanted, 1), "(nil)")
-				}
-				for _, w := range []*session{b, c} {
-					w.waits(verb + " k" + wanted)
-				}
-				d.want("UNLOCK k", notHeldWords)
-				d.want("EXTENDLOCK k PX 100", notHeldWords)
-				a.want("UNLOCK k", ":1")
-				first, others := grantedOneOf(t, []*session{b, c})
-				if wanted != "" { // they hold it together
-					fenceIn(t, others[0].reply())
-				}
-				first.want("UNLOCK k", ":1")
-				if wanted == "" {
-					fenceIn(t, others[0].reply())
-				}
-				others[0].want("UNLOCK k", ":1")
-				empty(t, p.srv)
+	a, b, c := p.session(2), p.session(2), q.session(2)
+	for _, kinds := range [][2]string{{"", " LIMIT 2"}, {" SHARED", " LIMIT 2"}, {" LIMIT 2", ""}, {" LIMIT 2", " SHARED"}} {
+		a.fence("LOCK k" + kinds[0])
+		same, others := p.session(2), []*session{a, b, c}
+		if kinds[0] == " LIMIT 2" {
+			c.fence("LOCK k LIMIT 2")
+		}
+		same.waits("LOCK k" + strings.ReplaceAll(kinds[0], " SHARED", "")) // the next one must not join it
+		for _, s := range others {
+			for _, verb := range []string{"TRYLOCK", "LOCK", "FAIRLOCK"} {
+				s.want(verb+" k"+kinds[1], wrongType)
+				s.want(verb+" k WAIT 60000"+kinds[1]+" OWNER x", wrongType)
 			}
 		}
+		b.want("UNLOCK k", notHeldWords)
+		b.want("EXTENDLOCK k PX 100", notHeldWords)
+		a.want("UNLOCK k", ":1")
+		fenceIn(t, same.reply())
+		same.want("UNLOCK k", ":1")
+		if kinds[0] == " LIMIT 2" {
+			c.want("UNLOCK k", ":1")
+		}
+		a.fence("LOCK k" + kinds[1]) // the key has no type between its holders
+		a.want("UNLOCK k", ":1")
+		empty(t, p.srv)
 	}
 }
 
-// While one permit after the other is taken and comes back, a client that wants the lock for itself gets it.
+// What a client waits for has become another type: it does not wait for the end of that.
+func TestAWaiterLeavesAKeyOfAnotherType(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{"LOCK k", "FAIRLOCK k", "LOCK k SHARED", "LOCK k LIMIT 1", "FAIRLOCK k LIMIT 1"} {
+		p := startProxy(t, redistest.Start(t), onlyWhenTold)
+		holder, first, second := p.session(2), p.session(2), p.session(2)
+		holder.fence(strings.Replace(strings.Replace(line, "FAIR", "", 1), " SHARED", "", 1))
+		for _, w := range []*session{first, second} {
+			w.waits(line)
+			redistest.Eventually(t, patience, "it to hear of releases", func() bool { return p.settled("k") })
+		}
+		if p.srv.Do(t, "DEL", "k"); strings.Contains(line, "LIMIT") {
+			p.srv.Do(t, "HSET", "k", "o", "1", "mode", "lock", "fence", "7")
+		} else {
+			p.srv.Do(t, "SET", "k", "2")
+		}
+		p.srv.Do(t, "PUBLISH", "redisson_lock__channel:{k}", "0")
+		for _, w := range []*session{first, second} {
+			if got := w.reply(); got != wrongType {
+				t.Errorf("%s: %s", line, got)
+			}
+		}
+		p.srv.Do(t, "DEL", "k", "{k}:timeout", "{k}:permits")
+		first.fence(line)
+	}
+}
+
+// While one permit after the other is taken and comes back, a client with a smaller limit gets one.
 func TestPermitsDoNotStarveOtherWaiters(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
-		for _, kind := range []string{"", " SHARED", " LIMIT 1"} {
-			p, q := twoProxies(t, nil)
-			first, other := p.session(2), p.session(2)
-			first.fence("LOCK k LIMIT 3")
-			other.waits(verb + " k" + kind)
-			redistest.Eventually(t, patience, "its place", func() bool {
-				if kind == " LIMIT 1" && verb == "LOCK" { // it has none, and need not: it is the first at its proxy
-					return p.settled("k")
-				}
-				return p.srv.Client(t).LLen(t.Context(), "redisson_lock_queue:{k}").Val() == 1
-			})
-			later := []*session{q.session(2), q.session(2)}
-			if kind != " LIMIT 1" || verb == "FAIRLOCK" {
-				later[0].want("TRYLOCK k LIMIT 3", "(nil)")
-				for _, s := range later {
-					s.waits(verb + " k LIMIT 3")
-				}
+		p, q := twoProxies(t, nil)
+		first, other := p.session(2), p.session(2)
+		first.fence("LOCK k LIMIT 3")
+		other.waits(verb + " k LIMIT 1")
+		redistest.Eventually(t, patience, "its place", func() bool {
+			if verb == "LOCK" { // it has none, and need not: it is the first at its proxy
+				return p.settled("k")
 			}
-			first.want("UNLOCK k", ":1")
-			fenceIn(t, other.reply())
-			other.want("UNLOCK k", ":1")
-			if kind != " LIMIT 1" || verb == "FAIRLOCK" {
-				for _, s := range later {
-					fenceIn(t, s.reply())
-					s.want("UNLOCK k", ":1")
-				}
-			}
-			empty(t, p.srv)
+			return p.srv.Client(t).LLen(t.Context(), "redisson_lock_queue:{k}").Val() == 1
+		})
+		later := []*session{q.session(2), q.session(2)}
+		if verb == "LOCK" {
+			later = nil
+		} else {
+			later[0].want("TRYLOCK k LIMIT 3", "(nil)")
 		}
+		for _, s := range later {
+			s.waits("LOCK k LIMIT 3")
+		}
+		first.want("UNLOCK k", ":1")
+		fenceIn(t, other.reply())
+		other.want("UNLOCK k", ":1")
+		for _, s := range later {
+			fenceIn(t, s.reply())
+			s.want("UNLOCK k", ":1")
+		}
+		empty(t, p.srv)
 	}
 }
 
@@ -407,11 +428,16 @@ func TestOtherValuesAtTheKeyOfALimit(t *testing.T) {
 	before := srv.Do(t, "DUMP", "text")
 	for _, line := range []string{
 		"LOCK text LIMIT 2", "LOCK large LIMIT 2", "LOCK list LIMIT 2", "FAIRLOCK text LIMIT 2", "LOCK zset LIMIT 2", "LOCK hash LIMIT 2", "LOCK held LIMIT 2",
-		"LOCK number", "LOCK number SHARED", "FAIRLOCK number", "UNLOCK number", "EXTENDLOCK number PX 10", "FORCEUNLOCK number", "LOCKINFO number",
+		"LOCK number", "LOCK number SHARED", "FAIRLOCK number", "UNLOCK text", "EXTENDLOCK text PX 10", "FORCEUNLOCK text", "LOCKINFO text",
 	} {
 		if got := a.do(line); !strings.Contains(got, "WRONGTYPE ") {
 			t.Errorf("%s: %s", line, got)
 		}
+	}
+	for line, want := range map[string]string{ // it could be a semaphore of Redisson's
+		"UNLOCK number": notHeldWords, "EXTENDLOCK number PX 10": notHeldWords, "FORCEUNLOCK number": ":0", "LOCKINFO number": "(nil)",
+	} {
+		a.want(line, want)
 	}
 	b.want("UNLOCK {held}:permits", ":1")
 	equal(t, "text", srv.Do(t, "DUMP", "text"), before)
@@ -436,7 +462,7 @@ func TestLimitsOfLocksThatShareNames(t *testing.T) {
 		b.fence("LOCK " + keys[1] + " LIMIT 9")
 		a.want("UNLOCK "+keys[1]+" FENCE "+fence, "-NOTHELD the lock is not held with this fence")
 		a.want("UNLOCK "+keys[0]+" FENCE "+fence, ":1")
-		b.want("TRYLOCK "+keys[1], "(nil)")
+		b.want("TRYLOCK "+keys[1], wrongType)
 		b.want("UNLOCK "+keys[1], ":1")
 		b.fence("LOCK " + keys[1])
 		b.want("UNLOCK "+keys[1], ":1")
@@ -506,7 +532,7 @@ func TestPermitsAreSharedWithRedisson(t *testing.T) {
 	fence := a.fence("LOCK k LIMIT 5")
 	equal(t, "redisson has to wait", r.take("two", time.Minute), any(nil))
 	b.want("TRYLOCK k LIMIT 5", "(nil)") // Redisson has made two permits
-	b.want("TRYLOCK k", "(nil)")
+	b.want("TRYLOCK k", wrongType)
 	if info := b.do("LOCKINFO k"); !strings.Contains(info, "owner 00ff6f6e65 holds :1 ttl-ms") || !strings.Contains(info, "limit :2") {
 		t.Errorf("LOCKINFO: %s", info)
 	}
@@ -580,7 +606,7 @@ func TestAWaitForOneOfSeveralPermitsIsNoDeadlock(t *testing.T) {
 	c.want("UNLOCK k", ":1")
 	fenceIn(t, b.reply())
 	b.want("UNLOCK k", ":1")
-	deadlock(t, b.do("LOCK k"), "k", "x") // it needs the end of all
+	deadlock(t, b.do("LOCK k LIMIT 1"), "k", "x") // it needs the end of all
 }
 
 // A waiter with a smaller limit stands before one with a larger limit, for which permits are left.
@@ -633,19 +659,17 @@ func succeeded(t *testing.T, holder *session, waiters ...*session) {
 func TestTheNextWaiterMayHaveALargerLimit(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, redistest.Start(t), onlyWhenTold)
-	for _, hold := range []string{"LOCK k", "LOCK k LIMIT 1"} {
-		holder, small, large := p.session(2), p.session(2), p.session(2)
-		holder.fence(hold)
-		for _, w := range []struct {
-			s    *session
-			line string
-		}{{small, "LOCK k LIMIT 1"}, {large, "LOCK k LIMIT 2 WAIT 10000"}} {
-			w.s.waits(w.line)
-			redistest.Eventually(t, patience, "it to hear of releases", func() bool { return p.settled("k") })
-		}
-		succeeded(t, holder, small, large)
-		empty(t, p.srv)
+	holder, small, large := p.session(2), p.session(2), p.session(2)
+	holder.fence("LOCK k LIMIT 1")
+	for _, w := range []struct {
+		s    *session
+		line string
+	}{{small, "LOCK k LIMIT 1"}, {large, "LOCK k LIMIT 2 WAIT 10000"}} {
+		w.s.waits(w.line)
+		redistest.Eventually(t, patience, "it to hear of releases", func() bool { return p.settled("k") })
 	}
+	succeeded(t, holder, small, large)
+	empty(t, p.srv)
 }
 
 // The last permit has ended by its lease, and another one, which was given back, had a longer lease.

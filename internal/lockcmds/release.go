@@ -83,7 +83,7 @@ func (r *release) release() script.Release {
 }
 
 // alone is the same, as it is sent.
-func (r *release) alone() script.Call { return kindOf(r.Key).Keyed(r.release().Call(), 1) }
+func (r *release) alone() script.Call { return kindOf(r.Key).Release(r.release()) }
 
 // send sends the release, or the hand-over if a waiter here can have the lock next. Requires the session lock.
 func (r *release) send(s contract.Session) {
@@ -106,6 +106,11 @@ func (r *release) Postponed() (script.Call, time.Duration) {
 func (r *release) Answered(o callOutcome) []byte {
 	sent := r.release()
 	a, err := decoded(o.Reply, o.Err, sent.Decode)
+	if r.Hold == nil && hasOtherType(r.Key, err) {
+		r.Key.Kind = limit{}
+		r.e.calls.Resend(&r.q, r.alone(), postponedLimit)
+		return nil
+	}
 	var overwritten error // the answer to a session that has lost nothing, or knows it
 	if r.Hold != nil && isOverwritten(err) {
 		overwritten, a, err = err, script.Released{Status: script.NotHolder}, nil

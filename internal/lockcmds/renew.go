@@ -30,8 +30,8 @@ func (cl scriptRunner) renewAll(
 		renewals[i] = script.Renewal{Key: h.Lock, Owner: h.Owner, Fence: h.Fence, Lease: r.TTL, Note: h.own()}
 	}
 	kind := of.Kind.(lockKind)
-	call := script.Renew{Renewals: renewals, Shared: kind.Shares()}.Call()
-	v, err := cl.runOn(ctx, of.By.(redislink.Node), kind.Keyed(call, len(renewals)))
+	call := kind.Renew(script.Renew{Renewals: renewals, Shared: kind.Shares()})
+	v, err := cl.runOn(ctx, of.By.(redislink.Node), call)
 	if err != nil {
 		return err
 	}

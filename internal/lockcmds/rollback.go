@@ -48,7 +48,7 @@ func (c *calls) RollBack(r rollback) {
 			if !r.Until.IsZero() {
 				r.Lease = max(time.Millisecond, r.Until.Sub(c.Clock.Now())) // of each attempt: the lease runs meanwhile
 			}
-			v, err := c.Client.run(ctx, r.Kind.Keyed(r.Drop.Call(), 1))
+			v, err := c.Client.run(ctx, r.Kind.Drop(r.Drop))
 			r.Copy = r.Copy || errors.Is(err, contract.ErrInDoubt)
 			left, err := decoded(v, err, script.DecodeDropped)
 			if err == nil && !left && r.Gone != nil {

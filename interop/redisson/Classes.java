@@ -267,8 +267,8 @@ public final class Classes {
     String permit = s.acquire();
     try (Wire proxy = new Wire(Scenarios.PROXY); Wire other = new Wire(Scenarios.PROXY); Wire redis = new Wire(Scenarios.BEHIND)) {
       for (List<String> option : List.of(List.<String>of(), SHARED)) {
-        Check.equal(proxy.command(words(List.of("TRYLOCK", name), option)), null);
-        Check.equal(proxy.command(words(List.of("FAIRLOCK", name, "WAIT", "100"), option)), null);
+        Check.refused("WRONGTYPE", () -> proxy.command(words(List.of("TRYLOCK", name), option)));
+        Check.refused("WRONGTYPE", () -> proxy.command(words(List.of("FAIRLOCK", name), option)));
       }
       Check.refused("NOTHELD", () -> proxy.command("UNLOCK", name));
       Check.refused("NOTHELD", () -> proxy.command("EXTENDLOCK", name, "PX", "100"));

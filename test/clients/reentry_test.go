@@ -77,7 +77,7 @@ func TestEachAcquireOfALibraryIsAnOwner(t *testing.T) {
 			}
 			fence := fenceOf(t, a, "LOCK", "k")
 			a.Script("LOCK k WAIT 20", "$-1", "FAIRLOCK k WAIT 20", "$-1", "TRYLOCK k", "$-1", "LOCK k SHARED WAIT 20", "$-1",
-				"LOCK k LIMIT 2 WAIT 20", "$-1")
+				"LOCK k LIMIT 2 WAIT 20", "-WRONGTYPE")
 			// A task that got null says UNLOCK all the same: the other task keeps its lock.
 			a.Script("UNLOCK k", nameTheFence, "EXTENDLOCK k PX 1000", nameTheFence)
 			b.Script("TRYLOCK k", "$-1", "UNLOCK k", "-NOTHELD")

@@ -129,7 +129,6 @@ var ways = [][2][]string{
 	{nil, {"SHARED"}},
 	{{"SHARED"}, nil},
 	{{"LIMIT", "1"}, {"LIMIT", "1"}},
-	{{"LIMIT", "2"}, {"SHARED"}},
 }
 
 // pass hands a lock of its own from one proxy to the other.

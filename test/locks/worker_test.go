@@ -158,14 +158,12 @@ func (w *worker) cycle() {
 
 // kindOf makes up how to hold a lock. Its name says which kinds there are, and which is the most frequent.
 func (w *worker) kindOf(x *wish) {
-	n := w.rng.IntN(100)
 	switch {
-	case strings.HasPrefix(x.key, "lock") || n < 30:
-		return
-	case strings.HasPrefix(x.key, "shared") || n < 45:
-		x.kind = shared
-	default:
+	case strings.HasPrefix(x.key, "lock"):
+	case !strings.HasPrefix(x.key, "shared"):
 		x.kind, x.limit = limited, 1+w.rng.IntN(3)
+	case w.chance(70):
+		x.kind = shared
 	}
 }
 

@@ -176,22 +176,6 @@ func (a Shared) Call() Call {
 	return Call{acquireShared, all[:keys:keys], all[keys:]}
 }
 
-// Limited asks for a permit. Its Limit is not 0.
-type Limited struct{ Shared }
-
-// Call is the call of acquire_limit.lua.
-func (a Limited) Call() Call {
-	n := Of(a.Key)
-	return Call{
-		acquireLimit,
-		appendPermits([]string{n.Lock, n.Queue, n.Deadlines, n.Fence, n.Channel}, n.Lock),
-		[]string{
-			a.Owner, millis(a.Lease), itoa(a.Request), itoa(int64(a.Limit)), a.field(), millis(a.Wait), a.Place, string(a.Way),
-			flag(a.Stays), flag(a.Enqueue), publish,
-		},
-	}
-}
-
 // Form is in which form a lock is held, as far as it says where a release is told.
 type Form int64
 
@@ -214,7 +198,7 @@ func (f Form) Channel(key string) string {
 	return ""
 }
 
-// Acquired is the answer to Acquire, Deepen, Fair, Crowd, Shared and Limited, and what a Released with a hand-over means to a
+// Acquired is the answer to Acquire, Deepen, Fair, Crowd and Shared, and what a Released with a hand-over means to a
 // waiter.
 type Acquired struct {
 	Granted      bool

@@ -3,7 +3,7 @@
 -- Run again, or overtaken by a later call of the session, the script answers with the grant as it is. See
 -- lib/hash.lua.
 --
--- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held. Or a string, see lib/permits.lua
+-- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  fence     counter of all locks, or of this hash slot; never expires, never goes back
 -- KEYS[3]  channel   base channel of the lock; as a key it says for which place the free lock is kept
 -- KEYS[4]  queue     list of places of waiters, first to ask at the head
@@ -20,8 +20,7 @@
 --          {1, fence, holds, odd, 0, 1}  overtaken by a later call of the session
 --          fence                         acquired, a first hold; or {1, fence, 1, 1}: the counter held no fence
 --          {0, pttl_ms}                  held by another owner; -1: without a TTL; -2: free, but kept for a waiter
---          {0, pttl_ms, 0, form}         the same; form 1: as Redisson's read and write locks, which sharers use;
---                                        form 2: see in_form in lib/permits.lua
+--          {0, pttl_ms, 0, 1}            the same, in the form of Redisson's read and write locks, which sharers use
 --          {0, -4}                       the owner holds it shared, and would wait for itself
 
 local pttl = -2
@@ -59,15 +58,6 @@ if not answer and mode == 'read' then
       return odd and {1, fence, 1, odd} or fence
     end
   end
-elseif answer and answer.err then
-  --@ permits
-  --@ limited
-  local rest, form = limited(KEYS[1])
-  if rest == -2 and not redis.pcall('LINDEX', KEYS[4], 0) then
-    local fence, odd = grant(KEYS[1], KEYS[2], ARGV[1], ARGV[2], redis.call('TIME'), ARGV[3], ARGV[7] or '')
-    return odd and {1, fence, 1, odd} or fence
-  end
-  return rest and {0, rest, form and 0, form} or answer
 elseif answer and answer[1] == 1 then
   shortened(ARGV[4], KEYS[3], KEYS[4], KEYS[1], pttl)
 end

@@ -6,7 +6,7 @@
 -- already goes ahead: it would wait for itself. Run again, or overtaken by a later call of the session, the script
 -- answers with the grant as it is, and a place in the queue is not taken twice.
 --
--- KEYS[1]  lock       hash, see lib/hash.lua; exists only while held. Or a string, see lib/permits.lua
+-- KEYS[1]  lock       hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  queue      list of places of waiters, first to ask at the head
 -- KEYS[3]  channel    base channel of the lock; as a key it says for which place the free lock is kept
 -- KEYS[4]  fence      counter of all locks, or of this hash slot; never expires, never goes back
@@ -71,14 +71,9 @@ local queue, channel, deadlines = KEYS[2], KEYS[3], KEYS[6]
 local request, publish, field, tell = ARGV[3], ARGV[4], ARGV[7] or '', ARGV[8] or ''
 local place, way, wait = ARGV[9] or '', ARGV[10] or '', tonumber(ARGV[13] or 0)
 local held = hold_of(lock, owner, field)
-local mode, pttl, form = held[4], redis.call('PTTL', lock), nil
+local mode, pttl = held[4], redis.call('PTTL', lock)
 if held.err then
-  --@ permits
-  --@ limited
-  pttl, form = limited(lock)
-  if not pttl then
-    return held
-  end
+  return held
 end
 
 local function tell_next() -- it may want to share the lock, too
@@ -164,8 +159,8 @@ if way == 'fair' and ARGV[12] == '1' and head ~= place then
   --@ mend
   --@ line_up
   line_up(queue, deadlines, head, place, now, pttl, wait)
-elseif way == 'crowd' and (ARGV[12] == '1' or held.err or head) then
+elseif way == 'crowd' and (ARGV[12] == '1' or head) then
   --@ crowd
   at = crowd_joins(queue, deadlines, lock, place, wait)
 end
-return {0, pttl, at, form or mode and mode ~= 'lock' and 1 or nil}
+return {0, pttl, at, mode and mode ~= 'lock' and 1 or nil}

@@ -3,7 +3,7 @@
 -- Without a TTL it would not end with its holder. A holder that is alive renews it before that ends. A hash without the
 -- mode and the fence of a lock of ours is an application's, or Redisson's. Run again the script changes nothing.
 --
--- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held. Or a string, see lib/permits.lua
+-- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held
 -- ARGV[1]  lease_ms  to which the TTL is set, > 0
 --
 -- Returns  1  the lock ends within that time, if it is not renewed

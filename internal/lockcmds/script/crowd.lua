@@ -4,7 +4,7 @@
 -- the first has not come for it. Run again, or overtaken by a later call of the session, the script answers with the
 -- grant as it is.
 --
--- KEYS[1]  lock       hash, see lib/hash.lua; exists only while held. Or a string, see lib/permits.lua
+-- KEYS[1]  lock       hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  queue      list of places of waiters, first to ask at the head
 -- KEYS[3]  deadlines  zset place -> epoch ms after which it may be dropped
 -- KEYS[4]  fence      counter of all locks, or of this hash slot; never expires, never goes back
@@ -29,7 +29,7 @@
 --          {0, -4}                        the owner holds it shared, as in acquire.lua
 --          place: 0 not in the queue, 1 at its head, 2 behind others
 
-local pttl, mode, rest, form = redis.call('PTTL', KEYS[1]), nil, nil, nil
+local pttl, mode = redis.call('PTTL', KEYS[1]), nil
 if pttl >= 0 and redis.pcall('HGET', KEYS[1], 'mode') == 'read' then
   --@ longest
   --@ rest_of
@@ -64,17 +64,6 @@ if pttl == -2 then
 else
   local answer
   answer, mode = deepen(KEYS[1], KEYS[4], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])
-  if answer and answer.err then
-    --@ permits
-    --@ limited
-    rest, form = limited(KEYS[1])
-    if rest == -2 then
-      rest = 1 -- it asks again
-    end
-    if rest then
-      answer, pttl = nil, rest
-    end
-  end
   if answer and answer[1] == 0 then
     return answer
   elseif answer then
@@ -87,9 +76,8 @@ else
     return answer
   end
 end
-local alone = not rest and mode ~= 'read'
-form = form or mode and mode ~= 'lock' and 1 or nil
-if ARGV[10] == '1' or not alone or head_of(KEYS[2], KEYS[1]) then -- behind the place no further holder gets in beside others
+local form = mode and mode ~= 'lock' and 1 or nil
+if ARGV[10] == '1' or mode == 'read' or head_of(KEYS[2], KEYS[1]) then -- behind the place no further holder gets in beside others
   return {0, pttl, crowd_joins(KEYS[2], KEYS[3], KEYS[1], ARGV[8], tonumber(ARGV[7])), form}
 end
 return {0, pttl, 0, form}

@@ -7,11 +7,10 @@
 -- holds. Those of a named owner are released all the same. If another proxy's session of such an owner may have set the
 -- lease, its end is not the one that this proxy knows: the last hold stays for that session, until the lease ends.
 --
--- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held. Or a string, see lib/permits.lua
+-- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:place
 -- KEYS[3]  queue     list of places of waiters, first to ask at the head
--- KEYS[4]  timeout   the lease of the owner, if it holds the lock shared; or the leases of the permits
--- KEYS[5]  permits   their fences, if it is about a permit
+-- KEYS[4]  timeout   the lease of the owner, if it holds the lock shared
 -- ARGV[1]  owner     that held it
 -- ARGV[2]  fence     only the grant with this fence; 0: any
 -- ARGV[3]  holds     how many the owner's only session keeps
@@ -35,17 +34,7 @@ local lock, owner, field = KEYS[1], ARGV[1], ARGV[7]
 local held = hold_of(lock, owner, field)
 local shared = held[4] == 'read'
 if held.err then
-  --@ permits
-  if not left_of(lock) then
-    return held
-  end
-  --@ permit
-  --@ elsewhere
-  --@ drop_permit
-  return drop_permit(ARGV[4], KEYS[2], KEYS[3], lock, owner, field, ARGV[2], ARGV[11], ARGV[6], ARGV[5], ARGV[10], ARGV[13])
-end
-if KEYS[5] then -- it is about a permit, and the owner may hold the lock in another way
-  return {0}
+  return string.find(held.err, '^WRONGTYPE') and {0} or held
 end
 if not held[1] or ARGV[2] ~= '0' and held[2] ~= ARGV[2] then
   return {0}

@@ -3,7 +3,7 @@
 -- Waiters are woken if it ends earlier now than they had been told. Run again, or overtaken by a later call of the
 -- session, the script changes nothing.
 --
--- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held. Or a string, see lib/permits.lua
+-- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:place
 -- KEYS[3]  queue     list of places of waiters, first to ask at the head
 -- ARGV[1]  owner     that holds it
@@ -20,11 +20,7 @@
 local field = ARGV[5]
 local held = hold_of(KEYS[1], ARGV[1], field)
 if held.err then
-  --@ permits
-  --@ limited
-  --@ permit
-  --@ extend_permit
-  return extend_permit(ARGV[3], KEYS[2], KEYS[3], KEYS[1], ARGV[1], ARGV[6] or '0', ARGV[2], ARGV[4], field) or held
+  return held
 end
 if not held[1] then
   return {-1}

@@ -8,7 +8,7 @@
 -- the queue is not taken twice. A copy that arrives after the waiter has left takes a place without a waiter;
 -- see remove_head.lua.
 --
--- KEYS[1]  lock       hash, see lib/hash.lua; exists only while held. Or a string, see lib/permits.lua
+-- KEYS[1]  lock       hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  queue      list of places of waiters, first to ask at the head
 -- KEYS[3]  deadlines  zset place -> epoch ms after which it may be dropped
 -- KEYS[4]  fence      counter of all locks, or of this hash slot; never expires, never goes back
@@ -86,18 +86,6 @@ elseif mode ~= 'lock' or redis.pcall('HEXISTS', KEYS[1], owner) ~= 0 then
   --@ deepen
   local answer
   answer, mode = deepen(KEYS[1], KEYS[4], owner, ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])
-  if answer and answer.err then
-    --@ permits
-    --@ limited
-    local rest = nil
-    rest, form = limited(KEYS[1])
-    if rest == -2 then
-      rest = 1 -- it asks again
-    end
-    if rest then
-      answer, pttl = nil, rest
-    end
-  end
   if answer and answer[1] == 0 then
     return answer
   elseif answer then

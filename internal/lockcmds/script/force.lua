@@ -19,25 +19,17 @@ local lock, publish, channel, queue = KEYS[1], ARGV[1], KEYS[2], KEYS[3]
 local all, mode = holders_of(lock, ARGV[5], ARGV[2])
 local ended, over, left, end_all = {}, {}, 0, nil
 if all.err then
+  --@ permit_keys
+  local timeouts, permits, owners = permits_of(lock)
   --@ permits
-  --@ permit
   --@ permit_holders
-  local held = nil
-  if tonumber(ARGV[2]) > 0 and left_of(lock) then -- many may hold the lock
-    local timeouts, permits = permits_of(lock)
-    local owner = string.match(redis.call('HGET', permits, ARGV[2]) or '', '^([^{]*)#')
-    local permit = owner and permit_with(timeouts, permits, owner, ARGV[2], milliseconds(redis.call('TIME')))
-    local none = redis.call('EXISTS', timeouts, permits) > 0 and {} or nil
-    held = permit and {{owner, 1, tonumber(ARGV[2]), 0, nil, permit}} or none
-  else
-    held = permit_holders(lock)
-  end
-  if not held then
+  --@ end_permits
+  all, mode = permit_holders(tonumber(ARGV[2]) > 0 and ARGV[2] or nil), 'limit'
+  if all.err then
     return all
   end
-  all, mode = held, 'limit'
   end_all = function()
-    end_permits(publish, channel, queue, lock, over, milliseconds(redis.call('TIME')))
+    end_permits(publish, channel, queue, over, milliseconds(redis.call('TIME')))
   end
 end
 for _, held in ipairs(all) do

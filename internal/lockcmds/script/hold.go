@@ -72,26 +72,6 @@ func (h HandOver) Call() Call {
 	return Call{handover, all[:5:5], all[5:]}
 }
 
-// CallOfLimit is the call of handover_limit.lua, for waiters whose Limit is not 0.
-func (h HandOver) CallOfLimit() Call {
-	n := Of(h.Key)
-	all := make([]string, 0, 22) // for two waiters
-	all = append(all, n.Lock, n.Channel, n.Queue, n.Fence, n.Deadlines)
-	all = append(all, h.Owner, itoa(h.Fence), publish, millis(h.Wait), n.PlaceOf(h.Crowd), flag(h.Stays))
-	for _, w := range []*Acquire{h.Plain, h.Fair} {
-		switch {
-		case w != nil:
-			all = append(all, w.Owner, millis(w.Lease), itoa(w.Request), w.field(), itoa(int64(w.Limit)))
-		case w == h.Plain:
-			all = append(all, "", "", "", "", "")
-		}
-	}
-	if h.Fair != nil {
-		all = append(all, n.PlaceOf(cmp.Or(h.Fair.Session, h.Fair.Owner)))
-	}
-	return Call{handoverLimit, all[:5:5], all[5:]}.OfPermits(1)
-}
-
 // appendWaiter appends what handover.lua has to know of a waiter; a may be nil: there is none.
 func (a *Acquire) appendWaiter(dst []string, n Names) []string {
 	if a == nil {
@@ -322,6 +302,14 @@ type Renewal struct {
 	Note       string        // is written beside the hold; empty: one that is there stays
 }
 
+// note is the note as it is written: no client of Redisson's takes it for a number.
+func (r Renewal) note() string {
+	if r.Note == "" {
+		return ""
+	}
+	return "#" + r.Note
+}
+
 // Renew renews leases that are still ours.
 type Renew struct {
 	Renewals []Renewal
@@ -337,11 +325,7 @@ func (r Renew) Call() Call {
 		if r.Shared {
 			keys = append(keys, timeoutOf(one.Key, one.Owner))
 		}
-		note := ""
-		if one.Note != "" {
-			note = "#" + one.Note // no client of Redisson's takes it for a number
-		}
-		args = append(args, one.Owner, itoa(one.Fence), millis(one.Lease), note)
+		args = append(args, one.Owner, itoa(one.Fence), millis(one.Lease), one.note())
 	}
 	if r.Shared {
 		args = append(args, "1")

@@ -17,13 +17,12 @@
 local held, mode = holders_of(KEYS[1], ARGV[1], nil, 1000)
 local limit, longest = 0, nil
 if held.err then
+  --@ permit_keys
+  local lock, timeouts, permits, owners = KEYS[1], permits_of(KEYS[1])
   --@ permits
-  --@ permit
   --@ permit_holders
-  local all, most = permit_holders(KEYS[1], ARGV[1], ARGV[2], 1000)
-  if all then
-    held, mode, limit, longest = all, 'limit', most, #all > 0 and all[#all][4] or 0
-  end
+  held, limit = permit_holders(ARGV[2], 1000)
+  mode, longest = 'limit', #held > 0 and held[#held][4] or 0
 end
 if held.err or #held == 0 then
   return held

@@ -15,10 +15,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
-	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// permit is a permit in Redis. A lease of 0 has just ended.
+// permit is a permit in Redis.
 type permit struct {
 	name  string
 	fence int // 0: it is Redisson's
@@ -36,10 +35,10 @@ const redissons = "\x00\x01\xfe\xff0123456789ab"
 
 var (
 	permitOfMe    = permit{me + "#5", fence, leaseMS * time.Millisecond}
-	permitOfNamed = permit{named + "#" + me + "-5", fence, leaseMS * time.Millisecond}
+	permitOfNamed = permit{named + "#" + me + ":5", fence, leaseMS * time.Millisecond}
 	permitOfOther = permit{other + "#9", fence + 1, leaseMS * time.Millisecond}
 	permitOfThem  = permit{redissons, 0, 2 * leaseMS * time.Millisecond}
-	permitEnded   = permit{third + "#8", fence + 2, 0}
+	permitEnded   = permit{third + "#8", fence + 2, -5 * time.Millisecond}
 )
 
 var permitStates = map[string]permitState{
@@ -77,11 +76,7 @@ func (b rig) resetPermits(s permitState, queue ...string) {
 			if one.fence == 0 {
 				continue
 			}
-			last := "5"
-			if strings.HasPrefix(one.name, named) {
-				last = me + "=5"
-			}
-			p.HSet(ctx, permits, one.name, fmt.Sprintf("#%d %s", one.fence, last), one.fence, one.name)
+			p.HSet(ctx, permits, one.name, fmt.Sprintf("#%d", one.fence), one.fence, one.name)
 			if strings.HasPrefix(one.name, named) {
 				p.ZAdd(ctx, ownersOf, redis.Z{Member: fmt.Sprintf("%s{%d", named, one.fence)})
 			}
@@ -121,38 +116,59 @@ func (b rig) permitState() (names []string, all string) {
 	return names, all
 }
 
-// limitCalls are the calls of the kind limit, as calls has those of the others.
+// limitCalls are the calls of the kind limit, and those of all kinds, as calls has those of the others.
 func limitCalls(owner string, request int64) map[string]script.Call {
 	acquire := script.Acquire{Key: key, Part: script.Part{Owner: owner, Request: request}, Lease: 30 * time.Second, Limit: 2}
 	if owner == named {
 		acquire.Session = me
 	}
-	limited := script.Limited{Shared: script.Shared{Acquire: acquire, Wait: time.Minute, Enqueue: true}}
-	fair, crowd := limited, limited
+	plain := script.Shared{Acquire: acquire, Wait: time.Minute, Enqueue: true}
+	fair, crowd := plain, plain
 	fair.Way, fair.Place = script.AtOwnPlace, me
 	crowd.Way, crowd.Place, crowd.Stays = script.AtCrowdPlace, place, true
-	all := calls(owner, request)
 	release := script.Release{Key: key, Part: part(owner, request, 0)}
-	waiter := &script.Acquire{Key: key, Part: script.Part{Owner: third, Request: 3}, Lease: 30 * time.Second, Limit: 2}
-	undo := script.Drop{Key: key, Part: part(owner, request, 0), Acquire: 5, Less: 1, Remember: true}
-	undo.Fence = 0
-	some := map[string]script.Call{
-		"take":                   limited.Call(),
-		"take fair":              fair.Call(),
-		"take for the crowd":     crowd.Call(),
-		"hand to a waiter":       script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Plain: waiter}.CallOfLimit(),
-		"hand to a fair one":     script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Fair: waiter}.CallOfLimit(),
-		"hand to one of the two": script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Plain: waiter, Fair: waiter}.CallOfLimit(),
-		"drop that acquire":      undo.Call(),
+	any, elsewhere := release, release
+	any.Fence = 0
+	if owner == named {
+		elsewhere.Session = other
 	}
-	for _, name := range []string{
-		"acquire", "fair", "crowd", "share", "release", "release any grant", "extend", "drop", "drop with grace", "renew", "info", "force", "force that grant",
-		"force by handle", "prove", "head", "leave", "stale head",
-	} {
+	waiter := &script.Acquire{Key: key, Part: script.Part{Owner: third, Request: 3}, Lease: 30 * time.Second, Limit: 2}
+	drop := script.Drop{Key: key, Part: release.Part}
+	grace, undo := drop, drop
+	grace.Grace = 5 * time.Second
+	undo.Acquire, undo.Fence = 5, 0
+	renew := script.Renew{Renewals: []script.Renewal{
+		{Key: key, Owner: owner, Fence: fence, Lease: 30 * time.Second, Note: "n"},
+		{Key: key + "2", Owner: owner, Fence: fence, Lease: 30 * time.Second},
+		{Key: key, Owner: owner, Fence: fence + 1, Lease: 30 * time.Second},
+	}}
+	some := map[string]script.Call{
+		"take":                   plain.LimitCall(),
+		"take fair":              fair.LimitCall(),
+		"take for the crowd":     crowd.LimitCall(),
+		"hand to a waiter":       script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Plain: waiter}.LimitCall(),
+		"hand to a fair one":     script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Fair: waiter}.LimitCall(),
+		"hand to one of the two": script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Plain: waiter, Fair: waiter}.LimitCall(),
+		"give back":              release.LimitCall(),
+		"give back any":          any.LimitCall(),
+		"give back elsewhere":    elsewhere.LimitCall(),
+		"set the lease":          script.Extend{Key: key, Part: release.Part, Lease: 30 * time.Second}.LimitCall(),
+		"set it elsewhere":       script.Extend{Key: key, Part: elsewhere.Part, Lease: 10 * time.Second}.LimitCall(),
+		"end":                    drop.LimitCall(),
+		"end that acquire":       undo.LimitCall(),
+		"shorten":                grace.LimitCall(),
+		"keep":                   renew.LimitCall(),
+		"tell":                   script.Prove{Key: key, Part: part(owner, 5, 0)}.LimitCall(),
+	}
+	all := calls(owner, request)
+	for _, name := range []string{"info", "force", "force that grant", "force by handle", "head", "leave", "stale head"} {
 		some[name] = all[name]
 	}
 	return some
 }
+
+// ofPermits reports whether a call of limitCalls is about permits alone.
+func ofPermits(call script.Call) bool { return strings.HasSuffix(call.Name(), "_limit") }
 
 // eachPermitCase plays each call on each state of the permits and of the queue.
 func eachPermitCase(t *testing.T, f func(b rig, owner, name, what string, reset func())) {
@@ -198,104 +214,46 @@ func TestACallForAPermitThatRunsTwiceLeavesWhatItLeavesOnce(t *testing.T) {
 	})
 }
 
-// The calls of the other kinds leave permits alone, and wait.
-func TestPermitsAreHeldAgainstTheOtherKinds(t *testing.T) {
+// Permits are a type of their own: a call of another kind about their key is refused, and so is theirs about another key.
+func TestACallAboutAKeyOfAnotherTypeIsRefused(t *testing.T) {
 	t.Parallel()
-	eachPermitCase(t, func(b rig, _, name, what string, reset func()) {
-		if !asks(name) {
-			return
+	refuses := func(b rig, what string, call script.Call) {
+		b.strange = true
+		_, before := b.permitState()
+		answer := b.run(call)
+		_, after := b.permitState()
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Errorf("%s changes (-before +after):\n%s", what, diff)
 		}
-		reset()
-		before, _ := b.permitState()
-		kind, left := b.c.Type(t.Context(), key).Val(), b.c.Get(t.Context(), key).Val()
-		answer := b.run(limitCalls(me, newest)[name])
-		after, _ := b.permitState()
-		if kind == "none" { // without the string there are no permits
-			return
-		}
-		if diff := cmp.Diff(before, after); diff != "" || b.c.Get(t.Context(), key).Val() != left {
-			t.Errorf("%s changes permits (-before +after):\n%s", what, diff)
-		}
-		if granted, _ := script.DecodeAcquired(answer); granted.Granted {
-			t.Errorf("%s: granted beside %q", what, before)
-		}
-	})
-}
-
-// The calls about a permit that is over leave what its owner holds in another way alone.
-func TestOtherKindsAreHeldAgainstPermits(t *testing.T) {
-	t.Parallel()
-	b := newRig(t)
-	for _, owner := range []string{me, named} {
-		for _, kind := range []string{"acquire", "share"} {
-			for _, name := range []string{"hand to a waiter", "drop that acquire"} {
-				b.c.FlushAll(t.Context())
-				b.run(calls(owner, 1)[kind])
-				_, before := b.state()
-				call := limitCalls(owner, newest)[name]
-				if len(call.Keys) < 5 {
-					call = call.OfPermits(1)
-				}
-				if answer := b.run(call); answer.Kind != resp.Array {
-					t.Errorf("%s, of %s, behind %s: %+v", name, owner, kind, answer)
-				}
-				if _, after := b.state(); before != after {
-					t.Errorf("%s, of %s, behind %s (-before +after):\n%s", name, owner, kind, cmp.Diff(before, after))
-				}
+		ends := call.Name() == "drop" || call.Name() == "lease_limit" && call.Args[4] == "1"
+		switch refused := strings.HasPrefix(string(answer.Str), "WRONGTYPE "); {
+		case ends, strings.HasPrefix(call.Name(), "renew"), strings.HasPrefix(call.Name(), "prove"), call.Name() == "bound": // it is not there
+			if held := answer.Int > 0 || len(answer.Elems) > 0 && answer.Elems[0].Int > 0; held || refused {
+				t.Errorf("%s: %v", what, answer)
+			}
+		default:
+			if !refused {
+				t.Errorf("%s: %v", what, answer)
 			}
 		}
 	}
-}
-
-func TestAnOlderCopyChangesNoPermit(t *testing.T) {
-	t.Parallel()
-	later := []string{"extend", "drop with grace", "release"}
-	eachPermitCase(t, func(b rig, owner, name, what string, reset func()) {
-		if name == "force" || b.strange || asks(name) {
-			return
-		}
-		older, newer := limitCalls(owner, newest)[name], limitCalls(owner, newest+1)
-		for _, next := range later {
-			if strings.HasPrefix(name, "take") && next == "release" {
-				continue // a copy of an acquire whose permit was released takes one that ends with its lease
-			}
-			reset()
-			b.run(older)
-			b.run(newer[next])
-			names, before := b.permitState()
-			b.run(older)
-			again, after := b.permitState()
-			if !numbered(name) { // it writes no numbers, and may make a lease longer
-				before, after = fmt.Sprint(names), fmt.Sprint(again)
-			}
-			if before != after {
-				t.Errorf("%s, then %s: an older copy changes (-before +after):\n%s", what, next, cmp.Diff(before, after))
-			}
-		}
-	})
-}
-
-// A copy of an acquire or an extension that runs after the session has gone does not undo its GRACE.
-func TestALateCopyDoesNotUndoTheGraceOfAPermit(t *testing.T) {
-	t.Parallel()
 	b := newRig(t)
 	for _, owner := range []string{me, named} {
-		for _, late := range []string{"take", "take fair", "take for the crowd"} {
-			b.resetPermits(permitState{})
-			taken, err := script.DecodeCrowd(b.run(limitCalls(owner, newest)[late]))
-			if err != nil || !taken.Granted {
-				t.Fatal(taken, err)
+		for name, call := range calls(owner, newest) {
+			switch call.Name() {
+			case "info", "force", "head", "leave", "look", "remove_head", "refresh", "ask": // they know no holders, or all
+				continue
 			}
-			grace := script.Drop{Key: key, Part: part(owner, newest+2, 0), Grace: 2 * time.Second, Less: 1}
-			grace.Fence = taken.Fence
-			extend := script.Extend{Key: key, Part: part(owner, newest+1, 0), Lease: time.Minute}
-			extend.Fence = taken.Fence
-			b.run(extend.Call())
-			b.run(grace.Call())
-			b.run(limitCalls(owner, newest)[late])
-			b.run(extend.Call())
-			if left := b.c.PTTL(t.Context(), key).Val(); left <= 0 || left > 2*time.Second {
-				t.Errorf("%s of %s: a lease of %v after a late copy", late, owner, left)
+			b.resetPermits(permitStates["all are out"])
+			refuses(b, name+" of "+owner+" with permits", call)
+		}
+		for _, held := range []string{"acquire", "share"} {
+			for name, call := range limitCalls(owner, newest) {
+				if ofPermits(call) {
+					b.c.FlushAll(t.Context())
+					b.run(calls(owner, 1)[held])
+					refuses(b, name+" of "+owner+" behind "+held, call)
+				}
 			}
 		}
 	}
@@ -320,18 +278,13 @@ func TestTheKeysOfPermitsEndTogether(t *testing.T) {
 				ends := b.c.PExpireTime(ctx, key).Val()
 				for _, other := range []string{timeouts, permits, ownersOf} {
 					got := b.c.PExpireTime(ctx, other).Val()
-					if got != ends && got != -2*time.Nanosecond && !strings.HasPrefix(name, "info") && changed(name) {
+					if got != ends && got != -2*time.Nanosecond {
 						t.Errorf("%s of %s, %s: the lock ends at %v, and %s at %v", name, owner, state, ends, other, got)
 					}
 				}
 			}
 		}
 	}
-}
-
-// changed reports whether a call sets the end of the keys, if it does something.
-func changed(name string) bool {
-	return strings.HasPrefix(name, "take") || strings.HasPrefix(name, "hand")
 }
 
 // Whatever is called in whatever order, no permit is lost and none is made.
@@ -342,7 +295,7 @@ func TestNoPermitIsLostOrMade(t *testing.T) {
 	for seed := range 12 {
 		r := rand.New(rand.NewPCG(uint64(seed), 27))
 		const most = 4
-		theirs := seed%2 == 1
+		theirs, alone := seed%2 == 1, seed%4 == 0
 		b.reset(nil)
 		if theirs {
 			b.c.Set(ctx, key, most, 0)
@@ -367,10 +320,8 @@ func TestNoPermitIsLostOrMade(t *testing.T) {
 			case 0, 1, 2:
 				p.Fence = 0
 				what = "take"
-				a := script.Limited{Shared: script.Shared{Acquire: script.Acquire{
-					Key: key, Part: p, Lease: time.Minute, Limit: most - r.IntN(2),
-				}}}
-				got, err := script.DecodeCrowd(b.run(a.Call()))
+				a := script.Shared{Acquire: script.Acquire{Key: key, Part: p, Lease: time.Minute, Limit: most - r.IntN(2)}}
+				got, err := script.DecodeCrowd(b.run(a.LimitCall()))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -380,18 +331,17 @@ func TestNoPermitIsLostOrMade(t *testing.T) {
 			case 3:
 				what = "release"
 				release := script.Release{Key: key, Part: p}
-				b.strange = theirs // without permits it is another program's number
-				if v := b.run(release.Call()); v.Kind == resp.Integer {
-					delete(fences, v.Int)
+				if got, err := release.Decode(b.run(release.LimitCall())); err != nil {
+					t.Fatal(err)
+				} else if got.Status == script.Freed {
+					delete(fences, got.Fence)
 				}
 			case 4:
 				what = "hand over"
 				w := &script.Acquire{Key: key, Part: script.Part{Owner: third, Request: request}, Lease: time.Minute, Limit: most}
 				h := script.HandOver{Release: script.Release{Key: key, Part: p}, Wait: time.Minute, Crowd: place, Plain: w}
-				b.strange = theirs
-				v := b.run(h.CallOfLimit())
-				got, err := h.Decode(v)
-				if err != nil && !theirs {
+				got, err := h.Decode(b.run(h.LimitCall()))
+				if err != nil {
 					t.Fatal(err)
 				}
 				if got.Status == script.Freed || got.Status == script.HandedOver {
@@ -402,7 +352,9 @@ func TestNoPermitIsLostOrMade(t *testing.T) {
 				}
 			case 5:
 				what = "drop"
-				b.run(script.Drop{Key: key, Part: p, Less: 1}.Call())
+				if p.Fence != 0 { // else it would be named by its acquire
+					b.run(script.Drop{Key: key, Part: p}.LimitCall())
+				}
 				if fences[p.Fence] == owner {
 					delete(fences, p.Fence)
 				}
@@ -413,6 +365,9 @@ func TestNoPermitIsLostOrMade(t *testing.T) {
 					maps.DeleteFunc(fences, func(_ int64, of string) bool { return of == owner })
 				}
 			case 7:
+				if alone {
+					break
+				}
 				what = "redisson"
 				id := "r" + strconv.Itoa(r.IntN(3))
 				if redisson[id] {
@@ -444,6 +399,11 @@ func TestNoPermitIsLostOrMade(t *testing.T) {
 			case out > most:
 				t.Fatalf("seed %d, step %d, %s: %d out", seed, step, what, out)
 			}
+			if last := b.c.ZRevRangeWithScores(ctx, timeouts, 0, 0).Val(); alone && len(last) > 0 {
+				if ends := b.c.PExpireTime(ctx, key).Val().Milliseconds(); ends != int64(last[0].Score) {
+					t.Fatalf("seed %d, step %d, %s: the lock ends at %d, and the longest lease at %.0f", seed, step, what, ends, last[0].Score)
+				}
+			}
 		}
 	}
 }
@@ -453,13 +413,13 @@ func TestHandOverOfAPermitForAShorterLeaseIsTold(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		heard := b.listen(b.n.Channel)
 		n := b.n
+		keys := []string{n.Lock, "{foo}:timeout", "{foo}:permits", "{foo}:owners", n.Channel, n.Queue, n.Deadlines, n.Fence}
 		take := func(owner string, lease int) int64 {
-			return b.must(b.s["acquire_limit"], []string{n.Lock, n.Queue, n.Deadlines, n.Fence, n.Channel, "{foo}:timeout", "{foo}:permits"},
-				owner, lease, b.next(), 2, "", 300000, "", "", 0, 0, "PUBLISH")[1]
+			return b.must(b.s["acquire_limit"], keys, fmt.Sprintf("%s#%d", owner, b.next()), lease, 2, 0, 300000, "", "", 0, 0, "PUBLISH")[1]
 		}
 		handOver := func(from string, fence int64, to string, lease int) int64 {
-			out := b.must(b.s["handover_limit"], []string{n.Lock, n.Channel, n.Queue, n.Fence, n.Deadlines, "{foo}:timeout", "{foo}:permits"},
-				from, fence, "PUBLISH", 300000, ownerD+":plain-1", 0, to, lease, b.next(), "", 2)
+			out := b.must(b.s["handover_limit"], keys, from, fence, "PUBLISH", 300000, ownerD+":plain-1", 0,
+				fmt.Sprintf("%s#%d", to, b.next()), lease, 2, 0)
 			equal(t, "to "+to, out[:1], []int64{2})
 			return out[1]
 		}
@@ -489,7 +449,7 @@ func TestAPermitThatHasEndedAtItsGrantIsNoError(t *testing.T) {
 		}
 		b.resetPermits(s)
 		take := script.Acquire{Key: key, Part: script.Part{Owner: me, Request: newest}, Limit: 2}
-		call := script.Limited{Shared: script.Shared{Acquire: take, Wait: time.Minute}}.Call()
+		call := script.Shared{Acquire: take, Wait: time.Minute}.LimitCall()
 		if answer := b.run(call); answer.IsError() {
 			t.Errorf("left %q: %v", left, answer)
 		}

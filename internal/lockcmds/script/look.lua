@@ -2,7 +2,7 @@
 --
 -- It was kept for the first of them that listens, which has not come.
 --
--- KEYS[1]  lock     hash, see lib/hash.lua; exists only while held. Or a string, see lib/permits.lua
+-- KEYS[1]  lock     hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  channel  base channel of the lock; a waiter listens on channel:place; see kept_for
 -- KEYS[3]  queue    list of places of waiters, first to ask at the head
 -- ARGV[1]  publish  PUBLISH, or SPUBLISH in a cluster

@@ -3,7 +3,7 @@
 -- WAIT counts the replicas that have the last write of its connection. A WAIT behind this script on the same connection
 -- counts those that have the grant: the grant was there before the write. Run again the script does the same.
 --
--- KEYS[1]  lock     hash, see lib/hash.lua; exists only while held. Or a string, see lib/permits.lua
+-- KEYS[1]  lock     hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  lease    of the shared hold; as in renew.lua
 -- ARGV[1]  owner    of the grant
 -- ARGV[2]  fence    of the grant
@@ -16,14 +16,7 @@
 local field = ARGV[4]
 local held = hold_of(KEYS[1], ARGV[1], field)
 if held.err then
-  --@ permits
-  --@ permit
-  local timeouts, permits = permits_of(KEYS[1])
-  local permit = left_of(KEYS[1]) and permit_with(timeouts, permits, ARGV[1], ARGV[2], milliseconds(redis.call('TIME')))
-  if permit then
-    redis.call('HSET', permits, ARGV[2], permit)
-  end
-  return permit and 1 or 0
+  return 0
 end
 if not held[1] or held[2] ~= ARGV[2] then
   return 0

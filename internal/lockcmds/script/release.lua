@@ -1,10 +1,10 @@
--- release.lua: release one hold, or one permit; with the last one free the lock and wake plain waiters and the
+-- release.lua: release one hold; with the last one free the lock and wake plain waiters and the
 -- fair head.
 --
 -- Any session of a named owner may release one. Run again, or overtaken by a later call of the session, the script
 -- changes nothing; of a grant that is over it finds none.
 --
--- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held. Or a string, see lib/permits.lua
+-- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:place
 -- KEYS[3]  queue     list of places of waiters, first to ask at the head
 -- KEYS[4]  timeout   the lease of the owner, if it is known to hold the lock shared; see lib/shared.lua
@@ -67,16 +67,6 @@ if not fence then
   local field = ARGV[7] or ''
   local by, held = lower(KEYS[1], ARGV[1], ARGV[2], ARGV[5] or '0', ARGV[3], ARGV[6] or '0', field)
   if not by then
-    if held.err then
-      --@ permits
-      --@ limited
-      --@ keep
-      --@ free
-      --@ wake
-      --@ permit
-      --@ release_permit
-      return release_permit(ARGV[4], KEYS[2], KEYS[3], KEYS[1], ARGV[1], ARGV[2], field, ARGV[3]) or held
-    end
     return held
   end
   if held[4] == 'read' then

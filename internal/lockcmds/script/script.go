@@ -58,17 +58,6 @@ type Call struct {
 	Keys, Args []string
 }
 
-// OfPermits is a call about the permits of its first n keys. Their other keys are among the keys of the call, so Redis
-// refuses it while only some of them have moved to another server.
-func (c Call) OfPermits(n int) Call {
-	keys := c.Keys
-	for _, lock := range c.Keys[:n] {
-		keys = appendPermits(keys, lock)
-	}
-	c.Keys = keys
-	return c
-}
-
 //go:embed *.lua lib/*.lua
 var files embed.FS
 
@@ -77,10 +66,9 @@ var all []*Script
 
 // The scripts, each with the functions of lib that it begins with. A function stands behind those that it calls.
 var (
-	ask          = load("ask", "now")
-	acquire      = load("acquire", "grant").counts(1).publishes(3)
-	acquireLimit = load("acquire_limit",
-		"requests", "permits", "head", "turn", "take_turn", "deadline").counts(3).publishes(10)
+	ask           = load("ask", "now")
+	acquire       = load("acquire", "grant").counts(1).publishes(3)
+	acquireLimit  = load("acquire_limit", "head", "turn", "take_turn", "deadline").counts(7).publishes(9)
 	acquireShared = load("acquire_shared").counts(3).publishes(3)
 	deepenHold    = load("deepen", "hash", "hold", "head", "wake").publishes(3)
 	crowd         = load("crowd",
@@ -94,16 +82,18 @@ var (
 	release       = load("release").publishes(3)
 	handover      = load("handover").counts(3).publishes(3)
 	handoverLimit = load("handover_limit",
-		"requests", "permits", "head", "keep", "tell_rwlock", "free", "wake",
-		"take_turn", "permit", "take_permit").counts(3).publishes(2)
-	extend = load("extend", "hash", "hold", "head", "wake").publishes(2)
-	renew  = load("renew", "hash", "hold")
-	info   = load("info", "hash", "shared", "holders_of", "now")
-	head   = load("head", "head")
-	force  = load("force", leaving("shared", "holders_of")...).publishes(0)
-	drop   = load("drop", leaving("hold")...).publishes(3)
-	prove  = load("prove", "hash", "hold")
-	bound  = load("bound", "hash")
+		"head", "keep", "tell_rwlock", "free", "wake", "take_turn").counts(7).publishes(2)
+	leaseLimit = load("lease_limit", "head", "keep", "tell_rwlock", "free", "wake").publishes(6)
+	renewLimit = load("renew_limit")
+	proveLimit = load("prove_limit")
+	extend     = load("extend", "hash", "hold", "head", "wake").publishes(2)
+	renew      = load("renew", "hash", "hold")
+	info       = load("info", "hash", "shared", "holders_of", "now")
+	head       = load("head", "head")
+	force      = load("force", leaving("shared", "holders_of")...).publishes(0)
+	drop       = load("drop", leaving("hold")...).publishes(3)
+	prove      = load("prove", "hash", "hold")
+	bound      = load("bound", "hash")
 )
 
 // leaving is the functions of a script by which holds of both modes end, with others.

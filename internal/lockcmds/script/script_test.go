@@ -17,7 +17,7 @@ func TestScriptHeadersNameKeysArgumentsAndReturns(t *testing.T) {
 		t.Fatal("no scripts", err)
 	}
 	keys := regexp.MustCompile(`^-- KEYS\[(\d)(\.\.n)?\] +[a-z]+ +\S`)
-	args := regexp.MustCompile(`^-- ARGV\[(\d\d?)?(\.\.(4n)?)?\] *[a-z_]+(, [a-z_]+)* +\S`)
+	args := regexp.MustCompile(`^-- ARGV\[(\d\d?)?(\.\.([45]n)?)?\] *[a-z_]+(, [a-z_]+)* +\S`)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {

@@ -96,6 +96,7 @@ type permits struct {
 	whole bool                      // the lock was, before it
 	dead  map[*belief]time.Duration // since when Redis does not have what a client counts on
 	room  map[*slot]time.Duration   // since when a command that waits could have a permit
+	typed map[byte]time.Duration    // when a script found the key as a string, or as a hash, last
 }
 
 // permit is what Redis has of one, or of a hold of another kind: that is named by its owner and the kind.
@@ -112,7 +113,7 @@ func (p permit) goesWith(o permit) bool {
 }
 
 func newPermits(w *world) *permits {
-	return &permits{w: w, dead: map[*belief]time.Duration{}, room: map[*slot]time.Duration{}}
+	return &permits{w: w, dead: map[*belief]time.Duration{}, room: map[*slot]time.Duration{}, typed: map[byte]time.Duration{}}
 }
 
 func (s *server) permits() map[string]permit { return permitsOf(s.get, s.ms()) }
@@ -132,9 +133,10 @@ func permitsOf(get func(key string) *entry, now int64) map[string]permit {
 		return all
 	}
 	for member, score := range timeouts.zset {
-		if record, ok := records.value(member); ok && int64(score) > now {
+		// In the last millisecond of its lease it is held while others keep the string there.
+		if record, ok := records.value(member); ok && (int64(score) > now || int64(score) == now && get(permitKey) != nil) {
 			one := permit{kind: 'p', owner: member[:strings.LastIndexByte(member, '#')], ends: int64(score)}
-			one.fence, _ = recorded(record)
+			one.fence = whole(strings.Trim(record, "#*"))
 			all[member] = one
 		}
 	}
@@ -151,7 +153,12 @@ func (s *server) whole() bool {
 }
 
 // begin is before each script.
-func (x *permits) begin(at *server) { x.was, x.whole = at.permits(), at.whole() }
+func (x *permits) begin(at *server) {
+	x.was, x.whole = at.permits(), at.whole()
+	if e := at.get(permitKey); e != nil {
+		x.typed[e.kind] = x.w.now
+	}
+}
 
 // ran judges what a script has done.
 func (x *permits) ran(at *server, p *proxy, name string, args []string) {
@@ -163,9 +170,9 @@ func (x *permits) ran(at *server, p *proxy, name string, args []string) {
 		}
 	}
 	for member, was := range x.was {
-		own := slices.Contains(args, was.owner)
+		own := names(args, was.owner)
 		is, ok := now[member]
-		ends := own && (name == "release" || name == "handover" || name == "handover_limit" || name == "drop")
+		ends := own && (name == "release" || name == "handover" || name == "handover_limit" || name == "drop" || name == "lease_limit")
 		for granted, to := range now {
 			if x.whole && !(ends && !ok) && to.fence != x.was[granted].fence && !to.goesWith(was) {
 				w.fail("holders that exclude each other", "%s by %s, beside %s", granted, name, member)
@@ -181,7 +188,7 @@ func (x *permits) ran(at *server, p *proxy, name string, args []string) {
 		case own && was.kind != 'p': // what its owner does to the rest of such a hold is judged in histories of their own
 		case ok && is.fence != was.fence:
 			w.fail("a fence was changed", "%s by %s: %d, now %d", member, name, was.fence, is.fence)
-		case ok && is.ends < was.ends && !(own && (name == "extend" || name == "drop")):
+		case ok && is.ends < was.ends && !(own && name == "lease_limit"):
 			w.fail("a lease was cut short by another", "%s by %s", member, name)
 		}
 	}
@@ -196,7 +203,7 @@ func (x *permits) ran(at *server, p *proxy, name string, args []string) {
 		if e := at.get(permitKey); x.whole && (broken || e.expire < is.ends) {
 			w.fail("a lock ends before the lease of a holder", "%s after %s", member, name)
 		}
-		if slices.Contains(args, is.owner) && name != "renew" {
+		if names(args, is.owner) && name != "renew" && name != "renew_limit" {
 			id := renewable{p, grant{permitKey, is.fence}}
 			r.ok[id] = max(r.ok[id], is.ends-at.ahead.Milliseconds())
 		}
@@ -204,7 +211,7 @@ func (x *permits) ran(at *server, p *proxy, name string, args []string) {
 		switch {
 		case broken, !counts && is.ends > was.ends:
 			r.shorter[g] = true
-		case name == "renew" && is.ends > was.ends:
+		case strings.HasPrefix(name, "renew") && is.ends > was.ends:
 			delete(r.shorter, g)
 		}
 		if was.fence == is.fence {
@@ -213,11 +220,11 @@ func (x *permits) ran(at *server, p *proxy, name string, args []string) {
 		limit := int64(0)
 		switch {
 		case name == "acquire_limit":
-			limit = whole(args[3])
-		case name == "handover_limit" && args[6] == is.owner && strings.HasSuffix(member, args[8]):
-			limit = whole(args[10])
+			limit = whole(args[2])
+		case name == "handover_limit" && args[6] == member:
+			limit = whole(args[8])
 		case name == "handover_limit":
-			limit = whole(args[15])
+			limit = whole(args[12])
 		}
 		if x.whole && is.kind == 'p' && int64(len(now)) > limit {
 			w.fail("too many permits", "%s by %s: %d, of %d", member, name, len(now), limit)
@@ -232,6 +239,11 @@ func (x *permits) ran(at *server, p *proxy, name string, args []string) {
 		}
 	}
 	r.torn = r.torn || !counts && !maps.Equal(x.was, now)
+}
+
+// names reports whether a script is told of the owner, or of a permit of it.
+func names(args []string, owner string) bool {
+	return slices.ContainsFunc(args, func(a string) bool { return a == owner || strings.HasPrefix(a, owner+"#") })
 }
 
 // promoted judges what was lost with a primary.
@@ -268,6 +280,14 @@ func (x *permits) received(c *client, s *slot, v resp.Value) {
 	r.replied(c, s, v)
 	again := c.belief(permitKey, v.Int)
 	switch {
+	case strings.HasPrefix(text, "WRONGTYPE"):
+		other := byte('h')
+		if s.cmd.Limit == 0 {
+			other = 's'
+		}
+		if at, ok := x.typed[other]; acquires(s.cmd.Verb) && (!ok || at < s.sent) {
+			x.w.fail("a type that the key does not have", "%s", s.line)
+		}
 	case strings.HasPrefix(text, "NOTSYNCED") && x.reenters(s):
 		for _, b := range c.permits {
 			b.until = min(b.until, s.sent+s.lease())

@@ -202,10 +202,8 @@ func (r *rules) replied(c *client, s *slot, v resp.Value) {
 		}
 	case "NOTHELD", "LOSTLEASE", "NOTSYNCED", "DEADLOCK":
 		return
-	case "WRONGTYPE":
-		// The keys of permits end by two clocks while their slot moves. Alone, their number is taken for a semaphore of
-		// Redisson's.
-		if w.permits != nil && (w.moving || *r.movedAt.of(permitKey) > 0) {
+	case "WRONGTYPE": // permits.received judges it
+		if w.permits != nil {
 			return
 		}
 	}

@@ -396,31 +396,25 @@ func (r *rules) chain(p *proxy, key string, before, after holder) {
 
 // sent judges a script that an engine sends by itself.
 func (r *rules) sent(p *proxy, name string, keys, args []string) {
-	if name != "renew" {
-		return
-	}
-	for i, key := range renewed(keys, args) {
-		owner, fence := args[4*i], args[4*i+1]
-		if args[4*i+2] == "1" { // a question whether the grant is there: it makes no lease longer
+	for _, one := range renewed(name, keys, args) {
+		if one.lease == 1 { // a question whether the grant is there: it makes no lease longer
 			continue
 		}
-		n, _ := strconv.ParseInt(fence, 10, 64)
-		id := renewable{p, grant{key, n}}
-		if until, known := r.ok[id]; known && r.w.ms() > until+1 && r.w.stepped == 0 {
-			r.w.fail("renewed after the deadline", "%s of %s, fence %s, %d ms after it", key, owner, fence, r.w.ms()-until)
+		if until, known := r.ok[renewable{p, one.grant}]; known && r.w.ms() > until+1 && r.w.stepped == 0 {
+			r.w.fail("renewed after the deadline", "%v, %d ms after it", one, r.w.ms()-until)
 		}
-		if ended, ok := r.handled[id.grant]; ok && r.w.shape == single && r.w.stepped == 0 && r.w.now > ended+lease {
-			r.w.fail("renewed long after the end by the handle", "%s of %s, fence %s", key, owner, fence)
+		if ended, ok := r.handled[one.grant]; ok && r.w.shape == single && r.w.stepped == 0 && r.w.now > ended+lease {
+			r.w.fail("renewed long after the end by the handle", "%v", one)
 		}
 		for _, c := range r.w.all {
-			if c.owner() != who(owner) {
+			if c.owner() != who(one.owner) {
 				continue
 			}
 			if c.ended {
-				r.w.fail("renewed after the end", "%s of %s, fence %s", key, owner, fence)
+				r.w.fail("renewed after the end", "%v", one)
 			}
-			if _, over := c.over[grant{key, n}]; over {
-				r.w.fail("renewed after a release or a loss", "%s of %s, fence %s", key, owner, fence)
+			if _, over := c.over[one.grant]; over {
+				r.w.fail("renewed after a release or a loss", "%v", one)
 			}
 		}
 	}
@@ -428,17 +422,16 @@ func (r *rules) sent(p *proxy, name string, keys, args []string) {
 
 // answered learns from the answer to a script that an engine has sent by itself.
 func (r *rules) answered(p *proxy, name string, keys, args []string, sent time.Duration, v resp.Value) {
-	if name != "renew" || len(v.Elems) != len(args)/4 {
+	all := renewed(name, keys, args)
+	if len(v.Elems) != len(all) {
 		return
 	}
-	for i, key := range renewed(keys, args) {
+	for i, one := range all {
 		if v.Elems[i].Int == 0 {
 			continue
 		}
-		ttl, _ := strconv.ParseInt(args[4*i+2], 10, 64)
-		n, _ := strconv.ParseInt(args[4*i+1], 10, 64)
-		id := renewable{p, grant{key, n}}
-		r.ok[id] = max(r.ok[id], (epoch.UnixMicro()+sent.Microseconds())/1000+ttl+1)
+		id := renewable{p, one.grant}
+		r.ok[id] = max(r.ok[id], (epoch.UnixMicro()+sent.Microseconds())/1000+one.lease+1)
 	}
 }
 

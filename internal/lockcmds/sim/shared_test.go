@@ -49,17 +49,30 @@ func (c *client) anyBelief(key string) *belief {
 	return nil
 }
 
-// renewed are the locks of a renewal, whose keys are pairs if it is about shared holds. Behind the locks of permits are
-// their other keys.
-func renewed(keys, args []string) (locks []string) {
-	n := len(args) / 4
-	if len(keys) != 2*n {
-		return keys[:n]
+// renewal is one lease of a renewal.
+type renewal struct {
+	grant
+	owner string
+	lease int64 // ms
+}
+
+// renewed are the leases that a script renews. Its keys are pairs if it is about shared holds, and those of a lock with
+// permits are four.
+func renewed(name string, keys, args []string) (all []renewal) {
+	at := func(lock int, of []string) {
+		all = append(all, renewal{grant{keys[lock], whole(of[1])}, of[0], whole(of[2])})
 	}
-	for i := range n {
-		locks = append(locks, keys[2*i])
+	switch n := len(args) / 4; name {
+	case "renew":
+		for i := range n {
+			at(i*(len(keys)/n), args[4*i:])
+		}
+	case "renew_limit":
+		for ; len(args) > 0; args = args[5:] {
+			at(4*int(whole(args[0])-1), args[1:])
+		}
 	}
-	return locks
+	return all
 }
 
 // has reports whether the server that counts has a grant.

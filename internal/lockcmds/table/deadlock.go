@@ -13,9 +13,8 @@ import (
 // themselves: a hold whose lease is not renewed without end, one of a named owner in which several sessions or another
 // proxy may have a part, and an owner that does not wait. A session may hold a lock for one owner and wait for another
 // lock for the next owner: these are not the same. A waiter for one of several permits needs the end of any of them. A
-// shared waiter may stand behind another waiter, which leaves. An owner waits for itself in two cases: it has a permit
-// and asks for the lock exclusively or shared, or the other way round; or it has the only permit, and asks for it
-// again.
+// shared waiter may stand behind another waiter, which leaves. An owner waits for itself if it has the only permit, and
+// asks for it again.
 
 // searchLimit bounds one search, in holds that it looks at. A circle beyond it is not found.
 const searchLimit = 256
@@ -50,7 +49,7 @@ func (t *Table) BlocksItself(w *Waiter) bool {
 				return true
 			}
 		case h.Kind == w.Kind && h.Kind.Shares(): // what is in the way is another waiter
-		case h.Owner == w.Owner && h.Kind.Reenters() == w.Kind.Reenters():
+		case h.Owner == w.Owner:
 		default:
 			return true
 		}
@@ -98,7 +97,7 @@ func (h *Hold) blocked(w *Waiter) *Waiter {
 		return nil
 	case permits && w.Room > 1:
 		return nil // any of several permits will do
-	case !permits && h.Owner == w.Owner && h.Kind.Reenters() == w.Kind.Reenters():
+	case !permits && h.Owner == w.Owner:
 		return nil
 	case h.Kind == w.Kind && h.Kind.Shares():
 		return nil // what is in the way is another waiter, which may leave

@@ -453,5 +453,5 @@ func (t *Table) EndPart(h *Hold, s *Session) (Rest, bool) {
 	case !last:
 		h.Count -= o.Holds
 	}
-	return rest, rest.Less > 0 || !last && !rest.Remember
+	return rest, rest.Less > 0 || !last && !rest.Remember && h.Kind.Reenters() // else it has no field
 }

@@ -223,7 +223,8 @@ func TestTheDecidingAttemptIsSavedIfTheSubscriptionStood(t *testing.T) {
 	if len(w.attempts) > 0 {
 		t.Fatal("another waiter behind the first asks")
 	}
-	if !w.s.MayJoin("k", plain) || w.s.MayJoin("k", fair) || w.s.MayJoin("other", plain) {
+	joins := func(key string, fair bool, k Kind) bool { return w.s.MayJoin(key, &Waiter{Fair: fair, Kind: k}) }
+	if !joins("k", plain, together) || joins("k", fair, alone) || joins("other", plain, alone) || joins("k", plain, permit) {
 		t.Fatal("who may join unasked")
 	}
 }

@@ -62,8 +62,13 @@ func (t *Table) Denied(key string) error {
 }
 
 // MayJoin reports whether a waiter may join the waiters that share the place without asking Redis first: those go
-// before it, and the same messages wake it when its turn comes.
-func (t *Table) MayJoin(key string, fair bool) bool {
+// before it, and the same messages wake it when its turn comes. If they wait for a key of another type, Redis's word is
+// not the same for both.
+func (t *Table) MayJoin(key string, w *Waiter) bool {
 	q := t.locks[key].queue
-	return !fair && q != nil && q.plain.Len() > 0 && q.base.ready && q.pause == 0
+	if w.Fair || q == nil || !q.base.ready || q.pause > 0 {
+		return false
+	}
+	first := q.plain.First()
+	return first != nil && first.Kind.Reenters() == w.Kind.Reenters()
 }
