@@ -23,7 +23,7 @@ func TestExecOutlivesTheLossOfAnAnswer(t *testing.T) {
 	run := 0
 	for _, kind := range [][]string{nil, {"--fair"}, {"-s"}, {"--limit", "2"}} {
 		for _, verb := range []string{"LOCK", "EXTENDLOCK", "UNLOCK"} {
-			for _, heard := range []bool{false, true} {
+			for _, heard := range []redistest.Fate{redistest.Unheard, redistest.Heard} {
 				if verb == "LOCK" && kind != nil && kind[0] == "--fair" {
 					verb = "FAIRLOCK"
 				}
@@ -33,10 +33,56 @@ func TestExecOutlivesTheLossOfAnAnswer(t *testing.T) {
 				args := append([]string{"-u", line.Addr(), "--lease", "3s"}, kind...)
 				l.start(append(args, key, "--", "sh", "-c", "echo ran >> "+ran)...).want(0, "")
 				if got := l.wrote(ran); got != "ran" {
-					t.Errorf("%v, %s, heard %v: the command has run as %q", kind, verb, heard, got)
+					t.Errorf("%v, %s, heard %d: the command has run as %q", kind, verb, heard, got)
 				}
 				if line.Cuts() {
-					t.Errorf("%v, %s, heard %v: no connection was cut", kind, verb, heard)
+					t.Errorf("%v, %s, heard %d: no connection was cut", kind, verb, heard)
+				}
+				l.free(key, 10*time.Second)
+			}
+		}
+	}
+}
+
+// The connection of the proxy to Redis may break likewise: then the proxy closes that of exec, which connects again and
+// goes on by its OWNER. The command runs once, and the lock is free behind it.
+func TestExecOutlivesTheLossOfAnAnswerOfRedis(t *testing.T) {
+	t.Parallel()
+	l := newLocks(t)
+	link := redistest.StartRelay(t, l.redis.Addr())
+	p := startProcess(t, "--listen", "127.0.0.1:0", "--upstream", link.Addr())
+	p.awaitLog(1, "connected to upstream")
+	run := 0
+	for _, kind := range [][]string{nil, {"--fair"}, {"-s"}, {"--limit", "2"}} {
+		for _, at := range []string{"LOCK", "EXTENDLOCK", "UNLOCK"} {
+			for _, fate := range []redistest.Fate{redistest.Unheard, redistest.Heard} {
+				run++
+				key, ran := fmt.Sprint("job", run), fmt.Sprint("ran", run)
+				lease := "60s"
+				if at == "EXTENDLOCK" {
+					lease = "3s"
+				}
+				if at == "LOCK" {
+					link.CutAt(key, fate)
+				}
+				args := append([]string{"-u", p.addr(""), "--lease", lease}, kind...)
+				h := l.start(append(args, key, "--", "sh", "-c", "echo ran >> "+ran+"; read go < wait")...)
+				if got := l.wrote(ran); got != "ran" {
+					t.Errorf("%v, %s: the command has run as %q", kind, at, got)
+				}
+				if at != "LOCK" {
+					link.CutAt(key, fate) // of the next call, which is that one
+				}
+				if at == "EXTENDLOCK" {
+					redistest.Eventually(t, 20*time.Second, "the cut", func() bool { return !link.Cuts() })
+				}
+				l.goOn()
+				h.want(0, "")
+				if link.Cuts() {
+					t.Errorf("%v, %s: no connection was cut", kind, at)
+				}
+				if got := l.wrote(ran); got != "ran" {
+					t.Errorf("%v, %s: the command has run as %q", kind, at, got)
 				}
 				l.free(key, 10*time.Second)
 			}

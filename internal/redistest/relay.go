@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"bytes"
+	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -21,8 +22,20 @@ type Relay struct {
 	conns  map[*net.TCPConn]struct{} // both ends of all connections; nil: closed
 	damage func(chunk []byte) []byte // nil: none
 	last   []byte                    // ends the connection on which a client sends it; empty: none does
-	heard  bool                      // the server gets it all the same
+	fate   Fate                      // of that
+	late   chan chan struct{}        // the channel that is closed when the server has dealt with a late request
 }
+
+// Fate is what becomes of the bytes behind which a connection ends. The client sees the end, and no answer.
+type Fate int
+
+// The fates.
+const (
+	Unheard    Fate = iota // the server does not get them
+	Heard                  // it does
+	HeardAlone             // it does, and nothing else of any client until Pass
+	Late                   // it does at Deliver
+)
 
 // Direction is a way through a Relay.
 type Direction int
@@ -40,7 +53,7 @@ func StartRelay(t testing.TB, target string) *Relay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Relay{ln: ln, target: target, conns: map[*net.TCPConn]struct{}{}}
+	r := &Relay{ln: ln, target: target, conns: map[*net.TCPConn]struct{}{}, late: make(chan chan struct{})}
 	r.opened.L = &r.mu
 	r.done.Go(r.accept)
 	t.Cleanup(r.close)
@@ -82,11 +95,18 @@ func (r *Relay) Reset() {
 	}
 }
 
-// CutAt ends the connection of the next client that sends this text. heard: the server gets it, and its answer is lost.
-func (r *Relay) CutAt(text string, heard bool) {
+// CutAt ends the connection of the next client that sends this text, which has that fate.
+func (r *Relay) CutAt(text string, f Fate) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.last, r.heard = []byte(text), heard
+	r.last, r.fate = []byte(text), f
+}
+
+// Deliver has the server get what is late, and returns when the server has dealt with it.
+func (r *Relay) Deliver() {
+	done := make(chan struct{})
+	r.late <- done
+	<-done
 }
 
 // Cuts reports whether the connection that CutAt means is still to end.
@@ -96,14 +116,33 @@ func (r *Relay) Cuts() bool {
 	return len(r.last) > 0
 }
 
-// isLast reports whether the connection of a client ends with this chunk, and whether the server gets that.
-func (r *Relay) isLast(d Direction, chunk []byte) (last, heard bool) {
+// isLast reports whether the connection of a client ends with this chunk, and its fate.
+func (r *Relay) isLast(d Direction, chunk []byte) (last bool, f Fate) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if last = d == ToServer && len(r.last) > 0 && bytes.Contains(chunk, r.last); last {
 		r.last = nil
+		r.held[ToServer] = r.fate == HeardAlone
 	}
-	return last, last && r.heard
+	return last, r.fate
+}
+
+// end deals with the last chunk of a client whose connection has ended.
+func (r *Relay) end(f Fate, to *net.TCPConn, chunk []byte) {
+	if f == Late {
+		done, ok := <-r.late
+		if !ok { // the test is over
+			return
+		}
+		defer close(done)
+	}
+	if f != Unheard {
+		_, _ = to.Write(chunk)
+	}
+	_ = to.CloseWrite()
+	if f == Late {
+		_, _ = io.Copy(io.Discard, to) // until the server has closed
+	}
 }
 
 func (r *Relay) close() {
@@ -112,6 +151,7 @@ func (r *Relay) close() {
 	r.mu.Lock()
 	r.conns = nil // of those that come from now on, none is served
 	r.mu.Unlock()
+	close(r.late)
 	r.Pass()
 	r.done.Wait()
 }
@@ -171,12 +211,10 @@ func (r *Relay) copy(d Direction, to, from *net.TCPConn) {
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := from.Read(buf)
-		if last, heard := r.isLast(d, buf[:n]); last {
+		if last, fate := r.isLast(d, buf[:n]); last {
 			_, _ = from.SetLinger(0), from.Close()
-			if !heard {
-				_ = to.CloseWrite()
-				return
-			}
+			r.end(fate, to, buf[:n])
+			return
 		}
 		if _, failed := to.Write(r.let(d, buf[:n])); failed != nil {
 			_ = from.Close()

@@ -106,7 +106,7 @@ func TestALostUnlockLeavesTheOtherLocks(t *testing.T) {
 	redis := redistest.Start(t)
 	link := redistest.StartRelay(t, redis.Addr())
 	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.Upstream.Addr = link.Addr() })
-	for i, heard := range []bool{true, false} {
+	for i, heard := range []redistest.Fate{redistest.Heard, redistest.Unheard} {
 		c, gone := srv.Dial(t), fmt.Sprint("gone", i)
 		c.Script("LOCK "+gone, ":", fmt.Sprintf("LOCK a%d GRACE 0", i), ":", fmt.Sprintf("LOCK b%d GRACE 0", i), ":")
 		link.CutAt(gone, heard)
