@@ -144,6 +144,7 @@ func (s *Session) consume(buf []byte) int {
 			break
 		}
 		off += n
+		careful = s.careful() // RESET changes the identity at once
 	}
 	batch.send()
 	s.guard.Trim()
