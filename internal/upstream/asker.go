@@ -11,32 +11,27 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/commands"
-	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// An asker asks one server, with the proxy's own credentials.
+// An asker asks Redis, with the proxy's own credentials.
 //
 // It asks which commands there are, whether clients need credentials, and which settings may hurt locks or shared
 // connections. Each question has a connection of its own.
 type asker struct {
-	Dialer *dial.Dialer
-	Server topology.Node
+	Dialer  *dial.Dialer
+	Cluster bool // Redis should be a node of a cluster
+	Own     dial.Identity
+	Logger  *zap.Logger
 
-	// Cluster says that the server should be a node of a cluster.
-	Cluster bool
-
-	Own    dial.Identity
-	Logger *zap.Logger
-
-	known     [2]string     // limits that the log knows; owned by the caller of Limits, as the next one
+	known     [4]string     // settings that the log knows; owned by the caller of Limits, as the next one
 	downAfter time.Duration // see limits
 }
 
 // connect opens a connection with the proxy's own credentials.
 func (a *asker) connect(ctx context.Context) (net.Conn, error) {
-	return a.Dialer.Dial(ctx, dial.Target{At: a.Server, ID: a.Own})
+	return a.Dialer.Dial(ctx, dial.Target{At: topology.Any, ID: a.Own})
 }
 
 // Commands asks for the table of commands. A Redis that cannot list its commands has those of the built-in table.
@@ -119,32 +114,4 @@ func (a *asker) Probe(ctx context.Context) error {
 // isDenied reports whether Redis does not tell this user.
 func isDenied(line string) bool {
 	return strings.HasPrefix(line, "-NOAUTH ") || strings.HasPrefix(line, "-NOPERM ")
-}
-
-// WarnOfEviction logs if Redis may evict locks when its memory is full: every policy but noeviction can pick a key with
-// a TTL, and all locks have one. It asks INFO, since CONFIG is often refused.
-func (a *asker) WarnOfEviction(ctx context.Context) {
-	nc, err := a.connect(ctx)
-	if err != nil {
-		return // a session that needs Redis reports that it is away
-	}
-	defer a.Dialer.HangUp(nc)
-	b, err := a.Dialer.Ask(nc, "INFO", "memory")
-	if err != nil {
-		return
-	}
-	v, _, err := resp.Decode(b)
-	if err != nil || v.IsError() {
-		return // not allowed to know
-	}
-	info := string(v.Str)
-	limit, policy := topology.InfoField(info, "maxmemory"), topology.InfoField(info, "maxmemory_policy")
-	if evicts(limit, policy) {
-		a.Logger.Warn("redis may evict locks when its memory is full: set maxmemory-policy noeviction",
-			zap.String("maxmemory", limit), zap.String("maxmemory_policy", policy))
-	}
-}
-
-func evicts(limit, policy string) bool {
-	return limit != "" && limit != "0" && policy != "" && policy != "noeviction"
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// asker asks the server at an address as a user.
+// askerOf asks the server at an address as a user.
 func askerOf(t *testing.T, addr, user, password string) (*asker, *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zap.WarnLevel)
@@ -32,10 +32,10 @@ func askerOf(t *testing.T, addr, user, password string) (*asker, *observer.Obser
 	t.Cleanup(func() { close(stop) })
 	return &asker{
 		Dialer: dial.New(dial.Options{
-			Resolver: topology.Named{}, Timeout: 3 * time.Second, KeepAlive: time.Minute, Wait: -1,
+			Resolver: topology.NewSingle(topology.Address{Servers: []topology.Server{{Network: "tcp", Addr: addr}}}), Timeout: 3 * time.Second, KeepAlive: time.Minute, Wait: -1,
 			Spawn: func(f func()) { go f() }, Stop: stop,
 		}),
-		Server: topology.Node(addr), Own: dial.Identity{User: user, Password: password, Proto: 2}, Logger: zap.New(core),
+		Own: dial.Identity{User: user, Password: password, Proto: 2}, Logger: zap.New(core),
 	}, logs
 }
 
@@ -65,11 +65,11 @@ func TestARedisThatCannotListItsCommandsHasTheBuiltInTable(t *testing.T) {
 func TestNeedsAuth(t *testing.T) {
 	server := redistest.Start(t)
 	a, _ := askerOf(t, server.Addr(), "u", "not used for this question")
-	if needs, err := a.NeedsAuth(t.Context(), a.Server); needs || err != nil {
+	if needs, err := a.NeedsAuth(t.Context(), topology.Any); needs || err != nil {
 		t.Errorf("an open server: %v, %v", needs, err)
 	}
 	a, _ = askerOf(t, redistest.Start(t, "--requirepass", "secret").Addr(), "", "")
-	if needs, err := a.NeedsAuth(t.Context(), a.Server); !needs || err != nil {
+	if needs, err := a.NeedsAuth(t.Context(), topology.Any); !needs || err != nil {
 		t.Errorf("a server with a password: %v, %v", needs, err)
 	}
 	if isNoAuth([]byte("-NOAUTHx\r\n")) || isNoAuth([]byte("+PONG\r\n")) {

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // roomy is a limit of Redis for the memory of one connection, in bytes, that clients who share it are not expected to
@@ -30,20 +31,28 @@ type limits struct {
 // defaultLimits are Redis's own defaults. They count where the proxy's user may not ask.
 var defaultLimits = limits{argument: 512 << 20, buffer: 1 << 30}
 
-// Limits asks for the limits. Redis may close connections because of unread replies, which many clients may share: each
-// such setting is logged once. A Redis that does not tell its limits counts as one without. nil: there is no answer.
+// Limits asks for the limits. Settings that hurt are logged when they have changed: Redis may close connections because
+// of unread replies, which many clients may share, or may evict locks when its memory is full. Every policy but
+// noeviction can pick a key with a TTL, and all locks have one. A Redis that does not tell counts as one without
+// limits. nil: there is no answer.
 func (a *asker) Limits(ctx context.Context) *limits {
 	nc, err := a.connect(ctx)
 	if err != nil {
 		return nil // a session that needs Redis reports that it is away
 	}
 	defer a.Dialer.HangUp(nc)
-	var settings [2]string
+	var settings [4]string
 	for i, name := range []string{"client-output-buffer-limit", "maxmemory-clients"} {
 		if settings[i], err = a.setting(nc, name); err != nil {
 			return nil
 		}
 	}
+	memory, err := a.Dialer.Ask(nc, "INFO", "memory") // CONFIG is often refused
+	if err != nil {
+		return nil
+	}
+	settings[2] = topology.InfoField(string(memory), "maxmemory")
+	settings[3] = topology.InfoField(string(memory), "maxmemory_policy")
 	l := defaultLimits
 	var timeout int64 // milliseconds
 	for name, to := range map[string]*int64{
@@ -57,13 +66,22 @@ func (a *asker) Limits(ctx context.Context) *limits {
 	a.downAfter = max(a.downAfter, time.Duration(timeout)*time.Millisecond)
 	l.downAfter = a.downAfter
 	l.tight = tightOutput(settings[0]) || tightTotal(settings[1])
-	if l.tight && settings != a.known {
+	news := settings != a.known
+	a.known = settings
+	if news && evicts(settings[2], settings[3]) {
+		a.Logger.Warn("redis may evict locks when its memory is full: set maxmemory-policy noeviction",
+			zap.String("maxmemory", settings[2]), zap.String("maxmemory_policy", settings[3]))
+	}
+	if news && l.tight {
 		a.Logger.Warn("redis closes connections with much unread output: "+
 			"all clients of a shared connection are closed with it",
 			zap.String("client-output-buffer-limit", settings[0]), zap.String("maxmemory-clients", settings[1]))
 	}
-	a.known = settings
 	return &l
+}
+
+func evicts(limit, policy string) bool {
+	return limit != "" && limit != "0" && policy != "" && policy != "noeviction"
 }
 
 // setting asks for one setting. "": the user has no right to ask, or an older Redis does not have it.

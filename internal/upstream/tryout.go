@@ -54,7 +54,7 @@ var lockNeeds = []string{
 // sharedNeeds are those that only the scripts of SHARED and LIMIT use.
 var sharedNeeds = []string{
 	"SET {" + probeKey + "}:owner:rwlock_timeout:1 x", "PUBLISH redisson_rwlock:{" + probeKey + "} x",
-	"HLEN " + probeKey, "HRANDFIELD " + probeKey + " 1", "HSETNX " + probeKey + " x x",
+	"HLEN " + probeKey, "HRANDFIELD " + probeKey + " 1",
 	"PEXPIREAT " + probeKey + " 1", "ZMSCORE " + probeKey + " x", "ZRANGEBYLEX " + probeKey + " - +",
 	"HSCAN " + probeKey + " 0", "ZCOUNT " + probeKey + " 0 0", "ZRANGEBYSCORE " + probeKey + " 0 0",
 }

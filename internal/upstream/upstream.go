@@ -70,7 +70,7 @@ func New(opts Options) (*Upstream, error) {
 	dialing.Vanished = u.vanished
 	u.dialer = dial.New(dialing)
 	u.asker = &asker{
-		Dialer: u.dialer, Server: topology.Any, Cluster: addr.Kind == topology.KindCluster, Own: u.Own(), Logger: opts.Logger,
+		Dialer: u.dialer, Cluster: addr.Kind == topology.KindCluster, Own: u.Own(), Logger: opts.Logger,
 	}
 	u.refreshViews(u, servers)
 	u.Pins = pins.New(pins.Options{
@@ -159,8 +159,7 @@ func (u *Upstream) askRefresh() {
 
 // warnOfReplica logs that the one server is a replica.
 func (u *Upstream) warnOfReplica(ctx context.Context) {
-	addr, err := topology.ParseAddress(u.opts.Addr)
-	if err != nil || addr.Kind != topology.KindSingle {
+	if u.watcher != nil || u.cluster != nil {
 		return // the primary is looked for there
 	}
 	if u.dialer.Role(ctx, dial.Target{At: topology.Any, ID: u.Own()}) == dial.Replica {
@@ -172,7 +171,7 @@ func (u *Upstream) warnOfReplica(ctx context.Context) {
 // refreshTable asks Redis for its commands, until it answers or cannot.
 func (u *Upstream) refreshTable(ctx context.Context) {
 	if u.opts.BuiltinCommands {
-		u.inspect(ctx)
+		u.lookAtSettings(ctx)
 		return
 	}
 	var wait dial.Backoff
@@ -182,7 +181,7 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 		table, err := u.asker.Commands(ctx)
 		if err == nil {
 			u.table.Store(table)
-			u.inspect(ctx)
+			u.lookAtSettings(ctx)
 			u.opts.Logger.Info("connected to upstream", zap.String("addr", u.opts.Addr), zap.Int("commands", table.Len()))
 			u.warnOfReplica(ctx)
 			return
@@ -192,7 +191,7 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 		}
 		wrong := dial.IsWrongPassword(err) && u.opts.own(u.Own())
 		if dial.IsRefused(err) && !wrong && !dial.IsTemporary(err) { // its user may not be allowed to ask
-			u.inspect(ctx)
+			u.lookAtSettings(ctx)
 			u.opts.Logger.Info("COMMAND is not available on upstream, using the built-in command table", zap.Error(err))
 			return
 		}
@@ -208,13 +207,6 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 		case <-time.After(delay):
 		}
 	}
-}
-
-// inspect reads the settings of Redis that matter to the proxy.
-func (u *Upstream) inspect(ctx context.Context) {
-	u.asker.WarnOfEviction(ctx)
-	u.lookAtSettings(ctx)
-	u.contacts.Note(nil)
 }
 
 // Ready reports whether Redis was reachable at the last contact, and if not why.
@@ -252,13 +244,12 @@ func (u *Upstream) TryOut(ctx context.Context) error {
 	}
 	err := u.asker.TryOut(ctx, u.opts.Lent)
 	u.LookAtAuth(ctx)
-	u.inspect(ctx)
+	u.lookAtSettings(ctx)
 	u.warnOfReplica(ctx)
 	return err
 }
 
-// lookAtSettings finds out whether Redis closes connections that have much to send, and when the nodes of a cluster
-// take one for down.
+// lookAtSettings reads the settings of Redis that matter to the proxy.
 func (u *Upstream) lookAtSettings(ctx context.Context) {
 	l := u.asker.Limits(ctx)
 	if l == nil {

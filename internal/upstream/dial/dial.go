@@ -153,8 +153,7 @@ type Role uint8
 // The roles.
 const (
 	Unreachable Role = iota // there is no connection
-	Refusing                // it refuses the connection
-	Untold                  // a connection without credentials is not told
+	Untold                  // it refuses the connection, or tells nothing without credentials
 	Primary
 	Replica
 )
@@ -180,7 +179,7 @@ func (d *Dialer) Role(ctx context.Context, t Target) Role {
 	case errors.Is(err, topology.ErrNotPrimary):
 		return Replica
 	case IsRefused(err):
-		return Refusing
+		return Untold
 	case err != nil:
 		return Unreachable
 	}

@@ -60,7 +60,7 @@ func TestAReplicaIsNotThePrimary(t *testing.T) {
 	}
 	primary.Publish(server.Addr())
 	d.Moved("p")
-	for want, id := range map[Role]Identity{Primary: {Proto: 2}, Refusing: {User: "nobody", Password: "x", Proto: 2}} {
+	for want, id := range map[Role]Identity{Primary: {Proto: 2}, Untold: {User: "nobody", Password: "x", Proto: 2}} {
 		if role := d.Role(t.Context(), Target{At: "p", ID: id}); role != want {
 			t.Errorf("a primary has role %d, want %d", role, want)
 		}

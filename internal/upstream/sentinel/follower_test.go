@@ -76,7 +76,6 @@ func TestAMajorityIsFollowed(t *testing.T) {
 func TestServersHaveTheLastWord(t *testing.T) {
 	for role, want := range map[dial.Role]struct{ rises, vacant, fallen bool }{
 		dial.Unreachable: {vacant: true},
-		dial.Refusing:    {rises: true},
 		dial.Untold:      {rises: true},
 		dial.Primary:     {rises: true},
 		dial.Replica:     {vacant: true, fallen: true},
