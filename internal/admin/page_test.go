@@ -127,7 +127,7 @@ func TestEachSharedHoldIsShown(t *testing.T) {
 	if permits := s.locks("search=permits").Rows; len(permits) != 2 || permits[0].Mode != "limit" || permits[0].Fence >= permits[1].Fence {
 		t.Errorf("%+v", permits)
 	}
-	send(t, s.client(), "LOCK pool")
+	send(t, s.client(), "LOCK pool LIMIT 1")
 	redistest.Eventually(t, 10*time.Second, "one to wait", func() bool { return s.locks("").Contended == 1 })
 	if l := s.locks("search=pool").Rows; len(l) != 1 || l[0].Mode != "limit" || l[0].Holders != 2 || l[0].Holder != holderGone {
 		t.Errorf("%+v", l)
