@@ -12,7 +12,6 @@ import (
 type nodes struct {
 	cluster *topology.Cluster
 	views   *viewRefresher
-	drains  drains // owned by the goroutine of views
 	wait    time.Duration
 	refused [topology.RefusalReasons]atomic.Int64
 }
@@ -44,7 +43,6 @@ func (n *nodes) refreshViews(u *Upstream, servers dial.Resolver) {
 		return
 	}
 	n.cluster = c
-	n.drains = drains{}
 	n.views = newViewRefresher(viewRefresherOptions{
 		Dialer: u.dialer, Cluster: c, Own: u.Own(), Logger: u.opts.Logger, Changed: func() {
 			u.viewChanged()
@@ -87,14 +85,19 @@ const drainLimit = 150 * time.Millisecond
 // time are lost: a server that has been stopped would answer never, and keep its clients. One that serves slots again
 // by then keeps its connections.
 func (u *Upstream) viewChanged() {
-	gone := func(at Node) bool { return at != topology.Any && u.View().Primary(string(at)) == nil }
-	left := map[Node]time.Duration{}
+	v := u.View()
+	gone := func(at Node) bool { return at != topology.Any && v.Primary(string(at)) == nil }
+	left := map[Node]bool{}
 	for _, at := range append(u.Lanes.DropAt(gone), u.Pins.DropAt(gone)...) {
-		if left[at] = drainLimit; u.View().Lives(string(at)) {
-			left[at] = max(drainLimit, u.wait)
-		}
+		left[at] = true
 	}
-	u.drains.update(left, u.drained)
+	for at := range left {
+		limit := drainLimit
+		if v.Lives(string(at)) {
+			limit = max(limit, u.wait)
+		}
+		time.AfterFunc(limit, func() { u.drained(at) })
+	}
 }
 
 // drained ends the connections to a server whose time is over, unless it is back.
