@@ -27,6 +27,7 @@ import (
 type twoServers struct {
 	t      testing.TB
 	s      *Session
+	way    *cluster
 	view   *topology.View
 	silent topology.Node
 	wait   time.Duration
@@ -74,11 +75,11 @@ func newTwoServers(t testing.TB, socket string) (c *twoServers, end func()) {
 	e := envWith(t, upstream.Options{Addr: "unix:" + socket}, shared.Limits{}) // a pin's goroutines read its socket, in no virtual time
 	c = &twoServers{t: t, view: clustertest.Split(t, hashslot.Count/2), wait: time.Minute, table: e.Policies(), up: make(chan struct{}, 100)}
 	s := New(clients.Origin{ID: 1, Addr: "test"}, e, c)
-	s.cluster, s.view = c, c.view
-	c.s = s
+	way := &cluster{s: s, servers: c, view: c.view}
+	s.way, c.s, c.way = way, s, way
 	c.locked(func() {
 		for _, at := range []topology.Node{"a", "b"} {
-			s.laneTo(ordinaryRow, at)
+			c.way.laneTo(ordinaryRow, at)
 		}
 	})
 	for range 2 {
@@ -274,7 +275,7 @@ func TestACommandOfOneKeyDoesNotAllocate(t *testing.T) {
 		if n := testing.AllocsPerRun(100, round); n != 0 {
 			t.Errorf("%v allocations", n)
 		}
-		if n := c.s.sentBytes; n != 0 {
+		if n := c.way.sentBytes; n != 0 {
 			t.Errorf("%d bytes of answered commands are counted", n)
 		}
 	})
@@ -571,12 +572,12 @@ func TestWhatAllServersDoGoesToTheSuccessor(t *testing.T) {
 	for _, follows := range []bool{true, false} {
 		inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
 			c.locked(func() {
-				r := c.s.newRequest(c.table.Lookup([]byte("flushall")), encoded("FLUSHALL"))
-				if r.bound = toServer; follows {
-					r.bound = toHeir
-				}
 				for i, at := range []topology.Node{"a", "b"} {
-					r.part(r.raw, -2-i, at).send(nil)
+					p := c.way.copied(c.table.Lookup([]byte("flushall")), encoded("FLUSHALL"), aim{slot: -2 - i, at: at})
+					if p.bound = toServer; follows {
+						p.bound = toHeir
+					}
+					p.post(nil)
 				}
 			})
 			both := c.take()
@@ -606,7 +607,7 @@ func TestAKeylessCommandAvoidsASilentServer(t *testing.T) {
 	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
 		c.silent = "a"
 		for range 20 {
-			if at := c.s.anyServer(); at != "b" {
+			if at := c.way.anyServer(); at != "b" {
 				t.Fatalf("sent to %s", at)
 			}
 		}
@@ -686,7 +687,7 @@ func (c *twoServers) whole(at topology.Node, raw string) sending {
 func TestATransactionIsSentAsAWhole(t *testing.T) {
 	const ok, queued, aborted = "+OK\r\n", "+QUEUED\r\n", "-EXECABORT Transaction discarded because of previous errors.\r\n"
 	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
-		c.s.mayMulti, c.wait = true, time.Second
+		c.way.mayMulti, c.wait = true, time.Second
 		key := c.low()
 		slot := hashslot.Of([]byte(key))
 		raw := c.transaction("PING", "INCR "+key)

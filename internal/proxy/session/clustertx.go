@@ -38,21 +38,21 @@ type watch struct {
 
 // begin answers a MULTI. The first one under an identity asks Redis by an empty transaction: without the right to MULTI
 // the commands behind it would run one by one. false: the session waits.
-func (s *Session) begin(r *request) bool {
+func (c *cluster) begin(r *request) bool {
+	s := c.s
 	if !s.awaitQuiet() {
 		return false
 	}
-	if s.mayMulti {
-		s.queued = s.newTx()
+	if c.mayMulti {
+		c.queued = c.newTx()
 		return r.answerWith([]byte(resp.OK))
 	}
 	s.wait = waitReply
-	r.slot, r.target = -1, s.home()
 	h := &reply.Reply{Session: s, Muted: r.muted, Missed: s.partIfVital(r)}
 	h.Done = func(exec []byte) {
 		s.Resume()
 		if mayMulti(exec) {
-			s.mayMulti, s.queued = true, s.newTx()
+			c.mayMulti, c.queued = true, c.newTx()
 		}
 	}
 	h.Replace = func(exec []byte) []byte {
@@ -61,7 +61,8 @@ func (s *Session) begin(r *request) bool {
 		}
 		return exec
 	}
-	s.newTx().send(r, h)
+	tx := c.newTx()
+	tx.post(c, aim{slot: -1, at: c.home()}, h)
 	return true
 }
 
@@ -70,30 +71,31 @@ func mayMulti(exec []byte) bool {
 	return !resp.IsError(exec) || bytes.HasPrefix(exec, []byte("-EXECABORT "))
 }
 
-func (s *Session) newTx() *queuedTx {
+func (c *cluster) newTx() *queuedTx {
+	s := c.s
 	tx := &queuedTx{raw: slices.Clone(command.Multi), slot: -1, row: command.Row{Name: "exec"}}
 	if s.pin != nil && s.pin.tx.watching {
-		tx.slot = s.pin.watch.slot
+		tx.slot = c.watch.slot
 	}
 	return tx
 }
 
 // queue routes a command behind MULTI. false: the session waits.
-func (s *Session) queue(r *request) bool {
+func (c *cluster) queue(r *request) bool {
+	s := c.s
 	if !s.awaitQuiet() {
 		return false
 	}
-	tx, name := s.queued, r.row.Name
+	tx, name := c.queued, r.row.Name
 	if name == "reset" || name == "quit" {
-		s.queued = nil
+		c.queued = nil
 		return s.local(r)
 	}
 	if r.row.Malformed(r.args) { // Redis refuses it whatever the state of its connection is, and has the words
 		if tx.poisoned = true; name == "exec" {
-			s.endTx()
+			c.endTx()
 		}
-		r.slot, r.target = -1, s.home()
-		r.send(r.handler())
+		c.copied(r.row, r.raw, aim{slot: -1, at: c.home()}).post(r.handler())
 		return true
 	}
 	switch name {
@@ -102,12 +104,12 @@ func (s *Session) queue(r *request) bool {
 	case "watch":
 		return r.answerWith(watchInTx)
 	case "discard":
-		s.endTx()
+		c.endTx()
 		return r.answerWith([]byte(resp.OK))
 	case "exec":
-		return tx.exec(r)
+		return c.exec(r)
 	}
-	if refusal := s.notQueued(r); refusal != nil {
+	if refusal := c.notQueued(r); refusal != nil {
 		tx.poisoned = true
 		return r.answerWith(refusal)
 	}
@@ -119,9 +121,9 @@ func (s *Session) queue(r *request) bool {
 
 // notQueued is the refusal of a command that is not possible in a transaction; nil: it is possible. Other commands than
 // those of data would leave a trace on a connection that the session shares, or are answered by the proxy.
-func (s *Session) notQueued(r *request) []byte {
+func (c *cluster) notQueued(r *request) []byte {
 	switch {
-	case s.absent(r):
+	case c.absent(r):
 		return noCluster
 	case r.policy == command.PubSub:
 		return noSubscriptionsInTx
@@ -130,7 +132,7 @@ func (s *Session) notQueued(r *request) []byte {
 	case scatter.NeedsAll(r.row.Name, command.Keyword(r.args, 1)):
 		return allInTx
 	}
-	if refusal := s.impossible(r); refusal != nil {
+	if refusal := c.impossible(r); refusal != nil {
 		return refusal
 	}
 	switch r.policy {
@@ -139,9 +141,9 @@ func (s *Session) notQueued(r *request) []byte {
 		return notInTx
 	}
 	for _, i := range r.row.Keys.All(r.args, nil) {
-		switch slot := hashslot.Of(r.args[i]); s.queued.slot {
+		switch slot := hashslot.Of(r.args[i]); c.queued.slot {
 		case -1:
-			s.queued.slot = slot
+			c.queued.slot = slot
 		case slot:
 		default:
 			return shared.CrossSlot
@@ -151,28 +153,28 @@ func (s *Session) notQueued(r *request) []byte {
 }
 
 // exec sends the transaction. false: the session waits.
-func (tx *queuedTx) exec(r *request) bool {
-	s, pin := r.s, r.s.pin
+func (c *cluster) exec(r *request) bool {
+	s, pin, tx := c.s, c.s.pin, c.queued
 	watches := pin != nil && pin.tx.watching
 	switch r.slot = tx.slot; {
 	case tx.poisoned:
-		s.endTx()
+		c.endTx()
 		return r.answerWith(poisoned)
-	case watches && pin.watch.broken:
-		s.endTx()
+	case watches && c.watch.broken:
+		c.endTx()
 		return r.answerWith(resp.AppendNullArray(nil, s.ident.Proto))
 	case watches:
-		tx.sendWatched(r)
+		c.execWatched(r)
 		return true
 	}
-	s.adopt()
+	c.adopt()
 	if !r.asking {
-		r.target = s.serverOf(r)
+		r.at = c.serverOf(r)
 	}
 	if tx.n > mostQueued || len(tx.raw) > mostQueuedBytes {
-		return tx.execAlone(r)
+		return c.execAlone(r)
 	}
-	s.queued, s.alone = nil, true
+	c.queued, c.alone = nil, true
 	abort := func() []byte {
 		words := s.Refusal()
 		if words != nil {
@@ -180,27 +182,26 @@ func (tx *queuedTx) exec(r *request) bool {
 		}
 		return words
 	}
-	tx.send(r, &reply.Reply{Session: s, Muted: r.muted, Refusal: abort})
+	tx.post(c, aim{slot: tx.slot, at: r.at}, &reply.Reply{Session: s, Muted: r.muted, Refusal: abort})
 	return true
 }
 
-// send sends the transaction on a lane. h handles the reply to EXEC.
-func (tx *queuedTx) send(r *request, h reply.Handler) {
-	r.row, r.tx, r.key = &tx.row, 1+tx.n, 0
-	r.own = append(tx.raw, command.Exec...)
-	r.raw, r.lent = r.own, false
-	r.send(h)
+// post sends the transaction on a lane. h handles the reply to EXEC.
+func (tx *queuedTx) post(c *cluster, to aim, h reply.Handler) {
+	p := c.parcel(&tx.row, append(tx.raw, command.Exec...), to)
+	p.tx = 1 + tx.n
+	p.post(h)
 }
 
 // execAlone sends the transaction on a pin. false: the session waits for one.
-func (tx *queuedTx) execAlone(r *request) bool {
-	s := r.s
-	if s.listening() {
-		s.queued = nil
+func (c *cluster) execAlone(r *request) bool {
+	s := c.s
+	if c.listening() {
+		c.queued = nil
 		return r.answerWith(listens)
 	}
 	if err := s.pinTimedOut; s.pin == nil && err != nil {
-		s.pinTimedOut, s.queued = nil, nil
+		s.pinTimedOut, c.queued = nil, nil
 		return r.answerWith(s.proxy.NoPinFree(err, s.Addr))
 	}
 	if s.hasty = true; s.pin == nil && !s.takePin(r, "multi", command.Transaction) {
@@ -208,24 +209,24 @@ func (tx *queuedTx) execAlone(r *request) bool {
 	}
 	r.keep()
 	pin := s.pin
-	tx.sendOnPin(r, func(at reply.ID, why topology.Refusal) bool {
-		if !pin.elsewhere(r, why) {
-			s.queued = nil
+	c.execOnPin(r, func(at reply.ID, why topology.Refusal) bool {
+		if !c.elsewhere(pin, r, why) {
+			c.queued = nil
 			if !r.muted {
 				s.out.put(at, reply.Aborted(lastWords(why)), false)
 			}
 		}
 		return true
-	}, func() bool { return !pin.conn.Hopeless() && pin.elsewhere(r, topology.Refusal{}) })
+	}, func() bool { return !pin.conn.Hopeless() && c.elsewhere(pin, r, topology.Refusal{}) })
 	return true
 }
 
-// sendWatched sends the transaction on the connection that watches.
-func (tx *queuedTx) sendWatched(r *request) {
-	s, pin, muted := r.s, r.s.pin, r.muted
-	tx.sendOnPin(r, func(at reply.ID, why topology.Refusal) bool {
-		s.noteRefusal(why, pin.conn.At())
-		s.queued, pin.tx.watching = nil, false
+// execWatched sends the transaction on the connection that watches.
+func (c *cluster) execWatched(r *request) {
+	s, pin, muted := c.s, c.s.pin, r.muted
+	c.execOnPin(r, func(at reply.ID, why topology.Refusal) bool {
+		c.noteRefusal(why, pin.conn.At())
+		c.queued, pin.tx.watching = nil, false
 		if !muted {
 			s.out.put(at, resp.AppendNullArray(nil, s.ident.Proto), false)
 		}
@@ -236,14 +237,14 @@ func (tx *queuedTx) sendWatched(r *request) {
 	})
 }
 
-// sendOnPin sends the transaction on the session's pin. refused and unsent are those of its handler.
-func (tx *queuedTx) sendOnPin(r *request, refused func(reply.ID, topology.Refusal) bool, unsent func() bool) {
-	s, pin := r.s, r.s.pin
+// execOnPin sends the transaction on the session's pin. refused and unsent are those of its handler.
+func (c *cluster) execOnPin(r *request, refused func(reply.ID, topology.Refusal) bool, unsent func() bool) {
+	s, pin, tx := c.s, c.s.pin, c.queued
 	to := &reply.Guarded{
 		Session: s, Slot: tx.slot, Read: topology.ReadRefusal, Refused: refused, Unsent: unsent,
 		To: &reply.Reply{
-			Session: s, Muted: r.muted, Missed: func() { s.queued = nil },
-			Done: func([]byte) { s.queued, pin.tx.watching = nil, false },
+			Session: s, Muted: r.muted, Missed: func() { c.queued = nil },
+			Done: func([]byte) { c.queued, pin.tx.watching = nil, false },
 		},
 	}
 	raw, n, asking := slices.Concat(tx.raw, command.Exec), 2+tx.n, r.asking && pin.fresh
@@ -255,8 +256,9 @@ func (tx *queuedTx) sendOnPin(r *request, refused func(reply.ID, topology.Refusa
 }
 
 // endTx forgets the transaction, and the WATCH before it.
-func (s *Session) endTx() {
-	s.queued = nil
+func (c *cluster) endTx() {
+	s := c.s
+	c.queued = nil
 	if pin := s.pin; pin != nil && pin.tx.watching {
 		done := func([]byte) { pin.tx.watching, pin.spent = false, true }
 		s.forward(ordinaryRow, command.Unwatch, &reply.Reply{Session: s, Muted: true, Done: done}, 1)
@@ -294,39 +296,6 @@ func (h *txReplies) Take(at reply.ID, b []byte, n int, more bool) int {
 // Lost implements reply.Handler.
 func (h *txReplies) Lost(at reply.ID, _ int, sent bool) { h.to.Lost(at, 1, sent) }
 
-// routeAt decides about a command that the pin's server cannot have as it is. false: the session waits.
-func (s *Session) routeAt(r *request) decision {
-	pin := s.pin
-	r.asking = r.asking && pin.fresh // it has been routed to this pin so
-	r.look()
-	if !s.awaitQuiet() {
-		return postponed
-	}
-	s.adopt()
-	if !pin.fresh {
-		if d := s.scatter(r); d != undecided {
-			return d
-		}
-	}
-	if r.slot < 0 {
-		return undecided
-	}
-	owner := s.ownerOf(r.slot)
-	fits := owner == pin.conn.At() // it may have moved since the WATCH
-	if r.row.Name == "watch" {
-		fits = r.slot == pin.watch.slot
-	}
-	switch {
-	case r.policy == command.Shared && (pin.tx.watching || !pin.fresh && !fits):
-		r.target = owner
-		r.send(r.handler())
-		return carriedOut
-	case pin.tx.watching && !fits:
-		return decided(r.answerWith(shared.CrossSlot))
-	}
-	return undecided
-}
-
 var (
 	queued    = []byte("+QUEUED\r\n")
 	nested    = resp.AppendError(nil, resp.Err, "MULTI calls can not be nested")
@@ -342,35 +311,4 @@ func lastWords(why topology.Refusal) []byte {
 		return tryAgain
 	}
 	return reply.ClusterDown
-}
-
-// watchOver returns the handler of the reply to a command on the pin, where to is that of a reply that is no refusal.
-func (s *Session) watchOver(r *request, to reply.Handler) reply.Handler {
-	pin := s.pin
-	if !s.clustered() || pin.mode != readsReplies {
-		return to
-	}
-	keyed := r.slot >= 0 && (r.policy == command.PinOnce || r.policy == command.PinAhead || r.row.Name == "watch")
-	switch {
-	case !keyed:
-		return to
-	case pin.tx.watching:
-		muted, words := r.muted, shared.CrossSlot
-		if r.row.Name == "watch" {
-			words = []byte(resp.OK)
-		}
-		refused := func(at reply.ID, _ topology.Refusal) bool {
-			pin.watch.broken = true
-			if !muted {
-				s.out.put(at, words, false)
-			}
-			return true
-		}
-		return &reply.Guarded{Session: s, To: to, Slot: r.slot, Read: topology.ReadRefusal, Refused: refused}
-	}
-	r.keep()
-	if r.asking {
-		r.forward(command.Asking, reply.Discard{})
-	}
-	return pin.rerouted(r, r.slot, topology.ReadWaitingRefusal, to)
 }

@@ -5,7 +5,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/upstream"
-	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // A session receives all replies to its commands, from its lane and from its pin. Each command has a slot for its
@@ -93,15 +92,11 @@ func (s *Session) lose(at reply.ID, n int, sent bool) {
 		return
 	}
 	asker := h
-	if r, ok := h.(*request); ok {
-		if r.target != topology.Any {
-			s.turnTo(r.target)
-		}
-		n = 1 // with ASKING it counts as two
-		if r.arrive(); !sent && r.unsent() {
+	if k, ok := h.(keeper); ok {
+		if n = 1; k.kept(sent) { // with ASKING it counts as two
 			return
 		}
-		asker = r.h
+		asker = k.asker()
 	}
 	_, call := asker.(*scriptCall)
 	switch {
@@ -118,6 +113,15 @@ func (s *Session) lose(at reply.ID, n int, sent bool) {
 		s.Refuse(at, n)
 	}
 	s.Answered(at, n)
+}
+
+// A keeper handles the reply to a command that its route may send again.
+type keeper interface {
+	// kept reports whether the command, which gets no reply, is sent again.
+	kept(sent bool) bool
+
+	// asker is the handler of other replies.
+	asker() reply.Handler
 }
 
 // Refuse answers n commands that were never sent, unless the connection closes. Requires the session lock.
@@ -240,10 +244,7 @@ func (s *Session) Refusal() []byte {
 			return b
 		}
 	}
-	if s.clustered() && !s.proxy.Upstream.Away() {
-		return reply.ClusterDown
-	}
-	return nil
+	return s.way.refusal()
 }
 
 // Gone implements reply.Session. Requires the session lock.

@@ -65,7 +65,9 @@ func (s *Session) askForSelect(target upstream.Identity) {
 func (s *Session) arrive(target upstream.Identity) {
 	s.become(target)
 	if s.pin.login {
-		s.turnTo(s.pin.conn.At())
+		if s.lane == nil {
+			s.at = s.pin.conn.At()
+		}
 		s.onLane(ordinaryRow)
 	}
 }
@@ -89,9 +91,10 @@ func (s *Session) disown(r *request) []byte {
 
 // agree answers an AUTH of which no part is left. In a transaction a command that answers OK is queued for it.
 func (s *Session) agree(r *request) bool {
+	if d := s.way.place(r); d != undecided {
+		return d == carriedOut
+	}
 	switch {
-	case s.queued != nil:
-		return s.queue(r)
 	case !s.awaitQuiet():
 		return false
 	case s.subscriber():
@@ -109,7 +112,8 @@ func (s *Session) become(id upstream.Identity) {
 	if userOf(s.ident) != userOf(id) {
 		s.endLocks()
 	}
-	s.ident, s.mayMulti = id, false
+	s.ident = id
+	s.way.renew()
 	s.doubt()
 	if s.pin != nil {
 		s.pin.conn.Became(id)

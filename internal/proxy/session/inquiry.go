@@ -207,12 +207,8 @@ func (q *inquiry) ask(next func(replies []byte), conns []clients.Conn, command f
 	to := &question{q: q, left: len(conns), next: next}
 	for _, c := range conns {
 		raw := command(strconv.FormatUint(c.ID, 10))
-		if !s.clustered() {
-			s.forward(ordinaryRow, raw, to, 1)
-			continue
-		}
-		lane := s.laneTo(ordinaryRow, c.At)
-		s.transmit(lane, raw, s.out.Slots.Add(lane, to, 1), 1)
+		conn := s.way.conn(ordinaryRow, c.At)
+		s.transmit(conn, raw, s.out.Slots.Add(conn, to, 1), 1)
 	}
 }
 

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/metrics"
@@ -62,7 +61,7 @@ type progress struct {
 // the number of bytes of buf that it has consumed.
 func (s *Session) stream(table *command.Table, buf []byte) int {
 	size := max(s.guard.Need(), s.guard.Checked())
-	if !s.ready() || !s.streaming() && (size < streamFrom || size < s.heldWhole()) {
+	if !s.ready() || !s.streaming() && (size < streamFrom || size < s.way.heldWhole()) {
 		return 0
 	}
 	s.usual = false
@@ -80,14 +79,6 @@ func (s *Session) stream(table *command.Table, buf []byte) int {
 	s.guard.Discard(n)
 	s.large.bytes += n
 	return n
-}
-
-// heldWhole is the announced size up to which a command is held whole.
-func (s *Session) heldWhole() int {
-	if !s.clustered() {
-		return streamFrom
-	}
-	return s.proxy.Budget.Allowance(streamHeld)
 }
 
 // beginStream begins a large command, of which begin has come. false: the command must be held whole, or the session
@@ -108,7 +99,7 @@ func (s *Session) beginStream(table *command.Table, begin []byte) bool {
 
 // openStream takes a pin for a large command. false: the command must be held whole, or the session waits.
 func (s *Session) openStream(r *request) bool {
-	if s.clustered() && !s.locate(r) {
+	if !s.way.stream(r) {
 		return false
 	}
 	s.hasty = true // it runs even if its client has ended its side behind it
@@ -124,43 +115,6 @@ func (s *Session) openStream(r *request) bool {
 		s.pin.tx.queued++
 	}
 	return true
-}
-
-// locate finds the server of a large command in front of a cluster. Bytes that have been streamed are gone, and cannot
-// follow a redirection. So the server is asked first whether it serves the key; the question follows redirections, and
-// waits for a successor. The arguments are those that have come. false: the session waits, or the command must be held
-// whole, because its key is not known yet, or the session has a connection for a transaction.
-func (s *Session) locate(r *request) bool {
-	at := r.row.Keys.Fixed()
-	switch {
-	case s.large.state == largeLocated && s.large.refusal != nil:
-		return true
-	case s.large.state == largeLocated && s.pin != nil: // it may have ended since the answer
-		r.look()
-		if s.large.asking {
-			s.forward(ordinaryRow, command.Asking, reply.Discard{}, 1)
-		}
-		return true
-	case at == 0 || len(r.args) <= at || s.queued != nil || s.pin != nil && !s.pin.fresh:
-		return false
-	}
-	q := s.newRequest(command.Ahead, resp.AppendCommand(nil, "EXISTS", string(r.args[at])))
-	q.h = &reply.Reply{
-		Session: s, Muted: true, Whole: true, Done: func(reply []byte) { s.found(q, reply) },
-		Missed: func() { s.large.state, s.large.refusal = largeLocated, s.Refusal() }, // the command is read to its end
-	}
-	s.large = progress{question: q}
-	return false
-}
-
-// found takes the answer to the question of locate. If the user may not ask it, the server is the one that the view
-// names.
-func (s *Session) found(question *request, reply []byte) {
-	s.large.state, s.large.asking = largeLocated, question.asking
-	if topology.ReadRefusal(reply).Reason == topology.TryLate {
-		s.large.refusal = bytes.Clone(reply)
-	}
-	s.Resume()
 }
 
 // overtake gives up the pin of a large command that has come in whole before it could be streamed.
@@ -203,24 +157,9 @@ func (s *Session) endStream(rest []byte) {
 		}
 		return conn.Connected()
 	}
-	if s.clustered() {
-		muted := r.muted
-		h.Slot, h.Read = r.slot, topology.ReadRefusal
-		h.Refused = func(at reply.ID, why topology.Refusal) bool {
-			if s.noteRefusal(why, conn.At()); why.Reason == topology.TryLate {
-				return false
-			}
-			if !muted {
-				s.out.put(at, movedMeanwhile, false)
-			}
-			return true
-		}
-	}
+	s.way.streamed(r, h)
 	s.forward(ordinaryRow, rest, h, 1)
 }
-
-var movedMeanwhile = resp.AppendRawError(nil,
-	"TRYAGAIN the slot of the key moved while the command was sent, which was not carried out")
 
 // checkStream ends a client whose large command comes too slowly.
 func (s *Session) checkStream() {

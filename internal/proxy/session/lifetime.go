@@ -18,7 +18,11 @@ func New(from clients.Origin, e *shared.Proxy, h engine.Client) *Session {
 	s := &Session{
 		Origin: from, owner: clients.Account(from.Addr), proxy: e, host: h,
 	}
-	s.cluster, s.view = e.Upstream, e.Upstream.View()
+	if v := e.Upstream.View(); v != nil {
+		s.way = &cluster{s: s, servers: e.Upstream, view: v}
+	} else {
+		s.way = single{s}
+	}
 	s.out.open(e, func(limit shared.Limit, unread int) {
 		if s.life < ended {
 			e.Unread(limit, s.Addr, unread)
@@ -132,7 +136,7 @@ func (s *Session) leaveIfQuiet() {
 	if s.in.len() > 0 || s.streaming() || s.host.Unread() {
 		return
 	}
-	if s.pin != nil || s.queued != nil {
+	if s.pin != nil || s.way.bytes() > 0 {
 		return
 	}
 	if s.leaveEngines(); len(s.engines) > 0 {
@@ -155,8 +159,7 @@ func (s *Session) releaseWork() {
 	if s.streaming() {
 		s.large.timer.Stop()
 	}
-	s.dropRequests()
-	s.repeated, s.queued = nil, nil
+	s.way.drop()
 	if pin := s.dropConnections(); pin != nil {
 		pin.abandon()
 	}

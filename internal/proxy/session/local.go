@@ -11,7 +11,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
-	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -217,10 +216,7 @@ func (s *Session) augment(r *request) *reply.Reply {
 	}
 	if r.row.Name == "info" && !command.IsOwnInfo(r.args) {
 		h.Replace = func(reply []byte) []byte {
-			if reply = s.proxy.Counts().Edit(reply); s.clustered() {
-				reply = scatter.Info(reply)
-			}
-			return reply
+			return s.way.mask("info", s.proxy.Counts().Edit(reply))
 		}
 		return h
 	}

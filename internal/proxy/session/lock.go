@@ -185,27 +185,19 @@ func (s *Session) Push(b []byte) {
 // Script puts a script call on the session's own connection. Requires the session lock.
 func (s *Session) Script(c contract.Call) {
 	call := &scriptCall{s: s, call: c, muted: s.mutesLock()}
-	if s.clustered() {
-		r := s.newRequest(callRow, nil)
-		call.request = r
-		r.slot, r.target = s.serverOfKeys(c.Keys)
-		r.raw = call.build(s.laneTo(r.row, r.target))
-		r.send(call)
-	} else {
-		s.forward(callRow, call.build(s.conn(callRow)), call, 1)
-	}
+	call.sent = s.way.script(call)
 	s.script = buffers.Empty(s.script)
 }
 
 // scriptCall is the handler of one script's reply.
 type scriptCall struct {
-	s       *Session
-	call    contract.Call
-	request *request // in front of a cluster; nil: there is none
-	muted   bool
-	reply   []byte // so far, if it comes in parts
-	byText  bool   // it was sent with the text of the script
-	told    bool   // the engine has the outcome
+	s      *Session
+	call   contract.Call
+	sent   sentScript
+	muted  bool
+	reply  []byte // so far, if it comes in parts
+	byText bool   // it was sent with the text of the script
+	told   bool   // the engine has the outcome
 }
 
 // build makes the command in the session's scratch: by the script's hash if the connection has run it before, else by
@@ -235,7 +227,7 @@ func (c *scriptCall) Take(at reply.ID, b []byte, n int, more bool) int {
 		return n
 	}
 	if c.byText && !v.IsError() && !c.s.out.Gone() {
-		c.s.scriptConn().Scripts().Add(c.call.Script.ID())
+		c.sent.by().Scripts().Add(c.call.Script.ID())
 	}
 	c.finish(at, v, nil)
 	return n
@@ -245,14 +237,10 @@ func (c *scriptCall) Take(at reply.ID, b []byte, n int, more bool) int {
 // server of a cluster has the call now. The reply keeps its slot.
 func (c *scriptCall) repeat(at reply.ID) {
 	s := c.s
-	conn := s.scriptConn()
+	conn := c.sent.by()
 	conn.Scripts().Remove(c.call.Script.ID())
 	c.reply = nil
-	if raw := c.build(conn); c.request != nil {
-		c.request.sendInstead(raw)
-	} else {
-		s.transmit(conn, raw, at, 1)
-	}
+	c.sent.again(at, c.build(conn))
 	s.script = buffers.Empty(s.script)
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/logging"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
-	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
@@ -128,7 +127,7 @@ func (s *Session) visit(r *request, c identityChange) bool {
 	if c.Auth || s.doubted || cmd == nil {
 		return false
 	}
-	lane := s.proxy.Upstream.Lanes.Join(c.apply(s.ident), s.home(), s.host.Driver())
+	lane := s.proxy.Upstream.Lanes.Join(c.apply(s.ident), s.way.home(), s.host.Driver())
 	if lane == nil {
 		return false
 	}
@@ -241,9 +240,7 @@ var helloID = []byte("$2\r\nid\r\n:")
 
 // ownID puts the session's own number into a reply to HELLO, in place of the lane's. A refusal has none.
 func (s *Session) ownID(reply []byte) []byte {
-	if s.clustered() {
-		reply = scatter.Greeting(reply)
-	}
+	reply = s.way.mask("hello", reply)
 	i := bytes.Index(reply, helloID)
 	if i < 0 {
 		return reply
@@ -255,5 +252,5 @@ func (s *Session) ownID(reply []byte) []byte {
 
 // hasPlace reports whether the session can go on if Redis agrees to an identity change.
 func (s *Session) hasPlace(c identityChange) bool {
-	return s.proxy.Upstream.Lanes.HasPlace(c.apply(s.ident), s.home(), s.host.Driver(), s.owner)
+	return s.proxy.Upstream.Lanes.HasPlace(c.apply(s.ident), s.way.home(), s.host.Driver(), s.owner)
 }

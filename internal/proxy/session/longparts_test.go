@@ -21,7 +21,7 @@ func (c *twoServers) divided(keys []string) *longParts {
 		r.args = args
 		r.look()
 		r.keep()
-		p = &longParts{of: r, at: c.s.out.Slots.Hold()}
+		p = &longParts{cluster: c.way, of: r, at: c.s.out.Slots.Hold()}
 	})
 	p.cut()
 	return p
@@ -29,11 +29,11 @@ func (c *twoServers) divided(keys []string) *longParts {
 
 // next has the next slice sent. more: there is another one.
 func (p *longParts) next() (more bool) {
-	p.of.s.mu.Lock()
-	defer p.of.s.unlock()
+	p.s.mu.Lock()
+	defer p.s.unlock()
 	p.send()
-	more = len(p.of.s.afterUnlock) > 0
-	p.of.s.afterUnlock = nil
+	more = len(p.s.afterUnlock) > 0
+	p.s.afterUnlock = nil
 	return more
 }
 
@@ -61,7 +61,7 @@ func TestALongCommandIsSentInSlices(t *testing.T) {
 				n := len(args) - 1
 				all += n
 				slot := hashslot.Of(args[1])
-				if at := c.s.ownerOf(slot); at != to.at {
+				if at := c.way.ownerOf(slot); at != to.at {
 					t.Fatalf("a part of slot %d is sent to %s, not to %s", slot, to.at, at)
 				}
 				c.answer(to, fmt.Sprintf(":%d\r\n", n))

@@ -43,14 +43,11 @@ func (s *Session) moving() int {
 
 // stationary is the other part.
 func (s *Session) stationary() int {
-	n := s.sentBytes + cap(s.script) + cap(s.args)*argCost + s.gathered + s.lockBytes() +
+	n := s.way.bytes() + cap(s.script) + cap(s.args)*argCost + s.gathered + s.lockBytes() +
 		len(s.name) + len(s.called) + len(s.lib[0]) + len(s.lib[1]) + len(s.library) +
 		len(s.ident.User) + len(s.ident.Password)
 	if p := s.pin; p != nil {
 		n += len(p.tx.steps)*stepCost + p.tx.names + p.frame
-	}
-	if tx := s.queued; tx != nil {
-		n += cap(tx.raw)
 	}
 	return n
 }

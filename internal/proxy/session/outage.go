@@ -16,7 +16,7 @@ import (
 //     again over a new connection.
 //   - If Redis itself refuses the connection for the commands, its words are their reply.
 //
-// In front of a cluster, requests wait by themselves (request.unsent): another server may have their slots by then.
+// In front of a cluster, parcels wait by themselves (parcel.kept): another server may have their slots by then.
 
 // reach is whether the session has Redis, as far as it knows.
 type reach uint8
@@ -33,8 +33,8 @@ const leastPause, mostPause = 300 * time.Millisecond, time.Second
 // Closes fall on multiples of beat, so that those of many clients cost few wake-ups.
 const beat = 50 * time.Millisecond
 
-// pause is the latest of three random times, so that many clients that come back at once make fewer connections.
-func pause() time.Duration {
+// closeAfter is the latest of three random times, so that many clients that come back at once make fewer connections.
+func closeAfter() time.Duration {
 	const span = mostPause - leastPause - beat
 	return leastPause + max(rand.N(span), rand.N(span), rand.N(span))
 }
@@ -56,13 +56,13 @@ func (s *Session) endWait() {
 
 // miss notes that an attempt to connect for a command of the session has failed.
 func (s *Session) miss() {
-	limit := pause()
+	limit := closeAfter()
 	switch s.reach {
 	case missing:
 		return
 	case unmet: // a new client
 	case met:
-		limit += s.cluster.FailoverWait()
+		limit += s.proxy.Upstream.FailoverWait()
 	}
 	s.reach = missing
 	s.await(limit)
@@ -74,7 +74,7 @@ func (s *Session) waits(failed bool) bool {
 	switch {
 	case s.out.Gone():
 		return false
-	case failed && s.clustered():
+	case failed && !s.way.patient():
 		return false
 	case failed:
 		s.miss()
@@ -102,7 +102,7 @@ func (s *Session) await(d time.Duration) {
 func (s *Session) overdue() {
 	switch {
 	case s.holds():
-		s.await(pause())
+		s.await(closeAfter())
 	case s.life == doomed:
 		s.life = cutOff
 		s.releaseLocks()
@@ -137,7 +137,7 @@ func (s *Session) giveUp() {
 	if !s.holds() {
 		s.releaseLocks()
 	}
-	s.await(pause())
+	s.await(closeAfter())
 }
 
 // abandon is CutOff because of Redis: the client has not gone, so its locks keep the rest of their leases, whatever

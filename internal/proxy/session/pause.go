@@ -14,20 +14,20 @@ import (
 // the session pauses:
 //
 //   - It reads nothing new, and waits for the replies to all that is on its way.
-//   - Of each key the first request that was refused is sent again, alone. The keys do not wait for each other.
+//   - Of each key the first command that was refused is sent again, alone. The keys do not wait for each other.
 //   - When it is answered by anything but a refusal, the others of its key follow on that connection, in their order.
 //   - When all have been answered, the session reads on.
 //
 // A server may refuse one request and carry out the next one of the key: its data has just been loaded, or the slot has
-// come back. Then the client gets the refusal, and the request is not sent again. After failover-wait the client gets
+// come back. Then the client gets the refusal, and the command is not sent again. After failover-wait the client gets
 // the refusals of all that is left.
 //
-// Keys are told apart by a hash, so a request keeps no copy of its key. Commands of several keys are sent alone: while
+// Keys are told apart by a hash, so a parcel keeps no copy of its key. Commands of several keys are sent alone: while
 // a slot moves, some of its keys are at one server and some at the other.
 
-// A retrial is a pause, in which a session sends refused requests again.
-type retrial struct {
-	s        *Session
+// A pause is the time in which a session sends refused parcels again.
+type pause struct {
+	*cluster
 	chains   map[subject]*chain
 	all      []*chain // in the order of their first refusals
 	retries  bool     // what was on its way at the first refusal has been answered
@@ -35,96 +35,101 @@ type retrial struct {
 	resting  []*chain // wait for a new view
 }
 
-// A chain is the requests of one key that have been refused.
+// A chain is the parcels of one key that have been refused.
 type chain struct {
-	*retrial
+	*pause
 	about   subject
-	refused []*request // in the order of the commands
-	sent    int        // those of the chain that are on their way again
+	refused []*parcel // in the order of the commands
+	sent    int       // those of the chain that are on their way again
 }
 
-// subject is what requests concern whose order counts: a key.
+// subject is what commands concern whose order counts: a key.
 type subject struct {
 	slot int
 	key  uint64 // 0: there is none, or several
 }
 
-// chainOf is the chain of a request that has been refused. The session pauses from then on.
-func (s *Session) chainOf(r *request) *chain {
-	if s.pause == nil {
-		s.pause = &retrial{s: s, chains: map[subject]*chain{}}
+// chainOf is the chain of a parcel that has been refused. The session pauses from then on.
+func (c *cluster) chainOf(p *parcel) *chain {
+	if c.pause == nil {
+		c.pause = &pause{cluster: c, chains: map[subject]*chain{}}
 	}
-	if s.wait == waitNone || s.wait == waitTurn {
-		s.wait = waitQuiet // the refused requests have no answers yet
+	if s := c.s; s.wait == waitNone || s.wait == waitTurn {
+		s.wait = waitQuiet // the refused parcels have no answers yet
 	}
-	p := s.pause
-	c := p.chains[r.subject()]
-	if c == nil {
-		c = &chain{retrial: p, about: r.subject()}
-		p.chains[c.about] = c
-		p.all = append(p.all, c)
+	now := c.pause
+	of := now.chains[p.subject()]
+	if of == nil {
+		of = &chain{pause: now, about: p.subject()}
+		now.chains[of.about] = of
+		now.all = append(now.all, of)
 	}
-	return c
+	return of
 }
 
-// hold puts a request, which has been refused, to its place.
-func (c *chain) hold(r *request) {
-	r.chain = c
-	i, _ := slices.BinarySearchFunc(c.refused, r.at, func(one *request, at reply.ID) int { return int(one.at) - int(at) })
-	c.refused = slices.Insert(c.refused, i, r)
+// hold puts a parcel, which has been refused, to its place.
+func (c *chain) hold(p *parcel) {
+	p.chain = c
+	c.refused = slices.Insert(c.refused, c.index(p), p)
 }
 
-// proceed begins to send refused requests again when all that was on its way has been answered.
-func (s *Session) proceed() {
-	p := s.pause
-	if p == nil || p.retries || s.sending > 0 {
+// index is the number of refused parcels before this one in the order of the commands.
+func (c *chain) index(p *parcel) int {
+	i, _ := slices.BinarySearchFunc(c.refused, p.place, func(one *parcel, at reply.ID) int { return int(one.place) - int(at) })
+	return i
+}
+
+// proceed begins to send refused parcels again when all that was on its way has been answered.
+func (c *cluster) proceed() {
+	now := c.pause
+	if now == nil || now.retries || c.sending > 0 {
 		return
 	}
-	p.retries = true
-	for _, c := range p.all {
-		c.next()
+	now.retries = true
+	for _, of := range now.all {
+		of.next()
 	}
-	p.all = nil
+	now.all = nil
 }
 
-// over reports whether the session no longer sends these requests.
-func (p *retrial) over() bool { return p.s.pause != p || p.s.out.Gone() }
+// over reports whether the session no longer sends these parcels.
+func (p *pause) over() bool { return p.cluster.pause != p || p.s.out.Gone() }
 
-// next sends the first request of the chain again, or ends the chain. None of it is on its way.
+// next sends the first parcel of the chain again, or ends the chain. None of it is on its way.
 func (c *chain) next() {
 	switch {
 	case c.over():
 	case len(c.refused) == 0:
 		if delete(c.chains, c.about); len(c.chains) == 0 {
-			c.s.pause = nil
+			c.cluster.pause = nil
 		}
 	case c.refused[0].awaitsView:
 		c.rest()
 	default:
-		r := c.refused[0]
+		p := c.refused[0]
 		c.refused = c.refused[1:]
-		r.redirect()
+		p.redirect()
 	}
 }
 
 // rest has the chain go on when the view has been refreshed, unless that has been tried for failover-wait. The number
 // of attempts says how soon.
 func (c *chain) rest() {
-	p, s := c.retrial, c.s
+	p, s := c.pause, c.s
 	if len(p.resting) == 0 {
-		within := s.cluster.FailoverWait()
+		within := c.servers.FailoverWait()
 		if p.attempts.Waited(within); !p.attempts.Refused(within) && !(s.holds() && s.proxy.Upstream.Away()) {
 			c.failBefore(len(c.refused))
 			c.next()
 			return
 		}
-		s.Later(c.refused[0].target, p.attempts.Pause(), p.wake)
+		c.later(c.refused[0].at, p.attempts.Pause(), p.wake)
 	}
 	p.resting = append(p.resting, c)
 }
 
 // wake ends the rest of chains.
-func (p *retrial) wake() {
+func (p *pause) wake() {
 	list := p.resting
 	p.resting = nil
 	p.attempts.Sent()
@@ -136,25 +141,24 @@ func (p *retrial) wake() {
 	}
 }
 
-// failBefore makes the refusals of the first n requests the replies to the client.
+// failBefore makes the refusals of the first n parcels the replies to the client.
 func (c *chain) failBefore(n int) {
 	failed := c.refused[:n]
 	c.refused = c.refused[n:]
-	for i, r := range failed {
+	for i, p := range failed {
 		if c.over() {
-			c.refused = failed[i:] // dropRequests has not seen them
-			c.drop()
+			c.giveBack(failed[i:])
 			return
 		}
-		r.fail()
+		p.fail()
 	}
 }
 
-// settled goes on behind a request that has its final reply. done: it has been carried out.
-func (c *chain) settled(r *request, done bool) {
+// settled goes on behind a parcel that has its final reply. done: it has been carried out.
+func (c *chain) settled(p *parcel, done bool) {
 	n := len(c.refused)
 	if done {
-		n, _ = slices.BinarySearchFunc(c.refused, r.at, func(one *request, at reply.ID) int { return int(one.at) - int(at) })
+		n = c.index(p)
 	}
 	if c.failBefore(n); !c.retries || c.sent > 0 || c.over() {
 		return
@@ -162,15 +166,12 @@ func (c *chain) settled(r *request, done bool) {
 	rest := c.refused
 	c.refused = nil
 	c.sent++ // the chain does not go on before all are sent
-	for _, one := range rest {
-		one.target, one.asking, one.awaitsView = r.target, r.asking, false
-	}
 	for i, one := range rest {
 		if c.over() {
-			c.refused = rest[i:]
-			c.drop()
+			c.giveBack(rest[i:])
 			return
 		}
+		one.at, one.asking, one.awaitsView = p.at, p.asking, false
 		one.depart()
 	}
 	if c.sent--; c.sent == 0 {
@@ -178,56 +179,54 @@ func (c *chain) settled(r *request, done bool) {
 	}
 }
 
-// drop gives up the requests of the chain, whose session has ended.
-func (c *chain) drop() {
-	s := c.s
-	for _, r := range c.refused {
-		s.out.Slots.Answer(r.at, 1)
-		s.sentBytes -= len(r.raw)
-		if r.h != nil {
-			r.h.Lost(r.at, 1, false)
-		}
-	}
-	c.refused = nil
-}
-
-// dropRequests gives up what a session that has ended will not send again.
-func (s *Session) dropRequests() {
-	if p := s.pause; p != nil {
-		s.pause = nil
-		for _, c := range p.chains {
-			c.drop()
+// giveBack gives up parcels whose session has ended.
+func (c *cluster) giveBack(list []*parcel) {
+	for _, p := range list {
+		c.s.out.Slots.Answer(p.place, 1)
+		c.sentBytes -= len(p.raw)
+		if p.h != nil {
+			p.h.Lost(p.place, 1, false)
 		}
 	}
 }
 
-// redirect sends the request again. No other of its key is on its way, so it follows the newest view.
-func (r *request) redirect() {
-	s := r.s
+// dropParcels gives up what a session that has ended will not send again.
+func (c *cluster) dropParcels() {
+	if now := c.pause; now != nil {
+		c.pause = nil
+		for _, of := range now.chains {
+			c.giveBack(of.refused)
+			of.refused = nil
+		}
+	}
+}
+
+// redirect sends the parcel again. No other of its key is on its way, so it follows the newest view.
+func (p *parcel) redirect() {
 	switch {
-	case r.bound == toHeir: // the session's view is the one by which its node was chosen
-		if heir := s.view.Heir(string(r.target), s.cluster.View()); heir != nil {
-			r.target = topology.Node(heir.ID)
+	case p.bound == toHeir: // the session's view is the one by which its server was chosen
+		if heir := p.view.Heir(string(p.at), p.servers.View()); heir != nil {
+			p.at = topology.Node(heir.ID)
 		}
-	case r.bound == toSlot && !r.asking:
-		r.target = s.successor(r)
+	case p.bound == toSlot && !p.asking:
+		p.at = p.successor()
 	}
-	if s.sending == 0 {
-		s.leaveLanes(func(at upstream.Node) bool { return at == r.target }) // the lane may be closed for good
+	if p.sending == 0 {
+		p.leaveLanes(func(at upstream.Node) bool { return at == p.at }) // the lane may be closed for good
 	}
-	r.depart()
+	p.depart()
 }
 
-// successor is the owner of a request's slot. A view may be older than a refusal, by a server that has not heard of the
+// successor is the owner of a parcel's slot. A view may be older than a refusal, by a server that has not heard of the
 // change. Then it is the server that the refusal names.
-func (s *Session) successor(r *request) topology.Node {
-	view := s.cluster.View()
-	if r.slot < 0 {
-		return s.anyServer()
+func (p *parcel) successor() topology.Node {
+	view := p.servers.View()
+	if p.slot < 0 {
+		return p.anyServer()
 	}
-	at := ownerIn(view, r.slot)
-	if at == r.target && r.moved != topology.Any && view.Server(string(r.moved)) != nil {
-		return r.moved
+	at := ownerIn(view, p.slot)
+	if at == p.at && p.moved != topology.Any && view.Server(string(p.moved)) != nil {
+		return p.moved
 	}
 	return at
 }

@@ -17,7 +17,7 @@ func (s *Session) takePin(r *request, reason string, p command.Policy) bool {
 	}
 	login := p == command.Identity
 	// MONITOR shows all later connections. A patient request keeps the connection of a new spare out of its view.
-	ask := upstream.Ask{ID: s.ident, At: r.target, Owner: s.owner, Login: login, Patient: p == command.PinRaw}
+	ask := upstream.Ask{ID: s.ident, At: r.at, Owner: s.owner, Login: login, Patient: p == command.PinRaw}
 	if login {
 		ask.Anew = readChange(reason, r.args).Auth
 	}
@@ -55,7 +55,7 @@ func (s *Session) deliverPin(conn *upstream.Pin, err error, reason string, p com
 	case s.proxy.Upstream.Away(): // the others, too, wait for Redis
 		s.giveUp()
 	case p == command.Shared, p == command.PinAhead:
-		s.large.state, s.repeated = largeHeld, nil
+		s.large.state = largeHeld
 	default:
 		s.pinTimedOut = err
 	}
@@ -242,9 +242,9 @@ func (p *pinned) broken() {
 	}
 }
 
-// Waits implements upstream.Observer. Of a cluster another server may have the slot by now.
+// Waits implements upstream.Observer.
 func (p *pinned) Waits() bool {
-	if p.s.cluster.View() != nil {
+	if !p.s.way.patient() {
 		return false
 	}
 	p.s.mu.Lock()

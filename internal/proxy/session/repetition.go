@@ -1,7 +1,9 @@
 package session
 
 import (
+	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
+	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
@@ -10,26 +12,60 @@ import (
 // In front of a cluster a command on a pin is routed anew if the pin's server refuses it for another server's sake, and
 // the pin is given up. Requests on lanes are sent again as pause.go says.
 
+// guard implements route.
+func (c *cluster) guard(r *request, to reply.Handler) reply.Handler {
+	s, pin := c.s, c.s.pin
+	if r.policy == command.PubSub {
+		return c.guardSubscription(r, to)
+	}
+	watches := r.row.Name == "watch"
+	if pin.mode != readsReplies || r.slot < 0 || r.policy != command.PinOnce && r.policy != command.PinAhead && !watches {
+		return to
+	}
+	if pin.tx.watching {
+		muted, words := r.muted, shared.CrossSlot
+		if watches {
+			words = []byte(resp.OK)
+		}
+		refused := func(at reply.ID, _ topology.Refusal) bool {
+			c.watch.broken = true
+			if !muted {
+				s.out.put(at, words, false)
+			}
+			return true
+		}
+		return &reply.Guarded{Session: s, To: to, Slot: r.slot, Read: topology.ReadRefusal, Refused: refused}
+	}
+	if watches {
+		c.watch = watch{slot: r.slot}
+	}
+	r.keep()
+	if r.asking {
+		r.forward(command.Asking, reply.Discard{})
+	}
+	return c.rerouted(pin, r, topology.ReadWaitingRefusal, to)
+}
+
 // rerouted returns the handler of a kept request that is routed anew if the pin's server refuses it, or cannot be
 // reached. read reads a refusal. to gets other replies.
-func (p *pinned) rerouted(
-	r *request, slot int, read func(reply []byte) topology.Refusal, to reply.Handler,
+func (c *cluster) rerouted(
+	pin *pinned, r *request, read func(reply []byte) topology.Refusal, to reply.Handler,
 ) reply.Handler {
 	refused := func(_ reply.ID, why topology.Refusal) bool {
 		if why.Reason == topology.Vanished {
-			p.lookFor(r)
+			c.lookFor(pin, r)
 			return true
 		}
-		return p.elsewhere(r, why)
+		return c.elsewhere(pin, r, why)
 	}
 	unsent := func() bool {
-		if p.tx.watching || p.keep {
-			p.s.abandon() // the state is lost; no command behind this one may run without it
+		if pin.tx.watching || pin.keep {
+			c.s.abandon() // the state is lost; no command behind this one may run without it
 			return true
 		}
-		return !p.conn.Hopeless() && p.elsewhere(r, topology.Refusal{})
+		return !pin.conn.Hopeless() && c.elsewhere(pin, r, topology.Refusal{})
 	}
-	return &reply.Guarded{Session: p.s, To: to, Slot: slot, Read: read, Refused: refused, Unsent: unsent}
+	return &reply.Guarded{Session: c.s, To: to, Slot: r.slot, Read: read, Refused: refused, Unsent: unsent}
 }
 
 var vanished = resp.AppendRawError(nil, "UNBLOCKED the stream key no longer exists")
@@ -37,8 +73,8 @@ var vanished = resp.AppendRawError(nil, "UNBLOCKED the stream key no longer exis
 // lookFor asks the pin's server for the keys of a command that has waited there for a key which has vanished. If the
 // key was moved, the server refuses the question, and the command is routed anew. Otherwise the key was deleted, and
 // the client is told.
-func (p *pinned) lookFor(r *request) {
-	s := p.s
+func (c *cluster) lookFor(pin *pinned, r *request) {
+	s := c.s
 	s.wait = waitReply
 	told := &reply.Reply{
 		Session: s, Muted: r.muted, Refusal: func() []byte { return vanished },
@@ -46,22 +82,32 @@ func (p *pinned) lookFor(r *request) {
 	}
 	r.forward(r.question(), &reply.Guarded{
 		Session: s, To: told, Slot: r.slot, Read: topology.ReadRefusal,
-		Refused: func(_ reply.ID, why topology.Refusal) bool { return p.elsewhere(r, why) },
+		Refused: func(_ reply.ID, why topology.Refusal) bool { return c.elsewhere(pin, r, why) },
 	})
 }
 
+// question asks for the keys of a request, which has bytes of its own.
+func (r *request) question() []byte {
+	args := resp.Split(r.raw, nil)
+	words := [][]byte{[]byte("EXISTS")}
+	for _, i := range r.row.Keys.All(args, nil) {
+		words = append(words, args[i])
+	}
+	return resp.AppendCommand(nil, words...)
+}
+
 // elsewhere gives up the pin, and has its only command routed anew. false: the command has been refused for too long.
-func (p *pinned) elsewhere(r *request, why topology.Refusal) bool {
-	if !p.s.routeAnew(r, p.conn.At(), why) {
+func (c *cluster) elsewhere(pin *pinned, r *request, why topology.Refusal) bool {
+	if !c.routeAnew(r, pin.conn.At(), why) {
 		return false
 	}
 	// A server that has been demoted closes the connection of its waiters.
-	if why.Reason == topology.TryLate && p.s.pin == p {
-		p.s.pin = nil
-		p.discard()
+	if s := c.s; why.Reason == topology.TryLate && s.pin == pin {
+		s.pin = nil
+		pin.discard()
 		return true
 	}
-	p.yield()
+	pin.yield()
 	return true
 }
 
@@ -78,31 +124,38 @@ func (p *pinned) yield() {
 	}
 }
 
-// routeRepeated routes the command again. false: the session waits.
-func (s *Session) routeRepeated() bool {
-	if !s.ready() {
+// goOn implements route: it routes the command again.
+func (c *cluster) goOn() bool {
+	s, r := c.s, c.repeated
+	switch {
+	case r == nil:
+		return true
+	case r.policy == command.PinAhead && s.large.state == largeHeld: // there was no pin for it
+		c.repeated = nil
+		return true
+	case !s.ready():
 		return false
 	}
-	r := s.repeated
-	s.repeated = nil
+	c.repeated = nil
 	if !s.route(r) {
-		s.repeated = r
+		c.repeated = r
 		return false
 	}
 	return s.ready() // it may have been refused already
 }
 
 // routeAnew has a command routed anew when the view has been refreshed. false: it has been refused for too long.
-func (s *Session) routeAnew(r *request, from upstream.Node, why topology.Refusal) bool {
+func (c *cluster) routeAnew(r *request, from upstream.Node, why topology.Refusal) bool {
+	s, within := c.s, c.servers.FailoverWait()
 	if why.Reason != topology.NotRefused {
-		r.attempts.Held(s.cluster.FailoverWait())
+		r.attempts.Held(within)
 	}
-	if s.out.Gone() || !r.attempts.Refused(s.cluster.FailoverWait()) {
+	if s.out.Gone() || !r.attempts.Refused(within) {
 		return false
 	}
-	r.goTo(s.noteRefusal(why, from))
-	s.repeated = r
+	r.goTo(c.noteRefusal(why, from))
+	c.repeated = r
 	s.wait = waitReply
-	s.Later(from, r.attempts.Pause(), s.Resume)
+	c.later(from, r.attempts.Pause(), s.Resume)
 	return true
 }

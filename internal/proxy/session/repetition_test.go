@@ -31,6 +31,8 @@ func overNoCluster(t *testing.T) *Session {
 	return s
 }
 
+func way(s *Session) *cluster { return s.way.(*cluster) }
+
 // onDeadPin gives the session a connection that is down already when the next command is sent.
 func onDeadPin(t *testing.T, s *Session) {
 	t.Helper()
@@ -45,12 +47,12 @@ func TestACommandIsRepeatedUntilItsConnectionIsNotDown(t *testing.T) {
 		onDeadPin(t, s)
 		s.consume([]byte(typed(cmd)))
 		for n := range 3 {
-			if s.repeated == nil || s.wait != waitReply || s.pin != nil {
-				t.Fatalf("%s: after %d repetitions it waits for %v, and is to be repeated: %v", cmd, n, s.wait, s.repeated != nil)
+			if way(s).repeated == nil || s.wait != waitReply || s.pin != nil {
+				t.Fatalf("%s: after %d repetitions it waits for %v, and is to be repeated: %v", cmd, n, s.wait, way(s).repeated != nil)
 			}
 			s.Resume()
 			onDeadPin(t, s)
-			if s.routeRepeated() {
+			if s.way.goOn() {
 				t.Errorf("%s: the session goes on", cmd)
 			}
 		}
@@ -59,17 +61,17 @@ func TestACommandIsRepeatedUntilItsConnectionIsNotDown(t *testing.T) {
 
 func TestALargeTransactionIsRepeatedUntilItsConnectionIsNotDown(t *testing.T) {
 	s := overNoCluster(t)
-	s.queued = s.newTx()
-	s.queued.slot, s.queued.n = hashslot.Of([]byte("k")), mostQueued+1
+	way(s).queued = way(s).newTx()
+	way(s).queued.slot, way(s).queued.n = hashslot.Of([]byte("k")), mostQueued+1
 	for n := range 3 {
 		onDeadPin(t, s)
 		if n == 0 {
 			s.consume([]byte(typed("EXEC")))
-		} else if s.routeRepeated() {
+		} else if s.way.goOn() {
 			t.Error("the session goes on")
 		}
-		if s.repeated == nil || s.queued == nil || s.wait != waitReply || s.pin != nil {
-			t.Fatalf("after %d repetitions it waits for %v, and is to be repeated: %v", n, s.wait, s.repeated != nil)
+		if way(s).repeated == nil || way(s).queued == nil || s.wait != waitReply || s.pin != nil {
+			t.Fatalf("after %d repetitions it waits for %v, and is to be repeated: %v", n, s.wait, way(s).repeated != nil)
 		}
 		s.Resume()
 	}
@@ -79,8 +81,8 @@ func TestALargeTransactionIsRepeatedUntilItsConnectionIsNotDown(t *testing.T) {
 func TestNothingRunsBehindAMultiThatIsLostWithItsWatch(t *testing.T) {
 	s := overNoCluster(t)
 	onDeadPin(t, s)
-	s.pin.tx.watching, s.pin.fresh, s.mayMulti = true, false, true
-	s.pin.watch.slot = hashslot.Of([]byte("k"))
+	s.pin.tx.watching, s.pin.fresh, way(s).mayMulti = true, false, true
+	way(s).watch.slot = hashslot.Of([]byte("k"))
 	s.consume([]byte(typed("MULTI", "SET k v", "EXEC")))
 	if !s.out.Gone() {
 		t.Error("the session goes on")

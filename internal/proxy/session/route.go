@@ -42,14 +42,11 @@ func (s *Session) route(r *request) bool {
 	} else {
 		r.args = resp.Split(r.raw, s.args[:0])
 	}
-	args, policy := r.args, r.row.PolicyFor(r.args)
-	if policy == command.Shared && (s.pin == nil || s.listening()) && int64(len(r.raw)) > s.proxy.Upstream.MaxShared() {
-		policy = command.PinOnce // Redis may close the connection, which is the client's own then
+	r.policy, r.muted = r.row.PolicyFor(r.args), s.replyMode != replyOn
+	if r.policy == command.Shared && (s.pin == nil || s.way.onLanes(r)) && int64(len(r.raw)) > s.proxy.Upstream.MaxShared() {
+		r.policy = command.PinOnce // Redis may close the connection, which is the client's own then
 	}
-	if s.clustered() && policy == command.Shared && r.row.Name == "info" {
-		policy = command.Augmented // it says that there is a cluster
-	}
-	r.policy, r.muted = policy, s.replyMode != replyOn
+	args, policy := r.args, r.policy
 	skip := s.replyMode == replySkip && policy != command.PinAhead
 	decide := s.byState
 	if policy == command.Identity && s.proxy.Settings.ClientAuth == shared.AuthNone {
@@ -80,20 +77,12 @@ func (s *Session) byState(r *request) (routed bool) {
 			return d == carriedOut
 		}
 	}
-	if s.queued != nil {
-		return s.queue(r)
-	}
-	if s.listening() && r.policy != command.PubSub && (s.ident.Proto == 2 || !s.pin.subscribed()) && !s.awaitQuiet() {
-		return false // the last subscription may end
-	}
-	if s.clustered() && r.row.Name == "multi" && len(r.args) == 1 && !s.subscriber() {
-		return s.begin(r)
+	if d := s.way.place(r); d != undecided {
+		return d == carriedOut
 	}
 	switch {
-	case s.pin == nil, s.listening() && s.onLanes(r):
+	case s.pin == nil, s.way.onLanes(r):
 		return s.routeShared(r)
-	case s.listening() && s.subscriber() && r.redirected():
-		return r.answerWith(subscriberRefusal(s.cmd))
 	case s.pin.mode == readsRaw:
 		return s.routeRaw(r)
 	}
@@ -116,14 +105,6 @@ func classOf(p command.Policy) int {
 
 // routeShared routes a command of a session that has no pin.
 func (s *Session) routeShared(r *request) bool {
-	if s.clustered() {
-		if !s.aim(r) {
-			return false
-		}
-		if d := s.scatter(r); d != undecided {
-			return d == carriedOut
-		}
-	}
 	s.mix(r.row)
 	if s.mustWait(r.row) && !s.awaitQuiet() {
 		return false
@@ -169,11 +150,6 @@ func (s *Session) routeShared(r *request) bool {
 
 // routePinned routes a command of a session whose pin answers each command once.
 func (s *Session) routePinned(r *request) bool {
-	if s.clustered() && s.pin.mode == readsReplies {
-		if d := s.routeAt(r); d != undecided {
-			return d == carriedOut
-		}
-	}
 	pin, to := s.pin, r.handler()
 	if s.pinWaits() && s.unanswered >= mayHold(s.proxy.Budget, s.proxy.Limits().Unanswered) && !s.awaitQuiet() {
 		return false
@@ -227,7 +203,7 @@ func (s *Session) routePinned(r *request) bool {
 	}
 	pin.fresh = false
 	pin.tx.count()
-	r.forward(r.raw, s.watchOver(r, to))
+	r.forward(r.raw, s.way.guard(r, to))
 	return true
 }
 

@@ -15,37 +15,38 @@ var noCluster = resp.AppendError(nil, resp.Err, "This instance has cluster suppo
 
 // scatter routes a command that goes to several servers of the cluster, and one that only a server without a cluster
 // can answer as the client expects.
-func (s *Session) scatter(r *request) decision {
+func (c *cluster) scatter(r *request) decision {
+	s := c.s
 	switch {
 	case r.policy == command.Shared && r.key != 0: // of one key, and so for its server
 		return undecided
-	case s.absent(r):
+	case c.absent(r):
 		return decided(s.awaitQuiet() && r.answerWith(noCluster))
 	case r.row.Name == "scan":
-		return s.scan(r)
+		return c.scan(r)
 	case r.policy == command.Lock && !s.awaitQuiet():
 		return postponed
 	}
-	if refusal := s.impossible(r); refusal != nil {
+	if refusal := c.impossible(r); refusal != nil {
 		return decided(s.awaitQuiet() && r.answerWith(refusal))
 	}
 	if isLong(r.raw) && scatter.Divides(r.row.Name) {
-		return decided(s.awaitQuiet() && s.divideAside(r))
+		return decided(s.awaitQuiet() && c.divideAside(r))
 	}
 	if parts, join := scatter.Split(r.row.Name, r.args); parts != nil {
-		return decided(s.awaitQuiet() && s.sendParts(r, parts, join))
+		return decided(s.awaitQuiet() && c.sendParts(r, parts, join))
 	}
 	if command.IsOwnInfo(r.args) {
 		return undecided
 	}
 	if join := scatter.Everywhere(r.row.Name, command.Keyword(r.args, 1), r.args); join != nil {
-		return decided(s.awaitQuiet() && s.everywhere(r, join))
+		return decided(s.awaitQuiet() && c.everywhere(r, join))
 	}
 	return undecided
 }
 
 // absent reports whether the command being routed is refused by a server that is no part of a cluster.
-func (s *Session) absent(r *request) bool {
+func (c *cluster) absent(r *request) bool {
 	switch r.row.Name {
 	case "cluster":
 		return len(r.args) > 1
@@ -56,7 +57,7 @@ func (s *Session) absent(r *request) bool {
 }
 
 // impossible is the refusal of a command whose state would be that of one server; nil: it has none.
-func (s *Session) impossible(r *request) []byte {
+func (c *cluster) impossible(r *request) []byte {
 	switch r.policy {
 	case command.PinForever, command.PinRaw, command.Replication:
 		if title := r.row.TitleOf(r.raw); title != "" {
@@ -71,16 +72,17 @@ func (s *Session) impossible(r *request) []byte {
 }
 
 // gather begins a command of n parts. Nothing is outstanding.
-func (s *Session) gather(r *request, n int, join scatter.Join) *reply.Gathering {
+func (c *cluster) gather(r *request, n int, join scatter.Join) *reply.Gathering {
+	s := c.s
 	s.wait = waitReply
 	s.out.Slots.Grow(1 + n)
 	return reply.Gather(s, s.out.Slots.Hold(), r.muted, n, join)
 }
 
 // sendParts sends a command in parts. Nothing is outstanding.
-func (s *Session) sendParts(r *request, parts []scatter.Part, join scatter.Join) bool {
-	g := s.gather(r, len(parts), join)
-	r.sendParts(parts, g, 0)
+func (c *cluster) sendParts(r *request, parts []scatter.Part, join scatter.Join) bool {
+	g := c.gather(r, len(parts), join)
+	c.postParts(r.row, parts, g, 0)
 	return true
 }
 
@@ -92,34 +94,35 @@ const manyArgs, fewArgs = 2048, 8
 func isLong(raw []byte) bool { return len(raw) > 6*manyArgs && resp.Count(raw) > manyArgs }
 
 // everywhere sends a command to all servers. Nothing is outstanding.
-func (s *Session) everywhere(r *request, join scatter.Join) bool {
-	list := s.view.Nodes()
+func (c *cluster) everywhere(r *request, join scatter.Join) bool {
+	list := c.view.Nodes()
 	if len(list) == 0 {
 		return r.notCarriedOut()
 	}
-	g := s.gather(r, len(list), join)
-	if done := s.pauseOf(r); done != nil {
+	g := c.gather(r, len(list), join)
+	if done := c.s.pauseOf(r); done != nil {
 		g.Edit(func(reply []byte) []byte {
 			done(reply)
 			return reply
 		})
 	}
-	r.bound = toHeir
 	for i, node := range list { // parts without a slot, and without an order among themselves
-		r.part(r.raw, -2-i, upstream.Node(node.ID)).send(g.Part(i))
+		p := c.copied(r.row, r.raw, aim{slot: -2 - i, at: upstream.Node(node.ID)})
+		p.bound = toHeir
+		p.post(g.Part(i))
 	}
 	return true
 }
 
 // scan sends a SCAN to the server that its cursor names.
-func (s *Session) scan(r *request) decision {
+func (c *cluster) scan(r *request) decision {
 	if len(r.args) < 2 {
 		return undecided
 	}
-	if !s.awaitQuiet() {
+	if !c.s.awaitQuiet() {
 		return postponed
 	}
-	view := s.view
+	view := c.view
 	if len(view.Nodes()) == 0 {
 		return decided(r.notCarriedOut())
 	}
@@ -128,17 +131,35 @@ func (s *Session) scan(r *request) decision {
 		return undecided
 	}
 	node, own := cursor.At(view)
-	r.slot, r.bound = -1, toServer
-	r.target, r.raw = upstream.Node(node.ID), scatter.WithCursor(r.args, own)
-	r.send(&reply.Reply{
-		Session: s, Muted: r.muted, Replace: func(page []byte) []byte { return cursor.Follow(view, page) },
+	p := c.parcel(r.row, scatter.WithCursor(r.args, own), aim{slot: -1, at: upstream.Node(node.ID)})
+	p.bound = toServer
+	p.post(&reply.Reply{
+		Session: c.s, Muted: r.muted, Replace: func(page []byte) []byte { return cursor.Follow(view, page) },
 	})
 	return carriedOut
+}
+
+// postParts sends parts of a command, whose bytes it takes over, to the owners of their slots. first is the number of
+// the first part. Parcels that would not be kept are made at once.
+func (c *cluster) postParts(of *command.Row, parts []scatter.Part, replies *reply.Gathering, first int) {
+	more := make([]parcel, max(0, len(parts)-maxSpare))
+	for i, part := range parts {
+		to := aim{slot: part.Slot, at: c.ownerOf(part.Slot)}
+		var p *parcel
+		if i < len(more) {
+			p = &more[i]
+			*p = parcel{cluster: c, row: of, raw: part.Raw, aim: to, once: true}
+		} else {
+			p = c.parcel(of, part.Raw, to)
+		}
+		p.post(replies.Part(first + i))
+	}
 }
 
 // longParts are the parts of a command of very many keys. A client chooses the number of keys. So the command is
 // divided without the session's lock, and its parts are sent in slices.
 type longParts struct {
+	*cluster
 	of    *request
 	at    reply.ID // of the joined reply
 	reply *reply.Gathering
@@ -148,10 +169,11 @@ type longParts struct {
 
 // divideAside has the command being routed divided aside, and its parts sent, whose joined reply has a slot. The
 // session waits for the reply meanwhile. Nothing is outstanding.
-func (s *Session) divideAside(r *request) bool {
+func (c *cluster) divideAside(r *request) bool {
+	s := c.s
 	s.wait, s.gathered = waitReply, len(r.raw)
 	r.keep()
-	p := &longParts{of: r, at: s.out.Slots.Hold()}
+	p := &longParts{cluster: c, of: r, at: s.out.Slots.Hold()}
 	s.Aside(p.cut)
 	return true
 }
@@ -197,7 +219,7 @@ func (p *longParts) send() {
 	for end := min(first+sliceParts, len(p.parts)); p.sent < end && bytes < sliceBytes; p.sent++ {
 		bytes += len(p.parts[p.sent].Raw)
 	}
-	p.of.sendParts(p.parts[first:p.sent], p.reply, first)
+	p.postParts(p.of.row, p.parts[first:p.sent], p.reply, first)
 	if p.sent < len(p.parts) && !s.out.Gone() {
 		s.Aside(func() func() { return p.send })
 	}

@@ -42,7 +42,7 @@ const (
 	ended        // it has nothing left
 )
 
-// A Session is one client connection without its I/O. Its mutex guards all fields but proxy, host, owner, cluster and
+// A Session is one client connection without its I/O. Its mutex guards all fields but proxy, host, way, owner and
 // Origin, which never change, and lockMemory, which is atomic.
 //
 // An exported method takes the mutex, unless its comment says that it requires it. Flush takes none.
@@ -52,6 +52,7 @@ const (
 type Session struct {
 	proxy *shared.Proxy
 	host  engine.Client
+	way   route
 
 	mu          sync.Mutex
 	wait        wait
@@ -88,11 +89,8 @@ type Session struct {
 	role       upstream.Role  // the role for which the lane was asked
 	reading    bool           // the session is being fed
 	due        *upstream.Lane // is to be written when the session is unlocked; nil: none
-	alone      bool           // in front of a cluster: nothing is sent behind the last command before it is answered
 	weight     weight         // of the replies
 	unanswered int            // bytes of the commands sent since no reply was due, and of their slots
-	repeated   *request       // a command of a pin that is routed anew; nil: none
-	others     []heldLane     // to servers of a cluster that are not the present one
 
 	// The connection of its own.
 	pin           *pinned     // nil: none
@@ -100,7 +98,6 @@ type Session struct {
 	hasty         bool        // the command that gets the pin does not wait for other clients
 	pinTimedOut   error       // why the request for a pin has failed
 	redir         clients.Redirection
-	queued        *queuedTx // in front of a cluster: a transaction whose EXEC has not come; nil: none
 	// Closed when the client has read bytes that pass unread, or at the end; nil: it has read enough.
 	crowded chan struct{}
 
@@ -111,9 +108,9 @@ type Session struct {
 	library      string    // the LIB-NAME that it has announced, also to a Redis that does not know SETINFO
 	announced    bool      // it had announced one at its first lock command
 
-	shards
-	cmd      string // the last command, for CLIENT LIST
-	writesOn bool   // the client has filled its input while the session waited for it to read
+	spare    []*request // answered ones
+	cmd      string     // the last command, for CLIENT LIST
+	writesOn bool       // the client has filled its input while the session waited for it to read
 	clients.Origin
 	args  [][]byte // scratch for the arguments of the request being routed
 	owner string   // the account of its connections to Redis: the client's address
@@ -158,7 +155,6 @@ type pinned struct {
 	outcome *outcome // of identity changes after which the session has not settled; nil: none
 	tx      txState
 	subscriptions
-	watch watch
 }
 
 // pinMode says how the session reads its pin.
@@ -326,7 +322,7 @@ func (s *Session) Resume() {
 // advance continues with the input that was held back.
 func (s *Session) advance() {
 	defer s.atEOF()
-	if s.repeated != nil && !s.routeRepeated() {
+	if !s.way.goOn() {
 		return
 	}
 	if s.in.len() > 0 && s.ready() {
@@ -340,8 +336,7 @@ func (s *Session) advance() {
 	s.readOn()
 }
 
-// forward sends n commands on the pin, or on the lane if there is no cluster. h handles their replies; nil: they pass
-// to the client.
+// forward sends n commands on the session's own connection. h handles their replies; nil: they pass to the client.
 func (s *Session) forward(row *command.Row, raw []byte, h reply.Handler, n int) {
 	conn := s.conn(row)
 	at := s.out.Slots.Add(conn, h, n)

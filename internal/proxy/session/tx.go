@@ -40,14 +40,9 @@ func (s *Session) transact(r *request) bool {
 			}
 		}
 	case "watch":
-		to = s.watchOver(r, h)
+		to = s.way.guard(r, h)
 		h.Missed = s.partIfVital(r)
-		slot := r.slot
-		h.Done = func(reply []byte) {
-			if resp.IsOK(reply) && !pin.tx.watching {
-				pin.tx.watching, pin.watch = true, watch{slot: slot}
-			}
-		}
+		h.Done = func(reply []byte) { pin.tx.watching = pin.tx.watching || resp.IsOK(reply) }
 	case "unwatch":
 		pin.tx.count()
 		h.Done = func(reply []byte) {

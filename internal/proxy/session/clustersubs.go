@@ -1,0 +1,97 @@
+package session
+
+import (
+	"strings"
+
+	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
+)
+
+// In front of a cluster the subscriptions of a session are on its pin, too: channels and patterns at the server of
+// PUBLISH, shard channels at the server of their slot. In RESP3 the commands between them go to the lanes.
+
+// publishSlot is the slot to whose server all PUBLISH and the subscriptions to channels belong. With one server for
+// both, messages reach each subscriber in order, and PUBLISH counts the subscribers.
+const publishSlot = 0
+
+var (
+	otherServer = resp.AppendRawError(nil,
+		"CROSSSLOT the subscriptions of a connection are at one server: use another connection")
+	listens = resp.AppendError(nil, resp.Err,
+		"not possible on a connection with subscriptions in front of a cluster: use another connection")
+)
+
+// listening reports whether the session has a pin for subscriptions.
+func (c *cluster) listening() bool { return c.s.pin != nil && c.s.pin.mode == readsFrames }
+
+// lookForChannels gives a command about channels the slot of PUBLISH.
+func (r *request) lookForChannels() {
+	if r.slot < 0 && (r.policy == command.PubSub || r.row.Name == "publish" || r.row.Name == "pubsub") {
+		r.slot = publishSlot
+	}
+}
+
+// onLanes implements route: a session that is listening in RESP3 sends commands to the lanes. Those about the connection
+// stay on the pin, and so does everything in RESP2, where Redis refuses it.
+func (c *cluster) onLanes(r *request) bool {
+	switch r.policy {
+	case command.PubSub, command.Identity, command.Local, command.AboutClients, command.Lock:
+		return false
+	default:
+		return c.listening() && c.s.ident.Proto == 3
+	}
+}
+
+// redirected reports whether a server of a cluster may redirect the command before it looks at subscriptions.
+func (r *request) redirected() bool {
+	return r.policy != command.PubSub && !r.row.Malformed(r.args) && r.row.Keys.First(r.args) > 0
+}
+
+// placeSubscription finds the server of a subscription, for a session that has a pin.
+func (c *cluster) placeSubscription(r *request) decision {
+	s, pin := c.s, c.s.pin
+	r.look()
+	r.lookForChannels()
+	if (pin.mode == readsReplies || !pin.subscribed()) && !s.awaitQuiet() {
+		return postponed
+	}
+	owner := ownerIn(c.servers.View(), r.slot)
+	if pin.fresh || strings.HasSuffix(r.row.Name, "unsubscribe") || owner == topology.Any || owner == pin.conn.At() {
+		return undecided
+	}
+	return decided(s.awaitQuiet() && r.answerWith(otherServer))
+}
+
+// guardSubscription is guard for a subscription. The first one is routed anew if the pin's server refuses it.
+func (c *cluster) guardSubscription(r *request, to reply.Handler) reply.Handler {
+	s, pin := c.s, c.s.pin
+	if pin.unwatch == nil {
+		pin.unwatch = s.proxy.Upstream.Watch(func() { s.Do(func() { c.viewChanged(pin) }) })
+	}
+	if !pin.subscribed() && !pin.tx.watching {
+		r.keep()
+		return c.rerouted(pin, r, topology.ReadRefusal, to)
+	}
+	muted := r.muted
+	refused := func(at reply.ID, why topology.Refusal) bool {
+		c.noteRefusal(why, pin.conn.At())
+		if !muted {
+			s.out.put(at, otherServer, false)
+		}
+		return true
+	}
+	return &reply.Guarded{Session: s, To: to, Slot: r.slot, Read: topology.ReadRefusal, Refused: refused}
+}
+
+// viewChanged closes the connection of a client whose subscriptions are not at their server any more: it serves no
+// slots, or it is not the server of PUBLISH.
+func (c *cluster) viewChanged(pin *pinned) {
+	v, at := c.servers.View(), pin.conn.At()
+	publisher := ownerIn(v, publishSlot)
+	moved := pin.Channels+pin.Patterns > 0 && publisher != topology.Any && publisher != at
+	if c.s.pin == pin && pin.subscribed() && (moved || v.Primary(string(at)) == nil) {
+		c.s.abandon()
+	}
+}
