@@ -153,7 +153,7 @@ func oneServerDemandsALogin(t *testing.T, c *redistest.Cluster) {
 	for engine, srv := range proxytest.StartOverCluster(t, c, proxytest.Patient) {
 		key := proxytest.KeyOf(t, c, c.Nodes[0])
 		p, listener := srv.Dial(t), srv.Dial(t)
-		p.Script("SET "+key+" x", "+OK", "LOCK {"+key+"}"+engine, ":")
+		p.Script("SET "+key+" x", "+OK", "LOCK {"+key+"}held"+engine, ":")
 		listener.Script("SUBSCRIBE c", "*3")
 		locked.Script("CONFIG SET requirepass pw", "+OK")
 		p.Ends()
