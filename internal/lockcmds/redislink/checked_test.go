@@ -3,7 +3,6 @@ package redislink
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net"
 	"strconv"
@@ -56,9 +55,9 @@ const (
 func TestFramesAreChecked(t *testing.T) {
 	for _, c := range []struct{ sent, good, bad string }{
 		{"GET a", "+OK\r\n", ""},
-		{"GET a|GET b|GET c", "$0\r\n\r\n$3\r\na\r\n\r\n$-1\r\n", ""},
-		{"A|B|C|D|E|F|G", ":1\r\n:-1\r\n_\r\n#t\r\n,1.5\r\n(99\r\n-ERR x\r\n", ""},
-		{"A|B|C", "*0\r\n*-1\r\n*2\r\n*1\r\n:1\r\n*2\r\n$1\r\na\r\n_\r\n", ""},
+		{"GET a|GET b|GET c", "$0\r\n\r\n$3\r\na\r\n\r\n_\r\n", ""},
+		{"A|B|C|D", ":1\r\n:-1\r\n_\r\n-ERR x\r\n", ""},
+		{"A|B|C", "*0\r\n_\r\n*2\r\n*1\r\n:1\r\n*2\r\n$1\r\na\r\n_\r\n", ""},
 		{"HELLO 3", "%2\r\n$1\r\na\r\n*0\r\n$1\r\nb\r\n%1\r\n+c\r\n~1\r\n:1\r\n", ""},
 		{"A", message + "+OK\r\n" + message + ">0\r\n>1\r\n:1\r\n", ""},
 		{"SUBSCRIBE a b|PING", message + subscribed + message + subscribed + "+PONG\r\n", ""},
@@ -70,14 +69,6 @@ func TestFramesAreChecked(t *testing.T) {
 		{"UNSUBSCRIBE a|PING|GET c", "-NOPERM x\r\n+PONG\r\n:1\r\n", ""},
 		{"A", ">3\r\n$12\r\nsunsubscribe\r\n$1\r\na\r\n:0\r\n:1\r\n", ""}, // the slot has moved
 
-		{"A|B", "+OK\r\n", "*9223372036854775807\r\n"},
-		{"A", "", "*4611686018427387904\r\n"},
-		{"A", "", "*1048577\r\n"},
-		{"A", "", "%1048577\r\n"},
-		{"A", "", "*1048576\r\n*1048576\r\n"},
-		{"A", "", "$9223372036854775806\r\n"},
-		{"A", "", "$536870913\r\n"},
-		{"A", "", "%4611686018427387904\r\n"},
 		{"A", "", "*-2\r\n"},
 		{"A", "", "*-0\r\n"},
 		{"A", "", "%-1\r\n"},
@@ -88,25 +79,22 @@ func TestFramesAreChecked(t *testing.T) {
 		{"A", "", "*\r\n"},
 		{"A", "", "*1 \r\n:1\r\n"},
 		{"A", "", "$1\r\nab\r\n"},
-		{"A", "", "$1\n"},
+		{"A", "", "#t\r\n"},
+		{"A", "", ",1.5\r\n"},
+		{"A", "", "(99\r\n"},
 		{"A", "", "+a\nb\r\n"},
-		{"A", "", "+a\rb\r\n"},
 		{"A", "", "\r\n"},
 		{"A", "", "\n"},
-		{"A", "", "_x\r\n"},
-		{"A", "", "_\n\n"},
-		{"A", "", "#x\r\n"},
 		{"A", "", "#\r\n"},
 		{"A", "", ":\r\n"},
 		{"A", "", ":1x\r\n"},
 		{"A", "", ":9223372036854775808\r\n"},
 		{"A", "", "*?\r\n.\r\n"},
 		{"A", "", "$?\r\n;1\r\na\r\n;0\r\n"},
-		{"A", "", "|1\r\n+a\r\n+b\r\n+OK\r\n"},
 		{"A", "", "HTTP/1.1 400 Bad Request\r\n"},
 		{"A", "", "*1\r\n>1\r\n:1\r\n"},
-		{"A", "", strings.Repeat("*1\r\n", 65) + ":1\r\n"},
-		{"A", "", "+" + strings.Repeat("x", maxLine+1)},
+		{"A", "", strings.Repeat("*1\r\n", 200) + ":1\r\n"},
+		{"A", "", "+" + strings.Repeat("x", maxFrame+1)},
 
 		{"", "", "+OK\r\n"}, // nothing was asked
 		{"A", "+OK\r\n", "+OK\r\n"},
@@ -154,21 +142,27 @@ func TestFramesAreChecked(t *testing.T) {
 	}
 }
 
-// What is only announced takes no memory, and a long string is passed on as it is.
-func TestAFrameTakesTheMemoryOfItsBytes(t *testing.T) {
-	under := &bytesOf{chunks: [][]byte{[]byte("$536870912\r\nabc")}}
-	nc := &checked{Conn: under, broken: func(error) {}}
-	_, _ = nc.Write(commands(t, "A", "B"))
-	if n, err := nc.Read(make([]byte, 100)); n != 0 || !errors.Is(err, io.EOF) || cap(nc.frames.buf) > largestSpare {
-		t.Errorf("%d bytes, %v, a buffer of %d bytes", n, err, cap(nc.frames.buf))
+// What is only announced takes no memory, and no reply is passed on in part, or in another form than the library reads.
+func TestAReplyTakesTheMemoryOfItsBytes(t *testing.T) {
+	for _, head := range []string{"$536870912\r\nabc", "*9223372036854775807\r\n", "%1048577\r\n:1\r\n"} {
+		nc := &checked{Conn: &bytesOf{chunks: [][]byte{[]byte(head)}}, broken: func(error) {}}
+		_, _ = nc.Write(commands(t, "A"))
+		if n, err := nc.Read(make([]byte, 100)); n != 0 || err == nil || cap(nc.frame)+cap(nc.out) > largestSpare {
+			t.Errorf("%q: %d bytes, %v, buffers of %d and %d bytes", head, n, err, cap(nc.frame), cap(nc.out))
+		}
 	}
-	long := resp.AppendBulk(nil, strings.Repeat("x", 3<<20))
-	under = &bytesOf{chunks: [][]byte{append(bytes.Clone(long), "$1\r\na\r\n"...)}}
-	nc = &checked{Conn: under, broken: func(error) {}}
+	long := resp.AppendBulk(nil, strings.Repeat("x", maxFrame-100))
+	nc := &checked{Conn: &bytesOf{chunks: [][]byte{append(bytes.Clone(long), "$1\r\na\r\n"...)}}, broken: func(error) {}}
 	_, _ = nc.Write(commands(t, "A", "B"))
 	got, err := io.ReadAll(nc)
-	if err != nil || string(got) != string(long)+"$1\r\na\r\n" || cap(nc.frames.buf) > largestSpare {
-		t.Errorf("%d bytes of %d, %v, a buffer of %d bytes", len(got), len(long), err, cap(nc.frames.buf))
+	if err != nil || string(got) != string(long)+"$1\r\na\r\n" || cap(nc.frame) > largestSpare {
+		t.Errorf("%d bytes of %d, %v, a buffer of %d bytes", len(got), len(long), err, cap(nc.frame))
+	}
+	odd := "$-1\r\n*-1\r\n_x\r\n*01\r\n:7\r\n|1\r\n+a\r\n+b\r\n+OK\r\n+a\rb\r\n"
+	nc = &checked{Conn: &bytesOf{chunks: [][]byte{[]byte(odd)}}, broken: func(error) {}}
+	_, _ = nc.Write(commands(t, "A", "B", "C", "D", "E", "F"))
+	if got, err := io.ReadAll(nc); string(got) != "_\r\n_\r\n_\r\n*1\r\n:7\r\n+OK\r\n+a\rb\r\n" || err != nil {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 
