@@ -21,8 +21,7 @@ words='TestSnapshotIsRedisAnswer' # the table of Redis 7.0's commands
 words="$words|TestIdentitiesAreRedisOwn|TestDifferential|TestReplyModesAreRedisOwn"
 words="$words|TestTheNextClientFindsAConnectionAsIfItWereNew|TestLoginsDoNotCompeteWithWork"
 # No login in a transaction.
-words="$words|TestOverACluster/whole_transactions|TestIdentityChangesOfOneTransaction"
-words="$words|TestDatabaseSelectedBeforeAuth/MULTI|TestTransactionsAreRedisOwn/identity_inside"
+words="$words|TestOverACluster/whole_transactions"
 # HELLO with AUTH and a mistake.
 words="$words|TestWhoCameBeforeAPasswordWasSetMayLogIn|TestAnIDIsNotAskedForInATransaction"
 # READONLY is answered OK.

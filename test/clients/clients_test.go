@@ -362,18 +362,7 @@ func TestClientSpeaksOfItself(t *testing.T) {
 			t.Errorf("cmd=%s", got)
 		}
 	}
-	c.Each("MULTI", "CLIENT ID", "CLIENT INFO", "SET k v")
-	if got := c.Quiet("EXEC"); !strings.HasPrefix(got, "*3\r\n:"+id+"\r\n$") || !strings.Contains(got, "\r\nid="+id+" addr="+c.Conn.LocalAddr().String()) || !strings.HasSuffix(got, "+OK\r\n") {
-		t.Errorf("EXEC: %q", got)
-	}
-	c.Each("MULTI", "HELLO 2", "PING", "CLIENT ID")
-	if got := c.Quiet("EXEC"); !strings.Contains(got, "$2\r\nid\r\n:"+id+"\r\n") || !strings.HasSuffix(got, "\r\n:"+id+"\r\n") {
-		t.Errorf("EXEC of HELLO, PING and CLIENT ID: %q", got)
-	}
-	for _, sub := range []string{"LIST", "KILL", "UNBLOCK"} {
-		c.Quiet("MULTI")
-		c.Script("CLIENT "+sub+" ID 1", "-ERR Command not allowed inside a transaction\r\n", "EXEC", "-EXECABORT")
-	}
+	c.Script("SET k v", "+OK")
 	for _, cmd := range []string{"SUBSCRIBE ch", "PUNSUBSCRIBE"} {
 		c.Script("MULTI", "+OK", "SET k subscribed", "+QUEUED", cmd, "-ERR subscriptions are not possible inside a transaction\r\n",
 			"EXEC", "-EXECABORT", "GET k", "$1\r\nv")
@@ -465,7 +454,6 @@ func TestNoClientNamesAClientOfRedis(t *testing.T) {
 		for _, got := range []string{
 			c.Quiet("CLIENT", "TRACKING", "ON", "REDIRECT", id),
 			c.Quiet("client", "tracking", "on", "bcast", "prefix", "redirect", "noloop", "redirect", id),
-			c.Quiet("MULTI") + c.Quiet("CLIENT", "TRACKING", "ON", "REDIRECT", id) + c.Quiet("EXEC"),
 		} {
 			if !strings.HasSuffix(got, unknown) {
 				t.Errorf("TRACKING: %q for %s", got, line)
@@ -484,21 +472,19 @@ func TestNoClientNamesAClientOfRedis(t *testing.T) {
 func TestRedirectionIsKnownInAPipeline(t *testing.T) {
 	t.Parallel()
 	srv := proxytest.Start(t, redistest.Start(t))
-	for _, tx := range [][2]string{{"PING", "PING"}, {"MULTI", "EXEC"}} {
-		c := srv.Dial(t)
-		id := c.ID()
-		c.Raw(proxytest.Inline(tx[0], "CLIENT TRACKING ON REDIRECT "+id, "CLIENT TRACKINGINFO", "CLIENT GETREDIR", tx[1], "ECHO end"))
-		var got string
-		for !strings.Contains(got, "end\r\n") {
-			b, err := c.Frame()
-			if err != nil {
-				t.Fatal(err)
-			}
-			got += b
+	c := srv.Dial(t)
+	id := c.ID()
+	c.Raw(proxytest.Inline("PING", "CLIENT TRACKING ON REDIRECT "+id, "CLIENT TRACKINGINFO", "CLIENT GETREDIR", "ECHO end"))
+	var got string
+	for !strings.Contains(got, "end\r\n") {
+		b, err := c.Frame()
+		if err != nil {
+			t.Fatal(err)
 		}
-		if !strings.Contains(got, "redirect\r\n:"+id+"\r\n") || strings.Count(got, ":"+id) != 2 {
-			t.Errorf("%s: %q, the id is %s", tx[0], got, id)
-		}
+		got += b
+	}
+	if !strings.Contains(got, "redirect\r\n:"+id+"\r\n") || strings.Count(got, ":"+id) != 2 {
+		t.Errorf("%q, the id is %s", got, id)
 	}
 }
 

@@ -47,7 +47,7 @@ func proxies(t *testing.T, n int) (all []*proxytest.Proxy, over func()) {
 	core, logs := observer.New(zap.WarnLevel)
 	server := redistest.Start(t)
 	for range n {
-		all = append(all, proxytest.Start(t, server, func(o *proxy.Options) { o.Logger, o.Locks.Lease = zap.New(core), 3*time.Second }))
+		all = append(all, proxytest.Start(t, server, func(o *proxy.Options) { o.Logger, o.Locks.Lease = zap.New(core), 10*time.Second }))
 	}
 	return all, func() {
 		t.Helper()

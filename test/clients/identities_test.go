@@ -108,35 +108,3 @@ func TestLockEnginesAreBounded(t *testing.T) {
 		return err == nil && strings.HasPrefix(got, ":")
 	})
 }
-
-// EXEC runs several identity changes at once. Those behind an AUTH must hold, although the session has questions to Redis about the AUTH.
-func TestIdentityChangesOfOneTransaction(t *testing.T) {
-	t.Parallel()
-	b := proxytest.NewBench(t)
-	b.Redis.Do(t, "ACL", "SETUSER", "open", "reset", "on", "nopass", "~*", "&*", "+@all")
-	after := proxytest.Inline("HSET h f v", "HGETALL h", "UNSUBSCRIBE", "CLIENT GETNAME", "ACL WHOAMI", "DBSIZE", "HELLO", "ECHO the-end")
-	transactions := [][]string{
-		{"AUTH open x", "HELLO 3"},
-		{"AUTH open x", "HELLO 2"},
-		{"AUTH open x", "SELECT 0"},
-		{"AUTH open x", "SELECT 2", "HELLO 3 SETNAME n"},
-		{"AUTH open x", "AUTH default y"},
-		{"AUTH open x", "RESET"},
-	}
-	for _, before := range []string{"PING", "SELECT 1", "HELLO 3\r\nSELECT 1", "AUTH open other\r\nHELLO 3\r\nSELECT 1"} {
-		t.Run(before, func(t *testing.T) {
-			b.Compare(t, func(s *proxytest.Side) {
-				s.HideHelloID()
-				b.Redis.Do(t, "FLUSHALL")
-				for _, changes := range transactions {
-					name := strings.Join(changes, ", ")
-					first, second := s.Client(name), s.Client("behind "+name)
-					first.Raw(proxytest.Inline(before, "MULTI") + proxytest.Inline(changes...) + proxytest.Inline("EXEC") + after)
-					first.Until("the-end")
-					second.Raw(proxytest.Inline(before) + after) // it may get the connection of the first
-					second.Until("the-end")
-				}
-			})
-		})
-	}
-}

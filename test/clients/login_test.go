@@ -61,7 +61,7 @@ func TestHelloOnALaneIsRedisOwn(t *testing.T) {
 		for _, login := range []string{
 			"HELLO", "HELLO 2", "HELLO 3", "HELLO 3 SETNAME me", "HELLO 3 AUTH app pw SETNAME setname", "HELLO 3 SETNAME me AUTH app pw", "AUTH app pw", "AUTH app wrong", "HELLO 3 AUTH app wrong",
 			"SELECT 5", "SELECT 05", "SELECT 99", "SELECT -1", "SELECT x", "HELLO 3 AUTH poor pw\r\nSELECT 5", "HELLO 3 AUTH app pw\r\nSELECT 5\r\nHELLO 2", "CLIENT REPLY SKIP\r\nHELLO 3\r\nPING",
-			"SELECT 5\r\nSELECT 5\r\nSET k v\r\nSELECT 0\r\nGET k", "MULTI\r\nHELLO 3\r\nSELECT 5\r\nEXEC", "WATCH k\r\nSELECT 5\r\nGET k",
+			"SELECT 5\r\nSELECT 5\r\nSET k v\r\nSELECT 0\r\nGET k", "MULTI\r\nSELECT 5\r\nEXEC", "WATCH k\r\nSELECT 5\r\nGET k",
 		} {
 			c := s.Client(login)
 			c.Raw(proxytest.Inline(login, "CLIENT GETNAME", "ACL WHOAMI", "GET nosuch", "ECHO the-end"))

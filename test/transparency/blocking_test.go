@@ -78,7 +78,7 @@ func TestBlockingCommandsAreRedisOwn(t *testing.T) {
 				{"RPUSH l a", "BLPOP l 0", "CLIENT REPLY SKIP", "SET k 6", "GET k", "QUIT"},
 				{"BLPOP nosuch 0", "SELECT 0", "SET k 7"},
 				{"BLPOP nosuch 0", "CLIENT SETNAME x", "SET k 8"},
-				{"MULTI", "BLPOP nosuch 0", "CLIENT SETNAME x", "SET k 9", "EXEC", "GET k"},
+				{"MULTI", "BLPOP nosuch 0", "CLIENT GETNAME", "SET k 9", "EXEC", "GET k"},
 				{"MULTI", "SET k 10", "EXEC", "RPUSH l a", "BLPOP l 0", "RESET", "GET k"},
 				{"WAIT 0 0", "SELECT 0", "GET k"},
 				{"NOSUCH", "SELECT 0", "GET k"},

@@ -204,11 +204,11 @@ func init() {
 
 func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
 
-var neverInTx = slices.Clip([]string{"REPLY", "SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE"})
+var neverInTx = slices.Clip([]string{"REPLY", "SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE", "HELLO", "AUTH", "SETNAME", "SETINFO", "GETREDIR", "TRACKINGINFO"})
 
 func (g *generator) round(r *rand.Rand) *round {
 	ro := &round{cuts: rand.New(rand.NewPCG(r.Uint64(), 1)), word: fmt.Sprintf("the-end-%x", r.Uint64())}
-	// CLIENT REPLY and subscriptions inside a transaction are refused (docs/DIVERGENCE.md), so a round has one or the other.
+	// These are refused inside a transaction, or AUTH ends the connection (docs/DIVERGENCE.md), so a round has one or the other.
 	// Redis remembers what a connection has read with tracking on, even after a RESET (docs/DIVERGENCE.md).
 	avoid := append(pick(r, [][]string{{"MULTI"}, neverInTx}), pick(r, []string{"RESET", "TRACKING"}))
 	for range 1 + r.IntN(60) {

@@ -132,9 +132,7 @@ func TestHeldBackClientsAreCountedAsBlocked(t *testing.T) {
 	t.Parallel()
 	srv := proxytest.Start(t, redistest.Start(t))
 	c := warm(t, srv, 5)
-	c[0].Quiet("MULTI")
-	c[0].Quiet("CLIENT", "PAUSE", "600000", "WRITE")
-	c[0].Script("EXEC", "*1\r\n+OK\r\n")
+	c[0].Script("CLIENT PAUSE 600000 WRITE", "+OK")
 	for i, writer := range c[1:] {
 		if i%2 == 0 {
 			writer.Send("PUBLISH", "a", "b")

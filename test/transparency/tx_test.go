@@ -1,11 +1,9 @@
 package transparency
 
 import (
-	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/lockproxy/lockproxy/internal/proxy/session"
 	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
@@ -71,32 +69,30 @@ func TestTransactionsAreRedisOwn(t *testing.T) {
 			c := s.Speaking("a", proto)
 			c.Together("SET k zero", "MULTI", "SELECT 3", "SET k three", "DISCARD", "GET k", "MULTI", "SELECT 3", "BAD", "EXEC", "GET k")
 		},
-		"hello inside": func(s *proxytest.Side, proto int) {
-			s.HideHelloID()
-			c := s.Speaking("a", proto)
-			c.Together("HSET h f v", "MULTI", "HGETALL h", "HELLO "+map[int]string{2: "3", 3: "2"}[proto], "HGETALL h", "EXEC", "HGETALL h")
-		},
 		"blocking commands inside do not block": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
 			c.Together("MULTI", "BLPOP l 0", "XREAD BLOCK 0 STREAMS s $", "BLMOVE a b LEFT RIGHT 0", "BZPOPMIN z 0", "WAIT 1 0", "RPUSH l x", "BLPOP l 0", "EXEC", "PING")
 		},
 		"client commands inside": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
-			c.Together("CLIENT SETNAME before", "MULTI", "CLIENT GETNAME", "CLIENT SETNAME within", "CLIENT GETNAME", "CLIENT SETNAME", "CLIENT NOSUCH", "EXEC", "CLIENT GETNAME")
-			c.Raw(proxytest.Inline("MULTI", "CLIENT SETNAME within", "CLIENT GETNAME", "EXEC", "CLIENT GETNAME", "MULTI", "QUIT"))
-			c.Expect(6)
+			c.Together("CLIENT SETNAME before", "MULTI", "CLIENT GETNAME", "CLIENT NO-EVICT on", "CLIENT PAUSE 0", "EXEC", "CLIENT GETNAME")
+			c.Together("MULTI", "CLIENT SETNAME", "CLIENT NOSUCH", "EXEC", "MULTI", "CLIENT NO-EVICT on", "DISCARD", "CLIENT GETNAME")
+			c.Raw(proxytest.Inline("MULTI", "QUIT"))
+			c.Expect(2)
 			c.End()
 		},
-		// The proxy's own questions after a change of identity stay out of the next transaction, even if that one waits.
-		"identity inside, and a transaction behind it": func(s *proxytest.Side, proto int) {
-			s.HideHelloID()
-			s.Redis.Do(s.T, "ACL", "SETUSER", "tx", "on", ">pw1", ">pw2", "~*", "&*", "+@all")
+		"select inside, and a transaction behind it": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
-			c.Together(`HELLO 3 AUTH tx pw1`, "HELLO "+strconv.Itoa(proto))
-			for _, change := range []string{`HELLO 3 SETNAME "a b"`, "AUTH tx pw2", "SELECT 1", "CLIENT SETNAME n"} {
-				c.Raw(proxytest.Inline("MULTI", change, "PING 0", "EXEC", "MULTI", "PING 1", "CLIENT GETNAME", "PING 2", "CLIENT GETNAME", "EXEC", "ECHO end"))
-				c.Until("end")
+			c.Together("MULTI", "SELECT 1", "PING 0", "EXEC", "MULTI", "PING 1", "SET k v", "EXEC", "GET k", "SELECT 0", "GET k")
+		},
+		"a login inside": func(s *proxytest.Side, proto int) {
+			if !proxytest.AnswersRefusals(s.T, s.Redis) {
+				return
 			}
+			s.Redis.Do(s.T, "ACL", "SETUSER", "tx", "on", ">pw", "~*", "&*", "+@all")
+			c := s.Speaking("a", proto)
+			c.Together("MULTI", "AUTH tx wrong", "SELECT 2", "AUTH", "ACL WHOAMI", "DISCARD", "MULTI", "AUTH tx pw", "DISCARD", "ACL WHOAMI")
+			c.Together("MULTI", "AUTH tx wrong", "SELECT 2", "ACL WHOAMI", "EXEC", "ACL WHOAMI", "SET k 2", "MULTI", "BAD", "AUTH tx pw", "EXEC", "ACL WHOAMI")
 		},
 		"scripts and functions inside": func(s *proxytest.Side, proto int) {
 			c := s.Speaking("a", proto)
@@ -127,30 +123,46 @@ func TestLockVerbInTransactionAborts(t *testing.T) {
 	}
 }
 
-// The proxy edits the replies to CLIENT INFO. Others wait while it edits those of a whole transaction, so their number is limited.
-func TestATransactionHasALimitedNumberOfRepliesThatTheProxyEdits(t *testing.T) {
+// So does one with a command that the proxy answers, or whose reply it edits.
+func TestWhatTheProxyAnswersAbortsATransaction(t *testing.T) {
 	t.Parallel()
 	srv := proxytest.Start(t, redistest.Start(t))
 	c := srv.Dial(t)
-	queue := func(n int) {
-		t.Helper()
-		c.Do("MULTI")
-		for range n {
-			c.Script("CLIENT INFO", "+QUEUED")
+	for _, command := range []string{
+		"HELLO", "HELLO 3", "CLIENT ID", "CLIENT INFO", "CLIENT LIST", "CLIENT KILL ID 1", "CLIENT UNBLOCK 1", "CLIENT SETNAME n", "CLIENT REPLY ON",
+		"CLIENT GETREDIR", "CLIENT TRACKINGINFO", "CLIENT TRACKING on REDIRECT 1",
+	} {
+		c.Script("MULTI", "+OK", "SET k v", "+QUEUED", command, "-ERR Command not allowed inside a transaction\r\n", "EXEC", "-EXECABORT", "GET k", "$-1")
+		c.Raw(proxytest.Inline("MULTI", "SET k v", command, "EXEC", "GET k")) // in one go
+		c.Gets("+OK", "+QUEUED", "-ERR Command not allowed", "-EXECABORT", "$-1")
+	}
+	c.Script("CLIENT SETNAME n", "+OK", "CLIENT GETNAME", "$1\r\nn", "HELLO 2", "*14")
+}
+
+// A login that Redis accepts in a transaction ends the connection behind the replies: what has been sent behind EXEC
+// does not run.
+func TestALoginInATransactionEndsTheConnection(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	if !proxytest.AnswersRefusals(t, redis) {
+		t.Skip("no login in a transaction")
+	}
+	redis.Do(t, "ACL", "SETUSER", "tx", "on", ">pw", "~*", "&*", "+@all")
+	srv := proxytest.Start(t, redis)
+	for _, login := range [][]string{{"AUTH tx pw"}, {"AUTH tx wrong", "AUTH tx pw"}, {"AUTH tx pw", "SELECT 3"}} {
+		c := srv.Dial(t)
+		c.Raw(proxytest.Inline("MULTI") + proxytest.Inline(login...) + proxytest.Inline("ACL WHOAMI", "EXEC", "SET behind 1"))
+		c.Gets("+OK")
+		for range len(login) + 1 {
+			c.Gets("+QUEUED")
 		}
-	}
-	queue(session.MostEdits)
-	if got := c.Do("EXEC"); strings.Count(got, " laddr=") != session.MostEdits {
-		t.Errorf("EXEC = %.200q", got)
-	}
-	queue(session.MostEdits)
-	c.Script("CLIENT GETNAME", "+QUEUED")
-	c.Do("DISCARD")
-	for _, command := range [][]string{{"CLIENT", "INFO"}, {"CLIENT", "ID"}, {"HELLO", "3"}} {
-		queue(session.MostEdits)
-		if got := c.Do(command...); !strings.HasPrefix(got, "-ERR too many") {
-			t.Errorf("%q = %q", command, got)
+		if got := c.Next(); !strings.HasSuffix(got, "$2\r\ntx\r\n") {
+			t.Errorf("%q: EXEC = %q", login, got)
 		}
-		c.Script("EXEC", "-EXECABORT")
+		c.Ends()
 	}
+	if n := redis.Do(t, "EXISTS", "behind"); n != int64(0) {
+		t.Error("a command behind the end has run")
+	}
+	proxytest.WaitFor(t, "the refused login to be counted", func() bool { return srv.Stats().LoginsFailed == 1 })
 }

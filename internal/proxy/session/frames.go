@@ -19,11 +19,10 @@ func (s *Session) subscribe(r *request) bool {
 	if (pin.mode != readsFrames || pin.tx.mayBeOpen()) && !s.awaitQuiet() {
 		return false
 	}
-	switch {
-	case pin.tx.inTx && r.row.Malformed(r.args):
-		return s.sendStep(r, step{}) // Redis says so
-	case pin.tx.inTx:
-		return s.poison(r, noSubscriptionsInTx)
+	if pin.tx.inTx { // it is malformed, and Redis says so
+		pin.tx.count()
+		r.forward(r.raw, r.handler())
+		return true
 	}
 	var to reply.Handler = &frames{
 		session: s, subs: &pin.subscriptions, muted: r.muted, verb: r.row.Name, left: len(r.args) - 1,

@@ -171,14 +171,10 @@ func (s *Session) reidentifyPin(r *request, c identityChange) bool {
 	switch {
 	case pin.tx.inTx && c.Auth && !pin.conn.AnswersRefusals():
 		return s.poison(r, notInTx)
-	case c.Hello && pin.tx.full():
-		return s.poison(r, tooManyEdits)
 	case pin.tx.inTx:
-		step := step{apply: func(reply []byte) { s.judgedOnPin(c, reply) }}
-		if c.Hello {
-			step.rewrite = s.ownID
-		}
-		return s.sendStep(r, step)
+		pin.tx.queue(c)
+		r.forward(r.raw, r.handler())
+		return true
 	}
 	pin.tx.count()
 	r.forward(r.raw, s.judgedBy(s.judgedOnPin, r, c))
@@ -230,11 +226,11 @@ func (s *Session) noteDenial(c identityChange, reply []byte) {
 	}
 	total := s.proxy.Counters.LoginsFailed.Add(1)
 	s.proxy.Entries.Write(logging.Audit, "login failed", "", zap.String("client", s.Addr),
-		zap.String("user", user[:min(len(user), maxLoggedUser)]), zap.Int64("total", total))
+		zap.String("user", loggedUser(user)), zap.Int64("total", total))
 }
 
-// maxLoggedUser is the number of bytes of a user's name that are logged: a client may send any name.
-const maxLoggedUser = 64
+// loggedUser is the part of a user's name that is logged: a client may send any name.
+func loggedUser(user string) string { return user[:min(len(user), 64)] }
 
 var helloID = []byte("$2\r\nid\r\n:")
 

@@ -7,9 +7,9 @@ import (
 // Bytes that small things take, with the structures and slices around them. They are estimates, which no test checks.
 // They make things count that a client can have by the million.
 const (
-	slotCost = 256 // a slot and its handler
-	stepCost = 128 // a Step
-	argCost  = 24  // a slice
+	slotCost   = 256 // a slot and its handler
+	changeCost = 128 // a queuedChange
+	argCost    = 24  // a slice
 )
 
 // charge charges the session's present memory. Every entry into the session ends with it.
@@ -47,7 +47,7 @@ func (s *Session) stationary() int {
 		len(s.name) + len(s.called) + len(s.lib[0]) + len(s.lib[1]) + len(s.library) +
 		len(s.ident.User) + len(s.ident.Password)
 	if p := s.pin; p != nil {
-		n += len(p.tx.steps)*stepCost + p.tx.names + p.frame
+		n += len(p.tx.changes)*changeCost + p.frame
 	}
 	return n
 }

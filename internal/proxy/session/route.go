@@ -151,6 +151,16 @@ func (s *Session) routeShared(r *request) bool {
 // routePinned routes a command of a session whose pin answers each command once.
 func (s *Session) routePinned(r *request) bool {
 	pin, to := s.pin, r.handler()
+	if pin.tx.mayBeOpen() {
+		if refusal := r.refusalInTx(); refusal != nil {
+			if !s.awaitQuiet() {
+				return false // only Redis knows whether the transaction is open
+			}
+			if pin.tx.inTx {
+				return s.poison(r, refusal)
+			}
+		}
+	}
 	if s.pinWaits() && s.unanswered >= mayHold(s.proxy.Budget, s.proxy.Limits().Unanswered) && !s.awaitQuiet() {
 		return false
 	}
@@ -180,21 +190,11 @@ func (s *Session) routePinned(r *request) bool {
 		if !s.awaitReader() {
 			return false
 		}
-		h := s.augment(r)
-		if pin.tx.inTx && r.row.Name == "client" {
-			if h.Replace != nil && pin.tx.full() {
-				return s.poison(r, tooManyEdits)
-			}
-			return s.sendStep(r, step{rewrite: h.Replace})
-		}
-		to = h
+		to = s.augment(r)
 	case command.Replication:
 		return s.replconf(r)
 	case command.PinOnce:
-		if done := s.pauseOf(r); done != nil {
-			if pin.tx.inTx {
-				return s.sendStep(r, step{apply: done})
-			}
+		if done := s.pauseOf(r); done != nil && !pin.tx.inTx { // else a lane that stands still tells
 			to = &reply.Reply{Session: s, Muted: r.muted, Done: done}
 		}
 	case command.Shared: // sent as it is
@@ -213,8 +213,6 @@ func (s *Session) answerOnPin(r *request) bool {
 		return false
 	}
 	switch {
-	case s.pin.tx.inTx:
-		return s.queueLocal(r)
 	case s.subscriber() && r.policy == command.Lock:
 		return r.answerWith(subscriberRefusal(r.row.Name))
 	case s.subscriber() && r.row.Name != "quit" && r.row.Name != "reset":
@@ -234,14 +232,6 @@ func (s *Session) answerOnPin(r *request) bool {
 var noSelect = resp.AppendRawError(nil,
 	"NOPERM lock commands in another database than 0 need the right to run the 'select' command")
 
-// sendStep sends a command that the open transaction queues, and whose effect comes with EXEC.
-func (s *Session) sendStep(r *request, step step) bool {
-	s.pin.fresh = false
-	s.pin.tx.queue(step)
-	r.forward(r.raw, r.handler())
-	return true
-}
-
 // subscriber reports whether Redis refuses all but a few commands because of subscriptions. Nothing is outstanding.
 func (s *Session) subscriber() bool {
 	return s.pin != nil && s.pin.mode == readsFrames && s.pin.subscribed() && s.ident.Proto == 2
@@ -260,10 +250,11 @@ func (s *Session) keepPin(r *request) bool {
 		if !s.awaitQuiet() {
 			return false
 		}
-		pin, on := s.pin, command.Keyword(r.args, 2) != "no"
-		accepted = func() {
-			if pin.debugs = on; on && s.pin == pin {
-				s.readFrames()
+		if pin, on := s.pin, command.Keyword(r.args, 2) != "no"; !pin.tx.inTx { // there Redis refuses it
+			accepted = func() {
+				if pin.debugs = on; on && s.pin == pin {
+					s.readFrames()
+				}
 			}
 		}
 	}
@@ -271,7 +262,7 @@ func (s *Session) keepPin(r *request) bool {
 }
 
 // markPin sends such a command. h gets its reply. keep: the connection becomes the session's own if Redis accepts the
-// command; then accepted is called, if it is not nil. Outside a transaction the session waits then.
+// command; then accepted is called, if it is not nil, and the session waits for it. In a transaction it is nil.
 func (s *Session) markPin(r *request, raw []byte, h *reply.Reply, keep bool, accepted func()) bool {
 	pin := s.pin
 	if pin.tx.mayBeOpen() && !s.awaitQuiet() {
@@ -284,12 +275,12 @@ func (s *Session) markPin(r *request, raw []byte, h *reply.Reply, keep bool, acc
 		}
 		pin.marked(reply, keep, accepted)
 	}
+	pin.tx.count()
 	if pin.tx.inTx {
-		pin.tx.queue(step{apply: func(reply []byte) { s.pin.marked(reply, keep, accepted) }}) // it may be another one by then
+		pin.tx.traces, pin.tx.keeps = true, pin.tx.keeps || keep
 		r.forward(raw, r.handler())
 		return true
 	}
-	pin.tx.count()
 	if accepted != nil {
 		s.wait = waitReply
 	}
@@ -312,41 +303,26 @@ func (p *pinned) marked(reply []byte, keep bool, accepted func()) {
 	}
 }
 
-// queueLocal handles commands of the proxy inside a transaction, where Redis would queue them.
-func (s *Session) queueLocal(r *request) bool {
-	switch {
-	case r.neverInTx():
-		return s.poison(r, r.refusalInTx())
-	case r.row.Name == "reset", r.row.Name == "quit":
-		return s.local(r)
-	case command.Keyword(r.args, 1) == "setname" && len(r.args) == 3:
-		name := string(r.args[2])
-		s.pin.tx.names += len(name)
-		return s.sendStep(r, step{apply: func(reply []byte) {
-			if resp.IsOK(reply) {
-				s.rename(name, true)
-			}
-		}})
-	case command.Keyword(r.args, 1) == "getname":
-		s.pin.tx.count()
-		r.forward(r.raw, r.handler())
-		return true
-	}
-	return s.sendStep(r, step{apply: func([]byte) { s.pin.spent = true }})
-}
-
-// neverInTx reports whether the proxy refuses the command inside every transaction.
-func (r *request) neverInTx() bool {
-	return r.policy == command.Lock || r.policy == command.AboutClients ||
-		r.row.Name == "client" && command.Keyword(r.args, 1) == "reply"
-}
-
-// refusalInTx is the answer to a command that is neverInTx.
+// refusalInTx is the answer to a command that is not possible in a transaction; nil: it is possible. The proxy makes or
+// edits the reply to such a command, or must know it before the next command, and EXEC gives all replies at once.
 func (r *request) refusalInTx() []byte {
-	if r.policy == command.Lock {
+	switch name := r.row.Name; {
+	case r.row.Malformed(r.args): // Redis says so
+		return nil
+	case r.policy == command.Lock:
 		return lockInTx
+	case r.policy == command.PubSub:
+		return noSubscriptionsInTx
+	case r.policy == command.AboutClients, name == "hello":
+		return notInTx
+	case name == "client":
+		switch sub := command.Keyword(r.args, 1); {
+		case sub == "getname": // Redis knows the name: it is that of the connection
+		case r.policy == command.Local, r.policy == command.Augmented, sub == "tracking" && redirection(r.args) > 0:
+			return notInTx
+		}
 	}
-	return notInTx
+	return nil
 }
 
 // poison answers err and makes the open transaction fail, like a command that Redis refuses to queue.
@@ -354,9 +330,6 @@ func (s *Session) poison(r *request, err []byte) bool {
 	r.forward(command.Malformed, &reply.Reply{Session: s, Muted: r.muted, Replace: func([]byte) []byte { return err }})
 	return true
 }
-
-var tooManyEdits = resp.AppendError(nil, resp.Err,
-	"too many CLIENT and HELLO commands in one transaction, 128 are possible")
 
 // emptied makes the scratch for arguments ready for the next command. It drops a scratch that a command of many
 // arguments has made large.

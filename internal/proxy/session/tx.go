@@ -20,18 +20,13 @@ func (s *Session) transact(r *request) bool {
 		h.Done = pin.opens()
 		h.Missed = s.partIfVital(r)
 	case "exec":
-		// The reply may be large: it is only kept whole if something in it matters here.
-		h.Whole = len(pin.tx.steps) > 0
-		if pin.tx.rewrites() {
-			steps := pin.tx.steps
-			h.Replace = func(reply []byte) []byte { return rewritten(reply, steps) }
-		}
 		h.Done = func(reply []byte) {
 			s.Resume()
 			s.executed(pin, reply)
 		}
-		if pin.tx.changes() { // the session may ask Redis here then: its question must not get into the next transaction
-			s.wait = waitReply
+		if len(pin.tx.changes) > 0 {
+			h.Whole = true     // it may be large, and is kept whole only if something in it matters here
+			s.wait = waitReply // the next commands must travel under the new identity
 		}
 	case "discard":
 		h.Done = func(reply []byte) {
@@ -55,20 +50,30 @@ func (s *Session) transact(r *request) bool {
 	return true
 }
 
-// executed notes what EXEC did. reply is the start of its reply at least, and all of it if a step matters.
+// executed notes what EXEC did. reply is the start of its reply at least, and all of it if an identity change was
+// queued. Behind an AUTH that Redis has accepted the connection ends: whose the commands of the transaction were, and
+// those behind it, is no question worth an answer.
 func (s *Session) executed(pin *pinned, reply []byte) {
 	if bytes.HasPrefix(reply, []byte("-")) && !bytes.HasPrefix(reply, []byte("-EXECABORT")) && !pin.tx.inTx {
 		return // EXEC without MULTI
 	}
-	steps := pin.tx.steps
+	changes := pin.tx.changes
+	if reply[0] == '*' && reply[1] != '-' {
+		pin.spent, pin.keep = pin.spent || pin.tx.traces, pin.keep || pin.tx.keeps
+	}
 	pin.tx.end()
-	if len(steps) == 0 {
+	if len(changes) == 0 {
 		return
 	}
 	elems, _ := resp.Elements(reply)
-	for _, step := range steps {
-		if step.apply != nil && step.index < len(elems) {
-			step.apply(elems[step.index])
+	for _, c := range changes {
+		switch {
+		case c.index >= len(elems): // nothing was carried out
+		case c.Auth && elems[c.index][0] != '-':
+			s.goodbye(nil)
+			return
+		default:
+			s.judgedOnPin(c.identityChange, elems[c.index])
 		}
 	}
 }
