@@ -54,12 +54,12 @@ type waiter struct {
 	sent   callRequest // the first attempt, and one behind the end of its wait
 
 	// Guarded by Engine.mu.
-	fence  int64        // of a grant that replicas are to confirm; 0: there is none
-	timer  jobs.Timer   // its own deadline
-	blocks jobs.Timer   // until it is logged that it waits for a hold of its own connection; nil: it does not
-	mark   table.Mark   // before the first attempt
-	streak table.Streak // of the hand-over on its way
-	waited bool         // it has been in a wait queue. Written with the session lock, too
+	unsynced grant        // that replicas are to confirm; the zero value: there is none
+	timer    jobs.Timer   // its own deadline
+	blocks   jobs.Timer   // until it is logged that it waits for a hold of its own connection; nil: it does not
+	mark     table.Mark   // before the first attempt
+	streak   table.Streak // of the hand-over on its way
+	waited   bool         // it has been in a wait queue. Written with the session lock, too
 }
 
 // kind is the kind of lock that it asks for.
@@ -155,7 +155,7 @@ func (w *waiter) Answered(o callOutcome) []byte {
 	a, err := decoded(o.Reply, o.Err, script.DecodeAcquired)
 	switch {
 	case errors.Is(err, contract.ErrInDoubt):
-		w.claim.RollBack(0, w.Lease, nil) // first: the lease is what the client was told so far
+		w.claim.RollBack(0, 0, w.Lease, nil) // first: the lease is what the client was told so far
 		w.e.step(func(*table.Table) { w.claim.Doubt(w.Lease, o.SentAt) })
 		w.withdraw(table.Gone, nil) // it may have a place in the queue
 		return contract.Unanswered
@@ -299,7 +299,7 @@ func (w *waiter) granted(g grant) []byte {
 	w.e.opts.Logger.Warn("a grant came too late to be used", logging.Text("key", w.lock()))
 	// A lease that is shorter than a round trip would end before each grant, and the client would wait for ever.
 	if verdict == verdictLost || w.mayWait() && !w.Chosen {
-		w.claim.RollBack(g.fence, w.Lease, func(bool) { w.anew() })
+		w.claim.RollBack(g.fence, g.count, w.Lease, func(bool) { w.anew() })
 		return nil
 	}
 	w.drop(g, waitFailed, nullReply(w.session().Proto))
@@ -343,5 +343,5 @@ func (w *waiter) undo(g grant, reply []byte) {
 			w.reply(reply)
 		}
 	}
-	w.claim.RollBack(g.fence, w.Lease, tried)
+	w.claim.RollBack(g.fence, g.count, w.Lease, tried)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
@@ -21,8 +22,8 @@ type claim struct {
 	hold    *watchedHold // that the acquire is to deepen; nil: none
 	sent    bool         // pauseLocked was called: until the outcome, the hold is not renewed, and releases do not end it
 	request int64        // the number of the acquire
-	undone  int64        // the number of the acquire that was rolled back last; 0: none. Guarded by Engine.mu
 	fence   int64        // of the grant that it deepens; 0: none
+	by      string       // the acquire of the session's part in that grant, of a named owner; empty: it has none
 	holds   int64        // that the session has afterwards, if Redis still has that grant
 	again   bool         // it deepens that grant or none: the owner is the session's own
 
@@ -40,7 +41,7 @@ func (e *Engine) claimLocked(s *contract.Caller, cmd *grammar.Command) claim {
 		c.hold = h
 		if o := h.PartOf(&session.Session); o != nil {
 			c.again = session.Owns(key.Owner)
-			c.fence, c.holds, c.earlier, c.earlierGrace = h.Fence, o.Holds+1, h, o.Grace
+			c.fence, c.holds, c.by, c.earlier, c.earlierGrace = h.Fence, o.Holds+1, o.Acquire, h, o.Grace
 		}
 	}
 	return c
@@ -76,8 +77,16 @@ func (c *claim) Reenters() bool { return c.holds > 1 }
 // Part is what the acquire writes about its session's part in the lock.
 func (c *claim) Part() script.Part {
 	p := partOf(&c.s.Session, c.key, c.request)
-	p.Fence, p.Holds = c.fence, c.holds
+	p.Fence, p.Holds, p.By = c.fence, c.holds, c.by
 	return p
+}
+
+// name is that of the acquire, for a named owner of a lock; empty: the owner is the session's own, or it asks for a permit.
+func (c *claim) name() string {
+	if c.s.Owns(c.key.Owner) || !c.key.Kind.Reenters() {
+		return ""
+	}
+	return script.AcquireName(c.s.Name, c.request)
 }
 
 // pauseLocked is called before an acquire of that lease is sent: the hold that it is to deepen is not renewed from here
@@ -126,7 +135,7 @@ func (c *claim) Anew() {
 	if c.hold != nil {
 		c.NotDeepened()
 	}
-	c.request, c.fence, c.holds, c.again, c.earlier = c.e.nextRequest(), 0, 1, false, nil
+	c.request, c.fence, c.holds, c.by, c.again, c.earlier = c.e.nextRequest(), 0, 1, "", false, nil
 	if c.key.Kind = c.asked; c.s.Owns(c.key.Owner) {
 		c.key.Owner = c.s.OwnerFor(c.request)
 	}
@@ -209,7 +218,7 @@ func (c *claim) grantedLocked(now time.Time, g *holdGrant) verdict {
 	if g.Exclusive {
 		c.key.Kind = exclusive{}
 	}
-	g.By, g.Key = &c.s.Session, c.key
+	g.By, g.Key, g.Acquire = &c.s.Session, c.key, c.name()
 	if c.hold != nil {
 		g.Paused = &c.hold.Hold
 	}
@@ -231,18 +240,19 @@ func (c *claim) grantedLocked(now time.Time, g *holdGrant) verdict {
 	return verdictUsable
 }
 
-// RollBack undoes what the acquire has done, or may still do. fence is of the grant; 0: the answer to a call is lost.
-// The session keeps the holds of which its client was told, and their lease. If the session has ended, GRACE applies to
-// them. tried is called behind the first attempt; nil: not of interest. Requires no locks.
-func (c *claim) RollBack(fence int64, lease time.Duration, tried func(ok bool)) {
+// RollBack undoes what the acquire has done, or may still do. fence is of the grant; 0: the answer to a call is lost. count
+// is how many holds the owner had then. The session keeps the holds of which its client was told, and their lease. If
+// the session has ended, GRACE applies to them. tried is called behind the first attempt; nil: not of interest. Requires
+// no locks.
+func (c *claim) RollBack(fence, count int64, lease time.Duration, tried func(ok bool)) {
+	if c.name() != "" {
+		c.rollBackNamed(fence, count, lease, tried)
+		return
+	}
 	e, part := c.e, c.Part()
 	part.Request, part.Fence, part.Holds = e.nextRequest(), fence, 0
 	r := rollback{Kind: kindOf(c.key), Limit: max(lease, e.opts.Lease), Late: fence == 0, Tried: tried}
-	r.Remember = true
 	e.mu.Lock()
-	if c.undone != c.request { // it is rolled back once, although its session may end behind that
-		r.Less, c.undone = 1, c.request
-	}
 	if fence == 0 {
 		r.Acquire = c.request // it may not have been executed
 	}
@@ -267,10 +277,43 @@ func (c *claim) RollBack(fence int64, lease time.Duration, tried func(ok bool)) 
 		case c.earlierGrace < 0 || c.s.forsaken:
 			part.Holds, r.Until = c.holds-1, c.earlier.lease.Deadline()
 		case h == nil && c.earlierGrace > 0:
-			r.Grace, r.After, r.Less = c.earlierGrace, c.earlier.lease, c.holds
+			r.Grace, r.After = c.earlierGrace, c.earlier.lease
 		}
 	}
 	e.mu.Unlock()
 	r.Key, r.Part = c.key.Lock, part
 	e.calls.RollBack(r)
+}
+
+// rollBackNamed is RollBack for a named owner. A grant in which others take part is known to have one hold too many:
+// that is released once, because a copy would release another one. The grant of the acquire itself is ended.
+func (c *claim) rollBackNamed(fence, count int64, lease time.Duration, tried func(ok bool)) {
+	e := c.e
+	part := partOf(&c.s.Session, c.key, e.nextRequest())
+	part.Fence = fence
+	switch {
+	case fence != 0 && count > 1:
+		e.mu.Lock()
+		least := time.Duration(0) // of the lease of the others
+		if h := holdOf(c.heldLocked()); h != nil {
+			least = max(time.Millisecond, h.lease.Deadline().Sub(e.opts.Clock.Now()))
+		}
+		e.mu.Unlock()
+		r := script.Release{Key: c.key.Lock, Part: part, Lease: least}
+		e.calls.Background(jobs.CleanUp, func() {
+			_, err := runFor(e.life, e.client, r.Call(), r.Decode)
+			if tried != nil {
+				tried(err == nil)
+			}
+		})
+	case c.by != "" && fence == 0: // it may have added a hold, which ends with the lease
+		if tried != nil {
+			tried(true)
+		}
+	default:
+		e.calls.RollBack(rollback{
+			Drop: script.Drop{Key: c.key.Lock, Part: part, Name: c.name()}, Kind: kindOf(c.key),
+			Limit: max(lease, e.opts.Lease), Late: fence == 0, Tried: tried,
+		})
+	}
 }

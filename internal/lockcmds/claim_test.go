@@ -1,6 +1,7 @@
 package lockcmds
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -70,47 +71,60 @@ func TestAGrantThatCannotBeUsedIsNotRecorded(t *testing.T) {
 
 // The client may count on the holds of which it was told, although its connection has ended.
 func TestARollbackOfAReentryLeavesTheHoldsOfASessionThatHasEnded(t *testing.T) {
-	for _, owner := range []string{"", "me"} {
-		for _, grant := range []int64{0, fence, fence + 1} {
-			for grace, want := range map[time.Duration][3]string{-1: {"1", "0", "50000"}, 0: {"0", "0", "0"}, time.Second: {"0", "1000", "0"}} {
-				w, a := newLockWorld(t), newClient(1)
-				w.acquire(t, a, owner, func(g *holdGrant) { g.Fixed, g.TTL, g.Grace = true, time.Minute, grace })
-				claim := w.claim(&a.caller, lock, owner)
-				w.Own.Answers = []any{goesOn, goesOn}
-				w.Ended(a.caller.ID)
-				w.Work()
-				sent := len(w.Own.Args)
-				w.pass(t, 10*time.Second)
-				claim.RollBack(grant, time.Second, nil)
-				w.Work()
-				if grant == fence+1 { // it is not the grant of these holds
-					want = [3]string{"0", "0", "0"}
-				}
-				args, less := w.Own.Args[sent], "1"
-				if want[1] != "0" { // GRACE is that of the earlier hold, too
-					less = "2"
-				}
-				if args[argHolds] != want[0] || args[argGrace] != want[1] || args[argLease] != want[2] || args[argLess] != less {
-					t.Errorf("owner %q, fence %d, GRACE %v: rolled back with %q", owner, grant, grace, args)
-				}
+	for _, grant := range []int64{0, fence, fence + 1} {
+		for grace, want := range map[time.Duration][3]string{-1: {"1", "0", "50000"}, 0: {"0", "0", "0"}, time.Second: {"0", "1000", "0"}} {
+			w, a := newLockWorld(t), newClient(1)
+			w.acquire(t, a, "", func(g *holdGrant) { g.Fixed, g.TTL, g.Grace = true, time.Minute, grace })
+			claim := w.claim(&a.caller, lock, "")
+			w.Own.Answers = []any{goesOn, goesOn}
+			w.Ended(a.caller.ID)
+			w.Work()
+			sent := len(w.Own.Args)
+			w.pass(t, 10*time.Second)
+			claim.RollBack(grant, 1, time.Second, nil)
+			w.Work()
+			if grant == fence+1 { // it is not the grant of these holds
+				want = [3]string{"0", "0", "0"}
+			}
+			if args := w.Own.Args[sent]; args[argHolds] != want[0] || args[argGrace] != want[1] || args[argLease] != want[2] {
+				t.Errorf("fence %d, GRACE %v: rolled back with %q", grant, grace, args)
 			}
 		}
 	}
 }
 
-// Another session of the owner here does not take the holds of the one that has ended.
-func TestARollbackOfAReentryLeavesTheHoldsOfTwoSessions(t *testing.T) {
-	w, a, b := newLockWorld(t), newClient(1), newClient(2)
-	w.acquire(t, a, "me", nil)
-	w.acquire(t, b, "me", nil)
-	claim := w.claim(&a.caller, lock, "me")
-	w.Ended(a.caller.ID)
-	w.Work()
-	sent := len(w.Own.Args)
-	claim.RollBack(fence, time.Second, nil)
-	w.Work()
-	if args := w.Own.Args[sent]; args[argHolds] != "1" || args[argLease] != "30000" {
-		t.Errorf("rolled back with %q", args)
+// What an acquire for a named owner has made is ended by its name. What it has added to a grant of others is released once, if it
+// is known to be there, and else ends with the lease.
+func TestARollbackForANamedOwner(t *testing.T) {
+	for name, c := range map[string]struct {
+		reenters     bool
+		fence, count int64
+		want         string
+	}{
+		"it has made the grant":         {false, fence, 1, "drop"},
+		"it may have made a grant":      {false, 0, 0, "drop"},
+		"it has joined others":          {false, fence, 2, "release"},
+		"it has acquired again":         {true, fence, 2, "release"},
+		"it may have acquired again":    {true, 0, 0, ""},
+		"it has begun anew with a loss": {true, fence + 1, 1, "drop"},
+	} {
+		w, a := newLockWorld(t), newClient(1)
+		if c.reenters {
+			w.acquire(t, a, "me", nil)
+		}
+		claim := w.claim(&a.caller, lock, "me")
+		own := claim.name()
+		w.Own.Asked = nil
+		ended := false
+		w.Own.Answers = []any{locktest.Numbers(1)}
+		claim.RollBack(c.fence, c.count, time.Second, func(bool) { ended = true })
+		w.Work()
+		if got := strings.Join(w.Own.Asked, " "); got != c.want || !ended {
+			t.Fatalf("%s: %s, ended: %v", name, got, ended)
+		}
+		if c.want == "drop" && w.Own.Args[0][argName] != own {
+			t.Errorf("%s: dropped with %q, not %s", name, w.Own.Args[0], own)
+		}
 	}
 }
 
@@ -120,7 +134,7 @@ func TestARollbackKeepsMaxHold(t *testing.T) {
 	w.acquire(t, a, "", func(g *holdGrant) { g.MaxHold = 40 * time.Second })
 	w.Pass(20 * time.Second)
 	claim := w.claim(&a.caller, lock, "")
-	claim.RollBack(fence, time.Second, nil)
+	claim.RollBack(fence, 1, time.Second, nil)
 	w.Work()
 	if args := w.Own.Args[0]; args[argHolds] != "1" || args[argLease] != "20000" {
 		t.Errorf("rolled back with %q", args)

@@ -207,7 +207,7 @@ func byServer(all []askedReplicas) (parts []part) {
 func (w *waiter) confirm(g grant) {
 	w.e.mu.Lock()
 	ended := w.session().ended
-	w.fence = g.fence
+	w.unsynced = g
 	w.e.mu.Unlock()
 	if ended {
 		w.drop(g, waitHungUp, nil)
@@ -221,7 +221,7 @@ func (w *waiter) confirm(g grant) {
 		Replicas: w.Sync, Until: until,
 		Done: func(o confirmation) {
 			w.e.mu.Lock()
-			w.fence = 0
+			w.unsynced = grant{}
 			w.e.mu.Unlock()
 			if o.Confirmed {
 				g.synced = true

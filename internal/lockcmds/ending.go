@@ -44,15 +44,15 @@ func (e *Engine) ended(session uint64, forsaken bool) (held int) {
 	c.ended, c.forsaken = true, forsaken
 	held = c.Holding()
 	holds, w := c.Leave(), c.asks
-	unconfirmed := int64(0)
+	var unconfirmed grant
 	if w != nil {
-		c.asks, unconfirmed = nil, w.fence
+		c.asks, unconfirmed = nil, w.unsynced
 		e.stepLocked(func(t *table.Table) { t.Left(&w.Waiter) })
 	}
 	e.mu.Unlock()
 	e.endHolds(c, holds)
-	if unconfirmed != 0 { // no wait for replicas that may not come
-		w.undo(grant{fence: unconfirmed}, nil)
+	if unconfirmed.fence != 0 { // no wait for replicas that may not come
+		w.undo(unconfirmed, nil)
 	}
 	return held
 }
@@ -92,22 +92,15 @@ func (e *Engine) endSlice(c *clientSession, holds []*table.Hold) (left []*table.
 	return holds[n:]
 }
 
-// restLocked takes an ended session out of a hold, and returns the rollback of what it may have left there. false: it
-// has left nothing, or a release of a named owner's hold is on its way. The answer to that release calls restLocked
-// again. Requires Engine.mu.
+// restLocked takes an ended session out of a hold, and returns the rollback that its GRACE asks for. false: none.
+// Requires Engine.mu.
 func (e *Engine) restLocked(c *clientSession, entry *table.Hold) (r rollback, ok bool) {
-	if o := entry.PartOf(&c.Session); o != nil && c.forsaken {
-		o.Grace = -1
-	}
-	rest, ok := e.table.EndPart(entry, &c.Session)
-	if !ok {
+	o, ok := e.table.EndPart(entry, &c.Session)
+	if !ok || c.forsaken {
 		return r, false
 	}
 	h := holdOf(entry)
-	r = e.rollback(h, &c.Session)
-	r.Grace, r.Less, r.Remember, r.Limit = rest.Grace, rest.Less, rest.Remember, max(h.TTL, e.opts.Lease)
-	if !e.table.Knows(entry) { // else the lease goes on for the other sessions, and no Continue would end the pause
-		r.After = h.lease
-	}
+	r = e.rollback(h, o)
+	r.Grace, r.Limit, r.After = o.Grace, max(h.TTL, e.opts.Lease), h.lease
 	return r, true
 }

@@ -11,14 +11,12 @@ import (
 
 // The arguments of drop.lua.
 const (
-	argFence    = 1
-	argHolds    = 2
-	argGrace    = 5
-	argField    = 6
-	argLease    = 7
-	argRemember = 8
-	argLess     = 9
-	argAcquire  = 10
+	argFence   = 1
+	argHolds   = 2
+	argGrace   = 5
+	argName    = 6
+	argLease   = 7
+	argAcquire = 9
 )
 
 func TestTheEndOfASessionAppliesGrace(t *testing.T) {
@@ -34,8 +32,8 @@ func TestTheEndOfASessionAppliesGrace(t *testing.T) {
 		{"a named owner", "me", -1, false, ""},
 		{"a named owner, at once", "me", 0, false, "0"},
 		{"a named owner, soon", "me", time.Second, false, "1000"},
-		{"a named owner with others, at once", "me", 0, true, "0"},
-		{"a named owner with others, soon", "me", time.Second, true, "0"},
+		{"a named owner with others, at once", "me", 0, true, ""},
+		{"a named owner with others, soon", "me", time.Second, true, ""},
 	} {
 		w, a, b := newLockWorld(t), newClient(1), newClient(2)
 		w.Own.Answers = []any{goesOn}

@@ -40,6 +40,11 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 		if x.h != nil && (session.Owns(k.Owner) || !k.Kind.Reenters()) {
 			x.call.Fence = x.h.Fence
 		}
+		if x.h != nil {
+			if o := x.h.PartOf(&session.Session); o != nil {
+				x.call.By = o.Acquire
+			}
+		}
 		if cmd.Fence != 0 {
 			x.call.Fence = cmd.Fence
 		}
@@ -126,7 +131,7 @@ func (x *extension) settleLocked() {
 	if h == nil || !x.session.Owns(x.key.Owner) || !x.e.table.Knows(x.h) {
 		return
 	}
-	d := x.e.rollback(h, &x.session.Session)
+	d := x.e.rollback(h, table.Part{Session: &x.session.Session})
 	d.Holds, d.Until, d.Limit, d.Late = h.Count, h.lease.Deadline(), x.e.opts.Lease, true
 	x.e.calls.RollBack(d)
 }

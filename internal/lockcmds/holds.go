@@ -25,7 +25,7 @@ import (
 //   - The lease of each hold of the table is watched. A hold that has ended is not renewed.
 //   - A renewal does not overlap with a re-entry or extension that may shorten the lease: the lease is paused around
 //     these. A release waits for no renewal: Redis refuses a renewal behind it by owner and fence.
-//   - GRACE releases what the session that ends has acquired and not released.
+//   - GRACE ends a grant in which the session that ends alone has taken part.
 //   - After a session was told that it lost a grant of its own owner, it never gets the same fence again.
 //   - No call leaves an owner a shorter lease than the owner was promised.
 
@@ -125,10 +125,13 @@ func (h *watchedHold) pauseLocked(lease time.Duration) (now bool) {
 }
 
 // rollback is the rollback of a session's part in a hold, by the fence of the hold.
-func (e *Engine) rollback(h *watchedHold, s *table.Session) rollback {
+func (e *Engine) rollback(h *watchedHold, o table.Part) rollback {
 	r := rollback{Kind: kindOf(h.Key)}
-	r.Key, r.Part = h.Lock, partOf(s, h.Key, e.nextRequest())
+	r.Key, r.Part = h.Lock, partOf(o.Session, h.Key, e.nextRequest())
 	r.Part.Fence = h.Fence
+	if h.Kind.Reenters() {
+		r.Name = o.Acquire
+	}
 	return r
 }
 

@@ -60,8 +60,8 @@ func (e *Engine) onLost(l *watchdog.Lease, reason watchdog.Reason) {
 func (e *Engine) staleLocked(h *watchedHold) []rollback {
 	all := make([]rollback, 0, len(h.Parts()))
 	for _, o := range h.Parts() {
-		r := e.rollback(h, o.Session)
-		r.Limit, r.Less, r.Remember, r.Ended = max(h.TTL, e.opts.Lease), o.Holds, true, true
+		r := e.rollback(h, o)
+		r.Limit = max(h.TTL, e.opts.Lease)
 		if memory := o.Session.Memory; memory != nil { // else a client could have any number of names wait here
 			memory.Add(int64(len(h.Lock)))
 			r.Done = func() { memory.Add(-int64(len(h.Lock))) }

@@ -40,27 +40,31 @@ func onOneAndTwo(t *testing.T, f func(t *testing.T, p, q *proxy)) {
 	})
 }
 
-func TestEndOfASessionDropsWhatItAcquired(t *testing.T) {
+func TestTheEndOfASessionEndsAGrantInWhichItAloneHasTakenPart(t *testing.T) {
 	t.Parallel()
 	onOneAndTwo(t, func(t *testing.T, p, q *proxy) {
-		a, b, w := p.session(2), q.session(3), p.session(2)
-		a.fence("LOCK k OWNER me GRACE 0")
-		a.fence("LOCK k OWNER me GRACE 0")
-		b.fence("LOCK k OWNER me GRACE 0")
-		b.fence("LOCK k OWNER me GRACE 0")
-		b.want("UNLOCK k OWNER me", ":0")
-		a.hangUp()
-		p.cleanedUp()
-		equal(t, "holds", p.holds("k", "me"), "1")
-		w.waits("LOCK k")
-		w.quiet(50 * time.Millisecond)
-		b.fence("LOCK k OWNER me GRACE 0")
-		b.want("UNLOCK k OWNER me", ":0")
-		b.hangUp()
-		q.cleanedUp()
-		fenceIn(t, w.reply())
-		if q.losses.Load() != 0 || p.losses.Load() != 0 {
-			t.Error("a lease was lost")
+		for _, mode := range []string{"", " SHARED"} {
+			for _, second := range []string{"LOCK k PX 60000 OWNER me", "EXTENDLOCK k PX 60000 OWNER me"} {
+				a, b, w := p.session(2), q.session(3), p.session(2)
+				a.fence("LOCK k OWNER me GRACE 0" + mode)
+				a.fence("LOCK k OWNER me GRACE 0" + mode)
+				w.waits("LOCK k")
+				a.hangUp()
+				fenceIn(t, w.reply())
+				w.want("UNLOCK k", ":1")
+
+				a = p.session(2)
+				a.fence("LOCK k OWNER me GRACE 0" + mode)
+				b.do(second + mode)
+				held := p.holds("k", "me")
+				a.hangUp()
+				p.cleanedUp()
+				equal(t, "holds", p.holds("k", "me"), held)
+				if ttl := p.srv.Client(t).PTTL(t.Context(), "k").Val(); ttl < 50*time.Second {
+					t.Fatalf("ttl %v", ttl)
+				}
+				w.want("FORCEUNLOCK k", ":1")
+			}
 		}
 	})
 }
@@ -105,7 +109,7 @@ func TestOwnerThatComesBackHasWhatItLeft(t *testing.T) {
 		equal(t, "fence", b.fence("LOCK k OWNER me PX 60000 GRACE 0"), fence)
 		b.hangUp()
 		q.cleanedUp()
-		equal(t, "holds", p.holds("k", "me"), "1")
+		equal(t, "holds", p.holds("k", "me"), "2") // until the lease ends
 	})
 }
 
@@ -153,8 +157,9 @@ func TestUnlockOfALostLeaseReleasesNothingElse(t *testing.T) {
 	b.fence("LOCK k OWNER me PX 60000")
 	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" expired]")
 	a.want("UNLOCK k OWNER me", lostLeaseWords)
-	p.eventuallyHeld("k", "me", "1")
-	a.want("UNLOCK k OWNER me", ":1") // now it knows, and acts for the owner as any session may
+	p.eventuallyHeld("k", "me", "2")
+	a.want("UNLOCK k OWNER me", ":0") // now it knows, and acts for the owner as any session may
+	a.want("UNLOCK k OWNER me", ":1")
 	redistest.Eventually(t, patience, "the other proxy to hear of it", func() bool { return q.e.Holds() == 0 })
 	b.want("UNLOCK k OWNER me", notOwnerReply)
 }

@@ -168,7 +168,7 @@ func (r *release) settleLocked() {
 		return
 	}
 	d := rollback{
-		Drop: script.Drop{Key: r.Key.Lock, Part: r.part(), Less: 1}, Kind: kindOf(r.Key), Limit: r.e.opts.Lease, Late: true,
+		Drop: script.Drop{Key: r.Key.Lock, Part: r.part()}, Kind: kindOf(r.Key), Limit: r.e.opts.Lease, Late: true,
 	}
 	d.Request = r.e.nextRequest()
 	if h := holdOf(r.Hold); h != nil && r.Holds > 0 {

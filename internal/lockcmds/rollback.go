@@ -2,17 +2,15 @@ package lockcmds
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
 // rollback ends a session's part in a grant that no client relies on: the client was not told of it, was told that it
-// is lost, or has gone. No command waits for it: a later call of the session has a larger number.
+// is lost, or has gone. No command waits for it: a later call of the session has a larger number, or another name.
 type rollback struct {
 	script.Drop
 	Kind lockKind // of the lock
@@ -49,7 +47,6 @@ func (c *calls) RollBack(r rollback) {
 				r.Lease = max(time.Millisecond, r.Until.Sub(c.Clock.Now())) // of each attempt: the lease runs meanwhile
 			}
 			v, err := c.Client.run(ctx, r.Kind.Drop(r.Drop))
-			r.Copy = r.Copy || errors.Is(err, contract.ErrInDoubt)
 			left, err := decoded(v, err, script.DecodeDropped)
 			if err == nil && !left && r.Gone != nil {
 				r.Gone()
@@ -65,7 +62,7 @@ func (c *calls) RollBack(r rollback) {
 				r.Done()
 			}
 			if r.Late {
-				r.Late, r.Copy = false, true
+				r.Late = false
 				c.After(lateCopy, jobs.CleanUp, func() { c.RollBack(r) })
 			}
 		},

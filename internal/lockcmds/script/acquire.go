@@ -14,8 +14,11 @@ type Part struct {
 	// Session is the session's own owner, if Owner was named by OWNER: other sessions may hold the lock for it. Empty:
 	// none may.
 	Session string
+	// By is the name of the acquire by which the session has got its part, of a named owner; empty: it has none, or it does
+	// not matter.
+	By string
 	// Request is the number of this call, larger than those of all earlier calls of the session. A copy has the same
-	// number.
+	// number. With the session it is the name of an acquire for a named owner.
 	Request int64
 	Fence   int64 // of the grant that the session has or means; 0: none, or any
 	Holds   int64 // of the owner's only session, after this call. The holds of a named owner are raised and lowered by one
@@ -25,13 +28,27 @@ type Part struct {
 // LastRequest is larger than the number of any call: the call is not overtaken.
 const LastRequest = 1 << 53
 
-// field is the session's field in the hash; empty: it needs none.
+// field is by what the scripts know the session; empty: it is its owner's only one.
 func (p Part) field() string {
-	if p.Session == "" {
+	switch {
+	case p.By != "":
+		return p.By
+	case p.Session == "":
 		return ""
 	}
 	return "{" + p.Session + "}"
 }
+
+// id is what an acquire of a lock is known by: its name, for a named owner, or its number.
+func (p Part) id() string {
+	if p.Session == "" {
+		return itoa(p.Request)
+	}
+	return AcquireName(p.Session, p.Request)
+}
+
+// AcquireName is the name of an acquire for a named owner.
+func AcquireName(session string, request int64) string { return session + ":" + itoa(request) }
 
 // Acquire asks for a lock without a place in the queue.
 type Acquire struct {
@@ -51,7 +68,7 @@ func (a Acquire) Call() Call {
 			acquire,
 			[]string{a.Key, Fence, Channel(a.Key), Queue(a.Key)},
 			[]string{
-				a.Owner, millis(a.Lease), itoa(a.Request), publish, itoa(a.Fence), itoa(a.Holds),
+				a.Owner, millis(a.Lease), a.id(), publish, itoa(a.Fence), itoa(a.Holds),
 				a.field(), Of(a.Key).NameChannel(a.Owner),
 			},
 		}
@@ -76,7 +93,7 @@ func (a Acquire) Call() Call {
 
 // args are the first arguments of fair.lua and crowd.lua.
 func (a Acquire) args() []string {
-	return []string{a.Owner, millis(a.Lease), itoa(a.Request), itoa(a.Fence), itoa(a.Holds), a.field()}
+	return []string{a.Owner, millis(a.Lease), a.id(), itoa(a.Fence), itoa(a.Holds), a.field()}
 }
 
 // Deepen acquires a lock again that the only session of an owner holds by the grant of that fence. It never grants.
@@ -161,7 +178,7 @@ func (a Shared) Call() Call {
 		all = append(all, Deadlines(a.Key))
 	}
 	keys := len(all)
-	all = append(all, a.Owner, millis(a.Lease), itoa(a.Request), publish)
+	all = append(all, a.Owner, millis(a.Lease), a.id(), publish)
 	if a.Fence == 0 && !a.named() && a.Way == AtNoPlace { // the rest would say nothing
 		return Call{acquireShared, all[:keys:keys], all[keys:]}
 	}

@@ -9,11 +9,11 @@
 -- KEYS[4]  queue     list of places of waiters, first to ask at the head
 -- ARGV[1]  owner     opaque, non-empty, not 'fence' or 'mode', without braces
 -- ARGV[2]  lease_ms  lease length, > 0
--- ARGV[3]  request   number of this call, larger than those of earlier calls of the session
+-- ARGV[3]  request   number of this call, larger than those of earlier calls of the session; of a named owner its name
 -- ARGV[4]  publish   PUBLISH, or SPUBLISH in a cluster
 -- ARGV[5]  fence     of the grant that the session has; 0 or absent: none
 -- ARGV[6]  holds     of the owner's only session after this, if that is the grant; absent: 1
--- ARGV[7]  field     of the session, for a named owner; empty or absent: the owner has one session
+-- ARGV[7]  field     for a named owner, see by_with in lib/hold.lua; empty or absent: the owner has one session
 -- ARGV[8]  tell      channel on which other waiters of the owner are told of a first hold; absent: there are none
 --
 -- Returns  {1, fence, holds, odd, 0}     acquired

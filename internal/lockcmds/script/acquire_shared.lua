@@ -14,11 +14,11 @@
 -- KEYS[6]  deadlines  zset place -> epoch ms after which it may be dropped; absent: it asks without a place
 -- ARGV[1]  owner      opaque, non-empty, not 'fence' or 'mode', without braces
 -- ARGV[2]  lease_ms   lease length, > 0
--- ARGV[3]  request    number of this call, larger than those of earlier calls of the session
+-- ARGV[3]  request    number of this call, larger than those of earlier calls of the session; of a named owner its name
 -- ARGV[4]  publish    PUBLISH, or SPUBLISH in a cluster
 -- ARGV[5]  fence      of the grant that the session has; 0 or absent: none
 -- ARGV[6]  holds      of the owner's only session after this, if that is the grant; absent: 1
--- ARGV[7]  field      of the session, for a named owner; empty or absent: the owner has one session
+-- ARGV[7]  field      for a named owner, see by_with in lib/hold.lua; empty or absent: the owner has one session
 -- ARGV[8]  tell       channel on which other waiters of the owner are told of a first hold; empty or absent: none are
 -- ARGV[9]  place      the waiter's own, or that of the proxy's plain waiters; absent: it has none
 -- ARGV[10] way        fair: the place is its own; crowd: it is that of the plain waiters; absent: there is none
@@ -133,7 +133,7 @@ if pttl == -2 or mode == 'read' and not held[5] then
       if tell ~= '' then
         redis.call(publish, tell, '0')
       end
-      local fence, replaced = share(lock, KEYS[4], owner, ARGV[2], time, held, field, request)
+      local fence, replaced = share(lock, KEYS[4], owner, ARGV[2], time, mode, request)
       if mode == 'read' and time[2] % 64 == 0 then
         --@ longest
         sweep(lock, time[2])

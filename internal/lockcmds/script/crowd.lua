@@ -11,10 +11,10 @@
 -- KEYS[5]  channel    base channel of the lock; as a key it says for which place the free lock is kept
 -- ARGV[1]  owner      opaque, non-empty, not 'fence' or 'mode', without braces
 -- ARGV[2]  lease_ms   lease length, > 0
--- ARGV[3]  request    number of this acquire, larger than those of earlier calls of the session
+-- ARGV[3]  request    number of this call, larger than those of earlier calls of the session; of a named owner its name
 -- ARGV[4]  fence      of the grant that the session has; 0: none
 -- ARGV[5]  holds      of the owner's only session after this, if that is the grant
--- ARGV[6]  field      of the session, for a named owner; empty: the owner has one session
+-- ARGV[6]  field      for a named owner, see by_with in lib/hold.lua; empty: the owner has one session
 -- ARGV[7]  wait_ms    what a deadline is counted in, > 0
 -- ARGV[8]  place      of the proxy's plain waiters
 -- ARGV[9]  stays      1: the place stays in the queue if the lock is acquired; 0: it leaves

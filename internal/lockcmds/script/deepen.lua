@@ -36,7 +36,7 @@ elseif held[4] == 'read' then
   --@ leave_shared
   --@ set_lease
   set_lease(ARGV[4], KEYS[2], KEYS[3], lock, owner, lease)
-  put_shared(lock, owner, held, holds, '', ARGV[3])
+  put_shared(lock, owner, held[2], holds, ARGV[3])
 else
   redis.call('HSET', lock, owner, holds, '{request}', ARGV[3])
   redis.call('PEXPIRE', lock, lease)

@@ -2,10 +2,9 @@
 -- lease.
 --
 -- Unlike a release it may find that there is nothing to do. Waiters are woken if the lock is free then, or the lease
--- ends earlier than they had been told. If the owner has other holds, the lease stays. Run again, the script changes
--- nothing. Overtaken by a later call of an owner's only session, it changes nothing either: that call has written the
--- holds. Those of a named owner are released all the same. If another proxy's session of such an owner may have set the
--- lease, its end is not the one that this proxy knows: the last hold stays for that session, until the lease ends.
+-- ends earlier than they had been told. Run again, the script changes nothing. Overtaken by a later call of an owner's
+-- only session, it changes nothing either: that call has written the holds. Of a named owner it ends the grant that the
+-- session's acquire has made, if no other session has taken part in it.
 --
 -- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:place
@@ -17,68 +16,36 @@
 -- ARGV[4]  publish   PUBLISH, or SPUBLISH in a cluster
 -- ARGV[5]  request   number of this call, larger than those of earlier calls of the session
 -- ARGV[6]  grace_ms  the most that may be left of the lease; 0: release
--- ARGV[7]  field     of the session, for a named owner; empty: the owner has one session
--- ARGV[8]  lease_ms  to which the lease is set if holds are left; for a named owner it is only made longer; 0: its
---                    TTL stays
--- ARGV[9]  remember  1: the field stays, or is made, so that copies of earlier calls are known; 0: it goes
--- ARGV[10] less      how many holds the session of a named owner has acquired and not released
--- ARGV[11] acquire   those are the hold of this call, if it is the last that was applied of the session; 0: of any
--- ARGV[12] copy      1: an earlier copy of this call may have been executed; 0: none was
--- ARGV[13] ended     1: its proxy's clock says that the lease has ended; 0: it goes on
+-- ARGV[7]  by        the acquire of a named owner; empty: the owner has one session
+-- ARGV[8]  lease_ms  to which the lease is set if holds are left; 0: its TTL stays
 --
 -- Returns  {1}  the lock is released, or the lease is short enough now
 --          {2}  the grant goes on: the owner has other holds, or this call or a later one was executed before
 --          {0}  the owner does not hold the lock by that grant
 
-local lock, owner, field = KEYS[1], ARGV[1], ARGV[7]
-local held = hold_of(lock, owner, field)
+local lock, owner, by = KEYS[1], ARGV[1], ARGV[7]
+local held = hold_of(lock, owner, by)
 local shared = held[4] == 'read'
 if held.err then
   return string.find(held.err, '^WRONGTYPE') and {0} or held
 end
 if not held[1] or ARGV[2] ~= '0' and held[2] ~= ARGV[2] then
   return {0}
-end
-local sum, last, request = tonumber(held[1]) or 0, tonumber(held[3] or 0) or 0, tonumber(ARGV[5])
-if last == request or last > request and (field == '' or ARGV[12] == '1') then
+elseif by ~= '' and held[3] ~= by then
+  return {2}
+elseif by == '' and (tonumber(held[3] or 0) or 0) >= tonumber(ARGV[5]) then
   return {2}
 end
-local rest = sum
-if field == '' then
-  rest = tonumber(ARGV[3])
-elseif held[3] and (ARGV[11] == '0' or last == tonumber(ARGV[11])) then
-  rest = sum - tonumber(ARGV[10])
-  if rest < 1 and ARGV[13] == '1' then
-    --@ elsewhere
-    local sessions = held[4] == 'read' and string.gsub('{' .. held[5], ' ', '{') or table.concat(redis.call('HKEYS', lock))
-    rest = elsewhere(field, sessions) and 1 or rest
-  end
-end
-if rest > 0 and shared then
-  local keeps = field == '' and rest or ARGV[6] == '0' and rest or sum
-  local last_request = (field == '' or last < request) and ARGV[5] or held[3]
-  if field ~= '' and ARGV[9] ~= '1' then
-    last_request = nil
-  end
-  put_shared(lock, owner, held, keeps, field, last_request)
-  if ARGV[8] ~= '0' then
-    lengthen_shared(lock, owner, ARGV[8])
-  end
-  return {2}
-elseif rest > 0 then
-  if field == '' then
-    redis.call('HSET', lock, owner, rest, '{request}', ARGV[5])
-  else
-    if ARGV[9] == '1' then
-      redis.call('HSET', lock, field, last < request and ARGV[5] or held[3])
-    else
-      redis.call('HDEL', lock, field)
+if by == '' and ARGV[3] ~= '0' then
+  if shared then
+    put_shared(lock, owner, held[2], ARGV[3], ARGV[5])
+    if ARGV[8] ~= '0' then
+      lengthen_shared(lock, owner, ARGV[8])
     end
-    if ARGV[6] == '0' and rest < sum then
-      redis.call('HSET', lock, owner, rest)
-    end
+    return {2}
   end
-  if ARGV[8] ~= '0' and field == '' and redis.call('PTTL', lock) > tonumber(ARGV[8]) then
+  redis.call('HSET', lock, owner, ARGV[3], '{request}', ARGV[5])
+  if ARGV[8] ~= '0' and redis.call('PTTL', lock) > tonumber(ARGV[8]) then
     redis.call('PEXPIRE', lock, ARGV[8]) -- no other session can have set the longer one
     wake(ARGV[4], KEYS[2], KEYS[3], lock)
   elseif ARGV[8] ~= '0' then
@@ -94,7 +61,7 @@ elseif shared then
   if left > tonumber(ARGV[6]) then
     settle_shared(ARGV[4], KEYS[2], KEYS[3], lock, left, owner, ARGV[6])
   end
-  put_shared(lock, owner, held, held[1], field, last < request and ARGV[5] or held[3])
+  put_shared(lock, owner, held[2], held[1], by == '' and ARGV[5] or by)
   return {1}
 end
 if ARGV[6] == '0' then
@@ -106,6 +73,7 @@ if pttl < 0 or pttl > tonumber(ARGV[6]) then
   redis.call('PEXPIRE', lock, ARGV[6])
   wake(ARGV[4], KEYS[2], KEYS[3], lock)
 end
--- A late copy of an earlier call must not make the lease longer again. Without memory Redis refuses the number alone.
-redis.pcall('HSET', lock, field == '' and '{request}' or field, last < request and ARGV[5] or held[3])
+if by == '' then -- A late copy must not make the lease longer again. Without memory Redis refuses the number alone.
+  redis.pcall('HSET', lock, '{request}', ARGV[5])
+end
 return {1}

@@ -10,7 +10,7 @@
 -- ARGV[2]  lease_ms  new lease length from now, > 0
 -- ARGV[3]  publish   PUBLISH, or SPUBLISH in a cluster
 -- ARGV[4]  request   number of this call, larger than those of earlier calls of the session
--- ARGV[5]  field     of the session, for a named owner; empty: the owner has one session
+-- ARGV[5]  field     for a named owner, see by_with in lib/hold.lua; empty: the owner has one session
 -- ARGV[6]  fence     only the grant with this fence; 0 or absent: any
 --
 -- Returns  {1, fence, holds}  reset, or done before
@@ -28,28 +28,33 @@ end
 if (ARGV[6] or '0') ~= '0' and held[2] ~= ARGV[6] then
   return {-2, tonumber(held[2] or 0)}
 end
-local last = tonumber(held[3] or 0) or 0
-if held[4] == 'read' then
-  if last < tonumber(ARGV[4]) then
-    --@ keep
-    --@ tell_rwlock
-    --@ free
-    --@ longest
-    --@ leave_shared
-    --@ set_lease
-    set_lease(ARGV[3], KEYS[2], KEYS[3], KEYS[1], ARGV[1], ARGV[2])
-    put_shared(KEYS[1], ARGV[1], held, held[1], field, ARGV[4])
-  elseif last == tonumber(ARGV[4]) then
+local request, last, lasts = field == '' and ARGV[4] or by_with(held[3], field), nil, nil
+if field == '' then
+  last = tonumber(held[3] or 0) or 0
+  lasts = last == tonumber(ARGV[4]) -- a copy
+end
+if lasts then
+  if held[4] == 'read' then
     lengthen_shared(KEYS[1], ARGV[1], ARGV[2])
+  else
+    lengthen(KEYS[1], ARGV[2])
   end
-elseif last < tonumber(ARGV[4]) then
+elseif last and last > tonumber(ARGV[4]) then -- overtaken
+elseif held[4] == 'read' then
+  --@ keep
+  --@ tell_rwlock
+  --@ free
+  --@ longest
+  --@ leave_shared
+  --@ set_lease
+  set_lease(ARGV[3], KEYS[2], KEYS[3], KEYS[1], ARGV[1], ARGV[2])
+  put_shared(KEYS[1], ARGV[1], held[2], held[1], request)
+else
   local pttl = redis.call('PTTL', KEYS[1])
   redis.call('PEXPIRE', KEYS[1], ARGV[2]) -- first: a Redis out of memory refuses a script that begins with HSET
-  redis.call('HSET', KEYS[1], field == '' and '{request}' or field, ARGV[4])
+  redis.call('HSET', KEYS[1], field == '' and '{request}' or '{by}', request)
   if pttl < 0 or pttl > tonumber(ARGV[2]) then
     wake(ARGV[3], KEYS[2], KEYS[3], KEYS[1])
   end
-elseif last == tonumber(ARGV[4]) then
-  lengthen(KEYS[1], ARGV[2])
 end
 return {1, tonumber(held[2] or 0), tonumber(held[1])}

@@ -26,7 +26,7 @@
 -- ARGV[10] stays          1: that place stays in the queue after a grant to them; 0: it leaves
 -- ARGV[11] plain_owner    first of the plain waiters, another owner; empty: there is none
 -- ARGV[12] plain_lease    its lease length in ms, > 0
--- ARGV[13] plain_request  number of its acquire
+-- ARGV[13] plain_request  number of its acquire, or its name
 -- ARGV[14] plain_field    field of its session, for a named owner; empty: the owner has one session
 -- ARGV[15] plain_tell     channel on which other waiters of that owner are told; empty: there are none
 -- ARGV[16] fair_owner     first of the fair waiters, another owner; absent: there is none
@@ -63,7 +63,7 @@ if not known then
   fence = by
   if ARGV[7] ~= '' then
     --@ tell_others
-    tell_others(KEYS[1], ARGV[1], by, ARGV[7], table.concat(redis.call('HKEYS', KEYS[1])))
+    tell_others(KEYS[1], ARGV[1], by, ARGV[7], held[3])
   end
 end
 --@ head

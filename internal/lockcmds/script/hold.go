@@ -81,7 +81,7 @@ func (a *Acquire) appendWaiter(dst []string, n Names) []string {
 	if a.named() {
 		tell = n.NameChannel(a.Owner)
 	}
-	return append(dst, a.Owner, millis(a.Lease), itoa(a.Request), a.field(), tell)
+	return append(dst, a.Owner, millis(a.Lease), a.id(), a.field(), tell)
 }
 
 // ReleaseStatus says what has become of a Release.
@@ -152,15 +152,12 @@ type Drop struct {
 	Key string
 	Part
 	Grace time.Duration // the most that may be left of the lease; 0: release
-	// The lease is set to it if holds are left; for a named owner it is only made longer; 0: its TTL stays.
-	Lease time.Duration
-	// The following fields are for a named owner.
-
-	Remember bool  // the number of the call stays in the hash: a copy of an older call may still arrive
-	Less     int64 // how many holds the session has acquired and not released
-	Acquire  int64 // those are the hold of that call, if it is the last that was applied of the session; 0: of any calls
-	Copy     bool  // an earlier copy of the call may have been executed
-	Ended    bool  // the lease has ended by the proxy's clock: one that another proxy's session has set goes on
+	Lease time.Duration // the lease is set to it if holds are left; 0: its TTL stays
+	// Name is that of the acquire of a named owner which may have made the grant. It is ended if no other session takes
+	// part in it.
+	Name string
+	// Acquire is the number of the acquire of a permit; 0: it is that with the fence.
+	Acquire int64
 }
 
 // Call is the call of drop.lua.
@@ -169,8 +166,8 @@ func (d Drop) Call() Call {
 		drop,
 		[]string{d.Key, Channel(d.Key), Queue(d.Key)},
 		[]string{
-			d.Owner, itoa(d.Fence), itoa(d.Holds), publish, itoa(d.Request), millis(d.Grace), d.field(),
-			millis(d.Lease), flag(d.Remember), itoa(d.Less), itoa(d.Acquire), flag(d.Copy), flag(d.Ended),
+			d.Owner, itoa(d.Fence), itoa(d.Holds), publish, itoa(d.Request), millis(d.Grace), cmp.Or(d.Name, d.field()),
+			millis(d.Lease),
 		},
 	}
 }

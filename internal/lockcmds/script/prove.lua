@@ -21,11 +21,11 @@ end
 if not held[1] or held[2] ~= ARGV[2] then
   return 0
 end
-if (tonumber(held[3] or 0) or 0) < tonumber(ARGV[3]) then
+if field == '' and (tonumber(held[3] or 0) or 0) < tonumber(ARGV[3]) then
   return 0
 end
 if held[4] == 'read' then
-  put_shared(KEYS[1], ARGV[1], held, held[1], field, held[3])
+  put_shared(KEYS[1], ARGV[1], held[2], held[1], held[3])
 else
   redis.call('HSET', KEYS[1], 'fence', ARGV[2])
 end

@@ -1,8 +1,8 @@
 -- release.lua: release one hold; with the last one free the lock and wake plain waiters and the
 -- fair head.
 --
--- Any session of a named owner may release one. Run again, or overtaken by a later call of the session, the script
--- changes nothing; of a grant that is over it finds none.
+-- Any session of a named owner may release one. Run again for an owner with one session, or overtaken by a later call
+-- of it, the script changes nothing; of a grant that is over it finds none.
 --
 -- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:place
@@ -76,15 +76,14 @@ if not fence then
     --@ longest
     --@ leave_shared
     leave_shared(ARGV[4], KEYS[2], KEYS[3], KEYS[1], ARGV[1])
-    if field ~= '' then
-      tell_others(KEYS[1], ARGV[1], by, field, '{' .. string.gsub(held[5] or '', ' ', '{'))
-    end
+  end
+  if field ~= '' then
+    tell_others(KEYS[1], ARGV[1], by, field, held[3])
+  end
+  if held[4] == 'read' then
     return by
   end
   fence = by
-  if field ~= '' then
-    tell_others(KEYS[1], ARGV[1], by, field, table.concat(redis.call('HKEYS', KEYS[1])))
-  end
 end
 redis.call(ARGV[4], KEYS[2], '0') -- first: a user that may not publish releases nothing, and the error says so
 tell_rwlock(ARGV[4], KEYS[2])

@@ -1,88 +1,159 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// part is what a session has acquired, and not released, for an owner that several sessions are. Servers that do not
-// count any more have a share in it.
-type part struct {
-	grant
-	field string
-}
-
-// fieldAt is where a script has the field of the session of a named owner, among its arguments.
+// fieldAt is where a script has by what it knows the session of a named owner, among its arguments.
 var fieldAt = map[string]int{"acquire": 6, "acquire_shared": 6, "fair": 5, "crowd": 5, "extend": 4, "release": 6, "handover": 6, "drop": 6}
 
-// countedByOne judges what a call has done to the holds of an owner that several sessions are: an acquire raises them
-// by one and a release lowers them by one, unless the call is a copy, and a rollback takes no more than its session has
-// acquired and not released.
-func (r *rules) countedByOne(at *server, name string, args []string, key string, before, after holder) {
-	was, is := latest(before.sessions), latest(after.sessions)
-	if after.exists && after.fence != before.fence {
-		for field := range is { // of the session that was granted the lock
-			r.parts[part{grant{key, after.fence}, field}]++
-		}
-		after.holds = 0 // of the owner before
+// namedHold is what Redis has of an owner that several sessions are.
+type namedHold struct {
+	fence, holds, expire int64
+	by                   string
+}
+
+// namedOf is the hold of an owner, if it has the lock.
+func (h *holder) namedOf(owner string) (n namedHold) {
+	if h.owner == owner {
+		n = namedHold{h.fence, h.holds, h.expire, h.by}
 	}
+	return n
+}
+
+func (p *picture) namedOf(owner string) (n namedHold) {
+	if part, ok := p.part(owner); ok {
+		n = namedHold{part.fence, part.holds, part.expire, part.lasts}
+	}
+	return n
+}
+
+// sessionOf is the session in what a script knows a session by: its own name in braces, or the name of an acquire.
+func sessionOf(field string) string {
+	if name, ok := strings.CutPrefix(field, "{"); ok {
+		return strings.TrimSuffix(name, "}")
+	}
+	return field[:max(0, strings.LastIndexByte(field, ':'))]
+}
+
+// named judges what a call has done to the hold of an owner that several sessions are. An acquire adds one, unless it
+// finds that it has made the grant, and a release takes one. A rollback ends a grant in which one session alone has
+// taken part.
+func (r *rules) named(at *server, name string, args []string, key string, before, after namedHold) {
 	i, ok := fieldAt[name]
-	if !ok || owned(args[0]) || before.owner != args[0] || before.fence == 0 {
+	if !ok || owned(args[0]) {
 		return
 	}
-	mine := part{grant{key, before.fence}, args[i]}
-	if first, served := r.servers[mine.grant]; served && first != at || !r.authority(at, key) {
-		r.servers[mine.grant] = nil
-	} else {
-		r.servers[mine.grant] = at
+	field, g := args[i], grant{key, before.fence}
+	if before.fence == 0 {
+		return
 	}
-	for field, n := range is {
-		if was[field] != n && field != mine.field && after.owner == before.owner {
-			r.w.fail("a field was written by another session", "%s: %s of %s, by %s", key, field, after.owner, name)
-		}
+	if first, served := r.servers[g]; served && first != at || !r.authority(at, key) {
+		r.servers[g] = nil // each of several servers may have carried the same calls out
 	}
-	change := after.holds - before.holds
-	copied := whole(args[numbered[name]]) <= was[mine.field]
-	switch {
-	case name == "drop" && r.servers[mine.grant] == nil: // each of several servers may have carried the same calls out
-	case name == "drop":
-		if -change > r.parts[mine] {
-			r.w.fail("a rollback released the hold of another session", "%s of %s: %d, of %d that %s has", key, before.owner, -change, r.parts[mine], mine.field)
+	same, change := after.fence == before.fence, after.holds-before.holds
+	switch name {
+	case "drop":
+		if after == before {
+			return
 		}
-		r.parts[mine] += change
-	case copied || name == "extend":
-		if change != 0 {
-			r.w.fail("a copy was carried out again", "%s of %s: %s with number %s, after %d", key, before.owner, name, args[numbered[name]], was[mine.field])
+		if field != before.by || r.servers[g] != nil && len(r.takers[g]) > 1 {
+			r.w.fail("a rollback ended what others take part in", "%s of %s by %s: %+v, taken by %q", key, args[0], field, before, r.takers[g])
 		}
-	case name == "release" || name == "handover":
-		if change < -1 || change > 0 {
-			r.w.fail("holds were not counted by one", "%s of %s: %d by %s", key, before.owner, change, name)
+	case "release", "handover":
+		if named := args[1] != "0" && whole(args[1]) != before.fence; !named && (same && (change != -1 || after.by != before.by) || !same && before.holds > 1) {
+			r.w.fail("holds were not counted by one", "%s of %s: %d by %s", key, args[0], change, name)
 		}
-		if !r.w.lost(mine) { // else its own hold is rolled back, and this one is another session's
-			r.parts[mine] = max(0, r.parts[mine]+change)
+	case "extend":
+		r.takes(g, field)
+		if same && change != 0 {
+			r.w.fail("holds were not counted by one", "%s of %s: %d by %s", key, args[0], change, name)
 		}
 	default:
-		if change != 1 {
-			r.w.fail("holds were not counted by one", "%s of %s: %d by %s", key, before.owner, change, name)
+		own := args[2]
+		if !same || after == before && (name != "acquire_shared" || len(args) < 7) {
+			return
 		}
-		r.parts[mine]++
+		r.takes(g, own)
+		switch by := after.by; {
+		case own == before.by && (change != 0 || by != own):
+			r.w.fail("a copy was carried out again", "%s of %s: %s by %s", key, args[0], name, own)
+		case own == before.by && after.expire < at.ms()+whole(args[1]):
+			r.w.fail("an acquire found its grant without a new lease", "%s of %s: %s by %s", key, args[0], name, own)
+		case own == before.by:
+		case change != 1:
+			r.w.fail("holds were not counted by one", "%s of %s: %d by %s", key, args[0], change, name)
+		case field == before.by && by != before.by, field != before.by && by != "*":
+			r.w.fail("it is not known who takes part", "%s of %s: %s behind %s of %s", key, args[0], by, before.by, field)
+		}
 	}
 }
 
-// lost reports whether the session was told that it has lost its part.
-func (w *world) lost(p part) bool {
-	return slices.ContainsFunc(w.all, func(c *client) bool { return "{"+c.owner()+"}" == p.field && c.told[p.grant] > 0 })
+// takes notes that a session takes part in a grant.
+func (r *rules) takes(g grant, field string) {
+	if s := sessionOf(field); !slices.Contains(r.takers[g], s) {
+		r.takers[g] = append(r.takers[g], s)
+	}
 }
 
-// latest are the numbers in the fields of sessions.
-func latest(sessions string) map[string]int64 {
-	all := map[string]int64{}
-	for line := range strings.Lines(sessions) {
-		field, n, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		all[field], _ = strconv.ParseInt(n, 10, 64)
+// countsNamed is what the client counts on by the reply to a command for such an owner.
+func (c *client) countsNamed(s *slot, v resp.Value) {
+	k, text := named{s.cmd.Key, s.cmd.Owner}, string(v.Str)
+	switch {
+	case acquires(s.cmd.Verb) && v.Kind == resp.Integer:
+		c.mine[k]++
+	case strings.HasPrefix(text, "NOTHELD"), strings.HasPrefix(text, "LOSTLEASE"):
+		delete(c.mine, k)
+	case s.cmd.Verb != grammar.Unlock || v.Kind != resp.Integer:
+	case v.Int == 1:
+		for _, other := range c.w.all {
+			delete(other.mine, k)
+		}
+	case c.mine[k] > 0:
+		c.mine[k]--
+	default:
+		for _, other := range c.w.all {
+			if other.mine[k] > 0 {
+				other.mine[k]--
+				break
+			}
+		}
 	}
-	return all
+}
+
+// few judges that Redis has no fewer holds of such an owner than its sessions count on. Empty: it has not.
+func (r *rules) few() string {
+	counted := map[named]int64{}
+	for _, c := range r.w.clients {
+		if c.ended || c.p.killed {
+			continue
+		}
+		for k, n := range c.mine {
+			counted[k] += n
+		}
+	}
+	for k, n := range counted {
+		var now namedHold
+		switch k.key {
+		case permitKey:
+			continue
+		case sharedKey:
+			p := r.find(k.key).picture()
+			now = p.namedOf(k.owner)
+		default:
+			h := r.holder(k.key)
+			now = h.namedOf(k.owner)
+		}
+		if now.holds < n {
+			return fmt.Sprintf("%s: the sessions of %s count on %d holds, redis has %+v", k.key, k.owner, n, now)
+		}
+	}
+	return ""
 }
 
 // owned reports whether none of the owners is one that several sessions are.

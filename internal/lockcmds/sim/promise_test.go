@@ -67,7 +67,7 @@ func (r *rules) promised() {
 // lasting is the lease of a lock that several sessions hold for one owner, as the latest call has set it.
 type lasting struct {
 	fence int64
-	by    string        // the field of the session that has sent the call
+	by    string        // the session that has sent the call
 	until time.Duration // what its client was told; 0: it was not
 }
 
@@ -75,30 +75,30 @@ type lasting struct {
 // one was told. The owner has the lock by that fence behind the call, until expire; 0: it does not.
 func (r *rules) lasts(at *server, name string, args []string, key string, fence, expire int64) {
 	k := named{key, args[0]}
-	field := args[fieldAt[name]]
+	session := sessionOf(args[fieldAt[name]])
 	switch last := r.lasting[k]; {
 	case name == "drop":
 		left := max(0, last.until-r.w.now-time.Millisecond)
-		if left == 0 || last.by == field || r.w.shape != single || *r.upset.of(key) != -never {
+		if left == 0 || last.by == session || r.w.shape != single || *r.upset.of(key) != -never {
 			return
 		}
 		if fence == last.fence && time.Duration(expire-at.ms())*time.Millisecond >= left {
 			return
 		}
-		gone := func(c *client) bool { return "{"+c.owner()+"}" == field && (c.ended || c.asks(key)) }
+		gone := func(c *client) bool { return c.owner() == session && (c.ended || c.asks(key)) }
 		if !slices.ContainsFunc(r.w.all, gone) { // else GRACE ends it, or an acquire in progress has lost it
 			r.w.fail("a lease ended with an earlier one of its owner", "%s of %s, which %s was told of: %v before it", key, args[0], last.by, left)
 		}
 	case name == "release" || name == "handover" || fence == 0:
 		delete(r.lasting, k)
 	default:
-		r.lasting[k] = lasting{fence: fence, by: field}
+		r.lasting[k] = lasting{fence: fence, by: session}
 	}
 }
 
 // told notes that a client was told how long an owner holds a lock.
 func (r *rules) told(c *client, s *slot, k named) {
-	if last, ok := r.lasting[k]; ok && last.by == "{"+c.owner()+"}" {
+	if last, ok := r.lasting[k]; ok && last.by == c.owner() {
 		last.until = s.sent + s.lease()
 		r.lasting[k] = last
 	}

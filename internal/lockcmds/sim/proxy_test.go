@@ -133,6 +133,7 @@ type client struct {
 	overAt  byLock[time.Duration] // since when
 	told    map[grant]int         // pushes
 	named   []named               // what it may hold for owners that others may be as well
+	mine    map[named]int64       // how many holds of those it counts on
 	permits []*belief             // what it knows to have
 	// blurred is whether the client does not know what it holds: another one may have ended its grant by the handle.
 	blurred byLock[bool]
@@ -187,7 +188,7 @@ func (w *world) newClient(n int, p *proxy, proto int) *client {
 	token := fmt.Sprintf("%012d", w.ids)
 	c := &client{
 		w: w, p: p, slot: n, id: w.ids, token: token, name: script.SessionName(p.uuid, token), proto: proto, lost: &contract.Losses{},
-		over: map[grant]struct{}{}, told: map[grant]int{},
+		over: map[grant]struct{}{}, told: map[grant]int{}, mine: map[named]int64{},
 	}
 	c.begin = c.next
 	return c
@@ -373,6 +374,11 @@ func (c *client) Push(b []byte) {
 		c.w.fail("a planned change ended a hold", "%s: %s %d", c, key, fence)
 	}
 	c.finished(key, fence)
+	for k := range c.mine {
+		if k.key == key {
+			delete(c.mine, k)
+		}
+	}
 }
 
 // answer gives a command its reply.
@@ -493,6 +499,7 @@ func (c *client) received(s *slot, v resp.Value) {
 // something back.
 func (c *client) receivedNamed(s *slot, v resp.Value) {
 	k := named{s.cmd.Key, s.cmd.Owner}
+	c.countsNamed(s, v)
 	if v.Kind == resp.Integer && s.cmd.Verb != grammar.Unlock {
 		c.w.rules.told(c, s, k)
 	}

@@ -35,8 +35,8 @@ type rules struct {
 	lossy   byLock[bool]            // something was lost with a primary
 	handled map[grant]time.Duration // when a client was told that it has ended the grant by its handle
 	shorter map[grant]bool          // its lease may be shorter than its client knows, because a renewal was lost
-	parts   map[part]int64          // of the owners that several sessions are
-	lasting map[named]lasting       // of those
+	takers  map[grant][]string      // the sessions that take part in a grant of an owner that several are
+	lasting map[named]lasting       // of those owners
 	servers map[grant]*server       // of such a grant: the only one that has carried out calls; nil: several have
 	torn    bool                    // a place may be left in a queue, and is reaped later: a copy came late, or one of the two keys was evicted
 }
@@ -105,7 +105,7 @@ type debt struct {
 func newRules(w *world, keys []string) *rules {
 	return &rules{
 		w: w, keys: keys, ok: map[renewable]int64{}, upset: byLock[time.Duration]{-never, -never, -never, -never, -never},
-		made: map[grant]time.Duration{}, handled: map[grant]time.Duration{}, shorter: map[grant]bool{}, parts: map[part]int64{}, servers: map[grant]*server{}, lasting: map[named]lasting{},
+		made: map[grant]time.Duration{}, handled: map[grant]time.Duration{}, shorter: map[grant]bool{}, takers: map[grant][]string{}, servers: map[grant]*server{}, lasting: map[named]lasting{},
 	}
 }
 
@@ -115,7 +115,7 @@ type holder struct {
 	holds, fence int64
 	request      int64 // {request}: the number of the last call, of an owner that is one session
 	owners       int
-	sessions     string // the fields of the sessions of another owner
+	by           string // {by}, of another owner
 	expire       int64
 	exists       bool
 }
@@ -157,8 +157,8 @@ func (s *server) holder(key string) (h holder) {
 			h.fence = whole(text)
 		case field == "{request}":
 			h.request = whole(text)
-		case field[0] == '{':
-			h.sessions += field + " " + text + "\n"
+		case field == "{by}":
+			h.by = text
 		case isOwner(field):
 			h.owner, h.holds = field, whole(text)
 			h.owners++
@@ -269,7 +269,7 @@ func (r *rules) executed(at *server, p *proxy, name string, args []string, key s
 	if name == "drop" && args[1] != "0" && args[1] != strconv.FormatInt(before.fence, 10) {
 		w.fail("a rollback of another grant", "%s of %s: fence %d, not %s", key, before.owner, before.fence, args[1])
 	}
-	r.countedByOne(at, name, args, key, before, after)
+	r.named(at, name, args, key, before.namedOf(args[0]), after.namedOf(args[0]))
 	if _, ok := fieldAt[name]; ok && key != sharedKey && !owned(args[0]) && r.authority(at, key) {
 		fence := after.fence
 		if after.owner != args[0] {
@@ -280,6 +280,9 @@ func (r *rules) executed(at *server, p *proxy, name string, args []string, key s
 	r.kept(at, p, name, key, before, after)
 	r.again(name, args, key, before, after)
 	granted := after.owner != "" && after.fence != before.fence
+	if g := (grant{key, after.fence}); granted && !owned(after.owner) {
+		r.takers[g], r.servers[g] = []string{sessionOf(after.by)}, at
+	}
 	if granted {
 		if r.back(key, *at.fences.of(key), after.fence) || after.fence < at.micros() {
 			w.fail("a fence went back", "%s: %d after %d, at %d", key, after.fence, *at.fences.of(key), at.micros())
@@ -585,6 +588,8 @@ func (r *rules) agree() string {
 		}
 	}
 	switch {
+	case w.calm && r.few() != "":
+		return r.few()
 	case w.sharing != nil:
 		return w.sharing.agree()
 	case w.permits != nil:

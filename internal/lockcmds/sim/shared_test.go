@@ -175,7 +175,7 @@ type stake struct {
 	fence       int64
 	holds       int64
 	expire      int64
-	lasts       string // the numbers of the last calls: of the owner's only session, or as "session=number session=number …"
+	lasts       string // the number of the last call of the owner's only session, or {by}
 	leaseMisses bool   // its key has no time to live
 }
 
@@ -217,10 +217,9 @@ func pictureOf(get func(key string) *entry, lock string) (p picture) {
 		case field == "mode":
 		case !p.shared && field == "fence":
 			alone.fence = whole(text)
-		case !p.shared && field == "{request}":
+		case !p.shared && (field == "{request}" || field == "{by}"):
 			alone.lasts = text
 		case !p.shared && field[0] == '{':
-			alone.lasts += field[1:len(field)-1] + "=" + text + " "
 		case !p.shared:
 			if alone.owner != "" {
 				p.strange = "two exclusive holders"
@@ -276,21 +275,6 @@ func (p *picture) partOf(session string) (found stake, ok bool) {
 		}
 	}
 	return found, ok
-}
-
-// last is the number of the last call of a session that was applied; field is that of the session, empty for an owner's
-// only one.
-func (k *stake) last(field string) int64 {
-	if field == "" {
-		return whole(k.lasts)
-	}
-	session := field[1:len(field)-1] + "="
-	for one := range strings.FieldsSeq(k.lasts) {
-		if n, ok := strings.CutPrefix(one, session); ok {
-			return whole(n)
-		}
-	}
-	return 0
 }
 
 // sharing is what must be true of the lock after each step of a history.
@@ -355,19 +339,16 @@ func (c *sharedCall) arg(i int) string {
 // owns reports whether the call is of that owner, or for it.
 func (c *sharedCall) owns(owner string) bool { return slices.Contains(c.args, owner) }
 
-// number is that of the call, and the field of its session.
-func (c *sharedCall) number() (n int64, field string, ok bool) {
+// number is that of the call, if it is of an owner with one session.
+func (c *sharedCall) number() (n int64, ok bool) {
 	if c.name == "acquire_shared" {
-		return whole(c.arg(2)), c.arg(6), true
+		return whole(c.arg(2)), c.arg(6) == ""
 	}
 	at, ok := numbered[c.name]
-	if !ok {
-		return 0, "", false
+	if i, named := fieldAt[c.name]; !ok || named && c.arg(i) != "" {
+		return 0, false
 	}
-	if i, named := fieldAt[c.name]; named {
-		field = c.arg(i)
-	}
-	return whole(c.arg(at)), field, true
+	return whole(c.arg(at)), true
 }
 
 // ran judges what a script has done to the lock.
@@ -423,7 +404,8 @@ func (x *sharing) executed(at *server, p *proxy, c *sharedCall, before, after *p
 	for _, part := range before.parts {
 		x.kept(c, part, after)
 	}
-	n, field, counts := c.number()
+	n, counts := c.number()
+	r.named(at, c.name, c.args, sharedKey, before.namedOf(c.arg(0)), after.namedOf(c.arg(0)))
 	var granted []stake
 	for _, part := range after.parts {
 		was, held := before.part(part.owner)
@@ -431,7 +413,7 @@ func (x *sharing) executed(at *server, p *proxy, c *sharedCall, before, after *p
 			granted = append(granted, part)
 		}
 		if counts && held && c.arg(0) == part.owner && c.name != "drop" {
-			x.counted(c, was, part, n, field)
+			x.counted(c, was, part, n)
 		}
 	}
 	for _, part := range granted {
@@ -485,22 +467,11 @@ func (x *sharing) kept(c *sharedCall, part stake, after *picture) {
 	}
 }
 
-// counted judges what a call has done to the holds that it is about: a copy changes nothing, and the holds of an owner
-// that several sessions are are counted by one.
-func (x *sharing) counted(c *sharedCall, was, is stake, n int64, field string) {
-	change := is.holds - was.holds
-	switch last := was.last(field); {
-	case last != 0 && n <= last || c.name == "extend":
-		if change != 0 || is.fence != was.fence {
-			x.w.fail("a copy was carried out again", "%s of %s: %s with number %d, after %d", sharedKey, was.owner, c.name, n, last)
-		}
-	case field == "" || is.fence != was.fence:
-	case c.name == "release" || c.name == "handover":
-		if change != -1 {
-			x.w.fail("holds were not counted by one", "%s of %s: %d by %s", sharedKey, was.owner, change, c.name)
-		}
-	case change != 1:
-		x.w.fail("holds were not counted by one", "%s of %s: %d by %s", sharedKey, was.owner, change, c.name)
+// counted judges what a call of an owner's only session has done to its holds: a copy changes nothing.
+func (x *sharing) counted(c *sharedCall, was, is stake, n int64) {
+	last := whole(was.lasts)
+	if (last != 0 && n <= last || c.name == "extend") && (is.holds != was.holds || is.fence != was.fence) {
+		x.w.fail("a copy was carried out again", "%s of %s: %s with number %d, after %d", sharedKey, was.owner, c.name, n, last)
 	}
 }
 
@@ -514,6 +485,9 @@ func (x *sharing) granted(at *server, c *sharedCall, part stake, before *picture
 	at.learn(g)
 	at.begun = append(at.begun, g)
 	x.grants[part.fence] = part.shared
+	if !owned(part.owner) {
+		r.takers[g], r.servers[g] = []string{sessionOf(part.lasts)}, at
+	}
 	for _, other := range before.parts {
 		if other.owner != part.owner && (!other.shared || !part.shared) && !c.owns(other.owner) && c.name != "force" {
 			w.fail("an exclusive holder beside another", "%s: %s by %s, beside %s", sharedKey, part.owner, c.name, other.owner)

@@ -51,7 +51,8 @@ type Grant struct {
 	MaxHold time.Duration // the limit of renewals; 0: none
 	Grace   time.Duration // as in Part
 	Client  Client
-	Paused  *Hold // whose lease the acquire has paused; nil: none
+	Acquire string // the name of the acquire, for a named owner
+	Paused  *Hold  // whose lease the acquire has paused; nil: none
 }
 
 // Deepens reports whether an acquire that was sent to deepen the grant of that fence still can: the session has a part
@@ -125,18 +126,14 @@ func (t *Table) Record(g *Grant) (h *Hold, fresh bool) {
 func (t *Table) join(h *Hold, g *Grant) {
 	o := h.part(g.By)
 	o.Grace, o.Client = g.Grace, g.Client
+	if o.Acquire == "" {
+		o.Acquire = g.Acquire
+	}
 	if o.Holds++; g.By.Owns(g.Key.Owner) {
 		o.Holds = g.Count
 	}
 	h.spare()
 	g.By.Regained(h.Key)
-}
-
-// visited notes that the session has a field in the lock's hash: its end removes the field.
-func (t *Table) visited(h *Hold, s *Session) {
-	if t.Knows(h) && !s.left {
-		h.part(s)
-	}
 }
 
 // part returns a session's part in the hold. A new one has no holds.
@@ -188,9 +185,6 @@ func (t *Table) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a HoldAn
 		}
 		if h == nil {
 			return t.tellLost(s, k, lost, Yes)
-		}
-		if h.Fence == a.Fence {
-			t.visited(h, s)
 		}
 		switch {
 		case h.Fence < a.Fence: // other sessions of the owner have released the hold, and acquired the lock again

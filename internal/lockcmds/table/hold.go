@@ -236,8 +236,10 @@ type Part struct {
 	Session *Session
 	Holds   int64 // its acquires less its releases, those on their way included
 	// The most that is left of the lease when the session ends, if no other session holds it; negative: all.
-	Grace     time.Duration
-	Client    Client
+	Grace   time.Duration
+	Client  Client
+	Acquire string // the name of the acquire by which it has got its part, for a named owner
+
 	releasing int // how many releases of the session are on their way
 }
 
@@ -414,29 +416,22 @@ func (t *Table) drop(h *Hold, end End) {
 	t.emit(Effect{Op: Forget, Hold: h, End: end})
 }
 
-// Rest is what a session that has ended may have left of a hold in Redis, to be rolled back.
-type Rest struct {
-	Grace time.Duration // the most that may be left of the lease
-	// How many holds of a named owner the session has acquired and not released; 0: only its field is to go.
-	Less int64
-	// Remember keeps the session's field, because an acquire is on its way.
-	Remember bool
-}
-
-// EndPart takes a session that has ended out of a hold. false: nothing is to be rolled back. With GRACE the session's
-// holds are. If a named owner keeps the lock, the session's field is removed as well. While a release of a named
-// owner's hold is on its way, the part stays: EndPart is called again behind the answer.
-func (t *Table) EndPart(h *Hold, s *Session) (Rest, bool) {
+// EndPart takes a session that has ended out of a hold, and returns its part. rest: its GRACE applies. It does not while
+// other sessions here go on to hold the lock for the owner. While a release of a named owner's hold is on its way, the part
+// stays, because a drop could free the lock for another session of the owner, whose hold the release would take. EndPart
+// is called again behind the answer.
+func (t *Table) EndPart(h *Hold, s *Session) (o Part, rest bool) {
 	i := slices.IndexFunc(h.parts, func(p Part) bool { return p.Session == s })
 	if i < 0 {
-		return Rest{}, false // it was lost or let go meanwhile
+		return o, false // it was lost or let go meanwhile
 	}
 	private := s.Owns(h.Owner)
 	if !private && h.parts[i].releasing > 0 {
-		return Rest{}, false
+		return o, false
 	}
 	h.unspare()
-	o, end := h.parts[i], End{Client: h.Client(), HungUp: h.parts[i].Holds > 0}
+	end := End{Client: h.Client(), HungUp: h.parts[i].Holds > 0}
+	o = h.parts[i]
 	h.parts = slices.Delete(h.parts, i, i+1)
 	s.loses(h)
 	last := len(h.parts) == 0 || h.unused()
@@ -444,14 +439,5 @@ func (t *Table) EndPart(h *Hold, s *Session) (Rest, bool) {
 		t.drop(h, end)
 	}
 	h.spare()
-	rest := Rest{Grace: o.Grace, Less: o.Holds, Remember: h.acquiring > 0}
-	switch {
-	case private:
-		return rest, o.Grace >= 0
-	case o.Grace < 0 || !last && o.Grace > 0: // the lease is that of the others
-		rest.Grace, rest.Less = 0, 0
-	case !last:
-		h.Count -= o.Holds
-	}
-	return rest, rest.Less > 0 || !last && !rest.Remember && h.Kind.Reenters() // else it has no field
+	return o, last && o.Grace >= 0 && (private || o.Holds > 0)
 }

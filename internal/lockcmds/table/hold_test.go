@@ -412,38 +412,38 @@ func TestALossBehindAReleaseThatWasNotSentIsTold(t *testing.T) {
 	}
 }
 
-func TestPartByGrace(t *testing.T) {
+func TestGraceAppliesToWhatASessionHoldsAlone(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		owner  string
 		grace  time.Duration
 		others bool
 		rest   bool
-		left   time.Duration // of the lease
-		less   int64
 	}{
-		{"the rest of the lease is left", "s", -1, false, false, 0, 0},
-		{"nothing is left", "s", 0, false, true, 0, 1},
-		{"a second is left", "s", time.Second, false, true, time.Second, 1},
-		{"the rest of the lease of a named owner is left", "shared", -1, false, false, 0, 0},
-		{"nothing of a named owner is left", "shared", 0, false, true, 0, 1},
-		{"others go on, and the rest of their lease is left", "shared", -1, true, true, 0, 0},
-		{"others go on, and a second is left", "shared", time.Second, true, true, 0, 0},
-		{"others go on, and nothing is left", "shared", 0, true, true, 0, 1},
+		{"the rest of the lease is left", "s", -1, false, false},
+		{"nothing is left", "s", 0, false, true},
+		{"a second is left", "s", time.Second, false, true},
+		{"the rest of the lease of a named owner is left", "shared", -1, false, false},
+		{"nothing of a named owner is left", "shared", 0, false, true},
+		{"others go on, and the rest of their lease is left", "shared", -1, true, false},
+		{"others go on, with a second", "shared", time.Second, true, false},
+		{"others go on, without grace", "shared", 0, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b, s, o := newBook(), session("s"), session("o")
 			k := Key{Lock: "k", Owner: c.owner, Kind: alone}
-			g := Grant{By: s, Key: k, Fence: 5, Count: 1, SentAt: at(1), TTL: time.Minute, Grace: c.grace}
+			g := Grant{By: s, Key: k, Fence: 5, Count: 1, SentAt: at(1), TTL: time.Minute, Grace: c.grace, Acquire: "s:1"}
 			h, _ := b.Record(&g)
+			g.Count, g.SentAt, g.Acquire = 2, at(2), "s:2"
+			b.Record(&g)
 			if c.others {
-				g.By, g.Count, g.SentAt = o, 2, at(2)
+				g.By, g.Count, g.SentAt = o, 3, at(3)
 				b.Record(&g)
 			}
 			for _, left := range s.Leave() {
-				rest, ok := b.EndPart(left, s)
-				if ok != c.rest || ok && (rest.Grace != c.left || rest.Less != c.less) {
-					t.Errorf("%+v %v", rest, ok)
+				part, rest := b.EndPart(left, s)
+				if rest != c.rest || part.Grace != c.grace || part.Acquire != "s:1" {
+					t.Errorf("%+v %v", part, rest)
 				}
 			}
 			b.settle(t)
@@ -541,52 +541,6 @@ func TestALossIsToldBehindARelease(t *testing.T) {
 		b.Released(&r, HoldAnswer{Status: c.status, Fence: 5})
 		if told := b.settle(t); told != c.told {
 			t.Errorf("status %v: %d losses are told, want %d", c.status, told, c.told)
-		}
-	}
-}
-
-// A drop that overtakes a release would make it an older call. So the part of a session of a named owner stays until
-// the answer.
-func TestPartWaitsForReleasesOfANamedOwner(t *testing.T) {
-	b, s, o := newBook(), session("s"), session("o")
-	g := Grant{By: s, Key: Key{Lock: "k", Owner: "shared", Kind: alone}, Fence: 5, Count: 1, SentAt: at(1), TTL: time.Minute}
-	b.Record(&g)
-	g.Count, g.SentAt = 2, at(2)
-	h, _ := b.Record(&g)
-	b.grant(o, "shared", 5, 3, 3)
-	r := b.Release(s, h.Key, 0)
-	if rest, ok := b.EndPart(h, s); ok {
-		t.Errorf("with a release on its way: %+v", rest)
-	}
-	b.Released(&r, HoldAnswer{Status: Held, Fence: 5, Holds: 2, SentAt: at(4)})
-	if rest, ok := b.EndPart(h, s); !ok || rest.Less != 1 || rest.Grace != 0 || rest.Remember || h.Count != 1 {
-		t.Errorf("behind the answer: %+v %v, %d holds", rest, ok, h.Count)
-	}
-}
-
-// A session that has none of the holds has a field in the lock's hash, if it has released one or extended the lease.
-func TestASessionThatHasReleasedAnothersHoldLeavesItsField(t *testing.T) {
-	for _, extends := range []bool{false, true} {
-		b, s, o := newBook(), session("s"), session("o")
-		b.grant(s, "shared", 5, 1, 1)
-		h := b.grant(s, "shared", 5, 2, 2)
-		if extends {
-			b.Extended(o, h.Key, h, time.Minute, HoldAnswer{Status: Held, Fence: 5, Holds: 2, SentAt: at(3)})
-		} else {
-			r := b.Release(o, h.Key, 0)
-			b.Released(&r, HoldAnswer{Status: Held, Fence: 5, Holds: 1, SentAt: at(3)})
-		}
-		holds := o.Leave()
-		if len(holds) != 1 {
-			t.Errorf("extends: %v: it leaves %d holds", extends, len(holds))
-		}
-		for _, left := range holds {
-			if rest, ok := b.EndPart(left, o); !ok || rest.Less != 0 || rest.Remember {
-				t.Errorf("%+v %v", rest, ok)
-			}
-		}
-		if !b.Knows(h) || b.Extended(o, h.Key, h, time.Minute, HoldAnswer{Status: Held, Fence: 5, Holds: 2, SentAt: at(4)}) != Yes || o.Has(h) {
-			t.Error("the hold has ended, or a session that has ended has a part in it")
 		}
 	}
 }

@@ -164,9 +164,6 @@ func (t *Table) stillHeld(r *Release, h *Hold, lost bool, a HoldAnswer) Reply {
 	case lost && r.Hold.Fence == a.Fence && r.Hold.releasing < a.Holds: // Redis judges later than our clock
 		reply = t.tellLost(r.By, r.Key, lost, Left)
 	}
-	if h != nil && h.Fence == a.Fence {
-		t.visited(h, r.By)
-	}
 	r.By.Regained(r.Key)
 	return reply
 }

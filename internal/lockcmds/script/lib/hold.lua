@@ -1,13 +1,14 @@
 -- hold_of: what the hash of a lock says of an owner's hold, exclusive or shared.
 --
--- Returns {holds, fence, the session's last request, mode}, each false if it is missing, and more as shared_hold does if
--- the mode is read; or Redis's error. The owner has no hold in a write lock of Redisson, whatever its name.
+-- Returns {holds, fence, request, mode}, each false if it is missing, and more as shared_hold does if the mode is read;
+-- or Redis's error. request is the last one of the owner's only session; if field is not empty, it is what {by} is. The
+-- owner has no hold in a write lock of Redisson, whatever its name.
 
 --@ shared
 local function hold_of(lock, owner, field)
-  local held = redis.pcall('HMGET', lock, owner, 'fence', field == '' and '{request}' or field, 'mode')
+  local held = redis.pcall('HMGET', lock, owner, 'fence', field == '' and '{request}' or '{by}', 'mode')
   if held[4] == 'read' then
-    return shared_hold(lock, owner, field)
+    return shared_hold(lock, owner)
   end
   if not held.err and not (held[2] and held[4] == 'lock') then
     local wrong = no_lock(lock, held[4])
@@ -19,4 +20,10 @@ local function hold_of(lock, owner, field)
     held[1] = false
   end
   return held
+end
+
+-- by_with is what {by} is when a session has taken part in the grant of a named owner. field is the acquire of the
+-- session's own part, or the session's name in braces, if it has none.
+local function by_with(by, field)
+  return by == field and by or '*'
 end

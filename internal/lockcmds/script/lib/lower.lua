@@ -19,7 +19,7 @@ local function lower(lock, owner, fence, holds, request, lease, field)
     return nil, {-2, by}
   end
   local sum = tonumber(held[1]) or 0
-  if (tonumber(held[3] or 0) or 0) >= tonumber(request) then
+  if field == '' and (tonumber(held[3] or 0) or 0) >= tonumber(request) then
     return nil, {0, sum, by}
   end
   local shared, left = held[4] == 'read', field == '' and tonumber(holds) or sum - 1
@@ -27,9 +27,9 @@ local function lower(lock, owner, fence, holds, request, lease, field)
     return by, held
   end
   if shared then
-    put_shared(lock, owner, held, left, field, request)
+    put_shared(lock, owner, held[2], left, field == '' and request or held[3])
   else
-    redis.call('HSET', lock, owner, left, field == '' and '{request}' or field, request)
+    redis.call('HSET', lock, owner, left, unpack(field == '' and {'{request}', request} or {}))
   end
   if lease ~= '0' then
     if shared then

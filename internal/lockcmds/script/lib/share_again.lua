@@ -3,20 +3,23 @@
 -- Returns as the calling script does.
 
 local function share_again(publish, channel, queue, lock, counter, owner, lease, request, field, fence, holds, held)
-  local sum, last, new = tonumber(held[1] or 0), tonumber(held[3] or 0) or 0, tonumber(request)
-  if last > new then
-    return {1, tonumber(held[2] or 0), sum, 0, 0, 1}
+  local sum, by, last = tonumber(held[1] or 0), tonumber(held[2] or 0), request
+  if field ~= '' and held[3] ~= request then
+    sum, last = sum + 1, by_with(held[3], field)
+  elseif field == '' then
+    local before, new = tonumber(held[3] or 0) or 0, tonumber(request)
+    if before > new then
+      return {1, by, sum, 0, 0, 1}
+    elseif before == new then
+      lengthen_shared(lock, owner, lease)
+      return {1, by, sum, 0, 0}
+    elseif held[2] ~= fence then
+      local new_fence, replaced = share(lock, counter, owner, lease, redis.call('TIME'), 'read', request)
+      return {1, new_fence, 1, replaced or 0, 0}
+    end
+    sum = tonumber(holds)
   end
-  if last == new then
-    lengthen_shared(lock, owner, lease)
-    return {1, tonumber(held[2]), sum, 0, 0}
-  end
-  if field ~= '' or held[2] == fence then
-    sum = field ~= '' and sum + 1 or tonumber(holds)
-    set_lease(publish, channel, queue, lock, owner, lease)
-    put_shared(lock, owner, held, sum, field, request)
-    return {1, tonumber(held[2]), sum, 0, 0}
-  end
-  local new_fence, replaced = share(lock, counter, owner, lease, redis.call('TIME'), held, field, request)
-  return {1, new_fence, 1, replaced or 0, 0}
+  set_lease(publish, channel, queue, lock, owner, lease)
+  put_shared(lock, owner, held[2], sum, last)
+  return {1, by, sum, 0, 0}
 end

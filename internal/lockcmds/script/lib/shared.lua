@@ -75,28 +75,27 @@ local function end_lease(lock, owner)
   return left
 end
 
---@ requests
--- shared_hold returns {holds, fence, the session's last request, mode, the last requests of all sessions} of an owner in
--- a hash of mode read, each false if it is missing; or Redis's error. If a client of Redisson holds it by that name, the
--- last one is true: nothing of ours may be written there.
-local function shared_hold(lock, owner, field)
+-- shared_hold returns {holds, fence, request, mode} of an owner in a hash of mode read, as hold_of does; or Redis's error. The
+-- fifth one is true if a client of Redisson holds it by that name: nothing of ours may be written there.
+local function shared_hold(lock, owner)
   local name = name_of(lock, owner)
   local held = redis.pcall('HMGET', lock, name, '{' .. name .. '}', 'mode')
   local wrong = held.err and held or not held[2] and no_lock(lock, held[3])
   if wrong then
     return wrong
   end
-  local fence, requests = string.match(held[2] or '', '^#(%d+) (.*)$')
+  local fence, request = string.match(held[2] or '', '^#(%d+) ?(.*)$')
   if held[1] and fence and redis.call('EXISTS', timeout_of(lock, name)) == 1 then
-    return {held[1], fence, last_of(requests, field), held[3], requests}
+    return {held[1], fence, request, held[3]}
   end
   return {false, false, false, held[3], held[1] and not fence}
 end
 
--- put_shared writes how often the owner holds the lock, and the session's last request; nil: the session has gone.
-local function put_shared(lock, owner, held, holds, field, request)
-  local name, record = name_of(lock, owner), '#' .. held[2] .. ' ' .. requests_with(held[5], field, request)
-  redis.call('HSET', lock, 'mode', 'read', name, holds, '{' .. name .. '}', record, '{}' .. held[2], '#' .. name)
+-- put_shared writes how often the owner holds the lock, and its last request, or what {by} would be.
+local function put_shared(lock, owner, fence, holds, request)
+  local name = name_of(lock, owner)
+  local record = '#' .. fence .. ' ' .. request
+  redis.call('HSET', lock, 'mode', 'read', name, holds, '{' .. name .. '}', record, '{}' .. fence, '#' .. name)
 end
 
 -- lengthen_shared: the owner's lease, and that of the hash, are this long at least.
@@ -105,16 +104,14 @@ local function lengthen_shared(lock, owner, lease)
   lengthen(timeout_of(lock, name_of(lock, owner)), lease)
 end
 
--- share writes a first shared hold with a new fence. held is what hold_of has returned. It returns what grant does.
-local function share(lock, counter, owner, lease, time, held, field, request)
+-- share writes a first shared hold with a new fence. It returns what grant does.
+local function share(lock, counter, owner, lease, time, mode, request)
   --@ fence
-  held[2] = text
   local name = name_of(lock, owner)
   begin_lease(lock, name, lease)
   forget(lock, name) -- an earlier grant, whose lease has ended
-  held[5] = ''
-  put_shared(lock, owner, held, 1, field, request)
-  if held[4] ~= 'read' then
+  put_shared(lock, owner, text, 1, request)
+  if mode ~= 'read' then
     --@ expire
   else
     lengthen(lock, lease)

@@ -1,14 +1,12 @@
--- tell_others: a release has ended a grant of a named owner. Proxies whose sessions acquired it, too, are told in the same
--- step that it was released, or their next renewal would find a loss. sessions are the names of all these sessions, each
--- behind a brace; field is that of the session that releases. A user without the right to publish releases all
--- the same.
+-- tell_others: a release has ended a grant of a named owner. If sessions of another proxy may take part in it, all proxies
+-- are told in the same step that it was released, or the next renewal there would find a loss. by is what {by} was;
+-- field is that of the session that releases. A user without the right to publish releases all the same.
 --
 -- The channel is ForcedChannel, the text that of a grant that was ended by its handle; see Forced.Message.
 
---@ elsewhere
-local function tell_others(lock, owner, fence, field, sessions)
-  if fence and fence > 0 and elsewhere(field, sessions) then
-    local by = string.format('%.0f', fence)
-    redis.pcall('PUBLISH', 'lockproxy:forced', '-' .. by .. ' ' .. redis.sha1hex(owner .. ' ' .. by) .. ' ' .. lock)
+local function tell_others(lock, owner, fence, field, by)
+  if fence > 0 and string.match(by or '*', '^[^:]*') ~= string.match(field, '^{([^:]*)') then
+    local text = string.format('%.0f', fence)
+    redis.pcall('PUBLISH', 'lockproxy:forced', '-' .. text .. ' ' .. redis.sha1hex(owner .. ' ' .. text) .. ' ' .. lock)
   end
 end
