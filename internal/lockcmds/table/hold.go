@@ -322,8 +322,7 @@ func (t *Table) Hold(k Key) *Hold { return t.locks.find(k) }
 
 // Meant returns the hold that a release or an extension of a session is about; nil: there is none. named is the fence
 // that the client has named; 0: none. If the owner has several, it is the session's oldest that no session has begun to
-// release, or else the oldest of another session. Of those a few are looked at: the ones that are being released stand
-// behind the others.
+// release. Which of those of other sessions it is, Redis says.
 func (t *Table) Meant(by *Session, k Key, named int64) (found *Hold) {
 	switch {
 	case k.Kind.Reenters():
@@ -334,19 +333,7 @@ func (t *Table) Meant(by *Session, k Key, named int64) (found *Hold) {
 		}
 		return found
 	}
-	if h := by.single.First(by.lossOf(k)); h != nil {
-		return h
-	}
-	looked := 0
-	for h := range t.locks.owned(k) {
-		if h.releasing == 0 && !h.unused() {
-			return h
-		}
-		if looked++; looked == 64 {
-			break
-		}
-	}
-	return nil
+	return by.single.First(by.lossOf(k))
 }
 
 // HoldByFence returns the hold of a lock by its grant; nil: there is none.

@@ -1,7 +1,5 @@
 package table
 
-import "iter"
-
 // lock is one lock: its holders, and its waiters. The holders are a set of grants. One of them is the ordinary case: it
 // costs neither a map nor an allocation. Of an exclusive lock there are more only while one has ended in Redis, without
 // an answer that says so. All calls cost O(1), because a client chooses how many holders there are.
@@ -43,33 +41,6 @@ func (x locks) find(k Key) *Hold {
 		return nil
 	}
 	return l.others.byOwner.First(k.name())
-}
-
-// owned yields the holds of an owner, the oldest first, but those behind the others that were put last.
-func (x locks) owned(k Key) iter.Seq[*Hold] {
-	return func(yield func(*Hold) bool) {
-		l := x[k.Lock]
-		if l.others != nil {
-			if some := l.others.byOwner[k.name()]; some != nil {
-				for h := range some.Values() {
-					if !yield(h) {
-						return
-					}
-				}
-			}
-		}
-		if h := l.latest; h != nil && h.Key.name() == k.name() {
-			yield(h)
-		}
-	}
-}
-
-// putLast has a hold come behind the others of its owner.
-func (x locks) putLast(h *Hold) {
-	if l := x[h.Lock]; l.latest != h && l.others != nil {
-		l.others.byOwner.Remove(h.Key.name(), &h.beside.inOwner)
-		l.others.byOwner.Push(h.Key.name(), &h.beside.inOwner, h)
-	}
 }
 
 // granted finds the hold of any owner and kind by its fence. If there are several, it is the latest of the lock.

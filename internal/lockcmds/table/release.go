@@ -30,7 +30,6 @@ func (t *Table) Release(by *Session, k Key, named int64) Release {
 		return r
 	}
 	t.emit(Effect{Op: Pause, Hold: r.Hold})
-	t.locks.putLast(r.Hold) // so that the next release finds another one at once
 	r.Hold.releasing++
 	r.Hold.unspare()
 	o := r.Hold.PartOf(by)
@@ -54,7 +53,6 @@ func (t *Table) Release(by *Session, k Key, named int64) Release {
 func (t *Table) ReleaseAll(h *Hold) Release {
 	r := Release{By: h.parts[0].Session, Key: h.Key, Named: h.Fence, Hold: h, Fence: h.Fence, whole: true}
 	t.emit(Effect{Op: Pause, Hold: h})
-	t.locks.putLast(h)
 	h.releasing++
 	h.ending++
 	o := &h.parts[0]
