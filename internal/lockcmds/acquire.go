@@ -128,9 +128,9 @@ func (w *waiter) name() {
 	if !w.Named() {
 		return
 	}
-	n, name := script.ForWaiters(w.lock()), w.Owner
-	if !w.kind().Reenters() && !w.session().Owns(name) { // its other sessions get grants of their own, each in its turn
-		name = w.session().Name
+	n, name := script.ForWaiters(w.lock()), w.session().Name
+	if w.NamedOwner { // all sessions of the owner are woken by it
+		name = w.Owner
 	}
 	w.Place, w.Wake = n.PlaceOf(name), n.NameChannel(name)
 }

@@ -29,7 +29,7 @@ func TestFairWaitersThatHangUpTogetherLeaveTogether(t *testing.T) {
 		crowd = append(crowd, s)
 	}
 	redistest.Eventually(t, patience, "all to wait", func() bool { return p.e.opts.Waiting.Load() == many })
-	p.awaitAttempts("k")
+	redistest.Eventually(t, patience, "their deciding attempts", func() bool { return p.attempts.Load() >= many })
 	p.cleanedUp()
 	before := scriptCalls(t, p.srv)
 	for _, s := range crowd {

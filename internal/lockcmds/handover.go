@@ -59,6 +59,9 @@ func (o *offer) With(r script.Release) script.HandOver {
 	if o.plain != nil {
 		_, h.Stays, _ = o.plain.First()
 	}
+	if o.fair != nil {
+		h.FairPlace = o.fair.Place
+	}
 	return h
 }
 

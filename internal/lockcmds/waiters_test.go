@@ -43,7 +43,7 @@ func TestWaitersDoNotPoll(t *testing.T) {
 		last := before
 		a.quiet(100 * time.Millisecond)
 		before = p.attempts.Load()
-		return before == last && before >= 2 && p.settled("k")
+		return before == last && before >= 21
 	})
 	a.quiet(500 * time.Millisecond)
 	if n := p.attempts.Load() - before; n != 0 {
@@ -241,7 +241,7 @@ func TestFairWaitersOfOneProxyMayStandInAnotherOrder(t *testing.T) {
 		s.waits("FAIRLOCK k")
 	}
 	redistest.Eventually(t, patience, "the deciding attempts", func() bool {
-		return p.settled("k") && p.attempts.Load() >= 1
+		return p.settled("k") && p.attempts.Load() >= 2
 	})
 	first := srv.Do(t, "LPOP", "redisson_lock_queue:{k}")
 	srv.Do(t, "RPUSH", "redisson_lock_queue:{k}", first)

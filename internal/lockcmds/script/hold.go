@@ -57,6 +57,8 @@ type HandOver struct {
 	Stays bool          // the place of the plain waiters stays in the queue after a grant to them
 	Plain *Acquire      // of the first of the plain waiters here; nil: there is none
 	Fair  *Acquire      // of the first of the fair ones
+
+	FairPlace string // its place in the queue
 }
 
 // Call is the call of handover.lua.
@@ -67,7 +69,7 @@ func (h HandOver) Call() Call {
 	all = append(all, millis(h.Wait), n.PlaceOf(h.Crowd), flag(h.Stays))
 	all = h.Plain.appendWaiter(all, n)
 	if h.Fair != nil {
-		all = append(h.Fair.appendWaiter(all, n), n.PlaceOf(h.Fair.Owner))
+		all = append(h.Fair.appendWaiter(all, n), h.FairPlace)
 	}
 	return Call{handover, all[:5:5], all[5:]}
 }

@@ -1,7 +1,5 @@
 package script
 
-import "cmp"
-
 // This file has the calls about permits of a lock that at most n hold at the same time. Their answers are those of the
 // other kinds. The keys of such a lock are a type of their own: a call about a key of another type is refused with
 // WRONGTYPE, and so is a call of the other kinds about a key with permits.
@@ -37,7 +35,7 @@ func (h HandOver) LimitCall() Call {
 		}
 	}
 	if h.Fair != nil {
-		args = append(args, n.PlaceOf(cmp.Or(h.Fair.Session, h.Fair.Owner)))
+		args = append(args, h.FairPlace)
 	}
 	return Call{handoverLimit, limitKeys(h.Key, 8), args}
 }

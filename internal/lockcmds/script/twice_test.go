@@ -311,7 +311,7 @@ func calls(owner string, request int64) map[string]script.Call {
 		"crowd":                   script.Crowd{Acquire: first, Wait: time.Minute, Crowd: place, Enqueue: true}.Call(),
 		"crowd stays":             script.Crowd{Acquire: acquire, Wait: time.Minute, Crowd: place, Stays: true}.Call(),
 		"hand over":               script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Plain: waiter}.Call(),
-		"hand over to a fair one": script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Fair: waiter}.Call(),
+		"hand over to a fair one": script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Fair: waiter, FairPlace: third}.Call(),
 		"info":                    script.Info{Key: key}.Call(),
 		"force":                   script.Force{Key: key, Fence: script.AnyGrant}.Call(),
 		"force that grant":        script.Force{Key: key, Fence: fence}.Call(),
@@ -707,7 +707,7 @@ func TestAHandOverToTheOneThatIsNamedIsAnsweredInShort(t *testing.T) {
 	release := script.Release{Key: key, Part: part(me, newest, 0), Lease: 30 * time.Second}
 	waiter := script.Acquire{Key: key, Part: script.Part{Owner: third, Request: 3, Holds: 1}, Lease: 30 * time.Second}
 	plain := script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Plain: &waiter}
-	fair := script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Fair: &waiter}
+	fair := script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Fair: &waiter, FairPlace: third}
 	stays, both := plain, fair
 	stays.Stays = true
 	both.Plain = &script.Acquire{Key: key, Part: script.Part{Owner: other, Request: 4, Holds: 1}, Lease: 30 * time.Second}

@@ -198,10 +198,10 @@ func (c *client) String() string { return fmt.Sprintf("%s.c%d", c.p, c.id) }
 
 func (c *client) owner() string { return c.name }
 
-// who is the session whose acquire an owner is, or the owner that several sessions are.
+// who is the session whose acquire an owner is, or whose place that is, or the owner that several sessions are.
 func who(owner string) string {
-	if i := strings.LastIndexByte(owner, ':'); script.IsDefault(owner) {
-		return owner[:i]
+	if script.IsDefault(owner) && strings.Count(owner, ":") == 2 {
+		return owner[:strings.LastIndexByte(owner, ':')]
 	}
 	return owner
 }

@@ -350,7 +350,7 @@ func (r *rules) overtaken(at *server, key, owner string, queue []string) {
 	}
 	left := at.queue(key)
 	for _, place := range queue {
-		if place == owner {
+		if place == who(owner) {
 			return
 		}
 		if slices.Contains(left, place) && at.subs.listens(script.Of(key).NameChannel(place)) {

@@ -59,10 +59,7 @@ func (t *Table) try(w *Waiter) {
 	case w.state == asking:
 		w.woken = true
 		return
-	case w.state != waiting:
-		return
-	case !q.base.ready || w.sub != nil && !w.sub.ready:
-		w.woken = true
+	case w.state != waiting || !q.base.ready || w.sub != nil && !w.sub.ready:
 		return
 	}
 	q.begin(w)

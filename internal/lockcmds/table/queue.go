@@ -140,8 +140,7 @@ func (t *Table) Subscribed(channel string) {
 	if sub == nil {
 		return
 	}
-	listens := func(w *Waiter) { t.listens(w, missed) }
-	t.each(sub.waiters.All(), listens)
+	t.wakeNamed(sub)
 	sub.eachQueue(func(q *Queue, _ bool) {
 		q.woken = q.woken || missed
 		q.tryPlain()
@@ -150,16 +149,13 @@ func (t *Table) Subscribed(channel string) {
 	// waited for this one.
 	for _, of := range []*line[*Queue]{&sub.queues, &sub.others} {
 		for q := range of.Values() {
-			t.each(q.appendAll(nil), listens)
+			t.each(q.appendAll(nil), t.tryNamed)
 		}
 	}
 }
 
-// listens is the confirmation of a subscription of a waiter that is woken by name. A release passes over places without
-// a subscriber, so the first of the fair ones asks for all. again: the connection is a new one, perhaps to a
-// server that does not know their places.
-func (t *Table) listens(w *Waiter, again bool) {
-	if w.NamedOwner || w.Fair && (again || w.woken || w.queue.fair.First() == w) {
+func (t *Table) tryNamed(w *Waiter) {
+	if w.Named() {
 		t.try(w)
 	}
 }

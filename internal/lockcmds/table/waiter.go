@@ -18,7 +18,7 @@ type Waiter struct {
 	Placed     bool // it may have taken its own place in Redis
 
 	state   state
-	woken   bool    // while an attempt was on its way, or its subscriptions were not confirmed
+	woken   bool    // while an attempt was on its way
 	failed  bool    // the latest attempt came to nothing: the waiter may have no place in Redis
 	doubt   bool    // an attempt was not answered: it is unknown whether the waiter has the lock
 	pending Outcome // how it leaves if the attempt on its way comes to nothing
@@ -103,10 +103,8 @@ func (t *Table) Join(w *Waiter, n Names, m Mark, a Answer) {
 	}
 	first := q.plain.First() == w
 	switch missed := m.base.missed(q.base) || m.named.missed(w.sub); {
-	case w.Named() && missed && w.sub.ready:
-		t.try(w)
 	case w.Named() && missed:
-		t.listens(w, false)
+		t.try(w)
 	case w.Fair:
 		q.notYet(w, a)
 	case first && (missed || a.inTurn() || a.Form != 0):
