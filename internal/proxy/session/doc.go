@@ -1,8 +1,7 @@
 // Package session is one client connection as a state machine without I/O, and what happens to each command.
 //
 //	client ─bytes─▶ engine        ─▶ Session.Feed ─▶ resp.Guard ─▶ route, by the policy table:
-//	                                                   shared   ─▶ lane    (many sessions, one connection; in a
-//	                                                                        cluster a request, to the server of its keys)
+//	                                                   shared   ─▶ lane    (many sessions, one connection)
 //	                                                   pinned   ─▶ pin     (MULTI, BLPOP, SUBSCRIBE …)
 //	                                                   local    ─▶ kept here (CLIENT SETNAME, QUIT …)
 //	                                                   about    ─▶ an inquiry into all clients (CLIENT LIST …)
@@ -21,6 +20,13 @@
 // Commands take effect in the order sent because a session uses one upstream connection at a time, its lane or its pin.
 // A move between lane and pin, or a change of identity, waits until no reply is due. A session that waits is not parsed
 // further, but it is still read, so that a hang-up is seen.
+//
+// # Route
+//
+// A session reaches Redis by a route (routes.go): to one server, or to those of a cluster. In front of one server a route
+// decides nothing. In front of a cluster it places each command, and sends again what a server refuses for another
+// server's sake: cluster.go and clustersubs.go place, parcel.go and pause.go have what travels on lanes, repetition.go
+// and clusterlarge.go what travels on pins, clustertx.go has transactions, and scatter.go commands for several servers.
 //
 // In front of a cluster a session uses lanes to several servers at a time. Commands about one key take effect in the
 // order sent (pause.go). The others keep no order among each other, but for those by which other clients learn
