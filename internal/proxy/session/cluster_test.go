@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
+	"github.com/lockproxy/lockproxy/internal/proxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -27,7 +28,7 @@ import (
 type twoServers struct {
 	t      testing.TB
 	s      *Session
-	way    *cluster
+	way    *shards
 	view   *topology.View
 	silent topology.Node
 	wait   time.Duration
@@ -75,7 +76,7 @@ func newTwoServers(t testing.TB, socket string) (c *twoServers, end func()) {
 	e := envWith(t, upstream.Options{Addr: "unix:" + socket}, shared.Limits{}) // a pin's goroutines read its socket, in no virtual time
 	c = &twoServers{t: t, view: clustertest.Split(t, hashslot.Count/2), wait: time.Minute, table: e.Policies(), up: make(chan struct{}, 100)}
 	s := New(clients.Origin{ID: 1, Addr: "test"}, e, c)
-	way := &cluster{s: s, servers: c, view: c.view}
+	way := newShards(s, c, c.view)
 	s.way, c.s, c.way = way, s, way
 	c.locked(func() {
 		for _, at := range []topology.Node{"a", "b"} {
@@ -275,7 +276,7 @@ func TestACommandOfOneKeyDoesNotAllocate(t *testing.T) {
 		if n := testing.AllocsPerRun(100, round); n != 0 {
 			t.Errorf("%v allocations", n)
 		}
-		if n := c.way.sentBytes; n != 0 {
+		if n := c.way.Bytes(); n != 0 {
 			t.Errorf("%d bytes of answered commands are counted", n)
 		}
 	})
@@ -573,11 +574,11 @@ func TestWhatAllServersDoGoesToTheSuccessor(t *testing.T) {
 		inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
 			c.locked(func() {
 				for i, at := range []topology.Node{"a", "b"} {
-					p := c.way.copied(c.table.Lookup([]byte("flushall")), encoded("FLUSHALL"), aim{slot: -2 - i, at: at})
-					if p.bound = toServer; follows {
-						p.bound = toHeir
+					p := c.way.Copied(c.table.Lookup([]byte("flushall")), encoded("FLUSHALL"), cluster.Aim{Slot: -2 - i, At: at})
+					if p.Bound = cluster.ToServer; follows {
+						p.Bound = cluster.ToHeir
 					}
-					p.post(nil)
+					p.Post(nil)
 				}
 			})
 			both := c.take()
@@ -607,7 +608,7 @@ func TestAKeylessCommandAvoidsASilentServer(t *testing.T) {
 	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
 		c.silent = "a"
 		for range 20 {
-			if at := c.way.anyServer(); at != "b" {
+			if at := c.way.AnyServer(); at != "b" {
 				t.Fatalf("sent to %s", at)
 			}
 		}

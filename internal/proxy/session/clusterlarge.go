@@ -13,11 +13,11 @@ import (
 // first whether it serves the key; the question follows redirections, and waits for a successor.
 
 // heldWhole implements route.
-func (c *cluster) heldWhole() int { return c.s.proxy.Budget.Allowance(streamHeld) }
+func (c *shards) heldWhole() int { return c.s.proxy.Budget.Allowance(streamHeld) }
 
 // stream implements route. The arguments are those that have come. The command must be held whole if its key is not
 // known yet, or if the session has a connection for a transaction.
-func (c *cluster) stream(r *request) bool {
+func (c *shards) stream(r *request) bool {
 	s, key := c.s, r.row.Keys.Fixed()
 	switch {
 	case s.large.state == largeLocated && s.large.refusal != nil:
@@ -43,7 +43,7 @@ func (c *cluster) stream(r *request) bool {
 // found takes the answer to the question of stream. If the user may not ask it, the server is the one that the view
 // names.
 func (s *Session) found(question *request, reply []byte) {
-	s.large.state, s.large.asking = largeLocated, question.asking
+	s.large.state, s.large.asking = largeLocated, question.Asking
 	if topology.ReadRefusal(reply).Reason == topology.TryLate {
 		s.large.refusal = bytes.Clone(reply)
 	}
@@ -51,11 +51,11 @@ func (s *Session) found(question *request, reply []byte) {
 }
 
 // streamed implements route.
-func (c *cluster) streamed(r *request, h *reply.Guarded) {
+func (c *shards) streamed(r *request, h *reply.Guarded) {
 	muted, conn := r.muted, c.s.pin.conn
-	h.Slot, h.Read = r.slot, topology.ReadRefusal
+	h.Slot, h.Read = r.Slot, topology.ReadRefusal
 	h.Refused = func(at reply.ID, why topology.Refusal) bool {
-		if c.noteRefusal(why, conn.At()); why.Reason == topology.TryLate {
+		if c.NoteRefusal(why, conn.At()); why.Reason == topology.TryLate {
 			return false
 		}
 		if !muted {

@@ -3,6 +3,7 @@ package session
 import (
 	"strings"
 
+	"github.com/lockproxy/lockproxy/internal/proxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -24,18 +25,18 @@ var (
 )
 
 // listening reports whether the session has a pin for subscriptions.
-func (c *cluster) listening() bool { return c.s.pin != nil && c.s.pin.mode == readsFrames }
+func (c *shards) listening() bool { return c.s.pin != nil && c.s.pin.mode == readsFrames }
 
 // lookForChannels gives a command about channels the slot of PUBLISH.
 func (r *request) lookForChannels() {
-	if r.slot < 0 && (r.policy == command.PubSub || r.row.Name == "publish" || r.row.Name == "pubsub") {
-		r.slot = publishSlot
+	if r.Slot < 0 && (r.policy == command.PubSub || r.row.Name == "publish" || r.row.Name == "pubsub") {
+		r.Slot = publishSlot
 	}
 }
 
 // onLanes implements route: a session that is listening in RESP3 sends commands to the lanes. Those about the connection
 // stay on the pin, and so does everything in RESP2, where Redis refuses it.
-func (c *cluster) onLanes(r *request) bool {
+func (c *shards) onLanes(r *request) bool {
 	switch r.policy {
 	case command.PubSub, command.Identity, command.Local, command.AboutClients, command.Lock:
 		return false
@@ -50,14 +51,14 @@ func (r *request) redirected() bool {
 }
 
 // placeSubscription finds the server of a subscription, for a session that has a pin.
-func (c *cluster) placeSubscription(r *request) decision {
+func (c *shards) placeSubscription(r *request) decision {
 	s, pin := c.s, c.s.pin
 	r.look()
 	r.lookForChannels()
 	if (pin.mode == readsReplies || !pin.subscribed()) && !s.awaitQuiet() {
 		return postponed
 	}
-	owner := ownerIn(c.servers.View(), r.slot)
+	owner := cluster.OwnerIn(c.Servers.View(), r.Slot)
 	if pin.fresh || strings.HasSuffix(r.row.Name, "unsubscribe") || owner == topology.Any || owner == pin.conn.At() {
 		return undecided
 	}
@@ -65,7 +66,7 @@ func (c *cluster) placeSubscription(r *request) decision {
 }
 
 // guardSubscription is guard for a subscription. The first one is routed anew if the pin's server refuses it.
-func (c *cluster) guardSubscription(r *request, to reply.Handler) reply.Handler {
+func (c *shards) guardSubscription(r *request, to reply.Handler) reply.Handler {
 	s, pin := c.s, c.s.pin
 	if pin.unwatch == nil {
 		pin.unwatch = s.proxy.Upstream.Watch(func() { s.Do(func() { c.viewChanged(pin) }) })
@@ -76,20 +77,20 @@ func (c *cluster) guardSubscription(r *request, to reply.Handler) reply.Handler 
 	}
 	muted := r.muted
 	refused := func(at reply.ID, why topology.Refusal) bool {
-		c.noteRefusal(why, pin.conn.At())
+		c.NoteRefusal(why, pin.conn.At())
 		if !muted {
 			s.out.put(at, otherServer, false)
 		}
 		return true
 	}
-	return &reply.Guarded{Session: s, To: to, Slot: r.slot, Read: topology.ReadRefusal, Refused: refused}
+	return &reply.Guarded{Session: s, To: to, Slot: r.Slot, Read: topology.ReadRefusal, Refused: refused}
 }
 
 // viewChanged closes the connection of a client whose subscriptions are not at their server any more: it serves no
 // slots, or it is not the server of PUBLISH.
-func (c *cluster) viewChanged(pin *pinned) {
-	v, at := c.servers.View(), pin.conn.At()
-	publisher := ownerIn(v, publishSlot)
+func (c *shards) viewChanged(pin *pinned) {
+	v, at := c.Servers.View(), pin.conn.At()
+	publisher := cluster.OwnerIn(v, publishSlot)
 	moved := pin.Channels+pin.Patterns > 0 && publisher != topology.Any && publisher != at
 	if c.s.pin == pin && pin.subscribed() && (moved || v.Primary(string(at)) == nil) {
 		c.s.abandon()

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/lockproxy/lockproxy/internal/hashslot"
+	"github.com/lockproxy/lockproxy/internal/proxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
@@ -38,7 +39,7 @@ type watch struct {
 
 // begin answers a MULTI. The first one under an identity asks Redis by an empty transaction: without the right to MULTI
 // the commands behind it would run one by one. false: the session waits.
-func (c *cluster) begin(r *request) bool {
+func (c *shards) begin(r *request) bool {
 	s := c.s
 	if !s.awaitQuiet() {
 		return false
@@ -62,7 +63,7 @@ func (c *cluster) begin(r *request) bool {
 		return exec
 	}
 	tx := c.newTx()
-	tx.post(c, aim{slot: -1, at: c.home()}, h)
+	tx.post(c, cluster.Aim{Slot: -1, At: c.home()}, h)
 	return true
 }
 
@@ -71,7 +72,7 @@ func mayMulti(exec []byte) bool {
 	return !resp.IsError(exec) || bytes.HasPrefix(exec, []byte("-EXECABORT "))
 }
 
-func (c *cluster) newTx() *queuedTx {
+func (c *shards) newTx() *queuedTx {
 	s := c.s
 	tx := &queuedTx{raw: slices.Clone(command.Multi), slot: -1, row: command.Row{Name: "exec"}}
 	if s.pin != nil && s.pin.tx.watching {
@@ -81,7 +82,7 @@ func (c *cluster) newTx() *queuedTx {
 }
 
 // queue routes a command behind MULTI. false: the session waits.
-func (c *cluster) queue(r *request) bool {
+func (c *shards) queue(r *request) bool {
 	s := c.s
 	if !s.awaitQuiet() {
 		return false
@@ -95,7 +96,7 @@ func (c *cluster) queue(r *request) bool {
 		if tx.poisoned = true; name == "exec" {
 			c.endTx()
 		}
-		c.copied(r.row, r.raw, aim{slot: -1, at: c.home()}).post(r.handler())
+		c.Copied(r.row, r.raw, cluster.Aim{Slot: -1, At: c.home()}).Post(r.handler())
 		return true
 	}
 	switch name {
@@ -121,7 +122,7 @@ func (c *cluster) queue(r *request) bool {
 
 // notQueued is the refusal of a command that is not possible in a transaction; nil: it is possible. Other commands than
 // those of data would leave a trace on a connection that the session shares, or are answered by the proxy.
-func (c *cluster) notQueued(r *request) []byte {
+func (c *shards) notQueued(r *request) []byte {
 	switch {
 	case c.absent(r):
 		return noCluster
@@ -153,10 +154,10 @@ func (c *cluster) notQueued(r *request) []byte {
 }
 
 // exec sends the transaction. false: the session waits.
-func (c *cluster) exec(r *request) bool {
+func (c *shards) exec(r *request) bool {
 	s, pin, tx := c.s, c.s.pin, c.queued
 	watches := pin != nil && pin.tx.watching
-	switch r.slot = tx.slot; {
+	switch r.Slot = tx.slot; {
 	case tx.poisoned:
 		c.endTx()
 		return r.answerWith(poisoned)
@@ -167,9 +168,9 @@ func (c *cluster) exec(r *request) bool {
 		c.execWatched(r)
 		return true
 	}
-	c.adopt()
-	if !r.asking {
-		r.at = c.serverOf(r)
+	c.Adopt()
+	if !r.Asking {
+		r.At = c.serverOf(r)
 	}
 	if tx.n > mostQueued || len(tx.raw) > mostQueuedBytes {
 		return c.execAlone(r)
@@ -182,19 +183,19 @@ func (c *cluster) exec(r *request) bool {
 		}
 		return words
 	}
-	tx.post(c, aim{slot: tx.slot, at: r.at}, &reply.Reply{Session: s, Muted: r.muted, Refusal: abort})
+	tx.post(c, cluster.Aim{Slot: tx.slot, At: r.At}, &reply.Reply{Session: s, Muted: r.muted, Refusal: abort})
 	return true
 }
 
 // post sends the transaction on a lane. h handles the reply to EXEC.
-func (tx *queuedTx) post(c *cluster, to aim, h reply.Handler) {
-	p := c.parcel(&tx.row, append(tx.raw, command.Exec...), to)
-	p.tx = 1 + tx.n
-	p.post(h)
+func (tx *queuedTx) post(c *shards, to cluster.Aim, h reply.Handler) {
+	p := c.Parcel(&tx.row, append(tx.raw, command.Exec...), to)
+	p.Tx = 1 + tx.n
+	p.Post(h)
 }
 
 // execAlone sends the transaction on a pin. false: the session waits for one.
-func (c *cluster) execAlone(r *request) bool {
+func (c *shards) execAlone(r *request) bool {
 	s := c.s
 	if c.listening() {
 		c.queued = nil
@@ -222,10 +223,10 @@ func (c *cluster) execAlone(r *request) bool {
 }
 
 // execWatched sends the transaction on the connection that watches.
-func (c *cluster) execWatched(r *request) {
+func (c *shards) execWatched(r *request) {
 	s, pin, muted := c.s, c.s.pin, r.muted
 	c.execOnPin(r, func(at reply.ID, why topology.Refusal) bool {
-		c.noteRefusal(why, pin.conn.At())
+		c.NoteRefusal(why, pin.conn.At())
 		c.queued, pin.tx.watching = nil, false
 		if !muted {
 			s.out.put(at, resp.AppendNullArray(nil, s.ident.Proto), false)
@@ -238,7 +239,7 @@ func (c *cluster) execWatched(r *request) {
 }
 
 // execOnPin sends the transaction on the session's pin. refused and unsent are those of its handler.
-func (c *cluster) execOnPin(r *request, refused func(reply.ID, topology.Refusal) bool, unsent func() bool) {
+func (c *shards) execOnPin(r *request, refused func(reply.ID, topology.Refusal) bool, unsent func() bool) {
 	s, pin, tx := c.s, c.s.pin, c.queued
 	to := &reply.Guarded{
 		Session: s, Slot: tx.slot, Read: topology.ReadRefusal, Refused: refused, Unsent: unsent,
@@ -247,7 +248,7 @@ func (c *cluster) execOnPin(r *request, refused func(reply.ID, topology.Refusal)
 			Done: func([]byte) { c.queued, pin.tx.watching = nil, false },
 		},
 	}
-	raw, n, asking := slices.Concat(tx.raw, command.Exec), 2+tx.n, r.asking && pin.fresh
+	raw, n, asking := slices.Concat(tx.raw, command.Exec), 2+tx.n, r.Asking && pin.fresh
 	if asking {
 		raw, n = slices.Concat(command.Asking, raw), n+1
 	}
@@ -256,7 +257,7 @@ func (c *cluster) execOnPin(r *request, refused func(reply.ID, topology.Refusal)
 }
 
 // endTx forgets the transaction, and the WATCH before it.
-func (c *cluster) endTx() {
+func (c *shards) endTx() {
 	s := c.s
 	c.queued = nil
 	if pin := s.pin; pin != nil && pin.tx.watching {
@@ -302,13 +303,12 @@ var (
 	watchInTx = resp.AppendError(nil, resp.Err, "WATCH inside MULTI is not allowed")
 	allInTx   = resp.AppendRawError(nil, "CROSSSLOT A transaction is at one server, the command concerns all of them")
 	poisoned  = resp.AppendRawError(nil, "EXECABORT Transaction discarded because of previous errors.")
-	tryAgain  = resp.AppendRawError(nil, "TRYAGAIN Multiple keys request during rehashing of slot")
 )
 
 // lastWords is the reply to a command that is not sent again. The client knows no other servers, so it names none.
 func lastWords(why topology.Refusal) []byte {
 	if why.Reason == topology.TryLate {
-		return tryAgain
+		return cluster.TryAgain
 	}
 	return reply.ClusterDown
 }

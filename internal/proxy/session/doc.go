@@ -24,12 +24,12 @@
 // # Route
 //
 // A session reaches Redis by a route (routes.go): to one server, or to those of a cluster. In front of one server a route
-// decides nothing. In front of a cluster it places each command, and sends again what a server refuses for another
-// server's sake: cluster.go and clustersubs.go place, parcel.go and pause.go have what travels on lanes, repetition.go
-// and clusterlarge.go what travels on pins, clustertx.go has transactions, and scatter.go commands for several servers.
+// decides nothing. In front of a cluster it places each command (shards.go, clustersubs.go, clusterlarge.go), has
+// transactions (clustertx.go) and commands for several servers (scatter.go), and sends again what a server refuses on a
+// pin (repetition.go). Package cluster has what travels on lanes.
 //
 // In front of a cluster a session uses lanes to several servers at a time. Commands about one key take effect in the
-// order sent (pause.go). The others keep no order among each other, but for those by which other clients learn
+// order sent (package cluster). The others keep no order among each other, but for those by which other clients learn
 // of the session's work, and those that concern all that is sent: lock commands, transactions and whatever needs a pin,
 // PUBLISH, changes of identity, and commands of several keys. Each is sent when everything before it has been
 // answered, and is answered before anything behind it is sent.

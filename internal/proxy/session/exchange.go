@@ -93,10 +93,10 @@ func (s *Session) lose(at reply.ID, n int, sent bool) {
 	}
 	asker := h
 	if k, ok := h.(keeper); ok {
-		if n = 1; k.kept(sent) { // with ASKING it counts as two
+		if n = 1; k.Kept(sent) { // with ASKING it counts as two
 			return
 		}
-		asker = k.asker()
+		asker = k.Asker()
 	}
 	_, call := asker.(*scriptCall)
 	switch {
@@ -117,11 +117,11 @@ func (s *Session) lose(at reply.ID, n int, sent bool) {
 
 // A keeper handles the reply to a command that its route may send again.
 type keeper interface {
-	// kept reports whether the command, which gets no reply, is sent again.
-	kept(sent bool) bool
+	// Kept reports whether the command, which gets no reply, is sent again.
+	Kept(sent bool) bool
 
-	// asker is the handler of other replies.
-	asker() reply.Handler
+	// Asker is the handler of other replies.
+	Asker() reply.Handler
 }
 
 // Refuse answers n commands that were never sent, unless the connection closes. Requires the session lock.

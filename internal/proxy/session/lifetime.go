@@ -19,7 +19,7 @@ func New(from clients.Origin, e *shared.Proxy, h engine.Client) *Session {
 		Origin: from, owner: clients.Account(from.Addr), proxy: e, host: h,
 	}
 	if v := e.Upstream.View(); v != nil {
-		s.way = &cluster{s: s, servers: e.Upstream, view: v}
+		s.way = newShards(s, e.Upstream, v)
 	} else {
 		s.way = single{s}
 	}

@@ -21,7 +21,7 @@ func (c *twoServers) divided(keys []string) *longParts {
 		r.args = args
 		r.look()
 		r.keep()
-		p = &longParts{cluster: c.way, of: r, at: c.s.out.Slots.Hold()}
+		p = &longParts{shards: c.way, of: r, at: c.s.out.Slots.Hold()}
 	})
 	p.cut()
 	return p
@@ -61,7 +61,7 @@ func TestALongCommandIsSentInSlices(t *testing.T) {
 				n := len(args) - 1
 				all += n
 				slot := hashslot.Of(args[1])
-				if at := c.way.ownerOf(slot); at != to.at {
+				if at := c.way.OwnerOf(slot); at != to.at {
 					t.Fatalf("a part of slot %d is sent to %s, not to %s", slot, to.at, at)
 				}
 				c.answer(to, fmt.Sprintf(":%d\r\n", n))

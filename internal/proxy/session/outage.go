@@ -16,7 +16,7 @@ import (
 //     again over a new connection.
 //   - If Redis itself refuses the connection for the commands, its words are their reply.
 //
-// In front of a cluster, parcels wait by themselves (parcel.kept): another server may have their slots by then.
+// In front of a cluster, parcels wait by themselves (package cluster): another server may have their slots by then.
 
 // reach is whether the session has Redis, as far as it knows.
 type reach uint8

@@ -40,7 +40,7 @@ func other(at topology.Node) topology.Node {
 
 // send has the client send a command of a key, as a session does.
 func (w *world) send(key string) {
-	if w.s.out.Slots.Due() > 0 && w.way.outdated() {
+	if w.s.out.Slots.Due() > 0 && w.way.Outdated() {
 		return
 	}
 	w.asked++
@@ -197,7 +197,7 @@ func keysKeepTheirOrder(t *rapid.T, c *twoServers) {
 			delete(answered, fmt.Sprintf(":%d\r\n", n))
 		}
 	}
-	if n := strings.Count(w.got.String(), "\n"); n != w.asked || w.way.sentBytes != 0 || w.way.sending != 0 || w.way.pause != nil {
-		t.Errorf("%d commands have %d replies; %d are on their way, %d bytes are kept; pause: %v", w.asked, n, w.way.sending, w.way.sentBytes, w.way.pause != nil)
+	if n := strings.Count(w.got.String(), "\n"); n != w.asked || w.way.Bytes() != 0 || w.way.Sending() != 0 || w.way.Pauses() {
+		t.Errorf("%d commands have %d replies; %d are on their way, %d bytes are kept; pause: %v", w.asked, n, w.way.Sending(), w.way.Bytes(), w.way.Pauses())
 	}
 }

@@ -13,13 +13,13 @@ import (
 // the pin is given up. Requests on lanes are sent again as pause.go says.
 
 // guard implements route.
-func (c *cluster) guard(r *request, to reply.Handler) reply.Handler {
+func (c *shards) guard(r *request, to reply.Handler) reply.Handler {
 	s, pin := c.s, c.s.pin
 	if r.policy == command.PubSub {
 		return c.guardSubscription(r, to)
 	}
 	watches := r.row.Name == "watch"
-	if pin.mode != readsReplies || r.slot < 0 || r.policy != command.PinOnce && r.policy != command.PinAhead && !watches {
+	if pin.mode != readsReplies || r.Slot < 0 || r.policy != command.PinOnce && r.policy != command.PinAhead && !watches {
 		return to
 	}
 	if pin.tx.watching {
@@ -34,13 +34,13 @@ func (c *cluster) guard(r *request, to reply.Handler) reply.Handler {
 			}
 			return true
 		}
-		return &reply.Guarded{Session: s, To: to, Slot: r.slot, Read: topology.ReadRefusal, Refused: refused}
+		return &reply.Guarded{Session: s, To: to, Slot: r.Slot, Read: topology.ReadRefusal, Refused: refused}
 	}
 	if watches {
-		c.watch = watch{slot: r.slot}
+		c.watch = watch{slot: r.Slot}
 	}
 	r.keep()
-	if r.asking {
+	if r.Asking {
 		r.forward(command.Asking, reply.Discard{})
 	}
 	return c.rerouted(pin, r, topology.ReadWaitingRefusal, to)
@@ -48,7 +48,7 @@ func (c *cluster) guard(r *request, to reply.Handler) reply.Handler {
 
 // rerouted returns the handler of a kept request that is routed anew if the pin's server refuses it, or cannot be
 // reached. read reads a refusal. to gets other replies.
-func (c *cluster) rerouted(
+func (c *shards) rerouted(
 	pin *pinned, r *request, read func(reply []byte) topology.Refusal, to reply.Handler,
 ) reply.Handler {
 	refused := func(_ reply.ID, why topology.Refusal) bool {
@@ -65,7 +65,7 @@ func (c *cluster) rerouted(
 		}
 		return !pin.conn.Hopeless() && c.elsewhere(pin, r, topology.Refusal{})
 	}
-	return &reply.Guarded{Session: c.s, To: to, Slot: r.slot, Read: read, Refused: refused, Unsent: unsent}
+	return &reply.Guarded{Session: c.s, To: to, Slot: r.Slot, Read: read, Refused: refused, Unsent: unsent}
 }
 
 var vanished = resp.AppendRawError(nil, "UNBLOCKED the stream key no longer exists")
@@ -73,7 +73,7 @@ var vanished = resp.AppendRawError(nil, "UNBLOCKED the stream key no longer exis
 // lookFor asks the pin's server for the keys of a command that has waited there for a key which has vanished. If the
 // key was moved, the server refuses the question, and the command is routed anew. Otherwise the key was deleted, and
 // the client is told.
-func (c *cluster) lookFor(pin *pinned, r *request) {
+func (c *shards) lookFor(pin *pinned, r *request) {
 	s := c.s
 	s.wait = waitReply
 	told := &reply.Reply{
@@ -81,7 +81,7 @@ func (c *cluster) lookFor(pin *pinned, r *request) {
 		Done: func([]byte) { s.Resume() }, Replace: func([]byte) []byte { return vanished },
 	}
 	r.forward(r.question(), &reply.Guarded{
-		Session: s, To: told, Slot: r.slot, Read: topology.ReadRefusal,
+		Session: s, To: told, Slot: r.Slot, Read: topology.ReadRefusal,
 		Refused: func(_ reply.ID, why topology.Refusal) bool { return c.elsewhere(pin, r, why) },
 	})
 }
@@ -97,7 +97,7 @@ func (r *request) question() []byte {
 }
 
 // elsewhere gives up the pin, and has its only command routed anew. false: the command has been refused for too long.
-func (c *cluster) elsewhere(pin *pinned, r *request, why topology.Refusal) bool {
+func (c *shards) elsewhere(pin *pinned, r *request, why topology.Refusal) bool {
 	if !c.routeAnew(r, pin.conn.At(), why) {
 		return false
 	}
@@ -125,7 +125,7 @@ func (p *pinned) yield() {
 }
 
 // goOn implements route: it routes the command again.
-func (c *cluster) goOn() bool {
+func (c *shards) goOn() bool {
 	s, r := c.s, c.repeated
 	switch {
 	case r == nil:
@@ -145,17 +145,17 @@ func (c *cluster) goOn() bool {
 }
 
 // routeAnew has a command routed anew when the view has been refreshed. false: it has been refused for too long.
-func (c *cluster) routeAnew(r *request, from upstream.Node, why topology.Refusal) bool {
-	s, within := c.s, c.servers.FailoverWait()
+func (c *shards) routeAnew(r *request, from upstream.Node, why topology.Refusal) bool {
+	s, within := c.s, c.Servers.FailoverWait()
 	if why.Reason != topology.NotRefused {
 		r.attempts.Held(within)
 	}
 	if s.out.Gone() || !r.attempts.Refused(within) {
 		return false
 	}
-	r.goTo(c.noteRefusal(why, from))
+	r.GoTo(c.NoteRefusal(why, from))
 	c.repeated = r
 	s.wait = waitReply
-	c.later(from, r.attempts.Pause(), s.Resume)
+	c.Later(from, r.attempts.Pause(), s.Resume)
 	return true
 }

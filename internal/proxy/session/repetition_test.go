@@ -31,7 +31,7 @@ func overNoCluster(t *testing.T) *Session {
 	return s
 }
 
-func way(s *Session) *cluster { return s.way.(*cluster) }
+func way(s *Session) *shards { return s.way.(*shards) }
 
 // onDeadPin gives the session a connection that is down already when the next command is sent.
 func onDeadPin(t *testing.T, s *Session) {

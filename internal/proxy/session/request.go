@@ -1,9 +1,9 @@
 package session
 
 import (
+	"github.com/lockproxy/lockproxy/internal/proxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
-	"github.com/lockproxy/lockproxy/internal/upstream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -13,7 +13,7 @@ import (
 // it) read the fields of the command, and set those of its way. As a rule it ends when route returns; the handlers of
 // its reply have copied the few facts that they need. It is held longer:
 //
-//   - A command that a server of a cluster may refuse on a pin is routed anew then (cluster.repeated).
+//   - A command that a server of a cluster may refuse on a pin is routed anew then (shards.repeated).
 //   - A lock command is held until the lock engine answers it (Session.locking).
 //   - A large command is held until its last byte has come (Session.large), one of very many keys until it has been
 //     divided (longParts), and a CLIENT TRACKING until the other client's connection has a number (trackTo).
@@ -32,7 +32,7 @@ type request struct {
 	size   int            // of the command as it came, in bytes
 	muted  bool           // the client gets no reply
 
-	aim // in front of a cluster
+	cluster.Aim // in front of a cluster
 
 	// How long it lives.
 	routing  bool              // route has not returned
@@ -41,17 +41,6 @@ type request struct {
 	h        reply.Handler     // of the reply to the question before a large command
 	attempts topology.Attempts // of a command that is routed anew
 }
-
-// aim is where a command goes in front of a cluster.
-type aim struct {
-	slot   int           // of its first key; negative: it has none
-	key    uint64        // a hash of its only key; 0: it has none, or several
-	at     upstream.Node // the server
-	asking bool          // it goes there behind an ASKING
-}
-
-// several reports whether the command has several keys.
-func (a *aim) several() bool { return a.slot >= 0 && a.key == 0 }
 
 // ordinaryRow is that of the commands of a batch, and of the proxy's own commands; callRow that of the script calls of
 // the lock engine.

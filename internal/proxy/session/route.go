@@ -131,7 +131,7 @@ func (s *Session) routeShared(r *request) bool {
 		}
 		switch {
 		case s.pin == nil:
-		case r.slot >= 0:
+		case r.Slot >= 0:
 			return r.answerWith(listens)
 		default:
 			return s.routePinned(r)

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lockproxy/lockproxy/internal/proxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
@@ -15,10 +16,10 @@ var noCluster = resp.AppendError(nil, resp.Err, "This instance has cluster suppo
 
 // scatter routes a command that goes to several servers of the cluster, and one that only a server without a cluster
 // can answer as the client expects.
-func (c *cluster) scatter(r *request) decision {
+func (c *shards) scatter(r *request) decision {
 	s := c.s
 	switch {
-	case r.policy == command.Shared && r.key != 0: // of one key, and so for its server
+	case r.policy == command.Shared && r.Key != 0: // of one key, and so for its server
 		return undecided
 	case c.absent(r):
 		return decided(s.awaitQuiet() && r.answerWith(noCluster))
@@ -46,7 +47,7 @@ func (c *cluster) scatter(r *request) decision {
 }
 
 // absent reports whether the command being routed is refused by a server that is no part of a cluster.
-func (c *cluster) absent(r *request) bool {
+func (c *shards) absent(r *request) bool {
 	switch r.row.Name {
 	case "cluster":
 		return len(r.args) > 1
@@ -57,7 +58,7 @@ func (c *cluster) absent(r *request) bool {
 }
 
 // impossible is the refusal of a command whose state would be that of one server; nil: it has none.
-func (c *cluster) impossible(r *request) []byte {
+func (c *shards) impossible(r *request) []byte {
 	switch r.policy {
 	case command.PinForever, command.PinRaw, command.Replication:
 		if title := r.row.TitleOf(r.raw); title != "" {
@@ -72,7 +73,7 @@ func (c *cluster) impossible(r *request) []byte {
 }
 
 // gather begins a command of n parts. Nothing is outstanding.
-func (c *cluster) gather(r *request, n int, join scatter.Join) *reply.Gathering {
+func (c *shards) gather(r *request, n int, join scatter.Join) *reply.Gathering {
 	s := c.s
 	s.wait = waitReply
 	s.out.Slots.Grow(1 + n)
@@ -80,7 +81,7 @@ func (c *cluster) gather(r *request, n int, join scatter.Join) *reply.Gathering 
 }
 
 // sendParts sends a command in parts. Nothing is outstanding.
-func (c *cluster) sendParts(r *request, parts []scatter.Part, join scatter.Join) bool {
+func (c *shards) sendParts(r *request, parts []scatter.Part, join scatter.Join) bool {
 	g := c.gather(r, len(parts), join)
 	c.postParts(r.row, parts, g, 0)
 	return true
@@ -94,8 +95,8 @@ const manyArgs, fewArgs = 2048, 8
 func isLong(raw []byte) bool { return len(raw) > 6*manyArgs && resp.Count(raw) > manyArgs }
 
 // everywhere sends a command to all servers. Nothing is outstanding.
-func (c *cluster) everywhere(r *request, join scatter.Join) bool {
-	list := c.view.Nodes()
+func (c *shards) everywhere(r *request, join scatter.Join) bool {
+	list := c.View.Nodes()
 	if len(list) == 0 {
 		return r.notCarriedOut()
 	}
@@ -107,22 +108,22 @@ func (c *cluster) everywhere(r *request, join scatter.Join) bool {
 		})
 	}
 	for i, node := range list { // parts without a slot, and without an order among themselves
-		p := c.copied(r.row, r.raw, aim{slot: -2 - i, at: upstream.Node(node.ID)})
-		p.bound = toHeir
-		p.post(g.Part(i))
+		p := c.Copied(r.row, r.raw, cluster.Aim{Slot: -2 - i, At: upstream.Node(node.ID)})
+		p.Bound = cluster.ToHeir
+		p.Post(g.Part(i))
 	}
 	return true
 }
 
 // scan sends a SCAN to the server that its cursor names.
-func (c *cluster) scan(r *request) decision {
+func (c *shards) scan(r *request) decision {
 	if len(r.args) < 2 {
 		return undecided
 	}
 	if !c.s.awaitQuiet() {
 		return postponed
 	}
-	view := c.view
+	view := c.View
 	if len(view.Nodes()) == 0 {
 		return decided(r.notCarriedOut())
 	}
@@ -131,35 +132,28 @@ func (c *cluster) scan(r *request) decision {
 		return undecided
 	}
 	node, own := cursor.At(view)
-	p := c.parcel(r.row, scatter.WithCursor(r.args, own), aim{slot: -1, at: upstream.Node(node.ID)})
-	p.bound = toServer
-	p.post(&reply.Reply{
+	p := c.Parcel(r.row, scatter.WithCursor(r.args, own), cluster.Aim{Slot: -1, At: upstream.Node(node.ID)})
+	p.Bound = cluster.ToServer
+	p.Post(&reply.Reply{
 		Session: c.s, Muted: r.muted, Replace: func(page []byte) []byte { return cursor.Follow(view, page) },
 	})
 	return carriedOut
 }
 
 // postParts sends parts of a command, whose bytes it takes over, to the owners of their slots. first is the number of
-// the first part. Parcels that would not be kept are made at once.
-func (c *cluster) postParts(of *command.Row, parts []scatter.Part, replies *reply.Gathering, first int) {
-	more := make([]parcel, max(0, len(parts)-maxSpare))
+// the first part.
+func (c *shards) postParts(of *command.Row, parts []scatter.Part, replies *reply.Gathering, first int) {
+	batch := c.Batch(len(parts))
 	for i, part := range parts {
-		to := aim{slot: part.Slot, at: c.ownerOf(part.Slot)}
-		var p *parcel
-		if i < len(more) {
-			p = &more[i]
-			*p = parcel{cluster: c, row: of, raw: part.Raw, aim: to, once: true}
-		} else {
-			p = c.parcel(of, part.Raw, to)
-		}
-		p.post(replies.Part(first + i))
+		to := cluster.Aim{Slot: part.Slot, At: c.OwnerOf(part.Slot)}
+		batch.Parcel(of, part.Raw, to).Post(replies.Part(first + i))
 	}
 }
 
 // longParts are the parts of a command of very many keys. A client chooses the number of keys. So the command is
 // divided without the session's lock, and its parts are sent in slices.
 type longParts struct {
-	*cluster
+	*shards
 	of    *request
 	at    reply.ID // of the joined reply
 	reply *reply.Gathering
@@ -169,11 +163,11 @@ type longParts struct {
 
 // divideAside has the command being routed divided aside, and its parts sent, whose joined reply has a slot. The
 // session waits for the reply meanwhile. Nothing is outstanding.
-func (c *cluster) divideAside(r *request) bool {
+func (c *shards) divideAside(r *request) bool {
 	s := c.s
 	s.wait, s.gathered = waitReply, len(r.raw)
 	r.keep()
-	p := &longParts{cluster: c, of: r, at: s.out.Slots.Hold()}
+	p := &longParts{shards: c, of: r, at: s.out.Slots.Hold()}
 	s.Aside(p.cut)
 	return true
 }
@@ -187,7 +181,7 @@ func (p *longParts) cut() (then func()) {
 	}
 	list, join := scatter.Split(r.row.Name, args)
 	if list == nil { // all keys are in one slot
-		list = []scatter.Part{{Raw: r.raw, Slot: r.slot}}
+		list = []scatter.Part{{Raw: r.raw, Slot: r.Slot}}
 		join = func(replies [][]byte) []byte { return replies[0] }
 	}
 	r.raw, r.own, p.parts = nil, nil, list

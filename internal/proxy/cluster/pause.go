@@ -1,10 +1,9 @@
-package session
+package cluster
 
 import (
 	"slices"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
-	"github.com/lockproxy/lockproxy/internal/upstream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -27,7 +26,7 @@ import (
 
 // A pause is the time in which a session sends refused parcels again.
 type pause struct {
-	*cluster
+	*Sender
 	chains   map[subject]*chain
 	all      []*chain // in the order of their first refusals
 	retries  bool     // what was on its way at the first refusal has been answered
@@ -39,7 +38,7 @@ type pause struct {
 type chain struct {
 	*pause
 	about   subject
-	refused []*parcel // in the order of the commands
+	refused []*Parcel // in the order of the commands
 	sent    int       // those of the chain that are on their way again
 }
 
@@ -50,14 +49,12 @@ type subject struct {
 }
 
 // chainOf is the chain of a parcel that has been refused. The session pauses from then on.
-func (c *cluster) chainOf(p *parcel) *chain {
-	if c.pause == nil {
-		c.pause = &pause{cluster: c, chains: map[subject]*chain{}}
+func (s *Sender) chainOf(p *Parcel) *chain {
+	if s.pause == nil {
+		s.pause = &pause{Sender: s, chains: map[subject]*chain{}}
 	}
-	if s := c.s; s.wait == waitNone || s.wait == waitTurn {
-		s.wait = waitQuiet // the refused parcels have no answers yet
-	}
-	now := c.pause
+	s.Host.Pause()
+	now := s.pause
 	of := now.chains[p.subject()]
 	if of == nil {
 		of = &chain{pause: now, about: p.subject()}
@@ -68,21 +65,21 @@ func (c *cluster) chainOf(p *parcel) *chain {
 }
 
 // hold puts a parcel, which has been refused, to its place.
-func (c *chain) hold(p *parcel) {
+func (c *chain) hold(p *Parcel) {
 	p.chain = c
 	c.refused = slices.Insert(c.refused, c.index(p), p)
 }
 
 // index is the number of refused parcels before this one in the order of the commands.
-func (c *chain) index(p *parcel) int {
-	i, _ := slices.BinarySearchFunc(c.refused, p.place, func(one *parcel, at reply.ID) int { return int(one.place) - int(at) })
+func (c *chain) index(p *Parcel) int {
+	i, _ := slices.BinarySearchFunc(c.refused, p.place, func(one *Parcel, at reply.ID) int { return int(one.place) - int(at) })
 	return i
 }
 
 // proceed begins to send refused parcels again when all that was on its way has been answered.
-func (c *cluster) proceed() {
-	now := c.pause
-	if now == nil || now.retries || c.sending > 0 {
+func (s *Sender) proceed() {
+	now := s.pause
+	if now == nil || now.retries || s.sending > 0 {
 		return
 	}
 	now.retries = true
@@ -93,7 +90,7 @@ func (c *cluster) proceed() {
 }
 
 // over reports whether the session no longer sends these parcels.
-func (p *pause) over() bool { return p.cluster.pause != p || p.s.out.Gone() }
+func (p *pause) over() bool { return p.Sender.pause != p || p.Host.Gone() }
 
 // next sends the first parcel of the chain again, or ends the chain. None of it is on its way.
 func (c *chain) next() {
@@ -101,7 +98,7 @@ func (c *chain) next() {
 	case c.over():
 	case len(c.refused) == 0:
 		if delete(c.chains, c.about); len(c.chains) == 0 {
-			c.cluster.pause = nil
+			c.Sender.pause = nil
 		}
 	case c.refused[0].awaitsView:
 		c.rest()
@@ -115,15 +112,15 @@ func (c *chain) next() {
 // rest has the chain go on when the view has been refreshed, unless that has been tried for failover-wait. The number
 // of attempts says how soon.
 func (c *chain) rest() {
-	p, s := c.pause, c.s
+	p := c.pause
 	if len(p.resting) == 0 {
-		within := c.servers.FailoverWait()
-		if p.attempts.Waited(within); !p.attempts.Refused(within) && !(s.holds() && s.proxy.Upstream.Away()) {
+		within := c.Servers.FailoverWait()
+		if p.attempts.Waited(within); !p.attempts.Refused(within) && !c.Host.Endures() {
 			c.failBefore(len(c.refused))
 			c.next()
 			return
 		}
-		c.later(c.refused[0].at, p.attempts.Pause(), p.wake)
+		c.Later(c.refused[0].At, p.attempts.Pause(), p.wake)
 	}
 	p.resting = append(p.resting, c)
 }
@@ -155,7 +152,7 @@ func (c *chain) failBefore(n int) {
 }
 
 // settled goes on behind a parcel that has its final reply. done: it has been carried out.
-func (c *chain) settled(p *parcel, done bool) {
+func (c *chain) settled(p *Parcel, done bool) {
 	n := len(c.refused)
 	if done {
 		n = c.index(p)
@@ -171,7 +168,7 @@ func (c *chain) settled(p *parcel, done bool) {
 			c.giveBack(rest[i:])
 			return
 		}
-		one.at, one.asking, one.awaitsView = p.at, p.asking, false
+		one.At, one.Asking, one.awaitsView = p.At, p.Asking, false
 		one.depart()
 	}
 	if c.sent--; c.sent == 0 {
@@ -180,52 +177,53 @@ func (c *chain) settled(p *parcel, done bool) {
 }
 
 // giveBack gives up parcels whose session has ended.
-func (c *cluster) giveBack(list []*parcel) {
+func (s *Sender) giveBack(list []*Parcel) {
 	for _, p := range list {
-		c.s.out.Slots.Answer(p.place, 1)
-		c.sentBytes -= len(p.raw)
+		s.Host.Forget(p.place)
+		s.bytes -= len(p.raw)
 		if p.h != nil {
 			p.h.Lost(p.place, 1, false)
 		}
 	}
 }
 
-// dropParcels gives up what a session that has ended will not send again.
-func (c *cluster) dropParcels() {
-	if now := c.pause; now != nil {
-		c.pause = nil
+// Drop gives up what a session that has ended will not send again.
+func (s *Sender) Drop() {
+	if now := s.pause; now != nil {
+		s.pause = nil
 		for _, of := range now.chains {
-			c.giveBack(of.refused)
+			s.giveBack(of.refused)
 			of.refused = nil
 		}
 	}
 }
 
 // redirect sends the parcel again. No other of its key is on its way, so it follows the newest view.
-func (p *parcel) redirect() {
+func (p *Parcel) redirect() {
+	s := p.s
 	switch {
-	case p.bound == toHeir: // the session's view is the one by which its server was chosen
-		if heir := p.view.Heir(string(p.at), p.servers.View()); heir != nil {
-			p.at = topology.Node(heir.ID)
+	case p.Bound == ToHeir: // the session's view is the one by which its server was chosen
+		if heir := s.View.Heir(string(p.At), s.Servers.View()); heir != nil {
+			p.At = topology.Node(heir.ID)
 		}
-	case p.bound == toSlot && !p.asking:
-		p.at = p.successor()
+	case p.Bound == ToSlot && !p.Asking:
+		p.At = p.successor()
 	}
-	if p.sending == 0 {
-		p.leaveLanes(func(at upstream.Node) bool { return at == p.at }) // the lane may be closed for good
+	if s.sending == 0 {
+		s.Host.LeaveLanes(func(at topology.Node) bool { return at == p.At }) // the lane may be closed for good
 	}
 	p.depart()
 }
 
 // successor is the owner of a parcel's slot. A view may be older than a refusal, by a server that has not heard of the
 // change. Then it is the server that the refusal names.
-func (p *parcel) successor() topology.Node {
-	view := p.servers.View()
-	if p.slot < 0 {
-		return p.anyServer()
+func (p *Parcel) successor() topology.Node {
+	view := p.s.Servers.View()
+	if p.Slot < 0 {
+		return p.s.AnyServer()
 	}
-	at := ownerIn(view, p.slot)
-	if at == p.at && p.moved != topology.Any && view.Server(string(p.moved)) != nil {
+	at := OwnerIn(view, p.Slot)
+	if at == p.At && p.moved != topology.Any && view.Server(string(p.moved)) != nil {
 		return p.moved
 	}
 	return at

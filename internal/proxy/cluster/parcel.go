@@ -1,0 +1,317 @@
+package cluster
+
+import (
+	"slices"
+
+	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
+)
+
+// A Parcel is a command, or a part of one, on its way to a server of a cluster. It handles its own reply: a server may
+// refuse it. Then it is sent again, in the order of its key (pause.go).
+//
+// Only what has certainly not run is sent again: a server refused it in Redis's own words, or it has not been written.
+// It goes to a server of the view, or nowhere. A script that answers with such words after it has run is run again.
+//
+// A server that refuses a command may know more than the refreshed view. If the view still names that server, the
+// command goes to the one that the refusal names.
+//
+// Parcels are recycled.
+type Parcel struct {
+	Aim
+	Bound Bond
+	Tx    int // it is a transaction: the number of replies before that to EXEC
+
+	s    *Sender
+	row  *command.Row
+	raw  []byte // the command
+	own  []byte // space for a copy of it
+	once bool   // it was made together with others, and is not recycled
+
+	h      reply.Handler // of other replies than refusals; nil: they pass to the client
+	place  reply.ID
+	lane   *upstream.Lane // by which it was sent last; nil: no server was known
+	ahead  reply.Ahead    // the replies that come first
+	begun  bool           // bytes of the reply have come
+	failed []byte         // the reply so far, if it is an error
+
+	// Refusals.
+	chain      *chain        // of its key, since it has been refused; nil: it has not
+	awaitsView bool          // it is not sent again before there is a new view
+	moved      topology.Node // the server that serves its slot, as the last one that refused it says; Any: it names none
+}
+
+// An Aim is where a command goes.
+type Aim struct {
+	Slot   int           // of its first key; negative: it has none
+	Key    uint64        // a hash of its only key; 0: it has none, or several
+	At     topology.Node // the server
+	Asking bool          // it goes there behind an ASKING
+}
+
+// Several reports whether the command has several keys.
+func (a *Aim) Several() bool { return a.Slot >= 0 && a.Key == 0 }
+
+// GoTo has a command sent behind an ASKING to the server that has its key already; Any: there is none.
+func (a *Aim) GoTo(asking topology.Node) {
+	if a.Asking = asking != topology.Any; a.Asking {
+		a.At = asking
+	}
+}
+
+// A Bond says which server a parcel is for.
+type Bond uint8
+
+// The bonds.
+const (
+	ToSlot   Bond = iota // the one that serves its slot; any one if it has no slot
+	ToHeir               // its target, or the replica that has been promoted in the target's place
+	ToServer             // its target, whatever happens
+)
+
+// release ends the life of a parcel.
+func (p *Parcel) release() {
+	if s := p.s; !p.once && len(s.spare) < maxSpare && cap(p.own) <= maxSpareRaw {
+		*p = Parcel{s: s, own: p.own[:0], failed: p.failed[:0]}
+		s.spare = append(s.spare, p)
+	}
+}
+
+// subject is what the command concerns if its order counts.
+func (p *Parcel) subject() subject { return subject{p.Slot, p.Key} }
+
+// Post sends the parcel to its server. h handles its reply; nil: it passes to the client.
+func (p *Parcel) Post(h reply.Handler) {
+	p.h = h
+	p.s.bytes += len(p.raw)
+	p.place = p.s.Host.Expect(p.row, p.At, p)
+	p.depart()
+}
+
+// depart sends the parcel to its server.
+func (p *Parcel) depart() {
+	if p.At == topology.Any {
+		p.lane = nil
+		p.leaves()
+		p.s.Host.Unsent(p.place)
+		return
+	}
+	p.transmit()
+}
+
+// leaves says that the parcel is on its way.
+func (p *Parcel) leaves() {
+	p.s.sending++
+	if c := p.chain; c != nil {
+		c.sent++
+	}
+}
+
+// transmit appends the parcel to a lane, behind an ASKING if need be.
+func (p *Parcel) transmit() {
+	p.begun, p.failed = false, p.failed[:0]
+	p.leaves()
+	p.ahead = reply.NewAhead(p.Asking, p.Tx)
+	raw, n := p.raw, 1+p.Tx
+	if p.Asking {
+		raw, n = slices.Concat(command.Asking, raw), n+1
+	}
+	p.lane = p.s.Host.Lane(p.row, p.At)
+	p.s.Host.Transmit(p.lane, raw, p.place, n)
+}
+
+// Take implements reply.Handler.
+func (p *Parcel) Take(at reply.ID, b []byte, n int, more bool) int {
+	b, n = p.ahead.Strip(b, n)
+	switch ran, over := p.ahead.Ran(); {
+	case ran:
+		if p.s.Host.Abandon(); over {
+			p.arrives()
+			p.Lost(at, 1, true)
+			return 1
+		}
+		return 0
+	case len(b) == 0:
+		return 0
+	}
+	if !p.begun && b[0] == '-' || len(p.failed) > 0 {
+		p.failed = append(p.failed, b...)
+		b = p.failed
+	}
+	p.begun = true
+	switch {
+	case more && len(p.failed) > reply.LongestRefusal:
+		b, p.failed = p.failed, nil
+		return p.pass(at, b, n, more)
+	case more && len(p.failed) > 0:
+		return 0
+	case more:
+		return p.pass(at, b, n, more)
+	}
+	s := p.s
+	p.arrives()
+	n = p.end(at, b, n)
+	s.proceed()
+	return n
+}
+
+// arrives says that the reply to what was sent last is in, or will not come.
+func (p *Parcel) arrives() {
+	p.s.sending--
+	if c := p.chain; c != nil {
+		c.sent--
+	}
+}
+
+// end takes the end of the reply.
+func (p *Parcel) end(at reply.ID, b []byte, n int) int {
+	if len(p.failed) > 0 {
+		if p.Tx > 0 {
+			p.failed = append(p.failed[:0], p.ahead.Judge(p.Slot, p.failed)...)
+		}
+		if p.sendAgain() {
+			return 0
+		}
+		b = p.failed
+	}
+	if n = p.pass(at, b, n, false); n > 0 {
+		p.settle(true)
+	}
+	return n
+}
+
+// settle ends a parcel that has its final reply, and goes on with the others of its key. done: it has been carried out.
+func (p *Parcel) settle(done bool) {
+	c := p.chain
+	if c == nil && p.s.pause != nil {
+		c = p.s.pause.chains[p.subject()]
+	}
+	p.s.bytes -= len(p.raw)
+	if c != nil && !c.over() {
+		c.settled(p, done)
+	}
+	p.release()
+}
+
+// fail makes the refusal the reply to the client.
+func (p *Parcel) fail() {
+	host, at := p.s.Host, p.place
+	p.s.bytes -= len(p.raw)
+	switch {
+	case len(p.failed) > 0:
+		p.giveUp()
+		p.pass(at, p.failed, 1, false)
+	case host.Refusal() == nil:
+		host.GiveUp()
+		fallthrough
+	default:
+		p.miss(false)
+	}
+	p.release()
+	host.Answered(at, 1)
+}
+
+// miss says that the parcel has no reply.
+func (p *Parcel) miss(sent bool) {
+	if p.h != nil {
+		p.h.Lost(p.place, 1, sent)
+	} else {
+		p.s.Host.Refuse(p.place, 1)
+	}
+}
+
+// By is the lane by which the parcel was sent.
+func (p *Parcel) By() *upstream.Lane { return p.lane }
+
+// Again sends other words to the server that has answered. Their reply comes in the place of its answer.
+func (p *Parcel) Again(raw []byte) {
+	p.s.bytes += len(raw) - len(p.raw)
+	p.own = append(p.own[:0], raw...)
+	p.raw = p.own
+	p.transmit()
+}
+
+// pass hands bytes of the reply on.
+func (p *Parcel) pass(at reply.ID, b []byte, n int, more bool) int {
+	if p.h != nil {
+		return p.h.Take(at, b, n, more)
+	}
+	p.s.Host.Pass(at, b, more)
+	return n
+}
+
+// sendAgain has the parcel sent again if the error that it was answered with says that it has not run.
+func (p *Parcel) sendAgain() bool {
+	why := topology.ReadRefusal(p.failed)
+	if !why.Concerns(p.Slot) || p.s.Host.Gone() {
+		return false
+	}
+	asked, first := p.At, p.chain == nil
+	p.GoTo(p.s.NoteRefusal(why, asked))
+	p.moved = topology.Any
+	if n := p.s.Servers.View().Named(why, asked); n != nil {
+		p.moved = topology.Node(n.ID)
+	}
+	// After one redirection it follows at once: the session's view may change later.
+	p.awaitsView = !p.Asking && (p.moved == topology.Any || p.moved == p.At || p.Bound != ToSlot || !first)
+	p.refused()
+	return true
+}
+
+// refused has the parcel sent again when its turn comes.
+func (p *Parcel) refused() {
+	c := p.s.chainOf(p)
+	if c.hold(p); c.retries && c.sent == 0 {
+		c.next()
+	}
+}
+
+// Kept says that the parcel gets no reply; sent: it may have run. It reports whether it is sent again.
+func (p *Parcel) Kept(sent bool) bool {
+	host := p.s.Host
+	if p.At != topology.Any {
+		host.TurnTo(p.At)
+	}
+	p.arrives()
+	if sent || host.Gone() || !host.Hopeful() || p.lane != nil && p.lane.Hopeless() {
+		return false
+	}
+	p.failed, p.awaitsView, p.Asking = p.failed[:0], true, false
+	p.refused()
+	p.s.proceed()
+	return true
+}
+
+// Asker is the handler of the reply.
+func (p *Parcel) Asker() reply.Handler { return p.h }
+
+// Lost implements reply.Handler.
+func (p *Parcel) Lost(_ reply.ID, _ int, sent bool) {
+	s := p.s
+	p.miss(sent)
+	p.settle(false)
+	s.proceed()
+}
+
+// giveUp says that the parcel is not sent again. The client knows no other servers, so the refusal does not name one.
+func (p *Parcel) giveUp() {
+	switch why := topology.ReadRefusal(p.failed); {
+	case why.Reason == topology.TryLate:
+	case why.Reason == topology.Asking && p.s.Servers.View().Named(why, p.At) != nil:
+		// All its keys have left, but the slot has not: a lock command is sent until it has.
+		p.failed = append(p.failed[:0], TryAgain...)
+	default:
+		p.failed = append(p.failed[:0], reply.ClusterDown...)
+	}
+	if p.Tx > 0 {
+		p.failed = reply.Aborted(p.failed)
+	}
+}
+
+// TryAgain is Redis's refusal of a command while its slot moves.
+var TryAgain = resp.AppendRawError(nil, "TRYAGAIN Multiple keys request during rehashing of slot")
+
+var _ reply.Handler = (*Parcel)(nil)
