@@ -6,7 +6,8 @@
 //
 // The Sentinels of the configuration are asked, and no others. The server that a majority of them names is followed
 // unless it says that it is a replica: at once if its epoch is greater, or if the present one is no primary or does not
-// answer; else when the majority has lasted. docs/dev/DECISIONS.md has the reasons.
+// answer; else when the majority has lasted. A replica that a Sentinel has told to become the primary is asked for its
+// role meanwhile, and followed as soon as it is one. docs/dev/DECISIONS.md has the reasons.
 //
 // # Goroutines
 //

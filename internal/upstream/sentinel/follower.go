@@ -16,10 +16,11 @@ type view struct {
 type proof uint8
 
 const (
-	noProof proof = iota
-	risen         // the server of the claim does not say that it is a replica
-	vacant        // as risen, and the present one says that it is a replica, or does not answer
-	fallen        // as risen, and the present one says that it is a replica
+	noProof  proof = iota
+	risen          // the server of the claim does not say that it is a replica
+	vacant         // as risen, and the present one says that it is a replica, or does not answer
+	fallen         // as risen, and the present one says that it is a replica
+	promoted       // the server of the claim says within promotionLimit that it is a primary
 )
 
 // leaves reports whether the role of the present server is its part of the proof.
@@ -92,6 +93,15 @@ func (f *follower) hear(now time.Time, answers []answer) claim {
 		return claim{next, fallen}
 	}
 	return claim{}
+}
+
+// promise takes the word of a Sentinel that it has told a replica of a primary to become one. The Sentinels name it up to
+// a second later, because they ask servers for their roles once a second; the epoch is theirs to tell.
+func (f *follower) promise(replica, primary string) claim {
+	if primary != f.present.addr {
+		return claim{}
+	}
+	return claim{view{replica, f.present.epoch}, promoted}
 }
 
 // tally is how Sentinels speak of one address.

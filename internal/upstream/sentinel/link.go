@@ -17,7 +17,13 @@ import (
 
 // events are the channels of a Sentinel that tell of changes. Some messages are about other primaries. The Sentinel that
 // leads a failover names the new primary from +promoted-slave on, the others from +switch-master on.
-var events = []string{"+promoted-slave", "+switch-master", "+monitor", "+reset-master", "+reboot"}
+var events = []string{promoting, "+promoted-slave", "+switch-master", "+monitor", "+reset-master", "+reboot"}
+
+// promoting is the event of the leader when it has told a replica to become the primary.
+const promoting = "+failover-state-wait-promotion"
+
+// promotion is what the leader says then.
+type promotion struct{ replica, primary string } // as announced
 
 // link is the connection to one Sentinel. It asks and hears the events on one connection, which RESP3 allows.
 type link struct {
@@ -27,6 +33,7 @@ type link struct {
 	connect func(ctx context.Context, addr string) (net.Conn, error)
 	results chan<- result
 	events  chan<- struct{}
+	chosen  chan<- promotion
 	trouble trouble // owned by run
 
 	mu    sync.Mutex
@@ -191,7 +198,16 @@ func (l *link) reply(in *dial.Reader) (resp.Value, error) {
 		if len(v.Elems) != 3 || string(v.Elems[0].Str) != "message" {
 			continue
 		}
-		if isAbout(string(v.Elems[2].Str), l.name) {
+		event, message := string(v.Elems[1].Str), string(v.Elems[2].Str)
+		if !isAbout(message, l.name) {
+			continue
+		}
+		if p, ok := candidate(message); ok && event == promoting {
+			select {
+			case l.chosen <- p:
+			default: // it is known
+			}
+		} else {
 			select {
 			case l.events <- struct{}{}:
 			default:

@@ -29,6 +29,15 @@ func isAbout(message, primary string) bool {
 	return false
 }
 
+// candidate reads a message about a replica of a primary: slave NAME IP PORT @ PRIMARY IP PORT.
+func candidate(message string) (p promotion, ok bool) {
+	words := strings.Fields(message)
+	if len(words) != 8 || words[0] != "slave" {
+		return promotion{}, false
+	}
+	return promotion{net.JoinHostPort(words[2], words[3]), net.JoinHostPort(words[6], words[7])}, true
+}
+
 // errUnknownName is a Sentinel's answer about a name that it does not know.
 var errUnknownName = errors.New("it knows no primary of this name")
 

@@ -45,6 +45,7 @@ type Watcher struct {
 	links   []*link
 	results chan result
 	event   chan struct{}  // size 1: a Sentinel has told of a change
+	chosen  chan promotion // size 1: a replica is being promoted
 	tried   chan trial     // the outcome of try
 	asking  sync.WaitGroup // goroutines of Run
 
@@ -70,6 +71,7 @@ type said struct {
 func New(opts Options) *Watcher {
 	w := &Watcher{
 		opts: opts, results: make(chan result), event: make(chan struct{}, 1), tried: make(chan trial),
+		chosen: make(chan promotion, 1),
 		latest: make([]said, len(opts.Sentinels)), follower: follower{sentinels: len(opts.Sentinels)},
 	}
 	connect := func(ctx context.Context, addr string) (net.Conn, error) {
@@ -78,6 +80,7 @@ func New(opts Options) *Watcher {
 	for i, server := range opts.Sentinels {
 		w.links = append(w.links, &link{
 			number: i, addr: server.Addr, name: opts.Name, connect: connect, results: w.results, events: w.event,
+			chosen:  w.chosen,
 			trouble: trouble{log: opts.Logger.With(zap.String("sentinel", server.Addr))},
 		})
 	}
@@ -96,6 +99,8 @@ const (
 	firstLook = 200 * time.Millisecond
 	// roleLimit bounds the wait for the role of a server. One that needs longer is stopped or cut off.
 	roleLimit = time.Second
+	// A replica that is being promoted is asked for its role every promotionLooks. It takes milliseconds.
+	promotionLooks, promotionLimit = 10 * time.Millisecond, 3 * time.Second
 	// youth is the time for which it is no news that the address is not known.
 	youth = time.Second
 )
@@ -117,6 +122,12 @@ func (w *Watcher) Run(ctx context.Context) {
 		case r := <-w.results:
 			w.note(r)
 			w.decide(ctx, time.Since(began) >= firstLook)
+			continue
+		case p := <-w.chosen:
+			c := w.follower.promise(w.opts.Map.Of(p.replica), w.opts.Map.Of(p.primary))
+			if c.addr != "" && !w.trying {
+				w.try(ctx, c)
+			}
 			continue
 		case t := <-w.tried:
 			w.trying = false
@@ -228,7 +239,10 @@ func (w *Watcher) try(ctx context.Context, c claim) {
 	w.trying = true
 	t := trial{claim: c, from: w.follower.present}
 	w.asking.Go(func() {
-		if t.proof == risen || t.proof.leaves(w.role(ctx, t.from.addr)) {
+		switch {
+		case t.proof == promoted:
+			t.next = w.awaitPromotion(ctx, t.addr)
+		case t.proof == risen || t.proof.leaves(w.role(ctx, t.from.addr)):
 			t.next = w.role(ctx, t.addr) // which shows the server the proxy's password
 		}
 		select {
@@ -245,9 +259,34 @@ func (w *Watcher) role(ctx context.Context, addr string) dial.Role {
 	return w.opts.Role(ctx, addr)
 }
 
+// awaitPromotion asks a server for its role until it is a primary. It takes writes from then on, and those that the old
+// one takes are lost.
+func (w *Watcher) awaitPromotion(ctx context.Context, addr string) (role dial.Role) {
+	for end := time.Now().Add(promotionLimit); time.Now().Before(end); {
+		if role = w.role(ctx, addr); role == dial.Primary {
+			return role
+		}
+		select {
+		case <-time.After(promotionLooks):
+		case <-ctx.Done():
+			return dial.Unreachable
+		}
+	}
+	return dial.Unreachable
+}
+
 // conclude follows a claim that is proved, if the Sentinels have not changed their minds.
 func (w *Watcher) conclude(t trial) {
-	if w.follower.hear(time.Now(), w.living()) != t.claim || w.follower.present.addr != t.from.addr {
+	if w.follower.present.addr != t.from.addr {
+		return
+	}
+	if t.proof == promoted {
+		if rises(t.next) {
+			w.publish(t.view)
+		}
+		return
+	}
+	if w.follower.hear(time.Now(), w.living()) != t.claim {
 		return
 	}
 	if !rises(t.next) {

@@ -287,6 +287,47 @@ func (s *stand) are(role dial.Role, addrs ...string) {
 	})
 }
 
+const promises = "slave 10.0.0.2:6379 10.0.0.2 6379 @ mymaster 10.0.0.1 6379"
+
+func TestAPromotedReplicaIsFollowedBeforeTheSentinelsNameIt(t *testing.T) {
+	watch(t, func(s *stand) {
+		s.are(dial.Replica, "b.example:6379")
+		for _, other := range []string{"@ other 10.0.0.1", "@ mymaster 10.9.9.9"} { // of a foreign Sentinel
+			s.fakes[0].tell(promoting, strings.Replace(promises, "@ mymaster 10.0.0.1", other, 1))
+		}
+		s.after(5 * promotionLooks)
+		s.locked(func() {
+			if len(s.asked) > 0 {
+				t.Errorf("%q have got the proxy's password", s.asked)
+			}
+		})
+		s.fakes[0].tell(promoting, promises)
+		s.after(5 * promotionLooks)
+		s.want(t, first) // it is a replica still
+		s.are(dial.Primary, "b.example:6379")
+		s.after(promotionLooks)
+		s.want(t, first, "10.0.0.1:6379>b.example:6379")
+		s.after(2 * time.Second)
+		for _, f := range s.fakes {
+			f.set(2, "10.0.0.2:6379")
+		}
+		s.after(2 * agreedFor)
+		s.want(t, first, "10.0.0.1:6379>b.example:6379")
+	})
+}
+
+func TestAPromotionThatTheSentinelsForgetIsUndone(t *testing.T) {
+	watch(t, func(s *stand) {
+		s.fakes[0].tell(promoting, promises)
+		s.after(promotionLooks)
+		s.fakes[0].die() // it led the failover
+		s.after(agreedFor - time.Second)
+		s.want(t, first, "10.0.0.1:6379>b.example:6379")
+		s.after(3 * time.Second)
+		s.want(t, first, "10.0.0.1:6379>b.example:6379", "b.example:6379>10.0.0.1:6379")
+	})
+}
+
 // Sentinels that are set up anew begin with epoch 0.
 func TestAMajorityIsFollowedWhateverItsEpoch(t *testing.T) {
 	watch(t, func(s *stand) {
