@@ -190,6 +190,23 @@ func TestAReleaseThatIsRefusedLeavesTheWaiterWaiting(t *testing.T) {
 	}
 }
 
+// The hand-over may have happened, and may still happen until the rollback of the release is answered.
+func TestTheWaitersOfALostReleaseAskBehindItsRollback(t *testing.T) {
+	w := newLockWorld(t)
+	holder := w.client(9).sends("LOCK k")
+	holder.answered(grantOfFence(7), nil)
+	a := w.waits(1, "LOCK k")
+	holder.sends("UNLOCK k")
+	w.Own.Asked, w.Own.Answers = nil, []any{contract.ErrUnsent, busy(30 * time.Second), locktest.Numbers(0), grantOfFence(8)}
+	holder.Answer(resp.Value{}, contract.ErrInDoubt)
+	holder.got(":7", "closed")
+	w.Pass(900 * time.Millisecond) // before the rollback is sent once more
+	if got := strings.Join(w.Own.Asked, " "); !strings.HasPrefix(got, "drop crowd drop crowd") {
+		t.Errorf("the engine asked %s", got)
+	}
+	a.got(":8")
+}
+
 func TestNoOfferWithoutWaiters(t *testing.T) {
 	w := newLockWorld(t)
 	if o := w.offer("k", "holder", table.Streak{}); !o.Empty() {
