@@ -44,7 +44,7 @@ const (
 var lockNeeds = []string{
 	"EVALSHA x 1 " + probeKey, "PUBLISH " + probeChannel + " x", "UNSUBSCRIBE " + probeChannel, "TIME",
 	"GET " + probeKey, "SET " + probeKey + " x", "DEL " + probeKey, "EXISTS " + probeKey, "PEXPIRE " + probeKey + " 1",
-	"PTTL " + probeKey, "HGET " + probeKey + " x", "HMGET " + probeKey + " x", "HGETALL " + probeKey, "HKEYS " + probeKey,
+	"PTTL " + probeKey, "HGET " + probeKey + " x", "HMGET " + probeKey + " x", "HGETALL " + probeKey,
 	"HEXISTS " + probeKey + " x", "HSET " + probeKey + " x x", "HDEL " + probeKey + " x",
 	"LLEN " + probeKey, "LINDEX " + probeKey + " 0", "LRANGE " + probeKey + " 0 0", "RPUSH " + probeKey + " x",
 	"LREM " + probeKey + " 0 x", "ZADD " + probeKey + " 0 x",

@@ -32,8 +32,8 @@ type Target struct {
 type Resolver interface {
 	Resolve(at topology.Node) (topology.Place, error)
 
-	// Doubt says that a server was not found at a place, for the given reason. It does not block.
-	Doubt(at topology.Node, place topology.Place, why error)
+	// Doubt says that a server was not found at an address, or is no primary: it may have moved. It does not block.
+	Doubt(address string)
 }
 
 // Options say how to connect. All are required, except for TLS, Wait, Slow and Refused.
@@ -140,7 +140,7 @@ func (d *Dialer) Dial(ctx context.Context, t Target) (net.Conn, error) {
 		case err != nil && place.Left():
 			continue // the error is about a process that does not matter any more
 		case err != nil && !IsRefused(err):
-			d.opts.Resolver.Doubt(t.At, place, err)
+			d.opts.Resolver.Doubt(place.Address)
 		}
 		d.reachOf(t.At).note(err)
 		return nc, err
@@ -335,7 +335,7 @@ func (d *Dialer) Connect(ctx context.Context, at topology.Node) (net.Conn, error
 	}
 	nc, place, err := d.connect(ctx, cancel, at)
 	if err != nil {
-		d.opts.Resolver.Doubt(at, place, err)
+		d.opts.Resolver.Doubt(place.Address)
 		return nil, err
 	}
 	if tc, ok := Bare(nc).(*net.TCPConn); ok {
@@ -346,7 +346,7 @@ func (d *Dialer) Connect(ctx context.Context, at topology.Node) (net.Conn, error
 	}
 	return d.conns.Lend(nc, func(role Role) error {
 		if place.Primary && (place.Left() || role == Replica) {
-			d.opts.Resolver.Doubt(at, place, topology.ErrNotPrimary)
+			d.opts.Resolver.Doubt(place.Address)
 			return topology.ErrNotPrimary
 		}
 		return nil
@@ -410,10 +410,8 @@ func (d *Dialer) abortElsewhere(at topology.Node, lentOnly bool) {
 	}
 }
 
-// Lost says that a connection to a server was lost: the server may have moved.
-func (d *Dialer) Lost(at topology.Node, nc net.Conn, why error) {
-	d.opts.Resolver.Doubt(at, topology.Place{Address: d.conns.At(nc)}, why)
-}
+// Lost says that a connection was lost: its server may have moved.
+func (d *Dialer) Lost(nc net.Conn) { d.opts.Resolver.Doubt(d.conns.At(nc)) }
 
 // IsElsewhere reports whether the server has moved since an open connection was made. A connection to any server has
 // found one.

@@ -201,7 +201,7 @@ func (l *Lane) Run() {
 		waited = true
 		err = l.serve(nc)
 		left := o.Dialer.IsElsewhere(l.At(), nc) // the proxy has ended the connection, because the server has moved
-		o.Dialer.Lost(l.At(), nc, err)
+		o.Dialer.Lost(nc)
 		o.Dialer.Connections().Closed(nc)
 		if l.closed() {
 			break

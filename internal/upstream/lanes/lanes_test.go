@@ -39,7 +39,7 @@ func (r *redis) Resolve(topology.Node) (topology.Place, error) {
 	return topology.Place{Network: "tcp", Address: r.addr}, nil
 }
 
-func (*redis) Doubt(topology.Node, topology.Place, error) {}
+func (*redis) Doubt(string) {}
 
 // turn has further attempts go to an address.
 func (r *redis) turn(addr string) {

@@ -20,7 +20,7 @@ func (p place) Resolve(topology.Node) (topology.Place, error) {
 	return topology.Place{Network: "tcp", Address: string(p)}, nil
 }
 
-func (place) Doubt(topology.Node, topology.Place, error) {}
+func (place) Doubt(string) {}
 
 // Redis sees the end of a client that has left before any other goroutine runs: meanwhile it would take an element from
 // a list for it.

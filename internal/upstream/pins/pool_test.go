@@ -22,7 +22,7 @@ func (a away) Resolve(topology.Node) (topology.Place, error) {
 	return topology.Place{}, errAway
 }
 
-func (away) Doubt(topology.Node, topology.Place, error) {}
+func (away) Doubt(string) {}
 
 const wait = time.Second // of tests for a pin
 

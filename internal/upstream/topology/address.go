@@ -28,15 +28,10 @@ type Address struct {
 
 	// Name is the Sentinels' name for the primary.
 	Name string
-
-	text string
 }
 
 // Server is where one process listens, in the form of net.Dial.
 type Server struct{ Network, Addr string }
-
-// String is the address as it was written.
-func (a Address) String() string { return a.text }
 
 const (
 	unixPrefix     = "unix:"
@@ -57,7 +52,7 @@ const AddressForms = "host:port, unix:/path, sentinel://host:port,host:port/name
 //	sentinel://h:p,h:p/name      the primary that Sentinels know under a name
 //	cluster://h:p,h:p            a Redis Cluster, by some of its nodes
 func ParseAddress(text string) (Address, error) {
-	a := Address{text: text}
+	a := Address{}
 	var err error
 	switch {
 	case text == "":

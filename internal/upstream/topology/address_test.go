@@ -23,7 +23,7 @@ func TestAddressesAreRead(t *testing.T) {
 		"cluster://a:7000,b:7001":                 {Kind: KindCluster, Servers: tcp("a:7000", "b:7001")},
 	} {
 		got, err := ParseAddress(text)
-		if err != nil || got.Kind != want.Kind || got.Name != want.Name || !slices.Equal(got.Servers, want.Servers) || got.String() != text {
+		if err != nil || got.Kind != want.Kind || got.Name != want.Name || !slices.Equal(got.Servers, want.Servers) {
 			t.Errorf("%s: %+v, %v; want %+v", text, got, err, want)
 		}
 	}

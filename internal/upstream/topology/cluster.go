@@ -154,18 +154,15 @@ func tcp(address string) Place { return Place{Network: "tcp", Address: address} 
 // silence is the time for which a server without an answer is avoided where any other will do.
 const silence = time.Second
 
-// Doubt says that a server was not found at a place, for the given reason. The connections that need it have the view
-// refreshed.
-func (c *Cluster) Doubt(_ Node, place Place, _ error) { c.doubt(place.Address) }
-
 // Suspect says that a server does not answer.
 func (c *Cluster) Suspect(at Node) {
 	if n := c.View().Primary(string(at)); n != nil {
-		c.doubt(c.reach.Of(n.Address))
+		c.Doubt(c.reach.Of(n.Address))
 	}
 }
 
-func (c *Cluster) doubt(address string) {
+// Doubt says that a server was not found at an address. The connections that need it have the view refreshed.
+func (c *Cluster) Doubt(address string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.silent[address] = time.Now()

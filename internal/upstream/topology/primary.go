@@ -68,8 +68,8 @@ func (p *Primary) Unknown(err error) {
 // ErrNotPrimary says that a process was reached which is no primary.
 var ErrNotPrimary = errors.New("the process at the address of the primary is not a primary")
 
-// Doubt says that the server was not found at a place: it may have moved.
-func (p *Primary) Doubt(Node, Place, error) {
+// Doubt says that the server was not found at an address: it may have moved.
+func (p *Primary) Doubt(string) {
 	select {
 	case p.doubt <- struct{}{}:
 	default:

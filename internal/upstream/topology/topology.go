@@ -57,9 +57,8 @@ func NewSingle(a Address) *Single {
 // Resolve returns where a server is now. It is asked before every attempt to connect.
 func (s *Single) Resolve(Node) (Place, error) { return s.place, nil }
 
-// Doubt says that a server was not found at a place, for the given reason. The address of a single server does not
-// change.
-func (s *Single) Doubt(Node, Place, error) {}
+// Doubt says that the server was not found. Its address does not change.
+func (s *Single) Doubt(string) {}
 
 // Named finds servers whose names are their TCP addresses, such as Sentinels.
 type Named struct{}
@@ -68,4 +67,4 @@ type Named struct{}
 func (Named) Resolve(at Node) (Place, error) { return Place{Network: "tcp", Address: string(at)}, nil }
 
 // Doubt says that a server was not found, which changes nothing.
-func (Named) Doubt(Node, Place, error) {}
+func (Named) Doubt(string) {}
