@@ -3,6 +3,7 @@ package redislink
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -17,7 +18,7 @@ import (
 // This file has the lock engine's way to the servers of a Redis Cluster, with a client of package redislink for each.
 //
 //	Node(key).Eval ──► the slot's owner, by the view ──MOVED, ASK──► the server that Redis names, if the view has it
-//	Node(channel).Subscribe ──► homes ──► Run ──► the subscriber of the owner; of the next one when the view changes
+//	Node(channel).Subscribe ──► place ──► the subscriber of the slot's owner; of the next one when the view changes
 //
 // A call that a server refuses for the cluster's sake has not run. If no other server is known that can run it,
 // ErrUnsent or Redis's refusal says so.
@@ -51,12 +52,12 @@ type ClusterOptions struct {
 type Cluster struct {
 	opts     ClusterOptions
 	listener Listener
-	wake     chan struct{} // size 1, never closed: todo is not empty, or the view has changed
+	runs     sync.WaitGroup // the goroutines of subscribers and of follow
 
 	mu      sync.Mutex // guards the fields below
 	servers map[topology.Node]*server
-	wanted  map[string]bool
-	todo    []string // channels that are wanted or unwanted since, or have lost their home
+	at      map[string]topology.Node // where the wanted channels are subscribed; Any: no server is known
+	ended   bool                     // Run has ended
 	closed  bool
 }
 
@@ -68,9 +69,7 @@ func NewCluster(opts ClusterOptions) (*Cluster, error) {
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
 	}
-	return &Cluster{
-		opts: opts, wake: make(chan struct{}, 1), servers: map[topology.Node]*server{}, wanted: map[string]bool{},
-	}, nil
+	return &Cluster{opts: opts, servers: map[topology.Node]*server{}, at: map[string]topology.Node{}}, nil
 }
 
 // Servers implements Topology.
@@ -88,6 +87,10 @@ func (c *Cluster) Listen(l Listener) { c.listener = l }
 func (c *Cluster) server(at topology.Node) *server {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.serverLocked(at)
+}
+
+func (c *Cluster) serverLocked(at topology.Node) *server {
 	s := c.servers[at]
 	if s == nil && !c.closed {
 		s = c.newServer(at)
@@ -96,137 +99,100 @@ func (c *Cluster) server(at topology.Node) *server {
 	return s
 }
 
-// change notes that a channel is wanted, or not wanted any more.
-func (c *Cluster) change(channel string, want bool) {
+// Why a channel is placed.
+type placing uint8
+
+const (
+	wanted   placing = iota // it is wanted from now on
+	lost                    // its subscription has ended
+	followed                // the view has changed
+)
+
+// place subscribes a channel at the owner of its slot by the present view. If no server owns the slot, it stays where it
+// was.
+func (c *Cluster) place(channel string, why placing) {
 	c.mu.Lock()
-	if want {
-		c.wanted[channel] = true
-	} else {
-		delete(c.wanted, channel)
+	defer c.mu.Unlock()
+	old, known := c.at[channel]
+	if !known && why != wanted {
+		return // it has been given up
 	}
-	c.todo = append(c.todo, channel)
-	c.mu.Unlock()
-	c.stir()
+	at := old
+	if owner := c.opts.Fleet.View().Owner(hashslot.Of([]byte(channel))); owner != nil {
+		at = topology.Node(owner.ID)
+	}
+	if c.at[channel] = at; at == topology.Any || at == old && why == followed {
+		return
+	}
+	if before := c.servers[old]; before != nil && at != old {
+		before.Unsubscribe(channel)
+	}
+	s := c.serverLocked(at)
+	if s == nil {
+		return
+	}
+	s.Subscribe(channel)
+	if s.stop == nil && !c.ended {
+		var life context.Context
+		life, s.stop = context.WithCancel(s.life)
+		c.runs.Go(func() { s.Run(life) })
+	}
 }
 
-func (c *Cluster) stir() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
+// leave gives a channel up.
+func (c *Cluster) leave(channel string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.servers[c.at[channel]]; s != nil {
+		s.Unsubscribe(channel)
 	}
+	delete(c.at, channel)
 }
 
-// moved notes that a channel has no subscription at its home any more, unless Redis has refused it for good. When the
+// moved notes that a channel has no subscription at its server any more, unless Redis has refused it for good. When the
 // view is fresh it gets one, there or elsewhere.
 func (c *Cluster) moved(channel string, why Refusal) bool {
 	if why != "" && !passes(why) {
 		return false
 	}
-	c.opts.Fleet.Refresh(topology.Any, func() {
-		c.mu.Lock()
-		c.todo = append(c.todo, channel)
-		c.mu.Unlock()
-		c.stir()
-	})
+	c.opts.Fleet.Refresh(topology.Any, func() { c.place(channel, lost) })
 	return true
 }
 
 // Run implements Topology.
 func (c *Cluster) Run(ctx context.Context) {
-	homes := homes{of: c, at: map[string]topology.Node{}, running: map[*server]context.CancelFunc{}}
-	defer homes.end()
-	defer c.opts.Fleet.Watch(c.stir)()
-	for ctx.Err() == nil {
-		homes.settle(ctx, c.opts.Fleet.View())
-		select {
-		case <-c.wake:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// homes are the servers at which channels are subscribed: the owners of their slots. Run alone uses it.
-type homes struct {
-	of      *Cluster
-	view    *topology.View // by which they were chosen
-	at      map[string]topology.Node
-	running map[*server]context.CancelFunc // the servers whose subscribers run
-	wg      sync.WaitGroup
-}
-
-// settle subscribes the channels that need it, at the owners of their slots in the view.
-func (h *homes) settle(ctx context.Context, v *topology.View) {
-	c := h.of
+	stop := c.opts.Fleet.Watch(c.changed)
+	c.changed() // it may have been before
+	<-ctx.Done()
+	stop()
 	c.mu.Lock()
-	todo := c.todo
-	c.todo = nil
-	slices.Sort(todo)
-	todo = slices.Compact(todo)
-	wanted := make([]bool, len(todo))
-	for i, channel := range todo {
-		wanted[i] = c.wanted[channel]
+	c.ended = true
+	for _, s := range c.servers {
+		s.unhear()
 	}
 	c.mu.Unlock()
-	for i, channel := range todo {
-		if wanted[i] {
-			h.subscribe(ctx, channel, v, true)
-		} else if at, ok := h.at[channel]; ok {
-			delete(h.at, channel)
-			c.leaveTo(at, channel)
-		}
+	c.runs.Wait()
+}
+
+// changed has the channels follow a change of the view.
+func (c *Cluster) changed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ended {
+		c.runs.Go(c.follow)
 	}
-	if h.view == v {
-		return
+}
+
+// follow moves channels to the owners of their slots, and gives up the servers that serve none any more.
+func (c *Cluster) follow() {
+	c.mu.Lock()
+	all := slices.Collect(maps.Keys(c.at))
+	c.mu.Unlock()
+	for _, channel := range all { // others use the servers meanwhile
+		c.place(channel, followed)
 	}
-	h.view = v
-	for channel := range h.at {
-		h.subscribe(ctx, channel, v, false)
-	}
-	for _, s := range c.gone(v) {
-		if stop := h.running[s]; stop != nil {
-			stop()
-			delete(h.running, s)
-		}
+	for _, s := range c.gone(c.opts.Fleet.View()) {
 		s.leave()
-	}
-}
-
-// subscribe subscribes a channel at its owner, if it is not, or anew. If no server owns the slot, it stays where it
-// was.
-func (h *homes) subscribe(ctx context.Context, channel string, v *topology.View, anew bool) {
-	owner := v.Owner(hashslot.Of([]byte(channel)))
-	old, had := h.at[channel]
-	if owner == nil {
-		h.at[channel] = old // the next view may know one
-		return
-	}
-	at := topology.Node(owner.ID)
-	if had && old == at && !anew {
-		return
-	}
-	s := h.of.server(at)
-	if s == nil {
-		return
-	}
-	if had && old != at {
-		h.of.leaveTo(old, channel)
-	}
-	h.at[channel] = at
-	s.Subscribe(channel)
-	if h.running[s] == nil {
-		life, stop := context.WithCancel(ctx)
-		h.running[s] = stop
-		h.wg.Go(func() { s.Run(life) })
-	}
-}
-
-// leaveTo gives up a channel at a server.
-func (c *Cluster) leaveTo(at topology.Node, channel string) {
-	c.mu.Lock()
-	s := c.servers[at]
-	c.mu.Unlock()
-	if s != nil {
-		s.Unsubscribe(channel)
 	}
 }
 
@@ -241,17 +207,11 @@ func (c *Cluster) gone(v *topology.View) (all []*server) {
 	for at, s := range c.servers {
 		if v.Primary(string(at)) == nil {
 			delete(c.servers, at)
+			s.unhear()
 			all = append(all, s)
 		}
 	}
 	return all
-}
-
-func (h *homes) end() {
-	for _, stop := range h.running {
-		stop()
-	}
-	h.wg.Wait()
 }
 
 // Close implements Topology.

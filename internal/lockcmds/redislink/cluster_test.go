@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -172,10 +173,12 @@ func TestChannelsFollowTheirSlots(t *testing.T) {
 	f := &fleet{view: halves(t)}
 	c := newCluster(t, f)
 	ctx, cancel := context.WithCancel(t.Context())
-	h := homes{of: c, at: map[string]topology.Node{}, running: map[*server]context.CancelFunc{}}
-	defer h.wg.Wait()
-	defer h.end()
-	defer cancel()
+	cancel()
+	defer c.Run(ctx) // it ends the subscribers
+	settle := func(v *topology.View) {
+		f.view = v
+		c.follow()
+	}
 	var low, high string // channels of the two halves
 	for i := 0; low == "" || high == ""; i++ {
 		if name := fmt.Sprint(i); hashslot.Of([]byte(name)) < 8192 {
@@ -186,17 +189,19 @@ func TestChannelsFollowTheirSlots(t *testing.T) {
 	}
 	check := func(what string, want map[string]topology.Node, running ...topology.Node) {
 		t.Helper()
-		if len(h.at) != len(want) {
-			t.Errorf("%s: %v, want %v", what, h.at, want)
-		}
-		for channel, at := range want {
-			if h.at[channel] != at {
-				t.Errorf("%s: %s is subscribed at %q, want %q", what, channel, h.at[channel], at)
-			}
+		if !maps.Equal(c.at, want) {
+			t.Errorf("%s: %v, want %v", what, c.at, want)
 		}
 		var names []topology.Node
-		for s := range h.running {
-			names = append(names, s.at)
+		for _, s := range c.servers {
+			for channel, at := range c.at {
+				if _, has := s.subs.wanted[channel]; has != (at == s.at) {
+					t.Errorf("%s: %s is subscribed at %q: %v", what, channel, s.at, has)
+				}
+			}
+			if s.stop != nil {
+				names = append(names, s.at)
+			}
 		}
 		if slices.Sort(names); !slices.Equal(names, running) {
 			t.Errorf("%s: the subscribers of %v run, want %v", what, names, running)
@@ -204,16 +209,15 @@ func TestChannelsFollowTheirSlots(t *testing.T) {
 	}
 	c.Node(low).Subscribe(low)
 	c.Node(high).Subscribe(high)
-	h.settle(ctx, f.View())
 	check("at first", map[string]topology.Node{low: "a", high: "b"}, "a", "b")
-	h.settle(ctx, clustertest.View(t, share("a", "10.0.0.1:1", 0, 16382), share("b", "10.0.0.2:2", 16383, 16383)))
+	settle(clustertest.View(t, share("a", "10.0.0.1:1", 0, 16382), share("b", "10.0.0.2:2", 16383, 16383)))
 	check("the slots have moved", map[string]topology.Node{low: "a", high: "a"}, "a", "b")
-	h.settle(ctx, clustertest.View(t, share("a", "10.0.0.1:1", 8192, 16383)))
+	settle(clustertest.View(t, share("a", "10.0.0.1:1", 8192, 16383)))
 	check("a slot has no owner, and a server no slots", map[string]topology.Node{low: "a", high: "a"}, "a", "b")
 	subscribed := c.server("a")
-	h.settle(ctx, clustertest.View(t, share("b", "10.0.0.2:2", 0, 8191)))
+	settle(clustertest.View(t, share("b", "10.0.0.2:2", 0, 8191)))
 	check("another server has no slots", map[string]topology.Node{low: "b", high: "a"}, "a", "b")
-	h.settle(ctx, clustertest.View(t, share("a", "10.0.0.1:1", 0, 16383)))
+	settle(clustertest.View(t, share("a", "10.0.0.1:1", 0, 16383)))
 	check("all slots have an owner", map[string]topology.Node{low: "a", high: "a"}, "a")
 	if c.server("a") != subscribed {
 		t.Errorf("%s has lost its subscription", high)
@@ -224,7 +228,7 @@ func TestChannelsFollowTheirSlots(t *testing.T) {
 	}
 	c.mu.Unlock()
 	c.Node(high).Unsubscribe(high)
-	h.settle(ctx, clustertest.View(t, share("c", "10.0.0.3:3", 0, 16383)))
+	settle(clustertest.View(t, share("c", "10.0.0.3:3", 0, 16383)))
 	check("a new server", map[string]topology.Node{low: "c"}, "c")
 }
 

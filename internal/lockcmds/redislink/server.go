@@ -31,6 +31,7 @@ type server struct {
 	at   topology.Node
 	life context.Context // its connections end with it
 	end  context.CancelFunc
+	stop context.CancelFunc // ends its subscriber; nil: that has not run. Guarded by Cluster.mu
 
 	mu     sync.Mutex
 	flying int       // calls on their way
@@ -62,6 +63,13 @@ func (c *Cluster) newServer(at topology.Node) *server {
 	s.Client = client
 	s.Listen(c.listener)
 	return s
+}
+
+// unhear ends its subscriber. Requires Cluster.mu.
+func (s *server) unhear() {
+	if s.stop != nil {
+		s.stop()
+	}
 }
 
 // leave ends all connections when the answers to the calls so far have had time to come.

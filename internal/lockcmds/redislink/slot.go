@@ -170,9 +170,9 @@ func (o observed) Write(
 }
 
 // Subscribe implements Node.
-func (n slotNode) Subscribe(channel string) { n.c.change(channel, true) }
+func (n slotNode) Subscribe(channel string) { n.c.place(channel, wanted) }
 
 // Unsubscribe implements Node.
-func (n slotNode) Unsubscribe(channel string) { n.c.change(channel, false) }
+func (n slotNode) Unsubscribe(channel string) { n.c.leave(channel) }
 
 var _ Node = slotNode{}
