@@ -146,7 +146,7 @@ func (w *waiter) anew() {
 // send makes the first attempt. A fair one takes its place in the queue in the same step, so the order is that in which
 // Redis gets them. Requires the session lock.
 func (w *waiter) send(now time.Time) {
-	w.e.calls.SendAt(now, w.question().Call, &w.sent)
+	w.e.calls.SendAt(now, w.question(), &w.sent)
 }
 
 // Answered is the outcome of the first attempt, or of one by an acquire that may not wait any longer. Requires the
@@ -209,7 +209,7 @@ func (w *waiter) Postponed() (script.Call, time.Duration) {
 	if w.Wait >= 0 {
 		limit = min(limit, w.began.Add(w.Wait).Sub(w.e.opts.Clock.Now()))
 	}
-	return w.question().Call, limit
+	return w.question(), limit
 }
 
 // finish ends the acquire. Requires no locks.

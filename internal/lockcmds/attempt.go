@@ -25,8 +25,7 @@ func (w *waiter) attempt() {
 // call asks for the lock on the engine's own connection.
 func (w *waiter) call() (a script.Acquired, sentAt time.Time, err error) {
 	sentAt = w.e.opts.Clock.Now()
-	q := w.question()
-	a, err = runFor(w.e.life, w.e.client, q.Call, q.Decode)
+	a, err = runFor(w.e.life, w.e.client, w.question(), script.DecodeAcquired)
 	if errors.Is(err, contract.ErrInDoubt) {
 		w.e.step(func(*table.Table) { w.claim.Doubt(w.Lease, sentAt) })
 	}
@@ -69,9 +68,9 @@ func (w *waiter) acquire() script.Acquire {
 }
 
 // question is the script of the next attempt.
-func (w *waiter) question() question {
+func (w *waiter) question() script.Call {
 	if w.claim.again {
-		return question{script.Deepen{Acquire: w.acquire()}.Call(), script.DecodeAcquired}
+		return script.Deepen{Acquire: w.acquire()}.Call()
 	}
 	return w.kind().Ask(w.asking(), &w.Waiter)
 }
@@ -83,7 +82,7 @@ func (w *waiter) mayWait() bool { return w.MayWait(w.e.opts.Clock.Now().Sub(w.be
 // what the last attempt has told. Requires no locks.
 func (w *waiter) askAgain(a script.Acquired) {
 	if !w.mayWait() {
-		w.e.calls.Resend(&w.sent, w.question().Call, longestPause)
+		w.e.calls.Resend(&w.sent, w.question(), longestPause)
 		return
 	}
 	ok := w.e.failstop.Do(w.conn(), func() {

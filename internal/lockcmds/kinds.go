@@ -8,7 +8,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
-	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // This file has the kinds of locks. The engine asks the kind. Only keyLocked, hasOtherType, claim and mayHaveLost
@@ -26,7 +25,7 @@ type lockKind interface {
 	// Mode is the word for the kind in LOCKINFO, LOCKLIST and metrics.
 	Mode() string
 	// Ask is an attempt of an acquire: for itself, or for the crowd whose first waiter it is.
-	Ask(a asking, w *table.Waiter) question
+	Ask(a asking, w *table.Waiter) script.Call
 	// HandOver is a release that grants the lock to one of the waiters. Their kinds are those of which HandsOver says so.
 	HandOver(h script.HandOver) script.Call
 	Release(r script.Release) script.Call
@@ -50,17 +49,15 @@ func (exclusive) HandsOver(to table.Kind) bool           { return to == exclusiv
 func (exclusive) HandOver(h script.HandOver) script.Call { return h.Call() }
 
 // Ask implements lockKind. A fair acquire takes or keeps its place in the queue, unless it does not wait.
-func (exclusive) Ask(a asking, w *table.Waiter) question {
+func (exclusive) Ask(a asking, w *table.Waiter) script.Call {
 	first, stays, enqueue := w.First()
 	switch {
 	case w.Fair:
-		fair := script.Fair{Acquire: a.Acquire, Place: w.Place, Wait: a.FairWait, Enqueue: a.Waits}
-		return question{fair.Call(), script.DecodeAcquired}
+		return script.Fair{Acquire: a.Acquire, Place: w.Place, Wait: a.FairWait, Enqueue: a.Waits}.Call()
 	case first:
-		crowd := script.Crowd{Acquire: a.Acquire, Wait: a.FairWait, Crowd: a.Crowd, Stays: stays, Enqueue: enqueue}
-		return question{crowd.Call(), script.DecodeCrowd}
+		return script.Crowd{Acquire: a.Acquire, Wait: a.FairWait, Crowd: a.Crowd, Stays: stays, Enqueue: enqueue}.Call()
 	default:
-		return question{a.Acquire.Call(), script.DecodeAcquired}
+		return a.Acquire.Call()
 	}
 }
 
@@ -74,8 +71,8 @@ func (shared) Reenters() bool                         { return true }
 func (shared) Shares() bool                           { return true }
 func (shared) HandsOver(table.Kind) bool              { return false }
 func (shared) HandOver(h script.HandOver) script.Call { return h.Release.Call() }
-func (shared) Ask(a asking, w *table.Waiter) question {
-	return question{placed(a, w).Call(), script.DecodeCrowd}
+func (shared) Ask(a asking, w *table.Waiter) script.Call {
+	return placed(a, w).Call()
 }
 
 // hashCalls are the calls that exclusive and shared have in common.
@@ -102,8 +99,8 @@ func (limit) Extend(x script.Extend) script.Call     { return x.LimitCall() }
 func (limit) Drop(d script.Drop) script.Call         { return d.LimitCall() }
 func (limit) Renew(r script.Renew) script.Call       { return r.LimitCall() }
 func (limit) Prove(p script.Prove) script.Call       { return p.LimitCall() }
-func (limit) Ask(a asking, w *table.Waiter) question {
-	return question{placed(a, w).LimitCall(), script.DecodeCrowd}
+func (limit) Ask(a asking, w *table.Waiter) script.Call {
+	return placed(a, w).LimitCall()
 }
 
 // placed asks at the waiter's own place, or at that of the crowd whose first waiter it is. A fair acquire takes or
@@ -193,12 +190,6 @@ type asking struct {
 	Waits    bool          // it waits if the lock is not free
 	FairWait time.Duration // the unit of deadlines in the queue in Redis
 	Crowd    string        // the name of the place that the plain waiters share
-}
-
-// question is a script that asks for a lock.
-type question struct {
-	script.Call
-	Decode func(resp.Value) (script.Acquired, error)
 }
 
 // answerOf is the meaning of an attempt's outcome to the wait queue. lease is that of a grant.

@@ -231,37 +231,25 @@ type Acquired struct {
 	Deadlock  bool // if not: the owner holds the lock shared, and would wait for itself
 	Form      Form // if not: of the lock
 	Damage    Damage
-	Placed    bool  // Place is known: the call was Crowd or a hand-over
+	Placed    bool  // Place is known
 	Place     int64 // of the plain waiters, as in table/turns.go
 }
 
-// DecodeAcquired decodes the answer of acquire.lua, deepen.lua and fair.lua.
+// DecodeAcquired decodes the answer of the scripts that acquire.
 func DecodeAcquired(v resp.Value) (Acquired, error) {
 	n, err := numbersOf(v)
-	if err != nil || n.at[0] != 1 {
-		return notAcquired(n), err
+	switch {
+	case err != nil:
+		return Acquired{}, err
+	case n.at[0] == 1:
+		return Acquired{
+			Granted: true, Fence: n.at[1], Holds: n.at[2], Damage: Damage(n.at[3]), Placed: true, Place: n.at[4],
+			Overtaken: n.at[5] == 1, More: n.at[5] == 2, Exclusive: n.at[5] == 3, PTTL: n.duration(6),
+		}, nil
 	}
-	return Acquired{Granted: true, Fence: n.at[1], Holds: n.at[2], Overtaken: n.at[5] == 1, Damage: Damage(n.at[3])}, nil
-}
-
-// DecodeCrowd decodes the answer of crowd.lua, acquire_shared.lua and acquire_limit.lua.
-func DecodeCrowd(v resp.Value) (Acquired, error) {
-	n, err := numbersOf(v)
-	if err != nil || n.at[0] != 1 {
-		a := notAcquired(n)
-		a.Placed, a.Place = err == nil, n.at[2]
-		return a, err
-	}
-	return Acquired{
-		Granted: true, Fence: n.at[1], Holds: n.at[2], Overtaken: n.at[5] == 1, More: n.at[5] == 2, Exclusive: n.at[5] == 3,
-		Damage: Damage(n.at[3]), Placed: true, Place: n.at[4], PTTL: n.duration(6),
-	}, nil
-}
-
-func notAcquired(n numbers) Acquired {
-	a := Acquired{PTTL: n.duration(1), Form: Form(n.at[3]), Gone: n.at[0] == -1}
+	a := Acquired{PTTL: n.duration(1), Placed: n.at[0] == 0, Place: n.at[2], Form: Form(n.at[3]), Gone: n.at[0] == -1}
 	if a.PTTL == deadlock {
 		a.PTTL, a.Deadlock = NoTTL, true
 	}
-	return a
+	return a, nil
 }

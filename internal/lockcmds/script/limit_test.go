@@ -202,8 +202,8 @@ func TestACallForAPermitThatRunsTwiceLeavesWhatItLeavesOnce(t *testing.T) {
 			t.Errorf("%s: the call is refused, and changes (-before +after):\n%s", what, cmp.Diff(before, once))
 		}
 		if strings.HasPrefix(name, "take") {
-			first, _ := script.DecodeCrowd(answer)
-			second, _ := script.DecodeCrowd(again)
+			first, _ := script.DecodeAcquired(answer)
+			second, _ := script.DecodeAcquired(again)
 			if first.Granted != second.Granted || first.Fence != second.Fence || first.Place != second.Place {
 				t.Errorf("%s: a copy is answered %+v, and the call %+v", what, second, first)
 			}
@@ -321,7 +321,7 @@ func TestNoPermitIsLostOrMade(t *testing.T) {
 				p.Fence = 0
 				what = "take"
 				a := script.Shared{Acquire: script.Acquire{Key: key, Part: p, Lease: time.Minute, Limit: most - r.IntN(2)}}
-				got, err := script.DecodeCrowd(b.run(a.LimitCall()))
+				got, err := script.DecodeAcquired(b.run(a.LimitCall()))
 				if err != nil {
 					t.Fatal(err)
 				}

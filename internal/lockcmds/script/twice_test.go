@@ -440,12 +440,8 @@ func TestAScriptThatRunsTwiceLeavesWhatItLeavesOnce(t *testing.T) {
 		if !asks(name) {
 			return
 		}
-		decode := script.DecodeAcquired
-		if strings.HasPrefix(name, "crowd") || strings.HasPrefix(name, "share") {
-			decode = script.DecodeCrowd
-		}
-		first, _ := decode(answer)
-		second, _ := decode(again)
+		first, _ := script.DecodeAcquired(answer)
+		second, _ := script.DecodeAcquired(again)
 		first.Damage, second.Damage, first.PTTL, second.PTTL = 0, 0, 0, 0
 		if diff := cmp.Diff(first, second); diff != "" {
 			t.Errorf("%s: a copy is answered otherwise (-once +twice):\n%s", what, diff)
