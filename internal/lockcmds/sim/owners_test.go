@@ -76,7 +76,7 @@ func (r *rules) named(at *server, name string, args []string, key string, before
 		}
 	default:
 		own := args[2]
-		if !same || after == before && (name != "acquire_shared" || len(args) < 7) {
+		if !same || after == before && own != before.by {
 			return
 		}
 		r.takes(g, own)

@@ -245,6 +245,7 @@ func (r *rules) writes(at *server, key string) {
 // executed judges what one script has done to one lock.
 func (r *rules) executed(at *server, p *proxy, name string, args []string, key string, before, after holder, queue []string) {
 	w := r.w
+	r.named(at, name, args, key, before.namedOf(args[0]), after.namedOf(args[0]))
 	if before == after {
 		r.changedNothing(at, p, name, args, key, after)
 		return
@@ -269,7 +270,6 @@ func (r *rules) executed(at *server, p *proxy, name string, args []string, key s
 	if name == "drop" && args[1] != "0" && args[1] != strconv.FormatInt(before.fence, 10) {
 		w.fail("a rollback of another grant", "%s of %s: fence %d, not %s", key, before.owner, before.fence, args[1])
 	}
-	r.named(at, name, args, key, before.namedOf(args[0]), after.namedOf(args[0]))
 	if _, ok := fieldAt[name]; ok && key != sharedKey && !owned(args[0]) && r.authority(at, key) {
 		fence := after.fence
 		if after.owner != args[0] {
