@@ -98,7 +98,7 @@ func (b rig) resetPermits(s permitState, queue ...string) {
 func (b rig) permitState() (names []string, all string) {
 	b.t.Helper()
 	ctx := b.t.Context()
-	_, all = b.state()
+	all = b.state()
 	now := float64(time.Now().UnixMilli())
 	for _, z := range b.c.ZRangeWithScores(ctx, timeouts, 0, -1).Val() {
 		names = append(names, z.Member.(string))

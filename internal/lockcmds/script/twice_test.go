@@ -85,9 +85,8 @@ func value(v any) resp.Value {
 	return resp.Value{Kind: resp.Null, Null: true}
 }
 
-// state is what Redis has of the lock, in words. Leases are compared to the second. counts is the part of it that says
-// who holds the lock.
-func (b rig) state() (counts, all string) {
+// state is what Redis has of the lock, in words. Leases are compared to the second.
+func (b rig) state() string {
 	b.t.Helper()
 	n := script.Of(key)
 	var kind, text, queue, turn, counter, lease, places redis.Cmder
@@ -111,7 +110,6 @@ func (b rig) state() (counts, all string) {
 	for _, field := range slices.Sorted(maps.Keys(hash)) {
 		fmt.Fprintf(&out, "%s=%s\n", field, hash[field])
 	}
-	counts = out.String()
 	for _, name := range slices.Sorted(maps.Keys(timeouts)) {
 		if left := timeouts[name].Val(); left > 0 {
 			fmt.Fprintln(&out, name, left.Round(5*time.Second))
@@ -119,7 +117,7 @@ func (b rig) state() (counts, all string) {
 	}
 	fmt.Fprintln(&out, "lease", lease.(*redis.DurationCmd).Val().Round(5*time.Second), "queue", queue.(*redis.StringSliceCmd).Val(),
 		"places", places.(*redis.IntCmd).Val(), "kept for", turn.(*redis.StringCmd).Val(), "counter", counter.(*redis.StringCmd).Val())
-	return counts, out.String()
+	return out.String()
 }
 
 // owners are all that hold a lock in states.
@@ -350,15 +348,6 @@ func asks(name string) bool {
 	return verb == "acquire" || verb == "fair" || verb == "crowd" || verb == "share"
 }
 
-// numbered reports whether a call carries a number. The others write no counts.
-func numbered(name string) bool {
-	switch verb, _ := verbOf(name); verb {
-	case "acquire", "fair", "crowd", "share", "release", "hand", "extend", "drop", "deepen":
-		return true
-	}
-	return false
-}
-
 func TestEveryScriptIsInTheTable(t *testing.T) {
 	t.Parallel()
 	missing := scripts()
@@ -418,18 +407,18 @@ func TestAScriptThatRunsTwiceLeavesWhatItLeavesOnce(t *testing.T) {
 	eachCase(t, func(b rig, owner, name, what string, reset func()) {
 		call := calls(owner, newest)[name]
 		switch verb, _ := verbOf(name); {
-		case owner == named && (verb == "release" || verb == "hand" || asks(name)):
-			return // see TestHoldsOfANamedOwnerAreCountedByOne
+		case verb == "release" || verb == "hand" || verb == "extend" || owner == named && asks(name):
+			return // it is sent once; see TestHoldsOfANamedOwnerAreCountedByOne
 		}
 		var before, once, twice string
 		var answer, again resp.Value
 		inTime(func() {
 			reset()
-			_, before = b.state()
+			before = b.state()
 			answer = b.run(call)
-			_, once = b.state()
+			once = b.state()
 			again = b.run(call)
-			_, twice = b.state()
+			twice = b.state()
 		})
 		if diff := cmp.Diff(once, twice); diff != "" {
 			t.Errorf("%s: a copy changes (-once +twice):\n%s", what, diff)
@@ -513,43 +502,6 @@ func (b rig) alive() map[string]bool {
 	return all
 }
 
-// holds reports whether an owner has a hold, and whether it has one by the grant with that fence.
-func (b rig) holds(owner string) (any, here bool) {
-	hash := b.hash()
-	switch {
-	case hash[owner] == "" || hash["mode"] == "write":
-		return false, false
-	case hash["mode"] == "read":
-		any = b.alive()[owner] && hash[fieldOf(owner)] != ""
-		return any, any && strings.HasPrefix(hash[fieldOf(owner)], fmt.Sprintf("#%d ", fence))
-	default:
-		return true, hash["fence"] == strconv.Itoa(fence)
-	}
-}
-
-// A rollback ends a hold that Redis does not have any more. Its answer may be lost, so the answer to a copy must say
-// the same.
-func TestADropTellsWhetherTheGrantGoesOn(t *testing.T) {
-	t.Parallel()
-	eachCase(t, func(b rig, owner, name, what string, reset func()) {
-		verb, _ := verbOf(name)
-		if verb != "drop" || strings.HasSuffix(name, "with grace") {
-			return
-		}
-		reset()
-		for _, copied := range []string{"", ", a copy"} {
-			answer := b.run(calls(owner, newest)[name])
-			if answer.IsError() {
-				return // the key is no lock
-			}
-			left, err := script.DecodeDropped(answer)
-			if _, want := b.holds(owner); left != want || err != nil {
-				t.Errorf("%s%s: the grant goes on: %v, %v, but redis has %v", what, copied, left, err, b.hash())
-			}
-		}
-	})
-}
-
 // An acquire for a named owner adds one hold, unless it finds that it has made the grant, and a release of any session
 // takes one. A drop ends a grant in which no other session has taken part.
 func TestHoldsOfANamedOwnerAreCountedByOne(t *testing.T) {
@@ -605,92 +557,6 @@ func TestHoldsOfANamedOwnerAreCountedByOne(t *testing.T) {
 			}
 			if verb, _ := verbOf(c.call); verb == "release" || asks(c.call) && c.by != new {
 				break // it is sent once
-			}
-		}
-	}
-}
-
-// TestAnOlderCopyChangesNothing also says what is left to a late first copy: an acquire that runs after the lock was
-// released leaves a hold, which the session's next acquire replaces, and a drop with a larger number removes.
-func TestAnOlderCopyChangesNothing(t *testing.T) {
-	t.Parallel()
-	later := []string{
-		"acquire", "acquire again", "release one", "release", "extend",
-		"share", "share again", "shared release one", "shared release", "shared extend",
-	}
-	eachCase(t, func(b rig, owner, name, what string, reset func()) {
-		if name == "force" || b.strange || owner == named { // it means any grant, so it is never sent again; and what is no lock is never changed
-			return
-		}
-		older, newer := calls(owner, newest)[name], calls(owner, newest+1)
-		for i, next := range later {
-			_, one := verbOf(name)
-			_, two := verbOf(next)
-			if i%2 == 1 && !numbered(name) || one != two {
-				continue
-			}
-			reset()
-			b.run(older)
-			b.run(newer[next])
-			counts, before := b.state()
-			if !numbered(name) {
-				b.run(older)
-				after, _ := b.state()
-				if diff := cmp.Diff(counts, after); diff != "" {
-					t.Errorf("%s, then %s: an older copy changes the holds (-before +after):\n%s", what, next, diff)
-				}
-				continue
-			}
-			held, _ := b.holds(owner)
-			hash := b.hash()
-			mine := owner != named || hash[fieldOf(me)] != "" || strings.Contains(hash[fieldOf(named)], me)
-			b.run(older)
-			if !asks(name) || held && mine {
-				_, after := b.state()
-				if diff := cmp.Diff(before, after); diff != "" && !(held && !mine && !asks(name)) {
-					t.Errorf("%s, then %s: an older copy changes (-before +after):\n%s", what, next, diff)
-				}
-				continue
-			}
-			shared := one
-			acquire := script.Acquire{Key: key, Part: script.Part{Owner: me, Request: newest + 2, Holds: 1}, Lease: 30 * time.Second}
-			ask := acquire.Call()
-			if shared {
-				ask = script.Shared{Acquire: acquire, Wait: time.Minute}.Call()
-			}
-			left, _ := script.DecodeAcquired(b.run(ask))
-			if left.Granted && left.Holds != 1 {
-				t.Errorf("%s, then %s: the next acquire has %d holds", what, next, left.Holds)
-			}
-			b.run(script.Drop{Key: key, Part: script.Part{Owner: me, Request: newest + 3, Shared: shared}}.Call())
-			if left, _ := b.holds(me); left {
-				t.Errorf("%s, then %s: a drop leaves the hold of a late copy", what, next)
-			}
-		}
-	})
-}
-
-// A copy of a call of a session that runs after the session has gone does not undo its GRACE.
-func TestALateCopyDoesNotUndoGrace(t *testing.T) {
-	t.Parallel()
-	b := newRig(t)
-	for state, owner := range map[string]string{
-		"mine": me, "shared, mine": me,
-	} {
-		lates := []string{"acquire again", "fair again", "extend", "release one"}
-		p := part(owner, newest+1, 0)
-		if p.Shared = strings.HasPrefix(state, "shared"); p.Shared {
-			lates = []string{"share again", "share in turn again", "shared extend", "shared release one"}
-		}
-		for _, late := range lates {
-			b.reset(states[state])
-			b.run(calls(owner, newest)[late])
-			b.run(script.Drop{Key: key, Part: p, Grace: 2 * time.Second}.Call())
-			b.run(calls(owner, newest)[late])
-			for _, lease := range []string{key, timeout(owner, 1)} {
-				if left := b.c.PTTL(t.Context(), lease).Val(); left > 2*time.Second {
-					t.Errorf("%s, %s: %s has %v after a late copy", state, late, lease, left)
-				}
 			}
 		}
 	}
