@@ -265,22 +265,6 @@ func TestAtATerminalCtrlCEndsAScript(t *testing.T) {
 	})
 }
 
-// At a terminal one line says who has the lock that is waited for.
-func TestAtATerminalTheHolderIsNamed(t *testing.T) {
-	t.Parallel()
-	eachShell(t, func(t *testing.T, l *locks, s *screen, _ string) {
-		holder := l.start("job", "--", "sh", "-c", "echo in > in; read x < wait")
-		l.wrote("in")
-		s.line("lockproxy exec -w 30 job -- echo gran''ted")
-		s.want("lockproxy exec: job: waiting: owner exec:")
-		l.goOn()
-		if before := s.want("granted"); strings.Contains(before, "waiting") {
-			t.Errorf("it is said again: %q", before)
-		}
-		holder.want(0, "")
-	})
-}
-
 // stoppedJob starts a job that waits for a line, and stops it.
 func (l *locks) stoppedJob(s *screen) {
 	l.t.Helper()

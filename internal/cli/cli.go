@@ -4,9 +4,9 @@
 //	     ├─► exec-guard, which exec starts for the case of its own death
 //	     └─► locks, info, unlock: one question, one answer
 //
-// Goroutines: exec has one for each extension of its lease, and while it waits for the lock one for the wait, one that
-// asks whether the proxy lives, and at a terminal one that says who has the lock. It waits for all of them. What a
-// subcommand has to say is written on a goroutine, for which the end waits a second at most.
+// Goroutines: exec has one for each extension of its lease, and while it waits for the lock one for the wait and one that
+// asks whether the proxy lives. It waits for all of them. What a subcommand has to say is written on a goroutine, for
+// which the end waits a second at most.
 package cli
 
 import (
@@ -130,21 +130,10 @@ var errNoName = errors.New("the name of the lock is empty")
 
 // program is the surroundings of a subcommand.
 type program struct {
-	ctx     context.Context
-	name    string // of the subcommand
-	stdout  io.Writer
-	stderr  messages
-	watched bool // stderr may be a terminal
-}
-
-// isTerminal reports whether a person may read what is written there. So it says of /dev/null.
-func isTerminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	ctx    context.Context
+	name   string // of the subcommand
+	stdout io.Writer
+	stderr messages
 }
 
 // tell writes a line for the user.
@@ -171,9 +160,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		err = cmd.arguments(f)
 	}
-	p := &program{
-		ctx: ctx, name: sub.name, stdout: stdout, stderr: messages{out: stderr}, watched: isTerminal(stderr),
-	}
+	p := &program{ctx: ctx, name: sub.name, stdout: stdout, stderr: messages{out: stderr}}
 	defer p.stderr.flush()
 	if err != nil {
 		p.tell("%s%s", readable(FlagError(err, f)), sub.hint(err))

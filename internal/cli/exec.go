@@ -207,13 +207,6 @@ func (c *execCommand) acquire(p *program, h *Holder, signals <-chan os.Signal) (
 		sure, err := c.await(ctx, h)
 		done <- answer{sure, err}
 	}()
-	if p.watched && !c.Quiet {
-		var telling sync.WaitGroup
-		told, target := ctx, h.Target
-		telling.Go(func() { c.tellHolder(told, p, target, h.Owner) })
-		defer telling.Wait()
-		defer cancel(nil)
-	}
 	select {
 	case sig := <-signals:
 		cancel(errors.New("interrupted"))
@@ -237,11 +230,8 @@ func (c *execCommand) acquire(p *program, h *Holder, signals <-chan os.Signal) (
 	}
 }
 
-// The time after which a person at a terminal is told who has the lock, and the longest wait for the answer who has it.
-const (
-	tellAfter   = time.Second
-	holderLimit = time.Second
-)
+// holderLimit is the longest wait for the answer who has the lock.
+const holderLimit = time.Second
 
 // look asks who has the lock. false: it is free, or the proxy does not say.
 func (c *execCommand) look(ctx context.Context, conn *Conn) (lock, bool) {
@@ -263,25 +253,7 @@ func (c *execCommand) behind(ctx context.Context, conn *Conn) string {
 	if !ok {
 		return ""
 	}
-	return ": " + l.holder(time.Now())
-}
-
-// tellHolder says once who has the lock, if it is waited for that long. It asks over a connection of its own.
-func (c *execCommand) tellHolder(ctx context.Context, p *program, t Target, own string) {
-	select {
-	case <-time.After(tellAfter):
-	case <-ctx.Done():
-		return
-	}
-	conn, err := Dial(ctx, t, "lockproxy-exec")
-	if err != nil {
-		return // the wait itself says so
-	}
-	defer conn.Close()
-	who := c.behind(ctx, conn)
-	if ctx.Err() == nil && who != "" && !strings.HasPrefix(who, ": owner "+own) {
-		p.tell("%s: waiting%s", plain(c.Key), who)
-	}
+	return ": " + l.who(time.Now())
 }
 
 // await asks for the lock, over a new connection if the proxy goes away meanwhile.

@@ -102,22 +102,13 @@ func (c *unlockCommand) arguments(f *pflag.FlagSet) error {
 type lock struct {
 	Key     string `json:"key"`
 	KeyAs   string `json:"key_base64,omitempty"` // the bytes, if they are not UTF-8: JSON cannot say them
-	Owner   string `json:"owner"`
-	OwnerAs string `json:"owner_base64,omitempty"`
-	Mode    string `json:"mode"`            // exclusive, shared or limit
-	Limit   int64  `json:"limit,omitempty"` // of the latest grant in mode limit
-	Holds   int64  `json:"holds"`
+	holder         // one of them
+	Mode    string `json:"mode"`              // exclusive, shared or limit
+	Limit   int64  `json:"limit,omitempty"`   // of the latest grant in mode limit
 	HeldMS  *int64 `json:"held_ms,omitempty"` // nil: the proxy does not know it
-	LeaseMS int64  `json:"lease_ms"`
-	Fence   int64  `json:"fence"` // 0: none, a lock of Redisson
 	Fair    int64  `json:"fair_waiters"`
 	Local   int64  `json:"local_waiters"`
-	Client  string `json:"client,omitempty"`
-	Name    string `json:"name,omitempty"`
-	NameAs  string `json:"name_base64,omitempty"`
 	Reentry string `json:"reentry,omitempty"` // of the holder's connection: connection or owner, as lock.reentry
-	Note    string `json:"note,omitempty"`
-	NoteAs  string `json:"note_base64,omitempty"`
 
 	Holders []holder `json:"holders,omitempty"` // all of them, if there may be several
 }
@@ -128,7 +119,7 @@ type holder struct {
 	OwnerAs string `json:"owner_base64,omitempty"`
 	Holds   int64  `json:"holds"`
 	LeaseMS int64  `json:"lease_ms"`
-	Fence   int64  `json:"fence"`
+	Fence   int64  `json:"fence"` // 0: none, a lock of Redisson
 	Client  string `json:"client,omitempty"`
 	Name    string `json:"name,omitempty"`
 	NameAs  string `json:"name_base64,omitempty"`
@@ -156,11 +147,7 @@ func lockOf(v resp.Value, key string) lock {
 			l.HeldMS = &v.Elems[i+1].Int
 		} else if string(v.Elems[i].Str) == "holders" {
 			for _, h := range v.Elems[i+1].Elems {
-				one := lockOf(h, "")
-				l.Holders = append(l.Holders, holder{
-					one.Owner, one.OwnerAs, one.Holds, one.LeaseMS, one.Fence, one.Client, one.Name, one.NameAs,
-					one.Note, one.NoteAs,
-				})
+				l.Holders = append(l.Holders, lockOf(h, "").holder)
 			}
 		}
 	}
@@ -311,8 +298,8 @@ func (l lock) held() string {
 	return (time.Duration(*l.HeldMS) * time.Millisecond).String()
 }
 
-// holder says who has the lock, and since when, for a person who waits for it.
-func (l lock) holder(now time.Time) string {
+// who says who has the lock, and since when, for a person who waits for it.
+func (l lock) who(now time.Time) string {
 	text := "owner " + plain(l.Owner)
 	if l.Client != "" {
 		text += ", client " + plain(l.Client)
