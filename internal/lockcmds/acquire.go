@@ -241,22 +241,17 @@ type grant struct {
 	sentAt time.Time
 	synced bool // as many replicas as it needs have it
 
-	overtaken bool // a later call of the session was faster
 	exclusive bool // a shared acquire has deepened the owner's exclusive hold
 }
 
 func grantOf(a script.Acquired, sentAt time.Time) grant {
-	return grant{fence: a.Fence, count: a.Holds, sentAt: sentAt, overtaken: a.Overtaken, exclusive: a.Exclusive}
+	return grant{fence: a.Fence, count: a.Holds, sentAt: sentAt, exclusive: a.Exclusive}
 }
 
 // granted turns a grant into the reply, with the lease watched from here on. Nil: the client cannot use the grant. Then
 // the acquire goes on, or is answered when the grant has been rolled back. Requires the session lock, or that the
 // session has ended.
 func (w *waiter) granted(g grant) []byte {
-	if g.overtaken { // a rollback of holds that the session has lost; the acquire may not have been executed
-		w.anew()
-		return nil
-	}
 	if w.Sync > 0 && !g.synced {
 		w.confirm(g)
 		return nil

@@ -71,18 +71,26 @@ func TestAGrantThatComesTooLate(t *testing.T) {
 	}
 }
 
-// A rollback has been executed before the acquire. Then Redis may have the owner's grant without a hold of the session.
-func TestAnAcquireThatWasOvertakenIsMadeAnew(t *testing.T) {
-	for _, line := range []string{"TRYLOCK k OWNER me", "LOCK k OWNER me", "FAIRLOCK k OWNER me", "LOCK k"} {
+// The grant that the acquire was to deepen is over. Its client hears of that, and gets a new one by another name.
+func TestAReentryOfALostGrantAsksUnderANewName(t *testing.T) {
+	for _, line := range []string{"TRYLOCK k", "LOCK k", "FAIRLOCK k", "LOCK k SHARED"} {
 		w := newLockWorld(t)
-		a := w.client(1).sends(line)
-		number := a.Sent[0].Args[2]
-		w.Own.Answers = []any{locktest.Numbers(1, 7, 3, 0, 0)}
-		a.answered(locktest.Numbers(1, 7, 2, 0, 0, 1), nil)
+		a := w.client(1).sends("LOCK k")
+		name := a.Sent[0].Args[0]
+		a.answered(grantOfFence(6), nil)
+		a.sends(line)
+		if one := a.Sent[0]; one.Script.Name() != "deepen" || one.Args[0] != name {
+			t.Fatalf("%s: sent %s %q", line, one.Script.Name(), one.Args)
+		}
+		w.Own.Answers = []any{locktest.Numbers(1, 7, 1, 0, 0)}
+		a.answered(locktest.Numbers(-1), nil)
 		w.confirm()
-		a.got(":7")
-		if len(w.Own.Args) != 1 || w.Own.Args[0][2] == number {
-			t.Errorf("%s, with number %s: then %q", line, number, w.Own.Args)
+		a.got(":6", ":7")
+		if len(w.Own.Args) != 1 || w.Own.Args[0][0] == name {
+			t.Errorf("%s, behind %s: then %q", line, name, w.Own.Args)
+		}
+		if w.Pass(time.Second); len(w.lost) != 1 {
+			t.Errorf("%s: losses %q", line, w.lost)
 		}
 	}
 }

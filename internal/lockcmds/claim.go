@@ -21,7 +21,7 @@ type claim struct {
 
 	hold    *watchedHold // that the acquire is to deepen; nil: none
 	sent    bool         // pauseLocked was called: until the outcome, the hold is not renewed, and releases do not end it
-	request int64        // the number of the acquire
+	acquire string       // its name, for a named owner
 	fence   int64        // of the grant that it deepens; 0: none
 	by      string       // the acquire of the session's part in that grant, of a named owner; empty: it has none
 	holds   int64        // that the session has afterwards, if Redis still has that grant
@@ -36,7 +36,10 @@ type claim struct {
 // claimLocked begins an acquire. Requires the session lock and Engine.mu.
 func (e *Engine) claimLocked(s *contract.Caller, cmd *grammar.Command) claim {
 	session, key := e.beginLocked(s, cmd)
-	c := claim{e: e, s: session, key: key, asked: askedKind(cmd), request: e.nextRequest(), holds: 1}
+	c := claim{e: e, s: session, key: key, asked: askedKind(cmd), holds: 1}
+	if cmd.Owner != "" {
+		c.acquire = session.OwnerFor(e.nextName())
+	}
 	if h := holdOf(e.table.Hold(key)); h != nil && key.Kind.Reenters() {
 		c.hold = h
 		if o := h.PartOf(&session.Session); o != nil {
@@ -76,17 +79,17 @@ func (c *claim) Reenters() bool { return c.holds > 1 }
 
 // Part is what the acquire writes about its session's part in the lock.
 func (c *claim) Part() script.Part {
-	p := partOf(&c.s.Session, c.key, c.request)
-	p.Fence, p.Holds, p.By = c.fence, c.holds, c.by
+	p := partOf(&c.s.Session, c.key)
+	p.Name, p.Fence, p.Holds, p.By = c.acquire, c.fence, c.holds, c.by
 	return p
 }
 
 // name is that of the acquire, for a named owner of a lock; empty: the owner is the session's own, or it asks for a permit.
 func (c *claim) name() string {
-	if c.s.Owns(c.key.Owner) || !c.key.Kind.Reenters() {
+	if !c.key.Kind.Reenters() {
 		return ""
 	}
-	return script.AcquireName(c.s.Name, c.request)
+	return c.acquire
 }
 
 // pauseLocked is called before an acquire of that lease is sent: the hold that it is to deepen is not renewed from here
@@ -135,10 +138,12 @@ func (c *claim) Anew() {
 	if c.hold != nil {
 		c.NotDeepened()
 	}
-	c.request, c.fence, c.holds, c.by, c.again, c.earlier = c.e.nextRequest(), 0, 1, "", false, nil
-	if c.key.Kind = c.asked; c.s.Owns(c.key.Owner) {
-		c.key.Owner = c.s.OwnerFor(c.request)
+	c.fence, c.holds, c.by, c.again, c.earlier = 0, 1, "", false, nil
+	name := &c.acquire
+	if c.key.Kind = c.asked; c.acquire == "" {
+		name = &c.key.Owner
 	}
+	*name = c.s.OwnerFor(c.e.nextName())
 }
 
 // Overtaken ends the hold that the acquire was to deepen: Redis has answered that another owner has the lock. Requires
@@ -250,12 +255,9 @@ func (c *claim) RollBack(fence, count int64, lease time.Duration, tried func(ok 
 		return
 	}
 	e, part := c.e, c.Part()
-	part.Request, part.Fence, part.Holds = e.nextRequest(), fence, 0
+	part.Fence, part.Holds = fence, 0
 	r := rollback{Kind: kindOf(c.key), Limit: max(lease, e.opts.Lease), Late: fence == 0, Tried: tried}
 	e.mu.Lock()
-	if fence == 0 {
-		r.Acquire = c.request // it may not have been executed
-	}
 	h := holdOf(c.heldLocked())
 	if h != nil {
 		if o := h.PartOf(&c.s.Session); o != nil && (fence == 0 || fence == h.Fence) {
@@ -289,8 +291,8 @@ func (c *claim) RollBack(fence, count int64, lease time.Duration, tried func(ok 
 // that is released once, because a copy would release another one. The grant of the acquire itself is ended.
 func (c *claim) rollBackNamed(fence, count int64, lease time.Duration, tried func(ok bool)) {
 	e := c.e
-	part := partOf(&c.s.Session, c.key, e.nextRequest())
-	part.Fence = fence
+	part := partOf(&c.s.Session, c.key)
+	part.Name, part.Fence = c.acquire, fence
 	switch {
 	case fence != 0 && count > 1:
 		e.mu.Lock()
@@ -312,7 +314,7 @@ func (c *claim) rollBackNamed(fence, count int64, lease time.Duration, tried fun
 		}
 	default:
 		e.calls.RollBack(rollback{
-			Drop: script.Drop{Key: c.key.Lock, Part: part, Name: c.name()}, Kind: kindOf(c.key),
+			Drop: script.Drop{Key: c.key.Lock, Part: part}, Kind: kindOf(c.key),
 			Limit: max(lease, e.opts.Lease), Late: fence == 0, Tried: tried,
 		})
 	}

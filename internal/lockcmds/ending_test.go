@@ -11,12 +11,11 @@ import (
 
 // The arguments of drop.lua.
 const (
-	argFence   = 1
-	argHolds   = 2
-	argGrace   = 5
-	argName    = 6
-	argLease   = 7
-	argAcquire = 9
+	argFence = 1
+	argHolds = 2
+	argGrace = 4
+	argName  = 6
+	argLease = 5
 )
 
 func TestTheEndOfASessionAppliesGrace(t *testing.T) {

@@ -52,18 +52,6 @@ func TestLeaseGivenLaterOutlastsMaxHold(t *testing.T) {
 	}
 }
 
-// A client has written a number of calls into the lock that is larger than all numbers to come. Each command is sent
-// twice at most.
-func TestNumbersOfCallsThatAClientHasWritten(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	a := startProxy(t, srv, nil).session(2)
-	a.fence("LOCK k")
-	srv.Do(t, "HSET", "k", "{request}", "9000000000000000")
-	a.want("EXTENDLOCK k PX 60000", ":1")
-	a.want("UNLOCK k", ":0")
-}
-
 // The message of FORCEUNLOCK can be faster than its answer.
 func TestForceUnlockLeavesTheNextGrantAlone(t *testing.T) {
 	p := startProxy(t, redistest.Start(t), leaseOfAMinute)

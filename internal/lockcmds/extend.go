@@ -33,7 +33,7 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 			return
 		}
 		x.session, x.key = session, k
-		x.call = script.Extend{Key: cmd.Key, Part: partOf(&session.Session, k, e.nextRequest()), Lease: cmd.Lease}
+		x.call = script.Extend{Key: cmd.Key, Part: partOf(&session.Session, k), Lease: cmd.Lease}
 		if x.h = t.Meant(&session.Session, k, cmd.Fence); x.h != nil && cmd.Fence != 0 && x.h.Fence != cmd.Fence {
 			x.h = nil // another grant is meant, which Redis may have
 		}

@@ -127,11 +127,8 @@ func (h *watchedHold) pauseLocked(lease time.Duration) (now bool) {
 // rollback is the rollback of a session's part in a hold, by the fence of the hold.
 func (e *Engine) rollback(h *watchedHold, o table.Part) rollback {
 	r := rollback{Kind: kindOf(h.Key)}
-	r.Key, r.Part = h.Lock, partOf(o.Session, h.Key, e.nextRequest())
-	r.Part.Fence = h.Fence
-	if h.Kind.Reenters() {
-		r.Name = o.Acquire
-	}
+	r.Key, r.Part = h.Lock, partOf(o.Session, h.Key)
+	r.Part.Fence, r.Part.Name = h.Fence, o.Acquire
 	return r
 }
 
@@ -159,18 +156,18 @@ func (e *Engine) hasEnded(s *clientSession) bool {
 	return s.ended
 }
 
-// partOf is what a call of a session, by its number, writes about the session's part in a hold: also its name, if it is
-// not the owner's only session.
-func partOf(s *table.Session, k table.Key, request int64) script.Part {
-	p := script.Part{Owner: k.Owner, Request: request, Shared: k.Kind.Shares()}
+// partOf is what a call of a session writes about the session's part in a hold: also its name, if it is not the owner's
+// only session.
+func partOf(s *table.Session, k table.Key) script.Part {
+	p := script.Part{Owner: k.Owner, Shared: k.Kind.Shares()}
 	if !s.Owns(k.Owner) {
 		p.Session = s.Name
 	}
 	return p
 }
 
-// nextRequest returns the number of a call. The numbers grow, also for a session that moves to another engine.
-func (e *Engine) nextRequest() int64 { return e.opts.Requests.Add(1) }
+// nextName returns the number in the name of an acquire, which no other one has had.
+func (e *Engine) nextName() int64 { return e.opts.Names.Add(1) }
 
 // endedLocked tells metrics and the log of the end of a hold. Requires Engine.mu.
 func (e *Engine) endedLocked(h *watchedHold, end table.End) {

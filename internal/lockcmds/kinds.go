@@ -132,7 +132,7 @@ func (e *Engine) keyLocked(s *clientSession, cmd *grammar.Command) table.Key {
 			k.Owner = h.Owner
 		case ends:
 		case s.Each || h == nil || cmd.Limit > 0 || !h.IsHeldBy(&s.Session):
-			k.Owner = s.OwnerFor(e.nextRequest())
+			k.Owner = s.OwnerFor(e.nextName())
 		case cmd.Shared || !h.Kind.Shares(): // it deepens the hold
 			return h.Key
 		default:

@@ -59,8 +59,8 @@ type Options struct {
 	// Waiting counts the waiters of all engines that share it, which MaxWaiters bounds together. nil: of this one.
 	Waiting *atomic.Int64
 
-	// Requests numbers the calls of sessions. Engines that may serve the same session share it. nil: of this one.
-	Requests *atomic.Int64
+	// Names numbers the names of acquires. Engines that may serve the same session share it. nil: of this one.
+	Names *atomic.Int64
 
 	// Forced is told, by a job, of a grant that this engine has ended by force: its holder and its waiters may be of
 	// other engines. It must not block. nil: there are no others.
@@ -121,8 +121,8 @@ func (o Options) checked() (Options, error) {
 	if o.Waiting == nil {
 		o.Waiting = new(atomic.Int64)
 	}
-	if o.Requests == nil {
-		o.Requests = new(atomic.Int64)
+	if o.Names == nil {
+		o.Names = new(atomic.Int64)
 	}
 	return o, nil
 }

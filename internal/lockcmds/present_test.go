@@ -17,7 +17,7 @@ func TestExtensionIsForTheOwnersPresentGrant(t *testing.T) {
 	old := a.fence("LOCK k OWNER me")
 	b.want("UNLOCK k OWNER me", ":1")
 	b.fence("LOCK k OWNER me")
-	late := script.Extend{Key: "k", Part: script.Part{Owner: "me", Session: p.ownerOf(a), Request: 1000, Fence: old}, Lease: time.Second}.Call()
+	late := script.Extend{Key: "k", Part: script.Part{Owner: "me", Session: p.nameOf(a), Fence: old}, Lease: time.Second}.Call()
 	if _, err := runFor(t.Context(), p.e.client, late, script.DecodeExtended); err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func (e *IdentityEngine) ID() EngineID { return e.id }
 
 // RegistryOptions configure a Registry. All fields but Fleet are required.
 type RegistryOptions struct {
-	// Engine is what all engines have in common. The Registry sets Redis, Jobs, Waiting, Requests, Hot,
+	// Engine is what all engines have in common. The Registry sets Redis, Jobs, Waiting, Names, Hot,
 	// Forced and Account.
 	Engine Options
 
@@ -64,9 +64,9 @@ type Registry struct {
 	jobs *jobs.Pool
 	wg   sync.WaitGroup
 
-	waiting  atomic.Int64 // of all engines
-	requests atomic.Int64 // numbers the calls of all sessions
-	hot      Hot
+	waiting atomic.Int64 // of all engines
+	names   atomic.Int64 // numbers the names of acquires
+	hot     Hot
 
 	mu       sync.Mutex
 	engines  map[EngineID]*IdentityEngine
@@ -230,7 +230,7 @@ func (r *Registry) newEngine(id EngineID) (*Engine, error) {
 	}
 	opts := r.opts.Engine
 	opts.Redis, opts.Jobs, opts.Waiting = link, r.jobs, &r.waiting
-	opts.Requests, opts.Hot, opts.Account = &r.requests, &r.hot, Account{id.User, id.DB}
+	opts.Names, opts.Hot, opts.Account = &r.names, &r.hot, Account{id.User, id.DB}
 	opts.Forced = func(key string, ended script.Forced) { r.forced(id, key, ended) }
 	return New(opts)
 }

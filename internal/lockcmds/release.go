@@ -17,7 +17,6 @@ type release struct {
 
 	e       *Engine
 	session *clientSession // that holds the lock; of a whole grant it need not be the one that releases
-	request int64          // number of the call
 	whole   bool           // it ends the grant with all its holds
 	next    offer          // of the waiters here, one of which may get the lock in the same step
 	q       callRequest
@@ -41,9 +40,9 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 		case m == meansPrivate:
 			h := t.HoldByFence(cmd.Key, cmd.Fence)
 			session, k = h.Parts()[0].Session.Tag.(*clientSession), h.Key
-			r.Release, r.request, r.whole = t.ReleaseAll(h), script.LastRequest, true
+			r.Release, r.whole = t.ReleaseAll(h), true
 		default:
-			r.Release, r.request = t.Release(&session.Session, k, cmd.Fence), e.nextRequest()
+			r.Release = t.Release(&session.Session, k, cmd.Fence)
 		}
 		r.session = session
 		h := holdOf(r.Hold)
@@ -69,7 +68,7 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 
 // part is what the release writes about its session's part in the lock.
 func (r *release) part() script.Part {
-	p := partOf(&r.session.Session, r.Key, r.request)
+	p := partOf(&r.session.Session, r.Key)
 	p.Fence, p.Holds = r.Fence, r.Holds
 	return p
 }
@@ -170,7 +169,6 @@ func (r *release) settleLocked() {
 	d := rollback{
 		Drop: script.Drop{Key: r.Key.Lock, Part: r.part()}, Kind: kindOf(r.Key), Limit: r.e.opts.Lease, Late: true,
 	}
-	d.Request = r.e.nextRequest()
 	if h := holdOf(r.Hold); h != nil && r.Holds > 0 {
 		d.Until = h.lease.Deadline()
 	}

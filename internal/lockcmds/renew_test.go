@@ -112,7 +112,7 @@ func TestALockWithoutATTLEndsWithItsHolder(t *testing.T) {
 	srv := redistest.Start(t)
 	a := startProxy(t, srv, func(o *Options) { o.Lease = 400 * time.Millisecond }).session(2)
 	for _, line := range []string{"LOCK k", "FAIRLOCK k", "LOCK k SHARED"} {
-		srv.Do(t, "HSET", "k", "o", "1", "fence", "5", "mode", "lock", "{request}", "1")
+		srv.Do(t, "HSET", "k", "o", "1", "fence", "5", "mode", "lock")
 		a.fence(line)
 		a.want("UNLOCK k", ":1")
 	}

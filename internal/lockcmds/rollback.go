@@ -10,7 +10,7 @@ import (
 )
 
 // rollback ends a session's part in a grant that no client relies on: the client was not told of it, was told that it
-// is lost, or has gone. No command waits for it: a later call of the session has a larger number, or another name.
+// is lost, or has gone. No command waits for it: a later acquire of the session has another name.
 type rollback struct {
 	script.Drop
 	Kind lockKind // of the lock

@@ -11,22 +11,18 @@ import (
 // Part is one session's part in a lock, as a call of that session writes it.
 type Part struct {
 	Owner string
-	// Session is the session's own owner, if Owner was named by OWNER: other sessions may hold the lock for it. Empty:
-	// none may.
+	// Session is the session's name, if Owner was named by OWNER: other sessions may hold the lock for it. Empty: none may,
+	// and no other acquire has had that owner.
 	Session string
+	// Name is that of the acquire, for a named owner.
+	Name string
 	// By is the name of the acquire by which the session has got its part, of a named owner; empty: it has none, or it does
 	// not matter.
-	By string
-	// Request is the number of this call, larger than those of all earlier calls of the session. A copy has the same
-	// number. With the session it is the name of an acquire for a named owner.
-	Request int64
-	Fence   int64 // of the grant that the session has or means; 0: none, or any
-	Holds   int64 // of the owner's only session, after this call. The holds of a named owner are raised and lowered by one
-	Shared  bool  // it is known to be a shared hold: its lease is among the keys
+	By     string
+	Fence  int64 // of the grant that the session has or means; 0: none, or any
+	Holds  int64 // of the owner's only session, after this call. The holds of a named owner are raised and lowered by one
+	Shared bool  // it is known to be a shared hold: its lease is among the keys
 }
-
-// LastRequest is larger than the number of any call: the call is not overtaken.
-const LastRequest = 1 << 53
 
 // field is by what the scripts know the session; empty: it is its owner's only one.
 func (p Part) field() string {
@@ -38,17 +34,6 @@ func (p Part) field() string {
 	}
 	return "{" + p.Session + "}"
 }
-
-// id is what an acquire of a lock is known by: its name, for a named owner, or its number.
-func (p Part) id() string {
-	if p.Session == "" {
-		return itoa(p.Request)
-	}
-	return AcquireName(p.Session, p.Request)
-}
-
-// AcquireName is the name of an acquire for a named owner.
-func AcquireName(session string, request int64) string { return session + ":" + itoa(request) }
 
 // Acquire asks for a lock without a place in the queue.
 type Acquire struct {
@@ -63,38 +48,21 @@ func (a Acquire) named() bool { return a.Session != "" }
 
 // Call is the call of acquire.lua.
 func (a Acquire) Call() Call {
-	if a.named() {
-		return Call{
-			acquire,
-			[]string{a.Key, Fence, Channel(a.Key), Queue(a.Key)},
-			[]string{
-				a.Owner, millis(a.Lease), a.id(), publish, itoa(a.Fence), itoa(a.Holds),
-				a.field(), Of(a.Key).NameChannel(a.Owner),
-			},
-		}
-	}
-	var buf [256]byte // as in Release.Call
+	var buf [256]byte // the texts share one allocation, and the slices another: most calls are of this kind
 	b := AppendChannel(buf[:0], a.Key)
 	channel := len(b)
 	b = AppendQueue(b, a.Key)
 	queue := len(b)
-	b = strconv.AppendInt(b, milliseconds(a.Lease), 10)
-	lease := len(b)
-	b = strconv.AppendInt(b, a.Request, 10)
-	texts := string(b)
-	all := []string{
-		a.Key, Fence, texts[:channel], texts[channel:queue], a.Owner, texts[queue:lease], texts[lease:], publish,
-	}
-	if a.Fence != 0 { // else the rest says nothing
-		all = append(all, itoa(a.Fence), itoa(a.Holds))
+	texts := string(strconv.AppendInt(b, milliseconds(a.Lease), 10))
+	all := []string{a.Key, Fence, texts[:channel], texts[channel:queue], a.Owner, texts[queue:], publish}
+	if a.named() {
+		all = append(all, a.Name, a.field(), Of(a.Key).NameChannel(a.Owner))
 	}
 	return Call{acquire, all[:4:4], all[4:]}
 }
 
 // args are the first arguments of fair.lua and crowd.lua.
-func (a Acquire) args() []string {
-	return []string{a.Owner, millis(a.Lease), a.id(), itoa(a.Fence), itoa(a.Holds), a.field()}
-}
+func (a Acquire) args() []string { return []string{a.Owner, millis(a.Lease), a.Name, a.field()} }
 
 // Deepen acquires a lock again that the only session of an owner holds by the grant of that fence. It never grants.
 type Deepen struct{ Acquire }
@@ -105,8 +73,7 @@ func (a Deepen) Call() Call {
 	if a.Shared {
 		keys = append(keys, timeoutOf(a.Key, a.Owner))
 	}
-	args := []string{a.Owner, itoa(a.Fence), itoa(a.Request), publish, itoa(a.Holds), millis(a.Lease)}
-	return Call{deepenHold, keys, args}
+	return Call{deepenHold, keys, []string{a.Owner, itoa(a.Fence), publish, itoa(a.Holds), millis(a.Lease)}}
 }
 
 // Fair asks for a lock in its turn.
@@ -172,21 +139,21 @@ const (
 
 // Call is the call of acquire_shared.lua.
 func (a Shared) Call() Call {
-	all := make([]string, 0, 19)
+	all := make([]string, 0, 17)
 	all = append(all, a.Key, Queue(a.Key), Channel(a.Key), Fence, timeoutOf(a.Key, a.Owner))
 	if a.Way != AtNoPlace {
 		all = append(all, Deadlines(a.Key))
 	}
 	keys := len(all)
-	all = append(all, a.Owner, millis(a.Lease), a.id(), publish)
-	if a.Fence == 0 && !a.named() && a.Way == AtNoPlace { // the rest would say nothing
+	all = append(all, a.Owner, millis(a.Lease), publish)
+	if !a.named() && a.Way == AtNoPlace { // the rest would say nothing
 		return Call{acquireShared, all[:keys:keys], all[keys:]}
 	}
 	tell := ""
 	if a.named() {
 		tell = Of(a.Key).NameChannel(a.Owner)
 	}
-	all = append(all, itoa(a.Fence), itoa(a.Holds), a.field(), tell)
+	all = append(all, a.Name, a.field(), tell)
 	if a.Way != AtNoPlace {
 		all = append(all, a.Place, string(a.Way), flag(a.Stays), flag(a.Enqueue), millis(a.Wait))
 	}
@@ -220,9 +187,7 @@ func (f Form) Channel(key string) string {
 type Acquired struct {
 	Granted      bool
 	Fence, Holds int64 // if granted: of the owner
-	// If granted: a later call of the session was faster, so this one may not have been executed.
-	Overtaken bool
-	More      bool // if granted: another permit is left
+	More         bool  // if granted: another permit is left
 	// If not: the rest of the holder's lease, NoTTL, Kept or NotFirst. If a permit was granted: that of the first lease
 	// to end.
 	PTTL      time.Duration
@@ -244,7 +209,7 @@ func DecodeAcquired(v resp.Value) (Acquired, error) {
 	case n.at[0] == 1:
 		return Acquired{
 			Granted: true, Fence: n.at[1], Holds: n.at[2], Damage: Damage(n.at[3]), Placed: true, Place: n.at[4],
-			Overtaken: n.at[5] == 1, More: n.at[5] == 2, Exclusive: n.at[5] == 3, PTTL: n.duration(6),
+			More: n.at[5] == 2, Exclusive: n.at[5] == 3, PTTL: n.duration(6),
 		}, nil
 	}
 	a := Acquired{PTTL: n.duration(1), Placed: n.at[0] == 0, Place: n.at[2], Form: Form(n.at[3]), Gone: n.at[0] == -1}

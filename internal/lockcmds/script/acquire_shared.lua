@@ -3,8 +3,8 @@
 --
 -- A lock that is held shared takes another holder only if no other place is first in the fair queue. So a waiter that
 -- wants the lock for itself is not overtaken by one shared holder after the other. An owner that holds the lock
--- already goes ahead: it would wait for itself. Run again, or overtaken by a later call of the session, the script
--- answers with the grant as it is, and a place in the queue is not taken twice.
+-- already goes ahead: it would wait for itself. Run again, the script finds its grant, and sets the lease anew; a place
+-- in the queue is not taken twice.
 --
 -- KEYS[1]  lock       hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  queue      list of places of waiters, first to ask at the head
@@ -14,20 +14,17 @@
 -- KEYS[6]  deadlines  zset place -> epoch ms after which it may be dropped; absent: it asks without a place
 -- ARGV[1]  owner      opaque, non-empty, not 'fence' or 'mode', without braces
 -- ARGV[2]  lease_ms   lease length, > 0
--- ARGV[3]  request    number of this call, larger than those of earlier calls of the session; of a named owner its name
--- ARGV[4]  publish    PUBLISH, or SPUBLISH in a cluster
--- ARGV[5]  fence      of the grant that the session has; 0 or absent: none
--- ARGV[6]  holds      of the owner's only session after this, if that is the grant; absent: 1
--- ARGV[7]  field      for a named owner, see by_with in lib/hold.lua; empty or absent: the owner has one session
--- ARGV[8]  tell       channel on which other waiters of the owner are told of a first hold; empty or absent: none are
--- ARGV[9]  place      the waiter's own, or that of the proxy's plain waiters; absent: it has none
--- ARGV[10] way        fair: the place is its own; crowd: it is that of the plain waiters; absent: there is none
--- ARGV[11] stays      1: that place stays in the queue if the lock is acquired; 0: it leaves
--- ARGV[12] enqueue    1: take a place if the lock is not acquired; 0: plain waiters do only if others have one
--- ARGV[13] wait_ms    what a deadline is counted in, > 0
+-- ARGV[3]  publish    PUBLISH, or SPUBLISH in a cluster
+-- ARGV[4]  name       of the acquire, for a named owner; empty or absent: the owner has no other acquire
+-- ARGV[5]  field      for a named owner, see by_with in lib/hold.lua
+-- ARGV[6]  tell       channel on which other waiters of a named owner are told of a first hold; empty: there are none
+-- ARGV[7]  place      the waiter's own, or that of the proxy's plain waiters; absent: it has none
+-- ARGV[8]  way        fair: the place is its own; crowd: it is that of the plain waiters; absent: there is none
+-- ARGV[9]  stays      1: that place stays in the queue if the lock is acquired; 0: it leaves
+-- ARGV[10] enqueue    1: take a place if the lock is not acquired; 0: plain waiters do only if others have one
+-- ARGV[11] wait_ms    what a deadline is counted in, > 0
 --
 -- Returns  {1, fence, holds, odd, place}  acquired; odd 1: the counter held no fence
---          {1, fence, holds, odd, 0, 1}   overtaken by a later call of the session
 --          {1, fence, holds, odd, place, 3}  acquired, and the hold is exclusive
 --          fence                          acquired, a first hold; or {1, fence, 1, 1}: the counter held no fence
 --          {0, pttl_ms, place}            not acquired; pttl -2: free, but kept for another
@@ -35,7 +32,7 @@
 --          place: of the plain waiters, 0 not in the queue, 1 at its head, 2 behind others
 
 local lock, owner = KEYS[1], ARGV[1]
-if not ARGV[5] then -- usually the lock is free or held shared, and no place is first
+if not ARGV[4] then -- usually the lock is free or held shared, and no place is first
   local name = string.sub(KEYS[5], #lock + (string.find(lock, '{', 1, true) and 2 or 4), -18)
   local held, queue = redis.pcall('HMGET', lock, 'mode', name), KEYS[2]
   local fresh = not held.err and not held[1]
@@ -44,7 +41,7 @@ if not ARGV[5] then -- usually the lock is free or held shared, and no place is 
     local counter, lease, time = KEYS[4], ARGV[2], redis.call('TIME')
     --@ fence
     redis.call('SET', KEYS[5], '1', 'PX', lease)
-    redis.call('HSET', lock, 'mode', 'read', name, '1', '{' .. name .. '}', '#' .. text .. ' ' .. ARGV[3], '{}' .. text, '#' .. name)
+    redis.call('HSET', lock, 'mode', 'read', name, '1', '{' .. name .. '}', '#' .. text, '{}' .. text, '#' .. name)
     if fresh then
       --@ expire
     elseif rest < tonumber(lease) then
@@ -68,9 +65,9 @@ end
 --@ take_turn
 --@ deadline
 local queue, channel, deadlines = KEYS[2], KEYS[3], KEYS[6]
-local request, publish, field, tell = ARGV[3], ARGV[4], ARGV[7] or '', ARGV[8] or ''
-local place, way, wait = ARGV[9] or '', ARGV[10] or '', tonumber(ARGV[13] or 0)
-local held = hold_of(lock, owner, field)
+local publish, by, field, tell = ARGV[3], ARGV[4] or '', ARGV[5], ARGV[6] or ''
+local place, way, wait = ARGV[7] or '', ARGV[8] or '', tonumber(ARGV[11] or 0)
+local held = hold_of(lock, owner)
 local mode, pttl = held[4], redis.call('PTTL', lock)
 if held.err then
   return held
@@ -94,20 +91,20 @@ if held[1] then
     --@ leave_shared
     --@ set_lease
     --@ share_again
-    answer = share_again(publish, channel, queue, lock, KEYS[4], owner, ARGV[2], request, field, ARGV[5] or '0', ARGV[6] or '1', held)
+    answer = share_again(publish, channel, queue, lock, owner, ARGV[2], by, field, held)
   else
     --@ grant
     --@ deepen
     --@ shortened
-    answer = deepen(lock, KEYS[4], owner, ARGV[2], request, ARGV[5] or '0', ARGV[6] or '1', field)
+    answer = deepen(lock, KEYS[4], owner, ARGV[2], by, field)
     shortened(publish, channel, queue, lock, pttl)
-    answer[6] = answer[6] or 3
+    answer[6] = 3
   end
-  if answer[6] ~= 1 and way == 'fair' and type(redis.pcall('ZSCORE', deadlines, place)) == 'string' then
+  if way == 'fair' and type(redis.pcall('ZSCORE', deadlines, place)) == 'string' then
     take_turn(queue, deadlines, place) -- it waited, and another session of the owner has got the lock
-  elseif answer[6] ~= 1 and way == 'crowd' then
+  elseif way == 'crowd' then
     --@ crowd
-    answer[5] = crowd_granted(queue, deadlines, lock, place, ARGV[11])
+    answer[5] = crowd_granted(queue, deadlines, lock, place, ARGV[9])
   else
     tells = false
   end
@@ -133,7 +130,7 @@ if pttl == -2 or mode == 'read' and not held[5] then
       if tell ~= '' then
         redis.call(publish, tell, '0')
       end
-      local fence, replaced = share(lock, KEYS[4], owner, ARGV[2], time, mode, request)
+      local fence, replaced = share(lock, KEYS[4], owner, ARGV[2], time, mode, by)
       if mode == 'read' and time[2] % 64 == 0 then
         --@ longest
         sweep(lock, time[2])
@@ -143,7 +140,7 @@ if pttl == -2 or mode == 'read' and not held[5] then
         take_turn(queue, deadlines, place)
       elseif way == 'crowd' and head then
         --@ crowd
-        at = crowd_granted(queue, deadlines, lock, place, ARGV[11])
+        at = crowd_granted(queue, deadlines, lock, place, ARGV[9])
       end
       if head then
         tell_next()
@@ -155,11 +152,11 @@ if pttl == -2 or mode == 'read' and not held[5] then
 end
 
 local at = 0
-if way == 'fair' and ARGV[12] == '1' and head ~= place then
+if way == 'fair' and ARGV[10] == '1' and head ~= place then
   --@ mend
   --@ line_up
   line_up(queue, deadlines, head, place, now, pttl, wait)
-elseif way == 'crowd' and (ARGV[12] == '1' or head) then
+elseif way == 'crowd' and (ARGV[10] == '1' or head) then
   --@ crowd
   at = crowd_joins(queue, deadlines, lock, place, wait)
 end

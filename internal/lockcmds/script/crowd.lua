@@ -1,8 +1,7 @@
 -- crowd.lua: acquire for the first of the plain waiters of a proxy, which share one place in the fair queue.
 --
 -- A free lock that is not reserved is taken, even if another place is first: it was freed by the end of a lease, or
--- the first has not come for it. Run again, or overtaken by a later call of the session, the script answers with the
--- grant as it is.
+-- the first has not come for it. Run again, the script finds its grant, and sets the lease anew.
 --
 -- KEYS[1]  lock       hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  queue      list of places of waiters, first to ask at the head
@@ -11,19 +10,16 @@
 -- KEYS[5]  channel    base channel of the lock; as a key it says for which place the free lock is kept
 -- ARGV[1]  owner      opaque, non-empty, not 'fence' or 'mode', without braces
 -- ARGV[2]  lease_ms   lease length, > 0
--- ARGV[3]  request    number of this call, larger than those of earlier calls of the session; of a named owner its name
--- ARGV[4]  fence      of the grant that the session has; 0: none
--- ARGV[5]  holds      of the owner's only session after this, if that is the grant
--- ARGV[6]  field      for a named owner, see by_with in lib/hold.lua; empty: the owner has one session
--- ARGV[7]  wait_ms    what a deadline is counted in, > 0
--- ARGV[8]  place      of the proxy's plain waiters
--- ARGV[9]  stays      1: the place stays in the queue if the lock is acquired; 0: it leaves
--- ARGV[10] enqueue    1: take a place if the lock is not acquired; 0: only if others have one
--- ARGV[11] publish    PUBLISH, or SPUBLISH in a cluster
--- ARGV[12] tell       channel on which other waiters of the owner are told of a first hold; empty: there are none
+-- ARGV[3]  name       of the acquire, for a named owner; empty: the owner has no other acquire
+-- ARGV[4]  field      for a named owner, see by_with in lib/hold.lua
+-- ARGV[5]  wait_ms    what a deadline is counted in, > 0
+-- ARGV[6]  place      of the proxy's plain waiters
+-- ARGV[7]  stays      1: the place stays in the queue if the lock is acquired; 0: it leaves
+-- ARGV[8]  enqueue    1: take a place if the lock is not acquired; 0: only if others have one
+-- ARGV[9]  publish    PUBLISH, or SPUBLISH in a cluster
+-- ARGV[10] tell       channel on which other waiters of a named owner are told of a first hold; empty: there are none
 --
 -- Returns  {1, fence, holds, odd, place}  acquired; odd 1: the counter held no fence
---          {1, fence, holds, odd, 0, 1}   overtaken by a later call of the session
 --          {0, pttl_ms, place}            not acquired; pttl -2: free, but kept for another
 --          {0, pttl_ms, place, form}      the same; form as in acquire.lua
 --          {0, -4}                        the owner holds it shared, as in acquire.lua
@@ -37,47 +33,45 @@ if pttl >= 0 and redis.pcall('HGET', KEYS[1], 'mode') == 'read' then
 end
 if pttl == -2 then
   local turn = kept_for(KEYS[5], KEYS[1])
-  if not turn or turn == ARGV[8] then
+  if not turn or turn == ARGV[6] then
     if turn then
       redis.call('DEL', KEYS[5])
     end
     local time = redis.call('TIME')
     local head = head_of(KEYS[2], KEYS[1])
-    if head and head ~= ARGV[8] then
+    if head and head ~= ARGV[6] then
       local now = time[1] * 1000 + math.floor(time[2] / 1000)
-      head = drop_late(ARGV[11], KEYS[5], KEYS[2], KEYS[3], KEYS[1], ARGV[8], now, tonumber(ARGV[7]))
-      if head and head ~= ARGV[8] then
-        crowd_passed(ARGV[11], KEYS[5], KEYS[3], head, now)
+      head = drop_late(ARGV[9], KEYS[5], KEYS[2], KEYS[3], KEYS[1], ARGV[6], now, tonumber(ARGV[5]))
+      if head and head ~= ARGV[6] then
+        crowd_passed(ARGV[9], KEYS[5], KEYS[3], head, now)
       end
     end
-    if ARGV[12] ~= '' then
-      redis.call(ARGV[11], ARGV[12], '0')
+    if ARGV[10] ~= '' then
+      redis.call(ARGV[9], ARGV[10], '0')
     end
-    local fence, replaced = grant(KEYS[1], KEYS[4], ARGV[1], ARGV[2], time, ARGV[3], ARGV[6])
-    local at = crowd_granted(KEYS[2], KEYS[3], KEYS[1], ARGV[8], ARGV[9])
-    if head == ARGV[8] and at == 0 then
+    local fence, replaced = grant(KEYS[1], KEYS[4], ARGV[1], ARGV[2], time, ARGV[3])
+    local at = crowd_granted(KEYS[2], KEYS[3], KEYS[1], ARGV[6], ARGV[7])
+    if head == ARGV[6] and at == 0 then
       --@ tell_first
-      tell_first(ARGV[11], KEYS[5], KEYS[2], KEYS[1], ARGV[2])
+      tell_first(ARGV[9], KEYS[5], KEYS[2], KEYS[1], ARGV[2])
     end
     return {1, fence, 1, replaced or 0, at}
   end
 else
   local answer
-  answer, mode = deepen(KEYS[1], KEYS[4], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])
+  answer, mode = deepen(KEYS[1], KEYS[4], ARGV[1], ARGV[2], ARGV[3], ARGV[4])
   if answer and answer[1] == 0 then
     return answer
   elseif answer then
     if not answer.err then
-      shortened(ARGV[11], KEYS[5], KEYS[2], KEYS[1], pttl)
-    end
-    if not answer.err and not answer[6] then
-      answer[5] = crowd_granted(KEYS[2], KEYS[3], KEYS[1], ARGV[8], ARGV[9])
+      shortened(ARGV[9], KEYS[5], KEYS[2], KEYS[1], pttl)
+      answer[5] = crowd_granted(KEYS[2], KEYS[3], KEYS[1], ARGV[6], ARGV[7])
     end
     return answer
   end
 end
 local form = mode and mode ~= 'lock' and 1 or nil
-if ARGV[10] == '1' or mode == 'read' or head_of(KEYS[2], KEYS[1]) then -- behind the place no further holder gets in beside others
-  return {0, pttl, crowd_joins(KEYS[2], KEYS[3], KEYS[1], ARGV[8], tonumber(ARGV[7])), form}
+if ARGV[8] == '1' or mode == 'read' or head_of(KEYS[2], KEYS[1]) then -- behind the place no further holder gets in beside others
+  return {0, pttl, crowd_joins(KEYS[2], KEYS[3], KEYS[1], ARGV[6], tonumber(ARGV[5])), form}
 end
 return {0, pttl, 0, form}

@@ -14,7 +14,7 @@ import (
 func (b *bench) first(owner string, stays, enqueue int) []int64 {
 	b.t.Helper()
 	out := b.must(b.s["crowd"], []string{b.n.Lock, b.n.Queue, b.n.Deadlines, b.n.Fence, b.n.Channel},
-		append(b.asks(owner, 30000), "", wait, crowd, stays, enqueue, "PUBLISH", "")...)
+		owner, 30000, "", "", wait, crowd, stays, enqueue, "PUBLISH", "")
 	if b.grants(owner, out); out[0] == 1 {
 		return out[:5]
 	}

@@ -1,7 +1,7 @@
 -- deepen.lua: the only session of an owner acquires a lock again that it holds.
 --
--- It never grants: if the owner has not that grant any more, the session asks under another name. Run again, or
--- overtaken by a later call of the session, the script answers with the grant as it is. See lib/hash.lua.
+-- It never grants: if the owner has not that grant any more, the session asks under another name. Run again, the script
+-- does the same.
 --
 -- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:place
@@ -9,25 +9,19 @@
 -- KEYS[4]  timeout   the lease of the owner, if it holds the lock shared; see lib/shared.lua
 -- ARGV[1]  owner     that holds it
 -- ARGV[2]  fence     of its grant
--- ARGV[3]  request   number of this call, larger than those of earlier calls of the session
--- ARGV[4]  publish   PUBLISH, or SPUBLISH in a cluster
--- ARGV[5]  holds     of the session after this
--- ARGV[6]  lease_ms  lease length, > 0
+-- ARGV[3]  publish   PUBLISH, or SPUBLISH in a cluster
+-- ARGV[4]  holds     of the session after this
+-- ARGV[5]  lease_ms  lease length, > 0
 --
--- Returns  {1, fence, holds}           acquired
---          {1, fence, holds, 0, 0, 1}  overtaken by a later call of the session
---          {-1}                        the owner does not hold the lock by that grant
+-- Returns  {1, fence, holds}  acquired
+--          {-1}               the owner does not hold the lock by that grant
 
-local lock, owner, fence, request, holds, lease = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[5], ARGV[6]
-local held = hold_of(lock, owner, '')
+local lock, owner, fence, holds, lease = KEYS[1], ARGV[1], ARGV[2], ARGV[4], ARGV[5]
+local held = hold_of(lock, owner)
 if held.err then
   return held
 elseif not held[1] or held[2] ~= fence then
   return {-1}
-end
-local last, pttl = tonumber(held[3] or 0) or 0, redis.call('PTTL', lock)
-if last > request then
-  return {1, tonumber(fence), tonumber(held[1]), 0, 0, 1}
 elseif held[4] == 'read' then
   --@ keep
   --@ tell_rwlock
@@ -35,13 +29,14 @@ elseif held[4] == 'read' then
   --@ longest
   --@ leave_shared
   --@ set_lease
-  set_lease(ARGV[4], KEYS[2], KEYS[3], lock, owner, lease)
-  put_shared(lock, owner, held[2], holds, ARGV[3])
+  set_lease(ARGV[3], KEYS[2], KEYS[3], lock, owner, lease)
+  put_shared(lock, owner, fence, holds, '')
 else
-  redis.call('HSET', lock, owner, holds, '{request}', ARGV[3])
+  local pttl = redis.call('PTTL', lock)
+  redis.call('HSET', lock, owner, holds)
   redis.call('PEXPIRE', lock, lease)
   if pttl < 0 or pttl > tonumber(lease) then
-    wake(ARGV[4], KEYS[2], KEYS[3], lock)
+    wake(ARGV[3], KEYS[2], KEYS[3], lock)
   end
 end
 return {1, tonumber(fence), tonumber(holds)}

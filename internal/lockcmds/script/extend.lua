@@ -1,7 +1,6 @@
 -- extend.lua: reset the lease of a lock its owner holds.
 --
--- Waiters are woken if it ends earlier now than they had been told. Run again, or overtaken by a later call of the
--- session, the script changes nothing.
+-- Waiters are woken if it ends earlier now than they had been told.
 --
 -- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:place
@@ -9,38 +8,23 @@
 -- ARGV[1]  owner     that holds it
 -- ARGV[2]  lease_ms  new lease length from now, > 0
 -- ARGV[3]  publish   PUBLISH, or SPUBLISH in a cluster
--- ARGV[4]  request   number of this call, larger than those of earlier calls of the session
+-- ARGV[4]  fence     only the grant with this fence; 0: any
 -- ARGV[5]  field     for a named owner, see by_with in lib/hold.lua; empty: the owner has one session
--- ARGV[6]  fence     only the grant with this fence; 0 or absent: any
 --
--- Returns  {1, fence, holds}  reset, or done before
+-- Returns  {1, fence, holds}  reset
 --          {-1}               the owner is not the holder
 --          {-2, fence}        it is, but by a grant with another fence
 
-local field = ARGV[5]
-local held = hold_of(KEYS[1], ARGV[1], field)
+local held = hold_of(KEYS[1], ARGV[1])
 if held.err then
   return held
-end
-if not held[1] then
+elseif not held[1] then
   return {-1}
-end
-if (ARGV[6] or '0') ~= '0' and held[2] ~= ARGV[6] then
+elseif ARGV[4] ~= '0' and held[2] ~= ARGV[4] then
   return {-2, tonumber(held[2] or 0)}
 end
-local request, last, lasts = field == '' and ARGV[4] or by_with(held[3], field), nil, nil
-if field == '' then
-  last = tonumber(held[3] or 0) or 0
-  lasts = last == tonumber(ARGV[4]) -- a copy
-end
-if lasts then
-  if held[4] == 'read' then
-    lengthen_shared(KEYS[1], ARGV[1], ARGV[2])
-  else
-    lengthen(KEYS[1], ARGV[2])
-  end
-elseif last and last > tonumber(ARGV[4]) then -- overtaken
-elseif held[4] == 'read' then
+local by = ARGV[5] == '' and '' or by_with(held[3], ARGV[5])
+if held[4] == 'read' then
   --@ keep
   --@ tell_rwlock
   --@ free
@@ -48,11 +32,13 @@ elseif held[4] == 'read' then
   --@ leave_shared
   --@ set_lease
   set_lease(ARGV[3], KEYS[2], KEYS[3], KEYS[1], ARGV[1], ARGV[2])
-  put_shared(KEYS[1], ARGV[1], held[2], held[1], request)
+  put_shared(KEYS[1], ARGV[1], held[2], held[1], by)
 else
   local pttl = redis.call('PTTL', KEYS[1])
   redis.call('PEXPIRE', KEYS[1], ARGV[2]) -- first: a Redis out of memory refuses a script that begins with HSET
-  redis.call('HSET', KEYS[1], field == '' and '{request}' or '{by}', request)
+  if by ~= '' then
+    redis.call('HSET', KEYS[1], '{by}', by)
+  end
   if pttl < 0 or pttl > tonumber(ARGV[2]) then
     wake(ARGV[3], KEYS[2], KEYS[3], KEYS[1])
   end

@@ -4,9 +4,8 @@
 -- deadline is over. Here a head loses its place only if its channel has no subscriber either. O(log n) of the places,
 -- and as much for each head that is dropped.
 --
--- Run again, or overtaken by a later call of the session, the script answers with the grant as it is, and a place in
--- the queue is not taken twice. A copy that arrives after the waiter has left takes a place without a waiter;
--- see remove_head.lua.
+-- Run again, the script finds its grant, and sets the lease anew; a place in the queue is not taken twice. A copy that
+-- arrives after the waiter has left takes a place without a waiter; see remove_head.lua.
 --
 -- KEYS[1]  lock       hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  queue      list of places of waiters, first to ask at the head
@@ -15,24 +14,21 @@
 -- KEYS[5]  channel    base channel of the lock; a waiter listens on channel:place; see kept_for
 -- ARGV[1]  owner      opaque, non-empty, not 'fence' or 'mode', without braces
 -- ARGV[2]  lease_ms   lease length, > 0
--- ARGV[3]  request    number of this call, larger than those of earlier calls of the session; of a named owner its name
--- ARGV[4]  fence      of the grant that the session has; 0: none
--- ARGV[5]  holds      of the owner's only session after this, if that is the grant
--- ARGV[6]  field      for a named owner, see by_with in lib/hold.lua; empty: the owner has one session
--- ARGV[7]  wait_ms    what a deadline is counted in, > 0
--- ARGV[8]  enqueue    1: wait in the queue if it is not our turn; 0: do not
--- ARGV[9]  publish    PUBLISH, or SPUBLISH in a cluster
--- ARGV[10] place      the owner's name in the queue
--- ARGV[11] tell       1: other waiters of the owner are told of a first hold; 0: there are none
+-- ARGV[3]  name       of the acquire, for a named owner; empty: the owner has no other acquire
+-- ARGV[4]  field      for a named owner, see by_with in lib/hold.lua
+-- ARGV[5]  wait_ms    what a deadline is counted in, > 0
+-- ARGV[6]  enqueue    1: wait in the queue if it is not our turn; 0: do not
+-- ARGV[7]  publish    PUBLISH, or SPUBLISH in a cluster
+-- ARGV[8]  place      of the waiter in the queue
+-- ARGV[9]  tell       1: other waiters of the owner are told of a first hold; 0: there are none
 --
--- Returns  {1, fence, holds, odd, 0}     acquired
---          {1, fence, holds, odd, 0, 1}  overtaken by a later call of the session
---          fence                         acquired, a first hold; or {1, fence, 1, 1}: the counter held no fence
---          {0, pttl_ms}                  not acquired; pttl -2: free, but others are first
---          {0, pttl_ms, 0, 1}            the same, as in acquire.lua
---          {0, -4}                       the owner holds it shared, as in acquire.lua; no place is taken
+-- Returns  {1, fence, holds, odd, 0}  acquired
+--          fence                      acquired, a first hold; or {1, fence, 1, 1}: the counter held no fence
+--          {0, pttl_ms}               not acquired; pttl -2: free, but others are first
+--          {0, pttl_ms, 0, 1}         the same, as in acquire.lua
+--          {0, -4}                    the owner holds it shared, as in acquire.lua; no place is taken
 
-local owner, wait, place = ARGV[1], tonumber(ARGV[7]), ARGV[10]
+local owner, wait, place = ARGV[1], tonumber(ARGV[5]), ARGV[8]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local head = head_of(KEYS[2], KEYS[1])
@@ -53,13 +49,13 @@ if pttl == -2 then
   if head and head ~= place then
     --@ drop_late
     --@ turn
-    head = drop_late(ARGV[9], KEYS[5], KEYS[2], KEYS[3], KEYS[1], place, now, wait)
+    head = drop_late(ARGV[7], KEYS[5], KEYS[2], KEYS[3], KEYS[1], place, now, wait)
     if head and head ~= place and kept_for(KEYS[5], KEYS[1]) == place then -- those before it did not listen
       for _, other in ipairs(redis.call('LRANGE', KEYS[2], '0', '15')) do
         if other == place then
           head = place
           break
-        elseif waits_for(other, KEYS[1]) and redis.call(ARGV[9], KEYS[5] .. ':' .. other, '0') > 0 then
+        elseif waits_for(other, KEYS[1]) and redis.call(ARGV[7], KEYS[5] .. ':' .. other, '0') > 0 then
           break
         end
       end
@@ -70,13 +66,13 @@ if pttl == -2 then
       take_turn(KEYS[2], KEYS[3], place)
       redis.call('DEL', KEYS[5])
       --@ tell_first
-      tell_first(ARGV[9], KEYS[5], KEYS[2], KEYS[1], ARGV[2])
+      tell_first(ARGV[7], KEYS[5], KEYS[2], KEYS[1], ARGV[2])
     end
-    if ARGV[11] == '1' then
-      redis.call(ARGV[9], KEYS[5] .. ':' .. place, '0')
+    if ARGV[9] == '1' then
+      redis.call(ARGV[7], KEYS[5] .. ':' .. place, '0')
     end
     --@ grant
-    local fence, odd = grant(KEYS[1], KEYS[4], owner, ARGV[2], time, ARGV[3], ARGV[6])
+    local fence, odd = grant(KEYS[1], KEYS[4], owner, ARGV[2], time, ARGV[3])
     return odd and {1, fence, 1, odd} or fence
   end
 elseif mode ~= 'lock' or redis.pcall('HEXISTS', KEYS[1], owner) ~= 0 then
@@ -85,11 +81,11 @@ elseif mode ~= 'lock' or redis.pcall('HEXISTS', KEYS[1], owner) ~= 0 then
   --@ grant
   --@ deepen
   local answer
-  answer, mode = deepen(KEYS[1], KEYS[4], owner, ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])
+  answer, mode = deepen(KEYS[1], KEYS[4], owner, ARGV[2], ARGV[3], ARGV[4])
   if answer and answer[1] == 0 then
     return answer
   elseif answer then
-    local waited = not (answer.err or answer[6]) and ARGV[11] == '1'
+    local waited = not answer.err and ARGV[9] == '1'
     if waited and type(redis.pcall('ZSCORE', KEYS[3], place)) == 'string' then
       --@ take_turn
       take_turn(KEYS[2], KEYS[3], place) -- it waited, and another session of the owner has got the lock
@@ -97,13 +93,13 @@ elseif mode ~= 'lock' or redis.pcall('HEXISTS', KEYS[1], owner) ~= 0 then
     if not answer.err then
       --@ wake
       --@ shortened
-      shortened(ARGV[9], KEYS[5], KEYS[2], KEYS[1], pttl)
+      shortened(ARGV[7], KEYS[5], KEYS[2], KEYS[1], pttl)
     end
     return answer
   end
 end
 
-if ARGV[8] == '1' and head ~= place then
+if ARGV[6] == '1' and head ~= place then
   --@ mend
   --@ line_up
   line_up(KEYS[2], KEYS[3], head, place, now, pttl, wait)

@@ -6,35 +6,32 @@
 -- other waiters have one. A lock that is handed over is never free, so no waiter is woken, unless its lease ends
 -- earlier now than the waiters were told.
 --
--- Run again, or overtaken by a later call of the session, the script finds another owner, or changes nothing. A
--- waiter that was granted the lock asks for it with the number of its acquire, and finds its grant.
+-- Run again, the script finds another owner, or changes nothing. A waiter that was granted the lock and asks for it
+-- finds its grant.
 --
--- KEYS[1]  lock           hash, see lib/hash.lua; exists only while held
--- KEYS[2]  channel        base channel of the lock; a waiter listens on channel:place
--- KEYS[3]  queue          list of places of waiters, first to ask at the head
--- KEYS[4]  fence          counter of all locks, or of this hash slot; never expires, never goes back
--- KEYS[5]  deadlines      zset place -> epoch ms after which it may be dropped
--- ARGV[1]  owner          that releases
--- ARGV[2]  fence          release only the grant with this fence; 0: any
--- ARGV[3]  request        number of this call, larger than those of earlier calls of the session
--- ARGV[4]  publish        PUBLISH, or SPUBLISH in a cluster
--- ARGV[5]  holds          of the owner's only session after this
--- ARGV[6]  lease_ms       least lease that goes on if holds are left; 0: its TTL stays
--- ARGV[7]  field          of the session, for a named owner; empty: the owner has one session
--- ARGV[8]  wait_ms        what a deadline is counted in, > 0
--- ARGV[9]  crowd          place of the plain waiters
--- ARGV[10] stays          1: that place stays in the queue after a grant to them; 0: it leaves
--- ARGV[11] plain_owner    first of the plain waiters, another owner; empty: there is none
--- ARGV[12] plain_lease    its lease length in ms, > 0
--- ARGV[13] plain_request  number of its acquire, or its name
--- ARGV[14] plain_field    field of its session, for a named owner; empty: the owner has one session
--- ARGV[15] plain_tell     channel on which other waiters of that owner are told; empty: there are none
--- ARGV[16] fair_owner     first of the fair waiters, another owner; absent: there is none
--- ARGV[17] fair_lease     its lease length in ms, > 0
--- ARGV[18] fair_request   number of its acquire
--- ARGV[19] fair_field     as plain_field
--- ARGV[20] fair_tell      as plain_tell
--- ARGV[21] fair_place     its place
+-- KEYS[1]  lock         hash, see lib/hash.lua; exists only while held
+-- KEYS[2]  channel      base channel of the lock; a waiter listens on channel:place
+-- KEYS[3]  queue        list of places of waiters, first to ask at the head
+-- KEYS[4]  fence        counter of all locks, or of this hash slot; never expires, never goes back
+-- KEYS[5]  deadlines    zset place -> epoch ms after which it may be dropped
+-- ARGV[1]  owner        that releases
+-- ARGV[2]  fence        release only the grant with this fence; 0: any
+-- ARGV[3]  publish      PUBLISH, or SPUBLISH in a cluster
+-- ARGV[4]  holds        of the owner's only session after this
+-- ARGV[5]  lease_ms     least lease that goes on if holds are left; 0: its TTL stays
+-- ARGV[6]  field        of the session, for a named owner; empty: the owner has one session
+-- ARGV[7]  wait_ms      what a deadline is counted in, > 0
+-- ARGV[8]  crowd        place of the plain waiters
+-- ARGV[9]  stays        1: that place stays in the queue after a grant to them; 0: it leaves
+-- ARGV[10] plain_owner  first of the plain waiters, another owner; empty: there is none
+-- ARGV[11] plain_lease  its lease length in ms, > 0
+-- ARGV[12] plain_name   of its acquire, for a named owner; empty: the owner has no other acquire
+-- ARGV[13] plain_tell   channel on which other waiters of that owner are told; empty: there are none
+-- ARGV[14] fair_owner   first of the fair waiters, another owner; absent: there is none
+-- ARGV[15] fair_lease   its lease length in ms, > 0
+-- ARGV[16] fair_name    as plain_name
+-- ARGV[17] fair_tell    as plain_tell
+-- ARGV[18] fair_place   its place
 --
 -- Returns  {2, new fence, fence, odd, who, place}  released, and granted to who: 1 the plain waiter, 2 the fair one
 --          {1, fence, 1, odd, 0, place}            released; fence 0: it was taken without one
@@ -46,45 +43,45 @@
 -- The first may be -new fence: the fence is that of ARGV[2], one waiter is named, odd and place are 0.
 
 local known, fence = false, nil
-if ARGV[5] == '0' and ARGV[7] == '' then -- usually it is the last hold, of the grant that the session knows
-  local held = redis.pcall('HMGET', KEYS[1], ARGV[1], 'fence', '{request}')
-  known = held[1] and held[2] == ARGV[2] and (tonumber(held[3]) or 0) < tonumber(ARGV[3])
+if ARGV[4] == '0' and ARGV[6] == '' then -- usually it is the last hold, of the grant that the session knows
+  local held = redis.pcall('HMGET', KEYS[1], ARGV[1], 'fence')
+  known = held[1] and held[2] == ARGV[2]
 end
 if not known then
   --@ hash
   --@ hold
   --@ lower
-  local by, held = lower(KEYS[1], ARGV[1], ARGV[2], ARGV[5], ARGV[3], ARGV[6], ARGV[7])
+  local by, held = lower(KEYS[1], ARGV[1], ARGV[2], ARGV[4], ARGV[5], ARGV[6])
   if not by then
     return held
   elseif held[4] == 'read' then
     return {-1}
   end
   fence = by
-  if ARGV[7] ~= '' then
+  if ARGV[6] ~= '' then
     --@ tell_others
-    tell_others(KEYS[1], ARGV[1], by, ARGV[7], held[3])
+    tell_others(KEYS[1], ARGV[1], by, ARGV[6], held[3])
   end
 end
 --@ head
-local plain, fair = ARGV[11] ~= '', ARGV[16]
+local plain, fair = ARGV[10] ~= '', ARGV[14]
 local head = head_of(KEYS[3], KEYS[1])
 local who, place = 0, 0
 if not head then
   who = fair and 2 or 1
-elseif plain and head == ARGV[9] then
+elseif plain and head == ARGV[8] then
   who = 1
-elseif fair and head == ARGV[21] then
+elseif fair and head == ARGV[18] then
   who = 2
 end
-local next = who == 1 and 11 or 16
-local lease, tell = ARGV[next + 1], ARGV[next + 4]
+local next = who == 1 and 10 or 14
+local lease, tell = ARGV[next + 1], ARGV[next + 3]
 local new, replaced
 if who == 0 then
   --@ keep
   --@ tell_rwlock
   --@ free
-  free(ARGV[4], KEYS[2], KEYS[3], KEYS[1])
+  free(ARGV[3], KEYS[2], KEYS[3], KEYS[1])
 else
   local left = redis.call('PTTL', KEYS[1])
   redis.call('DEL', KEYS[1])
@@ -93,29 +90,29 @@ else
     take_turn(KEYS[3], KEYS[5], head)
   end
   --@ grant
-  new, replaced = grant(KEYS[1], KEYS[4], ARGV[next], lease, redis.call('TIME'), ARGV[next + 2], ARGV[next + 3])
+  new, replaced = grant(KEYS[1], KEYS[4], ARGV[next], lease, redis.call('TIME'), ARGV[next + 2])
   if left < 0 or left > tonumber(lease) then
     --@ wake
-    wake(ARGV[4], KEYS[2], KEYS[3], KEYS[1])
+    wake(ARGV[3], KEYS[2], KEYS[3], KEYS[1])
   end
   if tell ~= '' then
-    redis.call(ARGV[4], tell, '0')
+    redis.call(ARGV[3], tell, '0')
   end
 end
-if who == 1 and head and ARGV[10] == '1' then
+if who == 1 and head and ARGV[9] == '1' then
   place = 1 -- the turn of the plain waiters goes on
 elseif head and plain then
   --@ deadline
   --@ crowd
   if who == 1 then
-    place = crowd_granted(KEYS[3], KEYS[5], KEYS[1], ARGV[9], ARGV[10])
+    place = crowd_granted(KEYS[3], KEYS[5], KEYS[1], ARGV[8], ARGV[9])
   else
-    place = crowd_joins(KEYS[3], KEYS[5], KEYS[1], ARGV[9], tonumber(ARGV[8]))
+    place = crowd_joins(KEYS[3], KEYS[5], KEYS[1], ARGV[8], tonumber(ARGV[7]))
   end
 end
 if who ~= 0 and head and place ~= 1 then
   --@ tell_first
-  tell_first(ARGV[4], KEYS[2], KEYS[3], KEYS[1], lease)
+  tell_first(ARGV[3], KEYS[2], KEYS[3], KEYS[1], lease)
 end
 local odd = replaced or no_queue or 0
 if known and who ~= 0 and odd == 0 and place == 0 and not (plain and fair) then

@@ -21,32 +21,31 @@ type Release struct {
 
 // Call is the call of release.lua.
 func (r Release) Call() Call {
-	if r.Shared {
-		keys := []string{r.Key, Channel(r.Key), Queue(r.Key), timeoutOf(r.Key, r.Owner)}
-		return Call{release, keys, r.appendArgs(make([]string, 0, 7))}
+	if r.Session != "" || r.Holds != 0 || r.Shared && r.Lease == 0 {
+		keys := []string{r.Key, Channel(r.Key), Queue(r.Key)}
+		if r.Shared {
+			keys = append(keys, timeoutOf(r.Key, r.Owner))
+		}
+		return Call{release, keys, r.appendArgs(nil)}
 	}
-	if r.Session != "" || r.Holds != 0 {
-		return Call{release, []string{r.Key, Channel(r.Key), Queue(r.Key)}, r.appendArgs(nil)}
-	}
-	var buf [256]byte // the texts share one allocation, and the slices another: most calls are of this kind
+	var buf [256]byte // as in Acquire.Call
 	b := AppendChannel(buf[:0], r.Key)
 	channel := len(b)
 	b = AppendQueue(b, r.Key)
 	queue := len(b)
-	b = strconv.AppendInt(b, r.Fence, 10)
-	fence := len(b)
-	b = strconv.AppendInt(b, r.Request, 10)
-	texts := string(b)
-	all := []string{
-		r.Key, texts[:channel], texts[channel:queue],
-		r.Owner, texts[queue:fence], texts[fence:], publish, // the rest would say nothing
+	texts := string(strconv.AppendInt(b, r.Fence, 10))
+	all := append(make([]string, 0, 7), r.Key, texts[:channel], texts[channel:queue])
+	if r.Shared {
+		all = append(all, timeoutOf(r.Key, r.Owner))
 	}
-	return Call{release, all[:3:3], all[3:]}
+	keys := len(all)
+	all = append(all, r.Owner, texts[queue:], publish) // the rest would say nothing
+	return Call{release, all[:keys:keys], all[keys:]}
 }
 
 // appendArgs appends the arguments of release.lua.
 func (r Release) appendArgs(dst []string) []string {
-	return append(dst, r.Owner, itoa(r.Fence), itoa(r.Request), publish, itoa(r.Holds), millis(r.Lease), r.field())
+	return append(dst, r.Owner, itoa(r.Fence), publish, itoa(r.Holds), millis(r.Lease), r.field())
 }
 
 // HandOver is a Release that grants the lock in the same step to the waiter whose turn it is.
@@ -64,7 +63,7 @@ type HandOver struct {
 // Call is the call of handover.lua.
 func (h HandOver) Call() Call {
 	n := Of(h.Key)
-	all := make([]string, 0, 26) // for two waiters
+	all := make([]string, 0, 23) // for two waiters
 	all = h.appendArgs(append(all, n.Lock, n.Channel, n.Queue, n.Fence, n.Deadlines))
 	all = append(all, millis(h.Wait), n.PlaceOf(h.Crowd), flag(h.Stays))
 	all = h.Plain.appendWaiter(all, n)
@@ -77,13 +76,13 @@ func (h HandOver) Call() Call {
 // appendWaiter appends what handover.lua has to know of a waiter; a may be nil: there is none.
 func (a *Acquire) appendWaiter(dst []string, n Names) []string {
 	if a == nil {
-		return append(dst, "", "", "", "", "")
+		return append(dst, "", "", "", "")
 	}
 	tell := ""
 	if a.named() {
 		tell = n.NameChannel(a.Owner)
 	}
-	return append(dst, a.Owner, millis(a.Lease), a.id(), a.field(), tell)
+	return append(dst, a.Owner, millis(a.Lease), a.Name, tell)
 }
 
 // ReleaseStatus says what has become of a Release.
@@ -149,17 +148,13 @@ func (r *Release) Decode(v resp.Value) (Released, error) {
 	return Released{}, errStrange
 }
 
-// Drop ends a session's part in a grant: it releases holds at once, or shortens the rest of the lease.
+// Drop ends a session's part in a grant: it releases holds at once, or shortens the rest of the lease. Of a named owner
+// it ends the grant that the acquire with the name has made, if no other session takes part in it.
 type Drop struct {
 	Key string
 	Part
 	Grace time.Duration // the most that may be left of the lease; 0: release
 	Lease time.Duration // the lease is set to it if holds are left; 0: its TTL stays
-	// Name is that of the acquire of a named owner which may have made the grant. It is ended if no other session takes
-	// part in it.
-	Name string
-	// Acquire is the number of the acquire of a permit; 0: it is that with the fence.
-	Acquire int64
 }
 
 // Call is the call of drop.lua.
@@ -168,8 +163,7 @@ func (d Drop) Call() Call {
 		drop,
 		[]string{d.Key, Channel(d.Key), Queue(d.Key)},
 		[]string{
-			d.Owner, itoa(d.Fence), itoa(d.Holds), publish, itoa(d.Request), millis(d.Grace), cmp.Or(d.Name, d.field()),
-			millis(d.Lease),
+			d.Owner, itoa(d.Fence), itoa(d.Holds), publish, millis(d.Grace), millis(d.Lease), cmp.Or(d.Name, d.field()),
 		},
 	}
 }
@@ -261,7 +255,7 @@ func DecodeForced(v resp.Value) (all []Forced, err error) {
 	return all, nil
 }
 
-// Extend resets the lease of a lock that its owner holds. Of its Part Owner, Session, Request and Fence count.
+// Extend resets the lease of a lock that its owner holds. Of its Part Owner, Session, By and Fence count.
 type Extend struct {
 	Key string
 	Part
@@ -273,7 +267,7 @@ func (x Extend) Call() Call {
 	return Call{
 		extend,
 		[]string{x.Key, Channel(x.Key), Queue(x.Key)},
-		[]string{x.Owner, millis(x.Lease), publish, itoa(x.Request), x.field(), itoa(x.Fence)},
+		[]string{x.Owner, millis(x.Lease), publish, itoa(x.Fence), x.field()},
 	}
 }
 
@@ -476,7 +470,7 @@ func DecodeBound(v resp.Value) (done bool, err error) {
 // have the grant.
 type Prove struct {
 	Key  string
-	Part // of the acquire; Holds says nothing
+	Part // of the acquire
 }
 
 // Call is the call of prove.lua.
@@ -485,7 +479,11 @@ func (p Prove) Call() Call {
 	if p.Shared {
 		keys = append(keys, timeoutOf(p.Key, p.Owner))
 	}
-	return Call{prove, keys, []string{p.Owner, itoa(p.Fence), itoa(p.Request), p.field()}}
+	holds := ""
+	if p.Session == "" {
+		holds = itoa(p.Holds)
+	}
+	return Call{prove, keys, []string{p.Owner, itoa(p.Fence), holds}}
 }
 
 // DecodeProved decodes the answer of prove.lua.

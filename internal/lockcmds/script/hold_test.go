@@ -71,11 +71,11 @@ func TestHoldOfRedissonGetsAFence(t *testing.T) {
 		b.c.PExpire(t.Context(), b.n.Lock, time.Minute)
 		equal(t, "release by fence", b.release(ownerA, 0, 7), []int64{-2, 0})
 		keys := []string{b.n.Lock, b.n.Fence, b.n.Channel, b.n.Queue}
-		got := b.must(b.s["acquire"], keys, ownerA, 30000, 1, "PUBLISH", 0, 1, "{s}", "x")
+		got := b.must(b.s["acquire"], keys, ownerA, 30000, "PUBLISH", "s:1", "{s}", "x")
 		if got[0] != 1 || got[1] == 0 || got[2] != 2 {
 			t.Fatalf("re-entry: %v", got)
 		}
-		again := b.must(b.s["acquire"], keys, ownerA, 30000, 2, "PUBLISH", got[1], 2, "{s}", "x")
+		again := b.must(b.s["acquire"], keys, ownerA, 30000, "PUBLISH", "s:2", "{s}", "x")
 		equal(t, "again", again, []int64{1, got[1], 3, 0, 0})
 	})
 }
@@ -119,10 +119,10 @@ func TestCounterThatHoldsNoFenceIsSetToTheTime(t *testing.T) {
 		b.c.Del(t.Context(), b.n.Fence)
 		b.c.HSet(t.Context(), b.n.Fence, "a", "b")
 		grown("hash", b.acquire(ownerA, 30000), 1)
-		b.c.HDel(t.Context(), b.n.Lock, "fence", "{request}")
+		b.c.HDel(t.Context(), b.n.Lock, "fence")
 		b.c.Del(t.Context(), b.n.Fence)
 		b.c.RPush(t.Context(), b.n.Fence, "a")
-		grown("list, at a re-entry", b.acquire(ownerA, 30000), 1)
+		grown("list, of a lock without a fence", b.acquire(ownerA, 30000), 1)
 	})
 }
 
@@ -147,9 +147,9 @@ func (b *bench) handoverTo(owner, next string, lease int64, fair int) []int64 {
 // stays; for the fair one its owner, lease, channel and place.
 func (b *bench) handoverOf(owner string, who ...any) []int64 {
 	b.t.Helper()
-	args := []any{owner, 0, b.next(), "PUBLISH", b.releases(owner), 30000, "", 300000, who[3], who[4], who[0], who[1], b.next(), "", who[2]}
+	args := []any{owner, 0, "PUBLISH", b.releases(owner), 30000, "", 300000, who[3], who[4], who[0], who[1], "", who[2]}
 	if len(who) > 5 {
-		args = append(args, who[5], who[6], b.next(), "", who[7], who[8])
+		args = append(args, who[5], who[6], "", who[7], who[8])
 	}
 	out := b.must(b.s["handover"], []string{b.n.Lock, b.n.Channel, b.n.Queue, b.n.Fence, b.n.Deadlines}, args...)
 	b.released(owner, out)
@@ -171,7 +171,7 @@ func TestHandOverGrantsInOneStep(t *testing.T) {
 			t.Fatalf("hand-over: %v after fence %d", got, fence)
 		}
 		equal(t, "owner", b.hash()[ownerB], "1")
-		equal(t, "fields", len(b.hash()), 4)
+		equal(t, "fields", len(b.hash()), 3)
 		if !within(b.pttl(), 40000) {
 			t.Fatalf("ttl %v", b.pttl())
 		}
@@ -234,21 +234,14 @@ func TestHandOverForAShorterLeaseIsTold(t *testing.T) {
 func TestExtendNeedsTheHolder(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		heard := b.listen(b.n.Channel, b.n.NameChannel(ownerB))
-		call := func(owner string, lease int, request int64) []int64 {
-			return b.must(b.s["extend"], []string{b.n.Lock, b.n.Channel, b.n.Queue}, owner, lease, "PUBLISH", request, "")
+		extend := func(owner string, lease int) []int64 {
+			return b.must(b.s["extend"], []string{b.n.Lock, b.n.Channel, b.n.Queue}, owner, lease, "PUBLISH", 0, "")
 		}
-		extend := func(owner string, lease int) []int64 { return call(owner, lease, b.next()) }
 		equal(t, "free", extend(ownerA, 90000), []int64{-1})
 		fence := b.acquire(ownerA, 30000)[1]
 		equal(t, "stranger", extend(ownerB, 90000), []int64{-1})
 		equal(t, "holder", extend(ownerA, 90000), []int64{1, fence, 1})
 		if !within(b.pttl(), 90000) {
-			t.Fatalf("ttl %v", b.pttl())
-		}
-		older := b.next()
-		equal(t, "later", extend(ownerA, 95000), []int64{1, fence, 1})
-		equal(t, "overtaken", call(ownerA, 99000, older), []int64{1, fence, 1})
-		if !within(b.pttl(), 95000) {
 			t.Fatalf("ttl %v", b.pttl())
 		}
 		b.fair(ownerB, 30000, 300000, 1)
@@ -262,7 +255,7 @@ func TestRenewRenewsOnlyWhatIsOurs(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		k := []string{"k1", "k2", "k3", "k4", "k5"}
 		grant := func(key, owner string) int64 {
-			return b.must(b.s["acquire"], []string{key, b.n.Fence, b.n.Channel}, owner, 10000, 1)[1]
+			return b.must(b.s["acquire"], []string{key, b.n.Fence, b.n.Channel}, owner, 10000, "PUBLISH")[1]
 		}
 		f1 := grant("k1", ownerA)
 		grant("k2", ownerB)
@@ -342,7 +335,7 @@ func TestDropShortensOrReleases(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		heard := b.listen(b.n.Channel)
 		drop := func(owner string, fence, grace int64) []int64 {
-			return b.must(b.s["drop"], []string{b.n.Lock, b.n.Channel, b.n.Queue}, owner, fence, 0, "PUBLISH", b.next(), grace, "", 0, 0, 0)
+			return b.must(b.s["drop"], []string{b.n.Lock, b.n.Channel, b.n.Queue}, owner, fence, 0, "PUBLISH", grace, 0, "")
 		}
 		fence := b.acquire(ownerA, 30000)[1]
 		b.acquire(ownerA, 30000)
@@ -369,7 +362,7 @@ func TestADropGivesTheRestItsLease(t *testing.T) {
 		heard := b.listen(b.n.Channel)
 		fence := b.acquire(ownerA, 30000)[1]
 		drop := func(lease int64) []int64 {
-			return b.must(b.s["drop"], []string{b.n.Lock, b.n.Channel, b.n.Queue}, ownerA, fence, 1, "PUBLISH", b.next(), 0, "", lease, 0, 0)
+			return b.must(b.s["drop"], []string{b.n.Lock, b.n.Channel, b.n.Queue}, ownerA, fence, 1, "PUBLISH", 0, lease, "")
 		}
 		for lease, messages := range map[int64][]string{20000: {"redisson_lock__channel:{foo} 0"}, 60000: nil} {
 			b.c.PExpire(t.Context(), b.n.Lock, 30*time.Second)

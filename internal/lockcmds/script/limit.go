@@ -5,13 +5,7 @@ package script
 // WRONGTYPE, and so is a call of the other kinds about a key with permits.
 
 // permit is the name of the permit that an acquire takes. It never comes back.
-func (p Part) permit() string {
-	acquire := itoa(p.Request)
-	if p.Session != "" {
-		acquire = p.Session + ":" + acquire
-	}
-	return p.Owner + "#" + acquire
-}
+func (p Part) permit() string { return p.Owner + "#" + p.Name }
 
 // LimitCall is the call of acquire_limit.lua, for a Limit that is not 0.
 func (a Shared) LimitCall() Call {
@@ -50,9 +44,7 @@ func (x Extend) LimitCall() Call { return x.leaseLimit(x.Key, "", milliseconds(x
 func (d Drop) LimitCall() Call {
 	permit := ""
 	if d.Fence == 0 {
-		p := d.Part
-		p.Request = d.Acquire
-		permit = p.permit()
+		permit = d.permit()
 	}
 	keep := d.Grace
 	if d.Holds > 0 {

@@ -118,7 +118,7 @@ func (b rig) permitState() (names []string, all string) {
 
 // limitCalls are the calls of the kind limit, and those of all kinds, as calls has those of the others.
 func limitCalls(owner string, request int64) map[string]script.Call {
-	acquire := script.Acquire{Key: key, Part: script.Part{Owner: owner, Request: request}, Lease: 30 * time.Second, Limit: 2}
+	acquire := script.Acquire{Key: key, Part: part(owner, request, 1), Lease: 30 * time.Second, Limit: 2}
 	if owner == named {
 		acquire.Session = me
 	}
@@ -132,11 +132,11 @@ func limitCalls(owner string, request int64) map[string]script.Call {
 	if owner == named {
 		elsewhere.Session = other
 	}
-	waiter := &script.Acquire{Key: key, Part: script.Part{Owner: third, Request: 3}, Lease: 30 * time.Second, Limit: 2}
+	waiter := &script.Acquire{Key: key, Part: script.Part{Owner: third}, Lease: 30 * time.Second, Limit: 2}
 	drop := script.Drop{Key: key, Part: release.Part}
 	grace, undo := drop, drop
 	grace.Grace = 5 * time.Second
-	undo.Acquire, undo.Fence = 5, 0
+	undo.Name, undo.Fence = "5", 0
 	renew := script.Renew{Renewals: []script.Renewal{
 		{Key: key, Owner: owner, Fence: fence, Lease: 30 * time.Second, Note: "n"},
 		{Key: key + "2", Owner: owner, Fence: fence, Lease: 30 * time.Second},
@@ -307,7 +307,7 @@ func TestNoPermitIsLostOrMade(t *testing.T) {
 			what := ""
 			owner := []string{me, other, third, named}[r.IntN(4)]
 			request := int64(step + 1)
-			p := script.Part{Owner: owner, Request: request}
+			p := part(owner, request, 1)
 			if owner == named {
 				p.Session = []string{me, other}[r.IntN(2)]
 			}
@@ -338,7 +338,7 @@ func TestNoPermitIsLostOrMade(t *testing.T) {
 				}
 			case 4:
 				what = "hand over"
-				w := &script.Acquire{Key: key, Part: script.Part{Owner: third, Request: request}, Lease: time.Minute, Limit: most}
+				w := &script.Acquire{Key: key, Part: script.Part{Owner: third, Name: fmt.Sprint(request)}, Lease: time.Minute, Limit: most}
 				h := script.HandOver{Release: script.Release{Key: key, Part: p}, Wait: time.Minute, Crowd: place, Plain: w}
 				got, err := h.Decode(b.run(h.LimitCall()))
 				if err != nil {
@@ -448,7 +448,7 @@ func TestAPermitThatHasEndedAtItsGrantIsNoError(t *testing.T) {
 			s.permits = []permit{permitEnded}
 		}
 		b.resetPermits(s)
-		take := script.Acquire{Key: key, Part: script.Part{Owner: me, Request: newest}, Limit: 2}
+		take := script.Acquire{Key: key, Part: script.Part{Owner: me, Name: fmt.Sprint(newest)}, Limit: 2}
 		call := script.Shared{Acquire: take, Wait: time.Minute}.LimitCall()
 		if answer := b.run(call); answer.IsError() {
 			t.Errorf("left %q: %v", left, answer)

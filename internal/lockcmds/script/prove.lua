@@ -3,25 +3,17 @@
 -- WAIT counts the replicas that have the last write of its connection. A WAIT behind this script on the same connection
 -- counts those that have the grant: the grant was there before the write. Run again the script does the same.
 --
--- KEYS[1]  lock     hash, see lib/hash.lua; exists only while held
--- KEYS[2]  lease    of the shared hold; as in renew.lua
--- ARGV[1]  owner    of the grant
--- ARGV[2]  fence    of the grant
--- ARGV[3]  request  number of the acquire, which may have deepened an older grant
--- ARGV[4]  field    of the session, for a named owner; empty: the owner has one session
+-- KEYS[1]  lock   hash, see lib/hash.lua; exists only while held
+-- KEYS[2]  lease  of the shared hold; as in renew.lua
+-- ARGV[1]  owner  of the grant
+-- ARGV[2]  fence  of the grant
+-- ARGV[3]  holds  of the owner's only session, which may have deepened the grant; empty: it is a named owner
 --
 -- Returns  1  the grant is here
 --          0  it is not: the lease has ended, or another server was promoted without it
 
-local field = ARGV[4]
-local held = hold_of(KEYS[1], ARGV[1], field)
-if held.err then
-  return 0
-end
-if not held[1] or held[2] ~= ARGV[2] then
-  return 0
-end
-if field == '' and (tonumber(held[3] or 0) or 0) < tonumber(ARGV[3]) then
+local held = hold_of(KEYS[1], ARGV[1])
+if held.err or not held[1] or held[2] ~= ARGV[2] or ARGV[3] ~= '' and held[1] ~= ARGV[3] then
   return 0
 end
 if held[4] == 'read' then

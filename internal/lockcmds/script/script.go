@@ -67,20 +67,20 @@ var all []*Script
 // The scripts, each with the functions of lib that it begins with. A function stands behind those that it calls.
 var (
 	ask           = load("ask", "now")
-	acquire       = load("acquire", "grant").counts(1).publishes(3)
+	acquire       = load("acquire").counts(1).publishes(2)
 	acquireLimit  = load("acquire_limit", "head", "turn", "take_turn", "deadline").counts(7).publishes(9)
-	acquireShared = load("acquire_shared").counts(3).publishes(3)
-	deepenHold    = load("deepen", "hash", "hold", "head", "wake").publishes(3)
+	acquireShared = load("acquire_shared").counts(3).publishes(2)
+	deepenHold    = load("deepen", "hash", "hold", "head", "wake").publishes(2)
 	crowd         = load("crowd",
 		"hash", "hold", "grant", "deepen", "head", "take_turn", "turn", "deadline", "crowd",
-		"drop_late", "wake", "shortened").counts(3).publishes(10)
-	fair          = load("fair", "head", "deadline").counts(3).publishes(8)
+		"drop_late", "wake", "shortened").counts(3).publishes(8)
+	fair          = load("fair", "head", "deadline").counts(3).publishes(6)
 	leave         = load("leave", "head", "keep", "next_turn").publishes(0)
 	refresh       = load("refresh", "deadline", "mend")
 	look          = load("look", "turn").publishes(0)
 	removeHead    = load("remove_head", "head", "keep", "next_turn", "take_turn").publishes(1)
-	release       = load("release").publishes(3)
-	handover      = load("handover").counts(3).publishes(3)
+	release       = load("release").publishes(2)
+	handover      = load("handover").counts(3).publishes(2)
 	handoverLimit = load("handover_limit",
 		"head", "keep", "tell_rwlock", "free", "wake", "take_turn").counts(7).publishes(2)
 	leaseLimit = load("lease_limit", "head", "keep", "tell_rwlock", "free", "wake").publishes(6)

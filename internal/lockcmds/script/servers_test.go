@@ -31,9 +31,9 @@ func TestScriptsSayWhereTheFenceCounterAndThePublishingCommandAre(t *testing.T) 
 }
 
 func TestCallsInAClusterKeepToOneSlot(t *testing.T) {
-	part := Part{Owner: "PUBLISH", Session: "s", Request: 1}
+	part := Part{Owner: "PUBLISH", Session: "s"}
 	named := Acquire{Key: "k", Part: part, Lease: time.Second}
-	alone := Acquire{Key: "k", Part: Part{Owner: "PUBLISH", Request: 1}, Lease: time.Second}
+	alone := Acquire{Key: "k", Part: Part{Owner: "PUBLISH"}, Lease: time.Second}
 	release := Release{Key: "k", Part: part}
 	for _, c := range []Call{
 		named.Call(), alone.Call(), Fair{Acquire: alone}.Call(), Crowd{Acquire: alone, Crowd: "p"}.Call(), release.Call(),

@@ -18,8 +18,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// A script that runs twice leaves what it leaves when it runs once, and so does an older copy of a call that arrives
-// after a later call of its session.
+// A script that runs twice leaves what it leaves when it runs once.
 
 const (
 	key     = "k"
@@ -29,7 +28,7 @@ const (
 	place   = "eeeeeeee-0000-4000-8000-000000000005:plain-1"
 	named   = "job-4711"
 	fence   = 1000
-	newest  = 100 // number of the call under test; those before it are smaller
+	newest  = 100 // number in the name of the acquire under test, for the named owner
 	leaseMS = 20_000
 	mine    = me + ":5" // the acquire by which I have my part in a lock of the named owner
 )
@@ -199,15 +198,14 @@ var states = map[string][]any{
 	"free, kept for the crowd": {"kept for", place},
 	"a text":                   {text},
 	"of no owner":              {"mode", "read"},
-	"mine, without a number":   {me, 1, "fence", fence},
 	"mine, without a fence":    {me, 1},
-	"mine, without a TTL":      {"no ttl", me, 1, "fence", fence, "{request}", 5},
+	"mine, without a TTL":      {"no ttl", me, 1, "fence", fence},
 	"another's, Redisson's":    {other, 2},
 	"another's, without a TTL": {"no ttl", other, 1},
-	"mine":                     {me, 1, "fence", fence, "{request}", 5},
-	"mine twice":               {me, 2, "fence", fence, "{request}", 5},
-	"mine, by another grant":   {me, 1, "fence", fence - 1, "{request}", 5},
-	"another owner's":          {other, 1, "fence", fence, "{request}", 5},
+	"mine":                     {me, 1, "fence", fence},
+	"mine twice":               {me, 2, "fence", fence},
+	"mine, by another grant":   {me, 1, "fence", fence - 1},
+	"another owner's":          {other, 1, "fence", fence},
 	"named, mine alone":        {named, 1, "fence", fence, "{by}", mine},
 	"named, mine twice":        {named, 2, "fence", fence, "{by}", mine},
 	"named, another session's": {named, 1, "fence", fence, "{by}", other + ":5"},
@@ -215,22 +213,22 @@ var states = map[string][]any{
 	"named, by another grant":  {named, 2, "fence", fence - 1, "{by}", "*"},
 	"named, of a version back": {named, 2, "fence", fence},
 	"named, Redisson's alone":  {named, 2},
-	"mine, of this version":    {me, 1, "fence", fence, "{request}", 5, "mode", "lock"},
+	"mine, of this version":    {me, 1, "fence", fence, "mode", "lock"},
 	"named, of this version":   {named, 1, "fence", fence, "{by}", mine, "mode", "lock"},
 	"read by me":               {"mode", "read", me, 1, third, 2},
 	"read by the named one":    {"mode", "read", named, 1},
 	"written by me":            {"mode", "write", me, 1},
 	"written by another":       {"mode", "write", other + ":write", 1},
 
-	"shared, mine":                     {"mode", "read", me, 1, fieldOf(me), "#1000 5"},
-	"shared, mine twice":               {"mode", "read", me, 2, fieldOf(me), "#1000 5"},
-	"shared, mine, by another grant":   {"mode", "read", me, 1, fieldOf(me), "#999 5"},
-	"shared, mine with another's":      {"mode", "read", me, 1, fieldOf(me), "#1000 5", other, 1, fieldOf(other), "#990 3"},
-	"shared, mine with Redisson's":     {"mode", "read", third, 2, me, 1, fieldOf(me), "#1000 5"},
-	"shared, mine with one that ended": {"ended", third, "mode", "read", third, 2, me, 1, fieldOf(me), "#1000 5"},
-	"shared, mine ended":               {"ended", me, "mode", "read", me, 1, fieldOf(me), "#1000 5", other, 1, fieldOf(other), "#990 3"},
-	"shared, another's":                {"mode", "read", other, 1, fieldOf(other), "#990 3"},
-	"shared, another's ended":          {"ended", other, "mode", "read", other, 1, fieldOf(other), "#990 3"},
+	"shared, mine":                     {"mode", "read", me, 1, fieldOf(me), "#1000"},
+	"shared, mine twice":               {"mode", "read", me, 2, fieldOf(me), "#1000"},
+	"shared, mine, by another grant":   {"mode", "read", me, 1, fieldOf(me), "#999"},
+	"shared, mine with another's":      {"mode", "read", me, 1, fieldOf(me), "#1000", other, 1, fieldOf(other), "#990"},
+	"shared, mine with Redisson's":     {"mode", "read", third, 2, me, 1, fieldOf(me), "#1000"},
+	"shared, mine with one that ended": {"ended", third, "mode", "read", third, 2, me, 1, fieldOf(me), "#1000"},
+	"shared, mine ended":               {"ended", me, "mode", "read", me, 1, fieldOf(me), "#1000", other, 1, fieldOf(other), "#990"},
+	"shared, another's":                {"mode", "read", other, 1, fieldOf(other), "#990"},
+	"shared, another's ended":          {"ended", other, "mode", "read", other, 1, fieldOf(other), "#990"},
 	"shared, named, mine alone":        {"mode", "read", named, 1, fieldOf(named), "#1000 " + mine},
 	"shared, named, another session's": {"mode", "read", named, 1, fieldOf(named), "#1000 " + other + ":5"},
 	"shared, named, of two sessions":   {"mode", "read", named, 3, fieldOf(named), "#1000 *"},
@@ -243,27 +241,27 @@ var queues = map[string][]string{
 }
 
 // part is my part in the lock as I know it, and how many holds I have after the call.
-func part(owner string, request, holds int64) script.Part {
-	p := script.Part{Owner: owner, Request: request, Fence: fence, Holds: holds}
+func part(owner string, number, holds int64) script.Part {
+	p := script.Part{Owner: owner, Fence: fence, Holds: holds}
 	if owner == named {
-		p.Session, p.By = me, mine
+		p.Session, p.Name, p.By = me, fmt.Sprint(me, ":", number), mine
 	}
 	return p
 }
 
-// calls are the calls under test, by name. Each is one of mine with that number.
-func calls(owner string, request int64) map[string]script.Call {
-	acquire := script.Acquire{Key: key, Part: part(owner, request, 3), Lease: 30 * time.Second}
+// calls are the calls under test, by name. Each is one of mine; an acquire of a named owner has that number.
+func calls(owner string, number int64) map[string]script.Call {
+	acquire := script.Acquire{Key: key, Part: part(owner, number, 3), Lease: 30 * time.Second}
 	first := acquire
 	first.Fence, first.Holds, first.By = 0, 1, ""
-	release := script.Release{Key: key, Part: part(owner, request, 0), Lease: 30 * time.Second}
+	release := script.Release{Key: key, Part: part(owner, number, 0), Lease: 30 * time.Second}
 	release.By = ""
 	partly := release
 	partly.Holds = 1
 	any := release
 	any.Fence = 0
-	waiter := &script.Acquire{Key: key, Part: script.Part{Owner: third, Request: 3, Holds: 1}, Lease: 30 * time.Second}
-	drop := script.Drop{Key: key, Part: part(owner, request, 0)}
+	waiter := &script.Acquire{Key: key, Part: script.Part{Owner: third, Holds: 1}, Lease: 30 * time.Second}
+	drop := script.Drop{Key: key, Part: part(owner, number, 0)}
 	if owner == named {
 		drop.Name = mine
 	}
@@ -290,7 +288,7 @@ func calls(owner string, request int64) map[string]script.Call {
 		} {
 			all[name+what] = drop.Call()
 		}
-		p := part(owner, request, 0)
+		p := part(owner, number, 0)
 		p.Shared = shared
 		if deepen := (script.Deepen{Acquire: acquire}); owner == me {
 			deepen.Shared = shared
@@ -562,17 +560,46 @@ func TestHoldsOfANamedOwnerAreCountedByOne(t *testing.T) {
 	}
 }
 
+// A late copy of a call finds the grant of its owner or none, and no other one.
+func TestACallChangesNoGrantOfAnotherName(t *testing.T) {
+	t.Parallel()
+	b := newRig(t)
+	for name, call := range calls(me, newest) {
+		switch call.Name() {
+		case "force", "bound": // they mean any grant
+			continue
+		}
+		for _, state := range []string{"another owner's", "another's, Redisson's", "shared, another's", "named, of two sessions", "shared, named, of two sessions"} {
+			b.reset(states[state])
+			before := b.hash()
+			b.run(call)
+			after := b.hash()
+			for field, value := range before {
+				if after[field] != value {
+					t.Errorf("%s, %s: the field %s is %q, was %q", state, name, field, after[field], value)
+				}
+			}
+			for _, lease := range []string{key, timeout(other, 1), timeout(named, 1)} {
+				left := b.c.PTTL(t.Context(), lease).Val()
+				if has := strings.HasPrefix(state, "shared") || lease == key; has && left > 0 && left < leaseMS*time.Millisecond-5*time.Second {
+					t.Errorf("%s, %s: %s has %v left", state, name, lease, left)
+				}
+			}
+		}
+	}
+}
+
 // The usual answer to a hand-over is one number. It says what the long answer says, which a call for two waiters gets.
 func TestAHandOverToTheOneThatIsNamedIsAnsweredInShort(t *testing.T) {
 	t.Parallel()
 	b := newRig(t)
 	release := script.Release{Key: key, Part: part(me, newest, 0), Lease: 30 * time.Second}
-	waiter := script.Acquire{Key: key, Part: script.Part{Owner: third, Request: 3, Holds: 1}, Lease: 30 * time.Second}
+	waiter := script.Acquire{Key: key, Part: script.Part{Owner: third, Holds: 1}, Lease: 30 * time.Second}
 	plain := script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Plain: &waiter}
 	fair := script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Fair: &waiter, FairPlace: third}
 	stays, both := plain, fair
 	stays.Stays = true
-	both.Plain = &script.Acquire{Key: key, Part: script.Part{Owner: other, Request: 4, Holds: 1}, Lease: 30 * time.Second}
+	both.Plain = &script.Acquire{Key: key, Part: script.Part{Owner: other, Holds: 1}, Lease: 30 * time.Second}
 	for name, c := range map[string]struct {
 		script.HandOver
 		queue  []string
@@ -592,7 +619,7 @@ func TestAHandOverToTheOneThatIsNamedIsAnsweredInShort(t *testing.T) {
 		"one of two":                  {both, []string{third}, fence, false, script.HandedOver, script.ToFair, 1},
 		"of another grant":            {fair, []string{third}, fence + 1, false, script.OtherGrant, script.ToNobody, 0},
 	} {
-		b.reset([]any{me, 1, "fence", c.fence, "{request}", 5}, c.queue...)
+		b.reset([]any{me, 1, "fence", c.fence}, c.queue...)
 		v := b.run(c.Call())
 		got, err := release.Decode(v)
 		if err != nil || (v.Kind == resp.Integer) != c.short || got.Status != c.status || got.To != c.to || got.Place != c.place || int(got.Fence) != c.fence {

@@ -10,7 +10,7 @@ import (
 )
 
 // fieldAt is where a script has by what it knows the session of a named owner, among its arguments.
-var fieldAt = map[string]int{"acquire": 6, "acquire_shared": 6, "fair": 5, "crowd": 5, "extend": 4, "release": 6, "handover": 6, "drop": 6}
+var fieldAt = map[string]int{"acquire": 4, "acquire_shared": 4, "fair": 3, "crowd": 3, "extend": 4, "release": 5, "handover": 5, "drop": 6}
 
 // namedHold is what Redis has of an owner that several sessions are.
 type namedHold struct {
@@ -28,7 +28,7 @@ func (h *holder) namedOf(owner string) (n namedHold) {
 
 func (p *picture) namedOf(owner string) (n namedHold) {
 	if part, ok := p.part(owner); ok {
-		n = namedHold{part.fence, part.holds, part.expire, part.lasts}
+		n = namedHold{part.fence, part.holds, part.expire, part.by}
 	}
 	return n
 }
@@ -75,7 +75,7 @@ func (r *rules) named(at *server, name string, args []string, key string, before
 			r.w.fail("holds were not counted by one", "%s of %s: %d by %s", key, args[0], change, name)
 		}
 	default:
-		own := args[2]
+		own := args[i-1]
 		if !same || after == before && own != before.by {
 			return
 		}

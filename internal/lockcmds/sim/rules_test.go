@@ -113,7 +113,6 @@ func newRules(w *world, keys []string) *rules {
 type holder struct {
 	owner        string
 	holds, fence int64
-	request      int64 // {request}: the number of the last call, of an owner that is one session
 	owners       int
 	by           string // {by}, of another owner
 	expire       int64
@@ -155,8 +154,6 @@ func (s *server) holder(key string) (h holder) {
 		switch field, text := e.hash[i], e.hash[i+1]; {
 		case field == "fence":
 			h.fence = whole(text)
-		case field == "{request}":
-			h.request = whole(text)
 		case field == "{by}":
 			h.by = text
 		case isOwner(field):
@@ -278,7 +275,6 @@ func (r *rules) executed(at *server, p *proxy, name string, args []string, key s
 		r.lasts(at, name, args, key, fence, after.expire)
 	}
 	r.kept(at, p, name, key, before, after)
-	r.again(name, args, key, before, after)
 	granted := after.owner != "" && after.fence != before.fence
 	if g := (grant{key, after.fence}); granted && !owned(after.owner) {
 		r.takers[g], r.servers[g] = []string{sessionOf(after.by)}, at
@@ -315,7 +311,7 @@ func (r *rules) executed(at *server, p *proxy, name string, args []string, key s
 
 // changedNothing is for a script that has written nothing: the answer to a copy confirms the lease to its owner.
 func (r *rules) changedNothing(at *server, p *proxy, name string, args []string, key string, h holder) {
-	if _, ok := numbered[name]; ok && name != "drop" && h.owner != "" && args[0] == h.owner {
+	if _, ok := fieldAt[name]; (ok || name == "deepen") && name != "drop" && h.owner != "" && args[0] == h.owner {
 		r.confirmed(at, p, key, h)
 	}
 }
@@ -324,22 +320,6 @@ func (r *rules) changedNothing(at *server, p *proxy, name string, args []string,
 func (r *rules) confirmed(at *server, p *proxy, key string, h holder) {
 	id := renewable{p, grant{key, h.fence}}
 	r.ok[id] = max(r.ok[id], h.expire-at.ahead.Milliseconds())
-}
-
-// numbered is where a script has the number of its call, among its arguments.
-var numbered = map[string]int{"acquire": 2, "deepen": 2, "fair": 2, "crowd": 2, "extend": 3, "release": 2, "handover": 2, "drop": 4}
-
-// again judges a copy of a call that was applied already, or is older than one that was: it changes no count and makes
-// no grant.
-func (r *rules) again(name string, args []string, key string, before, after holder) {
-	i, ok := numbered[name]
-	if !ok || before.request == 0 || args[0] != before.owner {
-		return
-	}
-	n, _ := strconv.ParseInt(args[i], 10, 64)
-	if n <= before.request && (after.owner != before.owner || after.fence != before.fence || after.holds != before.holds) {
-		r.w.fail("a copy was carried out again", "%s of %s: %s with number %d, after %d", key, before.owner, name, n, before.request)
-	}
 }
 
 // overtaken judges the order of fair waiters: who was granted the lock must have been the first of those who still

@@ -175,7 +175,7 @@ type stake struct {
 	fence       int64
 	holds       int64
 	expire      int64
-	lasts       string // the number of the last call of the owner's only session, or {by}
+	by          string // {by}
 	leaseMisses bool   // its key has no time to live
 }
 
@@ -217,15 +217,15 @@ func pictureOf(get func(key string) *entry, lock string) (p picture) {
 		case field == "mode":
 		case !p.shared && field == "fence":
 			alone.fence = whole(text)
-		case !p.shared && (field == "{request}" || field == "{by}"):
-			alone.lasts = text
+		case !p.shared && field == "{by}":
+			alone.by = text
 		case !p.shared && field[0] == '{':
 		case !p.shared:
 			if alone.owner != "" {
 				p.strange = "two exclusive holders"
 			}
 			alone.owner, alone.holds = field, whole(text)
-		case field == "fence" || field == "{request}":
+		case field == "fence":
 			p.strange = "the field " + field + " beside shared holders"
 		case field[0] == '{':
 			if _, err := strconv.ParseFloat(text, 64); err == nil {
@@ -241,7 +241,7 @@ func pictureOf(get func(key string) *entry, lock string) (p picture) {
 			}
 			part := stake{owner: field, shared: true, holds: whole(text), expire: lease.expire, leaseMisses: lease.expire == 0}
 			record, _ := e.value("{" + field + "}")
-			part.fence, part.lasts = recorded(record)
+			part.fence, part.by = recorded(record)
 			p.parts = append(p.parts, part)
 		}
 	}
@@ -339,18 +339,6 @@ func (c *sharedCall) arg(i int) string {
 // owns reports whether the call is of that owner, or for it.
 func (c *sharedCall) owns(owner string) bool { return slices.Contains(c.args, owner) }
 
-// number is that of the call, if it is of an owner with one session.
-func (c *sharedCall) number() (n int64, ok bool) {
-	if c.name == "acquire_shared" {
-		return whole(c.arg(2)), c.arg(6) == ""
-	}
-	at, ok := numbered[c.name]
-	if i, named := fieldAt[c.name]; !ok || named && c.arg(i) != "" {
-		return 0, false
-	}
-	return whole(c.arg(at)), true
-}
-
 // ran judges what a script has done to the lock.
 func (x *sharing) ran(at *server, p *proxy, name string, keys, args []string) {
 	w, r := x.w, x.w.rules
@@ -404,16 +392,12 @@ func (x *sharing) executed(at *server, p *proxy, c *sharedCall, before, after *p
 	for _, part := range before.parts {
 		x.kept(c, part, after)
 	}
-	n, counts := c.number()
 	r.named(at, c.name, c.args, sharedKey, before.namedOf(c.arg(0)), after.namedOf(c.arg(0)))
 	var granted []stake
 	for _, part := range after.parts {
 		was, held := before.part(part.owner)
 		if !held || was.fence != part.fence {
 			granted = append(granted, part)
-		}
-		if counts && held && c.arg(0) == part.owner && c.name != "drop" {
-			x.counted(c, was, part, n)
 		}
 	}
 	for _, part := range granted {
@@ -467,14 +451,6 @@ func (x *sharing) kept(c *sharedCall, part stake, after *picture) {
 	}
 }
 
-// counted judges what a call of an owner's only session has done to its holds: a copy changes nothing.
-func (x *sharing) counted(c *sharedCall, was, is stake, n int64) {
-	last := whole(was.lasts)
-	if (last != 0 && n <= last || c.name == "extend") && (is.holds != was.holds || is.fence != was.fence) {
-		x.w.fail("a copy was carried out again", "%s of %s: %s with number %d, after %d", sharedKey, was.owner, c.name, n, last)
-	}
-}
-
 // granted judges a grant: its fence, who else holds the lock, and who was first.
 func (x *sharing) granted(at *server, c *sharedCall, part stake, before *picture) {
 	w, r := x.w, x.w.rules
@@ -486,7 +462,7 @@ func (x *sharing) granted(at *server, c *sharedCall, part stake, before *picture
 	at.begun = append(at.begun, g)
 	x.grants[part.fence] = part.shared
 	if !owned(part.owner) {
-		r.takers[g], r.servers[g] = []string{sessionOf(part.lasts)}, at
+		r.takers[g], r.servers[g] = []string{sessionOf(part.by)}, at
 	}
 	for _, other := range before.parts {
 		if other.owner != part.owner && (!other.shared || !part.shared) && !c.owns(other.owner) && c.name != "force" {
@@ -503,7 +479,7 @@ func (x *sharing) granted(at *server, c *sharedCall, part stake, before *picture
 		return
 	}
 	left := at.queue(sharedKey)
-	if len(x.queue) > 0 && x.queue[0] != c.arg(8) && slices.Contains(left, x.queue[0]) {
+	if len(x.queue) > 0 && x.queue[0] != c.arg(6) && slices.Contains(left, x.queue[0]) {
 		w.fail("a waiter was overtaken by a shared newcomer", "%s: %s waits before %s", sharedKey, x.queue[0], part.owner)
 	}
 	if !w.calm {

@@ -1,49 +1,33 @@
--- deepen: an owner that holds the lock exclusively acquires again.
+-- deepen: an owner that holds the lock exclusively acquires it, whose acquire does not know that.
 --
--- The holds of a named owner are raised by one, unless this acquire has been granted before. The owner's only session
--- writes how many holds it has then, if the grant is the one that it knows. Another grant is left over from a call
--- whose answer it did not use, or it was told to have lost that grant: the session begins anew with one hold, and gets
--- a new grant in this step. Returns {1, fence, holds, odd, place} as the calling script does, place 0; {…, 1}: a later
--- call of the session was faster, so this one may not have been executed; {0, -4}: it holds the lock shared; or Redis's
--- error; nil and the mode: it does not hold the lock.
+-- An acquire that has been granted before is known by the name of its owner, which has no other, or for a named owner by
+-- its own name. It sets its lease anew, but not to an earlier end: a late copy of it may come behind an EXTENDLOCK. Any
+-- other acquire of a named owner raises the holds by one. Returns {1, fence, holds, odd, place} as the calling script
+-- does, place 0; {0, -4}: it holds the lock shared; or Redis's error; nil and the mode: it does not hold the lock.
 
-local function deepen(lock, counter, owner, lease, request, fence, holds, field)
-  local held = hold_of(lock, owner, field)
+local function deepen(lock, counter, owner, lease, name, field)
+  local held = hold_of(lock, owner)
   if held.err then
     return held
-  end
-  if not held[1] then
+  elseif not held[1] then
     return nil, held[4]
   elseif held[4] == 'read' then
-    if field == '' and held[2] ~= fence then
-      return nil, 'read' -- a grant that the session does not use: it will end
-    end
     return {0, -4}
   end
-  local sum, old, replaced, last = tonumber(held[1]) or 0, held[2] and tonumber(held[2]), nil, request
-  if old and not (old >= 1 and old <= 9e15 and old % 1 == 0) then
-    old = nil -- written by hand; see grant
+  local sum, by, fence, replaced = tonumber(held[1]) or 0, name, held[2] and tonumber(held[2]), nil
+  local again = name == '' or held[3] == name
+  if not again then
+    sum, by = sum + 1, by_with(held[3], field)
   end
-  if field ~= '' and held[3] ~= request then
-    sum, last = sum + 1, by_with(held[3], field)
-  elseif field == '' then
-    local before, new = tonumber(held[3] or 0) or 0, tonumber(request)
-    if before > new then
-      return {1, old or 0, sum, 0, 0, 1}
-    elseif before == new and old then
+  if fence and fence >= 1 and fence <= 9e15 and fence % 1 == 0 then
+    if again then
       lengthen(lock, lease)
-      return {1, old, sum, 0, 0}
-    elseif held[2] == fence then
-      sum = tonumber(holds)
     else
-      sum, old = 1, nil
+      redis.call('HSET', lock, owner, sum, '{by}', by, 'mode', 'lock')
+      redis.call('PEXPIRE', lock, lease)
     end
+  else -- it was taken without a fence, by Redisson, or the fence was written by hand
+    fence, replaced = grant(lock, counter, owner, lease, redis.call('TIME'), by, sum)
   end
-  if old then
-    redis.call('HSET', lock, owner, sum, field == '' and '{request}' or '{by}', last, 'mode', 'lock')
-    redis.call('PEXPIRE', lock, lease)
-  else -- or taken without a fence, by Redisson, or the fence is none
-    old, replaced = grant(lock, counter, owner, lease, redis.call('TIME'), last, field, sum)
-  end
-  return {1, old, sum, replaced or 0, 0}
+  return {1, fence, sum, replaced or 0, 0}
 end

@@ -5,24 +5,23 @@
 --   fence      of the grant
 --   mode       lock: Redisson's read and write locks wait for a hash whose mode is not theirs. Without it they are granted beside
 --              the holder, and their release counts every field that is a number down to one: a fence hangs Redis
---   {request}  the last request that was applied of the owner's only session, which writes its holds as the number that it then has
---   {by}       of an owner that was named by OWNER instead: the name of the acquire that made the grant, or "*" when another session
---              has acquired or extended it, too. Such an owner's holds are raised and lowered by one, by any session
+--   {by}       of an owner that was named by OWNER: the name of the acquire that made the grant, or "*" when another session has
+--              acquired or extended it, too. Such an owner's holds are raised and lowered by one, by any session
 --   {note}     "#text", what LOCKINFO shows of the holder
 --
 -- Held shared, as Redisson's read lock; see lib/shared.lua:
 --   mode       read
 --   name       of each holder, how often it holds the lock
---   {name}     "#fence request" of each of ours. For an owner that was named by OWNER: "#fence" and what {by} would be
+--   {name}     "#fence" of each of ours. For an owner that was named by OWNER: "#fence" and what {by} would be
 --   {}fence    "#name" of each of ours: a grant is found by its fence
 --
 -- The names with braces are no owner's: OWNER refuses braces. A hash without them was written by Redisson.
 --
--- Each call of a session has a number that is larger than those of its earlier calls. For an owner with one session, a
--- number that was applied already, or is older, changes no count: the call is a copy, sent again because its answer was
--- lost, or overtaken by its own repetition. For an owner that was named by OWNER, an acquire has a name, which begins
--- with that of its session. If it finds its own name beside the holds, it has been granted. Other calls for such an
--- owner are sent once. A lost answer may leave one hold too many, which no proxy renews, but never one too few.
+-- An owner without OWNER has its name from one acquire, and no other ever has that name. So an acquire that finds
+-- the name of its owner has been granted, and no late copy of a call finds another grant. Its only session writes
+-- how many holds it has. For an owner that was named by OWNER, each acquire has a name. If it finds its own name
+-- beside the holds, it has been granted. Other calls for such an owner are sent once. A lost answer may leave one
+-- hold too many, which no proxy renews, but never one too few.
 
 local function lengthen(lock, lease)
   if redis.call('PTTL', lock) < tonumber(lease) then

@@ -1,12 +1,11 @@
 -- hold_of: what the hash of a lock says of an owner's hold, exclusive or shared.
 --
--- Returns {holds, fence, request, mode}, each false if it is missing, and more as shared_hold does if the mode is read;
--- or Redis's error. request is the last one of the owner's only session; if field is not empty, it is what {by} is. The
--- owner has no hold in a write lock of Redisson, whatever its name.
+-- Returns {holds, fence, what {by} is, mode}, each false if it is missing, and more as shared_hold does if the mode
+-- is read; or Redis's error. The owner has no hold in a write lock of Redisson, whatever its name.
 
 --@ shared
-local function hold_of(lock, owner, field)
-  local held = redis.pcall('HMGET', lock, owner, 'fence', field == '' and '{request}' or '{by}', 'mode')
+local function hold_of(lock, owner)
+  local held = redis.pcall('HMGET', lock, owner, 'fence', '{by}', 'mode')
   if held[4] == 'read' then
     return shared_hold(lock, owner)
   end

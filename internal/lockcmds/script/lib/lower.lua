@@ -6,8 +6,8 @@
 -- Returns the fence, 0 for a lock taken without one, when it was the last hold and is to end, and what hold_of has
 -- returned; else nil and the script's answer.
 
-local function lower(lock, owner, fence, holds, request, lease, field)
-  local held = hold_of(lock, owner, field)
+local function lower(lock, owner, fence, holds, lease, field)
+  local held = hold_of(lock, owner)
   if held.err then
     return nil, held
   end
@@ -18,18 +18,14 @@ local function lower(lock, owner, fence, holds, request, lease, field)
   if held[2] ~= fence and fence ~= '0' and by ~= tonumber(fence) then
     return nil, {-2, by}
   end
-  local sum = tonumber(held[1]) or 0
-  if field == '' and (tonumber(held[3] or 0) or 0) >= tonumber(request) then
-    return nil, {0, sum, by}
-  end
-  local shared, left = held[4] == 'read', field == '' and tonumber(holds) or sum - 1
+  local shared, left = held[4] == 'read', field == '' and tonumber(holds) or (tonumber(held[1]) or 0) - 1
   if left <= 0 then
     return by, held
   end
   if shared then
-    put_shared(lock, owner, held[2], left, field == '' and request or held[3])
+    put_shared(lock, owner, held[2], left, held[3])
   else
-    redis.call('HSET', lock, owner, left, unpack(field == '' and {'{request}', request} or {}))
+    redis.call('HSET', lock, owner, left)
   end
   if lease ~= '0' then
     if shared then

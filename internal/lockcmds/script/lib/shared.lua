@@ -6,12 +6,12 @@
 --
 -- No field but the counts is a number: a release of Redisson's counts each field that is one down to one.
 
--- A holder stands in the hash under its name, which differs from the owner in some cases, so that no two of all locks and
--- owners have one key for their leases: the names of the locks "{t}" and "{t}:job" begin alike. Redisson's own names, and
--- those that proxies give out, stay as they are; in others each colon and "%" is written as "%3A" and "%25". So what stands
--- behind the last colon of a key, or behind one before it if that is a number, is the name, and the rest is the lock. A
--- name that is a number begins with "%". By Redisson's rule the locks "a" and "{a}" begin alike to the end, so for "{a}" a
--- name ends in "{}".
+-- A holder stands in the hash under its name, which differs from the owner in some cases, so that no two of all
+-- locks and owners have one key for their leases: the names of the locks "{t}" and "{t}:job" begin alike. Redisson's
+-- own names, and those that proxies give out, stay as they are; in others each colon and "%" is written as "%3A" and
+-- "%25". So what stands behind the last colon of a key, or behind one before it if that is a number, is the name,
+-- and the rest is the lock. A name that is a number begins with "%". By Redisson's rule the locks "a" and "{a}"
+-- begin alike to the end, so for "{a}" a name ends in "{}".
 
 local function name_of(lock, owner)
   if string.find(lock, '^{[^{]+}$') then
@@ -38,9 +38,9 @@ local function timeout_of(lock, name, nth)
   return (string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}') .. ':' .. name .. ':rwlock_timeout:' .. (nth or 1)
 end
 
--- lease_of is the rest of a shared holder's lease in ms; 0: it has ended. A holder of Redisson's has a key for each of its
--- holds, ours has one. A count that was written by hand is not counted to its end. A lease whose end a client has removed
--- gets one again.
+-- lease_of is the rest of a shared holder's lease in ms; 0: it has ended. A holder of Redisson's has a key for each
+-- of its holds, ours has one. A count that was written by hand is not counted to its end. A lease whose end a client
+-- has removed gets one again.
 local function lease_of(lock, name, holds)
   local left = 0
   for n = 1, math.min(holds, 64) do
@@ -75,8 +75,9 @@ local function end_lease(lock, owner)
   return left
 end
 
--- shared_hold returns {holds, fence, request, mode} of an owner in a hash of mode read, as hold_of does; or Redis's error. The
--- fifth one is true if a client of Redisson holds it by that name: nothing of ours may be written there.
+-- shared_hold returns {holds, fence, what {by} would be, mode} of an owner in a hash of mode read, as hold_of does;
+-- or Redis's error. The fifth one is true if a client of Redisson holds it by that name: nothing of ours may be
+-- written there.
 local function shared_hold(lock, owner)
   local name = name_of(lock, owner)
   local held = redis.pcall('HMGET', lock, name, '{' .. name .. '}', 'mode')
@@ -84,17 +85,16 @@ local function shared_hold(lock, owner)
   if wrong then
     return wrong
   end
-  local fence, request = string.match(held[2] or '', '^#(%d+) ?(.*)$')
+  local fence, by = string.match(held[2] or '', '^#(%d+) ?(.*)$')
   if held[1] and fence and redis.call('EXISTS', timeout_of(lock, name)) == 1 then
-    return {held[1], fence, request, held[3]}
+    return {held[1], fence, by, held[3]}
   end
   return {false, false, false, held[3], held[1] and not fence}
 end
 
--- put_shared writes how often the owner holds the lock, and its last request, or what {by} would be.
-local function put_shared(lock, owner, fence, holds, request)
-  local name = name_of(lock, owner)
-  local record = '#' .. fence .. ' ' .. request
+-- put_shared writes how often the owner holds the lock, and what {by} would be, for a named owner; '': it is not.
+local function put_shared(lock, owner, fence, holds, by)
+  local name, record = name_of(lock, owner), '#' .. fence .. (by == '' and '' or ' ' .. by)
   redis.call('HSET', lock, 'mode', 'read', name, holds, '{' .. name .. '}', record, '{}' .. fence, '#' .. name)
 end
 
@@ -105,12 +105,12 @@ local function lengthen_shared(lock, owner, lease)
 end
 
 -- share writes a first shared hold with a new fence. It returns what grant does.
-local function share(lock, counter, owner, lease, time, mode, request)
+local function share(lock, counter, owner, lease, time, mode, by)
   --@ fence
   local name = name_of(lock, owner)
   begin_lease(lock, name, lease)
   forget(lock, name) -- an earlier grant, whose lease has ended
-  put_shared(lock, owner, text, 1, request)
+  put_shared(lock, owner, text, 1, by)
   if mode ~= 'read' then
     --@ expire
   else
