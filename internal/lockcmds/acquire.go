@@ -52,6 +52,7 @@ type waiter struct {
 	// The holder when it began to wait; set before it joins its wait queue. nil: not of interest.
 	behind *party
 	sent   callRequest // the first attempt, and one behind the end of its wait
+	buf    [24]byte    // for the reply with any fence
 
 	// Guarded by Engine.mu.
 	unsynced grant        // that replicas are to confirm; the zero value: there is none
@@ -231,9 +232,6 @@ func (w *waiter) reply(reply []byte) {
 	w.e.failstop.Do(w.conn(), func() { w.conn().Reply(reply) })
 }
 
-// replySize is enough for the reply with any fence.
-const replySize = 24
-
 // grant is Redis's word that a waiter's owner holds the lock.
 type grant struct {
 	fence  int64
@@ -281,7 +279,7 @@ func (w *waiter) granted(g grant) []byte {
 			f(w.Verb, now.Sub(w.began))
 		}
 		w.noteEnd(now, waitGranted)
-		reply := redcon.AppendInt(make([]byte, 0, replySize), g.fence)
+		reply := redcon.AppendInt(w.buf[:0], g.fence)
 		if w.Note != "" {
 			w.e.calls.Background(jobs.Attempt, func() { w.note(g.fence, reply) })
 			return nil
