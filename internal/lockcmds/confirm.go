@@ -19,7 +19,7 @@ import (
 //
 // WAIT counts the replicas that have the last write of its own connection, and stops that connection. A grant is
 // written by another connection. So a round writes behind each grant, on the connection that waits: prove.lua finds the
-// grant by its fence and by the number of the acquire, and changes nothing. A replica that has this write has the
+// grant by its fence and by how often it is held, and changes nothing. A replica that has this write has the
 // grant. If the server is not the one that gave the grant, the script does not find it.
 //
 // All grants that wait at a server share a round, of whatever hash slots they are. After each round the servers of the

@@ -1,8 +1,8 @@
 // Package script is what the locks are in Redis: the Lua scripts, and for each script a typed call and one decoded
 // answer. It does no I/O and keeps no state.
 //
-// Invariant: a script that is run twice leaves what it leaves when it is run once, because the hash of a lock has the
-// number of the last call of each session. So a late copy of a call changes nothing. lib/hash.lua says how.
+// Invariant: a script that is run twice leaves what it leaves when it is run once, but for the calls of a named owner
+// that are sent once. A late copy of a call meets the grant of its own owner or none. lib/hash.lua says how.
 //
 //	Acquire{…}.Call() ──► keys and arguments ──► EVALSHA ──► reply ──► DecodeAcquired ──► Acquired{Granted, Fence, …}
 //
