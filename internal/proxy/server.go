@@ -148,9 +148,6 @@ func (srv *Server) Run(ctx context.Context) error {
 	defer stopUpstream()
 	srv.engine.Run()
 	srv.tasks.Start(func() { srv.shared.Tick(srv.over) })
-	looking, cancel := context.WithTimeout(ctx, firstLook)
-	srv.shared.Upstream.LookAtAuth(looking) // else the first clients could seem to need no credentials
-	cancel()
 	upstreamDone := make(chan struct{})
 	go func() {
 		defer close(upstreamDone)
@@ -202,9 +199,6 @@ func (srv *Server) Run(ctx context.Context) error {
 		zap.Int("clients_cut", cut), zap.Int("locks_left", held), zap.Strings("locks", lockNames(locks)))
 	return err
 }
-
-// firstLook is how long the first clients wait for a Redis that does not answer.
-const firstLook = time.Second
 
 var tooManyClients = resp.AppendError(nil, resp.Err, "max number of clients reached")
 

@@ -204,7 +204,9 @@ func (u *Upstream) watchAuth(ctx context.Context) {
 	ticks := time.NewTicker(authPeriod)
 	defer ticks.Stop()
 	for ctx.Err() == nil {
-		u.LookAtAuth(ctx)
+		if err := u.LookAtAuth(ctx); ctx.Err() == nil {
+			u.noteContact(err)
+		}
 		select {
 		case <-ctx.Done():
 		case <-ticks.C:
@@ -212,12 +214,22 @@ func (u *Upstream) watchAuth(ctx context.Context) {
 	}
 }
 
+// noteContact notes whether Redis could be reached: while no client is logged in, there may be no lane that says so.
+func (u *Upstream) noteContact(err error) {
+	switch _, before := u.Outage(); {
+	case err != nil:
+		u.laneFailed(dial.Target{}, err, false)
+	case before != nil && !dial.IsRefused(before):
+		u.contacts.Note(nil)
+	}
+}
+
 // LookAtAuth finds out whether clients must log in. Without an answer the last one stands. It excludes Run.
-func (u *Upstream) LookAtAuth(ctx context.Context) {
+func (u *Upstream) LookAtAuth(ctx context.Context) error {
 	at := u.nextServer()
 	shut, err := u.asker.NeedsAuth(ctx, at)
 	if err != nil {
-		return
+		return err
 	}
 	u.told(at, shut)
 	needed, now := u.NeedsAuth(), closed
@@ -228,7 +240,7 @@ func (u *Upstream) LookAtAuth(ctx context.Context) {
 		now = open
 	}
 	if now == u.access {
-		return
+		return nil
 	}
 	switch u.access = now; {
 	case now == locked:
@@ -239,6 +251,7 @@ func (u *Upstream) LookAtAuth(ctx context.Context) {
 			"listen at a loopback address, or give redis a password, or ask clients for certificates",
 			zap.Strings("listen", u.opts.Exposed))
 	}
+	return nil
 }
 
 // access says who may use Redis through the proxy.

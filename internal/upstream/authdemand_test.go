@@ -80,9 +80,9 @@ func TestADemandBeginsAndEnds(t *testing.T) {
 				if err := admin.Do(context.Background(), "CONFIG", "SET", "requirepass", "pw").Err(); err != nil {
 					t.Fatal(err)
 				}
-				u.LookAtAuth(t.Context())
+				look(t, u)
 				<-demanded
-				u.LookAtAuth(t.Context())
+				look(t, u)
 				if !ask() || !ask() || u.Admits() || !u.NeedsAuth() {
 					t.Errorf("round %d: no demand", round)
 				}
@@ -94,9 +94,16 @@ func TestADemandBeginsAndEnds(t *testing.T) {
 				}
 			}
 			server.Kill()
-			if u.LookAtAuth(t.Context()); !u.Admits() || len(demanded) > 0 {
+			if err := u.LookAtAuth(t.Context()); err == nil || !u.Admits() || len(demanded) > 0 {
 				t.Error("without an answer the last one does not stand")
 			}
 		})
+	}
+}
+
+func look(t *testing.T, u *Upstream) {
+	t.Helper()
+	if err := u.LookAtAuth(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }

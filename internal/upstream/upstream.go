@@ -243,7 +243,7 @@ func (u *Upstream) TryOut(ctx context.Context) error {
 		}
 	}
 	err := u.asker.TryOut(ctx, u.opts.Lent)
-	u.LookAtAuth(ctx)
+	_ = u.LookAtAuth(ctx) // TryOut has told
 	u.lookAtSettings(ctx)
 	u.warnOfReplica(ctx)
 	return err
