@@ -177,7 +177,7 @@ func (w *waiter) Answered(o callOutcome) []byte {
 	if a.Deadlock {
 		return w.fail(errHoldsShared)
 	}
-	w.claim.Overtaken()
+	w.claim.HoldIsOver()
 	switch {
 	case a.Gone:
 		w.anew()

@@ -146,9 +146,9 @@ func (c *claim) Anew() {
 	*name = c.s.OwnerFor(c.e.nextName())
 }
 
-// Overtaken ends the hold that the acquire was to deepen: Redis has answered that another owner has the lock. Requires
-// no locks.
-func (c *claim) Overtaken() {
+// HoldIsOver ends the hold that the acquire was to deepen: Redis has answered that its owner does not have the lock.
+// Requires no locks.
+func (c *claim) HoldIsOver() {
 	h := c.hold
 	if h == nil {
 		return
