@@ -24,7 +24,6 @@ const (
 	PinForever                  // on a pin, for the rest of the session unless Redis refuses
 	PinRaw                      // as PinForever, on a pin whose bytes are not read any more
 	Replication                 // REPLCONF: as PinForever, but Redis does not answer all of it
-	PinAhead                    // on a pin, ahead of a large command that goes to the same server of a cluster
 	PinAfterWrite               // on a pin whose last write is the session's: WAIT
 	Transaction                 // MULTI … EXEC, WATCH …: on a pin until the transaction ends
 	PubSub                      // on a pin until the last subscription ends
@@ -332,9 +331,6 @@ func subTitles(c *commands.Command) map[string]string {
 	}
 	return titles
 }
-
-// Ahead is the row of the EXISTS that asks a server of a cluster whether it serves the key of a large command.
-var Ahead = &Row{Name: "large", Policy: PinAhead, Title: "exists", Keys: commands.Range(1, 1, 1)}
 
 // IsOf reports whether the table was made from that of Redis.
 func (t *Table) IsOf(src *commands.Table) bool { return t.source == src }

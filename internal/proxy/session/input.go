@@ -97,18 +97,12 @@ func (s *Session) consume(buf []byte) int {
 		if n == 0 {
 			batch.send()
 			off += s.stream(table, buf[off:])
-			if ask := s.large.question; ask != nil && s.ready() {
-				s.large.question = nil
-				s.route(ask)
-			}
 			break
 		}
 		switch s.large.state {
 		case largeUnknown:
 		case largeHeld:
 			s.large.state = largeUnknown
-		case largeLocated:
-			s.overtake()
 		case largeStreaming:
 			batch.send()
 			s.endStream(f.Raw)

@@ -36,7 +36,6 @@ type largeState uint8
 const (
 	largeUnknown   largeState = iota // it is not known to be large yet, or it is large and waits for its pin
 	largeHeld                        // no pin came for it: it is held whole
-	largeLocated                     // in front of a cluster: its server is known, or its refusal
 	largeStreaming                   // its start has been sent on the pin, or dropped if the pin is gone
 )
 
@@ -51,10 +50,8 @@ type progress struct {
 	checked int  // received at the last check
 	excused bool // the client was not read all the time since then
 
-	request  *request // the command, of which the start has been sent
-	refusal  []byte   // the reply to it, if no server can be had; nil: one has been found
-	asking   bool     // in front of a cluster: it goes behind an ASKING
-	question *request // for its server, which is about to be sent; nil: none
+	request *request // the command, of which the start has been sent
+	refusal []byte   // the reply to it, if its server cannot be reached; nil: it has none
 }
 
 // stream sends the start of a command that is not whole yet, if the command is large and may be streamed. It returns
@@ -103,7 +100,7 @@ func (s *Session) openStream(r *request) bool {
 		return false
 	}
 	s.hasty = true // it runs even if its client has ended its side behind it
-	if s.pin == nil && s.large.refusal == nil && (!s.awaitQuiet() || !s.takePin(r, r.row.Name+" (large)", r.row.Policy)) {
+	if s.pin == nil && (!s.awaitQuiet() || !s.takePin(r, r.row.Name+" (large)", r.row.Policy)) {
 		return false
 	}
 	s.large.state, s.large.request, r.held = largeStreaming, r, true
@@ -115,12 +112,6 @@ func (s *Session) openStream(r *request) bool {
 		s.pin.tx.queued++
 	}
 	return true
-}
-
-// overtake gives up the pin of a large command that has come in whole before it could be streamed.
-func (s *Session) overtake() {
-	s.large.state, s.large.refusal = largeUnknown, nil
-	s.releasePin()
 }
 
 // endStream sends the last part of a large command. If its pin was lost before any byte reached Redis, the command is

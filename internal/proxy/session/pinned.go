@@ -8,7 +8,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
-// takePin gives the session a connection of its own for a command; Shared, PinAhead: for a large one. Nothing may be
+// takePin gives the session a connection of its own for a command; Shared: for a large one. Nothing may be
 // outstanding. false: the session waits for one.
 func (s *Session) takePin(r *request, reason string, p command.Policy) bool {
 	if s.stranded() {
@@ -54,7 +54,7 @@ func (s *Session) deliverPin(conn *upstream.Pin, err error, reason string, p com
 		s.setPin(conn, reason, p == command.Identity)
 	case s.proxy.Upstream.Away(): // the others, too, wait for Redis
 		s.giveUp()
-	case p == command.Shared, p == command.PinAhead:
+	case p == command.Shared:
 		s.large.state = largeHeld
 	default:
 		s.pinTimedOut = err
@@ -99,10 +99,7 @@ func (s *Session) named(name string) *reply.Reply {
 // Redis's answers.
 func (s *Session) releasePin() {
 	p := s.pin
-	if p == nil || !s.ready() || p.fresh || p.borrowed > 0 || p.hasState() {
-		return
-	}
-	if s.streaming() || s.large.state == largeLocated && s.large.refusal == nil {
+	if p == nil || !s.ready() || p.fresh || p.borrowed > 0 || p.hasState() || s.streaming() {
 		return
 	}
 	s.pin = nil

@@ -19,7 +19,7 @@ func (c *shards) guard(r *request, to reply.Handler) reply.Handler {
 		return c.guardSubscription(r, to)
 	}
 	watches := r.row.Name == "watch"
-	if pin.mode != readsReplies || r.Slot < 0 || r.policy != command.PinOnce && r.policy != command.PinAhead && !watches {
+	if pin.mode != readsReplies || r.Slot < 0 || r.policy != command.PinOnce && !watches {
 		return to
 	}
 	if pin.tx.watching {
@@ -129,9 +129,6 @@ func (c *shards) goOn() bool {
 	s, r := c.s, c.repeated
 	switch {
 	case r == nil:
-		return true
-	case r.policy == command.PinAhead && s.large.state == largeHeld: // there was no pin for it
-		c.repeated = nil
 		return true
 	case !s.ready():
 		return false

@@ -88,14 +88,3 @@ func TestNothingRunsBehindAMultiThatIsLostWithItsWatch(t *testing.T) {
 		t.Error("the session goes on")
 	}
 }
-
-// The connection on which the server of a large command was found may end before the command is streamed. Then the
-// server is asked again.
-func TestALargeCommandOutlivesTheConnectionItWasLocatedOn(t *testing.T) {
-	s := overNoCluster(t)
-	s.large.state = largeLocated
-	s.consume([]byte("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$67108864\r\nx"))
-	if s.large.state != largeUnknown {
-		t.Errorf("the large command is in the state %v", s.large.state)
-	}
-}

@@ -38,7 +38,6 @@ type request struct {
 	routing  bool              // route has not returned
 	held     bool              // it outlives route
 	own      []byte            // its bytes then
-	h        reply.Handler     // of the reply to the question before a large command
 	attempts topology.Attempts // of a command that is routed anew
 }
 

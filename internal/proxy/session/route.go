@@ -43,11 +43,12 @@ func (s *Session) route(r *request) bool {
 		r.args = resp.Split(r.raw, s.args[:0])
 	}
 	r.policy, r.muted = r.row.PolicyFor(r.args), s.replyMode != replyOn
-	if r.policy == command.Shared && (s.pin == nil || s.way.onLanes(r)) && int64(len(r.raw)) > s.proxy.Upstream.MaxShared() {
+	if r.policy == command.Shared && (s.pin == nil || s.pin.fresh || s.way.onLanes(r)) &&
+		int64(len(r.raw)) > s.proxy.Upstream.MaxShared() {
 		r.policy = command.PinOnce // Redis may close the connection, which is the client's own then
 	}
 	args, policy := r.args, r.policy
-	skip := s.replyMode == replySkip && policy != command.PinAhead
+	skip := s.replyMode == replySkip
 	decide := s.byState
 	if policy == command.Identity && s.proxy.Settings.ClientAuth == shared.AuthNone {
 		if r.raw = s.disown(r); r.raw == nil {
@@ -57,7 +58,7 @@ func (s *Session) route(r *request) bool {
 	size := len(r.raw)
 	s.out.time(s.ID, classOf(policy), 1, s.active)
 	routed := r.routed(decide)
-	if routed && policy != command.PinAhead {
+	if routed {
 		s.proxy.Counters.Traffic.Add(s.ID, classOf(policy), 1, size)
 		if skip {
 			s.replyMode = replyOn
@@ -178,8 +179,6 @@ func (s *Session) routePinned(r *request) bool {
 		return s.subscribe(r)
 	case command.PinRaw:
 		return s.routeUnread(r)
-	case command.PinAhead:
-		to, s.wait = r.h, waitReply
 	case command.PinAfterWrite:
 		if !pin.tx.inTx {
 			return s.countReplicas(r)

@@ -99,7 +99,12 @@ func (c *shards) placeOnLanes(r *request) decision {
 // placeOnPin decides about a command that the pin's server cannot have as it is.
 func (c *shards) placeOnPin(r *request) decision {
 	s, pin := c.s, c.s.pin
-	r.Asking = r.Asking && pin.fresh // it has been routed to this pin so
+	r.Asking = r.Asking && pin.fresh             // it has been routed to this pin so
+	if pin.fresh && r.policy == command.Shared { // it was to be streamed, and has come in whole before
+		pin.fresh = false
+		s.releasePin()
+		return c.placeOnLanes(r)
+	}
 	if r.policy == command.PubSub {
 		return c.placeSubscription(r)
 	}
