@@ -2,8 +2,8 @@ package locks
 
 import (
 	"fmt"
-	"syscall"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
