@@ -44,8 +44,7 @@ func TestTenantsDoNotReachEachOthersLocks(t *testing.T) {
 	for _, k := range []string{"red:k", "red:{k}", "{red:k"} {
 		shared := red.Do("LOCK", k, "SHARED")
 		red.Script("LOCK "+k+" SHARED", shared, "EXTENDLOCK "+k+" PX 60000", ":1", "UNLOCK "+k, ":0", "LOCKINFO "+k, "%11")
-		more.Script("LOCK "+k+" SHARED", ":", "LOCK "+k+" WAIT 1", "_", "UNLOCK "+k+" SHARED", ":1")
-		red.Script("LOCK "+k, ":", "UNLOCK "+k, ":1")
+		more.Script("LOCK "+k+" SHARED", ":", "LOCK "+k+" WAIT 1", "-DEADLOCK ", "UNLOCK "+k+" SHARED", ":1")
 		more.Script("FORCEUNLOCK "+k, ":1")
 		red.ExpectFrame("lock-lost")
 		fence := red.Do("LOCK", k)
