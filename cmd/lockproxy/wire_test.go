@@ -32,7 +32,7 @@ func TestEveryOptionOfTheProxyIsSet(t *testing.T) {
 	}
 	notConfigured := map[string]bool{
 		"Sockets": true, "LogDropped": true, "Upstream.Logger": true, "Upstream.lookPeriod": true,
-		"Upstream.Lent": true, "Upstream.Exposed": true, // the server sets them
+		"Upstream.Lent": true, "Upstream.Exposed": true, "Upstream.Demanded": true, // the server sets them
 		"Upstream.BuiltinCommands": true, // set with the address of the embedded Redis
 		"Limits.Request.MaxArgs":   true, "Limits.Request.MaxInline": true, "Limits.Request.MaxBulk": true,
 		"Upstream.Pins.MaxPerOwner": true, // three quarters of all
