@@ -26,6 +26,7 @@ type claim struct {
 	by      string       // the acquire of the session's part in that grant, of a named owner; empty: it has none
 	holds   int64        // that the session has afterwards, if Redis still has that grant
 	again   bool         // it deepens that grant or none: the owner is the session's own
+	undone  bool         // its hold in a grant of others was released. Guarded by Engine.mu
 
 	// earlier is the hold that the session has a part in before the acquire; nil: none. The table forgets the part when
 	// the session ends.
@@ -138,7 +139,7 @@ func (c *claim) Anew() {
 	if c.hold != nil {
 		c.NotDeepened()
 	}
-	c.fence, c.holds, c.by, c.again, c.earlier = 0, 1, "", false, nil
+	c.fence, c.holds, c.by, c.again, c.undone, c.earlier = 0, 1, "", false, false, nil
 	name := &c.acquire
 	if c.key.Kind = c.asked; c.acquire == "" {
 		name = &c.key.Owner
@@ -293,14 +294,20 @@ func (c *claim) rollBackNamed(fence, count int64, lease time.Duration, tried fun
 	e := c.e
 	part := partOf(&c.s.Session, c.key)
 	part.Name, part.Fence = c.acquire, fence
+	e.mu.Lock()
+	least, once := time.Duration(0), fence != 0 && count > 1
+	if h := holdOf(c.heldLocked()); h != nil { // the others keep their lease
+		least = max(time.Millisecond, h.lease.Deadline().Sub(e.opts.Clock.Now()))
+	}
+	again := once && c.undone // the session has ended, and the answer of the replicas comes behind that
+	c.undone = c.undone || once
+	e.mu.Unlock()
 	switch {
-	case fence != 0 && count > 1:
-		e.mu.Lock()
-		least := time.Duration(0) // of the lease of the others
-		if h := holdOf(c.heldLocked()); h != nil {
-			least = max(time.Millisecond, h.lease.Deadline().Sub(e.opts.Clock.Now()))
+	case again:
+		if tried != nil {
+			tried(true)
 		}
-		e.mu.Unlock()
+	case once:
 		r := script.Release{Key: c.key.Lock, Part: part, Lease: least}
 		e.calls.Background(jobs.CleanUp, func() {
 			_, err := runFor(e.life, e.client, r.Call(), r.Decode)

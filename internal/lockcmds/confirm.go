@@ -43,6 +43,7 @@ type unconfirmedGrant struct {
 type confirmation struct {
 	Confirmed bool
 	Have      int   // if not: how many replicas have it for certain
+	Gone      bool  // if not: the server does not have it any more
 	Refused   error // if not: why Redis refuses the question for good; nil: it does not
 }
 
@@ -215,7 +216,7 @@ func (w *waiter) confirm(g grant) {
 	}
 	until := w.ConfirmUntil(w.e.opts.Clock.Now(), w.began, g.sentAt, w.claim.Deepens())
 	part := w.claim.Part()
-	part.Fence = g.fence
+	part.Fence, part.Holds = g.fence, g.count
 	w.e.confirm.Confirm(w.e.client.Node(w.lock()), unconfirmedGrant{
 		Lock: w.lock(), Proof: w.kind().Prove(script.Prove{Key: w.lock(), Part: part}),
 		Replicas: w.Sync, Until: until,
@@ -235,6 +236,9 @@ func (w *waiter) confirm(g grant) {
 
 // dropUnsynced drops a grant that too few replicas have, and answers. Requires no locks.
 func (w *waiter) dropUnsynced(g grant, o confirmation) {
+	if o.Gone {
+		g.count = 0 // the holds that a named owner has may be those of others
+	}
 	switch {
 	case w.e.hasEnded(w.session()):
 		w.drop(g, waitHungUp, nil)

@@ -109,7 +109,7 @@ func (c *confirmer) sort(all []askedReplicas, answers []resp.Value) (written, un
 		case here:
 			written = append(written, g)
 		default:
-			c.done(g.unconfirmedGrant, confirmation{}) // the server does not have it any more
+			c.done(g.unconfirmedGrant, confirmation{Gone: true}) // the server does not have it any more
 		}
 	}
 	return written, unwritten

@@ -470,7 +470,7 @@ func DecodeBound(v resp.Value) (done bool, err error) {
 // have the grant.
 type Prove struct {
 	Key  string
-	Part // of the acquire
+	Part // of the acquire; Holds are the owner's behind it
 }
 
 // Call is the call of prove.lua.
@@ -479,11 +479,7 @@ func (p Prove) Call() Call {
 	if p.Shared {
 		keys = append(keys, timeoutOf(p.Key, p.Owner))
 	}
-	holds := ""
-	if p.Session == "" {
-		holds = itoa(p.Holds)
-	}
-	return Call{prove, keys, []string{p.Owner, itoa(p.Fence), holds}}
+	return Call{prove, keys, []string{p.Owner, itoa(p.Fence), itoa(p.Holds)}}
 }
 
 // DecodeProved decodes the answer of prove.lua.

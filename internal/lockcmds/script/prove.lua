@@ -7,13 +7,13 @@
 -- KEYS[2]  lease  of the shared hold; as in renew.lua
 -- ARGV[1]  owner  of the grant
 -- ARGV[2]  fence  of the grant
--- ARGV[3]  holds  of the owner's only session, which may have deepened the grant; empty: it is a named owner
+-- ARGV[3]  holds  of the owner behind the acquire, which may have deepened the grant
 --
 -- Returns  1  the grant is here
 --          0  it is not: the lease has ended, or another server was promoted without it
 
 local held = hold_of(KEYS[1], ARGV[1])
-if held.err or not held[1] or held[2] ~= ARGV[2] or ARGV[3] ~= '' and held[1] ~= ARGV[3] then
+if held.err or not held[1] or held[2] ~= ARGV[2] or (tonumber(held[1]) or 0) < tonumber(ARGV[3]) then
   return 0
 end
 if held[4] == 'read' then

@@ -118,7 +118,7 @@ func (c *client) countsNamed(s *slot, v resp.Value) {
 		c.mine[k]--
 	default:
 		for _, other := range c.w.all {
-			if other.mine[k] > 0 {
+			if !other.ended && other.mine[k] > 0 {
 				other.mine[k]--
 				break
 			}
