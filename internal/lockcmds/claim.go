@@ -1,6 +1,7 @@
 package lockcmds
 
 import (
+	"context"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
@@ -256,36 +257,53 @@ func (c *claim) RollBack(fence, count int64, lease time.Duration, tried func(ok 
 		return
 	}
 	e, part := c.e, c.Part()
-	part.Fence, part.Holds = fence, 0
+	part.Fence = fence
 	r := rollback{Kind: kindOf(c.key), Limit: max(lease, e.opts.Lease), Late: fence == 0, Tried: tried}
 	e.mu.Lock()
 	h := holdOf(c.heldLocked())
-	if h != nil {
-		if o := h.PartOf(&c.s.Session); o != nil && (fence == 0 || fence == h.Fence) {
+	switch {
+	case h != nil && fence == 0:
+		r.Until, r.Gone = h.lease.Deadline(), func() { e.gone(h) }
+	case h != nil && fence == h.Fence:
+		if o := h.PartOf(&c.s.Session); o != nil {
 			part.Holds = o.Holds
 		}
-		if fence == 0 || fence == h.Fence {
-			r.Gone = func() { e.gone(h) }
-		}
-		if h.Fixed || fence == 0 { // the acquire may have made the lease shorter, or longer
-			r.Until = h.lease.Deadline()
+		back := script.Release{Key: c.key.Lock, Part: part, Lease: e.nextLease(h)}
+		e.mu.Unlock()
+		e.lower(h, back, r.Limit, tried)
+		return
+	case h == nil && c.s.ended && c.Reenters() && !c.earlier.IsLost() && (fence == 0 || fence == c.fence):
+		// The table does not know the part of a session that has ended.
+		if c.earlierGrace < 0 || c.s.forsaken {
+			r.Until = c.earlier.lease.Deadline()
 		} else {
-			r.Lease = e.nextLease(h)
-		}
-	}
-	// The table does not know the part of a session that has ended.
-	if c.s.ended && c.Reenters() && !c.earlier.IsLost() && (fence == 0 || fence == c.fence) {
-		switch {
-		case h != nil && h != c.earlier:
-		case c.earlierGrace < 0 || c.s.forsaken:
-			part.Holds, r.Until = c.holds-1, c.earlier.lease.Deadline()
-		case h == nil && c.earlierGrace > 0:
-			r.Grace, r.After = c.earlierGrace, c.earlier.lease
+			r.Keep, r.After = c.earlierGrace, c.earlier.lease
 		}
 	}
 	e.mu.Unlock()
 	r.Key, r.Part = c.key.Lock, part
 	e.calls.RollBack(r)
+}
+
+// lower has Redis count the holds again that a living session has, and set their lease. Requires no locks.
+func (e *Engine) lower(h *watchedHold, back script.Release, limit time.Duration, tried func(ok bool)) {
+	e.calls.Retry(cleanup{
+		What: "roll a hold back", Key: back.Key, Limit: limit,
+		Task: func(ctx context.Context) error {
+			a, err := runFor(ctx, e.client, back.Call(), back.Decode)
+			if err == nil && a.Status == script.StillHeld { // the acquire may have made the lease longer
+				keep := script.Drop{Key: back.Key, Part: back.Part, Keep: back.Lease}
+				_, err = runFor(ctx, e.client, keep.Call(), script.DecodeDropped)
+			} else if err == nil {
+				e.gone(h)
+			}
+			if tried != nil {
+				tried(err == nil)
+				tried = nil
+			}
+			return err
+		},
+	})
 }
 
 // rollBackNamed is RollBack for a named owner. A grant in which others take part is known to have one hold too many:

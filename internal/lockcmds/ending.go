@@ -101,6 +101,6 @@ func (e *Engine) restLocked(c *clientSession, entry *table.Hold) (r rollback, ok
 	}
 	h := holdOf(entry)
 	r = e.rollback(h, o)
-	r.Grace, r.Limit, r.After = o.Grace, max(h.TTL, e.opts.Lease), h.lease
+	r.Keep, r.Limit, r.After = o.Grace, max(h.TTL, e.opts.Lease), h.lease
 	return r, true
 }

@@ -12,10 +12,8 @@ import (
 // The arguments of drop.lua.
 const (
 	argFence = 1
-	argHolds = 2
-	argGrace = 4
-	argName  = 6
-	argLease = 5
+	argKeep  = 2
+	argName  = 4
 )
 
 func TestTheEndOfASessionAppliesGrace(t *testing.T) {
@@ -44,7 +42,7 @@ func TestTheEndOfASessionAppliesGrace(t *testing.T) {
 		w.Work()
 		got := ""
 		if len(w.Own.Args) > 0 {
-			got = w.Own.Args[0][argGrace]
+			got = w.Own.Args[0][argKeep]
 		}
 		if got != c.drop || len(w.Own.Args) > 1 || w.table.Knows(&h.Hold) != c.others {
 			t.Errorf("%s: grace %q, want %q; the hold goes on: %v", c.name, got, c.drop, w.table.Knows(&h.Hold))

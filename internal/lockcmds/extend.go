@@ -132,7 +132,7 @@ func (x *extension) settleLocked() {
 		return
 	}
 	d := x.e.rollback(h, table.Part{Session: &x.session.Session})
-	d.Holds, d.Until, d.Limit, d.Late = h.Count, h.lease.Deadline(), x.e.opts.Lease, true
+	d.Until, d.Limit, d.Late = h.lease.Deadline(), x.e.opts.Lease, true
 	x.e.calls.RollBack(d)
 }
 

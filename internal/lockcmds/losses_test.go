@@ -55,7 +55,7 @@ func TestALossIsToldOnceAndTheRestIsDropped(t *testing.T) {
 		}
 		fields := map[string]bool{}
 		for i, name := range w.Own.Asked {
-			if args := w.Own.Args[i]; name == "drop" && args[argFence] == strconv.Itoa(fence) && args[argGrace] == "0" {
+			if args := w.Own.Args[i]; name == "drop" && args[argFence] == strconv.Itoa(fence) && args[argKeep] == "0" {
 				fields[args[argName]] = true
 			}
 		}

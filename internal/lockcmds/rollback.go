@@ -16,8 +16,7 @@ type rollback struct {
 	Kind lockKind // of the lock
 	// Its renewal on its way is waited for, because it could make the lease longer again; nil: none.
 	After *watchdog.Lease
-	// Until is the end of the lease that goes on if holds are left; zero: Drop.Lease says how long it is from the
-	// attempt on.
+	// Until is the end of the lease that its client was told; zero: Drop.Keep is the rest of it, from the attempt on.
 	Until time.Time
 	Limit time.Duration // of trying: by then the lease has run out
 	Gone  func()        // the owner does not hold the lock by that grant any more; requires no locks. nil: not of interest
@@ -44,11 +43,11 @@ func (c *calls) RollBack(r rollback) {
 		What: "roll a hold back", Key: r.Key, Limit: r.Limit,
 		Task: func(ctx context.Context) error {
 			if !r.Until.IsZero() {
-				r.Lease = max(time.Millisecond, r.Until.Sub(c.Clock.Now())) // of each attempt: the lease runs meanwhile
+				r.Keep = max(time.Millisecond, r.Until.Sub(c.Clock.Now())) // of each attempt: the lease runs meanwhile
 			}
 			v, err := c.Client.run(ctx, r.Kind.Drop(r.Drop))
-			left, err := decoded(v, err, script.DecodeDropped)
-			if err == nil && !left && r.Gone != nil {
+			held, err := decoded(v, err, script.DecodeDropped)
+			if err == nil && !held && r.Gone != nil {
 				r.Gone()
 			}
 			if r.Tried != nil {

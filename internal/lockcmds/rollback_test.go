@@ -55,7 +55,7 @@ func TestEachAttemptOfARollbackSaysWhatIsLeftOfTheLease(t *testing.T) {
 	w.Own.Answers = []any{contract.ErrInDoubt, locktest.Numbers(callGoesOn)}
 	w.RollBack(rollback{Kind: exclusive{}, Drop: script.Drop{Key: "k"}, Limit: time.Hour, Until: w.Time.Add(time.Minute)})
 	w.Settle()
-	if first, second := w.Own.Args[0][argLease], w.Own.Args[1][argLease]; first != "60000" || second[0] != '5' {
+	if first, second := w.Own.Args[0][argKeep], w.Own.Args[1][argKeep]; first != "60000" || second[0] != '5' {
 		t.Errorf("%s ms, and later %s ms", first, second)
 	}
 }

@@ -138,7 +138,8 @@ func TestAReentryThatIsRolledBackLeavesTheLeaseAsItWas(t *testing.T) {
 	}
 }
 
-// A client may count on a lease that it has chosen, although its connection has ended.
+// A client may count on a lease that it has chosen, although its connection has ended. A re-entry without an answer makes
+// it no longer.
 func TestALockOutlivesAReentryOfAClientThatHasGone(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -148,15 +149,12 @@ func TestALockOutlivesAReentryOfAClientThatHasGone(t *testing.T) {
 		name := strings.ReplaceAll(key, " ", "-")
 		a := p.session(2)
 		a.fence("LOCK " + name + " " + key)
-		a.send("TRYLOCK " + name + " SYNC 1 PX 1000")
+		a.send("TRYLOCK " + name + " SYNC 1 PX 600000")
 		a.executed(2)
 		a.hangUp()
 		redistest.Eventually(t, patience, "the clean-up to end", func() bool { return p.e.Idle() })
 		if left := redis.PTTL(t.Context(), name).Val(); left > 60*time.Second || least > 0 && left < least || least == 0 && left > 0 {
 			t.Errorf("%s: %v are left", key, left)
-		}
-		if info := p.session(2).do("LOCKINFO " + name); least > 0 && !strings.Contains(info, " holds :1 ") {
-			t.Errorf("%s: %s", key, info)
 		}
 	}
 }

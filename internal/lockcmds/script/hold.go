@@ -148,13 +148,12 @@ func (r *Release) Decode(v resp.Value) (Released, error) {
 	return Released{}, errStrange
 }
 
-// Drop ends a session's part in a grant: it releases holds at once, or shortens the rest of the lease. Of a named owner
-// it ends the grant that the acquire with the name has made, if no other session takes part in it.
+// Drop ends a grant that no client relies on, or shortens its lease. It may run at any time, any number of times. Of a
+// named owner it is about the grant that the acquire with the name has made, if no other session takes part in it.
 type Drop struct {
 	Key string
 	Part
-	Grace time.Duration // the most that may be left of the lease; 0: release
-	Lease time.Duration // the lease is set to it if holds are left; 0: its TTL stays
+	Keep time.Duration // the most that may be left of the lease; 0: the grant ends
 }
 
 // Call is the call of drop.lua.
@@ -163,16 +162,15 @@ func (d Drop) Call() Call {
 		drop,
 		[]string{d.Key, Channel(d.Key), Queue(d.Key)},
 		[]string{
-			d.Owner, itoa(d.Fence), itoa(d.Holds), publish, millis(d.Grace), millis(d.Lease), cmp.Or(d.Name, d.field()),
+			d.Owner, itoa(d.Fence), millis(d.Keep), publish, cmp.Or(d.Name, d.field()),
 		},
 	}
 }
 
-// DecodeDropped decodes the answer of drop.lua. It reports whether the owner holds the lock by that grant, with other
-// holds than those that were dropped. The answer to a copy says the same.
-func DecodeDropped(v resp.Value) (left bool, err error) {
+// DecodeDropped decodes the answer of drop.lua. It reports whether the owner held the lock by that grant.
+func DecodeDropped(v resp.Value) (held bool, err error) {
 	n, err := numbersOf(v)
-	return err == nil && n.at[0] == 2, err
+	return err == nil && n.at[0] != 0, err
 }
 
 // Force ends grants of a lock of any holder.

@@ -335,7 +335,7 @@ func TestDropShortensOrReleases(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		heard := b.listen(b.n.Channel)
 		drop := func(owner string, fence, grace int64) []int64 {
-			return b.must(b.s["drop"], []string{b.n.Lock, b.n.Channel, b.n.Queue}, owner, fence, 0, "PUBLISH", grace, 0, "")
+			return b.must(b.s["drop"], []string{b.n.Lock, b.n.Channel, b.n.Queue}, owner, fence, grace, "PUBLISH", "")
 		}
 		fence := b.acquire(ownerA, 30000)[1]
 		b.acquire(ownerA, 30000)
@@ -353,25 +353,6 @@ func TestDropShortensOrReleases(t *testing.T) {
 		equal(t, "none", drop(ownerA, fence, 0), []int64{1})
 		equal(t, "messages", heard(), []string{"redisson_lock__channel:{foo} 0"})
 		equal(t, "hash", b.hash(), map[string]string{})
-	})
-}
-
-// Only the owner's one session can have set the longer lease: the acquire that is rolled back has.
-func TestADropGivesTheRestItsLease(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *bench) {
-		heard := b.listen(b.n.Channel)
-		fence := b.acquire(ownerA, 30000)[1]
-		drop := func(lease int64) []int64 {
-			return b.must(b.s["drop"], []string{b.n.Lock, b.n.Channel, b.n.Queue}, ownerA, fence, 1, "PUBLISH", 0, lease, "")
-		}
-		for lease, messages := range map[int64][]string{20000: {"redisson_lock__channel:{foo} 0"}, 60000: nil} {
-			b.c.PExpire(t.Context(), b.n.Lock, 30*time.Second)
-			equal(t, "the grant goes on", drop(lease), []int64{2})
-			if !within(b.pttl(), lease) {
-				t.Errorf("ttl %v, want %d ms", b.pttl(), lease)
-			}
-			equal(t, "waiters are told of an earlier end", heard(), messages)
-		}
 	})
 }
 

@@ -46,11 +46,7 @@ func (d Drop) LimitCall() Call {
 	if d.Fence == 0 {
 		permit = d.permit()
 	}
-	keep := d.Grace
-	if d.Holds > 0 {
-		keep = d.Lease
-	}
-	return d.leaseLimit(d.Key, permit, milliseconds(keep), true)
+	return d.leaseLimit(d.Key, permit, milliseconds(d.Keep), true)
 }
 
 func (p Part) leaseLimit(key, permit string, lease int64, drop bool) Call {

@@ -135,7 +135,7 @@ func limitCalls(owner string, request int64) map[string]script.Call {
 	waiter := &script.Acquire{Key: key, Part: script.Part{Owner: third}, Lease: 30 * time.Second, Limit: 2}
 	drop := script.Drop{Key: key, Part: release.Part}
 	grace, undo := drop, drop
-	grace.Grace = 5 * time.Second
+	grace.Keep = 5 * time.Second
 	undo.Name, undo.Fence = "5", 0
 	renew := script.Renew{Renewals: []script.Renewal{
 		{Key: key, Owner: owner, Fence: fence, Lease: 30 * time.Second, Note: "n"},

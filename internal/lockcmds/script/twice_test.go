@@ -265,9 +265,8 @@ func calls(owner string, number int64) map[string]script.Call {
 	if owner == named {
 		drop.Name = mine
 	}
-	keep, grace := drop, drop
-	keep.Holds = 1
-	grace.Grace = 10 * time.Second
+	grace := drop
+	grace.Keep = 10 * time.Second
 	share := script.Shared{Acquire: first, Wait: time.Minute}
 	again := script.Shared{Acquire: acquire, Wait: time.Minute}
 	all := map[string]script.Call{
@@ -284,7 +283,7 @@ func calls(owner string, number int64) map[string]script.Call {
 		release.Shared, partly.Shared, any.Shared = shared, shared, shared
 		all[name+"release"], all[name+"release one"], all[name+"release any grant"] = release.Call(), partly.Call(), any.Call()
 		for what, drop := range map[string]script.Drop{
-			"drop": drop, "drop one": keep, "drop with grace": grace,
+			"drop": drop, "drop with grace": grace,
 		} {
 			all[name+what] = drop.Call()
 		}

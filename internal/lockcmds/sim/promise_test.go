@@ -7,8 +7,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 )
 
-// kept judges a rollback for a client that has gone: the client may count on its lease until that ends, and keeps the
-// holds of which it was told.
+// kept judges a rollback for a client that has gone: the client may count on its lease until that ends.
 func (r *rules) kept(at *server, p *proxy, name, key string, before, after holder) {
 	if name != "drop" {
 		return
@@ -29,9 +28,6 @@ func (r *rules) kept(at *server, p *proxy, name, key string, before, after holde
 	var left time.Duration
 	if after.exists {
 		left = time.Duration(after.expire-at.ms()) * time.Millisecond
-	}
-	if after.exists && after.holds != b.count {
-		r.w.fail("a rollback kept other holds than the client has", "%s of %s, fence %d: %d, not %d", key, c, b.fence, after.holds, b.count)
 	}
 	if after.expire < before.expire && r.w.now+left+time.Millisecond < until {
 		r.w.fail("a lease was cut short after the end of its client", "%s of %s, fence %d: %v before its end", key, c, b.fence, until-r.w.now-left)
