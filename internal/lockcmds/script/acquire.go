@@ -54,26 +54,40 @@ func (a Acquire) Call() Call {
 	b = AppendQueue(b, a.Key)
 	queue := len(b)
 	texts := string(strconv.AppendInt(b, milliseconds(a.Lease), 10))
-	all := []string{a.Key, Fence, texts[:channel], texts[channel:queue], a.Owner, texts[queue:], publish}
-	if a.named() {
-		all = append(all, a.Name, a.field(), Of(a.Key).NameChannel(a.Owner))
+	all := []string{
+		"lock", a.Key, "fence", Fence, "channel", texts[:channel], "queue", texts[channel:queue],
+		"owner", a.Owner, "lease_ms", texts[queue:], "publish", publish,
 	}
-	return Call{acquire, all[:4:4], all[4:]}
+	if a.named() {
+		all = append(all, "name", a.Name, "field", a.field(), "tell", a.tell(ForWaiters(a.Key)))
+	}
+	return acquire.call(4, all...)
 }
 
-// args are the first arguments of fair.lua and crowd.lua.
-func (a Acquire) args() []string { return []string{a.Owner, millis(a.Lease), a.Name, a.field()} }
+// inQueue are the keys of fair.lua and crowd.lua, and their first arguments.
+func (a Acquire) inQueue(n Names, wait time.Duration) []string {
+	return append(make([]string, 0, 30),
+		"lock", n.Lock, "queue", n.Queue, "deadlines", n.Deadlines, "fence", n.Fence, "channel", n.Channel,
+		"owner", a.Owner, "lease_ms", millis(a.Lease), "name", a.Name, "field", a.field(), "wait_ms", millis(wait))
+}
+
+// tell is the channel on which other waiters of the owner are told of a first hold; empty: there are none.
+func (a Acquire) tell(n Names) string {
+	if !a.named() {
+		return ""
+	}
+	return n.NameChannel(a.Owner)
+}
 
 // Deepen acquires a lock again that the only session of an owner holds by the grant of that fence. It never grants.
 type Deepen struct{ Acquire }
 
 // Call is the call of deepen.lua.
 func (a Deepen) Call() Call {
-	keys := []string{a.Key, Channel(a.Key), Queue(a.Key)}
-	if a.Shared {
-		keys = append(keys, timeoutOf(a.Key, a.Owner))
-	}
-	return Call{deepenHold, keys, []string{a.Owner, itoa(a.Fence), publish, itoa(a.Holds), millis(a.Lease)}}
+	keys, all := a.keys(a.Key, 18)
+	return deepenHold.call(keys, append(all,
+		"owner", a.Owner, "fence", itoa(a.Fence), "publish", publish, "holds", itoa(a.Holds),
+		"lease_ms", millis(a.Lease))...)
 }
 
 // Fair asks for a lock in its turn.
@@ -87,11 +101,9 @@ type Fair struct {
 // Call is the call of fair.lua.
 func (a Fair) Call() Call {
 	n := Of(a.Key)
-	return Call{
-		fair,
-		[]string{n.Lock, n.Queue, n.Deadlines, n.Fence, n.Channel},
-		append(a.args(), millis(a.Wait), flag(a.Enqueue), publish, cmp.Or(a.Place, n.PlaceOf(a.Owner)), flag(a.named())),
-	}
+	return fair.call(5, append(a.inQueue(n, a.Wait),
+		"enqueue", flag(a.Enqueue), "publish", publish, "place", cmp.Or(a.Place, n.PlaceOf(a.Owner)),
+		"tell", flag(a.named()))...)
 }
 
 // Crowd asks for a lock for the first of the plain waiters of a proxy.
@@ -106,15 +118,9 @@ type Crowd struct {
 // Call is the call of crowd.lua.
 func (a Crowd) Call() Call {
 	n := Of(a.Key)
-	tell := ""
-	if a.named() {
-		tell = n.NameChannel(a.Owner)
-	}
-	return Call{
-		crowd,
-		[]string{n.Lock, n.Queue, n.Deadlines, n.Fence, n.Channel},
-		append(a.args(), millis(a.Wait), n.PlaceOf(a.Crowd), flag(a.Stays), flag(a.Enqueue), publish, tell),
-	}
+	return crowd.call(5, append(a.inQueue(n, a.Wait),
+		"place", n.PlaceOf(a.Crowd), "stays", flag(a.Stays), "enqueue", flag(a.Enqueue), "publish", publish,
+		"tell", a.tell(n))...)
 }
 
 // Shared asks for a shared hold.
@@ -139,25 +145,23 @@ const (
 
 // Call is the call of acquire_shared.lua.
 func (a Shared) Call() Call {
-	all := make([]string, 0, 17)
-	all = append(all, a.Key, Queue(a.Key), Channel(a.Key), Fence, timeoutOf(a.Key, a.Owner))
+	all := append(make([]string, 0, 34),
+		"lock", a.Key, "queue", Queue(a.Key), "channel", Channel(a.Key), "fence", Fence,
+		"timeout", timeoutOf(a.Key, a.Owner))
 	if a.Way != AtNoPlace {
-		all = append(all, Deadlines(a.Key))
+		all = append(all, "deadlines", Deadlines(a.Key))
 	}
-	keys := len(all)
-	all = append(all, a.Owner, millis(a.Lease), publish)
-	if !a.named() && a.Way == AtNoPlace { // the rest would say nothing
-		return Call{acquireShared, all[:keys:keys], all[keys:]}
+	keys := len(all) / 2
+	all = append(all, "owner", a.Owner, "lease_ms", millis(a.Lease), "publish", publish)
+	if a.named() || a.Way != AtNoPlace { // else the rest would say nothing
+		all = append(all, "name", a.Name, "field", a.field(), "tell", a.tell(ForWaiters(a.Key)))
 	}
-	tell := ""
-	if a.named() {
-		tell = Of(a.Key).NameChannel(a.Owner)
-	}
-	all = append(all, a.Name, a.field(), tell)
 	if a.Way != AtNoPlace {
-		all = append(all, a.Place, string(a.Way), flag(a.Stays), flag(a.Enqueue), millis(a.Wait))
+		all = append(all,
+			"place", a.Place, "way", string(a.Way), "stays", flag(a.Stays), "enqueue", flag(a.Enqueue),
+			"wait_ms", millis(a.Wait))
 	}
-	return Call{acquireShared, all[:keys:keys], all[keys:]}
+	return acquireShared.call(keys, all...)
 }
 
 // Form is in which form a lock is held, as far as it says where a release is told.

@@ -22,11 +22,8 @@ type Release struct {
 // Call is the call of release.lua.
 func (r Release) Call() Call {
 	if r.Session != "" || r.Holds != 0 || r.Shared && r.Lease == 0 {
-		keys := []string{r.Key, Channel(r.Key), Queue(r.Key)}
-		if r.Shared {
-			keys = append(keys, timeoutOf(r.Key, r.Owner))
-		}
-		return Call{release, keys, r.appendArgs(nil)}
+		keys, all := r.keys(r.Key, 20)
+		return release.call(keys, r.appendArgs(all)...)
 	}
 	var buf [256]byte // as in Acquire.Call
 	b := AppendChannel(buf[:0], r.Key)
@@ -34,18 +31,29 @@ func (r Release) Call() Call {
 	b = AppendQueue(b, r.Key)
 	queue := len(b)
 	texts := string(strconv.AppendInt(b, r.Fence, 10))
-	all := append(make([]string, 0, 7), r.Key, texts[:channel], texts[channel:queue])
+	all := append(make([]string, 0, 14), "lock", r.Key, "channel", texts[:channel], "queue", texts[channel:queue])
 	if r.Shared {
-		all = append(all, timeoutOf(r.Key, r.Owner))
+		all = append(all, "timeout", timeoutOf(r.Key, r.Owner))
 	}
-	keys := len(all)
-	all = append(all, r.Owner, texts[queue:], publish) // the rest would say nothing
-	return Call{release, all[:keys:keys], all[keys:]}
+	keys := len(all) / 2
+	all = append(all, "owner", r.Owner, "fence", texts[queue:], "publish", publish) // the rest would say nothing
+	return release.call(keys, all...)
 }
 
-// appendArgs appends the arguments of release.lua.
+// appendArgs appends the arguments of release.lua, which are the first of handover.lua.
 func (r Release) appendArgs(dst []string) []string {
-	return append(dst, r.Owner, itoa(r.Fence), publish, itoa(r.Holds), millis(r.Lease), r.field())
+	return append(dst,
+		"owner", r.Owner, "fence", itoa(r.Fence), "publish", publish, "holds", itoa(r.Holds), "lease_ms", millis(r.Lease),
+		"field", r.field())
+}
+
+// keys are the first keys of the scripts about a hold, with their names: how many there are, and room for more pairs.
+func (p Part) keys(key string, room int) (n int, all []string) {
+	all = append(make([]string, 0, room), "lock", key, "channel", Channel(key), "queue", Queue(key))
+	if p.Shared {
+		all = append(all, "timeout", timeoutOf(key, p.Owner))
+	}
+	return len(all) / 2, all
 }
 
 // HandOver is a Release that grants the lock in the same step to the waiter whose turn it is.
@@ -63,26 +71,20 @@ type HandOver struct {
 // Call is the call of handover.lua.
 func (h HandOver) Call() Call {
 	n := Of(h.Key)
-	all := make([]string, 0, 23) // for two waiters
-	all = h.appendArgs(append(all, n.Lock, n.Channel, n.Queue, n.Fence, n.Deadlines))
-	all = append(all, millis(h.Wait), n.PlaceOf(h.Crowd), flag(h.Stays))
-	all = h.Plain.appendWaiter(all, n)
-	if h.Fair != nil {
-		all = append(h.Fair.appendWaiter(all, n), h.FairPlace)
+	all := h.appendArgs(append(make([]string, 0, 46), // for two waiters
+		"lock", n.Lock, "channel", n.Channel, "queue", n.Queue, "fence", n.Fence, "deadlines", n.Deadlines))
+	all = append(all, "wait_ms", millis(h.Wait), "crowd", n.PlaceOf(h.Crowd), "stays", flag(h.Stays))
+	if w := h.Plain; w != nil {
+		all = append(all,
+			"plain_owner", w.Owner, "plain_lease", millis(w.Lease), "plain_name", w.Name, "plain_tell", w.tell(n))
+	} else {
+		all = append(all, "plain_owner", "", "plain_lease", "", "plain_name", "", "plain_tell", "")
 	}
-	return Call{handover, all[:5:5], all[5:]}
-}
-
-// appendWaiter appends what handover.lua has to know of a waiter; a may be nil: there is none.
-func (a *Acquire) appendWaiter(dst []string, n Names) []string {
-	if a == nil {
-		return append(dst, "", "", "", "")
+	if w := h.Fair; w != nil {
+		all = append(all, "fair_owner", w.Owner, "fair_lease", millis(w.Lease), "fair_name", w.Name,
+			"fair_tell", w.tell(n), "fair_place", h.FairPlace)
 	}
-	tell := ""
-	if a.named() {
-		tell = n.NameChannel(a.Owner)
-	}
-	return append(dst, a.Owner, millis(a.Lease), a.Name, tell)
+	return handover.call(5, all...)
 }
 
 // ReleaseStatus says what has become of a Release.
@@ -158,13 +160,10 @@ type Drop struct {
 
 // Call is the call of drop.lua.
 func (d Drop) Call() Call {
-	return Call{
-		drop,
-		[]string{d.Key, Channel(d.Key), Queue(d.Key)},
-		[]string{
-			d.Owner, itoa(d.Fence), millis(d.Keep), publish, cmp.Or(d.Name, d.field()),
-		},
-	}
+	return drop.call(3,
+		"lock", d.Key, "channel", Channel(d.Key), "queue", Queue(d.Key),
+		"owner", d.Owner, "fence", itoa(d.Fence), "keep_ms", millis(d.Keep), "publish", publish,
+		"name", cmp.Or(d.Name, d.field()))
 }
 
 // DecodeDropped decodes the answer of drop.lua. It reports whether the owner held the lock by that grant.
@@ -190,11 +189,14 @@ func (f Force) Call() Call {
 	if f.Handle {
 		lost = ""
 	}
-	args := []string{publish, itoa(f.Fence), lost, ForcedChannel}
-	if f.Owner != "" {
-		args = append(args, f.Owner)
+	all := []string{
+		"lock", f.Key, "channel", Channel(f.Key), "queue", Queue(f.Key),
+		"publish", publish, "fence", itoa(f.Fence), "lost", lost, "forced", ForcedChannel,
 	}
-	return Call{force, []string{f.Key, Channel(f.Key), Queue(f.Key)}, args}
+	if f.Owner != "" {
+		all = append(all, "owner", f.Owner)
+	}
+	return force.call(3, all...)
 }
 
 // Forced is one grant that Force has ended.
@@ -262,11 +264,9 @@ type Extend struct {
 
 // Call is the call of extend.lua.
 func (x Extend) Call() Call {
-	return Call{
-		extend,
-		[]string{x.Key, Channel(x.Key), Queue(x.Key)},
-		[]string{x.Owner, millis(x.Lease), publish, itoa(x.Fence), x.field()},
-	}
+	return extend.call(3,
+		"lock", x.Key, "channel", Channel(x.Key), "queue", Queue(x.Key),
+		"owner", x.Owner, "lease_ms", millis(x.Lease), "publish", publish, "fence", itoa(x.Fence), "field", x.field())
 }
 
 // Extended is the answer to Extend.
@@ -309,19 +309,21 @@ type Renew struct {
 
 // Call is the call of renew.lua.
 func (r Renew) Call() Call {
-	keys := make([]string, 0, 2*len(r.Renewals))
-	args := make([]string, 0, 4*len(r.Renewals)+1)
+	all := make([]string, 0, 12*len(r.Renewals)+2)
 	for _, one := range r.Renewals {
-		keys = append(keys, one.Key)
+		all = append(all, "locks", one.Key)
 		if r.Shared {
-			keys = append(keys, timeoutOf(one.Key, one.Owner))
+			all = append(all, "locks", timeoutOf(one.Key, one.Owner))
 		}
-		args = append(args, one.Owner, itoa(one.Fence), millis(one.Lease), one.note())
+	}
+	keys := len(all) / 2
+	for _, one := range r.Renewals {
+		all = append(all, "owner", one.Owner, "fence", itoa(one.Fence), "lease_ms", millis(one.Lease), "note", one.note())
 	}
 	if r.Shared {
-		args = append(args, "1")
+		all = append(all, "shared", "1")
 	}
-	return Call{renew, keys, args}
+	return renew.call(keys, all...)
 }
 
 // DecodeRenewed decodes the answer of renew.lua: for each lease how many holds the owner has, 0: it is not ours any
@@ -371,14 +373,14 @@ type Info struct {
 
 // Call is the call of info.lua.
 func (i Info) Call() Call {
-	c := Call{info, []string{i.Key, Queue(i.Key)}, nil}
+	all := []string{"lock", i.Key, "queue", Queue(i.Key)}
 	if i.Owner != "" {
-		c.Args = []string{i.Owner}
-		if i.Fence != 0 {
-			c.Args = append(c.Args, itoa(i.Fence))
-		}
+		all = append(all, "owner", i.Owner)
 	}
-	return c
+	if i.Owner != "" && i.Fence != 0 {
+		all = append(all, "fence", itoa(i.Fence))
+	}
+	return info.call(2, all...)
 }
 
 // How a lock is held, in the words of LOCKINFO.
@@ -454,7 +456,7 @@ type Bound struct {
 }
 
 // Call is the call of bound.lua.
-func (b Bound) Call() Call { return Call{bound, []string{b.Key}, []string{millis(b.Lease)}} }
+func (b Bound) Call() Call { return bound.call(1, "lock", b.Key, "lease_ms", millis(b.Lease)) }
 
 // DecodeBound decodes the answer of bound.lua: whether the lock has got that TTL.
 func DecodeBound(v resp.Value) (done bool, err error) {
@@ -473,11 +475,12 @@ type Prove struct {
 
 // Call is the call of prove.lua.
 func (p Prove) Call() Call {
-	keys := []string{p.Key}
+	all := []string{"lock", p.Key}
 	if p.Shared {
-		keys = append(keys, timeoutOf(p.Key, p.Owner))
+		all = append(all, "lease", timeoutOf(p.Key, p.Owner))
 	}
-	return Call{prove, keys, []string{p.Owner, itoa(p.Fence), itoa(p.Holds)}}
+	return prove.call(len(all)/2,
+		append(all, "owner", p.Owner, "fence", itoa(p.Fence), "holds", itoa(p.Holds))...)
 }
 
 // DecodeProved decodes the answer of prove.lua.

@@ -9,29 +9,28 @@ func (p Part) permit() string { return p.Owner + "#" + p.Name }
 
 // LimitCall is the call of acquire_limit.lua, for a Limit that is not 0.
 func (a Shared) LimitCall() Call {
-	return Call{acquireLimit, limitKeys(a.Key, 8), []string{
-		a.permit(), millis(a.Lease), itoa(int64(a.Limit)), flag(a.named()), millis(a.Wait), a.Place, string(a.Way),
-		flag(a.Stays), flag(a.Enqueue), publish,
-	}}
+	return acquireLimit.call(8, append(limitKeys(a.Key, 8, 36),
+		"permit", a.permit(), "lease_ms", millis(a.Lease), "limit", itoa(int64(a.Limit)), "named", flag(a.named()),
+		"wait_ms", millis(a.Wait), "place", a.Place, "way", string(a.Way), "stays", flag(a.Stays),
+		"enqueue", flag(a.Enqueue), "publish", publish)...)
 }
 
 // LimitCall is the call of handover_limit.lua, for waiters whose Limit is not 0.
 func (h HandOver) LimitCall() Call {
-	n := Names{Lock: h.Key}
-	args := make([]string, 0, 15) // for two waiters
-	args = append(args, h.Owner, itoa(h.Fence), publish, millis(h.Wait), n.PlaceOf(h.Crowd), flag(h.Stays))
-	for _, w := range []*Acquire{h.Plain, h.Fair} {
-		switch {
-		case w != nil:
-			args = append(args, w.permit(), millis(w.Lease), itoa(int64(w.Limit)), flag(w.named()))
-		case w == h.Plain:
-			args = append(args, "", "", "", "")
-		}
+	all := append(limitKeys(h.Key, 8, 46), // for two waiters
+		"owner", h.Owner, "fence", itoa(h.Fence), "publish", publish, "wait_ms", millis(h.Wait),
+		"crowd", Names{Lock: h.Key}.PlaceOf(h.Crowd), "stays", flag(h.Stays))
+	if w := h.Plain; w != nil {
+		all = append(all, "plain_permit", w.permit(), "plain_lease", millis(w.Lease),
+			"plain_limit", itoa(int64(w.Limit)), "plain_named", flag(w.named()))
+	} else {
+		all = append(all, "plain_permit", "", "plain_lease", "", "plain_limit", "", "plain_named", "")
 	}
-	if h.Fair != nil {
-		args = append(args, h.FairPlace)
+	if w := h.Fair; w != nil {
+		all = append(all, "fair_permit", w.permit(), "fair_lease", millis(w.Lease),
+			"fair_limit", itoa(int64(w.Limit)), "fair_named", flag(w.named()), "fair_place", h.FairPlace)
 	}
-	return Call{handoverLimit, limitKeys(h.Key, 8), args}
+	return handoverLimit.call(8, all...)
 }
 
 // LimitCall is the call of lease_limit.lua that ends a permit: that with the fence, or the oldest of a named owner.
@@ -54,37 +53,40 @@ func (p Part) leaseLimit(key, permit string, lease int64, drop bool) Call {
 	if IsDefault(p.Owner) { // who names its fence acts for the session that took it
 		by = ""
 	}
-	return Call{leaseLimit, limitKeys(key, 6), []string{
-		p.Owner, itoa(p.Fence), permit, itoa(lease), flag(drop), by, publish,
-	}}
+	return leaseLimit.call(6, append(limitKeys(key, 6, 26),
+		"owner", p.Owner, "fence", itoa(p.Fence), "permit", permit, "lease_ms", itoa(lease), "drop", flag(drop),
+		"by", by, "publish", publish)...)
 }
 
 // LimitCall is the call of renew_limit.lua.
 func (r Renew) LimitCall() Call {
 	places := make(map[string]string, 1)
-	var keys []string
-	args := make([]string, 0, 5*len(r.Renewals))
+	var all []string
 	for _, one := range r.Renewals {
 		if places[one.Key] == "" {
 			places[one.Key] = itoa(int64(len(places) + 1))
-			keys = append(keys, limitKeys(one.Key, 4)...)
+			all = append(all, limitKeys(one.Key, 4, 8)...)
 		}
-		args = append(args, places[one.Key], one.Owner, itoa(one.Fence), millis(one.Lease), one.note())
 	}
-	return Call{renewLimit, keys, args}
+	for _, one := range r.Renewals {
+		all = append(all, "lock", places[one.Key], "owner", one.Owner, "fence", itoa(one.Fence),
+			"lease_ms", millis(one.Lease), "note", one.note())
+	}
+	return renewLimit.call(4*len(places), all...)
 }
 
 // LimitCall is the call of prove_limit.lua.
 func (p Prove) LimitCall() Call {
-	return Call{proveLimit, limitKeys(p.Key, 4), []string{p.permit(), itoa(p.Fence)}}
+	return proveLimit.call(4, append(limitKeys(p.Key, 4, 12), "permit", p.permit(), "fence", itoa(p.Fence))...)
 }
 
-// limitKeys are the first n keys of the scripts about permits.
-func limitKeys(key string, n int) []string {
-	keys := appendPermits(append(make([]string, 0, n), key), key)
-	if n == len(keys) {
-		return keys
+// limitKeys are the first n keys of the scripts about permits, with their names, and room for more pairs.
+func limitKeys(key string, n, room int) []string {
+	all := append(make([]string, 0, room), "lock", key)
+	all = appendPermits(all, key)
+	if n > 4 {
+		names := Of(key)
+		all = append(all, "channel", names.Channel, "queue", names.Queue, "deadlines", names.Deadlines, "fence", names.Fence)
 	}
-	names := Of(key)
-	return append(keys, names.Channel, names.Queue, names.Deadlines, names.Fence)[:n:n]
+	return all[:2*n]
 }

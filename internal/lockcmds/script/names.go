@@ -146,7 +146,7 @@ func appendTagged(dst []byte, prefix, key string) []byte {
 	return append(append(dst, key...), right...)
 }
 
-// appendPermits appends the keys of the permits of a lock; see lib/permits.lua.
+// appendPermits appends the keys of the permits of a lock, with their names; see lib/permits.lua.
 func appendPermits(keys []string, lock string) []string {
 	base, own := "{"+lock+"}", ""
 	if strings.Contains(lock, "{") {
@@ -155,5 +155,5 @@ func appendPermits(keys []string, lock string) []string {
 	if isBraced(lock) { // by Redisson's rule "a" has the same base
 		own = "{}"
 	}
-	return append(keys, base+":timeout", base+":permits"+own, base+":owners"+own)
+	return append(keys, "timeouts", base+":timeout", "permits", base+":permits"+own, "owners", base+":owners"+own)
 }

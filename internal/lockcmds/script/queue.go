@@ -16,11 +16,9 @@ type Leave struct {
 // Call is the call of leave.lua.
 func (l Leave) Call() Call {
 	n := Of(l.Key)
-	return Call{
-		leave,
-		[]string{n.Queue, n.Deadlines, n.Lock, n.Channel},
-		append(append(make([]string, 0, 1+len(l.Places)), publish), l.Places...),
-	}
+	all := append(make([]string, 0, 10+2*len(l.Places)),
+		"queue", n.Queue, "deadlines", n.Deadlines, "lock", n.Lock, "channel", n.Channel, "publish", publish)
+	return leave.call(4, appendPlaces(all, l.Places)...)
 }
 
 // Refresh keeps the deadlines of live waiters ahead of the clock.
@@ -32,11 +30,16 @@ type Refresh struct {
 
 // Call is the call of refresh.lua.
 func (r Refresh) Call() Call {
-	return Call{
-		refresh,
-		[]string{Queue(r.Key), Deadlines(r.Key)},
-		append(append(make([]string, 0, 1+len(r.Places)), millis(r.Wait)), r.Places...),
+	all := append(make([]string, 0, 6+2*len(r.Places)),
+		"queue", Queue(r.Key), "deadlines", Deadlines(r.Key), "wait_ms", millis(r.Wait))
+	return refresh.call(2, appendPlaces(all, r.Places)...)
+}
+
+func appendPlaces(dst, places []string) []string {
+	for _, place := range places {
+		dst = append(dst, "places", place)
 	}
+	return dst
 }
 
 // DecodeCount decodes the answer of leave.lua and refresh.lua: how many of the places were in the queue.
@@ -56,7 +59,7 @@ func ReadFirst(text string) (lease time.Duration, ok bool) {
 type Head struct{ Key string }
 
 // Call is the call of head.lua.
-func (h Head) Call() Call { return Call{head, []string{h.Key, Queue(h.Key)}, nil} }
+func (h Head) Call() Call { return head.call(2, "lock", h.Key, "queue", Queue(h.Key)) }
 
 // DecodeHead decodes the answer of head.lua; empty: the queue is empty.
 func DecodeHead(v resp.Value) (place string, err error) {
@@ -72,7 +75,7 @@ type Look struct{ Key string }
 // Call is the call of look.lua.
 func (l Look) Call() Call {
 	n := Of(l.Key)
-	return Call{look, []string{n.Lock, n.Channel, n.Queue}, []string{publish}}
+	return look.call(3, "lock", n.Lock, "channel", n.Channel, "queue", n.Queue, "publish", publish)
 }
 
 // DecodeLook decodes the answer of look.lua: whether the lock is still kept.
@@ -90,7 +93,9 @@ type RemoveHead struct {
 // Call is the call of remove_head.lua.
 func (d RemoveHead) Call() Call {
 	n := Of(d.Key)
-	return Call{removeHead, []string{n.Lock, n.Queue, n.Deadlines, n.Channel}, []string{d.Place, publish, flag(d.Force)}}
+	return removeHead.call(4,
+		"lock", n.Lock, "queue", n.Queue, "deadlines", n.Deadlines, "channel", n.Channel,
+		"place", d.Place, "publish", publish, "force", flag(d.Force))
 }
 
 // HeadRemoved is the answer to RemoveHead.

@@ -3,7 +3,7 @@
 -- A lease that goes on for longer stays. However many permits of one lock there are, the lock is looked at and written
 -- once. A key of another type counts as not ours: one bad key must not cost the others their lease.
 --
--- KEYS[1..n]  keys   lock, timeouts, permits, owners  of each lock; see lib/permits.lua
+-- KEYS[1..4n] lock, timeouts, permits, owners  of each lock; see lib/permits.lua
 -- ARGV[1..5n] lock, owner, fence, lease_ms, note  for each permit; lock: its place; lease_ms 0: it stays; note:
 --                                     "#text", or empty: it stays
 --

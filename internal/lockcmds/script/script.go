@@ -33,7 +33,7 @@ type Script struct {
 	// Set by compose.
 	text, sha, evalsha string
 
-	fence   int // index of the fence counter in the keys; 0: there is none
+	fence   int // index of the fence counter in the keys; negative: there is none
 	publish int // index of the publishing command in the arguments; negative: there is none
 }
 
@@ -58,6 +58,22 @@ type Call struct {
 	Keys, Args []string
 }
 
+// call is a run with that many keys. In pairs, each key and then each argument stands behind the name that the header of
+// the script gives it; a test holds them against each other. The call has the slice from here on.
+func (s *Script) call(keys int, pairs ...string) Call {
+	if checkNames != nil {
+		checkNames(s, keys, pairs)
+	}
+	n := len(pairs) / 2
+	for i := range n {
+		pairs[i] = pairs[2*i+1]
+	}
+	return Call{s, pairs[:keys:keys], pairs[keys:n:n]}
+}
+
+// checkNames is for tests.
+var checkNames func(s *Script, keys int, pairs []string)
+
 //go:embed *.lua lib/*.lua
 var files embed.FS
 
@@ -67,31 +83,31 @@ var all []*Script
 // The scripts, each with the functions of lib that it begins with. A function stands behind those that it calls.
 var (
 	ask           = load("ask", "now")
-	acquire       = load("acquire").counts(1).publishes(2)
-	acquireLimit  = load("acquire_limit", "head", "turn", "take_turn", "deadline").counts(7).publishes(9)
-	acquireShared = load("acquire_shared").counts(3).publishes(2)
-	deepenHold    = load("deepen", "hash", "hold", "head", "wake").publishes(2)
+	acquire       = load("acquire")
+	acquireLimit  = load("acquire_limit", "head", "turn", "take_turn", "deadline")
+	acquireShared = load("acquire_shared")
+	deepenHold    = load("deepen", "hash", "hold", "head", "wake")
 	crowd         = load("crowd",
 		"hash", "hold", "grant", "deepen", "head", "take_turn", "turn", "deadline", "crowd",
-		"drop_late", "wake", "shortened").counts(3).publishes(8)
-	fair          = load("fair", "head", "deadline").counts(3).publishes(6)
-	leave         = load("leave", "head", "keep", "next_turn").publishes(0)
+		"drop_late", "wake", "shortened")
+	fair          = load("fair", "head", "deadline")
+	leave         = load("leave", "head", "keep", "next_turn")
 	refresh       = load("refresh", "deadline", "mend")
-	look          = load("look", "turn").publishes(0)
-	removeHead    = load("remove_head", "head", "keep", "next_turn", "take_turn").publishes(1)
-	release       = load("release").publishes(2)
-	handover      = load("handover").counts(3).publishes(2)
+	look          = load("look", "turn")
+	removeHead    = load("remove_head", "head", "keep", "next_turn", "take_turn")
+	release       = load("release")
+	handover      = load("handover")
 	handoverLimit = load("handover_limit",
-		"head", "keep", "tell_rwlock", "free", "wake", "take_turn").counts(7).publishes(2)
-	leaseLimit = load("lease_limit", "head", "keep", "tell_rwlock", "free", "wake").publishes(6)
+		"head", "keep", "tell_rwlock", "free", "wake", "take_turn")
+	leaseLimit = load("lease_limit", "head", "keep", "tell_rwlock", "free", "wake")
 	renewLimit = load("renew_limit")
 	proveLimit = load("prove_limit")
-	extend     = load("extend", "hash", "hold", "head", "wake").publishes(2)
+	extend     = load("extend", "hash", "hold", "head", "wake")
 	renew      = load("renew", "hash", "hold")
 	info       = load("info", "hash", "shared", "holders_of", "now")
 	head       = load("head", "head")
-	force      = load("force", leaving("shared", "holders_of")...).publishes(0)
-	drop       = load("drop", leaving("hold")...).publishes(3)
+	force      = load("force", leaving("shared", "holders_of")...)
+	drop       = load("drop", leaving("hold")...)
 	prove      = load("prove", "hash", "hold")
 	bound      = load("bound", "hash")
 )
@@ -107,7 +123,7 @@ func leaving(also ...string) []string {
 func All() []*Script { return all }
 
 func load(name string, lib ...string) *Script {
-	s := &Script{name: name, id: len(all), lib: lib, publish: -1}
+	s := &Script{name: name, id: len(all), lib: lib}
 	all = append(all, s)
 	return s
 }
@@ -131,23 +147,33 @@ func (s *Script) compose() {
 		text.WriteString(read("lib/" + part))
 		text.WriteByte('\n')
 	}
-	text.WriteString(read(s.name))
+	own := read(s.name)
+	s.fence, s.publish = place(own, "KEYS", "fence"), place(own, "ARGV", "publish")
+	text.WriteString(own)
 	s.text = comments().ReplaceAllString(included(text.String()), "")
 	sum := sha1.Sum([]byte(s.text)) // Redis names scripts by SHA-1
 	s.sha = hex.EncodeToString(sum[:])
 	s.evalsha = string(resp.AppendBulk(resp.AppendBulk(nil, "EVALSHA"), s.sha))
 }
 
-// counts notes where the fence counter stands among the keys of a script.
-func (s *Script) counts(key int) *Script {
-	s.fence = key
-	return s
-}
+// headerLine is a line of a header that names keys or arguments: KEYS or ARGV, which ones, and the names.
+var headerLine = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?m)^-- (KEYS|ARGV)\[([^]]*)\] *([a-z_]+(?:, [a-z_]+)*)`)
+})
 
-// publishes notes where the publishing command stands among the arguments of a script.
-func (s *Script) publishes(arg int) *Script {
-	s.publish = arg
-	return s
+// place is the index of the key or argument that the header has under a name; negative: there is none.
+func place(text, kind, name string) int {
+	at := 0
+	for _, line := range headerLine().FindAllStringSubmatch(text, -1) {
+		switch {
+		case line[1] != kind:
+			continue
+		case line[3] == name:
+			return at
+		}
+		at++
+	}
+	return -1
 }
 
 // includes are lines that stand for a file of lib, where its functions are needed only from there on: Redis makes the
@@ -189,7 +215,8 @@ func (c Call) On(s Servers) Call {
 	if !s.Slots || c.Script == nil || len(c.Keys) == 0 {
 		return c
 	}
-	if i := c.fence; i > 0 {
+	c.composed()
+	if i := c.fence; i >= 0 {
 		c.Keys[i] = FenceOf(c.Keys[0], true)
 	}
 	if i := c.publish; s.Sharded && i >= 0 && i < len(c.Args) {

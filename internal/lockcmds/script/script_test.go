@@ -16,7 +16,7 @@ func TestScriptHeadersNameKeysArgumentsAndReturns(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatal("no scripts", err)
 	}
-	keys := regexp.MustCompile(`^-- KEYS\[(\d)(\.\.n)?\] +[a-z]+ +\S`)
+	keys := regexp.MustCompile(`^-- KEYS\[(\d)(\.\.4?n)?\] +[a-z]+(, [a-z]+)* +\S`)
 	args := regexp.MustCompile(`^-- ARGV\[(\d\d?)?(\.\.([45]n)?)?\] *[a-z_]+(, [a-z_]+)* +\S`)
 	for _, file := range files {
 		text, err := os.ReadFile(file)

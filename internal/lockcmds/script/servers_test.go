@@ -1,34 +1,12 @@
 package script
 
 import (
-	"regexp"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/hashslot"
 )
-
-// headed is a line of a script's head that names a key or an argument.
-var headed = regexp.MustCompile(`(?m)^-- (KEYS|ARGV)\[(\d+)\] +(fence +counter|publish) `)
-
-func TestScriptsSayWhereTheFenceCounterAndThePublishingCommandAre(t *testing.T) {
-	for _, s := range All() {
-		fence, publishing := 0, -1
-		for _, m := range headed.FindAllStringSubmatch(read(s.name), -1) {
-			n, _ := strconv.Atoi(m[2])
-			if m[1] == "KEYS" {
-				fence = n - 1
-			} else {
-				publishing = n - 1
-			}
-		}
-		if s.fence != fence || s.publish != publishing {
-			t.Errorf("%s: fence counter %d, publishing command %d; its head says %d and %d", s.Name(), s.fence, s.publish, fence, publishing)
-		}
-	}
-}
 
 func TestCallsInAClusterKeepToOneSlot(t *testing.T) {
 	part := Part{Owner: "PUBLISH", Session: "s"}
@@ -43,9 +21,10 @@ func TestCallsInAClusterKeepToOneSlot(t *testing.T) {
 		Renew{Renewals: []Renewal{{Key: "k", Owner: "PUBLISH"}}}.Call(), Ask{}.Call(),
 		Shared{Acquire: named, Way: AtOwnPlace, Place: "PUBLISH"}.Call(),
 	} {
+		c.composed()
 		one := c.On(Servers{})
 		args := slices.Clone(c.Args)
-		if one.fence > 0 && one.Keys[one.fence] != Fence || one.publish >= 0 && one.publish < len(args) && args[one.publish] != "PUBLISH" {
+		if one.fence >= 0 && one.Keys[one.fence] != Fence || one.publish >= 0 && one.publish < len(args) && args[one.publish] != "PUBLISH" {
 			t.Errorf("%s for one server: %q %q", c.Name(), one.Keys, one.Args)
 		}
 		for range 2 {
