@@ -93,8 +93,8 @@ var (
 	}
 	argLimit = Argument{
 		Name: "limit", Type: "integer", Token: "LIMIT", Value: "n", option: optLimit,
-		Means: "[at most n](#at-most-n-holders), 1 to 2,147,483,647, hold the lock at the same time, " +
-			"but not together with an exclusive or a shared holder. Each acquire takes one more permit",
+		Means: "[at most n](#at-most-n-holders), 1 to 2,147,483,647, hold the lock at the same time. " +
+			"Each acquire takes one more permit. A key with permits is [a type of its own](#at-most-n-holders)",
 	}
 	argNote = Argument{
 		Name: "text", Type: "string", Token: "NOTE", Optional: true, Value: "text", option: optNote,
