@@ -34,7 +34,7 @@ const (
 	Renewal  Class = iota // keeps leases, and places in a fair queue, alive
 	Loss                  // tells of lost leases
 	HandOver              // an attempt of a waiter whose turn it may be
-	Attempt               // other attempts, and questions about outcomes in doubt
+	Attempt               // other attempts
 	CleanUp               // releases the locks and places that clients have left behind
 	Confirm               // waits for replicas, for half a second at most
 	List                  // lists locks
