@@ -122,6 +122,11 @@ func TestARollbackForANamedOwner(t *testing.T) {
 		if got := strings.Join(w.Own.Asked, " "); got != c.want || !ended {
 			t.Fatalf("%s: %s, ended: %v", name, got, ended)
 		}
+		claim.RollBack(c.fence, c.count, time.Second, nil) // the session has ended, and replicas have answered behind that
+		w.Work()
+		if c.want == "release" && len(w.Own.Asked) != 1 {
+			t.Errorf("%s: rolled back twice, it asks %q", name, w.Own.Asked)
+		}
 		if c.want == "drop" && w.Own.Args[0][argName] != own {
 			t.Errorf("%s: dropped with %q, not %s", name, w.Own.Args[0], own)
 		}
