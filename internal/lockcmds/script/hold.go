@@ -169,7 +169,7 @@ func (d Drop) Call() Call {
 // DecodeDropped decodes the answer of drop.lua. It reports whether the owner held the lock by that grant.
 func DecodeDropped(v resp.Value) (held bool, err error) {
 	n, err := numbersOf(v)
-	return err == nil && n.at[0] != 0, err
+	return err == nil && n.at[0] > 0, err
 }
 
 // Force ends grants of a lock of any holder.
