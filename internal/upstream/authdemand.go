@@ -25,8 +25,10 @@ type authDemand struct {
 	mu      sync.Mutex
 	servers map[Node]bool // those of a cluster, else Any: a login is demanded; missing: the server has not been asked
 	turn    int
-	waiting []func(needed bool, err error) // for the answer to a question that has not begun
-	asking  bool                           // answerAll runs
+	// Clients may have been served since a demand was noted last, though of the servers that were asked some have left.
+	admitted bool
+	waiting  []func(needed bool, err error) // for the answer to a question that has not begun
+	asking   bool                           // answerAll runs
 
 	witnesses map[Node]net.Conn // see witness; owned by answerAll
 }
@@ -79,8 +81,9 @@ func (d *authDemand) next(servers []topology.ClusterNode) Node {
 func (d *authDemand) learn(at Node, shut bool) (begins bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	begins = shut && d.admitsLocked()
+	begins = shut && d.admitted
 	d.servers[at] = shut
+	d.admitted = d.admitted && !shut || d.admitsLocked()
 	return begins
 }
 

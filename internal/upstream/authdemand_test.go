@@ -42,6 +42,17 @@ func TestTheServersOfAClusterDemandLoginsEachForItself(t *testing.T) {
 			t.Errorf("step %d: %d demands begin, needed: %v, want %+v", i, begins, d.NeedsAuth(), step)
 		}
 	}
+	locked["a"] = false
+	for range servers {
+		at := d.next(servers)
+		d.learn(at, locked[at])
+	}
+	if d.next([]topology.ClusterNode{{ID: "d"}}); !d.learn("d", true) {
+		t.Error("clients who were served by servers that have left stay")
+	}
+	for _, s := range servers {
+		d.learn(Node(s.ID), s.ID == "a")
+	}
 	if d.next(servers[1:]); d.NeedsAuth() || len(d.servers) != 2 {
 		t.Error("a server that has left the cluster demands a login")
 	}
