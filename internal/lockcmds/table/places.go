@@ -87,9 +87,10 @@ const (
 	lingerName  = 4 << 10
 )
 
-// linger has a reaper that watches go on for as long as a whole watch takes, when a waiter has left without the lock
-// and none here has a place in Redis. Many programs wait for a short time, again and again: the watch would begin anew
-// with each wait, and never come to a look. The queue keeps its base channel, on which the reaper hears of releases.
+// linger has a reaper that watches go on for as long as a whole watch takes, when a waiter has left and none here has a
+// place in Redis. Many programs wait for a short time, again and again: the watch would begin anew with each wait, and
+// never come to a look. And who has got the lock may have passed a first place that does not listen: Redisson's waiters
+// behind it wait until it is removed. The queue keeps its base channel, on which the reaper hears of releases.
 func (q *Queue) linger() {
 	t := q.table
 	switch {

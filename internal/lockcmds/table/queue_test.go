@@ -597,6 +597,13 @@ func TestShortWaitsDoNotTakeALiveHeadForDead(t *testing.T) {
 	}
 }
 
+// lookAtNobody is a look that finds an empty queue in Redis.
+func lookAtNobody(q *Queue) {
+	q.PlacesListed(nil, OK)
+	q.TimerDue(lookDue)
+	q.HeadTold(true, "", OK)
+}
+
 func TestAQueueLingersWithinBounds(t *testing.T) {
 	newSet := func() *Table { return newWorld(t).s }
 	lingers := func(s *Table, want int) {
@@ -617,15 +624,16 @@ func TestAQueueLingersWithinBounds(t *testing.T) {
 	}
 	lingers(s, 0)
 	for name, end := range map[string]func(s *Table){
-		"its time is over":         func(s *Table) { s.Queue("k").TimerDue(lingerOver) },
-		"the proxy stops":          func(s *Table) { s.RemoveAll(errTest) },
-		"Redis refuses to listen":  func(s *Table) { s.SubscriptionRefused("k", errTest) },
-		"Redis refuses to answer":  func(s *Table) { s.Queue("k").PlacesListed(nil, Final) },
-		"the next waiter is first": func(s *Table) { shortWait(s, "k", Granted) },
+		"its time is over":        func(s *Table) { s.Queue("k").TimerDue(lingerOver) },
+		"the proxy stops":         func(s *Table) { s.RemoveAll(errTest) },
+		"Redis refuses to listen": func(s *Table) { s.SubscriptionRefused("k", errTest) },
+		"Redis refuses to answer": func(s *Table) { s.Queue("k").PlacesListed(nil, Final) },
+		"a look finds nobody":     func(s *Table) { lookAtNobody(s.Queue("k")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := New(Config{})
 			shortWait(s, "k", Null)
+			shortWait(s, "k", Granted) // it may have passed a head that does not listen
 			lingers(s, 1)
 			if end(s); s.Queue("k") != nil {
 				t.Error("it lingers")

@@ -188,7 +188,7 @@ func (t *Table) remove(w *Waiter, o Outcome, err error) {
 	} else if q.plain.Len() == 0 {
 		place = q.abandonPlace()
 	}
-	if o != Granted && !q.queued() {
+	if !q.queued() {
 		q.linger()
 	}
 	if q.empty() && !q.lingers {
