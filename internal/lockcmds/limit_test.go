@@ -452,6 +452,20 @@ func TestOtherValuesAtTheKeyOfALimit(t *testing.T) {
 	}
 }
 
+// A key that was deleted is free at once for all kinds of locks, as a lock that one client holds.
+func TestADeletedKeyHasNoPermits(t *testing.T) {
+	t.Parallel()
+	p := startProxy(t, redistest.Start(t), nil)
+	a, b := p.session(2), p.session(2)
+	other := itoa(b.fence("LOCK {k} LIMIT 9 PX 60000")) // it has its lease in the same zset
+	lost := itoa(a.fence("LOCK k LIMIT 3 PX 60000"))
+	p.srv.Do(t, "DEL", "k")
+	a.fence("TRYLOCK k LIMIT 2")
+	a.want("UNLOCK k FENCE "+lost, lostLeaseWords)
+	a.want("UNLOCK k", ":1")
+	b.want("UNLOCK {k} FENCE "+other, ":1")
+}
+
 // The locks "a" and "{a}" share the zset by Redisson's rule.
 func TestLimitsOfLocksThatShareNames(t *testing.T) {
 	t.Parallel()

@@ -41,6 +41,13 @@ if type(left) == 'table' then
 elseif redis.call('HEXISTS', permits, 'mode') == 1 then -- a lock of that name
   return redis.pcall('GET', permits) -- WRONGTYPE
 end
+if not left and redis.call('HGET', permits, 'made') == '1' then -- the string was deleted, and its permits with it
+  local fields = redis.call('HGETALL', permits)
+  for from = 1, #fields, 1000 do -- the zset stays: the lock "{a}" may have permits in it, too
+    redis.call('ZREM', timeouts, unpack(fields, from, math.min(from + 999, #fields)))
+  end
+  redis.call('DEL', permits, owners)
+end
 local now, live, ours, pttl, form = milliseconds(time), 0, true, -2, nil
 
 -- settled is where the place of the waiter is after a permit was taken.
