@@ -173,6 +173,7 @@ public final class Classes {
             }
           }
         }
+        Check.refused("WRONGTYPE", () -> proxy.command(words(List.of("LOCK", name, "LIMIT", "2"), owner)));
         Check.refused("NOTHELD", () -> proxy.command(words(List.of("UNLOCK", name), owner)));
         Check.refused("NOTHELD", () -> proxy.command(words(List.of("EXTENDLOCK", name, "PX", "100"), owner)));
       }
@@ -217,19 +218,31 @@ public final class Classes {
     }
   }
 
-  /** The lock commands are refused with Redis's error. */
+  /**
+   * Acquires of a lock are refused with Redis's error. The number may be a semaphore of which no permit is out, so there is nothing to release, and LIMIT
+   * takes from it and gives back.
+   */
   private static void isNoLock(String name) throws Exception {
     inTime(() -> does(() -> refusesLocks(name)));
   }
 
   private static void refusesLocks(String name) throws Exception {
-    try (Wire proxy = new Wire(Scenarios.PROXY)) {
+    try (Wire proxy = new Wire(Scenarios.PROXY); Wire redis = new Wire(Scenarios.BEHIND)) {
+      Object count = redis.command("GET", name);
       for (List<String> command : List.of(
           List.of("TRYLOCK", name), List.of("LOCK", name, "WAIT", "100"), List.of("FAIRLOCK", name, "WAIT", "100"), List.of("LOCK", name, "OWNER", "other"),
-          List.of("TRYLOCK", name, "SHARED"), List.of("LOCK", name, "WAIT", "100", "SHARED"), List.of("FAIRLOCK", name, "WAIT", "100", "SHARED"),
-          List.of("UNLOCK", name), List.of("EXTENDLOCK", name, "PX", "100"), List.of("LOCKINFO", name), List.of("FORCEUNLOCK", name))) {
+          List.of("TRYLOCK", name, "SHARED"), List.of("LOCK", name, "WAIT", "100", "SHARED"), List.of("FAIRLOCK", name, "WAIT", "100", "SHARED"))) {
         Check.refused("WRONGTYPE", () -> proxy.command(words(command, List.of())));
       }
+      Check.refused("NOTHELD", () -> proxy.command("UNLOCK", name));
+      Check.refused("NOTHELD", () -> proxy.command("EXTENDLOCK", name, "PX", "100"));
+      Check.equal(proxy.command("FORCEUNLOCK", name), 0);
+      Check.equal(proxy.command("LOCKINFO", name), null);
+      Check.claim(proxy.number("TRYLOCK", name, "LIMIT", "9") > 0, "no fence");
+      Check.equal(proxy.command("UNLOCK", name), 1);
+      Check.refused("NOTHELD", () -> proxy.command("UNLOCK", name));
+      Check.equal(redis.command("GET", name), count);
+      Check.equal(redis.command("TTL", name), -1);
     }
   }
 
