@@ -75,3 +75,15 @@ func (p *proxy) deadline(key string) (deadline time.Time) {
 	})
 	return deadline
 }
+
+// awaitRenewal returns when Redis has renewed a lock.
+func (p *proxy) awaitRenewal(key string) {
+	p.t.Helper()
+	redis := p.srv.Client(p.t)
+	last := redis.PTTL(p.t.Context(), key).Val()
+	redistest.Eventually(p.t, patience, "a renewal of "+key, func() bool {
+		was := last
+		last = redis.PTTL(p.t.Context(), key).Val()
+		return last > was
+	})
+}

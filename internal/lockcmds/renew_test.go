@@ -2,6 +2,7 @@ package lockcmds
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -152,31 +153,47 @@ func TestAHolderKeepsItsLockWithoutATTL(t *testing.T) {
 func TestARefusedReleaseIsRenewedWhileItsClientIsThere(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = 600 * time.Millisecond })
-	other := p.session(2)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 3 * time.Second })
+	type refused struct {
+		*session
+		alone, key, owner string
+		fence             int64
+	}
+	var all []refused
 	for _, kind := range []string{"", " SHARED", " LIMIT 1"} {
 		for _, more := range []string{"", " OWNER o", " GRACE 0", " OWNER o GRACE 0", " OWNER o GRACE 100"} {
-			for _, retries := range []bool{true, false} {
-				owner, _, _ := strings.Cut(more, " GRACE")
-				alone := "LOCK k" + strings.ReplaceAll(kind, " SHARED", "")
-				a := p.session(2)
-				fence := itoa(a.fence("LOCK k" + kind + more))
-				srv.Do(t, "CONFIG", "SET", "min-replicas-to-write", "1")
-				if got := a.do("UNLOCK k" + owner); !strings.HasPrefix(got, "-NOREPLICAS ") {
-					t.Errorf("%s%s: %s", kind, more, got)
-				}
-				srv.Do(t, "CONFIG", "SET", "min-replicas-to-write", "0")
-				if retries {
-					a.want("UNLOCK k"+owner, ":1")
-				} else {
-					other.want(alone+" WAIT 700", "(nil)")
-					a.want("EXTENDLOCK k PX 600 FENCE "+fence+owner, ":1")
-				}
-				a.hangUp()
-				other.fence(alone)
-				other.want("UNLOCK k", ":1")
+			owner, _, _ := strings.Cut(more, " GRACE")
+			for range 2 {
+				a, key := p.session(2), fmt.Sprint("k", len(all))
+				all = append(all, refused{a, strings.ReplaceAll(kind, " SHARED", ""), key, owner, a.fence("LOCK " + key + kind + more)})
 			}
 		}
+	}
+	srv.Do(t, "CONFIG", "SET", "min-replicas-to-write", "1")
+	for _, a := range all {
+		if got := a.do("UNLOCK " + a.key + a.owner); !strings.HasPrefix(got, "-NOREPLICAS ") {
+			t.Errorf("%s%s%s: %s", a.key, a.alone, a.owner, got)
+		}
+	}
+	srv.Do(t, "CONFIG", "SET", "min-replicas-to-write", "0")
+	before := make([]time.Time, len(all))
+	for i, a := range all {
+		if i%2 == 0 { // the other of a pair goes on, and goes
+			a.want("UNLOCK "+a.key+a.owner, ":1")
+		}
+		before[i] = p.deadline(a.key)
+	}
+	for i, a := range all {
+		if i%2 == 1 {
+			redistest.Eventually(t, patience, "a renewal", func() bool { return p.deadline(a.key).After(before[i]) })
+			a.want("EXTENDLOCK "+a.key+" PX 3000 FENCE "+itoa(a.fence)+a.owner, ":1")
+		}
+		a.hangUp()
+	}
+	other := p.session(2)
+	for _, a := range all {
+		other.fence("LOCK " + a.key + a.alone)
+		other.want("UNLOCK "+a.key, ":1")
 	}
 	empty(t, srv)
 }

@@ -318,14 +318,17 @@ func TestASharedLeaseCanBecomeShorter(t *testing.T) {
 func TestTheWatchdogRenewsEachSharedHolder(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = 900 * time.Millisecond })
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 3 * time.Second })
 	a, b, c := p.session(2), p.session(3), p.session(2)
 	a.fence("LOCK k SHARED")
 	fence := itoa(b.fence("LOCK k SHARED PX 1200"))
 	equal(t, "push", b.push(), ">[lock-lost k :"+fence+" expired]")
 	b.want("UNLOCK k", lostLeaseWords)
 	c.waits("LOCK k")
-	c.quiet(time.Second)
+	for range 2 {
+		p.awaitRenewal("k")
+	}
+	c.quiet(0)
 	a.want("UNLOCK k", ":1")
 	fenceIn(t, c.reply())
 	c.want("UNLOCK k", ":1")
