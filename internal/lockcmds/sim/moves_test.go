@@ -234,6 +234,7 @@ func (w *world) spread() {
 func (w *world) rejoin(s *server) {
 	w.note("      %s is a replica of %s", s, s.shard.primary)
 	s.follow(s.shard.primary)
+	w.rules.follows(s)
 	if w.shape == cluster {
 		for i := range w.slots {
 			s.subs.end(i)

@@ -66,6 +66,9 @@ func (r *rules) named(at *server, name string, args []string, key string, before
 			r.w.fail("a rollback ended what others take part in", "%s of %s by %s: %+v, taken by %q", key, args[0], field, before, r.takers[g])
 		}
 	case "release", "handover":
+		if !same {
+			r.ended[named{key, args[0]}] = before.fence
+		}
 		if named := args[1] != "0" && whole(args[1]) != before.fence; !named && (same && (change != -1 || after.by != before.by) || !same && before.holds > 1) {
 			r.w.fail("holds were not counted by one", "%s of %s: %d by %s", key, args[0], change, name)
 		}
@@ -94,6 +97,16 @@ func (r *rules) named(at *server, name string, args []string, key string, before
 	}
 }
 
+// follows notes that a server has the data of another one in place of its own. LOCK b OWNER o1 SYNC 1 of a second
+// session at s1, s2 is promoted, s1 follows it and is primary again: it has the holds and the {by} of before that LOCK.
+func (r *rules) follows(s *server) {
+	for g, first := range r.servers {
+		if first == s {
+			r.servers[g] = nil
+		}
+	}
+}
+
 // takes notes that a session takes part in a grant.
 func (r *rules) takes(g grant, field string) {
 	if s := sessionOf(field); !slices.Contains(r.takers[g], s) {
@@ -101,26 +114,49 @@ func (r *rules) takes(g grant, field string) {
 	}
 }
 
-// countsNamed is what the client counts on by the reply to a command for such an owner.
+// countsNamed is what the client counts on by the reply to a command for such an owner. Another session may release
+// what an acquire has got before the reply to the acquire is there: such a hold is not counted.
 func (c *client) countsNamed(s *slot, v resp.Value) {
 	k, text := named{s.cmd.Key, s.cmd.Owner}, string(v.Str)
 	switch {
 	case acquires(s.cmd.Verb) && v.Kind == resp.Integer:
-		c.mine[k]++
+		switch r := c.w.rules; {
+		case v.Int <= r.ended[k]:
+		case r.ahead[k] > 0:
+			r.ahead[k]--
+		default:
+			c.mine[k]++
+		}
 	case strings.HasPrefix(text, "NOTHELD"), strings.HasPrefix(text, "LOSTLEASE"):
 		delete(c.mine, k)
 	case s.cmd.Verb != grammar.Unlock || v.Kind != resp.Integer:
 	case v.Int == 1:
+		delete(c.w.rules.ahead, k)
 		for _, other := range c.w.all {
 			delete(other.mine, k)
 		}
 	case c.mine[k] > 0:
 		c.mine[k]--
 	default:
-		for _, other := range c.w.all {
-			if !other.ended && other.mine[k] > 0 {
-				other.mine[k]--
-				break
+		for _, ended := range []bool{false, true} {
+			for _, other := range c.w.all {
+				if other.ended == ended && other.mine[k] > 0 {
+					other.mine[k]--
+					return
+				}
+			}
+		}
+		c.w.rules.ahead[k]++
+	}
+}
+
+// expired notes that the lease of such an owner has ended. The latest acquire sets it: LOCK a PX 2779 OWNER o0 of one
+// session, and LOCK a MAXHOLD 1351 OWNER o0 of another. The first one is told at the end of the lease that it has chosen.
+func (r *rules) expired(key string, fence int64) {
+	for k, last := range r.lasting {
+		if k.key == key && last.fence == fence {
+			for _, c := range r.w.all {
+				delete(c.mine, k)
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
 // lease is the watchdog's lease of all engines.
@@ -378,6 +379,9 @@ func (c *client) Push(b []byte) {
 		if k.key == key {
 			delete(c.mine, k)
 		}
+	}
+	if reason := string(v.Elems[3].Str); reason == string(watchdog.ReasonMaxHold) || reason == string(watchdog.ReasonExpired) {
+		c.w.rules.expired(key, fence)
 	}
 }
 

@@ -293,6 +293,23 @@ var regressions = map[string]*plan{
 			{at: 60 * ms, kind: "send", who: 1, line: "TRYLOCK p LIMIT 4 WAIT 8963"},
 		},
 	},
+	"a hold that another session of its owner had released was counted when the acquire was answered": {
+		proxies: 3, clients: 5, calm: true,
+		actions: []action{
+			{at: 1 * ms, kind: "send", who: 0, line: "LOCK b OWNER o1"},
+			{at: 1 * ms, kind: "send", who: 1, line: "LOCK b OWNER o1"},
+			{at: 1*ms + 250*time.Microsecond, kind: "send", who: 2, line: "UNLOCK b OWNER o1"},
+			{at: 30 * ms, kind: "send", who: 3, line: "LOCK a OWNER o1"},
+			{at: 30*ms + 300*time.Microsecond, kind: "send", who: 4, line: "UNLOCK a OWNER o1"},
+		},
+	},
+	"a hold was counted whose lease another session of its owner had made shorter": {
+		proxies: 2, clients: 2, calm: true,
+		actions: []action{
+			{at: 1 * ms, kind: "send", who: 0, line: "LOCK a PX 9000 OWNER o1"},
+			{at: 20 * ms, kind: "send", who: 1, line: "LOCK a MAXHOLD 1200 OWNER o1"},
+		},
+	},
 	"a re-entry was refused when the hold had ended while its hash slot was being moved": {
 		proxies: 1, clients: 1, shape: cluster, replicas: 2, strict: true, smooth: true,
 		actions: []action{

@@ -38,6 +38,8 @@ type rules struct {
 	takers  map[grant][]string      // the sessions that take part in a grant of an owner that several are
 	lasting map[named]lasting       // of those owners
 	servers map[grant]*server       // of such a grant: the only one that has carried out calls; nil: several have
+	ended   map[named]int64         // the latest grant of such an owner that a release has ended
+	ahead   map[named]int64         // releases of such an owner that were answered before the acquires of what they gave back
 	torn    bool                    // a place may be left in a queue, and is reaped later: a copy came late, or one of the two keys was evicted
 }
 
@@ -106,6 +108,7 @@ func newRules(w *world, keys []string) *rules {
 	return &rules{
 		w: w, keys: keys, ok: map[renewable]int64{}, upset: byLock[time.Duration]{-never, -never, -never, -never, -never},
 		made: map[grant]time.Duration{}, handled: map[grant]time.Duration{}, shorter: map[grant]bool{}, takers: map[grant][]string{}, servers: map[grant]*server{}, lasting: map[named]lasting{},
+		ended: map[named]int64{}, ahead: map[named]int64{},
 	}
 }
 
@@ -440,8 +443,10 @@ func (r *rules) collect() {
 		if !r.known(grant{d.key, d.other}) { // a failover has lost it, and the client may have the lock again
 			continue
 		}
-		if c.asks(d.key) { // it may have asked for a shorter lease itself
-			d.due = w.now + debtLimit
+		if c.asks(d.key) {
+			// It may have asked for a shorter lease itself: LOCK … MAXHOLD 1263 SYNC 1 of the holder shortens the lease, a
+			// failover passes, the lease ends, another gets the lock, NOTSYNCED. The next renewal finds the loss.
+			d.due = w.now + debtLimit + tellTime
 		}
 		d.due = max(d.due, c.p.pausedUntil+debtLimit)
 		if d.due <= w.now {
