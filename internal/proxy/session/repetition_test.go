@@ -36,9 +36,10 @@ func way(s *Session) *shards { return s.way.(*shards) }
 // onDeadPin gives the session a connection that is down already when the next command is sent.
 func onDeadPin(t *testing.T, s *Session) {
 	t.Helper()
-	if !s.takePin(&request{}, "test", command.Transaction) || !dialFails(s.pin.conn) {
-		t.Fatal("no pin whose dial has failed")
+	if !s.takePin(&request{}, "test", command.Transaction) {
+		t.Fatal("there is no pin")
 	}
+	dialFails(t, s.pin.conn)
 }
 
 func TestACommandIsRepeatedUntilItsConnectionIsNotDown(t *testing.T) {
