@@ -198,6 +198,7 @@ func (s *server) copyOf(o *server) {
 		one.share()
 	}
 	s.grants, s.fences = maps.Clone(o.grants), o.fences
+	maps.Copy(s.all, s.grants) // else it had none of them when it copies those of the next primary
 }
 
 // follow makes a server a replica that has copied all data of a primary.
