@@ -45,6 +45,19 @@ func TestAReleaseThroughAnotherProxyIsNoLoss(t *testing.T) {
 	}
 }
 
+// The session of a loss may release what its owner has acquired elsewhere since, by its fence.
+func TestALossDoesNotHideALaterGrantOfTheOwner(t *testing.T) {
+	t.Parallel()
+	p, q := twoProxies(t, leaseOfAMinute)
+	a, b := p.session(2), q.session(2)
+	a.fence("LOCK k OWNER job")
+	b.want("FORCEUNLOCK k", ":1")
+	redistest.Eventually(t, patience, "the loss", func() bool { return p.losses.Load() == 1 })
+	fence := itoa(b.fence("LOCK k OWNER job"))
+	a.want("UNLOCK k OWNER job FENCE "+fence, ":1")
+	empty(t, p.srv)
+}
+
 func notHeldOf(owner string) string {
 	if owner != "" {
 		return "-NOTHELD this OWNER does not hold the lock"

@@ -33,7 +33,7 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 		switch {
 		case m == meansNothing:
 			refusal = nameFenceReply()
-		case m == meansLost, m == meansOwn && t.KnowsLoss(&session.Session, k, cmd.Fence):
+		case m == meansLost, m == meansOwn && t.KnowsLossOf(&session.Session, k, cmd.Fence):
 			refusal = lostLeaseReply()
 		case m == meansUnknown, m == meansNamed:
 			grant = true

@@ -218,6 +218,22 @@ func TestALossThatAReleaseOfAnotherGrantFindsIsTold(t *testing.T) {
 	}
 }
 
+// Until a loss is told, it may be a release through another proxy, and what was lost is not another grant: Redis says
+// what the owner holds.
+func TestALossIsKnownOfItsGrantWhenItIsTold(t *testing.T) {
+	b, s := newBook(), session("s")
+	h := b.grant(s, "o", 5, 1, 1)
+	b.Lost(h, ReasonGone, false, nil)
+	if b.KnowsLossOf(s, h.Key, 0) || b.KnowsLossOf(s, h.Key, 5) {
+		t.Error("known before it is told")
+	}
+	b.SuspectsDue()
+	b.SuspectsDue()
+	if b.KnowsLossOf(s, h.Key, 6) || !b.KnowsLossOf(s, h.Key, 5) || b.KnowsLossOf(s, h.Key, 5) {
+		t.Error("not known of its grant, once")
+	}
+}
+
 // A loss may be told while a release is on its way. If the reply to it tells the loss, too, the next command is about
 // what comes after it.
 func TestAReplyThatTellsALossIsTheLastWord(t *testing.T) {

@@ -149,6 +149,16 @@ func (t *Table) KnowsLoss(s *Session, k Key, named int64) bool {
 	return t.Meant(s, k, named) == nil && s.Losses.Forget(s.lossOf(k))
 }
 
+// KnowsLossOf is KnowsLoss for a release. Redis is asked about another grant than the lost one, and as long as the loss
+// is not told: the owner may have released the lock through another proxy, and hold it again there.
+func (t *Table) KnowsLossOf(s *Session, k Key, named int64) bool {
+	lost := s.LostFence(k)
+	if lost != 0 && k.Kind.Reenters() && (named != 0 && named != lost || t.Suspected(k.Lock, lost) != nil) {
+		return false
+	}
+	return t.KnowsLoss(s, k, named)
+}
+
 // tellLost replaces the reply if the lock was lost while the command was on its way, or the session has lost it before
 // and was not told by a reply yet.
 func (t *Table) tellLost(s *Session, k Key, lost bool, reply Reply) Reply {
