@@ -74,6 +74,9 @@ func (q *Queue) Refreshed(lost bool) {
 // no message would come.
 func (q *Queue) released() {
 	q.reaper.freed = true // another owner may have been faster than the head
+	if w := q.fair.First(); w != nil && w.first {
+		q.table.try(w) // plain locks of Redisson's wake no waiter by name
+	}
 	if q.queued() {
 		q.watchHead()
 	}

@@ -140,7 +140,7 @@ func (t *Table) Subscribed(channel string) {
 	if sub == nil {
 		return
 	}
-	t.wakeNamed(sub)
+	t.each(sub.waiters.All(), t.try)
 	sub.eachQueue(func(q *Queue, _ bool) {
 		q.woken = q.woken || missed
 		q.tryPlain()
@@ -186,16 +186,25 @@ func (t *Table) First(channel string, lease time.Duration) {
 	}
 	for q := range sub.byName.Values() {
 		q.place.First()
+		if w := q.plain.First(); w != nil && w.state == asking {
+			w.woken = true // the answer on its way may be older, and say that the place is behind others
+		}
 		q.expect(lease)
 	}
 	for w := range sub.waiters.Values() {
+		w.first = w.Fair
 		w.queue.expect(lease)
 	}
 }
 
 // wakeNamed has all waiters ask that are woken by that name: the first in the queue of a free lock, or whose owner has
 // been granted the lock, here or at another proxy.
-func (t *Table) wakeNamed(sub *channel) { t.each(sub.waiters.All(), t.try) }
+func (t *Table) wakeNamed(sub *channel) {
+	t.each(sub.waiters.All(), func(w *Waiter) {
+		w.first = w.Fair
+		t.try(w)
+	})
+}
 
 // eachQueue calls f for the queues to which it tells of a release, or on which the crowd's place is woken.
 func (c *channel) eachQueue(f func(q *Queue, released bool)) {

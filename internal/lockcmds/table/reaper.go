@@ -177,6 +177,7 @@ func (q *Queue) tryHead(head string) bool {
 	}
 	l := q.places[head]
 	if l != nil {
+		l.First().first = true
 		q.table.try(l.First())
 	}
 	return l != nil

@@ -18,8 +18,8 @@ import "time"
 // A crowd has no place if no others wait for its lock. Then the queue is empty, and no turn ends its hand-overs.
 //
 // A release wakes the first place by its name, and tells the base channel. On that channel only those ask who have no
-// place, or have heard that theirs is the first: by an answer, or by a message when the one before it has left. So a
-// release costs Redis the same however many proxies wait.
+// place, or have heard that theirs is the first, plain or fair: by an answer, or by a message when the one before it has
+// left. So a release costs Redis the same however many proxies wait, and the first hears of one of Redisson's plain locks.
 
 // Place is where the place of a crowd is, as the scripts tell (script/lib/crowd.lua).
 type Place int64

@@ -208,3 +208,48 @@ func TestAPlaceBehindOthersAsksWhenItIsWokenByName(t *testing.T) {
 		t.Error("a message has made a place")
 	}
 }
+
+// Plain locks of Redisson's tell the base channel alone of a release. A fair waiter that was told by its name that it is
+// the first asks then, and so does a crowd that was told so while an attempt was on its way, whose answer is older.
+func TestTheFirstInTheQueueHearsOfPlainReleases(t *testing.T) {
+	attempts := func(w *world) (n int) {
+		for _, e := range w.s.Effects() {
+			if e.Op == Attempt {
+				n++
+			}
+		}
+		return n
+	}
+	w := heldWorld(t)
+	w.ask(fair, "")
+	w.settle()
+	q := w.s.Queue("k")
+	first := q.fair.First()
+	q.reaper.phase = idling // it watches the head already
+	w.s.Effects()
+	w.s.Published(q.names.Channel)
+	if n := attempts(w); n != 0 {
+		t.Errorf("a waiter that may be behind others has asked %d times", n)
+	}
+	w.s.First(first.Wake, time.Second)
+	w.s.Published(q.names.Channel)
+	if n := attempts(w); n != 1 {
+		t.Errorf("the first has asked %d times", n)
+	}
+
+	w = heldWorld(t)
+	w.ask(plain, "")
+	w.settle()
+	q = w.s.Queue("k")
+	ask := q.plain.First()
+	q.wake()
+	w.s.Answered(ask, Answer{Status: Busy, TTL: time.Second, Placed: true, Place: Behind})
+	q.woken = true
+	q.wake()
+	w.s.Effects()
+	w.s.First(q.names.Wake, time.Second)
+	w.s.Answered(ask, Answer{Status: Busy, TTL: time.Second, Placed: true, Place: Behind})
+	if n := attempts(w); n != 1 {
+		t.Errorf("the crowd has asked %d times", n)
+	}
+}

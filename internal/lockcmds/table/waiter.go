@@ -19,6 +19,7 @@ type Waiter struct {
 
 	state   state
 	woken   bool    // while an attempt was on its way
+	first   bool    // of the queue in Redis, as it was told by name
 	failed  bool    // the latest attempt came to nothing: the waiter may have no place in Redis
 	doubt   bool    // an attempt was not answered: it is unknown whether the waiter has the lock
 	pending Outcome // how it leaves if the attempt on its way comes to nothing
@@ -88,7 +89,7 @@ func (t *Table) Join(w *Waiter, n Names, m Mark, a Answer) {
 		q.woken, q.timed, q.failed, q.pause = false, false, false, 0
 	}
 	t.waiters.Push(&w.inSet, w)
-	w.queue, w.state, w.pending, w.err = q, waiting, NoOutcome, nil
+	w.queue, w.state, w.pending, w.err, w.first = q, waiting, NoOutcome, nil, false
 	w.By.waits = w
 	if w.Named() {
 		w.sub = t.listen(w.Wake)
