@@ -28,7 +28,7 @@
 --          {0, pttl_ms, place, form}                 not taken; pttl -2: free, but kept for another; -3: a permit is
 --                                                    left, but others are first; form 2: a client of Redisson's may
 --                                                    have a permit, or give permits to the string; or absent
---          place: of the plain waiters, 0 not in the queue, 1 at its head, 2 behind others
+--          place: of the plain waiters, 0 not in the queue, 1 at its head, 2 behind others; of a fair one as in fair.lua
 
 local lock, timeouts, permits, owners = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 --@ permits
@@ -117,8 +117,12 @@ if way == 'fair' and ARGV[9] == '1' and head ~= place then
   --@ mend
   --@ line_up
   line_up(queue, deadlines, head, place, now, pttl, wait)
+  head = head or place
 elseif way == 'crowd' and (ARGV[9] == '1' or head) then
   --@ crowd
   at = crowd_joins(queue, deadlines, lock, place, wait)
+end
+if way == 'fair' and head == place and form then
+  at = 1
 end
 return {0, pttl, at, form}

@@ -29,7 +29,7 @@
 --          fence                          acquired, a first hold; or {1, fence, 1, 1}: the counter held no fence
 --          {0, pttl_ms, place}            not acquired; pttl -2: free, but kept for another
 --          {0, pttl_ms, place, 1}         the same, as in acquire.lua; pttl -3: held shared, but others are first
---          place: of the plain waiters, 0 not in the queue, 1 at its head, 2 behind others
+--          place: of the plain waiters, 0 not in the queue, 1 at its head, 2 behind others; of a fair one as in fair.lua
 
 local lock, owner = KEYS[1], ARGV[1]
 if not ARGV[4] then -- usually the lock is free or held shared, and no place is first
@@ -156,8 +156,12 @@ if way == 'fair' and ARGV[10] == '1' and head ~= place then
   --@ mend
   --@ line_up
   line_up(queue, deadlines, head, place, now, pttl, wait)
+  head = head or place
 elseif way == 'crowd' and (ARGV[10] == '1' or head) then
   --@ crowd
   at = crowd_joins(queue, deadlines, lock, place, wait)
+end
+if way == 'fair' and head == place and mode ~= 'lock' then
+  at = 1
 end
 return {0, pttl, at, mode and mode ~= 'lock' and 1 or nil}

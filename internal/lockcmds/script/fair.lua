@@ -25,7 +25,8 @@
 -- Returns  {1, fence, holds, odd, 0}  acquired
 --          fence                      acquired, a first hold; or {1, fence, 1, 1}: the counter held no fence
 --          {0, pttl_ms}               not acquired; pttl -2: free, but others are first
---          {0, pttl_ms, 0, 1}         the same, as in acquire.lua
+--          {0, pttl_ms, first, 1}     the same, as in acquire.lua; first 1: its place is the first, and the holder's
+--                                     release may tell the base channel alone, as Redisson's do; 0 or absent: else
 --          {0, -4}                    the owner holds it shared, as in acquire.lua; no place is taken
 
 local owner, wait, place = ARGV[1], tonumber(ARGV[5]), ARGV[8]
@@ -103,5 +104,6 @@ if ARGV[6] == '1' and head ~= place then
   --@ mend
   --@ line_up
   line_up(KEYS[2], KEYS[3], head, place, now, pttl, wait)
+  head = head or place
 end
-return {0, pttl, form and 0, form}
+return {0, pttl, head == place and mode ~= 'lock' and 1 or form and 0, form}

@@ -186,6 +186,9 @@ func (q *Queue) placed(w *Waiter, a Answer) {
 	first := w.turn.first
 	w.turn = turn{}
 	switch {
+	case w.Fair:
+		w.first = w.first || a.Status == Busy && a.Place == Head
+		return
 	case !first:
 		return
 	case a.Status == InDoubt:

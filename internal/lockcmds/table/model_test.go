@@ -121,6 +121,9 @@ func (w *world) script(c *client, at turn) Answer {
 	if w.holder == "" {
 		ttl = Kept
 	}
+	if c.Fair { // the holder is ours: its release wakes the first by name
+		return Answer{Status: Busy, TTL: ttl}
+	}
 	return Answer{Status: Busy, TTL: ttl, Placed: at.first, Place: where()}
 }
 
