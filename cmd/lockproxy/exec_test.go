@@ -344,7 +344,7 @@ func TestAtMostNCommandsRun(t *testing.T) {
 	l.wrote("pids")
 	l.start("--limit", "2", "-n", "job", "--", "true").want(cli.ExitBusy, "one of 2 holders")
 	l.start("-n", "job", "--", "true").want(cli.ExitUnreachable, "WRONGTYPE") // permits are a type of their own
-	l.start("--limit", "3", "-n", "job", "--", "true").want(0, "") // the limit is that of the call
+	l.start("--limit", "3", "-n", "job", "--", "true").want(0, "")            // the limit is that of the call
 	waiting := l.start("--limit", "2", "job", "--", "sh", "-c", "echo next > next")
 	l.waiting(1)
 	_ = second.cmd.Process.Kill()
