@@ -47,7 +47,10 @@ func startNode(t *testing.T, epoch int64) *node {
 	n.epoch.Store(epoch)
 	n.owner.Store(n)
 	s := redcon.NewServer(n.addr, n.answer, nil, nil)
-	n.stop = sync.OnceFunc(func() { _ = s.Close() })
+	n.stop = sync.OnceFunc(func() {
+		_ = s.Close()
+		_ = l.Close() // a server that has not begun to serve does not know it
+	})
 	t.Cleanup(n.stop)
 	go func() { _ = s.Serve(l) }()
 	return n
