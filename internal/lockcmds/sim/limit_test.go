@@ -92,11 +92,14 @@ func newPermitPlan(seed uint64) *plan {
 // permits is what must be true of the lock after each step of a history.
 type permits struct {
 	w     *world
-	was   map[string]permit         // before the script in progress, by member
-	whole bool                      // the lock was, before it
-	dead  map[*belief]time.Duration // since when Redis does not have what a client counts on
-	room  map[*slot]time.Duration   // since when a command that waits could have a permit
-	typed map[byte]time.Duration    // when a script found the key as a string, or as a hash, last
+	was   map[string]permit // before the script in progress, by member
+	whole bool              // the lock was, before it
+	// Permits by fence whose key a failover has lost, but not their records. The next acquire forgets them; their holders
+	// hear of it by their next renewal.
+	forgotten map[int64]bool
+	dead      map[*belief]time.Duration // since when Redis does not have what a client counts on
+	room      map[*slot]time.Duration   // since when a command that waits could have a permit
+	typed     map[byte]time.Duration    // when a script found the key as a string, or as a hash, last
 }
 
 // permit is what Redis has of one, or of a hold of another kind: that is named by its owner and the kind.
@@ -113,7 +116,10 @@ func (p permit) goesWith(o permit) bool {
 }
 
 func newPermits(w *world) *permits {
-	return &permits{w: w, dead: map[*belief]time.Duration{}, room: map[*slot]time.Duration{}, typed: map[byte]time.Duration{}}
+	return &permits{
+		w: w, dead: map[*belief]time.Duration{}, room: map[*slot]time.Duration{}, typed: map[byte]time.Duration{},
+		forgotten: map[int64]bool{},
+	}
 }
 
 func (s *server) permits() map[string]permit { return permitsOf(s.get, s.ms()) }
@@ -181,6 +187,8 @@ func (x *permits) ran(at *server, p *proxy, name string, args []string) {
 		switch {
 		case was.ends <= at.ms():
 		case !ok && name == "force" && args[1] == strconv.FormatInt(was.fence, 10): // by the handle, when its session has lost it
+		case !ok && name == "acquire_limit" && !x.whole: // it forgets the permits of a key that is gone
+			x.forgotten[was.fence] = true
 		case !ok && !ends:
 			w.fail("a lock was taken away", "%s by %s", member, name)
 		case !ok && name != "drop" && args[1] != "0" && args[1] != strconv.FormatInt(was.fence, 10):
@@ -337,7 +345,8 @@ func (x *permits) check() {
 		for _, b := range c.permits {
 			g := grant{permitKey, b.fence}
 			asks := c.current != nil && (c.current.cmd.Fence == b.fence || x.reenters(c.current))
-			if _, ok := now[b.fence]; ok || c.ended || c.p.killed || b.releasing || b.vague || asks || r.shorter[g] || !r.known(g) {
+			if _, ok := now[b.fence]; ok || c.ended || c.p.killed || b.releasing || b.vague || asks || r.shorter[g] || !r.known(g) ||
+				x.forgotten[b.fence] {
 				delete(x.dead, b) // rules.learned judges a loss with a primary
 				continue
 			}
