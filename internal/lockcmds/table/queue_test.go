@@ -921,3 +921,15 @@ func TestTheListOfEffectsIsUsedAgain(t *testing.T) {
 		t.Errorf("each step allocates %v lists of effects", n)
 	}
 }
+
+// Its channel may be confirmed already, so no attempt follows that one.
+func TestTheAnswerBeforeTheWaitSaysWhoIsTheFirst(t *testing.T) {
+	for _, place := range []Place{Head, NoPlace} {
+		s := newWorld(t).s
+		w := &Waiter{By: &Session{}, Kind: alone, Fair: true, Owner: "me", Place: "me", Wake: "k:me"}
+		s.Join(w, Names{Key: "k", Channel: "k", Place: "all", Wake: "k:all"}, Mark{}, Answer{TTL: time.Minute, Place: place})
+		if w.first != (place == Head) {
+			t.Errorf("place %d: it is the first: %t", place, w.first)
+		}
+	}
+}

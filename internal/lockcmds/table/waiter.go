@@ -89,7 +89,8 @@ func (t *Table) Join(w *Waiter, n Names, m Mark, a Answer) {
 		q.woken, q.timed, q.failed, q.pause = false, false, false, 0
 	}
 	t.waiters.Push(&w.inSet, w)
-	w.queue, w.state, w.pending, w.err, w.first = q, waiting, NoOutcome, nil, false
+	w.queue, w.state, w.pending, w.err = q, waiting, NoOutcome, nil
+	w.first = w.Fair && a.Place == Head
 	w.By.waits = w
 	if w.Named() {
 		w.sub = t.listen(w.Wake)
