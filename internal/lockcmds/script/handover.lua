@@ -110,9 +110,10 @@ elseif head and plain then
     place = crowd_joins(KEYS[3], KEYS[5], KEYS[1], ARGV[8], tonumber(ARGV[7]))
   end
 end
-if who ~= 0 and head and place ~= 1 then
-  --@ tell_first
-  tell_first(ARGV[3], KEYS[2], KEYS[3], KEYS[1], lease)
+local first = who ~= 0 and head and place ~= 1 and head_of(KEYS[3], KEYS[1])
+-- A waiter of this proxy need not be told: the release of the next holder, which is here, wakes it by name.
+if first and string.sub(first, 1, 36) ~= string.sub(ARGV[8], 1, 36) then
+  redis.call(ARGV[3], KEYS[2] .. ':' .. first, lease)
 end
 local odd = replaced or no_queue or 0
 if known and who ~= 0 and odd == 0 and place == 0 and not (plain and fair) then
