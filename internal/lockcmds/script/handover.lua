@@ -19,7 +19,7 @@
 -- ARGV[3]  publish      PUBLISH, or SPUBLISH in a cluster
 -- ARGV[4]  holds        of the owner's only session after this
 -- ARGV[5]  lease_ms     least lease that goes on if holds are left; 0: its TTL stays
--- ARGV[6]  field        of the session, for a named owner; empty: the owner has one session
+-- ARGV[6]  field        the session in braces, for a named owner; empty: the owner has one session
 -- ARGV[7]  wait_ms      what a deadline is counted in, > 0
 -- ARGV[8]  crowd        place of the plain waiters
 -- ARGV[9]  stays        1: that place stays in the queue after a grant to them; 0: it leaves

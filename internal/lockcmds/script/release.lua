@@ -1,5 +1,4 @@
--- release.lua: release one hold; with the last one free the lock and wake plain waiters and the
--- fair head.
+-- release.lua: release one hold; with the last one free the lock, and wake plain waiters and the first in the queue.
 --
 -- Any session of a named owner may release one. Of a grant that is over the script finds none.
 --
@@ -12,7 +11,7 @@
 -- ARGV[3]  publish   PUBLISH, or SPUBLISH in a cluster
 -- ARGV[4]  holds     of the owner's only session after this; absent: none, and the lease is the watchdog's
 -- ARGV[5]  lease_ms  least lease that goes on if holds are left; 0: its TTL stays
--- ARGV[6]  field     of the session, for a named owner; empty: the owner has one session
+-- ARGV[6]  field     the session in braces, for a named owner; empty: the owner has one session
 --
 -- Returns  fence               released; 0: it was taken without one
 --          {1, fence, 1, odd}  the same, and others wait; odd 2: the key of the queue holds something else; else 0
