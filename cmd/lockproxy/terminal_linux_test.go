@@ -305,6 +305,7 @@ func TestAtATerminalAStoppedJobMayLoseItsLock(t *testing.T) {
 		l.unlock()
 		s.line("fg")
 		s.want("the lock was lost")
+		l.gone("pid") // until then the command reads what is typed
 		if code := s.back(); code != "74" {
 			t.Errorf("exit code %s", code)
 		}

@@ -271,6 +271,8 @@ func TestAllReplicasOfAClusterCountWhileTheyAreDown(t *testing.T) {
 	})
 	p := srv.Dial(t)
 	for _, key := range []string{first, second} {
+		at := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", key).(int64))
+		proxytest.WaitFor(t, "the view with the replica", func() bool { return srv.Shared().Upstream.View().Replicas(at) == 1 })
 		proxytest.Integer(t, p.Quiet("LOCK", key))
 		p.Quiet("UNLOCK", key)
 	}
