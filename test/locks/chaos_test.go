@@ -232,7 +232,8 @@ func (s *stand) endOfWork() {
 	}
 }
 
-// acquirable takes and releases a lock, which must be to be had by then, not counting the time that the machine stood still.
+// acquirable takes and releases a lock, which must be to be had by then, not counting the time that the machine stood still. All permits
+// of a lock must be: LOCK without LIMIT would not wait for them, as they are of another type.
 func (s *stand) acquirable(p *namedProxy, verb, key string, since, by int64) {
 	for {
 		stalled := s.stalls.since(since)
@@ -256,7 +257,11 @@ func (s *stand) take(p *namedProxy, verb, key string, by int64) (reply, error) {
 	}
 	defer c.hangUp()
 	left := max(1, (by-mono())/int64(time.Millisecond))
-	v, err := c.do(time.Duration(left)*time.Millisecond+late, verb, key, "WAIT", strconv.FormatInt(left, 10))
+	line := []string{verb, key, "WAIT", strconv.FormatInt(left, 10)}
+	if strings.HasPrefix(key, "limit") {
+		line = append(line, "LIMIT", "1")
+	}
+	v, err := c.do(time.Duration(left)*time.Millisecond+late, line...)
 	if _, ok := v.(int64); !ok || err != nil {
 		return v, cmp.Or(err, errNotGranted)
 	}
@@ -306,7 +311,7 @@ func (s *stand) saveHistory(path string) {
 
 // circumstances are what there is to see of a lock that should be free.
 func (s *stand) circumstances(key string) string {
-	text := fmt.Sprintf("  at %.3f: %v, queue %v, PTTL %v", seconds(mono()), s.home(key).Do(s.t, "HGETALL", key),
+	text := fmt.Sprintf("  at %.3f: %v, queue %v, PTTL %v", seconds(mono()), s.home(key).Do(s.t, "KEYS", "*"+key+"*"),
 		s.home(key).Do(s.t, "LRANGE", queueOf(key), "0", "-1"), s.home(key).Do(s.t, "PTTL", key))
 	for _, p := range s.proxies {
 		if c, err := p.dial(); err == nil {
