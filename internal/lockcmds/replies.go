@@ -14,7 +14,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// This file writes the replies of the lock commands. Each reply is one that docs/LOCKS.md or docs/ERRORS.md lists.
+// This file writes the replies of the lock commands. Each reply is one that docs/LOCKS.md lists.
 
 // nullReply is the null reply: Redis refused, or the grant has been rolled back.
 func nullReply(proto int) []byte { return resp.AppendNull(nil, proto) }

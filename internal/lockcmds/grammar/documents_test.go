@@ -111,7 +111,12 @@ func syntaxBlock() string {
 	var b strings.Builder
 	b.WriteString("```\n")
 	for i := range table {
-		b.WriteString(table[i].Syntax() + "\n")
+		name, arguments, _ := strings.Cut(table[i].Syntax(), " ")
+		if i+1 < len(table) && strings.HasSuffix(table[i+1].Syntax(), " "+arguments) { // as those of the next command
+			b.WriteString(name + " | ")
+			continue
+		}
+		b.WriteString(name + " " + arguments + "\n")
 	}
 	b.WriteString("```\n")
 	return b.String()

@@ -54,51 +54,46 @@ var (
 	argKey  = Argument{Name: "key", Type: "key", Value: "key"}
 	argWait = Argument{
 		Name: "milliseconds", Type: "integer", Token: "WAIT", Optional: true, Value: "ms", option: optWait,
-		Means: "the longest wait for the lock; 0: no wait",
+		Means: "the longest wait; 0: do not wait",
 	}
 	argPX    = Argument{Name: "milliseconds", Type: "integer", Token: "PX", Value: "ms", option: optPX}
 	argEX    = Argument{Name: "seconds", Type: "integer", Token: "EX", Value: "s", option: optEX}
 	argLease = Argument{
 		Name: "lease", Type: "oneof", OneOf: []Argument{argPX, argEX},
-		Means:  "a fixed lease, never renewed; for `EXTENDLOCK` the new lease of a lock that may be renewed",
-		Absent: "the watchdog's lease (`lock.lease`), renewed every third of it while the connection is open",
+		Means:  "a fixed lease, never renewed. For `EXTENDLOCK`: the new lease",
+		Absent: "a lease of `lock.lease`, renewed every third of it while the connection is open",
 	}
 	argOwner = Argument{
 		Name: "id", Type: "string", Token: "OWNER", Optional: true, Value: "id", option: optOwner,
-		Means: "the [owner](#owners): 1 to 256 bytes without braces, not `fence` or `mode`. " +
-			"By default the connection or the acquire, whose own names are refused here",
+		Means: "the name of the [owner](#owners): 1 to 256 bytes, no braces, not `fence` or `mode`",
 	}
 	argGrace = Argument{
 		Name: "milliseconds", Type: "integer", Token: "GRACE", Optional: true, Value: "ms", option: optGrace,
-		Means: "the most that is left of the lease after the connection has ended; 0 releases at once",
+		Means: "when the connection ends, shorten the lease to this; 0 releases at once",
 	}
 	argMaxHold = Argument{
 		Name: "milliseconds", Type: "integer", Token: "MAXHOLD", Optional: true, Value: "ms", option: optMaxHold,
-		Means: "the watchdog lets the lock end by then, even if the client is connected but stuck",
+		Means: "let the lock end by then, even if its client is still connected",
 	}
 	argSync = Argument{
 		Name: "replicas", Type: "integer", Token: "SYNC", Optional: true, Value: "n", option: optSync,
-		Means: "the grant is answered only when n replicas have it (by default `lock.sync`); " +
-			"if they do not in time, it is rolled back: `-NOTSYNCED`",
+		Means: "answer only when n replicas [have the grant](FAILURES.md#sync) (default: `lock.sync`), else `-NOTSYNCED`",
 	}
 	argFence = Argument{
 		Name: "token", Type: "integer", Token: "FENCE", Optional: true, Value: "n", option: optFence,
-		Means: "only the grant that has this fence. Without `OWNER` the connection need not be the one that acquired " +
-			"it: `UNLOCK` ends the grant with all its holds",
+		Means: "the grant with this fence. Without `OWNER` it works on any connection, and `UNLOCK` releases all holds",
 	}
 	argShared = Argument{
 		Name: "shared", Type: "pure-token", Token: "SHARED", option: optShared,
-		Means: "a [shared hold](#shared-locks): any number of owners can have one at the same time, " +
-			"but not together with an exclusive holder",
+		Means: "a [shared hold](#shared-locks): alongside other shared holders, but not alongside an exclusive one",
 	}
 	argLimit = Argument{
 		Name: "limit", Type: "integer", Token: "LIMIT", Value: "n", option: optLimit,
-		Means: "[at most n](#at-most-n-holders), 1 to 2,147,483,647, hold the lock at the same time. " +
-			"Each acquire takes one more permit. A key with permits is [a type of its own](#at-most-n-holders)",
+		Means: "one permit of [at most n](#at-most-n-holders), 1 to 2,147,483,647",
 	}
 	argNote = Argument{
 		Name: "text", Type: "string", Token: "NOTE", Optional: true, Value: "text", option: optNote,
-		Means: "says who has the lock and why, up to 256 bytes: `LOCKINFO` and all lists show it, at every proxy",
+		Means: "who holds the lock and why, up to 256 bytes: `LOCKINFO` and lists show it at every proxy",
 	}
 	argMode = Argument{
 		Name: "mode", Type: "oneof", Optional: true, OneOf: []Argument{argShared, argLimit},
@@ -128,26 +123,26 @@ var table = complete([]Spec{
 	acquire.with(Spec{
 		Verb: Lock, Name: "lock",
 		Summary: "Acquire a lock, waiting until it is free, and return its fencing token", Complexity: "O(1)",
-		Does:    "acquires the lock, and waits until it is granted, or for `WAIT ms`. A new client may overtake waiters",
-		Replies: "the fence, an integer ≥ 1; null if not granted in time; `-NOTSYNCED`; `-DEADLOCK`",
+		Does:    "acquires the lock; waits until it is granted, or for `WAIT ms`. A new client may overtake waiters",
+		Replies: "the fence, an integer ≥ 1; null if it was not granted in time",
 	}),
 	acquire.with(Spec{
 		Verb: TryLock, Name: "trylock",
 		Summary: "Acquire a lock if it is free, and return its fencing token", Complexity: "O(1)",
-		Does: "as `LOCK`, but does not wait unless `WAIT` is given", Replies: "the same",
+		Does: "like `LOCK`, but does not wait unless `WAIT` is given", Replies: "the same",
 	}),
 	acquire.with(Spec{
 		Verb: FairLock, Name: "fairlock",
 		Summary:    "Acquire a lock in the order of requests, and return its fencing token",
 		Complexity: "O(log(N)) with N being the number of fair waiters",
-		Does:       "as `LOCK`, first come, first served, across all proxies and Redisson clients", Replies: "the same",
+		Does:       "like `LOCK`, but first come, first served, across all proxies and Redisson clients", Replies: "the same",
 	}),
 	{
 		Verb: Unlock, Name: "unlock", Arguments: []Argument{argKey, optional(argShared), argOwner, argFence},
 		Flags: []string{"write", "noscript", "no_multi"}, Categories: []string{"write", "slow", "scripting"},
 		Access:  []string{"RW", "access", "delete"},
 		Summary: "Release one hold of a lock", Complexity: "O(1)",
-		Does: "releases one hold", Replies: "`1` released; `0` one hold fewer, still held; `-NOTHELD`; `-LOSTLEASE`",
+		Does: "releases one hold", Replies: "`1`: released; `0`: one hold fewer, still held",
 	},
 	{
 		Verb: ExtendLock, Name: "extendlock",
@@ -155,7 +150,7 @@ var table = complete([]Spec{
 		Flags:     []string{"write", "noscript", "no_multi"}, Categories: []string{"write", "slow", "scripting"},
 		Access:  []string{"RW", "access", "update"},
 		Summary: "Set a new lease for a lock that is held", Complexity: "O(1)",
-		Does: "gives a held lock a new lease", Replies: "`1`, or the same errors",
+		Does: "sets a new lease", Replies: "`1`",
 	},
 	{
 		Verb: LockInfo, Name: "lockinfo", Arguments: []Argument{argKey},
