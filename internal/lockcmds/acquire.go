@@ -256,15 +256,12 @@ func (w *waiter) granted(g grant) []byte {
 	}
 	now := w.e.opts.Clock.Now()
 	w.e.mu.Lock()
-	verdict := w.claim.grantedLocked(now, &holdGrant{
-		Grant: table.Grant{
-			Fence: g.fence, Count: g.count, SentAt: g.sentAt,
-			TTL: w.Lease, Fixed: w.Fixed, MaxHold: w.MaxHold, Grace: w.Grace,
-			Client: table.Client(w.session().Client.ClientInfo),
-		},
-		Exclusive: g.exclusive, Streak: w.streak, Sync: w.Sync, Limit: w.Limit,
-		Note: w.Note, Client: w.session().Client.ClientInfo, Host: w.e.defaults().NoteHost,
-	})
+	verdict := w.claim.grantedLocked(now, &table.Grant{
+		Fence: g.fence, Count: g.count, SentAt: g.sentAt,
+		TTL: w.Lease, Fixed: w.Fixed, MaxHold: w.MaxHold, Grace: w.Grace,
+		Client: table.Client(w.session().Client.ClientInfo),
+		Streak: w.streak, Limit: w.Limit, Note: w.Note,
+	}, g.exclusive)
 	if verdict == verdictUsable {
 		w.finishLocked()
 		w.e.settleLocked()

@@ -20,18 +20,18 @@ type claim struct {
 	// The kind that it has asked for. An exclusive hold may be deepened whatever that is.
 	asked table.Kind
 
-	hold    *watchedHold // that the acquire is to deepen; nil: none
-	sent    bool         // pauseLocked was called: until the outcome, the hold is not renewed, and releases do not end it
-	acquire string       // its name, for a named owner
-	fence   int64        // of the grant that it deepens; 0: none
-	by      string       // the acquire of the session's part in that grant, of a named owner; empty: it has none
-	holds   int64        // that the session has afterwards, if Redis still has that grant
-	again   bool         // it deepens that grant or none: the owner is the session's own
-	undone  bool         // its hold in a grant of others was released. Guarded by Engine.mu
+	hold    *table.Hold // that the acquire is to deepen; nil: none
+	sent    bool        // pauseLocked was called: until the outcome, the hold is not renewed, and releases do not end it
+	acquire string      // its name, for a named owner
+	fence   int64       // of the grant that it deepens; 0: none
+	by      string      // the acquire of the session's part in that grant, of a named owner; empty: it has none
+	holds   int64       // that the session has afterwards, if Redis still has that grant
+	again   bool        // it deepens that grant or none: the owner is the session's own
+	undone  bool        // its hold in a grant of others was released. Guarded by Engine.mu
 
 	// earlier is the hold that the session has a part in before the acquire; nil: none. The table forgets the part when
 	// the session ends.
-	earlier      *watchedHold
+	earlier      *table.Hold
 	earlierGrace time.Duration // GRACE of that part; negative: none
 }
 
@@ -42,7 +42,7 @@ func (e *Engine) claimLocked(s *contract.Caller, cmd *grammar.Command) claim {
 	if cmd.Owner != "" {
 		c.acquire = session.OwnerFor(e.nextName())
 	}
-	if h := holdOf(e.table.Hold(key)); h != nil && key.Kind.Reenters() {
+	if h := e.table.Hold(key); h != nil && key.Kind.Reenters() {
 		c.hold = h
 		if o := h.PartOf(&session.Session); o != nil {
 			c.again = session.Owns(key.Owner)
@@ -70,7 +70,7 @@ func (c *claim) Lasts() time.Duration {
 	}
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
-	if !c.e.table.Knows(&h.Hold) {
+	if !c.e.table.Knows(h) {
 		return 0
 	}
 	return h.TTL
@@ -96,15 +96,15 @@ func (c *claim) name() string {
 
 // pauseLocked is called before an acquire of that lease is sent: the hold that it is to deepen is not renewed from here
 // on, nor dropped for want of holds, until grantedLocked or NotDeepened. It reports whether the acquire may be sent at
-// once, as watchedHold.pauseLocked does. Requires the session lock and Engine.mu.
+// once, as the function pauseLocked does. Requires the session lock and Engine.mu.
 func (c *claim) pauseLocked(lease time.Duration) (now bool) {
 	h := c.hold
 	if h == nil {
 		return true
 	}
 	c.sent = true
-	c.e.table.Deepening(&h.Hold)
-	return h.pauseLocked(lease)
+	c.e.table.Deepening(h)
+	return pauseLocked(h, lease)
 }
 
 // Doubt notes that the answer to a call of the acquire was lost, which asked for a lease of that length at the moment
@@ -129,7 +129,7 @@ func (c *claim) NotDeepened() { c.e.step(func(*table.Table) { c.notDeepenedLocke
 // notDeepenedLocked is NotDeepened. The caller carries out the effects. Requires Engine.mu.
 func (c *claim) notDeepenedLocked() {
 	if h := c.hold; h != nil && c.sent {
-		c.e.table.NotDeepened(&h.Hold)
+		c.e.table.NotDeepened(h)
 	}
 	c.hold = nil
 }
@@ -160,10 +160,10 @@ func (c *claim) HoldIsOver() {
 }
 
 // gone ends a hold that Redis does not have any more. Requires no locks.
-func (e *Engine) gone(h *watchedHold) {
+func (e *Engine) gone(h *table.Hold) {
 	e.step(func(t *table.Table) {
-		if t.Knows(&h.Hold) {
-			t.Lost(&h.Hold, table.ReasonGone, false, nil)
+		if t.Knows(h) {
+			t.Lost(h, table.ReasonGone, false, nil)
 		}
 	})
 }
@@ -173,9 +173,9 @@ func (e *Engine) gone(h *watchedHold) {
 func (c *claim) Overwritten() (lost bool) {
 	c.e.step(func(t *table.Table) {
 		lost = t.KnowsLoss(&c.s.Session, c.key, 0)
-		if h := c.hold; h != nil && t.Knows(&h.Hold) {
+		if h := c.hold; h != nil && t.Knows(h) {
 			c.hold = nil
-			t.Lost(&h.Hold, table.ReasonGone, false, &c.s.Session)
+			t.Lost(h, table.ReasonGone, false, &c.s.Session)
 			lost = true
 		}
 	})
@@ -193,23 +193,10 @@ const (
 	verdictEnded                 // the session has ended
 )
 
-// holdGrant is Redis's word that an owner holds a lock, with the terms that the client has asked for.
-// claim.grantedLocked sets By, Key and Paused.
-type holdGrant struct {
-	table.Grant
-	Exclusive bool   // whatever was asked for
-	Note      string // empty: none
-	Client    contract.ClientInfo
-	Host      string       // as in watchedHold
-	Streak    table.Streak // of the hand-over that has granted the lock
-	Sync      int          // replicas that had to have it
-	Limit     int          // of a permit: how many may hold the lock
-}
-
 // grantedLocked records a grant now, and has its lease watched, unless the client cannot use it: then the caller rolls
-// it back. A grant may prove an older hold of the same owner lost. Requires Engine.mu, and the session lock or that the
+// it back. exclusive: the hold is, whatever was asked for. A grant may prove an older hold of the same owner lost. Requires Engine.mu, and the session lock or that the
 // session has ended.
-func (c *claim) grantedLocked(now time.Time, g *holdGrant) verdict {
+func (c *claim) grantedLocked(now time.Time, g *table.Grant, exclusively bool) verdict {
 	t := c.e.table
 	switch {
 	case c.s.ended:
@@ -222,26 +209,12 @@ func (c *claim) grantedLocked(now time.Time, g *holdGrant) verdict {
 	case now.Sub(g.SentAt) >= g.TTL:
 		return verdictLate
 	}
-	if g.Exclusive {
+	if exclusively {
 		c.key.Kind = exclusive{}
 	}
-	g.By, g.Key, g.Acquire = &c.s.Session, c.key, c.name()
-	if c.hold != nil {
-		g.Paused = &c.hold.Hold
-	}
-	held, fresh := t.Record(&g.Grant)
-	if h := holdOf(held); h != nil {
-		if fresh {
-			h.Streak, h.Sync, h.Limit = g.Streak, g.Sync, g.Limit
-			h.client, h.host = g.Client, g.Host
-		}
-		if g.Note != "" {
-			h.Note = g.Note
-			h.noted.Store(true)
-		}
-		if c.hold == h {
-			c.hold = nil // the table has ended the pause
-		}
+	g.By, g.Key, g.Acquire, g.Paused = &c.s.Session, c.key, c.name(), c.hold
+	if h := t.Record(g); h != nil && h == c.hold {
+		c.hold = nil // the table has ended the pause
 	}
 	c.e.settleLocked()
 	return verdictUsable
@@ -260,10 +233,10 @@ func (c *claim) RollBack(fence, count int64, lease time.Duration, tried func(ok 
 	part.Fence = fence
 	r := rollback{Kind: kindOf(c.key), Limit: max(lease, e.opts.Lease), Late: fence == 0, Tried: tried}
 	e.mu.Lock()
-	h := holdOf(c.heldLocked())
+	h := c.heldLocked()
 	switch {
 	case h != nil && fence == 0:
-		r.Until, r.Gone = h.lease.Deadline(), func() { e.gone(h) }
+		r.Until, r.Gone = h.Lease.Deadline(), func() { e.gone(h) }
 	case h != nil && fence == h.Fence:
 		if o := h.PartOf(&c.s.Session); o != nil {
 			part.Holds = o.Holds
@@ -275,9 +248,9 @@ func (c *claim) RollBack(fence, count int64, lease time.Duration, tried func(ok 
 	case h == nil && c.s.ended && c.Reenters() && !c.earlier.IsLost() && (fence == 0 || fence == c.fence):
 		// The table does not know the part of a session that has ended.
 		if c.earlierGrace < 0 || c.s.forsaken {
-			r.Until = c.earlier.lease.Deadline()
+			r.Until = c.earlier.Lease.Deadline()
 		} else {
-			r.Keep, r.After = c.earlierGrace, c.earlier.lease
+			r.Keep, r.After = c.earlierGrace, &c.earlier.Lease
 		}
 	}
 	e.mu.Unlock()
@@ -286,7 +259,7 @@ func (c *claim) RollBack(fence, count int64, lease time.Duration, tried func(ok 
 }
 
 // lower has Redis count the holds again that a living session has, and set their lease. Requires no locks.
-func (e *Engine) lower(h *watchedHold, back script.Release, limit time.Duration, tried func(ok bool)) {
+func (e *Engine) lower(h *table.Hold, back script.Release, limit time.Duration, tried func(ok bool)) {
 	e.calls.Retry(cleanup{
 		What: "roll a hold back", Key: back.Key, Limit: limit,
 		Task: func(ctx context.Context) error {
@@ -314,8 +287,8 @@ func (c *claim) rollBackNamed(fence, count int64, lease time.Duration, tried fun
 	part.Name, part.Fence = c.acquire, fence
 	e.mu.Lock()
 	least, once := time.Duration(0), fence != 0 && count > 1
-	if h := holdOf(c.heldLocked()); h != nil { // the others keep their lease
-		least = max(time.Millisecond, h.lease.Deadline().Sub(e.opts.Clock.Now()))
+	if h := c.heldLocked(); h != nil { // the others keep their lease
+		least = max(time.Millisecond, h.Lease.Deadline().Sub(e.opts.Clock.Now()))
 	}
 	again := once && c.undone // the session has ended, and the answer of the replicas comes behind that
 	c.undone = c.undone || once

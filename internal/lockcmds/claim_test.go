@@ -57,7 +57,7 @@ func TestAGrantThatCannotBeUsedIsNotRecorded(t *testing.T) {
 			w, a := newLockWorld(t), newClient(1)
 			w.acquire(t, a, owner, nil)
 			claim := w.claim(&a.caller, lock, owner)
-			g := holdGrant{Grant: table.Grant{Fence: fence, Count: 2, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}}
+			g := table.Grant{Fence: fence, Count: 2, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}
 			c.end(w, a, &claim)
 			if got := claim.granted(w.Time, &g); got != c.want {
 				t.Errorf("%s, owner %q: verdict %d, want %d", c.name, owner, got, c.want)
@@ -74,7 +74,7 @@ func TestARollbackOfAReentryLeavesTheHoldsOfASessionThatHasEnded(t *testing.T) {
 	for _, grant := range []int64{0, fence, fence + 1} {
 		for grace, want := range map[time.Duration]string{-1: "50000", 0: "0", time.Second: "1000"} {
 			w, a := newLockWorld(t), newClient(1)
-			w.acquire(t, a, "", func(g *holdGrant) { g.Fixed, g.TTL, g.Grace = true, time.Minute, grace })
+			w.acquire(t, a, "", func(g *table.Grant) { g.Fixed, g.TTL, g.Grace = true, time.Minute, grace })
 			claim := w.claim(&a.caller, lock, "")
 			w.Own.Answers = []any{goesOn, goesOn}
 			w.Ended(a.caller.ID)
@@ -136,7 +136,7 @@ func TestARollbackForANamedOwner(t *testing.T) {
 // A rollback makes the lease no longer than MAXHOLD allows.
 func TestARollbackKeepsMaxHold(t *testing.T) {
 	w, a := newLockWorld(t), newClient(1)
-	w.acquire(t, a, "", func(g *holdGrant) { g.MaxHold = 40 * time.Second })
+	w.acquire(t, a, "", func(g *table.Grant) { g.MaxHold = 40 * time.Second })
 	w.Pass(20 * time.Second)
 	claim := w.claim(&a.caller, lock, "")
 	claim.RollBack(fence, 1, time.Second, nil)
@@ -153,12 +153,12 @@ func TestADoubtfulReentryShortensTheLease(t *testing.T) {
 	claim := w.claim(&b.caller, lock, "me")
 	doubt := func(lease time.Duration) { w.step(func(*table.Table) { claim.Doubt(lease, w.Time) }) }
 	doubt(time.Minute)
-	if end := h.lease.Deadline(); end != w.Time.Add(30*time.Second) {
+	if end := h.Lease.Deadline(); end != w.Time.Add(30*time.Second) {
 		t.Errorf("the lease ends in %v", end.Sub(w.Time))
 	}
 	doubt(2 * time.Second)
 	claim.NotDeepened()
-	if end := h.lease.Deadline(); end != w.Time.Add(2*time.Second) {
+	if end := h.Lease.Deadline(); end != w.Time.Add(2*time.Second) {
 		t.Errorf("the lease ends in %v", end.Sub(w.Time))
 	}
 }

@@ -69,7 +69,7 @@ func (p *proxy) deadline(key string) (deadline time.Time) {
 	p.e.step(func(l *table.Table) {
 		for _, h := range l.Holds() {
 			if h.Lock == key {
-				deadline = holdOf(h).lease.Deadline()
+				deadline = h.Lease.Deadline()
 			}
 		}
 	})

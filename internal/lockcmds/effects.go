@@ -52,22 +52,22 @@ func (e *Engine) settleLocked() {
 
 // carryOutHold carries out one effect about a lease or a hold. Requires Engine.mu.
 func (e *Engine) carryOutHold(f *table.Effect) {
-	h := holdOf(f.Hold)
+	h := f.Hold
 	switch f.Op {
 	case table.Track:
-		h.lease = e.watchdog.Track(e.entry(h), f.SentAt)
+		e.watchdog.Track(&h.Lease, e.entry(h), f.SentAt)
 	case table.Pause:
-		h.lease.Pause(nil)
+		h.Lease.Pause(nil)
 	case table.Resume:
-		if !h.lease.Resume(f.SentAt, e.entry(h)) {
-			h.lease = e.watchdog.Track(e.entry(h), f.SentAt)
+		if !h.Lease.Resume(f.SentAt, e.entry(h)) {
+			e.watchdog.Track(&h.Lease, e.entry(h), f.SentAt)
 		}
 	case table.Continue:
-		h.lease.Continue()
+		h.Lease.Continue()
 	case table.Shorten:
-		h.lease.Shorten(f.SentAt, h.TTL)
+		h.Lease.Shorten(f.SentAt, h.TTL)
 	case table.Forget:
-		h.lease.Forget()
+		h.Lease.Forget()
 		e.endedLocked(h, f.End)
 	case table.Suspect:
 		e.opts.Clock.AfterFunc(f.Delay, func() { e.step((*table.Table).SuspectsDue) })

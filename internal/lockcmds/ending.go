@@ -94,13 +94,12 @@ func (e *Engine) endSlice(c *clientSession, holds []*table.Hold) (left []*table.
 
 // restLocked takes an ended session out of a hold, and returns the rollback that its GRACE asks for. false: none.
 // Requires Engine.mu.
-func (e *Engine) restLocked(c *clientSession, entry *table.Hold) (r rollback, ok bool) {
-	o, ok := e.table.EndPart(entry, &c.Session)
+func (e *Engine) restLocked(c *clientSession, h *table.Hold) (r rollback, ok bool) {
+	o, ok := e.table.EndPart(h, &c.Session)
 	if !ok || c.forsaken {
 		return r, false
 	}
-	h := holdOf(entry)
 	r = e.rollback(h, o)
-	r.Keep, r.Limit, r.After = o.Grace, max(h.TTL, e.opts.Lease), h.lease
+	r.Keep, r.Limit, r.After = o.Grace, max(h.TTL, e.opts.Lease), &h.Lease
 	return r, true
 }

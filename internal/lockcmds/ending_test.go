@@ -34,9 +34,9 @@ func TestTheEndOfASessionAppliesGrace(t *testing.T) {
 	} {
 		w, a, b := newLockWorld(t), newClient(1), newClient(2)
 		w.Own.Answers = []any{goesOn}
-		h := w.acquire(t, a, c.owner, func(g *holdGrant) { g.Grace = c.grace })
+		h := w.acquire(t, a, c.owner, func(g *table.Grant) { g.Grace = c.grace })
 		if c.others {
-			w.acquire(t, b, c.owner, func(g *holdGrant) { g.Count = 2 })
+			w.acquire(t, b, c.owner, func(g *table.Grant) { g.Count = 2 })
 		}
 		w.Ended(a.caller.ID)
 		w.Work()
@@ -44,8 +44,8 @@ func TestTheEndOfASessionAppliesGrace(t *testing.T) {
 		if len(w.Own.Args) > 0 {
 			got = w.Own.Args[0][argKeep]
 		}
-		if got != c.drop || len(w.Own.Args) > 1 || w.table.Knows(&h.Hold) != c.others {
-			t.Errorf("%s: grace %q, want %q; the hold goes on: %v", c.name, got, c.drop, w.table.Knows(&h.Hold))
+		if got != c.drop || len(w.Own.Args) > 1 || w.table.Knows(h) != c.others {
+			t.Errorf("%s: grace %q, want %q; the hold goes on: %v", c.name, got, c.drop, w.table.Knows(h))
 		}
 		w.Ended(a.caller.ID) // once more: nothing
 		w.pass(t, 15*time.Second)
@@ -61,7 +61,7 @@ func TestVeryManyHoldsEndInSlices(t *testing.T) {
 	const n = 3*endingSlice + 1
 	for i := range n {
 		claim := w.claim(&a.caller, strconv.Itoa(i), "")
-		claim.granted(w.Time, &holdGrant{Grant: table.Grant{Fence: fence, Count: 1, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}})
+		claim.granted(w.Time, &table.Grant{Fence: fence, Count: 1, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1})
 	}
 	w.Ended(a.caller.ID)
 	if left := w.Holds(); left != n-endingSlice {

@@ -68,7 +68,7 @@ func New(o Options) (*Engine, error) {
 		defaults: opts.present(),
 		crowd:    script.CrowdOf(opts.UUID, uint32(opts.Clock.Random(1<<32))),
 		table: table.New(table.Config{
-			Lease: opts.Lease, Wait: opts.fairWait, StaleHead: opts.staleHead, NewHold: newHold,
+			Lease: opts.Lease, Wait: opts.fairWait, StaleHead: opts.staleHead,
 		}),
 		sessions: make(map[uint64]*clientSession),
 		looks:    make(map[string]struct{}),
@@ -82,7 +82,7 @@ func New(o Options) (*Engine, error) {
 		jobs: e.jobs, redis: opts.Redis, life: e.life, failstop: e.failstop, logger: opts.Logger, entries: e.entries,
 	}
 	e.watchdog, err = watchdog.New(watchdog.Options{
-		Renew: e.client.Renew, OnLost: e.onLost, Renewed: opts.Events.Renewed, Logger: opts.Logger, Now: opts.Clock.Now,
+		Renew: e.renew, OnLost: e.onLost, Renewed: opts.Events.Renewed, Logger: opts.Logger, Now: opts.Clock.Now,
 		Submit: func(job func()) { e.jobs.Submit(jobs.Renewal, job) },
 	})
 	if err != nil {

@@ -48,7 +48,7 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 		if cmd.Fence != 0 {
 			x.call.Fence = cmd.Fence
 		}
-		atOnce = holdOf(x.h).pauseLocked(cmd.Lease)
+		atOnce = pauseLocked(x.h, cmd.Lease)
 	})
 	switch {
 	case unknown && e.mayHaveLost(&s, &cmd):
@@ -61,7 +61,7 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 		x.send(s.Session)
 	default:
 		unsent := func() { x.Answered(callOutcome{Err: contract.ErrUnsent}) }
-		e.ordered(s.Session, holdOf(x.h), func() { x.send(s.Session) }, unsent)
+		e.ordered(s.Session, x.h, func() { x.send(s.Session) }, unsent)
 	}
 }
 
@@ -127,12 +127,12 @@ func (x *extension) Answered(o callOutcome) []byte {
 // settleLocked leaves the owner's only session the lease of which its client was told, though the extension may have
 // made it longer. Requires Engine.mu.
 func (x *extension) settleLocked() {
-	h := holdOf(x.h)
-	if h == nil || !x.session.Owns(x.key.Owner) || !x.e.table.Knows(x.h) {
+	h := x.h
+	if h == nil || !x.session.Owns(x.key.Owner) || !x.e.table.Knows(h) {
 		return
 	}
 	d := x.e.rollback(h, table.Part{Session: &x.session.Session})
-	d.Until, d.Limit, d.Late = h.lease.Deadline(), x.e.opts.Lease, true
+	d.Until, d.Limit, d.Late = h.Lease.Deadline(), x.e.opts.Lease, true
 	x.e.calls.RollBack(d)
 }
 

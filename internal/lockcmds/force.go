@@ -100,65 +100,25 @@ const tellAgainAfter = time.Second
 // message proves that it was released by its handle. Requires no locks.
 func (e *Engine) look(m script.ForcedMessage) {
 	defer e.failstop.Guard()
-	e.step(func(t *table.Table) { // Redis has said already that the grant is over
+	var h *table.Hold
+	e.step(func(t *table.Table) {
+		// Redis may have said already that the grant is over.
 		if loss := t.Suspected(m.Lock, m.Fence); loss != nil && m.IsHandle(loss.Key.Owner) {
 			t.ReleasedElsewhere(loss)
 		}
+		if h = t.HoldByFence(m.Lock, m.Fence); h != nil && !h.Look() {
+			h = nil
+		}
 	})
-	k, ok := e.beginLook(m.Lock, m.Fence)
-	if !ok {
+	if h == nil {
 		return
 	}
 	e.calls.Background(jobs.Loss, func() {
-		for again := true; again; again = e.endLook(k, m.Fence) {
-			held, err := runFor(e.life, e.client, script.Info{Key: m.Lock, Owner: k.Owner, Fence: m.Fence}.Call(), script.DecodeDescribed)
+		for again := true; again; e.step(func(*table.Table) { again = h.Looked() }) {
+			held, err := runFor(e.life, e.client, script.Info{Key: m.Lock, Owner: h.Owner, Fence: m.Fence}.Call(), script.DecodeDescribed)
 			if err == nil && held.Find(m.Fence) == nil {
-				e.Forced(m.Lock, script.Forced{Owner: k.Owner, Fence: m.Fence, Handle: m.IsHandle(k.Owner)})
+				e.Forced(m.Lock, script.Forced{Owner: h.Owner, Fence: m.Fence, Handle: m.IsHandle(h.Owner)})
 			}
 		}
 	})
-}
-
-// A look is a question to Redis whether a grant goes on.
-type look uint8
-
-const (
-	noLook    look = iota
-	looking        // the question is on its way
-	lookAgain      // there was another reason to look meanwhile: Redis may have answered before it
-)
-
-// beginLook returns the hold of a grant of which Redis is to be asked whether it goes on. false: no session here has
-// it, or the question is on its way and will be asked again. So however often a client gives a reason to look, there is
-// one question at a time for a grant. Requires no locks.
-func (e *Engine) beginLook(lock string, fence int64) (k table.Key, ok bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	h := holdOf(e.table.HoldByFence(lock, fence))
-	switch {
-	case h == nil:
-		return k, false
-	case h.look != noLook:
-		h.look = lookAgain
-		return k, false
-	}
-	h.look = looking
-	return h.Key, true
-}
-
-// endLook notes that Redis has answered beginLook, and the hold goes on. It reports whether Redis is to be asked again.
-// Requires no locks.
-func (e *Engine) endLook(k table.Key, fence int64) (again bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	h := holdOf(e.table.HoldByFence(k.Lock, fence))
-	if h == nil || h.Key != k {
-		return false
-	}
-	if again = h.look == lookAgain; again {
-		h.look = looking
-	} else {
-		h.look = noLook
-	}
-	return again
 }

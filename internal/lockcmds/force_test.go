@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -44,8 +45,11 @@ func TestAForcedEndIsOfTheGrantThatWasNamed(t *testing.T) {
 	if got := strings.Join(w.lost, " "); got != "forced" || w.Holds() != 0 || len(a.Pushes) != 1 {
 		t.Errorf("losses %q, %d holds, told %q", got, w.Holds(), a.Pushes)
 	}
-	w.acquire(t, a, "", func(g *holdGrant) { g.Fence++ })
-	if w.onLost(h.lease, "deadline"); w.Holds() != 1 || len(w.lost) != 1 {
+	next := w.acquire(t, a, "", func(g *table.Grant) { g.Fence++ })
+	if w.onLost(next, "deadline"); w.Holds() != 1 || len(w.lost) != 1 {
+		t.Error("a lease that was set anew meanwhile is lost")
+	}
+	if w.loses(h, "deadline"); w.Holds() != 1 || len(w.lost) != 1 {
 		t.Error("the lease of a hold that has ended is lost once more")
 	}
 }

@@ -1,8 +1,6 @@
 package lockcmds
 
 import (
-	"cmp"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
@@ -12,7 +10,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
-// This file has the sessions of one lock engine, and what the engine keeps beside the holds in the table.
+// This file has the sessions of one lock engine, and the leases of the holds in the table.
 //
 //	acquire ──► claim ──► Part: written by the script ──► granted ──► table ──► effects: the watchdog watches the lease
 //	               └──► Doubt: the answer is lost ──► table ──► effects: the lease is shortened
@@ -47,53 +45,12 @@ type clientSession struct {
 	asks     *waiter // its acquire in progress; nil: there is none
 }
 
-// watchedHold is a hold of the table with its lease. Engine.mu guards its fields.
-type watchedHold struct {
-	table.Hold
-	Streak table.Streak // of the hand-over that has granted it
-	Sync   int          // replicas that had to have the grant
-	Limit  int          // of a permit: how many may hold the lock
-
-	Note string // of the client's latest acquire with one
-
-	lease *watchdog.Lease
-	look  look // whether Redis is asked about the grant
-
-	// Immutable once the lease is watched.
-	client contract.ClientInfo // that acquired it
-	host   string              // the host in the note that its first renewal writes; empty: it writes none
-
-	noted atomic.Bool // Redis has a note
-}
-
-// own is the note of a hold whose client has given none.
-func (h *watchedHold) own() string {
-	if h.host == "" || h.noted.Load() {
-		return ""
-	}
-	return cmp.Or(h.client.Name, h.client.Addr) + " via " + h.host
-}
-
-func newHold() *table.Hold {
-	h := &watchedHold{}
-	h.Tag = h
-	return &h.Hold
-}
-
-// holdOf returns the hold of an entry of the table, or nil.
-func holdOf(h *table.Hold) *watchedHold {
-	if h == nil {
-		return nil
-	}
-	return h.Tag.(*watchedHold)
-}
-
 // redissonLease is the lease of Redisson's clients, unless they have changed it.
 const redissonLease = 30 * time.Second
 
 // entry is the hold as the watchdog knows it. Redisson's clients set the TTL of a lock that they share with others to
 // their own lease, so a longer one is kept: it is set again before theirs can end.
-func (e *Engine) entry(h *watchedHold) watchdog.Entry {
+func (e *Engine) entry(h *table.Hold) watchdog.Entry {
 	entry := watchdog.Entry{
 		Of: h, TTL: h.TTL, Until: h.Until, Fixed: h.Fixed, Group: watchdog.Group{By: e.client.Node(h.Lock), Kind: h.Kind},
 	}
@@ -104,7 +61,7 @@ func (e *Engine) entry(h *watchedHold) watchdog.Entry {
 }
 
 // nextLease is the lease that a renewal of the hold gives now: MAXHOLD limits it. Requires Engine.mu.
-func (e *Engine) nextLease(h *watchedHold) time.Duration {
+func (e *Engine) nextLease(h *table.Hold) time.Duration {
 	if h.Until.IsZero() {
 		return h.TTL
 	}
@@ -114,18 +71,18 @@ func (e *Engine) nextLease(h *watchedHold) time.Duration {
 // pauseLocked pauses the lease of a hold for a command that sets the lease to that length. It reports whether the
 // command may be sent at once: ordered waits for a renewal on its way, but only if that could give the lock a longer
 // lease than the command. h is nil: there is no hold, and nothing to pause. Requires Engine.mu.
-func (h *watchedHold) pauseLocked(lease time.Duration) (now bool) {
+func pauseLocked(h *table.Hold, lease time.Duration) (now bool) {
 	if h == nil {
 		return true
 	}
 	if now = lease >= h.TTL; now {
-		h.lease.Pause(nil)
+		h.Lease.Pause(nil)
 	}
 	return now
 }
 
 // rollback is the rollback of a session's part in a hold, by the fence of the hold.
-func (e *Engine) rollback(h *watchedHold, o table.Part) rollback {
+func (e *Engine) rollback(h *table.Hold, o table.Part) rollback {
 	r := rollback{Kind: kindOf(h.Key)}
 	r.Key, r.Part = h.Lock, partOf(o.Session, h.Key)
 	r.Part.Fence, r.Part.Name = h.Fence, o.Acquire
@@ -170,7 +127,7 @@ func partOf(s *table.Session, k table.Key) script.Part {
 func (e *Engine) nextName() int64 { return e.opts.Names.Add(1) }
 
 // endedLocked tells metrics and the log of the end of a hold. Requires Engine.mu.
-func (e *Engine) endedLocked(h *watchedHold, end table.End) {
+func (e *Engine) endedLocked(h *table.Hold, end table.End) {
 	held := e.opts.Clock.Now().Sub(h.Since)
 	by := ByRelease
 	switch {
@@ -194,5 +151,5 @@ func (e *Engine) holderLocked(lock string) party {
 	if h == nil {
 		return party{}
 	}
-	return party{h.Owner, h.Client(), holdOf(h).Note}
+	return party{h.Owner, h.Client(), h.Note}
 }

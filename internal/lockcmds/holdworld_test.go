@@ -16,6 +16,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/locktest"
+	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
 const (
@@ -96,10 +97,10 @@ func (c *claim) pause(lease time.Duration) bool {
 	return c.pauseLocked(lease)
 }
 
-func (c *claim) granted(now time.Time, g *holdGrant) verdict {
+func (c *claim) granted(now time.Time, g *table.Grant) verdict {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
-	return c.grantedLocked(now, g)
+	return c.grantedLocked(now, g, false)
 }
 
 func (e *Engine) offer(lock, holder string, last table.Streak) (o offer) {
@@ -117,6 +118,12 @@ func (o *offer) answered(s contract.Session, a script.Released, sentAt time.Time
 // force ends a hold as FORCEUNLOCK does.
 func (w *lockWorld) force(k table.Key, fence int64) {
 	w.Forced(k.Lock, script.Forced{Owner: k.Owner, Fence: fence})
+}
+
+// loses ends the lease of a hold, as the watchdog does.
+func (w *lockWorld) loses(h *table.Hold, why watchdog.Reason) {
+	h.Lease.Forget()
+	w.onLost(h, why)
 }
 
 // wake has the first waiters of a lock ask, as if a message had come.
@@ -150,19 +157,17 @@ func newClient(id uint64) *holdClient {
 }
 
 // acquire has Redis grant the lock for that owner at once; empty: the session's own.
-func (w *lockWorld) acquire(t *testing.T, c *holdClient, owner string, change func(g *holdGrant)) *watchedHold {
+func (w *lockWorld) acquire(t *testing.T, c *holdClient, owner string, change func(g *table.Grant)) *table.Hold {
 	t.Helper()
 	claim := w.claim(&c.caller, lock, owner)
-	g := holdGrant{
-		Grant: table.Grant{Fence: fence, Count: claim.holds, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1},
-	}
+	g := table.Grant{Fence: fence, Count: claim.holds, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}
 	if change != nil {
 		change(&g)
 	}
 	if v := claim.granted(w.Time, &g); v != verdictUsable {
 		t.Fatalf("verdict %d", v)
 	}
-	return holdOf(w.table.Hold(claim.key))
+	return w.table.Hold(claim.key)
 }
 
 // pass moves the clock to the end of d, with the watchdog's steps.

@@ -20,11 +20,8 @@ func (e *Engine) lasts(h *table.Hold) time.Duration {
 // ordered pauses the lease of a hold and runs send, with the session locked, when no renewal of the lease is on its
 // way: at once, or later. If the session ends before that, it runs unsent instead, which has the lease renewed again.
 // Requires the session lock.
-func (e *Engine) ordered(s contract.Session, h *watchedHold, send, unsent func()) {
-	e.mu.Lock()
-	lease := h.lease
-	e.mu.Unlock()
-	waits := lease.Pause(func() {
+func (e *Engine) ordered(s contract.Session, h *table.Hold, send, unsent func()) {
+	waits := h.Lease.Pause(func() {
 		if !e.failstop.Do(s, send) {
 			unsent()
 		}

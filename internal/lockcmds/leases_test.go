@@ -31,12 +31,13 @@ func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 		_ = renewals.Run(ctx)
 	}()
 	defer func() { cancel(); <-stopped }()
-	l := renewals.Track(watchdog.Entry{TTL: 3 * time.Second}, time.Now())
+	h := &table.Hold{}
+	renewals.Track(&h.Lease, watchdog.Entry{TTL: 3 * time.Second}, time.Now())
 	<-sent
 	s := locktest.New(t, nil, 1, 2, nil)
 	done := make(chan struct{})
 	s.Lock()
-	e, h := &Engine{}, &watchedHold{lease: l}
+	e := &Engine{}
 	e.ordered(s, h, func() { close(done) }, nil)
 	s.Unlock()
 	select {
@@ -51,7 +52,7 @@ func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 	if !now {
 		t.Fatal("not sent at once though no renewal was on its way")
 	}
-	l.Forget()
+	h.Lease.Forget()
 }
 
 // A client may go while its acquire waits for a renewal of the hold that the acquire is to deepen. The hold must not

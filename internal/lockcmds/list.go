@@ -70,15 +70,14 @@ func (e *Engine) Holds() int { return int(e.held.Load()) }
 
 // holds yields the holds of locks through this engine, as inSlices does.
 func (e *Engine) holds() iter.Seq[Hold] {
-	return inSlices(e, (*table.Table).Holds, func(entry *table.Hold) (Hold, bool) {
-		h := holdOf(entry)
+	return inSlices(e, (*table.Table).Holds, func(h *table.Hold) (Hold, bool) {
 		all, fair := e.countLocked(h.Lock)
 		reentry := ReentryConnection
 		if parts := h.Parts(); len(parts) > 0 && parts[0].Session.Each {
 			reentry = ReentryOwner
 		}
 		now := e.opts.Clock.Now()
-		left := max(0, h.lease.Deadline().Sub(now))
+		left := max(0, h.Lease.Deadline().Sub(now))
 		ends := !h.Until.IsZero() && now.Add(h.TTL).After(h.Until) // its last renewals give it less
 		return Hold{
 			Key: h.Lock, Owner: h.Owner, Holds: h.Count, Fence: h.Fence, Since: h.Since, Fixed: h.Fixed,

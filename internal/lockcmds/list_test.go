@@ -42,9 +42,7 @@ func stocked(t *testing.T, n int) (*Engine, *locktest.Session, []*table.Hold) {
 func hold(t *testing.T, e *Engine, s contract.Caller, key string, fence int64) (h *table.Hold) {
 	t.Helper()
 	c := e.claim(&s, key, "")
-	verdict := c.granted(time.Now(), &holdGrant{
-		Grant: table.Grant{Fence: fence, Count: 1, TTL: time.Minute, SentAt: time.Now(), Grace: -1},
-	})
+	verdict := c.granted(time.Now(), &table.Grant{Fence: fence, Count: 1, TTL: time.Minute, SentAt: time.Now(), Grace: -1})
 	if verdict != verdictUsable {
 		t.Fatalf("verdict %d", verdict)
 	}

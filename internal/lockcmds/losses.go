@@ -34,20 +34,20 @@ func LossReasons() []string {
 
 // onLost is the watchdog's verdict about a lease: its hold ends, and then waiters ask. It is called at most once per
 // lease. Requires no locks.
-func (e *Engine) onLost(l *watchdog.Lease, reason watchdog.Reason) {
+func (e *Engine) onLost(of any, reason watchdog.Reason) {
 	defer e.failstop.Guard()
 	var rest []rollback
 	e.step(func(t *table.Table) {
-		h := l.Of().(*watchedHold)
-		if !t.Knows(&h.Hold) || h.lease != l {
-			return // the hold has ended already
+		h := of.(*table.Hold)
+		if !t.Knows(h) || !h.Lease.Over() {
+			return // the hold has ended already, or its lease was set anew
 		}
 		if reason != watchdog.ReasonGone {
 			// Our clock, not Redis, says that the lease has ended. The sessions are told, so they cannot use what Redis
 			// may have left of their holds.
 			rest = e.staleLocked(h)
 		}
-		t.Lost(&h.Hold, string(reason), false, nil)
+		t.Lost(h, string(reason), false, nil)
 		t.Wake(h.Lock)
 	})
 	for _, r := range rest {
@@ -57,7 +57,7 @@ func (e *Engine) onLost(l *watchdog.Lease, reason watchdog.Reason) {
 
 // staleLocked returns the rollbacks of a hold that the sessions here have lost. Each is tried for as long as Redis may
 // have a part of the hold. Requires Engine.mu.
-func (e *Engine) staleLocked(h *watchedHold) []rollback {
+func (e *Engine) staleLocked(h *table.Hold) []rollback {
 	all := make([]rollback, 0, len(h.Parts()))
 	for _, o := range h.Parts() {
 		r := e.rollback(h, o)

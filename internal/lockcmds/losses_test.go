@@ -28,19 +28,19 @@ import (
 func TestALossIsToldOnceAndTheRestIsDropped(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		change func(g *holdGrant)
+		change func(g *table.Grant)
 		redis  any // the answer to a renewal
 		reason string
 		drops  bool
 	}{
 		{"no renewal succeeds", nil, nil, "deadline", true},
-		{"a fixed lease", func(g *holdGrant) { g.Fixed = true }, nil, "expired", true},
-		{"a limit", func(g *holdGrant) { g.MaxHold = 5 * time.Second }, nil, "max-hold", true},
+		{"a fixed lease", func(g *table.Grant) { g.Fixed = true }, nil, "expired", true},
+		{"a limit", func(g *table.Grant) { g.MaxHold = 5 * time.Second }, nil, "max-hold", true},
 		{"Redis does not have it", nil, isGone, "gone", false},
 	} {
 		w, a, b := newLockWorld(t), newClient(1), newClient(2)
 		w.acquire(t, a, "me", c.change)
-		h := w.acquire(t, b, "me", func(g *holdGrant) {
+		h := w.acquire(t, b, "me", func(g *table.Grant) {
 			g.Count = 2
 			if c.change != nil {
 				c.change(g)
@@ -67,7 +67,7 @@ func TestALossIsToldOnceAndTheRestIsDropped(t *testing.T) {
 				t.Errorf("%s: told %q", c.name, s.Pushes)
 			}
 		}
-		if w.table.Knows(&h.Hold) || w.Holds() != 0 {
+		if w.table.Knows(h) || w.Holds() != 0 {
 			t.Errorf("%s: the hold goes on", c.name)
 		}
 	}
@@ -79,8 +79,8 @@ func TestARollbackOfALossCountsAsMemoryOfItsSession(t *testing.T) {
 	w, a := newLockWorld(t), newClient(1)
 	var memory atomic.Int64
 	a.caller.Memory = &memory
-	h := w.acquire(t, a, "", func(g *holdGrant) { g.Fixed = true })
-	w.onLost(h.lease, "expired")
+	h := w.acquire(t, a, "", func(g *table.Grant) { g.Fixed = true })
+	w.loses(h, "expired")
 	for range 3 {
 		if got := memory.Load(); got != int64(len(lock)) {
 			t.Fatalf("%d bytes while Redis does not answer", got)

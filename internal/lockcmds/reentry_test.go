@@ -116,25 +116,3 @@ func TestASessionIsKnownWhileItHasAHold(t *testing.T) {
 		t.Error("a session without holds is known")
 	}
 }
-
-func TestThereIsOneQuestionAtATimeAboutAGrant(t *testing.T) {
-	w := newLockWorld(t)
-	h := w.acquire(t, newClient(1), "", nil)
-	begins := func(fence int64) bool {
-		_, ok := w.beginLook(lock, fence)
-		return ok
-	}
-	if begins(fence+1) || !begins(fence) || begins(fence) || begins(fence) {
-		t.Error("not one question")
-	}
-	if !w.endLook(h.Key, fence) || w.endLook(h.Key, fence) {
-		t.Error("the reasons that have come meanwhile are not one question more")
-	}
-	if !begins(fence) || w.endLook(h.Key, fence+1) {
-		t.Error("no question behind the answer")
-	}
-	w.force(h.Key, fence)
-	if w.endLook(h.Key, fence) || begins(fence) {
-		t.Error("a question about a hold that has ended")
-	}
-}

@@ -45,7 +45,7 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 			r.Release = t.Release(&session.Session, k, cmd.Fence)
 		}
 		r.session = session
-		h := holdOf(r.Hold)
+		h := r.Hold
 		if h == nil {
 			return
 		}
@@ -169,8 +169,8 @@ func (r *release) settleLocked() {
 	d := rollback{
 		Drop: script.Drop{Key: r.Key.Lock, Part: r.part()}, Kind: kindOf(r.Key), Limit: r.e.opts.Lease, Late: true,
 	}
-	if h := holdOf(r.Hold); h != nil && r.Holds > 0 {
-		d.Until = h.lease.Deadline()
+	if h := r.Hold; h != nil && r.Holds > 0 {
+		d.Until = h.Lease.Deadline()
 	}
 	if !r.next.Empty() {
 		d.Done = r.next.askAgain

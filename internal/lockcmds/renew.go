@@ -1,41 +1,49 @@
 package lockcmds
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
-// Renew is the watchdog's round trip: one script for the whole batch of one kind of lock at one redislink.Node.
-func (cl scriptRunner) Renew(
-	ctx context.Context, of watchdog.Group, batch []watchdog.Renewal,
-) ([]watchdog.Verdict, error) {
-	verdicts := make([]watchdog.Verdict, len(batch))
-	if err := cl.renewSome(ctx, of, batch, verdicts); err != nil {
+// renew is the watchdog's round trip: one script for the whole batch of one kind of lock at one redislink.Node. The first
+// renewal of a hold whose client has given no note says who has it.
+func (e *Engine) renew(ctx context.Context, of watchdog.Group, batch []watchdog.Renewal) ([]watchdog.Verdict, error) {
+	verdicts, renewals := make([]watchdog.Verdict, len(batch)), make([]script.Renewal, len(batch))
+	host := e.defaults().NoteHost
+	e.mu.Lock()
+	for i, r := range batch {
+		h := r.Of.(*table.Hold)
+		renewals[i] = script.Renewal{Key: h.Lock, Owner: h.Owner, Fence: h.Fence, Lease: r.TTL}
+		if c := h.Client(); host != "" && !h.Noted && c != (table.Client{}) {
+			renewals[i].Note = cmp.Or(c.Name, c.Addr) + " via " + host
+		}
+	}
+	e.mu.Unlock()
+	if err := e.client.renewSome(ctx, of, renewals, verdicts); err != nil {
 		return nil, err
 	}
+	e.mu.Lock()
+	for i, r := range batch {
+		h := r.Of.(*table.Hold)
+		h.Noted = h.Noted || verdicts[i] == watchdog.Renewed
+	}
+	e.mu.Unlock()
 	return verdicts, nil
 }
 
 // renewAll is one script.
 func (cl scriptRunner) renewAll(
-	ctx context.Context, of watchdog.Group, batch []watchdog.Renewal, verdicts []watchdog.Verdict,
+	ctx context.Context, of watchdog.Group, batch []script.Renewal, verdicts []watchdog.Verdict,
 ) error {
-	renewals := make([]script.Renewal, len(batch))
-	for i, r := range batch {
-		h := r.Of.(*watchedHold) // its names do not change
-		renewals[i] = script.Renewal{Key: h.Lock, Owner: h.Owner, Fence: h.Fence, Lease: r.TTL, Note: h.own()}
-	}
 	kind := of.Kind.(lockKind)
-	call := kind.Renew(script.Renew{Renewals: renewals, Shared: kind.Shares()})
-	v, err := cl.runOn(ctx, of.By.(redislink.Node), call)
-	if err != nil {
-		return err
-	}
-	all, err := script.DecodeRenewed(v)
+	v, err := cl.runOn(ctx, of.By.(redislink.Node), kind.Renew(script.Renew{Renewals: batch, Shared: kind.Shares()}))
+	all, err := decoded(v, err, script.DecodeRenewed)
 	if err != nil {
 		return err
 	}
@@ -46,7 +54,6 @@ func (cl scriptRunner) renewAll(
 		verdicts[i] = watchdog.Gone
 		if holds > 0 {
 			verdicts[i] = watchdog.Renewed
-			batch[i].Of.(*watchedHold).noted.Store(true)
 		}
 	}
 	return nil
@@ -55,7 +62,7 @@ func (cl scriptRunner) renewAll(
 // renewSome renews a batch, or the halves of one that Redis refuses as a whole: a right that is missing for one lock
 // must not cost the others their lease. Renewals without a verdict are tried again.
 func (cl scriptRunner) renewSome(
-	ctx context.Context, of watchdog.Group, batch []watchdog.Renewal, verdicts []watchdog.Verdict,
+	ctx context.Context, of watchdog.Group, batch []script.Renewal, verdicts []watchdog.Verdict,
 ) error {
 	err := cl.renewAll(ctx, of, batch, verdicts)
 	if len(batch) == 1 || !isFinal(err) && !isHalfMoved(err) {

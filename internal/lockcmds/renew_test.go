@@ -10,7 +10,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -42,13 +42,13 @@ func (n *rights) Eval(_ context.Context, _ redislink.Script, keys, args []string
 }
 
 // renewalFor is a renewal of the hold of that owner.
-func renewalFor(owner string) watchdog.Renewal {
-	return watchdog.Renewal{Of: &watchedHold{Hold: table.Hold{Key: table.Key{Lock: "k", Owner: owner}}}}
+func renewalFor(owner string) script.Renewal {
+	return script.Renewal{Key: "k", Owner: owner}
 }
 
 // A refusal of one lock must not cost the others their leases. A state that passes is asked about once.
 func TestABatchThatIsRefusedIsRenewedInHalves(t *testing.T) {
-	batch := make([]watchdog.Renewal, 8)
+	batch := make([]script.Renewal, 8)
 	for i := range batch {
 		batch[i] = renewalFor("o")
 	}
@@ -65,9 +65,13 @@ func TestABatchThatIsRefusedIsRenewedInHalves(t *testing.T) {
 		w := newCallWorld(t)
 		by := &rights{refused: "refused", with: locktest.Refusal(c.with)}
 		own := scriptRunner{Topology: only{w, by}}
-		verdicts, err := own.Renew(t.Context(), watchdog.Group{By: by, Kind: exclusive{}}, batch)
+		verdicts := make([]watchdog.Verdict, len(batch))
+		err := own.renewSome(t.Context(), watchdog.Group{By: by, Kind: exclusive{}}, batch, verdicts)
 		if (err == nil) != c.halves || by.batches != c.batches {
 			t.Errorf("%s: %v after %d batches, want %d", c.with, err, by.batches, c.batches)
+		}
+		if err != nil {
+			continue
 		}
 		for i, v := range verdicts {
 			want := watchdog.Renewed
@@ -96,12 +100,12 @@ func TestAnAnswerOfAnotherLengthIsNoVerdict(t *testing.T) {
 	w := newCallWorld(t)
 	w.Own.Answers = []any{locktest.Numbers(1)}
 	of := watchdog.Group{By: w.Own, Kind: exclusive{}}
-	batch := []watchdog.Renewal{renewalFor("o"), renewalFor("o")}
-	if _, err := w.calls.Client.Renew(t.Context(), of, batch); err == nil {
+	batch := []script.Renewal{renewalFor("o"), renewalFor("o")}
+	if err := w.calls.Client.renewSome(t.Context(), of, batch, make([]watchdog.Verdict, 2)); err == nil {
 		t.Error("one answer for two renewals")
 	}
 	w.Own.Answers = []any{contract.ErrInDoubt}
-	if _, err := w.calls.Client.Renew(t.Context(), of, batch); err == nil {
+	if err := w.calls.Client.renewSome(t.Context(), of, batch, make([]watchdog.Verdict, 2)); err == nil {
 		t.Error("a lost answer is no error")
 	}
 }

@@ -81,7 +81,7 @@ func BenchmarkRenewal(b *testing.B) {
 	const leases = 100_000
 	w := newIdle(b)
 	for i := range leases { // spread over one period, as locks taken at random are
-		w.Track(entry("k"), w.base.Add(time.Duration(i)*lease/renewalsPerTTL/leases))
+		track(w, entry("k"), w.base.Add(time.Duration(i)*lease/renewalsPerTTL/leases))
 	}
 	w.shift(lease / renewalsPerTTL)
 	b.ReportAllocs()
@@ -98,18 +98,18 @@ func BenchmarkRenewal(b *testing.B) {
 func BenchmarkTrackForget(b *testing.B) {
 	w := newIdle(b)
 	for range 100_000 {
-		w.Track(entry("k"), w.base)
+		track(w, entry("k"), w.base)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		w.Track(entry("k"), w.base).Forget()
+		track(w, entry("k"), w.base).Forget()
 	}
 }
 
 func TestRenewingAllocatesPerJobNotPerLease(t *testing.T) {
 	w := newIdle(t)
 	for range 10_000 {
-		w.Track(entry("k"), w.base)
+		track(w, entry("k"), w.base)
 	}
 	allocs := testing.AllocsPerRun(5, func() {
 		w.shift(lease / renewalsPerTTL)
@@ -135,8 +135,8 @@ func ExampleWatchdog() {
 			return []Verdict{Gone}, nil
 		},
 		Submit: func(job func()) { go job() },
-		OnLost: func(l *Lease, r Reason) {
-			fmt.Printf("lost %s: %s\n", l.Of(), r)
+		OnLost: func(of any, r Reason) {
+			fmt.Printf("lost %s: %s\n", of, r)
 			cancel()
 		},
 	})
@@ -144,7 +144,7 @@ func ExampleWatchdog() {
 		panic(err)
 	}
 	acquired := time.Now().Add(-20 * time.Second)
-	w.Track(Entry{Of: "k", TTL: time.Minute}, acquired)
+	w.Track(&Lease{}, Entry{Of: "k", TTL: time.Minute}, acquired)
 	_ = w.Run(ctx)
 	// Output:
 	// renew k for 1m0s

@@ -2,9 +2,10 @@ package watchdog
 
 import "time"
 
-// Lease is one tracked lease. Its methods may be called from any goroutine, also from OnLost.
+// Lease is one tracked lease, from Track on. It may be a part of the record of what it is of. Its methods may be called
+// from any goroutine, also from OnLost.
 type Lease struct {
-	w *Watchdog // immutable
+	w *Watchdog // immutable from Track on
 
 	// w.mu guards the fields below.
 	of       any
@@ -37,27 +38,31 @@ func (l *Lease) over() bool { return l.index < 0 }
 
 // loss is a decided loss on its way to OnLost.
 type loss struct {
-	lease  *Lease
+	of     any
 	reason Reason
 }
 
-// Track watches a lease that has been acquired. sentAt is the instant, with its monotonic reading, before the acquire
-// was sent: the lease's deadline is sentAt + TTL.
-func (w *Watchdog) Track(e Entry, sentAt time.Time) *Lease {
-	l := &Lease{w: w}
+// Track watches a lease that has been acquired: a new one, or one that was lost and is held all the same. sentAt is the
+// instant, with its monotonic reading, before the acquire was sent: the lease's deadline is sentAt + TTL.
+func (w *Watchdog) Track(l *Lease, e Entry, sentAt time.Time) {
+	if l.w == nil {
+		l.w = w
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l.setLocked(e, sentAt)
+	if l.renewal == inFlight { // of the lease that was lost
+		l.renewal = outdated
+	}
 	w.heap.push(l, l.deadline)
 	l.planLocked()
-	return l
 }
 
-// Of is what the lease is of, as in the Entry of Track or of the latest Resume.
-func (l *Lease) Of() any {
+// Over reports whether the lease was lost or forgotten, and not tracked again since.
+func (l *Lease) Over() bool {
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
-	return l.of
+	return l.over()
 }
 
 // Deadline is the instant up to which the lease cannot have ended by itself in Redis.
@@ -86,7 +91,7 @@ func (l *Lease) Pause(then func()) (waits bool) {
 
 // Resume ends a Pause after a command that set the lease anew: a re-entry, a partial release, an extension. The entry
 // replaces the old one and the deadline counts from sentAt, as with Track. It returns false if the lease has been lost
-// or forgotten meanwhile; if the lock is held all the same it must be tracked again.
+// or forgotten meanwhile; if the lock is held all the same, Track it again.
 func (l *Lease) Resume(sentAt time.Time, e Entry) bool {
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
@@ -213,7 +218,7 @@ func (l *Lease) endReason() Reason {
 
 func (l *Lease) loseLocked(r Reason) loss {
 	l.endLocked()
-	return loss{l, r}
+	return loss{l.of, r}
 }
 
 func (l *Lease) endLocked() {

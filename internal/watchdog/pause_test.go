@@ -86,9 +86,30 @@ func TestPausedLeaseIsStillLostAtItsDeadline(t *testing.T) {
 		pass(time.Minute)
 		b.wantTimes(t)
 		b.wantLosses(t, "k deadline 30s")
-		if l.Resume(time.Now(), entry("k")) {
+		if l.Resume(time.Now(), entry("k")) || !l.Over() {
 			t.Error("Resume revived a lost lease")
 		}
+	})
+}
+
+func TestLostLeaseIsTrackedAgain(t *testing.T) {
+	play(t, func(t *testing.T, b *bench) {
+		b.setAnswer(func(ctx context.Context, _ Group, _ []Renewal) ([]Verdict, error) {
+			time.Sleep(12 * time.Second)
+			return []Verdict{Gone}, nil
+		})
+		short := entry("k")
+		short.TTL = 9 * time.Second
+		l := b.Track(short, time.Now())
+		pass(10 * time.Second) // the renewal is on its way
+		b.wantLosses(t, "k deadline 9s")
+		b.Watchdog.Track(l, entry("k"), time.Now())
+		pass(9 * time.Second)
+		b.wantLosses(t, "k deadline 9s") // its answer is about the lease that was lost
+		if l.Over() {
+			t.Error("the lease is not watched")
+		}
+		b.wantDeadline(t, l, 40*time.Second)
 	})
 }
 

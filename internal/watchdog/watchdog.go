@@ -110,8 +110,9 @@ type Options struct {
 	Renew RenewFunc
 	// Submit hands a job to a pool, which runs it in any case. It must not block.
 	Submit func(job func())
-	// OnLost is called from Run or from a job, holds no lock of this package and must not block.
-	OnLost func(*Lease, Reason) // nil: losses are not reported
+	// OnLost is told of a lost lease by its Entry.Of. It is called from Run or from a job, holds no lock of this package
+	// and must not block. nil: losses are not reported.
+	OnLost func(of any, why Reason)
 	// Renewed is told of each batch. It holds no lock of this package and must not block. nil: it is not told.
 	Renewed func(Round)
 	Logger  *zap.Logger // nil: silent
@@ -152,7 +153,7 @@ func New(opts Options) (*Watchdog, error) {
 		return nil, errors.New("watchdog: negative option")
 	}
 	if opts.OnLost == nil {
-		opts.OnLost = func(*Lease, Reason) {}
+		opts.OnLost = func(any, Reason) {}
 	}
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
@@ -273,7 +274,7 @@ func (w *Watchdog) collectLocked(losses []loss, starts []*group) (_ []loss, _ []
 
 func (w *Watchdog) report(losses []loss) {
 	for _, l := range losses {
-		w.opts.OnLost(l.lease, l.reason)
+		w.opts.OnLost(l.of, l.reason)
 	}
 }
 

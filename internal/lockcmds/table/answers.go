@@ -51,6 +51,9 @@ type Grant struct {
 	MaxHold time.Duration // the limit of renewals; 0: none
 	Grace   time.Duration // as in Part
 	Client  Client
+	Streak  Streak // of the hand-over that has granted the lock
+	Limit   int    // of a permit: how many may hold the lock
+	Note    string // empty: none
 	Acquire string // the name of the acquire, for a named owner
 	Paused  *Hold  // whose lease the acquire has paused; nil: none
 }
@@ -77,12 +80,13 @@ func (t *Table) NotDeepened(h *Hold) {
 // Record records a grant. If its kind reenters, an older hold of the same owner is lost by it. nil: another session of
 // this owner has released this grant and acquired again meanwhile. If the grant is of the paused hold, its Pause is
 // ended.
-func (t *Table) Record(g *Grant) (h *Hold, fresh bool) {
+func (t *Table) Record(g *Grant) *Hold {
+	var h *Hold
 	if g.Key.Kind.Reenters() {
 		h = t.locks.find(g.Key)
 	}
 	if h != nil && h.Fence > g.Fence {
-		return nil, false
+		return nil
 	}
 	if h != nil && h.Fence < g.Fence {
 		t.Lost(h, ReasonGone, false, nil)
@@ -91,10 +95,13 @@ func (t *Table) Record(g *Grant) (h *Hold, fresh bool) {
 	if g.Paused == h && h != nil {
 		h.acquiring--
 	}
-	fresh = h == nil
+	fresh := h == nil
 	if fresh {
 		h = t.add(g.Key, g.Fence)
-		h.Since = g.SentAt
+		h.Since, h.Streak, h.Limit = g.SentAt, g.Streak, g.Limit
+	}
+	if g.Note != "" {
+		h.Note, h.Noted = g.Note, true
 	}
 	newer := h.counted(g.Count, g.SentAt)
 	if newer {
@@ -119,7 +126,7 @@ func (t *Table) Record(g *Grant) (h *Hold, fresh bool) {
 		}
 		t.emit(Effect{Op: Resume, Hold: h, SentAt: g.SentAt})
 	}
-	return h, fresh
+	return h
 }
 
 // join notes how many holds the session has after an acquire: for its own owner all that Redis says.

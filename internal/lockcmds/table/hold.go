@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
 // This file has the holds: which owner holds which lock by which sessions of this proxy.
@@ -201,16 +203,20 @@ func (s *Session) Leave() []*Hold {
 }
 
 // Hold is a lock that sessions of this proxy hold for one owner, by one grant. The caller reads the exported fields;
-// the table alone changes them, but for Tag.
+// the table alone changes them, but for Lease and Noted.
 type Hold struct {
 	Key
-	Fence int64
-	Count int64         // acquires not yet released, as Redis said
-	TTL   time.Duration // length of the lease
-	Fixed bool          // the client has set the length: never renewed
-	Until time.Time     // the limit of renewals; zero: none
-	Since time.Time     // when the command was sent that acquired it
-	Tag   any           // the caller's
+	Fence  int64
+	Count  int64         // acquires not yet released, as Redis said
+	TTL    time.Duration // length of the lease
+	Fixed  bool          // the client has set the length: never renewed
+	Until  time.Time     // the limit of renewals; zero: none
+	Since  time.Time     // when the command was sent that acquired it
+	Streak Streak        // of the hand-over that has granted it
+	Limit  int           // of a permit: how many may hold the lock, by the word of its acquire
+	Note   string        // of the client's latest acquire with one
+	Noted  bool          // Redis has a note
+	Lease  watchdog.Lease
 
 	countedAt time.Time // when the command was sent that Redis said Count to
 	parts     []Part
@@ -229,6 +235,7 @@ type Hold struct {
 	single node[*Hold]  // its node there
 	index  int          // in Table.holds
 	beside *besideNodes // the hold in others; nil: it is not there
+	look   look
 }
 
 // Part is one session's part in a hold.
@@ -316,6 +323,35 @@ func (h *Hold) promise(sentAt time.Time) {
 	}
 }
 
+// look is whether Redis is asked if the grant of a hold goes on.
+type look uint8
+
+const (
+	noLook    look = iota
+	lookSent       // the question is on its way
+	lookAgain      // there was another reason to ask meanwhile: Redis may have answered before it
+)
+
+// Look reports whether Redis is to be asked now if the grant goes on. If the question is on its way, it will be asked
+// again: however often a client gives a reason to look, there is one question at a time for a grant.
+func (h *Hold) Look() bool {
+	if h.look != noLook {
+		h.look = lookAgain
+		return false
+	}
+	h.look = lookSent
+	return true
+}
+
+// Looked notes that Redis has answered, and reports whether it is to be asked again.
+func (h *Hold) Looked() (again bool) {
+	again = h.known && h.look == lookAgain
+	if h.look = noLook; again {
+		h.look = lookSent
+	}
+	return again
+}
+
 // Hold returns the hold of an owner, the latest if there are several; nil: there is none. A hold of a kind that
 // reenters may be of another such kind.
 func (t *Table) Hold(k Key) *Hold { return t.locks.find(k) }
@@ -373,8 +409,7 @@ func (t *Table) count(kind Kind, more int) {
 
 // add records a new hold.
 func (t *Table) add(k Key, fence int64) *Hold {
-	h := t.config.NewHold()
-	h.Key, h.Fence, h.index, h.known = k, fence, len(t.holds), true
+	h := &Hold{Key: k, Fence: fence, index: len(t.holds), known: true}
 	t.locks.add(h)
 	t.holds = append(t.holds, h)
 	t.count(k.Kind, 1)

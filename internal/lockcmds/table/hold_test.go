@@ -30,7 +30,7 @@ type book struct {
 }
 
 func newBook() *book {
-	return &book{Table: New(Config{NewHold: func() *Hold { return &Hold{} }}), paused: map[*Hold]int{}, shortened: map[*Hold]bool{}}
+	return &book{Table: New(Config{}), paused: map[*Hold]int{}, shortened: map[*Hold]bool{}}
 }
 
 func session(name string) *Session {
@@ -83,7 +83,7 @@ func (b *book) settle(t interface{ Fatalf(string, ...any) }) (told int) {
 }
 
 func (b *book) grant(s *Session, owner string, fence, count int64, sent int) *Hold {
-	h, _ := b.Record(&Grant{
+	h := b.Record(&Grant{
 		By: s, Key: Key{Lock: "k", Owner: owner, Kind: alone}, Fence: fence, Count: count, SentAt: at(sent), TTL: time.Minute, Grace: -1,
 	})
 	return h
@@ -134,9 +134,9 @@ func TestReleasedByStatus(t *testing.T) {
 
 // The effects of a hold that has ended keep nothing of it in memory.
 func TestEffectsKeepNoHoldAlive(t *testing.T) {
-	l := New(Config{NewHold: func() *Hold { return &Hold{} }})
+	l := New(Config{})
 	s := session("s")
-	h, _ := l.Record(&Grant{
+	h := l.Record(&Grant{
 		By: s, Key: Key{Lock: "k", Owner: "s", Kind: alone}, Fence: 5, Count: 1, SentAt: at(1), TTL: time.Minute, Grace: -1,
 	})
 	l.Done(l.Effects())
@@ -449,7 +449,7 @@ func TestGraceAppliesToWhatASessionHoldsAlone(t *testing.T) {
 			b, s, o := newBook(), session("s"), session("o")
 			k := Key{Lock: "k", Owner: c.owner, Kind: alone}
 			g := Grant{By: s, Key: k, Fence: 5, Count: 1, SentAt: at(1), TTL: time.Minute, Grace: c.grace, Acquire: "s:1"}
-			h, _ := b.Record(&g)
+			h := b.Record(&g)
 			g.Count, g.SentAt, g.Acquire = 2, at(2), "s:2"
 			b.Record(&g)
 			if c.others {
@@ -767,5 +767,22 @@ func TestASessionWhoseAcquiresHaveOwners(t *testing.T) {
 	means(nil, true)
 	if s.Owns("s2:1") || s.Owns("x") || !s.Owns("s:7") || s.own["k"].count != 0 {
 		t.Error("not its own")
+	}
+}
+
+func TestThereIsOneQuestionAtATimeAboutAGrant(t *testing.T) {
+	b, s := newBook(), session("s")
+	h := b.grant(s, "s", 5, 1, 1)
+	if !h.Look() || h.Look() || h.Look() {
+		t.Error("not one question")
+	}
+	if !h.Looked() || h.Looked() {
+		t.Error("the reasons that have come meanwhile are not one question more")
+	}
+	if !h.Look() || h.Look() {
+		t.Error("no question behind the answer")
+	}
+	if b.Drop(h); h.Looked() {
+		t.Error("a question about a hold that has ended")
 	}
 }

@@ -31,15 +31,15 @@ const plain, fair = false, true
 func granted(t *testing.T, x *Table, s *Session, k Kind, fence int64) *Hold {
 	t.Helper()
 	g := Grant{By: s, Key: Key{Lock: "k", Owner: s.Name, Kind: k}, Fence: fence, Count: 1, SentAt: at(int(fence)), TTL: time.Minute, Grace: -1}
-	h, fresh := x.Record(&g)
-	if h == nil || !fresh {
-		t.Fatalf("grant %d: %v, fresh %t", fence, h, fresh)
+	h := x.Record(&g)
+	if h == nil || h.Fence != fence {
+		t.Fatalf("grant %d: %v", fence, h)
 	}
 	return h
 }
 
 func TestAKindMayHaveSeveralGrantsOfOneOwner(t *testing.T) {
-	x := New(Config{NewHold: func() *Hold { return &Hold{} }})
+	x := New(Config{})
 	s := &Session{Name: "s", Losses: &Losses{}}
 	holds := []*Hold{granted(t, x, s, permit, 1), granted(t, x, s, permit, 2), granted(t, x, s, permit, 3)}
 	for _, h := range holds {
@@ -62,7 +62,7 @@ func TestAKindMayHaveSeveralGrantsOfOneOwner(t *testing.T) {
 }
 
 func TestOwnersOfOneFenceHaveHoldsOfTheirOwn(t *testing.T) {
-	x := New(Config{NewHold: func() *Hold { return &Hold{} }})
+	x := New(Config{})
 	a, b, c := &Session{Name: "a", Losses: &Losses{}}, &Session{Name: "b", Losses: &Losses{}}, &Session{Name: "c", Losses: &Losses{}}
 	last, first, second := granted(t, x, a, alone, 7), granted(t, x, b, alone, 5), granted(t, x, c, alone, 5)
 	if x.Hold(first.Key) != first || x.Hold(second.Key) != second || x.HoldByFence("k", 5) != first {
@@ -75,7 +75,7 @@ func TestOwnersOfOneFenceHaveHoldsOfTheirOwn(t *testing.T) {
 }
 
 func TestAnOwnerHasOneHoldOfALockWhateverItsMode(t *testing.T) {
-	x := New(Config{NewHold: func() *Hold { return &Hold{} }})
+	x := New(Config{})
 	s := &Session{Name: "s", Losses: &Losses{}}
 	exclusive := granted(t, x, s, alone, 1)
 	if x.Hold(Key{Lock: "k", Owner: "s", Kind: together}) != exclusive {
@@ -187,12 +187,12 @@ func TestHoldersOfPermitsOfferThemToOneWaiterEach(t *testing.T) {
 // Each release is about another grant of the session.
 func TestAReleaseOfOneOfSeveralGrantsIsAboutTheOldestOfTheSession(t *testing.T) {
 	tokens := kind{}
-	x := New(Config{NewHold: func() *Hold { return &Hold{} }})
+	x := New(Config{})
 	a, b := &Session{Name: "a", Losses: &Losses{}}, &Session{Name: "b", Losses: &Losses{}}
 	k := Key{Lock: "k", Owner: "job", Kind: tokens}
 	var holds []*Hold
 	for i, s := range []*Session{a, b, b, a, b} {
-		h, _ := x.Record(&Grant{By: s, Key: k, Fence: int64(i + 1), Count: 1, SentAt: at(i), TTL: time.Minute, Grace: -1})
+		h := x.Record(&Grant{By: s, Key: k, Fence: int64(i + 1), Count: 1, SentAt: at(i), TTL: time.Minute, Grace: -1})
 		holds = append(holds, h)
 	}
 	if h := x.Meant(a, k, 3); h != holds[2] {

@@ -37,7 +37,7 @@ func TestLocksAreAMap(t *testing.T) {
 }
 
 func TestTheLatestGrantIsTheHolders(t *testing.T) {
-	l := New(Config{NewHold: func() *Hold { return &Hold{} }})
+	l := New(Config{})
 	old, next := l.add(Key{Lock: "k", Owner: "old", Kind: alone}, 1), l.add(Key{Lock: "k", Owner: "next", Kind: alone}, 2)
 	l.add(Key{Lock: "k", Owner: "late", Kind: alone}, 0)
 	if got := l.Latest("k"); got != next {

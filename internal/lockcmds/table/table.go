@@ -9,7 +9,6 @@ type Config struct {
 	Lease     time.Duration // a lock is looked at once in that time in any case
 	Wait      time.Duration // what deadlines of places in Redis are counted in
 	StaleHead time.Duration // after this time the head of a free lock's queue without a subscriber is stale
-	NewHold   func() *Hold  // makes a hold, which the caller may keep within a value of its own
 }
 
 // Table is the locks of one engine, with their holds and their waiters. Its methods are called one at a time.
