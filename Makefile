@@ -149,14 +149,9 @@ chaos: deps ## two minutes of faults under the locks; LOCKPROXY_SEED= repeats a 
 	$(RACE) LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_CHAOS_TIME=$(CHAOSTIME) \
 		$(GO) test -race -vet=off -run '$(CHAOS)' -count=1 -v -timeout 20m -artifacts -outputdir $(CURDIR)/bin ./test/locks/
 
-.PHONY: chaos-bugs
-chaos-bugs: deps ## plant deliberate bugs in a copy of the tree and demand that the tests catch them
-	LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -tags bugs -run TestEveryBugIsCaught -count=1 -v -timeout 60m ./test/locks/
-
-.PHONY: sim-bugs
-sim-bugs: ## plant deliberate bugs in a copy of the tree and demand that the simulation, or a test, finds each within a minute
-	$(GO) test -tags bugs -run TestEveryBugIsFound -count=1 -v -timeout 60m ./internal/lockcmds/sim/
-	LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -tags bugs -run TestEveryBugIsCaught -count=1 -v -timeout 20m ./internal/lockcmds/
+.PHONY: bugs
+bugs: deps ## plant deliberate bugs, one after the other, and demand that the tests find each in time; BUG= selects
+	LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -tags bugs -run 'TestEveryBugIsFound/$(BUG)' -count=1 -v -timeout 0 ./test/bugs/
 
 .PHONY: soak
 soak: deps ## run the long tests for SOAKTIME; the seed is printed

@@ -83,3 +83,17 @@ var parse = sync.OnceValues(func() (map[string][]*ast.File, error) {
 	}
 	return found, nil
 })
+
+// The planted bugs keep in step with the code; `make bugs` plants them.
+func TestBugsCanBePlanted(t *testing.T) {
+	for _, file := range tree(t) {
+		if path.Ext(file) != ".patch" {
+			continue
+		}
+		check := exec.Command("git", "apply", "-C1", "--check", file)
+		check.Dir = root
+		if out, err := check.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", file, err, out)
+		}
+	}
+}
