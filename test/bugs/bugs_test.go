@@ -52,9 +52,7 @@ func TestEveryBugIsFound(t *testing.T) {
 var (
 	finder = regexp.MustCompile(`(?m)^Found by: (\S+?)(?: (\w+))?, within (\S+)$`)
 	target = regexp.MustCompile(`(?m)^--- a/(\S+)$`)
-	broken = regexp.MustCompile(
-		`seed \d+: [^:\n]+|check \w+|_test\.go:\d+: .*|panic: .*|DATA RACE`,
-	)
+	broken = regexp.MustCompile(`check \w+: |seed \d+: [^:\n]+|panic: .*|_test\.go:\d+: [^c].*`)
 )
 
 // overlay applies a patch to copies of the files that it changes. It returns a file that has the compiler use the copies.
@@ -120,7 +118,7 @@ func (b *bug) found(suite, what string, within time.Duration) {
 		for range 3 { // it is chance, and on a busy machine it does little
 			began = time.Now()
 			by = append(by, b.run(b.t.Context(), test, "test/locks", chaos, program, "LOCKPROXY_CHAOS_TIME=15s")...)
-			if by = slices.DeleteFunc(by, func(s string) bool { return s != "check "+what }); len(by) > 0 {
+			if by = slices.DeleteFunc(by, func(s string) bool { return s != "check "+what+": " }); len(by) > 0 {
 				break
 			}
 		}
@@ -172,8 +170,11 @@ func (b *bug) output(ctx context.Context, program, dir string, env []string, arg
 	if err == nil || ctx.Err() != nil {
 		return nil
 	}
-	for _, match := range broken.FindAllString(string(out), 10) {
+	for _, match := range broken.FindAllString(string(out), -1) {
 		failed = append(failed, strings.TrimPrefix(match, "_test.go:"))
+	}
+	if failed == nil && strings.Contains(string(out), "--- FAIL: ") {
+		return []string{"it fails"}
 	}
 	if failed == nil {
 		b.t.Errorf("it ended without a word: %v\n%s", err, out[:min(len(out), 2000)])
@@ -187,9 +188,8 @@ func (b *bug) play(program string, within time.Duration) (first []string) {
 	defer cancel()
 	var mu sync.Mutex // guards first
 	var all sync.WaitGroup
-	args := []string{
-		"-test.run", "^TestHistories", "-test.failfast", "-test.timeout", "5m", "-sim.time", within.String(),
-	}
+	args := []string{"-test.run", "^TestHistories", "-test.failfast", "-test.timeout", "5m", "-sim.time"}
+	args = append(args, within.String())
 	for range players {
 		all.Go(func() {
 			by := b.output(ctx, program, "internal/lockcmds/sim", nil, args...)
