@@ -70,7 +70,7 @@ func median(all []float64) float64 {
 	return all[len(all)/2]
 }
 
-// write makes latest.md and the plots in dir, and puts the goals into the README beside it.
+// write makes latest.md and the plots in dir.
 func (r *report) write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("report: %w", err)
@@ -97,10 +97,7 @@ func (r *report) write(dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, "latest.md"), text.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	if r.machine.baseline != "" {
-		return nil // the README has results about goals
-	}
-	return r.updateReadme(filepath.Join(dir, "../README.md"))
+	return nil
 }
 
 // readmeLink is the way from a report in dir to the page that explains it. Parts of the results are one directory
@@ -197,30 +194,4 @@ func number(format string, v float64) string {
 		return ""
 	}
 	return fmt.Sprintf(format, v)
-}
-
-// The lines of the README between which the last results are.
-const (
-	resultsBegin = "<!-- results: written by make bench -->\n"
-	resultsEnd   = "<!-- end of results -->\n"
-)
-
-func (r *report) updateReadme(path string) error {
-	text, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil // the results go elsewhere than beside the README
-	}
-	if err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	before, rest, ok := strings.Cut(string(text), resultsBegin)
-	_, after, ok2 := strings.Cut(rest, resultsEnd)
-	if !ok || !ok2 {
-		return fmt.Errorf("report: %s has no place for results", path)
-	}
-	var own bytes.Buffer
-	fmt.Fprintln(&own)
-	r.header(&own)
-	r.summary(&own)
-	return os.WriteFile(path, []byte(before+resultsBegin+own.String()+resultsEnd+after), 0o644)
 }
