@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// drawn lists the types whose values are the states of a diagram in docs/dev/DIAGRAMS.md.
+// drawn lists the types whose values are the states of a diagram in docs/dev/ARCHITECTURE.md.
 var drawn = map[string][]string{
 	"internal/proxy/session":  {"wait", "life", "pinMode"},
 	"internal/lockcmds/table": {"Outcome"},
@@ -15,7 +15,7 @@ var drawn = map[string][]string{
 
 // A semicolon ends a statement of Mermaid, also within the text of a message or a note.
 func TestDiagramsHaveNoSemicolons(t *testing.T) {
-	text := read(t, "docs/dev/DIAGRAMS.md")
+	text := read(t, "docs/dev/ARCHITECTURE.md")
 	for _, diagram := range regexp.MustCompile("(?s)```mermaid\n.*?```").FindAllString(text, -1) {
 		for line := range strings.Lines(diagram) {
 			if strings.Contains(line, ";") {
@@ -26,7 +26,8 @@ func TestDiagramsHaveNoSemicolons(t *testing.T) {
 }
 
 func TestDiagramsHaveEveryState(t *testing.T) {
-	text := read(t, "docs/dev/DIAGRAMS.md")
+	_, text, _ := strings.Cut(read(t, "docs/dev/ARCHITECTURE.md"), "\n## States\n")
+	text, _, _ = strings.Cut(text, "\n## ")
 	for dir, names := range drawn {
 		for _, name := range names {
 			values := valuesOf(packages(t)[dir], name)
@@ -35,7 +36,7 @@ func TestDiagramsHaveEveryState(t *testing.T) {
 			}
 			for _, value := range values {
 				if !regexp.MustCompile(`\b` + value + `\b`).MatchString(text) {
-					t.Errorf("docs/dev/DIAGRAMS.md does not have %s of %s.%s", value, dir, name)
+					t.Errorf("docs/dev/ARCHITECTURE.md does not have %s of %s.%s", value, dir, name)
 				}
 			}
 		}

@@ -19,7 +19,7 @@ var (
 func TestWalksNameFunctionsThatExist(t *testing.T) {
 	text := read(t, "docs/dev/ARCHITECTURE.md")
 	_, walks, begun := strings.Cut(text, "## Walks through the code")
-	walks, _, ended := strings.Cut(walks, "## Goroutines")
+	walks, _, ended := strings.Cut(walks, "## States")
 	if !begun || !ended {
 		t.Fatal("docs/dev/ARCHITECTURE.md has no walks")
 	}

@@ -44,22 +44,6 @@ var anyHardForm = func() *regexp.Regexp {
 	return regexp.MustCompile(strings.Join(all, "|"))
 }()
 
-// Each package has a name that the glossary explains, as a word of its own or in the plural.
-func TestPackageNamesAreInTheGlossary(t *testing.T) {
-	text := read(t, "docs/dev/GLOSSARY.md")
-	known := map[string]bool{}
-	for _, row := range regexp.MustCompile(`(?m)^\| ([^|]+) \| [^|]+ \|$`).FindAllStringSubmatch(text, -1) {
-		for _, word := range strings.FieldsFunc(row[1], func(r rune) bool { return strings.ContainsRune(" ,()`", r) }) {
-			known[strings.ToLower(word)] = true
-		}
-	}
-	for dir := range packages(t) {
-		if name := path.Base(dir); !known[name] && !known[strings.TrimSuffix(name, "s")] {
-			t.Errorf("%s: docs/dev/GLOSSARY.md does not say what %q is", dir, name)
-		}
-	}
-}
-
 func TestSentencesAreEasyToRead(t *testing.T) {
 	for _, name := range texts(t) {
 		if found := findings(t, name); len(found) > 0 {
