@@ -394,7 +394,7 @@ func (o *op) judge(v reply, err error) {
 			"CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS":
 			o.Out = refused
 		case "DEADLOCK":
-			if o.acquire() && o.Kind == exclusive && (o.Verb != "TRYLOCK" || o.Wait != 0) { // its owner shares the lock
+			if o.acquire() && o.Kind == exclusive && o.Verb != "TRYLOCK" { // its owner shares the lock
 				o.Out = deadlock
 			}
 		}
