@@ -56,47 +56,47 @@ _lockproxy() {
 		'--help-all[Show all flags and exit]' \
 		'--listen=[Addresses for clients\: host\:port, tls\:host\:port or unix\:/path]:value:_files' \
 		'--embedded[Serve from an in-process Redis instead of an upstream]' \
-		'--client-auth=[Credentials that a client'\''s commands carry\: upstream (its own), proxy (the proxy'\''s, until the client authenticates) or none (always the proxy'\''s)]:value:_files' \
+		'--client-auth=[Credentials of clients'\'' commands\: upstream (the client'\''s own), proxy (the proxy'\''s, until the client logs in) or none (always the proxy'\''s)]:value:_files' \
 		'--upstream=[Redis\: host\:port, unix\:/path, sentinel\://host\:port,host\:port/name (the primary of that name) or cluster\://host\:port,host\:port]:value:_files' \
 		'--upstream-user=[ACL user of the proxy'\''s own connections]:value:_files' \
 		'--upstream-password=[Password of the proxy'\''s own connections]:value:_files' \
 		'--upstream-password-file=[File that holds the password]:value:_files' \
 		'--upstream-tls[Connect to Redis by TLS]' \
 		'--upstream-ca-file=[Trusted CA certificates (PEM) for Redis'\''s certificate]:value:_files' \
-		'--upstream-cert-file=[Certificate (PEM) that is shown when Redis, or a Sentinel, asks for one]:value:_files' \
+		'--upstream-cert-file=[Client certificate (PEM) for Redis and the Sentinels]:value:_files' \
 		'--upstream-key-file=[Key (PEM) of upstream.cert-file]:value:_files' \
 		'--upstream-server-name=[Name that Redis'\''s certificate must have]:value:_files' \
-		'--upstream-map=[Where to reach a server that Sentinels or a cluster announce with another address\: two of host\:port, or two hosts]:value:_files' \
+		'--upstream-map=[Reachable address of a server that Sentinels or a cluster announce with another one\: two of host\:port, or two hosts]:value:_files' \
 		'--sentinel-user=[ACL user of the proxy at the Sentinels]:value:_files' \
 		'--sentinel-password=[Password of the proxy at the Sentinels]:value:_files' \
 		'--sentinel-password-file=[File that holds the password for the Sentinels]:value:_files' \
 		'--sentinel-tls[Connect to the Sentinels by TLS]' \
 		'--sentinel-ca-file=[Trusted CA certificates (PEM) for the Sentinels'\'' certificates]:value:_files' \
-		'--lock-lease=[Lease of a lock taken without PX or EX]:value:_files' \
-		'--lock-grace=[Most that is left of a lease after its client has gone]:value:_files' \
-		'--lock-reentry=[The owner of a lock that is acquired without OWNER\: connection (the connection, which may acquire it again), owner (each acquire has an owner of its own\: safe with shared connections), or auto (owner on connections of client libraries that announce themselves, else connection)]:value:_files' \
-		'--lock-note=[Note of a lock that its client has taken without NOTE\: client (its name or address, and the host of the proxy, from the first renewal on) or off]:value:_files' \
+		'--lock-lease=[Lease of a lock taken without PX or EX, renewed every third of it while the client is connected]:value:_files' \
+		'--lock-grace=[Shorten the lease to this when the client'\''s connection ends]:value:_files' \
+		'--lock-reentry=[The owner of a lock taken without OWNER\: connection (which may acquire it again), owner (each acquire is its own owner) or auto (owner for client libraries that announce themselves, else connection)]:value:_files' \
+		'--lock-note=[Note of a lock taken without NOTE\: client (its name or address and the proxy'\''s host, from the first renewal on) or off]:value:_files' \
 		'--lock-max-hold=[Longest hold of a renewed lock]:value:_files' \
-		'--lock-slow=[Waits for locks and holds of locks that take longer are logged at their end]:value:_files' \
+		'--lock-slow=[Log waits for locks and holds of locks that take longer, when they end]:value:_files' \
 		'--lock-sync=[Replicas that must have a grant before its client is told\: a number, or all that the Sentinels or the cluster know]:value:_files' \
-		'--drain-delay=[Time after SIGTERM or SIGINT for which clients are accepted as before while /readyz says 503\: balancers and the next process need it]:value:_files' \
-		'--drain-timeout=[Time that follows it, in which each client is closed at a quiet moment]:value:_files' \
+		'--drain-delay=[Time after SIGTERM or SIGINT in which clients are accepted as before while /readyz says 503]:value:_files' \
+		'--drain-timeout=[Time after drain.delay in which clients are closed at quiet moments, and holders of locks are served]:value:_files' \
 		'--log-level=[Lowest level that is logged\: debug, info, warn or error]:value:_files' \
-		'--tcp-keepalive=[Idle time before keepalive probes]:value:_files' \
-		'--tcp-user-timeout=[Time after which a connection is closed whose peer acknowledges nothing, although bytes or probes are outstanding (Linux)]:value:_files' \
-		'--tls-cert-file=[The proxy'\''s certificate (PEM) for tls\: addresses, with its chain behind it]:value:_files' \
+		'--tcp-keepalive=[Idle time before TCP keepalive probes]:value:_files' \
+		'--tcp-user-timeout=[Close a connection whose peer has acknowledged nothing for this time, although bytes or probes are outstanding (Linux)]:value:_files' \
+		'--tls-cert-file=[Certificate (PEM) for tls\: addresses, with its chain]:value:_files' \
 		'--tls-key-file=[Key (PEM) of tls.cert-file]:value:_files' \
 		'--tls-ca-file=[Trusted CA certificates (PEM) for clients'\'' certificates]:value:_files' \
 		'--tls-auth-clients=[Certificates of clients\: yes (required), optional (checked if shown) or no (not asked for)]:value:_files' \
-		'--proxy-protocol=[PROXY headers (v1 or v2) in front of TCP connections, which name the client\: off, optional or required]:value:_files' \
+		'--proxy-protocol=[PROXY headers (v1 or v2) in front of TCP connections\: off, optional or required]:value:_files' \
 		'--admin-listen=[Address for metrics, health and a status page over HTTP]:value:_files' \
-		'--admin-pprof[Serve profiles at admin-listen as well]' \
-		'--failover-wait=[Longest wait of a command while Redis cannot be reached, or its server moves]:value:_files' \
-		'--max-clients=[Client connections]:value:_files' \
-		'--max-memory=[Memory for all clients together\: a size, or a share of the memory of the machine or container]:value:_files' \
-		'--client-output-limit=[Replies that a client has not read]:value:_files' \
-		'--max-pins=[Pins\: connections to Redis for single clients (MULTI, SUBSCRIBE, BLPOP ...)]:value:_files' \
-		'--max-waiters=[Clients that wait for locks, in total]:value:_files' \
+		'--admin-pprof[Also serve profiles at admin-listen]' \
+		'--failover-wait=[How long a command waits while Redis is away or its server moves]:value:_files' \
+		'--max-clients=[Most client connections]:value:_files' \
+		'--max-memory=[Memory for all clients together\: a size, or a share of the machine'\''s or container'\''s memory]:value:_files' \
+		'--client-output-limit=[Most bytes of replies that a client has not read]:value:_files' \
+		'--max-pins=[Most connections to Redis for single clients (MULTI, SUBSCRIBE, BLPOP ...)]:value:_files' \
+		'--max-waiters=[Most clients that wait for locks]:value:_files' \
 		'1:subcommand:(exec locks info unlock help)'
 		;;
 	esac

@@ -17,18 +17,17 @@ const (
 	settingsDocument = "../../docs/SETTINGS.md"
 	settingsHead     = `# Settings
 
-This file is written from the table in cmd/lockproxy/config.go by ` + "`go test ./cmd/lockproxy -run Document -update`" + `.
+Written from the table in cmd/lockproxy/config.go by ` + "`go test ./cmd/lockproxy -run Document -update`" + `.
 [configs/lockproxy.yml](../configs/lockproxy.yml) has every key with its default and a longer explanation.
 
 A flag wins over the environment, the environment over the file (` + "`--config`" + `), the file over the default. The key ` + "`lock.lease`" + `
 is the flag ` + "`--lock-lease`" + ` and the variable ` + "`LOCKPROXY_LOCK_LEASE`" + `. Only ` + "`upstream.address`" + ` is shorter: ` + "`--upstream`" + `.
 Unknown keys and unknown variables that begin with ` + "`LOCKPROXY_`" + ` are errors, except for those that Kubernetes sets.
 
-A setting marked with ↻ changes at SIGHUP, for clients and commands to come. Files of certificates are read again,
-too. Other settings that differ are named in the log and wait for a restart. If the configuration is not valid, nothing
-changes, and the log says why. At SIGHUP, a file without any setting is not valid; nor is a pipe.
+At SIGHUP, settings marked with ↻ change, and files of certificates are read again. The log names other settings that
+differ; they wait for a restart. If the configuration is not valid, nothing changes.
 
-Durations have a unit, as in ` + "`250ms`" + ` or ` + "`1h30m`" + `. Sizes are written as in redis.conf: ` + "`64mb`" + ` is 64·1024·1024 bytes.
+Durations have a unit: ` + "`250ms`, `1h30m`" + `. Sizes are written as in redis.conf: ` + "`64mb`" + ` is 64·1024·1024 bytes.
 
 | Key | Default | Meaning | Change it if |
 |---|---|---|---|

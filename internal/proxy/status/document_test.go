@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,45 +34,51 @@ func TestDocumentIsTheTable(t *testing.T) {
 func metricsDocument() string {
 	var b strings.Builder
 	b.WriteString(documentHead)
-	described := map[string]bool{}
-	for _, row := range Table {
-		help := row.Help
-		if described[help] {
-			help = "the same"
+	for i := range Table {
+		help := Table[i].Help
+		if slices.IndexFunc(Table, func(r Row) bool { return r.Help == help }) != i {
+			continue // in the line of an earlier row
 		}
-		described[row.Help] = true
-		if row.Waits != nil {
-			help += " Histogram."
-		}
-		metric := ""
-		if row.Metric != "" {
-			metric = "lockproxy_" + row.Metric
-			if row.Value != "" {
-				metric += fmt.Sprintf("{%s=%q}", row.Label, row.Value)
-			} else if row.Label != "" {
-				metric += "{" + row.Label + "}"
+		var infos, names []string
+		for _, row := range Table {
+			if row.Help == help {
+				infos, names = appendCode(infos, row.Info), appendCode(names, row.name())
 			}
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", code(row.Info), code(metric), help)
+		if Table[i].Waits != nil {
+			help += " Histogram."
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", strings.Join(infos, ", "), strings.Join(names, ", "), help)
 	}
 	return b.String()
 }
 
-func code(s string) string {
-	if s == "" {
+// name is that of a row at /metrics, with its label.
+func (r *Row) name() string {
+	switch {
+	case r.Metric == "":
 		return ""
+	case r.Label == "":
+		return "lockproxy_" + r.Metric
 	}
-	return "`" + s + "`"
+	return "lockproxy_" + r.Metric + "{" + r.Label + "}"
+}
+
+// appendCode adds a name that is not in the list.
+func appendCode(list []string, name string) []string {
+	if name = "`" + name + "`"; name == "``" || slices.Contains(list, name) {
+		return list
+	}
+	return append(list, name)
 }
 
 const documentHead = `# Metrics
 
-This file is written from the table in internal/proxy/status by ` + "`go test ./internal/proxy/status -update`" + `.
+Written from the table in internal/proxy/status by ` + "`go test ./internal/proxy/status -update`" + `.
 
 INFO lockproxy and /metrics (` + "`admin-listen`" + `) show the same numbers. Counters end in ` + "`_total`" + ` and begin at 0 when the proxy
-starts. Values of labels are the words of the log and the settings with underscores (` + "`max_hold`, `max_clients`" + `), and the error
-codes. /metrics, which also speaks OpenMetrics, has one number more: ` + "`lockproxy_stats_age_seconds`" + ` is the age of the others if
-the proxy does not answer, else 0.
+starts. Values of labels are the words of the log and the settings, with underscores (` + "`max_clients`" + `). /metrics also has
+` + "`lockproxy_stats_age_seconds`" + `: the age of the numbers if the proxy does not answer, else 0.
 
 | INFO lockproxy | /metrics | Meaning |
 |---|---|---|

@@ -31,8 +31,8 @@ func (r *Row) IsCounter() bool { return strings.HasSuffix(r.Metric, "_total") }
 const (
 	closedHelp   = "Client connections closed by the proxy, by reason."
 	refusedHelp  = "Commands that were not sent to Redis, by error code."
-	commandsHelp = "Commands of clients, by class: shared (on a lane), " +
-		"pinned (on a connection of the client's own), local (answered by the proxy), lock."
+	commandsHelp = "Commands of clients, by class: shared (on a lane), pinned (on a connection of the " +
+		"client's own), local (answered by the proxy), lock."
 	pinsHelp   = "Connections to Redis that serve one client at a time, by state: used or idle."
 	loginsHelp = "Connections to Redis on which it checks logins."
 )
@@ -41,17 +41,17 @@ const (
 var Table = []Row{
 	{
 		Info: "lockproxy_version", Metric: "build_info",
-		Help:   "1, labelled with the version of the proxy, the revision of its sources and the version of Go.",
+		Help:   "1, with the versions as labels.",
 		Label:  "version,revision,goversion",
 		Values: func(s *Stats) []string { return []string{s.Version, s.Revision, runtime.Version()} },
 		Text:   func(s *Stats) string { return s.Version },
 	},
 	{
-		Info: "lockproxy_uuid", Help: "The proxy's part in the names of default owners.",
+		Info: "lockproxy_uuid", Help: "The proxy's part in the names of owners.",
 		Text: func(s *Stats) string { return s.UUID },
 	},
 	{
-		Info: "process_id", Help: "The process, as the system numbers it.",
+		Info: "process_id", Help: "Process ID.",
 		Number: func(s *Stats) int64 { return int64(s.Process) },
 	},
 	{
@@ -59,7 +59,8 @@ var Table = []Row{
 		Number: func(s *Stats) int64 { return int64(s.Uptime.Seconds()) },
 	},
 	{
-		Info: "upstream", Metric: "upstream_up", Outage: true, Help: "1 (up) if Redis was reachable at the last contact, else 0 (down).",
+		Info: "upstream", Metric: "upstream_up", Outage: true,
+		Help: "1 (up) if Redis was reachable at the last contact, else 0 (down).",
 		Number: func(s *Stats) int64 {
 			if s.UpstreamUp {
 				return 1
@@ -74,21 +75,20 @@ var Table = []Row{
 		},
 	},
 	{
-		Info: "upstream_error", Outage: true, Help: "Why Redis was not reachable at the last contact; empty: it was.",
+		Info: "upstream_error", Outage: true, Help: "Why Redis was not reachable at the last contact.",
 		Text: func(s *Stats) string { return s.UpstreamError },
 	},
 	{
-		Info: "upstream_down_seconds", Outage: true, Help: "Seconds since Redis has not been reachable; 0: it is.",
+		Info: "upstream_down_seconds", Outage: true, Help: "Seconds for which Redis has not been reachable.",
 		Number: func(s *Stats) int64 { return int64(s.UpstreamDown.Seconds()) },
 	},
 	{
 		Info: "certificates_not_after", Metric: "certificate_not_after_timestamp_seconds", Label: "side",
-		Help: "When the proxy's certificates expire, in seconds since 1970, by side: clients, upstream, sentinels. " +
-			"A side without a certificate is left out.",
+		Help:    "When the proxy's certificates expire, in seconds since 1970, by side: clients, upstream, sentinels.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.CertificateEnds },
 	},
 	{
-		Info: "connected_clients", Metric: "clients", Help: "Client connections that are open.",
+		Info: "connected_clients", Metric: "clients", Help: "Open client connections.",
 		Number: func(s *Stats) int64 { return s.Clients },
 	},
 	{
@@ -102,28 +102,28 @@ var Table = []Row{
 	},
 	{
 		Info: "lanes_set_aside", Metric: "lanes_set_aside_total",
-		Help:   "Times that a lane stood still and its clients continued on another lane.",
+		Help:   "Times that a lane stood still and its clients moved to another one.",
 		Number: func(s *Stats) int64 { return s.LanesSetAside },
 	},
 	{
 		Info: "upstream_moves", Metric: "upstream_moves_total",
-		Help:   "Times that the primary has moved to another address, behind Sentinels.",
+		Help:   "Changes of the primary, behind Sentinels.",
 		Number: func(s *Stats) int64 { return s.Moves },
 	},
 	{
 		Info: "cluster_redirections", Metric: "cluster_redirections_total", Label: "reason",
-		Help: "Commands that a cluster node redirected to another node, or refused for now, by reason: " +
-			"moved, ask, later (TRYAGAIN, CLUSTERDOWN, LOADING). They are sent again.",
+		Help: "Commands that a cluster node refused, by reason: moved, ask, later (TRYAGAIN, CLUSTERDOWN, " +
+			"LOADING). They are sent again.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.Redirections },
 	},
 	{
 		Info: "cluster_refreshes", Metric: "cluster_refreshes_total",
-		Help:   "Questions about the servers and slots of a cluster.",
+		Help:   "Questions about the slots of a cluster.",
 		Number: func(s *Stats) int64 { return s.Refreshes },
 	},
 	{
 		Info: "cluster_changes", Metric: "cluster_changes_total",
-		Help:   "Changes of the servers or slots of a cluster that the proxy has found.",
+		Help:   "Changes of a cluster that the proxy has found.",
 		Number: func(s *Stats) int64 { return s.Views },
 	},
 	{
@@ -132,32 +132,31 @@ var Table = []Row{
 	},
 	{
 		Info: "command_bytes_by_class", Metric: "command_bytes_total", Label: "class",
-		Help:    "Bytes of commands from clients, by class as in commands_total.",
+		Help:    "Bytes of commands of clients, by class.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.Bytes },
 	},
 	{
 		Metric: "command_proxy_seconds", Label: "class",
-		Help: "Time of commands in the proxy, by class, to Redis's socket and back to the client's. " +
-			"One command of 64 is measured, and one in each quarter of a second.",
+		Help: "Time that commands spend in the proxy, there and back. Samples one of 64 commands, and one each " +
+			"quarter of a second.",
 		Waits: func(s *Stats) map[string]metrics.Waits { return s.ProxyTime },
 	},
 	{
 		Metric: "command_upstream_seconds", Label: "class",
-		Help: "Time from the socket to Redis until the reply, of the measured commands that were sent there. " +
-			"Of a pinned command it may be a wait in Redis, as of BLPOP.",
+		Help:  "Time that the sampled commands spend at Redis. A pinned command may wait there, like BLPOP.",
 		Waits: func(s *Stats) map[string]metrics.Waits { return s.UpstreamTime },
 	},
 	{
-		Info: "lane_commands", Metric: "lane_commands", Help: "Commands without an answer, on all lanes together.",
+		Info: "lane_commands", Metric: "lane_commands", Help: "Unanswered commands on all lanes.",
 		Number: func(s *Stats) int64 { return s.LaneCommands },
 	},
 	{
 		Info: "lane_bytes", Metric: "lane_bytes",
-		Help:   "Bytes of commands that lanes have not written to Redis, on all lanes together.",
+		Help:   "Bytes that lanes have not written to Redis.",
 		Number: func(s *Stats) int64 { return s.LaneBytes },
 	},
 	{
-		Info: "lanes_lost", Metric: "lanes_lost_total", Help: "Connections to Redis that lanes have lost, and made anew.",
+		Info: "lanes_lost", Metric: "lanes_lost_total", Help: "Lost connections of lanes.",
 		Number: func(s *Stats) int64 { return s.Reconnects },
 	},
 	{
@@ -166,8 +165,7 @@ var Table = []Row{
 	},
 	{
 		Info: "loop_busy_ms", Metric: "loop_busy_seconds_total", Scale: 0.001,
-		Help: "Time for which event loops were busy, of all together, estimated. " +
-			"Per second and loop it is their share of busy time.",
+		Help:   "Estimated busy time of all event loops together.",
 		Number: func(s *Stats) int64 { return s.LoopsBusy.Milliseconds() },
 	},
 	{
@@ -176,8 +174,7 @@ var Table = []Row{
 	},
 	{
 		Info: "log_entries_dropped", Metric: "log_entries_dropped_total", Label: "kind",
-		Help: "Entries of the log that were dropped, because standard error was not read or could not be written, " +
-			"by kind: audit (the level), ordinary.",
+		Help:    "Dropped log entries, because standard error was not read or written, by kind: audit, ordinary.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.LogDropped },
 	},
 	{
@@ -214,7 +211,7 @@ var Table = []Row{
 		ByLabel: func(s *Stats) map[string]int64 { return s.PinReasons },
 	},
 	{
-		Info: "pin_waits", Metric: "pin_waits_total", Help: "Commands that had to wait for a pin.",
+		Info: "pin_waits", Metric: "pin_waits_total", Help: "Commands that waited for a pin.",
 		Number: func(s *Stats) int64 { return s.PinWaits },
 	},
 	{
@@ -239,23 +236,21 @@ var Table = []Row{
 	closed("clients_closed_upstream", "upstream"),
 	{
 		Info: "locks_left", Metric: "locks_left_total",
-		Help: "Locks of clients that were closed because Redis could not be reached, or its answer was lost: " +
-			"they keep the rest of their leases.",
+		Help:   "Locks of clients that the proxy closed because of Redis. They keep the rest of their leases.",
 		Number: func(s *Stats) int64 { return s.LocksLeft },
 	},
 	{
-		Info: "clients_memory", Metric: "clients_memory_bytes", Help: "Bytes in the buffers of all clients together.",
+		Info: "clients_memory", Metric: "clients_memory_bytes", Help: "Bytes in the buffers of all clients.",
 		Number: func(s *Stats) int64 { return s.Memory },
 	},
 	{
 		Info: "max_memory", Metric: "clients_memory_limit_bytes",
-		Help:   "The limit of the bytes in the buffers of all clients together.",
+		Help:   "Limit of the bytes in the buffers of all clients.",
 		Number: func(s *Stats) int64 { return s.MaxMemory },
 	},
 	{
 		Info: "locks_held", Metric: "locks_held", Label: "mode",
-		Help: "Locks held by clients of this proxy, by mode: " +
-			"exclusive, shared, where each holder counts, or limit, where each permit does.",
+		Help:    "Locks held by clients of this proxy, by mode: exclusive, shared (each holder), limit (each permit).",
 		ByLabel: func(s *Stats) map[string]int64 { return s.HeldBy },
 		Number:  func(s *Stats) int64 { return int64(s.Held) },
 	},
@@ -265,19 +260,19 @@ var Table = []Row{
 	},
 	{
 		Info: "lock_oldest_wait_ms", Metric: "lock_oldest_wait_seconds", Scale: 0.001,
-		Help:   "Time that the oldest waiter for a lock has waited. Negative: no client waits.",
+		Help:   "Time that the oldest waiter has waited. Negative: there is none.",
 		Number: func(s *Stats) int64 { return s.OldestWait.Milliseconds() },
 	},
 	{
-		Metric: "lock_wait_seconds", Label: "verb", Help: "Time from the request to the grant, of locks that were granted.",
+		Metric: "lock_wait_seconds", Label: "verb", Help: "Time from the request to the grant of a lock.",
 		Waits: func(s *Stats) map[string]metrics.Waits { return s.Waits },
 	},
 	{
-		Info: "lock_waits_refused", Help: "Lock commands that found too many waiters, in total or of their lock.",
+		Info: "lock_waits_refused", Help: "Lock commands refused because of too many waiters.",
 		Number: func(s *Stats) int64 { return s.WaitsRefused },
 	},
 	{
-		Info: "lock_attempts", Metric: "lock_attempts_total", Help: "Attempts to acquire on behalf of clients that wait.",
+		Info: "lock_attempts", Metric: "lock_attempts_total", Help: "Attempts to acquire for clients that wait.",
 		Number: func(s *Stats) int64 { return s.Attempts },
 	},
 	{
@@ -286,61 +281,57 @@ var Table = []Row{
 	},
 	{
 		Info: "lock_reentries_by_connection", Metric: "lock_reentries_by_connection_total",
-		Help: "Acquires by a connection that held the lock already and is its owner (lock.reentry), without OWNER: " +
-			"re-entries, or threads that share a connection.",
+		Help: "Re-entries without OWNER by a connection that is the owner (lock.reentry): perhaps threads that " +
+			"share it.",
 		Number: func(s *Stats) int64 { return s.Reentries },
 	},
 	{
 		Info: "hot_locks",
-		Help: "The ten locks of the client's user and database for which clients have waited longest, all their waits " +
-			"of the last one to two hours together, in milliseconds. The status page has those of all users.",
+		Help: "The ten locks of the client's user and database for which clients have waited longest in the " +
+			"last one to two hours, in milliseconds.",
 		Text: func(s *Stats) string { return hotText(s.HotLocks) },
 	},
 	{
 		Metric: "lock_wait_end_seconds", Label: "outcome",
-		Help:  "Time in the wait queue of a lock, by outcome, of lock commands that had to wait.",
+		Help:  "Time in the wait queue, by outcome.",
 		Waits: func(s *Stats) map[string]metrics.Waits { return s.Queued },
 	},
 	{
 		Metric: "lock_hold_seconds", Label: "end",
-		Help: "Time for which a lock was held, from the command that acquired it, by its end: " +
-			"released, lost, expired (its PX or EX has ended), " +
-			"client_gone (its client has hung up; the lease may go on).",
+		Help: "Time for which a lock was held, by its end: released, lost, expired (PX, EX), client_gone (the " +
+			"lease may go on).",
 		Waits: func(s *Stats) map[string]metrics.Waits { return s.Holds },
 	},
 	{
 		Metric: "lock_handover_seconds", Label: "to",
-		Help:  "Time from sending a release to the answer that grants the lock to a waiter of this proxy.",
+		Help:  "Time from a release to the grant for a waiter of this proxy.",
 		Waits: func(s *Stats) map[string]metrics.Waits { return s.Handovers },
 	},
 	{
 		Info: "lock_errors", Metric: "lock_errors_total", Label: "code",
-		Help:    "Error answers to lock commands, by code of the proxy; redis: all of Redis's own.",
+		Help:    "Error answers to lock commands, by code; redis: all of Redis's own.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.LockErrors },
 	},
 	{
 		Info: "lock_renewals", Metric: "lock_renewals_total", Label: "outcome",
-		Help: "Renewals of leases: done, done late (with less than a third of the lease left), failed attempts, " +
-			"and locks that were gone.",
+		Help:    "Renewals: done, done late (less than a third of the lease left), failed, gone.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.Renewals },
 	},
 	{
 		Info: "lock_renewal_margin_ms", Metric: "lock_renewal_margin_seconds", Scale: 0.001,
-		Help: "The least time that a lease had left when its renewal was answered, of the last minute or two. " +
-			"Negative (-1 s): there was no renewal.",
+		Help:   "The least time that a lease had left at its renewal, in the last minute or two. Negative: no renewal.",
 		Number: func(s *Stats) int64 { return s.RenewalMargin.Milliseconds() },
 	},
 	{
 		Info: "locks_lost", Metric: "locks_lost_total", Label: "reason",
-		Help: "Locks lost by clients of this proxy, by reason: gone, deadline, max_hold and forced are losses; " +
-			"expired: a fixed lease (PX, EX) has ended; " +
-			"client_gone: the client has hung up while it held the lock, which INFO does not count.",
+		Help: "Locks lost, by reason: gone, deadline, max_hold, forced. Also expired (PX, EX) and client_gone, " +
+			"which INFO does not count.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.Lost },
 		Number:  (*Stats).toldLosses,
 	},
 	{
 		Info: "fence_counter_repairs", Metric: "fence_repairs_total",
-		Help:   "Times that the fence counter held no possible fence and was set to Redis's time.",
+		Help:   "Times that the fence counter was unusable and set to Redis's time.",
 		Number: func(s *Stats) int64 { return s.FencesRepaired },
 	},
 	closed("session_panics", "panic"),
