@@ -141,7 +141,7 @@ func (w *waiter) name() {
 func (w *waiter) anew() {
 	w.claim.Anew()
 	w.name()
-	w.e.calls.Background(jobs.Attempt, func() { w.askAgain(script.Acquired{}) })
+	w.e.calls.Background(jobs.Urgent, func() { w.askAgain(script.Acquired{}) })
 }
 
 // send makes the first attempt. A fair one takes its place in the queue in the same step, so the order is that in which
@@ -278,7 +278,7 @@ func (w *waiter) granted(g grant) []byte {
 		w.noteEnd(now, waitGranted)
 		reply := redcon.AppendInt(w.buf[:0], g.fence)
 		if w.Note != "" {
-			w.e.calls.Background(jobs.Attempt, func() { w.note(g.fence, reply) })
+			w.e.calls.Background(jobs.Urgent, func() { w.note(g.fence, reply) })
 			return nil
 		}
 		return reply

@@ -37,7 +37,7 @@ func (s *instant) Script(c contract.Call) {
 // pairOf returns a LOCK and UNLOCK of one session, without Redis and without the work of the session.
 func pairOf(tb testing.TB) (pair func()) {
 	tb.Helper()
-	pool, err := jobs.New(4)
+	pool, err := jobs.New()
 	if err != nil {
 		tb.Fatal(err)
 	}

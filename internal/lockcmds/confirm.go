@@ -118,9 +118,9 @@ func (c *confirmer) add(at lineName, pause time.Duration, grants ...wanted) {
 
 func (c *confirmer) begin(at lineName, pause time.Duration) {
 	if pause == 0 {
-		c.jobs.Submit(jobs.Confirm, func() { c.round(at) })
+		c.jobs.Submit(jobs.Urgent, func() { c.round(at) })
 	} else {
-		c.jobs.After(pause, jobs.Confirm, func() { c.round(at) })
+		c.jobs.After(pause, jobs.Urgent, func() { c.round(at) })
 	}
 }
 

@@ -86,12 +86,9 @@ func (e *Engine) carryOutWait(f *table.Effect) {
 	q, key, channel := f.Queue, f.Key, f.Channel
 	switch f.Op {
 	case table.Attempt:
-		w, class := waiterOf(f.Waiter), jobs.Attempt
+		w := waiterOf(f.Waiter)
 		w.streak = table.Streak{}
-		if f.Urgent {
-			class = jobs.HandOver
-		}
-		e.jobs.Submit(class, w.attempt)
+		e.jobs.Submit(jobs.Urgent, w.attempt)
 	case table.Finish:
 		waiterOf(f.Waiter).leftLocked(f)
 	case table.Subscribe:
@@ -110,31 +107,23 @@ func (e *Engine) carryOutWait(f *table.Effect) {
 		e.removePlaces(key)
 	case table.Refresh:
 		places := f.Places
-		e.submit(jobs.Renewal, q, func() { e.refresh(q, places) })
+		e.jobs.Submit(jobs.Urgent, func() { e.refresh(q, places) })
 	case table.ListPlaces:
-		e.submit(jobs.Attempt, q, func() { e.listPlaces(q) })
+		e.jobs.Submit(jobs.Urgent, func() { e.listPlaces(q) })
 	case table.AskHead:
-		class, look := jobs.HandOver, f.Look
-		if look {
-			class = jobs.Attempt
-		}
-		e.submit(class, q, func() { e.askHead(q, look) })
+		look := f.Look
+		e.jobs.Submit(jobs.Urgent, func() { e.askHead(q, look) })
 	case table.RemoveHead:
 		place, force := f.Place, f.Force
-		e.submit(jobs.Attempt, q, func() { e.removeHead(q, place, force) })
-	case table.GoOn: // a class without backlog
-		e.jobs.Submit(jobs.Renewal, func() {
+		e.jobs.Submit(jobs.Urgent, func() { e.removeHead(q, place, force) })
+	case table.GoOn:
+		e.jobs.Submit(jobs.Urgent, func() {
 			runtime.Gosched()
 			e.step((*table.Table).GoOn)
 		})
 	default:
 		panic("BUG: an effect about no waiter")
 	}
-}
-
-// submit has a job do the task, which sends a script about the lock of a queue.
-func (e *Engine) submit(class jobs.Class, q *table.Queue, task func()) {
-	e.jobs.Submit(class, task)
 }
 
 // timers are those of one wait queue.

@@ -84,7 +84,7 @@ func TestAPanicOnAnyWayIntoTheEngineEndsTheProcess(t *testing.T) {
 		return &Engine{failstop: p.e.failstop, sessions: map[uint64]*clientSession{1: {asks: &waiter{}}}}
 	}
 	for where, provoke := range map[string]func(){
-		"a job":       func() { p.e.jobs.Submit(jobs.Attempt, mistake) },
+		"a job":       func() { p.e.jobs.Submit(jobs.Urgent, mistake) },
 		"Do":          func() { p.e.failstop.Do(s, mistake) },
 		"AfterUnlock": func() { s.Lock(); p.e.failstop.AfterUnlock(s, mistake); s.Unlock() },
 		"Start":       func() { p.e.Start(s.Caller(), grammar.Command{}) },

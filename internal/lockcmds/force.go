@@ -56,7 +56,7 @@ func (e *Engine) forced(key string, ended script.Forced) {
 		e.tellAgain(key, ended)
 	}
 	if others := e.opts.Forced; others != nil {
-		e.calls.Background(jobs.Loss, func() { others(key, ended) })
+		e.calls.Background(jobs.Urgent, func() { others(key, ended) })
 	}
 }
 
@@ -85,7 +85,7 @@ func (e *Engine) Forced(key string, ended script.Forced) {
 // tellAgain tells the proxies of a grant that was ended by force once more: the holder's may not have listened yet, or
 // not at that moment. Only one that has the hold still takes notice.
 func (e *Engine) tellAgain(lock string, ended script.Forced) {
-	e.calls.After(tellAgainAfter, jobs.Loss, func() {
+	e.calls.After(tellAgainAfter, jobs.Urgent, func() {
 		m := redislink.Message{Channel: script.ForcedChannel, Text: ended.Message(lock)}
 		if err := e.client.Node(lock).Publish(e.life, []redislink.Message{m}); err != nil {
 			e.opts.Logger.Debug("the end of a grant was not told", zap.Error(err))
@@ -113,7 +113,7 @@ func (e *Engine) look(m script.ForcedMessage) {
 	if h == nil {
 		return
 	}
-	e.calls.Background(jobs.Loss, func() {
+	e.calls.Background(jobs.Urgent, func() {
 		for again := true; again; e.step(func(*table.Table) { again = h.Looked() }) {
 			held, err := runFor(e.life, e.client, script.Info{Key: m.Lock, Owner: h.Owner, Fence: m.Fence}.Call(), script.DecodeDescribed)
 			if err == nil && held.Find(m.Fence) == nil {

@@ -17,7 +17,7 @@ import (
 // stocked is an engine that holds n locks for one session, and does not run.
 func stocked(t *testing.T, n int) (*Engine, *locktest.Session, []*table.Hold) {
 	t.Helper()
-	pool, err := jobs.New(1)
+	pool, err := jobs.New()
 	if err != nil {
 		t.Fatal(err)
 	}

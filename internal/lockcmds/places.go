@@ -49,7 +49,7 @@ func (e *Engine) lookLaterLocked(key string) {
 		return
 	}
 	e.looks[key] = struct{}{}
-	e.opts.Clock.AfterFunc(lookDelay, func() { e.jobs.Submit(jobs.Attempt, func() { e.lookAfter(key) }) })
+	e.opts.Clock.AfterFunc(lookDelay, func() { e.jobs.Submit(jobs.Urgent, func() { e.lookAfter(key) }) })
 }
 
 // lookAfter tells others in the queue of a free lock. While it is kept for a waiter, by a later release, it looks again.

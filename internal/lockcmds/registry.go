@@ -76,13 +76,9 @@ type Registry struct {
 	closed   bool
 }
 
-// lockWorkers bounds the attempts for locks that run at once, and in proportion the engines' other jobs. Each is a
-// round trip to Redis, so a few hundred keep it busy.
-const lockWorkers = 256
-
 // NewRegistry makes a Registry without engines.
 func NewRegistry(opts RegistryOptions) (*Registry, error) {
-	pool, err := jobs.New(lockWorkers)
+	pool, err := jobs.New()
 	if err != nil {
 		return nil, err
 	}

@@ -162,7 +162,7 @@ func (r *release) Answered(o callOutcome) []byte {
 func (r *release) settleLocked() {
 	if r.named() && r.Key.Kind.Reenters() || r.Fence == 0 {
 		if !r.next.Empty() {
-			r.e.calls.After(lateCopy, jobs.Attempt, r.next.askAgain)
+			r.e.calls.After(lateCopy, jobs.Urgent, r.next.askAgain)
 		}
 		return
 	}

@@ -90,7 +90,7 @@ func (r *callRequest) Done(v resp.Value, err error) []byte {
 // until Redis carries it out or the limit is over. Then the latest refusal is the answer.
 func (c *calls) Resend(r *callRequest, call script.Call, limit time.Duration) {
 	until := c.Clock.Now().Add(limit)
-	c.try(jobs.Attempt, func(pause time.Duration) (done bool) {
+	c.try(jobs.Urgent, func(pause time.Duration) (done bool) {
 		sentAt := c.Clock.Now()
 		v, err := c.Client.run(c.Life, call)
 		refusal := refusalOf(v)

@@ -67,7 +67,7 @@ func startProxy(t testing.TB, srv *redistest.Server, change func(*Options)) *pro
 	}
 	var err error
 	if opts.Jobs == nil {
-		pool, err := jobs.New(64)
+		pool, err := jobs.New()
 		if err != nil {
 			t.Fatal(err)
 		}

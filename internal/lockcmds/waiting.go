@@ -32,7 +32,7 @@ func (w *waiter) await(a script.Acquired) []byte {
 	default:
 		e.stepLocked(func(t *table.Table) { t.Join(&w.Waiter, e.namesOfLocked(key), w.mark, answerOf(a, w.Lease, nil)) })
 		if circle := e.table.Deadlock(&w.Waiter); circle != nil {
-			e.calls.Background(jobs.Attempt, func() { w.refuseDeadlock(circle) })
+			e.calls.Background(jobs.Urgent, func() { w.refuseDeadlock(circle) })
 		} else if e.table.BlocksItself(&w.Waiter) {
 			w.watchBehindLocked()
 		}
@@ -74,7 +74,7 @@ func (w *waiter) leftLocked(f *table.Effect) {
 		return
 	}
 	left := *f // the table uses f again
-	w.e.calls.Background(jobs.Attempt, func() { w.without(&left) })
+	w.e.calls.Background(jobs.Urgent, func() { w.without(&left) })
 }
 
 // without answers an acquire that has left its wait queue and has not got the lock. If an attempt was not answered, the

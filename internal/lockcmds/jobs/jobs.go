@@ -1,20 +1,16 @@
-// Package jobs runs the short tasks of the lock engines on one bounded pool. Each task has a class, and each class has
-// workers of its own: a backlog of clean-up takes no worker from the renewals of leases.
+// Package jobs runs the short tasks of the lock engines. Each engine has a queue of each class, with workers of its own:
+// a backlog of clean-up takes no worker from the renewals of leases, and one engine takes none from another.
 //
-//	engine ──► Queue ──┐             ┌─ Renewal ──► workers
-//	engine ──► Queue ──┼─ by class ──┼─ Loss     ──► workers ──► the pool
-//	engine ──► Queue ──┘             └─ …        ──► workers
-//
-// A class serves its queues in turn, one task each, and one queue has at most half of the workers of a class. So the
-// backlog of one engine does not hold up another. A semaphore for each class has no such turns, and a waiting goroutine
-// for each task.
+//	engine ──► Queue ──┬─ Urgent  ──► up to 128 workers ──┐
+//	                   ├─ CleanUp ──► up to 32 workers  ──┼──► goroutines of ants
+//	all engines ───────┴─ List    ──► one worker        ──┘
 //
 // Invariants:
 //   - Submit does not block and never refuses a task before Close.
 //   - The tasks of one class of one queue begin in the order in which they were submitted.
-//   - Every step is O(1), whatever the backlog.
+//   - Every step is O(1), amortized, whatever the backlog.
 //
-// A task may do one round trip to Redis. It never waits for a lock. Only a task of Confirm waits for replicas.
+// A task may do one round trip to Redis, or wait for replicas for half a second. It never waits for a lock.
 package jobs
 
 import (
@@ -31,24 +27,15 @@ type Class uint8
 
 // The classes. Each has workers of its own.
 const (
-	Renewal  Class = iota // keeps leases, and places in a fair queue, alive
-	Loss                  // tells of lost leases
-	HandOver              // an attempt of a waiter whose turn it may be
-	Attempt               // other attempts
-	CleanUp               // releases the locks and places that clients have left behind
-	Confirm               // waits for replicas, for half a second at most
-	List                  // lists locks
+	Urgent  Class = iota // renewals, losses, hand-overs, other attempts, questions to replicas
+	CleanUp              // ends what clients have left behind in Redis
+	List                 // lists locks: much computing, so the engines of a Pool share one worker
 	classes
 )
 
-// sizes is the number of workers of each class of a pool, from the number for attempts. Lists are made one at a time:
-// each takes much computing, and as many workers as processors would leave the event loops none.
-func sizes(workers int) [classes]int {
-	return [classes]int{
-		Renewal: workers / 2, Loss: workers / 16, HandOver: workers, Attempt: workers, CleanUp: workers / 4,
-		Confirm: workers, List: 1,
-	}
-}
+// workers is how many tasks of a class and a queue run at once. Each is a round trip to Redis, so this many keep it
+// busy.
+var workers = [classes]int{Urgent: 128, CleanUp: 32, List: 1}
 
 // Source gives each engine a Runner. A Pool is the Source of the product.
 type Source interface {
@@ -63,96 +50,67 @@ type Runner interface {
 	Wait(ctx context.Context)
 }
 
-// NewRunner implements Source.
-func (p *Pool) NewRunner(crashed func(any)) Runner { return p.NewQueue(crashed) }
-
-// Pool is the workers that all queues share.
+// Pool has the goroutines of all queues.
 type Pool struct {
-	ants *ants.Pool
-
-	mu      sync.Mutex // guards the fields below and all queues and lines
-	classes [classes]class
-	closed  bool
-}
-
-// class is the workers for one kind of task.
-type class struct {
-	limit   int // of workers
-	share   int // of them that one queue may have
-	workers int
-	ready   fifo[*line] // lines with a task that may begin, the next first
-}
-
-// line is the tasks of one class of one queue. It is in class.ready exactly when it has a task and fewer running than
-// its share.
-type line struct {
-	queue   *Queue
-	class   *class
-	tasks   fifo[func()]
-	running int
-	listed  bool // in class.ready
+	ants  *ants.Pool
+	lists line
 }
 
 // Queue is the tasks of one engine.
 type Queue struct {
 	pool    *Pool
 	crashed func(any)
-	tasks   Count         // that have not ended
-	lines   [classes]line // guarded by Pool.mu
+	tasks   Count // that have not ended
+	lines   [classes]*line
 }
 
-// New makes a pool with that number of workers for attempts. The other classes have workers in proportion, at least one
-// each.
-func New(workers int) (*Pool, error) {
-	p := &Pool{}
-	total := 0
-	for c, n := range sizes(workers) {
-		n = max(n, 1)
-		p.classes[c].limit, p.classes[c].share = n, max(n/2, 1)
-		total += n
-	}
-	var err error
-	if p.ants, err = ants.NewPool(total, ants.WithNonblocking(true)); err != nil {
+// line is the tasks of one class.
+type line struct {
+	most int // workers; immutable
+
+	mu      sync.Mutex // guards the fields below
+	tasks   []func()   // that have not begun
+	workers int
+}
+
+// New makes a pool.
+func New() (*Pool, error) {
+	goroutines, err := ants.NewPool(-1) // the queues bound their number
+	if err != nil {
 		return nil, fmt.Errorf("jobs: %w", err)
 	}
-	return p, nil
+	return &Pool{ants: goroutines, lists: line{most: workers[List]}}, nil
 }
 
 // Close drops the tasks that have not begun and waits for the others, for as long as limit.
 func (p *Pool) Close(limit time.Duration) error {
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
 	if err := p.ants.ReleaseTimeout(limit); err != nil {
 		return fmt.Errorf("jobs: %w", err)
 	}
 	return nil
 }
 
+// NewRunner implements Source.
+func (p *Pool) NewRunner(crashed func(any)) Runner { return p.NewQueue(crashed) }
+
 // NewQueue makes the queue of one engine. crashed is called with the value of a task's panic.
 func (p *Pool) NewQueue(crashed func(any)) *Queue {
 	q := &Queue{pool: p, crashed: crashed}
 	for c := range q.lines {
-		q.lines[c].queue, q.lines[c].class = q, &p.classes[c]
+		q.lines[c] = &line{most: workers[c]}
 	}
+	q.lines[List] = &p.lists
 	return q
 }
 
-// Submit has a worker of the class run the task, behind those of this queue that wait for one. It does not block.
+// Submit has a worker of the class run the task, behind those of its line that wait for one. It does not block.
 func (q *Queue) Submit(c Class, task func()) {
-	p := q.pool
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
+	if q.pool.ants.IsClosed() {
 		return
 	}
-	l := &q.lines[c]
-	l.tasks.push(task)
 	q.tasks.Begin()
-	start := l.offerLocked()
-	p.mu.Unlock()
-	if start {
-		p.start(l.class)
+	if l := q.lines[c]; l.add(func() { q.run(task) }) {
+		_ = q.pool.ants.Submit(func() { l.serve(q.pool) }) // it fails only if the pool is closed meanwhile
 	}
 }
 
@@ -164,74 +122,48 @@ func (q *Queue) After(d time.Duration, c Class, task func()) Timer {
 // Wait returns when no task is left, or ctx ends.
 func (q *Queue) Wait(ctx context.Context) { q.tasks.Wait(ctx) }
 
-// offerLocked lists the line if a task of it may begin, and reports whether that takes another worker.
-func (l *line) offerLocked() (start bool) {
-	c := l.class
-	if !l.listed && l.tasks.len() > 0 && l.running < c.share {
-		l.listed = true
-		c.ready.push(l)
-	}
-	if c.ready.len() == 0 || c.workers == c.limit {
-		return false
-	}
-	c.workers++
-	return true
-}
-
-// start adds a worker, which has been counted. The pool has a place for every worker, but one that has just run out of
-// tasks may not have left its place yet.
-func (p *Pool) start(c *class) {
-	if err := p.ants.Submit(func() { p.serve(c) }); err != nil && !p.ants.IsClosed() {
-		time.AfterFunc(startAgain, func() { p.start(c) })
-	}
-}
-
-// startAgain is how long a worker that has run out of tasks may take to leave its place.
-const startAgain = time.Millisecond
-
-// serve is a worker: it runs one task after the other until none of its class may begin.
-func (p *Pool) serve(c *class) {
-	for {
-		l, task := p.next(c)
-		if task == nil {
-			return
-		}
-		l.queue.run(task)
-		l.queue.tasks.End()
-		p.mu.Lock()
-		l.running--
-		start := l.offerLocked()
-		p.mu.Unlock()
-		if start {
-			p.start(c)
-		}
-	}
-}
-
-// next takes the task whose turn it is. nil: there is none, and the worker has been counted out.
-func (p *Pool) next(c *class) (*line, func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if c.ready.len() == 0 || p.closed {
-		c.workers--
-		return nil, nil
-	}
-	l := c.ready.pop()
-	l.listed = false
-	task := l.tasks.pop()
-	l.running++
-	if l.tasks.len() > 0 && l.running < c.share {
-		l.listed = true
-		c.ready.push(l)
-	}
-	return l, task
-}
-
 func (q *Queue) run(task func()) {
+	defer q.tasks.End()
 	defer func() {
 		if r := recover(); r != nil {
 			q.crashed(r)
 		}
 	}()
 	task()
+}
+
+// add puts a task at the end, and reports whether that takes another worker.
+func (l *line) add(task func()) (start bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tasks = append(l.tasks, task)
+	if start = l.workers < l.most; start {
+		l.workers++
+	}
+	return start
+}
+
+// serve is a worker: it runs one task after the other until none is left.
+func (l *line) serve(p *Pool) {
+	for !p.ants.IsClosed() {
+		task := l.next()
+		if task == nil {
+			return
+		}
+		task()
+	}
+}
+
+// next takes the first task. nil: there is none, and the worker has been counted out.
+func (l *line) next() (task func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.tasks) == 0 {
+		l.tasks = nil // a burst does not keep its memory
+		l.workers--
+		return nil
+	}
+	task, l.tasks[0] = l.tasks[0], nil
+	l.tasks = l.tasks[1:]
+	return task
 }

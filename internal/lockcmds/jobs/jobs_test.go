@@ -4,7 +4,6 @@ import (
 	"context"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,9 +19,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func newPool(t *testing.T, workers int) *Pool {
+func newPool(t *testing.T) *Pool {
 	t.Helper()
-	p, err := New(workers)
+	p, err := New()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,13 +49,13 @@ func drained(t *testing.T, q *Queue) {
 }
 
 func TestTasksOfOneClassBeginInOrder(t *testing.T) {
-	p := newPool(t, 1)
+	p := newPool(t)
 	q := newQueue(t, p)
 	gate := make(chan struct{})
-	q.Submit(Attempt, func() { <-gate })
+	q.Submit(List, func() { <-gate })
 	var order []int
 	for i := range 1000 {
-		q.Submit(Attempt, func() { order = append(order, i) }) // one worker
+		q.Submit(List, func() { order = append(order, i) }) // one worker
 	}
 	close(gate)
 	drained(t, q)
@@ -66,7 +65,7 @@ func TestTasksOfOneClassBeginInOrder(t *testing.T) {
 }
 
 func TestListsAreMadeOneAtATime(t *testing.T) {
-	p := newPool(t, 1024)
+	p := newPool(t)
 	var running, most atomic.Int32
 	var queues []*Queue
 	for range 4 {
@@ -90,73 +89,47 @@ func TestListsAreMadeOneAtATime(t *testing.T) {
 	}
 }
 
-func TestABacklogTakesNoWorkerFromAnotherClass(t *testing.T) {
-	p := newPool(t, 64)
-	q := newQueue(t, p)
+// Whatever clients leave behind, and whatever they list: renewals, and the clean-up of others, go on.
+func TestABacklogHoldsUpNoOtherClassAndNoOtherQueue(t *testing.T) {
+	p := newPool(t)
+	loud, calm := newQueue(t, p), newQueue(t, p)
 	gate := make(chan struct{})
 	defer close(gate)
-	for range 8000 {
-		q.Submit(CleanUp, func() { <-gate })
-	}
-	for _, c := range []Class{Renewal, Loss, HandOver, Attempt, List} {
+	runs := func(q *Queue, c Class, behind string) {
+		t.Helper()
 		ran := make(chan struct{})
 		q.Submit(c, func() { close(ran) })
 		select {
 		case <-ran:
 		case <-time.After(patience):
-			t.Fatalf("class %d waits behind clean-up", c)
+			t.Fatalf("class %d waits behind %s", c, behind)
 		}
 	}
-}
-
-func TestABacklogOfOneQueueDoesNotHoldUpAnother(t *testing.T) {
-	p := newPool(t, 64)
-	loud, calm := newQueue(t, p), newQueue(t, p)
-	gate := make(chan struct{})
-	defer close(gate)
+	for range 8000 {
+		loud.Submit(List, func() { <-gate })
+	}
+	runs(loud, CleanUp, "lists")
+	runs(loud, Urgent, "lists")
 	for range 8000 {
 		loud.Submit(CleanUp, func() { <-gate })
 	}
-	ran := make(chan struct{})
-	calm.Submit(CleanUp, func() { close(ran) })
-	select {
-	case <-ran:
-	case <-time.After(patience):
-		t.Fatal("it waits behind the other's backlog")
+	runs(loud, Urgent, "clean-up")
+	runs(calm, CleanUp, "the clean-up of another engine")
+	for range 8000 {
+		loud.Submit(Urgent, func() { <-gate })
 	}
+	runs(calm, Urgent, "the attempts of another engine")
 }
 
-func TestQueuesTakeTurns(t *testing.T) {
-	p := newPool(t, 1) // one worker, so that the order can be seen
-	hold, a, b := newQueue(t, p), newQueue(t, p), newQueue(t, p)
-	gate := make(chan struct{})
-	hold.Submit(CleanUp, func() { <-gate })
-	var order string
-	for range 3 {
-		a.Submit(CleanUp, func() { order += "a" })
-	}
-	for range 3 {
-		b.Submit(CleanUp, func() { order += "b" })
-	}
-	close(gate)
-	drained(t, a)
-	drained(t, b)
-	if order != "ababab" {
-		t.Fatalf("order %s", order)
-	}
-}
-
-// A refused task used to be put in front of a copy of the whole backlog.
 func TestSubmittingCostsTheSameWhateverTheBacklog(t *testing.T) {
-	p := newPool(t, 1)
-	q := newQueue(t, p)
+	q := newQueue(t, newPool(t))
 	gate := make(chan struct{})
-	q.Submit(CleanUp, func() { <-gate })
+	q.Submit(List, func() { <-gate })
 	began := time.Now()
 	const many = 200_000
 	var ran int
 	for range many {
-		q.Submit(CleanUp, func() { ran++ })
+		q.Submit(List, func() { ran++ })
 	}
 	if d := time.Since(began); d > 5*time.Second { // 30 ms; 200,000 copies of the list would take minutes
 		t.Errorf("%d tasks took %v to submit", many, d)
@@ -166,42 +139,46 @@ func TestSubmittingCostsTheSameWhateverTheBacklog(t *testing.T) {
 	if ran != many {
 		t.Fatalf("%d ran", ran)
 	}
+	for l := q.lines[List]; ; runtime.Gosched() {
+		l.mu.Lock()
+		idle, kept := l.workers == 0, cap(l.tasks)
+		l.mu.Unlock()
+		if idle {
+			if kept > 0 {
+				t.Errorf("an empty line keeps %d places", kept)
+			}
+			return
+		}
+	}
 }
 
 func TestNoMoreTasksRunAtOnceThanAClassHasWorkers(t *testing.T) {
-	p := newPool(t, 8)
-	var mu sync.Mutex
-	running, most := 0, 0
-	queues := []*Queue{newQueue(t, p), newQueue(t, p), newQueue(t, p)}
-	for range 200 {
-		for _, q := range queues {
-			q.Submit(Attempt, func() {
-				mu.Lock()
-				running++
-				most = max(most, running)
-				mu.Unlock()
-				runtime.Gosched()
-				mu.Lock()
-				running--
-				mu.Unlock()
-			})
-		}
+	q := newQueue(t, newPool(t))
+	var running, most atomic.Int32
+	for range 2000 {
+		q.Submit(CleanUp, func() {
+			for n := running.Add(1); ; {
+				if m := most.Load(); n <= m || most.CompareAndSwap(m, n) {
+					break
+				}
+			}
+			runtime.Gosched()
+			running.Add(-1)
+		})
 	}
-	for _, q := range queues {
-		drained(t, q)
-	}
-	if most > 8 || most < 1 {
-		t.Fatalf("%d ran at once", most)
+	drained(t, q)
+	if n := int(most.Load()); n > workers[CleanUp] {
+		t.Fatalf("%d ran at once", n)
 	}
 }
 
 func TestAPanicIsReportedAndTheWorkerGoesOn(t *testing.T) {
-	p := newPool(t, 1)
+	p := newPool(t)
 	var got any
 	q := p.NewQueue(func(r any) { got = r })
 	ran := false
-	q.Submit(Loss, func() { panic("mistake") })
-	q.Submit(Loss, func() { ran = true })
+	q.Submit(List, func() { panic("mistake") })
+	q.Submit(List, func() { ran = true })
 	drained(t, q)
 	if got != "mistake" || !ran {
 		t.Fatalf("reported %v, next task ran: %v", got, ran)
@@ -209,7 +186,7 @@ func TestAPanicIsReportedAndTheWorkerGoesOn(t *testing.T) {
 }
 
 func TestAClosedPoolDropsTasks(t *testing.T) {
-	p, err := New(1)
+	p, err := New()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,32 +194,6 @@ func TestAClosedPoolDropsTasks(t *testing.T) {
 	if err := p.Close(patience); err != nil {
 		t.Fatal(err)
 	}
-	q.Submit(Attempt, func() { t.Error("ran") })
+	q.Submit(Urgent, func() { t.Error("ran") })
 	drained(t, q)
-}
-
-func TestAFifoReusesItsRoom(t *testing.T) {
-	var f fifo[int]
-	next, want := 0, 0
-	for range 50 { // never empty, and never more than 100 long
-		f.push(next)
-		next++
-	}
-	for range 100_000 {
-		f.push(next)
-		next++
-		if got := f.pop(); got != want {
-			t.Fatalf("%d, want %d", got, want)
-		}
-		want++
-	}
-	if cap(f.items) > 1000 {
-		t.Errorf("%d places for 50 items", cap(f.items))
-	}
-	for f.len() > 0 {
-		f.pop()
-	}
-	if cap(f.items) > kept {
-		t.Errorf("an empty fifo keeps %d places", cap(f.items))
-	}
 }

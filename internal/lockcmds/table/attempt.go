@@ -63,7 +63,7 @@ func (t *Table) try(w *Waiter) {
 		return
 	}
 	q.begin(w)
-	t.emit(Effect{Op: Attempt, Waiter: w, Queue: q, Urgent: q.line(w.Fair).First() == w})
+	t.emit(Effect{Op: Attempt, Waiter: w, Queue: q})
 }
 
 // AskAgain has a waiter ask, unless it has left.

@@ -22,7 +22,7 @@ const (
 
 // The effects about waiters. In parentheses: the fields that are set, and the event that follows.
 const (
-	Attempt      Op = iota + Tell + 1 // ask for the lock for a waiter (Waiter, Queue, Urgent; Answered)
+	Attempt      Op = iota + Tell + 1 // ask for the lock for a waiter (Waiter, Queue; Answered)
 	Finish                            // the waiter has left: tell its client (Waiter, Outcome, Err, Doubt)
 	Subscribe                         // listen (Channel; Subscribed at each confirmation, Published, SubscriptionRefused)
 	Unsubscribe                       // do not listen to it any more (Channel)
@@ -59,9 +59,8 @@ type Effect struct {
 	Timer         Timer
 	Delay, Spread time.Duration // the delay, and a random length of time up to Spread more
 
-	Urgent bool // the attempt is the first waiter's
-	Look   bool // the question is the reaper's
-	Force  bool // the waiter at the head was woken often enough
+	Look  bool // the question is the reaper's
+	Force bool // the waiter at the head was woken often enough
 }
 
 // Timer is one of a queue's timers.
