@@ -194,8 +194,8 @@ const (
 )
 
 // grantedLocked records a grant now, and has its lease watched, unless the client cannot use it: then the caller rolls
-// it back. exclusive: the hold is, whatever was asked for. A grant may prove an older hold of the same owner lost. Requires Engine.mu, and the session lock or that the
-// session has ended.
+// it back. exclusively: the hold is exclusive, whatever was asked for. A grant may prove an older hold of the same
+// owner lost. Requires Engine.mu, and the session lock or that the session has ended.
 func (c *claim) grantedLocked(now time.Time, g *table.Grant, exclusively bool) verdict {
 	t := c.e.table
 	switch {

@@ -46,12 +46,12 @@ func TestFairWaitersThatHangUpTogetherLeaveTogether(t *testing.T) {
 	}
 }
 
-func TestABacklogOfCleanUpAndListsDoesNotStarveRenewals(t *testing.T) {
+func TestABacklogDoesNotStarveRenewals(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, redistest.Start(t), nil)
 	gate := make(chan struct{})
 	for range 1000 {
-		p.e.calls.Background(jobs.List, func() { <-gate })
+		p.e.calls.Background(jobs.Urgent, func() { <-gate })
 		p.e.calls.Retry(cleanup{What: "wait", Key: "k", Limit: patience, Task: func(context.Context) error { <-gate; return nil }})
 	}
 	defer close(gate)

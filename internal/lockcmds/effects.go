@@ -107,7 +107,7 @@ func (e *Engine) carryOutWait(f *table.Effect) {
 		e.removePlaces(key)
 	case table.Refresh:
 		places := f.Places
-		e.jobs.Submit(jobs.Urgent, func() { e.refresh(q, places) })
+		e.jobs.Submit(jobs.Renewal, func() { e.refresh(q, places) })
 	case table.ListPlaces:
 		e.jobs.Submit(jobs.Urgent, func() { e.listPlaces(q) })
 	case table.AskHead:
@@ -116,8 +116,8 @@ func (e *Engine) carryOutWait(f *table.Effect) {
 	case table.RemoveHead:
 		place, force := f.Place, f.Force
 		e.jobs.Submit(jobs.Urgent, func() { e.removeHead(q, place, force) })
-	case table.GoOn:
-		e.jobs.Submit(jobs.Urgent, func() {
+	case table.GoOn: // a class without backlog
+		e.jobs.Submit(jobs.Renewal, func() {
 			runtime.Gosched()
 			e.step((*table.Table).GoOn)
 		})

@@ -64,7 +64,7 @@ func (e *Engine) endHolds(c *clientSession, holds []*table.Hold) {
 	if len(holds) == 0 {
 		return
 	}
-	e.calls.Background(jobs.Urgent, func() {
+	e.calls.Background(jobs.Renewal, func() {
 		for len(holds) > 0 {
 			holds = e.endSlice(c, holds)
 			runtime.Gosched()

@@ -83,7 +83,7 @@ func New(o Options) (*Engine, error) {
 	}
 	e.watchdog, err = watchdog.New(watchdog.Options{
 		Renew: e.renew, OnLost: e.onLost, Renewed: opts.Events.Renewed, Logger: opts.Logger, Now: opts.Clock.Now,
-		Submit: func(job func()) { e.jobs.Submit(jobs.Urgent, job) },
+		Submit: func(job func()) { e.jobs.Submit(jobs.Renewal, job) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("lockcmds: %w", err)

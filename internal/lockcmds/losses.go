@@ -103,7 +103,7 @@ func (a *announcer) Tell(l lossReport) {
 	a.busy = true
 	a.mu.Unlock()
 	if start {
-		a.jobs.Submit(jobs.Urgent, a.announce)
+		a.jobs.Submit(jobs.Renewal, a.announce)
 	}
 }
 
@@ -123,7 +123,7 @@ func (a *announcer) announce() {
 		}
 	}
 	a.jobs.Submit(jobs.CleanUp, func() { a.publish(some) })
-	a.jobs.Submit(jobs.Urgent, a.announce)
+	a.jobs.Submit(jobs.Renewal, a.announce)
 }
 
 // log writes the entry of a loss. A mass of losses is summarised.

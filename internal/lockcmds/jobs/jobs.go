@@ -1,9 +1,12 @@
 // Package jobs runs the short tasks of the lock engines. Each engine has a queue of each class, with workers of its own:
 // a backlog of clean-up takes no worker from the renewals of leases, and one engine takes none from another.
 //
-//	engine ──► Queue ──┬─ Urgent  ──► up to 128 workers ──┐
-//	                   ├─ CleanUp ──► up to 32 workers  ──┼──► goroutines of ants
-//	all engines ───────┴─ List    ──► one worker        ──┘
+//	engine ──► Queue ──┬─ Renewal ──► up to 32 workers  ──┐
+//	                   ├─ Urgent  ──► up to 128 workers ──┼──► goroutines of ants
+//	                   ├─ CleanUp ──► up to 32 workers  ──┤
+//	                   └─ List    ──► one worker, which waits for its turn among those of all engines
+//
+// A list is much computing, so lists are made one at a time, and the engines take turns.
 //
 // Invariants:
 //   - Submit does not block and never refuses a task before Close.
@@ -20,6 +23,8 @@ import (
 	"time"
 
 	"github.com/panjf2000/ants/v2"
+
+	"github.com/lockproxy/lockproxy/internal/admission"
 )
 
 // Class says what a task is for.
@@ -27,15 +32,16 @@ type Class uint8
 
 // The classes. Each has workers of its own.
 const (
-	Urgent  Class = iota // renewals, losses, hand-overs, other attempts, questions to replicas
+	Renewal Class = iota // keeps leases and places in queues alive, tells of lost leases: no crowd of attempts delays it
+	Urgent               // hand-overs, other attempts, questions to replicas
 	CleanUp              // ends what clients have left behind in Redis
-	List                 // lists locks: much computing, so the engines of a Pool share one worker
+	List                 // lists locks
 	classes
 )
 
 // workers is how many tasks of a class and a queue run at once. Each is a round trip to Redis, so this many keep it
 // busy.
-var workers = [classes]int{Urgent: 128, CleanUp: 32, List: 1}
+var workers = [classes]int{Renewal: 32, Urgent: 128, CleanUp: 32, List: 1}
 
 // Source gives each engine a Runner. A Pool is the Source of the product.
 type Source interface {
@@ -53,7 +59,7 @@ type Runner interface {
 // Pool has the goroutines of all queues.
 type Pool struct {
 	ants  *ants.Pool
-	lists line
+	lists admission.Turns // one
 }
 
 // Queue is the tasks of one engine.
@@ -61,12 +67,13 @@ type Queue struct {
 	pool    *Pool
 	crashed func(any)
 	tasks   Count // that have not ended
-	lines   [classes]*line
+	lines   [classes]line
 }
 
 // line is the tasks of one class.
 type line struct {
-	most int // workers; immutable
+	most  int             // workers; immutable
+	turns admission.Turns // that each task takes; immutable
 
 	mu      sync.Mutex // guards the fields below
 	tasks   []func()   // that have not begun
@@ -79,7 +86,7 @@ func New() (*Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("jobs: %w", err)
 	}
-	return &Pool{ants: goroutines, lists: line{most: workers[List]}}, nil
+	return &Pool{ants: goroutines, lists: make(admission.Turns, 1)}, nil
 }
 
 // Close drops the tasks that have not begun and waits for the others, for as long as limit.
@@ -97,9 +104,9 @@ func (p *Pool) NewRunner(crashed func(any)) Runner { return p.NewQueue(crashed) 
 func (p *Pool) NewQueue(crashed func(any)) *Queue {
 	q := &Queue{pool: p, crashed: crashed}
 	for c := range q.lines {
-		q.lines[c] = &line{most: workers[c]}
+		q.lines[c].most = workers[c]
 	}
-	q.lines[List] = &p.lists
+	q.lines[List].turns = p.lists
 	return q
 }
 
@@ -109,7 +116,7 @@ func (q *Queue) Submit(c Class, task func()) {
 		return
 	}
 	q.tasks.Begin()
-	if l := q.lines[c]; l.add(func() { q.run(task) }) {
+	if l := &q.lines[c]; l.add(func() { q.run(task) }) {
 		_ = q.pool.ants.Submit(func() { l.serve(q.pool) }) // it fails only if the pool is closed meanwhile
 	}
 }
@@ -150,7 +157,9 @@ func (l *line) serve(p *Pool) {
 		if task == nil {
 			return
 		}
+		l.turns.Take()
 		task()
+		l.turns.Leave()
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/panjf2000/ants/v2"
@@ -89,7 +90,28 @@ func TestListsAreMadeOneAtATime(t *testing.T) {
 	}
 }
 
-// Whatever clients leave behind, and whatever they list: renewals, and the clean-up of others, go on.
+// However many lists the clients of one engine ask for, those of another wait for one of them.
+func TestEnginesTakeTurnsWithTheirLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t)
+		loud, calm := newQueue(t, p), newQueue(t, p)
+		gate := make(chan struct{})
+		var order []string
+		for range 3 {
+			loud.Submit(List, func() { <-gate; order = append(order, "loud") })
+		}
+		synctest.Wait()
+		calm.Submit(List, func() { order = append(order, "calm") })
+		synctest.Wait()
+		close(gate)
+		synctest.Wait()
+		if want := []string{"loud", "calm", "loud", "loud"}; !slices.Equal(order, want) {
+			t.Errorf("%v, not %v", order, want)
+		}
+	})
+}
+
+// Whatever clients leave behind, wait for, or list: renewals, and the work of other engines, go on.
 func TestABacklogHoldsUpNoOtherClassAndNoOtherQueue(t *testing.T) {
 	p := newPool(t)
 	loud, calm := newQueue(t, p), newQueue(t, p)
@@ -118,6 +140,7 @@ func TestABacklogHoldsUpNoOtherClassAndNoOtherQueue(t *testing.T) {
 	for range 8000 {
 		loud.Submit(Urgent, func() { <-gate })
 	}
+	runs(loud, Renewal, "attempts")
 	runs(calm, Urgent, "the attempts of another engine")
 }
 
@@ -139,7 +162,7 @@ func TestSubmittingCostsTheSameWhateverTheBacklog(t *testing.T) {
 	if ran != many {
 		t.Fatalf("%d ran", ran)
 	}
-	for l := q.lines[List]; ; runtime.Gosched() {
+	for l := &q.lines[List]; ; runtime.Gosched() {
 		l.mu.Lock()
 		idle, kept := l.workers == 0, cap(l.tasks)
 		l.mu.Unlock()
