@@ -17,7 +17,7 @@ import (
 
 // This file has one acquire, from its first attempt to its reply:
 //
-//	start ──► claim ──► one script on the session's own lane or pin ──► Answered ──granted──────┐
+//	start ──► Begin ──► one script on the session's own lane or pin ──► Answered ──granted──────┐
 //	  │ plain waiters are here already                    │ busy, and the client may wait       │
 //	  └─────────────────────► await ◄─────────────────────┘                                     │
 //	                            │ Join                                                          ▼
@@ -26,11 +26,12 @@ import (
 //	                            ▲         Subscribe ──► redislink ──► Confirmed, Published      │
 //	                            │         Attempt ──► one script, as a job ──► Answered ──► deliver
 //	                            │         Finish ──► leftLocked ──► without: null or an error   ▲
-//	granted ──SYNC──► confirmer ──► granted again, or dropUnsynced ──► the reply                │
+//	granted ──SYNC──► confirmer ──► record, or dropUnsynced ──► the reply                       │
 //	                            └── Offer: a release here grants in the same step ──────────────┘
 //
 // termsOf works out what the client has asked for, and the kind of the lock makes the script calls (kinds.go).
-// A wait that was slow is logged at its end. Waiters are data: they have no goroutine.
+// A wait that was slow is logged at its end. Acquires are data: they have no goroutine. What an acquire has done and
+// its client is not to have is rolled back (rollback.go).
 //
 // Invariants:
 //   - Every grant ends in the client's reply with the lease watched, or in a rollback.
@@ -40,14 +41,14 @@ import (
 //     own: the first one has made it.
 //   - A null reply means that Redis refused, or that the grant has been rolled back.
 
-// waiter is one acquire in progress, from its first attempt on the session's own connection to its answer.
-type waiter struct {
-	table.Waiter       // its state in the wait queue; guarded by Engine.mu
-	claim        claim // its part in the table
+// acquire is one acquire, from its first attempt on the session's own connection to its answer.
+type acquire struct {
+	table.Waiter // its state in the table; guarded by Engine.mu
 
 	// Immutable after start.
 	acquireTerms // Sync is never SyncAll: the number is known
 	e            *Engine
+	s            *clientSession // that acquires
 	began        time.Time
 	// The holder when it began to wait; set before it joins its wait queue. nil: not of interest.
 	behind *party
@@ -55,31 +56,33 @@ type waiter struct {
 	buf    [24]byte    // for the reply with any fence
 
 	// Guarded by Engine.mu.
-	unsynced grant        // that replicas are to confirm; the zero value: there is none
-	timer    jobs.Timer   // its own deadline
-	blocks   jobs.Timer   // until it is logged that it waits for a hold of its own connection; nil: it does not
-	mark     table.Mark   // before the first attempt
-	streak   table.Streak // of the hand-over on its way
-	waited   bool         // it has been in a wait queue. Written with the session lock, too
+	unsynced grant      // that replicas are to confirm; the zero value: there is none
+	timer    jobs.Timer // its own deadline
+	blocks   jobs.Timer // until it is logged that it waits for a hold of its own connection; nil: it does not
+	mark     table.Mark // before the first attempt
+	waited   bool       // it has been in a wait queue. Written with the session lock, too
+	undone   bool       // its hold in a grant of others was released
 }
 
-// kind is the kind of lock that it asks for.
-func (w *waiter) kind() lockKind { return kindOf(w.claim.key) }
-
-// lock is the key of the lock.
-func (w *waiter) lock() string { return w.claim.key.Lock }
-
-// session is the session that acquires.
-func (w *waiter) session() *clientSession { return w.claim.s }
-
-// conn is the session's part of the contract.
-func (w *waiter) conn() contract.Session { return w.claim.s.Conn }
+// newAcquireLocked begins an acquire. Requires the session lock and Engine.mu.
+func (e *Engine) newAcquireLocked(s *contract.Caller, cmd *grammar.Command, w *acquire) {
+	session, key := e.beginLocked(s, cmd)
+	w.e, w.s = e, session
+	w.Waiter = table.Waiter{
+		Key: key, By: &session.Session, Asked: askedKind(cmd), Fair: cmd.Verb == grammar.FairLock, Placed: cmd.Wait != 0,
+		Limit: cmd.Limit, Tag: w,
+	}
+	if cmd.Owner != "" {
+		w.Name = session.OwnerFor(e.nextName())
+	}
+	e.table.Begin(&w.Waiter)
+}
 
 // startAcquire starts an acquire. It does not keep its arguments, so that most commands stay on the stack. Requires the
 // session lock.
 func (e *Engine) startAcquire(s *contract.Caller, cmd *grammar.Command) {
 	now := e.opts.Clock.Now()
-	w := &waiter{e: e, acquireTerms: termsOf(cmd, e.defaults()), began: now}
+	w := &acquire{acquireTerms: termsOf(cmd, e.defaults()), began: now}
 	if w.Sync == SyncAll {
 		if w.Sync = e.replicas(cmd.Key); w.Sync == 0 {
 			s.Reply(noReplicasReply())
@@ -87,29 +90,30 @@ func (e *Engine) startAcquire(s *contract.Caller, cmd *grammar.Command) {
 		}
 	}
 	e.mu.Lock()
-	w.claim = e.claimLocked(s, cmd)
+	e.newAcquireLocked(s, cmd, w)
 	if cmd.Owner == "" {
-		w.session().Asks(cmd.Key)
+		w.s.Asks(cmd.Key)
 	}
-	if w.claim.holdsSharedLocked() {
+	if w.HoldsShared() {
 		e.mu.Unlock()
 		s.Reply(w.replyTo(table.Error, errHoldsShared))
 		return
 	}
-	w.Waiter = table.Waiter{
-		By: &w.session().Session, Kind: w.claim.key.Kind, Fair: cmd.Verb == grammar.FairLock, Owner: w.claim.key.Owner,
-		NamedOwner: cmd.Owner != "" && w.kind().Reenters(),
-		Placed:     cmd.Wait != 0, Room: cmd.Limit, Tag: w,
-	}
 	w.name()
-	w.sent = callRequest{Session: w.conn(), For: w}
-	w.session().asks = w
-	joins := s.NothingPending && w.Wait != 0 && !w.NamedOwner &&
-		e.table.MayJoin(cmd.Key, &w.Waiter) && !w.claim.Deepens()
-	if w.Wait != 0 && !joins { // one that joins must ask, if it turns out to be the first after all
-		w.mark = e.table.Mark(&w.Waiter, cmd.Key)
+	w.sent = callRequest{Session: w.s.Conn, For: w}
+	w.s.asks = w
+	joins := s.NothingPending && w.Placed && !w.OfNamed() && e.table.MayJoin(&w.Waiter) && !w.Deepens()
+	atOnce := true
+	if !joins {
+		if w.Placed { // one that joins must ask, if it turns out to be the first after all
+			w.mark = e.table.Mark(&w.Waiter)
+		}
+		if h := e.table.Deepening(&w.Waiter); h != nil {
+			send := func() { w.send(e.opts.Clock.Now()) }
+			unsent := func() { e.step(func(t *table.Table) { t.NotDeepened(&w.Waiter) }) }
+			atOnce = e.pauseLocked(w.s.Conn, h, w.Lease, send, unsent)
+		}
 	}
-	atOnce := joins || w.claim.pauseLocked(w.Lease)
 	e.mu.Unlock()
 	switch {
 	case joins:
@@ -118,79 +122,93 @@ func (e *Engine) startAcquire(s *contract.Caller, cmd *grammar.Command) {
 		}
 	case atOnce:
 		w.send(now)
-	default:
-		e.ordered(w.conn(), w.claim.hold, func() { w.send(e.opts.Clock.Now()) }, w.claim.NotDeepened)
 	}
 }
 
 // name gives the waiter its place in the queue, if it has one of its own.
-func (w *waiter) name() {
-	w.Owner, w.Kind = w.claim.key.Owner, w.claim.key.Kind
+func (w *acquire) name() {
 	if !w.Named() {
 		return
 	}
-	n, name := script.ForWaiters(w.lock()), w.session().Name
-	if w.NamedOwner { // all sessions of the owner are woken by it
+	n, name := script.ForWaiters(w.Lock), w.s.Name
+	if w.OfNamed() { // all sessions of the owner are woken by it
 		name = w.Owner
 	}
 	w.Place, w.Wake = n.PlaceOf(name), n.NameChannel(name)
 }
 
-// anew has the acquire ask anew, because the grant that it got or was to deepen has ended. Requires no locks of this
-// package.
-func (w *waiter) anew() {
-	w.claim.Anew()
-	w.name()
+// anew has the acquire ask anew, because the grant that it got or was to deepen has ended. An owner of the session's own
+// gets a new name. Requires no locks of this package.
+func (w *acquire) anew() {
+	w.e.step(func(t *table.Table) {
+		t.Anew(&w.Waiter, w.s.OwnerFor(w.e.nextName()))
+		w.undone = false
+		w.name()
+	})
 	w.e.calls.Background(jobs.Urgent, func() { w.askAgain(script.Acquired{}) })
 }
 
 // send makes the first attempt. A fair one takes its place in the queue in the same step, so the order is that in which
 // Redis gets them. Requires the session lock.
-func (w *waiter) send(now time.Time) {
+func (w *acquire) send(now time.Time) {
 	w.e.calls.SendAt(now, w.question(), &w.sent)
+}
+
+// lasts is how long the hold that the acquire is to deepen may last without a renewal; 0: there is none, or it has ended.
+// Requires no locks of this package.
+func (w *acquire) lasts() time.Duration {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	return w.Lasts()
 }
 
 // Answered is the outcome of the first attempt, or of one by an acquire that may not wait any longer. Requires the
 // session lock, or that the session has ended.
-func (w *waiter) Answered(o callOutcome) []byte {
+func (w *acquire) Answered(o callOutcome) []byte {
 	a, err := decoded(o.Reply, o.Err, script.DecodeAcquired)
 	switch {
 	case errors.Is(err, contract.ErrInDoubt):
-		w.claim.RollBack(0, 0, w.Lease, nil) // first: the lease is what the client was told so far
-		w.e.step(func(*table.Table) { w.claim.Doubt(w.Lease, o.SentAt) })
+		w.rollBack(0, 0, nil) // first: the lease is what the client was told so far
+		w.e.step(func(t *table.Table) { t.Doubt(&w.Waiter, w.Lease, o.SentAt) })
 		w.withdraw(table.Gone, nil) // it may have a place in the queue
 		return contract.Unanswered
-	case isOverwritten(err) && w.claim.Overwritten(): // the loss is the answer
+	case isOverwritten(err) && w.overwritten(): // the loss is the answer
 		w.finish()
 		return lostLeaseReply()
-	case isPostponed(err) && w.claim.again && w.claim.Lasts() == 0:
+	case isPostponed(err) && w.DeepensOnly() && w.lasts() == 0:
 		w.anew()
 		return nil
-	case isPostponed(err) && w.Wait != 0 && w.claim.Lasts() == 0: // it asks again as a waiter
+	case isPostponed(err) && w.Wait != 0 && w.lasts() == 0: // it asks again as a waiter
 		return w.await(script.Acquired{PTTL: script.NoTTL})
 	case err != nil:
 		return w.fail(err)
 	case a.Granted:
-		w.e.noteDamage(w.lock(), a.Damage)
+		w.e.noteDamage(w.Lock, a.Damage)
 		return w.granted(grantOf(a, o.SentAt))
 	}
 	if a.Deadlock {
 		return w.fail(errHoldsShared)
 	}
-	w.claim.HoldIsOver()
+	w.e.step(func(t *table.Table) { t.HoldIsOver(&w.Waiter) })
 	switch {
 	case a.Gone:
 		w.anew()
 		return nil
 	case w.Wait == 0:
 		w.finish()
-		return nullReply(w.session().Proto)
+		return nullReply(w.s.Proto)
 	}
 	return w.await(a)
 }
 
+// overwritten says that the key holds something else than a lock. It reports whether the session held a lock there.
+func (w *acquire) overwritten() (lost bool) {
+	w.e.step(func(t *table.Table) { lost = t.Overwritten(&w.Waiter) })
+	return lost
+}
+
 // fail ends the acquire with an error. Requires the session lock, or that the session has ended.
-func (w *waiter) fail(err error) []byte {
+func (w *acquire) fail(err error) []byte {
 	if w.waited { // it may have a place in the queue
 		w.withdraw(table.Error, err)
 		return nil
@@ -201,8 +219,8 @@ func (w *waiter) fail(err error) []byte {
 
 // Postponed implements lockCommand. A client that waits for a lock waits for its hash slot, too, in the wait queue. An
 // acquire that deepens a hold is sent again until the hold has ended.
-func (w *waiter) Postponed() (script.Call, time.Duration) {
-	limit := w.claim.Lasts()
+func (w *acquire) Postponed() (script.Call, time.Duration) {
+	limit := w.lasts()
 	if limit == 0 {
 		return script.Call{}, 0
 	}
@@ -214,22 +232,22 @@ func (w *waiter) Postponed() (script.Call, time.Duration) {
 }
 
 // finish ends the acquire. Requires no locks.
-func (w *waiter) finish() { w.e.step(func(*table.Table) { w.finishLocked() }) }
+func (w *acquire) finish() { w.e.step(func(*table.Table) { w.finishLocked() }) }
 
 // finishLocked is finish. The caller carries out the effects. Requires Engine.mu.
-func (w *waiter) finishLocked() {
+func (w *acquire) finishLocked() {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
-	if s := w.session(); s.asks == w {
-		s.asks = nil
+	if w.s.asks == w {
+		w.s.asks = nil
 	}
-	w.claim.notDeepenedLocked()
+	w.e.table.NotDeepened(&w.Waiter)
 }
 
 // reply answers a finished acquire from a job or a timer. Requires no locks.
-func (w *waiter) reply(reply []byte) {
-	w.e.failstop.Do(w.conn(), func() { w.conn().Reply(reply) })
+func (w *acquire) reply(reply []byte) {
+	w.e.failstop.Do(w.s.Conn, func() { w.s.Conn.Reply(reply) })
 }
 
 // grant is Redis's word that a waiter's owner holds the lock.
@@ -249,28 +267,31 @@ func grantOf(a script.Acquired, sentAt time.Time) grant {
 // granted turns a grant into the reply, with the lease watched from here on. Nil: the client cannot use the grant. Then
 // the acquire goes on, or is answered when the grant has been rolled back. Requires the session lock, or that the
 // session has ended.
-func (w *waiter) granted(g grant) []byte {
+func (w *acquire) granted(g grant) []byte {
 	if w.Sync > 0 && !g.synced {
 		w.confirm(g)
 		return nil
 	}
 	now := w.e.opts.Clock.Now()
-	w.e.mu.Lock()
-	verdict := w.claim.grantedLocked(now, &table.Grant{
+	record := table.Grant{
 		Fence: g.fence, Count: g.count, SentAt: g.sentAt,
 		TTL: w.Lease, Fixed: w.Fixed, MaxHold: w.MaxHold, Grace: w.Grace,
-		Client: table.Client(w.session().Client.ClientInfo),
-		Streak: w.streak, Limit: w.Limit, Note: w.Note,
-	}, g.exclusive)
-	if verdict == verdictUsable {
+		Client: table.Client(w.s.Client.ClientInfo), Note: w.Note,
+	}
+	if g.exclusive {
+		record.Kind = exclusive{}
+	}
+	w.e.mu.Lock()
+	verdict := w.e.table.Granted(&w.Waiter, now, &record)
+	if verdict == table.Usable {
 		w.finishLocked()
 		w.e.settleLocked()
 	}
 	w.e.mu.Unlock()
 	switch {
-	case verdict == verdictUsable:
-		if g.count > 1 && !w.NamedOwner {
-			w.e.opts.Reentries.Note(w.session().Client, w.lock())
+	case verdict == table.Usable:
+		if g.count > 1 && !w.OfNamed() {
+			w.e.opts.Reentries.Note(w.s.Client, w.Lock)
 		}
 		if f := w.e.opts.Events.Granted; f != nil {
 			f(w.Verb, now.Sub(w.began))
@@ -282,17 +303,17 @@ func (w *waiter) granted(g grant) []byte {
 			return nil
 		}
 		return reply
-	case verdict == verdictEnded:
+	case verdict == table.ClientGone:
 		w.drop(g, waitHungUp, nil)
 		return nil
 	}
-	w.e.opts.Logger.Warn("a grant came too late to be used", logging.Text("key", w.lock()))
+	w.e.opts.Logger.Warn("a grant came too late to be used", logging.Text("key", w.Lock))
 	// A lease that is shorter than a round trip would end before each grant, and the client would wait for ever.
-	if verdict == verdictLost || w.mayWait() && !w.Chosen {
-		w.claim.RollBack(g.fence, g.count, w.Lease, func(bool) { w.anew() })
+	if verdict == table.ToldLost || w.mayWait() && !w.Chosen {
+		w.rollBack(g.fence, g.count, func(bool) { w.anew() })
 		return nil
 	}
-	w.drop(g, waitFailed, nullReply(w.session().Proto))
+	w.drop(g, waitFailed, nullReply(w.s.Proto))
 	return nil
 }
 
@@ -301,19 +322,18 @@ const noteLimit = time.Second
 
 // note writes the note of a grant as a renewal does, and then answers: who has got the answer finds the note. The lease
 // stays as it is, because the client may have gone meanwhile. A grant without its note is a grant.
-func (w *waiter) note(fence int64, reply []byte) {
+func (w *acquire) note(fence int64, reply []byte) {
 	ctx, cancel := context.WithTimeout(w.e.life, noteLimit)
 	defer cancel()
-	k := w.claim.key
-	one := script.Renewal{Key: k.Lock, Owner: k.Owner, Fence: fence, Note: w.Note}
-	call := w.kind().Renew(script.Renew{Renewals: []script.Renewal{one}, Shared: k.Kind.Shares()})
+	one := script.Renewal{Key: w.Lock, Owner: w.Owner, Fence: fence, Note: w.Note}
+	call := kindOf(w.Key).Renew(script.Renew{Renewals: []script.Renewal{one}, Shared: w.Kind.Shares()})
 	_, _ = runFor(ctx, w.e.client, call, script.DecodeRenewed)
 	w.reply(reply)
 }
 
 // drop ends an acquire with a grant that the client is not to have, and undoes it: the turn of the client is over.
 // Requires no locks but that of the session.
-func (w *waiter) drop(g grant, end waitEnd, reply []byte) {
+func (w *acquire) drop(g grant, end waitEnd, reply []byte) {
 	w.finish()
 	w.noteEnd(w.e.opts.Clock.Now(), end)
 	w.undo(g, reply)
@@ -323,7 +343,7 @@ func (w *waiter) drop(g grant, end waitEnd, reply []byte) {
 // finds the lock as if it had not asked. If a grant is not rolled back then, the connection closes. The zero grant: it
 // is not known whether there is one, because a waiter was not answered. reply nil: the client has gone, or is answered
 // elsewhere. Requires no locks.
-func (w *waiter) undo(g grant, reply []byte) {
+func (w *acquire) undo(g grant, reply []byte) {
 	var tried func(ok bool)
 	if reply != nil {
 		tried = func(ok bool) {
@@ -333,5 +353,5 @@ func (w *waiter) undo(g grant, reply []byte) {
 			w.reply(reply)
 		}
 	}
-	w.claim.RollBack(g.fence, g.count, w.Lease, tried)
+	w.rollBack(g.fence, g.count, tried)
 }

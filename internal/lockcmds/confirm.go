@@ -205,20 +205,20 @@ func byServer(all []askedReplicas) (parts []part) {
 
 // confirm has replicas confirm a grant, which is not recorded until then and whose client is not told. The lease is not
 // renewed meanwhile.
-func (w *waiter) confirm(g grant) {
+func (w *acquire) confirm(g grant) {
 	w.e.mu.Lock()
-	ended := w.session().ended
+	ended, deepens := w.s.ended, w.Deepens()
 	w.unsynced = g
 	w.e.mu.Unlock()
 	if ended {
 		w.drop(g, waitHungUp, nil)
 		return
 	}
-	until := w.ConfirmUntil(w.e.opts.Clock.Now(), w.began, g.sentAt, w.claim.Deepens())
-	part := w.claim.Part()
+	until := w.ConfirmUntil(w.e.opts.Clock.Now(), w.began, g.sentAt, deepens)
+	part := w.Part()
 	part.Fence, part.Holds = g.fence, g.count
-	w.e.confirm.Confirm(w.e.client.Node(w.lock()), unconfirmedGrant{
-		Lock: w.lock(), Proof: w.kind().Prove(script.Prove{Key: w.lock(), Part: part}),
+	w.e.confirm.Confirm(w.e.client.Node(w.Lock), unconfirmedGrant{
+		Lock: w.Lock, Proof: kindOf(w.Key).Prove(script.Prove{Key: w.Lock, Part: part}),
 		Replicas: w.Sync, Until: until,
 		Done: func(o confirmation) {
 			w.e.mu.Lock()
@@ -235,12 +235,12 @@ func (w *waiter) confirm(g grant) {
 }
 
 // dropUnsynced drops a grant that too few replicas have, and answers. Requires no locks.
-func (w *waiter) dropUnsynced(g grant, o confirmation) {
+func (w *acquire) dropUnsynced(g grant, o confirmation) {
 	if o.Gone {
 		g.count = 0 // the holds that a named owner has may be those of others
 	}
 	switch {
-	case w.e.hasEnded(w.session()):
+	case w.e.hasEnded(w.s):
 		w.drop(g, waitHungUp, nil)
 	case o.Refused != nil:
 		w.drop(g, waitFailed, failureReply(o.Refused))

@@ -14,7 +14,7 @@ import (
 
 // refuseDeadlock ends a wait that closes a circle of holds. First it asks Redis whether each of them goes on: a hold
 // that was taken away, of which this proxy does not know yet, ends the circle. Requires no locks.
-func (w *waiter) refuseDeadlock(circle []*table.Hold) {
+func (w *acquire) refuseDeadlock(circle []*table.Hold) {
 	var held []int64
 	for _, h := range circle {
 		d, err := runFor(w.e.life, w.e.client, script.Info{Key: h.Lock, Owner: h.Owner, Fence: h.Fence}.Call(), script.DecodeDescribed)
@@ -52,9 +52,9 @@ const longWait = time.Second
 // watchBehindLocked has the wait refused when a command stands behind it that its connection is not to be without: it
 // waits for a hold that this connection has taken, whose release may stand there, or wait for that command. It is not
 // refused at once, because the release may come on another connection. Requires the session lock and Engine.mu.
-func (w *waiter) watchBehindLocked() {
+func (w *acquire) watchBehindLocked() {
 	e := w.e
-	w.conn().OnBehind(w.lock(), func() {
+	w.s.Conn.OnBehind(w.Lock, func() {
 		e.step(func(t *table.Table) {
 			if t.BlocksItself(&w.Waiter) {
 				t.Remove(&w.Waiter, table.Error, errBlocksItself)
@@ -63,10 +63,10 @@ func (w *waiter) watchBehindLocked() {
 	})
 	w.blocks = e.opts.Clock.AfterFunc(longWait, func() {
 		e.mu.Lock()
-		blocks, client := e.table.BlocksItself(&w.Waiter), w.session().Client
+		blocks, client := e.table.BlocksItself(&w.Waiter), w.s.Client
 		e.mu.Unlock()
 		if blocks {
-			e.opts.Reentries.NoteBlocks(client, w.lock())
+			e.opts.Reentries.NoteBlocks(client, w.Lock)
 		}
 	})
 }

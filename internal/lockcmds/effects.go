@@ -86,11 +86,9 @@ func (e *Engine) carryOutWait(f *table.Effect) {
 	q, key, channel := f.Queue, f.Key, f.Channel
 	switch f.Op {
 	case table.Attempt:
-		w := waiterOf(f.Waiter)
-		w.streak = table.Streak{}
-		e.jobs.Submit(jobs.Urgent, w.attempt)
+		e.jobs.Submit(jobs.Urgent, acquireOf(f.Waiter).attempt)
 	case table.Finish:
-		waiterOf(f.Waiter).leftLocked(f)
+		acquireOf(f.Waiter).leftLocked(f)
 	case table.Subscribe:
 		e.client.Node(channel).Subscribe(channel)
 	case table.Unsubscribe:

@@ -60,8 +60,8 @@ func TestVeryManyHoldsEndInSlices(t *testing.T) {
 	w, a := newLockWorld(t), newClient(1)
 	const n = 3*endingSlice + 1
 	for i := range n {
-		claim := w.claim(&a.caller, strconv.Itoa(i), "")
-		claim.granted(w.Time, &table.Grant{Fence: fence, Count: 1, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1})
+		ask := w.asksFor(&a.caller, strconv.Itoa(i), "")
+		ask.records(w.Time, &table.Grant{Fence: fence, Count: 1, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1})
 	}
 	w.Ended(a.caller.ID)
 	if left := w.Holds(); left != n-endingSlice {

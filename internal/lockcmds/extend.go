@@ -33,7 +33,7 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 			return
 		}
 		x.session, x.key = session, k
-		x.call = script.Extend{Key: cmd.Key, Part: partOf(&session.Session, k), Lease: cmd.Lease}
+		x.call = script.Extend{Key: cmd.Key, Part: session.PartIn(k), Lease: cmd.Lease}
 		if x.h = t.Meant(&session.Session, k, cmd.Fence); x.h != nil && cmd.Fence != 0 && x.h.Fence != cmd.Fence {
 			x.h = nil // another grant is meant, which Redis may have
 		}
@@ -48,7 +48,8 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 		if cmd.Fence != 0 {
 			x.call.Fence = cmd.Fence
 		}
-		atOnce = pauseLocked(x.h, cmd.Lease)
+		send, unsent := func() { x.send(s.Session) }, func() { x.Answered(callOutcome{Err: contract.ErrUnsent}) }
+		atOnce = x.h == nil || e.pauseLocked(s.Session, x.h, cmd.Lease, send, unsent)
 	})
 	switch {
 	case unknown && e.mayHaveLost(&s, &cmd):
@@ -59,9 +60,6 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 		s.Reply(refusal)
 	case atOnce:
 		x.send(s.Session)
-	default:
-		unsent := func() { x.Answered(callOutcome{Err: contract.ErrUnsent}) }
-		e.ordered(s.Session, x.h, func() { x.send(s.Session) }, unsent)
 	}
 }
 

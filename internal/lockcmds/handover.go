@@ -13,8 +13,8 @@ import (
 // the script finds that it is its turn. The zero value has no waiters.
 type offer struct {
 	e     *Engine
-	plain *waiter // the first of the plain waiters; nil: none is here, or it may not have the lock
-	fair  *waiter // the same of the fair ones
+	plain *acquire // the first of the plain waiters; nil: none is here, or it may not have the lock
+	fair  *acquire // the same of the fair ones
 }
 
 // offerLocked takes the waiters to which that holder may hand the lock over. last is the streak of the
@@ -25,19 +25,8 @@ func (e *Engine) offerLocked(from table.Key, last table.Streak) offer {
 	if e.table.Queue(from.Lock) == nil {
 		return o
 	}
-	next, ok := last.Next(e.opts.Clock.Now())
-	if !ok {
-		return o // the message of the release gives all waiters the same chance
-	}
-	plain, fair := e.table.Offer(from)
-	if plain != nil {
-		o.plain = waiterOf(plain)
-		o.plain.streak = next
-	}
-	if fair != nil {
-		o.fair = waiterOf(fair)
-		o.fair.streak = next
-	}
+	plain, fair := e.table.Offer(from, last, e.opts.Clock.Now())
+	o.plain, o.fair = acquireOf(plain), acquireOf(fair)
 	return o
 }
 
@@ -46,11 +35,11 @@ func (o *offer) Empty() bool { return o.plain == nil && o.fair == nil }
 
 // With is a release that grants the lock to one of the waiters.
 func (o *offer) With(r script.Release) script.HandOver {
-	acquire := func(w *waiter) *script.Acquire {
+	acquire := func(w *acquire) *script.Acquire {
 		if w == nil {
 			return nil
 		}
-		a := w.acquire()
+		a := w.call()
 		return &a
 	}
 	h := script.HandOver{
@@ -67,15 +56,15 @@ func (o *offer) With(r script.Release) script.HandOver {
 
 // answeredLocked settles the waiters with the outcome of the release, which was sent at that moment. It returns the
 // waiter that has got the lock, for deliver; nil: none has. The caller carries out the effects. Requires Engine.mu.
-func (o *offer) answeredLocked(a script.Released, sentAt time.Time, err error) (to *waiter, g grant) {
+func (o *offer) answeredLocked(a script.Released, sentAt time.Time, err error) (to *acquire, g grant) {
 	if o.Empty() {
 		return nil, g
 	}
 	t := o.e.table
 	if errors.Is(err, contract.ErrInDoubt) {
-		for _, w := range []*waiter{o.plain, o.fair} {
+		for _, w := range []*acquire{o.plain, o.fair} {
 			if w != nil {
-				w.claim.Doubt(w.Lease, sentAt)
+				t.Doubt(&w.Waiter, w.Lease, sentAt)
 			}
 		}
 	}
@@ -90,7 +79,7 @@ func (o *offer) answeredLocked(a script.Released, sentAt time.Time, err error) (
 	if a.To != script.ToNobody && o.e.opts.Events.HandedOver != nil {
 		o.e.opts.Events.HandedOver(o.e.opts.Clock.Now().Sub(sentAt))
 	}
-	for i, w := range []*waiter{script.ToPlain: o.plain, script.ToFair: o.fair} {
+	for i, w := range []*acquire{script.ToPlain: o.plain, script.ToFair: o.fair} {
 		if w == nil {
 			continue
 		}
@@ -112,7 +101,7 @@ func (o *offer) answeredLocked(a script.Released, sentAt time.Time, err error) (
 // askAgain has the waiters ask that still wait. Requires no locks.
 func (o *offer) askAgain() {
 	o.e.step(func(t *table.Table) {
-		for _, w := range []*waiter{o.plain, o.fair} {
+		for _, w := range []*acquire{o.plain, o.fair} {
 			if w != nil {
 				t.AskAgain(&w.Waiter)
 			}
@@ -122,7 +111,7 @@ func (o *offer) askAgain() {
 
 // deliver tells the client of a waiter that has got the lock when the session s is unlocked; nil: none has. Requires
 // the session lock of s.
-func (o *offer) deliver(s contract.Session, to *waiter, g grant) {
+func (o *offer) deliver(s contract.Session, to *acquire, g grant) {
 	if to != nil {
 		o.e.failstop.AfterUnlock(s, func() { to.deliver(g) })
 	}

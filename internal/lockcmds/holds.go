@@ -12,7 +12,7 @@ import (
 
 // This file has the sessions of one lock engine, and the leases of the holds in the table.
 //
-//	acquire ──► claim ──► Part: written by the script ──► granted ──► table ──► effects: the watchdog watches the lease
+//	acquire ──► Begin ──► Part: written by the script ──► Granted ──► table ──► effects: the watchdog watches the lease
 //	               └──► Doubt: the answer is lost ──► table ──► effects: the lease is shortened
 //	UNLOCK, EXTENDLOCK ──► step: an event of the table ─────────────────┘  │
 //	watchdog ──► onLost, FORCEUNLOCK ──► Forced ──► table ──► effects: the lease ends, announcer.Tell
@@ -40,9 +40,9 @@ type clientSession struct {
 	Proto  int
 
 	// Guarded by Engine.mu.
-	ended    bool    // its client has gone, or gets no more
-	forsaken bool    // it was the proxy that closed the connection: GRACE does not apply
-	asks     *waiter // its acquire in progress; nil: there is none
+	ended    bool     // its client has gone, or gets no more
+	forsaken bool     // it was the proxy that closed the connection: GRACE does not apply
+	asks     *acquire // its acquire in progress; nil: there is none
 }
 
 // redissonLease is the lease of Redisson's clients, unless they have changed it.
@@ -68,23 +68,10 @@ func (e *Engine) nextLease(h *table.Hold) time.Duration {
 	return max(time.Millisecond, min(h.TTL, h.Until.Sub(e.opts.Clock.Now())))
 }
 
-// pauseLocked pauses the lease of a hold for a command that sets the lease to that length. It reports whether the
-// command may be sent at once: ordered waits for a renewal on its way, but only if that could give the lock a longer
-// lease than the command. h is nil: there is no hold, and nothing to pause. Requires Engine.mu.
-func pauseLocked(h *table.Hold, lease time.Duration) (now bool) {
-	if h == nil {
-		return true
-	}
-	if now = lease >= h.TTL; now {
-		h.Lease.Pause(nil)
-	}
-	return now
-}
-
 // rollback is the rollback of a session's part in a hold, by the fence of the hold.
 func (e *Engine) rollback(h *table.Hold, o table.Part) rollback {
 	r := rollback{Kind: kindOf(h.Key)}
-	r.Key, r.Part = h.Lock, partOf(o.Session, h.Key)
+	r.Key, r.Part = h.Lock, o.Session.PartIn(h.Key)
 	r.Part.Fence, r.Part.Name = h.Fence, o.Acquire
 	return r
 }
@@ -111,16 +98,6 @@ func (e *Engine) hasEnded(s *clientSession) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return s.ended
-}
-
-// partOf is what a call of a session writes about the session's part in a hold: also its name, if it is not the owner's
-// only session.
-func partOf(s *table.Session, k table.Key) script.Part {
-	p := script.Part{Owner: k.Owner, Shared: k.Kind.Shares()}
-	if !s.Owns(k.Owner) {
-		p.Session = s.Name
-	}
-	return p
 }
 
 // nextName returns the number in the name of an acquire, which no other one has had.

@@ -77,11 +77,13 @@ func (w *lockWorld) slowOnes() (all []string) {
 	return all
 }
 
-// claim begins an acquire.
-func (e *Engine) claim(s *contract.Caller, lock, owner string) claim {
+// asksFor begins an acquire.
+func (e *Engine) asksFor(s *contract.Caller, lock, owner string) *acquire {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.claimLocked(s, &grammar.Command{Key: lock, Owner: owner})
+	w := &acquire{}
+	e.newAcquireLocked(s, &grammar.Command{Key: lock, Owner: owner}, w)
+	return w
 }
 
 // begin returns the record of a session, and the key of a hold.
@@ -91,16 +93,20 @@ func (e *Engine) begin(s *contract.Caller, lock, owner string) (*clientSession, 
 	return e.beginLocked(s, &grammar.Command{Key: lock, Owner: owner})
 }
 
-func (c *claim) pause(lease time.Duration) bool {
-	c.e.mu.Lock()
-	defer c.e.mu.Unlock()
-	return c.pauseLocked(lease)
+// pause is what an acquire does before it is sent.
+func (w *acquire) pause(lease time.Duration, send func()) (now bool) {
+	w.e.step(func(t *table.Table) {
+		now = w.e.pauseLocked(w.s.Conn, t.Deepening(&w.Waiter), lease, send, w.notDeepened)
+	})
+	return now
 }
 
-func (c *claim) granted(now time.Time, g *table.Grant) verdict {
-	c.e.mu.Lock()
-	defer c.e.mu.Unlock()
-	return c.grantedLocked(now, g, false)
+func (w *acquire) notDeepened() { w.e.step(func(t *table.Table) { t.NotDeepened(&w.Waiter) }) }
+
+// records has Redis grant the lock to an acquire.
+func (w *acquire) records(now time.Time, g *table.Grant) (v table.Verdict) {
+	w.e.step(func(t *table.Table) { v = t.Granted(&w.Waiter, now, g) })
+	return v
 }
 
 func (e *Engine) offer(lock, holder string, last table.Streak) (o offer) {
@@ -109,7 +115,7 @@ func (e *Engine) offer(lock, holder string, last table.Streak) (o offer) {
 }
 
 func (o *offer) answered(s contract.Session, a script.Released, sentAt time.Time, err error) {
-	var to *waiter
+	var to *acquire
 	var g grant
 	o.e.step(func(*table.Table) { to, g = o.answeredLocked(a, sentAt, err) })
 	o.deliver(s, to, g)
@@ -159,15 +165,15 @@ func newClient(id uint64) *holdClient {
 // acquire has Redis grant the lock for that owner at once; empty: the session's own.
 func (w *lockWorld) acquire(t *testing.T, c *holdClient, owner string, change func(g *table.Grant)) *table.Hold {
 	t.Helper()
-	claim := w.claim(&c.caller, lock, owner)
-	g := table.Grant{Fence: fence, Count: claim.holds, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}
+	a := w.asksFor(&c.caller, lock, owner)
+	g := table.Grant{Fence: fence, Count: a.Part().Holds, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}
 	if change != nil {
 		change(&g)
 	}
-	if v := claim.granted(w.Time, &g); v != verdictUsable {
+	if v := a.records(w.Time, &g); v != table.Usable {
 		t.Fatalf("verdict %d", v)
 	}
-	return w.table.Hold(claim.key)
+	return w.table.Hold(a.Key)
 }
 
 // pass moves the clock to the end of d, with the watchdog's steps.

@@ -10,7 +10,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
 
-// This file has the kinds of locks. The engine asks the kind. Only keyLocked, hasOtherType, claim and mayHaveLost
+// This file has the kinds of locks. The engine asks the kind. Only keyLocked, hasOtherType, startAcquire and mayHaveLost
 // name single kinds. A new kind is a new value, and one more of kinds.
 //
 //	keyLocked(command) ──► lockKind ──┬─ the rules about several holders and waiters ──► table.Key, table.Waiter
@@ -53,7 +53,7 @@ func (exclusive) Ask(a asking, w *table.Waiter) script.Call {
 	first, stays, enqueue := w.First()
 	switch {
 	case w.Fair:
-		return script.Fair{Acquire: a.Acquire, Place: w.Place, Wait: a.FairWait, Enqueue: a.Waits}.Call()
+		return script.Fair{Acquire: a.Acquire, Place: w.Place, Wait: a.FairWait, Enqueue: w.Placed}.Call()
 	case first:
 		return script.Crowd{Acquire: a.Acquire, Wait: a.FairWait, Crowd: a.Crowd, Stays: stays, Enqueue: enqueue}.Call()
 	default:
@@ -106,7 +106,7 @@ func (limit) Ask(a asking, w *table.Waiter) script.Call {
 // placed asks at the waiter's own place, or at that of the crowd whose first waiter it is. A fair acquire takes or
 // keeps its place in the queue, unless it does not wait.
 func placed(a asking, w *table.Waiter) script.Shared {
-	s := script.Shared{Acquire: a.Acquire, Wait: a.FairWait, Enqueue: a.Waits}
+	s := script.Shared{Acquire: a.Acquire, Wait: a.FairWait, Enqueue: w.Placed}
 	if first, stays, enqueue := w.First(); w.Fair {
 		s.Way, s.Place = script.AtOwnPlace, w.Place
 	} else if first {
@@ -187,7 +187,6 @@ func kindOf(k table.Key) lockKind { return k.Kind.(lockKind) }
 // asking is what the script of an attempt must know of the acquire.
 type asking struct {
 	script.Acquire
-	Waits    bool          // it waits if the lock is not free
 	FairWait time.Duration // the unit of deadlines in the queue in Redis
 	Crowd    string        // the name of the place that the plain waiters share
 }

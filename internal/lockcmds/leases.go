@@ -17,16 +17,18 @@ func (e *Engine) lasts(h *table.Hold) time.Duration {
 	return h.TTL
 }
 
-// ordered pauses the lease of a hold and runs send, with the session locked, when no renewal of the lease is on its
-// way: at once, or later. If the session ends before that, it runs unsent instead, which has the lease renewed again.
-// Requires the session lock.
-func (e *Engine) ordered(s contract.Session, h *table.Hold, send, unsent func()) {
-	waits := h.Lease.Pause(func() {
+// pauseLocked pauses the lease of a hold for a command of a session that sets the lease to that length. It reports
+// whether the command may be sent at once. Else a renewal is on its way that could give the lock a longer lease than the
+// command: send runs behind that, with the session locked, or unsent if the session has ended, which has the lease
+// renewed again. Requires the session lock and Engine.mu.
+func (e *Engine) pauseLocked(s contract.Session, h *table.Hold, lease time.Duration, send, unsent func()) (now bool) {
+	if lease >= h.TTL {
+		h.Lease.Pause(nil)
+		return true
+	}
+	return !h.Lease.Pause(func() {
 		if !e.failstop.Do(s, send) {
 			unsent()
 		}
 	})
-	if !waits {
-		send()
-	}
 }

@@ -31,14 +31,16 @@ func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 		_ = renewals.Run(ctx)
 	}()
 	defer func() { cancel(); <-stopped }()
-	h := &table.Hold{}
+	h := &table.Hold{TTL: 3 * time.Second}
 	renewals.Track(&h.Lease, watchdog.Entry{TTL: 3 * time.Second}, time.Now())
 	<-sent
 	s := locktest.New(t, nil, 1, 2, nil)
 	done := make(chan struct{})
 	s.Lock()
 	e := &Engine{}
-	e.ordered(s, h, func() { close(done) }, nil)
+	if e.pauseLocked(s, h, time.Second, func() { close(done) }, nil) {
+		t.Error("sent while a renewal is on its way")
+	}
 	s.Unlock()
 	select {
 	case <-done:
@@ -47,9 +49,7 @@ func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 	}
 	close(answer)
 	<-done
-	now := false
-	e.ordered(s, h, func() { now = true }, nil)
-	if !now {
+	if !e.pauseLocked(s, h, time.Second, nil, nil) {
 		t.Fatal("not sent at once though no renewal was on its way")
 	}
 	h.Lease.Forget()
@@ -60,13 +60,12 @@ func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 func TestAnAcquireThatIsNotSentLetsTheHoldEnd(t *testing.T) {
 	w, a, b := newLockWorld(t), newClient(1), newClient(2)
 	h := w.acquire(t, a, "me", nil)
-	claim := w.claim(&b.caller, lock, "me")
+	ask := w.asksFor(&b.caller, lock, "me")
 	w.Time = w.Time.Add(11 * time.Second)
 	w.Own.Answers = []any{func() resp.Value { // a renewal is on its way
-		if claim.pause(time.Second) {
+		if ask.pause(time.Second, func() { t.Error("sent for a client that has gone") }) {
 			t.Error("a shorter lease is set though a renewal may set a longer one")
 		}
-		w.ordered(b, claim.hold, func() { t.Error("sent for a client that has gone") }, claim.NotDeepened)
 		b.Ended = true
 		w.Ended(b.caller.ID)
 		return locktest.Numbers(1)

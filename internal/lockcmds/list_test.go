@@ -41,12 +41,12 @@ func stocked(t *testing.T, n int) (*Engine, *locktest.Session, []*table.Hold) {
 // hold records a hold of a session, as if Redis had granted it.
 func hold(t *testing.T, e *Engine, s contract.Caller, key string, fence int64) (h *table.Hold) {
 	t.Helper()
-	c := e.claim(&s, key, "")
-	verdict := c.granted(time.Now(), &table.Grant{Fence: fence, Count: 1, TTL: time.Minute, SentAt: time.Now(), Grace: -1})
-	if verdict != verdictUsable {
+	c := e.asksFor(&s, key, "")
+	verdict := c.records(time.Now(), &table.Grant{Fence: fence, Count: 1, TTL: time.Minute, SentAt: time.Now(), Grace: -1})
+	if verdict != table.Usable {
 		t.Fatalf("verdict %d", verdict)
 	}
-	e.step(func(l *table.Table) { h = l.Hold(c.key) })
+	e.step(func(l *table.Table) { h = l.Hold(c.Key) })
 	return h
 }
 

@@ -211,15 +211,14 @@ func TestAbandonedReleaseIsOfTheGrantItNames(t *testing.T) {
 	other := p.session(2)
 	other.Lock()
 	caller := other.Caller()
-	claim := p.e.claim(&caller, "k", "me")
-	if claim.pause(time.Millisecond) {
+	ask := p.e.asksFor(&caller, "k", "me")
+	if ask.pause(time.Millisecond, func() { close(renewed) }) { // behind the release
 		t.Error("no renewal could set a longer lease")
 	}
-	p.e.ordered(other.Session, claim.hold, func() { close(renewed) }, claim.NotDeepened) // behind the release
 	other.Unlock()
 	srv.Continue()
 	<-renewed
-	claim.NotDeepened()
+	ask.notDeepened()
 	p.cleanedUp()
 	equal(t, "holds", p.holds("k", "me"), "1")
 }

@@ -68,7 +68,7 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 
 // part is what the release writes about its session's part in the lock.
 func (r *release) part() script.Part {
-	p := partOf(&r.session.Session, r.Key)
+	p := r.session.PartIn(r.Key)
 	p.Fence, p.Holds = r.Fence, r.Holds
 	return p
 }
@@ -115,7 +115,7 @@ func (r *release) Answered(o callOutcome) []byte {
 		overwritten, a, err = err, script.Released{Status: script.NotHolder}, nil
 	}
 	r.e.noteDamage(r.Key.Lock, a.Damage)
-	var to *waiter
+	var to *acquire
 	var g grant
 	var reply table.Reply
 	var rest rollback

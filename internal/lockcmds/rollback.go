@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
@@ -67,3 +68,99 @@ func (c *calls) RollBack(r rollback) {
 		},
 	})
 }
+
+// rollBack undoes what the acquire has done, or may still do. fence is of the grant; 0: the answer to a call is lost. count
+// is how many holds the owner had then. The session keeps the holds of which its client was told, and their lease. If
+// the session has ended, GRACE applies to them. tried is called behind the first attempt; nil: not of interest. Requires
+// no locks.
+func (w *acquire) rollBack(fence, count int64, tried func(ok bool)) {
+	if w.OfNamed() {
+		w.rollBackNamed(fence, count, tried)
+		return
+	}
+	e, part := w.e, w.Part()
+	part.Fence = fence
+	r := rollback{Kind: kindOf(w.Key), Limit: max(w.Lease, e.opts.Lease), Late: fence == 0, Tried: tried}
+	e.mu.Lock()
+	h := e.table.Held(&w.Waiter)
+	switch {
+	case h != nil && fence == 0:
+		r.Until, r.Gone = h.Lease.Deadline(), func() { e.gone(h) }
+	case h != nil && fence == h.Fence:
+		if o := h.PartOf(w.By); o != nil {
+			part.Holds = o.Holds
+		}
+		back := script.Release{Key: w.Lock, Part: part, Lease: e.nextLease(h)}
+		e.mu.Unlock()
+		e.lower(h, back, r.Limit, tried)
+		return
+	case h == nil && w.s.ended && w.Before.Holds > 0 && !w.Had.IsLost() && (fence == 0 || fence == w.Had.Fence):
+		// The table does not know the part of a session that has ended.
+		if w.Before.Grace < 0 || w.s.forsaken {
+			r.Until = w.Had.Lease.Deadline()
+		} else {
+			r.Keep, r.After = w.Before.Grace, &w.Had.Lease
+		}
+	}
+	e.mu.Unlock()
+	r.Key, r.Part = w.Lock, part
+	e.calls.RollBack(r)
+}
+
+// lower has Redis count the holds again that a living session has, and set their lease. Requires no locks.
+func (e *Engine) lower(h *table.Hold, back script.Release, limit time.Duration, tried func(ok bool)) {
+	e.calls.Retry(cleanup{
+		What: "roll a hold back", Key: back.Key, Limit: limit,
+		Task: func(ctx context.Context) error {
+			a, err := runFor(ctx, e.client, back.Call(), back.Decode)
+			if err == nil && a.Status == script.StillHeld { // the acquire may have made the lease longer
+				keep := script.Drop{Key: back.Key, Part: back.Part, Keep: back.Lease}
+				_, err = runFor(ctx, e.client, keep.Call(), script.DecodeDropped)
+			} else if err == nil {
+				e.gone(h)
+			}
+			if tried != nil {
+				tried(err == nil)
+				tried = nil
+			}
+			return err
+		},
+	})
+}
+
+// rollBackNamed is rollBack for a named owner. A grant in which others take part is known to have one hold too many:
+// that is released once, because a copy would release another one. The grant of the acquire itself is ended.
+func (w *acquire) rollBackNamed(fence, count int64, tried func(ok bool)) {
+	e := w.e
+	if tried == nil {
+		tried = func(bool) {}
+	}
+	part := w.By.PartIn(w.Key)
+	part.Name, part.Fence = w.Name, fence
+	e.mu.Lock()
+	least, once := time.Duration(0), fence != 0 && count > 1
+	if h := e.table.Held(&w.Waiter); h != nil { // the others keep their lease
+		least = max(time.Millisecond, h.Lease.Deadline().Sub(e.opts.Clock.Now()))
+	}
+	again := once && w.undone // the session has ended, and the answer of the replicas comes behind that
+	w.undone = w.undone || once
+	e.mu.Unlock()
+	switch {
+	case again, fence == 0 && w.Before.Acquire != "": // it may have added a hold, which ends with the lease
+		tried(true)
+	case once:
+		r := script.Release{Key: w.Lock, Part: part, Lease: least}
+		e.calls.Background(jobs.CleanUp, func() {
+			_, err := runFor(e.life, e.client, r.Call(), r.Decode)
+			tried(err == nil)
+		})
+	default:
+		e.calls.RollBack(rollback{
+			Drop: script.Drop{Key: w.Lock, Part: part}, Kind: kindOf(w.Key),
+			Limit: max(w.Lease, e.opts.Lease), Late: fence == 0, Tried: tried,
+		})
+	}
+}
+
+// gone ends a hold that Redis does not have any more. Requires no locks.
+func (e *Engine) gone(h *table.Hold) { e.step(func(t *table.Table) { t.Gone(h) }) }

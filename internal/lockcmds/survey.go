@@ -41,8 +41,8 @@ func (e *Engine) contended() iter.Seq[contended] {
 		c.all, c.fair = q.Len()
 		plain, fair := q.First()
 		for _, w := range []*table.Waiter{plain, fair} {
-			if w != nil && (c.oldest.IsZero() || waiterOf(w).began.Before(c.oldest)) {
-				c.oldest = waiterOf(w).began
+			if w != nil && (c.oldest.IsZero() || acquireOf(w).began.Before(c.oldest)) {
+				c.oldest = acquireOf(w).began
 			}
 		}
 		return c, c.all > 0

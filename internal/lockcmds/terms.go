@@ -70,7 +70,6 @@ type acquireTerms struct {
 	Grace   time.Duration // negative: all
 	Wait    time.Duration // negative: without a limit
 	Sync    int           // replicas that must have the grant; 0: none; SyncAll: all that are known
-	Limit   int           // how many may hold the lock; 0: not one of the permits is asked for
 	Fixed   bool          // the client has set the lease, which is never renewed
 	Note    string        // of the hold; empty: none
 	Chosen  bool          // the client's terms have set the lease, not lock.lease
@@ -80,7 +79,7 @@ type acquireTerms struct {
 func termsOf(cmd *grammar.Command, d *Defaults) acquireTerms {
 	t := acquireTerms{
 		Verb: cmd.Verb, Wait: cmd.Wait, Lease: cmd.Lease, Fixed: cmd.Lease > 0,
-		MaxHold: cmd.MaxHold, Grace: cmd.Grace, Sync: cmd.Sync, Limit: cmd.Limit, Note: cmd.Note,
+		MaxHold: cmd.MaxHold, Grace: cmd.Grace, Sync: cmd.Sync, Note: cmd.Note,
 	}
 	if t.Sync < 0 {
 		t.Sync = d.Sync

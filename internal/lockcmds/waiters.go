@@ -11,8 +11,13 @@ import (
 // This file ends waits for CLIENT UNBLOCK and for the drain, and counts and lists the waiters. acquire.go has one
 // acquire.
 
-// waiterOf is the acquire that waits.
-func waiterOf(w *table.Waiter) *waiter { return w.Tag.(*waiter) }
+// acquireOf is the acquire that waits; nil: none does.
+func acquireOf(w *table.Waiter) *acquire {
+	if w == nil {
+		return nil
+	}
+	return w.Tag.(*acquire)
+}
 
 // Unblock ends the wait of a session, as CLIENT UNBLOCK asks: as if its time were up, or with an error. It reports
 // whether the session was waiting. Requires the session lock.
@@ -79,7 +84,7 @@ func (e *Engine) OldestWait() (began time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if w := e.table.Oldest(); w != nil {
-		began = waiterOf(w).began
+		began = acquireOf(w).began
 	}
 	return began
 }
@@ -93,5 +98,5 @@ func (e *Engine) WaitsFor(session uint64) (lock string, since time.Time, ok bool
 	if c == nil || c.asks == nil {
 		return "", time.Time{}, false
 	}
-	return c.asks.lock(), c.asks.began, true
+	return c.asks.Lock, c.asks.began, true
 }

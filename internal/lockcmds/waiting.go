@@ -12,13 +12,13 @@ import (
 
 // await makes a busy acquire a waiter; a is the answer to its attempt. It returns the reply if the acquire must not
 // wait, else nil. Requires the session lock.
-func (w *waiter) await(a script.Acquired) []byte {
-	e, key := w.e, w.lock()
+func (w *acquire) await(a script.Acquired) []byte {
+	e, key := w.e, w.Lock
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w.waited = true
 	w.noteHolderLocked()
-	refusal, ended := e.table.Denied(key), w.session().ended
+	refusal, ended := e.table.Denied(key), w.s.ended
 	full, limit := e.fullLocked(key)
 	switch {
 	case ended, refusal != nil, full != "":
@@ -54,7 +54,7 @@ func (w *waiter) await(a script.Acquired) []byte {
 
 // leftLocked ends an acquire that has left its wait queue. A granted one goes on: its attempt delivers the grant.
 // Requires Engine.mu.
-func (w *waiter) leftLocked(f *table.Effect) {
+func (w *acquire) leftLocked(f *table.Effect) {
 	for _, timer := range []jobs.Timer{w.timer, w.blocks} {
 		if timer != nil {
 			timer.Stop()
@@ -64,7 +64,7 @@ func (w *waiter) leftLocked(f *table.Effect) {
 	if left := w.e.opts.Events.Left; left != nil {
 		left(f.Outcome, now.Sub(w.began))
 	}
-	w.e.opts.Hot.Waited(w.e.opts.Account, w.lock(), now.Sub(w.began), now)
+	w.e.opts.Hot.Waited(w.e.opts.Account, w.Lock, now.Sub(w.began), now)
 	if f.Outcome == table.Granted {
 		return
 	}
@@ -79,7 +79,7 @@ func (w *waiter) leftLocked(f *table.Effect) {
 
 // without answers an acquire that has left its wait queue and has not got the lock. If an attempt was not answered, the
 // lock may have been granted: then that is rolled back. Requires no locks.
-func (w *waiter) without(f *table.Effect) {
+func (w *acquire) without(f *table.Effect) {
 	switch {
 	case f.Outcome == table.Gone:
 		w.undo(grant{}, nil)
@@ -93,18 +93,18 @@ func (w *waiter) without(f *table.Effect) {
 // withdraw ends an acquire that is in no wait queue, with that outcome. The reply comes when its place has left the
 // queue in Redis: a client that asks again at once must not be taken out by the clean-up of its earlier wait. Requires
 // no locks.
-func (w *waiter) withdraw(o table.Outcome, err error) {
+func (w *acquire) withdraw(o table.Outcome, err error) {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	w.finishLocked()
 	if o == table.Gone { // no Finish follows, by which leftLocked tells observers
 		w.noteEnd(w.e.opts.Clock.Now(), waitHungUp)
 	}
-	w.e.stepLocked(func(t *table.Table) { t.Withdraw(&w.Waiter, w.lock(), o, err) })
+	w.e.stepLocked(func(t *table.Table) { t.Withdraw(&w.Waiter, w.Lock, o, err) })
 }
 
 // replyTo is the reply to an acquire that has to go without the lock.
-func (w *waiter) replyTo(o table.Outcome, err error) []byte {
+func (w *acquire) replyTo(o table.Outcome, err error) []byte {
 	switch {
 	case errors.Is(err, errDraining):
 		w.refused("")
@@ -112,14 +112,14 @@ func (w *waiter) replyTo(o table.Outcome, err error) []byte {
 	case o == table.Error && !(errors.Is(err, errHoldsShared) && w.Verb == grammar.TryLock):
 		return failureReply(err)
 	}
-	return nullReply(w.session().Proto)
+	return nullReply(w.s.Proto)
 }
 
 // refused tells metrics and the log that the client may not wait. limit is the setting that is the reason; empty: the
 // proxy stops.
-func (w *waiter) refused(limit string) {
+func (w *acquire) refused(limit string) {
 	if f := w.e.opts.Events.Refused; f != nil {
-		f(limit, w.session().Client.Addr)
+		f(limit, w.s.Client.Addr)
 	}
 }
 
@@ -133,11 +133,11 @@ func (e *Engine) replicas(lock string) int {
 
 // noteHolderLocked notes the holder behind which the acquire begins to wait, unless it has waited before. Requires
 // Engine.mu.
-func (w *waiter) noteHolderLocked() {
+func (w *acquire) noteHolderLocked() {
 	if w.behind != nil || w.e.defaults().Slow == 0 {
 		return
 	}
-	holder := w.e.holderLocked(w.lock())
+	holder := w.e.holderLocked(w.Lock)
 	if holder.owner == "" {
 		holder.owner = elsewhere
 	}
@@ -145,17 +145,17 @@ func (w *waiter) noteHolderLocked() {
 }
 
 // noteEnd logs the end of an acquire that was slow. If it has not waited, the attempt itself was slow.
-func (w *waiter) noteEnd(now time.Time, end waitEnd) {
+func (w *acquire) noteEnd(now time.Time, end waitEnd) {
 	took := now.Sub(w.began)
 	if !w.e.slow(took) {
 		return
 	}
-	c := w.session().Client
-	by, behind := party{w.claim.key.Owner, table.Client(c.ClientInfo), w.Note}, party{}
+	c := w.s.Client
+	by, behind := party{w.Owner, table.Client(c.ClientInfo), w.Note}, party{}
 	if w.behind != nil {
 		behind = *w.behind
 	}
-	w.e.logWait(by, w.lock(), took, end, behind)
+	w.e.logWait(by, w.Lock, took, end, behind)
 }
 
 // outcomeOf is the word for the outcome of a wait without the lock.

@@ -39,10 +39,9 @@ const (
 	NotHeld                // the owner does not hold the lock
 )
 
-// Grant is Redis's word that an owner holds a lock.
+// Grant is Redis's word that an owner holds a lock. Granted sets the fields behind Note.
 type Grant struct {
-	By      *Session
-	Key     Key
+	Kind    Kind // of the hold, if it is another one than was asked for; else nil
 	Fence   int64
 	Count   int64 // holds of the owner
 	SentAt  time.Time
@@ -51,36 +50,20 @@ type Grant struct {
 	MaxHold time.Duration // the limit of renewals; 0: none
 	Grace   time.Duration // as in Part
 	Client  Client
+	Note    string // empty: none
+
+	By      *Session
+	Key     Key
 	Streak  Streak // of the hand-over that has granted the lock
 	Limit   int    // of a permit: how many may hold the lock
-	Note    string // empty: none
 	Acquire string // the name of the acquire, for a named owner
 	Paused  *Hold  // whose lease the acquire has paused; nil: none
 }
 
-// Deepens reports whether an acquire that was sent to deepen the grant of that fence still can: the session has a part
-// in it.
-func (t *Table) Deepens(s *Session, k Key, fence int64) bool {
-	h := t.locks.find(k)
-	return h != nil && h.Fence == fence && h.PartOf(s) != nil
-}
-
-// Deepening begins an acquire by which a session may deepen the hold. Record ends it, or NotDeepened, or the end of
-// the hold.
-func (t *Table) Deepening(h *Hold) { h.acquiring++ }
-
-// NotDeepened ends an acquire that has not deepened the hold, and the Pause of its lease.
-func (t *Table) NotDeepened(h *Hold) {
-	if t.Knows(h) {
-		h.acquiring--
-		t.settle(h, h.unused())
-	}
-}
-
-// Record records a grant. If its kind reenters, an older hold of the same owner is lost by it. nil: another session of
+// record records a grant. If its kind reenters, an older hold of the same owner is lost by it. nil: another session of
 // this owner has released this grant and acquired again meanwhile. If the grant is of the paused hold, its Pause is
 // ended.
-func (t *Table) Record(g *Grant) *Hold {
+func (t *Table) record(g *Grant) *Hold {
 	var h *Hold
 	if g.Key.Kind.Reenters() {
 		h = t.locks.find(g.Key)

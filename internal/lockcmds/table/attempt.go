@@ -75,7 +75,7 @@ func (t *Table) AskAgain(w *Waiter) {
 
 // begin notes that an attempt of the waiter, or a hand-over to it, is on its way.
 func (q *Queue) begin(w *Waiter) {
-	w.state, w.woken, w.turn = asking, false, turn{}
+	w.state, w.woken, w.turn, w.streak = asking, false, turn{}, Streak{}
 	if q.plain.First() == w {
 		w.turn = turn{first: true, stays: q.place.Stays(q.plain.Len()), enqueue: q.woken}
 		q.woken = false
@@ -83,11 +83,15 @@ func (q *Queue) begin(w *Waiter) {
 }
 
 // Offer takes the waiters of which one gets the lock by a hand-over, if Redis finds that it is its turn. from is the
-// holder that hands it over. The outcome of each is told by Answered.
-func (t *Table) Offer(from Key) (plain, fair *Waiter) {
+// holder that hands it over, and last the streak of its own grant. The outcome of each is told by Answered.
+func (t *Table) Offer(from Key, last Streak, now time.Time) (plain, fair *Waiter) {
 	q := t.locks[from.Lock].queue
 	if q == nil {
 		return nil, nil
+	}
+	streak, ok := last.Next(now)
+	if !ok {
+		return nil, nil // the message of the release gives all waiters the same chance
 	}
 	take := func(l *line[*Waiter], others bool) *Waiter {
 		for w := range l.Values() {
@@ -98,6 +102,7 @@ func (t *Table) Offer(from Key) (plain, fair *Waiter) {
 				return nil
 			}
 			q.begin(w)
+			w.streak = streak
 			w.turn.first = !w.Fair // also of one behind others: the script may take the crowd's place for it
 			return w
 		}
@@ -125,7 +130,7 @@ func (t *Table) Answered(w *Waiter, a Answer) {
 		q.expect(a.TTL)
 		woken, sub := w.woken, w.sub
 		t.remove(w, Granted, nil)
-		if w.NamedOwner { // others of the owner only deepen the hold, and need not wait to be told
+		if w.OfNamed() { // others of the owner only deepen the hold, and need not wait to be told
 			t.each(sub.waiters.All(), t.try)
 		}
 		if woken { // the message may have been about the end of this very grant
@@ -158,7 +163,7 @@ func (t *Table) Answered(w *Waiter, a Answer) {
 // roomier reports whether the next waiter would have the lock beside more holders than one that has got it.
 func (q *Queue) roomier(than *Waiter) bool {
 	for _, next := range []*Waiter{q.plain.First(), q.fair.First()} {
-		if than.Room > 0 && next != nil && next.Room > than.Room {
+		if than.Limit > 0 && next != nil && next.Limit > than.Limit {
 			return true
 		}
 	}

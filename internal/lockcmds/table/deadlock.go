@@ -45,7 +45,7 @@ func (t *Table) BlocksItself(w *Waiter) bool {
 		switch {
 		case h.Lock != key, h.Fixed, !h.Until.IsZero(), !w.By.Has(h):
 		case h.Kind == w.Kind && !h.Kind.Reenters():
-			if permits++; permits >= w.Room {
+			if permits++; permits >= w.Limit {
 				return true
 			}
 		case h.Kind == w.Kind && h.Kind.Shares(): // what is in the way is another waiter
@@ -95,7 +95,7 @@ func (h *Hold) blocked(w *Waiter) *Waiter {
 	switch {
 	case s == nil, s.waits == nil, !s.areOne(s.waits.Owner, h.Owner), h.Fixed, !h.Until.IsZero():
 		return nil
-	case permits && w.Room > 1:
+	case permits && w.Limit > 1:
 		return nil // any of several permits will do
 	case !permits && h.Owner == w.Owner:
 		return nil

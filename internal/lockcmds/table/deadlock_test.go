@@ -27,7 +27,7 @@ func lockName(i int) string { return fmt.Sprint("k", i) }
 // holds has a session hold a lock.
 func (c *chained) holds(i, lock int) {
 	s := c.sessions[i]
-	c.Record(&Grant{
+	c.record(&Grant{
 		By: s, Key: Key{Lock: lockName(lock), Owner: s.Name, Kind: alone}, Fence: int64(1 + i), Count: 1,
 		SentAt: start, TTL: time.Minute, Grace: -1,
 	})
@@ -37,7 +37,7 @@ func (c *chained) holds(i, lock int) {
 // waits has a session wait for a lock.
 func (c *chained) waits(i, lock int) *Waiter {
 	s := c.sessions[i]
-	w := &Waiter{By: s, Owner: s.Name, Kind: alone}
+	w := &Waiter{By: s, Key: Key{Owner: s.Name, Kind: alone}}
 	key := lockName(lock)
 	c.Join(w, Names{Key: key, Channel: "c:" + key, Place: "p:" + key}, Mark{}, Answer{TTL: time.Minute})
 	c.Effects()
@@ -98,7 +98,7 @@ func TestAWaitForAHoldOfTheSameSession(t *testing.T) {
 		for i := 1; i < crowd; i++ {
 			c.holds(0, i)
 		}
-		w := &Waiter{By: c.sessions[0], Owner: "another", Kind: alone}
+		w := &Waiter{By: c.sessions[0], Key: Key{Owner: "another", Kind: alone}}
 		c.Join(w, Names{Key: lockName(0), Channel: "c", Place: "p"}, Mark{}, Answer{TTL: time.Minute})
 		if !c.BlocksItself(w) {
 			t.Errorf("%d holds: not found", crowd)

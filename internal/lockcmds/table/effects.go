@@ -145,6 +145,13 @@ func (t *Table) Lost(h *Hold, reason string, certain bool, except *Session) {
 	t.tell(loss)
 }
 
+// Gone ends a hold that Redis does not have any more, if it goes on here.
+func (t *Table) Gone(h *Hold) {
+	if h.known {
+		t.Lost(h, ReasonGone, false, nil)
+	}
+}
+
 // tell reports a loss.
 func (t *Table) tell(loss *Loss) {
 	t.note(loss)

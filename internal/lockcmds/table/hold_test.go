@@ -83,7 +83,7 @@ func (b *book) settle(t interface{ Fatalf(string, ...any) }) (told int) {
 }
 
 func (b *book) grant(s *Session, owner string, fence, count int64, sent int) *Hold {
-	h := b.Record(&Grant{
+	h := b.record(&Grant{
 		By: s, Key: Key{Lock: "k", Owner: owner, Kind: alone}, Fence: fence, Count: count, SentAt: at(sent), TTL: time.Minute, Grace: -1,
 	})
 	return h
@@ -136,7 +136,7 @@ func TestReleasedByStatus(t *testing.T) {
 func TestEffectsKeepNoHoldAlive(t *testing.T) {
 	l := New(Config{})
 	s := session("s")
-	h := l.Record(&Grant{
+	h := l.record(&Grant{
 		By: s, Key: Key{Lock: "k", Owner: "s", Kind: alone}, Fence: 5, Count: 1, SentAt: at(1), TTL: time.Minute, Grace: -1,
 	})
 	l.Done(l.Effects())
@@ -449,12 +449,12 @@ func TestGraceAppliesToWhatASessionHoldsAlone(t *testing.T) {
 			b, s, o := newBook(), session("s"), session("o")
 			k := Key{Lock: "k", Owner: c.owner, Kind: alone}
 			g := Grant{By: s, Key: k, Fence: 5, Count: 1, SentAt: at(1), TTL: time.Minute, Grace: c.grace, Acquire: "s:1"}
-			h := b.Record(&g)
+			h := b.record(&g)
 			g.Count, g.SentAt, g.Acquire = 2, at(2), "s:2"
-			b.Record(&g)
+			b.record(&g)
 			if c.others {
 				g.By, g.Count, g.SentAt = o, 3, at(3)
-				b.Record(&g)
+				b.record(&g)
 			}
 			for _, left := range s.Leave() {
 				part, rest := b.EndPart(left, s)
@@ -494,20 +494,21 @@ func TestAHoldThatNoSessionHereHasIsForgotten(t *testing.T) {
 			b.Released(&r, HoldAnswer{Status: Held, Fence: 5, Holds: 2, SentAt: at(3)})
 		}, true},
 		{"released, with an acquire on its way", func(b *book, h *Hold, s, o *Session) {
-			b.Deepening(h)
+			b.Deepening(acquireBy(b, o, h))
 			for i, by := range []*Session{s, o} {
 				r := b.Release(by, h.Key, 0)
 				b.Released(&r, HoldAnswer{Status: Held, Fence: 5, Holds: 2 - int64(i), SentAt: at(3 + i)})
 			}
 		}, true},
 		{"released, and an acquire has come to nothing", func(b *book, h *Hold, s, o *Session) {
-			b.Deepening(h)
+			w := acquireBy(b, o, h)
+			b.Deepening(w)
 			b.paused[h]++ // by the caller
 			for i, by := range []*Session{s, o} {
 				r := b.Release(by, h.Key, 0)
 				b.Released(&r, HoldAnswer{Status: Held, Fence: 5, Holds: 2 - int64(i), SentAt: at(3 + i)})
 			}
-			b.NotDeepened(h)
+			b.NotDeepened(w)
 		}, false},
 		{"the release is on its way, and the second has gone", func(b *book, h *Hold, s, o *Session) {
 			b.Release(s, h.Key, 0)
@@ -526,6 +527,13 @@ func TestAHoldThatNoSessionHereHasIsForgotten(t *testing.T) {
 			}
 		})
 	}
+}
+
+// acquireBy begins an acquire for the owner of a hold.
+func acquireBy(b *book, s *Session, h *Hold) *Waiter {
+	w := &Waiter{By: s, Key: h.Key, Asked: h.Kind}
+	b.Begin(w)
+	return w
 }
 
 func TestALossIsToldToTheSessionsThatHaveHolds(t *testing.T) {
@@ -595,7 +603,7 @@ func TestHoldsAgreeWithThemselvesWhateverHappens(t *testing.T) {
 			case 0, 1:
 				fence += int64(rapid.IntRange(0, 1).Draw(t, "new"))
 				mine := rapid.Int64Range(1, 2).Draw(t, "mine")
-				b.Record(&Grant{By: s, Key: key(s), Fence: fence, Count: mine, SentAt: at(now), TTL: time.Minute, Grace: -1})
+				b.record(&Grant{By: s, Key: key(s), Fence: fence, Count: mine, SentAt: at(now), TTL: time.Minute, Grace: -1})
 			case 2:
 				releases = append(releases, b.Release(s, key(s), 0))
 			case 3:
@@ -687,7 +695,7 @@ func TestASessionLeavesItsHoldsInOneOrder(t *testing.T) {
 	var want []string
 	for i := range 20 {
 		name := string(rune('a' + i))
-		b.Record(&Grant{By: s, Key: Key{Lock: name, Owner: "s", Kind: alone}, Fence: int64(i + 1), Count: 1, SentAt: at(1), TTL: time.Minute})
+		b.record(&Grant{By: s, Key: Key{Lock: name, Owner: "s", Kind: alone}, Fence: int64(i + 1), Count: 1, SentAt: at(1), TTL: time.Minute})
 		want = append(want, name)
 	}
 	var got []string

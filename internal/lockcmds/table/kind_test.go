@@ -31,7 +31,7 @@ const plain, fair = false, true
 func granted(t *testing.T, x *Table, s *Session, k Kind, fence int64) *Hold {
 	t.Helper()
 	g := Grant{By: s, Key: Key{Lock: "k", Owner: s.Name, Kind: k}, Fence: fence, Count: 1, SentAt: at(int(fence)), TTL: time.Minute, Grace: -1}
-	h := x.Record(&g)
+	h := x.record(&g)
 	if h == nil || h.Fence != fence {
 		t.Fatalf("grant %d: %v", fence, h)
 	}
@@ -172,7 +172,7 @@ func TestHoldersOfPermitsOfferThemToOneWaiterEach(t *testing.T) {
 		first.Kind, second.Kind = tokens, tokens
 		w.settle()
 		for _, want := range []*client{first, second, nil} {
-			p, f := w.s.Offer(Key{Lock: "k", Owner: "x", Kind: tokens})
+			p, f := w.s.Offer(Key{Lock: "k", Owner: "x", Kind: tokens}, Streak{}, start)
 			got := p
 			if way == fair {
 				got = f
@@ -192,7 +192,7 @@ func TestAReleaseOfOneOfSeveralGrantsIsAboutTheOldestOfTheSession(t *testing.T) 
 	k := Key{Lock: "k", Owner: "job", Kind: tokens}
 	var holds []*Hold
 	for i, s := range []*Session{a, b, b, a, b} {
-		h := x.Record(&Grant{By: s, Key: k, Fence: int64(i + 1), Count: 1, SentAt: at(i), TTL: time.Minute, Grace: -1})
+		h := x.record(&Grant{By: s, Key: k, Fence: int64(i + 1), Count: 1, SentAt: at(i), TTL: time.Minute, Grace: -1})
 		holds = append(holds, h)
 	}
 	if h := x.Meant(a, k, 3); h != holds[2] {
@@ -227,7 +227,7 @@ func TestAReleaseFindsAGrantThatIsNotReleased(t *testing.T) {
 			switch rapid.IntRange(0, 4).Draw(t, "event") {
 			case 0, 1:
 				fence++
-				b.Record(&Grant{By: s, Key: k, Fence: fence, Count: 1, SentAt: at(int(fence)), TTL: time.Minute, Grace: -1})
+				b.record(&Grant{By: s, Key: k, Fence: fence, Count: 1, SentAt: at(int(fence)), TTL: time.Minute, Grace: -1})
 			case 2:
 				releases = append(releases, b.Release(s, k, rapid.Int64Range(0, fence).Draw(t, "named")))
 			case 3:
@@ -261,7 +261,7 @@ func TestAHandOverGoesToAKindThatItsScriptCanGrant(t *testing.T) {
 		w.ask(plain, "").Kind = k
 		w.ask(fair, "").Kind = k
 		w.settle()
-		p, f := w.s.Offer(Key{Lock: "k", Owner: "o0", Kind: alone})
+		p, f := w.s.Offer(Key{Lock: "k", Owner: "o0", Kind: alone}, Streak{}, start)
 		if got := p != nil && f != nil; got != (k == alone) || (p != nil) != (f != nil) {
 			t.Errorf("%v: offered %v, %v", k, p, f)
 		}

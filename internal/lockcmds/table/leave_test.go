@@ -17,7 +17,7 @@ func newDeparturesWorld() *departuresWorld { return &departuresWorld{Table: New(
 
 // departBefore has a place leave before a reply.
 func (w *departuresWorld) departBefore(place, reply string) {
-	w.depart("k", place, &Effect{Op: Finish, Waiter: &Waiter{Owner: reply}})
+	w.depart("k", place, &Effect{Op: Finish, Waiter: &Waiter{Key: Key{Owner: reply}}})
 }
 
 // take notes what the table has asked for.

@@ -75,13 +75,13 @@ func (w *world) ask(k bool, owner string) *client {
 func (w *world) request(k bool, owner string) (c *client, join func()) {
 	w.t.Helper()
 	c = &client{n: len(w.clients)}
-	c.By, c.Kind, c.Fair, c.NamedOwner = &Session{}, alone, k, owner != ""
+	c.By, c.Lock, c.Kind, c.Fair, c.Name = &Session{}, w.names.Key, alone, k, owner
 	if c.Owner = owner; owner == "" {
 		c.Owner = fmt.Sprint("o", c.n)
 	}
 	c.Place, c.Wake, c.Tag, c.Placed = c.Owner, "c:"+c.Owner, c, true
 	w.clients = append(w.clients, c)
-	mark := w.s.Mark(&c.Waiter, w.names.Key)
+	mark := w.s.Mark(&c.Waiter)
 	a := w.script(c, turn{})
 	if a.Status == Held {
 		c.outcome = Granted
@@ -108,7 +108,7 @@ func (w *world) script(c *client, at turn) Answer {
 		if c.Fair || at.first && !at.stays {
 			w.queue = slices.DeleteFunc(w.queue, func(p string) bool { return p == place })
 		}
-		if c.NamedOwner && !deeper {
+		if c.OfNamed() && !deeper {
 			w.messages = append(w.messages, c.Wake)
 		}
 		return Answer{Status: Held, TTL: 30 * time.Second, Place: where()}
@@ -134,7 +134,7 @@ func (w *world) release(handOver bool) {
 	w.holder = ""
 	var plain, fair *Waiter
 	if handOver {
-		plain, fair = w.s.Offer(Key{Lock: w.names.Key, Owner: owner, Kind: alone})
+		plain, fair = w.s.Offer(Key{Lock: w.names.Key, Owner: owner, Kind: alone}, Streak{}, start)
 	}
 	next := func(o *Waiter, place string) bool {
 		return o != nil && w.holder == "" && (len(w.queue) == 0 || w.queue[0] == place)

@@ -237,10 +237,10 @@ func (t *Table) SubscriptionRefused(channel string, err error) {
 // Mark is how much a waiter's channels had told when it was noted.
 type Mark struct{ base, named channelMark }
 
-// Mark notes what the channels of a waiter for that lock have told so far. It is called before the attempt that may
+// Mark notes what the channels of a waiter have told so far. It is called before the attempt that may
 // make Join necessary.
-func (t *Table) Mark(w *Waiter, key string) (m Mark) {
-	if q := t.locks[key].queue; q != nil {
+func (t *Table) Mark(w *Waiter) (m Mark) {
+	if q := t.locks[w.Lock].queue; q != nil {
 		m.base = q.base.mark()
 		if w.Named() {
 			m.named = t.channels.byName[w.Wake].mark()

@@ -223,7 +223,9 @@ func TestTheDecidingAttemptIsSavedIfTheSubscriptionStood(t *testing.T) {
 	if len(w.attempts) > 0 {
 		t.Fatal("another waiter behind the first asks")
 	}
-	joins := func(key string, fair bool, k Kind) bool { return w.s.MayJoin(key, &Waiter{Fair: fair, Kind: k}) }
+	joins := func(key string, fair bool, k Kind) bool {
+		return w.s.MayJoin(&Waiter{Fair: fair, Key: Key{Lock: key, Kind: k}})
+	}
 	if !joins("k", plain, together) || joins("k", fair, alone) || joins("other", plain, alone) || joins("k", plain, permit) {
 		t.Fatal("who may join unasked")
 	}
@@ -282,7 +284,7 @@ func TestWaiterInDoubtIsToldSo(t *testing.T) {
 	w.effects()
 	w.attempts = nil
 	w.answer(c, Answer{Status: InDoubt})
-	if _, own := w.s.Offer(Key{Lock: "k", Kind: alone}); own != nil || c.state == asking {
+	if _, own := w.s.Offer(Key{Lock: "k", Kind: alone}, Streak{}, start); own != nil || c.state == asking {
 		t.Fatal("a waiter in doubt is offered the lock")
 	}
 	w.s.TimedOut(&c.Waiter)
@@ -523,7 +525,7 @@ func TestALookEnds(t *testing.T) {
 
 // shortWait is a fair waiter that finds a free lock kept for a foreign head, and leaves with that outcome.
 func shortWait(s *Table, key string, o Outcome) {
-	w := &Waiter{By: &Session{}, Kind: alone, Fair: true, Owner: "me", Place: "me", Wake: key + ":me"}
+	w := &Waiter{By: &Session{}, Key: Key{Owner: "me", Kind: alone}, Fair: true, Place: "me", Wake: key + ":me"}
 	s.Join(w, Names{Key: key, Channel: key, Place: "all", Wake: key + ":all"}, Mark{}, Answer{TTL: Kept})
 	s.Subscribed(key)
 	s.Subscribed(w.Wake)
@@ -926,7 +928,7 @@ func TestTheListOfEffectsIsUsedAgain(t *testing.T) {
 func TestTheAnswerBeforeTheWaitSaysWhoIsTheFirst(t *testing.T) {
 	for _, place := range []Place{Head, NoPlace} {
 		s := newWorld(t).s
-		w := &Waiter{By: &Session{}, Kind: alone, Fair: true, Owner: "me", Place: "me", Wake: "k:me"}
+		w := &Waiter{By: &Session{}, Key: Key{Owner: "me", Kind: alone}, Fair: true, Place: "me", Wake: "k:me"}
 		s.Join(w, Names{Key: "k", Channel: "k", Place: "all", Wake: "k:all"}, Mark{}, Answer{TTL: time.Minute, Place: place})
 		if w.first != (place == Head) {
 			t.Errorf("place %d: it is the first: %t", place, w.first)

@@ -63,8 +63,8 @@ func (t *Table) Denied(key string) error {
 // MayJoin reports whether a waiter may join the waiters that share the place without asking Redis first: those go
 // before it, and the same messages wake it when its turn comes. If they wait for a key of another type, Redis's word is
 // not the same for both.
-func (t *Table) MayJoin(key string, w *Waiter) bool {
-	q := t.locks[key].queue
+func (t *Table) MayJoin(w *Waiter) bool {
+	q := t.locks[w.Lock].queue
 	if w.Fair || q == nil || !q.base.ready || q.pause > 0 {
 		return false
 	}

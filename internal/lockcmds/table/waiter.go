@@ -1,21 +1,30 @@
 package table
 
-// Waiter is one acquire that waits, or may have to. The caller sets the exported fields before its first event.
+// Waiter is one acquire: it waits, or may have to. The caller sets the exported fields before its first event, but for
+// those that Begin sets.
 type Waiter struct {
-	By    *Session
-	Kind  Kind
-	Fair  bool // it has a place of its own in the queue in Redis; else it is a plain waiter, one of the crowd
-	Owner string
-	Place string // under which the owner stands in the queue in Redis
-	Wake  string // the channel on which it is woken by name
-	Room  int    // of a permit: how many may hold the lock by its word; 0: of another kind
-	Tag   any    // the caller's own
+	Key    // of the hold that it asks for. Each new call of an owner of the session's own has another one
+	By     *Session
+	Asked  Kind   // the kind that it has asked for. An exclusive hold may be deepened whatever that is
+	Name   string // of the acquire, for a named owner: others that acquire for it are woken with this one. Else empty
+	Fair   bool   // it has a place of its own in the queue in Redis; else it is a plain waiter, one of the crowd
+	Placed bool   // it may have taken that place
+	Place  string // under which the owner stands in the queue in Redis
+	Wake   string // the channel on which it is woken by name
+	Limit  int    // of a permit: how many may hold the lock by its word; 0: of another kind
+	Tag    any    // the caller's own
+
+	// The hold that the session has a part in when the acquire begins, and that part; nil: it has none. The table forgets
+	// the part when the session ends.
+	Had    *Hold
+	Before Part
+
+	deepens   *Hold  // the hold that it is to deepen, until its outcome; nil: none
+	deepening bool   // Deepening has been called
+	streak    Streak // of the hand-over on its way
 
 	queue *Queue   // nil: it has not joined, or has been removed
 	sub   *channel // Wake
-
-	NamedOwner bool // other sessions may hold the lock for the same owner: the waiter is woken by the owner's name too
-	Placed     bool // it may have taken its own place in Redis
 
 	state   state
 	woken   bool    // while an attempt was on its way
@@ -44,9 +53,6 @@ type turn struct {
 	stays   bool // the place stays in the queue if the lock is granted
 	enqueue bool // the place is taken if the lock is not granted
 }
-
-// Named reports whether the waiter is woken by name: in its turn, or with others of its owner.
-func (w *Waiter) Named() bool { return w.Fair || w.NamedOwner }
 
 // Waits reports whether the waiter is in a queue.
 func (w *Waiter) Waits() bool { return w.queue != nil }

@@ -12,57 +12,57 @@ import (
 // The answers of drop.lua: the grant goes on, and the owner does not hold the lock by it.
 var goesOn, isGone = locktest.Numbers(2), locktest.Numbers(0)
 
-func TestAClaimWritesTheHoldsThatTheSessionHasThen(t *testing.T) {
+func TestAnAcquireWritesTheHoldsThatTheSessionHasThen(t *testing.T) {
 	w, a, b := newLockWorld(t), newClient(1), newClient(2)
 	for _, owner := range []string{"", "me"} {
-		first := w.claim(&a.caller, lock, owner)
-		if p := first.Part(); p.Fence != 0 || p.Holds != 1 || (p.Session != "") != (owner != "") || first.Deepens() || first.Reenters() {
+		first := w.asksFor(&a.caller, lock, owner)
+		if p := first.Part(); p.Fence != 0 || p.Holds != 1 || (p.Session != "") != (owner != "") || first.Deepens() {
 			t.Errorf("%q: the first acquire writes %+v", owner, p)
 		}
-		first.NotDeepened()
+		first.notDeepened()
 		w.acquire(t, a, owner, nil)
-		again := w.claim(&a.caller, lock, owner)
-		if p := again.Part(); p.Fence != fence || p.Holds != 2 || !again.Deepens() || !again.Reenters() {
+		again := w.asksFor(&a.caller, lock, owner)
+		if p := again.Part(); p.Fence != fence || p.Holds != 2 || !again.Deepens() {
 			t.Errorf("%q: a re-entry writes %+v", owner, p)
 		}
-		again.Anew()
+		again.anew()
 		if p := again.Part(); p.Fence != 0 || p.Holds != 1 || again.Deepens() {
 			t.Errorf("%q: a new call of the re-entry writes %+v", owner, p)
 		}
 	}
-	other := w.claim(&b.caller, lock, "me")
-	if p := other.Part(); p.Fence != 0 || p.Holds != 1 || !other.Deepens() || other.Reenters() {
+	other := w.asksFor(&b.caller, lock, "me")
+	if p := other.Part(); p.Fence != 0 || p.Holds != 1 || !other.Deepens() {
 		t.Errorf("another session of the owner writes %+v", p)
 	}
-	other.NotDeepened()
+	other.notDeepened()
 }
 
 func TestAGrantThatCannotBeUsedIsNotRecorded(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		end  func(w *lockWorld, a *holdClient, claim *claim) // before the answer
-		want verdict
+		end  func(w *lockWorld, a *holdClient, ask *acquire) // before the answer
+		want table.Verdict
 		held bool // afterwards
 	}{
-		{"in time", func(*lockWorld, *holdClient, *claim) {}, verdictUsable, true},
-		{"its lease has passed", func(w *lockWorld, _ *holdClient, _ *claim) { w.Time = w.Time.Add(30 * time.Second) }, verdictLate, true},
-		{"its session has ended", func(w *lockWorld, a *holdClient, _ *claim) { w.Ended(a.caller.ID) }, verdictEnded, false},
-		{"its session was told of a loss", func(w *lockWorld, _ *holdClient, claim *claim) { w.force(claim.key, fence) }, verdictLost, false},
-		{"and another session has the grant", func(w *lockWorld, _ *holdClient, claim *claim) {
-			w.force(claim.key, fence)
-			w.acquire(t, newClient(2), claim.key.Owner, nil)
-		}, verdictLost, true},
+		{"in time", func(*lockWorld, *holdClient, *acquire) {}, table.Usable, true},
+		{"its lease has passed", func(w *lockWorld, _ *holdClient, _ *acquire) { w.Time = w.Time.Add(30 * time.Second) }, table.TooLate, true},
+		{"its session has ended", func(w *lockWorld, a *holdClient, _ *acquire) { w.Ended(a.caller.ID) }, table.ClientGone, false},
+		{"its session was told of a loss", func(w *lockWorld, _ *holdClient, ask *acquire) { w.force(ask.Key, fence) }, table.ToldLost, false},
+		{"and another session has the grant", func(w *lockWorld, _ *holdClient, ask *acquire) {
+			w.force(ask.Key, fence)
+			w.acquire(t, newClient(2), ask.Key.Owner, nil)
+		}, table.ToldLost, true},
 	} {
 		for _, owner := range []string{"", "me"} {
 			w, a := newLockWorld(t), newClient(1)
 			w.acquire(t, a, owner, nil)
-			claim := w.claim(&a.caller, lock, owner)
+			ask := w.asksFor(&a.caller, lock, owner)
 			g := table.Grant{Fence: fence, Count: 2, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}
-			c.end(w, a, &claim)
-			if got := claim.granted(w.Time, &g); got != c.want {
+			c.end(w, a, ask)
+			if got := ask.records(w.Time, &g); got != c.want {
 				t.Errorf("%s, owner %q: verdict %d, want %d", c.name, owner, got, c.want)
 			}
-			if h := w.table.Hold(claim.key); (h != nil) != c.held || h != nil && (h.Count == 2) != (c.want == verdictUsable) {
+			if h := w.table.Hold(ask.Key); (h != nil) != c.held || h != nil && (h.Count == 2) != (c.want == table.Usable) {
 				t.Errorf("%s, owner %q: %+v", c.name, owner, h)
 			}
 		}
@@ -75,13 +75,13 @@ func TestARollbackOfAReentryLeavesTheHoldsOfASessionThatHasEnded(t *testing.T) {
 		for grace, want := range map[time.Duration]string{-1: "50000", 0: "0", time.Second: "1000"} {
 			w, a := newLockWorld(t), newClient(1)
 			w.acquire(t, a, "", func(g *table.Grant) { g.Fixed, g.TTL, g.Grace = true, time.Minute, grace })
-			claim := w.claim(&a.caller, lock, "")
+			ask := w.asksFor(&a.caller, lock, "")
 			w.Own.Answers = []any{goesOn, goesOn}
 			w.Ended(a.caller.ID)
 			w.Work()
 			sent := len(w.Own.Args)
 			w.pass(t, 10*time.Second)
-			claim.RollBack(grant, 1, time.Second, nil)
+			ask.rollBack(grant, 1, nil)
 			w.Work()
 			if grant == fence+1 { // it is not the grant of these holds
 				want = "0"
@@ -112,17 +112,17 @@ func TestARollbackForANamedOwner(t *testing.T) {
 		if c.reenters {
 			w.acquire(t, a, "me", nil)
 		}
-		claim := w.claim(&a.caller, lock, "me")
-		own := claim.name()
+		ask := w.asksFor(&a.caller, lock, "me")
+		own := ask.Name
 		w.Own.Asked = nil
 		ended := false
 		w.Own.Answers = []any{locktest.Numbers(1)}
-		claim.RollBack(c.fence, c.count, time.Second, func(bool) { ended = true })
+		ask.rollBack(c.fence, c.count, func(bool) { ended = true })
 		w.Work()
 		if got := strings.Join(w.Own.Asked, " "); got != c.want || !ended {
 			t.Fatalf("%s: %s, ended: %v", name, got, ended)
 		}
-		claim.RollBack(c.fence, c.count, time.Second, nil) // the session has ended, and replicas have answered behind that
+		ask.rollBack(c.fence, c.count, nil) // the session has ended, and replicas have answered behind that
 		w.Work()
 		if c.want == "release" && len(w.Own.Asked) != 1 {
 			t.Errorf("%s: rolled back twice, it asks %q", name, w.Own.Asked)
@@ -138,8 +138,8 @@ func TestARollbackKeepsMaxHold(t *testing.T) {
 	w, a := newLockWorld(t), newClient(1)
 	w.acquire(t, a, "", func(g *table.Grant) { g.MaxHold = 40 * time.Second })
 	w.Pass(20 * time.Second)
-	claim := w.claim(&a.caller, lock, "")
-	claim.RollBack(fence, 1, time.Second, nil)
+	ask := w.asksFor(&a.caller, lock, "")
+	ask.rollBack(fence, 1, nil)
 	w.Work()
 	const argHolds, argLease = 3, 4 // of release.lua
 	if args := w.Own.Args[0]; args[argHolds] != "1" || args[argLease] != "20000" {
@@ -150,14 +150,14 @@ func TestARollbackKeepsMaxHold(t *testing.T) {
 func TestADoubtfulReentryShortensTheLease(t *testing.T) {
 	w, a, b := newLockWorld(t), newClient(1), newClient(2)
 	h := w.acquire(t, a, "me", nil)
-	claim := w.claim(&b.caller, lock, "me")
-	doubt := func(lease time.Duration) { w.step(func(*table.Table) { claim.Doubt(lease, w.Time) }) }
+	ask := w.asksFor(&b.caller, lock, "me")
+	doubt := func(lease time.Duration) { w.step(func(t *table.Table) { t.Doubt(&ask.Waiter, lease, w.Time) }) }
 	doubt(time.Minute)
 	if end := h.Lease.Deadline(); end != w.Time.Add(30*time.Second) {
 		t.Errorf("the lease ends in %v", end.Sub(w.Time))
 	}
 	doubt(2 * time.Second)
-	claim.NotDeepened()
+	ask.notDeepened()
 	if end := h.Lease.Deadline(); end != w.Time.Add(2*time.Second) {
 		t.Errorf("the lease ends in %v", end.Sub(w.Time))
 	}
@@ -173,11 +173,11 @@ func TestAKeyThatWasOverwrittenIsALossOnce(t *testing.T) {
 			w.force(h.Key, fence)
 		}
 		for i, want := range []bool{true, false} {
-			claim := w.claim(&a.caller, lock, "")
-			if got := claim.Overwritten(); got != want {
+			ask := w.asksFor(&a.caller, lock, "")
+			if got := ask.overwritten(); got != want {
 				t.Errorf("%d: lost: %v", i, got)
 			}
-			claim.NotDeepened()
+			ask.notDeepened()
 		}
 		w.Work()
 		if (len(a.Pushes) == 1) != told || len(w.lost) != 1 {
