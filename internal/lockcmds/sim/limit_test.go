@@ -354,7 +354,7 @@ func (x *permits) check() {
 			if !ok {
 				from = w.now
 			}
-			if x.dead[b] = max(from, c.p.pausedUntil); w.now-x.dead[b] > debtLimit {
+			if x.dead[b] = max(from, c.p.pausedUntil); w.now-x.dead[b] > endedLimit {
 				w.fail("a client counts on a lease that has ended", "%s, fence %d, for %v", c, b.fence, w.now-x.dead[b])
 			}
 		}

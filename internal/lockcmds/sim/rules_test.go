@@ -431,6 +431,10 @@ func (r *rules) disturb(keys ...string) {
 // debtLimit is the time in which a client learns that another one has the lock, from the moment at which it could.
 const debtLimit = 100 * time.Millisecond
 
+// endedLimit is the time in which a client learns that Redis does not have what it counts on. A promoted server whose
+// clock is ahead ends a lease sooner than the client's own clock does, and the loss is told a moment later.
+const endedLimit = debtLimit + 2*skew*time.Millisecond
+
 // collect judges the debts that are due.
 func (r *rules) collect() {
 	w := r.w

@@ -602,7 +602,7 @@ func (x *sharing) alive(now *picture) {
 				from = w.now
 			}
 			x.dead[b] = max(from, c.p.pausedUntil)
-			if w.now-x.dead[b] > debtLimit {
+			if w.now-x.dead[b] > endedLimit {
 				w.fail("a client counts on a lease that has ended", "%s of %s, fence %d, for %v", sharedKey, c, b.fence, w.now-x.dead[b])
 			}
 		}
