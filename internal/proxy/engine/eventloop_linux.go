@@ -131,7 +131,7 @@ func (l *eventLoop) run() {
 // The last goroutine that a goroutine has started is the next one on its processor. Another thread leaves it there for
 // some 50 µs, a sleep of the runtime, because the goroutine that runs there may be about to wait. The loop's calls on
 // sockets are not told to the runtime (package netio), so the loop never seems to wait until it does. With the yield a
-// hand-over between two clients takes a tenth less processor time (bench/README.md has the command and the quartiles).
+// hand-over between two clients takes a tenth less processor time (bench/README.md has the command).
 func (l *eventLoop) yield() {
 	if l.yields.Load() {
 		l.yields.Store(false)
