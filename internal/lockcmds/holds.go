@@ -1,6 +1,7 @@
 package lockcmds
 
 import (
+	"strings"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
@@ -76,6 +77,10 @@ func (e *Engine) rollback(h *table.Hold, o table.Part) rollback {
 	return r
 }
 
+// mostOfName is how many bytes of a client's name its locks show. The client chooses the name, and each of its locks has
+// it in its note and in every list.
+const mostOfName = 128
+
 // beginLocked returns the record of a session, which is known from now on, and the name of the hold that a command of
 // it is about. Requires Engine.mu.
 func (e *Engine) beginLocked(s *contract.Caller, cmd *grammar.Command) (*clientSession, table.Key) {
@@ -90,6 +95,9 @@ func (e *Engine) beginLocked(s *contract.Caller, cmd *grammar.Command) (*clientS
 		}
 	}
 	c.Client, c.Proto = reentrant{ClientInfo: s.Info, Library: s.Library}, s.Proto
+	if name := &c.Client.Name; len(*name) > mostOfName {
+		*name = strings.Clone((*name)[:mostOfName])
+	}
 	return c, e.keyLocked(c, cmd)
 }
 

@@ -37,6 +37,9 @@ func (e *Engine) show(s contract.Caller, make func(now int64) []byte) {
 			return failureReply(err)
 		}
 		e.calls.Background(jobs.List, func() {
+			if !e.failstop.Do(s.Session, func() {}) {
+				return // the client hung up while others' lists were made
+			}
 			reply := make(now)
 			e.failstop.Do(s.Session, func() { s.Reply(reply) })
 		})

@@ -174,3 +174,18 @@ func TestALeaseThatIsNotRenewedIsListedAsLate(t *testing.T) {
 		w.Time = w.Time.Add(16 * time.Second) // nothing renews
 	}
 }
+
+// Clients that ask for a list, hang up and ask again make others wait for no list that nobody reads.
+func TestAListIsNotMadeForAClientThatHasGone(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		w, made := newLockWorld(t), false
+		c := w.client(1)
+		w.show(c.caller(), func(int64) []byte { made = true; return []byte("*0\r\n") })
+		c.Answer(locktest.Numbers(7), nil) // the list waits for its turn
+		c.Ended = gone
+		w.Work()
+		if made == gone {
+			t.Errorf("made: %v; the client has gone: %v", made, gone)
+		}
+	}
+}

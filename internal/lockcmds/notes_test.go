@@ -2,10 +2,13 @@ package lockcmds
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
+	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -95,5 +98,39 @@ func TestARenewalSaysWhoHasALock(t *testing.T) {
 		}
 		a.want("UNLOCK k", ":1")
 		a.want("UNLOCK j", ":1")
+	}
+}
+
+// A client chooses its name: neither Redis nor the proxy keeps a long one with each of its locks.
+func TestALongNameIsCutInNotesAndLists(t *testing.T) {
+	w := newLockWorld(t)
+	w.limits.NoteHost = "host1"
+	a := newClient(1)
+	a.caller.Info.Name = strings.Repeat("n", 1<<20)
+	h := w.acquire(t, a, "", func(g *table.Grant) { g.Client = table.Client(w.sessions[1].Client.ClientInfo) })
+	w.Own.Answers = []any{locktest.Numbers(1)}
+	w.pass(t, 10*time.Second)
+	if note := w.Own.Args[0][3]; !strings.HasSuffix(note, " via host1") || len(note) > 256 {
+		t.Errorf("a note of %d bytes: %.20q", len(note), note)
+	}
+	if n := len(h.Client().Name); n != mostOfName {
+		t.Errorf("a name of %d bytes", n)
+	}
+}
+
+// lock.note may have been off when a hold was first renewed.
+func TestAHoldHasItsNoteWhenNotesAreOnAgain(t *testing.T) {
+	w, a := newLockWorld(t), newClient(1)
+	a.caller.Info.Name = "me"
+	w.acquire(t, a, "", func(g *table.Grant) { g.Client = table.Client(w.sessions[1].Client.ClientInfo) })
+	w.Own.Answers = []any{locktest.Numbers(1), locktest.Numbers(1), locktest.Numbers(1)}
+	var notes []string
+	for _, host := range []string{"", "host1", "host1"} {
+		w.limits.NoteHost = host
+		w.pass(t, 10*time.Second)
+		notes = append(notes, w.Own.Args[len(w.Own.Args)-1][3])
+	}
+	if want := []string{"", "#me via host1", ""}; !slices.Equal(notes, want) {
+		t.Errorf("%q, not %q", notes, want)
 	}
 }

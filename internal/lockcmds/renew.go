@@ -31,7 +31,7 @@ func (e *Engine) renew(ctx context.Context, of watchdog.Group, batch []watchdog.
 	e.mu.Lock()
 	for i, r := range batch {
 		h := r.Of.(*table.Hold)
-		h.Noted = h.Noted || verdicts[i] == watchdog.Renewed
+		h.Noted = h.Noted || renewals[i].Note != "" && verdicts[i] == watchdog.Renewed
 	}
 	e.mu.Unlock()
 	return verdicts, nil
