@@ -22,7 +22,7 @@ RACE = CGO_ENABLED=1 GOFLAGS='$(PLAIN_GOFLAGS)' GORACE='atexit_sleep_ms=20 $(GOR
 # Test settings, e.g. `make test PKG=./internal/resp/ TESTFLAGS='-run Guard -v'`.
 PKG ?= ./...
 TESTFLAGS ?=
-TEST_TIMEOUT ?= 15m
+TEST_TIMEOUT ?= 6m
 COUNT ?= 5
 FUZZTIME ?= 10s
 DIFFTIME ?= 1m
@@ -60,7 +60,8 @@ TEST_PACKAGES ?= $(shell getconf _NPROCESSORS_ONLN)
 LONGEST = ./test/locks ./internal/lockcmds ./test/cluster ./cmd/lockproxy ./test/memory ./test/clients \
 	./test/transparency ./test/failover ./internal/proxy
 
-GO_TEST = $(RACE) LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -race -vet=off -shuffle=on -p $(TEST_PACKAGES) -timeout $(TEST_TIMEOUT)
+GO_TEST = $(RACE) LOCKPROXY_REQUIRE_REDIS=1 ./scripts/tell-failures.sh \
+	$(GO) test -race -vet=off -shuffle=on -p $(TEST_PACKAGES) -timeout $(TEST_TIMEOUT)
 
 # On Linux, event loops serve plain clients. Goroutines serve those that speak TLS.
 .PHONY: test
