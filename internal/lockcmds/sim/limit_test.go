@@ -321,13 +321,19 @@ func (x *permits) received(c *client, s *slot, v resp.Value) {
 		if _, known := c.over[grant{permitKey, v.Int}]; known && r.made[grant{permitKey, v.Int}] <= *c.overAt.of(permitKey) {
 			x.w.fail("a grant came back", "%s: %s: fence %d was over", c, s.line, v.Int)
 		}
-		b := &belief{fence: v.Int}
+		b := &belief{fence: v.Int, lock: s.cmd.Limit == 0}
 		c.permits = append(c.permits, b)
 		r.counts(c, s, b)
 	case s.cmd.Verb == grammar.ExtendLock && v.Kind == resp.Integer:
 		if mine != nil {
 			mine.chosen = true
 			mine.leased(s)
+		}
+	case acquires(s.cmd.Verb) && strings.HasPrefix(text, "LOSTLEASE"): // it was to deepen the hold that is lost
+		for _, b := range slices.Clone(c.permits) {
+			if b.lock {
+				c.finished(permitKey, b.fence)
+			}
 		}
 	case v.IsError() && (strings.HasPrefix(text, "NOTHELD") || strings.HasPrefix(text, "LOSTLEASE")), s.cmd.Verb == grammar.Unlock && v.Kind == resp.Integer:
 		c.finished(permitKey, s.cmd.Fence)

@@ -146,7 +146,8 @@ func (r *rules) learned() {
 		left = append(left, d)
 		slot := w.slotOf(d.key)
 		at := w.slots[slot].shard.primary
-		if here || b.releasing || b.vague || c.asks(d.key) || at.hides(p) {
+		halfMoved := w.slots[slot].to != nil // renewals are TRYAGAIN: they name two keys
+		if here || b.releasing || b.vague || c.asks(d.key) || at.hides(p) || halfMoved {
 			left[len(left)-1].due = w.now
 			continue
 		}

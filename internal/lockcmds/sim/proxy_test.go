@@ -154,6 +154,7 @@ type belief struct {
 	released     bool // perhaps: it was the reply to an UNLOCK, so the client does not count on the lock
 
 	until time.Duration // its lease lasts so long at least, as the last reply says
+	lock  bool          // of a key with permits: it is a hold of another kind
 }
 
 // leased notes the lease that a reply to a command promises.
