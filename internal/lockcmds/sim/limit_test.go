@@ -329,7 +329,7 @@ func (x *permits) received(c *client, s *slot, v resp.Value) {
 			mine.chosen = true
 			mine.leased(s)
 		}
-	case acquires(s.cmd.Verb) && strings.HasPrefix(text, "LOSTLEASE"): // it was to deepen the hold that is lost
+	case x.reenters(s) && strings.HasPrefix(text, "LOSTLEASE"): // it was to deepen the hold that is lost
 		for _, b := range slices.Clone(c.permits) {
 			if b.lock {
 				c.finished(permitKey, b.fence)

@@ -52,6 +52,9 @@ func (r *rules) promised() {
 				if handled || w.moving || *c.blurred.of(key) || *r.lossy.of(key) || r.shorter[g] || !r.known(g) || *r.upset.of(key) != -never {
 					continue
 				}
+				if w.permits != nil && w.permits.forgotten[b.fence] { // its key was lost with a primary
+					continue
+				}
 				if !r.has(g) && w.now+2*skew*time.Millisecond < b.until {
 					w.fail("a lease ended before the time that its client was told", "%s of %s, fence %d: %v before it", key, c, b.fence, b.until-w.now)
 				}
