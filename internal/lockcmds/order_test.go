@@ -3,12 +3,9 @@ package lockcmds
 import (
 	"context"
 	"fmt"
-	"net"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 	"github.com/lockproxy/lockproxy/internal/redistest"
@@ -189,49 +186,49 @@ func TestPlaceOfTheSameOwnerIsAskedForAgain(t *testing.T) {
 func TestAbandonedReleaseIsOfTheGrantItNames(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	var written atomic.Int64 // by the engine itself
-	p := startProxy(t, srv, func(o *Options) {
-		o.Lease = 6 * time.Second
-		o.Redis = linkTo(t, redislink.Options{Addr: srv.Addr(), Dial: func(ctx context.Context) (net.Conn, error) {
-			nc, err := new(net.Dialer).DialContext(ctx, "tcp", srv.Addr())
-			return countedConn{nc, &written}, err
-		}})
-	})
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 6 * time.Second })
 	a, b := p.session(3), p.session(3)
 	a.fence("LOCK k OWNER me")
-	if err := p.e.publish("x", "connected"); err != nil {
-		t.Fatal(err)
-	}
 	srv.Pause()
-	before := written.Load()
-	redistest.Eventually(t, patience, "a renewal on its way", func() bool { return written.Load() > before })
+	defer srv.Continue() // whether the test has failed or not
+	other := p.waitsForRenewal("k", "me")
 	b.send("UNLOCK k OWNER me FENCE 12")
 	b.hangUp()
-	renewed := make(chan struct{})
-	other := p.session(2)
-	other.Lock()
-	caller := other.Caller()
-	ask := p.e.asksFor(&caller, "k", "me")
-	if ask.pause(time.Millisecond, func() { close(renewed) }) { // behind the release
-		t.Error("no renewal could set a longer lease")
-	}
-	other.Unlock()
+	again := p.waitsForRenewal("k", "me") // behind the release
 	srv.Continue()
-	<-renewed
-	ask.notDeepened()
+	other()
+	again()
 	p.cleanedUp()
 	equal(t, "holds", p.holds("k", "me"), "1")
 }
 
-// countedConn counts writes.
-type countedConn struct {
-	net.Conn
-	n *atomic.Int64
-}
-
-func (c countedConn) Write(b []byte) (int, error) {
-	c.n.Add(1)
-	return c.Conn.Write(b)
+// waitsForRenewal returns when an acquire that would shorten the lease of a hold waits for a renewal that is on its way.
+// settled waits for the end of that renewal and has the lease renewed again.
+func (p *proxy) waitsForRenewal(lock, owner string) (settled func()) {
+	p.t.Helper()
+	s := p.session(2)
+	caller := s.Caller()
+	var ask *acquire
+	answered := make(chan struct{})
+	redistest.Eventually(p.t, patience, "a renewal on its way", func() bool {
+		s.Lock()
+		defer s.Unlock()
+		ask = p.e.asksFor(&caller, lock, owner)
+		atOnce := ask.pause(time.Millisecond, func() { close(answered) })
+		if atOnce {
+			ask.notDeepened()
+		}
+		return !atOnce
+	})
+	return func() {
+		p.t.Helper()
+		select {
+		case <-answered:
+		case <-time.After(patience):
+			p.t.Fatal("the renewal does not end")
+		}
+		ask.notDeepened()
+	}
 }
 
 func TestLeaseThatWasShortenedIsNoticed(t *testing.T) {
