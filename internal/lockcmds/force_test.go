@@ -19,7 +19,7 @@ func told(t *testing.T, srv *redistest.Server, key string) <-chan *redis.Message
 	t.Helper()
 	sub := srv.Client(t).Subscribe(t.Context(), script.Lost(key))
 	t.Cleanup(func() { _ = sub.Close() })
-	if _, err := sub.Receive(t.Context()); err != nil {
+	if _, err := sub.ReceiveTimeout(t.Context(), patience); err != nil {
 		t.Fatal(err)
 	}
 	return sub.Channel()

@@ -2,6 +2,7 @@ package lockcmds
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"testing"
@@ -41,11 +42,16 @@ func (g *gate) open() {
 	}
 }
 
-func (g *gate) pass() {
+func (g *gate) pass() error {
 	g.mu.Lock()
 	wide := g.wide
 	g.mu.Unlock()
-	<-wide
+	select {
+	case <-wide:
+		return nil
+	case <-time.After(2 * patience):
+		return errors.New("the gate stays shut")
+	}
 }
 
 // gated is a connection whose writes pass a gate.
@@ -55,7 +61,9 @@ type gated struct {
 }
 
 func (g gated) Write(b []byte) (int, error) {
-	g.gate.pass()
+	if err := g.gate.pass(); err != nil {
+		return 0, err
+	}
 	return g.Conn.Write(b)
 }
 

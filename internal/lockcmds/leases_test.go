@@ -15,9 +15,12 @@ func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 	sent, answer := make(chan struct{}), make(chan struct{})
 	renewals, err := watchdog.New(watchdog.Options{
 		Submit: func(f func()) { go f() },
-		Renew: func(context.Context, watchdog.Group, []watchdog.Renewal) ([]watchdog.Verdict, error) {
+		Renew: func(ctx context.Context, _ watchdog.Group, _ []watchdog.Renewal) ([]watchdog.Verdict, error) {
 			close(sent)
-			<-answer
+			select {
+			case <-answer:
+			case <-ctx.Done(): // the test has failed
+			}
 			return []watchdog.Verdict{watchdog.Renewed}, nil
 		},
 	})
@@ -30,10 +33,10 @@ func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 		defer close(stopped)
 		_ = renewals.Run(ctx)
 	}()
-	defer func() { cancel(); <-stopped }()
+	defer func() { cancel(); await(t, stopped, "the watchdog to end") }()
 	h := &table.Hold{TTL: 3 * time.Second}
 	renewals.Track(&h.Lease, watchdog.Entry{TTL: 3 * time.Second}, time.Now())
-	<-sent
+	await(t, sent, "a renewal")
 	s := locktest.New(t, nil, 1, 2, nil)
 	done := make(chan struct{})
 	s.Lock()
@@ -48,7 +51,7 @@ func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 	default:
 	}
 	close(answer)
-	<-done
+	await(t, done, "the command to be sent")
 	if !e.pauseLocked(s, h, time.Second, nil, nil) {
 		t.Fatal("not sent at once though no renewal was on its way")
 	}

@@ -196,7 +196,7 @@ func TestTheEndOfAnEngineWritesTheSummaryOfItsLosses(t *testing.T) {
 	if err := p.e.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	<-p.e.done // before the period of the summary ends
+	await(t, p.e.done, "the end of Run") // before the period of the summary ends
 	if all := entries(); len(all) != entriesMost+1 || all[entriesMost].ContextMap()["repeated"] != int64(3) {
 		t.Errorf("%d entries", len(all))
 	}

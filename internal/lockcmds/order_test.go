@@ -222,11 +222,7 @@ func (p *proxy) waitsForRenewal(lock, owner string) (settled func()) {
 	})
 	return func() {
 		p.t.Helper()
-		select {
-		case <-answered:
-		case <-time.After(patience):
-			p.t.Fatal("the renewal does not end")
-		}
+		await(p.t, answered, "the end of the renewal")
 		ask.notDeepened()
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -35,7 +34,6 @@ type proxy struct {
 	e    *Engine
 	addr string // of Redis
 	next atomic.Uint64
-	runs sync.WaitGroup
 	jobs.System
 	// counts of Events
 	attempts, handovers, losses atomic.Int64
@@ -76,18 +74,20 @@ func startProxy(t testing.TB, srv *redistest.Server, change func(*Options)) *pro
 	if p.e, err = New(opts); err != nil {
 		t.Fatal(err)
 	}
-	p.runs.Go(func() {
+	ran := make(chan struct{})
+	go func() {
+		defer close(ran)
 		if err := p.e.Run(context.Background()); err != nil {
 			t.Errorf("run: %v", err)
 		}
-	})
+	}()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := p.e.Close(ctx); err != nil {
 			t.Error(err)
 		}
-		p.runs.Wait()
+		await(t, ran, "the end of Run")
 		if err := opts.Jobs.(*jobs.Pool).Close(patience); err != nil {
 			t.Error(err)
 		}
@@ -96,6 +96,16 @@ func startProxy(t testing.TB, srv *redistest.Server, change func(*Options)) *pro
 }
 
 var proxies atomic.Int64
+
+// await returns when the channel is closed, or something comes. The test fails if neither happens.
+func await(t testing.TB, c <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(patience):
+		t.Fatalf("waited %v in vain for %s", patience, what)
+	}
+}
 
 // twoProxies runs two engines on one server.
 func twoProxies(t testing.TB, change func(*Options)) (p, q *proxy) {

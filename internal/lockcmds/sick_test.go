@@ -48,7 +48,7 @@ func TestUnlockDoesNotWaitForARenewalOnASickConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.off.Store(true)
-	<-c.lost // the renewal is on its way, for four seconds
+	await(t, c.lost, "a renewal") // it is on its way for four seconds
 	began := time.Now()
 	a.want("UNLOCK once", ":1")
 	a.want("UNLOCK twice", ":0")
