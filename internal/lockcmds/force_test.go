@@ -17,12 +17,7 @@ import (
 // told is what the channel of a lock's losses has told.
 func told(t *testing.T, srv *redistest.Server, key string) <-chan *redis.Message {
 	t.Helper()
-	sub := srv.Client(t).Subscribe(t.Context(), script.Lost(key))
-	t.Cleanup(func() { _ = sub.Close() })
-	if _, err := sub.ReceiveTimeout(t.Context(), patience); err != nil {
-		t.Fatal(err)
-	}
-	return sub.Channel()
+	return subscribed(t, srv.Client(t), script.Lost(key)).Channel()
 }
 
 // listening waits until a number of proxies listen to the channel of grants that are ended by force.

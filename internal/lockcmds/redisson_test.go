@@ -224,27 +224,42 @@ func (r *redisson) fairRelease() any {
 // listen subscribes as a waiter does; awaitMessage returns when it is woken.
 func (r *redisson) listen(channel string) {
 	r.t.Helper()
-	r.sub = r.c.Subscribe(r.t.Context(), channel)
-	r.t.Cleanup(func() { _ = r.sub.Close() })
-	if _, err := r.sub.Receive(r.t.Context()); err != nil {
-		r.t.Fatal(err)
+	r.sub = subscribed(r.t, r.c, channel)
+}
+
+// subscribed listens to a channel until the test ends.
+func subscribed(t testing.TB, c *redis.Client, channel string) *redis.PubSub {
+	t.Helper()
+	sub := c.Subscribe(t.Context(), channel)
+	t.Cleanup(func() { _ = sub.Close() })
+	if _, err := sub.ReceiveTimeout(t.Context(), patience); err != nil {
+		t.Fatal(err)
 	}
+	return sub
+}
+
+// nextMessage is the next message of a subscription.
+func nextMessage(t testing.TB, sub *redis.PubSub) string {
+	t.Helper()
+	got, err := sub.ReceiveTimeout(t.Context(), patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, ok := got.(*redis.Message)
+	if !ok {
+		t.Fatalf("%v instead of a message", got)
+	}
+	return m.Payload
 }
 
 func (r *redisson) awaitMessage() {
 	r.t.Helper()
-	m, err := r.sub.ReceiveTimeout(r.t.Context(), patience)
-	if err != nil {
-		r.t.Fatal(err)
+	m := nextMessage(r.t, r.sub)
+	for _, first := script.ReadFirst(m); first; _, first = script.ReadFirst(m) { // Redisson does not heed it
+		m = nextMessage(r.t, r.sub)
 	}
-	if m, ok := m.(*redis.Message); ok {
-		if _, first := script.ReadFirst(m.Payload); first { // Redisson does not heed it
-			r.awaitMessage()
-			return
-		}
-	}
-	if m, ok := m.(*redis.Message); !ok || m.Payload != "0" {
-		r.t.Fatalf("message %v", m)
+	if m != "0" {
+		r.t.Fatalf("message %s", m)
 	}
 }
 

@@ -438,18 +438,12 @@ func TestRedissonsReadersAndWritersAreToldOfOurReleases(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	a := startProxy(t, srv, nil).session(2)
-	sub := srv.Client(t).Subscribe(t.Context(), "redisson_rwlock:{k}")
-	defer sub.Close()
-	if _, err := sub.Receive(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	sub := subscribed(t, srv.Client(t), "redisson_rwlock:{k}")
 	for _, line := range []string{"LOCK k", "LOCK k SHARED"} {
 		a.fence(line)
 		a.want("UNLOCK k", ":1")
 		for _, want := range []string{"1", "0"} {
-			if m, err := sub.ReceiveMessage(t.Context()); err != nil || m.Payload != want {
-				t.Fatalf("%s: %v, %v, want %s", line, m, err, want)
-			}
+			equal(t, line, nextMessage(t, sub), want)
 		}
 	}
 	srv.Do(t, "ACL", "SETUSER", "default", "resetchannels", "&redisson_lock__channel:*")

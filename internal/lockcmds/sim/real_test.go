@@ -188,7 +188,7 @@ func TestModelRunsTheScriptsAsRedis(t *testing.T) {
 	srv := redistest.Start(t)
 	listeners := srv.Client(t).PSubscribe(t.Context(), "redisson_lock__channel:*")
 	defer listeners.Close()
-	if _, err := listeners.Receive(t.Context()); err != nil {
+	if _, err := listeners.ReceiveTimeout(t.Context(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	real := srv.Client(t)
