@@ -1,6 +1,6 @@
 // Package admin serves operators over HTTP: metrics, health, profiles, and a page that shows the present state.
 //
-//	GET /metrics      Prometheus's text: the numbers of status.Stats, the Go runtime, the process
+//	GET /metrics      Prometheus's text: the numbers of metrics.Stats, the Go runtime, the process
 //	GET /healthz      200 while the process serves at all
 //	GET /readyz       200 if Redis takes writes on a connection of its own and the proxy takes clients, else 503 and why
 //	GET /debug/pprof  profiles, if they are enabled

@@ -19,7 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/proxy"
-	"github.com/lockproxy/lockproxy/internal/proxy/status"
+	"github.com/lockproxy/lockproxy/internal/proxy/metrics"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
@@ -80,7 +80,7 @@ func newStandOf(t *testing.T, redis *redistest.Server, up upstream.Options, chan
 		t.Fatal(err)
 	}
 	stats := s.admin.numbers.stats
-	s.admin.numbers.stats = func() status.Stats { s.whileStuck(); return stats() }
+	s.admin.numbers.stats = func() metrics.Stats { s.whileStuck(); return stats() }
 	each := s.admin.view.EachLock
 	s.admin.view.EachLock = func(f func(proxy.SeenLock)) { s.whileStuck(); each(f) }
 	stopAdmin := start(t, s.admin.Run)

@@ -7,22 +7,22 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/lockproxy/lockproxy/internal/proxy/status"
+	"github.com/lockproxy/lockproxy/internal/proxy/metrics"
 )
 
 // collector turns a snapshot of the proxy's numbers into metrics, once for each scrape. If the proxy does not answer,
 // it shows those of the scrape before.
 type collector struct {
-	flight singleFlight        // immutable, as the next one
-	stats  func() status.Stats // of the proxy
+	flight singleFlight         // immutable, as the next one
+	stats  func() metrics.Stats // of the proxy
 
 	mu     sync.Mutex // guards the fields below
-	latest status.Stats
+	latest metrics.Stats
 	at     time.Time
 }
 
 // numbers are the latest numbers, and their age.
-func (c *collector) numbers() (s status.Stats, old time.Duration) {
+func (c *collector) numbers() (s metrics.Stats, old time.Duration) {
 	s, ok := Ask(c.flight, answerLimit, c.stats)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,10 +43,10 @@ func desc(name, help, label string) *prometheus.Desc {
 
 var age = desc("stats_age_seconds", "The age of the numbers shown here: 0, or more if the proxy does not answer.", "")
 
-// described has the description of each row of status.Table; nil: the row is no metric.
+// described has the description of each row of metrics.Table; nil: the row is no metric.
 var described = sync.OnceValue(func() []*prometheus.Desc {
-	all := make([]*prometheus.Desc, len(status.Table))
-	for i, row := range status.Table {
+	all := make([]*prometheus.Desc, len(metrics.Table))
+	for i, row := range metrics.Table {
 		if row.Metric != "" {
 			all[i] = desc(row.Metric, row.Help, row.Label)
 		}
@@ -69,7 +69,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	s, old := c.numbers()
 	out <- prometheus.MustNewConstMetric(age, prometheus.GaugeValue, old.Seconds())
 	all := described()
-	for i, row := range status.Table {
+	for i, row := range metrics.Table {
 		d := all[i]
 		if d == nil {
 			continue

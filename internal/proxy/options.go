@@ -7,7 +7,7 @@
 //   - redcon's accept loop, one per listener, and one of redcon's per client until its first command arrives, which
 //     also reads the PROXY header and the TLS handshake;
 //   - those of package engine, which call into sessions;
-//   - shared.Proxy.Tick, which keeps the clock for idle times.
+//   - session.Proxy.Tick, which keeps the clock for idle times.
 //
 // # Locks
 //
@@ -24,7 +24,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/listen"
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/proxy/session"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -32,11 +32,11 @@ import (
 // How clients authenticate.
 const (
 	// AuthUpstream passes clients' credentials to Redis, which judges them. Nothing is lent.
-	AuthUpstream = shared.AuthUpstream
+	AuthUpstream = session.AuthUpstream
 	// AuthProxy lends the proxy's own credentials to a client until it authenticates itself.
-	AuthProxy = shared.AuthProxy
+	AuthProxy = session.AuthProxy
 	// AuthNone lends the proxy's own credentials to every client, even after its own AUTH.
-	AuthNone = shared.AuthNone
+	AuthNone = session.AuthNone
 )
 
 // Whether connections begin with a PROXY protocol header, version 1 or 2, in which a load balancer names
@@ -95,10 +95,10 @@ type Options struct {
 // The parts of Options that sessions and lock engines get as they are.
 type (
 	// Limits bound the state that the proxy holds for clients.
-	Limits = shared.Limits
+	Limits = session.Limits
 
 	// PubSub bounds the bytes that a client with subscriptions has not taken.
-	PubSub = shared.PubSub
+	PubSub = session.PubSub
 
 	// Locks are the defaults of the lock commands.
 	Locks = lockcmds.Defaults
@@ -128,7 +128,7 @@ func (srv *Server) Change(o Options) {
 
 // forEngines returns the options of the lock engines. Their defaults are in changes.
 func (o *Options) forEngines(
-	uuid string, e *shared.Proxy, changes *lockcmds.Changes,
+	uuid string, e *session.Proxy, changes *lockcmds.Changes,
 ) lockcmds.RegistryOptions {
 	changes.Set(o.Locks)
 	up, counters := e.Upstream, &e.Counters

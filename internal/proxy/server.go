@@ -23,9 +23,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/engine"
+	"github.com/lockproxy/lockproxy/internal/proxy/metrics"
 	"github.com/lockproxy/lockproxy/internal/proxy/session"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
-	"github.com/lockproxy/lockproxy/internal/proxy/status"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
@@ -35,7 +34,7 @@ type Server struct {
 	opts      Options                 // immutable
 	live      atomic.Pointer[Options] // with those that Change has replaced
 	changes   lockcmds.Changes
-	shared    *shared.Proxy
+	shared    *session.Proxy
 	listeners []*endpoint
 	ids       *clients.IDs
 	closing   atomic.Bool        // the server is to stop
@@ -58,18 +57,22 @@ type Server struct {
 func New(opts Options) (*Server, error) {
 	opts.Upstream.Logger = opts.Logger.Named("upstream")
 	opts.Upstream.Lent = opts.ClientAuth != AuthUpstream
-	e := &shared.Proxy{}
+	e := &session.Proxy{}
 	opts.Upstream.Demanded = e.EndStrangers
 	up, err := upstream.New(opts.Upstream)
 	if err != nil {
 		return nil, err
 	}
-	*e = shared.Proxy{
-		Settings: shared.Settings{
+	id := uuid.NewString()
+	*e = session.Proxy{
+		Source: metrics.Source{
+			Version: opts.Version, Revision: opts.Revision, UUID: id, Started: time.Now(),
+			Upstream: up, Certificates: opts.Certificates, LogDropped: opts.LogDropped,
+		},
+		Settings: session.Settings{
 			ClientAuth: opts.ClientAuth, Limits: opts.Limits, Logger: opts.Logger,
 		},
-		Upstream: up, Started: time.Now(), Entries: shared.NewEntries(opts.Logger),
-		Turns: admission.NewTurns(),
+		Entries: session.NewEntries(opts.Logger), Turns: admission.NewTurns(),
 	}
 	srv := &Server{
 		opts: opts, shared: e, ids: clients.NewIDs(), tlsTurns: admission.NewTurns(),
@@ -78,22 +81,15 @@ func New(opts Options) (*Server, error) {
 	srv.stop, srv.over = make(chan struct{}), make(chan struct{})
 	srv.patience, srv.hurry = context.WithCancel(context.Background())
 	srv.live.Store(&opts)
-	id := uuid.NewString()
 	if e.Locks, err = lockcmds.NewRegistry(opts.forEngines(id, e, &srv.changes)); err != nil {
 		return nil, err
 	}
 	e.Budget = budget.New(int64(opts.Limits.Memory), srv.tasks.Start)
-	e.Numbers = status.Source{
-		Version: opts.Version, Revision: opts.Revision, UUID: id, Started: e.Started,
-		Counters: &e.Counters, Upstream: up, Memory: e.Budget, Locks: e.Locks,
-		Certificates: opts.Certificates, Limits: srv.limits,
-		LogDropped: opts.LogDropped,
-	}
 	srv.engine, err = engine.New(engine.Options{Tasks: &srv.tasks, Silence: opts.UserTimeout, Logger: opts.Logger})
 	if err != nil {
 		return nil, err
 	}
-	e.Numbers.Loops = srv.engine.Busy
+	e.InForce, e.Loops = srv.limits, srv.engine.Busy
 	for _, addr := range opts.Listen {
 		addr, optional := strings.CutPrefix(addr, OptionalPrefix)
 		ln, err := opts.listen(addr)

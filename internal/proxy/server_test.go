@@ -5,12 +5,11 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/proxy/engine"
 	"github.com/lockproxy/lockproxy/internal/proxy/session"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 )
 
 func TestServerThatWaitsForTheLastClientTakesNoMore(t *testing.T) {
 	t.Parallel()
-	srv := &Server{shared: &shared.Proxy{}, conns: map[engine.Client]*session.Session{}}
+	srv := &Server{shared: &session.Proxy{}, conns: map[engine.Client]*session.Session{}}
 	first := &nobody{}
 	if !srv.enlist(first, &session.Session{}) {
 		t.Error("refused")

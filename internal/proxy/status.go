@@ -6,9 +6,8 @@ import (
 	"slices"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
+	"github.com/lockproxy/lockproxy/internal/proxy/metrics"
 	"github.com/lockproxy/lockproxy/internal/proxy/session"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
-	"github.com/lockproxy/lockproxy/internal/proxy/status"
 )
 
 // ClientStatus describes one client connection for people.
@@ -25,7 +24,7 @@ func (srv *Server) EachClient(f func(ClientStatus)) {
 }
 
 // Stats reads the counters, one after the other.
-func (srv *Server) Stats() status.Stats { return srv.shared.Numbers.Stats() }
+func (srv *Server) Stats() metrics.Stats { return srv.shared.Stats() }
 
 // LockStatus describes one lock that clients of this proxy hold, for people.
 type LockStatus = lockcmds.Hold
@@ -60,4 +59,4 @@ func (srv *Server) Draining() bool { return srv.closing.Load() }
 func (srv *Server) Stopped() <-chan struct{} { return srv.stop }
 
 // Shared is what the sessions share. Tests of the whole proxy wait for states in it that no client sees.
-func (srv *Server) Shared() *shared.Proxy { return srv.shared }
+func (srv *Server) Shared() *session.Proxy { return srv.shared }

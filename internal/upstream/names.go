@@ -25,6 +25,9 @@ type (
 	// ScriptSet records which scripts a connection has run.
 	ScriptSet = stream.ScriptSet
 
+	// Mark is the moment at which requests were handed to a socket.
+	Mark = stream.Mark
+
 	// Lane is a connection that sessions share.
 	Lane = lanes.Lane
 

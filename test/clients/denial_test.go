@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/lockproxy/lockproxy/internal/proxy"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/proxy/session"
 	"github.com/lockproxy/lockproxy/internal/proxytest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
@@ -81,7 +81,7 @@ func TestFailedLoginsAreCountedAndLogged(t *testing.T) {
 	if got := srv.Stats().LoginsFailed; got != int64(len(users)+flood) {
 		t.Errorf("%d failed logins are counted, want %d", got, len(users)+flood)
 	}
-	most := shared.EntriesLogged + 2 + int(time.Since(since)/time.Second)
+	most := session.EntriesLogged + 2 + int(time.Since(since)/time.Second)
 	if got := logs.FilterMessage("login failed").Len() - len(users); got > most {
 		t.Errorf("%d of %d failed logins are logged, want at most %d", got, flood, most)
 	}

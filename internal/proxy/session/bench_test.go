@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -80,7 +79,7 @@ func newDesk(tb testing.TB) *desk {
 		}
 	}()
 	tb.Cleanup(func() { ln.Close() })
-	e := testEnv(tb, ln.Addr().String(), shared.Limits{})
+	e := testEnv(tb, ln.Addr().String(), Limits{})
 	d := &desk{ready: make(chan struct{}, 1), rung: make(chan upstream.Wire, 16)}
 	d.sess = New(clients.Origin{ID: 1, Addr: "bench"}, e, d)
 	d.sess.doubted = false // Redis serves it

@@ -16,7 +16,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
@@ -73,7 +72,7 @@ func inFrontOfTwo(t *testing.T, f func(t *testing.T, c *twoServers)) {
 // newTwoServers connects the session's lanes to a greeter.
 func newTwoServers(t testing.TB, socket string) (c *twoServers, end func()) {
 	t.Helper()
-	e := envWith(t, upstream.Options{Addr: "unix:" + socket}, shared.Limits{}) // a pin's goroutines read its socket, in no virtual time
+	e := envWith(t, upstream.Options{Addr: "unix:" + socket}, Limits{}) // a pin's goroutines read its socket, in no virtual time
 	c = &twoServers{t: t, view: clustertest.Split(t, hashslot.Count/2), wait: time.Minute, table: e.Policies(), up: make(chan struct{}, 100)}
 	s := New(clients.Origin{ID: 1, Addr: "test"}, e, c)
 	way := newShards(s, c, c.view)

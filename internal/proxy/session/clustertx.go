@@ -9,7 +9,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -147,7 +146,7 @@ func (c *shards) notQueued(r *request) []byte {
 			c.queued.slot = slot
 		case slot:
 		default:
-			return shared.CrossSlot
+			return crossSlot
 		}
 	}
 	return nil

@@ -7,7 +7,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
@@ -20,7 +19,7 @@ func (threads) Driver() upstream.Driver { return nil }
 // The goroutine that reads a client writes its commands to the lane. Other goroutines leave that to the writer of the
 // lane, because they have more to do, and locks of their own.
 func TestOnlyTheReaderOfAClientWritesToTheLane(t *testing.T) {
-	e := testEnv(t, "unix:"+greeter(t, ""), shared.Limits{}) // without replies the session stays on its lane
+	e := testEnv(t, "unix:"+greeter(t, ""), Limits{}) // without replies the session stays on its lane
 	s := New(clients.Origin{ID: 1, Addr: "test"}, e, threads{&hand{}})
 	t.Cleanup(func() { over(s) })
 	written := func() bool { appended, written := s.lane.Progress(); return appended == written }

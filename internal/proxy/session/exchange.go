@@ -3,7 +3,6 @@ package session
 import (
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
@@ -238,7 +237,7 @@ func (s *Session) Refusal() []byte {
 		}
 	} else if s.lane != nil {
 		if s.lane.Full() {
-			return s.proxy.Refuse(shared.NoLaneFree, "lanes", s.Addr)
+			return s.proxy.Refuse(noLaneFree, "lanes", s.Addr)
 		}
 		if b := s.lane.Refusal(); b != nil {
 			return b

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
@@ -115,5 +114,5 @@ type connection interface {
 	Scripts() *upstream.ScriptSet
 	Rejected() bool
 	IsUp() bool
-	Note(m *metrics.Mark)
+	Note(m *upstream.Mark)
 }

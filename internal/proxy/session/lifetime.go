@@ -5,7 +5,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/engine"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -14,7 +13,7 @@ import (
 const judgePause = time.Second
 
 // New makes the session of a client.
-func New(from clients.Origin, e *shared.Proxy, h engine.Client) *Session {
+func New(from clients.Origin, e *Proxy, h engine.Client) *Session {
 	s := &Session{
 		Origin: from, owner: clients.Account(from.Addr), proxy: e, host: h,
 	}
@@ -23,9 +22,9 @@ func New(from clients.Origin, e *shared.Proxy, h engine.Client) *Session {
 	} else {
 		s.way = single{s}
 	}
-	s.out.open(e, func(limit shared.Limit, unread int) {
+	s.out.open(e, func(which unreadLimit, unread int) {
 		if s.life < ended {
-			e.Unread(limit, s.Addr, unread)
+			e.Unread(which, s.Addr, unread)
 			s.end()
 		}
 	}, func(d time.Duration) { time.AfterFunc(d+judgePause, func() { s.Do(s.out.judge) }) })

@@ -235,7 +235,7 @@ func (s *Session) augment(r *request) *reply.Reply {
 
 // info is the reply to INFO lockproxy.
 func (s *Session) info() []byte {
-	return s.proxy.Numbers.Info(s.ident.Proto, lockcmds.Account{User: s.ident.User, DB: s.ident.DB})
+	return s.proxy.Info(s.ident.Proto, lockcmds.Account{User: s.ident.User, DB: s.ident.DB})
 }
 
 // aboutSelf returns the function that edits Redis's reply to CLIENT ID, INFO, GETREDIR or TRACKINGINFO.

@@ -12,7 +12,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
@@ -33,7 +32,7 @@ func (s *Session) lock(r *request) bool {
 		case !s.awaitQuiet():
 			return false
 		case errors.Is(eerr, lockcmds.ErrFull):
-			return r.answerWith(s.proxy.Refuse(shared.NoEngineFree, "lock engines", s.Addr))
+			return r.answerWith(s.proxy.Refuse(noEngineFree, "lock engines", s.Addr))
 		}
 		return r.notCarriedOut()
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/logging"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
@@ -48,9 +47,9 @@ func (s *Session) admit(r *request) decision {
 	case answer == needed && r.row.Malformed(r.args):
 		return decided(s.refuseForm(r))
 	case answer == needed && r.row.Name == "exec":
-		return decided(r.answerWith(reply.Aborted(shared.NoAuth)))
+		return decided(r.answerWith(reply.Aborted(noAuth)))
 	case answer == needed:
-		return decided(r.answerWith(shared.NoAuth))
+		return decided(r.answerWith(noAuth))
 	case answer == unanswered:
 		return decided(r.notCarriedOut())
 	case s.stranded():
@@ -106,7 +105,7 @@ func (s *Session) reidentify(r *request) bool {
 		return true
 	case s.pin != nil:
 	case c.shared(r.raw, r.args) != nil && !s.hasPlace(c):
-		return s.refuse(r, s.proxy.Refuse(shared.NoLaneFree, "lanes", s.Addr))
+		return s.refuse(r, s.proxy.Refuse(noLaneFree, "lanes", s.Addr))
 	default:
 		if s.hasty = true; !s.takePin(r, r.row.Name, r.policy) {
 			return false

@@ -191,7 +191,7 @@ func (r *request) isVital() bool {
 // outageInfo is the answer to INFO lockproxy while Redis is away. A client that is new need not have logged in.
 func (s *Session) outageInfo() []byte {
 	if s.reach == unmet || s.proxy.Restricts(s.ident) {
-		return s.proxy.Numbers.Outage(s.ident.Proto)
+		return s.proxy.Outage(s.ident.Proto)
 	}
 	return s.info()
 }

@@ -7,20 +7,19 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 )
 
 // away is sessions in front of a Redis that is away, in virtual time.
 type away struct {
 	t     *testing.T
-	proxy *shared.Proxy
+	proxy *Proxy
 	n     uint64
 }
 
 func whileAway(t *testing.T, f func(t *testing.T, a *away)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		a := &away{t: t, proxy: testEnv(t, "unix:"+filepath.Join(t.TempDir(), "none"), shared.Limits{})}
+		a := &away{t: t, proxy: testEnv(t, "unix:"+filepath.Join(t.TempDir(), "none"), Limits{})}
 		f(t, a)
 		over(a.client())
 	})

@@ -3,9 +3,9 @@ package session
 import (
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/metrics"
+	"github.com/lockproxy/lockproxy/internal/proxy/metrics"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // This file has the way of replies to one client: each waits in its slot for its turn, and then for the engine. It
@@ -16,18 +16,18 @@ type output struct {
 	Slots  reply.Queue[connection] // in the order of the commands
 	Outbox reply.Outbox            // bytes whose turn has come
 
-	proxy    *shared.Proxy
-	overflow func(limit shared.Limit, unread int)
+	proxy    *Proxy
+	overflow func(which unreadLimit, unread int)
 	later    func(d time.Duration) // has judge called
 	unread   int                   // bytes in all of these, and those that an engine has taken and not yet written
 	behind   int64                 // Proxy.Clock since a subscriber left more unread than its soft limit; 0: it has not
 	gone     bool
-	watch    metrics.Watch // of a command that is measured
+	watch    stopwatch // of a command that is measured
 }
 
 // open prepares the output. overflow is called when the client leaves more bytes unread than a limit allows. later has
 // judge called after a time, because a client may be behind while nothing more comes for it.
-func (o *output) open(p *shared.Proxy, overflow func(limit shared.Limit, unread int), later func(d time.Duration)) {
+func (o *output) open(p *Proxy, overflow func(which unreadLimit, unread int), later func(d time.Duration)) {
 	o.proxy, o.overflow, o.later = p, overflow, later
 }
 
@@ -67,7 +67,7 @@ func (o *output) say(b []byte) {
 // put adds bytes to the replies of a slot; more: they end within one.
 func (o *output) put(at reply.ID, b []byte, more bool) {
 	if o.watch.Expects(uint64(at)) {
-		o.watch.Answered()
+		o.watch.Replied()
 	}
 	if !o.gone {
 		o.add(b, o.Slots.Put(at, b, more))
@@ -103,7 +103,7 @@ func (o *output) judge() {
 	}
 	late := o.proxy.Clock.Load() + 1 - o.behind
 	if o.unread > limits.Hard || late > limits.SoftTime.Milliseconds() {
-		o.overflow(shared.LimitPubSub, o.unread)
+		o.overflow(limitPubSub, o.unread)
 	}
 }
 
@@ -120,7 +120,7 @@ func (o *output) add(b []byte, now bool) {
 		o.Outbox.Append(b)
 	}
 	if o.unread += len(b); o.unread > o.proxy.Limits().Output {
-		o.overflow(shared.LimitOutput, o.unread)
+		o.overflow(limitOutput, o.unread)
 	}
 }
 
@@ -143,7 +143,7 @@ func (o *output) time(session uint64, class, n int, tick int64) {
 func (o *output) Timed() bool { return o.watch.Begun() }
 
 // mark says that the measured commands are sent next, in that slot.
-func (o *output) mark(at reply.ID) *metrics.Mark { return o.watch.Sent(uint64(at)) }
+func (o *output) mark(at reply.ID) *upstream.Mark { return o.watch.Sent(uint64(at)) }
 
 // timed ends a measurement: output has been written.
 func (o *output) timed() {

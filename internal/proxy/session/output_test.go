@@ -5,8 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/metrics"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/proxy/metrics"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
@@ -26,7 +25,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{T: t}
-	b.open(&shared.Proxy{Settings: shared.Settings{Limits: shared.Limits{Output: limit}}}, func(_ shared.Limit, unread int) { b.over = append(b.over, unread) }, func(time.Duration) { b.later++ })
+	b.open(&Proxy{Settings: Settings{Limits: Limits{Output: limit}}}, func(_ unreadLimit, unread int) { b.over = append(b.over, unread) }, func(time.Duration) { b.later++ })
 	return b
 }
 
@@ -91,7 +90,7 @@ func TestWaitingBytesCountAgainstTheLimit(t *testing.T) {
 	if !slices.Equal(b.over, []int{limit + 1, limit + 2}) {
 		t.Errorf("overflow at %d bytes", b.over)
 	}
-	b.proxy.SetLimits(shared.Limits{Output: 2 * limit})
+	b.proxy.SetLimits(Limits{Output: 2 * limit})
 	b.emit([]byte("z"))
 	if len(b.over) != 2 {
 		t.Errorf("overflow at %d bytes, below the new limit", b.over)
@@ -154,7 +153,7 @@ func TestACommandIsMeasuredUntilItsReplyIsWritten(t *testing.T) {
 // A subscriber may leave more than the soft limit unread for a while, and has the whole time again after it has read.
 func TestSubscriberBehindForTooLong(t *testing.T) {
 	b := newBench(t)
-	b.proxy.SetLimits(shared.Limits{Output: 10 * limit, PubSub: shared.PubSub{Hard: 2 * limit, Soft: limit, SoftTime: time.Second}})
+	b.proxy.SetLimits(Limits{Output: 10 * limit, PubSub: PubSub{Hard: 2 * limit, Soft: limit, SoftTime: time.Second}})
 	message := make([]byte, limit+1)
 	says := func(at int64, b1 []byte, over ...int) {
 		t.Helper()
@@ -176,7 +175,7 @@ func TestSubscriberBehindForTooLong(t *testing.T) {
 // A subscriber that is behind is judged at the end of its time, even if no message comes any more.
 func TestSubscriberBehindWithoutMessages(t *testing.T) {
 	b := newBench(t)
-	b.proxy.SetLimits(shared.Limits{Output: 10 * limit, PubSub: shared.PubSub{Hard: 9 * limit, Soft: limit, SoftTime: time.Second}})
+	b.proxy.SetLimits(Limits{Output: 10 * limit, PubSub: PubSub{Hard: 9 * limit, Soft: limit, SoftTime: time.Second}})
 	b.message(make([]byte, limit+1))
 	b.message(make([]byte, 1))
 	if b.later != 1 {

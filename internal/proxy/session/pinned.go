@@ -3,7 +3,6 @@ package session
 import (
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
@@ -29,7 +28,7 @@ func (s *Session) takePin(r *request, reason string, p command.Policy) bool {
 	s.proxy.Counters.PinWaits.Add(1)
 	s.cancelPinWait = s.proxy.Upstream.Pins.Await(ask, func(conn *upstream.Pin, err error) {
 		if login && err != nil {
-			err = shared.ErrLogins
+			err = errLogins
 		}
 		s.deliverPin(conn, err, reason, p)
 	})

@@ -3,7 +3,6 @@ package session
 import (
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
@@ -23,7 +22,7 @@ func (c *shards) guard(r *request, to reply.Handler) reply.Handler {
 		return to
 	}
 	if pin.tx.watching {
-		muted, words := r.muted, shared.CrossSlot
+		muted, words := r.muted, crossSlot
 		if watches {
 			words = []byte(resp.OK)
 		}

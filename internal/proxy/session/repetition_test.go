@@ -7,7 +7,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 )
 
 // overNoCluster returns a session in front of a cluster that cannot be reached. Its lock is held.
@@ -20,7 +19,7 @@ func overNoCluster(t *testing.T) *Session {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	e := testEnv(t, "cluster://"+l.Addr().String(), shared.Limits{})
+	e := testEnv(t, "cluster://"+l.Addr().String(), Limits{})
 	s := New(clients.Origin{ID: 1, Addr: "test"}, e, &hand{})
 	s.mu.Lock()
 	s.doubted = false // Redis has served clients without a login

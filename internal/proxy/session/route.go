@@ -1,11 +1,10 @@
 package session
 
 import (
-	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/metrics"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -50,7 +49,7 @@ func (s *Session) route(r *request) bool {
 	args, policy := r.args, r.policy
 	skip := s.replyMode == replySkip
 	decide := s.byState
-	if policy == command.Identity && s.proxy.Settings.ClientAuth == shared.AuthNone {
+	if policy == command.Identity && s.proxy.Settings.ClientAuth == AuthNone {
 		if r.raw = s.disown(r); r.raw == nil {
 			decide = s.agree
 		}

@@ -12,7 +12,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/engine"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
@@ -50,7 +49,7 @@ const (
 // The fields that each ordinary command uses come first, also in each group: with many clients, each line of memory
 // takes time to load.
 type Session struct {
-	proxy *shared.Proxy
+	proxy *Proxy
 	host  engine.Client
 	way   route
 
@@ -71,7 +70,7 @@ type Session struct {
 	// The bytes from the client, and the command that is being read.
 	guard  *resp.Guard
 	in     inbox // read, but not yet parsed
-	active int64 // shared.Proxy.Clock at the last bytes from or to the client
+	active int64 // Proxy.Clock at the last bytes from or to the client
 	reach  reach
 	side   side
 	table  *command.Table

@@ -19,8 +19,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/metrics"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
@@ -71,7 +71,7 @@ func (h *hand) Drive(nc net.Conn, stop <-chan struct{}) error {
 }
 
 // byHand returns a session whose client and lane are the test.
-func byHand(t *testing.T, limits shared.Limits) (*Session, *hand) {
+func byHand(t *testing.T, limits Limits) (*Session, *hand) {
 	t.Helper()
 	socket := greeter(t, "-ERR refused\r\n")
 	e := testEnv(t, "unix:"+socket, limits)
@@ -93,13 +93,13 @@ func over(s *Session) {
 }
 
 // testEnv is what sessions share in front of a Redis at that address.
-func testEnv(tb testing.TB, addr string, limits shared.Limits) *shared.Proxy {
+func testEnv(tb testing.TB, addr string, limits Limits) *Proxy {
 	tb.Helper()
 	return envWith(tb, upstream.Options{Addr: addr, Pins: upstream.PinLimits{Max: 1000}}, limits)
 }
 
 // envWith is testEnv with options.
-func envWith(tb testing.TB, opts upstream.Options, limits shared.Limits) *shared.Proxy {
+func envWith(tb testing.TB, opts upstream.Options, limits Limits) *Proxy {
 	tb.Helper()
 	for _, limit := range []*int{&limits.Query, &limits.Unanswered, &limits.Output} {
 		*limit = cmp.Or(*limit, 1<<30)
@@ -115,7 +115,7 @@ func envWith(tb testing.TB, opts upstream.Options, limits shared.Limits) *shared
 	if strings.HasPrefix(opts.Addr, "unix:") {
 		_ = up.LookAtAuth(tb.Context()) // it serves clients without a login, if it is there
 	}
-	return &shared.Proxy{Settings: shared.Settings{Limits: limits, ClientAuth: shared.AuthUpstream, Logger: zap.NewNop()}, Upstream: up, Budget: budget.New(1<<30, nil)}
+	return &Proxy{Settings: Settings{Limits: limits, ClientAuth: AuthUpstream, Logger: zap.NewNop()}, Source: metrics.Source{Upstream: up, Budget: budget.New(1<<30, nil)}}
 }
 
 // greeter accepts connections and answers their handshakes. The rest of what it reads it answers with other.
@@ -186,7 +186,7 @@ func wantOutput(t *testing.T, s *Session, want string, wantLast bool) {
 }
 
 func TestSessionKeepsTheContractWithTheLockCommands(t *testing.T) {
-	s, _ := byHand(t, shared.Limits{})
+	s, _ := byHand(t, Limits{})
 	locktest.CheckSession(t, s, func() { s.Hungup() })
 }
 
@@ -207,7 +207,7 @@ func TestOnlyALockCommandThatGoesOnYields(t *testing.T) {
 		by   contract.Asker
 		want int
 	}{{asker(":1\r\n"), 0}, {silent{}, 1}} {
-		s, h := byHand(t, shared.Limits{})
+		s, h := byHand(t, Limits{})
 		feed(t, s, "GET a")
 		s.Do(func() {
 			s.wait = waitLock
@@ -225,7 +225,7 @@ func TestOnlyALockCommandThatGoesOnYields(t *testing.T) {
 
 // The commands behind a lock command wait for its answer, also while its script is sent once more.
 func TestCommandsWaitBehindALockCommand(t *testing.T) {
-	s, h := byHand(t, shared.Limits{})
+	s, h := byHand(t, Limits{})
 	s.conn(ordinaryRow).Scripts().Add(0) // the connection has run the script before
 	script.All()[0].Text()               // composes all scripts, which takes so long that the lane would be set aside
 	feed(t, s, "GET a")
@@ -252,7 +252,7 @@ func TestCommandsWaitBehindALockCommand(t *testing.T) {
 }
 
 func TestPushIsNotPutIntoAReply(t *testing.T) {
-	s, h := byHand(t, shared.Limits{})
+	s, h := byHand(t, Limits{})
 	s.ident.Proto = 3
 	push := func(b string) { s.Do(func() { s.Push([]byte(b)) }) }
 	push(">0\r\n")
@@ -268,7 +268,7 @@ func TestPushIsNotPutIntoAReply(t *testing.T) {
 }
 
 func TestReadingPausesWhileTooMuchIsUnanswered(t *testing.T) {
-	s, h := byHand(t, shared.Limits{Unanswered: 100})
+	s, h := byHand(t, Limits{Unanswered: 100})
 	if !feed(t, s, "GET a") {
 		t.Error("paused for one small command")
 	}
@@ -287,7 +287,7 @@ func TestReadingPausesWhileTooMuchIsUnanswered(t *testing.T) {
 
 // An entry with ordinary commands or their replies does not add up the memory that it cannot have changed.
 func TestTheChargeIsThatOfAllMemoryAfterOrdinaryCommands(t *testing.T) {
-	s, h := byHand(t, shared.Limits{})
+	s, h := byHand(t, Limits{})
 	long := strings.Repeat("n", budget.Free+budget.Free/2)
 	get := func() {
 		feed(t, s, "GET a")
@@ -316,7 +316,7 @@ func TestTheChargeIsThatOfAllMemoryAfterOrdinaryCommands(t *testing.T) {
 }
 
 func TestPanicEndsOnlyItsSession(t *testing.T) {
-	s, h := byHand(t, shared.Limits{})
+	s, h := byHand(t, Limits{})
 	other := New(clients.Origin{ID: 2, Addr: "other"}, s.proxy, h)
 	other.lane = s.proxy.Upstream.Lanes.Lane(s.ident, topology.Any, h, "", upstream.Reads)
 	defer other.Hungup()
@@ -335,7 +335,7 @@ func TestPanicEndsOnlyItsSession(t *testing.T) {
 }
 
 func TestEndOfInputWaitsForReplies(t *testing.T) {
-	s, h := byHand(t, shared.Limits{})
+	s, h := byHand(t, Limits{})
 	feed(t, s, "GET a", "GET b")
 	if !s.EOF() {
 		t.Fatal("ended with replies outstanding")
@@ -349,7 +349,7 @@ func TestEndOfInputWaitsForReplies(t *testing.T) {
 
 func TestLastWordsFollowTheReplies(t *testing.T) {
 	for last, words := range map[string]string{"QUIT": "+OK\r\n", "*x": "-ERR Protocol error: invalid multibulk length\r\n"} {
-		s, h := byHand(t, shared.Limits{})
+		s, h := byHand(t, Limits{})
 		feed(t, s, "GET a", last, "GET b")
 		wantOutput(t, s, "", false)
 		h.replies(t, "$1\r\na\r\n")
@@ -358,7 +358,7 @@ func TestLastWordsFollowTheReplies(t *testing.T) {
 }
 
 func TestOutputBeyondItsLimitEndsTheSession(t *testing.T) {
-	s, h := byHand(t, shared.Limits{Output: 100})
+	s, h := byHand(t, Limits{Output: 100})
 	feed(t, s, "GET a", "GET b")
 	h.replies(t, "$90\r\n"+strings.Repeat("a", 90)+"\r\n")
 	if h.hungup {
@@ -372,7 +372,7 @@ func TestOutputBeyondItsLimitEndsTheSession(t *testing.T) {
 
 // Replies that come after a session has been cut off go nowhere.
 func TestNothingFollowsACutOff(t *testing.T) {
-	s, _ := byHand(t, shared.Limits{})
+	s, _ := byHand(t, Limits{})
 	feed(t, s, "GET a", "GET b")
 	s.Replies(1, []byte("$1\r\na\r\n"), 1, false)
 	s.Lost(1, 1, true)
@@ -384,7 +384,7 @@ func TestNothingFollowsACutOff(t *testing.T) {
 }
 
 func TestLockAnswerMadeAtOnceComesAfterEarlierReplies(t *testing.T) {
-	s, h := byHand(t, shared.Limits{})
+	s, h := byHand(t, Limits{})
 	feed(t, s, "GET a")
 	s.Do(func() {
 		s.wait = waitLock
@@ -402,7 +402,7 @@ func TestLockAnswerMadeAtOnceComesAfterEarlierReplies(t *testing.T) {
 }
 
 func TestLongLineIsNotKept(t *testing.T) {
-	s, _ := byHand(t, shared.Limits{})
+	s, _ := byHand(t, Limits{})
 	feed(t, s, strings.Repeat(`"" `, 20_000))
 	if kept := s.guard.Kept(); kept > 16<<10 {
 		t.Errorf("%d bytes are kept", kept)
@@ -412,7 +412,7 @@ func TestLongLineIsNotKept(t *testing.T) {
 // The dial may have failed before the command is put on its connection.
 func TestCommandsForAPinThatNeverWasEndTheClient(t *testing.T) {
 	for _, cmds := range [][]string{{"SUBSCRIBE a"}, {"MONITOR"}, {"BLPOP l 0"}, {"MULTI", "SET k v", "EXEC"}} {
-		s, h := byHand(t, shared.Limits{})
+		s, h := byHand(t, Limits{})
 		takeDeadPin(t, s, h)
 		s.mu.Lock()
 		s.consume([]byte(typed(append(cmds, "GET k")...)))
@@ -427,7 +427,7 @@ func TestCommandsForAPinThatNeverWasEndTheClient(t *testing.T) {
 
 // Redis has accepted an identity, and the session cannot learn which one: it must not go on as it was.
 func TestSessionEndsWithoutAnAnswerToItsOwnQuestion(t *testing.T) {
-	s, h := byHand(t, shared.Limits{})
+	s, h := byHand(t, Limits{})
 	takeDeadPin(t, s, h)
 	s.mu.Lock()
 	s.pin.fresh = false
@@ -442,7 +442,7 @@ func TestSessionEndsWithoutAnAnswerToItsOwnQuestion(t *testing.T) {
 
 // A drain may look at a client between its arrival and its first command.
 func TestAClientThatHasJustComeIsNotSilent(t *testing.T) {
-	s, _ := byHand(t, shared.Limits{})
+	s, _ := byHand(t, Limits{})
 	e := s.proxy
 	e.Clock.Store(time.Hour.Milliseconds())
 	s = New(clients.Origin{ID: 2, Addr: "test"}, e, &hand{})
@@ -484,7 +484,7 @@ func typed(lines ...string) string { return strings.Join(lines, "\r\n") + "\r\n"
 // back.
 func TestAGrantIsNotForAClientThatHasLeft(t *testing.T) {
 	for _, left := range []bool{false, true} {
-		s, h := byHand(t, shared.Limits{})
+		s, h := byHand(t, Limits{})
 		s.wait, h.left = waitLock, left
 		granted := false
 		alive := s.Do(func() {

@@ -9,7 +9,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -132,7 +131,7 @@ func (c *shards) placeOnPin(r *request) decision {
 		c.Copied(r.row, r.raw, r.Aim).Post(r.handler())
 		return carriedOut
 	case pin.tx.watching && !fits:
-		return decided(r.answerWith(shared.CrossSlot))
+		return decided(r.answerWith(crossSlot))
 	}
 	return undecided
 }

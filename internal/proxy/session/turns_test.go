@@ -5,14 +5,12 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 )
 
 // There may be millions of commands behind one that waits, or in one read. The commands of other clients do not stand
 // behind all of them.
 func TestATurnEndsWhenManyRepliesAreDue(t *testing.T) {
-	s, h := byHand(t, shared.Limits{})
+	s, h := byHand(t, Limits{})
 	feed(t, s, strings.Repeat("PING\r\n", 8*mostDue)+"PING")
 	for range 4 {
 		due, held := s.out.Slots.Due(), s.in.len()
@@ -35,7 +33,7 @@ func TestATurnWithoutRepliesEndsAfterATime(t *testing.T) {
 	const many = 1 << 20
 	for title, command := range map[string]string{"without a reply": "", "refused at once": "LOCK"} {
 		t.Run(title, func(t *testing.T) {
-			s, h := byHand(t, shared.Limits{})
+			s, h := byHand(t, Limits{})
 			ended := make(chan struct{})
 			h.flushed = sync.OnceFunc(func() { close(ended) })
 			n := many / (len(command) + 1)
@@ -73,7 +71,7 @@ var edited = map[string]string{
 func TestRepliesAreEditedOneAtATime(t *testing.T) {
 	for command, reply := range edited {
 		t.Run(command, func(t *testing.T) {
-			s, h := byHand(t, shared.Limits{})
+			s, h := byHand(t, Limits{})
 			const many = 3 // a lane that stands still for long is set aside, and a busy machine is slow
 			feed(t, s, strings.Repeat(command+"\r\n", many-1)+command)
 			for left := many; left > 0; left-- {
@@ -93,7 +91,7 @@ func TestRepliesAreEditedOneAtATime(t *testing.T) {
 
 // Such a reply is made when the client has taken those before it.
 func TestRepliesAreEditedAsTheClientTakesThem(t *testing.T) {
-	s, h := byHand(t, shared.Limits{})
+	s, h := byHand(t, Limits{})
 	feed(t, s, "GET a\r\nCLIENT ID")
 	h.replies(t, "$"+"262144\r\n"+strings.Repeat("x", mostUntaken)+"\r\n")
 	if s.out.Slots.Due() != 0 || s.wait != waitTaken {
@@ -119,7 +117,7 @@ func TestRepliesAreEditedAsTheClientTakesThem(t *testing.T) {
 
 // A client may read only when it has written everything.
 func TestAClientThatWritesOnNeedNotRead(t *testing.T) {
-	s, h := byHand(t, shared.Limits{})
+	s, h := byHand(t, Limits{})
 	feed(t, s, "GET a\r\nCLIENT ID\r\nCLIENT ID")
 	h.replies(t, "$"+"262144\r\n"+strings.Repeat("x", mostUntaken)+"\r\n")
 	on := make(chan struct{}, 8)

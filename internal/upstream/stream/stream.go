@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/lockproxy/lockproxy/internal/buffers"
-	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/netio"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -83,7 +82,7 @@ type Stream struct {
 	empty                 func() // called once by the writer when nothing is left to take; nil: not called
 	mode                  Mode
 	obs                   Observer
-	mark                  *metrics.Mark  // noted when the appended bytes are taken; nil: none
+	mark                  *Mark          // noted when the appended bytes are taken; nil: none
 	writes                sync.WaitGroup // WriteDue, with direct
 	spare                 []byte         // an emptied buffer of writeLocked
 
@@ -200,7 +199,7 @@ func (s *Stream) add(b []byte, to Receiver, tag uint64, n int, canWrite bool) (d
 }
 
 // Note has the mark noted when the bytes that are appended next are taken.
-func (s *Stream) Note(m *metrics.Mark) {
+func (s *Stream) Note(m *Mark) {
 	s.mu.Lock()
 	s.mark = m
 	s.mu.Unlock()

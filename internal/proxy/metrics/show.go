@@ -1,4 +1,4 @@
-package status
+package metrics
 
 import (
 	"strconv"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/logging"
-	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -52,7 +51,7 @@ func (r *Row) text(s *Stats) string {
 	case r.Text != nil:
 		return r.Text(s)
 	case r.Number == nil:
-		return metrics.Joined(r.ByLabel(s))
+		return Joined(r.ByLabel(s))
 	}
 	return strconv.FormatInt(r.Number(s), 10)
 }

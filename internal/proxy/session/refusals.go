@@ -1,4 +1,4 @@
-package shared
+package session
 
 import (
 	"errors"
@@ -10,21 +10,21 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// NoAuth is Redis's reply to the commands of a client that must log in first.
-var NoAuth = []byte("-NOAUTH Authentication required.\r\n")
+// noAuth is Redis's reply to the commands of a client that must log in first.
+var noAuth = []byte("-NOAUTH Authentication required.\r\n")
 
-// CrossSlot is Redis's reply to a command or a transaction with keys of several servers.
-var CrossSlot = []byte("-CROSSSLOT Keys in request don't hash to the same slot\r\n")
+// crossSlot is Redis's reply to a command or a transaction with keys of several servers.
+var crossSlot = []byte("-CROSSSLOT Keys in request don't hash to the same slot\r\n")
 
-// NoLaneFree is the reply when the session's identity cannot have a lane.
-var NoLaneFree = resp.AppendError(nil, resp.Overloaded,
+// noLaneFree is the reply when the session's identity cannot have a lane.
+var noLaneFree = resp.AppendError(nil, resp.Overloaded,
 	"no connection to share is free for this identity, nothing was sent")
 
-// NoEngineFree is the reply when the session's identity cannot have a lock engine.
-var NoEngineFree = resp.AppendError(nil, resp.Overloaded, lockcmds.ErrFull.Error()+", nothing was sent")
+// noEngineFree is the reply when the session's identity cannot have a lock engine.
+var noEngineFree = resp.AppendError(nil, resp.Overloaded, lockcmds.ErrFull.Error()+", nothing was sent")
 
-// ErrLogins refuses a connection for judging an identity change.
-var ErrLogins = errors.New("no upstream connection is free for logins")
+// errLogins refuses a connection for judging an identity change.
+var errLogins = errors.New("no upstream connection is free for logins")
 
 // Refuse counts and logs that a client has reached a limit, and returns the reply.
 func (e *Proxy) Refuse(words []byte, limit, client string) []byte {
@@ -36,7 +36,7 @@ func (e *Proxy) Refuse(words []byte, limit, client string) []byte {
 
 // NoPinFree is the reply when there is no connection to Redis for a command.
 func (e *Proxy) NoPinFree(why error, client string) []byte {
-	if errors.Is(why, ErrLogins) {
+	if errors.Is(why, errLogins) {
 		return e.Refuse(resp.AppendError(nil, resp.Overloaded, why.Error()+", nothing was sent"), "logins", client)
 	}
 	text := why.Error() + " (max-pins), nothing was sent"

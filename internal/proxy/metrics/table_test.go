@@ -1,4 +1,4 @@
-package status
+package metrics
 
 import (
 	"reflect"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
-	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
@@ -58,7 +57,7 @@ func TestEveryNumberIsShown(t *testing.T) {
 			case row.Values != nil:
 				text += strings.Join(row.Values(s), " ")
 			case row.ByLabel != nil:
-				text += metrics.Joined(row.ByLabel(s))
+				text += Joined(row.ByLabel(s))
 			case row.Number != nil:
 				text += row.text(s)
 			}
@@ -83,7 +82,7 @@ func TestEveryNumberIsShown(t *testing.T) {
 			case "Refused":
 				label = "OVERLOADED"
 			case "Waits", "Queued", "Holds", "Handovers", "ProxyTime", "UpstreamTime":
-				value = reflect.ValueOf(metrics.Waits{Sum: time.Hour})
+				value = reflect.ValueOf(Waits{Sum: time.Hour})
 			}
 			m := reflect.MakeMap(v.Type())
 			m.SetMapIndex(reflect.ValueOf(label), value)
@@ -115,15 +114,15 @@ func TestEveryCounterIsShown(t *testing.T) {
 		switch field := reflect.NewAt(v.Type().Field(i).Type, v.Field(i).Addr().UnsafePointer()).Interface().(type) {
 		case interface{ Store(int64) }:
 			field.Store(4711)
-		case *metrics.Tally:
+		case *Tally:
 			field.Add("word", 1)
-		case *[grammar.FairLock + 1]metrics.Histogram:
+		case *[grammar.FairLock + 1]Histogram:
 			field[grammar.Lock].Add(time.Second)
-		case *[1]metrics.Histogram:
+		case *[1]Histogram:
 			field[0].Add(time.Second)
-		case *metrics.Traffic:
-			field.Add(1, metrics.ClassLock, 1, 10)
-		case *metrics.Least:
+		case *Traffic:
+			field.Add(1, ClassLock, 1, 10)
+		case *Least:
 			field.Add(time.Now(), time.Second)
 		}
 		if c.read(&after); cmp.Equal(before, after) {

@@ -1,4 +1,4 @@
-package status
+package metrics
 
 import (
 	"os"
@@ -7,7 +7,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
-	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
@@ -43,9 +42,9 @@ type Stats struct {
 	PinWaits, PinTimeouts         int64
 	LoginsFailed                  int64
 
-	Commands, Bytes map[string]int64         // of clients, by class
-	ProxyTime       map[string]metrics.Waits // of measured commands, by class
-	UpstreamTime    map[string]metrics.Waits
+	Commands, Bytes map[string]int64 // of clients, by class
+	ProxyTime       map[string]Waits // of measured commands, by class
+	UpstreamTime    map[string]Waits
 	LaneCommands    int64            // without an answer, on all lanes together
 	LaneBytes       int64            // that lanes have not written
 	Reconnects      int64            // connections to Redis that lanes have lost
@@ -54,18 +53,18 @@ type Stats struct {
 	Limits          map[string]int64 // by setting
 	LogDropped      map[string]int64 // entries of the log, by kind
 
-	LockErrors    map[string]int64         // answers to lock commands, by code
-	Queued        map[string]metrics.Waits // stays in wait queues, by outcome
-	Holds         map[string]metrics.Waits // by end
-	Handovers     map[string]metrics.Waits // from the release to the grant
-	Renewals      map[string]int64         // by outcome
-	RenewalMargin time.Duration            // the least of the last minute; -1 s: there was no renewal
+	LockErrors    map[string]int64 // answers to lock commands, by code
+	Queued        map[string]Waits // stays in wait queues, by outcome
+	Holds         map[string]Waits // by end
+	Handovers     map[string]Waits // from the release to the grant
+	Renewals      map[string]int64 // by outcome
+	RenewalMargin time.Duration    // the least of the last minute; -1 s: there was no renewal
 
 	Held, Waiting        int              // holds of locks through this proxy, clients that wait for locks
 	HeldBy               map[string]int64 // holds, by mode
 	OldestWait           time.Duration    // of these, the one that has waited for longest; -1 s: none waits
 	WaitsRefused         int64
-	Waits                map[string]metrics.Waits // grants, by verb
+	Waits                map[string]Waits // grants, by verb
 	HandedOver, Attempts int64
 	Lost                 map[string]int64 // locks, by reason; client_gone: no client was told
 	FencesRepaired       int64
@@ -78,12 +77,12 @@ type Source struct {
 	Version, Revision, UUID string
 	Started                 time.Time
 
-	Counters     *Counters
+	Counters     Counters
 	Upstream     *upstream.Upstream
-	Memory       *budget.Budget
+	Budget       *budget.Budget
 	Locks        *lockcmds.Registry
 	Certificates func() map[string]time.Time        // the ends of the proxy's own, by side; nil: none
-	Limits       func() map[string]int64            // the present limits, by setting; nil: none
+	InForce      func() map[string]int64            // the present limits, by setting; nil: none
 	LogDropped   func() map[string]int64            // entries of the log, by kind; nil: none is
 	Loops        func() (n int, busy time.Duration) // event loops, and about how long all were busy; nil: none
 }
@@ -97,8 +96,8 @@ func (src *Source) Stats() Stats {
 		UUID:      src.UUID,
 		Process:   os.Getpid(),
 		Uptime:    time.Since(src.Started),
-		Memory:    src.Memory.Used(),
-		MaxMemory: src.Memory.Limit(),
+		Memory:    src.Budget.Used(),
+		MaxMemory: src.Budget.Limit(),
 		Lanes:     len(lanes),
 		Moves:     src.Upstream.Moves(),
 		Held:      src.Locks.Held(),
@@ -129,8 +128,8 @@ func (src *Source) Stats() Stats {
 			s.CertificateEnds[side] = end.Unix()
 		}
 	}
-	if src.Limits != nil {
-		s.Limits = src.Limits()
+	if src.InForce != nil {
+		s.Limits = src.InForce()
 	}
 	s.outage(src)
 	work, logins := src.Upstream.Pins.Status()
@@ -166,13 +165,13 @@ func (c *Counters) read(s *Stats) {
 	s.PinTimeouts = c.PinTimeouts.Load()
 	s.LoginsFailed = c.LoginsFailed.Load()
 	s.WaitsRefused = c.waitRefused.Load()
-	s.Waits = map[string]metrics.Waits{}
+	s.Waits = map[string]Waits{}
 	for _, verb := range []grammar.Verb{grammar.Lock, grammar.TryLock, grammar.FairLock} {
 		s.Waits[strings.ToLower(verb.String())] = c.waits[verb].Snapshot()
 	}
 	s.Commands, s.Bytes = c.Traffic.Snapshot()
-	s.ProxyTime = named(c.proxyTime[:], metrics.ClassNames[:])
-	s.UpstreamTime = named(c.upstreamTime[:], metrics.ClassNames[:])
+	s.ProxyTime = named(c.proxyTime[:], ClassNames[:])
+	s.UpstreamTime = named(c.upstreamTime[:], ClassNames[:])
 	s.LockErrors = c.errors.Snapshot()
 	for _, code := range resp.Codes() {
 		s.LockErrors[string(code)] += 0
@@ -204,11 +203,11 @@ func (s *Stats) Losses() int64 {
 }
 
 // toldLosses are the losses of which clients were told.
-func (s *Stats) toldLosses() int64 { return metrics.Total(s.Lost) - s.Lost[clientGone] }
+func (s *Stats) toldLosses() int64 { return Total(s.Lost) - s.Lost[clientGone] }
 
 // named is a snapshot of each histogram, by its name.
-func named(all []metrics.Histogram, names []string) map[string]metrics.Waits {
-	out := make(map[string]metrics.Waits, len(all))
+func named(all []Histogram, names []string) map[string]Waits {
+	out := make(map[string]Waits, len(all))
 	for i := range all {
 		out[names[i]] = all[i].Snapshot()
 	}

@@ -1,6 +1,4 @@
-// Package shared has the things that all sessions of one proxy share: settings, counters, the connections to Redis, the
-// lock engines, the directory of clients, and the replies of the proxy's own that never vary.
-package shared
+package session
 
 import (
 	"runtime/debug"
@@ -10,14 +8,12 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/admission"
-	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/logging"
-	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/engine"
-	"github.com/lockproxy/lockproxy/internal/proxy/status"
+	"github.com/lockproxy/lockproxy/internal/proxy/metrics"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
@@ -71,18 +67,13 @@ func (e *Proxy) SetLimits(l Limits) { e.changed.Store(&l) }
 // Lends reports whether clients begin with the proxy's own credentials.
 func (o *Settings) Lends() bool { return o.ClientAuth != AuthUpstream }
 
-// Proxy has the things that all sessions of a server share.
+// Proxy has the things that all sessions of a server share. Its numbers are read from some of them.
 type Proxy struct {
+	metrics.Source
 	Settings Settings
 	changed  atomic.Pointer[Limits] // nil: as in Settings
-	Upstream *upstream.Upstream
-	Locks    *lockcmds.Registry
 	table    atomic.Pointer[command.Table]
 	Merger   command.Merger
-	Counters status.Counters
-	Numbers  status.Source
-	Budget   *budget.Budget
-	Started  time.Time
 
 	Entries *logging.Repeats // the log for entries that clients can cause at will
 

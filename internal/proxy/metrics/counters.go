@@ -1,4 +1,4 @@
-// Package status counts what happens in the proxy and says how each number is shown.
+// Package metrics counts what happens in the proxy and says how each number is shown.
 //
 //	Counters ────────┐
 //	                 ├─► Source ─► Stats ─► Table ─┬─► INFO lockproxy
@@ -10,7 +10,7 @@
 //
 // Any goroutine may change a counter. Counting never blocks: a counter is an atomic number, or a small map behind a
 // mutex of its own under which nothing else happens. The package starts no goroutine.
-package status
+package metrics
 
 import (
 	"bytes"
@@ -20,7 +20,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
-	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
@@ -47,31 +46,31 @@ type Counters struct {
 
 	LoginsFailed atomic.Int64 // credentials that Redis has refused
 
-	Overloaded  atomic.Int64  // commands answered -OVERLOADED
-	PinWaits    atomic.Int64  // commands that had to wait for a pin
-	PinTimeouts atomic.Int64  // commands that waited for a pin and got none
-	PinReasons  metrics.Tally // pins in use, by command
+	Overloaded  atomic.Int64 // commands answered -OVERLOADED
+	PinWaits    atomic.Int64 // commands that had to wait for a pin
+	PinTimeouts atomic.Int64 // commands that waited for a pin and got none
+	PinReasons  Tally        // pins in use, by command
 
-	Traffic metrics.Traffic // commands and bytes
+	Traffic Traffic // commands and bytes
 
-	proxyTime, upstreamTime [metrics.Classes]metrics.Histogram // of measured commands, by class
+	proxyTime, upstreamTime [Classes]Histogram // of measured commands, by class
 
-	errors      metrics.Tally                             // answers of the proxy's own codes to lock commands
-	waits       [grammar.FairLock + 1]metrics.Histogram   // that ended with a grant, by verb
-	queued      [4]metrics.Histogram                      // stays in wait queues, by outcome: see queuedNames
-	holds       [len(lockcmds.HoldEnds)]metrics.Histogram // by their end
-	handoverIn  [1]metrics.Histogram                      // from the release to the answer that grants the lock to a waiter
-	renewed     atomic.Int64                              // renewals
-	renewedLate atomic.Int64                              // of these, with less than a third of the lease left
-	renewFailed atomic.Int64                              // attempts without an answer
-	renewGone   atomic.Int64                              // renewals of locks that were gone
-	margin      metrics.Least                             // of the lease, when a renewal was answered
-	handovers   atomic.Int64                              // grants in the same step as a release
-	attempts    atomic.Int64                              // attempts on behalf of waiters
-	waitRefused atomic.Int64                              // lock commands that found too many waiters
-	reentered   atomic.Int64                              // acquires by a connection that held the lock, without OWNER
-	lost        metrics.Tally                             // locks, by reason
-	repaired    atomic.Int64                              // fence counters
+	errors      Tally                             // answers of the proxy's own codes to lock commands
+	waits       [grammar.FairLock + 1]Histogram   // that ended with a grant, by verb
+	queued      [4]Histogram                      // stays in wait queues, by outcome: see queuedNames
+	holds       [len(lockcmds.HoldEnds)]Histogram // by their end
+	handoverIn  [1]Histogram                      // from the release to the answer that grants the lock to a waiter
+	renewed     atomic.Int64                      // renewals
+	renewedLate atomic.Int64                      // of these, with less than a third of the lease left
+	renewFailed atomic.Int64                      // attempts without an answer
+	renewGone   atomic.Int64                      // renewals of locks that were gone
+	margin      Least                             // of the lease, when a renewal was answered
+	handovers   atomic.Int64                      // grants in the same step as a release
+	attempts    atomic.Int64                      // attempts on behalf of waiters
+	waitRefused atomic.Int64                      // lock commands that found too many waiters
+	reentered   atomic.Int64                      // acquires by a connection that held the lock, without OWNER
+	lost        Tally                             // locks, by reason
+	repaired    atomic.Int64                      // fence counters
 }
 
 // Timed counts the times of one measured command: in the proxy, and at Redis; the latter is negative if it was not

@@ -1,4 +1,4 @@
-package shared
+package session
 
 import (
 	"time"
@@ -51,19 +51,19 @@ func (e *Proxy) QueryLimit(client string, n int) {
 	e.closed("client-query-buffer-limit", client, zap.Int("bytes", n))
 }
 
-// A Limit is one of the bytes that a client leaves unread.
-type Limit uint8
+// unreadLimit is one of the limits of bytes that a client leaves unread.
+type unreadLimit uint8
 
 // The limits of all clients, and of those with subscriptions.
 const (
-	LimitOutput Limit = iota
-	LimitPubSub
+	limitOutput unreadLimit = iota
+	limitPubSub
 )
 
 // Unread counts and logs a client that is closed because it has left too many bytes unread.
-func (e *Proxy) Unread(limit Limit, client string, n int) {
+func (e *Proxy) Unread(which unreadLimit, client string, n int) {
 	counter, setting := &e.Counters.OutputLimit, "client-output-limit"
-	if limit == LimitPubSub {
+	if which == limitPubSub {
 		counter, setting = &e.Counters.PubSubLimit, "client-output-buffer-limit pubsub"
 	}
 	counter.Add(1)

@@ -1,4 +1,4 @@
-package metrics
+package session
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 
 func TestTimesAreThoseOfTheProxyAndOfRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var w Watch
+		var w stopwatch
 		w.Start(3, false)
 		time.Sleep(time.Millisecond)
 		mark := w.Sent(7)
@@ -18,7 +18,7 @@ func TestTimesAreThoseOfTheProxyAndOfRedis(t *testing.T) {
 		if w.Expects(6) || !w.Expects(7) || w.Begun() || w.Ends() {
 			t.Error("it waits for another reply")
 		}
-		w.Answered()
+		w.Replied()
 		time.Sleep(5 * time.Millisecond)
 		if !w.Ends() {
 			t.Error("it does not end with the output")
@@ -34,7 +34,7 @@ func TestTimesAreThoseOfTheProxyAndOfRedis(t *testing.T) {
 
 func TestACommandThatIsNotSentIsTheProxysAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var w Watch
+		var w stopwatch
 		w.Start(2, true)
 		time.Sleep(3 * time.Millisecond)
 		if class, proxy, upstream, ok := w.Done(); class != 2 || proxy != 3*time.Millisecond || upstream >= 0 || !ok {
@@ -46,16 +46,16 @@ func TestACommandThatIsNotSentIsTheProxysAlone(t *testing.T) {
 // The next command may be measured before the end of the one before it is seen, and its mark may be noted late.
 func TestAMeasurementWithoutAMomentIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var w Watch
+		var w stopwatch
 		w.Start(0, false)
 		w.Sent(1)
-		w.Answered()
+		w.Replied()
 		if _, _, _, ok := w.Done(); ok {
 			t.Error("measured without a mark")
 		}
 		w.Start(0, false)
 		mark := w.Sent(2)
-		w.Answered()
+		w.Replied()
 		time.Sleep(time.Millisecond)
 		mark.Note()
 		if _, _, _, ok := w.Done(); ok {

@@ -1,4 +1,4 @@
-package status
+package metrics
 
 import (
 	"flag"
@@ -26,7 +26,7 @@ func TestDocumentIsTheTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(metricsDocument(), string(text)); diff != "" {
-		t.Errorf("run go test ./internal/proxy/status -update (-table +document):\n%s", diff)
+		t.Errorf("run go test ./internal/proxy/metrics -update (-table +document):\n%s", diff)
 	}
 }
 
@@ -74,7 +74,7 @@ func appendCode(list []string, name string) []string {
 
 const documentHead = `# Metrics
 
-Written from the table in internal/proxy/status by ` + "`go test ./internal/proxy/status -update`" + `.
+Written from the table in internal/proxy/metrics by ` + "`go test ./internal/proxy/metrics -update`" + `.
 
 INFO lockproxy and /metrics (` + "`admin-listen`" + `) show the same numbers. Counters end in ` + "`_total`" + ` and begin at 0 when the proxy
 starts. Values of labels are the words of the log and the settings, with underscores (` + "`max_clients`" + `). /metrics also has

@@ -1,4 +1,4 @@
-package shared
+package session
 
 import (
 	"fmt"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/logging"
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
+	"github.com/lockproxy/lockproxy/internal/proxy/metrics"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
@@ -21,7 +22,7 @@ func logged(t *testing.T) (*Proxy, *observer.ObservedLogs) {
 	t.Helper()
 	core, entries := observer.New(zap.DebugLevel)
 	log := zap.New(core)
-	p := &Proxy{Settings: Settings{Logger: log}, Budget: budget.New(100, nil), Entries: NewEntries(log)}
+	p := &Proxy{Settings: Settings{Logger: log}, Source: metrics.Source{Budget: budget.New(100, nil)}, Entries: NewEntries(log)}
 	t.Cleanup(p.Entries.Flush)
 	return p, entries
 }
@@ -49,8 +50,8 @@ func TestLimitsAreCountedAndLogged(t *testing.T) {
 	}{
 		{"max-clients", func() { p.TooManyClients("c") }, &c.Rejected},
 		{"client-query-buffer-limit", func() { p.QueryLimit("c", 7) }, &c.QueryLimit},
-		{"client-output-limit", func() { p.Unread(LimitOutput, "c", 7) }, &c.OutputLimit},
-		{"client-output-buffer-limit pubsub", func() { p.Unread(LimitPubSub, "c", 7) }, &c.PubSubLimit},
+		{"client-output-limit", func() { p.Unread(limitOutput, "c", 7) }, &c.OutputLimit},
+		{"client-output-buffer-limit pubsub", func() { p.Unread(limitPubSub, "c", 7) }, &c.PubSubLimit},
 		{"large command", func() { p.SlowCommand("c", 7) }, &c.SlowCommands},
 		{"max-memory", func() { p.MemoryLimit("c", 7) }, &c.MemoryLimit},
 	} {
@@ -76,7 +77,7 @@ func TestTheReplyWithoutAConnectionNamesTheSetting(t *testing.T) {
 	for why, want := range map[error]string{
 		upstream.ErrPins: upstream.ErrPins.Error() + " (max-pins)",
 		fmt.Errorf("so: %w", upstream.ErrPinShare): "so: " + upstream.ErrPinShare.Error() + " (max-pins)",
-		ErrLogins: ErrLogins.Error(),
+		errLogins: errLogins.Error(),
 	} {
 		if got := string(p.NoPinFree(why, "c")); got != "-OVERLOADED "+want+", nothing was sent\r\n" {
 			t.Errorf("%q, want %q", got, want)
@@ -149,7 +150,7 @@ func TestTheFirstIdentity(t *testing.T) {
 
 func TestTheClockTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &Proxy{Started: time.Now()}
+		p := &Proxy{Source: metrics.Source{Started: time.Now()}}
 		stop, over := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(over)
@@ -173,7 +174,7 @@ func TestTheTableOfCommandsIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{Upstream: up}
+	p := &Proxy{Source: metrics.Source{Upstream: up}}
 	table := p.Policies()
 	if p.Policies() != table || !table.IsOf(up.Commands()) {
 		t.Error("each command would make a table")

@@ -1,10 +1,8 @@
-package status
+package metrics
 
 import (
 	"runtime"
 	"strings"
-
-	"github.com/lockproxy/lockproxy/internal/metrics"
 )
 
 // A Row is one number, or one number for each value of a label, and its names.
@@ -21,7 +19,7 @@ type Row struct {
 	Scale   float64             // /metrics shows Number times this; 0: Number
 	Text    func(*Stats) string // INFO shows it instead of Number or ByLabel
 	ByLabel func(*Stats) map[string]int64
-	Waits   func(*Stats) map[string]metrics.Waits
+	Waits   func(*Stats) map[string]Waits
 	Values  func(*Stats) []string // /metrics shows 1 with these values of the labels
 }
 
@@ -139,12 +137,12 @@ var Table = []Row{
 		Metric: "command_proxy_seconds", Label: "class",
 		Help: "Time that commands spend in the proxy, there and back. Samples one of 64 commands, and one each " +
 			"quarter of a second.",
-		Waits: func(s *Stats) map[string]metrics.Waits { return s.ProxyTime },
+		Waits: func(s *Stats) map[string]Waits { return s.ProxyTime },
 	},
 	{
 		Metric: "command_upstream_seconds", Label: "class",
 		Help:  "Time that the sampled commands spend at Redis. A pinned command may wait there, like BLPOP.",
-		Waits: func(s *Stats) map[string]metrics.Waits { return s.UpstreamTime },
+		Waits: func(s *Stats) map[string]Waits { return s.UpstreamTime },
 	},
 	{
 		Info: "lane_commands", Metric: "lane_commands", Help: "Unanswered commands on all lanes.",
@@ -265,7 +263,7 @@ var Table = []Row{
 	},
 	{
 		Metric: "lock_wait_seconds", Label: "verb", Help: "Time from the request to the grant of a lock.",
-		Waits: func(s *Stats) map[string]metrics.Waits { return s.Waits },
+		Waits: func(s *Stats) map[string]Waits { return s.Waits },
 	},
 	{
 		Info: "lock_waits_refused", Help: "Lock commands refused because of too many waiters.",
@@ -294,18 +292,18 @@ var Table = []Row{
 	{
 		Metric: "lock_wait_end_seconds", Label: "outcome",
 		Help:  "Time in the wait queue, by outcome.",
-		Waits: func(s *Stats) map[string]metrics.Waits { return s.Queued },
+		Waits: func(s *Stats) map[string]Waits { return s.Queued },
 	},
 	{
 		Metric: "lock_hold_seconds", Label: "end",
 		Help: "Time for which a lock was held, by its end: released, lost, expired (PX, EX), client_gone (the " +
 			"lease may go on).",
-		Waits: func(s *Stats) map[string]metrics.Waits { return s.Holds },
+		Waits: func(s *Stats) map[string]Waits { return s.Holds },
 	},
 	{
 		Metric: "lock_handover_seconds", Label: "to",
 		Help:  "Time from a release to the grant for a waiter of this proxy.",
-		Waits: func(s *Stats) map[string]metrics.Waits { return s.Handovers },
+		Waits: func(s *Stats) map[string]Waits { return s.Handovers },
 	},
 	{
 		Info: "lock_errors", Metric: "lock_errors_total", Label: "code",
