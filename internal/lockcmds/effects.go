@@ -70,7 +70,11 @@ func (e *Engine) carryOutHold(f *table.Effect) {
 		h.Lease.Forget()
 		e.endedLocked(h, f.End)
 	case table.Suspect:
-		e.opts.Clock.AfterFunc(f.Delay, func() { e.step((*table.Table).SuspectsDue) })
+		due := e.hear
+		if f.Delay == 0 { // the messages are in
+			due = func() { e.step((*table.Table).SuspectsDue) }
+		}
+		e.opts.Clock.AfterFunc(f.Delay, due)
 	case table.Tell:
 		if e.opts.Events.Lost != nil {
 			e.opts.Events.Lost(f.Loss.Reason)
@@ -166,7 +170,9 @@ type listener struct {
 func (l listener) Confirmed(channel string) {
 	if channel != script.ForcedChannel {
 		l.e.step(func(t *table.Table) { t.Subscribed(channel) })
+		return
 	}
+	l.e.heard()
 }
 
 // Published implements redislink.Listener.
@@ -193,4 +199,5 @@ func (l listener) Refused(channel string, reason redislink.Refusal) {
 		return
 	}
 	l.e.opts.Logger.Debug("the end of locks by force is not heard of", zap.Error(reason))
+	l.e.heard()
 }

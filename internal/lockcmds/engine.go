@@ -38,6 +38,7 @@ type Engine struct {
 	sessions map[uint64]*clientSession
 	looks    map[string]struct{} // the locks for which lookLaterLocked has a timer
 	draining bool                // no client may begin to wait
+	hearing  jobs.Timer          // losses wait until the messages are in that may explain them; nil: none does
 	waiting  int64               // table.Waiters(), as Options.Waiting counts it
 
 	life    context.Context // of the engine's own work; ended by Close or with Run's context

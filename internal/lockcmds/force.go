@@ -106,7 +106,7 @@ func (e *Engine) look(m script.ForcedMessage) {
 		if loss := t.Suspected(m.Lock, m.Fence); loss != nil && m.IsHandle(loss.Key.Owner) {
 			t.ReleasedElsewhere(loss)
 		}
-		if h = t.HoldByFence(m.Lock, m.Fence); h != nil && !h.Look() {
+		if h = t.HoldByFence(m.Lock, m.Fence); h != nil && !h.Look(m.IsHandle(h.Owner)) {
 			h = nil
 		}
 	})
@@ -122,3 +122,27 @@ func (e *Engine) look(m script.ForcedMessage) {
 		}
 	})
 }
+
+// hear has the losses that are due told when all messages are in that Redis has published by now. A message may be late
+// because the proxy has little of a processor. But Redis confirms a subscription behind the messages that it has sent
+// on the same connection, so the channel is subscribed once more.
+func (e *Engine) hear() {
+	e.mu.Lock()
+	e.hearing = e.opts.Clock.AfterFunc(hearLimit, e.heard)
+	e.mu.Unlock()
+	e.client.Node(script.ForcedChannel).Subscribe(script.ForcedChannel)
+}
+
+// heard follows when the subscription is confirmed or refused, and after hearLimit: its connection may be broken.
+func (e *Engine) heard() {
+	e.step(func(t *table.Table) {
+		if e.hearing != nil {
+			e.hearing.Stop()
+			e.hearing = nil
+			t.SuspectsDue()
+		}
+	})
+}
+
+// hearLimit is how much later than otherwise a loss is told that could be none.
+const hearLimit = 250 * time.Millisecond

@@ -21,6 +21,7 @@ func TestAtMostNHoldALock(t *testing.T) {
 	for _, line := range []string{"TRYLOCK k LIMIT 3", "LOCK k LIMIT 2 WAIT 1", "FAIRLOCK k LIMIT 3 WAIT 1"} {
 		c.want(line, "(nil)")
 	}
+	q.cleanedUp()                          // its place in the queue is gone
 	fourth := c.fence("TRYLOCK k LIMIT 4") // the limit is that of the call
 	c.want("UNLOCK k FENCE "+itoa(third+1), "-NOTHELD the lock is not held with this fence")
 	b.want("UNLOCK k FENCE "+itoa(third), ":1") // on any connection, through any proxy

@@ -311,7 +311,9 @@ func (n *node) Publish(ctx context.Context, messages []redislink.Message) error 
 }
 
 func (l *link) Subscribe(channel string) {
-	l.wanted = append(l.wanted, channel)
+	if !slices.Contains(l.wanted, channel) {
+		l.wanted = append(l.wanted, channel)
+	}
 	l.subscribe(channel)
 }
 

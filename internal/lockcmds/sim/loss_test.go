@@ -122,9 +122,9 @@ func (r *rules) unsure(c *client, key string, b *belief) {
 }
 
 const (
-	// renewLimit is the time in which a renewal is answered by a server that can be reached: a third of the lease, a
-	// pause after a failure and the way.
-	renewLimit = lease/3 + lease/10 + 200*time.Millisecond
+	// renewLimit is the time in which a renewal is answered by a server that can be reached, and its answer is told: a
+	// third of the lease, a pause after a failure, the way, and twice the wait for messages that may explain a loss.
+	renewLimit = lease/3 + lease/10 + 800*time.Millisecond
 	// tellTime is what a loss takes from the answer to a renewal to its client, with twice the delay of the table.
 	tellTime = 130 * time.Millisecond
 	// chosenLimit is longer than all leases that clients choose in histories.

@@ -16,7 +16,7 @@ const (
 	Continue           // ends a Pause: the lease goes on as it was
 	Shorten            // a command may have set the lease to the present, shorter TTL; it ends no Pause (SentAt)
 	Forget             // the hold has ended: its lease is watched no more (End)
-	Suspect            // a timer: losses wait that may be none (Delay alone; SuspectsDue)
+	Suspect            // a timer: losses wait that may be none (Delay alone; SuspectsDue, when messages of before are in)
 	Tell               // tell the sessions of a loss (Loss alone)
 )
 
@@ -139,7 +139,9 @@ func (t *Table) Lost(h *Hold, reason string, certain bool, except *Session) {
 		return
 	}
 	if reason == ReasonGone && !certain && except == nil {
-		t.suspect(loss)
+		if !h.released {
+			t.suspect(loss)
+		}
 		return
 	}
 	t.tell(loss)
@@ -172,11 +174,12 @@ func (t *Table) note(loss *Loss) {
 //	Lost ──Suspect──► SuspectsDue ──► Tell
 //	   └──► ReleasedElsewhere: it is none
 
-// lossDelay is that moment; at most twice as long. The script that releases a grant publishes the message before Redis
-// can answer that it does not have the grant, so only the ways through two connections differ.
+// lossDelay is that moment; at most twice as long, and until the messages are in that Redis has published by then. The
+// script that releases a grant publishes the message before Redis can answer that it does not have the grant. So only
+// the ways through two connections differ, and in a cluster the way between two servers.
 const lossDelay = 40 * time.Millisecond
 
-// suspects are losses that may be none. Some have waited for a delay, the others wait for the next one.
+// suspects are losses that may be none. Some wait for the present delay to end, the others for the one after it.
 type suspects struct {
 	byGrant     map[lossName]*Loss
 	next, later []*Loss
@@ -190,11 +193,12 @@ func (t *Table) suspect(loss *Loss) {
 		x.byGrant = make(map[lossName]*Loss)
 	}
 	x.byGrant[grantName(loss.Key.Lock, loss.Fence)] = loss
-	x.later = append(x.later, loss)
-	if !x.timed {
-		x.timed = true
-		t.emit(Effect{Op: Suspect, Delay: lossDelay})
+	if x.timed {
+		x.later = append(x.later, loss)
+		return
 	}
+	x.next, x.timed = append(x.next, loss), true
+	t.emit(Effect{Op: Suspect, Delay: lossDelay})
 }
 
 // SuspectsDue tells of losses that no message has explained, of some at a time.

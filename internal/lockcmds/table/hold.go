@@ -230,12 +230,13 @@ type Hold struct {
 	lost      bool   // it ended as a loss
 	reason    string // of the loss
 	// Its report, which waits for releases that may have ended the hold; nil: it was made, or there is none.
-	untold *Loss
-	holder *Session     // in whose single the hold is; nil: in none
-	single node[*Hold]  // its node there
-	index  int          // in Table.holds
-	beside *besideNodes // the hold in others; nil: it is not there
-	look   look
+	untold   *Loss
+	holder   *Session     // in whose single the hold is; nil: in none
+	single   node[*Hold]  // its node there
+	index    int          // in Table.holds
+	beside   *besideNodes // the hold in others; nil: it is not there
+	look     look
+	released bool // a message proves that the grant, if it is over, was released by its handle; Redis is asked
 }
 
 // Part is one session's part in a hold.
@@ -333,8 +334,10 @@ const (
 )
 
 // Look reports whether Redis is to be asked now if the grant goes on. If the question is on its way, it will be asked
-// again: however often a client gives a reason to look, there is one question at a time for a grant.
-func (h *Hold) Look() bool {
+// again: however often a client gives a reason to look, there is one question at a time for a grant. released says that
+// the reason proves that the grant was released by its handle, if it is over: until the answer, its end is no loss.
+func (h *Hold) Look(released bool) bool {
+	h.released = h.released || released
 	if h.look != noLook {
 		h.look = lookAgain
 		return false
@@ -348,6 +351,8 @@ func (h *Hold) Looked() (again bool) {
 	again = h.known && h.look == lookAgain
 	if h.look = noLook; again {
 		h.look = lookSent
+	} else {
+		h.released = false
 	}
 	return again
 }
