@@ -2,7 +2,6 @@ package script
 
 import (
 	"cmp"
-	"strconv"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -48,27 +47,11 @@ func (a Acquire) named() bool { return a.Session != "" }
 
 // Call is the call of acquire.lua.
 func (a Acquire) Call() Call {
-	var buf [256]byte // the texts share one allocation, and the slices another: most calls are of this kind
-	b := AppendChannel(buf[:0], a.Key)
-	channel := len(b)
-	b = AppendQueue(b, a.Key)
-	queue := len(b)
-	texts := string(strconv.AppendInt(b, milliseconds(a.Lease), 10))
-	all := []string{
-		"lock", a.Key, "fence", Fence, "channel", texts[:channel], "queue", texts[channel:queue],
-		"owner", a.Owner, "lease_ms", texts[queue:], "publish", publish,
+	if !a.named() {
+		return acquire.of(a.Key, "owner", a.Owner, "lease", millis(a.Lease))
 	}
-	if a.named() {
-		all = append(all, "name", a.Name, "field", a.field(), "tell", a.tell(ForWaiters(a.Key)))
-	}
-	return acquire.call(4, all...)
-}
-
-// inQueue are the keys of fair.lua and crowd.lua, and their first arguments.
-func (a Acquire) inQueue(n Names, wait time.Duration) []string {
-	return append(make([]string, 0, 30),
-		"lock", n.Lock, "queue", n.Queue, "deadlines", n.Deadlines, "fence", n.Fence, "channel", n.Channel,
-		"owner", a.Owner, "lease_ms", millis(a.Lease), "name", a.Name, "field", a.field(), "wait_ms", millis(wait))
+	return acquire.of(a.Key, "owner", a.Owner, "lease", millis(a.Lease),
+		"name", a.Name, "field", a.field(), "tell", a.tell(ForWaiters(a.Key)))
 }
 
 // tell is the channel on which other waiters of the owner are told of a first hold; empty: there are none.
@@ -84,10 +67,8 @@ type Deepen struct{ Acquire }
 
 // Call is the call of deepen.lua.
 func (a Deepen) Call() Call {
-	keys, all := a.keys(a.Key, 18)
-	return deepenHold.call(keys, append(all,
-		"owner", a.Owner, "fence", itoa(a.Fence), "publish", publish, "holds", itoa(a.Holds),
-		"lease_ms", millis(a.Lease))...)
+	return deepenHold.ofHold(a.Key, a.timeout(a.Key),
+		"owner", a.Owner, "fence", itoa(a.Fence), "holds", itoa(a.Holds), "lease", millis(a.Lease))
 }
 
 // Fair asks for a lock in its turn.
@@ -100,10 +81,10 @@ type Fair struct {
 
 // Call is the call of fair.lua.
 func (a Fair) Call() Call {
-	n := Of(a.Key)
-	return fair.call(5, append(a.inQueue(n, a.Wait),
-		"enqueue", flag(a.Enqueue), "publish", publish, "place", cmp.Or(a.Place, n.PlaceOf(a.Owner)),
-		"tell", flag(a.named()))...)
+	n := ForWaiters(a.Key)
+	return fair.of(a.Key,
+		"owner", a.Owner, "lease", millis(a.Lease), "name", a.Name, "field", a.field(), "wait", millis(a.Wait),
+		"enqueue", flag(a.Enqueue), "place", cmp.Or(a.Place, n.PlaceOf(a.Owner)), "tell", a.tell(n))
 }
 
 // Crowd asks for a lock for the first of the plain waiters of a proxy.
@@ -117,10 +98,10 @@ type Crowd struct {
 
 // Call is the call of crowd.lua.
 func (a Crowd) Call() Call {
-	n := Of(a.Key)
-	return crowd.call(5, append(a.inQueue(n, a.Wait),
-		"place", n.PlaceOf(a.Crowd), "stays", flag(a.Stays), "enqueue", flag(a.Enqueue), "publish", publish,
-		"tell", a.tell(n))...)
+	n := ForWaiters(a.Key)
+	return crowd.of(a.Key,
+		"owner", a.Owner, "lease", millis(a.Lease), "name", a.Name, "field", a.field(), "wait", millis(a.Wait),
+		"place", n.PlaceOf(a.Crowd), "stays", flag(a.Stays), "enqueue", flag(a.Enqueue), "tell", a.tell(n))
 }
 
 // Shared asks for a shared hold.
@@ -145,23 +126,20 @@ const (
 
 // Call is the call of acquire_shared.lua.
 func (a Shared) Call() Call {
-	all := append(make([]string, 0, 34),
-		"lock", a.Key, "queue", Queue(a.Key), "channel", Channel(a.Key), "fence", Fence,
-		"timeout", timeoutOf(a.Key, a.Owner))
-	if a.Way != AtNoPlace {
-		all = append(all, "deadlines", Deadlines(a.Key))
-	}
-	keys := len(all) / 2
-	all = append(all, "owner", a.Owner, "lease_ms", millis(a.Lease), "publish", publish)
+	all := []string{"owner", a.Owner, "lease", millis(a.Lease)}
 	if a.named() || a.Way != AtNoPlace { // else the rest would say nothing
 		all = append(all, "name", a.Name, "field", a.field(), "tell", a.tell(ForWaiters(a.Key)))
 	}
 	if a.Way != AtNoPlace {
 		all = append(all,
 			"place", a.Place, "way", string(a.Way), "stays", flag(a.Stays), "enqueue", flag(a.Enqueue),
-			"wait_ms", millis(a.Wait))
+			"wait", millis(a.Wait))
 	}
-	return acquireShared.call(keys, all...)
+	c := acquireShared.ofHold(a.Key, timeoutOf(a.Key, a.Owner), all...)
+	if a.Way == AtNoPlace { // it needs no deadlines
+		c.Keys = c.Keys[:len(c.Keys)-1]
+	}
+	return c
 }
 
 // Form is in which form a lock is held, as far as it says where a release is told.

@@ -4,25 +4,6 @@
 -- the fair queue. So a waiter with a smaller n is not overtaken by one newcomer after the other. An attempt that finds
 -- its own permit has been granted. A place in the queue is not taken twice.
 --
--- KEYS[1]  lock       string, see lib/permits.lua
--- KEYS[2]  timeouts   leases of the permits
--- KEYS[3]  permits    their names and fences
--- KEYS[4]  owners     those of named owners
--- KEYS[5]  channel    base channel of the lock; as a key it says for which place the free lock is kept
--- KEYS[6]  queue      list of places of waiters, first to ask at the head
--- KEYS[7]  deadlines  zset place -> epoch ms after which it may be dropped
--- KEYS[8]  fence      counter of all locks, or of this hash slot; never expires, never goes back
--- ARGV[1]  permit     its name
--- ARGV[2]  lease_ms   lease length, > 0
--- ARGV[3]  limit      how many may hold the lock, this one included; >= 1
--- ARGV[4]  named      1: its owner was named by OWNER; 0: it was not
--- ARGV[5]  wait_ms    what a deadline is counted in, > 0
--- ARGV[6]  place      the waiter's own, or that of the proxy's plain waiters; empty: it has none
--- ARGV[7]  way        fair: the place is its own; crowd: it is that of the plain waiters; empty: there is none
--- ARGV[8]  stays      1: that place stays in the queue if a permit is taken; 0: it leaves
--- ARGV[9]  enqueue    1: take a place if no permit is taken; 0: plain waiters do only if others have one
--- ARGV[10] publish    PUBLISH, or SPUBLISH in a cluster
---
 -- Returns  {1, fence, 1, odd, place, more, rest_ms}  taken; odd 1: the counter held no fence; more 2: another permit is
 --                                                    left; rest_ms of the lease that ends first
 --          {0, pttl_ms, place, form}                 not taken; pttl -2: free, but kept for another; -3: a permit is
@@ -30,11 +11,10 @@
 --                                                    have a permit, or give permits to the string; or absent
 --          place: of the plain waiters, 0 not in the queue, 1 at its head, 2 behind others; of a fair one as in fair.lua
 
-local lock, timeouts, permits, owners = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local lock, timeouts, permits, owners, channel, queue, deadlines, counter = unpack(KEYS)
+local permit, lease, limit, named, wait, place, way, stays, enqueue, publish = unpack(ARGV)
+lease, limit, wait = tonumber(lease), tonumber(limit), tonumber(wait)
 --@ permits
-local channel, queue, deadlines = KEYS[5], KEYS[6], KEYS[7]
-local permit, lease, limit, wait, place = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[5]), ARGV[6]
-local way, publish = ARGV[7], ARGV[10]
 local left, time = left_of(), redis.call('TIME')
 if type(left) == 'table' then
   return left
@@ -56,7 +36,7 @@ local function settled()
     take_turn(queue, deadlines, place)
   elseif way == 'crowd' then
     --@ crowd
-    return crowd_granted(queue, deadlines, lock, place, ARGV[8])
+    return crowd_granted(queue, deadlines, lock, place, stays)
   end
   return 0
 end
@@ -99,7 +79,7 @@ if pttl == -2 then
         redis.call('DEL', channel)
       end
       --@ take_permit
-      local fence, replaced, kept = take_permit(KEYS[8], time, permit, ARGV[4], lease, limit, live, left, ours)
+      local fence, replaced, kept = take_permit(counter, time, permit, named, lease, limit, live, left, ours)
       at = settled()
       local next = head and head_of(queue, lock)
       if next and next ~= place then -- its limit may be larger
@@ -113,12 +93,12 @@ end
 if live > 0 and (not ours or redis.call('HLEN', permits) ~= 2 * redis.call('ZCARD', timeouts) + 1) then
   form = 2
 end
-if way == 'fair' and ARGV[9] == '1' and head ~= place then
+if way == 'fair' and enqueue == '1' and head ~= place then
   --@ mend
   --@ line_up
   line_up(queue, deadlines, head, place, now, pttl, wait)
   head = head or place
-elseif way == 'crowd' and (ARGV[9] == '1' or head) then
+elseif way == 'crowd' and (enqueue == '1' or head) then
   --@ crowd
   at = crowd_joins(queue, deadlines, lock, place, wait)
 end

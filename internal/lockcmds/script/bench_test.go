@@ -133,7 +133,7 @@ func (b *bench) fair(owner string, lease, wait int64, enqueue int) []int64 {
 		return out
 	}
 	return b.grants(owner, b.must(b.s["fair"], []string{b.n.Lock, b.n.Queue, b.n.Deadlines, b.n.Fence, b.n.Channel},
-		owner, lease, "", "", wait, enqueue, "PUBLISH", b.n.PlaceOf(owner), 0))
+		owner, lease, "", "", wait, enqueue, "PUBLISH", b.n.PlaceOf(owner), ""))
 }
 
 func (b *bench) release(owner string, lease, fence int64) []int64 {

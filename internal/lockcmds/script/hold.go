@@ -21,39 +21,19 @@ type Release struct {
 
 // Call is the call of release.lua.
 func (r Release) Call() Call {
-	if r.Session != "" || r.Holds != 0 || r.Shared && r.Lease == 0 {
-		keys, all := r.keys(r.Key, 20)
-		return release.call(keys, r.appendArgs(all)...)
+	pairs := []string{"owner", r.Owner, "fence", itoa(r.Fence)}
+	if r.Session != "" || r.Holds != 0 || r.Shared && r.Lease == 0 { // else the rest would say nothing
+		pairs = append(pairs, "holds", itoa(r.Holds), "lease", millis(r.Lease), "field", r.field())
 	}
-	var buf [256]byte // as in Acquire.Call
-	b := AppendChannel(buf[:0], r.Key)
-	channel := len(b)
-	b = AppendQueue(b, r.Key)
-	queue := len(b)
-	texts := string(strconv.AppendInt(b, r.Fence, 10))
-	all := append(make([]string, 0, 14), "lock", r.Key, "channel", texts[:channel], "queue", texts[channel:queue])
-	if r.Shared {
-		all = append(all, "timeout", timeoutOf(r.Key, r.Owner))
-	}
-	keys := len(all) / 2
-	all = append(all, "owner", r.Owner, "fence", texts[queue:], "publish", publish) // the rest would say nothing
-	return release.call(keys, all...)
+	return release.ofHold(r.Key, r.timeout(r.Key), pairs...)
 }
 
-// appendArgs appends the arguments of release.lua, which are the first of handover.lua.
-func (r Release) appendArgs(dst []string) []string {
-	return append(dst,
-		"owner", r.Owner, "fence", itoa(r.Fence), "publish", publish, "holds", itoa(r.Holds), "lease_ms", millis(r.Lease),
-		"field", r.field())
-}
-
-// keys are the first keys of the scripts about a hold, with their names: how many there are, and room for more pairs.
-func (p Part) keys(key string, room int) (n int, all []string) {
-	all = append(make([]string, 0, room), "lock", key, "channel", Channel(key), "queue", Queue(key))
-	if p.Shared {
-		all = append(all, "timeout", timeoutOf(key, p.Owner))
+// timeout is the lease of a hold that is known to be shared; else empty.
+func (p Part) timeout(key string) string {
+	if !p.Shared {
+		return ""
 	}
-	return len(all) / 2, all
+	return timeoutOf(key, p.Owner)
 }
 
 // HandOver is a Release that grants the lock in the same step to the waiter whose turn it is.
@@ -70,21 +50,20 @@ type HandOver struct {
 
 // Call is the call of handover.lua.
 func (h HandOver) Call() Call {
-	n := Of(h.Key)
-	all := h.appendArgs(append(make([]string, 0, 46), // for two waiters
-		"lock", n.Lock, "channel", n.Channel, "queue", n.Queue, "fence", n.Fence, "deadlines", n.Deadlines))
-	all = append(all, "wait_ms", millis(h.Wait), "crowd", n.PlaceOf(h.Crowd), "stays", flag(h.Stays))
+	n := ForWaiters(h.Key)
+	all := []string{
+		"owner", h.Owner, "fence", itoa(h.Fence), "holds", itoa(h.Holds), "lease", millis(h.Lease), "field", h.field(),
+		"wait", millis(h.Wait), "crowd", n.PlaceOf(h.Crowd), "stays", flag(h.Stays),
+	}
 	if w := h.Plain; w != nil {
 		all = append(all,
 			"plain_owner", w.Owner, "plain_lease", millis(w.Lease), "plain_name", w.Name, "plain_tell", w.tell(n))
-	} else {
-		all = append(all, "plain_owner", "", "plain_lease", "", "plain_name", "", "plain_tell", "")
 	}
 	if w := h.Fair; w != nil {
 		all = append(all, "fair_owner", w.Owner, "fair_lease", millis(w.Lease), "fair_name", w.Name,
 			"fair_tell", w.tell(n), "fair_place", h.FairPlace)
 	}
-	return handover.call(5, all...)
+	return handover.of(h.Key, all...)
 }
 
 // ReleaseStatus says what has become of a Release.
@@ -160,10 +139,8 @@ type Drop struct {
 
 // Call is the call of drop.lua.
 func (d Drop) Call() Call {
-	return drop.call(3,
-		"lock", d.Key, "channel", Channel(d.Key), "queue", Queue(d.Key),
-		"owner", d.Owner, "fence", itoa(d.Fence), "keep_ms", millis(d.Keep), "publish", publish,
-		"name", cmp.Or(d.Name, d.field()))
+	return drop.of(d.Key,
+		"owner", d.Owner, "fence", itoa(d.Fence), "keep", millis(d.Keep), "name", cmp.Or(d.Name, d.field()))
 }
 
 // DecodeDropped decodes the answer of drop.lua. It reports whether the owner held the lock by that grant.
@@ -189,14 +166,11 @@ func (f Force) Call() Call {
 	if f.Handle {
 		lost = ""
 	}
-	all := []string{
-		"lock", f.Key, "channel", Channel(f.Key), "queue", Queue(f.Key),
-		"publish", publish, "fence", itoa(f.Fence), "lost", lost, "forced", ForcedChannel,
-	}
+	all := []string{"fence", itoa(f.Fence), "lost", lost, "forced", ForcedChannel}
 	if f.Owner != "" {
 		all = append(all, "owner", f.Owner)
 	}
-	return force.call(3, all...)
+	return force.of(f.Key, all...)
 }
 
 // Forced is one grant that Force has ended.
@@ -264,9 +238,8 @@ type Extend struct {
 
 // Call is the call of extend.lua.
 func (x Extend) Call() Call {
-	return extend.call(3,
-		"lock", x.Key, "channel", Channel(x.Key), "queue", Queue(x.Key),
-		"owner", x.Owner, "lease_ms", millis(x.Lease), "publish", publish, "fence", itoa(x.Fence), "field", x.field())
+	return extend.of(x.Key,
+		"owner", x.Owner, "lease", millis(x.Lease), "fence", itoa(x.Fence), "field", x.field())
 }
 
 // Extended is the answer to Extend.
@@ -309,21 +282,18 @@ type Renew struct {
 
 // Call is the call of renew.lua.
 func (r Renew) Call() Call {
-	all := make([]string, 0, 12*len(r.Renewals)+2)
+	c, n := renew.of(""), len(r.Renewals)
+	c.Keys, c.Args = make([]string, 0, 2*n), make([]string, 0, 4*n)
 	for _, one := range r.Renewals {
-		all = append(all, "locks", one.Key)
+		timeout := ""
 		if r.Shared {
-			all = append(all, "locks", timeoutOf(one.Key, one.Owner))
+			timeout = timeoutOf(one.Key, one.Owner)
 		}
+		c.Keys = appendKeys(c.Keys, c.keys.row, one.Key, timeout)
+		c.Args = c.appendRow(c.Args,
+			"owner", one.Owner, "fence", itoa(one.Fence), "lease", millis(one.Lease), "note", one.note())
 	}
-	keys := len(all) / 2
-	for _, one := range r.Renewals {
-		all = append(all, "owner", one.Owner, "fence", itoa(one.Fence), "lease_ms", millis(one.Lease), "note", one.note())
-	}
-	if r.Shared {
-		all = append(all, "shared", "1")
-	}
-	return renew.call(keys, all...)
+	return c
 }
 
 // DecodeRenewed decodes the answer of renew.lua: for each lease how many holds the owner has, 0: it is not ours any
@@ -373,14 +343,14 @@ type Info struct {
 
 // Call is the call of info.lua.
 func (i Info) Call() Call {
-	all := []string{"lock", i.Key, "queue", Queue(i.Key)}
+	var all []string
 	if i.Owner != "" {
 		all = append(all, "owner", i.Owner)
 	}
 	if i.Owner != "" && i.Fence != 0 {
 		all = append(all, "fence", itoa(i.Fence))
 	}
-	return info.call(2, all...)
+	return info.of(i.Key, all...)
 }
 
 // How a lock is held, in the words of LOCKINFO.
@@ -456,7 +426,7 @@ type Bound struct {
 }
 
 // Call is the call of bound.lua.
-func (b Bound) Call() Call { return bound.call(1, "lock", b.Key, "lease_ms", millis(b.Lease)) }
+func (b Bound) Call() Call { return bound.of(b.Key, "lease", millis(b.Lease)) }
 
 // DecodeBound decodes the answer of bound.lua: whether the lock has got that TTL.
 func DecodeBound(v resp.Value) (done bool, err error) {
@@ -475,12 +445,7 @@ type Prove struct {
 
 // Call is the call of prove.lua.
 func (p Prove) Call() Call {
-	all := []string{"lock", p.Key}
-	if p.Shared {
-		all = append(all, "lease", timeoutOf(p.Key, p.Owner))
-	}
-	return prove.call(len(all)/2,
-		append(all, "owner", p.Owner, "fence", itoa(p.Fence), "holds", itoa(p.Holds))...)
+	return prove.ofHold(p.Key, p.timeout(p.Key), "owner", p.Owner, "fence", itoa(p.Fence), "holds", itoa(p.Holds))
 }
 
 // DecodeProved decodes the answer of prove.lua.

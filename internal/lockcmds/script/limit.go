@@ -9,28 +9,27 @@ func (p Part) permit() string { return p.Owner + "#" + p.Name }
 
 // LimitCall is the call of acquire_limit.lua, for a Limit that is not 0.
 func (a Shared) LimitCall() Call {
-	return acquireLimit.call(8, append(limitKeys(a.Key, 8, 36),
-		"permit", a.permit(), "lease_ms", millis(a.Lease), "limit", itoa(int64(a.Limit)), "named", flag(a.named()),
-		"wait_ms", millis(a.Wait), "place", a.Place, "way", string(a.Way), "stays", flag(a.Stays),
-		"enqueue", flag(a.Enqueue), "publish", publish)...)
+	return acquireLimit.of(a.Key,
+		"permit", a.permit(), "lease", millis(a.Lease), "limit", itoa(int64(a.Limit)), "named", flag(a.named()),
+		"wait", millis(a.Wait), "place", a.Place, "way", string(a.Way), "stays", flag(a.Stays),
+		"enqueue", flag(a.Enqueue))
 }
 
 // LimitCall is the call of handover_limit.lua, for waiters whose Limit is not 0.
 func (h HandOver) LimitCall() Call {
-	all := append(limitKeys(h.Key, 8, 46), // for two waiters
-		"owner", h.Owner, "fence", itoa(h.Fence), "publish", publish, "wait_ms", millis(h.Wait),
-		"crowd", Names{Lock: h.Key}.PlaceOf(h.Crowd), "stays", flag(h.Stays))
+	all := []string{
+		"owner", h.Owner, "fence", itoa(h.Fence), "wait", millis(h.Wait), "crowd", Names{Lock: h.Key}.PlaceOf(h.Crowd),
+		"stays", flag(h.Stays),
+	}
 	if w := h.Plain; w != nil {
 		all = append(all, "plain_permit", w.permit(), "plain_lease", millis(w.Lease),
 			"plain_limit", itoa(int64(w.Limit)), "plain_named", flag(w.named()))
-	} else {
-		all = append(all, "plain_permit", "", "plain_lease", "", "plain_limit", "", "plain_named", "")
 	}
 	if w := h.Fair; w != nil {
 		all = append(all, "fair_permit", w.permit(), "fair_lease", millis(w.Lease),
 			"fair_limit", itoa(int64(w.Limit)), "fair_named", flag(w.named()), "fair_place", h.FairPlace)
 	}
-	return handoverLimit.call(8, all...)
+	return handoverLimit.of(h.Key, all...)
 }
 
 // LimitCall is the call of lease_limit.lua that ends a permit: that with the fence, or the oldest of a named owner.
@@ -53,40 +52,28 @@ func (p Part) leaseLimit(key, permit string, lease int64, drop bool) Call {
 	if IsDefault(p.Owner) { // who names its fence acts for the session that took it
 		by = ""
 	}
-	return leaseLimit.call(6, append(limitKeys(key, 6, 26),
-		"owner", p.Owner, "fence", itoa(p.Fence), "permit", permit, "lease_ms", itoa(lease), "drop", flag(drop),
-		"by", by, "publish", publish)...)
+	return leaseLimit.of(key,
+		"owner", p.Owner, "fence", itoa(p.Fence), "permit", permit, "lease", itoa(lease), "drop", flag(drop), "by", by)
 }
 
 // LimitCall is the call of renew_limit.lua.
 func (r Renew) LimitCall() Call {
 	places := make(map[string]string, 1)
-	var all []string
+	c := renewLimit.of("")
 	for _, one := range r.Renewals {
 		if places[one.Key] == "" {
 			places[one.Key] = itoa(int64(len(places) + 1))
-			all = append(all, limitKeys(one.Key, 4, 8)...)
+			c.Keys = appendKeys(c.Keys, c.keys.row, one.Key, "")
 		}
 	}
 	for _, one := range r.Renewals {
-		all = append(all, "lock", places[one.Key], "owner", one.Owner, "fence", itoa(one.Fence),
-			"lease_ms", millis(one.Lease), "note", one.note())
+		c.Args = c.appendRow(c.Args, "nth", places[one.Key], "owner", one.Owner, "fence", itoa(one.Fence),
+			"lease", millis(one.Lease), "note", one.note())
 	}
-	return renewLimit.call(4*len(places), all...)
+	return c
 }
 
 // LimitCall is the call of prove_limit.lua.
 func (p Prove) LimitCall() Call {
-	return proveLimit.call(4, append(limitKeys(p.Key, 4, 12), "permit", p.permit(), "fence", itoa(p.Fence))...)
-}
-
-// limitKeys are the first n keys of the scripts about permits, with their names, and room for more pairs.
-func limitKeys(key string, n, room int) []string {
-	all := append(make([]string, 0, room), "lock", key)
-	all = appendPermits(all, key)
-	if n > 4 {
-		names := Of(key)
-		all = append(all, "channel", names.Channel, "queue", names.Queue, "deadlines", names.Deadlines, "fence", names.Fence)
-	}
-	return all[:2*n]
+	return proveLimit.of(p.Key, "permit", p.permit(), "fence", itoa(p.Fence))
 }

@@ -146,14 +146,30 @@ func appendTagged(dst []byte, prefix, key string) []byte {
 	return append(append(dst, key...), right...)
 }
 
-// appendPermits appends the keys of the permits of a lock, with their names; see lib/permits.lua.
-func appendPermits(keys []string, lock string) []string {
-	base, own := "{"+lock+"}", ""
-	if strings.Contains(lock, "{") {
-		base = lock
+// appendKey appends a key of a lock, by its name in the scripts; see lib/names.lua.
+func appendKey(dst []byte, name, lock string) []byte {
+	switch name {
+	case "channel":
+		return AppendChannel(dst, lock)
+	case "queue":
+		return AppendQueue(dst, lock)
+	case "deadlines":
+		return appendTagged(dst, deadlinesPrefix, lock)
 	}
+	if strings.Contains(lock, "{") {
+		dst = append(dst, lock...)
+	} else {
+		dst = append(append(append(dst, '{'), lock...), '}')
+	}
+	own := ""
 	if isBraced(lock) { // by Redisson's rule "a" has the same base
 		own = "{}"
 	}
-	return append(keys, "timeouts", base+":timeout", "permits", base+":permits"+own, "owners", base+":owners"+own)
+	switch name {
+	case "timeouts":
+		return append(dst, ":timeout"...)
+	case "permits", "owners":
+		return append(append(append(dst, ':'), name...), own...)
+	}
+	panic("BUG: no script key " + name)
 }

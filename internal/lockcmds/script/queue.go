@@ -15,10 +15,9 @@ type Leave struct {
 
 // Call is the call of leave.lua.
 func (l Leave) Call() Call {
-	n := Of(l.Key)
-	all := append(make([]string, 0, 10+2*len(l.Places)),
-		"queue", n.Queue, "deadlines", n.Deadlines, "lock", n.Lock, "channel", n.Channel, "publish", publish)
-	return leave.call(4, appendPlaces(all, l.Places)...)
+	c := leave.of(l.Key)
+	c.Args = append(c.Args, l.Places...)
+	return c
 }
 
 // Refresh keeps the deadlines of live waiters ahead of the clock.
@@ -30,16 +29,9 @@ type Refresh struct {
 
 // Call is the call of refresh.lua.
 func (r Refresh) Call() Call {
-	all := append(make([]string, 0, 6+2*len(r.Places)),
-		"queue", Queue(r.Key), "deadlines", Deadlines(r.Key), "wait_ms", millis(r.Wait))
-	return refresh.call(2, appendPlaces(all, r.Places)...)
-}
-
-func appendPlaces(dst, places []string) []string {
-	for _, place := range places {
-		dst = append(dst, "places", place)
-	}
-	return dst
+	c := refresh.of(r.Key, "wait", millis(r.Wait))
+	c.Args = append(c.Args, r.Places...)
+	return c
 }
 
 // DecodeCount decodes the answer of leave.lua and refresh.lua: how many of the places were in the queue.
@@ -59,7 +51,7 @@ func ReadFirst(text string) (lease time.Duration, ok bool) {
 type Head struct{ Key string }
 
 // Call is the call of head.lua.
-func (h Head) Call() Call { return head.call(2, "lock", h.Key, "queue", Queue(h.Key)) }
+func (h Head) Call() Call { return head.of(h.Key) }
 
 // DecodeHead decodes the answer of head.lua; empty: the queue is empty.
 func DecodeHead(v resp.Value) (place string, err error) {
@@ -73,10 +65,7 @@ func DecodeHead(v resp.Value) (place string, err error) {
 type Look struct{ Key string }
 
 // Call is the call of look.lua.
-func (l Look) Call() Call {
-	n := Of(l.Key)
-	return look.call(3, "lock", n.Lock, "channel", n.Channel, "queue", n.Queue, "publish", publish)
-}
+func (l Look) Call() Call { return look.of(l.Key) }
 
 // DecodeLook decodes the answer of look.lua: whether the lock is still kept.
 func DecodeLook(v resp.Value) (kept bool, err error) {
@@ -92,10 +81,7 @@ type RemoveHead struct {
 
 // Call is the call of remove_head.lua.
 func (d RemoveHead) Call() Call {
-	n := Of(d.Key)
-	return removeHead.call(4,
-		"lock", n.Lock, "queue", n.Queue, "deadlines", n.Deadlines, "channel", n.Channel,
-		"place", d.Place, "publish", publish, "force", flag(d.Force))
+	return removeHead.of(d.Key, "place", d.Place, "force", flag(d.Force))
 }
 
 // HeadRemoved is the answer to RemoveHead.

@@ -32,9 +32,7 @@ type Script struct {
 
 	// Set by compose.
 	text, sha, evalsha string
-
-	fence   int // index of the fence counter in the keys; negative: there is none
-	publish int // index of the publishing command in the arguments; negative: there is none
+	keys, args         names
 }
 
 // Name is the file name without ".lua".
@@ -51,28 +49,6 @@ func (s *Script) SHA() string { return s.composed().sha }
 
 // Evalsha is the command EVALSHA with the SHA, as they stand in a request behind the number of its arguments.
 func (s *Script) Evalsha() string { return s.composed().evalsha }
-
-// Call is one run of a script.
-type Call struct {
-	*Script
-	Keys, Args []string
-}
-
-// call is a run with that many keys. In pairs, each key and then each argument stands behind the name that the header of
-// the script gives it; a test holds them against each other. The call has the slice from here on.
-func (s *Script) call(keys int, pairs ...string) Call {
-	if checkNames != nil {
-		checkNames(s, keys, pairs)
-	}
-	n := len(pairs) / 2
-	for i := range n {
-		pairs[i] = pairs[2*i+1]
-	}
-	return Call{s, pairs[:keys:keys], pairs[keys:n:n]}
-}
-
-// checkNames is for tests.
-var checkNames func(s *Script, keys int, pairs []string)
 
 //go:embed *.lua lib/*.lua
 var files embed.FS
@@ -148,32 +124,12 @@ func (s *Script) compose() {
 		text.WriteByte('\n')
 	}
 	own := read(s.name)
-	s.fence, s.publish = place(own, "KEYS", "fence"), place(own, "ARGV", "publish")
+	s.keys, s.args = namesIn(own, "KEYS"), namesIn(own, "ARGV")
 	text.WriteString(own)
 	s.text = comments().ReplaceAllString(included(text.String()), "")
 	sum := sha1.Sum([]byte(s.text)) // Redis names scripts by SHA-1
 	s.sha = hex.EncodeToString(sum[:])
 	s.evalsha = string(resp.AppendBulk(resp.AppendBulk(nil, "EVALSHA"), s.sha))
-}
-
-// headerLine is a line of a header that names keys or arguments: KEYS or ARGV, which ones, and the names.
-var headerLine = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?m)^-- (KEYS|ARGV)\[([^]]*)\] *([a-z_]+(?:, [a-z_]+)*)`)
-})
-
-// place is the index of the key or argument that the header has under a name; negative: there is none.
-func place(text, kind, name string) int {
-	at := 0
-	for _, line := range headerLine().FindAllStringSubmatch(text, -1) {
-		switch {
-		case line[1] != kind:
-			continue
-		case line[3] == name:
-			return at
-		}
-		at++
-	}
-	return -1
 }
 
 // includes are lines that stand for a file of lib, where its functions are needed only from there on: Redis makes the
@@ -195,34 +151,6 @@ func read(name string) string {
 		panic("BUG: " + err.Error())
 	}
 	return string(text)
-}
-
-// publish is the command by which the scripts wake waiters, spublish the one in a cluster whose clients listen by
-// SSUBSCRIBE.
-const (
-	publish  = "PUBLISH"
-	spublish = "SPUBLISH"
-)
-
-// Servers are what the scripts must know of the servers that run them. The zero value is one server.
-type Servers struct {
-	Slots   bool // a cluster: all keys of a call are of one hash slot, and so is its fence counter
-	Sharded bool // waiters listen by SSUBSCRIBE, so they are woken by SPUBLISH
-}
-
-// On is the call for these servers. It changes the slices of the call, which may be called upon again.
-func (c Call) On(s Servers) Call {
-	if !s.Slots || c.Script == nil || len(c.Keys) == 0 {
-		return c
-	}
-	c.composed()
-	if i := c.fence; i >= 0 {
-		c.Keys[i] = FenceOf(c.Keys[0], true)
-	}
-	if i := c.publish; s.Sharded && i >= 0 && i < len(c.Args) {
-		c.Args[i] = spublish
-	}
-	return c
 }
 
 // Error is an error reply of Redis, to be passed on as it is.

@@ -1,7 +1,9 @@
 package script
 
 import (
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,10 +23,10 @@ func TestCallsInAClusterKeepToOneSlot(t *testing.T) {
 		Renew{Renewals: []Renewal{{Key: "k", Owner: "PUBLISH"}}}.Call(), Ask{}.Call(),
 		Shared{Acquire: named, Way: AtOwnPlace, Place: "PUBLISH"}.Call(),
 	} {
-		c.composed()
+		counter, at := slices.Index(c.keys.first, "counter"), slices.Index(c.args.first, "publish")
 		one := c.On(Servers{})
 		args := slices.Clone(c.Args)
-		if one.fence >= 0 && one.Keys[one.fence] != Fence || one.publish >= 0 && one.publish < len(args) && args[one.publish] != "PUBLISH" {
+		if counter >= 0 && one.Keys[counter] != Fence || at >= 0 && args[at] != "PUBLISH" {
 			t.Errorf("%s for one server: %q %q", c.Name(), one.Keys, one.Args)
 		}
 		for range 2 {
@@ -35,11 +37,32 @@ func TestCallsInAClusterKeepToOneSlot(t *testing.T) {
 				t.Errorf("%s: %q is of another slot", c.Name(), key)
 			}
 		}
-		if c.publish >= 0 && c.publish < len(args) {
-			args[c.publish] = "SPUBLISH"
+		if at >= 0 {
+			args[at] = "SPUBLISH"
 		}
 		if !slices.Equal(args, c.Args) {
 			t.Errorf("%s: %q, want %q", c.Name(), c.Args, args)
+		}
+	}
+}
+
+// A script says by name what it gets, and lib/names.lua what each name means.
+func TestEachNameOfAKeyOrArgumentIsExplained(t *testing.T) {
+	explained := map[string]bool{}
+	for _, line := range regexp.MustCompile(`(?m)^--   ([a-z_, ]+?)  `).FindAllStringSubmatch(read("lib/names"), -1) {
+		for _, name := range strings.Split(line[1], ", ") {
+			explained[name] = true
+		}
+	}
+	for _, s := range All() {
+		s.composed()
+		for _, name := range slices.Concat(s.keys.first, s.keys.row, s.args.first, s.args.row) {
+			if !explained[strings.TrimPrefix(strings.TrimPrefix(name, "plain_"), "fair_")] {
+				t.Errorf("%s.lua: what is %q?", s.name, name)
+			}
+		}
+		for _, use := range regexp.MustCompile(`(KEYS|ARGV)\[`).FindAllString(s.Text(), -1) {
+			t.Errorf("%s.lua: %s", s.name, use)
 		}
 	}
 }

@@ -1,0 +1,40 @@
+-- names: what the names of keys and arguments mean. A test holds those of the scripts against this list.
+--
+-- Keys:
+--   lock       hash, see lib/hash.lua, or string, see lib/permits.lua; it exists only while it is held
+--   counter    fence counter of all locks, or of this hash slot; never expires, never goes back
+--   channel    base channel; a waiter listens on channel:place. As a key it says for which place the free lock is kept
+--   queue      list of places of waiters, first to ask at the head
+--   deadlines  zset: place -> epoch ms after which it may be dropped
+--   timeout    lease of the owner in a lock that it is known to hold shared, see lib/shared.lua; absent: it is not known
+--   timeouts, permits, owners  see lib/permits.lua
+--
+-- Arguments. Lengths of time are in ms; flags are 1 or 0:
+--   owner      opaque, non-empty, not 'fence' or 'mode', without braces
+--   fence      of the grant that is meant; 0: any
+--   lease      its length, > 0; where a hold is released or renewed, the least that goes on, 0: it stays
+--   publish    PUBLISH, or SPUBLISH in a cluster
+--   name       of the acquire, for a named owner; empty: the owner has no other acquire
+--   field      of a session of a named owner, see by_with in lib/hold.lua; empty: the owner has one session
+--   tell       channel on which other waiters of a named owner are told of a first hold; empty: there are none
+--   holds      of the owner's only session after the call
+--   wait       what a deadline is counted in, > 0
+--   place      of a waiter in the queue: its own, or that of the plain waiters of its proxy; empty: it has none
+--   way        fair: the place is its own; crowd: it is that of the plain waiters; empty: there is none
+--   crowd      the place of the plain waiters
+--   stays      flag: the place of the plain waiters stays in the queue after a grant to them; else it leaves
+--   enqueue    flag: take a place if the lock is not acquired; else plain waiters do only if others have one
+--   limit      how many may hold the lock, this one included; >= 1
+--   permit     its name, see lib/permits.lua; empty: it is not known
+--   named      flag: the owner was named by OWNER
+--   by         the session that asks, of a named owner; empty: the owner has one session
+--   keep       the most that may be left of the lease; 0: the grant ends
+--   drop       flag: a lease that ends earlier stays; else the lease is set
+--   note       "#text", what LOCKINFO shows of the holder; empty: the one that is there stays
+--   nth        which of the locks
+--   lost       channel on which losses of the lock are told; empty: an end by the handle is none
+--   forced     channel on which proxies are told of grants that were ended by force, or by their handle
+--   force      flag: remove the place although it has a subscriber: it was woken often enough, and its turn is over
+--
+-- Names of a hand-over that begin with plain_ or fair_ are of the first plain or fair waiter of the proxy. Of a plain
+-- one that does not exist they are empty, of a fair one absent.
