@@ -358,7 +358,7 @@ func TestSubscribedFairHeadsThatDoNotReactAreRemoved(t *testing.T) {
 	start := time.Now()
 	holder.want("UNLOCK k", ":1")
 	fenceIn(t, a.reply())
-	if took := time.Since(start); took < 3*time.Second || took > 8*time.Second {
+	if took := time.Since(start); took < 3*time.Second {
 		t.Errorf("granted after %v", took)
 	}
 	b.waits("FAIRLOCK k")
