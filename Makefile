@@ -27,7 +27,6 @@ COUNT ?= 5
 FUZZTIME ?= 10s
 DIFFTIME ?= 1m
 BENCH ?= .
-SOAKTIME ?= 30m
 CHAOSTIME ?= 40s
 CHAOS ?= ^Test(Locks|Fences)Hold
 SIMTIME ?= 1m
@@ -153,10 +152,6 @@ chaos: deps ## two minutes of faults under the locks; LOCKPROXY_SEED= repeats a 
 .PHONY: bugs
 bugs: deps ## plant deliberate bugs, one after the other, and demand that the tests find each in time; BUG= selects
 	LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -tags bugs -run 'TestEveryBugIsFound/$(BUG)' -count=1 -v -timeout 0 ./test/bugs/
-
-.PHONY: soak
-soak: deps ## run the long tests for SOAKTIME; the seed is printed
-	LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_SOAK_TIME=$(SOAKTIME) $(GO) test -tags soak -run Soak -count=1 -v -timeout 0 $(PKG)
 
 .PHONY: docker
 docker: ## build the container image lockproxy:VERSION

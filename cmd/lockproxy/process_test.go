@@ -517,3 +517,32 @@ func TestHangupReloadsPins(t *testing.T) {
 	}
 	reload("max-pins: 1\nmax-clients: 1000000000\n", "not reloaded, nothing has changed")
 }
+
+// A proxy may start before its Redis.
+func TestRedisMayAppearAfterTheStart(t *testing.T) {
+	redis := redistest.Start(t)
+	redis.Stop()
+	p := startProcess(t, "--listen", "127.0.0.1:0", "--upstream", redis.Addr(), "--failover-wait", "100ms")
+	addr := p.addr("")
+	answer := func(line string) string {
+		nc, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		_ = nc.SetDeadline(time.Now().Add(10 * time.Second))
+		_, _ = nc.Write([]byte(line + "\r\n"))
+		reply, err := bufio.NewReader(nc).ReadString('\n')
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: neither a reply nor the end", line)
+		}
+		return reply
+	}
+	for _, line := range []string{"GET x", "LOCK a", "FAIRLOCK a WAIT 1000", "UNLOCK a", "LOCKINFO a"} {
+		if got := answer(line); got != "" {
+			t.Errorf("%s without Redis: %q", line, got)
+		}
+	}
+	redis.Restart()
+	redistest.Eventually(t, 20*time.Second, "a lock", func() bool { return strings.HasPrefix(answer("LOCK a"), ":") })
+}

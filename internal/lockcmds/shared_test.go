@@ -325,7 +325,7 @@ func TestTheWatchdogRenewsEachSharedHolder(t *testing.T) {
 	equal(t, "push", b.push(), ">[lock-lost k :"+fence+" expired]")
 	b.want("UNLOCK k", lostLeaseWords)
 	c.waits("LOCK k")
-	for range 2 {
+	for range 4 { // longer than a lease
 		p.awaitRenewal("k")
 	}
 	c.quiet(0)

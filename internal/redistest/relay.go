@@ -3,7 +3,6 @@ package redistest
 import (
 	"bytes"
 	"io"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"testing"
@@ -238,55 +237,4 @@ func (r *Relay) let(d Direction, chunk []byte) []byte {
 		chunk = r.damage(chunk)
 	}
 	return chunk
-}
-
-// hostileWords are put into the bytes of a server by Random.
-var hostileWords = []string{
-	"*9223372036854775807\r\n", "$9223372036854775806\r\n", "%4611686018427387904\r\n",
-	"*-2\r\n", "$-2\r\n", "%-1\r\n", ">-1\r\n", ">0\r\n", "~1\r\n", "*1\r\n",
-	"*999999999\r\n", "$536870912\r\n", "*?\r\n", "$?\r\n;4\r\n", "|1\r\n+a\r\n+b\r\n",
-	".\r\n", "_\r\n", "_x\r\n", "#t\r\n", "#\r\n", ":\r\n", ":99999999999999999999\r\n",
-	"+OK\r\n", "+PONG\r\n", "+QUEUED\r\n", "-ERR no\r\n", "-LOADING x\r\n", "-BUSY x\r\n", "-MOVED 1 1.2.3.4:5\r\n",
-	"$-1\r\n", "*-1\r\n", "$0\r\n\r\n", "\r\n", "\n", "\r", "\x00",
-	">3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n", ">3\r\n$11\r\nunsubscribe\r\n$1\r\nx\r\n:0\r\n",
-	">3\r\n$7\r\nmessage\r\n:1\r\n:2\r\n", ">2\r\n:5\r\n_\r\n", ">2\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n",
-	">3\r\n$12\r\nsunsubscribe\r\n_\r\n:0\r\n", ">2\r\n$10\r\ninvalidate\r\n_\r\n",
-	"*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n",
-}
-
-// Random damages about one chunk of some: it flips bits, cuts, repeats and puts in bytes, as the seed says.
-func Random(seed uint64, some int) func(chunk []byte) []byte {
-	rng := rand.New(rand.NewPCG(seed, 0))
-	return func(chunk []byte) []byte {
-		if len(chunk) == 0 || rng.IntN(some) > 0 {
-			return chunk
-		}
-		at := rng.IntN(len(chunk))
-		end := at + rng.IntN(min(len(chunk)-at, 64)) + 1
-		damaged := append([]byte(nil), chunk[:at]...)
-		switch rng.IntN(8) {
-		case 0, 1: // a bit is flipped
-			damaged = append(append(damaged, chunk[at]^1<<rng.IntN(8)), chunk[at+1:]...)
-		case 2: // a digit, or any other byte, is another one
-			damaged = append(append(damaged, byte(rng.UintN(256))), chunk[at+1:]...)
-		case 3: // bytes are missing
-			damaged = append(damaged, chunk[end:]...)
-		case 4: // the end is missing
-		case 5: // bytes come twice
-			damaged = append(append(damaged, chunk[at:end]...), chunk[at:]...)
-		case 6: // all bytes come twice
-			damaged = append(append(damaged[:0], chunk...), chunk...)
-		default: // a hostile word comes in front, in between, or behind
-			word := hostileWords[rng.IntN(len(hostileWords))]
-			switch rng.IntN(3) {
-			case 0:
-				damaged = append([]byte(word), chunk...)
-			case 1:
-				damaged = append(append([]byte(nil), chunk...), word...)
-			default:
-				damaged = append(append(damaged, word...), chunk[at:]...)
-			}
-		}
-		return damaged
-	}
 }

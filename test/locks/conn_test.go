@@ -14,9 +14,8 @@ import (
 // conn is one client connection. It speaks RESP on its own, so that the proxy's idea of the protocol is not tested
 // against itself. One goroutine at a time.
 type conn struct {
-	nc     net.Conn
-	rd     *bufio.Reader
-	pushes [][]any // out-of-band messages seen so far, oldest first
+	nc net.Conn
+	rd *bufio.Reader
 }
 
 // reply is a decoded reply: nil, string, int64, errorReply, []any or pushReply.
@@ -77,7 +76,7 @@ func (c *conn) send(args ...string) error {
 	return err
 }
 
-// next reads the next reply and collects the pushes before it.
+// next reads the next reply, behind pushes.
 func (c *conn) next(limit time.Duration) (reply, error) {
 	if err := c.nc.SetReadDeadline(time.Now().Add(limit)); err != nil {
 		return nil, err
@@ -87,28 +86,10 @@ func (c *conn) next(limit time.Duration) (reply, error) {
 		if err != nil {
 			return nil, err
 		}
-		push, ok := v.(pushReply)
-		if !ok {
+		if _, push := v.(pushReply); !push {
 			return v, nil
 		}
-		c.pushes = append(c.pushes, push)
 	}
-}
-
-// nextPush waits for a push; a reply that nobody asked for is an error.
-func (c *conn) nextPush(limit time.Duration) ([]any, error) {
-	if err := c.nc.SetReadDeadline(time.Now().Add(limit)); err != nil {
-		return nil, err
-	}
-	v, err := readReply(c.rd)
-	if err != nil {
-		return nil, err
-	}
-	push, ok := v.(pushReply)
-	if !ok {
-		return nil, fmt.Errorf("reply %v instead of a push", v)
-	}
-	return push, nil
 }
 
 func readReply(rd *bufio.Reader) (reply, error) {

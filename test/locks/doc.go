@@ -7,8 +7,8 @@
 //	        ▼
 //	   checks: holds, model, ledger, order, liveness
 //
-// Process tests (verbs, watchdog, signals, hostile input) make one claim each. The chaos tests run a random workload
-// under random faults and check its whole history; README.md says what each check proves.
+// A test runs a random workload under random faults and checks its whole history; README.md says what each check proves.
+// What one command does is tested in internal/lockcmds and in the other packages of test.
 //
 // All processes share one machine and so one CLOCK_MONOTONIC: a call is stamped before its first byte is written, a
 // return after the last byte of its reply was read. Intervals built from these stamps are exact.

@@ -22,8 +22,6 @@ const childEnv = "LOCKPROXY_TEST_CHILD"
 func TestMain(m *testing.M) {
 	switch role := os.Getenv(childEnv); role {
 	case "":
-	case "holder":
-		os.Exit(holderMain(os.Args[1:]))
 	case "worker":
 		os.Exit(workerMain(os.Getenv(workerEnv)))
 	default:

@@ -3,7 +3,6 @@ package locks
 import (
 	"bufio"
 	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,13 +14,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
-const (
-	// patience bounds what should happen at once, on a machine that is busy with other tests.
-	patience = 15 * time.Second
-	// atOnce is the promptness that the tests demand where waiting for a lease, or for a dead head of a queue, would take
-	// longer.
-	atOnce = 5 * time.Second
-)
+// patience bounds what should happen at once, on a machine that is busy with other tests.
+const patience = 15 * time.Second
 
 // startProcess starts the command, inside a network namespace if one is named.
 func startProcess(netns string, cmd *exec.Cmd) (*redistest.Process, error) {
@@ -43,12 +37,6 @@ type proxy struct {
 	bin   string
 }
 
-// newProxy prepares a proxy on a free port of the loopback interface.
-func newProxy(t testing.TB, upstream string, flags ...string) *proxy {
-	t.Helper()
-	return newProxyAt(t, "", freeAddr(t), upstream, flags...)
-}
-
 func newProxyAt(t testing.TB, netns, addr, upstream string, flags ...string) *proxy {
 	t.Helper()
 	p := &proxy{
@@ -56,17 +44,6 @@ func newProxyAt(t testing.TB, netns, addr, upstream string, flags ...string) *pr
 		args: append([]string{"--listen", addr, "--upstream", upstream}, flags...),
 	}
 	t.Cleanup(func() { p.cleanup(t) })
-	return p
-}
-
-// startProxy starts a proxy and returns when it answers a PING.
-func startProxy(t testing.TB, upstream string, flags ...string) *proxy {
-	t.Helper()
-	p := newProxy(t, upstream, flags...)
-	if err := p.start(); err != nil {
-		t.Fatal(err)
-	}
-	p.awaitPong(t)
 	return p
 }
 
@@ -83,27 +60,6 @@ func (p *proxy) start() error {
 	cmd.Env = append(os.Environ(), "GORACE=halt_on_error=0")
 	p.Process, err = startProcess(p.netns, cmd)
 	return err
-}
-
-func (p *proxy) awaitPong(t testing.TB) {
-	t.Helper()
-	redistest.Eventually(t, patience, "the proxy to answer PING", func() bool {
-		if !p.Running() {
-			t.Fatalf("the proxy ended: %v\n%s", p.Err, p.tail())
-		}
-		return pong(p.addr)
-	})
-}
-
-// pong reports whether somebody answers PING at the address.
-func pong(addr string) bool {
-	c, err := dialRESP(addr, 2, time.Second)
-	if err != nil {
-		return false
-	}
-	defer c.hangUp()
-	v, err := c.do(time.Second, "PING")
-	return err == nil && v == "PONG"
 }
 
 // cleanup kills the process and fails the test if its log speaks of a bug.
@@ -150,26 +106,6 @@ func (p *proxy) tail() string {
 		return err.Error()
 	}
 	return string(bytes.TrimSpace(b[max(0, len(b)-4096):]))
-}
-
-// residentMiB is the memory that the process has right now.
-func (p *proxy) residentMiB(t testing.TB) int {
-	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid()))
-	if err != nil {
-		t.Skipf("no way to see the memory of a process here: %v", err)
-	}
-	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			kib, err := strconv.Atoi(strings.Fields(rest)[0])
-			if err != nil {
-				t.Fatal(err)
-			}
-			return kib >> 10
-		}
-	}
-	t.Fatal("no VmRSS in the status of the process")
-	return 0
 }
 
 // freeAddr is an address that stays free while the process that listens on it is down.

@@ -469,3 +469,12 @@ func (w *worker) hangUp() {
 		*s = nil
 	}
 }
+
+// fieldsOf turns a flat reply of names and values into a map.
+func fieldsOf(flat []any) map[string]string {
+	m := make(map[string]string)
+	for i := 0; i+1 < len(flat); i += 2 {
+		m[fmt.Sprint(flat[i])] = fmt.Sprint(flat[i+1])
+	}
+	return m
+}
