@@ -99,3 +99,17 @@ func TestDocumentedFileNamesEveryKey(t *testing.T) {
 		}
 	}
 }
+
+func TestExposedAddresses(t *testing.T) {
+	for auth, want := range map[string][]string{
+		"yes": {":1", "0.0.0.0:1", "[::]:1", "10.0.0.1:1", "redis.example:1"},
+		"no":  {":1", "0.0.0.0:1", "[::]:1", "10.0.0.1:1", "redis.example:1", "tls::2"},
+	} {
+		cfg := NewConfig()
+		cfg.TLS.AuthClients = auth
+		cfg.Listen = []string{"127.0.0.1:1", "127.9.0.1:1", "localhost:1", "[::1]:1", "unix:/s", ":1", "0.0.0.0:1", "[::]:1", "10.0.0.1:1", "redis.example:1", "tls::2", "tls:127.0.0.1:2"}
+		if diff := cmp.Diff(want, cfg.exposed()); diff != "" {
+			t.Error(diff)
+		}
+	}
+}

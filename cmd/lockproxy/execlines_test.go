@@ -1,18 +1,71 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/cli"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
+
+// locks is a proxy in front of a Redis, with the directory of the test's commands. The file "wait" there is a pipe.
+type locks struct {
+	t     *testing.T
+	redis *redistest.Server
+	proxy *process
+	addr  string
+	dir   string
+}
+
+func newLocks(t *testing.T) *locks {
+	t.Helper()
+	l := &locks{t: t, redis: redistest.Start(t), dir: t.TempDir()}
+	if err := syscall.Mkfifo(filepath.Join(l.dir, "wait"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.proxy = startProcess(t, "--listen", "127.0.0.1:0", "--upstream", l.redis.Addr())
+	l.addr = l.proxy.addr("")
+	l.proxy.awaitLog(1, "connected to upstream")
+	return l
+}
+
+// start runs lockproxy exec. ended waits for it, and returns its exit code and output.
+func (l *locks) start(args ...string) (ended func() (code int, out string)) {
+	l.t.Helper()
+	cmd, out := exec.Command("lockproxy", append([]string{"exec"}, args...)...), &logBuffer{}
+	cmd.Dir, cmd.Stdout, cmd.Stderr = l.dir, out, out
+	p, err := redistest.StartProcess(cmd)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(p.Kill)
+	return func() (int, string) { return p.Exit(l.t, patience), out.String() }
+}
+
+// wrote waits until the command has written a file, and returns its text.
+func (l *locks) wrote(name string) string {
+	l.t.Helper()
+	var text []byte
+	redistest.Eventually(l.t, patience, "the file "+name, func() bool {
+		text, _ = os.ReadFile(filepath.Join(l.dir, name))
+		return bytes.HasSuffix(text, []byte("\n"))
+	})
+	return strings.TrimSpace(string(text))
+}
+
+// free waits until nobody has the lock.
+func (l *locks) free(key string) {
+	l.t.Helper()
+	redistest.Eventually(l.t, patience, key+" to be free", func() bool { return l.redis.Do(l.t, "EXISTS", key) == int64(0) })
+}
 
 // A connection may break before a command of exec, or between it and its answer. The command runs once, under one grant,
 // and the lock is free behind it.
@@ -31,14 +84,16 @@ func TestExecOutlivesTheLossOfAnAnswer(t *testing.T) {
 				key, ran := fmt.Sprint("job", run), fmt.Sprint("ran", run)
 				line.CutAt("\r\n"+verb+"\r\n", heard)
 				args := append([]string{"-u", line.Addr(), "--lease", "3s"}, kind...)
-				l.start(append(args, key, "--", "sh", "-c", "echo ran >> "+ran)...).want(0, "")
+				if code, out := l.start(append(args, key, "--", "sh", "-c", "echo ran >> "+ran)...)(); code != 0 {
+					t.Errorf("%v, %s, heard %d: exit code %d, %s", kind, verb, heard, code, out)
+				}
 				if got := l.wrote(ran); got != "ran" {
 					t.Errorf("%v, %s, heard %d: the command has run as %q", kind, verb, heard, got)
 				}
 				if line.Cuts() {
 					t.Errorf("%v, %s, heard %d: no connection was cut", kind, verb, heard)
 				}
-				l.free(key, 10*time.Second)
+				l.free(key)
 			}
 		}
 	}
@@ -66,7 +121,7 @@ func TestExecOutlivesTheLossOfAnAnswerOfRedis(t *testing.T) {
 					link.CutAt(key, fate)
 				}
 				args := append([]string{"-u", p.addr(""), "--lease", lease}, kind...)
-				h := l.start(append(args, key, "--", "sh", "-c", "echo ran >> "+ran+"; read go < wait")...)
+				ended := l.start(append(args, key, "--", "sh", "-c", "echo ran >> "+ran+"; read go < wait")...)
 				if got := l.wrote(ran); got != "ran" {
 					t.Errorf("%v, %s: the command has run as %q", kind, at, got)
 				}
@@ -76,15 +131,20 @@ func TestExecOutlivesTheLossOfAnAnswerOfRedis(t *testing.T) {
 				if at == "EXTENDLOCK" {
 					redistest.Eventually(t, 20*time.Second, "the cut", func() bool { return !link.Cuts() })
 				}
-				l.goOn()
-				h.want(0, "")
+				redistest.Eventually(t, patience, "the command to read", func() bool {
+					fed, err := feed(filepath.Join(l.dir, "wait"))
+					return fed && err == nil
+				})
+				if code, out := ended(); code != 0 {
+					t.Errorf("%v, %s: exit code %d, %s", kind, at, code, out)
+				}
 				if link.Cuts() {
 					t.Errorf("%v, %s: no connection was cut", kind, at)
 				}
 				if got := l.wrote(ran); got != "ran" {
 					t.Errorf("%v, %s: the command has run as %q", kind, at, got)
 				}
-				l.free(key, 10*time.Second)
+				l.free(key)
 			}
 		}
 	}
@@ -105,7 +165,8 @@ func TestExecOutlivesItsConnections(t *testing.T) {
 	for range 3 {
 		go func() {
 			for range 3 {
-				cmd := l.program("exec", "-u", line.Addr(), "--lease", "2s", "job", "--", "sh", "-c", command)
+				cmd := exec.Command("lockproxy", "exec", "-u", line.Addr(), "--lease", "2s", "job", "--", "sh", "-c", command)
+				cmd.Dir = l.dir
 				out, _ := cmd.CombinedOutput()
 				code := cmd.ProcessState.ExitCode()
 				said := func(word string) bool { return strings.Contains(string(out), word) }
@@ -151,5 +212,5 @@ func TestExecOutlivesItsConnections(t *testing.T) {
 	if got, err := os.ReadFile(filepath.Join(l.dir, "overlaps")); err == nil {
 		t.Errorf("two commands have run at the same time: %s", got)
 	}
-	l.free("job", 10*time.Second)
+	l.free("job")
 }

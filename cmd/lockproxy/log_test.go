@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -79,4 +81,40 @@ func TestTheLogIsForPeopleAtATerminal(t *testing.T) {
 	if !isTerminal(terminal) || isTerminal(file) || isTerminal(new(bytes.Buffer)) {
 		t.Errorf("a terminal: %v, a file: %v", isTerminal(terminal), isTerminal(file))
 	}
+}
+
+// A fatal entry ends the process, also if it cannot be written.
+func TestAFatalEntryIsNotWaitedForToTheEnd(t *testing.T) {
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Args[0], cmd.Stderr = "fatal", writer
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	writer.Close()
+	timer := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != exitFailure {
+		t.Error(err)
+	}
+	if text, err := io.ReadAll(reader); err != nil || !strings.Contains(string(text), "entry") {
+		t.Errorf("the log is %d bytes, %v", len(text), err)
+	}
+}
+
+// fatal is a program that ends with more entries than its reader takes.
+func fatal() {
+	log, _, _ := newLogger(LogConfig{Level: "info"}, os.Stderr)
+	for range 2000 {
+		log.Info("entry")
+	}
+	log.Fatal("the end")
 }
