@@ -30,7 +30,6 @@ func (s *stand) check() (found []finding) {
 		all = append(all, holdsOf(ops, s.losses)...)
 	}
 	if !s.volatile {
-		add("holds", overlaps(all)...)
 		for _, key := range s.keys {
 			picture := filepath.Join(s.t.ArtifactDir(), key+".html")
 			if bad := linearizable(key, histories, s.lease, s.mayGetNothing, s.losses, picture); bad != "" {
@@ -40,7 +39,6 @@ func (s *stand) check() (found []finding) {
 		add("order", s.outOfOrder(histories)...)
 	}
 	add("fences", fences(all)...)
-	add("ledger", s.ledger.lostUpdates()...)
 	add("ttl", s.watcher.eternal...)
 	add("replies", replies(histories)...)
 	add("calm", s.uncalled(all, histories)...)
@@ -48,7 +46,7 @@ func (s *stand) check() (found []finding) {
 }
 
 // fences must grow from hold to hold, in whatever Redis forgot: a grant that was called for after another's return has
-// the larger fence.
+// the larger fence, and no two have the same.
 func fences(all []*hold) (bad []string) {
 	byKey := make(map[string][]*hold)
 	for _, h := range all {
@@ -58,7 +56,12 @@ func fences(all []*hold) (bad []string) {
 		returns := slices.SortedFunc(slices.Values(holds), func(a, b *hold) int { return int(a.first.Return - b.first.Return) })
 		calls := slices.SortedFunc(slices.Values(holds), func(a, b *hold) int { return int(a.first.Call - b.first.Call) })
 		var largest *hold
+		of := make(map[int64]*hold)
 		for _, h := range calls {
+			if other := of[h.fence]; other != nil && other.first.hold() != h.first.hold() {
+				bad = append(bad, fmt.Sprintf("%v\n  beside %v", h, other))
+			}
+			of[h.fence] = h
 			for len(returns) > 0 && returns[0].first.Return < h.first.Call {
 				if largest == nil || returns[0].fence > largest.fence {
 					largest = returns[0]
@@ -118,18 +121,6 @@ func (s *stand) disturbed(o op) bool {
 	return slices.ContainsFunc(slices.Concat(s.incidents, s.stalls.all()), func(in incident) bool {
 		return !in.harmless && in.concerns(o.Key) && in.from <= o.Return && o.Call <= in.to+int64(late)
 	})
-}
-
-// lostUpdates is what the fenced ledger lost; its naked twin is expected to lose.
-func (l *ledger) lostUpdates() (bad []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for key, e := range l.entries {
-		if e.lost > 0 || e.value != e.writes {
-			bad = append(bad, fmt.Sprintf("%s: %d updates lost, %d writes, value %d", key, e.lost, e.writes, e.value))
-		}
-	}
-	return bad
 }
 
 func replies(histories map[string][]op) (bad []string) {
@@ -243,9 +234,7 @@ func (s *stand) waitedBehind(all []*hold, o op) bool {
 func (s *stand) summary() string {
 	counts := make(map[string]int)
 	total := 0
-	var all []*hold
 	for _, ops := range s.history() {
-		all = append(all, holdsOf(ops, s.losses)...)
 		for _, o := range ops {
 			total++
 			out := string(o.Out)
@@ -260,12 +249,6 @@ func (s *stand) summary() string {
 		parts = append(parts, fmt.Sprintf("%s %d", what, n))
 	}
 	slices.Sort(parts)
-	var writes, refusals, naked int64
-	s.ledger.mu.Lock()
-	for _, e := range s.ledger.entries {
-		writes, refusals, naked = writes+e.writes, refusals+e.refusals, naked+e.nakedLost
-	}
-	s.ledger.mu.Unlock()
-	return fmt.Sprintf("%d commands, %d faults, %d stalls of the machine, %d workers, %d looks at redis (longest queues %v)\n  %s\n  most holders at once: %v\n  ledger: %d writes, %d refused; without fences %d updates would have been lost",
-		total, len(s.incidents), len(s.stalls.all()), s.started, s.watcher.looks, s.watcher.longest, strings.Join(parts, ", "), mostAtOnce(all), writes, refusals, naked)
+	return fmt.Sprintf("%d commands, %d faults, %d stalls of the machine, %d workers, %d looks at redis (longest queues %v)\n  %s",
+		total, len(s.incidents), len(s.stalls.all()), s.started, s.watcher.looks, s.watcher.longest, strings.Join(parts, ", "))
 }

@@ -3,9 +3,8 @@
 //
 //	clients (this test binary, re-executed) ──► proxy 1, proxy 2 (bin/lockproxy) ──► redis-server
 //	        │ history of calls and returns          ▲                                   ▲
-//	        │ fenced ledger                         └──────── faults: kill, stop, reset, cut off
-//	        ▼
-//	   checks: holds, model, ledger, order, liveness
+//	        ▼                                       └──────── faults: kill, stop, reset, cut off
+//	   checks: model, fences, order, liveness
 //
 // A test runs a random workload under random faults and checks its whole history; README.md says what each check proves.
 // What one command does is tested in internal/lockcmds and in the other packages of test.

@@ -14,15 +14,6 @@ type group struct {
 	sentinels *redistest.Sentinels
 }
 
-func (s *stand) startWithSentinels() {
-	primary := redistest.Start(s.t)
-	replicas := []*redistest.Server{redistest.StartReplica(s.t, primary), redistest.StartReplica(s.t, primary)}
-	sentinels := redistest.StartSentinels(s.t, 3, primary, replicas, "failover-timeout 2000") // one that takes longer is given up
-	sentinels.SetDownAfter(never)
-	s.redis, s.group = primary, &group{append(replicas, primary), sentinels}
-	s.startWithRelays(nil, "sentinel://"+sentinels.Addrs()+"/"+sentinels.Name)
-}
-
 // never is the time after which Sentinels take a primary for down that has not been struck: a machine that stands still must not cause a
 // failover, because what replication loses then would look like a lock that was granted twice.
 const never = 10 * time.Minute
@@ -32,37 +23,6 @@ func ofProcesses(all []fault) []fault {
 	return slices.DeleteFunc(all, func(f fault) bool {
 		return !strings.HasSuffix(f.name, "a worker") && !strings.HasSuffix(f.name, "a proxy")
 	})
-}
-
-// failovers are the faults by which the primary moves. Replication loses what was written last, which would be as good as any other loss to
-// the checks. So the primary takes no more writes until its replicas have all, and then it is struck: what clients have been told is known to
-// the new primary, and the checks stay exact. Calls that are on their way are lost.
-func failovers() []fault {
-	return []fault{
-		{name: "kill the primary", begin: func(s *stand) (string, func()) {
-			old := s.redis
-			return s.moves(s.noticed(old.Kill)), func() { old.Restart("--replicaof", strings.Join(hostPort(s.redis), " ")) }
-		}},
-		{name: "stop the primary", begin: func(s *stand) (string, func()) {
-			old := s.redis
-			return s.moves(s.noticed(old.Pause)), func() {
-				old.Continue()
-				s.demote(old)
-			}
-		}},
-		{name: "fail over", begin: func(s *stand) (string, func()) {
-			old := s.redis
-			return s.moves(s.group.sentinels.BeginFailover), func() { s.demote(old) }
-		}},
-	}
-}
-
-// noticed makes the Sentinels notice that the primary is down.
-func (s *stand) noticed(strike func()) func() {
-	return func() {
-		strike()
-		s.group.sentinels.SetDownAfter(redistest.DownAfter)
-	}
 }
 
 // demote makes a former primary a replica, as Sentinels do after some seconds. Until then it takes no writes.
@@ -77,26 +37,6 @@ func hostPort(of *redistest.Server) []string { return strings.Split(of.Addr(), "
 // do sends a command to a server that may close the connection.
 func (s *stand) do(srv *redistest.Server, args ...any) {
 	redistest.Eventually(s.t, patience, "an answer", func() bool { return srv.Client(s.t).Do(s.t.Context(), args...).Err() == nil })
-}
-
-// moves strikes the primary and returns when there is another one, which all Sentinels and proxies follow.
-func (s *stand) moves(strike func()) (to string) {
-	old := s.redis
-	s.awaitReplicas()
-	s.watcher.at.Store(nil)
-	s.do(old, "CLIENT", "PAUSE", "600000", "WRITE")
-	redistest.Eventually(s.t, patience, "the replicas to have everything", func() bool {
-		offset := s.fact(old, "master_repl_offset")
-		return !slices.ContainsFunc(s.group.servers, func(one *redistest.Server) bool {
-			return one != old && s.fact(one, "slave_repl_offset") != offset
-		})
-	})
-	strike()
-	s.redis = s.group.sentinels.AwaitOther(old)
-	s.group.sentinels.SetDownAfter(never)
-	s.admin = s.redis.Client(s.t)
-	s.watcher.at.Store(s.sight())
-	return "to " + s.redis.Addr()
 }
 
 // awaitReplicas returns when the primary has both replicas, and the Sentinels know so and would fail over. A failover that nobody asked for

@@ -19,7 +19,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
-// stand is one chaos experiment: Redis, two proxies, worker processes, the ledger, the observer and a network.
+// stand is one chaos experiment: Redis, two proxies, worker processes, the observer and a network.
 type stand struct {
 	t        *testing.T
 	rng      *rand.Rand
@@ -35,7 +35,6 @@ type stand struct {
 	shards  *shards // nil: failovers lose nothing
 	proxies [2]*namedProxy
 	reach   []string // the proxies as workers reach them
-	ledger  *ledger
 	watcher *observer
 
 	netns   string // of the workers
@@ -61,7 +60,6 @@ type settings struct {
 	seed       uint64
 	namespaces bool
 	volatile   bool // Redis persists nothing: a restart forgets all locks
-	sentinels  bool // the primary has replicas and Sentinels
 	cluster    bool // there are three primaries with a replica each, in namespaces if there are any
 	cutOff     bool // the primary has one replica and Sentinels, each in a namespace
 	workers    int
@@ -86,11 +84,6 @@ func newStand(t *testing.T, set settings) *stand {
 	for i := range set.keys {
 		s.keys = append(s.keys, fmt.Sprint([]string{"lock", "shared", "limit"}[i%3], i))
 	}
-	if s.ledger, err = newLedger(filepath.Join(s.dir, "ledger")); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.ledger.close)
-
 	// Persistence that loses nothing, so that a restart may not cost anybody a lock: Redis writes before it replies, and what a process has
 	// written outlives it. Without fsync a slow disk does not stop Redis for a second.
 	args := []string{"--appendonly", "yes", "--appendfsync", "no"}
@@ -104,8 +97,6 @@ func newStand(t *testing.T, set settings) *stand {
 		s.startPair()
 	case set.namespaces:
 		s.startInNamespaces(args)
-	case set.sentinels:
-		s.startWithSentinels()
 	default:
 		s.startWithRelays(args, "")
 	}
@@ -245,7 +236,7 @@ func (s *stand) startWorker(place int) {
 	s.started++
 	cfg := workerConfig{
 		Name: "w" + strconv.Itoa(s.started), Seed: s.rng.Uint64(), Proxies: s.reach, Keys: s.keys, Lease: s.lease,
-		Ledger: filepath.Join(s.dir, "ledger"), Journal: s.journal("w" + strconv.Itoa(s.started)),
+		Journal: s.journal("w" + strconv.Itoa(s.started)),
 	}
 	if s.shards != nil {
 		cfg.Sync = all

@@ -64,231 +64,210 @@ func permit(n int, o op) op {
 var verdicts = []struct {
 	name    string
 	ops     []op
-	overlap bool // two clients could rely on the lock at once
 	illegal bool // the model has no order for it
 }{
 	{"one after the other", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 2, 3, released, 0),
 		said("b", "LOCK", 0, 4, acquired, 6), said("b", "UNLOCK", 5, 6, released, 0),
-	}, false, false},
+	}, false},
 	{"granted twice", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 50, 51, released, 0),
 		said("b", "LOCK", 2, 3, acquired, 6), said("b", "UNLOCK", 40, 41, released, 0),
-	}, true, true},
+	}, true},
 	{"granted before the lease ended", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("b", "LOCK", 90, 95, acquired, 6),
-	}, true, true},
+	}, true},
 	{"granted after the lease ended", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("b", "LOCK", 90, 101, acquired, 6),
-	}, false, false},
+	}, false},
 	{"granted though a witness saw the lease renewed", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "LOCKINFO", 150, 151, mine, 5),
 		said("b", "LOCK", 110, 120, acquired, 6),
-	}, true, true},
+	}, true},
 	{"granted while a release was on its way", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 2, 9, released, 0), said("b", "LOCK", 3, 4, acquired, 6),
-	}, false, false},
+	}, false},
 	{"granted after a release without a reply", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 2, 0, unknown, 0), said("b", "LOCK", 3, 4, acquired, 6),
-	}, false, false},
+	}, false},
 	{"granted early because of GRACE", []op{
 		graced(said("a", "LOCK", 0, 1, acquired, 5)), said("b", "LOCK", 3, 4, acquired, 6),
-	}, false, false},
-	{"granted at the end of a fixed lease, although another proxy has set a longer one", []op{
-		fixed(through(1, said("a", "LOCK", 0, 1, acquired, 5))), lasting(400, through(0, said("a", "TRYLOCK", 2, 3, acquired, 5))),
-		through(0, said("a", "UNLOCK", 4, 210, still, 5)), said("b", "LOCK", 90, 105, acquired, 6),
-	}, true, false},
-	{"granted when another proxy could not renew the lease any more", []op{
-		through(1, said("a", "LOCK", 0, 1, acquired, 5)), lasting(400, through(0, said("a", "TRYLOCK", 2, 3, acquired, 5))),
-		through(0, said("a", "UNLOCK", 4, 210, still, 5)), said("b", "LOCK", 90, 105, acquired, 6),
-	}, false, false},
-	{"granted after a command through another proxy had no reply", []op{
-		fixed(through(1, said("a", "LOCK", 0, 1, acquired, 5))), lasting(400, through(0, said("a", "TRYLOCK", 2, 3, acquired, 5))),
-		lasting(400, fixed(through(1, said("a", "EXTENDLOCK", 4, 0, unknown, 5)))), through(0, said("a", "UNLOCK", 50, 210, still, 5)),
-		said("b", "LOCK", 90, 105, acquired, 6),
-	}, false, false},
+	}, false},
 	{"the fence goes back", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 2, 3, released, 0), said("b", "LOCK", 4, 5, acquired, 4),
-	}, false, true},
+	}, true},
 	{"the fence is given twice", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 2, 3, released, 0), said("b", "LOCK", 4, 5, acquired, 5),
-	}, false, true},
+	}, true},
 	{"re-entry", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "LOCK", 2, 3, acquired, 5),
 		said("a", "UNLOCK", 4, 5, still, 0), said("a", "UNLOCK", 6, 7, released, 0),
-	}, false, false},
+	}, false},
 	{"re-entry with a new fence", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "LOCK", 2, 3, acquired, 6),
-	}, true, true},
+	}, true},
 	{"released with one hold left", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "LOCK", 2, 3, acquired, 5), said("a", "UNLOCK", 4, 5, released, 0),
-	}, false, true},
+	}, true},
 	{"one hold more than was asked for", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 4, 5, still, 0),
-	}, false, true},
+	}, true},
 	{"lost within the lease", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 50, 51, notHeld, 0),
-	}, false, true},
+	}, true},
 	{"lost after the lease", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 120, 121, notHeld, 0),
-	}, false, false},
+	}, false},
 	{"released by a stranger", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("b", "UNLOCK", 4, 5, released, 0),
-	}, false, true},
+	}, true},
 	{"a part of it lost by one of two proxies", []op{
 		through(0, said("a", "LOCK", 0, 1, acquired, 5)), through(1, said("a", "LOCK", 2, 3, acquired, 5)),
 		through(0, said("a", "EXTENDLOCK", 4, 121, notHeld, 0)), through(0, said("a", "UNLOCK", 122, 123, released, 0)),
-	}, false, false},
+	}, false},
 	{"both parts lost", []op{
 		through(0, said("a", "LOCK", 0, 1, acquired, 5)), through(1, said("a", "LOCK", 2, 3, acquired, 5)),
 		through(0, said("a", "UNLOCK", 104, 105, still, 0)), said("b", "LOCK", 106, 107, acquired, 6),
-	}, false, false},
+	}, false},
 	{"a part of it given back after the answer", []op{
 		through(0, said("a", "LOCK", 0, 1, acquired, 5)), through(1, said("a", "LOCK", 90, 91, acquired, 5)),
 		through(0, said("a", "EXTENDLOCK", 92, 121, notHeld, 0)), through(1, said("a", "UNLOCK", 122, 123, still, 0)),
 		said("b", "LOCK", 124, 125, acquired, 6),
-	}, false, false},
+	}, false},
 	{"a part of it lost within the lease", []op{
 		through(0, said("a", "LOCK", 0, 1, acquired, 5)), through(1, said("a", "LOCK", 2, 3, acquired, 5)),
 		through(0, said("a", "UNLOCK", 22, 23, released, 0)),
-	}, false, true},
+	}, true},
 	{"a part of it lost though it has only one", []op{
 		through(1, said("a", "LOCK", 0, 1, acquired, 5)), through(1, said("a", "LOCK", 2, 3, acquired, 5)),
 		through(1, said("a", "UNLOCK", 122, 123, released, 0)),
-	}, false, true},
+	}, true},
 	{"granted after a shorter lease, whose answer came too late, ended", []op{
 		lasting(1000, said("a", "LOCK", 0, 1, acquired, 5)), lasting(300, said("a", "EXTENDLOCK", 10, 1700, notHeld, 0)),
 		said("b", "LOCK", 60, 320, acquired, 6),
-	}, false, false},
+	}, false},
 	{"granted within a shorter lease", []op{
 		lasting(1000, said("a", "LOCK", 0, 1, acquired, 5)), lasting(300, said("a", "EXTENDLOCK", 10, 1700, notHeld, 0)),
 		said("b", "LOCK", 60, 300, acquired, 6),
-	}, false, true},
+	}, true},
 	{"granted after a shorter lease that was refused at once", []op{
 		lasting(1000, said("a", "LOCK", 0, 1, acquired, 5)), lasting(300, said("a", "EXTENDLOCK", 10, 11, notHeld, 0)),
 		said("b", "LOCK", 60, 320, acquired, 6),
-	}, false, true},
+	}, true},
 	{"granted after a re-entry, whose answer came too late, ended", []op{
 		lasting(1000, said("a", "LOCK", 0, 1, acquired, 5)), lasting(300, said("a", "TRYLOCK", 10, 400, busy, 0)),
 		lasting(1000, said("b", "LOCK", 60, 320, acquired, 6)),
-	}, false, false},
+	}, false},
 	{"granted within the lease of a re-entry", []op{
 		lasting(1000, said("a", "LOCK", 0, 1, acquired, 5)), lasting(300, said("a", "TRYLOCK", 10, 400, busy, 0)),
 		lasting(1000, said("b", "LOCK", 60, 300, acquired, 6)),
-	}, true, true},
+	}, true},
 	{"granted after a re-entry that was refused at once", []op{
 		lasting(1000, said("a", "LOCK", 0, 1, acquired, 5)), lasting(300, said("a", "TRYLOCK", 10, 11, busy, 0)),
 		lasting(1000, said("b", "LOCK", 60, 320, acquired, 6)),
-	}, true, true},
+	}, true},
 	{"busy while free", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 2, 3, released, 0), said("b", "TRYLOCK", 4, 5, busy, 0),
-	}, false, true},
+	}, true},
 	{"busy while an acquire has no reply", []op{
 		said("a", "LOCK", 0, 0, unknown, 0), said("b", "TRYLOCK", 4, 5, busy, 0),
-	}, false, false},
+	}, false},
 	{"busy while reserved for a waiter that gives up", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 4, 5, released, 0), waiting(said("b", "TRYLOCK", 2, 9, busy, 0)),
 		said("c", "TRYLOCK", 7, 8, busy, 0),
-	}, false, false},
+	}, false},
 	{"busy after the waiter gave up", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 4, 5, released, 0), waiting(said("b", "TRYLOCK", 2, 6, busy, 0)),
 		said("c", "TRYLOCK", 7, 8, busy, 0),
-	}, false, true},
+	}, true},
 	{"busy long after the release, although a waiter gives up", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 4, 5, released, 0), lasting(5000, waiting(said("b", "TRYLOCK", 2, 900, busy, 0))),
 		said("c", "TRYLOCK", 300, 301, busy, 0),
-	}, false, true},
+	}, true},
 	{"busy while reserved for a waiter that has come after the release", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 4, 5, released, 0), waiting(said("b", "TRYLOCK", 6, 9, busy, 0)),
 		said("c", "TRYLOCK", 7, 8, busy, 0),
-	}, false, true},
+	}, true},
 	{"two waiters of a free lock", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 4, 5, released, 0),
 		lasting(5000, waiting(said("b", "LOCK", 6, 900, busy, 0))), lasting(5000, waiting(said("c", "LOCK", 7, 901, busy, 0))),
-	}, false, true},
+	}, true},
 	{"free for all the time that the only waiter waits", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 2, 3, released, 0), waiting(said("b", "TRYLOCK", 4, 9, busy, 0)),
-	}, false, true},
+	}, true},
 	{"shared beside shared", []op{
 		sharing(said("a", "LOCK", 0, 1, acquired, 5)), sharing(said("b", "LOCK", 2, 3, acquired, 6)), sharing(said("c", "LOCK", 0, 4, acquired, 7)),
 		sharing(said("a", "UNLOCK", 50, 51, released, 0)), sharing(said("b", "UNLOCK", 60, 61, released, 0)),
-	}, false, false},
+	}, false},
 	{"exclusive beside shared", []op{
 		sharing(said("a", "LOCK", 0, 1, acquired, 5)), said("b", "LOCK", 2, 3, acquired, 6), said("b", "UNLOCK", 40, 41, released, 0),
-	}, true, true},
+	}, true},
 	{"shared beside exclusive", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), sharing(said("b", "LOCK", 2, 3, acquired, 6)), sharing(said("b", "UNLOCK", 40, 41, released, 0)),
-	}, true, true},
+	}, true},
 	{"shared holders have one fence", []op{
 		sharing(said("a", "LOCK", 0, 1, acquired, 5)), sharing(said("b", "LOCK", 2, 3, acquired, 5)),
-	}, false, true},
+	}, true},
 	{"a shared holder is gone when another leaves", []op{
 		sharing(said("a", "LOCK", 0, 1, acquired, 5)), sharing(said("b", "LOCK", 2, 3, acquired, 6)), sharing(said("a", "UNLOCK", 4, 5, released, 0)),
 		sharing(said("b", "UNLOCK", 6, 7, notHeld, 0)),
-	}, false, true},
+	}, true},
 	{"exclusive when the only other sharer's lease has ended", []op{
 		sharing(said("a", "LOCK", 0, 1, acquired, 5)), sharing(said("b", "LOCK", 2, 3, acquired, 6)), sharing(said("b", "UNLOCK", 4, 5, released, 0)),
 		said("c", "LOCK", 20, 101, acquired, 7),
-	}, false, false},
+	}, false},
 	{"exclusive beside the owner's own share", []op{
 		sharing(said("a", "LOCK", 0, 1, acquired, 5)), said("a", "LOCK", 2, 3, acquired, 6),
-	}, true, true},
+	}, true},
 	{"exclusive behind the owner's own share", []op{
 		sharing(said("a", "LOCK", 0, 1, acquired, 5)), sharing(said("a", "UNLOCK", 2, 3, released, 0)), said("a", "LOCK", 4, 5, acquired, 6),
-	}, false, false},
+	}, false},
 	{"sharing is refused though no waiter is there", []op{
 		sharing(said("a", "LOCK", 0, 1, acquired, 5)), sharing(said("b", "TRYLOCK", 2, 3, busy, 0)),
-	}, false, true},
+	}, true},
 	{"sharing is refused while a waiter is there", []op{
 		sharing(said("a", "LOCK", 0, 1, acquired, 5)), sharing(said("b", "TRYLOCK", 6, 7, busy, 0)), waiting(said("c", "LOCK", 2, 9, busy, 0)),
-	}, false, false},
+	}, false},
 	{"as many permits as there may be", []op{
 		permit(2, said("a", "LOCK", 0, 1, acquired, 5)), permit(2, said("a", "LOCK", 2, 3, acquired, 6)), permit(2, said("b", "TRYLOCK", 4, 5, busy, 0)),
 		permit(3, said("b", "LOCK", 6, 7, acquired, 7)), permit(2, said("a", "UNLOCK", 8, 9, released, 5)), permit(2, said("a", "UNLOCK", 10, 11, released, 6)),
-	}, false, false},
+	}, false},
 	{"one permit too many", []op{
 		permit(2, said("a", "LOCK", 0, 1, acquired, 5)), permit(2, said("a", "LOCK", 2, 3, acquired, 6)), permit(2, said("b", "LOCK", 4, 5, acquired, 7)),
-	}, true, true},
+	}, true},
 	{"more permits than an earlier call allows", []op{
 		permit(1, said("a", "LOCK", 0, 3, acquired, 5)), permit(2, said("b", "LOCK", 1, 2, acquired, 6)),
-	}, false, false},
+	}, false},
 	{"a permit when one of two leases has ended", []op{
 		permit(2, said("a", "LOCK", 0, 1, acquired, 5)), permit(2, lasting(500, said("a", "LOCK", 2, 3, acquired, 6))), permit(2, said("b", "LOCK", 90, 101, acquired, 7)),
-	}, false, false},
+	}, false},
 	{"a permit is refused though one is left", []op{
 		permit(2, said("a", "LOCK", 0, 1, acquired, 5)), permit(2, said("b", "TRYLOCK", 4, 5, busy, 0)),
-	}, false, true},
+	}, true},
 	{"a permit is released twice", []op{
 		permit(2, said("a", "LOCK", 0, 1, acquired, 5)), permit(2, said("a", "UNLOCK", 2, 3, released, 5)), permit(2, said("a", "UNLOCK", 4, 5, released, 5)),
-	}, false, true},
+	}, true},
 	{"exclusive beside a permit of its owner", []op{
 		permit(2, said("a", "LOCK", 0, 1, acquired, 5)), said("a", "LOCK", 2, 3, acquired, 6),
-	}, true, true},
+	}, true},
 	{"busy while held", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("b", "TRYLOCK", 4, 5, busy, 0),
-	}, false, false},
+	}, false},
 }
 
 func TestChecksTellRightFromWrong(t *testing.T) {
 	for _, v := range verdicts {
-		t.Run(v.name, func(t *testing.T) { judge(t, v.ops, nil, v.overlap, v.illegal) })
+		t.Run(v.name, func(t *testing.T) { judge(t, v.ops, nil, v.illegal) })
 	}
 }
 
 // judge compares what the checks say of commands with what they should.
-func judge(t *testing.T, ops []op, losses []loss, overlap, illegal bool) {
+func judge(t *testing.T, ops []op, losses []loss, illegal bool) {
 	t.Helper()
 	histories := make(map[string][]op)
 	for _, o := range ops {
 		o.N = len(histories[o.Worker])
 		histories[o.Worker] = append(histories[o.Worker], o)
-	}
-	var all []*hold
-	for _, ops := range histories {
-		all = append(all, holdsOf(ops, losses)...)
-	}
-	if bad := overlaps(all); len(bad) > 0 != overlap {
-		t.Errorf("overlaps: %v, want any: %v", bad, overlap)
 	}
 	undisturbed := func(op) bool { return false }
 	bad := linearizable("a", histories, 100*time.Millisecond, undisturbed, losses, t.TempDir()+"/a.html")
@@ -320,31 +299,5 @@ func TestALossThatIsToldLateIsNotOneOfTheLatestGrant(t *testing.T) {
 		if got := c.ops[len(c.ops)-1].Out; got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
-	}
-}
-
-func TestLedgerSeesLostUpdates(t *testing.T) {
-	l := &ledger{entries: make(map[string]*entry)}
-	for _, step := range []struct{ say, want string }{
-		{"R a 5", "ok 0 0"},
-		{"R a 6", "ok 0 0"},
-		{"W a 6 0 0", "ok"},
-		{"W a 5 0 0", "no"},
-		{"R a 5", "no"},
-		{"R a 6", "ok 1 1"},
-	} {
-		if got := l.answer(step.say); got != step.want {
-			t.Errorf("%s: %q, want %q", step.say, got, step.want)
-		}
-	}
-	if bad := l.lostUpdates(); len(bad) > 0 {
-		t.Errorf("with fences: %v", bad)
-	}
-	if l.entries["a"].nakedLost != 1 {
-		t.Errorf("without fences %d updates lost, want 1", l.entries["a"].nakedLost)
-	}
-	l.answer("W a 6 0 1") // a second holder with the same fence
-	if len(l.lostUpdates()) == 0 {
-		t.Error("an update that overwrites another is not seen")
 	}
 }

@@ -2,7 +2,6 @@ package locks
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -25,19 +24,17 @@ type workerConfig struct {
 	Proxies []string // addresses as this worker reaches them
 	Keys    []string
 	Lease   time.Duration // of the proxies' watchdog
-	Ledger  string        // socket
 	Journal string        // file
 	NoGrace bool          // never ask for GRACE
 	Sync    int           // the number of all replicas, for acquires with SYNC; 0: there are none of these
 }
 
-// worker is a client process of the chaos tests: it takes locks in all ways there are, works on the ledger under them,
+// worker is a client process of the chaos tests: it takes locks in all ways there are,
 // and writes down what it asked and was told. It does one thing after the other.
 type worker struct {
 	cfg     workerConfig
 	rng     *rand.Rand
 	journal journal
-	ledger  *ledgerClient
 	main    *session // nil: not connected
 	other   *session // a second connection, for owners that use several
 	n       int      // commands so far
@@ -89,10 +86,6 @@ func workerMain(config string) int {
 		return 2
 	}
 	w := &worker{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 1)), journal: journal{file}}
-	if w.ledger, err = dialLedger(cfg.Ledger); err != nil {
-		fmt.Fprintln(os.Stderr, "worker:", err)
-		return 2
-	}
 	go func() {
 		<-signals
 		w.stop.Store(true)
@@ -127,21 +120,8 @@ func (w *worker) cycle() {
 		return
 	}
 	h := &grip{fence: got.Fence, holds: 1}
-	value, naked, err := w.ledger.read(wish.key, got.Fence)
-	if err != nil && !errors.Is(err, errStale) {
-		fmt.Fprintln(os.Stderr, "worker: ledger:", err)
-		os.Exit(4)
-	}
-	writes := err == nil && wish.kind == exclusive
 	if !w.work(wish, h) {
 		return
-	}
-	if writes {
-		err = w.ledger.write(wish.key, got.Fence, value, naked)
-		if err != nil && !errors.Is(err, errStale) {
-			fmt.Fprintln(os.Stderr, "worker: ledger:", err)
-			os.Exit(4)
-		}
 	}
 	switch {
 	case w.chance(4):
