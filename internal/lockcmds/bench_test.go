@@ -42,7 +42,7 @@ func pairOf(tb testing.TB) (pair func()) {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = pool.Close(time.Second) })
-	e, err := New(Options{Redis: linkTo(tb, redislink.Options{Addr: "127.0.0.1:1"}), UUID: "u", Jobs: pool})
+	e, err := New(Options{Redis: redislink.New(redislink.Options{Addr: "127.0.0.1:1"}), UUID: "u", Jobs: pool})
 	if err != nil {
 		tb.Fatal(err)
 	}

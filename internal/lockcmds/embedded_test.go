@@ -12,7 +12,7 @@ import (
 
 func TestEngineRunsOnTheEmbeddedRedis(t *testing.T) {
 	srv := miniredis.RunT(t)
-	p := startProxy(t, nil, func(o *Options) { o.Redis = linkTo(t, redislink.Options{Addr: srv.Addr()}) })
+	p := startProxy(t, nil, func(o *Options) { o.Redis = redislink.New(redislink.Options{Addr: srv.Addr()}) })
 	p.addr = srv.Addr()
 	a, b, c := p.session(2), p.session(3), p.session(2)
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {

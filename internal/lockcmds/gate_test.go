@@ -74,7 +74,7 @@ func startGated(t *testing.T, srv *redistest.Server, lease time.Duration) (p *pr
 	g = newGate()
 	p = startProxy(t, srv, func(o *Options) {
 		o.Lease = lease
-		o.Redis = linkTo(t, redislink.Options{Addr: srv.Addr(), Dial: func(ctx context.Context) (net.Conn, error) {
+		o.Redis = redislink.New(redislink.Options{Addr: srv.Addr(), Dial: func(ctx context.Context) (net.Conn, error) {
 			nc, err := new(net.Dialer).DialContext(ctx, "tcp", srv.Addr())
 			return gated{nc, g}, err
 		}})

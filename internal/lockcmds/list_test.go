@@ -26,7 +26,7 @@ func stocked(t *testing.T, n int) (*Engine, *locktest.Session, []*table.Hold) {
 			t.Error(err)
 		}
 	})
-	e, err := New(Options{UUID: "u", Jobs: pool, Redis: linkTo(t, redislink.Options{Addr: "unused:0"})})
+	e, err := New(Options{UUID: "u", Jobs: pool, Redis: redislink.New(redislink.Options{Addr: "unused:0"})})
 	if err != nil {
 		t.Fatal(err)
 	}

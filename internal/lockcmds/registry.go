@@ -220,19 +220,15 @@ const dropLimit = 10 * time.Second
 
 // newEngine makes the engine of an identity, with a way of its own to Redis.
 func (r *Registry) newEngine(id EngineID) (*Engine, error) {
-	link, err := r.newLink(id)
-	if err != nil {
-		return nil, err
-	}
 	opts := r.opts.Engine
-	opts.Redis, opts.Jobs, opts.Waiting = link, r.jobs, &r.waiting
+	opts.Redis, opts.Jobs, opts.Waiting = r.newLink(id), r.jobs, &r.waiting
 	opts.Names, opts.Hot, opts.Account = &r.names, &r.hot, Account{id.User, id.DB}
 	opts.Forced = func(key string, ended script.Forced) { r.forced(id, key, ended) }
 	return New(opts)
 }
 
 // newLink makes the engine's own way to Redis. A cluster has one database.
-func (r *Registry) newLink(id EngineID) (redislink.Topology, error) {
+func (r *Registry) newLink(id EngineID) redislink.Topology {
 	if r.opts.Fleet != nil {
 		return redislink.NewCluster(redislink.ClusterOptions{
 			Fleet: r.opts.Fleet, User: id.User, Password: id.Password, Logger: r.opts.Engine.Logger,

@@ -55,7 +55,7 @@ func startProxy(t testing.TB, srv *redistest.Server, change func(*Options)) *pro
 	}
 	if srv != nil {
 		p.addr = srv.Addr()
-		opts.Redis = linkTo(t, redislink.Options{Addr: srv.Addr()})
+		opts.Redis = redislink.New(redislink.Options{Addr: srv.Addr()})
 	}
 	if testing.Verbose() {
 		opts.Logger = zaptest.NewLogger(t)
@@ -267,15 +267,6 @@ func (p *proxy) awaitAttempts(key string) {
 // publish has the engine's own client connect.
 func (e *Engine) publish(channel, message string) error {
 	return e.client.Node(channel).Publish(e.life, []redislink.Message{{Channel: channel, Text: message}})
-}
-
-func linkTo(t testing.TB, o redislink.Options) *redislink.Client {
-	t.Helper()
-	c, err := redislink.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }

@@ -35,7 +35,7 @@ func TestUnlockDoesNotWaitForARenewalOnASickConnection(t *testing.T) {
 	c := cut{off: new(atomic.Bool), lost: make(chan struct{}, 1)}
 	p := startProxy(t, srv, func(o *Options) {
 		o.Lease = 12 * time.Second
-		o.Redis = linkTo(t, redislink.Options{Addr: srv.Addr(), Dial: func(ctx context.Context) (net.Conn, error) {
+		o.Redis = redislink.New(redislink.Options{Addr: srv.Addr(), Dial: func(ctx context.Context) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, "tcp", srv.Addr())
 			return cut{conn, c.off, c.lost}, err
 		}})

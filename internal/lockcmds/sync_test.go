@@ -222,7 +222,9 @@ func TestAUserWithoutTheRightToWait(t *testing.T) {
 	srv := redistest.Start(t)
 	redistest.StartReplica(t, srv)
 	srv.Do(t, "ACL", "SETUSER", "u", "on", ">pw", "~*", "&*", "+@all", "-wait")
-	p := startProxy(t, srv, func(o *Options) { o.Redis = linkTo(t, redislink.Options{Addr: srv.Addr(), User: "u", Password: "pw"}) })
+	p := startProxy(t, srv, func(o *Options) {
+		o.Redis = redislink.New(redislink.Options{Addr: srv.Addr(), User: "u", Password: "pw"})
+	})
 	got := p.session(2).do("LOCK k SYNC 1") // since 7.2 Redis names the user
 	if !strings.HasPrefix(got, "-NOPERM ") || !strings.HasSuffix(got, " has no permissions to run the 'wait' command") {
 		t.Error(got)

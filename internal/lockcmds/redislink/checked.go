@@ -2,9 +2,11 @@ package redislink
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"sync"
 
@@ -16,29 +18,34 @@ import (
 // asked for. The first other one ends the connection: Read returns an error, and the library makes another one.
 type checked struct {
 	net.Conn
-	broken func(why error) // is told why the connection is given up
+	client *Client
+	stop   func() bool // it does not end with the client any more
 
 	// Owned by the reader.
-	scan  resp.Scanner
-	frame []byte // the reply that is coming in
-	out   []byte // for the library
-	read  int    // bytes of out that it has
-	err   error  // stays
+	scan     resp.Scanner
+	frame    []byte // the reply that is coming in
+	out      []byte // for the library
+	read     int    // bytes of out that it has
+	err      error  // stays
+	greeting int    // replies of the handshake that are due. No command of the engine is sent before
 
 	// Owned by the writer.
 	sent    resp.Scanner
 	command []byte // that is being written
+	leaving bool   // the last one was UNSUBSCRIBE: the library sends PING behind it
 
-	mu      sync.Mutex // guards the fields below
-	pending []int      // the commands without an answer: SUBSCRIBE as its number of channels, or as below
-	begun   bool       // pushes have come that belong to the first of them
+	mu  sync.Mutex // guards due
+	due []due
 }
 
-// Commands in checked.pending.
+// A due is what a command of the library is still to be answered by.
+type due uint8
+
 const (
-	ordinary = -iota // one reply
-	leave            // UNSUBSCRIBE: pushes or an error, and then the answer to the PING that the library sends behind it
-	afterLeave
+	aReply   due = iota // one that is no push
+	aConfirm            // the push of SUBSCRIBE, which has one channel here, or an error
+	aLeave              // the PONG behind the push of UNSUBSCRIBE, or an error
+	aPong               // the PONG behind that error
 )
 
 // maxFrame bounds a reply. Those of scripts are small, but other clients may publish on the channels of locks.
@@ -57,18 +64,30 @@ func (c *checked) Read(p []byte) (int, error) {
 		}
 		n, err := c.Conn.Read(p)
 		if n == 0 && err != nil {
-			return 0, err
+			return 0, c.early(err)
 		}
 		if c.out, c.read = c.out[:0], 0; cap(c.out) > largestSpare {
 			c.out = nil
 		}
-		if c.err = c.take(p[:n]); c.err != nil {
-			c.broken(c.err)
+		if err := c.take(p[:n]); err != nil {
+			c.client.broken(err)
+			c.err = c.early(err)
 		}
 	}
 	n := copy(p, c.out[c.read:])
 	c.read += n
 	return n, nil
+}
+
+// early has an error say that nothing was sent, if that is so.
+func (c *checked) early(why error) error {
+	switch {
+	case why == nil || c.greeting == 0:
+		return why
+	case errors.Is(why, os.ErrDeadlineExceeded):
+		why = context.DeadlineExceeded // the library has an error of its own for the other
+	}
+	return c.client.unreached(why)
 }
 
 // take takes bytes of Redis.
@@ -91,6 +110,12 @@ func (c *checked) take(b []byte) error {
 		if err := c.place(&v); err != nil {
 			return fmt.Errorf("redis has sent a reply out of place: %w: %.40q", err, c.frame)
 		}
+		if c.greeting > 0 && v.Kind != resp.Push {
+			if v.IsError() {
+				return Refusal(v.Str)
+			}
+			c.greeting--
+		}
 		out, ok := appendPlain(c.out, &v)
 		if !ok {
 			return fmt.Errorf("%w: %.40q", errMalformed, c.frame)
@@ -107,8 +132,11 @@ func (c *checked) take(b []byte) error {
 func appendPlain(dst []byte, v *resp.Value) (_ []byte, ok bool) {
 	switch v.Kind {
 	case resp.SimpleString, resp.SimpleError:
-		dst = append(append(append(dst, byte(v.Kind)), v.Str...), '\r', '\n')
-		return dst, bytes.IndexByte(v.Str, '\n') < 0
+		dst = append(dst, byte(v.Kind))
+		if code := "ERR "; v.IsError() && bytes.HasPrefix(v.Str, []byte(code)) {
+			dst = append(dst, code...) // the library removes one
+		}
+		return append(append(dst, v.Str...), '\r', '\n'), bytes.IndexByte(v.Str, '\n') < 0
 	case resp.Integer:
 		return resp.AppendInteger(dst, int(v.Int)), true
 	case resp.Bulk, resp.Array, resp.Map, resp.Set, resp.Push, resp.Null:
@@ -147,94 +175,83 @@ func (c *checked) Write(p []byte) (int, error) {
 			c.command = c.command[:0]
 		}
 	}
-	return c.Conn.Write(p)
+	n, err := c.Conn.Write(p)
+	return n, c.early(err)
 }
 
+// Close implements net.Conn.
+func (c *checked) Close() error {
+	c.stop()
+	return c.Conn.Close()
+}
+
+// note notes a command.
 func (c *checked) note(args [][]byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	form := ordinary
 	switch name := string(args[0]); {
+	case c.leaving:
+		c.leaving = false
 	case strings.HasSuffix(name, "UNSUBSCRIBE"):
-		form = leave
+		c.due, c.leaving = append(c.due, aLeave, aPong), true
 	case strings.HasSuffix(name, "SUBSCRIBE"):
-		form = len(args) - 1
-	case len(c.pending) > 0 && c.pending[len(c.pending)-1] == leave:
-		form = afterLeave
+		c.due = append(c.due, aConfirm)
+	default:
+		c.due = append(c.due, aReply)
 	}
-	c.pending = append(c.pending, form)
 }
 
 var (
-	errUnasked    = errors.New("nothing was asked")
-	errNoConfirm  = errors.New("it confirms no subscription")
-	errNoLeave    = errors.New("it confirms no end of a subscription")
-	errBetween    = errors.New("it comes between confirmations")
-	errBusyAtEnds = errors.New("no subscription ends at present")
+	errUnasked   = errors.New("nothing was asked")
+	errNoConfirm = errors.New("it confirms no subscription")
+	errNoLeave   = errors.New("it confirms no end of a subscription")
+	errBusy      = errors.New("no subscription ends at present")
 )
 
 // place notes a reply. The error says that it is out of place: the library would panic, or give it to another command.
 func (c *checked) place(v *resp.Value) error {
+	confirm, refusal := isConfirm(v), v.Kind == resp.SimpleError
+	if v.Kind == resp.Push && !confirm {
+		return nil // a message, or the end of a subscription: that may come unasked
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	head := ordinary
-	if len(c.pending) > 0 {
-		head = c.pending[0]
-	}
-	if v.Kind == resp.Push {
-		return c.pushed(v, head)
+	if len(c.due) == 0 {
+		return errUnasked
 	}
 	answered := 1
-	switch isPong := isPong(v); {
-	case len(c.pending) == 0:
-		return errUnasked
-	case head > 0 && (c.begun || v.Kind != resp.SimpleError):
+	switch head := c.due[0]; {
+	case confirm && (head != aConfirm || len(v.Elems) != 3), head == aConfirm && !confirm && !refusal:
 		return errNoConfirm
-	case head == afterLeave && !isPong:
-		return errNoLeave
-	case head == leave && isPong && (c.begun || v.Kind == resp.SimpleString):
+	case head == aLeave && isBusy(string(v.Str)):
+		return errBusy // the library would take it for the PONG, which follows
+	case head == aLeave && isPong(v):
 		answered = 2
-	case head == leave && isPong: // the library would take it for the answer to PING, which follows
-		return errBusyAtEnds
-	case head == leave && (c.begun || v.Kind != resp.SimpleError):
+	case head == aLeave && !refusal, head == aPong && !isPong(v):
 		return errNoLeave
 	}
-	if answered > len(c.pending) {
-		return errUnasked
-	}
-	c.pending, c.begun = c.pending[answered:], false
+	c.due = c.due[answered:]
 	return nil
 }
 
-// pushed is place for a push.
-func (c *checked) pushed(v *resp.Value, head int) error {
-	word := ""
-	if len(v.Elems) > 0 {
-		word = string(v.Elems[0].Str)
+// isConfirm reports whether the library takes a reply for that to a SUBSCRIBE.
+func isConfirm(v *resp.Value) bool {
+	if v.Kind != resp.Push || len(v.Elems) == 0 {
+		return false
 	}
-	switch confirms := len(v.Elems) == 3 && v.Elems[1].Kind != resp.Integer && v.Elems[2].Kind == resp.Integer; {
-	case strings.HasSuffix(word, "unsubscribe"):
-		if !confirms || head > 0 && c.begun {
-			return errBetween
-		}
-		c.begun = c.begun || head == leave && len(c.pending) > 0
-	case strings.HasSuffix(word, "subscribe"):
-		if !confirms || head <= 0 {
-			return errNoConfirm
-		}
-		c.pending[0]--
-		if c.begun = c.pending[0] > 0; !c.begun {
-			c.pending = c.pending[1:]
-		}
-	}
-	return nil
+	word := string(v.Elems[0].Str)
+	return word == "subscribe" || word == "ssubscribe" || word == "psubscribe"
 }
 
 // isPong reports whether the library takes a reply for that to a PING.
 func isPong(v *resp.Value) bool {
 	if v.Kind == resp.SimpleError {
-		return bytes.HasPrefix(v.Str, []byte("LOADING")) || bytes.HasPrefix(v.Str, []byte("BUSY")) ||
-			bytes.Contains(v.Str, []byte("'ping'"))
+		return isBusy(string(v.Str)) || bytes.Contains(v.Str, []byte("'ping'"))
 	}
 	return v.Kind == resp.SimpleString && string(v.Str) == "PONG"
+}
+
+// isBusy reports whether Redis refuses everything at present: a script runs for long, or a dataset is being loaded.
+func isBusy(refusal string) bool {
+	return strings.HasPrefix(refusal, "BUSY") || strings.HasPrefix(refusal, "LOADING")
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +22,8 @@ const (
 	// dialPause is how long a failed attempt to connect stands for the next ones, so that a worker per lock does not
 	// dial a dead server.
 	dialPause = 50 * time.Millisecond
+	// warnPeriod is the least time between two entries of the log about connections that are given up.
+	warnPeriod = time.Minute
 	// A connection carries scripts of a few hundred bytes and answers of a few dozen.
 	bufferSize = 16 << 10
 )
@@ -44,35 +45,38 @@ type Options struct {
 	Moved func(channel string, why Refusal) bool
 }
 
-// Client is the Topology of one server, and its only Node. It has one connection for commands and one for
-// subscriptions. They are made when they are first needed, because Redis may be down when the proxy starts, and made
-// anew by themselves afterwards.
+// Client is the Topology of one server, and its only Node. The library connects when something is to be sent: once for
+// commands, once for subscriptions, and for calls that wait for replicas. It connects anew after a loss.
 type Client struct {
-	option rueidis.ClientOption // immutable
-	log    *zap.Logger
-	subs   subscriber
+	opts  Options        // immutable
+	redis rueidis.Client // immutable after New
+	subs  subscriber
+	life  context.Context // the connections end with it
+	end   context.CancelFunc
 
-	mu     sync.Mutex // guards the fields below
-	warned time.Time  // when the log was told of bytes that are no replies
-	client rueidis.Client
-	making chan struct{} // closed at the end of the attempt to connect; nil: there is none under way
-	failed time.Time     // of the latest failure to connect
-	err    error
-	closed bool
+	mu      sync.Mutex // guards the fields below
+	failed  time.Time  // when a connection could not be made
+	failure error      // why that was
+	warned  time.Time  // when the log was told of a connection that was given up
 }
 
-// New checks the options. It starts nothing.
-func New(opts Options) (*Client, error) {
-	if opts.Addr == "" {
-		return nil, errors.New("redislink: no address of redis")
-	}
+// New makes a client without connections, because Redis may be down when the proxy starts.
+func New(opts Options) *Client {
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
 	}
-	c := &Client{log: opts.Logger}
-	option := rueidis.ClientOption{
+	if opts.Dial == nil {
+		opts.Dial = func(ctx context.Context) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", opts.Addr)
+		}
+	}
+	c := &Client{opts: opts}
+	c.life, c.end = context.WithCancel(context.Background())
+	c.subs.init(c)
+	client, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{opts.Addr}, Username: opts.User, Password: opts.Password, SelectDB: opts.DB,
-		ForceSingleClient:   true,
+		ForceSingleClient:   true, // it connects at once; if that fails, its client is of use all the same
+		DialCtxFn:           c.dial,
 		DisableRetry:        true, // a script must never be repeated behind our back
 		DisableCache:        true,
 		PipelineMultiplex:   -1, // one connection, so that awaited calls keep their order
@@ -80,38 +84,71 @@ func New(opts Options) (*Client, error) {
 		RingScaleEachConn:   8,
 		ReadBufferEachConn:  bufferSize,
 		WriteBufferEachConn: bufferSize,
+		Dialer:              net.Dialer{Timeout: AnswerLimit}, // for the handshake
 		ConnWriteTimeout:    AnswerLimit,
 		ClientSetInfo:       rueidis.DisableClientSetInfo,
+	})
+	if client == nil {
+		panic("BUG: " + err.Error()) // the options contradict each other
 	}
-	option.DialCtxFn = func(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
-		dial := opts.Dial
-		if dial == nil {
-			dial = func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", addr) }
-		}
-		nc, err := dial(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return &checked{Conn: nc, broken: c.broken}, nil
-	}
-	c.option = option
-	c.subs.init(c, opts)
-	return c, nil
+	c.redis = client
+	return c
 }
 
-// warnPeriod is the least time between two entries of the log about bytes that are no replies.
-const warnPeriod = time.Minute
+// dial opens a connection for the library. All its errors wrap ErrUnsent.
+func (c *Client) dial(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+	if err := c.refused(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
+	nc, err := c.opts.Dial(ctx)
+	if err != nil {
+		return nil, c.unreached(err)
+	}
+	conn := &checked{Conn: nc, client: c, greeting: 1} // HELLO
+	if c.opts.DB != 0 {
+		conn.greeting++ // SELECT
+	}
+	conn.stop = context.AfterFunc(c.life, func() { _ = nc.Close() })
+	return conn, nil
+}
 
-// broken tells the log why a connection is given up.
+// refused says why no attempt to connect is made now; nil: one is made.
+func (c *Client) refused() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.redis == nil:
+		return errEarly
+	case c.life.Err() != nil:
+		return errClosed
+	case time.Since(c.failed) < dialPause:
+		return c.failure
+	}
+	return nil
+}
+
+// unreached notes that a connection could not be made. So nothing was sent, which the error says.
+func (c *Client) unreached(why error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failure, c.failed = fmt.Errorf("connect: %w: %w", ErrUnsent, why), time.Now()
+	return c.failure
+}
+
+// broken tells the log why a connection is given up, from time to time.
 func (c *Client) broken(why error) {
 	c.mu.Lock()
-	told := time.Since(c.warned) < warnPeriod
-	if !told {
-		c.warned = time.Now()
+	now := time.Now()
+	tell := now.Sub(c.warned) >= warnPeriod
+	if tell {
+		c.warned = now
 	}
 	c.mu.Unlock()
-	if !told {
-		c.log.Warn("a connection of the lock engine is closed", zap.String("addr", c.option.InitAddress[0]), zap.Error(why))
+	if tell {
+		c.opts.Logger.Warn("a connection of the lock engine is closed", zap.String("addr", c.opts.Addr), zap.Error(why))
 	}
 }
 
@@ -127,89 +164,20 @@ func (c *Client) Listen(l Listener) { c.subs.listener = l }
 // Run implements Topology.
 func (c *Client) Run(ctx context.Context) { c.subs.run(ctx) }
 
-// get returns the library's client, and waits for it until ctx ends. The error wraps ErrUnsent.
-func (c *Client) get(ctx context.Context) (rueidis.Client, error) {
-	c.mu.Lock()
-	switch {
-	case c.client != nil:
-		defer c.mu.Unlock()
-		return c.client, nil
-	case c.closed:
-		c.mu.Unlock()
-		return nil, errClosed
-	case c.err != nil && time.Since(c.failed) < dialPause:
-		defer c.mu.Unlock()
-		return nil, c.err
-	}
-	made := c.making
-	if made == nil {
-		made = make(chan struct{})
-		c.making = made
-		go c.connect(made)
-	}
-	c.mu.Unlock()
-	select {
-	case <-made:
-	case <-ctx.Done():
-		return nil, fmt.Errorf("connect: %w: %w", ErrUnsent, ctx.Err())
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.client != nil:
-		return c.client, nil
-	case c.closed:
-		return nil, errClosed
-	}
-	return nil, c.err
-}
-
-// connect makes the library's client. It closes made at its end.
-func (c *Client) connect(made chan<- struct{}) {
-	defer close(made)
-	client, err := rueidis.NewClient(c.option)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.making = nil
-	switch {
-	case err != nil:
-		c.failed, c.err = time.Now(), fmt.Errorf("connect: %w: %w", ErrUnsent, err)
-	case !c.closed:
-		c.client, c.err = client, nil
-		return
-	}
-	if client != nil {
-		client.Close()
-	}
-}
-
 // Close implements Topology.
 func (c *Client) Close() {
-	c.mu.Lock()
-	c.closed = true
-	client, made := c.client, c.making
-	c.client = nil
-	c.mu.Unlock()
-	if made != nil {
-		<-made
-	}
-	if client != nil {
-		client.Close()
-	}
+	c.end() // else the library waits for answers
+	c.redis.Close()
 }
 
 // Eval implements Node.
 func (c *Client) Eval(ctx context.Context, s Script, keys, args []string) (resp.Value, error) {
 	ctx, cancel := context.WithTimeout(ctx, AnswerLimit)
 	defer cancel()
-	client, err := c.get(ctx)
-	if err != nil {
-		return resp.Value{}, err
-	}
-	n := int64(len(keys))
-	reply := client.Do(ctx, client.B().Evalsha().Sha1(s.SHA()).Numkeys(n).Key(keys...).Arg(args...).Build())
+	call := Call{s, keys, args}
+	reply := c.redis.Do(ctx, call.bySHA(c.redis.B()))
 	if refusal, ok := rueidis.IsRedisErr(reply.Error()); ok && refusal.IsNoScript() {
-		reply = client.Do(ctx, client.B().Eval().Script(s.Text()).Numkeys(n).Key(keys...).Arg(args...).Build())
+		reply = c.redis.Do(ctx, call.byText(c.redis.B()))
 	}
 	return valueOf(reply)
 }
@@ -218,72 +186,53 @@ func (c *Client) Eval(ctx context.Context, s Script, keys, args []string) (resp.
 func (c *Client) Ask(ctx context.Context, s Script, keys, args []string) (resp.Value, error) {
 	ctx, cancel := context.WithTimeout(ctx, AnswerLimit)
 	defer cancel()
-	client, err := c.get(ctx)
-	if err != nil {
-		return resp.Value{}, err
-	}
-	answers := client.DoMulti(ctx, client.B().Asking().Build(),
-		client.B().Eval().Script(s.Text()).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
-	return valueOf(answers[1])
+	return valueOf(c.redis.DoMulti(ctx, c.redis.B().Asking().Build(), Call{s, keys, args}.byText(c.redis.B()))[1])
 }
 
 // List implements Node.
 func (c *Client) List(ctx context.Context, key string, most int) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, AnswerLimit)
 	defer cancel()
-	client, err := c.get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	list, err := client.Do(ctx, client.B().Lrange().Key(key).Start(0).Stop(int64(most)-1).Build()).AsStrSlice()
-	if err != nil {
-		return nil, classify(err)
-	}
-	return list, nil
+	list, err := c.redis.Do(ctx, c.redis.B().Lrange().Key(key).Start(0).Stop(int64(most)-1).Build()).AsStrSlice()
+	return list, classify(err)
 }
 
 // Publish implements Node.
 func (c *Client) Publish(ctx context.Context, messages []Message) error {
 	ctx, cancel := context.WithTimeout(ctx, AnswerLimit)
 	defer cancel()
-	client, err := c.get(ctx)
-	if err != nil {
-		return err
-	}
 	commands := make(rueidis.Commands, len(messages))
 	for i, m := range messages {
-		commands[i] = client.B().Publish().Channel(m.Channel).Message(m.Text).Build()
+		commands[i] = c.redis.B().Publish().Channel(m.Channel).Message(m.Text).Build()
 	}
-	var first error
-	for _, answer := range client.DoMulti(ctx, commands...) {
-		if err := answer.Error(); err != nil && first == nil {
-			first = classify(err)
+	for _, answer := range c.redis.DoMulti(ctx, commands...) {
+		if err := answer.Error(); err != nil {
+			return classify(err)
 		}
 	}
-	return first
+	return nil
+}
+
+// bySHA is the command for a server that may know the script.
+func (c Call) bySHA(b rueidis.Builder) rueidis.Completed {
+	return b.Evalsha().Sha1(c.SHA()).Numkeys(int64(len(c.Keys))).Key(c.Keys...).Arg(c.Args...).Build()
+}
+
+// byText is the command for one that may not.
+func (c Call) byText(b rueidis.Builder) rueidis.Completed {
+	return b.Eval().Script(c.Text()).Numkeys(int64(len(c.Keys))).Key(c.Keys...).Arg(c.Args...).Build()
 }
 
 // classify sorts an error of the library into the three kinds that callers tell apart.
 func classify(err error) error {
-	if refusal, ok := rueidis.IsRedisErr(err); ok {
-		return Refusal(refusalWords(refusal))
+	refusal, refused := rueidis.IsRedisErr(err)
+	switch {
+	case refused:
+		return Refusal(refusal.Error())
+	case err == nil || errors.Is(err, ErrUnsent):
+		return err
 	}
-	kind := ErrInDoubt
-	var op *net.OpError
-	if errors.Is(err, ErrUnsent) || errors.As(err, &op) && op.Op == "dial" {
-		kind = ErrUnsent
-	}
-	return fmt.Errorf("%w: %w", kind, err)
-}
-
-// refusalWords are those of Redis. The library takes the code ERR off.
-func refusalWords(refusal *rueidis.RedisError) string {
-	text := refusal.Error()
-	code, _, _ := strings.Cut(text, " ")
-	if code == "" || strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
-		return "ERR " + text
-	}
-	return text
+	return fmt.Errorf("%w: %w", ErrInDoubt, err)
 }
 
 // valueOf turns what the library returns for a script into a reply. An error reply of Redis is a reply.
@@ -292,13 +241,14 @@ func valueOf(result rueidis.RedisResult) (resp.Value, error) {
 	if rueidis.IsRedisNil(err) {
 		return resp.Value{Kind: resp.Null, Null: true}, nil
 	}
-	if refusal, ok := rueidis.IsRedisErr(err); ok {
-		return resp.Value{Kind: resp.SimpleError, Str: []byte(refusalWords(refusal))}, nil
+	switch err := classify(err).(type) {
+	case nil:
+		return decode(message), nil
+	case Refusal:
+		return resp.Value{Kind: resp.SimpleError, Str: []byte(err)}, nil
+	default:
+		return resp.Value{}, err
 	}
-	if err != nil {
-		return resp.Value{}, classify(err)
-	}
-	return decode(message), nil
 }
 
 // decode turns a message into a value. Scripts return nothing but integers, strings, and arrays of these.

@@ -2,11 +2,11 @@ package redislink
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"net"
 	"slices"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -52,24 +52,17 @@ type ClusterOptions struct {
 type Cluster struct {
 	opts     ClusterOptions
 	listener Listener
-	runs     sync.WaitGroup // the goroutines of subscribers and of follow
+	runs     sync.WaitGroup // the subscribers
 
 	mu      sync.Mutex // guards the fields below
 	servers map[topology.Node]*server
 	at      map[string]topology.Node // where the wanted channels are subscribed; Any: no server is known
-	ended   bool                     // Run has ended
 	closed  bool
 }
 
-// NewCluster checks the options. It starts nothing.
-func NewCluster(opts ClusterOptions) (*Cluster, error) {
-	if opts.Fleet == nil {
-		return nil, errors.New("redislink: no servers")
-	}
-	if opts.Logger == nil {
-		opts.Logger = zap.NewNop()
-	}
-	return &Cluster{opts: opts, servers: map[topology.Node]*server{}, at: map[string]topology.Node{}}, nil
+// NewCluster makes a Cluster without connections.
+func NewCluster(opts ClusterOptions) *Cluster {
+	return &Cluster{opts: opts, servers: map[topology.Node]*server{}, at: map[string]topology.Node{}}
 }
 
 // Servers implements Topology.
@@ -83,7 +76,7 @@ func (c *Cluster) Node(key string) Node { return slotNode{c, hashslot.Of([]byte(
 // Listen implements Topology.
 func (c *Cluster) Listen(l Listener) { c.listener = l }
 
-// server returns the server of that name, if there is one; nil: this Cluster is closed.
+// server returns the server of that name; nil: this Cluster is closed.
 func (c *Cluster) server(at topology.Node) *server {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,43 +92,32 @@ func (c *Cluster) serverLocked(at topology.Node) *server {
 	return s
 }
 
-// Why a channel is placed.
-type placing uint8
-
-const (
-	wanted   placing = iota // it is wanted from now on
-	lost                    // its subscription has ended
-	followed                // the view has changed
-)
-
-// place subscribes a channel at the owner of its slot by the present view. If no server owns the slot, it stays where it
-// was.
-func (c *Cluster) place(channel string, why placing) {
+// place subscribes a channel, if it is still wanted, at the owner of its slot by the present view: anew also at the
+// server where it is.
+func (c *Cluster) place(channel string, anew bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	old, known := c.at[channel]
-	if !known && why != wanted {
-		return // it has been given up
+	if _, wanted := c.at[channel]; wanted {
+		c.placeLocked(channel, anew)
 	}
-	at := old
+}
+
+// placeLocked is place for a channel that is wanted from now on. If no server owns the slot, it stays where it is.
+func (c *Cluster) placeLocked(channel string, anew bool) {
+	old := c.at[channel]
+	at, before := old, c.servers[old]
 	if owner := c.opts.Fleet.View().Owner(hashslot.Of([]byte(channel))); owner != nil {
 		at = topology.Node(owner.ID)
 	}
-	if c.at[channel] = at; at == topology.Any || at == old && why == followed {
+	c.at[channel] = at
+	switch {
+	case at == topology.Any || at == old && before != nil && !anew:
 		return
-	}
-	if before := c.servers[old]; before != nil && at != old {
+	case at != old && before != nil:
 		before.Unsubscribe(channel)
 	}
-	s := c.serverLocked(at)
-	if s == nil {
-		return
-	}
-	s.Subscribe(channel)
-	if s.stop == nil && !c.ended {
-		var life context.Context
-		life, s.stop = context.WithCancel(s.life)
-		c.runs.Go(func() { s.Run(life) })
+	if s := c.serverLocked(at); s != nil {
+		s.Subscribe(channel)
 	}
 }
 
@@ -152,75 +134,61 @@ func (c *Cluster) leave(channel string) {
 // moved notes that a channel has no subscription at its server any more, unless Redis has refused it for good. When the
 // view is fresh it gets one, there or elsewhere.
 func (c *Cluster) moved(channel string, why Refusal) bool {
-	if why != "" && !passes(why) {
+	if why != "" && refusal(why).Reason == topology.NotRefused {
 		return false
 	}
-	c.opts.Fleet.Refresh(topology.Any, func() { c.place(channel, lost) })
+	c.opts.Fleet.Refresh(topology.Any, func() { c.place(channel, true) })
 	return true
 }
 
-// Run implements Topology.
+// Run implements Topology: the subscriptions follow the view.
 func (c *Cluster) Run(ctx context.Context) {
-	stop := c.opts.Fleet.Watch(c.changed)
-	c.changed() // it may have been before
-	<-ctx.Done()
-	stop()
-	c.mu.Lock()
-	c.ended = true
-	for _, s := range c.servers {
-		s.unhear()
-	}
-	c.mu.Unlock()
-	c.runs.Wait()
-}
-
-// changed has the channels follow a change of the view.
-func (c *Cluster) changed() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.ended {
-		c.runs.Go(c.follow)
+	changed := make(chan struct{}, 1)
+	stop := c.opts.Fleet.Watch(func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})
+	defer stop()
+	for {
+		c.follow() // it may have changed before
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
-// follow moves channels to the owners of their slots, and gives up the servers that serve none any more.
+// follow moves channels to the owners of their slots, and gives up the servers that serve none any more: none while
+// slots have no owner, because the owner may be one of them.
 func (c *Cluster) follow() {
 	c.mu.Lock()
 	all := slices.Collect(maps.Keys(c.at))
 	c.mu.Unlock()
 	for _, channel := range all { // others use the servers meanwhile
-		c.place(channel, followed)
-	}
-	for _, s := range c.gone(c.opts.Fleet.View()) {
-		s.leave()
-	}
-}
-
-// gone takes out the servers that serve no slots any more; none while slots have no owner, because the owner may be one
-// of them. A channel that stays there would not be subscribed anew.
-func (c *Cluster) gone(v *topology.View) (all []*server) {
-	if !v.Covered() {
-		return nil
+		c.place(channel, false)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	view := c.opts.Fleet.View()
 	for at, s := range c.servers {
-		if v.Primary(string(at)) == nil {
+		if view.Covered() && view.Primary(string(at)) == nil {
 			delete(c.servers, at)
-			s.unhear()
-			all = append(all, s)
+			time.AfterFunc(farewell, s.Close)
 		}
 	}
-	return all
 }
 
 // Close implements Topology.
 func (c *Cluster) Close() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.closed = true
-	for at, s := range c.servers {
-		delete(c.servers, at)
+	for _, s := range c.servers {
 		s.Close()
 	}
+	clear(c.servers)
+	c.mu.Unlock()
+	c.runs.Wait()
 }

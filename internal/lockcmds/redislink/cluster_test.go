@@ -80,10 +80,7 @@ func halves(t *testing.T) *topology.View {
 
 func newCluster(t *testing.T, f *fleet) *Cluster {
 	t.Helper()
-	c, err := NewCluster(ClusterOptions{Fleet: f})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := NewCluster(ClusterOptions{Fleet: f})
 	t.Cleanup(c.Close)
 	return c
 }
@@ -91,44 +88,39 @@ func newCluster(t *testing.T, f *fleet) *Cluster {
 // A call follows the refusals of servers, which have not run it. It is made once if a server may have.
 func TestACallFindsTheServerOfItsSlot(t *testing.T) {
 	for name, c := range map[string]struct {
-		answers []any // of the servers, one after the other: a refusal or an error
+		answers []error // of the servers, one after the other
 		want    string
 		fails   error
 	}{
-		"the view is right":                     {[]any{""}, "a", nil},
-		"the slot has moved":                    {[]any{"MOVED 5 10.0.0.2:2", ""}, "a, b, refresh b", nil},
-		"the slot is being moved":               {[]any{"ASK 5 10.0.0.2:2", ""}, "a, b asking", nil},
-		"without a host, that of the one asked": {[]any{"ASK 5 :2", ""}, "a, b asking", nil},
-		"moved there and back":                  {[]any{"ASK 5 10.0.0.2:2", "MOVED 5 10.0.0.1:1", ""}, "a, b asking, a, refresh a", nil},
-		"to a server that the view lacks":       {[]any{"MOVED 5 10.9.9.9:9"}, "a, refresh a", ErrUnsent},
-		"a script's own words":                  {[]any{"MOVED 6 10.0.0.2:2"}, "a", nil},
-		"the cluster is down":                   {[]any{"CLUSTERDOWN The cluster is down"}, "a, refresh a", nil},
-		"each sends it to the other":            {[]any{"MOVED 5 10.0.0.2:2", "MOVED 5 10.0.0.1:1", "MOVED 5 10.0.0.2:2", "MOVED 5 10.0.0.1:1"}, "a, b, a, b, refresh b, refresh a, refresh b, refresh a", ErrUnsent},
-		"the server cannot be reached":          {[]any{ErrUnsent}, "a, refresh ", ErrUnsent},
-		"the server does not answer":            {[]any{context.DeadlineExceeded}, "a, refresh ", context.DeadlineExceeded},
-		"the connection is lost, and then some": {[]any{ErrInDoubt}, "a", ErrInDoubt},
-		"another error of Redis":                {[]any{"NOPERM this user has no permissions"}, "a", nil},
+		"the view is right":                     {[]error{nil}, "a", nil},
+		"the slot has moved":                    {[]error{Refusal("MOVED 5 10.0.0.2:2"), nil}, "a, b, refresh b", nil},
+		"the slot is being moved":               {[]error{Refusal("ASK 5 10.0.0.2:2"), nil}, "a, b asking", nil},
+		"without a host, that of the one asked": {[]error{Refusal("ASK 5 :2"), nil}, "a, b asking", nil},
+		"moved there and back":                  {[]error{Refusal("ASK 5 10.0.0.2:2"), Refusal("MOVED 5 10.0.0.1:1"), nil}, "a, b asking, a, refresh a", nil},
+		"to a server that the view lacks":       {[]error{Refusal("MOVED 5 10.9.9.9:9")}, "a, refresh a", ErrUnsent},
+		"a script's own words":                  {[]error{Refusal("MOVED 6 10.0.0.2:2")}, "a", Refusal("MOVED 6 10.0.0.2:2")},
+		"the cluster is down":                   {[]error{Refusal("CLUSTERDOWN The cluster is down")}, "a, refresh a", Refusal("CLUSTERDOWN The cluster is down")},
+		"each sends it to the other":            {[]error{Refusal("MOVED 5 10.0.0.2:2"), Refusal("MOVED 5 10.0.0.1:1"), Refusal("MOVED 5 10.0.0.2:2"), Refusal("MOVED 5 10.0.0.1:1")}, "a, b, a, b, refresh b, refresh a, refresh b, refresh a", ErrUnsent},
+		"the server cannot be reached":          {[]error{ErrUnsent}, "a, refresh ", ErrUnsent},
+		"the server does not answer":            {[]error{context.DeadlineExceeded}, "a, refresh ", context.DeadlineExceeded},
+		"the connection is lost, and then some": {[]error{ErrInDoubt}, "a", ErrInDoubt},
+		"another error of Redis":                {[]error{Refusal("NOPERM this user has no permissions")}, "a", Refusal("NOPERM this user has no permissions")},
 	} {
 		f := &fleet{view: halves(t)}
 		if strings.Contains(name, "without a host") {
 			f.view = clustertest.View(t, share("a", "10.0.0.1:1", 0, 8191), share("b", "10.0.0.1:2", 8192, 16383))
 		}
 		var calls []string
-		err := slotNode{newCluster(t, f), 5}.route(t.Context(), func(_ context.Context, s *server, asking bool) (Refusal, error) {
+		err := slotNode{newCluster(t, f), 5}.route(t.Context(), func(_ context.Context, s *server, asking bool) error {
 			text := string(s.at)
 			if asking {
 				text += " asking"
 			}
 			calls = append(calls, text)
 			if len(calls) > len(c.answers) {
-				return "", errors.New("one call too many")
+				return errors.New("one call too many")
 			}
-			switch answer := c.answers[len(calls)-1].(type) {
-			case error:
-				return "", answer
-			default:
-				return Refusal(answer.(string)), nil
-			}
+			return c.answers[len(calls)-1]
 		})
 		if got := strings.Join(append(calls, f.refreshed...), ", "); got != c.want || !errors.Is(err, c.fails) {
 			t.Errorf("%s: %s; %v, want %s; %v", name, got, err, c.want, c.fails)
@@ -137,7 +129,7 @@ func TestACallFindsTheServerOfItsSlot(t *testing.T) {
 }
 
 func TestACallWithoutAServer(t *testing.T) {
-	never := func(context.Context, *server, bool) (Refusal, error) { return "", errors.New("called") }
+	never := func(context.Context, *server, bool) error { return errors.New("called") }
 	f := &fleet{view: clustertest.View(t, share("a", "10.0.0.1:1", 0, 100))}
 	c := newCluster(t, f)
 	n := slotNode{c, 101}
@@ -172,9 +164,6 @@ func TestSlotsOfOneServerShareIt(t *testing.T) {
 func TestChannelsFollowTheirSlots(t *testing.T) {
 	f := &fleet{view: halves(t)}
 	c := newCluster(t, f)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	defer c.Run(ctx) // it ends the subscribers
 	settle := func(v *topology.View) {
 		f.view = v
 		c.follow()
@@ -187,7 +176,7 @@ func TestChannelsFollowTheirSlots(t *testing.T) {
 			high = name
 		}
 	}
-	check := func(what string, want map[string]topology.Node, running ...topology.Node) {
+	check := func(what string, want map[string]topology.Node, servers ...topology.Node) {
 		t.Helper()
 		if !maps.Equal(c.at, want) {
 			t.Errorf("%s: %v, want %v", what, c.at, want)
@@ -199,12 +188,10 @@ func TestChannelsFollowTheirSlots(t *testing.T) {
 					t.Errorf("%s: %s is subscribed at %q: %v", what, channel, s.at, has)
 				}
 			}
-			if s.stop != nil {
-				names = append(names, s.at)
-			}
+			names = append(names, s.at)
 		}
-		if slices.Sort(names); !slices.Equal(names, running) {
-			t.Errorf("%s: the subscribers of %v run, want %v", what, names, running)
+		if slices.Sort(names); !slices.Equal(names, servers) {
+			t.Errorf("%s: the servers %v, want %v", what, names, servers)
 		}
 	}
 	c.Node(low).Subscribe(low)
@@ -222,11 +209,6 @@ func TestChannelsFollowTheirSlots(t *testing.T) {
 	if c.server("a") != subscribed {
 		t.Errorf("%s has lost its subscription", high)
 	}
-	c.mu.Lock()
-	if len(c.servers) != 1 {
-		t.Errorf("%d servers are kept", len(c.servers))
-	}
-	c.mu.Unlock()
 	c.Node(high).Unsubscribe(high)
 	settle(clustertest.View(t, share("c", "10.0.0.3:3", 0, 16383)))
 	check("a new server", map[string]topology.Node{low: "c"}, "c")

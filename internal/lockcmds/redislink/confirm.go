@@ -31,13 +31,7 @@ func (c *Client) Server() Server { return c }
 
 // Confirm implements Server.
 func (c *Client) Confirm(f func(Confirmation) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), AnswerLimit)
-	defer cancel()
-	client, err := c.get(ctx)
-	if err != nil {
-		return err
-	}
-	return client.Dedicated(func(conn rueidis.DedicatedClient) error { return f(confirmation{conn}) })
+	return c.redis.Dedicated(func(conn rueidis.DedicatedClient) error { return f(confirmation{conn}) })
 }
 
 type confirmation struct{ conn rueidis.DedicatedClient }
@@ -47,11 +41,10 @@ func (c confirmation) Write(
 ) (answers []resp.Value, have int, err error) {
 	commands := make(rueidis.Commands, 0, len(calls)+1)
 	for i, one := range calls {
-		n, b := int64(len(one.Keys)), c.conn.B()
 		if i == 0 || calls[i-1].Script != one.Script { // the server may not know the script
-			commands = append(commands, b.Eval().Script(one.Text()).Numkeys(n).Key(one.Keys...).Arg(one.Args...).Build())
+			commands = append(commands, one.byText(c.conn.B()))
 		} else {
-			commands = append(commands, b.Evalsha().Sha1(one.SHA()).Numkeys(n).Key(one.Keys...).Arg(one.Args...).Build())
+			commands = append(commands, one.bySHA(c.conn.B()))
 		}
 	}
 	commands = append(commands, c.wait(replicas, limit))

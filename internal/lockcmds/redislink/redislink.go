@@ -8,6 +8,9 @@
 //	engine ◄── Listener.Confirmed, Published, Refused ◄──┘ Topology.Run keeps it
 //
 // A script is never repeated by this package: the engine decides that, because it knows what a repetition means.
+//
+// Pipelines, pools of connections and connecting anew are the library's. Not left to it are the bytes of Redis (checked),
+// the way through a cluster (slotNode) and subscriptions that last (subscriber); docs/dev/DECISIONS.md says why.
 package redislink
 
 import (
@@ -27,6 +30,7 @@ var (
 	ErrInDoubt = errors.New("sent, but not answered")
 
 	errClosed = fmt.Errorf("client is closed: %w", ErrUnsent)
+	errEarly  = fmt.Errorf("nothing is sent yet: %w", ErrUnsent)
 )
 
 // Topology is the servers that keep the locks: a Client is one server; Cluster is many.
@@ -37,17 +41,17 @@ type Topology interface {
 	Node(key string) Node
 	// Listen names the receiver of news about subscriptions. It is called once, before the first Subscribe.
 	Listen(l Listener)
-	// Run keeps the subscriptions until ctx ends.
+	// Run keeps the subscriptions until ctx ends. Close follows.
 	Run(ctx context.Context)
-	// Close ends all connections. Commands on their way fail.
+	// Close ends all connections and subscriptions. Commands on their way fail.
 	Close()
 }
 
 // Node is where the keys of a lock are: one server, or one hash slot. Nodes may be compared: a batch of commands may be
 // sent as one if it is for one node.
 type Node interface {
-	// Eval runs a script and returns Redis's reply, which may be an error reply. It waits for the reply until ctx ends,
-	// and for AnswerLimit at most. An error wraps ErrUnsent or ErrInDoubt.
+	// Eval runs a script and returns Redis's reply, which may be an error reply. It waits for the reply until the
+	// deadline of ctx, and for AnswerLimit at most. An error wraps ErrUnsent or ErrInDoubt.
 	Eval(ctx context.Context, s Script, keys, args []string) (resp.Value, error)
 	// List returns the first n entries of a list; see Eval. An error may also be a Refusal.
 	List(ctx context.Context, key string, most int) ([]string, error)
@@ -64,8 +68,7 @@ type Node interface {
 
 // Server is one process of Redis. Servers may be compared: a connection to one serves all nodes that are there.
 type Server interface {
-	// Confirm runs f with a connection that waits for replicas. f must not keep it. Only f's error, or one that wraps
-	// ErrUnsent, is returned.
+	// Confirm runs f with a connection that waits for replicas, and returns its error. f must not keep the connection.
 	Confirm(f func(Confirmation) error) error
 }
 

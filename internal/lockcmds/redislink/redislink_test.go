@@ -5,8 +5,10 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"errors"
+	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,10 +58,7 @@ func (h heard) want(t *testing.T, news ...string) {
 // start runs a client until the test ends.
 func start(t *testing.T, opts Options) (*Client, heard) {
 	t.Helper()
-	c, err := New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := New(opts)
 	h := make(heard, 100)
 	c.Listen(h)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -116,12 +115,108 @@ func TestErrorsSayWhetherAnythingWasSent(t *testing.T) {
 	if _, err := down.List(t.Context(), "l", 1); !errors.Is(err, ErrUnsent) {
 		t.Errorf("nobody there: %v", err)
 	}
-	c.Close()
-	if _, err := c.Eval(t.Context(), text("return 1"), nil, nil); !errors.Is(err, ErrUnsent) {
-		t.Errorf("closed: %v", err)
+}
+
+// A call that finds no connection says that it was not sent, whatever has become of the attempt to make one, and however
+// many connections there have been before. A failure stands for further calls for a moment.
+func TestACallWithoutAConnectionWasNotSent(t *testing.T) {
+	srv := redistest.Start(t)
+	fails := map[string]func(nc net.Conn){
+		"closes":            func(nc net.Conn) { _ = nc.Close() },
+		"refuses":           func(nc net.Conn) { _, _ = nc.Write([]byte("-WRONGPASS no\r\n")) },
+		"is no Redis":       func(nc net.Conn) { _, _ = nc.Write([]byte("HTTP/1.1 400 Bad Request\r\n")) },
+		"does not answer":   func(net.Conn) {},
+		"is not to be seen": nil,
 	}
-	if _, err := New(Options{}); err == nil {
-		t.Error("no address is no error")
+	for name, fail := range fails {
+		t.Run(name, func(t *testing.T) {
+			var dials atomic.Int32
+			var broken atomic.Bool
+			c, h := start(t, Options{Addr: srv.Addr(), Dial: func(ctx context.Context) (net.Conn, error) {
+				switch {
+				case !broken.Load():
+					return new(net.Dialer).DialContext(ctx, "tcp", srv.Addr())
+				case dials.Add(1) > 0 && fail == nil:
+					return nil, errors.New("away")
+				}
+				near, far := net.Pipe()
+				t.Cleanup(func() { _ = far.Close() })
+				go func() {
+					if _, err := far.Read(make([]byte, 100)); err == nil {
+						fail(far)
+						_, _ = io.Copy(io.Discard, far)
+					}
+				}()
+				return near, nil
+			}})
+			c.Subscribe("a")
+			h.want(t, "confirmed a")
+			if _, err := c.Eval(t.Context(), text("return 1"), nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			broken.Store(true)
+			srv.Do(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+			srv.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")
+			eval := func() error {
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+				defer cancel()
+				_, err := c.Eval(ctx, text("return 1"), nil, nil)
+				return err
+			}
+			redistest.Eventually(t, patience, "the connection to be lost", func() bool { return errors.Is(eval(), ErrUnsent) })
+			begin, before := time.Now(), dials.Load()
+			for range 50 {
+				if err := eval(); !errors.Is(err, ErrUnsent) || errors.Is(err, ErrInDoubt) {
+					t.Fatal(err)
+				}
+			}
+			if most := int32(time.Since(begin)/dialPause) + 2; dials.Load()-before > most {
+				t.Errorf("%d attempts to connect in %v", dials.Load()-before, time.Since(begin))
+			}
+			broken.Store(false)
+			h.want(t, "confirmed a")
+			redistest.Eventually(t, patience, "a script to run", func() bool { return eval() == nil })
+		})
+	}
+}
+
+// Close ends an attempt to connect, and calls that wait for an answer.
+func TestCloseEndsCalls(t *testing.T) {
+	srv := redistest.Start(t)
+	connected := make(chan struct{}, 10)
+	dial := func(ctx context.Context) (net.Conn, error) {
+		connected <- struct{}{}
+		return new(net.Dialer).DialContext(ctx, "tcp", srv.Addr())
+	}
+	hang := func(ctx context.Context) (net.Conn, error) {
+		connected <- struct{}{}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	for _, dial := range []func(ctx context.Context) (net.Conn, error){dial, hang} {
+		c, _ := start(t, Options{Addr: srv.Addr(), Dial: dial})
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.Eval(t.Context(), text("while redis.call('GET', 'end') == false do end return 1"), nil, nil)
+			done <- err
+		}()
+		select {
+		case <-connected:
+		case <-time.After(patience):
+			t.Fatal("the call does not connect")
+		}
+		c.Close()
+		select {
+		case err := <-done:
+			if !errors.Is(err, ErrUnsent) && !errors.Is(err, ErrInDoubt) {
+				t.Error(err)
+			}
+		case <-time.After(AnswerLimit - time.Second):
+			t.Fatal("the call waits for its answer")
+		}
+		if _, err := c.Eval(t.Context(), text("return 1"), nil, nil); !errors.Is(err, ErrUnsent) {
+			t.Errorf("closed: %v", err)
+		}
 	}
 }
 

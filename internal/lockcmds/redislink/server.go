@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -25,13 +26,11 @@ const (
 
 var errStandstill = fmt.Errorf("the server does not answer: %w", ErrUnsent)
 
-// server is one server of a cluster.
+// server is one server of a cluster. Its subscriber runs as long as it has connections.
 type server struct {
 	*Client
-	at   topology.Node
-	life context.Context // its connections end with it
-	end  context.CancelFunc
-	stop context.CancelFunc // ends its subscriber; nil: that has not run. Guarded by Cluster.mu
+	at    topology.Node
+	fleet Fleet
 
 	mu     sync.Mutex
 	flying int       // calls on their way
@@ -39,48 +38,51 @@ type server struct {
 	mute   bool      // a call was given up after it had waited for a while, and no answer has come since
 }
 
-// newServer makes a server without connections.
+// newServer makes a server without connections. Requires Cluster.mu.
 func (c *Cluster) newServer(at topology.Node) *server {
-	s := &server{at: at}
-	s.life, s.end = context.WithCancel(context.Background())
-	client, err := New(Options{
+	fleet := c.opts.Fleet
+	client := New(Options{
 		Addr: string(at), User: c.opts.User, Password: c.opts.Password, Logger: c.opts.Logger,
-		Sharded: c.opts.Fleet.Sharded, Moved: c.moved,
-		Dial: func(ctx context.Context) (net.Conn, error) {
-			ctx, cancel := context.WithCancel(ctx)
-			defer cancel()
-			defer context.AfterFunc(s.life, cancel)()
-			nc, err := c.opts.Fleet.Connect(ctx, at)
-			if err != nil {
-				return nil, err
-			}
-			return bound{nc, context.AfterFunc(s.life, func() { _ = nc.Close() })}, nil
-		},
+		Sharded: fleet.Sharded, Moved: c.moved,
+		Dial: func(ctx context.Context) (net.Conn, error) { return fleet.Connect(ctx, at) },
 	})
-	if err != nil {
-		panic("BUG: " + err.Error()) // at has a name
+	client.Listen(c.listener)
+	c.runs.Go(func() { client.Run(client.life) })
+	return &server{Client: client, at: at, fleet: fleet}
+}
+
+// Confirm implements Server. If a slot has moved, the answers for its keys say so.
+func (s *server) Confirm(f func(Confirmation) error) error {
+	err := s.Client.Confirm(func(conn Confirmation) error { return f(observed{conn, s}) })
+	if errors.Is(err, ErrUnsent) {
+		s.fleet.Refresh(topology.Any, nil)
 	}
-	s.Client = client
-	s.Listen(c.listener)
-	return s
+	return err
 }
 
-// unhear ends its subscriber. Requires Cluster.mu.
-func (s *server) unhear() {
-	if s.stop != nil {
-		s.stop()
+// observed is a connection whose answers may be signs of a change.
+type observed struct {
+	Confirmation
+	at *server
+}
+
+func (o observed) Write(
+	ctx context.Context, calls []Call, replicas int, limit time.Duration,
+) (answers []resp.Value, have int, err error) {
+	answers, have, err = o.Confirmation.Write(ctx, calls, replicas, limit)
+	for _, v := range answers {
+		if v.IsError() && refusal(Refusal(v.Str)).Reason != topology.NotRefused {
+			o.at.fleet.Refresh(o.at.at, nil)
+			break
+		}
 	}
+	return answers, have, err
 }
 
-// leave ends all connections when the answers to the calls so far have had time to come.
-func (s *server) leave() {
-	time.AfterFunc(farewell, s.Close)
-}
-
-// Close ends all connections. Commands on their way fail.
-func (s *server) Close() {
-	s.end() // else the library waits for their answers
-	s.Client.Close()
+// isAnswer reports whether the outcome of a call came from Redis.
+func isAnswer(err error) bool {
+	_, refused := err.(Refusal)
+	return err == nil || refused
 }
 
 // guard makes a call, unless the server does not answer.
@@ -105,21 +107,10 @@ func (s *server) guard(ctx context.Context, call func(context.Context) error) er
 	defer s.mu.Unlock()
 	s.flying--
 	switch {
+	case isAnswer(err):
+		s.since, s.mute = time.Now(), false
 	case errors.Is(err, context.DeadlineExceeded):
 		s.mute = s.mute || !s.since.After(begin) && time.Since(begin) >= while
-	case err == nil:
-		s.since, s.mute = time.Now(), false
 	}
 	return err
-}
-
-// bound is a connection that ends with its server.
-type bound struct {
-	net.Conn
-	stop func() bool
-}
-
-func (b bound) Close() error {
-	b.stop()
-	return b.Conn.Close()
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
@@ -26,23 +24,28 @@ var (
 	errRedirects     = fmt.Errorf("the servers redirect to each other, or to an unknown one: %w", ErrUnsent)
 )
 
-// passes reports whether a server of a cluster has refused something only for now, or for another server's sake.
-func passes(why Refusal) bool { return refusal(why).Reason != topology.NotRefused }
-
-func refusal(text Refusal) topology.Refusal {
+// refusal is what a cluster means by an error; not refused: the server has not sent it, or for another reason.
+func refusal(err error) topology.Refusal {
+	var text Refusal
+	errors.As(err, &text)
 	return topology.ReadRefusal([]byte("-" + string(text) + "\r\n"))
 }
 
-// route makes a call at the server of the slot. call returns Redis's refusal, which may name another server. If that is
-// a server of the view, the call is made there, because it has not run. It leaves its result to call.
-func (n slotNode) route(
-	ctx context.Context, call func(ctx context.Context, s *server, asking bool) (Refusal, error),
-) error {
-	fleet := n.c.opts.Fleet
-	view := fleet.View()
-	owner, asking := view.Owner(n.slot), false
+// owner is the server that has the slot by the present view; nil: none, which is a reason to look anew.
+func (n slotNode) owner() *topology.ClusterNode {
+	owner := n.c.opts.Fleet.View().Owner(n.slot)
 	if owner == nil {
-		fleet.Refresh(topology.Any, nil)
+		n.c.opts.Fleet.Refresh(topology.Any, nil)
+	}
+	return owner
+}
+
+// route makes a call at the server of the slot. If that refuses it, and names another server of the view, the call is
+// made there, because it has not run.
+func (n slotNode) route(ctx context.Context, call func(ctx context.Context, s *server, asking bool) error) error {
+	fleet := n.c.opts.Fleet
+	view, owner, asking := fleet.View(), n.owner(), false
+	if owner == nil {
 		return errNobody
 	}
 	for range hops {
@@ -50,24 +53,18 @@ func (n slotNode) route(
 		if s == nil {
 			return errClusterClosed
 		}
-		var text Refusal
-		err := s.guard(ctx, func(ctx context.Context) (err error) {
-			text, err = call(ctx, s, asking)
-			return err
-		})
-		if err != nil {
-			if errors.Is(err, ErrUnsent) || errors.Is(err, context.DeadlineExceeded) {
-				fleet.Refresh(topology.Any, nil) // nothing announces that a server was stopped, and another promoted
-			}
+		err := s.guard(ctx, func(ctx context.Context) error { return call(ctx, s, asking) })
+		if errors.Is(err, ErrUnsent) || errors.Is(err, context.DeadlineExceeded) {
+			fleet.Refresh(topology.Any, nil) // nothing announces that a server was stopped, and another promoted
 			return err
 		}
-		why := refusal(text)
+		why := refusal(err)
 		switch {
 		case !why.Concerns(n.slot):
-			return nil
+			return err
 		case why.Reason == topology.TryLate:
 			fleet.Refresh(s.at, nil)
-			return nil
+			return err
 		}
 		asking = why.Reason == topology.Asking
 		if owner = view.Named(why, s.at); owner == nil {
@@ -83,94 +80,61 @@ func (n slotNode) route(
 
 // Eval implements Node.
 func (n slotNode) Eval(ctx context.Context, script Script, keys, args []string) (v resp.Value, err error) {
-	err = n.route(ctx, func(ctx context.Context, s *server, asking bool) (why Refusal, err error) {
+	err = n.route(ctx, func(ctx context.Context, s *server, asking bool) (err error) {
 		if asking {
 			v, err = s.Ask(ctx, script, keys, args)
 		} else {
 			v, err = s.Eval(ctx, script, keys, args)
 		}
 		if v.IsError() {
-			why = Refusal(v.Str)
+			return Refusal(v.Str)
 		}
-		return why, err
+		return err
 	})
+	if isAnswer(err) {
+		err = nil
+	}
 	return v, err
 }
 
 // List implements Node.
 func (n slotNode) List(ctx context.Context, key string, most int) (list []string, err error) {
-	var refused Refusal
-	err = n.route(ctx, func(ctx context.Context, s *server, asking bool) (Refusal, error) {
+	return list, n.route(ctx, func(ctx context.Context, s *server, asking bool) (err error) {
 		if asking { // a key that is being moved is not looked at
-			return "", fmt.Errorf("the list is being moved: %w", ErrUnsent)
+			return fmt.Errorf("the list is being moved: %w", ErrUnsent)
 		}
-		var err error
 		list, err = s.List(ctx, key, most)
-		if refused = ""; errors.As(err, &refused) {
-			err = nil
-		}
-		return refused, err
+		return err
 	})
-	if err == nil && refused != "" {
-		err = refused
-	}
-	return list, err
 }
 
 // Publish implements Node.
 func (n slotNode) Publish(ctx context.Context, messages []Message) error {
-	return n.route(ctx, func(ctx context.Context, s *server, _ bool) (Refusal, error) {
-		return "", s.Publish(ctx, messages)
-	})
+	return n.route(ctx, func(ctx context.Context, s *server, _ bool) error { return s.Publish(ctx, messages) })
 }
 
 // Server implements Node: it is the owner of the slot by the present view.
 func (n slotNode) Server() Server {
-	fleet := n.c.opts.Fleet
-	owner := fleet.View().Owner(n.slot)
-	if owner == nil {
-		fleet.Refresh(topology.Any, nil)
-		return home{}
+	if owner := n.owner(); owner != nil {
+		if s := n.c.server(topology.Node(owner.ID)); s != nil {
+			return s
+		}
 	}
-	return home{n.c.server(topology.Node(owner.ID)), fleet}
+	return nowhere{}
 }
 
-// home is the Server of the slots that are at one server. Without a server it stands for an unknown one.
-type home struct {
-	*server
-	fleet Fleet
-}
+// nowhere is the Server of a slot without an owner.
+type nowhere struct{}
 
-// Confirm implements Server. If a slot has moved, the answers for its keys say so.
-func (h home) Confirm(f func(Confirmation) error) error {
-	if h.server == nil {
-		return errNobody
-	}
-	err := h.server.Confirm(func(conn Confirmation) error { return f(observed{conn, h}) })
-	if errors.Is(err, ErrUnsent) {
-		h.fleet.Refresh(topology.Any, nil)
-	}
-	return err
-}
-
-// observed is a connection whose answers may be signs of a change.
-type observed struct {
-	Confirmation
-	home home
-}
-
-func (o observed) Write(
-	ctx context.Context, calls []Call, replicas int, limit time.Duration,
-) (answers []resp.Value, have int, err error) {
-	answers, have, err = o.Confirmation.Write(ctx, calls, replicas, limit)
-	if slices.ContainsFunc(answers, func(v resp.Value) bool { return v.IsError() && passes(Refusal(v.Str)) }) {
-		o.home.fleet.Refresh(o.home.at, nil)
-	}
-	return answers, have, err
-}
+// Confirm implements Server.
+func (nowhere) Confirm(func(Confirmation) error) error { return errNobody }
 
 // Subscribe implements Node.
-func (n slotNode) Subscribe(channel string) { n.c.place(channel, wanted) }
+func (n slotNode) Subscribe(channel string) {
+	n.c.mu.Lock()
+	defer n.c.mu.Unlock()
+	n.c.placeLocked(channel, true)
+}
 
 // Unsubscribe implements Node.
 func (n slotNode) Unsubscribe(channel string) { n.c.leave(channel) }
