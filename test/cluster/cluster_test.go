@@ -799,7 +799,7 @@ func commandsOnPinsAwaitAnOwner(t *testing.T, c *redistest.Cluster) {
 	coverage("no") // a cluster that is down says nothing of its slots
 	defer coverage("yes")
 	for engine, srv := range proxytest.StartOverCluster(t, c, proxytest.Patient) {
-		waiting, moving := srv.Dial(t), srv.Dial(t)
+		waiting, moving, muted := srv.Dial(t), srv.Dial(t), srv.Dial(t)
 		waiting.Quiet("DEL", key)
 		for _, one := range c.Nodes[:c.Primaries] {
 			one.Do(t, "CLUSTER", "DELSLOTS", slot)
@@ -817,6 +817,7 @@ func commandsOnPinsAwaitAnOwner(t *testing.T, c *redistest.Cluster) {
 		waiting.Send("BLPOP", key, "0")
 		moving.Script("MULTI", "+OK", "RPUSH "+key+" x", "+QUEUED")
 		moving.Send("EXEC")
+		muted.Raw(proxytest.Inline("CLIENT REPLY SKIP", "WATCH "+key, "PING"))
 		proxytest.WaitFor(t, "refusals", func() bool {
 			n := -before
 			for _, one := range c.Nodes[:c.Primaries] {
@@ -826,6 +827,7 @@ func commandsOnPinsAwaitAnOwner(t *testing.T, c *redistest.Cluster) {
 		})
 		node.Do(t, "CLUSTER", "ADDSLOTS", slot)
 		moving.Gets("*1\r\n:1")
+		muted.Gets("+PONG")
 		if got, err := waiting.Frame(); !strings.HasSuffix(got, "\r\nx\r\n") || err != nil {
 			t.Errorf("%s: BLPOP: %q, %v", engine, got, err)
 		}

@@ -59,6 +59,22 @@ func TestACommandIsRepeatedUntilItsConnectionIsNotDown(t *testing.T) {
 	}
 }
 
+// CLIENT REPLY SKIP concerns the command until it is answered.
+func TestACommandStaysMutedWhenItIsRepeated(t *testing.T) {
+	s := overNoCluster(t)
+	onDeadPin(t, s)
+	s.replyMode = replySkip
+	s.consume([]byte(typed("BLPOP k 0")))
+	for range 2 {
+		if r := way(s).repeated; r == nil || !r.muted || s.replyMode != replyOn {
+			t.Fatalf("to be repeated: %v, the next command is muted: %v", r, s.replyMode != replyOn)
+		}
+		s.Resume()
+		onDeadPin(t, s)
+		s.way.goOn()
+	}
+}
+
 func TestALargeTransactionIsRepeatedUntilItsConnectionIsNotDown(t *testing.T) {
 	s := overNoCluster(t)
 	way(s).queued = way(s).newTx()

@@ -41,7 +41,10 @@ func (s *Session) route(r *request) bool {
 	} else {
 		r.args = resp.Split(r.raw, s.args[:0])
 	}
-	r.policy, r.muted = r.row.PolicyFor(r.args), s.replyMode != replyOn
+	anew := r.held // a server has refused it: CLIENT REPLY SKIP is over, and it has been counted
+	if r.policy = r.row.PolicyFor(r.args); !anew {
+		r.muted = s.replyMode != replyOn
+	}
 	if r.policy == command.Shared && (s.pin == nil || s.pin.fresh || s.way.onLanes(r)) &&
 		int64(len(r.raw)) > s.proxy.Upstream.MaxShared() {
 		r.policy = command.PinOnce // Redis may close the connection, which is the client's own then
@@ -57,7 +60,7 @@ func (s *Session) route(r *request) bool {
 	size := len(r.raw)
 	s.out.time(s.ID, classOf(policy), 1, s.active)
 	routed := r.routed(decide)
-	if routed {
+	if routed && !anew {
 		s.proxy.Counters.Traffic.Add(s.ID, classOf(policy), 1, size)
 		if skip {
 			s.replyMode = replyOn
