@@ -687,7 +687,7 @@ func (c *twoServers) whole(at topology.Node, raw string) sending {
 func TestATransactionIsSentAsAWhole(t *testing.T) {
 	const ok, queued, aborted = "+OK\r\n", "+QUEUED\r\n", "-EXECABORT Transaction discarded because of previous errors.\r\n"
 	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
-		c.way.mayMulti, c.wait = true, time.Second
+		c.way.multiAs, c.wait = &c.s.ident, time.Second
 		key := c.low()
 		slot := hashslot.Of([]byte(key))
 		raw := c.transaction("PING", "INCR "+key)
@@ -727,6 +727,7 @@ func TestTheFirstMultiIsAskedFor(t *testing.T) {
 	const noperm = "-NOPERM x\r\n"
 	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
 		empty := string(command.Multi) + string(command.Exec)
+		c.locked(func() { c.s.ident = upstream.Identity{} }) // is one, too
 		for _, answers := range []string{noperm + "-ERR EXEC without MULTI\r\n", "+OK\r\n*0\r\n"} {
 			c.ask(encoded("MULTI"))
 			list := c.take()

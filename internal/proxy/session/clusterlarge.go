@@ -6,13 +6,17 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// heldWhole implements route: a command that is held whole can be sent again.
-func (c *shards) heldWhole() int { return c.s.proxy.Budget.Allowance(streamHeld) }
+// streamHeld is the announced size up to which a command is held whole, if there is plenty of memory: then it can be
+// sent again when its slot moves at that moment.
+const streamHeld = 16 << 20
 
-// stream implements route. The arguments are those that have come. The command must be held whole if its key is not
-// known yet, or if the session has a connection for a transaction.
-func (c *shards) stream(r *request) bool {
+// stream implements route. The arguments are those that have come. The command must be held whole also if its key is
+// not known yet, or if the session has a connection for a transaction.
+func (c *shards) stream(r *request, size int) bool {
 	s, key := c.s, r.row.Keys.Fixed()
+	if size < s.proxy.Budget.Allowance(streamHeld) {
+		return false
+	}
 	if key == 0 || len(r.args) <= key || c.queued != nil || s.pin != nil && !s.pin.fresh || !s.awaitQuiet() {
 		return false
 	}
@@ -22,11 +26,10 @@ func (c *shards) stream(r *request) bool {
 	return true
 }
 
-// streamed implements route. Bytes that have been streamed are gone, so the command is not sent again.
-func (c *shards) streamed(r *request, h *reply.Guarded) {
+// guardStreamed is guard for such a command. Bytes that have been streamed are gone, so it is not sent again.
+func (c *shards) guardStreamed(r *request, to reply.Handler) reply.Handler {
 	muted, conn := r.muted, c.s.pin.conn
-	h.Slot, h.Read = r.Slot, topology.ReadRefusal
-	h.Refused = func(at reply.ID, why topology.Refusal) bool {
+	refused := func(at reply.ID, why topology.Refusal) bool {
 		if c.NoteRefusal(why, conn.At()); why.Reason == topology.TryLate {
 			return false
 		}
@@ -35,6 +38,7 @@ func (c *shards) streamed(r *request, h *reply.Guarded) {
 		}
 		return true
 	}
+	return &reply.Guarded{Session: c.s, To: to, Slot: r.Slot, Read: topology.ReadRefusal, Refused: refused}
 }
 
 var movedMeanwhile = resp.AppendRawError(nil, "TRYAGAIN the slot of the key moves or has moved, nothing was done")

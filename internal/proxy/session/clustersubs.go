@@ -34,8 +34,8 @@ func (r *request) lookForChannels() {
 	}
 }
 
-// onLanes implements route: a session that is listening in RESP3 sends commands to the lanes. Those about the connection
-// stay on the pin, and so does everything in RESP2, where Redis refuses it.
+// onLanes reports whether a command goes to the lanes although the session has a pin: it is listening in RESP3. Commands
+// about the connection stay on the pin, and so does everything in RESP2, where Redis refuses it.
 func (c *shards) onLanes(r *request) bool {
 	switch r.policy {
 	case command.PubSub, command.Identity, command.Local, command.AboutClients, command.Lock:
@@ -43,6 +43,25 @@ func (c *shards) onLanes(r *request) bool {
 	default:
 		return c.listening() && c.s.ident.Proto == 3
 	}
+}
+
+// placeBeside finds the server of such a command. One with a key that needs another pin cannot be had.
+func (c *shards) placeBeside(r *request) decision {
+	if r.policy == command.Shared && c.s.tooLarge(r) {
+		r.policy = command.PinOnce
+	}
+	d := c.placeOnLanes(r)
+	switch {
+	case d != undecided:
+		return d
+	case r.policy == command.Shared, r.policy == command.Augmented:
+		return onLane
+	case !c.s.awaitQuiet():
+		return postponed
+	case r.Slot >= 0:
+		return decided(r.answerWith(listens))
+	}
+	return undecided
 }
 
 // redirected reports whether a server of a cluster may redirect the command before it looks at subscriptions.

@@ -43,16 +43,17 @@ func (c *shards) begin(r *request) bool {
 	if !s.awaitQuiet() {
 		return false
 	}
-	if c.mayMulti {
+	if c.multiAs != nil && *c.multiAs == s.ident {
 		c.queued = c.newTx()
 		return r.answerWith([]byte(resp.OK))
 	}
 	s.wait = waitReply
+	as := s.ident
 	h := &reply.Reply{Session: s, Muted: r.muted, Missed: s.partIfVital(r)}
 	h.Done = func(exec []byte) {
 		s.Resume()
 		if mayMulti(exec) {
-			c.mayMulti, c.queued = true, c.newTx()
+			c.multiAs, c.queued = &as, c.newTx()
 		}
 	}
 	h.Replace = func(exec []byte) []byte {

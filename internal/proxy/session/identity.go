@@ -113,7 +113,6 @@ func (s *Session) become(id upstream.Identity) {
 		s.endLocks()
 	}
 	s.ident = id
-	s.way.renew()
 	s.doubt()
 	if s.pin != nil {
 		s.pin.conn.Became(id)

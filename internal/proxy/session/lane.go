@@ -55,7 +55,7 @@ func (s *Session) mix(row *command.Row) {
 // careful reports whether commands must be examined one by one, because it matters which of them write, or how many
 // they are.
 func (s *Session) careful() bool {
-	return s.way.careful() || s.lane == nil || s.lane.Unsettled() ||
+	return s.way.placesEach() || s.lane == nil || s.lane.Unsettled() ||
 		s.weight.Window > 0 || s.outgrown() || s.doubted
 }
 

@@ -17,10 +17,6 @@ const (
 	// streamFrom is the announced size from which a command is streamed. Smaller commands are cheaper on the lane.
 	streamFrom = 4 << 20
 
-	// streamHeld is the announced size up to which a command is held whole in front of a cluster, if there is plenty of
-	// memory: then it can be sent again when its slot moves at that moment.
-	streamHeld = 16 << 20
-
 	// streamBacklog is the number of its bytes that may wait for Redis, if there is plenty of memory. Beyond it the
 	// client is not read.
 	streamBacklog = 1 << 20
@@ -58,7 +54,7 @@ type progress struct {
 // the number of bytes of buf that it has consumed.
 func (s *Session) stream(table *command.Table, buf []byte) int {
 	size := max(s.guard.Need(), s.guard.Checked())
-	if !s.ready() || !s.streaming() && (size < streamFrom || size < s.way.heldWhole()) {
+	if !s.ready() || !s.streaming() && size < streamFrom {
 		return 0
 	}
 	s.usual = false
@@ -96,7 +92,7 @@ func (s *Session) beginStream(table *command.Table, begin []byte) bool {
 
 // openStream takes a pin for a large command. false: the command must be held whole, or the session waits.
 func (s *Session) openStream(r *request) bool {
-	if !s.way.stream(r) {
+	if !s.way.stream(r, max(s.guard.Need(), s.guard.Checked())) {
 		return false
 	}
 	s.hasty = true // it runs even if its client has ended its side behind it
@@ -140,7 +136,7 @@ func (s *Session) endStream(rest []byte) {
 	}
 	s.proxy.Counters.Traffic.Add(s.ID, metrics.ClassPinned, 1, s.large.bytes+len(rest))
 	conn := s.pin.conn
-	h := &reply.Guarded{Session: s, To: r.handler(), Read: func([]byte) topology.Refusal { return topology.Refusal{} }}
+	h := &reply.Guarded{Session: s, To: s.way.guard(r, r.handler()), Read: func([]byte) topology.Refusal { return topology.Refusal{} }}
 	// Redis has the start: it has closed the connection, because the command is too long for example.
 	h.Unsent = func() bool {
 		if conn.Connected() {
@@ -148,7 +144,6 @@ func (s *Session) endStream(rest []byte) {
 		}
 		return conn.Connected()
 	}
-	s.way.streamed(r, h)
 	s.forward(ordinaryRow, rest, h, 1)
 }
 

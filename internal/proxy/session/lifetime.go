@@ -159,6 +159,7 @@ func (s *Session) releaseWork() {
 		s.large.timer.Stop()
 	}
 	s.way.drop()
+	s.repeated = nil
 	if pin := s.dropConnections(); pin != nil {
 		pin.abandon()
 	}

@@ -74,7 +74,7 @@ func (s *Session) waits(failed bool) bool {
 	switch {
 	case s.out.Gone():
 		return false
-	case failed && !s.way.patient():
+	case failed && s.way.placesEach():
 		return false
 	case failed:
 		s.miss()

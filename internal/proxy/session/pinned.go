@@ -240,7 +240,7 @@ func (p *pinned) broken() {
 
 // Waits implements upstream.Observer.
 func (p *pinned) Waits() bool {
-	if !p.s.way.patient() {
+	if p.s.way.placesEach() {
 		return false
 	}
 	p.s.mu.Lock()

@@ -14,8 +14,11 @@ import (
 // guard implements route.
 func (c *shards) guard(r *request, to reply.Handler) reply.Handler {
 	s, pin := c.s, c.s.pin
-	if r.policy == command.PubSub {
+	switch {
+	case r.policy == command.PubSub:
 		return c.guardSubscription(r, to)
+	case r.policy == command.Shared && r.held: // its start has been sent
+		return c.guardStreamed(r, to)
 	}
 	watches := r.row.Name == "watch"
 	if pin.mode != readsReplies || r.Slot < 0 || r.policy != command.PinOnce && !watches {
@@ -123,23 +126,6 @@ func (p *pinned) yield() {
 	}
 }
 
-// goOn implements route: it routes the command again.
-func (c *shards) goOn() bool {
-	s, r := c.s, c.repeated
-	switch {
-	case r == nil:
-		return true
-	case !s.ready():
-		return false
-	}
-	c.repeated = nil
-	if !s.route(r) {
-		c.repeated = r
-		return false
-	}
-	return s.ready() // it may have been refused already
-}
-
 // routeAnew has a command routed anew when the view has been refreshed. false: it has been refused for too long.
 func (c *shards) routeAnew(r *request, from upstream.Node, why topology.Refusal) bool {
 	s, within := c.s, c.Servers.FailoverWait()
@@ -150,8 +136,7 @@ func (c *shards) routeAnew(r *request, from upstream.Node, why topology.Refusal)
 		return false
 	}
 	r.GoTo(c.NoteRefusal(why, from))
-	c.repeated = r
-	s.wait = waitReply
+	s.repeated, s.wait = r, waitReply
 	c.Later(from, r.attempts.Pause(), s.Resume)
 	return true
 }

@@ -47,12 +47,12 @@ func TestACommandIsRepeatedUntilItsConnectionIsNotDown(t *testing.T) {
 		onDeadPin(t, s)
 		s.consume([]byte(typed(cmd)))
 		for n := range 3 {
-			if way(s).repeated == nil || s.wait != waitReply || s.pin != nil {
-				t.Fatalf("%s: after %d repetitions it waits for %v, and is to be repeated: %v", cmd, n, s.wait, way(s).repeated != nil)
+			if s.repeated == nil || s.wait != waitReply || s.pin != nil {
+				t.Fatalf("%s: after %d repetitions it waits for %v, and is to be repeated: %v", cmd, n, s.wait, s.repeated != nil)
 			}
 			s.Resume()
 			onDeadPin(t, s)
-			if s.way.goOn() {
+			if s.repeat() {
 				t.Errorf("%s: the session goes on", cmd)
 			}
 		}
@@ -66,12 +66,12 @@ func TestACommandStaysMutedWhenItIsRepeated(t *testing.T) {
 	s.replyMode = replySkip
 	s.consume([]byte(typed("BLPOP k 0")))
 	for range 2 {
-		if r := way(s).repeated; r == nil || !r.muted || s.replyMode != replyOn {
+		if r := s.repeated; r == nil || !r.muted || s.replyMode != replyOn {
 			t.Fatalf("to be repeated: %v, the next command is muted: %v", r, s.replyMode != replyOn)
 		}
 		s.Resume()
 		onDeadPin(t, s)
-		s.way.goOn()
+		s.repeat()
 	}
 }
 
@@ -83,11 +83,11 @@ func TestALargeTransactionIsRepeatedUntilItsConnectionIsNotDown(t *testing.T) {
 		onDeadPin(t, s)
 		if n == 0 {
 			s.consume([]byte(typed("EXEC")))
-		} else if s.way.goOn() {
+		} else if s.repeat() {
 			t.Error("the session goes on")
 		}
-		if way(s).repeated == nil || way(s).queued == nil || s.wait != waitReply || s.pin != nil {
-			t.Fatalf("after %d repetitions it waits for %v, and is to be repeated: %v", n, s.wait, way(s).repeated != nil)
+		if s.repeated == nil || way(s).queued == nil || s.wait != waitReply || s.pin != nil {
+			t.Fatalf("after %d repetitions it waits for %v, and is to be repeated: %v", n, s.wait, s.repeated != nil)
 		}
 		s.Resume()
 	}
@@ -97,7 +97,7 @@ func TestALargeTransactionIsRepeatedUntilItsConnectionIsNotDown(t *testing.T) {
 func TestNothingRunsBehindAMultiThatIsLostWithItsWatch(t *testing.T) {
 	s := overNoCluster(t)
 	onDeadPin(t, s)
-	s.pin.tx.watching, s.pin.fresh, way(s).mayMulti = true, false, true
+	s.pin.tx.watching, s.pin.fresh, way(s).multiAs = true, false, &s.ident
 	way(s).watch.slot = hashslot.Of([]byte("k"))
 	s.consume([]byte(typed("MULTI", "SET k v", "EXEC")))
 	if !s.out.Gone() {

@@ -13,7 +13,7 @@ import (
 // it) read the fields of the command, and set those of its way. As a rule it ends when route returns; the handlers of
 // its reply have copied the few facts that they need. It is held longer:
 //
-//   - A command that a server of a cluster may refuse on a pin is routed anew then (shards.repeated).
+//   - A command that a server of a cluster may refuse on a pin is routed anew then (Session.repeated).
 //   - A lock command is held until the lock engine answers it (Session.locking).
 //   - A large command is held until its last byte has come (Session.large), one of very many keys until it has been
 //     divided (longParts), and a CLIENT TRACKING until the other client's connection has a number (trackTo).
@@ -89,6 +89,20 @@ func (r *request) routed(decide func(*request) bool) bool {
 		r.release()
 	}
 	return done
+}
+
+// repeat routes a command again. false: the session waits.
+func (s *Session) repeat() bool {
+	r := s.repeated
+	if !s.ready() {
+		return false
+	}
+	s.repeated = nil
+	if !s.route(r) {
+		s.repeated = r
+		return false
+	}
+	return s.ready() // it may have been refused already
 }
 
 // answerWith gives the proxy's own reply.

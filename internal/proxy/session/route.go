@@ -20,6 +20,7 @@ type decision uint8
 
 const (
 	undecided  decision = iota // the stage does not concern the command: the next one decides
+	onLane                     // it goes to a lane, although the session has a pin
 	postponed                  // not now: the session's wait has the reason
 	carriedOut                 // it has been sent or answered
 )
@@ -45,8 +46,7 @@ func (s *Session) route(r *request) bool {
 	if r.policy = r.row.PolicyFor(r.args); !anew {
 		r.muted = s.replyMode != replyOn
 	}
-	if r.policy == command.Shared && (s.pin == nil || s.pin.fresh || s.way.onLanes(r)) &&
-		int64(len(r.raw)) > s.proxy.Upstream.MaxShared() {
+	if r.policy == command.Shared && (s.pin == nil || s.pin.fresh) && s.tooLarge(r) {
 		r.policy = command.PinOnce // Redis may close the connection, which is the client's own then
 	}
 	args, policy := r.args, r.policy
@@ -70,6 +70,9 @@ func (s *Session) route(r *request) bool {
 	return routed
 }
 
+// tooLarge reports whether Redis may close a connection because of the size of a command.
+func (s *Session) tooLarge(r *request) bool { return int64(len(r.raw)) > s.proxy.Upstream.MaxShared() }
+
 // byState routes a command by the state of the session.
 func (s *Session) byState(r *request) (routed bool) {
 	if r.policy == command.Augmented && command.IsOwnInfo(r.args) && s.proxy.Upstream.Unavailable() {
@@ -80,11 +83,10 @@ func (s *Session) byState(r *request) (routed bool) {
 			return d == carriedOut
 		}
 	}
-	if d := s.way.place(r); d != undecided {
+	switch d := s.way.place(r); {
+	case d == carriedOut, d == postponed:
 		return d == carriedOut
-	}
-	switch {
-	case s.pin == nil, s.way.onLanes(r):
+	case s.pin == nil, d == onLane:
 		return s.routeShared(r)
 	case s.pin.mode == readsRaw:
 		return s.routeRaw(r)
@@ -106,7 +108,7 @@ func classOf(p command.Policy) int {
 	}
 }
 
-// routeShared routes a command of a session that has no pin.
+// routeShared routes a command for a lane, and any of a session that has no pin.
 func (s *Session) routeShared(r *request) bool {
 	s.mix(r.row)
 	if s.mustWait(r.row) && !s.awaitQuiet() {
@@ -131,13 +133,6 @@ func (s *Session) routeShared(r *request) bool {
 	default:
 		if !s.awaitQuiet() {
 			return false
-		}
-		switch {
-		case s.pin == nil:
-		case r.Slot >= 0:
-			return r.answerWith(listens)
-		default:
-			return s.routePinned(r)
 		}
 		if err := s.pinTimedOut; err != nil {
 			s.pinTimedOut = nil

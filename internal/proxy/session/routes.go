@@ -20,23 +20,13 @@ type route interface {
 	// no refusal for another server's sake.
 	guard(r *request, to reply.Handler) reply.Handler
 
-	// onLanes reports whether the command of a session that has a pin goes to a lane in spite of it.
-	onLanes(r *request) bool
+	// placesEach reports whether each command has a server of its own. Then it is placed by itself, and does not wait in
+	// its connection if it could not be sent: another server may serve it by then.
+	placesEach() bool
 
-	// careful reports whether each command must be placed by itself.
-	careful() bool
-
-	// patient reports whether what could not be sent waits in its connection.
-	patient() bool
-
-	// goOn goes on with a command that a server has refused. false: the session waits.
-	goOn() bool
-
-	// heldWhole is the announced size up to which a large command is held whole. stream finds the server of a larger one.
-	// false: it must be held whole, or the session waits. streamed completes the handler of its reply.
-	heldWhole() int
-	stream(r *request) bool
-	streamed(r *request, h *reply.Guarded)
+	// stream finds the server of a large command, of which the start has come. false: it must be held whole, or the
+	// session waits.
+	stream(r *request, size int) bool
 
 	// home is the server for commands without a key; Any: there is one. conn is a connection to a server.
 	home() upstream.Node
@@ -51,10 +41,9 @@ type route interface {
 	// mask has a reply to HELLO or INFO say that there is one server.
 	mask(command string, reply []byte) []byte
 
-	// leave leaves the lanes, renew says that the identity is another one, drop gives up everything. bytes is the memory
-	// that the route holds for its client, who is not at a quiet moment meanwhile.
+	// leave leaves the lanes, drop gives up everything. bytes is the memory that the route holds for its client, who is
+	// not at a quiet moment meanwhile.
 	leave()
-	renew()
 	drop()
 	bytes() int
 }
@@ -73,19 +62,13 @@ type single struct{ s *Session }
 
 func (single) place(*request) decision                             { return undecided }
 func (single) guard(_ *request, to reply.Handler) reply.Handler    { return to }
-func (single) onLanes(*request) bool                               { return false }
-func (single) careful() bool                                       { return false }
-func (single) patient() bool                                       { return true }
-func (single) goOn() bool                                          { return true }
-func (single) heldWhole() int                                      { return streamFrom }
-func (single) stream(*request) bool                                { return true }
-func (single) streamed(*request, *reply.Guarded)                   {}
+func (single) placesEach() bool                                    { return false }
+func (single) stream(*request, int) bool                           { return true }
 func (single) home() upstream.Node                                 { return topology.Any }
 func (w single) conn(row *command.Row, _ upstream.Node) connection { return w.s.conn(row) }
 func (single) refusal() []byte                                     { return nil }
 func (single) mask(_ string, reply []byte) []byte                  { return reply }
 func (single) leave()                                              {}
-func (single) renew()                                              {}
 func (single) drop()                                               {}
 func (single) bytes() int                                          { return 0 }
 

@@ -108,6 +108,7 @@ type Session struct {
 	announced    bool      // it had announced one at its first lock command
 
 	spare    []*request // answered ones
+	repeated *request   // is routed again before the next command; nil: none
 	cmd      string     // the last command, for CLIENT LIST
 	writesOn bool       // the client has filled its input while the session waited for it to read
 	clients.Origin
@@ -321,7 +322,7 @@ func (s *Session) Resume() {
 // advance continues with the input that was held back.
 func (s *Session) advance() {
 	defer s.atEOF()
-	if !s.way.goOn() {
+	if s.repeated != nil && !s.repeat() {
 		return
 	}
 	if s.in.len() > 0 && s.ready() {

@@ -22,13 +22,12 @@ import (
 type shards struct {
 	s *Session
 	cluster.Sender
-	others   []heldLane // to servers that are not the present one
-	alone    bool       // nothing is sent behind the last command before it is answered
-	repeated *request   // a command of a pin that is routed anew; nil: none
+	others []heldLane // to servers that are not the present one
+	alone  bool       // nothing is sent behind the last command before it is answered
 
-	queued   *queuedTx // a transaction whose EXEC has not come; nil: none
-	mayMulti bool      // the identity has the right to MULTI
-	watch    watch     // of the pin
+	queued  *queuedTx          // a transaction whose EXEC has not come; nil: none
+	multiAs *upstream.Identity // has the right to MULTI; nil: not known of any
+	watch   watch              // of the pin
 }
 
 // newShards is the route to servers of which a view is known.
@@ -60,8 +59,10 @@ func (c *shards) place(r *request) decision {
 	switch {
 	case r.row.Name == "multi" && len(r.args) == 1 && !s.subscriber():
 		return decided(c.begin(r))
-	case s.pin == nil, c.onLanes(r):
+	case s.pin == nil:
 		return c.placeOnLanes(r)
+	case c.onLanes(r):
+		return c.placeBeside(r)
 	case listening && s.subscriber() && r.redirected():
 		return decided(r.answerWith(subscriberRefusal(s.cmd)))
 	case s.pin.mode == readsReplies:
@@ -126,7 +127,7 @@ func (c *shards) placeOnPin(r *request) decision {
 		fits = r.Slot == c.watch.slot
 	}
 	switch {
-	case r.policy == command.Shared && (pin.tx.watching || !pin.fresh && !fits):
+	case r.policy == command.Shared:
 		r.At = owner
 		c.Copied(r.row, r.raw, r.Aim).Post(r.handler())
 		return carriedOut
@@ -145,11 +146,8 @@ func (c *shards) send(r *request, raw []byte, h reply.Handler) {
 	c.Copied(r.row, raw, r.Aim).Post(h)
 }
 
-// careful implements route: each command has a server.
-func (*shards) careful() bool { return true }
-
-// patient implements route: another server may have the slot by now.
-func (*shards) patient() bool { return false }
+// placesEach implements route.
+func (*shards) placesEach() bool { return true }
 
 // conn implements route.
 func (c *shards) conn(row *command.Row, at upstream.Node) connection {
@@ -190,13 +188,10 @@ func (c *shards) script(call *scriptCall) sentScript {
 	return sentParcel{p}
 }
 
-// renew implements route.
-func (c *shards) renew() { c.mayMulti = false }
-
 // drop implements route.
 func (c *shards) drop() {
 	c.Drop()
-	c.repeated, c.queued = nil, nil
+	c.queued = nil
 }
 
 // bytes implements route.
