@@ -21,7 +21,7 @@ import (
 //
 // Parcels are recycled.
 type Parcel struct {
-	Aim
+	command.Aim
 	Bound Bond
 	Tx    int // it is a transaction: the number of replies before that to EXEC
 
@@ -42,24 +42,6 @@ type Parcel struct {
 	chain      *chain        // of its key, since it has been refused; nil: it has not
 	awaitsView bool          // it is not sent again before there is a new view
 	moved      topology.Node // the server that serves its slot, as the last one that refused it says; Any: it names none
-}
-
-// An Aim is where a command goes.
-type Aim struct {
-	Slot   int           // of its first key; negative: it has none
-	Key    uint64        // a hash of its only key; 0: it has none, or several
-	At     topology.Node // the server
-	Asking bool          // it goes there behind an ASKING
-}
-
-// Several reports whether the command has several keys.
-func (a *Aim) Several() bool { return a.Slot >= 0 && a.Key == 0 }
-
-// GoTo has a command sent behind an ASKING to the server that has its key already; Any: there is none.
-func (a *Aim) GoTo(asking topology.Node) {
-	if a.Asking = asking != topology.Any; a.Asking {
-		a.At = asking
-	}
 }
 
 // A Bond says which server a parcel is for.

@@ -151,14 +151,14 @@ func (s *Sender) Later(hint topology.Node, pause time.Duration, f func()) {
 }
 
 // Parcel begins a parcel for a command, whose bytes it takes over.
-func (s *Sender) Parcel(row *command.Row, raw []byte, to Aim) *Parcel {
+func (s *Sender) Parcel(row *command.Row, raw []byte, to command.Aim) *Parcel {
 	p := s.empty()
 	p.row, p.raw, p.Aim = row, raw, to
 	return p
 }
 
 // Copied is Parcel for a command whose bytes belong to others.
-func (s *Sender) Copied(row *command.Row, raw []byte, to Aim) *Parcel {
+func (s *Sender) Copied(row *command.Row, raw []byte, to command.Aim) *Parcel {
 	p := s.empty()
 	p.own = append(p.own[:0], raw...)
 	p.row, p.raw, p.Aim = row, p.own, to
@@ -186,7 +186,7 @@ type Batch struct {
 func (s *Sender) Batch(n int) Batch { return Batch{s, make([]Parcel, max(0, n-maxSpare))} }
 
 // Parcel is that of the Sender.
-func (b *Batch) Parcel(row *command.Row, raw []byte, to Aim) *Parcel {
+func (b *Batch) Parcel(row *command.Row, raw []byte, to command.Aim) *Parcel {
 	if len(b.more) == 0 {
 		return b.s.Parcel(row, raw, to)
 	}

@@ -58,6 +58,14 @@ func (Discard) Take(_ ID, _ []byte, n int, _ bool) int { return n }
 // Lost implements Handler.
 func (Discard) Lost(ID, int, bool) {}
 
+// Passing handles a reply that passes as it is, unless the client is not to see it.
+func Passing(muted bool) Handler {
+	if muted {
+		return Discard{}
+	}
+	return nil
+}
+
 // A Reply handles the reply to one command that changes the session. The reply passes to the client unchanged, unless
 // Replace is set.
 type Reply struct {

@@ -573,7 +573,7 @@ func TestWhatAllServersDoGoesToTheSuccessor(t *testing.T) {
 		inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
 			c.locked(func() {
 				for i, at := range []topology.Node{"a", "b"} {
-					p := c.way.Copied(c.table.Lookup([]byte("flushall")), encoded("FLUSHALL"), cluster.Aim{Slot: -2 - i, At: at})
+					p := c.way.Copied(c.table.Lookup([]byte("flushall")), encoded("FLUSHALL"), command.Aim{Slot: -2 - i, At: at})
 					if p.Bound = cluster.ToServer; follows {
 						p.Bound = cluster.ToHeir
 					}

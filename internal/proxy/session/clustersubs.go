@@ -28,8 +28,8 @@ var (
 func (c *shards) listening() bool { return c.s.pin != nil && c.s.pin.mode == readsFrames }
 
 // lookForChannels gives a command about channels the slot of PUBLISH.
-func (r *request) lookForChannels() {
-	if r.Slot < 0 && (r.policy == command.PubSub || r.row.Name == "publish" || r.row.Name == "pubsub") {
+func lookForChannels(r *request) {
+	if r.Slot < 0 && (r.Policy == command.PubSub || r.Row.Name == "publish" || r.Row.Name == "pubsub") {
 		r.Slot = publishSlot
 	}
 }
@@ -37,7 +37,7 @@ func (r *request) lookForChannels() {
 // onLanes reports whether a command goes to the lanes although the session has a pin: it is listening in RESP3. Commands
 // about the connection stay on the pin, and so does everything in RESP2, where Redis refuses it.
 func (c *shards) onLanes(r *request) bool {
-	switch r.policy {
+	switch r.Policy {
 	case command.PubSub, command.Identity, command.Local, command.AboutClients, command.Lock:
 		return false
 	default:
@@ -47,41 +47,41 @@ func (c *shards) onLanes(r *request) bool {
 
 // placeBeside finds the server of such a command. One with a key that needs another pin cannot be had.
 func (c *shards) placeBeside(r *request) decision {
-	if r.policy == command.Shared && c.s.tooLarge(r) {
-		r.policy = command.PinOnce
+	if r.Policy == command.Shared && c.s.tooLarge(r) {
+		r.Policy = command.PinOnce
 	}
 	d := c.placeOnLanes(r)
 	switch {
 	case d != undecided:
 		return d
-	case r.policy == command.Shared, r.policy == command.Augmented:
+	case r.Policy == command.Shared, r.Policy == command.Augmented:
 		return onLane
 	case !c.s.awaitQuiet():
 		return postponed
 	case r.Slot >= 0:
-		return decided(r.answerWith(listens))
+		return decided(c.s.answer(r, listens))
 	}
 	return undecided
 }
 
 // redirected reports whether a server of a cluster may redirect the command before it looks at subscriptions.
-func (r *request) redirected() bool {
-	return r.policy != command.PubSub && !r.row.Malformed(r.args) && r.row.Keys.First(r.args) > 0
+func redirected(r *request) bool {
+	return r.Policy != command.PubSub && !r.Row.Malformed(r.Args) && r.Row.Keys.First(r.Args) > 0
 }
 
 // placeSubscription finds the server of a subscription, for a session that has a pin.
 func (c *shards) placeSubscription(r *request) decision {
 	s, pin := c.s, c.s.pin
-	r.look()
-	r.lookForChannels()
+	r.Look()
+	lookForChannels(r)
 	if (pin.mode == readsReplies || !pin.subscribed()) && !s.awaitQuiet() {
 		return postponed
 	}
 	owner := cluster.OwnerIn(c.Servers.View(), r.Slot)
-	if pin.fresh || strings.HasSuffix(r.row.Name, "unsubscribe") || owner == topology.Any || owner == pin.conn.At() {
+	if pin.fresh || strings.HasSuffix(r.Row.Name, "unsubscribe") || owner == topology.Any || owner == pin.conn.At() {
 		return undecided
 	}
-	return decided(s.awaitQuiet() && r.answerWith(otherServer))
+	return decided(s.awaitQuiet() && s.answer(r, otherServer))
 }
 
 // guardSubscription is guard for a subscription. The first one is routed anew if the pin's server refuses it.
@@ -91,10 +91,10 @@ func (c *shards) guardSubscription(r *request, to reply.Handler) reply.Handler {
 		pin.unwatch = s.proxy.Upstream.Watch(func() { s.Do(func() { c.viewChanged(pin) }) })
 	}
 	if !pin.subscribed() && !pin.tx.watching {
-		r.keep()
+		r.Keep()
 		return c.rerouted(pin, r, topology.ReadRefusal, to)
 	}
-	muted := r.muted
+	muted := r.Muted
 	refused := func(at reply.ID, why topology.Refusal) bool {
 		c.NoteRefusal(why, pin.conn.At())
 		if !muted {

@@ -45,11 +45,11 @@ func (c *shards) begin(r *request) bool {
 	}
 	if c.multiAs != nil && *c.multiAs == s.ident {
 		c.queued = c.newTx()
-		return r.answerWith([]byte(resp.OK))
+		return s.answer(r, []byte(resp.OK))
 	}
 	s.wait = waitReply
 	as := s.ident
-	h := &reply.Reply{Session: s, Muted: r.muted, Missed: s.partIfVital(r)}
+	h := &reply.Reply{Session: s, Muted: r.Muted, Missed: s.partIfVital(r)}
 	h.Done = func(exec []byte) {
 		s.Resume()
 		if mayMulti(exec) {
@@ -63,7 +63,7 @@ func (c *shards) begin(r *request) bool {
 		return exec
 	}
 	tx := c.newTx()
-	tx.post(c, cluster.Aim{Slot: -1, At: c.home()}, h)
+	tx.post(c, command.Aim{Slot: -1, At: c.home()}, h)
 	return true
 }
 
@@ -87,37 +87,37 @@ func (c *shards) queue(r *request) bool {
 	if !s.awaitQuiet() {
 		return false
 	}
-	tx, name := c.queued, r.row.Name
+	tx, name := c.queued, r.Row.Name
 	if name == "reset" || name == "quit" {
 		c.queued = nil
 		return s.local(r)
 	}
-	if r.row.Malformed(r.args) { // Redis refuses it whatever the state of its connection is, and has the words
+	if r.Row.Malformed(r.Args) { // Redis refuses it whatever the state of its connection is, and has the words
 		if tx.poisoned = true; name == "exec" {
 			c.endTx()
 		}
-		c.Copied(r.row, r.raw, cluster.Aim{Slot: -1, At: c.home()}).Post(r.handler())
+		c.Copied(r.Row, r.Raw, command.Aim{Slot: -1, At: c.home()}).Post(reply.Passing(r.Muted))
 		return true
 	}
 	switch name {
 	case "multi":
-		return r.answerWith(nested)
+		return s.answer(r, nested)
 	case "watch":
-		return r.answerWith(watchInTx)
+		return s.answer(r, watchInTx)
 	case "discard":
 		c.endTx()
-		return r.answerWith([]byte(resp.OK))
+		return s.answer(r, []byte(resp.OK))
 	case "exec":
 		return c.exec(r)
 	}
 	if refusal := c.notQueued(r); refusal != nil {
 		tx.poisoned = true
-		return r.answerWith(refusal)
+		return s.answer(r, refusal)
 	}
-	tx.raw = append(tx.raw, r.raw...)
+	tx.raw = append(tx.raw, r.Raw...)
 	tx.n++
-	tx.row.Writes, tx.row.Script = tx.row.Writes || r.row.Writes, tx.row.Script || r.row.Script
-	return r.answerWith(queued)
+	tx.row.Writes, tx.row.Script = tx.row.Writes || r.Row.Writes, tx.row.Script || r.Row.Script
+	return s.answer(r, queued)
 }
 
 // notQueued is the refusal of a command that is not possible in a transaction; nil: it is possible. Other commands than
@@ -126,23 +126,23 @@ func (c *shards) notQueued(r *request) []byte {
 	switch {
 	case c.absent(r):
 		return noCluster
-	case r.policy == command.PubSub:
+	case r.Policy == command.PubSub:
 		return noSubscriptionsInTx
-	case r.policy == command.Lock:
+	case r.Policy == command.Lock:
 		return lockInTx
-	case scatter.NeedsAll(r.row.Name, command.Keyword(r.args, 1)):
+	case scatter.NeedsAll(r.Row.Name, command.Keyword(r.Args, 1)):
 		return allInTx
 	}
 	if refusal := c.impossible(r); refusal != nil {
 		return refusal
 	}
-	switch r.policy {
+	switch r.Policy {
 	case command.Shared, command.PinOnce, command.Transaction:
 	default:
 		return notInTx
 	}
-	for _, i := range r.row.Keys.All(r.args, nil) {
-		switch slot := hashslot.Of(r.args[i]); c.queued.slot {
+	for _, i := range r.Row.Keys.All(r.Args, nil) {
+		switch slot := hashslot.Of(r.Args[i]); c.queued.slot {
 		case -1:
 			c.queued.slot = slot
 		case slot:
@@ -160,10 +160,10 @@ func (c *shards) exec(r *request) bool {
 	switch r.Slot = tx.slot; {
 	case tx.poisoned:
 		c.endTx()
-		return r.answerWith(poisoned)
+		return s.answer(r, poisoned)
 	case watches && c.watch.broken:
 		c.endTx()
-		return r.answerWith(resp.AppendNullArray(nil, s.ident.Proto))
+		return s.answer(r, resp.AppendNullArray(nil, s.ident.Proto))
 	case watches:
 		c.execWatched(r)
 		return true
@@ -183,12 +183,12 @@ func (c *shards) exec(r *request) bool {
 		}
 		return words
 	}
-	tx.post(c, cluster.Aim{Slot: tx.slot, At: r.At}, &reply.Reply{Session: s, Muted: r.muted, Refusal: abort})
+	tx.post(c, command.Aim{Slot: tx.slot, At: r.At}, &reply.Reply{Session: s, Muted: r.Muted, Refusal: abort})
 	return true
 }
 
 // post sends the transaction on a lane. h handles the reply to EXEC.
-func (tx *queuedTx) post(c *shards, to cluster.Aim, h reply.Handler) {
+func (tx *queuedTx) post(c *shards, to command.Aim, h reply.Handler) {
 	p := c.Parcel(&tx.row, append(tx.raw, command.Exec...), to)
 	p.Tx = 1 + tx.n
 	p.Post(h)
@@ -199,21 +199,21 @@ func (c *shards) execAlone(r *request) bool {
 	s := c.s
 	if c.listening() {
 		c.queued = nil
-		return r.answerWith(listens)
+		return s.answer(r, listens)
 	}
 	if err := s.pinTimedOut; s.pin == nil && err != nil {
 		s.pinTimedOut, c.queued = nil, nil
-		return r.answerWith(s.proxy.NoPinFree(err, s.Addr))
+		return s.answer(r, s.proxy.NoPinFree(err, s.Addr))
 	}
 	if s.hasty = true; s.pin == nil && !s.takePin(r, "multi", command.Transaction) {
 		return false
 	}
-	r.keep()
+	r.Keep()
 	pin := s.pin
 	c.execOnPin(r, func(at reply.ID, why topology.Refusal) bool {
 		if !c.elsewhere(pin, r, why) {
 			c.queued = nil
-			if !r.muted {
+			if !r.Muted {
 				s.out.put(at, reply.Aborted(lastWords(why)), false)
 			}
 		}
@@ -224,7 +224,7 @@ func (c *shards) execAlone(r *request) bool {
 
 // execWatched sends the transaction on the connection that watches.
 func (c *shards) execWatched(r *request) {
-	s, pin, muted := c.s, c.s.pin, r.muted
+	s, pin, muted := c.s, c.s.pin, r.Muted
 	c.execOnPin(r, func(at reply.ID, why topology.Refusal) bool {
 		c.NoteRefusal(why, pin.conn.At())
 		c.queued, pin.tx.watching = nil, false
@@ -244,7 +244,7 @@ func (c *shards) execOnPin(r *request, refused func(reply.ID, topology.Refusal) 
 	to := &reply.Guarded{
 		Session: s, Slot: tx.slot, Read: topology.ReadRefusal, Refused: refused, Unsent: unsent,
 		To: &reply.Reply{
-			Session: s, Muted: r.muted, Missed: func() { c.queued = nil },
+			Session: s, Muted: r.Muted, Missed: func() { c.queued = nil },
 			Done: func([]byte) { c.queued, pin.tx.watching = nil, false },
 		},
 	}
@@ -253,7 +253,7 @@ func (c *shards) execOnPin(r *request, refused func(reply.ID, topology.Refusal) 
 		raw, n = slices.Concat(command.Asking, raw), n+1
 	}
 	pin.fresh = false
-	s.forward(r.row, raw, &txReplies{s: s, slot: tx.slot, ahead: reply.NewAhead(asking, 1+tx.n), to: to}, n)
+	s.forward(r.Row, raw, &txReplies{s: s, slot: tx.slot, ahead: reply.NewAhead(asking, 1+tx.n), to: to}, n)
 }
 
 // endTx forgets the transaction, and the WATCH before it.

@@ -21,16 +21,16 @@ func (s *Session) subscribe(r *request) bool {
 	}
 	if pin.tx.inTx { // it is malformed, and Redis says so
 		pin.tx.count()
-		r.forward(r.raw, r.handler())
+		s.way.send(r, r.Raw, reply.Passing(r.Muted))
 		return true
 	}
 	var to reply.Handler = &frames{
-		session: s, subs: &pin.subscriptions, muted: r.muted, verb: r.row.Name, left: len(r.args) - 1,
+		session: s, subs: &pin.subscriptions, muted: r.Muted, verb: r.Row.Name, left: len(r.Args) - 1,
 	}
 	to = s.way.guard(r, to)
 	s.readFrames()
 	pin.tx.count()
-	r.forward(r.raw, to)
+	s.way.send(r, r.Raw, to)
 	return true
 }
 

@@ -73,20 +73,20 @@ func (s *Session) arrive(target upstream.Identity) {
 }
 
 // disown removes the credentials from AUTH and HELLO where all clients use the proxy's own. It returns the command to
-// send instead, with r.args to match, or nil if no part of it is left.
+// send instead, with r.Args to match, or nil if no part of it is left.
 func (s *Session) disown(r *request) []byte {
-	switch r.row.Name {
+	switch r.Row.Name {
 	case "auth":
-		if len(r.args) == 2 || len(r.args) == 3 {
+		if len(r.Args) == 2 || len(r.Args) == 3 {
 			return nil
 		}
 	case "hello":
-		if kept := withoutAuth(r.args); len(kept) < len(r.args) {
-			r.args = kept
-			return resp.AppendCommand(nil, r.args...)
+		if kept := withoutAuth(r.Args); len(kept) < len(r.Args) {
+			r.Args = kept
+			return resp.AppendCommand(nil, r.Args...)
 		}
 	}
-	return r.raw
+	return r.Raw
 }
 
 // agree answers an AUTH of which no part is left. In a transaction a command that answers OK is queued for it.
@@ -98,13 +98,13 @@ func (s *Session) agree(r *request) bool {
 	case !s.awaitQuiet():
 		return false
 	case s.subscriber():
-		return r.answerWith(subscriberRefusal("auth"))
+		return s.answer(r, subscriberRefusal("auth"))
 	case s.pin != nil && s.pin.tx.inTx:
 		s.pin.tx.count()
-		r.forward(command.ReplyOn, r.handler())
+		s.way.send(r, command.ReplyOn, reply.Passing(r.Muted))
 		return true
 	}
-	return r.answerWith([]byte(resp.OK))
+	return s.answer(r, []byte(resp.OK))
 }
 
 // become moves the session and its pin to another identity. The locks of another user end as if the client had gone.

@@ -30,26 +30,26 @@ type inquiry struct {
 
 // askAbout starts an inquiry. Nothing is outstanding.
 func (s *Session) askAbout(r *request) bool {
-	words := resp.Split(bytes.Clone(r.raw), nil)
-	q := &inquiry{s: s, words: words, args: words[2:], size: len(r.raw), muted: r.muted}
+	words := resp.Split(bytes.Clone(r.Raw), nil)
+	q := &inquiry{s: s, words: words, args: words[2:], size: len(r.Raw), muted: r.Muted}
 	if s.pin != nil {
 		s.pin.fresh = false
 		s.pin.tx.count()
 	}
 	s.wait = waitReply
 	q.at = s.out.Slots.Hold()
-	s.gathered = len(r.raw)
+	s.gathered = len(r.Raw)
 	to := &question{q: q, left: 1}
 	var raw []byte
-	switch command.Keyword(r.args, 1) {
+	switch command.Keyword(r.Args, 1) {
 	case "list":
-		raw, to.next = q.harmlessList(r.raw), q.list
+		raw, to.next = q.harmlessList(r.Raw), q.list
 	case "kill":
 		raw, to.next = clients.Harmless(q.args), q.kill
 	default:
-		raw, to.next = q.harmlessUnblock(r.raw), q.unblock
+		raw, to.next = q.harmlessUnblock(r.Raw), q.unblock
 	}
-	r.forward(raw, to)
+	s.way.send(r, raw, to)
 	return true
 }
 

@@ -86,8 +86,8 @@ func (s *Session) beginStream(table *command.Table, begin []byte) bool {
 		return false
 	}
 	r := s.newRequest(row, begin)
-	r.args, r.muted = resp.FirstArgs(begin, nil, row.Keys.Fixed()+1), s.replyMode != replyOn
-	return r.routed(s.openStream)
+	r.Args, r.Muted = resp.FirstArgs(begin, nil, row.Keys.Fixed()+1), s.replyMode != replyOn
+	return s.routed(r, s.openStream)
 }
 
 // openStream takes a pin for a large command. false: the command must be held whole, or the session waits.
@@ -96,13 +96,13 @@ func (s *Session) openStream(r *request) bool {
 		return false
 	}
 	s.hasty = true // it runs even if its client has ended its side behind it
-	if s.pin == nil && (!s.awaitQuiet() || !s.takePin(r, r.row.Name+" (large)", r.row.Policy)) {
+	if s.pin == nil && (!s.awaitQuiet() || !s.takePin(r, r.Row.Name+" (large)", r.Row.Policy)) {
 		return false
 	}
-	s.large.state, s.large.request, r.held = largeStreaming, r, true
+	s.large.state, s.large.request, r.Held = largeStreaming, r, true
 	s.large.bytes, s.large.checked, s.large.excused = 0, 0, false
 	s.large.timer = time.AfterFunc(s.proxy.Limits().LargeCommand, s.checkStream)
-	s.cmd = r.row.Title
+	s.cmd = r.Row.Title
 	if s.pin != nil {
 		s.pin.fresh = false
 		s.pin.tx.queued++
@@ -118,7 +118,7 @@ func (s *Session) endStream(rest []byte) {
 	s.large.timer.Stop()
 	r := s.large.request
 	s.large.request = nil
-	defer r.release()
+	defer s.release(r)
 	if s.replyMode == replySkip {
 		s.replyMode = replyOn
 	}
@@ -131,12 +131,13 @@ func (s *Session) endStream(rest []byte) {
 			s.giveUp()
 			return
 		}
-		r.answerWith(refusal)
+		s.answer(r, refusal)
 		return
 	}
 	s.proxy.Counters.Traffic.Add(s.ID, metrics.ClassPinned, 1, s.large.bytes+len(rest))
 	conn := s.pin.conn
-	h := &reply.Guarded{Session: s, To: s.way.guard(r, r.handler()), Read: func([]byte) topology.Refusal { return topology.Refusal{} }}
+	h := &reply.Guarded{Session: s, To: s.way.guard(r, reply.Passing(r.Muted))}
+	h.Read = func([]byte) topology.Refusal { return topology.Refusal{} }
 	// Redis has the start: it has closed the connection, because the command is too long for example.
 	h.Unsent = func() bool {
 		if conn.Connected() {

@@ -18,42 +18,42 @@ import (
 // right to the command: it gets the command, or a similar one that changes nothing on a connection that other sessions
 // share.
 func (s *Session) local(r *request) bool {
-	if r.row.Name == "quit" {
+	if r.Row.Name == "quit" {
 		return s.quit(r)
 	}
-	if r.row.Name == "reset" {
+	if r.Row.Name == "reset" {
 		return s.reset(r)
 	}
-	h := &reply.Reply{Session: s, Muted: r.muted}
-	switch command.Keyword(r.args, 1) {
+	h := &reply.Reply{Session: s, Muted: r.Muted}
+	switch command.Keyword(r.Args, 1) {
 	case "setname":
-		if len(r.args) == 3 {
-			r.raw = s.setName(r, h)
+		if len(r.Args) == 3 {
+			r.Raw = s.setName(r, h)
 		}
 	case "getname":
 		if s.pin == nil {
 			h.Replace = s.nameFor
 		}
 	case "setinfo":
-		if len(r.args) == 4 && validName(r.args[3]) {
-			r.raw = s.setInfo(r, h)
+		if len(r.Args) == 4 && validName(r.Args[3]) {
+			r.Raw = s.setInfo(r, h)
 		}
 	case "reply":
-		if len(r.args) == 3 {
-			r.raw = s.setReplyMode(r, h)
+		if len(r.Args) == 3 {
+			r.Raw = s.setReplyMode(r, h)
 		}
 	case "maint_notifications":
 		// Notifications of an upstream's maintenance concern the proxy's connections, not the client's. Clients ask on
 		// connect and accept this answer.
 		if s.proxy.Lists("client", "maint_notifications") {
-			return r.answerWith(resp.AppendError(nil, resp.Err, "unknown subcommand '"+string(r.args[1])+"'. Try CLIENT HELP."))
+			return s.answer(r, resp.AppendError(nil, resp.Err, "unknown subcommand '"+string(r.Args[1])+"'. Try CLIENT HELP."))
 		}
 	}
 	if s.pin != nil {
 		s.pin.fresh = false
 		s.pin.tx.count()
 	}
-	r.forward(r.raw, h)
+	s.way.send(r, r.Raw, h)
 	return true
 }
 
@@ -61,11 +61,11 @@ func (s *Session) local(r *request) bool {
 // client has its answer, no trace of it is left at Redis, such as a subscription.
 func (s *Session) quit(r *request) bool {
 	words := []byte(resp.OK)
-	if r.muted {
+	if r.Muted {
 		words = words[:0]
 	}
 	if s.pin != nil && s.pin.mode != readsRaw {
-		r.forward(r.raw, reply.Discard{})
+		s.way.send(r, r.Raw, reply.Discard{})
 	}
 	s.goodbye(words)
 	return true
@@ -77,19 +77,19 @@ var resetReply = []byte("+RESET\r\n")
 func (s *Session) reset(r *request) bool {
 	muted := s.replyMode == replySkip // RESET ends the other kind of silence before it answers
 	if s.pin == nil {
-		if len(r.args) != 1 {
-			r.forward(r.raw, r.handler())
+		if len(r.Args) != 1 {
+			s.way.send(r, r.Raw, reply.Passing(r.Muted))
 			return true
 		}
 		s.resetState()
-		r.muted = muted
-		return r.answerWith(resetReply)
+		r.Muted = muted
+		return s.answer(r, resetReply)
 	}
-	if len(r.args) != 1 {
-		muted = r.muted
+	if len(r.Args) != 1 {
+		muted = r.Muted
 	}
 	s.wait = waitReply
-	r.forward(r.raw, &reply.Reply{Session: s, Muted: muted, Done: func(reply []byte) {
+	s.way.send(r, r.Raw, &reply.Reply{Session: s, Muted: muted, Done: func(reply []byte) {
 		s.Resume()
 		if string(reply) == string(resetReply) {
 			s.resetPin()
@@ -117,7 +117,7 @@ func (s *Session) resetPin() {
 
 // setName is CLIENT SETNAME. It returns the command to send.
 func (s *Session) setName(r *request, h *reply.Reply) []byte {
-	name := string(r.args[2])
+	name := string(r.Args[2])
 	h.Done = func(reply []byte) {
 		if resp.IsOK(reply) {
 			s.rename(name, true)
@@ -125,20 +125,20 @@ func (s *Session) setName(r *request, h *reply.Reply) []byte {
 			s.called = s.name
 		}
 	}
-	if !validName(r.args[2]) {
-		return r.raw
+	if !validName(r.Args[2]) {
+		return r.Raw
 	}
 	s.called = name
 	if s.pin == nil {
-		return resp.AppendCommand(nil, string(r.args[0]), string(r.args[1]), "")
+		return resp.AppendCommand(nil, string(r.Args[0]), string(r.Args[1]), "")
 	}
-	return r.raw
+	return r.Raw
 }
 
 // setInfo is CLIENT SETINFO with a value that Redis would accept. It returns the command to send. The value itself is
 // sent on no connection, because the connection may serve another client later.
 func (s *Session) setInfo(r *request, h *reply.Reply) []byte {
-	option, value := string(r.args[2]), string(r.args[3])
+	option, value := string(r.Args[2]), string(r.Args[3])
 	i := slices.IndexFunc(libOptions, func(name string) bool { return strings.EqualFold(name, option) })
 	h.Done = func(reply []byte) {
 		if resp.IsOK(reply) && i >= 0 {
@@ -148,7 +148,7 @@ func (s *Session) setInfo(r *request, h *reply.Reply) []byte {
 	if i == 0 {
 		s.library = strings.Clone(value[:min(len(value), longestLibrary)])
 	}
-	return resp.AppendCommand(nil, string(r.args[0]), string(r.args[1]), option, "") // a refusal quotes the client's words
+	return resp.AppendCommand(nil, string(r.Args[0]), string(r.Args[1]), option, "") // a refusal quotes the client's words
 }
 
 // longestLibrary is how much of a library's name is kept for the log, in bytes.
@@ -171,7 +171,7 @@ func (s *Session) nameFor(reply []byte) []byte {
 // setReplyMode is CLIENT REPLY ON|OFF|SKIP. Only ON is answered. It returns the command to send.
 func (s *Session) setReplyMode(r *request, h *reply.Reply) []byte {
 	var mode replyMode
-	switch command.Keyword(r.args, 2) {
+	switch command.Keyword(r.Args, 2) {
 	case "on":
 		mode = replyOn
 	case "off":
@@ -179,9 +179,9 @@ func (s *Session) setReplyMode(r *request, h *reply.Reply) []byte {
 	case "skip":
 		mode = replySkip
 	default:
-		return r.raw
+		return r.Raw
 	}
-	muted := r.muted
+	muted := r.Muted
 	h.Muted = false
 	h.Replace = func(reply []byte) []byte {
 		s.Resume()
@@ -209,18 +209,18 @@ func (s *Session) setReplyMode(r *request, h *reply.Reply) []byte {
 
 // augment is the handler of the reply to a command whose policy is Augmented.
 func (s *Session) augment(r *request) *reply.Reply {
-	h := &reply.Reply{Session: s, Muted: r.muted}
-	if r.row.Name == "client" {
+	h := &reply.Reply{Session: s, Muted: r.Muted}
+	if r.Row.Name == "client" {
 		h.Replace = s.aboutSelf(r)
 		return h
 	}
-	if r.row.Name == "info" && !command.IsOwnInfo(r.args) {
+	if r.Row.Name == "info" && !command.IsOwnInfo(r.Args) {
 		h.Replace = func(reply []byte) []byte {
 			return s.way.mask("info", s.proxy.Counts().Edit(reply))
 		}
 		return h
 	}
-	if r.row.Name == "info" {
+	if r.Row.Name == "info" {
 		h.Replace = func(reply []byte) []byte {
 			if reply[0] != '$' && reply[0] != '=' {
 				return reply
@@ -229,7 +229,7 @@ func (s *Session) augment(r *request) *reply.Reply {
 		}
 		return h
 	}
-	h.Replace = s.proxy.Merger.For(r.args, s.ident.Proto)
+	h.Replace = s.proxy.Merger.For(r.Args, s.ident.Proto)
 	return h
 }
 
@@ -240,11 +240,11 @@ func (s *Session) info() []byte {
 
 // aboutSelf returns the function that edits Redis's reply to CLIENT ID, INFO, GETREDIR or TRACKINGINFO.
 func (s *Session) aboutSelf(r *request) func(reply []byte) []byte {
-	args, size := 0, len(r.raw)
-	for _, arg := range r.args {
+	args, size := 0, len(r.Raw)
+	for _, arg := range r.Args {
 		args += len(arg)
 	}
-	switch command.Keyword(r.args, 1) {
+	switch command.Keyword(r.Args, 1) {
 	case "id":
 		return func(reply []byte) []byte {
 			if reply[0] != ':' {
@@ -278,13 +278,13 @@ func (s *Session) ownLine(reply []byte, size, args int) []byte {
 // pauseOf returns the action behind Redis's answer to a CLIENT PAUSE or UNPAUSE: reads and writes separate before the
 // first write is held back. A pause from another client of Redis is noticed when a lane stands still.
 func (s *Session) pauseOf(r *request) func(reply []byte) {
-	if r.row.Name != "client" {
+	if r.Row.Name != "client" {
 		return nil
 	}
 	var length time.Duration
-	switch command.Keyword(r.args, 1) {
+	switch command.Keyword(r.Args, 1) {
 	case "pause":
-		ms, err := strconv.ParseInt(command.Keyword(r.args, 2), 10, 64)
+		ms, err := strconv.ParseInt(command.Keyword(r.Args, 2), 10, 64)
 		if err != nil {
 			return nil // Redis refuses it
 		}

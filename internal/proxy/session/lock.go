@@ -18,9 +18,9 @@ import (
 
 // lock executes a lock command. The session goes on when it has been answered.
 func (s *Session) lock(r *request) bool {
-	cmd, err := grammar.Parse(r.args)
+	cmd, err := grammar.Parse(r.Args)
 	if err != nil {
-		return s.awaitQuiet() && r.answerWith(resp.AppendRawError(nil, err.Error()))
+		return s.awaitQuiet() && s.answer(r, resp.AppendRawError(nil, err.Error()))
 	}
 	if cmd.Verb == grammar.LockList && !s.awaitReader() {
 		return false
@@ -32,14 +32,14 @@ func (s *Session) lock(r *request) bool {
 		case !s.awaitQuiet():
 			return false
 		case errors.Is(eerr, lockcmds.ErrFull):
-			return r.answerWith(s.proxy.Refuse(noEngineFree, "lock engines", s.Addr))
+			return s.answer(r, s.proxy.Refuse(noEngineFree, "lock engines", s.Addr))
 		}
-		return r.notCarriedOut()
+		return s.notCarriedOut(r)
 	}
 	if s.wait = waitEngine; acquires {
 		s.wait = waitLock
 	}
-	s.locking, r.held = r, true
+	s.locking, r.Held = r, true
 	engine.Start(s.caller(), cmd)
 	return true
 }
@@ -156,7 +156,7 @@ func (s *Session) lockDone() {
 	s.behind = nil
 	if r := s.locking; r != nil {
 		s.locking = nil
-		r.release()
+		s.release(r)
 	}
 	if s.out.Slots.Due() == 0 {
 		s.releasePin()
@@ -164,14 +164,14 @@ func (s *Session) lockDone() {
 }
 
 // mutesLock reports whether the client gets no reply to the lock command in progress.
-func (s *Session) mutesLock() bool { return s.locking != nil && s.locking.muted }
+func (s *Session) mutesLock() bool { return s.locking != nil && s.locking.Muted }
 
 // lockBytes is the size of the lock command in progress.
 func (s *Session) lockBytes() int {
 	if s.locking == nil {
 		return 0
 	}
-	return s.locking.size
+	return s.locking.Size
 }
 
 // Push is an out-of-band message to the client. Requires the session lock.

@@ -32,8 +32,8 @@ func (s *Session) doubt() {
 // admit decides about a command of a client that has not logged in, when Redis is not known to serve such clients. It
 // is refused if Redis, asked since the command came, demands a login. Redis itself answers the commands that log in.
 func (s *Session) admit(r *request) decision {
-	if r.policy == command.Identity && r.row.Name != "select" || r.row.Name == "quit" ||
-		r.row.Name == "reset" && len(r.args) == 1 {
+	if r.Policy == command.Identity && r.Row.Name != "select" || r.Row.Name == "quit" ||
+		r.Row.Name == "reset" && len(r.Args) == 1 {
 		return undecided
 	}
 	if !s.awaitQuiet() {
@@ -44,14 +44,14 @@ func (s *Session) admit(r *request) decision {
 	switch {
 	case answer == none:
 		return undecided
-	case answer == needed && r.row.Malformed(r.args):
+	case answer == needed && r.Row.Malformed(r.Args):
 		return decided(s.refuseForm(r))
-	case answer == needed && r.row.Name == "exec":
-		return decided(r.answerWith(reply.Aborted(noAuth)))
+	case answer == needed && r.Row.Name == "exec":
+		return decided(s.answer(r, reply.Aborted(noAuth)))
 	case answer == needed:
-		return decided(r.answerWith(noAuth))
+		return decided(s.answer(r, noAuth))
 	case answer == unanswered:
-		return decided(r.notCarriedOut())
+		return decided(s.notCarriedOut(r))
 	case s.stranded():
 		s.giveUp()
 		return postponed
@@ -75,7 +75,7 @@ func (s *Session) refuseForm(r *request) bool {
 	pin := s.pin
 	pin.fresh = false
 	done := func(reply []byte) { pin.spent = pin.spent || !untouched(reply) }
-	r.forward(r.raw, &reply.Reply{Session: s, Muted: r.muted, Done: done})
+	s.way.send(r, r.Raw, &reply.Reply{Session: s, Muted: r.Muted, Done: done})
 	return true
 }
 
@@ -99,15 +99,15 @@ func (s *Session) learn(needs bool, err error) {
 // to which it leads, if there is one, and changes nothing there. If the session could have no lane behind it, it is
 // refused.
 func (s *Session) reidentify(r *request) bool {
-	c := readChange(r.row.Name, r.args)
+	c := readChange(r.Row.Name, r.Args)
 	switch {
 	case s.visit(r, c):
 		return true
 	case s.pin != nil:
-	case c.shared(r.raw, r.args) != nil && !s.hasPlace(c):
+	case c.shared(r.Raw, r.Args) != nil && !s.hasPlace(c):
 		return s.refuse(r, s.proxy.Refuse(noLaneFree, "lanes", s.Addr))
 	default:
-		if s.hasty = true; !s.takePin(r, r.row.Name, r.policy) {
+		if s.hasty = true; !s.takePin(r, r.Row.Name, r.Policy) {
 			return false
 		}
 	}
@@ -122,7 +122,7 @@ func (s *Session) visit(r *request, c identityChange) bool {
 	if s.out.Slots.Due() > 0 || pin != nil && !(pin.login && pin.fresh && pin.borrowed == 0) {
 		return false
 	}
-	cmd := c.shared(r.raw, r.args)
+	cmd := c.shared(r.Raw, r.Args)
 	if c.Auth || s.doubted || cmd == nil {
 		return false
 	}
@@ -172,11 +172,11 @@ func (s *Session) reidentifyPin(r *request, c identityChange) bool {
 		return s.poison(r, notInTx)
 	case pin.tx.inTx:
 		pin.tx.queue(c)
-		r.forward(r.raw, r.handler())
+		s.way.send(r, r.Raw, reply.Passing(r.Muted))
 		return true
 	}
 	pin.tx.count()
-	r.forward(r.raw, s.judgedBy(s.judgedOnPin, r, c))
+	s.way.send(r, r.Raw, s.judgedBy(s.judgedOnPin, r, c))
 	return true
 }
 
@@ -204,7 +204,7 @@ func (s *Session) judgedOnPin(c identityChange, reply []byte) {
 // judgedBy returns the handler of Redis's answer to an identity change, which judged takes. The session waits for it:
 // the next commands must travel under the new identity.
 func (s *Session) judgedBy(judged func(c identityChange, reply []byte), r *request, c identityChange) *reply.Reply {
-	h := &reply.Reply{Session: s, Muted: r.muted}
+	h := &reply.Reply{Session: s, Muted: r.Muted}
 	h.Done = func(reply []byte) {
 		s.Resume()
 		judged(c, reply)

@@ -18,9 +18,9 @@ func (c *twoServers) divided(keys []string) *longParts {
 	c.locked(func() {
 		c.s.wait = waitReply
 		r := c.s.newRequest(c.table.Lookup(args[0]), raw)
-		r.args = args
-		r.look()
-		r.keep()
+		r.Args = args
+		r.Look()
+		r.Keep()
 		p = &longParts{shards: c.way, of: r, at: c.s.out.Slots.Hold()}
 	})
 	p.cut()

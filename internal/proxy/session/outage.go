@@ -152,19 +152,19 @@ func (s *Session) abandon() {
 
 // notCarriedOut ends a command that was certainly not carried out, because Redis cannot be reached: it has its reply,
 // or the connection closes.
-func (r *request) notCarriedOut() bool {
-	if words := r.s.Refusal(); words != nil {
-		return r.answerWith(words)
+func (s *Session) notCarriedOut(r *request) bool {
+	if words := s.Refusal(); words != nil {
+		return s.answer(r, words)
 	}
-	r.s.giveUp()
+	s.giveUp()
 	return true
 }
 
 // refuse gives the proxy's own refusal. If the client may have sent commands already that mean something else without
 // the refused one, the connection closes behind it.
 func (s *Session) refuse(r *request, words []byte) bool {
-	r.answerWith(words)
-	if r.isVital() {
+	s.answer(r, words)
+	if isVital(r) {
 		s.goodbye(nil)
 	}
 	return true
@@ -172,7 +172,7 @@ func (s *Session) refuse(r *request, words []byte) bool {
 
 // partIfVital returns the function that closes the connection behind the refusal of such a command; nil: it is none.
 func (s *Session) partIfVital(r *request) func() {
-	if !r.isVital() {
+	if !isVital(r) {
 		return nil
 	}
 	return func() { s.life = max(s.life, leaving) }
@@ -180,8 +180,8 @@ func (s *Session) partIfVital(r *request) func() {
 
 // isVital reports whether the commands behind this one would run in another database, without a watch, or one by one
 // instead of in a transaction.
-func (r *request) isVital() bool {
-	switch r.row.Name {
+func isVital(r *request) bool {
+	switch r.Row.Name {
 	case "select", "watch", "multi":
 		return true
 	}

@@ -18,7 +18,7 @@ func (s *Session) takePin(r *request, reason string, p command.Policy) bool {
 	// MONITOR shows all later connections. A patient request keeps the connection of a new spare out of its view.
 	ask := upstream.Ask{ID: s.ident, At: r.At, Owner: s.owner, Login: login, Patient: p == command.PinRaw}
 	if login {
-		ask.Anew = readChange(reason, r.args).Auth
+		ask.Anew = readChange(reason, r.Args).Auth
 	}
 	if conn := s.proxy.Upstream.Pins.Acquire(ask); conn != nil {
 		s.setPin(conn, reason, login)

@@ -20,19 +20,19 @@ func (s *Session) routeUnread(r *request) bool {
 	case pin.tx.inTx || s.subscriber():
 		pin.tx.count()
 		pin.spent = true // Redis refuses or queues it; its effect at EXEC is not examined
-		r.forward(r.raw, r.handler())
-	case r.muted:
+		s.way.send(r, r.Raw, reply.Passing(r.Muted))
+	case r.Muted:
 		// No reply will show the outcome. Redis keeps the reply mode too from now on.
 		pin.mode = readsRaw
 		pin.conn.ReadRaw()
-		s.sendUnread(r, slices.Concat(replyCommands[s.replyMode], r.raw))
+		s.sendUnread(r, slices.Concat(replyCommands[s.replyMode], r.Raw))
 	default:
 		s.wait = waitReply
 		s.readFrames()
 		pin.mode = readsVerdict
 		pin.waits = true // a replica may have to wait for its copy
 		pin.conn.ReadVerdict()
-		r.forward(r.raw, &reply.Reply{Session: s, Done: func(reply []byte) {
+		s.way.send(r, r.Raw, &reply.Reply{Session: s, Done: func(reply []byte) {
 			pin.mode = readsFrames
 			pin.marked(reply, false, nil)
 			s.Resume()
@@ -65,10 +65,10 @@ func (s *Session) verdict(b []byte, kind resp.Kind) {
 // arguments behind them, which have a meaning only during replication. So Redis gets the arguments before them, and
 // only a refusal is passed on.
 func (s *Session) replconf(r *request) bool {
-	h := &reply.Reply{Session: s, Muted: r.muted}
-	for i := 1; i < len(r.args) && len(r.args)%2 == 1; i += 2 {
-		if word := command.Keyword(r.args, i); word == "ack" || word == "getack" {
-			r.raw = resp.AppendCommand(nil, r.args[:i]...)
+	h := &reply.Reply{Session: s, Muted: r.Muted}
+	for i := 1; i < len(r.Args) && len(r.Args)%2 == 1; i += 2 {
+		if word := command.Keyword(r.Args, i); word == "ack" || word == "getack" {
+			r.Raw = resp.AppendCommand(nil, r.Args[:i]...)
 			h.Replace = func(reply []byte) []byte {
 				if resp.IsOK(reply) {
 					return nil
@@ -78,7 +78,7 @@ func (s *Session) replconf(r *request) bool {
 			break
 		}
 	}
-	return s.markPin(r, r.raw, h, true, nil)
+	return s.markPin(r, r.Raw, h, true, nil)
 }
 
 // unreadRefuses is the reply to commands of the proxy on a connection whose bytes pass unread.
@@ -89,19 +89,19 @@ func unreadRefuses(which string) []byte {
 // routeRaw routes a command of a session whose pin is not read any more. The pin stays the session's until its end, so
 // the command's effect on the connection does not matter.
 func (s *Session) routeRaw(r *request) bool {
-	switch r.policy {
+	switch r.Policy {
 	case command.Lock:
 		s.out.say(unreadRefuses("lock commands"))
 	case command.AboutClients:
 		s.out.say(unreadRefuses("CLIENT LIST, KILL and UNBLOCK"))
 	default:
-		s.sendUnread(r, r.raw)
+		s.sendUnread(r, r.Raw)
 	}
 	return true
 }
 
 func (s *Session) sendUnread(r *request, raw []byte) {
-	if !r.muted {
+	if !r.Muted {
 		s.pin.unread++
 	}
 	s.transmit(s.pin.conn, raw, 0, 0)

@@ -15,17 +15,17 @@ import (
 func (c *shards) guard(r *request, to reply.Handler) reply.Handler {
 	s, pin := c.s, c.s.pin
 	switch {
-	case r.policy == command.PubSub:
+	case r.Policy == command.PubSub:
 		return c.guardSubscription(r, to)
-	case r.policy == command.Shared && r.held: // its start has been sent
+	case r.Policy == command.Shared && r.Held: // its start has been sent
 		return c.guardStreamed(r, to)
 	}
-	watches := r.row.Name == "watch"
-	if pin.mode != readsReplies || r.Slot < 0 || r.policy != command.PinOnce && !watches {
+	watches := r.Row.Name == "watch"
+	if pin.mode != readsReplies || r.Slot < 0 || r.Policy != command.PinOnce && !watches {
 		return to
 	}
 	if pin.tx.watching {
-		muted, words := r.muted, crossSlot
+		muted, words := r.Muted, crossSlot
 		if watches {
 			words = []byte(resp.OK)
 		}
@@ -41,9 +41,9 @@ func (c *shards) guard(r *request, to reply.Handler) reply.Handler {
 	if watches {
 		c.watch = watch{slot: r.Slot}
 	}
-	r.keep()
+	r.Keep()
 	if r.Asking {
-		r.forward(command.Asking, reply.Discard{})
+		s.way.send(r, command.Asking, reply.Discard{})
 	}
 	return c.rerouted(pin, r, topology.ReadWaitingRefusal, to)
 }
@@ -79,20 +79,20 @@ func (c *shards) lookFor(pin *pinned, r *request) {
 	s := c.s
 	s.wait = waitReply
 	told := &reply.Reply{
-		Session: s, Muted: r.muted, Refusal: func() []byte { return vanished },
+		Session: s, Muted: r.Muted, Refusal: func() []byte { return vanished },
 		Done: func([]byte) { s.Resume() }, Replace: func([]byte) []byte { return vanished },
 	}
-	r.forward(r.question(), &reply.Guarded{
+	s.way.send(r, existsOf(r), &reply.Guarded{
 		Session: s, To: told, Slot: r.Slot, Read: topology.ReadRefusal,
 		Refused: func(_ reply.ID, why topology.Refusal) bool { return c.elsewhere(pin, r, why) },
 	})
 }
 
 // question asks for the keys of a request, which has bytes of its own.
-func (r *request) question() []byte {
-	args := resp.Split(r.raw, nil)
+func existsOf(r *request) []byte {
+	args := resp.Split(r.Raw, nil)
 	words := [][]byte{[]byte("EXISTS")}
-	for _, i := range r.row.Keys.All(args, nil) {
+	for _, i := range r.Row.Keys.All(args, nil) {
 		words = append(words, args[i])
 	}
 	return resp.AppendCommand(nil, words...)
@@ -130,13 +130,13 @@ func (p *pinned) yield() {
 func (c *shards) routeAnew(r *request, from upstream.Node, why topology.Refusal) bool {
 	s, within := c.s, c.Servers.FailoverWait()
 	if why.Reason != topology.NotRefused {
-		r.attempts.Held(within)
+		r.Attempts.Held(within)
 	}
-	if s.out.Gone() || !r.attempts.Refused(within) {
+	if s.out.Gone() || !r.Attempts.Refused(within) {
 		return false
 	}
 	r.GoTo(c.NoteRefusal(why, from))
 	s.repeated, s.wait = r, waitReply
-	c.Later(from, r.attempts.Pause(), s.Resume)
+	c.Later(from, r.Attempts.Pause(), s.Resume)
 	return true
 }

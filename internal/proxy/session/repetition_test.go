@@ -66,7 +66,7 @@ func TestACommandStaysMutedWhenItIsRepeated(t *testing.T) {
 	s.replyMode = replySkip
 	s.consume([]byte(typed("BLPOP k 0")))
 	for range 2 {
-		if r := s.repeated; r == nil || !r.muted || s.replyMode != replyOn {
+		if r := s.repeated; r == nil || !r.Muted || s.replyMode != replyOn {
 			t.Fatalf("to be repeated: %v, the next command is muted: %v", r, s.replyMode != replyOn)
 		}
 		s.Resume()

@@ -37,29 +37,29 @@ func decided(routed bool) decision {
 // parsed again after the wait.
 func (s *Session) route(r *request) bool {
 	s.usual = false
-	if r.row.Policy == command.Shared && isLong(r.raw) && r.row.Keys.Early(fewArgs) {
-		r.args = resp.FirstArgs(r.raw, s.args[:0], fewArgs)
+	if r.Row.Policy == command.Shared && isLong(r.Raw) && r.Row.Keys.Early(fewArgs) {
+		r.Args = resp.FirstArgs(r.Raw, s.args[:0], fewArgs)
 	} else {
-		r.args = resp.Split(r.raw, s.args[:0])
+		r.Args = resp.Split(r.Raw, s.args[:0])
 	}
-	anew := r.held // a server has refused it: CLIENT REPLY SKIP is over, and it has been counted
-	if r.policy = r.row.PolicyFor(r.args); !anew {
-		r.muted = s.replyMode != replyOn
+	anew := r.Held // a server has refused it: CLIENT REPLY SKIP is over, and it has been counted
+	if r.Policy = r.Row.PolicyFor(r.Args); !anew {
+		r.Muted = s.replyMode != replyOn
 	}
-	if r.policy == command.Shared && (s.pin == nil || s.pin.fresh) && s.tooLarge(r) {
-		r.policy = command.PinOnce // Redis may close the connection, which is the client's own then
+	if r.Policy == command.Shared && (s.pin == nil || s.pin.fresh) && s.tooLarge(r) {
+		r.Policy = command.PinOnce // Redis may close the connection, which is the client's own then
 	}
-	args, policy := r.args, r.policy
+	args, policy := r.Args, r.Policy
 	skip := s.replyMode == replySkip
 	decide := s.byState
 	if policy == command.Identity && s.proxy.Settings.ClientAuth == AuthNone {
-		if r.raw = s.disown(r); r.raw == nil {
+		if r.Raw = s.disown(r); r.Raw == nil {
 			decide = s.agree
 		}
 	}
-	size := len(r.raw)
+	size := len(r.Raw)
 	s.out.time(s.ID, classOf(policy), 1, s.active)
-	routed := r.routed(decide)
+	routed := s.routed(r, decide)
 	if routed && !anew {
 		s.proxy.Counters.Traffic.Add(s.ID, classOf(policy), 1, size)
 		if skip {
@@ -71,12 +71,12 @@ func (s *Session) route(r *request) bool {
 }
 
 // tooLarge reports whether Redis may close a connection because of the size of a command.
-func (s *Session) tooLarge(r *request) bool { return int64(len(r.raw)) > s.proxy.Upstream.MaxShared() }
+func (s *Session) tooLarge(r *request) bool { return int64(len(r.Raw)) > s.proxy.Upstream.MaxShared() }
 
 // byState routes a command by the state of the session.
 func (s *Session) byState(r *request) (routed bool) {
-	if r.policy == command.Augmented && command.IsOwnInfo(r.args) && s.proxy.Upstream.Unavailable() {
-		return s.awaitQuiet() && r.answerWith(s.outageInfo())
+	if r.Policy == command.Augmented && command.IsOwnInfo(r.Args) && s.proxy.Upstream.Unavailable() {
+		return s.awaitQuiet() && s.answer(r, s.outageInfo())
 	}
 	if s.doubted {
 		if d := s.admit(r); d != undecided {
@@ -110,19 +110,19 @@ func classOf(p command.Policy) int {
 
 // routeShared routes a command for a lane, and any of a session that has no pin.
 func (s *Session) routeShared(r *request) bool {
-	s.mix(r.row)
-	if s.mustWait(r.row) && !s.awaitQuiet() {
+	s.mix(r.Row)
+	if s.mustWait(r.Row) && !s.awaitQuiet() {
 		return false
 	}
-	switch r.policy {
+	switch r.Policy {
 	case command.Shared:
-		r.forward(r.raw, r.handler())
+		s.way.send(r, r.Raw, reply.Passing(r.Muted))
 		return true
 	case command.Augmented:
 		if !s.awaitReader() {
 			return false
 		}
-		r.forward(r.raw, s.augment(r))
+		s.way.send(r, r.Raw, s.augment(r))
 		return true
 	case command.AboutClients:
 		return s.awaitReader() && s.askAbout(r)
@@ -138,19 +138,19 @@ func (s *Session) routeShared(r *request) bool {
 			s.pinTimedOut = nil
 			return s.refuse(r, s.proxy.NoPinFree(err, s.Addr))
 		}
-		if r.policy == command.Identity {
+		if r.Policy == command.Identity {
 			return s.reidentify(r)
 		}
-		s.hasty = !r.row.MayWait(r.policy)
-		return s.takePin(r, r.row.Name, r.policy) && s.routePinned(r)
+		s.hasty = !r.Row.MayWait(r.Policy)
+		return s.takePin(r, r.Row.Name, r.Policy) && s.routePinned(r)
 	}
 }
 
 // routePinned routes a command of a session whose pin answers each command once.
 func (s *Session) routePinned(r *request) bool {
-	pin, to := s.pin, r.handler()
+	pin, to := s.pin, reply.Passing(r.Muted)
 	if pin.tx.mayBeOpen() {
-		if refusal := r.refusalInTx(); refusal != nil {
+		if refusal := refusalInTx(r); refusal != nil {
 			if !s.awaitQuiet() {
 				return false // only Redis knows whether the transaction is open
 			}
@@ -162,12 +162,12 @@ func (s *Session) routePinned(r *request) bool {
 	if s.pinWaits() && s.unanswered >= mayHold(s.proxy.Budget, s.proxy.Limits().Unanswered) && !s.awaitQuiet() {
 		return false
 	}
-	mayWait := r.row.MayWait(r.policy)
+	mayWait := r.Row.MayWait(r.Policy)
 	if mayWait && pin.tx.mayBeOpen() && !s.awaitQuiet() {
 		return false // only Redis knows whether the transaction is open, in which no command waits
 	}
 	pin.waits = pin.waits || mayWait && !pin.tx.inTx
-	switch r.policy {
+	switch r.Policy {
 	case command.Transaction:
 		return s.transact(r)
 	case command.Identity:
@@ -191,7 +191,7 @@ func (s *Session) routePinned(r *request) bool {
 		return s.replconf(r)
 	case command.PinOnce:
 		if done := s.pauseOf(r); done != nil && !pin.tx.inTx { // else a lane that stands still tells
-			to = &reply.Reply{Session: s, Muted: r.muted, Done: done}
+			to = &reply.Reply{Session: s, Muted: r.Muted, Done: done}
 		}
 	case command.Shared: // sent as it is
 	default:
@@ -199,26 +199,26 @@ func (s *Session) routePinned(r *request) bool {
 	}
 	pin.fresh = false
 	pin.tx.count()
-	r.forward(r.raw, s.way.guard(r, to))
+	s.way.send(r, r.Raw, s.way.guard(r, to))
 	return true
 }
 
 // answerOnPin routes a command that the proxy answers itself, for a session that has a pin.
 func (s *Session) answerOnPin(r *request) bool {
-	if !s.awaitQuiet() || r.policy == command.AboutClients && !s.awaitReader() {
+	if !s.awaitQuiet() || r.Policy == command.AboutClients && !s.awaitReader() {
 		return false
 	}
 	switch {
-	case s.subscriber() && r.policy == command.Lock:
-		return r.answerWith(subscriberRefusal(r.row.Name))
-	case s.subscriber() && r.row.Name != "quit" && r.row.Name != "reset":
-		r.forward(r.raw, r.handler())
+	case s.subscriber() && r.Policy == command.Lock:
+		return s.answer(r, subscriberRefusal(r.Row.Name))
+	case s.subscriber() && r.Row.Name != "quit" && r.Row.Name != "reset":
+		s.way.send(r, r.Raw, reply.Passing(r.Muted))
 		return true
-	case s.pin.sole && r.policy == command.Lock:
-		return r.answerWith(noSelect)
-	case r.policy == command.Lock:
+	case s.pin.sole && r.Policy == command.Lock:
+		return s.answer(r, noSelect)
+	case r.Policy == command.Lock:
 		return s.lock(r)
-	case r.policy == command.AboutClients:
+	case r.Policy == command.AboutClients:
 		return s.askAbout(r)
 	}
 	return s.local(r)
@@ -236,17 +236,17 @@ func (s *Session) subscriber() bool {
 // keepPin sends a command that may leave a trace on the connection. The connection then stays the session's own, unless
 // Redis refuses the command.
 func (s *Session) keepPin(r *request) bool {
-	if r.row.Name == "client" && command.Keyword(r.args, 1) == "tracking" {
-		if at := redirection(r.args); at > 0 && clients.IsNumber(r.args[at]) {
+	if r.Row.Name == "client" && command.Keyword(r.Args, 1) == "tracking" {
+		if at := redirection(r.Args); at > 0 && clients.IsNumber(r.Args[at]) {
 			return s.trackTo(r, at)
 		}
 	}
 	var accepted func()
-	if r.row.Name == "script" { // SCRIPT DEBUG
+	if r.Row.Name == "script" { // SCRIPT DEBUG
 		if !s.awaitQuiet() {
 			return false
 		}
-		if pin, on := s.pin, command.Keyword(r.args, 2) != "no"; !pin.tx.inTx { // there Redis refuses it
+		if pin, on := s.pin, command.Keyword(r.Args, 2) != "no"; !pin.tx.inTx { // there Redis refuses it
 			accepted = func() {
 				if pin.debugs = on; on && s.pin == pin {
 					s.readFrames()
@@ -254,7 +254,7 @@ func (s *Session) keepPin(r *request) bool {
 			}
 		}
 	}
-	return s.markPin(r, r.raw, &reply.Reply{Session: s, Muted: r.muted}, r.policy != command.PinSpent, accepted)
+	return s.markPin(r, r.Raw, &reply.Reply{Session: s, Muted: r.Muted}, r.Policy != command.PinSpent, accepted)
 }
 
 // markPin sends such a command. h gets its reply. keep: the connection becomes the session's own if Redis accepts the
@@ -274,13 +274,13 @@ func (s *Session) markPin(r *request, raw []byte, h *reply.Reply, keep bool, acc
 	pin.tx.count()
 	if pin.tx.inTx {
 		pin.tx.traces, pin.tx.keeps = true, pin.tx.keeps || keep
-		r.forward(raw, r.handler())
+		s.way.send(r, raw, reply.Passing(r.Muted))
 		return true
 	}
 	if accepted != nil {
 		s.wait = waitReply
 	}
-	r.forward(raw, h)
+	s.way.send(r, raw, h)
 	return true
 }
 
@@ -301,20 +301,20 @@ func (p *pinned) marked(reply []byte, keep bool, accepted func()) {
 
 // refusalInTx is the answer to a command that is not possible in a transaction; nil: it is possible. The proxy makes or
 // edits the reply to such a command, or must know it before the next command, and EXEC gives all replies at once.
-func (r *request) refusalInTx() []byte {
-	switch name := r.row.Name; {
-	case r.row.Malformed(r.args): // Redis says so
+func refusalInTx(r *request) []byte {
+	switch name := r.Row.Name; {
+	case r.Row.Malformed(r.Args): // Redis says so
 		return nil
-	case r.policy == command.Lock:
+	case r.Policy == command.Lock:
 		return lockInTx
-	case r.policy == command.PubSub:
+	case r.Policy == command.PubSub:
 		return noSubscriptionsInTx
-	case r.policy == command.AboutClients, name == "hello":
+	case r.Policy == command.AboutClients, name == "hello":
 		return notInTx
 	case name == "client":
-		switch sub := command.Keyword(r.args, 1); {
+		switch sub := command.Keyword(r.Args, 1); {
 		case sub == "getname": // Redis knows the name: it is that of the connection
-		case r.policy == command.Local, r.policy == command.Augmented, sub == "tracking" && redirection(r.args) > 0:
+		case r.Policy == command.Local, r.Policy == command.Augmented, sub == "tracking" && redirection(r.Args) > 0:
 			return notInTx
 		}
 	}
@@ -323,7 +323,7 @@ func (r *request) refusalInTx() []byte {
 
 // poison answers err and makes the open transaction fail, like a command that Redis refuses to queue.
 func (s *Session) poison(r *request, err []byte) bool {
-	r.forward(command.Malformed, &reply.Reply{Session: s, Muted: r.muted, Replace: func([]byte) []byte { return err }})
+	s.way.send(r, command.Malformed, &reply.Reply{Session: s, Muted: r.Muted, Replace: func([]byte) []byte { return err }})
 	return true
 }
 

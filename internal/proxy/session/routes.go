@@ -72,7 +72,7 @@ func (single) leave()                                              {}
 func (single) drop()                                               {}
 func (single) bytes() int                                          { return 0 }
 
-func (w single) send(r *request, raw []byte, h reply.Handler) { w.s.forward(r.row, raw, h, 1) }
+func (w single) send(r *request, raw []byte, h reply.Handler) { w.s.forward(r.Row, raw, h, 1) }
 
 func (w single) script(c *scriptCall) sentScript {
 	w.s.forward(callRow, c.build(w.s.conn(callRow)), c, 1)

@@ -19,28 +19,28 @@ var noCluster = resp.AppendError(nil, resp.Err, "This instance has cluster suppo
 func (c *shards) scatter(r *request) decision {
 	s := c.s
 	switch {
-	case r.policy == command.Shared && r.Key != 0: // of one key, and so for its server
+	case r.Policy == command.Shared && r.Key != 0: // of one key, and so for its server
 		return undecided
 	case c.absent(r):
-		return decided(s.awaitQuiet() && r.answerWith(noCluster))
-	case r.row.Name == "scan":
+		return decided(s.awaitQuiet() && s.answer(r, noCluster))
+	case r.Row.Name == "scan":
 		return c.scan(r)
-	case r.policy == command.Lock && !s.awaitQuiet():
+	case r.Policy == command.Lock && !s.awaitQuiet():
 		return postponed
 	}
 	if refusal := c.impossible(r); refusal != nil {
-		return decided(s.awaitQuiet() && r.answerWith(refusal))
+		return decided(s.awaitQuiet() && s.answer(r, refusal))
 	}
-	if isLong(r.raw) && scatter.Divides(r.row.Name) {
+	if isLong(r.Raw) && scatter.Divides(r.Row.Name) {
 		return decided(s.awaitQuiet() && c.divideAside(r))
 	}
-	if parts, join := scatter.Split(r.row.Name, r.args); parts != nil {
+	if parts, join := scatter.Split(r.Row.Name, r.Args); parts != nil {
 		return decided(s.awaitQuiet() && c.sendParts(r, parts, join))
 	}
-	if command.IsOwnInfo(r.args) {
+	if command.IsOwnInfo(r.Args) {
 		return undecided
 	}
-	if join := scatter.Everywhere(r.row.Name, command.Keyword(r.args, 1), r.args); join != nil {
+	if join := scatter.Everywhere(r.Row.Name, command.Keyword(r.Args, 1), r.Args); join != nil {
 		return decided(s.awaitQuiet() && c.everywhere(r, join))
 	}
 	return undecided
@@ -48,9 +48,9 @@ func (c *shards) scatter(r *request) decision {
 
 // absent reports whether the command being routed is refused by a server that is no part of a cluster.
 func (c *shards) absent(r *request) bool {
-	switch r.row.Name {
+	switch r.Row.Name {
 	case "cluster":
-		return len(r.args) > 1
+		return len(r.Args) > 1
 	case "readonly", "readwrite", "asking":
 		return true
 	}
@@ -59,13 +59,13 @@ func (c *shards) absent(r *request) bool {
 
 // impossible is the refusal of a command whose state would be that of one server; nil: it has none.
 func (c *shards) impossible(r *request) []byte {
-	switch r.policy {
+	switch r.Policy {
 	case command.PinForever, command.PinRaw, command.Replication:
-		if title := r.row.TitleOf(r.raw); title != "" {
+		if title := r.Row.TitleOf(r.Raw); title != "" {
 			return resp.AppendError(nil, resp.Err, title+" is not available in front of a cluster")
 		}
 	case command.PinAfterWrite:
-		return resp.AppendError(nil, resp.Err, strings.ToUpper(r.row.Name)+
+		return resp.AppendError(nil, resp.Err, strings.ToUpper(r.Row.Name)+
 			" is not available in front of a cluster: LOCK ... SYNC n waits for replicas")
 	default:
 	}
@@ -77,13 +77,13 @@ func (c *shards) gather(r *request, n int, join scatter.Join) *reply.Gathering {
 	s := c.s
 	s.wait = waitReply
 	s.out.Slots.Grow(1 + n)
-	return reply.Gather(s, s.out.Slots.Hold(), r.muted, n, join)
+	return reply.Gather(s, s.out.Slots.Hold(), r.Muted, n, join)
 }
 
 // sendParts sends a command in parts. Nothing is outstanding.
 func (c *shards) sendParts(r *request, parts []scatter.Part, join scatter.Join) bool {
 	g := c.gather(r, len(parts), join)
-	c.postParts(r.row, parts, g, 0)
+	c.postParts(r.Row, parts, g, 0)
 	return true
 }
 
@@ -98,7 +98,7 @@ func isLong(raw []byte) bool { return len(raw) > 6*manyArgs && resp.Count(raw) >
 func (c *shards) everywhere(r *request, join scatter.Join) bool {
 	list := c.View.Nodes()
 	if len(list) == 0 {
-		return r.notCarriedOut()
+		return c.s.notCarriedOut(r)
 	}
 	g := c.gather(r, len(list), join)
 	if done := c.s.pauseOf(r); done != nil {
@@ -108,7 +108,7 @@ func (c *shards) everywhere(r *request, join scatter.Join) bool {
 		})
 	}
 	for i, node := range list { // parts without a slot, and without an order among themselves
-		p := c.Copied(r.row, r.raw, cluster.Aim{Slot: -2 - i, At: upstream.Node(node.ID)})
+		p := c.Copied(r.Row, r.Raw, command.Aim{Slot: -2 - i, At: upstream.Node(node.ID)})
 		p.Bound = cluster.ToHeir
 		p.Post(g.Part(i))
 	}
@@ -117,7 +117,7 @@ func (c *shards) everywhere(r *request, join scatter.Join) bool {
 
 // scan sends a SCAN to the server that its cursor names.
 func (c *shards) scan(r *request) decision {
-	if len(r.args) < 2 {
+	if len(r.Args) < 2 {
 		return undecided
 	}
 	if !c.s.awaitQuiet() {
@@ -125,17 +125,17 @@ func (c *shards) scan(r *request) decision {
 	}
 	view := c.View
 	if len(view.Nodes()) == 0 {
-		return decided(r.notCarriedOut())
+		return decided(c.s.notCarriedOut(r))
 	}
-	cursor, ok := scatter.ReadCursor(r.args[1], view)
+	cursor, ok := scatter.ReadCursor(r.Args[1], view)
 	if !ok {
 		return undecided
 	}
 	node, own := cursor.At(view)
-	p := c.Parcel(r.row, scatter.WithCursor(r.args, own), cluster.Aim{Slot: -1, At: upstream.Node(node.ID)})
+	p := c.Parcel(r.Row, scatter.WithCursor(r.Args, own), command.Aim{Slot: -1, At: upstream.Node(node.ID)})
 	p.Bound = cluster.ToServer
 	p.Post(&reply.Reply{
-		Session: c.s, Muted: r.muted, Replace: func(page []byte) []byte { return cursor.Follow(view, page) },
+		Session: c.s, Muted: r.Muted, Replace: func(page []byte) []byte { return cursor.Follow(view, page) },
 	})
 	return carriedOut
 }
@@ -145,7 +145,7 @@ func (c *shards) scan(r *request) decision {
 func (c *shards) postParts(of *command.Row, parts []scatter.Part, replies *reply.Gathering, first int) {
 	batch := c.Batch(len(parts))
 	for i, part := range parts {
-		to := cluster.Aim{Slot: part.Slot, At: c.OwnerOf(part.Slot)}
+		to := command.Aim{Slot: part.Slot, At: c.OwnerOf(part.Slot)}
 		batch.Parcel(of, part.Raw, to).Post(replies.Part(first + i))
 	}
 }
@@ -165,8 +165,8 @@ type longParts struct {
 // session waits for the reply meanwhile. Nothing is outstanding.
 func (c *shards) divideAside(r *request) bool {
 	s := c.s
-	s.wait, s.gathered = waitReply, len(r.raw)
-	r.keep()
+	s.wait, s.gathered = waitReply, len(r.Raw)
+	r.Keep()
 	p := &longParts{shards: c, of: r, at: s.out.Slots.Hold()}
 	s.Aside(p.cut)
 	return true
@@ -175,17 +175,17 @@ func (c *shards) divideAside(r *request) bool {
 // cut makes the parts. Requires no locks.
 func (p *longParts) cut() (then func()) {
 	r := p.of
-	args := resp.Split(r.raw, nil)
-	if scatter.Exceeds(r.row.Name, args) {
+	args := resp.Split(r.Raw, nil)
+	if scatter.Exceeds(r.Row.Name, args) {
 		return p.refuse
 	}
-	list, join := scatter.Split(r.row.Name, args)
+	list, join := scatter.Split(r.Row.Name, args)
 	if list == nil { // all keys are in one slot
-		list = []scatter.Part{{Raw: r.raw, Slot: r.Slot}}
+		list = []scatter.Part{{Raw: r.Raw, Slot: r.Slot}}
 		join = func(replies [][]byte) []byte { return replies[0] }
 	}
-	r.raw, r.own, p.parts = nil, nil, list
-	p.reply = reply.Gather(r.s, p.at, r.muted, len(list), join)
+	r.Raw, r.Own, p.parts = nil, nil, list
+	p.reply = reply.Gather(p.s, p.at, r.Muted, len(list), join)
 	return p.send
 }
 
@@ -194,9 +194,9 @@ var tooManyKeys = resp.AppendRawError(nil,
 
 // refuse answers a command of too many keys.
 func (p *longParts) refuse() {
-	s := p.of.s
+	s := p.s
 	s.gathered = 0
-	if !p.of.muted {
+	if !p.of.Muted {
 		s.out.put(p.at, tooManyKeys, false)
 	}
 	s.Resume()
@@ -208,12 +208,12 @@ const sliceParts, sliceBytes = 512, 1 << 20
 
 // send sends the next slice of the parts.
 func (p *longParts) send() {
-	s := p.of.s
+	s := p.s
 	first, bytes := p.sent, 0
 	for end := min(first+sliceParts, len(p.parts)); p.sent < end && bytes < sliceBytes; p.sent++ {
 		bytes += len(p.parts[p.sent].Raw)
 	}
-	p.postParts(p.of.row, p.parts[first:p.sent], p.reply, first)
+	p.postParts(p.of.Row, p.parts[first:p.sent], p.reply, first)
 	if p.sent < len(p.parts) && !s.out.Gone() {
 		s.Aside(func() func() { return p.send })
 	}

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"hash/maphash"
 	"slices"
 
 	"github.com/lockproxy/lockproxy/internal/hashslot"
@@ -46,28 +45,28 @@ var _ route = (*shards)(nil)
 // place implements route.
 func (c *shards) place(r *request) decision {
 	s := c.s
-	if r.row.Name == "info" && r.policy == command.Shared {
-		r.policy = command.Augmented // it says that there is a cluster
+	if r.Row.Name == "info" && r.Policy == command.Shared {
+		r.Policy = command.Augmented // it says that there is a cluster
 	}
 	if c.queued != nil {
 		return decided(c.queue(r))
 	}
 	listening := c.listening()
-	if listening && r.policy != command.PubSub && (s.ident.Proto == 2 || !s.pin.subscribed()) && !s.awaitQuiet() {
+	if listening && r.Policy != command.PubSub && (s.ident.Proto == 2 || !s.pin.subscribed()) && !s.awaitQuiet() {
 		return postponed // the last subscription may end
 	}
 	switch {
-	case r.row.Name == "multi" && len(r.args) == 1 && !s.subscriber():
+	case r.Row.Name == "multi" && len(r.Args) == 1 && !s.subscriber():
 		return decided(c.begin(r))
 	case s.pin == nil:
 		return c.placeOnLanes(r)
 	case c.onLanes(r):
 		return c.placeBeside(r)
-	case listening && s.subscriber() && r.redirected():
-		return decided(r.answerWith(subscriberRefusal(s.cmd)))
+	case listening && s.subscriber() && redirected(r):
+		return decided(s.answer(r, subscriberRefusal(s.cmd)))
 	case s.pin.mode == readsReplies:
 		return c.placeOnPin(r)
-	case listening && r.policy == command.PubSub:
+	case listening && r.Policy == command.PubSub:
 		return c.placeSubscription(r)
 	}
 	return undecided
@@ -80,12 +79,12 @@ func (c *shards) placeOnLanes(r *request) decision {
 	if !due {
 		c.Adopt()
 	}
-	r.look()
-	r.lookForChannels()
+	r.Look()
+	lookForChannels(r)
 	if !r.Asking { // else it has been sent elsewhere
 		r.At = c.serverOf(r)
 	}
-	alone := r.Several() || r.row.Barrier || r.row.Script && r.Slot < 0
+	alone := r.Several() || r.Row.Barrier || r.Row.Script && r.Slot < 0
 	if due && (alone || c.alone || c.Pauses() || c.Outdated()) {
 		s.awaitQuiet()
 		return postponed
@@ -100,15 +99,15 @@ func (c *shards) placeOnLanes(r *request) decision {
 func (c *shards) placeOnPin(r *request) decision {
 	s, pin := c.s, c.s.pin
 	r.Asking = r.Asking && pin.fresh             // it has been routed to this pin so
-	if pin.fresh && r.policy == command.Shared { // it was to be streamed, and has come in whole before
+	if pin.fresh && r.Policy == command.Shared { // it was to be streamed, and has come in whole before
 		pin.fresh = false
 		s.releasePin()
 		return c.placeOnLanes(r)
 	}
-	if r.policy == command.PubSub {
+	if r.Policy == command.PubSub {
 		return c.placeSubscription(r)
 	}
-	r.look()
+	r.Look()
 	if !s.awaitQuiet() {
 		return postponed
 	}
@@ -123,16 +122,16 @@ func (c *shards) placeOnPin(r *request) decision {
 	}
 	owner := c.OwnerOf(r.Slot)
 	fits := owner == pin.conn.At() // it may have moved since the WATCH
-	if r.row.Name == "watch" {
+	if r.Row.Name == "watch" {
 		fits = r.Slot == c.watch.slot
 	}
 	switch {
-	case r.policy == command.Shared:
+	case r.Policy == command.Shared:
 		r.At = owner
-		c.Copied(r.row, r.raw, r.Aim).Post(r.handler())
+		c.Copied(r.Row, r.Raw, r.Aim).Post(reply.Passing(r.Muted))
 		return carriedOut
 	case pin.tx.watching && !fits:
-		return decided(r.answerWith(crossSlot))
+		return decided(s.answer(r, crossSlot))
 	}
 	return undecided
 }
@@ -140,10 +139,10 @@ func (c *shards) placeOnPin(r *request) decision {
 // send implements route.
 func (c *shards) send(r *request, raw []byte, h reply.Handler) {
 	if c.s.pin != nil && !c.onLanes(r) {
-		c.s.forward(r.row, raw, h, 1)
+		c.s.forward(r.Row, raw, h, 1)
 		return
 	}
-	c.Copied(r.row, raw, r.Aim).Post(h)
+	c.Copied(r.Row, raw, r.Aim).Post(h)
 }
 
 // placesEach implements route.
@@ -175,7 +174,7 @@ func (*shards) mask(command string, reply []byte) []byte {
 
 // script implements route.
 func (c *shards) script(call *scriptCall) sentScript {
-	var to cluster.Aim
+	var to command.Aim
 	c.Adopt()
 	if keys := call.call.Keys; len(keys) == 0 {
 		to.Slot, to.At = -1, c.AnyServer()
@@ -203,27 +202,13 @@ func (c *shards) bytes() int {
 	return n
 }
 
-// look finds the slot of the command, and its key.
-func (r *request) look() {
-	r.Slot, r.Key = -1, 0
-	i := r.row.Keys.First(r.args)
-	if i == 0 {
-		return
-	}
-	if r.Slot = hashslot.Of(r.args[i]); !r.row.Keys.Several(r.args) {
-		r.Key = maphash.Bytes(seed, r.args[i])
-	}
-}
-
-var seed = maphash.MakeSeed()
-
 // serverOf is the server of a command's slot; Any: none is known. A command without a key goes where the session is,
 // unless that server has refused it.
 func (c *shards) serverOf(r *request) topology.Node {
 	switch {
 	case r.Slot >= 0:
 		return c.OwnerOf(r.Slot)
-	case r.held: // it is routed anew
+	case r.Held: // it is routed anew
 		return c.AnyServer()
 	}
 	return c.home()

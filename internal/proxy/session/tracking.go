@@ -31,8 +31,8 @@ func (s *Session) trackTo(r *request, at int) bool {
 	if s.pin.tx.mayBeOpen() && !s.awaitQuiet() {
 		return false
 	}
-	r.keep()
-	args, pin := resp.Split(bytes.Clone(r.raw), nil), s.pin
+	r.Keep()
+	args, pin := resp.Split(bytes.Clone(r.Raw), nil), s.pin
 	id, _ := strconv.ParseUint(string(args[at]), 10, 64) // 0, which is no client's, for a negative number
 	s.wait = waitReply
 	held := s.out.Slots.Hold()
@@ -45,13 +45,13 @@ func (s *Session) trackTo(r *request, at int) bool {
 		switch {
 		case s.over():
 		case s.pin != pin:
-			r.notCarriedOut()
+			s.notCarriedOut(r)
 		case conn == 0:
 			args[at] = strconv.AppendUint(nil, clients.UnusedID, 10)
-			s.markPin(r, resp.AppendCommand(nil, args...), &reply.Reply{Session: s, Muted: r.muted}, true, nil)
+			s.markPin(r, resp.AppendCommand(nil, args...), &reply.Reply{Session: s, Muted: r.Muted}, true, nil)
 		default:
 			args[at] = strconv.AppendUint(nil, conn, 10)
-			s.markPin(r, resp.AppendCommand(nil, args...), &reply.Reply{Session: s, Muted: r.muted}, true, func() {
+			s.markPin(r, resp.AppendCommand(nil, args...), &reply.Reply{Session: s, Muted: r.Muted}, true, func() {
 				s.redir = clients.Redirection{Client: id, Conn: conn}
 			})
 		}

@@ -10,10 +10,10 @@ import (
 // transact sends one of MULTI, EXEC, DISCARD, WATCH, UNWATCH. What it did to the transaction is read from its reply, so
 // the session is in a transaction exactly when Redis says so.
 func (s *Session) transact(r *request) bool {
-	name := r.row.Name
+	name := r.Row.Name
 	pin := s.pin
 	pin.fresh = false
-	h := &reply.Reply{Session: s, Muted: r.muted}
+	h := &reply.Reply{Session: s, Muted: r.Muted}
 	to := reply.Handler(h)
 	switch name {
 	case "multi":
@@ -46,7 +46,7 @@ func (s *Session) transact(r *request) bool {
 			}
 		}
 	}
-	r.forward(r.raw, to)
+	s.way.send(r, r.Raw, to)
 	return true
 }
 
