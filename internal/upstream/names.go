@@ -53,6 +53,16 @@ type (
 	Wire = stream.Wire
 )
 
+// A Connection is a lane or a pin.
+type Connection interface {
+	Append(b []byte, to Receiver, tag uint64, n int) error
+	Progress() (appended, written int64)
+	Scripts() *ScriptSet
+	Rejected() bool
+	IsUp() bool
+	Note(m *Mark)
+}
+
 // The roles of lanes.
 const (
 	Reads   = lanes.Reads   // commands that change no data

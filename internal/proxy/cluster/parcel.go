@@ -25,16 +25,16 @@ type Parcel struct {
 	Bound Bond
 	Tx    int // it is a transaction: the number of replies before that to EXEC
 
-	s    *Sender
-	row  *command.Row
-	raw  []byte // the command
-	own  []byte // space for a copy of it
-	once bool   // it was made together with others, and is not recycled
+	route *Route
+	row   *command.Row
+	raw   []byte // the command
+	own   []byte // space for a copy of it
+	once  bool   // it was made together with others, and is not recycled
 
 	h      reply.Handler // of other replies than refusals; nil: they pass to the client
 	place  reply.ID
 	lane   *upstream.Lane // by which it was sent last; nil: no server was known
-	ahead  reply.Ahead    // the replies that come first
+	ahead  ahead          // the replies that come first
 	begun  bool           // bytes of the reply have come
 	failed []byte         // the reply so far, if it is an error
 
@@ -54,11 +54,57 @@ const (
 	ToServer             // its target, whatever happens
 )
 
+// Parcel begins a parcel for a command, whose bytes it takes over.
+func (c *Route) Parcel(row *command.Row, raw []byte, to command.Aim) *Parcel {
+	p := c.empty()
+	p.row, p.raw, p.Aim = row, raw, to
+	return p
+}
+
+// Copied is Parcel for a command whose bytes belong to others.
+func (c *Route) Copied(row *command.Row, raw []byte, to command.Aim) *Parcel {
+	p := c.empty()
+	p.own = append(p.own[:0], raw...)
+	p.row, p.raw, p.Aim = row, p.own, to
+	return p
+}
+
+func (c *Route) empty() (p *Parcel) {
+	if last := len(c.spare) - 1; last >= 0 {
+		p, c.spare = c.spare[last], c.spare[:last]
+		return p
+	}
+	return &Parcel{route: c}
+}
+
+// maxSpare bounds the parcels that an idle session keeps, and the bytes that each keeps.
+const maxSpare, maxSpareRaw = 32, 512
+
+// A Batch makes parcels that would not all be kept.
+type Batch struct {
+	route *Route
+	more  []Parcel
+}
+
+// Batch is for n parcels.
+func (c *Route) Batch(n int) Batch { return Batch{c, make([]Parcel, max(0, n-maxSpare))} }
+
+// Parcel is that of the Route.
+func (b *Batch) Parcel(row *command.Row, raw []byte, to command.Aim) *Parcel {
+	if len(b.more) == 0 {
+		return b.route.Parcel(row, raw, to)
+	}
+	p := &b.more[0]
+	b.more = b.more[1:]
+	*p = Parcel{route: b.route, row: row, raw: raw, Aim: to, once: true}
+	return p
+}
+
 // release ends the life of a parcel.
 func (p *Parcel) release() {
-	if s := p.s; !p.once && len(s.spare) < maxSpare && cap(p.own) <= maxSpareRaw {
-		*p = Parcel{s: s, own: p.own[:0], failed: p.failed[:0]}
-		s.spare = append(s.spare, p)
+	if c := p.route; !p.once && len(c.spare) < maxSpare && cap(p.own) <= maxSpareRaw {
+		*p = Parcel{route: c, own: p.own[:0], failed: p.failed[:0]}
+		c.spare = append(c.spare, p)
 	}
 }
 
@@ -68,8 +114,8 @@ func (p *Parcel) subject() subject { return subject{p.Slot, p.Key} }
 // Post sends the parcel to its server. h handles its reply; nil: it passes to the client.
 func (p *Parcel) Post(h reply.Handler) {
 	p.h = h
-	p.s.bytes += len(p.raw)
-	p.place = p.s.Host.Expect(p.row, p.At, p)
+	p.route.bytes += len(p.raw)
+	p.place = p.route.Host.Expect(p.route.Conn(p.row, p.At), p)
 	p.depart()
 }
 
@@ -78,7 +124,7 @@ func (p *Parcel) depart() {
 	if p.At == topology.Any {
 		p.lane = nil
 		p.leaves()
-		p.s.Host.Unsent(p.place)
+		p.route.Host.Unsent(p.place)
 		return
 	}
 	p.transmit()
@@ -86,7 +132,7 @@ func (p *Parcel) depart() {
 
 // leaves says that the parcel is on its way.
 func (p *Parcel) leaves() {
-	p.s.sending++
+	p.route.sending++
 	if c := p.chain; c != nil {
 		c.sent++
 	}
@@ -96,21 +142,21 @@ func (p *Parcel) leaves() {
 func (p *Parcel) transmit() {
 	p.begun, p.failed = false, p.failed[:0]
 	p.leaves()
-	p.ahead = reply.NewAhead(p.Asking, p.Tx)
+	p.ahead = newAhead(p.Asking, p.Tx)
 	raw, n := p.raw, 1+p.Tx
 	if p.Asking {
 		raw, n = slices.Concat(command.Asking, raw), n+1
 	}
-	p.lane = p.s.Host.Lane(p.row, p.At)
-	p.s.Host.Transmit(p.lane, raw, p.place, n)
+	p.lane = p.route.laneTo(p.row, p.At)
+	p.route.Host.Transmit(p.lane, raw, p.place, n)
 }
 
 // Take implements reply.Handler.
 func (p *Parcel) Take(at reply.ID, b []byte, n int, more bool) int {
-	b, n = p.ahead.Strip(b, n)
-	switch ran, over := p.ahead.Ran(); {
+	b, n = p.ahead.strip(b, n)
+	switch ran, over := p.ahead.ranAlone(); {
 	case ran:
-		if p.s.Host.Abandon(); over {
+		if p.route.Host.Abandon(); over {
 			p.arrives()
 			p.Lost(at, 1, true)
 			return 1
@@ -125,7 +171,7 @@ func (p *Parcel) Take(at reply.ID, b []byte, n int, more bool) int {
 	}
 	p.begun = true
 	switch {
-	case more && len(p.failed) > reply.LongestRefusal:
+	case more && len(p.failed) > longestRefusal:
 		b, p.failed = p.failed, nil
 		return p.pass(at, b, n, more)
 	case more && len(p.failed) > 0:
@@ -133,16 +179,16 @@ func (p *Parcel) Take(at reply.ID, b []byte, n int, more bool) int {
 	case more:
 		return p.pass(at, b, n, more)
 	}
-	s := p.s
+	c := p.route
 	p.arrives()
 	n = p.end(at, b, n)
-	s.proceed()
+	c.proceed()
 	return n
 }
 
 // arrives says that the reply to what was sent last is in, or will not come.
 func (p *Parcel) arrives() {
-	p.s.sending--
+	p.route.sending--
 	if c := p.chain; c != nil {
 		c.sent--
 	}
@@ -152,7 +198,7 @@ func (p *Parcel) arrives() {
 func (p *Parcel) end(at reply.ID, b []byte, n int) int {
 	if len(p.failed) > 0 {
 		if p.Tx > 0 {
-			p.failed = append(p.failed[:0], p.ahead.Judge(p.Slot, p.failed)...)
+			p.failed = append(p.failed[:0], p.ahead.judge(p.Slot, p.failed)...)
 		}
 		if p.sendAgain() {
 			return 0
@@ -168,10 +214,10 @@ func (p *Parcel) end(at reply.ID, b []byte, n int) int {
 // settle ends a parcel that has its final reply, and goes on with the others of its key. done: it has been carried out.
 func (p *Parcel) settle(done bool) {
 	c := p.chain
-	if c == nil && p.s.pause != nil {
-		c = p.s.pause.chains[p.subject()]
+	if c == nil && p.route.pause != nil {
+		c = p.route.pause.chains[p.subject()]
 	}
-	p.s.bytes -= len(p.raw)
+	p.route.bytes -= len(p.raw)
 	if c != nil && !c.over() {
 		c.settled(p, done)
 	}
@@ -180,8 +226,8 @@ func (p *Parcel) settle(done bool) {
 
 // fail makes the refusal the reply to the client.
 func (p *Parcel) fail() {
-	host, at := p.s.Host, p.place
-	p.s.bytes -= len(p.raw)
+	host, at := p.route.Host, p.place
+	p.route.bytes -= len(p.raw)
 	switch {
 	case len(p.failed) > 0:
 		p.giveUp()
@@ -201,16 +247,16 @@ func (p *Parcel) miss(sent bool) {
 	if p.h != nil {
 		p.h.Lost(p.place, 1, sent)
 	} else {
-		p.s.Host.Refuse(p.place, 1)
+		p.route.Host.Refuse(p.place, 1)
 	}
 }
 
-// By is the lane by which the parcel was sent.
-func (p *Parcel) By() *upstream.Lane { return p.lane }
+// By implements reply.Sent: it is the lane by which the parcel was sent last.
+func (p *Parcel) By() upstream.Connection { return p.lane }
 
-// Again sends other words to the server that has answered. Their reply comes in the place of its answer.
-func (p *Parcel) Again(raw []byte) {
-	p.s.bytes += len(raw) - len(p.raw)
+// Again implements reply.Sent. The other words go to the server that has answered.
+func (p *Parcel) Again(_ reply.ID, raw []byte) {
+	p.route.bytes += len(raw) - len(p.raw)
 	p.own = append(p.own[:0], raw...)
 	p.raw = p.own
 	p.transmit()
@@ -221,20 +267,20 @@ func (p *Parcel) pass(at reply.ID, b []byte, n int, more bool) int {
 	if p.h != nil {
 		return p.h.Take(at, b, n, more)
 	}
-	p.s.Host.Pass(at, b, more)
+	p.route.Host.Pass(at, b, more)
 	return n
 }
 
 // sendAgain has the parcel sent again if the error that it was answered with says that it has not run.
 func (p *Parcel) sendAgain() bool {
 	why := topology.ReadRefusal(p.failed)
-	if !why.Concerns(p.Slot) || p.s.Host.Gone() {
+	if !why.Concerns(p.Slot) || p.route.Host.Gone() {
 		return false
 	}
 	asked, first := p.At, p.chain == nil
-	p.GoTo(p.s.NoteRefusal(why, asked))
+	p.GoTo(p.route.NoteRefusal(why, asked))
 	p.moved = topology.Any
-	if n := p.s.Servers.View().Named(why, asked); n != nil {
+	if n := p.route.Servers.View().Named(why, asked); n != nil {
 		p.moved = topology.Node(n.ID)
 	}
 	// After one redirection it follows at once: the session's view may change later.
@@ -245,7 +291,7 @@ func (p *Parcel) sendAgain() bool {
 
 // refused has the parcel sent again when its turn comes.
 func (p *Parcel) refused() {
-	c := p.s.chainOf(p)
+	c := p.route.chainOf(p)
 	if c.hold(p); c.retries && c.sent == 0 {
 		c.next()
 	}
@@ -253,9 +299,9 @@ func (p *Parcel) refused() {
 
 // Kept says that the parcel gets no reply; sent: it may have run. It reports whether it is sent again.
 func (p *Parcel) Kept(sent bool) bool {
-	host := p.s.Host
+	host := p.route.Host
 	if p.At != topology.Any {
-		host.TurnTo(p.At)
+		p.route.turnTo(p.At)
 	}
 	p.arrives()
 	if sent || host.Gone() || !host.Hopeful() || p.lane != nil && p.lane.Hopeless() {
@@ -263,7 +309,7 @@ func (p *Parcel) Kept(sent bool) bool {
 	}
 	p.failed, p.awaitsView, p.Asking = p.failed[:0], true, false
 	p.refused()
-	p.s.proceed()
+	p.route.proceed()
 	return true
 }
 
@@ -272,21 +318,21 @@ func (p *Parcel) Asker() reply.Handler { return p.h }
 
 // Lost implements reply.Handler.
 func (p *Parcel) Lost(_ reply.ID, _ int, sent bool) {
-	s := p.s
+	c := p.route
 	p.miss(sent)
 	p.settle(false)
-	s.proceed()
+	c.proceed()
 }
 
 // giveUp says that the parcel is not sent again. The client knows no other servers, so the refusal does not name one.
 func (p *Parcel) giveUp() {
 	switch why := topology.ReadRefusal(p.failed); {
 	case why.Reason == topology.TryLate:
-	case why.Reason == topology.Asking && p.s.Servers.View().Named(why, p.At) != nil:
+	case why.Reason == topology.Asking && p.route.Servers.View().Named(why, p.At) != nil:
 		// All its keys have left, but the slot has not: a lock command is sent until it has.
 		p.failed = append(p.failed[:0], TryAgain...)
 	default:
-		p.failed = append(p.failed[:0], reply.ClusterDown...)
+		p.failed = append(p.failed[:0], clusterDown...)
 	}
 	if p.Tx > 0 {
 		p.failed = reply.Aborted(p.failed)
@@ -296,4 +342,7 @@ func (p *Parcel) giveUp() {
 // TryAgain is Redis's refusal of a command while its slot moves.
 var TryAgain = resp.AppendRawError(nil, "TRYAGAIN Multiple keys request during rehashing of slot")
 
-var _ reply.Handler = (*Parcel)(nil)
+var (
+	_ reply.Handler = (*Parcel)(nil)
+	_ reply.Sent    = (*Parcel)(nil)
+)

@@ -26,7 +26,7 @@ import (
 
 // A pause is the time in which a session sends refused parcels again.
 type pause struct {
-	*Sender
+	*Route
 	chains   map[subject]*chain
 	all      []*chain // in the order of their first refusals
 	retries  bool     // what was on its way at the first refusal has been answered
@@ -49,12 +49,12 @@ type subject struct {
 }
 
 // chainOf is the chain of a parcel that has been refused. The session pauses from then on.
-func (s *Sender) chainOf(p *Parcel) *chain {
-	if s.pause == nil {
-		s.pause = &pause{Sender: s, chains: map[subject]*chain{}}
+func (c *Route) chainOf(p *Parcel) *chain {
+	if c.pause == nil {
+		c.pause = &pause{Route: c, chains: map[subject]*chain{}}
 	}
-	s.Host.Pause()
-	now := s.pause
+	c.Host.Pause()
+	now := c.pause
 	of := now.chains[p.subject()]
 	if of == nil {
 		of = &chain{pause: now, about: p.subject()}
@@ -77,9 +77,9 @@ func (c *chain) index(p *Parcel) int {
 }
 
 // proceed begins to send refused parcels again when all that was on its way has been answered.
-func (s *Sender) proceed() {
-	now := s.pause
-	if now == nil || now.retries || s.sending > 0 {
+func (c *Route) proceed() {
+	now := c.pause
+	if now == nil || now.retries || c.sending > 0 {
 		return
 	}
 	now.retries = true
@@ -90,7 +90,7 @@ func (s *Sender) proceed() {
 }
 
 // over reports whether the session no longer sends these parcels.
-func (p *pause) over() bool { return p.Sender.pause != p || p.Host.Gone() }
+func (p *pause) over() bool { return p.Route.pause != p || p.Host.Gone() }
 
 // next sends the first parcel of the chain again, or ends the chain. None of it is on its way.
 func (c *chain) next() {
@@ -98,7 +98,7 @@ func (c *chain) next() {
 	case c.over():
 	case len(c.refused) == 0:
 		if delete(c.chains, c.about); len(c.chains) == 0 {
-			c.Sender.pause = nil
+			c.Route.pause = nil
 		}
 	case c.refused[0].awaitsView:
 		c.rest()
@@ -177,22 +177,22 @@ func (c *chain) settled(p *Parcel, done bool) {
 }
 
 // giveBack gives up parcels whose session has ended.
-func (s *Sender) giveBack(list []*Parcel) {
+func (c *Route) giveBack(list []*Parcel) {
 	for _, p := range list {
-		s.Host.Forget(p.place)
-		s.bytes -= len(p.raw)
+		c.Host.Forget(p.place)
+		c.bytes -= len(p.raw)
 		if p.h != nil {
 			p.h.Lost(p.place, 1, false)
 		}
 	}
 }
 
-// Drop gives up what a session that has ended will not send again.
-func (s *Sender) Drop() {
-	if now := s.pause; now != nil {
-		s.pause = nil
+// giveUp gives up what a session that has ended will not send again.
+func (c *Route) giveUp() {
+	if now := c.pause; now != nil {
+		c.pause = nil
 		for _, of := range now.chains {
-			s.giveBack(of.refused)
+			c.giveBack(of.refused)
 			of.refused = nil
 		}
 	}
@@ -200,17 +200,17 @@ func (s *Sender) Drop() {
 
 // redirect sends the parcel again. No other of its key is on its way, so it follows the newest view.
 func (p *Parcel) redirect() {
-	s := p.s
+	c := p.route
 	switch {
 	case p.Bound == ToHeir: // the session's view is the one by which its server was chosen
-		if heir := s.View.Heir(string(p.At), s.Servers.View()); heir != nil {
+		if heir := c.View.Heir(string(p.At), c.Servers.View()); heir != nil {
 			p.At = topology.Node(heir.ID)
 		}
 	case p.Bound == ToSlot && !p.Asking:
 		p.At = p.successor()
 	}
-	if s.sending == 0 {
-		s.Host.LeaveLanes(func(at topology.Node) bool { return at == p.At }) // the lane may be closed for good
+	if c.sending == 0 {
+		c.leaveLanes(func(at topology.Node) bool { return at == p.At }) // the lane may be closed for good
 	}
 	p.depart()
 }
@@ -218,9 +218,9 @@ func (p *Parcel) redirect() {
 // successor is the owner of a parcel's slot. A view may be older than a refusal, by a server that has not heard of the
 // change. Then it is the server that the refusal names.
 func (p *Parcel) successor() topology.Node {
-	view := p.s.Servers.View()
+	view := p.route.Servers.View()
 	if p.Slot < 0 {
-		return p.s.AnyServer()
+		return p.route.AnyServer()
 	}
 	at := OwnerIn(view, p.Slot)
 	if at == p.At && p.moved != topology.Any && view.Server(string(p.moved)) != nil {

@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 
 	"github.com/lockproxy/lockproxy/internal/hashslot"
+	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -40,6 +41,13 @@ func (r *Request) Keep() {
 	r.Own = append(r.Own[:0], r.Raw...)
 }
 
+// Of a command with more than manyArgs arguments only FewArgs are looked at, if these tell its way. A client chooses
+// the number, and others wait meanwhile.
+const manyArgs, FewArgs = 2048, 8
+
+// IsLong reports whether the command has more than manyArgs arguments. Each takes six bytes or more.
+func (r *Request) IsLong() bool { return len(r.Raw) > 6*manyArgs && resp.Count(r.Raw) > manyArgs }
+
 // An Aim is where a command goes.
 type Aim struct {
 	Slot   int           // of its first key; negative: it has none
@@ -71,3 +79,22 @@ func (r *Request) Look() {
 }
 
 var seed = maphash.MakeSeed()
+
+// A Decision is what a stage of routing has made of a command.
+type Decision uint8
+
+// The decisions.
+const (
+	Undecided  Decision = iota // the stage does not concern the command: the next one decides
+	OnLane                     // it goes to a lane, although the session has a pin
+	Postponed                  // not now: the session waits
+	CarriedOut                 // it has been sent or answered
+)
+
+// Decided is the decision of a stage that concerns the command.
+func Decided(routed bool) Decision {
+	if routed {
+		return CarriedOut
+	}
+	return Postponed
+}

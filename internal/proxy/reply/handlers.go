@@ -1,12 +1,10 @@
 package reply
 
 import (
-	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/topology"
-)
+	"slices"
 
-// ClusterDown is the reply to a command for a server of a cluster that cannot be reached, while others can.
-var ClusterDown = resp.AppendRawError(nil, "CLUSTERDOWN no server of the slot is reachable, nothing was done")
+	"github.com/lockproxy/lockproxy/internal/upstream"
+)
 
 // A Handler handles the replies of a slot. The session may have ended.
 type Handler interface {
@@ -47,6 +45,15 @@ type Session interface {
 	// Aside runs work, whose cost a client chooses, without the session's lock, and then the function that it returns
 	// with the lock, unless the client gets no more by then.
 	Aside(work func() (then func()))
+}
+
+// A Sent is a command that has been sent, whose handler may have it sent again.
+type Sent interface {
+	// By is the connection by which it was sent.
+	By() upstream.Connection
+
+	// Again sends it in other words. Their reply comes in the place of its answer.
+	Again(at ID, raw []byte)
 }
 
 // Discard handles replies that the client does not see.
@@ -129,67 +136,12 @@ func (h *Reply) Lost(at ID, n int, sent bool) {
 	}
 }
 
-// A Guarded handler looks for refusals of a server of a cluster among the replies to a command. The client gets no
-// redirection.
-type Guarded struct {
-	Session Session
-	To      Handler // of other replies; nil: they pass to the client
-	Slot    int     // of the command: a refusal of another slot is none
-	Read    func(reply []byte) topology.Refusal
-	Refused func(at ID, why topology.Refusal) bool // false: the command has been refused for too long
-	Unsent  func() bool                            // it could not be sent; false: the client is told; nil: always
-
-	begun  bool
-	failed []byte // the reply so far, if it is an error
-}
-
-// LongestRefusal is the number of bytes of an error that may be a refusal. A longer one passes as it comes.
-const LongestRefusal = 64 << 10
-
-// Take implements Handler.
-func (g *Guarded) Take(at ID, b []byte, n int, more bool) int {
-	if !g.begun && b[0] == '-' || len(g.failed) > 0 {
-		g.failed = append(g.failed, b...)
-		b = g.failed
-	}
-	g.begun = true
-	switch {
-	case len(g.failed) == 0:
-	case more && len(b) <= LongestRefusal:
-		return 0
-	case more:
-		g.failed = nil
-	default:
-		why := g.Read(b)
-		switch {
-		case !why.Concerns(g.Slot):
-		case g.Refused(at, why):
-			return n
-		case why.Reason != topology.TryLate: // the client knows no other servers
-			b = ClusterDown
-		}
-	}
-	if g.To != nil {
-		return g.To.Take(at, b, n, more)
-	}
-	g.Session.Pass(at, b, more)
-	return n
-}
-
-// Lost implements Handler.
-func (g *Guarded) Lost(at ID, n int, sent bool) {
-	if !sent && g.Unsent != nil && g.Unsent() {
-		return
-	}
-	if g.To != nil {
-		g.To.Lost(at, n, sent)
-		return
-	}
-	g.Session.Refuse(at, n)
+// Aborted is the reply to an EXEC of which nothing was carried out because of an error.
+func Aborted(err []byte) []byte {
+	return slices.Concat([]byte("-EXECABORT Transaction discarded because of: "), err[1:])
 }
 
 var (
 	_ Handler = Discard{}
 	_ Handler = (*Reply)(nil)
-	_ Handler = (*Guarded)(nil)
 )

@@ -1,7 +1,6 @@
 // Package reply brings the replies to a client, from the slots in which they are due, in the order of the commands, to
 // the bytes that an engine writes. A Handler does work with replies besides passing them on: a reply that changes the
-// session, a reply that is joined from several, a reply that may say that the command belongs on another server. It
-// does no I/O. Everything in it requires the lock of the session.
+// session, or a reply that is joined from several. It does no I/O. Everything in it requires the lock of the session.
 package reply
 
 import "slices"

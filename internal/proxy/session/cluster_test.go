@@ -27,7 +27,8 @@ import (
 type twoServers struct {
 	t      testing.TB
 	s      *Session
-	way    *shards
+	way    *cluster.Route
+	at     topology.Node // of the lane that is about to be opened
 	view   *topology.View
 	silent topology.Node
 	wait   time.Duration
@@ -38,6 +39,9 @@ type twoServers struct {
 	wires []*nodeWire   // guarded by mu
 	up    chan struct{} // has a value for each lane that is connected
 	got   strings.Builder
+
+	turns bool                 // the test takes those of work aside
+	aside func() (then func()) // the next one; nil: none
 
 	isReal bool // not in virtual time
 	quiet  bool // the client throws away what it gets
@@ -75,11 +79,11 @@ func newTwoServers(t testing.TB, socket string) (c *twoServers, end func()) {
 	e := envWith(t, upstream.Options{Addr: "unix:" + socket}, Limits{}) // a pin's goroutines read its socket, in no virtual time
 	c = &twoServers{t: t, view: clustertest.Split(t, hashslot.Count/2), wait: time.Minute, table: e.Policies(), up: make(chan struct{}, 100)}
 	s := New(clients.Origin{ID: 1, Addr: "test"}, e, c)
-	way := newShards(s, c, c.view)
+	way := cluster.New(spy{host{s}, c}, c, c.view)
 	s.way, c.s, c.way = way, s, way
 	c.locked(func() {
 		for _, at := range []topology.Node{"a", "b"} {
-			c.way.laneTo(ordinaryRow, at)
+			c.way.Conn(ordinaryRow, at)
 		}
 	})
 	for range 2 {
@@ -92,6 +96,9 @@ func (c *twoServers) View() *topology.View           { return c.view }
 func (c *twoServers) Silent(at topology.Node) bool   { return at == c.silent }
 func (c *twoServers) Refused(topology.RefusalReason) {}
 func (c *twoServers) FailoverWait() time.Duration    { return c.wait }
+func (c *twoServers) Away() bool                     { return c.s.proxy.Upstream.Away() }
+func (c *twoServers) MaxShared() int64               { return c.s.proxy.Upstream.MaxShared() }
+func (c *twoServers) Watch(func()) (stop func())     { return func() {} }
 
 func (c *twoServers) Refresh(_ topology.Node, then func()) {
 	c.mu.Lock()
@@ -114,7 +121,27 @@ func (c *twoServers) Unread() bool { return false }
 func (c *twoServers) Left() bool   { return false }
 
 // Driver is that of the lane that is about to be opened.
-func (c *twoServers) Driver() upstream.Driver { return nodeDriver{c, c.s.at} }
+func (c *twoServers) Driver() upstream.Driver { return nodeDriver{c, c.at} }
+
+// spy is the session as its route sees it. It tells the test which lane is about to be opened.
+type spy struct {
+	host
+	c *twoServers
+}
+
+// Aside implements cluster.Host. The test may have the turns of the work.
+func (s spy) Aside(work func() (then func())) {
+	if !s.c.turns {
+		s.host.Aside(work)
+		return
+	}
+	s.c.aside = work
+}
+
+func (s spy) Lane(row *command.Row, at topology.Node) *upstream.Lane {
+	s.c.at = at
+	return s.host.Lane(row, at)
+}
 
 type nodeDriver struct {
 	c  *twoServers
@@ -684,10 +711,19 @@ func (c *twoServers) whole(at topology.Node, raw string) sending {
 	return to
 }
 
+// mayMulti has the session learn that the client has the right to MULTI.
+func (c *twoServers) mayMulti() {
+	c.ask(encoded("MULTI"))
+	c.answer(c.take()[0], "+OK\r\n*0\r\n")
+	c.ask(encoded("DISCARD"))
+	c.got.Reset()
+}
+
 func TestATransactionIsSentAsAWhole(t *testing.T) {
 	const ok, queued, aborted = "+OK\r\n", "+QUEUED\r\n", "-EXECABORT Transaction discarded because of previous errors.\r\n"
 	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
-		c.way.multiAs, c.wait = &c.s.ident, time.Second
+		c.wait = time.Second
+		c.mayMulti()
 		key := c.low()
 		slot := hashslot.Of([]byte(key))
 		raw := c.transaction("PING", "INCR "+key)

@@ -23,23 +23,15 @@
 //
 // # Route
 //
-// A session reaches Redis by a route (routes.go): to one server, or to those of a cluster. In front of one server a route
-// decides nothing. In front of a cluster it places each command (shards.go, clustersubs.go, clusterlarge.go), has
-// transactions (clustertx.go) and commands for several servers (scatter.go), and sends again what a server refuses on a
-// pin (repetition.go). Package cluster has what travels on lanes.
-//
-// In front of a cluster a session uses lanes to several servers at a time. Commands about one key take effect in the
-// order sent (package cluster). The others keep no order among each other, but for those by which other clients learn
-// of the session's work, and those that concern all that is sent: lock commands, transactions and whatever needs a pin,
-// PUBLISH, changes of identity, and commands of several keys. Each is sent when everything before it has been
-// answered, and is answered before anything behind it is sent.
+// A session reaches Redis by a route (routes.go): to one server (single), which decides nothing, or to those of a
+// cluster (package cluster, which sees the session by host.go).
 //
 // # Goroutines
 //
 //   - the engine's call Feed, NextWrite and the like;
 //   - the readers of package upstream and the workers of package lockcmds call into sessions and never block there;
 //   - one for each CLIENT LIST, KILL or UNBLOCK, from Redis's answer to its own; it looks at all clients;
-//   - one for a long command that is divided over a cluster, or whose long replies are joined (Aside);
+//   - one for a long command that is divided among servers, or whose long replies are joined (Aside);
 //   - those of timers: the first command, a timeout, a drain.
 //
 // # Locks

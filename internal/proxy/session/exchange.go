@@ -114,13 +114,15 @@ func (s *Session) lose(at reply.ID, n int, sent bool) {
 	s.Answered(at, n)
 }
 
+// A wrapper is a handler that its route has put around another one, which Asker returns.
+type wrapper interface{ Asker() reply.Handler }
+
 // A keeper handles the reply to a command that its route may send again.
 type keeper interface {
+	wrapper
+
 	// Kept reports whether the command, which gets no reply, is sent again.
 	Kept(sent bool) bool
-
-	// Asker is the handler of other replies.
-	Asker() reply.Handler
 }
 
 // Refuse answers n commands that were never sent, unless the connection closes. Requires the session lock.
@@ -188,9 +190,9 @@ func (s *Session) quiet() {
 }
 
 // transmit sends the n commands of a slot. n is 0 if no reply is counted.
-func (s *Session) transmit(conn connection, raw []byte, at reply.ID, n int) {
+func (s *Session) transmit(conn upstream.Connection, raw []byte, at reply.ID, n int) {
 	var err error
-	framed := s.pin != nil && s.pin.mode != readsReplies && conn == connection(s.pin.conn)
+	framed := s.pin != nil && s.pin.mode != readsReplies && conn == upstream.Connection(s.pin.conn)
 	if s.reach == unmet && !conn.IsUp() && s.stranded() {
 		s.miss() // its time begins with the command
 	}
@@ -216,7 +218,7 @@ func (s *Session) transmit(conn connection, raw []byte, at reply.ID, n int) {
 
 // append sends commands. Those for a lane leave when the session is unlocked, if its client is being read: the
 // goroutine that reads it then writes them.
-func (s *Session) append(conn connection, raw []byte, at reply.ID, n int) error {
+func (s *Session) append(conn upstream.Connection, raw []byte, at reply.ID, n int) error {
 	lane, ok := conn.(*upstream.Lane)
 	if !ok || !s.reading || s.due != nil {
 		return conn.Append(raw, s, uint64(at), n)
@@ -243,7 +245,7 @@ func (s *Session) Refusal() []byte {
 			return b
 		}
 	}
-	return s.way.refusal()
+	return s.way.Refusal()
 }
 
 // Gone implements reply.Session. Requires the session lock.

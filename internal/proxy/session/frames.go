@@ -21,21 +21,18 @@ func (s *Session) subscribe(r *request) bool {
 	}
 	if pin.tx.inTx { // it is malformed, and Redis says so
 		pin.tx.count()
-		s.way.send(r, r.Raw, reply.Passing(r.Muted))
+		s.way.Send(r, r.Raw, reply.Passing(r.Muted))
 		return true
 	}
 	var to reply.Handler = &frames{
 		session: s, subs: &pin.subscriptions, muted: r.Muted, verb: r.Row.Name, left: len(r.Args) - 1,
 	}
-	to = s.way.guard(r, to)
+	to = s.way.Guard(r, to)
 	s.readFrames()
 	pin.tx.count()
-	s.way.send(r, r.Raw, to)
+	s.way.Send(r, r.Raw, to)
 	return true
 }
-
-// Any number of frames would stand in the place of one element of the reply to EXEC.
-var noSubscriptionsInTx = resp.AppendError(nil, resp.Err, "subscriptions are not possible inside a transaction")
 
 func (s *Session) readFrames() {
 	if s.pin.mode == readsReplies {
@@ -50,7 +47,6 @@ func (s *Session) readReplies() {
 	s.pin.mode = readsReplies
 	s.pin.spent = s.pin.spent || s.pin.grown()
 	s.pin.conn.ReadReplies()
-	s.pin.endWatch()
 }
 
 // frame handles one whole frame in pub/sub mode.
@@ -59,8 +55,8 @@ func (s *Session) frame(b []byte, kind resp.Kind) {
 	verb, count := readFrame(b)
 	at, h, due := s.out.Slots.First(pin.conn)
 	f, _ := h.(*frames)
-	if g, ok := h.(*reply.Guarded); ok {
-		f, _ = g.To.(*frames)
+	if w, ok := h.(wrapper); ok {
+		f, _ = w.Asker().(*frames)
 	}
 	switch {
 	case f != nil && f.verb == verb:

@@ -65,10 +65,7 @@ func (s *Session) askForSelect(target upstream.Identity) {
 func (s *Session) arrive(target upstream.Identity) {
 	s.become(target)
 	if s.pin.login {
-		if s.lane == nil {
-			s.at = s.pin.conn.At()
-		}
-		s.onLane(ordinaryRow)
+		s.onLane(ordinaryRow, s.pin.conn.At())
 	}
 }
 
@@ -91,17 +88,17 @@ func (s *Session) disown(r *request) []byte {
 
 // agree answers an AUTH of which no part is left. In a transaction a command that answers OK is queued for it.
 func (s *Session) agree(r *request) bool {
-	if d := s.way.place(r); d != undecided {
-		return d == carriedOut
+	if d := s.way.Place(r); d != command.Undecided {
+		return d == command.CarriedOut
 	}
 	switch {
 	case !s.awaitQuiet():
 		return false
 	case s.subscriber():
-		return s.answer(r, subscriberRefusal("auth"))
+		return s.answer(r, command.SubscriberRefusal("auth"))
 	case s.pin != nil && s.pin.tx.inTx:
 		s.pin.tx.count()
-		s.way.send(r, command.ReplyOn, reply.Passing(r.Muted))
+		s.way.Send(r, command.ReplyOn, reply.Passing(r.Muted))
 		return true
 	}
 	return s.answer(r, []byte(resp.OK))

@@ -49,7 +49,7 @@ func (s *Session) askAbout(r *request) bool {
 	default:
 		raw, to.next = q.harmlessUnblock(r.Raw), q.unblock
 	}
-	s.way.send(r, raw, to)
+	s.way.Send(r, raw, to)
 	return true
 }
 
@@ -207,7 +207,7 @@ func (q *inquiry) ask(next func(replies []byte), conns []clients.Conn, command f
 	to := &question{q: q, left: len(conns), next: next}
 	for _, c := range conns {
 		raw := command(strconv.FormatUint(c.ID, 10))
-		conn := s.way.conn(ordinaryRow, c.At)
+		conn := s.way.Conn(ordinaryRow, c.At)
 		s.transmit(conn, raw, s.out.Slots.Add(conn, to, 1), 1)
 	}
 }

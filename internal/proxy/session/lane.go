@@ -3,17 +3,18 @@ package session
 import (
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // A session stays on its lane while replies are outstanding there, so that its commands take effect in the order sent.
 // With none outstanding it moves to another lane if its lane stands still, or does not take all commands at present.
 
-// onLane returns the session's present lane, for a request. The first time it opens one.
-func (s *Session) onLane(row *command.Row) *upstream.Lane {
+// onLane returns the session's present lane, for a request. The first time it opens one to a server.
+func (s *Session) onLane(row *command.Row, at upstream.Node) *upstream.Lane {
 	switch {
 	case s.lane == nil:
 		s.role = s.wants(row)
-		s.lane = s.proxy.Upstream.Lanes.Lane(s.ident, s.at, s.host.Driver(), s.owner, s.role)
+		s.lane = s.proxy.Upstream.Lanes.Lane(s.ident, at, s.host.Driver(), s.owner, s.role)
 	case s.out.Slots.Due() == 0 && (s.lane.Unsettled() || s.runsScripts(row)): // the lane for scripts may have changed
 		s.role = s.wants(row)
 		s.lane = s.proxy.Upstream.Lanes.Move(s.lane, s.role)
@@ -55,7 +56,7 @@ func (s *Session) mix(row *command.Row) {
 // careful reports whether commands must be examined one by one, because it matters which of them write, or how many
 // they are.
 func (s *Session) careful() bool {
-	return s.way.placesEach() || s.lane == nil || s.lane.Unsettled() ||
+	return s.way.PlacesEach() || s.lane == nil || s.lane.Unsettled() ||
 		s.weight.Window > 0 || s.outgrown() || s.doubted
 }
 
@@ -84,11 +85,7 @@ func (s *Session) strays(row *command.Row) bool {
 
 func (s *Session) leaveLane() {
 	s.endVisit()
-	if s.lane != nil {
-		s.proxy.Upstream.Lanes.Leave(s.lane)
-		s.lane = nil
-	}
-	s.way.leave()
+	s.way.Leave()
 }
 
 // endVisit leaves the lane that the session visits.
@@ -100,19 +97,9 @@ func (s *Session) endVisit() {
 }
 
 // conn returns the session's own connection: its pin, or its lane.
-func (s *Session) conn(row *command.Row) connection {
+func (s *Session) conn(row *command.Row) upstream.Connection {
 	if s.pin != nil {
 		return s.pin.conn
 	}
-	return s.onLane(row)
-}
-
-// connection is a lane or a pin.
-type connection interface {
-	Append(b []byte, to upstream.Receiver, tag uint64, n int) error
-	Progress() (appended, written int64)
-	Scripts() *upstream.ScriptSet
-	Rejected() bool
-	IsUp() bool
-	Note(m *upstream.Mark)
+	return s.onLane(row, topology.Any)
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/metrics"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // A large command need not be held whole. If its name is known, and it only carries data, the session takes a pin and
@@ -92,7 +91,7 @@ func (s *Session) beginStream(table *command.Table, begin []byte) bool {
 
 // openStream takes a pin for a large command. false: the command must be held whole, or the session waits.
 func (s *Session) openStream(r *request) bool {
-	if !s.way.stream(r, max(s.guard.Need(), s.guard.Checked())) {
+	if !s.way.Stream(r, max(s.guard.Need(), s.guard.Checked())) {
 		return false
 	}
 	s.hasty = true // it runs even if its client has ended its side behind it
@@ -136,16 +135,14 @@ func (s *Session) endStream(rest []byte) {
 	}
 	s.proxy.Counters.Traffic.Add(s.ID, metrics.ClassPinned, 1, s.large.bytes+len(rest))
 	conn := s.pin.conn
-	h := &reply.Guarded{Session: s, To: s.way.guard(r, reply.Passing(r.Muted))}
-	h.Read = func([]byte) topology.Refusal { return topology.Refusal{} }
+	h := &reply.Reply{Session: s, Muted: r.Muted}
 	// Redis has the start: it has closed the connection, because the command is too long for example.
-	h.Unsent = func() bool {
+	h.Missed = func() {
 		if conn.Connected() {
 			s.abandon()
 		}
-		return conn.Connected()
 	}
-	s.forward(ordinaryRow, rest, h, 1)
+	s.forward(ordinaryRow, rest, s.way.Guard(r, h), 1)
 }
 
 // checkStream ends a client whose large command comes too slowly.

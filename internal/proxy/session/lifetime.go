@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
+	"github.com/lockproxy/lockproxy/internal/proxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/proxy/engine"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -18,7 +19,7 @@ func New(from clients.Origin, e *Proxy, h engine.Client) *Session {
 		Origin: from, owner: clients.Account(from.Addr), proxy: e, host: h,
 	}
 	if v := e.Upstream.View(); v != nil {
-		s.way = newShards(s, e.Upstream, v)
+		s.way = cluster.New(host{s}, e.Upstream, v)
 	} else {
 		s.way = single{s}
 	}
@@ -135,7 +136,7 @@ func (s *Session) leaveIfQuiet() {
 	if s.in.len() > 0 || s.streaming() || s.host.Unread() {
 		return
 	}
-	if s.pin != nil || s.way.bytes() > 0 {
+	if s.pin != nil || s.way.Bytes() > 0 {
 		return
 	}
 	if s.leaveEngines(); len(s.engines) > 0 {
@@ -158,7 +159,7 @@ func (s *Session) releaseWork() {
 	if s.streaming() {
 		s.large.timer.Stop()
 	}
-	s.way.drop()
+	s.way.Drop()
 	s.repeated = nil
 	if pin := s.dropConnections(); pin != nil {
 		pin.abandon()

@@ -53,7 +53,7 @@ func (s *Session) local(r *request) bool {
 		s.pin.fresh = false
 		s.pin.tx.count()
 	}
-	s.way.send(r, r.Raw, h)
+	s.way.Send(r, r.Raw, h)
 	return true
 }
 
@@ -65,7 +65,7 @@ func (s *Session) quit(r *request) bool {
 		words = words[:0]
 	}
 	if s.pin != nil && s.pin.mode != readsRaw {
-		s.way.send(r, r.Raw, reply.Discard{})
+		s.way.Send(r, r.Raw, reply.Discard{})
 	}
 	s.goodbye(words)
 	return true
@@ -78,7 +78,7 @@ func (s *Session) reset(r *request) bool {
 	muted := s.replyMode == replySkip // RESET ends the other kind of silence before it answers
 	if s.pin == nil {
 		if len(r.Args) != 1 {
-			s.way.send(r, r.Raw, reply.Passing(r.Muted))
+			s.way.Send(r, r.Raw, reply.Passing(r.Muted))
 			return true
 		}
 		s.resetState()
@@ -89,7 +89,7 @@ func (s *Session) reset(r *request) bool {
 		muted = r.Muted
 	}
 	s.wait = waitReply
-	s.way.send(r, r.Raw, &reply.Reply{Session: s, Muted: muted, Done: func(reply []byte) {
+	s.way.Send(r, r.Raw, &reply.Reply{Session: s, Muted: muted, Done: func(reply []byte) {
 		s.Resume()
 		if string(reply) == string(resetReply) {
 			s.resetPin()
@@ -216,7 +216,7 @@ func (s *Session) augment(r *request) *reply.Reply {
 	}
 	if r.Row.Name == "info" && !command.IsOwnInfo(r.Args) {
 		h.Replace = func(reply []byte) []byte {
-			return s.way.mask("info", s.proxy.Counts().Edit(reply))
+			return s.way.Mask("info", s.proxy.Counts().Edit(reply))
 		}
 		return h
 	}

@@ -184,7 +184,7 @@ func (s *Session) Push(b []byte) {
 // Script puts a script call on the session's own connection. Requires the session lock.
 func (s *Session) Script(c contract.Call) {
 	call := &scriptCall{s: s, call: c, muted: s.mutesLock()}
-	call.sent = s.way.script(call)
+	call.sent = s.way.Script(c.Keys, call.build, call)
 	s.script = buffers.Empty(s.script)
 }
 
@@ -192,7 +192,7 @@ func (s *Session) Script(c contract.Call) {
 type scriptCall struct {
 	s      *Session
 	call   contract.Call
-	sent   sentScript
+	sent   reply.Sent
 	muted  bool
 	reply  []byte // so far, if it comes in parts
 	byText bool   // it was sent with the text of the script
@@ -201,7 +201,7 @@ type scriptCall struct {
 
 // build makes the command in the session's scratch: by the script's hash if the connection has run it before, else by
 // its text. Redis may not know the script, and a repeated call would run behind the client's later commands.
-func (c *scriptCall) build(conn connection) []byte {
+func (c *scriptCall) build(conn upstream.Connection) []byte {
 	c.byText = conn == nil || !conn.Scripts().Has(c.call.Script.ID())
 	c.s.script = appendCall(c.s.script[:0], c.call, c.byText)
 	return c.s.script
@@ -226,7 +226,7 @@ func (c *scriptCall) Take(at reply.ID, b []byte, n int, more bool) int {
 		return n
 	}
 	if c.byText && !v.IsError() && !c.s.out.Gone() {
-		c.sent.by().Scripts().Add(c.call.Script.ID())
+		c.sent.By().Scripts().Add(c.call.Script.ID())
 	}
 	c.finish(at, v, nil)
 	return n
@@ -236,10 +236,10 @@ func (c *scriptCall) Take(at reply.ID, b []byte, n int, more bool) int {
 // server of a cluster has the call now. The reply keeps its slot.
 func (c *scriptCall) repeat(at reply.ID) {
 	s := c.s
-	conn := c.sent.by()
+	conn := c.sent.By()
 	conn.Scripts().Remove(c.call.Script.ID())
 	c.reply = nil
-	c.sent.again(at, c.build(conn))
+	c.sent.Again(at, c.build(conn))
 	s.script = buffers.Empty(s.script)
 }
 

@@ -31,51 +31,50 @@ func (s *Session) doubt() {
 
 // admit decides about a command of a client that has not logged in, when Redis is not known to serve such clients. It
 // is refused if Redis, asked since the command came, demands a login. Redis itself answers the commands that log in.
-func (s *Session) admit(r *request) decision {
+func (s *Session) admit(r *request) command.Decision {
 	if r.Policy == command.Identity && r.Row.Name != "select" || r.Row.Name == "quit" ||
 		r.Row.Name == "reset" && len(r.Args) == 1 {
-		return undecided
+		return command.Undecided
 	}
 	if !s.awaitQuiet() {
-		return postponed
+		return command.Postponed
 	}
 	answer := s.demand
 	s.demand = unasked
 	switch {
 	case answer == none:
-		return undecided
+		return command.Undecided
 	case answer == needed && r.Row.Malformed(r.Args):
-		return decided(s.refuseForm(r))
+		return command.Decided(s.refuseForm(r))
 	case answer == needed && r.Row.Name == "exec":
-		return decided(s.answer(r, reply.Aborted(noAuth)))
+		return command.Decided(s.answer(r, reply.Aborted(noAuth)))
 	case answer == needed:
-		return decided(s.answer(r, noAuth))
+		return command.Decided(s.answer(r, noAuth))
 	case answer == unanswered:
-		return decided(s.notCarriedOut(r))
+		return command.Decided(s.notCarriedOut(r))
 	case s.stranded():
 		s.giveUp()
-		return postponed
+		return command.Postponed
 	}
 	s.wait = waitReply
 	s.proxy.Upstream.AskAuth(func(needs bool, err error) { s.Do(func() { s.learn(needs, err) }) })
-	return postponed
+	return command.Postponed
 }
 
 // refuseForm has Redis refuse a command that it does not have, or not with these arguments: it looks at that before it
 // demands a login. false: the session waits for a connection.
 func (s *Session) refuseForm(r *request) bool {
-	if err := s.pinTimedOut; s.pin == nil && err != nil {
-		s.pinTimedOut = nil
-		return s.refuse(r, s.proxy.NoPinFree(err, s.Addr))
-	}
-	if s.hasty = true; s.pin == nil && !s.takePin(r, "login", command.Identity) {
+	switch refusal, ok := s.claimPin(r, "login", command.Identity); {
+	case refusal != nil:
+		return s.refuse(r, refusal)
+	case !ok:
 		s.demand = needed
 		return false
 	}
 	pin := s.pin
 	pin.fresh = false
 	done := func(reply []byte) { pin.spent = pin.spent || !untouched(reply) }
-	s.way.send(r, r.Raw, &reply.Reply{Session: s, Muted: r.Muted, Done: done})
+	s.way.Send(r, r.Raw, &reply.Reply{Session: s, Muted: r.Muted, Done: done})
 	return true
 }
 
@@ -126,7 +125,7 @@ func (s *Session) visit(r *request, c identityChange) bool {
 	if c.Auth || s.doubted || cmd == nil {
 		return false
 	}
-	lane := s.proxy.Upstream.Lanes.Join(c.apply(s.ident), s.way.home(), s.host.Driver())
+	lane := s.proxy.Upstream.Lanes.Join(c.apply(s.ident), s.way.Home(), s.host.Driver())
 	if lane == nil {
 		return false
 	}
@@ -169,14 +168,14 @@ func (s *Session) reidentifyPin(r *request, c identityChange) bool {
 	pin.fresh = false
 	switch {
 	case pin.tx.inTx && c.Auth && !pin.conn.AnswersRefusals():
-		return s.poison(r, notInTx)
+		return s.poison(r, command.NotInTx)
 	case pin.tx.inTx:
 		pin.tx.queue(c)
-		s.way.send(r, r.Raw, reply.Passing(r.Muted))
+		s.way.Send(r, r.Raw, reply.Passing(r.Muted))
 		return true
 	}
 	pin.tx.count()
-	s.way.send(r, r.Raw, s.judgedBy(s.judgedOnPin, r, c))
+	s.way.Send(r, r.Raw, s.judgedBy(s.judgedOnPin, r, c))
 	return true
 }
 
@@ -235,7 +234,7 @@ var helloID = []byte("$2\r\nid\r\n:")
 
 // ownID puts the session's own number into a reply to HELLO, in place of the lane's. A refusal has none.
 func (s *Session) ownID(reply []byte) []byte {
-	reply = s.way.mask("hello", reply)
+	reply = s.way.Mask("hello", reply)
 	i := bytes.Index(reply, helloID)
 	if i < 0 {
 		return reply
@@ -247,5 +246,5 @@ func (s *Session) ownID(reply []byte) []byte {
 
 // hasPlace reports whether the session can go on if Redis agrees to an identity change.
 func (s *Session) hasPlace(c identityChange) bool {
-	return s.proxy.Upstream.Lanes.HasPlace(c.apply(s.ident), s.way.home(), s.host.Driver(), s.owner)
+	return s.proxy.Upstream.Lanes.HasPlace(c.apply(s.ident), s.way.Home(), s.host.Driver(), s.owner)
 }

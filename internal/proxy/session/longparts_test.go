@@ -11,52 +11,44 @@ import (
 )
 
 // divided begins a long DEL. The test gives it its turns.
-func (c *twoServers) divided(keys []string) *longParts {
-	raw := resp.AppendCommand(nil, append([]string{"DEL"}, keys...)...)
-	args := resp.Split(raw, nil)
-	var p *longParts
-	c.locked(func() {
-		c.s.wait = waitReply
-		r := c.s.newRequest(c.table.Lookup(args[0]), raw)
-		r.Args = args
-		r.Look()
-		r.Keep()
-		p = &longParts{shards: c.way, of: r, at: c.s.out.Slots.Hold()}
-	})
-	p.cut()
-	return p
+func (c *twoServers) divided(keys []string) {
+	c.turns = true
+	c.ask(resp.AppendCommand(nil, append([]string{"DEL"}, keys...)...))
+	if c.aside == nil {
+		c.t.Fatal("it is not divided aside")
+	}
 }
 
-// next has the next slice sent. more: there is another one.
-func (p *longParts) next() (more bool) {
-	p.s.mu.Lock()
-	defer p.s.unlock()
-	p.send()
-	more = len(p.s.afterUnlock) > 0
-	p.s.afterUnlock = nil
-	return more
+// turn has the next slice sent. more: there is another one.
+func (c *twoServers) turn() (more bool) {
+	work := c.aside
+	c.aside = nil
+	c.locked(work())
+	return c.aside != nil
 }
+
+const long, slice = 2048, 512 // arguments, parts
 
 // A long command sends nothing while others wait, and a slice of its parts in each of its turns.
 func TestALongCommandIsSentInSlices(t *testing.T) {
 	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
 		var keys []string
-		for i := range 3 * sliceParts {
+		for i := range long {
 			keys = append(keys, fmt.Sprint("k", i))
 		}
-		parts := c.divided(keys)
+		c.divided(keys)
 		all, turns := 0, 0
 		for more := true; more; {
 			turns++
-			more = parts.next()
-			slice := c.take()
-			if len(slice) == 0 || len(slice) > sliceParts {
-				t.Fatalf("turn %d: %d parts are sent", turns, len(slice))
+			more = c.turn()
+			sent := c.take()
+			if len(sent) == 0 || len(sent) > slice {
+				t.Fatalf("turn %d: %d parts are sent", turns, len(sent))
 			}
 			if turns == 2 { // slots may move meanwhile
 				c.view = clustertest.Split(t, hashslot.Count/4)
 			}
-			for _, to := range slice {
+			for _, to := range sent {
 				args := resp.Split([]byte(to.raw), nil)
 				n := len(args) - 1
 				all += n
@@ -77,11 +69,14 @@ func TestALongCommandOfLargePartsHasMoreTurns(t *testing.T) {
 	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
 		var keys []string
 		for i := range 4 {
-			keys = append(keys, fmt.Sprint(strings.Repeat("x", sliceBytes), i))
+			keys = append(keys, fmt.Sprint(strings.Repeat("x", 1<<20), i))
 		}
-		parts := c.divided(keys)
-		for turn := 1; turn <= 4; turn++ {
-			if more := parts.next(); len(c.take()) != 1 || more != (turn < 4) {
+		for i := range long {
+			keys = append(keys, fmt.Sprint("{a}", i)) // one part
+		}
+		c.divided(keys)
+		for turn := 1; turn <= 5; turn++ {
+			if more := c.turn(); len(c.take()) != 1 || more != (turn < 5) {
 				t.Fatalf("turn %d sends more than one part, or another turn follows: %v", turn, more)
 			}
 		}
@@ -91,7 +86,12 @@ func TestALongCommandOfLargePartsHasMoreTurns(t *testing.T) {
 // All keys may be in one slot: then there is one part.
 func TestALongCommandMayHaveOnePart(t *testing.T) {
 	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
-		more := c.divided([]string{"{a}1", "{a}2", "{a}3"}).next()
+		var keys []string
+		for i := range long {
+			keys = append(keys, fmt.Sprint("{a}", i))
+		}
+		c.divided(keys)
+		more := c.turn()
 		list := c.take()
 		if len(list) != 1 || more {
 			t.Fatalf("%d parts", len(list))

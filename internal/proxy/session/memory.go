@@ -2,6 +2,7 @@ package session
 
 import (
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // Bytes that small things take, with the structures and slices around them. They are estimates, which no test checks.
@@ -43,7 +44,7 @@ func (s *Session) moving() int {
 
 // stationary is the other part.
 func (s *Session) stationary() int {
-	n := s.way.bytes() + cap(s.script) + cap(s.args)*argCost + s.gathered + s.lockBytes() +
+	n := s.way.Bytes() + cap(s.script) + cap(s.args)*argCost + s.gathered + s.lockBytes() +
 		len(s.name) + len(s.called) + len(s.lib[0]) + len(s.lib[1]) + len(s.library) +
 		len(s.ident.User) + len(s.ident.Password)
 	if p := s.pin; p != nil {
@@ -64,7 +65,7 @@ func (s *Session) progress() (appended, written int64) {
 }
 
 // countBacklog notes n bytes that have just been appended.
-func (s *Session) countBacklog(conn connection, n int) {
+func (s *Session) countBacklog(conn upstream.Connection, n int) {
 	appended, written := conn.Progress()
 	s.backlog.Add(n, appended, written)
 }

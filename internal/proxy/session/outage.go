@@ -74,7 +74,7 @@ func (s *Session) waits(failed bool) bool {
 	switch {
 	case s.out.Gone():
 		return false
-	case failed && s.way.placesEach():
+	case failed && s.way.PlacesEach():
 		return false
 	case failed:
 		s.miss()
@@ -175,8 +175,11 @@ func (s *Session) partIfVital(r *request) func() {
 	if !isVital(r) {
 		return nil
 	}
-	return func() { s.life = max(s.life, leaving) }
+	return s.part
 }
+
+// part closes the connection behind the outstanding replies.
+func (s *Session) part() { s.life = max(s.life, leaving) }
 
 // isVital reports whether the commands behind this one would run in another database, without a watch, or one by one
 // instead of in a transaction.

@@ -13,8 +13,8 @@ import (
 
 // An output belongs to one session, which guards it.
 type output struct {
-	Slots  reply.Queue[connection] // in the order of the commands
-	Outbox reply.Outbox            // bytes whose turn has come
+	Slots  reply.Queue[upstream.Connection] // in the order of the commands
+	Outbox reply.Outbox                     // bytes whose turn has come
 
 	proxy    *Proxy
 	overflow func(which unreadLimit, unread int)

@@ -12,7 +12,7 @@ import (
 const limit = 20
 
 // lane and pin are two connections, which send nothing here.
-var lane, pin connection = &upstream.Lane{}, &upstream.Pin{}
+var lane, pin upstream.Connection = &upstream.Lane{}, &upstream.Pin{}
 
 // bench is the output of a client with a limit.
 type bench struct {

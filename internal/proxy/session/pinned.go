@@ -35,6 +35,17 @@ func (s *Session) takePin(r *request, reason string, p command.Policy) bool {
 	return false
 }
 
+// claimPin is takePin for a command that does not wait for other clients, of a session that may have a pin. refusal: no
+// pin came in time.
+func (s *Session) claimPin(r *request, reason string, p command.Policy) (refusal []byte, ok bool) {
+	if err := s.pinTimedOut; s.pin == nil && err != nil {
+		s.pinTimedOut = nil
+		return s.proxy.NoPinFree(err, s.Addr), false
+	}
+	s.hasty = true
+	return nil, s.pin != nil || s.takePin(r, reason, p)
+}
+
 // deliverPin ends the wait for a pin. err says why none came in time.
 func (s *Session) deliverPin(conn *upstream.Pin, err error, reason string, p command.Policy) {
 	s.mu.Lock()
@@ -101,6 +112,12 @@ func (s *Session) releasePin() {
 	if p == nil || !s.ready() || p.fresh || p.borrowed > 0 || p.hasState() || s.streaming() {
 		return
 	}
+	s.returnPin()
+}
+
+// returnPin gives up the pin: it returns to the pool, unless it may bear a trace.
+func (s *Session) returnPin() {
+	p := s.pin
 	s.pin = nil
 	if p.spent {
 		p.discard()
@@ -150,16 +167,7 @@ func (p *pinned) abandon() {
 // discard closes the connection of a pin that the session has given up.
 func (p *pinned) discard() {
 	p.s.proxy.Counters.PinReasons.Add(p.reason, -1)
-	p.endWatch()
 	p.conn.Discard()
-}
-
-// endWatch ends the watch over the view that subscriptions need.
-func (p *pinned) endWatch() {
-	if p.unwatch != nil {
-		p.unwatch()
-		p.unwatch = nil
-	}
 }
 
 // Push implements upstream.Observer.
@@ -240,7 +248,7 @@ func (p *pinned) broken() {
 
 // Waits implements upstream.Observer.
 func (p *pinned) Waits() bool {
-	if p.s.way.placesEach() {
+	if p.s.way.PlacesEach() {
 		return false
 	}
 	p.s.mu.Lock()

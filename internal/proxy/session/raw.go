@@ -20,7 +20,7 @@ func (s *Session) routeUnread(r *request) bool {
 	case pin.tx.inTx || s.subscriber():
 		pin.tx.count()
 		pin.spent = true // Redis refuses or queues it; its effect at EXEC is not examined
-		s.way.send(r, r.Raw, reply.Passing(r.Muted))
+		s.way.Send(r, r.Raw, reply.Passing(r.Muted))
 	case r.Muted:
 		// No reply will show the outcome. Redis keeps the reply mode too from now on.
 		pin.mode = readsRaw
@@ -32,7 +32,7 @@ func (s *Session) routeUnread(r *request) bool {
 		pin.mode = readsVerdict
 		pin.waits = true // a replica may have to wait for its copy
 		pin.conn.ReadVerdict()
-		s.way.send(r, r.Raw, &reply.Reply{Session: s, Done: func(reply []byte) {
+		s.way.Send(r, r.Raw, &reply.Reply{Session: s, Done: func(reply []byte) {
 			pin.mode = readsFrames
 			pin.marked(reply, false, nil)
 			s.Resume()

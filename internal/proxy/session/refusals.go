@@ -13,9 +13,6 @@ import (
 // noAuth is Redis's reply to the commands of a client that must log in first.
 var noAuth = []byte("-NOAUTH Authentication required.\r\n")
 
-// crossSlot is Redis's reply to a command or a transaction with keys of several servers.
-var crossSlot = []byte("-CROSSSLOT Keys in request don't hash to the same slot\r\n")
-
 // noLaneFree is the reply when the session's identity cannot have a lane.
 var noLaneFree = resp.AppendError(nil, resp.Overloaded,
 	"no connection to share is free for this identity, nothing was sent")

@@ -6,7 +6,11 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
+	"github.com/lockproxy/lockproxy/internal/proxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology/clustertest"
 )
 
 // overNoCluster returns a session in front of a cluster that cannot be reached. Its lock is held.
@@ -21,6 +25,8 @@ func overNoCluster(t *testing.T) *Session {
 	}
 	e := testEnv(t, "cluster://"+l.Addr().String(), Limits{})
 	s := New(clients.Origin{ID: 1, Addr: "test"}, e, &hand{})
+	v := clustertest.Split(t, hashslot.Count/2)
+	s.way = cluster.New(host{s}, known{e.Upstream, v}, v)
 	s.mu.Lock()
 	s.doubted = false // Redis has served clients without a login
 	t.Cleanup(func() {
@@ -30,7 +36,19 @@ func overNoCluster(t *testing.T) *Session {
 	return s
 }
 
-func way(s *Session) *shards { return s.way.(*shards) }
+// known are servers of which the view is known.
+type known struct {
+	*upstream.Upstream
+	view *topology.View
+}
+
+func (k known) View() *topology.View { return k.view }
+
+// mayMulti has the session learn that the client has the right to MULTI. Its next commands are queued.
+func mayMulti(s *Session) {
+	s.consume([]byte(typed("MULTI")))
+	s.receive(1, []byte("+OK\r\n*0\r\n"), 2, false)
+}
 
 // onDeadPin gives the session a connection that is down already when the next command is sent.
 func onDeadPin(t *testing.T, s *Session) {
@@ -41,14 +59,16 @@ func onDeadPin(t *testing.T, s *Session) {
 	dialFails(t, s.pin.conn)
 }
 
+// CLIENT REPLY SKIP concerns the command until it is answered. A connection that may bear a trace is given up, too.
 func TestACommandIsRepeatedUntilItsConnectionIsNotDown(t *testing.T) {
 	for _, cmd := range []string{"WATCH k", "BLPOP k 0"} {
 		s := overNoCluster(t)
 		onDeadPin(t, s)
+		s.replyMode, s.pin.spent = replySkip, true
 		s.consume([]byte(typed(cmd)))
 		for n := range 3 {
-			if s.repeated == nil || s.wait != waitReply || s.pin != nil {
-				t.Fatalf("%s: after %d repetitions it waits for %v, and is to be repeated: %v", cmd, n, s.wait, s.repeated != nil)
+			if s.repeated == nil || !s.repeated.Muted || s.replyMode != replyOn || s.wait != waitReply || s.pin != nil {
+				t.Fatalf("%s: after %d repetitions it waits for %v, and is to be repeated: %v", cmd, n, s.wait, s.repeated)
 			}
 			s.Resume()
 			onDeadPin(t, s)
@@ -59,26 +79,13 @@ func TestACommandIsRepeatedUntilItsConnectionIsNotDown(t *testing.T) {
 	}
 }
 
-// CLIENT REPLY SKIP concerns the command until it is answered.
-func TestACommandStaysMutedWhenItIsRepeated(t *testing.T) {
-	s := overNoCluster(t)
-	onDeadPin(t, s)
-	s.replyMode = replySkip
-	s.consume([]byte(typed("BLPOP k 0")))
-	for range 2 {
-		if r := s.repeated; r == nil || !r.Muted || s.replyMode != replyOn {
-			t.Fatalf("to be repeated: %v, the next command is muted: %v", r, s.replyMode != replyOn)
-		}
-		s.Resume()
-		onDeadPin(t, s)
-		s.repeat()
-	}
-}
-
 func TestALargeTransactionIsRepeatedUntilItsConnectionIsNotDown(t *testing.T) {
 	s := overNoCluster(t)
-	way(s).queued = way(s).newTx()
-	way(s).queued.slot, way(s).queued.n = hashslot.Of([]byte("k")), mostQueued+1
+	mayMulti(s)
+	for range 257 { // one more than are sent on a lane
+		s.consume([]byte(typed("INCR k")))
+	}
+	held := s.way.Bytes()
 	for n := range 3 {
 		onDeadPin(t, s)
 		if n == 0 {
@@ -86,7 +93,7 @@ func TestALargeTransactionIsRepeatedUntilItsConnectionIsNotDown(t *testing.T) {
 		} else if s.repeat() {
 			t.Error("the session goes on")
 		}
-		if s.repeated == nil || way(s).queued == nil || s.wait != waitReply || s.pin != nil {
+		if s.repeated == nil || s.way.Bytes() != held || s.wait != waitReply || s.pin != nil {
 			t.Fatalf("after %d repetitions it waits for %v, and is to be repeated: %v", n, s.wait, s.repeated != nil)
 		}
 		s.Resume()
@@ -96,10 +103,19 @@ func TestALargeTransactionIsRepeatedUntilItsConnectionIsNotDown(t *testing.T) {
 // The connection of a WATCH has ended, and the session is not told yet.
 func TestNothingRunsBehindAMultiThatIsLostWithItsWatch(t *testing.T) {
 	s := overNoCluster(t)
+	mayMulti(s)
+	s.consume([]byte(typed("DISCARD")))
 	onDeadPin(t, s)
-	s.pin.tx.watching, s.pin.fresh, way(s).multiAs = true, false, &s.ident
-	way(s).watch.slot = hashslot.Of([]byte("k"))
-	s.consume([]byte(typed("MULTI", "SET k v", "EXEC")))
+	s.consume([]byte(typed("WATCH k")))
+	s.repeated = nil // as if it had been answered
+	s.Resume()
+	onDeadPin(t, s)
+	s.pin.tx.watching, s.pin.fresh = true, false
+	s.consume([]byte(typed("MULTI", "SET k v")))
+	if s.out.Gone() {
+		t.Fatal("the session is over")
+	}
+	s.consume([]byte(typed("EXEC")))
 	if !s.out.Gone() {
 		t.Error("the session goes on")
 	}

@@ -8,37 +8,12 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// notInTx refuses a command that is not possible in a transaction.
-var notInTx = resp.AppendError(nil, resp.Err, "Command not allowed inside a transaction")
-
-// lockInTx refuses a lock command there.
-var lockInTx = resp.AppendError(nil, resp.Err, "Command not allowed inside a transaction: "+
-	"send lock commands before MULTI or after EXEC, or on another connection")
-
-// A decision is what a stage of routing has made of a command.
-type decision uint8
-
-const (
-	undecided  decision = iota // the stage does not concern the command: the next one decides
-	onLane                     // it goes to a lane, although the session has a pin
-	postponed                  // not now: the session's wait has the reason
-	carriedOut                 // it has been sent or answered
-)
-
-// decided is the decision of a stage that concerns the command.
-func decided(routed bool) decision {
-	if routed {
-		return carriedOut
-	}
-	return postponed
-}
-
 // route sends one command as its policy says. false: not now. The session's wait has the reason, and the command is
 // parsed again after the wait.
 func (s *Session) route(r *request) bool {
 	s.usual = false
-	if r.Row.Policy == command.Shared && isLong(r.Raw) && r.Row.Keys.Early(fewArgs) {
-		r.Args = resp.FirstArgs(r.Raw, s.args[:0], fewArgs)
+	if r.Row.Policy == command.Shared && r.IsLong() && r.Row.Keys.Early(command.FewArgs) {
+		r.Args = resp.FirstArgs(r.Raw, s.args[:0], command.FewArgs)
 	} else {
 		r.Args = resp.Split(r.Raw, s.args[:0])
 	}
@@ -46,7 +21,8 @@ func (s *Session) route(r *request) bool {
 	if r.Policy = r.Row.PolicyFor(r.Args); !anew {
 		r.Muted = s.replyMode != replyOn
 	}
-	if r.Policy == command.Shared && (s.pin == nil || s.pin.fresh) && s.tooLarge(r) {
+	if r.Policy == command.Shared && (s.pin == nil || s.pin.fresh) &&
+		int64(len(r.Raw)) > s.proxy.Upstream.MaxShared() {
 		r.Policy = command.PinOnce // Redis may close the connection, which is the client's own then
 	}
 	args, policy := r.Args, r.Policy
@@ -70,23 +46,20 @@ func (s *Session) route(r *request) bool {
 	return routed
 }
 
-// tooLarge reports whether Redis may close a connection because of the size of a command.
-func (s *Session) tooLarge(r *request) bool { return int64(len(r.Raw)) > s.proxy.Upstream.MaxShared() }
-
 // byState routes a command by the state of the session.
 func (s *Session) byState(r *request) (routed bool) {
 	if r.Policy == command.Augmented && command.IsOwnInfo(r.Args) && s.proxy.Upstream.Unavailable() {
 		return s.awaitQuiet() && s.answer(r, s.outageInfo())
 	}
 	if s.doubted {
-		if d := s.admit(r); d != undecided {
-			return d == carriedOut
+		if d := s.admit(r); d != command.Undecided {
+			return d == command.CarriedOut
 		}
 	}
-	switch d := s.way.place(r); {
-	case d == carriedOut, d == postponed:
-		return d == carriedOut
-	case s.pin == nil, d == onLane:
+	switch d := s.way.Place(r); {
+	case d == command.CarriedOut, d == command.Postponed:
+		return d == command.CarriedOut
+	case s.pin == nil, d == command.OnLane:
 		return s.routeShared(r)
 	case s.pin.mode == readsRaw:
 		return s.routeRaw(r)
@@ -116,13 +89,13 @@ func (s *Session) routeShared(r *request) bool {
 	}
 	switch r.Policy {
 	case command.Shared:
-		s.way.send(r, r.Raw, reply.Passing(r.Muted))
+		s.way.Send(r, r.Raw, reply.Passing(r.Muted))
 		return true
 	case command.Augmented:
 		if !s.awaitReader() {
 			return false
 		}
-		s.way.send(r, r.Raw, s.augment(r))
+		s.way.Send(r, r.Raw, s.augment(r))
 		return true
 	case command.AboutClients:
 		return s.awaitReader() && s.askAbout(r)
@@ -199,7 +172,7 @@ func (s *Session) routePinned(r *request) bool {
 	}
 	pin.fresh = false
 	pin.tx.count()
-	s.way.send(r, r.Raw, s.way.guard(r, to))
+	s.way.Send(r, r.Raw, s.way.Guard(r, to))
 	return true
 }
 
@@ -210,9 +183,9 @@ func (s *Session) answerOnPin(r *request) bool {
 	}
 	switch {
 	case s.subscriber() && r.Policy == command.Lock:
-		return s.answer(r, subscriberRefusal(r.Row.Name))
+		return s.answer(r, command.SubscriberRefusal(r.Row.Name))
 	case s.subscriber() && r.Row.Name != "quit" && r.Row.Name != "reset":
-		s.way.send(r, r.Raw, reply.Passing(r.Muted))
+		s.way.Send(r, r.Raw, reply.Passing(r.Muted))
 		return true
 	case s.pin.sole && r.Policy == command.Lock:
 		return s.answer(r, noSelect)
@@ -274,13 +247,13 @@ func (s *Session) markPin(r *request, raw []byte, h *reply.Reply, keep bool, acc
 	pin.tx.count()
 	if pin.tx.inTx {
 		pin.tx.traces, pin.tx.keeps = true, pin.tx.keeps || keep
-		s.way.send(r, raw, reply.Passing(r.Muted))
+		s.way.Send(r, raw, reply.Passing(r.Muted))
 		return true
 	}
 	if accepted != nil {
 		s.wait = waitReply
 	}
-	s.way.send(r, raw, h)
+	s.way.Send(r, raw, h)
 	return true
 }
 
@@ -306,16 +279,16 @@ func refusalInTx(r *request) []byte {
 	case r.Row.Malformed(r.Args): // Redis says so
 		return nil
 	case r.Policy == command.Lock:
-		return lockInTx
+		return command.LockInTx
 	case r.Policy == command.PubSub:
-		return noSubscriptionsInTx
+		return command.NoSubscriptionsInTx
 	case r.Policy == command.AboutClients, name == "hello":
-		return notInTx
+		return command.NotInTx
 	case name == "client":
 		switch sub := command.Keyword(r.Args, 1); {
 		case sub == "getname": // Redis knows the name: it is that of the connection
 		case r.Policy == command.Local, r.Policy == command.Augmented, sub == "tracking" && redirection(r.Args) > 0:
-			return notInTx
+			return command.NotInTx
 		}
 	}
 	return nil
@@ -323,7 +296,7 @@ func refusalInTx(r *request) []byte {
 
 // poison answers err and makes the open transaction fail, like a command that Redis refuses to queue.
 func (s *Session) poison(r *request, err []byte) bool {
-	s.way.send(r, command.Malformed, &reply.Reply{Session: s, Muted: r.Muted, Replace: func([]byte) []byte { return err }})
+	s.way.Send(r, command.Malformed, &reply.Reply{Session: s, Muted: r.Muted, Replace: func([]byte) []byte { return err }})
 	return true
 }
 

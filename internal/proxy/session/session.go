@@ -84,7 +84,6 @@ type Session struct {
 
 	// The connections that the session shares. It uses its pin if it has one, else its lane.
 	lane       *upstream.Lane // of the session's identity; nil until first used
-	at         upstream.Node  // the server of the lane; Any: there is one server
 	role       upstream.Role  // the role for which the lane was asked
 	reading    bool           // the session is being fed
 	due        *upstream.Lane // is to be written when the session is unlocked; nil: none
@@ -149,8 +148,6 @@ type pinned struct {
 	frame    int  // bytes of a frame that the connection keeps until it is whole
 	unread   int  // commands sent since it is not read any more that are to be answered
 	borrowed int  // sessions that are sending this connection's id to Redis: it must not go to the pool meanwhile
-
-	unwatch func() // with subscriptions in front of a cluster: ends the watch over the view; nil: there is none
 
 	outcome *outcome // of identity changes after which the session has not settled; nil: none
 	tx      txState

@@ -3,8 +3,6 @@ package session
 import (
 	"bytes"
 	"strconv"
-
-	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // This file reads the frames of a connection in pub/sub mode, assigns them to the commands that they answer, and counts
@@ -60,12 +58,6 @@ func isMessage(verb string) bool {
 		return true
 	}
 	return false
-}
-
-// subscriberRefusal is the reply to a command that a subscriber may not send in RESP2.
-func subscriberRefusal(verb string) []byte {
-	return resp.AppendError(nil, resp.Err, "Can't execute '"+verb+
-		"': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
 }
 
 // readFrame reads the verb of a frame, and its last element if that is an integer.

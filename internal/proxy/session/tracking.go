@@ -76,7 +76,7 @@ func (s *Session) provide(owner string, then func(conn uint64)) {
 	s.mu.Lock()
 	defer s.exit()
 	if s.pin == nil && s.ready() && s.out.Slots.Due() == 0 {
-		if conn := s.proxy.Upstream.Pins.Acquire(upstream.Ask{ID: s.ident, At: s.way.home(), Owner: owner}); conn != nil {
+		if conn := s.proxy.Upstream.Pins.Acquire(upstream.Ask{ID: s.ident, At: s.way.Home(), Owner: owner}); conn != nil {
 			s.setPin(conn, "client|tracking", false)
 		}
 	}

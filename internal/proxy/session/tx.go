@@ -35,7 +35,7 @@ func (s *Session) transact(r *request) bool {
 			}
 		}
 	case "watch":
-		to = s.way.guard(r, h)
+		to = s.way.Guard(r, h)
 		h.Missed = s.partIfVital(r)
 		h.Done = func(reply []byte) { pin.tx.watching = pin.tx.watching || resp.IsOK(reply) }
 	case "unwatch":
@@ -46,7 +46,7 @@ func (s *Session) transact(r *request) bool {
 			}
 		}
 	}
-	s.way.send(r, r.Raw, to)
+	s.way.Send(r, r.Raw, to)
 	return true
 }
 

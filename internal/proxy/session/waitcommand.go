@@ -26,14 +26,14 @@ func (s *Session) countReplicas(r *request) bool {
 		mark, needed = markCommand, false
 	}
 	var refusal []byte
-	s.way.send(r, mark, &reply.Reply{Session: s, Muted: true, Whole: true, Done: func(reply []byte) {
+	s.way.Send(r, mark, &reply.Reply{Session: s, Muted: true, Whole: true, Done: func(reply []byte) {
 		if needed && reply[0] == '-' {
 			refusal = bytes.Clone(reply)
 		}
 	}})
 	pin.fresh = false
 	pin.tx.queued += 2
-	s.way.send(r, r.Raw, &reply.Reply{Session: s, Muted: r.Muted, Replace: func(reply []byte) []byte {
+	s.way.Send(r, r.Raw, &reply.Reply{Session: s, Muted: r.Muted, Replace: func(reply []byte) []byte {
 		if refusal != nil && reply[0] != '-' {
 			return refusal
 		}

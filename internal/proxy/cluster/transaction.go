@@ -1,11 +1,10 @@
-package session
+package cluster
 
 import (
 	"bytes"
 	"slices"
 
 	"github.com/lockproxy/lockproxy/internal/hashslot"
-	"github.com/lockproxy/lockproxy/internal/proxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
@@ -38,20 +37,19 @@ type watch struct {
 
 // begin answers a MULTI. The first one under an identity asks Redis by an empty transaction: without the right to MULTI
 // the commands behind it would run one by one. false: the session waits.
-func (c *shards) begin(r *request) bool {
-	s := c.s
-	if !s.awaitQuiet() {
+func (c *Route) begin(r *command.Request) bool {
+	as := c.Host.Identity()
+	if !c.Host.AwaitQuiet() {
 		return false
 	}
-	if c.multiAs != nil && *c.multiAs == s.ident {
+	if c.multiAs != nil && *c.multiAs == as {
 		c.queued = c.newTx()
-		return s.answer(r, []byte(resp.OK))
+		return c.Host.Answer(r, []byte(resp.OK))
 	}
-	s.wait = waitReply
-	as := s.ident
-	h := &reply.Reply{Session: s, Muted: r.Muted, Missed: s.partIfVital(r)}
+	c.Host.AwaitReply()
+	h := &reply.Reply{Session: c.Host, Muted: r.Muted, Missed: c.Host.Part}
 	h.Done = func(exec []byte) {
-		s.Resume()
+		c.Host.Resume()
 		if mayMulti(exec) {
 			c.multiAs, c.queued = &as, c.newTx()
 		}
@@ -63,7 +61,7 @@ func (c *shards) begin(r *request) bool {
 		return exec
 	}
 	tx := c.newTx()
-	tx.post(c, command.Aim{Slot: -1, At: c.home()}, h)
+	tx.post(c, command.Aim{Slot: -1, At: c.Home()}, h)
 	return true
 }
 
@@ -72,64 +70,58 @@ func mayMulti(exec []byte) bool {
 	return !resp.IsError(exec) || bytes.HasPrefix(exec, []byte("-EXECABORT "))
 }
 
-func (c *shards) newTx() *queuedTx {
-	s := c.s
+func (c *Route) newTx() *queuedTx {
 	tx := &queuedTx{raw: slices.Clone(command.Multi), slot: -1, row: command.Row{Name: "exec"}}
-	if s.pin != nil && s.pin.tx.watching {
+	if _, state := c.pin(); state.Watching {
 		tx.slot = c.watch.slot
 	}
 	return tx
 }
 
 // queue routes a command behind MULTI. false: the session waits.
-func (c *shards) queue(r *request) bool {
-	s := c.s
-	if !s.awaitQuiet() {
+func (c *Route) queue(r *command.Request) bool {
+	if !c.Host.AwaitQuiet() {
 		return false
 	}
 	tx, name := c.queued, r.Row.Name
-	if name == "reset" || name == "quit" {
-		c.queued = nil
-		return s.local(r)
-	}
 	if r.Row.Malformed(r.Args) { // Redis refuses it whatever the state of its connection is, and has the words
 		if tx.poisoned = true; name == "exec" {
 			c.endTx()
 		}
-		c.Copied(r.Row, r.Raw, command.Aim{Slot: -1, At: c.home()}).Post(reply.Passing(r.Muted))
+		c.Copied(r.Row, r.Raw, command.Aim{Slot: -1, At: c.Home()}).Post(reply.Passing(r.Muted))
 		return true
 	}
 	switch name {
 	case "multi":
-		return s.answer(r, nested)
+		return c.Host.Answer(r, nested)
 	case "watch":
-		return s.answer(r, watchInTx)
+		return c.Host.Answer(r, watchInTx)
 	case "discard":
 		c.endTx()
-		return s.answer(r, []byte(resp.OK))
+		return c.Host.Answer(r, []byte(resp.OK))
 	case "exec":
 		return c.exec(r)
 	}
 	if refusal := c.notQueued(r); refusal != nil {
 		tx.poisoned = true
-		return s.answer(r, refusal)
+		return c.Host.Answer(r, refusal)
 	}
 	tx.raw = append(tx.raw, r.Raw...)
 	tx.n++
 	tx.row.Writes, tx.row.Script = tx.row.Writes || r.Row.Writes, tx.row.Script || r.Row.Script
-	return s.answer(r, queued)
+	return c.Host.Answer(r, queued)
 }
 
 // notQueued is the refusal of a command that is not possible in a transaction; nil: it is possible. Other commands than
 // those of data would leave a trace on a connection that the session shares, or are answered by the proxy.
-func (c *shards) notQueued(r *request) []byte {
+func (c *Route) notQueued(r *command.Request) []byte {
 	switch {
 	case c.absent(r):
 		return noCluster
 	case r.Policy == command.PubSub:
-		return noSubscriptionsInTx
+		return command.NoSubscriptionsInTx
 	case r.Policy == command.Lock:
-		return lockInTx
+		return command.LockInTx
 	case scatter.NeedsAll(r.Row.Name, command.Keyword(r.Args, 1)):
 		return allInTx
 	}
@@ -139,7 +131,7 @@ func (c *shards) notQueued(r *request) []byte {
 	switch r.Policy {
 	case command.Shared, command.PinOnce, command.Transaction:
 	default:
-		return notInTx
+		return command.NotInTx
 	}
 	for _, i := range r.Row.Keys.All(r.Args, nil) {
 		switch slot := hashslot.Of(r.Args[i]); c.queued.slot {
@@ -154,17 +146,17 @@ func (c *shards) notQueued(r *request) []byte {
 }
 
 // exec sends the transaction. false: the session waits.
-func (c *shards) exec(r *request) bool {
-	s, pin, tx := c.s, c.s.pin, c.queued
-	watches := pin != nil && pin.tx.watching
+func (c *Route) exec(r *command.Request) bool {
+	tx := c.queued
+	_, state := c.pin()
 	switch r.Slot = tx.slot; {
 	case tx.poisoned:
 		c.endTx()
-		return s.answer(r, poisoned)
-	case watches && c.watch.broken:
+		return c.Host.Answer(r, poisoned)
+	case state.Watching && c.watch.broken:
 		c.endTx()
-		return s.answer(r, resp.AppendNullArray(nil, s.ident.Proto))
-	case watches:
+		return c.Host.Answer(r, resp.AppendNullArray(nil, c.Host.Identity().Proto))
+	case state.Watching:
 		c.execWatched(r)
 		return true
 	}
@@ -177,118 +169,120 @@ func (c *shards) exec(r *request) bool {
 	}
 	c.queued, c.alone = nil, true
 	abort := func() []byte {
-		words := s.Refusal()
+		words := c.Host.Refusal()
 		if words != nil {
 			words = reply.Aborted(words)
 		}
 		return words
 	}
-	tx.post(c, command.Aim{Slot: tx.slot, At: r.At}, &reply.Reply{Session: s, Muted: r.Muted, Refusal: abort})
+	tx.post(c, command.Aim{Slot: tx.slot, At: r.At}, &reply.Reply{Session: c.Host, Muted: r.Muted, Refusal: abort})
 	return true
 }
 
 // post sends the transaction on a lane. h handles the reply to EXEC.
-func (tx *queuedTx) post(c *shards, to command.Aim, h reply.Handler) {
+func (tx *queuedTx) post(c *Route, to command.Aim, h reply.Handler) {
 	p := c.Parcel(&tx.row, append(tx.raw, command.Exec...), to)
 	p.Tx = 1 + tx.n
 	p.Post(h)
 }
 
 // execAlone sends the transaction on a pin. false: the session waits for one.
-func (c *shards) execAlone(r *request) bool {
-	s := c.s
+func (c *Route) execAlone(r *command.Request) bool {
 	if c.listening() {
 		c.queued = nil
-		return s.answer(r, listens)
+		return c.Host.Answer(r, listens)
 	}
-	if err := s.pinTimedOut; s.pin == nil && err != nil {
-		s.pinTimedOut, c.queued = nil, nil
-		return s.answer(r, s.proxy.NoPinFree(err, s.Addr))
-	}
-	if s.hasty = true; s.pin == nil && !s.takePin(r, "multi", command.Transaction) {
+	switch refusal, ok := c.Host.TakePin(r, "multi"); {
+	case refusal != nil:
+		c.queued = nil
+		return c.Host.Answer(r, refusal)
+	case !ok:
 		return false
 	}
 	r.Keep()
-	pin := s.pin
+	pin := c.Host.Pin()
 	c.execOnPin(r, func(at reply.ID, why topology.Refusal) bool {
 		if !c.elsewhere(pin, r, why) {
 			c.queued = nil
 			if !r.Muted {
-				s.out.put(at, reply.Aborted(lastWords(why)), false)
+				c.Host.Put(at, reply.Aborted(lastWords(why)), false)
 			}
 		}
 		return true
-	}, func() bool { return !pin.conn.Hopeless() && c.elsewhere(pin, r, topology.Refusal{}) })
+	}, func() bool { return !pin.Hopeless() && c.elsewhere(pin, r, topology.Refusal{}) })
 	return true
 }
 
 // execWatched sends the transaction on the connection that watches.
-func (c *shards) execWatched(r *request) {
-	s, pin, muted := c.s, c.s.pin, r.Muted
+func (c *Route) execWatched(r *command.Request) {
+	pin, muted := c.Host.Pin(), r.Muted
 	c.execOnPin(r, func(at reply.ID, why topology.Refusal) bool {
-		c.NoteRefusal(why, pin.conn.At())
-		c.queued, pin.tx.watching = nil, false
+		c.NoteRefusal(why, pin.At())
+		c.queued = nil
+		pin.Unwatched(false)
 		if !muted {
-			s.out.put(at, resp.AppendNullArray(nil, s.ident.Proto), false)
+			c.Host.Put(at, resp.AppendNullArray(nil, c.Host.Identity().Proto), false)
 		}
 		return true
 	}, func() bool {
-		s.abandon() // the keys are not watched any more
+		c.Host.Abandon() // the keys are not watched any more
 		return true
 	})
 }
 
 // execOnPin sends the transaction on the session's pin. refused and unsent are those of its handler.
-func (c *shards) execOnPin(r *request, refused func(reply.ID, topology.Refusal) bool, unsent func() bool) {
-	s, pin, tx := c.s, c.s.pin, c.queued
-	to := &reply.Guarded{
-		Session: s, Slot: tx.slot, Read: topology.ReadRefusal, Refused: refused, Unsent: unsent,
-		To: &reply.Reply{
-			Session: s, Muted: r.Muted, Missed: func() { c.queued = nil },
-			Done: func([]byte) { c.queued, pin.tx.watching = nil, false },
+func (c *Route) execOnPin(r *command.Request, refused func(reply.ID, topology.Refusal) bool, unsent func() bool) {
+	tx := c.queued
+	pin, state := c.pin()
+	to := &guarded{
+		host: c.Host, slot: tx.slot, refused: refused, unsent: unsent,
+		to: &reply.Reply{
+			Session: c.Host, Muted: r.Muted, Missed: func() { c.queued = nil },
+			Done: func([]byte) {
+				c.queued = nil
+				pin.Unwatched(false)
+			},
 		},
 	}
-	raw, n, asking := slices.Concat(tx.raw, command.Exec), 2+tx.n, r.Asking && pin.fresh
+	raw, n, asking := slices.Concat(tx.raw, command.Exec), 2+tx.n, r.Asking && state.Fresh
 	if asking {
 		raw, n = slices.Concat(command.Asking, raw), n+1
 	}
-	pin.fresh = false
-	s.forward(r.Row, raw, &txReplies{s: s, slot: tx.slot, ahead: reply.NewAhead(asking, 1+tx.n), to: to}, n)
+	c.Host.Forward(raw, &txReplies{host: c.Host, slot: tx.slot, ahead: newAhead(asking, 1+tx.n), to: to}, n)
 }
 
 // endTx forgets the transaction, and the WATCH before it.
-func (c *shards) endTx() {
-	s := c.s
+func (c *Route) endTx() {
 	c.queued = nil
-	if pin := s.pin; pin != nil && pin.tx.watching {
-		done := func([]byte) { pin.tx.watching, pin.spent = false, true }
-		s.forward(ordinaryRow, command.Unwatch, &reply.Reply{Session: s, Muted: true, Done: done}, 1)
+	if pin, state := c.pin(); state.Watching {
+		done := func([]byte) { pin.Unwatched(true) }
+		c.Host.Forward(command.Unwatch, &reply.Reply{Session: c.Host, Muted: true, Done: done}, 1)
 	}
 }
 
 // txReplies takes the replies to a transaction on a pin. to gets that to EXEC.
 type txReplies struct {
-	s     *Session
+	host  Host
 	slot  int
-	ahead reply.Ahead
+	ahead ahead
 	to    reply.Handler
 	part  []byte // of an error
 }
 
 // Take implements reply.Handler.
 func (h *txReplies) Take(at reply.ID, b []byte, n int, more bool) int {
-	exec, ended := h.ahead.Strip(b, n)
-	switch ran, _ := h.ahead.Ran(); {
+	exec, ended := h.ahead.strip(b, n)
+	switch ran, _ := h.ahead.ranAlone(); {
 	case ran:
-		h.s.abandon()
+		h.host.Abandon()
 		return n
 	case len(exec) == 0:
 		return n
-	case h.ahead.Failed():
+	case h.ahead.failed():
 		if h.part = append(h.part, exec...); more {
 			return n
 		}
-		exec = h.ahead.Judge(h.slot, h.part)
+		exec = h.ahead.judge(h.slot, h.part)
 	}
 	h.to.Take(at, exec, ended, more)
 	return n
@@ -301,6 +295,7 @@ var (
 	queued    = []byte("+QUEUED\r\n")
 	nested    = resp.AppendError(nil, resp.Err, "MULTI calls can not be nested")
 	watchInTx = resp.AppendError(nil, resp.Err, "WATCH inside MULTI is not allowed")
+	crossSlot = []byte("-CROSSSLOT Keys in request don't hash to the same slot\r\n") // Redis's words
 	allInTx   = resp.AppendRawError(nil, "CROSSSLOT A transaction is at one server, the command concerns all of them")
 	poisoned  = resp.AppendRawError(nil, "EXECABORT Transaction discarded because of previous errors.")
 )
@@ -308,7 +303,7 @@ var (
 // lastWords is the reply to a command that is not sent again. The client knows no other servers, so it names none.
 func lastWords(why topology.Refusal) []byte {
 	if why.Reason == topology.TryLate {
-		return cluster.TryAgain
+		return TryAgain
 	}
-	return reply.ClusterDown
+	return clusterDown
 }

@@ -1,9 +1,8 @@
-package session
+package cluster
 
 import (
 	"strings"
 
-	"github.com/lockproxy/lockproxy/internal/proxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -25,10 +24,13 @@ var (
 )
 
 // listening reports whether the session has a pin for subscriptions.
-func (c *shards) listening() bool { return c.s.pin != nil && c.s.pin.mode == readsFrames }
+func (c *Route) listening() bool {
+	_, state := c.pin()
+	return state.Listens
+}
 
 // lookForChannels gives a command about channels the slot of PUBLISH.
-func lookForChannels(r *request) {
+func lookForChannels(r *command.Request) {
 	if r.Slot < 0 && (r.Policy == command.PubSub || r.Row.Name == "publish" || r.Row.Name == "pubsub") {
 		r.Slot = publishSlot
 	}
@@ -36,82 +38,85 @@ func lookForChannels(r *request) {
 
 // onLanes reports whether a command goes to the lanes although the session has a pin: it is listening in RESP3. Commands
 // about the connection stay on the pin, and so does everything in RESP2, where Redis refuses it.
-func (c *shards) onLanes(r *request) bool {
+func (c *Route) onLanes(r *command.Request) bool {
 	switch r.Policy {
 	case command.PubSub, command.Identity, command.Local, command.AboutClients, command.Lock:
 		return false
 	default:
-		return c.listening() && c.s.ident.Proto == 3
+		return c.listening() && c.Host.Identity().Proto == 3
 	}
 }
 
 // placeBeside finds the server of such a command. One with a key that needs another pin cannot be had.
-func (c *shards) placeBeside(r *request) decision {
-	if r.Policy == command.Shared && c.s.tooLarge(r) {
+func (c *Route) placeBeside(r *command.Request) command.Decision {
+	if r.Policy == command.Shared && int64(len(r.Raw)) > c.Servers.MaxShared() {
 		r.Policy = command.PinOnce
 	}
 	d := c.placeOnLanes(r)
 	switch {
-	case d != undecided:
+	case d != command.Undecided:
 		return d
 	case r.Policy == command.Shared, r.Policy == command.Augmented:
-		return onLane
-	case !c.s.awaitQuiet():
-		return postponed
+		return command.OnLane
+	case !c.Host.AwaitQuiet():
+		return command.Postponed
 	case r.Slot >= 0:
-		return decided(c.s.answer(r, listens))
+		return command.Decided(c.Host.Answer(r, listens))
 	}
-	return undecided
+	return command.Undecided
 }
 
 // redirected reports whether a server of a cluster may redirect the command before it looks at subscriptions.
-func redirected(r *request) bool {
+func redirected(r *command.Request) bool {
 	return r.Policy != command.PubSub && !r.Row.Malformed(r.Args) && r.Row.Keys.First(r.Args) > 0
 }
 
 // placeSubscription finds the server of a subscription, for a session that has a pin.
-func (c *shards) placeSubscription(r *request) decision {
-	s, pin := c.s, c.s.pin
+func (c *Route) placeSubscription(r *command.Request) command.Decision {
+	pin, state := c.pin()
 	r.Look()
 	lookForChannels(r)
-	if (pin.mode == readsReplies || !pin.subscribed()) && !s.awaitQuiet() {
-		return postponed
+	if (state.Answers || !state.Subscribed) && !c.Host.AwaitQuiet() {
+		return command.Postponed
 	}
-	owner := cluster.OwnerIn(c.Servers.View(), r.Slot)
-	if pin.fresh || strings.HasSuffix(r.Row.Name, "unsubscribe") || owner == topology.Any || owner == pin.conn.At() {
-		return undecided
+	owner := OwnerIn(c.Servers.View(), r.Slot)
+	if state.Fresh || strings.HasSuffix(r.Row.Name, "unsubscribe") || owner == topology.Any || owner == pin.At() {
+		return command.Undecided
 	}
-	return decided(s.awaitQuiet() && s.answer(r, otherServer))
+	return command.Decided(c.Host.AwaitQuiet() && c.Host.Answer(r, otherServer))
 }
 
-// guardSubscription is guard for a subscription. The first one is routed anew if the pin's server refuses it.
-func (c *shards) guardSubscription(r *request, to reply.Handler) reply.Handler {
-	s, pin := c.s, c.s.pin
-	if pin.unwatch == nil {
-		pin.unwatch = s.proxy.Upstream.Watch(func() { s.Do(func() { c.viewChanged(pin) }) })
+// guardSubscription is Guard for a subscription. The first one is routed anew if the pin's server refuses it.
+func (c *Route) guardSubscription(r *command.Request, to reply.Handler) reply.Handler {
+	pin, state := c.pin()
+	if c.unwatch == nil {
+		c.unwatch = c.Servers.Watch(func() { c.Host.Do(c.viewChanged) })
 	}
-	if !pin.subscribed() && !pin.tx.watching {
+	if !state.Subscribed && !state.Watching {
 		r.Keep()
-		return c.rerouted(pin, r, topology.ReadRefusal, to)
+		return c.rerouted(pin, r, to)
 	}
 	muted := r.Muted
 	refused := func(at reply.ID, why topology.Refusal) bool {
-		c.NoteRefusal(why, pin.conn.At())
+		c.NoteRefusal(why, pin.At())
 		if !muted {
-			s.out.put(at, otherServer, false)
+			c.Host.Put(at, otherServer, false)
 		}
 		return true
 	}
-	return &reply.Guarded{Session: s, To: to, Slot: r.Slot, Read: topology.ReadRefusal, Refused: refused}
+	return &guarded{host: c.Host, to: to, slot: r.Slot, refused: refused}
 }
 
 // viewChanged closes the connection of a client whose subscriptions are not at their server any more: it serves no
 // slots, or it is not the server of PUBLISH.
-func (c *shards) viewChanged(pin *pinned) {
-	v, at := c.Servers.View(), pin.conn.At()
-	publisher := cluster.OwnerIn(v, publishSlot)
-	moved := pin.Channels+pin.Patterns > 0 && publisher != topology.Any && publisher != at
-	if c.s.pin == pin && pin.subscribed() && (moved || v.Primary(string(at)) == nil) {
-		c.s.abandon()
+func (c *Route) viewChanged() {
+	pin, state := c.pin()
+	if !state.Subscribed {
+		return
+	}
+	v, at := c.Servers.View(), pin.At()
+	publisher := OwnerIn(v, publishSlot)
+	if state.Channels && publisher != topology.Any && publisher != at || v.Primary(string(at)) == nil {
+		c.Host.Abandon()
 	}
 }

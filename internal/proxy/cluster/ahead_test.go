@@ -1,4 +1,4 @@
-package reply
+package cluster
 
 import (
 	"strings"
@@ -6,10 +6,10 @@ import (
 )
 
 // taken hands the replies to a transaction of two commands over, cut in two.
-func taken(replies string, cut int) (a Ahead, exec string) {
-	a = NewAhead(true, 3)
+func taken(replies string, cut int) (a ahead, exec string) {
+	a = newAhead(true, 3)
 	for _, b := range []string{replies[:cut], replies[cut:]} {
-		rest, _ := a.Strip([]byte(b), strings.Count(b, "\n"))
+		rest, _ := a.strip([]byte(b), strings.Count(b, "\n"))
 		exec += string(rest)
 	}
 	return a, exec
@@ -33,7 +33,7 @@ func TestTheReplyToATransactionIsThatToItsExec(t *testing.T) {
 			if c.want == "" {
 				c.want = exec
 			}
-			if got := string(a.Judge(7, []byte(exec))); exec[0] == '-' && got != c.want {
+			if got := string(a.judge(7, []byte(exec))); exec[0] == '-' && got != c.want {
 				t.Errorf("%q: %q, want %q", replies, got, c.want)
 			}
 		}
@@ -43,10 +43,10 @@ func TestTheReplyToATransactionIsThatToItsExec(t *testing.T) {
 // Without MULTI the commands have run, and their replies may be any.
 func TestNothingIsSaidOfATransactionWhoseMultiWasRefused(t *testing.T) {
 	replies := "+OK\r\n-NOPERM x\r\n$3\r\na\nb\r\n:1\r\n-ERR EXEC without MULTI\r\n"
-	a := NewAhead(true, 3)
+	a := newAhead(true, 3)
 	for i, b := range []string{replies[:7], replies[7:30], replies[30:]} {
-		rest, _ := a.Strip([]byte(b), []int{1, 2, 2}[i])
-		if ran, over := a.Ran(); len(rest) > 0 || ran != (i > 0) || over != (i == 2) {
+		rest, _ := a.strip([]byte(b), []int{1, 2, 2}[i])
+		if ran, over := a.ranAlone(); len(rest) > 0 || ran != (i > 0) || over != (i == 2) {
 			t.Errorf("piece %d: %q is left, ran: %v, over: %v", i, rest, ran, over)
 		}
 	}

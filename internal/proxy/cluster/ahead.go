@@ -1,15 +1,15 @@
-package reply
+package cluster
 
 import (
 	"bytes"
-	"slices"
 
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// Ahead are the replies that come before the one that counts, each of which is one line: +OK to ASKING; +OK to MULTI,
+// ahead are the replies that come before the one that counts, each of which is one line: +OK to ASKING; +OK to MULTI,
 // and +QUEUED to each command of a transaction. The zero value has none.
-type Ahead struct {
+type ahead struct {
 	left  int    // still to come, ASKING's included
 	tx    int    // of these, MULTI's and those of its commands; 0: it is no transaction
 	part  []byte // of a line that is not whole yet
@@ -17,18 +17,18 @@ type Ahead struct {
 	ran   bool   // MULTI was refused, so the commands behind it may have run one by one
 }
 
-// NewAhead is what comes before the reply to a command, or to the EXEC of a transaction. tx is the number of replies of
+// newAhead is what comes before the reply to a command, or to the EXEC of a transaction. tx is the number of replies of
 // the latter.
-func NewAhead(asking bool, tx int) Ahead {
-	a := Ahead{left: tx, tx: tx}
+func newAhead(asking bool, tx int) ahead {
+	a := ahead{left: tx, tx: tx}
 	if asking {
 		a.left++
 	}
 	return a
 }
 
-// Strip takes these replies off b, in which n replies end, and returns the rest.
-func (a *Ahead) Strip(b []byte, n int) (rest []byte, left int) {
+// strip takes these replies off b, in which n replies end, and returns the rest.
+func (a *ahead) strip(b []byte, n int) (rest []byte, left int) {
 	for a.left > 0 && !a.ran {
 		end := bytes.IndexByte(b, '\n') + 1
 		if end == 0 {
@@ -53,26 +53,21 @@ func (a *Ahead) Strip(b []byte, n int) (rest []byte, left int) {
 	return b, n
 }
 
-// Failed reports whether a command of the transaction was refused, so that the reply to EXEC is an error.
-func (a *Ahead) Failed() bool { return a.first != nil }
+// failed reports whether a command of the transaction was refused, so that the reply to EXEC is an error.
+func (a *ahead) failed() bool { return a.first != nil }
 
-// Ran reports whether MULTI was refused, so that the commands behind it may have run. over: all replies are in.
-func (a *Ahead) Ran() (ran, over bool) { return a.ran, a.left < 0 }
+// ranAlone reports whether MULTI was refused, so that the commands behind it may have run. over: all replies are in.
+func (a *ahead) ranAlone() (ran, over bool) { return a.ran, a.left < 0 }
 
-// Judge is the reply to EXEC, which is an error, in the light of those before it: the first refusal for the sake of
+// judge is the reply to EXEC, which is an error, in the light of those before it: the first refusal for the sake of
 // another server, which concerns slot, or else what Redis would say. The answer to an empty transaction is that to its
 // MULTI.
-func (a *Ahead) Judge(slot int, exec []byte) []byte {
+func (a *ahead) judge(slot int, exec []byte) []byte {
 	switch why := topology.ReadRefusal(a.first); {
 	case a.first == nil:
 		return exec
 	case a.tx == 1, why.Reason != topology.NotRefused && why.Concerns(slot):
 		return a.first
 	}
-	return Aborted(a.first)
-}
-
-// Aborted is the reply to an EXEC of which nothing was carried out because of an error.
-func Aborted(err []byte) []byte {
-	return slices.Concat([]byte("-EXECABORT Transaction discarded because of: "), err[1:])
+	return reply.Aborted(a.first)
 }

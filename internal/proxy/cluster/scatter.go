@@ -1,10 +1,9 @@
-package session
+package cluster
 
 import (
 	"strconv"
 	"strings"
 
-	"github.com/lockproxy/lockproxy/internal/proxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
@@ -16,38 +15,37 @@ var noCluster = resp.AppendError(nil, resp.Err, "This instance has cluster suppo
 
 // scatter routes a command that goes to several servers of the cluster, and one that only a server without a cluster
 // can answer as the client expects.
-func (c *shards) scatter(r *request) decision {
-	s := c.s
+func (c *Route) scatter(r *command.Request) command.Decision {
 	switch {
 	case r.Policy == command.Shared && r.Key != 0: // of one key, and so for its server
-		return undecided
+		return command.Undecided
 	case c.absent(r):
-		return decided(s.awaitQuiet() && s.answer(r, noCluster))
+		return command.Decided(c.Host.AwaitQuiet() && c.Host.Answer(r, noCluster))
 	case r.Row.Name == "scan":
 		return c.scan(r)
-	case r.Policy == command.Lock && !s.awaitQuiet():
-		return postponed
+	case r.Policy == command.Lock && !c.Host.AwaitQuiet():
+		return command.Postponed
 	}
 	if refusal := c.impossible(r); refusal != nil {
-		return decided(s.awaitQuiet() && s.answer(r, refusal))
+		return command.Decided(c.Host.AwaitQuiet() && c.Host.Answer(r, refusal))
 	}
-	if isLong(r.Raw) && scatter.Divides(r.Row.Name) {
-		return decided(s.awaitQuiet() && c.divideAside(r))
+	if r.IsLong() && scatter.Divides(r.Row.Name) {
+		return command.Decided(c.Host.AwaitQuiet() && c.divideAside(r))
 	}
 	if parts, join := scatter.Split(r.Row.Name, r.Args); parts != nil {
-		return decided(s.awaitQuiet() && c.sendParts(r, parts, join))
+		return command.Decided(c.Host.AwaitQuiet() && c.sendParts(r, parts, join))
 	}
 	if command.IsOwnInfo(r.Args) {
-		return undecided
+		return command.Undecided
 	}
 	if join := scatter.Everywhere(r.Row.Name, command.Keyword(r.Args, 1), r.Args); join != nil {
-		return decided(s.awaitQuiet() && c.everywhere(r, join))
+		return command.Decided(c.Host.AwaitQuiet() && c.everywhere(r, join))
 	}
-	return undecided
+	return command.Undecided
 }
 
 // absent reports whether the command being routed is refused by a server that is no part of a cluster.
-func (c *shards) absent(r *request) bool {
+func (c *Route) absent(r *command.Request) bool {
 	switch r.Row.Name {
 	case "cluster":
 		return len(r.Args) > 1
@@ -58,7 +56,7 @@ func (c *shards) absent(r *request) bool {
 }
 
 // impossible is the refusal of a command whose state would be that of one server; nil: it has none.
-func (c *shards) impossible(r *request) []byte {
+func (c *Route) impossible(r *command.Request) []byte {
 	switch r.Policy {
 	case command.PinForever, command.PinRaw, command.Replication:
 		if title := r.Row.TitleOf(r.Raw); title != "" {
@@ -73,35 +71,26 @@ func (c *shards) impossible(r *request) []byte {
 }
 
 // gather begins a command of n parts. Nothing is outstanding.
-func (c *shards) gather(r *request, n int, join scatter.Join) *reply.Gathering {
-	s := c.s
-	s.wait = waitReply
-	s.out.Slots.Grow(1 + n)
-	return reply.Gather(s, s.out.Slots.Hold(), r.Muted, n, join)
+func (c *Route) gather(r *command.Request, n int, join scatter.Join) *reply.Gathering {
+	c.Host.AwaitReply()
+	return reply.Gather(c.Host, c.Host.Hold(n), r.Muted, n, join)
 }
 
 // sendParts sends a command in parts. Nothing is outstanding.
-func (c *shards) sendParts(r *request, parts []scatter.Part, join scatter.Join) bool {
+func (c *Route) sendParts(r *command.Request, parts []scatter.Part, join scatter.Join) bool {
 	g := c.gather(r, len(parts), join)
 	c.postParts(r.Row, parts, g, 0)
 	return true
 }
 
-// Of a command with more than manyArgs arguments only fewArgs are looked at, if these tell its way. A client chooses
-// the number, and others wait meanwhile.
-const manyArgs, fewArgs = 2048, 8
-
-// isLong reports whether a command has more than manyArgs arguments. Each takes six bytes or more.
-func isLong(raw []byte) bool { return len(raw) > 6*manyArgs && resp.Count(raw) > manyArgs }
-
 // everywhere sends a command to all servers. Nothing is outstanding.
-func (c *shards) everywhere(r *request, join scatter.Join) bool {
+func (c *Route) everywhere(r *command.Request, join scatter.Join) bool {
 	list := c.View.Nodes()
 	if len(list) == 0 {
-		return c.s.notCarriedOut(r)
+		return c.Host.NotCarriedOut(r)
 	}
 	g := c.gather(r, len(list), join)
-	if done := c.s.pauseOf(r); done != nil {
+	if done := c.Host.PauseOf(r); done != nil {
 		g.Edit(func(reply []byte) []byte {
 			done(reply)
 			return reply
@@ -109,40 +98,40 @@ func (c *shards) everywhere(r *request, join scatter.Join) bool {
 	}
 	for i, node := range list { // parts without a slot, and without an order among themselves
 		p := c.Copied(r.Row, r.Raw, command.Aim{Slot: -2 - i, At: upstream.Node(node.ID)})
-		p.Bound = cluster.ToHeir
+		p.Bound = ToHeir
 		p.Post(g.Part(i))
 	}
 	return true
 }
 
 // scan sends a SCAN to the server that its cursor names.
-func (c *shards) scan(r *request) decision {
+func (c *Route) scan(r *command.Request) command.Decision {
 	if len(r.Args) < 2 {
-		return undecided
+		return command.Undecided
 	}
-	if !c.s.awaitQuiet() {
-		return postponed
+	if !c.Host.AwaitQuiet() {
+		return command.Postponed
 	}
 	view := c.View
 	if len(view.Nodes()) == 0 {
-		return decided(c.s.notCarriedOut(r))
+		return command.Decided(c.Host.NotCarriedOut(r))
 	}
 	cursor, ok := scatter.ReadCursor(r.Args[1], view)
 	if !ok {
-		return undecided
+		return command.Undecided
 	}
 	node, own := cursor.At(view)
 	p := c.Parcel(r.Row, scatter.WithCursor(r.Args, own), command.Aim{Slot: -1, At: upstream.Node(node.ID)})
-	p.Bound = cluster.ToServer
+	p.Bound = ToServer
 	p.Post(&reply.Reply{
-		Session: c.s, Muted: r.Muted, Replace: func(page []byte) []byte { return cursor.Follow(view, page) },
+		Session: c.Host, Muted: r.Muted, Replace: func(page []byte) []byte { return cursor.Follow(view, page) },
 	})
-	return carriedOut
+	return command.CarriedOut
 }
 
 // postParts sends parts of a command, whose bytes it takes over, to the owners of their slots. first is the number of
 // the first part.
-func (c *shards) postParts(of *command.Row, parts []scatter.Part, replies *reply.Gathering, first int) {
+func (c *Route) postParts(of *command.Row, parts []scatter.Part, replies *reply.Gathering, first int) {
 	batch := c.Batch(len(parts))
 	for i, part := range parts {
 		to := command.Aim{Slot: part.Slot, At: c.OwnerOf(part.Slot)}
@@ -153,8 +142,8 @@ func (c *shards) postParts(of *command.Row, parts []scatter.Part, replies *reply
 // longParts are the parts of a command of very many keys. A client chooses the number of keys. So the command is
 // divided without the session's lock, and its parts are sent in slices.
 type longParts struct {
-	*shards
-	of    *request
+	*Route
+	of    *command.Request
 	at    reply.ID // of the joined reply
 	reply *reply.Gathering
 	parts []scatter.Part
@@ -163,12 +152,12 @@ type longParts struct {
 
 // divideAside has the command being routed divided aside, and its parts sent, whose joined reply has a slot. The
 // session waits for the reply meanwhile. Nothing is outstanding.
-func (c *shards) divideAside(r *request) bool {
-	s := c.s
-	s.wait, s.gathered = waitReply, len(r.Raw)
+func (c *Route) divideAside(r *command.Request) bool {
+	c.Host.AwaitReply()
+	c.Host.Held(len(r.Raw))
 	r.Keep()
-	p := &longParts{shards: c, of: r, at: s.out.Slots.Hold()}
-	s.Aside(p.cut)
+	p := &longParts{Route: c, of: r, at: c.Host.Hold(0)}
+	c.Host.Aside(p.cut)
 	return true
 }
 
@@ -185,7 +174,7 @@ func (p *longParts) cut() (then func()) {
 		join = func(replies [][]byte) []byte { return replies[0] }
 	}
 	r.Raw, r.Own, p.parts = nil, nil, list
-	p.reply = reply.Gather(p.s, p.at, r.Muted, len(list), join)
+	p.reply = reply.Gather(p.Host, p.at, r.Muted, len(list), join)
 	return p.send
 }
 
@@ -194,13 +183,12 @@ var tooManyKeys = resp.AppendRawError(nil,
 
 // refuse answers a command of too many keys.
 func (p *longParts) refuse() {
-	s := p.s
-	s.gathered = 0
+	p.Host.Held(0)
 	if !p.of.Muted {
-		s.out.put(p.at, tooManyKeys, false)
+		p.Host.Put(p.at, tooManyKeys, false)
 	}
-	s.Resume()
-	s.Answered(p.at, 1)
+	p.Host.Resume()
+	p.Host.Answered(p.at, 1)
 }
 
 // sliceParts parts, or those with which there are more than sliceBytes bytes, are sent before others have their turn.
@@ -208,13 +196,12 @@ const sliceParts, sliceBytes = 512, 1 << 20
 
 // send sends the next slice of the parts.
 func (p *longParts) send() {
-	s := p.s
 	first, bytes := p.sent, 0
 	for end := min(first+sliceParts, len(p.parts)); p.sent < end && bytes < sliceBytes; p.sent++ {
 		bytes += len(p.parts[p.sent].Raw)
 	}
 	p.postParts(p.of.Row, p.parts[first:p.sent], p.reply, first)
-	if p.sent < len(p.parts) && !s.out.Gone() {
-		s.Aside(func() func() { return p.send })
+	if p.sent < len(p.parts) && !p.Host.Gone() {
+		p.Host.Aside(func() func() { return p.send })
 	}
 }

@@ -1,0 +1,73 @@
+package cluster
+
+import (
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
+)
+
+// clusterDown is the reply to a command for a server that cannot be reached, while others can.
+var clusterDown = resp.AppendRawError(nil, "CLUSTERDOWN no server of the slot is reachable, nothing was done")
+
+// guarded looks for refusals for another server's sake among the replies to a command on a pin. The client gets no
+// redirection.
+type guarded struct {
+	host    Host
+	to      reply.Handler                                // of other replies; nil: they pass to the client
+	slot    int                                          // of the command: a refusal of another slot is none
+	refused func(at reply.ID, why topology.Refusal) bool // false: the command has been refused for too long
+	unsent  func() bool                                  // it could not be sent; false: the client is told; nil: always
+
+	begun  bool
+	failed []byte // the reply so far, if it is an error
+}
+
+// longestRefusal is the number of bytes of an error that may be a refusal. A longer one passes as it comes.
+const longestRefusal = 64 << 10
+
+// Take implements reply.Handler.
+func (g *guarded) Take(at reply.ID, b []byte, n int, more bool) int {
+	if !g.begun && b[0] == '-' || len(g.failed) > 0 {
+		g.failed = append(g.failed, b...)
+		b = g.failed
+	}
+	g.begun = true
+	switch {
+	case len(g.failed) == 0:
+	case more && len(b) <= longestRefusal:
+		return 0
+	case more:
+		g.failed = nil
+	default:
+		why := topology.ReadWaitingRefusal(b)
+		switch {
+		case !why.Concerns(g.slot):
+		case g.refused(at, why):
+			return n
+		case why.Reason != topology.TryLate: // the client knows no other servers
+			b = clusterDown
+		}
+	}
+	if g.to != nil {
+		return g.to.Take(at, b, n, more)
+	}
+	g.host.Pass(at, b, more)
+	return n
+}
+
+// Lost implements reply.Handler.
+func (g *guarded) Lost(at reply.ID, n int, sent bool) {
+	if !sent && g.unsent != nil && g.unsent() {
+		return
+	}
+	if g.to != nil {
+		g.to.Lost(at, n, sent)
+		return
+	}
+	g.host.Refuse(at, n)
+}
+
+// Asker is the handler of other replies.
+func (g *guarded) Asker() reply.Handler { return g.to }
+
+var _ reply.Handler = (*guarded)(nil)
