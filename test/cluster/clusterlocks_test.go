@@ -175,6 +175,11 @@ func fairOrderOverACluster(t *testing.T, c *redistest.Cluster, proxies map[strin
 		}
 	}
 	m.move(slot, (m.owner[slot]+1)%3)
+	proxytest.WaitFor(t, "the waiters to listen where the slot is", func() bool { // a release passes over those that do not
+		at := c.Nodes[m.owner[slot]].Client(t)
+		channels, err := at.PubSubShardChannels(t.Context(), "redisson_lock__channel:{fair}:*").Result()
+		return err == nil && len(channels) == waiters
+	})
 	for i, p := range append([]*proxytest.Client{holder}, queue...) {
 		if i > 0 {
 			got, err := p.Frame()
