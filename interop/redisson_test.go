@@ -78,8 +78,8 @@ func TestRedisson(t *testing.T) {
 // classes are the classes of Redisson that lock or count. interop/redisson/Classes.java uses each with the name of a lock.
 var classes = []string{"lock", "fair", "spin", "fenced", "read", "write", "multi", "semaphore", "permits", "latch"}
 
-// TestEachClassOfRedissonOnTheNameOfALock runs each class while the proxy holds a lock with its name, and the other way round. A Redis that hangs fails
-// the claim, and those behind it.
+// TestEachClassOfRedissonOnTheNameOfALock runs each class while the proxy holds a lock with its name, and the other way
+// round. A Redis that hangs fails the claims.
 func TestEachClassOfRedissonOnTheNameOfALock(t *testing.T) {
 	var claims []string
 	for _, class := range classes {

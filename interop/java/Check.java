@@ -7,8 +7,11 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicBoolean;
 
 /** A list of claims, each reported as one line, "ok CLAIM" or "FAIL CLAIM: reason", and what their checks are made of. */
 final class Check {
@@ -19,32 +22,38 @@ final class Check {
   }
 
   private final Map<String, Claim> all = new LinkedHashMap<>();
-  private static String note = ""; // on the claim that is being checked; set and read by the thread that checks
+  private static final ThreadLocal<String> note = ThreadLocal.withInitial(() -> ""); // on the claim that the thread checks
 
   Check add(String name, Claim claim) {
     all.put(name, claim);
     return this;
   }
 
-  /** Runs the claims, reports each as one line, and ends the process. */
+  /** Runs the claims one after the other, reports each as one line, and ends the process. */
   void report() {
-    boolean held = true;
-    for (Map.Entry<String, Claim> claim : all.entrySet()) {
-      note = "";
+    report(1);
+  }
+
+  /** The same for so many claims at a time. */
+  void report(int together) {
+    AtomicBoolean held = new AtomicBoolean(true);
+    ExecutorService threads = Executors.newFixedThreadPool(together);
+    all.entrySet().stream().map(claim -> CompletableFuture.runAsync(() -> {
+      note.remove();
       try {
         claim.getValue().check();
-        System.out.println(("ok " + claim.getKey() + " " + note).strip());
+        System.out.println(("ok " + claim.getKey() + " " + note.get()).strip());
       } catch (Throwable err) {
-        held = false;
+        held.set(false);
         System.out.println("FAIL " + claim.getKey() + ": " + cut(err.toString()).replaceAll("[\r\n]+", " "));
       }
-    }
-    System.exit(held ? 0 : 1);
+    }, threads)).toList().forEach(CompletableFuture::join);
+    System.exit(held.get() ? 0 : 1);
   }
 
   /** Puts a figure beside the claim that is being checked. */
   static void note(String text) {
-    note = text;
+    note.set(text);
   }
 
   static void equal(Object got, Object want) {

@@ -54,7 +54,7 @@ public final class Classes {
         .add("behind-proxy-latch", () -> c.latchBehindProxy(List.of()))
         .add("behind-shared-latch", () -> c.latchBehindProxy(SHARED))
         .add("behind-redisson-latch", c::proxyBehindLatch)
-        .report();
+        .report(4); // each has a lock of its own, and they wait for leases
   }
 
   private static String fresh(String name) {
