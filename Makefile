@@ -56,8 +56,8 @@ deps: modules ## install what the tests need and is missing (redis-server, a C c
 TEST_PACKAGES ?= $(shell getconf _NPROCESSORS_ONLN)
 
 # The packages whose tests take longest start first. At the end, no core waits for them.
-LONGEST = ./test/locks ./internal/lockcmds ./test/cluster ./cmd/lockproxy ./test/memory ./test/clients \
-	./test/transparency ./test/failover ./internal/proxy
+LONGEST = ./cmd/lockproxy ./test/cluster ./test/failover ./internal/lockcmds ./test/locks ./internal/lockcmds/script \
+	./test/memory ./test/clients ./test/transparency
 
 GO_TEST = $(RACE) LOCKPROXY_REQUIRE_REDIS=1 ./scripts/tell-failures.sh \
 	$(GO) test -race -vet=off -shuffle=on -p $(TEST_PACKAGES) -timeout $(TEST_TIMEOUT)
@@ -226,13 +226,13 @@ random: simulate differential ## random histories and random commands
 
 # Targets that wait for leases and failovers run beside others that compute; each target's output comes in one piece
 # when it ends. What measures runs alone. A failover takes seconds of Redis's own, and the tests have failovers of their
-# own, so bench-quick has none. The histories of CI are always the same ones, so that a red run tells of the change that
-# it is about; `make simulate` plays new ones.
+# own, so bench-quick has none, and of scenarios that differ in a size it has one. The histories of CI are always the same
+# ones, so that a red run tells of the change that it is about; `make simulate` plays new ones, and more of them.
 BESIDE = +$(MAKE) -j2 --output-sync=target --no-print-directory
 .PHONY: ci
 ci: check ## what .ci/run runs on a clean machine
-	$(BESIDE) interop chaos random image compose page promtool CHAOSTIME=25s SIMSEED=1000000
-	$(MAKE) bench-quick ARGS="-skip '^(failover|reshard)'"
+	$(BESIDE) interop chaos random image compose page promtool CHAOSTIME=20s SIMTIME=40s DIFFTIME=30s SIMSEED=1000000
+	$(MAKE) bench-quick ARGS="-skip '^(failover|reshard|(set-1|set-5.*|get-500|.*-keys-500|.*-one-2|.*-one-1000|.*get-1|.*mget-10)\b)'"
 
 .PHONY: clean
 clean: ## remove what was built
