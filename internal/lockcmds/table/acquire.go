@@ -9,7 +9,7 @@ import (
 // This file has what an acquire is to the holds: the one that it deepens, and its grant. waiter.go has its wait.
 
 // Begin begins an acquire: it finds the hold that the acquire is to deepen.
-func (t *Table) Begin(w *Waiter) {
+func (t *holders) Begin(w *Waiter) {
 	h := t.Held(w)
 	if w.deepens = h; h != nil {
 		if o := h.PartOf(w.By); o != nil {
@@ -19,7 +19,7 @@ func (t *Table) Begin(w *Waiter) {
 }
 
 // Held is the hold of the acquire's owner, if the acquire deepens it; nil: it makes a grant of its own.
-func (t *Table) Held(w *Waiter) *Hold {
+func (t *holders) Held(w *Waiter) *Hold {
 	if !w.Kind.Reenters() {
 		return nil
 	}
@@ -28,7 +28,7 @@ func (t *Table) Held(w *Waiter) *Hold {
 
 // Anew makes a new call of an acquire: its grant cannot be used, or the one that it was to deepen has ended. The name is
 // one that has not been used.
-func (t *Table) Anew(w *Waiter, name string) {
+func (t *holders) Anew(w *Waiter, name string) {
 	t.NotDeepened(w)
 	w.Had, w.Before, w.Kind = nil, Part{}, w.Asked
 	if w.Name == "" {
@@ -86,7 +86,7 @@ func (s *Session) PartIn(k Key) script.Part {
 
 // Deepening says that an acquire may be sent that deepens a hold. Until its outcome, the lease of the hold is paused by
 // the caller, and releases do not end the hold. It returns the hold; nil: there is none.
-func (t *Table) Deepening(w *Waiter) *Hold {
+func (t *holders) Deepening(w *Waiter) *Hold {
 	if w.deepens != nil {
 		w.deepening = true
 		w.deepens.acquiring++
@@ -95,7 +95,7 @@ func (t *Table) Deepening(w *Waiter) *Hold {
 }
 
 // NotDeepened ends what Deepening has begun, if the acquire has not deepened the hold.
-func (t *Table) NotDeepened(w *Waiter) {
+func (t *holders) NotDeepened(w *Waiter) {
 	if h := w.deepens; h != nil && w.deepening && h.known {
 		h.acquiring--
 		t.settle(h, h.unused())
@@ -104,7 +104,7 @@ func (t *Table) NotDeepened(w *Waiter) {
 }
 
 // HoldIsOver ends the hold that the acquire was to deepen: Redis has answered that its owner does not have the lock.
-func (t *Table) HoldIsOver(w *Waiter) {
+func (t *holders) HoldIsOver(w *Waiter) {
 	if h := w.deepens; h != nil {
 		w.deepens = nil
 		t.Gone(h)
@@ -113,7 +113,7 @@ func (t *Table) HoldIsOver(w *Waiter) {
 
 // Overwritten says that the key holds something else than a lock. It reports whether the session held a lock there, which
 // is lost.
-func (t *Table) Overwritten(w *Waiter) (lost bool) {
+func (t *holders) Overwritten(w *Waiter) (lost bool) {
 	lost = t.KnowsLoss(w.By, w.Key, 0)
 	if h := w.deepens; h != nil && h.known {
 		w.deepens = nil
@@ -125,7 +125,7 @@ func (t *Table) Overwritten(w *Waiter) (lost bool) {
 
 // Doubt says that the answer to a call of the acquire was lost, which asked for a lease of that length at that moment.
 // The owner may have a hold by now: then the lease of the hold may be that one.
-func (t *Table) Doubt(w *Waiter, lease time.Duration, sentAt time.Time) {
+func (t *holders) Doubt(w *Waiter, lease time.Duration, sentAt time.Time) {
 	t.InDoubt(t.Held(w), lease, sentAt)
 }
 
@@ -142,7 +142,7 @@ const (
 
 // Granted records a grant of an acquire now, unless its client cannot use it: then the caller rolls it back. A grant may
 // prove an older hold of the same owner lost. The caller sets the fields of g that Redis has told, and the terms.
-func (t *Table) Granted(w *Waiter, now time.Time, g *Grant) Verdict {
+func (t *holders) Granted(w *Waiter, now time.Time, g *Grant) Verdict {
 	switch {
 	case w.By.left:
 		return ClientGone
@@ -168,7 +168,7 @@ func (t *Table) Granted(w *Waiter, now time.Time, g *Grant) Verdict {
 }
 
 // hasPart reports whether the session of the acquire still has a part in the grant with that fence.
-func (t *Table) hasPart(w *Waiter, fence int64) bool {
+func (t *holders) hasPart(w *Waiter, fence int64) bool {
 	h := t.locks.find(w.Key)
 	return h != nil && h.Fence == fence && h.PartOf(w.By) != nil
 }

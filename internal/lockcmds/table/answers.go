@@ -63,7 +63,7 @@ type Grant struct {
 // record records a grant. If its kind reenters, an older hold of the same owner is lost by it. nil: another session of
 // this owner has released this grant and acquired again meanwhile. If the grant is of the paused hold, its Pause is
 // ended.
-func (t *Table) record(g *Grant) *Hold {
+func (t *holders) record(g *Grant) *Hold {
 	var h *Hold
 	if g.Key.Kind.Reenters() {
 		h = t.locks.find(g.Key)
@@ -113,7 +113,7 @@ func (t *Table) record(g *Grant) *Hold {
 }
 
 // join notes how many holds the session has after an acquire: for its own owner all that Redis says.
-func (t *Table) join(h *Hold, g *Grant) {
+func (t *holders) join(h *Hold, g *Grant) {
 	o := h.part(g.By)
 	o.Grace, o.Client = g.Grace, g.Client
 	if o.Acquire == "" {
@@ -141,7 +141,7 @@ func (h *Hold) part(s *Session) *Part {
 
 // InDoubt is for a command that sets the lease of h to that length, and whose answer was lost: it may have been
 // executed, or may still be. So the shorter lease counts until an answer sets another one. nil: no hold is known.
-func (t *Table) InDoubt(h *Hold, ttl time.Duration, sentAt time.Time) {
+func (t *holders) InDoubt(h *Hold, ttl time.Duration, sentAt time.Time) {
 	if h == nil || !t.Knows(h) {
 		return
 	}
@@ -153,7 +153,7 @@ func (t *Table) InDoubt(h *Hold, ttl time.Duration, sentAt time.Time) {
 
 // Extended takes the answer to an extension of h to that length. The extension has paused the lease of h; nil: it found
 // no hold.
-func (t *Table) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a HoldAnswer) Reply {
+func (t *holders) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a HoldAnswer) Reply {
 	lost := h != nil && h.lost
 	if h != nil && !t.Knows(h) {
 		h = nil
@@ -174,7 +174,7 @@ func (t *Table) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a HoldAn
 			}
 		}
 		if h == nil {
-			return t.tellLost(s, k, lost, Yes)
+			return s.tellLost(k, lost, Yes)
 		}
 		switch {
 		case h.Fence < a.Fence: // other sessions of the owner have released the hold, and acquired the lock again
@@ -199,5 +199,5 @@ func (t *Table) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a HoldAn
 		t.Drop(h)
 		return NotHeld
 	}
-	return t.tellLost(s, k, lost, NotHeld)
+	return s.tellLost(k, lost, NotHeld)
 }

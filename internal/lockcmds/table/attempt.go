@@ -32,7 +32,7 @@ const (
 func (a Answer) inTurn() bool { return a.TTL == Kept || a.TTL == NotFirst }
 
 // Wake lets the first waiters of a lock ask: it may be free.
-func (t *Table) Wake(key string) {
+func (t *waits) Wake(key string) {
 	if q := t.locks[key].queue; q != nil {
 		q.wake()
 	}
@@ -53,7 +53,7 @@ func (q *Queue) tryPlain() {
 
 // try has one waiter ask, or notes that it must ask again after the attempt on its way. Before its subscriptions are
 // confirmed it does not ask: the confirmation lets it.
-func (t *Table) try(w *Waiter) {
+func (t *waits) try(w *Waiter) {
 	q := w.queue
 	switch {
 	case w.state == asking:
@@ -67,7 +67,7 @@ func (t *Table) try(w *Waiter) {
 }
 
 // AskAgain has a waiter ask, unless it has left.
-func (t *Table) AskAgain(w *Waiter) {
+func (t *waits) AskAgain(w *Waiter) {
 	if w.queue != nil {
 		t.try(w)
 	}
@@ -84,7 +84,7 @@ func (q *Queue) begin(w *Waiter) {
 
 // Offer takes the waiters of which one gets the lock by a hand-over, if Redis finds that it is its turn. from is the
 // holder that hands it over, and last the streak of its own grant. The outcome of each is told by Answered.
-func (t *Table) Offer(from Key, last Streak, now time.Time) (plain, fair *Waiter) {
+func (t *waits) Offer(from Key, last Streak, now time.Time) (plain, fair *Waiter) {
 	q := t.locks[from.Lock].queue
 	if q == nil {
 		return nil, nil
@@ -113,7 +113,7 @@ func (t *Table) Offer(from Key, last Streak, now time.Time) (plain, fair *Waiter
 }
 
 // Answered is the outcome of an attempt, or of a hand-over. w is in a queue until then.
-func (t *Table) Answered(w *Waiter, a Answer) {
+func (t *waits) Answered(w *Waiter, a Answer) {
 	q := w.queue
 	w.state = waiting
 	first := q.plain.First() == w && !w.turn.first // it has become the first meanwhile
@@ -172,7 +172,7 @@ func (q *Queue) roomier(than *Waiter) bool {
 
 // recover has the waiters ask again whose attempts have failed, now that Redis answers. Each may have no place in
 // Redis, by which it would be woken.
-func (t *Table) recover(q *Queue) {
+func (t *waits) recover(q *Queue) {
 	t.each(q.fair.All(), func(w *Waiter) {
 		if w.failed {
 			t.try(w)

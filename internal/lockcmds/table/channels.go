@@ -20,6 +20,8 @@ const channelSlice = 256
 
 // channels is the wanted channels of a table.
 type channels struct {
+	*effects
+
 	byName map[string]*channel
 	unused line[*channel] // without listeners, the one that is so for longest first
 	round  int
@@ -45,51 +47,49 @@ type channel struct {
 }
 
 // listen returns the channel for one more listener. Each call is followed by one of unlisten.
-func (t *Table) listen(name string) *channel {
-	c := t.channels.byName[name]
+func (x *channels) listen(name string) *channel {
+	c := x.byName[name]
 	if c == nil {
 		c = &channel{name: name}
-		t.channels.byName[name] = c
-		t.emit(Effect{Op: Subscribe, Channel: name})
+		x.byName[name] = c
+		x.emit(Effect{Op: Subscribe, Channel: name})
 	} else if c.refs == 0 {
-		t.channels.unused.Remove(&c.inUnused)
+		x.unused.Remove(&c.inUnused)
 	}
 	c.refs++
 	return c
 }
 
 // unlisten is the end of a listener.
-func (t *Table) unlisten(c *channel) {
+func (x *channels) unlisten(c *channel) {
 	c.refs--
 	if c.refs > 0 || c.refused {
 		return
 	}
-	x := &t.channels
 	c.since = x.round
 	x.unused.Push(&c.inUnused, c)
 	if !x.timed {
 		x.timed = true
-		t.emit(Effect{Op: Tidy, Delay: lingerTime})
+		x.emit(Effect{Op: Tidy, Delay: lingerTime})
 	}
 }
 
 // TidyDue says that the timer of the effect Tidy has run out. Channels that were unused for a whole round are
 // unsubscribed, some at a time. A round lasts for lingerTime.
-func (t *Table) TidyDue() {
-	x := &t.channels
+func (x *channels) TidyDue() {
 	for n := 0; x.unused.Len() > 0 && x.unused.First().since < x.round; n++ {
 		if n == channelSlice {
-			t.emit(Effect{Op: Tidy, Delay: lingerTime / 100})
+			x.emit(Effect{Op: Tidy, Delay: lingerTime / 100})
 			return
 		}
 		c := x.unused.First()
 		x.unused.Remove(&c.inUnused)
 		delete(x.byName, c.name)
-		t.emit(Effect{Op: Unsubscribe, Channel: c.name})
+		x.emit(Effect{Op: Unsubscribe, Channel: c.name})
 	}
 	x.round++
 	if x.timed = x.unused.Len() > 0; x.timed {
-		t.emit(Effect{Op: Tidy, Delay: lingerTime})
+		x.emit(Effect{Op: Tidy, Delay: lingerTime})
 	}
 }
 

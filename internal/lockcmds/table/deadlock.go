@@ -39,7 +39,7 @@ func (t *Table) BlocksItself(w *Waiter) bool {
 	key := w.queue.names.Key
 	mine, permits := w.By.holds, 0
 	if len(mine) > searchLimit {
-		mine = t.locks[key].holds(searchLimit)
+		mine = t.holders.locks[key].holds(searchLimit)
 	}
 	for _, h := range mine {
 		switch {
@@ -67,7 +67,7 @@ type search struct {
 
 // from searches from one waiter on for the holds of the last one's owner. Each session is looked at once.
 func (s *search) from(w *Waiter) []*Hold {
-	for _, h := range s.t.locks[w.queue.names.Key].holds(s.left) {
+	for _, h := range s.t.holders.locks[w.queue.names.Key].holds(s.left) {
 		if s.left--; s.left < 0 {
 			return nil
 		}

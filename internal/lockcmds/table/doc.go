@@ -16,8 +16,12 @@
 // A Kind (kind.go) is the rules of one kind of lock: whether a holder acquires again by the same grant, who may hold
 // the lock beside whom, and who may go next. Whether a waiter is a plain or a fair one is no matter of the kind.
 //
-// The holders (hold.go, release.go, answers.go): a Hold is a lock that sessions of this proxy hold for one owner, by
-// one grant. It is found by the fence of the grant, or by the owner. Its lease is watched from Track to Forget.
+// A Table is two parts that do not know each other: holders and waits. Both find a lock by its name, and add to one list
+// of effects.
+//
+// The holders (hold.go, acquire.go, release.go, answers.go): a Hold is a lock that sessions of this proxy hold for one owner, by
+// one grant. It is found by the fence of the grant, or by the owner. Its lease is watched from Track to Forget. The
+// lossBook (suspects.go) decides which ended holds are told of as losses.
 //
 // The waiters (queue.go, waiter.go, attempt.go, places.go): a Queue is the waiters of one lock. Fair waiters stand in
 // the queue in Redis, each by its own name, and are woken by that name. The plain ones are a crowd with one place

@@ -1,9 +1,6 @@
 package table
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // Op says what an Effect asks for.
 type Op uint8
@@ -93,180 +90,29 @@ type Loss struct {
 	To     []*Session // that had holds
 }
 
-func (t *Table) emit(e Effect) { t.effects = append(t.effects, e) }
+// effects are the effects that were not taken yet. All parts of a Table have the same ones.
+type effects struct{ list []Effect }
+
+func (x *effects) emit(e Effect) { x.list = append(x.list, e) }
 
 // Effects returns what is to be done because of the events since the last call. The slice belongs to the caller until
 // it calls Done.
-func (t *Table) Effects() []Effect {
-	if len(t.effects) == 0 {
+func (x *effects) Effects() []Effect {
+	if len(x.list) == 0 {
 		return nil // the slice stays for the next event
 	}
-	effects := t.effects
-	t.effects = nil
-	return effects
+	list := x.list
+	x.list = nil
+	return list
 }
 
 // keptEffects is how long a slice of effects may be that is used again: a burst must not keep its memory.
 const keptEffects = 256
 
 // Done takes the slice of Effects for the next time. It keeps no hold alive.
-func (t *Table) Done(effects []Effect) {
-	if t.effects == nil && cap(effects) <= keptEffects {
-		clear(effects)
-		t.effects = effects[:0]
-	}
-}
-
-func (t *Table) continueLease(h *Hold) { t.emit(Effect{Op: Continue, Hold: h}) }
-
-// ReasonGone is the reason of a loss of which Redis's answer tells.
-const ReasonGone = "gone"
-
-// Lost ends a hold that is not ours any more. The session that learns it by its own reply is left out. certain: the
-// releases that are on their way cannot have ended it.
-func (t *Table) Lost(h *Hold, reason string, certain bool, except *Session) {
-	h.lost, h.reason = true, reason
-	loss := &Loss{Key: h.Key, Fence: h.Fence, Reason: reason, Since: h.Since, Client: h.Client()}
-	for _, o := range h.parts {
-		// A session without holds has lost none. If its release is on its way, the reply tells it.
-		if o.Session != except && o.Holds > 0 {
-			loss.To = append(loss.To, o.Session)
-		}
-	}
-	t.Drop(h)
-	if h.givenUp() && !certain { // the answers to the releases say whether they came in time
-		h.untold = loss
-		return
-	}
-	if reason == ReasonGone && !certain && except == nil {
-		if !h.released {
-			t.suspect(loss)
-		}
-		return
-	}
-	t.tell(loss)
-}
-
-// Gone ends a hold that Redis does not have any more, if it goes on here.
-func (t *Table) Gone(h *Hold) {
-	if h.known {
-		t.Lost(h, ReasonGone, false, nil)
-	}
-}
-
-// tell reports a loss.
-func (t *Table) tell(loss *Loss) {
-	t.note(loss)
-	t.emit(Effect{Op: Tell, Loss: loss})
-}
-
-// note has a later command of the sessions, or by the fence, be answered with the loss.
-func (t *Table) note(loss *Loss) {
-	t.lost.add(loss)
-	for _, s := range loss.To {
-		s.Losses.Add(s.lossOf(loss.Key), loss.Fence)
-	}
-}
-
-// A hold that Redis does not have any more may have been released through another proxy, whose message is on its way.
-// So such a loss is told a moment later:
-//
-//	Lost ──Suspect──► SuspectsDue ──► Tell
-//	   └──► ReleasedElsewhere: it is none
-
-// lossDelay is that moment; at most twice as long, and until the messages are in that Redis has published by then. The
-// script that releases a grant publishes the message before Redis can answer that it does not have the grant. So only
-// the ways through two connections differ, and in a cluster the way between two servers.
-const lossDelay = 40 * time.Millisecond
-
-// suspects are losses that may be none. Some wait for the present delay to end, the others for the one after it.
-type suspects struct {
-	byGrant     map[lossName]*Loss
-	next, later []*Loss
-	timed       bool // SuspectsDue follows
-}
-
-func (t *Table) suspect(loss *Loss) {
-	x := &t.suspects
-	t.note(loss)
-	if x.byGrant == nil {
-		x.byGrant = make(map[lossName]*Loss)
-	}
-	x.byGrant[grantName(loss.Key.Lock, loss.Fence)] = loss
-	if x.timed {
-		x.later = append(x.later, loss)
-		return
-	}
-	x.next, x.timed = append(x.next, loss), true
-	t.emit(Effect{Op: Suspect, Delay: lossDelay})
-}
-
-// SuspectsDue tells of losses that no message has explained, of some at a time.
-func (t *Table) SuspectsDue() {
-	x := &t.suspects
-	n := min(len(x.next), sliceSize)
-	for _, loss := range x.next[:n] {
-		if name := grantName(loss.Key.Lock, loss.Fence); x.byGrant[name] == loss {
-			delete(x.byGrant, name)
-			t.emit(Effect{Op: Tell, Loss: loss})
-		}
-	}
-	switch x.next = x.next[n:]; {
-	case len(x.next) > 0:
-		t.emit(Effect{Op: Suspect})
-	case len(x.later) > 0:
-		x.next, x.later = x.later, nil
-		t.emit(Effect{Op: Suspect, Delay: lossDelay})
-	default:
-		*x = suspects{} // a burst must not keep its memory
-	}
-}
-
-// Suspected is the loss of a grant that is not told yet; nil: there is none.
-func (t *Table) Suspected(lock string, fence int64) *Loss {
-	if len(t.suspects.byGrant) == 0 {
-		return nil
-	}
-	return t.suspects.byGrant[grantName(lock, fence)]
-}
-
-// ReleasedElsewhere says that the grant of a suspected loss was released.
-func (t *Table) ReleasedElsewhere(loss *Loss) {
-	n := grantName(loss.Key.Lock, loss.Fence)
-	delete(t.suspects.byGrant, n)
-	t.lost.remove(n)
-	for _, s := range loss.To {
-		if k := s.lossOf(loss.Key); !k.Kind.Reenters() || s.Losses.Fence(k) == loss.Fence {
-			s.Losses.Forget(k)
-		}
-	}
-}
-
-// tellUntold reports a loss that was not told because releases were on their way, when one of them has been answered
-// and the others cannot have ended the hold.
-func (t *Table) tellUntold(r *Release, a HoldAnswer, reply Reply) {
-	h := r.Hold
-	if h == nil || h.untold == nil {
-		return
-	}
-	switch a.Status {
-	case Freed:
-		h.untold = nil
-		return
-	case Held:
-		h.Count = a.Holds
-	case Busy, NotHolder, OtherGrant, Refused, Failed, InDoubt:
-	}
-	if reply == LostLease {
-		h.untold.To = slices.DeleteFunc(h.untold.To, func(s *Session) bool { return s == r.By })
-	}
-	t.tellIfKept(h)
-}
-
-// tellIfKept reports a loss that was not told, if what is on its way cannot have ended the hold.
-func (t *Table) tellIfKept(h *Hold) {
-	if loss := h.untold; loss != nil && !h.givenUp() && len(loss.To) > 0 {
-		h.untold = nil
-		t.tell(loss)
+func (x *effects) Done(list []Effect) {
+	if x.list == nil && cap(list) <= keptEffects {
+		clear(list)
+		x.list = list[:0]
 	}
 }

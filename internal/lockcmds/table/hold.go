@@ -233,7 +233,7 @@ type Hold struct {
 	untold   *Loss
 	holder   *Session     // in whose single the hold is; nil: in none
 	single   node[*Hold]  // its node there
-	index    int          // in Table.holds
+	index    int          // in holders.holds
 	beside   *besideNodes // the hold in others; nil: it is not there
 	look     look
 	released bool // a message proves that the grant, if it is over, was released by its handle; Redis is asked
@@ -359,12 +359,12 @@ func (h *Hold) Looked() (again bool) {
 
 // Hold returns the hold of an owner, the latest if there are several; nil: there is none. A hold of a kind that
 // reenters may be of another such kind.
-func (t *Table) Hold(k Key) *Hold { return t.locks.find(k) }
+func (t *holders) Hold(k Key) *Hold { return t.locks.find(k) }
 
 // Meant returns the hold that a release or an extension of a session is about; nil: there is none. named is the fence
 // that the client has named; 0: none. If the owner has several, it is the session's oldest that no session has begun to
 // release. Which of those of other sessions it is, Redis says.
-func (t *Table) Meant(by *Session, k Key, named int64) (found *Hold) {
+func (t *holders) Meant(by *Session, k Key, named int64) (found *Hold) {
 	switch {
 	case k.Kind.Reenters():
 		return t.locks.find(k)
@@ -378,17 +378,17 @@ func (t *Table) Meant(by *Session, k Key, named int64) (found *Hold) {
 }
 
 // HoldByFence returns the hold of a lock by its grant; nil: there is none.
-func (t *Table) HoldByFence(lock string, fence int64) *Hold { return t.locks.granted(lock, fence) }
+func (t *holders) HoldByFence(lock string, fence int64) *Hold { return t.locks.granted(lock, fence) }
 
 // Knows reports whether the hold has not ended.
-func (t *Table) Knows(h *Hold) bool { return h.known }
+func (t *holders) Knows(h *Hold) bool { return h.known }
 
 // Latest returns the latest hold of a lock of any owner; nil: none is known.
-func (t *Table) Latest(lock string) *Hold { return t.locks[lock].latest }
+func (t *holders) Latest(lock string) *Hold { return t.locks[lock].latest }
 
 // Holds is the holds in no order, for callers that walk them backwards in slices. If a hold ends, the last one takes
 // its place. The caller does not change or keep it.
-func (t *Table) Holds() []*Hold { return t.holds }
+func (t *holders) Holds() []*Hold { return t.holds }
 
 // counted is how many holds there are of a kind. There are few kinds.
 type counted struct {
@@ -397,14 +397,14 @@ type counted struct {
 }
 
 // Count is how many of the holds are of a kind.
-func (t *Table) Count(kind Kind) int {
+func (t *holders) Count(kind Kind) int {
 	if i := slices.IndexFunc(t.counts, func(c counted) bool { return c.kind == kind }); i >= 0 {
 		return t.counts[i].holds
 	}
 	return 0
 }
 
-func (t *Table) count(kind Kind, more int) {
+func (t *holders) count(kind Kind, more int) {
 	i := slices.IndexFunc(t.counts, func(c counted) bool { return c.kind == kind })
 	if i < 0 {
 		i, t.counts = len(t.counts), append(t.counts, counted{kind: kind})
@@ -413,7 +413,7 @@ func (t *Table) count(kind Kind, more int) {
 }
 
 // add records a new hold.
-func (t *Table) add(k Key, fence int64) *Hold {
+func (t *holders) add(k Key, fence int64) *Hold {
 	h := &Hold{Key: k, Fence: fence, index: len(t.holds), known: true}
 	t.locks.add(h)
 	t.holds = append(t.holds, h)
@@ -422,9 +422,9 @@ func (t *Table) add(k Key, fence int64) *Hold {
 }
 
 // Drop forgets a hold, because it was released, lost, or given up.
-func (t *Table) Drop(h *Hold) { t.drop(h, End{Client: h.Client()}) }
+func (t *holders) Drop(h *Hold) { t.drop(h, End{Client: h.Client()}) }
 
-func (t *Table) drop(h *Hold, end End) {
+func (t *holders) drop(h *Hold, end End) {
 	if h.known {
 		h.known = false
 		t.locks.remove(h)
@@ -447,7 +447,7 @@ func (t *Table) drop(h *Hold, end End) {
 // other sessions here go on to hold the lock for the owner. While a release of a named owner's hold is on its way, the part
 // stays, because a drop could free the lock for another session of the owner, whose hold the release would take. EndPart
 // is called again behind the answer.
-func (t *Table) EndPart(h *Hold, s *Session) (o Part, rest bool) {
+func (t *holders) EndPart(h *Hold, s *Session) (o Part, rest bool) {
 	i := slices.IndexFunc(h.parts, func(p Part) bool { return p.Session == s })
 	if i < 0 {
 		return o, false // it was lost or let go meanwhile
@@ -467,4 +467,84 @@ func (t *Table) EndPart(h *Hold, s *Session) (o Part, rest bool) {
 	}
 	h.spare()
 	return o, last && o.Grace >= 0 && (private || o.Holds > 0)
+}
+
+func (t *holders) continueLease(h *Hold) { t.emit(Effect{Op: Continue, Hold: h}) }
+
+// Lost ends a hold that is not ours any more. The session that learns it by its own reply is left out. certain: the
+// releases that are on their way cannot have ended it.
+func (t *holders) Lost(h *Hold, reason string, certain bool, except *Session) {
+	h.lost, h.reason = true, reason
+	loss := &Loss{Key: h.Key, Fence: h.Fence, Reason: reason, Since: h.Since, Client: h.Client()}
+	for _, o := range h.parts {
+		// A session without holds has lost none. If its release is on its way, the reply tells it.
+		if o.Session != except && o.Holds > 0 {
+			loss.To = append(loss.To, o.Session)
+		}
+	}
+	t.Drop(h)
+	if h.givenUp() && !certain { // the answers to the releases say whether they came in time
+		h.untold = loss
+		return
+	}
+	if reason == ReasonGone && !certain && except == nil {
+		if !h.released {
+			t.suspect(loss)
+		}
+		return
+	}
+	t.tell(loss)
+}
+
+// Gone ends a hold that Redis does not have any more, if it goes on here.
+func (t *holders) Gone(h *Hold) {
+	if h.known {
+		t.Lost(h, ReasonGone, false, nil)
+	}
+}
+
+// tellUntold reports a loss that was not told because releases were on their way, when one of them has been answered
+// and the others cannot have ended the hold.
+func (t *holders) tellUntold(r *Release, a HoldAnswer, reply Reply) {
+	h := r.Hold
+	if h == nil || h.untold == nil {
+		return
+	}
+	switch a.Status {
+	case Freed:
+		h.untold = nil
+		return
+	case Held:
+		h.Count = a.Holds
+	case Busy, NotHolder, OtherGrant, Refused, Failed, InDoubt:
+	}
+	if reply == LostLease {
+		h.untold.To = slices.DeleteFunc(h.untold.To, func(s *Session) bool { return s == r.By })
+	}
+	t.tellIfKept(h)
+}
+
+// tellIfKept reports a loss that was not told, if what is on its way cannot have ended the hold.
+func (t *holders) tellIfKept(h *Hold) {
+	if loss := h.untold; loss != nil && !h.givenUp() && len(loss.To) > 0 {
+		h.untold = nil
+		t.tell(loss)
+	}
+}
+
+// KnowsLoss reports that the session has lost this lock, and forgets it: the answer is to be LostLease, and nothing may
+// be sent. Redis may have the key for an instant more, or for the same owner by another session. A session that was
+// told of the loss must not act on it unawares. named is the fence that the client has named; 0: none.
+func (t *holders) KnowsLoss(s *Session, k Key, named int64) bool {
+	return t.Meant(s, k, named) == nil && s.Losses.Forget(s.lossOf(k))
+}
+
+// KnowsLossOf is KnowsLoss for a release. Redis is asked about another grant than the lost one, and as long as the loss
+// is not told: the owner may have released the lock through another proxy, and hold it again there.
+func (t *holders) KnowsLossOf(s *Session, k Key, named int64) bool {
+	lost := s.LostFence(k)
+	if lost != 0 && k.Kind.Reenters() && (named != 0 && named != lost || t.Suspected(k.Lock, lost) != nil) {
+		return false
+	}
+	return t.KnowsLoss(s, k, named)
 }

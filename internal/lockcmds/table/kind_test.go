@@ -56,7 +56,7 @@ func TestAKindMayHaveSeveralGrantsOfOneOwner(t *testing.T) {
 			t.Fatalf("fence %d is found", h.Fence)
 		}
 	}
-	if x.Hold(holds[0].Key) != nil || len(x.locks) != 0 || s.Holding() != 0 {
+	if x.Hold(holds[0].Key) != nil || len(x.holders.locks) != 0 || s.Holding() != 0 {
 		t.Fatal("something is left")
 	}
 }

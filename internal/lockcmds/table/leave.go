@@ -17,6 +17,14 @@ const (
 	batchLimit = 1000
 )
 
+// leaving is the departures of all locks.
+type leaving struct {
+	*effects
+
+	byLock   map[string]*departures
+	occupied func(lock, place string) bool // a waiter here has that place
+}
+
 // departures is the places of one lock that are to leave its queue in Redis. It exists while there are any.
 type departures struct {
 	list, batch []departure  // batch is those of the call on its way
@@ -39,12 +47,12 @@ type lateReply struct {
 
 // depart has a place leave the queue of a lock. A reply is given when the place has left, or replyDelay has passed;
 // nil: none waits.
-func (t *Table) depart(key, place string, reply *Effect) {
-	d := t.leaving[key]
+func (x *leaving) depart(key, place string, reply *Effect) {
+	d := x.byLock[key]
 	if d == nil {
 		d = &departures{}
-		t.leaving[key] = d
-		t.emit(Effect{Op: RemovePlaces, Key: key})
+		x.byLock[key] = d
+		x.emit(Effect{Op: RemovePlaces, Key: key})
 	}
 	one := departure{place: place}
 	if reply != nil {
@@ -52,7 +60,7 @@ func (t *Table) depart(key, place string, reply *Effect) {
 		d.replies = append(d.replies, one.reply)
 		if !d.timed {
 			d.timed = true
-			t.emit(Effect{Op: Patience, Key: key, Delay: replyDelay / 2})
+			x.emit(Effect{Op: Patience, Key: key, Delay: replyDelay / 2})
 		}
 	}
 	d.list = append(d.list, one)
@@ -60,8 +68,8 @@ func (t *Table) depart(key, place string, reply *Effect) {
 
 // PatienceDue says that the timer of the effect Patience has run out. A reply that has waited for a whole round is
 // sent.
-func (t *Table) PatienceDue(key string) {
-	d := t.leaving[key]
+func (x *leaving) PatienceDue(key string) {
+	d := x.byLock[key]
 	if d == nil {
 		return
 	}
@@ -70,26 +78,26 @@ func (t *Table) PatienceDue(key string) {
 		n++
 	}
 	for _, l := range d.replies[:n] {
-		t.sendLate(l)
+		x.sendLate(l)
 	}
 	d.replies = d.replies[n:]
 	d.round++
 	if d.timed = len(d.replies) > 0; d.timed {
-		t.emit(Effect{Op: Patience, Key: key, Delay: replyDelay / 2})
+		x.emit(Effect{Op: Patience, Key: key, Delay: replyDelay / 2})
 	}
 }
 
-func (t *Table) sendLate(l *lateReply) {
+func (x *leaving) sendLate(l *lateReply) {
 	if l != nil && !l.sent {
 		l.sent = true
-		t.emit(l.finish)
+		x.emit(l.finish)
 	}
 }
 
 // Departing returns the places that the call for the effect RemovePlaces is to take out: those that have gathered when
 // it begins, without those that a waiter has by now. A call that is repeated asks again.
-func (t *Table) Departing(key string) []string {
-	d := t.leaving[key]
+func (x *leaving) Departing(key string) []string {
+	d := x.byLock[key]
 	if d == nil {
 		return nil
 	}
@@ -99,7 +107,7 @@ func (t *Table) Departing(key string) []string {
 	}
 	places := make([]string, 0, len(d.batch))
 	for _, one := range d.batch {
-		if !t.occupied(key, one.place) {
+		if !x.occupied(key, one.place) {
 			places = append(places, one.place)
 		}
 	}
@@ -107,20 +115,20 @@ func (t *Table) Departing(key string) []string {
 }
 
 // Departed says that the call for the effect RemovePlaces has ended.
-func (t *Table) Departed(key string) {
-	d := t.leaving[key]
+func (x *leaving) Departed(key string) {
+	d := x.byLock[key]
 	if d == nil {
 		return
 	}
 	for _, one := range d.batch {
-		t.sendLate(one.reply)
+		x.sendLate(one.reply)
 	}
 	if d.batch = nil; len(d.list) == 0 {
-		delete(t.leaving, key)
+		delete(x.byLock, key)
 		return
 	}
-	t.emit(Effect{Op: RemovePlaces, Key: key})
+	x.emit(Effect{Op: RemovePlaces, Key: key})
 }
 
 // Leaving is how many locks have places that are to leave the queue in Redis.
-func (t *Table) Leaving() int { return len(t.leaving) }
+func (x *leaving) Leaving() int { return len(x.byLock) }

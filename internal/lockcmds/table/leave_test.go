@@ -62,7 +62,7 @@ func TestPlacesThatGatherDuringACallLeaveTogether(t *testing.T) {
 func TestAPlaceThatIsOccupiedAgainStays(t *testing.T) {
 	w := newDeparturesWorld()
 	w.departBefore("a", "to a")
-	w.locks.setQueue("k", &Queue{places: map[string]*line[*Waiter]{"a": {}}})
+	w.Table.waits.locks.setQueue("k", &Queue{places: map[string]*line[*Waiter]{"a": {}}})
 	if got := w.Departing("k"); len(got) != 0 {
 		t.Fatalf("%q", got)
 	}

@@ -142,35 +142,6 @@ func (l *Losses) Vague() bool {
 	return l.vague
 }
 
-// KnowsLoss reports that the session has lost this lock, and forgets it: the answer is to be LostLease, and nothing may
-// be sent. Redis may have the key for an instant more, or for the same owner by another session. A session that was
-// told of the loss must not act on it unawares. named is the fence that the client has named; 0: none.
-func (t *Table) KnowsLoss(s *Session, k Key, named int64) bool {
-	return t.Meant(s, k, named) == nil && s.Losses.Forget(s.lossOf(k))
-}
-
-// KnowsLossOf is KnowsLoss for a release. Redis is asked about another grant than the lost one, and as long as the loss
-// is not told: the owner may have released the lock through another proxy, and hold it again there.
-func (t *Table) KnowsLossOf(s *Session, k Key, named int64) bool {
-	lost := s.LostFence(k)
-	if lost != 0 && k.Kind.Reenters() && (named != 0 && named != lost || t.Suspected(k.Lock, lost) != nil) {
-		return false
-	}
-	return t.KnowsLoss(s, k, named)
-}
-
-// tellLost replaces the reply if the lock was lost while the command was on its way, or the session has lost it before
-// and was not told by a reply yet.
-func (t *Table) tellLost(s *Session, k Key, lost bool, reply Reply) Reply {
-	if !lost || k.Kind.Reenters() {
-		lost = s.Losses.Forget(s.lossOf(k)) || lost
-	}
-	if lost || s.Losses.Vague() {
-		return LostLease
-	}
-	return reply
-}
-
 // Regained forgets the losses that are of no interest to a session whose owner has, or had, a later grant.
 func (s *Session) Regained(k Key) {
 	if k.Kind.Reenters() {
@@ -186,55 +157,14 @@ func (s *Session) LostFence(k Key) int64 {
 	return s.Losses.Fence(s.lossOf(k))
 }
 
-// mostLostGrants is how many lost grants are known, at least.
-const mostLostGrants = 4096
-
-// lostGrants is the latest grants that were lost, for commands that name a grant by its fence on any connection, each
-// with the hash of the name of the session that had it alone.
-type lostGrants struct{ recent, older map[lossName]uint64 }
-
-func grantName(lock string, fence int64) (n lossName) {
-	for i, seed := range lossSeeds {
-		n[i] = maphash.Comparable(seed, struct {
-			lock  string
-			fence int64
-		}{lock, fence})
+// tellLost replaces the reply if the lock was lost while the command was on its way, or the session has lost it before
+// and was not told by a reply yet.
+func (s *Session) tellLost(k Key, lost bool, reply Reply) Reply {
+	if !lost || k.Kind.Reenters() {
+		lost = s.Losses.Forget(s.lossOf(k)) || lost
 	}
-	return n
-}
-
-func (l *lostGrants) add(loss *Loss) {
-	if len(l.recent) == mostLostGrants {
-		l.older, l.recent = l.recent, nil
+	if lost || s.Losses.Vague() {
+		return LostLease
 	}
-	if l.recent == nil {
-		l.recent = make(map[lossName]uint64)
-	}
-	by := uint64(0)
-	if len(loss.To) == 1 && loss.To[0].Owns(loss.Key.Owner) {
-		by = maphash.String(lossSeeds[0], loss.To[0].Name)
-	}
-	l.recent[grantName(loss.Key.Lock, loss.Fence)] = by
-}
-
-func (l *lostGrants) remove(n lossName) {
-	delete(l.recent, n)
-	delete(l.older, n)
-}
-
-// WasLost reports whether the grant with that fence is one of the latest that sessions here have lost. If it was this
-// session's own permit, one loss fewer is left to be told.
-func (t *Table) WasLost(s *Session, k Key, fence int64) bool {
-	if len(t.lost.recent) == 0 {
-		return false
-	}
-	n := grantName(k.Lock, fence)
-	by, lost := t.lost.recent[n]
-	if !lost {
-		by, lost = t.lost.older[n]
-	}
-	if lost && !k.Kind.Reenters() && by == maphash.String(lossSeeds[0], s.Name) {
-		s.Losses.Forget(s.lossOf(k))
-	}
-	return lost
+	return reply
 }

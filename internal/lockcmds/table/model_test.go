@@ -191,7 +191,7 @@ func (w *world) answer(c *client, a Answer) {
 // effects notes what the machine wants, and checks it.
 func (w *world) effects() {
 	w.t.Helper()
-	if q := w.s.Queue(w.names.Key); (q != nil) != slices.Contains(w.s.Queues(), q) || len(w.s.Queues()) != len(w.s.locks) {
+	if q := w.s.Queue(w.names.Key); (q != nil) != slices.Contains(w.s.Queues(), q) || len(w.s.Queues()) != len(w.s.holders.locks) {
 		w.t.Fatalf("the list of queues is %v", w.s.Queues())
 	}
 	if oldest := w.s.Oldest(); (oldest != nil) != (w.s.Waiters() > 0) || oldest != nil && !oldest.Waits() {

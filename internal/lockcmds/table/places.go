@@ -7,14 +7,14 @@ func (q *Queue) Queued() bool { return q.place.Queued() }
 func (q *Queue) queued() bool { return q.fair.Len() > 0 || q.place.Queued() }
 
 // occupied reports whether a waiter here has that place.
-func (t *Table) occupied(key, place string) bool {
+func (t *waits) occupied(key, place string) bool {
 	q := t.locks[key].queue
 	return q != nil && (q.places[place] != nil || place == q.names.Place && q.place.Queued())
 }
 
 // abandoned is the waiter's own place in Redis, if it has one that no other waiter here has for the same owner; else
 // empty.
-func (t *Table) abandoned(w *Waiter, key string) string {
+func (t *waits) abandoned(w *Waiter, key string) string {
 	if w.Fair && w.Placed && !t.occupied(key, w.Place) {
 		return w.Place
 	}

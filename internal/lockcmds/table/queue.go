@@ -16,7 +16,7 @@ type Names struct {
 
 // Queue is the waiters of one lock. It exists while there are any, and for a moment longer if it lingers.
 type Queue struct {
-	table *Table
+	table *waits
 	names Names
 	Tag   any // the caller's own
 
@@ -38,7 +38,7 @@ type Queue struct {
 	reaper     reaper
 	lingers    bool // the reaper goes on though the last waiter with a place in Redis has left
 
-	index                                  int // in Table.queues
+	index                                  int // in waits.queues
 	inBase, inByName, inOther, inLingering node[*Queue]
 }
 
@@ -135,7 +135,7 @@ func (q *Queue) hearNoOther() {
 }
 
 // Subscribed is the confirmation of a channel, the first one or one after a new connection.
-func (t *Table) Subscribed(channel string) {
+func (t *waits) Subscribed(channel string) {
 	sub, missed := t.channels.confirmed(channel)
 	if sub == nil {
 		return
@@ -154,14 +154,14 @@ func (t *Table) Subscribed(channel string) {
 	}
 }
 
-func (t *Table) tryNamed(w *Waiter) {
+func (t *waits) tryNamed(w *Waiter) {
 	if w.Named() {
 		t.try(w)
 	}
 }
 
 // Published is a message on a channel. All waiters that listen to it ask, whatever lock they wait for.
-func (t *Table) Published(channel string) {
+func (t *waits) Published(channel string) {
 	sub := t.channels.told(channel)
 	if sub == nil {
 		return
@@ -179,7 +179,7 @@ func (t *Table) Published(channel string) {
 }
 
 // First is a message by name: the place is the first in the queue in Redis now, and the lock is held for that long.
-func (t *Table) First(channel string, lease time.Duration) {
+func (t *waits) First(channel string, lease time.Duration) {
 	sub := t.channels.told(channel)
 	if sub == nil {
 		return
@@ -199,7 +199,7 @@ func (t *Table) First(channel string, lease time.Duration) {
 
 // wakeNamed has all waiters ask that are woken by that name: the first in the queue of a free lock, or whose owner has
 // been granted the lock, here or at another proxy.
-func (t *Table) wakeNamed(sub *channel) {
+func (t *waits) wakeNamed(sub *channel) {
 	t.each(sub.waiters.All(), func(w *Waiter) {
 		w.first = w.Fair
 		t.try(w)
@@ -220,7 +220,7 @@ func (c *channel) eachQueue(f func(q *Queue, released bool)) {
 
 // SubscriptionRefused says that Redis does not let us listen to a channel. The waiters that need the channel get the
 // error.
-func (t *Table) SubscriptionRefused(channel string, err error) {
+func (t *waits) SubscriptionRefused(channel string, err error) {
 	sub := t.channels.refuse(channel)
 	if sub == nil {
 		return
@@ -239,7 +239,7 @@ type Mark struct{ base, named channelMark }
 
 // Mark notes what the channels of a waiter have told so far. It is called before the attempt that may
 // make Join necessary.
-func (t *Table) Mark(w *Waiter) (m Mark) {
+func (t *waits) Mark(w *Waiter) (m Mark) {
 	if q := t.locks[w.Lock].queue; q != nil {
 		m.base = q.base.mark()
 		if w.Named() {

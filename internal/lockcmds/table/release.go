@@ -24,7 +24,7 @@ type Release struct {
 //
 // A renewal that is on its way, perhaps on a sick connection, is not waited for. Behind the release Redis refuses it by
 // owner and fence, and what it says of a hold that is being released is no loss.
-func (t *Table) Release(by *Session, k Key, named int64) Release {
+func (t *holders) Release(by *Session, k Key, named int64) Release {
 	r := Release{By: by, Key: k, Named: named, Fence: named, Hold: t.Meant(by, k, named)}
 	if r.Hold == nil {
 		return r
@@ -50,7 +50,7 @@ func (t *Table) Release(by *Session, k Key, named int64) Release {
 }
 
 // ReleaseAll begins the release of all holds of a private hold, by its handle: another session has named the fence.
-func (t *Table) ReleaseAll(h *Hold) Release {
+func (t *holders) ReleaseAll(h *Hold) Release {
 	r := Release{By: h.parts[0].Session, Key: h.Key, Named: h.Fence, Hold: h, Fence: h.Fence, whole: true}
 	t.emit(Effect{Op: Pause, Hold: h})
 	h.releasing++
@@ -65,7 +65,7 @@ func (t *Table) ReleaseAll(h *Hold) Release {
 }
 
 // Released takes the answer to a release.
-func (t *Table) Released(r *Release, a HoldAnswer) Reply {
+func (t *holders) Released(r *Release, a HoldAnswer) Reply {
 	reply := t.released(r, a)
 	if r.Hold != nil {
 		r.Hold.spare()
@@ -74,7 +74,7 @@ func (t *Table) Released(r *Release, a HoldAnswer) Reply {
 	return reply
 }
 
-func (t *Table) released(r *Release, a HoldAnswer) Reply {
+func (t *holders) released(r *Release, a HoldAnswer) Reply {
 	h := r.Hold
 	if h != nil {
 		h.releasing--
@@ -97,7 +97,7 @@ func (t *Table) released(r *Release, a HoldAnswer) Reply {
 		if h != nil {
 			t.continueLease(h)
 		} else if lost {
-			return t.tellLost(r.By, r.Key, lost, Failure) // nothing was released, though the loss may be known
+			return r.By.tellLost(r.Key, lost, Failure) // nothing was released, though the loss may be known
 		}
 		return Failure
 	case a.Status == InDoubt: // a last release of the owner's only session is done in the end
@@ -130,13 +130,13 @@ func (t *Table) released(r *Release, a HoldAnswer) Reply {
 		return NotHeld
 	}
 	t.settle(h, false)
-	return t.tellLost(r.By, r.Key, lost, NotHeld)
+	return r.By.tellLost(r.Key, lost, NotHeld)
 }
 
 // freed ends the hold, because the owner's grant in Redis was of that fence: a later one says that other sessions have
 // released the hold and acquired the lock again, an earlier one that a server which does not know the hold has become
 // the primary. nil: there is none.
-func (t *Table) freed(r *Release, h *Hold, fence int64) {
+func (t *holders) freed(r *Release, h *Hold, fence int64) {
 	switch {
 	case h == nil:
 	case 0 < fence && fence < h.Fence:
@@ -147,7 +147,7 @@ func (t *Table) freed(r *Release, h *Hold, fence int64) {
 }
 
 // stillHeld is Released with holds left.
-func (t *Table) stillHeld(r *Release, h *Hold, lost bool, a HoldAnswer) Reply {
+func (t *holders) stillHeld(r *Release, h *Hold, lost bool, a HoldAnswer) Reply {
 	reply := Left
 	newer := h != nil && h.Fence == a.Fence && h.counted(a.Holds, a.SentAt)
 	switch {
@@ -160,14 +160,14 @@ func (t *Table) stillHeld(r *Release, h *Hold, lost bool, a HoldAnswer) Reply {
 	case h != nil:
 		t.continueLease(h)
 	case lost && r.Hold.Fence == a.Fence && r.Hold.releasing < a.Holds: // Redis judges later than our clock
-		reply = t.tellLost(r.By, r.Key, lost, Left)
+		reply = r.By.tellLost(r.Key, lost, Left)
 	}
 	r.By.Regained(r.Key)
 	return reply
 }
 
 // settle ends a hold, or the Pause of its lease. nil: there is none.
-func (t *Table) settle(h *Hold, over bool) {
+func (t *holders) settle(h *Hold, over bool) {
 	switch {
 	case h == nil:
 	case over:
@@ -178,7 +178,7 @@ func (t *Table) settle(h *Hold, over bool) {
 }
 
 // undoRelease is for a release that did not happen.
-func (t *Table) undoRelease(r *Release) {
+func (t *holders) undoRelease(r *Release) {
 	if !t.Knows(r.Hold) {
 		return
 	}
@@ -189,7 +189,7 @@ func (t *Table) undoRelease(r *Release) {
 
 // Ending begins the end of a grant by its handle: it pauses the lease, as Release does. nil: no session of this proxy
 // has that grant.
-func (t *Table) Ending(lock string, fence int64) *Hold {
+func (t *holders) Ending(lock string, fence int64) *Hold {
 	h := t.HoldByFence(lock, fence)
 	if h == nil {
 		return nil
@@ -200,7 +200,7 @@ func (t *Table) Ending(lock string, fence int64) *Hold {
 }
 
 // Ended takes the answer: the grant is over, which is no loss, or it was not ended. nil: Ending has found no hold.
-func (t *Table) Ended(h *Hold, over bool) {
+func (t *holders) Ended(h *Hold, over bool) {
 	switch {
 	case h == nil:
 		return

@@ -9,6 +9,8 @@ const sliceSize = 128
 
 // backlog is the work that is left, in the order in which it came.
 type backlog struct {
+	*effects
+
 	tasks []task
 	going bool // GoOn follows, or works
 }
@@ -21,19 +23,18 @@ type task struct {
 
 // each calls f for those of the waiters that still wait: for some at once, for the others by GoOn. f may call each. The
 // table keeps the slice.
-func (t *Table) each(waiters []*Waiter, f func(*Waiter)) {
+func (b *backlog) each(waiters []*Waiter, f func(*Waiter)) {
 	if len(waiters) == 0 {
 		return
 	}
-	t.backlog.tasks = append(t.backlog.tasks, task{waiters, f})
-	if !t.backlog.going {
-		t.GoOn()
+	b.tasks = append(b.tasks, task{waiters, f})
+	if !b.going {
+		b.GoOn()
 	}
 }
 
 // GoOn does the next slice, as the effect GoOn asks.
-func (t *Table) GoOn() {
-	b := &t.backlog
+func (b *backlog) GoOn() {
 	b.going = true // what is added now is worked off in its turn
 	left := sliceSize
 	for len(b.tasks) > 0 && left > 0 {
@@ -53,6 +54,6 @@ func (t *Table) GoOn() {
 		}
 	}
 	if b.going = len(b.tasks) > 0; b.going {
-		t.emit(Effect{Op: GoOn})
+		b.emit(Effect{Op: GoOn})
 	}
 }

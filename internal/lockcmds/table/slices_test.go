@@ -22,14 +22,14 @@ func TestWorkIsDoneInSlices(t *testing.T) {
 	var done []*Waiter
 	note := func(w *Waiter) { done = append(done, w) }
 	x.each(slices.Clone(first), note)
-	if len(done) != sliceSize || len(x.effects) != 1 || x.effects[0].Op != GoOn {
-		t.Fatalf("%d at once, %v", len(done), x.effects)
+	if len(done) != sliceSize || len(x.list) != 1 || x.list[0].Op != GoOn {
+		t.Fatalf("%d at once, %v", len(done), x.list)
 	}
 	x.each([]*Waiter{last}, note) // in its turn
 	x.GoOn()
 	x.GoOn()
-	if !slices.Equal(done, slices.Delete(all, sliceSize, sliceSize+1)) || len(x.effects) != 2 {
-		t.Fatalf("%d done, %v", len(done), x.effects)
+	if !slices.Equal(done, slices.Delete(all, sliceSize, sliceSize+1)) || len(x.list) != 2 {
+		t.Fatalf("%d done, %v", len(done), x.list)
 	}
 }
 
@@ -40,7 +40,7 @@ func TestWorkAddsWork(t *testing.T) {
 		done = append(done, w)
 		x.each([]*Waiter{all[2+slices.Index(all, w)]}, func(w *Waiter) { done = append(done, w) })
 	})
-	if !slices.Equal(done, all) || len(x.effects) != 0 {
-		t.Fatalf("%v, and %v: it all fits into one slice", done, x.effects)
+	if !slices.Equal(done, all) || len(x.list) != 0 {
+		t.Fatalf("%v, and %v: it all fits into one slice", done, x.list)
 	}
 }

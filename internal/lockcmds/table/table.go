@@ -11,49 +11,72 @@ type Config struct {
 	StaleHead time.Duration // after this time the head of a free lock's queue without a subscriber is stale
 }
 
-// Table is the locks of one engine, with their holds and their waiters. Its methods are called one at a time.
+// Table is the locks of one engine: who holds them, and who waits for them. Its methods are those of its parts, and two
+// that look at both. They are called one at a time.
 type Table struct {
-	config  Config
-	locks   locks
-	holds   []*Hold   // of all locks in no order, so that they can be walked in slices
-	counts  []counted // of holds
-	queues  []*Queue  // the same
-	effects []Effect
+	*effects
+	holders
+	waits
 
-	waiters  line[*Waiter] // of all queues, in the order in which they joined
-	channels channels
-	leaving  map[string]*departures // by lock
-	lost     lostGrants
-	suspects suspects
-	backlog  backlog
 	searches uint64 // for circles
+}
 
-	lingering line[*Queue] // at most lingerLimit
-	stopped   bool         // RemoveAll was called: no queue lingers
+// holders is the holds of all locks. They know no waiters but the acquires that are to deepen a hold.
+type holders struct {
+	lossBook
+
+	locks  locks
+	holds  []*Hold   // in no order, so that they can be walked in slices
+	counts []counted // of holds
+}
+
+// waits is the waiters for all locks. It knows no holds.
+type waits struct {
+	channels
+	leaving
+	backlog
+	*effects
+
+	config    Config
+	locks     locks
+	queues    []*Queue      // in no order, so that they can be walked in slices
+	waiters   line[*Waiter] // of all queues, in the order in which they joined
+	lingering line[*Queue]  // at most lingerLimit
+	stopped   bool          // RemoveAll was called: no queue lingers
 }
 
 // New returns an empty table.
 func New(c Config) *Table {
-	return &Table{
-		config: c, locks: locks{}, channels: channels{byName: map[string]*channel{}}, leaving: map[string]*departures{},
+	all, locks := &effects{}, locks{}
+	t := &Table{
+		effects: all,
+		holders: holders{lossBook: lossBook{effects: all}, locks: locks},
+		waits: waits{
+			effects: all, config: c, locks: locks,
+			channels: channels{effects: all, byName: map[string]*channel{}},
+			leaving:  leaving{effects: all, byLock: map[string]*departures{}},
+			backlog:  backlog{effects: all},
+		},
 	}
+	t.leaving.occupied = t.waits.occupied
+	return t
 }
 
 // Queue returns the wait queue of a lock; nil: there is none, and no waiter is here.
-func (t *Table) Queue(key string) *Queue { return t.locks[key].queue }
+func (t *waits) Queue(key string) *Queue { return t.locks[key].queue }
 
 // Waiters is how many waiters there are in all queues.
-func (t *Table) Waiters() int { return t.waiters.Len() }
+func (t *waits) Waiters() int { return t.waiters.Len() }
 
 // Oldest is the waiter that has joined first; nil: none waits.
-func (t *Table) Oldest() *Waiter { return t.waiters.First() }
+func (t *waits) Oldest() *Waiter { return t.waiters.First() }
 
 // Queues is the queues in no order, for callers that walk them backwards in slices. If a queue ends, the last one takes
 // its place. The caller does not change or keep it.
-func (t *Table) Queues() []*Queue { return t.queues }
+func (t *waits) Queues() []*Queue { return t.queues }
 
 // Denied is the error with which Redis refuses the subscriptions of the lock; nil: it does not.
-func (t *Table) Denied(key string) error {
+func (t *waits) Denied(key string) error {
 	if q := t.locks[key].queue; q != nil {
 		return q.denied
 	}
@@ -63,7 +86,7 @@ func (t *Table) Denied(key string) error {
 // MayJoin reports whether a waiter may join the waiters that share the place without asking Redis first: those go
 // before it, and the same messages wake it when its turn comes. If they wait for a key of another type, Redis's word is
 // not the same for both.
-func (t *Table) MayJoin(w *Waiter) bool {
+func (t *waits) MayJoin(w *Waiter) bool {
 	q := t.locks[w.Lock].queue
 	if w.Fair || q == nil || !q.base.ready || q.pause > 0 {
 		return false

@@ -82,7 +82,7 @@ const (
 )
 
 // Join makes a waiter of an acquire that Redis has answered with Busy. m is what was noted before that attempt.
-func (t *Table) Join(w *Waiter, n Names, m Mark, a Answer) {
+func (t *waits) Join(w *Waiter, n Names, m Mark, a Answer) {
 	q := t.locks[n.Key].queue
 	if q == nil {
 		q = &Queue{table: t, names: n, places: lines[string, *Waiter]{}}
@@ -127,14 +127,14 @@ func (t *Table) Join(w *Waiter, n Names, m Mark, a Answer) {
 }
 
 // TimedOut is the end of a waiter's own wait.
-func (t *Table) TimedOut(w *Waiter) { t.Remove(w, Null, nil) }
+func (t *waits) TimedOut(w *Waiter) { t.Remove(w, Null, nil) }
 
 // Left says that the waiter's client has gone.
-func (t *Table) Left(w *Waiter) { t.Remove(w, Gone, nil) }
+func (t *waits) Left(w *Waiter) { t.Remove(w, Gone, nil) }
 
 // Remove takes a waiter out with that outcome: Null, Error or Gone. If its attempt is on its way, the outcome is for
 // the case that the attempt comes to nothing. It reports whether that has changed how the waiter leaves.
-func (t *Table) Remove(w *Waiter, o Outcome, err error) bool {
+func (t *waits) Remove(w *Waiter, o Outcome, err error) bool {
 	switch {
 	case w.queue == nil:
 		return false
@@ -157,7 +157,7 @@ func (t *Table) Remove(w *Waiter, o Outcome, err error) bool {
 }
 
 // RemoveAll takes out all waiters of all locks: the proxy stops.
-func (t *Table) RemoveAll(err error) {
+func (t *waits) RemoveAll(err error) {
 	t.stopped = true
 	for _, q := range t.lingering.All() {
 		q.forget()
@@ -167,7 +167,7 @@ func (t *Table) RemoveAll(err error) {
 
 // Withdraw is for a waiter that does not join after all. Its place in Redis, if it has taken one, is given up, and a
 // Finish follows unless the outcome is Gone.
-func (t *Table) Withdraw(w *Waiter, key string, o Outcome, err error) {
+func (t *waits) Withdraw(w *Waiter, key string, o Outcome, err error) {
 	place := t.abandoned(w, key)
 	if o != Gone {
 		t.reply(w, key, place, o, err)
@@ -177,7 +177,7 @@ func (t *Table) Withdraw(w *Waiter, key string, o Outcome, err error) {
 }
 
 // remove takes a waiter out of its queue.
-func (t *Table) remove(w *Waiter, o Outcome, err error) {
+func (t *waits) remove(w *Waiter, o Outcome, err error) {
 	q := w.queue
 	t.waiters.Remove(&w.inSet)
 	w.queue, w.state, w.By.waits = nil, outside, nil
@@ -208,7 +208,7 @@ func (t *Table) remove(w *Waiter, o Outcome, err error) {
 // reply replies to a waiter that is out of its queue, and has the place leave the queue in Redis that it was the last
 // one to need; empty: there is none. Without a grant, the reply comes when the place has left: a client that asks again
 // at once must not be taken out by the clean-up of its earlier wait, nor find the lock reserved for it.
-func (t *Table) reply(w *Waiter, key, place string, o Outcome, err error) {
+func (t *waits) reply(w *Waiter, key, place string, o Outcome, err error) {
 	e := Effect{Op: Finish, Waiter: w, Outcome: o, Err: err, Doubt: w.doubt}
 	if place != "" && (o == Null || o == Error) {
 		t.depart(key, place, &e)
