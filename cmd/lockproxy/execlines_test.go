@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -16,137 +14,56 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
-// locks is a proxy in front of a Redis, with the directory of the test's commands. The file "wait" there is a pipe.
-type locks struct {
-	t     *testing.T
-	redis *redistest.Server
-	proxy *process
-	addr  string
-	dir   string
-}
-
-func newLocks(t *testing.T) *locks {
+// runProxy runs a proxy until the test ends, or until it is killed.
+func runProxy(t *testing.T, addr, upstream string) *redistest.Process {
 	t.Helper()
-	l := &locks{t: t, redis: redistest.Start(t), dir: t.TempDir()}
-	if err := syscall.Mkfifo(filepath.Join(l.dir, "wait"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	l.proxy = startProcess(t, "--listen", "127.0.0.1:0", "--upstream", l.redis.Addr())
-	l.addr = l.proxy.addr("")
-	l.proxy.awaitLog(1, "connected to upstream")
-	return l
-}
-
-// start runs lockproxy exec. ended waits for it, and returns its exit code and output.
-func (l *locks) start(args ...string) (ended func() (code int, out string)) {
-	l.t.Helper()
-	cmd, out := exec.Command("lockproxy", append([]string{"exec"}, args...)...), &logBuffer{}
-	cmd.Dir, cmd.Stdout, cmd.Stderr = l.dir, out, out
+	cmd := exec.Command("lockproxy", "--listen", addr, "--upstream", upstream, "--drain-timeout", "10ms")
+	log := &logBuffer{}
+	cmd.Stderr = log
 	p, err := redistest.StartProcess(cmd)
 	if err != nil {
-		l.t.Fatal(err)
+		t.Fatal(err)
 	}
-	l.t.Cleanup(p.Kill)
-	return func() (int, string) { return p.Exit(l.t, patience), out.String() }
-}
-
-// wrote waits until the command has written a file, and returns its text.
-func (l *locks) wrote(name string) string {
-	l.t.Helper()
-	var text []byte
-	redistest.Eventually(l.t, patience, "the file "+name, func() bool {
-		text, _ = os.ReadFile(filepath.Join(l.dir, name))
-		return bytes.HasSuffix(text, []byte("\n"))
+	t.Cleanup(func() {
+		p.Kill()
+		if t.Failed() {
+			t.Log(log)
+		}
 	})
-	return strings.TrimSpace(string(text))
+	redistest.Eventually(t, patience, "the proxy to be connected", func() bool { return strings.Contains(log.String(), "connected to upstream") })
+	return p
 }
 
-// free waits until nobody has the lock.
-func (l *locks) free(key string) {
-	l.t.Helper()
-	redistest.Eventually(l.t, patience, key+" to be free", func() bool { return l.redis.Do(l.t, "EXISTS", key) == int64(0) })
+// lined is a proxy behind a line that tests cut.
+func lined(t *testing.T) (redis *redistest.Server, proxy *redistest.Process, addr string, line *redistest.Relay) {
+	t.Helper()
+	redis, addr = redistest.Start(t), fmt.Sprint("127.0.0.1:", redistest.Port(t))
+	proxy = runProxy(t, addr, redis.Addr())
+	return redis, proxy, addr, redistest.StartRelay(t, addr)
 }
 
 // A connection may break before a command of exec, or between it and its answer. The command runs once, under one grant,
 // and the lock is free behind it.
 func TestExecOutlivesTheLossOfAnAnswer(t *testing.T) {
 	t.Parallel()
-	l := newLocks(t)
-	line := redistest.StartRelay(t, l.addr)
-	run := 0
-	for _, kind := range [][]string{nil, {"--fair"}, {"-s"}, {"--limit", "2"}} {
-		for _, verb := range []string{"LOCK", "EXTENDLOCK", "UNLOCK"} {
-			for _, heard := range []redistest.Fate{redistest.Unheard, redistest.Heard} {
-				if verb == "LOCK" && kind != nil && kind[0] == "--fair" {
+	for _, kind := range []string{"--lease=3s", "--fair", "--shared", "--limit=2"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			redis, _, _, line := lined(t)
+			for i, verb := range []string{"LOCK", "EXTENDLOCK", "UNLOCK"} {
+				if kind == "--fair" && i == 0 {
 					verb = "FAIRLOCK"
 				}
-				run++
-				key, ran := fmt.Sprint("job", run), fmt.Sprint("ran", run)
-				line.CutAt("\r\n"+verb+"\r\n", heard)
-				args := append([]string{"-u", line.Addr(), "--lease", "3s"}, kind...)
-				if code, out := l.start(append(args, key, "--", "sh", "-c", "echo ran >> "+ran)...)(); code != 0 {
-					t.Errorf("%v, %s, heard %d: exit code %d, %s", kind, verb, heard, code, out)
+				for _, heard := range []redistest.Fate{redistest.Unheard, redistest.Heard} {
+					line.CutAt("\r\n"+verb+"\r\n", heard)
+					out, err := exec.Command("lockproxy", "exec", "-u", line.Addr(), "--lease=3s", kind, "job", "--", "echo", "ran").CombinedOutput()
+					if err != nil || string(out) != "ran\n" || line.Cuts() {
+						t.Errorf("%s, heard %d: %v, %q; nothing was cut: %v", verb, heard, err, out, line.Cuts())
+					}
+					redistest.Eventually(t, patience, "the lock to be free", func() bool { return redis.Do(t, "EXISTS", "job") == int64(0) })
 				}
-				if got := l.wrote(ran); got != "ran" {
-					t.Errorf("%v, %s, heard %d: the command has run as %q", kind, verb, heard, got)
-				}
-				if line.Cuts() {
-					t.Errorf("%v, %s, heard %d: no connection was cut", kind, verb, heard)
-				}
-				l.free(key)
 			}
-		}
-	}
-}
-
-// The connection of the proxy to Redis may break likewise: then the proxy closes that of exec, which connects again and
-// goes on by its OWNER. The command runs once, and the lock is free behind it.
-func TestExecOutlivesTheLossOfAnAnswerOfRedis(t *testing.T) {
-	t.Parallel()
-	l := newLocks(t)
-	link := redistest.StartRelay(t, l.redis.Addr())
-	p := startProcess(t, "--listen", "127.0.0.1:0", "--upstream", link.Addr())
-	p.awaitLog(1, "connected to upstream")
-	run := 0
-	for _, kind := range [][]string{nil, {"--fair"}, {"-s"}, {"--limit", "2"}} {
-		for _, at := range []string{"LOCK", "EXTENDLOCK", "UNLOCK"} {
-			for _, fate := range []redistest.Fate{redistest.Unheard, redistest.Heard} {
-				run++
-				key, ran := fmt.Sprint("job", run), fmt.Sprint("ran", run)
-				lease := "60s"
-				if at == "EXTENDLOCK" {
-					lease = "3s"
-				}
-				if at == "LOCK" {
-					link.CutAt(key, fate)
-				}
-				args := append([]string{"-u", p.addr(""), "--lease", lease}, kind...)
-				ended := l.start(append(args, key, "--", "sh", "-c", "echo ran >> "+ran+"; read go < wait")...)
-				if got := l.wrote(ran); got != "ran" {
-					t.Errorf("%v, %s: the command has run as %q", kind, at, got)
-				}
-				if at != "LOCK" {
-					link.CutAt(key, fate) // of the next call, which is that one
-				}
-				if at == "EXTENDLOCK" {
-					redistest.Eventually(t, 20*time.Second, "the cut", func() bool { return !link.Cuts() })
-				}
-				redistest.Eventually(t, patience, "the command to read", func() bool {
-					fed, err := feed(filepath.Join(l.dir, "wait"))
-					return fed && err == nil
-				})
-				if code, out := ended(); code != 0 {
-					t.Errorf("%v, %s: exit code %d, %s", kind, at, code, out)
-				}
-				if link.Cuts() {
-					t.Errorf("%v, %s: no connection was cut", kind, at)
-				}
-				if got := l.wrote(ran); got != "ran" {
-					t.Errorf("%v, %s: the command has run as %q", kind, at, got)
-				}
-				l.free(key)
-			}
-		}
+		})
 	}
 }
 
@@ -157,16 +74,15 @@ func TestExecOutlivesItsConnections(t *testing.T) {
 	if _, err := exec.LookPath("flock"); err != nil {
 		t.Skip("no flock(1)")
 	}
-	l := newLocks(t)
-	line := redistest.StartRelay(t, l.addr)
-	proxy := l.proxy
+	redis, proxy, addr, line := lined(t)
+	dir := t.TempDir()
 	const command = `flock -n file sh -c 'echo run >> runs; for i in 1 2 3 4 5; do sleep 0.1; done' || echo overlap >> overlaps`
-	ended := make(chan int)
+	ended := make(chan int, 9)
 	for range 3 {
 		go func() {
 			for range 3 {
 				cmd := exec.Command("lockproxy", "exec", "-u", line.Addr(), "--lease", "2s", "job", "--", "sh", "-c", command)
-				cmd.Dir = l.dir
+				cmd.Dir = dir
 				out, _ := cmd.CombinedOutput()
 				code := cmd.ProcessState.ExitCode()
 				said := func(word string) bool { return strings.Contains(string(out), word) }
@@ -183,7 +99,8 @@ func TestExecOutlivesItsConnections(t *testing.T) {
 	}
 	pause := time.NewTimer(0)
 	defer pause.Stop()
-	for i, left, good := 0, 9, 0; left > 0; {
+	late := time.After(3 * time.Minute)
+	for i, left, good := 0, cap(ended), 0; left > 0; {
 		select {
 		case code := <-ended:
 			left--
@@ -197,20 +114,20 @@ func TestExecOutlivesItsConnections(t *testing.T) {
 			i++
 			switch {
 			case i%40 == 0:
-				proxy.cmd.Process.Kill()
-				proxy.once.Do(func() { _ = proxy.cmd.Wait() })
-				proxy = startProcess(t, "--listen", l.addr, "--upstream", l.redis.Addr())
-				proxy.awaitLog(1, "connected to upstream")
+				proxy.Kill()
+				proxy = runProxy(t, addr, redis.Addr())
 			case i%3 == 0:
-				redistest.Talk(t, l.addr, "CLIENT KILL SKIPME yes")
+				redistest.Talk(t, addr, "CLIENT KILL SKIPME yes")
 			default:
 				line.Reset()
 			}
 			pause.Reset(time.Duration(20+rand.IntN(150)) * time.Millisecond)
+		case <-late:
+			t.Fatal("the commands do not end")
 		}
 	}
-	if got, err := os.ReadFile(filepath.Join(l.dir, "overlaps")); err == nil {
+	if got, err := os.ReadFile(filepath.Join(dir, "overlaps")); err == nil {
 		t.Errorf("two commands have run at the same time: %s", got)
 	}
-	l.free("job")
+	redistest.Eventually(t, patience, "the lock to be free", func() bool { return redis.Do(t, "EXISTS", "job") == int64(0) })
 }

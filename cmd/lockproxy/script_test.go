@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -25,7 +27,7 @@ import (
 )
 
 // patience bounds each wait of a script.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // TestScripts runs the program as its users do: each testdata/script/*.txtar is one session in a shell. Beside the
 // commands of testscript there are
@@ -42,6 +44,8 @@ const patience = 30 * time.Second
 //	until REGEXP COMMAND ARGS    repeats a program, ask or get until its output has a match
 //	exits CODE PROGRAM ARGS      runs a program and demands its exit code
 //	feed FILE                    writes a line to the reader of a pipe; the pipe "wait" is there
+//	port NAME                    reserves a port of this machine; $NAME is its address
+//	knock ADDRESS DURATION       connects new clients for that time, each of which has a PING answered
 //	gone FILE                    waits for the end of the processes whose numbers are in a file
 //	get URL                      prints the answer over HTTP
 //	certificate NAME [AGE]       issues one that is valid for an hour; $NAME_CERT, $NAME_KEY and $CA are its files
@@ -59,10 +63,28 @@ func scripts(dir string) testscript.Params {
 			"redis": on((*stage).startRedis), "ask": on((*stage).ask), "proxy": on((*stage).startProxy),
 			"start": on((*stage).start), "says": on((*stage).says), "signal": on((*stage).signal), "ends": on((*stage).ends),
 			"connect": on((*stage).connect), "talk": on((*stage).talk), "hangup": on((*stage).hangUp), "until": on((*stage).until), "exits": on((*stage).exits),
-			"feed": on((*stage).feed),
+			"feed": on((*stage).feed), "port": on((*stage).port), "knock": on((*stage).knock),
 			"gone": on((*stage).gone), "get": on((*stage).get), "certificate": on((*stage).certificate),
 		},
 	}
+}
+
+// logBuffer collects what a process writes.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 // stage is what one script has started.
@@ -291,6 +313,34 @@ func feed(file string) (fed bool, err error) {
 	defer pipe.Close()
 	_, err = pipe.WriteString("go on\n")
 	return true, err
+}
+
+func (s *stage) port(args []string) {
+	s.Setenv(args[0], fmt.Sprint("127.0.0.1:", redistest.Port(s.t)))
+}
+
+func (s *stage) knock(args []string) {
+	period, err := time.ParseDuration(args[1])
+	s.Check(err)
+	resets := 0
+	for began := time.Now(); time.Since(began) < period; {
+		nc, err := net.Dial("tcp", args[0])
+		s.Check(err)
+		s.Check(nc.SetDeadline(time.Now().Add(patience)))
+		_, err = io.WriteString(nc, "PING\r\n")
+		line := make([]byte, len("+PONG\r\n"))
+		if err == nil {
+			_, err = io.ReadFull(nc, line)
+		}
+		nc.Close()
+		if errors.Is(err, syscall.ECONNRESET) { // connected by the system between the last look at the queue and its end
+			if resets++; resets > 1 {
+				s.Fatalf("two clients are reset")
+			}
+		} else if err != nil || string(line) != "+PONG\r\n" {
+			s.Fatalf("PING: %q, %v", line, err)
+		}
+	}
 }
 
 func (s *stage) gone(args []string) {
