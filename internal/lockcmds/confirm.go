@@ -12,13 +12,13 @@ import (
 
 // This file finds out whether replicas have a grant before its client is told of it.
 //
-//	Confirm ──► quick line of the server ──► round: prove.lua for each grant, one WAIT ──► Done
+//	Confirm ──► quick line of the server ──► round: prove for each grant, one WAIT ──► Done
 //	                                         │ not enough replicas yet
 //	                                         ▼
 //	            patient line of the server ──► round: the same, with a longer WAIT ──► …
 //
 // WAIT counts the replicas that have the last write of its own connection, and stops that connection. A grant is
-// written by another connection. So a round writes behind each grant, on the connection that waits: prove.lua finds the
+// written by another connection. So a round writes behind each grant, on the connection that waits: prove finds the
 // grant by its fence and by how often it is held, and changes nothing. A replica that has this write has the
 // grant. If the server is not the one that gave the grant, the script does not find it.
 //

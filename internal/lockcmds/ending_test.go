@@ -9,7 +9,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/table"
 )
 
-// The arguments of drop.lua.
+// The arguments of drop.
 const (
 	argFence = 1
 	argKeep  = 2

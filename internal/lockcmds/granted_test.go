@@ -9,7 +9,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/locktest"
 )
 
-// The answers of drop.lua: the grant goes on, and the owner does not hold the lock by it.
+// The answers of drop: the grant goes on, and the owner does not hold the lock by it.
 var goesOn, isGone = locktest.Numbers(2), locktest.Numbers(0)
 
 func TestAnAcquireWritesTheHoldsThatTheSessionHasThen(t *testing.T) {
@@ -141,7 +141,7 @@ func TestARollbackKeepsMaxHold(t *testing.T) {
 	ask := w.asksFor(&a.caller, lock, "")
 	ask.rollBack(fence, 1, nil)
 	w.Work()
-	const argHolds, argLease = 3, 4 // of release.lua
+	const argHolds, argLease = 3, 4 // of release
 	if args := w.Own.Args[0]; args[argHolds] != "1" || args[argLease] != "20000" {
 		t.Errorf("rolled back with %q", args)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/locktest"
 )
 
-// The answers of drop.lua: the lock is free, the grant goes on, and the owner does not hold the lock by that grant.
+// The answers of drop: the lock is free, the grant goes on, and the owner does not hold the lock by that grant.
 const (
 	freed      = 1
 	callGoesOn = 2

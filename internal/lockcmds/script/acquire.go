@@ -45,7 +45,7 @@ type Acquire struct {
 // named reports whether others may wait for the same owner. They are told of a first hold.
 func (a Acquire) named() bool { return a.Session != "" }
 
-// Call is the call of acquire.lua.
+// Call is the call of acquire.
 func (a Acquire) Call() Call {
 	if !a.named() {
 		return acquire.of(a.Key, "owner", a.Owner, "lease", millis(a.Lease))
@@ -65,7 +65,7 @@ func (a Acquire) tell(n Names) string {
 // Deepen acquires a lock again that the only session of an owner holds by the grant of that fence. It never grants.
 type Deepen struct{ Acquire }
 
-// Call is the call of deepen.lua.
+// Call is the call of deepen.
 func (a Deepen) Call() Call {
 	return deepenHold.ofHold(a.Key, a.timeout(a.Key),
 		"owner", a.Owner, "fence", itoa(a.Fence), "holds", itoa(a.Holds), "lease", millis(a.Lease))
@@ -79,7 +79,7 @@ type Fair struct {
 	Enqueue bool          // take a place in the queue if the lock is not acquired
 }
 
-// Call is the call of fair.lua.
+// Call is the call of fair.
 func (a Fair) Call() Call {
 	n := ForWaiters(a.Key)
 	return fair.of(a.Key,
@@ -96,7 +96,7 @@ type Crowd struct {
 	Enqueue bool          // take a place if the lock is not acquired, even if no other place is taken
 }
 
-// Call is the call of crowd.lua.
+// Call is the call of crowd.
 func (a Crowd) Call() Call {
 	n := ForWaiters(a.Key)
 	return crowd.of(a.Key,
@@ -124,7 +124,7 @@ const (
 	AtCrowdPlace Way = "crowd"
 )
 
-// Call is the call of acquire_shared.lua.
+// Call is the call of acquire_shared.
 func (a Shared) Call() Call {
 	all := []string{"owner", a.Owner, "lease", millis(a.Lease)}
 	if a.named() || a.Way != AtNoPlace { // else the rest would say nothing

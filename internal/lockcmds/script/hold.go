@@ -19,7 +19,7 @@ type Release struct {
 	Lease time.Duration // least lease that goes on if holds are left; 0: its TTL stays
 }
 
-// Call is the call of release.lua.
+// Call is the call of release.
 func (r Release) Call() Call {
 	pairs := []string{"owner", r.Owner, "fence", itoa(r.Fence)}
 	if r.Session != "" || r.Holds != 0 || r.Shared && r.Lease == 0 { // else the rest would say nothing
@@ -48,7 +48,7 @@ type HandOver struct {
 	FairPlace string // its place in the queue
 }
 
-// Call is the call of handover.lua.
+// Call is the call of handover.
 func (h HandOver) Call() Call {
 	n := ForWaiters(h.Key)
 	all := []string{
@@ -100,7 +100,7 @@ type Released struct {
 	Damage  Damage
 }
 
-// Decode decodes the answer of release.lua, and of handover.lua to a HandOver with this Release.
+// Decode decodes the answer of release, and of handover to a HandOver with this Release.
 func (r *Release) Decode(v resp.Value) (Released, error) {
 	if v.Kind == resp.Integer && v.Int < 0 {
 		return Released{Status: HandedOver, Granted: -v.Int, Fence: r.Fence, To: ToNamed, Placed: true}, nil
@@ -137,13 +137,13 @@ type Drop struct {
 	Keep time.Duration // the most that may be left of the lease; 0: the grant ends
 }
 
-// Call is the call of drop.lua.
+// Call is the call of drop.
 func (d Drop) Call() Call {
 	return drop.of(d.Key,
 		"owner", d.Owner, "fence", itoa(d.Fence), "keep", millis(d.Keep), "name", cmp.Or(d.Name, d.field()))
 }
 
-// DecodeDropped decodes the answer of drop.lua. It reports whether the owner held the lock by that grant.
+// DecodeDropped decodes the answer of drop. It reports whether the owner held the lock by that grant.
 func DecodeDropped(v resp.Value) (held bool, err error) {
 	n, err := numbersOf(v)
 	return err == nil && n.at[0] > 0, err
@@ -160,7 +160,7 @@ type Force struct {
 // AnyGrant is no fence: any grant is meant.
 const AnyGrant = -1
 
-// Call is the call of force.lua.
+// Call is the call of force.
 func (f Force) Call() Call {
 	lost := Lost(f.Key)
 	if f.Handle {
@@ -180,7 +180,7 @@ type Forced struct {
 	Handle bool   // as in Force; the caller sets it
 }
 
-// Message is the text of the message on ForcedChannel, as force.lua publishes it: the fence, a blank and the lock. An
+// Message is the text of the message on ForcedChannel, as force publishes it: the fence, a blank and the lock. An
 // end by the handle has a minus before the fence, and behind it the proof and another blank.
 func (f Forced) Message(lock string) string {
 	if f.Handle {
@@ -218,7 +218,7 @@ func ReadForced(text string) (m ForcedMessage, ok bool) {
 // IsHandle reports whether the message proves that the grant of that owner was released by its handle.
 func (m ForcedMessage) IsHandle(owner string) bool { return m.proof == proofOf(owner, m.Fence) }
 
-// DecodeForced decodes the answer of force.lua: the grants that were ended.
+// DecodeForced decodes the answer of force: the grants that were ended.
 func DecodeForced(v resp.Value) (all []Forced, err error) {
 	if v.IsError() {
 		return nil, ErrorOf(v)
@@ -236,7 +236,7 @@ type Extend struct {
 	Lease time.Duration // from now, > 0
 }
 
-// Call is the call of extend.lua.
+// Call is the call of extend.
 func (x Extend) Call() Call {
 	return extend.of(x.Key,
 		"owner", x.Owner, "lease", millis(x.Lease), "fence", itoa(x.Fence), "field", x.field())
@@ -249,7 +249,7 @@ type Extended struct {
 	Fence, Holds int64
 }
 
-// DecodeExtended decodes the answer of extend.lua.
+// DecodeExtended decodes the answer of extend.
 func DecodeExtended(v resp.Value) (Extended, error) {
 	n, err := numbersOf(v)
 	if err != nil || n.at[0] != 1 && n.at[0] != -2 {
@@ -280,7 +280,7 @@ type Renew struct {
 	Shared   bool // they are shared holds
 }
 
-// Call is the call of renew.lua.
+// Call is the call of renew.
 func (r Renew) Call() Call {
 	c, n := renew.of(""), len(r.Renewals)
 	c.Keys, c.Args = make([]string, 0, 2*n), make([]string, 0, 4*n)
@@ -296,7 +296,7 @@ func (r Renew) Call() Call {
 	return c
 }
 
-// DecodeRenewed decodes the answer of renew.lua: for each lease how many holds the owner has, 0: it is not ours any
+// DecodeRenewed decodes the answer of renew: for each lease how many holds the owner has, 0: it is not ours any
 // more.
 func DecodeRenewed(v resp.Value) ([]int64, error) {
 	if v.IsError() {
@@ -315,10 +315,10 @@ func DecodeRenewed(v resp.Value) ([]int64, error) {
 // Ask asks whether a client may run scripts.
 type Ask struct{}
 
-// Call is the call of ask.lua.
+// Call is the call of ask.
 func (Ask) Call() Call { return Call{Script: ask} }
 
-// DecodeAsk decodes the answer of ask.lua: Redis's time for HeldFor, or its refusal.
+// DecodeAsk decodes the answer of ask: Redis's time for HeldFor, or its refusal.
 func DecodeAsk(v resp.Value) (now int64, err error) {
 	n, err := numbersOf(v)
 	return n.at[0], err
@@ -341,7 +341,7 @@ type Info struct {
 	Fence int64  // with an Owner: of its permits the only one of interest; 0: all are
 }
 
-// Call is the call of info.lua.
+// Call is the call of info.
 func (i Info) Call() Call {
 	var all []string
 	if i.Owner != "" {
@@ -388,7 +388,7 @@ func (d *Described) Find(fence int64) *Holder {
 	return nil
 }
 
-// DecodeDescribed decodes the answer of info.lua. Shared holders come in the order of their fences.
+// DecodeDescribed decodes the answer of info. Shared holders come in the order of their fences.
 func DecodeDescribed(v resp.Value) (d Described, err error) {
 	if v.IsError() {
 		return d, ErrorOf(v)
@@ -425,10 +425,10 @@ type Bound struct {
 	Lease time.Duration // > 0
 }
 
-// Call is the call of bound.lua.
+// Call is the call of bound.
 func (b Bound) Call() Call { return bound.of(b.Key, "lease", millis(b.Lease)) }
 
-// DecodeBound decodes the answer of bound.lua: whether the lock has got that TTL.
+// DecodeBound decodes the answer of bound: whether the lock has got that TTL.
 func DecodeBound(v resp.Value) (done bool, err error) {
 	if v.IsError() {
 		return false, ErrorOf(v)
@@ -443,12 +443,12 @@ type Prove struct {
 	Part // of the acquire; Holds are the owner's behind it
 }
 
-// Call is the call of prove.lua.
+// Call is the call of prove.
 func (p Prove) Call() Call {
 	return prove.ofHold(p.Key, p.timeout(p.Key), "owner", p.Owner, "fence", itoa(p.Fence), "holds", itoa(p.Holds))
 }
 
-// DecodeProved decodes the answer of prove.lua.
+// DecodeProved decodes the answer of prove.
 func DecodeProved(v resp.Value) (here bool, err error) {
 	if v.IsError() {
 		return false, ErrorOf(v)

@@ -273,6 +273,11 @@ func TestRenewRenewsOnlyWhatIsOurs(t *testing.T) {
 		if ttl := b.c.PTTL(t.Context(), "k4").Val(); !within(ttl, 30000) {
 			t.Errorf("a renewal has shortened a lease to %v", ttl)
 		}
+		b.c.Persist(t.Context(), "k4")
+		equal(t, "a note alone", b.must(b.s["renew"], k[3:4], ownerA, f4, 0, "#x"), []int64{1})
+		if holds := b.c.HGet(t.Context(), "k4", ownerA).Val(); holds != "1" {
+			t.Errorf("a note for a lock without a TTL has left %q holds", holds)
+		}
 	})
 }
 

@@ -7,7 +7,7 @@ package script
 // permit is the name of the permit that an acquire takes. It never comes back.
 func (p Part) permit() string { return p.Owner + "#" + p.Name }
 
-// LimitCall is the call of acquire_limit.lua, for a Limit that is not 0.
+// LimitCall is the call of acquire_limit, for a Limit that is not 0.
 func (a Shared) LimitCall() Call {
 	return acquireLimit.of(a.Key,
 		"permit", a.permit(), "lease", millis(a.Lease), "limit", itoa(int64(a.Limit)), "named", flag(a.named()),
@@ -15,7 +15,7 @@ func (a Shared) LimitCall() Call {
 		"enqueue", flag(a.Enqueue))
 }
 
-// LimitCall is the call of handover_limit.lua, for waiters whose Limit is not 0.
+// LimitCall is the call of handover_limit, for waiters whose Limit is not 0.
 func (h HandOver) LimitCall() Call {
 	all := []string{
 		"owner", h.Owner, "fence", itoa(h.Fence), "wait", millis(h.Wait), "crowd", Names{Lock: h.Key}.PlaceOf(h.Crowd),
@@ -32,13 +32,13 @@ func (h HandOver) LimitCall() Call {
 	return handoverLimit.of(h.Key, all...)
 }
 
-// LimitCall is the call of lease_limit.lua that ends a permit: that with the fence, or the oldest of a named owner.
+// LimitCall is the call of lease_limit that ends a permit: that with the fence, or the oldest of a named owner.
 func (r Release) LimitCall() Call { return r.leaseLimit(r.Key, "", 0, false) }
 
-// LimitCall is the call of lease_limit.lua that sets a lease.
+// LimitCall is the call of lease_limit that sets a lease.
 func (x Extend) LimitCall() Call { return x.leaseLimit(x.Key, "", milliseconds(x.Lease), false) }
 
-// LimitCall is the call of lease_limit.lua that drops the permit with the fence, or that of the acquire.
+// LimitCall is the call of lease_limit that drops the permit with the fence, or that of the acquire.
 func (d Drop) LimitCall() Call {
 	permit := ""
 	if d.Fence == 0 {
@@ -56,7 +56,7 @@ func (p Part) leaseLimit(key, permit string, lease int64, drop bool) Call {
 		"owner", p.Owner, "fence", itoa(p.Fence), "permit", permit, "lease", itoa(lease), "drop", flag(drop), "by", by)
 }
 
-// LimitCall is the call of renew_limit.lua.
+// LimitCall is the call of renew_limit.
 func (r Renew) LimitCall() Call {
 	places := make(map[string]string, 1)
 	c := renewLimit.of("")
@@ -73,7 +73,7 @@ func (r Renew) LimitCall() Call {
 	return c
 }
 
-// LimitCall is the call of prove_limit.lua.
+// LimitCall is the call of prove_limit.
 func (p Prove) LimitCall() Call {
 	return proveLimit.of(p.Key, "permit", p.permit(), "fence", itoa(p.Fence))
 }

@@ -111,7 +111,7 @@ func Lost(key string) string { return tagged("lockproxy:lost", key) }
 func (n Names) NameChannel(owner string) string { return n.Channel + ":" + n.PlaceOf(owner) }
 
 // PlaceOf is the name under which an owner stands in the fair queue. Redisson's rule gives "a" and "{a}" one queue, so
-// the places of waiters for "{a}" are marked; see lib/head.lua. "{}" has no such other lock.
+// the places of waiters for "{a}" are marked; see waits_for in lib/queue.lua. "{}" has no such other lock.
 func (n Names) PlaceOf(owner string) string {
 	if isBraced(n.Lock) {
 		return owner + "{}"

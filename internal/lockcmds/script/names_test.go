@@ -40,9 +40,9 @@ func TestTheLeaseOfASharedHoldIsOfOneLockAndOwner(t *testing.T) {
 		}
 		return text
 	}
-	names := redis.NewScript(read("lib/shared") + `
-		local name = name_of(KEYS[1], ARGV[1])
-		return {timeout_of(KEYS[1], name), owner_of(name)}`)
+	names := redis.NewScript(strings.Join(newComposer().expand([]string{
+		"local lock, owner = KEYS[1], ARGV[1]", "--@", "local name = name_of(owner)", "return {timeout_of(name), owner_of(name)}",
+	}, map[string]bool{}), "\n"))
 	of := map[string][2]string{}
 	for range 30_000 {
 		lock, owner := text(), strings.NewReplacer("{", "", "}", "").Replace(text())

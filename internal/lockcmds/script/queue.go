@@ -13,7 +13,7 @@ type Leave struct {
 	Places []string
 }
 
-// Call is the call of leave.lua.
+// Call is the call of leave.
 func (l Leave) Call() Call {
 	c := leave.of(l.Key)
 	c.Args = append(c.Args, l.Places...)
@@ -27,20 +27,20 @@ type Refresh struct {
 	Places []string      // a thousand at most
 }
 
-// Call is the call of refresh.lua.
+// Call is the call of refresh.
 func (r Refresh) Call() Call {
 	c := refresh.of(r.Key, "wait", millis(r.Wait))
 	c.Args = append(c.Args, r.Places...)
 	return c
 }
 
-// DecodeCount decodes the answer of leave.lua and refresh.lua: how many of the places were in the queue.
+// DecodeCount decodes the answer of leave and refresh: how many of the places were in the queue.
 func DecodeCount(v resp.Value) (int, error) {
 	n, err := numbersOf(v)
 	return int(n.at[0]), err
 }
 
-// ReadFirst reads a message by which a waiter learns that its place is the first in the queue: lib/tell_first.lua. It
+// ReadFirst reads a message by which a waiter learns that its place is the first in the queue: tell_head in lib/queue.lua. It
 // returns the lease of the holder. Redisson's messages, and those after which a waiter asks, are 0 and 1.
 func ReadFirst(text string) (lease time.Duration, ok bool) {
 	ms, err := strconv.ParseInt(text, 10, 64)
@@ -50,10 +50,10 @@ func ReadFirst(text string) (lease time.Duration, ok bool) {
 // Head asks for the first place in the queue of a lock.
 type Head struct{ Key string }
 
-// Call is the call of head.lua.
+// Call is the call of head.
 func (h Head) Call() Call { return head.of(h.Key) }
 
-// DecodeHead decodes the answer of head.lua; empty: the queue is empty.
+// DecodeHead decodes the answer of head; empty: the queue is empty.
 func DecodeHead(v resp.Value) (place string, err error) {
 	if v.IsError() {
 		return "", ErrorOf(v)
@@ -64,10 +64,10 @@ func DecodeHead(v resp.Value) (place string, err error) {
 // Look looks after a free lock that was kept for a waiter.
 type Look struct{ Key string }
 
-// Call is the call of look.lua.
+// Call is the call of look.
 func (l Look) Call() Call { return look.of(l.Key) }
 
-// DecodeLook decodes the answer of look.lua: whether the lock is still kept.
+// DecodeLook decodes the answer of look: whether the lock is still kept.
 func DecodeLook(v resp.Value) (kept bool, err error) {
 	n, err := numbersOf(v)
 	return n.at[0] == 1, err
@@ -79,7 +79,7 @@ type RemoveHead struct {
 	Force      bool // even if it has a subscriber: it was woken often enough
 }
 
-// Call is the call of remove_head.lua.
+// Call is the call of remove_head.
 func (d RemoveHead) Call() Call {
 	return removeHead.of(d.Key, "place", d.Place, "force", flag(d.Force))
 }
@@ -90,7 +90,7 @@ type HeadRemoved struct {
 	Receivers int64 // how many listen for the place
 }
 
-// DecodeHeadRemoved decodes the answer of remove_head.lua.
+// DecodeHeadRemoved decodes the answer of remove_head.
 func DecodeHeadRemoved(v resp.Value) (HeadRemoved, error) {
 	n, err := numbersOf(v)
 	return HeadRemoved{n.at[0] == 1, n.at[1]}, err

@@ -2,7 +2,7 @@
 // answer. It does no I/O and keeps no state.
 //
 // Invariant: a script that is run twice leaves what it leaves when it is run once, but for the calls of a named owner
-// that are sent once. A late copy of a call meets the grant of its own owner or none. lib/hash.lua says how.
+// that are sent once. A late copy of a call meets the grant of its own owner or none. lib/lock.lua says how.
 //
 //	Acquire{…}.Call() ──► keys and arguments ──► EVALSHA ──► reply ──► DecodeAcquired ──► Acquired{Granted, Fence, …}
 //
@@ -11,14 +11,7 @@ package script
 
 import (
 	"bytes"
-	"crypto/sha1"
-	"embed"
-	"encoding/hex"
-	"regexp"
-	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -28,14 +21,13 @@ import (
 type Script struct {
 	name string
 	id   int
-	lib  []string // the functions that it begins with
 
 	// Set by compose.
 	text, sha, evalsha string
 	keys, args         names
 }
 
-// Name is the file name without ".lua".
+// Name is its name in the files, see compose.go.
 func (s *Script) Name() string { return s.name }
 
 // ID is a small number: the place in All.
@@ -50,107 +42,45 @@ func (s *Script) SHA() string { return s.composed().sha }
 // Evalsha is the command EVALSHA with the SHA, as they stand in a request behind the number of its arguments.
 func (s *Script) Evalsha() string { return s.composed().evalsha }
 
-//go:embed *.lua lib/*.lua
-var files embed.FS
-
 // all is in the order of IDs.
 var all []*Script
 
-// The scripts, each with the functions of lib that it begins with. A function stands behind those that it calls.
+// The scripts.
 var (
-	ask           = load("ask", "now")
+	ask           = load("ask")
 	acquire       = load("acquire")
-	acquireLimit  = load("acquire_limit", "head", "turn", "take_turn", "deadline")
+	acquireLimit  = load("acquire_limit")
 	acquireShared = load("acquire_shared")
-	deepenHold    = load("deepen", "hash", "hold", "head", "wake")
-	crowd         = load("crowd",
-		"hash", "hold", "grant", "deepen", "head", "take_turn", "turn", "deadline", "crowd",
-		"drop_late", "wake", "shortened")
-	fair          = load("fair", "head", "deadline")
-	leave         = load("leave", "head", "keep", "next_turn")
-	refresh       = load("refresh", "deadline", "mend")
-	look          = load("look", "turn")
-	removeHead    = load("remove_head", "head", "keep", "next_turn", "take_turn")
+	deepenHold    = load("deepen")
+	crowd         = load("crowd")
+	fair          = load("fair")
+	leave         = load("leave")
+	refresh       = load("refresh")
+	look          = load("look")
+	removeHead    = load("remove_head")
 	release       = load("release")
 	handover      = load("handover")
-	handoverLimit = load("handover_limit",
-		"head", "keep", "tell_rwlock", "free", "wake", "take_turn")
-	leaseLimit = load("lease_limit", "head", "keep", "tell_rwlock", "free", "wake")
-	renewLimit = load("renew_limit")
-	proveLimit = load("prove_limit")
-	extend     = load("extend", "hash", "hold", "head", "wake")
-	renew      = load("renew", "hash", "hold")
-	info       = load("info", "hash", "shared", "holders_of", "now")
-	head       = load("head", "head")
-	force      = load("force", leaving("shared", "holders_of")...)
-	drop       = load("drop", leaving("hold")...)
-	prove      = load("prove", "hash", "hold")
-	bound      = load("bound", "hash")
+	handoverLimit = load("handover_limit")
+	leaseLimit    = load("lease_limit")
+	renewLimit    = load("renew_limit")
+	proveLimit    = load("prove_limit")
+	extend        = load("extend")
+	renew         = load("renew")
+	info          = load("info")
+	head          = load("head")
+	force         = load("force")
+	drop          = load("drop")
+	prove         = load("prove")
+	bound         = load("bound")
 )
-
-// leaving is the functions of a script by which holds of both modes end, with others.
-func leaving(also ...string) []string {
-	return slices.Concat(
-		[]string{"hash"}, also, []string{"head", "keep", "tell_rwlock", "free", "wake", "longest", "leave_shared"},
-	)
-}
 
 // All returns the scripts in the order of their IDs.
 func All() []*Script { return all }
 
-func load(name string, lib ...string) *Script {
-	s := &Script{name: name, id: len(all), lib: lib}
+func load(name string) *Script {
+	s := &Script{name: name, id: len(all)}
 	all = append(all, s)
 	return s
-}
-
-// once composes all texts when one is first needed: the subcommands, as exec, which start two processes of this program
-// each time, need none.
-var once sync.Once
-
-func (s *Script) composed() *Script {
-	once.Do(func() {
-		for _, s := range all {
-			s.compose()
-		}
-	})
-	return s
-}
-
-func (s *Script) compose() {
-	var text strings.Builder
-	for _, part := range s.lib {
-		text.WriteString(read("lib/" + part))
-		text.WriteByte('\n')
-	}
-	own := read(s.name)
-	s.keys, s.args = namesIn(own, "KEYS"), namesIn(own, "ARGV")
-	text.WriteString(own)
-	s.text = comments().ReplaceAllString(included(text.String()), "")
-	sum := sha1.Sum([]byte(s.text)) // Redis names scripts by SHA-1
-	s.sha = hex.EncodeToString(sum[:])
-	s.evalsha = string(resp.AppendBulk(resp.AppendBulk(nil, "EVALSHA"), s.sha))
-}
-
-// includes are lines that stand for a file of lib, where its functions are needed only from there on: Redis makes the
-// functions of a script anew each time it runs.
-var includes = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^ *--@ [a-z_]+\n`) })
-
-// comments are the lines that Redis need not keep.
-var comments = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^ *--.*\n`) })
-
-func included(text string) string {
-	return includes().ReplaceAllStringFunc(text, func(line string) string {
-		return included(read("lib/" + strings.TrimSpace(line)[len("--@ "):]))
-	})
-}
-
-func read(name string) string {
-	text, err := files.ReadFile(name + ".lua")
-	if err != nil {
-		panic("BUG: " + err.Error())
-	}
-	return string(text)
 }
 
 // Error is an error reply of Redis, to be passed on as it is.

@@ -1,9 +1,7 @@
 package script
 
 import (
-	"regexp"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -42,27 +40,6 @@ func TestCallsInAClusterKeepToOneSlot(t *testing.T) {
 		}
 		if !slices.Equal(args, c.Args) {
 			t.Errorf("%s: %q, want %q", c.Name(), c.Args, args)
-		}
-	}
-}
-
-// A script says by name what it gets, and lib/names.lua what each name means.
-func TestEachNameOfAKeyOrArgumentIsExplained(t *testing.T) {
-	explained := map[string]bool{}
-	for _, line := range regexp.MustCompile(`(?m)^--   ([a-z_, ]+?)  `).FindAllStringSubmatch(read("lib/names"), -1) {
-		for _, name := range strings.Split(line[1], ", ") {
-			explained[name] = true
-		}
-	}
-	for _, s := range All() {
-		s.composed()
-		for _, name := range slices.Concat(s.keys.first, s.keys.row, s.args.first, s.args.row) {
-			if !explained[strings.TrimPrefix(strings.TrimPrefix(name, "plain_"), "fair_")] {
-				t.Errorf("%s.lua: what is %q?", s.name, name)
-			}
-		}
-		for _, use := range regexp.MustCompile(`(KEYS|ARGV)\[`).FindAllString(s.Text(), -1) {
-			t.Errorf("%s.lua: %s", s.name, use)
 		}
 	}
 }

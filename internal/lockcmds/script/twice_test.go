@@ -436,7 +436,7 @@ func TestAScriptThatRunsTwiceLeavesWhatItLeavesOnce(t *testing.T) {
 }
 
 // Redisson's read and write locks judge by the field mode, and its readers count every numeric field down to one: see
-// lib/hash.lua.
+// lib/lock.lua.
 func TestEveryGrantHasItsMode(t *testing.T) {
 	t.Parallel()
 	eachCase(t, func(b rig, owner, name, what string, reset func()) {

@@ -122,7 +122,7 @@ type holder struct {
 	exists       bool
 }
 
-// isOwner reports whether a field of a lock's hash is its owner's; see script/lib/hash.lua.
+// isOwner reports whether a field of a lock's hash is its owner's; see script/lib/lock.lua.
 func isOwner(field string) bool {
 	return field != "fence" && field != "mode" && !strings.HasPrefix(field, "{")
 }

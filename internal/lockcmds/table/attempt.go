@@ -246,5 +246,5 @@ func (q *Queue) expect(ttl time.Duration) {
 	}
 }
 
-// TurnLimit is for how long a free lock is kept for the first in Redis's queue: script/lib/free.lua.
+// TurnLimit is for how long a free lock is kept for the first in Redis's queue: keep_for_first in script/lib/queue.lua.
 const TurnLimit = 250 * time.Millisecond

@@ -294,7 +294,7 @@ func (w *world) progress(pick int) bool {
 				}
 				w.queue = slices.DeleteFunc(w.queue, func(p string) bool { return p == place })
 			}
-			if free && len(w.queue) > 0 && w.queue[0] != head { // leave.lua wakes the next
+			if free && len(w.queue) > 0 && w.queue[0] != head { // leave wakes the next
 				w.wakeHead()
 			} else if free && len(w.queue) == 0 {
 				w.messages = append(w.messages, w.names.Channel)

@@ -21,7 +21,7 @@ import "time"
 // place, or have heard that theirs is the first, plain or fair: by an answer, or by a message when the one before it has
 // left. So a release costs Redis the same however many proxies wait, and the first hears of one of Redisson's plain locks.
 
-// Place is where the place of a crowd is, as the scripts tell (script/lib/crowd.lua).
+// Place is where the place of a crowd is, as the scripts tell (script/lib/queue.lua).
 type Place int64
 
 // Values of Place.

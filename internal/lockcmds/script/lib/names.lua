@@ -1,12 +1,12 @@
 -- names: what the names of keys and arguments mean. A test holds those of the scripts against this list.
 --
 -- Keys:
---   lock       hash, see lib/hash.lua, or string, see lib/permits.lua; it exists only while it is held
+--   lock       hash, see lib/lock.lua, or string, see lib/permits.lua; it exists only while it is held
 --   counter    fence counter of all locks, or of this hash slot; never expires, never goes back
 --   channel    base channel; a waiter listens on channel:place. As a key it says for which place the free lock is kept
 --   queue      list of places of waiters, first to ask at the head
 --   deadlines  zset: place -> epoch ms after which it may be dropped
---   timeout    lease of the owner in a lock that it is known to hold shared, see lib/shared.lua; absent: it is not known
+--   timeout    lease of an owner that is known to hold the lock shared, see lib/shared.lua; else absent
 --   timeouts, permits, owners  see lib/permits.lua
 --
 -- Arguments. Lengths of time are in ms; flags are 1 or 0:
@@ -15,7 +15,7 @@
 --   lease      its length, > 0; where a hold is released or renewed, the least that goes on, 0: it stays
 --   publish    PUBLISH, or SPUBLISH in a cluster
 --   name       of the acquire, for a named owner; empty: the owner has no other acquire
---   field      of a session of a named owner, see by_with in lib/hold.lua; empty: the owner has one session
+--   field      of a session of a named owner, see by_with; empty: the owner has one session
 --   tell       channel on which other waiters of a named owner are told of a first hold; empty: there are none
 --   holds      of the owner's only session after the call
 --   wait       what a deadline is counted in, > 0
