@@ -102,25 +102,8 @@ func loopback(host string) bool {
 
 // warn logs what is allowed and seldom meant.
 func (c Config) warn(log *zap.Logger) {
-	for _, s := range []struct {
-		key    string
-		secret Secret
-	}{{"upstream.password", c.Upstream.Password}, {"sentinel.password", c.Sentinel.Password}} {
-		text := string(s.secret)
-		switch {
-		case strings.HasPrefix(text, "\uFEFF"):
-			log.Warn("the password begins with a byte order mark, which is part of it: save the file without one",
-				zap.String("setting", s.key))
-		case strings.TrimSpace(text) != text:
-			log.Warn("the password begins or ends with a blank or the end of a line, which is part of it",
-				zap.String("setting", s.key))
-		}
-	}
 	host, _, _ := net.SplitHostPort(c.AdminListen) // it has been verified
-	if host == "" || loopback(host) {
-		return
-	}
-	if c.AdminPprof {
+	if c.AdminPprof && host != "" && !loopback(host) {
 		log.Warn("every host that reaches admin-listen can take profiles, which slow the proxy down",
 			zap.String("admin-listen", c.AdminListen))
 	}

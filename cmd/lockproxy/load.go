@@ -129,7 +129,7 @@ func (cmd *command) parse(args []string) error {
 		return cli.FlagError(err, all)
 	}
 	if all.NArg() > 0 {
-		return unexpected(all.Arg(0), args, all)
+		return unexpected(all.Arg(0), args)
 	}
 	for _, s := range settings {
 		if _, ok := os.LookupEnv(s.variable()); ok || all.Changed(s.flag()) {
@@ -146,21 +146,14 @@ func (cmd *command) parse(args []string) error {
 }
 
 // unexpected is the error about an argument that is none of a flag.
-func unexpected(arg string, args []string, flags *pflag.FlagSet) error {
-	at := slices.Index(args, arg)
-	if at == 0 {
+func unexpected(arg string, args []string) error {
+	if arg == args[0] {
 		names := []string{"--version", "--help", "--check"}
 		for _, sub := range cli.Subcommands() {
 			names = append(names, sub.Name)
 		}
 		return fmt.Errorf("unexpected argument %s: it is no subcommand%s (without one lockproxy serves; --help has all)",
 			arg, cli.Meant(arg, names))
-	}
-	before := flags.Lookup(strings.TrimPrefix(args[at-1], "--"))
-	truths := []string{"true", "false", "yes", "no", "on", "off"}
-	if before != nil && before.NoOptDefVal != "" && slices.Contains(truths, arg) {
-		return fmt.Errorf("unexpected argument %s (the value of --%s stands behind an equals sign, as in --%s=false)",
-			arg, before.Name, before.Name)
 	}
 	return fmt.Errorf("unexpected argument %s", arg)
 }

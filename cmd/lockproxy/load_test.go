@@ -489,7 +489,7 @@ func TestMistakesAreExplained(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"serve": "unexpected argument serve: it is no subcommand (", "version": "did you mean --version?", "exce k": "did you mean exec?", "--embedded yes": "as in --embedded=false",
+		"serve": "unexpected argument serve: it is no subcommand (", "version": "did you mean --version?", "exce k": "did you mean exec?",
 		"--check x": "unexpected argument x", "--lease 3s": "did you mean --lock-lease?", "--lock-lease 3": `--lock-lease: "3" is not`, "--listen": "--listen needs a value",
 	} {
 		if _, err := load(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {

@@ -5,8 +5,7 @@
 //	     └─► locks, info, unlock: one question, one answer
 //
 // Goroutines: exec has one for each extension of its lease, and while it waits for the lock one for the wait and one that
-// asks whether the proxy lives. It waits for all of them. What a subcommand has to say is written on a goroutine, for
-// which the end waits a second at most.
+// asks whether the proxy lives. It waits for all of them. What a subcommand has to say is written by package logging.
 package cli
 
 import (
@@ -20,6 +19,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
 // Exit codes. A command under exec has its own exit code; these are told apart from it by their numbers, which are
@@ -55,15 +56,13 @@ type subcommand struct {
 	details    string // behind the flags in its --help
 	begin      func() command
 	hidden     bool
-
-	hints map[string]string // what to write for flags of other programs
 }
 
 // subcommands is the grammar.
 var subcommands = []subcommand{
 	{
 		name: "exec", args: "KEY -- COMMAND ...", help: "Hold a lock while a command runs.", details: execDetails,
-		begin: func() command { return &execCommand{} }, hints: flockHints,
+		begin: func() command { return &execCommand{} },
 	},
 	{
 		name: "locks", help: "List the locks that are held through the proxy.",
@@ -133,13 +132,20 @@ type program struct {
 	ctx    context.Context
 	name   string // of the subcommand
 	stdout io.Writer
-	stderr messages
+	stderr *logging.Output
 }
 
 // tell writes a line for the user.
 func (p *program) tell(format string, args ...any) {
-	p.stderr.add(fmt.Sprintf("lockproxy "+p.name+": "+format+"\n", args...))
+	p.say(fmt.Sprintf("lockproxy "+p.name+": "+format+"\n", args...))
 }
+
+// say writes lines for the user. The reader of standard error may stand still, such as a stopped terminal or a full
+// pipe: the work is not held up.
+func (p *program) say(lines string) { _, _ = p.stderr.Of(logging.Ordinary).Write([]byte(lines)) }
+
+// end waits until the user has the lines, for a second at most. It is the end of the program.
+func (p *program) end() { p.stderr.Close(time.Second) }
 
 // fail tells why a subcommand has failed.
 func (p *program) fail(code int, format string, args ...any) int {
@@ -160,23 +166,15 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		err = cmd.arguments(f)
 	}
-	p := &program{ctx: ctx, name: sub.name, stdout: stdout, stderr: messages{out: stderr}}
-	defer p.stderr.flush()
+	p := &program{ctx: ctx, name: sub.name, stdout: stdout}
+	p.stderr = logging.NewOutput(stderr, func(logging.Dropped) []byte { return []byte("lockproxy: messages are missing\n") })
+	defer p.end()
 	if err != nil {
-		p.tell("%s%s", readable(FlagError(err, f)), sub.hint(err))
-		p.stderr.add(fmt.Sprintf("Usage: %s; --help has the flags\n", sub.usage()))
+		p.tell("%s", readable(FlagError(err, f)))
+		p.say(fmt.Sprintf("Usage: %s; --help has the flags\n", sub.usage()))
 		return ExitUsage
 	}
 	return cmd.run(p)
-}
-
-// hint is the end of an error about a flag of another program; empty: there is nothing to say.
-func (s *subcommand) hint(err error) string {
-	unknown, ok := errors.AsType[*pflag.NotExistError](err)
-	if !ok || s.hints[unknown.GetSpecifiedName()] == "" {
-		return ""
-	}
-	return ": " + s.hints[unknown.GetSpecifiedName()]
 }
 
 func (s *subcommand) flagSet(cmd command) *pflag.FlagSet {

@@ -36,24 +36,6 @@ type execCommand struct {
 	Command []string
 }
 
-// The words of hints about several flags.
-const (
-	hintCommand   = "the command stands behind --, as in -- sh -c 'COMMAND'"
-	hintExclusive = "a lock is exclusive without --shared"
-	hintFile      = "exec locks a key, no file"
-	hintNoWait    = "--no-wait is the same"
-)
-
-// flockHints are about the flags of flock(1) that exec does not have.
-var flockHints = map[string]string{
-	"c": hintCommand, "command": hintCommand,
-	"x": hintExclusive, "e": hintExclusive, "exclusive": hintExclusive,
-	"nb": hintNoWait, "nonblock": hintNoWait, "timeout": "--wait is the same",
-	"o": hintFile, "close": hintFile, "unlock": hintFile,
-	"F": "exec stays, to renew the lock", "no-fork": "exec stays, to renew the lock",
-	"verbose": "lockproxy info KEY shows who has the lock",
-}
-
 const execDetails = `COMMAND finds LOCK_KEY and LOCK_FENCE in its environment. The exit code is that of the command, or
 
   69   the proxy cannot be asked or refuses; the command was not started
@@ -64,7 +46,6 @@ const execDetails = `COMMAND finds LOCK_KEY and LOCK_FENCE in its environment. T
   128+n  signal n has ended the command`
 
 func (c *execCommand) flags(f *pflag.FlagSet) {
-	c.Lease = 30 * time.Second
 	c.connection.flags(f)
 	f.VarP(&c.Wait, "wait", "w",
 		"Longest wait for the lock, as in 10s; a number, as 0.5, is seconds. Without it: no limit. "+
@@ -75,12 +56,12 @@ func (c *execCommand) flags(f *pflag.FlagSet) {
 	f.BoolVar(&c.Fair, "fair", false, "First come, first served (FAIRLOCK).")
 	f.BoolVarP(&c.Shared, "shared", "s", false, "Hold the lock together with other shared holders, but with no exclusive one.")
 	f.Int32Var(&c.Limit, "limit", 0, "Run at most `N` commands of this lock at the same time (LIMIT).")
-	f.Var((*Duration)(&c.Lease), "lease",
+	f.DurationVar(&c.Lease, "lease", 30*time.Second,
 		"Lease of the lock. It is renewed while the command runs. If exec and its guard are killed, the lock ends within "+
 			"this time; if this machine vanishes, twice the proxy's tcp.keepalive later at most.")
-	f.Var((*Duration)(&c.MinHold), "min-hold",
+	f.DurationVar(&c.MinHold, "min-hold", 0,
 		"Keep the lock for this time since its grant, even if the command has ended.")
-	f.Var((*Duration)(&c.MaxHold), "max-hold", "End the command after this time. Exit code 124. 0s: no limit.")
+	f.DurationVar(&c.MaxHold, "max-hold", 0, "End the command after this time. Exit code 124. 0s: no limit.")
 	f.SetInterspersed(false) // what follows the command is its own
 }
 
@@ -129,7 +110,7 @@ func (c *execCommand) run(p *program) int {
 	case err != nil:
 		return p.fail(ExitUsage, "%v", err)
 	case strings.Trim(c.URL, "0123456789") == "":
-		return p.fail(ExitUsage, "--url: %s is no address, and %s", c.URL, hintFile)
+		return p.fail(ExitUsage, "--url: %s is no address, and exec locks a key, no file", c.URL)
 	case c.Lease < leastLease:
 		return p.fail(ExitUsage, "--lease: %v is less than %v", c.Lease, leastLease)
 	case c.MinHold < 0, c.MaxHold < 0, c.Wait.limit < 0:
@@ -214,7 +195,7 @@ func (c *execCommand) acquire(p *program, h *Holder, signals <-chan os.Signal) (
 		c.giveBack(p, h) // the grant may have come at the same time
 		if sig == os.Interrupt {
 			h.Disconnect()
-			p.stderr.flush()
+			p.end()
 			process.EndBy(sig)
 		}
 		return time.Time{}, process.CodeOf(sig)

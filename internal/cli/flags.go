@@ -82,9 +82,6 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// Duration is the value of a flag.
-type Duration time.Duration
-
 // ParseDuration reads a duration with its unit.
 func ParseDuration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
@@ -93,19 +90,6 @@ func ParseDuration(text string) (time.Duration, error) {
 	}
 	return d, nil
 }
-
-// Set implements pflag.Value.
-func (d *Duration) Set(text string) error {
-	parsed, err := ParseDuration(text)
-	*d = Duration(parsed)
-	return err
-}
-
-// String implements pflag.Value.
-func (d *Duration) String() string { return time.Duration(*d).String() }
-
-// Type implements pflag.Value.
-func (*Duration) Type() string { return "duration" }
 
 // patience is how long exec waits for a lock. The zero value has no limit.
 type patience struct {

@@ -60,7 +60,7 @@ func (r *runner) run(path string, args []string, grant Grant, signals <-chan os.
 	r.command.End()
 	if exit.Signal == os.Interrupt && code == exit.Code {
 		r.holder.Disconnect()
-		r.p.stderr.flush()
+		r.p.end()
 		process.EndBy(os.Interrupt)
 	}
 	return code
