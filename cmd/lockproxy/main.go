@@ -57,13 +57,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return check(ctx, cmd, stdout, stderr)
 	case cmd.Health:
 		p := cmd.probe()
-		err := checkHealth(ctx, p)
-		if reason := p.outage(ctx); err == nil && reason != "" {
+		err := p.health(ctx)
+		if reason := cli.Outage(ctx, p.target); err == nil && reason != "" {
 			fmt.Fprintln(stdout, "lockproxy: health: the proxy lives, redis is away:", reason)
 		}
 		return reported("health", err, stderr)
 	case cmd.Ready:
-		return reported("ready", checkReady(ctx, cmd.probe()), stderr)
+		return reported("ready", cmd.probe().ready(ctx), stderr)
 	}
 	return start(ctx, cmd.Config, loader(args, cmd.File), stderr)
 }

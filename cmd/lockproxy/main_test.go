@@ -24,9 +24,13 @@ func TestMain(m *testing.M) {
 type leakChecked struct{ m *testing.M }
 
 func (l leakChecked) Run() int {
-	ants.Release()                      // the pool that importing ants starts
-	if signal.Ignored(syscall.SIGHUP) { // under nohup(1): the programs that tests start must not inherit it
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	ants.Release() // the pool that importing ants starts
+	// Under nohup(1), and in the background of a shell, signals are ignored: the programs that tests start must not
+	// inherit it.
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
 	}
 	flag.Parse()
 	given := false

@@ -119,7 +119,11 @@ func open(ctx context.Context, t Target) (net.Conn, error) {
 			err = failed.Err
 		}
 		return nil, fmt.Errorf("the proxy at %s cannot be reached: %w (--url or LOCKPROXY_URL has its address)", t.Addr, err)
-	case t.TLS == nil:
+	}
+	if t.Header { // it names no client, and is sent at once
+		_, _ = io.WriteString(nc, "PROXY UNKNOWN\r\n") // the request behind it fails likewise
+	}
+	if t.TLS == nil {
 		return nc, nil
 	}
 	secure := tls.Client(nc, t.TLS)
@@ -136,27 +140,48 @@ func open(ctx context.Context, t Target) (net.Conn, error) {
 	return secure, nil
 }
 
-// Alive asks a proxy for an answer that it gives by itself, whatever the state of Redis, over a connection of its own.
+// Alive asks a proxy whether it lives, over a connection of its own. A length that no argument has is answered by the
+// proxy itself, whatever the state of Redis; any other command only when Redis has been asked.
 func Alive(ctx context.Context, t Target) error {
+	_, err := ask(ctx, t, "a question whether it lives", []byte("*1\r\n$-2\r\n"))
+	if isCode(err, "ERR") {
+		return nil
+	}
+	return err
+}
+
+// Ready asks a proxy whether it serves clients from Redis. A demand for a login is as good an answer, because it comes
+// from Redis.
+func Ready(ctx context.Context, t Target) error {
+	v, err := ask(ctx, t, "PING", resp.AppendCommand(nil, "PING"))
+	switch {
+	case isCode(err, "NOAUTH"), err == nil && string(v.Str) == "PONG":
+		return nil
+	case err == nil:
+		err = fmt.Errorf("%q", v.Str)
+	}
+	return fmt.Errorf("PING: %w", err)
+}
+
+// Outage is why Redis is away, as the proxy tells without a login; empty: it does not say so.
+func Outage(ctx context.Context, t Target) string {
+	v, _ := ask(ctx, t, "INFO", resp.AppendCommand(nil, "INFO", "lockproxy"))
+	_, reason, _ := strings.Cut(string(v.Str), "upstream_error:")
+	reason, _, _ = strings.Cut(reason, "\r\n")
+	return reason
+}
+
+// ask has one request answered, without a login, over a connection of its own. what is a word for it.
+func ask(ctx context.Context, t Target, what string, request []byte) (resp.Value, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
-	began := time.Now()
 	nc, err := open(ctx, t)
 	if err != nil {
-		return err
+		return resp.Value{}, err
 	}
-	defer nc.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		_ = nc.SetDeadline(deadline)
-	}
-	defer context.AfterFunc(ctx, func() { _ = nc.Close() })()
-	if _, err = nc.Write([]byte("*1\r\n$-2\r\n")); err == nil { // no argument has this length
-		_, err = nc.Read(make([]byte, 1))
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		return &Unanswered{t.Addr, "a question whether it lives", time.Since(began), err}
-	}
-	return nil
+	c := talk(nc, t.Addr)
+	defer c.Close()
+	return c.exchange(ctx, what, request)
 }
 
 // greet logs in, selects the database and sets the name.
@@ -184,12 +209,16 @@ func (c *Conn) greet(ctx context.Context, t Target, name string) error {
 // Do sends a command and returns its reply. An error reply is an Error. After any other error the connection is of no
 // more use.
 func (c *Conn) Do(ctx context.Context, args ...string) (resp.Value, error) {
+	return c.exchange(ctx, args[0], resp.AppendCommand(nil, args...))
+}
+
+func (c *Conn) exchange(ctx context.Context, what string, request []byte) (resp.Value, error) {
 	began := time.Now()
 	if deadline, ok := ctx.Deadline(); ok {
 		_ = c.nc.SetWriteDeadline(deadline)
 	}
-	if _, err := c.nc.Write(resp.AppendCommand(nil, args...)); errors.Is(err, os.ErrDeadlineExceeded) {
-		return resp.Value{}, &Unanswered{c.addr, args[0], time.Since(began), err}
+	if _, err := c.nc.Write(request); errors.Is(err, os.ErrDeadlineExceeded) {
+		return resp.Value{}, &Unanswered{c.addr, what, time.Since(began), err}
 	} else if err != nil {
 		return resp.Value{}, fmt.Errorf("%s: %w (%w)", c.addr, errClosed, err)
 	}
@@ -207,7 +236,7 @@ func (c *Conn) Do(ctx context.Context, args ...string) (resp.Value, error) {
 		if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			return resp.Value{}, err
 		}
-		return resp.Value{}, &Unanswered{c.addr, args[0], time.Since(began), context.DeadlineExceeded}
+		return resp.Value{}, &Unanswered{c.addr, what, time.Since(began), context.DeadlineExceeded}
 	}
 }
 

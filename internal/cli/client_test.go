@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,5 +102,38 @@ func TestAConnectionGreets(t *testing.T) {
 			c.Close()
 		}
 		p.want(t, test.asked...)
+	}
+}
+
+func TestReadyIsOnlyPongOrNoauth(t *testing.T) {
+	for answer, want := range map[string]string{
+		"+PONG":                            "",
+		"-NOAUTH Authentication required.": "",
+		"-LOADING Redis is loading":        "PING: LOADING Redis is loading",
+		"+OK":                              `PING: "OK"`,
+		"HTTP/1.1 400 Bad Request":         "has closed the connection",
+		"+" + strings.Repeat("x", 1<<20):   "PING: ",
+		"":                                 "has closed the connection",
+	} {
+		err := Ready(t.Context(), Target{Network: "tcp", Addr: startStub(t, answer).addr})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%.40q: got %v, want %q", answer, err, want)
+		}
+	}
+}
+
+func TestAProxyThatIsSilentIsNotAlive(t *testing.T) {
+	if err := Alive(t.Context(), Target{Network: "tcp", Addr: startStub(t).addr}); err != nil {
+		t.Errorf("a proxy that answers: %v", err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts, and the system does
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, ok := errors.AsType[*Unanswered](Alive(ctx, Target{Network: "tcp", Addr: l.Addr().String()})); !ok {
+		t.Error("a silent one is alive")
 	}
 }

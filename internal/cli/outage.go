@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -19,19 +18,8 @@ func why(ctx context.Context, t Target, err error) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, reasonLimit)
 	defer cancel()
-	nc, failed := open(ctx, t)
-	if failed != nil {
-		return err
+	if reason := Outage(ctx, t); reason != "" {
+		return fmt.Errorf("%w: Redis is away: %s", err, reason)
 	}
-	c := talk(nc, t.Addr)
-	defer c.Close()
-	v, failed := c.Do(ctx, "INFO", "lockproxy")
-	if failed != nil {
-		return err
-	}
-	_, reason, _ := strings.Cut(string(v.Str), "upstream_error:")
-	if reason, _, _ = strings.Cut(reason, "\r\n"); reason == "" {
-		return err
-	}
-	return fmt.Errorf("%w: Redis is away: %s", err, reason)
+	return err
 }

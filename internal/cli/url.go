@@ -12,8 +12,9 @@ import (
 
 // Target is the address of a proxy, and the user that the client is there.
 type Target struct {
-	Network, Addr  string // tcp or unix
-	TLS            *tls.Config
+	Network, Addr  string      // tcp or unix
+	Header         bool        // a PROXY header comes first
+	TLS            *tls.Config // nil: in the clear
 	User, Password string
 	DB             int
 }
