@@ -810,3 +810,16 @@ func TestTheEndOfAGrantThatAMessageExplainsIsNoLoss(t *testing.T) {
 		}
 	}
 }
+
+// Another session releases a grant by its handle, and Redis does not have the grant any more: its holder has lost it.
+func TestAReleaseByItsHandleFindsALossOfTheHolder(t *testing.T) {
+	b, s := newBook(), session("s")
+	h := b.grant(s, "s", 5, 1, 1)
+	r := b.ReleaseAll(h)
+	if reply := b.Released(&r, HoldAnswer{Status: NotHolder}); reply != LostLease {
+		t.Errorf("reply %v", reply)
+	}
+	if b.settle(t) != 1 || len(b.told[0].To) != 1 || !b.KnowsLoss(s, h.Key, 0) {
+		t.Errorf("told %v", b.told)
+	}
+}
