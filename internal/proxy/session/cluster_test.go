@@ -758,7 +758,7 @@ func TestATransactionIsSentAsAWhole(t *testing.T) {
 	})
 }
 
-// The right to MULTI is asked for once.
+// The right to MULTI is asked for once for each identity.
 func TestTheFirstMultiIsAskedFor(t *testing.T) {
 	const noperm = "-NOPERM x\r\n"
 	inFrontOfTwo(t, func(t *testing.T, c *twoServers) {
@@ -775,9 +775,10 @@ func TestTheFirstMultiIsAskedFor(t *testing.T) {
 		for _, line := range []string{"DISCARD", "MULTI", "EXEC"} {
 			c.ask(encoded(line))
 		}
-		if list := c.take(); len(list) != 2 || list[0].raw+list[1].raw != empty {
-			t.Fatalf("sent: %v", list)
-		}
-		c.clientGot(noperm + "+OK\r\n+OK\r\n+OK\r\n")
+		c.answer(c.whole("b", empty), "+OK\r\n*0\r\n")
+		c.clientGot(noperm + "+OK\r\n+OK\r\n+OK\r\n*0\r\n")
+		c.locked(func() { c.s.ident = upstream.Identity{User: "u"} })
+		c.ask(encoded("MULTI"))
+		c.whole("b", empty)
 	})
 }
