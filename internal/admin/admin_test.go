@@ -145,6 +145,7 @@ func (s *stand) metric(name string) string {
 }
 
 func TestMetricsSayWhatHappens(t *testing.T) {
+	t.Parallel()
 	s := newStand(t)
 	holder := s.client("LOCK k", "TRYLOCK j PX 60000", "UNLOCK j", "MULTI")
 	waiter := s.client()
@@ -200,6 +201,7 @@ func TestMetricsSayWhatHappens(t *testing.T) {
 
 // Each series costs memory in whoever stores them, so no label may be what a client chooses.
 func TestLabelsAreNotChosenByClients(t *testing.T) {
+	t.Parallel()
 	s := newStand(t)
 	s.client("NOSUCHCOMMAND x", "CLIENT SETNAME somebody", "SELECT 3", "MULTI")
 	_, body := s.get("/metrics")
@@ -211,6 +213,7 @@ func TestLabelsAreNotChosenByClients(t *testing.T) {
 }
 
 func TestReadyMeansThatRedisAnswersNow(t *testing.T) {
+	t.Parallel()
 	s := newStand(t)
 	if status, body := s.get("/readyz"); status != http.StatusOK {
 		t.Errorf("with Redis: %d %s", status, body)
@@ -263,6 +266,7 @@ func TestProfilesAreServedIfEnabledAndNothingElse(t *testing.T) {
 }
 
 func TestAddressWithoutHostIsLoopback(t *testing.T) {
+	t.Parallel()
 	s := newStand(t)
 	if ip := s.admin.Addr().(*net.TCPAddr).IP; !ip.IsLoopback() {
 		t.Errorf("listening on %s", ip)
@@ -277,6 +281,7 @@ func TestAddressWithoutHostIsLoopback(t *testing.T) {
 
 // A page on the web can make its visitor's browser ask the address that its own name has been made to lead to.
 func TestOnlyKnownHostsAreAnswered(t *testing.T) {
+	t.Parallel()
 	s := newStand(t)
 	for host, page := range map[string]int{"localhost": http.StatusOK, "evil.example": http.StatusMisdirectedRequest} {
 		for path, want := range map[string]int{
@@ -302,6 +307,7 @@ func TestOnlyKnownHostsAreAnswered(t *testing.T) {
 
 // A proxy that hangs is what operators want to look at.
 func TestAnswersComeWhileTheProxyHangs(t *testing.T) {
+	t.Parallel()
 	s := newStand(t)
 	s.metric("lockproxy_stats_age_seconds") // so that there are numbers to show
 	s.stuck.Lock()
@@ -329,6 +335,7 @@ func TestAnswersComeWhileTheProxyHangs(t *testing.T) {
 }
 
 func TestReadyMeansThatRedisTakesWrites(t *testing.T) {
+	t.Parallel()
 	s := newStand(t)
 	demand := func(want int, word string) {
 		t.Helper()
@@ -381,6 +388,7 @@ func TestReadyWithoutTheRightToWrite(t *testing.T) {
 
 // Whoever holds connections open does not keep others out.
 func TestConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
 	s := newStand(t)
 	var silent []net.Conn
 	for range connectionLimit + 20 {

@@ -7,9 +7,10 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/proxy"
@@ -160,26 +161,17 @@ const askers = 8
 
 // askHolders asks Redis for the holders that are not here.
 func (s *Source) askHolders(ctx context.Context, page []proxy.SeenLock, rows []Lock) {
-	next := make(chan int)
-	var all sync.WaitGroup
-	for range askers {
-		all.Go(func() {
-			for i := range next {
-				s.askHolder(ctx, &page[i], &rows[i])
-			}
-		})
-	}
+	var all errgroup.Group
+	all.SetLimit(askers)
 	for i := range page {
-		if page[i].Held {
-			continue
-		}
-		select {
-		case next <- i:
-		case <-ctx.Done():
+		if !page[i].Held && ctx.Err() == nil {
+			all.Go(func() error {
+				s.askHolder(ctx, &page[i], &rows[i])
+				return nil
+			})
 		}
 	}
-	close(next)
-	all.Wait()
+	_ = all.Wait() // none fails
 }
 
 func (s *Source) askHolder(ctx context.Context, l *proxy.SeenLock, row *Lock) {

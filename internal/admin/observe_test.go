@@ -17,6 +17,7 @@ import (
 
 // The dashboard and the alerts ask for metrics and labels that exist, and promtool finds nothing to complain about.
 func TestMetricsAreLintFreeAndTheirUsersNameThem(t *testing.T) {
+	t.Parallel()
 	_, text := newStand(t).get("/metrics")
 	problems, err := promlint.New(strings.NewReader(text)).Lint()
 	if err != nil {
@@ -87,6 +88,7 @@ func TestDashboardExplainsItsPanelsAndSelectsTheirProxies(t *testing.T) {
 
 // One style of labels, so that an expression can be written without a look at the answer.
 func TestValuesOfLabelsHaveUnderscores(t *testing.T) {
+	t.Parallel()
 	s := newStand(t)
 	s.client("MULTI")
 	_, text := s.get("/metrics")
@@ -102,6 +104,7 @@ func TestValuesOfLabelsHaveUnderscores(t *testing.T) {
 }
 
 func TestScraperThatAsksForOpenMetricsGetsIt(t *testing.T) {
+	t.Parallel()
 	s := newStand(t)
 	request, err := http.NewRequest(http.MethodGet, "http://"+s.admin.Addr().String()+"/metrics", http.NoBody)
 	if err != nil {
@@ -138,6 +141,7 @@ func promtool(t *testing.T, stdin string, args ...string) {
 }
 
 func TestPromtoolAcceptsTheMetrics(t *testing.T) {
+	t.Parallel()
 	s := newStand(t)
 	s.client("SET a 1", "LOCK k", "UNLOCK k")
 	_, text := s.get("/metrics")
@@ -164,6 +168,7 @@ func TestPromtoolFindsThatAlertsFire(t *testing.T) {
 
 // A measured command shows where its time went: BLPOP waits in Redis.
 func TestTimesOfCommandsAreMeasured(t *testing.T) {
+	t.Parallel()
 	s := newStand(t)
 	var commands []string
 	for range 70 { // one of 64 is measured

@@ -42,6 +42,7 @@ func send(t *testing.T, nc io.Writer, command string) {
 // One line for each lock that is held or waited for, wherever its holder is; its owner's name is enough to release it
 // and stays secret.
 func TestLocksAreShownWhereverTheirHolderIs(t *testing.T) {
+	t.Parallel()
 	s := newStand(t)
 	here := s.client("CLIENT SETNAME worker-7", "LOCK here")
 	s.client("LOCK fixed PX 50000 OWNER secret-owner", "LOCK fixed PX 50000 OWNER secret-owner")
@@ -121,6 +122,7 @@ func TestLocksAreShownWhereverTheirHolderIs(t *testing.T) {
 
 // A shared lock has a row for each hold of a client here. Of holders elsewhere it has one row with their number.
 func TestEachSharedHoldIsShown(t *testing.T) {
+	t.Parallel()
 	s := newStand(t)
 	s.client("LOCK pool LIMIT 3", "LOCK pool LIMIT 3").Close() // these permits go on for a lease
 	s.client("LOCK permits LIMIT 3", "LOCK permits LIMIT 3")
@@ -179,6 +181,7 @@ func (s *stand) keys(q string) string {
 }
 
 func TestClientsAreShown(t *testing.T) {
+	t.Parallel()
 	s := newStand(t)
 	if c, l := s.clients(""), s.locks(""); c.Matching != 0 || l.Matching != 0 || c.Rows == nil || l.Rows == nil {
 		t.Errorf("of an idle proxy: %+v %+v", c, l)
@@ -201,6 +204,7 @@ func TestClientsAreShown(t *testing.T) {
 }
 
 func TestPageAllowsNothingFromElsewhere(t *testing.T) {
+	t.Parallel()
 	s := newStand(t)
 	for _, path := range []string{"/", "/page.css", "/page.js", "/icon.svg"} {
 		answer, err := s.http.Get("http://" + s.admin.Addr().String() + path)
