@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -61,16 +62,10 @@ func writeFile(t *testing.T, text string) string {
 	return name
 }
 
-// The flag is the key's path joined by dashes, the variable is the flag in capitals; upstream.address is shortened.
-func flagName(key string) string {
-	if key == "upstream.address" {
-		return "--upstream"
-	}
-	return "--" + strings.ReplaceAll(key, ".", "-")
-}
-
-func envName(key string) string {
-	return "LOCKPROXY_" + strings.ToUpper(strings.ReplaceAll(flagName(key)[2:], "-", "_"))
+// settingOf is the setting of a key.
+func settingOf(cfg *Config, key string) *setting {
+	all := settingsOf(cfg)
+	return all[slices.IndexFunc(all, func(s *setting) bool { return s.key == key })]
 }
 
 // inFile writes one setting as a file would have it.
@@ -115,7 +110,7 @@ func samples(key string) [3]string {
 	case "upstream.user", "upstream.password", "sentinel.user", "sentinel.password":
 		return [3]string{"from-file", "from-env", "from-flag"}
 	}
-	switch field := reflect.ValueOf(NewConfig()).FieldByIndex(fieldIndex(key)); field.Interface().(type) {
+	switch settingOf(new(NewConfig()), key).field.Interface().(type) {
 	case time.Duration, *time.Duration:
 		return [3]string{"2s", "3s", "4s"}
 	case Size:
@@ -146,19 +141,6 @@ var needs = map[string][][2]string{
 	"sentinel.ca-file":       {sentinels, {"sentinel.tls", "true"}},
 }
 
-func fieldIndex(key string) []int {
-	typ, index := reflect.TypeFor[Config](), []int{}
-	for name := range strings.SplitSeq(key, ".") {
-		for field := range typ.Fields() {
-			if field.Tag.Get("yaml") == name {
-				index, typ = append(index, field.Index...), field.Type
-				break
-			}
-		}
-	}
-	return index
-}
-
 // show is the loaded value of a key as text.
 func show(t *testing.T, args []string, key string) string {
 	t.Helper()
@@ -166,34 +148,30 @@ func show(t *testing.T, args []string, key string) string {
 	if err != nil {
 		t.Fatalf("load %q: %v", args, err)
 	}
-	value := reflect.ValueOf(cmd.Config).FieldByIndex(fieldIndex(key))
-	switch v := value.Interface().(type) {
-	case Secret:
-		return string(v)
-	case List:
-		return strings.Join(v, ",")
-	case *time.Duration:
-		return v.String()
+	s := settingOf(&cmd.Config, key)
+	if secret, ok := reflect.TypeAssert[Secret](s.field); ok {
+		return string(secret)
 	}
-	return fmt.Sprint(value.Interface())
+	return s.String()
 }
 
 func TestFlagWinsOverEnvironmentOverFileOverDefault(t *testing.T) {
 	for _, key := range settings() {
 		t.Run(key, func(t *testing.T) {
+			names := settingOf(new(NewConfig()), key)
 			for _, needed := range needs[key] {
-				t.Setenv(envName(needed[0]), needed[1])
+				t.Setenv(settingOf(new(NewConfig()), needed[0]).variable(), needed[1])
 			}
 			value := samples(key)
 			args := []string{"--config", writeFile(t, inFile(key, value[0]))}
 			if got := show(t, args, key); got != value[0] {
 				t.Errorf("file: got %s, want %s", got, value[0])
 			}
-			t.Setenv(envName(key), value[1])
+			t.Setenv(names.variable(), value[1])
 			if got := show(t, args, key); got != value[1] {
 				t.Errorf("environment over file: got %s, want %s", got, value[1])
 			}
-			args = append(args, flagName(key)+"="+value[2])
+			args = append(args, "--"+names.flag()+"="+value[2])
 			if got := show(t, args, key); got != value[2] {
 				t.Errorf("flag over environment: got %s, want %s", got, value[2])
 			}
