@@ -62,11 +62,9 @@ LONGEST = ./cmd/lockproxy ./test/cluster ./test/failover ./internal/lockcmds ./t
 GO_TEST = $(RACE) LOCKPROXY_REQUIRE_REDIS=1 ./scripts/tell-failures.sh \
 	$(GO) test -race -vet=off -shuffle=on -p $(TEST_PACKAGES) -timeout $(TEST_TIMEOUT)
 
-# On Linux, event loops serve plain clients. Goroutines serve those that speak TLS.
 .PHONY: test
 test: deps ## run all tests with the race detector; a missing redis-server is a failure; `make lint` has vet
 	$(GO_TEST) $(TESTFLAGS) $(if $(filter ./...,$(PKG)),$(LONGEST)) $(PKG)
-	$(if $(filter ./...,$(PKG)),LOCKPROXY_TEST_TLS=1 $(GO_TEST) $(TESTFLAGS) ./test/transparency)
 
 .PHONY: race
 race: deps ## hunt for races and flakes: all tests COUNT times

@@ -14,25 +14,22 @@ valkey-8.1	trixie	valkey-server
 redis-8.0	trixie	redis-server
 '
 
-# Not run in front of versions other than 7.0, whose answers these tests expect word for word. docs/DIVERGENCE.md,
-# "Versions", says what differs.
+# Not run in front of versions other than 7.0, whose answers these tests expect word for word. Cases of TestScripts say so
+# themselves: {7.0}. docs/DIVERGENCE.md, "Versions", says what differs.
 words='TestSnapshotIsRedisAnswer' # the table of Redis 7.0's commands
 # A refused AUTH in a pipeline.
 words="$words|TestIdentitiesAreRedisOwn|TestDifferential|TestReplyModesAreRedisOwn"
 words="$words|TestTheNextClientFindsAConnectionAsIfItWereNew|TestLoginsDoNotCompeteWithWork"
 # No login in a transaction.
 words="$words|TestOverACluster/whole_transactions"
-# HELLO with AUTH and a mistake.
-words="$words|TestWhoCameBeforeAPasswordWasSetMayLogIn|TestAnIDIsNotAskedForInATransaction"
 # READONLY is answered OK.
 words="$words|TestARefusedCommandKeepsNoConnection|TestAskingAboutClientsPinsNothing"
 # Texts of errors, new fields and subcommands.
 words="$words|TestCommandIsRedisAnswerWithLockCommands|TestClientSpeaksOfItself|TestOverACluster/^commands$"
-words="$words|TestPubSubIsRedisOwn/transaction_while_reply_off"
 words="$words|TestWaitMeasuresTheSessionsOwnWrites/by_a_user_who_may_not_PING"
 
 # Valkey 8.0 alone refuses to end subscriptions that there are not.
-nosub='TestPubSubIsRedisOwn/none_at_all|TestPubSubIsRedisOwn/subscribe_inside_a_transaction|TestOverACluster/^subscriptions$'
+nosub='TestScripts/pubsub/none_at_all|TestOverACluster/^subscriptions$'
 
 wanted=" $* "
 failed=''

@@ -291,42 +291,6 @@ func parse(args []string) error {
 	return err
 }
 
-func TestCommandRefusedByACLStaysRefused(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t, "--requirepass", "secret")
-	addr := proxyTo(t, srv.Addr())
-	srv.Do(t, "ACL", "SETUSER", "limited", "on", ">pw", "~*", "+@all", "-command", "-info")
-	for _, question := range []string{
-		"COMMAND", "COMMAND COUNT", "COMMAND INFO lock", "COMMAND DOCS", "COMMAND DOCS lock", "COMMAND LIST",
-		"COMMAND GETKEYS lock a", "INFO lockproxy",
-	} {
-		for _, first := range []string{"PING", "AUTH limited pw"} {
-			want := ask(t, srv.Addr(), first, question)
-			if got := ask(t, addr, first, question); got != want || got[0] != '-' {
-				t.Errorf("%s, %s: %q, want %q", first, question, got, want)
-			}
-		}
-	}
-}
-
-func TestCommandInTransactionIsQueued(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	addr := proxyTo(t, srv.Addr())
-	for _, question := range []string{"COMMAND COUNT", "COMMAND INFO lock", "INFO lockproxy"} {
-		for _, after := range [][]string{nil, {"EXEC"}} {
-			steps := append([]string{"MULTI", question}, after...)
-			want := ask(t, srv.Addr(), steps...)
-			if got := ask(t, addr, steps...); got != want {
-				t.Errorf("%q: %q, want %q", steps, got, want)
-			}
-		}
-	}
-	if got := decode(t, ask(t, addr, "MULTI", "DISCARD", "COMMAND INFO lock")); got.Elems[0].Null {
-		t.Error("COMMAND INFO lock is null after a transaction")
-	}
-}
-
 func TestCommandKeepsItsPlaceAmongOthers(t *testing.T) {
 	t.Parallel()
 	addr := proxyTo(t, redistest.Start(t).Addr())

@@ -28,22 +28,20 @@ type Client struct {
 	scan  resp.Scanner
 }
 
-// Dial connects a client, by TCP or to "unix:PATH".
+// Dial connects a client, by TCP, to "unix:PATH" or, over TLS, to "tls:HOST:PORT".
 func Dial(t testing.TB, addr string) *Client {
 	t.Helper()
 	network := "tcp"
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
 		network, addr = "unix", path
 	}
-	dial := net.Dial
-	if secure, ok := overTLS.Load(addr); ok {
-		addr, dial = secure.(string), func(network, addr string) (net.Conn, error) {
-			return tls.Dial(network, addr, &tls.Config{InsecureSkipVerify: true}) // the certificate is not what is tested
-		}
-	}
-	nc, err := dial(network, addr)
+	addr, secure := strings.CutPrefix(addr, "tls:")
+	nc, err := net.Dial(network, addr)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if secure {
+		nc = tls.Client(nc, &tls.Config{InsecureSkipVerify: true}) // the certificate is not what is tested
 	}
 	t.Cleanup(func() { _ = nc.Close() })
 	return &Client{T: t, Conn: nc}

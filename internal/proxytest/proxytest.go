@@ -5,12 +5,16 @@ package proxytest
 import (
 	gocmp "cmp"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"flag"
 	"fmt"
-	"os"
+	"math/big"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -172,19 +176,12 @@ func Serve(t testing.TB, opts proxy.Options) (srv *Proxy, stop func()) {
 func Launch(t testing.TB, opts proxy.Options) (srv *Proxy, stop func()) {
 	t.Helper()
 	Finish(&opts)
-	secure := OverTLS() && opts.TLS == nil && slices.Equal(opts.Listen, []string{loopback})
-	if secure {
-		opts.Listen, opts.TLS = []string{loopback, "tls:" + loopback}, certificate(t)
-	}
 	core, bugs := observer.New(zap.ErrorLevel)
 	tee := func(c zapcore.Core) zapcore.Core { return zapcore.NewTee(c, core) }
 	opts.Logger = opts.Logger.WithOptions(zap.WrapCore(tee))
 	server, err := proxy.New(opts)
 	if err != nil {
 		t.Fatal(err)
-	}
-	if addrs := server.Addrs(); secure {
-		overTLS.Store(addrs[0].String(), addrs[1].String())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -208,29 +205,19 @@ func Launch(t testing.TB, opts proxy.Options) (srv *Proxy, stop func()) {
 // loopback is where proxies listen by default.
 const loopback = "127.0.0.1:0"
 
-// OverTLS reports whether the clients of Dial speak TLS to each proxy. The proxy serves them with goroutines, and plain
-// clients with event loops.
-func OverTLS() bool { return os.Getenv("LOCKPROXY_TEST_TLS") != "" }
+// WithTLS has a proxy listen for TLS, too. Goroutines serve clients that speak TLS, and event loops plain ones.
+func WithTLS(o *proxy.Options) { o.Listen, o.TLS = append(o.Listen, "tls:"+loopback), certificate() }
 
-// overTLS has the addresses at which proxies speak TLS, by those at which they do not.
-var overTLS sync.Map
-
-// certificate is made once for all tests of a program.
-func certificate(t testing.TB) *tls.Config {
-	certified.Do(func() {
-		pair, err := tls.LoadX509KeyPair(redistest.NewAuthority(t).Issue(t, "proxy"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		secured = &tls.Config{Certificates: []tls.Certificate{pair}}
-	})
-	return secured
-}
-
-var (
-	certified sync.Once
-	secured   *tls.Config
-)
+// certificate is made once for all tests of a program. Clients do not look at it.
+var certificate = sync.OnceValue(func() *tls.Config {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	der, failed := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err = errors.Join(err, failed); err != nil {
+		panic(err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+})
 
 // Addr is where clients connect.
 func (srv *Proxy) Addr() string { return srv.Addrs()[0].String() }

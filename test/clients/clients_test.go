@@ -164,35 +164,6 @@ func TestAskingAboutClientsPinsNothing(t *testing.T) {
 	}
 }
 
-// What is wrong with the words, and who may say them, is Redis's to tell, with what the version has.
-func TestClientErrorsAreRedisOwn(t *testing.T) {
-	t.Parallel()
-	b := proxytest.NewBench(t)
-	b.Both(t, func(s *proxytest.Side, proto int) {
-		c := s.Speaking("a", proto)
-		for _, line := range []string{
-			"LIST x", "LIST TYPE", "LIST TYPE x", "LIST TYPE normal x", "LIST ID", "LIST ID x", "LIST ID 1 x", "LIST ID 99999999 88888888", "LIST TYPE master",
-			"KILL", "KILL x", "KILL 127.0.0.1:1", "KILL ID", "KILL ID 10 wrong_arg", "KILL ID str", "KILL ID -1", "KILL ID 0", "KILL TYPE wrong", "KILL USER nobody", "KILL SKIPME yes_or_no",
-			"KILL ID 99999999", "KILL ADDR 1.2.3.4:5", "KILL LADDR 1.2.3.4:5", "KILL TYPE replica", "KILL TYPE pubsub SKIPME no", "KILL ID 10 ADDR", "KILL ID 10 TYPE", "KILL ADDR 1.2.3.4:5 USER",
-			"KILL MAXAGE 10 x y", "KILL USER default ADDR 1.2.3.4:6 TYPE normal ID 5", "KILL ID 1 2 3",
-			"UNBLOCK", "UNBLOCK x", "UNBLOCK 99999999", "UNBLOCK 99999999 ERROR", "UNBLOCK 99999999 x", "UNBLOCK 1 TIMEOUT x", "UNBLOCK 8999999999999999",
-			"ID x", "INFO x", "GETREDIR", "GETREDIR x", "TRACKINGINFO", "TRACKINGINFO x", "CACHING", "CACHING YES", "TRACKING", "TRACKING OFF", "TRACKING ON REDIRECT 8999999999999999",
-			"NO-EVICT", "NO-EVICT OFF", "NOSUCH", "SETINFO LIB-NAME x",
-		} {
-			c.Raw("CLIENT " + line + "\r\n")
-			c.Expect(1)
-		}
-		c.Do("ACL", "SETUSER", "u", "on", ">p", "+@all", "-client|list", "-client|kill")
-		u := s.Speaking("u", proto)
-		u.Do("AUTH", "u", "p")
-		for _, line := range []string{"LIST", "KILL 127.0.0.1:1", "KILL TYPE normal", "UNBLOCK 99999999"} {
-			u.Raw("CLIENT " + line + "\r\n")
-			u.Expect(1)
-		}
-		c.Do("ACL", "DELUSER", "u")
-	})
-}
-
 func TestClientKill(t *testing.T) {
 	t.Parallel()
 	srv := proxytest.Start(t, redistest.Start(t))

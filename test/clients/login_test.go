@@ -45,31 +45,6 @@ func accepted(t *testing.T, redis *redistest.Server) int {
 	return redis.Info(t, "stats", "total_connections_received:")
 }
 
-// The reply to HELLO on a shared lane is Redis's own but for the id.
-func TestHelloOnALaneIsRedisOwn(t *testing.T) {
-	t.Parallel()
-	b := proxytest.NewBench(t)
-	b.Redis.Do(t, "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
-	b.Redis.Do(t, "ACL", "SETUSER", "poor", "on", ">pw", "~*", "&*", "+@all", "-select")
-	b.Compare(t, func(s *proxytest.Side) {
-		s.HideHelloID()
-		for _, resident := range []string{"HELLO 2", "HELLO 3", "HELLO 3 AUTH app pw", "AUTH app pw", "SELECT 5", "HELLO 3 AUTH poor pw"} {
-			c := s.Client("resident")
-			c.Raw(proxytest.Inline(resident, "PING"))
-			c.Expect(2) // now there is a lane
-		}
-		for _, login := range []string{
-			"HELLO", "HELLO 2", "HELLO 3", "HELLO 3 SETNAME me", "HELLO 3 AUTH app pw SETNAME setname", "HELLO 3 SETNAME me AUTH app pw", "AUTH app pw", "AUTH app wrong", "HELLO 3 AUTH app wrong",
-			"SELECT 5", "SELECT 05", "SELECT 99", "SELECT -1", "SELECT x", "HELLO 3 AUTH poor pw\r\nSELECT 5", "HELLO 3 AUTH app pw\r\nSELECT 5\r\nHELLO 2", "CLIENT REPLY SKIP\r\nHELLO 3\r\nPING",
-			"SELECT 5\r\nSELECT 5\r\nSET k v\r\nSELECT 0\r\nGET k", "MULTI\r\nSELECT 5\r\nEXEC", "WATCH k\r\nSELECT 5\r\nGET k",
-		} {
-			c := s.Client(login)
-			c.Raw(proxytest.Inline(login, "CLIENT GETNAME", "ACL WHOAMI", "GET nosuch", "ECHO the-end"))
-			c.Until("the-end")
-		}
-	})
-}
-
 // Logins have connections of their own: nobody who works, or only says so, keeps others from logging in.
 func TestLoginsDoNotCompeteWithWork(t *testing.T) {
 	t.Parallel()

@@ -9,13 +9,14 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/proxy"
 	"github.com/lockproxy/lockproxy/internal/proxytest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // The numbers answer who waited, held, and was refused.
 func TestNumbersFollowLocksAndCommands(t *testing.T) {
 	t.Parallel()
-	srv := proxytest.NewBench(t).Proxy
+	srv := proxytest.Start(t, redistest.Start(t))
 	before := srv.Stats()
 	holder, other := srv.Dial(t), srv.Dial(t)
 	holder.Each("SET x 1", "LOCK k")
@@ -62,7 +63,7 @@ func TestNumbersFollowLocksAndCommands(t *testing.T) {
 // Each command counts once, with its bytes, however it travels: alone, in a pipeline, inline, or as it comes because it is large.
 func TestEveryCommandIsCounted(t *testing.T) {
 	t.Parallel()
-	srv := proxytest.NewBench(t).Proxy
+	srv := proxytest.Start(t, redistest.Start(t))
 	c := srv.Dial(t)
 	c.Quiet("GET", "k")
 	before := srv.Stats()
@@ -90,7 +91,7 @@ func TestEveryCommandIsCounted(t *testing.T) {
 // The four ends of a hold are told apart, in hold times as well as in losses.
 func TestEndsOfHoldsAreToldApart(t *testing.T) {
 	t.Parallel()
-	srv := proxytest.NewBench(t).Proxy
+	srv := proxytest.Start(t, redistest.Start(t))
 	labels := []string{"released", "lost", "expired", "client_gone"}
 	held := func() (counts [4]uint64) {
 		holds := srv.Stats().Holds

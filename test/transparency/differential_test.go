@@ -35,18 +35,18 @@ const differentialRounds = 150
 func TestDifferential(t *testing.T) {
 	t.Parallel()
 	// Timeouts and the order of hash tables must not depend on when Redis gets to its housekeeping.
-	b := proxytest.NewBench(t, "--hz", "500", "--activerehashing", "no")
+	b := newBench(t, "--hz", "500", "--activerehashing", "no")
 	g := newGenerator(t, b.Redis)
 	direct := proxytest.Dial(t, b.Redis.Addr())
-	proxied := b.Proxy.Dial(t)
+	proxied := []*proxytest.Client{b.Dial(t), proxytest.Dial(t, b.sides(b.Proxy)["proxy, TLS"])}
 	start := time.Now()
 	for n := uint64(0); *differentialDuration > 0 && time.Since(start) < *differentialDuration || *differentialDuration == 0 && n < differentialRounds; n++ {
 		seed := *differentialSeed + n
 		round := g.round(rand.New(rand.NewPCG(seed, 0)))
-		b.Clean(t)
+		b.clean(t)
 		want := round.play(direct, false)
-		b.Clean(t)
-		got := round.play(proxied, true)
+		b.clean(t)
+		got := round.play(proxied[seed%2], true)
 		if got == want {
 			continue
 		}

@@ -30,7 +30,7 @@ func TestIdentitiesAreRedisOwn(t *testing.T) {
 		"EVAL \"return redis.call('GET','alice:k')\" 0", "PUBLISH alice:c m", "SPUBLISH bob:c m", "SCRIPT LOAD x", "WAIT 0 0", "ACL WHOAMI", "ACL GETUSER x", "MONITOR x", "ROLE", "NOSUCH", "ASKING", "RESET x", "COMMAND COUNT x",
 	}
 	for _, args := range [][]string{nil, {"--requirepass", "secret"}} {
-		b := proxytest.NewBench(t, append(args, "--enable-debug-command", "yes")...)
+		b := newBench(t, append(args, "--enable-debug-command", "yes")...)
 		users(t, b.Redis)
 		// Else Redis makes the buffer of a client so small that it closes one that has not authenticated, if it is slow.
 		b.Redis.Do(t, "DEBUG", "REPLYBUFFER", "RESIZING", "0")
@@ -43,8 +43,7 @@ func TestIdentitiesAreRedisOwn(t *testing.T) {
 		}
 		for _, login := range logins {
 			t.Run(fmt.Sprintf("requirepass %v, %s", args != nil, strings.ReplaceAll(login, "\r\n", ", ")), func(t *testing.T) {
-				b.Compare(t, func(s *proxytest.Side) {
-					s.HideHelloID()
+				b.compare(t, b.Proxy, func(s *proxytest.Side) {
 					c := s.Client("c")
 					n := strings.Count(login, "\r\n") + 1
 					c.Raw(proxytest.Inline(login))
@@ -162,7 +161,7 @@ func wander(t *testing.T, addr string, seed int) {
 // A user who is deleted loses the connection, as directly.
 func TestDeletedUserIsCutOff(t *testing.T) {
 	t.Parallel()
-	b := proxytest.NewBench(t)
+	b := newBench(t)
 	scripts := map[string]func(s *proxytest.Side, c *proxytest.Client){
 		"on a lane":   func(_ *proxytest.Side, c *proxytest.Client) { c.Do("GET", "k") },
 		"on a pin":    func(_ *proxytest.Side, c *proxytest.Client) { c.Do("WATCH", "k") },
@@ -173,7 +172,7 @@ func TestDeletedUserIsCutOff(t *testing.T) {
 	}
 	for name, script := range scripts {
 		t.Run(name, func(t *testing.T) {
-			b.Compare(t, func(s *proxytest.Side) {
+			b.compare(t, b.Proxy, func(s *proxytest.Side) {
 				s.Redis.Do(t, "ACL", "SETUSER", "gone", "on", ">pw", "~*", "&*", "+@all")
 				c := s.Client("c")
 				c.Do("AUTH", "gone", "pw")
@@ -189,7 +188,7 @@ func TestDeletedUserIsCutOff(t *testing.T) {
 		})
 	}
 	t.Run("rights that change", func(t *testing.T) {
-		b.Compare(t, func(s *proxytest.Side) {
+		b.compare(t, b.Proxy, func(s *proxytest.Side) {
 			s.Redis.Do(t, "ACL", "SETUSER", "less", "reset", "on", ">pw", "~*", "&*", "+@all")
 			c := s.Client("c")
 			c.Each("AUTH less pw", "SET k v")
@@ -233,10 +232,9 @@ func TestALoginOfUnknownOutcomeEndsTheConnection(t *testing.T) {
 // session keeps the one that is there.
 func TestALoginWithoutTheRightToSelectKeepsItsDatabase(t *testing.T) {
 	t.Parallel()
-	b := proxytest.NewBench(t)
+	b := newBench(t)
 	b.Redis.Do(t, "ACL", "SETUSER", "poor", "reset", "on", ">pw", ">other", "~*", "&*", "+@all", "-select")
-	b.Both(t, func(s *proxytest.Side, proto int) {
-		s.HideHelloID()
+	b.both(t, func(s *proxytest.Side, proto int) {
 		s.Speaking("main", proto).Each("SELECT 9", "SET k nine", "SELECT 0", "SET k zero")
 		for _, login := range [][]string{
 			{"SELECT 9", "AUTH poor pw"},
@@ -276,4 +274,28 @@ func TestALoginWithoutTheRightToSelectKeepsItsDatabase(t *testing.T) {
 	f := full.Dial(t)
 	f.Script("SELECT 9", "+OK", "AUTH poor pw", "+OK")
 	f.Ends() // no connection may be kept
+}
+
+// The reply to HELLO on a shared lane is Redis's own but for the id.
+func TestHelloOnALaneIsRedisOwn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Redis.Do(t, "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
+	b.Redis.Do(t, "ACL", "SETUSER", "poor", "on", ">pw", "~*", "&*", "+@all", "-select")
+	b.compare(t, b.Proxy, func(s *proxytest.Side) {
+		for _, resident := range []string{"HELLO 2", "HELLO 3", "HELLO 3 AUTH app pw", "AUTH app pw", "SELECT 5", "HELLO 3 AUTH poor pw"} {
+			c := s.Client("resident")
+			c.Raw(proxytest.Inline(resident, "PING"))
+			c.Expect(2) // now there is a lane
+		}
+		for _, login := range []string{
+			"HELLO", "HELLO 2", "HELLO 3", "HELLO 3 SETNAME me", "HELLO 3 AUTH app pw SETNAME setname", "HELLO 3 SETNAME me AUTH app pw", "AUTH app pw", "AUTH app wrong", "HELLO 3 AUTH app wrong",
+			"SELECT 5", "SELECT 05", "SELECT 99", "SELECT -1", "SELECT x", "HELLO 3 AUTH poor pw\r\nSELECT 5", "HELLO 3 AUTH app pw\r\nSELECT 5\r\nHELLO 2", "CLIENT REPLY SKIP\r\nHELLO 3\r\nPING",
+			"SELECT 5\r\nSELECT 5\r\nSET k v\r\nSELECT 0\r\nGET k", "MULTI\r\nSELECT 5\r\nEXEC", "WATCH k\r\nSELECT 5\r\nGET k",
+		} {
+			c := s.Client(login)
+			c.Raw(proxytest.Inline(login, "CLIENT GETNAME", "ACL WHOAMI", "GET nosuch", "ECHO the-end"))
+			c.Until("the-end")
+		}
+	})
 }

@@ -105,28 +105,6 @@ func TestScriptWithoutEndIsEndedByWhoComesNext(t *testing.T) {
 	}
 }
 
-// Commands behind a script in one go keep their order, and so do those that come later.
-func TestOrderOfOneClientAroundScripts(t *testing.T) {
-	t.Parallel()
-	srv := proxytest.Start(t, redistest.Start(t))
-	c := warm(t, srv, 2)[0]
-	const incr = `"return redis.call('INCR','n')"`
-	want := 0
-	for range 20 {
-		c.Raw(proxytest.Inline("INCR n", "EVAL "+incr+" 0", "INCR n"))
-		for range 3 {
-			want++
-			c.Gets(fmt.Sprintf(":%d\r\n", want))
-		}
-		for _, args := range [][]string{{"EVAL", "return redis.call('INCR','n')", "0"}, {"INCR", "n"}} {
-			want++
-			if b := c.Quiet(args...); b != fmt.Sprintf(":%d\r\n", want) {
-				t.Fatalf("%q, want %d", b, want)
-			}
-		}
-	}
-}
-
 // INFO counts each client whose write is held back, though they share a connection to Redis.
 func TestHeldBackClientsAreCountedAsBlocked(t *testing.T) {
 	t.Parallel()

@@ -23,22 +23,24 @@ func patient(o *proxy.Options) { o.UserTimeout, o.Upstream.UserTimeout = userTim
 // A client that does not read while replies wait is alive: a paged redis-cli, a batch, a breakpoint.
 func TestAClientThatDoesNotReadKeepsItsConnection(t *testing.T) {
 	t.Parallel()
-	const size, n = 1 << 20, 40
-	srv := proxytest.Start(t, redistest.Start(t), patient)
-	c := srv.Dial(t)
-	c.Send("SETRANGE", "large", "1048575", "x")
-	if got, err := c.Frame(); err != nil || got != ":1048576\r\n" {
-		t.Fatal(got, err)
-	}
-	c.Raw(strings.Repeat("GET large\r\n", n))
-	time.Sleep(3 * userTimeout) // it is the time for which it does not read
-	if err := c.Conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
-	got, err := io.CopyN(io.Discard, bufio.NewReader(c.Conn), n*(size+int64(len("$1048576\r\n\r\n"))))
-	if err != nil {
-		t.Fatalf("after %d bytes: %v", got, err)
-	}
+	plainAndTLS(t, func(t *testing.T, dial func(*proxytest.Proxy) *proxytest.Client) {
+		const size, n = 1 << 20, 40
+		srv := proxytest.Start(t, redistest.Start(t), proxytest.WithTLS, patient)
+		c := dial(srv)
+		c.Send("SETRANGE", "large", "1048575", "x")
+		if got, err := c.Frame(); err != nil || got != ":1048576\r\n" {
+			t.Fatal(got, err)
+		}
+		c.Raw(strings.Repeat("GET large\r\n", n))
+		time.Sleep(3 * userTimeout) // it is the time for which it does not read
+		if err := c.Conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.CopyN(io.Discard, bufio.NewReader(c.Conn), n*(size+int64(len("$1048576\r\n\r\n"))))
+		if err != nil {
+			t.Fatalf("after %d bytes: %v", got, err)
+		}
+	})
 }
 
 // A Redis that carries out a long command does not read either. Here it is stopped.

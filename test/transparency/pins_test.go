@@ -1,7 +1,6 @@
 package transparency
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -88,44 +87,6 @@ func TestARefusedCommandKeepsNoConnection(t *testing.T) {
 			}
 		})
 	}
-}
-
-// After a refused MONITOR, PSYNC or the like everything goes on as on a direct connection, and once it is accepted too.
-func TestWhatFollowsARefusalIsRedisOwn(t *testing.T) {
-	t.Parallel()
-	b := proxytest.NewBench(t)
-	b.Redis.Do(t, "ACL", "SETUSER", "poor", "reset", "on", ">pw", "~*", "&*", "+@all", "-monitor", "-psync", "-sync", "-replconf", "-client|tracking")
-	b.Both(t, func(s *proxytest.Side, proto int) {
-		s.HideHelloID()
-		c := s.Speaking("c", proto)
-		for _, lines := range [][]string{
-			{"MONITOR x", "GET k"},
-			{"PSYNC", "SET k v", "GET k"},
-			{"SYNC x", "MULTI", "GET k", "EXEC"},
-			{"REPLCONF x", "GET k"},
-			{"REPLCONF nosuch 1", "GET k"},
-			{"REPLCONF ACK 1", "GET k"},
-			{"REPLCONF GETACK *", "GET k"},
-			{"REPLCONF capa eof ack 1 nosuch 2", "GET k"},
-			{"REPLCONF nosuch 1 ack 1", "GET k"},
-			{"RESET", "HELLO " + fmt.Sprint(proto)},
-			{"AUTH poor pw", "MONITOR", "GET k"},
-			{"PSYNC ? -1", "GET k"},
-			{"SYNC", "GET k"},
-			{"REPLCONF ACK 1", "GET k"},
-			{"REPLCONF capa eof", "GET k"},
-			{"CLIENT TRACKING ON", "GET k"},
-			{"CLIENT REPLY SKIP", "MONITOR", "GET k"},
-			{"MULTI", "MONITOR", "GET k", "EXEC", "GET k"},
-			{"SUBSCRIBE a", "MONITOR", "UNSUBSCRIBE", "GET k"},
-			{"BLPOP l 0.001", "MONITOR", "BLPOP l 0.001"},
-			{"WATCH k", "MONITOR", "PSYNC ? -1", "MULTI", "GET k", "EXEC"},
-			{"CLIENT REPLY OFF", "PSYNC ? -1", "CLIENT REPLY ON", "GET k"},
-		} {
-			c.Raw(proxytest.Inline(lines...))
-			c.Sync()
-		}
-	})
 }
 
 // traces are commands that leave something on a connection, or might.
@@ -221,9 +182,9 @@ func pristine(rt *rapid.T, t *testing.T, redis *redistest.Server, srv *proxytest
 // the next subscriber sees nothing of it.
 func TestASubscriberGivesItsConnectionBack(t *testing.T) {
 	t.Parallel()
-	b := proxytest.NewBench(t)
+	b := newBench(t)
 	channels := strings.Fields("SUBSCRIBE a b c d e f g h i j k l m n o p q r s t u v w x y z")
-	b.Both(t, func(s *proxytest.Side, proto int) {
+	b.both(t, func(s *proxytest.Side, proto int) {
 		for _, n := range []int{len(channels) - 1, 1, 2, 3, 4, 3, 5, 6, 7, 8, 9, 4, 2, 10} {
 			c := s.Speaking("a", proto)
 			c.Send(channels[:n+1]...)
