@@ -226,3 +226,39 @@ func TestDamageIsCountedAlwaysAndLoggedForAWhile(t *testing.T) {
 		}
 	}
 }
+
+// Redis has said that a grant is over. That may be a release through another proxy, whose message is on its way.
+func TestALossWaitsForTheMessagesThatMayExplainIt(t *testing.T) {
+	released := func(w *lockWorld, h *table.Hold) {
+		m := script.Forced{Owner: h.Owner, Fence: h.Fence, Handle: true}
+		listener{w.Engine}.Published(script.ForcedChannel, m.Message(lock))
+	}
+	for name, c := range map[string]struct {
+		then func(w *lockWorld, h *table.Hold)
+		want int // losses
+	}{
+		"the message comes before all messages are in": {func(w *lockWorld, h *table.Hold) { released(w, h); w.confirm() }, 0},
+		"all messages are in":                          {func(w *lockWorld, _ *table.Hold) { w.confirm() }, 1},
+		"Redis refuses the channel": {func(w *lockWorld, _ *table.Hold) {
+			listener{w.Engine}.Refused(script.ForcedChannel, "NOPERM no")
+		}, 1},
+		"the connection is broken": {func(w *lockWorld, _ *table.Hold) { w.Pass(hearLimit) }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newLockWorld(t)
+			h := w.acquire(t, newClient(1), "", nil)
+			w.onGone(h)
+			w.Pass(time.Second / 5) // as long as a message may take that is not held up
+			if len(w.lost) > 0 || !slices.Equal(w.Wanted, []string{script.ForcedChannel}) {
+				t.Fatalf("lost %v, subscribed to %v", w.lost, w.Wanted)
+			}
+			c.then(w, h)
+			if len(w.lost) != c.want {
+				t.Errorf("lost %v", w.lost)
+			}
+		})
+	}
+}
+
+// onGone is Redis's answer that a grant is over.
+func (w *lockWorld) onGone(h *table.Hold) { w.step(func(t *table.Table) { t.Gone(h) }) }
