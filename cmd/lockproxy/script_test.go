@@ -37,7 +37,7 @@ const patience = time.Minute
 //	proxy NAME ARGS              starts a proxy that serves $REDIS; its address is $NAME and that of LOCKPROXY_URL
 //	start NAME PROGRAM ARGS      starts a program beside the script
 //	says NAME REGEXP             waits for an output of it; a group (?P<VARIABLE>…) sets a variable
-//	signal NAME SIGNAL           sends a signal to it, to a Redis, or to the processes whose numbers are in a file
+//	signal NAME SIGNAL           sends a signal to it, or to the processes of a file, or STOP or CONT to a Redis
 //	ends NAME CODE               waits for its end, and prints its output
 //	connect NAME ADDRESS         connects a client, which stays until hangup NAME
 //	talk NAME COMMANDS           prints the first line of each answer
@@ -151,12 +151,15 @@ func (s *stage) startRedis(args []string) {
 	s.Setenv(name, addr)
 }
 
-func (s *stage) ask(args []string) {
+func (s *stage) ask(args []string) { s.print(s.answerOf(args)) }
+
+// answerOf is the answer of a Redis to a command.
+func (s *stage) answerOf(args []string) any {
 	words := make([]any, len(args)-1)
 	for i, word := range args[1:] {
 		words[i] = word
 	}
-	s.print(s.redises[args[0]].Do(s.t, words...))
+	return s.redises[args[0]].Do(s.t, words...)
 }
 
 func (s *stage) startProxy(args []string) {
@@ -187,11 +190,13 @@ func (s *stage) start(args []string) {
 	s.Check(err)
 	s.programs[args[0]] = p
 	s.t.Cleanup(func() {
+		p.Kill()
+		if strings.Contains(p.out.String(), "DATA RACE") {
+			s.t.Errorf("%s has a race", args[0])
+		}
 		if s.t.Failed() {
 			s.t.Logf("%s says\n%s", args[0], p.out.String())
 		}
-		p.Signal(syscall.SIGCONT)
-		p.Kill()
 	})
 }
 
@@ -208,12 +213,16 @@ func (s *stage) says(args []string) {
 
 func (s *stage) signal(args []string) {
 	sig := unix.SignalNum("SIG" + args[1])
-	if p := s.programs[args[0]]; p != nil {
+	p, r := s.programs[args[0]], s.redises[args[0]]
+	switch {
+	case p != nil:
 		p.Signal(sig)
-	} else if r := s.redises[args[0]]; r != nil {
-		s.Check(syscall.Kill(r.Pid(), sig))
-		s.t.Cleanup(func() { _ = syscall.Kill(r.Pid(), syscall.SIGCONT) })
-	} else {
+	case r != nil && sig == unix.SIGSTOP:
+		r.Pause()
+		s.t.Cleanup(r.Continue)
+	case r != nil:
+		r.Continue()
+	default:
 		for _, pid := range s.pids(args[0]) {
 			s.Check(syscall.Kill(pid, sig))
 		}
@@ -256,14 +265,10 @@ func (s *stage) until(args []string) {
 	s.await(strings.Join(args, " "), func() bool {
 		switch args[1] {
 		case "ask":
-			words := make([]any, len(args)-3)
-			for i, word := range args[3:] {
-				words[i] = word
-			}
-			return pattern.MatchString(fmt.Sprint(s.redises[args[2]].Do(s.t, words...)))
+			return pattern.MatchString(fmt.Sprint(s.answerOf(args[2:])))
 		case "get":
 			answer, err := fetch(args[2])
-			return pattern.MatchString(answer + fmt.Sprint(err))
+			return pattern.MatchString(fmt.Sprint(answer, err))
 		}
 		_ = s.Exec(args[1], args[2:]...) // it may fail for a while
 		return pattern.MatchString(s.ReadFile("stdout"))
