@@ -1,6 +1,7 @@
 package transparency
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -23,7 +24,7 @@ import (
 //	a< 3, a< word, a< end       a reads frames; up to one with the word; up to the end of the connection
 //	a! GET k | GET              another client sends this, whole and in pieces, ends its side and reads up to the end
 //	a. close, half-close, sync, id   sync: nothing else has come. id: its CLIENT ID is $a from now on
-//	redis: CONFIG SET x y       the server itself is asked; with => until it answers so
+//	redis: CONFIG SET x y       the server itself is asked; with => until it answers so, as Go prints it
 //	info: locks_waiting => 1    until INFO lockproxy says so, or what a REGEXP matches
 //	hide: REGEXP => word        in all frames from now on
 //
@@ -186,8 +187,14 @@ func (p *play) step(line string) {
 			defer func() { _ = c.Conn.Close() }()
 			proxytest.WaitFor(p.t, line, func() bool { return form.MatchString(c.Ask("INFO lockproxy")) })
 		default:
-			c := proxytest.Dial(p.t, "unix:"+p.side.Redis.Socket())
-			proxytest.WaitFor(p.t, line, func() bool { c.Raw(p.bytes(command)); return strings.HasPrefix(c.Next(), reply(want)) })
+			var words []any
+			for word := range strings.FieldsSeq(command) {
+				words = append(words, word)
+			}
+			proxytest.WaitFor(p.t, line, func() bool {
+				got := fmt.Sprint(p.side.Redis.Do(p.t, words...))
+				return want == "" || got == want
+			})
 		}
 		return
 	}
