@@ -19,7 +19,7 @@ func TestTheFirstAttemptIsOneScriptOnTheSessionsOwnConnection(t *testing.T) {
 		reply  string
 	}{
 		{"LOCK k", "acquire", grantOfFence(7), nil, ":7"},
-		{"FAIRLOCK k", "fair", grantOfFence(7), nil, ":7"},
+		{"FAIRLOCK k", "attempt", grantOfFence(7), nil, ":7"},
 		{"TRYLOCK k", "acquire", busy(time.Second), nil, "(nil)"},
 		{"LOCK k WAIT 0", "acquire", busy(time.Second), nil, "(nil)"},
 		{"LOCK k", "acquire", resp.Value{}, contract.ErrUnsent, "unreachable"},

@@ -48,17 +48,11 @@ func (exclusive) Shares() bool                           { return false }
 func (exclusive) HandsOver(to table.Kind) bool           { return to == exclusive{} }
 func (exclusive) HandOver(h script.HandOver) script.Call { return h.Call() }
 
-// Ask implements lockKind. A fair acquire takes or keeps its place in the queue, unless it does not wait.
 func (exclusive) Ask(a asking, w *table.Waiter) script.Call {
-	first, stays, enqueue := w.First()
-	switch {
-	case w.Fair:
-		return script.Fair{Acquire: a.Acquire, Place: w.Place, Wait: a.FairWait, Enqueue: w.Placed}.Call()
-	case first:
-		return script.Crowd{Acquire: a.Acquire, Wait: a.FairWait, Crowd: a.Crowd, Stays: stays, Enqueue: enqueue}.Call()
-	default:
-		return a.Acquire.Call()
+	if at := placed(a, w); at.Way != script.AtNoPlace {
+		return at.Call()
 	}
+	return a.Acquire.Call()
 }
 
 // shared is the lock of SHARED: any number of owners hold it beside each other, and none beside an exclusive holder. In
@@ -72,7 +66,7 @@ func (shared) Shares() bool                           { return true }
 func (shared) HandsOver(table.Kind) bool              { return false }
 func (shared) HandOver(h script.HandOver) script.Call { return h.Release.Call() }
 func (shared) Ask(a asking, w *table.Waiter) script.Call {
-	return placed(a, w).Call()
+	return placed(a, w).SharedCall()
 }
 
 // hashCalls are the calls that exclusive and shared have in common.
@@ -105,8 +99,8 @@ func (limit) Ask(a asking, w *table.Waiter) script.Call {
 
 // placed asks at the waiter's own place, or at that of the crowd whose first waiter it is. A fair acquire takes or
 // keeps its place in the queue, unless it does not wait.
-func placed(a asking, w *table.Waiter) script.Shared {
-	s := script.Shared{Acquire: a.Acquire, Wait: a.FairWait, Enqueue: w.Placed}
+func placed(a asking, w *table.Waiter) script.Attempt {
+	s := script.Attempt{Acquire: a.Acquire, Wait: a.FairWait, Enqueue: w.Placed}
 	if first, stays, enqueue := w.First(); w.Fair {
 		s.Way, s.Place = script.AtOwnPlace, w.Place
 	} else if first {

@@ -71,8 +71,9 @@ func TestPlacesOutliveRedissonsArithmetic(t *testing.T) {
 		if r := their[owner]; r != nil {
 			return r.fair() == nil
 		}
-		return run(script.Fair{
-			Acquire: script.Acquire{Key: "foo", Part: part(owner, 1), Lease: 30 * time.Second}, Wait: wait * time.Millisecond, Enqueue: true,
+		return run(script.Attempt{
+			Acquire: script.Acquire{Key: "foo", Part: part(owner, 1), Lease: 30 * time.Second}, Wait: wait * time.Millisecond,
+			Way: script.AtOwnPlace, Place: owner, Enqueue: true,
 		}.Call()) == 1
 	}
 	holder, queue := "", []string{}

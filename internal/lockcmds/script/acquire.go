@@ -1,7 +1,6 @@
 package script
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -71,50 +70,17 @@ func (a Deepen) Call() Call {
 		"owner", a.Owner, "fence", itoa(a.Fence), "holds", itoa(a.Holds), "lease", millis(a.Lease))
 }
 
-// Fair asks for a lock in its turn.
-type Fair struct {
-	Acquire
-	Place   string        // of the waiter in the queue; empty: that of its owner
-	Wait    time.Duration // what deadlines in the queue are counted in
-	Enqueue bool          // take a place in the queue if the lock is not acquired
-}
-
-// Call is the call of fair.
-func (a Fair) Call() Call {
-	n := ForWaiters(a.Key)
-	return fair.of(a.Key,
-		"owner", a.Owner, "lease", millis(a.Lease), "name", a.Name, "field", a.field(), "wait", millis(a.Wait),
-		"enqueue", flag(a.Enqueue), "place", cmp.Or(a.Place, n.PlaceOf(a.Owner)), "tell", a.tell(n))
-}
-
-// Crowd asks for a lock for the first of the plain waiters of a proxy.
-type Crowd struct {
-	Acquire
-	Wait    time.Duration // what deadlines in the queue are counted in
-	Crowd   string        // the name under which the plain waiters of the proxy stand in queues
-	Stays   bool          // the place stays in the queue if the lock is acquired
-	Enqueue bool          // take a place if the lock is not acquired, even if no other place is taken
-}
-
-// Call is the call of crowd.
-func (a Crowd) Call() Call {
-	n := ForWaiters(a.Key)
-	return crowd.of(a.Key,
-		"owner", a.Owner, "lease", millis(a.Lease), "name", a.Name, "field", a.field(), "wait", millis(a.Wait),
-		"place", n.PlaceOf(a.Crowd), "stays", flag(a.Stays), "enqueue", flag(a.Enqueue), "tell", a.tell(n))
-}
-
-// Shared asks for a shared hold.
-type Shared struct {
+// Attempt asks for a lock at a place in the queue, or for a shared hold or a permit.
+type Attempt struct {
 	Acquire
 	Wait    time.Duration // what deadlines in the queue are counted in
 	Way     Way
 	Place   string // the waiter's own, or that of the plain waiters; empty: it asks without one
-	Stays   bool   // that place stays in the queue if the lock is acquired
+	Stays   bool   // the place of the plain waiters stays in the queue if the lock is acquired
 	Enqueue bool   // take a place if the lock is not acquired. Plain waiters take one anyway if others have one
 }
 
-// Way says whose place in the queue a Shared asks at.
+// Way says whose place in the queue an Attempt asks at.
 type Way string
 
 // The ways.
@@ -124,22 +90,23 @@ const (
 	AtCrowdPlace Way = "crowd"
 )
 
-// Call is the call of acquire_shared.
-func (a Shared) Call() Call {
-	all := []string{"owner", a.Owner, "lease", millis(a.Lease)}
+// Call is the call of attempt, for an exclusive hold.
+func (a Attempt) Call() Call { return a.attempt("") }
+
+// SharedCall is the call of attempt, for a shared hold.
+func (a Attempt) SharedCall() Call { return a.attempt(timeoutOf(a.Key, a.Owner)) }
+
+func (a Attempt) attempt(timeout string) Call {
+	pairs := []string{"owner", a.Owner, "lease", millis(a.Lease)}
 	if a.named() || a.Way != AtNoPlace { // else the rest would say nothing
-		all = append(all, "name", a.Name, "field", a.field(), "tell", a.tell(ForWaiters(a.Key)))
+		pairs = append(pairs, "name", a.Name, "field", a.field(), "tell", a.tell(ForWaiters(a.Key)))
 	}
 	if a.Way != AtNoPlace {
-		all = append(all,
+		pairs = append(pairs,
 			"place", a.Place, "way", string(a.Way), "stays", flag(a.Stays), "enqueue", flag(a.Enqueue),
 			"wait", millis(a.Wait))
 	}
-	c := acquireShared.ofHold(a.Key, timeoutOf(a.Key, a.Owner), all...)
-	if a.Way == AtNoPlace { // it needs no deadlines
-		c.Keys = c.Keys[:len(c.Keys)-1]
-	}
-	return c
+	return attempt.ofHold(a.Key, timeout, pairs...)
 }
 
 // Form is in which form a lock is held, as far as it says where a release is told.
@@ -164,7 +131,7 @@ func (f Form) Channel(key string) string {
 	return ""
 }
 
-// Acquired is the answer to Acquire, Deepen, Fair, Crowd and Shared, and what a Released with a hand-over means to a
+// Acquired is the answer to Acquire, Deepen and Attempt, and what a Released with a hand-over means to a
 // waiter.
 type Acquired struct {
 	Granted      bool
@@ -173,7 +140,7 @@ type Acquired struct {
 	// If not: the rest of the holder's lease, NoTTL, Kept or NotFirst. If a permit was granted: that of the first lease
 	// to end.
 	PTTL      time.Duration
-	Exclusive bool // if granted to a Shared: it deepens the owner's exclusive hold
+	Exclusive bool // if a shared hold was asked for: the acquire deepens the owner's exclusive hold
 	Gone      bool // if not: the owner has not the grant that a Deepen is about
 	Deadlock  bool // if not: the owner holds the lock shared, and would wait for itself
 	Form      Form // if not: of the lock

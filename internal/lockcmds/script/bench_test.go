@@ -132,8 +132,8 @@ func (b *bench) fair(owner string, lease, wait int64, enqueue int) []int64 {
 	if out := b.again(owner, lease); out != nil {
 		return out
 	}
-	return b.grants(owner, b.must(b.s["fair"], []string{b.n.Lock, b.n.Queue, b.n.Deadlines, b.n.Fence, b.n.Channel},
-		owner, lease, "", "", wait, enqueue, "PUBLISH", b.n.PlaceOf(owner), ""))
+	return b.grants(owner, b.must(b.s["attempt"], []string{b.n.Lock, b.n.Queue, b.n.Channel, b.n.Fence, b.n.Deadlines},
+		owner, lease, "PUBLISH", "", "", "", b.n.PlaceOf(owner), "fair", 0, enqueue, wait))
 }
 
 func (b *bench) release(owner string, lease, fence int64) []int64 {

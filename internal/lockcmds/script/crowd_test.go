@@ -13,10 +13,10 @@ import (
 // first is the first of the plain waiters of a proxy that asks, whose place stays in the queue or not.
 func (b *bench) first(owner string, stays, enqueue int) []int64 {
 	b.t.Helper()
-	out := b.must(b.s["crowd"], []string{b.n.Lock, b.n.Queue, b.n.Deadlines, b.n.Fence, b.n.Channel},
-		owner, 30000, "", "", wait, crowd, stays, enqueue, "PUBLISH", "")
+	out := b.must(b.s["attempt"], []string{b.n.Lock, b.n.Queue, b.n.Channel, b.n.Fence, b.n.Deadlines},
+		owner, 30000, "PUBLISH", "", "", "", crowd, "crowd", stays, enqueue, wait)
 	if b.grants(owner, out); out[0] == 1 {
-		return out[:5]
+		return append(out, 0, 0)[:5]
 	}
 	return out
 }

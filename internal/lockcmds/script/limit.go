@@ -8,7 +8,7 @@ package script
 func (p Part) permit() string { return p.Owner + "#" + p.Name }
 
 // LimitCall is the call of acquire_limit, for a Limit that is not 0.
-func (a Shared) LimitCall() Call {
+func (a Attempt) LimitCall() Call {
 	return acquireLimit.of(a.Key,
 		"permit", a.permit(), "lease", millis(a.Lease), "limit", itoa(int64(a.Limit)), "named", flag(a.named()),
 		"wait", millis(a.Wait), "place", a.Place, "way", string(a.Way), "stays", flag(a.Stays),

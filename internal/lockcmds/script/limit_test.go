@@ -122,7 +122,7 @@ func limitCalls(owner string, request int64) map[string]script.Call {
 	if owner == named {
 		acquire.Session = me
 	}
-	plain := script.Shared{Acquire: acquire, Wait: time.Minute, Enqueue: true}
+	plain := script.Attempt{Acquire: acquire, Wait: time.Minute, Enqueue: true}
 	fair, crowd := plain, plain
 	fair.Way, fair.Place = script.AtOwnPlace, me
 	crowd.Way, crowd.Place, crowd.Stays = script.AtCrowdPlace, place, true
@@ -320,7 +320,7 @@ func TestNoPermitIsLostOrMade(t *testing.T) {
 			case 0, 1, 2:
 				p.Fence = 0
 				what = "take"
-				a := script.Shared{Acquire: script.Acquire{Key: key, Part: p, Lease: time.Minute, Limit: most - r.IntN(2)}}
+				a := script.Attempt{Acquire: script.Acquire{Key: key, Part: p, Lease: time.Minute, Limit: most - r.IntN(2)}}
 				got, err := script.DecodeAcquired(b.run(a.LimitCall()))
 				if err != nil {
 					t.Fatal(err)
@@ -449,7 +449,7 @@ func TestAPermitThatHasEndedAtItsGrantIsNoError(t *testing.T) {
 		}
 		b.resetPermits(s)
 		take := script.Acquire{Key: key, Part: script.Part{Owner: me, Name: fmt.Sprint(newest)}, Limit: 2}
-		call := script.Shared{Acquire: take, Wait: time.Minute}.LimitCall()
+		call := script.Attempt{Acquire: take, Wait: time.Minute}.LimitCall()
 		if answer := b.run(call); answer.IsError() {
 			t.Errorf("left %q: %v", left, answer)
 		}

@@ -99,7 +99,7 @@ if way == 'fair' and enqueue == '1' and head ~= place then
   head = head or place
 elseif way == 'crowd' and (enqueue == '1' or head) then
   --@
-  at = crowd_joins(place, wait)
+  at = crowd_joins(place, now, wait)
 end
 if way == 'fair' and head == place and form then
   at = 1
@@ -229,7 +229,7 @@ elseif head and plain then
   if who == 1 then
     place = crowd_granted(crowd, stays)
   else
-    place = crowd_joins(crowd, tonumber(wait))
+    place = crowd_joins(crowd, now, tonumber(wait))
   end
 end
 if who == 0 then

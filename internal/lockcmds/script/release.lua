@@ -162,7 +162,7 @@ elseif head and plain then
   if who == 1 then
     place = crowd_granted(crowd, stays)
   else
-    place = crowd_joins(crowd, tonumber(wait))
+    place = crowd_joins(crowd, milliseconds(redis.call('TIME')), tonumber(wait))
   end
 end
 local first = who ~= 0 and head and place ~= 1 and head_of()

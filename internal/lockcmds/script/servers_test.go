@@ -14,12 +14,12 @@ func TestCallsInAClusterKeepToOneSlot(t *testing.T) {
 	alone := Acquire{Key: "k", Part: Part{Owner: "PUBLISH"}, Lease: time.Second}
 	release := Release{Key: "k", Part: part}
 	for _, c := range []Call{
-		named.Call(), alone.Call(), Fair{Acquire: alone}.Call(), Crowd{Acquire: alone, Crowd: "p"}.Call(), release.Call(),
+		named.Call(), alone.Call(), Attempt{Acquire: alone, Way: AtOwnPlace, Place: "PUBLISH"}.Call(), release.Call(),
 		Release{Key: "k", Part: Part{Owner: "PUBLISH"}}.Call(), HandOver{Release: release, Plain: &named, Fair: &alone, Crowd: "p"}.Call(),
 		Drop{Key: "k", Part: part}.Call(), Force{Key: "k"}.Call(), Extend{Key: "k", Part: part}.Call(), Info{Key: "k"}.Call(), Head{"k"}.Call(),
 		Leave{Key: "k", Places: []string{"PUBLISH"}}.Call(), Refresh{Key: "k"}.Call(), RemoveHead{Key: "k", Place: "PUBLISH"}.Call(),
 		Renew{Renewals: []Renewal{{Key: "k", Owner: "PUBLISH"}}}.Call(), Ask{}.Call(),
-		Shared{Acquire: named, Way: AtOwnPlace, Place: "PUBLISH"}.Call(),
+		Attempt{Acquire: named, Way: AtOwnPlace, Place: "PUBLISH"}.SharedCall(),
 	} {
 		counter, at := slices.Index(c.keys.first, "counter"), slices.Index(c.args.first, "publish")
 		one := c.On(Servers{})

@@ -267,16 +267,16 @@ func calls(owner string, number int64) map[string]script.Call {
 	}
 	grace := drop
 	grace.Keep = 10 * time.Second
-	share := script.Shared{Acquire: first, Wait: time.Minute}
-	again := script.Shared{Acquire: acquire, Wait: time.Minute}
+	share := script.Attempt{Acquire: first, Wait: time.Minute}
+	again := script.Attempt{Acquire: acquire, Wait: time.Minute}
 	all := map[string]script.Call{
-		"share":                  share.Call(),
-		"share again":            again.Call(),
-		"share in turn":          at(share, script.AtOwnPlace, owner, false, true),
-		"share in turn again":    at(again, script.AtOwnPlace, owner, false, true),
-		"share without a place":  at(share, script.AtOwnPlace, owner, false, false),
-		"share with the crowd":   at(share, script.AtCrowdPlace, place, false, true),
-		"share, the crowd stays": at(again, script.AtCrowdPlace, place, true, false),
+		"share":                  share.SharedCall(),
+		"share again":            again.SharedCall(),
+		"share in turn":          at(share, script.AtOwnPlace, owner, false, true).SharedCall(),
+		"share in turn again":    at(again, script.AtOwnPlace, owner, false, true).SharedCall(),
+		"share without a place":  at(share, script.AtOwnPlace, owner, false, false).SharedCall(),
+		"share with the crowd":   at(share, script.AtCrowdPlace, place, false, true).SharedCall(),
+		"share, the crowd stays": at(again, script.AtCrowdPlace, place, true, false).SharedCall(),
 	}
 	for name, shared := range map[string]bool{"": false, "shared ": true} {
 		release, partly, any := release, partly, any
@@ -301,10 +301,10 @@ func calls(owner string, number int64) map[string]script.Call {
 	maps.Copy(all, map[string]script.Call{
 		"acquire":                 first.Call(),
 		"acquire again":           acquire.Call(),
-		"fair":                    script.Fair{Acquire: first, Wait: time.Minute, Enqueue: true}.Call(),
-		"fair again":              script.Fair{Acquire: acquire, Wait: time.Minute, Enqueue: true}.Call(),
-		"crowd":                   script.Crowd{Acquire: first, Wait: time.Minute, Crowd: place, Enqueue: true}.Call(),
-		"crowd stays":             script.Crowd{Acquire: acquire, Wait: time.Minute, Crowd: place, Stays: true}.Call(),
+		"fair":                    at(share, script.AtOwnPlace, owner, false, true).Call(),
+		"fair again":              at(again, script.AtOwnPlace, owner, false, true).Call(),
+		"crowd":                   at(share, script.AtCrowdPlace, place, false, true).Call(),
+		"crowd stays":             at(again, script.AtCrowdPlace, place, true, false).Call(),
 		"hand over":               script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Plain: waiter}.Call(),
 		"hand over to a fair one": script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Fair: waiter, FairPlace: third}.Call(),
 		"info":                    script.Info{Key: key}.Call(),
@@ -326,9 +326,9 @@ func calls(owner string, number int64) map[string]script.Call {
 }
 
 // at is a call that asks at a place in the queue.
-func at(s script.Shared, way script.Way, place string, stays, enqueue bool) script.Call {
-	s.Way, s.Place, s.Stays, s.Enqueue = way, place, stays, enqueue
-	return s.Call()
+func at(a script.Attempt, way script.Way, place string, stays, enqueue bool) script.Attempt {
+	a.Way, a.Place, a.Stays, a.Enqueue = way, place, stays, enqueue
+	return a
 }
 
 // verbOf is the first word of a call's name, and whether the call is about a shared hold.

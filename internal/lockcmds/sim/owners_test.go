@@ -10,7 +10,7 @@ import (
 )
 
 // fieldAt is where a script has by what it knows the session of a named owner, among its arguments.
-var fieldAt = map[string]int{"acquire": 4, "acquire_shared": 4, "fair": 3, "crowd": 3, "extend": 4, "release": 5, "handover": 5, "drop": 4}
+var fieldAt = map[string]int{"acquire": 4, "attempt": 4, "extend": 4, "release": 5, "handover": 5, "drop": 4}
 
 // namedHold is what Redis has of an owner that several sessions are.
 type namedHold struct {

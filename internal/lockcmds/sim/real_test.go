@@ -239,7 +239,7 @@ func TestModelRunsTheScriptsAsRedis(t *testing.T) {
 		}
 	}
 	t.Logf("calls: %v", ran)
-	for _, name := range []string{"acquire", "crowd", "fair", "release", "handover", "renew", "leave", "extend", "acquire_shared", "deepen"} {
+	for _, name := range []string{"acquire", "attempt", "release", "handover", "renew", "leave", "extend", "deepen"} {
 		if ran[name] == 0 {
 			t.Errorf("%s was not run", name)
 		}

@@ -188,14 +188,24 @@ local function drop_late(place, now, wait)
   return head
 end
 
+-- leads reports whether a place is the first that listens, among the first 16. One that listens in front of it is told.
+local function leads(place)
+  for _, other in ipairs(redis.call('LRANGE', queue, '0', '15')) do
+    if other == place then
+      return true
+    elseif waits_for(other) and redis.call(publish, channel .. ':' .. other, '0') > 0 then
+      return false
+    end
+  end
+end
+
 -- crowd_joins: the plain waiters of a proxy take a place, or keep theirs. Returns where it is then: 0 not in the queue,
 -- 1 at its head, 2 behind others (see package table).
-local function crowd_joins(place, wait)
+local function crowd_joins(place, now, wait)
   local listed, timed = redis.pcall('LLEN', queue), redis.pcall('ZCARD', deadlines)
   if type(listed) == 'table' or type(timed) == 'table' then
     return 0 -- not a queue, but something else: plain waiters can do without
   end
-  local now = milliseconds(redis.call('TIME'))
   local places = mend(listed, timed, now, wait)
   local score = redis.call('ZSCORE', deadlines, place)
   if not score or tonumber(score) < now + wait / 2 then -- cut short, or not refreshed for long

@@ -232,18 +232,3 @@ local function set_lease(owner, lease)
     lengthen_shared(owner, lease)
   end
 end
-
--- share_again: an owner that holds the lock shared acquires it shared, and the acquire does not know that. The rules
--- and the answer are those of deepen.
-local function share_again(owner, lease, name, field, held)
-  local sum = tonumber(held[1])
-  if name == '' or held[3] == name then
-    lengthen_shared(owner, lease)
-  else
-    --@
-    sum = sum + 1
-    set_lease(owner, lease)
-    put_shared(owner, held[2], sum, by_with(held[3], field))
-  end
-  return {1, tonumber(held[2]), sum, 0, 0}
-end
