@@ -40,7 +40,7 @@ func (w *acquire) ask() (a script.Acquired, sentAt time.Time, err error) {
 // holder. It returns the rest of the holder's lease.
 func (w *acquire) bound() time.Duration {
 	b := script.Bound{Key: w.Lock, Lease: w.e.opts.Lease}
-	if done, err := runFor(w.e.life, w.e.client, b.Call(), script.DecodeBound); err != nil || !done {
+	if done, err := runFor(w.e.life, w.e.client, b.Call(), script.DecodeDone); err != nil || !done {
 		return script.NoTTL
 	}
 	return b.Lease

@@ -75,7 +75,7 @@ func TestAnAcquireWhoseGrantCameTooLateIsANewCall(t *testing.T) {
 	w.Work()
 	w.confirm()
 	a.got(":9")
-	if got := strings.Join(w.Own.Asked, " "); got != "crowd drop crowd" {
+	if got := strings.Join(w.Own.Asked, " "); got != "attempt drop attempt" {
 		t.Fatalf("the engine asked %s", got)
 	}
 	first, drop, second := w.Own.Args[0][0], w.Own.Args[1][0], w.Own.Args[2][0]
@@ -107,7 +107,7 @@ func TestAnAcquireThatIsRefusedBehindItsWaitKeepsNoPlace(t *testing.T) {
 		w.wake("k")
 		w.Work()
 		a.got(c.reply)
-		if got := strings.Join(w.Own.Asked, " "); got != "fair drop fair leave" {
+		if got := strings.Join(w.Own.Asked, " "); got != "attempt drop attempt leave" {
 			t.Errorf("%s: the engine asked %s", name, got)
 		}
 	}
@@ -190,7 +190,7 @@ func TestTheWaitersOfALostReleaseAskBehindItsRollback(t *testing.T) {
 	holder.Answer(resp.Value{}, contract.ErrInDoubt)
 	holder.got(":7", "closed")
 	w.Pass(900 * time.Millisecond) // before the rollback is sent once more
-	if got := strings.Join(w.Own.Asked, " "); !strings.HasPrefix(got, "drop crowd drop crowd") {
+	if got := strings.Join(w.Own.Asked, " "); !strings.HasPrefix(got, "drop attempt drop attempt") {
 		t.Errorf("the engine asked %s", got)
 	}
 	a.got(":8")

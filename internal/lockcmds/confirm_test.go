@@ -63,9 +63,9 @@ func (s *server) Write(
 		case text != "":
 			answers = append(answers, locktest.Refusal(text))
 		case s.gone[k]:
-			answers = append(answers, resp.Value{Kind: resp.Integer, Int: 0})
+			answers = append(answers, locktest.Numbers(0))
 		default:
-			answers = append(answers, resp.Value{Kind: resp.Integer, Int: 1})
+			answers = append(answers, locktest.Numbers(1))
 		}
 	}
 	s.writes, s.limits = append(s.writes, locks), append(s.limits, limit)

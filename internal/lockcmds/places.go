@@ -54,7 +54,7 @@ func (e *Engine) lookLaterLocked(key string) {
 
 // lookAfter tells others in the queue of a free lock. While it is kept for a waiter, by a later release, it looks again.
 func (e *Engine) lookAfter(key string) {
-	kept, err := runFor(e.life, e.client, script.Look{Key: key}.Call(), script.DecodeLook)
+	kept, err := runFor(e.life, e.client, script.Look{Key: key}.Call(), script.DecodeDone)
 	e.step(func(*table.Table) {
 		delete(e.looks, key)
 		if kept && err == nil {

@@ -47,7 +47,7 @@ func (c *calls) RollBack(r rollback) {
 				r.Keep = max(time.Millisecond, r.Until.Sub(c.Clock.Now())) // of each attempt: the lease runs meanwhile
 			}
 			v, err := c.Client.run(ctx, r.Kind.Drop(r.Drop))
-			held, err := decoded(v, err, script.DecodeDropped)
+			held, err := decoded(v, err, script.DecodeDone)
 			if err == nil && !held && r.Gone != nil {
 				r.Gone()
 			}
@@ -115,7 +115,7 @@ func (e *Engine) lower(h *table.Hold, back script.Release, limit time.Duration, 
 			a, err := runFor(ctx, e.client, back.Call(), back.Decode)
 			if err == nil && a.Status == script.StillHeld { // the acquire may have made the lease longer
 				keep := script.Drop{Key: back.Key, Part: back.Part, Keep: back.Lease}
-				_, err = runFor(ctx, e.client, keep.Call(), script.DecodeDropped)
+				_, err = runFor(ctx, e.client, keep.Call(), script.DecodeDone)
 			} else if err == nil {
 				e.gone(h)
 			}

@@ -100,7 +100,7 @@ func (c *confirmer) askOn(
 // it may write later.
 func (c *confirmer) sort(all []askedReplicas, answers []resp.Value) (written, unwritten []askedReplicas) {
 	for i, g := range all {
-		here, err := script.DecodeProved(answers[i])
+		here, err := script.DecodeDone(answers[i])
 		switch refusal := finalOf(err); {
 		case refusal != nil:
 			c.done(g.unconfirmedGrant, confirmation{Refused: refusal})

@@ -155,13 +155,13 @@ func DecodeAcquired(v resp.Value) (Acquired, error) {
 	switch {
 	case err != nil:
 		return Acquired{}, err
-	case n.at[0] == 1:
+	case n.at[0] == done:
 		return Acquired{
 			Granted: true, Fence: n.at[1], Holds: n.at[2], Damage: Damage(n.at[3]), Placed: true, Place: n.at[4],
 			More: n.at[5] == 2, Exclusive: n.at[5] == 3, PTTL: n.duration(6),
 		}, nil
 	}
-	a := Acquired{PTTL: n.duration(1), Placed: n.at[0] == 0, Place: n.at[2], Form: Form(n.at[3]), Gone: n.at[0] == -1}
+	a := Acquired{PTTL: n.duration(1), Placed: n.at[0] == notNow, Place: n.at[2], Form: Form(n.at[3]), Gone: n.at[0] == notHolder}
 	if a.PTTL == deadlock {
 		a.PTTL, a.Deadlock = NoTTL, true
 	}

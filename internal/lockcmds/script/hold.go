@@ -110,20 +110,20 @@ func (r *Release) Decode(v resp.Value) (Released, error) {
 		return Released{}, err
 	}
 	switch n.at[0] {
-	case 2:
+	case handedOver:
 		return Released{
 			Status: HandedOver, Granted: n.at[1], Fence: n.at[2], Damage: Damage(n.at[3]),
 			To: n.at[4], Placed: true, Place: n.at[5], PTTL: n.duration(6),
 		}, nil
-	case 1:
+	case done:
 		return Released{
 			Status: Freed, Fence: n.at[1], Damage: Damage(n.at[3]), Placed: n.len > 5, Place: n.at[5], Waited: n.len > 3,
 		}, nil
-	case 0:
+	case notNow:
 		return Released{Status: StillHeld, Holds: n.at[1], Fence: n.at[2]}, nil
-	case -1:
+	case notHolder:
 		return Released{Status: NotHolder}, nil
-	case -2:
+	case otherGrant:
 		return Released{Status: OtherGrant, Fence: n.at[1]}, nil
 	}
 	return Released{}, errStrange
@@ -141,12 +141,6 @@ type Drop struct {
 func (d Drop) Call() Call {
 	return drop.of(d.Key,
 		"owner", d.Owner, "fence", itoa(d.Fence), "keep", millis(d.Keep), "name", cmp.Or(d.Name, d.field()))
-}
-
-// DecodeDropped decodes the answer of drop. It reports whether the owner held the lock by that grant.
-func DecodeDropped(v resp.Value) (held bool, err error) {
-	n, err := numbersOf(v)
-	return err == nil && n.at[0] > 0, err
 }
 
 // Force ends grants of a lock of any holder.
@@ -252,10 +246,10 @@ type Extended struct {
 // DecodeExtended decodes the answer of extend.
 func DecodeExtended(v resp.Value) (Extended, error) {
 	n, err := numbersOf(v)
-	if err != nil || n.at[0] != 1 && n.at[0] != -2 {
+	if err != nil || n.at[0] != done && n.at[0] != otherGrant {
 		return Extended{}, err
 	}
-	return Extended{Held: n.at[0] == 1, Other: n.at[0] == -2, Fence: n.at[1], Holds: n.at[2]}, nil
+	return Extended{Held: n.at[0] == done, Other: n.at[0] == otherGrant, Fence: n.at[1], Holds: n.at[2]}, nil
 }
 
 // Renewal is one lease of a Renew.
@@ -428,14 +422,6 @@ type Bound struct {
 // Call is the call of bound.
 func (b Bound) Call() Call { return bound.of(b.Key, "lease", millis(b.Lease)) }
 
-// DecodeBound decodes the answer of bound: whether the lock has got that TTL.
-func DecodeBound(v resp.Value) (done bool, err error) {
-	if v.IsError() {
-		return false, ErrorOf(v)
-	}
-	return v.Int == 1, nil
-}
-
 // Prove tells whether a grant is on a server, by a write that changes nothing. WAIT behind it counts the replicas that
 // have the grant.
 type Prove struct {
@@ -446,12 +432,4 @@ type Prove struct {
 // Call is the call of prove.
 func (p Prove) Call() Call {
 	return prove.ofHold(p.Key, p.timeout(p.Key), "owner", p.Owner, "fence", itoa(p.Fence), "holds", itoa(p.Holds))
-}
-
-// DecodeProved decodes the answer of prove.
-func DecodeProved(v resp.Value) (here bool, err error) {
-	if v.IsError() {
-		return false, ErrorOf(v)
-	}
-	return v.Int == 1, nil
 }

@@ -75,8 +75,8 @@ return renewed
 -- Without a TTL it would not end with its holder. A holder that is alive renews it before that ends. A hash without the
 -- mode and the fence of a lock of ours is an application's, or Redisson's. Run again the script changes nothing.
 --
--- Returns  1  the lock ends within that time, if it is not renewed
---          0  nothing was done
+-- Returns  {1}  the lock ends within that time, if it is not renewed
+--          {0}  nothing was done
 
 local lock = unpack(KEYS)
 local lease = unpack(ARGV)
@@ -84,25 +84,25 @@ local lease = unpack(ARGV)
 local held = redis.pcall('HMGET', lock, 'mode', 'fence')
 local ours = held[1] == 'lock' and held[2] or held[1] == 'read' and shares_ours()
 if not ours or redis.call('PTTL', lock) ~= -1 then
-  return 0
+  return {0}
 end
 redis.call('PEXPIRE', lock, lease)
-return 1
+return {1}
 
 --@ prove: tell whether a grant is here, by a write that changes nothing.
 --
 -- WAIT counts the replicas that have the last write of its connection. A WAIT behind this script on the same connection
 -- counts those that have the grant: the grant was there before the write. Run again the script does the same.
 --
--- Returns  1  the grant is here
---          0  it is not: the lease has ended, or another server was promoted without it
+-- Returns  {1}  the grant is here
+--          {0}  it is not: the lease has ended, or another server was promoted without it
 
 local lock, timeout = unpack(KEYS)
 local owner, fence, holds = unpack(ARGV)
 --@
 local held = hold_of(owner)
 if held.err or not held[1] or held[2] ~= fence or (tonumber(held[1]) or 0) < tonumber(holds) then
-  return 0
+  return {0}
 end
 if held[4] == 'read' then
   --@
@@ -110,7 +110,7 @@ if held[4] == 'read' then
 else
   redis.call('HSET', lock, 'fence', fence)
 end
-return 1
+return {1}
 
 --@ drop: end a grant that no client relies on, or shorten its lease.
 --

@@ -67,12 +67,6 @@ type Look struct{ Key string }
 // Call is the call of look.
 func (l Look) Call() Call { return look.of(l.Key) }
 
-// DecodeLook decodes the answer of look: whether the lock is still kept.
-func DecodeLook(v resp.Value) (kept bool, err error) {
-	n, err := numbersOf(v)
-	return n.at[0] == 1, err
-}
-
 // RemoveHead removes the first place in the queue of a lock if its waiter is stale.
 type RemoveHead struct {
 	Key, Place string
@@ -93,5 +87,5 @@ type HeadRemoved struct {
 // DecodeHeadRemoved decodes the answer of remove_head.
 func DecodeHeadRemoved(v resp.Value) (HeadRemoved, error) {
 	n, err := numbersOf(v)
-	return HeadRemoved{n.at[0] == 1, n.at[1]}, err
+	return HeadRemoved{n.at[0] == done, n.at[1]}, err
 }

@@ -122,7 +122,16 @@ const (
 	deadlock = -4 * time.Millisecond // of the scripts: Acquired.Deadlock
 )
 
-// numbers is what most scripts return: integers, status first; 0 behind the end. The usual end of an acquire or a
+// What the first number of an answer says.
+const (
+	notNow     = 0  // another owner holds the lock, holds are left, or nothing was to be done
+	done       = 1  // acquired, released, extended, ...
+	handedOver = 2  // released, and a waiter has the lock; or of drop: done by another session's part
+	notHolder  = -1 // the owner has not the hold that is meant
+	otherGrant = -2 // it has, but by a grant with another fence
+)
+
+// numbers is what most scripts return: integers, the status first; 0 behind the end. The usual end of an acquire or a
 // release comes as a bare fence, short for {1, fence, 1}: an array costs Redis a microsecond more.
 type numbers struct {
 	at  [7]int64
@@ -143,6 +152,13 @@ func numbersOf(v resp.Value) (n numbers, _ error) {
 		n.at[i] = v.Elems[i].Int
 	}
 	return n, nil
+}
+
+// DecodeDone decodes the answer of look, bound, prove and drop: whether the free lock is still kept, the lock has got the
+// TTL, the grant is there, the owner had the grant.
+func DecodeDone(v resp.Value) (bool, error) {
+	n, err := numbersOf(v)
+	return err == nil && n.at[0] >= done, err
 }
 
 func (n *numbers) duration(i int) time.Duration { return time.Duration(n.at[i]) * time.Millisecond }
