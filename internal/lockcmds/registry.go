@@ -229,15 +229,12 @@ func (r *Registry) newEngine(id EngineID) (*Engine, error) {
 
 // newLink makes the engine's own way to Redis. A cluster has one database.
 func (r *Registry) newLink(id EngineID) redislink.Topology {
+	opts := redislink.Options{User: id.User, Password: id.Password, Logger: r.opts.Engine.Logger}
 	if r.opts.Fleet != nil {
-		return redislink.NewCluster(redislink.ClusterOptions{
-			Fleet: r.opts.Fleet, User: id.User, Password: id.Password, Logger: r.opts.Engine.Logger,
-		})
+		return redislink.NewCluster(r.opts.Fleet, opts)
 	}
-	return redislink.New(redislink.Options{
-		Addr: r.opts.Addr, Dial: r.opts.Connect, User: id.User, Password: id.Password, DB: id.DB,
-		Logger: r.opts.Engine.Logger,
-	})
+	opts.Addr, opts.Dial, opts.DB = r.opts.Addr, r.opts.Connect, id.DB
+	return redislink.New(opts)
 }
 
 // Drain refuses all waiters from now on.

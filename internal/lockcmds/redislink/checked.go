@@ -114,7 +114,9 @@ func (c *checked) take(b []byte) error {
 			if v.IsError() {
 				return Refusal(v.Str)
 			}
-			c.greeting--
+			if c.greeting--; c.greeting == 0 {
+				c.client.reached()
+			}
 		}
 		out, ok := appendPlain(c.out, &v)
 		if !ok {

@@ -55,7 +55,7 @@ type Client struct {
 	end   context.CancelFunc
 
 	mu      sync.Mutex // guards the fields below
-	failed  time.Time  // when a connection could not be made
+	failed  time.Time  // when the latest connection could not be made; zero: it could
 	failure error      // why that was
 	warned  time.Time  // when the log was told of a connection that was given up
 }
@@ -120,9 +120,7 @@ func (c *Client) refused() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.redis == nil:
-		return errEarly
-	case c.life.Err() != nil:
+	case c.redis == nil || c.life.Err() != nil: // New is not done, or Close has been called
 		return errClosed
 	case time.Since(c.failed) < dialPause:
 		return c.failure
@@ -136,6 +134,13 @@ func (c *Client) unreached(why error) error {
 	defer c.mu.Unlock()
 	c.failure, c.failed = fmt.Errorf("connect: %w: %w", ErrUnsent, why), time.Now()
 	return c.failure
+}
+
+// reached notes that a connection was made.
+func (c *Client) reached() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failed = time.Time{}
 }
 
 // broken tells the log why a connection is given up, from time to time.

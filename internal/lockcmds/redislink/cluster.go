@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
@@ -40,17 +38,11 @@ type Fleet interface {
 	Sharded() bool
 }
 
-// ClusterOptions name the servers of a Cluster, and the user that it connects as. Fleet is required.
-type ClusterOptions struct {
-	Fleet          Fleet
-	User, Password string
-	Logger         *zap.Logger // nil: silent
-}
-
 // Cluster is the Topology of a Redis Cluster. It has a Node for each hash slot, so renewals of one batch are of one
 // slot, and a Client for each server that it needs.
 type Cluster struct {
-	opts     ClusterOptions
+	fleet    Fleet
+	opts     Options // what all servers have in common
 	listener Listener
 	runs     sync.WaitGroup // the subscribers
 
@@ -60,14 +52,14 @@ type Cluster struct {
 	closed  bool
 }
 
-// NewCluster makes a Cluster without connections.
-func NewCluster(opts ClusterOptions) *Cluster {
-	return &Cluster{opts: opts, servers: map[topology.Node]*server{}, at: map[string]topology.Node{}}
+// NewCluster makes a Cluster without connections. Of the options it takes the user and the logger.
+func NewCluster(fleet Fleet, opts Options) *Cluster {
+	return &Cluster{fleet: fleet, opts: opts, servers: map[topology.Node]*server{}, at: map[string]topology.Node{}}
 }
 
 // Servers implements Topology.
 func (c *Cluster) Servers() script.Servers {
-	return script.Servers{Slots: true, Sharded: c.opts.Fleet.Sharded()}
+	return script.Servers{Slots: true, Sharded: c.fleet.Sharded()}
 }
 
 // Node implements Topology.
@@ -106,7 +98,7 @@ func (c *Cluster) place(channel string, anew bool) {
 func (c *Cluster) placeLocked(channel string, anew bool) {
 	old := c.at[channel]
 	at, before := old, c.servers[old]
-	if owner := c.opts.Fleet.View().Owner(hashslot.Of([]byte(channel))); owner != nil {
+	if owner := c.fleet.View().Owner(hashslot.Of([]byte(channel))); owner != nil {
 		at = topology.Node(owner.ID)
 	}
 	c.at[channel] = at
@@ -137,14 +129,14 @@ func (c *Cluster) moved(channel string, why Refusal) bool {
 	if why != "" && refusal(why).Reason == topology.NotRefused {
 		return false
 	}
-	c.opts.Fleet.Refresh(topology.Any, func() { c.place(channel, true) })
+	c.fleet.Refresh(topology.Any, func() { c.place(channel, true) })
 	return true
 }
 
 // Run implements Topology: the subscriptions follow the view.
 func (c *Cluster) Run(ctx context.Context) {
 	changed := make(chan struct{}, 1)
-	stop := c.opts.Fleet.Watch(func() {
+	stop := c.fleet.Watch(func() {
 		select {
 		case changed <- struct{}{}:
 		default:
@@ -172,7 +164,7 @@ func (c *Cluster) follow() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	view := c.opts.Fleet.View()
+	view := c.fleet.View()
 	for at, s := range c.servers {
 		if view.Covered() && view.Primary(string(at)) == nil {
 			delete(c.servers, at)
@@ -185,10 +177,11 @@ func (c *Cluster) follow() {
 func (c *Cluster) Close() {
 	c.mu.Lock()
 	c.closed = true
-	for _, s := range c.servers {
-		s.Close()
-	}
+	all := slices.Collect(maps.Values(c.servers))
 	clear(c.servers)
 	c.mu.Unlock()
+	for _, s := range all {
+		s.Close()
+	}
 	c.runs.Wait()
 }

@@ -80,7 +80,7 @@ func halves(t *testing.T) *topology.View {
 
 func newCluster(t *testing.T, f *fleet) *Cluster {
 	t.Helper()
-	c := NewCluster(ClusterOptions{Fleet: f})
+	c := NewCluster(f, Options{})
 	t.Cleanup(c.Close)
 	return c
 }
@@ -143,7 +143,7 @@ func TestACallWithoutAServer(t *testing.T) {
 		t.Errorf("the view is not looked at: %q", f.refreshed)
 	}
 	c.Close()
-	if err := (slotNode{c, 5}).route(t.Context(), never); !errors.Is(err, errClusterClosed) || !errors.Is(err, ErrUnsent) {
+	if err := (slotNode{c, 5}).route(t.Context(), never); !errors.Is(err, errClosed) || !errors.Is(err, ErrUnsent) {
 		t.Errorf("after Close: %v", err)
 	}
 }

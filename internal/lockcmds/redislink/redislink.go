@@ -30,7 +30,6 @@ var (
 	ErrInDoubt = errors.New("sent, but not answered")
 
 	errClosed = fmt.Errorf("client is closed: %w", ErrUnsent)
-	errEarly  = fmt.Errorf("nothing is sent yet: %w", ErrUnsent)
 )
 
 // Topology is the servers that keep the locks: a Client is one server; Cluster is many.

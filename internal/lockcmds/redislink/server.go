@@ -40,15 +40,13 @@ type server struct {
 
 // newServer makes a server without connections. Requires Cluster.mu.
 func (c *Cluster) newServer(at topology.Node) *server {
-	fleet := c.opts.Fleet
-	client := New(Options{
-		Addr: string(at), User: c.opts.User, Password: c.opts.Password, Logger: c.opts.Logger,
-		Sharded: fleet.Sharded, Moved: c.moved,
-		Dial: func(ctx context.Context) (net.Conn, error) { return fleet.Connect(ctx, at) },
-	})
+	opts := c.opts
+	opts.Addr, opts.Sharded, opts.Moved = string(at), c.fleet.Sharded, c.moved
+	opts.Dial = func(ctx context.Context) (net.Conn, error) { return c.fleet.Connect(ctx, at) }
+	client := New(opts)
 	client.Listen(c.listener)
 	c.runs.Go(func() { client.Run(client.life) })
-	return &server{Client: client, at: at, fleet: fleet}
+	return &server{Client: client, at: at, fleet: c.fleet}
 }
 
 // Confirm implements Server. If a slot has moved, the answers for its keys say so.

@@ -19,9 +19,8 @@ type slotNode struct {
 const hops = 4
 
 var (
-	errClusterClosed = fmt.Errorf("client is closed: %w", ErrUnsent)
-	errNobody        = fmt.Errorf("no server of the cluster is known for the slot: %w", ErrUnsent)
-	errRedirects     = fmt.Errorf("the servers redirect to each other, or to an unknown one: %w", ErrUnsent)
+	errNobody    = fmt.Errorf("no server of the cluster is known for the slot: %w", ErrUnsent)
+	errRedirects = fmt.Errorf("the servers redirect to each other, or to an unknown one: %w", ErrUnsent)
 )
 
 // refusal is what a cluster means by an error; not refused: the server has not sent it, or for another reason.
@@ -33,9 +32,9 @@ func refusal(err error) topology.Refusal {
 
 // owner is the server that has the slot by the present view; nil: none, which is a reason to look anew.
 func (n slotNode) owner() *topology.ClusterNode {
-	owner := n.c.opts.Fleet.View().Owner(n.slot)
+	owner := n.c.fleet.View().Owner(n.slot)
 	if owner == nil {
-		n.c.opts.Fleet.Refresh(topology.Any, nil)
+		n.c.fleet.Refresh(topology.Any, nil)
 	}
 	return owner
 }
@@ -43,7 +42,7 @@ func (n slotNode) owner() *topology.ClusterNode {
 // route makes a call at the server of the slot. If that refuses it, and names another server of the view, the call is
 // made there, because it has not run.
 func (n slotNode) route(ctx context.Context, call func(ctx context.Context, s *server, asking bool) error) error {
-	fleet := n.c.opts.Fleet
+	fleet := n.c.fleet
 	view, owner, asking := fleet.View(), n.owner(), false
 	if owner == nil {
 		return errNobody
@@ -51,7 +50,7 @@ func (n slotNode) route(ctx context.Context, call func(ctx context.Context, s *s
 	for range hops {
 		s := n.c.server(topology.Node(owner.ID))
 		if s == nil {
-			return errClusterClosed
+			return errClosed
 		}
 		err := s.guard(ctx, func(ctx context.Context) error { return call(ctx, s, asking) })
 		if errors.Is(err, ErrUnsent) || errors.Is(err, context.DeadlineExceeded) {
