@@ -53,9 +53,6 @@ func (a *ahead) strip(b []byte, n int) (rest []byte, left int) {
 	return b, n
 }
 
-// failed reports whether a command of the transaction was refused, so that the reply to EXEC is an error.
-func (a *ahead) failed() bool { return a.first != nil }
-
 // ranAlone reports whether MULTI was refused, so that the commands behind it may have run. over: all replies are in.
 func (a *ahead) ranAlone() (ran, over bool) { return a.ran, a.left < 0 }
 

@@ -9,12 +9,13 @@ import (
 // clusterDown is the reply to a command for a server that cannot be reached, while others can.
 var clusterDown = resp.AppendRawError(nil, "CLUSTERDOWN no server of the slot is reachable, nothing was done")
 
-// guarded looks for refusals for another server's sake among the replies to a command on a pin. The client gets no
-// redirection.
+// guarded looks for refusals for another server's sake among the replies to a command, or to a transaction, on a pin.
+// The client gets no redirection.
 type guarded struct {
 	host    Host
 	to      reply.Handler                                // of other replies; nil: they pass to the client
 	slot    int                                          // of the command: a refusal of another slot is none
+	ahead   ahead                                        // the replies that come first
 	refused func(at reply.ID, why topology.Refusal) bool // false: the command has been refused for too long
 	unsent  func() bool                                  // it could not be sent; false: the client is told; nil: always
 
@@ -27,6 +28,18 @@ const longestRefusal = 64 << 10
 
 // Take implements reply.Handler.
 func (g *guarded) Take(at reply.ID, b []byte, n int, more bool) int {
+	rest, left := g.ahead.strip(b, n)
+	if ran, _ := g.ahead.ranAlone(); ran {
+		g.host.Abandon()
+	}
+	if n -= left; len(rest) > 0 {
+		n += g.take(at, rest, left, more)
+	}
+	return n
+}
+
+// take takes bytes of the reply that counts.
+func (g *guarded) take(at reply.ID, b []byte, n int, more bool) int {
 	if !g.begun && b[0] == '-' || len(g.failed) > 0 {
 		g.failed = append(g.failed, b...)
 		b = g.failed
@@ -39,6 +52,7 @@ func (g *guarded) Take(at reply.ID, b []byte, n int, more bool) int {
 	case more:
 		g.failed = nil
 	default:
+		b = g.ahead.judge(g.slot, b)
 		why := topology.ReadWaitingRefusal(b)
 		switch {
 		case !why.Concerns(g.slot):
@@ -56,15 +70,15 @@ func (g *guarded) Take(at reply.ID, b []byte, n int, more bool) int {
 }
 
 // Lost implements reply.Handler.
-func (g *guarded) Lost(at reply.ID, n int, sent bool) {
+func (g *guarded) Lost(at reply.ID, _ int, sent bool) {
 	if !sent && g.unsent != nil && g.unsent() {
 		return
 	}
 	if g.to != nil {
-		g.to.Lost(at, n, sent)
+		g.to.Lost(at, 1, sent)
 		return
 	}
-	g.host.Refuse(at, n)
+	g.host.Refuse(at, 1)
 }
 
 // Asker is the handler of other replies.

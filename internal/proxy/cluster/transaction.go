@@ -234,8 +234,12 @@ func (c *Route) execWatched(r *command.Request) {
 func (c *Route) execOnPin(r *command.Request, refused func(reply.ID, topology.Refusal) bool, unsent func() bool) {
 	tx := c.queued
 	pin, state := c.pin()
-	to := &guarded{
-		host: c.Host, slot: tx.slot, refused: refused, unsent: unsent,
+	raw, n, asking := slices.Concat(tx.raw, command.Exec), 2+tx.n, r.Asking && state.Fresh
+	if asking {
+		raw, n = slices.Concat(command.Asking, raw), n+1
+	}
+	c.Host.Forward(raw, &guarded{
+		host: c.Host, slot: tx.slot, ahead: newAhead(asking, 1+tx.n), refused: refused, unsent: unsent,
 		to: &reply.Reply{
 			Session: c.Host, Muted: r.Muted, Missed: func() { c.queued = nil },
 			Done: func([]byte) {
@@ -243,12 +247,7 @@ func (c *Route) execOnPin(r *command.Request, refused func(reply.ID, topology.Re
 				pin.Unwatched(false)
 			},
 		},
-	}
-	raw, n, asking := slices.Concat(tx.raw, command.Exec), 2+tx.n, r.Asking && state.Fresh
-	if asking {
-		raw, n = slices.Concat(command.Asking, raw), n+1
-	}
-	c.Host.Forward(raw, &txReplies{host: c.Host, slot: tx.slot, ahead: newAhead(asking, 1+tx.n), to: to}, n)
+	}, n)
 }
 
 // endTx forgets the transaction, and the WATCH before it.
@@ -259,37 +258,6 @@ func (c *Route) endTx() {
 		c.Host.Forward(command.Unwatch, &reply.Reply{Session: c.Host, Muted: true, Done: done}, 1)
 	}
 }
-
-// txReplies takes the replies to a transaction on a pin. to gets that to EXEC.
-type txReplies struct {
-	host  Host
-	slot  int
-	ahead ahead
-	to    reply.Handler
-	part  []byte // of an error
-}
-
-// Take implements reply.Handler.
-func (h *txReplies) Take(at reply.ID, b []byte, n int, more bool) int {
-	exec, ended := h.ahead.strip(b, n)
-	switch ran, _ := h.ahead.ranAlone(); {
-	case ran:
-		h.host.Abandon()
-		return n
-	case len(exec) == 0:
-		return n
-	case h.ahead.failed():
-		if h.part = append(h.part, exec...); more {
-			return n
-		}
-		exec = h.ahead.judge(h.slot, h.part)
-	}
-	h.to.Take(at, exec, ended, more)
-	return n
-}
-
-// Lost implements reply.Handler.
-func (h *txReplies) Lost(at reply.ID, _ int, sent bool) { h.to.Lost(at, 1, sent) }
 
 var (
 	queued    = []byte("+QUEUED\r\n")
