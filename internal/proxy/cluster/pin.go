@@ -42,11 +42,21 @@ func (c *Route) Guard(r *command.Request, to reply.Handler) reply.Handler {
 	if watches {
 		c.watch = watch{slot: r.Slot}
 	}
-	r.Keep()
+	c.keep(r)
 	if r.Asking {
 		c.Send(r, command.Asking, reply.Discard{})
 	}
 	return c.rerouted(pin, r, to)
+}
+
+// keep holds a request that may be routed anew. Nothing else is on its way on the pin.
+func (c *Route) keep(r *command.Request) {
+	if r.Held { // it is being routed anew
+		c.attempts.Sent()
+		return
+	}
+	c.attempts = topology.Attempts{}
+	r.Keep()
 }
 
 // rerouted returns the handler of a kept request that is routed anew if the pin's server refuses it, or cannot be
@@ -109,13 +119,13 @@ func (c *Route) elsewhere(pin Pin, r *command.Request, why topology.Refusal) boo
 func (c *Route) routeAnew(r *command.Request, from upstream.Node, why topology.Refusal) bool {
 	within := c.Servers.FailoverWait()
 	if why.Reason != topology.NotRefused {
-		r.Attempts.Held(within)
+		c.attempts.Held(within)
 	}
-	if c.Host.Gone() || !r.Attempts.Refused(within) {
+	if c.Host.Gone() || !c.attempts.Refused(within) {
 		return false
 	}
 	r.GoTo(c.NoteRefusal(why, from))
 	c.Host.Repeat(r)
-	c.Later(from, r.Attempts.Pause(), c.Host.Resume)
+	c.Later(from, c.attempts.Pause(), c.Host.Resume)
 	return true
 }

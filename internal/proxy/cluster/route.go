@@ -27,11 +27,12 @@ type Route struct {
 	spare   []*Parcel // answered ones
 	bytes   int       // of those that are not answered: they may have to be sent again
 
-	// Transactions and subscriptions.
-	queued  *queuedTx          // a transaction whose EXEC has not come; nil: none
-	multiAs *upstream.Identity // has the right to MULTI; nil: not known of any
-	watch   watch              // of the pin
-	unwatch func()             // ends the watch over the view that subscriptions need; nil: there is none
+	// Transactions and the pin.
+	queued   *queuedTx          // a transaction whose EXEC has not come; nil: none
+	multiAs  *upstream.Identity // has the right to MULTI; nil: not known of any
+	watch    watch              // of the pin
+	attempts topology.Attempts  // of the command that is routed anew
+	unwatch  func()             // ends the watch over the view that subscriptions need; nil: there is none
 }
 
 // New is the route of a session to servers of which a view is known.

@@ -93,7 +93,7 @@ func (c *Route) guardSubscription(r *command.Request, to reply.Handler) reply.Ha
 		c.unwatch = c.Servers.Watch(func() { c.Host.Do(c.viewChanged) })
 	}
 	if !state.Subscribed && !state.Watching {
-		r.Keep()
+		c.keep(r)
 		return c.rerouted(pin, r, to)
 	}
 	muted := r.Muted

@@ -199,7 +199,7 @@ func (c *Route) execAlone(r *command.Request) bool {
 	case !ok:
 		return false
 	}
-	r.Keep()
+	c.keep(r)
 	pin := c.Host.Pin()
 	c.execOnPin(r, func(at reply.ID, why topology.Refusal) bool {
 		if !c.elsewhere(pin, r, why) {

@@ -25,18 +25,13 @@ type Request struct {
 	Aim // in front of a cluster
 
 	// How long it lives.
-	Routing  bool              // it has not been routed
-	Held     bool              // it outlives its routing
-	Own      []byte            // its bytes then
-	Attempts topology.Attempts // of a command that is routed anew
+	Routing bool   // it has not been routed
+	Held    bool   // it outlives its routing
+	Own     []byte // its bytes then
 }
 
-// Keep holds a request that may be routed anew, with a copy of its bytes. The garbage collector ends it.
+// Keep holds a request, with a copy of its bytes. The garbage collector ends it.
 func (r *Request) Keep() {
-	if r.Held { // it is being routed anew
-		r.Attempts.Sent()
-		return
-	}
 	r.Held = true
 	r.Own = append(r.Own[:0], r.Raw...)
 }
