@@ -28,9 +28,9 @@
 // owners_test.go is about owners that several sessions are: copies count nothing, and a rollback takes no hold of
 // another session.
 //
-// The rules in shared_test.go are about a lock that is held shared as well as exclusively, which a quarter of the
-// histories has: who may hold it beside whom, whose lease lasts, that no script takes a part from another owner, and
-// that neither side of the waiters is forgotten or overtaken for ever.
+// The rules in rules_test.go are about all locks that are hashes, held exclusively or shared: who may hold one beside
+// whom, whose lease lasts, that no script takes a part from another owner, and that no waiter is forgotten. A quarter of
+// the histories has a lock that is held in both ways. Whom a shared holder overtakes is in shared_test.go.
 //
 // The rules in limit_test.go are about a lock of permits, in histories of its own: how many hold it, that no script
 // takes another permit than the one that is meant, and that no waiter is forgotten. In a third of these histories some

@@ -97,9 +97,8 @@ type permits struct {
 	// Permits by fence whose key a failover has lost, but not their records. The next acquire forgets them; their holders
 	// hear of it by their next renewal.
 	forgotten map[int64]bool
-	dead      map[*belief]time.Duration // since when Redis does not have what a client counts on
-	room      map[*slot]time.Duration   // since when a command that waits could have a permit
-	typed     map[byte]time.Duration    // when a script found the key as a string, or as a hash, last
+	room      map[*slot]time.Duration // since when a command that waits could have a permit
+	typed     map[byte]time.Duration  // when a script found the key as a string, or as a hash, last
 }
 
 // permit is what Redis has of one, or of a hold of another kind: that is named by its owner and the kind.
@@ -117,7 +116,7 @@ func (p permit) goesWith(o permit) bool {
 
 func newPermits(w *world) *permits {
 	return &permits{
-		w: w, dead: map[*belief]time.Duration{}, room: map[*slot]time.Duration{}, typed: map[byte]time.Duration{},
+		w: w, room: map[*slot]time.Duration{}, typed: map[byte]time.Duration{},
 		forgotten: map[int64]bool{},
 	}
 }
@@ -212,8 +211,7 @@ func (x *permits) ran(at *server, p *proxy, name string, args []string) {
 			w.fail("a lock ends before the lease of a holder", "%s after %s", member, name)
 		}
 		if names(args, is.owner) && name != "renew" && name != "renew_limit" {
-			id := renewable{p, grant{permitKey, is.fence}}
-			r.ok[id] = max(r.ok[id], is.ends-at.ahead.Milliseconds())
+			r.mayRenew(at, p, grant{permitKey, is.fence}, is.ends)
 		}
 		g, was := grant{permitKey, is.fence}, x.was[member]
 		switch {
@@ -237,12 +235,7 @@ func (x *permits) ran(at *server, p *proxy, name string, args []string) {
 		if x.whole && is.kind == 'p' && int64(len(now)) > limit {
 			w.fail("too many permits", "%s by %s: %d, of %d", member, name, len(now), limit)
 		}
-		if last := *at.fences.of(permitKey); is.fence <= last || is.fence < at.micros() {
-			w.fail("a fence went back", "%s: %d after %d, at %d", member, is.fence, last, at.micros())
-		}
-		at.learn(g)
-		at.begun = append(at.begun, g)
-		if counts {
+		if r.begins(at, g); counts {
 			r.made[g] = w.now
 		}
 	}
@@ -256,16 +249,13 @@ func names(args []string, owner string) bool {
 
 // promoted judges what was lost with a primary.
 func (x *permits) promoted(old, to *server) {
-	w, r := x.w, x.w.rules
+	r := x.w.rules
 	before, after := old.permits(), to.permits()
 	r.torn = r.torn || !maps.Equal(before, after) || !slices.Equal(old.queue(permitKey), to.queue(permitKey))
 	for member, was := range before {
 		if after[member].ends < was.ends {
 			r.shorter[grant{permitKey, was.fence}] = true
 		}
-	}
-	if !w.smooth {
-		*r.short.of(permitKey) = max(*r.short.of(permitKey), w.now+lease)
 	}
 }
 
@@ -351,18 +341,8 @@ func (x *permits) check() {
 		for _, b := range c.permits {
 			g := grant{permitKey, b.fence}
 			asks := c.current != nil && (c.current.cmd.Fence == b.fence || x.reenters(c.current))
-			if _, ok := now[b.fence]; ok || c.ended || c.p.killed || b.releasing || b.vague || asks || r.shorter[g] || !r.known(g) ||
-				x.forgotten[b.fence] {
-				delete(x.dead, b) // rules.learned judges a loss with a primary
-				continue
-			}
-			from, ok := x.dead[b]
-			if !ok {
-				from = w.now
-			}
-			if x.dead[b] = max(from, c.p.pausedUntil); w.now-x.dead[b] > endedLimit {
-				w.fail("a client counts on a lease that has ended", "%s, fence %d, for %v", c, b.fence, w.now-x.dead[b])
-			}
+			_, here := now[b.fence]
+			r.misses(c, g, b, here || asks || x.forgotten[b.fence]) // rules.learned judges a loss with a primary
 		}
 	}
 	if !w.calm && !w.smooth {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -41,10 +42,11 @@ func (r *rules) back(key string, before, fence int64) bool {
 }
 
 // doomed notes what a primary has done that does not count any more.
-func (r *rules) doomed(key string, before, after holder) {
-	*r.lossy.of(key), r.torn = true, true
-	if after.expire > before.expire {
-		r.shorter[grant{key, after.fence}] = true
+func (r *rules) doomed(key string, before, after *picture) {
+	for _, part := range after.parts {
+		if was, ok := before.part(part.owner); !ok || part.expire > was.expire {
+			r.shorter[grant{key, part.fence}] = true
+		}
 	}
 }
 
@@ -57,27 +59,30 @@ func (r *rules) promoted(old, to *server) {
 			r.torn = r.torn || len(old.queue(key)) == 0 && len(to.queue(key)) > 0
 			continue
 		}
-		before, after := old.holder(key), to.holder(key)
-		if before != after || strings.Join(old.queue(key), " ") != strings.Join(to.queue(key), " ") {
+		before, after := old.picture(key), to.picture(key)
+		if !before.equal(&after) || !slices.Equal(old.queue(key), to.queue(key)) {
 			*r.lossy.of(key), r.torn = true, true
-			if before.fence != after.fence || before.expire > after.expire {
-				r.shorter[grant{key, before.fence}] = true
+		}
+		for _, part := range before.parts {
+			if now, ok := after.part(part.owner); !ok || now.fence != part.fence || now.expire < part.expire {
+				r.shorter[grant{key, part.fence}] = true
 			}
 		}
-		*r.chains.of(key) = chain{}
-		if !w.smooth { // else nothing is lost, and no waiter waits for the end of a lease
-			*r.short.of(key) = max(*r.short.of(key), w.now+lease)
-		}
-		r.unsureAll(key)
-	}
-	if w.sharing != nil && w.slots[w.slotOf(sharedKey)].shard == to.shard {
-		w.sharing.promoted(old, to)
-		r.unsureAll(sharedKey)
+		r.replaced(key)
 	}
 	if w.permits != nil && w.slots[w.slotOf(permitKey)].shard == to.shard {
 		w.permits.promoted(old, to)
-		r.unsureAll(permitKey)
+		r.replaced(permitKey)
 	}
+}
+
+// replaced notes that a lock is at another primary.
+func (r *rules) replaced(key string) {
+	*r.chains.of(key) = chain{}
+	if !r.w.smooth { // else nothing is lost, and no waiter waits for the end of a lease
+		*r.short.of(key) = max(*r.short.of(key), r.w.now+lease)
+	}
+	r.unsureAll(key)
 }
 
 // unsureAll judges all holds of a lock on which clients count.

@@ -18,20 +18,7 @@ type namedHold struct {
 	by                   string
 }
 
-// namedOf is the hold of an owner, if it has the lock.
-func (h *holder) namedOf(owner string) (n namedHold) {
-	if h.owner == owner {
-		n = namedHold{h.fence, h.holds, h.expire, h.by}
-	}
-	return n
-}
-
-func (p *picture) namedOf(owner string) (n namedHold) {
-	if part, ok := p.part(owner); ok {
-		n = namedHold{part.fence, part.holds, part.expire, part.by}
-	}
-	return n
-}
+func (p stake) named() namedHold { return namedHold{p.fence, p.holds, p.expire, p.by} }
 
 // sessionOf is the session in what a script knows a session by: its own name in braces, or the name of an acquire.
 func sessionOf(field string) string {
@@ -174,17 +161,11 @@ func (r *rules) few() string {
 		}
 	}
 	for k, n := range counted {
-		var now namedHold
-		switch k.key {
-		case permitKey:
+		if k.key == permitKey {
 			continue
-		case sharedKey:
-			p := r.find(k.key).picture()
-			now = p.namedOf(k.owner)
-		default:
-			h := r.holder(k.key)
-			now = h.namedOf(k.owner)
 		}
+		p := r.find(k.key).picture(k.key)
+		now, _ := p.part(k.owner)
 		if now.holds < n {
 			return fmt.Sprintf("%s: the sessions of %s count on %d holds, redis has %+v", k.key, k.owner, n, now)
 		}

@@ -52,6 +52,8 @@ func (a action) String() string {
 var (
 	keys  = []string{"a", "b", "f"}
 	locks = append(slices.Clone(keys), permitKey, sharedKey)
+	// those that are hashes, when one of them may be shared
+	locksOfHashes = append(slices.Clone(keys), sharedKey)
 )
 
 // extent is how much happens in a history.
@@ -393,7 +395,7 @@ func (p *plan) play(keep bool) (w *world) {
 	w.build(p)
 	w.rules = newRules(w, keys)
 	if slices.ContainsFunc(p.actions, func(a action) bool { return a.key("") == sharedKey }) {
-		w.sharing = newSharing(w)
+		w.rules.keys = locksOfHashes
 	}
 	if p.permits {
 		w.permits = newPermits(w)

@@ -8,17 +8,14 @@ import (
 )
 
 // kept judges a rollback for a client that has gone: the client may count on its lease until that ends.
-func (r *rules) kept(at *server, p *proxy, name, key string, before, after holder) {
-	if name != "drop" {
-		return
-	}
-	i := slices.IndexFunc(r.w.all, func(c *client) bool { return c.ended && c.p == p && c.owner() == who(before.owner) })
+func (r *rules) kept(at *server, p *proxy, key string, was stake, after *picture) {
+	i := slices.IndexFunc(r.w.all, func(c *client) bool { return c.ended && c.p == p && c.owner() == who(was.owner) })
 	if i < 0 {
 		return
 	}
 	c := r.w.all[i]
-	b := *c.holds.of(key)
-	if b == nil || b.fence != before.fence || b.bounded || b.releasing || b.vague || b.released || *c.blurred.of(key) || *r.upset.of(key) >= r.made[grant{key, b.fence}] {
+	b := c.belief(key, was.fence)
+	if b == nil || b.bounded || b.releasing || b.vague || b.released || *c.blurred.of(key) || *r.upset.of(key) >= r.made[grant{key, b.fence}] {
 		return
 	}
 	until := b.until
@@ -26,10 +23,11 @@ func (r *rules) kept(at *server, p *proxy, name, key string, before, after holde
 		until = min(until, s.sent+s.lease()) // it may have set a shorter lease
 	}
 	var left time.Duration
-	if after.exists {
-		left = time.Duration(after.expire-at.ms()) * time.Millisecond
+	now, held := after.part(was.owner)
+	if held {
+		left = time.Duration(now.expire-at.ms()) * time.Millisecond
 	}
-	if after.expire < before.expire && r.w.now+left+time.Millisecond < until {
+	if now.expire < was.expire && r.w.now+left+time.Millisecond < until {
 		r.w.fail("a lease was cut short after the end of its client", "%s of %s, fence %d: %v before its end", key, c, b.fence, until-r.w.now-left)
 	}
 }

@@ -16,31 +16,35 @@ import (
 
 // rules is what must be true after each step of a history.
 type rules struct {
-	w       *world
-	running bool                    // a script is
-	written [3]snapshot             // of keys, in the script in progress
-	keys    []string                // of locks
-	ok      map[renewable]int64     // until when it may be renewed, as Redis's own clock says, in ms
-	chains  byLock[chain]           // hand-overs in a row
-	free    byLock[freedom]         //
-	debts   []debt                  // losses that must be told soon
-	upset   byLock[time.Duration]   // when somebody from outside took a lock away, or a clock jumped
-	settled time.Duration           //
-	short   byLock[time.Duration]   // until when waiters may not know that its lease was made shorter
-	granted byLock[time.Duration]   // when Redis granted it last
-	flushed byLock[int64]           // the largest fence whose counter was flushed
-	made    map[grant]time.Duration // when the server that counts made it
-	movedAt byLock[time.Duration]   // when its hash slot got to another shard
-	unknown []debt                  // holds that the server which counts does not know
-	lossy   byLock[bool]            // something was lost with a primary
-	handled map[grant]time.Duration // when a client was told that it has ended the grant by its handle
-	shorter map[grant]bool          // its lease may be shorter than its client knows, because a renewal was lost
-	takers  map[grant][]string      // the sessions that take part in a grant of an owner that several are
-	lasting map[named]lasting       // of those owners
-	servers map[grant]*server       // of such a grant: the only one that has carried out calls; nil: several have
-	ended   map[named]int64         // the latest grant of such an owner that a release has ended
-	ahead   map[named]int64         // releases of such an owner that were answered before the acquires of what they gave back
-	torn    bool                    // a place may be left in a queue, and is reaped later: a copy came late, or one of the two keys was evicted
+	w         *world
+	running   bool                      // a script is
+	written   [4]snapshot               // of keys, in the script in progress
+	keys      []string                  // of locks that are hashes
+	ok        map[renewable]int64       // until when it may be renewed, as Redis's own clock says, in ms
+	chains    byLock[chain]             // hand-overs in a row
+	free      byLock[since]             // it does not exist
+	open      since                     // the lock that may be shared is, and nobody wants it for itself
+	shared    map[grant]bool            // it was made shared
+	passed    map[passing]int           // in a calm history: how often an exclusive waiter was overtaken by the same newcomer
+	dead      map[*belief]time.Duration // since when Redis does not have what a client counts on
+	debts     []debt                    // losses that must be told soon
+	upset     byLock[time.Duration]     // when somebody from outside took a lock away, or a clock jumped
+	settled   time.Duration             //
+	short     byLock[time.Duration]     // until when waiters may not know that its lease was made shorter
+	grantedAt byLock[time.Duration]     // when Redis granted it last
+	flushed   byLock[int64]             // the largest fence whose counter was flushed
+	made      map[grant]time.Duration   // when the server that counts made it
+	movedAt   byLock[time.Duration]     // when its hash slot got to another shard
+	unknown   []debt                    // holds that the server which counts does not know
+	lossy     byLock[bool]              // something was lost with a primary
+	handled   map[grant]time.Duration   // when a client was told that it has ended the grant by its handle
+	shorter   map[grant]bool            // its lease may be shorter than its client knows, because a renewal was lost
+	takers    map[grant][]string        // the sessions that take part in a grant of an owner that several are
+	lasting   map[named]lasting         // of those owners
+	servers   map[grant]*server         // of such a grant: the only one that has carried out calls; nil: several have
+	ended     map[named]int64           // the latest grant of such an owner that a release has ended
+	ahead     map[named]int64           // releases of such an owner that were answered before the acquires of what they gave back
+	torn      bool                      // a place may be left in a queue, and is reaped later: a copy came late, or one of the two keys was evicted
 }
 
 // byLock has one value for each lock.
@@ -73,9 +77,9 @@ func queueOf(key string) string { return queues[place(key)] }
 
 // snapshot is a lock and its queue before a script wrote any of them.
 type snapshot struct {
-	taken  bool
-	lock   holder
-	places []string
+	taken bool
+	was   picture
+	queue []string
 }
 
 // renewable is a grant that a proxy renews.
@@ -90,11 +94,6 @@ type chain struct {
 	p     *proxy
 }
 
-type freedom struct {
-	free  bool
-	since time.Duration
-}
-
 // debt is a client that counts on a lock that Redis has given to another.
 type debt struct {
 	c     *client
@@ -107,24 +106,10 @@ type debt struct {
 func newRules(w *world, keys []string) *rules {
 	return &rules{
 		w: w, keys: keys, ok: map[renewable]int64{}, upset: byLock[time.Duration]{-never, -never, -never, -never, -never},
+		shared: map[grant]bool{}, passed: map[passing]int{}, dead: map[*belief]time.Duration{},
 		made: map[grant]time.Duration{}, handled: map[grant]time.Duration{}, shorter: map[grant]bool{}, takers: map[grant][]string{}, servers: map[grant]*server{}, lasting: map[named]lasting{},
 		ended: map[named]int64{}, ahead: map[named]int64{},
 	}
-}
-
-// holder is what Redis has of a lock.
-type holder struct {
-	owner        string
-	holds, fence int64
-	owners       int
-	by           string // {by}, of another owner
-	expire       int64
-	exists       bool
-}
-
-// isOwner reports whether a field of a lock's hash is its owner's; see script/lib/lock.lua.
-func isOwner(field string) bool {
-	return field != "fence" && field != "mode" && !strings.HasPrefix(field, "{")
 }
 
 // find is the server that has a lock, of those that count.
@@ -143,28 +128,6 @@ func (r *rules) get(key string) *entry {
 		return e
 	}
 	return slot.to.primary.get(key)
-}
-
-func (r *rules) holder(key string) holder { return r.find(key).holder(key) }
-
-func (s *server) holder(key string) (h holder) {
-	e := s.get(key)
-	if e == nil || e.kind != 'h' {
-		return h
-	}
-	h.exists, h.expire = true, e.expire
-	for i := 0; i < len(e.hash); i += 2 {
-		switch field, text := e.hash[i], e.hash[i+1]; {
-		case field == "fence":
-			h.fence = whole(text)
-		case field == "{by}":
-			h.by = text
-		case isOwner(field):
-			h.owner, h.holds = field, whole(text)
-			h.owners++
-		}
-	}
-	return h
 }
 
 // whole is the number that a text says; 0: none.
@@ -188,11 +151,10 @@ var scripts = newInterpreter()
 // eval executes a script for a proxy, and checks what it has done.
 func (w *world) eval(at *server, p *proxy, s redislink.Script, keys, args []string) resp.Value {
 	r := w.rules
-	for _, key := range r.keys {
-		at.get(key) // the end of a lease is no work of the script
-	}
-	if w.sharing != nil {
-		w.sharing.begin(at)
+	for _, key := range r.keys { // the end of a lease is no work of the script
+		if at.get(key); key == sharedKey {
+			at.expireAll(leases)
+		}
 	}
 	if w.permits != nil {
 		w.permits.begin(at)
@@ -206,16 +168,24 @@ func (w *world) eval(at *server, p *proxy, s redislink.Script, keys, args []stri
 		w.note("      %s %s %s %s %q = %s", at, p, name, strings.Join(keys[:min(1, len(keys))], " "), args, show(v))
 	}
 	for i, key := range r.keys {
-		switch was := &r.written[i]; {
-		case was.taken:
-			was.taken = false
-			r.executed(at, p, name, args, key, was.lock, at.holder(key), was.places)
-		case key == keys[0]:
-			r.changedNothing(at, p, name, args, key, at.holder(key))
+		was := &r.written[i]
+		if !was.taken && key != keys[0] {
+			continue
 		}
-	}
-	if w.sharing != nil {
-		w.sharing.ran(at, p, name, keys, args)
+		after := at.picture(key)
+		changed := was.taken && !was.was.equal(&after)
+		if was.taken {
+			was.taken = false
+			r.executed(at, p, name, args, key, &was.was, &after, was.queue)
+		}
+		if _, ok := fieldAt[name]; name == "renew" || !changed && (!ok && name != "deepen" || name == "drop") {
+			continue
+		}
+		for _, part := range after.parts { // the answer confirms the lease to its owner, also that to a copy
+			if part.owner == args[0] || changed && slices.Contains(args, part.owner) {
+				r.mayRenew(at, p, grant{key, part.fence}, part.expire)
+			}
+		}
 	}
 	if w.permits != nil {
 		w.permits.ran(at, p, name, args)
@@ -233,96 +203,144 @@ func (r *rules) writes(at *server, key string) {
 		return
 	}
 	for i, lock := range r.keys {
-		if was := &r.written[i]; !was.taken && (key == lock || key == queues[i]) {
-			*was = snapshot{true, at.holder(lock), at.queue(lock)}
+		if was := &r.written[i]; !was.taken && (key == lock || key == queueOf(lock) || lock == sharedKey && strings.HasPrefix(key, leases)) {
+			*was = snapshot{true, at.picture(lock), at.queue(lock)}
 		}
 	}
-	if r.w.sharing != nil {
-		r.w.sharing.writes(at, key)
-	}
+}
+
+// mayRenew notes until when a proxy may renew a lease.
+func (r *rules) mayRenew(at *server, p *proxy, g grant, expire int64) {
+	id := renewable{p, g}
+	r.ok[id] = max(r.ok[id], expire-at.ahead.Milliseconds())
 }
 
 // executed judges what one script has done to one lock.
-func (r *rules) executed(at *server, p *proxy, name string, args []string, key string, before, after holder, queue []string) {
+func (r *rules) executed(at *server, p *proxy, name string, args []string, key string, before, after *picture, queue []string) {
 	w := r.w
-	r.named(at, name, args, key, before.namedOf(args[0]), after.namedOf(args[0]))
-	if before == after {
-		r.changedNothing(at, p, name, args, key, after)
-		return
-	}
-	if name == "force" {
+	same := before.equal(after)
+	if name == "force" && !same {
 		r.disturb(key)
 	}
-	if after.owners > 1 {
-		w.fail("two holders", "%s: %d owners", key, after.owners)
-	}
-	if after.exists && after.expire == 0 {
+	switch {
+	case after.strange != "":
+		w.fail("a hash that Redisson must not meet", "%s after %s: %s", key, name, after.strange)
+	case after.exists && after.expire == 0:
 		w.fail("a lock without TTL", "%s after %s", key, name)
 	}
-	if before.owner != "" && name != "force" && !slices.Contains(args, before.owner) {
+	for _, part := range after.parts {
 		switch {
-		case after.owner != before.owner:
-			w.fail("a lock was taken away", "%s from %s by %s", key, before.owner, name)
-		case after.holds != before.holds:
-			w.fail("holds were changed by another", "%s of %s by %s", key, before.owner, name)
+		case part.leaseMisses:
+			w.fail("a lock without TTL", "%s of %s after %s", key, part.owner, name)
+		case part.expire > after.expire:
+			w.fail("a lock ends before the lease of a holder", "%s of %s after %s: %d ms", key, part.owner, name, part.expire-after.expire)
 		}
 	}
-	if name == "drop" && args[1] != "0" && args[1] != strconv.FormatInt(before.fence, 10) {
-		w.fail("a rollback of another grant", "%s of %s: fence %d, not %s", key, before.owner, before.fence, args[1])
+	if key == sharedKey {
+		r.left(at, name, after)
 	}
-	if _, ok := fieldAt[name]; ok && key != sharedKey && !owned(args[0]) && r.authority(at, key) {
-		fence := after.fence
-		if after.owner != args[0] {
-			fence = 0
-		}
-		r.lasts(at, name, args, key, fence, after.expire)
+	mine, _ := before.part(args[0])
+	now, _ := after.part(args[0])
+	if name == "drop" && mine != now && args[1] != "0" && args[1] != strconv.FormatInt(mine.fence, 10) {
+		w.fail("a rollback of another grant", "%s of %s: fence %d, not %s", key, args[0], mine.fence, args[1])
 	}
-	r.kept(at, p, name, key, before, after)
-	granted := after.owner != "" && after.fence != before.fence
-	if g := (grant{key, after.fence}); granted && !owned(after.owner) {
-		r.takers[g], r.servers[g] = []string{sessionOf(after.by)}, at
+	if _, ok := fieldAt[name]; ok && !same && !owned(args[0]) && r.authority(at, key) {
+		r.lasts(at, name, args, key, now.fence, now.expire)
 	}
-	if granted {
-		if r.back(key, *at.fences.of(key), after.fence) || after.fence < at.micros() {
-			w.fail("a fence went back", "%s: %d after %d, at %d", key, after.fence, *at.fences.of(key), at.micros())
-		}
-		at.learn(grant{key, after.fence})
-		at.begun = append(at.begun, grant{key, after.fence})
-		if after.owner != before.owner { // else it replaces what is left of a grant that was not used
-			r.overtaken(at, key, after.owner, queue)
+	for _, part := range before.parts {
+		r.stays(name, args, key, part, after)
+		if name == "drop" {
+			r.kept(at, p, key, part, after)
 		}
 	}
-	if name != "renew" && after.owner != "" {
-		r.confirmed(at, p, key, after)
+	r.named(at, name, args, key, mine.named(), now.named())
+	counts := r.authority(at, key)
+	for _, part := range after.parts {
+		if was, _ := before.part(part.owner); was.fence != part.fence {
+			r.granted(at, name, args, key, part, before, queue)
+			if counts {
+				*r.grantedAt.of(key), r.made[grant{key, part.fence}] = w.now, w.now
+			}
+		}
 	}
-	if !r.authority(at, key) {
+	if !counts {
+		if w.shape != single {
+			r.torn = true
+		}
+		if !same {
+			*r.lossy.of(key) = true
+		}
 		r.doomed(key, before, after)
 		return
 	}
-	if granted {
-		*r.granted.of(key), r.made[grant{key, after.fence}] = w.now, w.now
-		r.counted(key, after)
+	for _, part := range after.parts {
+		if was, held := before.part(part.owner); !held || was.fence != part.fence {
+			r.owed(key, part)
+		}
 	}
 	r.chain(p, key, before, after)
-	if after.owner == before.owner && after.expire < before.expire {
-		*r.short.of(key) = w.now + lease // waiters look at the lock once per lease, because nobody tells them that
-	}
-	if name == "renew" && after.expire > before.expire {
-		delete(r.shorter, grant{key, after.fence})
-	}
-}
-
-// changedNothing is for a script that has written nothing: the answer to a copy confirms the lease to its owner.
-func (r *rules) changedNothing(at *server, p *proxy, name string, args []string, key string, h holder) {
-	if _, ok := fieldAt[name]; (ok || name == "deepen") && name != "drop" && h.owner != "" && args[0] == h.owner {
-		r.confirmed(at, p, key, h)
+	for _, was := range before.parts {
+		part, ok := after.part(was.owner)
+		if ok && part.expire < was.expire {
+			*r.short.of(key) = w.now + lease // waiters look at the lock once per lease, because nobody tells them that
+		} else if ok && name == "renew" && part.expire > was.expire {
+			delete(r.shorter, grant{key, part.fence})
+		}
 	}
 }
 
-// confirmed notes until when the proxy may renew a lease.
-func (r *rules) confirmed(at *server, p *proxy, key string, h holder) {
-	id := renewable{p, grant{key, h.fence}}
-	r.ok[id] = max(r.ok[id], h.expire-at.ahead.Milliseconds())
+// stays judges that a script takes nothing from other owners, and that a hold keeps its mode.
+func (r *rules) stays(name string, args []string, key string, part stake, after *picture) {
+	now, ok := after.part(part.owner)
+	if ok && now.fence == part.fence && now.shared != part.shared {
+		r.w.fail("a hold changed its mode", "%s of %s by %s", key, part.owner, name)
+	}
+	switch {
+	case name == "force", slices.Contains(args, part.owner):
+	case !ok:
+		r.w.fail("a lock was taken away", "%s from %s by %s", key, part.owner, name)
+	case now.fence != part.fence || now.holds != part.holds:
+		r.w.fail("holds were changed by another", "%s of %s by %s", key, part.owner, name)
+	case now.expire < part.expire:
+		r.w.fail("a lease was cut short by another", "%s of %s by %s: %d ms", key, part.owner, name, part.expire-now.expire)
+	}
+}
+
+// begins judges the fence of a grant, and notes that a server has made it.
+func (r *rules) begins(at *server, g grant) {
+	if last := *at.fences.of(g.key); r.back(g.key, last, g.fence) || g.fence < at.micros() {
+		r.w.fail("a fence went back", "%s: %d after %d, at %d", g.key, g.fence, last, at.micros())
+	}
+	at.learn(g)
+	at.begun = append(at.begun, g)
+}
+
+// granted judges a grant: its fence, who else holds the lock, and who was first.
+func (r *rules) granted(at *server, name string, args []string, key string, part stake, before *picture, queue []string) {
+	g := grant{key, part.fence}
+	r.begins(at, g)
+	if part.shared {
+		r.shared[g] = true
+	}
+	if !owned(part.owner) {
+		r.takers[g], r.servers[g] = []string{sessionOf(part.by)}, at
+	}
+	for _, other := range before.parts {
+		switch {
+		case other.owner == part.owner:
+			if other.shared != part.shared {
+				r.w.fail("a holder got the lock in the other mode, too", "%s: %s by %s", key, part.owner, name)
+			}
+			return // it goes ahead, or replaces what is left of a grant that was not used
+		case (!other.shared || !part.shared) && !slices.Contains(args, other.owner) && name != "force":
+			r.w.fail("an exclusive holder beside another", "%s: %s by %s, beside %s", key, part.owner, name, other.owner)
+		}
+	}
+	if key == sharedKey {
+		r.overtakes(at, args, part, before, queue)
+	} else {
+		r.overtaken(at, key, part.owner, queue)
+	}
 }
 
 // overtaken judges the order of fair waiters: who was granted the lock must have been the first of those who still
@@ -342,24 +360,27 @@ func (r *rules) overtaken(at *server, key, owner string, queue []string) {
 	}
 }
 
-// counted notes who counts on the lock though it is somebody else's now.
-func (r *rules) counted(key string, now holder) {
+// owed notes who counts on the lock beside a holder that Redis has granted it to.
+func (r *rules) owed(key string, to stake) {
 	for _, c := range r.w.clients {
-		b := *c.holds.of(key)
-		if b == nil || b.released || c.ended || c.p.killed || b.fence >= now.fence || c.owner() == who(now.owner) {
-			continue
+		for _, b := range c.beliefs(key) {
+			if b == nil || b.released || c.ended || c.p.killed || b.fence >= to.fence || c.owner() == who(to.owner) {
+				continue
+			}
+			g := grant{key, b.fence}
+			if r.shared[g] && to.shared || !r.known(g) || r.shorter[g] || *r.upset.of(key) >= r.made[g] { // the lease may have ended early
+				continue
+			}
+			r.debts = append(r.debts, debt{c, key, b.fence, r.w.now + debtLimit, to.fence})
 		}
-		if g := (grant{key, b.fence}); !r.known(g) || r.shorter[g] {
-			continue
-		}
-		if *r.upset.of(key) >= r.made[grant{key, b.fence}] { // the lease may have ended early
-			continue
-		}
-		r.debts = append(r.debts, debt{c, key, b.fence, r.w.now + debtLimit, now.fence})
 	}
 }
 
-func (r *rules) chain(p *proxy, key string, before, after holder) {
+func (r *rules) chain(p *proxy, key string, was, is *picture) {
+	if key == sharedKey {
+		return
+	}
+	before, after := was.first(), is.first()
 	c := *r.chains.of(key)
 	switch {
 	case before.owner == after.owner && before.fence == after.fence:
@@ -482,11 +503,42 @@ func (r *rules) check() {
 	if w.calm || w.smooth || w.quiet {
 		r.progress()
 	}
-	if w.sharing != nil {
-		w.sharing.check()
+	if w.steps%4 == 0 {
+		r.alive()
 	}
 	if w.permits != nil {
 		w.permits.check()
+	}
+}
+
+// alive judges that Redis has what clients count on.
+func (r *rules) alive() {
+	for _, c := range r.w.clients {
+		for _, key := range r.keys {
+			for _, b := range c.beliefs(key) {
+				if b == nil {
+					continue
+				}
+				g := grant{key, b.fence}
+				_, ended := r.handled[g]
+				r.misses(c, g, b, ended || r.w.moving || c.asks(key) || *r.upset.of(key) >= r.made[g] || *r.lossy.of(key) || r.has(g))
+			}
+		}
+	}
+}
+
+// misses judges for how long Redis has not had what a client counts on. well: it has, or that is excused.
+func (r *rules) misses(c *client, g grant, b *belief, well bool) {
+	if well || c.ended || c.p.killed || b.vague || b.releasing || b.released || r.shorter[g] || !r.known(g) {
+		delete(r.dead, b)
+		return
+	}
+	from, ok := r.dead[b]
+	if !ok {
+		from = r.w.now
+	}
+	if r.dead[b] = max(from, c.p.pausedUntil); r.w.now-r.dead[b] > endedLimit {
+		r.w.fail("a client counts on a lease that has ended", "%s of %s, fence %d, for %v", g.key, c, b.fence, r.w.now-r.dead[b])
 	}
 }
 
@@ -497,13 +549,14 @@ const goneLimit = 500 * time.Millisecond
 // unused judges that a grant of which its session was not told, because it has ended, goes back at once.
 func (r *rules) unused() {
 	for _, key := range r.keys {
-		if r.w.now-*r.granted.of(key) < goneLimit {
+		if r.w.now-*r.grantedAt.of(key) < goneLimit {
 			continue
 		}
-		h := r.holder(key)
-		for _, c := range r.w.all {
-			if h.exists && c.ended && c.owner() == who(h.owner) && r.w.now-c.endedAt > goneLimit && !c.wasTold(key, h.fence) {
-				r.w.fail("a grant to a session that has ended was kept", "%s of %s, fence %d", key, c, h.fence)
+		for _, part := range r.find(key).picture(key).parts {
+			for _, c := range r.w.all {
+				if c.ended && c.owner() == who(part.owner) && r.w.now-c.endedAt > goneLimit && !c.wasTold(key, part.fence) {
+					r.w.fail("a grant to a session that has ended was kept", "%s of %s, fence %d", key, c, part.fence)
+				}
 			}
 		}
 	}
@@ -515,12 +568,16 @@ const idleLimit = 2 * time.Second
 func (r *rules) progress() {
 	w := r.w
 	for i, key := range r.keys {
-		f := &r.free[i]
-		free := r.find(key).get(key) == nil
-		if free != f.free {
-			*f = freedom{free, w.now}
+		if key == sharedKey && w.steps%4 != 0 { // its limits are long
+			continue
 		}
-		if !free {
+		free := &r.free[i]
+		if free.note(r.find(key).get(key) == nil, w.now); key == sharedKey {
+			now := r.find(key).picture(key)
+			wanted := slices.ContainsFunc(w.clients, func(c *client) bool { return c.current != nil && wantsAlone(c, c.current) })
+			r.open.note(now.shared && len(now.parts) > 0 && !wanted, w.now)
+		}
+		if !free.is && (key != sharedKey || !r.open.is) {
 			continue
 		}
 		for _, c := range w.clients {
@@ -528,9 +585,15 @@ func (r *rules) progress() {
 			if s == nil || c.ended || s.cmd.Key != key || !acquires(s.cmd.Verb) {
 				continue
 			}
-			since := max(f.since, s.sent, r.settled, *r.short.of(key), w.settledAt)
-			if w.now-since > idleLimit && (w.calm || w.smooth && !w.moving) {
-				w.fail("a waiter was forgotten", "%s: %s, free for %v", c, s.line, w.now-since)
+			from := free.at
+			if !free.is {
+				if from = r.open.at; !s.cmd.Shared {
+					continue
+				}
+			}
+			last := max(from, s.sent, r.settled, *r.short.of(key), w.settledAt)
+			if w.now-last > idleLimit && (w.calm || w.smooth && !w.moving) {
+				w.fail("a waiter was forgotten", "%s: %s, could have had the lock for %v", c, s.line, w.now-last)
 			}
 		}
 	}
@@ -545,42 +608,44 @@ func acquires(v grammar.Verb) bool {
 func (r *rules) agree() string {
 	w := r.w
 	for _, key := range r.keys {
-		h := r.holder(key)
-		believers := 0
+		now, lossy, known := r.find(key).picture(key), *r.lossy.of(key), map[string]bool{}
 		for _, c := range w.clients {
-			b := *c.holds.of(key)
-			if b == nil || c.ended || b.vague {
-				continue
-			}
-			believers++
-			if who(h.owner) != c.owner() || h.fence != b.fence || h.holds != b.count && !*r.lossy.of(key) {
-				return fmt.Sprintf("%s: %s knows %d holds with fence %d, redis has %d of %s with fence %d", key, c, b.count, b.fence, h.holds, h.owner, h.fence)
+			for _, b := range c.beliefs(key) {
+				if b == nil || c.ended || b.vague {
+					continue
+				}
+				part, _ := now.partOf(c.owner())
+				if part.fence != b.fence || part.holds != b.count && !lossy {
+					return fmt.Sprintf("%s: %s knows %d holds with fence %d, redis has %+v", key, c, b.count, b.fence, now.parts)
+				}
 			}
 		}
-		held := 0
 		for _, p := range w.proxies {
 			for _, l := range p.engine.List(0) {
 				if l.Key != key {
 					continue
 				}
-				held++
-				if owned(l.Owner) && !r.blurred(key, l.Owner) && (l.Owner != h.owner || l.Fence != h.fence || l.Holds != h.holds && !*r.lossy.of(key)) {
-					return fmt.Sprintf("%s: %s knows %d holds of %s with fence %d, redis has %d of %s with fence %d", key, p, l.Holds, l.Owner, l.Fence, h.holds, h.owner, h.fence)
+				known[l.Owner] = true
+				is := func(part stake) bool {
+					return part.owner == l.Owner && part.fence == l.Fence && (part.holds == l.Holds || lossy)
+				}
+				if owned(l.Owner) && !r.blurred(key, l.Owner) && !slices.ContainsFunc(now.parts, is) {
+					return fmt.Sprintf("%s: %s knows %d holds of %s with fence %d, redis has %+v", key, p, l.Holds, l.Owner, l.Fence, now.parts)
 				}
 			}
 		}
-		switch {
-		case h.exists && held == 0:
-			return fmt.Sprintf("%s: redis has %d holds of %s, and no engine knows", key, h.holds, h.owner)
-		case believers > 1:
-			return fmt.Sprintf("%s: %d clients count on it", key, believers)
+		if now.exists && len(known) == 0 {
+			return fmt.Sprintf("%s: redis has %+v, and no engine knows", key, now.parts)
+		}
+		for _, part := range now.parts {
+			if !known[part.owner] && owned(part.owner) && !lossy {
+				return fmt.Sprintf("%s: redis has %+v, and no engine knows", key, part)
+			}
 		}
 	}
 	switch {
 	case w.calm && r.few() != "":
 		return r.few()
-	case w.sharing != nil:
-		return w.sharing.agree()
 	case w.permits != nil:
 		return w.permits.agree()
 	default:
@@ -612,7 +677,7 @@ func (r *rules) gone() {
 	}
 	for _, key := range locks {
 		if r.find(key).get(key) != nil {
-			w.fail("a lock was left behind", "%s of %s", key, r.holder(key).owner)
+			w.fail("a lock was left behind", "%s of %+v", key, r.find(key).picture(key).parts)
 		}
 		if key == sharedKey && len(r.find(key).timeouts()) > 0 {
 			w.fail("the lease of a holder was left behind", "%s: %q", key, r.find(key).timeouts())

@@ -53,7 +53,6 @@ type world struct {
 	again    *rand.Rand // messages that come twice
 	quiet    bool       // the time of faults is over
 	rules    *rules
-	sharing  *sharing // the rules of the lock that is held shared, too; nil: nobody asks for it
 	permits  *permits // the rules of a lock of permits; nil: nobody asks for it
 	keep     bool     // lines
 	lines    []string
