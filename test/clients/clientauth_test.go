@@ -95,13 +95,3 @@ func TestCredentialsAreLentOnlyAsConfigured(t *testing.T) {
 		})
 	}
 }
-
-// An AUTH that the proxy answers for all clients alike is the command that a CLIENT REPLY SKIP silences, as any other.
-func TestASkippedAuthSilencesNoOtherCommand(t *testing.T) {
-	redis := redistest.Start(t)
-	srv := proxytest.Start(t, redis, func(o *proxy.Options) { o.ClientAuth = proxy.AuthNone })
-	client := srv.Dial(t)
-	client.Send("CLIENT", "REPLY", "SKIP")
-	client.Send("AUTH", "any")
-	client.Script("PING", "+PONG")
-}

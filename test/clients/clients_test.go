@@ -365,28 +365,6 @@ func TestAKilledClientTakesNothing(t *testing.T) {
 	c.Ends()
 }
 
-// CLIENT TRACKING may redirect to a client of the proxy, by the id that CLIENT ID says.
-func TestTrackingRedirectsToAClient(t *testing.T) {
-	t.Parallel()
-	srv := proxytest.Start(t, redistest.Start(t))
-	sink, c, admin := proxytest.Named(t, srv.Addr(), "sink"), proxytest.Named(t, srv.Addr(), "c"), proxytest.Named(t, srv.Addr(), "admin")
-	id := sink.ID()
-	sink.Quiet("SUBSCRIBE", "__redis__:invalidate")
-	c.Script("CLIENT TRACKING ON REDIRECT "+id, "+OK")
-	c.Quiet("GET", "k")
-	admin.Quiet("SET", "k", "v")
-	if got, err := sink.Frame(); !strings.Contains(got, "__redis__:invalidate\r\n*1\r\n$1\r\nk") || err != nil {
-		t.Errorf("invalidation: %q, %v", got, err)
-	}
-	c.Script("CLIENT GETREDIR", ":"+id)
-	if got := c.Quiet("CLIENT", "TRACKINGINFO"); !strings.Contains(got, "redirect\r\n:"+id+"\r\n") {
-		t.Errorf("TRACKINGINFO: %q", got)
-	}
-	if got := c.Quiet("CLIENT", "INFO"); !strings.Contains(got, " redir="+id+" ") || !strings.Contains(got, " flags=t ") {
-		t.Errorf("INFO: %s, redirected to %s", got, id)
-	}
-}
-
 // A client that names many others as targets takes connections of its own share only.
 func TestTargetsOfARedirectionCountForTheClientThatNamesThem(t *testing.T) {
 	t.Parallel()
@@ -437,26 +415,6 @@ func TestNoClientNamesAClientOfRedis(t *testing.T) {
 	}
 	srv.Redis.Do(t, "RPUSH", "empty", "v")
 	waiter.Gets("*2\r\n")
-}
-
-// The id is the client's even in the answers to commands that were sent before the redirection was answered.
-func TestRedirectionIsKnownInAPipeline(t *testing.T) {
-	t.Parallel()
-	srv := proxytest.Start(t, redistest.Start(t))
-	c := srv.Dial(t)
-	id := c.ID()
-	c.Raw(proxytest.Inline("PING", "CLIENT TRACKING ON REDIRECT "+id, "CLIENT TRACKINGINFO", "CLIENT GETREDIR", "ECHO end"))
-	var got string
-	for !strings.Contains(got, "end\r\n") {
-		b, err := c.Frame()
-		if err != nil {
-			t.Fatal(err)
-		}
-		got += b
-	}
-	if !strings.Contains(got, "redirect\r\n:"+id+"\r\n") || strings.Count(got, ":"+id) != 2 {
-		t.Errorf("%q, the id is %s", got, id)
-	}
 }
 
 // A client that others redirect to has, from then on, a connection of its own, and it keeps it.
@@ -586,16 +544,6 @@ func TestClientsAskAndKillAtOnce(t *testing.T) {
 		<-done
 	}
 	proxytest.Recovers(t, srv)
-}
-
-// A prefix of CLIENT TRACKING may be called like the option behind it.
-func TestRedirectionBehindAPrefixOfThatName(t *testing.T) {
-	t.Parallel()
-	srv := proxytest.Start(t, redistest.Start(t))
-	a, b := srv.Dial(t), srv.Dial(t)
-	id := strings.Trim(a.Quiet("CLIENT", "ID"), ":\r\n")
-	a.Quiet("SUBSCRIBE", "__redis__:invalidate")
-	b.Script("CLIENT TRACKING ON PREFIX redirect BCAST PREFIX prefix REDIRECT "+id, "+OK", "CLIENT GETREDIR", ":"+id)
 }
 
 // A redirection to a client that is just beginning to wait, or whose login Redis judges, fails as one to a client that waits. It does not wait

@@ -1,6 +1,7 @@
 package transparency
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -149,7 +150,11 @@ func (s *script) play(t *testing.T, b *bench, srv *proxytest.Proxy) {
 		}
 		for _, side := range []string{"proxy", "proxy, TLS"} {
 			proxytest.WaitFor(t, "the clients of the last run to be gone", func() bool { return srv.Stats().Clients == 0 })
-			b.run(t, side, b.sides(srv)[side], all)
+			for _, line := range b.run(t, side, b.sides(srv)[side], all) {
+				if strings.HasSuffix(line, proxytest.ErrTimeout.Error()) {
+					t.Error(line)
+				}
+			}
 		}
 	}
 }
@@ -258,7 +263,7 @@ func (p *play) exchange(c *proxytest.Client, part string) {
 			c.Ends()
 		default:
 			c.Label = command
-			c.Gets(reply(want))
+			c.Gets(p.reply(want))
 		}
 	}
 }
@@ -273,9 +278,9 @@ func (p *play) expect(c *proxytest.Client, frames string) {
 	case frames == "=> end":
 		c.Ends()
 	case strings.HasPrefix(frames, "=> "):
-		c.Gets(reply(frames[len("=> "):]))
+		c.Gets(p.reply(frames[len("=> "):]))
 	default:
-		c.Until(reply(frames))
+		c.Until(p.reply(frames))
 	}
 }
 
@@ -309,15 +314,15 @@ func (p *play) client(name string) *proxytest.Client {
 	return p.clients[name]
 }
 
+// numbered is a text with the numbers of clients for their names.
+func (p *play) numbered(text string) string {
+	return idForm.ReplaceAllStringFunc(text, func(name string) string { return cmp.Or(p.ids[name], name) })
+}
+
 // bytes are those of a command.
 func (p *play) bytes(command string) string {
 	p.t.Helper()
-	command = idForm.ReplaceAllStringFunc(command, func(name string) string {
-		if id := p.ids[name]; id != "" {
-			return id
-		}
-		return name
-	})
+	command = p.numbered(command)
 	if quoted, raw := strings.CutPrefix(command, "raw "); raw {
 		text, err := strconv.Unquote(quoted)
 		if err != nil {
@@ -345,7 +350,8 @@ func repeated(text string) string {
 }
 
 // reply is the start of a reply as a script writes it.
-func reply(want string) string {
+func (p *play) reply(want string) string {
+	want = p.numbered(want)
 	switch {
 	case want == "?":
 		return ""
