@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
+	"github.com/lockproxy/lockproxy/internal/proxy/metrics"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -135,7 +136,7 @@ func (a *pendingConn) findFirst() (found bool, err error) {
 		f, n, err := a.guard.Next(a.buf)
 		switch {
 		case err != nil:
-			a.server.shared.Counters.ProtocolErrors.Add(1)
+			a.server.shared.Counters.Closed[metrics.ProtocolError].Add(1)
 			_, werr := a.stream.Write(resp.AppendError(nil, resp.Err, err.Error()))
 			return false, errors.Join(err, werr)
 		case len(f.Raw) > 0:

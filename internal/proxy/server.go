@@ -203,7 +203,7 @@ func (srv *Server) admit(rc redcon.Conn) bool {
 	srv.shared.Counters.Accepted.Add(1)
 	if n := srv.shared.Counters.Clients.Add(1); n > int64(srv.live.Load().Limits.Clients) {
 		srv.shared.Counters.Clients.Add(-1)
-		srv.shared.TooManyClients(rc.RemoteAddr())
+		srv.shared.Closed(metrics.TooManyClients, rc.RemoteAddr(), 0)
 		if a, ok := rc.NetConn().(*pendingConn); ok && !a.end.tls { // as in Redis: there was no handshake yet
 			_, _ = a.Write(tooManyClients) // the connection is closed in any case
 		}

@@ -24,23 +24,37 @@ import (
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
+// Reason says why the proxy has closed a client.
+type Reason uint8
+
+// The reasons.
+const (
+	TooManyClients Reason = iota // more than max-clients
+	NoHandshake                  // no TLS or PROXY header, or not in time
+	ProtocolError
+	QueryLimit  // too many bytes read and not yet parsed
+	OutputLimit // too many bytes not taken by the client
+	PubSubLimit // the same, by a client with subscriptions
+	SlowCommand // a large command that did not come
+	MemoryLimit // the largest client when all together had too much
+	Panic       // a bug
+	Outage      // Redis could not be reached, or its answer was lost
+)
+
+// reasons are their labels.
+var reasons = [...]string{
+	TooManyClients: "max_clients", NoHandshake: "handshake", ProtocolError: "protocol_error", QueryLimit: "query_limit",
+	OutputLimit: "output_limit", PubSubLimit: "pubsub_limit", SlowCommand: "slow_command", MemoryLimit: "memory_limit",
+	Panic: "panic", Outage: "upstream",
+}
+
 // Counters are the numbers that the proxy keeps itself. All but Clients and PinReasons only grow. The zero value is
 // ready.
 type Counters struct {
 	Accepted atomic.Int64 // client connections
 	Clients  atomic.Int64 // client connections that are open
 
-	// Clients that the proxy has closed, by reason.
-	Rejected       atomic.Int64 // more than max-clients
-	Handshakes     atomic.Int64 // no TLS or PROXY header, or not in time
-	ProtocolErrors atomic.Int64
-	QueryLimit     atomic.Int64 // too many bytes read and not yet parsed
-	OutputLimit    atomic.Int64 // too many bytes not taken by the client
-	PubSubLimit    atomic.Int64 // the same, by a client with subscriptions
-	SlowCommands   atomic.Int64 // a large command that did not come
-	MemoryLimit    atomic.Int64 // the largest client when all together had too much
-	Panics         atomic.Int64 // a bug
-	Outage         atomic.Int64 // Redis could not be reached, or its answer was lost
+	Closed [len(reasons)]atomic.Int64 // clients that the proxy has closed, by Reason
 
 	LocksLeft atomic.Int64 // held by clients that were closed because of Redis
 

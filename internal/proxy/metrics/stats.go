@@ -151,12 +151,9 @@ func (s *Stats) outage(src *Source) {
 func (c *Counters) read(s *Stats) {
 	s.Clients = c.Clients.Load()
 	s.Accepted = c.Accepted.Load()
-	s.Closed = map[string]int64{
-		"max_clients": c.Rejected.Load(), "handshake": c.Handshakes.Load(),
-		"protocol_error": c.ProtocolErrors.Load(), "query_limit": c.QueryLimit.Load(),
-		"output_limit": c.OutputLimit.Load(), "pubsub_limit": c.PubSubLimit.Load(),
-		"slow_command": c.SlowCommands.Load(), "memory_limit": c.MemoryLimit.Load(), "panic": c.Panics.Load(),
-		"upstream": c.Outage.Load(),
+	s.Closed = map[string]int64{}
+	for why, label := range reasons {
+		s.Closed[label] = c.Closed[why].Load()
 	}
 	s.LocksLeft = c.LocksLeft.Load()
 	s.Refused = map[string]int64{"OVERLOADED": c.Overloaded.Load()}

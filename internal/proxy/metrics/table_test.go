@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -114,6 +115,8 @@ func TestEveryCounterIsShown(t *testing.T) {
 		switch field := reflect.NewAt(v.Type().Field(i).Type, v.Field(i).Addr().UnsafePointer()).Interface().(type) {
 		case interface{ Store(int64) }:
 			field.Store(4711)
+		case *[len(reasons)]atomic.Int64:
+			field[Panic].Store(4711)
 		case *Tally:
 			field.Add("word", 1)
 		case *[grammar.FairLock + 1]Histogram:

@@ -45,7 +45,7 @@ func (s *Session) feed(b []byte) (alive, more, output bool) {
 		}
 	}
 	if s.in.len() > s.proxy.Limits().Query && !s.pausesAtQuery() {
-		s.proxy.QueryLimit(s.Addr, s.in.len())
+		s.proxy.Closed(metrics.QueryLimit, s.Addr, s.in.len())
 		s.end()
 	}
 	s.paused = s.life < ended && s.mustPause()
@@ -366,7 +366,7 @@ func (s *Session) unpause() {
 
 // protocolError answers the guard's error behind all earlier replies, and closes the connection.
 func (s *Session) protocolError(err error) {
-	s.proxy.Counters.ProtocolErrors.Add(1)
+	s.proxy.Counters.Closed[metrics.ProtocolError].Add(1)
 	words := resp.AppendError(nil, resp.Err, err.Error())
 	if s.replyMode != replyOn {
 		words = words[:0]

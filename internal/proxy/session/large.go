@@ -154,7 +154,7 @@ func (s *Session) checkStream() {
 	}
 	l := &s.large
 	if l.bytes-l.checked < streamLeast && !l.excused && !s.paused {
-		s.proxy.SlowCommand(s.Addr, l.bytes)
+		s.proxy.Closed(metrics.SlowCommand, s.Addr, l.bytes)
 		s.end()
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/proxy/engine"
+	"github.com/lockproxy/lockproxy/internal/proxy/metrics"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -23,9 +24,9 @@ func New(from clients.Origin, e *Proxy, h engine.Client) *Session {
 	} else {
 		s.way = single{s}
 	}
-	s.out.open(e, func(which unreadLimit, unread int) {
+	s.out.open(e, func(limit metrics.Reason, unread int) {
 		if s.life < ended {
-			e.Unread(which, s.Addr, unread)
+			e.Closed(limit, s.Addr, unread)
 			s.end()
 		}
 	}, func(d time.Duration) { time.AfterFunc(d+judgePause, func() { s.Do(s.out.judge) }) })

@@ -6,6 +6,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/logging"
+	"github.com/lockproxy/lockproxy/internal/proxy/metrics"
 )
 
 // Clients can reach limits, and guess passwords, at any rate. So the log has the first entries of one kind in a period,
@@ -20,16 +21,25 @@ func NewEntries(log *zap.Logger) *logging.Repeats {
 	return logging.NewRepeats(log, EntriesLogged, entriesPeriod)
 }
 
-// closed logs a client that is closed because it has reached a limit.
-func (e *Proxy) closed(limit, client string, fields ...zap.Field) {
-	fields = append([]zap.Field{zap.String("limit", limit), zap.String("client", client)}, fields...)
-	e.Entries.Write(logging.Audit, "limit reached: client closed", limit, fields...)
+// limitNames are the settings of the limits for which clients are closed, or words.
+var limitNames = map[metrics.Reason]string{
+	metrics.TooManyClients: "max-clients", metrics.QueryLimit: "client-query-buffer-limit",
+	metrics.OutputLimit: "client-output-limit", metrics.PubSubLimit: "client-output-buffer-limit pubsub",
+	metrics.SlowCommand: "large command", metrics.MemoryLimit: "max-memory",
 }
 
-// TooManyClients counts and logs a client that is refused.
-func (e *Proxy) TooManyClients(client string) {
-	e.Counters.Rejected.Add(1)
-	e.closed("max-clients", client)
+// Closed counts and logs a client that is closed because it has reached a limit, with that number of bytes, or 0.
+func (e *Proxy) Closed(limit metrics.Reason, client string, bytes int) {
+	e.Counters.Closed[limit].Add(1)
+	name := limitNames[limit]
+	fields := []zap.Field{zap.String("limit", name), zap.String("client", client)}
+	if bytes > 0 {
+		fields = append(fields, zap.Int("bytes", bytes))
+	}
+	if limit == metrics.MemoryLimit {
+		fields = append(fields, zap.Int64("all", e.Budget.Used()), zap.Int64("max_memory", e.Budget.Limit()))
+	}
+	e.Entries.Write(logging.Audit, "limit reached: client closed", name, fields...)
 }
 
 // LocksLeft counts and logs the locks of a client that is closed because of Redis.
@@ -41,47 +51,8 @@ func (e *Proxy) LocksLeft(client string, locks int) {
 
 // NoHandshake counts and logs a client that has not reached the protocol.
 func (e *Proxy) NoHandshake(client string, err error) {
-	e.Counters.Handshakes.Add(1)
+	e.Counters.Closed[metrics.NoHandshake].Add(1)
 	e.Entries.Write(zap.InfoLevel, "client closed: no handshake", "", zap.String("client", client), zap.Error(err))
-}
-
-// QueryLimit counts and logs a client that is closed because too much of its input waits.
-func (e *Proxy) QueryLimit(client string, n int) {
-	e.Counters.QueryLimit.Add(1)
-	e.closed("client-query-buffer-limit", client, zap.Int("bytes", n))
-}
-
-// unreadLimit is one of the limits of bytes that a client leaves unread.
-type unreadLimit uint8
-
-// The limits of all clients, and of those with subscriptions.
-const (
-	limitOutput unreadLimit = iota
-	limitPubSub
-)
-
-// Unread counts and logs a client that is closed because it has left too many bytes unread.
-func (e *Proxy) Unread(which unreadLimit, client string, n int) {
-	counter, setting := &e.Counters.OutputLimit, "client-output-limit"
-	if which == limitPubSub {
-		counter, setting = &e.Counters.PubSubLimit, "client-output-buffer-limit pubsub"
-	}
-	counter.Add(1)
-	e.closed(setting, client, zap.Int("bytes", n))
-}
-
-// SlowCommand counts and logs a client that is closed because its large command comes too slowly.
-func (e *Proxy) SlowCommand(client string, n int) {
-	e.Counters.SlowCommands.Add(1)
-	e.closed("large command", client, zap.Int("bytes", n))
-}
-
-// MemoryLimit counts and logs a client that is closed because all clients together have too much memory and it has the
-// most.
-func (e *Proxy) MemoryLimit(client string, n int) {
-	e.Counters.MemoryLimit.Add(1)
-	e.closed("max-memory", client,
-		zap.Int("bytes", n), zap.Int64("all", e.Budget.Used()), zap.Int64("max_memory", e.Budget.Limit()))
 }
 
 // WaitRefused counts a client that may not wait for a lock, and logs it if that is for a limit.

@@ -2,6 +2,7 @@ package session
 
 import (
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
+	"github.com/lockproxy/lockproxy/internal/proxy/metrics"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
@@ -102,7 +103,7 @@ func (s *Session) Cut(bytes int) {
 	if s.life == ended {
 		return
 	}
-	s.proxy.MemoryLimit(s.Addr, bytes)
+	s.proxy.Closed(metrics.MemoryLimit, s.Addr, bytes)
 	s.bill.Condemn()
 	s.end()
 }

@@ -3,6 +3,8 @@ package session
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/proxy/metrics"
 )
 
 // This file says what becomes of a session while Redis cannot be reached. Its commands are answered, or its connection
@@ -131,7 +133,7 @@ func (s *Session) giveUp() {
 		return
 	}
 	s.wait, s.life, s.forsaken = waitNone, doomed, true
-	s.proxy.Counters.Outage.Add(1)
+	s.proxy.Counters.Closed[metrics.Outage].Add(1)
 	s.out.finish()
 	s.releaseWork()
 	if !s.holds() {
@@ -145,7 +147,7 @@ func (s *Session) giveUp() {
 func (s *Session) abandon() {
 	if !s.out.Gone() {
 		s.forsaken = true
-		s.proxy.Counters.Outage.Add(1)
+		s.proxy.Counters.Closed[metrics.Outage].Add(1)
 		s.CutOff()
 	}
 }

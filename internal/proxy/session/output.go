@@ -17,7 +17,7 @@ type output struct {
 	Outbox reply.Outbox                     // bytes whose turn has come
 
 	proxy    *Proxy
-	overflow func(which unreadLimit, unread int)
+	overflow func(limit metrics.Reason, unread int)
 	later    func(d time.Duration) // has judge called
 	unread   int                   // bytes in all of these, and those that an engine has taken and not yet written
 	behind   int64                 // Proxy.Clock since a subscriber left more unread than its soft limit; 0: it has not
@@ -27,7 +27,7 @@ type output struct {
 
 // open prepares the output. overflow is called when the client leaves more bytes unread than a limit allows. later has
 // judge called after a time, because a client may be behind while nothing more comes for it.
-func (o *output) open(p *Proxy, overflow func(which unreadLimit, unread int), later func(d time.Duration)) {
+func (o *output) open(p *Proxy, overflow func(limit metrics.Reason, unread int), later func(d time.Duration)) {
 	o.proxy, o.overflow, o.later = p, overflow, later
 }
 
@@ -103,7 +103,7 @@ func (o *output) judge() {
 	}
 	late := o.proxy.Clock.Load() + 1 - o.behind
 	if o.unread > limits.Hard || late > limits.SoftTime.Milliseconds() {
-		o.overflow(limitPubSub, o.unread)
+		o.overflow(metrics.PubSubLimit, o.unread)
 	}
 }
 
@@ -120,7 +120,7 @@ func (o *output) add(b []byte, now bool) {
 		o.Outbox.Append(b)
 	}
 	if o.unread += len(b); o.unread > o.proxy.Limits().Output {
-		o.overflow(limitOutput, o.unread)
+		o.overflow(metrics.OutputLimit, o.unread)
 	}
 }
 

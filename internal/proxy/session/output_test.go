@@ -25,7 +25,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{T: t}
-	b.open(&Proxy{Settings: Settings{Limits: Limits{Output: limit}}}, func(_ unreadLimit, unread int) { b.over = append(b.over, unread) }, func(time.Duration) { b.later++ })
+	b.open(&Proxy{Settings: Settings{Limits: Limits{Output: limit}}}, func(_ metrics.Reason, unread int) { b.over = append(b.over, unread) }, func(time.Duration) { b.later++ })
 	return b
 }
 

@@ -328,7 +328,7 @@ func TestPanicEndsOnlyItsSession(t *testing.T) {
 	if alive, _ := s.Feed([]byte("PING\r\n")); !h.hungup || alive {
 		t.Error("the session goes on after a panic")
 	}
-	if n := s.proxy.Counters.Panics.Load(); n != 1 {
+	if n := s.proxy.Counters.Closed[metrics.Panic].Load(); n != 1 {
 		t.Errorf("%d panics counted", n)
 	}
 	wantOutput(t, other, "$1\r\na\r\n", false)
@@ -365,7 +365,7 @@ func TestOutputBeyondItsLimitEndsTheSession(t *testing.T) {
 		t.Fatal("ended below the limit")
 	}
 	h.replies(t, "$1\r\nb\r\n")
-	if !h.hungup || s.proxy.Counters.OutputLimit.Load() != 1 {
+	if !h.hungup || s.proxy.Counters.Closed[metrics.OutputLimit].Load() != 1 {
 		t.Error("not ended beyond the limit")
 	}
 }

@@ -97,7 +97,7 @@ func (e *Proxy) Policies() *command.Table {
 func (e *Proxy) Panicked(client string, r any) {
 	e.Settings.Logger.Error("BUG: panic in a session",
 		zap.String("client", client), zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
-	e.Counters.Panics.Add(1)
+	e.Counters.Closed[metrics.Panic].Add(1)
 }
 
 // Aside runs work, whose cost a client chooses, in a goroutine. broken follows if the work panics, or if it does not

@@ -3,7 +3,6 @@ package session
 import (
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,29 +41,17 @@ func TestLimitsChangeForAllSessions(t *testing.T) {
 // Each limit has a counter of its own, and an entry with its setting.
 func TestLimitsAreCountedAndLogged(t *testing.T) {
 	p, entries := logged(t)
-	c := &p.Counters
-	for _, test := range []struct {
-		limit   string
-		reach   func()
-		counter *atomic.Int64
-	}{
-		{"max-clients", func() { p.TooManyClients("c") }, &c.Rejected},
-		{"client-query-buffer-limit", func() { p.QueryLimit("c", 7) }, &c.QueryLimit},
-		{"client-output-limit", func() { p.Unread(limitOutput, "c", 7) }, &c.OutputLimit},
-		{"client-output-buffer-limit pubsub", func() { p.Unread(limitPubSub, "c", 7) }, &c.PubSubLimit},
-		{"large command", func() { p.SlowCommand("c", 7) }, &c.SlowCommands},
-		{"max-memory", func() { p.MemoryLimit("c", 7) }, &c.MemoryLimit},
-	} {
-		if test.reach(); test.counter.Load() != 1 {
-			t.Errorf("%s is counted %d times", test.limit, test.counter.Load())
+	for reason, limit := range limitNames {
+		if p.Closed(reason, "c", 7); p.Counters.Closed[reason].Load() != 1 {
+			t.Errorf("%s is not counted once", limit)
 		}
-		found := entries.FilterMessage("limit reached: client closed").FilterField(zap.String("limit", test.limit)).FilterField(zap.String("client", "c")).All()
+		found := entries.FilterMessage("limit reached: client closed").FilterField(zap.String("limit", limit)).FilterField(zap.String("client", "c")).All()
 		if len(found) != 1 || found[0].Level != logging.Audit {
-			t.Errorf("%s: the log has %v", test.limit, found)
+			t.Errorf("%s: the log has %v", limit, found)
 		}
 	}
 	for range 2 * EntriesLogged {
-		p.QueryLimit("other", 7)
+		p.Closed(metrics.QueryLimit, "other", 7)
 	}
 	if n := entries.FilterField(zap.String("client", "other")).Len(); n >= EntriesLogged {
 		t.Errorf("a flood has %d entries", n)
@@ -121,8 +108,8 @@ func TestWorkAsideIsDoneOrBroken(t *testing.T) {
 	if got := aside(func() { t.Error("it runs after the end") }); got != "broken" {
 		t.Errorf("work after the end is %s", got)
 	}
-	if len(told) > 0 || p.Counters.Panics.Load() != 1 {
-		t.Errorf("%d more outcomes, %d panics", len(told), p.Counters.Panics.Load())
+	if len(told) > 0 || p.Counters.Closed[metrics.Panic].Load() != 1 {
+		t.Errorf("%d more outcomes, %d panics", len(told), p.Counters.Closed[metrics.Panic].Load())
 	}
 	found := entries.FilterMessage("BUG: panic in a session").All()
 	if len(found) != 1 || !strings.Contains(found[0].ContextMap()["stack"].(string), "shared_test.go") {
