@@ -26,7 +26,7 @@ import (
 var (
 	// ErrUnsent says that the command was never sent: nothing has happened.
 	ErrUnsent = errors.New("not sent")
-	// ErrInDoubt says that the command was sent and the connection was lost before the answer.
+	// ErrInDoubt says that the command may have been sent, and the connection or the time was over before the answer.
 	ErrInDoubt = errors.New("sent, but not answered")
 
 	errClosed = fmt.Errorf("client is closed: %w", ErrUnsent)
