@@ -823,3 +823,17 @@ func TestAReleaseByItsHandleFindsALossOfTheHolder(t *testing.T) {
 		t.Errorf("told %v", b.told)
 	}
 }
+
+// An extension may be sent, and answered, while the answer to the acquire that made the grant is on its way.
+func TestAnExtensionThatWasSentBeforeTheGrantWasKnownCounts(t *testing.T) {
+	b, s := newBook(), session("s")
+	h := b.grant(s, "o", 5, 1, 1)
+	b.settle(t)
+	if got := b.Extended(s, h.Key, nil, time.Hour, HoldAnswer{Status: Held, Fence: 5, Holds: 1, SentAt: at(2)}); got != Yes {
+		t.Errorf("reply %d", got)
+	}
+	b.settle(t)
+	if h.TTL != time.Hour || b.paused[h] != 0 {
+		t.Errorf("lease %v, %d pauses", h.TTL, b.paused[h])
+	}
+}
