@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidwall/redcon"
+	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
@@ -307,7 +308,7 @@ func (w *acquire) granted(g grant) []byte {
 		w.drop(g, waitHungUp, nil)
 		return nil
 	}
-	w.e.opts.Logger.Warn("a grant came too late to be used", logging.Text("key", w.Lock))
+	w.e.entries.Write(zap.WarnLevel, "a grant came too late to be used", "", logging.Text("key", w.Lock))
 	// A lease that is shorter than a round trip would end before each grant, and the client would wait for ever.
 	if verdict == table.ToldLost || w.mayWait() && !w.Chosen {
 		w.rollBack(g.fence, g.count, func(bool) { w.anew() })

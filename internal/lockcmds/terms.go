@@ -87,8 +87,11 @@ func termsOf(cmd *grammar.Command, d *Defaults) acquireTerms {
 	if !t.Fixed {
 		t.Lease = d.Lease
 	}
-	if t.MaxHold < 0 {
-		t.MaxHold = d.MaxHold
+	if t.MaxHold < 0 { // the default is a limit for renewals
+		t.MaxHold = 0
+		if !t.Fixed {
+			t.MaxHold = d.MaxHold
+		}
 	}
 	if t.MaxHold > 0 {
 		t.Lease = min(t.Lease, t.MaxHold)

@@ -22,6 +22,14 @@ func TestOptionsGoBeforeDefaults(t *testing.T) {
 			grammar.Command{Verb: grammar.TryLock, Lease: 40 * time.Second, MaxHold: 50 * time.Second, Grace: 0, Sync: 0},
 			acquireTerms{Verb: grammar.TryLock, Lease: 40 * time.Second, MaxHold: 50 * time.Second, Fixed: true, Chosen: true},
 		},
+		"a fixed lease is longer than the default limit of renewals": {
+			grammar.Command{Verb: grammar.Lock, Lease: time.Hour, MaxHold: -1, Sync: 1},
+			acquireTerms{Verb: grammar.Lock, Lease: time.Hour, Sync: 1, Fixed: true, Chosen: true},
+		},
+		"MAXHOLD ends before a fixed lease": {
+			grammar.Command{Verb: grammar.Lock, Lease: time.Hour, MaxHold: time.Second, Sync: 1},
+			acquireTerms{Verb: grammar.Lock, Lease: time.Second, MaxHold: time.Second, Sync: 1, Fixed: true, Chosen: true},
+		},
 		"MAXHOLD ends before the lease": {
 			grammar.Command{Verb: grammar.Lock, MaxHold: time.Second, Sync: 1},
 			acquireTerms{Verb: grammar.Lock, Lease: time.Second, MaxHold: time.Second, Sync: 1, Chosen: true},

@@ -72,6 +72,7 @@ else
   for from = 1, #stay, 1000 do
     redis.call('RPUSH', queue, unpack(stay, from, math.min(from + 999, #stay)))
   end
+  keep_queue()
 end
 if removed > 0 and head_of() ~= first then
   next_turn()
@@ -129,4 +130,5 @@ for i = 2, #ARGV do
     end
   end
 end
+keep_queue()
 return {n}

@@ -259,6 +259,39 @@ func TestDeadHeadIsRemovedOnlyIfNobodyListens(t *testing.T) {
 	})
 }
 
+// The waiters of a proxy that dies leave their places behind, perhaps of locks that nobody asks for again.
+func TestAQueueThatNobodyTendsGoesAfterADay(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		b.acquire(ownerA, 30000)
+		var all []string
+		for i := range 8 {
+			all = append(all, fmt.Sprint("bbbbbbbb-0000-4000-8000-000000000002:", 100+i))
+		}
+		for name, tend := range map[string]func(){
+			"a waiter joins":  func() { b.fair(all[7], 30000, wait, 1) },
+			"the crowd joins": func() { b.first(ownerB, 1, 1) },
+			"waiters leave":   func() { b.leave(all[:6]...) },
+			"places are refreshed": func() {
+				b.must(b.s["refresh"], []string{b.n.Queue, b.n.Deadlines}, wait, b.n.PlaceOf(all[6]))
+			},
+		} {
+			b.c.Del(t.Context(), b.n.Queue, b.n.Deadlines)
+			for _, owner := range all[:7] {
+				b.fair(owner, 30000, wait, 1)
+			}
+			for _, key := range []string{b.n.Queue, b.n.Deadlines} {
+				b.c.PExpire(t.Context(), key, time.Minute)
+			}
+			tend()
+			for _, key := range []string{b.n.Queue, b.n.Deadlines} {
+				if ttl := b.c.PTTL(t.Context(), key).Val(); ttl < 23*time.Hour || ttl > 24*time.Hour {
+					t.Errorf("%s: %s goes in %v", name, key, ttl)
+				}
+			}
+		}
+	})
+}
+
 func TestManyLeaveInOneCall(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		owners := func(from, to int) (list []string) {

@@ -156,6 +156,14 @@ local function mend(listed, timed, now, wait)
   return redis.call('LLEN', queue)
 end
 
+-- keep_queue: the queue goes after a day without a sign of life. A proxy that dies leaves the places of its waiters,
+-- perhaps of locks that no client asks for again. One that lives refreshes them every few minutes. Redisson's waiters
+-- ask again if their queue is gone.
+local function keep_queue()
+  redis.call('PEXPIRE', queue, '86400000')
+  redis.call('PEXPIRE', deadlines, '86400000')
+end
+
 -- line_up: a fair waiter takes a place at the end of the queue, unless it is in the queue. rest is the rest of the
 -- holder's lease.
 local function line_up(head, place, now, rest, wait)
@@ -163,6 +171,7 @@ local function line_up(head, place, now, rest, wait)
   local score = deadline(places, now + math.max(rest, 0), wait)
   if redis.call('ZADD', deadlines, 'NX', score, place) == 1 or not head then
     redis.call('RPUSH', queue, place)
+    keep_queue()
   end
 end
 
@@ -213,6 +222,7 @@ local function crowd_joins(place, now, wait)
   end
   if not score then
     redis.call('RPUSH', queue, place)
+    keep_queue()
   end
   return head_of() == place and 1 or 2
 end
