@@ -837,3 +837,19 @@ func TestAnExtensionThatWasSentBeforeTheGrantWasKnownCounts(t *testing.T) {
 		t.Errorf("lease %v, %d pauses", h.TTL, b.paused[h])
 	}
 }
+
+// A release by its handle that has failed leaves the grant as it was.
+func TestAReleaseByItsHandleThatFailsChangesNothing(t *testing.T) {
+	b, s := newBook(), session("s")
+	h := b.grant(s, "s", 5, 2, 1)
+	r := b.ReleaseAll(h)
+	if h.releasing != 1 || h.IsHeldBy(s) {
+		t.Errorf("%d releases are on their way", h.releasing)
+	}
+	if reply := b.Released(&r, HoldAnswer{Status: Failed}); reply != Failure || h.releasing != 0 || h.ending != 0 || !h.IsHeldBy(s) {
+		t.Errorf("reply %v; %d, %d on their way", reply, h.releasing, h.ending)
+	}
+	if b.settle(t); b.paused[h] != 0 {
+		t.Error("the lease is still paused")
+	}
+}
