@@ -36,9 +36,11 @@ func (r *Request) Keep() {
 	r.Own = append(r.Own[:0], r.Raw...)
 }
 
-// Of a command with more than manyArgs arguments only FewArgs are looked at, if these tell its way. A client chooses
-// the number, and others wait meanwhile.
-const manyArgs, FewArgs = 2048, 8
+// FewArgs arguments are looked at of a command with more than manyArgs, if they tell its way. A client chooses the
+// number, and others wait meanwhile.
+const FewArgs = 8
+
+const manyArgs = 2048
 
 // IsLong reports whether the command has more than manyArgs arguments. Each takes six bytes or more.
 func (r *Request) IsLong() bool { return len(r.Raw) > 6*manyArgs && resp.Count(r.Raw) > manyArgs }

@@ -17,19 +17,25 @@ var (
 	_ route        = (*cluster.Route)(nil)
 )
 
-func (h host) Identity() upstream.Identity                                { return h.ident }
-func (h host) Answer(r *request, words []byte) bool                       { return h.answer(r, words) }
-func (h host) Due() int                                                   { return h.out.Slots.Due() }
-func (h host) Forget(place reply.ID)                                      { h.out.Slots.Answer(place, 1) }
-func (h host) Unsent(place reply.ID)                                      { h.lose(place, 1, false) }
-func (h host) AwaitQuiet() bool                                           { return h.awaitQuiet() }
-func (h host) AwaitReply()                                                { h.wait = waitReply }
-func (h host) Repeat(r *request)                                          { h.repeated, h.wait = r, waitReply }
-func (h host) Present() (*upstream.Lane, upstream.Role)                   { return h.lane, h.role }
-func (h host) TurnTo(l *upstream.Lane, r upstream.Role)                   { h.lane, h.role = l, r }
-func (h host) Lane(row *command.Row, at upstream.Node) *upstream.Lane     { return h.onLane(row, at) }
-func (h host) Leave(l *upstream.Lane)                                     { h.proxy.Upstream.Lanes.Leave(l) }
+func (h host) Identity() upstream.Identity          { return h.ident }
+func (h host) Answer(r *request, words []byte) bool { return h.answer(r, words) }
+
+func (h host) Due() int { return h.out.Slots.Due() }
+
+func (h host) Forget(place reply.ID) { h.out.Slots.Answer(place, 1) }
+
+func (h host) Unsent(place reply.ID)                                  { h.lose(place, 1, false) }
+func (h host) AwaitQuiet() bool                                       { return h.awaitQuiet() }
+func (h host) AwaitReply()                                            { h.wait = waitReply }
+func (h host) Repeat(r *request)                                      { h.repeated, h.wait = r, waitReply }
+func (h host) Present() (*upstream.Lane, upstream.Role)               { return h.lane, h.role }
+func (h host) TurnTo(l *upstream.Lane, r upstream.Role)               { h.lane, h.role = l, r }
+func (h host) Lane(row *command.Row, at upstream.Node) *upstream.Lane { return h.onLane(row, at) }
+
+func (h host) Leave(l *upstream.Lane) { h.proxy.Upstream.Lanes.Leave(l) }
+
 func (h host) Transmit(by *upstream.Lane, raw []byte, at reply.ID, n int) { h.transmit(by, raw, at, n) }
+
 func (h host) TakePin(r *request, reason string) ([]byte, bool) {
 	return h.claimPin(r, reason, r.Policy)
 }
