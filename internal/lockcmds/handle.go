@@ -20,7 +20,7 @@ import (
 func (e *Engine) releaseGrant(s contract.Caller, cmd grammar.Command) {
 	var h *table.Hold
 	e.step(func(t *table.Table) { h = t.Ending(cmd.Key, cmd.Fence) })
-	force := script.Force{Key: cmd.Key, Fence: cmd.Fence, Handle: true}
+	force := script.Force{Key: cmd.Key, Fence: cmd.Fence}
 	if h != nil && h.Kind.Shares() { // a crowd of holders is not searched
 		force.Owner = h.Owner
 	}

@@ -145,10 +145,9 @@ func (d Drop) Call() Call {
 
 // Force ends grants of a lock of any holder.
 type Force struct {
-	Key    string
-	Owner  string // whose grants are meant; empty: any
-	Fence  int64  // of the grant that is meant; 0: one without a fence; AnyGrant: any
-	Handle bool   // the fence was named as the handle of the grant: no loss is told
+	Key   string
+	Owner string // whose grants are meant; empty: any
+	Fence int64  // the handle of the grant that is meant, and no loss is told; AnyGrant: any
 }
 
 // AnyGrant is no fence: any grant is meant.
@@ -157,7 +156,7 @@ const AnyGrant = -1
 // Call is the call of force.
 func (f Force) Call() Call {
 	lost := Lost(f.Key)
-	if f.Handle {
+	if f.Fence != AnyGrant {
 		lost = ""
 	}
 	all := []string{"fence", itoa(f.Fence), "lost", lost, "forced", ForcedChannel}
@@ -171,7 +170,7 @@ func (f Force) Call() Call {
 type Forced struct {
 	Owner  string // whose grant was ended
 	Fence  int64  // 0: it was taken without one
-	Handle bool   // as in Force; the caller sets it
+	Handle bool   // it was ended by its handle; the caller sets it
 }
 
 // Message is the text of the message on ForcedChannel, as force publishes it: the fence, a blank and the lock. An

@@ -161,7 +161,7 @@ func limitCalls(owner string, request int64) map[string]script.Call {
 		"tell":                   script.Prove{Key: key, Part: part(owner, 5, 0)}.LimitCall(),
 	}
 	all := calls(owner, request)
-	for _, name := range []string{"info", "force", "force that grant", "force by handle", "head", "leave", "stale head"} {
+	for _, name := range []string{"info", "force", "force that grant", "head", "leave", "stale head"} {
 		some[name] = all[name]
 	}
 	return some

@@ -310,7 +310,6 @@ func calls(owner string, number int64) map[string]script.Call {
 		"info":                    script.Info{Key: key}.Call(),
 		"force":                   script.Force{Key: key, Fence: script.AnyGrant}.Call(),
 		"force that grant":        script.Force{Key: key, Fence: fence}.Call(),
-		"force by handle":         script.Force{Key: key, Fence: fence, Handle: true}.Call(),
 		"force one owner":         script.Force{Key: key, Fence: script.AnyGrant, Owner: other}.Call(),
 		"leave":                   script.Leave{Key: key, Places: []string{me}}.Call(),
 		"many leave":              script.Leave{Key: key, Places: []string{me, third, place, "a", "b", "c"}}.Call(),
