@@ -419,7 +419,6 @@ func TestLocksAreRenewedWhileScatteredSlotsMove(t *testing.T) {
 	c := redistest.StartScatteredCluster(t, 3, 0, "--cluster-node-timeout", "5000") // a busy machine is no failure
 	const lease = 3 * time.Second
 	proxies := proxytest.StartOverCluster(t, c, proxytest.Patient, func(o *proxy.Options) { o.Locks.Lease = lease })
-	holder := proxies["proxy"].Dial(t)
 	m := &mover{t: t, c: c}
 	for slot := range m.owner {
 		m.owner[slot] = slot % c.Primaries
@@ -427,7 +426,9 @@ func TestLocksAreRenewedWhileScatteredSlotsMove(t *testing.T) {
 	const held = 30
 	// On a busy machine the first view of all ranges takes longer than commands wait for it, and the first connections of the lock engine take longer
 	// than a lease.
+	var holder *proxytest.Client
 	redistest.Eventually(t, time.Minute, "a proxy that serves all servers", func() bool {
+		holder = proxies["proxy"].Dial(t) // the one before may have been closed
 		for i := range held {
 			holder.Send("GET", fmt.Sprint("held", i))
 			if got, _ := holder.LateFrame(); got != "$-1\r\n" {
