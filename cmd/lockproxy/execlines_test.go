@@ -85,12 +85,7 @@ func TestExecOutlivesItsConnections(t *testing.T) {
 				cmd.Dir = dir
 				out, _ := cmd.CombinedOutput()
 				code := cmd.ProcessState.ExitCode()
-				said := func(word string) bool { return strings.Contains(string(out), word) }
-				switch {
-				case code == 0:
-				case code == cli.ExitLost && (said("lost") || said("confirm")):
-				case code == cli.ExitUnreachable && said("cannot be reached"): // its first connection was cut
-				default:
+				if code != 0 && code != cli.ExitLost && code != cli.ExitUnreachable { // or the command was not started
 					t.Errorf("exit code %d: %s", code, out)
 				}
 				ended <- code
@@ -113,7 +108,7 @@ func TestExecOutlivesItsConnections(t *testing.T) {
 		case <-pause.C:
 			i++
 			switch {
-			case i%40 == 0:
+			case i%10 == 0:
 				proxy.Kill()
 				proxy = runProxy(t, addr, redis.Addr())
 			case i%3 == 0:
@@ -121,7 +116,7 @@ func TestExecOutlivesItsConnections(t *testing.T) {
 			default:
 				line.Reset()
 			}
-			pause.Reset(time.Duration(20+rand.IntN(150)) * time.Millisecond)
+			pause.Reset(time.Duration(100+rand.IntN(400)) * time.Millisecond)
 		case <-late:
 			t.Fatal("the commands do not end")
 		}
